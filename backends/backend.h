@@ -1,0 +1,24 @@
+/*
+ * backends/backend.h - what a backend gives to the table in backends/open.c.
+ */
+#pragma once
+
+#include "backends/open.h"
+
+/* A constructor.  `rest` is the URI after "scheme:"; errors as workspace_open().
+ * On failure it may set `*ret_reason` (allocated; NULL beforehand). */
+typedef int (*backend_open)(const char *scheme, const char *rest,
+	const struct workspace_options *options, struct workspace **ret_workspace,
+	char **ret_reason);
+
+/* local:/dir (backends/local.c) */
+int local_open(const char *scheme, const char *rest, const struct workspace_options *options,
+	struct workspace **ret_workspace, char **ret_reason);
+
+/* mem: (backends/mem.c); option size=BYTES[kMG] */
+int mem_open(const char *scheme, const char *rest, const struct workspace_options *options,
+	struct workspace **ret_workspace, char **ret_reason);
+
+/* helper:/dir and ssh://[user@]host[:port]/dir (backends/remote/open.c) */
+int remote_open(const char *scheme, const char *rest, const struct workspace_options *options,
+	struct workspace **ret_workspace, char **ret_reason);

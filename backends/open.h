@@ -1,0 +1,24 @@
+/*
+ * backends/open.h - from a URI to a workspace: all that fs/ knows of backends/.
+ */
+#pragma once
+
+#include "ops/workspace.h"
+
+/* What `isthmus mount -o key=value` passed on: "key=value" or "key" strings,
+ * NULL-terminated.  Each backend documents its own keys in isthmus(1). */
+struct workspace_options {
+	const char *const *pairs;
+};
+
+/* Returns the value of `key`, "" for a bare key, NULL when it is not there.
+ * The last one wins.  Points into the options. */
+const char *workspace_option(const struct workspace_options *options, const char *key);
+
+/* Opens the workspace that `uri` names; waits for a far end no longer than 15 s.
+ * On failure `*ret_reason` is a sentence for people (what failed, on what, why, what
+ * to do; the words of ssh included) that the caller frees, or NULL.
+ * -EINVAL: no such scheme, malformed URI, unknown option; -ENOENT, -ENOTDIR: no such
+ * directory; -EACCES: refused; -EHOSTUNREACH, -ETIMEDOUT, -ENOTCONN: out of reach. */
+int workspace_open(const char *uri, const struct workspace_options *options,
+	struct workspace **ret_workspace, char **ret_reason);

@@ -1,0 +1,70 @@
+/*
+ * fs/mount.h - one mount: what the FUSE edge, the control socket and the log share.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "fs/mount_log.h"
+#include "ops/workspace.h"
+
+struct fuse_session;
+struct inode_table;
+
+struct mount_options {
+	const char *uri;
+	const char *mount_point;          /* absolute */
+	const char *const *backend_pairs; /* -o key=value that fs/ does not know; NULL-terminated */
+	const char *const *fuse_pairs;    /* -o that goes to libfuse; NULL-terminated */
+	bool read_only;
+	bool foreground;
+	bool idmap_none; /* --idmap=none */
+	uint32_t ttl_ms; /* how long unwatched names and attributes are believed */
+};
+
+struct mount {
+	const struct mount_options *options;
+	struct workspace *workspace;
+	struct mount_log *log; /* may be NULL: not logged */
+	struct inode_table *inodes;
+	struct fuse_session *session;
+	char *control_path;             /* of the control socket */
+	struct timespec started;        /* CLOCK_REALTIME */
+	uid_t mount_uid, workspace_uid; /* --idmap=user maps one to the other */
+	gid_t mount_gid, workspace_gid;
+	atomic_uint_fast64_t requests; /* FUSE requests served */
+};
+
+/* ids as seen on this machine <-> ids at the workspace (--idmap) */
+uid_t mount_uid_to_local(const struct mount *m, uid_t uid);
+gid_t mount_gid_to_local(const struct mount *m, gid_t gid);
+uid_t mount_uid_to_workspace(const struct mount *m, uid_t uid);
+gid_t mount_gid_to_workspace(const struct mount *m, gid_t gid);
+
+/* ---- fs/session.c: the FUSE edge ------------------------------------------- */
+
+/* Mounts and serves until unmounted or mount_stop().  `ready` is called once the mount is
+ * usable.  0, or -errno with a line for people in `*ret_reason` (allocated, or NULL). */
+int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret_reason);
+
+/* Asks the session to end (async-signal-safe). */
+void mount_stop(struct mount *m);
+
+/* ---- fs/status.c: status and statistics, for the control socket and .isthmus/ -- */
+
+/* JSON texts that the caller frees; NULL when there is no memory. */
+char *mount_status_json(struct mount *m);
+char *mount_stats_json(struct mount *m);
+
+/* ---- fs/control_server.c ----------------------------------------------------- */
+
+struct control_server;
+
+/* Serves the protocol of ops/support/control.h on m->control_path (0600). */
+int control_server_start(struct mount *m, struct control_server **ret_server);
+void control_server_stop(struct control_server *server); /* NULL is fine */

@@ -1,0 +1,80 @@
+/*
+ * fs/mount_log.h - the record of every operation on a mount, JSON Lines (fs/LOG.md).
+ *
+ * Recording never waits for the disk: records go to a bounded queue that a thread
+ * of the log's own formats and writes.  Mutations are never dropped (a full queue
+ * holds them up); reads are, and then a line says how many.
+ * Threads: any.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct mount_log;
+
+enum log_op_flags {
+	LOG_IS_MUTATION = 1 << 0, /* changes the workspace: never dropped */
+	LOG_HAS_RANGE = 1 << 1,   /* offset and bytes are set */
+	LOG_HAS_HASH = 1 << 2,    /* hash is set */
+	LOG_HAS_EXIT = 1 << 3,    /* exit_code, signal are set */
+	LOG_FROM_CACHE = 1 << 4,  /* answered without asking the workspace */
+};
+
+/* One operation.  The strings are copied. */
+struct log_record {
+	const char *op;    /* "read", "rename", "exec"...: see fs/LOG.md; static */
+	unsigned flags;    /* enum log_op_flags */
+	const char *path;  /* workspace path, bytes */
+	const char *path2; /* rename, link: the new name; symlink: the target; or NULL */
+	pid_t pid;         /* of the caller; 0: the kernel itself */
+	uid_t uid;
+	const char *call_id; /* NULL: found by pid */
+	uint64_t start_ns;   /* CLOCK_REALTIME at the request */
+	uint32_t latency_us;
+	int result;     /* 0 or -errno */
+	int64_t offset; /* bytes */
+	uint64_t bytes; /* transferred */
+	uint32_t round_trips;
+	uint8_t hash[16]; /* xxh3-128 of the content after the write */
+	int exit_code;    /* exec: as struct exec_event */
+	int signal;
+	const char *detail; /* exec: the command line; status changes: the text; or NULL */
+};
+
+struct mount_log_stats {
+	uint64_t records; /* since the start */
+	uint64_t dropped; /* reads that are counted in a "dropped" line */
+	uint64_t errors;  /* records whose result is not 0 */
+	uint64_t bytes_written;
+};
+
+/* Opens (continues) the log in `directory`, made 0700 when missing.  `limit_bytes` bounds
+ * all segments together (0: 256 MiB).  -errno of the file system. */
+int mount_log_open(const char *directory, uint64_t limit_bytes, struct mount_log **ret_log);
+
+/* Writes what is queued, ends the thread, frees.  NULL is fine. */
+void mount_log_close(struct mount_log *log);
+
+/* Records one operation; returns its sequence number (0: dropped or log is NULL). */
+uint64_t mount_log_record(struct mount_log *log, const struct log_record *record);
+
+/* Waits until everything recorded so far can be read from the file. */
+void mount_log_flush(struct mount_log *log);
+
+uint64_t mount_log_last_seq(struct mount_log *log);
+void mount_log_stats(struct mount_log *log, struct mount_log_stats *ret_stats);
+
+/* Path of the segment being written; lives as long as the log. */
+const char *mount_log_path(struct mount_log *log);
+
+/* ---- Attribution: which tool call a process belongs to --------------------- */
+
+/* From now on operations of `pid` and its descendants carry the call.  -ENOSPC: too many
+ * calls at once (4096), -EEXIST. */
+int mount_log_call_begin(struct mount_log *log, const char *call_id, const char *tool, pid_t pid,
+	uint64_t *ret_first_seq);
+
+/* Ends it; `*ret_last_seq` is the last record of the call so far (0: none).  -ENOENT. */
+int mount_log_call_end(struct mount_log *log, const char *call_id, uint64_t *ret_last_seq);

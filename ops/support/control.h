@@ -1,0 +1,70 @@
+/*
+ * ops/support/control.h - talking to the daemon of a mount over its control socket.
+ *
+ * The socket is a unix stream socket, 0600, same user only.  Its path is the value of the
+ * xattr "user.isthmus.control" of any file of the mount.  Both sides send frames:
+ *
+ *     u32 length of the payload (little-endian, at most CONTROL_FRAME_MAX_BYTES)
+ *     u8  type (enum control_frame_type)
+ *     payload
+ *
+ * A connection carries one request: the client's first frame is CONTROL_JSON with
+ * {"request": NAME, ...}; the server answers CONTROL_JSON, or CONTROL_FAILURE
+ * {"error": "ENOENT", "message": "for people"}, and closes.  Requests:
+ *
+ *   status, stats    answer: as MNT/.isthmus/status and stats
+ *   call_begin       {call_id, tool, pid}    answer: {first_seq}
+ *   call_end         {call_id}               answer: {last_seq}
+ *   log_flush        answer: {last_seq, path}
+ *   unmount          answer: {} once the session is ending
+ *   exec             {argv: [..] | command: "..", cwd: "workspace path", env: {"K": "V"},
+ *                     timeout_ms, pty, rows, columns, stdin_closed, kill_leftovers, call_id}
+ *                    then frames: client STDIN, STDIN_EOF, SIGNAL, RESIZE;
+ *                    server STDOUT, STDERR, at last EXIT.  When the client closes the
+ *                    connection the process tree is killed.
+ *
+ * Integers beyond 2^53 do not occur.  Threads: a connection belongs to one thread, but one
+ * thread may send while another receives.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ops/support/buffer.h"
+
+enum { CONTROL_FRAME_MAX_BYTES = 1 << 20 };
+
+enum control_frame_type {
+	CONTROL_JSON = 'J',
+	CONTROL_FAILURE = 'F',
+	CONTROL_STDIN = 'I',
+	CONTROL_STDIN_EOF = 'D',
+	CONTROL_SIGNAL = 'S', /* payload: u32 signal number, little-endian */
+	CONTROL_RESIZE = 'W', /* payload: u16 rows, u16 columns, little-endian */
+	CONTROL_STDOUT = 'O',
+	CONTROL_STDERR = 'E',
+	CONTROL_EXIT = 'X', /* payload: JSON {exit_code, signal, timed_out,
+			     * changed: [paths], changed_truncated, first_seq, last_seq} */
+};
+
+/* Finds the mount that `path` (any file or directory) lies on: path of the control socket,
+ * absolute path of the mount point, and the workspace path of `path` on it; all the
+ * caller's to free, each ret_ may be NULL.  -ENOTCONN: a mount whose daemon is dead;
+ * -ENODATA: not on a mount; -ENOENT. */
+int control_find(
+	const char *path, char **ret_socket, char **ret_mount_point, char **ret_workspace_path);
+
+/* Connects (socket paths longer than sun_path included).  Returns the descriptor. */
+int control_connect(const char *socket_path);
+
+/* 0, -EPIPE, -errno. */
+int control_send(int fd, enum control_frame_type type, const void *payload, size_t size);
+
+/* Waits for one frame; `payload` is replaced (and NUL-terminated beyond its size).
+ * -ECONNRESET: closed by the other side; -EMSGSIZE; -errno. */
+int control_receive(int fd, enum control_frame_type *ret_type, struct buffer *payload);
+
+/* One request, one JSON answer (the caller frees `*ret_reply`).  On CONTROL_FAILURE the
+ * negative errno it names, with its message in `*ret_reply`; else `*ret_reply` is NULL. */
+int control_call(const char *socket_path, const char *request_json, char **ret_reply);

@@ -1,0 +1,571 @@
+/*
+ * ops/workspace.h - what a place that holds a workspace must provide.
+ *
+ * A workspace is one tree of files and, where it can, processes beside them.
+ * Backends (local, mem, remote) and decorators (cached, policy, faulty: each a
+ * workspace that holds a workspace) implement `struct workspace_ops`; callers use
+ * the workspace_*() functions below, which check arguments and fill in the
+ * defaults, and never the table itself.
+ *
+ * Paths:   relative to the workspace's root, normalised (ops/support/path.h),
+ *          bytes, never NULL; "" is the root.  They may be longer than PATH_MAX:
+ *          a backend walks them in pieces.
+ * Errors:  0 or a count on success, else -errno from the list beside the
+ *          operation or from this common list: -EACCES, -EPERM (the place refuses),
+ *          -EINVAL, -EIO, -EINTR (interrupted() said so), -ENOMEM, -EMFILE, -ENFILE,
+ *          -ENOTCONN (the place is out of reach and will not come back by itself),
+ *          -ESTALE (see Identity), -EOPNOTSUPP (this place cannot do it).
+ *          -ENOSYS is a bug.  Path operations add -ENOENT, -ENOTDIR, -ELOOP,
+ *          -ENAMETOOLONG; changing ones add -EROFS, -ENOSPC, -EDQUOT.
+ *          ret_ parameters are written only on success.
+ * Threads: any thread may call any operation at any time; a workspace guards its
+ *          own state.  Calls are synchronous.
+ * Links:   a path's last component is never followed, and no component before it
+ *          may be a symbolic link (-ELOOP): the kernel above resolves links.
+ * Identity: an operation on an existing object takes an object_ref.  When its id is
+ *          set and the path leads to another object, the call answers -ESTALE and
+ *          changes nothing.
+ * Semantics are those of the Linux system call of the same name (man section 2),
+ * unless the operation's comment says otherwise.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+struct workspace;
+struct open_file;
+struct process;
+
+/* ---- Values ------------------------------------------------------------- */
+
+/* Which object, not which name.  `generation` tells a reused inode number from
+ * its earlier owner (birth time in ns where the place knows it, else 0).
+ * All zero: unknown. */
+struct object_id {
+	uint64_t device;
+	uint64_t inode;
+	uint64_t generation;
+};
+
+/* An existing object. */
+struct object_ref {
+	const char *path;       /* used when `file` is NULL */
+	struct object_id id;    /* inode 0: whatever is at the path */
+	struct open_file *file; /* an open handle of the object, which wins over the path
+				 * (an unlinked object has no other way); or NULL */
+};
+
+#define OBJECT_AT(path_)      ((struct object_ref){.path = (path_)})
+#define OBJECT_OF(open_file_) ((struct object_ref){.path = "", .file = (open_file_)})
+
+struct attributes {
+	struct object_id id;
+	uint32_t mode; /* type and permissions, as st_mode */
+	uint32_t nlink;
+	uint32_t uid;
+	uint32_t gid;
+	uint64_t rdev; /* as makedev(3) of Linux */
+	uint64_t size_bytes;
+	uint64_t blocks; /* of 512 bytes */
+	uint32_t block_size_bytes;
+	struct timespec atime;
+	struct timespec mtime;
+	struct timespec ctime;
+};
+
+bool object_id_equal(const struct object_id *a, const struct object_id *b);
+
+/* True when both describe the same state of the same object: id, mode, owner,
+ * nlink, size, mtime and ctime agree.  (atime and blocks do not count.) */
+bool attributes_same_version(const struct attributes *a, const struct attributes *b);
+
+/* Who asks, and what served the call.  In the caller's memory; one call at a time. */
+struct op_context {
+	/* The calling process as the workspace shall see it (ids are already mapped). */
+	pid_t pid; /* 0: unknown */
+	uid_t uid;
+	gid_t gid;
+	const gid_t *groups; /* supplementary groups; may be NULL */
+	size_t group_count;
+
+	/* True once the caller gave up; the operation then ends with -EINTR soon
+	 * (within 100 ms) unless it has already taken effect.  NULL: never.
+	 * Cheap enough to poll from a wait loop; any thread of the call may ask. */
+	bool (*interrupted)(struct op_context *ctx);
+	void *interrupted_data;
+
+	/* Filled in by lower layers, for the mount log. */
+	struct {
+		uint32_t round_trips; /* waits for the far end on this call's behalf */
+		bool from_cache;      /* answered without asking the place */
+	} served;
+};
+
+/* A context that acts as this process itself and is never interrupted. */
+void op_context_init(struct op_context *ctx);
+
+static inline bool op_interrupted(struct op_context *ctx)
+{
+	return ctx->interrupted && ctx->interrupted(ctx);
+}
+
+/* ---- Names -------------------------------------------------------------- */
+
+/* One entry of readdir or scan.  Valid during the call of the sink only. */
+struct dir_entry {
+	const char *path; /* readdir: the name; scan: path relative to the scanned directory
+			   * ("" for that directory itself, which comes first) */
+	struct attributes attributes;
+	const char *link_target; /* scan only: of a symbolic link; else NULL */
+	const void *content;     /* scan only, with SCAN_CONTENT: the whole file, or NULL */
+	size_t content_size;
+	const uint8_t *hash; /* scan only, with SCAN_HASH: 16 bytes xxh3-128 (canonical,
+			      * big-endian) of the content, or NULL */
+	bool watched;        /* a directory whose changes will be reported (see watch) */
+	bool complete;       /* scan only: a directory all of whose entries are in this scan */
+};
+
+/* Takes one entry.  A negative result ends the walk and is returned from it. */
+typedef int (*dir_entry_sink)(void *user, const struct dir_entry *entry);
+
+enum scan_flags {
+	SCAN_WATCH = 1 << 0,   /* watch each directory, before it is read */
+	SCAN_CONTENT = 1 << 1, /* bring the content of files up to content_max_bytes */
+	SCAN_HASH = 1 << 2,    /* bring hashes of regular files up to content_max_bytes */
+};
+
+struct scan_request {
+	unsigned flags;               /* enum scan_flags */
+	uint32_t depth_max;           /* 1: the directory's own entries; 0: no bound */
+	uint64_t entries_max;         /* 0: no bound.  Reached: directories stay incomplete */
+	uint64_t content_max_bytes;   /* per file */
+	uint64_t content_total_bytes; /* budget of the whole scan; 0: no bound */
+};
+
+enum setattr_mask {
+	SET_MODE = 1 << 0,
+	SET_UID = 1 << 1,
+	SET_GID = 1 << 2,
+	SET_SIZE = 1 << 3,
+	SET_ATIME = 1 << 4,
+	SET_MTIME = 1 << 5,
+	SET_ATIME_NOW = 1 << 6, /* the workspace's clock; wins over SET_ATIME */
+	SET_MTIME_NOW = 1 << 7,
+};
+
+enum rename_flags {
+	RENAME_KEEP_TARGET = 1 << 0, /* RENAME_NOREPLACE: -EEXIST when the new name exists */
+	RENAME_SWAP = 1 << 1,        /* RENAME_EXCHANGE */
+};
+
+enum xattr_flags {
+	XATTR_MUST_CREATE = 1 << 0,  /* XATTR_CREATE: -EEXIST when it exists */
+	XATTR_MUST_REPLACE = 1 << 1, /* XATTR_REPLACE: -ENODATA when it does not */
+};
+
+struct fs_stats { /* as struct statvfs */
+	uint64_t block_size_bytes;
+	uint64_t fragment_size_bytes;
+	uint64_t blocks; /* of fragment_size_bytes */
+	uint64_t blocks_free;
+	uint64_t blocks_available;
+	uint64_t inodes;
+	uint64_t inodes_free;
+	uint32_t name_max_bytes;
+};
+
+/* ---- Open files --------------------------------------------------------- */
+
+/* Open flags are those of open(2): O_RDONLY, O_WRONLY, O_RDWR, O_APPEND, O_TRUNC,
+ * O_EXCL, O_SYNC, O_DSYNC, O_NOATIME, O_DIRECT (a hint).  Others are ignored. */
+
+enum fallocate_mode { /* the values of fallocate(2) */
+	ALLOCATE_KEEP_SIZE = 0x01,
+	ALLOCATE_PUNCH_HOLE = 0x02, /* with KEEP_SIZE */
+	ALLOCATE_COLLAPSE_RANGE = 0x08,
+	ALLOCATE_ZERO_RANGE = 0x10,
+	ALLOCATE_INSERT_RANGE = 0x20,
+};
+
+enum lock_kind {
+	LOCK_KIND_FLOCK, /* flock(2): whole file, belongs to the open handle */
+	LOCK_KIND_POSIX, /* fcntl(2): byte range, belongs to `owner` */
+};
+
+enum lock_type { LOCK_SHARED, LOCK_EXCLUSIVE, LOCK_NONE };
+
+struct file_lock {
+	enum lock_kind kind;
+	enum lock_type type;
+	uint64_t owner;  /* LOCK_KIND_POSIX: whose; unique among this workspace's callers */
+	uint64_t offset; /* bytes; LOCK_KIND_POSIX only */
+	uint64_t length; /* 0: to the end of file, however far it grows */
+	pid_t pid;       /* lock_test: who holds it; 0 or -1 where unknown */
+};
+
+/* ---- Processes ---------------------------------------------------------- */
+
+enum exec_flags {
+	EXEC_PTY = 1 << 0,            /* one terminal for all three; output is EXEC_STDOUT */
+	EXEC_STDIN_CLOSED = 1 << 1,   /* stdin is /dev/null; process_write is not called */
+	EXEC_KILL_LEFTOVERS = 1 << 2, /* when the command itself has ended, kill what it left
+				       * running (also what left its group or session) */
+};
+
+struct exec_request {
+	const char *const *argv;        /* NULL-terminated; NULL: run `command` */
+	const char *command;            /* for "/bin/sh -c"; used when argv is NULL */
+	const char *cwd;                /* workspace path */
+	const char *const *environment; /* "NAME=value", NULL-terminated: added to, and winning
+					 * over, the place's basic set (PATH, HOME, USER, LOGNAME,
+					 * SHELL, LANG).  Nothing else is inherited.  May be NULL */
+	uint32_t timeout_ms;    /* 0: none.  Past it the whole tree gets TERM, 3 s later KILL */
+	unsigned flags;         /* enum exec_flags */
+	uint16_t rows, columns; /* EXEC_PTY: initial window; 0: 24 x 80 */
+};
+
+enum exec_event_type { EXEC_STDOUT, EXEC_STDERR, EXEC_EXIT };
+
+struct exec_event {
+	enum exec_event_type type;
+	size_t size; /* EXEC_STDOUT, EXEC_STDERR: bytes put into the buffer; never 0 */
+
+	/* EXEC_EXIT only; always the last event.  Output that the command wrote before it
+	 * ended comes first; a process it left behind does not hold the event up.  All
+	 * changes it made have been reported through watch by then. */
+	int exit_code; /* 0-255 as by exit(3); -1 when killed by a signal */
+	int signal;    /* which signal; 0: none */
+	bool timed_out;
+};
+
+/* ---- Change feed -------------------------------------------------------- */
+
+enum change_kind {
+	CHANGE_ENTRY,     /* the name appeared, vanished, or its object changed in content or
+			   * attributes */
+	CHANGE_RESCAN,    /* events were lost: anything at or below `path` may have changed */
+	CHANGE_UNWATCHED, /* the directory `path` is no longer (or could not be) watched */
+};
+
+struct change {
+	enum change_kind kind;
+	const char *path; /* CHANGE_ENTRY: of the entry; else of the directory */
+	bool exists;      /* CHANGE_ENTRY: what is at the path now, read after the event ... */
+	struct attributes attributes; /* ... valid when it exists */
+};
+
+/* Gets every change made by somebody else, in order, from one thread of the
+ * workspace's own.  It may get echoes of the caller's own changes too (compare with
+ * attributes_same_version).  It may call back into the workspace. */
+typedef void (*change_sink)(void *user, const struct change *change);
+
+/* ---- State -------------------------------------------------------------- */
+
+enum workspace_capabilities {
+	WORKSPACE_CAN_EXEC = 1 << 0,
+	WORKSPACE_CAN_WATCH = 1 << 1,
+	WORKSPACE_IS_REMOTE = 1 << 2, /* a call may cost a round trip */
+	WORKSPACE_READ_ONLY = 1 << 3,
+};
+
+enum link_state { LINK_ONLINE, LINK_DEGRADED, LINK_OFFLINE };
+
+struct workspace_status {
+	unsigned capabilities; /* enum workspace_capabilities */
+	enum link_state link;
+	char last_error[256]; /* for people; "" when there was none */
+	uint64_t round_trips; /* since the start */
+	uint64_t bytes_sent;  /* to the place, on the wire */
+	uint64_t bytes_received;
+	uint64_t reconnects;
+	uint64_t watched_directories;
+	uint64_t unwatched_directories; /* wanted, but on a time-to-live instead */
+	uid_t owner_uid;                /* of the workspace root at start: what --idmap=user maps */
+	gid_t owner_gid;
+};
+
+/* ---- The operations ----------------------------------------------------- */
+
+/*
+ * "Required": never NULL.  "Optional": NULL means what the comment says.
+ * Every function gets the workspace (or a handle that it made itself) and the
+ * context of the call.
+ */
+struct workspace_ops {
+	const char *name; /* "local"; static, unique */
+
+	/* Required.  Frees the workspace.  No handle or process is open any more and no
+	 * call under way; the change sink is not called after it returns. */
+	void (*free)(struct workspace *w);
+
+	/* Required.  Never waits for a far end.  Cannot fail. */
+	void (*status)(struct workspace *w, struct workspace_status *ret_status);
+
+	/* Required.  Attributes of the object. */
+	int (*getattr)(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+		struct attributes *ret_attributes);
+
+	/* Required.  All entries of a directory with full attributes, "." and ".." left out,
+	 * in any order.  An entry that vanishes meanwhile is left out.  With `watch`, the
+	 * directory is watched before it is read; `*ret_watched` says whether that worked. */
+	int (*readdir)(struct op_context *ctx, struct workspace *w,
+		const struct object_ref *directory, bool watch, dir_entry_sink sink, void *user,
+		bool *ret_watched);
+
+	/* Optional (NULL: walks with readdir, readlink, open and read).  A subtree, parents
+	 * before children, breadth first.  What cannot be read is left out and its
+	 * directory is not `complete`. */
+	int (*scan)(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
+		const struct scan_request *request, dir_entry_sink sink, void *user);
+
+	/* Required.  Target of a symbolic link; the caller frees `*ret_target`.
+	 * -EINVAL: not a link. */
+	int (*readlink)(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
+		char **ret_target);
+
+	/* Optional as a group (all NULL: the workspace is read-only, -EROFS).  `mode` is
+	 * exact: the caller's umask has been applied.  New objects belong to ctx->uid and
+	 * ctx->gid (or the group of a set-group-ID parent) where the place has the right to
+	 * do that.  -EEXIST; unlink: -EISDIR; rmdir: -ENOTEMPTY, -ENOTDIR, -EBUSY;
+	 * link: -EMLINK, -EXDEV; rename: those of unlink and rmdir.
+	 * unlink, rmdir and rename check `expected` (inode 0: no check) for what they remove
+	 * or move: -ESTALE. */
+	int (*mkdir)(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+		struct attributes *ret_attributes);
+	int (*mknod)(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+		uint64_t rdev, struct attributes *ret_attributes);
+	int (*symlink)(struct op_context *ctx, struct workspace *w, const char *target,
+		const char *path, struct attributes *ret_attributes);
+	int (*link)(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+		const char *path, struct attributes *ret_attributes);
+	int (*unlink)(struct op_context *ctx, struct workspace *w, const char *path,
+		const struct object_id *expected);
+	int (*rmdir)(struct op_context *ctx, struct workspace *w, const char *path,
+		const struct object_id *expected);
+	int (*rename)(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
+		unsigned flags, const struct object_id *expected);
+
+	/* Optional (NULL: -EROFS).  Sets what `mask` (enum setattr_mask) names, all or, as far
+	 * as the place can tell beforehand, nothing.  -EFBIG, -EISDIR (size of a
+	 * directory).  SET_SIZE through a handle that is open for writing needs no
+	 * permission of the file's mode. */
+	int (*setattr)(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+		unsigned mask, const struct attributes *want, struct attributes *ret_attributes);
+
+	/* Optional as a group (NULL: -EOPNOTSUPP).  As getxattr(2): `size` 0 asks for the
+	 * length.  -ENODATA, -ERANGE, -E2BIG, -EEXIST. */
+	ssize_t (*getxattr)(struct op_context *ctx, struct workspace *w,
+		const struct object_ref *object, const char *name, void *value, size_t size);
+	ssize_t (*listxattr)(struct op_context *ctx, struct workspace *w,
+		const struct object_ref *object, char *names, size_t size);
+	int (*setxattr)(struct op_context *ctx, struct workspace *w,
+		const struct object_ref *object, const char *name, const void *value, size_t size,
+		unsigned flags);
+	int (*removexattr)(struct op_context *ctx, struct workspace *w,
+		const struct object_ref *object, const char *name);
+
+	/* Required.  Of the file system at the root. */
+	int (*statfs)(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats);
+
+	/* Required.  Opens a regular file; the handle stays valid after unlink and rename,
+	 * and its writes, with O_APPEND, go to the end of file as one piece whoever else
+	 * appends.  The caller closes it.  -EISDIR, -ETXTBSY, -ENXIO.
+	 * Through object->file it opens the same object once more, with other flags. */
+	int (*open)(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+		int flags, struct open_file **ret_file, struct attributes *ret_attributes);
+
+	/* Optional (NULL: -EROFS).  Creates a regular file that must not exist (-EEXIST),
+	 * and opens it. */
+	int (*create)(struct op_context *ctx, struct workspace *w, const char *path, int flags,
+		uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
+
+	/* Optional (NULL: -EOPNOTSUPP).  Creates a regular file without a name in a
+	 * directory; link() through the handle gives it one.  (O_TMPFILE) */
+	int (*create_unnamed)(struct op_context *ctx, struct workspace *w, const char *directory,
+		int flags, uint32_t mode, struct open_file **ret_file,
+		struct attributes *ret_attributes);
+
+	/* Required.  Reads up to `size` bytes at `offset`.  Returns the count; less than
+	 * `size` only at end of file.  -EBADF. */
+	ssize_t (*read)(struct op_context *ctx, struct open_file *file, void *data, size_t size,
+		off_t offset);
+
+	/* Optional (NULL: -EROFS).  Writes all `size` bytes at `offset` (ignored with
+	 * O_APPEND), or returns the count that fit before the error.  A remote place may
+	 * acknowledge a write that is only queued; flush, fsync, or a later write then
+	 * return its error.  -EBADF, -EFBIG. */
+	ssize_t (*write)(struct op_context *ctx, struct open_file *file, const void *data,
+		size_t size, off_t offset);
+
+	/* Optional (NULL: nothing to do).  Waits until every earlier write of this handle is
+	 * acknowledged by the place, and returns their error once.  (close(2) of a
+	 * descriptor.) */
+	int (*flush)(struct op_context *ctx, struct open_file *file);
+
+	/* Optional (NULL: as flush).  Data (and, unless `data_only`, attributes) are on
+	 * stable storage at the place.  A file, or with `file` NULL the directory `path`. */
+	int (*fsync)(struct op_context *ctx, struct workspace *w, struct open_file *file,
+		const char *path, bool data_only);
+
+	/* Required.  Frees the handle and its flock; never waits longer than the place's
+	 * bound.  Returns the error of a write that nobody had been told of. */
+	int (*close)(struct op_context *ctx, struct open_file *file);
+
+	/* Optional (NULL: -EOPNOTSUPP).  `mode`: enum fallocate_mode. */
+	int (*fallocate)(struct op_context *ctx, struct open_file *file, unsigned mode,
+		off_t offset, off_t length);
+
+	/* Optional (NULL: the whole file is data).  lseek(2) with SEEK_DATA or SEEK_HOLE;
+	 * returns the offset.  -ENXIO. */
+	off_t (*seek)(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
+
+	/* Optional (NULL: -EOPNOTSUPP; the kernel then copies).  copy_file_range(2) within
+	 * this workspace; a reflink where the place can.  Returns the count. */
+	ssize_t (*copy_range)(struct op_context *ctx, struct open_file *from, off_t from_offset,
+		struct open_file *to, off_t to_offset, size_t size);
+
+	/* Optional as a group (NULL: -EOPNOTSUPP; the kernel then locks locally).
+	 * lock: sets or, with LOCK_NONE, drops.  With `wait` it returns when it has the lock,
+	 * -EINTR or -EDEADLK; without, -EAGAIN when somebody else holds it.
+	 * lock_test: `*lock` is what stands in the way, or type LOCK_NONE.
+	 * lock_release_owner: drops all LOCK_KIND_POSIX locks of `owner` on this file. */
+	int (*lock)(struct op_context *ctx, struct open_file *file, const struct file_lock *lock,
+		bool wait);
+	int (*lock_test)(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
+	int (*lock_release_owner)(struct op_context *ctx, struct open_file *file, uint64_t owner);
+
+	/* Optional as a group (NULL: -EOPNOTSUPP; no commands run here).
+	 * exec: starts; -ENOENT, -EACCES, -ENOEXEC as execve(2) of argv[0] (looked up in the
+	 *   PATH of the new environment), -ENOENT or -ENOTDIR for cwd.
+	 * process_next: waits for the next event.  Bounded memory: a process whose output is
+	 *   not fetched is held up by its pipe.  `buffer` has at least 1 byte.
+	 *   -EINTR leaves the process running.
+	 * process_write: stdin.  Returns the count taken, waiting for room; -EPIPE.
+	 * process_close_stdin: end of file for the process; a second call does nothing.
+	 * process_signal: to the whole process tree.  -ESRCH once it has ended.
+	 * process_resize: EXEC_PTY.
+	 * process_free: kills the tree when it still runs (KILL, at once), frees. */
+	int (*exec)(struct op_context *ctx, struct workspace *w, const struct exec_request *request,
+		struct process **ret_process);
+	int (*process_next)(struct op_context *ctx, struct process *process, void *buffer,
+		size_t size, struct exec_event *ret_event);
+	ssize_t (*process_write)(
+		struct op_context *ctx, struct process *process, const void *data, size_t size);
+	int (*process_close_stdin)(struct op_context *ctx, struct process *process);
+	int (*process_signal)(struct op_context *ctx, struct process *process, int signal);
+	int (*process_resize)(
+		struct op_context *ctx, struct process *process, uint16_t rows, uint16_t columns);
+	void (*process_free)(struct process *process);
+
+	/* Optional (NULL: -EOPNOTSUPP; nothing is watched).  Names the one sink for changes in
+	 * the directories that readdir (watch) and scan (SCAN_WATCH) covered.  Before the
+	 * first such call; once.  -EBUSY: there is one already. */
+	int (*watch)(struct workspace *w, change_sink sink, void *user);
+
+	/* Optional (NULL: nothing to do).  The kernel above forgot the directory: stop
+	 * watching it.  Asynchronous; cannot fail. */
+	void (*unwatch)(struct workspace *w, const char *path);
+};
+
+/* First members of every implementation's own structs; set by it. */
+struct workspace {
+	const struct workspace_ops *ops;
+};
+
+struct open_file {
+	struct workspace *workspace; /* whose operations serve it */
+};
+
+struct process {
+	struct workspace *workspace;
+};
+
+/* ---- The calls ---------------------------------------------------------- */
+
+/* One function per operation: same meaning, same errors.  They check what every
+ * implementation may rely on (normal paths, names below the root for changes,
+ * sane offsets: -EINVAL, -ENAMETOOLONG, -EBUSY for the root) and apply defaults. */
+
+void workspace_free(struct workspace *w); /* NULL is fine */
+const char *workspace_name(const struct workspace *w);
+void workspace_status(struct workspace *w, struct workspace_status *ret_status);
+
+int workspace_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	struct attributes *ret_attributes);
+int workspace_readdir(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, bool watch, dir_entry_sink sink, void *user,
+	bool *ret_watched);
+int workspace_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
+	const struct scan_request *request, dir_entry_sink sink, void *user);
+int workspace_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
+	char **ret_target);
+int workspace_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	struct attributes *ret_attributes);
+int workspace_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	uint64_t rdev, struct attributes *ret_attributes);
+int workspace_symlink(struct op_context *ctx, struct workspace *w, const char *target,
+	const char *path, struct attributes *ret_attributes);
+int workspace_link(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *path, struct attributes *ret_attributes);
+int workspace_unlink(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected);
+int workspace_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected);
+int workspace_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
+	unsigned flags, const struct object_id *expected);
+int workspace_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	unsigned mask, const struct attributes *want, struct attributes *ret_attributes);
+ssize_t workspace_getxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, const char *name, void *value, size_t size);
+ssize_t workspace_listxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, char *names, size_t size);
+int workspace_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name, const void *value, size_t size, unsigned flags);
+int workspace_removexattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, const char *name);
+int workspace_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats);
+
+int workspace_open_file(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, int flags, struct open_file **ret_file,
+	struct attributes *ret_attributes);
+int workspace_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
+	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
+int workspace_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
+	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
+ssize_t workspace_read(
+	struct op_context *ctx, struct open_file *file, void *data, size_t size, off_t offset);
+ssize_t workspace_write(struct op_context *ctx, struct open_file *file, const void *data,
+	size_t size, off_t offset);
+int workspace_flush(struct op_context *ctx, struct open_file *file);
+int workspace_fsync(struct op_context *ctx, struct open_file *file, bool data_only);
+int workspace_fsync_directory(
+	struct op_context *ctx, struct workspace *w, const char *path, bool data_only);
+int workspace_close(struct op_context *ctx, struct open_file *file); /* NULL is fine */
+int workspace_fallocate(
+	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length);
+off_t workspace_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
+ssize_t workspace_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
+	struct open_file *to, off_t to_offset, size_t size);
+int workspace_lock(
+	struct op_context *ctx, struct open_file *file, const struct file_lock *lock, bool wait);
+int workspace_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
+int workspace_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner);
+
+int workspace_exec(struct op_context *ctx, struct workspace *w, const struct exec_request *request,
+	struct process **ret_process);
+int workspace_process_next(struct op_context *ctx, struct process *process, void *buffer,
+	size_t size, struct exec_event *ret_event);
+ssize_t workspace_process_write(
+	struct op_context *ctx, struct process *process, const void *data, size_t size);
+int workspace_process_close_stdin(struct op_context *ctx, struct process *process);
+int workspace_process_signal(struct op_context *ctx, struct process *process, int signal);
+int workspace_process_resize(
+	struct op_context *ctx, struct process *process, uint16_t rows, uint16_t columns);
+void workspace_process_free(struct process *process); /* NULL is fine */
+
+int workspace_watch(struct workspace *w, change_sink sink, void *user);
+void workspace_unwatch(struct workspace *w, const char *path);

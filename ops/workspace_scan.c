@@ -1,0 +1,227 @@
+#define XXH_INLINE_ALL
+#include "ops/workspace_scan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "ops/support/cleanup.h"
+#include "ops/support/path.h"
+
+struct pending_directory {
+	struct pending_directory *next;
+	struct object_id id;
+	struct attributes attributes;
+	uint32_t depth;
+	char path[]; /* relative to the scanned directory */
+};
+
+struct child {
+	struct child *next;
+	struct attributes attributes;
+	char name[];
+};
+
+struct walk {
+	struct op_context *ctx;
+	struct workspace *workspace;
+	const struct object_ref *root;
+	const struct scan_request *request;
+	dir_entry_sink sink;
+	void *user;
+	struct pending_directory *first, **last;
+	struct child *children, **last_child; /* of the directory being read */
+	uint64_t entries;
+	uint64_t content_bytes;
+};
+
+static void children_free(struct walk *walk)
+{
+	while (walk->children) {
+		struct child *next = walk->children->next;
+
+		free(walk->children);
+		walk->children = next;
+	}
+	walk->last_child = &walk->children;
+}
+
+static void walk_done(struct walk *walk)
+{
+	children_free(walk);
+	while (walk->first) {
+		struct pending_directory *next = walk->first->next;
+
+		free(walk->first);
+		walk->first = next;
+	}
+}
+
+static int push_directory(
+	struct walk *walk, const char *path, const struct attributes *attributes, uint32_t depth)
+{
+	size_t size = strlen(path) + 1;
+	struct pending_directory *directory = malloc(sizeof(*directory) + size);
+
+	if (!directory)
+		return -ENOMEM;
+	*directory = (struct pending_directory){
+		.id = attributes->id, .attributes = *attributes, .depth = depth};
+	memcpy(directory->path, path, size);
+	*walk->last = directory;
+	walk->last = &directory->next;
+	return 0;
+}
+
+static int keep_child(void *user, const struct dir_entry *entry)
+{
+	struct walk *walk = user;
+	size_t size = strlen(entry->path) + 1;
+	struct child *child = malloc(sizeof(*child) + size);
+
+	if (!child)
+		return -ENOMEM;
+	*child = (struct child){.attributes = entry->attributes};
+	memcpy(child->name, entry->path, size);
+	*walk->last_child = child;
+	walk->last_child = &child->next;
+	return 0;
+}
+
+/* Reads a small file whole; leaves `*ret_data` NULL when it changed or cannot be read. */
+static void read_whole(
+	struct walk *walk, const struct object_ref *object, size_t size, void **ret_data)
+{
+	cleanup_free char *data = malloc(size + 1);
+	struct attributes attributes;
+	struct open_file *file;
+	ssize_t got;
+
+	if (!data || workspace_open_file(walk->ctx, walk->workspace, object, O_RDONLY | O_NOATIME,
+			     &file, &attributes) < 0)
+		return;
+	got = workspace_read(walk->ctx, file, data, size + 1, 0);
+	workspace_close(walk->ctx, file);
+	if (got == (ssize_t)size)
+		*ret_data = steal_ptr(&data);
+}
+
+static int emit_child(struct walk *walk, const char *path, const char *full_path,
+	const struct attributes *attributes)
+{
+	struct object_ref object = {.path = full_path, .id = attributes->id};
+	struct dir_entry entry = {.path = path, .attributes = *attributes};
+	cleanup_free char *target = NULL;
+	cleanup_free void *content = NULL;
+	const struct scan_request *request = walk->request;
+	XXH128_canonical_t hash;
+	bool wanted =
+		S_ISREG(attributes->mode) && attributes->size_bytes <= request->content_max_bytes;
+	bool in_budget =
+		!request->content_total_bytes ||
+		walk->content_bytes + attributes->size_bytes <= request->content_total_bytes;
+
+	if (S_ISLNK(attributes->mode) &&
+		workspace_readlink(walk->ctx, walk->workspace, &object, &target) == 0)
+		entry.link_target = target;
+	if (wanted && (request->flags & (SCAN_CONTENT | SCAN_HASH)))
+		read_whole(walk, &object, attributes->size_bytes, &content);
+	if (content && (request->flags & SCAN_HASH)) {
+		XXH128_canonicalFromHash(&hash, XXH3_128bits(content, attributes->size_bytes));
+		entry.hash = hash.digest;
+	}
+	if (content && (request->flags & SCAN_CONTENT) && in_budget) {
+		entry.content = content;
+		entry.content_size = attributes->size_bytes;
+		walk->content_bytes += attributes->size_bytes;
+	}
+	return walk->sink(walk->user, &entry);
+}
+
+static bool is_full(const struct walk *walk)
+{
+	return walk->request->entries_max && walk->entries >= walk->request->entries_max;
+}
+
+static int emit_children(struct walk *walk, const struct pending_directory *directory)
+{
+	for (const struct child *child = walk->children; child; child = child->next) {
+		cleanup_free char *path = path_join(directory->path, child->name);
+		cleanup_free char *full_path = path ? path_join(walk->root->path, path) : NULL;
+		int r;
+
+		if (!full_path)
+			return -ENOMEM;
+		walk->entries++;
+		if (S_ISDIR(child->attributes.mode))
+			r = push_directory(walk, path, &child->attributes, directory->depth + 1);
+		else
+			r = emit_child(walk, path, full_path, &child->attributes);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* A directory's own entry is emitted once it has been read: only then is it known
+ * whether it is watched and complete. */
+static int visit(struct walk *walk, const struct pending_directory *directory)
+{
+	struct dir_entry entry = {.path = directory->path, .attributes = directory->attributes};
+	cleanup_free char *full_path = path_join(walk->root->path, directory->path);
+	struct object_ref object = {.path = full_path, .id = directory->id};
+	bool too_deep = walk->request->depth_max && directory->depth >= walk->request->depth_max;
+	int r;
+
+	if (!full_path)
+		return -ENOMEM;
+	if (!*directory->path)
+		object.file = walk->root->file;
+	if (op_interrupted(walk->ctx))
+		return -EINTR;
+	children_free(walk);
+	if (!too_deep && !is_full(walk)) {
+		r = workspace_readdir(walk->ctx, walk->workspace, &object,
+			walk->request->flags & SCAN_WATCH, keep_child, walk, &entry.watched);
+		if (r < 0 && (!*directory->path || r == -EINTR || r == -ENOMEM || r == -ENOTCONN))
+			return r;
+		entry.complete = r == 0;
+		if (r < 0)
+			children_free(walk);
+	}
+	r = walk->sink(walk->user, &entry);
+	return r < 0 ? r : emit_children(walk, directory);
+}
+
+int workspace_scan_by_walking(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, const struct scan_request *request, dir_entry_sink sink,
+	void *user)
+{
+	struct walk walk = {.ctx = ctx,
+		.workspace = w,
+		.root = directory,
+		.request = request,
+		.sink = sink,
+		.user = user};
+	struct attributes attributes;
+	int r;
+
+	walk.last = &walk.first;
+	walk.last_child = &walk.children;
+	r = workspace_getattr(ctx, w, directory, &attributes);
+	if (r == 0)
+		r = push_directory(&walk, "", &attributes, 0);
+	while (r == 0 && walk.first) {
+		struct pending_directory *next = walk.first;
+
+		walk.first = next->next;
+		if (!walk.first)
+			walk.last = &walk.first;
+		r = visit(&walk, next);
+		free(next);
+	}
+	walk_done(&walk);
+	return r < 0 ? r : 0;
+}

@@ -1,0 +1,12 @@
+/*
+ * ops/workspace_scan.h - scan for workspaces that have none of their own.
+ */
+#pragma once
+
+#include "ops/workspace.h"
+
+/* As the operation scan of ops/workspace.h, made of readdir, readlink, open and read.
+ * Memory: the paths of the directories still to visit, and one directory's entries. */
+int workspace_scan_by_walking(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, const struct scan_request *request, dir_entry_sink sink,
+	void *user);

@@ -1,0 +1,95 @@
+/*
+ * tests/check.h - what the tests add to CUnit.
+ *
+ * A test program is a table of named functions and TEST_MAIN; it prints one line per failed
+ * check, then "N passed, N failed", and exits 1 when a test failed, 77 when all were
+ * skipped.
+ */
+#pragma once
+
+#include <CUnit/Basic.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct test_case {
+	const char *name;
+	void (*run)(void);
+};
+
+#define TEST(function)              \
+	{                           \
+#function, function \
+	}
+
+static inline int check_report(int good, const char *text, const char *file, int line)
+{
+	CU_assertImplementation(
+		good ? CU_TRUE : CU_FALSE, (unsigned)line, text, file, "", CU_FALSE);
+	return good;
+}
+
+/* Checks a condition; true when it holds. */
+#define CHECK(condition) check_report(!!(condition), #condition, __FILE__, __LINE__)
+
+static inline int check_number(
+	long long want, long long got, const char *text, const char *file, int line)
+{
+	char message[512];
+
+	if (want == got)
+		return check_report(1, text, file, line);
+	if (want <= 0 && got < 0)
+		snprintf(message, sizeof(message), "%s: want %lld, got %lld (%s)", text, want, got,
+			strerror((int)-got));
+	else
+		snprintf(message, sizeof(message), "%s: want %lld, got %lld", text, want, got);
+	fprintf(stderr, "%s:%d: %s\n", file, line, message);
+	return check_report(0, message, file, line);
+}
+
+/* Checks a result (0, a count or -errno) and prints both when they differ. */
+#define CHECK_RC(want, expression) \
+	check_number((long long)(want), (long long)(expression), #expression, __FILE__, __LINE__)
+
+static inline int check_string(
+	const char *want, const char *got, const char *text, const char *file, int line)
+{
+	char message[1024];
+
+	if (want && got && strcmp(want, got) == 0)
+		return check_report(1, text, file, line);
+	snprintf(message, sizeof(message), "%s: want \"%s\", got \"%s\"", text,
+		want ? want : "(null)", got ? got : "(null)");
+	fprintf(stderr, "%s:%d: %s\n", file, line, message);
+	return check_report(0, message, file, line);
+}
+
+#define CHECK_STRING(want, got) check_string((want), (got), #got, __FILE__, __LINE__)
+
+static inline int test_run(const char *suite_name, const struct test_case *cases, size_t count)
+{
+	CU_pSuite suite;
+	unsigned failed;
+
+	if (CU_initialize_registry() != CUE_SUCCESS)
+		return 2;
+	suite = CU_add_suite(suite_name, NULL, NULL);
+	for (size_t i = 0; i < count; i++)
+		if (!suite || !CU_add_test(suite, cases[i].name, cases[i].run))
+			return 2;
+	CU_basic_set_mode(CU_BRM_NORMAL);
+	CU_basic_run_tests();
+	failed = CU_get_number_of_tests_failed();
+	printf("\n%u passed, %u failed\n", CU_get_number_of_tests_run() - failed, failed);
+	CU_cleanup_registry();
+	return failed ? 1 : 0;
+}
+
+#define TEST_MAIN(suite_name, ...)                                                    \
+	int main(void)                                                                \
+	{                                                                             \
+		static const struct test_case cases[] = {__VA_ARGS__};                \
+		return test_run(suite_name, cases, sizeof(cases) / sizeof(cases[0])); \
+	}
