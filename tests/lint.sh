@@ -1,0 +1,89 @@
+#!/bin/bash
+# lint.sh: what a reviewer should not have to say.  Exits 1 when something is wrong.
+set -euo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+
+bad=0
+
+complain() {
+	printf 'lint: %s\n' "$*" >&2
+	bad=1
+}
+
+sources() {
+	git ls-files -- '*.c' '*.h'
+}
+
+check_format() {
+	sources | xargs -r clang-format --dry-run -Werror || complain "format: run clang-format -i"
+}
+
+check_headers_alone() {
+	local header flags
+
+	flags=$(pkg-config --cflags fuse3 libcjson libxxhash libpcre2-8 libcrypto)
+	while read -r header; do
+		# shellcheck disable=SC2086 # flags are words
+		printf '#include "%s"\n' "$header" |
+			cc -std=gnu17 -Wall -Wextra -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $flags \
+				-fsyntax-only -x c - || complain "$header does not compile alone"
+	done < <(git ls-files -- '*.h')
+}
+
+# seam FOLDER REGEX: files below FOLDER include ours only from where REGEX allows.
+seam() {
+	local found
+
+	found=$(git grep -nE '^#include "' -- "$1/*.c" "$1/*.h" | grep -vE "#include \"($2)" || true)
+	[ -z "$found" ] || complain "$1/ reaches where it must not:"$'\n'"$found"
+}
+
+check_seams() {
+	local found
+
+	found=$(git grep -nE '#include <(fuse|fuse3/)' -- '*.c' '*.h' ':!fs/' || true)
+	[ -z "$found" ] || complain "only fs/ may include FUSE:"$'\n'"$found"
+	found=$(git grep -nE '#include <cjson' -- backends ops ':!ops/support' || true)
+	[ -z "$found" ] || complain "JSON belongs to fs/, tools/ and ops/support:"$'\n'"$found"
+	seam ops/support 'ops/support/'
+	seam ops 'ops/'
+	seam backends 'backends/|ops/'
+	seam fs 'fs/|ops/|backends/open\.h'
+	seam tools 'tools/|ops/support/'
+}
+
+check_manuals() {
+	local page
+
+	command -v mandoc >/dev/null || return 0
+	while read -r page; do
+		mandoc -T lint -W warning "$page" || complain "$page: see above"
+	done < <(git ls-files -- '*.[1-8]')
+}
+
+check_scripts() {
+	local script
+
+	command -v shellcheck >/dev/null || return 0
+	while read -r script; do
+		shellcheck -x -P SCRIPTDIR -e SC1091 "$script" || complain "$script: see above"
+	done < <(git ls-files -- dev .ci/run '*.sh')
+}
+
+check_words() {
+	local found
+
+	found=$(git grep -nE '\b(TODO|FIXME|XXX)\b' -- '*.c' '*.h' '*.sh' '*.py' '*.build' dev ':!tests/lint.sh' || true)
+	[ -z "$found" ] || complain "unfinished:"$'\n'"$found"
+	found=$(git grep -nI ' $' -- '*.c' '*.h' '*.sh' dev '*.build' || true)
+	[ -z "$found" ] || complain "trailing blanks:"$'\n'"$found"
+}
+
+check_format
+check_headers_alone
+check_seams
+check_manuals
+check_scripts
+check_words
+[ "$bad" = 0 ] && echo "lint: clean"
+exit "$bad"

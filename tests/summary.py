@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""summary.py DIR: adds up the results in DIR and prints "N passed, N failed[, N skipped]".
+
+DIR holds NAME.json (as written by `meson test`) and NAME.pass, NAME.fail (one test each).
+A program that ends with a line "N passed, N failed[, N skipped]" counts as that many
+tests, any other as one.  Failures are printed with the end of their output.  Exits 1 when
+a test failed or none ran.
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+COUNTS = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.MULTILINE)
+OUTPUT_LINES = 40
+
+
+def counts_of(record):
+    """(passed, failed, skipped) of one program."""
+    ok = record["result"] in ("OK", "EXPECTEDFAIL")
+    if record["result"] == "SKIP":
+        return 0, 0, 1
+    found = COUNTS.findall(record.get("stdout") or "")
+    if not found:
+        return (1, 0, 0) if ok else (0, 1, 0)
+    passed, failed, skipped = (int(n or 0) for n in found[-1])
+    # A program that counted no failure and failed all the same: crashed, leaked, timed out.
+    return passed, failed if ok or failed else 1, skipped
+
+
+def output_of(record):
+    text = (record.get("stdout") or "") + (record.get("stderr") or "")
+    return text.strip().splitlines()
+
+
+def report(build, record, failed):
+    lines = output_of(record)
+    if record["result"] == "SKIP":
+        reasons = [line for line in lines if line.startswith("skip")] or ["no reason given"]
+        print(f"skipped: {build}: {record['name']}: {reasons[-1]}")
+    elif failed:
+        print(f"FAILED: {build}: {record['name']} ({record['result']}, {record['duration']:.1f} s)")
+        print("\n".join("    " + line for line in lines[-OUTPUT_LINES:]))
+    else:
+        for line in lines:
+            if line.startswith("skip:"):
+                print(f"skipped: {build}: {record['name']}: {line[5:].strip()}")
+
+
+def main():
+    directory = pathlib.Path(sys.argv[1])
+    total = [0, 0, 0]
+    for path in sorted(directory.glob("*.json")):
+        for line in path.read_text(errors="replace").splitlines():
+            record = json.loads(line)
+            counts = counts_of(record)
+            report(path.stem, record, counts[1])
+            total = [a + b for a, b in zip(total, counts)]
+    total[0] += len(list(directory.glob("*.pass")))
+    for path in sorted(directory.glob("*.fail")):
+        print(f"FAILED: {path.stem}")
+        total[1] += 1
+    passed, failed, skipped = total
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
