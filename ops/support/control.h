@@ -14,6 +14,7 @@
  *
  *   status, stats    answer: as MNT/.isthmus/status and stats
  *   call_begin       {call_id, tool, pid}    answer: {first_seq}
+ *                    (pid: a process, or the id of one of its threads)
  *   call_end         {call_id}               answer: {last_seq}
  *   log_flush        answer: {last_seq, path}
  *   unmount          answer: {} once the session is ending
@@ -65,6 +66,11 @@ int control_send(int fd, enum control_frame_type type, const void *payload, size
  * -ECONNRESET: closed by the other side; -EMSGSIZE; -errno. */
 int control_receive(int fd, enum control_frame_type *ret_type, struct buffer *payload);
 
+/* The negative errno that a CONTROL_FAILURE payload names (-EPROTO when it names none);
+ * its message in `*ret_message`: allocated, or NULL. */
+int control_failure(const struct buffer *payload, char **ret_message);
+
 /* One request, one JSON answer (the caller frees `*ret_reply`).  On CONTROL_FAILURE the
- * negative errno it names, with its message in `*ret_reply`; else `*ret_reply` is NULL. */
+ * negative errno it names, with its message in `*ret_reply`; else `*ret_reply` is NULL.
+ * -ETIMEDOUT when the daemon has not answered for 20 s. */
 int control_call(const char *socket_path, const char *request_json, char **ret_reply);

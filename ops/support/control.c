@@ -1,0 +1,335 @@
+#include "ops/support/control.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "ops/support/path.h"
+
+enum {
+	CALL_TIMEOUT_S = 20,
+	RESULT_MAX_BYTES = 1 << 16, /* of a link in /proc or an xattr */
+};
+
+/* ---- Which mount ---------------------------------------------------------- */
+
+struct mount_line {
+	char *root;        /* what of the file system is mounted */
+	char *mount_point; /* absolute */
+};
+
+static void mount_line_done(struct mount_line *line)
+{
+	free(line->root);
+	free(line->mount_point);
+}
+
+/* mountinfo writes space, tab, newline and backslash as \ooo. */
+static char *unescape(const char *text, size_t length)
+{
+	char *plain = malloc(length + 1), *out = plain;
+
+	if (!plain)
+		return NULL;
+	for (size_t i = 0; i < length; i++) {
+		if (text[i] == '\\' && i + 3 < length && text[i + 1] >= '0' && text[i + 1] <= '3') {
+			*out++ = (char)((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
+					(text[i + 3] - '0'));
+			i += 3;
+		} else {
+			*out++ = text[i];
+		}
+	}
+	*out = '\0';
+	return plain;
+}
+
+/* "ID PARENT MAJOR:MINOR ROOT MOUNT_POINT ..." (proc(5)) */
+static int find_mount_line(uint64_t mount_id, struct mount_line *ret_line)
+{
+	cleanup_file FILE *file = fopen("/proc/self/mountinfo", "re");
+	cleanup_free char *text = NULL;
+	size_t capacity = 0;
+
+	if (!file)
+		return -errno;
+	while (getline(&text, &capacity, file) >= 0) {
+		unsigned long long id;
+		int root_at = -1, root_end = -1, point_at = -1, point_end = -1;
+
+		if (sscanf(text, "%llu %*u %*s %n%*s%n %n%*s%n", &id, &root_at, &root_end,
+			    &point_at, &point_end) < 1 ||
+			point_end < 0 || id != mount_id)
+			continue;
+		ret_line->root = unescape(text + root_at, (size_t)(root_end - root_at));
+		ret_line->mount_point = unescape(text + point_at, (size_t)(point_end - point_at));
+		if (ret_line->root && ret_line->mount_point)
+			return 0;
+		mount_line_done(ret_line);
+		return -ENOMEM;
+	}
+	return -ENODATA;
+}
+
+static int resolve(const char *path, char **ret_absolute, uint64_t *ret_mount_id)
+{
+	cleanup_fd int fd = open(path, O_PATH | O_CLOEXEC);
+	cleanup_free char *absolute = NULL;
+	char link[64];
+	struct statx attributes;
+	ssize_t length;
+
+	if (fd < 0)
+		return -errno;
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &attributes) < 0)
+		return -errno;
+	if (!(attributes.stx_mask & STATX_MNT_ID))
+		return -ENODATA;
+	absolute = malloc(RESULT_MAX_BYTES);
+	if (!absolute)
+		return -ENOMEM;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	length = readlink(link, absolute, RESULT_MAX_BYTES - 1);
+	if (length < 0)
+		return -errno;
+	absolute[length] = '\0';
+	*ret_absolute = steal_ptr(&absolute);
+	*ret_mount_id = attributes.stx_mnt_id;
+	return 0;
+}
+
+static int socket_of(const char *mount_point, char **ret_socket)
+{
+	cleanup_free char *value = malloc(RESULT_MAX_BYTES);
+	ssize_t length;
+
+	if (!value)
+		return -ENOMEM;
+	length = getxattr(mount_point, "user.isthmus.control", value, RESULT_MAX_BYTES - 1);
+	if (length < 0)
+		return errno == ENOTSUP || errno == ENOSYS ? -ENODATA : -errno;
+	value[length] = '\0';
+	*ret_socket = steal_ptr(&value);
+	return 0;
+}
+
+/* Where the object lies in the workspace: below what the mount shows of it. */
+static int workspace_path_of(
+	const struct mount_line *line, const char *absolute, char **ret_workspace_path)
+{
+	size_t length = strlen(line->mount_point);
+	cleanup_free char *joined = NULL;
+
+	if (strcmp(line->mount_point, "/") == 0)
+		length = 0;
+	if (strncmp(absolute, line->mount_point, length) != 0 ||
+		(absolute[length] != '/' && absolute[length] != '\0'))
+		return -ENOENT;
+	if (asprintf(&joined, "%s%s", line->root, absolute + length) < 0) {
+		joined = NULL;
+		return -ENOMEM;
+	}
+	return path_normalise(joined, ret_workspace_path);
+}
+
+int control_find(
+	const char *path, char **ret_socket, char **ret_mount_point, char **ret_workspace_path)
+{
+	cleanup_with(mount_line_done) struct mount_line line = {0};
+	cleanup_free char *absolute = NULL, *socket_path = NULL, *workspace_path = NULL;
+	uint64_t mount_id = 0;
+	int r;
+
+	r = resolve(path, &absolute, &mount_id);
+	if (r < 0)
+		return r;
+	r = find_mount_line(mount_id, &line);
+	if (r < 0)
+		return r;
+	r = socket_of(line.mount_point, &socket_path);
+	if (r < 0)
+		return r;
+	r = workspace_path_of(&line, absolute, &workspace_path);
+	if (r < 0)
+		return r;
+	if (ret_socket)
+		*ret_socket = steal_ptr(&socket_path);
+	if (ret_mount_point)
+		*ret_mount_point = steal_ptr(&line.mount_point);
+	if (ret_workspace_path)
+		*ret_workspace_path = steal_ptr(&workspace_path);
+	return 0;
+}
+
+/* ---- Frames --------------------------------------------------------------- */
+
+int control_connect(const char *socket_path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	cleanup_fd int directory = -1;
+	const char *name = strrchr(socket_path, '/');
+	int length;
+
+	if (fd < 0)
+		return -errno;
+	length = snprintf(address.sun_path, sizeof(address.sun_path), "%s", socket_path);
+	if ((size_t)length >= sizeof(address.sun_path) && name) {
+		cleanup_free char *parent = strndup(socket_path, (size_t)(name - socket_path));
+
+		if (!parent)
+			return -ENOMEM;
+		directory = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (directory < 0)
+			return -errno;
+		length = snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s",
+			directory, name + 1);
+	}
+	if ((size_t)length >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	return steal_fd(&fd);
+}
+
+int control_send(int fd, enum control_frame_type type, const void *payload, size_t size)
+{
+	uint8_t header[5] = {(uint8_t)size, (uint8_t)(size >> 8), (uint8_t)(size >> 16),
+		(uint8_t)(size >> 24), (uint8_t)type};
+	struct iovec parts[2] = {
+		{.iov_base = header, .iov_len = sizeof(header)},
+		{.iov_base = (void *)(uintptr_t)payload, .iov_len = size},
+	};
+	struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+
+	if (size > CONTROL_FRAME_MAX_BYTES)
+		return -EMSGSIZE;
+	while (message.msg_iovlen > 0) {
+		ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+
+		if (sent < 0 && errno == EINTR)
+			continue;
+		if (sent < 0)
+			return -errno;
+		while (message.msg_iovlen > 0 && (size_t)sent >= message.msg_iov->iov_len) {
+			sent -= (ssize_t)message.msg_iov->iov_len;
+			message.msg_iov++;
+			message.msg_iovlen--;
+		}
+		if (message.msg_iovlen > 0) {
+			message.msg_iov->iov_base = (uint8_t *)message.msg_iov->iov_base + sent;
+			message.msg_iov->iov_len -= (size_t)sent;
+		}
+	}
+	return 0;
+}
+
+static int receive_all(int fd, void *data, size_t size)
+{
+	uint8_t *at = data;
+
+	while (size > 0) {
+		ssize_t got = recv(fd, at, size, 0);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return errno == EAGAIN ? -ETIMEDOUT : -errno;
+		if (got == 0)
+			return -ECONNRESET;
+		at += got;
+		size -= (size_t)got;
+	}
+	return 0;
+}
+
+int control_receive(int fd, enum control_frame_type *ret_type, struct buffer *payload)
+{
+	uint8_t header[5];
+	uint32_t size;
+	int r;
+
+	r = receive_all(fd, header, sizeof(header));
+	if (r < 0)
+		return r;
+	size = header[0] | (uint32_t)header[1] << 8 | (uint32_t)header[2] << 16 |
+	       (uint32_t)header[3] << 24;
+	if (size > CONTROL_FRAME_MAX_BYTES)
+		return -EMSGSIZE;
+	payload->size = 0;
+	r = buffer_reserve(payload, (size_t)size + 1);
+	if (r < 0)
+		return r;
+	r = receive_all(fd, payload->data, size);
+	if (r < 0)
+		return r;
+	payload->data[size] = '\0';
+	payload->size = size;
+	*ret_type = (enum control_frame_type)header[4];
+	return 0;
+}
+
+/* ---- Requests ------------------------------------------------------------- */
+
+static int errno_by_name(const char *name)
+{
+	for (int number = 1; number < 4096 && name; number++) {
+		const char *known = strerrorname_np(number);
+
+		if (known && strcmp(known, name) == 0)
+			return number;
+	}
+	return EPROTO;
+}
+
+int control_failure(const struct buffer *payload, char **ret_message)
+{
+	cJSON *failure = cJSON_ParseWithLength((const char *)payload->data, payload->size);
+	const char *message, *name;
+	int number;
+
+	message = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(failure, "message"));
+	name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(failure, "error"));
+	number = errno_by_name(name);
+	*ret_message = message ? strdup(message) : NULL;
+	cJSON_Delete(failure);
+	return -number;
+}
+
+int control_call(const char *socket_path, const char *request_json, char **ret_reply)
+{
+	cleanup_buffer struct buffer payload = {0};
+	struct timeval timeout = {.tv_sec = CALL_TIMEOUT_S};
+	cleanup_fd int fd = control_connect(socket_path);
+	enum control_frame_type type;
+	int r;
+
+	*ret_reply = NULL;
+	if (fd < 0)
+		return fd;
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0)
+		return -errno;
+	r = control_send(fd, CONTROL_JSON, request_json, strlen(request_json));
+	if (r < 0)
+		return r;
+	r = control_receive(fd, &type, &payload);
+	if (r < 0)
+		return r;
+	if (type == CONTROL_FAILURE)
+		return control_failure(&payload, ret_reply);
+	if (type != CONTROL_JSON)
+		return -EPROTO;
+	*ret_reply = buffer_steal_string(&payload);
+	return *ret_reply ? 0 : -ENOMEM;
+}
