@@ -1,0 +1,166 @@
+#!/bin/bash
+# isthmus exec: commands at the workspace, as if they ran here.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+at() {
+	"$ISTHMUS" exec "$mnt" "$@"
+}
+
+exit_code_of() {
+	local code=0
+
+	"$@" >/dev/null 2>&1 || code=$?
+	echo "$code"
+}
+
+test_output_streams_stay_apart() {
+	at -- sh -c 'echo out; echo err >&2; echo out again' >"$tmp/out" 2>"$tmp/err"
+	expect "out
+out again" "$(cat "$tmp/out")" stdout
+	expect err "$(cat "$tmp/err")" stderr
+}
+
+test_exit_codes_are_passed_on() {
+	expect 0 "$(exit_code_of at -- true)" true
+	expect 1 "$(exit_code_of at -- false)" false
+	expect 7 "$(exit_code_of at -- sh -c 'exit 7')" 'exit 7'
+	expect 255 "$(exit_code_of at -- sh -c 'exit 255')" 'exit 255'
+	expect 127 "$(exit_code_of at -- /does/not/exist)" 'no such command'
+	expect 143 "$(exit_code_of at -- sh -c 'kill -TERM $$')" 'killed by TERM'
+	expect 137 "$(exit_code_of at -- sh -c 'kill -KILL $$')" 'killed by KILL'
+}
+
+test_arguments_arrive_as_they_are() {
+	at -- printf '[%s]' 'a b' '' "qu'o\"te" $'new\nline' '$HOME' '*' >"$tmp/out"
+	printf '[%s]' 'a b' '' "qu'o\"te" $'new\nline' '$HOME' '*' | cmp - "$tmp/out"
+}
+
+test_stdin_is_passed_on_whole() {
+	head -c 5000000 /dev/urandom >"$tmp/in"
+	at -- cat <"$tmp/in" >"$tmp/out"
+	cmp "$tmp/in" "$tmp/out"
+	expect 3 "$(seq 3 | at -- wc -l | tr -d ' ')" lines
+}
+
+test_much_output_is_whole_and_in_order() {
+	at -- seq 400000 >"$tmp/out"
+	seq 400000 | cmp - "$tmp/out"
+}
+
+test_output_is_not_held_back() {
+	local started
+
+	started=$(date +%s%N)
+	at -- sh -c 'echo first; sleep 5' 2>/dev/null | {
+		read -r line
+		expect first "$line" "first line"
+		[ $(($(date +%s%N) - started)) -lt 3000000000 ] || fail "the first line took more than 3 s"
+	}
+}
+
+test_nothing_of_the_local_environment_leaks() {
+	LEAK_ME=secret at -- env >"$tmp/env"
+	! grep -q LEAK_ME "$tmp/env" || fail "LEAK_ME leaked"
+	grep -q '^PATH=' "$tmp/env" && grep -q '^HOME=' "$tmp/env"
+	! grep -q "^XDG_STATE_HOME=$tmp/state" "$tmp/env" || fail "XDG_STATE_HOME leaked"
+	expect "a b=c" "$(at -e 'GIVEN=a b=c' -- sh -c 'echo "$GIVEN"')" "-e GIVEN"
+}
+
+test_directory_is_mapped() {
+	mkdir -p "$mnt/sub/dir"
+	expect "$backing/sub/dir" "$(at -C sub/dir -- pwd)" "-C"
+	expect "$backing/sub" "$(cd "$mnt/sub" && "$ISTHMUS" exec -- pwd)" "cwd inside the mount"
+	expect "$backing" "$(at -- pwd)" "default"
+}
+
+test_changes_are_visible_at_once() {
+	local i
+
+	[ ! -e "$mnt/made-0" ]
+	for i in 1 2 3 4 5; do
+		cat "$mnt/counter" 2>/dev/null || true
+		at -- sh -c "echo $i >counter; touch made-$i; mkdir -p d/$i; rm -f made-$((i - 1))"
+		expect "$i" "$(cat "$mnt/counter")" "content after exec"
+		[ -e "$mnt/made-$i" ] || fail "made-$i is not there"
+		[ ! -e "$mnt/made-$((i - 1))" ] || fail "made-$((i - 1)) is still there"
+		expect "$i" "$(find "$mnt/d" -mindepth 1 | wc -l)" "directories"
+	done
+	echo local >"$mnt/counter"
+	expect local "$(at -- cat counter)" "content at the workspace"
+}
+
+processes_at_workspace() {
+	pgrep -fc "isthmus-marker-$1" || true
+}
+
+none_left() {
+	[ "$(processes_at_workspace "$1")" = 0 ]
+}
+
+some_run() {
+	[ "$(processes_at_workspace "$1")" -ge "$2" ]
+}
+
+# A tree of processes, one of which left the session and ignores TERM.
+tree_command() {
+	echo "sh -c 'sleep 97; : isthmus-marker-$1' & setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done; : isthmus-marker-$1' & sleep 98; : isthmus-marker-$1"
+}
+
+test_timeout_kills_the_whole_tree() {
+	local started=$SECONDS
+
+	expect 124 "$(exit_code_of at --timeout 1 -- sh -c "$(tree_command timeout.$$)")" "exit code"
+	[ $((SECONDS - started)) -lt 10 ] || fail "took $((SECONDS - started)) s"
+	wait_for 5 none_left "timeout.$$" || fail "processes are left"
+}
+
+test_death_of_the_client_kills_the_whole_tree() {
+	local pid
+
+	"$ISTHMUS" exec "$mnt" -- sh -c "$(tree_command "client.$$")" &
+	pid=$!
+	wait_for 5 some_run "client.$$" 4 || fail "the tree did not start"
+	kill -KILL "$pid"
+	wait "$pid" || true
+	wait_for 8 none_left "client.$$" || fail "processes are left"
+}
+
+test_interrupt_reaches_the_command() {
+	local pid code=0
+
+	# setsid: an interrupt from the terminal, which a background job would ignore.
+	setsid bash -c 'trap - INT; exec "$0" exec "$1" -- sh -c "$2"' "$ISTHMUS" "$mnt" "$(tree_command int.$$)" &
+	pid=$!
+	wait_for 5 some_run "int.$$" 4 || fail "the tree did not start"
+	pkill -INT -P "$pid" 2>/dev/null || kill -INT "$pid"
+	wait "$pid" || code=$?
+	expect 130 "$code" "exit code"
+	wait_for 8 none_left "int.$$" || fail "processes are left"
+}
+
+test_many_at_once() {
+	local pids=() i
+
+	for i in $(seq 12); do
+		(expect "$((i * 1000))" "$(at -- seq "$((i * 1000))" | wc -l)" "lines") &
+		pids+=($!)
+	done
+	for i in "${pids[@]}"; do
+		wait "$i"
+	done
+}
+
+test_a_directory_that_is_no_mount_is_refused() {
+	expect 1 "$(exit_code_of "$ISTHMUS" exec "$tmp" -- true | sed 's/^[2-9][0-9]*$/1/')" "exit code"
+	"$ISTHMUS" exec "$tmp" -- true 2>"$tmp/err" || true
+	grep -qF "$tmp" "$tmp/err" || fail "the message does not name it: $(cat "$tmp/err")"
+}
+
+test_the_log_has_the_exit_code() {
+	at -- sh -c 'exit 42' || true
+	"$ISTHMUS" log "$mnt" --op exec --json | tail -n 1 >"$tmp/log"
+	grep -q '"exit_code": *42' "$tmp/log" || fail "last line: $(cat "$tmp/log")"
+}
+
+run_tests "$1"

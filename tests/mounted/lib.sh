@@ -1,0 +1,270 @@
+# shellcheck shell=bash
+# lib.sh - what the mounted tests share.  A test script is:
+#
+#     . "$(dirname "$0")/lib.sh"
+#     test_something() { ...; }        # fails when it returns non-zero; `skip REASON` leaves it
+#     run_tests BACKEND                # every test_* on one mount, then "N passed, N failed"
+#
+# In a test: $mnt is the mount point, $backing the same directory at the workspace ("" for
+# mem:), $uri its URI, $tmp a private directory, $ISTHMUS the program.  Exit code 77: skipped.
+# The daemon runs in the foreground, in the background of the script, and must exit with 0.
+
+set -uo pipefail
+
+: "${ISTHMUS:?the path of the program isthmus (meson test sets it)}"
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/mounted-XXXXXX")
+mnt=$tmp/mnt
+backing='' uri='' daemon_pid='' sshd_pid=''
+mount_options=()
+export HOME=$tmp/home XDG_RUNTIME_DIR=$tmp/run XDG_STATE_HOME=$tmp/state XDG_CACHE_HOME=$tmp/cache
+export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=$tmp/gitconfig LC_ALL=C.UTF-8 TZ=UTC
+mkdir -m 700 "$HOME" "$XDG_RUNTIME_DIR" "$XDG_STATE_HOME" "$XDG_CACHE_HOME" "$mnt"
+
+cleanup() {
+	stop_daemon >/dev/null 2>&1
+	umount -l "$mnt" 2>/dev/null
+	[ -z "$sshd_pid" ] || kill "$sshd_pid" 2>/dev/null
+	wait
+	rm -rf --one-file-system "$tmp"
+}
+trap cleanup EXIT
+trap 'exit 143' TERM INT
+
+skip_all() {
+	echo "skipped: $*"
+	exit 77
+}
+
+# Leaves the running test; the reason is reported.
+skip() {
+	echo "$*" >"$tmp/skip"
+	exit 0
+}
+
+need() {
+	local program
+
+	for program; do
+		command -v "$program" >/dev/null || skip "$program is not installed"
+	done
+}
+
+fail() {
+	echo "  $*"
+	return 1
+}
+
+# expect WANT GOT [what]: compares two strings.
+expect() {
+	[ "$1" = "$2" ] || fail "${3:-value}: want '$1', got '$2'"
+}
+
+# wait_for SECONDS COMMAND...: until it succeeds.
+wait_for() {
+	local end=$((SECONDS + $1))
+	shift
+
+	until "$@" >/dev/null 2>&1; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.05
+	done
+}
+
+is_mounted() {
+	grep -qF " $mnt fuse" /proc/self/mounts
+}
+
+# ---- the private sshd ---------------------------------------------------------
+
+sshd_listens() {
+	(: <"/dev/tcp/127.0.0.1/$ssh_port")
+}
+
+# start_sshd: its own keys, one port of loopback, HOME at the far end is $tmp/far.
+start_sshd() {
+	local user
+
+	user=$(id -un)
+	[ -x /usr/sbin/sshd ] || skip_all "openssh-server is not installed"
+	! passwd -S "$user" 2>/dev/null | grep -q "^$user L" || skip_all "account $user is locked: sshd refuses it"
+	[ "$(id -u)" != 0 ] || mkdir -p /run/sshd
+	mkdir -m 700 "$tmp/ssh" "$tmp/far"
+	ssh-keygen -q -t ed25519 -N '' -f "$tmp/ssh/host" && ssh-keygen -q -t ed25519 -N '' -f "$tmp/ssh/user"
+	cp "$tmp/ssh/user.pub" "$tmp/ssh/authorized_keys"
+	ssh_port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+	cat >"$tmp/ssh/sshd_config" <<-END
+		ListenAddress 127.0.0.1:$ssh_port
+		HostKey $tmp/ssh/host
+		PidFile none
+		AuthorizedKeysFile $tmp/ssh/authorized_keys
+		StrictModes no
+		UsePAM no
+		PermitRootLogin yes
+		PasswordAuthentication no
+		Subsystem sftp internal-sftp
+		SetEnv HOME=$tmp/far XDG_CACHE_HOME=$tmp/far/cache XDG_RUNTIME_DIR=$tmp/far
+		MaxStartups 100
+	END
+	echo "[127.0.0.1]:$ssh_port $(cut -d' ' -f1,2 "$tmp/ssh/host.pub")" >"$tmp/ssh/known_hosts"
+	cat >"$tmp/ssh/config" <<-END
+		Host box
+		  HostName 127.0.0.1
+		  Port $ssh_port
+		  User $user
+		  IdentityFile $tmp/ssh/user
+		  IdentitiesOnly yes
+		  UserKnownHostsFile $tmp/ssh/known_hosts
+		  GlobalKnownHostsFile /dev/null
+		  BatchMode yes
+		  LogLevel ERROR
+	END
+	/usr/sbin/sshd -D -e -f "$tmp/ssh/sshd_config" 2>"$tmp/ssh/log" &
+	sshd_pid=$!
+	wait_for 10 sshd_listens || { cat "$tmp/ssh/log"; exit 1; }
+}
+
+# ---- the daemon ---------------------------------------------------------------
+
+# prepare_backend NAME: sets $uri and $backing.
+prepare_backend() {
+	mkdir -p "$tmp/ws"
+	backing=$tmp/ws
+	case "$1" in
+	local | helper) uri=$1:$backing ;;
+	mem)
+		uri=mem:
+		backing=
+		;;
+	ssh)
+		start_sshd
+		uri=ssh://box$backing
+		mount_options+=(-o "ssh_command=ssh -F $tmp/ssh/config")
+		;;
+	*)
+		echo "unknown backend '$1'"
+		exit 2
+		;;
+	esac
+}
+
+daemon_answers() {
+	! kill -0 "$daemon_pid" 2>/dev/null || { is_mounted && stat "$mnt" >/dev/null; }
+}
+
+# start_daemon [mount option...]: mounts $uri on $mnt.
+start_daemon() {
+	"$ISTHMUS" mount -f "${mount_options[@]}" "$@" "$uri" "$mnt" >"$tmp/daemon.log" 2>&1 </dev/null &
+	daemon_pid=$!
+	if ! wait_for 20 daemon_answers || ! is_mounted; then
+		fail "no mount of $uri:"
+		cat "$tmp/daemon.log"
+		return 1
+	fi
+}
+
+# Unmounts; the daemon must end by itself with exit code 0.
+stop_daemon() {
+	local status=0
+
+	[ -n "$daemon_pid" ] || return 0
+	! is_mounted || "$ISTHMUS" umount "$mnt" || umount "$mnt" || umount -l "$mnt"
+	wait_for 15 not_running "$daemon_pid" || { echo "  the daemon hangs: killed"; kill -ABRT "$daemon_pid"; }
+	wait "$daemon_pid" || status=$?
+	daemon_pid=
+	[ "$status" = 0 ] || { echo "  the daemon exited with $status:"; tail -n 60 "$tmp/daemon.log"; return 1; }
+}
+
+# A zombie counts as ended.
+not_running() {
+	! grep -q '^State:[[:space:]]*[^Z[:space:]]' "/proc/$1/status" 2>/dev/null
+}
+
+remount() {
+	stop_daemon && start_daemon "$@"
+}
+
+# ---- comparing ----------------------------------------------------------------
+
+# tree_listing DIR: everything a program can see of a tree, except inode numbers.
+tree_listing() {
+	(
+		cd "$1" || exit 1
+		find . -mindepth 1 -type d -printf '%P %y %m %U %G %T@\n' -o \
+			-mindepth 1 -printf '%P %y %m %U %G %T@ %s %n %l\n' | sort
+		find . -type f -print0 | sort -z | xargs -0r sha256sum
+		# Access control lists and labels of the machine are not the tree's.
+		find . -print0 | sort -z | xargs -0r getfattr -h -d -m '^user\.' -e hex 2>/dev/null
+	)
+}
+
+same_tree() {
+	tree_listing "$1" >"$tmp/listing.1" && tree_listing "$2" >"$tmp/listing.2" || return 1
+	[ -s "$tmp/listing.1" ] || fail "$1 is empty" || return 1
+	diff "$tmp/listing.1" "$tmp/listing.2" >"$tmp/listing.diff" && return
+	head -n 20 "$tmp/listing.diff"
+	fail "trees differ: $1 $2"
+}
+
+# ---- running ------------------------------------------------------------------
+
+# Not `(...) || status=$?`: that would switch errexit off inside.
+run_one() {
+	local name=$1 status
+
+	rm -f "$tmp/skip"
+	(set -e; cd "$tmp"; "$name") >"$tmp/output" 2>&1 </dev/null
+	status=$?
+	if [ -e "$tmp/skip" ]; then
+		skipped=$((skipped + 1))
+		echo "skip: ${name#test_}: $(cat "$tmp/skip")"
+	else
+		count "$status" "${name#test_}" "$tmp/output"
+	fi
+}
+
+# count STATUS NAME OUTPUT: one more result.
+count() {
+	if [ "$1" = 0 ]; then
+		passed=$((passed + 1))
+		return
+	fi
+	failed=$((failed + 1))
+	echo "FAILED $2 on ${uri:-no mount} ($1):"
+	tail -n 30 "$3"
+}
+
+# run_functions: every test_* of the script, in the order of their names in the file.
+run_functions() {
+	local name
+
+	passed=0 failed=0 skipped=0
+	while read -r name; do
+		[ -z "${only:-}" ] || [ "$only" = "$name" ] || continue
+		run_one "$name"
+	done < <(grep -o '^test_[a-z0-9_]*' "$0")
+}
+
+finish() {
+	echo "$passed passed, $failed failed$([ "$skipped" = 0 ] || echo ", $skipped skipped")"
+	[ "$failed" = 0 ]
+}
+
+need_fuse() {
+	if [ ! -r /dev/fuse ] || [ ! -w /dev/fuse ]; then
+		skip_all "/dev/fuse is not there or not accessible"
+	fi
+}
+
+# run_tests BACKEND [mount option...]: mounts once, runs everything, unmounts.
+run_tests() {
+	local name=$1
+	shift
+
+	need_fuse
+	prepare_backend "$name"
+	start_daemon "$@" || { echo "0 passed, 1 failed"; exit 1; }
+	run_functions
+	stop_daemon >"$tmp/output" 2>&1
+	count $? "the daemon ends with 0" "$tmp/output"
+	finish
+}
