@@ -1,0 +1,161 @@
+/*
+ * backends/local_internal.h - what the files of the local backend share.
+ */
+#pragma once
+
+#include <linux/capability.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "ops/support/cleanup.h"
+#include "ops/workspace.h"
+
+struct local_locks;
+
+struct local_workspace {
+	struct workspace base;
+	int root_fd;
+	bool has_openat2;
+	uid_t owner_uid;
+	gid_t owner_gid;
+	struct local_locks *locks;
+
+	/* This process itself (local_identity.c). */
+	bool can_switch; /* it may act as somebody else */
+	uid_t own_uid;
+	gid_t own_gid;
+	struct __user_cap_data_struct capabilities[_LINUX_CAPABILITY_U32S_3];
+};
+
+struct local_file {
+	struct open_file base;
+	int fd;
+	int access; /* O_ACCMODE part of the flags */
+	struct object_id id;
+};
+
+struct local_workspace *local_from(struct workspace *w);
+struct local_file *local_file_from(struct open_file *file);
+
+/* ---- local_path.c: from paths to descriptors ------------------------------- */
+
+/* Opens `path` below the root as open(2) does with these flags (plus O_CLOEXEC), following
+ * no link; with O_PATH also a link itself.  Returns the descriptor. */
+int local_open_path(const struct local_workspace *w, const char *path, int flags, uint32_t mode);
+
+/* The directory that holds a name. */
+struct local_parent {
+	int fd;           /* the root's own, or `owned_fd` */
+	int owned_fd;     /* -1: none */
+	const char *name; /* in the path given */
+};
+
+int local_parent_open(
+	const struct local_workspace *w, const char *path, struct local_parent *ret_parent);
+void local_parent_done(struct local_parent *parent);
+#define cleanup_parent cleanup_with(local_parent_done)
+
+/* An existing object, its identity checked. */
+struct local_object {
+	int fd; /* of the handle (as it was opened), or `owned_fd` (O_PATH) */
+	int owned_fd;
+	struct attributes attributes; /* as they were at the check */
+};
+
+int local_object_open(const struct local_workspace *w, const struct object_ref *object,
+	struct local_object *ret_object);
+void local_object_done(struct local_object *object);
+#define cleanup_object cleanup_with(local_object_done)
+
+/* Attributes of an open object, of a name in a directory (not followed). */
+int local_stat_fd(int fd, struct attributes *ret_attributes);
+int local_stat_name(int directory_fd, const char *name, struct attributes *ret_attributes);
+
+/* -ESTALE when `expected` is set and differs. */
+int local_check_id(const struct object_id *expected, const struct attributes *attributes);
+
+/* "/proc/self/fd/N": leads to the very object of an O_PATH descriptor, links included. */
+struct local_fd_path {
+	char text[32];
+};
+
+struct local_fd_path local_fd_path(int fd);
+
+/* ---- local_identity.c: acting as the caller --------------------------------- */
+
+void local_identity_init(struct local_workspace *w);
+
+/* While it is in scope, new objects belong to the caller. */
+struct local_guise {
+	const struct local_workspace *worn_for; /* NULL: nothing to undo */
+};
+
+struct local_guise local_act_as(const struct local_workspace *w, const struct op_context *ctx);
+void local_guise_done(struct local_guise *guise);
+#define cleanup_guise cleanup_with(local_guise_done)
+
+/* ---- local_lock.c ------------------------------------------------------------ */
+
+int local_locks_new(struct local_locks **ret_locks);
+void local_locks_free(struct local_locks *locks); /* NULL is fine */
+
+/* Drops the POSIX locks that were taken through this handle only. */
+void local_locks_forget_file(struct local_locks *locks, const struct local_file *file);
+
+/* ---- The operations, as in ops/workspace.h ------------------------------------ */
+
+int local_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	struct attributes *ret_attributes);
+int local_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
+	bool watch, dir_entry_sink sink, void *user, bool *ret_watched);
+int local_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
+	char **ret_target);
+int local_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	struct attributes *ret_attributes);
+int local_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	uint64_t rdev, struct attributes *ret_attributes);
+int local_symlink(struct op_context *ctx, struct workspace *w, const char *target, const char *path,
+	struct attributes *ret_attributes);
+int local_link(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *path, struct attributes *ret_attributes);
+int local_unlink(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected);
+int local_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected);
+int local_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
+	unsigned flags, const struct object_id *expected);
+int local_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	unsigned mask, const struct attributes *want, struct attributes *ret_attributes);
+ssize_t local_getxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name, void *value, size_t size);
+ssize_t local_listxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, char *names, size_t size);
+int local_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name, const void *value, size_t size, unsigned flags);
+int local_removexattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name);
+int local_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats);
+int local_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	int flags, struct open_file **ret_file, struct attributes *ret_attributes);
+int local_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
+	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
+int local_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
+	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
+ssize_t local_read(
+	struct op_context *ctx, struct open_file *file, void *data, size_t size, off_t offset);
+ssize_t local_write(struct op_context *ctx, struct open_file *file, const void *data, size_t size,
+	off_t offset);
+int local_fsync(struct op_context *ctx, struct workspace *w, struct open_file *file,
+	const char *path, bool data_only);
+int local_close(struct op_context *ctx, struct open_file *file);
+int local_fallocate(
+	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length);
+off_t local_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
+ssize_t local_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
+	struct open_file *to, off_t to_offset, size_t size);
+int local_lock(
+	struct op_context *ctx, struct open_file *file, const struct file_lock *lock, bool wait);
+int local_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
+int local_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner);
