@@ -18,22 +18,6 @@ static const struct {
 	{"ssh", remote_open, "ssh://[user@]host[:port]/dir"},
 };
 
-const char *workspace_option(const struct workspace_options *options, const char *key)
-{
-	size_t length = strlen(key);
-	const char *value = NULL;
-
-	for (const char *const *pair = options ? options->pairs : NULL; pair && *pair; pair++) {
-		if (strncmp(*pair, key, length) != 0)
-			continue;
-		if ((*pair)[length] == '=')
-			value = *pair + length + 1;
-		else if (!(*pair)[length])
-			value = "";
-	}
-	return value;
-}
-
 static void explain_unknown_scheme(const char *uri, char **ret_reason)
 {
 	char forms[256] = "";
