@@ -27,6 +27,7 @@ static void local_status(struct workspace *workspace, struct workspace_status *r
 	const struct local_workspace *w = local_from(workspace);
 
 	*ret_status = (struct workspace_status){
+		.capabilities = WORKSPACE_CAN_EXEC,
 		.link = LINK_ONLINE,
 		.owner_uid = w->owner_uid,
 		.owner_gid = w->owner_gid,
@@ -66,6 +67,13 @@ static const struct workspace_ops local_ops = {
 	.lock = local_lock,
 	.lock_test = local_lock_test,
 	.lock_release_owner = local_lock_release_owner,
+	.exec = local_exec,
+	.process_next = local_process_next,
+	.process_write = local_process_write,
+	.process_close_stdin = local_process_close_stdin,
+	.process_signal = local_process_signal,
+	.process_resize = local_process_resize,
+	.process_free = local_process_free,
 };
 
 struct local_workspace *local_from(struct workspace *w)

@@ -159,3 +159,14 @@ int local_lock(
 	struct op_context *ctx, struct open_file *file, const struct file_lock *lock, bool wait);
 int local_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
 int local_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner);
+int local_exec(struct op_context *ctx, struct workspace *w, const struct exec_request *request,
+	struct process **ret_process);
+int local_process_next(struct op_context *ctx, struct process *process, void *buffer, size_t size,
+	struct exec_event *ret_event);
+ssize_t local_process_write(
+	struct op_context *ctx, struct process *process, const void *data, size_t size);
+int local_process_close_stdin(struct op_context *ctx, struct process *process);
+int local_process_signal(struct op_context *ctx, struct process *process, int signal);
+int local_process_resize(
+	struct op_context *ctx, struct process *process, uint16_t rows, uint16_t columns);
+void local_process_free(struct process *process);
