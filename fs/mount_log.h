@@ -28,9 +28,9 @@ struct log_record {
 	unsigned flags;    /* enum log_op_flags */
 	const char *path;  /* workspace path, bytes */
 	const char *path2; /* rename, link: the new name; symlink: the target; or NULL */
-	pid_t pid;         /* of the caller; 0: the kernel itself */
+	pid_t pid;         /* of the caller (or its thread id, as FUSE has it); 0: the kernel */
 	uid_t uid;
-	const char *call_id; /* NULL: found by pid */
+	const char *call_id; /* NULL: found by pid; may be unknown or have ended */
 	uint64_t start_ns;   /* CLOCK_REALTIME at the request */
 	uint32_t latency_us;
 	int result;     /* 0 or -errno */
@@ -41,6 +41,9 @@ struct log_record {
 	int exit_code;    /* exec: as struct exec_event */
 	int signal;
 	const char *detail; /* exec: the command line; status changes: the text; or NULL */
+	const char *const
+		*changed;       /* exec: paths that changed meanwhile, NULL-terminated; or NULL */
+	bool changed_truncated; /* ... there were more */
 };
 
 struct mount_log_stats {
@@ -48,16 +51,21 @@ struct mount_log_stats {
 	uint64_t dropped; /* reads that are counted in a "dropped" line */
 	uint64_t errors;  /* records whose result is not 0 */
 	uint64_t bytes_written;
+	uint64_t lost; /* records that could not be written (disk full...): a "lost" line says so */
+	int last_error; /* 0 or -errno of the last write to the log */
 };
 
-/* Opens (continues) the log in `directory`, made 0700 when missing.  `limit_bytes` bounds
- * all segments together (0: 256 MiB).  -errno of the file system. */
+/* Opens (continues) the log in `directory`, made 0700 when missing (its parents too).
+ * `limit_bytes` bounds all segments together (0: 256 MiB).  The directory stays open: a mount
+ * that covers it later does not matter.  -EBUSY: another daemon writes there; -errno of the
+ * file system. */
 int mount_log_open(const char *directory, uint64_t limit_bytes, struct mount_log **ret_log);
 
 /* Writes what is queued, ends the thread, frees.  NULL is fine. */
 void mount_log_close(struct mount_log *log);
 
-/* Records one operation; returns its sequence number (0: dropped or log is NULL). */
+/* Records one operation; returns its sequence number (0: dropped or log is NULL).  Called
+ * before the reply is sent, it names even a process that ends right afterwards. */
 uint64_t mount_log_record(struct mount_log *log, const struct log_record *record);
 
 /* Waits until everything recorded so far can be read from the file. */
@@ -66,13 +74,14 @@ void mount_log_flush(struct mount_log *log);
 uint64_t mount_log_last_seq(struct mount_log *log);
 void mount_log_stats(struct mount_log *log, struct mount_log_stats *ret_stats);
 
-/* Path of the segment being written; lives as long as the log. */
+/* Path of the segment being written (rotation renames the older ones); lives as long as
+ * the log. */
 const char *mount_log_path(struct mount_log *log);
 
 /* ---- Attribution: which tool call a process belongs to --------------------- */
 
-/* From now on operations of `pid` and its descendants carry the call.  -ENOSPC: too many
- * calls at once (4096), -EEXIST. */
+/* From now on operations of `pid` (a process, or one thread) and its descendants carry the
+ * call.  -ENOSPC: too many calls at once (4096), -EEXIST, -EINVAL, -ENOTCONN (log is NULL). */
 int mount_log_call_begin(struct mount_log *log, const char *call_id, const char *tool, pid_t pid,
 	uint64_t *ret_first_seq);
 

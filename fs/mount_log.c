@@ -1,0 +1,533 @@
+#include "fs/mount_log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "fs/mount_log_segment.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/log.h"
+
+enum {
+	QUEUE_BYTES = 2 << 20,
+	QUEUE_HURRY_BYTES = QUEUE_BYTES / 2,     /* the writer comes before its time */
+	QUEUE_READS_BYTES = QUEUE_BYTES / 4 * 3, /* from here on, reads are dropped */
+	GATHER_NS = 50000000,                    /* how long a line may wait */
+	BATCH_BYTES = 256 << 10,                 /* of text, sealed and written at once */
+};
+
+struct queue {
+	uint8_t *data; /* struct queued_record, one after the other */
+	size_t used;
+};
+
+struct mount_log {
+	char *path;
+	struct callers *callers;
+	pthread_t writer;
+
+	pthread_mutex_t lock;
+	pthread_cond_t work;    /* the writer waits here */
+	pthread_cond_t room;    /* mutations wait here for a queue that is full */
+	pthread_cond_t written; /* flush waits here */
+	struct queue filling;
+	bool idle; /* the writer waits without a deadline */
+	bool hurry;
+	bool stop;
+	uint64_t last_seq;
+	uint64_t written_seq; /* all up to here is in the file, or lost */
+	uint64_t unreported;  /* dropped since the last "dropped" line */
+	struct mount_log_stats stats;
+
+	/* The writer's own. */
+	struct queue draining;
+	struct log_segments *segments;
+	struct log_clock clock;
+	struct buffer text;
+	uint64_t lost; /* since the last "lost" line */
+	uint64_t lost_first_seq;
+	uint64_t lost_since_ns;
+	int lost_error;
+	uint64_t batch_first_seq, batch_last_seq, batch_records;
+};
+
+/* ---- The request's side ------------------------------------------------------ */
+
+static uint32_t bounded_length(const char *string, size_t max, bool *cut)
+{
+	size_t length;
+
+	if (!string)
+		return 0;
+	length = strnlen(string, max);
+	if (length == max)
+		*cut = true;
+	return (uint32_t)length + (length < max ? 1 : 0);
+}
+
+static uint8_t *copy_string(uint8_t *to, const char *string, uint32_t length)
+{
+	if (length == 0)
+		return to;
+	memcpy(to, string, length - 1);
+	to[length - 1] = '\0';
+	return to + length;
+}
+
+static uint32_t changed_length(const struct log_record *record, bool *ret_truncated)
+{
+	uint32_t total = 0;
+
+	*ret_truncated = record->changed_truncated;
+	for (const char *const *name = record->changed; name && *name; name++) {
+		size_t length = strlen(*name) + 1;
+
+		if (total + length > LOG_CHANGED_MAX_BYTES) {
+			*ret_truncated = true;
+			break;
+		}
+		total += (uint32_t)length;
+	}
+	return total;
+}
+
+static void measure(struct queued_record *queued, const struct log_record *record,
+	const char *call_id, const char *tool)
+{
+	size_t size = sizeof(*queued);
+
+	queued->path_length = bounded_length(record->path, LOG_PATH_MAX_BYTES, &queued->cut);
+	queued->path2_length = bounded_length(record->path2, LOG_PATH_MAX_BYTES, &queued->cut);
+	queued->detail_length = bounded_length(record->detail, LOG_DETAIL_MAX_BYTES, &queued->cut);
+	queued->changed_length = changed_length(record, &queued->changed_truncated);
+	queued->call_length =
+		(uint16_t)bounded_length(call_id, CALL_ID_MAX_BYTES + 1, &queued->cut);
+	queued->tool_length = (uint16_t)bounded_length(tool, CALL_TOOL_MAX_BYTES + 1, &queued->cut);
+	size += queued->path_length + queued->path2_length + queued->detail_length +
+		queued->changed_length + queued->call_length + queued->tool_length;
+	queued->size = (uint32_t)((size + 7) & ~(size_t)7);
+}
+
+static void copy_record(uint8_t *to, const struct queued_record *queued,
+	const struct log_record *record, const char *call_id, const char *tool)
+{
+	uint32_t left = queued->changed_length;
+
+	memcpy(to, queued, sizeof(*queued));
+	to += sizeof(*queued);
+	to = copy_string(to, record->path, queued->path_length);
+	to = copy_string(to, record->path2, queued->path2_length);
+	to = copy_string(to, call_id, queued->call_length);
+	to = copy_string(to, tool, queued->tool_length);
+	to = copy_string(to, record->detail, queued->detail_length);
+	for (const char *const *name = record->changed; left > 0; name++) {
+		uint32_t length = (uint32_t)strlen(*name) + 1;
+
+		to = copy_string(to, *name, length);
+		left -= length;
+	}
+}
+
+/* Under the lock: room for `size` bytes, or NULL when the record is to be dropped. */
+static uint8_t *take_room(struct mount_log *log, size_t size, bool is_mutation)
+{
+	uint8_t *room;
+
+	if (!is_mutation && log->filling.used + size > QUEUE_READS_BYTES)
+		return NULL;
+	while (log->filling.used + size > QUEUE_BYTES) {
+		log->hurry = true;
+		pthread_cond_signal(&log->work);
+		pthread_cond_wait(&log->room, &log->lock);
+	}
+	room = log->filling.data + log->filling.used;
+	log->filling.used += size;
+	return room;
+}
+
+static uint64_t enqueue(struct mount_log *log, struct queued_record *queued,
+	const struct log_record *record, const char *call_id, const char *tool)
+{
+	bool wake = false;
+	uint8_t *room;
+
+	pthread_mutex_lock(&log->lock);
+	room = take_room(log, queued->size, queued->flags & LOG_IS_MUTATION);
+	if (room) {
+		queued->seq = ++log->last_seq;
+		copy_record(room, queued, record, call_id, tool);
+		log->stats.records++;
+		log->stats.errors += queued->result < 0;
+	} else {
+		log->stats.dropped++;
+		log->unreported++;
+	}
+	if (log->idle || (log->filling.used > QUEUE_HURRY_BYTES && !log->hurry)) {
+		wake = true;
+		log->hurry = log->filling.used > QUEUE_HURRY_BYTES;
+		log->idle = false;
+	}
+	pthread_mutex_unlock(&log->lock);
+	if (wake)
+		pthread_cond_signal(&log->work);
+	return room ? queued->seq : 0;
+}
+
+static void note_last_seq(struct tool_call *call, uint64_t seq)
+{
+	uint64_t last = atomic_load_explicit(&call->last_seq, memory_order_relaxed);
+
+	while (last < seq && !atomic_compare_exchange_weak(&call->last_seq, &last, seq))
+		;
+}
+
+uint64_t mount_log_record(struct mount_log *log, const struct log_record *record)
+{
+	struct queued_record queued = {
+		.op = record->op,
+		.flags = record->flags,
+		.tid = record->pid,
+		.uid = record->uid,
+		.start_ns = record->start_ns,
+		.latency_us = record->latency_us,
+		.result = record->result,
+		.offset = record->offset,
+		.bytes = record->bytes,
+		.round_trips = record->round_trips,
+		.exit_code = record->exit_code,
+		.signal = record->signal,
+	};
+	const char *call_id = record->call_id, *tool = NULL;
+	struct caller caller;
+	uint64_t seq;
+
+	if (!log)
+		return 0;
+	callers_find(log->callers, record->pid, record->start_ns, &caller);
+	queued.pid = caller.pid;
+	memcpy(queued.process, caller.name, sizeof(queued.process));
+	if (record->flags & LOG_HAS_HASH)
+		memcpy(queued.hash, record->hash, sizeof(queued.hash));
+	if (call_id) {
+		caller_done(&caller);
+		caller.call = callers_call_by_id(log->callers, call_id);
+	}
+	if (caller.call) {
+		call_id = caller.call->id;
+		tool = caller.call->tool;
+	}
+	measure(&queued, record, call_id, tool);
+	seq = enqueue(log, &queued, record, call_id, tool);
+	if (caller.call && seq)
+		note_last_seq(caller.call, seq);
+	caller_done(&caller);
+	return seq;
+}
+
+/* ---- The writer's side -------------------------------------------------------- */
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void note_lost(struct mount_log *log, uint64_t first_seq, uint64_t count, int error)
+{
+	if (log->lost == 0) {
+		log_warning("\"%s\": %s: records are lost until it can be written again", log->path,
+			strerror(-error));
+		log->lost_first_seq = first_seq;
+		log->lost_since_ns = now_ns();
+	}
+	log->lost += count;
+	log->lost_error = error;
+}
+
+static void write_batch(struct mount_log *log)
+{
+	uint64_t size_bytes = log->text.size;
+	int r;
+
+	if (size_bytes == 0)
+		return;
+	r = log_segments_append(
+		log->segments, &log->text, log->batch_first_seq, log->batch_last_seq);
+	if (r < 0)
+		note_lost(log, log->batch_first_seq, log->batch_records, r);
+	else
+		log->lost = 0;
+	pthread_mutex_lock(&log->lock);
+	log->stats.last_error = r;
+	if (r < 0)
+		log->stats.lost += log->batch_records;
+	else
+		log->stats.bytes_written += size_bytes;
+	pthread_mutex_unlock(&log->lock);
+	log->text.size = 0;
+	log->batch_records = 0;
+}
+
+static void add_lost_line(struct mount_log *log)
+{
+	struct queued_record record = {
+		.size = sizeof(record),
+		.op = "lost",
+		.seq = log->lost_first_seq,
+		.start_ns = log->lost_since_ns,
+		.count = log->lost,
+		.result = log->lost_error,
+	};
+
+	if (log_format_record(&log->text, &record, &log->clock) == 0)
+		log->batch_first_seq = record.seq;
+}
+
+static void add_line(struct mount_log *log, const struct queued_record *record)
+{
+	int r;
+
+	if (log->text.size == 0) {
+		log->batch_first_seq = record->seq;
+		if (log->lost)
+			add_lost_line(log);
+	}
+	r = log_format_record(&log->text, record, &log->clock);
+	if (r < 0) {
+		note_lost(log, record->seq, 1, r);
+		return;
+	}
+	log->batch_last_seq = record->seq;
+	log->batch_records++;
+	if (log->text.size >= BATCH_BYTES)
+		write_batch(log);
+}
+
+static void drain(struct mount_log *log, uint64_t dropped, uint64_t dropped_seq)
+{
+	for (size_t at = 0; at < log->draining.used;) {
+		const struct queued_record *record = (const void *)(log->draining.data + at);
+
+		add_line(log, record);
+		at += record->size;
+	}
+	log->draining.used = 0;
+	if (dropped) {
+		struct queued_record record = {
+			.size = sizeof(record),
+			.op = "dropped",
+			.seq = dropped_seq,
+			.start_ns = now_ns(),
+			.count = dropped,
+		};
+
+		add_line(log, &record);
+	}
+	write_batch(log);
+}
+
+/* Under the lock: waits until there is enough to do, or it has waited long enough. */
+static void wait_for_work(struct mount_log *log)
+{
+	struct timespec deadline;
+
+	while (!log->filling.used && !log->unreported && !log->hurry && !log->stop) {
+		log->idle = true;
+		pthread_cond_wait(&log->work, &log->lock);
+	}
+	log->idle = false;
+	clock_gettime(CLOCK_MONOTONIC, &deadline);
+	deadline.tv_nsec += GATHER_NS;
+	if (deadline.tv_nsec >= 1000000000) {
+		deadline.tv_nsec -= 1000000000;
+		deadline.tv_sec++;
+	}
+	while (!log->hurry && !log->stop)
+		if (pthread_cond_timedwait(&log->work, &log->lock, &deadline) == ETIMEDOUT)
+			break;
+	log->hurry = false;
+}
+
+static void *writer_run(void *user)
+{
+	struct mount_log *log = user;
+	bool stop = false;
+
+	pthread_setname_np(pthread_self(), "log");
+	while (!stop) {
+		uint64_t dropped, dropped_seq, up_to;
+		struct queue full;
+
+		pthread_mutex_lock(&log->lock);
+		wait_for_work(log);
+		full = log->filling;
+		log->filling = log->draining;
+		log->draining = full;
+		dropped = log->unreported;
+		log->unreported = 0;
+		dropped_seq = dropped ? ++log->last_seq : 0;
+		up_to = log->last_seq;
+		stop = log->stop;
+		pthread_cond_broadcast(&log->room);
+		pthread_mutex_unlock(&log->lock);
+
+		drain(log, dropped, dropped_seq);
+
+		pthread_mutex_lock(&log->lock);
+		log->written_seq = up_to;
+		pthread_cond_broadcast(&log->written);
+		pthread_mutex_unlock(&log->lock);
+	}
+	return NULL;
+}
+
+void mount_log_flush(struct mount_log *log)
+{
+	uint64_t up_to;
+
+	if (!log)
+		return;
+	pthread_mutex_lock(&log->lock);
+	up_to = log->last_seq;
+	while (log->written_seq < up_to) {
+		log->hurry = true;
+		pthread_cond_signal(&log->work);
+		pthread_cond_wait(&log->written, &log->lock);
+	}
+	pthread_mutex_unlock(&log->lock);
+}
+
+/* ---- The rest of the interface ------------------------------------------------ */
+
+uint64_t mount_log_last_seq(struct mount_log *log)
+{
+	uint64_t seq;
+
+	if (!log)
+		return 0;
+	pthread_mutex_lock(&log->lock);
+	seq = log->last_seq;
+	pthread_mutex_unlock(&log->lock);
+	return seq;
+}
+
+void mount_log_stats(struct mount_log *log, struct mount_log_stats *ret_stats)
+{
+	memset(ret_stats, 0, sizeof(*ret_stats));
+	if (!log)
+		return;
+	pthread_mutex_lock(&log->lock);
+	*ret_stats = log->stats;
+	pthread_mutex_unlock(&log->lock);
+}
+
+const char *mount_log_path(struct mount_log *log)
+{
+	return log ? log->path : "";
+}
+
+int mount_log_call_begin(struct mount_log *log, const char *call_id, const char *tool, pid_t pid,
+	uint64_t *ret_first_seq)
+{
+	int r;
+
+	if (!log)
+		return -ENOTCONN;
+	*ret_first_seq = mount_log_last_seq(log) + 1;
+	r = callers_call_begin(log->callers, call_id, tool, pid);
+	return r;
+}
+
+int mount_log_call_end(struct mount_log *log, const char *call_id, uint64_t *ret_last_seq)
+{
+	struct tool_call *call;
+	int r;
+
+	if (!log)
+		return -ENOTCONN;
+	r = callers_call_end(log->callers, call_id, &call);
+	if (r < 0)
+		return r;
+	*ret_last_seq = atomic_load(&call->last_seq);
+	tool_call_unref(call);
+	return 0;
+}
+
+/* ---- Life --------------------------------------------------------------------- */
+
+static void log_free(struct mount_log *log)
+{
+	pthread_mutex_destroy(&log->lock);
+	pthread_cond_destroy(&log->work);
+	pthread_cond_destroy(&log->room);
+	pthread_cond_destroy(&log->written);
+	callers_free(log->callers);
+	log_segments_close(log->segments);
+	buffer_done(&log->text);
+	free(log->filling.data);
+	free(log->draining.data);
+	free(log->path);
+	free(log);
+}
+
+static int log_init(struct mount_log *log, const char *directory, uint64_t limit_bytes)
+{
+	int r;
+
+	if (asprintf(&log->path, "%s/" LOG_CURRENT_NAME, directory) < 0) {
+		log->path = NULL;
+		return -ENOMEM;
+	}
+	log->filling.data = malloc(QUEUE_BYTES);
+	log->draining.data = malloc(QUEUE_BYTES);
+	if (!log->filling.data || !log->draining.data)
+		return -ENOMEM;
+	r = callers_new(&log->callers);
+	if (r < 0)
+		return r;
+	r = log_segments_open(directory, limit_bytes, &log->segments, &log->last_seq);
+	if (r < 0)
+		return r;
+	log->written_seq = log->last_seq;
+	return -pthread_create(&log->writer, NULL, writer_run, log);
+}
+
+int mount_log_open(const char *directory, uint64_t limit_bytes, struct mount_log **ret_log)
+{
+	struct mount_log *log = calloc(1, sizeof(*log));
+	pthread_condattr_t monotonic;
+	int r;
+
+	if (!log)
+		return -ENOMEM;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_mutex_init(&log->lock, NULL);
+	pthread_cond_init(&log->work, &monotonic);
+	pthread_cond_init(&log->room, NULL);
+	pthread_cond_init(&log->written, NULL);
+	pthread_condattr_destroy(&monotonic);
+	r = log_init(log, directory, limit_bytes);
+	if (r < 0) {
+		log_free(log);
+		return r;
+	}
+	*ret_log = log;
+	return 0;
+}
+
+void mount_log_close(struct mount_log *log)
+{
+	if (!log)
+		return;
+	pthread_mutex_lock(&log->lock);
+	log->stop = true;
+	pthread_cond_signal(&log->work);
+	pthread_mutex_unlock(&log->lock);
+	pthread_join(log->writer, NULL);
+	log_free(log);
+}

@@ -1,0 +1,346 @@
+#include "fs/mount_log_format.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LINE_FIXED_MAX_BYTES = 1024 }; /* all that is not a string of the record */
+
+/* ---- Pieces: the callers have reserved the room ------------------------------ */
+
+static void put(struct buffer *out, const void *data, size_t size)
+{
+	memcpy(out->data + out->size, data, size);
+	out->size += size;
+}
+
+static void put_text(struct buffer *out, const char *text)
+{
+	put(out, text, strlen(text));
+}
+
+static void put_number(struct buffer *out, uint64_t number)
+{
+	char digits[20];
+	size_t at = sizeof(digits);
+
+	do {
+		digits[--at] = (char)('0' + number % 10);
+		number /= 10;
+	} while (number);
+	put(out, digits + at, sizeof(digits) - at);
+}
+
+static void put_signed(struct buffer *out, int64_t number)
+{
+	if (number < 0)
+		put(out, "-", 1);
+	put_number(out, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
+}
+
+static void put_hex(struct buffer *out, const void *data, size_t size)
+{
+	static const char digits[] = "0123456789abcdef";
+	const uint8_t *bytes = data;
+
+	for (size_t i = 0; i < size; i++) {
+		out->data[out->size++] = (uint8_t)digits[bytes[i] >> 4];
+		out->data[out->size++] = (uint8_t)digits[bytes[i] & 15];
+	}
+}
+
+/* Bytes of the UTF-8 character at `text`; 0 when it is none (or an overlong form, a
+ * surrogate, beyond U+10FFFF). */
+static size_t character_length(const uint8_t *text, size_t size)
+{
+	uint32_t low, high;
+	size_t length;
+
+	if (text[0] < 0x80)
+		return 1;
+	if (text[0] < 0xc2 || text[0] > 0xf4)
+		return 0;
+	length = text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
+	if (length > size)
+		return 0;
+	low = text[0] == 0xe0 ? 0xa0 : text[0] == 0xf0 ? 0x90 : 0x80;
+	high = text[0] == 0xed ? 0x9f : text[0] == 0xf4 ? 0x8f : 0xbf;
+	if (text[1] < low || text[1] > high)
+		return 0;
+	for (size_t i = 2; i < length; i++)
+		if ((text[i] & 0xc0) != 0x80)
+			return 0;
+	return length;
+}
+
+static void put_escape(struct buffer *out, uint8_t byte)
+{
+	switch (byte) {
+	case '"':
+		put(out, "\\\"", 2);
+		break;
+	case '\\':
+		put(out, "\\\\", 2);
+		break;
+	case '\n':
+		put(out, "\\n", 2);
+		break;
+	case '\t':
+		put(out, "\\t", 2);
+		break;
+	default:
+		put(out, "\\u00", 4);
+		put_hex(out, &byte, 1);
+	}
+}
+
+/* A JSON string; at most 6 bytes for one.  False when bytes that are not UTF-8 had to be
+ * replaced. */
+static bool put_string(struct buffer *out, const char *string, size_t size)
+{
+	const uint8_t *text = (const uint8_t *)string;
+	bool faithful = true;
+	size_t at = 0;
+
+	put(out, "\"", 1);
+	while (at < size) {
+		size_t plain = at, length;
+
+		while (at < size && text[at] >= 0x20 && text[at] < 0x7f && text[at] != '"' &&
+			text[at] != '\\')
+			at++;
+		put(out, text + plain, at - plain);
+		if (at == size)
+			break;
+		length = character_length(text + at, size - at);
+		if (length == 0) {
+			put(out, "\\ufffd", 6);
+			faithful = false;
+			at++;
+		} else if (length == 1) {
+			put_escape(out, text[at++]);
+		} else {
+			put(out, text + at, length);
+			at += length;
+		}
+	}
+	put(out, "\"", 1);
+	return faithful;
+}
+
+static void put_key(struct buffer *out, const char *key)
+{
+	put(out, ",\"", 2);
+	put_text(out, key);
+	put(out, "\":", 2);
+}
+
+/* `"key":"..."`, and, when that is not the whole truth, `"key_hex":"..."` with every byte. */
+static void put_bytes(struct buffer *out, const char *key, const char *string, size_t size)
+{
+	put_key(out, key);
+	if (put_string(out, string, size))
+		return;
+	put(out, ",\"", 2);
+	put_text(out, key);
+	put_text(out, "_hex\":\"");
+	put_hex(out, string, size);
+	put(out, "\"", 1);
+}
+
+static void put_time(struct buffer *out, uint64_t ns, struct log_clock *clock)
+{
+	time_t second = (time_t)(ns / 1000000000);
+	uint32_t us = (uint32_t)(ns % 1000000000 / 1000);
+	char fraction[9] = {'.', 0, 0, 0, 0, 0, 0, 'Z', '"'};
+
+	if (second != clock->second || !clock->text[0]) {
+		struct tm parts;
+
+		gmtime_r(&second, &parts);
+		strftime(clock->text, sizeof(clock->text), "%Y-%m-%dT%H:%M:%S", &parts);
+		clock->second = second;
+	}
+	for (int i = 6; i > 0; i--, us /= 10)
+		fraction[i] = (char)('0' + us % 10);
+	put_text(out, ",\"time\":\"");
+	put_text(out, clock->text);
+	put(out, fraction, sizeof(fraction));
+}
+
+static void put_result(struct buffer *out, int result)
+{
+	const char *name = result < 0 ? strerrorname_np(-result) : NULL;
+
+	put_key(out, "result");
+	if (name) {
+		put(out, "\"", 1);
+		put_text(out, name);
+		put(out, "\"", 1);
+	} else {
+		put_signed(out, result);
+	}
+}
+
+/* The name, or {"hex":"..."} when it is not UTF-8. */
+static void put_changed_name(struct buffer *out, const char *name, size_t length)
+{
+	size_t before = out->size;
+
+	if (put_string(out, name, length))
+		return;
+	out->size = before;
+	put_text(out, "{\"hex\":\"");
+	put_hex(out, name, length);
+	put(out, "\"}", 2);
+}
+
+static void put_changed(struct buffer *out, const char *names, size_t size)
+{
+	put_key(out, "changed");
+	put(out, "[", 1);
+	for (size_t at = 0; at < size;) {
+		size_t length = strlen(names + at);
+
+		if (at)
+			put(out, ",", 1);
+		put_changed_name(out, names + at, length);
+		at += length + 1;
+	}
+	put(out, "]", 1);
+}
+
+/* ---- Lines ------------------------------------------------------------------ */
+
+static const char *take_string(const char **at, size_t length)
+{
+	const char *string = *at;
+
+	*at += length;
+	return string;
+}
+
+static void put_caller(struct buffer *out, const struct queued_record *record)
+{
+	put_key(out, "pid");
+	put_signed(out, record->pid);
+	if (record->tid != record->pid) {
+		put_key(out, "tid");
+		put_signed(out, record->tid);
+	}
+	if (record->process[0])
+		put_bytes(out, "process", record->process, strlen(record->process));
+	put_key(out, "uid");
+	put_number(out, record->uid);
+}
+
+static void put_outcome(struct buffer *out, const struct queued_record *record)
+{
+	if (record->flags & LOG_HAS_RANGE) {
+		put_key(out, "offset");
+		put_signed(out, record->offset);
+		put_key(out, "bytes");
+		put_number(out, record->bytes);
+	}
+	put_key(out, "latency_us");
+	put_number(out, record->latency_us);
+	put_result(out, record->result);
+	if (record->flags & LOG_FROM_CACHE)
+		put_text(out, ",\"cached\":true");
+	if (record->round_trips) {
+		put_key(out, "round_trips");
+		put_number(out, record->round_trips);
+	}
+	if (record->flags & LOG_HAS_HASH) {
+		put_text(out, ",\"hash\":\"");
+		put_hex(out, record->hash, sizeof(record->hash));
+		put(out, "\"", 1);
+	}
+	if (record->flags & LOG_HAS_EXIT) {
+		put_key(out, record->exit_code < 0 ? "signal" : "exit_code");
+		put_signed(out, record->exit_code < 0 ? record->signal : record->exit_code);
+	}
+	if (record->count) {
+		put_key(out, "count");
+		put_number(out, record->count);
+	}
+}
+
+int log_format_record(
+	struct buffer *out, const struct queued_record *record, struct log_clock *clock)
+{
+	const char *at = (const char *)(record + 1), *string;
+	int r;
+
+	/* A byte of a path may become 6 (\u00xx) and two more in hex. */
+	r = buffer_reserve(out, LINE_FIXED_MAX_BYTES + 8 * (size_t)record->size);
+	if (r < 0)
+		return r;
+	put_text(out, "{\"seq\":");
+	put_number(out, record->seq);
+	put_time(out, record->start_ns, clock);
+	put_key(out, "op");
+	put_string(out, record->op, strlen(record->op));
+
+	string = take_string(&at, record->path_length);
+	if (record->path_length)
+		put_bytes(out, "path", string, record->path_length - 1);
+	string = take_string(&at, record->path2_length);
+	if (record->path2_length)
+		put_bytes(out, "path2", string, record->path2_length - 1);
+	if (!record->count)
+		put_caller(out, record);
+	string = take_string(&at, record->call_length);
+	if (record->call_length)
+		put_bytes(out, "call", string, record->call_length - 1u);
+	string = take_string(&at, record->tool_length);
+	if (record->tool_length)
+		put_bytes(out, "tool", string, record->tool_length - 1u);
+	put_outcome(out, record);
+	string = take_string(&at, record->detail_length);
+	if (record->detail_length)
+		put_bytes(out, "detail", string, record->detail_length - 1);
+	string = take_string(&at, record->changed_length);
+	if (record->changed_length)
+		put_changed(out, string, record->changed_length);
+	if (record->changed_truncated)
+		put_text(out, ",\"changed_truncated\":true");
+	if (record->cut)
+		put_text(out, ",\"cut\":true");
+	put(out, "}\n", 2);
+	return 0;
+}
+
+int log_format_segment(struct buffer *out, uint32_t number, uint64_t first_seq,
+	const uint8_t previous[32], uint64_t now_ns, struct log_clock *clock)
+{
+	int r = buffer_reserve(out, LINE_FIXED_MAX_BYTES);
+
+	if (r < 0)
+		return r;
+	put_text(out, "{\"op\":\"segment\",\"schema\":");
+	put_number(out, LOG_SCHEMA);
+	put_key(out, "segment");
+	put_number(out, number);
+	put_time(out, now_ns, clock);
+	put_key(out, "first_seq");
+	put_number(out, first_seq);
+	put_text(out, ",\"program\":\"isthmus " ISTHMUS_VERSION "\",\"previous\":\"");
+	put_hex(out, previous, 32);
+	put(out, "\"}\n", 3);
+	return 0;
+}
+
+int log_format_seal(struct buffer *out, uint64_t last_seq, const uint8_t digest[32])
+{
+	int r = buffer_reserve(out, LINE_FIXED_MAX_BYTES);
+
+	if (r < 0)
+		return r;
+	put_text(out, "{\"op\":\"seal\",\"last_seq\":");
+	put_number(out, last_seq);
+	put_text(out, ",\"sha256\":\"");
+	put_hex(out, digest, 32);
+	put(out, "\"}\n", 3);
+	return 0;
+}

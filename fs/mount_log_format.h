@@ -1,0 +1,60 @@
+/*
+ * fs/mount_log_format.h - lines of the mount log (fs/LOG.md), as JSON text.
+ */
+#pragma once
+
+#include <time.h>
+
+#include "fs/callers.h"
+#include "fs/mount_log.h"
+#include "ops/support/buffer.h"
+
+enum {
+	LOG_SCHEMA = 1,
+	LOG_PATH_MAX_BYTES = 1 << 16, /* longer paths, and command lines, are cut */
+	LOG_DETAIL_MAX_BYTES = 1 << 14,
+	LOG_CHANGED_MAX_BYTES = 1 << 16, /* all names together */
+};
+
+/* A record as it waits to be written: this, then the strings, each with its NUL.  A length
+ * counts the NUL, so 0 means that there is no such string. */
+struct queued_record {
+	uint32_t size; /* of it all, a multiple of 8 */
+	uint32_t latency_us;
+	uint64_t seq;
+	uint64_t start_ns;
+	const char *op;
+	int64_t offset;
+	uint64_t bytes;
+	unsigned flags;
+	pid_t pid, tid;
+	uid_t uid;
+	int result;
+	uint32_t round_trips;
+	int exit_code;
+	int signal;
+	uint8_t hash[16];
+	char process[16];
+	uint32_t path_length, path2_length, detail_length, changed_length;
+	uint16_t call_length, tool_length;
+	bool cut; /* a string was longer than its bound */
+	bool changed_truncated;
+	uint64_t count; /* dropped, lost */
+};
+
+/* Remembers the text of the second that the last line was written for. */
+struct log_clock {
+	time_t second;
+	char text[24];
+};
+
+/* Appends the line of a record.  -ENOMEM. */
+int log_format_record(
+	struct buffer *out, const struct queued_record *record, struct log_clock *clock);
+
+/* Appends the first line of a segment. */
+int log_format_segment(struct buffer *out, uint32_t number, uint64_t first_seq,
+	const uint8_t previous[32], uint64_t now_ns, struct log_clock *clock);
+
+/* Appends the line that seals those before it. */
+int log_format_seal(struct buffer *out, uint64_t last_seq, const uint8_t digest[32]);

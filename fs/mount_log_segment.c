@@ -1,0 +1,332 @@
+#include "fs/mount_log_segment.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "ops/support/cleanup.h"
+
+enum {
+	LIMIT_DEFAULT_BYTES = 256 << 20,
+	SEGMENTS_WANTED = 8, /* the limit divided by this is the size of one */
+	SEGMENT_MIN_BYTES = 4096,
+	LOCK_TRIES = 20, /* 100 ms apart: an old daemon may be on its way out */
+};
+
+struct log_segments {
+	int directory;
+	int lock;
+	int file; /* LOG_CURRENT_NAME */
+	uint64_t size_bytes;
+	uint64_t limit_bytes, segment_bytes;
+	uint32_t number;
+	uint8_t digest[32]; /* of the last seal */
+	struct log_clock clock;
+	struct buffer seal;
+};
+
+int log_digest(const uint8_t previous[32], const void *data, size_t size, uint8_t ret_digest[32])
+{
+	EVP_MD_CTX *context = EVP_MD_CTX_new();
+	int good;
+
+	if (!context)
+		return -ENOMEM;
+	good = EVP_DigestInit_ex(context, EVP_sha256(), NULL) &&
+	       EVP_DigestUpdate(context, previous, 32) && EVP_DigestUpdate(context, data, size) &&
+	       EVP_DigestFinal_ex(context, ret_digest, NULL);
+	EVP_MD_CTX_free(context);
+	return good ? 0 : -EIO;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* ---- Writing ---------------------------------------------------------------- */
+
+static int write_all(int fd, struct iovec *parts, int count)
+{
+	while (count > 0) {
+		ssize_t done = writev(fd, parts, count);
+
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done < 0)
+			return -errno;
+		while (count > 0 && (size_t)done >= parts->iov_len) {
+			done -= (ssize_t)parts->iov_len;
+			parts++;
+			count--;
+		}
+		if (count > 0) {
+			parts->iov_base = (char *)parts->iov_base + done;
+			parts->iov_len -= (size_t)done;
+		}
+	}
+	return 0;
+}
+
+static int write_sealed(struct log_segments *s, const struct buffer *lines, uint64_t last_seq)
+{
+	struct iovec parts[2];
+	uint8_t digest[32];
+	int r;
+
+	r = log_digest(s->digest, lines->data, lines->size, digest);
+	if (r < 0)
+		return r;
+	s->seal.size = 0;
+	r = log_format_seal(&s->seal, last_seq, digest);
+	if (r < 0)
+		return r;
+	parts[0] = (struct iovec){.iov_base = lines->data, .iov_len = lines->size};
+	parts[1] = (struct iovec){.iov_base = s->seal.data, .iov_len = s->seal.size};
+	r = write_all(s->file, parts, 2);
+	if (r < 0) {
+		/* Half a batch would look like tampering. */
+		if (ftruncate(s->file, (off_t)s->size_bytes) < 0)
+			return -errno;
+		return r;
+	}
+	s->size_bytes += lines->size + s->seal.size;
+	memcpy(s->digest, digest, sizeof(digest));
+	return 0;
+}
+
+static int begin_segment(struct log_segments *s, uint32_t number, uint64_t first_seq)
+{
+	cleanup_buffer struct buffer header = {0};
+	cleanup_fd int file = openat(s->directory, LOG_CURRENT_NAME,
+		O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	uint64_t old_size_bytes = s->size_bytes;
+	int old, r;
+
+	if (file < 0)
+		return -errno;
+	r = log_format_segment(&header, number, first_seq, s->digest, now_ns(), &s->clock);
+	if (r < 0)
+		return r;
+	old = s->file;
+	s->file = file;
+	s->size_bytes = 0;
+	r = write_sealed(s, &header, first_seq - 1);
+	if (r < 0) {
+		s->file = old;
+		s->size_bytes = old_size_bytes;
+		unlinkat(s->directory, LOG_CURRENT_NAME, 0);
+		return r;
+	}
+	file = old;
+	s->number = number;
+	return 0;
+}
+
+static void old_name(uint32_t number, char name[32])
+{
+	snprintf(name, 32, "log-%08u.jsonl", number);
+}
+
+static void drop_oldest(struct log_segments *s, uint64_t limit_bytes)
+{
+	char **names = NULL;
+	uint64_t total = s->segment_bytes;
+	size_t count = 0;
+
+	if (log_segment_names(s->directory, &names) < 0)
+		return;
+	while (names[count])
+		count++;
+	while (count-- > 0) {
+		struct stat attributes;
+
+		if (strcmp(names[count], LOG_CURRENT_NAME) == 0 ||
+			fstatat(s->directory, names[count], &attributes, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		total += (uint64_t)attributes.st_size;
+		if (total > limit_bytes)
+			unlinkat(s->directory, names[count], 0);
+	}
+	log_names_free(names);
+}
+
+static void rotate(struct log_segments *s, uint64_t first_seq)
+{
+	char name[32];
+
+	old_name(s->number, name);
+	if (renameat2(s->directory, LOG_CURRENT_NAME, s->directory, name, RENAME_NOREPLACE) < 0)
+		return;
+	drop_oldest(s, s->limit_bytes);
+	if (begin_segment(s, s->number + 1, first_seq) < 0)
+		renameat2(s->directory, name, s->directory, LOG_CURRENT_NAME, RENAME_NOREPLACE);
+}
+
+int log_segments_append(
+	struct log_segments *s, const struct buffer *lines, uint64_t first_seq, uint64_t last_seq)
+{
+	int r;
+
+	/* When there is no new segment to be had, the old one goes on. */
+	if (s->size_bytes >= s->segment_bytes)
+		rotate(s, first_seq);
+	r = write_sealed(s, lines, last_seq);
+	if (r == -ENOSPC || r == -EDQUOT) {
+		drop_oldest(s, s->limit_bytes / 2);
+		r = write_sealed(s, lines, last_seq);
+	}
+	return r;
+}
+
+/* ---- Opening ---------------------------------------------------------------- */
+
+static int make_parents(const char *directory)
+{
+	cleanup_free char *path = strdup(directory);
+
+	if (!path)
+		return -ENOMEM;
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(path, 0700) < 0 && errno != EEXIST)
+			return -errno;
+		*slash = '/';
+	}
+	return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int take_lock(int directory, int *ret_lock)
+{
+	cleanup_fd int lock = openat(directory, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	if (lock < 0)
+		return -errno;
+	for (int i = 0; flock(lock, LOCK_EX | LOCK_NB) < 0; i++) {
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		if (i == LOCK_TRIES)
+			return -EBUSY;
+		usleep(100000);
+	}
+	*ret_lock = steal_fd(&lock);
+	return 0;
+}
+
+/* The newest of the renamed segments. */
+static int scan_newest_old(struct log_segments *s, struct log_segment_report *ret_report)
+{
+	cleanup_fd int file = -1;
+	char **names;
+	size_t count = 0;
+	int r;
+
+	r = log_segment_names(s->directory, &names);
+	if (r < 0)
+		return r;
+	while (names[count] && strcmp(names[count], LOG_CURRENT_NAME) != 0)
+		count++;
+	if (count > 0)
+		file = openat(s->directory, names[count - 1], O_RDONLY | O_CLOEXEC);
+	else
+		errno = ENOENT;
+	r = file < 0 ? -errno : log_segment_scan(file, ret_report);
+	if (r == 0)
+		sscanf(names[count - 1], "log-%u", &ret_report->number);
+	log_names_free(names);
+	return r;
+}
+
+static int continue_log(struct log_segments *s, uint64_t *ret_last_seq)
+{
+	struct log_segment_report newest = {0}, current = {0};
+	char name[32];
+	int r;
+
+	r = scan_newest_old(s, &newest);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	memcpy(s->digest, newest.digest, sizeof(s->digest));
+	s->number = newest.number;
+	*ret_last_seq = newest.last_seq;
+
+	s->file =
+		openat(s->directory, LOG_CURRENT_NAME, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	if (s->file < 0 && errno == ENOENT)
+		return begin_segment(s, s->number + 1, *ret_last_seq + 1);
+	if (s->file < 0)
+		return -errno;
+	r = log_segment_scan(s->file, &current);
+	if (r < 0)
+		return r;
+	memcpy(s->digest, current.digest, sizeof(s->digest));
+	if (current.last_seq > *ret_last_seq)
+		*ret_last_seq = current.last_seq;
+	if (current.has_header && current.number > s->number)
+		s->number = current.number;
+	else
+		s->number++;
+	s->size_bytes = current.size_bytes;
+	if (current.has_header && !current.problem && current.unsealed_lines == 0)
+		return 0;
+
+	/* A daemon was killed in the middle of a batch, or somebody wrote there. */
+	old_name(s->number, name);
+	if (renameat2(s->directory, LOG_CURRENT_NAME, s->directory, name, RENAME_NOREPLACE) < 0)
+		return -errno;
+	return begin_segment(s, s->number + 1, *ret_last_seq + 1);
+}
+
+int log_segments_open(const char *directory, uint64_t limit_bytes,
+	struct log_segments **ret_segments, uint64_t *ret_last_seq)
+{
+	struct log_segments *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->lock = s->file = -1;
+	s->limit_bytes = limit_bytes ? limit_bytes : LIMIT_DEFAULT_BYTES;
+	s->segment_bytes = s->limit_bytes / SEGMENTS_WANTED;
+	if (s->segment_bytes < SEGMENT_MIN_BYTES)
+		s->segment_bytes = SEGMENT_MIN_BYTES;
+	r = make_parents(directory);
+	s->directory = r < 0 ? -1 : open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (r == 0 && s->directory < 0)
+		r = -errno;
+	if (r == 0)
+		r = take_lock(s->directory, &s->lock);
+	if (r == 0)
+		r = continue_log(s, ret_last_seq);
+	if (r < 0) {
+		log_segments_close(s);
+		return r;
+	}
+	*ret_segments = s;
+	return 0;
+}
+
+void log_segments_close(struct log_segments *s)
+{
+	if (!s)
+		return;
+	if (s->file >= 0)
+		close(s->file);
+	if (s->lock >= 0)
+		close(s->lock);
+	if (s->directory >= 0)
+		close(s->directory);
+	buffer_done(&s->seal);
+	free(s);
+}

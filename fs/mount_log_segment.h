@@ -1,0 +1,68 @@
+/*
+ * fs/mount_log_segment.h - the files of the mount log: chained, bounded, verifiable.
+ *
+ * A log directory holds log.jsonl, which is being written, and the older log-NNNNNNNN.jsonl.
+ * Lines are written in batches; a "seal" line ends each batch with
+ * SHA-256(digest of the seal before || the lines since), and a segment's first line
+ * repeats the last digest of the segment before.
+ * Threads: one.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fs/mount_log_format.h"
+
+#define LOG_CURRENT_NAME "log.jsonl"
+
+struct log_segments;
+
+/* Continues the log of a directory (made when missing); `*ret_last_seq` is the last
+ * sequence number that was ever written there.  -EBUSY: locked by another; -errno. */
+int log_segments_open(const char *directory, uint64_t limit_bytes,
+	struct log_segments **ret_segments, uint64_t *ret_last_seq);
+void log_segments_close(struct log_segments *segments); /* NULL is fine */
+
+/* Writes a batch of whole lines whose first and last sequence numbers are given, rotating
+ * before it and dropping the oldest segments where the bounds ask for it.  On failure
+ * nothing of the batch stays in the file. */
+int log_segments_append(struct log_segments *segments, const struct buffer *lines,
+	uint64_t first_seq, uint64_t last_seq);
+
+/* ---- Reading (fs/mount_log_verify.c) ----------------------------------------- */
+
+struct log_segment_report {
+	bool has_header;
+	uint32_t number;
+	uint64_t first_seq, last_seq; /* of the header; of the last line */
+	uint8_t previous[32];         /* as the header has it */
+	uint8_t digest[32];           /* of everything in it, unsealed lines included */
+	uint64_t size_bytes;
+	uint64_t lines;
+	uint64_t unsealed_lines;
+	uint64_t problem_line; /* 0: none; the first that is not what was written */
+	const char *problem;   /* static; NULL: none */
+};
+
+/* Reads one segment.  0 whatever it holds; -errno when it cannot be read. */
+int log_segment_scan(int fd, struct log_segment_report *ret_report);
+
+/* The segments of a directory in order of age; `*ret_names` is NULL-terminated and freed
+ * with log_names_free(). */
+int log_segment_names(int directory_fd, char ***ret_names);
+void log_names_free(char **names);
+
+struct log_verify_report {
+	uint32_t segments;
+	uint64_t lines, first_seq, last_seq, unsealed_lines;
+	uint8_t digest[32];
+	bool oldest_gone;   /* rotation (or somebody) has deleted earlier segments */
+	char problem[512]; /* for people; "" when the log is as it was written */
+};
+
+/* Checks every segment and the links between them. */
+int log_verify(const char *directory, struct log_verify_report *ret_report);
+
+/* SHA-256(previous || data). */
+int log_digest(const uint8_t previous[32], const void *data, size_t size, uint8_t ret_digest[32]);

@@ -1,0 +1,254 @@
+#include "fs/mount_log_segment.h"
+
+#include <cjson/cJSON.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ops/support/cleanup.h"
+
+/* ---- Names ------------------------------------------------------------------ */
+
+static int is_segment(const struct dirent *entry)
+{
+	unsigned number;
+	int end = 0;
+
+	if (strcmp(entry->d_name, LOG_CURRENT_NAME) == 0)
+		return 1;
+	return sscanf(entry->d_name, "log-%8u.jsonl%n", &number, &end) == 1 && end > 0 &&
+	       entry->d_name[end] == '\0';
+}
+
+/* "log-0..." sorts before "log.", so the current one comes last. */
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+int log_segment_names(int directory_fd, char ***ret_names)
+{
+	struct dirent **entries;
+	int count = scandirat(directory_fd, ".", &entries, is_segment, by_name);
+	char **names;
+
+	if (count < 0)
+		return -errno;
+	names = calloc((size_t)count + 1, sizeof(*names));
+	for (int i = 0; i < count; i++) {
+		if (names)
+			names[i] = strdup(entries[i]->d_name);
+		free(entries[i]);
+	}
+	free(entries);
+	for (int i = 0; i < count && names; i++) {
+		if (!names[i]) {
+			log_names_free(names);
+			names = NULL;
+		}
+	}
+	if (!names)
+		return -ENOMEM;
+	*ret_names = names;
+	return 0;
+}
+
+void log_names_free(char **names)
+{
+	for (size_t i = 0; names && names[i]; i++)
+		free(names[i]);
+	free(names);
+}
+
+/* ---- One segment ------------------------------------------------------------ */
+
+static void complain(struct log_segment_report *report, const char *problem)
+{
+	if (report->problem)
+		return;
+	report->problem = problem;
+	report->problem_line = report->lines;
+}
+
+static bool parse_digest(const char *text, uint8_t ret_digest[32])
+{
+	if (!text || strlen(text) != 64 || strspn(text, "0123456789abcdef") != 64)
+		return false;
+	for (size_t i = 0; i < 32; i++) {
+		unsigned byte;
+
+		if (sscanf(text + 2 * i, "%2x", &byte) != 1)
+			return false;
+		ret_digest[i] = (uint8_t)byte;
+	}
+	return true;
+}
+
+static void read_header(struct log_segment_report *report, const char *line, size_t length)
+{
+	cJSON *header = cJSON_ParseWithLength(line, length);
+	const cJSON *number = cJSON_GetObjectItemCaseSensitive(header, "segment");
+	const cJSON *first_seq = cJSON_GetObjectItemCaseSensitive(header, "first_seq");
+	const cJSON *schema = cJSON_GetObjectItemCaseSensitive(header, "schema");
+	const cJSON *previous = cJSON_GetObjectItemCaseSensitive(header, "previous");
+
+	report->unsealed_lines++;
+	if (cJSON_IsNumber(number) && cJSON_IsNumber(first_seq) && cJSON_IsNumber(schema) &&
+		schema->valueint == LOG_SCHEMA && first_seq->valuedouble >= 1 &&
+		parse_digest(cJSON_GetStringValue(previous), report->previous)) {
+		report->has_header = true;
+		report->number = (uint32_t)number->valuedouble;
+		report->first_seq = (uint64_t)first_seq->valuedouble;
+		report->last_seq = report->first_seq - 1;
+		memcpy(report->digest, report->previous, sizeof(report->digest));
+	} else {
+		complain(report, "is not the first line of a segment that this version knows");
+	}
+	cJSON_Delete(header);
+}
+
+static void check_seal(struct log_segment_report *report, const char *line, size_t length,
+	const struct buffer *batch)
+{
+	cleanup_buffer struct buffer seal = {0};
+	uint8_t digest[32];
+
+	if (log_digest(report->digest, batch->data, batch->size, digest) < 0 ||
+		log_format_seal(&seal, report->last_seq, digest) < 0)
+		return;
+	if (seal.size != length || memcmp(seal.data, line, length) != 0)
+		complain(report, "seals other lines than those before it: they were changed");
+	memcpy(report->digest, digest, sizeof(digest));
+	report->unsealed_lines = 0;
+}
+
+static void check_record(struct log_segment_report *report, const char *line, size_t length)
+{
+	uint64_t seq = 0;
+
+	if (line[length - 1] != '\n' || sscanf(line, "{\"seq\":%" SCNu64 ",", &seq) != 1) {
+		report->unsealed_lines++;
+		return;
+	}
+	if (seq <= report->last_seq)
+		complain(report, "is out of order");
+	else
+		report->last_seq = seq;
+	report->unsealed_lines++;
+}
+
+static int scan_lines(FILE *file, struct log_segment_report *report)
+{
+	cleanup_buffer struct buffer batch = {0};
+	cleanup_free char *line = NULL;
+	size_t capacity = 0;
+	ssize_t length;
+	int r;
+
+	while ((length = getline(&line, &capacity, file)) > 0) {
+		report->lines++;
+		report->size_bytes += (size_t)length;
+		if (strncmp(line, "{\"op\":\"seal\"", strlen("{\"op\":\"seal\"")) == 0) {
+			check_seal(report, line, (size_t)length, &batch);
+			batch.size = 0;
+			continue;
+		}
+		if (report->lines == 1)
+			read_header(report, line, (size_t)length);
+		else
+			check_record(report, line, (size_t)length);
+		r = buffer_append(&batch, line, (size_t)length);
+		if (r < 0)
+			return r;
+	}
+	if (ferror(file))
+		return -EIO;
+	if (batch.size > 0)
+		return log_digest(report->digest, batch.data, batch.size, report->digest);
+	return 0;
+}
+
+int log_segment_scan(int fd, struct log_segment_report *ret_report)
+{
+	cleanup_fd int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	cleanup_file FILE *file = NULL;
+
+	memset(ret_report, 0, sizeof(*ret_report));
+	if (copy < 0)
+		return -errno;
+	if (lseek(copy, 0, SEEK_SET) < 0)
+		return -errno;
+	file = fdopen(copy, "r");
+	if (!file)
+		return -errno;
+	steal_fd(&copy);
+	return scan_lines(file, ret_report);
+}
+
+/* ---- The whole log ---------------------------------------------------------- */
+
+static void check_links(struct log_verify_report *report, const char *name,
+	const struct log_segment_report *segment, uint32_t number_before)
+{
+	if (segment->problem)
+		snprintf(report->problem, sizeof(report->problem), "\"%s\": line %" PRIu64 " %s",
+			name, segment->problem_line, segment->problem);
+	else if (!segment->has_header)
+		snprintf(
+			report->problem, sizeof(report->problem), "\"%s\" has no first line", name);
+	else if (report->segments > 0 && segment->number != number_before + 1)
+		snprintf(report->problem, sizeof(report->problem),
+			"\"%s\" is segment %u, but segment %u should follow %u: a segment was "
+			"deleted or replaced",
+			name, segment->number, number_before + 1, number_before);
+	else if (report->segments > 0 &&
+		 memcmp(segment->previous, report->digest, sizeof(report->digest)) != 0)
+		snprintf(report->problem, sizeof(report->problem),
+			"\"%s\" does not continue the segment before it: one of them was changed, "
+			"cut or replaced",
+			name);
+	else if (report->segments > 0 && segment->first_seq <= report->last_seq)
+		snprintf(report->problem, sizeof(report->problem),
+			"\"%s\" begins with number %" PRIu64 ", but %" PRIu64 " is before it", name,
+			segment->first_seq, report->last_seq);
+}
+
+int log_verify(const char *directory, struct log_verify_report *ret_report)
+{
+	cleanup_fd int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint32_t number = 0;
+	char **names;
+	int r;
+
+	memset(ret_report, 0, sizeof(*ret_report));
+	if (fd < 0)
+		return -errno;
+	r = log_segment_names(fd, &names);
+	for (size_t i = 0; r == 0 && names[i] && !ret_report->problem[0]; i++) {
+		struct log_segment_report segment;
+		cleanup_fd int file = openat(fd, names[i], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+		r = file < 0 ? -errno : log_segment_scan(file, &segment);
+		if (r < 0)
+			break;
+		check_links(ret_report, names[i], &segment, number);
+		if (ret_report->segments == 0) {
+			ret_report->oldest_gone = segment.number > 1;
+			ret_report->first_seq = segment.first_seq;
+		}
+		number = segment.number;
+		ret_report->segments++;
+		ret_report->lines += segment.lines;
+		ret_report->last_seq = segment.last_seq;
+		ret_report->unsealed_lines = segment.unsealed_lines;
+		memcpy(ret_report->digest, segment.digest, sizeof(ret_report->digest));
+	}
+	if (r == 0)
+		log_names_free(names);
+	return r;
+}
