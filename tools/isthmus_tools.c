@@ -1,0 +1,38 @@
+/* The program isthmus-tools: `isthmus tool ...` and `isthmus mcp ...` hand over to it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/support/log.h"
+#include "tools/commands.h"
+
+static const char usage[] = "usage: isthmus-tools tool NAME [--OPTION VALUE]...   run one tool\n"
+			    "       isthmus-tools tool --list [--json]            what there is\n"
+			    "\n"
+			    "NAME --help shows a tool's options; isthmus-tools(1) has the rest.\n";
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+} commands[] = {
+	{"tool", tool_command},
+};
+
+int main(int argc, char **argv)
+{
+	log_set_output(2, "isthmus-tools: ");
+	for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (strcmp(argv[1], commands[i].name) == 0)
+			return commands[i].run(argc - 1, argv + 1);
+	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+		fputs(usage, stdout);
+		return 0;
+	}
+	if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0)) {
+		puts("isthmus-tools " ISTHMUS_VERSION);
+		return 0;
+	}
+	if (argc > 1)
+		fprintf(stderr, "isthmus-tools: there is no command \"%s\"\n", argv[1]);
+	fputs(usage, stderr);
+	return 2;
+}

@@ -1,0 +1,207 @@
+/*
+ * tools/tool.h - what every tool of the agent edge has in common.
+ *
+ * A tool is one file with one `const struct tool`, named in the table of tools/registry.c.
+ * The command line, the MCP server and the tests reach it through tool_run() only, which
+ * checks the arguments against the schema, asks for permission, registers the call with the
+ * mount (so that the log carries its id), runs it and times it.
+ *
+ * Results: a call ends in success with `data` (for programs) and `text` (for models and
+ *          people, complete on its own), or in one error that says what to do next.
+ * Errors:  functions that take a call return 0, or -1 after tool_fail() recorded why.
+ * Threads: a call belongs to one thread at a time; calls of one session run side by side.
+ *          tool_cancel() may come from any thread or signal handler.
+ */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ops/support/buffer.h"
+#include "tools/files.h"
+
+struct permissions;
+struct tool_call;
+
+/* What a call can do to the workspace; ordered. */
+enum tool_level { TOOL_READ, TOOL_MODIFY, TOOL_DANGEROUS };
+
+enum tool_error_code {
+	TOOL_OK,
+	TOOL_NOT_FOUND,
+	TOOL_NOT_A_FILE,
+	TOOL_NOT_A_DIRECTORY,
+	TOOL_ALREADY_EXISTS,
+	TOOL_PERMISSION_DENIED,
+	TOOL_PATH_OUTSIDE_ROOT,
+	TOOL_INVALID_ARGUMENT,
+	TOOL_NO_MATCH,
+	TOOL_AMBIGUOUS_MATCH,
+	TOOL_NO_CHANGE,
+	TOOL_CONFLICT,
+	TOOL_SYNTAX_ERROR,
+	TOOL_TOO_LARGE,
+	TOOL_BINARY_FILE,
+	TOOL_TIMEOUT,
+	TOOL_ABORTED,
+	TOOL_NO_SPACE,
+	TOOL_IO_ERROR,
+	TOOL_NOT_CONNECTED,
+	TOOL_UNSUPPORTED,
+	TOOL_EXIT_STATUS,
+};
+
+/* Output limits of every tool: whichever comes first, whole lines only. */
+enum { TOOL_OUTPUT_MAX_LINES = 2000, TOOL_OUTPUT_MAX_BYTES = 51200 };
+
+enum tool_hints { /* MCP annotations beyond the level */
+	TOOL_IS_DESTRUCTIVE = 1 << 0,
+	TOOL_IS_IDEMPOTENT = 1 << 1,
+	TOOL_IS_OPEN_WORLD = 1 << 2,
+};
+
+struct tool {
+	const char *name;         /* [a-z_], at most 40 bytes; unique */
+	const char *label;        /* for people: "Read file" */
+	const char *description;  /* for models: when to use it, limits */
+	const char *input_schema; /* JSON Schema of the arguments: an object, see tools/schema.h */
+	const char *data_schema;  /* JSON Schema of the result's data: an object */
+	enum tool_level level;    /* the highest that `permission` leaves out; see there */
+	unsigned hints;           /* enum tool_hints */
+
+	/* Optional: checks what the schema cannot say, before anybody is asked. */
+	int (*validate)(struct tool_call *call);
+
+	/* Optional: asks for what the call is about to do, by permission_ask() once per thing
+	 * (tools/permission.h).  NULL: asked once at `level`, about the argument `path`. */
+	int (*permission)(struct tool_call *call);
+
+	/* Required.  Does it: fills in `data` and `text`. */
+	int (*execute)(struct tool_call *call);
+};
+
+/* Where output goes while a call runs, and who is told about its progress. */
+struct tool_sink {
+	/* Optional.  A piece of output, as it comes; valid during the call only. */
+	void (*update)(void *user, const char *text, size_t size);
+	/* Optional.  How far it is; `total` 0: unknown. */
+	void (*progress)(void *user, uint64_t done, uint64_t total, const char *message);
+	void *user;
+};
+
+/* One root directory that calls work in. */
+struct tool_session {
+	struct files_root root;
+	char *control_socket;            /* of the mount that the root is on; NULL: none */
+	char *mount_point;               /* set with control_socket */
+	char *workspace_path;            /* of the root, on that mount */
+	struct permissions *permissions; /* may be NULL: everything is allowed */
+};
+
+/* Opens `directory` as the root.  0 or -errno. */
+int tool_session_open(const char *directory, struct tool_session *ret_session);
+void tool_session_close(struct tool_session *session);
+
+struct tool_image {      /* a picture that stands beside the text */
+	char *mime_type; /* NULL: none */
+	struct buffer bytes;
+};
+
+/* One use of a tool.  Made by tool_call_new(), read after tool_run(). */
+struct tool_call {
+	const struct tool *tool;
+	struct tool_session *session;
+	cJSON *arguments; /* an object; with the schema's defaults once checked */
+	char call_id[64];
+	struct tool_sink sink;
+	void *asker; /* handed to the session's permission asker */
+
+	cJSON *data;        /* success: an object.  A failure may have it too (output so far) */
+	struct buffer text; /* UTF-8 without NUL */
+	struct tool_image image;
+
+	enum tool_error_code code; /* TOOL_OK: no failure so far */
+	char *message;             /* for people: what failed, on what, why */
+	char *ai_message;          /* message and the next step */
+	bool recoverable;
+
+	double latency_ms;
+	uint64_t first_seq; /* of the mount's log; 0: none */
+	uint64_t last_seq;
+
+	atomic_bool cancelled;
+	int cancel_fd; /* eventfd that is readable once cancelled */
+};
+
+/* Takes ownership of `arguments` (NULL: none).  `call_id` NULL: makes one.
+ * NULL when there is no memory or no descriptor left. */
+struct tool_call *tool_call_new(struct tool_session *session, const struct tool *tool,
+	cJSON *arguments, const char *call_id);
+void tool_call_free(struct tool_call *call);
+
+/* Runs the call to its end.  0, or -1 with `code` set. */
+int tool_run(struct tool_call *call);
+
+/* The whole result as DESIGN.md has it: {success, data | error, ...}.  The caller deletes
+ * it; NULL when there is no memory. */
+cJSON *tool_result_json(const struct tool_call *call);
+
+/* JSON Schema of that, with the tool's own data schema in it. */
+cJSON *tool_result_schema(const struct tool *tool);
+
+/* ---- For the tools themselves -------------------------------------------- */
+
+void tool_cancel(struct tool_call *call);
+static inline bool tool_cancelled(struct tool_call *call)
+{
+	return atomic_load_explicit(&call->cancelled, memory_order_relaxed);
+}
+
+/* Records the failure.  `next_step` says what the model should do now; NULL: the table's
+ * words for the code.  The first failure stays.  Always -1. */
+int tool_fail(struct tool_call *call, enum tool_error_code code, const char *next_step,
+	const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* Records a failed system call: `Cannot ACTION "PATH": why`.  Names near a missing path are
+ * in the next step.  `error` is -errno.  Always -1. */
+int tool_fail_errno(struct tool_call *call, int error, const char *action, const char *path);
+
+/* Output for the sink (when there is one); not part of `text`. */
+void tool_update(struct tool_call *call, const char *text, size_t size);
+void tool_progress(struct tool_call *call, uint64_t done, uint64_t total, const char *message);
+
+/* Appends to `text`.  0, or -1 (no memory). */
+int tool_text(struct tool_call *call, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Arguments that the schema has checked: NULL or `fallback` when absent. */
+const char *tool_string(const struct tool_call *call, const char *name);
+int64_t tool_integer(const struct tool_call *call, const char *name, int64_t fallback);
+double tool_number(const struct tool_call *call, const char *name, double fallback);
+bool tool_flag(const struct tool_call *call, const char *name);
+
+/* The path argument `name`, as a path below the root ("" is the root itself; also when it is
+ * absent).  The caller frees it.  Records PATH_OUTSIDE_ROOT and the like. */
+int tool_path(struct tool_call *call, const char *name, char **ret_path);
+
+/* ---- Words for codes and levels ------------------------------------------- */
+
+struct tool_error_words {
+	const char *name;      /* "NOT_FOUND" */
+	const char *next_step; /* for models, one sentence or two */
+	bool recoverable;      /* another call with other arguments can succeed */
+};
+
+const struct tool_error_words *tool_error_words(enum tool_error_code code);
+
+/* The code for an errno, and words for people.  `error` is -errno. */
+enum tool_error_code tool_error_from_errno(int error, const char **ret_reason);
+
+const char *tool_level_name(enum tool_level level); /* "READ" */
+
+/* ---- The registry ---------------------------------------------------------- */
+
+const struct tool *tool_find(const char *name);
+const struct tool *tool_at(size_t index); /* NULL past the last one */

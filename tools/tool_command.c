@@ -1,0 +1,282 @@
+/* isthmus tool NAME: one tool call from the command line. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/commands.h"
+#include "tools/options.h"
+#include "tools/tool.h"
+
+/* Exit codes.  A command that bash ran passes its own code on. */
+enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 130 };
+
+static const char usage[] = "usage: isthmus tool NAME [--OPTION VALUE]... [VALUE]...\n"
+			    "       isthmus tool --list [--json]\n"
+			    "\n"
+			    "  --root DIR       work below DIR (default: the current directory)\n"
+			    "  --json JSON      all arguments at once; \"-\": from standard input\n"
+			    "  --output FORMAT  text (default) or json: the whole result\n"
+			    "  --call-id ID     the id under which the mount's log has the call\n"
+			    "\n"
+			    "isthmus tool NAME --help shows the options of a tool.\n";
+
+struct request {
+	const char *root;
+	const char *json;
+	const char *call_id;
+	bool as_json;
+	bool help;
+	int argc; /* the rest: the tool's own options */
+	char **argv;
+};
+
+static struct tool_call *current_call;
+
+static void on_signal(int signal)
+{
+	(void)signal;
+	if (current_call)
+		tool_cancel(current_call);
+}
+
+static int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static int complain(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	fputs("isthmus tool: ", stderr);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+	va_end(arguments);
+	return EXIT_USAGE;
+}
+
+/* Takes "--name VALUE" or "--name=VALUE" at *index out of the words. */
+static bool take_option(const char *name, int argc, char **argv, int *index, const char **ret_value)
+{
+	size_t length = strlen(name);
+
+	if (strncmp(argv[*index], name, length) != 0)
+		return false;
+	if (argv[*index][length] == '=') {
+		*ret_value = argv[*index] + length + 1;
+		return true;
+	}
+	if (argv[*index][length] || *index + 1 >= argc)
+		return false;
+	*ret_value = argv[++*index];
+	return true;
+}
+
+static int split_words(int argc, char **argv, struct request *request)
+{
+	request->argv = argv;
+	for (int i = 0; i < argc; i++) {
+		const char *format = NULL;
+
+		if (take_option("--root", argc, argv, &i, &request->root) ||
+			take_option("--json", argc, argv, &i, &request->json) ||
+			take_option("--call-id", argc, argv, &i, &request->call_id))
+			continue;
+		if (take_option("--output", argc, argv, &i, &format)) {
+			request->as_json = strcmp(format, "json") == 0;
+			if (!request->as_json && strcmp(format, "text") != 0)
+				return complain("--output is text or json, not \"%s\"", format);
+		} else if (strcmp(argv[i], "--help") == 0) {
+			request->help = true;
+		} else {
+			/* "--" ends our options too. */
+			bool end = strcmp(argv[i], "--") == 0;
+
+			request->argv[request->argc++] = argv[i];
+			while (end && ++i < argc)
+				request->argv[request->argc++] = argv[i];
+		}
+	}
+	return EXIT_OK;
+}
+
+static int print_json(cJSON *json)
+{
+	char *text = cJSON_Print(json);
+	int code = text && puts(text) >= 0 && fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
+
+	free(text);
+	cJSON_Delete(json);
+	return code;
+}
+
+static int list_tools(bool as_json)
+{
+	cJSON *list = cJSON_CreateArray();
+	const struct tool *tool;
+
+	for (size_t i = 0; (tool = tool_at(i)); i++) {
+		cJSON *item;
+
+		if (!as_json) {
+			printf("%-12s %s\n", tool->name, tool->description);
+			continue;
+		}
+		item = cJSON_CreateObject();
+		cJSON_AddStringToObject(item, "name", tool->name);
+		cJSON_AddStringToObject(item, "label", tool->label);
+		cJSON_AddStringToObject(item, "description", tool->description);
+		cJSON_AddStringToObject(item, "level", tool_level_name(tool->level));
+		cJSON_AddItemToObject(item, "input_schema", cJSON_Parse(tool->input_schema));
+		cJSON_AddItemToObject(item, "output_schema", tool_result_schema(tool));
+		cJSON_AddItemToArray(list, item);
+	}
+	if (as_json)
+		return print_json(list);
+	cJSON_Delete(list);
+	return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
+}
+
+static int print_help(const struct tool *tool)
+{
+	cJSON *schema = cJSON_Parse(tool->input_schema);
+	struct buffer text cleanup_buffer = {0};
+
+	options_help(schema, &text);
+	cJSON_Delete(schema);
+	printf("%s: %s\n\n%.*s", tool->name, tool->description, (int)text.size,
+		(const char *)text.data);
+	return EXIT_OK;
+}
+
+static cJSON *parse_json(const char *text)
+{
+	struct buffer content cleanup_buffer = {0};
+	cJSON *arguments;
+
+	if (strcmp(text, "-") != 0)
+		return cJSON_ParseWithOpts(text, NULL, true);
+	if (options_read_file("-", &content) < 0 || buffer_append(&content, "", 1) < 0)
+		return NULL;
+	arguments = cJSON_ParseWithOpts((const char *)content.data, NULL, true);
+	return arguments;
+}
+
+static int make_arguments(
+	const struct tool *tool, const struct request *request, cJSON **ret_arguments)
+{
+	cJSON *schema = cJSON_Parse(tool->input_schema);
+	cJSON *arguments = request->json ? parse_json(request->json) : cJSON_CreateObject();
+	struct buffer problem cleanup_buffer = {0};
+	int r = 0;
+
+	if (!cJSON_IsObject(arguments))
+		buffer_append_string(&problem, "--json needs a JSON object");
+	else
+		r = options_parse(schema, request->argc, request->argv, arguments, &problem);
+	cJSON_Delete(schema);
+	if (r < 0 || problem.size) {
+		cJSON_Delete(arguments);
+		return complain("%s: %.*s; see isthmus tool %s --help", tool->name,
+			(int)problem.size, (const char *)problem.data, tool->name);
+	}
+	*ret_arguments = arguments;
+	return EXIT_OK;
+}
+
+static void stream(void *user, const char *text, size_t size)
+{
+	bool *streamed = user;
+
+	*streamed = true;
+	fwrite(text, 1, size, stdout);
+	fflush(stdout);
+}
+
+static int exit_code(const struct tool_call *call)
+{
+	int code = 0;
+
+	if (call->code == TOOL_OK)
+		return EXIT_OK;
+	if (call->code == TOOL_ABORTED)
+		return EXIT_INTERRUPTED;
+	if (call->code == TOOL_EXIT_STATUS) {
+		code = (int)cJSON_GetNumberValue(
+			cJSON_GetObjectItemCaseSensitive(call->data, "exit_code"));
+		if (code <= 0)
+			code = 128 +
+			       cJSON_GetObjectItemCaseSensitive(call->data, "signal")->valueint;
+	}
+	return code ? code : EXIT_FAILED;
+}
+
+static int show(const struct tool_call *call, const struct request *request, bool streamed)
+{
+	if (request->as_json)
+		return print_json(tool_result_json(call)) == EXIT_OK ? exit_code(call)
+								     : EXIT_FAILED;
+	if (call->text.size && !streamed) {
+		fwrite(call->text.data, 1, call->text.size, stdout);
+		if (call->text.data[call->text.size - 1] != '\n')
+			fputc('\n', stdout);
+	}
+	if (fflush(stdout) != 0)
+		return complain("cannot write the result: %s", strerror(errno));
+	if (call->code != TOOL_OK)
+		fprintf(stderr, "isthmus tool: %s\n",
+			call->message ? call->message : tool_error_words(call->code)->name);
+	return exit_code(call);
+}
+
+static int run(const struct tool *tool, const struct request *request, cJSON *arguments)
+{
+	const struct sigaction action = {.sa_handler = on_signal};
+	struct tool_session session;
+	bool streamed = false;
+	int code, r = tool_session_open(request->root, &session);
+
+	if (r < 0) {
+		cJSON_Delete(arguments);
+		return complain("cannot work in \"%s\": %s", request->root, strerror(-r));
+	}
+	current_call = tool_call_new(&session, tool, arguments, request->call_id);
+	if (!current_call)
+		return complain("not enough memory");
+	if (!request->as_json) {
+		current_call->sink.update = stream;
+		current_call->sink.user = &streamed;
+	}
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+	tool_run(current_call);
+	code = show(current_call, request, streamed);
+	tool_call_free(steal_ptr(&current_call));
+	tool_session_close(&session);
+	return code;
+}
+
+int tool_command(int argc, char **argv)
+{
+	struct request request = {.root = "."};
+	const struct tool *tool;
+	cJSON *arguments = NULL;
+	int code;
+
+	if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+		fputs(usage, argc < 2 ? stderr : stdout);
+		return argc < 2 ? EXIT_USAGE : EXIT_OK;
+	}
+	if (strcmp(argv[1], "--list") == 0)
+		return list_tools(argc > 2 && strcmp(argv[2], "--json") == 0);
+	tool = tool_find(argv[1]);
+	if (!tool)
+		return complain("there is no tool \"%s\"; isthmus tool --list shows them", argv[1]);
+	code = split_words(argc - 2, argv + 2, &request);
+	if (code != EXIT_OK)
+		return code;
+	if (request.help)
+		return print_help(tool);
+	code = make_arguments(tool, &request, &arguments);
+	return code == EXIT_OK ? run(tool, &request, arguments) : code;
+}

@@ -1,0 +1,311 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "tools/output_file.h"
+#include "tools/registry.h"
+#include "tools/text.h"
+
+enum {
+	IMAGE_MAX_BYTES = 5 << 20,
+	COUNT_MAX_BYTES = 256 << 20, /* past it the rest is not read just to count lines */
+	PIECE_BYTES = 128 << 10,
+	SNIFF_BYTES = 8192,
+};
+
+static const char input_schema[] =
+	"{\"type\":\"object\",\"properties\":{"
+	"\"path\":{\"type\":\"string\",\"minLength\":1,\"description\":\"File to read, relative to "
+	"the "
+	"root or absolute inside it\"},"
+	"\"offset\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"First line to show, "
+	"counted from 1\"},"
+	"\"limit\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"Most lines to show\"}},"
+	"\"required\":[\"path\"],\"additionalProperties\":false}";
+
+static const char data_schema[] =
+	"{\"type\":\"object\",\"properties\":{"
+	"\"path\":{\"type\":\"string\"},\"content\":{\"type\":\"string\"},"
+	"\"first_line\":{\"type\":\"integer\"},\"last_line\":{\"type\":\"integer\"},"
+	"\"total_lines\":{\"type\":\"integer\"},\"truncated\":{\"type\":\"boolean\"},"
+	"\"next_offset\":{\"type\":\"integer\"},\"notice\":{\"type\":\"string\"},"
+	"\"size_bytes\":{\"type\":\"integer\"},"
+	"\"hash\":{\"type\":\"string\",\"description\":\"of the whole file; give it to edit as "
+	"expected_hash\"},"
+	"\"mime_type\":{\"type\":\"string\"}},\"required\":[\"path\",\"size_bytes\"]}";
+
+/* One pass over the file: keeps the wanted lines, counts and hashes the rest. */
+struct reading {
+	struct tool_call *call;
+	uint64_t first; /* first wanted line */
+	uint64_t limit; /* lines */
+	uint64_t line;  /* of the byte at hand, from 1 */
+	uint64_t shown; /* whole lines kept */
+	bool full;      /* nothing more is kept */
+	bool too_long;  /* the first wanted line alone is beyond the limit */
+	bool at_start;  /* the byte at hand begins a line */
+	struct buffer partial;
+	uint64_t long_bytes; /* of the first wanted line, when it is too long */
+	uint64_t bytes;
+	XXH3_state_t *hash;
+};
+
+static int keep_piece(struct reading *r, const uint8_t *piece, size_t size, bool ends)
+{
+	struct buffer *text = &r->call->text;
+
+	if (r->too_long && r->line == r->first)
+		r->long_bytes += size;
+	if (r->full || r->line < r->first)
+		return 0;
+	if (r->shown >= r->limit || text->size + r->partial.size + size > TOOL_OUTPUT_MAX_BYTES) {
+		if (r->shown == 0 && r->limit) {
+			r->too_long = true;
+			r->long_bytes = r->partial.size + size;
+		}
+		r->full = true;
+		return 0;
+	}
+	if (buffer_append(&r->partial, piece, size) < 0)
+		return tool_fail_errno(r->call, -ENOMEM, "keep the output", NULL);
+	if (!ends)
+		return 0;
+	if (text_append_clean(text, r->partial.data, r->partial.size) < 0)
+		return tool_fail_errno(r->call, -ENOMEM, "keep the output", NULL);
+	r->partial.size = 0;
+	r->shown++;
+	return 0;
+}
+
+static int take_bytes(struct reading *r, const uint8_t *bytes, size_t size)
+{
+	const uint8_t *end = bytes + size;
+
+	XXH3_128bits_update(r->hash, bytes, size);
+	r->bytes += size;
+	while (bytes < end) {
+		const uint8_t *newline = memchr(bytes, '\n', (size_t)(end - bytes));
+		const uint8_t *stop = newline ? newline + 1 : end;
+
+		if (keep_piece(r, bytes, (size_t)(stop - bytes), newline != NULL) < 0)
+			return -1;
+		r->at_start = newline != NULL;
+		r->line += newline != NULL;
+		bytes = stop;
+	}
+	return 0;
+}
+
+static int read_lines(struct reading *r, int fd, const char *path, bool *ret_complete)
+{
+	cleanup_free uint8_t *piece = malloc(PIECE_BYTES);
+	ssize_t got;
+
+	if (!piece)
+		return tool_fail_errno(r->call, -ENOMEM, "read", path);
+	r->at_start = true;
+	while ((got = read(fd, piece, PIECE_BYTES)) != 0) {
+		if (tool_cancelled(r->call))
+			return tool_fail_errno(r->call, -ECANCELED, "read", path);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return tool_fail_errno(r->call, -errno, "read", path);
+		if (take_bytes(r, piece, (size_t)got) < 0)
+			return -1;
+		if (r->full && r->bytes > COUNT_MAX_BYTES)
+			return 0;
+	}
+	/* A last line without a line end is a line. */
+	if (!r->at_start) {
+		if (r->partial.size && keep_piece(r, (const uint8_t *)"", 0, true) < 0)
+			return -1;
+		r->line++;
+	}
+	*ret_complete = true;
+	return 0;
+}
+
+static void add_notice(struct tool_call *call, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void add_notice(struct tool_call *call, const char *format, ...)
+{
+	cleanup_free char *notice = NULL;
+	va_list arguments;
+	int r;
+
+	va_start(arguments, format);
+	r = vasprintf(&notice, format, arguments);
+	va_end(arguments);
+	if (r < 0) {
+		notice = NULL;
+		return;
+	}
+	cJSON_AddStringToObject(call->data, "notice", notice);
+	tool_text(call, "%s%s%s",
+		call->text.size && call->text.data[call->text.size - 1] != '\n' ? "\n" : "",
+		call->text.size ? "\n" : "", notice);
+}
+
+static void describe(struct reading *r, const char *path, bool complete)
+{
+	struct tool_call *call = r->call;
+	uint64_t total = r->line - 1, last = r->first + r->shown - 1;
+	char size[32], hash[33];
+	XXH128_canonical_t canonical;
+
+	if (buffer_append(&call->text, "", 1) == 0) {
+		call->text.size--;
+		cJSON_AddStringToObject(call->data, "content", (const char *)call->text.data);
+	}
+	cJSON_AddNumberToObject(call->data, "first_line", (double)r->first);
+	cJSON_AddNumberToObject(call->data, "last_line", (double)last);
+	if (complete) {
+		cJSON_AddNumberToObject(call->data, "total_lines", (double)total);
+		XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(r->hash));
+		for (size_t i = 0; i < sizeof(canonical.digest); i++)
+			snprintf(hash + 2 * i, 3, "%02x", canonical.digest[i]);
+		cJSON_AddStringToObject(call->data, "hash", hash);
+	}
+	cJSON_AddBoolToObject(call->data, "truncated", r->full);
+	if (r->too_long) {
+		add_notice(call,
+			"[Line %llu is %s%s long, more than the limit of 50 KB. To see a part of "
+			"it "
+			"use bash: sed -n '%llup' '%s' | head -c 50000]",
+			(unsigned long long)r->first, complete ? "" : "at least ",
+			text_size(r->long_bytes, size), (unsigned long long)r->first, path);
+	} else if (r->full && complete) {
+		cJSON_AddNumberToObject(call->data, "next_offset", (double)(last + 1));
+		add_notice(call, "[Showing lines %llu-%llu of %llu. Use offset=%llu to continue.]",
+			(unsigned long long)r->first, (unsigned long long)last,
+			(unsigned long long)total, (unsigned long long)last + 1);
+	} else if (r->full) {
+		cJSON_AddNumberToObject(call->data, "next_offset", (double)(last + 1));
+		add_notice(call,
+			"[Showing lines %llu-%llu of a large file. Use offset=%llu to continue.]",
+			(unsigned long long)r->first, (unsigned long long)last,
+			(unsigned long long)last + 1);
+	} else if (r->bytes == 0) {
+		add_notice(call, "[The file is empty.]");
+	}
+}
+
+static int read_text(struct tool_call *call, int fd, const char *path)
+{
+	struct reading r = {.call = call, .line = 1};
+	bool complete = false;
+	int result;
+
+	r.first = (uint64_t)tool_integer(call, "offset", 1);
+	r.limit = (uint64_t)tool_integer(call, "limit", TOOL_OUTPUT_MAX_LINES);
+	if (r.limit > TOOL_OUTPUT_MAX_LINES)
+		r.limit = TOOL_OUTPUT_MAX_LINES;
+	r.hash = XXH3_createState();
+	if (!r.hash)
+		return tool_fail_errno(call, -ENOMEM, "read", path);
+	XXH3_128bits_reset(r.hash);
+	result = read_lines(&r, fd, path, &complete);
+	if (result == 0 && complete && r.first > 1 && r.first >= r.line)
+		result = tool_fail(call, TOOL_INVALID_ARGUMENT, "Use an offset within the file.",
+			"Offset %llu is beyond the end of \"%s\", which has %llu line%s.",
+			(unsigned long long)r.first, path, (unsigned long long)r.line - 1,
+			r.line == 2 ? "" : "s");
+	if (result == 0)
+		describe(&r, path, complete);
+	XXH3_freeState(r.hash);
+	buffer_done(&r.partial);
+	return result;
+}
+
+static bool is_image(const char *mime_type)
+{
+	static const char *const types[] = {"image/jpeg", "image/png", "image/gif", "image/webp"};
+
+	for (size_t i = 0; mime_type && i < array_size(types); i++)
+		if (strcmp(mime_type, types[i]) == 0)
+			return true;
+	return false;
+}
+
+static int read_binary(struct tool_call *call, int fd, const char *path, const struct stat *status,
+	const uint8_t *head, size_t head_size)
+{
+	cleanup_free char *type = files_mime_type(head, head_size);
+	struct buffer *bytes = &call->image.bytes;
+	char size[32];
+
+	text_size((uint64_t)status->st_size, size);
+	cJSON_AddStringToObject(call->data, "mime_type", type ? type : "application/octet-stream");
+	if (!is_image(type))
+		return tool_fail(call, TOOL_BINARY_FILE, NULL, "\"%s\" is not text but %s, %s.",
+			path, type ? type : "unknown data", size);
+	if (status->st_size > IMAGE_MAX_BYTES)
+		return tool_fail(call, TOOL_TOO_LARGE,
+			"Make a smaller copy of the image with bash and read that.",
+			"The image \"%s\" has %s, more than the limit of 5 MB.", path, size);
+	if (buffer_reserve(bytes, (size_t)status->st_size) < 0)
+		return tool_fail_errno(call, -ENOMEM, "read", path);
+	while (bytes->size < (size_t)status->st_size) {
+		ssize_t got = pread(fd, bytes->data + bytes->size,
+			(size_t)status->st_size - bytes->size, (off_t)bytes->size);
+
+		if (got < 0)
+			return tool_fail_errno(call, -errno, "read", path);
+		if (got == 0)
+			break;
+		bytes->size += (size_t)got;
+	}
+	call->image.mime_type = steal_ptr(&type);
+	return tool_text(call, "[Image %s, %s, %s]", path, call->image.mime_type, size);
+}
+
+static int execute(struct tool_call *call)
+{
+	cleanup_free char *path = NULL;
+	cleanup_fd int fd = -1;
+	uint8_t head[SNIFF_BYTES];
+	struct stat status;
+	ssize_t got;
+
+	fd = output_file_open(tool_string(call, "path"));
+	if (fd >= 0)
+		path = strdup(tool_string(call, "path"));
+	else if (tool_path(call, "path", &path) < 0)
+		return -1;
+	else
+		fd = files_open(&call->session->root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+	if (fd < 0 || !path || fstat(fd, &status) < 0)
+		return tool_fail_errno(call, fd < 0 ? fd : -errno, "read", path);
+	if (S_ISDIR(status.st_mode))
+		return tool_fail(call, TOOL_NOT_A_FILE, "Use ls to see what it holds.",
+			"\"%s\" is a directory.", *path ? path : ".");
+	if (!S_ISREG(status.st_mode))
+		return tool_fail(call, TOOL_NOT_A_FILE, NULL,
+			"\"%s\" is a device, pipe or socket, not a regular file.", path);
+	cJSON_AddStringToObject(call->data, "path", path);
+	cJSON_AddNumberToObject(call->data, "size_bytes", (double)status.st_size);
+	got = pread(fd, head, sizeof(head), 0);
+	if (got < 0)
+		return tool_fail_errno(call, -errno, "read", path);
+	if (memchr(head, 0, (size_t)got) || (got > 3 && head[0] == 0xff && head[1] == 0xd8))
+		return read_binary(call, fd, path, &status, head, (size_t)got);
+	return read_text(call, fd, path);
+}
+
+const struct tool tool_read = {
+	.name = "read",
+	.label = "Read file",
+	.description =
+		"Read a file. Text comes as it is, at most 2000 lines or 50 KB a call; use offset "
+		"and "
+		"limit to see more of a long file. Images (jpeg, png, gif, webp) come as images. "
+		"The hash in the result can be given to edit as expected_hash.",
+	.input_schema = input_schema,
+	.data_schema = data_schema,
+	.level = TOOL_READ,
+	.hints = TOOL_IS_IDEMPOTENT,
+	.execute = execute,
+};
