@@ -1,0 +1,30 @@
+/*
+ * fs/commands.h - the sub-commands of the program isthmus.
+ *
+ * Each takes its own name as argv[0] and returns the exit code: 0; 1 when it failed, having
+ * said why on stderr; 2 for a wrong command line; exec has its own (isthmus(1)).
+ */
+#pragma once
+
+int mount_command(int argc, char **argv);
+int umount_command(int argc, char **argv);
+int list_command(int argc, char **argv);
+int status_command(int argc, char **argv);
+int log_command(int argc, char **argv);
+int exec_command(int argc, char **argv);
+int doctor_command(int argc, char **argv);
+int version_command(int argc, char **argv);
+
+enum { EXIT_USAGE = 2 };
+
+/* "isthmus COMMAND: ..." on stderr, then a hint at --help; returns EXIT_USAGE. */
+int command_usage_error(const char *command, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* "isthmus COMMAND: ..." on stderr; returns 1. */
+int command_error(const char *command, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* control_find() for a command: on failure says why and what to do, and returns -errno. */
+int command_find_mount(const char *command, const char *path, char **ret_socket,
+	char **ret_mount_point, char **ret_workspace_path);

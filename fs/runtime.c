@@ -1,0 +1,290 @@
+#include "fs/runtime.h"
+
+#include <cjson/cJSON.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "ops/support/cleanup.h"
+
+enum { STATE_MAX_BYTES = 1 << 16 };
+
+void runtime_mount_done(struct runtime_mount *mount)
+{
+	free(mount->id);
+	free(mount->uri);
+	free(mount->mount_point);
+	free(mount->control_path);
+	free(mount->log_directory);
+	memset(mount, 0, sizeof(*mount));
+}
+
+/* ---- Where ------------------------------------------------------------------- */
+
+static int check_private(const char *path)
+{
+	struct stat attributes;
+
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	if (lstat(path, &attributes) < 0)
+		return -errno;
+	if (!S_ISDIR(attributes.st_mode))
+		return -ENOTDIR;
+	return attributes.st_uid == geteuid() && !(attributes.st_mode & 077) ? 0 : -EPERM;
+}
+
+int runtime_directory(char **ret_path)
+{
+	const char *base = getenv("XDG_RUNTIME_DIR");
+	cleanup_free char *path = NULL;
+	char user_directory[48];
+	int r;
+
+	if (!base || *base != '/') {
+		snprintf(user_directory, sizeof(user_directory), "/run/user/%u", geteuid());
+		base = access(user_directory, W_OK) == 0 ? user_directory : NULL;
+	}
+	if (base)
+		r = asprintf(&path, "%s/isthmus", base);
+	else
+		r = asprintf(&path, "/tmp/isthmus-%u", geteuid());
+	if (r < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	r = check_private(path);
+	if (r < 0)
+		return r;
+	*ret_path = steal_ptr(&path);
+	return 0;
+}
+
+char *runtime_id(const char *mount_point)
+{
+	char *id;
+
+	if (asprintf(&id, "%016llx",
+		    (unsigned long long)XXH3_64bits(mount_point, strlen(mount_point))) < 0)
+		return NULL;
+	return id;
+}
+
+static int log_directory_of(const char *id, char **ret_path)
+{
+	const char *base = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	const struct passwd *user;
+	int r;
+
+	if (base && *base == '/') {
+		r = asprintf(ret_path, "%s/isthmus/%s", base, id);
+	} else {
+		if (!home || *home != '/') {
+			user = getpwuid(geteuid());
+			home = user ? user->pw_dir : "/tmp";
+		}
+		r = asprintf(ret_path, "%s/.local/state/isthmus/%s", home, id);
+	}
+	if (r >= 0)
+		return 0;
+	*ret_path = NULL;
+	return -ENOMEM;
+}
+
+int runtime_mount_init(struct runtime_mount *mount, const char *mount_point)
+{
+	cleanup_with(runtime_mount_done) struct runtime_mount fresh = {0};
+	cleanup_free char *directory = NULL;
+	int r;
+
+	r = runtime_directory(&directory);
+	if (r < 0)
+		return r;
+	fresh.id = runtime_id(mount_point);
+	fresh.mount_point = strdup(mount_point);
+	if (!fresh.id || !fresh.mount_point)
+		return -ENOMEM;
+	if (asprintf(&fresh.control_path, "%s/%s.sock", directory, fresh.id) < 0) {
+		fresh.control_path = NULL;
+		return -ENOMEM;
+	}
+	r = log_directory_of(fresh.id, &fresh.log_directory);
+	if (r < 0)
+		return r;
+	*mount = fresh;
+	memset(&fresh, 0, sizeof(fresh));
+	return 0;
+}
+
+/* ---- ID.json ----------------------------------------------------------------- */
+
+static char *state_text(const struct runtime_mount *mount)
+{
+	cJSON *state = cJSON_CreateObject();
+	char *text = NULL;
+
+	if (cJSON_AddStringToObject(state, "id", mount->id) &&
+		cJSON_AddStringToObject(state, "uri", mount->uri) &&
+		cJSON_AddStringToObject(state, "mount_point", mount->mount_point) &&
+		cJSON_AddStringToObject(state, "control", mount->control_path) &&
+		cJSON_AddNumberToObject(state, "pid", mount->pid) &&
+		(!mount->log_directory ||
+			cJSON_AddStringToObject(state, "log", mount->log_directory)))
+		text = cJSON_PrintUnformatted(state);
+	cJSON_Delete(state);
+	return text;
+}
+
+static int write_file(int directory, const char *name, const char *text)
+{
+	cleanup_fd int fd = openat(
+		directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	size_t size = strlen(text);
+	ssize_t done;
+
+	if (fd < 0)
+		return -errno;
+	done = write(fd, text, size);
+	if (done < 0)
+		return -errno;
+	return (size_t)done == size ? 0 : -ENOSPC;
+}
+
+int runtime_save(const struct runtime_mount *mount)
+{
+	cleanup_free char *directory = NULL, *text = state_text(mount);
+	cleanup_fd int fd = -1;
+	char name[64], fresh[64];
+	int r;
+
+	if (!text)
+		return -ENOMEM;
+	r = runtime_directory(&directory);
+	if (r < 0)
+		return r;
+	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	snprintf(name, sizeof(name), "%s.json", mount->id);
+	snprintf(fresh, sizeof(fresh), "%s.json.new", mount->id);
+	r = write_file(fd, fresh, text);
+	if (r == 0 && renameat(fd, fresh, fd, name) < 0)
+		r = -errno;
+	if (r < 0)
+		unlinkat(fd, fresh, 0);
+	return r;
+}
+
+void runtime_remove(const char *id)
+{
+	cleanup_free char *directory = NULL;
+	cleanup_fd int fd = -1;
+	char name[64];
+
+	if (runtime_directory(&directory) < 0)
+		return;
+	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	snprintf(name, sizeof(name), "%s.sock", id);
+	unlinkat(fd, name, 0);
+	snprintf(name, sizeof(name), "%s.json", id);
+	unlinkat(fd, name, 0);
+}
+
+/* ---- The list ---------------------------------------------------------------- */
+
+static char *copy_member(const cJSON *state, const char *name)
+{
+	const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(state, name));
+
+	return value ? strdup(value) : NULL;
+}
+
+static bool load(int directory, const char *name, struct runtime_mount *ret_mount)
+{
+	cleanup_with(runtime_mount_done) struct runtime_mount mount = {0};
+	cleanup_fd int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	cleanup_free char *text = malloc(STATE_MAX_BYTES);
+	ssize_t size;
+	cJSON *state;
+
+	if (fd < 0 || !text)
+		return false;
+	size = read(fd, text, STATE_MAX_BYTES);
+	if (size < 0)
+		return false;
+	state = cJSON_ParseWithLength(text, (size_t)size);
+	mount.id = copy_member(state, "id");
+	mount.uri = copy_member(state, "uri");
+	mount.mount_point = copy_member(state, "mount_point");
+	mount.control_path = copy_member(state, "control");
+	mount.log_directory = copy_member(state, "log");
+	mount.pid = (pid_t)cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(state, "pid"));
+	cJSON_Delete(state);
+	if (!mount.id || !mount.uri || !mount.mount_point || !mount.control_path)
+		return false;
+	*ret_mount = mount;
+	memset(&mount, 0, sizeof(mount));
+	return true;
+}
+
+static int by_mount_point(const void *a, const void *b)
+{
+	const struct runtime_mount *first = a, *second = b;
+
+	return strcmp(first->mount_point, second->mount_point);
+}
+
+int runtime_list(struct runtime_mount **ret_mounts, size_t *ret_count)
+{
+	cleanup_free char *path = NULL;
+	cleanup_dir DIR *directory = NULL;
+	struct runtime_mount *mounts = NULL;
+	const struct dirent *entry;
+	size_t count = 0;
+	int r;
+
+	r = runtime_directory(&path);
+	if (r < 0)
+		return r;
+	directory = opendir(path);
+	if (!directory)
+		return -errno;
+	while ((entry = readdir(directory))) {
+		size_t length = strlen(entry->d_name);
+		struct runtime_mount *more;
+
+		if (length < 5 || strcmp(entry->d_name + length - 5, ".json") != 0)
+			continue;
+		more = reallocarray(mounts, count + 1, sizeof(*mounts));
+		if (!more) {
+			runtime_list_free(mounts, count);
+			return -ENOMEM;
+		}
+		mounts = more;
+		if (load(dirfd(directory), entry->d_name, &mounts[count]))
+			count++;
+	}
+	if (count)
+		qsort(mounts, count, sizeof(*mounts), by_mount_point);
+	*ret_mounts = mounts;
+	*ret_count = count;
+	return 0;
+}
+
+void runtime_list_free(struct runtime_mount *mounts, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		runtime_mount_done(&mounts[i]);
+	free(mounts);
+}

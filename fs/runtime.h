@@ -1,0 +1,41 @@
+/*
+ * fs/runtime.h - what a user's mounts leave where other commands find it.
+ *
+ * $XDG_RUNTIME_DIR/isthmus (else /run/user/UID/isthmus, else /tmp/isthmus-UID), 0700, holds
+ * for each mount ID.json (struct runtime_mount) and ID.sock (the control socket).
+ * The mount log is in ${XDG_STATE_HOME:-~/.local/state}/isthmus/ID/.
+ * Threads: any.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct runtime_mount {
+	char *id;
+	char *uri;
+	char *mount_point; /* absolute */
+	char *control_path;
+	char *log_directory; /* NULL: not logged */
+	pid_t pid;           /* of the daemon */
+};
+
+void runtime_mount_done(struct runtime_mount *mount);
+
+/* The directory, made when missing.  -EPERM: it is there but belongs to somebody else or is
+ * open to others; -errno. */
+int runtime_directory(char **ret_path);
+
+/* The id of a mount point: 16 hexadecimal digits.  NULL when there is no memory. */
+char *runtime_id(const char *mount_point);
+
+/* Fills in all but uri and pid from the mount point (absolute).  -ENOMEM, -errno. */
+int runtime_mount_init(struct runtime_mount *mount, const char *mount_point);
+
+/* Writes ID.json (at once, by rename); removes it and the socket. */
+int runtime_save(const struct runtime_mount *mount);
+void runtime_remove(const char *id);
+
+/* Every mount that has been saved and not removed, by mount point.  -errno. */
+int runtime_list(struct runtime_mount **ret_mounts, size_t *ret_count);
+void runtime_list_free(struct runtime_mount *mounts, size_t count);
