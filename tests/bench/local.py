@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""local.py BUILD_DIR [--json FILE] [--small]: local: against the directory itself and bindfs.
+
+Medians of 5.  The page cache of the directory is warm; "first" and "cold mount" mean that
+the file system above it has just been mounted.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+
+import benchlib
+from benchlib import Mount, Table, median_of, run
+
+BINDFS_TUNED = "kernel_cache,auto_cache,attr_timeout=3600,entry_timeout=3600"
+RUNS = 5
+
+
+def quiet(argv, cwd):
+    return lambda: run(argv, cwd=cwd)
+
+
+def rg(point):
+    # The last byte of every file has to be read: no file has a match before it.
+    return quiet(["rg", "-c", "--no-ignore", "no_such_word_[0-9]+|needle_77$", "tree"], point)
+
+
+def measure_reading(table, mounts):
+    first, warm_rg, warm_find, warm_git = {}, {}, {}, {}
+    for m in mounts:
+        m.start()
+        first[m.name] = median_of(RUNS, rg(m.point), m.restart)
+        warm_rg[m.name] = median_of(RUNS, rg(m.point))
+        run(["find", "tree", "-size", "+1k"], cwd=m.point)
+        warm_find[m.name] = median_of(RUNS, quiet(["find", "tree", "-size", "+1k"], m.point))
+        status = quiet(["git", "--no-optional-locks", "status", "--porcelain"], m.point / "tree")
+        status()
+        warm_git[m.name] = median_of(RUNS, status)
+        m.stop()
+    table.add("warm rg", warm_rg)
+    table.add("warm find", warm_find)
+    table.add("warm git status", warm_git)
+    table.add("first rg", first)
+
+
+def measure_streams(table, mounts):
+    reads, writes = {}, {}
+    for m in mounts:
+        m.start()
+        read = quiet(["dd", "if=big", "of=/dev/null", "bs=1M", "status=none"], m.point)
+        write = ["dd", "if=/dev/zero", "of=out", "bs=1M", "count=256", "conv=fsync", "status=none"]
+        reads[m.name] = median_of(RUNS, read, m.restart)
+        writes[m.name] = median_of(
+            RUNS, quiet(write, m.point), lambda m=m: (m.point / "out").unlink(missing_ok=True)
+        )
+        (m.point / "out").unlink()
+        m.stop()
+    table.add("read 256 MB, cold mount", reads)
+    table.add("write 256 MB + fsync", writes)
+
+
+def measure_small_files(table, mounts, archive):
+    untar, remove = {}, {}
+    for m in mounts:
+        m.start()
+        unpack = quiet(["tar", "-xf", str(archive)], m.point)
+        delete = quiet(["rm", "-rf", "small"], m.point)
+        untar[m.name] = median_of(RUNS, unpack, delete)
+        delete()
+        remove[m.name] = median_of(RUNS, delete, unpack)
+        m.stop()
+    table.add("untar 1000 files", untar)
+    table.add("rm -rf of them", remove)
+
+
+def measure_make(table, mounts):
+    make = {}
+    for m in mounts:
+        m.start()
+        project = m.point / "project"
+        make[m.name] = median_of(
+            3, quiet(["make", "-s", "-j2"], project), quiet(["make", "-s", "clean"], project)
+        )
+        run(["make", "-s", "clean"], cwd=project)
+        m.stop()
+    table.add("make -j2, 100 files", make)
+
+
+def fio_iops(point, threads):
+    argv = ["fio", "--name=r", "--filename=big", "--rw=randread", "--bs=4k", "--thread"]
+    argv += [f"--numjobs={threads}", f"--io_size={64 // threads}M", "--size=256M"]
+    argv += ["--group_reporting", "--output-format=terse", "--minimal"]
+    return float(run(argv, cwd=point).decode().strip().splitlines()[-1].split(";")[7])
+
+
+def measure_random_reads(table, mounts):
+    for threads in (1, 8):
+        iops = {}
+        for m in mounts:
+            m.restart()
+            iops[m.name] = fio_iops(m.point, threads)
+            m.stop()
+        show = lambda v: "-" if v is None else f"{v / 1000:.1f} k/s"
+        table.add(f"random 4 KiB reads, {threads} thr.", iops, show=show)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--json")
+    parser.add_argument("--rtt", help="(remote only)")
+    parser.add_argument("--small", action="store_true", help="a tenth of the tree")
+    args = parser.parse_args()
+
+    isthmus = args.build.resolve() / "fs/isthmus"
+    data = args.build.resolve() / ("bench-small" if args.small else "bench-data")
+    data.mkdir(exist_ok=True)
+    scale = 10 if args.small else 1
+    benchlib.make_tree(data / "tree", 11000 // scale, 160_000_000 // scale)
+    benchlib.make_file(data / "big", 256 << 20)
+    benchlib.make_project(data / "project", 100)
+    archive = data.parent / "bench-small-files.tar"
+    benchlib.make_tar(archive, 1000)
+    note = benchlib.note_load()
+    with benchlib.private_directory() as tmp:
+        mounts = [
+            Mount("native", data, None),
+            Mount("bindfs", tmp / "bindfs", ["bindfs", "-f", data, tmp / "bindfs"]),
+            Mount(
+                "bindfs tuned",
+                tmp / "tuned",
+                ["bindfs", "-f", "-o", BINDFS_TUNED, data, tmp / "tuned"],
+            ),
+            Mount(
+                "isthmus",
+                tmp / "isthmus",
+                [isthmus, "mount", "-f", f"local:{data}", tmp / "isthmus"],
+            ),
+        ]
+        table = Table(
+            f"local: {11000 // scale} files; medians of {RUNS}; {note}",
+            [m.name for m in mounts],
+            [("isthmus", "native"), ("isthmus", "bindfs"), ("isthmus", "bindfs tuned")],
+        )
+        try:
+            run(["rg", "-c", "x", "tree"], cwd=data)
+            measure_reading(table, mounts)
+            measure_streams(table, mounts)
+            measure_small_files(table, mounts, archive)
+            measure_make(table, mounts)
+            measure_random_reads(table, mounts)
+        finally:
+            for m in mounts:
+                m.stop()
+            shutil.rmtree(data / "small", ignore_errors=True)
+    table.print()
+    benchlib.write_json(args.json, [table], note)
+
+
+if __name__ == "__main__":
+    os.environ["LC_ALL"] = "C.UTF-8"
+    main()
