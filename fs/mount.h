@@ -33,6 +33,7 @@ struct mount {
 	struct mount_log *log; /* may be NULL: not logged */
 	struct inode_table *inodes;
 	struct fuse_session *session;
+	struct control_server *control; /* NULL: not running */
 	char *control_path;             /* of the control socket */
 	struct timespec started;        /* CLOCK_REALTIME */
 	uid_t mount_uid, workspace_uid; /* --idmap=user maps one to the other */
@@ -67,4 +68,12 @@ struct control_server;
 
 /* Serves the protocol of ops/support/control.h on m->control_path (0600). */
 int control_server_start(struct mount *m, struct control_server **ret_server);
+
+/* Ends every connection (and the commands that run for them), removes the socket. */
 void control_server_stop(struct control_server *server); /* NULL is fine */
+
+/* Somebody at the workspace has changed `path`: commands that run now may have done it. */
+void control_note_change(struct mount *m, const char *path);
+
+/* Connections and commands under way. */
+void control_usage(struct mount *m, uint32_t *ret_connections, uint32_t *ret_commands);

@@ -57,7 +57,7 @@ struct log_verify_report {
 	uint32_t segments;
 	uint64_t lines, first_seq, last_seq, unsealed_lines;
 	uint8_t digest[32];
-	bool oldest_gone;   /* rotation (or somebody) has deleted earlier segments */
+	bool oldest_gone;  /* rotation (or somebody) has deleted earlier segments */
 	char problem[512]; /* for people; "" when the log is as it was written */
 };
 

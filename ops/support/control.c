@@ -174,31 +174,66 @@ int control_find(
 
 /* ---- Frames --------------------------------------------------------------- */
 
+/* A path that does not fit is reached through its directory, which stays open meanwhile. */
+static int set_address(const char *socket_path, struct sockaddr_un *ret_address, int *ret_directory)
+{
+	const char *name = strrchr(socket_path, '/');
+	cleanup_free char *parent = NULL;
+	int length;
+
+	memset(ret_address, 0, sizeof(*ret_address));
+	ret_address->sun_family = AF_UNIX;
+	if (strlen(socket_path) < sizeof(ret_address->sun_path)) {
+		strcpy(ret_address->sun_path, socket_path);
+		return 0;
+	}
+	if (!name)
+		return -ENAMETOOLONG;
+	parent = strndup(socket_path, (size_t)(name - socket_path));
+	if (!parent)
+		return -ENOMEM;
+	*ret_directory = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (*ret_directory < 0)
+		return -errno;
+	length = snprintf(ret_address->sun_path, sizeof(ret_address->sun_path),
+		"/proc/self/fd/%d/%s", *ret_directory, name + 1);
+	return (size_t)length < sizeof(ret_address->sun_path) ? 0 : -ENAMETOOLONG;
+}
+
 int control_connect(const char *socket_path)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	cleanup_fd int directory = -1;
-	const char *name = strrchr(socket_path, '/');
-	int length;
+	struct sockaddr_un address;
+	int r;
 
 	if (fd < 0)
 		return -errno;
-	length = snprintf(address.sun_path, sizeof(address.sun_path), "%s", socket_path);
-	if ((size_t)length >= sizeof(address.sun_path) && name) {
-		cleanup_free char *parent = strndup(socket_path, (size_t)(name - socket_path));
-
-		if (!parent)
-			return -ENOMEM;
-		directory = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (directory < 0)
-			return -errno;
-		length = snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s",
-			directory, name + 1);
-	}
-	if ((size_t)length >= sizeof(address.sun_path))
-		return -ENAMETOOLONG;
+	r = set_address(socket_path, &address, &directory);
+	if (r < 0)
+		return r;
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	return steal_fd(&fd);
+}
+
+int control_listen(const char *socket_path)
+{
+	cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	cleanup_fd int directory = -1;
+	struct sockaddr_un address;
+	int r;
+
+	if (fd < 0)
+		return -errno;
+	r = set_address(socket_path, &address, &directory);
+	if (r < 0)
+		return r;
+	if (unlink(address.sun_path) < 0 && errno != ENOENT)
+		return -errno;
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	if (chmod(address.sun_path, 0600) < 0 || listen(fd, 64) < 0)
 		return -errno;
 	return steal_fd(&fd);
 }

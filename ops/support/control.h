@@ -24,6 +24,10 @@
  *                    server STDOUT, STDERR, at last EXIT.  When the client closes the
  *                    connection the process tree is killed.
  *
+ *                    CONTROL_FAILURE instead when it did not start: ENOENT, EACCES and
+ *                    ENOEXEC are of the program, ENOTDIR of cwd.
+ *
+ * Strings are bytes: those that are not UTF-8 go through as they are.
  * Integers beyond 2^53 do not occur.  Threads: a connection belongs to one thread, but one
  * thread may send while another receives.
  */
@@ -58,6 +62,9 @@ int control_find(
 
 /* Connects (socket paths longer than sun_path included).  Returns the descriptor. */
 int control_connect(const char *socket_path);
+
+/* Makes the socket (0600; one that is there already is replaced) and listens. */
+int control_listen(const char *socket_path);
 
 /* 0, -EPIPE, -errno. */
 int control_send(int fd, enum control_frame_type type, const void *payload, size_t size);

@@ -1,0 +1,392 @@
+#include "fs/control_server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "ops/support/cleanup.h"
+#include "ops/support/log.h"
+
+enum {
+	CONNECTIONS_MAX = 256,
+	REQUEST_TIMEOUT_S = 10,
+	THREAD_STACK_BYTES = 256 << 10,
+};
+
+/* Guards `control` of a mount: changes are reported until the workspace is freed. */
+static pthread_rwlock_t control_lock = PTHREAD_RWLOCK_INITIALIZER;
+
+/* ---- Replies ------------------------------------------------------------------ */
+
+void control_reply_failure(struct connection *connection, int error, const char *format, ...)
+{
+	cJSON *failure = cJSON_CreateObject();
+	const char *name = strerrorname_np(-error);
+	cleanup_free char *message = NULL, *text = NULL;
+	va_list arguments;
+	int length;
+
+	va_start(arguments, format);
+	length = vasprintf(&message, format, arguments);
+	va_end(arguments);
+	if (length < 0)
+		message = NULL;
+	cJSON_AddStringToObject(failure, "error", name ? name : "EIO");
+	cJSON_AddStringToObject(failure, "message", message ? message : "");
+	text = cJSON_PrintUnformatted(failure);
+	cJSON_Delete(failure);
+	/* A client that has gone needs no answer. */
+	if (text)
+		control_send(connection->fd, CONTROL_FAILURE, text, strlen(text));
+}
+
+static void reply_text(struct connection *connection, const char *text)
+{
+	if (text)
+		control_send(connection->fd, CONTROL_JSON, text, strlen(text));
+	else
+		control_reply_failure(connection, -ENOMEM, "out of memory");
+}
+
+static void reply_object(struct connection *connection, cJSON *object)
+{
+	cleanup_free char *text = cJSON_PrintUnformatted(object);
+
+	cJSON_Delete(object);
+	reply_text(connection, text);
+}
+
+/* ---- Requests ----------------------------------------------------------------- */
+
+static const char *member(const cJSON *request, const char *name)
+{
+	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(request, name));
+}
+
+static void serve_status(struct connection *connection, const cJSON *request)
+{
+	cleanup_free char *text = mount_status_json(connection->server->mount);
+
+	(void)request;
+	reply_text(connection, text);
+}
+
+static void serve_stats(struct connection *connection, const cJSON *request)
+{
+	cleanup_free char *text = mount_stats_json(connection->server->mount);
+
+	(void)request;
+	reply_text(connection, text);
+}
+
+static void serve_call_begin(struct connection *connection, const cJSON *request)
+{
+	const cJSON *pid = cJSON_GetObjectItemCaseSensitive(request, "pid");
+	const char *call_id = member(request, "call_id"), *tool = member(request, "tool");
+	uint64_t first_seq = 0;
+	cJSON *reply;
+	int r;
+
+	if (!call_id) {
+		control_reply_failure(connection, -EINVAL, "call_begin needs a call_id");
+		return;
+	}
+	r = mount_log_call_begin(connection->server->mount->log, call_id, tool ? tool : "",
+		cJSON_IsNumber(pid) ? pid->valueint : connection->peer.pid, &first_seq);
+	if (r < 0) {
+		control_reply_failure(connection, r, "call \"%s\": %s", call_id,
+			r == -ENOTCONN ? "this mount keeps no log" : strerror(-r));
+		return;
+	}
+	reply = cJSON_CreateObject();
+	cJSON_AddNumberToObject(reply, "first_seq", (double)first_seq);
+	reply_object(connection, reply);
+}
+
+static void serve_call_end(struct connection *connection, const cJSON *request)
+{
+	const char *call_id = member(request, "call_id");
+	uint64_t last_seq = 0;
+	cJSON *reply;
+	int r;
+
+	if (!call_id) {
+		control_reply_failure(connection, -EINVAL, "call_end needs a call_id");
+		return;
+	}
+	r = mount_log_call_end(connection->server->mount->log, call_id, &last_seq);
+	if (r < 0) {
+		control_reply_failure(connection, r, "call \"%s\": %s", call_id,
+			r == -ENOENT ? "is not under way" : strerror(-r));
+		return;
+	}
+	reply = cJSON_CreateObject();
+	cJSON_AddNumberToObject(reply, "last_seq", (double)last_seq);
+	reply_object(connection, reply);
+}
+
+static void serve_log_flush(struct connection *connection, const cJSON *request)
+{
+	struct mount_log *log = connection->server->mount->log;
+	cJSON *reply;
+
+	(void)request;
+	if (!log) {
+		control_reply_failure(connection, -ENOTCONN, "this mount keeps no log");
+		return;
+	}
+	mount_log_flush(log);
+	reply = cJSON_CreateObject();
+	cJSON_AddNumberToObject(reply, "last_seq", (double)mount_log_last_seq(log));
+	cJSON_AddStringToObject(reply, "path", mount_log_path(log));
+	reply_object(connection, reply);
+}
+
+static void serve_unmount(struct connection *connection, const cJSON *request)
+{
+	(void)request;
+	mount_stop(connection->server->mount);
+	reply_text(connection, "{}");
+}
+
+static const struct {
+	const char *name;
+	void (*serve)(struct connection *connection, const cJSON *request);
+} requests[] = {
+	{"status", serve_status},
+	{"stats", serve_stats},
+	{"call_begin", serve_call_begin},
+	{"call_end", serve_call_end},
+	{"log_flush", serve_log_flush},
+	{"unmount", serve_unmount},
+	{"exec", control_exec},
+};
+
+static void serve(struct connection *connection, const cJSON *request)
+{
+	const char *name = member(request, "request");
+
+	for (size_t i = 0; name && i < array_size(requests); i++) {
+		if (strcmp(requests[i].name, name) == 0) {
+			requests[i].serve(connection, request);
+			return;
+		}
+	}
+	control_reply_failure(connection, -EINVAL, "there is no request \"%s\"", name ? name : "");
+}
+
+/* ---- Connections --------------------------------------------------------------- */
+
+static bool is_allowed(struct connection *connection)
+{
+	socklen_t size = sizeof(connection->peer);
+
+	if (getsockopt(connection->fd, SOL_SOCKET, SO_PEERCRED, &connection->peer, &size) < 0)
+		return false;
+	return connection->peer.uid == geteuid() || connection->peer.uid == 0;
+}
+
+static void set_receive_timeout(int fd, time_t seconds)
+{
+	const struct timeval timeout = {.tv_sec = seconds};
+
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0)
+		log_warning("control socket: %s, ignoring", strerror(errno));
+}
+
+static void converse(struct connection *connection)
+{
+	cleanup_buffer struct buffer payload = {0};
+	enum control_frame_type type;
+	cJSON *request;
+	int r;
+
+	set_receive_timeout(connection->fd, REQUEST_TIMEOUT_S);
+	r = control_receive(connection->fd, &type, &payload);
+	if (r == -ECONNRESET)
+		return;
+	if (r < 0 || type != CONTROL_JSON) {
+		control_reply_failure(connection, r < 0 ? r : -EPROTO,
+			"the first frame of a connection is a request in JSON");
+		return;
+	}
+	set_receive_timeout(connection->fd, 0);
+	request = cJSON_ParseWithLength((const char *)payload.data, payload.size);
+	if (cJSON_IsObject(request))
+		serve(connection, request);
+	else
+		control_reply_failure(connection, -EINVAL, "the request is not a JSON object");
+	cJSON_Delete(request);
+}
+
+static void forget_connection(struct connection *connection)
+{
+	struct control_server *server = connection->server;
+	struct connection **at = &server->connections;
+
+	pthread_mutex_lock(&server->lock);
+	while (*at != connection)
+		at = &(*at)->next;
+	*at = connection->next;
+	server->connection_count--;
+	close(connection->fd);
+	free(connection);
+	pthread_cond_signal(&server->gone);
+	pthread_mutex_unlock(&server->lock);
+}
+
+static void *connection_run(void *user)
+{
+	pthread_setname_np(pthread_self(), "control");
+	converse(user);
+	forget_connection(user);
+	return NULL;
+}
+
+static bool start_thread(struct connection *connection)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	int r;
+
+	if (pthread_attr_init(&attributes) != 0)
+		return false;
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
+	r = pthread_create(&thread, &attributes, connection_run, connection);
+	pthread_attr_destroy(&attributes);
+	return r == 0;
+}
+
+static void take_connection(struct control_server *server, int fd)
+{
+	struct connection *connection = calloc(1, sizeof(*connection));
+	bool room;
+
+	if (!connection) {
+		close(fd);
+		return;
+	}
+	connection->server = server;
+	connection->fd = fd;
+	if (!is_allowed(connection)) {
+		control_reply_failure(connection, -EPERM, "this mount belongs to another user");
+		close(fd);
+		free(connection);
+		return;
+	}
+	pthread_mutex_lock(&server->lock);
+	room = server->connection_count < CONNECTIONS_MAX;
+	connection->next = server->connections;
+	server->connections = connection;
+	server->connection_count++;
+	pthread_mutex_unlock(&server->lock);
+	if (room && start_thread(connection))
+		return;
+	control_reply_failure(connection, -EAGAIN, "too many connections: try again later");
+	forget_connection(connection);
+}
+
+static void *acceptor_run(void *user)
+{
+	struct control_server *server = user;
+
+	pthread_setname_np(pthread_self(), "control-accept");
+	while (!server->stopping) {
+		int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
+
+		if (fd >= 0)
+			take_connection(server, fd);
+		else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+			usleep(100000);
+		else if (errno != EINTR && errno != ECONNABORTED)
+			break;
+	}
+	return NULL;
+}
+
+/* ---- Life ---------------------------------------------------------------------- */
+
+static void set_control(struct mount *m, struct control_server *server)
+{
+	pthread_rwlock_wrlock(&control_lock);
+	m->control = server;
+	pthread_rwlock_unlock(&control_lock);
+}
+
+int control_server_start(struct mount *m, struct control_server **ret_server)
+{
+	struct control_server *server = calloc(1, sizeof(*server));
+	int r;
+
+	if (!server)
+		return -ENOMEM;
+	server->mount = m;
+	pthread_mutex_init(&server->lock, NULL);
+	pthread_cond_init(&server->gone, NULL);
+	server->listener = control_listen(m->control_path);
+	r = server->listener;
+	if (r >= 0) {
+		r = -pthread_create(&server->acceptor, NULL, acceptor_run, server);
+		if (r < 0) {
+			close(server->listener);
+			unlink(m->control_path);
+		}
+	}
+	if (r < 0) {
+		pthread_mutex_destroy(&server->lock);
+		pthread_cond_destroy(&server->gone);
+		free(server);
+		return r;
+	}
+	set_control(m, server);
+	*ret_server = server;
+	return 0;
+}
+
+void control_server_stop(struct control_server *server)
+{
+	if (!server)
+		return;
+	server->stopping = true;
+	shutdown(server->listener, SHUT_RDWR);
+	pthread_join(server->acceptor, NULL);
+	close(server->listener);
+	unlink(server->mount->control_path);
+	pthread_mutex_lock(&server->lock);
+	for (struct connection *at = server->connections; at; at = at->next)
+		shutdown(at->fd, SHUT_RDWR);
+	while (server->connection_count > 0)
+		pthread_cond_wait(&server->gone, &server->lock);
+	pthread_mutex_unlock(&server->lock);
+	set_control(server->mount, NULL);
+	pthread_mutex_destroy(&server->lock);
+	pthread_cond_destroy(&server->gone);
+	free(server);
+}
+
+/* ---- For the rest of the daemon -------------------------------------------------- */
+
+void control_note_change(struct mount *m, const char *path)
+{
+	pthread_rwlock_rdlock(&control_lock);
+	if (m->control)
+		control_exec_note_change(m->control, path);
+	pthread_rwlock_unlock(&control_lock);
+}
+
+void control_usage(struct mount *m, uint32_t *ret_connections, uint32_t *ret_commands)
+{
+	*ret_connections = *ret_commands = 0;
+	pthread_rwlock_rdlock(&control_lock);
+	if (m->control) {
+		pthread_mutex_lock(&m->control->lock);
+		*ret_connections = m->control->connection_count;
+		*ret_commands = m->control->command_count;
+		pthread_mutex_unlock(&m->control->lock);
+	}
+	pthread_rwlock_unlock(&control_lock);
+}

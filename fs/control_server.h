@@ -1,0 +1,46 @@
+/*
+ * fs/control_server.h - what the files of the control server share.
+ *
+ * control_server.c takes connections and answers the short requests; control_exec.c runs
+ * a command for a connection.
+ */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "fs/mount.h"
+#include "ops/support/control.h"
+
+struct control_server {
+	struct mount *mount;
+	int listener;
+	pthread_t acceptor;
+	atomic_bool stopping;
+
+	pthread_mutex_t lock;
+	pthread_cond_t gone;                      /* a connection has ended */
+	struct connection *connections;           /* guarded by lock */
+	struct exec_run *commands;                /* guarded by lock */
+	uint32_t connection_count, command_count; /* guarded by lock */
+};
+
+struct connection {
+	struct connection *next;
+	struct control_server *server;
+	int fd;
+	struct ucred peer;
+};
+
+/* Sends CONTROL_FAILURE: `error` is -errno, the message is for people. */
+void control_reply_failure(struct connection *connection, int error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Serves an "exec" request to its end. */
+void control_exec(struct connection *connection, const cJSON *request);
+
+/* Remembers the path for every command that runs now. */
+void control_exec_note_change(struct control_server *server, const char *path);
