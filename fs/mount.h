@@ -15,6 +15,7 @@
 
 struct fuse_session;
 struct inode_table;
+struct session;
 
 struct mount_options {
 	const char *uri;
@@ -34,6 +35,7 @@ struct mount {
 	struct inode_table *inodes;
 	struct fuse_session *session;
 	struct control_server *control; /* NULL: not running */
+	struct session *edge;           /* fs/session.h */
 	char *control_path;             /* of the control socket */
 	struct timespec started;        /* CLOCK_REALTIME */
 	uid_t mount_uid, workspace_uid; /* --idmap=user maps one to the other */
@@ -55,6 +57,13 @@ int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret
 
 /* Asks the session to end (async-signal-safe). */
 void mount_stop(struct mount *m);
+
+/* Waits until the kernel has been told of every change that the feed brought so far: what a
+ * command did at the workspace is visible on the mount. */
+void mount_drain_changes(struct mount *m);
+
+/* Frees what mount_run() left; after workspace_free(), whose feed leads here. */
+void mount_done(struct mount *m);
 
 /* ---- fs/status.c: status and statistics, for the control socket and .isthmus/ -- */
 

@@ -1,0 +1,789 @@
+#define XXH_INLINE_ALL
+#include "fs/inode.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <fcntl.h>
+#include <time.h>
+#include <xxhash.h>
+
+#include "ops/support/cleanup.h"
+
+struct inode_name {
+	struct inode_name *hash_next;
+	struct inode_name *next; /* of the same inode */
+	struct inode *parent;    /* holds a reference */
+	struct inode *inode;
+	char name[];
+};
+
+/* Chained hash tables that double; `count` entries in `mask + 1` buckets. */
+struct hash {
+	void **buckets;
+	size_t mask;
+	size_t count;
+};
+
+/* Names that we removed lately, by hash: the change feed will echo that. */
+struct removal {
+	size_t hash;
+	time_t when;
+};
+
+enum { REMOVALS = 4096, REMOVAL_SECONDS = 5 };
+
+struct inode_table {
+	pthread_mutex_t lock; /* all below, and the inodes' fields */
+	struct inode *root;
+	struct hash inodes; /* by object id */
+	struct hash names;  /* by parent and name */
+	uint64_t bytes;
+	struct removal removals[REMOVALS];
+	void (*forgotten)(void *user, const char *path);
+	void *user;
+};
+
+/* A directory to report as forgotten, once the lock is free. */
+struct forgotten {
+	struct forgotten *next;
+	char path[];
+};
+
+enum { BUCKETS_AT_FIRST = 1024, MALLOC_OVERHEAD_BYTES = 8 };
+
+/* ---- Hashes ------------------------------------------------------------------ */
+
+static size_t hash_id(const struct object_id *id)
+{
+	return (size_t)XXH3_64bits(id, sizeof(*id));
+}
+
+static size_t hash_name(const struct inode *parent, const char *name)
+{
+	return (size_t)XXH3_64bits_withSeed(name, strlen(name), (uint64_t)(uintptr_t)parent);
+}
+
+static void **inode_link(void *entry)
+{
+	return (void **)&((struct inode *)entry)->hash_next;
+}
+
+static size_t inode_hash(const void *entry)
+{
+	return hash_id(&((const struct inode *)entry)->id);
+}
+
+static void **name_link(void *entry)
+{
+	return (void **)&((struct inode_name *)entry)->hash_next;
+}
+
+static size_t name_hash(const void *entry)
+{
+	const struct inode_name *name = entry;
+
+	return hash_name(name->parent, name->name);
+}
+
+static int hash_init(struct hash *hash)
+{
+	hash->buckets = calloc(BUCKETS_AT_FIRST, sizeof(*hash->buckets));
+	hash->mask = BUCKETS_AT_FIRST - 1;
+	return hash->buckets ? 0 : -ENOMEM;
+}
+
+/* Without memory to grow, the chains just become longer. */
+static void hash_grow(
+	struct hash *hash, size_t (*hash_of)(const void *), void **(*link_of)(void *))
+{
+	size_t mask = hash->mask * 2 + 1;
+	void **buckets = calloc(mask + 1, sizeof(*buckets));
+
+	if (!buckets)
+		return;
+	for (size_t i = 0; i <= hash->mask; i++)
+		while (hash->buckets[i]) {
+			void *entry = hash->buckets[i];
+			size_t at = hash_of(entry) & mask;
+
+			hash->buckets[i] = *link_of(entry);
+			*link_of(entry) = buckets[at];
+			buckets[at] = entry;
+		}
+	free(hash->buckets);
+	hash->buckets = buckets;
+	hash->mask = mask;
+}
+
+static void hash_insert(struct hash *hash, void *entry, size_t (*hash_of)(const void *),
+	void **(*link_of)(void *))
+{
+	size_t at;
+
+	if (hash->count > hash->mask)
+		hash_grow(hash, hash_of, link_of);
+	at = hash_of(entry) & hash->mask;
+	*link_of(entry) = hash->buckets[at];
+	hash->buckets[at] = entry;
+	hash->count++;
+}
+
+static void hash_remove(
+	struct hash *hash, void *entry, size_t (*hash_of)(const void *), void **(*link_of)(void *))
+{
+	void **at = &hash->buckets[hash_of(entry) & hash->mask];
+
+	while (*at != entry)
+		at = link_of(*at);
+	*at = *link_of(entry);
+	hash->count--;
+}
+
+static struct inode *find_inode(struct inode_table *t, const struct object_id *id)
+{
+	struct inode *inode = t->inodes.buckets[hash_id(id) & t->inodes.mask];
+
+	while (inode && !object_id_equal(&inode->id, id))
+		inode = inode->hash_next;
+	return inode;
+}
+
+static struct inode_name *find_name(
+	struct inode_table *t, const struct inode *parent, const char *name)
+{
+	struct inode_name *entry = t->names.buckets[hash_name(parent, name) & t->names.mask];
+
+	while (entry && (entry->parent != parent || strcmp(entry->name, name) != 0))
+		entry = entry->hash_next;
+	return entry;
+}
+
+/* ---- Life of inodes and names -------------------------------------------------- */
+
+static int build_path(const struct inode *root, const struct inode *inode, const char *name,
+	struct path_string *path)
+{
+	size_t size = name ? strlen(name) + 1 : 0, length;
+	char *end;
+
+	for (const struct inode *i = inode; i != root; i = i->names->parent) {
+		if (!i->names)
+			return -ENOENT;
+		size += strlen(i->names->name) + 1;
+	}
+	path->heap = NULL;
+	path->path = path->fixed;
+	if (size > sizeof(path->fixed)) {
+		path->heap = malloc(size);
+		if (!path->heap)
+			return -ENOMEM;
+		path->path = path->heap;
+	}
+	if (!size) {
+		path->path[0] = '\0';
+		return 0;
+	}
+	end = path->path + size;
+	if (name) {
+		length = strlen(name);
+		end -= length + 1;
+		memcpy(end, name, length + 1);
+	}
+	for (const struct inode *i = inode; i != root; i = i->names->parent) {
+		length = strlen(i->names->name);
+		end -= length + 1;
+		memcpy(end, i->names->name, length);
+		end[length] = '/';
+	}
+	path->path[size - 1] = '\0';
+	return 0;
+}
+
+void path_string_done(struct path_string *path)
+{
+	free(path->heap);
+	path->heap = NULL;
+}
+
+static void unref(struct inode_table *t, struct inode *inode, struct forgotten **list);
+
+static size_t name_bytes(const char *name)
+{
+	return sizeof(struct inode_name) + strlen(name) + 1 + MALLOC_OVERHEAD_BYTES;
+}
+
+static void name_drop(struct inode_table *t, struct inode_name *name, struct forgotten **list)
+{
+	struct inode_name **at = &name->inode->names;
+	struct inode *parent = name->parent;
+
+	while (*at != name)
+		at = &(*at)->next;
+	*at = name->next;
+	hash_remove(&t->names, name, name_hash, name_link);
+	t->bytes -= name_bytes(name->name);
+	free(name);
+	unref(t, parent, list);
+}
+
+static int name_add(
+	struct inode_table *t, struct inode *parent, const char *text, struct inode *inode)
+{
+	size_t length = strlen(text);
+	struct inode_name *name = malloc(sizeof(*name) + length + 1);
+
+	if (!name)
+		return -ENOMEM;
+	*name = (struct inode_name){.parent = parent, .inode = inode, .next = inode->names};
+	memcpy(name->name, text, length + 1);
+	inode->names = name;
+	parent->references++;
+	hash_insert(&t->names, name, name_hash, name_link);
+	t->bytes += name_bytes(text);
+	return 0;
+}
+
+static void remember_forgotten(
+	struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	struct path_string path;
+	struct forgotten *entry;
+	size_t size;
+
+	if (!inode->watched || build_path(t->root, inode, NULL, &path) < 0)
+		return;
+	size = strlen(path.path) + 1;
+	entry = malloc(sizeof(*entry) + size);
+	if (entry) {
+		memcpy(entry->path, path.path, size);
+		entry->next = *list;
+		*list = entry;
+	}
+	path_string_done(&path);
+}
+
+static void free_if_unused(struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	if (inode->lookups || inode->references || inode == t->root)
+		return;
+	assert(!inode->handles);
+	remember_forgotten(t, inode, list);
+	inode->references++; /* names may lead back here */
+	while (inode->names)
+		name_drop(t, inode->names, list);
+	hash_remove(&t->inodes, inode, inode_hash, inode_link);
+	t->bytes -= sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
+	free(inode);
+}
+
+static void unref(struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	assert(inode->references > 0);
+	inode->references--;
+	free_if_unused(t, inode, list);
+}
+
+static void report_forgotten(struct inode_table *t, struct forgotten *list)
+{
+	while (list) {
+		struct forgotten *next = list->next;
+
+		t->forgotten(t->user, list->path);
+		free(list);
+		list = next;
+	}
+}
+
+static struct inode *inode_make(struct inode_table *t, const struct object_id *id)
+{
+	struct inode *inode = calloc(1, sizeof(*inode));
+
+	if (!inode)
+		return NULL;
+	inode->id = *id;
+	hash_insert(&t->inodes, inode, inode_hash, inode_link);
+	t->bytes += sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
+	return inode;
+}
+
+int inode_table_new(const struct attributes *root, void (*forgotten)(void *user, const char *path),
+	void *user, struct inode_table **ret_table)
+{
+	struct inode_table *t = calloc(1, sizeof(*t));
+	struct inode_note note;
+
+	if (!t)
+		return -ENOMEM;
+	pthread_mutex_init(&t->lock, NULL);
+	t->forgotten = forgotten;
+	t->user = user;
+	if (hash_init(&t->inodes) < 0 || hash_init(&t->names) < 0 ||
+		!(t->root = inode_make(t, &root->id))) {
+		inode_table_free(t);
+		return -ENOMEM;
+	}
+	t->root->lookups = 1;
+	t->root->is_root = true;
+	inode_table_note(t, t->root, root, &note);
+	*ret_table = t;
+	return 0;
+}
+
+void inode_table_free(struct inode_table *t)
+{
+	if (!t)
+		return;
+	for (size_t i = 0; t->names.buckets && i <= t->names.mask; i++)
+		while (t->names.buckets[i]) {
+			struct inode_name *name = t->names.buckets[i];
+
+			t->names.buckets[i] = name->hash_next;
+			free(name);
+		}
+	for (size_t i = 0; t->inodes.buckets && i <= t->inodes.mask; i++)
+		while (t->inodes.buckets[i]) {
+			struct inode *inode = t->inodes.buckets[i];
+
+			t->inodes.buckets[i] = inode->hash_next;
+			free(inode);
+		}
+	free(t->names.buckets);
+	free(t->inodes.buckets);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+struct inode *inode_table_root(struct inode_table *t)
+{
+	return t->root;
+}
+
+void inode_table_usage(struct inode_table *t, uint64_t *ret_inodes, uint64_t *ret_bytes)
+{
+	pthread_mutex_lock(&t->lock);
+	*ret_inodes = t->inodes.count;
+	*ret_bytes = t->bytes + (t->inodes.mask + t->names.mask + 2) * sizeof(void *);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- Versions -------------------------------------------------------------------- */
+
+static int64_t nanoseconds(const struct timespec *time)
+{
+	return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
+}
+
+void inode_version_of(const struct attributes *a, struct inode_version *ret_version)
+{
+	*ret_version = (struct inode_version){.size_bytes = a->size_bytes,
+		.mtime_ns = nanoseconds(&a->mtime),
+		.ctime_ns = nanoseconds(&a->ctime),
+		.mode = a->mode,
+		.nlink = a->nlink,
+		.uid = a->uid,
+		.gid = a->gid};
+}
+
+/* inotify sees a change of a file through the name that was used for it: other links'
+ * directories hear nothing.  A directory's own times change with its entries. */
+static bool is_watched(const struct inode_table *t, const struct inode *inode, uint32_t nlink)
+{
+	if (inode == t->root)
+		return inode->watched;
+	if (!inode->names || !inode->names->parent->watched)
+		return false;
+	return S_ISDIR(inode->version.mode) ? inode->watched : nlink == 1;
+}
+
+static void note(struct inode_table *t, struct inode *inode, const struct attributes *a,
+	struct inode_note *ret_note)
+{
+	struct inode_version version;
+
+	inode_version_of(a, &version);
+	ret_note->data_changed = version.size_bytes != inode->version.size_bytes ||
+				 version.mtime_ns != inode->version.mtime_ns;
+	inode->version = version;
+	ret_note->watched = is_watched(t, inode, a->nlink);
+}
+
+void inode_table_note(struct inode_table *t, struct inode *inode, const struct attributes *a,
+	struct inode_note *ret_note)
+{
+	pthread_mutex_lock(&t->lock);
+	note(t, inode, a, ret_note);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- Names ------------------------------------------------------------------------ */
+
+static int name_point(struct inode_table *t, struct inode *parent, const char *text,
+	struct inode *inode, bool only_name, struct forgotten **list)
+{
+	struct inode_name *name = find_name(t, parent, text);
+	int r;
+
+	if (name && name->inode != inode) {
+		name_drop(t, name, list);
+		name = NULL;
+	}
+	if (!name) {
+		r = name_add(t, parent, text, inode);
+		if (r < 0)
+			return r;
+	}
+	while (only_name && inode->names && inode->names->next) {
+		struct inode_name *first = inode->names;
+
+		name_drop(t,
+			first->parent == parent && strcmp(first->name, text) == 0 ? first->next
+										  : first,
+			list);
+	}
+	return 0;
+}
+
+int inode_table_enter(struct inode_table *t, struct inode *parent, const char *name,
+	const struct attributes *a, struct inode **ret_inode, struct inode_note *ret_note)
+{
+	struct forgotten *list = NULL;
+	struct inode *inode;
+	int r = -ENOMEM;
+
+	pthread_mutex_lock(&t->lock);
+	inode = find_inode(t, &a->id);
+	if (!inode)
+		inode = inode_make(t, &a->id);
+	if (inode && inode != t->root)
+		r = name_point(t, parent, name, inode, S_ISDIR(a->mode) || a->nlink == 1, &list);
+	else if (inode)
+		r = -ELOOP;
+	if (r == 0) {
+		note(t, inode, a, ret_note);
+		inode->lookups++;
+		*ret_inode = inode;
+	} else if (inode) {
+		free_if_unused(t, inode, &list);
+	}
+	pthread_mutex_unlock(&t->lock);
+	report_forgotten(t, list);
+	return r;
+}
+
+int inode_table_enter_unnamed(
+	struct inode_table *t, const struct attributes *a, struct inode **ret_inode)
+{
+	struct inode_note ignored;
+	struct inode *inode;
+
+	pthread_mutex_lock(&t->lock);
+	inode = find_inode(t, &a->id);
+	if (!inode)
+		inode = inode_make(t, &a->id);
+	if (inode) {
+		note(t, inode, a, &ignored);
+		inode->lookups++;
+		*ret_inode = inode;
+	}
+	pthread_mutex_unlock(&t->lock);
+	return inode ? 0 : -ENOMEM;
+}
+
+void inode_table_forget(struct inode_table *t, struct inode *inode, uint64_t count)
+{
+	struct forgotten *list = NULL;
+
+	pthread_mutex_lock(&t->lock);
+	assert(inode->lookups >= count);
+	inode->lookups -= count;
+	free_if_unused(t, inode, &list);
+	pthread_mutex_unlock(&t->lock);
+	report_forgotten(t, list);
+}
+
+void inode_table_ref(struct inode_table *t, struct inode *inode)
+{
+	pthread_mutex_lock(&t->lock);
+	inode->references++;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void inode_table_unref(struct inode_table *t, struct inode *inode)
+{
+	struct forgotten *list = NULL;
+
+	if (!inode)
+		return;
+	pthread_mutex_lock(&t->lock);
+	unref(t, inode, &list);
+	pthread_mutex_unlock(&t->lock);
+	report_forgotten(t, list);
+}
+
+int inode_table_path(struct inode_table *t, struct inode *inode, const char *name,
+	struct path_string *ret_path)
+{
+	int r;
+
+	pthread_mutex_lock(&t->lock);
+	r = build_path(t->root, inode, name, ret_path);
+	pthread_mutex_unlock(&t->lock);
+	return r;
+}
+
+struct inode *inode_table_child(struct inode_table *t, struct inode *parent, const char *text)
+{
+	struct inode_name *name;
+
+	pthread_mutex_lock(&t->lock);
+	name = find_name(t, parent, text);
+	if (name)
+		name->inode->references++;
+	pthread_mutex_unlock(&t->lock);
+	return name ? name->inode : NULL;
+}
+
+struct inode *inode_table_find(struct inode_table *t, const char *path)
+{
+	struct inode *inode = t->root;
+	char component[256];
+
+	pthread_mutex_lock(&t->lock);
+	while (inode && *path) {
+		size_t length = strcspn(path, "/");
+		struct inode_name *name = NULL;
+
+		if (length < sizeof(component)) {
+			memcpy(component, path, length);
+			component[length] = '\0';
+			name = find_name(t, inode, component);
+		}
+		inode = name ? name->inode : NULL;
+		path += length + (path[length] == '/');
+	}
+	if (inode)
+		inode->references++;
+	pthread_mutex_unlock(&t->lock);
+	return inode;
+}
+
+static time_t coarse_seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return now.tv_sec;
+}
+
+static void remember_removal(struct inode_table *t, const struct inode *parent, const char *text)
+{
+	size_t hash = hash_name(parent, text);
+
+	t->removals[hash % REMOVALS] = (struct removal){.hash = hash, .when = coarse_seconds()};
+}
+
+bool inode_table_removed_lately(
+	struct inode_table *t, const struct inode *parent, const char *text)
+{
+	size_t hash = hash_name(parent, text);
+	const struct removal *removal = &t->removals[hash % REMOVALS];
+	bool lately;
+
+	pthread_mutex_lock(&t->lock);
+	lately = removal->hash == hash && coarse_seconds() - removal->when <= REMOVAL_SECONDS;
+	pthread_mutex_unlock(&t->lock);
+	return lately;
+}
+
+void inode_table_removed(struct inode_table *t, struct inode *parent, const char *text)
+{
+	struct forgotten *list = NULL;
+	struct inode_name *name;
+
+	pthread_mutex_lock(&t->lock);
+	name = find_name(t, parent, text);
+	if (name) {
+		if (name->inode->version.nlink)
+			name->inode->version.nlink--;
+		name_drop(t, name, &list);
+	}
+	remember_removal(t, parent, text);
+	pthread_mutex_unlock(&t->lock);
+	report_forgotten(t, list);
+}
+
+void inode_table_renamed(struct inode_table *t, struct inode *parent, const char *text,
+	struct inode *new_parent, const char *new_text, bool swap)
+{
+	struct forgotten *list = NULL;
+	struct inode_name *from, *to;
+	struct inode *inode = NULL, *other = NULL;
+
+	pthread_mutex_lock(&t->lock);
+	from = find_name(t, parent, text);
+	to = find_name(t, new_parent, new_text);
+	parent->references++;
+	new_parent->references++;
+	if (from) {
+		inode = from->inode;
+		inode->references++;
+		name_drop(t, from, &list);
+	}
+	if (to && to != from) {
+		other = to->inode;
+		other->references++;
+		name_drop(t, to, &list);
+	}
+	/* Without memory the name is merely unknown until the next lookup. */
+	if (inode)
+		name_add(t, new_parent, new_text, inode);
+	if (other && swap)
+		name_add(t, parent, text, other);
+	else if (other && other->version.nlink)
+		other->version.nlink--;
+	if (inode)
+		unref(t, inode, &list);
+	if (other)
+		unref(t, other, &list);
+	if (!swap)
+		remember_removal(t, parent, text);
+	unref(t, parent, &list);
+	unref(t, new_parent, &list);
+	pthread_mutex_unlock(&t->lock);
+	report_forgotten(t, list);
+}
+
+static bool is_below(const struct inode *inode, const struct inode *top)
+{
+	while (inode != top && inode->names)
+		inode = inode->names->parent;
+	return inode == top;
+}
+
+static int add_place(struct inode_place *place, struct inode_name *name)
+{
+	char *text = strdup(name->name);
+
+	if (!text)
+		return -ENOMEM;
+	*place = (struct inode_place){.inode = name->inode, .parent = name->parent, .name = text};
+	place->inode->references++;
+	place->parent->references++;
+	return 0;
+}
+
+int inode_table_places(struct inode_table *t, struct inode *top, bool whole_subtree,
+	struct inode_place **ret_places, size_t *ret_count)
+{
+	struct inode_place *places;
+	size_t count = 0;
+	int r = 0;
+
+	pthread_mutex_lock(&t->lock);
+	places = calloc(t->names.count + 1, sizeof(*places));
+	for (size_t i = 0; places && r == 0 && i <= t->names.mask; i++)
+		for (struct inode_name *n = t->names.buckets[i]; n && r == 0; n = n->hash_next)
+			if (whole_subtree ? is_below(n->parent, top) : n->parent == top) {
+				r = add_place(&places[count], n);
+				count += r == 0;
+			}
+	pthread_mutex_unlock(&t->lock);
+	if (!places)
+		return -ENOMEM;
+	if (r < 0) {
+		inode_table_places_free(t, places, count);
+		return r;
+	}
+	*ret_places = places;
+	*ret_count = count;
+	return 0;
+}
+
+void inode_table_places_free(struct inode_table *t, struct inode_place *places, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		inode_table_unref(t, places[i].inode);
+		inode_table_unref(t, places[i].parent);
+		free(places[i].name);
+	}
+	free(places);
+}
+
+/* ---- Handles ------------------------------------------------------------------------ */
+
+static bool is_writer(const struct open_handle *handle)
+{
+	return (handle->flags & O_ACCMODE) != O_RDONLY;
+}
+
+void inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
+{
+	struct inode *inode = handle->inode;
+
+	pthread_mutex_lock(&t->lock);
+	handle->references = 1;
+	handle->next = inode->handles;
+	handle->link = &inode->handles;
+	if (handle->next)
+		handle->next->link = &handle->next;
+	inode->handles = handle;
+	inode->references++;
+	inode->writers += is_writer(handle);
+	pthread_mutex_unlock(&t->lock);
+}
+
+struct open_handle *inode_table_handle_any(struct inode_table *t, struct inode *inode)
+{
+	struct open_handle *handle;
+
+	pthread_mutex_lock(&t->lock);
+	handle = inode->handles;
+	while (handle && !is_writer(handle) && handle->next)
+		handle = handle->next;
+	if (handle)
+		handle->references++;
+	pthread_mutex_unlock(&t->lock);
+	return handle;
+}
+
+int inode_table_handle_put(
+	struct inode_table *t, struct op_context *ctx, struct open_handle *handle)
+{
+	struct forgotten *list = NULL;
+	bool last;
+	int r;
+
+	pthread_mutex_lock(&t->lock);
+	last = --handle->references == 0;
+	if (last) {
+		*handle->link = handle->next;
+		if (handle->next)
+			handle->next->link = handle->link;
+		handle->inode->writers -= is_writer(handle);
+		unref(t, handle->inode, &list);
+	}
+	pthread_mutex_unlock(&t->lock);
+	report_forgotten(t, list);
+	if (!last)
+		return 0;
+	r = workspace_close(ctx, handle->file);
+	free(handle);
+	return r;
+}
+
+void inode_table_close_all(struct inode_table *t, struct op_context *ctx)
+{
+	for (size_t i = 0; i <= t->inodes.mask; i++)
+		for (struct inode *inode = t->inodes.buckets[i]; inode; inode = inode->hash_next)
+			while (inode->handles) {
+				struct open_handle *handle = inode->handles;
+
+				inode->handles = handle->next;
+				workspace_close(ctx, handle->file);
+				free(handle);
+			}
+}

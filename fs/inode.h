@@ -1,0 +1,138 @@
+/*
+ * fs/inode.h - what the kernel knows of the workspace: objects, and the names they have.
+ *
+ * One `struct inode` per object (hard links share it), found by object_id; its address is
+ * the node id that the kernel uses.  A name is (parent inode, name), so that paths are
+ * computed from the names and a rename touches one of them, whatever lies below it.
+ * An inode lives as long as the kernel counts lookups of it, a handle of it is open, or
+ * another inode's name has it as parent.
+ * Threads: any; one lock in the table guards names, hashes and versions.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ops/workspace.h"
+
+struct inode_table;
+struct inode_name;
+
+/* A file or directory handle that the kernel holds, or a request uses. */
+struct open_handle {
+	struct open_handle *next, **link; /* of the same inode; the table's lock */
+	struct inode *inode;
+	struct open_file *file;
+	atomic_uint references;
+	int flags; /* as of open(2) */
+};
+
+/* What tells one state of an object from the next (see attributes_same_version). */
+struct inode_version {
+	uint64_t size_bytes;
+	int64_t mtime_ns, ctime_ns;
+	uint32_t mode, nlink, uid, gid;
+};
+
+struct inode {
+	struct inode *hash_next;
+	struct object_id id;
+	struct inode_name *names;    /* the latest first; NULL: unlinked, or the root */
+	struct open_handle *handles; /* of regular files */
+	uint64_t lookups;            /* by the kernel */
+	uint32_t references;         /* names that have it as parent, handles, requests */
+	uint32_t writers;            /* handles open for writing */
+	struct inode_version version; /* as last told to the kernel; mode 0: none */
+	atomic_bool watched;         /* a directory whose changes are reported */
+	bool is_root;
+	bool is_virtual;             /* below .isthmus (fs/virtual.h); in no table */
+};
+
+/* A path in the caller's memory, short or long. */
+struct path_string {
+	char *path; /* points to `fixed` or `heap` */
+	char *heap;
+	char fixed[488];
+};
+void path_string_done(struct path_string *path);
+
+/* `root`: attributes of the workspace's root.  `forgotten` is called, without a lock, with
+ * the path of each watched directory that the kernel forgot. */
+int inode_table_new(const struct attributes *root,
+	void (*forgotten)(void *user, const char *path), void *user,
+	struct inode_table **ret_table);
+void inode_table_free(struct inode_table *table); /* NULL is fine */
+
+struct inode *inode_table_root(struct inode_table *table);
+
+/* How many inodes there are, and the bytes they and their names take. */
+void inode_table_usage(struct inode_table *table, uint64_t *ret_inodes, uint64_t *ret_bytes);
+
+/* What became of the kernel's idea of an object when newer attributes came. */
+struct inode_note {
+	bool watched; /* by its parent (and, a directory, itself): attributes stay true */
+	bool data_changed; /* content is not what the kernel last had */
+};
+
+/* The object `attributes` is at (parent, name); the kernel is told of it: one more lookup.
+ * -ENOMEM. */
+int inode_table_enter(struct inode_table *table, struct inode *parent, const char *name,
+	const struct attributes *attributes, struct inode **ret_inode, struct inode_note *ret_note);
+
+/* An object that has no name (O_TMPFILE); one lookup.  -ENOMEM. */
+int inode_table_enter_unnamed(struct inode_table *table, const struct attributes *attributes,
+	struct inode **ret_inode);
+
+/* Newer attributes of a known object. */
+void inode_table_note(struct inode_table *table, struct inode *inode,
+	const struct attributes *attributes, struct inode_note *ret_note);
+
+/* The kernel forgets `count` lookups; the inode may be gone afterwards. */
+void inode_table_forget(struct inode_table *table, struct inode *inode, uint64_t count);
+
+void inode_table_ref(struct inode_table *table, struct inode *inode);
+void inode_table_unref(struct inode_table *table, struct inode *inode);
+
+/* The path of `inode` (`name` NULL) or of the entry `name` in it.
+ * -ENOENT: it has no name any more; -ENOMEM. */
+int inode_table_path(struct inode_table *table, struct inode *inode, const char *name,
+	struct path_string *ret_path);
+
+/* What is known at a path or name: NULL, or an inode with a reference for the caller. */
+struct inode *inode_table_find(struct inode_table *table, const char *path);
+struct inode *inode_table_child(struct inode_table *table, struct inode *parent, const char *name);
+
+/* What the workspace did to names. */
+void inode_table_removed(struct inode_table *table, struct inode *parent, const char *name);
+void inode_table_renamed(struct inode_table *table, struct inode *parent, const char *name,
+	struct inode *new_parent, const char *new_name, bool swap);
+
+/* True when a name was removed by us within the last seconds. */
+bool inode_table_removed_lately(
+	struct inode_table *table, const struct inode *parent, const char *name);
+
+/* One known name: `inode` and `parent` carry references. */
+struct inode_place {
+	struct inode *inode, *parent;
+	char *name;
+};
+
+/* All that is known in the directory `top`, or everywhere below it.  -ENOMEM. */
+int inode_table_places(struct inode_table *table, struct inode *top, bool whole_subtree,
+	struct inode_place **ret_places, size_t *ret_count);
+void inode_table_places_free(
+	struct inode_table *table, struct inode_place *places, size_t count);
+
+/* Handles.  Adding takes a reference on the inode; handle_any() takes one on the handle
+ * (NULL: none is open).  The last handle_put() closes the file and frees the handle. */
+void inode_table_handle_add(struct inode_table *table, struct open_handle *handle);
+struct open_handle *inode_table_handle_any(struct inode_table *table, struct inode *inode);
+int inode_table_handle_put(
+	struct inode_table *table, struct op_context *ctx, struct open_handle *handle);
+
+/* Closes what is still open; nobody serves requests any more. */
+void inode_table_close_all(struct inode_table *table, struct op_context *ctx);
+
+void inode_version_of(const struct attributes *attributes, struct inode_version *ret_version);

@@ -1,0 +1,308 @@
+#include "fs/invalidate.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ops/support/cleanup.h"
+#include "ops/support/log.h"
+#include "ops/support/path.h"
+
+enum {
+	QUEUE_MAX = 65536,
+	/* Our own operation that caused an event is answered by then, and several changes
+	 * of one file have become one. */
+	SETTLE_NS = 1000000,
+};
+
+struct queued_change {
+	struct queued_change *next;
+	struct change change; /* `path` points to the text below */
+	char path[];
+};
+
+struct invalidator {
+	struct session *session;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct queued_change *first, **last; /* lock, as all below */
+	size_t count;
+	bool busy; /* the thread works on some */
+	bool hurry; /* somebody waits for it */
+	bool ending;
+	bool lost;  /* changes were dropped: rescan everything */
+};
+
+/* ---- Telling the kernel ---------------------------------------------------------------- */
+
+static void drop_attributes(struct session *s, const struct inode *inode)
+{
+	fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), -1, 0);
+}
+
+static void drop_everything_of(struct session *s, const struct inode *inode)
+{
+	fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), 0, 0);
+}
+
+static void drop_entry(struct session *s, const struct inode *parent, const char *name)
+{
+	fuse_lowlevel_notify_inval_entry(s->fuse, session_ino(s, parent), name, strlen(name));
+}
+
+/* ---- One change --------------------------------------------------------------------------- */
+
+static void entry_vanished(
+	struct session *s, struct inode *parent, const char *name, struct inode *child)
+{
+	drop_entry(s, parent, name);
+	inode_table_removed(s->mount->inodes, parent, name);
+	drop_everything_of(s, parent);
+	if (child && !S_ISDIR(child->version.mode))
+		drop_attributes(s, child);
+}
+
+static void entry_changed(struct session *s, struct inode *child, const struct attributes *now)
+{
+	struct inode_version known = child->version, version;
+	struct inode_note note;
+
+	inode_version_of(now, &version);
+	if (memcmp(&known, &version, sizeof(version)) == 0)
+		return; /* an echo */
+	if (child->writers)
+		return; /* most likely our own writes; the next open compares */
+	inode_table_note(s->mount->inodes, child, now, &note);
+	if (note.data_changed || S_ISLNK(now->mode))
+		drop_everything_of(s, child);
+	else
+		drop_attributes(s, child);
+}
+
+static void handle_entry(struct session *s, const struct change *change)
+{
+	struct inode_table *table = s->mount->inodes;
+	size_t parent_length = path_parent_length(change->path);
+	cleanup_free char *parent_path = strndup(change->path, parent_length);
+	const char *name = path_name(change->path);
+	struct inode *parent, *child;
+
+	if (!*change->path) {
+		entry_changed(s, inode_table_root(table), &change->attributes);
+		return;
+	}
+	parent = parent_path ? inode_table_find(table, parent_path) : NULL;
+	if (!parent)
+		return;
+	child = inode_table_child(table, parent, name);
+	if (child && change->exists && object_id_equal(&child->id, &change->attributes.id))
+		entry_changed(s, child, &change->attributes);
+	else if (child || change->exists || !inode_table_removed_lately(table, parent, name))
+		entry_vanished(s, parent, name, child);
+	inode_table_unref(table, child);
+	inode_table_unref(table, parent);
+}
+
+/* Everything known at or below `top` may have changed. */
+static void drop_subtree(struct session *s, struct inode *top, bool whole_subtree)
+{
+	struct inode_table *table = s->mount->inodes;
+	struct inode_place *places;
+	size_t count;
+
+	if (inode_table_places(table, top, whole_subtree, &places, &count) < 0) {
+		log_error("no memory to tell the kernel of changes, ignoring");
+		return;
+	}
+	for (size_t i = 0; i < count; i++) {
+		drop_everything_of(s, places[i].inode);
+		if (places[i].parent)
+			drop_entry(s, places[i].parent, places[i].name);
+	}
+	drop_everything_of(s, top);
+	inode_table_places_free(table, places, count);
+}
+
+static void handle_directory(struct session *s, const struct change *change)
+{
+	struct inode *top = inode_table_find(s->mount->inodes, change->path);
+
+	if (!top)
+		return;
+	if (change->kind == CHANGE_UNWATCHED)
+		top->watched = false;
+	drop_subtree(s, top, change->kind == CHANGE_RESCAN);
+	inode_table_unref(s->mount->inodes, top);
+}
+
+static void handle(struct session *s, const struct change *change)
+{
+	if (change->kind == CHANGE_ENTRY)
+		handle_entry(s, change);
+	else
+		handle_directory(s, change);
+}
+
+/* ---- The queue --------------------------------------------------------------------------------- */
+
+static void queue_free(struct queued_change *list)
+{
+	while (list) {
+		struct queued_change *next = list->next;
+
+		free(list);
+		list = next;
+	}
+}
+
+/* With the lock held.  Forgets single changes in favour of a rescan of everything. */
+static void lose_changes(struct invalidator *v)
+{
+	queue_free(v->first);
+	v->first = NULL;
+	v->last = &v->first;
+	v->count = 0;
+	v->lost = true;
+}
+
+static void enqueue(struct invalidator *v, const struct change *change)
+{
+	size_t size = strlen(change->path) + 1;
+	struct queued_change *entry = malloc(sizeof(*entry) + size);
+
+	if (entry) {
+		*entry = (struct queued_change){.change = *change};
+		memcpy(entry->path, change->path, size);
+		entry->change.path = entry->path;
+	}
+	pthread_mutex_lock(&v->lock);
+	if (!entry || v->count >= QUEUE_MAX) {
+		lose_changes(v);
+		free(entry);
+	} else {
+		*v->last = entry;
+		v->last = &entry->next;
+		v->count++;
+	}
+	pthread_cond_broadcast(&v->changed);
+	pthread_mutex_unlock(&v->lock);
+}
+
+static void take_change(void *user, const struct change *change)
+{
+	enqueue(user, change);
+}
+
+static void handle_all(struct invalidator *v, struct queued_change *list, bool lost)
+{
+	static const struct change everything = {.kind = CHANGE_RESCAN, .path = ""};
+
+	if (lost)
+		handle(v->session, &everything);
+	for (const struct queued_change *entry = list; entry; entry = entry->next)
+		handle(v->session, &entry->change);
+	queue_free(list);
+}
+
+static void settle(struct invalidator *v)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += SETTLE_NS;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	while (!v->hurry && !v->ending)
+		if (pthread_cond_timedwait(&v->changed, &v->lock, &until) == ETIMEDOUT)
+			break;
+}
+
+static void *thread_main(void *data)
+{
+	struct invalidator *v = data;
+
+	pthread_mutex_lock(&v->lock);
+	while (!v->ending) {
+		struct queued_change *list;
+		bool lost;
+
+		if (!v->first && !v->lost) {
+			v->hurry = false;
+			pthread_cond_wait(&v->changed, &v->lock);
+			continue;
+		}
+		settle(v);
+		list = v->first;
+		lost = v->lost;
+		v->first = NULL;
+		v->last = &v->first;
+		v->count = 0;
+		v->lost = false;
+		v->busy = true;
+		pthread_mutex_unlock(&v->lock);
+		handle_all(v, list, lost);
+		pthread_mutex_lock(&v->lock);
+		v->busy = false;
+		pthread_cond_broadcast(&v->changed);
+	}
+	pthread_mutex_unlock(&v->lock);
+	return NULL;
+}
+
+int invalidator_start(struct session *s, struct invalidator **ret_invalidator)
+{
+	struct invalidator *v = calloc(1, sizeof(*v));
+	int r;
+
+	if (!v)
+		return -ENOMEM;
+	v->session = s;
+	v->last = &v->first;
+	pthread_mutex_init(&v->lock, NULL);
+	pthread_cond_init(&v->changed, NULL);
+	r = -pthread_create(&v->thread, NULL, thread_main, v);
+	if (r < 0) {
+		free(v);
+		return r;
+	}
+	r = workspace_watch(s->mount->workspace, take_change, v);
+	if (r < 0 && r != -EOPNOTSUPP)
+		log_warning("changes at \"%s\" are not reported (%s): believing names for %u ms",
+			s->mount->options->uri, strerror(-r), s->mount->options->ttl_ms);
+	*ret_invalidator = v;
+	return 0;
+}
+
+void invalidator_stop(struct invalidator *v)
+{
+	if (!v)
+		return;
+	pthread_mutex_lock(&v->lock);
+	v->ending = true;
+	pthread_cond_broadcast(&v->changed);
+	pthread_mutex_unlock(&v->lock);
+	pthread_join(v->thread, NULL);
+	queue_free(v->first);
+	pthread_cond_destroy(&v->changed);
+	pthread_mutex_destroy(&v->lock);
+	free(v);
+}
+
+void invalidator_drain(struct invalidator *v)
+{
+	pthread_mutex_lock(&v->lock);
+	v->hurry = true;
+	pthread_cond_broadcast(&v->changed);
+	while ((v->first || v->lost || v->busy) && !v->ending)
+		pthread_cond_wait(&v->changed, &v->lock);
+	pthread_mutex_unlock(&v->lock);
+}
+
+void invalidator_unwatched(struct invalidator *v, const char *path)
+{
+	enqueue(v, &(struct change){.kind = CHANGE_UNWATCHED, .path = path});
+}

@@ -1,0 +1,25 @@
+/*
+ * fs/invalidate.h - changes that others made at the workspace reach the kernel's caches.
+ *
+ * The change feed only queues; a thread of the invalidator's own tells the kernel, as that may
+ * wait for a lock which a request under way holds (notify_inval_entry: the directory's).
+ * Echoes of our own changes are told by the version last given to the kernel.
+ */
+#pragma once
+
+#include "fs/session.h"
+
+struct invalidator;
+
+/* Subscribes to the workspace's feed (one without is fine) and starts the thread. */
+int invalidator_start(struct session *s, struct invalidator **ret_invalidator);
+
+/* After the workspace has stopped calling (the mount is gone).  NULL is fine. */
+void invalidator_stop(struct invalidator *invalidator);
+
+/* Waits until the kernel knows of all changes that the feed brought so far. */
+void invalidator_drain(struct invalidator *invalidator);
+
+/* A directory that had been watched is not any more: what the kernel believes about its
+ * entries without end has to go. */
+void invalidator_unwatched(struct invalidator *invalidator, const char *path);

@@ -1,0 +1,284 @@
+#include "fs/mount_point.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "ops/support/buffer.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/log.h"
+#include "ops/support/path.h"
+
+extern char **environ;
+
+/* ---- /proc/self/mountinfo ------------------------------------------------------------- */
+
+/* Undoes the octal escapes of mountinfo in place. */
+static void unescape(char *text)
+{
+	char *to = text;
+
+	for (const char *from = text; *from; to++) {
+		if (from[0] == '\\' && isdigit((unsigned char)from[1]) && from[2] && from[3]) {
+			*to = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
+			from += 4;
+		} else {
+			*to = *from++;
+		}
+	}
+	*to = '\0';
+}
+
+struct mounted {
+	char *type;
+	unsigned device_major, device_minor;
+};
+
+/* What is mounted at exactly `path`; the last mount wins.  False: nothing. */
+static bool find_mounted(const char *path, struct mounted *ret_mounted)
+{
+	cleanup_file FILE *file = fopen("/proc/self/mountinfo", "re");
+	cleanup_free char *line = NULL;
+	size_t size = 0;
+	bool found = false;
+
+	*ret_mounted = (struct mounted){0};
+	while (file && getline(&line, &size, file) > 0) {
+		cleanup_free char *point = NULL, *type = NULL;
+		unsigned major, minor;
+		const char *dash = strstr(line, " - ");
+
+		if (!dash || sscanf(line, "%*d %*d %u:%u %*s %ms", &major, &minor, &point) != 3 ||
+			sscanf(dash, " - %ms", &type) != 1)
+			continue;
+		unescape(point);
+		if (strcmp(point, path) != 0)
+			continue;
+		free(ret_mounted->type);
+		*ret_mounted = (struct mounted){.type = steal_ptr(&type),
+			.device_major = major,
+			.device_minor = minor};
+		found = true;
+	}
+	return found;
+}
+
+/* ---- The state --------------------------------------------------------------------------- */
+
+int mount_point_resolve(const char *path, char **ret_path)
+{
+	cleanup_free char *copy = strdup(path), *parent = NULL;
+	char *end = copy ? copy + strlen(copy) : NULL;
+	const char *name;
+
+	if (!copy)
+		return -ENOMEM;
+	if (!*path)
+		return -ENOENT;
+	while (end > copy + 1 && end[-1] == '/')
+		*--end = '\0';
+	name = path_name(copy);
+	if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+		*ret_path = realpath(copy, NULL);
+		return *ret_path ? 0 : -errno;
+	}
+	if (name == copy)
+		parent = realpath(".", NULL);
+	else if (name == copy + 1)
+		parent = strdup("/");
+	else {
+		copy[name - copy - 1] = '\0';
+		parent = realpath(copy, NULL);
+	}
+	if (!parent)
+		return -errno;
+	if (asprintf(ret_path, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, name) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static enum mount_point_state look_inside(const char *path)
+{
+	cleanup_dir DIR *directory = opendir(path);
+	const struct dirent *entry;
+
+	if (!directory && errno == ENOENT)
+		return MOUNT_POINT_MISSING;
+	if (!directory && errno == ENOTDIR)
+		return MOUNT_POINT_NOT_DIRECTORY;
+	if (!directory)
+		return errno == ENOTCONN ? MOUNT_POINT_DEAD : MOUNT_POINT_REFUSED;
+	while ((entry = readdir(directory)))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			return MOUNT_POINT_NOT_EMPTY;
+	return MOUNT_POINT_FREE;
+}
+
+enum mount_point_state mount_point_look(const char *path, char **ret_type)
+{
+	struct mounted mounted;
+	struct stat stat_buffer;
+	bool is_mounted = find_mounted(path, &mounted);
+
+	if (ret_type)
+		*ret_type = mounted.type;
+	else
+		free(mounted.type);
+	if (!is_mounted)
+		return look_inside(path);
+	if (stat(path, &stat_buffer) < 0 && errno == ENOTCONN)
+		return MOUNT_POINT_DEAD;
+	return MOUNT_POINT_MOUNTED;
+}
+
+/* ---- Unmounting ------------------------------------------------------------------------------ */
+
+/* Runs fusermount3 quietly; its word for "busy" is not needed, only that it failed. */
+static int run_fusermount(const char *path, bool lazy)
+{
+	char *arguments[] = {(char *)"fusermount3", (char *)"-u", (char *)"-q",
+		lazy ? (char *)"-z" : (char *)"--", lazy ? (char *)"--" : (char *)path,
+		lazy ? (char *)path : NULL, NULL};
+	posix_spawn_file_actions_t actions;
+	int error, status;
+	pid_t pid;
+
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+	error = posix_spawnp(&pid, arguments[0], &actions, NULL, arguments, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	if (error)
+		return -error;
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
+}
+
+int mount_point_unmount(const char *path, bool lazy)
+{
+	struct mounted mounted;
+	bool is_mounted = find_mounted(path, &mounted);
+
+	free(mounted.type);
+	if (!is_mounted)
+		return -EINVAL;
+	if (umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
+		return 0;
+	return errno == EPERM ? run_fusermount(path, lazy) : -errno;
+}
+
+/* ---- Who is in the way -------------------------------------------------------------------------- */
+
+enum { HOLDERS_MAX = 8 };
+
+static bool points_into(int directory, const char *link, const char *mount_point)
+{
+	char target[PATH_MAX];
+	ssize_t length = readlinkat(directory, link, target, sizeof(target) - 1);
+	size_t prefix = strlen(mount_point);
+
+	if (length < 0)
+		return false;
+	target[length] = '\0';
+	return strncmp(target, mount_point, prefix) == 0 &&
+	       (target[prefix] == '/' || !target[prefix] || target[prefix] == ' ');
+}
+
+static bool has_open(int process, const char *mount_point)
+{
+	int fd = openat(process, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_dir DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	if (!directory) {
+		if (fd >= 0)
+			close(fd);
+		return false;
+	}
+	while ((entry = readdir(directory)))
+		if (points_into(dirfd(directory), entry->d_name, mount_point))
+			return true;
+	return false;
+}
+
+static bool has_mapped(int process, const char *mount_point)
+{
+	int fd = openat(process, "maps", O_RDONLY | O_CLOEXEC);
+	cleanup_file FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+	cleanup_free char *line = NULL;
+	size_t size = 0, prefix = strlen(mount_point);
+
+	if (!file && fd >= 0)
+		close(fd);
+	while (file && getline(&line, &size, file) > 0) {
+		const char *path = strchr(line, '/');
+
+		if (path && strncmp(path, mount_point, prefix) == 0 && path[prefix] == '/')
+			return true;
+	}
+	return false;
+}
+
+static bool holds(int process, const char *mount_point)
+{
+	return points_into(process, "cwd", mount_point) ||
+	       points_into(process, "root", mount_point) ||
+	       points_into(process, "exe", mount_point) || has_open(process, mount_point) ||
+	       has_mapped(process, mount_point);
+}
+
+static void read_name(int process, char *name, size_t size)
+{
+	cleanup_fd int fd = openat(process, "comm", O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, name, size - 1);
+
+	name[got > 0 ? got : 0] = '\0';
+	name[strcspn(name, "\n")] = '\0';
+}
+
+char *mount_point_holders(const char *mount_point)
+{
+	cleanup_dir DIR *processes = opendir("/proc");
+	cleanup_buffer struct buffer text = {0};
+	const struct dirent *entry;
+	int count = 0;
+	char name[64];
+
+	while (processes && count < HOLDERS_MAX && (entry = readdir(processes))) {
+		cleanup_fd int process = -1;
+
+		if (!isdigit((unsigned char)entry->d_name[0]) || atoi(entry->d_name) == getpid())
+			continue;
+		process = openat(
+			dirfd(processes), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (process < 0 || !holds(process, mount_point))
+			continue;
+		read_name(process, name, sizeof(name));
+		buffer_printf(&text, "%s%s (pid %s)", count++ ? ", " : "", name, entry->d_name);
+	}
+	return count ? buffer_steal_string(&text) : NULL;
+}
+
+void mount_point_detach(const char *path)
+{
+	cleanup_free char *holders = NULL;
+	int r = mount_point_unmount(path, false);
+
+	if (r != -EBUSY)
+		return;
+	holders = mount_point_holders(path);
+	log_warning("\"%s\" is in use by %s: detaching it all the same", path,
+		holders ? holders : "somebody out of sight");
+	mount_point_unmount(path, true);
+}

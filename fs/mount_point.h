@@ -1,0 +1,37 @@
+/*
+ * fs/mount_point.h - the directory a workspace is mounted on: its state, unmounting it, and
+ * who is in the way.
+ *
+ * Nothing here waits for the daemon of the mount: a dead or hung one is what it is for.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+enum mount_point_state {
+	MOUNT_POINT_FREE,    /* an empty directory, nothing mounted */
+	MOUNT_POINT_MISSING, /* no such file or directory */
+	MOUNT_POINT_NOT_DIRECTORY,
+	MOUNT_POINT_NOT_EMPTY,
+	MOUNT_POINT_MOUNTED, /* an isthmus that lives (or another file system) */
+	MOUNT_POINT_DEAD,    /* a FUSE mount without its daemon (ENOTCONN) */
+	MOUNT_POINT_REFUSED, /* cannot be looked at */
+};
+
+/* `*ret_type` (optional, the caller frees): type of the mounted file system, or NULL. */
+enum mount_point_state mount_point_look(const char *path, char **ret_type);
+
+/* Absolute path of `path` without looking into the mount itself; the caller frees.
+ * -ENOENT, -ENOTDIR, -EACCES of the directory above it. */
+int mount_point_resolve(const char *path, char **ret_path);
+
+/* Unmounts: as root by umount2(2), else by fusermount3.  `lazy`: detaches at once, busy or
+ * not.  -EBUSY, -EINVAL (nothing mounted), -EPERM, -ENOENT (no fusermount3). */
+int mount_point_unmount(const char *path, bool lazy);
+
+/* Who uses the mount: "make (pid 12), bash (pid 7)", at most 8 of them; the caller frees.
+ * NULL: nobody to be seen. */
+char *mount_point_holders(const char *path);
+
+/* For the daemon that ends: unmounts, lazily when busy (with a warning that says who). */
+void mount_point_detach(const char *path);

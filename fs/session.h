@@ -1,0 +1,169 @@
+/*
+ * fs/session.h - what the files of the FUSE edge share (session*.c, virtual.c, invalidate.c).
+ *
+ * Each FUSE request is a `struct request` on its thread's stack: begun, located (paths are
+ * computed), carried out by one workspace_*() call, recorded in the mount log, answered.
+ * The record is made before the answer: when a system call returns, the log has it.
+ */
+#pragma once
+
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+
+#include "fs/inode.h"
+#include "fs/mount.h"
+
+struct invalidator;
+
+/* Lives as long as the mount serves; userdata of the FUSE session. */
+struct session {
+	struct mount *mount;
+	struct fuse_session *fuse;
+	struct invalidator *invalidator;
+	double watched_ttl, ttl; /* seconds */
+	bool is_remote;
+
+	/* A path computed before a rename took place may be wrong. */
+	pthread_mutex_t rename_lock;
+	pthread_cond_t rename_done;
+	uint32_t renames_active;      /* rename_lock */
+	atomic_uint_fast64_t renames; /* that took place; changed under rename_lock */
+
+	/* The threads that serve (session_loop.c). */
+	pthread_mutex_t threads_lock;
+	pthread_cond_t threads_changed;
+	struct session_thread *threads; /* threads_lock */
+	atomic_uint threads_idle, threads_total, threads_lent;
+	atomic_bool ending;
+};
+
+struct request {
+	struct session *session;
+	struct mount *mount;
+	fuse_req_t fuse;
+	struct op_context op;
+	struct log_record record;
+	struct path_string path, path2;
+	struct open_handle *handle; /* borrowed for this request (request_locate) */
+	uint64_t renames_seen;
+	unsigned attempts;
+	uint64_t start_ns; /* CLOCK_MONOTONIC */
+	bool by_handle;
+};
+
+/* ---- Requests (session_request.c) ------------------------------------------------ */
+
+/* `op` is static; `flags`: enum log_op_flags. */
+void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned flags);
+
+/* Records the outcome and frees; `result`: 0, a count or -errno.  Comes before the answer. */
+void request_record(struct request *r, int64_t result);
+
+/* request_record(), and answers an error (or success without data). */
+void request_finish(struct request *r, int result);
+
+/* The object: by its path, or, when it has no name any more, by a handle somebody has.
+ * -ENOENT: neither. */
+int request_locate(struct request *r, struct inode *inode, struct object_ref *ret_object);
+
+/* The path of the entry `name` in `parent`, in r->path (or r->path2). */
+int request_locate_entry(struct request *r, struct inode *parent, const char *name);
+int request_locate_second(struct request *r, struct inode *parent, const char *name);
+
+/* After a failed call: true when a rename by us made the path wrong meanwhile (or, for an
+ * object, when an open handle leads to it): locate again, and repeat the call. */
+bool request_retry(struct request *r, int result, struct inode *inode);
+
+/* ---- Answers with attributes -------------------------------------------------------- */
+
+struct inode *session_inode(struct session *s, fuse_ino_t ino);
+fuse_ino_t session_ino(struct session *s, const struct inode *inode);
+
+/* As the kernel wants them: ids of this machine. */
+void session_stat(struct session *s, const struct attributes *attributes, struct stat *ret_stat);
+
+/* The kernel is told that (parent, name) is this object. */
+int session_enter(struct session *s, struct inode *parent, const char *name,
+	const struct attributes *attributes, struct fuse_entry_param *ret_entry,
+	struct inode **ret_inode);
+
+/* How long the attributes just noted stay true, in seconds. */
+double session_attr_ttl(const struct session *s, const struct inode_note *note);
+double session_entry_ttl(const struct session *s, const struct inode *parent);
+
+/* ---- The operations, by file ---------------------------------------------------------- */
+
+/* session_names.c */
+void session_lookup(fuse_req_t fuse, fuse_ino_t parent, const char *name);
+void session_forget(fuse_req_t fuse, fuse_ino_t ino, uint64_t count);
+void session_forget_multi(fuse_req_t fuse, size_t count, struct fuse_forget_data *forgets);
+void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
+void session_setattr(
+	fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int mask, struct fuse_file_info *fi);
+void session_readlink(fuse_req_t fuse, fuse_ino_t ino);
+void session_mknod(
+	fuse_req_t fuse, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+void session_mkdir(fuse_req_t fuse, fuse_ino_t parent, const char *name, mode_t mode);
+void session_symlink(fuse_req_t fuse, const char *target, fuse_ino_t parent, const char *name);
+void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent, const char *name);
+void session_unlink(fuse_req_t fuse, fuse_ino_t parent, const char *name);
+void session_rmdir(fuse_req_t fuse, fuse_ino_t parent, const char *name);
+void session_rename(fuse_req_t fuse, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+	const char *new_name, unsigned flags);
+void session_statfs(fuse_req_t fuse, fuse_ino_t ino);
+
+/* session_xattr.c */
+void session_getxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, size_t size);
+void session_listxattr(fuse_req_t fuse, fuse_ino_t ino, size_t size);
+void session_setxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, const char *value,
+	size_t size, int flags);
+void session_removexattr(fuse_req_t fuse, fuse_ino_t ino, const char *name);
+
+/* session_files.c */
+void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
+void session_create(fuse_req_t fuse, fuse_ino_t parent, const char *name, mode_t mode,
+	struct fuse_file_info *fi);
+void session_read(
+	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
+void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t size, off_t offset,
+	struct fuse_file_info *fi);
+void session_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
+void session_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
+void session_fsync(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
+void session_fallocate(fuse_req_t fuse, fuse_ino_t ino, int mode, off_t offset, off_t length,
+	struct fuse_file_info *fi);
+void session_copy_file_range(fuse_req_t fuse, fuse_ino_t from, off_t from_offset,
+	struct fuse_file_info *from_fi, fuse_ino_t to, off_t to_offset,
+	struct fuse_file_info *to_fi, size_t size, int flags);
+void session_lseek(
+	fuse_req_t fuse, fuse_ino_t ino, off_t offset, int whence, struct fuse_file_info *fi);
+void session_getlk(
+	fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock);
+void session_setlk(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi,
+	struct flock *lock, int wait);
+void session_flock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi, int op);
+
+/* session_directories.c */
+void session_opendir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
+void session_readdir(
+	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
+void session_readdirplus(
+	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
+void session_releasedir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
+void session_fsyncdir(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
+
+/* One buffer a thread, as large as its largest request so far; NULL: no memory. */
+char *session_thread_buffer(size_t size);
+void session_thread_buffer_free(void);
+
+/* ---- The threads (session_loop.c) -------------------------------------------------------- */
+
+int session_loop_start(struct session *s);
+
+/* Returns once the file system is unmounted, or after session_loop_end(). */
+void session_loop_wait(struct session *s);
+void session_loop_end(struct session *s);
+
+/* Around a wait that may last for ever (a lock): another thread may take the place. */
+void session_thread_lend(struct session *s);
+void session_thread_return(struct session *s);

@@ -1,0 +1,476 @@
+#include "fs/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "fs/virtual.h"
+#include "ops/support/cleanup.h"
+
+/* ---- Finding and forgetting -------------------------------------------------------- */
+
+static void reply_negative(struct request *r, struct inode *parent)
+{
+	struct fuse_entry_param entry = {
+		.entry_timeout = session_entry_ttl(r->session, parent)};
+
+	request_record(r, -ENOENT);
+	fuse_reply_entry(r->fuse, &entry);
+}
+
+/* Answers a request that found or made the entry `name` (result 0). */
+static void reply_entry(struct request *r, struct inode *parent, const char *name, int result,
+	const struct attributes *attributes)
+{
+	struct session *s = r->session;
+	struct fuse_entry_param entry;
+	struct inode *inode;
+
+	if (result == 0)
+		result = session_enter(s, parent, name, attributes, &entry, &inode);
+	if (result < 0) {
+		request_finish(r, result);
+		return;
+	}
+	request_record(r, 0);
+	if (fuse_reply_entry(r->fuse, &entry) < 0)
+		inode_table_forget(s->mount->inodes, inode, 1);
+}
+
+void session_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
+{
+	struct attributes attributes;
+	struct inode *parent;
+	struct request r;
+	int result;
+
+	if (virtual_lookup(fuse, parent_ino, name))
+		return;
+	request_begin(&r, fuse, "lookup", 0);
+	parent = session_inode(r.session, parent_ino);
+	do {
+		result = request_locate_entry(&r, parent, name);
+		if (result == 0)
+			result = workspace_getattr(
+				&r.op, r.mount->workspace, &OBJECT_AT(r.path.path), &attributes);
+	} while (request_retry(&r, result, NULL));
+	if (result == -ENOENT)
+		reply_negative(&r, parent);
+	else
+		reply_entry(&r, parent, name, result, &attributes);
+}
+
+static void forget(struct session *s, fuse_ino_t ino, uint64_t count)
+{
+	if (ino != FUSE_ROOT_ID && !session_inode(s, ino)->is_virtual)
+		inode_table_forget(s->mount->inodes, session_inode(s, ino), count);
+}
+
+void session_forget(fuse_req_t fuse, fuse_ino_t ino, uint64_t count)
+{
+	forget(fuse_req_userdata(fuse), ino, count);
+	fuse_reply_none(fuse);
+}
+
+void session_forget_multi(fuse_req_t fuse, size_t count, struct fuse_forget_data *forgets)
+{
+	for (size_t i = 0; i < count; i++)
+		forget(fuse_req_userdata(fuse), forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(fuse);
+}
+
+/* ---- Attributes ------------------------------------------------------------------------ */
+
+static void reply_attributes(
+	struct request *r, struct inode *inode, int result, const struct attributes *attributes)
+{
+	struct inode_note note;
+	struct stat stat;
+
+	if (result < 0) {
+		request_finish(r, result);
+		return;
+	}
+	inode_table_note(r->mount->inodes, inode, attributes, &note);
+	session_stat(r->session, attributes, &stat);
+	request_record(r, 0);
+	fuse_reply_attr(r->fuse, &stat, session_attr_ttl(r->session, &note));
+}
+
+/* The object of a request that may come with a handle. */
+static int locate_object(struct request *r, struct inode *inode, const struct fuse_file_info *fi,
+	struct object_ref *ret_object)
+{
+	const struct open_handle *handle = fi ? (void *)(uintptr_t)fi->fh : NULL;
+	int result = request_locate(r, inode, ret_object);
+
+	if (!handle || S_ISDIR(inode->version.mode))
+		return result;
+	*ret_object = (struct object_ref){
+		.path = r->path.path, .id = inode->id, .file = handle->file};
+	return 0;
+}
+
+/* A removed directory that a process still has open, or works in. */
+static bool removed_directory(
+	const struct inode *inode, int result, struct attributes *ret_attributes)
+{
+	const struct inode_version *v = &inode->version;
+
+	if (result != -ENOENT || !S_ISDIR(v->mode) || inode->names)
+		return false;
+	*ret_attributes = (struct attributes){.id = inode->id,
+		.mode = v->mode,
+		.uid = v->uid,
+		.gid = v->gid,
+		.size_bytes = v->size_bytes,
+		.block_size_bytes = 4096,
+		.mtime = {v->mtime_ns / 1000000000, v->mtime_ns % 1000000000},
+		.ctime = {v->ctime_ns / 1000000000, v->ctime_ns % 1000000000},
+		.atime = {v->mtime_ns / 1000000000, v->mtime_ns % 1000000000}};
+	return true;
+}
+
+void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct attributes attributes;
+	struct object_ref object;
+	struct inode *inode;
+	struct request r;
+	int result;
+
+	if (virtual_getattr(fuse, ino))
+		return;
+	request_begin(&r, fuse, "getattr", 0);
+	inode = session_inode(r.session, ino);
+	do {
+		result = locate_object(&r, inode, fi, &object);
+		if (result == 0)
+			result = workspace_getattr(
+				&r.op, r.mount->workspace, &object, &attributes);
+	} while (request_retry(&r, result, inode));
+	if (removed_directory(inode, result, &attributes))
+		result = 0;
+	reply_attributes(&r, inode, result, &attributes);
+}
+
+static const struct {
+	int fuse;
+	unsigned ours;
+} set_masks[] = {
+	{FUSE_SET_ATTR_MODE, SET_MODE},
+	{FUSE_SET_ATTR_UID, SET_UID},
+	{FUSE_SET_ATTR_GID, SET_GID},
+	{FUSE_SET_ATTR_SIZE, SET_SIZE},
+	{FUSE_SET_ATTR_ATIME, SET_ATIME},
+	{FUSE_SET_ATTR_MTIME, SET_MTIME},
+	{FUSE_SET_ATTR_ATIME_NOW, SET_ATIME_NOW},
+	{FUSE_SET_ATTR_MTIME_NOW, SET_MTIME_NOW},
+};
+
+static unsigned set_mask(int fuse_mask)
+{
+	unsigned mask = 0;
+
+	for (size_t i = 0; i < array_size(set_masks); i++)
+		if (fuse_mask & set_masks[i].fuse)
+			mask |= set_masks[i].ours;
+	return mask;
+}
+
+static const char *setattr_name(unsigned mask)
+{
+	if (mask & SET_SIZE)
+		return "truncate";
+	if (mask & (SET_UID | SET_GID))
+		return "chown";
+	if (mask & SET_MODE)
+		return "chmod";
+	return "utimens";
+}
+
+void session_setattr(
+	fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fuse_mask, struct fuse_file_info *fi)
+{
+	unsigned mask = set_mask(fuse_mask);
+	struct attributes attributes, want;
+	struct object_ref object;
+	struct inode *inode;
+	struct request r;
+	int result;
+
+	if (virtual_refuses(fuse, ino))
+		return;
+	request_begin(&r, fuse, setattr_name(mask), LOG_IS_MUTATION);
+	inode = session_inode(r.session, ino);
+	want = (struct attributes){.mode = stat->st_mode & 07777,
+		.uid = mount_uid_to_workspace(r.mount, stat->st_uid),
+		.gid = mount_gid_to_workspace(r.mount, stat->st_gid),
+		.size_bytes = (uint64_t)stat->st_size,
+		.atime = stat->st_atim,
+		.mtime = stat->st_mtim};
+	do {
+		result = locate_object(&r, inode, fi, &object);
+		if (result == 0 && mask)
+			result = workspace_setattr(&r.op, r.mount->workspace, &object, mask, &want,
+				&attributes);
+		else if (result == 0)
+			result = workspace_getattr(
+				&r.op, r.mount->workspace, &object, &attributes);
+	} while (request_retry(&r, result, inode));
+	reply_attributes(&r, inode, result, &attributes);
+}
+
+void session_readlink(fuse_req_t fuse, fuse_ino_t ino)
+{
+	cleanup_free char *target = NULL;
+	struct object_ref object;
+	struct inode *inode;
+	struct request r;
+	int result;
+
+	request_begin(&r, fuse, "readlink", 0);
+	inode = session_inode(r.session, ino);
+	do {
+		result = request_locate(&r, inode, &object);
+		if (result == 0)
+			result =
+				workspace_readlink(&r.op, r.mount->workspace, &object, &target);
+	} while (request_retry(&r, result, inode));
+	if (result < 0) {
+		request_finish(&r, result);
+		return;
+	}
+	request_record(&r, 0);
+	fuse_reply_readlink(fuse, target);
+}
+
+/* ---- Making names ------------------------------------------------------------------------ */
+
+void session_mknod(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mode_t mode, dev_t rdev)
+{
+	struct attributes attributes;
+	struct inode *parent;
+	struct request r;
+	int result;
+
+	if (virtual_refuses_entry(fuse, parent_ino, name))
+		return;
+	request_begin(&r, fuse, "mknod", LOG_IS_MUTATION);
+	parent = session_inode(r.session, parent_ino);
+	do {
+		result = request_locate_entry(&r, parent, name);
+		if (result == 0)
+			result = workspace_mknod(&r.op, r.mount->workspace, r.path.path, mode, rdev,
+				&attributes);
+	} while (request_retry(&r, result, NULL));
+	reply_entry(&r, parent, name, result, &attributes);
+}
+
+void session_mkdir(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mode_t mode)
+{
+	struct attributes attributes;
+	struct inode *parent;
+	struct request r;
+	int result;
+
+	if (virtual_refuses_entry(fuse, parent_ino, name))
+		return;
+	request_begin(&r, fuse, "mkdir", LOG_IS_MUTATION);
+	parent = session_inode(r.session, parent_ino);
+	do {
+		result = request_locate_entry(&r, parent, name);
+		if (result == 0)
+			result = workspace_mkdir(
+				&r.op, r.mount->workspace, r.path.path, mode, &attributes);
+	} while (request_retry(&r, result, NULL));
+	reply_entry(&r, parent, name, result, &attributes);
+}
+
+void session_symlink(fuse_req_t fuse, const char *target, fuse_ino_t parent_ino, const char *name)
+{
+	struct attributes attributes;
+	struct inode *parent;
+	struct request r;
+	int result;
+
+	if (virtual_refuses_entry(fuse, parent_ino, name))
+		return;
+	request_begin(&r, fuse, "symlink", LOG_IS_MUTATION);
+	r.record.path2 = target;
+	parent = session_inode(r.session, parent_ino);
+	do {
+		result = request_locate_entry(&r, parent, name);
+		if (result == 0)
+			result = workspace_symlink(
+				&r.op, r.mount->workspace, target, r.path.path, &attributes);
+	} while (request_retry(&r, result, NULL));
+	reply_entry(&r, parent, name, result, &attributes);
+}
+
+void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent_ino, const char *name)
+{
+	struct attributes attributes;
+	struct inode *inode, *parent;
+	struct object_ref object;
+	struct request r;
+	int result;
+
+	if (virtual_refuses(fuse, ino) || virtual_refuses_entry(fuse, parent_ino, name))
+		return;
+	request_begin(&r, fuse, "link", LOG_IS_MUTATION);
+	inode = session_inode(r.session, ino);
+	parent = session_inode(r.session, parent_ino);
+	do {
+		result = request_locate(&r, inode, &object);
+		if (result == 0)
+			result = request_locate_second(&r, parent, name);
+		if (result == 0)
+			result = workspace_link(
+				&r.op, r.mount->workspace, &object, r.path2.path, &attributes);
+	} while (request_retry(&r, result, inode));
+	reply_entry(&r, parent, name, result, &attributes);
+}
+
+/* ---- Removing and moving names -------------------------------------------------------------- */
+
+/* The id the kernel believes to be at (parent, name); all zero when it knows none. */
+static struct object_id expected_id(struct request *r, struct inode *parent, const char *name)
+{
+	struct inode_table *table = r->mount->inodes;
+	struct inode *inode = inode_table_child(table, parent, name);
+	struct object_id id = {0};
+
+	if (inode)
+		id = inode->id;
+	inode_table_unref(table, inode);
+	return id;
+}
+
+static void remove_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
+	const char *op, int (*remove)(struct op_context *, struct workspace *, const char *,
+				const struct object_id *))
+{
+	struct inode *parent;
+	struct object_id id;
+	struct request r;
+	int result;
+
+	if (virtual_refuses_entry(fuse, parent_ino, name))
+		return;
+	request_begin(&r, fuse, op, LOG_IS_MUTATION);
+	parent = session_inode(r.session, parent_ino);
+	id = expected_id(&r, parent, name);
+	do {
+		result = request_locate_entry(&r, parent, name);
+		if (result == 0)
+			result = remove(&r.op, r.mount->workspace, r.path.path, &id);
+	} while (request_retry(&r, result, NULL));
+	if (result == 0)
+		inode_table_removed(r.mount->inodes, parent, name);
+	request_finish(&r, result);
+}
+
+void session_unlink(fuse_req_t fuse, fuse_ino_t parent, const char *name)
+{
+	remove_entry(fuse, parent, name, "unlink", workspace_unlink);
+}
+
+void session_rmdir(fuse_req_t fuse, fuse_ino_t parent, const char *name)
+{
+	remove_entry(fuse, parent, name, "rmdir", workspace_rmdir);
+}
+
+static void rename_begin(struct session *s)
+{
+	pthread_mutex_lock(&s->rename_lock);
+	s->renames_active++;
+	pthread_mutex_unlock(&s->rename_lock);
+}
+
+static void rename_end(struct session *s, bool renamed)
+{
+	pthread_mutex_lock(&s->rename_lock);
+	s->renames_active--;
+	s->renames += renamed;
+	pthread_cond_broadcast(&s->rename_done);
+	pthread_mutex_unlock(&s->rename_lock);
+}
+
+static int rename_entry(struct request *r, struct inode *parent, const char *name,
+	struct inode *new_parent, const char *new_name, unsigned flags)
+{
+	struct object_id id = expected_id(r, parent, name);
+	int result = request_locate_entry(r, parent, name);
+
+	if (result == 0)
+		result = request_locate_second(r, new_parent, new_name);
+	if (result < 0)
+		return result;
+	rename_begin(r->session);
+	result = workspace_rename(
+		&r->op, r->mount->workspace, r->path.path, r->path2.path, flags, &id);
+	if (result == 0)
+		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name,
+			flags & RENAME_SWAP);
+	rename_end(r->session, result == 0);
+	return result;
+}
+
+void session_rename(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
+	fuse_ino_t new_parent_ino, const char *new_name, unsigned flags)
+{
+	struct inode *parent, *new_parent;
+	unsigned our_flags = 0;
+	struct request r;
+	int result;
+
+	if (virtual_refuses_entry(fuse, parent_ino, name) ||
+		virtual_refuses_entry(fuse, new_parent_ino, new_name))
+		return;
+	request_begin(&r, fuse, "rename", LOG_IS_MUTATION);
+	parent = session_inode(r.session, parent_ino);
+	new_parent = session_inode(r.session, new_parent_ino);
+	if (flags & RENAME_NOREPLACE)
+		our_flags |= RENAME_KEEP_TARGET;
+	if (flags & RENAME_EXCHANGE)
+		our_flags |= RENAME_SWAP;
+	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+		request_finish(&r, -EINVAL);
+		return;
+	}
+	do {
+		result = rename_entry(&r, parent, name, new_parent, new_name, our_flags);
+	} while (request_retry(&r, result, NULL));
+	request_finish(&r, result);
+}
+
+/* ---- The file system ---------------------------------------------------------------------------- */
+
+void session_statfs(fuse_req_t fuse, fuse_ino_t ino)
+{
+	struct fs_stats stats;
+	struct request r;
+	int result;
+
+	(void)ino;
+	request_begin(&r, fuse, "statfs", 0);
+	result = workspace_statfs(&r.op, r.mount->workspace, &stats);
+	if (result < 0) {
+		request_finish(&r, result);
+		return;
+	}
+	request_record(&r, 0);
+	fuse_reply_statfs(fuse,
+		&(struct statvfs){.f_bsize = stats.block_size_bytes,
+			.f_frsize = stats.fragment_size_bytes,
+			.f_blocks = stats.blocks,
+			.f_bfree = stats.blocks_free,
+			.f_bavail = stats.blocks_available,
+			.f_files = stats.inodes,
+			.f_ffree = stats.inodes_free,
+			.f_namemax = stats.name_max_bytes});
+}

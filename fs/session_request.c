@@ -1,0 +1,268 @@
+#include "fs/session.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+
+#include "ops/support/cleanup.h"
+
+enum { ATTEMPTS_MAX = 16 };
+
+static uint64_t now_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static bool interrupted(struct op_context *op)
+{
+	const struct request *r = op->interrupted_data;
+
+	return fuse_req_interrupted(r->fuse) || r->session->ending;
+}
+
+void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned flags)
+{
+	const struct fuse_ctx *caller = fuse_req_ctx(fuse);
+	struct session *s = fuse_req_userdata(fuse);
+
+	r->session = s;
+	r->mount = s->mount;
+	r->fuse = fuse;
+	r->handle = NULL;
+	r->by_handle = false;
+	r->attempts = 0;
+	r->path.heap = NULL;
+	r->path.path = r->path.fixed;
+	r->path.fixed[0] = '\0';
+	r->path2.heap = NULL;
+	r->path2.path = NULL;
+	r->op = (struct op_context){.pid = caller->pid,
+		.uid = mount_uid_to_workspace(s->mount, caller->uid),
+		.gid = mount_gid_to_workspace(s->mount, caller->gid),
+		.interrupted = interrupted,
+		.interrupted_data = r};
+	r->record = (struct log_record){.op = op,
+		.flags = flags,
+		.pid = caller->pid,
+		.uid = caller->uid,
+		.start_ns = now_ns(CLOCK_REALTIME)};
+	r->start_ns = now_ns(CLOCK_MONOTONIC);
+	atomic_fetch_add_explicit(&s->mount->requests, 1, memory_order_relaxed);
+}
+
+static void drop_paths(struct request *r)
+{
+	path_string_done(&r->path);
+	path_string_done(&r->path2);
+}
+
+static void drop_handle(struct request *r)
+{
+	if (r->handle)
+		inode_table_handle_put(r->mount->inodes, &r->op, r->handle);
+	r->handle = NULL;
+}
+
+void request_record(struct request *r, int64_t result)
+{
+	uint64_t took_us = (now_ns(CLOCK_MONOTONIC) - r->start_ns) / 1000;
+
+	r->record.path = r->path.path;
+	if (!r->record.path2)
+		r->record.path2 = r->path2.path;
+	r->record.latency_us = took_us > UINT32_MAX ? UINT32_MAX : (uint32_t)took_us;
+	r->record.result = result < 0 ? (int)result : 0;
+	r->record.round_trips = r->op.served.round_trips;
+	if (r->op.served.from_cache)
+		r->record.flags |= LOG_FROM_CACHE;
+	if (result > 0 && (r->record.flags & LOG_HAS_RANGE))
+		r->record.bytes = (uint64_t)result;
+	mount_log_record(r->mount->log, &r->record);
+	drop_handle(r);
+	drop_paths(r);
+}
+
+void request_finish(struct request *r, int result)
+{
+	request_record(r, result);
+	fuse_reply_err(r->fuse, result < 0 ? -result : 0);
+}
+
+/* ---- Where things are ------------------------------------------------------------ */
+
+static int locate(struct request *r, struct inode *inode, const char *name,
+	struct path_string *path)
+{
+	r->renames_seen = r->session->renames;
+	return inode_table_path(r->mount->inodes, inode, name, path);
+}
+
+int request_locate(struct request *r, struct inode *inode, struct object_ref *ret_object)
+{
+	int error = 0;
+
+	path_string_done(&r->path);
+	if (!r->by_handle)
+		error = locate(r, inode, NULL, &r->path);
+	if ((r->by_handle || error == -ENOENT) && !r->handle)
+		r->handle = inode_table_handle_any(r->mount->inodes, inode);
+	if (error < 0 && !r->handle) {
+		r->path.path = r->path.fixed;
+		r->path.fixed[0] = '\0';
+		return error;
+	}
+	*ret_object = (struct object_ref){.path = r->path.path,
+		.id = inode->id,
+		.file = r->handle ? r->handle->file : NULL};
+	return 0;
+}
+
+int request_locate_entry(struct request *r, struct inode *parent, const char *name)
+{
+	path_string_done(&r->path);
+	return locate(r, parent, name, &r->path);
+}
+
+int request_locate_second(struct request *r, struct inode *parent, const char *name)
+{
+	path_string_done(&r->path2);
+	return inode_table_path(r->mount->inodes, parent, name, &r->path2);
+}
+
+static void in_100_ms(struct timespec *ret_time)
+{
+	clock_gettime(CLOCK_REALTIME, ret_time);
+	ret_time->tv_nsec += 100 * 1000000;
+	if (ret_time->tv_nsec >= 1000000000) {
+		ret_time->tv_nsec -= 1000000000;
+		ret_time->tv_sec++;
+	}
+}
+
+/* True when a rename has finished since `seen`, or was under way and has had its chance. */
+static bool rename_interfered(struct session *s, uint64_t seen)
+{
+	struct timespec until;
+	bool did;
+
+	pthread_mutex_lock(&s->rename_lock);
+	did = s->renames != seen || s->renames_active;
+	if (s->renames == seen && s->renames_active) {
+		in_100_ms(&until);
+		pthread_cond_timedwait(&s->rename_done, &s->rename_lock, &until);
+	}
+	pthread_mutex_unlock(&s->rename_lock);
+	return did;
+}
+
+bool request_retry(struct request *r, int result, struct inode *inode)
+{
+	if (result != -ENOENT && result != -ESTALE && result != -ENOTDIR)
+		return false;
+	if (r->handle || ++r->attempts > ATTEMPTS_MAX || op_interrupted(&r->op))
+		return false;
+	if (rename_interfered(r->session, r->renames_seen))
+		return true;
+	if (!inode)
+		return false;
+	r->handle = inode_table_handle_any(r->mount->inodes, inode);
+	r->by_handle = r->handle;
+	return r->by_handle;
+}
+
+/* ---- Answers ------------------------------------------------------------------------ */
+
+struct inode *session_inode(struct session *s, fuse_ino_t ino)
+{
+	if (ino == FUSE_ROOT_ID)
+		return inode_table_root(s->mount->inodes);
+	return (struct inode *)(uintptr_t)ino;
+}
+
+fuse_ino_t session_ino(struct session *s, const struct inode *inode)
+{
+	if (inode == inode_table_root(s->mount->inodes))
+		return FUSE_ROOT_ID;
+	return (fuse_ino_t)(uintptr_t)inode;
+}
+
+void session_stat(struct session *s, const struct attributes *a, struct stat *ret_stat)
+{
+	*ret_stat = (struct stat){.st_ino = a->id.inode,
+		.st_mode = a->mode,
+		.st_nlink = a->nlink,
+		.st_uid = mount_uid_to_local(s->mount, a->uid),
+		.st_gid = mount_gid_to_local(s->mount, a->gid),
+		.st_rdev = a->rdev,
+		.st_size = (off_t)a->size_bytes,
+		.st_blocks = (blkcnt_t)a->blocks,
+		.st_blksize = a->block_size_bytes,
+		.st_atim = a->atime,
+		.st_mtim = a->mtime,
+		.st_ctim = a->ctime};
+}
+
+double session_attr_ttl(const struct session *s, const struct inode_note *note)
+{
+	return note->watched ? s->watched_ttl : s->ttl;
+}
+
+double session_entry_ttl(const struct session *s, const struct inode *parent)
+{
+	return parent->watched ? s->watched_ttl : s->ttl;
+}
+
+int session_enter(struct session *s, struct inode *parent, const char *name,
+	const struct attributes *a, struct fuse_entry_param *ret_entry, struct inode **ret_inode)
+{
+	struct inode_note note;
+	struct inode *inode;
+	int r = inode_table_enter(s->mount->inodes, parent, name, a, &inode, &note);
+
+	if (r < 0)
+		return r;
+	*ret_entry = (struct fuse_entry_param){.ino = session_ino(s, inode),
+		.attr_timeout = session_attr_ttl(s, &note),
+		.entry_timeout = session_entry_ttl(s, parent)};
+	session_stat(s, a, &ret_entry->attr);
+	if (ret_inode)
+		*ret_inode = inode;
+	return 0;
+}
+
+/* ---- Whose is it (--idmap) ------------------------------------------------------------ */
+
+/* The two ids change places, so that the mapping can be undone. */
+static uint32_t swap_ids(const struct mount *m, uint32_t id, uint32_t one, uint32_t other)
+{
+	if (m->options->idmap_none)
+		return id;
+	if (id == one)
+		return other;
+	return id == other ? one : id;
+}
+
+uid_t mount_uid_to_local(const struct mount *m, uid_t uid)
+{
+	return swap_ids(m, uid, m->workspace_uid, m->mount_uid);
+}
+
+gid_t mount_gid_to_local(const struct mount *m, gid_t gid)
+{
+	return swap_ids(m, gid, m->workspace_gid, m->mount_gid);
+}
+
+uid_t mount_uid_to_workspace(const struct mount *m, uid_t uid)
+{
+	return swap_ids(m, uid, m->workspace_uid, m->mount_uid);
+}
+
+gid_t mount_gid_to_workspace(const struct mount *m, gid_t gid)
+{
+	return swap_ids(m, gid, m->workspace_gid, m->mount_gid);
+}
