@@ -97,8 +97,7 @@ static int hash_init(struct hash *hash)
 }
 
 /* Without memory to grow, the chains just become longer. */
-static void hash_grow(
-	struct hash *hash, size_t (*hash_of)(const void *), void **(*link_of)(void *))
+static void hash_grow(struct hash *hash, size_t (*hash_of)(const void *), void **(*link_of)(void *))
 {
 	size_t mask = hash->mask * 2 + 1;
 	void **buckets = calloc(mask + 1, sizeof(*buckets));
@@ -119,8 +118,8 @@ static void hash_grow(
 	hash->mask = mask;
 }
 
-static void hash_insert(struct hash *hash, void *entry, size_t (*hash_of)(const void *),
-	void **(*link_of)(void *))
+static void hash_insert(
+	struct hash *hash, void *entry, size_t (*hash_of)(const void *), void **(*link_of)(void *))
 {
 	size_t at;
 
@@ -247,8 +246,7 @@ static int name_add(
 	return 0;
 }
 
-static void remember_forgotten(
-	struct inode_table *t, struct inode *inode, struct forgotten **list)
+static void remember_forgotten(struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
 	struct path_string path;
 	struct forgotten *entry;
@@ -524,8 +522,8 @@ void inode_table_unref(struct inode_table *t, struct inode *inode)
 	report_forgotten(t, list);
 }
 
-int inode_table_path(struct inode_table *t, struct inode *inode, const char *name,
-	struct path_string *ret_path)
+int inode_table_path(
+	struct inode_table *t, struct inode *inode, const char *name, struct path_string *ret_path)
 {
 	int r;
 
@@ -586,8 +584,7 @@ static void remember_removal(struct inode_table *t, const struct inode *parent, 
 	t->removals[hash % REMOVALS] = (struct removal){.hash = hash, .when = coarse_seconds()};
 }
 
-bool inode_table_removed_lately(
-	struct inode_table *t, const struct inode *parent, const char *text)
+bool inode_table_removed_lately(struct inode_table *t, const struct inode *parent, const char *text)
 {
 	size_t hash = hash_name(parent, text);
 	const struct removal *removal = &t->removals[hash % REMOVALS];

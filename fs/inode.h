@@ -39,15 +39,15 @@ struct inode_version {
 struct inode {
 	struct inode *hash_next;
 	struct object_id id;
-	struct inode_name *names;    /* the latest first; NULL: unlinked, or the root */
-	struct open_handle *handles; /* of regular files */
-	uint64_t lookups;            /* by the kernel */
-	uint32_t references;         /* names that have it as parent, handles, requests */
-	uint32_t writers;            /* handles open for writing */
+	struct inode_name *names;     /* the latest first; NULL: unlinked, or the root */
+	struct open_handle *handles;  /* of regular files */
+	uint64_t lookups;             /* by the kernel */
+	uint32_t references;          /* names that have it as parent, handles, requests */
+	uint32_t writers;             /* handles open for writing */
 	struct inode_version version; /* as last told to the kernel; mode 0: none */
-	atomic_bool watched;         /* a directory whose changes are reported */
+	atomic_bool watched;          /* a directory whose changes are reported */
 	bool is_root;
-	bool is_virtual;             /* below .isthmus (fs/virtual.h); in no table */
+	bool is_virtual; /* below .isthmus (fs/virtual.h); in no table */
 };
 
 /* A path in the caller's memory, short or long. */
@@ -60,9 +60,8 @@ void path_string_done(struct path_string *path);
 
 /* `root`: attributes of the workspace's root.  `forgotten` is called, without a lock, with
  * the path of each watched directory that the kernel forgot. */
-int inode_table_new(const struct attributes *root,
-	void (*forgotten)(void *user, const char *path), void *user,
-	struct inode_table **ret_table);
+int inode_table_new(const struct attributes *root, void (*forgotten)(void *user, const char *path),
+	void *user, struct inode_table **ret_table);
 void inode_table_free(struct inode_table *table); /* NULL is fine */
 
 struct inode *inode_table_root(struct inode_table *table);
@@ -72,7 +71,7 @@ void inode_table_usage(struct inode_table *table, uint64_t *ret_inodes, uint64_t
 
 /* What became of the kernel's idea of an object when newer attributes came. */
 struct inode_note {
-	bool watched; /* by its parent (and, a directory, itself): attributes stay true */
+	bool watched;      /* by its parent (and, a directory, itself): attributes stay true */
 	bool data_changed; /* content is not what the kernel last had */
 };
 
@@ -82,8 +81,8 @@ int inode_table_enter(struct inode_table *table, struct inode *parent, const cha
 	const struct attributes *attributes, struct inode **ret_inode, struct inode_note *ret_note);
 
 /* An object that has no name (O_TMPFILE); one lookup.  -ENOMEM. */
-int inode_table_enter_unnamed(struct inode_table *table, const struct attributes *attributes,
-	struct inode **ret_inode);
+int inode_table_enter_unnamed(
+	struct inode_table *table, const struct attributes *attributes, struct inode **ret_inode);
 
 /* Newer attributes of a known object. */
 void inode_table_note(struct inode_table *table, struct inode *inode,
@@ -122,8 +121,7 @@ struct inode_place {
 /* All that is known in the directory `top`, or everywhere below it.  -ENOMEM. */
 int inode_table_places(struct inode_table *table, struct inode *top, bool whole_subtree,
 	struct inode_place **ret_places, size_t *ret_count);
-void inode_table_places_free(
-	struct inode_table *table, struct inode_place *places, size_t count);
+void inode_table_places_free(struct inode_table *table, struct inode_place *places, size_t count);
 
 /* Handles.  Adding takes a reference on the inode; handle_any() takes one on the handle
  * (NULL: none is open).  The last handle_put() closes the file and frees the handle. */

@@ -29,10 +29,10 @@ struct invalidator {
 	pthread_cond_t changed;
 	struct queued_change *first, **last; /* lock, as all below */
 	size_t count;
-	bool busy; /* the thread works on some */
+	bool busy;  /* the thread works on some */
 	bool hurry; /* somebody waits for it */
 	bool ending;
-	bool lost;  /* changes were dropped: rescan everything */
+	bool lost; /* changes were dropped: rescan everything */
 };
 
 /* ---- Telling the kernel ---------------------------------------------------------------- */
@@ -64,7 +64,8 @@ static void entry_vanished(
 		drop_attributes(s, child);
 }
 
-static void entry_changed(struct session *s, struct inode *child, const struct attributes *now)
+static void entry_changed(
+	struct session *s, struct inode *child, const char *path, const struct attributes *now)
 {
 	struct inode_version known = child->version, version;
 	struct inode_note note;
@@ -72,6 +73,7 @@ static void entry_changed(struct session *s, struct inode *child, const struct a
 	inode_version_of(now, &version);
 	if (memcmp(&known, &version, sizeof(version)) == 0)
 		return; /* an echo */
+	control_note_change(s->mount, path);
 	if (child->writers)
 		return; /* most likely our own writes; the next open compares */
 	inode_table_note(s->mount->inodes, child, now, &note);
@@ -90,17 +92,21 @@ static void handle_entry(struct session *s, const struct change *change)
 	struct inode *parent, *child;
 
 	if (!*change->path) {
-		entry_changed(s, inode_table_root(table), &change->attributes);
+		entry_changed(s, inode_table_root(table), "", &change->attributes);
 		return;
 	}
 	parent = parent_path ? inode_table_find(table, parent_path) : NULL;
-	if (!parent)
+	if (!parent) {
+		control_note_change(s->mount, change->path);
 		return;
+	}
 	child = inode_table_child(table, parent, name);
 	if (child && change->exists && object_id_equal(&child->id, &change->attributes.id))
-		entry_changed(s, child, &change->attributes);
-	else if (child || change->exists || !inode_table_removed_lately(table, parent, name))
+		entry_changed(s, child, change->path, &change->attributes);
+	else if (child || change->exists || !inode_table_removed_lately(table, parent, name)) {
+		control_note_change(s->mount, change->path);
 		entry_vanished(s, parent, name, child);
+	}
 	inode_table_unref(table, child);
 	inode_table_unref(table, parent);
 }
@@ -145,7 +151,8 @@ static void handle(struct session *s, const struct change *change)
 		handle_directory(s, change);
 }
 
-/* ---- The queue --------------------------------------------------------------------------------- */
+/* ---- The queue ---------------------------------------------------------------------------------
+ */
 
 static void queue_free(struct queued_change *list)
 {

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "fs/runtime.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/log.h"
@@ -39,38 +40,29 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
-struct mounted {
-	char *type;
-	unsigned device_major, device_minor;
-};
-
-/* What is mounted at exactly `path`; the last mount wins.  False: nothing. */
-static bool find_mounted(const char *path, struct mounted *ret_mounted)
+/* What is mounted at exactly `path` (the last one wins): its type, which the caller frees.
+ * False: nothing. */
+static bool find_mounted(const char *path, char **ret_type)
 {
 	cleanup_file FILE *file = fopen("/proc/self/mountinfo", "re");
 	cleanup_free char *line = NULL;
 	size_t size = 0;
-	bool found = false;
 
-	*ret_mounted = (struct mounted){0};
+	*ret_type = NULL;
 	while (file && getline(&line, &size, file) > 0) {
 		cleanup_free char *point = NULL, *type = NULL;
-		unsigned major, minor;
 		const char *dash = strstr(line, " - ");
 
-		if (!dash || sscanf(line, "%*d %*d %u:%u %*s %ms", &major, &minor, &point) != 3 ||
+		if (!dash || sscanf(line, "%*d %*d %*s %*s %ms", &point) != 1 ||
 			sscanf(dash, " - %ms", &type) != 1)
 			continue;
 		unescape(point);
 		if (strcmp(point, path) != 0)
 			continue;
-		free(ret_mounted->type);
-		*ret_mounted = (struct mounted){.type = steal_ptr(&type),
-			.device_major = major,
-			.device_minor = minor};
-		found = true;
+		free(*ret_type);
+		*ret_type = steal_ptr(&type);
 	}
-	return found;
+	return *ret_type;
 }
 
 /* ---- The state --------------------------------------------------------------------------- */
@@ -124,19 +116,36 @@ static enum mount_point_state look_inside(const char *path)
 	return MOUNT_POINT_FREE;
 }
 
+pid_t mount_point_daemon(const char *path)
+{
+	struct runtime_mount *mounts;
+	size_t count;
+	pid_t pid = 0;
+
+	if (runtime_list(&mounts, &count) < 0)
+		return 0;
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(mounts[i].mount_point, path) == 0 && kill(mounts[i].pid, 0) == 0)
+			pid = mounts[i].pid;
+	runtime_list_free(mounts, count);
+	return pid;
+}
+
 enum mount_point_state mount_point_look(const char *path, char **ret_type)
 {
-	struct mounted mounted;
 	struct stat stat_buffer;
-	bool is_mounted = find_mounted(path, &mounted);
+	char *type;
+	bool is_mounted = find_mounted(path, &type), is_fuse;
 
+	is_fuse = type && strncmp(type, "fuse", 4) == 0;
 	if (ret_type)
-		*ret_type = mounted.type;
+		*ret_type = type;
 	else
-		free(mounted.type);
+		free(type);
 	if (!is_mounted)
 		return look_inside(path);
-	if (stat(path, &stat_buffer) < 0 && errno == ENOTCONN)
+	if (is_fuse && !mount_point_daemon(path) && stat(path, &stat_buffer) < 0 &&
+		errno == ENOTCONN)
 		return MOUNT_POINT_DEAD;
 	return MOUNT_POINT_MOUNTED;
 }
@@ -167,18 +176,17 @@ static int run_fusermount(const char *path, bool lazy)
 
 int mount_point_unmount(const char *path, bool lazy)
 {
-	struct mounted mounted;
-	bool is_mounted = find_mounted(path, &mounted);
+	cleanup_free char *type = NULL;
 
-	free(mounted.type);
-	if (!is_mounted)
+	if (!find_mounted(path, &type))
 		return -EINVAL;
 	if (umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
 		return 0;
 	return errno == EPERM ? run_fusermount(path, lazy) : -errno;
 }
 
-/* ---- Who is in the way -------------------------------------------------------------------------- */
+/* ---- Who is in the way --------------------------------------------------------------------------
+ */
 
 enum { HOLDERS_MAX = 8 };
 
@@ -260,8 +268,8 @@ char *mount_point_holders(const char *mount_point)
 
 		if (!isdigit((unsigned char)entry->d_name[0]) || atoi(entry->d_name) == getpid())
 			continue;
-		process = openat(
-			dirfd(processes), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		process =
+			openat(dirfd(processes), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (process < 0 || !holds(process, mount_point))
 			continue;
 		read_name(process, name, sizeof(name));

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 enum mount_point_state {
 	MOUNT_POINT_FREE,    /* an empty directory, nothing mounted */
@@ -20,6 +21,9 @@ enum mount_point_state {
 
 /* `*ret_type` (optional, the caller frees): type of the mounted file system, or NULL. */
 enum mount_point_state mount_point_look(const char *path, char **ret_type);
+
+/* The daemon that serves `path` and is alive; 0: none that we know of. */
+pid_t mount_point_daemon(const char *path);
 
 /* Absolute path of `path` without looking into the mount itself; the caller frees.
  * -ENOENT, -ENOTDIR, -EACCES of the directory above it. */

@@ -21,16 +21,13 @@ static const struct {
 	unsigned capability;
 	bool wanted;
 } capabilities[] = {
-	{FUSE_CAP_ASYNC_READ, true},
-	{FUSE_CAP_ATOMIC_O_TRUNC, true},
-	{FUSE_CAP_PARALLEL_DIROPS, true},
-	{FUSE_CAP_AUTO_INVAL_DATA, true},
+	{FUSE_CAP_ASYNC_READ, true}, {FUSE_CAP_ATOMIC_O_TRUNC, true},
+	{FUSE_CAP_PARALLEL_DIROPS, true}, {FUSE_CAP_AUTO_INVAL_DATA, true},
 	{FUSE_CAP_READDIRPLUS, true},
 	{FUSE_CAP_READDIRPLUS_AUTO, false}, /* each entry will be looked at: one request less */
-	{FUSE_CAP_CACHE_SYMLINKS, true},
-	{FUSE_CAP_ASYNC_DIO, true},
+	{FUSE_CAP_CACHE_SYMLINKS, true}, {FUSE_CAP_ASYNC_DIO, true},
 	{FUSE_CAP_HANDLE_KILLPRIV, false}, /* the kernel clears set-user-ID bits by setattr */
-	{FUSE_CAP_SPLICE_READ, false},	   /* costs more than the copy it saves */
+	{FUSE_CAP_SPLICE_READ, false},     /* costs more than the copy it saves */
 	{FUSE_CAP_WRITEBACK_CACHE, false}, /* would hide others' changes of size and times */
 };
 

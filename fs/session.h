@@ -101,8 +101,7 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 void session_setattr(
 	fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int mask, struct fuse_file_info *fi);
 void session_readlink(fuse_req_t fuse, fuse_ino_t ino);
-void session_mknod(
-	fuse_req_t fuse, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+void session_mknod(fuse_req_t fuse, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
 void session_mkdir(fuse_req_t fuse, fuse_ino_t parent, const char *name, mode_t mode);
 void session_symlink(fuse_req_t fuse, const char *target, fuse_ino_t parent, const char *name);
 void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent, const char *name);
@@ -137,10 +136,9 @@ void session_copy_file_range(fuse_req_t fuse, fuse_ino_t from, off_t from_offset
 	struct fuse_file_info *to_fi, size_t size, int flags);
 void session_lseek(
 	fuse_req_t fuse, fuse_ino_t ino, off_t offset, int whence, struct fuse_file_info *fi);
-void session_getlk(
-	fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock);
-void session_setlk(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi,
-	struct flock *lock, int wait);
+void session_getlk(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock);
+void session_setlk(
+	fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock, int wait);
 void session_flock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi, int op);
 
 /* session_directories.c */

@@ -142,8 +142,8 @@ struct page {
 /* Adds one entry; 0 when it does not fit. */
 static bool add_plain(struct page *page, const char *name, const struct stat *stat, off_t next)
 {
-	size_t length = fuse_add_direntry(page->r->fuse, page->data + page->used,
-		page->size - page->used, name, stat, next);
+	size_t length = fuse_add_direntry(
+		page->r->fuse, page->data + page->used, page->size - page->used, name, stat, next);
 
 	if (length > page->size - page->used)
 		return false;
@@ -151,11 +151,11 @@ static bool add_plain(struct page *page, const char *name, const struct stat *st
 	return true;
 }
 
-static bool add_plus(struct page *page, const char *name, const struct fuse_entry_param *entry,
-	off_t next)
+static bool add_plus(
+	struct page *page, const char *name, const struct fuse_entry_param *entry, off_t next)
 {
-	size_t length = fuse_add_direntry_plus(page->r->fuse, page->data + page->used,
-		page->size - page->used, name, entry, next);
+	size_t length = fuse_add_direntry_plus(
+		page->r->fuse, page->data + page->used, page->size - page->used, name, entry, next);
 
 	if (length > page->size - page->used)
 		return false;
@@ -205,8 +205,8 @@ static void fill(struct page *page, off_t offset)
 			return;
 }
 
-static void reply_page(
-	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi, bool plus)
+static void reply_page(fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset,
+	struct fuse_file_info *fi, bool plus)
 {
 	struct directory_handle *directory;
 	struct page page;

@@ -34,8 +34,8 @@ static bool is_writing(int flags)
 }
 
 /* Takes over `file`. */
-static int make_handle(struct request *r, struct inode *inode, struct open_file *file,
-	struct fuse_file_info *fi)
+static int make_handle(
+	struct request *r, struct inode *inode, struct open_file *file, struct fuse_file_info *fi)
 {
 	struct open_handle *handle = malloc(sizeof(*handle));
 
@@ -78,8 +78,8 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	do {
 		result = request_locate(&r, inode, &object);
 		if (result == 0)
-			result = workspace_open_file(&r.op, r.mount->workspace, &object, fi->flags,
-				&file, &attributes);
+			result = workspace_open_file(
+				&r.op, r.mount->workspace, &object, fi->flags, &file, &attributes);
 	} while (request_retry(&r, result, inode));
 	if (result == 0)
 		result = make_handle(&r, inode, file, fi);
@@ -170,8 +170,8 @@ void session_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	if (virtual_release(fuse, ino, fi))
 		return;
-	handle = begin_on_handle(
-		&r, fuse, "close", is_writing(fi->flags) ? LOG_IS_MUTATION : 0, fi);
+	handle =
+		begin_on_handle(&r, fuse, "close", is_writing(fi->flags) ? LOG_IS_MUTATION : 0, fi);
 	result = inode_table_handle_put(r.mount->inodes, &r.op, handle);
 	request_finish(&r, result);
 }
@@ -365,12 +365,11 @@ void session_getlk(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi, s
 		return;
 	}
 	request_record(&r, 0);
-	fuse_reply_lock(fuse,
-		&(struct flock){.l_type = fcntl_type_of(wanted.type),
-			.l_whence = SEEK_SET,
-			.l_start = (off_t)wanted.offset,
-			.l_len = (off_t)wanted.length,
-			.l_pid = wanted.pid});
+	fuse_reply_lock(fuse, &(struct flock){.l_type = fcntl_type_of(wanted.type),
+				      .l_whence = SEEK_SET,
+				      .l_start = (off_t)wanted.offset,
+				      .l_len = (off_t)wanted.length,
+				      .l_pid = wanted.pid});
 }
 
 static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi,

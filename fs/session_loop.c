@@ -12,7 +12,7 @@
  * end do not hold others up; those that find enough idle ones end.
  */
 enum {
-	THREADS_MAX = 64,       /* besides those that wait for a lock */
+	THREADS_MAX = 64,        /* besides those that wait for a lock */
 	THREADS_LENT_MAX = 1024, /* those */
 	THREADS_IDLE_MAX = 4,
 	STACK_BYTES = 256 << 10,
@@ -31,8 +31,8 @@ static bool needs_another(struct session *s)
 {
 	unsigned total = s->threads_total, lent = s->threads_lent;
 
-	return s->threads_idle == 0 && total - lent < THREADS_MAX &&
-	       lent < THREADS_LENT_MAX && !s->ending;
+	return s->threads_idle == 0 && total - lent < THREADS_MAX && lent < THREADS_LENT_MAX &&
+	       !s->ending;
 }
 
 static void serve(struct session *s)

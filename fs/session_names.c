@@ -14,8 +14,7 @@
 
 static void reply_negative(struct request *r, struct inode *parent)
 {
-	struct fuse_entry_param entry = {
-		.entry_timeout = session_entry_ttl(r->session, parent)};
+	struct fuse_entry_param entry = {.entry_timeout = session_entry_ttl(r->session, parent)};
 
 	request_record(r, -ENOENT);
 	fuse_reply_entry(r->fuse, &entry);
@@ -109,8 +108,8 @@ static int locate_object(struct request *r, struct inode *inode, const struct fu
 
 	if (!handle || S_ISDIR(inode->version.mode))
 		return result;
-	*ret_object = (struct object_ref){
-		.path = r->path.path, .id = inode->id, .file = handle->file};
+	*ret_object =
+		(struct object_ref){.path = r->path.path, .id = inode->id, .file = handle->file};
 	return 0;
 }
 
@@ -149,8 +148,7 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	do {
 		result = locate_object(&r, inode, fi, &object);
 		if (result == 0)
-			result = workspace_getattr(
-				&r.op, r.mount->workspace, &object, &attributes);
+			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
 	} while (request_retry(&r, result, inode));
 	if (removed_directory(inode, result, &attributes))
 		result = 0;
@@ -192,8 +190,8 @@ static const char *setattr_name(unsigned mask)
 	return "utimens";
 }
 
-void session_setattr(
-	fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fuse_mask, struct fuse_file_info *fi)
+void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fuse_mask,
+	struct fuse_file_info *fi)
 {
 	unsigned mask = set_mask(fuse_mask);
 	struct attributes attributes, want;
@@ -215,11 +213,10 @@ void session_setattr(
 	do {
 		result = locate_object(&r, inode, fi, &object);
 		if (result == 0 && mask)
-			result = workspace_setattr(&r.op, r.mount->workspace, &object, mask, &want,
-				&attributes);
+			result = workspace_setattr(
+				&r.op, r.mount->workspace, &object, mask, &want, &attributes);
 		else if (result == 0)
-			result = workspace_getattr(
-				&r.op, r.mount->workspace, &object, &attributes);
+			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
 	} while (request_retry(&r, result, inode));
 	reply_attributes(&r, inode, result, &attributes);
 }
@@ -237,8 +234,7 @@ void session_readlink(fuse_req_t fuse, fuse_ino_t ino)
 	do {
 		result = request_locate(&r, inode, &object);
 		if (result == 0)
-			result =
-				workspace_readlink(&r.op, r.mount->workspace, &object, &target);
+			result = workspace_readlink(&r.op, r.mount->workspace, &object, &target);
 	} while (request_retry(&r, result, inode));
 	if (result < 0) {
 		request_finish(&r, result);
@@ -250,7 +246,8 @@ void session_readlink(fuse_req_t fuse, fuse_ino_t ino)
 
 /* ---- Making names ------------------------------------------------------------------------ */
 
-void session_mknod(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mode_t mode, dev_t rdev)
+void session_mknod(
+	fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mode_t mode, dev_t rdev)
 {
 	struct attributes attributes;
 	struct inode *parent;
@@ -264,8 +261,8 @@ void session_mknod(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mod
 	do {
 		result = request_locate_entry(&r, parent, name);
 		if (result == 0)
-			result = workspace_mknod(&r.op, r.mount->workspace, r.path.path, mode, rdev,
-				&attributes);
+			result = workspace_mknod(
+				&r.op, r.mount->workspace, r.path.path, mode, rdev, &attributes);
 	} while (request_retry(&r, result, NULL));
 	reply_entry(&r, parent, name, result, &attributes);
 }
@@ -350,9 +347,9 @@ static struct object_id expected_id(struct request *r, struct inode *parent, con
 	return id;
 }
 
-static void remove_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
-	const char *op, int (*remove)(struct op_context *, struct workspace *, const char *,
-				const struct object_id *))
+static void remove_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, const char *op,
+	int (*remove)(
+		struct op_context *, struct workspace *, const char *, const struct object_id *))
 {
 	struct inode *parent;
 	struct object_id id;
@@ -414,8 +411,8 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	result = workspace_rename(
 		&r->op, r->mount->workspace, r->path.path, r->path2.path, flags, &id);
 	if (result == 0)
-		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name,
-			flags & RENAME_SWAP);
+		inode_table_renamed(
+			r->mount->inodes, parent, name, new_parent, new_name, flags & RENAME_SWAP);
 	rename_end(r->session, result == 0);
 	return result;
 }
@@ -448,7 +445,8 @@ void session_rename(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
 	request_finish(&r, result);
 }
 
-/* ---- The file system ---------------------------------------------------------------------------- */
+/* ---- The file system ----------------------------------------------------------------------------
+ */
 
 void session_statfs(fuse_req_t fuse, fuse_ino_t ino)
 {
@@ -464,13 +462,12 @@ void session_statfs(fuse_req_t fuse, fuse_ino_t ino)
 		return;
 	}
 	request_record(&r, 0);
-	fuse_reply_statfs(fuse,
-		&(struct statvfs){.f_bsize = stats.block_size_bytes,
-			.f_frsize = stats.fragment_size_bytes,
-			.f_blocks = stats.blocks,
-			.f_bfree = stats.blocks_free,
-			.f_bavail = stats.blocks_available,
-			.f_files = stats.inodes,
-			.f_ffree = stats.inodes_free,
-			.f_namemax = stats.name_max_bytes});
+	fuse_reply_statfs(fuse, &(struct statvfs){.f_bsize = stats.block_size_bytes,
+					.f_frsize = stats.fragment_size_bytes,
+					.f_blocks = stats.blocks,
+					.f_bfree = stats.blocks_free,
+					.f_bavail = stats.blocks_available,
+					.f_files = stats.inodes,
+					.f_ffree = stats.inodes_free,
+					.f_namemax = stats.name_max_bytes});
 }

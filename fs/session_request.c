@@ -95,8 +95,8 @@ void request_finish(struct request *r, int result)
 
 /* ---- Where things are ------------------------------------------------------------ */
 
-static int locate(struct request *r, struct inode *inode, const char *name,
-	struct path_string *path)
+static int locate(
+	struct request *r, struct inode *inode, const char *name, struct path_string *path)
 {
 	r->renames_seen = r->session->renames;
 	return inode_table_path(r->mount->inodes, inode, name, path);
@@ -116,9 +116,8 @@ int request_locate(struct request *r, struct inode *inode, struct object_ref *re
 		r->path.fixed[0] = '\0';
 		return error;
 	}
-	*ret_object = (struct object_ref){.path = r->path.path,
-		.id = inode->id,
-		.file = r->handle ? r->handle->file : NULL};
+	*ret_object = (struct object_ref){
+		.path = r->path.path, .id = inode->id, .file = r->handle ? r->handle->file : NULL};
 	return 0;
 }
 

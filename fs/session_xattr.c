@@ -56,8 +56,7 @@ void session_listxattr(fuse_req_t fuse, fuse_ino_t ino, size_t size)
 	do {
 		got = size && !names ? -ENOMEM : request_locate(&r, inode, &object);
 		if (got == 0)
-			got = workspace_listxattr(
-				&r.op, r.mount->workspace, &object, names, size);
+			got = workspace_listxattr(&r.op, r.mount->workspace, &object, names, size);
 	} while (request_retry(&r, (int)got, inode));
 	reply_value(&r, got, size, names);
 }
@@ -83,8 +82,8 @@ void session_setxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, const c
 	do {
 		result = request_locate(&r, inode, &object);
 		if (result == 0)
-			result = workspace_setxattr(&r.op, r.mount->workspace, &object, name, value,
-				size, our_flags);
+			result = workspace_setxattr(
+				&r.op, r.mount->workspace, &object, name, value, size, our_flags);
 	} while (request_retry(&r, result, inode));
 	request_finish(&r, result);
 }
@@ -104,8 +103,7 @@ void session_removexattr(fuse_req_t fuse, fuse_ino_t ino, const char *name)
 	do {
 		result = request_locate(&r, inode, &object);
 		if (result == 0)
-			result = workspace_removexattr(
-				&r.op, r.mount->workspace, &object, name);
+			result = workspace_removexattr(&r.op, r.mount->workspace, &object, name);
 	} while (request_retry(&r, result, inode));
 	request_finish(&r, result);
 }

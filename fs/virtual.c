@@ -314,8 +314,8 @@ static void reply_hash(fuse_req_t fuse, struct inode *inode, size_t size)
 	do {
 		result = request_locate(&r, inode, &object);
 		if (result == 0)
-			result = workspace_open_file(&r.op, r.mount->workspace, &object, O_RDONLY,
-				&file, &attributes);
+			result = workspace_open_file(
+				&r.op, r.mount->workspace, &object, O_RDONLY, &file, &attributes);
 	} while (request_retry(&r, result, inode));
 	if (result == 0) {
 		result = hash_file(&r, file, text);

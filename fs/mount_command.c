@@ -1,0 +1,377 @@
+#include "fs/commands.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/open.h"
+#include "fs/mount.h"
+#include "fs/mount_options.h"
+#include "fs/mount_point.h"
+#include "fs/runtime.h"
+#include "ops/support/buffer.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/log.h"
+#include "ops/support/path.h"
+
+enum { OPEN_FILES_WANTED = 65536 };
+
+/* What the daemon is made of; static, as signal handlers and the ready call need it. */
+static struct {
+	struct mount mount;
+	struct mount_options options;
+	struct runtime_mount runtime;
+	struct control_server *control;
+	int report_fd; /* where the waiting parent reads the outcome; -1: nobody waits */
+	bool foreground;
+} daemon_state = {.report_fd = -1};
+
+/* ---- Before anything is started --------------------------------------------------------- */
+
+static int check_device(void)
+{
+	cleanup_fd int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	if (fd >= 0)
+		return 0;
+	if (errno == ENOENT || errno == ENODEV)
+		return command_error("mount",
+			"there is no /dev/fuse: load the module (modprobe fuse), or start the "
+			"container with --device /dev/fuse");
+	if (errno == EACCES || errno == EPERM)
+		return command_error("mount",
+			"no permission for /dev/fuse: as root, run chmod 666 /dev/fuse, or mount "
+			"as root");
+	return command_error("mount", "cannot open /dev/fuse: %s", strerror(errno));
+}
+
+static int recover_dead(const char *mount_point)
+{
+	int r = mount_point_unmount(mount_point, true);
+
+	if (r < 0)
+		return command_error("mount",
+			"\"%s\" was left by a daemon that died, and cannot be unmounted (%s): as "
+			"root, run umount -l \"%s\"",
+			mount_point, strerror(-r), mount_point);
+	fprintf(stderr, "isthmus mount: \"%s\" was left by a daemon that died: unmounted it\n",
+		mount_point);
+	return 0;
+}
+
+static int check_mount_point(const struct mount_options *options)
+{
+	const char *path = options->mount_point;
+	cleanup_free char *type = NULL;
+	enum mount_point_state state = mount_point_look(path, &type);
+
+	if (state == MOUNT_POINT_DEAD) {
+		int r = recover_dead(path);
+
+		if (r)
+			return r;
+		state = mount_point_look(path, NULL);
+	}
+	switch (state) {
+	case MOUNT_POINT_FREE:
+		return 0;
+	case MOUNT_POINT_NOT_EMPTY:
+		if (options->nonempty)
+			return 0;
+		return command_error("mount",
+			"\"%s\" is not empty: choose an empty directory, or hide what is in it "
+			"with -o nonempty",
+			path);
+	case MOUNT_POINT_MISSING:
+		return command_error("mount", "\"%s\" does not exist: mkdir it first", path);
+	case MOUNT_POINT_NOT_DIRECTORY:
+		return command_error("mount", "\"%s\" is not a directory", path);
+	case MOUNT_POINT_MOUNTED:
+		return command_error("mount",
+			"\"%s\" has something mounted already (%s): isthmus umount it first, or "
+			"choose another directory",
+			path, type ? type : "?");
+	default:
+		return command_error("mount", "cannot look into \"%s\": %s", path, strerror(errno));
+	}
+}
+
+/* The daemon would wait for itself. */
+static int check_no_loop(const struct mount_options *options, const struct runtime_mount *runtime)
+{
+	const char *point = options->mount_point;
+	cleanup_free char *root = NULL;
+
+	if (strncmp(options->uri, "local:", 6) == 0)
+		root = realpath(options->uri + 6, NULL);
+	if (root && strcmp(root, point) != 0 && path_is_within(point, root))
+		return command_error("mount",
+			"\"%s\" lies inside the workspace \"%s\", which would contain itself: "
+			"choose a directory outside",
+			point, root);
+	if (runtime->log_directory && path_is_within(runtime->log_directory, point))
+		return command_error("mount",
+			"the mount log, \"%s\", would lie inside the mount: set XDG_STATE_HOME to "
+			"a "
+			"directory outside \"%s\"",
+			runtime->log_directory, point);
+	if (path_is_within(runtime->control_path, point))
+		return command_error("mount",
+			"the control socket, \"%s\", would lie inside the mount: set "
+			"XDG_RUNTIME_DIR to a directory outside \"%s\"",
+			runtime->control_path, point);
+	return 0;
+}
+
+static void leave_mount_point_alone(const char *mount_point)
+{
+	const char *temporary = getenv("TMPDIR");
+
+	if (temporary && path_is_within(temporary, mount_point))
+		unsetenv("TMPDIR");
+}
+
+/* ---- The daemon ------------------------------------------------------------------------------ */
+
+static void raise_limits(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return;
+	if (limit.rlim_max < OPEN_FILES_WANTED && geteuid() == 0)
+		limit.rlim_max = OPEN_FILES_WANTED;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static void on_signal(int signal)
+{
+	(void)signal;
+	mount_stop(&daemon_state.mount);
+}
+
+static void handle_signals(void)
+{
+	static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
+	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+
+	sigemptyset(&action.sa_mask);
+	for (size_t i = 0; i < array_size(ends); i++)
+		sigaction(ends[i], &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+/* Diagnostics of a daemon in the background go to a file beside the mount log. */
+static void open_diagnostics(const char *log_directory)
+{
+	cleanup_free char *path = log_directory ? path_join(log_directory, "daemon.log") : NULL;
+	int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+
+	if (fd >= 0)
+		log_set_output(fd, "isthmus: ");
+}
+
+static void detach_from_terminal(void)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	setsid();
+	if (fd >= 0) {
+		dup2(fd, STDIN_FILENO);
+		dup2(fd, STDOUT_FILENO);
+		dup2(fd, STDERR_FILENO);
+		close(fd);
+	}
+}
+
+static void mount_is_ready(void *user)
+{
+	(void)user;
+	daemon_state.runtime.pid = getpid();
+	if (runtime_save(&daemon_state.runtime) < 0)
+		log_warning("cannot write the runtime file of \"%s\", ignoring: `isthmus list` "
+			    "will not show it",
+			daemon_state.options.mount_point);
+	if (chdir("/") < 0)
+		log_warning("cannot change to \"/\": %s, ignoring", strerror(errno));
+	if (daemon_state.foreground)
+		return;
+	open_diagnostics(daemon_state.runtime.log_directory);
+	if (write(daemon_state.report_fd, "", 1) != 1)
+		log_warning("nobody waits for the mount of \"%s\", ignoring",
+			daemon_state.options.mount_point);
+	close(daemon_state.report_fd);
+	daemon_state.report_fd = -1;
+	detach_from_terminal();
+}
+
+static int open_workspace(struct mount *m)
+{
+	struct workspace_options options = {.pairs = m->options->backend_pairs};
+	cleanup_free char *reason = NULL;
+	struct workspace_status status;
+	int r = workspace_open(m->options->uri, &options, &m->workspace, &reason);
+
+	if (r < 0)
+		return command_error("mount", "%s%s%s", reason ? reason : m->options->uri,
+			reason ? "" : ": ", reason ? "" : strerror(-r));
+	workspace_status(m->workspace, &status);
+	m->workspace_uid = status.owner_uid;
+	m->workspace_gid = status.owner_gid;
+	m->mount_uid = getuid();
+	m->mount_gid = getgid();
+	return 0;
+}
+
+static void open_log(struct mount *m, const struct runtime_mount *runtime)
+{
+	int r;
+
+	if (!runtime->log_directory)
+		return;
+	r = mount_log_open(runtime->log_directory, 0, &m->log);
+	if (r < 0)
+		log_warning("cannot keep the mount log in \"%s\" (%s), mounting without one",
+			runtime->log_directory, strerror(-r));
+}
+
+static int explain_mount_failure(const struct mount *m, int r, const char *reason)
+{
+	return command_error("mount", "cannot mount on \"%s\": %s", m->options->mount_point,
+		reason ? reason : strerror(-r));
+}
+
+static int run_daemon(void)
+{
+	struct mount *m = &daemon_state.mount;
+	cleanup_free char *reason = NULL;
+	int r, code = 0;
+
+	umask(0);
+	raise_limits();
+	m->options = &daemon_state.options;
+	m->control_path = daemon_state.runtime.control_path;
+	clock_gettime(CLOCK_REALTIME, &m->started);
+	code = open_workspace(m);
+	if (code)
+		return code;
+	open_log(m, &daemon_state.runtime);
+	handle_signals();
+	r = control_server_start(m, &daemon_state.control);
+	if (r < 0)
+		log_warning("cannot listen on \"%s\" (%s), ignoring: exec and status will not work",
+			m->control_path, strerror(-r));
+	r = mount_run(m, mount_is_ready, NULL, &reason);
+	if (r < 0)
+		code = explain_mount_failure(m, r, reason);
+	control_server_stop(daemon_state.control);
+	workspace_free(m->workspace);
+	mount_done(m);
+	mount_log_close(m->log);
+	runtime_remove(daemon_state.runtime.id);
+	return code;
+}
+
+/* ---- From the command to the daemon -----------------------------------------------------------
+ */
+
+static void close_inherited(int keep)
+{
+	if (keep > 3)
+		close_range(3, (unsigned)keep - 1, 0);
+	close_range(keep < 3 ? 3 : (unsigned)keep + 1, ~0U, 0);
+}
+
+/* The parent: the daemon writes one byte once the mount is usable; it says itself why not. */
+static int wait_for_daemon(pid_t pid, int fd)
+{
+	char ready;
+	ssize_t got;
+	int status;
+
+	do
+		got = read(fd, &ready, 1);
+	while (got < 0 && errno == EINTR);
+	if (got == 1)
+		return 0;
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return 1;
+	if (WIFSIGNALED(status))
+		return command_error("mount", "the daemon was ended by signal %d (%s)",
+			WTERMSIG(status), strsignal(WTERMSIG(status)));
+	return WEXITSTATUS(status);
+}
+
+static int start_daemon(void)
+{
+	int ends[2];
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return command_error("mount", "cannot make a pipe: %s", strerror(errno));
+	pid = fork();
+	if (pid < 0)
+		return command_error("mount", "cannot start the daemon: %s", strerror(errno));
+	if (pid > 0) {
+		close(ends[1]);
+		return wait_for_daemon(pid, ends[0]);
+	}
+	close(ends[0]);
+	daemon_state.report_fd = ends[1];
+	close_inherited(ends[1]);
+	exit(run_daemon());
+}
+
+static int mount_at(struct mount_options *options)
+{
+	cleanup_free char *path = NULL;
+	int r = mount_point_resolve(options->mount_point, &path);
+
+	if (r < 0)
+		return command_error("mount", "\"%s\": %s", options->mount_point, strerror(-r));
+	options->mount_point = path;
+	r = check_device();
+	if (r == 0)
+		r = check_mount_point(options);
+	if (r)
+		return r;
+	r = runtime_mount_init(&daemon_state.runtime, path);
+	if (r < 0)
+		return command_error(
+			"mount", "cannot find a directory for runtime files: %s", strerror(-r));
+	free(daemon_state.runtime.uri);
+	daemon_state.runtime.uri = strdup(options->uri);
+	r = check_no_loop(options, &daemon_state.runtime);
+	if (r)
+		return r;
+	leave_mount_point_alone(path);
+	daemon_state.options = *options;
+	daemon_state.foreground = options->foreground;
+	if (!options->foreground)
+		return start_daemon();
+	close_inherited(2);
+	return run_daemon();
+}
+
+int mount_command(int argc, char **argv)
+{
+	struct mount_options options;
+	int r = mount_options_parse(argc, argv, &options);
+
+	if (r == 0)
+		r = mount_at(&options);
+	else if (r == 1)
+		r = 0;
+	mount_options_done(&options);
+	runtime_mount_done(&daemon_state.runtime);
+	return r;
+}

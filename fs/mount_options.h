@@ -1,0 +1,12 @@
+/*
+ * fs/mount_options.h - the command line of `isthmus mount`, as it is typed and as mount(8)
+ * passes it on.
+ */
+#pragma once
+
+#include "fs/mount.h"
+
+/* Parses argv of `mount [options] URI DIR`.  0; 1: --help was answered; EXIT_USAGE after a
+ * line on stderr. */
+int mount_options_parse(int argc, char **argv, struct mount_options *ret_options);
+void mount_options_done(struct mount_options *options);

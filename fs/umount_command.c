@@ -1,0 +1,121 @@
+#include "fs/commands.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "fs/mount_point.h"
+#include "fs/runtime.h"
+#include "ops/support/cleanup.h"
+
+enum { END_WAIT_MS = 60000 };
+
+static const char usage[] = "usage: isthmus umount [-l] DIR\n"
+			    "\n"
+			    "Unmounts the workspace at DIR, once everything written has arrived.\n"
+			    "\n"
+			    "  -l, --lazy    also when programs still use it: they lose it\n";
+
+static void forget_runtime_files(const char *mount_point)
+{
+	cleanup_free char *id = runtime_id(mount_point);
+
+	if (id)
+		runtime_remove(id);
+}
+
+/* The daemon still sends what was written; when it has ended, everything is there. */
+static int wait_for_end(int pidfd, const char *mount_point)
+{
+	struct pollfd end = {.fd = pidfd, .events = POLLIN};
+
+	if (pidfd < 0 || poll(&end, 1, END_WAIT_MS) != 0)
+		return 0;
+	return command_error("umount",
+		"\"%s\" is unmounted, but its daemon is still busy sending what was written",
+		mount_point);
+}
+
+static int explain_failure(const char *mount_point, int r)
+{
+	cleanup_free char *holders = r == -EBUSY ? mount_point_holders(mount_point) : NULL;
+
+	if (holders)
+		return command_error("umount",
+			"\"%s\" is in use by %s: end them, or detach it with --lazy", mount_point,
+			holders);
+	if (r == -EBUSY)
+		return command_error("umount",
+			"\"%s\" cannot be unmounted: it is in use by somebody else, or was mounted "
+			"by somebody else; detach it with --lazy, or try as root",
+			mount_point);
+	if (r == -ENOENT)
+		return command_error("umount",
+			"fusermount3 is missing, which a user needs to unmount: apt-get install "
+			"fuse3");
+	return command_error("umount", "cannot unmount \"%s\": %s", mount_point, strerror(-r));
+}
+
+static int unmount_living(const char *mount_point, const char *type, bool lazy)
+{
+	cleanup_fd int pidfd = -1;
+	pid_t pid = mount_point_daemon(mount_point);
+	int r;
+
+	if (type && strcmp(type, "fuse.isthmus") != 0)
+		return command_error("umount",
+			"\"%s\" is a mount of type %s, not of isthmus: use umount(8)", mount_point,
+			type);
+	if (pid)
+		pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	r = mount_point_unmount(mount_point, lazy);
+	if (r < 0)
+		return explain_failure(mount_point, r);
+	return lazy ? 0 : wait_for_end(pidfd, mount_point);
+}
+
+static int unmount(const char *path, bool lazy)
+{
+	cleanup_free char *mount_point = NULL, *type = NULL;
+	enum mount_point_state state;
+	int r = mount_point_resolve(path, &mount_point);
+
+	if (r < 0)
+		return command_error("umount", "\"%s\": %s", path, strerror(-r));
+	state = mount_point_look(mount_point, &type);
+	if (state == MOUNT_POINT_MOUNTED)
+		return unmount_living(mount_point, type, lazy);
+	if (state != MOUNT_POINT_DEAD)
+		return command_error("umount", "nothing is mounted at \"%s\"", mount_point);
+	r = mount_point_unmount(mount_point, true);
+	if (r < 0)
+		return explain_failure(mount_point, r);
+	forget_runtime_files(mount_point);
+	return 0;
+}
+
+int umount_command(int argc, char **argv)
+{
+	static const struct option longs[] = {{"lazy", no_argument, NULL, 'l'},
+		{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+	bool lazy = false;
+	int letter;
+
+	optind = 0;
+	while ((letter = getopt_long(argc, argv, "lh", longs, NULL)) >= 0) {
+		if (letter == 'h') {
+			fputs(usage, stdout);
+			return 0;
+		}
+		if (letter != 'l')
+			return command_usage_error("umount", "that option is not known");
+		lazy = true;
+	}
+	if (argc - optind != 1)
+		return command_usage_error("umount", "it takes one directory");
+	return unmount(argv[optind], lazy);
+}
