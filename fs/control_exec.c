@@ -227,6 +227,7 @@ static int pump_output(struct exec_run *run, struct op_context *ctx, struct exec
 		if (r < 0)
 			break;
 		if (event.type == EXEC_EXIT) {
+			mount_drain_changes(run->connection->server->mount);
 			*ret_exit = event;
 			return 0;
 		}
