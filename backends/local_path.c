@@ -121,8 +121,8 @@ static int open_piece(
 
 	if (!w->has_openat2)
 		return open_by_steps(base_fd, path, flags, mode);
-	if (flags & O_PATH)
-		how.flags |= O_NOFOLLOW;
+	if ((flags & O_PATH) && !(flags & O_DIRECTORY))
+		how.flags |= O_NOFOLLOW; /* the link itself */
 	fd = syscall(SYS_openat2, base_fd, path, &how, sizeof(how));
 	if (fd < 0)
 		return errno == EXDEV ? -ENOENT : -errno; /* moved out of the root meanwhile */

@@ -60,7 +60,7 @@ static inline int check_string(
 
 	if (want && got && strcmp(want, got) == 0)
 		return check_report(1, text, file, line);
-	snprintf(message, sizeof(message), "%s: want \"%s\", got \"%s\"", text,
+	snprintf(message, sizeof(message), "%s: want \"%.400s\", got \"%.400s\"", text,
 		want ? want : "(null)", got ? got : "(null)");
 	fprintf(stderr, "%s:%d: %s\n", file, line, message);
 	return check_report(0, message, file, line);

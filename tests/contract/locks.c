@@ -1,0 +1,283 @@
+#include "tests/contract/contract.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct file_lock range(enum lock_type type, uint64_t owner, uint64_t offset, uint64_t length)
+{
+	return (struct file_lock){.kind = LOCK_KIND_POSIX,
+		.type = type,
+		.owner = owner,
+		.offset = offset,
+		.length = length,
+		.pid = 100 + (pid_t)owner};
+}
+
+static struct file_lock whole(enum lock_type type)
+{
+	return (struct file_lock){.kind = LOCK_KIND_FLOCK, .type = type};
+}
+
+static int lock(struct fixture *f, struct open_file *file, struct file_lock l)
+{
+	return workspace_lock(&f->ctx, file, &l, false);
+}
+
+/* Two handles of one new file; false when the place has no locks. */
+static bool open_two(struct fixture *f, struct open_file **a, struct open_file **b)
+{
+	*a = create_or_fail(f, "f", O_RDWR);
+	*b = open_or_fail(f, "f", O_RDWR);
+	if (lock(f, *a, whole(LOCK_NONE)) != -EOPNOTSUPP)
+		return true;
+	workspace_close(&f->ctx, *a);
+	workspace_close(&f->ctx, *b);
+	return false;
+}
+
+static void close_two(struct fixture *f, struct open_file *a, struct open_file *b)
+{
+	CHECK_RC(0, workspace_close(&f->ctx, a));
+	CHECK_RC(0, workspace_close(&f->ctx, b));
+}
+
+PROMISE(flock_belongs_to_the_handle)
+{
+	struct open_file *a, *b;
+
+	if (!open_two(f, &a, &b))
+		return;
+	CHECK_RC(0, lock(f, a, whole(LOCK_EXCLUSIVE)));
+	CHECK_RC(0, lock(f, a, whole(LOCK_EXCLUSIVE)));
+	CHECK_RC(-EAGAIN, lock(f, b, whole(LOCK_SHARED)));
+	CHECK_RC(0, lock(f, a, whole(LOCK_SHARED)));
+	CHECK_RC(0, lock(f, b, whole(LOCK_SHARED)));
+	CHECK_RC(-EAGAIN, lock(f, a, whole(LOCK_EXCLUSIVE)));
+	CHECK_RC(0, lock(f, b, whole(LOCK_NONE)));
+	close_two(f, a, b);
+}
+
+PROMISE(closing_a_handle_frees_its_flock)
+{
+	struct open_file *a, *b;
+
+	if (!open_two(f, &a, &b))
+		return;
+	CHECK_RC(0, lock(f, a, whole(LOCK_EXCLUSIVE)));
+	CHECK_RC(0, workspace_close(&f->ctx, a));
+	CHECK_RC(0, lock(f, b, whole(LOCK_EXCLUSIVE)));
+	CHECK_RC(0, workspace_close(&f->ctx, b));
+}
+
+PROMISE(posix_locks_belong_to_the_owner)
+{
+	struct open_file *a, *b;
+
+	if (!open_two(f, &a, &b))
+		return;
+	CHECK_RC(0, lock(f, a, range(LOCK_EXCLUSIVE, 1, 0, 10)));
+	CHECK_RC(0, lock(f, b, range(LOCK_EXCLUSIVE, 1, 5, 10)));
+	CHECK_RC(-EAGAIN, lock(f, a, range(LOCK_SHARED, 2, 9, 1)));
+	CHECK_RC(-EAGAIN, lock(f, b, range(LOCK_EXCLUSIVE, 2, 14, 0)));
+	CHECK_RC(0, lock(f, b, range(LOCK_EXCLUSIVE, 2, 15, 0)));
+	CHECK_RC(-EAGAIN, lock(f, a, range(LOCK_EXCLUSIVE, 1, 1 << 30, 1)));
+	close_two(f, a, b);
+}
+
+PROMISE(shared_ranges_are_shared)
+{
+	struct open_file *a, *b;
+
+	if (!open_two(f, &a, &b))
+		return;
+	CHECK_RC(0, lock(f, a, range(LOCK_SHARED, 1, 0, 0)));
+	CHECK_RC(0, lock(f, a, range(LOCK_SHARED, 2, 0, 0)));
+	CHECK_RC(-EAGAIN, lock(f, b, range(LOCK_EXCLUSIVE, 1, 3, 1)));
+	CHECK_RC(0, workspace_lock_release_owner(&f->ctx, b, 2));
+	CHECK_RC(0, lock(f, b, range(LOCK_EXCLUSIVE, 1, 3, 1)));
+	close_two(f, a, b);
+}
+
+PROMISE(unlocking_a_part_keeps_the_rest)
+{
+	struct open_file *a, *b;
+
+	if (!open_two(f, &a, &b))
+		return;
+	CHECK_RC(0, lock(f, a, range(LOCK_EXCLUSIVE, 1, 0, 30)));
+	CHECK_RC(0, lock(f, a, range(LOCK_NONE, 1, 10, 10)));
+	CHECK_RC(0, lock(f, b, range(LOCK_EXCLUSIVE, 2, 10, 10)));
+	CHECK_RC(-EAGAIN, lock(f, b, range(LOCK_EXCLUSIVE, 2, 9, 1)));
+	CHECK_RC(-EAGAIN, lock(f, b, range(LOCK_EXCLUSIVE, 2, 20, 1)));
+	CHECK_RC(0, lock(f, a, range(LOCK_NONE, 1, 0, 0)));
+	CHECK_RC(0, lock(f, b, range(LOCK_EXCLUSIVE, 2, 0, 0)));
+	close_two(f, a, b);
+}
+
+PROMISE(lock_test_says_what_stands_in_the_way)
+{
+	struct open_file *a, *b;
+	struct file_lock l;
+
+	if (!open_two(f, &a, &b))
+		return;
+	CHECK_RC(0, lock(f, a, range(LOCK_SHARED, 1, 10, 5)));
+	l = range(LOCK_EXCLUSIVE, 2, 0, 0);
+	CHECK_RC(0, workspace_lock_test(&f->ctx, b, &l));
+	CHECK_RC(LOCK_SHARED, l.type);
+	CHECK_RC(10, l.offset);
+	CHECK_RC(5, l.length);
+	CHECK(l.pid == 101 || l.pid == 0 || l.pid == -1);
+	l = range(LOCK_SHARED, 2, 0, 0);
+	CHECK_RC(0, workspace_lock_test(&f->ctx, b, &l));
+	CHECK_RC(LOCK_NONE, l.type);
+	l = range(LOCK_EXCLUSIVE, 1, 0, 0);
+	CHECK_RC(0, workspace_lock_test(&f->ctx, b, &l));
+	CHECK_RC(LOCK_NONE, l.type);
+	close_two(f, a, b);
+}
+
+PROMISE(releasing_an_owner_drops_all_its_ranges)
+{
+	struct open_file *a, *b;
+
+	if (!open_two(f, &a, &b))
+		return;
+	CHECK_RC(0, lock(f, a, range(LOCK_EXCLUSIVE, 1, 0, 1)));
+	CHECK_RC(0, lock(f, b, range(LOCK_EXCLUSIVE, 1, 100, 1)));
+	CHECK_RC(0, workspace_lock_release_owner(&f->ctx, a, 1));
+	CHECK_RC(0, workspace_lock_release_owner(&f->ctx, a, 77));
+	CHECK_RC(0, lock(f, b, range(LOCK_EXCLUSIVE, 2, 0, 0)));
+	close_two(f, a, b);
+}
+
+PROMISE(posix_locks_do_not_mind_flocks)
+{
+	struct open_file *a, *b;
+
+	if (!open_two(f, &a, &b))
+		return;
+	CHECK_RC(0, lock(f, a, whole(LOCK_EXCLUSIVE)));
+	CHECK_RC(0, lock(f, b, range(LOCK_EXCLUSIVE, 1, 0, 0)));
+	close_two(f, a, b);
+}
+
+/* ---- Waiting --------------------------------------------------------------------------- */
+
+struct waiter {
+	struct fixture *f;
+	struct open_file *file;
+	struct file_lock lock;
+	struct op_context ctx;
+	atomic_bool give_up, done;
+	int result;
+	pthread_t thread;
+};
+
+static bool gave_up(struct op_context *ctx)
+{
+	return ((struct waiter *)ctx->interrupted_data)->give_up;
+}
+
+static void *wait_for_lock(void *user)
+{
+	struct waiter *me = user;
+
+	me->result = workspace_lock(&me->ctx, me->file, &me->lock, true);
+	me->done = true;
+	return NULL;
+}
+
+static void start_waiting(
+	struct fixture *f, struct open_file *file, struct file_lock l, struct waiter *waiter)
+{
+	*waiter = (struct waiter){.f = f, .file = file, .lock = l, .ctx = f->ctx};
+	waiter->ctx.interrupted = gave_up;
+	waiter->ctx.interrupted_data = waiter;
+	pthread_create(&waiter->thread, NULL, wait_for_lock, waiter);
+}
+
+PROMISE(a_waiting_lock_comes_when_the_other_goes)
+{
+	struct open_file *a, *b;
+	struct waiter waiter;
+
+	if (!open_two(f, &a, &b))
+		return;
+	CHECK_RC(0, lock(f, a, range(LOCK_EXCLUSIVE, 1, 0, 0)));
+	start_waiting(f, b, range(LOCK_EXCLUSIVE, 2, 0, 0), &waiter);
+	usleep(50000);
+	CHECK(!waiter.done);
+	CHECK_RC(0, lock(f, a, range(LOCK_NONE, 1, 0, 0)));
+	pthread_join(waiter.thread, NULL);
+	CHECK_RC(0, waiter.result);
+	CHECK_RC(-EAGAIN, lock(f, a, range(LOCK_SHARED, 1, 0, 0)));
+	close_two(f, a, b);
+}
+
+PROMISE(a_waiting_lock_can_be_given_up)
+{
+	struct open_file *a, *b;
+	struct waiter waiter;
+
+	if (!open_two(f, &a, &b))
+		return;
+	CHECK_RC(0, lock(f, a, whole(LOCK_EXCLUSIVE)));
+	start_waiting(f, b, whole(LOCK_EXCLUSIVE), &waiter);
+	usleep(30000);
+	waiter.give_up = true;
+	pthread_join(waiter.thread, NULL);
+	CHECK_RC(-EINTR, waiter.result);
+	close_two(f, a, b);
+}
+
+/* ---- Against processes at the workspace --------------------------------------------------- */
+
+/* In a process of its own, as fcntl locks of one process do not mind each other.  0: it got
+ * the lock, 1: somebody else has it. */
+static int lock_natively(struct fixture *f, bool use_flock)
+{
+	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 3, .l_len = 1};
+	char path[256];
+	int status = 0;
+	pid_t pid;
+
+	snprintf(path, sizeof(path), "%s/f", f->directory);
+	pid = fork();
+	if (pid == 0) {
+		int fd = open(path, O_RDWR);
+		int r = use_flock ? flock(fd, LOCK_EX | LOCK_NB) : fcntl(fd, F_SETLK, &l);
+
+		_exit(fd < 0 ? 2 : r < 0);
+	}
+	waitpid(pid, &status, 0);
+	return WEXITSTATUS(status);
+}
+
+PROMISE(locks_hold_against_processes_at_the_workspace)
+{
+	struct open_file *a, *b;
+
+	if (!f->directory || !open_two(f, &a, &b))
+		return;
+	CHECK_RC(0, lock_natively(f, false));
+	CHECK_RC(0, lock(f, a, range(LOCK_SHARED, 1, 0, 10)));
+	CHECK_RC(1, lock_natively(f, false));
+	CHECK_RC(0, lock(f, a, range(LOCK_NONE, 1, 0, 0)));
+	CHECK_RC(0, lock_natively(f, false));
+	CHECK_RC(0, lock(f, a, whole(LOCK_EXCLUSIVE)));
+	CHECK_RC(1, lock_natively(f, true));
+	CHECK_RC(0, lock_natively(f, false));
+	close_two(f, a, b);
+	CHECK_RC(0, lock_natively(f, true));
+}
+
+PROMISES(locks, TEST(flock_belongs_to_the_handle), TEST(closing_a_handle_frees_its_flock),
+	TEST(posix_locks_belong_to_the_owner), TEST(shared_ranges_are_shared),
+	TEST(unlocking_a_part_keeps_the_rest), TEST(lock_test_says_what_stands_in_the_way),
+	TEST(releasing_an_owner_drops_all_its_ranges), TEST(posix_locks_do_not_mind_flocks),
+	TEST(a_waiting_lock_comes_when_the_other_goes), TEST(a_waiting_lock_can_be_given_up),
+	TEST(locks_hold_against_processes_at_the_workspace));

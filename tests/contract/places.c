@@ -1,0 +1,88 @@
+#include "tests/contract/contract.h"
+
+#include <ftw.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "backends/backend.h"
+#include "backends/local.h"
+
+static char directory[64];
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk)
+{
+	(void)st;
+	(void)walk;
+	/* Deeper than PATH_MAX is possible: the shell's rm can do that. */
+	return type == FTW_DP ? rmdir(path) : unlink(path);
+}
+
+static int make_private_directory(void)
+{
+	snprintf(directory, sizeof(directory), "/tmp/isthmus-contract-XXXXXX");
+	if (!mkdtemp(directory))
+		return -errno;
+	return chmod(directory, 0755) < 0 ? -errno : 0;
+}
+
+static void remove_directory(void)
+{
+	char command[128];
+
+	if (nftw(directory, remove_one, 32, FTW_DEPTH | FTW_PHYS) == 0)
+		return;
+	snprintf(command, sizeof(command), "rm -rf '%s'", directory);
+	if (system(command) != 0)
+		fprintf(stderr, "\"%s\" is left behind\n", directory);
+}
+
+static int open_with(
+	backend_open open, const char *scheme, const char *rest, struct workspace **ret_workspace)
+{
+	cleanup_free char *reason = NULL;
+	int r = open(scheme, rest, NULL, ret_workspace, &reason);
+
+	if (r < 0)
+		fprintf(stderr, "%s:%s: %s\n", scheme, rest, reason ? reason : strerror(-r));
+	return r;
+}
+
+static void close_directory(struct workspace *w)
+{
+	workspace_free(w);
+	remove_directory();
+}
+
+static int open_local(struct workspace **ret_workspace, const char **ret_directory)
+{
+	int r = make_private_directory();
+
+	*ret_directory = directory;
+	return r < 0 ? r : open_with(local_open, "local", directory, ret_workspace);
+}
+
+/* As on a kernel without openat2. */
+static int open_local_steps(struct workspace **ret_workspace, const char **ret_directory)
+{
+	static const struct local_options options = {.no_openat2 = true};
+	int r = make_private_directory();
+
+	*ret_directory = directory;
+	if (r < 0)
+		return r;
+	return local_workspace_new(
+		open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC), &options, ret_workspace);
+}
+
+static int open_mem(struct workspace **ret_workspace, const char **ret_directory)
+{
+	*ret_directory = NULL;
+	return open_with(mem_open, "mem", "", ret_workspace);
+}
+
+const struct contract_place contract_places[] = {
+	{"local", open_local, close_directory},
+	{"local-steps", open_local_steps, close_directory},
+	{"mem", open_mem, workspace_free},
+};
+const size_t contract_place_count = array_size(contract_places);
