@@ -9,16 +9,41 @@
 #include "ops/support/cleanup.h"
 
 /* Every operation that can fail. */
-#define OPERATIONS(X)                                                                              \
-	X(getattr)                                                                                 \
-	X(readdir) X(scan) X(readlink) X(mkdir) X(mknod) X(symlink) X(link) X(unlink) X(rmdir)     \
-		X(rename) X(setattr) X(getxattr) X(listxattr) X(setxattr) X(removexattr) X(statfs) \
-			X(open) X(create) X(create_unnamed) X(read) X(write) X(flush) X(fsync)     \
-				X(close) X(fallocate) X(seek) X(copy_range) X(lock) X(lock_test)   \
-					X(lock_release_owner) X(exec) X(process_next)              \
-						X(process_write) X(process_close_stdin)            \
-							X(process_signal) X(process_resize)        \
-								X(watch)
+#define OPERATIONS(X)         \
+	X(getattr)            \
+	X(readdir)            \
+	X(scan)               \
+	X(readlink)           \
+	X(mkdir)              \
+	X(mknod)              \
+	X(symlink)            \
+	X(link)               \
+	X(unlink)             \
+	X(rmdir)              \
+	X(rename)             \
+	X(setattr)            \
+	X(getxattr)           \
+	X(listxattr)          \
+	X(setxattr)           \
+	X(removexattr)        \
+	X(statfs)             \
+	X(open)               \
+	X(create)             \
+	X(create_unnamed)     \
+	X(read)               \
+	X(write)              \
+	X(flush)              \
+	X(fsync)              \
+	X(close)              \
+	X(fallocate)          \
+	X(seek)               \
+	X(copy_range)         \
+	X(lock)               \
+	X(lock_test)          \
+	X(lock_release_owner) \
+	X(exec)               \
+	X(process_next)       \
+	X(process_write) X(process_close_stdin) X(process_signal) X(process_resize) X(watch)
 
 enum operation {
 #define ENUMERATE(name) CALL_##name,

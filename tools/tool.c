@@ -138,7 +138,8 @@ int tool_fail_errno(struct tool_call *call, int error, const char *action, const
 	if (code == TOOL_NOT_FOUND && path)
 		near = files_near_names(&call->session->root, path);
 	if (path)
-		buffer_printf(&message, "Cannot %s \"%s\": %s.", action, *path ? path : ".", reason);
+		buffer_printf(
+			&message, "Cannot %s \"%s\": %s.", action, *path ? path : ".", reason);
 	else
 		buffer_printf(&message, "Cannot %s: %s.", action, reason);
 	if (near)

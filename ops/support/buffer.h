@@ -35,7 +35,8 @@ int buffer_append_string(struct buffer *b, const char *string);
 
 /* Appends text as printf(3) does, without the NUL.  0, -ENOMEM, -EMSGSIZE. */
 int buffer_printf(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-int buffer_vprintf(struct buffer *b, const char *format, va_list arguments);
+int buffer_vprintf(struct buffer *b, const char *format, va_list arguments)
+	__attribute__((format(printf, 2, 0)));
 
 /* Drops the first `size` bytes (all of them if there are fewer). */
 void buffer_consume(struct buffer *b, size_t size);

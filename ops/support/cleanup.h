@@ -34,7 +34,7 @@ static inline void cleanup_dir_run(DIR **dir)
 		closedir(*dir);
 }
 
-#define cleanup_with(function) __attribute__((cleanup(function)))
+#define cleanup_with(function) __attribute__((unused, cleanup(function)))
 #define cleanup_free           cleanup_with(cleanup_free_run)
 #define cleanup_fd             cleanup_with(cleanup_fd_run)
 #define cleanup_file           cleanup_with(cleanup_file_run)
