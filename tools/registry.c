@@ -5,6 +5,7 @@
 static const struct tool *const tools[] = {
 	&tool_read,
 	&tool_write,
+	&tool_edit,
 	&tool_ls,
 	&tool_bash,
 };

@@ -4,6 +4,7 @@
 #include "tools/tool.h"
 
 extern const struct tool tool_bash;
+extern const struct tool tool_edit;
 
 extern const struct tool tool_ls;
 extern const struct tool tool_read;

@@ -76,6 +76,8 @@ void tool_call_free(struct tool_call *call)
 {
 	if (!call)
 		return;
+	if (call->state_free)
+		call->state_free(call->state);
 	cJSON_Delete(call->arguments);
 	cJSON_Delete(call->data);
 	buffer_done(&call->text);
@@ -296,11 +298,7 @@ static int execute(struct tool_call *call)
 	if (tool_cancelled(call))
 		return tool_fail(
 			call, TOOL_ABORTED, NULL, "The call was cancelled before it began.");
-	if (call->session->control_socket)
-		call_begin(call);
 	r = call->tool->execute(call);
-	if (call->session->control_socket)
-		call_end(call);
 	if (r < 0)
 		return tool_fail(call, TOOL_IO_ERROR, NULL, "%s failed.", call->tool->name);
 	return 0;
@@ -309,12 +307,18 @@ static int execute(struct tool_call *call)
 int tool_run(struct tool_call *call)
 {
 	double start = now_ms();
-	int r = check_arguments(call);
+	int r;
+
+	if (call->session->control_socket)
+		call_begin(call);
+	r = check_arguments(call);
 
 	if (r == 0)
 		r = call->tool->permission ? call->tool->permission(call) : ask_about_path(call);
 	if (r == 0)
 		r = execute(call);
+	if (call->session->control_socket)
+		call_end(call);
 	call->latency_ms = now_ms() - start;
 	return r;
 }

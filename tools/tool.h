@@ -116,6 +116,8 @@ struct tool_call {
 	cJSON *arguments; /* an object; with the schema's defaults once checked */
 	char call_id[64];
 	struct tool_sink sink;
+	void *state; /* the tool's own, from validate to execute */
+	void (*state_free)(void *state);
 	void *asker; /* handed to the session's permission asker */
 
 	cJSON *data;        /* success: an object.  A failure may have it too (output so far) */
