@@ -32,8 +32,9 @@ struct supervisor {
 	int signal_fd;
 	int64_t deadline_ms; /* of the timeout, then of the KILL after it; -1: none */
 	bool timed_out;
-	bool ended; /* the command itself; `wait_status` is valid */
-	bool alone; /* no child is left */
+	bool told_to_end; /* by a signal such as INT: what it leaves behind goes with it */
+	bool ended;       /* the command itself; `wait_status` is valid */
+	bool alone;       /* no child is left */
 	int wait_status;
 };
 
@@ -199,7 +200,7 @@ static void end_command(struct supervisor *s)
 	/* What was told to terminate has its time to do so. */
 	if (s->timed_out && !s->alone && s->deadline_ms >= 0)
 		return;
-	if (s->timed_out || s->launch->kill_leftovers)
+	if (s->timed_out || s->told_to_end || s->launch->kill_leftovers)
 		kill_tree(s);
 	finish(s);
 }
@@ -209,9 +210,11 @@ static void take_order(struct supervisor *s)
 	supervisor_order order;
 	ssize_t got = recv(s->control_fd, &order, sizeof(order), MSG_DONTWAIT);
 
-	if (got == (ssize_t)sizeof(order))
+	if (got == (ssize_t)sizeof(order)) {
 		process_signal_descendants(order);
-	else if (got == 0 || (errno != EAGAIN && errno != EINTR))
+		s->told_to_end |=
+			order == SIGINT || order == SIGTERM || order == SIGHUP || order == SIGQUIT;
+	} else if (got == 0 || (errno != EAGAIN && errno != EINTR))
 		abandon(s);
 }
 

@@ -446,7 +446,8 @@ struct workspace_ops {
 	 *   -EINTR leaves the process running.
 	 * process_write: stdin.  Returns the count taken, waiting for room; -EPIPE.
 	 * process_close_stdin: end of file for the process; a second call does nothing.
-	 * process_signal: to the whole process tree.  -ESRCH once it has ended.
+	 * process_signal: to the whole process tree.  -ESRCH once it has ended.  After INT,
+	 *   TERM, HUP or QUIT, what the command leaves running is killed at its end.
 	 * process_resize: EXEC_PTY.
 	 * process_free: kills the tree when it still runs (KILL, at once), frees. */
 	int (*exec)(struct op_context *ctx, struct workspace *w, const struct exec_request *request,

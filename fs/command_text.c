@@ -1,0 +1,98 @@
+#include "fs/command_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/support/cleanup.h"
+
+bool command_parse_time(const char *text, uint64_t *ret_us)
+{
+	static const struct {
+		const char *name;
+		double us;
+	} units[] = {
+		{"", 1e6},
+		{"s", 1e6},
+		{"ms", 1e3},
+		{"us", 1},
+		{"m", 60e6},
+		{"h", 3600e6},
+	};
+	char *end;
+	double number;
+
+	if (!strchr("0123456789.", *text) || !*text)
+		return false;
+	number = strtod(text, &end);
+	for (size_t i = 0; i < array_size(units); i++) {
+		double us = number * units[i].us;
+
+		if (strcmp(end, units[i].name) != 0)
+			continue;
+		if (!(us >= 0) || us > 4e12) /* 46 days: what timeout_ms can hold */
+			return false;
+		*ret_us = (uint64_t)us;
+		return true;
+	}
+	return false;
+}
+
+void command_format_time(uint64_t us, char text[16])
+{
+	if (us < 1000)
+		snprintf(text, 16, "%uus", (unsigned)us);
+	else if (us < 1000000)
+		snprintf(text, 16, "%.1fms", (double)us / 1e3);
+	else
+		snprintf(text, 16, "%.1fs", (double)us / 1e6);
+}
+
+void command_format_size(uint64_t bytes, char text[16])
+{
+	static const char units[] = "kMGTPE";
+	double size = (double)bytes;
+	size_t unit = 0;
+
+	if (bytes < 1024) {
+		snprintf(text, 16, "%u", (unsigned)bytes);
+		return;
+	}
+	for (size /= 1024; size >= 1024; size /= 1024)
+		unit++;
+	snprintf(text, 16, "%.1f%c", size, units[unit]);
+}
+
+/* Bytes of a printable UTF-8 character; 0: to be escaped. */
+static size_t printable(const unsigned char *text)
+{
+	size_t length = text[0] < 0x80   ? 1
+			: text[0] < 0xc2 ? 0
+			: text[0] < 0xe0 ? 2
+			: text[0] < 0xf0 ? 3
+			: text[0] < 0xf5 ? 4
+					 : 0;
+
+	if (length == 1)
+		return text[0] >= 0x20 && text[0] != 0x7f;
+	for (size_t i = 1; i < length; i++)
+		if ((text[i] & 0xc0) != 0x80)
+			return 0;
+	/* U+0080 to U+009f are control characters, too. */
+	return length == 2 && text[0] == 0xc2 && text[1] < 0xa0 ? 0 : length;
+}
+
+void command_print_safe(FILE *out, const char *text)
+{
+	const unsigned char *at = (const unsigned char *)text;
+
+	while (*at) {
+		size_t length = printable(at);
+
+		if (length) {
+			fwrite(at, 1, length, out);
+			at += length;
+		} else {
+			fprintf(out, "\\x%02x", *at++);
+		}
+	}
+}

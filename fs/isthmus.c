@@ -1,0 +1,271 @@
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/commands.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/control.h"
+
+struct command {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *summary;
+};
+
+static int help_command(int argc, char **argv);
+static int tools_command(int argc, char **argv);
+
+static const struct command commands[] = {
+	{"mount", mount_command, "bring a workspace to a directory here"},
+	{"umount", umount_command, "take it away again, also after a crash"},
+	{"exec", exec_command, "run a command at the workspace"},
+	{"tool", tools_command, "run one tool of the agent's tool layer"},
+	{"mcp", tools_command, "serve the tools to an agent (Model Context Protocol)"},
+	{"version", version_command, "print the version"},
+	{"help", help_command, "show this, or the help of a command"},
+};
+
+/* ---- Words for people --------------------------------------------------------- */
+
+static void print_error(const char *command, const char *format, va_list arguments)
+{
+	fprintf(stderr, "isthmus %s: ", command);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+}
+
+int command_error(const char *command, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	print_error(command, format, arguments);
+	va_end(arguments);
+	return 1;
+}
+
+int command_usage_error(const char *command, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	print_error(command, format, arguments);
+	va_end(arguments);
+	fprintf(stderr, "Try 'isthmus %s --help'.\n", command);
+	return EXIT_USAGE;
+}
+
+int command_find_mount(const char *command, const char *path, char **ret_socket,
+	char **ret_mount_point, char **ret_workspace_path)
+{
+	int r = control_find(path, ret_socket, ret_mount_point, ret_workspace_path);
+
+	if (r == -ENODATA)
+		command_error(command,
+			"\"%s\" is not on an isthmus mount: see 'isthmus list', or mount one with "
+			"'isthmus mount URI DIR'",
+			path);
+	else if (r == -ENOTCONN || r == -ECONNABORTED)
+		command_error(command,
+			"\"%s\" is on a mount whose daemon is gone: run 'isthmus umount %s', then "
+			"mount again",
+			path, path);
+	else if (r < 0)
+		command_error(command, "\"%s\": %s", path, strerror(-r));
+	return r;
+}
+
+static void print_overview(FILE *out)
+{
+	fputs("usage: isthmus COMMAND [ARGUMENT...]\n"
+	      "       isthmus URI DIR [-o OPTION,...]   (as mount(8) calls it)\n\n",
+		out);
+	for (size_t i = 0; i < array_size(commands); i++)
+		fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
+	fputs("\n'isthmus COMMAND --help' has more, and isthmus(1) all of it.\n", out);
+}
+
+/* ---- Commands ------------------------------------------------------------------ */
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < array_size(commands); i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+static int help_command(int argc, char **argv)
+{
+	const struct command *command = argc > 1 ? find_command(argv[1]) : NULL;
+	char help[] = "--help";
+	char *arguments[] = {argc > 1 ? argv[1] : NULL, help, NULL};
+
+	if (argc > 1 && !command && argv[1][0] != '-')
+		return command_usage_error("help", "there is no command \"%s\"", argv[1]);
+	if (command && command->run != help_command)
+		return command->run(2, arguments);
+	print_overview(stdout);
+	return 0;
+}
+
+int version_command(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "--help") == 0) {
+		puts("usage: isthmus version\n\nPrints the version.");
+		return 0;
+	}
+	if (argc > 1)
+		return command_usage_error(argv[0], "unexpected argument \"%s\"", argv[1]);
+	puts("isthmus " ISTHMUS_VERSION);
+	return 0;
+}
+
+/* The program `name` beside this one, in libexec, or in the build tree; the caller frees it. */
+static char *find_program(const char *name)
+{
+	static const char *const places[] = {"", "../libexec/", "../libexec/isthmus/", "../tools/"};
+	char self[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (length < 0)
+		return NULL;
+	self[length] = '\0';
+	*strrchr(self, '/') = '\0';
+	for (size_t i = 0; i < array_size(places); i++) {
+		char *path;
+
+		if (asprintf(&path, "%s/%s%s", self, places[i], name) < 0)
+			return NULL;
+		if (access(path, X_OK) == 0)
+			return path;
+		free(path);
+	}
+	return NULL;
+}
+
+/* As git does with its sub-programs. */
+static int tools_command(int argc, char **argv)
+{
+	cleanup_free char *program = find_program("isthmus-tools");
+	cleanup_free char **arguments = calloc((size_t)argc + 2, sizeof(*arguments));
+	char name[] = "isthmus-tools";
+
+	if (!program)
+		return command_error(argv[0],
+			"the program \"isthmus-tools\" is not beside isthmus: install it again");
+	if (!arguments)
+		return command_error(argv[0], "out of memory");
+	arguments[0] = name;
+	memcpy(arguments + 1, argv, (size_t)argc * sizeof(*arguments));
+	execv(program, arguments);
+	return command_error(argv[0], "\"%s\": %s", program, strerror(errno));
+}
+
+/* ---- Which one ------------------------------------------------------------------ */
+
+static size_t smallest(size_t a, size_t b, size_t c)
+{
+	size_t least = a < b ? a : b;
+
+	return least < c ? least : c;
+}
+
+/* Letters to insert, delete or change to make one of the other. */
+static size_t distance(const char *from, const char *to)
+{
+	size_t row[16], length = strlen(to);
+
+	if (length >= array_size(row))
+		return SIZE_MAX;
+	for (size_t j = 0; j <= length; j++)
+		row[j] = j;
+	for (size_t i = 1; from[i - 1]; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i;
+		for (size_t j = 1; j <= length; j++) {
+			size_t changed = diagonal + (from[i - 1] != to[j - 1]);
+
+			diagonal = row[j];
+			row[j] = smallest(row[j] + 1, row[j - 1] + 1, changed);
+		}
+	}
+	return row[length];
+}
+
+static int unknown_command(const char *name)
+{
+	const struct command *nearest = NULL;
+	size_t least = strlen(name) / 2 + 1;
+
+	for (size_t i = 0; i < array_size(commands); i++) {
+		size_t steps = distance(name, commands[i].name);
+
+		if (steps < least) {
+			least = steps;
+			nearest = &commands[i];
+		}
+	}
+	fprintf(stderr, "isthmus: there is no command \"%s\"", name);
+	if (nearest)
+		fprintf(stderr, "; did you mean \"%s\"?\n", nearest->name);
+	else
+		fputs(": see 'isthmus help'\n", stderr);
+	return EXIT_USAGE;
+}
+
+/* mount(8) runs "isthmus URI DIR [-n] [-s] [-v] [-o OPTIONS]". */
+static int mount_as_helper(int argc, char **argv)
+{
+	cleanup_free char **arguments = calloc((size_t)argc + 1, sizeof(*arguments));
+	char name[] = "mount";
+	int count = 0;
+
+	if (!arguments)
+		return command_error(name, "out of memory");
+	arguments[count++] = name;
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "-n") != 0 && strcmp(argv[i], "-s") != 0 &&
+			strcmp(argv[i], "-v") != 0)
+			arguments[count++] = argv[i];
+	return mount_command(count, arguments);
+}
+
+/* A URI begins with a scheme: letters, digits, '+', '-', '.', then ':'. */
+static bool is_uri(const char *text)
+{
+	size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+-.");
+
+	return length > 0 && text[length] == ':';
+}
+
+int main(int argc, char **argv)
+{
+	const struct command *command;
+	int result;
+
+	if (argc < 2) {
+		print_overview(stderr);
+		return EXIT_USAGE;
+	}
+	if (is_uri(argv[1]))
+		return mount_as_helper(argc, argv);
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+		command = find_command("help");
+	else if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
+		command = find_command("version");
+	else
+		command = find_command(argv[1]);
+	if (!command)
+		return unknown_command(argv[1]);
+	result = command->run(argc - 1, argv + 1);
+	if (fflush(stdout) != 0 && result == 0)
+		return command_error(argv[1], "standard output: %s", strerror(errno));
+	return result;
+}
