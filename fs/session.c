@@ -1,6 +1,7 @@
 #include "fs/session.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -293,6 +294,13 @@ void mount_drain_changes(struct mount *m)
 	invalidator_drain(m->edge->invalidator);
 }
 
+static bool connection_is_gone(struct session *s)
+{
+	struct pollfd device = {.fd = fuse_session_fd(s->fuse)};
+
+	return poll(&device, 1, 0) == 1 && (device.revents & POLLERR);
+}
+
 void mount_done(struct mount *m)
 {
 	struct session *s = m->edge;
@@ -300,8 +308,11 @@ void mount_done(struct mount *m)
 	if (!s)
 		return;
 	invalidator_stop(s->invalidator);
-	if (s->fuse)
+	if (s->fuse) {
+		if (connection_is_gone(s))
+			fuse_session_unmount(s->fuse); /* only frees: somebody else may be there */
 		fuse_session_destroy(s->fuse);
+	}
 	inode_table_free(m->inodes);
 	free(s);
 	m->edge = NULL;
