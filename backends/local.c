@@ -11,11 +11,13 @@
 
 #include "backends/backend.h"
 #include "backends/local_internal.h"
+#include "backends/watch.h"
 
 static void local_free(struct workspace *workspace)
 {
 	struct local_workspace *w = local_from(workspace);
 
+	watcher_free(w->watcher);
 	local_locks_free(w->locks);
 	if (w->root_fd >= 0)
 		close(w->root_fd);
@@ -27,11 +29,14 @@ static void local_status(struct workspace *workspace, struct workspace_status *r
 	const struct local_workspace *w = local_from(workspace);
 
 	*ret_status = (struct workspace_status){
-		.capabilities = WORKSPACE_CAN_EXEC,
+		.capabilities = WORKSPACE_CAN_EXEC | WORKSPACE_CAN_WATCH,
 		.link = LINK_ONLINE,
 		.owner_uid = w->owner_uid,
 		.owner_gid = w->owner_gid,
 	};
+	if (w->watcher)
+		watcher_counts(w->watcher, &ret_status->watched_directories,
+			&ret_status->unwatched_directories);
 }
 
 static const struct workspace_ops local_ops = {
@@ -74,6 +79,8 @@ static const struct workspace_ops local_ops = {
 	.process_signal = local_process_signal,
 	.process_resize = local_process_resize,
 	.process_free = local_process_free,
+	.watch = local_watch,
+	.unwatch = local_unwatch,
 };
 
 struct local_workspace *local_from(struct workspace *w)

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include "backends/process.h"
+#include "backends/watch.h"
 
 struct local_process {
 	struct process base;
@@ -39,7 +40,12 @@ int local_exec(struct op_context *ctx, struct workspace *workspace,
 int local_process_next(struct op_context *ctx, struct process *process, void *buffer, size_t size,
 	struct exec_event *ret_event)
 {
-	return command_next(ctx, command_of(process), buffer, size, ret_event);
+	struct watcher *watcher = local_from(process->workspace)->watcher;
+	int r = command_next(ctx, command_of(process), buffer, size, ret_event);
+
+	if (r == 0 && ret_event->type == EXEC_EXIT && watcher)
+		watcher_drain(watcher);
+	return r;
 }
 
 ssize_t local_process_write(

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <linux/capability.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "ops/workspace.h"
 
 struct local_locks;
+struct watcher;
 
 struct local_workspace {
 	struct workspace base;
@@ -21,6 +23,7 @@ struct local_workspace {
 	uid_t owner_uid;
 	gid_t owner_gid;
 	struct local_locks *locks;
+	struct watcher *_Atomic watcher; /* NULL until somebody wants changes */
 
 	/* This process itself (local_identity.c). */
 	bool can_switch; /* it may act as somebody else */
@@ -159,6 +162,8 @@ int local_lock(
 	struct op_context *ctx, struct open_file *file, const struct file_lock *lock, bool wait);
 int local_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
 int local_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner);
+int local_watch(struct workspace *w, change_sink sink, void *user);
+void local_unwatch(struct workspace *w, const char *path);
 int local_exec(struct op_context *ctx, struct workspace *w, const struct exec_request *request,
 	struct process **ret_process);
 int local_process_next(struct op_context *ctx, struct process *process, void *buffer, size_t size,

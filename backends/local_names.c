@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "backends/watch.h"
 #include "ops/support/path.h"
 
 int local_getattr(struct op_context *ctx, struct workspace *workspace,
@@ -108,22 +109,25 @@ int local_readdir(struct op_context *ctx, struct workspace *workspace,
 	bool *ret_watched)
 {
 	const struct local_workspace *w = local_from(workspace);
+	struct watcher *watcher = w->watcher;
+	bool watched = false;
 	cleanup_fd int fd = -1;
 	struct attributes attributes;
 	int r;
 
-	(void)watch;
 	fd = local_open_path(w, directory->path, O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0)
 		return fd;
 	r = local_stat_fd(fd, &attributes);
 	if (r == 0)
 		r = local_check_id(&directory->id, &attributes);
+	if (r == 0 && watch && watcher)
+		watched = watcher_add(watcher, fd, directory->path, &attributes.id);
 	if (r == 0)
 		r = emit_entries(ctx, fd, &attributes.id, sink, user);
 	if (r < 0)
 		return r;
-	*ret_watched = false;
+	*ret_watched = watched;
 	return 0;
 }
 
@@ -267,6 +271,21 @@ int local_rmdir(struct op_context *ctx, struct workspace *workspace, const char 
 	return remove_name(local_from(workspace), path, expected, AT_REMOVEDIR);
 }
 
+/* The feed cannot see the rename of a directory that lies in unwatched ones. */
+static void move_watches(const struct local_workspace *w, const struct local_parent *new_parent,
+	const char *from, const char *to, unsigned flags)
+{
+	struct attributes attributes;
+
+	if (!(flags & RENAME_SWAP) &&
+		(local_stat_name(new_parent->fd, new_parent->name, &attributes) < 0 ||
+			!S_ISDIR(attributes.mode)))
+		return;
+	watcher_renamed(w->watcher, from, to);
+	if (flags & RENAME_SWAP)
+		watcher_renamed(w->watcher, to, from);
+}
+
 int local_rename(struct op_context *ctx, struct workspace *workspace, const char *from,
 	const char *to, unsigned flags, const struct object_id *expected)
 {
@@ -287,6 +306,8 @@ int local_rename(struct op_context *ctx, struct workspace *workspace, const char
 	if (syscall(SYS_renameat2, old_parent.fd, old_parent.name, new_parent.fd, new_parent.name,
 		    kernel_flags) < 0)
 		return -errno;
+	if (w->watcher)
+		move_watches(w, &new_parent, from, to, flags);
 	return 0;
 }
 

@@ -1,0 +1,37 @@
+#include "backends/local_internal.h"
+
+#include <errno.h>
+
+#include "backends/watch.h"
+
+static int look(void *user, const char *path, struct attributes *ret_attributes)
+{
+	struct op_context ctx = {.pid = 0};
+
+	return local_getattr(&ctx, user, &OBJECT_AT(path), ret_attributes);
+}
+
+int local_watch(struct workspace *workspace, change_sink sink, void *user)
+{
+	struct local_workspace *w = local_from(workspace);
+	struct watcher *watcher, *none = NULL;
+	int r;
+
+	if (w->watcher)
+		return -EBUSY;
+	r = watcher_new(look, workspace, sink, user, &watcher);
+	if (r < 0)
+		return r;
+	if (atomic_compare_exchange_strong(&w->watcher, &none, watcher))
+		return 0;
+	watcher_free(watcher);
+	return -EBUSY;
+}
+
+void local_unwatch(struct workspace *workspace, const char *path)
+{
+	struct watcher *watcher = local_from(workspace)->watcher;
+
+	if (watcher)
+		watcher_remove(watcher, path);
+}

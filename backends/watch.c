@@ -1,0 +1,501 @@
+#include "backends/watch.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "backends/watch_table.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/path.h"
+
+enum {
+	BATCH_BYTES = 64 * 1024,
+	BATCH_SLOTS = 4096, /* a power of two, at least as many as events fit into a batch */
+	PAIR_WAIT_MS = 20,  /* for the second half of a rename */
+	DRAIN_READS_MAX = 256,
+	FAILED_MAX = 65536,
+	WATCH_MASK = IN_CREATE | IN_DELETE | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE |
+		     IN_MOVED_FROM | IN_MOVED_TO | IN_MOVE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK,
+	NAME_EVENTS = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO,
+};
+
+struct watcher {
+	watcher_look look;
+	void *look_user;
+	change_sink sink;
+	void *sink_user;
+	int inotify_fd, wake_fd;
+	pthread_t thread;
+
+	pthread_mutex_t mutex;
+	pthread_cond_t drained;
+	struct watch_table table; /* guarded by mutex, as what follows */
+	uint64_t drains_wanted, drains_done;
+	bool stop;
+
+	/* The thread's own. */
+	char *moved_from; /* a directory whose new name has not been read yet; or NULL */
+	uint32_t moved_cookie;
+	int touched[BATCH_SLOTS]; /* watch numbers of the directories in which names changed */
+	size_t touched_count;
+	uint32_t last_event[BATCH_SLOTS]; /* of each name in the batch: its offset + 1 */
+	_Alignas(struct inotify_event) char batch[BATCH_BYTES];
+};
+
+/* ---- Telling ------------------------------------------------------------------------------ */
+
+static void tell(struct watcher *watcher, enum change_kind kind, const char *path)
+{
+	struct change change = {.kind = kind, .path = path};
+
+	watcher->sink(watcher->sink_user, &change);
+}
+
+static void tell_entry(struct watcher *watcher, const char *path)
+{
+	struct change change = {.kind = CHANGE_ENTRY, .path = path};
+
+	change.exists = watcher->look(watcher->look_user, path, &change.attributes) == 0;
+	watcher->sink(watcher->sink_user, &change);
+}
+
+/* ---- Keeping the table true ----------------------------------------------------------------- */
+
+static bool leads_to(struct watcher *watcher, const char *path, const struct object_id *id)
+{
+	struct attributes attributes;
+
+	return watcher->look(watcher->look_user, path, &attributes) == 0 &&
+	       object_id_equal(&attributes.id, id);
+}
+
+static void drop_node(struct watcher *watcher, struct watch_node *node)
+{
+	if (node->number >= 0)
+		inotify_rm_watch(watcher->inotify_fd, node->number);
+	watch_table_remove(&watcher->table, node);
+}
+
+/* Moves the node to where its directory went: `from` has become `to` (or, when NULL, is
+ * somewhere else).  True when it is lost.  With mutex held. */
+static bool follow_node(
+	struct watcher *watcher, struct watch_node *node, const char *from, const char *to)
+{
+	const char *below = node->path + strlen(from);
+	cleanup_free char *path = NULL;
+
+	if (leads_to(watcher, node->path, &node->id))
+		return false;
+	if (to)
+		path = path_join(to, *below == '/' ? below + 1 : below);
+	return !path || !leads_to(watcher, path, &node->id) ||
+	       watch_table_move(&watcher->table, node, path) < 0;
+}
+
+/* Puts all nodes at or below `from` right; those that are lost are dropped and told of. */
+static void follow(struct watcher *watcher, const char *from, const char *to)
+{
+	cleanup_free struct watch_node **nodes = NULL;
+	cleanup_free char **lost = NULL;
+	size_t count = 0, lost_count = 0;
+
+	pthread_mutex_lock(&watcher->mutex);
+	nodes = watch_table_within(&watcher->table, from, &count);
+	lost = nodes ? calloc(count, sizeof(*lost)) : NULL;
+	for (size_t i = 0; lost && i < count; i++) {
+		if (!follow_node(watcher, nodes[i], from, to))
+			continue;
+		lost[lost_count] = strdup(nodes[i]->path);
+		lost_count += lost[lost_count] != NULL;
+		drop_node(watcher, nodes[i]);
+	}
+	pthread_mutex_unlock(&watcher->mutex);
+	for (size_t i = 0; i < lost_count; i++) {
+		tell(watcher, CHANGE_UNWATCHED, lost[i]);
+		free(lost[i]);
+	}
+}
+
+/* ---- Events --------------------------------------------------------------------------------- */
+
+/* "directory/name" of the event; NULL when the directory is not (any more) watched. */
+static char *path_of(struct watcher *watcher, const struct inotify_event *event)
+{
+	struct watch_node *node;
+	char *path = NULL;
+
+	pthread_mutex_lock(&watcher->mutex);
+	node = watch_table_find_number(&watcher->table, event->wd);
+	if (node) {
+		if ((event->mask & NAME_EVENTS) && !node->touched) {
+			node->touched = true;
+			watcher->touched[watcher->touched_count++] = event->wd;
+		}
+		path = path_join(node->path, event->len ? event->name : "");
+	}
+	pthread_mutex_unlock(&watcher->mutex);
+	return path;
+}
+
+static void lose_moved(struct watcher *watcher)
+{
+	cleanup_free char *from = steal_ptr(&watcher->moved_from);
+
+	if (from)
+		follow(watcher, from, NULL);
+}
+
+static void follow_directory(
+	struct watcher *watcher, const struct inotify_event *event, const char *path)
+{
+	if (event->mask & IN_MOVED_FROM) {
+		lose_moved(watcher);
+		watcher->moved_from = strdup(path);
+		watcher->moved_cookie = event->cookie;
+	} else if (event->mask & IN_MOVED_TO && watcher->moved_from &&
+		   watcher->moved_cookie == event->cookie) {
+		cleanup_free char *from = steal_ptr(&watcher->moved_from);
+
+		follow(watcher, from, path);
+	}
+}
+
+/* The kernel has dropped the watch: the directory is gone. */
+static void forget_number(struct watcher *watcher, int number)
+{
+	cleanup_free char *path = NULL;
+	struct watch_node *node;
+
+	pthread_mutex_lock(&watcher->mutex);
+	node = watch_table_find_number(&watcher->table, number);
+	if (node) {
+		path = strdup(node->path);
+		watch_table_remove(&watcher->table, node);
+	}
+	pthread_mutex_unlock(&watcher->mutex);
+	if (path)
+		tell(watcher, CHANGE_UNWATCHED, path);
+}
+
+/* Events of a directory itself come from its parent's watch too, except: */
+static bool speaks_for_itself(struct watcher *watcher, const char *path)
+{
+	cleanup_free char *parent = strndup(path, path_parent_length(path));
+	bool result;
+
+	if (!*path)
+		return true;
+	pthread_mutex_lock(&watcher->mutex);
+	result = parent && !watch_table_find(&watcher->table, parent);
+	pthread_mutex_unlock(&watcher->mutex);
+	return result;
+}
+
+static void take_event(struct watcher *watcher, const struct inotify_event *event, bool is_last)
+{
+	cleanup_free char *path = NULL;
+
+	if (event->mask & IN_Q_OVERFLOW) {
+		tell(watcher, CHANGE_RESCAN, "");
+		follow(watcher, "", NULL);
+		return;
+	}
+	if (event->mask & IN_IGNORED) {
+		forget_number(watcher, event->wd);
+		return;
+	}
+	path = path_of(watcher, event);
+	if (!path)
+		return;
+	if (event->mask & IN_MOVE_SELF) {
+		/* Where both parents are watched, their events have been followed by now. */
+		if (!watcher->moved_from || !path_is_within(path, watcher->moved_from))
+			follow(watcher, path, NULL);
+		return;
+	}
+	if (event->mask & IN_ISDIR && event->len)
+		follow_directory(watcher, event, path);
+	if (is_last && (event->len || speaks_for_itself(watcher, path)))
+		tell_entry(watcher, path);
+}
+
+/* A directory in which names changed has changed itself: its times, its link count. */
+static void tell_touched(struct watcher *watcher)
+{
+	for (size_t i = 0; i < watcher->touched_count; i++) {
+		cleanup_free char *path = NULL;
+		struct watch_node *node;
+
+		pthread_mutex_lock(&watcher->mutex);
+		node = watch_table_find_number(&watcher->table, watcher->touched[i]);
+		if (node) {
+			node->touched = false;
+			path = strdup(node->path);
+		}
+		pthread_mutex_unlock(&watcher->mutex);
+		if (path)
+			tell_entry(watcher, path);
+	}
+	watcher->touched_count = 0;
+}
+
+/* ---- Batches: a name that changed many times is told of once --------------------------------- */
+
+static const struct inotify_event *event_at(const struct watcher *watcher, size_t at)
+{
+	return (const void *)(watcher->batch + at);
+}
+
+static bool same_name(const struct inotify_event *a, const struct inotify_event *b)
+{
+	return a->wd == b->wd && !a->len == !b->len && (!a->len || strcmp(a->name, b->name) == 0);
+}
+
+static uint32_t *slot_of(struct watcher *watcher, const struct inotify_event *event)
+{
+	uint64_t hash = (uint64_t)(unsigned)event->wd * 0x9e3779b97f4a7c15U;
+	size_t slot;
+
+	for (const char *c = event->len ? event->name : ""; *c; c++)
+		hash = (hash ^ (unsigned char)*c) * 0x100000001b3U;
+	slot = (hash ^ hash >> 32) & (BATCH_SLOTS - 1);
+	while (watcher->last_event[slot] &&
+		!same_name(event_at(watcher, watcher->last_event[slot] - 1), event))
+		slot = (slot + 1) & (BATCH_SLOTS - 1);
+	return &watcher->last_event[slot];
+}
+
+static void take_batch(struct watcher *watcher, size_t size)
+{
+	memset(watcher->last_event, 0, sizeof(watcher->last_event));
+	for (size_t at = 0; at < size;
+		at += sizeof(struct inotify_event) + event_at(watcher, at)->len)
+		*slot_of(watcher, event_at(watcher, at)) = (uint32_t)at + 1;
+	for (size_t at = 0; at < size;
+		at += sizeof(struct inotify_event) + event_at(watcher, at)->len) {
+		const struct inotify_event *event = event_at(watcher, at);
+
+		take_event(watcher, event, *slot_of(watcher, event) == at + 1);
+	}
+	tell_touched(watcher);
+}
+
+static bool read_batch(struct watcher *watcher)
+{
+	ssize_t got = read(watcher->inotify_fd, watcher->batch, sizeof(watcher->batch));
+
+	if (got <= 0)
+		return false;
+	take_batch(watcher, (size_t)got);
+	return true;
+}
+
+/* ---- The thread --------------------------------------------------------------------------------
+ */
+
+/* True when it is to end. */
+static bool take_wake(struct watcher *watcher)
+{
+	uint64_t wanted, count;
+	bool stop;
+
+	if (read(watcher->wake_fd, &count, sizeof(count)) < 0)
+		return false;
+	pthread_mutex_lock(&watcher->mutex);
+	wanted = watcher->drains_wanted;
+	stop = watcher->stop;
+	pthread_mutex_unlock(&watcher->mutex);
+	for (int i = 0; !stop && i < DRAIN_READS_MAX && read_batch(watcher); i++) {}
+	lose_moved(watcher);
+	pthread_mutex_lock(&watcher->mutex);
+	watcher->drains_done = wanted;
+	pthread_cond_broadcast(&watcher->drained);
+	pthread_mutex_unlock(&watcher->mutex);
+	return stop;
+}
+
+static void *watch_thread(void *user)
+{
+	struct watcher *watcher = user;
+	struct pollfd fds[2] = {{.fd = watcher->inotify_fd, .events = POLLIN},
+		{.fd = watcher->wake_fd, .events = POLLIN}};
+
+	for (;;) {
+		int r = poll(fds, 2, watcher->moved_from ? PAIR_WAIT_MS : -1);
+
+		if (r == 0)
+			lose_moved(watcher);
+		if (r <= 0)
+			continue;
+		if (fds[1].revents && take_wake(watcher))
+			return NULL;
+		if (fds[0].revents)
+			read_batch(watcher);
+	}
+}
+
+static void wake(struct watcher *watcher)
+{
+	uint64_t one = 1;
+
+	/* It fails only when the counter is full: then the thread is awake anyway. */
+	if (write(watcher->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+static int start_thread(struct watcher *watcher)
+{
+	sigset_t all, before;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&watcher->thread, NULL, watch_thread, watcher);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -r;
+}
+
+static void watcher_destroy(struct watcher *watcher)
+{
+	if (watcher->inotify_fd >= 0)
+		close(watcher->inotify_fd);
+	if (watcher->wake_fd >= 0)
+		close(watcher->wake_fd);
+	watch_table_done(&watcher->table);
+	free(watcher->moved_from);
+	pthread_cond_destroy(&watcher->drained);
+	pthread_mutex_destroy(&watcher->mutex);
+	free(watcher);
+}
+
+int watcher_new(watcher_look look, void *look_user, change_sink sink, void *sink_user,
+	struct watcher **ret_watcher)
+{
+	struct watcher *watcher = calloc(1, sizeof(*watcher));
+	int r;
+
+	if (!watcher)
+		return -ENOMEM;
+	watcher->look = look;
+	watcher->look_user = look_user;
+	watcher->sink = sink;
+	watcher->sink_user = sink_user;
+	pthread_mutex_init(&watcher->mutex, NULL);
+	pthread_cond_init(&watcher->drained, NULL);
+	watcher->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	r = watcher->inotify_fd < 0 ? -errno : 0;
+	watcher->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (r == 0 && watcher->wake_fd < 0)
+		r = -errno;
+	if (r == 0)
+		r = start_thread(watcher);
+	if (r < 0) {
+		watcher_destroy(watcher);
+		return r == -ENOSYS ? -EOPNOTSUPP : r;
+	}
+	*ret_watcher = watcher;
+	return 0;
+}
+
+void watcher_free(struct watcher *watcher)
+{
+	if (!watcher)
+		return;
+	pthread_mutex_lock(&watcher->mutex);
+	watcher->stop = true;
+	pthread_mutex_unlock(&watcher->mutex);
+	wake(watcher);
+	pthread_join(watcher->thread, NULL);
+	watcher_destroy(watcher);
+}
+
+/* ---- Orders
+ * --------------------------------------------------------------------------------------- */
+
+static bool add_node(struct watcher *watcher, int fd, const char *path, const struct object_id *id)
+{
+	struct watch_node *node;
+	char proc_path[32];
+	int number;
+
+	snprintf(proc_path, sizeof(proc_path), "/proc/self/fd/%d", fd);
+	number = inotify_add_watch(watcher->inotify_fd, proc_path, WATCH_MASK);
+	/* Watched under another path: it has been moved where nobody watched. */
+	node = number >= 0 ? watch_table_find_number(&watcher->table, number) : NULL;
+	if (node)
+		return watch_table_move(&watcher->table, node, path) == 0;
+	if (number < 0 && watcher->table.failed_count >= FAILED_MAX)
+		return false;
+	node = watch_table_add(&watcher->table, path, id, number);
+	if (!node && number >= 0)
+		inotify_rm_watch(watcher->inotify_fd, number);
+	return node && number >= 0;
+}
+
+bool watcher_add(struct watcher *watcher, int fd, const char *path, const struct object_id *id)
+{
+	struct watch_node *node;
+	bool watched;
+
+	pthread_mutex_lock(&watcher->mutex);
+	node = watch_table_find(&watcher->table, path);
+	watched = node && node->number >= 0 && object_id_equal(&node->id, id);
+	if (!watched) {
+		if (node)
+			drop_node(watcher, node);
+		watched = add_node(watcher, fd, path, id);
+	}
+	pthread_mutex_unlock(&watcher->mutex);
+	return watched;
+}
+
+void watcher_remove(struct watcher *watcher, const char *path)
+{
+	struct watch_node *node;
+
+	pthread_mutex_lock(&watcher->mutex);
+	node = watch_table_find(&watcher->table, path);
+	if (node)
+		drop_node(watcher, node);
+	pthread_mutex_unlock(&watcher->mutex);
+}
+
+void watcher_renamed(struct watcher *watcher, const char *from, const char *to)
+{
+	cleanup_free struct watch_node **nodes = NULL;
+	size_t count = 0;
+
+	/* What cannot be found now is left to the events. */
+	pthread_mutex_lock(&watcher->mutex);
+	nodes = watch_table_within(&watcher->table, from, &count);
+	for (size_t i = 0; i < count; i++)
+		follow_node(watcher, nodes[i], from, to);
+	pthread_mutex_unlock(&watcher->mutex);
+}
+
+void watcher_drain(struct watcher *watcher)
+{
+	uint64_t mine;
+
+	pthread_mutex_lock(&watcher->mutex);
+	mine = ++watcher->drains_wanted;
+	wake(watcher);
+	while (watcher->drains_done < mine)
+		pthread_cond_wait(&watcher->drained, &watcher->mutex);
+	pthread_mutex_unlock(&watcher->mutex);
+}
+
+void watcher_counts(struct watcher *watcher, uint64_t *ret_watched, uint64_t *ret_unwatched)
+{
+	pthread_mutex_lock(&watcher->mutex);
+	*ret_unwatched = watcher->table.failed_count;
+	*ret_watched = watcher->table.node_count - watcher->table.failed_count;
+	pthread_mutex_unlock(&watcher->mutex);
+}

@@ -1,0 +1,42 @@
+/*
+ * backends/watch.h - the change feed of a directory tree of this machine, by inotify.
+ *
+ * One watch per directory, added when somebody reads it.  A thread of the watcher's own
+ * reads the events, looks at what is at each path now, and tells the sink.  Watches follow
+ * their directory when it is renamed; where that cannot be seen, they are dropped and
+ * reported as CHANGE_UNWATCHED.
+ * Not seen, as inotify does not say it: changes of a file through a hard link in a directory
+ * that is not watched, and writes through mmap before the file is closed.
+ * Threads: any, but the sink must not call watcher_drain() or watcher_free().
+ */
+#pragma once
+
+#include "ops/workspace.h"
+
+struct watcher;
+
+/* Attributes of what is at `path` now; 0 or -errno. */
+typedef int (*watcher_look)(void *user, const char *path, struct attributes *ret_attributes);
+
+/* -EMFILE, -ENOMEM, -EOPNOTSUPP (no inotify here), -EAGAIN (no thread). */
+int watcher_new(watcher_look look, void *look_user, change_sink sink, void *sink_user,
+	struct watcher **ret_watcher);
+
+/* Ends the thread; the sink is not called any more.  NULL is fine. */
+void watcher_free(struct watcher *watcher);
+
+/* Watches the directory `id` that is open as `fd` and is at `path`; costs nothing when it is
+ * watched already.  False when it cannot be watched: then it is counted, and tried again with
+ * the next call. */
+bool watcher_add(struct watcher *watcher, int fd, const char *path, const struct object_id *id);
+
+/* The directory is of no interest any more. */
+void watcher_remove(struct watcher *watcher, const char *path);
+
+/* A directory has been renamed by our own hand: its watches go with it at once. */
+void watcher_renamed(struct watcher *watcher, const char *from, const char *to);
+
+/* Waits until the sink has been told of every change made before this call. */
+void watcher_drain(struct watcher *watcher);
+
+void watcher_counts(struct watcher *watcher, uint64_t *ret_watched, uint64_t *ret_unwatched);

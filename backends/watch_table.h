@@ -1,0 +1,43 @@
+/*
+ * backends/watch_table.h - the directories of a watcher, found by path and by watch number.
+ *
+ * Threads: none; the watcher guards it.
+ */
+#pragma once
+
+#include "ops/workspace.h"
+
+struct watch_node {
+	struct watch_node *next_by_path, *next_by_number;
+	struct object_id id;
+	uint64_t path_hash;
+	int number;   /* of inotify; -1: could not be watched */
+	bool touched; /* names in it changed in this batch of events */
+	char *path;
+};
+
+struct watch_table {
+	struct watch_node **by_path, **by_number;
+	size_t bucket_count; /* a power of two, or 0 */
+	size_t node_count;
+	size_t failed_count; /* nodes without a watch */
+};
+
+void watch_table_done(struct watch_table *table);
+
+struct watch_node *watch_table_find(struct watch_table *table, const char *path);
+struct watch_node *watch_table_find_number(struct watch_table *table, int number);
+
+/* Adds a node; the path is copied.  NULL when there is no memory. */
+struct watch_node *watch_table_add(
+	struct watch_table *table, const char *path, const struct object_id *id, int number);
+
+void watch_table_remove(struct watch_table *table, struct watch_node *node);
+
+/* Gives the node another path.  -ENOMEM: unchanged. */
+int watch_table_move(struct watch_table *table, struct watch_node *node, const char *path);
+
+/* All nodes at or below `path`, as an array that the caller frees; NULL when there is none
+ * or no memory. */
+struct watch_node **watch_table_within(
+	struct watch_table *table, const char *path, size_t *ret_count);
