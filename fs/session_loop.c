@@ -38,21 +38,23 @@ static bool needs_another(struct session *s)
 static void serve(struct session *s)
 {
 	struct fuse_buf buffer = {0};
+	bool enough = false; /* others wait already: this one ends, and is not counted */
 
-	while (!s->ending && !fuse_session_exited(s->fuse)) {
+	while (!enough && !s->ending && !fuse_session_exited(s->fuse)) {
 		int got = fuse_session_receive_buf(s->fuse, &buffer);
 
 		if (got == -EINTR || got == -EAGAIN)
 			continue;
 		if (got <= 0)
 			break;
-		atomic_fetch_sub(&s->threads_idle, 1);
+		s->threads_idle--;
 		if (needs_another(s))
 			start_thread(s);
 		fuse_session_process_buf(s->fuse, &buffer);
-		if (atomic_fetch_add(&s->threads_idle, 1) >= THREADS_IDLE_MAX)
-			break;
+		enough = s->threads_idle >= THREADS_IDLE_MAX;
+		s->threads_idle += !enough;
 	}
+	s->threads_idle -= !enough;
 	free(buffer.mem);
 	session_thread_buffer_free();
 }
@@ -67,7 +69,6 @@ static void *thread_main(void *data)
 	*thread->link = thread->next;
 	if (thread->next)
 		thread->next->link = thread->link;
-	s->threads_idle--;
 	s->threads_total--;
 	pthread_cond_broadcast(&s->threads_changed);
 	pthread_mutex_unlock(&s->threads_lock);
@@ -88,8 +89,12 @@ static int start_thread(struct session *s)
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attributes, STACK_BYTES);
 	pthread_mutex_lock(&s->threads_lock);
+	s->threads_idle++; /* it may be at work before pthread_create() returns */
+	s->threads_total++;
 	error = pthread_create(&thread->thread, &attributes, thread_main, thread);
 	if (error) {
+		s->threads_idle--;
+		s->threads_total--;
 		free(thread);
 	} else {
 		thread->next = s->threads;
@@ -97,8 +102,6 @@ static int start_thread(struct session *s)
 		if (thread->next)
 			thread->next->link = &thread->next;
 		s->threads = thread;
-		s->threads_idle++;
-		s->threads_total++;
 	}
 	pthread_mutex_unlock(&s->threads_lock);
 	pthread_attr_destroy(&attributes);
