@@ -7,7 +7,6 @@ static const struct tool *const tools[] = {
 	&tool_write,
 	&tool_edit,
 	&tool_ls,
-	&tool_grep,
 	&tool_bash,
 };
 

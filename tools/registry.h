@@ -5,7 +5,6 @@
 
 extern const struct tool tool_bash;
 extern const struct tool tool_edit;
-extern const struct tool tool_grep;
 
 extern const struct tool tool_ls;
 extern const struct tool tool_read;

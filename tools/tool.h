@@ -129,7 +129,6 @@ struct tool_call {
 	char *ai_message;          /* message and the next step */
 	bool recoverable;
 
-	int exit_code; /* of the command line; a failure with 0 here ends with 1 */
 	double latency_ms;
 	uint64_t first_seq; /* of the mount's log; 0: none */
 	uint64_t last_seq;

@@ -194,21 +194,20 @@ static void stream(void *user, const char *text, size_t size)
 
 static int exit_code(const struct tool_call *call)
 {
+	int code = 0;
+
+	if (call->code == TOOL_OK)
+		return EXIT_OK;
 	if (call->code == TOOL_ABORTED)
 		return EXIT_INTERRUPTED;
-	if (call->exit_code || call->code == TOOL_OK)
-		return call->exit_code;
-	return call->code == TOOL_INVALID_ARGUMENT ? EXIT_USAGE : EXIT_FAILED;
-}
-
-/* What streaming could not know: how much was left out. */
-static void show_notice(const struct tool_call *call)
-{
-	const char *notice =
-		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(call->data, "notice"));
-
-	if (notice)
-		fprintf(stderr, "%s\n", notice);
+	if (call->code == TOOL_EXIT_STATUS) {
+		code = (int)cJSON_GetNumberValue(
+			cJSON_GetObjectItemCaseSensitive(call->data, "exit_code"));
+		if (code <= 0)
+			code = 128 +
+			       cJSON_GetObjectItemCaseSensitive(call->data, "signal")->valueint;
+	}
+	return code ? code : EXIT_FAILED;
 }
 
 static int show(const struct tool_call *call, const struct request *request, bool streamed)
@@ -216,10 +215,7 @@ static int show(const struct tool_call *call, const struct request *request, boo
 	if (request->as_json)
 		return print_json(tool_result_json(call)) == EXIT_OK ? exit_code(call)
 								     : EXIT_FAILED;
-	if (streamed) {
-		fflush(stdout);
-		show_notice(call);
-	} else if (call->text.size) {
+	if (call->text.size && !streamed) {
 		fwrite(call->text.data, 1, call->text.size, stdout);
 		if (call->text.data[call->text.size - 1] != '\n')
 			fputc('\n', stdout);

@@ -6,6 +6,8 @@
 
 #include "backends/backend.h"
 #include "backends/local.h"
+#include "ops/cached.h"
+#include "ops/faulty.h"
 
 static char directory[64];
 
@@ -80,9 +82,39 @@ static int open_mem(struct workspace **ret_workspace, const char **ret_directory
 	return open_with(mem_open, "mem", "", ret_workspace);
 }
 
+/* Each decorator must keep the promises of what it holds. */
+static int open_faulty_mem(struct workspace **ret_workspace, const char **ret_directory)
+{
+	struct workspace *inner;
+	int r = open_mem(&inner, ret_directory);
+
+	return r < 0 ? r : faulty_new(inner, "", ret_workspace);
+}
+
+static int open_cached_mem(struct workspace **ret_workspace, const char **ret_directory)
+{
+	static const struct cached_options options = {.ttl_ms = 1000};
+	struct workspace *inner;
+	int r = open_mem(&inner, ret_directory);
+
+	return r < 0 ? r : cached_new(inner, &options, ret_workspace);
+}
+
+static int open_cached_local(struct workspace **ret_workspace, const char **ret_directory)
+{
+	static const struct cached_options options = {.ttl_ms = 1000};
+	struct workspace *inner;
+	int r = open_local(&inner, ret_directory);
+
+	return r < 0 ? r : cached_new(inner, &options, ret_workspace);
+}
+
 const struct contract_place contract_places[] = {
 	{"local", open_local, close_directory},
 	{"local-steps", open_local_steps, close_directory},
 	{"mem", open_mem, workspace_free},
+	{"faulty-mem", open_faulty_mem, workspace_free},
+	{"cached-mem", open_cached_mem, workspace_free},
+	{"cached-local", open_cached_local, close_directory},
 };
 const size_t contract_place_count = array_size(contract_places);

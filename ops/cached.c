@@ -1,0 +1,290 @@
+#include "ops/cached.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/cached_internal.h"
+#include "ops/decorator.h"
+#include "ops/support/cleanup.h"
+
+enum {
+	SCANNERS = 3,
+	READERS = 8,
+	QUEUE_MAX = 256,
+	MEMORY_DEFAULT_BYTES = 256 << 20,
+	STATS_MS = 1000,
+};
+
+struct cached_process {
+	struct process process;
+	struct process *inner;
+};
+
+static struct process *inner_process(struct process *process)
+{
+	return ((struct cached_process *)process)->inner;
+}
+
+/* ---- Processes ------------------------------------------------------------------ */
+
+static int cached_exec(struct op_context *ctx, struct workspace *w,
+	const struct exec_request *request, struct process **ret_process)
+{
+	struct cached_process *process = calloc(1, sizeof(*process));
+	int r;
+
+	if (!process)
+		return -ENOMEM;
+	process->process.workspace = w;
+	r = workspace_exec(ctx, cached_of(w)->inner, request, &process->inner);
+	if (r < 0)
+		free(process);
+	else
+		*ret_process = &process->process;
+	return r;
+}
+
+/* A command may have changed what nobody watches. */
+static void forget_unwatched(struct cached *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->exec_ms = cached_now_ms();
+	c->links_epoch++;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int cached_process_next(struct op_context *ctx, struct process *process, void *buffer,
+	size_t size, struct exec_event *ret_event)
+{
+	int r = workspace_process_next(ctx, inner_process(process), buffer, size, ret_event);
+
+	if (r >= 0 && ret_event->type == EXEC_EXIT)
+		forget_unwatched(cached_of(process->workspace));
+	return r;
+}
+
+static ssize_t cached_process_write(
+	struct op_context *ctx, struct process *process, const void *data, size_t size)
+{
+	return workspace_process_write(ctx, inner_process(process), data, size);
+}
+
+static int cached_process_close_stdin(struct op_context *ctx, struct process *process)
+{
+	return workspace_process_close_stdin(ctx, inner_process(process));
+}
+
+static int cached_process_signal(struct op_context *ctx, struct process *process, int signal)
+{
+	return workspace_process_signal(ctx, inner_process(process), signal);
+}
+
+static int cached_process_resize(
+	struct op_context *ctx, struct process *process, uint16_t rows, uint16_t columns)
+{
+	return workspace_process_resize(ctx, inner_process(process), rows, columns);
+}
+
+static void cached_process_free(struct process *process)
+{
+	workspace_process_free(inner_process(process));
+	free(process);
+}
+
+/* ---- The workspace ------------------------------------------------------------------ */
+
+static int cached_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats)
+{
+	struct cached *c = cached_of(w);
+	struct fs_stats stats;
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	stats = c->stats;
+	ctx->served.from_cache = c->stats_ms && cached_now_ms() - c->stats_ms < STATS_MS;
+	pthread_mutex_unlock(&c->lock);
+	if (!ctx->served.from_cache) {
+		r = workspace_statfs(ctx, c->inner, &stats);
+		if (r < 0)
+			return r;
+		pthread_mutex_lock(&c->lock);
+		c->stats = stats;
+		c->stats_ms = cached_now_ms();
+		pthread_mutex_unlock(&c->lock);
+	}
+	*ret_stats = stats;
+	return 0;
+}
+
+static int cached_watch(struct workspace *w, change_sink sink, void *user)
+{
+	struct cached *c = cached_of(w);
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (!c->feed)
+		r = -EOPNOTSUPP;
+	else if (c->sink)
+		r = -EBUSY;
+	if (r == 0) {
+		c->sink = sink;
+		c->sink_user = user;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+/* The kernel forgot the directory, but we have not: it stays watched as long as we believe
+ * what we know of it. */
+static void cached_unwatch(struct workspace *w, const char *path)
+{
+	struct cached *c = cached_of(w);
+	struct node *node;
+
+	pthread_mutex_lock(&c->lock);
+	node = tree_find(c, path, strlen(path));
+	if (node && node->directory)
+		node->directory->quiet = true;
+	pthread_mutex_unlock(&c->lock);
+	if (!node)
+		workspace_unwatch(c->inner, path);
+}
+
+static void cached_status(struct workspace *w, struct workspace_status *ret_status)
+{
+	workspace_status(cached_of(w)->inner, ret_status);
+}
+
+static void cached_free(struct workspace *w)
+{
+	struct cached *c = cached_of(w);
+
+	__atomic_store_n(&c->stopping, true, __ATOMIC_RELAXED);
+	worker_pool_free(c->scanners);
+	worker_pool_free(c->readers);
+	workspace_free(c->inner);
+	if (c->root) {
+		node_clear(c, c->root);
+		free(c->root);
+	}
+	pthread_cond_destroy(&c->changed);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+static const struct workspace_ops cached_ops = {
+	.name = "cached",
+	.free = cached_free,
+	.status = cached_status,
+	.getattr = cached_getattr,
+	.readdir = cached_readdir,
+	.readlink = cached_readlink,
+	.mkdir = cached_mkdir,
+	.mknod = cached_mknod,
+	.symlink = cached_symlink,
+	.link = cached_link,
+	.unlink = cached_unlink,
+	.rmdir = cached_rmdir,
+	.rename = cached_rename,
+	.setattr = cached_setattr,
+	.getxattr = cached_getxattr,
+	.listxattr = cached_listxattr,
+	.setxattr = cached_setxattr,
+	.removexattr = cached_removexattr,
+	.statfs = cached_statfs,
+	.open = cached_open,
+	.create = cached_create,
+	.create_unnamed = cached_create_unnamed,
+	.read = cached_read,
+	.write = cached_write,
+	.flush = cached_flush,
+	.fsync = cached_fsync,
+	.close = cached_close,
+	.fallocate = cached_fallocate,
+	.seek = cached_seek,
+	.copy_range = cached_copy_range,
+	.lock = cached_lock,
+	.lock_test = cached_lock_test,
+	.lock_release_owner = cached_lock_release_owner,
+	.exec = cached_exec,
+	.process_next = cached_process_next,
+	.process_write = cached_process_write,
+	.process_close_stdin = cached_process_close_stdin,
+	.process_signal = cached_process_signal,
+	.process_resize = cached_process_resize,
+	.process_free = cached_process_free,
+	.watch = cached_watch,
+	.unwatch = cached_unwatch,
+};
+
+/* What the decorator needs even where the inner workspace has a default. */
+static void set_operations(struct cached *c)
+{
+	c->ops = cached_ops;
+	decorator_mask_operations(&c->ops, c->inner->ops);
+	c->ops.flush = cached_flush;
+	c->ops.fsync = cached_fsync;
+	c->ops.seek = cached_seek;
+	c->workspace.ops = &c->ops;
+}
+
+static int start(struct cached *c)
+{
+	int r = worker_pool_new(SCANNERS, QUEUE_MAX, &c->scanners);
+
+	if (r == 0)
+		r = worker_pool_new(READERS, QUEUE_MAX, &c->readers);
+	if (r == 0)
+		c->feed = workspace_watch(c->inner, cached_take_change, c) == 0;
+	return r;
+}
+
+int cached_new(struct workspace *inner, const struct cached_options *options,
+	struct workspace **ret_workspace)
+{
+	struct cached *c = calloc(1, sizeof(*c));
+	pthread_condattr_t attributes;
+	int r;
+
+	if (!c)
+		return -ENOMEM;
+	c->root = calloc(1, sizeof(*c->root) + 1);
+	c->inner = inner;
+	c->memory_bytes_max = options->memory_bytes ? options->memory_bytes : MEMORY_DEFAULT_BYTES;
+	c->ttl_ms = options->ttl_ms;
+	c->clock = 1;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&c->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+	set_operations(c);
+	if (c->root)
+		c->root->state = NODE_UNKNOWN;
+	r = c->root ? start(c) : -ENOMEM;
+	if (r < 0) {
+		c->inner = NULL;
+		cached_free(&c->workspace);
+		return r;
+	}
+	*ret_workspace = &c->workspace;
+	return 0;
+}
+
+void cached_statistics(struct workspace *w, struct cached_stats *ret_stats)
+{
+	struct cached *c = cached_of(w);
+
+	pthread_mutex_lock(&c->lock);
+	*ret_stats = c->statistics;
+	ret_stats->nodes = c->node_count;
+	ret_stats->content_bytes = c->content_bytes;
+	pthread_mutex_unlock(&c->lock);
+}
+
+void cached_quiesce(struct workspace *w)
+{
+	worker_pool_wait_idle(cached_of(w)->scanners);
+	worker_pool_wait_idle(cached_of(w)->readers);
+}

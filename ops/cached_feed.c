@@ -1,0 +1,147 @@
+#include "ops/cached_internal.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ops/support/path.h"
+
+enum {
+	OWN_MS = 1000,  /* an event may tell of the time before an own change that long */
+	RACY_MS = 1000, /* content fetched that short before an event may be older than it */
+};
+
+static bool is_later(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
+static bool is_recent(uint64_t then_ms, uint64_t within_ms)
+{
+	return then_ms && cached_now_ms() - then_ms < within_ms;
+}
+
+static void changed(struct cached *c, struct node *node)
+{
+	node->changed_at = c->clock;
+}
+
+/* The version we know: an echo.  Two changes within one tick of the far clock look alike,
+ * so content that was fetched just before goes. */
+static bool take_echo(struct cached *c, struct node *node)
+{
+	struct content *content = node->content;
+
+	if (!content || content->own || !is_recent(content->fetched_ms, RACY_MS) ||
+		is_recent(node->own_ms, OWN_MS))
+		return false;
+	content_detach(c, node);
+	++c->clock;
+	changed(c, node);
+	return true;
+}
+
+static bool take_same_object(struct cached *c, struct node *node, const struct attributes *a)
+{
+	bool awaited = node->echo_awaited;
+
+	if (node->attributes_known && attributes_same_version(&node->attributes, a))
+		return take_echo(c, node);
+	/* Told before an own change, delivered after it. */
+	if (is_later(&node->attributes.ctime, &a->ctime) && is_recent(node->own_ms, OWN_MS))
+		return false;
+	if (node->writers > 0) {
+		node->early_echo = true;
+		node->early_attributes = *a;
+		return true;
+	}
+	if (awaited && attributes_same_version(&node->attributes, a))
+		return false;
+	node_set_present(c, node, a, c->clock);
+	changed(c, node);
+	return !(awaited && S_ISDIR(a->mode));
+}
+
+/* True when what had been handed out is no longer so. */
+static bool take_entry(struct cached *c, const struct change *change)
+{
+	size_t parent_length = path_parent_length(change->path);
+	struct node *parent = tree_find(c, change->path, parent_length);
+	struct node *node = tree_find(c, change->path, strlen(change->path));
+	bool was_absent = !node || node->state == NODE_ABSENT;
+
+	if (!parent || (*change->path && !parent->directory))
+		return true;
+	if (change->exists && node && node->state == NODE_PRESENT &&
+		object_id_equal(&node->attributes.id, &change->attributes.id))
+		return take_same_object(c, node, &change->attributes);
+	if (!change->exists && was_absent && node_is_complete(c, parent) && c->asking == 0)
+		return false;
+	if (!*change->path)
+		return true;
+	node = tree_make(c, change->path);
+	if (!node)
+		return true;
+	if (is_recent(node->own_ms, OWN_MS) && !(was_absent && !change->exists))
+		node_set_unknown(c, node);
+	else if (change->exists)
+		node_set_present(c, node, &change->attributes, c->clock);
+	else
+		node_set_absent(c, node, c->clock);
+	changed(c, node);
+	if (parent->attributes_known) {
+		node_set_stale(c, parent);
+		parent->own_ms = 0;
+	}
+	if (node->state == NODE_ABSENT && c->asking == 0 && node_is_complete(c, parent))
+		node_remove(c, node);
+	return true;
+}
+
+static void take_unwatched(struct cached *c, const char *path)
+{
+	struct node *node = tree_find(c, path, strlen(path));
+
+	if (!node || !node->directory)
+		return;
+	node->directory->watched = false;
+	node->directory->unwatched_at = ++c->clock;
+}
+
+static void take_rescan(struct cached *c, const char *path)
+{
+	struct node *node = tree_find(c, path, strlen(path));
+
+	if (node)
+		tree_drop(c, node);
+	else
+		c->rescan_at = ++c->clock;
+}
+
+static bool is_quiet(const struct cached *c, const char *path)
+{
+	const struct node *parent = tree_find(c, path, path_parent_length(path));
+
+	return parent && parent->directory && parent->directory->quiet;
+}
+
+void cached_take_change(void *user, const struct change *change)
+{
+	struct cached *c = user;
+	bool is_news = true;
+	change_sink sink;
+	void *sink_user;
+
+	pthread_mutex_lock(&c->lock);
+	if (change->kind == CHANGE_ENTRY)
+		is_news = take_entry(c, change) && !is_quiet(c, change->path);
+	else if (change->kind == CHANGE_UNWATCHED)
+		take_unwatched(c, change->path);
+	else
+		take_rescan(c, change->path);
+	sink = c->sink;
+	sink_user = c->sink_user;
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	if (is_news && sink)
+		sink(sink_user, change);
+}

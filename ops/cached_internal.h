@@ -1,0 +1,356 @@
+/*
+ * ops/cached_internal.h - the parts of the cached decorator.
+ *
+ * cached.c       constructor, table, what is passed through
+ * cached_tree.c  the tree of names that are known
+ * cached_load.c  misses and prefetch: how the tree fills itself
+ * cached_name.c  operations on names
+ * cached_file.c  operations on open files
+ * cached_content.c  file content: memory bound, the store on disk
+ * cached_change.c  what own changes did to what is known
+ * cached_feed.c  what the change feed says
+ *
+ * `clock` counts changes of what is known.  A reply that was asked for at clock S may only
+ * overwrite what was learnt at or before S: so a change that was reported while the reply
+ * was under way is never undone by it.
+ * All functions here want `lock` held unless they say otherwise.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "ops/cached.h"
+#include "ops/worker_pool.h"
+
+enum {
+	SMALL_FILE_MAX_BYTES = 256 << 10, /* files whose content is kept whole */
+	NODES_MAX = 1 << 20,
+	ECHO_WAIT_MS = 25, /* how long an own change's echo may take before we ask */
+};
+
+enum node_state {
+	NODE_PRESENT,
+	NODE_ABSENT,  /* nothing has that name */
+	NODE_UNKNOWN, /* ask */
+};
+
+enum xattr_knowledge { XATTRS_UNKNOWN, XATTRS_NO_CAPABILITY, XATTRS_NONE };
+
+struct content {
+	struct content *newer, *older; /* of those that belong to a node */
+	struct node *node;
+	uint32_t refs; /* the node's and those of handles */
+	uint64_t fetched_ms;
+	size_t size;
+	bool own; /* what we wrote or moved; the version is learnt when attributes are ... */
+	bool keeps_mtime; /* ... whose mtime is the one known before */
+	uint8_t data[];
+};
+
+struct directory {
+	struct node **buckets;
+	size_t bucket_count, count;
+	bool complete;         /* every name is here */
+	bool watched;          /* the feed reports changes ... */
+	uint64_t watched_at;   /* ... of what was asked for at or after this clock */
+	uint64_t unwatched_at; /* clock when the watch was last lost */
+	uint64_t loaded_ms;
+	bool loading;               /* a caller is reading it */
+	unsigned loads_below;       /* children that were loaded because somebody asked */
+	unsigned opens;             /* misses on file content, here and below */
+	uint64_t refused_ms;        /* when it last could not be loaded */
+	bool listed;                /* somebody read it as a directory */
+	bool quiet;                 /* the listener does not want to hear of its entries */
+	uint64_t names_wanted_ms;   /* when a prefetch of names below was last started ... */
+	uint64_t content_wanted_ms; /* ... and of content */
+};
+
+struct node {
+	struct node *parent, *next; /* next: in the bucket */
+	uint32_t hash;
+	uint16_t name_length;
+	uint8_t state;  /* enum node_state */
+	uint8_t xattrs; /* enum xattr_knowledge */
+	bool attributes_known;
+	bool echo_awaited;   /* an own change made the attributes unknown; the feed will tell */
+	uint32_t writers;    /* handles with writes that are not flushed */
+	uint64_t stamp;      /* clock when this was learnt */
+	uint64_t known_at;   /* clock when it was asked for */
+	uint64_t changed_at; /* clock of the last change, by whomever */
+	uint64_t fetched_ms;
+	uint64_t own_ms; /* when an own change was last made here */
+	uint64_t links_epoch;
+	uint64_t write_count;
+	bool early_echo; /* the feed told of writes before they were known to have arrived */
+	bool locked;     /* byte ranges have been locked through this mount */
+	struct attributes early_attributes;
+	struct attributes attributes; /* id always valid when present */
+	struct directory *directory;  /* of a directory once looked into */
+	char *link_target;
+	struct content *content;
+	struct cached_file *files; /* handles that were opened by this name */
+	char name[];
+};
+
+/* A scan under way that was not asked for by a waiting caller. */
+struct prefetch {
+	struct prefetch *next;
+	struct cached *cached;
+	bool content;
+	uint64_t started_ms;
+	uint64_t expected_bytes, received_bytes;
+	struct scan_request request;
+	char path[];
+};
+
+struct cached {
+	struct workspace workspace;
+	struct workspace_ops ops;
+	struct workspace *inner;
+	uint64_t memory_bytes_max;
+	uint32_t ttl_ms;
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* something was learnt, or a load ended */
+	uint64_t clock;
+	uint64_t rescan_at; /* clock of the last loss of everything */
+	uint64_t links_epoch;
+	uint64_t exec_ms; /* unwatched knowledge from before does not count */
+	bool feed;        /* the inner workspace has one */
+	bool stopping;
+	bool ranges_locked; /* somebody has locked byte ranges through this mount */
+	struct node *root;
+	uint64_t node_count;
+	unsigned asking; /* calls under way whose replies will be stored */
+	struct content *newest, *oldest;
+	uint64_t content_bytes;
+	struct prefetch *prefetches;
+	uint64_t round_trip_us; /* smoothed */
+	struct fs_stats stats;
+	uint64_t stats_ms;
+	struct cached_stats statistics;
+
+	struct worker_pool *scanners;
+	struct worker_pool *readers;
+	struct content_store *store;
+	change_sink sink;
+	void *sink_user;
+};
+
+struct readahead;
+
+struct cached_file {
+	struct open_file file;
+	struct cached_file *next; /* on the same node; under lock */
+	struct node *node;        /* NULL once the name means something else; under lock */
+	struct object_id id;
+	char *path;                   /* when opened; under lock */
+	struct attributes attributes; /* when opened */
+	int flags;
+	pthread_mutex_t open_lock; /* guards the making of `inner` */
+	_Atomic(struct open_file *) inner;
+	struct content *content; /* what a file without `inner` is read from; under lock */
+	bool dirty;              /* counted in node->writers; under lock */
+	uint8_t *capture;        /* what was written so far, from 0 on; under lock */
+	size_t capture_size, capture_room;
+	uint64_t captured_writes;
+	bool capturing;
+	struct readahead *readahead;
+};
+
+static inline struct cached *cached_of(struct workspace *w)
+{
+	return (struct cached *)w;
+}
+
+static inline struct cached_file *cached_file_of(struct open_file *file)
+{
+	return (struct cached_file *)file;
+}
+
+uint64_t cached_now_ms(void);
+
+/* Waits for `changed`, 20 ms at most.  -EINTR when the caller gave up. */
+int cached_wait(struct cached *c, struct op_context *ctx);
+
+/* ---- cached_tree.c -------------------------------------------------------------- */
+
+struct node *node_child(const struct node *directory, const char *name, size_t length);
+
+/* Finds or makes the child, NODE_UNKNOWN when new.  NULL: no memory. */
+struct node *node_make_child(
+	struct cached *c, struct node *directory, const char *name, size_t length);
+
+/* Forgets what is at and below the node but not the name itself: content, entries. */
+void node_clear(struct cached *c, struct node *node);
+
+/* Takes the node out of the tree and frees it with all below it. */
+void node_remove(struct cached *c, struct node *node);
+
+/* Everything is forgotten but the root. */
+void tree_drop(struct cached *c, struct node *top);
+
+/* The node's directory part, made if need be; NULL: no memory, or no directory. */
+struct directory *node_directory(struct node *node);
+
+/* What is known may be believed: the name; the attributes too; all names of a directory. */
+bool node_name_is_fresh(const struct cached *c, const struct node *node);
+bool node_attributes_are_fresh(const struct cached *c, const struct node *node);
+bool node_is_complete(const struct cached *c, const struct node *node);
+
+/* Records what is at a name now, asked for at clock `asked`. */
+void node_set_present(
+	struct cached *c, struct node *node, const struct attributes *attributes, uint64_t asked);
+void node_set_absent(struct cached *c, struct node *node, uint64_t asked);
+void node_set_unknown(struct cached *c, struct node *node);
+
+/* An own change made the attributes of what is there unknown. */
+void node_set_stale(struct cached *c, struct node *node);
+
+/* Finds a known node by path, whether fresh or not; NULL. */
+struct node *tree_find(const struct cached *c, const char *path, size_t length);
+
+/* Finds or makes the node of a path whose parent is known; else NULL. */
+struct node *tree_make(struct cached *c, const char *path);
+
+/* Looks a path up in what is fresh.  0 and `*ret_node`; -ENOENT, -ENOTDIR, -ELOOP as known;
+ * -EAGAIN: not known, and `*ret_directory` (may be NULL) is the directory to load. */
+int tree_lookup(const struct cached *c, const char *path, struct node **ret_node,
+	struct node **ret_directory);
+
+/* The path of a node, the caller's to free; NULL: no memory. */
+char *node_path(const struct node *node);
+
+/* Moves a node below another name, with all below it. */
+void node_move(struct cached *c, struct node *node, struct node *to);
+
+/* ---- cached_content.c ---------------------------------------------------------- */
+
+struct content *content_new(const void *data, size_t size);
+struct content *content_ref(struct content *content);
+void content_unref(struct content *content);
+
+/* Makes it the node's content (takes over the caller's reference). */
+void content_attach(struct cached *c, struct node *node, struct content *content);
+void content_detach(struct cached *c, struct node *node);
+void content_used(struct cached *c, struct content *content);
+
+/* ---- cached_load.c --------------------------------------------------------------- */
+
+/* Finds a fresh node by path, loading directories as need be.  With `attributes` its
+ * attributes are fresh too.  Releases the lock meanwhile.  0; -EAGAIN: ask the place; else
+ * as tree_lookup(), or -EINTR and what the place says. */
+int cached_resolve(struct cached *c, struct op_context *ctx, const char *path, bool attributes,
+	struct node **ret_node);
+
+/* Reads a directory whole, as somebody wants to list it. */
+int cached_load_listing(struct cached *c, struct op_context *ctx, const char *path);
+
+/* Waits for the content of a small file if it is on its way, and thinks about fetching more.
+ * Releases the lock.  The node may have changed. */
+int cached_await_content(
+	struct cached *c, struct op_context *ctx, const char *path, struct node **ret_node);
+
+/* Begin and end of a call whose reply will be stored; returns the clock to store it with. */
+uint64_t cached_begin_asking(struct cached *c);
+void cached_end_asking(struct cached *c);
+
+/* Counts a call of the inner workspace for a caller. */
+void cached_count_trip(struct cached *c, struct op_context *ctx, uint64_t started_ms);
+
+/* ---- cached_feed.c ------------------------------------------------------------------ */
+
+/* The sink of the inner workspace's feed; without the lock. */
+void cached_take_change(void *user, const struct change *change);
+
+/* ---- cached_change.c: what calls of the inner workspace told ------------------------------ */
+
+/* The answer of a look at `path`, asked for at `asked`: attributes, or -ENOENT. */
+void cached_store_answer(struct cached *c, const char *path, int r,
+	const struct attributes *attributes, uint64_t asked);
+
+/* An own change began at `asked` and succeeded: this is at the path now; nothing is; or
+ * nobody knows. */
+struct node *cached_own_present(
+	struct cached *c, const char *path, const struct attributes *attributes, uint64_t asked);
+void cached_own_absent(struct cached *c, const char *path, uint64_t asked);
+void cached_own_unknown(struct cached *c, const char *path);
+void cached_own_moved(struct cached *c, const char *from, const char *to, uint64_t asked);
+
+/* An own change of attributes: what they are now. */
+void cached_own_attributes(struct cached *c, struct node *node, unsigned mask,
+	const struct attributes *attributes, uint64_t asked);
+
+/* The parent's times changed with one of its names. */
+void cached_own_parent(struct cached *c, const char *path);
+
+/* ---- Operations: cached_name.c and cached_file.c ----------------------------------------------
+ */
+
+int cached_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	struct attributes *ret_attributes);
+int cached_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
+	bool watch, dir_entry_sink sink, void *user, bool *ret_watched);
+int cached_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
+	char **ret_target);
+int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	struct attributes *ret_attributes);
+int cached_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	uint64_t rdev, struct attributes *ret_attributes);
+int cached_symlink(struct op_context *ctx, struct workspace *w, const char *target,
+	const char *path, struct attributes *ret_attributes);
+int cached_link(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *path, struct attributes *ret_attributes);
+int cached_unlink(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected);
+int cached_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected);
+int cached_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
+	unsigned flags, const struct object_id *expected);
+int cached_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	unsigned mask, const struct attributes *want, struct attributes *ret_attributes);
+ssize_t cached_getxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, const char *name, void *value, size_t size);
+ssize_t cached_listxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, char *names, size_t size);
+int cached_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name, const void *value, size_t size, unsigned flags);
+int cached_removexattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name);
+
+int cached_open(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	int flags, struct open_file **ret_file, struct attributes *ret_attributes);
+int cached_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
+	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
+int cached_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
+	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
+ssize_t cached_read(
+	struct op_context *ctx, struct open_file *file, void *data, size_t size, off_t offset);
+ssize_t cached_write(struct op_context *ctx, struct open_file *file, const void *data, size_t size,
+	off_t offset);
+int cached_flush(struct op_context *ctx, struct open_file *file);
+int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *file,
+	const char *path, bool data_only);
+int cached_close(struct op_context *ctx, struct open_file *file);
+int cached_fallocate(
+	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length);
+off_t cached_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
+ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
+	struct open_file *to, off_t to_offset, size_t size);
+int cached_lock(
+	struct op_context *ctx, struct open_file *file, const struct file_lock *lock, bool wait);
+int cached_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
+int cached_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner);
+
+/* Attributes through a handle; without the lock. */
+int cached_file_getattr(
+	struct op_context *ctx, struct cached_file *file, struct attributes *ret_attributes);
+
+/* The handle at the place, opened if that has not been done.  Without the lock. */
+int cached_file_inner(
+	struct op_context *ctx, struct cached_file *file, struct open_file **ret_inner);
+
+/* The same object for the inner workspace.  Without the lock. */
+int cached_inner_object(
+	struct op_context *ctx, const struct object_ref *object, struct object_ref *ret_object);

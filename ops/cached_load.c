@@ -1,0 +1,588 @@
+#include "ops/cached_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "ops/support/buffer.h"
+#include "ops/support/path.h"
+
+enum {
+	WAIT_STEP_MS = 20,
+	PREFETCH_ENTRIES_MAX = 20000,
+	PREFETCH_CONTENT_MAX_BYTES = 64 << 20,
+	DIRECTORY_CONTENT_MAX_BYTES = 1 << 20,
+	PREFETCH_REPEAT_MS = 30000, /* not the same one again before that */
+	CONTENT_WAIT_MAX_MS = 1000,
+	PREFETCHES_MAX = 4,
+	DEPTH_MAX = 64, /* of directories looked at to size up a prefetch */
+	REFUSED_MS = 5000,
+};
+
+uint64_t cached_begin_asking(struct cached *c)
+{
+	if (c->node_count >= NODES_MAX)
+		node_clear(c, c->root);
+	c->asking++;
+	return c->clock;
+}
+
+void cached_end_asking(struct cached *c)
+{
+	c->asking--;
+}
+
+void cached_count_trip(struct cached *c, struct op_context *ctx, uint64_t started_ms)
+{
+	uint64_t took_us = (cached_now_ms() - started_ms) * 1000;
+
+	(void)ctx;
+	c->statistics.misses++;
+	c->round_trip_us = c->round_trip_us ? (c->round_trip_us * 7 + took_us) / 8 : took_us;
+}
+
+static uint64_t round_trips_ms(const struct cached *c, unsigned count)
+{
+	return c->round_trip_us * count / 1000;
+}
+
+int cached_wait(struct cached *c, struct op_context *ctx)
+{
+	struct timespec until;
+
+	if (op_interrupted(ctx))
+		return -EINTR;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += WAIT_STEP_MS * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	pthread_cond_timedwait(&c->changed, &c->lock, &until);
+	return 0;
+}
+
+/* ---- Taking in what a scan says ---------------------------------------------------- */
+
+/* Directories whose entries are known once the scan has gone on far enough: breadth first,
+ * so all children of one are told before the first grandchild. */
+struct listed {
+	struct listed *next;
+	char path[];
+};
+
+struct intake {
+	struct cached *cached;
+	const char *top; /* path of the scanned directory */
+	uint64_t asked;
+	struct prefetch *prefetch; /* NULL: for a caller */
+	struct buffer path;
+	struct listed *first, **last;
+};
+
+static void intake_init(struct intake *intake, struct cached *c, const char *top, uint64_t asked,
+	struct prefetch *prefetch)
+{
+	*intake = (struct intake){.cached = c, .top = top, .asked = asked, .prefetch = prefetch};
+	intake->last = &intake->first;
+}
+
+/* What the complete scan did not tell of is not there. */
+static void drop_unseen(struct cached *c, struct node *directory, uint64_t asked)
+{
+	struct directory *d = directory->directory;
+
+	for (size_t i = 0; i < d->bucket_count; i++)
+		for (struct node *child = d->buckets[i], *next; child; child = next) {
+			next = child->next;
+			if (child->known_at < asked && child->stamp <= asked)
+				node_remove(c, child);
+		}
+}
+
+static void set_complete(struct cached *c, const char *path, uint64_t asked)
+{
+	struct node *node = tree_find(c, path, strlen(path));
+
+	if (!node || !node->directory || asked <= c->rescan_at)
+		return;
+	drop_unseen(c, node, asked);
+	node->directory->complete = true;
+	node->directory->loaded_ms = cached_now_ms();
+	pthread_cond_broadcast(&c->changed);
+}
+
+/* Completes the listed directories in front of `parent`; NULL: all. */
+static void complete_until(struct intake *intake, const char *parent)
+{
+	while (intake->first && (!parent || strcmp(intake->first->path, parent) != 0)) {
+		struct listed *listed = intake->first;
+
+		set_complete(intake->cached, listed->path, intake->asked);
+		intake->first = listed->next;
+		if (!intake->first)
+			intake->last = &intake->first;
+		free(listed);
+	}
+}
+
+static void push_listed(struct intake *intake, const char *path)
+{
+	size_t size = strlen(path) + 1;
+	struct listed *listed = malloc(sizeof(*listed) + size);
+
+	if (!listed)
+		return;
+	listed->next = NULL;
+	memcpy(listed->path, path, size);
+	*intake->last = listed;
+	intake->last = &listed->next;
+}
+
+static void take_directory(
+	struct intake *intake, struct node *node, const char *path, const struct dir_entry *entry)
+{
+	struct directory *d = node_directory(node);
+
+	if (!d)
+		return;
+	if (entry->watched && d->unwatched_at <= intake->asked && !d->watched) {
+		d->watched = true;
+		d->watched_at = intake->asked;
+	}
+	if (!entry->complete)
+		return;
+	push_listed(intake, path);
+}
+
+static void take_file(struct intake *intake, struct node *node, const struct dir_entry *entry)
+{
+	struct cached *c = intake->cached;
+	struct content *content;
+
+	if (!attributes_same_version(&node->attributes, &entry->attributes) ||
+		!node->attributes_known || node->changed_at > intake->asked)
+		return;
+	if (entry->link_target && !node->link_target)
+		node->link_target = strdup(entry->link_target);
+	if (!entry->content || node->content)
+		return;
+	content = content_new(entry->content, entry->content_size);
+	if (!content)
+		return;
+	content_attach(c, node, content);
+	if (intake->prefetch) {
+		intake->prefetch->received_bytes += entry->content_size;
+		c->statistics.prefetched_bytes += entry->content_size;
+	}
+}
+
+/* "top/relative" in the intake's buffer. */
+static const char *full_path(struct intake *intake, const char *relative)
+{
+	struct buffer *b = &intake->path;
+
+	b->size = 0;
+	if (buffer_append_string(b, intake->top) < 0)
+		return NULL;
+	if (*intake->top && *relative && buffer_append_string(b, "/") < 0)
+		return NULL;
+	if (buffer_append(b, relative, strlen(relative) + 1) < 0)
+		return NULL;
+	return (const char *)b->data;
+}
+
+static int take_entry_locked(struct intake *intake, const struct dir_entry *entry)
+{
+	struct cached *c = intake->cached;
+	const char *path = full_path(intake, entry->path);
+	bool is_directory = S_ISDIR(entry->attributes.mode);
+	struct node *node;
+
+	if (!path)
+		return -ENOMEM;
+	if (is_directory && *entry->path) {
+		cleanup_free char *parent = strndup(path, path_parent_length(path));
+
+		if (parent)
+			complete_until(intake, parent);
+	}
+	if (c->node_count >= NODES_MAX)
+		return -ENOSPC;
+	node = tree_make(c, path);
+	if (!node)
+		return 0;
+	node_set_present(c, node, &entry->attributes, intake->asked);
+	if (node->state != NODE_PRESENT ||
+		!object_id_equal(&node->attributes.id, &entry->attributes.id))
+		return 0;
+	if (is_directory)
+		take_directory(intake, node, path, entry);
+	else
+		take_file(intake, node, entry);
+	return 0;
+}
+
+static int take_entry(void *user, const struct dir_entry *entry)
+{
+	struct intake *intake = user;
+	int r;
+
+	pthread_mutex_lock(&intake->cached->lock);
+	r = take_entry_locked(intake, entry);
+	pthread_mutex_unlock(&intake->cached->lock);
+	return r;
+}
+
+/* Scans without the lock; takes and leaves with it. */
+static int scan(struct cached *c, struct op_context *ctx, const char *path,
+	const struct scan_request *request, struct prefetch *prefetch)
+{
+	struct object_ref object = OBJECT_AT(path);
+	uint64_t asked = cached_begin_asking(c);
+	struct intake intake;
+	int r;
+
+	c->statistics.scans++;
+	intake_init(&intake, c, path, asked, prefetch);
+	pthread_mutex_unlock(&c->lock);
+	r = workspace_scan(ctx, c->inner, &object, request, take_entry, &intake);
+	pthread_mutex_lock(&c->lock);
+	if (r == 0)
+		complete_until(&intake, NULL);
+	while (intake.first) {
+		struct listed *next = intake.first->next;
+
+		free(intake.first);
+		intake.first = next;
+	}
+	buffer_done(&intake.path);
+	cached_end_asking(c);
+	return r;
+}
+
+/* ---- Prefetch ------------------------------------------------------------------------- */
+
+static bool stops(struct op_context *ctx)
+{
+	const struct cached *c = ctx->interrupted_data;
+
+	return __atomic_load_n(&c->stopping, __ATOMIC_RELAXED);
+}
+
+static void run_prefetch(void *user)
+{
+	struct prefetch *prefetch = user, **link;
+	struct cached *c = prefetch->cached;
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	ctx.interrupted = stops;
+	ctx.interrupted_data = c;
+	pthread_mutex_lock(&c->lock);
+	prefetch->started_ms = cached_now_ms();
+	if (!c->stopping)
+		scan(c, &ctx, prefetch->path, &prefetch->request, prefetch);
+	for (link = &c->prefetches; *link != prefetch; link = &(*link)->next)
+		;
+	*link = prefetch->next;
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	free(prefetch);
+}
+
+static void start_prefetch(struct cached *c, const struct node *top,
+	const struct scan_request *request, uint64_t expected_bytes)
+{
+	cleanup_free char *path = node_path(top);
+	size_t size = path ? strlen(path) + 1 : 0;
+	struct prefetch *prefetch = path ? calloc(1, sizeof(*prefetch) + size) : NULL;
+	unsigned running = 0;
+
+	for (const struct prefetch *p = c->prefetches; p; p = p->next)
+		running++;
+	if (!prefetch || running >= PREFETCHES_MAX) {
+		free(prefetch);
+		return;
+	}
+	prefetch->cached = c;
+	prefetch->content = request->flags & SCAN_CONTENT;
+	prefetch->started_ms = cached_now_ms();
+	prefetch->expected_bytes = expected_bytes;
+	prefetch->request = *request;
+	memcpy(prefetch->path, path, size);
+	if (!worker_pool_submit(c->scanners, run_prefetch, prefetch)) {
+		free(prefetch);
+		return;
+	}
+	prefetch->next = c->prefetches;
+	c->prefetches = prefetch;
+}
+
+static const struct prefetch *find_prefetch(const struct cached *c, const char *path, bool content)
+{
+	const struct prefetch *p = c->prefetches;
+
+	while (p && ((content && !p->content) || !path_is_within(path, p->path) ||
+			    (p->request.depth_max == 1 && content &&
+				    strlen(p->path) != path_parent_length(path)) ||
+			    (p->request.depth_max == 1 && !content && strcmp(p->path, path) != 0)))
+		p = p->next;
+	return p;
+}
+
+static bool is_due(uint64_t last_ms)
+{
+	return !last_ms || cached_now_ms() - last_ms > PREFETCH_REPEAT_MS;
+}
+
+/* A second directory was loaded below one parent: somebody walks.  Fetch the names of all
+ * that lies there, or, if that has been done, of what lies below. */
+static void consider_names(struct cached *c, struct node *directory, bool listing)
+{
+	struct scan_request request = {.flags = SCAN_WATCH, .entries_max = PREFETCH_ENTRIES_MAX};
+	struct node *parent = directory->parent;
+	struct directory *d = parent ? parent->directory : NULL;
+
+	if (!d || !directory->directory)
+		return;
+	d->loads_below++;
+	if (d->loads_below < 2 && !(listing && d->listed))
+		return;
+	if (!is_due(d->names_wanted_ms)) {
+		parent = directory;
+		d = directory->directory;
+	}
+	if (!is_due(d->names_wanted_ms))
+		return;
+	d->names_wanted_ms = cached_now_ms();
+	start_prefetch(c, parent, &request, 0);
+}
+
+/* ---- Directories --------------------------------------------------------------------------- */
+
+static int load(struct cached *c, struct op_context *ctx, struct node *node, bool listing)
+{
+	struct scan_request request = {.flags = SCAN_WATCH, .depth_max = 1};
+	cleanup_free char *path = node_path(node);
+	struct directory *d = node_directory(node);
+	uint64_t started_ms = cached_now_ms();
+	int r;
+
+	if (!path || !d)
+		return path && !d ? -ENOTDIR : -ENOMEM;
+	consider_names(c, node, listing);
+	d->listed = d->listed || listing;
+	d->loading = true;
+	r = scan(c, ctx, path, &request, NULL);
+	cached_count_trip(c, ctx, started_ms);
+	node = tree_find(c, path, strlen(path));
+	if (node && node->directory) {
+		node->directory->loading = false;
+		node->directory->refused_ms = r < 0 && r != -EINTR ? cached_now_ms() : 0;
+	}
+	pthread_cond_broadcast(&c->changed);
+	return r;
+}
+
+/* Somebody else is at it, and it is worth waiting for. */
+static bool is_coming(const struct cached *c, const struct node *node, uint64_t since_ms)
+{
+	cleanup_free char *path = NULL;
+
+	if (node->directory && node->directory->loading)
+		return true;
+	if (!c->prefetches || cached_now_ms() - since_ms > round_trips_ms(c, 2) + WAIT_STEP_MS)
+		return false;
+	path = node_path(node);
+	return path && find_prefetch(c, path, false);
+}
+
+/* It cannot be read, or what it says is not to be believed. */
+static bool is_hopeless(const struct cached *c, const struct node *directory)
+{
+	const struct directory *d = directory->directory;
+
+	if (!d)
+		return false;
+	if (d->refused_ms && cached_now_ms() - d->refused_ms < REFUSED_MS)
+		return true;
+	return d->loaded_ms && !(c->feed && d->watched) && c->ttl_ms == 0;
+}
+
+int cached_resolve(struct cached *c, struct op_context *ctx, const char *path, bool attributes,
+	struct node **ret_node)
+{
+	uint64_t since_ms = cached_now_ms();
+	struct node *node, *directory;
+	bool loaded = false;
+	int r;
+
+	for (;;) {
+		r = tree_lookup(c, path, &node, &directory);
+		if (r == 0 && (!attributes || node_attributes_are_fresh(c, node))) {
+			*ret_node = node;
+			return 0;
+		}
+		if (r < 0 && r != -EAGAIN)
+			return r;
+		if (r == 0) {
+			if (!node->echo_awaited || cached_now_ms() - node->own_ms > ECHO_WAIT_MS)
+				return -EAGAIN;
+			r = cached_wait(c, ctx);
+		} else if (!directory || is_hopeless(c, directory)) {
+			return -EAGAIN;
+		} else if (is_coming(c, directory, since_ms)) {
+			r = cached_wait(c, ctx);
+		} else if (loaded || node_is_complete(c, directory)) {
+			return -EAGAIN;
+		} else {
+			r = load(c, ctx, directory, false);
+			ctx->served.round_trips++;
+			loaded = true;
+		}
+		if (r == -EINTR || r == -ENOTCONN || r == -EIO)
+			return r;
+	}
+}
+
+int cached_load_listing(struct cached *c, struct op_context *ctx, const char *path)
+{
+	uint64_t since_ms = cached_now_ms();
+	struct node *node;
+	int r;
+
+	for (;;) {
+		r = cached_resolve(c, ctx, path, false, &node);
+		if (r < 0)
+			return r;
+		if (node->state == NODE_PRESENT && !S_ISDIR(node->attributes.mode))
+			return -ENOTDIR;
+		if (node_is_complete(c, node)) {
+			node->directory->listed = true;
+			return 0;
+		}
+		if (is_coming(c, node, since_ms)) {
+			r = cached_wait(c, ctx);
+			if (r < 0)
+				return r;
+			continue;
+		}
+		ctx->served.round_trips++;
+		return load(c, ctx, node, true);
+	}
+}
+
+/* ---- Content --------------------------------------------------------------------------------- */
+
+static bool is_wanted_file(const struct cached *c, const struct node *node)
+{
+	return node->state == NODE_PRESENT && S_ISREG(node->attributes.mode) && !node->content &&
+	       node->attributes.size_bytes > 0 &&
+	       node->attributes.size_bytes <= SMALL_FILE_MAX_BYTES && node_name_is_fresh(c, node);
+}
+
+/* Bytes of small files below `top` whose content is missing; stops beyond `max`. */
+static uint64_t missing_bytes(
+	const struct cached *c, const struct node *top, unsigned depth, uint64_t max)
+{
+	const struct directory *d = top->directory;
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; d && i < d->bucket_count && bytes <= max; i++)
+		for (const struct node *child = d->buckets[i]; child; child = child->next) {
+			if (is_wanted_file(c, child))
+				bytes += child->attributes.size_bytes;
+			else if (depth > 1 && child->directory)
+				bytes += missing_bytes(c, child, depth - 1, max);
+		}
+	return bytes;
+}
+
+static void fetch_content(struct cached *c, struct node *top, uint32_t depth, uint64_t expected)
+{
+	struct scan_request request = {.flags = SCAN_WATCH | SCAN_CONTENT,
+		.depth_max = depth,
+		.entries_max = depth == 1 ? 0 : PREFETCH_ENTRIES_MAX,
+		.content_max_bytes = SMALL_FILE_MAX_BYTES,
+		.content_total_bytes =
+			depth == 1 ? DIRECTORY_CONTENT_MAX_BYTES : PREFETCH_CONTENT_MAX_BYTES};
+
+	top->directory->content_wanted_ms = cached_now_ms();
+	start_prefetch(c, top, &request, expected);
+}
+
+/* The highest directory around the file in which several files were wanted, and whose
+ * missing content is not too much. */
+static void consider_content(struct cached *c, struct node *file)
+{
+	uint64_t max = c->memory_bytes_max / 2, expected = 0;
+	struct node *top = NULL;
+
+	if (max > PREFETCH_CONTENT_MAX_BYTES)
+		max = PREFETCH_CONTENT_MAX_BYTES;
+	for (struct node *at = file->parent; at; at = at->parent) {
+		uint64_t bytes;
+
+		at->directory->opens++;
+		if (at->directory->opens < 2 || !is_due(at->directory->content_wanted_ms))
+			continue;
+		bytes = missing_bytes(c, at, DEPTH_MAX, max);
+		if (bytes > max)
+			continue;
+		top = at;
+		expected = bytes;
+	}
+	if (top) {
+		fetch_content(c, top, 0, expected);
+		return;
+	}
+	expected = missing_bytes(c, file->parent, 1, DIRECTORY_CONTENT_MAX_BYTES);
+	if (file->parent->directory->opens == 1 && expected > file->attributes.size_bytes &&
+		expected <= DIRECTORY_CONTENT_MAX_BYTES)
+		fetch_content(c, file->parent, 1, expected);
+}
+
+/* At the speed so far, will the rest be here soon? */
+static bool is_worth_waiting(const struct cached *c, const struct prefetch *p)
+{
+	uint64_t elapsed_ms = cached_now_ms() - p->started_ms;
+	uint64_t rest_bytes =
+		p->expected_bytes > p->received_bytes ? p->expected_bytes - p->received_bytes : 0;
+
+	if (elapsed_ms <= round_trips_ms(c, 2) + WAIT_STEP_MS)
+		return true;
+	return p->received_bytes > 0 &&
+	       rest_bytes * elapsed_ms / p->received_bytes <= CONTENT_WAIT_MAX_MS;
+}
+
+int cached_await_content(
+	struct cached *c, struct op_context *ctx, const char *path, struct node **ret_node)
+{
+	uint64_t since_ms = cached_now_ms();
+	struct node *node;
+	int r;
+
+	for (;;) {
+		const struct prefetch *p;
+
+		r = cached_resolve(c, ctx, path, true, &node);
+		if (r < 0)
+			return r;
+		*ret_node = node;
+		if (!is_wanted_file(c, node))
+			return 0;
+		p = find_prefetch(c, path, true);
+		if (!p) {
+			consider_content(c, node);
+			return 0;
+		}
+		if (cached_now_ms() - since_ms > 2 * CONTENT_WAIT_MAX_MS || !is_worth_waiting(c, p))
+			return 0;
+		r = cached_wait(c, ctx);
+		if (r < 0)
+			return r;
+	}
+}

@@ -1,0 +1,554 @@
+#include "ops/cached_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ops/support/cleanup.h"
+#include "ops/support/path.h"
+
+static void lock(struct cached *c)
+{
+	pthread_mutex_lock(&c->lock);
+}
+
+static void unlock(struct cached *c)
+{
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* An answer from what is known, without the lock held afterwards. */
+static int answer(struct cached *c, struct op_context *ctx, int r)
+{
+	c->statistics.hits++;
+	ctx->served.from_cache = ctx->served.round_trips == 0;
+	unlock(c);
+	return r;
+}
+
+static uint64_t begin(struct cached *c)
+{
+	uint64_t asked = cached_begin_asking(c);
+
+	unlock(c);
+	return asked;
+}
+
+static void end(struct cached *c)
+{
+	lock(c);
+	cached_end_asking(c);
+	c->statistics.misses++;
+}
+
+static bool is_other(const struct node *node, const struct object_id *id)
+{
+	return id->inode && !object_id_equal(id, &node->attributes.id);
+}
+
+/* ---- Looking ----------------------------------------------------------------------- */
+
+static int ask_attributes(struct cached *c, struct op_context *ctx, const struct object_ref *object,
+	struct attributes *ret_attributes)
+{
+	uint64_t started_ms = cached_now_ms();
+	struct attributes attributes;
+	uint64_t asked = begin(c);
+	int r = workspace_getattr(ctx, c->inner, object, &attributes);
+
+	lock(c);
+	cached_end_asking(c);
+	cached_count_trip(c, ctx, started_ms);
+	cached_store_answer(c, object->path, r, &attributes, asked);
+	unlock(c);
+	if (r < 0)
+		return r;
+	*ret_attributes = attributes;
+	return 0;
+}
+
+int cached_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	struct node *node;
+	int r;
+
+	if (object->file)
+		return cached_file_getattr(ctx, cached_file_of(object->file), ret_attributes);
+	lock(c);
+	r = cached_resolve(c, ctx, object->path, true, &node);
+	if (r == -EAGAIN)
+		return ask_attributes(c, ctx, object, ret_attributes);
+	if (r == 0 && is_other(node, &object->id))
+		r = -ESTALE;
+	if (r == 0)
+		*ret_attributes = node->attributes;
+	return answer(c, ctx, r);
+}
+
+/* The entries of a directory, copied so that the sink runs without the lock. */
+struct listing {
+	struct listed {
+		struct attributes attributes;
+		size_t name; /* offset in names */
+	} * entries;
+	size_t count;
+	char *names;
+	bool doubtful; /* attributes of some are not fresh */
+};
+
+static void listing_done(struct listing *listing)
+{
+	free(listing->entries);
+	free(listing->names);
+	*listing = (struct listing){0};
+}
+
+static int list(const struct cached *c, const struct node *node, struct listing *listing)
+{
+	const struct directory *d = node->directory;
+	size_t used = 0, names_size = 0;
+
+	for (size_t i = 0; i < d->bucket_count; i++)
+		for (const struct node *child = d->buckets[i]; child; child = child->next)
+			names_size += child->name_length + 1u;
+	listing->entries = calloc(d->count + 1, sizeof(*listing->entries));
+	listing->names = malloc(names_size + 1);
+	if (!listing->entries || !listing->names)
+		return -ENOMEM;
+	for (size_t i = 0; i < d->bucket_count; i++)
+		for (const struct node *child = d->buckets[i]; child; child = child->next) {
+			if (child->state == NODE_UNKNOWN ||
+				(child->state == NODE_PRESENT &&
+					!node_attributes_are_fresh(c, child)))
+				listing->doubtful = true;
+			if (child->state != NODE_PRESENT)
+				continue;
+			listing->entries[listing->count++] =
+				(struct listed){.attributes = child->attributes, .name = used};
+			memcpy(listing->names + used, child->name, child->name_length + 1u);
+			used += child->name_length + 1u;
+		}
+	return 0;
+}
+
+/* Twice at most: what is doubtful after the directory has just been read is as true as it
+ * gets. */
+static int list_fresh(struct cached *c, struct op_context *ctx, const char *path,
+	struct listing *listing, struct node **ret_node)
+{
+	struct node *node;
+	int r = 0;
+
+	for (int attempt = 0; r == 0 && attempt < 2; attempt++) {
+		r = cached_load_listing(c, ctx, path);
+		node = r == 0 ? tree_find(c, path, strlen(path)) : NULL;
+		if (r < 0)
+			break;
+		if (!node || !node->directory || !node->directory->complete)
+			return -EAGAIN;
+		listing_done(listing);
+		r = list(c, node, listing);
+		*ret_node = node;
+		if (r < 0 || !listing->doubtful || attempt > 0)
+			break;
+		node->directory->complete = false;
+	}
+	return r;
+}
+
+int cached_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
+	bool watch, dir_entry_sink sink, void *user, bool *ret_watched)
+{
+	cleanup_with(listing_done) struct listing listing = {0};
+	struct cached *c = cached_of(w);
+	struct node *node = NULL;
+	bool watched = false;
+	int r;
+
+	lock(c);
+	r = list_fresh(c, ctx, directory->path, &listing, &node);
+	if (r == 0 && is_other(node, &directory->id))
+		r = -ESTALE;
+	if (r == 0) {
+		watched = c->feed && node->directory->watched;
+		node->directory->quiet = node->directory->quiet && !watch;
+	}
+	if (r == -EAGAIN) {
+		unlock(c);
+		return workspace_readdir(ctx, c->inner, directory, watch, sink, user, ret_watched);
+	}
+	answer(c, ctx, r);
+	for (size_t i = 0; r >= 0 && i < listing.count; i++) {
+		struct dir_entry entry = {.path = listing.names + listing.entries[i].name,
+			.attributes = listing.entries[i].attributes};
+
+		r = sink(user, &entry);
+	}
+	if (r < 0)
+		return r;
+	*ret_watched = watched;
+	return 0;
+}
+
+static int ask_target(
+	struct cached *c, struct op_context *ctx, const struct object_ref *link, char **ret_target)
+{
+	uint64_t asked = begin(c);
+	char *target;
+	int r = workspace_readlink(ctx, c->inner, link, &target);
+	struct node *node;
+
+	end(c);
+	node = tree_find(c, link->path, strlen(link->path));
+	if (r == 0 && node && node->state == NODE_PRESENT && S_ISLNK(node->attributes.mode) &&
+		node->changed_at <= asked && !node->link_target)
+		node->link_target = strdup(target);
+	unlock(c);
+	if (r < 0)
+		return r;
+	*ret_target = target;
+	return 0;
+}
+
+int cached_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
+	char **ret_target)
+{
+	struct cached *c = cached_of(w);
+	char *target = NULL;
+	struct node *node;
+	int r;
+
+	lock(c);
+	r = cached_resolve(c, ctx, link->path, false, &node);
+	if (r == 0 && is_other(node, &link->id))
+		r = -ESTALE;
+	else if (r == 0 && node->state == NODE_PRESENT && !S_ISLNK(node->attributes.mode))
+		r = -EINVAL;
+	if (r == -EAGAIN || (r == 0 && !node->link_target))
+		return ask_target(c, ctx, link, ret_target);
+	if (r == 0)
+		target = strdup(node->link_target);
+	if (r == 0 && !target)
+		r = -ENOMEM;
+	r = answer(c, ctx, r);
+	if (r == 0)
+		*ret_target = target;
+	return r;
+}
+
+/* ---- Making --------------------------------------------------------------------------- */
+
+/* Ends a call that made a name; leaves with the lock held, for the caller's own touch. */
+static struct node *made(struct cached *c, const char *path, int r,
+	const struct attributes *attributes, uint64_t asked)
+{
+	struct node *node = NULL;
+
+	end(c);
+	if (r == 0)
+		node = cached_own_present(c, path, attributes, asked);
+	else if (r == -EEXIST || r == -ENOENT)
+		cached_own_unknown(c, path);
+	if (node)
+		node->xattrs = XATTRS_NO_CAPABILITY;
+	return node;
+}
+
+int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	uint64_t asked;
+	int r;
+
+	lock(c);
+	asked = begin(c);
+	r = workspace_mkdir(ctx, c->inner, path, mode, ret_attributes);
+	made(c, path, r, ret_attributes, asked);
+	unlock(c);
+	return r;
+}
+
+int cached_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	uint64_t rdev, struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	uint64_t asked;
+	int r;
+
+	lock(c);
+	asked = begin(c);
+	r = workspace_mknod(ctx, c->inner, path, mode, rdev, ret_attributes);
+	made(c, path, r, ret_attributes, asked);
+	unlock(c);
+	return r;
+}
+
+int cached_symlink(struct op_context *ctx, struct workspace *w, const char *target,
+	const char *path, struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	struct node *node;
+	uint64_t asked;
+	int r;
+
+	lock(c);
+	asked = begin(c);
+	r = workspace_symlink(ctx, c->inner, target, path, ret_attributes);
+	node = made(c, path, r, ret_attributes, asked);
+	if (node && !node->link_target)
+		node->link_target = strdup(target);
+	unlock(c);
+	return r;
+}
+
+int cached_link(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *path, struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	struct object_ref inner;
+	uint64_t asked;
+	int r = cached_inner_object(ctx, object, &inner);
+
+	if (r < 0)
+		return r;
+	lock(c);
+	asked = begin(c);
+	r = workspace_link(ctx, c->inner, &inner, path, ret_attributes);
+	made(c, path, r, ret_attributes, asked);
+	c->links_epoch++;
+	if (r == 0 && !object->file) {
+		struct node *node = tree_find(c, object->path, strlen(object->path));
+
+		if (node)
+			node_set_stale(c, node);
+	}
+	unlock(c);
+	return r;
+}
+
+/* ---- Removing and moving ------------------------------------------------------------------ */
+
+static int removed(struct cached *c, const char *path, int r, uint64_t asked)
+{
+	end(c);
+	if (r == 0)
+		cached_own_absent(c, path, asked);
+	else if (r == -ENOENT || r == -ESTALE || r == -EISDIR || r == -ENOTDIR)
+		cached_own_unknown(c, path);
+	unlock(c);
+	return r;
+}
+
+int cached_unlink(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected)
+{
+	struct cached *c = cached_of(w);
+	uint64_t asked;
+
+	lock(c);
+	asked = begin(c);
+	return removed(c, path, workspace_unlink(ctx, c->inner, path, expected), asked);
+}
+
+int cached_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected)
+{
+	struct cached *c = cached_of(w);
+	uint64_t asked;
+
+	lock(c);
+	asked = begin(c);
+	return removed(c, path, workspace_rmdir(ctx, c->inner, path, expected), asked);
+}
+
+int cached_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
+	unsigned flags, const struct object_id *expected)
+{
+	struct cached *c = cached_of(w);
+	uint64_t asked;
+	int r;
+
+	lock(c);
+	asked = begin(c);
+	r = workspace_rename(ctx, c->inner, from, to, flags, expected);
+	end(c);
+	if (r == 0 && !(flags & RENAME_SWAP)) {
+		cached_own_moved(c, from, to, asked);
+	} else if (r == 0 || r == -ENOENT || r == -ESTALE || r == -EEXIST || r == -ENOTEMPTY) {
+		cached_own_unknown(c, from);
+		cached_own_unknown(c, to);
+		cached_own_parent(c, from);
+		cached_own_parent(c, to);
+	}
+	unlock(c);
+	return r;
+}
+
+/* ---- Attributes ------------------------------------------------------------------------------ */
+
+/* The node that the object means, if it is still that object. */
+static struct node *node_of(struct cached *c, const struct object_ref *object)
+{
+	struct node *node = object->file ? cached_file_of(object->file)->node
+					 : tree_find(c, object->path, strlen(object->path));
+
+	if (!node || node->state != NODE_PRESENT || is_other(node, &object->id))
+		return NULL;
+	return node;
+}
+
+int cached_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	unsigned mask, const struct attributes *want, struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	struct object_ref inner;
+	struct node *node;
+	uint64_t asked;
+	int r = cached_inner_object(ctx, object, &inner);
+
+	if (r < 0)
+		return r;
+	lock(c);
+	node = node_of(c, object);
+	if (node && (mask & SET_SIZE))
+		node->write_count++;
+	asked = begin(c);
+	r = workspace_setattr(ctx, c->inner, &inner, mask, want, ret_attributes);
+	end(c);
+	node = node_of(c, object);
+	if (node && r == 0)
+		cached_own_attributes(c, node, mask, ret_attributes, asked);
+	else if (r == -ENOENT || r == -ESTALE)
+		cached_own_unknown(c, object->path);
+	unlock(c);
+	return r;
+}
+
+/* ---- xattrs -------------------------------------------------------------------------------------
+ */
+
+/* What is known without asking: the knowledge belongs to a version of the attributes. */
+static enum xattr_knowledge known_xattrs(
+	struct cached *c, struct op_context *ctx, const struct object_ref *object)
+{
+	struct node *node = NULL;
+
+	if (!object->file && cached_resolve(c, ctx, object->path, false, &node) < 0)
+		return XATTRS_UNKNOWN;
+	node = node_of(c, object);
+	return node ? node->xattrs : XATTRS_UNKNOWN;
+}
+
+/* Asks for the names; most objects have none, and then never need to be asked again. */
+static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct object_ref *object,
+	const struct object_ref *inner, char *names, size_t size)
+{
+	uint64_t asked = begin(c);
+	ssize_t r = workspace_listxattr(ctx, c->inner, inner, names, size);
+	struct node *node;
+
+	end(c);
+	node = node_of(c, object);
+	if (r == 0 && node && node->changed_at <= asked)
+		node->xattrs = XATTRS_NONE;
+	return r;
+}
+
+ssize_t cached_getxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, const char *name, void *value, size_t size)
+{
+	struct cached *c = cached_of(w);
+	enum xattr_knowledge known;
+	struct object_ref inner;
+	int r;
+
+	lock(c);
+	known = known_xattrs(c, ctx, object);
+	if (known == XATTRS_NONE ||
+		(known == XATTRS_NO_CAPABILITY && strcmp(name, "security.capability") == 0))
+		return answer(c, ctx, -ENODATA);
+	unlock(c);
+	r = cached_inner_object(ctx, object, &inner);
+	if (r < 0)
+		return r;
+	if (known == XATTRS_UNKNOWN) {
+		ssize_t names;
+
+		lock(c);
+		names = ask_names(c, ctx, object, &inner, NULL, 0);
+		unlock(c);
+		if (names == 0)
+			return -ENODATA;
+	}
+	return workspace_getxattr(ctx, c->inner, &inner, name, value, size);
+}
+
+ssize_t cached_listxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, char *names, size_t size)
+{
+	struct cached *c = cached_of(w);
+	struct object_ref inner;
+	ssize_t r;
+
+	lock(c);
+	if (known_xattrs(c, ctx, object) == XATTRS_NONE)
+		return answer(c, ctx, 0);
+	unlock(c);
+	r = cached_inner_object(ctx, object, &inner);
+	if (r < 0)
+		return r;
+	lock(c);
+	r = ask_names(c, ctx, object, &inner, names, size);
+	unlock(c);
+	return r;
+}
+
+static void xattrs_changed(struct cached *c, const struct object_ref *object)
+{
+	struct node *node;
+
+	end(c);
+	node = node_of(c, object);
+	if (node) {
+		node->xattrs = XATTRS_UNKNOWN;
+		node_set_stale(c, node);
+		node->changed_at = c->clock;
+	}
+	unlock(c);
+}
+
+int cached_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name, const void *value, size_t size, unsigned flags)
+{
+	struct cached *c = cached_of(w);
+	struct object_ref inner;
+	int r = cached_inner_object(ctx, object, &inner);
+
+	if (r < 0)
+		return r;
+	lock(c);
+	begin(c);
+	r = workspace_setxattr(ctx, c->inner, &inner, name, value, size, flags);
+	xattrs_changed(c, object);
+	return r;
+}
+
+int cached_removexattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name)
+{
+	struct cached *c = cached_of(w);
+	struct object_ref inner;
+	int r = cached_inner_object(ctx, object, &inner);
+
+	if (r < 0)
+		return r;
+	lock(c);
+	begin(c);
+	r = workspace_removexattr(ctx, c->inner, &inner, name);
+	xattrs_changed(c, object);
+	return r;
+}

@@ -1,0 +1,477 @@
+#include "ops/cached_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "ops/support/cleanup.h"
+#include "ops/support/path.h"
+
+enum { BUCKETS_MIN = 8 };
+
+uint64_t cached_now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
+}
+
+/* ---- Hash tables --------------------------------------------------------------- */
+
+static uint32_t hash_name(const char *name, size_t length)
+{
+	return (uint32_t)XXH3_64bits(name, length);
+}
+
+struct node *node_child(const struct node *parent, const char *name, size_t length)
+{
+	const struct directory *d = parent->directory;
+	uint32_t hash = hash_name(name, length);
+	struct node *node;
+
+	if (!d || !d->bucket_count)
+		return NULL;
+	node = d->buckets[hash & (d->bucket_count - 1)];
+	while (node && (node->hash != hash || node->name_length != length ||
+			       memcmp(node->name, name, length) != 0))
+		node = node->next;
+	return node;
+}
+
+static void insert(struct directory *d, struct node *node)
+{
+	struct node **bucket = &d->buckets[node->hash & (d->bucket_count - 1)];
+
+	node->next = *bucket;
+	*bucket = node;
+}
+
+static bool grow(struct directory *d)
+{
+	struct directory grown = {
+		.bucket_count = d->bucket_count ? d->bucket_count * 2 : BUCKETS_MIN};
+
+	grown.buckets = calloc(grown.bucket_count, sizeof(*grown.buckets));
+	if (!grown.buckets)
+		return false;
+	for (size_t i = 0; i < d->bucket_count; i++)
+		for (struct node *node = d->buckets[i], *next; node; node = next) {
+			next = node->next;
+			insert(&grown, node);
+		}
+	free(d->buckets);
+	d->buckets = grown.buckets;
+	d->bucket_count = grown.bucket_count;
+	return true;
+}
+
+struct node *node_make_child(struct cached *c, struct node *parent, const char *name, size_t length)
+{
+	struct node *node = node_child(parent, name, length);
+	struct directory *d = node ? NULL : node_directory(parent);
+
+	if (node || !d || (d->count >= d->bucket_count && !grow(d)))
+		return node;
+	node = calloc(1, sizeof(*node) + length + 1);
+	if (!node)
+		return NULL;
+	node->parent = parent;
+	node->state = NODE_UNKNOWN;
+	node->hash = hash_name(name, length);
+	node->name_length = (uint16_t)length;
+	memcpy(node->name, name, length);
+	insert(d, node);
+	d->count++;
+	c->node_count++;
+	return node;
+}
+
+struct directory *node_directory(struct node *node)
+{
+	if (node->state == NODE_ABSENT ||
+		(node->state == NODE_PRESENT && !S_ISDIR(node->attributes.mode)))
+		return NULL;
+	if (!node->directory)
+		node->directory = calloc(1, sizeof(*node->directory));
+	return node->directory;
+}
+
+/* ---- Forgetting ------------------------------------------------------------------- */
+
+static void leave_files(struct node *node)
+{
+	while (node->files) {
+		struct cached_file *file = node->files;
+
+		node->files = file->next;
+		file->next = NULL;
+		file->node = NULL;
+	}
+}
+
+static void node_free(struct cached *c, struct node *node)
+{
+	leave_files(node);
+	content_detach(c, node);
+	free(node->link_target);
+	if (node->directory)
+		free(node->directory->buckets);
+	free(node->directory);
+	free(node);
+	c->node_count--;
+}
+
+static void unlink_node(struct node *node)
+{
+	struct directory *d = node->parent->directory;
+	struct node **link = &d->buckets[node->hash & (d->bucket_count - 1)];
+
+	while (*link != node)
+		link = &(*link)->next;
+	*link = node->next;
+	d->count--;
+}
+
+/* Moves a directory's children to the front of `list`. */
+static struct node *take_children(struct node *node, struct node *list)
+{
+	struct directory *d = node->directory;
+
+	for (size_t i = 0; d && i < d->bucket_count; i++)
+		while (d->buckets[i]) {
+			struct node *child = d->buckets[i];
+
+			d->buckets[i] = child->next;
+			child->next = list;
+			list = child;
+		}
+	return list;
+}
+
+/* Without recursion: names nest without bound. */
+static void free_below(struct cached *c, struct node *top)
+{
+	struct node *list = take_children(top, NULL);
+
+	while (list) {
+		struct node *node = list;
+
+		list = take_children(node, node->next);
+		node_free(c, node);
+	}
+}
+
+void node_clear(struct cached *c, struct node *node)
+{
+	leave_files(node);
+	content_detach(c, node);
+	free(node->link_target);
+	node->link_target = NULL;
+	if (node->directory) {
+		free_below(c, node);
+		free(node->directory->buckets);
+		free(node->directory);
+		node->directory = NULL;
+	}
+	node->attributes_known = false;
+	node->echo_awaited = false;
+	node->writers = 0;
+	node->xattrs = XATTRS_UNKNOWN;
+}
+
+void node_remove(struct cached *c, struct node *node)
+{
+	free_below(c, node);
+	unlink_node(node);
+	node_free(c, node);
+}
+
+static void doubt(struct node *node)
+{
+	node->known_at = 0;
+	node->fetched_ms = 0;
+	if (!node->directory)
+		return;
+	node->directory->complete = false;
+	node->directory->watched = false;
+	node->directory->loaded_ms = 0;
+}
+
+static struct node *any_child(const struct node *node)
+{
+	for (size_t i = 0; node->directory && i < node->directory->bucket_count; i++)
+		if (node->directory->buckets[i])
+			return node->directory->buckets[i];
+	return NULL;
+}
+
+static struct node *next_in_directory(const struct node *node)
+{
+	const struct directory *d = node->parent->directory;
+	size_t bucket = node->hash & (d->bucket_count - 1);
+
+	if (node->next)
+		return node->next;
+	while (++bucket < d->bucket_count)
+		if (d->buckets[bucket])
+			return d->buckets[bucket];
+	return NULL;
+}
+
+/* Content stays: it is believed again when the attributes turn out to be the same. */
+void tree_drop(struct cached *c, struct node *top)
+{
+	struct node *node = top;
+
+	c->rescan_at = ++c->clock;
+	while (node) {
+		struct node *child = any_child(node);
+
+		doubt(node);
+		if (child) {
+			node = child;
+			continue;
+		}
+		while (node != top && !next_in_directory(node))
+			node = node->parent;
+		node = node == top ? NULL : next_in_directory(node);
+	}
+	pthread_cond_broadcast(&c->changed);
+}
+
+/* ---- Belief ----------------------------------------------------------------------------- */
+
+static bool is_young(const struct cached *c, uint64_t fetched_ms)
+{
+	return fetched_ms > c->exec_ms && cached_now_ms() - fetched_ms < c->ttl_ms;
+}
+
+static bool is_watched(const struct cached *c, const struct node *directory, uint64_t known_at)
+{
+	const struct directory *d = directory->directory;
+
+	return c->feed && d && d->watched && known_at >= d->watched_at;
+}
+
+bool node_name_is_fresh(const struct cached *c, const struct node *node)
+{
+	if (!node->parent)
+		return true;
+	return node->state != NODE_UNKNOWN &&
+	       (is_watched(c, node->parent, node->known_at) || is_young(c, node->fetched_ms));
+}
+
+bool node_attributes_are_fresh(const struct cached *c, const struct node *node)
+{
+	const struct attributes *a = &node->attributes;
+
+	if (node->state != NODE_PRESENT || !node->attributes_known)
+		return false;
+	if (a->nlink > 1 && !S_ISDIR(a->mode))
+		return node->links_epoch == c->links_epoch && is_young(c, node->fetched_ms) &&
+		       node_name_is_fresh(c, node);
+	if (!node->parent)
+		return is_watched(c, node, node->known_at) || is_young(c, node->fetched_ms);
+	return node_name_is_fresh(c, node);
+}
+
+bool node_is_complete(const struct cached *c, const struct node *node)
+{
+	const struct directory *d = node->directory;
+
+	return d && d->complete && ((c->feed && d->watched) || is_young(c, d->loaded_ms));
+}
+
+/* ---- Learning ---------------------------------------------------------------------------- */
+
+static void learnt(struct cached *c, struct node *node, uint64_t asked)
+{
+	node->stamp = ++c->clock;
+	node->known_at = asked;
+	node->fetched_ms = cached_now_ms();
+	node->links_epoch = c->links_epoch;
+	node->echo_awaited = false;
+	pthread_cond_broadcast(&c->changed);
+}
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* The same object in another state: what else is known of it? */
+static void new_version(struct cached *c, struct node *node, const struct attributes *attributes)
+{
+	bool is_own = node->content && node->content->own &&
+		      node->content->size == attributes->size_bytes &&
+		      (!node->content->keeps_mtime ||
+			      same_time(&node->attributes.mtime, &attributes->mtime));
+
+	if (node->content && !is_own)
+		content_detach(c, node);
+	if (node->content)
+		node->content->own = false;
+	if (node->attributes_known || !is_own)
+		node->xattrs = XATTRS_UNKNOWN;
+}
+
+void node_set_present(
+	struct cached *c, struct node *node, const struct attributes *attributes, uint64_t asked)
+{
+	if (node->stamp > asked || asked <= c->rescan_at)
+		return;
+	if (node->state != NODE_PRESENT ||
+		!object_id_equal(&node->attributes.id, &attributes->id)) {
+		struct directory *early = NULL;
+
+		/* A scan may have told of children before their directory itself. */
+		if (node->state == NODE_UNKNOWN && S_ISDIR(attributes->mode))
+			early = steal_ptr(&node->directory);
+		node_clear(c, node);
+		node->directory = early;
+	} else if (!attributes_same_version(&node->attributes, attributes) ||
+		   (node->content && node->content->own)) {
+		new_version(c, node, attributes);
+	}
+	node->state = NODE_PRESENT;
+	node->attributes = *attributes;
+	node->attributes_known = true;
+	learnt(c, node, asked);
+}
+
+void node_set_absent(struct cached *c, struct node *node, uint64_t asked)
+{
+	if (node->stamp > asked || asked <= c->rescan_at)
+		return;
+	node_clear(c, node);
+	node->state = NODE_ABSENT;
+	learnt(c, node, asked);
+}
+
+void node_set_unknown(struct cached *c, struct node *node)
+{
+	node_clear(c, node);
+	node->state = NODE_UNKNOWN;
+	learnt(c, node, c->clock);
+}
+
+void node_set_stale(struct cached *c, struct node *node)
+{
+	if (node->state != NODE_PRESENT)
+		return;
+	node->attributes_known = false;
+	node->echo_awaited = c->feed;
+	node->own_ms = cached_now_ms();
+	node->stamp = ++c->clock;
+}
+
+/* ---- Finding ------------------------------------------------------------------------------- */
+
+struct node *tree_find(const struct cached *c, const char *path, size_t length)
+{
+	struct node *node = c->root;
+	const char *end = path + length;
+
+	while (node && path < end) {
+		const char *slash = memchr(path, '/', (size_t)(end - path));
+		const char *name_end = slash ? slash : end;
+
+		node = node_child(node, path, (size_t)(name_end - path));
+		path = slash ? slash + 1 : end;
+	}
+	return node;
+}
+
+struct node *tree_make(struct cached *c, const char *path)
+{
+	const char *name = path_name(path);
+	struct node *parent;
+
+	if (!*path)
+		return c->root;
+	parent = tree_find(c, path, path_parent_length(path));
+	return parent ? node_make_child(c, parent, name, strlen(name)) : NULL;
+}
+
+int tree_lookup(const struct cached *c, const char *path, struct node **ret_node,
+	struct node **ret_directory)
+{
+	struct node *node = c->root;
+
+	*ret_directory = NULL;
+	while (*path) {
+		size_t length = strcspn(path, "/");
+		struct node *child;
+
+		if (node->state == NODE_PRESENT && S_ISLNK(node->attributes.mode))
+			return -ELOOP;
+		if (node->state == NODE_PRESENT && !S_ISDIR(node->attributes.mode))
+			return -ENOTDIR;
+		child = node_child(node, path, length);
+		if (!child && node_is_complete(c, node))
+			return -ENOENT;
+		if (!child || !node_name_is_fresh(c, child)) {
+			if (!path[length])
+				*ret_directory = node;
+			return -EAGAIN;
+		}
+		if (child->state == NODE_ABSENT)
+			return -ENOENT;
+		node = child;
+		path += length + (path[length] == '/');
+	}
+	*ret_node = node;
+	return 0;
+}
+
+char *node_path(const struct node *node)
+{
+	size_t length = 0;
+	char *path, *end;
+
+	for (const struct node *at = node; at->parent; at = at->parent)
+		length += at->name_length + (at->parent->parent ? 1u : 0u);
+	path = malloc(length + 1);
+	if (!path)
+		return NULL;
+	end = path + length;
+	*end = '\0';
+	for (const struct node *at = node; at->parent; at = at->parent) {
+		end -= at->name_length;
+		memcpy(end, at->name, at->name_length);
+		if (at->parent->parent)
+			*--end = '/';
+	}
+	return path;
+}
+
+void node_move(struct cached *c, struct node *node, struct node *to)
+{
+	node_clear(c, to);
+	to->state = node->state;
+	to->attributes = node->attributes;
+	to->attributes_known = node->attributes_known;
+	to->xattrs = node->xattrs;
+	to->writers = node->writers;
+	to->write_count = node->write_count;
+	to->link_target = steal_ptr(&node->link_target);
+	to->content = steal_ptr(&node->content);
+	if (to->content)
+		to->content->node = to;
+	to->files = steal_ptr(&node->files);
+	for (struct cached_file *file = to->files; file; file = file->next)
+		file->node = to;
+	to->directory = steal_ptr(&node->directory);
+	for (size_t i = 0; to->directory && i < to->directory->bucket_count; i++)
+		for (struct node *child = to->directory->buckets[i]; child; child = child->next)
+			child->parent = to;
+	learnt(c, to, c->clock);
+	node_clear(c, node);
+	node->state = NODE_ABSENT;
+	learnt(c, node, c->clock);
+}
