@@ -1,0 +1,30 @@
+/*
+ * backends/remote/server.h - the far end: a workspace served over a lane.
+ *
+ * Requests run on a bounded pool of threads; those that may take long (waiting locks,
+ * scans, processes) on threads of their own.  What a client can grow is bounded: jobs,
+ * their bytes, handles, processes, output not yet sent.
+ * Threads: any, except server_free(), which is the last call.
+ */
+#pragma once
+
+#include "backends/remote/lane.h"
+
+struct server;
+
+struct server_callbacks {
+	void (*lost)(void *user);    /* the connection is gone; from any thread */
+	void (*goodbye)(void *user); /* the client is done for good */
+};
+
+/* Takes ownership of the workspace on success. */
+int server_new(struct workspace *w, const struct server_callbacks *callbacks, void *user,
+	struct server **ret_server);
+
+/* Detaches, cancels and waits for everything, and frees the workspace.  NULL is fine. */
+void server_free(struct server *server);
+
+struct lane *server_lane(struct server *server);
+
+/* Tells the client about lost change events, once there is room again. */
+void server_tick(struct server *server);

@@ -1,0 +1,170 @@
+/*
+ * backends/remote/server_internal.h - shared by the server's files only.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backends/remote/server.h"
+#include "ops/workspace.h"
+
+enum {
+	JOBS_MAX = 1024,
+	JOB_BYTES_MAX = 64 << 20,
+	WAITING_MAX_BYTES = 48 << 20, /* replies not yet sent; beyond, no more is read */
+	FEED_MAX_BYTES = 8 << 20,     /* the same, for the change feed */
+	HANDLES_MAX = 65536,
+	PROCESSES_MAX = 256,
+	WORKERS_MAX = 16,
+	LONG_JOBS_MAX = 512,
+	JOB_BUCKETS = 256,
+	HANDLE_BUCKETS = 1024,
+	SERVER_STACK_BYTES = 512 << 10,
+};
+
+struct job {
+	struct job *next;    /* in the pool's or a handle's queue */
+	struct job *in_hash; /* by id */
+	struct server *server;
+	struct frame_header header;
+	uint8_t *payload;
+	struct wire_reader in; /* what the handler has not read yet */
+	struct op_context ctx;
+	gid_t *groups;
+	atomic_bool cancelled;
+	int64_t credit;         /* listings: bytes that may be sent; under server->lock */
+	struct handle *ordered; /* runs after the earlier jobs of this handle; a reference */
+};
+
+/* An open file of the client. */
+struct handle {
+	struct handle *next;
+	uint64_t id;
+	unsigned refs; /* under server->lock, as are the next two */
+	bool busy;     /* an ordered job runs */
+	struct job *first, **last;
+	struct open_file *file;
+};
+
+struct server_process;
+
+struct server {
+	struct workspace *workspace;
+	struct server_callbacks callbacks;
+	void *user;
+	struct lane *lane;
+
+	pthread_mutex_t lock;
+	pthread_cond_t work;  /* the pool waits here */
+	pthread_cond_t moved; /* credit came, a job ended, the server stops */
+	bool stopping;
+	struct job *first, **last; /* waiting for a worker */
+	struct job *jobs[JOB_BUCKETS];
+	size_t job_count, job_bytes;
+	unsigned queued, workers, idle_workers, long_jobs;
+	struct handle *handles[HANDLE_BUCKETS];
+	size_t handle_count;
+	unsigned closing; /* CLOSE requests that are not done */
+	struct server_process *processes;
+	size_t process_count;
+	atomic_bool feed_lost;
+};
+
+/* ---- server.c ---------------------------------------------------------------- */
+
+int server_thread(void *(*run)(void *), void *argument);
+
+/* Sends a chunk of a listing; waits for credit.  -EINTR when the job is cancelled. */
+int server_send_data(struct job *job, struct wire_writer *writer);
+
+/* A CLOSE is not waited for by the client, and yet what comes after it must find the file
+ * closed: no lock in the way, no "text file busy". */
+void server_wait_for_closes(struct job *job);
+
+/* Lets the next job of the handle run that this one followed, and drops the reference to it. */
+int server_leave_order(struct job *job);
+
+/* A reference, or NULL when there is no such handle. */
+struct handle *server_handle_get(struct server *server, uint64_t id);
+
+/* The last reference closes the file and returns what close said; else 0. */
+int server_handle_put(struct server *server, struct handle *handle);
+
+/* Takes ownership of the file on success.  -EMFILE, -EBADF (the id is in use), -ENOMEM. */
+int server_handle_add(struct server *server, uint64_t id, struct open_file *file);
+
+/* Takes the handle out of the table; its reference goes to the caller.  NULL: unknown. */
+struct handle *server_handle_remove(struct server *server, uint64_t id);
+
+/* ---- server_names.c, server_files.c, server_exec.c ------------------------------ */
+
+/* Reads its arguments from job->in and appends the answer to `out` (nothing counts when the
+ * result is an error).  Returns what the REPLY says. */
+typedef int64_t (*request_handler)(struct job *job, struct wire_writer *out);
+
+struct request_type {
+	request_handler handle;
+	bool is_long; /* gets a thread of its own */
+	bool is_bulk; /* the reply may be large */
+};
+
+/* NULL: unknown. */
+const struct request_type *server_request_type(unsigned type);
+
+/* An object of a request, with the handle it may go through. */
+struct server_object {
+	struct object_ref ref;
+	struct handle *handle;
+	struct server *server;
+};
+
+/* 0, -EBADF, -EPROTO.  Always ends with server_object_done(). */
+int server_object_read(struct job *job, struct server_object *object);
+void server_object_done(struct server_object *object);
+
+#define cleanup_server_object cleanup_with(server_object_done)
+
+int64_t handle_getattr(struct job *job, struct wire_writer *out);
+int64_t handle_readdir(struct job *job, struct wire_writer *out);
+int64_t handle_scan(struct job *job, struct wire_writer *out);
+int64_t handle_readlink(struct job *job, struct wire_writer *out);
+int64_t handle_mkdir(struct job *job, struct wire_writer *out);
+int64_t handle_mknod(struct job *job, struct wire_writer *out);
+int64_t handle_symlink(struct job *job, struct wire_writer *out);
+int64_t handle_link(struct job *job, struct wire_writer *out);
+int64_t handle_unlink(struct job *job, struct wire_writer *out);
+int64_t handle_rmdir(struct job *job, struct wire_writer *out);
+int64_t handle_rename(struct job *job, struct wire_writer *out);
+int64_t handle_setattr(struct job *job, struct wire_writer *out);
+int64_t handle_getxattr(struct job *job, struct wire_writer *out);
+int64_t handle_listxattr(struct job *job, struct wire_writer *out);
+int64_t handle_setxattr(struct job *job, struct wire_writer *out);
+int64_t handle_removexattr(struct job *job, struct wire_writer *out);
+int64_t handle_statfs(struct job *job, struct wire_writer *out);
+int64_t handle_watch(struct job *job, struct wire_writer *out);
+
+int64_t handle_open(struct job *job, struct wire_writer *out);
+int64_t handle_create(struct job *job, struct wire_writer *out);
+int64_t handle_create_unnamed(struct job *job, struct wire_writer *out);
+int64_t handle_read(struct job *job, struct wire_writer *out);
+int64_t handle_write(struct job *job, struct wire_writer *out);
+int64_t handle_fsync(struct job *job, struct wire_writer *out);
+int64_t handle_close(struct job *job, struct wire_writer *out);
+int64_t handle_fallocate(struct job *job, struct wire_writer *out);
+int64_t handle_seek(struct job *job, struct wire_writer *out);
+int64_t handle_copy_range(struct job *job, struct wire_writer *out);
+int64_t handle_lock(struct job *job, struct wire_writer *out);
+int64_t handle_lock_test(struct job *job, struct wire_writer *out);
+int64_t handle_lock_release_owner(struct job *job, struct wire_writer *out);
+
+int64_t handle_exec(struct job *job, struct wire_writer *out);
+int64_t handle_signal(struct job *job, struct wire_writer *out);
+int64_t handle_resize(struct job *job, struct wire_writer *out);
+
+/* INPUT, OUTPUT_CREDIT and KILL frames.  Owns the payload. */
+int server_process_frame(
+	struct server *server, const struct frame_header *header, uint8_t *payload);
+
+/* Asks every process to end; they count in process_count until they have. */
+void server_processes_stop(struct server *server);
