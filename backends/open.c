@@ -14,6 +14,8 @@ static const struct {
 } backends[] = {
 	{"local", local_open, "local:/dir"},
 	{"mem", mem_open, "mem:"},
+	{"helper", remote_open, "helper:/dir"},
+	{"ssh", remote_open, "ssh://[user@]host[:port]/dir"},
 };
 
 static void explain_unknown_scheme(const char *uri, char **ret_reason)

@@ -82,6 +82,14 @@ static int open_mem(struct workspace **ret_workspace, const char **ret_directory
 	return open_with(mem_open, "mem", "", ret_workspace);
 }
 
+static int open_helper(struct workspace **ret_workspace, const char **ret_directory)
+{
+	int r = make_private_directory();
+
+	*ret_directory = directory;
+	return r < 0 ? r : open_with(remote_open, "helper", directory, ret_workspace);
+}
+
 /* Each decorator must keep the promises of what it holds. */
 static int open_faulty_mem(struct workspace **ret_workspace, const char **ret_directory)
 {
@@ -109,6 +117,15 @@ static int open_cached_local(struct workspace **ret_workspace, const char **ret_
 	return r < 0 ? r : cached_new(inner, &options, ret_workspace);
 }
 
+static int open_cached_helper(struct workspace **ret_workspace, const char **ret_directory)
+{
+	static const struct cached_options options = {.ttl_ms = 1000};
+	struct workspace *inner;
+	int r = open_helper(&inner, ret_directory);
+
+	return r < 0 ? r : cached_new(inner, &options, ret_workspace);
+}
+
 const struct contract_place contract_places[] = {
 	{"local", open_local, close_directory},
 	{"local-steps", open_local_steps, close_directory},
@@ -116,5 +133,7 @@ const struct contract_place contract_places[] = {
 	{"faulty-mem", open_faulty_mem, workspace_free},
 	{"cached-mem", open_cached_mem, workspace_free},
 	{"cached-local", open_cached_local, close_directory},
+	{"helper", open_helper, close_directory},
+	{"cached-helper", open_cached_helper, close_directory},
 };
 const size_t contract_place_count = array_size(contract_places);

@@ -1,0 +1,483 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backends/remote/client_internal.h"
+
+int64_t remote_now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void remote_cond_init(pthread_cond_t *condition)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(condition, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+void remote_cond_wait_ms(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t ms)
+{
+	struct timespec end;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += ms / 1000;
+	end.tv_nsec += ms % 1000 * 1000000;
+	if (end.tv_nsec >= 1000000000) {
+		end.tv_sec++;
+		end.tv_nsec -= 1000000000;
+	}
+	pthread_cond_timedwait(condition, lock, &end);
+}
+
+bool remote_is_offline(struct remote *remote)
+{
+	int64_t since = remote->bad_since_ms;
+
+	return since && remote_now_ms() - since >= remote->settings.timeout_ms;
+}
+
+int remote_wait(struct remote *remote, struct op_context *ctx, pthread_cond_t *condition,
+	pthread_mutex_t *lock)
+{
+	if (op_interrupted(ctx))
+		return -EINTR;
+	if (remote_is_offline(remote))
+		return -EIO;
+	remote_cond_wait_ms(condition, lock, WAIT_MS);
+	return 0;
+}
+
+void remote_count_round_trip(struct remote *remote, struct op_context *ctx)
+{
+	ctx->served.round_trips++;
+	remote->round_trips++;
+}
+
+/* ---- The table of calls --------------------------------------------------------- */
+
+void call_free(struct call *call)
+{
+	if (!call)
+		return;
+	while (call->first) {
+		struct call_data *next = call->first->next;
+
+		free(call->first->payload);
+		free(call->first);
+		call->first = next;
+	}
+	free(call->payload);
+	pthread_cond_destroy(&call->changed);
+	free(call);
+}
+
+/* Under the lock. */
+static struct call *find_call(struct remote *remote, uint32_t id)
+{
+	struct call *call = remote->calls[id % CALL_SLOTS];
+
+	return call && call->id == id ? call : NULL;
+}
+
+static void unregister_call(struct call *call)
+{
+	struct remote *remote = call->remote;
+
+	if (find_call(remote, call->id) != call)
+		return;
+	remote->calls[call->id % CALL_SLOTS] = NULL;
+	remote->call_count--;
+	pthread_cond_broadcast(&remote->freed);
+}
+
+static int register_call(struct remote *remote, struct op_context *ctx, struct call *call)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	while (remote->call_count >= CALL_SLOTS / 2 && r == 0)
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	if (r == 0) {
+		do
+			call->id = ++remote->call_serial;
+		while (remote->calls[call->id % CALL_SLOTS]);
+		remote->calls[call->id % CALL_SLOTS] = call;
+		remote->call_count++;
+	}
+	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+static bool is_repeatable(enum frame_type type)
+{
+	switch (type) {
+	case REQUEST_GETATTR:
+	case REQUEST_READDIR:
+	case REQUEST_SCAN:
+	case REQUEST_READLINK:
+	case REQUEST_GETXATTR:
+	case REQUEST_LISTXATTR:
+	case REQUEST_STATFS:
+	case REQUEST_OPEN:
+	case REQUEST_READ:
+	case REQUEST_SEEK:
+	case REQUEST_LOCK_TEST:
+	case REQUEST_WATCH:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static int call_new(struct remote *remote, enum frame_type type, struct call **ret_call)
+{
+	struct call *call = calloc(1, sizeof(*call));
+
+	if (!call)
+		return -ENOMEM;
+	call->remote = remote;
+	call->type = type;
+	call->repeatable = is_repeatable(type);
+	call->last = &call->first;
+	remote_cond_init(&call->changed);
+	*ret_call = call;
+	return 0;
+}
+
+/* ---- Making requests ---------------------------------------------------------------- */
+
+void query_begin(struct query *q, struct op_context *ctx, struct remote *remote,
+	enum frame_type type, uint64_t order)
+{
+	size_t groups = ctx->group_count < GROUPS_MAX ? ctx->group_count : GROUPS_MAX;
+
+	*q = (struct query){.remote = remote, .ctx = ctx};
+	q->priority = order ? LANE_BULK : LANE_URGENT;
+	q->error = call_new(remote, type, &q->call);
+	lane_writer_init(&q->out);
+	wire_put_number(&q->out, ctx->uid);
+	wire_put_number(&q->out, ctx->gid);
+	wire_put_number(&q->out, ctx->groups ? groups : 0);
+	for (size_t i = 0; ctx->groups && i < groups; i++)
+		wire_put_number(&q->out, ctx->groups[i]);
+	wire_put_number(&q->out, order);
+}
+
+static int send_request(struct query *q)
+{
+	int r = q->error ? q->error : q->out.error;
+
+	if (r == 0 && remote_is_offline(q->remote))
+		r = -EIO;
+	if (r == 0)
+		r = register_call(q->remote, q->ctx, q->call);
+	if (r < 0)
+		return r;
+	r = lane_send(q->remote->lane, q->priority, q->call->type, q->call->id, &q->out);
+	if (r < 0) {
+		pthread_mutex_lock(&q->remote->lock);
+		unregister_call(q->call);
+		pthread_mutex_unlock(&q->remote->lock);
+	}
+	return r == -EMSGSIZE ? -E2BIG : r;
+}
+
+static void send_cancel(struct call *call)
+{
+	lane_send(call->remote->lane, LANE_URGENT, FRAME_CANCEL, call->id, NULL);
+}
+
+/* Nobody waits any more.  Under the lock; the call belongs to the table from here on, or is
+ * taken out at once when it has not left this machine. */
+static void abandon(struct query *q)
+{
+	struct call *call = q->call;
+
+	if (lane_withdraw(q->remote->lane, call->id))
+		return;
+	call->abandoned = true;
+	q->call = NULL;
+}
+
+/* One step of waiting for `call->changed`.  Under the lock.  0, or why to give up. */
+static int wait_for_change(struct query *q, int64_t *cancelled_ms)
+{
+	struct call *call = q->call;
+	int64_t now = remote_now_ms();
+
+	if (remote_is_offline(q->remote))
+		return -EIO;
+	if (*cancelled_ms && now - *cancelled_ms > CANCEL_GRACE_MS)
+		return -EINTR;
+	if (!*cancelled_ms && op_interrupted(q->ctx)) {
+		*cancelled_ms = now;
+		send_cancel(call);
+	}
+	remote_cond_wait_ms(&call->changed, &q->remote->lock, WAIT_MS);
+	return 0;
+}
+
+static int take_parts(struct query *q, int (*take)(void *user, struct wire_reader *part),
+	void *user, int *taken_result)
+{
+	struct call *call = q->call;
+	cleanup_wire_writer struct wire_writer credit = {0};
+
+	while (call->first) {
+		struct call_data *part = call->first;
+		struct wire_reader reader = wire_reader_over(part->payload, part->size);
+
+		call->first = part->next;
+		if (!call->first)
+			call->last = &call->first;
+		call->data_bytes -= part->size;
+		pthread_mutex_unlock(&q->remote->lock);
+		if (*taken_result >= 0)
+			*taken_result = take(user, &reader);
+		lane_writer_init(&credit);
+		wire_put_number(&credit, part->size + FRAME_HEADER_BYTES);
+		lane_send(q->remote->lane, LANE_URGENT, FRAME_CREDIT, call->id, &credit);
+		if (*taken_result < 0)
+			send_cancel(call);
+		free(part->payload);
+		free(part);
+		pthread_mutex_lock(&q->remote->lock);
+	}
+	return *taken_result;
+}
+
+int64_t query_run_stream(
+	struct query *q, int (*take)(void *user, struct wire_reader *part), void *user)
+{
+	struct remote *remote = q->remote;
+	int64_t cancelled_ms = 0, result;
+	int taken_result = 0;
+	int r = send_request(q);
+
+	if (r < 0)
+		return r;
+	remote_count_round_trip(remote, q->ctx);
+	pthread_mutex_lock(&remote->lock);
+	while (!q->call->done && r == 0) {
+		if (take)
+			take_parts(q, take, user, &taken_result);
+		if (!q->call->done && !q->call->first)
+			r = wait_for_change(q, &cancelled_ms);
+	}
+	if (r == 0 && take)
+		take_parts(q, take, user, &taken_result);
+	if (r < 0)
+		abandon(q);
+	pthread_mutex_unlock(&remote->lock);
+	if (r < 0)
+		return r;
+	q->in = q->call->body;
+	result = q->call->result;
+	return taken_result < 0 ? taken_result : result;
+}
+
+int64_t query_run(struct query *q)
+{
+	return query_run_stream(q, NULL, NULL);
+}
+
+int query_submit(struct query *q, void (*complete)(struct call *call), void *user)
+{
+	struct call *call = q->call;
+	int r;
+
+	if (call) {
+		call->complete = complete;
+		call->user = user;
+	}
+	r = send_request(q);
+	if (r == 0)
+		q->call = NULL;
+	return r;
+}
+
+bool query_end(struct query *q, int64_t *result)
+{
+	wire_writer_done(&q->out);
+	if (q->call) {
+		pthread_mutex_lock(&q->remote->lock);
+		unregister_call(q->call);
+		pthread_mutex_unlock(&q->remote->lock);
+		call_free(q->call);
+		q->call = NULL;
+	}
+	return *result == RESULT_AGAIN;
+}
+
+int64_t query_finish(struct query *q, int64_t result)
+{
+	return result >= 0 && wire_reader_finish(&q->in) < 0 ? -EIO : result;
+}
+
+/* ---- The reader thread ------------------------------------------------------------------ */
+
+static void ignore_answer(struct call *call)
+{
+	call_free(call);
+}
+
+/* Something that nobody knows of any more is given back. */
+static void undo(struct call *call)
+{
+	struct op_context ctx;
+	struct query q;
+	int64_t result = 0;
+
+	if (call->result < 0)
+		return;
+	op_context_init(&ctx);
+	switch (call->type) {
+	case REQUEST_OPEN:
+	case REQUEST_CREATE:
+	case REQUEST_CREATE_UNNAMED:
+		query_begin(&q, &ctx, call->remote, REQUEST_CLOSE, 0);
+		wire_put_number(&q.out, call->object);
+		break;
+	case REQUEST_LOCK:
+		query_begin(&q, &ctx, call->remote, REQUEST_LOCK, 0);
+		wire_put_number(&q.out, call->object);
+		call->lock.type = LOCK_NONE;
+		wire_put_lock(&q.out, &call->lock);
+		wire_put_number(&q.out, 0);
+		break;
+	case REQUEST_EXEC:
+		lane_send(
+			call->remote->lane, LANE_URGENT, FRAME_KILL, (uint32_t)call->object, NULL);
+		return;
+	default:
+		return;
+	}
+	query_submit(&q, ignore_answer, NULL);
+	query_end(&q, &result);
+}
+
+/* Under the lock.  Returns true when the call is the caller's to complete or free. */
+static bool finish_call(struct call *call, int64_t result)
+{
+	call->result = result;
+	call->done = true;
+	if (call->complete || call->abandoned) {
+		unregister_call(call);
+		return true;
+	}
+	pthread_cond_broadcast(&call->changed);
+	return false;
+}
+
+static void dispose(struct call *call)
+{
+	if (call->complete) {
+		call->complete(call);
+		return;
+	}
+	undo(call);
+	call_free(call);
+}
+
+static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size_t size)
+{
+	struct wire_reader body = wire_reader_over(payload, size);
+	int64_t result = wire_get_result(&body);
+	struct call *call;
+	bool ours = false;
+
+	if (body.failed) {
+		free(payload);
+		return -EPROTO;
+	}
+	pthread_mutex_lock(&remote->lock);
+	call = find_call(remote, id);
+	if (call && !call->done) {
+		call->payload = payload;
+		call->body = body;
+		ours = finish_call(call, result);
+		payload = NULL;
+	}
+	pthread_mutex_unlock(&remote->lock);
+	free(payload);
+	if (ours)
+		dispose(call);
+	return 0;
+}
+
+static int take_data(struct remote *remote, uint32_t id, uint8_t *payload, size_t size)
+{
+	struct call_data *part = calloc(1, sizeof(*part));
+	struct call *call;
+	int r = 0;
+
+	if (!part) {
+		free(payload);
+		return -ENOMEM;
+	}
+	part->payload = payload;
+	part->size = size;
+	pthread_mutex_lock(&remote->lock);
+	call = find_call(remote, id);
+	if (call && call->data_bytes > 2 * CREDIT_LISTING_BYTES) {
+		r = -EPROTO;
+	} else if (call && !call->abandoned && !call->done) {
+		call->data_bytes += size;
+		*call->last = part;
+		call->last = &part->next;
+		pthread_cond_broadcast(&call->changed);
+		part = NULL;
+	}
+	pthread_mutex_unlock(&remote->lock);
+	if (part)
+		free(part->payload);
+	free(part);
+	return r;
+}
+
+int remote_received(void *user, const struct frame_header *header, uint8_t *payload)
+{
+	struct remote *remote = user;
+
+	switch (header->type) {
+	case FRAME_REPLY:
+		return take_reply(remote, header->id, payload, header->size);
+	case FRAME_DATA:
+		return take_data(remote, header->id, payload, header->size);
+	case FRAME_CHANGE:
+		return remote_feed_take(remote, payload, header->size);
+	case FRAME_OUTPUT:
+	case FRAME_EXIT:
+	case FRAME_INPUT_CREDIT:
+		return remote_process_frame(remote, header, payload);
+	default:
+		free(payload);
+		return -EPROTO;
+	}
+}
+
+void remote_fail_calls(struct remote *remote)
+{
+	for (size_t i = 0; i < CALL_SLOTS; i++) {
+		struct call *call = remote->calls[i];
+		int64_t result;
+
+		if (!call || call->done)
+			continue;
+		result = call->repeatable || lane_withdraw(remote->lane, call->id) ? RESULT_AGAIN
+										   : -EIO;
+		if (!finish_call(call, result))
+			continue;
+		pthread_mutex_unlock(&remote->lock);
+		dispose(call);
+		pthread_mutex_lock(&remote->lock);
+	}
+}

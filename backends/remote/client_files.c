@@ -1,0 +1,675 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/remote/client_internal.h"
+
+enum { INLINE_READ_BYTES = 64 << 10, SYNC_FLAGS = O_DSYNC | O_SYNC };
+
+static struct remote_file **bucket_of(struct remote *remote, const struct object_id *id)
+{
+	return &remote->files[id->inode % FILE_BUCKETS];
+}
+
+/* ---- Life ------------------------------------------------------------------------ */
+
+static int file_new(struct remote *remote, const char *path, int flags, struct remote_file **ret)
+{
+	struct remote_file *file = calloc(1, sizeof(*file));
+
+	if (!file)
+		return -ENOMEM;
+	file->path = strdup(path);
+	if (!file->path) {
+		free(file);
+		return -ENOMEM;
+	}
+	file->base.workspace = &remote->base;
+	file->remote = remote;
+	file->refs = 1;
+	file->flags = flags;
+	pthread_mutex_init(&file->lock, NULL);
+	remote_cond_init(&file->changed);
+	pthread_mutex_lock(&remote->lock);
+	file->handle = ++remote->next_handle;
+	file->epoch = remote->epoch;
+	pthread_mutex_unlock(&remote->lock);
+	*ret = file;
+	return 0;
+}
+
+static void file_free(struct remote_file *file)
+{
+	if (!file)
+		return;
+	remote_file_drop_chunks(file);
+	pthread_cond_destroy(&file->changed);
+	pthread_mutex_destroy(&file->lock);
+	free(file->path);
+	free(file);
+}
+
+void remote_file_unref(struct remote_file *file)
+{
+	bool last;
+
+	pthread_mutex_lock(&file->remote->lock);
+	last = --file->refs == 0;
+	pthread_mutex_unlock(&file->remote->lock);
+	if (last)
+		file_free(file);
+}
+
+static void file_publish(struct remote_file *file)
+{
+	struct remote *remote = file->remote;
+
+	pthread_mutex_lock(&remote->lock);
+	file->next = *bucket_of(remote, &file->id);
+	*bucket_of(remote, &file->id) = file;
+	pthread_mutex_unlock(&remote->lock);
+}
+
+static void file_unpublish(struct remote_file *file)
+{
+	struct remote *remote = file->remote;
+	struct remote_file **slot = bucket_of(remote, &file->id);
+
+	pthread_mutex_lock(&remote->lock);
+	while (*slot && *slot != file)
+		slot = &(*slot)->next;
+	if (*slot)
+		*slot = file->next;
+	file->closed = true;
+	pthread_mutex_unlock(&remote->lock);
+}
+
+/* ---- Order among queued writes and what follows them ------------------------------------ */
+
+int remote_order(struct op_context *ctx, struct remote *remote, const struct object_ref *object,
+	uint64_t *ret_order)
+{
+	struct object_id id = object->file ? remote_file_of(object->file)->id : object->id;
+	uint64_t order = 0;
+	int r = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	if (!id.inode && remote->write_bytes) {
+		pthread_mutex_unlock(&remote->lock);
+		return remote_settle(ctx, remote);
+	}
+	for (;;) {
+		unsigned dirty = 0;
+
+		for (struct remote_file *f = *bucket_of(remote, &id); f; f = f->next)
+			if (f->writes && object_id_equal(&f->id, &id)) {
+				order = f->handle;
+				dirty++;
+			}
+		if (dirty == 0)
+			order = 0;
+		if (dirty <= 1 || r < 0)
+			break;
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	}
+	pthread_mutex_unlock(&remote->lock);
+	*ret_order = order;
+	return r;
+}
+
+int remote_settle(struct op_context *ctx, struct remote *remote)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	if (remote->write_bytes)
+		remote_count_round_trip(remote, ctx);
+	while (remote->write_bytes && r == 0)
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+/* ---- Opening -------------------------------------------------------------------------------- */
+
+static int64_t take_opened(struct query *q, int64_t result, struct remote_file *file,
+	struct attributes *ret_attributes, size_t wanted)
+{
+	struct attributes attributes;
+
+	if (result < 0)
+		return result;
+	wire_get_attributes(&q->in, &attributes);
+	if (q->in.failed)
+		return -EIO;
+	if (result > 0) {
+		size_t got = wire_reader_left(&q->in);
+
+		if (got > wanted)
+			return -EIO;
+		remote_file_prefill(
+			file, steal_ptr(&q->call->payload), q->in.data + q->in.offset, got, wanted);
+	}
+	*ret_attributes = attributes;
+	return 0;
+}
+
+static size_t inline_size(int flags)
+{
+	bool reads = (flags & O_ACCMODE) != O_WRONLY;
+
+	return reads && !(flags & (O_TRUNC | O_DIRECT)) ? INLINE_READ_BYTES : 0;
+}
+
+static int finish_open(struct remote_file *file, int64_t result,
+	const struct attributes *attributes, struct open_file **ret_file)
+{
+	if (result < 0) {
+		file_free(file);
+		return (int)result;
+	}
+	file->id = attributes->id;
+	file->size_hint = (off_t)attributes->size_bytes;
+	file->flags &= ~(O_TRUNC | O_EXCL | O_CREAT);
+	file_publish(file);
+	*ret_file = &file->base;
+	return 0;
+}
+
+int remote_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	const char *path = object->file ? remote_file_of(object->file)->path : object->path;
+	struct remote *remote = remote_of(w);
+	struct attributes attributes = {0};
+	struct remote_file *file;
+	struct query q;
+	int64_t result;
+	int r = file_new(remote, path, flags, &file);
+
+	if (r < 0)
+		return r;
+	do {
+		uint64_t order = 0;
+
+		r = remote_order(ctx, remote, object, &order);
+		query_begin(&q, ctx, remote, REQUEST_OPEN, order);
+		if (r == 0)
+			r = remote_put_object(&q, object);
+		wire_put_open_flags(&q.out, flags);
+		wire_put_number(&q.out, file->handle);
+		wire_put_number(&q.out, inline_size(flags));
+		if (q.call) {
+			q.call->object = file->handle;
+			q.call->repeatable = !(flags & O_TRUNC);
+		}
+		result = take_opened(
+			&q, r < 0 ? r : query_run(&q), file, &attributes, inline_size(flags));
+	} while (query_end(&q, &result));
+	r = finish_open(file, result, &attributes, ret_file);
+	if (r < 0)
+		return r;
+	if (flags & O_TRUNC)
+		remote_object_changed(remote, &attributes.id);
+	*ret_attributes = attributes;
+	return 0;
+}
+
+static int create(struct op_context *ctx, struct workspace *w, enum frame_type type,
+	const char *path, int flags, uint32_t mode, struct open_file **ret_file,
+	struct attributes *ret_attributes)
+{
+	struct remote *remote = remote_of(w);
+	struct attributes attributes = {0};
+	struct remote_file *file;
+	struct query q;
+	int64_t result;
+	int r = file_new(remote, path, flags, &file);
+
+	if (r < 0)
+		return r;
+	do {
+		query_begin(&q, ctx, remote, type, 0);
+		wire_put_string(&q.out, path);
+		wire_put_open_flags(&q.out, flags);
+		wire_put_number(&q.out, mode);
+		wire_put_number(&q.out, file->handle);
+		if (q.call)
+			q.call->object = file->handle;
+		result = take_opened(&q, query_run(&q), file, &attributes, 0);
+	} while (query_end(&q, &result));
+	r = finish_open(file, result, &attributes, ret_file);
+	if (r == 0)
+		*ret_attributes = attributes;
+	return r;
+}
+
+int remote_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
+	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	return create(ctx, w, REQUEST_CREATE, path, flags, mode, ret_file, ret_attributes);
+}
+
+int remote_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
+	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	return create(
+		ctx, w, REQUEST_CREATE_UNNAMED, directory, flags, mode, ret_file, ret_attributes);
+}
+
+/* The session that knew the handle is gone.  The name may lead to the same object still. */
+static int reopen(struct op_context *ctx, struct remote_file *file)
+{
+	struct remote *remote = file->remote;
+	struct object_ref object = {.path = file->path, .id = file->id};
+	struct attributes attributes = {0};
+	struct query q;
+	uint64_t epoch;
+	int64_t result;
+
+	do {
+		pthread_mutex_lock(&remote->lock);
+		epoch = remote->epoch;
+		pthread_mutex_unlock(&remote->lock);
+		query_begin(&q, ctx, remote, REQUEST_OPEN, 0);
+		remote_put_object(&q, &object);
+		wire_put_open_flags(&q.out, file->flags);
+		wire_put_number(&q.out, file->handle);
+		wire_put_number(&q.out, 0);
+		result = take_opened(&q, query_run(&q), file, &attributes, 0);
+	} while (query_end(&q, &result));
+	if (result < 0)
+		return (int)result;
+	pthread_mutex_lock(&remote->lock);
+	file->epoch = epoch;
+	pthread_mutex_unlock(&remote->lock);
+	return 0;
+}
+
+int remote_file_ready(struct op_context *ctx, struct remote_file *file)
+{
+	struct remote *remote = file->remote;
+	bool current, locked = false;
+	int r = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	current = file->epoch == remote->epoch && !file->is_lost;
+	pthread_mutex_unlock(&remote->lock);
+	if (current)
+		return 0;
+	pthread_mutex_lock(&file->lock);
+	pthread_mutex_lock(&remote->lock);
+	current = file->epoch == remote->epoch;
+	if (file->is_lost || (!current && file->has_locks))
+		locked = file->is_lost = true;
+	pthread_mutex_unlock(&remote->lock);
+	if (locked)
+		r = -EIO;
+	else if (!current)
+		r = reopen(ctx, file);
+	if (r == -ENOENT || r == -ESTALE || r == -ENOTDIR)
+		file->is_lost = true;
+	pthread_mutex_unlock(&file->lock);
+	return r < 0 && r != -EINTR ? -EIO : r;
+}
+
+/* ---- Writing -----------------------------------------------------------------------------------
+ */
+
+struct queued_write {
+	struct remote_file *file;
+	size_t size;
+};
+
+static void write_answered(struct call *call)
+{
+	struct queued_write *write = call->user;
+	struct remote_file *file = write->file;
+	struct remote *remote = file->remote;
+	int64_t result = call->result;
+
+	if (result >= 0 && (uint64_t)result < write->size)
+		result = -ENOSPC;
+	if (result == RESULT_AGAIN)
+		result = -EIO;
+	pthread_mutex_lock(&remote->lock);
+	if (result < 0 && !file->write_error)
+		file->write_error = (int)result;
+	file->writes--;
+	remote->write_bytes -= write->size;
+	pthread_cond_broadcast(&remote->freed);
+	pthread_mutex_unlock(&remote->lock);
+	remote_file_unref(file);
+	free(write);
+	call_free(call);
+}
+
+/* Under remote->lock. */
+static int take_error(struct remote_file *file)
+{
+	int error = file->write_error;
+
+	file->write_error = 0;
+	return error;
+}
+
+/* Waits for room in the window, and takes it. */
+static int reserve(struct op_context *ctx, struct remote_file *file, size_t size)
+{
+	struct remote *remote = file->remote;
+	int r;
+
+	pthread_mutex_lock(&remote->lock);
+	r = take_error(file);
+	if (r == 0 && remote->write_bytes >= WRITE_WINDOW_BYTES)
+		remote_count_round_trip(remote, ctx);
+	while (r == 0 && remote->write_bytes >= WRITE_WINDOW_BYTES)
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	if (r == 0) {
+		remote->write_bytes += size;
+		file->writes++;
+		file->refs++;
+	}
+	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+static void unreserve(struct remote_file *file, size_t size)
+{
+	struct remote *remote = file->remote;
+
+	pthread_mutex_lock(&remote->lock);
+	remote->write_bytes -= size;
+	file->writes--;
+	pthread_cond_broadcast(&remote->freed);
+	pthread_mutex_unlock(&remote->lock);
+	remote_file_unref(file);
+}
+
+static int queue_write(struct op_context *ctx, struct remote_file *file, const void *data,
+	size_t size, off_t offset)
+{
+	struct queued_write *write = malloc(sizeof(*write));
+	struct query q;
+	int64_t result;
+
+	if (!write)
+		return -ENOMEM;
+	*write = (struct queued_write){.file = file, .size = size};
+	result = reserve(ctx, file, size);
+	if (result < 0) {
+		free(write);
+		return (int)result;
+	}
+	query_begin(&q, ctx, file->remote, REQUEST_WRITE, file->handle);
+	wire_put_number(&q.out, file->handle);
+	wire_put_number(&q.out, (uint64_t)offset);
+	wire_put_bytes(&q.out, data, size);
+	result = query_submit(&q, write_answered, write);
+	if (result < 0) {
+		unreserve(file, size);
+		free(write);
+	}
+	query_end(&q, &result);
+	return (int)result;
+}
+
+static int wait_for_writes(struct op_context *ctx, struct remote_file *file)
+{
+	struct remote *remote = file->remote;
+	int r = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	if (file->writes)
+		remote_count_round_trip(remote, ctx);
+	while (file->writes && r == 0)
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	if (r == 0)
+		r = take_error(file);
+	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+ssize_t remote_write(struct op_context *ctx, struct open_file *open_file, const void *data,
+	size_t size, off_t offset)
+{
+	struct remote_file *file = remote_file_of(open_file);
+	size_t done = 0;
+	int r;
+
+	if ((file->flags & O_ACCMODE) == O_RDONLY)
+		return -EBADF;
+	r = remote_file_ready(ctx, file);
+	if (r < 0)
+		return r;
+	remote_object_changed(file->remote, &file->id);
+	while (done < size) {
+		size_t part = size - done < TRANSFER_MAX_BYTES ? size - done : TRANSFER_MAX_BYTES;
+
+		r = queue_write(
+			ctx, file, (const uint8_t *)data + done, part, offset + (off_t)done);
+		if (r < 0)
+			return done ? (ssize_t)done : r;
+		done += part;
+	}
+	if (file->flags & SYNC_FLAGS)
+		r = wait_for_writes(ctx, file);
+	return r < 0 ? r : (ssize_t)done;
+}
+
+int remote_flush(struct op_context *ctx, struct open_file *file)
+{
+	return wait_for_writes(ctx, remote_file_of(file));
+}
+
+int remote_fsync(struct op_context *ctx, struct workspace *w, struct open_file *open_file,
+	const char *path, bool data_only)
+{
+	struct remote_file *file = open_file ? remote_file_of(open_file) : NULL;
+	struct query q;
+	int64_t result;
+	int r;
+
+	do {
+		r = file ? remote_file_ready(ctx, file) : 0;
+		query_begin(&q, ctx, remote_of(w), REQUEST_FSYNC, file ? file->handle : 0);
+		wire_put_number(&q.out, file ? file->handle : 0);
+		wire_put_string(&q.out, file ? "" : path);
+		wire_put_number(&q.out, data_only);
+		result = r < 0 ? r : query_run(&q);
+	} while (query_end(&q, &result));
+	if (!file)
+		return (int)result;
+	r = wait_for_writes(ctx, file);
+	return r < 0 ? r : (int)result;
+}
+
+static void close_answered(struct call *call)
+{
+	call_free(call);
+}
+
+/* Not waited for unless locks go with it: else the answer has no news, as all writes are
+ * acknowledged by then. */
+static void send_close(struct op_context *ctx, struct remote_file *file)
+{
+	struct query q;
+	int64_t result;
+	bool current;
+
+	pthread_mutex_lock(&file->remote->lock);
+	current = file->epoch == file->remote->epoch;
+	pthread_mutex_unlock(&file->remote->lock);
+	if (!current)
+		return;
+	query_begin(&q, ctx, file->remote, REQUEST_CLOSE, file->handle);
+	wire_put_number(&q.out, file->handle);
+	result = file->has_locks ? query_run(&q) : query_submit(&q, close_answered, NULL);
+	query_end(&q, &result);
+}
+
+int remote_close(struct op_context *ctx, struct open_file *open_file)
+{
+	struct remote_file *file = remote_file_of(open_file);
+	int r = wait_for_writes(ctx, file);
+
+	send_close(ctx, file);
+	file_unpublish(file);
+	pthread_mutex_lock(&file->lock);
+	remote_file_drop_chunks(file);
+	pthread_mutex_unlock(&file->lock);
+	remote_file_unref(file);
+	return r;
+}
+
+/* ---- The rest of an open file -------------------------------------------------------------------
+ */
+
+/* Starts a request about a handle, behind its queued writes. */
+static int begin_on(
+	struct query *q, struct op_context *ctx, struct remote_file *file, enum frame_type type)
+{
+	struct object_ref object = OBJECT_OF(&file->base);
+	uint64_t order = 0;
+	int r = remote_file_ready(ctx, file);
+
+	if (r == 0)
+		r = remote_order(ctx, file->remote, &object, &order);
+	query_begin(q, ctx, file->remote, type, order);
+	wire_put_number(&q->out, file->handle);
+	return r;
+}
+
+int remote_fallocate(
+	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length)
+{
+	struct query q;
+	int64_t result;
+
+	remote_object_changed(remote_of(file->workspace), &remote_file_of(file)->id);
+	do {
+		int r = begin_on(&q, ctx, remote_file_of(file), REQUEST_FALLOCATE);
+
+		wire_put_number(&q.out, mode);
+		wire_put_number(&q.out, (uint64_t)offset);
+		wire_put_number(&q.out, (uint64_t)length);
+		result = r < 0 ? r : query_run(&q);
+	} while (query_end(&q, &result));
+	return (int)result;
+}
+
+off_t remote_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence)
+{
+	struct query q;
+	int64_t result;
+
+	do {
+		int r = begin_on(&q, ctx, remote_file_of(file), REQUEST_SEEK);
+
+		wire_put_number(&q.out, (uint64_t)offset);
+		wire_put_number(&q.out, whence == SEEK_HOLE ? SEEK_CODE_HOLE : SEEK_CODE_DATA);
+		result = r < 0 ? r : query_run(&q);
+	} while (query_end(&q, &result));
+	return (off_t)result;
+}
+
+ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
+	struct open_file *to, off_t to_offset, size_t size)
+{
+	struct query q;
+	int64_t result;
+	int r;
+
+	remote_object_changed(remote_of(to->workspace), &remote_file_of(to)->id);
+	do {
+		r = remote_settle(ctx, remote_of(to->workspace));
+		if (r == 0)
+			r = remote_file_ready(ctx, remote_file_of(to));
+		result = begin_on(&q, ctx, remote_file_of(from), REQUEST_COPY_RANGE);
+		wire_put_number(&q.out, (uint64_t)from_offset);
+		wire_put_number(&q.out, remote_file_of(to)->handle);
+		wire_put_number(&q.out, (uint64_t)to_offset);
+		wire_put_number(&q.out, size);
+		if (result == 0)
+			result = r < 0 ? r : query_run(&q);
+	} while (query_end(&q, &result));
+	return (ssize_t)result;
+}
+
+/* ---- Locks
+ * ------------------------------------------------------------------------------------------ */
+
+int remote_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,
+	bool wait)
+{
+	struct remote_file *file = remote_file_of(open_file);
+	struct query q;
+	int64_t result;
+
+	do {
+		int r = begin_on(&q, ctx, file, REQUEST_LOCK);
+
+		wire_put_lock(&q.out, lock);
+		wire_put_number(&q.out, wait);
+		if (q.call) {
+			q.call->object = file->handle;
+			q.call->lock = *lock;
+		}
+		result = r < 0 ? r : query_run(&q);
+	} while (query_end(&q, &result));
+	if (result == 0 && lock->type != LOCK_NONE)
+		file->has_locks = true; /* until it is closed */
+	return (int)result;
+}
+
+int remote_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock)
+{
+	struct file_lock found = {0};
+	struct query q;
+	int64_t result;
+
+	do {
+		int r = begin_on(&q, ctx, remote_file_of(file), REQUEST_LOCK_TEST);
+
+		wire_put_lock(&q.out, lock);
+		result = r < 0 ? r : query_run(&q);
+		if (result >= 0) {
+			wire_get_lock(&q.in, &found);
+			result = query_finish(&q, result);
+		}
+	} while (query_end(&q, &result));
+	if (result >= 0)
+		*lock = found;
+	return (int)result;
+}
+
+/* Every close(2) comes by here: without locks it costs nothing. */
+static bool object_has_locks(struct remote_file *file)
+{
+	struct remote *remote = file->remote;
+	bool found = false;
+
+	pthread_mutex_lock(&remote->lock);
+	for (struct remote_file *f = *bucket_of(remote, &file->id); f && !found; f = f->next)
+		found = f->has_locks && object_id_equal(&f->id, &file->id);
+	pthread_mutex_unlock(&remote->lock);
+	return found;
+}
+
+int remote_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner)
+{
+	struct query q;
+	int64_t result;
+
+	if (!object_has_locks(remote_file_of(file)))
+		return 0;
+	do {
+		int r = begin_on(&q, ctx, remote_file_of(file), REQUEST_LOCK_RELEASE_OWNER);
+
+		wire_put_number(&q.out, owner);
+		result = r < 0 ? r : query_run(&q);
+	} while (query_end(&q, &result));
+	return (int)result;
+}

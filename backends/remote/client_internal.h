@@ -1,0 +1,355 @@
+/*
+ * backends/remote/client_internal.h - shared by the client's files only.
+ *
+ * Locks, outer before inner: file->lock, remote->lock.  The lane has its own below both.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backends/remote/client.h"
+#include "backends/remote/lane.h"
+#include "ops/workspace.h"
+
+enum {
+	CALL_SLOTS = 4096, /* requests under way at once */
+	WAIT_MS = 50,      /* between two looks at interrupted() */
+	CANCEL_GRACE_MS = 90,
+	WRITE_WINDOW_BYTES = 16 << 20, /* writes not yet acknowledged, of the whole workspace */
+	FILE_BUCKETS = 256,
+	FEED_MAX_CHANGES = 65536,
+};
+
+/* Results beside those of the contract, for the client's own loops. */
+enum {
+	RESULT_AGAIN = -10001, /* the session is a new one and the request had no effect */
+};
+
+struct remote;
+
+/* A part of a streamed answer. */
+struct call_data {
+	struct call_data *next;
+	uint8_t *payload;
+	size_t size;
+};
+
+/* One request under way. */
+struct call {
+	struct remote *remote;
+	uint32_t id;
+	enum frame_type type;
+	bool repeatable; /* has no effect at the far end */
+	bool done, abandoned;
+	int64_t result;
+	uint8_t *payload; /* of the reply */
+	struct wire_reader body;
+	struct call_data *first, **last;
+	size_t data_bytes; /* in that list */
+	pthread_cond_t changed;
+
+	/* Not waited for: called instead, by the reader thread without locks; frees it. */
+	void (*complete)(struct call *call);
+	void *user;
+
+	uint64_t object; /* the handle or process that it makes: undone when abandoned */
+	struct file_lock lock;
+};
+
+enum feed_kind { FEED_CHANGE, FEED_RESCAN, FEED_LOSS };
+
+struct feed_change {
+	struct feed_change *next;
+	enum feed_kind kind;
+	uint8_t *payload;
+	size_t size;
+};
+
+struct remote_file;
+struct remote_process;
+
+struct remote {
+	struct workspace base;
+	struct remote_settings settings;
+	struct lane *lane;
+	uint64_t capabilities;
+	uint32_t owner_uid, owner_gid;
+
+	pthread_mutex_t lock;
+	pthread_cond_t freed;   /* a slot is free, write window opened */
+	pthread_cond_t manager; /* the manager thread is to look */
+	struct call *calls[CALL_SLOTS];
+	uint32_t call_serial;
+	size_t call_count;
+	size_t write_bytes;                      /* not yet acknowledged */
+	struct remote_file *files[FILE_BUCKETS]; /* by inode */
+	struct remote_process *processes;
+	uint64_t next_handle;
+	uint32_t next_process;
+	uint64_t epoch; /* counts sessions: handles of another one are gone */
+
+	/* the link; under the lock */
+	pthread_t manager_thread;
+	bool manager_runs, stopping;
+	struct stream stream;
+	struct stream *connecting; /* being made by the manager */
+	int64_t pinged_ms;         /* 0: no ping is out */
+	char last_error[256];
+	uint8_t session[TOKEN_BYTES], token[TOKEN_BYTES];
+
+	/* the change feed; under the lock */
+	change_sink sink;
+	void *sink_user;
+	pthread_t feed_thread;
+	bool feed_runs;
+	pthread_cond_t feed_moved;
+	struct feed_change *feed_first, **feed_last;
+	size_t feed_count;
+	uint64_t feed_received, feed_delivered;
+	struct watch_set *watched;
+
+	atomic_bool lost;                 /* the lane said so */
+	atomic_int_fast64_t bad_since_ms; /* 0: the link is fine */
+	atomic_uint_fast64_t round_trips, reconnects, unwatched;
+	atomic_size_t chunk_bytes; /* of all files, read ahead or on the way */
+};
+
+static inline struct remote *remote_of(struct workspace *w)
+{
+	return (struct remote *)w;
+}
+
+int64_t remote_now_ms(void);
+
+/* pthread_cond_timedwait with a bound from now; the condition uses CLOCK_MONOTONIC. */
+void remote_cond_init(pthread_cond_t *condition);
+void remote_cond_wait_ms(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t ms);
+
+/* ---- client.c ---------------------------------------------------------------------- */
+
+/* Starts a thread that no signal is delivered to. */
+int remote_thread_start(pthread_t *ret_thread, void *(*run)(void *), void *argument);
+
+/* ---- client_call.c: requests ------------------------------------------------------ */
+
+struct query {
+	struct remote *remote;
+	struct op_context *ctx;
+	struct call *call;
+	struct wire_writer out; /* the arguments go here */
+	struct wire_reader in;  /* the answer, after query_run() */
+	enum lane_priority priority;
+	int error; /* of the start; query_run() returns it */
+};
+
+/* Starts a request.  `order`: 0, or the handle whose earlier requests come first. */
+void query_begin(struct query *q, struct op_context *ctx, struct remote *remote,
+	enum frame_type type, uint64_t order);
+
+/* Sends it and waits.  Returns the result of the answer.  -EIO, -EINTR, RESULT_AGAIN. */
+int64_t query_run(struct query *q);
+
+/* As query_run(), and calls `take` for every part of a streamed answer meanwhile. */
+int64_t query_run_stream(
+	struct query *q, int (*take)(void *user, struct wire_reader *part), void *user);
+
+/* Sends it; `complete` gets the answer.  On failure nothing was sent. */
+int query_submit(struct query *q, void (*complete)(struct call *call), void *user);
+
+/* Frees it.  True: *result was RESULT_AGAIN, and the request is to be made anew. */
+bool query_end(struct query *q, int64_t *result);
+
+/* Checks the end of the answer: `result`, or -EIO for a malformed one. */
+int64_t query_finish(struct query *q, int64_t result);
+
+void call_free(struct call *call);
+
+/* Waits on `condition` under remote->lock or file->lock for at most WAIT_MS.
+ * 0, -EINTR, -EIO (the link has been down for too long). */
+int remote_wait(struct remote *remote, struct op_context *ctx, pthread_cond_t *condition,
+	pthread_mutex_t *lock);
+
+/* True when the link has been down for longer than calls may wait. */
+bool remote_is_offline(struct remote *remote);
+
+/* From the reader thread. */
+int remote_received(void *user, const struct frame_header *header, uint8_t *payload);
+
+/* A new session: what was under way is lost.  Under the lock. */
+void remote_fail_calls(struct remote *remote);
+
+void remote_count_round_trip(struct remote *remote, struct op_context *ctx);
+
+/* ---- client_link.c: the connection ---------------------------------------------------- */
+
+int remote_connect(struct remote *remote, bool first, char **ret_reason);
+int remote_manager_start(struct remote *remote);
+void remote_manager_stop(struct remote *remote);
+void remote_lost(void *user, int error);
+
+/* ---- client_feed.c ----------------------------------------------------------------------- */
+
+int remote_watch(struct workspace *w, change_sink sink, void *user);
+void remote_unwatch(struct workspace *w, const char *path);
+int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size);
+void remote_feed_lost(struct remote *remote); /* a new session */
+void remote_feed_stop(struct remote *remote);
+void remote_note_watched(struct remote *remote, const char *path, bool watched);
+size_t remote_watched_count(struct remote *remote);
+
+/* ---- client_names.c ------------------------------------------------------------------------ */
+
+int remote_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	struct attributes *ret_attributes);
+int remote_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
+	bool watch, dir_entry_sink sink, void *user, bool *ret_watched);
+int remote_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
+	const struct scan_request *request, dir_entry_sink sink, void *user);
+int remote_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
+	char **ret_target);
+int remote_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	struct attributes *ret_attributes);
+int remote_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	uint64_t rdev, struct attributes *ret_attributes);
+int remote_symlink(struct op_context *ctx, struct workspace *w, const char *target,
+	const char *path, struct attributes *ret_attributes);
+int remote_link(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *path, struct attributes *ret_attributes);
+int remote_unlink(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected);
+int remote_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected);
+int remote_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
+	unsigned flags, const struct object_id *expected);
+int remote_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	unsigned mask, const struct attributes *want, struct attributes *ret_attributes);
+ssize_t remote_getxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, const char *name, void *value, size_t size);
+ssize_t remote_listxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, char *names, size_t size);
+int remote_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name, const void *value, size_t size, unsigned flags);
+int remote_removexattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name);
+int remote_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats);
+
+/* ---- client_files.c, client_read.c ---------------------------------------------------------- */
+
+/* File content that came in, or is to come, ahead of its read. */
+struct chunk {
+	struct chunk *next;
+	struct remote_file *file;
+	off_t offset;
+	size_t size; /* wanted; less than that came: end of file */
+	size_t got;  /* once it is done */
+	bool done;
+	bool dropped; /* out of the list; freed when it is done */
+	int error;
+	size_t used;   /* bytes handed out */
+	bool is_ahead; /* nobody had asked for it when it was sent for */
+	int64_t done_ms;
+	uint8_t *payload; /* owns `data` */
+	const uint8_t *data;
+};
+
+struct remote_file {
+	struct open_file base;
+	struct remote *remote;
+	struct remote_file *next; /* in remote->files; under remote->lock, as are the next three */
+	unsigned refs;            /* the owner, and requests under way */
+	unsigned writes;          /* not yet acknowledged */
+	int write_error;          /* -errno that nobody has been told of; 0 */
+	bool closed;
+
+	uint64_t handle;
+	uint64_t epoch;
+	int flags;
+	char *path; /* at the time of the open */
+	struct object_id id;
+	bool has_locks;
+	bool is_lost; /* cannot be had back: -EIO for good */
+
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t changed;
+	struct chunk *chunks;
+	off_t next_offset;  /* where a sequential reader goes on */
+	off_t ahead_offset; /* up to here everything has been asked for */
+	size_t ahead_bytes; /* how far to read ahead; grows while the reader still has to wait */
+	off_t size_hint;    /* at the time of the open */
+};
+
+static inline struct remote_file *remote_file_of(struct open_file *file)
+{
+	return (struct remote_file *)file;
+}
+
+/* The handle for a request; opens the file anew when the session is another one.
+ * 0, -EIO. */
+int remote_file_ready(struct op_context *ctx, struct remote_file *file);
+
+/* Puts the object, through its handle if it has one.  0, -EIO. */
+int remote_put_object(struct query *q, const struct object_ref *object);
+
+/* Which handle's queued writes a request about `object` has to follow (0: none); waits
+ * for them when they belong to several handles. */
+int remote_order(struct op_context *ctx, struct remote *remote, const struct object_ref *object,
+	uint64_t *ret_order);
+
+/* Waits until no write is under way.  -EINTR, -EIO. */
+int remote_settle(struct op_context *ctx, struct remote *remote);
+
+int remote_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	int flags, struct open_file **ret_file, struct attributes *ret_attributes);
+int remote_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
+	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
+int remote_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
+	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
+ssize_t remote_read(
+	struct op_context *ctx, struct open_file *file, void *data, size_t size, off_t offset);
+ssize_t remote_write(struct op_context *ctx, struct open_file *file, const void *data, size_t size,
+	off_t offset);
+int remote_flush(struct op_context *ctx, struct open_file *file);
+int remote_fsync(struct op_context *ctx, struct workspace *w, struct open_file *file,
+	const char *path, bool data_only);
+int remote_close(struct op_context *ctx, struct open_file *file);
+int remote_fallocate(
+	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length);
+off_t remote_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
+ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
+	struct open_file *to, off_t to_offset, size_t size);
+int remote_lock(
+	struct op_context *ctx, struct open_file *file, const struct file_lock *lock, bool wait);
+int remote_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
+int remote_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner);
+
+/* client_read.c.  `payload` holds `got` bytes at `data`, the start of the file. */
+void remote_file_prefill(
+	struct remote_file *file, uint8_t *payload, const uint8_t *data, size_t got, size_t wanted);
+void remote_file_drop_chunks(struct remote_file *file); /* under file->lock */
+
+/* Forgets what was read ahead of the object; NULL: of all. */
+void remote_object_changed(struct remote *remote, const struct object_id *id);
+void remote_file_unref(struct remote_file *file);
+
+/* ---- client_exec.c ----------------------------------------------------------------------------
+ */
+
+int remote_exec(struct op_context *ctx, struct workspace *w, const struct exec_request *request,
+	struct process **ret_process);
+int remote_process_next(struct op_context *ctx, struct process *process, void *buffer, size_t size,
+	struct exec_event *ret_event);
+ssize_t remote_process_write(
+	struct op_context *ctx, struct process *process, const void *data, size_t size);
+int remote_process_close_stdin(struct op_context *ctx, struct process *process);
+int remote_process_signal(struct op_context *ctx, struct process *process, int signal);
+int remote_process_resize(
+	struct op_context *ctx, struct process *process, uint16_t rows, uint16_t columns);
+void remote_process_free(struct process *process);
+
+/* OUTPUT, EXIT and INPUT_CREDIT frames.  Owns the payload. */
+int remote_process_frame(
+	struct remote *remote, const struct frame_header *header, uint8_t *payload);
+
+/* A new session: all commands are gone.  Under remote->lock. */
+void remote_processes_lost(struct remote *remote);

@@ -1,0 +1,370 @@
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backends/remote/bootstrap.h"
+#include "backends/remote/client_internal.h"
+#include "ops/support/log.h"
+
+enum {
+	TICK_MS = 100,
+	PING_IDLE_MS = 15000,
+	PING_BUSY_MS = 1000, /* silence that we check while somebody waits */
+	PONG_LATE_MS = 1000, /* then the link counts as degraded ... */
+	PONG_LOST_MS = 8000, /* ... and is given up */
+	BACKOFF_FIRST_MS = 100,
+	BACKOFF_MAX_MS = 10000,
+	NOISE_LINE_BYTES = 200,
+	WORDS_WAIT_MS = 1000,
+	GOODBYE_WAIT_MS = 1000,
+};
+
+/* ---- One attempt --------------------------------------------------------------- */
+
+/* Tells words of ssh that mean a certain error. */
+static const struct {
+	const char *words;
+	int error;
+	const char *advice;
+} known_words[] = {
+	{"REMOTE HOST IDENTIFICATION HAS CHANGED", -EACCES,
+		"if the change is expected, remove the old key with ssh-keygen -R"},
+	{"Host key verification failed", -EACCES,
+		"connect once with ssh by hand, to check and accept its key"},
+	{"Permission denied", -EACCES,
+		"ssh itself must get in without a question: load the key into the agent "
+		"(ssh-add), or name it in ~/.ssh/config"},
+	{"Could not resolve", -EHOSTUNREACH, "check the spelling of the host"},
+	{"timed out", -ETIMEDOUT, "check that the host is up and its port open"},
+	{"Connection refused", -EHOSTUNREACH, "check that sshd runs there, and the port"},
+	{"No route to host", -EHOSTUNREACH, "check the network"},
+	{"unreachable", -EHOSTUNREACH, "check the network"},
+};
+
+static void first_line(const struct buffer *noise, char *out, size_t size)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < noise->size && used < size - 1; i++) {
+		uint8_t c = noise->data[i];
+
+		if (c == '\n' && used)
+			break;
+		if (c >= ' ' && c != 0x7f)
+			out[used++] = (char)c;
+	}
+	out[used] = '\0';
+}
+
+/* Writes the sentence for people and picks the best errno. */
+static int explain(const struct remote *remote, struct stream *stream, int error,
+	const struct buffer *noise, char **ret_reason)
+{
+	cleanup_free char *words = stream->child ? stream_words(stream, WORDS_WAIT_MS) : NULL;
+	cleanup_free char *detail = *ret_reason;
+	char line[NOISE_LINE_BYTES];
+	const char *advice = "";
+
+	*ret_reason = NULL;
+	for (size_t i = 0; words && i < array_size(known_words); i++)
+		if (strstr(words, known_words[i].words)) {
+			error = known_words[i].error;
+			advice = known_words[i].advice;
+			break;
+		}
+	first_line(noise, line, sizeof(line));
+	if (error == -EPIPE || error == -EPROTO || error == -ECANCELED)
+		error = -ENOTCONN;
+	if (asprintf(ret_reason, "cannot reach the workspace on \"%s\": %s%s%s%s%s%s%s%s",
+		    remote->settings.transport.place, detail ? detail : "",
+		    detail && words && *words ? "; " : "", words ? words : "",
+		    !detail && (!words || !*words) ? strerror(-error) : "",
+		    *line ? " (it said first: \"" : "", line, *line ? "\")" : "", "") < 0)
+		*ret_reason = NULL;
+	if (*advice && *ret_reason) {
+		char *longer;
+
+		if (asprintf(&longer, "%s; %s", *ret_reason, advice) >= 0) {
+			free(*ret_reason);
+			*ret_reason = longer;
+		}
+	}
+	return error;
+}
+
+static int exchange_hello(struct remote *remote, struct stream *stream, struct buffer *body,
+	struct buffer *noise, struct welcome *ret_welcome)
+{
+	cleanup_wire_writer struct wire_writer writer = {0};
+	struct hello hello = {.version = PROTOCOL_VERSION,
+		.received = lane_received_count(remote->lane),
+		.linger_seconds = remote->settings.linger_seconds,
+		.root = remote->settings.root};
+	uint8_t nonce[NONCE_BYTES];
+	int r;
+
+	if (getrandom(hello.nonce, NONCE_BYTES, 0) != NONCE_BYTES)
+		return -EIO;
+	memcpy(hello.session, remote->session, TOKEN_BYTES);
+	memcpy(hello.token, remote->token, TOKEN_BYTES);
+	hello_encode(&writer, &hello);
+	r = writer.error;
+	if (r == 0)
+		r = stream_write(stream->out_fd, writer.buffer.data, writer.buffer.size,
+			(int)remote->settings.connect_timeout_ms);
+	if (r == 0)
+		r = hello_receive(stream->in_fd, true, hello.nonce,
+			(int)remote->settings.connect_timeout_ms, nonce, body, noise);
+	return r < 0 ? r : welcome_decode(nonce, body->data, body->size, ret_welcome);
+}
+
+/* What an earlier session knew of us is gone. */
+static void begin_session(struct remote *remote)
+{
+	lane_reset(remote->lane);
+	pthread_mutex_lock(&remote->lock);
+	remote->epoch++;
+	remote_fail_calls(remote);
+	remote_processes_lost(remote);
+	pthread_mutex_unlock(&remote->lock);
+}
+
+static int take_welcome(
+	struct remote *remote, struct stream *stream, const struct welcome *welcome, bool first)
+{
+	int in_fd = stream->in_fd, out_fd = stream->out_fd;
+	bool renewed = !first && !welcome->resumed;
+	int r;
+
+	if (!welcome->resumed)
+		begin_session(remote);
+	pthread_mutex_lock(&remote->lock);
+	memcpy(remote->session, welcome->session, TOKEN_BYTES);
+	memcpy(remote->token, welcome->token, TOKEN_BYTES);
+	remote->capabilities = welcome->capabilities;
+	remote->owner_uid = welcome->owner_uid;
+	remote->owner_gid = welcome->owner_gid;
+	remote->lost = false;
+	remote->pinged_ms = 0;
+	pthread_mutex_unlock(&remote->lock);
+	stream->in_fd = stream->out_fd = -1;
+	r = lane_attach(remote->lane, in_fd, out_fd, welcome->received);
+	if (r < 0)
+		return r;
+	remote->bad_since_ms = 0;
+	if (renewed)
+		remote_feed_lost(remote);
+	return 0;
+}
+
+/* A refusal of the helper: its words are the message. */
+static int take_refusal(const struct welcome *welcome, char **ret_reason)
+{
+	*ret_reason = strdup(welcome->version == PROTOCOL_VERSION
+				     ? welcome->reason
+				     : "the helper there speaks another version of the protocol");
+	return welcome->error ? welcome->error : -EPROTO;
+}
+
+static int try_to_connect(struct remote *remote, struct stream *stream, bool first,
+	struct buffer *noise, char **ret_reason)
+{
+	cleanup_buffer struct buffer body = {0};
+	struct welcome welcome;
+	int r = 0;
+
+	if (remote->settings.transport.gives_shell)
+		r = bootstrap_run(stream, remote->settings.helper_directory,
+			(int)remote->settings.connect_timeout_ms, noise, ret_reason);
+	if (r == 0)
+		r = exchange_hello(remote, stream, &body, noise, &welcome);
+	if (r < 0)
+		return r;
+	if (welcome.error || welcome.version != PROTOCOL_VERSION)
+		return take_refusal(&welcome, ret_reason);
+	return take_welcome(remote, stream, &welcome, first);
+}
+
+static void publish(struct remote *remote, struct stream *connecting)
+{
+	pthread_mutex_lock(&remote->lock);
+	remote->connecting = connecting;
+	if (connecting && remote->stopping)
+		stream_interrupt(connecting);
+	pthread_mutex_unlock(&remote->lock);
+}
+
+int remote_connect(struct remote *remote, bool first, char **ret_reason)
+{
+	cleanup_buffer struct buffer noise = {0};
+	struct stream stream = {.in_fd = -1, .out_fd = -1};
+	int r = stream_open(&remote->settings.transport, &stream);
+
+	if (r == 0) {
+		publish(remote, &stream);
+		r = try_to_connect(remote, &stream, first, &noise, ret_reason);
+		publish(remote, NULL);
+	}
+	if (r < 0) {
+		r = explain(remote, &stream, r, &noise, ret_reason);
+		stream_close(&stream);
+		return r;
+	}
+	remote->stream = stream;
+	return 0;
+}
+
+/* ---- The manager thread ------------------------------------------------------------- */
+
+/* Called by any thread, perhaps under remote->lock: the manager looks every TICK_MS. */
+void remote_lost(void *user, int error)
+{
+	struct remote *remote = user;
+
+	(void)error;
+	remote->lost = true;
+	pthread_cond_signal(&remote->manager);
+}
+
+static void note_error(struct remote *remote, const char *words)
+{
+	pthread_mutex_lock(&remote->lock);
+	snprintf(remote->last_error, sizeof(remote->last_error), "%s", words);
+	pthread_mutex_unlock(&remote->lock);
+}
+
+/* Waits between two attempts; false when the workspace is being freed. */
+static bool pause_before(struct remote *remote, int64_t ms)
+{
+	int64_t end = remote_now_ms() + ms;
+	bool go_on;
+
+	pthread_mutex_lock(&remote->lock);
+	while (!remote->stopping && remote_now_ms() < end)
+		remote_cond_wait_ms(&remote->manager, &remote->lock, end - remote_now_ms());
+	go_on = !remote->stopping;
+	pthread_mutex_unlock(&remote->lock);
+	return go_on;
+}
+
+static int64_t with_jitter(int64_t ms)
+{
+	uint32_t random = 0;
+
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
+		return ms;
+	return ms / 2 + (int64_t)(random % (uint32_t)ms);
+}
+
+static void close_connection(struct remote *remote)
+{
+	lane_detach(remote->lane);
+	stream_close(&remote->stream);
+}
+
+static void reconnect(struct remote *remote)
+{
+	int64_t backoff_ms = BACKOFF_FIRST_MS;
+	int64_t none = 0;
+
+	atomic_compare_exchange_strong(&remote->bad_since_ms, &none, remote_now_ms());
+	log_info("connection to \"%s\" lost, connecting again", remote->settings.transport.place);
+	close_connection(remote);
+	remote->settings.transport.may_prompt = false;
+	for (;;) {
+		cleanup_free char *reason = NULL;
+		int r;
+
+		if (!pause_before(remote, with_jitter(backoff_ms)))
+			return;
+		r = remote_connect(remote, false, &reason);
+		if (r == 0)
+			break;
+		note_error(remote, reason ? reason : strerror(-r));
+		log_info("%s", reason ? reason : strerror(-r));
+		backoff_ms = backoff_ms * 2 < BACKOFF_MAX_MS ? backoff_ms * 2 : BACKOFF_MAX_MS;
+	}
+	remote->reconnects++;
+	log_info("connected to \"%s\" again", remote->settings.transport.place);
+}
+
+/* Under the lock.  True when the connection is to be given up. */
+static bool check_silence(struct remote *remote)
+{
+	int64_t silence_ms = lane_silence_ms(remote->lane), now = remote_now_ms();
+	bool busy = remote->call_count > 0;
+
+	if (remote->pinged_ms && silence_ms < now - remote->pinged_ms) {
+		remote->pinged_ms = 0;
+		remote->bad_since_ms = 0;
+	}
+	if (remote->pinged_ms) {
+		if (now - remote->pinged_ms > PONG_LATE_MS && !remote->bad_since_ms)
+			remote->bad_since_ms = remote->pinged_ms;
+		return now - remote->pinged_ms > PONG_LOST_MS;
+	}
+	if (silence_ms > (busy ? PING_BUSY_MS : PING_IDLE_MS)) {
+		remote->pinged_ms = now;
+		lane_send(remote->lane, LANE_URGENT, FRAME_PING, 0, NULL);
+	}
+	return false;
+}
+
+static void *run_manager(void *argument)
+{
+	struct remote *remote = argument;
+
+	pthread_mutex_lock(&remote->lock);
+	while (!remote->stopping) {
+		bool lost = remote->lost || check_silence(remote);
+
+		if (lost) {
+			pthread_mutex_unlock(&remote->lock);
+			reconnect(remote);
+			pthread_mutex_lock(&remote->lock);
+			continue;
+		}
+		remote_cond_wait_ms(&remote->manager, &remote->lock, TICK_MS);
+	}
+	pthread_mutex_unlock(&remote->lock);
+	return NULL;
+}
+
+int remote_manager_start(struct remote *remote)
+{
+	int r = remote_thread_start(&remote->manager_thread, run_manager, remote);
+
+	remote->manager_runs = r == 0;
+	return r;
+}
+
+/* The session ends the connection: then it has heard us and will not linger. */
+static void say_goodbye(struct remote *remote)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	int64_t end = remote_now_ms() + GOODBYE_WAIT_MS;
+
+	lane_send(remote->lane, LANE_BULK, FRAME_BYE, 0, NULL);
+	while (!remote->lost && remote_now_ms() < end)
+		nanosleep(&pause, NULL);
+}
+
+void remote_manager_stop(struct remote *remote)
+{
+	pthread_mutex_lock(&remote->lock);
+	remote->stopping = true;
+	if (remote->connecting)
+		stream_interrupt(remote->connecting);
+	pthread_cond_broadcast(&remote->manager);
+	pthread_mutex_unlock(&remote->lock);
+	if (remote->manager_runs)
+		pthread_join(remote->manager_thread, NULL);
+	if (!remote->bad_since_ms)
+		say_goodbye(remote);
+	close_connection(remote);
+}

@@ -1,0 +1,296 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/backend.h"
+#include "backends/remote/bootstrap.h"
+#include "backends/remote/client.h"
+#include "ops/support/cleanup.h"
+
+enum {
+	TIMEOUT_DEFAULT_SECONDS = 30,
+	TIMEOUT_MAX_SECONDS = 86400,
+	LINGER_DEFAULT_SECONDS = 600,
+	LINGER_MAX_SECONDS = 7 * 86400,
+	CONNECT_TIMEOUT_MS = 13000,
+	CONNECT_TIMEOUT_PROMPT_MS = 120000, /* somebody types a passphrase */
+	ARGUMENTS_MAX = 32,
+};
+
+static const char *const known_options[] = {"ssh_command", "timeout", "linger", "helper_dir", NULL};
+
+static void explain(char **ret_reason, const char *format, const char *text)
+{
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+	if (asprintf(ret_reason, format, text) < 0)
+		*ret_reason = NULL;
+#pragma GCC diagnostic pop
+}
+
+static int seconds_option(const struct workspace_options *options, const char *key, uint32_t preset,
+	uint32_t max, uint32_t *ret_seconds, char **ret_reason)
+{
+	const char *text = workspace_option(options, key);
+	unsigned long number;
+	char *end;
+
+	*ret_seconds = preset;
+	if (!text)
+		return 0;
+	number = strtoul(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || number > max) {
+		if (asprintf(ret_reason, "option %s=\"%s\" is not a number of seconds up to %u",
+			    key, text, max) < 0)
+			*ret_reason = NULL;
+		return -EINVAL;
+	}
+	*ret_seconds = (uint32_t)number;
+	return 0;
+}
+
+/* ---- Arguments ------------------------------------------------------------------ */
+
+struct arguments {
+	char **list;
+	size_t count;
+	bool failed;
+};
+
+static void add(struct arguments *arguments, const char *text)
+{
+	char *copy = strdup(text);
+
+	if (!copy || arguments->count >= ARGUMENTS_MAX) {
+		arguments->failed = true;
+		free(copy);
+		return;
+	}
+	arguments->list[arguments->count++] = copy;
+}
+
+static int finish(struct arguments *arguments, struct transport *transport)
+{
+	transport->argv = arguments->list;
+	return arguments->failed ? -ENOMEM : 0;
+}
+
+static int begin(struct arguments *arguments)
+{
+	*arguments = (struct arguments){.list = calloc(ARGUMENTS_MAX + 1, sizeof(char *))};
+	return arguments->list ? 0 : -ENOMEM;
+}
+
+/* ---- helper:/dir ------------------------------------------------------------------- */
+
+static int prepare_helper(const char *rest, struct remote_settings *settings, char **ret_reason)
+{
+	cleanup_free char *path = NULL;
+	struct arguments arguments;
+	int r;
+
+	if (*rest != '/') {
+		explain(ret_reason,
+			"\"helper:%s\" needs an absolute directory, as in helper:/srv/app", rest);
+		return -EINVAL;
+	}
+	r = bootstrap_find_helper(settings->helper_directory, NULL, &path);
+	if (r < 0) {
+		explain(ret_reason, "%s",
+			"the program isthmus-helper is not beside isthmus nor in ../libexec: "
+			"install it again");
+		return r;
+	}
+	r = begin(&arguments);
+	if (r < 0)
+		return r;
+	settings->transport.argv = arguments.list;
+	add(&arguments, path);
+	settings->root = strdup(rest);
+	settings->transport.place = strdup("this machine");
+	if (!settings->root || !settings->transport.place)
+		return -ENOMEM;
+	return finish(&arguments, &settings->transport);
+}
+
+/* ---- ssh://[user@]host[:port]/dir ------------------------------------------------------ */
+
+struct ssh_address {
+	char *host; /* with "user@" */
+	char *port; /* NULL: as ssh decides */
+	char *root;
+};
+
+static void ssh_address_done(struct ssh_address *address)
+{
+	free(address->host);
+	free(address->port);
+	free(address->root);
+}
+
+static bool is_port(const char *text)
+{
+	size_t length = strspn(text, "0123456789");
+
+	return length > 0 && length <= 5 && !text[length] && atoi(text) <= 65535;
+}
+
+/* The colon before a port; one inside the brackets of [::1] is none. */
+static char *port_of(char *host)
+{
+	char *colon = strrchr(host, ':');
+	char *bracket = strrchr(host, ']');
+
+	return colon && (!bracket || colon > bracket) ? colon : NULL;
+}
+
+static void strip_brackets(char *host)
+{
+	char *user_end = strrchr(host, '@');
+	char *start = user_end ? user_end + 1 : host;
+	size_t length = strlen(start);
+
+	if (length < 2 || start[0] != '[' || start[length - 1] != ']')
+		return;
+	memmove(start, start + 1, length - 2);
+	start[length - 2] = '\0';
+}
+
+static int parse_ssh_address(const char *rest, struct ssh_address *address)
+{
+	const char *start = rest + 2;
+	const char *slash;
+	char *colon;
+
+	if (strncmp(rest, "//", 2) != 0)
+		return -EINVAL;
+	slash = strchr(start, '/');
+	if (!slash)
+		slash = start + strlen(start);
+	address->host = strndup(start, (size_t)(slash - start));
+	address->root = strdup(*slash ? slash : "/~");
+	if (!address->host || !address->root)
+		return -ENOMEM;
+	colon = port_of(address->host);
+	if (colon) {
+		address->port = strdup(colon + 1);
+		if (!address->port)
+			return -ENOMEM;
+		*colon = '\0';
+		if (!is_port(address->port))
+			return -EINVAL;
+	}
+	strip_brackets(address->host);
+	/* A leading "-" would be an option of ssh. */
+	return *address->host && *address->host != '-' && *address->host != '@' ? 0 : -EINVAL;
+}
+
+/* The user's words for ssh are split by the shell, as everywhere (GIT_SSH_COMMAND). */
+static int add_ssh_command(struct arguments *arguments, const char *command)
+{
+	cleanup_free char *script = NULL;
+
+	if (!command) {
+		add(arguments, "ssh");
+		return 0;
+	}
+	if (asprintf(&script, "exec %s \"$@\"", command) < 0)
+		return -ENOMEM;
+	add(arguments, "/bin/sh");
+	add(arguments, "-c");
+	add(arguments, script);
+	add(arguments, "ssh");
+	return 0;
+}
+
+static int build_ssh(
+	const struct ssh_address *address, const char *command, struct remote_settings *settings)
+{
+	struct arguments arguments;
+	int r = begin(&arguments);
+
+	if (r < 0)
+		return r;
+	settings->transport.argv = arguments.list;
+	r = add_ssh_command(&arguments, command);
+	add(&arguments, "-T");
+	add(&arguments, "-oConnectTimeout=10");
+	add(&arguments, "-oEscapeChar=none");
+	if (!settings->transport.may_prompt)
+		add(&arguments, "-oBatchMode=yes");
+	if (address->port) {
+		add(&arguments, "-p");
+		add(&arguments, address->port);
+	}
+	add(&arguments, "--");
+	add(&arguments, address->host);
+	add(&arguments, bootstrap_command);
+	return r < 0 ? r : finish(&arguments, &settings->transport);
+}
+
+static int prepare_ssh(
+	const char *rest, const char *command, struct remote_settings *settings, char **ret_reason)
+{
+	cleanup_with(ssh_address_done) struct ssh_address address = {0};
+	int r = parse_ssh_address(rest, &address);
+
+	if (r == -EINVAL)
+		explain(ret_reason,
+			"\"ssh:%s\" is not an address; write ssh://[user@]host[:port]/dir", rest);
+	if (r < 0)
+		return r;
+	settings->transport.gives_shell = true;
+	settings->transport.may_prompt = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+	r = build_ssh(&address, command, settings);
+	settings->root = steal_ptr(&address.root);
+	settings->transport.place = steal_ptr(&address.host);
+	return r;
+}
+
+/* ---- Opening ------------------------------------------------------------------------------ */
+
+static int read_options(const struct workspace_options *options, struct remote_settings *settings,
+	char **ret_reason)
+{
+	const char *directory = workspace_option(options, "helper_dir");
+	uint32_t timeout_seconds;
+	int r = seconds_option(options, "timeout", TIMEOUT_DEFAULT_SECONDS, TIMEOUT_MAX_SECONDS,
+		&timeout_seconds, ret_reason);
+
+	if (r == 0)
+		r = seconds_option(options, "linger", LINGER_DEFAULT_SECONDS, LINGER_MAX_SECONDS,
+			&settings->linger_seconds, ret_reason);
+	if (r < 0)
+		return r;
+	settings->timeout_ms = timeout_seconds * 1000;
+	if (directory) {
+		settings->helper_directory = strdup(directory);
+		if (!settings->helper_directory)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int remote_open(const char *scheme, const char *rest, const struct workspace_options *options,
+	struct workspace **ret_workspace, char **ret_reason)
+{
+	bool is_ssh = strcmp(scheme, "ssh") == 0;
+	struct remote_settings settings = {.name = is_ssh ? "ssh" : "helper"};
+	int r = backend_check_options(scheme, options, known_options, ret_reason);
+
+	if (r == 0)
+		r = read_options(options, &settings, ret_reason);
+	if (r == 0)
+		r = is_ssh ? prepare_ssh(rest, workspace_option(options, "ssh_command"), &settings,
+				     ret_reason)
+			   : prepare_helper(rest, &settings, ret_reason);
+	settings.connect_timeout_ms =
+		settings.transport.may_prompt ? CONNECT_TIMEOUT_PROMPT_MS : CONNECT_TIMEOUT_MS;
+	if (r == 0)
+		r = remote_workspace_new(&settings, ret_workspace, ret_reason);
+	if (r < 0)
+		remote_settings_done(&settings);
+	return r;
+}

@@ -1,0 +1,39 @@
+/*
+ * backends/remote/transport.h - a byte stream to a far end: a child process of ours.
+ *
+ * Threads: one at a time per stream, except stream_words().
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct transport {
+	char **argv;      /* NULL-terminated */
+	bool gives_shell; /* the stream starts at a POSIX shell that runs its first line: the
+			   * helper is found or uploaded there.  Else it is the helper's own. */
+	bool may_prompt;  /* the child may ask for a passphrase on our terminal */
+	char *place;      /* for messages: "box" */
+};
+
+struct stream {
+	int in_fd, out_fd; /* -1 once somebody else owns them */
+	struct child *child;
+};
+
+/* Starts the child.  -errno. */
+int stream_open(const struct transport *transport, struct stream *ret_stream);
+
+/* Closes what is still ours, ends the child and waits for it. */
+void stream_close(struct stream *stream);
+
+/* Ends the child at once: whoever reads from the stream sees its end.  From any thread. */
+void stream_interrupt(struct stream *stream);
+
+/* What the child said on stderr so far, the last 4 KiB, without "\r" and the newlines at the
+ * end; waits up to `wait_ms` for its end.  The caller frees; NULL when there is no memory. */
+char *stream_words(struct stream *stream, int wait_ms);
+
+/* Writes everything; `stall_ms` without progress is -ETIMEDOUT.  -EPIPE, -errno. */
+int stream_write(int fd, const void *data, size_t size, int stall_ms);
