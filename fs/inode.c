@@ -18,6 +18,7 @@ struct inode_name {
 	struct inode_name *next; /* of the same inode */
 	struct inode *parent;    /* holds a reference */
 	struct inode *inode;
+	uint64_t epoch; /* of the table when it was last found there */
 	char name[];
 };
 
@@ -42,6 +43,7 @@ struct inode_table {
 	struct hash inodes; /* by object id */
 	struct hash names;  /* by parent and name */
 	uint64_t bytes;
+	uint64_t epoch;
 	struct removal removals[REMOVALS];
 	void (*forgotten)(void *user, const char *path);
 	void *user;
@@ -237,7 +239,8 @@ static int name_add(
 
 	if (!name)
 		return -ENOMEM;
-	*name = (struct inode_name){.parent = parent, .inode = inode, .next = inode->names};
+	*name = (struct inode_name){
+		.parent = parent, .inode = inode, .next = inode->names, .epoch = ++t->epoch};
 	memcpy(name->name, text, length + 1);
 	inode->names = name;
 	parent->references++;
@@ -429,7 +432,9 @@ static int name_point(struct inode_table *t, struct inode *parent, const char *t
 		name_drop(t, name, list);
 		name = NULL;
 	}
-	if (!name) {
+	if (name) {
+		name->epoch = ++t->epoch;
+	} else {
 		r = name_add(t, parent, text, inode);
 		if (r < 0)
 			return r;
@@ -611,6 +616,36 @@ void inode_table_removed(struct inode_table *t, struct inode *parent, const char
 	remember_removal(t, parent, text);
 	pthread_mutex_unlock(&t->lock);
 	report_forgotten(t, list);
+}
+
+uint64_t inode_table_epoch(struct inode_table *t)
+{
+	uint64_t epoch;
+
+	pthread_mutex_lock(&t->lock);
+	epoch = t->epoch;
+	pthread_mutex_unlock(&t->lock);
+	return epoch;
+}
+
+bool inode_table_vanished(
+	struct inode_table *t, struct inode *parent, const char *text, uint64_t epoch)
+{
+	struct forgotten *list = NULL;
+	struct inode_name *name;
+	bool current;
+
+	pthread_mutex_lock(&t->lock);
+	name = find_name(t, parent, text);
+	current = !name || name->epoch <= epoch;
+	if (name && current) {
+		if (name->inode->version.nlink)
+			name->inode->version.nlink--;
+		name_drop(t, name, &list);
+	}
+	pthread_mutex_unlock(&t->lock);
+	report_forgotten(t, list);
+	return current;
 }
 
 void inode_table_renamed(struct inode_table *t, struct inode *parent, const char *text,

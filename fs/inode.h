@@ -105,6 +105,13 @@ struct inode *inode_table_child(struct inode_table *table, struct inode *parent,
 
 /* What the workspace did to names. */
 void inode_table_removed(struct inode_table *table, struct inode *parent, const char *name);
+
+/* Counts what became of names.  With a value of it, inode_table_vanished() removes a name
+ * that somebody else removed, unless it has been entered or moved since: false then. */
+uint64_t inode_table_epoch(struct inode_table *table);
+bool inode_table_vanished(
+	struct inode_table *table, struct inode *parent, const char *name, uint64_t epoch);
+
 void inode_table_renamed(struct inode_table *table, struct inode *parent, const char *name,
 	struct inode *new_parent, const char *new_name, bool swap);
 

@@ -54,16 +54,6 @@ static void drop_entry(struct session *s, const struct inode *parent, const char
 
 /* ---- One change --------------------------------------------------------------------------- */
 
-static void entry_vanished(
-	struct session *s, struct inode *parent, const char *name, struct inode *child)
-{
-	drop_entry(s, parent, name);
-	inode_table_removed(s->mount->inodes, parent, name);
-	drop_everything_of(s, parent);
-	if (child && !S_ISDIR(child->version.mode))
-		drop_attributes(s, child);
-}
-
 static void entry_changed(
 	struct session *s, struct inode *child, const char *path, const struct attributes *now)
 {
@@ -81,6 +71,36 @@ static void entry_changed(
 		drop_everything_of(s, child);
 	else
 		drop_attributes(s, child);
+}
+
+/* The kernel's entry is not what is there (any more): removed, or replaced. */
+static void drop_name(
+	struct session *s, struct inode *parent, const char *name, struct inode *child)
+{
+	drop_entry(s, parent, name);
+	drop_everything_of(s, parent);
+	if (child && !S_ISDIR(child->version.mode))
+		drop_attributes(s, child);
+}
+
+/* The event may be older than what the kernel knows: what is there now decides. */
+static void entry_replaced(
+	struct session *s, struct inode *parent, const char *path, struct inode *child)
+{
+	uint64_t epoch = inode_table_epoch(s->mount->inodes);
+	struct attributes now;
+	struct op_context op;
+	int r;
+
+	op_context_init(&op);
+	r = workspace_getattr(&op, s->mount->workspace, &OBJECT_AT(path), &now);
+	if (r == 0 && object_id_equal(&child->id, &now.id)) {
+		entry_changed(s, child, path, &now);
+		return;
+	}
+	control_note_change(s->mount, path);
+	if (inode_table_vanished(s->mount->inodes, parent, path_name(path), epoch))
+		drop_name(s, parent, path_name(path), child);
 }
 
 static void handle_entry(struct session *s, const struct change *change)
@@ -103,9 +123,11 @@ static void handle_entry(struct session *s, const struct change *change)
 	child = inode_table_child(table, parent, name);
 	if (child && change->exists && object_id_equal(&child->id, &change->attributes.id))
 		entry_changed(s, child, change->path, &change->attributes);
-	else if (child || change->exists || !inode_table_removed_lately(table, parent, name)) {
+	else if (child)
+		entry_replaced(s, parent, change->path, child);
+	else if (change->exists || !inode_table_removed_lately(table, parent, name)) {
 		control_note_change(s->mount, change->path);
-		entry_vanished(s, parent, name, child);
+		drop_name(s, parent, name, NULL);
 	}
 	inode_table_unref(table, child);
 	inode_table_unref(table, parent);
