@@ -28,3 +28,7 @@ int command_error(const char *command, const char *format, ...)
 /* control_find() for a command: on failure says why and what to do, and returns -errno. */
 int command_find_mount(const char *command, const char *path, char **ret_socket,
 	char **ret_mount_point, char **ret_workspace_path);
+
+/* Path of a program of ours: beside this one, in libexec, or in the build tree; the caller
+ * frees it.  NULL: not there. */
+char *command_find_program(const char *name);

@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,7 +22,11 @@ static int tools_command(int argc, char **argv);
 static const struct command commands[] = {
 	{"mount", mount_command, "bring a workspace to a directory here"},
 	{"umount", umount_command, "take it away again, also after a crash"},
+	{"list", list_command, "show the mounts of this user"},
+	{"status", status_command, "show how a mount is doing"},
 	{"exec", exec_command, "run a command at the workspace"},
+	{"log", log_command, "show what was done to a workspace, and by whom"},
+	{"doctor", doctor_command, "check what isthmus needs on this machine"},
 	{"tool", tools_command, "run one tool of the agent's tool layer"},
 	{"mcp", tools_command, "serve the tools to an agent (Model Context Protocol)"},
 	{"version", version_command, "print the version"},
@@ -126,33 +129,10 @@ int version_command(int argc, char **argv)
 	return 0;
 }
 
-/* The program `name` beside this one, in libexec, or in the build tree; the caller frees it. */
-static char *find_program(const char *name)
-{
-	static const char *const places[] = {"", "../libexec/", "../libexec/isthmus/", "../tools/"};
-	char self[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-	if (length < 0)
-		return NULL;
-	self[length] = '\0';
-	*strrchr(self, '/') = '\0';
-	for (size_t i = 0; i < array_size(places); i++) {
-		char *path;
-
-		if (asprintf(&path, "%s/%s%s", self, places[i], name) < 0)
-			return NULL;
-		if (access(path, X_OK) == 0)
-			return path;
-		free(path);
-	}
-	return NULL;
-}
-
 /* As git does with its sub-programs. */
 static int tools_command(int argc, char **argv)
 {
-	cleanup_free char *program = find_program("isthmus-tools");
+	cleanup_free char *program = command_find_program("isthmus-tools");
 	cleanup_free char **arguments = calloc((size_t)argc + 2, sizeof(*arguments));
 	char name[] = "isthmus-tools";
 

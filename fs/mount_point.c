@@ -18,51 +18,38 @@
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/log.h"
+#include "ops/support/mountinfo.h"
 #include "ops/support/path.h"
 
 extern char **environ;
 
-/* ---- /proc/self/mountinfo ------------------------------------------------------------- */
+/* ---- What is mounted --------------------------------------------------------------------- */
 
-/* Undoes the octal escapes of mountinfo in place. */
-static void unescape(char *text)
+struct mounted {
+	const char *path;
+	char *type;
+};
+
+static bool note_type(void *user, const struct mountinfo_line *line)
 {
-	char *to = text;
+	struct mounted *mounted = user;
 
-	for (const char *from = text; *from; to++) {
-		if (from[0] == '\\' && isdigit((unsigned char)from[1]) && from[2] && from[3]) {
-			*to = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
-			from += 4;
-		} else {
-			*to = *from++;
-		}
+	if (strcmp(line->mount_point, mounted->path) == 0) {
+		free(mounted->type);
+		mounted->type = strdup(line->type);
 	}
-	*to = '\0';
+	return true;
 }
 
 /* What is mounted at exactly `path` (the last one wins): its type, which the caller frees.
  * False: nothing. */
 static bool find_mounted(const char *path, char **ret_type)
 {
-	cleanup_file FILE *file = fopen("/proc/self/mountinfo", "re");
-	cleanup_free char *line = NULL;
-	size_t size = 0;
+	struct mounted mounted = {.path = path};
 
-	*ret_type = NULL;
-	while (file && getline(&line, &size, file) > 0) {
-		cleanup_free char *point = NULL, *type = NULL;
-		const char *dash = strstr(line, " - ");
-
-		if (!dash || sscanf(line, "%*d %*d %*s %*s %ms", &point) != 1 ||
-			sscanf(dash, " - %ms", &type) != 1)
-			continue;
-		unescape(point);
-		if (strcmp(point, path) != 0)
-			continue;
-		free(*ret_type);
-		*ret_type = steal_ptr(&type);
-	}
-	return *ret_type;
+	mountinfo_walk(note_type, &mounted);
+	*ret_type = mounted.type;
+	return mounted.type;
 }
 
 /* ---- The state --------------------------------------------------------------------------- */
@@ -125,7 +112,7 @@ pid_t mount_point_daemon(const char *path)
 	if (runtime_list(&mounts, &count) < 0)
 		return 0;
 	for (size_t i = 0; i < count; i++)
-		if (strcmp(mounts[i].mount_point, path) == 0 && kill(mounts[i].pid, 0) == 0)
+		if (strcmp(mounts[i].mount_point, path) == 0 && runtime_is_alive(&mounts[i]))
 			pid = mounts[i].pid;
 	runtime_list_free(mounts, count);
 	return pid;

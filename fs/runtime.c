@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include <xxhash.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/control.h"
 
 enum { STATE_MAX_BYTES = 1 << 16 };
 
@@ -199,6 +199,13 @@ void runtime_remove(const char *id)
 	unlinkat(fd, name, 0);
 	snprintf(name, sizeof(name), "%s.json", id);
 	unlinkat(fd, name, 0);
+}
+
+bool runtime_is_alive(const struct runtime_mount *mount)
+{
+	cleanup_fd int fd = control_connect(mount->control_path);
+
+	return fd >= 0;
 }
 
 /* ---- The list ---------------------------------------------------------------- */

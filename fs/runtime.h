@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -35,6 +36,9 @@ int runtime_mount_init(struct runtime_mount *mount, const char *mount_point);
 /* Writes ID.json (at once, by rename); removes it and the socket. */
 int runtime_save(const struct runtime_mount *mount);
 void runtime_remove(const char *id);
+
+/* True when its daemon is there: it takes connections, even while it is stopped. */
+bool runtime_is_alive(const struct runtime_mount *mount);
 
 /* Every mount that has been saved and not removed, by mount point.  -errno. */
 int runtime_list(struct runtime_mount **ret_mounts, size_t *ret_count);

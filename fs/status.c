@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/inode.h"
 #include "fs/mount.h"
 #include "ops/support/cleanup.h"
 
@@ -128,10 +129,16 @@ static uint64_t resident_bytes(void)
 char *mount_stats_json(struct mount *m)
 {
 	cJSON *object = cJSON_CreateObject();
+	uint64_t inodes = 0, inode_bytes = 0;
 	uint32_t connections, commands;
 
 	control_usage(m, &connections, &commands);
+	if (m->inodes)
+		inode_table_usage(m->inodes, &inodes, &inode_bytes);
 	add_counter(object, "requests", m->requests);
+	add_counter(object, "inodes", inodes);
+	add_counter(object, "inode_bytes", inode_bytes);
+	add_counter(object, "bytes_per_inode", inodes ? inode_bytes / inodes : 0);
 	add_counter(object, "connections", connections);
 	add_counter(object, "commands", commands);
 	add_counter(object, "resident_bytes", resident_bytes());

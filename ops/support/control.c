@@ -15,6 +15,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "ops/support/mountinfo.h"
 #include "ops/support/path.h"
 
 enum {
@@ -25,6 +26,7 @@ enum {
 /* ---- Which mount ---------------------------------------------------------- */
 
 struct mount_line {
+	uint64_t id;
 	char *root;        /* what of the file system is mounted */
 	char *mount_point; /* absolute */
 };
@@ -35,51 +37,24 @@ static void mount_line_done(struct mount_line *line)
 	free(line->mount_point);
 }
 
-/* mountinfo writes space, tab, newline and backslash as \ooo. */
-static char *unescape(const char *text, size_t length)
+static bool take_line(void *user, const struct mountinfo_line *line)
 {
-	char *plain = malloc(length + 1), *out = plain;
+	struct mount_line *wanted = user;
 
-	if (!plain)
-		return NULL;
-	for (size_t i = 0; i < length; i++) {
-		if (text[i] == '\\' && i + 3 < length && text[i + 1] >= '0' && text[i + 1] <= '3') {
-			*out++ = (char)((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
-					(text[i + 3] - '0'));
-			i += 3;
-		} else {
-			*out++ = text[i];
-		}
-	}
-	*out = '\0';
-	return plain;
+	if (line->id != wanted->id)
+		return true;
+	wanted->root = strdup(line->root);
+	wanted->mount_point = strdup(line->mount_point);
+	return false;
 }
 
-/* "ID PARENT MAJOR:MINOR ROOT MOUNT_POINT ..." (proc(5)) */
-static int find_mount_line(uint64_t mount_id, struct mount_line *ret_line)
+static int find_mount_line(struct mount_line *line)
 {
-	cleanup_file FILE *file = fopen("/proc/self/mountinfo", "re");
-	cleanup_free char *text = NULL;
-	size_t capacity = 0;
+	int r = mountinfo_walk(take_line, line);
 
-	if (!file)
-		return -errno;
-	while (getline(&text, &capacity, file) >= 0) {
-		unsigned long long id;
-		int root_at = -1, root_end = -1, point_at = -1, point_end = -1;
-
-		if (sscanf(text, "%llu %*u %*s %n%*s%n %n%*s%n", &id, &root_at, &root_end,
-			    &point_at, &point_end) < 1 ||
-			point_end < 0 || id != mount_id)
-			continue;
-		ret_line->root = unescape(text + root_at, (size_t)(root_end - root_at));
-		ret_line->mount_point = unescape(text + point_at, (size_t)(point_end - point_at));
-		if (ret_line->root && ret_line->mount_point)
-			return 0;
-		mount_line_done(ret_line);
-		return -ENOMEM;
-	}
-	return -ENODATA;
+	if (r < 0)
+		return r;
+	return line->root && line->mount_point ? 0 : -ENODATA;
 }
 
 static int resolve(const char *path, char **ret_absolute, uint64_t *ret_mount_id)
@@ -148,13 +123,12 @@ int control_find(
 {
 	cleanup_with(mount_line_done) struct mount_line line = {0};
 	cleanup_free char *absolute = NULL, *socket_path = NULL, *workspace_path = NULL;
-	uint64_t mount_id = 0;
 	int r;
 
-	r = resolve(path, &absolute, &mount_id);
+	r = resolve(path, &absolute, &line.id);
 	if (r < 0)
 		return r;
-	r = find_mount_line(mount_id, &line);
+	r = find_mount_line(&line);
 	if (r < 0)
 		return r;
 	r = socket_of(line.mount_point, &socket_path);

@@ -1,0 +1,361 @@
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/command_text.h"
+#include "fs/commands.h"
+#include "fs/log_reader.h"
+#include "fs/log_view.h"
+#include "fs/mount_log_segment.h"
+#include "fs/mount_point.h"
+#include "fs/runtime.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/control.h"
+
+static const char usage[] =
+	"usage: isthmus log [DIR] [OPTION...]\n"
+	"\n"
+	"Shows what was done through the mount on DIR (default: the current directory), also\n"
+	"after it was unmounted.\n"
+	"\n"
+	"      --op OP,...     only these operations: read, write, rename, exec ...\n"
+	"      --path GLOB     only paths that match; '*' matches '/' too\n"
+	"      --pid N         only this process\n"
+	"      --call ID       only what this tool call did, its children included\n"
+	"      --slow TIME     only what took at least TIME (50ms, 1.5s)\n"
+	"      --errors        only what failed\n"
+	"  -n, --lines N       only the last N of them\n"
+	"  -f, --follow        go on with what happens (starts with the last 10)\n"
+	"      --json          the lines as they are in the log, see LOG.md\n"
+	"      --summary       totals by operation, process and call\n"
+	"      --verify        check that nobody has changed the log; exit code 1 if so\n";
+
+enum { FOLLOW_LINES = 10, LINES_MAX = 1000000 };
+
+struct log_options {
+	const char *directory;
+	struct log_filter filter;
+	long lines; /* 0: all */
+	bool follow, json, summary, verify;
+};
+
+/* The log of a mount, and how far its daemon has come. */
+struct log_place {
+	char *directory;
+	uint64_t last_seq; /* 0: no daemon was asked */
+};
+
+/* ---- Where the log is ---------------------------------------------------------------------- */
+
+/* Asks the daemon to write what it has; sets what it answers. */
+static void flush_log(const char *control_path, struct log_place *place)
+{
+	cleanup_free char *reply = NULL;
+	const char *path;
+	cJSON *answer;
+
+	if (control_call(control_path, "{\"request\":\"log_flush\"}", &reply) < 0)
+		return;
+	answer = cJSON_Parse(reply);
+	path = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(answer, "path"));
+	if (path && strrchr(path, '/')) {
+		free(place->directory);
+		place->directory = strndup(path, (size_t)(strrchr(path, '/') - path));
+		place->last_seq = (uint64_t)cJSON_GetNumberValue(
+			cJSON_GetObjectItemCaseSensitive(answer, "last_seq"));
+	}
+	cJSON_Delete(answer);
+}
+
+/* By the mount point alone, without touching it: it may be dead, hung or unmounted. */
+static int find_by_mount_point(const char *directory, struct log_place *place)
+{
+	cleanup_with(runtime_mount_done) struct runtime_mount mount = {0};
+	cleanup_free char *mount_point = NULL;
+	int r;
+
+	r = mount_point_resolve(directory, &mount_point);
+	if (r < 0)
+		return r;
+	r = runtime_mount_init(&mount, mount_point);
+	if (r < 0)
+		return r;
+	if (!mount.log_directory || access(mount.log_directory, R_OK | X_OK) < 0)
+		return -ENODATA;
+	place->directory = steal_ptr(&mount.log_directory);
+	if (mount_point_daemon(mount_point))
+		flush_log(mount.control_path, place);
+	return 0;
+}
+
+static int find_log(const char *directory, struct log_place *place)
+{
+	cleanup_free char *control_path = NULL;
+	int r;
+
+	r = find_by_mount_point(directory, place);
+	if (r == 0)
+		return 0;
+	r = command_find_mount("log", directory, &control_path, NULL, NULL);
+	if (r < 0)
+		return r;
+	flush_log(control_path, place);
+	if (place->directory)
+		return 0;
+	command_error("log", "the mount of \"%s\" keeps no log", directory);
+	return -ENODATA;
+}
+
+/* ---- Showing ----------------------------------------------------------------------------------
+ */
+
+/* The last lines, when only they are wanted. */
+struct tail {
+	char **lines;
+	size_t capacity, next;
+};
+
+static void tail_done(struct tail *tail)
+{
+	for (size_t i = 0; i < tail->capacity; i++)
+		free(tail->lines[i]);
+	free(tail->lines);
+}
+
+static void show_line(const struct log_options *options, const char *line, const cJSON *record)
+{
+	if (options->json)
+		puts(line);
+	else
+		log_view_print(stdout, record);
+}
+
+static void tail_add(struct tail *tail, const char *line)
+{
+	free(tail->lines[tail->next]);
+	tail->lines[tail->next] = strdup(line);
+	tail->next = (tail->next + 1) % tail->capacity;
+}
+
+static void tail_show(const struct tail *tail, const struct log_options *options)
+{
+	for (size_t i = 0; i < tail->capacity; i++) {
+		const char *line = tail->lines[(tail->next + i) % tail->capacity];
+		cJSON *record = line ? cJSON_Parse(line) : NULL;
+
+		if (record)
+			show_line(options, line, record);
+		cJSON_Delete(record);
+	}
+}
+
+static int show_all(struct log_reader *reader, const struct log_options *options, struct tail *tail,
+	struct log_summary *summary)
+{
+	cJSON *record;
+	size_t length;
+	char *line;
+	int r;
+
+	while ((r = log_reader_next(reader, &line, &length)) > 0) {
+		if (!log_filter_match(&options->filter, line, length, &record))
+			continue;
+		if (summary)
+			log_summary_add(summary, record);
+		else if (tail->capacity)
+			tail_add(tail, line);
+		else
+			show_line(options, line, record);
+		cJSON_Delete(record);
+	}
+	return r;
+}
+
+static int follow(struct log_reader *reader, const struct log_options *options)
+{
+	struct tail none = {0};
+	int r = 0;
+
+	while (r == 0) {
+		r = show_all(reader, options, &none, NULL);
+		if (fflush(stdout) != 0)
+			return -errno;
+		if (r == 0)
+			r = log_reader_wait(reader);
+	}
+	return r;
+}
+
+static int show(const struct log_options *options, const struct log_place *place)
+{
+	cleanup_with(tail_done) struct tail tail = {.capacity = (size_t)options->lines};
+	struct log_summary *summary = options->summary ? log_summary_new() : NULL;
+	struct log_reader *reader;
+	int r;
+
+	if (tail.capacity) {
+		tail.lines = calloc(tail.capacity, sizeof(*tail.lines));
+		if (!tail.lines)
+			tail.capacity = 0;
+	}
+	r = log_reader_open(place->directory, &reader);
+	if (r == 0) {
+		r = show_all(reader, options, &tail, summary);
+		if (summary)
+			log_summary_print(stdout, summary);
+		tail_show(&tail, options);
+		if (r == 0 && options->follow)
+			r = follow(reader, options);
+		log_reader_close(reader);
+	}
+	log_summary_free(summary);
+	if (r < 0)
+		return command_error("log", "\"%s\": %s", place->directory, strerror(-r));
+	return 0;
+}
+
+/* ---- Verifying ----------------------------------------------------------------------------------
+ */
+
+static int verify(const struct log_place *place)
+{
+	struct log_verify_report report;
+	int r = log_verify(place->directory, &report);
+
+	if (r < 0)
+		return command_error("log", "\"%s\": %s", place->directory, strerror(-r));
+	if (report.problem[0])
+		return command_error(
+			"log", "\"%s\" was tampered with: %s", place->directory, report.problem);
+	if (report.last_seq < place->last_seq)
+		return command_error("log",
+			"\"%s\" was tampered with: it ends with number %" PRIu64
+			", but the daemon has written %" PRIu64,
+			place->directory, report.last_seq, place->last_seq);
+	printf("good: numbers %" PRIu64 " to %" PRIu64 " in %u segments are as they were written\n",
+		report.first_seq, report.last_seq, report.segments);
+	if (report.oldest_gone)
+		puts("note: older segments are gone, as rotation does it");
+	if (report.unsealed_lines)
+		printf("note: the last %" PRIu64 " lines are not sealed: the daemon was killed\n",
+			report.unsealed_lines);
+	fputs("digest ", stdout);
+	for (size_t i = 0; i < sizeof(report.digest); i++)
+		printf("%02x", report.digest[i]);
+	putchar('\n');
+	return 0;
+}
+
+/* ---- The command line
+ * ------------------------------------------------------------------------------ */
+
+static bool parse_count(const char *text, long max, long *ret_number)
+{
+	char *end;
+	long number = strtol(text, &end, 10);
+
+	if (end == text || *end || number <= 0 || number > max)
+		return false;
+	*ret_number = number;
+	return true;
+}
+
+/* 0: go on; else the exit code (-1: 0, the help was shown). */
+static int parse_option(struct log_options *options, int option)
+{
+	long number;
+
+	switch (option) {
+	case 'o':
+		options->filter.ops = optarg;
+		return 0;
+	case 'p':
+		options->filter.glob = optarg;
+		return 0;
+	case 'i':
+		if (!parse_count(optarg, INT32_MAX, &number))
+			return command_usage_error("log", "\"%s\" is not a pid", optarg);
+		options->filter.pid = number;
+		return 0;
+	case 'c':
+		options->filter.call = optarg;
+		return 0;
+	case 's':
+		if (!command_parse_time(optarg, &options->filter.slow_us))
+			return command_usage_error(
+				"log", "\"%s\" is not a time such as 50ms or 1.5s", optarg);
+		return 0;
+	case 'e':
+		options->filter.errors = true;
+		return 0;
+	case 'n':
+		if (!parse_count(optarg, LINES_MAX, &options->lines))
+			return command_usage_error(
+				"log", "\"%s\" is not a number of lines", optarg);
+		return 0;
+	case 'f':
+		options->follow = true;
+		return 0;
+	case 'j':
+		options->json = true;
+		return 0;
+	case 'S':
+		options->summary = true;
+		return 0;
+	case 'v':
+		options->verify = true;
+		return 0;
+	case 'h':
+		fputs(usage, stdout);
+		return -1;
+	default:
+		return command_usage_error("log", "that is not an option of it");
+	}
+}
+
+int log_command(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{"op", required_argument, NULL, 'o'},
+		{"path", required_argument, NULL, 'p'},
+		{"pid", required_argument, NULL, 'i'},
+		{"call", required_argument, NULL, 'c'},
+		{"slow", required_argument, NULL, 's'},
+		{"errors", no_argument, NULL, 'e'},
+		{"lines", required_argument, NULL, 'n'},
+		{"follow", no_argument, NULL, 'f'},
+		{"json", no_argument, NULL, 'j'},
+		{"summary", no_argument, NULL, 'S'},
+		{"verify", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
+	};
+	struct log_options options = {.directory = "."};
+	struct log_place place = {0};
+	int option, result = 0;
+
+	while (result == 0 && (option = getopt_long(argc, argv, "n:fh", known, NULL)) >= 0)
+		result = parse_option(&options, option);
+	if (result != 0)
+		return result < 0 ? 0 : result;
+	if (optind + 1 < argc)
+		return command_usage_error("log", "unexpected argument \"%s\"", argv[optind + 1]);
+	if (optind < argc)
+		options.directory = argv[optind];
+	if (options.follow && (options.summary || options.verify))
+		return command_usage_error("log", "--follow has no end to sum up or verify");
+	if (options.follow && !options.lines)
+		options.lines = FOLLOW_LINES;
+	if (find_log(options.directory, &place) < 0)
+		return 1;
+	result = options.verify ? verify(&place) : show(&options, &place);
+	free(place.directory);
+	return result;
+}

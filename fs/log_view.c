@@ -1,0 +1,390 @@
+#include "fs/log_view.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "fs/command_text.h"
+#include "ops/support/cleanup.h"
+
+static const char *text_member(const cJSON *record, const char *name)
+{
+	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(record, name));
+}
+
+static double number_member(const cJSON *record, const char *name)
+{
+	const cJSON *item = cJSON_GetObjectItemCaseSensitive(record, name);
+
+	return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+/* The bytes of a path: of path_hex where path could not hold them; the caller frees. */
+static char *path_member(const cJSON *record, const char *name)
+{
+	const char *text = text_member(record, name), *hex;
+	char key[32], *path;
+	size_t length;
+
+	snprintf(key, sizeof(key), "%s_hex", name);
+	hex = text_member(record, key);
+	if (!hex)
+		return text ? strdup(text) : NULL;
+	length = strlen(hex) / 2;
+	path = calloc(1, length + 1);
+	for (size_t i = 0; path && i < length; i++) {
+		unsigned byte = 0;
+
+		sscanf(hex + 2 * i, "%2x", &byte);
+		path[i] = (char)byte;
+	}
+	return path;
+}
+
+/* ---- The filter ------------------------------------------------------------------------ */
+
+static bool is_listed(const char *list, const char *word)
+{
+	size_t length = strlen(word);
+
+	while (*list) {
+		size_t size = strcspn(list, ",");
+
+		if (size == length && strncmp(list, word, size) == 0)
+			return true;
+		list += size + (list[size] == ',');
+	}
+	return false;
+}
+
+static bool path_matches(const cJSON *record, const char *name, const char *glob)
+{
+	cleanup_free char *path = path_member(record, name);
+
+	return path && fnmatch(glob, path, 0) == 0;
+}
+
+static bool record_passes(const struct log_filter *filter, const cJSON *record)
+{
+	const char *op = text_member(record, "op"), *call = text_member(record, "call");
+
+	if (!op || (filter->ops && !is_listed(filter->ops, op)))
+		return false;
+	if (filter->call && (!call || strcmp(call, filter->call) != 0))
+		return false;
+	if (filter->pid && (int64_t)number_member(record, "pid") != filter->pid)
+		return false;
+	if (filter->slow_us && number_member(record, "latency_us") < (double)filter->slow_us)
+		return false;
+	return !filter->glob || path_matches(record, "path", filter->glob) ||
+	       path_matches(record, "path2", filter->glob);
+}
+
+bool log_filter_match(
+	const struct log_filter *filter, const char *line, size_t length, cJSON **ret_record)
+{
+	cJSON *record;
+
+	if (strncmp(line, "{\"seq\":", strlen("{\"seq\":")) != 0)
+		return false;
+	/* A quote inside a string is escaped, so this finds the member only. */
+	if (filter->errors && strstr(line, "\"result\":0"))
+		return false;
+	if (filter->call && !strstr(line, "\"call\":\""))
+		return false;
+	record = cJSON_ParseWithLength(line, length);
+	if (!record)
+		return false;
+	if (!record_passes(filter, record)) {
+		cJSON_Delete(record);
+		return false;
+	}
+	*ret_record = record;
+	return true;
+}
+
+/* ---- One line ---------------------------------------------------------------------------- */
+
+/* "23:06:00.123" of here, from the UTC of the log; the date when it is another than before. */
+static void print_time(FILE *out, const cJSON *record)
+{
+	static char date_before[16];
+	const char *text = text_member(record, "time"), *fraction;
+	struct tm utc = {0}, local;
+	char date[16], clock[16];
+	time_t second;
+
+	fraction = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &utc) : NULL;
+	if (!fraction)
+		return;
+	second = timegm(&utc);
+	localtime_r(&second, &local);
+	strftime(date, sizeof(date), "%Y-%m-%d", &local);
+	strftime(clock, sizeof(clock), "%H:%M:%S", &local);
+	if (strcmp(date, date_before) != 0)
+		fprintf(out, "-- %s --\n", date);
+	strcpy(date_before, date);
+	fprintf(out, "%s%.4s  ", clock, fraction);
+}
+
+static void print_process(FILE *out, const cJSON *record)
+{
+	const char *process = text_member(record, "process");
+	int pid = (int)number_member(record, "pid"), width;
+	char name[32];
+
+	if (!pid && !process) {
+		fprintf(out, "%-20s  ", "-");
+		return;
+	}
+	/* Padding counts bytes: a name that is not plain is printed without it. */
+	snprintf(name, sizeof(name), "[%d]", pid);
+	width = 20 - (int)strlen(name) - (int)(process ? strlen(process) : 0);
+	command_print_safe(out, process ? process : "");
+	fprintf(out, "%s%*s  ", name, width > 0 ? width : 0, "");
+}
+
+static void print_path(FILE *out, const cJSON *record)
+{
+	cleanup_free char *path = path_member(record, "path");
+	cleanup_free char *path2 = path_member(record, "path2");
+
+	if (path) {
+		fputs("  ", out);
+		command_print_safe(out, *path ? path : ".");
+	}
+	if (path2) {
+		fputs(" -> ", out);
+		command_print_safe(out, path2);
+	}
+}
+
+static void print_outcome(FILE *out, const cJSON *record)
+{
+	const char *error = text_member(record, "result");
+	char size[16];
+
+	if (cJSON_HasObjectItem(record, "bytes")) {
+		command_format_size((uint64_t)number_member(record, "bytes"), size);
+		fprintf(out, "  %s at %.0f", size, number_member(record, "offset"));
+	}
+	if (cJSON_HasObjectItem(record, "exit_code"))
+		fprintf(out, "  exit %.0f", number_member(record, "exit_code"));
+	if (cJSON_HasObjectItem(record, "signal"))
+		fprintf(out, "  killed by signal %.0f", number_member(record, "signal"));
+	if (number_member(record, "round_trips") > 0)
+		fprintf(out, "  %.0f round trips", number_member(record, "round_trips"));
+	if (error)
+		fprintf(out, "  = %s", error);
+}
+
+static void print_extras(FILE *out, const cJSON *record)
+{
+	const char *call = text_member(record, "call"), *tool = text_member(record, "tool");
+	const char *detail = text_member(record, "detail");
+	const cJSON *changed = cJSON_GetObjectItemCaseSensitive(record, "changed");
+
+	if (detail) {
+		fputs("  '", out);
+		command_print_safe(out, detail);
+		fputs("'", out);
+	}
+	if (cJSON_GetArraySize(changed) > 0)
+		fprintf(out, "  %d%s changed", cJSON_GetArraySize(changed),
+			cJSON_HasObjectItem(record, "changed_truncated") ? " or more" : "");
+	if (call) {
+		fputs("  [", out);
+		if (tool) {
+			command_print_safe(out, tool);
+			fputs(" ", out);
+		}
+		command_print_safe(out, call);
+		fputs("]", out);
+	}
+}
+
+void log_view_print(FILE *out, const cJSON *record)
+{
+	const char *op = text_member(record, "op");
+	char latency[16];
+
+	print_time(out, record);
+	if (strcmp(op, "dropped") == 0 || strcmp(op, "lost") == 0) {
+		fprintf(out, "%.0f %s\n", number_member(record, "count"),
+			strcmp(op, "lost") == 0 ? "operations could not be written to the log"
+						: "reads were not recorded");
+		return;
+	}
+	command_format_time((uint64_t)number_member(record, "latency_us"), latency);
+	print_process(out, record);
+	fprintf(out, "%-11s  %7s", op, latency);
+	print_path(out, record);
+	print_outcome(out, record);
+	print_extras(out, record);
+	fputc('\n', out);
+}
+
+/* ---- The summary --------------------------------------------------------------------------- */
+
+enum {
+	TOTALS_MAX = 512, /* of one kind; further names count as "(others)" */
+	SHOWN_MAX = 20,
+};
+
+struct total {
+	char *name;
+	uint64_t count, errors, latency_us, slowest_us, bytes, round_trips;
+};
+
+struct totals {
+	struct total items[TOTALS_MAX];
+	size_t count;
+};
+
+struct log_summary {
+	struct totals ops, processes, calls;
+	struct total all;
+	uint64_t dropped, lost;
+	char first_time[32], last_time[32];
+};
+
+struct log_summary *log_summary_new(void)
+{
+	return calloc(1, sizeof(struct log_summary));
+}
+
+static void totals_done(struct totals *totals)
+{
+	for (size_t i = 0; i < totals->count; i++)
+		free(totals->items[i].name);
+}
+
+void log_summary_free(struct log_summary *summary)
+{
+	if (!summary)
+		return;
+	totals_done(&summary->ops);
+	totals_done(&summary->processes);
+	totals_done(&summary->calls);
+	free(summary);
+}
+
+static struct total *find_total(struct totals *totals, const char *name)
+{
+	size_t i;
+
+	if (totals->count == TOTALS_MAX - 1)
+		name = "(others)";
+	for (i = 0; i < totals->count; i++)
+		if (strcmp(totals->items[i].name, name) == 0)
+			return &totals->items[i];
+	if (totals->count == TOTALS_MAX)
+		return NULL;
+	totals->items[i].name = strdup(name);
+	if (!totals->items[i].name)
+		return NULL;
+	totals->count++;
+	return &totals->items[i];
+}
+
+static void add_to(struct total *total, const cJSON *record)
+{
+	uint64_t latency_us = (uint64_t)number_member(record, "latency_us");
+
+	if (!total)
+		return;
+	total->count++;
+	total->errors += text_member(record, "result") != NULL;
+	total->latency_us += latency_us;
+	if (latency_us > total->slowest_us)
+		total->slowest_us = latency_us;
+	total->bytes += (uint64_t)number_member(record, "bytes");
+	total->round_trips += (uint64_t)number_member(record, "round_trips");
+}
+
+void log_summary_add(struct log_summary *summary, const cJSON *record)
+{
+	const char *op = text_member(record, "op"), *process = text_member(record, "process");
+	const char *call = text_member(record, "call"), *time = text_member(record, "time");
+
+	if (strcmp(op, "dropped") == 0) {
+		summary->dropped += (uint64_t)number_member(record, "count");
+		return;
+	}
+	if (strcmp(op, "lost") == 0) {
+		summary->lost += (uint64_t)number_member(record, "count");
+		return;
+	}
+	add_to(&summary->all, record);
+	add_to(find_total(&summary->ops, op), record);
+	add_to(find_total(&summary->processes, process ? process : "(kernel)"), record);
+	if (call)
+		add_to(find_total(&summary->calls, call), record);
+	if (!time)
+		return;
+	if (!summary->first_time[0])
+		snprintf(summary->first_time, sizeof(summary->first_time), "%s", time);
+	snprintf(summary->last_time, sizeof(summary->last_time), "%s", time);
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct total *first = a, *second = b;
+
+	return (first->latency_us < second->latency_us) - (first->latency_us > second->latency_us);
+}
+
+static void print_totals(FILE *out, const char *title, const struct totals *totals)
+{
+	struct totals *sorted;
+
+	if (totals->count == 0)
+		return;
+	sorted = malloc(sizeof(*sorted));
+	if (!sorted)
+		return;
+	*sorted = *totals;
+	qsort(sorted->items, sorted->count, sizeof(sorted->items[0]), by_time);
+	fprintf(out, "\n%-16s  %9s  %7s  %8s  %8s  %8s  %8s  %8s\n", title, "COUNT", "ERRORS",
+		"TIME", "MEAN", "SLOWEST", "BYTES", "TRIPS");
+	for (size_t i = 0; i < sorted->count && i < SHOWN_MAX; i++) {
+		const struct total *total = &sorted->items[i];
+		char time[16], mean[16], slowest[16], bytes[16];
+		int pad = 16 - (int)strlen(total->name);
+
+		command_format_time(total->latency_us, time);
+		command_format_time(total->latency_us / total->count, mean);
+		command_format_time(total->slowest_us, slowest);
+		command_format_size(total->bytes, bytes);
+		command_print_safe(out, total->name);
+		fprintf(out, "%*s  %9llu  %7llu  %8s  %8s  %8s  %8s  %8llu\n", pad > 0 ? pad : 0,
+			"", (unsigned long long)total->count, (unsigned long long)total->errors,
+			time, mean, slowest, bytes, (unsigned long long)total->round_trips);
+	}
+	if (sorted->count > SHOWN_MAX)
+		fprintf(out, "... and %zu more\n", sorted->count - SHOWN_MAX);
+	free(sorted);
+}
+
+void log_summary_print(FILE *out, const struct log_summary *summary)
+{
+	char time[16], bytes[16];
+
+	command_format_time(summary->all.latency_us, time);
+	command_format_size(summary->all.bytes, bytes);
+	fprintf(out, "%llu operations, %llu errors, %s in all, %s, %llu round trips\n",
+		(unsigned long long)summary->all.count, (unsigned long long)summary->all.errors,
+		time, bytes, (unsigned long long)summary->all.round_trips);
+	if (summary->all.count)
+		fprintf(out, "from %s to %s\n", summary->first_time, summary->last_time);
+	if (summary->dropped)
+		fprintf(out, "%llu reads were not recorded\n",
+			(unsigned long long)summary->dropped);
+	if (summary->lost)
+		fprintf(out, "%llu operations could not be written to the log\n",
+			(unsigned long long)summary->lost);
+	print_totals(out, "OPERATION", &summary->ops);
+	print_totals(out, "PROCESS", &summary->processes);
+	print_totals(out, "CALL", &summary->calls);
+}

@@ -1,0 +1,190 @@
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/command_text.h"
+#include "fs/commands.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/control.h"
+
+static const char usage[] =
+	"usage: isthmus status DIR [--json]\n"
+	"\n"
+	"Shows how the mount that DIR lies on is doing.\n"
+	"\n"
+	"      --json  one JSON object: what DIR/.isthmus/status and stats hold\n";
+
+static const cJSON *member(const cJSON *object, const char *name)
+{
+	return cJSON_GetObjectItemCaseSensitive(object, name);
+}
+
+static const char *text_member(const cJSON *object, const char *name)
+{
+	const char *text = cJSON_GetStringValue(member(object, name));
+
+	return text ? text : "";
+}
+
+static uint64_t number_member(const cJSON *object, const char *name)
+{
+	const cJSON *item = member(object, name);
+
+	return cJSON_IsNumber(item) && item->valuedouble > 0 ? (uint64_t)item->valuedouble : 0;
+}
+
+/* ---- For people ------------------------------------------------------------------------ */
+
+static void print_line(const char *name, const char *text)
+{
+	printf("%-12s ", name);
+	command_print_safe(stdout, text);
+	putchar('\n');
+}
+
+static void print_link(const cJSON *workspace)
+{
+	const char *last_error = text_member(workspace, "last_error");
+	const cJSON *capability;
+
+	printf("%-12s %s", "link", text_member(workspace, "link"));
+	if (*last_error) {
+		fputs(", last error: ", stdout);
+		command_print_safe(stdout, last_error);
+	}
+	printf("\n%-12s %s", "workspace", text_member(workspace, "backend"));
+	cJSON_ArrayForEach(capability, member(workspace, "capabilities"))
+	{
+		printf(", %s", cJSON_GetStringValue(capability));
+	}
+	putchar('\n');
+}
+
+static void print_traffic(const cJSON *status)
+{
+	const cJSON *workspace = member(status, "workspace");
+	char sent[16], received[16];
+
+	command_format_size(number_member(workspace, "bytes_sent"), sent);
+	command_format_size(number_member(workspace, "bytes_received"), received);
+	if (number_member(workspace, "round_trips"))
+		printf("%-12s %llu round trips, %s sent, %s received, %llu reconnects\n", "traffic",
+			(unsigned long long)number_member(workspace, "round_trips"), sent, received,
+			(unsigned long long)number_member(workspace, "reconnects"));
+	printf("%-12s %llu watched, %llu on a time-to-live of %llu ms\n", "directories",
+		(unsigned long long)number_member(workspace, "watched_directories"),
+		(unsigned long long)number_member(workspace, "unwatched_directories"),
+		(unsigned long long)number_member(status, "ttl_ms"));
+}
+
+static void print_log(const cJSON *status, const cJSON *log)
+{
+	const char *last_error = text_member(log, "last_error");
+
+	if (!*text_member(status, "log")) {
+		print_line("log", "none");
+		return;
+	}
+	print_line("log", text_member(status, "log"));
+	printf("%-12s %llu lines, %llu errors, %llu reads dropped", "",
+		(unsigned long long)number_member(log, "records"),
+		(unsigned long long)number_member(log, "errors"),
+		(unsigned long long)number_member(log, "dropped"));
+	if (*last_error)
+		printf(", cannot be written (%s): %llu lost", last_error,
+			(unsigned long long)number_member(log, "lost"));
+	putchar('\n');
+}
+
+static void print_status(const cJSON *status, const cJSON *stats)
+{
+	char resident[16];
+
+	print_line("uri", text_member(status, "uri"));
+	print_line("mount point", text_member(status, "mount_point"));
+	printf("%-12s %s since %s, pid %llu%s\n", "daemon", text_member(status, "version"),
+		text_member(status, "started"), (unsigned long long)number_member(status, "pid"),
+		cJSON_IsTrue(member(status, "read_only")) ? ", read-only" : "");
+	print_link(member(status, "workspace"));
+	print_traffic(status);
+	command_format_size(number_member(stats, "resident_bytes"), resident);
+	printf("%-12s %llu requests, %llu commands running, %llu files known, %s of memory\n",
+		"use", (unsigned long long)number_member(stats, "requests"),
+		(unsigned long long)number_member(stats, "commands"),
+		(unsigned long long)number_member(stats, "inodes"), resident);
+	print_log(status, member(stats, "log"));
+}
+
+/* ---- The request ------------------------------------------------------------------------ */
+
+static cJSON *ask(const char *socket_path, const char *request, const char *directory)
+{
+	cleanup_free char *reply = NULL;
+	cJSON *answer;
+	int r = control_call(socket_path, request, &reply);
+
+	if (r < 0) {
+		command_error("status", "the daemon of \"%s\" does not answer: %s", directory,
+			reply ? reply : strerror(-r));
+		return NULL;
+	}
+	answer = cJSON_Parse(reply);
+	if (!answer)
+		command_error("status", "the daemon of \"%s\" answers what is not JSON", directory);
+	return answer;
+}
+
+static int show(const char *directory, bool json)
+{
+	cleanup_free char *socket_path = NULL, *text = NULL;
+	cJSON *status, *stats;
+
+	if (command_find_mount("status", directory, &socket_path, NULL, NULL) < 0)
+		return 1;
+	status = ask(socket_path, "{\"request\":\"status\"}", directory);
+	if (!status)
+		return 1;
+	stats = ask(socket_path, "{\"request\":\"stats\"}", directory);
+	if (!stats) {
+		cJSON_Delete(status);
+		return 1;
+	}
+	if (json) {
+		cJSON_AddItemToObject(status, "stats", stats);
+		text = cJSON_Print(status);
+		puts(text ? text : "null");
+	} else {
+		print_status(status, stats);
+		cJSON_Delete(stats);
+	}
+	cJSON_Delete(status);
+	return 0;
+}
+
+int status_command(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
+	};
+	bool json = false;
+	int option;
+
+	while ((option = getopt_long(argc, argv, "h", known, NULL)) >= 0) {
+		if (option == 'h') {
+			fputs(usage, stdout);
+			return 0;
+		}
+		if (option != 'j')
+			return command_usage_error("status", "that is not an option of it");
+		json = true;
+	}
+	if (optind + 1 != argc)
+		return command_usage_error("status", "it takes one DIR");
+	return show(argv[optind], json);
+}
