@@ -5,17 +5,24 @@
 static const struct tool *const tools[] = {
 	&tool_read,
 	&tool_write,
+	&tool_create_file,
 	&tool_edit,
+	&tool_edit_file,
+	&tool_delete,
 	&tool_ls,
+	&tool_find,
+	&tool_glob,
+	&tool_grep,
 	&tool_bash,
+	&tool_launch_app,
 };
 
-const struct tool *tool_at(size_t index)
+const struct tool *registry_at(size_t index)
 {
 	return index < array_size(tools) ? tools[index] : NULL;
 }
 
-const struct tool *tool_find(const char *name)
+const struct tool *registry_find(const char *name)
 {
 	for (size_t i = 0; i < array_size(tools); i++)
 		if (strcmp(tools[i]->name, name) == 0)

@@ -129,6 +129,7 @@ struct tool_call {
 	char *ai_message;          /* message and the next step */
 	bool recoverable;
 
+	int exit_code; /* of the command line; a failure with 0 here ends with 1 */
 	double latency_ms;
 	uint64_t first_seq; /* of the mount's log; 0: none */
 	uint64_t last_seq;
@@ -205,5 +206,5 @@ const char *tool_level_name(enum tool_level level); /* "READ" */
 
 /* ---- The registry ---------------------------------------------------------- */
 
-const struct tool *tool_find(const char *name);
-const struct tool *tool_at(size_t index); /* NULL past the last one */
+const struct tool *registry_find(const char *name);
+const struct tool *registry_at(size_t index); /* NULL past the last one */

@@ -32,6 +32,8 @@ static const char data_schema[] =
 	"\"changed_truncated\":{\"type\":\"boolean\"}},"
 	"\"required\":[\"command\",\"output\",\"exit_code\",\"truncated\"]}";
 
+enum { EXIT_TIMED_OUT = 124 }; /* as timeout(1) */
+
 struct run {
 	struct tool_call *call;
 	struct tail tail;
@@ -127,6 +129,9 @@ static int finish(struct run *run, struct process_result *result)
 	if (result->signal)
 		cJSON_AddNumberToObject(call->data, "signal", result->signal);
 	cJSON_AddBoolToObject(call->data, "timed_out", result->timed_out);
+	call->exit_code = result->timed_out ? EXIT_TIMED_OUT
+			  : result->signal  ? 128 + result->signal
+					    : result->exit_code;
 	if (result->changed) {
 		cJSON_AddItemToObject(call->data, "changed", result->changed);
 		cJSON_AddBoolToObject(call->data, "changed_truncated", result->changed_truncated);

@@ -114,7 +114,7 @@ static int list_tools(bool as_json)
 	cJSON *list = cJSON_CreateArray();
 	const struct tool *tool;
 
-	for (size_t i = 0; (tool = tool_at(i)); i++) {
+	for (size_t i = 0; (tool = registry_at(i)); i++) {
 		cJSON *item;
 
 		if (!as_json) {
@@ -194,20 +194,21 @@ static void stream(void *user, const char *text, size_t size)
 
 static int exit_code(const struct tool_call *call)
 {
-	int code = 0;
-
-	if (call->code == TOOL_OK)
-		return EXIT_OK;
 	if (call->code == TOOL_ABORTED)
 		return EXIT_INTERRUPTED;
-	if (call->code == TOOL_EXIT_STATUS) {
-		code = (int)cJSON_GetNumberValue(
-			cJSON_GetObjectItemCaseSensitive(call->data, "exit_code"));
-		if (code <= 0)
-			code = 128 +
-			       cJSON_GetObjectItemCaseSensitive(call->data, "signal")->valueint;
-	}
-	return code ? code : EXIT_FAILED;
+	if (call->exit_code || call->code == TOOL_OK)
+		return call->exit_code;
+	return call->code == TOOL_INVALID_ARGUMENT ? EXIT_USAGE : EXIT_FAILED;
+}
+
+/* What streaming could not know: how much was left out. */
+static void show_notice(const struct tool_call *call)
+{
+	const char *notice =
+		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(call->data, "notice"));
+
+	if (notice)
+		fprintf(stderr, "%s\n", notice);
 }
 
 static int show(const struct tool_call *call, const struct request *request, bool streamed)
@@ -215,7 +216,10 @@ static int show(const struct tool_call *call, const struct request *request, boo
 	if (request->as_json)
 		return print_json(tool_result_json(call)) == EXIT_OK ? exit_code(call)
 								     : EXIT_FAILED;
-	if (call->text.size && !streamed) {
+	if (streamed) {
+		fflush(stdout);
+		show_notice(call);
+	} else if (call->text.size) {
 		fwrite(call->text.data, 1, call->text.size, stdout);
 		if (call->text.data[call->text.size - 1] != '\n')
 			fputc('\n', stdout);
@@ -269,7 +273,7 @@ int tool_command(int argc, char **argv)
 	}
 	if (strcmp(argv[1], "--list") == 0)
 		return list_tools(argc > 2 && strcmp(argv[2], "--json") == 0);
-	tool = tool_find(argv[1]);
+	tool = registry_find(argv[1]);
 	if (!tool)
 		return complain("there is no tool \"%s\"; isthmus tool --list shows them", argv[1]);
 	code = split_words(argc - 2, argv + 2, &request);

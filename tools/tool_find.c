@@ -1,0 +1,240 @@
+/* The tools find and glob: names by pattern, sorted by path or newest first. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "tools/glob.h"
+#include "tools/registry.h"
+#include "tools/text.h"
+#include "tools/walk.h"
+
+enum { FIND_LIMIT = 1000, FOUND_MAX = 500000, MOUNT_THREADS = 8 };
+
+#define INPUT_SCHEMA(limit, words)                                                              \
+	"{\"type\":\"object\",\"properties\":{"                                                 \
+	"\"pattern\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":4000,\"description\":"  \
+	"\"" words "\"},\"path\":{\"type\":\"string\",\"description\":\"Directory to look in; " \
+		   "default: the root\"},"                                                      \
+	"\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":100000,\"default\":" limit   \
+	",\"description\":\"Most paths to show\"}},"                                            \
+	"\"required\":[\"pattern\"],\"additionalProperties\":false}"
+
+static const char data_schema[] =
+	"{\"type\":\"object\",\"properties\":{\"paths\":{\"type\":\"array\",\"items\":{"
+	"\"type\":\"string\"}},\"total\":{\"type\":\"integer\"},\"truncated\":{\"type\":"
+	"\"boolean\"},"
+	"\"notice\":{\"type\":\"string\"}},\"required\":[\"paths\",\"total\",\"truncated\"]}";
+
+struct place {
+	char *path; /* with '/' at the end of a directory's */
+	struct timespec mtime;
+};
+
+struct finding {
+	struct tool_call *call;
+	struct glob glob;
+	bool newest_first; /* glob: files only, with their times */
+	size_t base;       /* bytes of the searched directory in each path */
+	pthread_mutex_t lock;
+	struct place *places; /* guarded by lock */
+	size_t count, capacity;
+	bool too_many;
+};
+
+static bool stopped(void *user)
+{
+	return tool_cancelled(((struct finding *)user)->call);
+}
+
+static int add_place(struct finding *finding, struct place *place)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&finding->lock);
+	if (finding->count == finding->capacity) {
+		size_t capacity = finding->capacity ? finding->capacity * 2 : 256;
+		struct place *grown = reallocarray(finding->places, capacity, sizeof(*grown));
+
+		r = grown ? 0 : -ENOMEM;
+		finding->places = grown ? grown : finding->places;
+		finding->capacity = grown ? capacity : finding->capacity;
+	}
+	if (r == 0 && finding->count >= FOUND_MAX) {
+		finding->too_many = true;
+		r = -E2BIG;
+	}
+	if (r == 0)
+		finding->places[finding->count++] = *place;
+	pthread_mutex_unlock(&finding->lock);
+	return r;
+}
+
+static int visit(void *user, unsigned worker, const struct walk_entry *entry)
+{
+	struct finding *finding = user;
+	bool is_directory = entry->type == DT_DIR;
+	struct place place = {0};
+	struct stat status;
+	int r;
+
+	(void)worker;
+	if (finding->newest_first && is_directory)
+		return 0;
+	if (!glob_matches(&finding->glob, entry->path + finding->base))
+		return 0;
+	if (finding->newest_first) {
+		if (fstatat(entry->directory, entry->name, &status, AT_SYMLINK_NOFOLLOW) < 0)
+			return 0;
+		place.mtime = status.st_mtim;
+	}
+	if (asprintf(&place.path, "%s%s", entry->path, is_directory ? "/" : "") < 0)
+		return -ENOMEM;
+	r = add_place(finding, &place);
+	if (r < 0)
+		free(place.path);
+	return r;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	return strcmp(((const struct place *)a)->path, ((const struct place *)b)->path);
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct place *left = a, *right = b;
+
+	if (left->mtime.tv_sec != right->mtime.tv_sec)
+		return left->mtime.tv_sec < right->mtime.tv_sec ? 1 : -1;
+	if (left->mtime.tv_nsec != right->mtime.tv_nsec)
+		return left->mtime.tv_nsec < right->mtime.tv_nsec ? 1 : -1;
+	return by_path(a, b);
+}
+
+static void add_notice(struct finding *finding, size_t shown)
+{
+	struct tool_call *call = finding->call;
+	char notice[200];
+
+	snprintf(notice, sizeof(notice),
+		"[Showing %zu of %s%zu paths. Use a narrower pattern or path, or a higher limit.]",
+		shown, finding->too_many ? "more than " : "", finding->count);
+	cJSON_AddStringToObject(call->data, "notice", notice);
+	tool_text(call, "\n%s", notice);
+}
+
+static int describe(struct finding *finding)
+{
+	struct tool_call *call = finding->call;
+	cJSON *paths = cJSON_AddArrayToObject(call->data, "paths");
+	size_t limit = (size_t)tool_integer(call, "limit", FIND_LIMIT), shown = 0;
+
+	if (finding->count)
+		qsort(finding->places, finding->count, sizeof(*finding->places),
+			finding->newest_first ? by_time : by_path);
+	for (; shown < finding->count && shown < limit && shown < TOOL_OUTPUT_MAX_LINES; shown++) {
+		struct buffer clean cleanup_buffer = {0};
+		const char *path = finding->places[shown].path;
+
+		if (call->text.size + strlen(path) > TOOL_OUTPUT_MAX_BYTES - 250)
+			break;
+		if (text_append_clean(&clean, path, strlen(path)) < 0 ||
+			buffer_append(&clean, "", 1) < 0 ||
+			tool_text(call, "%s\n", (const char *)clean.data) < 0)
+			return tool_fail_errno(call, -ENOMEM, "list what was found", NULL);
+		cJSON_AddItemToArray(paths, cJSON_CreateString((const char *)clean.data));
+	}
+	cJSON_AddNumberToObject(call->data, "total", (double)finding->count);
+	cJSON_AddBoolToObject(call->data, "truncated", shown < finding->count || finding->too_many);
+	if (shown < finding->count || finding->too_many)
+		add_notice(finding, shown);
+	call->exit_code = finding->count ? 0 : 1;
+	return finding->count ? 0 : tool_text(call, "[Nothing found.]");
+}
+
+static int search(struct finding *finding)
+{
+	struct tool_call *call = finding->call;
+	const char *pattern = tool_string(call, "pattern");
+	cleanup_free char *path = NULL;
+	struct walk_request request = {
+		.root = &call->session->root,
+		.directories = !finding->newest_first,
+		.threads = call->session->control_socket ? MOUNT_THREADS : 0,
+		.visit = visit,
+		.user = finding,
+		.stopped = stopped,
+	};
+	struct walk_result result = {0};
+	int r;
+
+	if (tool_path(call, "path", &path) < 0)
+		return -1;
+	r = glob_compile(pattern, &finding->glob);
+	if (r < 0)
+		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL, "The pattern \"%s\" %s.",
+			pattern, r == -E2BIG ? "has too many alternatives" : "is not a valid glob");
+	request.path = path;
+	finding->base = strlen(path) + (*path != '\0');
+	r = walk(&request, &result);
+	if (tool_cancelled(call))
+		r = -ECANCELED;
+	if (r < 0 && !finding->too_many)
+		return tool_fail_errno(call, r, "search", path);
+	return describe(finding);
+}
+
+static int run(struct tool_call *call, bool newest_first)
+{
+	struct finding finding = {
+		.call = call, .newest_first = newest_first, .lock = PTHREAD_MUTEX_INITIALIZER};
+	int r = search(&finding);
+
+	for (size_t i = 0; i < finding.count; i++)
+		free(finding.places[i].path);
+	free(finding.places);
+	glob_done(&finding.glob);
+	return r;
+}
+
+static int execute_find(struct tool_call *call)
+{
+	return run(call, false);
+}
+
+static int execute_glob(struct tool_call *call)
+{
+	return run(call, true);
+}
+
+const struct tool tool_find = {
+	.name = "find",
+	.label = "Find files",
+	.description =
+		"Find files and directories whose name matches a glob, such as *.c or "
+		"src/**/test_*. "
+		"Leaves out what .gitignore names. Paths are relative to the root, sorted, at most "
+		"1000 unless limit says otherwise.",
+	.input_schema =
+		INPUT_SCHEMA("1000", "Glob; without a slash it matches names in any directory"),
+	.data_schema = data_schema,
+	.level = TOOL_READ,
+	.hints = TOOL_IS_IDEMPOTENT,
+	.execute = execute_find,
+};
+
+const struct tool tool_glob = {
+	.name = "glob",
+	.label = "List files by pattern",
+	.description =
+		"List files that match a glob (** and {a,b} work), the newest first. Leaves out "
+		"what .gitignore names. At most 100 unless limit says otherwise.",
+	.input_schema = INPUT_SCHEMA("100",
+		"Glob such as **/*.{ts,tsx}; without a slash it matches names in any directory"),
+	.data_schema = data_schema,
+	.level = TOOL_READ,
+	.hints = TOOL_IS_IDEMPOTENT,
+	.execute = execute_glob,
+};

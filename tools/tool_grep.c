@@ -1,0 +1,610 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "ops/support/path.h"
+#include "tools/glob.h"
+#include "tools/registry.h"
+#include "tools/search.h"
+#include "tools/text.h"
+#include "tools/walk.h"
+
+enum {
+	LIMIT_DEFAULT = 100,
+	LINE_MAX_BYTES = 500,
+	EXIT_NONE_FOUND = 1,
+	EXIT_TROUBLE = 2,
+	MOUNT_THREADS = 8, /* to overlap waits for a far end */
+};
+
+static const char input_schema[] =
+	"{\"type\":\"object\",\"properties\":{"
+	"\"pattern\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":10000,\"description\":"
+	"\"PCRE2 "
+	"regular expression\"},"
+	"\"path\":{\"type\":\"string\",\"description\":\"File or directory to search; default: the "
+	"root\"},"
+	"\"include\":{\"type\":\"string\",\"description\":\"Only files whose name matches this "
+	"glob, "
+	"such as *.c or *.{ts,tsx}\"},"
+	"\"ignore_case\":{\"type\":\"boolean\",\"default\":false},"
+	"\"literal\":{\"type\":\"boolean\",\"default\":false,\"description\":\"The pattern is "
+	"plain "
+	"text\"},"
+	"\"context\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":100,\"default\":0,"
+	"\"description\":\"Lines to show before and after each match\"},"
+	"\"multiline\":{\"type\":\"boolean\",\"default\":false,\"description\":\"The pattern may "
+	"match "
+	"across lines; . matches line ends\"},"
+	"\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":10000,\"default\":100,"
+	"\"description\":\"Most matching lines to show\"},"
+	"\"timeout_s\":{\"type\":\"number\",\"minimum\":0.1,\"maximum\":3600,\"default\":30}},"
+	"\"required\":[\"pattern\"],\"additionalProperties\":false}";
+
+static const char data_schema[] =
+	"{\"type\":\"object\",\"properties\":{\"files\":{\"type\":\"array\",\"items\":{"
+	"\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"},"
+	"\"lines\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{"
+	"\"line\":{\"type\":\"integer\"},\"text\":{\"type\":\"string\"},"
+	"\"context\":{\"type\":\"boolean\"}},\"required\":[\"line\",\"text\"]}}},"
+	"\"required\":[\"path\",\"lines\"]}},\"matches\":{\"type\":\"integer\"},"
+	"\"matching_files\":{\"type\":\"integer\"},\"files_searched\":{\"type\":\"integer\"},"
+	"\"truncated\":{\"type\":\"boolean\"},\"timed_out\":{\"type\":\"boolean\"},"
+	"\"notice\":{\"type\":\"string\"}},\"required\":[\"files\",\"matches\",\"truncated\"]}";
+
+/* One line that is kept; the text is in the file's memory. */
+struct line {
+	uint64_t number;
+	size_t offset;
+	size_t size;
+	bool is_match;
+	bool cut;
+};
+
+struct found { /* the matches of one file */
+	char *path;
+	struct timespec mtime;
+	uint64_t matches;
+	struct line *lines;
+	size_t count;
+	size_t capacity;
+	struct buffer memory;
+};
+
+struct grep {
+	struct tool_call *call;
+	struct search_pattern *pattern;
+	struct glob include;
+	bool has_include;
+	unsigned context;
+	uint64_t limit;
+	uint64_t deadline_ns;
+	struct searcher *searchers[WALK_THREADS_MAX];
+
+	atomic_ullong files_searched;
+	atomic_bool timed_out;
+	pthread_mutex_t lock;
+	struct found **files; /* guarded by lock, like what follows */
+	size_t file_count, file_capacity;
+	uint64_t kept;    /* matches in `files` */
+	uint64_t matches; /* in all */
+	uint64_t matching_files;
+	uint64_t streamed; /* matches that went to the sink */
+	uint64_t too_hard, too_large, unreadable;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+static bool stopped(void *user)
+{
+	struct grep *grep = user;
+
+	if (tool_cancelled(grep->call))
+		return true;
+	if (now_ns() < grep->deadline_ns)
+		return false;
+	atomic_store(&grep->timed_out, true);
+	return true;
+}
+
+/* ---- What was found -------------------------------------------------------------------- */
+
+static void found_free(struct found *found)
+{
+	if (!found)
+		return;
+	free(found->path);
+	free(found->lines);
+	buffer_done(&found->memory);
+	free(found);
+}
+
+struct file_search {
+	struct grep *grep;
+	const char *path;
+	int fd;
+	struct found *found; /* NULL until something is */
+};
+
+static int found_new(struct file_search *search)
+{
+	struct found *found = calloc(1, sizeof(*found));
+	struct stat status;
+
+	if (!found)
+		return -ENOMEM;
+	found->path = strdup(search->path);
+	if (!found->path) {
+		found_free(found);
+		return -ENOMEM;
+	}
+	if (fstat(search->fd, &status) == 0)
+		found->mtime = status.st_mtim;
+	search->found = found;
+	return 0;
+}
+
+static int take_line(void *user, const struct search_line *line)
+{
+	struct file_search *search = user;
+	struct found *found;
+	struct line *kept;
+
+	if (!search->found && found_new(search) < 0)
+		return -ENOMEM;
+	found = search->found;
+	found->matches += line->is_match;
+	if (found->matches > search->grep->limit)
+		return 0;
+	if (found->count == found->capacity) {
+		size_t capacity = found->capacity ? found->capacity * 2 : 8;
+
+		kept = reallocarray(found->lines, capacity, sizeof(*kept));
+		if (!kept)
+			return -ENOMEM;
+		found->lines = kept;
+		found->capacity = capacity;
+	}
+	kept = &found->lines[found->count++];
+	*kept = (struct line){.number = line->number,
+		.offset = found->memory.size,
+		.size = text_cut(line->text, line->size, LINE_MAX_BYTES),
+		.is_match = line->is_match,
+		.cut = line->size > LINE_MAX_BYTES};
+	return buffer_append(&found->memory, line->text, kept->size);
+}
+
+static int print_file(
+	const struct grep *grep, const struct found *found, uint64_t limit, struct buffer *out)
+{
+	uint64_t shown = 0;
+	const struct line *last = NULL;
+
+	for (size_t i = 0; i < found->count; i++) {
+		const struct line *line = &found->lines[i];
+		char mark = line->is_match ? ':' : '-';
+
+		shown += line->is_match;
+		if (shown > limit)
+			break;
+		if (grep->context && last && line->number > last->number + 1 &&
+			buffer_append_string(out, "--\n") < 0)
+			return -ENOMEM;
+		last = line;
+		if (text_append_clean(out, found->path, strlen(found->path)) < 0 ||
+			buffer_printf(out, "%c%llu%c ", mark, (unsigned long long)line->number,
+				mark) < 0 ||
+			text_append_clean(out, found->memory.data + line->offset, line->size) < 0 ||
+			buffer_append_string(out, line->cut ? "... [cut]\n" : "\n") < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static bool is_newer(const struct found *a, const struct found *b)
+{
+	if (a->mtime.tv_sec != b->mtime.tv_sec)
+		return a->mtime.tv_sec > b->mtime.tv_sec;
+	if (a->mtime.tv_nsec != b->mtime.tv_nsec)
+		return a->mtime.tv_nsec > b->mtime.tv_nsec;
+	return strcmp(a->path, b->path) < 0;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+	const struct found *left = *(struct found *const *)a, *right = *(struct found *const *)b;
+
+	return is_newer(left, right) ? -1 : 1;
+}
+
+static uint64_t kept_matches(const struct grep *grep, const struct found *found)
+{
+	return found->matches < grep->limit ? found->matches : grep->limit;
+}
+
+/* Drops the oldest files while the others alone reach the limit. */
+static void drop_oldest(struct grep *grep)
+{
+	for (;;) {
+		size_t oldest = 0;
+		uint64_t count;
+
+		if (!grep->file_count || grep->kept <= grep->limit)
+			return;
+		for (size_t i = 1; i < grep->file_count; i++)
+			if (is_newer(grep->files[oldest], grep->files[i]))
+				oldest = i;
+		count = kept_matches(grep, grep->files[oldest]);
+		if (grep->kept - count < grep->limit)
+			return;
+		grep->kept -= count;
+		found_free(grep->files[oldest]);
+		grep->files[oldest] = grep->files[--grep->file_count];
+	}
+}
+
+static int keep(struct grep *grep, struct found *found)
+{
+	if (grep->file_count == grep->file_capacity) {
+		size_t capacity = grep->file_capacity ? grep->file_capacity * 2 : 64;
+		struct found **grown = reallocarray(grep->files, capacity, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		grep->files = grown;
+		grep->file_capacity = capacity;
+	}
+	grep->files[grep->file_count++] = found;
+	grep->kept += kept_matches(grep, found);
+	drop_oldest(grep);
+	return 0;
+}
+
+/* Results go to the sink as they are found; the answer has them newest first. */
+static void stream(struct grep *grep, const struct found *found)
+{
+	struct buffer text cleanup_buffer = {0};
+
+	if (!grep->call->sink.update || grep->streamed >= grep->limit)
+		return;
+	if (grep->streamed && grep->context)
+		buffer_append_string(&text, "--\n");
+	if (print_file(grep, found, grep->limit - grep->streamed, &text) == 0)
+		tool_update(grep->call, (const char *)text.data, text.size);
+	grep->streamed += kept_matches(grep, found);
+}
+
+static bool file_stopped(void *user)
+{
+	return stopped(((struct file_search *)user)->grep);
+}
+
+/* ---- Searching ---------------------------------------------------------------------------- */
+
+static int search_fd(struct grep *grep, unsigned worker, const char *path, int fd, bool *ret_binary)
+{
+	struct file_search search = {.grep = grep, .path = path, .fd = fd};
+	const struct search_request request = {.context = grep->context,
+		.line = take_line,
+		.user = &search,
+		.stopped = file_stopped};
+	unsigned flags = 0;
+	int r;
+
+	if (!grep->searchers[worker]) {
+		r = searcher_new(grep->pattern, &grep->searchers[worker]);
+		if (r < 0)
+			return r;
+	}
+	r = searcher_run(grep->searchers[worker], fd, &request, &flags);
+	atomic_fetch_add(&grep->files_searched, 1);
+	*ret_binary = flags & SEARCH_BINARY;
+	if (!search.found && !flags && r == 0)
+		return 0;
+	pthread_mutex_lock(&grep->lock);
+	grep->too_hard += !!(flags & SEARCH_TOO_HARD);
+	grep->too_large += !!(flags & SEARCH_TOO_LARGE);
+	if (r == -EIO || r == -EACCES || r == -EISDIR || r == -EINVAL) {
+		grep->unreadable++;
+		r = 0;
+	}
+	if (search.found && (r == 0 || r == -EINTR)) {
+		grep->matches += search.found->matches;
+		grep->matching_files++;
+		stream(grep, search.found);
+		if (keep(grep, search.found) < 0)
+			r = -ENOMEM;
+		else
+			search.found = NULL;
+	}
+	pthread_mutex_unlock(&grep->lock);
+	found_free(search.found);
+	return r;
+}
+
+static int visit(void *user, unsigned worker, const struct walk_entry *entry)
+{
+	struct grep *grep = user;
+	cleanup_fd int fd = -1;
+	bool binary;
+
+	if (entry->type != DT_REG)
+		return 0;
+	if (grep->has_include && !glob_matches(&grep->include, entry->path))
+		return 0;
+	if (stopped(grep))
+		return -EINTR;
+	fd = openat(entry->directory, entry->name,
+		O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0) {
+		pthread_mutex_lock(&grep->lock);
+		grep->unreadable += errno != ENOENT;
+		pthread_mutex_unlock(&grep->lock);
+		return errno == EMFILE || errno == ENFILE ? -errno : 0;
+	}
+	return search_fd(grep, worker, entry->path, fd, &binary);
+}
+
+static int search_tree(struct grep *grep, const char *path)
+{
+	const struct walk_request request = {
+		.root = &grep->call->session->root,
+		.path = path,
+		.threads = grep->call->session->control_socket ? MOUNT_THREADS : 0,
+		.visit = visit,
+		.user = grep,
+		.stopped = stopped,
+	};
+	struct walk_result result = {0};
+	int r = walk(&request, &result);
+
+	grep->unreadable += result.unreadable;
+	if (tool_cancelled(grep->call))
+		return tool_fail_errno(grep->call, -ECANCELED, "search", path);
+	if (r < 0 && r != -EINTR)
+		return tool_fail_errno(grep->call, r, "search", path);
+	return 0;
+}
+
+static int search_one(struct grep *grep, const char *path, int fd)
+{
+	bool binary = false;
+	int r = search_fd(grep, 0, path, fd, &binary);
+
+	if (tool_cancelled(grep->call))
+		r = -ECANCELED;
+	if (r < 0 && r != -EINTR)
+		return tool_fail_errno(grep->call, r, "search", path);
+	if (binary && !grep->matches)
+		return tool_fail(grep->call, TOOL_BINARY_FILE, NULL,
+			"\"%s\" is a binary file and was not searched.", path);
+	return 0;
+}
+
+/* ---- The answer ------------------------------------------------------------------------------ */
+
+static int add_file_json(const struct found *found, uint64_t limit, cJSON *files)
+{
+	cJSON *file = cJSON_CreateObject(), *lines;
+	struct buffer text cleanup_buffer = {0};
+	uint64_t shown = 0;
+
+	cJSON_AddItemToArray(files, file);
+	text_append_clean(&text, found->path, strlen(found->path));
+	buffer_append(&text, "", 1);
+	cJSON_AddStringToObject(file, "path", (const char *)text.data);
+	lines = cJSON_AddArrayToObject(file, "lines");
+	for (size_t i = 0; i < found->count; i++) {
+		const struct line *line = &found->lines[i];
+		cJSON *item;
+
+		shown += line->is_match;
+		if (shown > limit)
+			break;
+		text.size = 0;
+		if (text_append_clean(&text, found->memory.data + line->offset, line->size) < 0 ||
+			buffer_append(&text, "", 1) < 0)
+			return -ENOMEM;
+		item = cJSON_CreateObject();
+		cJSON_AddItemToArray(lines, item);
+		cJSON_AddNumberToObject(item, "line", (double)line->number);
+		cJSON_AddStringToObject(item, "text", (const char *)text.data);
+		if (!line->is_match)
+			cJSON_AddTrueToObject(item, "context");
+	}
+	return 0;
+}
+
+/* Fits whole files, then as many matches of the next one as there is room for. */
+static uint64_t add_files(struct grep *grep, cJSON *files)
+{
+	uint64_t shown = 0;
+	size_t lines = 0;
+
+	for (size_t i = 0; i < grep->file_count && shown < grep->limit; i++) {
+		const struct found *found = grep->files[i];
+		uint64_t limit = kept_matches(grep, found);
+		struct buffer text cleanup_buffer = {0};
+
+		if (limit > grep->limit - shown)
+			limit = grep->limit - shown;
+		for (;; limit /= 2) {
+			text.size = 0;
+			if (i && grep->context)
+				buffer_append_string(&text, "--\n");
+			if (limit == 0 || print_file(grep, found, limit, &text) < 0)
+				return shown;
+			if (grep->call->text.size + text.size <= TOOL_OUTPUT_MAX_BYTES - 400 &&
+				lines + limit <= TOOL_OUTPUT_MAX_LINES)
+				break;
+		}
+		if (buffer_append(&grep->call->text, text.data, text.size) < 0 ||
+			add_file_json(found, limit, files) < 0)
+			return shown;
+		shown += limit;
+		lines += limit * (1 + 2 * (size_t)grep->context);
+	}
+	return shown;
+}
+
+static void add_notice(struct grep *grep, uint64_t shown)
+{
+	struct tool_call *call = grep->call;
+	struct buffer words cleanup_buffer = {0};
+	cleanup_free char *notice = NULL;
+
+	if (shown < grep->matches)
+		buffer_printf(&words,
+			"Showing %llu of %llu matching lines in %llu files, newest files first. "
+			"Use a "
+			"narrower pattern, path or include, or a higher limit. ",
+			(unsigned long long)shown, (unsigned long long)grep->matches,
+			(unsigned long long)grep->matching_files);
+	if (grep->timed_out)
+		buffer_printf(&words,
+			"The time of %g s ran out, so not everything was searched: narrow the path "
+			"or "
+			"include, or give more timeout_s. ",
+			tool_number(call, "timeout_s", 0));
+	if (grep->unreadable)
+		buffer_printf(&words, "%llu files or directories could not be read. ",
+			(unsigned long long)grep->unreadable);
+	if (grep->too_hard)
+		buffer_printf(&words,
+			"The pattern was too costly for lines of %llu files: make it simpler. ",
+			(unsigned long long)grep->too_hard);
+	if (grep->too_large)
+		buffer_printf(&words, "%llu files were too large to search. ",
+			(unsigned long long)grep->too_large);
+	if (!words.size)
+		return;
+	words.size--;
+	notice = buffer_steal_string(&words);
+	if (!notice)
+		return;
+	cJSON_AddStringToObject(call->data, "notice", notice);
+	tool_text(call, "%s[%s]", call->text.size ? "\n" : "", notice);
+}
+
+static int describe(struct grep *grep)
+{
+	struct tool_call *call = grep->call;
+	cJSON *files = cJSON_AddArrayToObject(call->data, "files");
+	uint64_t shown;
+
+	if (grep->file_count)
+		qsort(grep->files, grep->file_count, sizeof(*grep->files), newest_first);
+	shown = add_files(grep, files);
+	cJSON_AddNumberToObject(call->data, "matches", (double)grep->matches);
+	cJSON_AddNumberToObject(call->data, "matching_files", (double)grep->matching_files);
+	cJSON_AddNumberToObject(call->data, "files_searched", (double)grep->files_searched);
+	cJSON_AddBoolToObject(call->data, "truncated", shown < grep->matches || grep->timed_out);
+	cJSON_AddBoolToObject(call->data, "timed_out", grep->timed_out);
+	if (!grep->matches && tool_text(call, "[No matches.]\n") < 0)
+		return -1;
+	add_notice(grep, shown);
+	call->exit_code = grep->matches ? 0 : EXIT_NONE_FOUND;
+	return 0;
+}
+
+static int compile(struct grep *grep)
+{
+	struct tool_call *call = grep->call;
+	const struct search_options options = {
+		.pattern = tool_string(call, "pattern"),
+		.literal = tool_flag(call, "literal"),
+		.ignore_case = tool_flag(call, "ignore_case"),
+		.multiline = tool_flag(call, "multiline"),
+	};
+	const char *include = tool_string(call, "include");
+	char problem[256];
+	size_t at = 0;
+	int r = search_compile(&options, &grep->pattern, problem, sizeof(problem), &at);
+
+	if (r == -EINVAL)
+		return tool_fail(call, TOOL_INVALID_ARGUMENT,
+			"Correct the pattern, or set literal to search for it as plain text.",
+			"The pattern is not valid at character %zu: %s.", at + 1, problem);
+	if (r < 0)
+		return tool_fail_errno(call, r, "compile the pattern", NULL);
+	if (!include)
+		return 0;
+	r = glob_compile(include, &grep->include);
+	if (r < 0)
+		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL, "include: \"%s\" %s.", include,
+			r == -E2BIG ? "has too many alternatives" : "is not a valid glob");
+	grep->has_include = true;
+	return 0;
+}
+
+static int search(struct grep *grep)
+{
+	struct tool_call *call = grep->call;
+	cleanup_free char *path = NULL;
+	cleanup_fd int fd = -1;
+	struct stat status;
+	int r;
+
+	if (tool_path(call, "path", &path) < 0)
+		return -1;
+	fd = files_open(&call->session->root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+	if (fd < 0 || fstat(fd, &status) < 0)
+		return tool_fail_errno(call, fd < 0 ? fd : -errno, "search", path);
+	if (S_ISDIR(status.st_mode))
+		r = search_tree(grep, path);
+	else if (S_ISREG(status.st_mode))
+		r = search_one(grep, path, fd);
+	else
+		r = tool_fail(call, TOOL_NOT_A_FILE, NULL,
+			"\"%s\" is neither a file nor a directory.", path);
+	return r < 0 ? -1 : describe(grep);
+}
+
+static int execute(struct tool_call *call)
+{
+	struct grep grep = {
+		.call = call,
+		.context = (unsigned)tool_integer(call, "context", 0),
+		.limit = (uint64_t)tool_integer(call, "limit", LIMIT_DEFAULT),
+		.deadline_ns = now_ns() + (uint64_t)(tool_number(call, "timeout_s", 30) * 1e9),
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+	};
+	int r;
+
+	call->exit_code = EXIT_TROUBLE;
+	r = compile(&grep);
+	if (r == 0)
+		r = search(&grep);
+	for (size_t i = 0; i < grep.file_count; i++)
+		found_free(grep.files[i]);
+	free(grep.files);
+	for (size_t i = 0; i < WALK_THREADS_MAX; i++)
+		searcher_free(grep.searchers[i]);
+	search_pattern_free(grep.pattern);
+	glob_done(&grep.include);
+	return r;
+}
+
+const struct tool tool_grep = {
+	.name = "grep",
+	.label = "Search files",
+	.description = "Search the content of files for a PCRE2 pattern. Leaves out what "
+		       ".gitignore names, "
+		       "and binary files. Shows path:line: text, newest files first, at most 100 "
+		       "lines unless "
+		       "limit says otherwise.",
+	.input_schema = input_schema,
+	.data_schema = data_schema,
+	.level = TOOL_READ,
+	.hints = TOOL_IS_IDEMPOTENT,
+	.execute = execute,
+};

@@ -1,0 +1,160 @@
+#include <errno.h>
+#include <string.h>
+
+#include "tools/permission.h"
+#include "tools/process.h"
+#include "tools/registry.h"
+#include "tools/tail.h"
+#include "tools/text.h"
+
+static const char input_schema[] =
+	"{\"type\":\"object\",\"properties\":{"
+	"\"app_name\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":4000,\"description\":"
+	"\"Program, by "
+	"name (looked for in PATH) or path\"},"
+	"\"args\":{\"type\":\"array\",\"maxItems\":1000,\"items\":{\"type\":\"string\"},"
+	"\"description\":\"Its "
+	"arguments, as they are: no shell reads them\"},"
+	"\"timeout_s\":{\"type\":\"number\",\"minimum\":0.1,\"maximum\":86400,\"default\":30}},"
+	"\"required\":[\"app_name\"],\"additionalProperties\":false}";
+
+static const char data_schema[] =
+	"{\"type\":\"object\",\"properties\":{\"returncode\":{\"type\":\"integer\"},"
+	"\"stdout\":{\"type\":\"string\"},\"stderr\":{\"type\":\"string\"},"
+	"\"stdout_file\":{\"type\":\"string\"},\"stderr_file\":{\"type\":\"string\"},"
+	"\"changed\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"
+	"\"timed_out\":{\"type\":\"boolean\"}},\"required\":[\"stdout\",\"stderr\"]}";
+
+struct run {
+	struct tool_call *call;
+	struct tail streams[2]; /* stdout, stderr */
+};
+
+static int take_output(void *user, bool is_stderr, const void *data, size_t size)
+{
+	struct run *run = user;
+
+	tool_update(run->call, data, size);
+	return tail_add(&run->streams[is_stderr], data, size);
+}
+
+static int add_stream(struct tool_call *call, const struct tail *tail, const char *name)
+{
+	size_t start = tail_start(tail);
+	struct buffer text cleanup_buffer = {0};
+	char file[32];
+
+	if ((tail->kept.size > start && text_append_clean(&text, tail->kept.data + start,
+						tail->kept.size - start) < 0) ||
+		buffer_append(&text, "", 1) < 0)
+		return tool_fail_errno(call, -ENOMEM, "keep the output", NULL);
+	cJSON_AddStringToObject(call->data, name, (const char *)text.data);
+	snprintf(file, sizeof(file), "%s_file", name);
+	if (tail->path)
+		cJSON_AddStringToObject(call->data, file, tail->path);
+	if (text.size > 1 && tool_text(call, "%s:\n%s\n", name, (const char *)text.data) < 0)
+		return -1;
+	if (tail->path)
+		return tool_text(call,
+			"[This is its end; all of it is in %s, which read can show.]\n",
+			tail->path);
+	return 0;
+}
+
+static int finish(struct run *run, struct process_result *result, const char *app)
+{
+	struct tool_call *call = run->call;
+	int code = result->signal ? -result->signal : result->exit_code;
+
+	if (!result->timed_out) {
+		cJSON_AddNumberToObject(call->data, "returncode", code);
+		if (tool_text(call, "%s ended with return code %d.\n", app, code) < 0)
+			return -1;
+	}
+	if (add_stream(call, &run->streams[0], "stdout") < 0 ||
+		add_stream(call, &run->streams[1], "stderr") < 0)
+		return -1;
+	if (result->changed)
+		cJSON_AddItemToObject(call->data, "changed", result->changed);
+	cJSON_AddBoolToObject(call->data, "timed_out", result->timed_out);
+	if (result->timed_out)
+		return tool_fail(call, TOOL_TIMEOUT, NULL,
+			"\"%s\" was ended after %g s; its output so far is kept.", app,
+			tool_number(call, "timeout_s", 30));
+	call->exit_code = result->signal ? 128 + result->signal : result->exit_code;
+	return 0;
+}
+
+static const char **make_argv(struct tool_call *call)
+{
+	const cJSON *args = cJSON_GetObjectItemCaseSensitive(call->arguments, "args"), *item;
+	const char **argv = calloc((size_t)cJSON_GetArraySize(args) + 2, sizeof(*argv));
+	size_t count = 1;
+
+	if (!argv)
+		return NULL;
+	argv[0] = tool_string(call, "app_name");
+	cJSON_ArrayForEach(item, args) argv[count++] = item->valuestring;
+	return argv;
+}
+
+static int execute(struct tool_call *call)
+{
+	cleanup_free const char **argv = make_argv(call);
+	cleanup_free char *error_name = NULL;
+	struct run run = {.call = call, .streams = {TAIL_INIT(call->call_id), {.fd = -1}}};
+	struct process_result result = {0};
+	struct process_request request = {
+		.argv = argv,
+		.directory = "",
+		.timeout_ms = (uint32_t)(tool_number(call, "timeout_s", 30) * 1000),
+		.output = take_output,
+		.user = &run,
+	};
+	int r = -ENOMEM;
+
+	if (asprintf(&error_name, "%s-stderr", call->call_id) < 0)
+		error_name = NULL;
+	run.streams[1].name = error_name;
+	if (argv && error_name)
+		r = process_run(call, &request, &result);
+	if (r == 0)
+		r = finish(&run, &result, argv[0]);
+	else if (r == -ENOENT)
+		r = tool_fail(call, TOOL_NOT_FOUND,
+			"Check the name; `command -v NAME` in bash shows whether it is installed.",
+			"There is no application \"%s\".", argv[0]);
+	else
+		r = tool_fail_errno(call, r, "launch the application", NULL);
+	tail_done(&run.streams[0]);
+	tail_done(&run.streams[1]);
+	return r;
+}
+
+static int permission(struct tool_call *call)
+{
+	cleanup_free const char **argv = make_argv(call);
+	struct buffer line cleanup_buffer = {0};
+	cleanup_free char *subject = NULL, *sentence = NULL;
+
+	for (size_t i = 0; argv && argv[i]; i++)
+		buffer_printf(&line, "%s%s", i ? " " : "", argv[i]);
+	subject = buffer_steal_string(&line);
+	if (!subject || asprintf(&sentence, "Launch application: %s", subject) < 0)
+		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
+	return permission_ask(call, TOOL_DANGEROUS, subject, sentence);
+}
+
+const struct tool tool_launch_app = {
+	.name = "launch_app",
+	.label = "Launch application",
+	.description =
+		"Run a program with its arguments, without a shell, and get its return code, "
+		"stdout and stderr. It is ended after timeout_s. There is no input.",
+	.input_schema = input_schema,
+	.data_schema = data_schema,
+	.level = TOOL_DANGEROUS,
+	.hints = TOOL_IS_DESTRUCTIVE | TOOL_IS_OPEN_WORLD,
+	.permission = permission,
+	.execute = execute,
+};

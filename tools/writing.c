@@ -1,0 +1,94 @@
+#include "tools/writing.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "tools/syntax.h"
+#include "tools/text.h"
+
+static bool call_interrupted(void *user)
+{
+	return tool_cancelled(user);
+}
+
+int writing_validate(struct tool_call *call)
+{
+	const char *content = tool_string(call, "content");
+	cleanup_free char *path = NULL;
+
+	if (tool_path(call, "path", &path) < 0)
+		return -1;
+	if (!tool_flag(call, "validate_syntax"))
+		return 0;
+	return syntax_check(call, path, content, strlen(content));
+}
+
+static size_t count_lines(const char *text)
+{
+	size_t lines = 0;
+
+	for (; *text; lines++) {
+		text += strcspn(text, "\n");
+		text += *text == '\n';
+	}
+	return lines;
+}
+
+static int fail_write(struct tool_call *call, int error, const char *path)
+{
+	if (error == -EEXIST)
+		return tool_fail(call, TOOL_ALREADY_EXISTS,
+			"Use edit to change it, set overwrite to replace it, or choose another "
+			"path.",
+			"\"%s\" exists already.", path);
+	if (error == -EISDIR)
+		return tool_fail(call, TOOL_NOT_A_FILE, "Give the path of a file in it.",
+			"\"%s\" is a directory.", *path ? path : ".");
+	return tool_fail_errno(call, error, "write", path);
+}
+
+static int write_locked(struct tool_call *call, const char *path, const char *content,
+	unsigned flags, bool *ret_created)
+{
+	const struct files_root *root = &call->session->root;
+	cleanup_free char *backup = NULL;
+	struct stat status;
+	int r;
+	cleanup_fd int lock = files_lock(root, path, call_interrupted, call);
+
+	if (lock < 0)
+		return fail_write(call, lock, path);
+	r = files_stat(root, path, &status);
+	*ret_created = r == -ENOENT;
+	if (r == 0 && tool_flag(call, "create_backup")) {
+		r = files_backup(root, path, &backup);
+		if (r < 0)
+			return tool_fail_errno(call, r, "make a backup of", path);
+		cJSON_AddStringToObject(call->data, "backup", backup);
+	}
+	r = files_write(root, path, content, strlen(content), flags, NULL);
+	return r < 0 ? fail_write(call, r, path) : 0;
+}
+
+int writing_execute(struct tool_call *call, unsigned flags)
+{
+	const char *content = tool_string(call, "content"), *backup;
+	size_t size = strlen(content), lines = count_lines(content);
+	cleanup_free char *path = NULL;
+	char hash[33], words[32];
+	bool created = false;
+
+	if (tool_path(call, "path", &path) < 0 ||
+		write_locked(call, path, content, flags, &created) < 0)
+		return -1;
+	files_hash(content, size, hash);
+	cJSON_AddStringToObject(call->data, "path", path);
+	cJSON_AddBoolToObject(call->data, "created", created);
+	cJSON_AddNumberToObject(call->data, "size_bytes", (double)size);
+	cJSON_AddNumberToObject(call->data, "lines", (double)lines);
+	cJSON_AddStringToObject(call->data, "hash", hash);
+	backup = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(call->data, "backup"));
+	return tool_text(call, "%s %s (%s, %zu line%s).%s%s", created ? "Created" : "Wrote", path,
+		text_size(size, words), lines, lines == 1 ? "" : "s",
+		backup ? " The old content is in " : "", backup ? backup : "");
+}

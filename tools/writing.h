@@ -1,0 +1,19 @@
+/*
+ * tools/writing.h - what write, create_file and edit_file share: a whole file's new content.
+ */
+#pragma once
+
+#include "tools/tool.h"
+
+#define WRITING_DATA_SCHEMA                                                          \
+	"{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"},"       \
+	"\"created\":{\"type\":\"boolean\"},\"size_bytes\":{\"type\":\"integer\"},"  \
+	"\"lines\":{\"type\":\"integer\"},\"hash\":{\"type\":\"string\"},"           \
+	"\"backup\":{\"type\":\"string\"},\"syntax_warning\":{\"type\":\"string\"}," \
+	"\"line\":{\"type\":\"integer\"},\"column\":{\"type\":\"integer\"}}}"
+
+/* Checks the syntax of the argument `content` when `validate_syntax` says so. */
+int writing_validate(struct tool_call *call);
+
+/* Writes the argument `content` to the argument `path`.  `flags`: enum files_write_flags. */
+int writing_execute(struct tool_call *call, unsigned flags);
