@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 
 #include "fs/runtime.h"
@@ -120,7 +121,7 @@ pid_t mount_point_daemon(const char *path)
 
 enum mount_point_state mount_point_look(const char *path, char **ret_type)
 {
-	struct stat stat_buffer;
+	struct statvfs unused; /* the one question that no cache answers */
 	char *type;
 	bool is_mounted = find_mounted(path, &type), is_fuse;
 
@@ -131,8 +132,7 @@ enum mount_point_state mount_point_look(const char *path, char **ret_type)
 		free(type);
 	if (!is_mounted)
 		return look_inside(path);
-	if (is_fuse && !mount_point_daemon(path) && stat(path, &stat_buffer) < 0 &&
-		errno == ENOTCONN)
+	if (is_fuse && !mount_point_daemon(path) && statvfs(path, &unused) < 0 && errno == ENOTCONN)
 		return MOUNT_POINT_DEAD;
 	return MOUNT_POINT_MOUNTED;
 }

@@ -66,9 +66,12 @@ class FarEnd:
         if os.getuid() == 0:
             pathlib.Path("/run/sshd").mkdir(exist_ok=True)
         shutil.copy(self.dir / "user.pub", self.dir / "authorized_keys")
+        locked = f" {os.environ.get('USER', 'root')} L " in f" {run(['passwd', '-S']).decode()}"
         (self.dir / "sshd_config").write_text(
             f"ListenAddress 127.0.0.1:{port}\nHostKey {self.dir}/host\nPidFile none\n"
-            f"AuthorizedKeysFile {self.dir}/authorized_keys\nStrictModes no\nUsePAM no\n"
+            f"AuthorizedKeysFile {self.dir}/authorized_keys\nStrictModes no\n"
+            # Without PAM, sshd refuses an account whose password is locked, keys or not.
+            f"UsePAM {'yes' if locked else 'no'}\n"
             f"SetEnv HOME={self.home} XDG_RUNTIME_DIR={self.home}\nPermitRootLogin yes\n"
             "Subsystem sftp internal-sftp\nMaxStartups 100\n"
         )

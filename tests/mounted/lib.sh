@@ -4,6 +4,7 @@
 #     . "$(dirname "$0")/lib.sh"
 #     test_something() { ...; }        # fails when it returns non-zero; `skip REASON` leaves it
 #     run_tests BACKEND                # every test_* on one mount, then "N passed, N failed"
+#     run_tests_unmounted BACKEND      # ... each mounts for itself
 #
 # In a test: $mnt is the mount point, $backing the same directory at the workspace ("" for
 # mem:), $uri its URI, $tmp a private directory, $ISTHMUS the program.  Exit code 77: skipped.
@@ -82,11 +83,12 @@ sshd_listens() {
 
 # start_sshd: its own keys, one port of loopback, HOME at the far end is $tmp/far.
 start_sshd() {
-	local user
+	local user pam=no
 
 	user=$(id -un)
+	# Without PAM, sshd refuses an account whose password is locked, keys or not.
+	! passwd -S "$user" 2>/dev/null | grep -q "^$user L" || pam=yes
 	[ -x /usr/sbin/sshd ] || skip_all "openssh-server is not installed"
-	! passwd -S "$user" 2>/dev/null | grep -q "^$user L" || skip_all "account $user is locked: sshd refuses it"
 	[ "$(id -u)" != 0 ] || mkdir -p /run/sshd
 	mkdir -m 700 "$tmp/ssh" "$tmp/far"
 	ssh-keygen -q -t ed25519 -N '' -f "$tmp/ssh/host" && ssh-keygen -q -t ed25519 -N '' -f "$tmp/ssh/user"
@@ -98,7 +100,7 @@ start_sshd() {
 		PidFile none
 		AuthorizedKeysFile $tmp/ssh/authorized_keys
 		StrictModes no
-		UsePAM no
+		UsePAM $pam
 		PermitRootLogin yes
 		PasswordAuthentication no
 		Subsystem sftp internal-sftp
@@ -179,6 +181,18 @@ not_running() {
 	! grep -q '^State:[[:space:]]*[^Z[:space:]]' "/proc/$1/status" 2>/dev/null
 }
 
+# What a failed test left must not fail the next one.
+forget_mount() {
+	local pid
+
+	while is_mounted; do
+		umount -l "$mnt" || break
+	done
+	while read -r pid; do
+		kill -KILL "$pid"
+	done < <(pgrep -f "^$ISTHMUS mount .*$mnt\$")
+}
+
 remount() {
 	stop_daemon && start_daemon "$@"
 }
@@ -241,6 +255,7 @@ run_functions() {
 	while read -r name; do
 		[ -z "${only:-}" ] || [ "$only" = "$name" ] || continue
 		run_one "$name"
+		[ -n "$daemon_pid" ] || forget_mount
 	done < <(grep -o '^test_[a-z0-9_]*' "$0")
 }
 
@@ -266,5 +281,13 @@ run_tests() {
 	run_functions
 	stop_daemon >"$tmp/output" 2>&1
 	count $? "the daemon ends with 0" "$tmp/output"
+	finish
+}
+
+# run_tests_unmounted BACKEND: the tests mount for themselves.
+run_tests_unmounted() {
+	need_fuse
+	prepare_backend "$1"
+	run_functions
 	finish
 }

@@ -1,0 +1,172 @@
+#!/bin/bash
+# Bad input: a clear message that names the thing, exit code not 0, soon, nothing left behind.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# refused SECONDS TEXT COMMAND...: must fail within SECONDS and say TEXT.
+refused() {
+	local seconds=$1 text=$2 started=$SECONDS code=0
+	shift 2
+
+	timeout -k 5 $((seconds + 20)) "$@" >"$tmp/out" 2>&1 || code=$?
+	[ "$code" != 0 ] || fail "$*: succeeded"
+	[ "$code" -lt 126 ] || [ "$code" = 127 ] || fail "$*: ended with $code: $(cat "$tmp/out")"
+	[ $((SECONDS - started)) -le "$seconds" ] || fail "$*: took $((SECONDS - started)) s"
+	grep -qF -- "$text" "$tmp/out" || fail "$*: '$text' is not in: $(cat "$tmp/out")"
+	! is_mounted || fail "$*: left a mount"
+	[ -z "$(pgrep -f "^$ISTHMUS mount")" ] || fail "$*: left a daemon"
+	[ -z "$(find "$XDG_RUNTIME_DIR" -name '*.sock' -o -name '*.json')" ] ||
+		fail "$*: left $(find "$XDG_RUNTIME_DIR" -type s -o -name '*.json')"
+}
+
+test_unknown_scheme() {
+	refused 2 "nosuch" "$ISTHMUS" mount nosuch:/x "$mnt"
+}
+
+test_malformed_uris() {
+	refused 2 "just-a-word" "$ISTHMUS" mount just-a-word "$mnt"
+	refused 2 "local:" "$ISTHMUS" mount local: "$mnt"
+	refused 2 "relative" "$ISTHMUS" mount local:relative/dir "$mnt"
+	refused 2 "ssh://" "$ISTHMUS" mount ssh:// "$mnt"
+	refused 2 "99999" "$ISTHMUS" mount ssh://box:99999/x "$mnt"
+	refused 2 "-oProxyCommand" "$ISTHMUS" mount "ssh://-oProxyCommand=touch $tmp/pwned/x" "$mnt"
+	[ ! -e "$tmp/pwned" ]
+}
+
+test_missing_directory() {
+	refused 2 "$tmp/nowhere" "$ISTHMUS" mount "local:$tmp/nowhere" "$mnt"
+	refused 10 "$tmp/nowhere" "$ISTHMUS" mount "helper:$tmp/nowhere" "$mnt"
+}
+
+test_workspace_is_a_file() {
+	echo x >"$tmp/file"
+	refused 2 "$tmp/file" "$ISTHMUS" mount "local:$tmp/file" "$mnt"
+	refused 10 "$tmp/file" "$ISTHMUS" mount "helper:$tmp/file" "$mnt"
+}
+
+test_mount_point_is_missing_or_a_file() {
+	refused 2 "$tmp/nopoint" "$ISTHMUS" mount "$uri" "$tmp/nopoint"
+	echo x >"$tmp/file"
+	refused 2 "$tmp/file" "$ISTHMUS" mount "$uri" "$tmp/file"
+}
+
+test_mount_point_is_not_empty() {
+	mkdir -p "$tmp/full/thing"
+	refused 2 "not empty" "$ISTHMUS" mount "$uri" "$tmp/full"
+	[ -d "$tmp/full/thing" ]
+}
+
+test_mount_point_is_mounted_already() {
+	"$ISTHMUS" mount "$uri" "$mnt"
+	! "$ISTHMUS" mount "$uri" "$mnt" >"$tmp/out" 2>&1 || fail "mounted twice"
+	grep -qF "$mnt" "$tmp/out" || fail "$(cat "$tmp/out")"
+	"$ISTHMUS" umount "$mnt"
+}
+
+test_mount_point_inside_the_workspace() {
+	mkdir -p "$backing/inside"
+	refused 2 "inside" "$ISTHMUS" mount "$uri" "$backing/inside"
+}
+
+test_unknown_option() {
+	refused 2 "no-such-option" "$ISTHMUS" mount --no-such-option "$uri" "$mnt"
+	refused 2 "nosuchkey" "$ISTHMUS" mount -o nosuchkey=1 "$uri" "$mnt"
+}
+
+test_unknown_command() {
+	refused 2 "frobnicate" "$ISTHMUS" frobnicate
+	refused 2 "usage" "$ISTHMUS"
+}
+
+test_too_few_arguments() {
+	refused 2 "mount" "$ISTHMUS" mount
+	refused 2 "mount" "$ISTHMUS" mount "$uri"
+	refused 2 "umount" "$ISTHMUS" umount
+	refused 2 "exec" "$ISTHMUS" exec
+}
+
+test_umount_of_what_is_no_mount() {
+	refused 2 "$mnt" "$ISTHMUS" umount "$mnt"
+	refused 2 "$tmp/nowhere" "$ISTHMUS" umount "$tmp/nowhere"
+}
+
+test_status_log_and_exec_of_what_is_no_mount() {
+	refused 2 "$tmp" "$ISTHMUS" status "$tmp"
+	refused 2 "$tmp" "$ISTHMUS" log "$tmp"
+	refused 2 "$tmp" "$ISTHMUS" exec "$tmp" -- true
+	refused 2 "nowhere" "$ISTHMUS" status "$tmp/nowhere"
+}
+
+test_ssh_host_that_does_not_resolve() {
+	need ssh
+	refused 15 "no-such-host.invalid" "$ISTHMUS" mount ssh://no-such-host.invalid/x "$mnt"
+}
+
+test_ssh_port_where_nobody_listens() {
+	need ssh
+	refused 15 "refused" "$ISTHMUS" mount ssh://127.0.0.1:1/x "$mnt"
+}
+
+test_ssh_host_that_hangs() {
+	need ssh
+	# A listener that accepts and never says a word.
+	python3 -c 'import socket, sys, time
+s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); print(s.getsockname()[1], flush=True); time.sleep(60)' >"$tmp/port" &
+	local hanging=$!
+	wait_for 5 test -s "$tmp/port"
+	refused 17 "127.0.0.1" "$ISTHMUS" mount "ssh://127.0.0.1:$(cat "$tmp/port")/x" "$mnt"
+	kill "$hanging"
+}
+
+test_ssh_that_talks_garbage() {
+	local noise
+
+	for noise in 'head -c 3000000 /dev/urandom' 'yes hello' 'echo bye' 'cat /dev/zero' 'true' 'false'; do
+		printf '#!/bin/sh\n%s\n' "$noise" >"$tmp/fake-ssh"
+		chmod +x "$tmp/fake-ssh"
+		refused 17 "" "$ISTHMUS" mount -o "ssh_command=$tmp/fake-ssh" ssh://box/x "$mnt"
+	done
+}
+
+test_an_ssh_command_that_is_not_there() {
+	refused 5 "/no/such/ssh" "$ISTHMUS" mount -o ssh_command=/no/such/ssh ssh://box/x "$mnt"
+}
+
+test_a_refused_key_is_reported_in_the_words_of_ssh() {
+	start_sshd
+	: >"$tmp/ssh/authorized_keys"
+	refused 15 "Permission denied" "$ISTHMUS" mount -o "ssh_command=ssh -F $tmp/ssh/config" "ssh://box$backing" "$mnt"
+	kill "$sshd_pid"
+}
+
+test_a_changed_host_key_is_reported_in_the_words_of_ssh() {
+	rm -rf "$tmp/ssh" "$tmp/far"
+	start_sshd
+	ssh-keygen -q -t ed25519 -N '' -f "$tmp/ssh/other"
+	echo "[127.0.0.1]:$ssh_port $(cut -d' ' -f1,2 "$tmp/ssh/other.pub")" >"$tmp/ssh/known_hosts"
+	refused 15 "ost key verification failed" "$ISTHMUS" mount -o "ssh_command=ssh -F $tmp/ssh/config" "ssh://box$backing" "$mnt"
+	kill "$sshd_pid"
+}
+
+test_no_dev_fuse_says_what_to_do() {
+	[ "$(id -u)" = 0 ] || skip "needs root to hide /dev/fuse"
+	refused 5 "/dev/fuse" unshare -m sh -c '
+		mount -t tmpfs none /dev && exec "$1" mount "$2" "$3"' - "$ISTHMUS" "$uri" "$mnt"
+}
+
+test_doctor_runs_anywhere() {
+	local code=0
+
+	timeout 15 "$ISTHMUS" doctor >"$tmp/out" 2>&1 || code=$?
+	[ "$code" -le 1 ] || fail "exit code $code"
+	grep -q '/dev/fuse' "$tmp/out" || fail "$(cat "$tmp/out")"
+}
+
+test_help_and_version_go_to_stdout() {
+	"$ISTHMUS" help | grep -q mount
+	"$ISTHMUS" --help | grep -q mount
+	"$ISTHMUS" mount --help | grep -q URI
+	"$ISTHMUS" version | grep -qE '[0-9]+\.[0-9]+'
+}
+
+run_tests_unmounted "$1"

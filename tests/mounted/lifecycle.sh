@@ -1,0 +1,235 @@
+#!/bin/bash
+# Mounting, unmounting, and what happens when the daemon dies.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+mount_here() {
+	"$ISTHMUS" mount "${mount_options[@]}" "$@" "$uri" "$mnt"
+}
+
+umount_here() {
+	"$ISTHMUS" umount "$@" "$mnt"
+}
+
+# The pid of the daemon that serves $mnt, as the machine sees it.
+daemon_of_mount() {
+	pgrep -f "^$ISTHMUS mount .*$mnt\$"
+}
+
+no_daemon() {
+	[ -z "$(daemon_of_mount)" ]
+}
+
+not_mounted() {
+	! is_mounted
+}
+
+test_mount_returns_when_usable_and_umount_when_done() {
+	mount_here
+	is_mounted
+	echo data >"$mnt/file"
+	umount_here
+	! is_mounted
+	wait_for 2 no_daemon
+	expect data "$(cat "$backing/file")" "what was written"
+}
+
+test_what_was_closed_is_there_after_a_remount() {
+	local inode
+
+	mount_here
+	seq 1000 >"$mnt/kept"
+	chmod 640 "$mnt/kept"
+	inode=$(stat -c '%i %Y %Z %s %a' "$mnt/kept")
+	umount_here
+	mount_here
+	expect "$inode" "$(stat -c '%i %Y %Z %s %a' "$mnt/kept")" "attributes after a remount"
+	seq 1000 | cmp - "$mnt/kept"
+	umount_here
+}
+
+test_a_killed_daemon_says_so_and_mount_recovers() {
+	mount_here
+	seq 5000 >"$mnt/whole"
+	kill -KILL "$(daemon_of_mount)"
+	wait_for 5 no_daemon
+	! stat "$mnt/whole" 2>"$tmp/err" || fail "a dead mount answers"
+	grep -q 'not connected' "$tmp/err" || fail "stat says: $(cat "$tmp/err")"
+	mount_here 2>"$tmp/err"
+	seq 5000 | cmp - "$mnt/whole"
+	umount_here
+}
+
+test_umount_recovers_a_killed_daemon() {
+	mount_here
+	kill -KILL "$(daemon_of_mount)"
+	wait_for 5 no_daemon
+	umount_here
+	! is_mounted
+	mount_here
+	umount_here
+}
+
+test_a_kill_in_the_middle_of_work_leaves_closed_files_whole() {
+	local i worker
+
+	mount_here
+	mkdir "$mnt/many"
+	(
+		i=0
+		while [ $i -lt 2000 ]; do
+			seq $((i * 10)) >"$mnt/many/new" || break
+			mv "$mnt/many/new" "$mnt/many/$i" || break
+			i=$((i + 1))
+		done
+	) 2>/dev/null &
+	worker=$!
+	sleep 0.5
+	kill -KILL "$(daemon_of_mount)"
+	wait "$worker" || true
+	umount_here
+	[ "$(ls "$backing/many" | wc -l)" -gt 1 ] || fail "nothing was written"
+	for i in "$backing/many/"[0-9]*; do
+		seq $((${i##*/} * 10)) | cmp - "$i"
+	done
+}
+
+test_sigterm_unmounts() {
+	mount_here
+	echo x >"$mnt/before"
+	kill -TERM "$(daemon_of_mount)"
+	wait_for 10 not_mounted || fail "still mounted"
+	wait_for 10 no_daemon || fail "still running"
+	expect x "$(cat "$backing/before")"
+}
+
+test_sigterm_with_an_open_file_unmounts_lazily() {
+	mount_here
+	exec 7>"$mnt/open"
+	kill -TERM "$(daemon_of_mount)"
+	wait_for 10 not_mounted || fail "still mounted"
+	exec 7>&-
+	wait_for 10 no_daemon || fail "still running"
+}
+
+test_umount_of_a_busy_mount_names_the_holder() {
+	local holder
+
+	mount_here
+	(cd "$mnt" && exec sleep 60) &
+	holder=$!
+	wait_for 5 sh -c "[ \"\$(readlink /proc/$holder/cwd)\" = '$mnt' ]"
+	! umount_here 2>"$tmp/err" || fail "umount of a busy mount succeeded"
+	grep -q "$holder" "$tmp/err" || fail "the holder is not named: $(cat "$tmp/err")"
+	is_mounted
+	kill "$holder"
+	wait "$holder" || true
+	umount_here
+}
+
+test_lazy_umount_of_a_busy_mount() {
+	mount_here
+	exec 7<"$mnt"
+	umount_here --lazy
+	! is_mounted
+	exec 7<&-
+	wait_for 10 no_daemon || fail "still running"
+}
+
+test_list_shows_what_is_mounted() {
+	mount_here
+	"$ISTHMUS" list >"$tmp/list"
+	grep -qF "$mnt" "$tmp/list" && grep -qF "$uri" "$tmp/list" || fail "$(cat "$tmp/list")"
+	umount_here
+	! "$ISTHMUS" list | grep -F "$mnt" || fail "list still shows it"
+}
+
+test_list_forgets_a_killed_daemon() {
+	mount_here
+	kill -KILL "$(daemon_of_mount)"
+	wait_for 5 no_daemon
+	timeout 10 "$ISTHMUS" list >"$tmp/list"
+	umount_here
+	! "$ISTHMUS" list | grep -F "$mnt" || fail "list still shows it"
+}
+
+test_status_says_what_is_there() {
+	mount_here
+	"$ISTHMUS" status "$mnt" | grep -qF "$uri"
+	"$ISTHMUS" status "$mnt" --json | python3 -m json.tool >/dev/null
+	umount_here
+}
+
+test_a_daemon_with_its_directories_inside_the_mount_does_not_hang() {
+	mkdir -p "$backing/inside"
+	mount_here
+	(cd "$mnt/inside" && TMPDIR=$mnt/inside HOME=$mnt/inside timeout 20 "$ISTHMUS" exec -- pwd) >"$tmp/out"
+	expect "$backing/inside" "$(cat "$tmp/out")"
+	umount_here
+	(cd "$mnt" && mount_here) || fail "mount from the mount point itself"
+	(cd / && umount_here)
+}
+
+test_read_only() {
+	mount_here -o ro
+	! touch "$mnt/new" 2>/dev/null || fail "could write"
+	ls "$mnt" >/dev/null
+	umount_here
+}
+
+test_virtual_directory_is_readable_and_invisible() {
+	mount_here
+	[ -z "$(find "$mnt" -name .isthmus)" ] || fail "readdir shows .isthmus"
+	python3 -m json.tool <"$mnt/.isthmus/status" >/dev/null
+	python3 -m json.tool <"$mnt/.isthmus/stats" >/dev/null
+	head -n 1 "$mnt/.isthmus/log" | python3 -m json.tool >/dev/null
+	! rm -r "$mnt/.isthmus" 2>/dev/null || fail "could be removed"
+	! mv "$mnt/.isthmus" "$mnt/other" 2>/dev/null || fail "could be renamed"
+	! mkdir "$mnt/.isthmus" 2>/dev/null || fail "could be made"
+	! touch "$mnt/.isthmus/new" 2>/dev/null || fail "could be written to"
+	umount_here
+}
+
+test_mount_8_and_fstab_syntax() {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	command -v mount.fuse.isthmus >/dev/null || command -v mount.fuse3 >/dev/null || skip "no mount.fuse3"
+	# mount.fuse3 runs its helper with a PATH of its own.
+	[ -e /usr/local/bin/isthmus ] || [ -e /usr/bin/isthmus ] || skip "isthmus is not installed"
+	mount -t fuse.isthmus "$uri" "$mnt" || fail "mount -t fuse.isthmus"
+	echo x >"$mnt/by-mount-8"
+	umount "$mnt"
+	wait_for 10 no_daemon
+	expect x "$(cat "$backing/by-mount-8")"
+}
+
+# Run as another user below a directory of theirs: mounts, works, unmounts.
+cat >"$tmp/as_user.sh" <<'END'
+set -e
+mkdir -m 700 ws mnt run cache state
+./isthmus mount "local:$PWD/ws" mnt
+echo "by me" >mnt/file
+mkdir mnt/d && rmdir mnt/d
+[ "$(stat -c %u mnt/file)" = "$(id -u)" ]
+./isthmus exec mnt -- cat file
+./isthmus umount mnt
+cmp ws/file - <<<"by me"
+! grep " $PWD/mnt " /proc/self/mounts
+END
+
+test_another_user_mounts() {
+	[ "$(id -u)" = 0 ] || skip "needs root to become somebody else"
+	need setpriv unshare
+	# A private /dev/fuse that everybody may use; the machine's own stays as it is.
+	unshare -m bash -e -c '
+		mount -t tmpfs -o mode=755 none /mnt
+		mknod -m 666 /mnt/fuse c 10 229
+		mount --bind /mnt/fuse /dev/fuse
+		mkdir -m 777 /mnt/u
+		cp "$1" "$2" /mnt/u
+		cd /mnt/u
+		exec setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all,+setuid,+setgid,+sys_admin,+dac_override \
+			env TMPDIR=/mnt/u HOME=/mnt/u XDG_RUNTIME_DIR=/mnt/u/run XDG_CACHE_HOME=/mnt/u/cache XDG_STATE_HOME=/mnt/u/state bash ./as_user.sh
+	' - "$ISTHMUS" "$tmp/as_user.sh"
+}
+
+run_tests_unmounted "$1"
