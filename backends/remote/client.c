@@ -118,6 +118,7 @@ int remote_workspace_new(
 
 	if (!remote)
 		return -ENOMEM;
+	signal(SIGPIPE, SIG_IGN); /* a far end that goes away is an error of write(2) */
 	remote->base.ops = strcmp(settings->name, "ssh") == 0 ? &ssh_ops : &helper_ops;
 	remote->settings = *settings;
 	pthread_mutex_init(&remote->lock, NULL);

@@ -20,7 +20,8 @@ struct remote_settings {
 	uint32_t connect_timeout_ms;
 };
 
-/* Connects.  Errors and `*ret_reason` as workspace_open(). */
+/* Connects.  The process ignores SIGPIPE from then on.  Errors and `*ret_reason` as
+ * workspace_open(). */
 int remote_workspace_new(const struct remote_settings *settings, struct workspace **ret_workspace,
 	char **ret_reason);
 

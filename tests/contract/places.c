@@ -2,6 +2,7 @@
 
 #include <ftw.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "backends/backend.h"
@@ -90,6 +91,64 @@ static int open_helper(struct workspace **ret_workspace, const char **ret_direct
 	return r < 0 ? r : open_with(remote_open, "helper", directory, ret_workspace);
 }
 
+/* One private sshd for all promises, and one connection of ssh to it that they share. */
+static char sshd_directory[64];
+
+static void stop_sshd(void)
+{
+	char command[512];
+
+	snprintf(command, sizeof(command),
+		"ssh -F '%s/ssh_config' -O exit box 2>/dev/null; '" SSHD_SCRIPT
+		"' stop '%s'; rm -rf '%s'",
+		sshd_directory, sshd_directory, sshd_directory);
+	if (system(command) != 0)
+		fprintf(stderr, "\"%s\" is left behind\n", sshd_directory);
+}
+
+static int start_sshd(void)
+{
+	char command[1024];
+	int status;
+
+	if (*sshd_directory)
+		return 0;
+	snprintf(sshd_directory, sizeof(sshd_directory), "/tmp/isthmus-sshd-XXXXXX");
+	if (!mkdtemp(sshd_directory))
+		return -errno;
+	atexit(stop_sshd);
+	snprintf(command, sizeof(command),
+		"cd '%s' && '" SSHD_SCRIPT "' start '%s' 'SetEnv XDG_CACHE_HOME=%s/cache' && "
+		"printf 'ControlMaster auto\\nControlPath %s/%%%%C\\nControlPersist 60\\n' "
+		">>ssh_config",
+		sshd_directory, sshd_directory, sshd_directory, sshd_directory);
+	status = system(command);
+	if (status == 0)
+		return 0;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 77 ? -EOPNOTSUPP : -EIO;
+}
+
+static int open_ssh(struct workspace **ret_workspace, const char **ret_directory)
+{
+	char option[128], rest[128];
+	const char *const pairs[] = {option, NULL};
+	const struct workspace_options options = {.pairs = pairs};
+	cleanup_free char *reason = NULL;
+	int r = start_sshd();
+
+	if (r == 0)
+		r = make_private_directory();
+	if (r < 0)
+		return r;
+	*ret_directory = directory;
+	snprintf(option, sizeof(option), "ssh_command=ssh -F '%s/ssh_config'", sshd_directory);
+	snprintf(rest, sizeof(rest), "//box%s", directory);
+	r = remote_open("ssh", rest, &options, ret_workspace, &reason);
+	if (r < 0)
+		fprintf(stderr, "%s\n", reason ? reason : strerror(-r));
+	return r;
+}
+
 /* Each decorator must keep the promises of what it holds. */
 static int open_faulty_mem(struct workspace **ret_workspace, const char **ret_directory)
 {
@@ -134,6 +193,7 @@ const struct contract_place contract_places[] = {
 	{"cached-mem", open_cached_mem, workspace_free},
 	{"cached-local", open_cached_local, close_directory},
 	{"helper", open_helper, close_directory},
+	{"ssh", open_ssh, close_directory},
 	{"cached-helper", open_cached_helper, close_directory},
 };
 const size_t contract_place_count = array_size(contract_places);

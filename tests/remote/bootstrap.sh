@@ -1,0 +1,132 @@
+#!/bin/bash
+# bootstrap.sh PROBE: the helper gets to the far end and runs there, whatever it finds.  ssh is
+# played by a script that hands the command to a login shell, as sshd does.
+set -euo pipefail
+
+probe=$1
+dir=$(mktemp -d /tmp/isthmus-bootstrap-XXXXXX)
+mounts=()
+cleanup() {
+	for mount in "${mounts[@]}"; do umount "$mount"; done
+	rm -rf "$dir"
+}
+trap cleanup EXIT
+failed=0
+mkdir "$dir/ws" "$dir/home" "$dir/tmp"
+
+# play LOGIN_SHELL [PATH]: writes the ssh that ends in this login shell.
+play() {
+	cat >"$dir/ssh" <<-END
+		#!/bin/bash
+		for last; do :; done
+		${before:-}
+		exec env -i HOME="$dir/home" PATH="${2:-$PATH}" TMPDIR="$dir/tmp" ${more:-} $1 -c "\$last"
+	END
+	chmod +x "$dir/ssh"
+}
+
+# expect NAME PATTERN: what the probe says must match.
+expect() {
+	local said
+
+	said=$("$probe" "ssh://box$dir/ws" "ssh_command=$dir/ssh" timeout=5 2>&1 || true)
+	if [[ $said =~ $2 ]]; then
+		echo "good: $1"
+	else
+		echo "FAILED: $1: it said: $said" >&2
+		failed=1
+	fi
+}
+
+# uploaded NAME: the helper is where it belongs, and nothing else.
+uploaded() {
+	local files
+
+	files=$(cd "$dir" && find home tmp -type f | sort | tr '\n' ' ')
+	[[ $files =~ $2 ]] || { echo "FAILED: $1: left \"$files\"" >&2; failed=1; }
+}
+
+fresh() {
+	rm -rf "${dir:?}/home" "${dir:?}/tmp"
+	mkdir "$dir/home" "$dir/tmp"
+}
+
+for shell in sh dash bash "busybox sh" fish csh tcsh zsh; do
+	command -v ${shell%% *} >/dev/null || continue
+	fresh
+	play "$shell"
+	expect "login shell $shell" '^ok '
+	uploaded "login shell $shell" '^home/.cache/isthmus/isthmus-helper-[0-9a-f]+ $'
+	touch -d yesterday "$dir"/home/.cache/isthmus/*
+	expect "login shell $shell, second time" '^ok '
+	[ -z "$(find "$dir/home/.cache/isthmus" -type f -newermt '1 hour ago')" ] ||
+		{ echo "FAILED: $shell: uploaded twice" >&2; failed=1; }
+done
+
+play sh
+fresh
+before='echo "Welcome to box"; head -c 3000000 /dev/zero; echo'
+play sh
+expect "noise before the shell" '^ok '
+before='head -c 20000000 /dev/zero | tr "\0" x; sleep 5'
+play sh
+expect "endless noise" '^error .*it said first: "xxxx'
+before='echo "This account is currently not available."; exit 1'
+play sh
+expect "no shell" '^error .*This account is currently not available'
+before=
+
+fresh
+mkdir -p "$dir/home/.cache/isthmus"
+printf 'garbage' >"$dir/home/.cache/isthmus/isthmus-helper-0123456789abcdef"
+for file in $("$probe" "ssh://box$dir/ws" "ssh_command=$dir/ssh" >/dev/null 2>&1; ls "$dir/home/.cache/isthmus"); do
+	printf 'damaged' >"$dir/home/.cache/isthmus/$file"
+done
+play sh
+expect "a damaged helper in the cache is replaced" '^ok '
+
+fresh
+: >"$dir/home/.cache"
+play sh
+expect "home that cannot be written" '^ok '
+uploaded "home that cannot be written" '^home/.cache tmp/isthmus-[0-9]+/isthmus-helper-[0-9a-f]+ $'
+
+if [ "$(id -u)" = 0 ]; then
+	fresh
+	mkdir "$dir/home/.cache"
+	mount -t tmpfs -o noexec tmpfs "$dir/home/.cache" && mounts+=("$dir/home/.cache")
+	play sh
+	expect "noexec home" '^ok '
+	uploaded "noexec home" '^tmp/isthmus-0/isthmus-helper-[0-9a-f]+ $'
+	rm -rf "$dir/tmp"/*
+	mount -o remount,exec,size=64k "$dir/home/.cache"
+	expect "home without room" '^ok '
+	uploaded "home without room" '^tmp/isthmus-0/isthmus-helper-[0-9a-f]+ $'
+	rm -rf "$dir/tmp"/*
+	umount "$dir/home/.cache"
+	mounts=()
+fi
+
+# A uname that claims another machine, before all others in PATH.
+fresh
+mkdir "$dir/bin"
+printf '#!/bin/sh\n[ "$1" = -m ] && echo riscv64 || echo Linux\n' >"$dir/bin/uname"
+chmod +x "$dir/bin/uname"
+play sh "$dir/bin:$PATH"
+expect "a machine without a helper" '^error .*Linux riscv64'
+uploaded "a machine without a helper" '^$'
+
+# busybox alone, and nothing to compute SHA-256 with.
+rm "$dir/bin/uname"
+if command -v busybox >/dev/null; then
+	for applet in sh uname cksum head mkdir chmod rm mv dd id rmdir printf; do
+		ln -s "$(command -v busybox)" "$dir/bin/$applet"
+	done
+	play "$dir/bin/sh" "$dir/bin"
+	expect "busybox without sha256sum" '^ok '
+	fresh
+	rm "$dir/bin/head"
+	printf '#!/bin/false\n' >"$dir/bin/head"
+	expect "without head" '^ok '
+fi
+exit $failed

@@ -1,0 +1,71 @@
+#!/bin/bash
+# ssh.sh PROBE: a real sshd; what ssh has to say reaches the user, in time.
+set -euo pipefail
+
+probe=$1
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+dir=$(mktemp -d /tmp/isthmus-ssh-XXXXXX)
+cleanup() {
+	"$here/sshd.sh" stop "$dir"
+	rm -rf "$dir"
+}
+trap cleanup EXIT
+failed=0
+mkdir "$dir/ws"
+"$here/sshd.sh" start "$dir" "SetEnv XDG_CACHE_HOME=$dir/cache" || exit $?
+
+# expect NAME SECONDS PATTERN PROBE_ARGUMENT...
+expect() {
+	local name=$1 limit=$2 pattern=$3 said start=$SECONDS
+
+	shift 3
+	said=$("$probe" "$@" 2>&1 || true)
+	if [[ $said =~ $pattern ]] && [ $((SECONDS - start)) -le "$limit" ]; then
+		echo "good: $name"
+	else
+		echo "FAILED: $name ($((SECONDS - start)) s): it said: $said" >&2
+		failed=1
+	fi
+}
+
+ssh="ssh_command=ssh -F $dir/ssh_config"
+expect "a directory" 15 '^ok ' "ssh://box$dir/ws" "$ssh"
+expect "once more" 15 '^ok ' "ssh://box$dir/ws" "$ssh"
+[ "$(ls "$dir/cache/isthmus" | wc -l)" = 1 ] || { echo "FAILED: more than the helper is left" >&2; failed=1; }
+expect "no such directory" 15 '^error 2: .*nowhere.*No such file' "ssh://box$dir/nowhere" "$ssh"
+expect "a file" 15 '^error 20: .*Not a directory' "ssh://box$dir/ssh_config" "$ssh"
+expect "unknown host" 15 '^error 113: .*no-such-host.invalid.*(resolve|known)' "ssh://no-such-host.invalid/tmp" "$ssh -o StrictHostKeyChecking=no"
+expect "nobody listens" 15 '^error 113: .*Connection refused' "ssh://127.0.0.1:1/tmp" "$ssh"
+expect "an option for a host" 5 '^error 22: ' "ssh://-oProxyCommand=x/tmp" "$ssh"
+expect "no ssh" 5 '^error .*no-such-ssh.*not found' "ssh://box/tmp" ssh_command=no-such-ssh
+expect "unknown option" 5 '^error 22: .*color' "ssh://box/tmp" color=red
+expect "bad number" 5 '^error 22: .*timeout' "ssh://box/tmp" timeout=soon
+
+ssh-keygen -q -t ed25519 -N '' -f "$dir/other_key"
+sed -i "s#IdentityFile .*#IdentityFile $dir/other_key#" "$dir/ssh_config"
+expect "key refused" 15 '^error 13: .*Permission denied \(publickey\).*ssh-add' "ssh://box$dir/ws" "$ssh"
+sed -i "s#IdentityFile .*#IdentityFile $dir/user_key#" "$dir/ssh_config"
+ssh-keygen -q -p -P '' -N secret -f "$dir/user_key" >/dev/null
+expect "passphrase needed" 15 '^error 13: .*Permission denied' "ssh://box$dir/ws" "$ssh"
+ssh-keygen -q -p -P secret -N '' -f "$dir/user_key" >/dev/null
+awk -v key="$(cut -d' ' -f2 "$dir/other_key.pub")" '{ $3 = key; print }' "$dir/known_hosts" >"$dir/changed"
+cp "$dir/known_hosts" "$dir/good"
+cp "$dir/changed" "$dir/known_hosts"
+expect "host key changed" 15 '^error 13: .*HAS CHANGED.*ssh-keygen -R' "ssh://box$dir/ws" "$ssh"
+: >"$dir/known_hosts"
+expect "host key unknown" 15 '^error 13: .*Host key verification failed' "ssh://box$dir/ws" "$ssh"
+cp "$dir/good" "$dir/known_hosts"
+
+# A host that takes the connection and says nothing.
+cat >"$dir/silent.py" <<-END
+	import socket, time
+	s = socket.create_server(("127.0.0.1", 0))
+	print(s.getsockname()[1], flush=True)
+	time.sleep(60)
+END
+exec 3< <(exec python3 "$dir/silent.py")
+silent=$!
+read -r port <&3
+expect "a host that says nothing" 16 '^error (110|107): .*(timed out|banner)' "ssh://127.0.0.1:$port/tmp" "$ssh"
+kill $silent
+exit $failed
