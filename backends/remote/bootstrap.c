@@ -353,6 +353,8 @@ int bootstrap_run(struct stream *stream, const char *helper_directory, int timeo
 	r = make_script(&c, &script);
 	if (r == 0)
 		r = stream_write(stream->out_fd, script.data, script.size, timeout_ms);
+	if (r == -EPIPE)
+		r = 0; /* what it said before it ended is worth hearing */
 	while (r == 0 && !done) {
 		r = hear(&c, line, sizeof(line));
 		if (r == 0)

@@ -80,7 +80,7 @@ static int explain(const struct remote *remote, struct stream *stream, int error
 	first_line(noise, line, sizeof(line));
 	if (error == -EPIPE || error == -EPROTO || error == -ECANCELED)
 		error = -ENOTCONN;
-	if (asprintf(ret_reason, "cannot reach the workspace on \"%s\": %s%s%s%s%s%s%s%s",
+	if (asprintf(ret_reason, "cannot reach the workspace on \"%s\": %s%s%s%s%s%s%s",
 		    remote->settings.transport.place, detail ? detail : "",
 		    detail && words && *words ? "; " : "", words ? words : "",
 		    !detail && (!words || !*words) ? strerror(-error) : "",
