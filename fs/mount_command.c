@@ -166,7 +166,6 @@ static void handle_signals(void)
 	sigemptyset(&action.sa_mask);
 	for (size_t i = 0; i < array_size(ends); i++)
 		sigaction(ends[i], &action, NULL);
-	signal(SIGPIPE, SIG_IGN);
 }
 
 /* Diagnostics of a daemon in the background go to a file beside the mount log. */
@@ -256,6 +255,7 @@ static int run_daemon(void)
 	int r, code = 0;
 
 	umask(0);
+	signal(SIGPIPE, SIG_IGN); /* a far end may be gone before the mount is there */
 	raise_limits();
 	m->options = &daemon_state.options;
 	m->control_path = daemon_state.runtime.control_path;

@@ -14,6 +14,7 @@ export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory 
 finish() {
 	local status=$?
 
+	cd /
 	if grep -qF " $ws fuse" /proc/self/mounts; then
 		isthmus umount "$ws" || umount -l "$ws" || true
 	fi
@@ -71,8 +72,8 @@ tool edit --path README.md --json \
 must_show 'edited through a mount' run git diff --unified=0 README.md
 
 step "Build and run a C program at the workspace, with the bash tool"
-mkdir "$ws/hello"
-tool write --path "$ws/hello/hello.c" --content '#include <stdio.h>
+cd "$ws"
+tool write --path hello/hello.c --content '#include <stdio.h>
 
 int main(void)
 {
@@ -80,8 +81,9 @@ int main(void)
 	return 0;
 }
 '
-must_show "hello from" tool bash --command 'cc -Wall -o hello hello.c && ./hello && pwd' --cwd "$ws/hello"
-must_show "hello" run ls -l "$ws/hello/hello"
+cd hello
+must_show "$tmp/far/hello" tool bash --command 'cc -Wall -o hello hello.c && ./hello && pwd'
+must_show "-rwx" run ls -l "$ws/hello/hello"
 
 step "A command at the workspace passes its exit code on"
 printf '$ isthmus exec $D/ws -- sh -c %s\n' "'exit 7'"

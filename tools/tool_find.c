@@ -16,7 +16,7 @@ enum { FIND_LIMIT = 1000, FOUND_MAX = 500000, MOUNT_THREADS = 8 };
 	"{\"type\":\"object\",\"properties\":{"                                                 \
 	"\"pattern\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":4000,\"description\":"  \
 	"\"" words "\"},\"path\":{\"type\":\"string\",\"description\":\"Directory to look in; " \
-		   "default: the root\"},"                                                      \
+	"default: the root\"},"                                                                 \
 	"\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":100000,\"default\":" limit   \
 	",\"description\":\"Most paths to show\"}},"                                            \
 	"\"required\":[\"pattern\"],\"additionalProperties\":false}"

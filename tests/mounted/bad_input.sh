@@ -14,7 +14,7 @@ refused() {
 	[ $((SECONDS - started)) -le "$seconds" ] || fail "$*: took $((SECONDS - started)) s"
 	grep -qF -- "$text" "$tmp/out" || fail "$*: '$text' is not in: $(cat "$tmp/out")"
 	! is_mounted || fail "$*: left a mount"
-	[ -z "$(pgrep -f "^$ISTHMUS mount")" ] || fail "$*: left a daemon"
+	[ -z "$(pgrep -f "^$ISTHMUS mount .*$tmp")" ] || fail "$*: left a daemon"
 	[ -z "$(find "$XDG_RUNTIME_DIR" -name '*.sock' -o -name '*.json')" ] ||
 		fail "$*: left $(find "$XDG_RUNTIME_DIR" -type s -o -name '*.json')"
 }
