@@ -61,7 +61,7 @@ struct mem_xattr {
 struct mem_lock {
 	struct mem_lock *next;
 	struct file_lock lock; /* LOCK_KIND_POSIX; length 0 as in the contract */
-	const void *handle;    /* LOCK_KIND_FLOCK: whose */
+	const void *handle;    /* through which it was taken; LOCK_KIND_FLOCK: whose */
 };
 
 struct mem_inode {

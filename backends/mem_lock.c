@@ -70,6 +70,7 @@ static void drop_lock(struct mem *m, struct mem_lock **link)
 static int carve(struct mem *m, struct mem_inode *inode, struct mem_lock **link,
 	const struct file_lock *lock)
 {
+	const void *handle = (*link)->handle;
 	struct file_lock *held = &(*link)->lock;
 	uint64_t end = lock_end(lock), held_end = lock_end(held);
 	struct file_lock tail = *held;
@@ -86,7 +87,7 @@ static int carve(struct mem *m, struct mem_inode *inode, struct mem_lock **link,
 			*held = tail;
 			return 0;
 		}
-		r = add_lock(m, inode, &tail, NULL);
+		r = add_lock(m, inode, &tail, handle);
 		if (r < 0)
 			return r;
 	}
@@ -138,32 +139,35 @@ static void merge_neighbours(struct mem *m, struct mem_inode *inode, struct file
 	}
 }
 
-static int set_posix(struct mem *m, struct mem_inode *inode, const struct file_lock *lock)
+static int set_posix(struct mem *m, struct mem_file *file, const struct file_lock *lock)
 {
+	struct mem_inode *inode = file->inode;
 	struct file_lock merged = *lock;
 	int r = drop_range(m, inode, lock);
 
 	if (r < 0 || lock->type == LOCK_NONE)
 		return r;
 	merge_neighbours(m, inode, &merged);
-	return add_lock(m, inode, &merged, NULL);
+	return add_lock(m, inode, &merged, file);
 }
 
-static void drop_handle(struct mem *m, struct mem_inode *inode, const void *handle)
+static void drop_handle(
+	struct mem *m, struct mem_inode *inode, const void *handle, enum lock_kind kind)
 {
 	struct mem_lock **link = &inode->locks;
 
-	while (*link && (*link)->handle != handle)
-		link = &(*link)->next;
-	if (*link)
-		drop_lock(m, link);
+	while (*link)
+		if ((*link)->handle == handle && (*link)->lock.kind == kind)
+			drop_lock(m, link);
+		else
+			link = &(*link)->next;
 }
 
 static int set_lock(struct mem *m, struct mem_file *file, const struct file_lock *lock)
 {
 	if (lock->kind == LOCK_KIND_POSIX)
-		return set_posix(m, file->inode, lock);
-	drop_handle(m, file->inode, file);
+		return set_posix(m, file, lock);
+	drop_handle(m, file->inode, file, LOCK_KIND_FLOCK);
 	return lock->type == LOCK_NONE ? 0 : add_lock(m, file->inode, lock, file);
 }
 
@@ -240,7 +244,8 @@ int mem_lock_release_owner(struct op_context *ctx, struct open_file *open_file, 
 void mem_locks_drop_handle(struct mem *m, struct mem_file *file)
 {
 	pthread_mutex_lock(&m->locks_mutex);
-	drop_handle(m, file->inode, file);
+	drop_handle(m, file->inode, file, LOCK_KIND_FLOCK);
+	drop_handle(m, file->inode, file, LOCK_KIND_POSIX);
 	pthread_cond_broadcast(&m->locks_changed);
 	pthread_mutex_unlock(&m->locks_mutex);
 }

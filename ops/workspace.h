@@ -411,8 +411,10 @@ struct workspace_ops {
 	int (*fsync)(struct op_context *ctx, struct workspace *w, struct open_file *file,
 		const char *path, bool data_only);
 
-	/* Required.  Frees the handle and its flock; never waits longer than the place's
-	 * bound.  Returns the error of a write that nobody had been told of. */
+	/* Required.  Frees the handle, its flock, and the POSIX locks of owners that came
+	 * through it (the kernel above does not unlock open-file-description locks itself);
+	 * never waits longer than the place's bound.  Returns the error of a write that
+	 * nobody had been told of. */
 	int (*close)(struct op_context *ctx, struct open_file *file);
 
 	/* Optional (NULL: -EOPNOTSUPP).  `mode`: enum fallocate_mode. */

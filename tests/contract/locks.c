@@ -154,6 +154,20 @@ PROMISE(releasing_an_owner_drops_all_its_ranges)
 	close_two(f, a, b);
 }
 
+PROMISE(closing_a_handle_frees_what_was_locked_through_it)
+{
+	struct open_file *a, *b;
+
+	if (!open_two(f, &a, &b))
+		return;
+	CHECK_RC(0, lock(f, a, range(LOCK_EXCLUSIVE, 1, 0, 10)));
+	CHECK_RC(0, lock(f, b, range(LOCK_EXCLUSIVE, 2, 10, 10)));
+	CHECK_RC(0, workspace_close(&f->ctx, a));
+	CHECK_RC(0, lock(f, b, range(LOCK_EXCLUSIVE, 3, 0, 10)));
+	CHECK_RC(-EAGAIN, lock(f, b, range(LOCK_EXCLUSIVE, 3, 10, 1)));
+	CHECK_RC(0, workspace_close(&f->ctx, b));
+}
+
 PROMISE(posix_locks_do_not_mind_flocks)
 {
 	struct open_file *a, *b;
@@ -278,6 +292,7 @@ PROMISE(locks_hold_against_processes_at_the_workspace)
 PROMISES(locks, TEST(flock_belongs_to_the_handle), TEST(closing_a_handle_frees_its_flock),
 	TEST(posix_locks_belong_to_the_owner), TEST(shared_ranges_are_shared),
 	TEST(unlocking_a_part_keeps_the_rest), TEST(lock_test_says_what_stands_in_the_way),
-	TEST(releasing_an_owner_drops_all_its_ranges), TEST(posix_locks_do_not_mind_flocks),
-	TEST(a_waiting_lock_comes_when_the_other_goes), TEST(a_waiting_lock_can_be_given_up),
-	TEST(locks_hold_against_processes_at_the_workspace));
+	TEST(releasing_an_owner_drops_all_its_ranges),
+	TEST(closing_a_handle_frees_what_was_locked_through_it),
+	TEST(posix_locks_do_not_mind_flocks), TEST(a_waiting_lock_comes_when_the_other_goes),
+	TEST(a_waiting_lock_can_be_given_up), TEST(locks_hold_against_processes_at_the_workspace));
