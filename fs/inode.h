@@ -45,6 +45,7 @@ struct inode {
 	uint32_t references;          /* names that have it as parent, handles, requests */
 	uint32_t writers;             /* handles open for writing */
 	struct inode_version version; /* as last told to the kernel; mode 0: none */
+	atomic_bool was_locked;       /* by fcntl(2), at some time */
 	atomic_bool watched;          /* a directory whose changes are reported */
 	bool is_root;
 	bool is_virtual; /* below .isthmus (fs/virtual.h); in no table */

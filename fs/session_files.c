@@ -49,7 +49,8 @@ static int make_handle(
 	/* The kernel would put appended data into its pages at the end it knows of, which
 	 * is the wrong place when somebody else appended meanwhile. */
 	fi->direct_io = is_writing(fi->flags) && (fi->flags & O_APPEND);
-	fi->noflush = !is_writing(fi->flags);
+	/* Every close of a file drops the process's POSIX locks: that takes a flush. */
+	fi->noflush = !is_writing(fi->flags) && !inode->was_locked;
 	return 0;
 }
 
@@ -383,6 +384,8 @@ static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi
 	if (virtual_refuses(fuse, ino))
 		return;
 	handle = begin_on_handle(&r, fuse, "lock", 0, fi);
+	if (lock->kind == LOCK_KIND_POSIX)
+		handle->inode->was_locked = true;
 	if (may_block)
 		session_thread_lend(r.session);
 	result = workspace_lock(&r.op, handle->file, lock, wait);
