@@ -1,0 +1,35 @@
+#!/bin/bash
+# What POSIX promises, by name, on one mount and on two of the same workspace.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+second_pid=
+second_mount() {
+	mkdir "$tmp/mnt2"
+	"$ISTHMUS" mount -f "${mount_options[@]}" "$uri" "$tmp/mnt2" >"$tmp/second.log" 2>&1 </dev/null &
+	second_pid=$!
+	wait_for 20 grep -qF " $tmp/mnt2 fuse" /proc/self/mounts
+}
+
+end_second_mount() {
+	local status=0
+
+	"$ISTHMUS" umount "$tmp/mnt2" || umount -l "$tmp/mnt2"
+	wait "$second_pid" || status=$?
+	[ "$status" = 0 ] || tail -n 30 "$tmp/second.log"
+	return "$status"
+}
+
+test_posix_keeps_its_promises() {
+	local status=0 mnt2=
+
+	if [ -n "$backing" ]; then
+		second_mount
+		mnt2=$tmp/mnt2
+	fi
+	MNT=$mnt BACKING=$backing MNT2=$mnt2 "$PROMISES" || status=$?
+	[ -z "$mnt2" ] || end_second_mount || status=1
+	return "$status"
+}
+
+run_tests "$1"
