@@ -67,6 +67,7 @@ static const struct workspace_ops local_ops = {
 	.fsync = local_fsync,
 	.close = local_close,
 	.fallocate = local_fallocate,
+	.descriptor = local_descriptor,
 	.seek = local_seek,
 	.copy_range = local_copy_range,
 	.lock = local_lock,

@@ -214,6 +214,11 @@ int local_fallocate(
 }
 
 /* Moves the descriptor's own offset, which nothing else uses. */
+int local_descriptor(struct open_file *open_file)
+{
+	return local_file_from(open_file)->fd;
+}
+
 off_t local_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence)
 {
 	off_t found = lseek(local_file_from(file)->fd, offset, whence);

@@ -155,6 +155,7 @@ int local_fsync(struct op_context *ctx, struct workspace *w, struct open_file *f
 int local_close(struct op_context *ctx, struct open_file *file);
 int local_fallocate(
 	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length);
+int local_descriptor(struct open_file *file);
 off_t local_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
 ssize_t local_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
 	struct open_file *to, off_t to_offset, size_t size);

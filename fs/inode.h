@@ -26,7 +26,8 @@ struct open_handle {
 	struct inode *inode;
 	struct open_file *file;
 	atomic_uint references;
-	int flags; /* as of open(2) */
+	int flags;      /* as of open(2) */
+	int backing_id; /* the kernel reads the file by itself; 0: it asks */
 };
 
 /* What tells one state of an object from the next (see attributes_same_version). */
@@ -39,11 +40,14 @@ struct inode_version {
 struct inode {
 	struct inode *hash_next;
 	struct object_id id;
-	struct inode_name *names;     /* the latest first; NULL: unlinked, or the root */
-	struct open_handle *handles;  /* of regular files */
-	uint64_t lookups;             /* by the kernel */
-	uint32_t references;          /* names that have it as parent, handles, requests */
-	uint32_t writers;             /* handles open for writing */
+	struct inode_name *names;    /* the latest first; NULL: unlinked, or the root */
+	struct open_handle *handles; /* of regular files */
+	uint64_t lookups;            /* by the kernel */
+	uint32_t references;         /* names that have it as parent, handles, requests */
+	uint32_t writers;            /* handles open for writing */
+	uint32_t backing_users;      /* handles with the id below (struct session's lock) */
+	uint32_t cached_users;       /* handles without */
+	int32_t backing_id;
 	struct inode_version version; /* as last told to the kernel; mode 0: none */
 	atomic_bool was_locked;       /* by fcntl(2), at some time */
 	atomic_bool watched;          /* a directory whose changes are reported */

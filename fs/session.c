@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "fs/invalidate.h"
 #include "fs/mount_point.h"
@@ -134,6 +135,16 @@ static int add_name(struct fuse_args *args, const char *uri)
 	return text ? add_option(args, text) : -ENOMEM;
 }
 
+/* Nobody but root gets in, whom no permission stops: the kernel need not know the mode of a
+ * directory again after each change in it. */
+static bool root_alone(const struct mount_options *options)
+{
+	for (const char *const *pair = options->fuse_pairs; pair && *pair; pair++)
+		if (strncmp(*pair, "allow_", 6) == 0)
+			return false;
+	return geteuid() == 0;
+}
+
 static int build_arguments(const struct mount_options *options, struct fuse_args *args)
 {
 	int r = fuse_opt_add_arg(args, "isthmus") < 0 ? -ENOMEM : 0;
@@ -141,7 +152,9 @@ static int build_arguments(const struct mount_options *options, struct fuse_args
 	if (r == 0)
 		r = add_name(args, options->uri);
 	if (r == 0)
-		r = add_option(args, "subtype=isthmus,default_permissions");
+		r = add_option(args, "subtype=isthmus");
+	if (r == 0 && !root_alone(options))
+		r = add_option(args, "default_permissions");
 	if (r == 0 && options->read_only)
 		r = add_option(args, "ro");
 	for (const char *const *pair = options->fuse_pairs; pair && *pair && r == 0; pair++)
@@ -166,6 +179,8 @@ static int mount_session(struct session *s, char **ret_reason)
 		fuse_session_destroy(s->fuse);
 		s->fuse = NULL;
 	}
+	if (r == 0)
+		r = session_raw_attach(s);
 	if (r < 0)
 		*ret_reason = take_words();
 	buffer_done(&fuse_words);
@@ -258,6 +273,8 @@ static int session_new(struct mount *m)
 	s->ttl = m->options->ttl_ms / 1000.0;
 	pthread_mutex_init(&s->rename_lock, NULL);
 	pthread_cond_init(&s->rename_done, NULL);
+	pthread_mutex_init(&s->backing_lock, NULL);
+	s->may_pass_through = geteuid() == 0 && m->workspace->ops->descriptor;
 	pthread_mutex_init(&s->threads_lock, NULL);
 	pthread_cond_init(&s->threads_changed, NULL);
 	m->edge = s;

@@ -21,6 +21,14 @@ struct session {
 	struct fuse_session *fuse;
 	struct invalidator *invalidator;
 	double watched_ttl, ttl; /* seconds */
+
+	/* Negotiation (session_raw.c); fixed once the first request is served. */
+	uint64_t init_unique;
+	uint32_t kernel_flags, kernel_flags2;
+	bool kills_suid;       /* clearing set-user-ID bits on writes is our task */
+	bool may_pass_through; /* this process has the right, the workspace the descriptors */
+	bool passes_through;   /* the kernel reads backing files by itself */
+	pthread_mutex_t backing_lock; /* the backing_* fields of inodes */
 	bool is_remote;
 
 	/* A path computed before a rename took place may be wrong. */
@@ -90,6 +98,26 @@ int session_enter(struct session *s, struct inode *parent, const char *name,
 /* How long the attributes just noted stay true, in seconds. */
 double session_attr_ttl(const struct session *s, const struct inode_note *note);
 double session_entry_ttl(const struct session *s, const struct inode *parent);
+
+/* ---- Beyond libfuse (session_raw.c) --------------------------------------------------- */
+
+/* Between mounting and the first request.  -errno. */
+int session_raw_attach(struct session *s);
+
+/* Looks at a request before libfuse does. */
+void session_raw_begin(struct fuse_buf *buffer);
+
+/* Of the request that this thread serves: create is O_TMPFILE; the write, truncation or open
+ * has to clear set-user-ID and set-group-ID bits. */
+bool session_raw_is_unnamed(void);
+bool session_raw_kills_suid(void);
+
+/* Registers a descriptor for the kernel to read; returns its id.  -errno. */
+int session_raw_backing_open(struct session *s, int fd);
+void session_raw_backing_close(struct session *s, int id);
+int session_raw_reply_open(fuse_req_t fuse, const struct fuse_file_info *fi, int backing_id);
+int session_raw_reply_create(fuse_req_t fuse, const struct fuse_entry_param *entry,
+	const struct fuse_file_info *fi, int backing_id);
 
 /* ---- The operations, by file ---------------------------------------------------------- */
 

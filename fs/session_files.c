@@ -33,6 +33,46 @@ static bool is_writing(int flags)
 	return (flags & O_ACCMODE) != O_RDONLY;
 }
 
+/* While any handle of an inode is read by the kernel itself, all have to be; and none may
+ * be while one goes through the page cache of the mount. */
+static void choose_path(struct session *s, struct open_handle *handle)
+{
+	struct inode *inode = handle->inode;
+	int fd, id = 0;
+
+	if (!s->passes_through)
+		return;
+	pthread_mutex_lock(&s->backing_lock);
+	if (!inode->cached_users && !inode->backing_users) {
+		fd = workspace_descriptor(handle->file);
+		id = fd < 0 ? fd : session_raw_backing_open(s, fd);
+		inode->backing_id = id > 0 ? id : 0;
+	}
+	if (inode->cached_users || !inode->backing_id) {
+		inode->cached_users++;
+	} else {
+		inode->backing_users++;
+		handle->backing_id = inode->backing_id;
+	}
+	pthread_mutex_unlock(&s->backing_lock);
+}
+
+static void leave_path(struct session *s, struct open_handle *handle)
+{
+	struct inode *inode = handle->inode;
+
+	if (!s->passes_through)
+		return;
+	pthread_mutex_lock(&s->backing_lock);
+	if (!handle->backing_id) {
+		inode->cached_users--;
+	} else if (--inode->backing_users == 0) {
+		session_raw_backing_close(s, inode->backing_id);
+		inode->backing_id = 0;
+	}
+	pthread_mutex_unlock(&s->backing_lock);
+}
+
 /* Takes over `file`. */
 static int make_handle(
 	struct request *r, struct inode *inode, struct open_file *file, struct fuse_file_info *fi)
@@ -45,10 +85,12 @@ static int make_handle(
 	}
 	*handle = (struct open_handle){.inode = inode, .file = file, .flags = fi->flags};
 	inode_table_handle_add(r->mount->inodes, handle);
+	choose_path(r->session, handle);
 	fi->fh = (uintptr_t)handle;
-	/* The kernel would put appended data into its pages at the end it knows of, which
-	 * is the wrong place when somebody else appended meanwhile. */
-	fi->direct_io = is_writing(fi->flags) && (fi->flags & O_APPEND);
+	/* Without the page cache in between when the kernel reads the file itself, so that the
+	 * log has every write; and when appending, as the kernel would put the data into its
+	 * pages at the end it knows of, which may have moved. */
+	fi->direct_io = is_writing(fi->flags) && (handle->backing_id || (fi->flags & O_APPEND));
 	/* Every close of a file drops the process's POSIX locks: that takes a flush. */
 	fi->noflush = !is_writing(fi->flags) && !inode->was_locked;
 	return 0;
@@ -59,7 +101,36 @@ static void drop_failed_handle(struct session *s, struct fuse_file_info *fi)
 	struct op_context op;
 
 	op_context_init(&op);
+	leave_path(s, handle_of(fi));
 	inode_table_handle_put(s->mount->inodes, &op, handle_of(fi));
+}
+
+static int reply_open(fuse_req_t fuse, struct fuse_file_info *fi)
+{
+	int backing_id = handle_of(fi)->backing_id;
+
+	return backing_id ? session_raw_reply_open(fuse, fi, backing_id)
+			  : fuse_reply_open(fuse, fi);
+}
+
+/* What the kernel does itself where it can: a write by somebody without the right to keep
+ * them clears set-user-ID, and set-group-ID where the group may execute. */
+static void clear_suid(struct request *r, struct open_handle *handle)
+{
+	uint32_t mode = handle->inode->version.mode;
+	struct object_ref object = OBJECT_OF(handle->file);
+	struct attributes attributes;
+	struct inode_note note;
+
+	attributes.mode = mode & ~(uint32_t)S_ISUID;
+	if (mode & S_IXGRP)
+		attributes.mode &= ~(uint32_t)S_ISGID;
+	if (attributes.mode == mode)
+		return;
+	attributes.mode &= 07777;
+	if (workspace_setattr(
+		    &r->op, r->mount->workspace, &object, SET_MODE, &attributes, &attributes) == 0)
+		inode_table_note(r->mount->inodes, handle->inode, &attributes, &note);
 }
 
 void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -90,8 +161,10 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	inode_table_note(r.mount->inodes, inode, &attributes, &note);
 	fi->keep_cache = !note.data_changed;
+	if ((fi->flags & O_TRUNC) && session_raw_kills_suid())
+		clear_suid(&r, handle_of(fi));
 	request_record(&r, 0);
-	if (fuse_reply_open(fuse, fi) < 0)
+	if (reply_open(fuse, fi) < 0)
 		drop_failed_handle(r.session, fi);
 }
 
@@ -123,9 +196,55 @@ static int create(struct request *r, mode_t mode, int flags, struct open_file **
 	return result;
 }
 
+/* O_TMPFILE: a file in the directory `parent`, but without a name. */
+static int create_unnamed(struct request *r, struct inode *parent, mode_t mode, int flags,
+	struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	int result = request_locate_entry(r, parent, NULL);
+
+	if (result < 0)
+		return result;
+	return workspace_create_unnamed(&r->op, r->mount->workspace, r->path.path,
+		flags & ~O_TMPFILE, mode, ret_file, ret_attributes);
+}
+
+static int create_named(struct request *r, struct inode *parent, const char *name, mode_t mode,
+	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	int result = request_locate_entry(r, parent, name);
+
+	return result < 0 ? result : create(r, mode, flags, ret_file, ret_attributes);
+}
+
+static int enter_created(struct request *r, struct inode *parent, const char *name,
+	const struct attributes *attributes, struct fuse_entry_param *ret_entry,
+	struct inode **ret_inode)
+{
+	int result;
+
+	if (!session_raw_is_unnamed())
+		return session_enter(r->session, parent, name, attributes, ret_entry, ret_inode);
+	result = inode_table_enter_unnamed(r->mount->inodes, attributes, ret_inode);
+	if (result < 0)
+		return result;
+	*ret_entry = (struct fuse_entry_param){.ino = session_ino(r->session, *ret_inode)};
+	session_stat(r->session, attributes, &ret_entry->attr);
+	return 0;
+}
+
+static int reply_create(
+	fuse_req_t fuse, const struct fuse_entry_param *entry, struct fuse_file_info *fi)
+{
+	int backing_id = handle_of(fi)->backing_id;
+
+	return backing_id ? session_raw_reply_create(fuse, entry, fi, backing_id)
+			  : fuse_reply_create(fuse, entry, fi);
+}
+
 void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mode_t mode,
 	struct fuse_file_info *fi)
 {
+	bool unnamed = session_raw_is_unnamed();
 	struct fuse_entry_param entry;
 	struct attributes attributes;
 	struct inode *inode, *parent;
@@ -133,17 +252,18 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 	struct request r;
 	int result;
 
-	if (virtual_refuses_entry(fuse, parent_ino, name))
+	if (virtual_refuses_entry(fuse, parent_ino, unnamed ? "" : name))
 		return;
-	request_begin(&r, fuse, "create", LOG_IS_MUTATION);
+	request_begin(&r, fuse, unnamed ? "tmpfile" : "create", LOG_IS_MUTATION);
 	parent = session_inode(r.session, parent_ino);
 	do {
-		result = request_locate_entry(&r, parent, name);
-		if (result == 0)
-			result = create(&r, mode & 07777, fi->flags, &file, &attributes);
+		result = unnamed ? create_unnamed(
+					   &r, parent, mode & 07777, fi->flags, &file, &attributes)
+				 : create_named(&r, parent, name, mode & 07777, fi->flags, &file,
+					   &attributes);
 	} while (request_retry(&r, result, NULL));
 	if (result == 0) {
-		result = session_enter(r.session, parent, name, &attributes, &entry, &inode);
+		result = enter_created(&r, parent, name, &attributes, &entry, &inode);
 		if (result < 0)
 			workspace_close(&r.op, file);
 	}
@@ -157,7 +277,7 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 		return;
 	}
 	request_record(&r, 0);
-	if (fuse_reply_create(fuse, &entry, fi) < 0) {
+	if (reply_create(fuse, &entry, fi) < 0) {
 		drop_failed_handle(r.session, fi);
 		inode_table_forget(r.mount->inodes, inode, 1);
 	}
@@ -173,6 +293,7 @@ void session_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	handle =
 		begin_on_handle(&r, fuse, "close", is_writing(fi->flags) ? LOG_IS_MUTATION : 0, fi);
+	leave_path(r.session, handle);
 	result = inode_table_handle_put(r.mount->inodes, &r.op, handle);
 	request_finish(&r, result);
 }
@@ -234,6 +355,8 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 	handle = begin_on_handle(&r, fuse, "write", LOG_IS_MUTATION | LOG_HAS_RANGE, fi);
 	r.record.offset = offset;
 	done = workspace_write(&r.op, handle->file, data, size, offset);
+	if (done >= 0 && r.session->kills_suid && session_raw_kills_suid())
+		clear_suid(&r, handle);
 	if (done < 0) {
 		request_finish(&r, (int)done);
 		return;

@@ -50,6 +50,7 @@ static void serve(struct session *s)
 		s->threads_idle--;
 		if (needs_another(s))
 			start_thread(s);
+		session_raw_begin(&buffer);
 		fuse_session_process_buf(s->fuse, &buffer);
 		enough = s->threads_idle >= THREADS_IDLE_MAX;
 		s->threads_idle += !enough;

@@ -190,6 +190,17 @@ static const char *setattr_name(unsigned mask)
 	return "utimens";
 }
 
+/* A truncation by somebody who may not keep set-user-ID bits: SET_MODE, or 0. */
+static unsigned clear_suid(const struct inode *inode, struct attributes *want)
+{
+	uint32_t mode = inode->version.mode & 07777;
+
+	want->mode = mode & ~(uint32_t)S_ISUID;
+	if (mode & S_IXGRP)
+		want->mode &= ~(uint32_t)S_ISGID;
+	return want->mode == mode ? 0 : SET_MODE;
+}
+
 void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fuse_mask,
 	struct fuse_file_info *fi)
 {
@@ -210,6 +221,8 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 		.size_bytes = (uint64_t)stat->st_size,
 		.atime = stat->st_atim,
 		.mtime = stat->st_mtim};
+	if ((mask & SET_SIZE) && !(mask & SET_MODE) && session_raw_kills_suid())
+		mask |= clear_suid(inode, &want);
 	do {
 		result = locate_object(&r, inode, fi, &object);
 		if (result == 0 && mask)

@@ -52,8 +52,9 @@ enum operation {
 		CALL_COUNT
 };
 
-/* free, status, unwatch and process_free cannot fail; nothing else is missing above. */
-_Static_assert(CALL_COUNT + 4 == DECORATOR_SLOTS, "a row for every operation");
+/* free, status, unwatch and process_free cannot fail; descriptor would lead past the faults;
+ * nothing else is missing above. */
+_Static_assert(CALL_COUNT + 5 == DECORATOR_SLOTS, "a row for every operation");
 
 static const char *const operation_names[] = {
 #define NAME(name) #name,

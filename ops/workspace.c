@@ -348,6 +348,12 @@ int workspace_fallocate(
 	return file->workspace->ops->fallocate(ctx, file, mode, offset, length);
 }
 
+int workspace_descriptor(struct open_file *file)
+{
+	REQUIRE_OPERATION(file->workspace, descriptor, -EOPNOTSUPP);
+	return file->workspace->ops->descriptor(file);
+}
+
 static off_t seek_in_data(struct op_context *ctx, struct open_file *file, off_t offset, int whence)
 {
 	struct object_ref object = OBJECT_OF(file);

@@ -421,6 +421,10 @@ struct workspace_ops {
 	int (*fallocate)(struct op_context *ctx, struct open_file *file, unsigned mode,
 		off_t offset, off_t length);
 
+	/* Optional (NULL: -EOPNOTSUPP).  A descriptor of the very file, on this machine, that
+	 * others may read and map in the handle's stead; it stays the handle's own. */
+	int (*descriptor)(struct open_file *file);
+
 	/* Optional (NULL: the whole file is data).  lseek(2) with SEEK_DATA or SEEK_HOLE;
 	 * returns the offset.  -ENXIO. */
 	off_t (*seek)(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
@@ -550,6 +554,7 @@ int workspace_fsync_directory(
 int workspace_close(struct op_context *ctx, struct open_file *file); /* NULL is fine */
 int workspace_fallocate(
 	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length);
+int workspace_descriptor(struct open_file *file);
 off_t workspace_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
 ssize_t workspace_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
 	struct open_file *to, off_t to_offset, size_t size);

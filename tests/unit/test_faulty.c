@@ -92,6 +92,9 @@ static struct workspace_ops full_ops(void)
 	return ops;
 }
 
+/* Reads through a descriptor would go past the faults. */
+enum { DESCRIPTOR_SLOT = offsetof(struct workspace_ops, descriptor) / sizeof(void *) - 1 };
+
 static void test_every_operation_has_a_row(void)
 {
 	struct workspace_ops ops = full_ops();
@@ -99,7 +102,7 @@ static void test_every_operation_has_a_row(void)
 
 	CHECK_RC(0, faulty_new(&full, "", &w));
 	for (size_t slot = 0; slot < DECORATOR_SLOTS; slot++)
-		CHECK(decorator_has_slot(w->ops, slot));
+		CHECK(decorator_has_slot(w->ops, slot) == (slot != DESCRIPTOR_SLOT));
 	free(w);
 }
 

@@ -1,0 +1,208 @@
+/*
+ * What the kernel offers and libfuse 3.14 has no words for.  Requests are looked at (and
+ * one of them is translated) before libfuse gets them; of the answers only the first, the
+ * negotiation, is touched.
+ */
+#include "fs/session.h"
+
+#include <errno.h>
+#include <linux/fuse.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "ops/support/log.h"
+
+/* Not in the headers of every distribution that isthmus builds on. */
+enum {
+	OPCODE_TMPFILE = 51,
+	OPEN_PASSTHROUGH = 1 << 7,
+	/* Bits of flags2. */
+	INIT_DIRECT_IO_MMAP = 1 << 4,
+	INIT_PASSTHROUGH = 1 << 5,
+};
+
+struct backing_map {
+	int32_t fd;
+	uint32_t flags;
+	uint64_t padding;
+};
+
+#define BACKING_OPEN  _IOW(229, 1, struct backing_map)
+#define BACKING_CLOSE _IOW(229, 2, uint32_t)
+
+/* The request that this thread serves. */
+static _Thread_local struct {
+	const struct fuse_in_header *header; /* in the buffer it was read into */
+	bool is_unnamed;                     /* O_TMPFILE, translated to create */
+} current;
+
+/* ---- Negotiation ------------------------------------------------------------------------- */
+
+static void see_init(struct session *s, const struct fuse_in_header *header)
+{
+	const struct fuse_init_in *init = (const void *)(header + 1);
+
+	s->init_unique = header->unique;
+	s->kernel_flags = init->flags;
+	s->kernel_flags2 = (init->flags & FUSE_INIT_EXT) ? init->flags2 : 0;
+}
+
+static void extend_init(struct session *s, struct fuse_init_out *out)
+{
+	out->flags |= s->kernel_flags & FUSE_HANDLE_KILLPRIV_V2;
+	s->kills_suid = out->flags & FUSE_HANDLE_KILLPRIV_V2;
+	out->flags2 |= s->kernel_flags2 & INIT_DIRECT_IO_MMAP;
+	if (s->may_pass_through && (s->kernel_flags2 & INIT_PASSTHROUGH)) {
+		out->flags2 |= INIT_PASSTHROUGH;
+		out->unused[0] = 1; /* max_stack_depth: this one above a plain file system */
+		s->passes_through = true;
+	}
+	if (out->flags2)
+		out->flags |= FUSE_INIT_EXT;
+}
+
+static ssize_t read_device(int fd, void *data, size_t size, void *user)
+{
+	const struct fuse_in_header *header = data;
+	struct session *s = user;
+	ssize_t got = read(fd, data, size);
+
+	if (got >= (ssize_t)sizeof(*header) && header->opcode == FUSE_INIT)
+		see_init(s, header);
+	return got;
+}
+
+static ssize_t write_device(int fd, struct iovec *parts, int count, void *user)
+{
+	const struct fuse_out_header *header = parts[0].iov_base;
+	struct session *s = user;
+	struct fuse_init_out out;
+
+	if (!s->init_unique || header->unique != s->init_unique || count != 2 ||
+		parts[1].iov_len != sizeof(out))
+		return writev(fd, parts, count);
+	memcpy(&out, parts[1].iov_base, sizeof(out));
+	extend_init(s, &out);
+	s->init_unique = 0;
+	return writev(fd, (struct iovec[]){parts[0], {&out, sizeof(out)}}, 2);
+}
+
+int session_raw_attach(struct session *s)
+{
+	static const struct fuse_custom_io io = {.read = read_device, .writev = write_device};
+
+	return fuse_session_custom_io(s->fuse, &io, fuse_session_fd(s->fuse));
+}
+
+/* ---- Requests ------------------------------------------------------------------------------ */
+
+void session_raw_begin(struct fuse_buf *buffer)
+{
+	struct fuse_in_header *header = buffer->mem;
+
+	current.header = header;
+	current.is_unnamed = header->opcode == OPCODE_TMPFILE;
+	if (current.is_unnamed)
+		header->opcode = FUSE_CREATE; /* of the same form */
+}
+
+bool session_raw_is_unnamed(void)
+{
+	return current.is_unnamed;
+}
+
+bool session_raw_kills_suid(void)
+{
+	const void *body = current.header + 1;
+
+	switch (current.header->opcode) {
+	case FUSE_WRITE:
+		return ((const struct fuse_write_in *)body)->write_flags & FUSE_WRITE_KILL_SUIDGID;
+	case FUSE_SETATTR:
+		return ((const struct fuse_setattr_in *)body)->valid & FATTR_KILL_SUIDGID;
+	case FUSE_OPEN:
+		return ((const struct fuse_open_in *)body)->open_flags & FUSE_OPEN_KILL_SUIDGID;
+	case FUSE_CREATE:
+		return ((const struct fuse_create_in *)body)->open_flags & FUSE_OPEN_KILL_SUIDGID;
+	default:
+		return false;
+	}
+}
+
+/* ---- Answers with a file that the kernel reads by itself ------------------------------------- */
+
+int session_raw_backing_open(struct session *s, int fd)
+{
+	int id = ioctl(fuse_session_fd(s->fuse), BACKING_OPEN, &(struct backing_map){.fd = fd});
+
+	return id < 0 ? -errno : id;
+}
+
+void session_raw_backing_close(struct session *s, int id)
+{
+	uint32_t number = (uint32_t)id;
+
+	ioctl(fuse_session_fd(s->fuse), BACKING_CLOSE, &number);
+}
+
+/* Other flags, as FOPEN_KEEP_CACHE, are refused together with this one. */
+static struct fuse_open_out open_out(const struct fuse_file_info *fi, int backing_id)
+{
+	struct fuse_open_out out = {.fh = fi->fh, .padding = (uint32_t)backing_id};
+
+	out.open_flags = OPEN_PASSTHROUGH;
+	if (fi->direct_io)
+		out.open_flags |= FOPEN_DIRECT_IO;
+	if (fi->noflush)
+		out.open_flags |= FOPEN_NOFLUSH;
+	return out;
+}
+
+int session_raw_reply_open(fuse_req_t fuse, const struct fuse_file_info *fi, int backing_id)
+{
+	struct fuse_open_out out = open_out(fi, backing_id);
+
+	return fuse_reply_buf(fuse, (const char *)&out, sizeof(out));
+}
+
+static void set_timeout(double seconds, uint64_t *ret_seconds, uint32_t *ret_ns)
+{
+	*ret_seconds = (uint64_t)seconds;
+	*ret_ns = (uint32_t)((seconds - (double)*ret_seconds) * 1e9);
+}
+
+static struct fuse_attr attr_out(const struct stat *stat)
+{
+	return (struct fuse_attr){.ino = stat->st_ino,
+		.size = (uint64_t)stat->st_size,
+		.blocks = (uint64_t)stat->st_blocks,
+		.atime = (uint64_t)stat->st_atim.tv_sec,
+		.mtime = (uint64_t)stat->st_mtim.tv_sec,
+		.ctime = (uint64_t)stat->st_ctim.tv_sec,
+		.atimensec = (uint32_t)stat->st_atim.tv_nsec,
+		.mtimensec = (uint32_t)stat->st_mtim.tv_nsec,
+		.ctimensec = (uint32_t)stat->st_ctim.tv_nsec,
+		.mode = stat->st_mode,
+		.nlink = (uint32_t)stat->st_nlink,
+		.uid = stat->st_uid,
+		.gid = stat->st_gid,
+		.rdev = (uint32_t)stat->st_rdev,
+		.blksize = (uint32_t)stat->st_blksize};
+}
+
+int session_raw_reply_create(fuse_req_t fuse, const struct fuse_entry_param *entry,
+	const struct fuse_file_info *fi, int backing_id)
+{
+	struct {
+		struct fuse_entry_out entry;
+		struct fuse_open_out open;
+	} out = {.entry = {.nodeid = entry->ino, .generation = entry->generation},
+		.open = open_out(fi, backing_id)};
+
+	set_timeout(entry->entry_timeout, &out.entry.entry_valid, &out.entry.entry_valid_nsec);
+	set_timeout(entry->attr_timeout, &out.entry.attr_valid, &out.entry.attr_valid_nsec);
+	out.entry.attr = attr_out(&entry->attr);
+	return fuse_reply_buf(fuse, (const char *)&out, sizeof(out));
+}
