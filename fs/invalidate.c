@@ -32,7 +32,8 @@ struct invalidator {
 	bool busy;  /* the thread works on some */
 	bool hurry; /* somebody waits for it */
 	bool ending;
-	bool lost; /* changes were dropped: rescan everything */
+	bool lost;   /* changes were dropped: rescan everything */
+	bool expire; /* what is believed for a time only is to go */
 };
 
 /* ---- Telling the kernel ---------------------------------------------------------------- */
@@ -153,6 +154,33 @@ static void drop_subtree(struct session *s, struct inode *top, bool whole_subtre
 	inode_table_places_free(table, places, count);
 }
 
+/* A command may have changed what nobody watches: the kernel asks again, before its time. */
+static void drop_unwatched(struct session *s)
+{
+	struct inode_table *table = s->mount->inodes;
+	struct inode *root = inode_table_root(table);
+	struct inode_place *places;
+	size_t count;
+
+	if (inode_table_places(table, root, true, &places, &count) < 0) {
+		log_error("no memory to tell the kernel of changes, ignoring");
+		return;
+	}
+	for (size_t i = 0; i < count; i++) {
+		struct inode_place *place = &places[i];
+		bool is_directory = S_ISDIR(place->inode->version.mode);
+
+		if (place->parent && place->parent->watched &&
+			(is_directory ? place->inode->watched : place->inode->version.nlink == 1))
+			continue;
+		drop_everything_of(s, place->inode);
+		if (place->parent && !place->parent->watched)
+			drop_entry(s, place->parent, place->name);
+	}
+	drop_attributes(s, root);
+	inode_table_places_free(table, places, count);
+}
+
 static void handle_directory(struct session *s, const struct change *change)
 {
 	struct inode *top = inode_table_find(s->mount->inodes, change->path);
@@ -224,7 +252,7 @@ static void take_change(void *user, const struct change *change)
 	enqueue(user, change);
 }
 
-static void handle_all(struct invalidator *v, struct queued_change *list, bool lost)
+static void handle_all(struct invalidator *v, struct queued_change *list, bool lost, bool expire)
 {
 	static const struct change everything = {.kind = CHANGE_RESCAN, .path = ""};
 
@@ -232,6 +260,8 @@ static void handle_all(struct invalidator *v, struct queued_change *list, bool l
 		handle(v->session, &everything);
 	for (const struct queued_change *entry = list; entry; entry = entry->next)
 		handle(v->session, &entry->change);
+	if (expire)
+		drop_unwatched(v->session);
 	queue_free(list);
 }
 
@@ -257,9 +287,9 @@ static void *thread_main(void *data)
 	pthread_mutex_lock(&v->lock);
 	while (!v->ending) {
 		struct queued_change *list;
-		bool lost;
+		bool lost, expire;
 
-		if (!v->first && !v->lost) {
+		if (!v->first && !v->lost && !v->expire) {
 			v->hurry = false;
 			pthread_cond_wait(&v->changed, &v->lock);
 			continue;
@@ -271,9 +301,11 @@ static void *thread_main(void *data)
 		v->last = &v->first;
 		v->count = 0;
 		v->lost = false;
+		expire = v->expire;
+		v->expire = false;
 		v->busy = true;
 		pthread_mutex_unlock(&v->lock);
-		handle_all(v, list, lost);
+		handle_all(v, list, lost, expire);
 		pthread_mutex_lock(&v->lock);
 		v->busy = false;
 		pthread_cond_broadcast(&v->changed);
@@ -325,8 +357,10 @@ void invalidator_drain(struct invalidator *v)
 {
 	pthread_mutex_lock(&v->lock);
 	v->hurry = true;
+	if (atomic_exchange(&v->session->believes_for_a_time, false))
+		v->expire = true;
 	pthread_cond_broadcast(&v->changed);
-	while ((v->first || v->lost || v->busy) && !v->ending)
+	while ((v->first || v->lost || v->expire || v->busy) && !v->ending)
 		pthread_cond_wait(&v->changed, &v->lock);
 	pthread_mutex_unlock(&v->lock);
 }

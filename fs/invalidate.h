@@ -17,7 +17,8 @@ int invalidator_start(struct session *s, struct invalidator **ret_invalidator);
 /* After the workspace has stopped calling (the mount is gone).  NULL is fine. */
 void invalidator_stop(struct invalidator *invalidator);
 
-/* Waits until the kernel knows of all changes that the feed brought so far. */
+/* Waits until the kernel knows of all changes that the feed brought so far, and has forgotten
+ * what it believes for a time only (unwatched directories, files with several links). */
 void invalidator_drain(struct invalidator *invalidator);
 
 /* A directory that had been watched is not any more: what the kernel believes about its

@@ -20,7 +20,8 @@ struct session {
 	struct mount *mount;
 	struct fuse_session *fuse;
 	struct invalidator *invalidator;
-	double watched_ttl, ttl; /* seconds */
+	double watched_ttl, ttl;         /* seconds */
+	atomic_bool believes_for_a_time; /* the kernel does, since the last drain */
 
 	/* Negotiation (session_raw.c); fixed once the first request is served. */
 	uint64_t init_unique;
@@ -96,8 +97,8 @@ int session_enter(struct session *s, struct inode *parent, const char *name,
 	struct inode **ret_inode);
 
 /* How long the attributes just noted stay true, in seconds. */
-double session_attr_ttl(const struct session *s, const struct inode_note *note);
-double session_entry_ttl(const struct session *s, const struct inode *parent);
+double session_attr_ttl(struct session *s, const struct inode_note *note);
+double session_entry_ttl(struct session *s, const struct inode *parent);
 
 /* ---- Beyond libfuse (session_raw.c) --------------------------------------------------- */
 

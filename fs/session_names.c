@@ -14,7 +14,9 @@
 
 static void reply_negative(struct request *r, struct inode *parent)
 {
-	struct fuse_entry_param entry = {.entry_timeout = session_entry_ttl(r->session, parent)};
+	/* One that nobody watches could not be taken back: it has no inode to be found by. */
+	struct fuse_entry_param entry = {
+		.entry_timeout = parent->watched ? session_entry_ttl(r->session, parent) : 0};
 
 	request_record(r, -ENOENT);
 	fuse_reply_entry(r->fuse, &entry);

@@ -206,14 +206,23 @@ void session_stat(struct session *s, const struct attributes *a, struct stat *re
 		.st_ctim = a->ctime};
 }
 
-double session_attr_ttl(const struct session *s, const struct inode_note *note)
+static double ttl_of(struct session *s, bool watched)
 {
-	return note->watched ? s->watched_ttl : s->ttl;
+	if (watched)
+		return s->watched_ttl;
+	if (!atomic_load_explicit(&s->believes_for_a_time, memory_order_relaxed))
+		s->believes_for_a_time = true;
+	return s->ttl;
 }
 
-double session_entry_ttl(const struct session *s, const struct inode *parent)
+double session_attr_ttl(struct session *s, const struct inode_note *note)
 {
-	return parent->watched ? s->watched_ttl : s->ttl;
+	return ttl_of(s, note->watched);
+}
+
+double session_entry_ttl(struct session *s, const struct inode *parent)
+{
+	return ttl_of(s, parent->watched);
 }
 
 int session_enter(struct session *s, struct inode *parent, const char *name,
