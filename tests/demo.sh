@@ -82,7 +82,7 @@ int main(void)
 }
 '
 cd hello
-must_show "$tmp/far/hello" tool bash --command 'cc -Wall -o hello hello.c && ./hello && pwd'
+must_show "$tmp/far/hello" tool bash --yes --command 'cc -Wall -o hello hello.c && ./hello && pwd'
 must_show "-rwx" run ls -l "$ws/hello/hello"
 
 step "A command at the workspace passes its exit code on"

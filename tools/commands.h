@@ -1,4 +1,14 @@
 /* tools/commands.h - the sub-commands of isthmus-tools; each returns the exit code. */
 #pragma once
 
+#include <stdbool.h>
+
+#include "tools/tool.h"
+
 int tool_command(int argc, char **argv);
+int mcp_command(int argc, char **argv);
+
+/* Opens `directory` as the root, with its permissions: `policy` (may be NULL) beside the
+ * user's and the project's files; `yes` allows what no rule denies.  0, or -1 after a message
+ * on stderr. */
+int open_session(const char *directory, const char *policy, bool yes, struct tool_session *session);

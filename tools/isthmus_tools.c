@@ -15,6 +15,7 @@ static const struct {
 	int (*run)(int argc, char **argv);
 } commands[] = {
 	{"tool", tool_command},
+	{"mcp", mcp_command},
 };
 
 int main(int argc, char **argv)

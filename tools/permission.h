@@ -1,15 +1,84 @@
 /*
  * tools/permission.h - may this call do that?
  *
- * Rules (allow, ask, deny) by tool and pattern, the last that matches wins; without one READ
- * and MODIFY are allowed and DANGEROUS asks.  Who answers is the asker's affair: a terminal,
+ * Rules say allow, ask or deny by tool and pattern; the last that matches wins.  Without one,
+ * READ and MODIFY are allowed and DANGEROUS asks.  Rules come from the user (his
+ * configuration, --policy) and from the project (.isthmus.json in the root), whose rules can
+ * only make the user's stricter.  Who answers a question is the asker's affair: a terminal,
  * MCP elicitation, nobody.
+ *
+ * In a pattern `*` stands for anything, slashes and blanks too; "git *" matches "git" as well.
+ * Threads: any.
  */
 #pragma once
 
 #include "tools/tool.h"
 
-/* Asks for one thing the call is about to do.  `subject` is what rules match ("src/a.c",
- * "git push"), `sentence` is for people ("Edit file: src/a.c").  0, or -1 (recorded). */
+struct permissions;
+
+enum permission_action { PERMISSION_ALLOW, PERMISSION_ASK, PERMISSION_DENY }; /* ordered */
+
+enum permission_source { PERMISSION_FROM_USER, PERMISSION_FROM_PROJECT };
+
+int permissions_new(struct permissions **ret_permissions);
+void permissions_free(struct permissions *permissions);
+
+/* One rule.  `tool` "*" is every tool. */
+int permissions_add(struct permissions *permissions, enum permission_source source,
+	const char *tool, const char *pattern, enum permission_action action);
+
+/* The rules of {"permissions": [{"tool", "pattern", "action"}, ...]}.  0, or -errno with a
+ * sentence in `problem`: a file that is there but wrong must not be taken for no rules. */
+int permissions_parse(struct permissions *permissions, enum permission_source source,
+	const char *json, size_t size, struct buffer *problem);
+
+/* The user's file ($XDG_CONFIG_HOME/isthmus/tools.json), `policy` (may be NULL) and the
+ * project's file; those that do not exist are left out, but `policy` must. */
+int permissions_load(struct permissions *permissions, const struct files_root *root,
+	const char *policy, struct buffer *problem);
+
+/* What the rules, and what was always allowed in this session, say. */
+enum permission_action permissions_verdict(struct permissions *permissions, const char *tool,
+	enum tool_level level, const char *subject);
+
+/* Allows what the pattern matches for the rest of the session.  The project's rules, and
+ * those that deny, still count. */
+void permissions_remember(struct permissions *permissions, const char *tool, const char *pattern);
+
+/* ---- Questions -------------------------------------------------------------------- */
+
+enum permission_answer {
+	PERMISSION_ONCE,
+	PERMISSION_ALWAYS, /* and for the rest of the session what `remember` says */
+	PERMISSION_NO,
+	PERMISSION_NOBODY, /* there is nobody to ask */
+	PERMISSION_LATER,  /* the question goes out with the answer to this call */
+};
+
+struct permission_question {
+	enum tool_level level;
+	const char *sentence; /* for people: "Edit file: src/a.c" */
+	const char *reason;   /* more words for people, or NULL: "it leaves the root: /etc" */
+	const char *const *remember; /* patterns that "always" would allow */
+	size_t remember_count;       /* 0: "always" is not offered */
+};
+
+/* One thing that a call is about to do. */
+struct permission_subject {
+	const char *text;     /* what rules match: "src/a.c", "git push" */
+	const char *remember; /* pattern for "always"; NULL: not offered */
+	bool must_ask;        /* no rule can allow it: it is not known what it does */
+};
+
+/* Asks at most one question about all of them.  0, or -1 (recorded): one is denied, or the
+ * answer was no. */
+int permission_ask_all(struct tool_call *call, enum tool_level level,
+	const struct permission_subject *subjects, size_t count, const char *sentence,
+	const char *reason);
+
+/* `text` as a pattern that matches nothing else.  The caller frees it; NULL: no memory. */
+char *permission_literal(const char *text);
+
+/* The same for one subject, which "always" allows as it is. */
 int permission_ask(
 	struct tool_call *call, enum tool_level level, const char *subject, const char *sentence);

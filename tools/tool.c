@@ -30,6 +30,7 @@ int tool_session_open(const char *directory, struct tool_session *ret_session)
 void tool_session_close(struct tool_session *session)
 {
 	files_root_close(&session->root);
+	permissions_free(session->permissions);
 	free(session->control_socket);
 	free(session->mount_point);
 	free(session->workspace_path);

@@ -22,6 +22,7 @@
 #include "ops/support/buffer.h"
 #include "tools/files.h"
 
+struct permission_question;
 struct permissions;
 struct tool_call;
 
@@ -118,7 +119,12 @@ struct tool_call {
 	struct tool_sink sink;
 	void *state; /* the tool's own, from validate to execute */
 	void (*state_free)(void *state);
-	void *asker; /* handed to the session's permission asker */
+
+	/* Answers a question with an enum permission_answer (tools/permission.h); NULL: nobody is
+	 * there to ask. */
+	int (*ask_permission)(struct tool_call *call, const struct permission_question *question);
+	void *asker;   /* whose that is */
+	bool deferred; /* ended only to ask: it will be called again with the answer */
 
 	cJSON *data;        /* success: an object.  A failure may have it too (output so far) */
 	struct buffer text; /* UTF-8 without NUL */

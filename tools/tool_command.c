@@ -6,6 +6,7 @@
 
 #include "tools/commands.h"
 #include "tools/options.h"
+#include "tools/permission.h"
 #include "tools/tool.h"
 
 /* Exit codes.  A command that bash ran passes its own code on. */
@@ -25,6 +26,8 @@ struct request {
 	const char *root;
 	const char *json;
 	const char *call_id;
+	const char *policy;
+	bool yes;
 	bool as_json;
 	bool help;
 	int argc; /* the rest: the tool's own options */
@@ -79,12 +82,15 @@ static int split_words(int argc, char **argv, struct request *request)
 
 		if (take_option("--root", argc, argv, &i, &request->root) ||
 			take_option("--json", argc, argv, &i, &request->json) ||
+			take_option("--policy", argc, argv, &i, &request->policy) ||
 			take_option("--call-id", argc, argv, &i, &request->call_id))
 			continue;
 		if (take_option("--output", argc, argv, &i, &format)) {
 			request->as_json = strcmp(format, "json") == 0;
 			if (!request->as_json && strcmp(format, "text") != 0)
 				return complain("--output is text or json, not \"%s\"", format);
+		} else if (strcmp(argv[i], "--yes") == 0) {
+			request->yes = true;
 		} else if (strcmp(argv[i], "--help") == 0) {
 			request->help = true;
 		} else {
@@ -183,6 +189,30 @@ static int make_arguments(
 	return EXIT_OK;
 }
 
+/* ---- Asking on the terminal ---------------------------------------------------------- */
+
+static bool terminal_is_there(void)
+{
+	return isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+}
+
+static int ask_on_terminal(struct tool_call *call, const struct permission_question *question)
+{
+	char answer[16];
+
+	fprintf(stderr, "%s\n", question->sentence);
+	if (question->reason)
+		fprintf(stderr, "(%s)\n", question->reason);
+	for (int tries = 0; tries < 3 && !tool_cancelled(call); tries++) {
+		fputs("Allow it? [y]es, [n]o: ", stderr);
+		if (!fgets(answer, sizeof(answer), stdin))
+			break;
+		if (strchr("yYnN", *answer))
+			return *answer == 'y' || *answer == 'Y' ? PERMISSION_ONCE : PERMISSION_NO;
+	}
+	return PERMISSION_NO;
+}
+
 static void stream(void *user, const char *text, size_t size)
 {
 	bool *streamed = user;
@@ -237,15 +267,17 @@ static int run(const struct tool *tool, const struct request *request, cJSON *ar
 	const struct sigaction action = {.sa_handler = on_signal};
 	struct tool_session session;
 	bool streamed = false;
-	int code, r = tool_session_open(request->root, &session);
+	int code;
 
-	if (r < 0) {
+	if (open_session(request->root, request->policy, request->yes, &session) < 0) {
 		cJSON_Delete(arguments);
-		return complain("cannot work in \"%s\": %s", request->root, strerror(-r));
+		return EXIT_USAGE;
 	}
 	current_call = tool_call_new(&session, tool, arguments, request->call_id);
 	if (!current_call)
 		return complain("not enough memory");
+	if (terminal_is_there())
+		current_call->ask_permission = ask_on_terminal;
 	if (!request->as_json) {
 		current_call->sink.update = stream;
 		current_call->sink.user = &streamed;

@@ -1,0 +1,525 @@
+#include "tools/mcp.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/commands.h"
+#include "tools/syntax.h"
+
+#define META "io.modelcontextprotocol/"
+
+enum { END_GRACE_MS = 500, READ_BYTES = 65536 };
+
+static const char modern_version[] = "2026-07-28";
+
+/* With a handshake, the newest first. */
+static const char *const handshake_versions[] = {
+	"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
+
+static const char instructions[] =
+	"Tools for the files and commands of one workspace directory; paths are relative to it. "
+	"Prefer edit over write for existing files, grep and find over bash for searching. A "
+	"failed "
+	"call says what to do next.";
+
+/* ---- The methods --------------------------------------------------------------------- */
+
+static void add_implementation(cJSON *object, const char *name)
+{
+	cJSON *info = cJSON_AddObjectToObject(object, name);
+
+	cJSON_AddStringToObject(info, "name", "isthmus");
+	cJSON_AddStringToObject(info, "title", "isthmus workspace tools");
+	cJSON_AddStringToObject(info, "version", ISTHMUS_VERSION);
+}
+
+static void add_capabilities(cJSON *result)
+{
+	cJSON_AddObjectToObject(cJSON_AddObjectToObject(result, "capabilities"), "tools");
+	cJSON_AddStringToObject(result, "instructions", instructions);
+}
+
+static const char *agree_on_version(const char *wanted)
+{
+	for (size_t i = 0; i < array_size(handshake_versions); i++)
+		if (strcmp(handshake_versions[i], wanted) == 0)
+			return handshake_versions[i];
+	return handshake_versions[0];
+}
+
+static void initialize(struct mcp_request *request)
+{
+	struct mcp_server *server = request->server;
+	const char *wanted = cJSON_GetStringValue(
+		cJSON_GetObjectItemCaseSensitive(request->params, "protocolVersion"));
+	const cJSON *capabilities =
+		cJSON_GetObjectItemCaseSensitive(request->params, "capabilities");
+	const char *version;
+	cJSON *result;
+
+	if (!wanted) {
+		mcp_fail(request, MCP_INVALID_PARAMS, "params.protocolVersion must be a string",
+			NULL);
+		return;
+	}
+	version = agree_on_version(wanted);
+	server->batches = strcmp(version, "2025-03-26") == 0;
+	server->can_elicit =
+		cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(capabilities, "elicitation"));
+	result = cJSON_CreateObject();
+	cJSON_AddStringToObject(result, "protocolVersion", version);
+	add_implementation(result, "serverInfo");
+	add_capabilities(result);
+	mcp_answer(request, result);
+}
+
+static cJSON *all_versions(void)
+{
+	cJSON *list = cJSON_CreateArray();
+
+	cJSON_AddItemToArray(list, cJSON_CreateString(modern_version));
+	for (size_t i = 0; i < array_size(handshake_versions); i++)
+		cJSON_AddItemToArray(list, cJSON_CreateString(handshake_versions[i]));
+	return list;
+}
+
+static void discover(struct mcp_request *request)
+{
+	cJSON *result;
+
+	if (!request->modern) {
+		mcp_fail(request, MCP_INVALID_PARAMS,
+			"server/discover needs params._meta with " META "protocolVersion", NULL);
+		return;
+	}
+	result = cJSON_CreateObject();
+	cJSON_AddItemToObject(result, "supportedVersions", all_versions());
+	add_capabilities(result);
+	cJSON_AddNumberToObject(result, "ttlMs", 3600000);
+	cJSON_AddStringToObject(result, "cacheScope", "public");
+	add_implementation(cJSON_AddObjectToObject(result, "_meta"), META "serverInfo");
+	mcp_answer(request, result);
+}
+
+static void ping(struct mcp_request *request)
+{
+	mcp_answer(request, cJSON_CreateObject());
+}
+
+static const struct {
+	const char *name;
+	void (*run)(struct mcp_request *request);
+} methods[] = {
+	{"initialize", initialize},
+	{"server/discover", discover},
+	{"ping", ping},
+	{"tools/list", mcp_list_tools},
+};
+
+/* ---- One message -------------------------------------------------------------------------- */
+
+/* A request that carries its version: what else its envelope must have.  False: refused. */
+static bool take_envelope(struct mcp_request *request)
+{
+	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(request->params, "_meta");
+	const cJSON *version = cJSON_GetObjectItemCaseSensitive(meta, META "protocolVersion");
+	const cJSON *capabilities =
+		cJSON_GetObjectItemCaseSensitive(meta, META "clientCapabilities");
+	cJSON *data;
+
+	if (!version) {
+		request->can_elicit = request->server->can_elicit;
+		return true;
+	}
+	request->modern = true;
+	if (!cJSON_IsString(version)) {
+		mcp_fail(
+			request, MCP_INVALID_PARAMS, META "protocolVersion must be a string", NULL);
+		return false;
+	}
+	if (strcmp(version->valuestring, modern_version) != 0) {
+		data = cJSON_CreateObject();
+		cJSON_AddItemToObject(data, "supported", all_versions());
+		cJSON_AddStringToObject(data, "requested", version->valuestring);
+		mcp_fail(request, MCP_UNSUPPORTED_VERSION, "Unsupported protocol version", data);
+		return false;
+	}
+	if (!cJSON_IsObject(capabilities)) {
+		mcp_fail(request, MCP_INVALID_PARAMS,
+			"params._meta needs " META "clientCapabilities, an object", NULL);
+		return false;
+	}
+	request->can_elicit =
+		cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(capabilities, "elicitation"));
+	return true;
+}
+
+/* The token's raw text out of params._meta. */
+static char *take_progress_token(const char *text, size_t size)
+{
+	cleanup_free char *params = mcp_raw_member(text, size, "params");
+	cleanup_free char *meta = params ? mcp_raw_member(params, strlen(params), "_meta") : NULL;
+	char *token = meta ? mcp_raw_member(meta, strlen(meta), "progressToken") : NULL;
+
+	if (token && *token != '"' && !strchr("-0123456789", *token)) {
+		free(token);
+		return NULL;
+	}
+	return token;
+}
+
+static void cancel_call(struct mcp_server *server, const char *text, size_t size)
+{
+	cleanup_free char *params = mcp_raw_member(text, size, "params");
+	cleanup_free char *id = params ? mcp_raw_member(params, strlen(params), "requestId") : NULL;
+
+	if (!id)
+		return;
+	pthread_mutex_lock(&server->lock);
+	for (struct mcp_request *at = server->calls; at; at = at->next)
+		if (strcmp(at->id, id) == 0)
+			mcp_cancel(at);
+	pthread_mutex_unlock(&server->lock);
+}
+
+/* The client's answer to a question of ours; one to nothing is passed over. */
+static void take_response(struct mcp_server *server, cJSON *message)
+{
+	const char *id = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(message, "id"));
+	cJSON *result = cJSON_DetachItemFromObjectCaseSensitive(message, "result");
+
+	pthread_mutex_lock(&server->lock);
+	for (struct mcp_request *at = server->calls; id && at; at = at->next) {
+		if (!at->elicitation || strcmp(at->elicitation, id) != 0 || at->elicited)
+			continue;
+		/* An error is an answer too: nobody allowed it. */
+		at->elicited = result ? result : cJSON_CreateObject();
+		result = NULL;
+		pthread_cond_broadcast(&at->news);
+	}
+	pthread_mutex_unlock(&server->lock);
+	cJSON_Delete(result);
+}
+
+static void run_method(struct mcp_request *request, const char *method)
+{
+	cleanup_free char *words = NULL;
+
+	if (strcmp(method, "tools/call") == 0) {
+		mcp_call_tool(request);
+		return;
+	}
+	for (size_t i = 0; i < array_size(methods); i++) {
+		if (strcmp(methods[i].name, method) == 0) {
+			methods[i].run(request);
+			mcp_request_free(request);
+			return;
+		}
+	}
+	if (asprintf(&words, "Method not found: %s", method) < 0)
+		words = NULL;
+	mcp_fail(request, MCP_METHOD_NOT_FOUND, words ? words : "Method not found", NULL);
+	mcp_request_free(request);
+}
+
+static struct mcp_request *request_new(
+	struct mcp_server *server, struct mcp_batch *batch, const char *text, size_t size, char *id)
+{
+	struct mcp_request *request = calloc(1, sizeof(*request));
+
+	if (!request) {
+		free(id);
+		return NULL;
+	}
+	request->server = server;
+	request->id = id;
+	request->batch = batch;
+	request->progress_token = take_progress_token(text, size);
+	pthread_cond_init(&request->news, NULL);
+	if (batch) {
+		pthread_mutex_lock(&server->write_lock);
+		batch->pending++;
+		pthread_mutex_unlock(&server->write_lock);
+	}
+	return request;
+}
+
+static void take_request(struct mcp_server *server, struct mcp_batch *batch, const char *text,
+	size_t size, cJSON *message, const char *method)
+{
+	cJSON *params = cJSON_GetObjectItemCaseSensitive(message, "params");
+	char *id = mcp_raw_member(text, size, "id");
+	struct mcp_request *request;
+
+	if (!id || (*id != '"' && !strchr("-0123456789", *id))) {
+		mcp_fail_raw(server, batch, NULL, MCP_INVALID_REQUEST,
+			"the id must be a string or a number", NULL);
+		free(id);
+		return;
+	}
+	request = request_new(server, batch, text, size, id);
+	if (!request)
+		return;
+	if (params && !cJSON_IsObject(params)) {
+		mcp_fail(request, MCP_INVALID_PARAMS, "params must be an object", NULL);
+		mcp_request_free(request);
+		return;
+	}
+	request->params =
+		params ? cJSON_DetachItemViaPointer(message, params) : cJSON_CreateObject();
+	if (mcp_has_escaped_nul(text, size)) {
+		mcp_fail(request, MCP_INVALID_PARAMS,
+			"\\u0000 cannot be part of a path, a command or a text file here", NULL);
+		mcp_request_free(request);
+	} else if (!take_envelope(request)) {
+		mcp_request_free(request);
+	} else {
+		run_method(request, method);
+	}
+}
+
+static void take_message(struct mcp_server *server, struct mcp_batch *batch, const char *text,
+	size_t size, cJSON *message)
+{
+	const cJSON *version = cJSON_GetObjectItemCaseSensitive(message, "jsonrpc");
+	const cJSON *method = cJSON_GetObjectItemCaseSensitive(message, "method");
+	bool has_id = cJSON_GetObjectItemCaseSensitive(message, "id") != NULL;
+
+	if (!cJSON_IsObject(message) || !cJSON_IsString(version) ||
+		strcmp(version->valuestring, "2.0") != 0) {
+		mcp_fail_raw(server, batch, NULL, MCP_INVALID_REQUEST,
+			"a message is an object with \"jsonrpc\": \"2.0\"", NULL);
+	} else if (cJSON_IsString(method) && has_id) {
+		take_request(server, batch, text, size, message, method->valuestring);
+	} else if (cJSON_IsString(method)) {
+		if (strcmp(method->valuestring, "notifications/cancelled") == 0)
+			cancel_call(server, text, size);
+	} else if (!method && has_id &&
+		   (cJSON_GetObjectItemCaseSensitive(message, "result") ||
+			   cJSON_GetObjectItemCaseSensitive(message, "error"))) {
+		take_response(server, message);
+	} else {
+		mcp_fail_raw(server, batch, NULL, MCP_INVALID_REQUEST,
+			"a message needs a method, or an id with a result or an error", NULL);
+	}
+}
+
+static void take_batch(struct mcp_server *server, cJSON *list)
+{
+	struct mcp_batch *batch;
+	int count = cJSON_GetArraySize(list);
+	cJSON *message;
+
+	if (!server->batches || count == 0 || count > MCP_BATCH_MAX) {
+		mcp_fail_raw(server, NULL, NULL, MCP_INVALID_REQUEST,
+			!server->batches ? "batches are part of protocol version 2025-03-26 only"
+			: count          ? "a batch has at most 100 messages"
+					 : "a batch must not be empty",
+			NULL);
+		return;
+	}
+	batch = calloc(1, sizeof(*batch));
+	if (!batch)
+		return;
+	batch->pending = 1; /* this function's own, so that it lives until all are taken */
+	while ((message = cJSON_DetachItemFromArray(list, 0))) {
+		/* Printed again, an id of 16 digits and more would change: such ids are not
+		 * taken in a batch. */
+		cleanup_free char *text = cJSON_PrintUnformatted(message);
+
+		if (text)
+			take_message(server, batch, text, strlen(text), message);
+		cJSON_Delete(message);
+	}
+	mcp_batch_done(server, batch);
+}
+
+static void take_line(struct mcp_server *server, const char *text, size_t size)
+{
+	struct syntax_error error = {0};
+	cJSON *message = NULL;
+	char words[400];
+
+	while (size && strchr(" \t\r", text[size - 1]) && text[size - 1])
+		size--;
+	if (!size)
+		return;
+	if (syntax_json(text, size, 0, &error) == 0)
+		message = cJSON_ParseWithLength(text, size);
+	if (!message) {
+		snprintf(words, sizeof(words), "Parse error at column %zu: %s", error.column,
+			error.words);
+		mcp_fail_raw(server, NULL, NULL, MCP_PARSE_ERROR, words, NULL);
+	} else if (cJSON_IsArray(message)) {
+		take_batch(server, message);
+	} else {
+		take_message(server, NULL, text, size, message);
+	}
+	cJSON_Delete(message);
+}
+
+/* ---- The loop -------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t told_to_end;
+
+static void on_signal(int signal)
+{
+	(void)signal;
+	told_to_end = 1;
+}
+
+struct input {
+	struct buffer text;
+	bool skipping; /* the rest of a line that is too long */
+};
+
+static void take_lines(struct mcp_server *server, struct input *input)
+{
+	const char *start = (const char *)input->text.data, *end = start + input->text.size,
+		   *newline;
+
+	while ((newline = memchr(start, '\n', (size_t)(end - start)))) {
+		if (!input->skipping)
+			take_line(server, start, (size_t)(newline - start));
+		input->skipping = false;
+		start = newline + 1;
+	}
+	buffer_consume(&input->text, (size_t)(start - (const char *)input->text.data));
+	if (input->text.size > MCP_MESSAGE_MAX_BYTES) {
+		if (!input->skipping)
+			mcp_fail_raw(server, NULL, NULL, MCP_INVALID_REQUEST,
+				"a message must be shorter than 10 MiB", NULL);
+		input->skipping = true;
+	}
+	if (input->skipping)
+		input->text.size = 0;
+}
+
+/* Reads until the end of the input, or a signal. */
+static void serve(struct mcp_server *server)
+{
+	struct input input = {0};
+	sigset_t blocked, waiting;
+
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGTERM);
+	sigaddset(&blocked, SIGINT);
+	sigaddset(&blocked, SIGHUP);
+	/* Signals come while waiting only, so none is missed; threads inherit the mask. */
+	pthread_sigmask(SIG_BLOCK, &blocked, &waiting);
+	while (!told_to_end) {
+		struct pollfd wait = {.fd = STDIN_FILENO, .events = POLLIN};
+		ssize_t got;
+
+		if (ppoll(&wait, 1, NULL, &waiting) < 0)
+			continue;
+		if (buffer_reserve(&input.text, READ_BYTES) < 0)
+			break;
+		got = read(STDIN_FILENO, input.text.data + input.text.size, READ_BYTES);
+		if (got < 0 && (errno == EINTR || errno == EAGAIN))
+			continue;
+		if (got <= 0)
+			break;
+		input.text.size += (size_t)got;
+		take_lines(server, &input);
+	}
+	/* A last message without a line end. */
+	if (input.text.size && !input.skipping && !told_to_end)
+		take_line(server, (const char *)input.text.data, input.text.size);
+	buffer_done(&input.text);
+}
+
+static void wait_idle(struct mcp_server *server, int limit_ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += limit_ms % 1000 * 1000000L;
+	until.tv_sec += limit_ms / 1000 + until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	while (server->call_count)
+		if (pthread_cond_timedwait(&server->idle, &server->lock, &until) == ETIMEDOUT)
+			return;
+}
+
+/* Calls that are nearly done are answered; the others are stopped, with what they started. */
+static void end_calls(struct mcp_server *server)
+{
+	pthread_mutex_lock(&server->lock);
+	if (!told_to_end)
+		wait_idle(server, END_GRACE_MS);
+	for (struct mcp_request *at = server->calls; at; at = at->next)
+		mcp_cancel(at);
+	while (server->call_count)
+		pthread_cond_wait(&server->idle, &server->lock);
+	pthread_mutex_unlock(&server->lock);
+}
+
+static const char usage[] =
+	"usage: isthmus mcp [--policy FILE] [--yes] [DIR]\n"
+	"\n"
+	"Serves the tools for DIR (default: the current directory) to an agent, as a server of\n"
+	"the Model Context Protocol on standard input and output.\n"
+	"  --policy FILE  rules that say what is allowed (isthmus-tools(1), PERMISSIONS)\n"
+	"  --yes          allow everything that no rule denies\n";
+
+struct options {
+	const char *directory;
+	const char *policy;
+	bool yes;
+};
+
+/* 0; 1: help was printed; -1: wrong. */
+static int parse(int argc, char **argv, struct options *options)
+{
+	*options = (struct options){.directory = "."};
+	for (int i = 1, words = 0; i < argc; i++) {
+		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+			fputs(usage, stdout);
+			return 1;
+		}
+		if (strcmp(argv[i], "--yes") == 0)
+			options->yes = true;
+		else if (strcmp(argv[i], "--policy") == 0 && i + 1 < argc)
+			options->policy = argv[++i];
+		else if (argv[i][0] != '-' && words++ == 0)
+			options->directory = argv[i];
+		else
+			return -1;
+	}
+	return 0;
+}
+
+int mcp_command(int argc, char **argv)
+{
+	const struct sigaction end = {.sa_handler = on_signal}, ignore = {.sa_handler = SIG_IGN};
+	static struct mcp_server server = {
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.write_lock = PTHREAD_MUTEX_INITIALIZER,
+		.idle = PTHREAD_COND_INITIALIZER,
+	};
+	struct options options;
+	int r = parse(argc, argv, &options);
+
+	if (r < 0)
+		fputs(usage, stderr);
+	if (r != 0)
+		return r < 0 ? 2 : 0;
+	if (open_session(options.directory, options.policy, options.yes, &server.session) < 0)
+		return 1;
+	server.states = mcp_states_new();
+	if (!server.states)
+		return 1;
+	sigaction(SIGTERM, &end, NULL);
+	sigaction(SIGINT, &end, NULL);
+	sigaction(SIGHUP, &end, NULL);
+	sigaction(SIGPIPE, &ignore, NULL);
+	serve(&server);
+	end_calls(&server);
+	mcp_states_free(server.states);
+	tool_session_close(&server.session);
+	return 0;
+}
