@@ -14,9 +14,10 @@
 enum {
 	TICK_MS = 100,
 	PING_IDLE_MS = 15000,
-	PING_BUSY_MS = 1000, /* silence that we check while somebody waits */
-	PONG_LATE_MS = 1000, /* then the link counts as degraded ... */
-	PONG_LOST_MS = 8000, /* ... and is given up */
+	PING_BUSY_MS = 1000,     /* silence that we check while somebody waits */
+	PONG_LATE_MS = 1000,     /* then the link counts as degraded ... */
+	PONG_LOST_MAX_MS = 8000, /* ... and is given up */
+	PONG_LOST_MIN_MS = 2000,
 	BACKOFF_FIRST_MS = 100,
 	BACKOFF_MAX_MS = 10000,
 	NOISE_LINE_BYTES = 200,
@@ -61,7 +62,31 @@ static void first_line(const struct buffer *noise, char *out, size_t size)
 	out[used] = '\0';
 }
 
-/* Writes the sentence for people and picks the best errno. */
+/* Writes the sentence for people. */
+static void write_reason(const struct remote *remote, int error, const char *detail,
+	const char *words, const char *line, const char *advice, char **ret_reason)
+{
+	cleanup_buffer struct buffer text = {0};
+	bool has_words = words && *words;
+
+	buffer_printf(
+		&text, "cannot reach the workspace on \"%s\": ", remote->settings.transport.place);
+	if (detail)
+		buffer_append_string(&text, detail);
+	if (has_words)
+		buffer_printf(&text, "%s%s", detail ? "; " : "", words);
+	if (!detail && !has_words)
+		buffer_append_string(&text, error == -ENOTCONN
+						    ? "the connection ended before the helper ran"
+						    : strerror(-error));
+	if (*line)
+		buffer_printf(&text, " (it said first: \"%s\")", line);
+	if (*advice)
+		buffer_printf(&text, "; %s", advice);
+	*ret_reason = buffer_steal_string(&text);
+}
+
+/* Gathers what is known of a failed attempt and picks the best errno. */
 static int explain(const struct remote *remote, struct stream *stream, int error,
 	const struct buffer *noise, char **ret_reason)
 {
@@ -70,7 +95,6 @@ static int explain(const struct remote *remote, struct stream *stream, int error
 	char line[NOISE_LINE_BYTES];
 	const char *advice = "";
 
-	*ret_reason = NULL;
 	for (size_t i = 0; words && i < array_size(known_words); i++)
 		if (strstr(words, known_words[i].words)) {
 			error = known_words[i].error;
@@ -80,20 +104,7 @@ static int explain(const struct remote *remote, struct stream *stream, int error
 	first_line(noise, line, sizeof(line));
 	if (error == -EPIPE || error == -EPROTO || error == -ECANCELED)
 		error = -ENOTCONN;
-	if (asprintf(ret_reason, "cannot reach the workspace on \"%s\": %s%s%s%s%s%s%s",
-		    remote->settings.transport.place, detail ? detail : "",
-		    detail && words && *words ? "; " : "", words ? words : "",
-		    !detail && (!words || !*words) ? strerror(-error) : "",
-		    *line ? " (it said first: \"" : "", line, *line ? "\")" : "", "") < 0)
-		*ret_reason = NULL;
-	if (*advice && *ret_reason) {
-		char *longer;
-
-		if (asprintf(&longer, "%s; %s", *ret_reason, advice) >= 0) {
-			free(*ret_reason);
-			*ret_reason = longer;
-		}
-	}
+	write_reason(remote, error, detail, words, line, advice, ret_reason);
 	return error;
 }
 
@@ -293,6 +304,16 @@ static void reconnect(struct remote *remote)
 	log_info("connected to \"%s\" again", remote->settings.transport.place);
 }
 
+/* Early enough for a new connection within the bound of the calls. */
+static int64_t pong_lost_ms(const struct remote *remote)
+{
+	int64_t third = remote->settings.timeout_ms / 3;
+
+	if (third < PONG_LOST_MIN_MS)
+		return PONG_LOST_MIN_MS;
+	return third < PONG_LOST_MAX_MS ? third : PONG_LOST_MAX_MS;
+}
+
 /* Under the lock.  True when the connection is to be given up. */
 static bool check_silence(struct remote *remote)
 {
@@ -306,7 +327,7 @@ static bool check_silence(struct remote *remote)
 	if (remote->pinged_ms) {
 		if (now - remote->pinged_ms > PONG_LATE_MS && !remote->bad_since_ms)
 			remote->bad_since_ms = remote->pinged_ms;
-		return now - remote->pinged_ms > PONG_LOST_MS;
+		return now - remote->pinged_ms > pong_lost_ms(remote);
 	}
 	if (silence_ms > (busy ? PING_BUSY_MS : PING_IDLE_MS)) {
 		remote->pinged_ms = now;

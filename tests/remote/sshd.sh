@@ -17,13 +17,16 @@ start() {
 	ssh-keygen -q -t ed25519 -N '' -f "$dir/host_key"
 	ssh-keygen -q -t ed25519 -N '' -f "$dir/user_key"
 	cp "$dir/user_key.pub" "$dir/authorized_keys"
+	# Without PAM, sshd refuses an account whose password is locked, keys or not.
+	pam=no
+	case $(passwd -S 2>/dev/null || true) in *" L "*) pam=yes ;; esac
 	cat >"$dir/sshd_config" <<-END
 		HostKey $dir/host_key
 		AuthorizedKeysFile $dir/authorized_keys
 		PidFile $dir/sshd.pid
 		ListenAddress 127.0.0.1
 		StrictModes no
-		UsePAM no
+		UsePAM $pam
 		PasswordAuthentication no
 		KbdInteractiveAuthentication no
 		PermitRootLogin yes

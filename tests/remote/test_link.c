@@ -1,0 +1,426 @@
+/*
+ * test_link - what survives a broken link: a real sshd behind a simulated one.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backends/open.h"
+#include "ops/support/cleanup.h"
+#include "tests/check.h"
+
+static char dir[64];
+static struct op_context ctx;
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void pause_ms(long ms)
+{
+	const struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
+
+	nanosleep(&pause, NULL);
+}
+
+static int shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static int shell(const char *format, ...)
+{
+	char command[2048];
+	va_list arguments;
+	int status;
+
+	va_start(arguments, format);
+	vsnprintf(command, sizeof(command), format, arguments);
+	va_end(arguments);
+	status = system(command);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void set_link(const char *state)
+{
+	CHECK_RC(0,
+		shell("echo %s >%s/state.new && mv %s/state.new %s/state", state, dir, dir, dir));
+	pause_ms(30);
+}
+
+static struct workspace *mount_far(const char *timeout, const char *linger)
+{
+	char command[512], uri[128], timeout_option[32], linger_option[32];
+	const char *const pairs[] = {command, timeout_option, linger_option, NULL};
+	const struct workspace_options options = {.pairs = pairs};
+	cleanup_free char *reason = NULL;
+	struct workspace *w = NULL;
+
+	snprintf(command, sizeof(command),
+		"ssh_command=ssh -F %s/ssh_config -o 'ProxyCommand=" LINKSIM
+		" --rtt-ms 2 --state %s/state %%h %%p'",
+		dir, dir);
+	snprintf(uri, sizeof(uri), "ssh://box%s/ws", dir);
+	snprintf(timeout_option, sizeof(timeout_option), "timeout=%s", timeout);
+	snprintf(linger_option, sizeof(linger_option), "linger=%s", linger);
+	if (!CHECK_RC(0, workspace_open(uri, &options, &w, &reason)))
+		fprintf(stderr, "%s\n", reason ? reason : "");
+	return w;
+}
+
+static struct open_file *make_file(struct workspace *w, const char *path, int flags)
+{
+	struct open_file *file = NULL;
+	struct attributes attributes;
+
+	CHECK_RC(0, workspace_create(&ctx, w, path, flags, 0644, &file, &attributes));
+	return file;
+}
+
+static enum link_state link_of(struct workspace *w)
+{
+	struct workspace_status status;
+
+	workspace_status(w, &status);
+	return status.link;
+}
+
+static uint64_t reconnects_of(struct workspace *w)
+{
+	struct workspace_status status;
+
+	workspace_status(w, &status);
+	return status.reconnects;
+}
+
+static int look(struct workspace *w, const char *path)
+{
+	const struct object_ref object = OBJECT_AT(path);
+	struct attributes attributes;
+
+	return workspace_getattr(&ctx, w, &object, &attributes);
+}
+
+static void test_a_stall_is_only_a_delay(void)
+{
+	struct workspace *w = mount_far("20", "10");
+	struct open_file *file = w ? make_file(w, "stalled", O_WRONLY | O_APPEND) : NULL;
+	int64_t start;
+
+	if (!file)
+		return;
+	set_link("stall");
+	start = now_ms();
+	CHECK_RC(0, shell("(sleep 1.5; echo up >%s/state) &", dir));
+	CHECK_RC(5, workspace_write(&ctx, file, "once\n", 5, 0));
+	CHECK_RC(0, workspace_flush(&ctx, file));
+	CHECK(now_ms() - start >= 1000);
+	CHECK_RC(0, look(w, "stalled"));
+	CHECK_RC(0, workspace_close(&ctx, file));
+	CHECK_RC(0, shell("test \"$(cat %s/ws/stalled)\" = once", dir));
+	workspace_free(w);
+}
+
+struct appender {
+	struct workspace *w;
+	int number;
+	int failures;
+};
+
+/* Appends and exclusive creates: what would show if anything ran twice. */
+static void *append(void *user)
+{
+	struct appender *appender = user;
+	struct op_context own;
+
+	op_context_init(&own);
+	for (int i = 0; i < 100; i++) {
+		const struct object_ref object = OBJECT_AT("log");
+		struct open_file *log, *made;
+		struct attributes attributes;
+		char name[64], line[64];
+
+		snprintf(name, sizeof(name), "made.%d.%d", appender->number, i);
+		snprintf(line, sizeof(line), "%d %d\n", appender->number, i);
+		if (workspace_create(&own, appender->w, name, O_WRONLY, 0644, &made, &attributes) <
+				0 ||
+			workspace_close(&own, made) < 0 ||
+			workspace_open_file(&own, appender->w, &object, O_WRONLY | O_APPEND, &log,
+				&attributes) < 0 ||
+			workspace_write(&own, log, line, strlen(line), 0) < 0 ||
+			workspace_close(&own, log) < 0)
+			appender->failures++;
+	}
+	return NULL;
+}
+
+static void test_nothing_is_lost_or_doubled_across_resets(void)
+{
+	struct workspace *w = mount_far("30", "30");
+	struct appender appenders[4];
+	pthread_t threads[4];
+
+	if (!w)
+		return;
+	CHECK_RC(0, workspace_close(&ctx, make_file(w, "log", O_WRONLY)));
+	for (int i = 0; i < 4; i++) {
+		appenders[i] = (struct appender){.w = w, .number = i};
+		pthread_create(&threads[i], NULL, append, &appenders[i]);
+	}
+	for (int i = 0; i < 4; i++) {
+		pause_ms(60);
+		set_link("reset");
+		set_link("up");
+		pause_ms(500);
+	}
+	for (int i = 0; i < 4; i++) {
+		pthread_join(threads[i], NULL);
+		CHECK_RC(0, appenders[i].failures);
+	}
+	CHECK(reconnects_of(w) >= 1);
+	workspace_free(w);
+	CHECK_RC(0, shell("test \"$(wc -l <%s/ws/log)\" = 400", dir));
+	CHECK_RC(0, shell("test \"$(sort -u %s/ws/log | wc -l)\" = 400", dir));
+	CHECK_RC(0, shell("test \"$(ls %s/ws | grep -c made)\" = 400", dir));
+}
+
+static void cut(struct workspace *w)
+{
+	uint64_t before = reconnects_of(w);
+
+	set_link("reset");
+	set_link("up");
+	for (int i = 0; i < 100 && reconnects_of(w) == before; i++)
+		pause_ms(100);
+	CHECK(reconnects_of(w) > before);
+}
+
+static void test_files_locks_and_commands_survive_a_cut(void)
+{
+	static const char *const argv[] = {"sh", "-c", "read a; echo got $a; exit 7", NULL};
+	const struct exec_request request = {.argv = argv, .cwd = ""};
+	const struct file_lock exclusive = {.kind = LOCK_KIND_FLOCK, .type = LOCK_EXCLUSIVE};
+	struct workspace *w = mount_far("30", "30");
+	struct open_file *file = w ? make_file(w, "gone", O_RDWR) : NULL;
+	struct process *process = NULL;
+	struct exec_event event = {0};
+	char data[64] = "";
+
+	if (!file)
+		return;
+	CHECK_RC(0, workspace_unlink(&ctx, w, "gone", NULL));
+	CHECK_RC(5, workspace_write(&ctx, file, "hello", 5, 0));
+	CHECK_RC(0, workspace_lock(&ctx, file, &exclusive, false));
+	CHECK_RC(0, workspace_exec(&ctx, w, &request, &process));
+	cut(w);
+	CHECK_RC(5, workspace_read(&ctx, file, data, sizeof(data), 0));
+	CHECK_STRING("hello", data);
+	CHECK_RC(6, workspace_process_write(&ctx, process, "input\n", 6));
+	CHECK_RC(0, workspace_process_next(&ctx, process, data, sizeof(data), &event));
+	CHECK_RC(10, event.size);
+	CHECK(memcmp(data, "got input\n", 10) == 0);
+	CHECK_RC(0, workspace_process_next(&ctx, process, data, sizeof(data), &event));
+	CHECK_RC(EXEC_EXIT, event.type);
+	CHECK_RC(7, event.exit_code);
+	workspace_process_free(process);
+	CHECK_RC(0, workspace_close(&ctx, file));
+	workspace_free(w);
+}
+
+static void test_a_half_open_link_is_given_up_and_made_anew(void)
+{
+	struct workspace *w = mount_far("15", "30");
+
+	if (!w)
+		return;
+	set_link("lose");
+	CHECK_RC(0, shell("(sleep 3; echo up >%s/state) &", dir));
+	CHECK_RC(0, look(w, ""));
+	CHECK_RC(LINK_ONLINE, link_of(w));
+	workspace_free(w);
+}
+
+static void test_past_the_bound_calls_fail_and_come_back(void)
+{
+	struct workspace *w = mount_far("2", "30");
+	int64_t start;
+
+	if (!w)
+		return;
+	set_link("stall");
+	start = now_ms();
+	CHECK_RC(-EIO, look(w, ""));
+	CHECK(now_ms() - start < 2000 + 1000 + 2000); /* silence is noticed after 2 s at most */
+	CHECK_RC(LINK_OFFLINE, link_of(w));
+	start = now_ms();
+	CHECK_RC(-EIO, look(w, ""));
+	CHECK(now_ms() - start < 100);
+	set_link("up");
+	for (int i = 0; i < 150 && look(w, "") != 0; i++)
+		pause_ms(100);
+	CHECK_RC(0, look(w, ""));
+	CHECK_RC(LINK_ONLINE, link_of(w));
+	workspace_free(w);
+}
+
+static void test_a_dead_link_does_not_hold_up_the_end(void)
+{
+	struct workspace *w = mount_far("30", "1");
+	int64_t start;
+
+	if (!w)
+		return;
+	set_link("stall");
+	CHECK(link_of(w) != LINK_OFFLINE);
+	start = now_ms();
+	workspace_free(w);
+	CHECK(now_ms() - start < 3000);
+	set_link("up");
+}
+
+static atomic_bool give_up;
+
+static bool gave_up(struct op_context *asked)
+{
+	(void)asked;
+	return give_up;
+}
+
+static void *give_up_soon(void *user)
+{
+	(void)user;
+	pause_ms(300);
+	give_up = true;
+	return NULL;
+}
+
+static void test_a_blocked_call_can_be_interrupted(void)
+{
+	struct workspace *w = mount_far("30", "10");
+	struct op_context impatient;
+	const struct object_ref root = OBJECT_AT("");
+	struct attributes attributes;
+	pthread_t thread;
+	int64_t start;
+
+	if (!w)
+		return;
+	op_context_init(&impatient);
+	impatient.interrupted = gave_up;
+	give_up = false;
+	set_link("stall");
+	start = now_ms();
+	pthread_create(&thread, NULL, give_up_soon, NULL);
+	CHECK_RC(-EINTR, workspace_getattr(&impatient, w, &root, &attributes));
+	CHECK(now_ms() - start < 700);
+	pthread_join(thread, NULL);
+	set_link("up");
+	workspace_free(w);
+}
+
+/* All helpers of this test run from its own cache directory. */
+static void kill_helpers(void)
+{
+	CHECK_RC(0, shell("for p in /proc/[0-9]*; do case $(readlink $p/exe) in %s/*) kill -9 "
+			  "${p#/proc/};; "
+			  "esac; done 2>/dev/null; true",
+			    dir));
+}
+
+static int count_helpers(void)
+{
+	return shell("n=0; for p in /proc/[0-9]*; do case $(readlink $p/exe) in %s/*) n=$((n+1));; "
+		     "esac; done 2>/dev/null; exit $n",
+		dir);
+}
+
+static void test_a_killed_helper_loses_only_what_it_must(void)
+{
+	static const char *const argv[] = {"sleep", "1000", NULL};
+	const struct exec_request request = {.argv = argv, .cwd = ""};
+	struct workspace *w = mount_far("30", "30");
+	struct open_file *named = w ? make_file(w, "named", O_RDWR) : NULL;
+	struct open_file *nameless = w ? make_file(w, "nameless", O_RDWR) : NULL;
+	struct exec_event event = {0};
+	struct process *process;
+	char data[16] = "";
+
+	if (!named || !nameless)
+		return;
+	CHECK_RC(4, workspace_write(&ctx, named, "text", 4, 0));
+	CHECK_RC(4, workspace_write(&ctx, nameless, "text", 4, 0));
+	CHECK_RC(0, workspace_flush(&ctx, nameless));
+	CHECK_RC(0, workspace_flush(&ctx, named));
+	CHECK_RC(0, workspace_unlink(&ctx, w, "nameless", NULL));
+	CHECK_RC(0, workspace_exec(&ctx, w, &request, &process));
+	kill_helpers();
+	CHECK_RC(0, look(w, "named"));
+	CHECK_RC(4, workspace_read(&ctx, named, data, sizeof(data), 0));
+	CHECK_STRING("text", data);
+	CHECK_RC(-EIO, workspace_read(&ctx, nameless, data, sizeof(data), 0));
+	CHECK_RC(0, workspace_process_next(&ctx, process, data, sizeof(data), &event));
+	CHECK_RC(EXEC_EXIT, event.type);
+	CHECK_RC(SIGKILL, event.signal);
+	workspace_process_free(process);
+	CHECK_RC(0, workspace_close(&ctx, named));
+	workspace_close(&ctx, nameless);
+	workspace_free(w);
+}
+
+static void test_a_vanished_client_leaves_nothing(void)
+{
+	static const char *const argv[] = {"sleep", "1234.5", NULL};
+	const struct exec_request request = {.argv = argv, .cwd = ""};
+	pid_t client = fork();
+
+	if (client == 0) {
+		struct workspace *w = mount_far("30", "1");
+		struct process *process;
+
+		if (!w || workspace_exec(&ctx, w, &request, &process) < 0)
+			_exit(1);
+		raise(SIGKILL);
+	}
+	waitpid(client, NULL, 0);
+	for (int i = 0; i < 80 && count_helpers(); i++)
+		pause_ms(100);
+	CHECK_RC(0, count_helpers());
+	CHECK_RC(1, shell("pgrep -f '^sleep 1234.5' >/dev/null"));
+}
+
+static void clean_up(void)
+{
+	shell(SSHD_SCRIPT " stop %s; rm -rf %s", dir, dir);
+}
+
+int main(void)
+{
+	static const struct test_case cases[] = {TEST(test_a_stall_is_only_a_delay),
+		TEST(test_nothing_is_lost_or_doubled_across_resets),
+		TEST(test_files_locks_and_commands_survive_a_cut),
+		TEST(test_a_half_open_link_is_given_up_and_made_anew),
+		TEST(test_past_the_bound_calls_fail_and_come_back),
+		TEST(test_a_dead_link_does_not_hold_up_the_end),
+		TEST(test_a_blocked_call_can_be_interrupted),
+		TEST(test_a_killed_helper_loses_only_what_it_must),
+		TEST(test_a_vanished_client_leaves_nothing)};
+	int r;
+
+	snprintf(dir, sizeof(dir), "/tmp/isthmus-link-XXXXXX");
+	if (!mkdtemp(dir))
+		return 1;
+	op_context_init(&ctx);
+	r = shell("mkdir %s/ws && " SSHD_SCRIPT " start %s 'SetEnv XDG_CACHE_HOME=%s/cache'", dir,
+		dir, dir);
+	if (r == 0)
+		r = test_run("link", cases, array_size(cases));
+	clean_up();
+	return r;
+}
