@@ -5,7 +5,12 @@
 #include <string.h>
 
 #include "backends/backend.h"
+#include "ops/cached.h"
 #include "ops/support/cleanup.h"
+
+enum { DISK_CACHE_MIN_BYTES = 1 << 20, UNWATCHED_TTL_MS = 1000 };
+
+static const uint64_t disk_cache_default_bytes = 2ull << 30;
 
 static const struct {
 	const char *scheme;
@@ -32,6 +37,66 @@ static void explain_unknown_scheme(const char *uri, char **ret_reason)
 		*ret_reason = NULL;
 }
 
+static int read_cache_options(const char *uri, const struct workspace_options *options,
+	struct cached_options *ret_options, bool *ret_off, char **ret_reason)
+{
+	const char *cache = workspace_option(options, "cache");
+	const char *size = workspace_option(options, "cache_size");
+
+	*ret_options = (struct cached_options){.identity = uri,
+		.disk_bytes = disk_cache_default_bytes,
+		.ttl_ms = UNWATCHED_TTL_MS};
+	*ret_off = cache && strcmp(cache, "off") == 0;
+	if (cache && !*ret_off && strcmp(cache, "memory") == 0)
+		ret_options->disk_bytes = 0;
+	else if (cache && !*ret_off && strcmp(cache, "on") != 0) {
+		if (asprintf(ret_reason, "option cache=\"%s\": write on, memory or off", cache) < 0)
+			*ret_reason = NULL;
+		return -EINVAL;
+	}
+	if (!size)
+		return 0;
+	return backend_parse_size(
+		"cache_size", size, DISK_CACHE_MIN_BYTES, &ret_options->disk_bytes, ret_reason);
+}
+
+/* A far workspace is cached here; what is near needs no more than the kernel's caches. */
+static int wrap(const char *uri, const struct workspace_options *options,
+	struct workspace **workspace, char **ret_reason)
+{
+	struct cached_options cached_options;
+	struct workspace_status status;
+	bool off;
+	int r;
+
+	workspace_status(*workspace, &status);
+	if (!(status.capabilities & WORKSPACE_IS_REMOTE))
+		return 0;
+	r = read_cache_options(uri, options, &cached_options, &off, ret_reason);
+	if (r == 0 && !off)
+		r = cached_new(*workspace, &cached_options, workspace);
+	if (r < 0) {
+		workspace_free(*workspace);
+		*workspace = NULL;
+	}
+	return r;
+}
+
+static int open_backend(size_t row, const char *uri, const char *rest,
+	const struct workspace_options *options, struct workspace **ret_workspace,
+	char **ret_reason)
+{
+	struct workspace *workspace = NULL;
+	int r = backends[row].open(backends[row].scheme, rest, options, &workspace, ret_reason);
+
+	if (r == 0)
+		r = wrap(uri, options, &workspace, ret_reason);
+	if (r < 0)
+		return r;
+	*ret_workspace = workspace;
+	return 0;
+}
+
 int workspace_open(const char *uri, const struct workspace_options *options,
 	struct workspace **ret_workspace, char **ret_reason)
 {
@@ -41,8 +106,8 @@ int workspace_open(const char *uri, const struct workspace_options *options,
 	for (size_t i = 0; uri[length] && i < array_size(backends); i++)
 		if (strlen(backends[i].scheme) == length &&
 			strncmp(uri, backends[i].scheme, length) == 0)
-			return backends[i].open(backends[i].scheme, uri + length + 1, options,
-				ret_workspace, ret_reason);
+			return open_backend(
+				i, uri, uri + length + 1, options, ret_workspace, ret_reason);
 	explain_unknown_scheme(uri, ret_reason);
 	return -EINVAL;
 }

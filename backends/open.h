@@ -15,7 +15,9 @@ struct workspace_options {
  * The last one wins.  Points into the options. */
 const char *workspace_option(const struct workspace_options *options, const char *key);
 
-/* Opens the workspace that `uri` names; waits for a far end no longer than 15 s.
+/* Opens the workspace that `uri` names; a far one is cached (ops/cached.h), with the
+ * options cache=on|memory|off (memory: nothing on disk) and cache_size=BYTES[kMGT] (on disk;
+ * default 2G).  It waits for a far end no longer than 15 s.
  * On failure `*ret_reason` is a sentence for people (what failed, on what, why, what
  * to do; the words of ssh included) that the caller frees, or NULL.
  * -EINVAL: no such scheme, malformed URI, unknown option; -ENOENT, -ENOTDIR: no such

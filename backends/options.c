@@ -33,8 +33,10 @@ static bool is_listed(const char *const *names, const char *pair)
 int backend_check_options(const char *scheme, const struct workspace_options *options,
 	const char *const *known, char **ret_reason)
 {
+	static const char *const of_the_cache[] = {"cache", "cache_size", NULL};
+
 	for (const char *const *pair = options ? options->pairs : NULL; pair && *pair; pair++) {
-		if (is_listed(known, *pair))
+		if (is_listed(known, *pair) || is_listed(of_the_cache, *pair))
 			continue;
 		if (asprintf(ret_reason, "\"%s:\" has no option \"%.*s\"; see isthmus(1)", scheme,
 			    (int)strcspn(*pair, "="), *pair) < 0)

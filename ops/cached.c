@@ -5,13 +5,16 @@
 #include <string.h>
 
 #include "ops/cached_internal.h"
+#include "ops/content_store.h"
 #include "ops/decorator.h"
-#include "ops/support/cleanup.h"
+#include "ops/support/log.h"
 
 enum {
 	SCANNERS = 3,
 	READERS = 8,
+	KEEPERS = 1,
 	QUEUE_MAX = 256,
+	KEEP_QUEUE_MAX = 4096,
 	MEMORY_DEFAULT_BYTES = 256 << 20,
 	STATS_MS = 1000,
 };
@@ -163,11 +166,14 @@ static void cached_free(struct workspace *w)
 	__atomic_store_n(&c->stopping, true, __ATOMIC_RELAXED);
 	worker_pool_free(c->scanners);
 	worker_pool_free(c->readers);
+	worker_pool_free(c->keepers);
+	content_store_close(c->store);
 	workspace_free(c->inner);
 	if (c->root) {
 		node_clear(c, c->root);
 		free(c->root);
 	}
+	free(c->objects);
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -229,12 +235,30 @@ static void set_operations(struct cached *c)
 	c->workspace.ops = &c->ops;
 }
 
-static int start(struct cached *c)
+static int open_store(struct cached *c, const struct cached_options *options)
+{
+	int r;
+
+	if (!options->disk_bytes || !options->identity)
+		return 0;
+	r = content_store_open(
+		options->disk_directory, options->identity, options->disk_bytes, &c->store);
+	if (r < 0) {
+		log_warning("content cache of \"%s\" on disk: %s, doing without", options->identity,
+			strerror(-r));
+		return 0;
+	}
+	return worker_pool_new(KEEPERS, KEEP_QUEUE_MAX, &c->keepers);
+}
+
+static int start(struct cached *c, const struct cached_options *options)
 {
 	int r = worker_pool_new(SCANNERS, QUEUE_MAX, &c->scanners);
 
 	if (r == 0)
 		r = worker_pool_new(READERS, QUEUE_MAX, &c->readers);
+	if (r == 0)
+		r = open_store(c, options);
 	if (r == 0)
 		c->feed = workspace_watch(c->inner, cached_take_change, c) == 0;
 	return r;
@@ -250,6 +274,7 @@ int cached_new(struct workspace *inner, const struct cached_options *options,
 	if (!c)
 		return -ENOMEM;
 	c->root = calloc(1, sizeof(*c->root) + 1);
+	c->objects = calloc(OBJECT_BUCKETS, sizeof(*c->objects));
 	c->inner = inner;
 	c->memory_bytes_max = options->memory_bytes ? options->memory_bytes : MEMORY_DEFAULT_BYTES;
 	c->ttl_ms = options->ttl_ms;
@@ -262,7 +287,7 @@ int cached_new(struct workspace *inner, const struct cached_options *options,
 	set_operations(c);
 	if (c->root)
 		c->root->state = NODE_UNKNOWN;
-	r = c->root ? start(c) : -ENOMEM;
+	r = c->root && c->objects ? start(c, options) : -ENOMEM;
 	if (r < 0) {
 		c->inner = NULL;
 		cached_free(&c->workspace);
@@ -287,4 +312,6 @@ void cached_quiesce(struct workspace *w)
 {
 	worker_pool_wait_idle(cached_of(w)->scanners);
 	worker_pool_wait_idle(cached_of(w)->readers);
+	if (cached_of(w)->keepers)
+		worker_pool_wait_idle(cached_of(w)->keepers);
 }

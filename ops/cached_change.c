@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ops/support/cleanup.h"
 #include "ops/support/path.h"
 
 static void mark_own(struct cached *c, struct node *node)
@@ -13,12 +14,19 @@ static void mark_own(struct cached *c, struct node *node)
 	node->own_ms = cached_now_ms();
 }
 
-void cached_own_parent(struct cached *c, const char *path)
+void cached_own_parent(struct cached *c, struct node *node, uint64_t asked)
 {
-	struct node *parent = tree_find(c, path, path_parent_length(path));
+	struct node *parent = node->parent;
+	bool told = node->changed_at > asked;
 
-	if (parent)
-		node_set_stale(c, parent);
+	/* The feed was quicker: name first, then directory. */
+	if (told && parent->changed_at > node->changed_at && parent->attributes_known)
+		return;
+	node_set_stale(c, parent);
+	if (!c->feed || !parent->directory || !parent->directory->watched)
+		parent->echo_awaited = false;
+	else if (!told)
+		node_expect_echo(node);
 }
 
 void cached_store_answer(struct cached *c, const char *path, int r,
@@ -31,6 +39,8 @@ void cached_store_answer(struct cached *c, const char *path, int r,
 	node = tree_make(c, path);
 	if (!node)
 		return;
+	if (r == 0 && S_ISDIR(attributes->mode) && node->directory && !node->attributes_known)
+		node_forget_echoes(node);
 	if (r == 0)
 		node_set_present(c, node, attributes, asked);
 	else if (node->parent)
@@ -52,7 +62,7 @@ static void settle(struct cached *c, struct node *node, const struct attributes 
 	if (!same)
 		node_set_unknown(c, node);
 	else if (is_later(&attributes->ctime, &node->attributes.ctime))
-		node_set_present(c, node, attributes, c->clock);
+		node_set_present(c, node, attributes, ++c->clock);
 }
 
 struct node *cached_own_present(
@@ -60,13 +70,13 @@ struct node *cached_own_present(
 {
 	struct node *node = tree_make(c, path);
 
-	cached_own_parent(c, path);
 	if (!node)
 		return NULL;
+	cached_own_parent(c, node, asked);
 	if (node->changed_at > asked || asked <= c->rescan_at)
 		settle(c, node, attributes);
 	else
-		node_set_present(c, node, attributes, c->clock);
+		node_set_present(c, node, attributes, ++c->clock);
 	mark_own(c, node);
 	return node->state == NODE_PRESENT ? node : NULL;
 }
@@ -75,18 +85,18 @@ void cached_own_absent(struct cached *c, const char *path, uint64_t asked)
 {
 	struct node *node = tree_make(c, path);
 
-	cached_own_parent(c, path);
 	if (!node)
 		return;
-	if (node->state == NODE_PRESENT && node->attributes.nlink > 1 &&
-		!S_ISDIR(node->attributes.mode))
+	cached_own_parent(c, node, asked);
+	if (node->state != NODE_PRESENT || !node->attributes_known || node->attributes.nlink > 1)
 		c->links_epoch++;
 	if (node->changed_at > asked && node->state != NODE_ABSENT)
 		node_set_unknown(c, node);
 	else
-		node_set_absent(c, node, c->clock);
+		node_set_absent(c, node, ++c->clock);
 	mark_own(c, node);
-	if (node->state == NODE_ABSENT && c->asking == 0 && node_is_complete(c, node->parent))
+	if (node->state == NODE_ABSENT && c->asking == 0 && !node_expects_echo(node) &&
+		node_is_complete(c, node->parent))
 		node_remove(c, node);
 }
 
@@ -100,23 +110,44 @@ void cached_own_unknown(struct cached *c, const char *path)
 	mark_own(c, node);
 }
 
-/* The target of the move has been told of by the feed already. */
-static void settle_move(struct cached *c, struct node *from, struct node *to)
+void cached_note_moved(struct cached *c, const char *from, struct moved *ret_moved)
 {
-	bool arrived = to->state == NODE_PRESENT &&
-		       (from->state != NODE_PRESENT ||
-			       object_id_equal(&to->attributes.id, &from->attributes.id));
-	struct content *content = from->state == NODE_PRESENT ? from->content : NULL;
+	struct node *node = tree_find(c, from, strlen(from));
 
-	if (!arrived) {
+	*ret_moved = (struct moved){0};
+	if (!node || node->state != NODE_PRESENT)
+		return;
+	ret_moved->id = node->attributes.id;
+	ret_moved->mtime = node->attributes.mtime;
+	if (node->content && !node->content->own && node->attributes_known && !node->writers)
+		ret_moved->content = content_ref(node->content);
+}
+
+/* The content comes along, unless the file was written to meanwhile. */
+static void bring_content(struct cached *c, struct node *node, struct moved *moved)
+{
+	const struct timespec *mtime = &node->attributes.mtime;
+
+	if (!moved->content || node->content || !node->attributes_known ||
+		node->attributes.size_bytes != moved->content->size ||
+		mtime->tv_sec != moved->mtime.tv_sec || mtime->tv_nsec != moved->mtime.tv_nsec)
+		return;
+	content_detach_elsewhere(c, moved->content);
+	content_attach(c, node, steal_ptr(&moved->content));
+}
+
+/* The feed told of a side of the move already. */
+static void settle_move(struct cached *c, struct node *from, struct node *to, struct moved *moved)
+{
+	if (moved->id.inode && to->state == NODE_PRESENT &&
+		object_id_equal(&to->attributes.id, &moved->id))
+		bring_content(c, to, moved);
+	else
 		node_set_unknown(c, to);
-	} else if (content && content->size == to->attributes.size_bytes && !to->content &&
-		   content->own) {
-		content_ref(content);
-		content_detach(c, from);
-		content_attach(c, to, content);
-	}
-	node_set_absent(c, from, c->clock);
+	if (from->state == NODE_PRESENT && !object_id_equal(&from->attributes.id, &moved->id))
+		node_set_unknown(c, from);
+	else
+		node_set_absent(c, from, ++c->clock);
 }
 
 /* A rename changes ctime, and so the version, but not the content. */
@@ -128,15 +159,20 @@ static void keep_over_rename(struct node *node)
 	node->content->keeps_mtime = true;
 }
 
-void cached_own_moved(struct cached *c, const char *from_path, const char *to_path, uint64_t asked)
+void cached_own_moved(struct cached *c, const char *from_path, const char *to_path,
+	struct moved *moved, uint64_t asked)
 {
 	struct node *from = tree_find(c, from_path, strlen(from_path));
 	struct node *to = tree_make(c, to_path);
 
-	cached_own_parent(c, from_path);
-	cached_own_parent(c, to_path);
+	if (from && from->parent)
+		cached_own_parent(c, from, asked);
+	if (to)
+		cached_own_parent(c, to, asked);
 	c->links_epoch++;
-	if (!to || !from || from->state != NODE_PRESENT) {
+	if (!to || !from ||
+		(from->state != NODE_PRESENT && from->changed_at <= asked &&
+			to->changed_at <= asked)) {
 		cached_own_unknown(c, to_path);
 		cached_own_unknown(c, from_path);
 		return;
@@ -146,7 +182,7 @@ void cached_own_moved(struct cached *c, const char *from_path, const char *to_pa
 		object_id_equal(&to->attributes.id, &from->attributes.id))
 		return;
 	if (to->changed_at > asked || from->changed_at > asked) {
-		settle_move(c, from, to);
+		settle_move(c, from, to, moved);
 	} else {
 		node_move(c, from, to);
 		if (to->directory)
@@ -188,7 +224,7 @@ void cached_own_attributes(struct cached *c, struct node *node, unsigned mask,
 		content_unref(content);
 		content = NULL;
 	} else {
-		node_set_present(c, node, attributes, c->clock);
+		node_set_present(c, node, attributes, ++c->clock);
 	}
 	if (content) {
 		content->own = false;

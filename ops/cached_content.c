@@ -2,6 +2,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#include "ops/content_store.h"
+
+enum { SETTLED_SECONDS = 2 };
 
 struct content *content_new(const void *data, size_t size)
 {
@@ -64,6 +69,12 @@ void content_detach(struct cached *c, struct node *node)
 	content_unref(content);
 }
 
+void content_detach_elsewhere(struct cached *c, struct content *content)
+{
+	if (content->node)
+		content_detach(c, content->node);
+}
+
 void content_attach(struct cached *c, struct node *node, struct content *content)
 {
 	content_detach(c, node);
@@ -82,4 +93,78 @@ void content_used(struct cached *c, struct content *content)
 		return;
 	list_remove(c, content);
 	list_add(c, content);
+}
+
+/* ---- The store on disk ---------------------------------------------------------------- */
+
+struct keeping {
+	struct cached *cached;
+	struct content *content;
+	struct attributes version;
+};
+
+static void keep(void *user)
+{
+	struct keeping *keeping = user;
+	struct cached *c = keeping->cached;
+
+	content_store_put(c->store, &keeping->version, keeping->content->data);
+	pthread_mutex_lock(&c->lock);
+	content_unref(keeping->content);
+	pthread_mutex_unlock(&c->lock);
+	free(keeping);
+}
+
+/* A file that changed just now may change again within the same tick of the far clock. */
+static bool is_settled(const struct attributes *version)
+{
+	return time(NULL) - version->ctime.tv_sec > SETTLED_SECONDS;
+}
+
+void content_keep(struct cached *c, const struct node *node)
+{
+	struct keeping *keeping;
+
+	if (!c->store || !node->content || node->content->own || !node->attributes_known ||
+		!is_settled(&node->attributes) || content_store_has(c->store, &node->attributes))
+		return;
+	keeping = malloc(sizeof(*keeping));
+	if (!keeping)
+		return;
+	*keeping = (struct keeping){c, content_ref(node->content), node->attributes};
+	if (worker_pool_submit(c->keepers, keep, keeping))
+		return;
+	content_unref(keeping->content);
+	free(keeping);
+}
+
+bool content_is_kept(const struct cached *c, const struct node *node)
+{
+	return c->store && content_store_has(c->store, &node->attributes);
+}
+
+void content_restore(struct cached *c, const char *path)
+{
+	struct node *node = tree_find(c, path, strlen(path));
+	struct attributes version = node->attributes;
+	uint64_t asked = cached_begin_asking(c);
+	struct content *content = NULL;
+	void *data = NULL;
+	int r;
+
+	pthread_mutex_unlock(&c->lock);
+	r = content_store_get(c->store, &version, &data);
+	if (r == 0)
+		content = content_new(data, version.size_bytes);
+	free(data);
+	pthread_mutex_lock(&c->lock);
+	cached_end_asking(c);
+	node = tree_find(c, path, strlen(path));
+	if (content && node && !node->content && node->attributes_known && node->writers == 0 &&
+		node->changed_at <= asked && attributes_same_version(&node->attributes, &version)) {
+		content_attach(c, node, content);
+		c->statistics.disk_hits++;
+	} else {
+		content_unref(content);
+	}
 }

@@ -22,7 +22,7 @@ static bool is_recent(uint64_t then_ms, uint64_t within_ms)
 
 static void changed(struct cached *c, struct node *node)
 {
-	node->changed_at = c->clock;
+	node->changed_at = ++c->clock;
 }
 
 /* The version we know: an echo.  Two changes within one tick of the far clock look alike,
@@ -35,7 +35,6 @@ static bool take_echo(struct cached *c, struct node *node)
 		is_recent(node->own_ms, OWN_MS))
 		return false;
 	content_detach(c, node);
-	++c->clock;
 	changed(c, node);
 	return true;
 }
@@ -56,9 +55,23 @@ static bool take_same_object(struct cached *c, struct node *node, const struct a
 	}
 	if (awaited && attributes_same_version(&node->attributes, a))
 		return false;
-	node_set_present(c, node, a, c->clock);
+	if (awaited && node->directory && node->directory->echoes > 0)
+		return false;
+	node_set_present(c, node, a, ++c->clock);
 	changed(c, node);
 	return !(awaited && S_ISDIR(a->mode));
+}
+
+/* May the event tell of the time before an own change of this name, or before another
+ * directory came to be on the way to it?  No later event need follow then. */
+static bool may_be_outdated(const struct node *node)
+{
+	if (is_recent(node->own_ms, OWN_MS))
+		return true;
+	for (node = node->parent; node && node->parent; node = node->parent)
+		if (is_recent(node->became_ms, OWN_MS))
+			return true;
+	return false;
 }
 
 /* True when what had been handed out is no longer so. */
@@ -71,22 +84,27 @@ static bool take_entry(struct cached *c, const struct change *change)
 
 	if (!parent || (*change->path && !parent->directory))
 		return true;
+	if (node)
+		node_take_echo(node);
 	if (change->exists && node && node->state == NODE_PRESENT &&
 		object_id_equal(&node->attributes.id, &change->attributes.id))
 		return take_same_object(c, node, &change->attributes);
-	if (!change->exists && was_absent && node_is_complete(c, parent) && c->asking == 0)
+	if (!change->exists && was_absent && node_is_complete(c, parent) && c->asking == 0) {
+		if (node)
+			node_remove(c, node);
 		return false;
+	}
 	if (!*change->path)
 		return true;
 	node = tree_make(c, change->path);
 	if (!node)
 		return true;
-	if (is_recent(node->own_ms, OWN_MS) && !(was_absent && !change->exists))
+	if (may_be_outdated(node) && !(was_absent && !change->exists))
 		node_set_unknown(c, node);
 	else if (change->exists)
-		node_set_present(c, node, &change->attributes, c->clock);
+		node_set_present(c, node, &change->attributes, ++c->clock);
 	else
-		node_set_absent(c, node, c->clock);
+		node_set_absent(c, node, ++c->clock);
 	changed(c, node);
 	if (parent->attributes_known) {
 		node_set_stale(c, parent);

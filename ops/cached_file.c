@@ -416,10 +416,12 @@ static ssize_t read_whole(struct op_context *ctx, struct cached_file *file, stru
 	node = file->node;
 	if (content && node && node->writers == 0 && !node->content && node->changed_at <= asked &&
 		node->attributes_known &&
-		attributes_same_version(&node->attributes, &file->attributes))
+		attributes_same_version(&node->attributes, &file->attributes)) {
 		content_attach(c, node, content);
-	else
+		content_keep(c, node);
+	} else {
 		content_unref(content);
+	}
 	pthread_mutex_unlock(&c->lock);
 	if (got < 0)
 		return got;

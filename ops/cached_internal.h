@@ -26,6 +26,7 @@
 enum {
 	SMALL_FILE_MAX_BYTES = 256 << 10, /* files whose content is kept whole */
 	NODES_MAX = 1 << 20,
+	OBJECT_BUCKETS = 1 << 15,
 	ECHO_WAIT_MS = 25, /* how long an own change's echo may take before we ask */
 };
 
@@ -56,30 +57,36 @@ struct directory {
 	uint64_t watched_at;   /* ... of what was asked for at or after this clock */
 	uint64_t unwatched_at; /* clock when the watch was last lost */
 	uint64_t loaded_ms;
-	bool loading;               /* a caller is reading it */
-	unsigned loads_below;       /* children that were loaded because somebody asked */
-	unsigned opens;             /* misses on file content, here and below */
-	uint64_t refused_ms;        /* when it last could not be loaded */
-	bool listed;                /* somebody read it as a directory */
-	bool quiet;                 /* the listener does not want to hear of its entries */
+	bool loading;         /* a caller is reading it */
+	unsigned loads_below; /* children that were loaded because somebody asked */
+	unsigned opens;       /* misses on file content, here and below */
+	uint64_t refused_ms;  /* when it last could not be loaded */
+	bool listed;          /* somebody read it as a directory */
+	unsigned echoes;      /* own changes of names here whose echo has not come yet ... */
+	unsigned echo_round;  /* ... and were made in this round: the count starts anew with it */
+	bool quiet;           /* the listener does not want to hear of its entries */
 	uint64_t names_wanted_ms;   /* when a prefetch of names below was last started ... */
 	uint64_t content_wanted_ms; /* ... and of content */
 };
 
 struct node {
 	struct node *parent, *next; /* next: in the bucket */
+	struct node *same_bucket;   /* in the table of objects; not of directories */
 	uint32_t hash;
 	uint16_t name_length;
 	uint8_t state;  /* enum node_state */
 	uint8_t xattrs; /* enum xattr_knowledge */
 	bool attributes_known;
 	bool echo_awaited;   /* an own change made the attributes unknown; the feed will tell */
+	unsigned echo_round; /* of the parent: the echo of an own change of this name is due */
 	uint32_t writers;    /* handles with writes that are not flushed */
 	uint64_t stamp;      /* clock when this was learnt */
 	uint64_t known_at;   /* clock when it was asked for */
 	uint64_t changed_at; /* clock of the last change, by whomever */
 	uint64_t fetched_ms;
-	uint64_t own_ms; /* when an own change was last made here */
+	uint64_t own_ms;    /* when an own change was last made here */
+	uint64_t became_ms; /* when this object took another's place here ... */
+	uint64_t became_at; /* ... and clock when that was asked for */
 	uint64_t links_epoch;
 	uint64_t write_count;
 	bool early_echo; /* the feed told of writes before they were known to have arrived */
@@ -121,6 +128,7 @@ struct cached {
 	bool stopping;
 	bool ranges_locked; /* somebody has locked byte ranges through this mount */
 	struct node *root;
+	struct node **objects; /* by inode number: the names of one object */
 	uint64_t node_count;
 	unsigned asking; /* calls under way whose replies will be stored */
 	struct content *newest, *oldest;
@@ -133,6 +141,7 @@ struct cached {
 
 	struct worker_pool *scanners;
 	struct worker_pool *readers;
+	struct worker_pool *keepers; /* write to the store */
 	struct content_store *store;
 	change_sink sink;
 	void *sink_user;
@@ -208,6 +217,13 @@ void node_set_unknown(struct cached *c, struct node *node);
 /* An own change made the attributes of what is there unknown. */
 void node_set_stale(struct cached *c, struct node *node);
 
+/* An own change of this name will be echoed; and it has been.  Until all echoes have come, what
+ * the feed says of the directory itself may be from before. */
+void node_expect_echo(struct node *node);
+void node_take_echo(struct node *node);
+bool node_expects_echo(const struct node *node);
+void node_forget_echoes(struct node *directory);
+
 /* Finds a known node by path, whether fresh or not; NULL. */
 struct node *tree_find(const struct cached *c, const char *path, size_t length);
 
@@ -234,7 +250,15 @@ void content_unref(struct content *content);
 /* Makes it the node's content (takes over the caller's reference). */
 void content_attach(struct cached *c, struct node *node, struct content *content);
 void content_detach(struct cached *c, struct node *node);
+void content_detach_elsewhere(struct cached *c, struct content *content);
 void content_used(struct cached *c, struct content *content);
+
+/* Puts the node's content into the store on disk, some time. */
+void content_keep(struct cached *c, const struct node *node);
+
+/* The store may have it.  Fetches it from there; releases the lock. */
+bool content_is_kept(const struct cached *c, const struct node *node);
+void content_restore(struct cached *c, const char *path);
 
 /* ---- cached_load.c --------------------------------------------------------------- */
 
@@ -276,14 +300,24 @@ struct node *cached_own_present(
 	struct cached *c, const char *path, const struct attributes *attributes, uint64_t asked);
 void cached_own_absent(struct cached *c, const char *path, uint64_t asked);
 void cached_own_unknown(struct cached *c, const char *path);
-void cached_own_moved(struct cached *c, const char *from, const char *to, uint64_t asked);
+
+/* What an own rename is about to move; content is referenced until cached_own_moved(). */
+struct moved {
+	struct object_id id; /* inode 0: unknown */
+	struct timespec mtime;
+	struct content *content;
+};
+
+void cached_note_moved(struct cached *c, const char *from, struct moved *ret_moved);
+void cached_own_moved(
+	struct cached *c, const char *from, const char *to, struct moved *moved, uint64_t asked);
 
 /* An own change of attributes: what they are now. */
 void cached_own_attributes(struct cached *c, struct node *node, unsigned mask,
 	const struct attributes *attributes, uint64_t asked);
 
 /* The parent's times changed with one of its names. */
-void cached_own_parent(struct cached *c, const char *path);
+void cached_own_parent(struct cached *c, struct node *node, uint64_t asked);
 
 /* ---- Operations: cached_name.c and cached_file.c ----------------------------------------------
  */

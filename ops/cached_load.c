@@ -106,7 +106,7 @@ static void set_complete(struct cached *c, const char *path, uint64_t asked)
 {
 	struct node *node = tree_find(c, path, strlen(path));
 
-	if (!node || !node->directory || asked <= c->rescan_at)
+	if (!node || !node->directory || asked <= c->rescan_at || node->became_at > asked)
 		return;
 	drop_unseen(c, node, asked);
 	node->directory->complete = true;
@@ -117,6 +117,12 @@ static void set_complete(struct cached *c, const char *path, uint64_t asked)
 /* Completes the listed directories in front of `parent`; NULL: all. */
 static void complete_until(struct intake *intake, const char *parent)
 {
+	const struct listed *at = intake->first;
+
+	while (at && parent && strcmp(at->path, parent) != 0)
+		at = at->next;
+	if (parent && !at)
+		return;
 	while (intake->first && (!parent || strcmp(intake->first->path, parent) != 0)) {
 		struct listed *listed = intake->first;
 
@@ -173,6 +179,7 @@ static void take_file(struct intake *intake, struct node *node, const struct dir
 	if (!content)
 		return;
 	content_attach(c, node, content);
+	content_keep(c, node);
 	if (intake->prefetch) {
 		intake->prefetch->received_bytes += entry->content_size;
 		c->statistics.prefetched_bytes += entry->content_size;
@@ -212,10 +219,11 @@ static int take_entry_locked(struct intake *intake, const struct dir_entry *entr
 	if (c->node_count >= NODES_MAX)
 		return -ENOSPC;
 	node = tree_make(c, path);
-	if (!node)
+	/* An entry of another directory than the one that is there now? */
+	if (!node || (node->parent && node->parent->became_at > intake->asked))
 		return 0;
 	node_set_present(c, node, &entry->attributes, intake->asked);
-	if (node->state != NODE_PRESENT ||
+	if (node->became_at > intake->asked || node->state != NODE_PRESENT ||
 		!object_id_equal(&node->attributes.id, &entry->attributes.id))
 		return 0;
 	if (is_directory)
@@ -484,19 +492,22 @@ static bool is_wanted_file(const struct cached *c, const struct node *node)
 	       node->attributes.size_bytes <= SMALL_FILE_MAX_BYTES && node_name_is_fresh(c, node);
 }
 
-/* Bytes of small files below `top` whose content is missing; stops beyond `max`. */
-static uint64_t missing_bytes(
-	const struct cached *c, const struct node *top, unsigned depth, uint64_t max)
+/* Bytes of small files below `top` whose content is missing; stops beyond `max`.  Adds up
+ * what is on disk in `*kept`. */
+static uint64_t missing_bytes(const struct cached *c, const struct node *top, unsigned depth,
+	uint64_t max, uint64_t *kept)
 {
 	const struct directory *d = top->directory;
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; d && i < d->bucket_count && bytes <= max; i++)
 		for (const struct node *child = d->buckets[i]; child; child = child->next) {
-			if (is_wanted_file(c, child))
+			if (is_wanted_file(c, child) && content_is_kept(c, child))
+				*kept += child->attributes.size_bytes;
+			else if (is_wanted_file(c, child))
 				bytes += child->attributes.size_bytes;
 			else if (depth > 1 && child->directory)
-				bytes += missing_bytes(c, child, depth - 1, max);
+				bytes += missing_bytes(c, child, depth - 1, max, kept);
 		}
 	return bytes;
 }
@@ -518,7 +529,7 @@ static void fetch_content(struct cached *c, struct node *top, uint32_t depth, ui
  * missing content is not too much. */
 static void consider_content(struct cached *c, struct node *file)
 {
-	uint64_t max = c->memory_bytes_max / 2, expected = 0;
+	uint64_t max = c->memory_bytes_max / 2, expected = 0, kept = 0;
 	struct node *top = NULL;
 
 	if (max > PREFETCH_CONTENT_MAX_BYTES)
@@ -526,11 +537,12 @@ static void consider_content(struct cached *c, struct node *file)
 	for (struct node *at = file->parent; at; at = at->parent) {
 		uint64_t bytes;
 
+		kept = 0;
 		at->directory->opens++;
 		if (at->directory->opens < 2 || !is_due(at->directory->content_wanted_ms))
 			continue;
-		bytes = missing_bytes(c, at, DEPTH_MAX, max);
-		if (bytes > max)
+		bytes = missing_bytes(c, at, DEPTH_MAX, max, &kept);
+		if (bytes > max || bytes < kept)
 			continue;
 		top = at;
 		expected = bytes;
@@ -539,7 +551,7 @@ static void consider_content(struct cached *c, struct node *file)
 		fetch_content(c, top, 0, expected);
 		return;
 	}
-	expected = missing_bytes(c, file->parent, 1, DIRECTORY_CONTENT_MAX_BYTES);
+	expected = missing_bytes(c, file->parent, 1, DIRECTORY_CONTENT_MAX_BYTES, &kept);
 	if (file->parent->directory->opens == 1 && expected > file->attributes.size_bytes &&
 		expected <= DIRECTORY_CONTENT_MAX_BYTES)
 		fetch_content(c, file->parent, 1, expected);
@@ -562,6 +574,7 @@ int cached_await_content(
 	struct cached *c, struct op_context *ctx, const char *path, struct node **ret_node)
 {
 	uint64_t since_ms = cached_now_ms();
+	bool restored = false;
 	struct node *node;
 	int r;
 
@@ -574,6 +587,11 @@ int cached_await_content(
 		*ret_node = node;
 		if (!is_wanted_file(c, node))
 			return 0;
+		if (!restored && content_is_kept(c, node)) {
+			restored = true;
+			content_restore(c, path);
+			continue;
+		}
 		p = find_prefetch(c, path, true);
 		if (!p) {
 			consider_content(c, node);

@@ -134,8 +134,7 @@ static int list(const struct cached *c, const struct node *node, struct listing 
 	return 0;
 }
 
-/* Twice at most: what is doubtful after the directory has just been read is as true as it
- * gets. */
+/* -EAGAIN: it changes too quickly to be told from what is known. */
 static int list_fresh(struct cached *c, struct op_context *ctx, const char *path,
 	struct listing *listing, struct node **ret_node)
 {
@@ -152,11 +151,11 @@ static int list_fresh(struct cached *c, struct op_context *ctx, const char *path
 		listing_done(listing);
 		r = list(c, node, listing);
 		*ret_node = node;
-		if (r < 0 || !listing->doubtful || attempt > 0)
-			break;
+		if (r < 0 || !listing->doubtful)
+			return r;
 		node->directory->complete = false;
 	}
-	return r;
+	return r < 0 ? r : -EAGAIN;
 }
 
 int cached_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
@@ -365,25 +364,38 @@ int cached_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
 	return removed(c, path, workspace_rmdir(ctx, c->inner, path, expected), asked);
 }
 
+static void own_names_unknown(struct cached *c, const char *from, const char *to, uint64_t asked)
+{
+	const char *const paths[] = {from, to};
+
+	for (size_t i = 0; i < array_size(paths); i++) {
+		struct node *node = tree_find(c, paths[i], strlen(paths[i]));
+
+		if (node && node->parent)
+			cached_own_parent(c, node, asked);
+		cached_own_unknown(c, paths[i]);
+	}
+}
+
 int cached_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
 	unsigned flags, const struct object_id *expected)
 {
 	struct cached *c = cached_of(w);
+	struct moved moved;
 	uint64_t asked;
 	int r;
 
 	lock(c);
+	cached_note_moved(c, from, &moved);
 	asked = begin(c);
 	r = workspace_rename(ctx, c->inner, from, to, flags, expected);
 	end(c);
 	if (r == 0 && !(flags & RENAME_SWAP)) {
-		cached_own_moved(c, from, to, asked);
+		cached_own_moved(c, from, to, &moved, asked);
 	} else if (r == 0 || r == -ENOENT || r == -ESTALE || r == -EEXIST || r == -ENOTEMPTY) {
-		cached_own_unknown(c, from);
-		cached_own_unknown(c, to);
-		cached_own_parent(c, from);
-		cached_own_parent(c, to);
+		own_names_unknown(c, from, to, asked);
 	}
+	content_unref(moved.content);
 	unlock(c);
 	return r;
 }

@@ -101,6 +101,36 @@ struct directory *node_directory(struct node *node)
 	return node->directory;
 }
 
+/* ---- Echoes -------------------------------------------------------------------------------- */
+
+bool node_expects_echo(const struct node *node)
+{
+	return node->parent && node->parent->directory &&
+	       node->echo_round == node->parent->directory->echo_round + 1;
+}
+
+void node_expect_echo(struct node *node)
+{
+	if (node_expects_echo(node))
+		return;
+	node->echo_round = node->parent->directory->echo_round + 1;
+	node->parent->directory->echoes++;
+}
+
+void node_take_echo(struct node *node)
+{
+	if (!node_expects_echo(node))
+		return;
+	node->echo_round = 0;
+	node->parent->directory->echoes--;
+}
+
+void node_forget_echoes(struct node *directory)
+{
+	directory->directory->echo_round++;
+	directory->directory->echoes = 0;
+}
+
 /* ---- Forgetting ------------------------------------------------------------------- */
 
 static void leave_files(struct node *node)
@@ -114,9 +144,57 @@ static void leave_files(struct node *node)
 	}
 }
 
+static struct node **object_bucket(const struct cached *c, const struct node *node)
+{
+	return &c->objects[node->attributes.id.inode % OBJECT_BUCKETS];
+}
+
+static bool has_object(const struct node *node)
+{
+	return node->state == NODE_PRESENT && !S_ISDIR(node->attributes.mode);
+}
+
+static void join_object(struct cached *c, struct node *node)
+{
+	struct node **bucket = object_bucket(c, node);
+
+	if (!has_object(node))
+		return;
+	node->same_bucket = *bucket;
+	*bucket = node;
+}
+
+static void leave_object(struct cached *c, struct node *node)
+{
+	struct node **link = object_bucket(c, node);
+
+	if (!has_object(node))
+		return;
+	while (*link != node)
+		link = &(*link)->same_bucket;
+	*link = node->same_bucket;
+	node->same_bucket = NULL;
+}
+
+/* The other names of an object change with it. */
+static void doubt_names(struct cached *c, const struct node *node)
+{
+	if (!has_object(node) || node->attributes.nlink < 2)
+		return;
+	for (struct node *other = *object_bucket(c, node); other; other = other->same_bucket)
+		if (other != node && object_id_equal(&other->attributes.id, &node->attributes.id)) {
+			other->attributes_known = false;
+			other->echo_awaited = false;
+			other->changed_at = c->clock;
+			content_detach(c, other);
+		}
+}
+
 static void node_free(struct cached *c, struct node *node)
 {
+	node_take_echo(node);
 	leave_files(node);
+	leave_object(c, node);
 	content_detach(c, node);
 	free(node->link_target);
 	if (node->directory)
@@ -147,6 +225,7 @@ static struct node *take_children(struct node *node, struct node *list)
 			struct node *child = d->buckets[i];
 
 			d->buckets[i] = child->next;
+			child->parent = NULL;
 			child->next = list;
 			list = child;
 		}
@@ -169,6 +248,8 @@ static void free_below(struct cached *c, struct node *top)
 void node_clear(struct cached *c, struct node *node)
 {
 	leave_files(node);
+	leave_object(c, node);
+	node->state = NODE_UNKNOWN;
 	content_detach(c, node);
 	free(node->link_target);
 	node->link_target = NULL;
@@ -197,6 +278,7 @@ static void doubt(struct node *node)
 	node->fetched_ms = 0;
 	if (!node->directory)
 		return;
+	node_forget_echoes(node);
 	node->directory->complete = false;
 	node->directory->watched = false;
 	node->directory->loaded_ms = 0;
@@ -275,8 +357,10 @@ bool node_attributes_are_fresh(const struct cached *c, const struct node *node)
 	if (a->nlink > 1 && !S_ISDIR(a->mode))
 		return node->links_epoch == c->links_epoch && is_young(c, node->fetched_ms) &&
 		       node_name_is_fresh(c, node);
-	if (!node->parent)
-		return is_watched(c, node, node->known_at) || is_young(c, node->fetched_ms);
+	/* A directory's times and links change with its entries: its parent is not told. */
+	if (S_ISDIR(a->mode))
+		return node_name_is_fresh(c, node) &&
+		       (is_watched(c, node, node->known_at) || is_young(c, node->fetched_ms));
 	return node_name_is_fresh(c, node);
 }
 
@@ -329,8 +413,8 @@ void node_set_present(
 		!object_id_equal(&node->attributes.id, &attributes->id)) {
 		struct directory *early = NULL;
 
-		/* A scan may have told of children before their directory itself. */
-		if (node->state == NODE_UNKNOWN && S_ISDIR(attributes->mode))
+		/* The root is loaded before it is known. */
+		if (node->state == NODE_UNKNOWN && !node->parent)
 			early = steal_ptr(&node->directory);
 		node_clear(c, node);
 		node->directory = early;
@@ -338,10 +422,17 @@ void node_set_present(
 		   (node->content && node->content->own)) {
 		new_version(c, node, attributes);
 	}
-	node->state = NODE_PRESENT;
+	if (node->state != NODE_PRESENT) {
+		node->state = NODE_PRESENT;
+		node->attributes = *attributes;
+		node->became_ms = node->stamp ? cached_now_ms() : 0;
+		node->became_at = asked;
+		join_object(c, node);
+	}
 	node->attributes = *attributes;
 	node->attributes_known = true;
 	learnt(c, node, asked);
+	doubt_names(c, node);
 }
 
 void node_set_absent(struct cached *c, struct node *node, uint64_t asked)
@@ -350,13 +441,14 @@ void node_set_absent(struct cached *c, struct node *node, uint64_t asked)
 		return;
 	node_clear(c, node);
 	node->state = NODE_ABSENT;
+	node->became_at = asked;
 	learnt(c, node, asked);
 }
 
 void node_set_unknown(struct cached *c, struct node *node)
 {
 	node_clear(c, node);
-	node->state = NODE_UNKNOWN;
+	node->became_at = ++c->clock;
 	learnt(c, node, c->clock);
 }
 
@@ -453,8 +545,13 @@ char *node_path(const struct node *node)
 void node_move(struct cached *c, struct node *node, struct node *to)
 {
 	node_clear(c, to);
+	leave_object(c, node);
 	to->state = node->state;
+	node->state = NODE_UNKNOWN;
 	to->attributes = node->attributes;
+	to->became_ms = cached_now_ms();
+	to->became_at = ++c->clock;
+	join_object(c, to);
 	to->attributes_known = node->attributes_known;
 	to->xattrs = node->xattrs;
 	to->writers = node->writers;
@@ -473,5 +570,6 @@ void node_move(struct cached *c, struct node *node, struct node *to)
 	learnt(c, to, c->clock);
 	node_clear(c, node);
 	node->state = NODE_ABSENT;
+	node->became_at = ++c->clock;
 	learnt(c, node, c->clock);
 }

@@ -190,6 +190,9 @@ static int visit(struct walk *walk, const struct pending_directory *directory)
 		entry.complete = r == 0;
 		if (r < 0)
 			children_free(walk);
+		/* What its parent said of it is from before it was watched. */
+		if (r == 0 && entry.watched)
+			workspace_getattr(walk->ctx, walk->workspace, &object, &entry.attributes);
 	}
 	r = walk->sink(walk->user, &entry);
 	return r < 0 ? r : emit_children(walk, directory);

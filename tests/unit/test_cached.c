@@ -1,0 +1,462 @@
+/* What the cached decorator spares the place, and that it stays true while it does. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/backend.h"
+#include "ops/cached.h"
+#include "ops/faulty.h"
+#include "ops/support/cleanup.h"
+#include "tests/check.h"
+
+/* cached over faulty (which counts the calls) over a directory. */
+static char directory[64];
+static struct workspace *counter, *w;
+static struct op_context context;
+static struct attributes ignored;
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk)
+{
+	(void)st;
+	(void)walk;
+	return type == FTW_DP ? rmdir(path) : unlink(path);
+}
+
+static void behind(const char *command)
+{
+	cleanup_free char *text = NULL;
+
+	if (asprintf(&text, "cd '%s/tree' && %s", directory, command) > 0)
+		CHECK_RC(0, system(text));
+}
+
+static void mount_with(const struct cached_options *options, const char *faults)
+{
+	struct workspace *local = NULL;
+	char tree[80], *reason = NULL;
+
+	op_context_init(&context);
+	snprintf(tree, sizeof(tree), "%s/tree", directory);
+	CHECK_RC(0, local_open("local", tree, NULL, &local, &reason));
+	CHECK_RC(0, faulty_new(local, faults, &counter));
+	CHECK_RC(0, cached_new(counter, options, &w));
+}
+
+static void mount_it(const struct cached_options *options)
+{
+	mount_with(options, "");
+}
+
+static void setup(const char *command)
+{
+	static const struct cached_options options = {.ttl_ms = 1000};
+	char tree[80];
+
+	snprintf(directory, sizeof(directory), "/tmp/isthmus-cached-XXXXXX");
+	CHECK(mkdtemp(directory) != NULL);
+	snprintf(tree, sizeof(tree), "%s/tree", directory);
+	CHECK_RC(0, mkdir(tree, 0755));
+	behind(command);
+	mount_it(&options);
+}
+
+static void teardown(void)
+{
+	workspace_free(w);
+	CHECK_RC(0, nftw(directory, remove_one, 32, FTW_DEPTH | FTW_PHYS));
+}
+
+static uint64_t calls(void)
+{
+	return faulty_calls(counter, NULL);
+}
+
+static void forget_calls(void)
+{
+	cached_quiesce(w);
+	faulty_set(counter, "");
+}
+
+static int look(const char *path, struct attributes *ret_attributes)
+{
+	struct object_ref object = OBJECT_AT(path);
+
+	return workspace_getattr(&context, w, &object, ret_attributes);
+}
+
+static int count_entry(void *user, const struct dir_entry *entry)
+{
+	(void)entry;
+	++*(int *)user;
+	return 0;
+}
+
+static int count(const char *path)
+{
+	struct object_ref object = OBJECT_AT(path);
+	bool watched;
+	int entries = 0;
+	int r = workspace_readdir(&context, w, &object, true, count_entry, &entries, &watched);
+
+	return r < 0 ? r : entries;
+}
+
+static struct open_file *open_it(const char *path, int flags)
+{
+	struct object_ref object = OBJECT_AT(path);
+	struct open_file *file = NULL;
+
+	CHECK_RC(0, workspace_open_file(&context, w, &object, flags, &file, &ignored));
+	return file;
+}
+
+/* The text of a file, in static memory. */
+static const char *text_of(const char *path)
+{
+	static char text[4096];
+	struct open_file *file = open_it(path, O_RDONLY);
+	ssize_t got = file ? workspace_read(&context, file, text, sizeof(text) - 1, 0) : 0;
+
+	text[got > 0 ? got : 0] = '\0';
+	CHECK_RC(0, workspace_close(&context, file));
+	return text;
+}
+
+/* Waits up to 2 s for the feed to make it so. */
+static bool comes_true(bool (*condition)(void))
+{
+	for (int i = 0; i < 200; i++) {
+		if (condition())
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+static void test_what_is_known_is_not_asked_again(void)
+{
+	setup("mkdir d && echo 1 > d/a && echo 2 > d/b && ln -s a d/l");
+	CHECK_RC(3, count("d"));
+	CHECK_RC(0, look("d/a", &ignored));
+	CHECK_STRING("1\n", text_of("d/a"));
+	CHECK_STRING("2\n", text_of("d/b"));
+	forget_calls();
+	CHECK_RC(3, count("d"));
+	CHECK_RC(0, look("d/a", &ignored));
+	CHECK_RC(0, look("d", &ignored));
+	CHECK_RC(-ENOENT, look("d/none", &ignored));
+	CHECK_RC(-ENOTDIR, look("d/a/x", &ignored));
+	CHECK_STRING("1\n", text_of("d/a"));
+	CHECK_STRING("2\n", text_of("d/b"));
+	CHECK_RC(0, calls());
+	CHECK(context.served.from_cache);
+	teardown();
+}
+
+static void test_a_walk_costs_a_handful_of_calls(void)
+{
+	char path[32];
+
+	setup("for i in 1 2 3 4 5 6 7 8; do mkdir -p $i/a $i/b; echo $i > $i/f; echo $i > "
+	      "$i/b/g; done");
+	CHECK_RC(8, count(""));
+	for (int i = 1; i <= 8; i++) {
+		snprintf(path, sizeof(path), "%d", i);
+		CHECK_RC(3, count(path));
+		snprintf(path, sizeof(path), "%d/b", i);
+		CHECK_RC(1, count(path));
+	}
+	CHECK(faulty_calls(counter, "scan") <= 5);
+	CHECK_RC(0, faulty_calls(counter, "getattr"));
+	for (int i = 1; i <= 8; i++) {
+		snprintf(path, sizeof(path), "%d/f", i);
+		CHECK_RC(i, atoi(text_of(path)));
+		snprintf(path, sizeof(path), "%d/b/g", i);
+		CHECK_RC(i, atoi(text_of(path)));
+	}
+	CHECK(faulty_calls(counter, "open") <= 4);
+	teardown();
+}
+
+static bool has_grown(void)
+{
+	struct attributes a;
+
+	return look("d/a", &a) == 0 && a.size_bytes == 6 && strcmp(text_of("d/a"), "longer") == 0;
+}
+
+static bool is_gone(void)
+{
+	return look("d/a", &ignored) == -ENOENT && count("d") == 1;
+}
+
+static bool has_come(void)
+{
+	return look("d/new", &ignored) == 0 && count("d") == 3;
+}
+
+static void test_changes_of_others_show(void)
+{
+	setup("mkdir d && echo 1 > d/a && echo 2 > d/b");
+	CHECK_RC(2, count("d"));
+	CHECK_RC(-ENOENT, look("d/new", &ignored));
+	CHECK_STRING("1\n", text_of("d/a"));
+	behind("echo 3 > d/new");
+	CHECK(comes_true(has_come));
+	behind("rm d/new; printf longer > d/a");
+	CHECK(comes_true(has_grown));
+	behind("rm d/a");
+	CHECK(comes_true(is_gone));
+	teardown();
+}
+
+static void test_without_a_feed_the_ttl_counts(void)
+{
+	static const struct cached_options options = {.ttl_ms = 300};
+
+	setup("echo 1 > a");
+	workspace_free(w);
+	mount_with(&options, "watch:1:EOPNOTSUPP");
+	CHECK_STRING("1\n", text_of("a"));
+	CHECK_RC(1, count(""));
+	forget_calls();
+	CHECK_RC(0, look("a", &ignored));
+	CHECK_RC(-ENOENT, look("b", &ignored));
+	CHECK_RC(0, calls());
+	behind("echo 22 > a; echo 3 > b");
+	usleep(310000);
+	CHECK_STRING("22\n", text_of("a"));
+	CHECK_RC(0, look("b", &ignored));
+	CHECK_RC(2, count(""));
+	teardown();
+}
+
+static void test_own_changes_show_at_once(void)
+{
+	struct open_file *file = NULL;
+	struct attributes a;
+
+	setup("mkdir d && echo 1 > d/a");
+	CHECK_RC(1, count("d"));
+	CHECK_RC(0, workspace_create(&context, w, "d/n", O_RDWR, 0644, &file, &a));
+	CHECK_RC(5, workspace_write(&context, file, "12345", 5, 0));
+	CHECK_RC(0, look("d/n", &a));
+	CHECK_RC(5, a.size_bytes);
+	CHECK_RC(0, workspace_flush(&context, file));
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_RC(2, count("d"));
+	CHECK_RC(0, workspace_rename(&context, w, "d/n", "d/m", 0, NULL));
+	CHECK_RC(-ENOENT, look("d/n", &a));
+	CHECK_RC(0, look("d/m", &a));
+	CHECK_RC(5, a.size_bytes);
+	CHECK_STRING("12345", text_of("d/m"));
+	CHECK_RC(0, workspace_unlink(&context, w, "d/m", NULL));
+	CHECK_RC(-ENOENT, look("d/m", &a));
+	CHECK_RC(1, count("d"));
+	teardown();
+}
+
+/* As long as a far place takes: the feed tells of a call before the next one is made. */
+static void far_away(void)
+{
+	usleep(50000);
+}
+
+/* An agent's step: look, read, write anew beside it and rename over it, read back, list. */
+static void test_an_agents_step_costs_three_calls(void)
+{
+	struct open_file *file = NULL;
+	struct attributes a;
+
+	setup("mkdir d && echo old > d/a && echo x > d/b");
+	CHECK_RC(2, count("d"));
+	CHECK_STRING("old\n", text_of("d/a"));
+	forget_calls();
+	CHECK_RC(0, look("d/a", &a));
+	CHECK_STRING("old\n", text_of("d/a"));
+	CHECK_RC(0, workspace_create(&context, w, "d/t", O_WRONLY, 0644, &file, &a));
+	far_away();
+	CHECK_RC(4, workspace_write(&context, file, "new\n", 4, 0));
+	CHECK_RC(0, workspace_flush(&context, file));
+	CHECK_RC(0, workspace_close(&context, file));
+	far_away();
+	CHECK_RC(0, workspace_rename(&context, w, "d/t", "d/a", 0, NULL));
+	far_away();
+	CHECK_STRING("new\n", text_of("d/a"));
+	CHECK_RC(2, count("d"));
+	CHECK_RC(1, faulty_calls(counter, "create"));
+	CHECK_RC(1, faulty_calls(counter, "rename"));
+	CHECK_RC(0, faulty_calls(counter, "open"));
+	CHECK_RC(0, faulty_calls(counter, "read"));
+	CHECK_RC(0, faulty_calls(counter, "getattr"));
+	CHECK_RC(0, faulty_calls(counter, "scan"));
+	teardown();
+}
+
+static void test_an_open_file_outlives_its_name(void)
+{
+	struct open_file *file;
+	char text[16];
+
+	setup("echo kept > a && echo other > b");
+	CHECK_STRING("kept\n", text_of("a"));
+	file = open_it("a", O_RDONLY);
+	behind("mv b a");
+	usleep(200000);
+	CHECK_STRING("other\n", text_of("a"));
+	CHECK_RC(5, workspace_read(&context, file, text, sizeof(text), 0));
+	CHECK(memcmp(text, "kept\n", 5) == 0);
+	CHECK_RC(0, workspace_unlink(&context, w, "a", NULL));
+	CHECK_RC(5, workspace_read(&context, file, text, sizeof(text), 0));
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
+static bool reads_more(void)
+{
+	return strcmp(text_of("a"), "one\ntwo\n") == 0;
+}
+
+static void test_an_open_file_sees_what_is_appended(void)
+{
+	struct open_file *file;
+	char text[16];
+
+	setup("echo one > a");
+	CHECK_STRING("one\n", text_of("a"));
+	file = open_it("a", O_RDONLY);
+	CHECK_RC(4, workspace_read(&context, file, text, sizeof(text), 0));
+	behind("echo two >> a");
+	CHECK(comes_true(reads_more));
+	CHECK_RC(8, workspace_read(&context, file, text, sizeof(text), 0));
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
+static void test_a_failed_write_is_not_believed(void)
+{
+	struct open_file *file = NULL;
+	struct attributes a;
+
+	setup("true");
+	CHECK_RC(0, workspace_create(&context, w, "a", O_WRONLY, 0644, &file, &a));
+	faulty_set(counter, "write:1:ENOSPC");
+	CHECK_RC(-ENOSPC, workspace_write(&context, file, "data", 4, 0));
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_RC(0, look("a", &a));
+	CHECK_RC(0, a.size_bytes);
+	CHECK_STRING("", text_of("a"));
+	teardown();
+}
+
+static void test_another_object_is_stale(void)
+{
+	struct object_ref object = OBJECT_AT("a");
+
+	setup("echo 1 > a");
+	CHECK_RC(0, look("a", &ignored));
+	object.id = ignored.id;
+	object.id.inode++;
+	CHECK_RC(-ESTALE, workspace_getattr(&context, w, &object, &ignored));
+	teardown();
+}
+
+static void test_big_files_read_ahead_are_whole(void)
+{
+	enum { SIZE = 24 << 20, STEP = 128 << 10 };
+	uint32_t *numbers = malloc(STEP);
+	struct open_file *file;
+	bool good = true;
+
+	setup("perl -e 'binmode STDOUT; print pack(\"V*\", ($_*32768)..(($_+1)*32768-1)) for "
+	      "0..191' > big");
+	file = open_it("big", O_RDONLY);
+	for (off_t at = 0; at < SIZE; at += STEP) {
+		good = good && workspace_read(&context, file, numbers, STEP, at) == STEP;
+		for (uint32_t i = 0; i < STEP / 4; i++)
+			good = good && numbers[i] == (uint32_t)(at / 4) + i;
+	}
+	CHECK(good);
+	CHECK_RC(0, workspace_read(&context, file, numbers, STEP, SIZE));
+	CHECK_RC(100, workspace_read(&context, file, numbers, STEP, SIZE - 100));
+	CHECK(faulty_calls(counter, "read") <= 30);
+	CHECK_RC(0, workspace_close(&context, file));
+	free(numbers);
+	teardown();
+}
+
+/* ---- The store on disk ------------------------------------------------------------ */
+
+static void setup_with_store(struct cached_options *ret_options)
+{
+	static char store[80];
+
+	setup("for i in 1 2 3 4 5 6; do echo content of $i > f$i; done; touch -d '1 hour ago' f*");
+	workspace_free(w);
+	snprintf(store, sizeof(store), "%s/store", directory);
+	/* ctime is now; only what has settled is kept. */
+	sleep(3);
+	*ret_options = (struct cached_options){
+		.ttl_ms = 1000, .disk_bytes = 1 << 20, .disk_directory = store, .identity = "test"};
+	mount_it(ret_options);
+}
+
+static void read_all(void)
+{
+	char path[8], want[32];
+
+	for (int i = 1; i <= 6; i++) {
+		snprintf(path, sizeof(path), "f%d", i);
+		snprintf(want, sizeof(want), "content of %d\n", i);
+		CHECK_STRING(want, text_of(path));
+	}
+}
+
+static int damage_one(const char *path, const struct stat *st, int type, struct FTW *walk)
+{
+	(void)st;
+	(void)walk;
+	if (type != FTW_F || strstr(path, "index"))
+		return 0;
+	return truncate(path, 3);
+}
+
+static void test_the_store_spares_reading_and_is_verified(void)
+{
+	struct cached_options options;
+	struct cached_stats stats;
+
+	setup_with_store(&options);
+	read_all();
+	workspace_free(w);
+
+	mount_it(&options);
+	read_all();
+	CHECK_RC(0, faulty_calls(counter, "open"));
+	CHECK_RC(1, faulty_calls(counter, "scan"));
+	cached_statistics(w, &stats);
+	CHECK_RC(6, stats.disk_hits);
+	workspace_free(w);
+
+	CHECK_RC(0, nftw(options.disk_directory, damage_one, 16, FTW_PHYS));
+	mount_it(&options);
+	read_all();
+	cached_statistics(w, &stats);
+	CHECK_RC(0, stats.disk_hits);
+	workspace_free(w);
+
+	behind("printf 'content of 2\\n' > g; mv g f1");
+	mount_it(&options);
+	CHECK_STRING("content of 2\n", text_of("f1"));
+	teardown();
+}
+
+TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
+	TEST(test_a_walk_costs_a_handful_of_calls), TEST(test_changes_of_others_show),
+	TEST(test_without_a_feed_the_ttl_counts), TEST(test_own_changes_show_at_once),
+	TEST(test_an_agents_step_costs_three_calls), TEST(test_an_open_file_outlives_its_name),
+	TEST(test_an_open_file_sees_what_is_appended), TEST(test_a_failed_write_is_not_believed),
+	TEST(test_another_object_is_stale), TEST(test_big_files_read_ahead_are_whole),
+	TEST(test_the_store_spares_reading_and_is_verified))
