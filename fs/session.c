@@ -56,6 +56,7 @@ static const struct fuse_lowlevel_ops operations = {
 	.forget = session_forget,
 	.forget_multi = session_forget_multi,
 	.getattr = session_getattr,
+	.access = session_access,
 	.setattr = session_setattr,
 	.readlink = session_readlink,
 	.mknod = session_mknod,

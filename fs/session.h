@@ -127,6 +127,7 @@ void session_lookup(fuse_req_t fuse, fuse_ino_t parent, const char *name);
 void session_forget(fuse_req_t fuse, fuse_ino_t ino, uint64_t count);
 void session_forget_multi(fuse_req_t fuse, size_t count, struct fuse_forget_data *forgets);
 void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
+void session_access(fuse_req_t fuse, fuse_ino_t ino, int mask);
 void session_setattr(
 	fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int mask, struct fuse_file_info *fi);
 void session_readlink(fuse_req_t fuse, fuse_ino_t ino);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "fs/virtual.h"
 #include "ops/support/cleanup.h"
@@ -155,6 +156,32 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (removed_directory(inode, result, &attributes))
 		result = 0;
 	reply_attributes(&r, inode, result, &attributes);
+}
+
+/* Comes only where the kernel does not check permissions itself: nobody but root gets in,
+ * who may do anything but execute a file that nobody may. */
+void session_access(fuse_req_t fuse, fuse_ino_t ino, int mask)
+{
+	struct attributes attributes;
+	struct object_ref object;
+	struct inode *inode;
+	struct request r;
+	int result;
+
+	if (virtual_access(fuse, ino, mask))
+		return;
+	request_begin(&r, fuse, "access", 0);
+	inode = session_inode(r.session, ino);
+	do {
+		result = request_locate(&r, inode, &object);
+		if (result == 0)
+			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
+	} while (request_retry(&r, result, inode));
+	if (removed_directory(inode, result, &attributes))
+		result = 0;
+	if (result == 0 && (mask & X_OK) && !S_ISDIR(attributes.mode) && !(attributes.mode & 0111))
+		result = -EACCES;
+	request_finish(&r, result);
 }
 
 static const struct {

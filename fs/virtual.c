@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "ops/support/cleanup.h"
@@ -122,6 +123,17 @@ bool virtual_getattr(fuse_req_t fuse, fuse_ino_t ino)
 		return false;
 	fill_stat(fuse_req_userdata(fuse), node, &stat);
 	fuse_reply_attr(fuse, &stat, 0);
+	return true;
+}
+
+bool virtual_access(fuse_req_t fuse, fuse_ino_t ino, int mask)
+{
+	int node = node_of(ino);
+
+	if (node < 0)
+		return false;
+	fuse_reply_err(
+		fuse, (mask & W_OK) || ((mask & X_OK) && node != NODE_DIRECTORY) ? EACCES : 0);
 	return true;
 }
 

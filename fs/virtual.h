@@ -19,6 +19,7 @@ bool virtual_refuses_xattr(fuse_req_t fuse, const char *name);
 
 bool virtual_lookup(fuse_req_t fuse, fuse_ino_t parent, const char *name);
 bool virtual_getattr(fuse_req_t fuse, fuse_ino_t ino);
+bool virtual_access(fuse_req_t fuse, fuse_ino_t ino, int mask);
 bool virtual_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
 bool virtual_read(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);

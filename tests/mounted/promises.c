@@ -594,6 +594,18 @@ PROMISE(times_are_kept_to_the_nanosecond)
 	CHECK_RC(5, st.st_mtim.tv_sec);
 }
 
+PROMISE(access_tells_what_may_be_executed)
+{
+	CHECK_RC(0, put("f", "x"));
+	CHECK_RC(0, SYS(chmod("f", 0644)));
+	CHECK_RC(0, SYS(access("f", R_OK)));
+	CHECK_RC(-EACCES, SYS(access("f", X_OK)));
+	CHECK_RC(0, SYS(chmod("f", 0755)));
+	CHECK_RC(0, SYS(access("f", X_OK)));
+	CHECK_RC(0, SYS(access(".", R_OK | W_OK | X_OK)));
+	CHECK_RC(-ENOENT, SYS(access("none", F_OK)));
+}
+
 PROMISE(directories_show_when_their_names_changed)
 {
 	struct timespec old[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
@@ -839,6 +851,7 @@ static const struct test_case cases[] = {
 	TEST(copies_within_the_mount_are_whole),
 	TEST(writing_clears_set_user_id),
 	TEST(times_are_kept_to_the_nanosecond),
+	TEST(access_tells_what_may_be_executed),
 	TEST(directories_show_when_their_names_changed),
 	TEST(xattrs_are_kept),
 	TEST(statfs_is_that_of_the_workspace),
