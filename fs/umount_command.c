@@ -12,7 +12,7 @@
 #include "fs/runtime.h"
 #include "ops/support/cleanup.h"
 
-enum { END_WAIT_MS = 60000 };
+enum { END_WAIT_MS = 60000, BUSY_TRIES = 10, BUSY_WAIT_MS = 50 };
 
 static const char usage[] = "usage: isthmus umount [-l] DIR\n"
 			    "\n"
@@ -60,6 +60,22 @@ static int explain_failure(const char *mount_point, int r)
 	return command_error("umount", "cannot unmount \"%s\": %s", mount_point, strerror(-r));
 }
 
+/* Whoever looks at all mounts (df, a desktop) holds each for a moment. */
+static int unmount_when_idle(const char *mount_point, bool lazy)
+{
+	int r = mount_point_unmount(mount_point, lazy);
+
+	for (int tries = 0; r == -EBUSY && tries < BUSY_TRIES; tries++) {
+		cleanup_free char *holders = mount_point_holders(mount_point);
+
+		if (holders)
+			break;
+		poll(NULL, 0, BUSY_WAIT_MS);
+		r = mount_point_unmount(mount_point, lazy);
+	}
+	return r;
+}
+
 static int unmount_living(const char *mount_point, const char *type, bool lazy)
 {
 	cleanup_fd int pidfd = -1;
@@ -72,7 +88,7 @@ static int unmount_living(const char *mount_point, const char *type, bool lazy)
 			type);
 	if (pid)
 		pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	r = mount_point_unmount(mount_point, lazy);
+	r = unmount_when_idle(mount_point, lazy);
 	if (r < 0)
 		return explain_failure(mount_point, r);
 	return lazy ? 0 : wait_for_end(pidfd, mount_point);

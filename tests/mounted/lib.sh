@@ -131,6 +131,8 @@ start_sshd() {
 prepare_backend() {
 	mkdir -p "$tmp/ws"
 	backing=$tmp/ws
+	# A far end that lost us for good need not wait for long.
+	case "$1" in helper | ssh) mount_options+=(-o linger=2) ;; esac
 	case "$1" in
 	local | helper) uri=$1:$backing ;;
 	mem)
