@@ -19,6 +19,7 @@ enum {
 	BATCH_BYTES = 64 * 1024,
 	BATCH_SLOTS = 4096, /* a power of two, at least as many as events fit into a batch */
 	PAIR_WAIT_MS = 20,  /* for the second half of a rename */
+	SETTLE_MS = 2,      /* more events come with the first: one wake-up for all of them */
 	DRAIN_READS_MAX = 256,
 	FAILED_MAX = 65536,
 	WATCH_MASK = IN_CREATE | IN_DELETE | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE |
@@ -334,6 +335,8 @@ static void *watch_thread(void *user)
 			lose_moved(watcher);
 		if (r <= 0)
 			continue;
+		if (!fds[1].revents)
+			poll(&fds[1], 1, SETTLE_MS);
 		if (fds[1].revents && take_wake(watcher))
 			return NULL;
 		if (fds[0].revents)
