@@ -42,21 +42,22 @@ void op_context_init(struct op_context *ctx)
 
 /* ---- Checks that every implementation relies on -------------------------- */
 
+static int check_path(const char *path)
+{
+	if (path_is_normal(path))
+		return 0;
+	return strlen(path_name(path)) > PATH_NAME_MAX_BYTES ? -ENAMETOOLONG : -EINVAL;
+}
+
 static int check_object(const struct object_ref *object)
 {
-	return object->file || path_is_normal(object->path) ? 0 : -EINVAL;
+	return object->file ? 0 : check_path(object->path);
 }
 
 /* A name that is to be made, removed or moved: anything but the root. */
 static int check_changed_path(const char *path)
 {
-	const char *name = path_name(path);
-
-	if (!*path)
-		return -EBUSY;
-	if (strlen(name) > PATH_NAME_MAX_BYTES)
-		return -ENAMETOOLONG;
-	return path_is_normal(path) ? 0 : -EINVAL;
+	return *path ? check_path(path) : -EBUSY;
 }
 
 static int check_range(off_t offset, size_t size)

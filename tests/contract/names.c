@@ -443,6 +443,7 @@ PROMISE(names_may_be_255_bytes_long)
 	name[255] = 'n';
 	name[256] = '\0';
 	CHECK_RC(-ENAMETOOLONG, put(f, name, "x"));
+	CHECK_RC(-ENAMETOOLONG, stat_of(f, name, &f->a));
 }
 
 PROMISE(paths_may_be_longer_than_path_max)
