@@ -309,7 +309,9 @@ int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret
 
 void mount_drain_changes(struct mount *m)
 {
-	invalidator_drain(m->edge->invalidator);
+	/* The control socket is there before the kernel's side is. */
+	if (m->edge && m->edge->invalidator)
+		invalidator_drain(m->edge->invalidator);
 }
 
 static bool connection_is_gone(struct session *s)

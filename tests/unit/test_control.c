@@ -1,0 +1,454 @@
+#include "fs/mount.h"
+#include "ops/support/control.h"
+#include "tests/check.h"
+
+#include <cjson/cJSON.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backends/open.h"
+#include "ops/support/cleanup.h"
+
+/* ---- Frames: what a hostile peer may send --------------------------------------- */
+
+static void check_received(const void *bytes, size_t size, int want)
+{
+	cleanup_buffer struct buffer payload = {0};
+	enum control_frame_type type;
+	int ends[2];
+
+	CHECK_RC(0, socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+	CHECK_RC(size, send(ends[0], bytes, size, 0));
+	close(ends[0]);
+	CHECK_RC(want, control_receive(ends[1], &type, &payload));
+	CHECK(payload.capacity <= 2 * CONTROL_FRAME_MAX_BYTES);
+	close(ends[1]);
+}
+
+static void test_frames_that_end_early_are_refused(void)
+{
+	check_received("", 0, -ECONNRESET);
+	check_received("\x05\0\0", 3, -ECONNRESET);
+	check_received("\x05\0\0\0J", 5, -ECONNRESET);
+	check_received("\x05\0\0\0J1234", 9, -ECONNRESET);
+	check_received("\x05\0\0\0J12345", 10, 0);
+	check_received("\0\0\0\0D", 5, 0);
+}
+
+static void test_frames_that_are_too_long_are_refused(void)
+{
+	check_received("\x01\0\x10\0J", 5, -EMSGSIZE);
+	check_received("\xff\xff\xff\xffJ", 5, -EMSGSIZE);
+	check_received("\0\0\0\x80J", 5, -EMSGSIZE);
+}
+
+static void *send_longest(void *user)
+{
+	cleanup_free uint8_t *data = calloc(1, CONTROL_FRAME_MAX_BYTES + 1);
+
+	CHECK_RC(-EMSGSIZE,
+		control_send(*(int *)user, CONTROL_STDIN, data, CONTROL_FRAME_MAX_BYTES + 1));
+	data[CONTROL_FRAME_MAX_BYTES - 1] = 7;
+	CHECK_RC(0, control_send(*(int *)user, CONTROL_STDIN, data, CONTROL_FRAME_MAX_BYTES));
+	return NULL;
+}
+
+static void test_the_longest_frame_arrives_whole(void)
+{
+	cleanup_buffer struct buffer payload = {0};
+	enum control_frame_type type;
+	pthread_t thread;
+	int ends[2];
+
+	CHECK_RC(0, socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+	pthread_create(&thread, NULL, send_longest, &ends[0]);
+	CHECK_RC(0, control_receive(ends[1], &type, &payload));
+	pthread_join(thread, NULL);
+	CHECK_RC(CONTROL_STDIN, type);
+	CHECK_RC(CONTROL_FRAME_MAX_BYTES, payload.size);
+	CHECK_RC(7, payload.data[CONTROL_FRAME_MAX_BYTES - 1]);
+	CHECK_RC(0, payload.data[CONTROL_FRAME_MAX_BYTES]);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+static void test_sending_to_nobody_is_an_error_not_a_signal(void)
+{
+	int ends[2];
+
+	CHECK_RC(0, socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+	close(ends[1]);
+	CHECK_RC(-EPIPE, control_send(ends[0], CONTROL_STDIN, "x", 1));
+	close(ends[0]);
+}
+
+static void check_failure(const char *json, int want, const char *want_message)
+{
+	cleanup_buffer struct buffer payload = {0};
+	cleanup_free char *message = NULL;
+
+	buffer_append_string(&payload, json);
+	CHECK_RC(want, control_failure(&payload, &message));
+	if (want_message)
+		CHECK_STRING(want_message, message);
+	else
+		CHECK(message == NULL);
+}
+
+static void test_failures_name_an_errno(void)
+{
+	check_failure("{\"error\":\"ENOENT\",\"message\":\"gone\"}", -ENOENT, "gone");
+	check_failure("{\"error\":\"EWHATEVER\"}", -EPROTO, NULL);
+	check_failure("{\"error\":7,\"message\":[]}", -EPROTO, NULL);
+	check_failure("[", -EPROTO, NULL);
+	check_failure("", -EPROTO, NULL);
+}
+
+static void test_what_is_on_no_mount_is_not_found(void)
+{
+	char *socket_path = NULL;
+
+	CHECK_RC(-ENODATA, control_find("/proc", &socket_path, NULL, NULL));
+	CHECK_RC(-ENODATA, control_find(".", &socket_path, NULL, NULL));
+	CHECK_RC(-ENOENT, control_find("/does/not/exist", &socket_path, NULL, NULL));
+	CHECK(socket_path == NULL);
+}
+
+/* ---- A server, without a mount --------------------------------------------------- */
+
+static char directory[64];
+static struct mount mount_;
+static struct mount_options options;
+static struct control_server *server;
+
+static void start_server(void)
+{
+	char *socket_path, *log_path, uri[96], *reason = NULL;
+
+	strcpy(directory, "/tmp/isthmus-test-control-XXXXXX");
+	CHECK(mkdtemp(directory) != NULL);
+	snprintf(uri, sizeof(uri), "local:%s", directory);
+	CHECK(asprintf(&socket_path, "%s/s", directory) > 0);
+	CHECK(asprintf(&log_path, "%s/log", directory) > 0);
+	options = (struct mount_options){.uri = strdup(uri), .mount_point = "/nowhere"};
+	mount_ = (struct mount){.options = &options, .control_path = socket_path};
+	CHECK_RC(0, workspace_open(uri, NULL, &mount_.workspace, &reason));
+	CHECK_RC(0, mount_log_open(log_path, 0, &mount_.log));
+	CHECK_RC(0, control_server_start(&mount_, &server));
+	free(log_path);
+	free(reason);
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+{
+	(void)st, (void)kind, (void)ftw;
+	return remove(path);
+}
+
+static void stop_server(void)
+{
+	control_server_stop(server);
+	CHECK(access(mount_.control_path, F_OK) < 0);
+	workspace_free(mount_.workspace);
+	mount_log_close(mount_.log);
+	free(mount_.control_path);
+	free((char *)(uintptr_t)options.uri);
+	nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void check_answer(const char *request, int want, const char *want_text)
+{
+	cleanup_free char *reply = NULL;
+
+	CHECK_RC(want, control_call(mount_.control_path, request, &reply));
+	if (!CHECK(reply && strstr(reply, want_text)))
+		fprintf(stderr, "%s: %s\n", request, reply ? reply : "(nothing)");
+}
+
+static void test_the_socket_is_for_its_owner_only(void)
+{
+	struct stat attributes;
+
+	start_server();
+	CHECK_RC(0, stat(mount_.control_path, &attributes));
+	CHECK_RC(0600, attributes.st_mode & 0777);
+	stop_server();
+}
+
+static void test_requests_that_are_none_are_refused(void)
+{
+	cleanup_free char *deep = malloc(100001);
+
+	start_server();
+	memset(deep, '[', 100000);
+	deep[100000] = '\0';
+	check_answer("", -EINVAL, "not a JSON object");
+	check_answer("{", -EINVAL, "not a JSON object");
+	check_answer("[]", -EINVAL, "not a JSON object");
+	check_answer(deep, -EINVAL, "not a JSON object");
+	check_answer("{}", -EINVAL, "no request");
+	check_answer("{\"request\":7}", -EINVAL, "no request");
+	check_answer("{\"request\":\"dance\"}", -EINVAL, "\"dance\"");
+	check_answer("{\"request\":\"exec\"}", -EINVAL, "argv or command");
+	check_answer("{\"request\":\"exec\",\"argv\":[]}", -EINVAL, "argv or command");
+	check_answer("{\"request\":\"exec\",\"argv\":[1]}", -EINVAL, "argv or command");
+	check_answer("{\"request\":\"exec\",\"command\":\"true\",\"env\":{\"A=B\":\"\"}}", -EINVAL,
+		"env as names");
+	check_answer("{\"request\":\"exec\",\"command\":\"true\",\"env\":{\"A\":1}}", -EINVAL,
+		"env as names");
+	check_answer("{\"request\":\"exec\",\"command\":\"true\",\"cwd\":\"../..\"}", -ENOTDIR,
+		"directory");
+	check_answer("{\"request\":\"exec\",\"argv\":[\"no-such-program\"]}", -ENOENT,
+		"no such command");
+	check_answer("{\"request\":\"call_end\",\"call_id\":\"x\"}", -ENOENT, "not under way");
+	check_answer("{\"request\":\"call_begin\"}", -EINVAL, "call_id");
+	check_answer("{\"request\":\"call_begin\",\"call_id\":\"x\",\"pid\":-1}", -EINVAL, "x");
+	check_answer("{\"request\":\"status\"}", 0, "local:");
+	check_answer("{\"request\":\"stats\"}", 0, "requests");
+	check_answer("{\"request\":\"log_flush\"}", 0, "log.jsonl");
+	stop_server();
+}
+
+static void test_a_first_frame_that_is_no_request_is_refused(void)
+{
+	cleanup_buffer struct buffer payload = {0};
+	enum control_frame_type type;
+	int fd;
+
+	start_server();
+	fd = control_connect(mount_.control_path);
+	CHECK_RC(0, control_send(fd, CONTROL_STDIN, "x", 1));
+	CHECK_RC(0, control_receive(fd, &type, &payload));
+	CHECK_RC(CONTROL_FAILURE, type);
+	close(fd);
+	fd = control_connect(mount_.control_path);
+	CHECK_RC(5, send(fd, "\xff\xff\xff\xffJ", 5, MSG_NOSIGNAL));
+	CHECK_RC(0, control_receive(fd, &type, &payload));
+	CHECK_RC(CONTROL_FAILURE, type);
+	close(fd);
+	stop_server();
+}
+
+static void test_too_many_connections_are_turned_away(void)
+{
+	cleanup_buffer struct buffer payload = {0};
+	enum control_frame_type type;
+	int fds[300];
+
+	start_server();
+	for (size_t i = 0; i < array_size(fds); i++)
+		fds[i] = control_connect(mount_.control_path);
+	CHECK_RC(0, control_receive(fds[299], &type, &payload));
+	CHECK_RC(CONTROL_FAILURE, type);
+	CHECK(strstr((const char *)payload.data, "EAGAIN") != NULL);
+	for (size_t i = 0; i < array_size(fds); i++)
+		close(fds[i]);
+	usleep(100000);
+	check_answer("{\"request\":\"status\"}", 0, "local:");
+	stop_server();
+}
+
+/* ---- Commands ---------------------------------------------------------------------- */
+
+static int start_command(const char *command)
+{
+	cleanup_free char *text = NULL;
+	int fd = control_connect(mount_.control_path);
+
+	CHECK(asprintf(&text, "{\"request\":\"exec\",\"command\":\"%s\"}", command) > 0);
+	CHECK_RC(0, control_send(fd, CONTROL_JSON, text, strlen(text)));
+	return fd;
+}
+
+/* Frames until the last one, whose payload is kept; the bytes of stdout are counted. */
+static enum control_frame_type read_to_end(int fd, struct buffer *payload, size_t *ret_output)
+{
+	enum control_frame_type type = 0;
+
+	*ret_output = 0;
+	while (control_receive(fd, &type, payload) == 0 && type == CONTROL_STDOUT)
+		*ret_output += payload->size;
+	return type;
+}
+
+static void check_exit(int fd, const char *want, size_t want_output)
+{
+	cleanup_buffer struct buffer payload = {0};
+	size_t output;
+
+	CHECK_RC(CONTROL_EXIT, read_to_end(fd, &payload, &output));
+	if (!CHECK(strstr((const char *)payload.data, want) != NULL))
+		fprintf(stderr, "%s\n", (const char *)payload.data);
+	CHECK_RC(want_output, output);
+	close(fd);
+}
+
+static void test_a_command_gets_its_stdin_and_its_signals(void)
+{
+	static const char big[300000];
+	int fd;
+
+	start_server();
+	fd = start_command("cat");
+	CHECK_RC(0, control_send(fd, CONTROL_STDIN, "hello", 5));
+	CHECK_RC(0, control_send(fd, CONTROL_STDIN_EOF, NULL, 0));
+	check_exit(fd, "\"exit_code\":0", 5);
+
+	/* It does not read: the signal must not wait behind what it has not read. */
+	fd = start_command("exec sleep 30");
+	CHECK_RC(0, control_send(fd, CONTROL_STDIN, big, 200000));
+	usleep(200000);
+	CHECK_RC(0, control_send(fd, CONTROL_SIGNAL, "\x0f\0\0\0", 4));
+	check_exit(fd, "\"signal\":15", 0);
+
+	/* It ended without reading: the client may go on. */
+	fd = start_command("exec <&-; sleep 0.2; exit 3");
+	CHECK_RC(0, control_send(fd, CONTROL_STDIN, big, sizeof(big)));
+	check_exit(fd, "\"exit_code\":3", 0);
+	stop_server();
+}
+
+static void check_broken_off(const void *frame, size_t size)
+{
+	cleanup_buffer struct buffer payload = {0};
+	int fd = start_command("exec sleep 30");
+	size_t output;
+
+	CHECK_RC(size, send(fd, frame, size, MSG_NOSIGNAL));
+	CHECK(read_to_end(fd, &payload, &output) != CONTROL_EXIT);
+	close(fd);
+}
+
+static void test_frames_that_do_not_belong_end_the_command(void)
+{
+	time_t started = time(NULL);
+
+	start_server();
+	check_broken_off("\x01\0\0\0S\x0f", 6);
+	check_broken_off("\x04\0\0\0S\xff\0\0\0", 9);
+	check_broken_off("\x04\0\0\0S\0\0\0\0", 9);
+	check_broken_off("\x03\0\0\0Wabc", 8);
+	check_broken_off("\x02\0\0\0J{}", 7);
+	check_broken_off("\xff\xff\xff\xffI", 5);
+	check_broken_off("\0\0\0\0?", 5);
+	stop_server();
+	CHECK(time(NULL) - started < 20);
+}
+
+static long resident_kb(void)
+{
+	cleanup_file FILE *file = fopen("/proc/self/statm", "re");
+	long pages = 0;
+
+	CHECK(file && fscanf(file, "%*d %ld", &pages) == 1);
+	return pages * 4;
+}
+
+static void test_a_client_that_does_not_read_holds_the_command_up(void)
+{
+	long before;
+	int fd;
+
+	start_server();
+	before = resident_kb();
+	fd = start_command("exec yes");
+	usleep(700000);
+	CHECK(resident_kb() - before < 8 << 10);
+	close(fd);
+	stop_server();
+}
+
+static void test_the_death_of_the_client_ends_the_command(void)
+{
+	char path[128];
+	int fd;
+
+	start_server();
+	snprintf(path, sizeof(path), "%s/alive", directory);
+	fd = start_command("while :; do date >>alive; sleep 0.05; done");
+	for (int i = 0; i < 100 && access(path, F_OK) < 0; i++)
+		usleep(20000);
+	CHECK(access(path, F_OK) == 0);
+	close(fd);
+	for (int i = 0; i < 100; i++) {
+		uint32_t connections, commands;
+
+		control_usage(&mount_, &connections, &commands);
+		if (commands == 0)
+			break;
+		usleep(20000);
+	}
+	CHECK_RC(0, unlink(path));
+	usleep(300000);
+	CHECK(access(path, F_OK) < 0);
+	stop_server();
+}
+
+static void test_the_exit_tells_what_changed_and_where_it_stands_in_the_log(void)
+{
+	cleanup_buffer struct buffer payload = {0};
+	size_t output;
+	cJSON *end;
+	int fd;
+
+	start_server();
+	fd = start_command("echo ready; read line; exit 7");
+	usleep(300000);
+	control_note_change(&mount_, "a/b");
+	control_note_change(&mount_, "a/b");
+	control_note_change(&mount_, "c");
+	CHECK_RC(0, control_send(fd, CONTROL_STDIN, "\n", 1));
+	CHECK_RC(CONTROL_EXIT, read_to_end(fd, &payload, &output));
+	end = cJSON_ParseWithLength((const char *)payload.data, payload.size);
+	CHECK_RC(7, cJSON_GetNumberValue(cJSON_GetObjectItem(end, "exit_code")));
+	CHECK_RC(2, cJSON_GetArraySize(cJSON_GetObjectItem(end, "changed")));
+	CHECK_RC(1, cJSON_GetNumberValue(cJSON_GetObjectItem(end, "first_seq")));
+	CHECK_RC(1, cJSON_GetNumberValue(cJSON_GetObjectItem(end, "last_seq")));
+	cJSON_Delete(end);
+	close(fd);
+	stop_server();
+}
+
+static void test_stopping_the_server_ends_its_commands(void)
+{
+	time_t started = time(NULL);
+	int fd;
+
+	start_server();
+	fd = start_command("trap '' TERM INT HUP; sleep 60");
+	usleep(200000);
+	stop_server();
+	CHECK(time(NULL) - started < 5);
+	close(fd);
+}
+
+int main(void)
+{
+	static const struct test_case cases[] = {
+		TEST(test_frames_that_end_early_are_refused),
+		TEST(test_frames_that_are_too_long_are_refused),
+		TEST(test_the_longest_frame_arrives_whole),
+		TEST(test_sending_to_nobody_is_an_error_not_a_signal),
+		TEST(test_failures_name_an_errno),
+		TEST(test_what_is_on_no_mount_is_not_found),
+		TEST(test_the_socket_is_for_its_owner_only),
+		TEST(test_requests_that_are_none_are_refused),
+		TEST(test_a_first_frame_that_is_no_request_is_refused),
+		TEST(test_too_many_connections_are_turned_away),
+		TEST(test_a_command_gets_its_stdin_and_its_signals),
+		TEST(test_frames_that_do_not_belong_end_the_command),
+		TEST(test_a_client_that_does_not_read_holds_the_command_up),
+		TEST(test_the_death_of_the_client_ends_the_command),
+		TEST(test_the_exit_tells_what_changed_and_where_it_stands_in_the_log),
+		TEST(test_stopping_the_server_ends_its_commands),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	return test_run("control", cases, array_size(cases));
+}
