@@ -281,29 +281,72 @@ static pid_t next_ancestor(const struct process_facts *facts)
 	return facts->parent;
 }
 
-static struct tool_call *call_of_ancestors(
-	struct callers *callers, const struct process_facts *start, uint32_t epoch)
+static void store_entry(struct callers *callers, const struct entry *fresh)
 {
-	struct process_facts facts = *start;
+	struct tool_call *old;
+	struct entry *entry;
+
+	pthread_mutex_lock(lock_of(callers, fresh->tid));
+	entry = pick_entry(callers, fresh->tid);
+	old = entry->call;
+	*entry = *fresh;
+	call_ref(entry->call);
+	pthread_mutex_unlock(lock_of(callers, fresh->tid));
+	tool_call_unref(old);
+}
+
+/* They may do nothing themselves, and end, before another child of theirs is asked for. */
+static void remember_ancestors(struct callers *callers, const struct process_facts *walked,
+	unsigned count, struct tool_call *call, uint32_t epoch, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct entry entry = {
+			.tid = walked[i].pid,
+			.pid = walked[i].pid,
+			.start_time = walked[i].start_time,
+			.checked_ns = now_ns,
+			.interval_ns = RECHECK_FIRST_NS,
+			.epoch = epoch,
+			.used = (uint32_t)(now_ns >> 20),
+			.call = call,
+		};
+
+		memcpy(entry.name, walked[i].name, sizeof(entry.name));
+		store_entry(callers, &entry);
+	}
+}
+
+static struct tool_call *call_of_ancestors(
+	struct callers *callers, const struct process_facts *start, uint32_t epoch, uint64_t now_ns)
+{
+	struct process_facts walked[ANCESTORS_MAX];
+	const struct process_facts *below = start;
 	struct tool_call *call = NULL;
 
 	for (unsigned depth = 0; depth < ANCESTORS_MAX; depth++) {
-		pid_t pid = next_ancestor(&facts);
+		struct process_facts *facts = &walked[depth];
+		pid_t pid = next_ancestor(below);
 		bool alive;
 
 		if (pid <= 1)
 			return NULL;
-		alive = read_facts(pid, &facts);
+		alive = read_facts(pid, facts);
 		call = call_of_root(callers, pid);
-		if (call || known_call(callers, pid, alive ? &facts : NULL, epoch, &call) || !alive)
-			return call;
+		if (!call && !known_call(callers, pid, alive ? facts : NULL, epoch, &call) &&
+			alive) {
+			below = facts;
+			continue;
+		}
+		if (call)
+			remember_ancestors(callers, walked, depth, call, epoch, now_ns);
+		return call;
 	}
 	return NULL;
 }
 
 /* Which call a thread belongs to; `kept` is what it belonged to so far. */
 static struct tool_call *resolve_call(struct callers *callers, pid_t tid,
-	const struct process_facts *facts, struct tool_call *kept, uint32_t epoch)
+	const struct process_facts *facts, struct tool_call *kept, uint32_t epoch, uint64_t now_ns)
 {
 	struct tool_call *call = NULL;
 
@@ -320,21 +363,7 @@ static struct tool_call *resolve_call(struct callers *callers, pid_t tid,
 		return call;
 	if (kept && kept->pid != tid && kept->pid != facts->pid)
 		return call_ref(kept);
-	return facts->start_time ? call_of_ancestors(callers, facts, epoch) : NULL;
-}
-
-static void store_entry(struct callers *callers, const struct entry *fresh)
-{
-	struct tool_call *old;
-	struct entry *entry;
-
-	pthread_mutex_lock(lock_of(callers, fresh->tid));
-	entry = pick_entry(callers, fresh->tid);
-	old = entry->call;
-	*entry = *fresh;
-	call_ref(entry->call);
-	pthread_mutex_unlock(lock_of(callers, fresh->tid));
-	tool_call_unref(old);
+	return facts->start_time ? call_of_ancestors(callers, facts, epoch, now_ns) : NULL;
 }
 
 /* Reads /proc.  `fresh` holds what was known (with a reference to its call); it is brought up
@@ -364,7 +393,7 @@ static void look_again(struct callers *callers, struct entry *fresh, uint64_t no
 	fresh->pid = facts.pid;
 	fresh->checked_ns = now_ns;
 	fresh->used = (uint32_t)(now_ns >> 20);
-	fresh->call = resolve_call(callers, fresh->tid, &facts, kept, fresh->epoch);
+	fresh->call = resolve_call(callers, fresh->tid, &facts, kept, fresh->epoch, now_ns);
 	store_entry(callers, fresh);
 }
 

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -120,12 +120,14 @@ static bool add_mounted(void *user, const struct mountinfo_line *line)
 static void probe(struct listed *item)
 {
 	const struct timespec pause = {.tv_nsec = 5000000};
-	struct stat attributes;
 	pid_t child = fork();
+	char value[1];
 	int status;
 
+	/* No attribute of its own is in the kernel's caches. */
 	if (child == 0)
-		_exit(stat(item->mount_point, &attributes) < 0 && errno == ENOTCONN ? 1 : 0);
+		_exit(getxattr(item->mount_point, "user.isthmus.uri", value, 0) < 0 &&
+			errno == ENOTCONN);
 	for (int i = 0; child > 0 && i < PROBE_TRIES; i++) {
 		if (waitpid(child, &status, WNOHANG) == child) {
 			item->state =

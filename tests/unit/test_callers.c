@@ -287,6 +287,22 @@ static void test_an_orphan_is_found_by_its_session(void)
 	callers_free(callers);
 }
 
+static void test_ancestors_on_the_way_belong_to_the_call(void)
+{
+	struct callers *callers = new_callers();
+	pid_t pids[3];
+
+	start_tree(3, pids);
+	CHECK_RC(0, callers_call_begin(callers, "one", "bash", pids[0]));
+	check_call(callers, pids[2], later(), "one");
+	stop(pids[0]);
+	end_call(callers, "one");
+	check_call(callers, pids[1], later(), "one");
+	kill(pids[2], SIGKILL);
+	kill(pids[1], SIGKILL);
+	callers_free(callers);
+}
+
 static void test_the_end_of_a_call_frees_its_process(void)
 {
 	struct callers *callers = new_callers();
@@ -401,6 +417,7 @@ TEST_MAIN("callers", TEST(test_a_process_has_its_name), TEST(test_a_thread_belon
 	TEST(test_more_processes_than_fit_are_no_harm), TEST(test_descendants_belong_to_the_call),
 	TEST(test_a_process_known_before_the_call_belongs_to_it),
 	TEST(test_an_orphan_keeps_its_call), TEST(test_an_orphan_is_found_by_its_session),
+	TEST(test_ancestors_on_the_way_belong_to_the_call),
 	TEST(test_the_end_of_a_call_frees_its_process),
 	TEST(test_a_call_of_one_thread_is_not_of_the_others), TEST(test_the_innermost_call_counts),
 	TEST(test_what_is_no_call_is_refused), TEST(test_calls_are_bounded),

@@ -1,0 +1,195 @@
+#!/bin/bash
+# isthmus log, list, status and doctor on a real mount.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+log_of() {
+	"$ISTHMUS" log "$mnt" "$@"
+}
+
+# field NAME: of the one line of JSON on stdin.
+field() {
+	python3 -c 'import json, sys; print(json.loads(sys.stdin.readline()).get(sys.argv[1], ""))' "$1"
+}
+
+test_the_log_says_who_did_what() {
+	echo hello >"$mnt/seen"
+	cat "$mnt/seen" >/dev/null
+	expect cat "$(log_of --op open --path seen --json | tail -n 1 | field process)" process
+	expect 6 "$(log_of --op write --path seen --json | tail -n 1 | field bytes)" bytes
+	mv "$mnt/seen" "$mnt/moved"
+	expect moved "$(log_of --op rename --json | tail -n 1 | field path2)" "new name"
+	expect mv "$(log_of --op rename --json | tail -n 1 | field process)" process
+	cat "$mnt/not-there" 2>/dev/null || true
+	expect ENOENT "$(log_of --errors --path not-there --json | tail -n 1 | field result)" result
+}
+
+test_filters_choose_lines() {
+	mkdir "$mnt/deep"
+	echo x >"$mnt/deep/a.c"
+	echo x >"$mnt/deep/b.h"
+	expect 'deep/a.c' "$(log_of --path '*.c' --op create --json | field path)" glob
+	expect '' "$(log_of --op rmdir)" "no such line"
+	expect '' "$(log_of --slow 1h)" "none that slow"
+	expect 2 "$(log_of --op create,mkdir --path 'deep*' -n 2 --json | wc -l)" lines
+	expect '' "$(log_of --pid 2147483646)" "no such process"
+}
+
+test_names_that_are_not_text_are_whole() {
+	local name=$'caf\xe9\e[31m\n'
+
+	: >"$mnt/$name"
+	expect "$(printf %s "$name" | od -An -tx1 | tr -d ' \n')" \
+		"$(log_of --op create --json | tail -n 1 | field path_hex)" bytes
+	log_of --op create | tail -n 1 | grep -qF 'caf\xe9\x1b[31m\x0a' || fail "printed raw"
+	rm "$mnt/$name"
+}
+
+test_a_tool_call_is_found() {
+	local socket
+
+	socket=$(getfattr --absolute-names --only-values -n user.isthmus.control "$mnt")
+	python3 - "$socket" "$mnt" <<-'END' || fail "the call did not go through"
+		import json, os, socket, struct, subprocess, sys
+
+		def call(**request):
+		    s = socket.socket(socket.AF_UNIX)
+		    s.connect(sys.argv[1])
+		    text = json.dumps(request).encode()
+		    s.sendall(struct.pack("<IB", len(text), ord("J")) + text)
+		    size, kind = struct.unpack("<IB", s.recv(5, socket.MSG_WAITALL))
+		    answer = json.loads(s.recv(size, socket.MSG_WAITALL))
+		    assert kind == ord("J"), answer
+		    return answer
+
+		first = call(request="call_begin", call_id="call-7", tool="bash", pid=os.getpid())["first_seq"]
+		# The grandchild outlives its parent.
+		subprocess.run(["sh", "-c", "(mkdir early; sleep 0.3; echo x >orphan) & echo x >child; "
+		                "until [ -d early ]; do :; done"], cwd=sys.argv[2])
+		last = call(request="call_end", call_id="call-7")["last_seq"]
+		assert first <= last, (first, last)
+	END
+	wait_for 5 test -e "$mnt/orphan"
+	sleep 0.2
+	echo x >"$mnt/other"
+	expect "child
+orphan" "$(log_of --call call-7 --op create --json | while read -r line; do field path <<<"$line"; done)" paths
+	expect bash "$(log_of --call call-7 --json | head -n 1 | field tool)" tool
+}
+
+test_following_shows_what_happens() {
+	local pid
+
+	log_of --follow --op mkdir --json >"$tmp/followed" &
+	pid=$!
+	sleep 0.5
+	mkdir "$mnt/followed"
+	wait_for 5 grep -q '"path":"followed"' "$tmp/followed" || fail "not shown"
+	kill "$pid"
+	wait "$pid" 2>/dev/null || true
+}
+
+test_the_summary_adds_up() {
+	local lines
+
+	lines=$(log_of --json | grep -vcE '"op":"(dropped|lost)"')
+	log_of --summary >"$tmp/summary"
+	# The commands themselves look at the mount point.
+	[ "$(awk 'NR == 1 { print $1 }' "$tmp/summary")" -ge "$lines" ] || fail "$(head -n 1 "$tmp/summary"), lines: $lines"
+	grep -q '^mkdir ' "$tmp/summary" || fail "no mkdir: $(cat "$tmp/summary")"
+}
+
+log_directory() {
+	dirname "$("$ISTHMUS" status "$mnt" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["log"])')"
+}
+
+test_tampering_is_told() {
+	local file
+
+	file=$(log_directory)/log.jsonl
+	log_of --verify >/dev/null || fail "the log is not good"
+	cp "$file" "$tmp/log"
+	sed -i '0,/"op":"mkdir"/s//"op":"rmdir"/' "$file"
+	! log_of --verify >/dev/null 2>"$tmp/err" || fail "an edited line was not noticed"
+	grep -q 'tampered' "$tmp/err" || fail "message: $(cat "$tmp/err")"
+	head -n 5 "$tmp/log" >"$file"
+	! log_of --verify >/dev/null 2>"$tmp/err" || fail "a cut end was not noticed"
+	cp "$tmp/log" "$file"
+}
+
+test_the_log_outlives_the_mount() {
+	local second=$tmp/second last
+
+	mkdir "$second" "$tmp/ws2"
+	"$ISTHMUS" mount "local:$tmp/ws2" "$second" && mkdir "$second/last" && "$ISTHMUS" umount "$second"
+	last=$("$ISTHMUS" log "$second" --op mkdir --json | field seq)
+	[ "$last" -gt 0 ] || fail "no log after the unmount"
+	"$ISTHMUS" mount "local:$tmp/ws2" "$second" && mkdir "$second/later"
+	expect "last
+later" "$("$ISTHMUS" log "$second" --op mkdir --json | while read -r line; do field path <<<"$line"; done)" "both mounts"
+	"$ISTHMUS" umount "$second"
+	[ "$("$ISTHMUS" log "$second" --op mkdir --json | tail -n 1 | field seq)" -gt "$last" ] || fail "numbers start again"
+	"$ISTHMUS" log "$second" --verify >/dev/null || fail "the log is not good"
+}
+
+test_the_list_has_this_mount() {
+	"$ISTHMUS" list | grep -qF "$mnt" || fail "$("$ISTHMUS" list)"
+	expect mounted "$("$ISTHMUS" list --json | python3 -c '
+import json, sys
+print([m["state"] for m in json.load(sys.stdin) if m["mount_point"] == sys.argv[1]][0])' "$mnt")" state
+}
+
+test_a_stopped_daemon_does_not_hold_the_list_up() {
+	local started=$SECONDS
+
+	kill -STOP "$daemon_pid"
+	timeout 10 "$ISTHMUS" list >"$tmp/list"
+	XDG_RUNTIME_DIR=$tmp/home timeout 10 "$ISTHMUS" list >"$tmp/list2" # without its runtime file
+	kill -CONT "$daemon_pid"
+	[ $((SECONDS - started)) -lt 6 ] || fail "took $((SECONDS - started)) s"
+	grep -qF "$mnt" "$tmp/list" || fail "not listed"
+	grep -F "$mnt" "$tmp/list2" | grep -q silent || fail "not silent: $(cat "$tmp/list2")"
+}
+
+test_status_says_how_it_is() {
+	"$ISTHMUS" status "$mnt" >"$tmp/status"
+	grep -qF "$uri" "$tmp/status" && grep -q 'online' "$tmp/status"
+	mkdir -p "$mnt/below"
+	"$ISTHMUS" status "$mnt/below" --json >"$tmp/status.json"
+	python3 - "$tmp/status.json" "$mnt" <<-'END'
+		import json, sys
+		status = json.load(open(sys.argv[1]))
+		assert status["mount_point"] == sys.argv[2], status
+		assert status["workspace"]["link"] == "online", status
+		assert status["stats"]["requests"] > 0, status
+		assert status["stats"]["log"]["last_error"] == "", status
+	END
+	! "$ISTHMUS" status "$tmp" 2>"$tmp/err" || fail "status of what is no mount"
+	grep -qF "\"$tmp\" is not on an isthmus mount" "$tmp/err" || fail "message: $(cat "$tmp/err")"
+}
+
+test_doctor_finds_what_is_broken() {
+	"$ISTHMUS" doctor >"$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+	grep -q '^good .*FUSE device' "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+	mkdir -p "$tmp/elsewhere" && cp "$(command -v "$ISTHMUS")" "$tmp/elsewhere/isthmus"
+	! PATH=/nowhere "$tmp/elsewhere/isthmus" doctor >"$tmp/doctor" || fail "all good without programs"
+	grep -q '^BROKEN .*isthmus-tools' "$tmp/doctor" && grep -q 'apt-get install openssh-client' "$tmp/doctor" ||
+		fail "$(cat "$tmp/doctor")"
+}
+
+test_unknown_words_are_told() {
+	local code=0
+
+	"$ISTHMUS" stauts "$mnt" 2>"$tmp/err" || code=$?
+	expect 2 "$code" "exit code"
+	grep -q 'did you mean "status"' "$tmp/err" || fail "$(cat "$tmp/err")"
+	code=0
+	"$ISTHMUS" log "$mnt" --bogus 2>/dev/null || code=$?
+	expect 2 "$code" "exit code"
+	code=0
+	"$ISTHMUS" log "$mnt" --slow fast 2>"$tmp/err" || code=$?
+	expect 2 "$code" "exit code"
+	grep -qF '"fast" is not a time' "$tmp/err" || fail "$(cat "$tmp/err")"
+}
+
+run_tests "$1"
