@@ -408,6 +408,8 @@ static void note(struct inode_table *t, struct inode *inode, const struct attrib
 	inode_version_of(a, &version);
 	ret_note->data_changed = version.size_bytes != inode->version.size_bytes ||
 				 version.mtime_ns != inode->version.mtime_ns;
+	ret_note->has_shrunk = version.size_bytes < inode->version.size_bytes;
+	ret_note->only_handle = !inode->handles || !inode->handles->next;
 	inode->version = version;
 	ret_note->watched = is_watched(t, inode, a->nlink);
 }

@@ -20,14 +20,18 @@
 struct inode_table;
 struct inode_name;
 
-/* A file or directory handle that the kernel holds, or a request uses. */
+/* How the kernel gets at the data (session_open.c). */
+enum handle_way { WAY_CACHED, WAY_DIRECT, WAY_BACKED };
+
+/* A file handle that the kernel holds, or a request uses. */
 struct open_handle {
 	struct open_handle *next, **link; /* of the same inode; the table's lock */
 	struct inode *inode;
 	struct open_file *file;
 	atomic_uint references;
-	int flags;      /* as of open(2) */
-	int backing_id; /* the kernel reads the file by itself; 0: it asks */
+	int flags; /* as of open(2) */
+	enum handle_way way;
+	int backing_id; /* WAY_BACKED */
 };
 
 /* What tells one state of an object from the next (see attributes_same_version). */
@@ -49,6 +53,7 @@ struct inode {
 	uint32_t cached_users;       /* handles without */
 	int32_t backing_id;
 	struct inode_version version; /* as last told to the kernel; mode 0: none */
+	atomic_bool content_told;     /* the kernel was given the whole file */
 	atomic_bool was_locked;       /* by fcntl(2), at some time */
 	atomic_bool watched;          /* a directory whose changes are reported */
 	bool is_root;
@@ -77,7 +82,9 @@ void inode_table_usage(struct inode_table *table, uint64_t *ret_inodes, uint64_t
 /* What became of the kernel's idea of an object when newer attributes came. */
 struct inode_note {
 	bool watched;      /* by its parent (and, a directory, itself): attributes stay true */
-	bool data_changed; /* content is not what the kernel last had */
+	bool data_changed; /* content is not what the kernel last had ... */
+	bool has_shrunk;   /* ... and less of it */
+	bool only_handle;  /* one at most is open */
 };
 
 /* The object `attributes` is at (parent, name); the kernel is told of it: one more lookup.

@@ -266,9 +266,12 @@ static int make_table(struct session *s)
 static int session_new(struct mount *m)
 {
 	struct session *s = calloc(1, sizeof(*s));
+	struct workspace_status status;
 
 	if (!s)
 		return -ENOMEM;
+	workspace_status(m->workspace, &status);
+	s->is_remote = status.capabilities & WORKSPACE_IS_REMOTE;
 	s->mount = m;
 	s->watched_ttl = WATCHED_TTL_SECONDS;
 	s->ttl = m->options->ttl_ms / 1000.0;

@@ -9,6 +9,7 @@
 
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
+#include <semaphore.h>
 
 #include "fs/inode.h"
 #include "fs/mount.h"
@@ -43,6 +44,10 @@ struct session {
 	pthread_cond_t threads_changed;
 	struct session_thread *threads; /* threads_lock */
 	atomic_uint threads_idle, threads_total, threads_lent;
+	unsigned threads_usual;
+	pthread_t watcher; /* of the threads, when all are at work */
+	sem_t look;
+	atomic_bool is_saturated;
 	atomic_bool ending;
 };
 
@@ -148,16 +153,27 @@ void session_setxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, const c
 	size_t size, int flags);
 void session_removexattr(fuse_req_t fuse, fuse_ino_t ino, const char *name);
 
-/* session_files.c */
+/* session_open.c */
+struct open_handle *session_handle(const struct fuse_file_info *fi);
+
+/* Begins a request on an open file: its path is for the log only. */
+struct open_handle *session_begin_on_handle(struct request *r, fuse_req_t fuse, const char *op,
+	unsigned flags, const struct fuse_file_info *fi);
+
+/* After a write by somebody without the right to keep them (session_raw_kills_suid()). */
+void session_clear_suid(struct request *r, struct open_handle *handle);
+
 void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
 void session_create(fuse_req_t fuse, fuse_ino_t parent, const char *name, mode_t mode,
 	struct fuse_file_info *fi);
+void session_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
+
+/* session_files.c */
 void session_read(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t size, off_t offset,
 	struct fuse_file_info *fi);
 void session_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
-void session_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
 void session_fsync(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
 void session_fallocate(fuse_req_t fuse, fuse_ino_t ino, int mode, off_t offset, off_t length,
 	struct fuse_file_info *fi);

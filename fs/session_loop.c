@@ -3,40 +3,62 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "ops/support/log.h"
 
 /*
- * Every thread reads the device itself and serves what it read.  One more is started
- * whenever the last idle one gets work, up to a bound, so that requests which wait for a far
- * end do not hold others up; those that find enough idle ones end.
+ * Every thread reads the device itself and serves what it read.  Where requests wait for a far
+ * end, one more is started whenever the last idle one gets work.  Where they do not, more
+ * threads than processors only pass work around; there, one more is started when some have
+ * been at one request for long while nobody is idle: a thread of its own looks after that.
  */
 enum {
 	THREADS_MAX = 64,        /* besides those that wait for a lock */
 	THREADS_LENT_MAX = 1024, /* those */
-	THREADS_IDLE_MAX = 4,
 	STACK_BYTES = 256 << 10,
 	WAKE_INTERVAL_MS = 10,
+	LOOK_INTERVAL_NS = 2000000,
+	LONG_NS = 4000000,
 };
 
 struct session_thread {
 	struct session_thread *next, **link; /* threads_lock */
 	struct session *session;
 	pthread_t thread;
+	atomic_uint_fast64_t busy_since; /* CLOCK_MONOTONIC_COARSE, ns; 0: idle */
 };
 
 static int start_thread(struct session *s);
 
-static bool needs_another(struct session *s)
+static uint64_t coarse_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static bool may_start(struct session *s)
 {
 	unsigned total = s->threads_total, lent = s->threads_lent;
 
-	return s->threads_idle == 0 && total - lent < THREADS_MAX && lent < THREADS_LENT_MAX &&
-	       !s->ending;
+	return total - lent < THREADS_MAX && lent < THREADS_LENT_MAX && !s->ending;
 }
 
-static void serve(struct session *s)
+/* The last idle thread has got work. */
+static void none_is_idle(struct session *s)
 {
+	if (may_start(s) && (s->is_remote || s->threads_total - s->threads_lent < s->threads_usual))
+		start_thread(s);
+	else if (!atomic_exchange(&s->is_saturated, true))
+		sem_post(&s->look);
+}
+
+static void serve(struct session_thread *thread)
+{
+	struct session *s = thread->session;
 	struct fuse_buf buffer = {0};
 	bool enough = false; /* others wait already: this one ends, and is not counted */
 
@@ -47,12 +69,13 @@ static void serve(struct session *s)
 			continue;
 		if (got <= 0)
 			break;
-		s->threads_idle--;
-		if (needs_another(s))
-			start_thread(s);
+		thread->busy_since = coarse_ns();
+		if (--s->threads_idle == 0)
+			none_is_idle(s);
 		session_raw_begin(&buffer);
 		fuse_session_process_buf(s->fuse, &buffer);
-		enough = s->threads_idle >= THREADS_IDLE_MAX;
+		thread->busy_since = 0;
+		enough = s->threads_idle >= s->threads_usual;
 		s->threads_idle += !enough;
 	}
 	s->threads_idle -= !enough;
@@ -60,12 +83,46 @@ static void serve(struct session *s)
 	session_thread_buffer_free();
 }
 
+/* True when a thread has been at one request for long. */
+static bool some_are_stuck(struct session *s)
+{
+	uint64_t now = coarse_ns();
+	bool stuck = false;
+
+	pthread_mutex_lock(&s->threads_lock);
+	for (struct session_thread *t = s->threads; t && !stuck; t = t->next) {
+		uint64_t since = t->busy_since;
+
+		stuck = since && now - since >= LONG_NS;
+	}
+	pthread_mutex_unlock(&s->threads_lock);
+	return stuck;
+}
+
+static void *watch_threads(void *data)
+{
+	static const struct timespec interval = {.tv_nsec = LOOK_INTERVAL_NS};
+	struct session *s = data;
+
+	while (!s->ending) {
+		while (sem_wait(&s->look) < 0)
+			;
+		s->is_saturated = false;
+		while (s->threads_idle == 0 && !s->ending) {
+			nanosleep(&interval, NULL);
+			if (s->threads_idle == 0 && may_start(s) && some_are_stuck(s))
+				start_thread(s);
+		}
+	}
+	return NULL;
+}
+
 static void *thread_main(void *data)
 {
 	struct session_thread *thread = data;
 	struct session *s = thread->session;
 
-	serve(s);
+	serve(thread);
 	pthread_mutex_lock(&s->threads_lock);
 	*thread->link = thread->next;
 	if (thread->next)
@@ -112,8 +169,8 @@ static int start_thread(struct session *s)
 void session_thread_lend(struct session *s)
 {
 	s->threads_lent++;
-	if (needs_another(s))
-		start_thread(s);
+	if (s->threads_idle == 0)
+		none_is_idle(s);
 }
 
 void session_thread_return(struct session *s)
@@ -148,13 +205,33 @@ static void wait_for_threads(struct session *s)
 	}
 }
 
+static unsigned usual_threads(const struct session *s)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (s->is_remote)
+		return 8;
+	return processors < 2 ? 2 : processors > 15 ? 16 : (unsigned)processors + 1;
+}
+
 int session_loop_start(struct session *s)
 {
 	struct sigaction action = {.sa_handler = wake_up};
+	int r;
 
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGUSR1, &action, NULL);
-	return start_thread(s);
+	s->threads_usual = usual_threads(s);
+	sem_init(&s->look, 0, 0);
+	r = -pthread_create(&s->watcher, NULL, watch_threads, s);
+	if (r < 0)
+		return r;
+	r = start_thread(s);
+	if (r < 0) {
+		session_loop_end(s);
+		pthread_join(s->watcher, NULL);
+	}
+	return r;
 }
 
 void session_loop_wait(struct session *s)
@@ -162,12 +239,16 @@ void session_loop_wait(struct session *s)
 	pthread_mutex_lock(&s->threads_lock);
 	wait_for_threads(s);
 	pthread_mutex_unlock(&s->threads_lock);
+	s->ending = true;
+	sem_post(&s->look);
+	pthread_join(s->watcher, NULL);
 }
 
 void session_loop_end(struct session *s)
 {
 	s->ending = true;
 	fuse_session_exit(s->fuse);
+	sem_post(&s->look);
 	pthread_mutex_lock(&s->threads_lock);
 	pthread_cond_broadcast(&s->threads_changed);
 	pthread_mutex_unlock(&s->threads_lock);

@@ -1,0 +1,359 @@
+#include "fs/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "fs/virtual.h"
+
+struct open_handle *session_handle(const struct fuse_file_info *fi)
+{
+	return (struct open_handle *)(uintptr_t)fi->fh;
+}
+
+/* Begins a request on an open file: the path is for the log only. */
+struct open_handle *session_begin_on_handle(struct request *r, fuse_req_t fuse, const char *op,
+	unsigned flags, const struct fuse_file_info *fi)
+{
+	struct open_handle *handle = session_handle(fi);
+
+	request_begin(r, fuse, op, flags);
+	inode_table_path(r->mount->inodes, handle->inode, NULL, &r->path);
+	return handle;
+}
+
+static bool is_writing(int flags)
+{
+	return (flags & O_ACCMODE) != O_RDONLY;
+}
+
+/* ---- Which way the data goes ------------------------------------------------------------ */
+
+enum {
+	/* Up to this size a file's content is handed to the kernel when it is opened. */
+	STORE_MAX_BYTES = 128 << 10,
+};
+
+/*
+ * BACKED: the kernel reads and maps the file at the workspace by itself; writes come here,
+ *   so that the log has them.  While one handle of an inode is backed, all have to be, and
+ *   none may be while one is cached.
+ * DIRECT: every read and write comes here.  For handles that only write; and for those that
+ *   append: the kernel would put the data into its pages at the end it knows of, which may
+ *   have moved.
+ * CACHED: through the kernel's pages.
+ */
+static bool wants_backing(const struct fuse_file_info *fi, const struct attributes *attributes)
+{
+	return !is_writing(fi->flags) && attributes->size_bytes > STORE_MAX_BYTES;
+}
+
+static bool wants_direct(int flags)
+{
+	return (flags & O_ACCMODE) == O_WRONLY || (is_writing(flags) && (flags & O_APPEND));
+}
+
+static int start_backing(struct session *s, struct open_handle *handle)
+{
+	int fd = workspace_descriptor(handle->file);
+
+	return fd < 0 ? fd : session_raw_backing_open(s, fd);
+}
+
+static void choose_way(struct session *s, struct open_handle *handle,
+	const struct fuse_file_info *fi, const struct attributes *attributes)
+{
+	struct inode *inode = handle->inode;
+	int id;
+
+	handle->way = wants_direct(fi->flags) ? WAY_DIRECT : WAY_CACHED;
+	if (!s->passes_through)
+		return;
+	pthread_mutex_lock(&s->backing_lock);
+	if (!inode->cached_users && !inode->backing_users && wants_backing(fi, attributes)) {
+		id = start_backing(s, handle);
+		inode->backing_id = id > 0 ? id : 0;
+	}
+	if (inode->backing_id && !inode->cached_users)
+		handle->way = WAY_BACKED;
+	inode->backing_users += handle->way == WAY_BACKED;
+	inode->cached_users += handle->way == WAY_CACHED;
+	handle->backing_id = handle->way == WAY_BACKED ? inode->backing_id : 0;
+	pthread_mutex_unlock(&s->backing_lock);
+}
+
+static void leave_way(struct session *s, struct open_handle *handle)
+{
+	struct inode *inode = handle->inode;
+
+	if (!s->passes_through)
+		return;
+	pthread_mutex_lock(&s->backing_lock);
+	inode->cached_users -= handle->way == WAY_CACHED;
+	if (handle->way == WAY_BACKED && --inode->backing_users == 0) {
+		session_raw_backing_close(s, inode->backing_id);
+		inode->backing_id = 0;
+	}
+	pthread_mutex_unlock(&s->backing_lock);
+}
+
+/* Every close of a file drops the process's POSIX locks, and tells of a late error: that
+ * takes a flush. */
+static bool needs_flush(const struct session *s, const struct open_handle *handle)
+{
+	if (handle->inode->was_locked)
+		return true;
+	return s->is_remote ? is_writing(handle->flags) : (handle->flags & O_ACCMODE) == O_RDWR;
+}
+
+/* Puts a small file into the kernel's pages before it asks for them.  Nobody else has the
+ * file open: a page that a map has changed would be lost.  True: they are the whole file. */
+static bool hand_over_content(struct request *r, struct open_handle *handle,
+	const struct attributes *attributes, const struct inode_note *note)
+{
+	char *data = session_thread_buffer(STORE_MAX_BYTES);
+	struct fuse_bufvec content = FUSE_BUFVEC_INIT(0);
+	ssize_t got;
+
+	if (handle->way != WAY_CACHED || is_writing(handle->flags) || !data ||
+		attributes->size_bytes > STORE_MAX_BYTES || !attributes->size_bytes)
+		return false;
+	if (!note->only_handle || note->has_shrunk ||
+		(!note->data_changed && handle->inode->content_told))
+		return false;
+	got = workspace_read(&r->op, handle->file, data, attributes->size_bytes, 0);
+	if (got != (ssize_t)attributes->size_bytes)
+		return false;
+	content.buf[0].mem = data;
+	content.buf[0].size = (size_t)got;
+	handle->inode->content_told =
+		fuse_lowlevel_notify_store(r->session->fuse, session_ino(r->session, handle->inode),
+			0, &content, 0) == 0;
+	return handle->inode->content_told;
+}
+
+/* ---- Opening ------------------------------------------------------------------------- */
+
+/* Takes over `file`. */
+static int make_handle(struct request *r, struct inode *inode, struct open_file *file,
+	const struct attributes *attributes, struct fuse_file_info *fi)
+{
+	struct open_handle *handle = malloc(sizeof(*handle));
+
+	if (!handle) {
+		workspace_close(&r->op, file);
+		return -ENOMEM;
+	}
+	*handle = (struct open_handle){.inode = inode, .file = file, .flags = fi->flags};
+	inode_table_handle_add(r->mount->inodes, handle);
+	choose_way(r->session, handle, fi, attributes);
+	fi->fh = (uintptr_t)handle;
+	fi->direct_io =
+		handle->way == WAY_DIRECT || (handle->way == WAY_BACKED && is_writing(fi->flags));
+	fi->noflush = !needs_flush(r->session, handle);
+	return 0;
+}
+
+static void drop_failed_handle(struct session *s, struct fuse_file_info *fi)
+{
+	struct op_context op;
+
+	op_context_init(&op);
+	leave_way(s, session_handle(fi));
+	inode_table_handle_put(s->mount->inodes, &op, session_handle(fi));
+}
+
+static int reply_open(fuse_req_t fuse, struct fuse_file_info *fi)
+{
+	int backing_id = session_handle(fi)->backing_id;
+
+	return backing_id ? session_raw_reply_open(fuse, fi, backing_id)
+			  : fuse_reply_open(fuse, fi);
+}
+
+/* What the kernel does itself where it can: a write by somebody without the right to keep
+ * them clears set-user-ID, and set-group-ID where the group may execute. */
+void session_clear_suid(struct request *r, struct open_handle *handle)
+{
+	uint32_t mode = handle->inode->version.mode;
+	struct object_ref object = OBJECT_OF(handle->file);
+	struct attributes attributes;
+	struct inode_note note;
+
+	attributes.mode = mode & ~(uint32_t)S_ISUID;
+	if (mode & S_IXGRP)
+		attributes.mode &= ~(uint32_t)S_ISGID;
+	if (attributes.mode == mode)
+		return;
+	attributes.mode &= 07777;
+	if (workspace_setattr(
+		    &r->op, r->mount->workspace, &object, SET_MODE, &attributes, &attributes) == 0)
+		inode_table_note(r->mount->inodes, handle->inode, &attributes, &note);
+}
+
+void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct attributes attributes;
+	struct open_file *file;
+	struct object_ref object;
+	struct inode_note note;
+	struct inode *inode;
+	struct request r;
+	int result;
+
+	if (virtual_open(fuse, ino, fi))
+		return;
+	request_begin(&r, fuse, "open", (fi->flags & O_TRUNC) ? LOG_IS_MUTATION : 0);
+	inode = session_inode(r.session, ino);
+	do {
+		result = request_locate(&r, inode, &object);
+		if (result == 0)
+			result = workspace_open_file(
+				&r.op, r.mount->workspace, &object, fi->flags, &file, &attributes);
+	} while (request_retry(&r, result, inode));
+	if (result == 0)
+		result = make_handle(&r, inode, file, &attributes, fi);
+	if (result < 0) {
+		request_finish(&r, result);
+		return;
+	}
+	inode_table_note(r.mount->inodes, inode, &attributes, &note);
+	fi->keep_cache =
+		hand_over_content(&r, session_handle(fi), &attributes, &note) || !note.data_changed;
+	if ((fi->flags & O_TRUNC) && session_raw_kills_suid())
+		session_clear_suid(&r, session_handle(fi));
+	request_record(&r, 0);
+	if (reply_open(fuse, fi) < 0)
+		drop_failed_handle(r.session, fi);
+}
+
+/* Somebody else made the file since the kernel looked. */
+static int open_existing(struct request *r, int flags, struct open_file **ret_file,
+	struct attributes *ret_attributes)
+{
+	struct object_ref object = OBJECT_AT(r->path.path);
+	struct attributes attributes;
+	int result = workspace_getattr(&r->op, r->mount->workspace, &object, &attributes);
+
+	if (result < 0)
+		return result;
+	if (!S_ISREG(attributes.mode))
+		return -ESTALE;
+	object.id = attributes.id;
+	return workspace_open_file(
+		&r->op, r->mount->workspace, &object, flags, ret_file, ret_attributes);
+}
+
+static int create(struct request *r, mode_t mode, int flags, struct open_file **ret_file,
+	struct attributes *ret_attributes)
+{
+	int result = workspace_create(
+		&r->op, r->mount->workspace, r->path.path, flags, mode, ret_file, ret_attributes);
+
+	if (result == -EEXIST && !(flags & O_EXCL))
+		result = open_existing(r, flags, ret_file, ret_attributes);
+	return result;
+}
+
+/* O_TMPFILE: a file in the directory `parent`, but without a name. */
+static int create_unnamed(struct request *r, struct inode *parent, mode_t mode, int flags,
+	struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	int result = request_locate_entry(r, parent, NULL);
+
+	if (result < 0)
+		return result;
+	return workspace_create_unnamed(&r->op, r->mount->workspace, r->path.path,
+		flags & ~O_TMPFILE, mode, ret_file, ret_attributes);
+}
+
+static int create_named(struct request *r, struct inode *parent, const char *name, mode_t mode,
+	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	int result = request_locate_entry(r, parent, name);
+
+	return result < 0 ? result : create(r, mode, flags, ret_file, ret_attributes);
+}
+
+static int enter_created(struct request *r, struct inode *parent, const char *name,
+	const struct attributes *attributes, struct fuse_entry_param *ret_entry,
+	struct inode **ret_inode)
+{
+	int result;
+
+	if (!session_raw_is_unnamed())
+		return session_enter(r->session, parent, name, attributes, ret_entry, ret_inode);
+	result = inode_table_enter_unnamed(r->mount->inodes, attributes, ret_inode);
+	if (result < 0)
+		return result;
+	*ret_entry = (struct fuse_entry_param){.ino = session_ino(r->session, *ret_inode)};
+	session_stat(r->session, attributes, &ret_entry->attr);
+	return 0;
+}
+
+static int reply_create(
+	fuse_req_t fuse, const struct fuse_entry_param *entry, struct fuse_file_info *fi)
+{
+	int backing_id = session_handle(fi)->backing_id;
+
+	return backing_id ? session_raw_reply_create(fuse, entry, fi, backing_id)
+			  : fuse_reply_create(fuse, entry, fi);
+}
+
+void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mode_t mode,
+	struct fuse_file_info *fi)
+{
+	bool unnamed = session_raw_is_unnamed();
+	struct fuse_entry_param entry;
+	struct attributes attributes;
+	struct inode *inode, *parent;
+	struct open_file *file;
+	struct request r;
+	int result;
+
+	if (virtual_refuses_entry(fuse, parent_ino, unnamed ? "" : name))
+		return;
+	request_begin(&r, fuse, unnamed ? "tmpfile" : "create", LOG_IS_MUTATION);
+	parent = session_inode(r.session, parent_ino);
+	do {
+		result = unnamed ? create_unnamed(
+					   &r, parent, mode & 07777, fi->flags, &file, &attributes)
+				 : create_named(&r, parent, name, mode & 07777, fi->flags, &file,
+					   &attributes);
+	} while (request_retry(&r, result, NULL));
+	if (result == 0) {
+		result = enter_created(&r, parent, name, &attributes, &entry, &inode);
+		if (result < 0)
+			workspace_close(&r.op, file);
+	}
+	if (result == 0) {
+		result = make_handle(&r, inode, file, &attributes, fi);
+		if (result < 0)
+			inode_table_forget(r.mount->inodes, inode, 1);
+	}
+	if (result < 0) {
+		request_finish(&r, result);
+		return;
+	}
+	request_record(&r, 0);
+	if (reply_create(fuse, &entry, fi) < 0) {
+		drop_failed_handle(r.session, fi);
+		inode_table_forget(r.mount->inodes, inode, 1);
+	}
+}
+
+void session_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct open_handle *handle;
+	struct request r;
+	int result;
+
+	if (virtual_release(fuse, ino, fi))
+		return;
+	handle = session_begin_on_handle(
+		&r, fuse, "close", is_writing(fi->flags) ? LOG_IS_MUTATION : 0, fi);
+	leave_way(r.session, handle);
+	result = inode_table_handle_put(r.mount->inodes, &r.op, handle);
+	request_finish(&r, result);
+}
