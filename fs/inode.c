@@ -452,28 +452,68 @@ static int name_point(struct inode_table *t, struct inode *parent, const char *t
 	return 0;
 }
 
+/* With the lock held. */
+static int enter(struct inode_table *t, struct inode *parent, const char *name,
+	const struct attributes *a, struct inode **ret_inode, struct inode_note *ret_note,
+	struct forgotten **list)
+{
+	struct inode *inode = find_inode(t, &a->id);
+	int r;
+
+	if (!inode)
+		inode = inode_make(t, &a->id);
+	if (!inode)
+		return -ENOMEM;
+	if (inode == t->root)
+		return -ELOOP;
+	r = name_point(t, parent, name, inode, S_ISDIR(a->mode) || a->nlink == 1, list);
+	if (r < 0) {
+		free_if_unused(t, inode, list);
+		return r;
+	}
+	note(t, inode, a, ret_note);
+	inode->lookups++;
+	*ret_inode = inode;
+	return 0;
+}
+
 int inode_table_enter(struct inode_table *t, struct inode *parent, const char *name,
 	const struct attributes *a, struct inode **ret_inode, struct inode_note *ret_note)
 {
 	struct forgotten *list = NULL;
-	struct inode *inode;
-	int r = -ENOMEM;
+	int r;
 
 	pthread_mutex_lock(&t->lock);
-	inode = find_inode(t, &a->id);
-	if (!inode)
-		inode = inode_make(t, &a->id);
-	if (inode && inode != t->root)
-		r = name_point(t, parent, name, inode, S_ISDIR(a->mode) || a->nlink == 1, &list);
-	else if (inode)
-		r = -ELOOP;
-	if (r == 0) {
-		note(t, inode, a, ret_note);
-		inode->lookups++;
-		*ret_inode = inode;
-	} else if (inode) {
-		free_if_unused(t, inode, &list);
-	}
+	r = enter(t, parent, name, a, ret_inode, ret_note, &list);
+	pthread_mutex_unlock(&t->lock);
+	report_forgotten(t, list);
+	return r;
+}
+
+/* The kernel must not be told what is older than what it knows. */
+static bool is_older(const struct inode *known, const struct attributes *a)
+{
+	struct inode_version version;
+
+	if (!known || !known->version.mode)
+		return false;
+	inode_version_of(a, &version);
+	return known->writers || (memcmp(&version, &known->version, sizeof(version)) != 0 &&
+					 version.ctime_ns <= known->version.ctime_ns);
+}
+
+int inode_table_enter_listed(struct inode_table *t, struct inode *parent, const char *name,
+	const struct attributes *a, uint32_t changes, struct inode **ret_inode,
+	struct inode_note *ret_note)
+{
+	struct forgotten *list = NULL;
+	int r;
+
+	pthread_mutex_lock(&t->lock);
+	if (parent->changes != changes || is_older(find_inode(t, &a->id), a))
+		r = -ESTALE;
+	else
+		r = enter(t, parent, name, a, ret_inode, ret_note, &list);
 	pthread_mutex_unlock(&t->lock);
 	report_forgotten(t, list);
 	return r;
@@ -616,6 +656,7 @@ void inode_table_removed(struct inode_table *t, struct inode *parent, const char
 		name_drop(t, name, &list);
 	}
 	remember_removal(t, parent, text);
+	parent->changes++;
 	pthread_mutex_unlock(&t->lock);
 	report_forgotten(t, list);
 }
@@ -640,6 +681,7 @@ bool inode_table_vanished(
 	pthread_mutex_lock(&t->lock);
 	name = find_name(t, parent, text);
 	current = !name || name->epoch <= epoch;
+	parent->changes++;
 	if (name && current) {
 		if (name->inode->version.nlink)
 			name->inode->version.nlink--;
@@ -685,6 +727,8 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 		unref(t, other, &list);
 	if (!swap)
 		remember_removal(t, parent, text);
+	parent->changes++;
+	new_parent->changes++;
 	unref(t, parent, &list);
 	unref(t, new_parent, &list);
 	pthread_mutex_unlock(&t->lock);

@@ -55,6 +55,7 @@ struct inode {
 	struct inode_version version; /* as last told to the kernel; mode 0: none */
 	atomic_bool content_told;     /* the kernel was given the whole file */
 	atomic_bool was_locked;       /* by fcntl(2), at some time */
+	atomic_uint changes;          /* a directory: names in it went, or changed unseen */
 	atomic_bool watched;          /* a directory whose changes are reported */
 	bool is_root;
 	bool is_virtual; /* below .isthmus (fs/virtual.h); in no table */
@@ -91,6 +92,12 @@ struct inode_note {
  * -ENOMEM. */
 int inode_table_enter(struct inode_table *table, struct inode *parent, const char *name,
 	const struct attributes *attributes, struct inode **ret_inode, struct inode_note *ret_note);
+
+/* As inode_table_enter(), with what a listing of `parent` said when `changes` was the value
+ * of parent->changes.  -ESTALE: that may no longer be so. */
+int inode_table_enter_listed(struct inode_table *table, struct inode *parent, const char *name,
+	const struct attributes *attributes, uint32_t changes, struct inode **ret_inode,
+	struct inode_note *ret_note);
 
 /* An object that has no name (O_TMPFILE); one lookup.  -ENOMEM. */
 int inode_table_enter_unnamed(

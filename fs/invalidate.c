@@ -122,6 +122,8 @@ static void handle_entry(struct session *s, const struct change *change)
 		return;
 	}
 	child = inode_table_child(table, parent, name);
+	if (!child)
+		parent->changes++;
 	if (child && change->exists && object_id_equal(&child->id, &change->attributes.id))
 		entry_changed(s, child, change->path, &change->attributes);
 	else if (child)

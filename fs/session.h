@@ -101,6 +101,10 @@ int session_enter(struct session *s, struct inode *parent, const char *name,
 	const struct attributes *attributes, struct fuse_entry_param *ret_entry,
 	struct inode **ret_inode);
 
+/* The same from a listing of `parent`: see inode_table_enter_listed(). */
+int session_enter_listed(struct session *s, struct inode *parent, const char *name,
+	const struct attributes *attributes, uint32_t changes, struct fuse_entry_param *ret_entry);
+
 /* How long the attributes just noted stay true, in seconds. */
 double session_attr_ttl(struct session *s, const struct inode_note *note);
 double session_entry_ttl(struct session *s, const struct inode *parent);

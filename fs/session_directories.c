@@ -1,24 +1,33 @@
+#define XXH_INLINE_ALL
 #include "fs/session.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include "fs/virtual.h"
 #include "ops/support/buffer.h"
 
 /*
  * A directory handle holds what the directory had when it was first read through it (or
- * rewound): positions stay valid whatever comes and goes meanwhile.  Position 1 is after
- * ".", 2 after "..", 2 + n after the n-th entry.
+ * rewound).  Entries are in the order of a hash of their names, which is their position: so
+ * it means the same in every listing, whatever came and went meanwhile, and the kernel may
+ * go on from its own cache of another one.  Position 1 is after ".", 2 after "..".
  */
 struct directory_handle {
 	struct inode *inode;
 	pthread_mutex_t lock;    /* all below: readers share a descriptor */
 	bool is_read;            /* the snapshot is there */
+	uint32_t changes;        /* of the inode, before it was read */
 	struct buffer entries;   /* struct snapshot_entry, name, padding; in turn */
-	struct buffer positions; /* size_t: where each entry starts */
+	struct buffer positions; /* struct position, ascending */
+};
+
+struct position {
+	uint64_t after; /* the position that follows the entry */
+	size_t at;      /* where it starts in `entries` */
 };
 
 struct snapshot_entry {
@@ -76,10 +85,18 @@ void session_releasedir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *
 
 /* ---- The snapshot ------------------------------------------------------------------------ */
 
+/* Positive as off_t, and above the dots, with room for those that collide. */
+static uint64_t hash_name(const char *name, size_t length)
+{
+	return (XXH3_64bits(name, length) >> 2) + DOTS + 1;
+}
+
 static int keep_entry(void *user, const struct dir_entry *entry)
 {
 	struct directory_handle *directory = user;
-	size_t at = directory->entries.size, length = strlen(entry->path) + 1;
+	size_t length = strlen(entry->path) + 1;
+	struct position position = {
+		.after = hash_name(entry->path, length - 1), .at = directory->entries.size};
 	size_t padding = -(length + sizeof(struct snapshot_entry)) % sizeof(uint64_t);
 	int r;
 
@@ -87,13 +104,32 @@ static int keep_entry(void *user, const struct dir_entry *entry)
 		return 0;
 	r = buffer_reserve(&directory->entries, sizeof(struct snapshot_entry) + length + padding);
 	if (r == 0)
-		r = buffer_append(&directory->positions, &at, sizeof(at));
+		r = buffer_append(&directory->positions, &position, sizeof(position));
 	if (r < 0)
 		return r;
 	buffer_append(&directory->entries, &entry->attributes, sizeof(entry->attributes));
 	buffer_append(&directory->entries, entry->path, length);
 	buffer_append(&directory->entries, "\0\0\0\0\0\0\0", padding);
 	return 0;
+}
+
+static int compare_positions(const void *a, const void *b)
+{
+	const struct position *first = a, *second = b;
+
+	return (first->after > second->after) - (first->after < second->after);
+}
+
+static void sort_positions(struct directory_handle *directory)
+{
+	struct position *positions = (void *)directory->positions.data;
+	size_t count = directory->positions.size / sizeof(*positions);
+
+	if (count)
+		qsort(positions, count, sizeof(*positions), compare_positions);
+	for (size_t i = 1; i < count; i++)
+		if (positions[i].after <= positions[i - 1].after)
+			positions[i].after = positions[i - 1].after + 1;
 }
 
 static int read_directory(struct request *r, struct directory_handle *directory)
@@ -105,6 +141,7 @@ static int read_directory(struct request *r, struct directory_handle *directory)
 	do {
 		directory->entries.size = 0;
 		directory->positions.size = 0;
+		directory->changes = directory->inode->changes;
 		result = request_locate(r, directory->inode, &object);
 		if (result == 0)
 			result = workspace_readdir(&r->op, r->mount->workspace, &object, true,
@@ -114,19 +151,27 @@ static int read_directory(struct request *r, struct directory_handle *directory)
 		result = 0; /* removed: it is empty */
 	if (result < 0)
 		return result;
+	sort_positions(directory);
 	directory->inode->watched = watched;
 	directory->is_read = true;
 	return 0;
 }
 
-static const struct snapshot_entry *entry_at(const struct directory_handle *d, size_t index)
+/* The first position after `offset`; NULL at the end. */
+static const struct position *find_position(const struct directory_handle *d, uint64_t offset)
 {
-	size_t at;
+	const struct position *positions = (const void *)d->positions.data;
+	size_t low = 0, count = d->positions.size / sizeof(*positions), high = count;
 
-	if (index >= d->positions.size / sizeof(at))
-		return NULL;
-	memcpy(&at, d->positions.data + index * sizeof(at), sizeof(at));
-	return (const struct snapshot_entry *)(const void *)(d->entries.data + at);
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (positions[middle].after <= offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < count ? &positions[low] : NULL;
 }
 
 /* ---- Answers ------------------------------------------------------------------------------- */
@@ -179,6 +224,7 @@ static bool add_entry(struct page *page, const struct snapshot_entry *snapshot, 
 	struct session *s = page->r->session;
 	struct fuse_entry_param entry;
 	struct stat stat;
+	int r;
 
 	if (!page->plus) {
 		session_stat(s, &snapshot->attributes, &stat);
@@ -187,21 +233,30 @@ static bool add_entry(struct page *page, const struct snapshot_entry *snapshot, 
 	if (fuse_add_direntry_plus(page->r->fuse, NULL, 0, snapshot->name, NULL, 0) >
 		page->size - page->used)
 		return false;
-	if (session_enter(s, page->directory->inode, snapshot->name, &snapshot->attributes, &entry,
-		    NULL) < 0)
+	r = session_enter_listed(s, page->directory->inode, snapshot->name, &snapshot->attributes,
+		page->directory->changes, &entry);
+	if (r == -ESTALE) { /* the name alone: the kernel asks when it needs more */
+		entry = (struct fuse_entry_param){.ino = 0};
+		session_stat(s, &snapshot->attributes, &entry.attr);
+	} else if (r < 0) {
 		return false;
+	}
 	return add_plus(page, snapshot->name, &entry, next);
 }
 
 static void fill(struct page *page, off_t offset)
 {
-	const struct snapshot_entry *entry;
+	const struct directory_handle *d = page->directory;
+	const struct position *position, *end;
 
 	for (; offset < DOTS; offset++)
 		if (!add_dots(page, offset))
 			return;
-	for (; (entry = entry_at(page->directory, (size_t)(offset - DOTS))); offset++)
-		if (!add_entry(page, entry, offset + 1))
+	position = find_position(d, (uint64_t)offset);
+	end = (const struct position *)(const void *)(d->positions.data + d->positions.size);
+	for (; position && position < end; position++)
+		if (!add_entry(page, (const void *)(d->entries.data + position->at),
+			    (off_t)position->after))
 			return;
 }
 

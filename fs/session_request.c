@@ -225,6 +225,16 @@ double session_entry_ttl(struct session *s, const struct inode *parent)
 	return ttl_of(s, parent->watched);
 }
 
+static void describe(struct session *s, const struct inode *parent, const struct inode *inode,
+	const struct inode_note *note, const struct attributes *a,
+	struct fuse_entry_param *ret_entry)
+{
+	*ret_entry = (struct fuse_entry_param){.ino = session_ino(s, inode),
+		.attr_timeout = session_attr_ttl(s, note),
+		.entry_timeout = session_entry_ttl(s, parent)};
+	session_stat(s, a, &ret_entry->attr);
+}
+
 int session_enter(struct session *s, struct inode *parent, const char *name,
 	const struct attributes *a, struct fuse_entry_param *ret_entry, struct inode **ret_inode)
 {
@@ -234,13 +244,22 @@ int session_enter(struct session *s, struct inode *parent, const char *name,
 
 	if (r < 0)
 		return r;
-	*ret_entry = (struct fuse_entry_param){.ino = session_ino(s, inode),
-		.attr_timeout = session_attr_ttl(s, &note),
-		.entry_timeout = session_entry_ttl(s, parent)};
-	session_stat(s, a, &ret_entry->attr);
+	describe(s, parent, inode, &note, a, ret_entry);
 	if (ret_inode)
 		*ret_inode = inode;
 	return 0;
+}
+
+int session_enter_listed(struct session *s, struct inode *parent, const char *name,
+	const struct attributes *a, uint32_t changes, struct fuse_entry_param *ret_entry)
+{
+	struct inode_note note;
+	struct inode *inode;
+	int r = inode_table_enter_listed(s->mount->inodes, parent, name, a, changes, &inode, &note);
+
+	if (r == 0)
+		describe(s, parent, inode, &note, a, ret_entry);
+	return r;
 }
 
 /* ---- Whose is it (--idmap) ------------------------------------------------------------ */
