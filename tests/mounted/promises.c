@@ -98,6 +98,17 @@ static void elsewhere(const char *root, const char *name, char *path, size_t siz
 	snprintf(path, size, "%s%s/%s", root, here + strlen(mount_point), name);
 }
 
+/* A second mount hears of a new name from the change feed. */
+static bool appears_soon(const char *path)
+{
+	for (int i = 0; i < 300; i++) {
+		if (access(path, F_OK) == 0)
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
 /* Runs `work` in a process of its own; its result (0-255). */
 static int in_child(int (*work)(void *), void *data)
 {
@@ -480,6 +491,7 @@ static void append_from_many(const char *path, const char *other)
 	int failures = 0, status;
 
 	CHECK_RC(0, put("log", ""));
+	CHECK(appears_soon(other));
 	for (int i = 0; i < APPENDERS; i++) {
 		snprintf(appenders[i].path, sizeof(appenders[i].path), "%s", i % 2 ? other : path);
 		appenders[i].number = (unsigned)i;
@@ -710,6 +722,7 @@ static void check_locks(const char *other)
 	cleanup_fd int fd = -1;
 
 	CHECK_RC(0, put("f", "x"));
+	CHECK(appears_soon(other));
 	fd = open("f", O_RDWR | O_CLOEXEC);
 	CHECK_RC(0, lock_elsewhere(other, BY_FCNTL));
 	CHECK_RC(0, SYS(fcntl(fd, F_SETLK, &lock)));
