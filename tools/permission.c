@@ -266,6 +266,25 @@ enum permission_action permissions_verdict(struct permissions *permissions, cons
 	return verdict;
 }
 
+bool permissions_allow_all(struct permissions *permissions, const char *tool)
+{
+	bool allowed = !permissions;
+
+	for (size_t i = 0; permissions && i < array_size(permissions->sources); i++) {
+		const struct rules *rules = &permissions->sources[i];
+
+		for (size_t j = 0; j < rules->count; j++) {
+			if (fnmatch(rules->list[j].tool, tool, 0) != 0)
+				continue;
+			if (rules->list[j].action != PERMISSION_ALLOW)
+				return false;
+			allowed = allowed || (i == PERMISSION_FROM_USER &&
+						     strcmp(rules->list[j].pattern, "*") == 0);
+		}
+	}
+	return allowed;
+}
+
 void permissions_remember(struct permissions *permissions, const char *tool, const char *pattern)
 {
 	pthread_mutex_lock(&permissions->lock);

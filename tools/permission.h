@@ -41,6 +41,9 @@ int permissions_load(struct permissions *permissions, const struct files_root *r
 enum permission_action permissions_verdict(struct permissions *permissions, const char *tool,
 	enum tool_level level, const char *subject);
 
+/* True when the user's rules allow the tool everything and no other rule is about it. */
+bool permissions_allow_all(struct permissions *permissions, const char *tool);
+
 /* Allows what the pattern matches for the rest of the session.  The project's rules, and
  * those that deny, still count. */
 void permissions_remember(struct permissions *permissions, const char *tool, const char *pattern);
@@ -67,7 +70,7 @@ struct permission_question {
 struct permission_subject {
 	const char *text;     /* what rules match: "src/a.c", "git push" */
 	const char *remember; /* pattern for "always"; NULL: not offered */
-	bool must_ask;        /* no rule can allow it: it is not known what it does */
+	bool must_ask;        /* no rule allows it: it is not known what it does */
 };
 
 /* Asks at most one question about all of them.  0, or -1 (recorded): one is denied, or the

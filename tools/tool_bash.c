@@ -4,6 +4,7 @@
 #include "tools/permission.h"
 #include "tools/process.h"
 #include "tools/registry.h"
+#include "tools/shell.h"
 #include "tools/tail.h"
 #include "tools/text.h"
 
@@ -180,14 +181,121 @@ static int execute(struct tool_call *call)
 	return r;
 }
 
+/* ---- Permission: each command in the line by itself ---------------------------------- */
+
+struct asking {
+	struct permission_subject *subjects;
+	char **owned; /* texts of the subjects */
+	size_t count;
+	size_t owned_count;
+};
+
+static void asking_done(struct asking *asking)
+{
+	for (size_t i = 0; i < asking->owned_count; i++)
+		free(asking->owned[i]);
+	free(asking->owned);
+	free(asking->subjects);
+}
+
+/* Takes ownership of the texts. */
+static int add_subject(struct asking *asking, char *text, char *remember)
+{
+	asking->owned[asking->owned_count++] = text;
+	asking->owned[asking->owned_count++] = remember;
+	asking->subjects[asking->count].text = text;
+	asking->subjects[asking->count].remember = remember;
+	return text && remember ? 0 : -ENOMEM;
+}
+
+static int add_commands(struct asking *asking, const struct shell_analysis *analysis)
+{
+	for (size_t i = 0; i < analysis->count; i++) {
+		const struct shell_command *command = &analysis->commands[i];
+		cleanup_free char *prefix = permission_literal(command->remember);
+		char *remember = NULL;
+
+		if (!prefix || asprintf(&remember, "%s *", prefix) < 0)
+			return -ENOMEM;
+		if (add_subject(asking, strdup(command->text), remember) < 0)
+			return -ENOMEM;
+		asking->subjects[asking->count++].must_ask = command->unknown;
+	}
+	return 0;
+}
+
+static int add_outside(struct asking *asking, const struct shell_analysis *analysis)
+{
+	for (size_t i = 0; i < analysis->outside_count; i++) {
+		char *text = NULL;
+
+		if (asprintf(&text, "outside %s", analysis->outside[i]) < 0)
+			return -ENOMEM;
+		if (add_subject(asking, text, permission_literal(text)) < 0)
+			return -ENOMEM;
+		asking->count++;
+	}
+	return 0;
+}
+
+static char *reason_words(const struct shell_analysis *analysis)
+{
+	struct buffer words = {0};
+
+	if (analysis->reason)
+		buffer_append_string(&words, analysis->reason);
+	for (size_t i = 0; i < analysis->outside_count; i++)
+		buffer_printf(&words, "%s%s",
+			i                  ? ", "
+			: analysis->reason ? "; it names paths outside the root: "
+					   : "it names paths outside the root: ",
+			analysis->outside[i]);
+	return words.size ? buffer_steal_string(&words) : NULL;
+}
+
+static int ask_about(struct tool_call *call, const struct shell_analysis *analysis,
+	const char *command, const char *sentence)
+{
+	size_t most = analysis->count + analysis->outside_count + 1;
+	struct asking asking cleanup_with(asking_done) = {
+		.subjects = calloc(most, sizeof(*asking.subjects)),
+		.owned = calloc(2 * most, sizeof(*asking.owned)),
+	};
+	cleanup_free char *reason = reason_words(analysis);
+
+	if (!asking.subjects || !asking.owned || add_commands(&asking, analysis) < 0 ||
+		add_outside(&asking, analysis) < 0)
+		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
+	if (!analysis->understood)
+		asking.subjects[asking.count++] =
+			(struct permission_subject){.text = command, .must_ask = true};
+	return permission_ask_all(
+		call, TOOL_DANGEROUS, asking.subjects, asking.count, sentence, reason);
+}
+
 static int permission(struct tool_call *call)
 {
+	const struct tool_session *session = call->session;
 	const char *command = tool_string(call, "command");
-	cleanup_free char *sentence = NULL;
+	cleanup_free char *sentence = NULL, *directory = NULL;
+	struct shell_analysis analysis;
+	int r;
 
+	if (permissions_allow_all(session->permissions, call->tool->name))
+		return 0;
+	if (tool_path(call, "workdir", &directory) < 0)
+		return -1;
 	if (asprintf(&sentence, "Run command: %s", command) < 0)
-		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
-	return permission_ask(call, TOOL_DANGEROUS, command, sentence);
+		sentence = NULL;
+	/* On a mount the command runs elsewhere: the root's path there is not known here. */
+	r = sentence ? shell_analyse(command, session->control_socket ? NULL : session->root.path,
+			       directory, &analysis)
+		     : -ENOMEM;
+	if (r < 0)
+		return tool_fail_errno(call, r, "ask for permission", NULL);
+	r = ask_about(call, &analysis, command, sentence);
+	shell_analysis_done(&analysis);
+	return r;
 }
 
 const struct tool tool_bash = {
