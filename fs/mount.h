@@ -25,6 +25,7 @@ struct mount_options {
 	bool read_only;
 	bool foreground;
 	bool idmap_none; /* --idmap=none */
+	bool idmap_given;
 	bool nonempty;   /* -o nonempty: hide what the mount point contains */
 	uint32_t ttl_ms; /* how long unwatched names and attributes are believed */
 };

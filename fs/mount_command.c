@@ -223,6 +223,8 @@ static int open_workspace(struct mount *m)
 		return command_error("mount", "%s%s%s", reason ? reason : m->options->uri,
 			reason ? "" : ": ", reason ? "" : strerror(-r));
 	workspace_status(m->workspace, &status);
+	if (!daemon_state.options.idmap_given && !(status.capabilities & WORKSPACE_IS_REMOTE))
+		daemon_state.options.idmap_none = true; /* the ids are this machine's */
 	m->workspace_uid = status.owner_uid;
 	m->workspace_gid = status.owner_gid;
 	m->mount_uid = getuid();

@@ -18,7 +18,9 @@ static const char usage[] =
 	"  -f, --foreground     stay in front; diagnostics go to stderr\n"
 	"  -o OPTION,...        ro, allow_other, allow_root, nonempty, ttl=, idmap=, or an option\n"
 	"                       of the place: see isthmus(1)\n"
-	"  --idmap=user|none    show the workspace owner's files as yours (default), or as they "
+	"  --idmap=user|none    show the workspace owner\'s files as yours (default where the "
+	"workspace\n"
+	"                       is on another machine), or ids as they are\n"
 	"are\n"
 	"  --size=BYTES[kMG]    bound of a mem: workspace\n"
 	"  --ttl=SECONDS        how long names are believed where changes are not reported (1)\n"
@@ -77,6 +79,7 @@ static int set_idmap(struct mount_options *options, const char *text)
 		return command_usage_error(
 			"mount", "idmap takes \"user\" or \"none\", not \"%s\"", text);
 	options->idmap_none = strcmp(text, "none") == 0;
+	options->idmap_given = true;
 	return 0;
 }
 
