@@ -355,6 +355,20 @@ static int take_error(struct remote_file *file)
 	return error;
 }
 
+/* Under remote->lock.  Requests of different handles may overtake each other. */
+static bool others_write(struct remote *remote, const struct remote_file *file)
+{
+	for (struct remote_file *f = *bucket_of(remote, &file->id); f; f = f->next)
+		if (f != file && f->writes && object_id_equal(&f->id, &file->id))
+			return true;
+	return false;
+}
+
+static bool must_wait(struct remote *remote, const struct remote_file *file)
+{
+	return remote->write_bytes >= WRITE_WINDOW_BYTES || others_write(remote, file);
+}
+
 /* Waits for room in the window, and takes it. */
 static int reserve(struct op_context *ctx, struct remote_file *file, size_t size)
 {
@@ -363,9 +377,9 @@ static int reserve(struct op_context *ctx, struct remote_file *file, size_t size
 
 	pthread_mutex_lock(&remote->lock);
 	r = take_error(file);
-	if (r == 0 && remote->write_bytes >= WRITE_WINDOW_BYTES)
+	if (r == 0 && must_wait(remote, file))
 		remote_count_round_trip(remote, ctx);
-	while (r == 0 && remote->write_bytes >= WRITE_WINDOW_BYTES)
+	while (r == 0 && must_wait(remote, file))
 		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
 	if (r == 0) {
 		remote->write_bytes += size;
