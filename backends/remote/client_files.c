@@ -6,12 +6,7 @@
 
 #include "backends/remote/client_internal.h"
 
-enum { INLINE_READ_BYTES = 64 << 10, SYNC_FLAGS = O_DSYNC | O_SYNC };
-
-static struct remote_file **bucket_of(struct remote *remote, const struct object_id *id)
-{
-	return &remote->files[id->inode % FILE_BUCKETS];
-}
+enum { INLINE_READ_BYTES = 64 << 10 };
 
 /* ---- Life ------------------------------------------------------------------------ */
 
@@ -67,15 +62,15 @@ static void file_publish(struct remote_file *file)
 	struct remote *remote = file->remote;
 
 	pthread_mutex_lock(&remote->lock);
-	file->next = *bucket_of(remote, &file->id);
-	*bucket_of(remote, &file->id) = file;
+	file->next = *remote_bucket(remote, &file->id);
+	*remote_bucket(remote, &file->id) = file;
 	pthread_mutex_unlock(&remote->lock);
 }
 
 static void file_unpublish(struct remote_file *file)
 {
 	struct remote *remote = file->remote;
-	struct remote_file **slot = bucket_of(remote, &file->id);
+	struct remote_file **slot = remote_bucket(remote, &file->id);
 
 	pthread_mutex_lock(&remote->lock);
 	while (*slot && *slot != file)
@@ -84,52 +79,6 @@ static void file_unpublish(struct remote_file *file)
 		*slot = file->next;
 	file->closed = true;
 	pthread_mutex_unlock(&remote->lock);
-}
-
-/* ---- Order among queued writes and what follows them ------------------------------------ */
-
-int remote_order(struct op_context *ctx, struct remote *remote, const struct object_ref *object,
-	uint64_t *ret_order)
-{
-	struct object_id id = object->file ? remote_file_of(object->file)->id : object->id;
-	uint64_t order = 0;
-	int r = 0;
-
-	pthread_mutex_lock(&remote->lock);
-	if (!id.inode && remote->write_bytes) {
-		pthread_mutex_unlock(&remote->lock);
-		return remote_settle(ctx, remote);
-	}
-	for (;;) {
-		unsigned dirty = 0;
-
-		for (struct remote_file *f = *bucket_of(remote, &id); f; f = f->next)
-			if (f->writes && object_id_equal(&f->id, &id)) {
-				order = f->handle;
-				dirty++;
-			}
-		if (dirty == 0)
-			order = 0;
-		if (dirty <= 1 || r < 0)
-			break;
-		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
-	}
-	pthread_mutex_unlock(&remote->lock);
-	*ret_order = order;
-	return r;
-}
-
-int remote_settle(struct op_context *ctx, struct remote *remote)
-{
-	int r = 0;
-
-	pthread_mutex_lock(&remote->lock);
-	if (remote->write_bytes)
-		remote_count_round_trip(remote, ctx);
-	while (remote->write_bytes && r == 0)
-		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
-	pthread_mutex_unlock(&remote->lock);
-	return r;
 }
 
 /* ---- Opening -------------------------------------------------------------------------------- */
@@ -241,9 +190,14 @@ static int create(struct op_context *ctx, struct workspace *w, enum frame_type t
 		result = take_opened(&q, query_run(&q), file, &attributes, 0);
 	} while (query_end(&q, &result));
 	r = finish_open(file, result, &attributes, ret_file);
-	if (r == 0)
-		*ret_attributes = attributes;
-	return r;
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&remote->lock);
+	file->is_new = true;
+	file->known = attributes;
+	pthread_mutex_unlock(&remote->lock);
+	*ret_attributes = attributes;
+	return 0;
 }
 
 int remote_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
@@ -315,190 +269,7 @@ int remote_file_ready(struct op_context *ctx, struct remote_file *file)
 	return r < 0 && r != -EINTR ? -EIO : r;
 }
 
-/* ---- Writing -----------------------------------------------------------------------------------
- */
-
-struct queued_write {
-	struct remote_file *file;
-	size_t size;
-};
-
-static void write_answered(struct call *call)
-{
-	struct queued_write *write = call->user;
-	struct remote_file *file = write->file;
-	struct remote *remote = file->remote;
-	int64_t result = call->result;
-
-	if (result >= 0 && (uint64_t)result < write->size)
-		result = -ENOSPC;
-	if (result == RESULT_AGAIN)
-		result = -EIO;
-	pthread_mutex_lock(&remote->lock);
-	if (result < 0 && !file->write_error)
-		file->write_error = (int)result;
-	file->writes--;
-	remote->write_bytes -= write->size;
-	pthread_cond_broadcast(&remote->freed);
-	pthread_mutex_unlock(&remote->lock);
-	remote_file_unref(file);
-	free(write);
-	call_free(call);
-}
-
-/* Under remote->lock. */
-static int take_error(struct remote_file *file)
-{
-	int error = file->write_error;
-
-	file->write_error = 0;
-	return error;
-}
-
-/* Under remote->lock.  Requests of different handles may overtake each other. */
-static bool others_write(struct remote *remote, const struct remote_file *file)
-{
-	for (struct remote_file *f = *bucket_of(remote, &file->id); f; f = f->next)
-		if (f != file && f->writes && object_id_equal(&f->id, &file->id))
-			return true;
-	return false;
-}
-
-static bool must_wait(struct remote *remote, const struct remote_file *file)
-{
-	return remote->write_bytes >= WRITE_WINDOW_BYTES || others_write(remote, file);
-}
-
-/* Waits for room in the window, and takes it. */
-static int reserve(struct op_context *ctx, struct remote_file *file, size_t size)
-{
-	struct remote *remote = file->remote;
-	int r;
-
-	pthread_mutex_lock(&remote->lock);
-	r = take_error(file);
-	if (r == 0 && must_wait(remote, file))
-		remote_count_round_trip(remote, ctx);
-	while (r == 0 && must_wait(remote, file))
-		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
-	if (r == 0) {
-		remote->write_bytes += size;
-		file->writes++;
-		file->refs++;
-	}
-	pthread_mutex_unlock(&remote->lock);
-	return r;
-}
-
-static void unreserve(struct remote_file *file, size_t size)
-{
-	struct remote *remote = file->remote;
-
-	pthread_mutex_lock(&remote->lock);
-	remote->write_bytes -= size;
-	file->writes--;
-	pthread_cond_broadcast(&remote->freed);
-	pthread_mutex_unlock(&remote->lock);
-	remote_file_unref(file);
-}
-
-static int queue_write(struct op_context *ctx, struct remote_file *file, const void *data,
-	size_t size, off_t offset)
-{
-	struct queued_write *write = malloc(sizeof(*write));
-	struct query q;
-	int64_t result;
-
-	if (!write)
-		return -ENOMEM;
-	*write = (struct queued_write){.file = file, .size = size};
-	result = reserve(ctx, file, size);
-	if (result < 0) {
-		free(write);
-		return (int)result;
-	}
-	query_begin(&q, ctx, file->remote, REQUEST_WRITE, file->handle);
-	wire_put_number(&q.out, file->handle);
-	wire_put_number(&q.out, (uint64_t)offset);
-	wire_put_bytes(&q.out, data, size);
-	result = query_submit(&q, write_answered, write);
-	if (result < 0) {
-		unreserve(file, size);
-		free(write);
-	}
-	query_end(&q, &result);
-	return (int)result;
-}
-
-static int wait_for_writes(struct op_context *ctx, struct remote_file *file)
-{
-	struct remote *remote = file->remote;
-	int r = 0;
-
-	pthread_mutex_lock(&remote->lock);
-	if (file->writes)
-		remote_count_round_trip(remote, ctx);
-	while (file->writes && r == 0)
-		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
-	if (r == 0)
-		r = take_error(file);
-	pthread_mutex_unlock(&remote->lock);
-	return r;
-}
-
-ssize_t remote_write(struct op_context *ctx, struct open_file *open_file, const void *data,
-	size_t size, off_t offset)
-{
-	struct remote_file *file = remote_file_of(open_file);
-	size_t done = 0;
-	int r;
-
-	if ((file->flags & O_ACCMODE) == O_RDONLY)
-		return -EBADF;
-	r = remote_file_ready(ctx, file);
-	if (r < 0)
-		return r;
-	remote_object_changed(file->remote, &file->id);
-	while (done < size) {
-		size_t part = size - done < TRANSFER_MAX_BYTES ? size - done : TRANSFER_MAX_BYTES;
-
-		r = queue_write(
-			ctx, file, (const uint8_t *)data + done, part, offset + (off_t)done);
-		if (r < 0)
-			return done ? (ssize_t)done : r;
-		done += part;
-	}
-	if (file->flags & SYNC_FLAGS)
-		r = wait_for_writes(ctx, file);
-	return r < 0 ? r : (ssize_t)done;
-}
-
-int remote_flush(struct op_context *ctx, struct open_file *file)
-{
-	return wait_for_writes(ctx, remote_file_of(file));
-}
-
-int remote_fsync(struct op_context *ctx, struct workspace *w, struct open_file *open_file,
-	const char *path, bool data_only)
-{
-	struct remote_file *file = open_file ? remote_file_of(open_file) : NULL;
-	struct query q;
-	int64_t result;
-	int r;
-
-	do {
-		r = file ? remote_file_ready(ctx, file) : 0;
-		query_begin(&q, ctx, remote_of(w), REQUEST_FSYNC, file ? file->handle : 0);
-		wire_put_number(&q.out, file ? file->handle : 0);
-		wire_put_string(&q.out, file ? "" : path);
-		wire_put_number(&q.out, data_only);
-		result = r < 0 ? r : query_run(&q);
-	} while (query_end(&q, &result));
-	if (!file)
-		return (int)result;
-	r = wait_for_writes(ctx, file);
-	return r < 0 ? r : (int)result;
-}
+/* ---- Closing ---------------------------------------------------------------------- */
 
 static void close_answered(struct call *call)
 {
@@ -527,7 +298,7 @@ static void send_close(struct op_context *ctx, struct remote_file *file)
 int remote_close(struct op_context *ctx, struct open_file *open_file)
 {
 	struct remote_file *file = remote_file_of(open_file);
-	int r = wait_for_writes(ctx, file);
+	int r = remote_flush(ctx, open_file);
 
 	send_close(ctx, file);
 	file_unpublish(file);
@@ -666,7 +437,7 @@ static bool object_has_locks(struct remote_file *file)
 	bool found = false;
 
 	pthread_mutex_lock(&remote->lock);
-	for (struct remote_file *f = *bucket_of(remote, &file->id); f && !found; f = f->next)
+	for (struct remote_file *f = *remote_bucket(remote, &file->id); f && !found; f = f->next)
 		found = f->has_locks && object_id_equal(&f->id, &file->id);
 	pthread_mutex_unlock(&remote->lock);
 	return found;

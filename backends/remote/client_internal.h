@@ -234,7 +234,8 @@ int remote_removexattr(struct op_context *ctx, struct workspace *w, const struct
 	const char *name);
 int remote_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats);
 
-/* ---- client_files.c, client_read.c ---------------------------------------------------------- */
+/* ---- client_files.c, client_read.c, client_write.c
+ * ---------------------------------------------------------- */
 
 /* File content that came in, or is to come, ahead of its read. */
 struct chunk {
@@ -256,11 +257,14 @@ struct chunk {
 struct remote_file {
 	struct open_file base;
 	struct remote *remote;
-	struct remote_file *next; /* in remote->files; under remote->lock, as are the next three */
+	struct remote_file *next; /* in remote->files; under remote->lock, as are the next six */
 	unsigned refs;            /* the owner, and requests under way */
 	unsigned writes;          /* not yet acknowledged */
 	int write_error;          /* -errno that nobody has been told of; 0 */
 	bool closed;
+	bool is_new;             /* made through this handle: its owner may change attributes */
+	struct attributes known; /* is_new: with all that is queued, but for ... */
+	bool mtime_unknown;      /* ... the time of queued writes */
 
 	uint64_t handle;
 	uint64_t epoch;
@@ -279,6 +283,12 @@ struct remote_file {
 	off_t size_hint;    /* at the time of the open */
 };
 
+/* Where the files of an object are listed. */
+static inline struct remote_file **remote_bucket(struct remote *remote, const struct object_id *id)
+{
+	return &remote->files[id->inode % FILE_BUCKETS];
+}
+
 static inline struct remote_file *remote_file_of(struct open_file *file)
 {
 	return (struct remote_file *)file;
@@ -295,6 +305,15 @@ int remote_put_object(struct query *q, const struct object_ref *object);
  * for them when they belong to several handles. */
 int remote_order(struct op_context *ctx, struct remote *remote, const struct object_ref *object,
 	uint64_t *ret_order);
+
+/* Queues a change of attributes that cannot fail for its owner, as a write is queued, and
+ * predicts the outcome.  False: it has to be waited for. */
+bool remote_queue_setattr(struct op_context *ctx, struct remote *remote,
+	const struct object_ref *object, unsigned mask, const struct attributes *want,
+	struct attributes *ret_attributes);
+
+/* Takes note of attributes that the far end told. */
+void remote_note_attributes(struct remote *remote, const struct attributes *attributes);
 
 /* Waits until no write is under way.  -EINTR, -EIO. */
 int remote_settle(struct op_context *ctx, struct remote *remote);

@@ -1,0 +1,383 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/remote/client_internal.h"
+
+enum { SYNC_FLAGS = O_DSYNC | O_SYNC };
+
+/* ---- Order among queued writes and what follows them ------------------------------------ */
+
+int remote_order(struct op_context *ctx, struct remote *remote, const struct object_ref *object,
+	uint64_t *ret_order)
+{
+	struct object_id id = object->file ? remote_file_of(object->file)->id : object->id;
+	uint64_t order = 0;
+	int r = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	if (!id.inode && remote->write_bytes) {
+		pthread_mutex_unlock(&remote->lock);
+		return remote_settle(ctx, remote);
+	}
+	for (;;) {
+		unsigned dirty = 0;
+
+		for (struct remote_file *f = *remote_bucket(remote, &id); f; f = f->next)
+			if (f->writes && object_id_equal(&f->id, &id)) {
+				order = f->handle;
+				dirty++;
+			}
+		if (dirty == 0)
+			order = 0;
+		if (dirty <= 1 || r < 0)
+			break;
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	}
+	pthread_mutex_unlock(&remote->lock);
+	*ret_order = order;
+	return r;
+}
+
+int remote_settle(struct op_context *ctx, struct remote *remote)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	if (remote->write_bytes)
+		remote_count_round_trip(remote, ctx);
+	while (remote->write_bytes && r == 0)
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+/* ---- Writing -----------------------------------------------------------------------------------
+ */
+
+struct queued_write {
+	struct remote_file *file;
+	size_t size;
+};
+
+static void finish_write(struct call *call, int64_t result)
+{
+	struct queued_write *write = call->user;
+	struct remote_file *file = write->file;
+	struct remote *remote = file->remote;
+
+	if (result == RESULT_AGAIN)
+		result = -EIO;
+	pthread_mutex_lock(&remote->lock);
+	if (result < 0 && !file->write_error)
+		file->write_error = (int)result;
+	file->writes--;
+	remote->write_bytes -= write->size;
+	pthread_cond_broadcast(&remote->freed);
+	pthread_mutex_unlock(&remote->lock);
+	remote_file_unref(file);
+	free(write);
+	call_free(call);
+}
+
+static void write_answered(struct call *call)
+{
+	const struct queued_write *write = call->user;
+	bool is_short = call->result >= 0 && (uint64_t)call->result < write->size;
+
+	finish_write(call, is_short ? -ENOSPC : call->result);
+}
+
+static void setattr_answered(struct call *call)
+{
+	finish_write(call, call->result);
+}
+
+/* Under remote->lock. */
+static int take_error(struct remote_file *file)
+{
+	int error = file->write_error;
+
+	file->write_error = 0;
+	return error;
+}
+
+/* Under remote->lock.  Requests of different handles may overtake each other. */
+static bool others_write(struct remote *remote, const struct remote_file *file)
+{
+	for (struct remote_file *f = *remote_bucket(remote, &file->id); f; f = f->next)
+		if (f != file && f->writes && object_id_equal(&f->id, &file->id))
+			return true;
+	return false;
+}
+
+static bool must_wait(struct remote *remote, const struct remote_file *file)
+{
+	return remote->write_bytes >= WRITE_WINDOW_BYTES || others_write(remote, file);
+}
+
+/* Waits for room in the window, and takes it. */
+static int reserve(struct op_context *ctx, struct remote_file *file, size_t size)
+{
+	struct remote *remote = file->remote;
+	int r;
+
+	pthread_mutex_lock(&remote->lock);
+	r = take_error(file);
+	if (r == 0 && must_wait(remote, file))
+		remote_count_round_trip(remote, ctx);
+	while (r == 0 && must_wait(remote, file))
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	if (r == 0) {
+		remote->write_bytes += size;
+		file->writes++;
+		file->refs++;
+	}
+	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+static void unreserve(struct remote_file *file, size_t size)
+{
+	struct remote *remote = file->remote;
+
+	pthread_mutex_lock(&remote->lock);
+	remote->write_bytes -= size;
+	file->writes--;
+	pthread_cond_broadcast(&remote->freed);
+	pthread_mutex_unlock(&remote->lock);
+	remote_file_unref(file);
+}
+
+static int queue_write(struct op_context *ctx, struct remote_file *file, const void *data,
+	size_t size, off_t offset)
+{
+	struct queued_write *write = malloc(sizeof(*write));
+	struct query q;
+	int64_t result;
+
+	if (!write)
+		return -ENOMEM;
+	*write = (struct queued_write){.file = file, .size = size};
+	result = reserve(ctx, file, size);
+	if (result < 0) {
+		free(write);
+		return (int)result;
+	}
+	query_begin(&q, ctx, file->remote, REQUEST_WRITE, file->handle);
+	wire_put_number(&q.out, file->handle);
+	wire_put_number(&q.out, (uint64_t)offset);
+	wire_put_bytes(&q.out, data, size);
+	result = query_submit(&q, write_answered, write);
+	if (result < 0) {
+		unreserve(file, size);
+		free(write);
+	}
+	query_end(&q, &result);
+	return (int)result;
+}
+
+static void note_write(struct remote_file *file, off_t end, size_t size)
+{
+	struct attributes *known = &file->known;
+
+	pthread_mutex_lock(&file->remote->lock);
+	if (file->flags & O_APPEND)
+		known->size_bytes += size;
+	else if ((uint64_t)end > known->size_bytes)
+		known->size_bytes = (uint64_t)end;
+	known->blocks = (known->size_bytes + 511) / 512;
+	file->mtime_unknown = true;
+	pthread_mutex_unlock(&file->remote->lock);
+}
+
+static int wait_for_writes(struct op_context *ctx, struct remote_file *file)
+{
+	struct remote *remote = file->remote;
+	int r = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	if (file->writes)
+		remote_count_round_trip(remote, ctx);
+	while (file->writes && r == 0)
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	if (r == 0)
+		r = take_error(file);
+	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+ssize_t remote_write(struct op_context *ctx, struct open_file *open_file, const void *data,
+	size_t size, off_t offset)
+{
+	struct remote_file *file = remote_file_of(open_file);
+	size_t done = 0;
+	int r;
+
+	if ((file->flags & O_ACCMODE) == O_RDONLY)
+		return -EBADF;
+	r = remote_file_ready(ctx, file);
+	if (r < 0)
+		return r;
+	remote_object_changed(file->remote, &file->id);
+	while (done < size) {
+		size_t part = size - done < TRANSFER_MAX_BYTES ? size - done : TRANSFER_MAX_BYTES;
+
+		r = queue_write(
+			ctx, file, (const uint8_t *)data + done, part, offset + (off_t)done);
+		if (r < 0)
+			return done ? (ssize_t)done : r;
+		done += part;
+		note_write(file, offset + (off_t)done, part);
+	}
+	if (file->flags & SYNC_FLAGS)
+		r = wait_for_writes(ctx, file);
+	return r < 0 ? r : (ssize_t)done;
+}
+
+int remote_flush(struct op_context *ctx, struct open_file *file)
+{
+	return wait_for_writes(ctx, remote_file_of(file));
+}
+
+int remote_fsync(struct op_context *ctx, struct workspace *w, struct open_file *open_file,
+	const char *path, bool data_only)
+{
+	struct remote_file *file = open_file ? remote_file_of(open_file) : NULL;
+	struct query q;
+	int64_t result;
+	int r;
+
+	do {
+		r = file ? remote_file_ready(ctx, file) : 0;
+		query_begin(&q, ctx, remote_of(w), REQUEST_FSYNC, file ? file->handle : 0);
+		wire_put_number(&q.out, file ? file->handle : 0);
+		wire_put_string(&q.out, file ? "" : path);
+		wire_put_number(&q.out, data_only);
+		result = r < 0 ? r : query_run(&q);
+	} while (query_end(&q, &result));
+	if (!file)
+		return (int)result;
+	r = wait_for_writes(ctx, file);
+	return r < 0 ? r : (int)result;
+}
+
+/* ---- Queued changes of attributes --------------------------------------------------- */
+
+enum {
+	QUEUEABLE = SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME,
+	SETATTR_WINDOW_BYTES = 256, /* counts as so much of the window */
+};
+
+/* Only what the owner of a new file may always do; what fails all the same is told by
+ * flush, fsync or close, as for a write. */
+static bool may_queue(const struct remote_file *file, unsigned mask, const struct attributes *want)
+{
+	const struct attributes *known = &file->known;
+
+	return file->is_new && !(mask & ~(unsigned)QUEUEABLE) &&
+	       (!(mask & SET_UID) || want->uid == known->uid) &&
+	       (!(mask & SET_GID) || want->gid == known->gid) &&
+	       (!(mask & SET_MODE) || !(want->mode & 06000)) && !(known->mode & 06000) &&
+	       ((mask & SET_MTIME) || !file->mtime_unknown) && file->epoch == file->remote->epoch;
+}
+
+static void predict(struct remote_file *file, unsigned mask, const struct attributes *want)
+{
+	struct attributes *known = &file->known;
+
+	if (mask & SET_MODE)
+		known->mode = (known->mode & ~(uint32_t)07777) | (want->mode & 07777);
+	if (mask & SET_ATIME)
+		known->atime = want->atime;
+	if (mask & SET_MTIME) {
+		known->mtime = want->mtime;
+		file->mtime_unknown = false;
+	}
+}
+
+/* A reference to the one open handle through which the object was made. */
+static struct remote_file *find_new(struct remote *remote, const struct object_ref *object,
+	unsigned mask, const struct attributes *want)
+{
+	struct object_id id = object->file ? remote_file_of(object->file)->id : object->id;
+	struct remote_file *found = NULL;
+
+	if (!id.inode)
+		return NULL;
+	pthread_mutex_lock(&remote->lock);
+	for (struct remote_file *f = *remote_bucket(remote, &id); f; f = f->next) {
+		if (!object_id_equal(&f->id, &id))
+			continue;
+		if (found || !may_queue(f, mask, want)) {
+			found = NULL;
+			break;
+		}
+		found = f;
+	}
+	if (found)
+		found->refs++;
+	pthread_mutex_unlock(&remote->lock);
+	return found;
+}
+
+static int submit_setattr(struct op_context *ctx, struct remote_file *file, unsigned mask,
+	const struct attributes *want)
+{
+	static const struct object_id any;
+	struct queued_write *write = malloc(sizeof(*write));
+	struct query q;
+	int64_t result;
+
+	if (!write)
+		return -ENOMEM;
+	*write = (struct queued_write){.file = file, .size = SETATTR_WINDOW_BYTES};
+	result = reserve(ctx, file, write->size);
+	if (result < 0) {
+		free(write);
+		return (int)result;
+	}
+	query_begin(&q, ctx, file->remote, REQUEST_SETATTR, file->handle);
+	wire_put_object(&q.out, "", &any, file->handle);
+	wire_put_number(&q.out, mask);
+	wire_put_attributes(&q.out, want);
+	result = query_submit(&q, setattr_answered, write);
+	if (result < 0) {
+		unreserve(file, write->size);
+		free(write);
+	}
+	query_end(&q, &result);
+	return (int)result;
+}
+
+bool remote_queue_setattr(struct op_context *ctx, struct remote *remote,
+	const struct object_ref *object, unsigned mask, const struct attributes *want,
+	struct attributes *ret_attributes)
+{
+	struct remote_file *file = find_new(remote, object, mask, want);
+	bool queued;
+
+	if (!file)
+		return false;
+	queued = submit_setattr(ctx, file, mask, want) == 0;
+	if (queued) {
+		pthread_mutex_lock(&remote->lock);
+		predict(file, mask, want);
+		*ret_attributes = file->known;
+		pthread_mutex_unlock(&remote->lock);
+	}
+	remote_file_unref(file);
+	return queued;
+}
+
+void remote_note_attributes(struct remote *remote, const struct attributes *attributes)
+{
+	pthread_mutex_lock(&remote->lock);
+	for (struct remote_file *f = *remote_bucket(remote, &attributes->id); f; f = f->next)
+		if (f->is_new && object_id_equal(&f->id, &attributes->id)) {
+			f->known = *attributes;
+			f->mtime_unknown = f->writes > 0;
+		}
+	pthread_mutex_unlock(&remote->lock);
+}

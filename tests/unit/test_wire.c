@@ -1,0 +1,338 @@
+#include <fcntl.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include "backends/remote/protocol.h"
+#include "backends/remote/wire.h"
+#include "tests/check.h"
+
+static const struct attributes sample = {
+	.id = {.device = 0x801, .inode = 123456789, .generation = 1732230000123456789u},
+	.mode = 0100644,
+	.nlink = 2,
+	.uid = 1000,
+	.gid = UINT32_MAX,
+	.rdev = 0,
+	.size_bytes = INT64_MAX,
+	.blocks = UINT64_MAX,
+	.block_size_bytes = 4096,
+	.atime = {-1, 999999999},
+	.mtime = {INT64_MAX, 0},
+	.ctime = {INT64_MIN, 1},
+};
+
+static void test_numbers_keep_their_value(void)
+{
+	static const uint64_t numbers[] = {
+		0, 1, 127, 128, 16383, 16384, UINT32_MAX, INT64_MAX, UINT64_MAX};
+	static const int64_t signed_numbers[] = {0, -1, 1, 63, -64, 64, INT64_MIN, INT64_MAX};
+	cleanup_wire_writer struct wire_writer w = {0};
+	struct wire_reader r;
+
+	for (size_t i = 0; i < array_size(numbers); i++)
+		wire_put_number(&w, numbers[i]);
+	for (size_t i = 0; i < array_size(signed_numbers); i++)
+		wire_put_signed(&w, signed_numbers[i]);
+	r = wire_reader_over(w.buffer.data, w.buffer.size);
+	for (size_t i = 0; i < array_size(numbers); i++)
+		CHECK(numbers[i] == wire_get_number(&r));
+	for (size_t i = 0; i < array_size(signed_numbers); i++)
+		CHECK(signed_numbers[i] == wire_get_signed(&r));
+	CHECK_RC(0, wire_reader_finish(&r));
+}
+
+static void check_malformed(const void *bytes, size_t size)
+{
+	struct wire_reader r = wire_reader_over(bytes, size);
+
+	CHECK(wire_get_number(&r) == 0);
+	CHECK_RC(-EPROTO, wire_reader_finish(&r));
+}
+
+static void test_numbers_beyond_64_bits_are_malformed(void)
+{
+	check_malformed("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", 10);
+	check_malformed("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00", 11);
+	check_malformed("\x80", 1);
+	check_malformed("", 0);
+}
+
+static void test_strings_end_where_they_say(void)
+{
+	struct wire_reader good = wire_reader_over("\2ab", 4);
+	struct wire_reader nul_inside = wire_reader_over("\2a\0", 4);
+	struct wire_reader no_nul = wire_reader_over("\2abc", 4);
+	struct wire_reader endless =
+		wire_reader_over("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10);
+
+	CHECK_STRING("ab", wire_get_string(&good));
+	CHECK_RC(0, wire_reader_finish(&good));
+	CHECK_STRING("", wire_get_string(&nul_inside));
+	CHECK(nul_inside.failed);
+	CHECK_STRING("", wire_get_string(&no_nul));
+	CHECK(no_nul.failed);
+	CHECK_STRING("", wire_get_string(&endless));
+	CHECK(endless.failed);
+}
+
+static void check_path(bool good, const char *path)
+{
+	cleanup_wire_writer struct wire_writer w = {0};
+	struct wire_reader r;
+
+	wire_put_string(&w, path);
+	r = wire_reader_over(w.buffer.data, w.buffer.size);
+	wire_get_path(&r);
+	CHECK(good == !r.failed);
+}
+
+static void test_paths_that_leave_the_root_are_malformed(void)
+{
+	check_path(true, "");
+	check_path(true, "a/b..c");
+	check_path(false, "/etc/passwd");
+	check_path(false, "..");
+	check_path(false, "a/../../b");
+	check_path(false, "a//b");
+	check_path(false, "a/");
+}
+
+static void test_errors_travel_as_codes(void)
+{
+	static const int errors[] = {ENOENT, EDQUOT, ESTALE, EOPNOTSUPP, ELOOP, ENODATA};
+	static const int64_t results[] = {0, 1, 255, 65536, INT64_MAX, -ENOENT, -EDQUOT};
+	uint8_t bytes[WIRE_RESULT_BYTES];
+
+	for (size_t i = 0; i < array_size(errors); i++)
+		CHECK_RC(errors[i], wire_errno_of_code(wire_code_of_errno(errors[i])));
+	CHECK_RC(2, wire_code_of_errno(ENOENT));
+	CHECK_RC(116, wire_code_of_errno(ESTALE));
+	CHECK_RC(5, wire_code_of_errno(123456));
+	CHECK_RC(EIO, wire_errno_of_code(123456));
+	for (size_t i = 0; i < array_size(results); i++) {
+		struct wire_reader r = wire_reader_over(bytes, sizeof(bytes));
+
+		wire_set_result(bytes, results[i]);
+		CHECK(results[i] == wire_get_result(&r));
+	}
+}
+
+static void test_open_flags_keep_their_meaning(void)
+{
+	static const int flags[] = {O_RDONLY, O_WRONLY | O_APPEND, O_RDWR | O_TRUNC | O_EXCL,
+		O_RDWR | O_SYNC, O_WRONLY | O_DSYNC, O_RDONLY | O_DIRECT | O_NOATIME};
+
+	for (size_t i = 0; i < array_size(flags); i++) {
+		cleanup_wire_writer struct wire_writer w = {0};
+		struct wire_reader r;
+
+		wire_put_open_flags(&w, flags[i]);
+		r = wire_reader_over(w.buffer.data, w.buffer.size);
+		CHECK_RC(flags[i], wire_get_open_flags(&r));
+	}
+}
+
+static bool same_attributes(const struct attributes *a, const struct attributes *b)
+{
+	return attributes_same_version(a, b) && a->blocks == b->blocks && a->rdev == b->rdev &&
+	       a->block_size_bytes == b->block_size_bytes && a->atime.tv_sec == b->atime.tv_sec &&
+	       a->atime.tv_nsec == b->atime.tv_nsec;
+}
+
+static void put_listing(struct wire_writer *w)
+{
+	static const uint8_t hash[16] = {1, 2, 3};
+	const struct dir_entry entries[] = {
+		{.path = "", .attributes = sample, .watched = true, .complete = true},
+		{.path = "src", .attributes = sample},
+		{.path = "src/main.c",
+			.attributes = sample,
+			.content = "int x;",
+			.content_size = 6,
+			.hash = hash},
+		{.path = "src/main", .attributes = sample, .link_target = "main.c"},
+	};
+	const char *previous = "";
+
+	for (size_t i = 0; i < array_size(entries); i++) {
+		wire_put_dir_entry(w, previous, &entries[i]);
+		previous = entries[i].path;
+	}
+}
+
+static void test_a_listing_keeps_its_entries(void)
+{
+	cleanup_wire_writer struct wire_writer w = {0};
+	cleanup_buffer struct buffer path = {0};
+	struct dir_entry entry;
+	struct wire_reader r;
+
+	put_listing(&w);
+	CHECK_RC(0, w.error);
+	r = wire_reader_over(w.buffer.data, w.buffer.size);
+	wire_get_dir_entry(&r, &path, &entry);
+	CHECK_STRING("", entry.path);
+	CHECK(entry.watched && entry.complete && same_attributes(&sample, &entry.attributes));
+	wire_get_dir_entry(&r, &path, &entry);
+	CHECK_STRING("src", entry.path);
+	CHECK(!entry.watched && !entry.complete && !entry.content && !entry.hash);
+	wire_get_dir_entry(&r, &path, &entry);
+	CHECK_STRING("src/main.c", entry.path);
+	CHECK(entry.content_size == 6 && memcmp(entry.content, "int x;", 6) == 0);
+	CHECK(entry.hash[2] == 3);
+	wire_get_dir_entry(&r, &path, &entry);
+	CHECK_STRING("src/main", entry.path);
+	CHECK_STRING("main.c", entry.link_target);
+	CHECK_RC(0, wire_reader_finish(&r));
+}
+
+/* Each prefix of a message is malformed or a shorter message: never a read past its end
+ * (the copy has exactly its size, for AddressSanitizer). */
+static void test_a_listing_may_be_cut_at_every_byte(void)
+{
+	cleanup_wire_writer struct wire_writer w = {0};
+	int whole = 0;
+
+	put_listing(&w);
+	for (size_t size = 0; size <= w.buffer.size; size++) {
+		cleanup_free uint8_t *copy = malloc(size ? size : 1);
+		cleanup_buffer struct buffer path = {0};
+		struct wire_reader r = wire_reader_over(copy, size);
+		struct dir_entry entry;
+
+		memcpy(copy, w.buffer.data, size);
+		while (wire_reader_left(&r) > 0)
+			wire_get_dir_entry(&r, &path, &entry);
+		whole += !r.failed;
+	}
+	CHECK_RC(5, whole); /* nothing, and after each of the four entries */
+}
+
+static void test_an_entry_cannot_leave_its_directory(void)
+{
+	const struct dir_entry entry = {.path = "../../etc/passwd", .attributes = sample};
+	cleanup_wire_writer struct wire_writer w = {0};
+	cleanup_buffer struct buffer path = {0};
+	struct dir_entry got;
+	struct wire_reader r;
+
+	wire_put_dir_entry(&w, "", &entry);
+	r = wire_reader_over(w.buffer.data, w.buffer.size);
+	wire_get_dir_entry(&r, &path, &got);
+	CHECK(r.failed);
+}
+
+static void test_a_frame_header_keeps_its_fields(void)
+{
+	const struct frame_header header = {
+		.size = 1 << 20, .type = FRAME_REPLY, .id = 0xfedcba98, .ack = 0x01020304};
+	uint8_t bytes[FRAME_HEADER_BYTES];
+	struct frame_header got;
+
+	frame_header_encode(&header, bytes);
+	CHECK_RC(0, frame_header_decode(bytes, &got));
+	CHECK(got.size == header.size && got.type == header.type && got.id == header.id &&
+		got.ack == header.ack);
+	bytes[0]++;
+	CHECK_RC(-EPROTO, frame_header_decode(bytes, &got));
+	bytes[0]--;
+	bytes[5] = 1;
+	CHECK_RC(-EPROTO, frame_header_decode(bytes, &got));
+}
+
+/* ---- The opening ---------------------------------------------------------------- */
+
+static const struct hello sample_hello = {.nonce = "0123456789abcde",
+	.version = PROTOCOL_VERSION,
+	.received = 77,
+	.linger_seconds = 600,
+	.root = "/srv/app"};
+
+static int receive(const void *data, size_t size, size_t *ret_left, struct hello *ret_hello,
+	struct buffer *body, struct buffer *noise)
+{
+	uint8_t nonce[NONCE_BYTES], rest[16];
+	int fds[2];
+	int r;
+
+	if (pipe(fds) < 0 || write(fds[1], data, size) != (ssize_t)size)
+		return -EIO;
+	close(fds[1]);
+	r = hello_receive(fds[0], false, NULL, 1000, nonce, body, noise);
+	if (r == 0)
+		r = hello_decode(nonce, body->data, body->size, ret_hello);
+	*ret_left = 0;
+	if (r == 0)
+		*ret_left = (size_t)read(fds[0], rest, sizeof(rest));
+	close(fds[0]);
+	return r;
+}
+
+static void test_a_hello_is_found_behind_noise_and_nothing_beyond_is_taken(void)
+{
+	for (size_t length = 0; length < 70; length++) {
+		cleanup_wire_writer struct wire_writer w = {0};
+		cleanup_buffer struct buffer body = {0}, noise = {0};
+		struct hello hello;
+		size_t left;
+
+		for (size_t i = 0; i < length; i++)
+			wire_put_raw(&w, i % 7 ? "n" : "\xff", 1);
+		hello_encode(&w, &sample_hello);
+		wire_put_raw(&w, "rest", 4);
+		CHECK_RC(0, receive(w.buffer.data, w.buffer.size, &left, &hello, &body, &noise));
+		CHECK_RC(4, left);
+		CHECK_STRING("/srv/app", hello.root);
+		CHECK(hello.received == 77 && hello.linger_seconds == 600);
+		CHECK_RC(length, noise.size);
+	}
+}
+
+static void test_a_hello_may_be_cut_at_every_byte(void)
+{
+	cleanup_wire_writer struct wire_writer w = {0};
+
+	hello_encode(&w, &sample_hello);
+	for (size_t size = 0; size < w.buffer.size; size++) {
+		cleanup_buffer struct buffer body = {0}, noise = {0};
+		struct hello hello;
+		size_t left;
+
+		CHECK_RC(-EPIPE, receive(w.buffer.data, size, &left, &hello, &body, &noise));
+	}
+}
+
+static void test_a_welcome_keeps_its_fields(void)
+{
+	const struct welcome welcome = {.version = 1,
+		.error = -EACCES,
+		.reason = "no",
+		.resumed = true,
+		.token = "secret",
+		.received = 9,
+		.capabilities = 3,
+		.owner_uid = 1000};
+	cleanup_wire_writer struct wire_writer w = {0};
+	struct welcome got;
+	size_t prefix = MAGIC_BYTES + NONCE_BYTES + 4;
+
+	welcome_encode(&w, &welcome);
+	CHECK_RC(0, welcome_decode(
+			    welcome.nonce, w.buffer.data + prefix, w.buffer.size - prefix, &got));
+	CHECK_RC(-EACCES, got.error);
+	CHECK_STRING("no", got.reason);
+	CHECK(got.resumed && got.received == 9 && got.capabilities == 3 && got.owner_uid == 1000);
+	CHECK(memcmp(got.token, "secret", 7) == 0);
+	for (size_t size = 0; size < w.buffer.size - prefix; size++)
+		CHECK_RC(
+			-EPROTO, welcome_decode(welcome.nonce, w.buffer.data + prefix, size, &got));
+}
+
+TEST_MAIN("wire", TEST(test_numbers_keep_their_value),
+	TEST(test_numbers_beyond_64_bits_are_malformed), TEST(test_strings_end_where_they_say),
+	TEST(test_paths_that_leave_the_root_are_malformed), TEST(test_errors_travel_as_codes),
+	TEST(test_open_flags_keep_their_meaning), TEST(test_a_listing_keeps_its_entries),
+	TEST(test_a_listing_may_be_cut_at_every_byte),
+	TEST(test_an_entry_cannot_leave_its_directory), TEST(test_a_frame_header_keeps_its_fields),
+	TEST(test_a_hello_is_found_behind_noise_and_nothing_beyond_is_taken),
+	TEST(test_a_hello_may_be_cut_at_every_byte), TEST(test_a_welcome_keeps_its_fields))
