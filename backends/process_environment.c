@@ -1,6 +1,7 @@
 #include "backends/process_internal.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +27,7 @@ static void take(char *to, size_t size, const char *value)
 /* Reads the file itself: a static program cannot load the name service's modules. */
 static void find_account(struct account *account)
 {
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what fgetpwent returns */
 	cleanup_file FILE *file = fopen("/etc/passwd", "re");
 	const struct passwd *entry;
 
@@ -33,13 +35,15 @@ static void find_account(struct account *account)
 	snprintf(account->name, sizeof(account->name), "%u", (unsigned)geteuid());
 	take(account->name, sizeof(account->name), getenv("USER"));
 	take(account->home, sizeof(account->home), getenv("HOME"));
+	pthread_mutex_lock(&lock);
 	while (file && (entry = fgetpwent(file)))
 		if (entry->pw_uid == geteuid()) {
 			take(account->name, sizeof(account->name), entry->pw_name);
 			take(account->home, sizeof(account->home), entry->pw_dir);
 			take(account->shell, sizeof(account->shell), entry->pw_shell);
-			return;
+			break;
 		}
+	pthread_mutex_unlock(&lock);
 }
 
 static bool has_name(const char *pair, const char *name)

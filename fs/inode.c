@@ -853,15 +853,34 @@ int inode_table_handle_put(
 	return r;
 }
 
-void inode_table_close_all(struct inode_table *t, struct op_context *ctx)
+/* Takes all handles of all inodes, linked by `next`. */
+static struct open_handle *take_handles(struct inode_table *t)
 {
+	struct open_handle *all = NULL;
+
+	pthread_mutex_lock(&t->lock);
 	for (size_t i = 0; i <= t->inodes.mask; i++)
 		for (struct inode *inode = t->inodes.buckets[i]; inode; inode = inode->hash_next)
 			while (inode->handles) {
 				struct open_handle *handle = inode->handles;
 
 				inode->handles = handle->next;
-				workspace_close(ctx, handle->file);
-				free(handle);
+				handle->next = all;
+				all = handle;
 			}
+	pthread_mutex_unlock(&t->lock);
+	return all;
+}
+
+void inode_table_close_all(struct inode_table *t, struct op_context *ctx)
+{
+	struct open_handle *handle = take_handles(t);
+
+	while (handle) {
+		struct open_handle *next = handle->next;
+
+		workspace_close(ctx, handle->file);
+		free(handle);
+		handle = next;
+	}
 }
