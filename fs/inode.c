@@ -49,9 +49,10 @@ struct inode_table {
 	void *user;
 };
 
-/* A directory to report as forgotten, once the lock is free. */
+/* What to do once the lock is free: close a spare handle, or report a directory. */
 struct forgotten {
 	struct forgotten *next;
+	struct open_handle *spare;
 	char path[];
 };
 
@@ -249,6 +250,15 @@ static int name_add(
 	return 0;
 }
 
+static void close_spare(struct open_handle *handle)
+{
+	struct op_context op;
+
+	op_context_init(&op);
+	workspace_close(&op, handle->file);
+	free(handle);
+}
+
 static void remember_forgotten(struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
 	struct path_string path;
@@ -260,6 +270,7 @@ static void remember_forgotten(struct inode_table *t, struct inode *inode, struc
 	size = strlen(path.path) + 1;
 	entry = malloc(sizeof(*entry) + size);
 	if (entry) {
+		entry->spare = NULL;
 		memcpy(entry->path, path.path, size);
 		entry->next = *list;
 		*list = entry;
@@ -267,11 +278,28 @@ static void remember_forgotten(struct inode_table *t, struct inode *inode, struc
 	path_string_done(&path);
 }
 
+/* Only spare handles outlive the references to their inode. */
+static void take_spare(struct inode *inode, struct forgotten **list)
+{
+	struct open_handle *handle = inode->handles;
+	struct forgotten *entry = malloc(sizeof(*entry) + 1);
+
+	assert(handle->is_spare && handle->references == 1);
+	inode->handles = handle->next;
+	if (!entry) {
+		close_spare(handle);
+		return;
+	}
+	*entry = (struct forgotten){.next = *list, .spare = handle};
+	*list = entry;
+}
+
 static void free_if_unused(struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
 	if (inode->lookups || inode->references || inode == t->root)
 		return;
-	assert(!inode->handles);
+	while (inode->handles)
+		take_spare(inode, list);
 	remember_forgotten(t, inode, list);
 	inode->references++; /* names may lead back here */
 	while (inode->names)
@@ -293,19 +321,23 @@ static void report_forgotten(struct inode_table *t, struct forgotten *list)
 	while (list) {
 		struct forgotten *next = list->next;
 
-		t->forgotten(t->user, list->path);
+		if (list->spare)
+			close_spare(list->spare);
+		else
+			t->forgotten(t->user, list->path);
 		free(list);
 		list = next;
 	}
 }
 
-static struct inode *inode_make(struct inode_table *t, const struct object_id *id)
+static struct inode *inode_make(struct inode_table *t, const struct attributes *attributes)
 {
 	struct inode *inode = calloc(1, sizeof(*inode));
 
 	if (!inode)
 		return NULL;
-	inode->id = *id;
+	inode->id = attributes->id;
+	inode->is_directory = S_ISDIR(attributes->mode);
 	hash_insert(&t->inodes, inode, inode_hash, inode_link);
 	t->bytes += sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
 	return inode;
@@ -323,7 +355,7 @@ int inode_table_new(const struct attributes *root, void (*forgotten)(void *user,
 	t->forgotten = forgotten;
 	t->user = user;
 	if (hash_init(&t->inodes) < 0 || hash_init(&t->names) < 0 ||
-		!(t->root = inode_make(t, &root->id))) {
+		!(t->root = inode_make(t, root))) {
 		inode_table_free(t);
 		return -ENOMEM;
 	}
@@ -414,6 +446,14 @@ static void note(struct inode_table *t, struct inode *inode, const struct attrib
 	ret_note->watched = is_watched(t, inode, a->nlink);
 }
 
+void inode_table_state(struct inode_table *t, struct inode *inode, struct inode_state *ret_state)
+{
+	pthread_mutex_lock(&t->lock);
+	*ret_state = (struct inode_state){
+		.version = inode->version, .writers = inode->writers, .has_name = inode->names};
+	pthread_mutex_unlock(&t->lock);
+}
+
 void inode_table_note(struct inode_table *t, struct inode *inode, const struct attributes *a,
 	struct inode_note *ret_note)
 {
@@ -461,7 +501,7 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 	int r;
 
 	if (!inode)
-		inode = inode_make(t, &a->id);
+		inode = inode_make(t, a);
 	if (!inode)
 		return -ENOMEM;
 	if (inode == t->root)
@@ -528,7 +568,7 @@ int inode_table_enter_unnamed(
 	pthread_mutex_lock(&t->lock);
 	inode = find_inode(t, &a->id);
 	if (!inode)
-		inode = inode_make(t, &a->id);
+		inode = inode_make(t, a);
 	if (inode) {
 		note(t, inode, a, &ignored);
 		inode->lookups++;
@@ -582,14 +622,17 @@ int inode_table_path(
 
 struct inode *inode_table_child(struct inode_table *t, struct inode *parent, const char *text)
 {
+	struct inode *inode = NULL;
 	struct inode_name *name;
 
 	pthread_mutex_lock(&t->lock);
 	name = find_name(t, parent, text);
-	if (name)
-		name->inode->references++;
+	if (name) {
+		inode = name->inode;
+		inode->references++;
+	}
 	pthread_mutex_unlock(&t->lock);
-	return name ? name->inode : NULL;
+	return inode;
 }
 
 struct inode *inode_table_find(struct inode_table *t, const char *path)
@@ -809,7 +852,7 @@ void inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
 	if (handle->next)
 		handle->next->link = &handle->next;
 	inode->handles = handle;
-	inode->references++;
+	inode->references += !handle->is_spare;
 	inode->writers += is_writer(handle);
 	pthread_mutex_unlock(&t->lock);
 }

@@ -30,6 +30,7 @@ struct open_handle {
 	struct open_file *file;
 	atomic_uint references;
 	int flags; /* as of open(2) */
+	bool is_spare;
 	enum handle_way way;
 	int backing_id; /* WAY_BACKED */
 };
@@ -58,6 +59,7 @@ struct inode {
 	atomic_uint changes;          /* a directory: names in it went, or changed unseen */
 	atomic_bool watched;          /* a directory whose changes are reported */
 	bool is_root;
+	bool is_directory;
 	bool is_virtual; /* below .isthmus (fs/virtual.h); in no table */
 };
 
@@ -87,6 +89,16 @@ struct inode_note {
 	bool has_shrunk;   /* ... and less of it */
 	bool only_handle;  /* one at most is open */
 };
+
+/* What is known of an inode right now. */
+struct inode_state {
+	struct inode_version version;
+	uint32_t writers;
+	bool has_name;
+};
+
+void inode_table_state(
+	struct inode_table *table, struct inode *inode, struct inode_state *ret_state);
 
 /* The object `attributes` is at (parent, name); the kernel is told of it: one more lookup.
  * -ENOMEM. */
@@ -149,8 +161,10 @@ int inode_table_places(struct inode_table *table, struct inode *top, bool whole_
 	struct inode_place **ret_places, size_t *ret_count);
 void inode_table_places_free(struct inode_table *table, struct inode_place *places, size_t count);
 
-/* Handles.  Adding takes a reference on the inode; handle_any() takes one on the handle
- * (NULL: none is open).  The last handle_put() closes the file and frees the handle. */
+/* Handles.  A spare one is closed with the inode; it serves whoever is about to open a file
+ * that another has just replaced.  Adding any other takes a reference on the inode; handle_any()
+ * takes one on the handle (NULL: none is open).  The last handle_put() closes the file and frees
+ * the handle. */
 void inode_table_handle_add(struct inode_table *table, struct open_handle *handle);
 struct open_handle *inode_table_handle_any(struct inode_table *table, struct inode *inode);
 int inode_table_handle_put(

@@ -58,15 +58,21 @@ static void drop_entry(struct session *s, const struct inode *parent, const char
 static void entry_changed(
 	struct session *s, struct inode *child, const char *path, const struct attributes *now)
 {
-	struct inode_version known = child->version, version;
+	struct inode_version version;
+	struct inode_state known;
 	struct inode_note note;
 
 	inode_version_of(now, &version);
-	if (memcmp(&known, &version, sizeof(version)) == 0)
+	inode_table_state(s->mount->inodes, child, &known);
+	if (memcmp(&known.version, &version, sizeof(version)) == 0)
 		return; /* an echo */
 	control_note_change(s->mount, path);
-	if (child->writers)
-		return; /* most likely our own writes; the next open compares */
+	if (known.writers) {
+		/* Most likely our own writes, but perhaps not only: the kernel compares the
+		 * times before it trusts its pages again. */
+		drop_attributes(s, child);
+		return;
+	}
 	inode_table_note(s->mount->inodes, child, now, &note);
 	if (note.data_changed || S_ISLNK(now->mode))
 		drop_everything_of(s, child);
@@ -80,7 +86,7 @@ static void drop_name(
 {
 	drop_entry(s, parent, name);
 	drop_everything_of(s, parent);
-	if (child && !S_ISDIR(child->version.mode))
+	if (child && !child->is_directory)
 		drop_attributes(s, child);
 }
 
@@ -170,10 +176,12 @@ static void drop_unwatched(struct session *s)
 	}
 	for (size_t i = 0; i < count; i++) {
 		struct inode_place *place = &places[i];
-		bool is_directory = S_ISDIR(place->inode->version.mode);
+		struct inode_state state;
 
+		inode_table_state(table, place->inode, &state);
 		if (place->parent && place->parent->watched &&
-			(is_directory ? place->inode->watched : place->inode->version.nlink == 1))
+			(place->inode->is_directory ? place->inode->watched
+						    : state.version.nlink == 1))
 			continue;
 		drop_everything_of(s, place->inode);
 		if (place->parent && !place->parent->watched)

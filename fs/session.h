@@ -88,6 +88,11 @@ int request_locate_second(struct request *r, struct inode *parent, const char *n
  * object, when an open handle leads to it): locate again, and repeat the call. */
 bool request_retry(struct request *r, int result, struct inode *inode);
 
+/* For a request on an object that the kernel knows: when its name does not lead there any
+ * more, the kernel has to look again (-ESTALE) rather than believe that there is none;
+ * somebody may just have put another one in its place. */
+int request_object_result(int result);
+
 /* ---- Answers with attributes -------------------------------------------------------- */
 
 struct inode *session_inode(struct session *s, fuse_ino_t ino);

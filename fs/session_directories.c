@@ -135,6 +135,7 @@ static void sort_positions(struct directory_handle *directory)
 static int read_directory(struct request *r, struct directory_handle *directory)
 {
 	struct object_ref object;
+	struct inode_state state;
 	bool watched = false;
 	int result;
 
@@ -147,7 +148,8 @@ static int read_directory(struct request *r, struct directory_handle *directory)
 			result = workspace_readdir(&r->op, r->mount->workspace, &object, true,
 				keep_entry, directory, &watched);
 	} while (request_retry(r, result, NULL));
-	if (result == -ENOENT && !directory->inode->names)
+	inode_table_state(r->mount->inodes, directory->inode, &state);
+	if (result == -ENOENT && !state.has_name)
 		result = 0; /* removed: it is empty */
 	if (result < 0)
 		return result;

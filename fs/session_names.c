@@ -109,7 +109,7 @@ static int locate_object(struct request *r, struct inode *inode, const struct fu
 	const struct open_handle *handle = fi ? (void *)(uintptr_t)fi->fh : NULL;
 	int result = request_locate(r, inode, ret_object);
 
-	if (!handle || S_ISDIR(inode->version.mode))
+	if (!handle || inode->is_directory)
 		return result;
 	*ret_object =
 		(struct object_ref){.path = r->path.path, .id = inode->id, .file = handle->file};
@@ -117,12 +117,16 @@ static int locate_object(struct request *r, struct inode *inode, const struct fu
 }
 
 /* A removed directory that a process still has open, or works in. */
-static bool removed_directory(
-	const struct inode *inode, int result, struct attributes *ret_attributes)
+static bool removed_directory(struct inode_table *table, struct inode *inode, int result,
+	struct attributes *ret_attributes)
 {
-	const struct inode_version *v = &inode->version;
+	struct inode_state state;
+	const struct inode_version *v = &state.version;
 
-	if (result != -ENOENT || !S_ISDIR(v->mode) || inode->names)
+	if (result != -ENOENT || !inode->is_directory)
+		return false;
+	inode_table_state(table, inode, &state);
+	if (state.has_name)
 		return false;
 	*ret_attributes = (struct attributes){.id = inode->id,
 		.mode = v->mode,
@@ -153,8 +157,9 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		if (result == 0)
 			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
 	} while (request_retry(&r, result, inode));
-	if (removed_directory(inode, result, &attributes))
+	if (removed_directory(r.mount->inodes, inode, result, &attributes))
 		result = 0;
+	result = request_object_result(result);
 	reply_attributes(&r, inode, result, &attributes);
 }
 
@@ -177,8 +182,9 @@ void session_access(fuse_req_t fuse, fuse_ino_t ino, int mask)
 		if (result == 0)
 			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
 	} while (request_retry(&r, result, inode));
-	if (removed_directory(inode, result, &attributes))
+	if (removed_directory(r.mount->inodes, inode, result, &attributes))
 		result = 0;
+	result = request_object_result(result);
 	if (result == 0 && (mask & X_OK) && !S_ISDIR(attributes.mode) && !(attributes.mode & 0111))
 		result = -EACCES;
 	request_finish(&r, result);
@@ -220,10 +226,13 @@ static const char *setattr_name(unsigned mask)
 }
 
 /* A truncation by somebody who may not keep set-user-ID bits: SET_MODE, or 0. */
-static unsigned clear_suid(const struct inode *inode, struct attributes *want)
+static unsigned clear_suid(struct inode_table *table, struct inode *inode, struct attributes *want)
 {
-	uint32_t mode = inode->version.mode & 07777;
+	struct inode_state state;
+	uint32_t mode;
 
+	inode_table_state(table, inode, &state);
+	mode = state.version.mode & 07777;
 	want->mode = mode & ~(uint32_t)S_ISUID;
 	if (mode & S_IXGRP)
 		want->mode &= ~(uint32_t)S_ISGID;
@@ -251,7 +260,7 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 		.atime = stat->st_atim,
 		.mtime = stat->st_mtim};
 	if ((mask & SET_SIZE) && !(mask & SET_MODE) && session_raw_kills_suid())
-		mask |= clear_suid(inode, &want);
+		mask |= clear_suid(r.mount->inodes, inode, &want);
 	do {
 		result = locate_object(&r, inode, fi, &object);
 		if (result == 0 && mask)
@@ -260,6 +269,7 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 		else if (result == 0)
 			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
 	} while (request_retry(&r, result, inode));
+	result = request_object_result(result);
 	reply_attributes(&r, inode, result, &attributes);
 }
 
@@ -278,6 +288,7 @@ void session_readlink(fuse_req_t fuse, fuse_ino_t ino)
 		if (result == 0)
 			result = workspace_readlink(&r.op, r.mount->workspace, &object, &target);
 	} while (request_retry(&r, result, inode));
+	result = request_object_result(result);
 	if (result < 0) {
 		request_finish(&r, result);
 		return;
@@ -439,23 +450,66 @@ static void rename_end(struct session *s, bool renamed)
 	pthread_mutex_unlock(&s->rename_lock);
 }
 
+/* A process may have found the file that is about to be replaced, and open it only after:
+ * that has to succeed, as it does on a disk.  NULL: no such file, or it takes a round trip. */
+static struct open_handle *open_spare(struct request *r, struct inode *target)
+{
+	struct object_ref object = {.path = r->path2.path};
+	struct open_handle *handle;
+	struct attributes attributes;
+	struct inode_state state;
+
+	if (!target || target->is_directory || r->session->is_remote)
+		return NULL;
+	inode_table_state(r->mount->inodes, target, &state);
+	handle = S_ISREG(state.version.mode) ? malloc(sizeof(*handle)) : NULL;
+	if (!handle)
+		return NULL;
+	*handle = (struct open_handle){.inode = target, .flags = O_RDONLY, .is_spare = true};
+	object.id = target->id;
+	if (workspace_open_file(&r->op, r->mount->workspace, &object, O_RDONLY | O_NOATIME,
+		    &handle->file, &attributes) < 0) {
+		free(handle);
+		return NULL;
+	}
+	return handle;
+}
+
+static void settle_spare(struct request *r, struct open_handle *spare, bool replaced)
+{
+	if (!spare)
+		return;
+	if (replaced) {
+		inode_table_handle_add(r->mount->inodes, spare);
+		return;
+	}
+	workspace_close(&r->op, spare->file);
+	free(spare);
+}
+
 static int rename_entry(struct request *r, struct inode *parent, const char *name,
 	struct inode *new_parent, const char *new_name, unsigned flags)
 {
 	struct object_id id = expected_id(r, parent, name);
 	int result = request_locate_entry(r, parent, name);
+	struct open_handle *spare;
+	struct inode *target;
 
 	if (result == 0)
 		result = request_locate_second(r, new_parent, new_name);
 	if (result < 0)
 		return result;
+	target = flags ? NULL : inode_table_child(r->mount->inodes, new_parent, new_name);
+	spare = open_spare(r, target);
 	rename_begin(r->session);
 	result = workspace_rename(
 		&r->op, r->mount->workspace, r->path.path, r->path2.path, flags, &id);
 	if (result == 0)
 		inode_table_renamed(
 			r->mount->inodes, parent, name, new_parent, new_name, flags & RENAME_SWAP);
+	settle_spare(r, spare, result == 0);
 	rename_end(r->session, result == 0);
+	inode_table_unref(r->mount->inodes, target);
 	return result;
 }
 

@@ -176,11 +176,14 @@ static int reply_open(fuse_req_t fuse, struct fuse_file_info *fi)
  * them clears set-user-ID, and set-group-ID where the group may execute. */
 void session_clear_suid(struct request *r, struct open_handle *handle)
 {
-	uint32_t mode = handle->inode->version.mode;
 	struct object_ref object = OBJECT_OF(handle->file);
 	struct attributes attributes;
+	struct inode_state state;
 	struct inode_note note;
+	uint32_t mode;
 
+	inode_table_state(r->mount->inodes, handle->inode, &state);
+	mode = state.version.mode;
 	attributes.mode = mode & ~(uint32_t)S_ISUID;
 	if (mode & S_IXGRP)
 		attributes.mode &= ~(uint32_t)S_ISGID;
@@ -212,6 +215,7 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 			result = workspace_open_file(
 				&r.op, r.mount->workspace, &object, fi->flags, &file, &attributes);
 	} while (request_retry(&r, result, inode));
+	result = request_object_result(result);
 	if (result == 0)
 		result = make_handle(&r, inode, file, &attributes, fi);
 	if (result < 0) {

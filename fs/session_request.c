@@ -174,6 +174,11 @@ bool request_retry(struct request *r, int result, struct inode *inode)
 	return r->by_handle;
 }
 
+int request_object_result(int result)
+{
+	return result == -ENOENT || result == -ENOTDIR ? -ESTALE : result;
+}
+
 /* ---- Answers ------------------------------------------------------------------------ */
 
 struct inode *session_inode(struct session *s, fuse_ino_t ino)

@@ -341,6 +341,14 @@ static void reply_hash(fuse_req_t fuse, struct inode *inode, size_t size)
 	reply_xattr(fuse, text, size);
 }
 
+static bool is_regular(struct session *s, struct inode *inode)
+{
+	struct inode_state state;
+
+	inode_table_state(s->mount->inodes, inode, &state);
+	return S_ISREG(state.version.mode);
+}
+
 bool virtual_getxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, size_t size)
 {
 	struct session *s = fuse_req_userdata(fuse);
@@ -358,7 +366,7 @@ bool virtual_getxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, size_t 
 	else if (strcmp(ours, "uri") == 0)
 		reply_xattr(fuse, s->mount->options->uri, size);
 	else if (strcmp(ours, "hash") == 0 && node_of(ino) < 0 &&
-		 S_ISREG(session_inode(s, ino)->version.mode))
+		 is_regular(s, session_inode(s, ino)))
 		reply_hash(fuse, session_inode(s, ino), size);
 	else
 		fuse_reply_err(fuse, ENODATA);
