@@ -29,7 +29,7 @@ void remote_settings_done(struct remote_settings *settings)
 	free(settings->helper_directory);
 }
 
-static void remote_release(struct remote *remote)
+void remote_release(struct remote *remote)
 {
 	remote_feed_stop(remote);
 	lane_free(remote->lane);
@@ -108,8 +108,7 @@ static void remote_status(struct workspace *w, struct workspace_status *ret_stat
 static const struct workspace_ops helper_ops = REMOTE_OPERATIONS("helper");
 static const struct workspace_ops ssh_ops = REMOTE_OPERATIONS("ssh");
 
-int remote_workspace_new(
-	const struct remote_settings *settings, struct workspace **ret_workspace, char **ret_reason)
+int remote_new(const struct remote_settings *settings, struct remote **ret_remote)
 {
 	static const struct lane_callbacks callbacks = {
 		.received = remote_received, .lost = remote_lost};
@@ -118,7 +117,6 @@ int remote_workspace_new(
 
 	if (!remote)
 		return -ENOMEM;
-	signal(SIGPIPE, SIG_IGN); /* a far end that goes away is an error of write(2) */
 	remote->base.ops = strcmp(settings->name, "ssh") == 0 ? &ssh_ops : &helper_ops;
 	remote->settings = *settings;
 	pthread_mutex_init(&remote->lock, NULL);
@@ -127,15 +125,30 @@ int remote_workspace_new(
 	remote_cond_init(&remote->feed_moved);
 	remote->feed_last = &remote->feed_first;
 	r = lane_new(&callbacks, remote, &remote->lane);
-	if (r == 0)
-		r = remote_connect(remote, true, ret_reason);
 	if (r < 0) {
 		remote_release(remote);
 		return r;
 	}
-	r = remote_manager_start(remote);
+	*ret_remote = remote;
+	return 0;
+}
+
+int remote_workspace_new(
+	const struct remote_settings *settings, struct workspace **ret_workspace, char **ret_reason)
+{
+	struct remote *remote;
+	int r = remote_new(settings, &remote);
+
+	if (r < 0)
+		return r;
+	signal(SIGPIPE, SIG_IGN); /* a far end that goes away is an error of write(2) */
+	r = remote_connect(remote, true, ret_reason);
+	if (r == 0) {
+		r = remote_manager_start(remote);
+		if (r < 0)
+			remote_manager_stop(remote);
+	}
 	if (r < 0) {
-		remote_manager_stop(remote);
 		remote_release(remote);
 		return r;
 	}

@@ -33,7 +33,7 @@ static inline struct remote_process *remote_process_of(struct process *process)
 	return (struct remote_process *)process;
 }
 
-static int process_new(struct remote *remote, struct remote_process **ret_process)
+int remote_process_new(struct remote *remote, struct remote_process **ret_process)
 {
 	struct remote_process *p = calloc(1, sizeof(*p));
 
@@ -97,7 +97,7 @@ int remote_exec(struct op_context *ctx, struct workspace *w, const struct exec_r
 	if (r == 0)
 		r = remote_settle(ctx, remote);
 	if (r == 0)
-		r = process_new(remote, &p);
+		r = remote_process_new(remote, &p);
 	if (r < 0)
 		return r;
 	do {

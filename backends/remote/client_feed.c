@@ -270,13 +270,10 @@ void remote_feed_lost(struct remote *remote)
 		ask_for_feed_again(remote);
 }
 
-int remote_watch(struct workspace *w, change_sink sink, void *user)
+int remote_feed_start(struct remote *remote, change_sink sink, void *user)
 {
-	struct remote *remote = remote_of(w);
 	int r = 0;
 
-	if (!(remote->capabilities & WORKSPACE_CAN_WATCH))
-		return -EOPNOTSUPP;
 	pthread_mutex_lock(&remote->lock);
 	if (remote->sink)
 		r = -EBUSY;
@@ -294,6 +291,17 @@ int remote_watch(struct workspace *w, change_sink sink, void *user)
 		remote->sink_user = user;
 	}
 	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+int remote_watch(struct workspace *w, change_sink sink, void *user)
+{
+	struct remote *remote = remote_of(w);
+	int r;
+
+	if (!(remote->capabilities & WORKSPACE_CAN_WATCH))
+		return -EOPNOTSUPP;
+	r = remote_feed_start(remote, sink, user);
 	return r < 0 ? r : ask_for_feed(remote);
 }
 

@@ -128,6 +128,10 @@ void remote_cond_wait_ms(pthread_cond_t *condition, pthread_mutex_t *lock, int64
 
 /* ---- client.c ---------------------------------------------------------------------- */
 
+/* Without a connection yet; `settings` is copied as it is. */
+int remote_new(const struct remote_settings *settings, struct remote **ret_remote);
+void remote_release(struct remote *remote);
+
 /* Starts a thread that no signal is delivered to. */
 int remote_thread_start(pthread_t *ret_thread, void *(*run)(void *), void *argument);
 
@@ -190,6 +194,7 @@ void remote_lost(void *user, int error);
 
 /* ---- client_feed.c ----------------------------------------------------------------------- */
 
+int remote_feed_start(struct remote *remote, change_sink sink, void *user);
 int remote_watch(struct workspace *w, change_sink sink, void *user);
 void remote_unwatch(struct workspace *w, const char *path);
 int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size);
@@ -354,6 +359,7 @@ void remote_file_unref(struct remote_file *file);
 /* ---- client_exec.c ----------------------------------------------------------------------------
  */
 
+int remote_process_new(struct remote *remote, struct remote_process **ret_process);
 int remote_exec(struct op_context *ctx, struct workspace *w, const struct exec_request *request,
 	struct process **ret_process);
 int remote_process_next(struct op_context *ctx, struct process *process, void *buffer, size_t size,
