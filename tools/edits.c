@@ -177,13 +177,14 @@ static const char *line_end_in(const uint8_t *text, size_t size)
 	return NULL;
 }
 
-static int append_new_text(const uint8_t *text, size_t size, const struct edit_region *region,
-	const char *new_text, struct buffer *out)
+/* `file_end` is the line end of the file, for regions that have none. */
+static int append_new_text(const uint8_t *text, const struct edit_region *region,
+	const char *file_end, const char *new_text, struct buffer *out)
 {
 	const char *line_end = line_end_in(text + region->start, region->end - region->start);
 
 	if (!line_end)
-		line_end = line_end_in(text, size);
+		line_end = file_end;
 	if (!line_end || strcmp(line_end, "\n") == 0 || strchr(new_text, '\r'))
 		return buffer_append_string(out, new_text);
 	while (*new_text) {
@@ -209,6 +210,7 @@ static int by_start(const void *a, const void *b)
 static enum edits_problem replace(
 	const uint8_t *text, size_t size, const struct edit *edits, struct edits_plan *plan)
 {
+	const char *file_end = line_end_in(text, size);
 	size_t at = 0;
 
 	if (plan->count > 1)
@@ -223,8 +225,8 @@ static enum edits_problem replace(
 		if (buffer_append(&plan->result, text + at, region->start - at) < 0)
 			return EDITS_NO_MEMORY;
 		region->new_start = plan->result.size;
-		if (append_new_text(
-			    text, size, region, edits[region->edit].new_text, &plan->result) < 0)
+		if (append_new_text(text, region, file_end, edits[region->edit].new_text,
+			    &plan->result) < 0)
 			return EDITS_NO_MEMORY;
 		region->new_end = plan->result.size;
 		at = region->end;

@@ -81,13 +81,17 @@ static struct change widen(
 {
 	const struct edit_region *region = &plan->regions[*i];
 	struct change c = {.old_start = line_start(old, region->start)};
+	size_t stop = line_stop(old, region->end);
 
 	c.new_start = region->new_start - (region->start - c.old_start);
 	for (;; region++) {
 		size_t rest = 0;
 
+		/* Thousands of regions may share one long line. */
+		if (region->end > stop)
+			stop = line_stop(old, region->end);
 		if (!is_line_start(old, region->end) || !is_line_start(new, region->new_end))
-			rest = line_stop(old, region->end) - region->end;
+			rest = stop - region->end;
 		c.old_end = region->end + rest;
 		c.new_end = region->new_end + rest;
 		if (++*i == plan->count || plan->regions[*i].start >= c.old_end)

@@ -13,14 +13,18 @@
 
 enum { KEEP_COUNT = 100, KEEP_SECONDS = 86400, NAMES_MAX = 4096 };
 
+static const off_t keep_bytes = 2LL << 30;
+
 static char *directory_path(void)
 {
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	char *path = NULL;
 	int r;
 
-	if (runtime && *runtime == '/')
-		r = asprintf(&path, "%s/isthmus/outputs", runtime);
+	if (cache && *cache == '/')
+		r = asprintf(&path, "%s/isthmus/outputs", cache);
+	else if (home && *home == '/')
+		r = asprintf(&path, "%s/.cache/isthmus/outputs", home);
 	else
 		r = asprintf(&path, "/tmp/isthmus-%u/outputs", (unsigned)geteuid());
 	return r < 0 ? NULL : path;
@@ -41,25 +45,27 @@ static int open_private(const char *path)
 	return steal_fd(&fd);
 }
 
-static int open_directory(const char *path)
+/* Makes what is missing of the path, for this user only. */
+static int open_directory(char *path)
 {
-	cleanup_free char *parent = strndup(path, path_parent_length(path));
-	cleanup_fd int fd = -1;
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		int r;
 
-	if (!parent)
-		return -ENOMEM;
-	if (mkdir(parent, 0700) < 0 && errno != EEXIST)
-		return -errno;
-	fd = open_private(parent);
-	if (fd < 0)
-		return fd;
-	if (mkdirat(fd, "outputs", 0700) < 0 && errno != EEXIST)
+		*slash = '\0';
+		r = mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
+		*slash = '/';
+		/* One above that cannot be made may still be there (read-only, not ours). */
+		if (r < 0 && r != -EROFS && r != -EACCES)
+			return r;
+	}
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return -errno;
 	return open_private(path);
 }
 
 struct kept {
 	struct timespec time;
+	off_t size;
 	char name[256];
 };
 
@@ -83,20 +89,25 @@ static void remove_old(int directory)
 	struct dirent *entry;
 	struct stat status;
 	size_t count = 0;
+	off_t bytes = 0;
 
 	while (files && stream && count < NAMES_MAX && (entry = readdir(stream))) {
 		if (!path_is_name(entry->d_name) ||
 			fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
 		files[count].time = status.st_mtim;
+		files[count].size = status.st_size;
 		strcpy(files[count++].name, entry->d_name);
 	}
 	if (!files)
 		return;
 	qsort(files, count, sizeof(*files), newest_first);
-	for (size_t i = 0; i < count; i++)
-		if (i >= KEEP_COUNT || now - files[i].time.tv_sec > KEEP_SECONDS)
+	for (size_t i = 0; i < count; i++) {
+		bytes += files[i].size;
+		if (i >= KEEP_COUNT || bytes > keep_bytes ||
+			now - files[i].time.tv_sec > KEEP_SECONDS)
 			unlinkat(directory, files[i].name, 0);
+	}
 }
 
 int output_file_make(const char *name, char **ret_path)

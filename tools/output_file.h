@@ -1,8 +1,8 @@
 /*
  * tools/output_file.h - where output that is too long for an answer is kept.
  *
- * A private directory of the user ($XDG_RUNTIME_DIR/isthmus/outputs, else below /tmp).  Files
- * older than a day, and all but the newest 100, go when a new one is made.  The tool read
+ * A private directory of the user ($XDG_CACHE_HOME/isthmus/outputs, else below ~/.cache).  Files
+ * older than a day, all but the newest 100 and what is beyond 2 GiB go when a new one is made.  The tool read
  * opens these files although they are outside the root.
  * Threads: any.
  */

@@ -66,6 +66,7 @@ static int content_fd(const void *content, size_t size)
 	return steal_fd(&fd);
 }
 
+/* env(1) looks the program up in the PATH that it is given, not in ours. */
 static int spawn(const char *const *argv, int input, int output, pid_t *ret_pid)
 {
 	static const char *const environment[] = {
@@ -164,7 +165,7 @@ static int take_report(const char *output, struct syntax_error *error)
 static int run_python(
 	const char *script, const void *content, size_t size, struct syntax_error *error)
 {
-	const char *const argv[] = {"python3", "-I", "-S", "-c", script, NULL};
+	const char *const argv[] = {"env", "python3", "-I", "-S", "-c", script, NULL};
 	char output[CHECK_OUTPUT_BYTES];
 	int code = run_checker(argv, content, size, output);
 
@@ -206,7 +207,7 @@ int syntax_toml(const void *content, size_t size, struct syntax_error *error)
 
 int syntax_shell(const void *content, size_t size, struct syntax_error *error)
 {
-	static const char *const argv[] = {"bash", "-n", NULL};
+	static const char *const argv[] = {"env", "bash", "-n", NULL};
 	char output[CHECK_OUTPUT_BYTES];
 	int code = run_checker(argv, content, size, output), used = 0;
 

@@ -7,7 +7,7 @@
 #include "tools/syntax.h"
 #include "tools/text.h"
 
-enum { FILE_MAX_BYTES = 256 << 20, EDITS_MAX = 1000, TRIES_MAX = 5, AROUND = 3 };
+enum { FILE_MAX_BYTES = 256 << 20, EDITS_MAX = 1000, TRIES_MAX = 5, AROUND = 3, FRESH_LINES = 20 };
 
 static const char input_schema[] =
 	"{\"type\":\"object\",\"properties\":{"
@@ -170,15 +170,21 @@ static int fail_plan(struct tool_call *call, struct work *work)
 static int fail_conflict(struct tool_call *call, struct work *work, const char *hash)
 {
 	cleanup_free char *region = show_nearest(work, work->edits[0].old_text);
+	const char *words = "There it now says:\n";
 
+	if (!region) {
+		struct buffer lines cleanup_buffer = {0};
+
+		words = "Nothing like the text to replace is in it now; it begins:\n";
+		edits_show_lines(work->old.data, work->old.size, 1, FRESH_LINES, &lines);
+		region = buffer_steal_string(&lines);
+	}
 	cJSON_AddStringToObject(call->data, "path", work->path);
 	cJSON_AddStringToObject(call->data, "hash", hash);
-	if (region)
-		cJSON_AddStringToObject(call->data, "region", region);
+	cJSON_AddStringToObject(call->data, "region", region ? region : "");
 	return tool_fail(call, TOOL_CONFLICT, NULL,
 		"\"%s\" changed since it was read; its hash is now %s. %s%s", work->path, hash,
-		region ? "There it now says:\n" : "Nothing like the text to replace is in it now.",
-		region ? region : "");
+		words, region ? region : "");
 }
 
 /* ---- The work ---------------------------------------------------------------------- */

@@ -1,0 +1,185 @@
+"""Each error code of each tool, provoked: the code, and an ai_message that says what to do next."""
+import json
+import os
+import re
+import subprocess
+
+from toolslib import PROGRAM, Directory, check, code, equal, finish, private_home, run
+
+# An ai_message names a next step with one of these words.
+STEPS = re.compile(r"\b(use|give|check|look|call|read|copy|correct|choose|set|ask|go on|name|make|add|free|"
+                   r"list|join|wait|mend|do it|do not)\b", re.I)
+
+CASES = [  # tool, arguments, code, what the message must have
+    ("read", {"path": "nofile"}, "NOT_FOUND", "nofile"),
+    ("read", {"path": "hello.tx"}, "NOT_FOUND", "hello.txt"),
+    ("read", {"path": "dir"}, "NOT_A_FILE", "directory"),
+    ("read", {"path": "fifo"}, "NOT_A_FILE", "fifo"),
+    ("read", {"path": "hello.txt/x"}, "NOT_A_DIRECTORY", "not a directory"),
+    ("read", {"path": "../x"}, "PATH_OUTSIDE_ROOT", "outside"),
+    ("read", {"path": "/etc/passwd"}, "PATH_OUTSIDE_ROOT", "outside"),
+    ("read", {"path": "out"}, "PATH_OUTSIDE_ROOT", "out of the root"),
+    ("read", {"path": "outdir/passwd"}, "NOT_FOUND", ""),
+    ("read", {"path": "loop"}, "INVALID_ARGUMENT", "symbolic links"),
+    ("read", {"path": "x" * 300}, "INVALID_ARGUMENT", "too long"),
+    ("read", {"path": "bin"}, "BINARY_FILE", "not text"),
+    ("read", {"path": "hello.txt", "offset": 9}, "INVALID_ARGUMENT", "2 lines"),
+    ("read", {"path": "hello.txt", "offset": 0}, "INVALID_ARGUMENT", "at least 1"),
+    ("read", {"path": "hello.txt", "nope": 1}, "INVALID_ARGUMENT", "offset"),
+    ("read", {}, "INVALID_ARGUMENT", "missing"),
+    ("write", {"path": "dir", "content": "x"}, "NOT_A_FILE", "directory"),
+    ("write", {"path": "hello.txt/x", "content": "x"}, "NOT_A_DIRECTORY", ""),
+    ("write", {"path": "../x", "content": "x"}, "PATH_OUTSIDE_ROOT", ""),
+    ("write", {"path": "out", "content": "x"}, "PATH_OUTSIDE_ROOT", ""),
+    ("write", {"path": "fifo", "content": "x"}, "INVALID_ARGUMENT", ""),
+    ("create_file", {"path": "hello.txt", "content": "x"}, "ALREADY_EXISTS", "exists"),
+    ("create_file", {"path": "a.json", "content": "[01]"}, "SYNTAX_ERROR", "line 1, column 2"),
+    ("create_file", {"path": "a.json", "content": "{\"a\": 1, \"a\": 2}"}, "SYNTAX_ERROR", "twice"),
+    ("create_file", {"path": "a.json", "content": "\ufeff{}"}, "SYNTAX_ERROR", "byte order mark"),
+    ("create_file", {"path": "a.json", "content": "[1,]"}, "SYNTAX_ERROR", "comma"),
+    ("create_file", {"path": "a.json", "content": ""}, "SYNTAX_ERROR", "value"),
+    ("create_file", {"path": "a.jsonc", "content": "[1, /* x"}, "SYNTAX_ERROR", "comment"),
+    ("create_file", {"path": "a.jsonc", "content": "// x\n[1,]"}, "OK", ""),
+    ("create_file", {"path": "tsconfig.app.json", "content": "{/**/}"}, "OK", ""),
+    ("create_file", {"path": ".vscode/settings.json", "content": "{\"a\": 1,}"}, "OK", ""),
+    ("create_file", {"path": "a.yaml", "content": "a: [1\nb: 2\n"}, "SYNTAX_ERROR", "line 2"),
+    ("create_file", {"path": "a.py", "content": "def f(:\n"}, "SYNTAX_ERROR", "line 1, column 7"),
+    ("create_file", {"path": "a.toml", "content": "a = \n"}, "SYNTAX_ERROR", "line 1"),
+    ("create_file", {"path": "a.sh", "content": "if x\n"}, "SYNTAX_ERROR", "line 2"),
+    ("create_file", {"path": "b.json", "content": "[1", "validate_syntax": False}, "OK", ""),
+    ("edit", {"path": "nofile", "edits": [{"old_text": "a", "new_text": "b"}]}, "NOT_FOUND", ""),
+    ("edit", {"path": "dir", "edits": [{"old_text": "a", "new_text": "b"}]}, "NOT_A_FILE", ""),
+    ("edit", {"path": "hello.txt", "edits": [{"old_text": "helo", "new_text": "b"}]}, "NO_MATCH", "1  hello"),
+    ("edit", {"path": "hello.txt", "edits": [{"old_text": "l", "new_text": "b"}]}, "AMBIGUOUS_MATCH", "line"),
+    ("edit", {"path": "hello.txt", "edits": [{"old_text": "a", "new_text": "a"}]}, "NO_CHANGE", ""),
+    ("edit", {"path": "hello.txt", "edits": []}, "INVALID_ARGUMENT", "items"),
+    ("edit", {"path": "hello.txt", "edits": [{"old_text": "hello"}]}, "INVALID_ARGUMENT", "edits[0].new_text"),
+    ("edit", {"path": "hello.txt", "expected_hash": "0", "edits": [{"old_text": "hello", "new_text": "x"}]},
+     "CONFLICT", "1  hello"),
+    ("edit_file", {"path": "nofile", "content": ""}, "NOT_FOUND", ""),
+    ("edit_file", {"path": "dir", "content": ""}, "NOT_A_FILE", ""),
+    ("edit_file", {"path": "good.json", "content": "{"}, "SYNTAX_ERROR", ""),
+    ("delete", {"path": "nofile"}, "NOT_FOUND", ""),
+    ("delete", {"path": "."}, "INVALID_ARGUMENT", "root"),
+    ("delete", {"path": "dir", "recursive": True, "x": 1}, "INVALID_ARGUMENT", ""),
+    ("delete", {"path": "full"}, "INVALID_ARGUMENT", "2 entries"),
+    ("delete", {"path": "../x"}, "PATH_OUTSIDE_ROOT", ""),
+    ("ls", {"path": "nodir"}, "NOT_FOUND", ""),
+    ("ls", {"path": "hello.txt"}, "NOT_A_DIRECTORY", "not a directory"),
+    ("ls", {"limit": 0}, "INVALID_ARGUMENT", ""),
+    ("find", {"pattern": "[a"}, "INVALID_ARGUMENT", "glob"),
+    ("find", {"pattern": "x", "path": "nodir"}, "NOT_FOUND", ""),
+    ("find", {"pattern": "x", "path": "hello.txt"}, "NOT_A_DIRECTORY", ""),
+    ("glob", {"pattern": "{1,2,3,4,5,6,7,8,9,0}" * 4}, "INVALID_ARGUMENT", "alternatives"),
+    ("glob", {"pattern": "x", "path": "../.."}, "PATH_OUTSIDE_ROOT", ""),
+    ("grep", {"pattern": "("}, "INVALID_ARGUMENT", "character"),
+    ("grep", {"pattern": "x", "include": "[a"}, "INVALID_ARGUMENT", "include"),
+    ("grep", {"pattern": "x", "path": "nofile"}, "NOT_FOUND", ""),
+    ("grep", {"pattern": "x", "path": "fifo"}, "NOT_A_FILE", ""),
+    ("grep", {"pattern": "x", "path": "bin"}, "BINARY_FILE", ""),
+    ("bash", {"command": "exit 3"}, "EXIT_STATUS", "3"),
+    ("bash", {"command": "kill -9 $$"}, "EXIT_STATUS", "signal 9"),
+    ("bash", {"command": "sleep 9", "timeout_s": 0.2}, "TIMEOUT", "0.2 s"),
+    ("bash", {"command": "ls", "workdir": "nodir"}, "NOT_FOUND", ""),
+    ("bash", {"command": "ls", "workdir": "../.."}, "PATH_OUTSIDE_ROOT", ""),
+    ("bash", {"command": ""}, "INVALID_ARGUMENT", ""),
+    ("bash", {"command": "ls", "env": {"A": 1}}, "INVALID_ARGUMENT", "string"),
+    ("bash", {"command": "ls", "env": {"A=B": "1"}}, "INVALID_ARGUMENT", "variable"),
+    ("launch_app", {"app_name": "nosuchapp"}, "NOT_FOUND", "nosuchapp"),
+    ("launch_app", {"app_name": "./dir"}, "PERMISSION_DENIED", ""),
+    ("launch_app", {"app_name": "sleep", "args": ["9"], "timeout_s": 0.2}, "TIMEOUT", ""),
+    ("launch_app", {"app_name": "ls", "args": "x"}, "INVALID_ARGUMENT", "array"),
+]
+
+
+def make(root):
+    def put(name, data):
+        with open(os.path.join(root, name), "wb") as file:
+            file.write(data)
+
+    put("hello.txt", b"hello\nl\n")
+    put("good.json", b"{}")
+    put("bin", bytes(range(256)))
+    os.mkdir(root + "/dir")
+    os.mkdir(root + "/full")
+    put("full/a", b"")
+    put("full/b", b"")
+    os.mkfifo(root + "/fifo")
+    os.symlink("/etc/passwd", root + "/out")
+    os.symlink("../../../../../etc", root + "/outdir")
+    os.symlink("loop", root + "/loop")
+
+
+def say(result, what):
+    error = result["error"]
+    equal({"code", "message", "ai_message", "recoverable"}, set(error), "members of " + what)
+    check(error["ai_message"].startswith(error["message"]), "ai_message has the message: " + what)
+    check(STEPS.search(error["ai_message"][len(error["message"]):]), "a next step: %s" % error)
+    check(error["message"].rstrip()[-1] in ".:]" or "\n" in error["message"], "a sentence: %s" % error)
+
+
+def test_cases(root):
+    for name, arguments, want, words in CASES:
+        result = run(name, arguments, root)
+        what = "%s %s" % (name, json.dumps(arguments)[:80])
+        if not equal(want, code(result), what + " " + str(result.get("error"))[:200]):
+            continue
+        equal(name, result["tool_name"], "tool name")
+        check(result["call_id"] and result["latency_ms"] >= 0, "call id and time of " + what)
+        if want != "OK":
+            say(result, what)
+            check(words in result["error"]["message"], "%s: %s" % (words, result["error"]["message"]))
+            check(result["exit"] != 0, "exit code of " + what)
+
+
+def test_denied(root):
+    for name, arguments in [("bash", {"command": "ls"}), ("launch_app", {"app_name": "ls"}),
+                            ("delete", {"path": "full", "recursive": True})]:
+        done = subprocess.run([PROGRAM, "tool", name, "--root", root, "--output", "json", "--json",
+                               json.dumps(arguments)], capture_output=True, stdin=subprocess.DEVNULL, check=False)
+        result = json.loads(done.stdout)
+        equal("PERMISSION_DENIED", code(result), name)
+        say(result, name)
+    check(os.path.exists(root + "/full/a"), "nothing was deleted")
+    with open(root + "/.isthmus.json", "w", encoding="utf-8") as file:
+        file.write('{"permissions": [{"tool": "write", "pattern": "dir/*", "action": "deny"}]}')
+    equal("PERMISSION_DENIED", code(run("write", {"path": "dir/x", "content": ""}, root)), "the project's rule")
+    equal("OK", code(run("write", {"path": "y", "content": ""}, root)), "beside it")
+    with open(root + "/.isthmus.json", "w", encoding="utf-8") as file:
+        file.write("{")
+    equal(2, run("ls", {}, root)["exit"], "rules that cannot be read are not passed over")
+    os.unlink(root + "/.isthmus.json")
+
+
+def test_no_right(root):
+    if os.geteuid() != 0:
+        os.chmod(root + "/hello.txt", 0)
+        equal("PERMISSION_DENIED", code(run("read", {"path": "hello.txt"}, root)), "a mode")
+
+
+def test_links_stay_inside(root):
+    os.symlink(root + "/hello.txt", root + "/absolute")
+    equal("OK", code(run("read", {"path": "absolute"}, root)), "an absolute link into the root")
+    equal("OK", code(run("read", {"path": "@hello.txt"}, root)), "@")
+    equal("OK", code(run("read", {"path": root + "/./dir/../hello.txt"}, root)), "an absolute path")
+    os.symlink("newfile", root + "/dangling")
+    equal("OK", code(run("write", {"path": "dangling", "content": "x"}, root)), "through a dangling link")
+    check(os.path.islink(root + "/dangling") and os.path.isfile(root + "/newfile"), "the link stays")
+    equal("OK", code(run("delete", {"path": "out"}, root)), "a link is deleted itself")
+    check(os.path.exists("/etc/passwd"), "its target stays")
+
+
+def test_linked_libraries(_):
+    done = subprocess.run(["ldd", PROGRAM], capture_output=True, check=False)
+    check(b"fuse" not in done.stdout, "tools work through POSIX calls")
+    names = subprocess.run(["nm", "-a", PROGRAM], capture_output=True, check=False).stdout
+    check(b"workspace_open" not in names and b"fuse_" not in names, "no backend is linked")
+
+
+private_home()
+with Directory() as directory:
+    make(directory)
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            test(directory)
+finish()

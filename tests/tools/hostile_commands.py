@@ -1,0 +1,109 @@
+"""bash with commands that misbehave: bounded memory, bounded time, nothing left running."""
+import os
+import signal
+import subprocess
+import time
+
+from toolslib import PROGRAM, Directory, check, code, equal, finish, private_home, run
+
+MARK = "4713"  # seconds of every sleep, to find what is left
+
+
+def left_running():
+    time.sleep(0.1)
+    done = subprocess.run(["pgrep", "-fa", "sleep " + MARK], capture_output=True, check=False)
+    return [line for line in done.stdout.decode().splitlines() if "pgrep" not in line]
+
+
+def timed(command, limit_s, **arguments):
+    start = time.time()
+    result = run("bash", dict(arguments, command=command), directory)
+    check(time.time() - start < limit_s, "%s took %.1f s" % (command, time.time() - start))
+    equal([], left_running(), "left by " + command)
+    return result
+
+
+def test_background_and_daemons():
+    equal("OK", code(timed("sleep %s & echo hi" % MARK, 4)), "background child")
+    equal("OK", code(timed("setsid sleep %s > /dev/null 2>&1 < /dev/null &" % MARK, 4)), "own session")
+    equal("OK", code(timed("(setsid sh -c 'sleep %s & sleep %s' &) ; sleep 0.1" % (MARK, MARK), 4)), "daemon")
+    equal("OK", code(timed("(while :; do echo x; sleep 0.05; done) & echo started", 4)),
+          "a writer in the background that keeps the pipe open")
+    result = timed("(trap '' TERM; sleep %s) & sleep 0.1" % MARK, 5)
+    equal("OK", code(result), "a background child that ignores TERM")
+
+
+def test_timeout():
+    result = timed("sleep " + MARK, 3, timeout_s=0.5)
+    equal(("TIMEOUT", 124), (code(result), result["exit"]), "timeout")
+    check("timeout_s" in result["error"]["ai_message"], "what to do")
+    result = timed("trap '' TERM; echo before; while :; do sleep 0.1; done", 6, timeout_s=0.5)
+    equal(("TIMEOUT", "before\n"), (code(result), result["data"]["output"]), "ignores TERM: KILL after 3 s")
+    timed("exec > /dev/null 2>&1; sleep " + MARK, 3, timeout_s=0.5)
+
+
+def test_fork_bomb():
+    if os.geteuid() == 0:
+        # root has no limit on processes: the bomb limits itself, by depth.
+        bomb = "b() { [ $1 -gt 7 ] || { b $(($1 + 1)) & b $(($1 + 1)) & }; exec sleep %s; }; b 0" % MARK
+    else:
+        bomb = "ulimit -u 300; b() { b | b & sleep %s; }; b" % MARK
+    equal("TIMEOUT", code(timed(bomb, 10, timeout_s=1)), "fork bomb")
+
+
+def test_much_output():
+    done = subprocess.run(["/usr/bin/env", "python3", "-c", """
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], capture_output=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.stdout.buffer.write(done.stdout)
+""", PROGRAM, "tool", "bash", "--yes", "--root", directory, "--output", "json",
+                           "head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo end"],
+                          capture_output=True, timeout=100, check=True)
+    peak_kb, text = done.stdout.split(b"\n", 1)
+    check(int(peak_kb) < 40000, "1 GB of output needs %s KB of memory" % peak_kb)
+    check(len(text) < 200000 and b'end\\n' in text, "its end is there")
+    result = timed("seq 1 100000", 10)["data"]
+    check(result["output"].endswith("\n99999\n100000\n") and result["truncated"], "the tail is kept")
+    check(len(result["output"]) <= 51200 and result["output"].count("\n") <= 2000, "within the limits")
+    equal("98001", result["output"].split("\n")[0], "whole lines")
+    whole = run("read", {"path": result["output_file"], "offset": 100000}, directory)
+    equal("100000\n", whole["data"]["content"], "read shows the file")
+    check(result["output_file"] in result["notice"], "the notice names it")
+    result = timed("head -c 300000 /dev/zero | tr '\\0' y", 10)["data"]
+    check(51000 <= len(result["output"]) <= 51200, "one long line is cut")
+    equal("no end", timed("printf 'no end'", 5)["data"]["output"], "no line end")
+    equal("\ufffd\ufffda\n", timed("printf '\\377\\0a\\n'", 5)["data"]["output"], "bytes that are no text")
+    equal("", timed("cat", 5)["data"]["output"], "stdin is closed")
+
+
+def test_exit_codes():
+    for command, want in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("nosuchcommand", 127)]:
+        equal(want, timed(command, 5)["exit"], command)
+    equal("EXIT_STATUS", code(timed("echo out; exit 1", 5)), "a code")
+    equal("out\n", timed("echo out; exit 1", 5)["data"]["output"], "the output is still there")
+    equal("NOT_FOUND", code(timed("ls", 5, workdir="nodir")), "no such directory")
+    equal("1 root\n", timed("echo $A $(basename $PWD | sed s/.*/root/); [ -z \"$SECRET\" ]", 5,
+                            env={"A": "1"})["data"]["output"], "environment")
+
+
+def test_cancel_and_death():
+    for end in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]:
+        process = subprocess.Popen([PROGRAM, "tool", "bash", "--yes", "--root", directory,
+                                    "(setsid sleep %s &); trap '' TERM INT; sleep %s" % (MARK, MARK)],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.3)
+        start = time.time()
+        process.send_signal(end)
+        process.wait(10)
+        check(time.time() - start < 2, "ends at once by signal %d" % end)
+        equal([], left_running(), "after signal %d" % end)
+
+
+os.environ["SECRET"] = "must not leak"
+private_home()
+with Directory() as directory:
+    for name, test in sorted(globals().items()):
+        if name.startswith("test_"):
+            test()
+finish()

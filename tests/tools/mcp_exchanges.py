@@ -1,0 +1,282 @@
+"""Raw JSON-RPC to the MCP server: both eras, bad input of every kind, what is never answered."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+from toolslib import Directory, Mcp, check, equal, finish, private_home
+
+META = "io.modelcontextprotocol/"
+MODERN = {META + "protocolVersion": "2026-07-28", META + "clientCapabilities": {"elicitation": {}}}
+
+
+def request(method, params=None, identity="7"):
+    """One line, with the id as raw text."""
+    text = '{"jsonrpc":"2.0","id":%s,"method":"%s"' % (identity, method)
+    return (text + (',"params":' + json.dumps(params) if params is not None else "") + "}").encode()
+
+
+# What is sent, and the error code of the answer with its id as raw text.
+BAD = [
+    (b"{bad", -32700, "null"),
+    (b"\xff\xfe", -32700, "null"),
+    (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', -32700, "null"),
+    (b'{"jsonrpc":"2.0","id":01,"method":"ping"}', -32700, "null"),
+    (b'"text"', -32600, "null"),
+    (b"5", -32600, "null"),
+    (b"null", -32600, "null"),
+    (b"[]", -32600, "null"),
+    (b"[1]", -32600, "null"),
+    (b"{}", -32600, "null"),
+    (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600, "null"),
+    (b'{"jsonrpc":"2.0","id":1}', -32600, "null"),
+    (b'{"jsonrpc":"2.0","id":1,"method":5}', -32600, "null"),
+    (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, "null"),
+    (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600, "null"),
+    (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600, "null"),
+    (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":[]}', -32602, "7"),
+    (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":5}', -32602, "7"),
+    (request("nope"), -32601, "7"),
+    (request("resources/list"), -32601, "7"),
+    (request("tools/call", {}), -32602, "7"),
+    (request("tools/call", {"name": 5}), -32602, "7"),
+    (request("tools/call", {"name": "nope"}), -32602, "7"),
+    (request("tools/list", {"cursor": "x"}), -32602, "7"),
+    (request("initialize", {}), -32602, "7"),
+    (request("server/discover"), -32602, "7"),
+    (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"read","arguments":'
+     b'{"path":"a\\u0000b"}}}', -32602, "7"),
+    (request("tools/list", {"_meta": {META + "protocolVersion": "2099-01-01"}}), -32022, "7"),
+    (request("tools/list", {"_meta": {META + "protocolVersion": "2026-07-28"}}), -32602, "7"),
+    (request("tools/list", {"_meta": {META + "protocolVersion": 5}}), -32602, "7"),
+    (request("tools/call", {"_meta": MODERN, "name": "ls", "requestState": "made up"}), -32602, "7"),
+    (b'{"jsonrpc":"2.0","id":7,"method":"' + b"x" * 100000 + b'"}', -32601, "7"),
+    (b"[" * 5000, -32700, "null"),
+]
+
+IDS = ["0", "-1", "12345678901234567890123", "1.5", "1e3", '"a"', '""', '"\\u00e9\\n"', '"\u00e9"',
+       '"' + "x" * 1000 + '"']
+
+
+def test_bad_input(root):
+    server = Mcp(root)
+    for line, want, identity in BAD:
+        server.send(line)
+        raw = server.receive()
+        answer = json.loads(raw)
+        equal(want, answer.get("error", {}).get("code"), line[:80])
+        check(raw.startswith(b'{"jsonrpc":"2.0","id":' + identity.encode() + b","), raw[:80])
+    # Never answered: notifications, answers to nothing, empty lines.
+    for line in [b"", b"  \r", b'{"jsonrpc":"2.0","method":"notifications/nope"}',
+                 b'{"jsonrpc":"2.0","id":99,"result":{}}', b'{"jsonrpc":"2.0","id":"x","error":{}}',
+                 b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":12}}',
+                 b'{"jsonrpc":"2.0","method":"notifications/cancelled"}']:
+        server.send(line)
+    equal({}, server.ask("ping")["result"], "still alive")
+    rest, status = server.close()
+    equal((b"", 0), (rest, status), "end of input")
+
+
+def test_ids_come_back_exactly(root):
+    server = Mcp(root)
+    for identity in IDS:
+        server.send(request("ping", identity=identity))
+        check(server.receive().startswith(b'{"jsonrpc":"2.0","id":' + identity.encode() + b","),
+              "id " + identity)
+        server.send(request("tools/call", {"name": "ls", "arguments": {}}, identity))
+        check(server.receive().startswith(b'{"jsonrpc":"2.0","id":' + identity.encode() + b","),
+              "id of a call " + identity)
+    server.close()
+
+
+def test_too_long(root):
+    server = Mcp(root)
+    server.send(b'{"x":"' + b"y" * (11 << 20) + b'"}')
+    equal(-32600, json.loads(server.receive())["error"]["code"], "too long")
+    equal({}, server.ask("ping")["result"], "still alive")
+    server.close()
+
+
+def test_versions(root):
+    for version in ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]:
+        server = Mcp(root)
+        answer = server.ask("initialize", {"protocolVersion": version, "capabilities": {},
+                                           "clientInfo": {"name": "t", "version": "1"}})["result"]
+        equal(version, answer["protocolVersion"], "version")
+        check("resultType" not in answer and answer["serverInfo"]["name"] == "isthmus", "handshake")
+        server.send(b'[%s,%s]' % (request("ping", identity="1"), request("ping", identity='"2"')))
+        answer = json.loads(server.receive())
+        if version == "2025-03-26":
+            equal([1, "2"], sorted((a["id"] for a in answer), key=str), "batch")
+        else:
+            equal(-32600, answer["error"]["code"], "no batch")
+        server.close()
+    server = Mcp(root)
+    equal("2025-11-25", server.ask("initialize", {"protocolVersion": "1999-01-01"})
+          ["result"]["protocolVersion"], "unknown version")
+    server.close()
+
+
+def test_stateless_era(root):
+    server = Mcp(root)
+    answer = server.ask("server/discover", {"_meta": MODERN})["result"]
+    check("2026-07-28" in answer["supportedVersions"], "discover")
+    equal(("complete", "public"), (answer["resultType"], answer["cacheScope"]), "discover")
+    answer = server.ask("tools/list", {"_meta": MODERN})["result"]
+    check(answer["resultType"] == "complete" and answer["ttlMs"] >= 0, "list")
+    for tool in answer["tools"]:
+        check(len(tool["name"]) <= 40 and set(tool["name"]) <= set("abcdefghijklmnopqrstuvwxyz_"),
+              "name " + tool["name"])
+        equal({"title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"},
+              set(tool["annotations"]), "annotations")
+        equal(("object", "object"), (tool["inputSchema"]["type"], tool["outputSchema"]["type"]),
+              "schemas")
+    call = {"_meta": MODERN, "name": "bash", "arguments": {"command": "echo hi"}}
+    first = server.ask("tools/call", call)["result"]
+    equal("input_required", first["resultType"], "question")
+    check("echo hi" in first["inputRequests"]["permission"]["params"]["message"], "its words")
+    other = dict(call, arguments={"command": "echo other"}, requestState=first["requestState"],
+                 inputResponses={"permission": {"action": "accept", "content": {"decision": "once"}}})
+    equal(-32602, server.ask("tools/call", other)["error"]["code"], "another call's state")
+    first = server.ask("tools/call", call)["result"]
+    again = dict(call, requestState=first["requestState"], inputResponses={
+        "permission": {"action": "accept", "content": {"decision": "once"}}})
+    equal("hi\n", server.ask("tools/call", again)["result"]["content"][0]["text"], "allowed")
+    equal(-32602, server.ask("tools/call", again)["error"]["code"], "a state serves once")
+    first = server.ask("tools/call", call)["result"]
+    refused = server.ask("tools/call", dict(call, requestState=first["requestState"], inputResponses={
+        "permission": {"action": "decline"}}))["result"]
+    equal("PERMISSION_DENIED", refused["structuredContent"]["error"]["code"], "declined")
+    without = dict(call, _meta={META + "protocolVersion": "2026-07-28", META + "clientCapabilities": {}})
+    answer = server.ask("tools/call", without)["result"]
+    check(answer["isError"] and "nobody to ask" in answer["content"][0]["text"], "nobody to ask")
+    server.close()
+
+
+def test_bad_arguments_are_results(root):
+    server = Mcp(root)
+    for name, arguments in [("read", {}), ("read", {"path": 5}), ("read", {"path": "a", "x": 1}),
+                            ("read", {"path": ""}), ("read", []), ("ls", {"limit": 0}),
+                            ("ls", {"limit": 1.5}), ("grep", {"pattern": "("}),
+                            ("edit", {"path": "a.txt", "edits": []}), ("read", {"path": "../x"})]:
+        answer = server.ask("tools/call", {"name": name, "arguments": arguments})
+        result = answer.get("result", {})
+        check(result.get("isError") and not result["structuredContent"]["success"],
+              "%s %s: %s" % (name, arguments, answer))
+        check(result["structuredContent"]["error"]["ai_message"] in result["content"][0]["text"],
+              "the text says it all")
+    server.close()
+
+
+def initialize(server, capabilities):
+    server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": capabilities})
+
+
+def test_elicitation(root):
+    server = Mcp(root)
+    initialize(server, {"elicitation": {}})
+    for reply, want in [({"result": {"action": "accept", "content": {"decision": "once"}}}, True),
+                        ({"result": {"action": "decline"}}, False),
+                        ({"result": {"action": "cancel"}}, False),
+                        ({"result": {"action": "accept", "content": {"decision": "deny"}}}, False),
+                        ({"error": {"code": -32601, "message": "no"}}, False)]:
+        server.send(request("tools/call", {"name": "bash", "arguments": {"command": "echo x"}}))
+        question = json.loads(server.receive())
+        equal("elicitation/create", question["method"], "question")
+        server.send(dict(reply, jsonrpc="2.0", id=question["id"]))
+        equal(want, not json.loads(server.receive())["result"]["isError"], reply)
+    # "always" is remembered, for that command only.
+    server.send(request("tools/call", {"name": "bash", "arguments": {"command": "echo x"}}))
+    question = json.loads(server.receive())
+    server.send({"jsonrpc": "2.0", "id": question["id"],
+                 "result": {"action": "accept", "content": {"decision": "always"}}})
+    server.receive()
+    equal("y\n", server.call("bash", {"command": "echo y"})["content"][0]["text"], "always")
+    server.send(request("tools/call", {"name": "bash", "arguments": {"command": "echo y; touch z"}}))
+    equal("elicitation/create", json.loads(server.receive())["method"], "another command asks")
+    server.close()
+    check(not os.path.exists(root + "/z"), "unanswered means no")
+
+
+def test_cancelled_calls_are_never_answered(root):
+    server = Mcp(root, "--yes")
+    initialize(server, {})
+    for identity in ['"one"', "0", "12345678901234567890"]:
+        server.send(request("tools/call", {"name": "bash", "arguments": {"command": "sleep 4711"}},
+                            identity))
+        time.sleep(0.2)
+        server.send(('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}'
+                     % identity).encode())
+    equal({}, server.ask("ping", identity=2)["result"], "only the ping is answered")
+    rest, status = server.close()
+    equal((b"", 0), (rest, status), "nothing more came")
+    check(subprocess.run(["pgrep", "-f", "^sleep 4711"], check=False).returncode == 1,
+          "nothing is left running")
+
+
+def test_ends_with_its_input_and_by_signal(root):
+    for end in ["input", signal.SIGTERM, signal.SIGINT]:
+        server = Mcp(root, "--yes")
+        server.send(request("tools/call", {"name": "bash", "arguments": {
+            "command": "(setsid sleep 4712 &); trap '' TERM; sleep 4712"}}))
+        time.sleep(0.3)
+        start = time.time()
+        if end == "input":
+            server.close()
+        else:
+            server.process.send_signal(end)
+            server.process.wait(10)
+        check(time.time() - start < 5, "ends soon")
+        check(subprocess.run(["pgrep", "-f", "^sleep 4712"], check=False).returncode == 1,
+              "its children are gone: %s" % end)
+
+
+def test_progress(root):
+    server = Mcp(root, "--yes")
+    for token in ['"t"', "0", "12345678901234567890"]:
+        server.send(('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":%s}'
+                     ',"name":"bash","arguments":{"command":"for i in 1 2 3 4; do echo $i; sleep 0.15;'
+                     ' done"}}}' % token).encode())
+        seen = []
+        while True:
+            raw = server.receive()
+            message = json.loads(raw)
+            if "id" in message:
+                break
+            check(b'"progressToken":' + token.encode() in raw, "token")
+            seen.append(message["params"]["progress"])
+        check(len(seen) >= 3 and seen == sorted(set(seen)), "increasing: %s" % seen)
+    check(b"progress" not in json.dumps(server.call("bash", {"command": "echo x; sleep 0.3; echo y"}))
+          .encode(), "none without a token")
+    server.close()
+
+
+def test_many_at_once(root):
+    server = Mcp(root, "--yes")
+    for i in range(40):
+        server.send(request("tools/call", {"name": "bash", "arguments": {"command": "sleep 0.2; echo %d" % i}},
+                            str(i)))
+    start, got = time.time(), set()
+    for _ in range(40):
+        answer = json.loads(server.receive())
+        equal("%d\n" % answer["id"], answer["result"]["content"][0]["text"], "its own answer")
+        got.add(answer["id"])
+    check(got == set(range(40)) and time.time() - start < 4, "side by side")
+    server.close()
+
+
+def test_start_has_no_side_effects(root):
+    before = sorted(os.listdir(root))
+    equal((b"", 0), Mcp(root).close(), "nothing is written unasked")
+    equal(before, sorted(os.listdir(root)), "the directory is as before")
+
+
+private_home()
+with Directory() as directory:
+    with open(directory + "/a.txt", "w", encoding="utf-8") as file:
+        file.write("one\ntwo\n")
+    for name, test in sorted(globals().items()):
+        if name.startswith("test_"):
+            test(directory)
+finish()

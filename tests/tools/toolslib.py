@@ -1,0 +1,99 @@
+"""What the tests of isthmus-tools share: running a tool, talking MCP, counting what passed."""
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = os.environ["ISTHMUS_TOOLS"]
+failures = 0
+checks = 0
+
+
+def check(good, what):
+    global failures, checks
+    checks += 1
+    if not good:
+        failures += 1
+        print("FAILED:", what, file=sys.stderr)
+    return good
+
+
+def equal(want, got, what):
+    return check(want == got, "%s: want %r, got %r" % (what, want, got))
+
+
+def finish():
+    print("%d checks passed, %d failed" % (checks - failures, failures))
+    sys.exit(1 if failures else 0)
+
+
+def private_home():
+    """A home without the user's own rules and git settings."""
+    home = tempfile.mkdtemp(prefix="tools-home-")
+    atexit.register(shutil.rmtree, home, True)
+    os.environ.update(HOME=home, XDG_CONFIG_HOME=home + "/.config", XDG_RUNTIME_DIR=home, XDG_CACHE_HOME=home + "/.cache",
+                      GIT_CONFIG_NOSYSTEM="1", LC_ALL="C.UTF-8")
+    return home
+
+
+class Directory:
+    """A private directory that goes away at the end."""
+
+    def __enter__(self):
+        self.path = tempfile.mkdtemp(prefix="tools-test-")
+        return self.path
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def run(name, arguments, root, *options, timeout=60):
+    """The result of one call, as JSON, with the exit code as "exit"."""
+    done = subprocess.run(
+        [PROGRAM, "tool", name, "--root", root, "--output", "json", "--yes", "--json", "-", *options],
+        input=json.dumps(arguments).encode(), capture_output=True, timeout=timeout, check=False)
+    try:
+        result = json.loads(done.stdout)
+    except ValueError:
+        result = {"success": False, "error": {"code": "NONE", "ai_message": done.stderr.decode()}}
+    result["exit"] = done.returncode
+    return result
+
+
+def code(result):
+    return "OK" if result["success"] else result["error"]["code"]
+
+
+class Mcp:
+    """An MCP server on a pair of pipes."""
+
+    def __init__(self, root, *options):
+        self.process = subprocess.Popen([PROGRAM, "mcp", *options, root], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+
+    def send(self, message):
+        text = message if isinstance(message, bytes) else json.dumps(message).encode()
+        self.process.stdin.write(text + b"\n")
+        self.process.stdin.flush()
+
+    def receive(self):
+        return self.process.stdout.readline()
+
+    def ask(self, method, params=None, identity=1):
+        message = {"jsonrpc": "2.0", "id": identity, "method": method}
+        if params is not None:
+            message["params"] = params
+        self.send(message)
+        return json.loads(self.receive())
+
+    def call(self, name, arguments):
+        return self.ask("tools/call", {"name": name, "arguments": arguments})["result"]
+
+    def close(self):
+        """Ends the input; everything that still comes, and the exit code."""
+        self.process.stdin.close()
+        rest = self.process.stdout.read()
+        return rest, self.process.wait(10)
