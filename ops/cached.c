@@ -40,6 +40,9 @@ static int cached_exec(struct op_context *ctx, struct workspace *w,
 	if (!process)
 		return -ENOMEM;
 	process->process.workspace = w;
+	pthread_mutex_lock(&cached_of(w)->lock);
+	cached_apply_all_deferred(cached_of(w), ctx);
+	pthread_mutex_unlock(&cached_of(w)->lock);
 	r = workspace_exec(ctx, cached_of(w)->inner, request, &process->inner);
 	if (r < 0)
 		free(process);

@@ -110,17 +110,22 @@ void cached_own_unknown(struct cached *c, const char *path)
 	mark_own(c, node);
 }
 
-void cached_note_moved(struct cached *c, const char *from, struct moved *ret_moved)
+void cached_note_moved(struct cached *c, const char *from, const char *to, struct moved *ret_moved)
 {
-	struct node *node = tree_find(c, from, strlen(from));
+	struct node *node = tree_find(c, from, strlen(from)), *target;
 
 	*ret_moved = (struct moved){0};
 	if (!node || node->state != NODE_PRESENT)
 		return;
 	ret_moved->id = node->attributes.id;
 	ret_moved->mtime = node->attributes.mtime;
-	if (node->content && !node->content->own && node->attributes_known && !node->writers)
-		ret_moved->content = content_ref(node->content);
+	target = tree_make(c, to);
+	if (target)
+		target->incoming = node->attributes.id;
+	if (!node->content || node->writers > 0 || (!node->content->own && !node->attributes_known))
+		return;
+	ret_moved->content = content_ref(node->content);
+	ret_moved->own = node->content->own && !node->content->keeps_mtime;
 }
 
 /* The content comes along, unless the file was written to meanwhile. */
@@ -129,22 +134,30 @@ static void bring_content(struct cached *c, struct node *node, struct moved *mov
 	const struct timespec *mtime = &node->attributes.mtime;
 
 	if (!moved->content || node->content || !node->attributes_known ||
-		node->attributes.size_bytes != moved->content->size ||
-		mtime->tv_sec != moved->mtime.tv_sec || mtime->tv_nsec != moved->mtime.tv_nsec)
+		node->attributes.size_bytes != moved->content->size)
 		return;
+	if (!moved->own &&
+		(mtime->tv_sec != moved->mtime.tv_sec || mtime->tv_nsec != moved->mtime.tv_nsec))
+		return;
+	moved->content->own = false;
 	content_detach_elsewhere(c, moved->content);
 	content_attach(c, node, steal_ptr(&moved->content));
+}
+
+static bool is_object(const struct node *node, const struct object_id *id)
+{
+	return id->inode && node->state == NODE_PRESENT &&
+	       object_id_equal(&node->attributes.id, id);
 }
 
 /* The feed told of a side of the move already. */
 static void settle_move(struct cached *c, struct node *from, struct node *to, struct moved *moved)
 {
-	if (moved->id.inode && to->state == NODE_PRESENT &&
-		object_id_equal(&to->attributes.id, &moved->id))
+	if (is_object(to, &moved->id))
 		bring_content(c, to, moved);
 	else
 		node_set_unknown(c, to);
-	if (from->state == NODE_PRESENT && !object_id_equal(&from->attributes.id, &moved->id))
+	if (from->state == NODE_PRESENT && !is_object(from, &moved->id))
 		node_set_unknown(c, from);
 	else
 		node_set_absent(c, from, ++c->clock);
@@ -170,25 +183,23 @@ void cached_own_moved(struct cached *c, const char *from_path, const char *to_pa
 	if (to)
 		cached_own_parent(c, to, asked);
 	c->links_epoch++;
-	if (!to || !from ||
-		(from->state != NODE_PRESENT && from->changed_at <= asked &&
-			to->changed_at <= asked)) {
+	if (!to || !from) {
 		cached_own_unknown(c, to_path);
 		cached_own_unknown(c, from_path);
 		return;
 	}
+	to->incoming = (struct object_id){0};
 	/* Two names of one object: rename(2) does nothing then. */
-	if (to->state == NODE_PRESENT && from->changed_at <= asked && to->changed_at <= asked &&
-		object_id_equal(&to->attributes.id, &from->attributes.id))
+	if (is_object(to, &moved->id) && is_object(from, &moved->id) && to->changed_at <= asked)
 		return;
-	if (to->changed_at > asked || from->changed_at > asked) {
-		settle_move(c, from, to, moved);
-	} else {
+	if (is_object(from, &moved->id) && to->changed_at <= asked) {
 		node_move(c, from, to);
 		if (to->directory)
 			tree_drop(c, to);
 		keep_over_rename(to);
 		node_set_stale(c, to);
+	} else {
+		settle_move(c, from, to, moved);
 	}
 	mark_own(c, from);
 	mark_own(c, to);
@@ -211,6 +222,7 @@ static bool keeps_content(
 void cached_own_attributes(struct cached *c, struct node *node, unsigned mask,
 	const struct attributes *attributes, uint64_t asked)
 {
+	uint8_t xattrs = node->xattrs;
 	struct content *content = NULL;
 
 	if (node->state != NODE_PRESENT || !object_id_equal(&node->attributes.id, &attributes->id))
@@ -225,6 +237,7 @@ void cached_own_attributes(struct cached *c, struct node *node, unsigned mask,
 		content = NULL;
 	} else {
 		node_set_present(c, node, attributes, ++c->clock);
+		node->xattrs = xattrs;
 	}
 	if (content) {
 		content->own = false;

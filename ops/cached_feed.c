@@ -74,6 +74,26 @@ static bool may_be_outdated(const struct node *node)
 	return false;
 }
 
+static bool is_expected(const struct node *node, const struct change *change)
+{
+	return change->exists && node->incoming.inode &&
+	       object_id_equal(&node->incoming, &change->attributes.id);
+}
+
+/* Told of before an own change.  What is there now changed later than what the event speaks
+ * of; or that has been moved on by ourselves. */
+static bool is_outdated(const struct cached *c, const struct node *node, const struct attributes *a)
+{
+	const struct node *elsewhere;
+
+	if (!is_recent(node->own_ms, OWN_MS))
+		return false;
+	if (node->state == NODE_PRESENT)
+		return is_later(&node->attributes.ctime, &a->ctime);
+	elsewhere = tree_find_object(c, &a->id);
+	return elsewhere && a->nlink == 1 && is_recent(elsewhere->own_ms, OWN_MS);
+}
+
 /* True when what had been handed out is no longer so. */
 static bool take_entry(struct cached *c, const struct change *change)
 {
@@ -99,7 +119,9 @@ static bool take_entry(struct cached *c, const struct change *change)
 	node = tree_make(c, change->path);
 	if (!node)
 		return true;
-	if (may_be_outdated(node) && !(was_absent && !change->exists))
+	if (change->exists && is_outdated(c, node, &change->attributes))
+		return false;
+	if (may_be_outdated(node) && !is_expected(node, change) && !(was_absent && !change->exists))
 		node_set_unknown(c, node);
 	else if (change->exists)
 		node_set_present(c, node, &change->attributes, ++c->clock);

@@ -193,6 +193,7 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 		return r;
 	}
 	pthread_mutex_lock(&c->lock);
+	cached_apply_deferred_at(c, ctx, object->path);
 	asked = cached_begin_asking(c);
 	pthread_mutex_unlock(&c->lock);
 	r = workspace_open_file(ctx, c->inner, &at, flags, &inner, &file->attributes);
@@ -266,6 +267,7 @@ int cached_create(struct op_context *ctx, struct workspace *w, const char *path,
 			node->xattrs = XATTRS_NO_CAPABILITY;
 		join_node(file, node);
 		start_capture(file);
+		file->created = true;
 	} else if (r == -EEXIST || r == -ENOENT) {
 		cached_own_unknown(c, path);
 	}
@@ -321,8 +323,8 @@ int cached_file_getattr(
 	int r;
 
 	pthread_mutex_lock(&c->lock);
-	while (file->node && file->node->echo_awaited && file->node->writers == 0 &&
-		cached_now_ms() - file->node->own_ms <= ECHO_WAIT_MS)
+	cached_apply_all_deferred(c, ctx);
+	while (file->node && file->node->writers == 0 && cached_awaits_echo(c, file->node))
 		if (cached_wait(c, ctx) < 0)
 			break;
 	node = file->node;
@@ -488,8 +490,7 @@ static void capture(struct cached_file *file, const void *data, size_t size, off
 	file->captured_writes++;
 }
 
-/* What is known of the content and attributes is void from here on. */
-static void mark_written(struct cached *c, struct cached_file *file)
+void cached_mark_dirty(struct cached *c, struct cached_file *file)
 {
 	struct node *node = file->node;
 
@@ -499,12 +500,22 @@ static void mark_written(struct cached *c, struct cached_file *file)
 		file->dirty = true;
 		node->writers++;
 	}
-	node->write_count++;
-	content_detach(c, node);
 	node_set_stale(c, node);
 	node->echo_awaited = false;
 	node->changed_at = c->clock;
 	node->early_echo = false;
+}
+
+/* What is known of the content and attributes is void from here on. */
+static void mark_written(struct cached *c, struct cached_file *file)
+{
+	struct node *node = file->node;
+
+	if (!node)
+		return;
+	cached_mark_dirty(c, file);
+	node->write_count++;
+	content_detach(c, node);
 	if (node->attributes.nlink > 1)
 		c->links_epoch++;
 }
@@ -518,6 +529,8 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 	ssize_t written;
 	int r = cached_file_inner(ctx, file, &inner);
 
+	if (r == 0 && file->created)
+		r = cached_apply_deferred(c, ctx, file);
 	if (r < 0)
 		return r;
 	readahead_forget(file);
@@ -590,26 +603,40 @@ static int settle(struct cached *c, struct cached_file *file, int r)
 	return r;
 }
 
+/* The error of what waited comes first: it was asked for first. */
+static int first_error(int first, int second)
+{
+	return first < 0 ? first : second;
+}
+
 int cached_flush(struct op_context *ctx, struct open_file *open_file)
 {
 	struct cached_file *file = cached_file_of(open_file);
+	struct cached *c = cached_of_file(file);
 	struct open_file *inner = atomic_load(&file->inner);
+	int r;
 
-	return inner ? settle(cached_of_file(file), file, workspace_flush(ctx, inner)) : 0;
+	if (!inner)
+		return 0;
+	r = file->created ? cached_apply_deferred(c, ctx, file) : 0;
+	return settle(c, file, first_error(r, workspace_flush(ctx, inner)));
 }
 
 int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *open_file,
 	const char *path, bool data_only)
 {
 	struct cached *c = cached_of(w);
+	struct cached_file *file = cached_file_of(open_file);
 	struct open_file *inner;
+	int r;
 
 	if (!open_file)
 		return workspace_fsync_directory(ctx, c->inner, path, data_only);
-	inner = atomic_load(&cached_file_of(open_file)->inner);
+	inner = atomic_load(&file->inner);
 	if (!inner)
 		return 0;
-	return settle(c, cached_file_of(open_file), workspace_fsync(ctx, inner, data_only));
+	r = file->created ? cached_apply_deferred(c, ctx, file) : 0;
+	return settle(c, file, first_error(r, workspace_fsync(ctx, inner, data_only)));
 }
 
 int cached_close(struct op_context *ctx, struct open_file *open_file)
@@ -619,7 +646,8 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 	int r;
 
 	readahead_free(file);
-	r = workspace_close(ctx, atomic_load(&file->inner));
+	r = file->created ? cached_apply_deferred(c, ctx, file) : 0;
+	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
 	pthread_mutex_lock(&c->lock);
 	settle_writes(c, file, r);
 	leave_node(file);
@@ -646,6 +674,8 @@ int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsign
 	struct open_file *inner;
 	int r = cached_file_inner(ctx, file, &inner);
 
+	if (r == 0 && file->created)
+		r = cached_apply_deferred(c, ctx, file);
 	if (r < 0)
 		return r;
 	content_changed(c, file);
@@ -663,6 +693,8 @@ ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 
 	if (r == 0)
 		r = cached_file_inner(ctx, target, &inner_to);
+	if (r == 0 && target->created)
+		r = cached_apply_deferred(c, ctx, target);
 	if (r < 0)
 		return r;
 	content_changed(c, target);

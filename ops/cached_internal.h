@@ -8,6 +8,7 @@
  * cached_file.c  operations on open files
  * cached_content.c  file content: memory bound, the store on disk
  * cached_change.c  what own changes did to what is known
+ * cached_defer.c  attribute changes that wait for a flush
  * cached_feed.c  what the change feed says
  *
  * `clock` counts changes of what is known.  A reply that was asked for at clock S may only
@@ -27,7 +28,8 @@ enum {
 	SMALL_FILE_MAX_BYTES = 256 << 10, /* files whose content is kept whole */
 	NODES_MAX = 1 << 20,
 	OBJECT_BUCKETS = 1 << 15,
-	ECHO_WAIT_MS = 25, /* how long an own change's echo may take before we ask */
+	ECHO_WAIT_MIN_MS = 15,  /* how long an own change's echo may take before we ask: */
+	ECHO_WAIT_MAX_MS = 100, /* two round trips, within these bounds */
 };
 
 enum node_state {
@@ -53,12 +55,14 @@ struct directory {
 	struct node **buckets;
 	size_t bucket_count, count;
 	bool complete;         /* every name is here */
+	bool scanned;          /* it has been read; else it was made here */
 	bool watched;          /* the feed reports changes ... */
 	uint64_t watched_at;   /* ... of what was asked for at or after this clock */
 	uint64_t unwatched_at; /* clock when the watch was last lost */
 	uint64_t loaded_ms;
 	bool loading;         /* a caller is reading it */
-	unsigned loads_below; /* children that were loaded because somebody asked */
+	unsigned branches;    /* in which directories were loaded because somebody asked */
+	uint32_t last_branch; /* hash of its name */
 	unsigned opens;       /* misses on file content, here and below */
 	uint64_t refused_ms;  /* when it last could not be loaded */
 	bool listed;          /* somebody read it as a directory */
@@ -92,6 +96,7 @@ struct node {
 	bool early_echo; /* the feed told of writes before they were known to have arrived */
 	bool locked;     /* byte ranges have been locked through this mount */
 	struct attributes early_attributes;
+	struct object_id incoming;    /* what an own rename under way will put here */
 	struct attributes attributes; /* id always valid when present */
 	struct directory *directory;  /* of a directory once looked into */
 	char *link_target;
@@ -134,7 +139,8 @@ struct cached {
 	struct content *newest, *oldest;
 	uint64_t content_bytes;
 	struct prefetch *prefetches;
-	uint64_t round_trip_us; /* smoothed */
+	struct cached_file *deferred; /* handles with attribute changes that wait */
+	uint64_t round_trip_us;       /* smoothed */
 	struct fs_stats stats;
 	uint64_t stats_ms;
 	struct cached_stats statistics;
@@ -165,6 +171,11 @@ struct cached_file {
 	size_t capture_size, capture_room;
 	uint64_t captured_writes;
 	bool capturing;
+	bool created;           /* by this handle */
+	unsigned deferred_mask; /* attribute changes that wait for its flush ... */
+	struct attributes deferred;
+	int deferred_error; /* ... or failed when they did not wait */
+	struct cached_file *next_deferred;
 	struct readahead *readahead;
 };
 
@@ -227,6 +238,9 @@ void node_forget_echoes(struct node *directory);
 /* Finds a known node by path, whether fresh or not; NULL. */
 struct node *tree_find(const struct cached *c, const char *path, size_t length);
 
+/* A name of an object that is no directory; NULL: none is known. */
+struct node *tree_find_object(const struct cached *c, const struct object_id *id);
+
 /* Finds or makes the node of a path whose parent is known; else NULL. */
 struct node *tree_make(struct cached *c, const char *path);
 
@@ -276,9 +290,15 @@ int cached_load_listing(struct cached *c, struct op_context *ctx, const char *pa
 int cached_await_content(
 	struct cached *c, struct op_context *ctx, const char *path, struct node **ret_node);
 
+/* An own change's echo may still come in time. */
+bool cached_awaits_echo(const struct cached *c, const struct node *node);
+
 /* Begin and end of a call whose reply will be stored; returns the clock to store it with. */
 uint64_t cached_begin_asking(struct cached *c);
 void cached_end_asking(struct cached *c);
+
+/* A directory that was just made is empty, and wants to be watched.  NULL is fine. */
+void cached_own_directory(struct cached *c, struct node *node);
 
 /* Counts a call of the inner workspace for a caller. */
 void cached_count_trip(struct cached *c, struct op_context *ctx, uint64_t started_ms);
@@ -305,10 +325,11 @@ void cached_own_unknown(struct cached *c, const char *path);
 struct moved {
 	struct object_id id; /* inode 0: unknown */
 	struct timespec mtime;
+	bool own; /* content: ours, mtime not known */
 	struct content *content;
 };
 
-void cached_note_moved(struct cached *c, const char *from, struct moved *ret_moved);
+void cached_note_moved(struct cached *c, const char *from, const char *to, struct moved *ret_moved);
 void cached_own_moved(
 	struct cached *c, const char *from, const char *to, struct moved *moved, uint64_t asked);
 
@@ -318,6 +339,21 @@ void cached_own_attributes(struct cached *c, struct node *node, unsigned mask,
 
 /* The parent's times changed with one of its names. */
 void cached_own_parent(struct cached *c, struct node *node, uint64_t asked);
+
+/* ---- cached_defer.c: attribute changes of a file that its creator has open ------------------ */
+
+/* Holds the change back until the creator's flush, if nothing speaks against it. */
+bool cached_defer(struct cached *c, const struct op_context *ctx, struct node *node, unsigned mask,
+	const struct attributes *want, struct attributes *ret_attributes);
+
+/* Makes what waits happen: of one handle (without the lock; its own calls), of the file at a
+ * path, or of all (both release the lock). */
+int cached_apply_deferred(struct cached *c, struct op_context *ctx, struct cached_file *file);
+void cached_apply_deferred_at(struct cached *c, struct op_context *ctx, const char *path);
+void cached_apply_all_deferred(struct cached *c, struct op_context *ctx);
+
+/* What is known of the attributes is void until the handle is flushed. */
+void cached_mark_dirty(struct cached *c, struct cached_file *file);
 
 /* ---- Operations: cached_name.c and cached_file.c ----------------------------------------------
  */

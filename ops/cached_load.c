@@ -15,9 +15,11 @@ enum {
 	PREFETCH_CONTENT_MAX_BYTES = 64 << 20,
 	DIRECTORY_CONTENT_MAX_BYTES = 1 << 20,
 	PREFETCH_REPEAT_MS = 30000, /* not the same one again before that */
-	CONTENT_WAIT_MAX_MS = 1000,
+	CONTENT_WAIT_MAX_MS = 400,
+	CONTENT_STEP_BYTES = 512 << 10, /* times the square of the misses: what is fetched */
 	PREFETCHES_MAX = 4,
-	DEPTH_MAX = 64, /* of directories looked at to size up a prefetch */
+	LOAD_ENTRIES_MAX = 1000, /* beyond the directory's own, in those below it */
+	DEPTH_MAX = 64,          /* of directories looked at to size up a prefetch */
 	REFUSED_MS = 5000,
 };
 
@@ -46,6 +48,17 @@ void cached_count_trip(struct cached *c, struct op_context *ctx, uint64_t starte
 static uint64_t round_trips_ms(const struct cached *c, unsigned count)
 {
 	return c->round_trip_us * count / 1000;
+}
+
+bool cached_awaits_echo(const struct cached *c, const struct node *node)
+{
+	uint64_t patience_ms = round_trips_ms(c, 2);
+
+	if (patience_ms < ECHO_WAIT_MIN_MS)
+		patience_ms = ECHO_WAIT_MIN_MS;
+	if (patience_ms > ECHO_WAIT_MAX_MS)
+		patience_ms = ECHO_WAIT_MAX_MS;
+	return node->echo_awaited && cached_now_ms() - node->own_ms <= patience_ms;
 }
 
 int cached_wait(struct cached *c, struct op_context *ctx)
@@ -110,6 +123,7 @@ static void set_complete(struct cached *c, const char *path, uint64_t asked)
 		return;
 	drop_unseen(c, node, asked);
 	node->directory->complete = true;
+	node->directory->scanned = true;
 	node->directory->loaded_ms = cached_now_ms();
 	pthread_cond_broadcast(&c->changed);
 }
@@ -346,34 +360,35 @@ static bool is_due(uint64_t last_ms)
 	return !last_ms || cached_now_ms() - last_ms > PREFETCH_REPEAT_MS;
 }
 
-/* A second directory was loaded below one parent: somebody walks.  Fetch the names of all
- * that lies there, or, if that has been done, of what lies below. */
-static void consider_names(struct cached *c, struct node *directory, bool listing)
+/* Directories were loaded in several branches of one directory: somebody walks.  Fetch all
+ * names below the highest such directory, or the highest that was not fetched just now. */
+static void consider_names(struct cached *c, struct node *node, bool listing)
 {
 	struct scan_request request = {.flags = SCAN_WATCH, .entries_max = PREFETCH_ENTRIES_MAX};
-	struct node *parent = directory->parent;
-	struct directory *d = parent ? parent->directory : NULL;
+	struct node *top = NULL;
 
-	if (!d || !directory->directory)
-		return;
-	d->loads_below++;
-	if (d->loads_below < 2 && !(listing && d->listed))
-		return;
-	if (!is_due(d->names_wanted_ms)) {
-		parent = directory;
-		d = directory->directory;
+	for (struct node *at = node->parent, *branch = node; at; branch = at, at = at->parent) {
+		struct directory *d = at->directory;
+
+		if (d->last_branch != branch->hash || d->branches == 0)
+			d->branches++;
+		d->last_branch = branch->hash;
+		if ((d->branches >= 2 || (listing && branch == node && d->listed)) &&
+			is_due(d->names_wanted_ms))
+			top = at;
 	}
-	if (!is_due(d->names_wanted_ms))
+	if (!top)
 		return;
-	d->names_wanted_ms = cached_now_ms();
-	start_prefetch(c, parent, &request, 0);
+	top->directory->names_wanted_ms = cached_now_ms();
+	start_prefetch(c, top, &request, 0);
 }
 
 /* ---- Directories --------------------------------------------------------------------------- */
 
 static int load(struct cached *c, struct op_context *ctx, struct node *node, bool listing)
 {
-	struct scan_request request = {.flags = SCAN_WATCH, .depth_max = 1};
+	struct scan_request request = {
+		.flags = SCAN_WATCH, .depth_max = 2, .entries_max = LOAD_ENTRIES_MAX};
 	cleanup_free char *path = node_path(node);
 	struct directory *d = node_directory(node);
 	uint64_t started_ms = cached_now_ms();
@@ -393,6 +408,18 @@ static int load(struct cached *c, struct op_context *ctx, struct node *node, boo
 	}
 	pthread_cond_broadcast(&c->changed);
 	return r;
+}
+
+void cached_own_directory(struct cached *c, struct node *node)
+{
+	struct scan_request request = {.flags = SCAN_WATCH, .depth_max = 1};
+
+	if (!node || !node_directory(node))
+		return;
+	node->directory->complete = true;
+	node->directory->loaded_ms = cached_now_ms();
+	if (c->feed)
+		start_prefetch(c, node, &request, 0);
 }
 
 /* Somebody else is at it, and it is worth waiting for. */
@@ -437,7 +464,7 @@ int cached_resolve(struct cached *c, struct op_context *ctx, const char *path, b
 		if (r < 0 && r != -EAGAIN)
 			return r;
 		if (r == 0) {
-			if (!node->echo_awaited || cached_now_ms() - node->own_ms > ECHO_WAIT_MS)
+			if (!cached_awaits_echo(c, node))
 				return -EAGAIN;
 			r = cached_wait(c, ctx);
 		} else if (!directory || is_hopeless(c, directory)) {
@@ -448,7 +475,6 @@ int cached_resolve(struct cached *c, struct op_context *ctx, const char *path, b
 			return -EAGAIN;
 		} else {
 			r = load(c, ctx, directory, false);
-			ctx->served.round_trips++;
 			loaded = true;
 		}
 		if (r == -EINTR || r == -ENOTCONN || r == -EIO)
@@ -468,7 +494,7 @@ int cached_load_listing(struct cached *c, struct op_context *ctx, const char *pa
 			return r;
 		if (node->state == NODE_PRESENT && !S_ISDIR(node->attributes.mode))
 			return -ENOTDIR;
-		if (node_is_complete(c, node)) {
+		if (node_is_complete(c, node) && (node->directory->scanned || !c->feed)) {
 			node->directory->listed = true;
 			return 0;
 		}
@@ -478,7 +504,6 @@ int cached_load_listing(struct cached *c, struct op_context *ctx, const char *pa
 				return r;
 			continue;
 		}
-		ctx->served.round_trips++;
 		return load(c, ctx, node, true);
 	}
 }
@@ -529,16 +554,19 @@ static void fetch_content(struct cached *c, struct node *top, uint32_t depth, ui
  * missing content is not too much. */
 static void consider_content(struct cached *c, struct node *file)
 {
-	uint64_t max = c->memory_bytes_max / 2, expected = 0, kept = 0;
+	uint64_t most = c->memory_bytes_max / 2, expected = 0, kept = 0;
 	struct node *top = NULL;
 
-	if (max > PREFETCH_CONTENT_MAX_BYTES)
-		max = PREFETCH_CONTENT_MAX_BYTES;
+	if (most > PREFETCH_CONTENT_MAX_BYTES)
+		most = PREFETCH_CONTENT_MAX_BYTES;
 	for (struct node *at = file->parent; at; at = at->parent) {
-		uint64_t bytes;
+		uint64_t bytes, max;
 
 		kept = 0;
 		at->directory->opens++;
+		max = (uint64_t)at->directory->opens * at->directory->opens * CONTENT_STEP_BYTES;
+		if (max > most)
+			max = most;
 		if (at->directory->opens < 2 || !is_due(at->directory->content_wanted_ms))
 			continue;
 		bytes = missing_bytes(c, at, DEPTH_MAX, max, &kept);

@@ -52,11 +52,13 @@ static bool is_other(const struct node *node, const struct object_id *id)
 static int ask_attributes(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	struct attributes *ret_attributes)
 {
-	uint64_t started_ms = cached_now_ms();
+	uint64_t started_ms = cached_now_ms(), asked;
 	struct attributes attributes;
-	uint64_t asked = begin(c);
-	int r = workspace_getattr(ctx, c->inner, object, &attributes);
+	int r;
 
+	cached_apply_deferred_at(c, ctx, object->path);
+	asked = begin(c);
+	r = workspace_getattr(ctx, c->inner, object, &attributes);
 	lock(c);
 	cached_end_asking(c);
 	cached_count_trip(c, ctx, started_ms);
@@ -154,6 +156,7 @@ static int list_fresh(struct cached *c, struct op_context *ctx, const char *path
 		if (r < 0 || !listing->doubtful)
 			return r;
 		node->directory->complete = false;
+		cached_apply_all_deferred(c, ctx);
 	}
 	return r < 0 ? r : -EAGAIN;
 }
@@ -266,7 +269,7 @@ int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, 
 	lock(c);
 	asked = begin(c);
 	r = workspace_mkdir(ctx, c->inner, path, mode, ret_attributes);
-	made(c, path, r, ret_attributes, asked);
+	cached_own_directory(c, made(c, path, r, ret_attributes, asked));
 	unlock(c);
 	return r;
 }
@@ -315,6 +318,7 @@ int cached_link(struct op_context *ctx, struct workspace *w, const struct object
 	if (r < 0)
 		return r;
 	lock(c);
+	cached_apply_all_deferred(c, ctx);
 	asked = begin(c);
 	r = workspace_link(ctx, c->inner, &inner, path, ret_attributes);
 	made(c, path, r, ret_attributes, asked);
@@ -386,7 +390,7 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 	int r;
 
 	lock(c);
-	cached_note_moved(c, from, &moved);
+	cached_note_moved(c, from, to, &moved);
 	asked = begin(c);
 	r = workspace_rename(ctx, c->inner, from, to, flags, expected);
 	end(c);
@@ -394,6 +398,8 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 		cached_own_moved(c, from, to, &moved, asked);
 	} else if (r == 0 || r == -ENOENT || r == -ESTALE || r == -EEXIST || r == -ENOTEMPTY) {
 		own_names_unknown(c, from, to, asked);
+	} else {
+		cached_own_unknown(c, to);
 	}
 	content_unref(moved.content);
 	unlock(c);
@@ -425,6 +431,12 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 	if (r < 0)
 		return r;
 	lock(c);
+	node = node_of(c, object);
+	if (node && cached_defer(c, ctx, node, mask, want, ret_attributes)) {
+		unlock(c);
+		return 0;
+	}
+	cached_apply_all_deferred(c, ctx);
 	node = node_of(c, object);
 	if (node && (mask & SET_SIZE))
 		node->write_count++;
@@ -543,6 +555,7 @@ int cached_setxattr(struct op_context *ctx, struct workspace *w, const struct ob
 	if (r < 0)
 		return r;
 	lock(c);
+	cached_apply_all_deferred(c, ctx);
 	begin(c);
 	r = workspace_setxattr(ctx, c->inner, &inner, name, value, size, flags);
 	xattrs_changed(c, object);
@@ -559,6 +572,7 @@ int cached_removexattr(struct op_context *ctx, struct workspace *w, const struct
 	if (r < 0)
 		return r;
 	lock(c);
+	cached_apply_all_deferred(c, ctx);
 	begin(c);
 	r = workspace_removexattr(ctx, c->inner, &inner, name);
 	xattrs_changed(c, object);

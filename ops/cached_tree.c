@@ -176,6 +176,15 @@ static void leave_object(struct cached *c, struct node *node)
 	node->same_bucket = NULL;
 }
 
+struct node *tree_find_object(const struct cached *c, const struct object_id *id)
+{
+	struct node *node = c->objects[id->inode % OBJECT_BUCKETS];
+
+	while (node && !object_id_equal(&node->attributes.id, id))
+		node = node->same_bucket;
+	return node;
+}
+
 /* The other names of an object change with it. */
 static void doubt_names(struct cached *c, const struct node *node)
 {
@@ -262,6 +271,7 @@ void node_clear(struct cached *c, struct node *node)
 	node->attributes_known = false;
 	node->echo_awaited = false;
 	node->writers = 0;
+	node->incoming = (struct object_id){0};
 	node->xattrs = XATTRS_UNKNOWN;
 }
 

@@ -1,0 +1,187 @@
+/* Attribute changes of a file that its creator still has open: tar, cp and install make a
+ * file, write it, and set owner, mode and times before they close it. */
+#include "ops/cached_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "ops/support/cleanup.h"
+
+enum {
+	DEFERRABLE = SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME,
+	SPECIAL_BITS = 07000,
+};
+
+static struct cached_file *creator_of(const struct node *node)
+{
+	struct cached_file *file = node->files;
+
+	while (file && !file->created)
+		file = file->next;
+	return file;
+}
+
+/* What can fail, or what only the place can tell the result of, is not held back. */
+static bool may_wait(const struct op_context *ctx, const struct cached_file *file, unsigned mask,
+	const struct attributes *want)
+{
+	const struct attributes *now = &file->node->attributes;
+	bool knows_mtime =
+		file->capture_size == 0 || (file->deferred_mask & SET_MTIME) || (mask & SET_MTIME);
+
+	return (mask & ~(unsigned)DEFERRABLE) == 0 && file->capturing && knows_mtime &&
+	       (ctx->uid == 0 || ctx->uid == now->uid) &&
+	       !((mask & SET_UID) && want->uid != now->uid) &&
+	       !((mask & SET_GID) && want->gid != now->gid) &&
+	       !((mask & SET_MODE) && (want->mode & SPECIAL_BITS)) && !(now->mode & SPECIAL_BITS) &&
+	       now->nlink == 1;
+}
+
+static void merge(struct attributes *into, unsigned mask, const struct attributes *want)
+{
+	if (mask & SET_MODE)
+		into->mode = (into->mode & ~07777u) | (want->mode & 07777);
+	if (mask & SET_UID)
+		into->uid = want->uid;
+	if (mask & SET_GID)
+		into->gid = want->gid;
+	if (mask & SET_ATIME)
+		into->atime = want->atime;
+	if (mask & SET_MTIME)
+		into->mtime = want->mtime;
+}
+
+bool cached_defer(struct cached *c, const struct op_context *ctx, struct node *node, unsigned mask,
+	const struct attributes *want, struct attributes *ret_attributes)
+{
+	struct cached_file *file = creator_of(node);
+
+	if (!file || node->state != NODE_PRESENT || !may_wait(ctx, file, mask, want))
+		return false;
+	if (!file->deferred_mask) {
+		file->deferred = node->attributes;
+		file->next_deferred = c->deferred;
+		c->deferred = file;
+	}
+	file->deferred_mask |= mask;
+	file->deferred.size_bytes = file->capture_size;
+	file->deferred.blocks = (file->capture_size + 511) / 512;
+	merge(&file->deferred, mask, want);
+	cached_mark_dirty(c, file);
+	*ret_attributes = file->deferred;
+	return true;
+}
+
+/* Takes the changes out of the handle.  0: there are none. */
+static unsigned take(struct cached *c, struct cached_file *file, struct attributes *ret_want)
+{
+	unsigned mask = file->deferred_mask;
+	struct cached_file **link = &c->deferred;
+
+	if (!mask)
+		return 0;
+	while (*link != file)
+		link = &(*link)->next_deferred;
+	*link = file->next_deferred;
+	*ret_want = file->deferred;
+	file->deferred_mask = 0;
+	return mask;
+}
+
+/* The kernel was told what it would be; now it is, with a later ctime. */
+static void tell(struct cached *c, const char *path, const struct attributes *attributes)
+{
+	struct change change = {
+		.kind = CHANGE_ENTRY, .path = path, .exists = true, .attributes = *attributes};
+
+	if (c->sink)
+		c->sink(c->sink_user, &change);
+}
+
+static int apply(struct cached *c, struct op_context *ctx, struct node *node,
+	const struct object_ref *object, unsigned mask, const struct attributes *want)
+{
+	cleanup_free char *path = node ? node_path(node) : NULL;
+	struct attributes attributes;
+	uint64_t asked = cached_begin_asking(c);
+	int r;
+
+	pthread_mutex_unlock(&c->lock);
+	r = workspace_setattr(ctx, c->inner, object, mask, want, &attributes);
+	pthread_mutex_lock(&c->lock);
+	cached_end_asking(c);
+	c->statistics.misses++;
+	node = path ? tree_find(c, path, strlen(path)) : NULL;
+	if (r < 0 || !node)
+		return r;
+	cached_own_attributes(c, node, mask, &attributes, asked);
+	tell(c, path, &attributes);
+	return 0;
+}
+
+int cached_apply_deferred(struct cached *c, struct op_context *ctx, struct cached_file *file)
+{
+	struct object_ref object = OBJECT_OF(atomic_load(&file->inner));
+	struct attributes want;
+	unsigned mask;
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	r = file->deferred_error;
+	file->deferred_error = 0;
+	mask = take(c, file, &want);
+	if (mask && r == 0)
+		r = apply(c, ctx, file->node, &object, mask, &want);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+/* The creator is told when it closes. */
+static void note_failure(struct cached *c, const char *path, int r)
+{
+	struct node *node = tree_find(c, path, strlen(path));
+	struct cached_file *file = node ? creator_of(node) : NULL;
+
+	if (file)
+		file->deferred_error = r;
+}
+
+static void apply_one(struct cached *c, struct op_context *ctx, struct cached_file *file)
+{
+	cleanup_free char *path = node_path(file->node);
+	struct object_ref object = {.path = path, .id = file->attributes.id};
+	struct attributes want;
+	unsigned mask;
+	int r;
+
+	if (!path)
+		return;
+	mask = take(c, file, &want);
+	r = apply(c, ctx, file->node, &object, mask, &want);
+	if (r < 0)
+		note_failure(c, path, r);
+}
+
+void cached_apply_deferred_at(struct cached *c, struct op_context *ctx, const char *path)
+{
+	struct node *node = c->deferred ? tree_find(c, path, strlen(path)) : NULL;
+	struct cached_file *file = node ? creator_of(node) : NULL;
+
+	if (file && file->deferred_mask)
+		apply_one(c, ctx, file);
+}
+
+void cached_apply_all_deferred(struct cached *c, struct op_context *ctx)
+{
+	struct cached_file *file = c->deferred;
+
+	while (file) {
+		if (!file->node) {
+			file = file->next_deferred;
+			continue;
+		}
+		apply_one(c, ctx, file);
+		file = c->deferred;
+	}
+}
