@@ -13,14 +13,14 @@ complain() {
 
 # Options of the section of a command: mdoc's "Fl x" and "Fl -word" at the start of an item.
 manual_options() {
-	sed -n "/^\.Ss $1\$/,/^\.S[sh] /p" "$manual" | grep '^\.It Fl' | tr ' ,' '\n\n' |
+	sed -n "/^\.Ss $1\$/,/^\.S[sh] /p" "$manual" | grep '^\.It Fl' | tr ' ,' '\n' |
 		sed -n 's/^\(-[a-z][a-z-]*\)$/-\1/p; s/^\([A-Za-z]\)$/-\1/p' | sort -u
 }
 
 # Of a --help: the words that look like options at the start of a line's explanation.
 help_options() {
 	"$isthmus" "$1" --help | sed -n '/^  \+-/p' | sed 's/^ *//; s/   *[^ ].*//' |
-		tr ' ,=[' '\n\n\n\n' | grep -E '^--?[A-Za-z]' | sort -u
+		tr ' ,=[' '\n' | grep -E '^--?[A-Za-z]' | sort -u
 }
 
 for command in mount umount list status exec log; do

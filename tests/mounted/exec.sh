@@ -163,4 +163,62 @@ test_the_log_has_the_exit_code() {
 	grep -q '"exit_code": *42' "$tmp/log" || fail "last line: $(cat "$tmp/log")"
 }
 
+test_a_terminal_is_given() {
+	need python3
+	at -- test -t 0 && fail "a terminal without -t"
+	python3 - "$ISTHMUS" "$mnt" >"$tmp/terminal" <<-'END' || fail "$(cat "$tmp/terminal")"
+		import fcntl, os, pty, select, signal, struct, sys, termios, time
+
+		pid, terminal = pty.fork()
+		if pid == 0:
+		    os.environ["TERM"] = "vt220"
+		    os.execv(sys.argv[1], [sys.argv[1], "exec", sys.argv[2], "-t", "--", "sh", "-c",
+		        "test -t 0 && test -t 1 && echo $TERM; stty size; read x; stty size; sleep 30"])
+
+		def resize(rows, columns):
+		    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+		seen = b""
+
+		def wait_for(text):
+		    global seen
+		    end = time.monotonic() + 10
+		    while text not in seen:
+		        assert select.select([terminal], [], [], max(0, end - time.monotonic()))[0], seen
+		        seen += os.read(terminal, 4096)
+
+		wait_for(b"vt220")
+		resize(33, 77)
+		time.sleep(0.5)
+		os.write(terminal, b"go\n")
+		wait_for(b"33 77")
+		os.write(terminal, b"\x03")  # as a key: the far terminal makes it a signal
+		end = time.monotonic() + 10
+		while True:
+		    done, status = os.waitpid(pid, os.WNOHANG)
+		    if done or time.monotonic() > end:
+		        break
+		    time.sleep(0.05)
+		assert done, "still running"
+		assert os.waitstatus_to_exitcode(status) == 130, status
+	END
+}
+
+test_a_second_interrupt_ends_what_ignores_the_first() {
+	local pid code=0 started=$SECONDS
+
+	setsid bash -c 'trap - INT; exec "$0" exec "$1" -- sh -c "$2"' "$ISTHMUS" "$mnt" \
+		"trap '' INT; : isthmus-marker-second.$$; while :; do sleep 1; done" &
+	pid=$!
+	wait_for 5 some_run "second.$$" 1 || fail "it did not start"
+	sleep 0.3
+	kill -INT "$pid"
+	sleep 0.3
+	kill -INT "$pid"
+	wait "$pid" || code=$?
+	expect 130 "$code" "exit code"
+	wait_for 5 none_left "second.$$" || fail "it still runs"
+	[ $((SECONDS - started)) -lt 8 ] || fail "took $((SECONDS - started)) s"
+}
+
 run_tests "$1"
