@@ -30,6 +30,19 @@ static uint64_t seed, state;
 static unsigned long step;
 static const char *step_name = "start";
 
+enum { HISTORY = 24 };
+static char history[HISTORY][96]; /* the last steps, in turn */
+
+/* What the step does, for the one who reads of its failure. */
+static void __attribute__((format(printf, 1, 2))) note(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(history[step % HISTORY], sizeof(history[0]), format, arguments);
+	va_end(arguments);
+}
+
 static void __attribute__((format(printf, 1, 2), noreturn)) fail(const char *format, ...)
 {
 	va_list arguments;
@@ -39,7 +52,9 @@ static void __attribute__((format(printf, 1, 2), noreturn)) fail(const char *for
 	va_start(arguments, format);
 	vfprintf(stderr, format, arguments);
 	va_end(arguments);
-	fprintf(stderr, "\n");
+	fprintf(stderr, "\nThe last steps:\n");
+	for (unsigned long i = step > HISTORY ? step - HISTORY + 1 : 1; i <= step; i++)
+		fprintf(stderr, "%lu: %s\n", i, history[i % HISTORY]);
 	exit(1);
 }
 
@@ -124,6 +139,7 @@ static void do_read(void)
 
 	if (want > r.size)
 		want = r.size;
+	note("read %zu at %zu", r.size, r.at);
 	if (got != (ssize_t)want)
 		fail("read %zu at %zu gave %zd instead of %zu: %s", r.size, r.at, got, want,
 			got < 0 ? strerror(errno) : "no error");
@@ -134,6 +150,7 @@ static void do_write(void)
 {
 	struct range r = random_range(MAX_BYTES);
 
+	note("write %zu at %zu", r.size, r.at);
 	fill_scratch(r.size);
 	if (pwrite(any_fd(), scratch, r.size, (off_t)r.at) != (ssize_t)r.size)
 		fail("write %zu at %zu: %s", r.size, r.at, strerror(errno));
@@ -147,6 +164,7 @@ static void do_append(void)
 
 	if (size > room)
 		return;
+	note("append %zu at %zu", size, model_size);
 	fill_scratch(size);
 	if (write(fds[DESCRIPTORS - 1], scratch, size) != (ssize_t)size)
 		fail("append %zu: %s", size, strerror(errno));
@@ -157,8 +175,10 @@ static void do_append(void)
 static void do_truncate(void)
 {
 	size_t size = below(MAX_BYTES);
-	int r = below(2) ? ftruncate(any_fd(), (off_t)size) : truncate(path, (off_t)size);
+	bool by_path = below(2);
+	int r = by_path ? truncate(path, (off_t)size) : ftruncate(any_fd(), (off_t)size);
 
+	note("truncate %zu to %zu by %s", model_size, size, by_path ? "path" : "descriptor");
 	if (r < 0)
 		fail("truncate to %zu: %s", size, strerror(errno));
 	resize_model(size);
@@ -173,6 +193,7 @@ static void do_fallocate(void)
 	struct range r = random_range(MAX_BYTES);
 	size_t end = r.at + r.size;
 
+	note("fallocate mode %d, %zu at %zu", mode, r.size, r.at);
 	if (fallocate(any_fd(), mode, (off_t)r.at, (off_t)r.size) < 0) {
 		if (errno == EOPNOTSUPP)
 			return;
@@ -193,6 +214,7 @@ static void do_copy_range(void)
 
 	if (from.at < to.at + size && to.at < from.at + size)
 		return;
+	note("copy %zu from %zu to %zu", size, from.at, to.at);
 	done = copy_file_range(any_fd(), &from_at, any_fd(), &to_at, size, 0);
 	if (done < 0)
 		fail("copy %zu from %zu to %zu: %s", size, from.at, to.at, strerror(errno));
@@ -212,6 +234,8 @@ static void do_map(void)
 
 	if (!model_size)
 		return;
+	note("map %zu at %zu, %s%s", r.size, r.at, write_it ? "written" : "read",
+		private ? ", private" : "");
 	map = mmap(NULL, length, PROT_READ | PROT_WRITE, private ? MAP_PRIVATE : MAP_SHARED,
 		any_fd(), (off_t)start);
 	if (map == MAP_FAILED)
@@ -231,8 +255,10 @@ static void do_map(void)
 static void do_size(void)
 {
 	struct stat st;
-	int r = below(2) ? fstat(any_fd(), &st) : stat(path, &st);
+	bool by_path = below(2);
+	int r = by_path ? stat(path, &st) : fstat(any_fd(), &st);
 
+	note("size by %s", by_path ? "path" : "descriptor");
 	if (r < 0)
 		fail("stat: %s", strerror(errno));
 	if (st.st_size != (off_t)model_size)
@@ -312,6 +338,7 @@ static void do_something(void)
 	for (size_t i = 0; i < array_size(steps); i++) {
 		if (choice < steps[i].weight) {
 			step_name = steps[i].name;
+			note("%s", step_name);
 			steps[i].run();
 			return;
 		}
