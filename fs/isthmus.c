@@ -35,7 +35,8 @@ static const struct command commands[] = {
 
 /* ---- Words for people --------------------------------------------------------- */
 
-static void print_error(const char *command, const char *format, va_list arguments)
+__attribute__((format(printf, 2, 0))) static void print_error(
+	const char *command, const char *format, va_list arguments)
 {
 	fprintf(stderr, "isthmus %s: ", command);
 	vfprintf(stderr, format, arguments);

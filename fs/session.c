@@ -95,13 +95,15 @@ static const struct fuse_lowlevel_ops operations = {
 
 static struct buffer fuse_words; /* before the session serves; one thread */
 
-static void keep_words(enum fuse_log_level level, const char *format, va_list arguments)
+__attribute__((format(printf, 2, 0))) static void keep_words(
+	enum fuse_log_level level, const char *format, va_list arguments)
 {
 	if (level <= FUSE_LOG_WARNING && fuse_words.size < 4096)
 		buffer_vprintf(&fuse_words, format, arguments);
 }
 
-static void log_words(enum fuse_log_level level, const char *format, va_list arguments)
+__attribute__((format(printf, 2, 0))) static void log_words(
+	enum fuse_log_level level, const char *format, va_list arguments)
 {
 	char line[512];
 

@@ -69,8 +69,8 @@ int64_t handle_open(struct job *job, struct wire_writer *out)
 	int flags = wire_get_open_flags(&job->in);
 	uint64_t id = wire_get_number(&job->in);
 	size_t inline_bytes = wire_get_number_max(&job->in, TRANSFER_MAX_BYTES);
+	struct open_file *file = NULL;
 	struct attributes attributes;
-	struct open_file *file;
 
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
@@ -89,8 +89,8 @@ static int64_t create(struct job *job, struct wire_writer *out,
 	uint32_t mode = (uint32_t)wire_get_number_max(&job->in, UINT32_MAX);
 	uint64_t id = wire_get_number(&job->in);
 	int r = wire_reader_finish(&job->in);
+	struct open_file *file = NULL;
 	struct attributes attributes;
-	struct open_file *file;
 
 	if (r == 0)
 		r = make(&job->ctx, job->server->workspace, path, flags, mode, &file, &attributes);
