@@ -120,7 +120,8 @@ static int apply(struct cached *c, struct op_context *ctx, struct node *node,
 	return 0;
 }
 
-int cached_apply_deferred(struct cached *c, struct op_context *ctx, struct cached_file *file)
+int cached_apply_deferred(
+	struct cached *c, struct op_context *ctx, struct cached_file *file, bool last)
 {
 	struct object_ref object = OBJECT_OF(atomic_load(&file->inner));
 	struct attributes want;
@@ -128,6 +129,8 @@ int cached_apply_deferred(struct cached *c, struct op_context *ctx, struct cache
 	int r;
 
 	pthread_mutex_lock(&c->lock);
+	/* Nothing waits for a handle that may be on its way to be closed. */
+	file->created = file->created && !last;
 	r = file->deferred_error;
 	file->deferred_error = 0;
 	mask = take(c, file, &want);

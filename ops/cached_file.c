@@ -530,7 +530,7 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 	int r = cached_file_inner(ctx, file, &inner);
 
 	if (r == 0 && file->created)
-		r = cached_apply_deferred(c, ctx, file);
+		r = cached_apply_deferred(c, ctx, file, false);
 	if (r < 0)
 		return r;
 	readahead_forget(file);
@@ -618,7 +618,7 @@ int cached_flush(struct op_context *ctx, struct open_file *open_file)
 
 	if (!inner)
 		return 0;
-	r = file->created ? cached_apply_deferred(c, ctx, file) : 0;
+	r = cached_apply_deferred(c, ctx, file, true);
 	return settle(c, file, first_error(r, workspace_flush(ctx, inner)));
 }
 
@@ -635,7 +635,7 @@ int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	inner = atomic_load(&file->inner);
 	if (!inner)
 		return 0;
-	r = file->created ? cached_apply_deferred(c, ctx, file) : 0;
+	r = file->created ? cached_apply_deferred(c, ctx, file, false) : 0;
 	return settle(c, file, first_error(r, workspace_fsync(ctx, inner, data_only)));
 }
 
@@ -646,7 +646,7 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 	int r;
 
 	readahead_free(file);
-	r = file->created ? cached_apply_deferred(c, ctx, file) : 0;
+	r = atomic_load(&file->inner) ? cached_apply_deferred(c, ctx, file, true) : 0;
 	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
 	pthread_mutex_lock(&c->lock);
 	settle_writes(c, file, r);
@@ -675,7 +675,7 @@ int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsign
 	int r = cached_file_inner(ctx, file, &inner);
 
 	if (r == 0 && file->created)
-		r = cached_apply_deferred(c, ctx, file);
+		r = cached_apply_deferred(c, ctx, file, false);
 	if (r < 0)
 		return r;
 	content_changed(c, file);
@@ -694,7 +694,7 @@ ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 	if (r == 0)
 		r = cached_file_inner(ctx, target, &inner_to);
 	if (r == 0 && target->created)
-		r = cached_apply_deferred(c, ctx, target);
+		r = cached_apply_deferred(c, ctx, target, false);
 	if (r < 0)
 		return r;
 	content_changed(c, target);

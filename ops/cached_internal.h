@@ -346,9 +346,11 @@ void cached_own_parent(struct cached *c, struct node *node, uint64_t asked);
 bool cached_defer(struct cached *c, const struct op_context *ctx, struct node *node, unsigned mask,
 	const struct attributes *want, struct attributes *ret_attributes);
 
-/* Makes what waits happen: of one handle (without the lock; its own calls), of the file at a
+/* Makes what waits happen: of one handle (without the lock; in its own calls; with `last`
+ * nothing will wait for it any more), of the file at a
  * path, or of all (both release the lock). */
-int cached_apply_deferred(struct cached *c, struct op_context *ctx, struct cached_file *file);
+int cached_apply_deferred(
+	struct cached *c, struct op_context *ctx, struct cached_file *file, bool last);
 void cached_apply_deferred_at(struct cached *c, struct op_context *ctx, const char *path);
 void cached_apply_all_deferred(struct cached *c, struct op_context *ctx);
 
