@@ -892,6 +892,7 @@ int inode_table_handle_put(
 	if (!last)
 		return 0;
 	r = workspace_close(ctx, handle->file);
+	content_hash_free(handle->hash);
 	free(handle);
 	return r;
 }

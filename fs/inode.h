@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fs/content_hash.h"
 #include "ops/workspace.h"
 
 struct inode_table;
@@ -31,6 +32,7 @@ struct open_handle {
 	atomic_uint references;
 	int flags; /* as of open(2) */
 	bool is_spare;
+	struct content_hash *hash; /* of what is written; NULL: not wanted */
 	enum handle_way way;
 	int backing_id; /* WAY_BACKED */
 };

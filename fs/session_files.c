@@ -69,6 +69,10 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 	done = workspace_write(&r.op, handle->file, data, size, offset);
 	if (done >= 0 && r.session->kills_suid && session_raw_kills_suid())
 		session_clear_suid(&r, handle);
+	if (done > 0 && !(handle->flags & O_APPEND))
+		content_hash_write(handle->hash, data, (size_t)done, offset);
+	else if (done > 0)
+		content_hash_disturb(handle->hash);
 	if (done < 0) {
 		request_finish(&r, (int)done);
 		return;
@@ -111,6 +115,7 @@ void session_fallocate(fuse_req_t fuse, fuse_ino_t ino, int mode, off_t offset, 
 		session_begin_on_handle(&r, fuse, "fallocate", LOG_IS_MUTATION | LOG_HAS_RANGE, fi);
 	r.record.offset = offset;
 	r.record.bytes = (uint64_t)length;
+	content_hash_disturb(handle->hash);
 	request_finish(
 		&r, workspace_fallocate(&r.op, handle->file, (unsigned)mode, offset, length));
 }
@@ -131,6 +136,7 @@ void session_copy_file_range(fuse_req_t fuse, fuse_ino_t from, off_t from_offset
 		&r, fuse, "copy_range", LOG_IS_MUTATION | LOG_HAS_RANGE, from_fi);
 	inode_table_path(r.mount->inodes, session_handle(to_fi)->inode, NULL, &r.path2);
 	r.record.offset = to_offset;
+	content_hash_disturb(session_handle(to_fi)->hash);
 	done = workspace_copy_range(
 		&r.op, source->file, from_offset, session_handle(to_fi)->file, to_offset, size);
 	if (done < 0) {

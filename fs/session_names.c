@@ -261,6 +261,8 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 		.mtime = stat->st_mtim};
 	if ((mask & SET_SIZE) && !(mask & SET_MODE) && session_raw_kills_suid())
 		mask |= clear_suid(r.mount->inodes, inode, &want);
+	if ((mask & SET_SIZE) && fi)
+		content_hash_disturb(session_handle(fi)->hash);
 	do {
 		result = locate_object(&r, inode, fi, &object);
 		if (result == 0 && mask)

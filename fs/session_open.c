@@ -146,6 +146,8 @@ static int make_handle(struct request *r, struct inode *inode, struct open_file 
 		return -ENOMEM;
 	}
 	*handle = (struct open_handle){.inode = inode, .file = file, .flags = fi->flags};
+	if (is_writing(fi->flags) && r->mount->log)
+		handle->hash = content_hash_new(!attributes->size_bytes);
 	inode_table_handle_add(r->mount->inodes, handle);
 	choose_way(r->session, handle, fi, attributes);
 	fi->fh = (uintptr_t)handle;
@@ -357,6 +359,9 @@ void session_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	handle = session_begin_on_handle(
 		&r, fuse, "close", is_writing(fi->flags) ? LOG_IS_MUTATION : 0, fi);
+	if (content_hash_end(
+		    handle->hash, &r.op, handle->file, !r.session->is_remote, r.record.hash))
+		r.record.flags |= LOG_HAS_HASH;
 	leave_way(r.session, handle);
 	result = inode_table_handle_put(r.mount->inodes, &r.op, handle);
 	request_finish(&r, result);
