@@ -210,7 +210,8 @@ static bool output_interrupted(struct op_context *ctx)
 {
 	const struct exec_run *run = ctx->interrupted_data;
 
-	return run->client_gone;
+	/* The reader tells of the end too, but only once the command runs. */
+	return run->client_gone || is_ready(run->connection->fd, POLLRDHUP);
 }
 
 /* Passes events on until the command has ended.  A client that is slow holds the command

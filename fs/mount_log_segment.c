@@ -19,6 +19,7 @@ enum {
 	SEGMENTS_WANTED = 8, /* the limit divided by this is the size of one */
 	SEGMENT_MIN_BYTES = 4096,
 	LOCK_TRIES = 20, /* 100 ms apart: an old daemon may be on its way out */
+	NAME_TRIES = 1000,
 };
 
 struct log_segments {
@@ -134,9 +135,20 @@ static int begin_segment(struct log_segments *s, uint32_t number, uint64_t first
 	return 0;
 }
 
-static void old_name(uint32_t number, char name[32])
+/* Renames the current segment by its number; `name` gets the result.  A file that has the
+ * name is not ours: it stays, and --verify finds it. */
+static int retire_current(struct log_segments *s, char name[32])
 {
-	snprintf(name, 32, "log-%08u.jsonl", number);
+	for (int i = 0; i < NAME_TRIES; i++) {
+		snprintf(name, 32, "log-%08u.jsonl", s->number);
+		if (renameat2(s->directory, LOG_CURRENT_NAME, s->directory, name,
+			    RENAME_NOREPLACE) == 0)
+			return 0;
+		if (errno != EEXIST)
+			return -errno;
+		s->number++;
+	}
+	return -EEXIST;
 }
 
 static void drop_oldest(struct log_segments *s, uint64_t limit_bytes)
@@ -166,8 +178,7 @@ static void rotate(struct log_segments *s, uint64_t first_seq)
 {
 	char name[32];
 
-	old_name(s->number, name);
-	if (renameat2(s->directory, LOG_CURRENT_NAME, s->directory, name, RENAME_NOREPLACE) < 0)
+	if (retire_current(s, name) < 0)
 		return;
 	drop_oldest(s, s->limit_bytes);
 	if (begin_segment(s, s->number + 1, first_seq) < 0)
@@ -282,9 +293,9 @@ static int continue_log(struct log_segments *s, uint64_t *ret_last_seq)
 		return 0;
 
 	/* A daemon was killed in the middle of a batch, or somebody wrote there. */
-	old_name(s->number, name);
-	if (renameat2(s->directory, LOG_CURRENT_NAME, s->directory, name, RENAME_NOREPLACE) < 0)
-		return -errno;
+	r = retire_current(s, name);
+	if (r < 0)
+		return r;
 	return begin_segment(s, s->number + 1, *ret_last_seq + 1);
 }
 

@@ -203,9 +203,7 @@ void runtime_remove(const char *id)
 
 bool runtime_is_alive(const struct runtime_mount *mount)
 {
-	cleanup_fd int fd = control_connect(mount->control_path);
-
-	return fd >= 0;
+	return control_is_served(mount->control_path);
 }
 
 /* ---- The list ---------------------------------------------------------------- */

@@ -174,21 +174,52 @@ static int set_address(const char *socket_path, struct sockaddr_un *ret_address,
 	return (size_t)length < sizeof(ret_address->sun_path) ? 0 : -ENAMETOOLONG;
 }
 
-int control_connect(const char *socket_path)
+static int connect_socket(int fd, const char *socket_path)
 {
-	cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	cleanup_fd int directory = -1;
 	struct sockaddr_un address;
 	int r;
 
-	if (fd < 0)
-		return -errno;
 	r = set_address(socket_path, &address, &directory);
 	if (r < 0)
 		return r;
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+	return connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+}
+
+static int set_send_timeout(int fd, time_t seconds)
+{
+	const struct timeval timeout = {.tv_sec = seconds};
+
+	return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0 ? -errno : 0;
+}
+
+int control_connect(const char *socket_path)
+{
+	cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int r;
+
+	if (fd < 0)
 		return -errno;
+	/* It waits while a daemon that hangs has many connections to accept. */
+	r = set_send_timeout(fd, CALL_TIMEOUT_S);
+	if (r == 0)
+		r = connect_socket(fd, socket_path);
+	if (r == 0)
+		r = set_send_timeout(fd, 0);
+	if (r < 0)
+		return r == -EAGAIN ? -ETIMEDOUT : r;
 	return steal_fd(&fd);
+}
+
+bool control_is_served(const char *socket_path)
+{
+	cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int r;
+
+	if (fd < 0)
+		return false;
+	r = connect_socket(fd, socket_path);
+	return r == 0 || r == -EAGAIN;
 }
 
 int control_listen(const char *socket_path)

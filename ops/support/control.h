@@ -33,6 +33,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -60,8 +61,12 @@ enum control_frame_type {
 int control_find(
 	const char *path, char **ret_socket, char **ret_mount_point, char **ret_workspace_path);
 
-/* Connects (socket paths longer than sun_path included).  Returns the descriptor. */
+/* Connects (socket paths longer than sun_path included).  Returns the descriptor.
+ * -ETIMEDOUT: a daemon that hangs; -ECONNREFUSED, -ENOENT: none is there. */
 int control_connect(const char *socket_path);
+
+/* True when a daemon is there, even one that hangs.  Never waits. */
+bool control_is_served(const char *socket_path);
 
 /* Makes the socket (0600; one that is there already is replaced) and listens. */
 int control_listen(const char *socket_path);

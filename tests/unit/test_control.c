@@ -120,6 +120,23 @@ static void test_what_is_on_no_mount_is_not_found(void)
 	CHECK(socket_path == NULL);
 }
 
+static void test_a_daemon_that_hangs_is_there(void)
+{
+	char path[] = "/tmp/isthmus-test-hang-XXXXXX";
+	int listener;
+
+	close(mkstemp(path));
+	CHECK(!control_is_served(path));
+	listener = control_listen(path);
+	/* Nobody accepts: the backlog is full long before. */
+	for (int i = 0; i < 200; i++)
+		CHECK(control_is_served(path));
+	close(listener);
+	CHECK(!control_is_served(path));
+	unlink(path);
+	CHECK(!control_is_served(path));
+}
+
 /* ---- A server, without a mount --------------------------------------------------- */
 
 static char directory[64];
@@ -437,6 +454,7 @@ int main(void)
 		TEST(test_sending_to_nobody_is_an_error_not_a_signal),
 		TEST(test_failures_name_an_errno),
 		TEST(test_what_is_on_no_mount_is_not_found),
+		TEST(test_a_daemon_that_hangs_is_there),
 		TEST(test_the_socket_is_for_its_owner_only),
 		TEST(test_requests_that_are_none_are_refused),
 		TEST(test_a_first_frame_that_is_no_request_is_refused),

@@ -5,11 +5,14 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/log.h"
 
 /* ---- A private log directory ------------------------------------------------- */
 
@@ -371,6 +374,61 @@ static void test_rotation_keeps_the_log_within_its_bound(void)
 	remove_directory();
 }
 
+static void limit_file_size(rlim_t bytes)
+{
+	struct rlimit limit;
+
+	getrlimit(RLIMIT_FSIZE, &limit);
+	limit.rlim_cur = bytes;
+	CHECK_RC(0, setrlimit(RLIMIT_FSIZE, &limit));
+}
+
+static void test_what_cannot_be_written_is_counted_in_a_line(void)
+{
+	struct mount_log *log = new_log(0);
+	struct log_verify_report report;
+	struct mount_log_stats stats;
+	cJSON *line;
+
+	log_set_level(LOG_LEVEL_ERROR);
+	signal(SIGXFSZ, SIG_IGN);
+	fill(log, 10);
+	limit_file_size(2000);
+	fill(log, 100);
+	mount_log_stats(log, &stats);
+	CHECK(stats.lost > 0 && stats.last_error == -EFBIG);
+	limit_file_size(RLIM_INFINITY);
+	CHECK_RC(111, record(log, "write", "after", LOG_IS_MUTATION));
+	line = line_of(log, 111);
+	CHECK_STRING("after", text_of(line, "path"));
+	cJSON_Delete(line);
+	line = line_of(log, 111 - stats.lost);
+	CHECK_STRING("lost", text_of(line, "op"));
+	CHECK_RC(stats.lost, number_of(line, "count"));
+	CHECK_STRING("EFBIG", text_of(line, "result"));
+	cJSON_Delete(line);
+	mount_log_stats(log, &stats);
+	CHECK_RC(0, stats.last_error);
+	mount_log_close(log);
+	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_STRING("", report.problem);
+	remove_directory();
+}
+
+static void test_a_foreign_segment_does_not_stop_rotation(void)
+{
+	struct mount_log *log = new_log(64 << 10);
+	struct log_verify_report report;
+
+	write_segment("log-00000001.jsonl", "mine\n", 5);
+	fill(log, 300);
+	mount_log_close(log);
+	CHECK_RC(0, log_verify(directory, &report));
+	CHECK(report.problem[0] != '\0');
+	CHECK(count_lines("\"op\":\"write\"", &(int){0}) < 300);
+	remove_directory();
+}
+
 /* ---- Tampering ---------------------------------------------------------------- */
 
 /* Several segments, the first of which is still there. */
@@ -526,6 +584,8 @@ TEST_MAIN("mount log", TEST(test_every_field_reaches_the_line),
 	TEST(test_only_one_daemon_writes_a_log),
 	TEST(test_a_flood_drops_no_mutation_and_counts_the_reads_it_drops),
 	TEST(test_rotation_keeps_the_log_within_its_bound),
+	TEST(test_what_cannot_be_written_is_counted_in_a_line),
+	TEST(test_a_foreign_segment_does_not_stop_rotation),
 	TEST(test_verify_detects_an_edited_line), TEST(test_verify_detects_a_deleted_line),
 	TEST(test_verify_detects_swapped_lines),
 	TEST(test_verify_detects_a_deleted_batch_and_its_seal),
