@@ -500,6 +500,7 @@ int mcp_command(int argc, char **argv)
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.write_lock = PTHREAD_MUTEX_INITIALIZER,
 		.idle = PTHREAD_COND_INITIALIZER,
+		.work = PTHREAD_COND_INITIALIZER,
 	};
 	struct options options;
 	int r = parse(argc, argv, &options);

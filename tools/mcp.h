@@ -5,7 +5,8 @@
  * (initialize; 2024-11-05 to 2025-11-25) and the stateless one (2026-07-28), whose requests
  * carry their version in `_meta`.
  *
- * A thread reads messages and answers the quick ones; tool calls run in threads of their own.
+ * A thread reads messages and answers the quick ones; tool calls run in threads of their own,
+ * which stay for the next call.
  * stdout carries one message a line and nothing else.  `mcp_server.lock` guards the list of
  * calls and what they wait for; `mcp_server.write_lock` the output.
  */
@@ -42,9 +43,10 @@ struct mcp_server;
 /* A request on its way. */
 struct mcp_request {
 	struct mcp_server *server;
-	struct mcp_request *next; /* guarded by server->lock */
-	char *id;                 /* raw JSON text; NULL: a notification */
-	bool modern;              /* 2026-07-28 */
+	struct mcp_request *next;         /* guarded by server->lock */
+	struct mcp_request *next_waiting; /* likewise */
+	char *id;                         /* raw JSON text; NULL: a notification */
+	bool modern;                      /* 2026-07-28 */
 	bool can_elicit;
 	struct mcp_batch *batch;
 
@@ -71,6 +73,10 @@ struct mcp_server {
 	pthread_cond_t idle; /* with lock: calls became fewer */
 	struct mcp_request *calls;
 	unsigned call_count;
+	struct mcp_request *waiting; /* for a worker; latest first */
+	unsigned waiting_count;
+	unsigned idle_workers;
+	pthread_cond_t work; /* with lock: something waits */
 	unsigned next_question;
 	bool can_elicit;  /* of the handshake; used by the reading thread only */
 	bool batches;     /* 2025-03-26 was agreed on; likewise */

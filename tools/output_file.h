@@ -2,9 +2,8 @@
  * tools/output_file.h - where output that is too long for an answer is kept.
  *
  * A private directory of the user ($XDG_CACHE_HOME/isthmus/outputs, else below ~/.cache).  Files
- * older than a day, all but the newest 100 and what is beyond 2 GiB go when a new one is made.  The tool read
- * opens these files although they are outside the root.
- * Threads: any.
+ * older than a day, all but the newest 100 and what is beyond 2 GiB go when a new one is made.  The
+ * tool read opens these files although they are outside the root. Threads: any.
  */
 #pragma once
 

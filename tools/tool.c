@@ -221,11 +221,10 @@ int tool_path(struct tool_call *call, const char *name, char **ret_path)
 
 static int check_arguments(struct tool_call *call)
 {
-	cJSON *schema = cJSON_Parse(call->tool->input_schema);
+	const cJSON *schema = registry_input_schema(call->tool);
 	struct buffer problem cleanup_buffer = {0};
 	int r = schema_check(schema, call->arguments, &problem);
 
-	cJSON_Delete(schema);
 	if (r < 0)
 		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL, "%s: %.*s.", call->tool->name,
 			(int)problem.size, (const char *)problem.data);

@@ -214,3 +214,6 @@ const char *tool_level_name(enum tool_level level); /* "READ" */
 
 const struct tool *registry_find(const char *name);
 const struct tool *registry_at(size_t index); /* NULL past the last one */
+
+/* The tool's input schema, parsed once; it lives as long as the program. */
+const cJSON *registry_input_schema(const struct tool *tool);

@@ -1,0 +1,179 @@
+"""bench tools: grep against rg, and the MCP server against server-filesystem of npm."""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+import benchlib
+from benchlib import Mount, Table
+
+RUNS = 5
+READS = 2000
+STARTS = 10
+PEER = "@modelcontextprotocol/server-filesystem@2026.8.31"
+
+
+# ---- grep -----------------------------------------------------------------------
+
+SEARCHES = [
+    ("literal, none found", ["zz_not_there"]),
+    ("literal, one file", ["needle_77"]),
+    ("word, many lines", [r"\bmutex\b"]),
+    ("expression", [r"struct\s+\w+ (inode|dentry)"]),
+    ("ignore case", ["--ignore-case", "NEEDLE_7[0-9]"]),
+]
+
+
+def our_grep(tools, words):
+    options = [w for w in words if w.startswith("--")]
+    return [tools, "tool", "grep", *options, "--limit", "100", "--output", "json", words[-1]]
+
+
+def their_grep(words):
+    options = ["-i" if w == "--ignore-case" else w for w in words[:-1]]
+    return ["rg", "--hidden", "-g", "!.git", "-n", "--no-heading", *options, words[-1]]
+
+
+def search(argv, directory):
+    def action():
+        subprocess.run(argv, cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    action()
+    return benchlib.median_of(RUNS, action)
+
+
+def measure_grep(isthmus, tools, tmp, data, note):
+    table = Table(f"grep, warm; medians of {RUNS}; {note}", ["rg", "isthmus tool"],
+                  [("isthmus tool", "rg")])
+    mount = Mount("isthmus", tmp / "mnt", [isthmus, "mount", "-f", f"local:{data}", tmp / "mnt"])
+    for place in [Mount("native", data, None), mount]:
+        place.start()
+        try:
+            for name, words in SEARCHES:
+                directory = place.point / "tree"
+                table.add(f"{place.name}: {name}", {
+                    "rg": search(their_grep(words), directory),
+                    "isthmus tool": search(our_grep(tools, words), directory)})
+        finally:
+            place.stop()
+    return table
+
+
+# ---- MCP ------------------------------------------------------------------------
+
+
+class Server:
+    def __init__(self, argv):
+        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL)
+
+    def ask(self, method, params):
+        self.process.stdin.write(json.dumps(
+            {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode() + b"\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if b'"result"' not in answer:
+            sys.exit(f"bench: {method}: {answer[:500]}")
+        return answer
+
+    def start(self):
+        self.ask("initialize", {"protocolVersion": "2025-06-18", "capabilities": {},
+                                "clientInfo": {"name": "bench", "version": "1"}})
+        self.process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+        self.process.stdin.flush()
+
+    def resident_bytes(self):
+        with open(f"/proc/{self.process.pid}/status") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait(10)
+
+
+def peer_argv(work, directory):
+    """The peer's command line; None where npm cannot install it."""
+    if not shutil.which("npm"):
+        return None
+    done = subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts",
+                           "--prefix", work, PEER], capture_output=True, check=False)
+    main = work / "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"
+    return ["node", main, directory] if done.returncode == 0 and main.exists() else None
+
+
+def measure_server(argv, reader, directory):
+    starts = []
+    for _ in range(STARTS):
+        begin = time.perf_counter()
+        server = Server(argv)
+        server.start()
+        starts.append(time.perf_counter() - begin)
+        server.stop()
+    server = Server(argv)
+    server.start()
+    server.ask("tools/list", {})
+    reads = []
+    call = {"name": reader, "arguments": {"path": str(directory / "hundred.txt")}}
+    for _ in range(READS):
+        begin = time.perf_counter()
+        server.ask("tools/call", call)
+        reads.append(time.perf_counter() - begin)
+    resident = server.resident_bytes()
+    server.stop()
+    return statistics.median(starts), statistics.median(reads), resident
+
+
+def measure_mcp(tools, tmp, note):
+    directory = tmp / "mcp"
+    directory.mkdir()
+    (directory / "hundred.txt").write_text("".join(f"line {n} of a hundred lines\n" for n in range(100)))
+    table = Table(f"MCP on stdio; {STARTS} starts, {READS} reads; {note}",
+                  ["isthmus mcp", "server-filesystem"], [("server-filesystem", "isthmus mcp")])
+    names = ["start to first answer", "read of 100 lines, p50", "resident after that"]
+    figures = {"isthmus mcp": measure_server([tools, "mcp", directory], "read", directory)}
+    peer = peer_argv(tmp / "npm", directory)
+    if peer:
+        figures["server-filesystem"] = measure_server(peer, "read_text_file", directory)
+    else:
+        print("  server-filesystem: skipped, npm cannot install it", file=sys.stderr)
+    for number, name in enumerate(names):
+        show = (lambda v: "-" if v is None else f"{v / (1 << 20):.1f} MiB") if number == 2 else (
+            lambda v: "-" if v is None else f"{v * 1000:.3f} ms")
+        table.add(name, {column: values[number] for column, values in figures.items()}, show=show)
+    return table
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--json")
+    parser.add_argument("--rtt", help="(remote only)")
+    parser.add_argument("--small", action="store_true", help="a tenth of the tree")
+    args = parser.parse_args()
+
+    build = args.build.resolve()
+    tools = build / "tools/isthmus-tools"
+    data = build / ("bench-small" if args.small else "bench-data")
+    data.mkdir(exist_ok=True)
+    scale = 10 if args.small else 1
+    benchlib.make_tree(data / "tree", 11000 // scale, 160_000_000 // scale)
+    note = benchlib.note_load()
+    npm_cache = os.environ.get("npm_config_cache", os.path.expanduser("~/.npm"))
+    with benchlib.private_directory() as tmp:
+        os.environ["npm_config_cache"] = npm_cache
+        tables = [measure_grep(build / "fs/isthmus", tools, tmp, data, note),
+                  measure_mcp(tools, tmp, note)]
+    for table in tables:
+        table.print()
+    benchlib.write_json(args.json, tables, note)
+
+
+if __name__ == "__main__":
+    os.environ["LC_ALL"] = "C.UTF-8"
+    main()
