@@ -295,6 +295,78 @@ static void test_an_agents_step_costs_three_calls(void)
 	teardown();
 }
 
+/* As tar, cp -p and install do: owner, times and mode before the file is closed. */
+static void test_attributes_of_a_new_file_wait_for_its_flush(void)
+{
+	struct attributes want = {.mode = 0640, .mtime = {1000000000, 5}}, a;
+	struct object_ref object = OBJECT_AT("d/n");
+	struct open_file *file = NULL;
+
+	setup("mkdir d");
+	CHECK_RC(0, count("d"));
+	CHECK_RC(0, workspace_create(&context, w, "d/n", O_WRONLY, 0600, &file, &a));
+	want.uid = a.uid;
+	want.gid = a.gid;
+	CHECK_RC(4, workspace_write(&context, file, "text", 4, 0));
+	forget_calls();
+	CHECK_RC(0, workspace_setattr(&context, w, &object, SET_MTIME, &want, &a));
+	CHECK_RC(0, workspace_setattr(&context, w, &object, SET_UID | SET_GID, &want, &a));
+	CHECK_RC(0, workspace_setattr(&context, w, &object, SET_MODE, &want, &a));
+	CHECK_RC(0, faulty_calls(counter, "setattr"));
+	CHECK_RC(0640, a.mode & 07777);
+	CHECK_RC(4, a.size_bytes);
+	CHECK_RC(1000000000, a.mtime.tv_sec);
+	CHECK_RC(0, workspace_flush(&context, file));
+	CHECK_RC(1, faulty_calls(counter, "setattr"));
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_RC(0, look("d/n", &a));
+	CHECK_RC(0640, a.mode & 07777);
+	CHECK_RC(1000000000, a.mtime.tv_sec);
+	CHECK_RC(5, a.mtime.tv_nsec);
+	CHECK_STRING("text", text_of("d/n"));
+	teardown();
+}
+
+static void test_attributes_that_wait_show_to_all_who_look(void)
+{
+	struct attributes want = {.mode = 0640}, a;
+	struct object_ref object = OBJECT_AT("d/n");
+	struct open_file *file = NULL;
+
+	setup("mkdir d");
+	CHECK_RC(0, workspace_create(&context, w, "d/n", O_WRONLY, 0600, &file, &a));
+	CHECK_RC(0, workspace_setattr(&context, w, &object, SET_MODE, &want, &a));
+	CHECK_RC(0, look("d/n", &a));
+	CHECK_RC(0640, a.mode & 07777);
+	want.mode = 0600;
+	CHECK_RC(0, workspace_setattr(&context, w, &object, SET_MODE, &want, &a));
+	CHECK_RC(2, workspace_write(&context, file, "ab", 2, 0));
+	behind("test $(stat -c %a d/n) = 600");
+	CHECK_RC(0, workspace_flush(&context, file));
+	want.mode = 0644;
+	CHECK_RC(0, workspace_setattr(&context, w, &object, SET_MODE, &want, &a));
+	behind("test $(stat -c %a d/n) = 644");
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
+static void test_the_flush_tells_that_attributes_failed(void)
+{
+	struct attributes want = {.mode = 0640}, a;
+	struct object_ref object = OBJECT_AT("n");
+	struct open_file *file = NULL;
+
+	setup("true");
+	CHECK_RC(0, workspace_create(&context, w, "n", O_WRONLY, 0600, &file, &a));
+	CHECK_RC(0, workspace_setattr(&context, w, &object, SET_MODE, &want, &a));
+	faulty_set(counter, "setattr:1:EIO");
+	CHECK_RC(-EIO, workspace_flush(&context, file));
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_RC(0, look("n", &a));
+	CHECK_RC(0600, a.mode & 07777);
+	teardown();
+}
+
 static void test_an_open_file_outlives_its_name(void)
 {
 	struct open_file *file;
@@ -456,7 +528,11 @@ static void test_the_store_spares_reading_and_is_verified(void)
 TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_a_walk_costs_a_handful_of_calls), TEST(test_changes_of_others_show),
 	TEST(test_without_a_feed_the_ttl_counts), TEST(test_own_changes_show_at_once),
-	TEST(test_an_agents_step_costs_three_calls), TEST(test_an_open_file_outlives_its_name),
-	TEST(test_an_open_file_sees_what_is_appended), TEST(test_a_failed_write_is_not_believed),
-	TEST(test_another_object_is_stale), TEST(test_big_files_read_ahead_are_whole),
+	TEST(test_an_agents_step_costs_three_calls),
+	TEST(test_attributes_of_a_new_file_wait_for_its_flush),
+	TEST(test_attributes_that_wait_show_to_all_who_look),
+	TEST(test_the_flush_tells_that_attributes_failed),
+	TEST(test_an_open_file_outlives_its_name), TEST(test_an_open_file_sees_what_is_appended),
+	TEST(test_a_failed_write_is_not_believed), TEST(test_another_object_is_stale),
+	TEST(test_big_files_read_ahead_are_whole),
 	TEST(test_the_store_spares_reading_and_is_verified))

@@ -65,6 +65,20 @@ static void write_some(struct side *side, struct open_file *file, off_t offset)
 		workspace_write(&side->ctx, file, "more", 4, offset + (off_t)size);
 }
 
+static void set_something(struct side *side, const char *path)
+{
+	struct object_ref object = OBJECT_AT(path);
+	struct attributes want = {
+		.mode = 0600 + pick(side, 64), .size_bytes = pick(side, SMALL_BYTES)};
+	struct attributes a;
+	unsigned mask = pick(side, 2) ? SET_MODE : SET_SIZE;
+
+	want.mtime.tv_sec = 1000000000 + (time_t)pick(side, 1000);
+	if (pick(side, 3) == 0)
+		mask = SET_MTIME;
+	workspace_setattr(&side->ctx, side->w, &object, mask, &want, &a);
+}
+
 static void make_file(struct side *side, const char *path)
 {
 	struct open_file *file;
@@ -72,7 +86,10 @@ static void make_file(struct side *side, const char *path)
 
 	if (workspace_create(&side->ctx, side->w, path, O_RDWR, 0644, &file, &a) < 0)
 		return;
-	write_some(side, file, 0);
+	if (pick(side, 4))
+		write_some(side, file, 0);
+	while (pick(side, 2))
+		set_something(side, path);
 	workspace_flush(&side->ctx, file);
 	workspace_close(&side->ctx, file);
 }
@@ -117,20 +134,6 @@ static void read_directory(struct side *side, const char *path)
 	bool watched;
 
 	workspace_readdir(&side->ctx, side->w, &object, true, ignore_entry, NULL, &watched);
-}
-
-static void set_something(struct side *side, const char *path)
-{
-	struct object_ref object = OBJECT_AT(path);
-	struct attributes want = {
-		.mode = 0600 + pick(side, 64), .size_bytes = pick(side, SMALL_BYTES)};
-	struct attributes a;
-	unsigned mask = pick(side, 2) ? SET_MODE : SET_SIZE;
-
-	want.mtime.tv_sec = 1000000000 + (time_t)pick(side, 1000);
-	if (pick(side, 3) == 0)
-		mask = SET_MTIME;
-	workspace_setattr(&side->ctx, side->w, &object, mask, &want, &a);
 }
 
 static void look(struct side *side, const char *path)
