@@ -371,6 +371,21 @@ bool remote_queue_setattr(struct op_context *ctx, struct remote *remote,
 	return queued;
 }
 
+bool remote_has_no_xattrs(struct remote *remote, const struct object_ref *object, bool now_set)
+{
+	struct object_id id = object->file ? remote_file_of(object->file)->id : object->id;
+	bool none = false;
+
+	pthread_mutex_lock(&remote->lock);
+	for (struct remote_file *f = *remote_bucket(remote, &id); f; f = f->next)
+		if (f->is_new && object_id_equal(&f->id, &id)) {
+			f->has_xattrs = f->has_xattrs || now_set;
+			none = !f->has_xattrs;
+		}
+	pthread_mutex_unlock(&remote->lock);
+	return none;
+}
+
 void remote_note_attributes(struct remote *remote, const struct attributes *attributes)
 {
 	pthread_mutex_lock(&remote->lock);
