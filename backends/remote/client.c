@@ -66,18 +66,17 @@ static void remote_status(struct workspace *w, struct workspace_status *ret_stat
 	struct lane_counters counters;
 
 	lane_count(remote->lane, &counters);
-	*ret_status = (struct workspace_status){
-		.capabilities = (unsigned)remote->capabilities | WORKSPACE_IS_REMOTE,
-		.link = link_of(remote),
+	*ret_status = (struct workspace_status){.link = link_of(remote),
 		.round_trips = remote->round_trips,
 		.bytes_sent = counters.bytes_sent,
 		.bytes_received = counters.bytes_received,
 		.reconnects = remote->reconnects,
 		.watched_directories = remote_watched_count(remote),
-		.unwatched_directories = remote->unwatched,
-		.owner_uid = remote->owner_uid,
-		.owner_gid = remote->owner_gid};
+		.unwatched_directories = remote->unwatched};
 	pthread_mutex_lock(&remote->lock);
+	ret_status->capabilities = (unsigned)remote->capabilities | WORKSPACE_IS_REMOTE;
+	ret_status->owner_uid = remote->owner_uid;
+	ret_status->owner_gid = remote->owner_gid;
 	memcpy(ret_status->last_error, remote->last_error, sizeof(ret_status->last_error));
 	pthread_mutex_unlock(&remote->lock);
 }

@@ -103,7 +103,7 @@ static int register_call(struct remote *remote, struct op_context *ctx, struct c
 	int r = 0;
 
 	pthread_mutex_lock(&remote->lock);
-	while (remote->call_count >= CALL_SLOTS / 2 && r == 0)
+	while (remote->call_count >= CALLS_MAX && r == 0)
 		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
 	if (r == 0) {
 		do
@@ -207,19 +207,32 @@ static void abandon(struct query *q)
 	q->call = NULL;
 }
 
-/* One step of waiting for `call->changed`.  Under the lock.  0, or why to give up. */
-static int wait_for_change(struct query *q, int64_t *cancelled_ms)
+static bool may_take_long(enum frame_type type)
+{
+	return type == REQUEST_LOCK || type == REQUEST_SCAN || type == REQUEST_COPY_RANGE ||
+	       type == REQUEST_FSYNC;
+}
+
+/* One step of waiting for `call->changed`.  Under the lock.  0, or why to give up.
+ * Any signal interrupts, also one that the caller handles and that must not make its stat()
+ * fail: what has its answer on the way gets it. */
+static int wait_for_change(struct query *q, int64_t *interrupted_ms)
 {
 	struct call *call = q->call;
+	bool is_long = may_take_long(call->type);
 	int64_t now = remote_now_ms();
 
 	if (remote_is_offline(q->remote))
 		return -EIO;
-	if (*cancelled_ms && now - *cancelled_ms > CANCEL_GRACE_MS)
-		return -EINTR;
-	if (!*cancelled_ms && op_interrupted(q->ctx)) {
-		*cancelled_ms = now;
+	if (*interrupted_ms &&
+		now - *interrupted_ms > (is_long ? CANCEL_GRACE_MS : INTERRUPT_GRACE_MS)) {
 		send_cancel(call);
+		return -EINTR;
+	}
+	if (!*interrupted_ms && op_interrupted(q->ctx)) {
+		*interrupted_ms = now;
+		if (is_long)
+			send_cancel(call);
 	}
 	remote_cond_wait_ms(&call->changed, &q->remote->lock, WAIT_MS);
 	return 0;
@@ -258,7 +271,7 @@ int64_t query_run_stream(
 	struct query *q, int (*take)(void *user, struct wire_reader *part), void *user)
 {
 	struct remote *remote = q->remote;
-	int64_t cancelled_ms = 0, result;
+	int64_t interrupted_ms = 0, result;
 	int taken_result = 0;
 	int r = send_request(q);
 
@@ -270,7 +283,7 @@ int64_t query_run_stream(
 		if (take)
 			take_parts(q, take, user, &taken_result);
 		if (!q->call->done && !q->call->first)
-			r = wait_for_change(q, &cancelled_ms);
+			r = wait_for_change(q, &interrupted_ms);
 	}
 	if (r == 0 && take)
 		take_parts(q, take, user, &taken_result);

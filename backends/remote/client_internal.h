@@ -13,10 +13,13 @@
 #include "ops/workspace.h"
 
 enum {
-	CALL_SLOTS = 4096, /* requests under way at once */
-	WAIT_MS = 50,      /* between two looks at interrupted() */
-	CANCEL_GRACE_MS = 90,
+	CALL_SLOTS = 4096,
+	CALLS_MAX = 1000,              /* under way at once; the helper reads on up to 1024 */
+	WAIT_MS = 50,                  /* between two looks at interrupted() */
+	CANCEL_GRACE_MS = 90,          /* for a call that may take long: it is cancelled at once */
+	INTERRUPT_GRACE_MS = 300,      /* for others: their answer is on its way */
 	WRITE_WINDOW_BYTES = 16 << 20, /* writes not yet acknowledged, of the whole workspace */
+	WRITE_GENERATIONS = 64,
 	FILE_BUCKETS = 256,
 	FEED_MAX_CHANGES = 65536,
 };
@@ -82,8 +85,10 @@ struct remote {
 	struct call *calls[CALL_SLOTS];
 	uint32_t call_serial;
 	size_t call_count;
-	size_t write_bytes;                      /* not yet acknowledged */
-	struct remote_file *files[FILE_BUCKETS]; /* by inode */
+	size_t write_bytes;                            /* not yet acknowledged */
+	unsigned write_generation;                     /* each queued write belongs to one ... */
+	unsigned generation_writes[WRITE_GENERATIONS]; /* ... and counts here (modulo) */
+	struct remote_file *files[FILE_BUCKETS];       /* by inode */
 	struct remote_process *processes;
 	uint64_t next_handle;
 	uint32_t next_process;
@@ -325,7 +330,7 @@ bool remote_has_no_xattrs(struct remote *remote, const struct object_ref *object
 /* Takes note of attributes that the far end told. */
 void remote_note_attributes(struct remote *remote, const struct attributes *attributes);
 
-/* Waits until no write is under way.  -EINTR, -EIO. */
+/* Waits until no write is under way that was queued before the call.  -EINTR, -EIO. */
 int remote_settle(struct op_context *ctx, struct remote *remote);
 
 int remote_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,

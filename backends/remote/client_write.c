@@ -40,14 +40,33 @@ int remote_order(struct op_context *ctx, struct remote *remote, const struct obj
 	return r;
 }
 
+/* Under the lock.  True when a write of this generation or an earlier one is under way. */
+static bool has_older_writes(const struct remote *remote, unsigned generation)
+{
+	unsigned newer = remote->write_generation - generation;
+
+	for (unsigned i = newer; i < WRITE_GENERATIONS; i++)
+		if (remote->generation_writes[(remote->write_generation - i) % WRITE_GENERATIONS])
+			return true;
+	return false;
+}
+
+/* Writes that are queued from now on belong to a new generation, so that a steady writer does
+ * not keep others waiting. */
 int remote_settle(struct op_context *ctx, struct remote *remote)
 {
+	unsigned generation;
 	int r = 0;
 
 	pthread_mutex_lock(&remote->lock);
 	if (remote->write_bytes)
 		remote_count_round_trip(remote, ctx);
-	while (remote->write_bytes && r == 0)
+	while (r == 0 &&
+		remote->generation_writes[(remote->write_generation + 1) % WRITE_GENERATIONS])
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	generation = remote->write_generation++;
+	while (r == 0 && remote->write_generation - generation < WRITE_GENERATIONS &&
+		has_older_writes(remote, generation))
 		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
 	pthread_mutex_unlock(&remote->lock);
 	return r;
@@ -59,7 +78,19 @@ int remote_settle(struct op_context *ctx, struct remote *remote)
 struct queued_write {
 	struct remote_file *file;
 	size_t size;
+	unsigned generation;
 };
+
+/* Gives the room in the window back.  Under remote->lock. */
+static void release(const struct queued_write *write)
+{
+	struct remote *remote = write->file->remote;
+
+	write->file->writes--;
+	remote->write_bytes -= write->size;
+	remote->generation_writes[write->generation % WRITE_GENERATIONS]--;
+	pthread_cond_broadcast(&remote->freed);
+}
 
 static void finish_write(struct call *call, int64_t result)
 {
@@ -72,9 +103,7 @@ static void finish_write(struct call *call, int64_t result)
 	pthread_mutex_lock(&remote->lock);
 	if (result < 0 && !file->write_error)
 		file->write_error = (int)result;
-	file->writes--;
-	remote->write_bytes -= write->size;
-	pthread_cond_broadcast(&remote->freed);
+	release(write);
 	pthread_mutex_unlock(&remote->lock);
 	remote_file_unref(file);
 	free(write);
@@ -118,8 +147,9 @@ static bool must_wait(struct remote *remote, const struct remote_file *file)
 }
 
 /* Waits for room in the window, and takes it. */
-static int reserve(struct op_context *ctx, struct remote_file *file, size_t size)
+static int reserve(struct op_context *ctx, struct queued_write *write)
 {
+	struct remote_file *file = write->file;
 	struct remote *remote = file->remote;
 	int r;
 
@@ -130,7 +160,9 @@ static int reserve(struct op_context *ctx, struct remote_file *file, size_t size
 	while (r == 0 && must_wait(remote, file))
 		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
 	if (r == 0) {
-		remote->write_bytes += size;
+		write->generation = remote->write_generation;
+		remote->generation_writes[write->generation % WRITE_GENERATIONS]++;
+		remote->write_bytes += write->size;
 		file->writes++;
 		file->refs++;
 	}
@@ -138,15 +170,13 @@ static int reserve(struct op_context *ctx, struct remote_file *file, size_t size
 	return r;
 }
 
-static void unreserve(struct remote_file *file, size_t size)
+static void unreserve(struct queued_write *write)
 {
-	struct remote *remote = file->remote;
+	struct remote_file *file = write->file;
 
-	pthread_mutex_lock(&remote->lock);
-	remote->write_bytes -= size;
-	file->writes--;
-	pthread_cond_broadcast(&remote->freed);
-	pthread_mutex_unlock(&remote->lock);
+	pthread_mutex_lock(&file->remote->lock);
+	release(write);
+	pthread_mutex_unlock(&file->remote->lock);
 	remote_file_unref(file);
 }
 
@@ -160,7 +190,7 @@ static int queue_write(struct op_context *ctx, struct remote_file *file, const v
 	if (!write)
 		return -ENOMEM;
 	*write = (struct queued_write){.file = file, .size = size};
-	result = reserve(ctx, file, size);
+	result = reserve(ctx, write);
 	if (result < 0) {
 		free(write);
 		return (int)result;
@@ -171,7 +201,7 @@ static int queue_write(struct op_context *ctx, struct remote_file *file, const v
 	wire_put_bytes(&q.out, data, size);
 	result = query_submit(&q, write_answered, write);
 	if (result < 0) {
-		unreserve(file, size);
+		unreserve(write);
 		free(write);
 	}
 	query_end(&q, &result);
@@ -333,7 +363,7 @@ static int submit_setattr(struct op_context *ctx, struct remote_file *file, unsi
 	if (!write)
 		return -ENOMEM;
 	*write = (struct queued_write){.file = file, .size = SETATTR_WINDOW_BYTES};
-	result = reserve(ctx, file, write->size);
+	result = reserve(ctx, write);
 	if (result < 0) {
 		free(write);
 		return (int)result;
@@ -344,7 +374,7 @@ static int submit_setattr(struct op_context *ctx, struct remote_file *file, unsi
 	wire_put_attributes(&q.out, want);
 	result = query_submit(&q, setattr_answered, write);
 	if (result < 0) {
-		unreserve(file, write->size);
+		unreserve(write);
 		free(write);
 	}
 	query_end(&q, &result);

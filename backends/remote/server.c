@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backends/remote/server_internal.h"
 #include "ops/support/log.h"
@@ -109,19 +110,66 @@ static void job_run(struct job *job)
 	job_finish(job);
 }
 
+static struct job *pop_job(struct job_queue *queue)
+{
+	struct job *job = queue->first;
+
+	if (!job)
+		return NULL;
+	queue->first = job->next;
+	if (!queue->first)
+		queue->last = &queue->first;
+	return job;
+}
+
+static void push_job(struct job_queue *queue, struct job *job)
+{
+	job->next = NULL;
+	*queue->last = job;
+	queue->last = &job->next;
+}
+
+/* Small requests first; bulk ones wait while there is plenty to send, or a client that
+ * reads nothing could grow us.  (Not reading from it instead would leave its acknowledgements
+ * unread.)  Under the lock. */
+static struct job *next_job(struct server *server)
+{
+	size_t waiting = server->stopping ? 0 : lane_waiting_bytes(server->lane);
+	struct job *job = waiting < WAITING_SMALL_MAX_BYTES ? pop_job(&server->small) : NULL;
+
+	if (!job && waiting < WAITING_MAX_BYTES)
+		job = pop_job(&server->bulk);
+	if (job)
+		server->queued--;
+	return job;
+}
+
+static void wait_for_work(struct server *server)
+{
+	struct timespec end;
+
+	if (!server->bulk.first && !server->small.first) {
+		pthread_cond_wait(&server->work, &server->lock);
+		return;
+	}
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_nsec += WAITING_POLL_MS * 1000000L;
+	if (end.tv_nsec >= 1000000000) {
+		end.tv_sec++;
+		end.tv_nsec -= 1000000000;
+	}
+	pthread_cond_timedwait(&server->work, &server->lock, &end);
+}
+
 static void *run_worker(void *argument)
 {
 	struct server *server = argument;
 
 	pthread_mutex_lock(&server->lock);
 	for (;;) {
-		struct job *job = server->first;
+		struct job *job = next_job(server);
 
 		if (job) {
-			server->first = job->next;
-			if (!server->first)
-				server->last = &server->first;
-			server->queued--;
 			pthread_mutex_unlock(&server->lock);
 			job_run(job);
 			pthread_mutex_lock(&server->lock);
@@ -130,7 +178,7 @@ static void *run_worker(void *argument)
 		if (server->stopping)
 			break;
 		server->idle_workers++;
-		pthread_cond_wait(&server->work, &server->lock);
+		wait_for_work(server);
 		server->idle_workers--;
 	}
 	server->workers--;
@@ -177,9 +225,7 @@ static void submit(struct server *server, struct job *job)
 			return;
 		server->long_jobs--;
 	}
-	job->next = NULL;
-	*server->last = job;
-	server->last = &job->next;
+	push_job(type->is_bulk ? &server->bulk : &server->small, job);
 	server->queued++;
 	if (server->queued > server->idle_workers && server->workers < WORKERS_MAX &&
 		server_thread(run_worker, server) == 0)
@@ -383,7 +429,7 @@ static bool ready(void *user)
 	pthread_mutex_lock(&server->lock);
 	room = server->job_count < JOBS_MAX && server->job_bytes < JOB_BYTES_MAX;
 	pthread_mutex_unlock(&server->lock);
-	return room && lane_waiting_bytes(server->lane) < WAITING_MAX_BYTES;
+	return room;
 }
 
 static void lost(void *user, int error)
@@ -525,7 +571,8 @@ int server_new(struct workspace *w, const struct server_callbacks *callbacks, vo
 	server->workspace = w;
 	server->callbacks = *callbacks;
 	server->user = user;
-	server->last = &server->first;
+	server->small.last = &server->small.first;
+	server->bulk.last = &server->bulk.first;
 	pthread_mutex_init(&server->lock, NULL);
 	pthread_cond_init(&server->work, NULL);
 	pthread_cond_init(&server->moved, NULL);

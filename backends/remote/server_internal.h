@@ -12,8 +12,10 @@
 enum {
 	JOBS_MAX = 1024,
 	JOB_BYTES_MAX = 64 << 20,
-	WAITING_MAX_BYTES = 48 << 20, /* replies not yet sent; beyond, no more is read */
-	FEED_MAX_BYTES = 8 << 20,     /* the same, for the change feed */
+	WAITING_MAX_BYTES = 16 << 20, /* replies not yet sent; beyond, no bulk request is begun */
+	WAITING_SMALL_MAX_BYTES = 64 << 20, /* the same for the others */
+	WAITING_POLL_MS = 5,
+	FEED_MAX_BYTES = 8 << 20, /* the same, for the change feed */
 	HANDLES_MAX = 65536,
 	PROCESSES_MAX = 256,
 	WORKERS_MAX = 16,
@@ -47,6 +49,10 @@ struct handle {
 	struct open_file *file;
 };
 
+struct job_queue {
+	struct job *first, **last;
+};
+
 struct server_process;
 
 struct server {
@@ -59,7 +65,7 @@ struct server {
 	pthread_cond_t work;  /* the pool waits here */
 	pthread_cond_t moved; /* credit came, a job ended, the server stops */
 	bool stopping;
-	struct job *first, **last; /* waiting for a worker */
+	struct job_queue small, bulk; /* waiting for a worker */
 	struct job *jobs[JOB_BUCKETS];
 	size_t job_count, job_bytes;
 	unsigned queued, workers, idle_workers, long_jobs;

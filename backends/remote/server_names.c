@@ -60,6 +60,16 @@ static void listing_done(struct listing *listing)
 
 #define cleanup_listing cleanup_with(listing_done)
 
+/* With room for a whole chunk, or growing it would cost more than filling it. */
+static void start_chunk(struct listing *listing)
+{
+	lane_writer_init(&listing->chunk);
+	if (listing->chunk.error == 0)
+		listing->chunk.error =
+			buffer_reserve(&listing->chunk.buffer, LISTING_CHUNK_BYTES + 4096);
+	listing->previous.size = 0;
+}
+
 static int flush_listing(struct listing *listing)
 {
 	int r = 0;
@@ -69,8 +79,7 @@ static int flush_listing(struct listing *listing)
 	if (listing->chunk.buffer.size > FRAME_HEADER_BYTES)
 		r = server_send_data(listing->job, &listing->chunk);
 	wire_writer_done(&listing->chunk);
-	lane_writer_init(&listing->chunk);
-	listing->previous.size = 0;
+	start_chunk(listing);
 	return r;
 }
 
@@ -107,7 +116,7 @@ int64_t handle_readdir(struct job *job, struct wire_writer *out)
 		r = wire_reader_finish(&job->in);
 	if (r < 0)
 		return r;
-	lane_writer_init(&listing.chunk);
+	start_chunk(&listing);
 	r = workspace_readdir(&job->ctx, job->server->workspace, &object.ref, watch, put_entry,
 		&listing, &watched);
 	if (r >= 0)
@@ -136,7 +145,7 @@ int64_t handle_scan(struct job *job, struct wire_writer *out)
 		return r;
 	if (request.content_max_bytes > INLINE_MAX_BYTES)
 		request.content_max_bytes = INLINE_MAX_BYTES;
-	lane_writer_init(&listing.chunk);
+	start_chunk(&listing);
 	r = workspace_scan(
 		&job->ctx, job->server->workspace, &object.ref, &request, put_entry, &listing);
 	return r < 0 ? r : flush_listing(&listing);

@@ -67,8 +67,10 @@ static void run_child(const struct transport *transport, int in_fd, int out_fd, 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
-	if (!transport->may_prompt)
+	if (!transport->may_prompt) {
 		setsid();
+		setenv("SSH_ASKPASS_REQUIRE", "never", 1);
+	}
 	if (dup2(in_fd, 0) < 0 || dup2(out_fd, 1) < 0 || dup2(error_fd, 2) < 0)
 		_exit(127);
 	execvp(transport->argv[0], transport->argv);
