@@ -216,10 +216,26 @@ void session_getlk(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi, s
 				      .l_pid = wanted.pid});
 }
 
+/* Whoever takes a lock relies on seeing what the last holder wrote, through another mount
+ * perhaps, now and not when the change feed comes to it. */
+static void look_again(struct request *r, struct open_handle *handle)
+{
+	struct object_ref object = OBJECT_OF(handle->file);
+	struct attributes attributes;
+	struct inode_note note;
+
+	if (workspace_getattr(&r->op, r->mount->workspace, &object, &attributes) < 0)
+		return;
+	inode_table_note(r->mount->inodes, handle->inode, &attributes, &note);
+	if (note.data_changed)
+		fuse_lowlevel_notify_inval_inode(
+			r->session->fuse, session_ino(r->session, handle->inode), 0, 0);
+}
+
 static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi,
 	const struct file_lock *lock, bool wait)
 {
-	bool may_block = wait && lock->type != LOCK_NONE;
+	bool may_block = lock->type != LOCK_NONE;
 	struct open_handle *handle;
 	struct request r;
 	int result;
@@ -232,6 +248,8 @@ static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi
 	if (may_block)
 		session_thread_lend(r.session);
 	result = workspace_lock(&r.op, handle->file, lock, wait);
+	if (result == 0 && lock->type != LOCK_NONE)
+		look_again(&r, handle);
 	if (may_block)
 		session_thread_return(r.session);
 	request_finish(&r, result);
