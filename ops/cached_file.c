@@ -731,6 +731,18 @@ off_t cached_seek(struct op_context *ctx, struct open_file *open_file, off_t off
 /* ---- Locks -------------------------------------------------------------------------------------
  */
 
+/* Whoever takes a lock wants what the last holder wrote, now. */
+static void distrust(struct cached *c, struct cached_file *file)
+{
+	pthread_mutex_lock(&c->lock);
+	if (file->node) {
+		file->node->attributes_known = false;
+		content_detach(c, file->node);
+	}
+	pthread_mutex_unlock(&c->lock);
+	readahead_forget(file);
+}
+
 int cached_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,
 	bool wait)
 {
@@ -748,7 +760,13 @@ int cached_lock(struct op_context *ctx, struct open_file *open_file, const struc
 			file->node->locked = true;
 		pthread_mutex_unlock(&c->lock);
 	}
-	return workspace_lock(ctx, inner, lock, wait);
+	if (is_writable(file->flags))
+		r = workspace_flush(ctx, inner); /* before the next holder reads */
+	if (r == 0)
+		r = workspace_lock(ctx, inner, lock, wait);
+	if (r == 0 && lock->type != LOCK_NONE)
+		distrust(c, file);
+	return r;
 }
 
 int cached_lock_test(struct op_context *ctx, struct open_file *open_file, struct file_lock *lock)

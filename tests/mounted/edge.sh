@@ -1,0 +1,137 @@
+#!/bin/bash
+# What the FUSE edge owes on top of the workspace: fresh data at every open, locks that two
+# mounts share, names that never flicker, hashes in the log.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+need_backing() {
+	[ -n "$backing" ] || skip "nobody else can change a mem: workspace"
+}
+
+# At once where the workspace is near; elsewhere when the feed has come.
+same_here() {
+	case "$uri" in
+	local:*) cmp "$backing/$1" "$mnt/$1" ;;
+	*) wait_for 5 cmp "$backing/$1" "$mnt/$1" ;;
+	esac
+}
+
+# Sizes on both sides of what is handed over with the open.
+test_an_open_sees_what_others_have_changed() {
+	need_backing
+	local size
+
+	for size in 1 5000 131072 131073 400000; do
+		head -c "$size" /dev/zero | tr '\0' a >"$backing/f$size"
+		same_here "f$size"
+		head -c "$size" /dev/zero | tr '\0' b >"$backing/f$size"
+		same_here "f$size"
+		head -c "$((size / 2))" /dev/zero | tr '\0' c >"$backing/f$size"
+		same_here "f$size"
+		head -c "$((size * 2))" /dev/zero | tr '\0' d >"$backing/f$size"
+		same_here "f$size"
+		echo "end" >>"$mnt/f$size"
+		same_here "f$size"
+	done
+}
+
+test_locks_hold_between_two_mounts() {
+	need_backing
+	case "$uri" in
+	local:*) ;;
+	*) skip "content that is under way may still come from before the lock" ;;
+	esac
+	need python3
+	local second status=0
+
+	mkdir -p "$tmp/other"
+	"$ISTHMUS" mount -f "${mount_options[@]}" "$uri" "$tmp/other" >"$tmp/other.log" 2>&1 &
+	second=$!
+	wait_for 20 grep -qF " $tmp/other fuse" /proc/self/mounts
+	python3 - "$mnt" "$tmp/other" <<-'END' || status=$?
+		import fcntl, os, sys
+		places, writers, rounds = sys.argv[1:], 6, 60
+		for place, lock in [("f", fcntl.flock), ("p", fcntl.lockf)]:
+		    open(f"{places[0]}/{place}", "w").write("1000")
+		    for n in range(writers):
+		        if os.fork():
+		            continue
+		        for _ in range(rounds):
+		            with open(f"{places[n % 2]}/{place}", "r+") as f:
+		                lock(f, fcntl.LOCK_EX)
+		                value = int(f.read())
+		                f.seek(0)
+		                f.write(str(value + 1))
+		                f.flush()
+		        os._exit(0)
+		    assert all(os.wait()[1] == 0 for _ in range(writers))
+		    got = int(open(f"{places[0]}/{place}").read())
+		    assert got == 1000 + writers * rounds, (place, got)
+	END
+	"$ISTHMUS" umount "$tmp/other" || umount -l "$tmp/other"
+	wait "$second" || { tail "$tmp/other.log"; status=1; }
+	return "$status"
+}
+
+test_a_file_being_replaced_is_always_there() {
+	case "$uri" in
+	local:* | mem:) ;;
+	*) skip "the kernel looks again once only, and a far end may be later than that" ;;
+	esac
+	need python3
+	python3 - "$mnt" <<-'END'
+		import os, sys, time
+		os.chdir(sys.argv[1])
+		open("target", "w").write("x" * 100)
+		end = time.monotonic() + 3
+		for n in range(4):
+		    if os.fork() == 0:
+		        while time.monotonic() < end:
+		            with open(f".new{n}", "w") as f:
+		                f.write("x" * 100)
+		            os.rename(f".new{n}", "target")
+		        os._exit(0)
+		for n in range(8):
+		    if os.fork() == 0:
+		        while time.monotonic() < end:
+		            assert open("target").read() == "x" * 100
+		            assert os.stat("target").st_size == 100
+		            os.chmod("target", 0o644)
+		        os._exit(0)
+		failed = sum(os.wait()[1] != 0 for _ in range(12))
+		sys.exit(f"{failed} processes failed" if failed else 0)
+	END
+}
+
+test_the_log_has_the_hash_of_what_was_written() {
+	local want
+
+	seq 10000 >"$mnt/numbers"
+	want=$(getfattr --only-values -n user.isthmus.hash "$mnt/numbers")
+	[ "${#want}" = 32 ]
+	wait_for 5 grep -q "\"op\":\"close\",\"path\":\"numbers\".*\"hash\":\"$want\"" "$mnt/.isthmus/log"
+	[ -z "$backing" ] || [ "${uri%%:*}" != local ] || {
+		printf xyz | dd of="$mnt/numbers" bs=1 seek=100 conv=notrunc status=none
+		want=$(getfattr --only-values -n user.isthmus.hash "$mnt/numbers")
+		wait_for 5 grep -q "\"hash\":\"$want\"" "$mnt/.isthmus/log"
+	}
+}
+
+test_a_file_without_a_name_can_get_one() {
+	need python3
+	python3 - "$mnt" <<-'END'
+		import ctypes, errno, os, sys
+		try:
+		    fd = os.open(sys.argv[1], os.O_TMPFILE | os.O_RDWR, 0o600)
+		except OSError as e:
+		    sys.exit(0 if e.errno == errno.EOPNOTSUPP else e)
+		os.write(fd, b"unseen")
+		assert "named" not in os.listdir(sys.argv[1])
+		libc = ctypes.CDLL(None, use_errno=True)
+		link = [-100, f"/proc/self/fd/{fd}".encode(), -100, f"{sys.argv[1]}/named".encode(), 0x400]
+		assert libc.linkat(*link) == 0, os.strerror(ctypes.get_errno())
+		assert open(f"{sys.argv[1]}/named").read() == "unseen"
+	END
+}
+
+run_tests "$1"
