@@ -44,15 +44,23 @@ static int open_segment(struct log_reader *reader, const char *name)
 	return 0;
 }
 
-/* The segment after one that was renamed: itself renamed meanwhile, or the current one. */
+/* The segment after one that was renamed: itself renamed meanwhile, or the current one.  When
+ * rotation has deleted it, the oldest that is left. */
 static int open_following(struct log_reader *reader)
 {
-	char name[32];
+	char **names;
+	uint32_t number;
 	int r;
 
-	snprintf(name, sizeof(name), "log-%08u.jsonl", reader->number + 1);
-	r = open_segment(reader, name);
-	return r == -ENOENT ? open_segment(reader, LOG_CURRENT_NAME) : r;
+	r = log_segment_names(reader->directory, &names);
+	if (r < 0)
+		return r;
+	r = -ENOENT;
+	for (size_t i = 0; names[i] && r == -ENOENT; i++)
+		if (sscanf(names[i], "log-%u", &number) != 1 || number > reader->number)
+			r = open_segment(reader, names[i]);
+	log_names_free(names);
+	return r;
 }
 
 static bool is_current(const struct log_reader *reader)
