@@ -32,4 +32,22 @@ test_posix_keeps_its_promises() {
 	return "$status"
 }
 
+# A small file system below the workspace's root is full soon.
+test_a_full_disk_is_said_to_be_full() {
+	local status=0
+
+	[ -n "$backing" ] || skip "mem: has a bound of its own"
+	mkdir "$backing/small"
+	mount -t tmpfs -o size=1m none "$backing/small" || skip "no permission to mount"
+	trap 'umount "$backing/small"' EXIT
+	head -c 300000 /dev/urandom >"$mnt/small/kept"
+	LC_ALL=C dd if=/dev/zero of="$mnt/small/big" bs=64k count=40 conv=fsync 2>"$tmp/dd" || status=$?
+	expect 1 "$status" "exit code of dd"
+	grep -q 'No space left on device' "$tmp/dd" || fail "dd says: $(cat "$tmp/dd")"
+	cmp "$mnt/small/kept" "$backing/small/kept"
+	rm "$mnt/small/big"
+	head -c 300000 /dev/zero >"$mnt/small/again"
+	cmp "$mnt/small/again" "$backing/small/again"
+}
+
 run_tests "$1"
