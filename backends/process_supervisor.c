@@ -112,6 +112,7 @@ static _Noreturn void run_command(const struct launch *launch)
 	int status_fd = launch->status_fd;
 	int r;
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* should the supervisor itself be killed */
 	setsid();
 	reset_signals();
 	umask(COMMAND_UMASK);
