@@ -243,6 +243,7 @@ int64_t handle_lock(struct job *job, struct wire_writer *out)
 	cleanup_file_ref struct file_ref ref = {0};
 	int r = read_file_ref(job, &ref);
 	struct file_lock lock;
+	int r_order;
 	bool wait;
 
 	(void)out;
@@ -250,6 +251,10 @@ int64_t handle_lock(struct job *job, struct wire_writer *out)
 	wait = wire_get_number_max(&job->in, 1);
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
+	/* Who holds the lock may have to close a handle that this request came after. */
+	r_order = server_leave_order(job);
+	if (r == 0)
+		r = r_order;
 	server_wait_for_closes(job);
 	return r < 0 ? r : workspace_lock(&job->ctx, ref.handle->file, &lock, wait);
 }

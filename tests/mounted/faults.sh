@@ -1,0 +1,63 @@
+#!/bin/bash
+# Faults of the link in the middle of work: only a delay; nothing is lost, nothing done twice.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# fault_now_and_then MODE SECONDS PAUSE: until the file $tmp/over is there.
+fault_now_and_then() {
+	while [ ! -e "$tmp/over" ]; do
+		sleep "$3"
+		echo "$1" >"$tmp/link"
+		sleep "$2"
+		echo up >"$tmp/link"
+	done
+}
+
+# survives MODE SECONDS PAUSE
+survives() {
+	local faults code=0
+
+	mkdir "$mnt/$1"
+	rm -f "$tmp/over"
+	fault_now_and_then "$@" &
+	faults=$!
+	timeout 120 "$MIXED_WORK" "$mnt/$1" "${PROCESSES:-6}" "${CROWD_OPERATIONS:-60}" || code=$?
+	touch "$tmp/over"
+	wait "$faults"
+	[ "$code" = 0 ] || fail "work under '$1' ended with $code"
+	same_tree "$mnt/$1" "$backing/$1"
+}
+
+test_a_stall_is_only_a_delay() {
+	survives stall 0.4 0.3
+}
+
+test_a_reset_is_only_a_delay() {
+	survives reset 0.1 0.8
+}
+
+test_a_link_that_is_down_for_good_gives_up_in_time() {
+	local started code=0
+
+	echo x >"$mnt/before"
+	echo reset >"$tmp/link"
+	started=$SECONDS
+	timeout 60 sh -c 'echo y >"$0/after"' "$mnt" 2>/dev/null || code=$?
+	[ "$code" != 0 ] || fail "a write to nowhere succeeded"
+	[ "$code" != 124 ] || fail "a write to nowhere hangs"
+	[ $((SECONDS - started)) -le 8 ] || fail "took $((SECONDS - started)) s with a bound of 5"
+	echo up >"$tmp/link"
+	wait_for 20 sh -c "echo z >'$mnt/again'" || fail "did not come back by itself"
+	expect z "$(cat "$backing/again")"
+}
+
+need_fuse
+prepare_backend "$1"
+echo up >"$tmp/link"
+mount_options=(-o "ssh_command=ssh -F $tmp/ssh/config -o ProxyCommand='$LINKSIM --state $tmp/link --rtt-ms 2 %h %p'"
+	-o linger=20 -o timeout=5)
+start_daemon || { echo "0 passed, 1 failed"; exit 1; }
+run_functions
+stop_daemon >"$tmp/output" 2>&1
+count $? "the daemon ends with 0" "$tmp/output"
+finish
