@@ -127,6 +127,17 @@ static int finish_open(struct remote_file *file, int64_t result,
 	return 0;
 }
 
+/* Content that came along with the open may be older than a change made meanwhile, by a write
+ * that did not know of this handle yet. */
+static void distrust_prefill(struct remote_file *file, uint64_t changes)
+{
+	if (file->remote->changes == changes)
+		return;
+	pthread_mutex_lock(&file->lock);
+	remote_file_drop_chunks(file);
+	pthread_mutex_unlock(&file->lock);
+}
+
 int remote_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
 {
@@ -134,6 +145,7 @@ int remote_open_file(struct op_context *ctx, struct workspace *w, const struct o
 	struct remote *remote = remote_of(w);
 	struct attributes attributes = {0};
 	struct remote_file *file;
+	uint64_t changes = remote->changes;
 	struct query q;
 	int64_t result;
 	int r = file_new(remote, path, flags, &file);
@@ -160,6 +172,7 @@ int remote_open_file(struct op_context *ctx, struct workspace *w, const struct o
 	r = finish_open(file, result, &attributes, ret_file);
 	if (r < 0)
 		return r;
+	distrust_prefill(file, changes);
 	if (flags & O_TRUNC)
 		remote_object_changed(remote, &attributes.id);
 	*ret_attributes = attributes;

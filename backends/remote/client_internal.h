@@ -117,7 +117,8 @@ struct remote {
 	atomic_bool lost;                 /* the lane said so */
 	atomic_int_fast64_t bad_since_ms; /* 0: the link is fine */
 	atomic_uint_fast64_t round_trips, reconnects, unwatched;
-	atomic_size_t chunk_bytes; /* of all files, read ahead or on the way */
+	atomic_size_t chunk_bytes;    /* of all files, read ahead or on the way */
+	atomic_uint_fast64_t changes; /* of content that we know of */
 };
 
 static inline struct remote *remote_of(struct workspace *w)

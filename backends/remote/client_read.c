@@ -106,6 +106,7 @@ void remote_object_changed(struct remote *remote, const struct object_id *id)
 	struct remote_file *files[64];
 	size_t count;
 
+	remote->changes++;
 	if (!remote->chunk_bytes)
 		return;
 	for (size_t i = first; i < end; i++) {

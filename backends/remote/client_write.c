@@ -250,17 +250,20 @@ ssize_t remote_write(struct op_context *ctx, struct open_file *open_file, const 
 	r = remote_file_ready(ctx, file);
 	if (r < 0)
 		return r;
-	remote_object_changed(file->remote, &file->id);
-	while (done < size) {
+	while (r == 0 && done < size) {
 		size_t part = size - done < TRANSFER_MAX_BYTES ? size - done : TRANSFER_MAX_BYTES;
 
 		r = queue_write(
 			ctx, file, (const uint8_t *)data + done, part, offset + (off_t)done);
 		if (r < 0)
-			return done ? (ssize_t)done : r;
+			break;
 		done += part;
 		note_write(file, offset + (off_t)done, part);
 	}
+	/* Only now: whoever reads from here on reads behind the queued writes. */
+	remote_object_changed(file->remote, &file->id);
+	if (r < 0)
+		return done ? (ssize_t)done : r;
 	if (file->flags & SYNC_FLAGS)
 		r = wait_for_writes(ctx, file);
 	return r < 0 ? r : (ssize_t)done;
