@@ -145,13 +145,24 @@ struct tool_call *callers_call_by_id(struct callers *callers, const char *id)
 	return call;
 }
 
+/* Was the call begun for, or joined by, this very process or thread? */
+static bool is_root_of(const struct tool_call *call, pid_t pid)
+{
+	unsigned count = atomic_load(&call->joined_count);
+
+	for (unsigned i = 0; i < count; i++)
+		if (call->joined[i] == pid)
+			return true;
+	return call->pid == pid;
+}
+
 /* The latest call under way that was begun for this very process or thread. */
 static struct tool_call *call_of_root(struct callers *callers, pid_t pid)
 {
 	struct tool_call *call;
 
 	pthread_rwlock_rdlock(&callers->calls_lock);
-	for (call = callers->calls; call && call->pid != pid; call = call->next)
+	for (call = callers->calls; call && !is_root_of(call, pid); call = call->next)
 		;
 	call_ref(call);
 	pthread_rwlock_unlock(&callers->calls_lock);
@@ -188,6 +199,30 @@ int callers_call_begin(struct callers *callers, const char *id, const char *tool
 	pthread_rwlock_unlock(&callers->calls_lock);
 	if (r < 0)
 		tool_call_unref(call);
+	return r;
+}
+
+int callers_call_join(struct callers *callers, const char *id, pid_t pid)
+{
+	struct tool_call *call;
+	unsigned count;
+	int r = 0;
+
+	if (pid <= 0)
+		return -EINVAL;
+	pthread_rwlock_wrlock(&callers->calls_lock);
+	call = *find_call(callers, id);
+	count = call ? atomic_load(&call->joined_count) : 0;
+	if (!call) {
+		r = -ENOENT;
+	} else if (count >= CALL_JOINED_MAX) {
+		r = -ENOSPC;
+	} else {
+		call->joined[count] = pid;
+		atomic_store(&call->joined_count, count + 1);
+		atomic_fetch_add(&callers->epoch, 1);
+	}
+	pthread_rwlock_unlock(&callers->calls_lock);
 	return r;
 }
 
@@ -259,7 +294,7 @@ static bool known_call(struct callers *callers, pid_t pid, const struct process_
 	entry = find_entry(callers, pid);
 	if (entry && (!alive || entry->start_time == alive->start_time)) {
 		/* The root of a call leaves it with the call's end; others stay. */
-		bool inherited = entry->call && entry->call->pid != pid;
+		bool inherited = entry->call && !is_root_of(entry->call, pid);
 
 		known = inherited || entry->epoch == epoch;
 		if (known)

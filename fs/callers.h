@@ -19,6 +19,7 @@ struct callers;
 enum {
 	CALL_ID_MAX_BYTES = 128,
 	CALL_TOOL_MAX_BYTES = 64,
+	CALL_JOINED_MAX = 64,
 	CALLS_MAX = 4096, /* under way at once */
 };
 
@@ -27,6 +28,8 @@ struct tool_call {
 	atomic_uint references;
 	struct tool_call *next; /* of those under way; guarded by callers' lock */
 	pid_t pid;
+	pid_t joined[CALL_JOINED_MAX]; /* threads that work for it too; only added to */
+	atomic_uint joined_count;      /* of those; grows under callers' lock */
 	atomic_uint_fast64_t last_seq; /* of its records; 0: none */
 	char id[CALL_ID_MAX_BYTES + 1];
 	char tool[CALL_TOOL_MAX_BYTES + 1];
@@ -49,6 +52,9 @@ void caller_done(struct caller *caller);
 /* From now on `pid` (a process or one thread) and its descendants belong to the call.
  * -EINVAL: empty or too long, -EEXIST, -ENOSPC, -ENOMEM. */
 int callers_call_begin(struct callers *callers, const char *id, const char *tool, pid_t pid);
+
+/* Another thread of the caller works for the call.  -ENOENT, -EINVAL, -ENOSPC (64). */
+int callers_call_join(struct callers *callers, const char *id, pid_t pid);
 
 /* `pid` no longer belongs to the call; descendants that are known already still do.
  * Returns a reference.  -ENOENT. */

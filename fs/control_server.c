@@ -106,6 +106,23 @@ static void serve_call_begin(struct connection *connection, const cJSON *request
 	reply_object(connection, reply);
 }
 
+static void serve_call_join(struct connection *connection, const cJSON *request)
+{
+	const cJSON *pid = cJSON_GetObjectItemCaseSensitive(request, "pid");
+	const char *call_id = member(request, "call_id");
+	int r;
+
+	if (!call_id || !cJSON_IsNumber(pid)) {
+		control_reply_failure(connection, -EINVAL, "call_join needs a call_id and a pid");
+		return;
+	}
+	r = mount_log_call_join(connection->server->mount->log, call_id, pid->valueint);
+	if (r < 0)
+		control_reply_failure(connection, r, "call \"%s\": %s", call_id, strerror(-r));
+	else
+		reply_object(connection, cJSON_CreateObject());
+}
+
 static void serve_call_end(struct connection *connection, const cJSON *request)
 {
 	const char *call_id = member(request, "call_id");
@@ -159,6 +176,7 @@ static const struct {
 	{"status", serve_status},
 	{"stats", serve_stats},
 	{"call_begin", serve_call_begin},
+	{"call_join", serve_call_join},
 	{"call_end", serve_call_end},
 	{"log_flush", serve_log_flush},
 	{"unmount", serve_unmount},

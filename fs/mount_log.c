@@ -442,6 +442,11 @@ int mount_log_call_begin(struct mount_log *log, const char *call_id, const char 
 	return r;
 }
 
+int mount_log_call_join(struct mount_log *log, const char *call_id, pid_t pid)
+{
+	return log ? callers_call_join(log->callers, call_id, pid) : -ENOTCONN;
+}
+
 int mount_log_call_end(struct mount_log *log, const char *call_id, uint64_t *ret_last_seq)
 {
 	struct tool_call *call;

@@ -85,5 +85,8 @@ const char *mount_log_path(struct mount_log *log);
 int mount_log_call_begin(struct mount_log *log, const char *call_id, const char *tool, pid_t pid,
 	uint64_t *ret_first_seq);
 
+/* Another thread of the caller works for the call too.  -ENOENT, -ENOSPC, -EINVAL, -ENOTCONN. */
+int mount_log_call_join(struct mount_log *log, const char *call_id, pid_t pid);
+
 /* Ends it; `*ret_last_seq` is the last record of the call so far (0: none).  -ENOENT. */
 int mount_log_call_end(struct mount_log *log, const char *call_id, uint64_t *ret_last_seq);

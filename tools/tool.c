@@ -267,11 +267,26 @@ static void call_begin(struct tool_call *call)
 {
 	cJSON *request = cJSON_CreateObject();
 
+	call->thread = gettid();
 	cJSON_AddStringToObject(request, "request", "call_begin");
 	cJSON_AddStringToObject(request, "call_id", call->call_id);
 	cJSON_AddStringToObject(request, "tool", call->tool->name);
-	cJSON_AddNumberToObject(request, "pid", gettid());
+	cJSON_AddNumberToObject(request, "pid", call->thread);
 	call->first_seq = take_seq(ask_mount(call->session, request), "first_seq");
+}
+
+void tool_join_thread(struct tool_call *call)
+{
+	cJSON *request;
+
+	/* Threads of the process that the call was begun for are known already. */
+	if (!call->session->control_socket || call->thread == getpid())
+		return;
+	request = cJSON_CreateObject();
+	cJSON_AddStringToObject(request, "request", "call_join");
+	cJSON_AddStringToObject(request, "call_id", call->call_id);
+	cJSON_AddNumberToObject(request, "pid", gettid());
+	cJSON_Delete(ask_mount(call->session, request));
 }
 
 static void call_end(struct tool_call *call)

@@ -137,6 +137,7 @@ struct tool_call {
 
 	int exit_code; /* of the command line; a failure with 0 here ends with 1 */
 	double latency_ms;
+	pid_t thread;       /* that runs it; set on a mount */
 	uint64_t first_seq; /* of the mount's log; 0: none */
 	uint64_t last_seq;
 
@@ -176,6 +177,9 @@ int tool_fail(struct tool_call *call, enum tool_error_code code, const char *nex
 /* Records a failed system call: `Cannot ACTION "PATH": why`.  Names near a missing path are
  * in the next step.  `error` is -errno.  Always -1. */
 int tool_fail_errno(struct tool_call *call, int error, const char *action, const char *path);
+
+/* Says to the mount that the calling thread works for the call too. */
+void tool_join_thread(struct tool_call *call);
 
 /* Output for the sink (when there is one); not part of `text`. */
 void tool_update(struct tool_call *call, const char *text, size_t size);

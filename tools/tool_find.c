@@ -71,6 +71,11 @@ static int add_place(struct finding *finding, struct place *place)
 	return r;
 }
 
+static void joined(void *user)
+{
+	tool_join_thread(((struct finding *)user)->call);
+}
+
 static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 {
 	struct finding *finding = user;
@@ -166,6 +171,7 @@ static int search(struct finding *finding)
 		.visit = visit,
 		.user = finding,
 		.stopped = stopped,
+		.joined = joined,
 	};
 	struct walk_result result = {0};
 	int r;

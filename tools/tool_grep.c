@@ -331,6 +331,11 @@ static int search_fd(struct grep *grep, unsigned worker, const char *path, int f
 	return r;
 }
 
+static void joined(void *user)
+{
+	tool_join_thread(((struct grep *)user)->call);
+}
+
 static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 {
 	struct grep *grep = user;
@@ -363,6 +368,7 @@ static int search_tree(struct grep *grep, const char *path)
 		.visit = visit,
 		.user = grep,
 		.stopped = stopped,
+		.joined = joined,
 	};
 	struct walk_result result = {0};
 	int r = walk(&request, &result);

@@ -393,7 +393,10 @@ struct thread {
 static void *run_thread(void *user)
 {
 	struct thread *thread = user;
+	const struct walk_request *request = thread->walker->request;
 
+	if (request->joined)
+		request->joined(request->user);
 	work(thread->walker, thread->worker);
 	return NULL;
 }

@@ -30,6 +30,7 @@ struct walk_request {
 	int (*visit)(void *user, unsigned worker, const struct walk_entry *entry);
 	void *user;
 	bool (*stopped)(void *user); /* optional: true ends the walk */
+	void (*joined)(void *user);  /* optional: called first in each further thread */
 };
 
 struct walk_result {

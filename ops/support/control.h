@@ -15,6 +15,7 @@
  *   status, stats    answer: as MNT/.isthmus/status and stats
  *   call_begin       {call_id, tool, pid}    answer: {first_seq}
  *                    (pid: a process, or the id of one of its threads)
+ *   call_join        {call_id, pid}          answer: {}: another thread works for it too
  *   call_end         {call_id}               answer: {last_seq}
  *   log_flush        answer: {last_seq, path}
  *   unmount          answer: {} once the session is ending

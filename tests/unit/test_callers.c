@@ -363,6 +363,8 @@ static void test_what_is_no_call_is_refused(void)
 	id[CALL_ID_MAX_BYTES] = '\0';
 	CHECK_RC(0, callers_call_begin(callers, id, "read", getpid()));
 	CHECK_RC(-EEXIST, callers_call_begin(callers, id, "read", getpid()));
+	CHECK_RC(-ENOENT, callers_call_join(callers, "two", getpid()));
+	CHECK_RC(-EINVAL, callers_call_join(callers, id, 0));
 	CHECK_RC(-ENOENT, callers_call_end(callers, "two", &call));
 	CHECK(callers_call_by_id(callers, "two") == NULL);
 	callers_free(callers);

@@ -1,0 +1,96 @@
+#!/bin/bash
+# The tools through a mount: commands run at the workspace, and the log knows each call.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# tool NAME ARGUMENT...: the result as JSON.
+tool() {
+	"$ISTHMUS" tool "$1" --root "$mnt" --yes --output json "${@:2}"
+}
+
+# field NAME: the value of a JSON member on stdin (the first of that name).
+field() {
+	sed -n "s/^[[:space:]]*\"$1\":[[:space:]]*\"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}$/\1/p" | head -1
+}
+
+ops_of_call() {
+	"$ISTHMUS" log "$mnt" --call "$1" --json | sed -n 's/.*"op":"\([a-z]*\)".*/\1/p' | sort -u | tr '\n' ' '
+}
+
+test_files_change_at_the_workspace() {
+	tool write new/a.txt 'one two' >/dev/null
+	tool edit new/a.txt --old-text two --new-text three >/dev/null
+	expect 'one three' "$(cat "$mnt/new/a.txt")" 'on the mount'
+	[ -z "$backing" ] || expect 'one three' "$(cat "$backing/new/a.txt")" 'at the workspace'
+	expect a.txt "$(ls -A "$mnt/new")" 'no litter'
+}
+
+test_the_log_knows_the_call() {
+	local out
+
+	echo hello >"$mnt/log.txt"
+	out=$(tool edit log.txt --old-text hello --new-text bye --call-id edit-1)
+	expect edit-1 "$(field call_id <<<"$out")" 'call id'
+	[ "$(field first_seq <<<"$out")" -le "$(field last_seq <<<"$out")" ] || fail "log range: $out"
+	case " $(ops_of_call edit-1)" in
+	*" rename "*) ;;
+	*) fail "the call's operations: $(ops_of_call edit-1)" ;;
+	esac
+}
+
+test_bash_runs_at_the_workspace() {
+	local out
+
+	[ -n "$backing" ] || skip 'mem: has no commands'
+	mkdir "$mnt/sub"
+	out=$(tool bash 'pwd -P; echo made >made.txt; cat made.txt' --workdir sub --call-id bash-1)
+	expect 0 "$(field exit_code <<<"$out")" 'exit code'
+	grep -q "$(cd "$backing/sub" && pwd -P)" <<<"$out" || fail "where it ran: $out"
+	expect made "$(cat "$mnt/sub/made.txt")" 'visible when it has ended'
+	case " $(ops_of_call bash-1)" in
+	*" exec "*) ;;
+	*) fail "the call's operations: $(ops_of_call bash-1)" ;;
+	esac
+	out=$(tool bash 'exit 9') || true
+	expect 9 "$(field exit_code <<<"$out")" 'exit code'
+}
+
+test_a_cancelled_command_leaves_nothing() {
+	local pid
+
+	[ -n "$backing" ] || skip 'mem: has no commands'
+	"$ISTHMUS" tool bash --root "$mnt" --yes '(setsid sleep 4715 &); sleep 4715' >/dev/null 2>&1 &
+	pid=$!
+	sleep 1
+	kill -INT "$pid"
+	wait "$pid" || true
+	for _ in 1 2 3 4 5 6 7 8 9 10; do
+		pgrep -f '^sleep 4715' >/dev/null || return 0
+		sleep 0.5
+	done
+	fail "still running: $(pgrep -fa '^sleep 4715')"
+}
+
+test_calls_side_by_side_are_told_apart() {
+	local i
+
+	for i in 1 2 3 4 5 6 7 8; do
+		mkdir -p "$mnt/many/d$i"
+		echo "needle $i" >"$mnt/many/d$i/f.txt"
+	done
+	{
+		for i in 1 2 3 4; do
+			printf '{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"grep","arguments":{"pattern":"needle","path":"many"}}}\n' $i
+		done
+		sleep 2
+	} | "$ISTHMUS" mcp "$mnt" >"$tmp/answers"
+	expect 4 "$(grep -c '"matches":8' "$tmp/answers")" answers
+	sed -n 's/.*"call_id":"\([^"]*\)".*/\1/p' "$tmp/answers" >"$tmp/ids"
+	while read -r i; do
+		# Each call has all of its reads, whichever thread made them.
+		expect 8 "$("$ISTHMUS" log "$mnt" --call "$i" --op open --json </dev/null |
+			grep -c 'f.txt')" "opens of $i"
+	done <"$tmp/ids"
+}
+
+run_tests "$@"
