@@ -63,7 +63,8 @@ struct directory {
 	bool loading;         /* a caller is reading it */
 	unsigned branches;    /* in which directories were loaded because somebody asked */
 	uint32_t last_branch; /* hash of its name */
-	unsigned opens;       /* misses on file content, here and below */
+	unsigned opens;       /* branches in which content was missed */
+	uint32_t last_opened; /* hash of the last one's name */
 	uint64_t refused_ms;  /* when it last could not be loaded */
 	bool listed;          /* somebody read it as a directory */
 	unsigned echoes;      /* own changes of names here whose echo has not come yet ... */

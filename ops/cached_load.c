@@ -16,7 +16,7 @@ enum {
 	DIRECTORY_CONTENT_MAX_BYTES = 1 << 20,
 	PREFETCH_REPEAT_MS = 30000, /* not the same one again before that */
 	CONTENT_WAIT_MAX_MS = 400,
-	CONTENT_STEP_BYTES = 512 << 10, /* times the square of the misses: what is fetched */
+	CONTENT_STEP_BYTES = 2 << 20, /* times the square of the misses: what is fetched */
 	PREFETCHES_MAX = 4,
 	LOAD_ENTRIES_MAX = 1000, /* beyond the directory's own, in those below it */
 	DEPTH_MAX = 64,          /* of directories looked at to size up a prefetch */
@@ -550,8 +550,8 @@ static void fetch_content(struct cached *c, struct node *top, uint32_t depth, ui
 	start_prefetch(c, top, &request, expected);
 }
 
-/* The highest directory around the file in which several files were wanted, and whose
- * missing content is not too much. */
+/* The highest directory around the file in several branches of which content was wanted, and
+ * whose missing content is not too much. */
 static void consider_content(struct cached *c, struct node *file)
 {
 	uint64_t most = c->memory_bytes_max / 2, expected = 0, kept = 0;
@@ -559,11 +559,13 @@ static void consider_content(struct cached *c, struct node *file)
 
 	if (most > PREFETCH_CONTENT_MAX_BYTES)
 		most = PREFETCH_CONTENT_MAX_BYTES;
-	for (struct node *at = file->parent; at; at = at->parent) {
+	for (struct node *at = file->parent, *branch = file; at; branch = at, at = at->parent) {
 		uint64_t bytes, max;
 
 		kept = 0;
-		at->directory->opens++;
+		if (at->directory->last_opened != branch->hash || !at->directory->opens)
+			at->directory->opens++;
+		at->directory->last_opened = branch->hash;
 		max = (uint64_t)at->directory->opens * at->directory->opens * CONTENT_STEP_BYTES;
 		if (max > most)
 			max = most;
