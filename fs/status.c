@@ -52,6 +52,17 @@ static void add_capabilities(cJSON *object, unsigned capabilities)
 			cJSON_AddItemToArray(list, cJSON_CreateString(names[i].name));
 }
 
+static void add_cache(cJSON *object, const struct workspace_status *status)
+{
+	cJSON *cache = cJSON_AddObjectToObject(object, "cache");
+
+	add_counter(cache, "hits", status->cache_hits);
+	add_counter(cache, "misses", status->cache_misses);
+	add_counter(cache, "bytes", status->cache_bytes);
+	add_counter(cache, "disk_hits", status->cache_disk_hits);
+	add_counter(cache, "prefetched_bytes", status->prefetched_bytes);
+}
+
 static void add_workspace(cJSON *object, const struct mount *m)
 {
 	static const char *const links[] = {
@@ -73,6 +84,8 @@ static void add_workspace(cJSON *object, const struct mount *m)
 	add_counter(workspace, "reconnects", status.reconnects);
 	add_counter(workspace, "watched_directories", status.watched_directories);
 	add_counter(workspace, "unwatched_directories", status.unwatched_directories);
+	if (status.cache_hits || status.cache_misses)
+		add_cache(workspace, &status);
 	add_counter(workspace, "owner_uid", status.owner_uid);
 	add_counter(workspace, "owner_gid", status.owner_gid);
 }

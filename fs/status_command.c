@@ -81,6 +81,20 @@ static void print_traffic(const cJSON *status)
 		(unsigned long long)number_member(status, "ttl_ms"));
 }
 
+static void print_cache(const cJSON *cache)
+{
+	char bytes[16], prefetched[16];
+
+	if (!cache)
+		return;
+	command_format_size(number_member(cache, "bytes"), bytes);
+	command_format_size(number_member(cache, "prefetched_bytes"), prefetched);
+	printf("%-12s %llu hits, %llu misses, %s in memory, %llu files from disk, %s prefetched\n",
+		"cache", (unsigned long long)number_member(cache, "hits"),
+		(unsigned long long)number_member(cache, "misses"), bytes,
+		(unsigned long long)number_member(cache, "disk_hits"), prefetched);
+}
+
 static void print_log(const cJSON *status, const cJSON *log)
 {
 	const char *last_error = text_member(log, "last_error");
@@ -111,6 +125,7 @@ static void print_status(const cJSON *status, const cJSON *stats)
 		cJSON_IsTrue(member(status, "read_only")) ? ", read-only" : "");
 	print_link(member(status, "workspace"));
 	print_traffic(status);
+	print_cache(cJSON_GetObjectItem(member(status, "workspace"), "cache"));
 	command_format_size(number_member(stats, "resident_bytes"), resident);
 	printf("%-12s %llu requests, %llu commands running, %llu files known, %s of memory\n",
 		"use", (unsigned long long)number_member(stats, "requests"),

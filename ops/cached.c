@@ -159,7 +159,15 @@ static void cached_unwatch(struct workspace *w, const char *path)
 
 static void cached_status(struct workspace *w, struct workspace_status *ret_status)
 {
+	struct cached_stats stats;
+
 	workspace_status(cached_of(w)->inner, ret_status);
+	cached_statistics(w, &stats);
+	ret_status->cache_hits = stats.hits;
+	ret_status->cache_misses = stats.misses;
+	ret_status->cache_bytes = stats.content_bytes;
+	ret_status->cache_disk_hits = stats.disk_hits;
+	ret_status->prefetched_bytes = stats.prefetched_bytes;
 }
 
 static void cached_free(struct workspace *w)
@@ -227,11 +235,13 @@ static const struct workspace_ops cached_ops = {
 	.unwatch = cached_unwatch,
 };
 
-/* What the decorator needs even where the inner workspace has a default. */
+/* What the decorator needs even where the inner workspace has a default.  For people it
+ * is the place that counts: the name is its. */
 static void set_operations(struct cached *c)
 {
 	c->ops = cached_ops;
 	decorator_mask_operations(&c->ops, c->inner->ops);
+	c->ops.name = c->inner->ops->name;
 	c->ops.flush = cached_flush;
 	c->ops.fsync = cached_fsync;
 	c->ops.seek = cached_seek;

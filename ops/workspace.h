@@ -284,6 +284,11 @@ struct workspace_status {
 	uint64_t reconnects;
 	uint64_t watched_directories;
 	uint64_t unwatched_directories; /* wanted, but on a time-to-live instead */
+	uint64_t cache_hits;            /* operations answered here; all 0 without a cache */
+	uint64_t cache_misses;          /* operations that asked the place */
+	uint64_t cache_bytes;           /* of file content in memory */
+	uint64_t cache_disk_hits;       /* files whose content was found on local disk */
+	uint64_t prefetched_bytes;      /* of file content that nobody had asked for yet */
 	uid_t owner_uid;                /* of the workspace root at start: what --idmap=user maps */
 	gid_t owner_gid;
 };
