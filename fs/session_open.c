@@ -39,9 +39,10 @@ enum {
  * BACKED: the kernel reads and maps the file at the workspace by itself; writes come here,
  *   so that the log has them.  While one handle of an inode is backed, all have to be, and
  *   none may be while one is cached.
- * DIRECT: every read and write comes here.  For handles that only write; and for those that
+ * DIRECT: every read and write comes here.  For handles that only write; for those that
  *   append: the kernel would put the data into its pages at the end it knows of, which may
- *   have moved.
+ *   have moved; and for new files that are read as they are written: with each write the
+ *   kernel distrusts its pages and asks for attributes before the next read.
  * CACHED: through the kernel's pages.
  */
 static bool wants_backing(const struct fuse_file_info *fi, const struct attributes *attributes)
@@ -49,9 +50,14 @@ static bool wants_backing(const struct fuse_file_info *fi, const struct attribut
 	return !is_writing(fi->flags) && attributes->size_bytes > STORE_MAX_BYTES;
 }
 
-static bool wants_direct(int flags)
+static bool wants_direct(
+	const struct session *s, const struct open_handle *handle, const struct attributes *a)
 {
-	return (flags & O_ACCMODE) == O_WRONLY || (is_writing(flags) && (flags & O_APPEND));
+	if (!is_writing(handle->flags))
+		return false;
+	if ((handle->flags & O_ACCMODE) == O_WRONLY || (handle->flags & O_APPEND))
+		return true;
+	return !a->size_bytes && s->maps_direct;
 }
 
 static int start_backing(struct session *s, struct open_handle *handle)
@@ -67,7 +73,7 @@ static void choose_way(struct session *s, struct open_handle *handle,
 	struct inode *inode = handle->inode;
 	int id;
 
-	handle->way = wants_direct(fi->flags) ? WAY_DIRECT : WAY_CACHED;
+	handle->way = wants_direct(s, handle, attributes) ? WAY_DIRECT : WAY_CACHED;
 	if (!s->passes_through)
 		return;
 	pthread_mutex_lock(&s->backing_lock);
