@@ -1,0 +1,190 @@
+#include "fs/inode.h"
+
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "tests/check.h"
+
+static char last_forgotten[64];
+
+static void keep_forgotten(void *user, const char *path)
+{
+	(void)user;
+	snprintf(last_forgotten, sizeof(last_forgotten), "%s", path);
+}
+
+static struct attributes object(uint64_t number, uint32_t mode)
+{
+	return (struct attributes){.id = {.device = 1, .inode = number}, .mode = mode, .nlink = 1};
+}
+
+static struct inode_table *new_table(void)
+{
+	struct attributes root = object(1, S_IFDIR | 0755);
+	struct inode_table *table = NULL;
+
+	last_forgotten[0] = '\0';
+	CHECK_RC(0, inode_table_new(&root, keep_forgotten, NULL, &table));
+	return table;
+}
+
+static struct inode *enter(struct inode_table *table, struct inode *parent, const char *name,
+	struct attributes attributes)
+{
+	struct inode *inode = NULL;
+	struct inode_note note;
+
+	CHECK_RC(0, inode_table_enter(table, parent, name, &attributes, &inode, &note));
+	return inode;
+}
+
+static int check_path(struct inode_table *table, struct inode *inode, const char *want)
+{
+	struct path_string path;
+	int r = inode_table_path(table, inode, NULL, &path);
+
+	if (r == 0) {
+		CHECK_STRING(want, path.path);
+		path_string_done(&path);
+	}
+	return r;
+}
+
+static void test_paths_follow_renames_of_directories(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *a = enter(table, root, "a", object(2, S_IFDIR));
+	struct inode *b = enter(table, a, "b", object(3, S_IFDIR));
+	struct inode *file = enter(table, b, "file", object(4, S_IFREG));
+
+	CHECK_RC(0, check_path(table, file, "a/b/file"));
+	inode_table_renamed(table, a, "b", root, "c", false);
+	CHECK_RC(0, check_path(table, file, "c/file"));
+	CHECK_RC(0, check_path(table, root, ""));
+	inode_table_free(table);
+}
+
+static void test_swapped_names_lead_to_each_other(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *a = enter(table, root, "a", object(2, S_IFREG));
+	struct inode *b = enter(table, root, "b", object(3, S_IFREG));
+
+	inode_table_renamed(table, root, "a", root, "b", true);
+	CHECK_RC(0, check_path(table, a, "b"));
+	CHECK_RC(0, check_path(table, b, "a"));
+	inode_table_free(table);
+}
+
+static void test_links_share_an_inode_and_outlive_each_other(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct attributes file = object(2, S_IFREG);
+	struct inode *one, *other;
+
+	file.nlink = 2;
+	one = enter(table, root, "one", file);
+	other = enter(table, root, "other", file);
+	CHECK(one == other);
+	inode_table_removed(table, root, "other");
+	CHECK_RC(0, check_path(table, one, "one"));
+	inode_table_removed(table, root, "one");
+	CHECK_RC(-ENOENT, check_path(table, one, ""));
+	inode_table_free(table);
+}
+
+static void test_another_object_takes_the_name_over(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *old = enter(table, root, "a", object(2, S_IFREG));
+	struct inode *new = enter(table, root, "a", object(3, S_IFREG));
+
+	CHECK(old != new);
+	CHECK_RC(-ENOENT, check_path(table, old, ""));
+	CHECK_RC(0, check_path(table, new, "a"));
+	inode_table_free(table);
+}
+
+static void test_a_long_path_leaves_the_fixed_buffer(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *directory = inode_table_root(table);
+	struct path_string path;
+	char name[256];
+
+	memset(name, 'n', 255);
+	name[255] = '\0';
+	for (uint64_t depth = 0; depth < 40; depth++)
+		directory = enter(table, directory, name, object(2 + depth, S_IFDIR));
+	CHECK_RC(0, inode_table_path(table, directory, "end", &path));
+	CHECK_RC(40 * 256 + 3, strlen(path.path));
+	path_string_done(&path);
+	inode_table_free(table);
+}
+
+static void test_what_the_kernel_forgets_is_gone_when_nothing_needs_it(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *directory = enter(table, root, "d", object(2, S_IFDIR));
+	struct inode *file = enter(table, directory, "f", object(3, S_IFREG));
+	uint64_t inodes, bytes;
+
+	directory->watched = true;
+	inode_table_forget(table, directory, 1);
+	CHECK_RC(0, check_path(table, file, "d/f"));
+	CHECK_STRING("", last_forgotten);
+	inode_table_forget(table, file, 1);
+	inode_table_usage(table, &inodes, &bytes);
+	CHECK_RC(1, inodes);
+	CHECK_STRING("d", last_forgotten);
+	inode_table_free(table);
+}
+
+static void test_a_change_of_content_is_noticed(void)
+{
+	struct inode_table *table = new_table();
+	struct attributes file = object(2, S_IFREG);
+	struct inode *inode = enter(table, inode_table_root(table), "f", file);
+	struct inode_note note;
+
+	inode_table_note(table, inode, &file, &note);
+	CHECK(!note.data_changed);
+	file.mtime.tv_nsec++;
+	inode_table_note(table, inode, &file, &note);
+	CHECK(note.data_changed && !note.has_shrunk);
+	file.ctime.tv_nsec++;
+	inode_table_note(table, inode, &file, &note);
+	CHECK(!note.data_changed);
+	inode_table_free(table);
+}
+
+static void test_a_known_file_takes_less_than_300_bytes(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	uint64_t inodes, bytes;
+	char name[32];
+
+	for (uint64_t number = 0; number < 100000; number++) {
+		snprintf(name, sizeof(name), "source_file_%llu.c", (unsigned long long)number);
+		enter(table, root, name, object(2 + number, S_IFREG));
+	}
+	inode_table_usage(table, &inodes, &bytes);
+	CHECK_RC(100001, inodes);
+	CHECK(bytes / inodes < 300);
+	inode_table_free(table);
+}
+
+TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
+	TEST(test_swapped_names_lead_to_each_other),
+	TEST(test_links_share_an_inode_and_outlive_each_other),
+	TEST(test_another_object_takes_the_name_over),
+	TEST(test_a_long_path_leaves_the_fixed_buffer),
+	TEST(test_what_the_kernel_forgets_is_gone_when_nothing_needs_it),
+	TEST(test_a_change_of_content_is_noticed),
+	TEST(test_a_known_file_takes_less_than_300_bytes))
