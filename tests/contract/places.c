@@ -91,6 +91,39 @@ static int open_helper(struct workspace **ret_workspace, const char **ret_direct
 	return r < 0 ? r : open_with(remote_open, "helper", directory, ret_workspace);
 }
 
+/* The helper of the other architecture, run by qemu. */
+static int open_helper_aarch64(struct workspace **ret_workspace, const char **ret_directory)
+{
+	char helper_directory[sizeof(directory) + 8];
+	char option[128], command[1024];
+	const char *const pairs[] = {option, NULL};
+	const struct workspace_options options = {.pairs = pairs};
+	cleanup_free char *reason = NULL;
+	int r;
+
+	if (access(AARCH64_HELPER, X_OK) < 0 ||
+		system("command -v qemu-aarch64-static >/dev/null") != 0)
+		return -EOPNOTSUPP;
+	r = make_private_directory();
+	if (r < 0)
+		return r;
+	snprintf(helper_directory, sizeof(helper_directory), "%s.helper", directory);
+	snprintf(command, sizeof(command),
+		"mkdir %s && printf '#!/bin/sh\\nexec qemu-aarch64-static %s\\n' "
+		">%s/isthmus-helper && "
+		"chmod +x %s/isthmus-helper",
+		helper_directory, AARCH64_HELPER, helper_directory, helper_directory);
+	if (system(command) != 0)
+		return -EIO;
+	*ret_directory = directory;
+	snprintf(option, sizeof(option), "helper_dir=%s", helper_directory);
+	r = remote_open("helper", directory, &options, ret_workspace, &reason);
+	snprintf(command, sizeof(command), "rm -r %s", helper_directory);
+	if (system(command) != 0 || r < 0)
+		fprintf(stderr, "%s\n", reason ? reason : strerror(-r));
+	return r;
+}
+
 /* One private sshd for all promises, and one connection of ssh to it that they share. */
 static char sshd_directory[64];
 
@@ -193,6 +226,7 @@ const struct contract_place contract_places[] = {
 	{"cached-mem", open_cached_mem, workspace_free},
 	{"cached-local", open_cached_local, close_directory},
 	{"helper", open_helper, close_directory},
+	{"helper-aarch64", open_helper_aarch64, close_directory},
 	{"ssh", open_ssh, close_directory},
 	{"cached-helper", open_cached_helper, close_directory},
 };
