@@ -80,7 +80,7 @@ orphan" "$(log_of --call call-7 --op create --json | while read -r line; do fiel
 test_following_shows_what_happens() {
 	local pid
 
-	log_of --follow --op mkdir --json >"$tmp/followed" &
+	"$ISTHMUS" log "$mnt" --follow --op mkdir --json >"$tmp/followed" &
 	pid=$!
 	sleep 0.5
 	mkdir "$mnt/followed"

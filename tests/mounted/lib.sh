@@ -89,7 +89,7 @@ start_sshd() {
 	# Without PAM, sshd refuses an account whose password is locked, keys or not.
 	! passwd -S "$user" 2>/dev/null | grep -q "^$user L" || pam=yes
 	[ -x /usr/sbin/sshd ] || skip_all "openssh-server is not installed"
-	[ "$(id -u)" != 0 ] || mkdir -p /run/sshd
+	[ "$(id -u)" != 0 ] || install -d -m 755 /run/sshd
 	mkdir -m 700 "$tmp/ssh" "$tmp/far"
 	ssh-keygen -q -t ed25519 -N '' -f "$tmp/ssh/host" && ssh-keygen -q -t ed25519 -N '' -f "$tmp/ssh/user"
 	cp "$tmp/ssh/user.pub" "$tmp/ssh/authorized_keys"

@@ -13,7 +13,7 @@ start() {
 	[ -x "$sshd" ] || { echo "sshd is not installed (apt-get install openssh-server)" >&2; exit 77; }
 	mkdir -p "$dir"
 	chmod 700 "$dir"
-	[ "$(id -u)" != 0 ] || mkdir -p /run/sshd
+	[ "$(id -u)" != 0 ] || install -d -m 755 /run/sshd
 	ssh-keygen -q -t ed25519 -N '' -f "$dir/host_key"
 	ssh-keygen -q -t ed25519 -N '' -f "$dir/user_key"
 	cp "$dir/user_key.pub" "$dir/authorized_keys"
