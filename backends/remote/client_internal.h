@@ -289,8 +289,9 @@ struct remote_file {
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
 	struct chunk *chunks;
-	off_t next_offset;  /* where a sequential reader goes on */
-	off_t ahead_offset; /* up to here everything has been asked for */
+	atomic_bool has_chunks; /* as far as one can tell without the lock */
+	off_t next_offset;      /* where a sequential reader goes on */
+	off_t ahead_offset;     /* up to here everything has been asked for */
 	size_t ahead_bytes; /* how far to read ahead; grows while the reader still has to wait */
 	off_t size_hint;    /* at the time of the open */
 };

@@ -39,6 +39,7 @@ void remote_file_drop_chunks(struct remote_file *file)
 		drop(file->chunks);
 		file->chunks = next;
 	}
+	file->has_chunks = false;
 	file->ahead_offset = 0;
 }
 
@@ -78,6 +79,7 @@ static struct chunk *chunk_new(struct remote_file *file, off_t offset, size_t si
 	*chunk = (struct chunk){.file = file, .offset = offset, .size = size};
 	chunk->next = file->chunks;
 	file->chunks = chunk;
+	file->has_chunks = true;
 	file->remote->chunk_bytes += size;
 	return chunk;
 }
@@ -99,32 +101,41 @@ void remote_file_prefill(
 	file->ahead_offset = (off_t)wanted;
 }
 
+enum { FILES_AT_ONCE = 64 };
+
+/* References to files of a bucket that hold what was read ahead. */
+static size_t files_with_chunks(struct remote *remote, size_t bucket, const struct object_id *id,
+	struct remote_file *ret_files[FILES_AT_ONCE])
+{
+	size_t count = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	for (struct remote_file *f = remote->files[bucket]; f && count < FILES_AT_ONCE; f = f->next)
+		if (f->has_chunks && (!id || object_id_equal(&f->id, id))) {
+			f->refs++;
+			ret_files[count++] = f;
+		}
+	pthread_mutex_unlock(&remote->lock);
+	return count;
+}
+
 void remote_object_changed(struct remote *remote, const struct object_id *id)
 {
 	size_t first = id ? id->inode % FILE_BUCKETS : 0;
 	size_t end = id ? first + 1 : FILE_BUCKETS;
-	struct remote_file *files[64];
+	struct remote_file *files[FILES_AT_ONCE];
 	size_t count;
 
 	remote->changes++;
 	if (!remote->chunk_bytes)
 		return;
-	for (size_t i = first; i < end; i++) {
-		count = 0;
-		pthread_mutex_lock(&remote->lock);
-		for (struct remote_file *f = remote->files[i]; f; f = f->next)
-			if (count < 64 && f->chunks && (!id || object_id_equal(&f->id, id))) {
-				f->refs++;
-				files[count++] = f;
-			}
-		pthread_mutex_unlock(&remote->lock);
-		while (count > 0) {
-			struct remote_file *file = files[--count];
-
-			pthread_mutex_lock(&file->lock);
-			remote_file_drop_chunks(file);
-			pthread_mutex_unlock(&file->lock);
-			remote_file_unref(file);
+	for (size_t i = first; i < end; i += count < FILES_AT_ONCE) {
+		count = files_with_chunks(remote, i, id, files);
+		for (size_t j = 0; j < count; j++) {
+			pthread_mutex_lock(&files[j]->lock);
+			remote_file_drop_chunks(files[j]);
+			pthread_mutex_unlock(&files[j]->lock);
+			remote_file_unref(files[j]);
 		}
 	}
 }
