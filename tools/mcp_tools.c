@@ -154,7 +154,8 @@ static void send_progress(struct mcp_request *request, double done, double total
 
 static bool is_due(const struct mcp_request *request)
 {
-	return request->progress_token && now_ns() - request->progress_ns >= PROGRESS_INTERVAL_NS;
+	return request->progress_token && !tool_cancelled(request->call) &&
+	       now_ns() - request->progress_ns >= PROGRESS_INTERVAL_NS;
 }
 
 static void on_progress(void *user, uint64_t done, uint64_t total, const char *message)
@@ -237,8 +238,6 @@ static void finish(struct mcp_request *request)
 	struct tool_call *call = request->call;
 	cJSON *result;
 
-	if (call->code == TOOL_ABORTED && request->cancelled)
-		return;
 	result = call->deferred ? mcp_states_question(request) : call_result(call);
 	if (result)
 		mcp_answer(request, result);
