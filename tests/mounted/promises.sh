@@ -39,7 +39,8 @@ test_a_full_disk_is_said_to_be_full() {
 	[ -n "$backing" ] || skip "mem: has a bound of its own"
 	mkdir "$backing/small"
 	mount -t tmpfs -o size=1m none "$backing/small" || skip "no permission to mount"
-	trap 'umount "$backing/small"' EXIT
+	# The last close reaches the daemon after the program has ended.
+	trap 'wait_for 5 umount "$backing/small"' EXIT
 	head -c 300000 /dev/urandom >"$mnt/small/kept"
 	LC_ALL=C dd if=/dev/zero of="$mnt/small/big" bs=64k count=40 conv=fsync 2>"$tmp/dd" || status=$?
 	expect 1 "$status" "exit code of dd"
