@@ -355,9 +355,12 @@ static const struct prefetch *find_prefetch(const struct cached *c, const char *
 	return p;
 }
 
-static bool is_due(uint64_t last_ms)
+/* What was fetched is believed until the feed says otherwise, or for a while. */
+static bool is_due(const struct cached *c, const struct directory *d, uint64_t last_ms)
 {
-	return !last_ms || cached_now_ms() - last_ms > PREFETCH_REPEAT_MS;
+	uint64_t while_ms = c->feed && d->watched ? PREFETCH_REPEAT_MS : c->ttl_ms;
+
+	return !last_ms || cached_now_ms() - last_ms > while_ms;
 }
 
 /* Directories were loaded in several branches of one directory: somebody walks.  Fetch all
@@ -374,7 +377,7 @@ static void consider_names(struct cached *c, struct node *node, bool listing)
 			d->branches++;
 		d->last_branch = branch->hash;
 		if ((d->branches >= 2 || (listing && branch == node && d->listed)) &&
-			is_due(d->names_wanted_ms))
+			is_due(c, d, d->names_wanted_ms))
 			top = at;
 	}
 	if (!top)
@@ -569,7 +572,8 @@ static void consider_content(struct cached *c, struct node *file)
 		max = (uint64_t)at->directory->opens * at->directory->opens * CONTENT_STEP_BYTES;
 		if (max > most)
 			max = most;
-		if (at->directory->opens < 2 || !is_due(at->directory->content_wanted_ms))
+		if (at->directory->opens < 2 ||
+			!is_due(c, at->directory, at->directory->content_wanted_ms))
 			continue;
 		bytes = missing_bytes(c, at, DEPTH_MAX, max, &kept);
 		if (bytes > max || bytes < kept)

@@ -292,6 +292,8 @@ static void doubt(struct node *node)
 	node->directory->complete = false;
 	node->directory->watched = false;
 	node->directory->loaded_ms = 0;
+	node->directory->names_wanted_ms = 0;
+	node->directory->content_wanted_ms = 0;
 }
 
 static struct node *any_child(const struct node *node)

@@ -180,6 +180,30 @@ static void test_a_walk_costs_a_handful_of_calls(void)
 	teardown();
 }
 
+/* Nobody watches: everything is fetched anew when its time is over, but in few calls. */
+static void test_a_walk_without_a_feed_costs_a_handful_of_calls_each_time(void)
+{
+	static const struct cached_options options = {.ttl_ms = 500};
+	char path[32];
+
+	setup("for i in 1 2 3 4 5 6 7 8; do mkdir -p $i/a/x $i/b/y; done");
+	workspace_free(w);
+	mount_with(&options, "watch:1:EOPNOTSUPP");
+	for (int round = 0; round < 2; round++) {
+		forget_calls();
+		CHECK_RC(8, count(""));
+		for (int i = 1; i <= 8; i++) {
+			snprintf(path, sizeof(path), "%d/a", i);
+			CHECK_RC(1, count(path));
+			snprintf(path, sizeof(path), "%d/b", i);
+			CHECK_RC(1, count(path));
+		}
+		CHECK(calls() < 16);
+		usleep(600000);
+	}
+	teardown();
+}
+
 static bool has_grown(void)
 {
 	struct attributes a;
@@ -526,6 +550,7 @@ static void test_the_store_spares_reading_and_is_verified(void)
 }
 
 TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
+	TEST(test_a_walk_without_a_feed_costs_a_handful_of_calls_each_time),
 	TEST(test_a_walk_costs_a_handful_of_calls), TEST(test_changes_of_others_show),
 	TEST(test_without_a_feed_the_ttl_counts), TEST(test_own_changes_show_at_once),
 	TEST(test_an_agents_step_costs_three_calls),
