@@ -282,6 +282,7 @@ static void reconnect(struct remote *remote)
 {
 	int64_t backoff_ms = BACKOFF_FIRST_MS;
 	int64_t none = 0;
+	bool share = false;
 
 	atomic_compare_exchange_strong(&remote->bad_since_ms, &none, remote_now_ms());
 	log_info("connection to \"%s\" lost, connecting again", remote->settings.transport.place);
@@ -293,9 +294,12 @@ static void reconnect(struct remote *remote)
 
 		if (!pause_before(remote, with_jitter(backoff_ms)))
 			return;
-		r = remote_connect(remote, false, &reason);
+		r = transport_share(&remote->settings.transport, share);
+		if (r == 0)
+			r = remote_connect(remote, false, &reason);
 		if (r == 0)
 			break;
+		share = !share; /* the shared one may be the only way in without a question */
 		note_error(remote, reason ? reason : strerror(-r));
 		log_info("%s", reason ? reason : strerror(-r));
 		backoff_ms = backoff_ms * 2 < BACKOFF_MAX_MS ? backoff_ms * 2 : BACKOFF_MAX_MS;

@@ -215,6 +215,7 @@ static int build_ssh(
 		return r;
 	settings->transport.argv = arguments.list;
 	r = add_ssh_command(&arguments, command);
+	settings->transport.share_index = arguments.count;
 	add(&arguments, "-T");
 	add(&arguments, "-oConnectTimeout=10");
 	add(&arguments, "-oEscapeChar=none");

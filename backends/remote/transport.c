@@ -146,6 +146,20 @@ static void child_free(struct child *child)
 	free(child);
 }
 
+int transport_share(struct transport *transport, bool may_share)
+{
+	char *argument;
+
+	if (!transport->share_index)
+		return 0;
+	argument = strdup(may_share ? "-T" : "-ToControlPath=none");
+	if (!argument)
+		return -ENOMEM;
+	free(transport->argv[transport->share_index]);
+	transport->argv[transport->share_index] = argument;
+	return 0;
+}
+
 int stream_open(const struct transport *transport, struct stream *ret_stream)
 {
 	struct child *child = calloc(1, sizeof(*child));

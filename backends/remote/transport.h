@@ -10,17 +10,22 @@
 #include <stdint.h>
 
 struct transport {
-	char **argv;      /* NULL-terminated */
-	bool gives_shell; /* the stream starts at a POSIX shell that runs its first line: the
-			   * helper is found or uploaded there.  Else it is the helper's own. */
-	bool may_prompt;  /* the child may ask for a passphrase on our terminal */
-	char *place;      /* for messages: "box" */
+	char **argv;        /* NULL-terminated */
+	bool gives_shell;   /* the stream starts at a POSIX shell that runs its first line: the
+			     * helper is found or uploaded there.  Else it is the helper's own. */
+	bool may_prompt;    /* the child may ask for a passphrase on our terminal */
+	size_t share_index; /* not 0: argv[share_index] is "-T" of ssh (transport_share) */
+	char *place;        /* for messages: "box" */
 };
 
 struct stream {
 	int in_fd, out_fd; /* -1 once somebody else owns them */
 	struct child *child;
 };
+
+/* Whether the next ssh may go through a connection that the user's configuration shares
+ * (ControlMaster).  That one may be the one that is dead. */
+int transport_share(struct transport *transport, bool may_share);
 
 /* Starts the child.  -errno. */
 int stream_open(const struct transport *transport, struct stream *ret_stream);

@@ -234,6 +234,46 @@ static void test_files_locks_and_commands_survive_a_cut(void)
 	workspace_free(w);
 }
 
+enum { BULK_BYTES = 24 << 20, PIECE_BYTES = 256 << 10, PIECES_PER_CUT = 32 };
+
+static void fill(uint8_t *piece, size_t number)
+{
+	uint32_t state = (uint32_t)number + 1;
+
+	for (size_t i = 0; i < PIECE_BYTES; i++) {
+		state = state * 1664525u + 1013904223u;
+		piece[i] = (uint8_t)(state >> 24);
+	}
+}
+
+static void test_bulk_data_survives_cuts(void)
+{
+	static uint8_t want[PIECE_BYTES], got[PIECE_BYTES];
+	struct workspace *w = mount_far("30", "30");
+	struct open_file *file = w ? make_file(w, "bulk", O_RDWR) : NULL;
+
+	if (!file)
+		return;
+	for (size_t i = 0; i < BULK_BYTES / PIECE_BYTES; i++) {
+		fill(want, i);
+		CHECK_RC(PIECE_BYTES,
+			workspace_write(&ctx, file, want, PIECE_BYTES, (off_t)(i * PIECE_BYTES)));
+		if (i % PIECES_PER_CUT == PIECES_PER_CUT - 1)
+			cut(w);
+	}
+	CHECK_RC(0, workspace_fsync(&ctx, file, false));
+	for (size_t i = 0; i < BULK_BYTES / PIECE_BYTES; i++) {
+		fill(want, i);
+		CHECK_RC(PIECE_BYTES,
+			workspace_read(&ctx, file, got, PIECE_BYTES, (off_t)(i * PIECE_BYTES)));
+		CHECK(memcmp(want, got, PIECE_BYTES) == 0);
+		if (i % PIECES_PER_CUT == PIECES_PER_CUT - 1)
+			cut(w);
+	}
+	CHECK_RC(0, workspace_close(&ctx, file));
+	workspace_free(w);
+}
+
 static void test_a_half_open_link_is_given_up_and_made_anew(void)
 {
 	struct workspace *w = mount_far("15", "30");
@@ -405,6 +445,7 @@ int main(void)
 	static const struct test_case cases[] = {TEST(test_a_stall_is_only_a_delay),
 		TEST(test_nothing_is_lost_or_doubled_across_resets),
 		TEST(test_files_locks_and_commands_survive_a_cut),
+		TEST(test_bulk_data_survives_cuts),
 		TEST(test_a_half_open_link_is_given_up_and_made_anew),
 		TEST(test_past_the_bound_calls_fail_and_come_back),
 		TEST(test_a_dead_link_does_not_hold_up_the_end),
