@@ -73,7 +73,7 @@ static bool read_again(
 	struct attributes attributes;
 	ssize_t got;
 
-	if (!data || workspace_open_file(ctx, file->workspace, &OBJECT_OF(file), O_RDONLY, &reader,
+	if (!data || workspace_open_file(ctx, file->workspace, &OBJECT_OF(file), O_RDONLY | O_NOATIME, &reader,
 			     &attributes) < 0)
 		return false;
 	got = workspace_read(ctx, reader, data, size + 1, 0);
