@@ -8,7 +8,9 @@
 #include "ops/cached.h"
 #include "ops/support/cleanup.h"
 
-enum { DISK_CACHE_MIN_BYTES = 1 << 20, UNWATCHED_TTL_MS = 1000 };
+/* What nobody watches is believed here in addition to the kernel's own time-to-live, so
+ * only as long as it takes to make use of what one scan brought. */
+enum { DISK_CACHE_MIN_BYTES = 1 << 20, UNWATCHED_TTL_MS = 250 };
 
 static const uint64_t disk_cache_default_bytes = 2ull << 30;
 

@@ -199,7 +199,7 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 	r = workspace_open_file(ctx, c->inner, &at, flags, &inner, &file->attributes);
 	pthread_mutex_lock(&c->lock);
 	cached_end_asking(c);
-	cached_count_trip(c, ctx, started_ms);
+	cached_count_trip(c, started_ms);
 	if (r == 0) {
 		atomic_store(&file->inner, inner);
 		if (!object->file && !(flags & O_TRUNC))

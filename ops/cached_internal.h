@@ -158,9 +158,8 @@ struct readahead;
 
 struct cached_file {
 	struct open_file file;
-	struct cached_file *next; /* on the same node; under lock */
-	struct node *node;        /* NULL once the name means something else; under lock */
-	struct object_id id;
+	struct cached_file *next;     /* on the same node; under lock */
+	struct node *node;            /* NULL once the name means something else; under lock */
 	char *path;                   /* when opened; under lock */
 	struct attributes attributes; /* when opened */
 	int flags;
@@ -302,7 +301,7 @@ void cached_end_asking(struct cached *c);
 void cached_own_directory(struct cached *c, struct node *node);
 
 /* Counts a call of the inner workspace for a caller. */
-void cached_count_trip(struct cached *c, struct op_context *ctx, uint64_t started_ms);
+void cached_count_trip(struct cached *c, uint64_t started_ms);
 
 /* ---- cached_feed.c ------------------------------------------------------------------ */
 

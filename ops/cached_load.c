@@ -36,11 +36,10 @@ void cached_end_asking(struct cached *c)
 	c->asking--;
 }
 
-void cached_count_trip(struct cached *c, struct op_context *ctx, uint64_t started_ms)
+void cached_count_trip(struct cached *c, uint64_t started_ms)
 {
 	uint64_t took_us = (cached_now_ms() - started_ms) * 1000;
 
-	(void)ctx;
 	c->statistics.misses++;
 	c->round_trip_us = c->round_trip_us ? (c->round_trip_us * 7 + took_us) / 8 : took_us;
 }
@@ -403,7 +402,7 @@ static int load(struct cached *c, struct op_context *ctx, struct node *node, boo
 	d->listed = d->listed || listing;
 	d->loading = true;
 	r = scan(c, ctx, path, &request, NULL);
-	cached_count_trip(c, ctx, started_ms);
+	cached_count_trip(c, started_ms);
 	node = tree_find(c, path, strlen(path));
 	if (node && node->directory) {
 		node->directory->loading = false;

@@ -61,7 +61,7 @@ static int ask_attributes(struct cached *c, struct op_context *ctx, const struct
 	r = workspace_getattr(ctx, c->inner, object, &attributes);
 	lock(c);
 	cached_end_asking(c);
-	cached_count_trip(c, ctx, started_ms);
+	cached_count_trip(c, started_ms);
 	cached_store_answer(c, object->path, r, &attributes, asked);
 	unlock(c);
 	if (r < 0)
