@@ -169,6 +169,16 @@ def test_links_stay_inside(root):
     check(os.path.exists("/etc/passwd"), "its target stays")
 
 
+def test_every_errno_has_words(_):
+    project = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    with open(project + "/ops/workspace.h", encoding="utf-8") as file:
+        promised = set(re.findall(r"-(E[A-Z0-9]+)\b", file.read()))
+    with open(project + "/tools/error.c", encoding="utf-8") as file:
+        rows = set(re.findall(r"\{(E[A-Z0-9]+), TOOL_", file.read()))
+    check(len(promised) > 20, "errnos of workspace.h: %s" % promised)
+    equal(set(), promised - rows, "errnos without a row in tools/error.c")
+
+
 def test_linked_libraries(_):
     done = subprocess.run(["ldd", PROGRAM], capture_output=True, check=False)
     check(b"fuse" not in done.stdout, "tools work through POSIX calls")
