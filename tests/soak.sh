@@ -37,9 +37,7 @@ while [ "$SECONDS" -lt "$end" ]; do
 		PROCESSES=64 round "64 processes on $backend" tests/mounted/crowd.sh "$backend"
 		[ "$SECONDS" -lt "$end" ] || break
 	done
-	for fault in stall reset; do
-		FAULT=$fault round "link faults: $fault" tests/mounted/faults.sh ssh
-	done
+	round "link faults" tests/mounted/faults.sh ssh
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
