@@ -207,7 +207,6 @@ static int create(struct op_context *ctx, struct workspace *w, enum frame_type t
 		return r;
 	pthread_mutex_lock(&remote->lock);
 	file->is_new = true;
-	file->known = attributes;
 	pthread_mutex_unlock(&remote->lock);
 	*ret_attributes = attributes;
 	return 0;

@@ -268,15 +268,13 @@ struct chunk {
 struct remote_file {
 	struct open_file base;
 	struct remote *remote;
-	struct remote_file *next; /* in remote->files; under remote->lock, as are the next seven */
+	struct remote_file *next; /* in remote->files; under remote->lock, as are the next six */
 	unsigned refs;            /* the owner, and requests under way */
 	unsigned writes;          /* not yet acknowledged */
 	int write_error;          /* -errno that nobody has been told of; 0 */
 	bool closed;
-	bool is_new;             /* made through this handle: its owner may change attributes */
-	struct attributes known; /* is_new: with all that is queued, but for ... */
-	bool mtime_unknown;      /* ... the time of queued writes */
-	bool has_xattrs;         /* is_new: some were set since */
+	bool is_new;     /* made through this handle */
+	bool has_xattrs; /* is_new: some were set since */
 
 	uint64_t handle;
 	uint64_t epoch;
@@ -319,18 +317,9 @@ int remote_put_object(struct query *q, const struct object_ref *object);
 int remote_order(struct op_context *ctx, struct remote *remote, const struct object_ref *object,
 	uint64_t *ret_order);
 
-/* Queues a change of attributes that cannot fail for its owner, as a write is queued, and
- * predicts the outcome.  False: it has to be waited for. */
-bool remote_queue_setattr(struct op_context *ctx, struct remote *remote,
-	const struct object_ref *object, unsigned mask, const struct attributes *want,
-	struct attributes *ret_attributes);
-
 /* True for an object that was made through a handle that is still open, and got no extended
  * attributes since; `now_set`: it gets one now. */
 bool remote_has_no_xattrs(struct remote *remote, const struct object_ref *object, bool now_set);
-
-/* Takes note of attributes that the far end told. */
-void remote_note_attributes(struct remote *remote, const struct attributes *attributes);
 
 /* Waits until no write is under way that was queued before the call.  -EINTR, -EIO. */
 int remote_settle(struct op_context *ctx, struct remote *remote);

@@ -305,8 +305,6 @@ int remote_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 	attributes.atime = mask & SET_ATIME ? want->atime : (struct timespec){0};
 	attributes.mtime = mask & SET_MTIME ? want->mtime : (struct timespec){0};
 	attributes.ctime = (struct timespec){0};
-	if (remote_queue_setattr(ctx, remote_of(w), object, mask, &attributes, ret_attributes))
-		return 0;
 	do {
 		int r = begin_about(&q, ctx, w, REQUEST_SETATTR, object);
 
@@ -314,8 +312,6 @@ int remote_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 		wire_put_attributes(&q.out, &attributes);
 		result = run_for_attributes(&q, r, ret_attributes);
 	} while (query_end(&q, &result));
-	if (result >= 0)
-		remote_note_attributes(remote_of(w), ret_attributes);
 	if (result >= 0 && (mask & SET_SIZE))
 		remote_object_changed(remote_of(w), &ret_attributes->id);
 	return (int)result;

@@ -118,11 +118,6 @@ static void write_answered(struct call *call)
 	finish_write(call, is_short ? -ENOSPC : call->result);
 }
 
-static void setattr_answered(struct call *call)
-{
-	finish_write(call, call->result);
-}
-
 /* Under remote->lock. */
 static int take_error(struct remote_file *file)
 {
@@ -208,20 +203,6 @@ static int queue_write(struct op_context *ctx, struct remote_file *file, const v
 	return (int)result;
 }
 
-static void note_write(struct remote_file *file, off_t end, size_t size)
-{
-	struct attributes *known = &file->known;
-
-	pthread_mutex_lock(&file->remote->lock);
-	if (file->flags & O_APPEND)
-		known->size_bytes += size;
-	else if ((uint64_t)end > known->size_bytes)
-		known->size_bytes = (uint64_t)end;
-	known->blocks = (known->size_bytes + 511) / 512;
-	file->mtime_unknown = true;
-	pthread_mutex_unlock(&file->remote->lock);
-}
-
 static int wait_for_writes(struct op_context *ctx, struct remote_file *file)
 {
 	struct remote *remote = file->remote;
@@ -258,7 +239,6 @@ ssize_t remote_write(struct op_context *ctx, struct open_file *open_file, const 
 		if (r < 0)
 			break;
 		done += part;
-		note_write(file, offset + (off_t)done, part);
 	}
 	/* Only now: whoever reads from here on reads behind the queued writes. */
 	remote_object_changed(file->remote, &file->id);
@@ -296,114 +276,6 @@ int remote_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	return r < 0 ? r : (int)result;
 }
 
-/* ---- Queued changes of attributes --------------------------------------------------- */
-
-enum {
-	QUEUEABLE = SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME,
-	SETATTR_WINDOW_BYTES = 256, /* counts as so much of the window */
-};
-
-/* Only what the owner of a new file may always do; what fails all the same is told by
- * flush, fsync or close, as for a write. */
-static bool may_queue(const struct remote_file *file, unsigned mask, const struct attributes *want)
-{
-	const struct attributes *known = &file->known;
-
-	return file->is_new && !(mask & ~(unsigned)QUEUEABLE) &&
-	       (!(mask & SET_UID) || want->uid == known->uid) &&
-	       (!(mask & SET_GID) || want->gid == known->gid) &&
-	       (!(mask & SET_MODE) || !(want->mode & 06000)) && !(known->mode & 06000) &&
-	       ((mask & SET_MTIME) || !file->mtime_unknown) && file->epoch == file->remote->epoch;
-}
-
-static void predict(struct remote_file *file, unsigned mask, const struct attributes *want)
-{
-	struct attributes *known = &file->known;
-
-	if (mask & SET_MODE)
-		known->mode = (known->mode & ~(uint32_t)07777) | (want->mode & 07777);
-	if (mask & SET_ATIME)
-		known->atime = want->atime;
-	if (mask & SET_MTIME) {
-		known->mtime = want->mtime;
-		file->mtime_unknown = false;
-	}
-}
-
-/* A reference to the one open handle through which the object was made. */
-static struct remote_file *find_new(struct remote *remote, const struct object_ref *object,
-	unsigned mask, const struct attributes *want)
-{
-	struct object_id id = object->file ? remote_file_of(object->file)->id : object->id;
-	struct remote_file *found = NULL;
-
-	if (!id.inode)
-		return NULL;
-	pthread_mutex_lock(&remote->lock);
-	for (struct remote_file *f = *remote_bucket(remote, &id); f; f = f->next) {
-		if (!object_id_equal(&f->id, &id))
-			continue;
-		if (found || !may_queue(f, mask, want)) {
-			found = NULL;
-			break;
-		}
-		found = f;
-	}
-	if (found)
-		found->refs++;
-	pthread_mutex_unlock(&remote->lock);
-	return found;
-}
-
-static int submit_setattr(struct op_context *ctx, struct remote_file *file, unsigned mask,
-	const struct attributes *want)
-{
-	static const struct object_id any;
-	struct queued_write *write = malloc(sizeof(*write));
-	struct query q;
-	int64_t result;
-
-	if (!write)
-		return -ENOMEM;
-	*write = (struct queued_write){.file = file, .size = SETATTR_WINDOW_BYTES};
-	result = reserve(ctx, write);
-	if (result < 0) {
-		free(write);
-		return (int)result;
-	}
-	query_begin(&q, ctx, file->remote, REQUEST_SETATTR, file->handle);
-	wire_put_object(&q.out, "", &any, file->handle);
-	wire_put_number(&q.out, mask);
-	wire_put_attributes(&q.out, want);
-	result = query_submit(&q, setattr_answered, write);
-	if (result < 0) {
-		unreserve(write);
-		free(write);
-	}
-	query_end(&q, &result);
-	return (int)result;
-}
-
-bool remote_queue_setattr(struct op_context *ctx, struct remote *remote,
-	const struct object_ref *object, unsigned mask, const struct attributes *want,
-	struct attributes *ret_attributes)
-{
-	struct remote_file *file = find_new(remote, object, mask, want);
-	bool queued;
-
-	if (!file)
-		return false;
-	queued = submit_setattr(ctx, file, mask, want) == 0;
-	if (queued) {
-		pthread_mutex_lock(&remote->lock);
-		predict(file, mask, want);
-		*ret_attributes = file->known;
-		pthread_mutex_unlock(&remote->lock);
-	}
-	remote_file_unref(file);
-	return queued;
-}
-
 bool remote_has_no_xattrs(struct remote *remote, const struct object_ref *object, bool now_set)
 {
 	struct object_id id = object->file ? remote_file_of(object->file)->id : object->id;
@@ -417,15 +289,4 @@ bool remote_has_no_xattrs(struct remote *remote, const struct object_ref *object
 		}
 	pthread_mutex_unlock(&remote->lock);
 	return none;
-}
-
-void remote_note_attributes(struct remote *remote, const struct attributes *attributes)
-{
-	pthread_mutex_lock(&remote->lock);
-	for (struct remote_file *f = *remote_bucket(remote, &attributes->id); f; f = f->next)
-		if (f->is_new && object_id_equal(&f->id, &attributes->id)) {
-			f->known = *attributes;
-			f->mtime_unknown = f->writes > 0;
-		}
-	pthread_mutex_unlock(&remote->lock);
 }
