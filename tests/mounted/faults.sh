@@ -45,17 +45,19 @@ test_a_link_that_is_down_for_good_gives_up_in_time() {
 	timeout 60 sh -c 'echo y >"$0/after"' "$mnt" 2>/dev/null || code=$?
 	[ "$code" != 0 ] || fail "a write to nowhere succeeded"
 	[ "$code" != 124 ] || fail "a write to nowhere hangs"
-	[ $((SECONDS - started)) -le 8 ] || fail "took $((SECONDS - started)) s with a bound of 5"
+	[ $((SECONDS - started)) -le $((bound + 3)) ] || fail "took $((SECONDS - started)) s with a bound of $bound"
 	echo up >"$tmp/link"
 	wait_for 20 sh -c "echo z >'$mnt/again'" || fail "did not come back by itself"
 	expect z "$(cat "$backing/again")"
 }
 
+# How long calls wait for the link: a busy machine takes its time to connect again.
+bound=12
 need_fuse
 prepare_backend "$1"
 echo up >"$tmp/link"
 mount_options=(-o "ssh_command=ssh -F $tmp/ssh/config -o ProxyCommand='$LINKSIM --state $tmp/link --rtt-ms 2 %h %p'"
-	-o linger=20 -o timeout=5)
+	-o linger=60 -o timeout="$bound")
 start_daemon || { echo "0 passed, 1 failed"; exit 1; }
 run_functions
 stop_daemon >"$tmp/output" 2>&1

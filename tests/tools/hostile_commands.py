@@ -55,7 +55,7 @@ def test_much_output():
     done = subprocess.run(["/usr/bin/env", "python3", "-c", """
 import resource, subprocess, sys
 done = subprocess.run(sys.argv[1:], capture_output=True)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, flush=True)
 sys.stdout.buffer.write(done.stdout)
 """, PROGRAM, "tool", "bash", "--yes", "--root", directory, "--output", "json",
                            "head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo end"],
