@@ -73,8 +73,8 @@ static bool read_again(
 	struct attributes attributes;
 	ssize_t got;
 
-	if (!data || workspace_open_file(ctx, file->workspace, &OBJECT_OF(file), O_RDONLY | O_NOATIME, &reader,
-			     &attributes) < 0)
+	if (!data || workspace_open_file(ctx, file->workspace, &OBJECT_OF(file),
+			     O_RDONLY | O_NOATIME, &reader, &attributes) < 0)
 		return false;
 	got = workspace_read(ctx, reader, data, size + 1, 0);
 	workspace_close(ctx, reader);
