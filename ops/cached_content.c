@@ -15,7 +15,8 @@ struct content *content_new(const void *data, size_t size)
 	if (!content)
 		return NULL;
 	*content = (struct content){.refs = 1, .size = size, .fetched_ms = cached_now_ms()};
-	memcpy(content->data, data, size);
+	if (size)
+		memcpy(content->data, data, size);
 	return content;
 }
 
