@@ -61,6 +61,7 @@ static struct {
 	int fd;
 	pthread_mutex_t send_lock;
 	atomic_int interrupted_by; /* signal; 0: none */
+	atomic_bool cut;           /* by ourselves: what was interrupted would not end */
 } link_to_daemon = {.fd = -1, .send_lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- The terminal --------------------------------------------------------------------- */
@@ -179,6 +180,7 @@ static void *signals_run(void *user)
 				continue;
 			first = signal;
 		}
+		link_to_daemon.cut = true;
 		shutdown(link_to_daemon.fd, SHUT_RDWR);
 		leave(EXIT_SIGNALLED + first);
 	}
@@ -252,6 +254,8 @@ static int receive_output(void)
 		enum control_frame_type type;
 		int r = control_receive(link_to_daemon.fd, &type, &payload);
 
+		if (r < 0 && link_to_daemon.cut)
+			return EXIT_SIGNALLED + link_to_daemon.interrupted_by;
 		if (r < 0) {
 			command_error("exec", "the mount went away while the command ran (%s)",
 				strerror(-r));

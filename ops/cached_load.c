@@ -466,7 +466,9 @@ int cached_resolve(struct cached *c, struct op_context *ctx, const char *path, b
 		if (r < 0 && r != -EAGAIN)
 			return r;
 		if (r == 0) {
-			if (!cached_awaits_echo(c, node))
+			/* A name that never comes to rest is not waited for. */
+			if (!cached_awaits_echo(c, node) ||
+				cached_now_ms() - since_ms > ECHO_WAIT_MIN_MS)
 				return -EAGAIN;
 			r = cached_wait(c, ctx);
 		} else if (!directory || is_hopeless(c, directory)) {

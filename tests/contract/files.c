@@ -305,7 +305,7 @@ PROMISE(opens_race_with_replaces_without_a_failure_but_stale)
 
 	CHECK_RC(0, put(f, "f", "whole"));
 	pthread_create(&thread, NULL, keep_replacing, &replacer);
-	for (int i = 0; i < 1000 && r == 0; i++) {
+	for (int i = 0; i < 200 && r == 0; i++) {
 		object.id = (struct object_id){0};
 		r = workspace_getattr(&f->ctx, f->w, &object, &a);
 		object.id = a.id;

@@ -464,6 +464,14 @@ static int append_lines(void *data)
 	return close(fd) < 0;
 }
 
+/* What was written through another mount shows once the feed has told of it. */
+static bool grows_to(const char *path, off_t size)
+{
+	for (int i = 0; i < 500 && size_of(path) < size; i++)
+		usleep(10000);
+	return size_of(path) == size;
+}
+
 static void check_lines(const char *path)
 {
 	static char text[APPENDERS * APPENDS * LINE_BYTES + 1];
@@ -472,6 +480,7 @@ static void check_lines(const char *path)
 	size_t size = 0;
 	ssize_t got;
 
+	CHECK(grows_to(path, sizeof(text) - 1));
 	while ((got = read(fd, text + size, sizeof(text) - size)) > 0)
 		size += (size_t)got;
 	CHECK_RC(sizeof(text) - 1, size);
