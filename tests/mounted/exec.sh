@@ -192,6 +192,7 @@ test_a_terminal_is_given() {
 		time.sleep(0.5)
 		os.write(terminal, b"go\n")
 		wait_for(b"33 77")
+		time.sleep(0.5)
 		os.write(terminal, b"\x03")  # as a key: the far terminal makes it a signal
 		end = time.monotonic() + 10
 		while True:
