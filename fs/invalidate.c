@@ -374,8 +374,3 @@ void invalidator_drain(struct invalidator *v)
 		pthread_cond_wait(&v->changed, &v->lock);
 	pthread_mutex_unlock(&v->lock);
 }
-
-void invalidator_unwatched(struct invalidator *v, const char *path)
-{
-	enqueue(v, &(struct change){.kind = CHANGE_UNWATCHED, .path = path});
-}

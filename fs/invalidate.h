@@ -20,7 +20,3 @@ void invalidator_stop(struct invalidator *invalidator);
 /* Waits until the kernel knows of all changes that the feed brought so far, and has forgotten
  * what it believes for a time only (unwatched directories, files with several links). */
 void invalidator_drain(struct invalidator *invalidator);
-
-/* A directory that had been watched is not any more: what the kernel believes about its
- * entries without end has to go. */
-void invalidator_unwatched(struct invalidator *invalidator, const char *path);

@@ -60,10 +60,9 @@ struct mcp_request {
 	cJSON *elicited;   /* the answer to it */
 	pthread_cond_t news;
 
-	double progress; /* the last one that was sent */
-	uint64_t progress_ns;
-	uint64_t progress_bytes;
-	cJSON *questions; /* modern: what to ask the client, for the result */
+	uint64_t progress_ns;    /* when the last one was sent */
+	uint64_t progress_bytes; /* of output so far */
+	cJSON *questions;        /* modern: what to ask the client, for the result */
 };
 
 struct mcp_server {

@@ -132,38 +132,23 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
-static void send_progress(struct mcp_request *request, double done, double total, const char *words)
+static void send_progress(struct mcp_request *request, const char *words)
 {
-	struct mcp_server *server = request->server;
-	cJSON *params;
+	cJSON *params = cJSON_CreateObject();
 
-	if (done <= request->progress)
-		return;
-	params = cJSON_CreateObject();
 	cJSON_AddItemToObject(params, "progressToken", cJSON_CreateRaw(request->progress_token));
-	cJSON_AddNumberToObject(params, "progress", done);
-	if (total > 0)
-		cJSON_AddNumberToObject(params, "total", total);
-	if (words && *words)
+	cJSON_AddNumberToObject(params, "progress", (double)request->progress_bytes);
+	if (*words)
 		cJSON_AddStringToObject(params, "message", words);
-	request->progress = done;
 	request->progress_ns = now_ns();
 	/* While the tool runs, so none can follow the answer. */
-	mcp_notify(server, "notifications/progress", params);
+	mcp_notify(request->server, "notifications/progress", params);
 }
 
 static bool is_due(const struct mcp_request *request)
 {
 	return request->progress_token && !tool_cancelled(request->call) &&
 	       now_ns() - request->progress_ns >= PROGRESS_INTERVAL_NS;
-}
-
-static void on_progress(void *user, uint64_t done, uint64_t total, const char *message)
-{
-	struct mcp_request *request = user;
-
-	if (is_due(request))
-		send_progress(request, (double)done, (double)total, message);
 }
 
 /* Output so far in bytes, with its last line as the message. */
@@ -183,7 +168,7 @@ static void on_update(void *user, const char *text, size_t size)
 	size = text_cut(start, (size_t)(end - start), PROGRESS_WORDS);
 	if (text_append_clean(&line, start, size) < 0 || buffer_append(&line, "", 1) < 0)
 		return;
-	send_progress(request, (double)request->progress_bytes, 0, (const char *)line.data);
+	send_progress(request, (const char *)line.data);
 }
 
 /* ---- tools/call ---------------------------------------------------------------------------------
@@ -350,8 +335,7 @@ void mcp_call_tool(struct mcp_request *request)
 	request->call->ask_permission = mcp_ask_permission;
 	request->call->asker = request;
 	if (request->progress_token)
-		request->call->sink = (struct tool_sink){
-			.update = on_update, .progress = on_progress, .user = request};
+		request->call->sink = (struct tool_sink){.update = on_update, .user = request};
 	if (start(request) < 0) {
 		mcp_fail(request, MCP_INTERNAL_ERROR,
 			"too many calls are under way: wait for one to end", NULL);

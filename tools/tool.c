@@ -158,12 +158,6 @@ void tool_update(struct tool_call *call, const char *text, size_t size)
 		call->sink.update(call->sink.user, text, size);
 }
 
-void tool_progress(struct tool_call *call, uint64_t done, uint64_t total, const char *message)
-{
-	if (call->sink.progress)
-		call->sink.progress(call->sink.user, done, total, message);
-}
-
 int tool_text(struct tool_call *call, const char *format, ...)
 {
 	struct buffer piece cleanup_buffer = {0};

@@ -83,12 +83,10 @@ struct tool {
 	int (*execute)(struct tool_call *call);
 };
 
-/* Where output goes while a call runs, and who is told about its progress. */
+/* Where output goes while a call runs. */
 struct tool_sink {
-	/* Optional.  A piece of output, as it comes; valid during the call only. */
+	/* Optional.  A piece of output, as it comes; never empty, valid during the call only. */
 	void (*update)(void *user, const char *text, size_t size);
-	/* Optional.  How far it is; `total` 0: unknown. */
-	void (*progress)(void *user, uint64_t done, uint64_t total, const char *message);
 	void *user;
 };
 
@@ -183,7 +181,6 @@ void tool_join_thread(struct tool_call *call);
 
 /* Output for the sink (when there is one); not part of `text`. */
 void tool_update(struct tool_call *call, const char *text, size_t size);
-void tool_progress(struct tool_call *call, uint64_t done, uint64_t total, const char *message);
 
 /* Appends to `text`.  0, or -1 (no memory). */
 int tool_text(struct tool_call *call, const char *format, ...)

@@ -7,7 +7,7 @@
 #include "tools/syntax.h"
 #include "tools/text.h"
 
-enum { FILE_MAX_BYTES = 256 << 20, EDITS_MAX = 1000, TRIES_MAX = 5, AROUND = 3, FRESH_LINES = 20 };
+enum { FILE_MAX_BYTES = 256 << 20, TRIES_MAX = 5, AROUND = 3, FRESH_LINES = 20 };
 
 static const char input_schema[] =
 	"{\"type\":\"object\",\"properties\":{"

@@ -10,11 +10,6 @@ static atomic_int max_level = -1; /* -1: not decided yet */
 static atomic_int output_fd = STDERR_FILENO;
 static const char *_Atomic output_prefix = "isthmus: ";
 
-void log_set_level(enum log_level level)
-{
-	max_level = (int)level;
-}
-
 void log_set_output(int fd, const char *prefix)
 {
 	output_fd = fd;

@@ -9,17 +9,14 @@
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
-/* Lines above `level` are dropped (default: LOG_LEVEL_WARNING, or the number
- * in the environment variable ISTHMUS_LOG_LEVEL). */
-void log_set_level(enum log_level level);
-
 /* Lines go to `fd` (default 2), each with `prefix` ("isthmus: ") in front.
  * `prefix` is kept, not copied. */
 void log_set_output(int fd, const char *prefix);
 
+/* Lines above the level in the environment variable ISTHMUS_LOG_LEVEL (a number; default:
+ * LOG_LEVEL_WARNING) are dropped. */
 void log_print(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define log_error(...)   log_print(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_print(LOG_LEVEL_WARNING, __VA_ARGS__)
 #define log_info(...)    log_print(LOG_LEVEL_INFO, __VA_ARGS__)
-#define log_debug(...)   log_print(LOG_LEVEL_DEBUG, __VA_ARGS__)

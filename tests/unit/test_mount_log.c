@@ -390,7 +390,6 @@ static void test_what_cannot_be_written_is_counted_in_a_line(void)
 	struct mount_log_stats stats;
 	cJSON *line;
 
-	log_set_level(LOG_LEVEL_ERROR);
 	signal(SIGXFSZ, SIG_IGN);
 	fill(log, 10);
 	limit_file_size(2000);
