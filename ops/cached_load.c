@@ -186,7 +186,9 @@ static void take_file(struct intake *intake, struct node *node, const struct dir
 		return;
 	if (entry->link_target && !node->link_target)
 		node->link_target = strdup(entry->link_target);
-	if (!entry->content || node->content)
+	/* A far end may say anything. */
+	if (!entry->content || node->content || !S_ISREG(entry->attributes.mode) ||
+		entry->content_size != entry->attributes.size_bytes)
 		return;
 	content = content_new(entry->content, entry->content_size);
 	if (!content)

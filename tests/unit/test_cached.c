@@ -549,6 +549,78 @@ static void test_the_store_spares_reading_and_is_verified(void)
 	teardown();
 }
 
+/* ---- A far end that lies --------------------------------------------------------- */
+
+static const struct attributes lying_directory = {
+	.id = {.inode = 1}, .mode = S_IFDIR | 0755, .nlink = 2};
+static const struct attributes lying_file = {
+	.id = {.inode = 2}, .mode = S_IFREG | 0644, .nlink = 1, .size_bytes = 32 << 20};
+
+static void lying_free(struct workspace *liar)
+{
+	(void)liar;
+}
+
+static void lying_status(struct workspace *liar, struct workspace_status *ret_status)
+{
+	(void)liar;
+	*ret_status = (struct workspace_status){.link = LINK_ONLINE};
+}
+
+static int lying_getattr(struct op_context *ctx, struct workspace *liar,
+	const struct object_ref *object, struct attributes *ret_attributes)
+{
+	(void)ctx;
+	(void)liar;
+	*ret_attributes = *object->path ? lying_file : lying_directory;
+	return 0;
+}
+
+/* Content that nobody asked for, and less than its size says. */
+static int lying_scan(struct op_context *ctx, struct workspace *liar,
+	const struct object_ref *scanned, const struct scan_request *request, dir_entry_sink sink,
+	void *user)
+{
+	const struct dir_entry top = {.path = "", .attributes = lying_directory, .complete = true};
+	const struct dir_entry file = {
+		.path = "f", .attributes = lying_file, .content = "short", .content_size = 5};
+	int r = sink(user, &top);
+
+	(void)ctx;
+	(void)liar;
+	(void)scanned;
+	(void)request;
+	return r < 0 ? r : sink(user, &file);
+}
+
+static const struct workspace_ops lying_ops = {
+	.name = "liar",
+	.free = lying_free,
+	.status = lying_status,
+	.getattr = lying_getattr,
+	.scan = lying_scan,
+};
+
+static void test_content_of_another_size_is_not_believed(void)
+{
+	struct workspace liar = {&lying_ops};
+	char store[80];
+	const struct cached_options options = {
+		.ttl_ms = 1000, .disk_bytes = 1 << 30, .disk_directory = store, .identity = "liar"};
+	struct cached_stats stats;
+	struct attributes a;
+
+	setup("true");
+	workspace_free(w);
+	snprintf(store, sizeof(store), "%s/store", directory);
+	CHECK_RC(0, cached_new(&liar, &options, &w));
+	CHECK_RC(0, look("f", &a));
+	cached_quiesce(w);
+	cached_statistics(w, &stats);
+	CHECK_RC(0, stats.content_bytes);
+	teardown();
+}
+
 TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_a_walk_without_a_feed_costs_a_handful_of_calls_each_time),
 	TEST(test_a_walk_costs_a_handful_of_calls), TEST(test_changes_of_others_show),
@@ -560,4 +632,5 @@ TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_an_open_file_outlives_its_name), TEST(test_an_open_file_sees_what_is_appended),
 	TEST(test_a_failed_write_is_not_believed), TEST(test_another_object_is_stale),
 	TEST(test_big_files_read_ahead_are_whole),
-	TEST(test_the_store_spares_reading_and_is_verified))
+	TEST(test_the_store_spares_reading_and_is_verified),
+	TEST(test_content_of_another_size_is_not_believed))
