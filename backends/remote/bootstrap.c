@@ -180,6 +180,7 @@ struct conversation {
 	struct buffer heard; /* what came in and is not used yet */
 	struct buffer *noise;
 	int64_t deadline_ms;
+	bool has_uploaded;
 };
 
 static void conversation_done(struct conversation *c)
@@ -298,7 +299,8 @@ static int take_answer(struct conversation *c, const char *line, bool *ret_done,
 	*ret_done = strcmp(word, "have") == 0 || strcmp(word, "ready") == 0;
 	if (*ret_done)
 		return 0;
-	if (strcmp(word, "need") == 0) {
+	if (strcmp(word, "need") == 0 && !c->has_uploaded) {
+		c->has_uploaded = true;
 		c->deadline_ms = now_ms() + STALL_MS;
 		return upload(c, rest);
 	}

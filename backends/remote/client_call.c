@@ -103,7 +103,7 @@ static int register_call(struct remote *remote, struct op_context *ctx, struct c
 	int r = 0;
 
 	pthread_mutex_lock(&remote->lock);
-	while (remote->call_count >= CALLS_MAX && r == 0)
+	while (remote->call_count >= CALLS_MAX && r == 0 && !call->undoes)
 		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
 	if (r == 0) {
 		do
@@ -251,7 +251,7 @@ static int take_parts(struct query *q, int (*take)(void *user, struct wire_reade
 		call->first = part->next;
 		if (!call->first)
 			call->last = &call->first;
-		call->data_bytes -= part->size;
+		call->data_bytes -= part->size + FRAME_HEADER_BYTES;
 		pthread_mutex_unlock(&q->remote->lock);
 		if (*taken_result >= 0)
 			*taken_result = take(user, &reader);
@@ -373,6 +373,8 @@ static void undo(struct call *call)
 	default:
 		return;
 	}
+	if (q.call)
+		q.call->undoes = true;
 	query_submit(&q, ignore_answer, NULL);
 	query_end(&q, &result);
 }
@@ -400,6 +402,23 @@ static void dispose(struct call *call)
 	call_free(call);
 }
 
+/* The others answer 0 or an error. */
+static bool has_count(enum frame_type type)
+{
+	switch (type) {
+	case REQUEST_GETXATTR:
+	case REQUEST_LISTXATTR:
+	case REQUEST_OPEN:
+	case REQUEST_READ:
+	case REQUEST_WRITE:
+	case REQUEST_SEEK:
+	case REQUEST_COPY_RANGE:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size_t size)
 {
 	struct wire_reader body = wire_reader_over(payload, size);
@@ -414,6 +433,8 @@ static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size
 	pthread_mutex_lock(&remote->lock);
 	call = find_call(remote, id);
 	if (call && !call->done) {
+		if (result > 0 && !has_count(call->type))
+			result = -EIO;
 		call->payload = payload;
 		call->body = body;
 		ours = finish_call(call, result);
@@ -424,6 +445,11 @@ static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size
 	if (ours)
 		dispose(call);
 	return 0;
+}
+
+static bool is_listing(enum frame_type type)
+{
+	return type == REQUEST_READDIR || type == REQUEST_SCAN;
 }
 
 static int take_data(struct remote *remote, uint32_t id, uint8_t *payload, size_t size)
@@ -440,10 +466,10 @@ static int take_data(struct remote *remote, uint32_t id, uint8_t *payload, size_
 	part->size = size;
 	pthread_mutex_lock(&remote->lock);
 	call = find_call(remote, id);
-	if (call && call->data_bytes > 2 * CREDIT_LISTING_BYTES) {
+	if (call && (!is_listing(call->type) || call->data_bytes > 2 * CREDIT_LISTING_BYTES)) {
 		r = -EPROTO;
 	} else if (call && !call->abandoned && !call->done) {
-		call->data_bytes += size;
+		call->data_bytes += size + FRAME_HEADER_BYTES;
 		*call->last = part;
 		call->last = &part->next;
 		pthread_cond_broadcast(&call->changed);

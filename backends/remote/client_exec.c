@@ -201,17 +201,20 @@ static int take_input_credit(
 	struct wire_reader in = wire_reader_over(payload, header->size);
 	uint64_t bytes = wire_get_number_max(&in, CREDIT_INPUT_BYTES);
 	struct remote_process *p;
+	int r = wire_reader_finish(&in);
 
 	pthread_mutex_lock(&remote->lock);
-	p = find_process(remote, header->id);
-	if (p) {
+	p = r == 0 ? find_process(remote, header->id) : NULL;
+	if (p && p->input_credit + (int64_t)bytes > CREDIT_INPUT_BYTES) {
+		r = -EPROTO; /* for what we never sent */
+	} else if (p) {
 		p->input_refused = p->input_refused || bytes == 0;
 		p->input_credit += (int64_t)bytes;
 		pthread_cond_broadcast(&p->changed);
 	}
 	pthread_mutex_unlock(&remote->lock);
 	free(payload);
-	return wire_reader_finish(&in);
+	return r;
 }
 
 int remote_process_frame(struct remote *remote, const struct frame_header *header, uint8_t *payload)

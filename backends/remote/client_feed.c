@@ -143,6 +143,7 @@ static void *run_feed(void *argument)
 		if (!remote->feed_first)
 			remote->feed_last = &remote->feed_first;
 		remote->feed_count--;
+		remote->feed_bytes -= item->size;
 		pthread_mutex_unlock(&remote->lock);
 		reader = wire_reader_over(item->payload, item->size);
 		if (item->kind == FEED_LOSS) {
@@ -175,7 +176,7 @@ static void clear_queue(struct remote *remote)
 		remote->feed_delivered++;
 	}
 	remote->feed_last = &remote->feed_first;
-	remote->feed_count = 0;
+	remote->feed_count = remote->feed_bytes = 0;
 }
 
 /* Under the lock. */
@@ -189,6 +190,7 @@ static int push(struct remote *remote, enum feed_kind kind, uint8_t *payload, si
 	*remote->feed_last = item;
 	remote->feed_last = &item->next;
 	remote->feed_count++;
+	remote->feed_bytes += size;
 	remote->feed_received++;
 	pthread_cond_broadcast(&remote->feed_moved);
 	return 0;
@@ -209,7 +211,7 @@ int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size)
 	pthread_mutex_lock(&remote->lock);
 	if (!remote->sink) {
 		free(payload);
-	} else if (remote->feed_count >= FEED_MAX_CHANGES) {
+	} else if (remote->feed_count >= FEED_MAX_CHANGES || remote->feed_bytes >= FEED_MAX_BYTES) {
 		clear_queue(remote);
 		free(payload);
 		r = push(remote, FEED_RESCAN, NULL, 0);

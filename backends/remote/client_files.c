@@ -392,7 +392,7 @@ ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 		if (result == 0)
 			result = r < 0 ? r : query_run(&q);
 	} while (query_end(&q, &result));
-	return (ssize_t)result;
+	return result > 0 && (uint64_t)result > size ? -EIO : (ssize_t)result;
 }
 
 /* ---- Locks

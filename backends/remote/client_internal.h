@@ -22,6 +22,7 @@ enum {
 	WRITE_GENERATIONS = 64,
 	FILE_BUCKETS = 256,
 	FEED_MAX_CHANGES = 65536,
+	FEED_MAX_BYTES = 32 << 20,
 };
 
 /* Results beside those of the contract, for the client's own loops. */
@@ -45,11 +46,12 @@ struct call {
 	enum frame_type type;
 	bool repeatable; /* has no effect at the far end */
 	bool done, abandoned;
+	bool undoes; /* made by the reader thread, which must not wait for a slot */
 	int64_t result;
 	uint8_t *payload; /* of the reply */
 	struct wire_reader body;
 	struct call_data *first, **last;
-	size_t data_bytes; /* in that list */
+	size_t data_bytes; /* of the frames in that list */
 	pthread_cond_t changed;
 
 	/* Not waited for: called instead, by the reader thread without locks; frees it. */
@@ -110,7 +112,7 @@ struct remote {
 	bool feed_runs;
 	pthread_cond_t feed_moved;
 	struct feed_change *feed_first, **feed_last;
-	size_t feed_count;
+	size_t feed_count, feed_bytes;
 	uint64_t feed_received, feed_delivered;
 	struct watch_set *watched;
 

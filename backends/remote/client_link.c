@@ -62,6 +62,17 @@ static void first_line(const struct buffer *noise, char *out, size_t size)
 	out[used] = '\0';
 }
 
+/* Words of the far end go to terminals and logs: as text only. */
+static void disarm(char *text)
+{
+	for (uint8_t *c = (uint8_t *)text; *c; c++) {
+		if ((*c < ' ' && *c != '\n' && *c != '\t') || *c == 0x7f)
+			*c = '?';
+		if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+			c[0] = c[1] = '?'; /* the same in UTF-8 */
+	}
+}
+
 /* Writes the sentence for people. */
 static void write_reason(const struct remote *remote, int error, const char *detail,
 	const char *words, const char *line, const char *advice, char **ret_reason)
@@ -84,6 +95,8 @@ static void write_reason(const struct remote *remote, int error, const char *det
 	if (*advice)
 		buffer_printf(&text, "; %s", advice);
 	*ret_reason = buffer_steal_string(&text);
+	if (*ret_reason)
+		disarm(*ret_reason);
 }
 
 /* Gathers what is known of a failed attempt and picks the best errno. */

@@ -5,6 +5,8 @@
 #include "backends/remote/client_internal.h"
 #include "ops/support/path.h"
 
+#define LISTING_MAX_BYTES (UINT64_C(4) << 30)
+
 int remote_put_object(struct query *q, const struct object_ref *object)
 {
 	struct remote_file *file = object->file ? remote_file_of(object->file) : NULL;
@@ -69,6 +71,7 @@ struct listing {
 	void *user;
 	const char *directory; /* scan: watched ones among the entries are noted */
 	uint64_t taken;
+	uint64_t bytes; /* about what the entries take here */
 };
 
 static int note_entry(struct listing *listing, const struct dir_entry *entry)
@@ -84,6 +87,13 @@ static int note_entry(struct listing *listing, const struct dir_entry *entry)
 	return 0;
 }
 
+/* A far end that never comes to an end must not fill our memory. */
+static bool is_endless(struct listing *listing, const struct dir_entry *entry)
+{
+	listing->bytes += sizeof(*entry) + strlen(entry->path) + entry->content_size;
+	return listing->bytes > LISTING_MAX_BYTES;
+}
+
 static int take_entries(void *user, struct wire_reader *part)
 {
 	struct listing *listing = user;
@@ -93,7 +103,8 @@ static int take_entries(void *user, struct wire_reader *part)
 
 	while (r >= 0 && wire_reader_left(part) > 0) {
 		wire_get_dir_entry(part, &path, &entry);
-		if (part->failed || (!listing->directory && !path_is_name(entry.path)))
+		if (part->failed || (!listing->directory && !path_is_name(entry.path)) ||
+			is_endless(listing, &entry))
 			return -EIO;
 		r = note_entry(listing, &entry);
 		if (r >= 0)
@@ -173,7 +184,7 @@ int remote_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 
 		result = run(&q, r);
 		if (result >= 0) {
-			const char *target = wire_get_string(&q.in);
+			const char *target = wire_get_link_target(&q.in);
 
 			result = query_finish(&q, result);
 			if (result >= 0) {

@@ -23,6 +23,7 @@ enum {
 	CALLER_BYTES = 1 << 20, /* what a sender writes itself before the writer thread goes on */
 	RECEIVE_BYTES = 64 << 10,
 	NOT_READY_MS = 5,
+	PONGS_MAX = 256, /* that wait for a peer who asks and asks but reads nothing */
 	THREAD_STACK_BYTES = 256 << 10,
 };
 
@@ -55,6 +56,7 @@ struct lane {
 	uint64_t received;
 	size_t unacked_received_bytes, unacked_received_frames; /* not yet told to the peer */
 	bool ack_queued;
+	unsigned pongs_queued;
 
 	bool attached;  /* threads exist */
 	atomic_bool up; /* the connection works as far as we know; changed under the lock */
@@ -153,6 +155,7 @@ static void stamp(struct lane *lane, struct message *m)
 	frame_header_encode(&header, m->data);
 	if (header.type == FRAME_ACK)
 		lane->ack_queued = false;
+	lane->pongs_queued -= header.type == FRAME_PONG;
 	lane->unacked_received_bytes = 0;
 	lane->unacked_received_frames = 0;
 }
@@ -350,6 +353,7 @@ int lane_send(struct lane *lane, enum lane_priority priority, enum frame_type ty
 		return 0;
 	}
 	queue_push(&lane->waiting[priority], m);
+	lane->pongs_queued += type == FRAME_PONG;
 	if (lane->up && !lane->writing && !lane->blocked)
 		r = pump(lane, CALLER_BYTES);
 	pthread_mutex_unlock(&lane->lock);
@@ -485,6 +489,16 @@ static void count_received(struct lane *lane, const struct frame_header *header)
 		lane_send(lane, LANE_URGENT, FRAME_ACK, 0, NULL);
 }
 
+static int answer_ping(struct lane *lane, uint32_t id)
+{
+	bool too_many;
+
+	pthread_mutex_lock(&lane->lock);
+	too_many = lane->pongs_queued >= PONGS_MAX;
+	pthread_mutex_unlock(&lane->lock);
+	return too_many ? -EPROTO : lane_send(lane, LANE_URGENT, FRAME_PONG, id, NULL);
+}
+
 static void wait_until_ready(struct lane *lane)
 {
 	struct pollfd stop = {.fd = lane->wake_fd, .events = POLLIN};
@@ -516,7 +530,7 @@ static int receive_frame(struct lane *lane, struct receiver *in)
 	if (r < 0)
 		return r;
 	if (header.type == FRAME_PING)
-		return lane_send(lane, LANE_URGENT, FRAME_PONG, header.id, NULL);
+		return answer_ping(lane, header.id);
 	if (header.type == FRAME_ACK || header.type == FRAME_PONG)
 		return 0;
 	if (header.type >= FRAME_FIRST_COUNTED)

@@ -144,21 +144,37 @@ static struct job *next_job(struct server *server)
 	return job;
 }
 
-static void wait_for_work(struct server *server)
+/* Nobody signals that the lane has room again.  Under the lock. */
+static void wait_for_room(struct server *server, pthread_cond_t *condition)
 {
 	struct timespec end;
 
-	if (!server->bulk.first && !server->small.first) {
-		pthread_cond_wait(&server->work, &server->lock);
-		return;
-	}
 	clock_gettime(CLOCK_REALTIME, &end);
 	end.tv_nsec += WAITING_POLL_MS * 1000000L;
 	if (end.tv_nsec >= 1000000000) {
 		end.tv_sec++;
 		end.tv_nsec -= 1000000000;
 	}
-	pthread_cond_timedwait(&server->work, &server->lock, &end);
+	pthread_cond_timedwait(condition, &server->lock, &end);
+}
+
+static void wait_for_work(struct server *server)
+{
+	if (!server->bulk.first && !server->small.first)
+		pthread_cond_wait(&server->work, &server->lock);
+	else
+		wait_for_room(server, &server->work);
+}
+
+bool server_wait_for_credit(struct server *server, const int64_t *credit)
+{
+	if (*credit <= 0)
+		pthread_cond_wait(&server->moved, &server->lock);
+	else if (lane_waiting_bytes(server->lane) > WAITING_SMALL_MAX_BYTES)
+		wait_for_room(server, &server->moved);
+	else
+		return false;
+	return true;
 }
 
 static void *run_worker(void *argument)
@@ -327,6 +343,11 @@ static int take_request(struct server *server, const struct frame_header *header
 	return r;
 }
 
+void server_add_credit(int64_t *credit, uint64_t bytes, int64_t max)
+{
+	*credit = (int64_t)bytes < max - *credit ? *credit + (int64_t)bytes : max;
+}
+
 static void take_credit(struct server *server, uint32_t id, uint64_t bytes)
 {
 	struct job *job;
@@ -334,7 +355,7 @@ static void take_credit(struct server *server, uint32_t id, uint64_t bytes)
 	pthread_mutex_lock(&server->lock);
 	job = *job_slot(server, id);
 	if (job)
-		job->credit += (int64_t)bytes;
+		server_add_credit(&job->credit, bytes, CREDIT_LISTING_BYTES);
 	pthread_cond_broadcast(&server->moved);
 	pthread_mutex_unlock(&server->lock);
 }
@@ -358,8 +379,8 @@ int server_send_data(struct job *job, struct wire_writer *writer)
 	bool stop;
 
 	pthread_mutex_lock(&server->lock);
-	while (job->credit <= 0 && !job->cancelled && !server->stopping)
-		pthread_cond_wait(&server->moved, &server->lock);
+	while (!job->cancelled && !server->stopping && server_wait_for_credit(server, &job->credit))
+		;
 	job->credit -= (int64_t)size;
 	stop = job->cancelled || server->stopping;
 	pthread_mutex_unlock(&server->lock);

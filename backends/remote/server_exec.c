@@ -23,6 +23,7 @@ struct server_process {
 	int64_t credit; /* bytes of output that may be sent */
 	struct input *first, **last;
 	size_t input_bytes;
+	bool input_ended; /* its end of file has come */
 	bool has_input_thread;
 };
 
@@ -99,8 +100,8 @@ static bool wait_for_credit(struct server_process *p, size_t size)
 	bool go;
 
 	pthread_mutex_lock(&server->lock);
-	while (p->credit <= 0 && !p->stopping)
-		pthread_cond_wait(&server->moved, &server->lock);
+	while (!p->stopping && server_wait_for_credit(server, &p->credit))
+		;
 	go = !p->stopping;
 	p->credit -= (int64_t)size;
 	pthread_mutex_unlock(&server->lock);
@@ -258,9 +259,11 @@ int server_process_frame(struct server *server, const struct frame_header *heade
 		p->stopping = true;
 		unlist(p);
 	} else if (p && header->type == FRAME_OUTPUT_CREDIT) {
-		p->credit += (int64_t)wire_get_number_max(&in, UINT32_MAX);
+		server_add_credit(
+			&p->credit, wire_get_number_max(&in, UINT32_MAX), CREDIT_OUTPUT_BYTES);
 		r = wire_reader_finish(&in);
-	} else if (p) {
+	} else if (p && !p->input_ended) {
+		p->input_ended = !header->size;
 		r = queue_input(p, payload, header->size);
 		kept = r == 0;
 	}

@@ -84,6 +84,13 @@ int server_thread(void *(*run)(void *), void *argument);
 /* Sends a chunk of a listing; waits for credit.  -EINTR when the job is cancelled. */
 int server_send_data(struct job *job, struct wire_writer *writer);
 
+/* One step of waiting until there is credit, and room in the lane: what was credited without
+ * having been read must not grow us.  False: there is.  Under the lock. */
+bool server_wait_for_credit(struct server *server, const int64_t *credit);
+
+/* Credit never passes what there was at the start.  `bytes` is below 2^32.  Under the lock. */
+void server_add_credit(int64_t *credit, uint64_t bytes, int64_t max);
+
 /* A CLOSE is not waited for by the client, and yet what comes after it must find the file
  * closed: no lock in the way, no "text file busy". */
 void server_wait_for_closes(struct job *job);

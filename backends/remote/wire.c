@@ -375,6 +375,16 @@ const char *wire_get_path(struct wire_reader *r)
 	return "";
 }
 
+const char *wire_get_link_target(struct wire_reader *r)
+{
+	const char *target = wire_get_string(r);
+
+	if (strlen(target) <= PATH_MAX)
+		return target;
+	r->failed = true;
+	return "";
+}
+
 static int64_t result_of_code(int64_t code)
 {
 	if (code >= 0)
@@ -503,7 +513,7 @@ void wire_get_dir_entry(struct wire_reader *r, struct buffer *path, struct dir_e
 	get_entry_path(r, path);
 	wire_get_attributes(r, &entry->attributes);
 	if (bits & ENTRY_LINK)
-		entry->link_target = wire_get_string(r);
+		entry->link_target = wire_get_link_target(r);
 	if (bits & ENTRY_CONTENT)
 		entry->content = wire_get_bytes(r, &entry->content_size);
 	if (bits & ENTRY_HASH)

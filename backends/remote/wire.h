@@ -82,7 +82,8 @@ const uint8_t *wire_get_raw(struct wire_reader *r, size_t size); /* NULL when ma
 /* Point into the message. */
 const uint8_t *wire_get_bytes(struct wire_reader *r, size_t *ret_size);
 const char *wire_get_string(struct wire_reader *r);
-const char *wire_get_path(struct wire_reader *r); /* a normal workspace path */
+const char *wire_get_path(struct wire_reader *r);        /* a normal workspace path */
+const char *wire_get_link_target(struct wire_reader *r); /* no longer than PATH_MAX */
 
 int64_t wire_get_error(struct wire_reader *r);  /* 0, a count or -errno */
 int64_t wire_get_result(struct wire_reader *r); /* of wire_set_result() */

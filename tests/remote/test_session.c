@@ -210,14 +210,25 @@ static void test_no_path_leaves_the_root(void)
 	unlink(link);
 }
 
+/* KiB that the helpers of this test use, the largest one. */
+static bool helpers_stay_below(unsigned kilobytes)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command),
+		"for p in /proc/[0-9]*; do [ \"$(readlink $p/exe)\" != " HELPER " ] || "
+		"awk '/VmRSS/ && $2 > %u {exit 1}' $p/status || exit 1; done",
+		kilobytes);
+	return system(command) == 0;
+}
+
 static void test_a_client_that_reads_nothing_cannot_grow_the_helper(void)
 {
 	cleanup_buffer struct buffer body = {0};
 	struct hello hello = hello_for(dir);
 	struct peer peer = start_helper();
 	struct welcome welcome;
-	char path[128], command[256];
-	int status;
+	char path[128];
 
 	snprintf(path, sizeof(path), "%s/big", dir);
 	CHECK_RC(0, truncate(path, 0) < 0 ? close(creat(path, 0644)) : 0);
@@ -237,11 +248,89 @@ static void test_a_client_that_reads_nothing_cannot_grow_the_helper(void)
 			break;
 	}
 	nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-	snprintf(command, sizeof(command),
-		"for p in /proc/[0-9]*; do [ \"$(readlink $p/exe)\" != " HELPER " ] || "
-		"awk '/VmRSS/ && $2 > 160000 {exit 1}' $p/status || exit 1; done");
-	status = system(command);
-	CHECK_RC(0, WEXITSTATUS(status));
+	CHECK(helpers_stay_below(160000));
+	end_helper(&peer);
+}
+
+static void put_exec(struct wire_writer *w, uint32_t process, const char *command)
+{
+	put_caller(w);
+	wire_put_number(w, process);
+	wire_put_number(w, 0); /* flags */
+	wire_put_number(w, 0); /* timeout */
+	wire_put_number(w, 0);
+	wire_put_number(w, 0); /* rows, columns */
+	wire_put_string(w, "");
+	wire_put_string(w, command);
+	wire_put_number(w, 0);
+	wire_put_number(w, 0); /* argv, environment */
+}
+
+/* Sends the same frame again and again; what does not fit at once is not sent. */
+static void pester(struct peer *peer, enum frame_type type, uint32_t id,
+	const struct wire_writer *payload, unsigned times)
+{
+	fcntl(peer->out_fd, F_SETFL, O_NONBLOCK);
+	for (unsigned i = 0; i < times; i++)
+		if (send_frame(peer, type, id, payload) < 0)
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+static void test_credit_for_what_was_not_read_cannot_grow_the_helper(void)
+{
+	cleanup_wire_writer struct wire_writer command = {0}, credit = {0};
+	cleanup_buffer struct buffer body = {0};
+	struct hello hello = hello_for(dir);
+	struct peer peer = start_helper();
+	struct welcome welcome;
+
+	CHECK_RC(0, greet(&peer, &hello, &body, &welcome));
+	put_exec(&command, 1, "exec cat /dev/zero");
+	wire_put_number(&credit, UINT32_MAX);
+	CHECK_RC(0, send_frame(&peer, REQUEST_EXEC, 1, &command));
+	for (int i = 0; i < 10; i++) {
+		pester(&peer, FRAME_OUTPUT_CREDIT, 1, &credit, 10);
+		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+	}
+	CHECK(helpers_stay_below(160000));
+	end_helper(&peer);
+}
+
+static void test_pings_without_reading_end_the_connection(void)
+{
+	cleanup_buffer struct buffer body = {0};
+	struct hello hello = hello_for(dir);
+	struct peer peer = start_helper();
+	struct welcome welcome;
+
+	CHECK_RC(0, greet(&peer, &hello, &body, &welcome));
+	pester(&peer, FRAME_PING, 1, NULL, 20000);
+	nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+	CHECK(send_frame(&peer, FRAME_PING, 1, NULL) < 0);
+	end_helper(&peer);
+}
+
+static void test_input_after_its_end_cannot_grow_the_helper(void)
+{
+	cleanup_wire_writer struct wire_writer command = {0};
+	cleanup_buffer struct buffer body = {0};
+	struct hello hello = hello_for(dir);
+	struct peer peer = start_helper();
+	struct welcome welcome;
+
+	CHECK_RC(0, greet(&peer, &hello, &body, &welcome));
+	put_exec(&command, 1, "exec sleep 60");
+	CHECK_RC(0, send_frame(&peer, REQUEST_EXEC, 1, &command));
+	for (int i = 0; i < 1000; i++) {
+		static uint8_t frames[1000 * FRAME_HEADER_BYTES];
+
+		for (int j = 0; j < 1000; j++)
+			frame_header_encode(&(struct frame_header){.type = FRAME_INPUT, .id = 1},
+				frames + j * FRAME_HEADER_BYTES);
+		CHECK_RC(0, say(&peer, frames, sizeof(frames)));
+	}
+	CHECK(helpers_stay_below(30000));
+	say_goodbye(&peer);
 	end_helper(&peer);
 }
 
@@ -260,7 +349,10 @@ int main(void)
 		TEST(test_another_version_is_refused),
 		TEST(test_garbage_ends_the_connection_and_not_the_session),
 		TEST(test_no_path_leaves_the_root),
-		TEST(test_a_client_that_reads_nothing_cannot_grow_the_helper)};
+		TEST(test_a_client_that_reads_nothing_cannot_grow_the_helper),
+		TEST(test_credit_for_what_was_not_read_cannot_grow_the_helper),
+		TEST(test_pings_without_reading_end_the_connection),
+		TEST(test_input_after_its_end_cannot_grow_the_helper)};
 
 	signal(SIGPIPE, SIG_IGN);
 	snprintf(dir, sizeof(dir), "/tmp/isthmus-session-XXXXXX");
