@@ -1,17 +1,11 @@
 #include "tools/mcp.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <string.h>
-#include <time.h>
 
 #include "tools/commands.h"
 #include "tools/syntax.h"
 
 #define META "io.modelcontextprotocol/"
-
-enum { END_GRACE_MS = 500, READ_BYTES = 65536 };
 
 static const char modern_version[] = "2026-07-28";
 
@@ -337,7 +331,7 @@ static void take_batch(struct mcp_server *server, cJSON *list)
 	mcp_batch_done(server, batch);
 }
 
-static void take_line(struct mcp_server *server, const char *text, size_t size)
+void mcp_take_line(struct mcp_server *server, const char *text, size_t size)
 {
 	struct syntax_error error = {0};
 	cJSON *message = NULL;
@@ -361,102 +355,7 @@ static void take_line(struct mcp_server *server, const char *text, size_t size)
 	cJSON_Delete(message);
 }
 
-/* ---- The loop -------------------------------------------------------------------------------- */
-
-static volatile sig_atomic_t told_to_end;
-
-static void on_signal(int signal)
-{
-	(void)signal;
-	told_to_end = 1;
-}
-
-struct input {
-	struct buffer text;
-	bool skipping; /* the rest of a line that is too long */
-};
-
-static void take_lines(struct mcp_server *server, struct input *input)
-{
-	const char *start = (const char *)input->text.data, *end = start + input->text.size,
-		   *newline;
-
-	while ((newline = memchr(start, '\n', (size_t)(end - start)))) {
-		if (!input->skipping)
-			take_line(server, start, (size_t)(newline - start));
-		input->skipping = false;
-		start = newline + 1;
-	}
-	buffer_consume(&input->text, (size_t)(start - (const char *)input->text.data));
-	if (input->text.size > MCP_MESSAGE_MAX_BYTES) {
-		if (!input->skipping)
-			mcp_fail_raw(server, NULL, NULL, MCP_INVALID_REQUEST,
-				"a message must be shorter than 10 MiB", NULL);
-		input->skipping = true;
-	}
-	if (input->skipping)
-		input->text.size = 0;
-}
-
-/* Reads until the end of the input, or a signal. */
-static void serve(struct mcp_server *server)
-{
-	struct input input = {0};
-	sigset_t blocked, waiting;
-
-	sigemptyset(&blocked);
-	sigaddset(&blocked, SIGTERM);
-	sigaddset(&blocked, SIGINT);
-	sigaddset(&blocked, SIGHUP);
-	/* Signals come while waiting only, so none is missed; threads inherit the mask. */
-	pthread_sigmask(SIG_BLOCK, &blocked, &waiting);
-	while (!told_to_end) {
-		struct pollfd wait = {.fd = STDIN_FILENO, .events = POLLIN};
-		ssize_t got;
-
-		if (ppoll(&wait, 1, NULL, &waiting) < 0)
-			continue;
-		if (buffer_reserve(&input.text, READ_BYTES) < 0)
-			break;
-		got = read(STDIN_FILENO, input.text.data + input.text.size, READ_BYTES);
-		if (got < 0 && (errno == EINTR || errno == EAGAIN))
-			continue;
-		if (got <= 0)
-			break;
-		input.text.size += (size_t)got;
-		take_lines(server, &input);
-	}
-	/* A last message without a line end. */
-	if (input.text.size && !input.skipping && !told_to_end)
-		take_line(server, (const char *)input.text.data, input.text.size);
-	buffer_done(&input.text);
-}
-
-static void wait_idle(struct mcp_server *server, int limit_ms)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += limit_ms % 1000 * 1000000L;
-	until.tv_sec += limit_ms / 1000 + until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
-	while (server->call_count)
-		if (pthread_cond_timedwait(&server->idle, &server->lock, &until) == ETIMEDOUT)
-			return;
-}
-
-/* Calls that are nearly done are answered; the others are stopped, with what they started. */
-static void end_calls(struct mcp_server *server)
-{
-	pthread_mutex_lock(&server->lock);
-	if (!told_to_end)
-		wait_idle(server, END_GRACE_MS);
-	for (struct mcp_request *at = server->calls; at; at = at->next)
-		mcp_cancel(at);
-	while (server->call_count)
-		pthread_cond_wait(&server->idle, &server->lock);
-	pthread_mutex_unlock(&server->lock);
-}
+/* ---- The command ---------------------------------------------------------------------- */
 
 static const char usage[] =
 	"usage: isthmus mcp [--policy FILE] [--yes] [DIR]\n"
@@ -495,7 +394,6 @@ static int parse(int argc, char **argv, struct options *options)
 
 int mcp_command(int argc, char **argv)
 {
-	const struct sigaction end = {.sa_handler = on_signal}, ignore = {.sa_handler = SIG_IGN};
 	static struct mcp_server server = {
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.write_lock = PTHREAD_MUTEX_INITIALIZER,
@@ -514,13 +412,8 @@ int mcp_command(int argc, char **argv)
 	server.states = mcp_states_new();
 	if (!server.states)
 		return 1;
-	sigaction(SIGTERM, &end, NULL);
-	sigaction(SIGINT, &end, NULL);
-	sigaction(SIGHUP, &end, NULL);
-	sigaction(SIGPIPE, &ignore, NULL);
-	serve(&server);
-	end_calls(&server);
+	r = mcp_serve(&server);
 	mcp_states_free(server.states);
 	tool_session_close(&server.session);
-	return 0;
+	return r < 0 ? 1 : 0;
 }

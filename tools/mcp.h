@@ -5,14 +5,15 @@
  * (initialize; 2024-11-05 to 2025-11-25) and the stateless one (2026-07-28), whose requests
  * carry their version in `_meta`.
  *
- * A thread reads messages and answers the quick ones; tool calls run in threads of their own,
- * which stay for the next call.
+ * One thread at a time reads messages and answers the quick ones; tool calls run beside each
+ * other.
  * stdout carries one message a line and nothing else.  `mcp_server.lock` guards the list of
  * calls and what they wait for; `mcp_server.write_lock` the output.
  */
 #pragma once
 
 #include <pthread.h>
+#include <signal.h>
 
 #include "tools/permission.h"
 #include "tools/tool.h"
@@ -65,6 +66,11 @@ struct mcp_request {
 	cJSON *questions;        /* modern: what to ask the client, for the result */
 };
 
+struct mcp_input {
+	struct buffer text;
+	bool skipping; /* the rest of a line that is too long */
+};
+
 struct mcp_server {
 	struct tool_session session;
 	pthread_mutex_t lock;
@@ -72,16 +78,33 @@ struct mcp_server {
 	pthread_cond_t idle; /* with lock: calls became fewer */
 	struct mcp_request *calls;
 	unsigned call_count;
-	struct mcp_request *waiting; /* for a worker; latest first */
+	struct mcp_request *waiting; /* for a thread; latest first */
 	unsigned waiting_count;
-	unsigned idle_workers;
-	pthread_cond_t work; /* with lock: something waits */
+	unsigned idle_threads;
+	bool reading;        /* a thread is at the input */
+	bool ended;          /* there is no more input, or a signal came */
+	pthread_cond_t work; /* with lock: a call waits, or nobody reads */
 	unsigned next_question;
-	bool can_elicit;  /* of the handshake; used by the reading thread only */
-	bool batches;     /* 2025-03-26 was agreed on; likewise */
-	bool output_lost; /* stdout is gone; guarded by write_lock */
+	struct mcp_input input; /* belongs to the thread that reads, as the next three do */
+	bool can_elicit;        /* of the handshake */
+	bool batches;           /* 2025-03-26 was agreed on */
+	sigset_t while_waiting; /* for input: the signals that are not blocked then */
+	bool output_lost;       /* stdout is gone; guarded by write_lock */
 	struct mcp_states *states;
 };
+
+/* ---- mcp.c ---------------------------------------------------------------------- */
+
+/* One line of input. */
+void mcp_take_line(struct mcp_server *server, const char *text, size_t size);
+
+/* ---- mcp_serve.c: threads --------------------------------------------------------- */
+
+/* Serves until the end of the input, or a signal.  0 or -errno. */
+int mcp_serve(struct mcp_server *server);
+
+/* From the thread that reads.  0; -EAGAIN when too many are under way. */
+int mcp_queue_call(struct mcp_request *request);
 
 /* ---- mcp_output.c: answering ---------------------------------------------------- */
 
@@ -115,6 +138,9 @@ void mcp_list_tools(struct mcp_request *request);
 
 /* Takes ownership of the request. */
 void mcp_call_tool(struct mcp_request *request);
+
+/* Runs a call that was queued, to its answer. */
+void mcp_run_call(struct mcp_request *request);
 
 void mcp_request_free(struct mcp_request *request);
 

@@ -171,8 +171,7 @@ static void on_update(void *user, const char *text, size_t size)
 	send_progress(request, (const char *)line.data);
 }
 
-/* ---- tools/call ---------------------------------------------------------------------------------
- */
+/* ---- tools/call -------------------------------------------------------------------------- */
 
 void mcp_request_free(struct mcp_request *request)
 {
@@ -230,7 +229,7 @@ static void finish(struct mcp_request *request)
 		mcp_fail(request, MCP_INTERNAL_ERROR, "there is not enough memory", NULL);
 }
 
-static void run_call(struct mcp_request *request)
+void mcp_run_call(struct mcp_request *request)
 {
 	struct mcp_server *server = request->server;
 
@@ -239,72 +238,6 @@ static void run_call(struct mcp_request *request)
 	unlink_request(request);
 	mcp_request_free(request);
 	count_down(server);
-}
-
-/* The one that waits longest. */
-static struct mcp_request *take_waiting(struct mcp_server *server)
-{
-	struct mcp_request **at, *request;
-
-	pthread_mutex_lock(&server->lock);
-	server->idle_workers++;
-	while (!server->waiting)
-		pthread_cond_wait(&server->work, &server->lock);
-	for (at = &server->waiting; (*at)->next_waiting; at = &(*at)->next_waiting)
-		;
-	request = *at;
-	*at = NULL;
-	server->waiting_count--;
-	server->idle_workers--;
-	pthread_mutex_unlock(&server->lock);
-	return request;
-}
-
-/* Workers stay until the process ends: there are never more than calls at once. */
-static void *work(void *user)
-{
-	struct mcp_server *server = user;
-
-	for (;;)
-		run_call(take_waiting(server));
-	return NULL;
-}
-
-static int start_worker(struct mcp_server *server)
-{
-	pthread_attr_t attributes;
-	pthread_t thread;
-	int r;
-
-	pthread_attr_init(&attributes);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, 1 << 20);
-	r = -pthread_create(&thread, &attributes, work, server);
-	pthread_attr_destroy(&attributes);
-	return r;
-}
-
-static int start(struct mcp_request *request)
-{
-	struct mcp_server *server = request->server;
-	int r = 0;
-
-	pthread_mutex_lock(&server->lock);
-	if (server->call_count >= MCP_CALLS_MAX)
-		r = -EAGAIN;
-	else if (server->idle_workers <= server->waiting_count)
-		r = start_worker(server);
-	if (r == 0) {
-		request->next = server->calls;
-		server->calls = request;
-		server->call_count++;
-		request->next_waiting = server->waiting;
-		server->waiting = request;
-		server->waiting_count++;
-		pthread_cond_signal(&server->work);
-	}
-	pthread_mutex_unlock(&server->lock);
-	return r;
 }
 
 void mcp_call_tool(struct mcp_request *request)
@@ -336,7 +269,7 @@ void mcp_call_tool(struct mcp_request *request)
 	request->call->asker = request;
 	if (request->progress_token)
 		request->call->sink = (struct tool_sink){.update = on_update, .user = request};
-	if (start(request) < 0) {
+	if (mcp_queue_call(request) < 0) {
 		mcp_fail(request, MCP_INTERNAL_ERROR,
 			"too many calls are under way: wait for one to end", NULL);
 		mcp_request_free(request);

@@ -4,11 +4,9 @@
 #include <errno.h>
 #include <pcre2.h>
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 #include "ops/support/buffer.h"
+#include "tools/literal.h"
 
 enum {
 	CHUNK_BYTES = 64 << 10,
@@ -17,15 +15,9 @@ enum {
 	MATCH_LIMIT = 5000000,
 };
 
-struct literal {
-	uint8_t *bytes; /* NULL: none */
-	size_t size;
-	size_t rare, second; /* offsets of its two rarest bytes */
-};
-
 struct search_pattern {
-	pcre2_code *code; /* NULL: the literal is all of it */
-	struct literal literal;
+	pcre2_code *code;          /* NULL: the literal is all of it */
+	struct literals *literals; /* NULL: none would help */
 	bool multiline;
 	bool line_by_line; /* what is beyond a line's end could change what matches in it */
 };
@@ -37,89 +29,6 @@ struct searcher {
 	pcre2_jit_stack *stack;
 	struct buffer memory;
 };
-
-/* ---- Literals -------------------------------------------------------------------------- */
-
-/* How common a byte is in source code, roughly: 0 is rare. */
-static unsigned commonness(uint8_t c)
-{
-	static const char by_frequency[] = "etaoinsrlducpmfhgbyvw_ ";
-	const char *at;
-
-	if (c == ' ' || c == '\t')
-		return 60;
-	at = c ? strchr(by_frequency, c) : NULL;
-	if (at)
-		return 50 - (unsigned)(at - by_frequency);
-	if (strchr("0123456789(),.;=-*/\">", c))
-		return 20;
-	if (c >= 'A' && c <= 'Z')
-		return 12;
-	return c < 0x80 ? 8 : 3;
-}
-
-static int literal_set(struct literal *literal, const void *bytes, size_t size)
-{
-	literal->bytes = malloc(size + 1);
-	if (!literal->bytes)
-		return -ENOMEM;
-	memcpy(literal->bytes, bytes, size);
-	literal->size = size;
-	for (size_t i = 1; i < size; i++)
-		if (commonness(literal->bytes[i]) < commonness(literal->bytes[literal->rare]))
-			literal->rare = i;
-	literal->second = literal->rare == 0 && size > 1 ? 1 : 0;
-	for (size_t i = 0; i < size; i++)
-		if (i != literal->rare &&
-			commonness(literal->bytes[i]) < commonness(literal->bytes[literal->second]))
-			literal->second = i;
-	return 0;
-}
-
-static const uint8_t *find_by_byte(const struct literal *l, const uint8_t *at, const uint8_t *last)
-{
-	while (at <= last) {
-		const uint8_t *rare =
-			memchr(at + l->rare, l->bytes[l->rare], (size_t)(last - at) + 1);
-
-		if (!rare)
-			return NULL;
-		at = rare - l->rare;
-		if (memcmp(at, l->bytes, l->size) == 0)
-			return at;
-		at++;
-	}
-	return NULL;
-}
-
-static const uint8_t *literal_find(const struct literal *l, const uint8_t *at, const uint8_t *end)
-{
-	const uint8_t *last; /* where it can begin */
-
-	if ((size_t)(end - at) < l->size)
-		return NULL;
-	last = end - l->size;
-#ifdef __SSE2__
-	/* 16 places at once: both rare bytes must be where they belong. */
-	const __m128i rare = _mm_set1_epi8((char)l->bytes[l->rare]);
-	const __m128i second = _mm_set1_epi8((char)l->bytes[l->second]);
-
-	for (; last - at >= 16; at += 16) {
-		__m128i a = _mm_loadu_si128((const __m128i *)(const void *)(at + l->rare));
-		__m128i b = _mm_loadu_si128((const __m128i *)(const void *)(at + l->second));
-		unsigned hits = (unsigned)_mm_movemask_epi8(
-			_mm_and_si128(_mm_cmpeq_epi8(a, rare), _mm_cmpeq_epi8(b, second)));
-
-		for (; hits; hits &= hits - 1) {
-			const uint8_t *place = at + __builtin_ctz(hits);
-
-			if (memcmp(place, l->bytes, l->size) == 0)
-				return place;
-		}
-	}
-#endif
-	return find_by_byte(l, at, last);
-}
 
 /* ---- Compiling ---------------------------------------------------------------------------- */
 
@@ -138,37 +47,6 @@ static bool needs_line_by_line(const char *pattern)
 		if (at[2 + strspn(at + 2, "abcdefghijklmnopqrstuvwxyz")] == '-')
 			return true;
 	return false;
-}
-
-/* The longest run of plain characters that every match must contain; only for patterns
- * without alternatives and groups, where that is plain to see. */
-static size_t required_run(const char *pattern, const char **ret_start)
-{
-	size_t best = 0, run = 0;
-
-	if (strpbrk(pattern, "|()"))
-		return 0;
-	for (const char *at = pattern; *at && *at != '['; at++) {
-		bool plain = !strchr("\\^$.]{}?*+#", *at) && (unsigned char)*at < 0x80;
-		bool optional = at[1] && strchr("?*{", at[1]);
-
-		if (*at == '{') {
-			at += strcspn(at, "}");
-			if (!*at)
-				break;
-		} else if (*at == '\\') {
-			/* \n, \d and the like; the arguments of \x41 are not literal. */
-			if (!at[1] || strchr("xopPNkgcuUEQ", at[1]))
-				break;
-			at++;
-		}
-		run = plain && !optional ? run + 1 : 0;
-		if (run > best) {
-			best = run;
-			*ret_start = at + 1 - run;
-		}
-	}
-	return best;
 }
 
 static uint32_t compile_flags(const struct search_options *options)
@@ -209,24 +87,34 @@ static int compile_code(const struct search_options *options, struct search_patt
 	return 0;
 }
 
+/* Where they are on most lines, the pattern over many lines at once is faster. */
+static void drop_common_literals(struct search_pattern *pattern)
+{
+	if (!pattern->literals || pattern->line_by_line || !literals_are_common(pattern->literals))
+		return;
+	literals_free(pattern->literals);
+	pattern->literals = NULL;
+}
+
 int search_compile(const struct search_options *options, struct search_pattern **ret_pattern,
 	char *problem, size_t problem_size, size_t *ret_at)
 {
 	struct search_pattern *pattern = calloc(1, sizeof(*pattern));
-	const char *text = options->pattern, *run = text;
-	bool plain = options->literal || !strpbrk(text, "\\^$.[]{}?*+|()#");
-	size_t size;
+	const char *text = options->pattern;
+	bool plain = options->literal || !strpbrk(text, "\\^$.[]{}?*+|()");
+	bool is_all = plain && !options->ignore_case && !options->multiline && !strchr(text, '\n');
 	int r = 0;
 
 	if (!pattern)
 		return -ENOMEM;
 	pattern->multiline = options->multiline;
 	pattern->line_by_line = !options->literal && needs_line_by_line(text);
-	size = plain ? strlen(text) : required_run(text, &run);
-	if (size && !options->ignore_case && !options->multiline && !strchr(text, '\n'))
-		r = literal_set(&pattern->literal, run, size);
-	if (r == 0 && !(plain && pattern->literal.bytes))
+	if (!options->multiline)
+		r = literals_new(text, plain, options->ignore_case, &pattern->literals);
+	if (r == 0 && !is_all) {
+		drop_common_literals(pattern);
 		r = compile_code(options, pattern, problem, problem_size, ret_at);
+	}
 	if (r < 0) {
 		search_pattern_free(pattern);
 		return r;
@@ -240,7 +128,7 @@ void search_pattern_free(struct search_pattern *pattern)
 	if (!pattern)
 		return;
 	pcre2_code_free(pattern->code);
-	free(pattern->literal.bytes);
+	literals_free(pattern->literals);
 	free(pattern);
 }
 
@@ -290,6 +178,7 @@ struct run {
 	const uint8_t *told;    /* lines before this were given out, or dropped */
 	unsigned after;         /* context lines still to give out */
 	unsigned flags;
+	struct literal_scan scan;
 };
 
 static uint64_t count_newlines(const uint8_t *at, const uint8_t *end)
@@ -408,8 +297,8 @@ static const uint8_t *next_candidate(struct run *run, const uint8_t *at)
 	const struct search_pattern *pattern = run->s->pattern;
 	const uint8_t *from, *to;
 
-	if (pattern->literal.bytes)
-		return literal_find(&pattern->literal, at, run->end);
+	if (pattern->literals)
+		return literals_find(pattern->literals, &run->scan, at, run->end);
 	if (pattern->line_by_line)
 		return at;
 	return match_in(run, at, run->end, at, &from, &to) ? from : NULL;
@@ -420,6 +309,7 @@ static int search_lines(struct run *run)
 	const uint8_t *at = run->start;
 	int r = 0;
 
+	run->scan = (struct literal_scan){0};
 	while (at < run->end && r == 0) {
 		const uint8_t *place = next_candidate(run, at), *start, *end;
 
@@ -465,8 +355,7 @@ static int search_whole(struct run *run)
 	return r < 0 ? r : give_after(run, run->end);
 }
 
-/* ---- Searching a file -------------------------------------------------------------------------
- */
+/* ---- Searching a file ---------------------------------------------------------------------- */
 
 /* Reads one more chunk.  1; 0 at the end of the file; -errno. */
 static int read_chunk(struct searcher *s, int fd, struct run *run)

@@ -27,6 +27,8 @@ SEARCHES = [
     ("word, many lines", [r"\bmutex\b"]),
     ("expression", [r"struct\s+\w+ (inode|dentry)"]),
     ("ignore case", ["--ignore-case", "NEEDLE_7[0-9]"]),
+    ("alternatives", ["--ignore-case", "mutex_lock|needle_4711"]),
+    ("literal inside", [r"[a-z]+_(77|t)\w*;?$"]),
 ]
 
 
@@ -52,16 +54,18 @@ def measure_grep(isthmus, tools, tmp, data, note):
     table = Table(f"grep, warm; medians of {RUNS}; {note}", ["rg", "isthmus tool"],
                   [("isthmus tool", "rg")])
     mount = Mount("isthmus", tmp / "mnt", [isthmus, "mount", "-f", f"local:{data}", tmp / "mnt"])
-    for place in [Mount("native", data, None), mount]:
-        place.start()
+    include = pathlib.Path("/usr/include")
+    for mount, directory in [(Mount("native", data, None), data / "tree"),
+                             (mount, mount.point / "tree"),
+                             (Mount("/usr/include", include, None), include)]:
+        mount.start()
         try:
             for name, words in SEARCHES:
-                directory = place.point / "tree"
-                table.add(f"{place.name}: {name}", {
+                table.add(f"{mount.name}: {name}", {
                     "rg": search(their_grep(words), directory),
                     "isthmus tool": search(our_grep(tools, words), directory)})
         finally:
-            place.stop()
+            mount.stop()
     return table
 
 

@@ -11,7 +11,9 @@ from toolslib import Directory, check, equal, finish, private_home, run
 
 PIECES = ["include", "static", "struct", "int", "return", "define", "[A-Z]+", "[0-9a-f]+", r"\w+", r"\s+",
           r"\(", r"\)", ".", ".*", "a?", r"\bif\b", "_", "x{2,3}", "(a|e)", "[^ ]", ";$", "^#", r"\t", "e+",
-          "// ", r"\d", "(?i)linux", "for|while", "size_t", "errno"]
+          "// ", r"\d", "(?i)linux", "for|while", "size_t", "errno", "s{2}", "f{1,2}", "x{0,1}", r"\w+_init\(",
+          "(un)?signed", "[]a]", r"[^])\r]", "[[:upper:]]{3}", "_(in|out)", r"\*/", "mask|k", "(a(b|c)d|e)t", r"[\]=]",
+          r"\.h>", "l{1}"]
 GLOBS = ["*.c", "*.h", "*.{c,h}", "test_*", "[a-m]*.h", "linux/*.h", "**/sys/*.h", "*/*.c", "ops/**",
          "tools/*", "*.[ch]", "?*.build", "!", "std*", "x86_64*/**/*.h", "{a,b,c}*.h", "*.txt"]
 
