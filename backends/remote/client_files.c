@@ -143,6 +143,8 @@ int remote_open_file(struct op_context *ctx, struct workspace *w, const struct o
 {
 	const char *path = object->file ? remote_file_of(object->file)->path : object->path;
 	struct remote *remote = remote_of(w);
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote, REQUEST_OPEN, .object = object};
 	struct attributes attributes = {0};
 	struct remote_file *file;
 	uint64_t changes = remote->changes;
@@ -152,22 +154,16 @@ int remote_open_file(struct op_context *ctx, struct workspace *w, const struct o
 
 	if (r < 0)
 		return r;
+	wire_put_open_flags(&request.arguments, flags);
+	wire_put_number(&request.arguments, file->handle);
+	wire_put_number(&request.arguments, inline_size(flags));
 	do {
-		uint64_t order = 0;
-
-		r = remote_order(ctx, remote, object, &order);
-		query_begin(&q, ctx, remote, REQUEST_OPEN, order);
-		if (r == 0)
-			r = remote_put_object(&q, object);
-		wire_put_open_flags(&q.out, flags);
-		wire_put_number(&q.out, file->handle);
-		wire_put_number(&q.out, inline_size(flags));
+		remote_request_begin(&request, &q);
 		if (q.call) {
 			q.call->object = file->handle;
 			q.call->repeatable = !(flags & O_TRUNC);
 		}
-		result = take_opened(
-			&q, r < 0 ? r : query_run(&q), file, &attributes, inline_size(flags));
+		result = take_opened(&q, query_run(&q), file, &attributes, inline_size(flags));
 	} while (query_end(&q, &result));
 	r = finish_open(file, result, &attributes, ret_file);
 	if (r < 0)
@@ -321,125 +317,108 @@ int remote_close(struct op_context *ctx, struct open_file *open_file)
 	return r;
 }
 
-/* ---- The rest of an open file -------------------------------------------------------------------
- */
+/* ---- The rest of an open file --------------------------------------------------------- */
 
-/* Starts a request about a handle, behind its queued writes. */
-static int begin_on(
-	struct query *q, struct op_context *ctx, struct remote_file *file, enum frame_type type)
+/* A request about the handle. */
+static struct remote_request on_file(
+	struct op_context *ctx, struct open_file *open_file, enum frame_type type)
 {
-	struct object_ref object = OBJECT_OF(&file->base);
-	uint64_t order = 0;
-	int r = remote_file_ready(ctx, file);
+	struct remote_file *file = remote_file_of(open_file);
 
-	if (r == 0)
-		r = remote_order(ctx, file->remote, &object, &order);
-	query_begin(q, ctx, file->remote, type, order);
-	wire_put_number(&q->out, file->handle);
-	return r;
+	return (struct remote_request){ctx, file->remote, type, .file = file};
 }
 
 int remote_fallocate(
 	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length)
 {
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request =
+		on_file(ctx, file, REQUEST_FALLOCATE);
 
-	remote_object_changed(remote_of(file->workspace), &remote_file_of(file)->id);
-	do {
-		int r = begin_on(&q, ctx, remote_file_of(file), REQUEST_FALLOCATE);
-
-		wire_put_number(&q.out, mode);
-		wire_put_number(&q.out, (uint64_t)offset);
-		wire_put_number(&q.out, (uint64_t)length);
-		result = r < 0 ? r : query_run(&q);
-	} while (query_end(&q, &result));
-	return (int)result;
+	remote_object_changed(request.remote, &request.file->id);
+	wire_put_number(&request.arguments, mode);
+	wire_put_number(&request.arguments, (uint64_t)offset);
+	wire_put_number(&request.arguments, (uint64_t)length);
+	return (int)remote_request_run(&request, NULL, NULL);
 }
 
 off_t remote_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence)
 {
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request = on_file(ctx, file, REQUEST_SEEK);
 
-	do {
-		int r = begin_on(&q, ctx, remote_file_of(file), REQUEST_SEEK);
-
-		wire_put_number(&q.out, (uint64_t)offset);
-		wire_put_number(&q.out, whence == SEEK_HOLE ? SEEK_CODE_HOLE : SEEK_CODE_DATA);
-		result = r < 0 ? r : query_run(&q);
-	} while (query_end(&q, &result));
-	return (off_t)result;
+	wire_put_number(&request.arguments, (uint64_t)offset);
+	wire_put_number(&request.arguments, whence == SEEK_HOLE ? SEEK_CODE_HOLE : SEEK_CODE_DATA);
+	return (off_t)remote_request_run(&request, NULL, NULL);
 }
 
 ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
 	struct open_file *to, off_t to_offset, size_t size)
 {
+	cleanup_remote_request struct remote_request request =
+		on_file(ctx, from, REQUEST_COPY_RANGE);
+	struct remote_file *target = remote_file_of(to);
 	struct query q;
 	int64_t result;
-	int r;
 
-	remote_object_changed(remote_of(to->workspace), &remote_file_of(to)->id);
+	remote_object_changed(request.remote, &target->id);
+	wire_put_number(&request.arguments, (uint64_t)from_offset);
+	wire_put_number(&request.arguments, target->handle);
+	wire_put_number(&request.arguments, (uint64_t)to_offset);
+	wire_put_number(&request.arguments, size);
 	do {
-		r = remote_settle(ctx, remote_of(to->workspace));
+		int r = remote_settle(ctx, request.remote);
+
 		if (r == 0)
-			r = remote_file_ready(ctx, remote_file_of(to));
-		result = begin_on(&q, ctx, remote_file_of(from), REQUEST_COPY_RANGE);
-		wire_put_number(&q.out, (uint64_t)from_offset);
-		wire_put_number(&q.out, remote_file_of(to)->handle);
-		wire_put_number(&q.out, (uint64_t)to_offset);
-		wire_put_number(&q.out, size);
-		if (result == 0)
-			result = r < 0 ? r : query_run(&q);
+			r = remote_file_ready(ctx, target);
+		remote_request_begin(&request, &q);
+		result = r < 0 ? r : query_run(&q);
 	} while (query_end(&q, &result));
 	return result > 0 && (uint64_t)result > size ? -EIO : (ssize_t)result;
 }
 
-/* ---- Locks
- * ------------------------------------------------------------------------------------------ */
+/* ---- Locks ------------------------------------------------------------------------------ */
 
 int remote_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,
 	bool wait)
 {
-	struct remote_file *file = remote_file_of(open_file);
+	cleanup_remote_request struct remote_request request =
+		on_file(ctx, open_file, REQUEST_LOCK);
+	struct remote_file *file = request.file;
 	struct query q;
 	int64_t result;
 
+	wire_put_lock(&request.arguments, lock);
+	wire_put_number(&request.arguments, wait);
 	do {
-		int r = begin_on(&q, ctx, file, REQUEST_LOCK);
-
-		wire_put_lock(&q.out, lock);
-		wire_put_number(&q.out, wait);
+		remote_request_begin(&request, &q);
 		if (q.call) {
 			q.call->object = file->handle;
 			q.call->lock = *lock;
 		}
-		result = r < 0 ? r : query_run(&q);
+		result = query_run(&q);
 	} while (query_end(&q, &result));
 	if (result == 0 && lock->type != LOCK_NONE)
 		file->has_locks = true; /* until it is closed */
 	return (int)result;
 }
 
-int remote_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock)
+static int64_t take_lock(void *ret_lock, struct query *q, int64_t result)
 {
 	struct file_lock found = {0};
-	struct query q;
-	int64_t result;
 
-	do {
-		int r = begin_on(&q, ctx, remote_file_of(file), REQUEST_LOCK_TEST);
-
-		wire_put_lock(&q.out, lock);
-		result = r < 0 ? r : query_run(&q);
-		if (result >= 0) {
-			wire_get_lock(&q.in, &found);
-			result = query_finish(&q, result);
-		}
-	} while (query_end(&q, &result));
+	wire_get_lock(&q->in, &found);
+	result = query_finish(q, result);
 	if (result >= 0)
-		*lock = found;
-	return (int)result;
+		*(struct file_lock *)ret_lock = found;
+	return result;
+}
+
+int remote_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock)
+{
+	cleanup_remote_request struct remote_request request =
+		on_file(ctx, file, REQUEST_LOCK_TEST);
+
+	wire_put_lock(&request.arguments, lock);
+	return (int)remote_request_run(&request, take_lock, lock);
 }
 
 /* Every close(2) comes by here: without locks it costs nothing. */
@@ -457,16 +436,11 @@ static bool object_has_locks(struct remote_file *file)
 
 int remote_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner)
 {
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request =
+		on_file(ctx, file, REQUEST_LOCK_RELEASE_OWNER);
 
-	if (!object_has_locks(remote_file_of(file)))
+	if (!object_has_locks(request.file))
 		return 0;
-	do {
-		int r = begin_on(&q, ctx, remote_file_of(file), REQUEST_LOCK_RELEASE_OWNER);
-
-		wire_put_number(&q.out, owner);
-		result = r < 0 ? r : query_run(&q);
-	} while (query_end(&q, &result));
-	return (int)result;
+	wire_put_number(&request.arguments, owner);
+	return (int)remote_request_run(&request, NULL, NULL);
 }

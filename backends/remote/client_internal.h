@@ -193,6 +193,34 @@ void remote_fail_calls(struct remote *remote);
 
 void remote_count_round_trip(struct remote *remote, struct op_context *ctx);
 
+/* ---- client_request.c: requests until they are answered -------------------------- */
+
+/* A whole request, which is sent anew where RESULT_AGAIN says so. */
+struct remote_request {
+	struct op_context *ctx;
+	struct remote *remote;
+	enum frame_type type;
+	const struct object_ref *object; /* the first argument; NULL: none, or `file` is */
+	struct remote_file *file;        /* likewise, as its handle */
+	struct wire_writer arguments;    /* that follow */
+};
+
+void remote_request_done(struct remote_request *request);
+
+#define cleanup_remote_request cleanup_with(remote_request_done)
+
+/* query_begin() with the arguments, behind the writes queued for the object or file.  When
+ * that fails query_run() says so. */
+void remote_request_begin(const struct remote_request *request, struct query *q);
+
+/* Sends it, as often as needed, and waits.  `take` (may be NULL) reads a good answer and
+ * returns the result.  -EIO, -EINTR, errors of the far end. */
+int64_t remote_request_run(const struct remote_request *request,
+	int64_t (*take)(void *user, struct query *q, int64_t result), void *user);
+
+/* Puts the object, through its handle if it has one.  0, -EIO. */
+int remote_put_object(struct query *q, const struct object_ref *object);
+
 /* ---- client_link.c: the connection ---------------------------------------------------- */
 
 int remote_connect(struct remote *remote, bool first, char **ret_reason);
@@ -218,7 +246,7 @@ int remote_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 int remote_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
 	bool watch, dir_entry_sink sink, void *user, bool *ret_watched);
 int remote_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-	const struct scan_request *request, dir_entry_sink sink, void *user);
+	const struct scan_request *scan, dir_entry_sink sink, void *user);
 int remote_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
 	char **ret_target);
 int remote_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
@@ -247,8 +275,7 @@ int remote_removexattr(struct op_context *ctx, struct workspace *w, const struct
 	const char *name);
 int remote_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats);
 
-/* ---- client_files.c, client_read.c, client_write.c
- * ---------------------------------------------------------- */
+/* ---- client_files.c, client_read.c, client_write.c ------------------------------------- */
 
 /* File content that came in, or is to come, ahead of its read. */
 struct chunk {
@@ -311,9 +338,6 @@ static inline struct remote_file *remote_file_of(struct open_file *file)
  * 0, -EIO. */
 int remote_file_ready(struct op_context *ctx, struct remote_file *file);
 
-/* Puts the object, through its handle if it has one.  0, -EIO. */
-int remote_put_object(struct query *q, const struct object_ref *object);
-
 /* Which handle's queued writes a request about `object` has to follow (0: none); waits
  * for them when they belong to several handles. */
 int remote_order(struct op_context *ctx, struct remote *remote, const struct object_ref *object,
@@ -359,8 +383,7 @@ void remote_file_drop_chunks(struct remote_file *file); /* under file->lock */
 void remote_object_changed(struct remote *remote, const struct object_id *id);
 void remote_file_unref(struct remote_file *file);
 
-/* ---- client_exec.c ----------------------------------------------------------------------------
- */
+/* ---- client_exec.c ------------------------------------------------------------------- */
 
 int remote_process_new(struct remote *remote, struct remote_process **ret_process);
 int remote_exec(struct op_context *ctx, struct workspace *w, const struct exec_request *request,

@@ -7,60 +7,24 @@
 
 #define LISTING_MAX_BYTES (UINT64_C(4) << 30)
 
-int remote_put_object(struct query *q, const struct object_ref *object)
-{
-	struct remote_file *file = object->file ? remote_file_of(object->file) : NULL;
-	int r = file ? remote_file_ready(q->ctx, file) : 0;
-
-	if (r < 0)
-		return r;
-	wire_put_object(&q->out, file ? "" : object->path, &object->id, file ? file->handle : 0);
-	return 0;
-}
-
-/* Starts a request about an object, behind the writes that are queued for it. */
-static int begin_about(struct query *q, struct op_context *ctx, struct workspace *w,
-	enum frame_type type, const struct object_ref *object)
-{
-	uint64_t order = 0;
-	int r = remote_order(ctx, remote_of(w), object, &order);
-
-	query_begin(q, ctx, remote_of(w), type, order);
-	return r < 0 ? r : remote_put_object(q, object);
-}
-
-static int64_t run(struct query *q, int r)
-{
-	return r < 0 ? r : query_run(q);
-}
-
 /* The answer to most requests that look at or change an object. */
-static int64_t run_for_attributes(struct query *q, int r, struct attributes *ret_attributes)
+static int64_t take_attributes(void *ret_attributes, struct query *q, int64_t result)
 {
 	struct attributes attributes;
-	int64_t result = run(q, r);
 
-	if (result < 0)
-		return result;
 	wire_get_attributes(&q->in, &attributes);
 	result = query_finish(q, result);
 	if (result >= 0)
-		*ret_attributes = attributes;
+		*(struct attributes *)ret_attributes = attributes;
 	return result;
 }
 
 int remote_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	struct attributes *ret_attributes)
 {
-	struct query q;
-	int64_t result;
+	struct remote_request request = {ctx, remote_of(w), REQUEST_GETATTR, .object = object};
 
-	do {
-		int r = begin_about(&q, ctx, w, REQUEST_GETATTR, object);
-
-		result = run_for_attributes(&q, r, ret_attributes);
-	} while (query_end(&q, &result));
-	return (int)result;
+	return (int)remote_request_run(&request, take_attributes, ret_attributes);
 }
 
 /* ---- Listings ----------------------------------------------------------------- */
@@ -123,6 +87,8 @@ static int64_t no_second_time(const struct listing *listing, int64_t result)
 int remote_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
 	bool watch, dir_entry_sink sink, void *user, bool *ret_watched)
 {
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_READDIR, .object = directory};
 	struct listing listing = {.remote = remote_of(w), .sink = sink, .user = user};
 	bool watched = false;
 	struct query q;
@@ -131,10 +97,10 @@ int remote_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 
 	if (r < 0)
 		return r;
+	wire_put_number(&request.arguments, watch);
 	do {
-		r = begin_about(&q, ctx, w, REQUEST_READDIR, directory);
-		wire_put_number(&q.out, watch);
-		result = r < 0 ? r : query_run_stream(&q, take_entries, &listing);
+		remote_request_begin(&request, &q);
+		result = query_run_stream(&q, take_entries, &listing);
 		if (result >= 0) {
 			watched = wire_get_number_max(&q.in, 1);
 			result = query_finish(&q, result);
@@ -150,8 +116,10 @@ int remote_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 }
 
 int remote_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-	const struct scan_request *request, dir_entry_sink sink, void *user)
+	const struct scan_request *scan, dir_entry_sink sink, void *user)
 {
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_SCAN, .object = directory};
 	struct listing listing = {
 		.remote = remote_of(w), .sink = sink, .user = user, .directory = directory->path};
 	struct query q;
@@ -160,40 +128,40 @@ int remote_scan(struct op_context *ctx, struct workspace *w, const struct object
 
 	if (r < 0)
 		return r;
+	wire_put_number(&request.arguments, scan->flags);
+	wire_put_number(&request.arguments, scan->depth_max);
+	wire_put_number(&request.arguments, scan->entries_max);
+	wire_put_number(&request.arguments, scan->content_max_bytes);
+	wire_put_number(&request.arguments, scan->content_total_bytes);
 	do {
-		r = begin_about(&q, ctx, w, REQUEST_SCAN, directory);
-		wire_put_number(&q.out, request->flags);
-		wire_put_number(&q.out, request->depth_max);
-		wire_put_number(&q.out, request->entries_max);
-		wire_put_number(&q.out, request->content_max_bytes);
-		wire_put_number(&q.out, request->content_total_bytes);
-		result = r < 0 ? r : query_run_stream(&q, take_entries, &listing);
+		remote_request_begin(&request, &q);
+		result = query_run_stream(&q, take_entries, &listing);
 		result = no_second_time(&listing, query_finish(&q, result));
 	} while (query_end(&q, &result));
 	return (int)result;
 }
 
+static int64_t take_target(void *ret_target, struct query *q, int64_t result)
+{
+	const char *target = wire_get_link_target(&q->in);
+	char *copy;
+
+	result = query_finish(q, result);
+	if (result < 0)
+		return result;
+	copy = strdup(target);
+	if (!copy)
+		return -ENOMEM;
+	*(char **)ret_target = copy;
+	return 0;
+}
+
 int remote_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
 	char **ret_target)
 {
-	struct query q;
-	int64_t result;
+	struct remote_request request = {ctx, remote_of(w), REQUEST_READLINK, .object = link};
 
-	do {
-		int r = begin_about(&q, ctx, w, REQUEST_READLINK, link);
-
-		result = run(&q, r);
-		if (result >= 0) {
-			const char *target = wire_get_link_target(&q.in);
-
-			result = query_finish(&q, result);
-			if (result >= 0) {
-				*ret_target = strdup(target);
-				result = *ret_target ? 0 : -ENOMEM;
-			}
-		}
-	} while (query_end(&q, &result));
-	return (int)result;
+	return (int)remote_request_run(&request, take_target, ret_target);
 }
 
 /* ---- Making, removing, moving ------------------------------------------------------ */
@@ -201,77 +169,52 @@ int remote_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 int remote_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
 	struct attributes *ret_attributes)
 {
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), REQUEST_MKDIR};
 
-	do {
-		query_begin(&q, ctx, remote_of(w), REQUEST_MKDIR, 0);
-		wire_put_string(&q.out, path);
-		wire_put_number(&q.out, mode);
-		result = run_for_attributes(&q, 0, ret_attributes);
-	} while (query_end(&q, &result));
-	return (int)result;
+	wire_put_string(&request.arguments, path);
+	wire_put_number(&request.arguments, mode);
+	return (int)remote_request_run(&request, take_attributes, ret_attributes);
 }
 
 int remote_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
 	uint64_t rdev, struct attributes *ret_attributes)
 {
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), REQUEST_MKNOD};
 
-	do {
-		query_begin(&q, ctx, remote_of(w), REQUEST_MKNOD, 0);
-		wire_put_string(&q.out, path);
-		wire_put_number(&q.out, mode);
-		wire_put_number(&q.out, rdev);
-		result = run_for_attributes(&q, 0, ret_attributes);
-	} while (query_end(&q, &result));
-	return (int)result;
+	wire_put_string(&request.arguments, path);
+	wire_put_number(&request.arguments, mode);
+	wire_put_number(&request.arguments, rdev);
+	return (int)remote_request_run(&request, take_attributes, ret_attributes);
 }
 
 int remote_symlink(struct op_context *ctx, struct workspace *w, const char *target,
 	const char *path, struct attributes *ret_attributes)
 {
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), REQUEST_SYMLINK};
 
-	do {
-		query_begin(&q, ctx, remote_of(w), REQUEST_SYMLINK, 0);
-		wire_put_string(&q.out, target);
-		wire_put_string(&q.out, path);
-		result = run_for_attributes(&q, 0, ret_attributes);
-	} while (query_end(&q, &result));
-	return (int)result;
+	wire_put_string(&request.arguments, target);
+	wire_put_string(&request.arguments, path);
+	return (int)remote_request_run(&request, take_attributes, ret_attributes);
 }
 
 int remote_link(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	const char *path, struct attributes *ret_attributes)
 {
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_LINK, .object = object};
 
-	do {
-		int r = begin_about(&q, ctx, w, REQUEST_LINK, object);
-
-		wire_put_string(&q.out, path);
-		result = run_for_attributes(&q, r, ret_attributes);
-	} while (query_end(&q, &result));
-	return (int)result;
+	wire_put_string(&request.arguments, path);
+	return (int)remote_request_run(&request, take_attributes, ret_attributes);
 }
 
 static int remove_name(struct op_context *ctx, struct workspace *w, enum frame_type type,
 	const char *path, const struct object_id *expected)
 {
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), type};
 
-	do {
-		query_begin(&q, ctx, remote_of(w), type, 0);
-		wire_put_string(&q.out, path);
-		wire_put_object_id(&q.out, expected);
-		result = query_run(&q);
-	} while (query_end(&q, &result));
-	return (int)result;
+	wire_put_string(&request.arguments, path);
+	wire_put_object_id(&request.arguments, expected);
+	return (int)remote_request_run(&request, NULL, NULL);
 }
 
 int remote_unlink(struct op_context *ctx, struct workspace *w, const char *path,
@@ -289,18 +232,13 @@ int remote_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
 int remote_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
 	unsigned flags, const struct object_id *expected)
 {
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), REQUEST_RENAME};
 
-	do {
-		query_begin(&q, ctx, remote_of(w), REQUEST_RENAME, 0);
-		wire_put_string(&q.out, from);
-		wire_put_string(&q.out, to);
-		wire_put_number(&q.out, flags);
-		wire_put_object_id(&q.out, expected);
-		result = query_run(&q);
-	} while (query_end(&q, &result));
-	return (int)result;
+	wire_put_string(&request.arguments, from);
+	wire_put_string(&request.arguments, to);
+	wire_put_number(&request.arguments, flags);
+	wire_put_object_id(&request.arguments, expected);
+	return (int)remote_request_run(&request, NULL, NULL);
 }
 
 /* ---- Attributes ------------------------------------------------------------------------ */
@@ -308,47 +246,50 @@ int remote_rename(struct op_context *ctx, struct workspace *w, const char *from,
 int remote_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	unsigned mask, const struct attributes *want, struct attributes *ret_attributes)
 {
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_SETATTR, .object = object};
 	struct attributes attributes = *want;
-	struct query q;
-	int64_t result;
+	int r;
 
 	attributes.size_bytes = mask & SET_SIZE ? want->size_bytes : 0;
 	attributes.atime = mask & SET_ATIME ? want->atime : (struct timespec){0};
 	attributes.mtime = mask & SET_MTIME ? want->mtime : (struct timespec){0};
 	attributes.ctime = (struct timespec){0};
-	do {
-		int r = begin_about(&q, ctx, w, REQUEST_SETATTR, object);
-
-		wire_put_number(&q.out, mask);
-		wire_put_attributes(&q.out, &attributes);
-		result = run_for_attributes(&q, r, ret_attributes);
-	} while (query_end(&q, &result));
-	if (result >= 0 && (mask & SET_SIZE))
+	wire_put_number(&request.arguments, mask);
+	wire_put_attributes(&request.arguments, &attributes);
+	r = (int)remote_request_run(&request, take_attributes, ret_attributes);
+	if (r >= 0 && (mask & SET_SIZE))
 		remote_object_changed(remote_of(w), &ret_attributes->id);
-	return (int)result;
+	return r;
 }
 
-/* Takes the bytes of an xattr answer. */
-static int64_t take_value(struct query *q, int64_t result, void *value, size_t size)
+/* Room for the bytes of an xattr answer; 0: only their count is asked for. */
+struct value {
+	void *bytes;
+	size_t size;
+};
+
+static int64_t take_value(void *user, struct query *q, int64_t result)
 {
+	struct value *value = user;
 	const uint8_t *bytes;
 
-	if (result < 0 || size == 0)
+	if (value->size == 0)
 		return result;
-	if ((uint64_t)result > size)
+	if ((uint64_t)result > value->size)
 		return -EIO;
 	bytes = wire_get_raw(&q->in, (size_t)result);
 	if (!bytes)
 		return -EIO;
-	memcpy(value, bytes, (size_t)result);
+	memcpy(value->bytes, bytes, (size_t)result);
 	return result;
 }
 
 ssize_t remote_getxattr(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *object, const char *name, void *value, size_t size)
 {
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_GETXATTR, .object = object};
 
 	/* The kernel asks for it before it changes a file's content or owner. */
 	if (strcmp(name, "security.capability") == 0 &&
@@ -356,79 +297,58 @@ ssize_t remote_getxattr(struct op_context *ctx, struct workspace *w,
 		ctx->served.from_cache = true;
 		return -ENODATA;
 	}
-	do {
-		int r = begin_about(&q, ctx, w, REQUEST_GETXATTR, object);
-
-		wire_put_string(&q.out, name);
-		wire_put_number(&q.out, size);
-		result = take_value(&q, run(&q, r), value, size);
-	} while (query_end(&q, &result));
-	return (ssize_t)result;
+	wire_put_string(&request.arguments, name);
+	wire_put_number(&request.arguments, size);
+	return (ssize_t)remote_request_run(&request, take_value, &(struct value){value, size});
 }
 
 ssize_t remote_listxattr(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *object, char *names, size_t size)
 {
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_LISTXATTR, .object = object};
 
-	do {
-		int r = begin_about(&q, ctx, w, REQUEST_LISTXATTR, object);
-
-		wire_put_number(&q.out, size);
-		result = take_value(&q, run(&q, r), names, size);
-	} while (query_end(&q, &result));
-	return (ssize_t)result;
+	wire_put_number(&request.arguments, size);
+	return (ssize_t)remote_request_run(&request, take_value, &(struct value){names, size});
 }
 
 int remote_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	const char *name, const void *value, size_t size, unsigned flags)
 {
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_SETXATTR, .object = object};
 
 	remote_has_no_xattrs(remote_of(w), object, true);
-	do {
-		int r = begin_about(&q, ctx, w, REQUEST_SETXATTR, object);
-
-		wire_put_string(&q.out, name);
-		wire_put_number(&q.out, flags);
-		wire_put_bytes(&q.out, value, size);
-		result = run(&q, r);
-	} while (query_end(&q, &result));
-	return (int)result;
+	wire_put_string(&request.arguments, name);
+	wire_put_number(&request.arguments, flags);
+	wire_put_bytes(&request.arguments, value, size);
+	return (int)remote_request_run(&request, NULL, NULL);
 }
 
 int remote_removexattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	const char *name)
 {
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_REMOVEXATTR, .object = object};
 
-	do {
-		int r = begin_about(&q, ctx, w, REQUEST_REMOVEXATTR, object);
+	wire_put_string(&request.arguments, name);
+	return (int)remote_request_run(&request, NULL, NULL);
+}
 
-		wire_put_string(&q.out, name);
-		result = run(&q, r);
-	} while (query_end(&q, &result));
-	return (int)result;
+static int64_t take_stats(void *ret_stats, struct query *q, int64_t result)
+{
+	struct fs_stats stats = {0};
+
+	wire_get_fs_stats(&q->in, &stats);
+	result = query_finish(q, result);
+	if (result >= 0)
+		*(struct fs_stats *)ret_stats = stats;
+	return result;
 }
 
 int remote_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats)
 {
-	struct fs_stats stats = {0};
-	struct query q;
-	int64_t result;
+	struct remote_request request = {ctx, remote_of(w), REQUEST_STATFS};
 
-	do {
-		query_begin(&q, ctx, remote_of(w), REQUEST_STATFS, 0);
-		result = query_run(&q);
-		if (result >= 0) {
-			wire_get_fs_stats(&q.in, &stats);
-			result = query_finish(&q, result);
-		}
-	} while (query_end(&q, &result));
-	if (result >= 0)
-		*ret_stats = stats;
-	return (int)result;
+	return (int)remote_request_run(&request, take_stats, ret_stats);
 }
