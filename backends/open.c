@@ -25,8 +25,23 @@ static const struct {
 	{"ssh", remote_open, "ssh://[user@]host[:port]/dir"},
 };
 
+/* A plain path, or HOST:/dir as scp(1) has it.  NULL: no idea. */
+static char *guess_uri(const char *uri)
+{
+	const char *colon = strchr(uri, ':');
+	char *meant = NULL;
+	int r = -1;
+
+	if (*uri == '/')
+		r = asprintf(&meant, "local:%s", uri);
+	else if (colon && colon > uri && colon[1] == '/' && colon[2] != '/')
+		r = asprintf(&meant, "ssh://%.*s%s", (int)(colon - uri), uri, colon + 1);
+	return r < 0 ? NULL : meant;
+}
+
 static void explain_unknown_scheme(const char *uri, char **ret_reason)
 {
+	cleanup_free char *meant = guess_uri(uri);
 	char forms[256] = "";
 	size_t used = 0;
 
@@ -34,8 +49,9 @@ static void explain_unknown_scheme(const char *uri, char **ret_reason)
 		used += (size_t)snprintf(forms + used, sizeof(forms) - used, "%s%s", i ? ", " : "",
 			backends[i].form);
 	if (asprintf(ret_reason,
-		    "\"%s\" is not the URI of a workspace; it takes one of these forms: %s", uri,
-		    forms) < 0)
+		    "\"%s\" is not the URI of a workspace; it takes one of these forms: %s%s%s%s",
+		    uri, forms, meant ? "; did you mean \"" : "", meant ? meant : "",
+		    meant ? "\"?" : "") < 0)
 		*ret_reason = NULL;
 }
 

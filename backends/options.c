@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/support/buffer.h"
+
 const char *workspace_option(const struct workspace_options *options, const char *key)
 {
 	size_t length = strlen(key);
@@ -30,6 +32,21 @@ static bool is_listed(const char *const *names, const char *pair)
 	return *names;
 }
 
+static void explain_unknown(
+	const char *scheme, const char *pair, const char *const *known, char **ret_reason)
+{
+	cleanup_buffer struct buffer words = {0};
+
+	while (*known)
+		buffer_printf(&words, "%s, ", *known++);
+	if (asprintf(ret_reason,
+		    "\"%s:\" has no option \"%.*s\"; it has %.*scache and cache_size, and see "
+		    "isthmus(1) for those of every mount",
+		    scheme, (int)strcspn(pair, "="), pair, (int)words.size,
+		    words.size ? (const char *)words.data : "") < 0)
+		*ret_reason = NULL;
+}
+
 int backend_check_options(const char *scheme, const struct workspace_options *options,
 	const char *const *known, char **ret_reason)
 {
@@ -38,9 +55,7 @@ int backend_check_options(const char *scheme, const struct workspace_options *op
 	for (const char *const *pair = options ? options->pairs : NULL; pair && *pair; pair++) {
 		if (is_listed(known, *pair) || is_listed(of_the_cache, *pair))
 			continue;
-		if (asprintf(ret_reason, "\"%s:\" has no option \"%.*s\"; see isthmus(1)", scheme,
-			    (int)strcspn(*pair, "="), *pair) < 0)
-			*ret_reason = NULL;
+		explain_unknown(scheme, *pair, known, ret_reason);
 		return -EINVAL;
 	}
 	return 0;

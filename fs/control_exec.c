@@ -367,8 +367,16 @@ static void reply_not_started(
 	struct workspace *w = connection->server->mount->workspace;
 	struct attributes attributes;
 	struct op_context ctx;
+	struct workspace_status status;
 	int cwd_error;
 
+	workspace_status(w, &status);
+	if (error == -EIO && status.link != LINK_ONLINE) {
+		control_reply_failure(connection, error,
+			"\"%s\" is out of reach: 'isthmus status' says why",
+			connection->server->mount->options->uri);
+		return;
+	}
 	op_context_init(&ctx);
 	if (error == -EOPNOTSUPP) {
 		control_reply_failure(connection, error,
@@ -386,7 +394,9 @@ static void reply_not_started(
 	else
 		control_reply_failure(connection, error, "\"%s\": %s",
 			exec->argv ? exec->argv[0] : exec->command,
-			error == -ENOENT ? "no such command at the workspace" : strerror(-error));
+			error == -ENOENT   ? "no such command at the workspace"
+			: error == -EACCES ? "may not be executed at the workspace (chmod +x?)"
+					   : strerror(-error));
 }
 
 static uint64_t log_command(const struct exec_run *run, const struct exec_words *words,

@@ -148,6 +148,7 @@ static void serve_call_end(struct connection *connection, const cJSON *request)
 static void serve_log_flush(struct connection *connection, const cJSON *request)
 {
 	struct mount_log *log = connection->server->mount->log;
+	struct mount_log_stats stats;
 	cJSON *reply;
 
 	(void)request;
@@ -157,7 +158,9 @@ static void serve_log_flush(struct connection *connection, const cJSON *request)
 	}
 	mount_log_flush(log);
 	reply = cJSON_CreateObject();
+	mount_log_stats(log, &stats);
 	cJSON_AddNumberToObject(reply, "last_seq", (double)mount_log_last_seq(log));
+	cJSON_AddNumberToObject(reply, "lost", (double)stats.lost);
 	cJSON_AddStringToObject(reply, "path", mount_log_path(log));
 	reply_object(connection, reply);
 }

@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/command_line.h"
 #include "fs/command_text.h"
 #include "fs/commands.h"
 #include "fs/runtime.h"
@@ -252,13 +252,15 @@ int doctor_command(int argc, char **argv)
 		[FOUND_NOTE] = "note",
 		[FOUND_BROKEN] = "BROKEN",
 	};
-	int option = getopt_long(argc, argv, "h", known, NULL), broken = 0;
+	int option = command_getopt("doctor", argc, argv, ":h", known), broken = 0;
 
 	if (option == 'h') {
 		fputs(usage, stdout);
 		return 0;
 	}
-	if (option >= 0 || optind < argc)
+	if (option >= 0)
+		return EXIT_USAGE;
+	if (optind < argc)
 		return command_usage_error("doctor", "it takes no arguments");
 	for (size_t i = 0; i < array_size(checks); i++) {
 		struct report report = {0};

@@ -1,6 +1,5 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <getopt.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -14,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/command_line.h"
 #include "fs/command_text.h"
 #include "fs/commands.h"
 #include "ops/support/cleanup.h"
@@ -423,7 +423,6 @@ static int parse_option(struct exec_options *options, int option)
 		fputs(usage, stdout);
 		return -1;
 	default:
-		fputs("Try 'isthmus exec --help'.\n", stderr);
 		return EXIT_OWN_FAILURE;
 	}
 }
@@ -442,7 +441,7 @@ static int parse(int argc, char **argv, struct exec_options *options)
 	int option, r;
 
 	for (;;) {
-		option = getopt_long(argc, argv, "+e:C:th", known, NULL);
+		option = command_getopt("exec", argc, argv, "+:e:C:th", known);
 		if (option >= 0) {
 			r = parse_option(options, option);
 			if (r != 0)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/command_line.h"
 #include "fs/commands.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
@@ -79,6 +80,11 @@ int command_find_mount(const char *command, const char *path, char **ret_socket,
 			"\"%s\" is on a mount whose daemon is gone: run 'isthmus umount %s', then "
 			"mount again",
 			path, path);
+	else if (r == -EACCES)
+		command_error(command,
+			"\"%s\": permission denied; the mount of another user lets nobody else in, "
+			"unless it was made with -o allow_other",
+			path);
 	else if (r < 0)
 		command_error(command, "\"%s\": %s", path, strerror(-r));
 	return r;
@@ -150,52 +156,16 @@ static int tools_command(int argc, char **argv)
 
 /* ---- Which one ------------------------------------------------------------------ */
 
-static size_t smallest(size_t a, size_t b, size_t c)
-{
-	size_t least = a < b ? a : b;
-
-	return least < c ? least : c;
-}
-
-/* Letters to insert, delete or change to make one of the other. */
-static size_t distance(const char *from, const char *to)
-{
-	size_t row[16], length = strlen(to);
-
-	if (length >= array_size(row))
-		return SIZE_MAX;
-	for (size_t j = 0; j <= length; j++)
-		row[j] = j;
-	for (size_t i = 1; from[i - 1]; i++) {
-		size_t diagonal = row[0];
-
-		row[0] = i;
-		for (size_t j = 1; j <= length; j++) {
-			size_t changed = diagonal + (from[i - 1] != to[j - 1]);
-
-			diagonal = row[j];
-			row[j] = smallest(row[j] + 1, row[j - 1] + 1, changed);
-		}
-	}
-	return row[length];
-}
-
 static int unknown_command(const char *name)
 {
-	const struct command *nearest = NULL;
-	size_t least = strlen(name) / 2 + 1;
+	struct command_guess guess;
 
-	for (size_t i = 0; i < array_size(commands); i++) {
-		size_t steps = distance(name, commands[i].name);
-
-		if (steps < least) {
-			least = steps;
-			nearest = &commands[i];
-		}
-	}
+	command_guess_init(&guess, name);
+	for (size_t i = 0; i < array_size(commands); i++)
+		command_guess_offer(&guess, commands[i].name);
 	fprintf(stderr, "isthmus: there is no command \"%s\"", name);
-	if (nearest)
-		fprintf(stderr, "; did you mean \"%s\"?\n", nearest->name);
+	if (guess.nearest)
+		fprintf(stderr, "; did you mean \"%s\"?\n", guess.nearest);
 	else
 		fputs(": see 'isthmus help'\n", stderr);
 	return EXIT_USAGE;

@@ -1,6 +1,5 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/command_line.h"
 #include "fs/command_text.h"
 #include "fs/commands.h"
 #include "fs/runtime.h"
@@ -245,13 +245,13 @@ int list_command(int argc, char **argv)
 	bool json = false;
 	int option;
 
-	while ((option = getopt_long(argc, argv, "h", known, NULL)) >= 0) {
+	while ((option = command_getopt("list", argc, argv, ":h", known)) >= 0) {
 		if (option == 'h') {
 			fputs(usage, stdout);
 			return 0;
 		}
 		if (option != 'j')
-			return command_usage_error("list", "that is not an option of it");
+			return EXIT_USAGE;
 		json = true;
 	}
 	if (optind < argc)

@@ -1,6 +1,5 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <libgen.h>
 #include <signal.h>
@@ -9,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/command_line.h"
 #include "fs/command_text.h"
 #include "fs/commands.h"
 #include "fs/log_reader.h"
@@ -50,9 +50,17 @@ struct log_options {
 struct log_place {
 	char *directory;
 	uint64_t last_seq; /* 0: no daemon was asked */
+	uint64_t lost;     /* that it could not write */
 };
 
 /* ---- Where the log is ---------------------------------------------------------------------- */
+
+static uint64_t number_member(const cJSON *object, const char *name)
+{
+	const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+
+	return cJSON_IsNumber(item) && item->valuedouble > 0 ? (uint64_t)item->valuedouble : 0;
+}
 
 /* Asks the daemon to write what it has; sets what it answers. */
 static void flush_log(const char *control_path, struct log_place *place)
@@ -68,8 +76,8 @@ static void flush_log(const char *control_path, struct log_place *place)
 	if (path && strrchr(path, '/')) {
 		free(place->directory);
 		place->directory = strndup(path, (size_t)(strrchr(path, '/') - path));
-		place->last_seq = (uint64_t)cJSON_GetNumberValue(
-			cJSON_GetObjectItemCaseSensitive(answer, "last_seq"));
+		place->last_seq = number_member(answer, "last_seq");
+		place->lost = number_member(answer, "lost");
 	}
 	cJSON_Delete(answer);
 }
@@ -234,6 +242,11 @@ static int verify(const struct log_place *place)
 	if (report.problem[0])
 		return command_error(
 			"log", "\"%s\" was tampered with: %s", place->directory, report.problem);
+	if (report.last_seq + place->lost >= place->last_seq && report.last_seq < place->last_seq)
+		return command_error("log",
+			"\"%s\" is whole up to number %" PRIu64 ", but the daemon could not write "
+			"%" PRIu64 " lines after it: 'isthmus status' says why",
+			place->directory, report.last_seq, place->lost);
 	if (report.last_seq < place->last_seq)
 		return command_error("log",
 			"\"%s\" was tampered with: it ends with number %" PRIu64
@@ -243,6 +256,10 @@ static int verify(const struct log_place *place)
 		report.first_seq, report.last_seq, report.segments);
 	if (report.oldest_gone)
 		puts("note: older segments are gone, as rotation does it");
+	if (place->lost)
+		printf("note: the daemon could not write %" PRIu64
+		       " lines; 'isthmus status' says why\n",
+			place->lost);
 	if (report.unsealed_lines)
 		printf("note: the last %" PRIu64 " lines are not sealed: the daemon was killed\n",
 			report.unsealed_lines);
@@ -267,6 +284,35 @@ static bool parse_count(const char *text, long max, long *ret_number)
 	return true;
 }
 
+/* Names each operation that LOG.md has. */
+static const char *const operations[] = {"lookup", "getattr", "access", "readlink", "readdir",
+	"statfs", "getxattr", "listxattr", "hash", "open", "create", "read", "write", "flush",
+	"fsync", "close", "fallocate", "copy_range", "seek", "lock", "lock_test", "mkdir", "mknod",
+	"symlink", "link", "unlink", "rmdir", "rename", "chmod", "chown", "truncate", "utimens",
+	"setxattr", "removexattr", "exec", "dropped", "lost"};
+
+static int check_operations(const char *list)
+{
+	while (*list) {
+		size_t length = strcspn(list, ",");
+		cleanup_free char *word = strndup(list, length);
+		struct command_guess guess;
+
+		command_guess_init(&guess, word ? word : "");
+		guess.steps = length + 1;
+		for (size_t i = 0; i < array_size(operations); i++)
+			command_guess_offer(&guess, operations[i]);
+		if (guess.steps > 0)
+			return command_usage_error("log",
+				"there is no operation \"%s\"; did you mean \"%s\"? LOG.md has all "
+				"of "
+				"them",
+				guess.word, guess.nearest ? guess.nearest : "");
+		list += length + (list[length] == ',');
+	}
+	return 0;
+}
+
 /* 0: go on; else the exit code (-1: 0, the help was shown). */
 static int parse_option(struct log_options *options, int option)
 {
@@ -275,7 +321,7 @@ static int parse_option(struct log_options *options, int option)
 	switch (option) {
 	case 'o':
 		options->filter.ops = optarg;
-		return 0;
+		return check_operations(optarg);
 	case 'p':
 		options->filter.glob = optarg;
 		return 0;
@@ -316,7 +362,7 @@ static int parse_option(struct log_options *options, int option)
 		fputs(usage, stdout);
 		return -1;
 	default:
-		return command_usage_error("log", "that is not an option of it");
+		return EXIT_USAGE;
 	}
 }
 
@@ -341,7 +387,7 @@ int log_command(int argc, char **argv)
 	struct log_place place = {0};
 	int option, result = 0;
 
-	while (result == 0 && (option = getopt_long(argc, argv, "n:fh", known, NULL)) >= 0)
+	while (result == 0 && (option = command_getopt("log", argc, argv, ":n:fh", known)) >= 0)
 		result = parse_option(&options, option);
 	if (result != 0)
 		return result < 0 ? 0 : result;
@@ -349,6 +395,9 @@ int log_command(int argc, char **argv)
 		return command_usage_error("log", "unexpected argument \"%s\"", argv[optind + 1]);
 	if (optind < argc)
 		options.directory = argv[optind];
+	if (options.json && (options.summary || options.verify))
+		return command_usage_error(
+			"log", "--summary and --verify speak to people, not in JSON");
 	if (options.follow && (options.summary || options.verify))
 		return command_usage_error("log", "--follow has no end to sum up or verify");
 	if (options.follow && !options.lines)

@@ -219,9 +219,13 @@ static int open_workspace(struct mount *m)
 	struct workspace_status status;
 	int r = workspace_open(m->options->uri, &options, &m->workspace, &reason);
 
-	if (r < 0)
-		return command_error("mount", "%s%s%s", reason ? reason : m->options->uri,
+	if (r < 0) {
+		command_error("mount", "%s%s%s", reason ? reason : m->options->uri,
 			reason ? "" : ": ", reason ? "" : strerror(-r));
+		if (r == -EINVAL)
+			mount_options_guess(m->options);
+		return 1;
+	}
 	workspace_status(m->workspace, &status);
 	if (!daemon_state.options.idmap_given && !(status.capabilities & WORKSPACE_IS_REMOTE))
 		daemon_state.options.idmap_none = true; /* the ids are this machine's */
@@ -244,10 +248,22 @@ static void open_log(struct mount *m, const struct runtime_mount *runtime)
 			runtime->log_directory, strerror(-r));
 }
 
+static const char *mount_remedy(int r)
+{
+	if (r != -EPERM && r != -EACCES)
+		return "";
+	if (geteuid() == 0)
+		return ": root needs the capability CAP_SYS_ADMIN; start a container with "
+		       "--cap-add "
+		       "SYS_ADMIN --device /dev/fuse";
+	return ": -o allow_other and allow_root need user_allow_other in /etc/fuse.conf, and the "
+	       "directory must be yours; see 'isthmus doctor'";
+}
+
 static int explain_mount_failure(const struct mount *m, int r, const char *reason)
 {
-	return command_error("mount", "cannot mount on \"%s\": %s", m->options->mount_point,
-		reason ? reason : strerror(-r));
+	return command_error("mount", "cannot mount on \"%s\": %s%s", m->options->mount_point,
+		reason ? reason : strerror(-r), mount_remedy(r));
 }
 
 static int run_daemon(void)
@@ -333,13 +349,26 @@ static int start_daemon(void)
 	exit(run_daemon());
 }
 
+static int refuse_mount_point(const struct mount_options *options, int r)
+{
+	const char *path = options->mount_point;
+
+	if (r == -ENOENT)
+		return command_error("mount", "\"%s\" does not exist: mkdir -p it first", path);
+	return command_error("mount", "\"%s\": %s", path, strerror(-r));
+}
+
 static int mount_at(struct mount_options *options)
 {
 	cleanup_free char *path = NULL;
-	int r = mount_point_resolve(options->mount_point, &path);
+	int r;
 
+	if (strchr(options->mount_point, ':') && !strchr(options->uri, ':'))
+		return command_usage_error("mount", "the URI comes first: isthmus mount %s %s",
+			options->mount_point, options->uri);
+	r = mount_point_resolve(options->mount_point, &path);
 	if (r < 0)
-		return command_error("mount", "\"%s\": %s", options->mount_point, strerror(-r));
+		return refuse_mount_point(options, r);
 	options->mount_point = path;
 	r = check_device();
 	if (r == 0)
@@ -348,8 +377,11 @@ static int mount_at(struct mount_options *options)
 		return r;
 	r = runtime_mount_init(&daemon_state.runtime, path);
 	if (r < 0)
-		return command_error(
-			"mount", "cannot find a directory for runtime files: %s", strerror(-r));
+		return command_error("mount",
+			"the directory for runtime files %s: set XDG_RUNTIME_DIR to a directory of "
+			"yours with mode 0700",
+			r == -EPERM ? "belongs to somebody else, or is open to others"
+				    : strerror(-r));
 	free(daemon_state.runtime.uri);
 	daemon_state.runtime.uri = strdup(options->uri);
 	r = check_no_loop(options, &daemon_state.runtime);

@@ -1,11 +1,11 @@
 #include "fs/mount_options.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/command_line.h"
 #include "fs/commands.h"
 #include "ops/support/cleanup.h"
 
@@ -150,8 +150,6 @@ static int parse_one(struct mount_options *options, int letter)
 		return set_ttl(options, optarg);
 	case 's':
 		return set_long(options, "size", optarg);
-	case 'w':
-		return set_long(options, "writes", optarg);
 	case 'n': /* mount(8): do not write /etc/mtab */
 	case 'v':
 		return 0;
@@ -159,7 +157,7 @@ static int parse_one(struct mount_options *options, int letter)
 		fputs(usage, stdout);
 		return 1;
 	default:
-		return command_usage_error("mount", "that option is not known");
+		return EXIT_USAGE;
 	}
 }
 
@@ -168,13 +166,12 @@ int mount_options_parse(int argc, char **argv, struct mount_options *ret_options
 	static const struct option longs[] = {{"foreground", no_argument, NULL, 'f'},
 		{"read-only", no_argument, NULL, 'r'}, {"idmap", required_argument, NULL, 'i'},
 		{"ttl", required_argument, NULL, 't'}, {"size", required_argument, NULL, 's'},
-		{"writes", required_argument, NULL, 'w'}, {"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0}};
+		{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
 	int letter, r = 0;
 
 	*ret_options = (struct mount_options){.ttl_ms = 1000};
 	optind = 0;
-	while (r == 0 && (letter = getopt_long(argc, argv, "frnvo:h", longs, NULL)) >= 0)
+	while (r == 0 && (letter = command_getopt("mount", argc, argv, ":frnvo:h", longs)) >= 0)
 		r = parse_one(ret_options, letter);
 	if (r == 0 && argc - optind != 2)
 		r = command_usage_error("mount", "it takes a URI and a directory");
@@ -185,6 +182,29 @@ int mount_options_parse(int argc, char **argv, struct mount_options *ret_options
 	if (r < 0)
 		r = command_error("mount", "%s", strerror(-r));
 	return r;
+}
+
+static void offer(struct command_guess *guess, const char *const *words, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		command_guess_offer(guess, words[i]);
+}
+
+void mount_options_guess(const struct mount_options *options)
+{
+	static const char *const own[] = {"ro", "ttl", "idmap"};
+
+	for (const char *const *pair = options->backend_pairs; pair && *pair; pair++) {
+		cleanup_free char *word = strndup(*pair, strcspn(*pair, "="));
+		struct command_guess guess;
+
+		command_guess_init(&guess, word ? word : "");
+		offer(&guess, own, array_size(own));
+		offer(&guess, fuse_words, array_size(fuse_words));
+		offer(&guess, ignored_words, array_size(ignored_words));
+		if (guess.nearest)
+			fprintf(stderr, "Did you mean -o %s?\n", guess.nearest);
+	}
 }
 
 static void free_pairs(const char *const *pairs)

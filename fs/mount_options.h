@@ -9,4 +9,8 @@
 /* Parses argv of `mount [options] URI DIR`.  0; 1: --help was answered; EXIT_USAGE after a
  * line on stderr. */
 int mount_options_parse(int argc, char **argv, struct mount_options *ret_options);
+
+/* After the workspace refused an option: says on stderr which of our own was meant, if one is
+ * near. */
+void mount_options_guess(const struct mount_options *options);
 void mount_options_done(struct mount_options *options);

@@ -53,6 +53,34 @@ static bool find_mounted(const char *path, char **ret_type)
 	return mounted.type;
 }
 
+struct around {
+	const char *path;
+	bool below;
+	char *found;
+};
+
+static bool note_around(void *user, const struct mountinfo_line *line)
+{
+	struct around *around = user;
+	bool fits = around->below ? path_is_within(line->mount_point, around->path)
+				  : path_is_within(around->path, line->mount_point) &&
+					    strcmp(line->type, "fuse.isthmus") == 0;
+
+	if (fits && strcmp(line->mount_point, around->path) != 0) {
+		free(around->found);
+		around->found = strdup(line->mount_point);
+	}
+	return true;
+}
+
+char *mount_point_around(const char *path, bool below)
+{
+	struct around around = {.path = path, .below = below};
+
+	mountinfo_walk(note_around, &around);
+	return around.found;
+}
+
 /* ---- The state --------------------------------------------------------------------------- */
 
 int mount_point_resolve(const char *path, char **ret_path)

@@ -29,6 +29,10 @@ pid_t mount_point_daemon(const char *path);
  * -ENOENT, -ENOTDIR, -EACCES of the directory above it. */
 int mount_point_resolve(const char *path, char **ret_path);
 
+/* The mount that `path` lies on (`below` false), or one that lies below it (true); the caller
+ * frees.  NULL: none of ours, none at all. */
+char *mount_point_around(const char *path, bool below);
+
 /* Unmounts: as root by umount2(2), else by fusermount3.  `lazy`: detaches at once, busy or
  * not.  -EBUSY, -EINVAL (nothing mounted), -EPERM, -ENOENT (no fusermount3). */
 int mount_point_unmount(const char *path, bool lazy);

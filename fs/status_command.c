@@ -1,11 +1,11 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/command_line.h"
 #include "fs/command_text.h"
 #include "fs/commands.h"
 #include "ops/support/cleanup.h"
@@ -190,13 +190,13 @@ int status_command(int argc, char **argv)
 	bool json = false;
 	int option;
 
-	while ((option = getopt_long(argc, argv, "h", known, NULL)) >= 0) {
+	while ((option = command_getopt("status", argc, argv, ":h", known)) >= 0) {
 		if (option == 'h') {
 			fputs(usage, stdout);
 			return 0;
 		}
 		if (option != 'j')
-			return command_usage_error("status", "that is not an option of it");
+			return EXIT_USAGE;
 		json = true;
 	}
 	if (optind + 1 != argc)

@@ -1,13 +1,13 @@
 #include "fs/commands.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "fs/command_line.h"
 #include "fs/mount_point.h"
 #include "fs/runtime.h"
 #include "ops/support/cleanup.h"
@@ -43,7 +43,13 @@ static int wait_for_end(int pidfd, const char *mount_point)
 static int explain_failure(const char *mount_point, int r)
 {
 	cleanup_free char *holders = r == -EBUSY ? mount_point_holders(mount_point) : NULL;
+	cleanup_free char *below = r == -EBUSY ? mount_point_around(mount_point, true) : NULL;
 
+	if (below)
+		return command_error("umount",
+			"\"%s\" cannot be unmounted: \"%s\" is mounted below it, unmount that "
+			"first",
+			mount_point, below);
 	if (holders)
 		return command_error("umount",
 			"\"%s\" is in use by %s: end them, or detach it with --lazy", mount_point,
@@ -94,6 +100,16 @@ static int unmount_living(const char *mount_point, const char *type, bool lazy)
 	return lazy ? 0 : wait_for_end(pidfd, mount_point);
 }
 
+static int explain_not_mounted(const char *path)
+{
+	cleanup_free char *around = mount_point_around(path, false);
+
+	if (around)
+		return command_error("umount",
+			"nothing is mounted at \"%s\"; it lies on the mount \"%s\"", path, around);
+	return command_error("umount", "nothing is mounted at \"%s\": see 'isthmus list'", path);
+}
+
 static int unmount(const char *path, bool lazy)
 {
 	cleanup_free char *mount_point = NULL, *type = NULL;
@@ -106,7 +122,7 @@ static int unmount(const char *path, bool lazy)
 	if (state == MOUNT_POINT_MOUNTED)
 		return unmount_living(mount_point, type, lazy);
 	if (state != MOUNT_POINT_DEAD)
-		return command_error("umount", "nothing is mounted at \"%s\"", mount_point);
+		return explain_not_mounted(mount_point);
 	r = mount_point_unmount(mount_point, true);
 	if (r < 0)
 		return explain_failure(mount_point, r);
@@ -122,13 +138,13 @@ int umount_command(int argc, char **argv)
 	int letter;
 
 	optind = 0;
-	while ((letter = getopt_long(argc, argv, "lh", longs, NULL)) >= 0) {
+	while ((letter = command_getopt("umount", argc, argv, ":lh", longs)) >= 0) {
 		if (letter == 'h') {
 			fputs(usage, stdout);
 			return 0;
 		}
 		if (letter != 'l')
-			return command_usage_error("umount", "that option is not known");
+			return EXIT_USAGE;
 		lazy = true;
 	}
 	if (argc - optind != 1)

@@ -46,6 +46,7 @@ test_workspace_is_a_file() {
 
 test_mount_point_is_missing_or_a_file() {
 	refused 2 "$tmp/nopoint" "$ISTHMUS" mount "$uri" "$tmp/nopoint"
+	refused 2 "mkdir -p it first" "$ISTHMUS" mount "$uri" "$tmp/no/such/point"
 	echo x >"$tmp/file"
 	refused 2 "$tmp/file" "$ISTHMUS" mount "$uri" "$tmp/file"
 }
@@ -73,6 +74,20 @@ test_unknown_option() {
 	refused 2 "nosuchkey" "$ISTHMUS" mount -o nosuchkey=1 "$uri" "$mnt"
 }
 
+test_mistyped_words_are_guessed() {
+	refused 2 'did you mean "--read-only"?' "$ISTHMUS" mount --readonly "$uri" "$mnt"
+	refused 2 'option "--ttl" needs a value' "$ISTHMUS" mount --ttl
+	refused 2 '"--json" takes no value' "$ISTHMUS" list --json=yes
+	refused 2 'there is no option "-x"' "$ISTHMUS" umount -x "$mnt"
+	refused 2 'Did you mean -o ttl?' "$ISTHMUS" mount -o tll=3 "$uri" "$mnt"
+	refused 2 'it has ssh_command, timeout,' "$ISTHMUS" mount -o timout=3 ssh://box/x "$mnt"
+	refused 2 'did you mean "--timeout"?' "$ISTHMUS" exec "$mnt" --timout 3 -- true
+	refused 2 'did you mean "write"?' "$ISTHMUS" log "$mnt" --op read,wrte
+	refused 2 "did you mean \"local:$tmp/ws\"?" "$ISTHMUS" mount "$tmp/ws" "$mnt"
+	refused 2 'did you mean "ssh://box/srv"?' "$ISTHMUS" mount box:/srv "$mnt"
+	refused 2 "the URI comes first: isthmus mount $uri $mnt" "$ISTHMUS" mount "$mnt" "$uri"
+}
+
 test_unknown_command() {
 	refused 2 "frobnicate" "$ISTHMUS" frobnicate
 	refused 2 "usage" "$ISTHMUS"
@@ -95,6 +110,23 @@ test_status_log_and_exec_of_what_is_no_mount() {
 	refused 2 "$tmp" "$ISTHMUS" log "$tmp"
 	refused 2 "$tmp" "$ISTHMUS" exec "$tmp" -- true
 	refused 2 "nowhere" "$ISTHMUS" status "$tmp/nowhere"
+}
+
+test_umount_says_which_mount_was_meant() {
+	"$ISTHMUS" mount "$uri" "$mnt"
+	mkdir -p "$mnt/dir"
+	! "$ISTHMUS" umount "$mnt/dir" 2>"$tmp/out" || fail "unmounted a directory"
+	grep -qF "it lies on the mount \"$mnt\"" "$tmp/out" || fail "$(cat "$tmp/out")"
+	"$ISTHMUS" mount mem: "$mnt/dir"
+	! "$ISTHMUS" umount "$mnt" 2>"$tmp/out" || fail "unmounted below a mount"
+	grep -qF "\"$mnt/dir\" is mounted below it" "$tmp/out" || fail "$(cat "$tmp/out")"
+	"$ISTHMUS" umount "$mnt/dir"
+	"$ISTHMUS" umount "$mnt"
+}
+
+test_a_mount_without_the_right_says_which() {
+	[ "$(id -u)" = 0 ] && command -v setpriv >/dev/null || skip "needs root and setpriv"
+	refused 5 CAP_SYS_ADMIN setpriv --bounding-set -sys_admin --inh-caps -sys_admin "$ISTHMUS" mount "$uri" "$mnt"
 }
 
 test_ssh_host_that_does_not_resolve() {

@@ -117,6 +117,24 @@ test_tampering_is_told() {
 	cp "$tmp/log" "$file"
 }
 
+test_a_log_that_could_not_be_written_was_not_tampered_with() {
+	local code=0 i
+
+	[ "$(id -u)" = 0 ] || skip "needs root to make a full disk"
+	mkdir "$tmp/full" "$tmp/third"
+	mount -t tmpfs -o size=64k none "$tmp/full"
+	XDG_STATE_HOME=$tmp/full "$ISTHMUS" mount mem: "$tmp/third"
+	for i in $(seq 300); do
+		: >"$tmp/third/file$i"
+	done
+	XDG_STATE_HOME=$tmp/full "$ISTHMUS" log "$tmp/third" --verify >"$tmp/out" 2>&1 || code=$?
+	"$ISTHMUS" umount "$tmp/third"
+	umount -l "$tmp/full"
+	# 0: a line about what is lost found room again.
+	[ "$code" -le 1 ] && grep -q 'could not write [1-9][0-9]* lines' "$tmp/out" || fail "$code: $(cat "$tmp/out")"
+	! grep -q tampered "$tmp/out" || fail "$(cat "$tmp/out")"
+}
+
 test_the_log_outlives_the_mount() {
 	local second=$tmp/second last
 
