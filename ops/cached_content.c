@@ -109,6 +109,7 @@ static void keep(void *user)
 	struct keeping *keeping = user;
 	struct cached *c = keeping->cached;
 
+	worker_give_way();
 	content_store_put(c->store, &keeping->version, keeping->content->data);
 	pthread_mutex_lock(&c->lock);
 	content_unref(keeping->content);

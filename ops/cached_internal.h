@@ -111,7 +111,7 @@ struct prefetch {
 	struct prefetch *next;
 	struct cached *cached;
 	bool content;
-	uint64_t started_ms;
+	uint64_t started_ms, first_content_ms; /* 0: none has come */
 	uint64_t expected_bytes, received_bytes;
 	struct scan_request request;
 	char path[];

@@ -15,11 +15,17 @@ enum {
 	PREFETCH_CONTENT_MAX_BYTES = 64 << 20,
 	DIRECTORY_CONTENT_MAX_BYTES = 1 << 20,
 	PREFETCH_REPEAT_MS = 30000, /* not the same one again before that */
-	CONTENT_WAIT_MAX_MS = 400,
+	CONTENT_WAIT_MAX_MS = 1000,
 	CONTENT_STEP_BYTES = 2 << 20, /* times the square of the misses: what is fetched */
+	WALK_OPENS = 2,               /* a walk counts as so many misses */
 	PREFETCHES_MAX = 4,
 	LOAD_ENTRIES_MAX = 1000, /* beyond the directory's own, in those below it */
-	DEPTH_MAX = 64,          /* of directories looked at to size up a prefetch */
+	LOAD_DEPTH = 3,
+	LOAD_FILE_MAX_BYTES = 4 << 10, /* content that a load brings along: a few small files */
+	LOAD_CONTENT_MAX_BYTES = 64 << 10,
+	WALK_MS =
+		2000, /* who opens files so soon after walking through directories searches them */
+	DEPTH_MAX = 64, /* of directories looked at to size up a prefetch */
 	REFUSED_MS = 5000,
 };
 
@@ -196,6 +202,8 @@ static void take_file(struct intake *intake, struct node *node, const struct dir
 	content_attach(c, node, content);
 	content_keep(c, node);
 	if (intake->prefetch) {
+		if (!intake->prefetch->first_content_ms)
+			intake->prefetch->first_content_ms = cached_now_ms();
 		intake->prefetch->received_bytes += entry->content_size;
 		c->statistics.prefetched_bytes += entry->content_size;
 	}
@@ -364,8 +372,14 @@ static bool is_due(const struct cached *c, const struct directory *d, uint64_t l
 	return !last_ms || cached_now_ms() - last_ms > while_ms;
 }
 
-/* Directories were loaded in several branches of one directory: somebody walks.  Fetch all
- * names below the highest such directory, or the highest that was not fetched just now. */
+static bool is_listed(const struct node *directory)
+{
+	return directory && directory->directory && directory->directory->listed;
+}
+
+/* Directories were loaded in several branches of one directory, or all on the way to this one
+ * were listed: somebody walks.  Fetch all names below the highest such directory, or the highest
+ * that was not fetched just now. */
 static void consider_names(struct cached *c, struct node *node, bool listing)
 {
 	struct scan_request request = {.flags = SCAN_WATCH, .entries_max = PREFETCH_ENTRIES_MAX};
@@ -377,8 +391,8 @@ static void consider_names(struct cached *c, struct node *node, bool listing)
 		if (d->last_branch != branch->hash || d->branches == 0)
 			d->branches++;
 		d->last_branch = branch->hash;
-		if ((d->branches >= 2 || (listing && branch == node && d->listed)) &&
-			is_due(c, d, d->names_wanted_ms))
+		listing = listing && d->listed;
+		if ((d->branches >= 2 || listing) && is_due(c, d, d->names_wanted_ms))
 			top = at;
 	}
 	if (!top)
@@ -391,8 +405,11 @@ static void consider_names(struct cached *c, struct node *node, bool listing)
 
 static int load(struct cached *c, struct op_context *ctx, struct node *node, bool listing)
 {
-	struct scan_request request = {
-		.flags = SCAN_WATCH, .depth_max = 2, .entries_max = LOAD_ENTRIES_MAX};
+	struct scan_request request = {.flags = SCAN_WATCH | SCAN_CONTENT,
+		.depth_max = LOAD_DEPTH,
+		.entries_max = LOAD_ENTRIES_MAX,
+		.content_max_bytes = LOAD_FILE_MAX_BYTES,
+		.content_total_bytes = LOAD_CONTENT_MAX_BYTES};
 	cleanup_free char *path = node_path(node);
 	struct directory *d = node_directory(node);
 	uint64_t started_ms = cached_now_ms();
@@ -488,6 +505,23 @@ int cached_resolve(struct cached *c, struct op_context *ctx, const char *path, b
 	}
 }
 
+/* The listing is known, but not what is below: do not wait until it is asked for. */
+static void consider_walk(struct cached *c, struct node *node)
+{
+	const struct directory *d = node->directory;
+
+	if (!is_listed(node->parent) ||
+		!is_due(c, node->parent->directory, node->parent->directory->names_wanted_ms))
+		return;
+	for (size_t i = 0; i < d->bucket_count; i++)
+		for (struct node *child = d->buckets[i]; child; child = child->next)
+			if (child->state == NODE_PRESENT && S_ISDIR(child->attributes.mode) &&
+				!node_is_complete(c, child)) {
+				consider_names(c, child, true);
+				return;
+			}
+}
+
 int cached_load_listing(struct cached *c, struct op_context *ctx, const char *path)
 {
 	uint64_t since_ms = cached_now_ms();
@@ -502,6 +536,7 @@ int cached_load_listing(struct cached *c, struct op_context *ctx, const char *pa
 			return -ENOTDIR;
 		if (node_is_complete(c, node) && (node->directory->scanned || !c->feed)) {
 			node->directory->listed = true;
+			consider_walk(c, node);
 			return 0;
 		}
 		if (is_coming(c, node, since_ms)) {
@@ -556,27 +591,37 @@ static void fetch_content(struct cached *c, struct node *top, uint32_t depth, ui
 	start_prefetch(c, top, &request, expected);
 }
 
+/* Its directories were being listed just now. */
+static bool is_walked(const struct directory *d)
+{
+	return d->names_wanted_ms && cached_now_ms() - d->names_wanted_ms < WALK_MS;
+}
+
 /* The highest directory around the file in several branches of which content was wanted, and
  * whose missing content is not too much. */
 static void consider_content(struct cached *c, struct node *file)
 {
 	uint64_t most = c->memory_bytes_max / 2, expected = 0, kept = 0;
+	bool is_search = is_listed(file->parent);
 	struct node *top = NULL;
 
 	if (most > PREFETCH_CONTENT_MAX_BYTES)
 		most = PREFETCH_CONTENT_MAX_BYTES;
 	for (struct node *at = file->parent, *branch = file; at; branch = at, at = at->parent) {
+		unsigned evidence;
 		uint64_t bytes, max;
 
 		kept = 0;
 		if (at->directory->last_opened != branch->hash || !at->directory->opens)
 			at->directory->opens++;
 		at->directory->last_opened = branch->hash;
-		max = (uint64_t)at->directory->opens * at->directory->opens * CONTENT_STEP_BYTES;
+		evidence = at->directory->opens;
+		if (is_search && is_walked(at->directory))
+			evidence += WALK_OPENS;
+		max = (uint64_t)evidence * evidence * CONTENT_STEP_BYTES;
 		if (max > most)
 			max = most;
-		if (at->directory->opens < 2 ||
-			!is_due(c, at->directory, at->directory->content_wanted_ms))
+		if (evidence < 2 || !is_due(c, at->directory, at->directory->content_wanted_ms))
 			continue;
 		bytes = missing_bytes(c, at, DEPTH_MAX, max, &kept);
 		if (bytes > max || bytes < kept)
@@ -594,17 +639,20 @@ static void consider_content(struct cached *c, struct node *file)
 		fetch_content(c, file->parent, 1, expected);
 }
 
-/* At the speed so far, will the rest be here soon? */
-static bool is_worth_waiting(const struct cached *c, const struct prefetch *p)
+/* At the speed so far, will the rest be here soon?  A single file is had sooner by itself, but
+ * who searches wants the others next. */
+static bool is_worth_waiting(const struct cached *c, const struct prefetch *p, bool is_search)
 {
-	uint64_t elapsed_ms = cached_now_ms() - p->started_ms;
+	uint64_t now_ms = cached_now_ms(), flowing_ms = now_ms - p->first_content_ms;
 	uint64_t rest_bytes =
 		p->expected_bytes > p->received_bytes ? p->expected_bytes - p->received_bytes : 0;
 
-	if (elapsed_ms <= round_trips_ms(c, 2) + WAIT_STEP_MS)
+	if (now_ms - p->started_ms <= round_trips_ms(c, 2) + WAIT_STEP_MS)
 		return true;
-	return p->received_bytes > 0 &&
-	       rest_bytes * elapsed_ms / p->received_bytes <= CONTENT_WAIT_MAX_MS;
+	if (!p->first_content_ms || !is_search)
+		return false;
+	return flowing_ms <= WAIT_STEP_MS ||
+	       rest_bytes * flowing_ms / p->received_bytes <= CONTENT_WAIT_MAX_MS;
 }
 
 int cached_await_content(
@@ -634,7 +682,8 @@ int cached_await_content(
 			consider_content(c, node);
 			return 0;
 		}
-		if (cached_now_ms() - since_ms > 2 * CONTENT_WAIT_MAX_MS || !is_worth_waiting(c, p))
+		if (cached_now_ms() - since_ms > CONTENT_WAIT_MAX_MS ||
+			!is_worth_waiting(c, p, is_listed(node->parent)))
 			return 0;
 		r = cached_wait(c, ctx);
 		if (r < 0)

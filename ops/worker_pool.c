@@ -4,6 +4,10 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { GIVE_WAY_NICE = 10 };
 
 struct task {
 	worker_task run;
@@ -86,6 +90,11 @@ int worker_pool_new(size_t threads, size_t queue_max, struct worker_pool **ret_p
 	}
 	*ret_pool = pool;
 	return 0;
+}
+
+void worker_give_way(void)
+{
+	setpriority(PRIO_PROCESS, (id_t)gettid(), GIVE_WAY_NICE);
 }
 
 bool worker_pool_submit(struct worker_pool *pool, worker_task run, void *user)

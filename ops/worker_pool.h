@@ -15,6 +15,9 @@ typedef void (*worker_task)(void *user);
 /* -ENOMEM, -EAGAIN. */
 int worker_pool_new(size_t threads, size_t queue_max, struct worker_pool **ret_pool);
 
+/* From a task: its thread, for good, leaves the processor to whoever else wants it. */
+void worker_give_way(void);
+
 /* Queues a task.  False (and the task will not run) when `queue_max` wait already. */
 bool worker_pool_submit(struct worker_pool *pool, worker_task run, void *user);
 

@@ -123,10 +123,8 @@ struct dir_entry {
 	const char *link_target; /* scan only: of a symbolic link; else NULL */
 	const void *content;     /* scan only, with SCAN_CONTENT: the whole file, or NULL */
 	size_t content_size;
-	const uint8_t *hash; /* scan only, with SCAN_HASH: 16 bytes xxh3-128 (canonical,
-			      * big-endian) of the content, or NULL */
-	bool watched;        /* a directory whose changes will be reported (see watch) */
-	bool complete;       /* scan only: a directory all of whose entries are in this scan */
+	bool watched;  /* a directory whose changes will be reported (see watch) */
+	bool complete; /* scan only: a directory all of whose entries are in this scan */
 };
 
 /* Takes one entry.  A negative result ends the walk and is returned from it. */
@@ -135,7 +133,6 @@ typedef int (*dir_entry_sink)(void *user, const struct dir_entry *entry);
 enum scan_flags {
 	SCAN_WATCH = 1 << 0,   /* watch each directory, before it is read */
 	SCAN_CONTENT = 1 << 1, /* bring the content of files up to content_max_bytes */
-	SCAN_HASH = 1 << 2,    /* bring hashes of regular files up to content_max_bytes */
 };
 
 struct scan_request {

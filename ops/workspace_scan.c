@@ -1,11 +1,9 @@
-#define XXH_INLINE_ALL
 #include "ops/workspace_scan.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <xxhash.h>
 
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
@@ -116,9 +114,8 @@ static int emit_child(struct walk *walk, const char *path, const char *full_path
 	cleanup_free char *target = NULL;
 	cleanup_free void *content = NULL;
 	const struct scan_request *request = walk->request;
-	XXH128_canonical_t hash;
-	bool wanted =
-		S_ISREG(attributes->mode) && attributes->size_bytes <= request->content_max_bytes;
+	bool wanted = (request->flags & SCAN_CONTENT) && S_ISREG(attributes->mode) &&
+		      attributes->size_bytes <= request->content_max_bytes;
 	bool in_budget =
 		!request->content_total_bytes ||
 		walk->content_bytes + attributes->size_bytes <= request->content_total_bytes;
@@ -126,13 +123,9 @@ static int emit_child(struct walk *walk, const char *path, const char *full_path
 	if (S_ISLNK(attributes->mode) &&
 		workspace_readlink(walk->ctx, walk->workspace, &object, &target) == 0)
 		entry.link_target = target;
-	if (wanted && (request->flags & (SCAN_CONTENT | SCAN_HASH)))
+	if (wanted && in_budget)
 		read_whole(walk, &object, attributes->size_bytes, &content);
-	if (content && (request->flags & SCAN_HASH)) {
-		XXH128_canonicalFromHash(&hash, XXH3_128bits(content, attributes->size_bytes));
-		entry.hash = hash.digest;
-	}
-	if (content && (request->flags & SCAN_CONTENT) && in_budget) {
+	if (content) {
 		entry.content = content;
 		entry.content_size = attributes->size_bytes;
 		walk->content_bytes += attributes->size_bytes;

@@ -89,6 +89,15 @@ static int64_t job_answer(struct job *job, const struct request_type *type, stru
 	return result;
 }
 
+/* A short listing is what somebody waits for; a long one is to let others pass. */
+static enum lane_priority answer_priority(const struct job *job)
+{
+	if (!server_request_type(job->header.type)->is_bulk)
+		return LANE_URGENT;
+	return job->listed_bytes && job->listed_bytes <= LISTING_SHORT_BYTES ? LANE_URGENT
+									     : LANE_BULK;
+}
+
 static void job_run(struct job *job)
 {
 	struct server *server = job->server;
@@ -104,8 +113,7 @@ static void job_run(struct job *job)
 		out.error = 0;
 		wire_set_result(out.buffer.data + FRAME_HEADER_BYTES, result);
 	}
-	if (lane_send(server->lane, type->is_bulk ? LANE_BULK : LANE_URGENT, FRAME_REPLY,
-		    job->header.id, &out) < 0)
+	if (lane_send(server->lane, answer_priority(job), FRAME_REPLY, job->header.id, &out) < 0)
 		log_error("no memory for the answer to request %u", job->header.id);
 	job_finish(job);
 }
@@ -386,7 +394,8 @@ int server_send_data(struct job *job, struct wire_writer *writer)
 	pthread_mutex_unlock(&server->lock);
 	if (stop)
 		return -EINTR;
-	return lane_send(server->lane, LANE_BULK, FRAME_DATA, job->header.id, writer);
+	job->listed_bytes += size;
+	return lane_send(server->lane, answer_priority(job), FRAME_DATA, job->header.id, writer);
 }
 
 void server_wait_for_closes(struct job *job)

@@ -16,6 +16,7 @@ enum {
 	WAITING_SMALL_MAX_BYTES = 64 << 20, /* the same for the others */
 	WAITING_POLL_MS = 5,
 	FEED_MAX_BYTES = 8 << 20, /* the same, for the change feed */
+	LISTING_SHORT_BYTES = 256 << 10,
 	HANDLES_MAX = 65536,
 	PROCESSES_MAX = 256,
 	WORKERS_MAX = 16,
@@ -36,6 +37,7 @@ struct job {
 	gid_t *groups;
 	atomic_bool cancelled;
 	int64_t credit;         /* listings: bytes that may be sent; under server->lock */
+	size_t listed_bytes;    /* sent of a listing */
 	struct handle *ordered; /* runs after the earlier jobs of this handle; a reference */
 };
 

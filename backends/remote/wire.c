@@ -252,9 +252,7 @@ enum entry_bits {
 	ENTRY_COMPLETE = 1 << 1,
 	ENTRY_LINK = 1 << 2,
 	ENTRY_CONTENT = 1 << 3,
-	ENTRY_HASH = 1 << 4,
-	ENTRY_BITS = (1 << 5) - 1,
-	HASH_BYTES = 16,
+	ENTRY_BITS = (1 << 4) - 1,
 };
 
 static size_t shared_length(const char *a, const char *b)
@@ -269,10 +267,9 @@ static size_t shared_length(const char *a, const char *b)
 void wire_put_dir_entry(struct wire_writer *w, const char *previous, const struct dir_entry *entry)
 {
 	size_t shared = shared_length(previous, entry->path);
-	unsigned bits = (entry->watched ? ENTRY_WATCHED : 0) |
-			(entry->complete ? ENTRY_COMPLETE : 0) |
-			(entry->link_target ? ENTRY_LINK : 0) |
-			(entry->content ? ENTRY_CONTENT : 0) | (entry->hash ? ENTRY_HASH : 0);
+	unsigned bits =
+		(entry->watched ? ENTRY_WATCHED : 0) | (entry->complete ? ENTRY_COMPLETE : 0) |
+		(entry->link_target ? ENTRY_LINK : 0) | (entry->content ? ENTRY_CONTENT : 0);
 
 	wire_put_number(w, bits);
 	wire_put_number(w, shared);
@@ -282,8 +279,6 @@ void wire_put_dir_entry(struct wire_writer *w, const char *previous, const struc
 		wire_put_string(w, entry->link_target);
 	if (entry->content)
 		wire_put_bytes(w, entry->content, entry->content_size);
-	if (entry->hash)
-		wire_put_raw(w, entry->hash, HASH_BYTES);
 }
 
 /* ---- Reading -------------------------------------------------------------- */
@@ -516,8 +511,6 @@ void wire_get_dir_entry(struct wire_reader *r, struct buffer *path, struct dir_e
 		entry->link_target = wire_get_link_target(r);
 	if (bits & ENTRY_CONTENT)
 		entry->content = wire_get_bytes(r, &entry->content_size);
-	if (bits & ENTRY_HASH)
-		entry->hash = wire_get_raw(r, HASH_BYTES);
 	if (r->failed)
 		return;
 	entry->path = (const char *)path->data;

@@ -489,7 +489,9 @@ static void setup_with_store(struct cached_options *ret_options)
 {
 	static char store[80];
 
-	setup("for i in 1 2 3 4 5 6; do echo content of $i > f$i; done; touch -d '1 hour ago' f*");
+	/* Larger than what comes along with the names. */
+	setup("for i in 1 2 3 4 5 6; do echo content of $i > f$i; truncate -s 5000 f$i; done; "
+	      "touch -d '1 hour ago' f*");
 	workspace_free(w);
 	snprintf(store, sizeof(store), "%s/store", directory);
 	/* ctime is now; only what has settled is kept. */
