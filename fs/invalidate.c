@@ -243,6 +243,7 @@ static void enqueue(struct invalidator *v, const struct change *change)
 		*entry = (struct queued_change){.change = *change};
 		memcpy(entry->path, change->path, size);
 		entry->change.path = entry->path;
+		entry->change.hash = NULL;
 	}
 	pthread_mutex_lock(&v->lock);
 	if (!entry || v->count >= QUEUE_MAX) {

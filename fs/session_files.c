@@ -85,12 +85,15 @@ void session_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct open_handle *handle;
 	struct request r;
+	int result;
 
 	if (virtual_refuses(fuse, ino))
 		return;
 	handle = session_begin_on_handle(&r, fuse, "flush", 0, fi);
+	/* First: the next holder of a lock is to find what was written. */
+	result = workspace_flush(&r.op, handle->file);
 	workspace_lock_release_owner(&r.op, handle->file, fi->lock_owner);
-	request_finish(&r, workspace_flush(&r.op, handle->file));
+	request_finish(&r, result);
 }
 
 void session_fsync(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)

@@ -47,11 +47,6 @@ void cached_store_answer(struct cached *c, const char *path, int r,
 		node_set_absent(c, node, asked);
 }
 
-static bool is_later(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
-}
-
 /* The feed told something of this name while the own change was under way.  What is it
  * now?  The same object: the later version; else only the place knows. */
 static void settle(struct cached *c, struct node *node, const struct attributes *attributes)
@@ -61,7 +56,7 @@ static void settle(struct cached *c, struct node *node, const struct attributes 
 
 	if (!same)
 		node_set_unknown(c, node);
-	else if (is_later(&attributes->ctime, &node->attributes.ctime))
+	else if (cached_is_later(&attributes->ctime, &node->attributes.ctime))
 		node_set_present(c, node, attributes, ++c->clock);
 }
 
@@ -125,7 +120,6 @@ void cached_note_moved(struct cached *c, const char *from, const char *to, struc
 	if (!node->content || node->writers > 0 || (!node->content->own && !node->attributes_known))
 		return;
 	ret_moved->content = content_ref(node->content);
-	ret_moved->own = node->content->own && !node->content->keeps_mtime;
 }
 
 /* The content comes along, unless the file was written to meanwhile. */
@@ -133,13 +127,11 @@ static void bring_content(struct cached *c, struct node *node, struct moved *mov
 {
 	const struct timespec *mtime = &node->attributes.mtime;
 
-	if (!moved->content || node->content || !node->attributes_known ||
+	if (!moved->content || moved->content->own || node->content || !node->attributes_known ||
 		node->attributes.size_bytes != moved->content->size)
 		return;
-	if (!moved->own &&
-		(mtime->tv_sec != moved->mtime.tv_sec || mtime->tv_nsec != moved->mtime.tv_nsec))
+	if (mtime->tv_sec != moved->mtime.tv_sec || mtime->tv_nsec != moved->mtime.tv_nsec)
 		return;
-	moved->content->own = false;
 	content_detach_elsewhere(c, moved->content);
 	content_attach(c, node, steal_ptr(&moved->content));
 }
@@ -157,7 +149,9 @@ static void settle_move(struct cached *c, struct node *from, struct node *to, st
 		bring_content(c, to, moved);
 	else
 		node_set_unknown(c, to);
-	if (from->state == NODE_PRESENT && !is_object(from, &moved->id))
+	/* Two names of one object both stay. */
+	if (from->state == NODE_PRESENT &&
+		(!is_object(from, &moved->id) || from->attributes.nlink > 1))
 		node_set_unknown(c, from);
 	else
 		node_set_absent(c, from, ++c->clock);
@@ -210,10 +204,9 @@ static bool keeps_content(
 {
 	const struct timespec *a = &node->attributes.mtime, *b = &attributes->mtime;
 
-	if (!node->content || (mask & SET_SIZE) || node->content->size != attributes->size_bytes)
+	if (!node->content || node->content->own || (mask & SET_SIZE) ||
+		node->content->size != attributes->size_bytes)
 		return false;
-	if (node->content->own)
-		return true;
 	return node->attributes_known &&
 	       ((mask & (SET_MTIME | SET_MTIME_NOW)) ||
 		       (a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec));
@@ -240,7 +233,6 @@ void cached_own_attributes(struct cached *c, struct node *node, unsigned mask,
 		node->xattrs = xattrs;
 	}
 	if (content) {
-		content->own = false;
 		if (node->content == content)
 			content_unref(content);
 		else

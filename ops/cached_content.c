@@ -1,8 +1,10 @@
+#define XXH_INLINE_ALL
 #include "ops/cached_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <xxhash.h>
 
 #include "ops/content_store.h"
 
@@ -94,6 +96,16 @@ void content_used(struct cached *c, struct content *content)
 		return;
 	list_remove(c, content);
 	list_add(c, content);
+}
+
+bool content_has_hash(const struct content *content, const uint8_t *hash)
+{
+	XXH128_canonical_t own;
+
+	if (!hash)
+		return false;
+	XXH128_canonicalFromHash(&own, XXH3_128bits(content->data, content->size));
+	return memcmp(own.digest, hash, HASH_BYTES) == 0;
 }
 
 /* ---- The store on disk ---------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 #include "ops/cached_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -9,11 +10,6 @@ enum {
 	OWN_MS = 1000,  /* an event may tell of the time before an own change that long */
 	RACY_MS = 1000, /* content fetched that short before an event may be older than it */
 };
-
-static bool is_later(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
-}
 
 static bool is_recent(uint64_t then_ms, uint64_t within_ms)
 {
@@ -25,39 +21,60 @@ static void changed(struct cached *c, struct node *node)
 	node->changed_at = ++c->clock;
 }
 
-/* The version we know: an echo.  Two changes within one tick of the far clock look alike,
- * so content that was fetched just before goes. */
-static bool take_echo(struct cached *c, struct node *node)
+static bool is_still_true(struct content *content, const uint8_t *hash)
 {
-	struct content *content = node->content;
-
-	if (!content || content->own || !is_recent(content->fetched_ms, RACY_MS) ||
-		is_recent(node->own_ms, OWN_MS))
-		return false;
-	content_detach(c, node);
-	changed(c, node);
-	return true;
+	if (!hash)
+		return !content->own && !is_recent(content->fetched_ms, RACY_MS);
+	content->own = false;
+	return content_has_hash(content, hash);
 }
 
-static bool take_same_object(struct cached *c, struct node *node, const struct attributes *a)
+/* The version we know: an echo, or a change within the same tick of the far clock. */
+static void take_echo(struct cached *c, struct node *node, const uint8_t *hash)
 {
+	if (node->content && !is_still_true(node->content, hash)) {
+		content_detach(c, node);
+		changed(c, node);
+	}
+	if (!node->link_target || !is_recent(node->fetched_ms, RACY_MS))
+		return;
+	free(node->link_target);
+	node->link_target = NULL;
+	changed(c, node);
+}
+
+static void note_early(struct node *node, const struct attributes *a, const uint8_t *hash)
+{
+	if (!node->early)
+		node->early = malloc(sizeof(*node->early));
+	if (!node->early)
+		return;
+	*node->early = (struct early){.attributes = *a, .hashed = hash};
+	if (hash)
+		memcpy(node->early->hash, hash, HASH_BYTES);
+}
+
+static bool take_same_object(struct cached *c, struct node *node, const struct change *change)
+{
+	const struct attributes *a = &change->attributes;
 	bool awaited = node->echo_awaited;
 
-	if (node->attributes_known && attributes_same_version(&node->attributes, a))
-		return take_echo(c, node);
+	if (node->attributes_known && attributes_same_version(&node->attributes, a)) {
+		take_echo(c, node, change->hash);
+		return true;
+	}
 	/* Told before an own change, delivered after it. */
-	if (is_later(&node->attributes.ctime, &a->ctime) && is_recent(node->own_ms, OWN_MS))
+	if (cached_is_later(&node->attributes.ctime, &a->ctime) && is_recent(node->own_ms, OWN_MS))
 		return false;
 	if (node->writers > 0) {
-		node->early_echo = true;
-		node->early_attributes = *a;
+		note_early(node, a, change->hash);
 		return true;
 	}
 	if (awaited && attributes_same_version(&node->attributes, a))
 		return false;
 	if (awaited && node->directory && node->directory->echoes > 0)
 		return false;
-	node_set_present(c, node, a, ++c->clock);
+	node_set_told(c, node, a, change->hash);
 	changed(c, node);
 	return !(awaited && S_ISDIR(a->mode));
 }
@@ -80,20 +97,6 @@ static bool is_expected(const struct node *node, const struct change *change)
 	       object_id_equal(&node->incoming, &change->attributes.id);
 }
 
-/* Told of before an own change.  What is there now changed later than what the event speaks
- * of; or that has been moved on by ourselves. */
-static bool is_outdated(const struct cached *c, const struct node *node, const struct attributes *a)
-{
-	const struct node *elsewhere;
-
-	if (!is_recent(node->own_ms, OWN_MS))
-		return false;
-	if (node->state == NODE_PRESENT)
-		return is_later(&node->attributes.ctime, &a->ctime);
-	elsewhere = tree_find_object(c, &a->id);
-	return elsewhere && a->nlink == 1 && is_recent(elsewhere->own_ms, OWN_MS);
-}
-
 /* True when what had been handed out is no longer so. */
 static bool take_entry(struct cached *c, const struct change *change)
 {
@@ -102,13 +105,18 @@ static bool take_entry(struct cached *c, const struct change *change)
 	struct node *node = tree_find(c, change->path, strlen(change->path));
 	bool was_absent = !node || node->state == NODE_ABSENT;
 
+	/* An answer under way may tell of the directory as it was before. */
+	if ((!parent || !parent->directory) && c->asking > 0 && *change->path) {
+		node = tree_make_all(c, change->path);
+		parent = node ? node->parent : NULL;
+	}
 	if (!parent || (*change->path && !parent->directory))
 		return true;
 	if (node)
 		node_take_echo(node);
 	if (change->exists && node && node->state == NODE_PRESENT &&
 		object_id_equal(&node->attributes.id, &change->attributes.id))
-		return take_same_object(c, node, &change->attributes);
+		return take_same_object(c, node, change);
 	if (!change->exists && was_absent && node_is_complete(c, parent) && c->asking == 0) {
 		if (node)
 			node_remove(c, node);
@@ -119,12 +127,10 @@ static bool take_entry(struct cached *c, const struct change *change)
 	node = tree_make(c, change->path);
 	if (!node)
 		return true;
-	if (change->exists && is_outdated(c, node, &change->attributes))
-		return false;
 	if (may_be_outdated(node) && !is_expected(node, change) && !(was_absent && !change->exists))
 		node_set_unknown(c, node);
 	else if (change->exists)
-		node_set_present(c, node, &change->attributes, ++c->clock);
+		node_set_told(c, node, &change->attributes, change->hash);
 	else
 		node_set_absent(c, node, ++c->clock);
 	changed(c, node);

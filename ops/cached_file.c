@@ -370,7 +370,7 @@ static struct content *known_content(struct cached *c, const struct cached_file 
 {
 	const struct node *node = file->node;
 
-	if (!node || node->writers > 0 || !node->content)
+	if (!node || node->writers > 0 || !node->content || node_is_locked(node))
 		return NULL;
 	if (!node_attributes_are_fresh(c, node) &&
 		!(node->content->own && node_name_is_fresh(c, node)))
@@ -450,7 +450,8 @@ ssize_t cached_read(
 		return -EBADF;
 	pthread_mutex_lock(&c->lock);
 	content = known_content(c, file);
-	worth_keeping = file->node && file->node->writers == 0 && is_small(&file->attributes);
+	worth_keeping = file->node && file->node->writers == 0 && is_small(&file->attributes) &&
+			!node_is_locked(file->node);
 	pthread_mutex_unlock(&c->lock);
 	if (content)
 		return read_content(c, ctx, content, data, size, offset);
@@ -503,7 +504,8 @@ void cached_mark_dirty(struct cached *c, struct cached_file *file)
 	node_set_stale(c, node);
 	node->echo_awaited = false;
 	node->changed_at = c->clock;
-	node->early_echo = false;
+	free(node->early);
+	node->early = NULL;
 }
 
 /* What is known of the content and attributes is void from here on. */
@@ -551,18 +553,26 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 	return written;
 }
 
-/* An echo that came before the writes were known to have arrived tells of all of them when
- * it has the final size: each captured write made the file longer. */
-static void await_echo(struct cached *c, struct cached_file *file)
+/* What was captured is the content, as far as we know.  An echo that came before the writes
+ * were known to have arrived tells of all of them when it has the final size: each captured
+ * write made the file longer. */
+static void take_captured(struct cached *c, struct cached_file *file, const struct early *early)
 {
 	struct node *node = file->node;
-	bool complete = file->capturing && node->early_echo &&
-			node->early_attributes.size_bytes == file->capture_size;
+	bool is_last = early && early->attributes.size_bytes == file->capture_size &&
+		       !cached_is_later(&node->attributes.ctime, &early->attributes.ctime);
+	struct content *content;
 
-	node_set_stale(c, node);
-	if (complete)
-		node_set_present(c, node, &node->early_attributes, c->clock);
-	node->early_echo = false;
+	if (node_is_locked(node) ||
+		(node->attributes_known && node->attributes.size_bytes != file->capture_size))
+		return;
+	content = content_new(file->capture, file->capture_size);
+	if (!content)
+		return;
+	content->own = true;
+	content_attach(c, node, content);
+	if (is_last)
+		node_set_told(c, node, &early->attributes, early->hashed ? early->hash : NULL);
 }
 
 /* The writes have arrived: the feed will tell the attributes, and what was captured is the
@@ -570,7 +580,7 @@ static void await_echo(struct cached *c, struct cached_file *file)
 static void settle_writes(struct cached *c, struct cached_file *file, int r)
 {
 	struct node *node = file->node;
-	struct content *content;
+	cleanup_free struct early *early = NULL;
 
 	if (!file->dirty)
 		return;
@@ -582,17 +592,11 @@ static void settle_writes(struct cached *c, struct cached_file *file, int r)
 	node->changed_at = ++c->clock;
 	if (node->writers > 0)
 		return;
+	early = steal_ptr(&node->early);
 	if (!node->attributes_known)
-		await_echo(c, file);
-	if (r < 0 || !file->capturing || file->captured_writes != node->write_count)
-		return;
-	if (node->attributes_known && node->attributes.size_bytes != file->capture_size)
-		return;
-	content = content_new(file->capture, file->capture_size);
-	if (!content)
-		return;
-	content->own = !node->attributes_known;
-	content_attach(c, node, content);
+		node_set_stale(c, node);
+	if (r == 0 && file->capturing && file->captured_writes == node->write_count)
+		take_captured(c, file, early);
 }
 
 static int settle(struct cached *c, struct cached_file *file, int r)
@@ -731,13 +735,21 @@ off_t cached_seek(struct op_context *ctx, struct open_file *open_file, off_t off
 /* ---- Locks -------------------------------------------------------------------------------------
  */
 
-/* Whoever takes a lock wants what the last holder wrote, now. */
+/* Whoever takes a lock wants what the last holder wrote, now: nothing counts that was learnt
+ * or asked for before, and as what the feed says may be from before, too, nothing is believed
+ * as long as the handle is open. */
 static void distrust(struct cached *c, struct cached_file *file)
 {
+	struct node *node;
+
 	pthread_mutex_lock(&c->lock);
-	if (file->node) {
-		file->node->attributes_known = false;
-		content_detach(c, file->node);
+	node = file->node;
+	file->has_locks = true;
+	if (node) {
+		node->attributes_known = false;
+		node->echo_awaited = false;
+		node->stamp = node->changed_at = ++c->clock;
+		content_detach(c, node);
 	}
 	pthread_mutex_unlock(&c->lock);
 	readahead_forget(file);

@@ -28,6 +28,7 @@ enum {
 	SMALL_FILE_MAX_BYTES = 256 << 10, /* files whose content is kept whole */
 	NODES_MAX = 1 << 20,
 	OBJECT_BUCKETS = 1 << 15,
+	HASH_BYTES = 16,
 	ECHO_WAIT_MIN_MS = 15,  /* how long an own change's echo may take before we ask: */
 	ECHO_WAIT_MAX_MS = 100, /* two round trips, within these bounds */
 };
@@ -46,8 +47,8 @@ struct content {
 	uint32_t refs; /* the node's and those of handles */
 	uint64_t fetched_ms;
 	size_t size;
-	bool own; /* what we wrote or moved; the version is learnt when attributes are ... */
-	bool keeps_mtime; /* ... whose mtime is the one known before */
+	bool own; /* what we wrote or moved: which version that is, the feed will tell ... */
+	bool keeps_mtime; /* ... by the mtime, which is the one known; else by the hash */
 	uint8_t data[];
 };
 
@@ -60,7 +61,6 @@ struct directory {
 	uint64_t watched_at;   /* ... of what was asked for at or after this clock */
 	uint64_t unwatched_at; /* clock when the watch was last lost */
 	uint64_t loaded_ms;
-	bool loading;         /* a caller is reading it */
 	unsigned branches;    /* in which directories were loaded because somebody asked */
 	uint32_t last_branch; /* hash of its name */
 	unsigned opens;       /* branches in which content was missed */
@@ -94,9 +94,8 @@ struct node {
 	uint64_t became_at; /* ... and clock when that was asked for */
 	uint64_t links_epoch;
 	uint64_t write_count;
-	bool early_echo; /* the feed told of writes before they were known to have arrived */
-	bool locked;     /* byte ranges have been locked through this mount */
-	struct attributes early_attributes;
+	bool locked;                  /* byte ranges have been locked through this mount */
+	struct early *early;          /* NULL: the feed told nothing of what is being written */
 	struct object_id incoming;    /* what an own rename under way will put here */
 	struct attributes attributes; /* id always valid when present */
 	struct directory *directory;  /* of a directory once looked into */
@@ -104,6 +103,20 @@ struct node {
 	struct content *content;
 	struct cached_file *files; /* handles that were opened by this name */
 	char name[];
+};
+
+/* What the feed told of a file while handles had writes that were not flushed. */
+struct early {
+	struct attributes attributes;
+	bool hashed;
+	uint8_t hash[HASH_BYTES];
+};
+
+/* A directory that a caller is reading, at the path that he knows it by: a directory that is
+ * moved away meanwhile is not waited for. */
+struct load {
+	struct load *next;
+	const char *path;
 };
 
 /* A scan under way that was not asked for by a waiting caller. */
@@ -139,6 +152,7 @@ struct cached {
 	unsigned asking; /* calls under way whose replies will be stored */
 	struct content *newest, *oldest;
 	uint64_t content_bytes;
+	struct load *loads;
 	struct prefetch *prefetches;
 	struct cached_file *deferred; /* handles with attribute changes that wait */
 	uint64_t round_trip_us;       /* smoothed */
@@ -172,6 +186,7 @@ struct cached_file {
 	uint64_t captured_writes;
 	bool capturing;
 	bool created;           /* by this handle */
+	bool has_locks;         /* or had; under lock */
 	unsigned deferred_mask; /* attribute changes that wait for its flush ... */
 	struct attributes deferred;
 	int deferred_error; /* ... or failed when they did not wait */
@@ -190,6 +205,7 @@ static inline struct cached_file *cached_file_of(struct open_file *file)
 }
 
 uint64_t cached_now_ms(void);
+bool cached_is_later(const struct timespec *a, const struct timespec *b);
 
 /* Waits for `changed`, 20 ms at most.  -EINTR when the caller gave up. */
 int cached_wait(struct cached *c, struct op_context *ctx);
@@ -223,6 +239,13 @@ bool node_is_complete(const struct cached *c, const struct node *node);
 void node_set_present(
 	struct cached *c, struct node *node, const struct attributes *attributes, uint64_t asked);
 void node_set_absent(struct cached *c, struct node *node, uint64_t asked);
+
+/* Records what the feed says is at a name now; `hash` of its content, or NULL. */
+void node_set_told(struct cached *c, struct node *node, const struct attributes *attributes,
+	const uint8_t *hash);
+
+/* A handle of this mount has had a lock on the file: nothing is believed of it. */
+bool node_is_locked(const struct node *node);
 void node_set_unknown(struct cached *c, struct node *node);
 
 /* An own change made the attributes of what is there unknown. */
@@ -238,11 +261,11 @@ void node_forget_echoes(struct node *directory);
 /* Finds a known node by path, whether fresh or not; NULL. */
 struct node *tree_find(const struct cached *c, const char *path, size_t length);
 
-/* A name of an object that is no directory; NULL: none is known. */
-struct node *tree_find_object(const struct cached *c, const struct object_id *id);
-
 /* Finds or makes the node of a path whose parent is known; else NULL. */
 struct node *tree_make(struct cached *c, const char *path);
+
+/* The same, and makes nodes of what is not known on the way to it. */
+struct node *tree_make_all(struct cached *c, const char *path);
 
 /* Looks a path up in what is fresh.  0 and `*ret_node`; -ENOENT, -ENOTDIR, -ELOOP as known;
  * -EAGAIN: not known, and `*ret_directory` (may be NULL) is the directory to load. */
@@ -266,6 +289,7 @@ void content_attach(struct cached *c, struct node *node, struct content *content
 void content_detach(struct cached *c, struct node *node);
 void content_detach_elsewhere(struct cached *c, struct content *content);
 void content_used(struct cached *c, struct content *content);
+bool content_has_hash(const struct content *content, const uint8_t *hash); /* NULL: no */
 
 /* Puts the node's content into the store on disk, some time. */
 void content_keep(struct cached *c, const struct node *node);
@@ -325,7 +349,6 @@ void cached_own_unknown(struct cached *c, const char *path);
 struct moved {
 	struct object_id id; /* inode 0: unknown */
 	struct timespec mtime;
-	bool own; /* content: ours, mtime not known */
 	struct content *content;
 };
 

@@ -245,6 +245,9 @@ static int take_entry_locked(struct intake *intake, const struct dir_entry *entr
 	/* An entry of another directory than the one that is there now? */
 	if (!node || (node->parent && node->parent->became_at > intake->asked))
 		return 0;
+	/* A scan does not wait for writes that are under way. */
+	if (node->writers > 0)
+		return 0;
 	node_set_present(c, node, &entry->attributes, intake->asked);
 	if (node->became_at > intake->asked || node->state != NODE_PRESENT ||
 		!object_id_equal(&node->attributes.id, &entry->attributes.id))
@@ -413,20 +416,23 @@ static int load(struct cached *c, struct op_context *ctx, struct node *node, boo
 	cleanup_free char *path = node_path(node);
 	struct directory *d = node_directory(node);
 	uint64_t started_ms = cached_now_ms();
+	struct load load, **link;
 	int r;
 
 	if (!path || !d)
 		return path && !d ? -ENOTDIR : -ENOMEM;
 	consider_names(c, node, listing);
 	d->listed = d->listed || listing;
-	d->loading = true;
+	load = (struct load){.next = c->loads, .path = path};
+	c->loads = &load;
 	r = scan(c, ctx, path, &request, NULL);
+	for (link = &c->loads; *link != &load; link = &(*link)->next)
+		;
+	*link = load.next;
 	cached_count_trip(c, started_ms);
 	node = tree_find(c, path, strlen(path));
-	if (node && node->directory) {
-		node->directory->loading = false;
+	if (node && node->directory)
 		node->directory->refused_ms = r < 0 && r != -EINTR ? cached_now_ms() : 0;
-	}
 	pthread_cond_broadcast(&c->changed);
 	return r;
 }
@@ -446,14 +452,14 @@ void cached_own_directory(struct cached *c, struct node *node)
 /* Somebody else is at it, and it is worth waiting for. */
 static bool is_coming(const struct cached *c, const struct node *node, uint64_t since_ms)
 {
-	cleanup_free char *path = NULL;
+	bool prefetched =
+		c->prefetches && cached_now_ms() - since_ms <= round_trips_ms(c, 2) + WAIT_STEP_MS;
+	cleanup_free char *path = c->loads || prefetched ? node_path(node) : NULL;
 
-	if (node->directory && node->directory->loading)
-		return true;
-	if (!c->prefetches || cached_now_ms() - since_ms > round_trips_ms(c, 2) + WAIT_STEP_MS)
-		return false;
-	path = node_path(node);
-	return path && find_prefetch(c, path, false);
+	for (const struct load *load = c->loads; path && load; load = load->next)
+		if (strcmp(load->path, path) == 0)
+			return true;
+	return path && prefetched && find_prefetch(c, path, false);
 }
 
 /* It cannot be read, or what it says is not to be believed. */

@@ -394,7 +394,7 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 	asked = begin(c);
 	r = workspace_rename(ctx, c->inner, from, to, flags, expected);
 	end(c);
-	if (r == 0 && !(flags & RENAME_SWAP)) {
+	if (r == 0 && !(flags & RENAME_SWAP) && strcmp(from, to) != 0) {
 		cached_own_moved(c, from, to, &moved, asked);
 	} else if (r == 0 || r == -ENOENT || r == -ESTALE || r == -EEXIST || r == -ENOTEMPTY) {
 		own_names_unknown(c, from, to, asked);

@@ -21,6 +21,11 @@ uint64_t cached_now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
 }
 
+bool cached_is_later(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
 /* ---- Hash tables --------------------------------------------------------------- */
 
 static uint32_t hash_name(const char *name, size_t length)
@@ -176,15 +181,6 @@ static void leave_object(struct cached *c, struct node *node)
 	node->same_bucket = NULL;
 }
 
-struct node *tree_find_object(const struct cached *c, const struct object_id *id)
-{
-	struct node *node = c->objects[id->inode % OBJECT_BUCKETS];
-
-	while (node && !object_id_equal(&node->attributes.id, id))
-		node = node->same_bucket;
-	return node;
-}
-
 /* The other names of an object change with it. */
 static void doubt_names(struct cached *c, const struct node *node)
 {
@@ -206,6 +202,7 @@ static void node_free(struct cached *c, struct node *node)
 	leave_object(c, node);
 	content_detach(c, node);
 	free(node->link_target);
+	free(node->early);
 	if (node->directory)
 		free(node->directory->buckets);
 	free(node->directory);
@@ -270,6 +267,8 @@ void node_clear(struct cached *c, struct node *node)
 	}
 	node->attributes_known = false;
 	node->echo_awaited = false;
+	free(node->early);
+	node->early = NULL;
 	node->writers = 0;
 	node->incoming = (struct object_id){0};
 	node->xattrs = XATTRS_UNKNOWN;
@@ -282,10 +281,13 @@ void node_remove(struct cached *c, struct node *node)
 	node_free(c, node);
 }
 
-static void doubt(struct node *node)
+static void doubt(struct cached *c, struct node *node)
 {
 	node->known_at = 0;
 	node->fetched_ms = 0;
+	/* What would have told its version may be lost. */
+	if (node->content && node->content->own && !node->content->keeps_mtime)
+		content_detach(c, node);
 	if (!node->directory)
 		return;
 	node_forget_echoes(node);
@@ -326,7 +328,7 @@ void tree_drop(struct cached *c, struct node *top)
 	while (node) {
 		struct node *child = any_child(node);
 
-		doubt(node);
+		doubt(c, node);
 		if (child) {
 			node = child;
 			continue;
@@ -352,6 +354,15 @@ static bool is_watched(const struct cached *c, const struct node *directory, uin
 	return c->feed && d && d->watched && known_at >= d->watched_at;
 }
 
+bool node_is_locked(const struct node *node)
+{
+	const struct cached_file *file = node->files;
+
+	while (file && !file->has_locks)
+		file = file->next;
+	return file;
+}
+
 bool node_name_is_fresh(const struct cached *c, const struct node *node)
 {
 	if (!node->parent)
@@ -364,7 +375,7 @@ bool node_attributes_are_fresh(const struct cached *c, const struct node *node)
 {
 	const struct attributes *a = &node->attributes;
 
-	if (node->state != NODE_PRESENT || !node->attributes_known)
+	if (node->state != NODE_PRESENT || !node->attributes_known || node_is_locked(node))
 		return false;
 	if (a->nlink > 1 && !S_ISDIR(a->mode))
 		return node->links_epoch == c->links_epoch && is_young(c, node->fetched_ms) &&
@@ -400,24 +411,49 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* The same object in another state: what else is known of it? */
-static void new_version(struct cached *c, struct node *node, const struct attributes *attributes)
+/* What an answer says of own content.  As long as the feed has not told whether it is the
+ * version that was seen, it is believed where the feed will tell. */
+static bool may_be_own(
+	const struct cached *c, const struct node *node, const struct attributes *attributes)
 {
-	bool is_own = node->content && node->content->own &&
-		      node->content->size == attributes->size_bytes &&
-		      (!node->content->keeps_mtime ||
-			      same_time(&node->attributes.mtime, &attributes->mtime));
+	const struct directory *d = node->parent ? node->parent->directory : NULL;
 
-	if (node->content && !is_own)
+	return !node->attributes_known && c->feed && d && d->watched &&
+	       node->content->size == attributes->size_bytes;
+}
+
+/* The same object, perhaps in another state: is that its content still? */
+static bool keeps_content(const struct cached *c, const struct node *node,
+	const struct attributes *attributes, bool told, const uint8_t *hash)
+{
+	struct content *content = node->content;
+
+	if (hash && content->size == attributes->size_bytes) {
+		content->own = false;
+		return content_has_hash(content, hash);
+	}
+	if (!content->own)
+		return attributes_same_version(&node->attributes, attributes);
+	if (!content->keeps_mtime)
+		return !told && may_be_own(c, node, attributes);
+	content->own = false;
+	return content->size == attributes->size_bytes &&
+	       same_time(&node->attributes.mtime, &attributes->mtime);
+}
+
+static void new_version(struct cached *c, struct node *node, const struct attributes *attributes,
+	bool told, const uint8_t *hash)
+{
+	bool is_own = node->content && node->content->own;
+
+	if (node->content && !keeps_content(c, node, attributes, told, hash))
 		content_detach(c, node);
-	if (node->content)
-		node->content->own = false;
-	if (node->attributes_known || !is_own)
+	if (node->attributes_known || !is_own || !node->content)
 		node->xattrs = XATTRS_UNKNOWN;
 }
 
-void node_set_present(
-	struct cached *c, struct node *node, const struct attributes *attributes, uint64_t asked)
+static void set_present(struct cached *c, struct node *node, const struct attributes *attributes,
+	uint64_t asked, bool told, const uint8_t *hash)
 {
 	if (node->stamp > asked || asked <= c->rescan_at)
 		return;
@@ -425,14 +461,14 @@ void node_set_present(
 		!object_id_equal(&node->attributes.id, &attributes->id)) {
 		struct directory *early = NULL;
 
-		/* The root is loaded before it is known. */
-		if (node->state == NODE_UNKNOWN && !node->parent)
+		/* Names in a directory may be told of before it is known. */
+		if (node->state == NODE_UNKNOWN && S_ISDIR(attributes->mode))
 			early = steal_ptr(&node->directory);
 		node_clear(c, node);
 		node->directory = early;
 	} else if (!attributes_same_version(&node->attributes, attributes) ||
 		   (node->content && node->content->own)) {
-		new_version(c, node, attributes);
+		new_version(c, node, attributes, told, hash);
 	}
 	if (node->state != NODE_PRESENT) {
 		node->state = NODE_PRESENT;
@@ -445,6 +481,18 @@ void node_set_present(
 	node->attributes_known = true;
 	learnt(c, node, asked);
 	doubt_names(c, node);
+}
+
+void node_set_present(
+	struct cached *c, struct node *node, const struct attributes *attributes, uint64_t asked)
+{
+	set_present(c, node, attributes, asked, false, NULL);
+}
+
+void node_set_told(struct cached *c, struct node *node, const struct attributes *attributes,
+	const uint8_t *hash)
+{
+	set_present(c, node, attributes, ++c->clock, true, hash);
 }
 
 void node_set_absent(struct cached *c, struct node *node, uint64_t asked)
@@ -500,6 +548,19 @@ struct node *tree_make(struct cached *c, const char *path)
 		return c->root;
 	parent = tree_find(c, path, path_parent_length(path));
 	return parent ? node_make_child(c, parent, name, strlen(name)) : NULL;
+}
+
+struct node *tree_make_all(struct cached *c, const char *path)
+{
+	struct node *node = c->root;
+
+	while (node && *path) {
+		size_t length = strcspn(path, "/");
+
+		node = node_make_child(c, node, path, length);
+		path += length + (path[length] == '/');
+	}
+	return node;
 }
 
 int tree_lookup(const struct cached *c, const char *path, struct node **ret_node,
@@ -568,6 +629,7 @@ void node_move(struct cached *c, struct node *node, struct node *to)
 	to->xattrs = node->xattrs;
 	to->writers = node->writers;
 	to->write_count = node->write_count;
+	to->early = steal_ptr(&node->early);
 	to->link_target = steal_ptr(&node->link_target);
 	to->content = steal_ptr(&node->content);
 	if (to->content)

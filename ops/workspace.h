@@ -253,6 +253,9 @@ struct change {
 	const char *path; /* CHANGE_ENTRY: of the entry; else of the directory */
 	bool exists;      /* CHANGE_ENTRY: what is at the path now, read after the event ... */
 	struct attributes attributes; /* ... valid when it exists */
+	const uint8_t *hash; /* 16 bytes xxh3-128 (canonical) of the content of a regular file in
+			      * the state that `attributes` tells, where the place gives it; or
+			      * NULL.  Valid during the call of the sink only */
 };
 
 /* Gets every change made by somebody else, in order, from one thread of the

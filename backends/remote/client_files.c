@@ -396,8 +396,11 @@ int remote_lock(struct op_context *ctx, struct open_file *open_file, const struc
 		}
 		result = query_run(&q);
 	} while (query_end(&q, &result));
-	if (result == 0 && lock->type != LOCK_NONE)
+	if (result == 0 && lock->type != LOCK_NONE) {
 		file->has_locks = true; /* until it is closed */
+		/* What was read ahead, or came with the open, is from before. */
+		remote_object_changed(file->remote, &file->id);
+	}
 	return (int)result;
 }
 

@@ -501,7 +501,8 @@ int server_handle_put(struct server *server, struct handle *handle)
 	return r;
 }
 
-int server_handle_add(struct server *server, uint64_t id, struct open_file *file)
+int server_handle_add(
+	struct server *server, uint64_t id, struct open_file *file, const struct object_id *object)
 {
 	struct handle *handle = calloc(1, sizeof(*handle));
 	struct handle **slot;
@@ -512,6 +513,7 @@ int server_handle_add(struct server *server, uint64_t id, struct open_file *file
 	handle->id = id;
 	handle->refs = 1;
 	handle->file = file;
+	handle->object = *object;
 	handle->last = &handle->first;
 	pthread_mutex_lock(&server->lock);
 	slot = handle_slot(server, id);
@@ -545,45 +547,6 @@ struct handle *server_handle_remove(struct server *server, uint64_t id)
 	return handle;
 }
 
-/* ---- Change feed -------------------------------------------------------------------- */
-
-static void send_change(struct server *server, const struct change *change)
-{
-	cleanup_wire_writer struct wire_writer writer = {0};
-
-	lane_writer_init(&writer);
-	wire_put_change(&writer, change);
-	if (lane_send(server->lane, LANE_URGENT, FRAME_CHANGE, 0, &writer) < 0)
-		server->feed_lost = true;
-}
-
-void server_tick(struct server *server)
-{
-	static const struct change rescan = {.kind = CHANGE_RESCAN, .path = ""};
-
-	if (!server->feed_lost || lane_waiting_bytes(server->lane) > FEED_MAX_BYTES / 2)
-		return;
-	server->feed_lost = false;
-	send_change(server, &rescan);
-}
-
-static void feed(void *user, const struct change *change)
-{
-	struct server *server = user;
-
-	if (lane_waiting_bytes(server->lane) > FEED_MAX_BYTES)
-		server->feed_lost = true;
-	server_tick(server);
-	if (!server->feed_lost)
-		send_change(server, change);
-}
-
-int64_t handle_watch(struct job *job, struct wire_writer *out)
-{
-	(void)out;
-	return workspace_watch(job->server->workspace, feed, job->server);
-}
-
 /* ---- Life ------------------------------------------------------------------------------ */
 
 int server_new(struct workspace *w, const struct server_callbacks *callbacks, void *user,
@@ -604,6 +567,7 @@ int server_new(struct workspace *w, const struct server_callbacks *callbacks, vo
 	server->small.last = &server->small.first;
 	server->bulk.last = &server->bulk.first;
 	pthread_mutex_init(&server->lock, NULL);
+	pthread_mutex_init(&server->written_lock, NULL);
 	pthread_cond_init(&server->work, NULL);
 	pthread_cond_init(&server->moved, NULL);
 	*ret_server = server;
@@ -645,6 +609,7 @@ void server_free(struct server *server)
 	pthread_cond_destroy(&server->work);
 	pthread_cond_destroy(&server->moved);
 	pthread_mutex_destroy(&server->lock);
+	pthread_mutex_destroy(&server->written_lock);
 	free(server);
 }
 

@@ -56,7 +56,7 @@ static int64_t keep_opened(struct job *job, struct wire_writer *out, int r, uint
 		return r;
 	r = put_opened(job, out, file, attributes, inline_bytes);
 	if (r == 0)
-		r = server_handle_add(job->server, id, file);
+		r = server_handle_add(job->server, id, file, &attributes->id);
 	if (r < 0)
 		workspace_close(&job->ctx, file);
 	return r < 0 ? r : inline_bytes > 0;
@@ -161,7 +161,10 @@ int64_t handle_write(struct job *job, struct wire_writer *out)
 	(void)out;
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
-	return r < 0 ? r : workspace_write(&job->ctx, ref.handle->file, data, size, (off_t)offset);
+	if (r < 0)
+		return r;
+	server_note_written(job->server, ref.handle);
+	return workspace_write(&job->ctx, ref.handle->file, data, size, (off_t)offset);
 }
 
 int64_t handle_fsync(struct job *job, struct wire_writer *out)

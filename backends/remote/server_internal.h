@@ -24,6 +24,7 @@ enum {
 	JOB_BUCKETS = 256,
 	HANDLE_BUCKETS = 1024,
 	SERVER_STACK_BYTES = 512 << 10,
+	WRITTEN_SLOTS = 4096,
 };
 
 struct job {
@@ -49,6 +50,8 @@ struct handle {
 	bool busy;     /* an ordered job runs */
 	struct job *first, **last;
 	struct open_file *file;
+	struct object_id object;
+	atomic_bool written; /* it is in server->written */
 };
 
 struct job_queue {
@@ -77,6 +80,8 @@ struct server {
 	struct server_process *processes;
 	size_t process_count;
 	atomic_bool feed_lost;
+	pthread_mutex_t written_lock;
+	struct object_id written[WRITTEN_SLOTS]; /* files that the client wrote to lately */
 };
 
 /* ---- server.c ---------------------------------------------------------------- */
@@ -107,10 +112,17 @@ struct handle *server_handle_get(struct server *server, uint64_t id);
 int server_handle_put(struct server *server, struct handle *handle);
 
 /* Takes ownership of the file on success.  -EMFILE, -EBADF (the id is in use), -ENOMEM. */
-int server_handle_add(struct server *server, uint64_t id, struct open_file *file);
+int server_handle_add(
+	struct server *server, uint64_t id, struct open_file *file, const struct object_id *object);
 
 /* Takes the handle out of the table; its reference goes to the caller.  NULL: unknown. */
 struct handle *server_handle_remove(struct server *server, uint64_t id);
+
+/* ---- server_feed.c ------------------------------------------------------------ */
+
+/* The client writes through the handle: changes of its file are told with a hash of the
+ * content from now on, so that the client knows whether it is what it wrote. */
+void server_note_written(struct server *server, struct handle *handle);
 
 /* ---- server_names.c, server_files.c, server_exec.c ------------------------------ */
 

@@ -7,6 +7,8 @@
 
 #include "ops/support/path.h"
 
+enum { HASH_BYTES = 16 };
+
 /* ---- Codes ---------------------------------------------------------------- */
 
 static const struct {
@@ -243,8 +245,12 @@ void wire_put_change(struct wire_writer *w, const struct change *change)
 	wire_put_number(w, change->kind);
 	wire_put_string(w, change->path);
 	wire_put_number(w, change->exists);
-	if (change->exists)
-		wire_put_attributes(w, &change->attributes);
+	if (!change->exists)
+		return;
+	wire_put_attributes(w, &change->attributes);
+	wire_put_number(w, change->hash != NULL);
+	if (change->hash)
+		wire_put_raw(w, change->hash, HASH_BYTES);
 }
 
 enum entry_bits {
@@ -481,8 +487,11 @@ void wire_get_change(struct wire_reader *r, struct change *change)
 	change->kind = (enum change_kind)wire_get_number_max(r, CHANGE_UNWATCHED);
 	change->path = wire_get_path(r);
 	change->exists = wire_get_number_max(r, 1);
-	if (change->exists)
-		wire_get_attributes(r, &change->attributes);
+	if (!change->exists)
+		return;
+	wire_get_attributes(r, &change->attributes);
+	if (wire_get_number_max(r, 1))
+		change->hash = wire_get_raw(r, HASH_BYTES);
 }
 
 static void get_entry_path(struct wire_reader *r, struct buffer *path)

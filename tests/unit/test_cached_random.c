@@ -2,7 +2,7 @@
  * Random operations through the cached decorator and behind its back at once; whenever both
  * rest, what it says must be what there is.
  *
- *   test_cached_random [OPERATIONS [SEED]]
+ *   test_cached_random [OPERATIONS [SEED [SCHEME]]], scheme local or helper
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -25,6 +25,7 @@ enum {
 };
 
 static unsigned long operations = 3000, seed;
+static const char *scheme = "local";
 static char directory[64];
 
 /* One who works on the tree: through the cache or beside it. */
@@ -376,12 +377,16 @@ static bool becomes_same(struct side *cached, struct side *direct)
 
 /* ---- The test -------------------------------------------------------------------------- */
 
-static struct workspace *open_directory(void)
+static struct workspace *open_directory(bool far)
 {
 	struct workspace *w = NULL;
 	char *reason = NULL;
 
-	CHECK_RC(0, local_open("local", directory, NULL, &w, &reason));
+	if (far && strcmp(scheme, "helper") == 0)
+		CHECK_RC(0, remote_open("helper", directory, &(struct workspace_options){0}, &w,
+				    &reason));
+	else
+		CHECK_RC(0, local_open("local", directory, NULL, &w, &reason));
 	return w;
 }
 
@@ -417,8 +422,8 @@ static void test_the_cache_says_what_there_is(void)
 	CHECK(mkdtemp(directory) != NULL);
 	op_context_init(&cached.ctx);
 	op_context_init(&direct.ctx);
-	direct.w = open_directory();
-	CHECK_RC(0, cached_new(open_directory(), &options, &cached.w));
+	direct.w = open_directory(false);
+	CHECK_RC(0, cached_new(open_directory(true), &options, &cached.w));
 	run(&cached, &direct);
 	workspace_free(cached.w);
 	workspace_free(direct.w);
@@ -435,6 +440,8 @@ int main(int argc, char **argv)
 		operations = strtoul(argv[1], NULL, 10);
 	if (argc > 2)
 		seed = strtoul(argv[2], NULL, 10);
+	if (argc > 3)
+		scheme = argv[3];
 	printf("seed %lu, %lu operations\n", seed, operations);
 	return test_run("cached_random", cases, 1);
 }

@@ -1,0 +1,127 @@
+#define XXH_INLINE_ALL
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "backends/remote/server_internal.h"
+#include "ops/support/cleanup.h"
+
+enum { HASHED_MAX_BYTES = 256 << 10 };
+
+/* ---- What the client wrote to ------------------------------------------------------ */
+
+static struct object_id *written_slot(struct server *server, const struct object_id *id)
+{
+	return &server->written[XXH3_64bits(id, sizeof(*id)) % WRITTEN_SLOTS];
+}
+
+void server_note_written(struct server *server, struct handle *handle)
+{
+	if (atomic_exchange(&handle->written, true))
+		return;
+	pthread_mutex_lock(&server->written_lock);
+	*written_slot(server, &handle->object) = handle->object;
+	pthread_mutex_unlock(&server->written_lock);
+}
+
+static bool was_written(struct server *server, const struct object_id *id)
+{
+	bool result;
+
+	pthread_mutex_lock(&server->written_lock);
+	result = object_id_equal(written_slot(server, id), id);
+	pthread_mutex_unlock(&server->written_lock);
+	return result;
+}
+
+/* ---- Hashing ----------------------------------------------------------------------- */
+
+/* Reads the file whole.  -EAGAIN: it is not in the state that `now` tells (any more). */
+static int read_in_state(struct server *server, const char *path, const struct attributes *now,
+	uint8_t *data, size_t room)
+{
+	struct object_ref object = {.path = path, .id = now->id};
+	struct attributes after;
+	struct open_file *file;
+	struct op_context ctx;
+	ssize_t got;
+	int r;
+
+	op_context_init(&ctx);
+	r = workspace_open_file(
+		&ctx, server->workspace, &object, O_RDONLY | O_NOATIME, &file, &after);
+	if (r < 0)
+		return r;
+	got = workspace_read(&ctx, file, data, room, 0);
+	object = OBJECT_OF(file);
+	r = workspace_getattr(&ctx, server->workspace, &object, &after);
+	workspace_close(&ctx, file);
+	if (r == 0 && (got < 0 || (uint64_t)got != now->size_bytes ||
+			      !attributes_same_version(now, &after)))
+		r = -EAGAIN;
+	return r;
+}
+
+static bool hash_content(
+	struct server *server, const struct change *change, XXH128_canonical_t *ret_hash)
+{
+	const struct attributes *now = &change->attributes;
+	size_t size = (size_t)now->size_bytes;
+	cleanup_free uint8_t *data = NULL;
+
+	if (change->kind != CHANGE_ENTRY || !change->exists || !S_ISREG(now->mode) || !size ||
+		now->size_bytes > HASHED_MAX_BYTES || !was_written(server, &now->id))
+		return false;
+	data = malloc(size + 1);
+	if (!data || read_in_state(server, change->path, now, data, size + 1) < 0)
+		return false;
+	XXH128_canonicalFromHash(ret_hash, XXH3_128bits(data, size));
+	return true;
+}
+
+/* ---- The feed ----------------------------------------------------------------------- */
+
+static void send_change(struct server *server, const struct change *change)
+{
+	cleanup_wire_writer struct wire_writer writer = {0};
+
+	lane_writer_init(&writer);
+	wire_put_change(&writer, change);
+	if (lane_send(server->lane, LANE_URGENT, FRAME_CHANGE, 0, &writer) < 0)
+		server->feed_lost = true;
+}
+
+void server_tick(struct server *server)
+{
+	static const struct change rescan = {.kind = CHANGE_RESCAN, .path = ""};
+
+	if (!server->feed_lost || lane_waiting_bytes(server->lane) > FEED_MAX_BYTES / 2)
+		return;
+	server->feed_lost = false;
+	send_change(server, &rescan);
+}
+
+static void feed(void *user, const struct change *change)
+{
+	struct server *server = user;
+	struct change told = *change;
+	XXH128_canonical_t hash;
+
+	if (lane_waiting_bytes(server->lane) > FEED_MAX_BYTES)
+		server->feed_lost = true;
+	server_tick(server);
+	if (server->feed_lost)
+		return;
+	if (hash_content(server, change, &hash))
+		told.hash = hash.digest;
+	send_change(server, &told);
+}
+
+int64_t handle_watch(struct job *job, struct wire_writer *out)
+{
+	(void)out;
+	return workspace_watch(job->server->workspace, feed, job->server);
+}
