@@ -232,12 +232,24 @@ static void name_drop(struct inode_table *t, struct inode_name *name, struct for
 	unref(t, parent, list);
 }
 
+static bool is_below(const struct inode *inode, const struct inode *top)
+{
+	while (inode != top && inode->names)
+		inode = inode->names->parent;
+	return inode == top;
+}
+
+/* Paths end at the root, whatever the place says: a directory that shows up again below itself
+ * (a bind mount there, or a far end that lies) gets no name there. */
 static int name_add(
 	struct inode_table *t, struct inode *parent, const char *text, struct inode *inode)
 {
 	size_t length = strlen(text);
-	struct inode_name *name = malloc(sizeof(*name) + length + 1);
+	struct inode_name *name;
 
+	if (inode->references && is_below(parent, inode))
+		return -ELOOP;
+	name = malloc(sizeof(*name) + length + 1);
 	if (!name)
 		return -ENOMEM;
 	*name = (struct inode_name){
@@ -757,7 +769,7 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 		other->references++;
 		name_drop(t, to, &list);
 	}
-	/* Without memory the name is merely unknown until the next lookup. */
+	/* A name that cannot be added is merely unknown until the next lookup. */
 	if (inode)
 		name_add(t, new_parent, new_text, inode);
 	if (other && swap)
@@ -776,13 +788,6 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 	unref(t, new_parent, &list);
 	pthread_mutex_unlock(&t->lock);
 	report_forgotten(t, list);
-}
-
-static bool is_below(const struct inode *inode, const struct inode *top)
-{
-	while (inode != top && inode->names)
-		inode = inode->names->parent;
-	return inode == top;
 }
 
 static int add_place(struct inode_place *place, struct inode_name *name)

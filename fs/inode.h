@@ -103,7 +103,7 @@ void inode_table_state(
 	struct inode_table *table, struct inode *inode, struct inode_state *ret_state);
 
 /* The object `attributes` is at (parent, name); the kernel is told of it: one more lookup.
- * -ENOMEM. */
+ * -ENOMEM; -ELOOP: it is `parent` itself, or a directory above. */
 int inode_table_enter(struct inode_table *table, struct inode *parent, const char *name,
 	const struct attributes *attributes, struct inode **ret_inode, struct inode_note *ret_note);
 

@@ -237,7 +237,7 @@ static bool add_entry(struct page *page, const struct snapshot_entry *snapshot, 
 		return false;
 	r = session_enter_listed(s, page->directory->inode, snapshot->name, &snapshot->attributes,
 		page->directory->changes, &entry);
-	if (r == -ESTALE) { /* the name alone: the kernel asks when it needs more */
+	if (r == -ESTALE || r == -ELOOP) { /* the name alone: the kernel asks if it needs more */
 		entry = (struct fuse_entry_param){.ino = 0};
 		session_stat(s, &snapshot->attributes, &entry.attr);
 	} else if (r < 0) {

@@ -134,4 +134,25 @@ test_a_file_without_a_name_can_get_one() {
 	END
 }
 
+# Its path would have no end.
+test_a_directory_mounted_below_itself_is_a_loop() {
+	need_backing
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	local listed entered deeper
+
+	mkdir -p "$backing/loop/below/self"
+	echo content >"$backing/loop/file"
+	mount --bind "$backing/loop" "$backing/loop/below/self" || skip "no mounts here"
+	listed=$(timeout -s KILL 10 ls "$mnt/loop/below") || true
+	deeper=$(timeout -s KILL 10 ls "$mnt/loop/below/self" 2>&1) || true
+	entered=$(timeout -s KILL 10 cat "$mnt/loop/file") || true
+	umount "$backing/loop/below/self"
+	expect self "$listed" "listing"
+	expect content "$entered" "content"
+	case "$deeper" in
+	*"Too many levels"*) ;;
+	*) fail "ls of the loop: '$deeper'" ;;
+	esac
+}
+
 run_tests "$1"

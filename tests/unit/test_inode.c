@@ -180,11 +180,32 @@ static void test_a_known_file_takes_less_than_300_bytes(void)
 	inode_table_free(table);
 }
 
+static void test_a_directory_below_itself_is_a_loop(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct attributes of_root = object(1, S_IFDIR), of_a = object(2, S_IFDIR);
+	struct inode *a = enter(table, root, "a", of_a);
+	struct inode *b = enter(table, a, "b", object(3, S_IFDIR));
+	struct inode *again;
+	struct inode_note note;
+
+	CHECK_RC(-ELOOP, inode_table_enter(table, a, "a", &of_a, &again, &note));
+	CHECK_RC(-ELOOP, inode_table_enter(table, b, "a", &of_a, &again, &note));
+	CHECK_RC(-ELOOP, inode_table_enter(table, b, "root", &of_root, &again, &note));
+	CHECK_RC(0, check_path(table, b, "a/b"));
+	inode_table_renamed(table, root, "a", b, "a", false);
+	CHECK_RC(-ENOENT, check_path(table, a, ""));
+	CHECK_RC(-ENOENT, check_path(table, b, ""));
+	inode_table_free(table);
+}
+
 TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_swapped_names_lead_to_each_other),
 	TEST(test_links_share_an_inode_and_outlive_each_other),
 	TEST(test_another_object_takes_the_name_over),
 	TEST(test_a_long_path_leaves_the_fixed_buffer),
+	TEST(test_a_directory_below_itself_is_a_loop),
 	TEST(test_what_the_kernel_forgets_is_gone_when_nothing_needs_it),
 	TEST(test_a_change_of_content_is_noticed),
 	TEST(test_a_known_file_takes_less_than_300_bytes))
