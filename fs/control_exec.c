@@ -308,7 +308,9 @@ static int parse_environment(const cJSON *pairs, struct exec_words *words)
 		return -ENOMEM;
 	cJSON_ArrayForEach(item, pairs)
 	{
-		if (!cJSON_IsString(item) || !*item->string || strchr(item->string, '='))
+		/* The elements of an array have no name. */
+		if (!cJSON_IsString(item) || !item->string || !*item->string ||
+			strchr(item->string, '='))
 			return -EINVAL;
 		if (asprintf(&words->environment[count], "%s=%s", item->string, item->valuestring) <
 			0) {

@@ -220,7 +220,8 @@ static int make_parents(const char *directory)
 
 static int take_lock(int directory, int *ret_lock)
 {
-	cleanup_fd int lock = openat(directory, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	cleanup_fd int lock =
+		openat(directory, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
 	if (lock < 0)
 		return -errno;
@@ -249,7 +250,7 @@ static int scan_newest_old(struct log_segments *s, struct log_segment_report *re
 	while (names[count] && strcmp(names[count], LOG_CURRENT_NAME) != 0)
 		count++;
 	if (count > 0)
-		file = openat(s->directory, names[count - 1], O_RDONLY | O_CLOEXEC);
+		file = openat(s->directory, names[count - 1], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	else
 		errno = ENOENT;
 	r = file < 0 ? -errno : log_segment_scan(file, ret_report);

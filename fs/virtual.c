@@ -58,10 +58,18 @@ bool virtual_hides(const struct inode *directory, const char *name)
 	return name[0] == '.' && strcmp(name, DIRECTORY_NAME) == 0 && directory->is_root;
 }
 
+/* The log tells of everybody's work, command lines included: it is its owner's alone. */
+static const mode_t node_modes[NODES] = {
+	[NODE_DIRECTORY] = S_IFDIR | 0555,
+	[NODE_STATUS] = S_IFREG | 0444,
+	[NODE_STATS] = S_IFREG | 0444,
+	[NODE_LOG] = S_IFREG | 0400,
+};
+
 static void fill_stat(const struct session *s, int node, struct stat *stat)
 {
 	*stat = (struct stat){.st_ino = UINT64_MAX - (uint64_t)node,
-		.st_mode = node == NODE_DIRECTORY ? S_IFDIR | 0555 : S_IFREG | 0444,
+		.st_mode = node_modes[node],
 		.st_nlink = node == NODE_DIRECTORY ? 2 : 1,
 		.st_uid = s->mount->mount_uid,
 		.st_gid = s->mount->mount_gid,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -67,6 +68,7 @@ static void run_child(const struct transport *transport, int in_fd, int out_fd, 
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
+	umask(022); /* the daemon's own is 0 */
 	if (!transport->may_prompt) {
 		setsid();
 		setenv("SSH_ASKPASS_REQUIRE", "never", 1);

@@ -186,6 +186,18 @@ static int connect_socket(int fd, const char *socket_path)
 	return connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
 }
 
+/* Whoever may set the xattr can name a socket: what we ask, and with which environment, is for
+ * our own daemon only, or for root's, which answers that it is not ours. */
+static bool peer_is_trusted(int fd)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+		return false;
+	return peer.uid == geteuid() || peer.uid == 0 || geteuid() == 0;
+}
+
 static int set_send_timeout(int fd, time_t seconds)
 {
 	const struct timeval timeout = {.tv_sec = seconds};
@@ -204,6 +216,8 @@ int control_connect(const char *socket_path)
 	r = set_send_timeout(fd, CALL_TIMEOUT_S);
 	if (r == 0)
 		r = connect_socket(fd, socket_path);
+	if (r == 0 && !peer_is_trusted(fd))
+		r = -EPERM;
 	if (r == 0)
 		r = set_send_timeout(fd, 0);
 	if (r < 0)

@@ -63,7 +63,8 @@ int control_find(
 	const char *path, char **ret_socket, char **ret_mount_point, char **ret_workspace_path);
 
 /* Connects (socket paths longer than sun_path included).  Returns the descriptor.
- * -ETIMEDOUT: a daemon that hangs; -ECONNREFUSED, -ENOENT: none is there. */
+ * -ETIMEDOUT: a daemon that hangs; -ECONNREFUSED, -ENOENT: none is there; -EPERM: it is
+ * another user's. */
 int control_connect(const char *socket_path);
 
 /* True when a daemon is there, even one that hangs.  Never waits. */

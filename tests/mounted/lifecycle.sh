@@ -183,6 +183,7 @@ test_virtual_directory_is_readable_and_invisible() {
 	python3 -m json.tool <"$mnt/.isthmus/status" >/dev/null
 	python3 -m json.tool <"$mnt/.isthmus/stats" >/dev/null
 	head -n 1 "$mnt/.isthmus/log" | python3 -m json.tool >/dev/null
+	expect 400 "$(stat -c %a "$mnt/.isthmus/log")" "mode of the log"
 	! rm -r "$mnt/.isthmus" 2>/dev/null || fail "could be removed"
 	! mv "$mnt/.isthmus" "$mnt/other" 2>/dev/null || fail "could be renamed"
 	! mkdir "$mnt/.isthmus" 2>/dev/null || fail "could be made"

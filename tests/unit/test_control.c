@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -137,6 +138,52 @@ static void test_a_daemon_that_hangs_is_there(void)
 	CHECK(!control_is_served(path));
 }
 
+/* Runs as somebody else; what `run` returns comes back. */
+static int run_as(uid_t uid, int (*run)(const char *path), const char *path)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0)
+		_exit(setuid(uid) == 0 ? -run(path) : 255);
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
+}
+
+static int listen_for_all(const char *path)
+{
+	int fd = control_listen(path);
+
+	if (fd < 0 || chmod(path, 0666) < 0)
+		return -errno;
+	if (fork() == 0)
+		_exit((int)sleep(5)); /* nobody accepts */
+	return 0;
+}
+
+static int connect_only(const char *path)
+{
+	int fd = control_connect(path);
+
+	return fd < 0 ? fd : 0;
+}
+
+static void test_the_daemon_of_another_user_is_not_trusted(void)
+{
+	char path[] = "/tmp/isthmus-test-other-XXXXXX", socket_path[64];
+
+	if (geteuid() != 0)
+		return; /* needs two other users */
+	CHECK(mkdtemp(path) != NULL);
+	CHECK_RC(0, chmod(path, 0777));
+	snprintf(socket_path, sizeof(socket_path), "%s/s", path);
+	CHECK_RC(0, run_as(64001, listen_for_all, socket_path));
+	CHECK_RC(0, run_as(64001, connect_only, socket_path));
+	CHECK_RC(-EPERM, run_as(64002, connect_only, socket_path));
+	CHECK_RC(0, connect_only(socket_path));
+	unlink(socket_path);
+	rmdir(path);
+}
+
 /* ---- A server, without a mount --------------------------------------------------- */
 
 static char directory[64];
@@ -218,6 +265,8 @@ static void test_requests_that_are_none_are_refused(void)
 	check_answer("{\"request\":\"exec\",\"command\":\"true\",\"env\":{\"A=B\":\"\"}}", -EINVAL,
 		"env as names");
 	check_answer("{\"request\":\"exec\",\"command\":\"true\",\"env\":{\"A\":1}}", -EINVAL,
+		"env as names");
+	check_answer("{\"request\":\"exec\",\"command\":\"true\",\"env\":[\"A\"]}", -EINVAL,
 		"env as names");
 	check_answer("{\"request\":\"exec\",\"command\":\"true\",\"cwd\":\"../..\"}", -ENOTDIR,
 		"directory");
@@ -455,6 +504,7 @@ int main(void)
 		TEST(test_failures_name_an_errno),
 		TEST(test_what_is_on_no_mount_is_not_found),
 		TEST(test_a_daemon_that_hangs_is_there),
+		TEST(test_the_daemon_of_another_user_is_not_trusted),
 		TEST(test_the_socket_is_for_its_owner_only),
 		TEST(test_requests_that_are_none_are_refused),
 		TEST(test_a_first_frame_that_is_no_request_is_refused),
