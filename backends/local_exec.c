@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "backends/process.h"
 #include "backends/watch.h"
+#include "ops/support/process.h"
 
 struct local_process {
 	struct process base;
@@ -37,11 +37,21 @@ int local_exec(struct op_context *ctx, struct workspace *workspace,
 	return 0;
 }
 
+static bool is_interrupted(void *ctx)
+{
+	return op_interrupted(ctx);
+}
+
+static struct command_interrupt interrupt_of(struct op_context *ctx)
+{
+	return (struct command_interrupt){ctx->interrupted ? is_interrupted : NULL, ctx};
+}
+
 int local_process_next(struct op_context *ctx, struct process *process, void *buffer, size_t size,
 	struct exec_event *ret_event)
 {
 	struct watcher *watcher = local_from(process->workspace)->watcher;
-	int r = command_next(ctx, command_of(process), buffer, size, ret_event);
+	int r = command_next(command_of(process), interrupt_of(ctx), buffer, size, ret_event);
 
 	if (r == 0 && ret_event->type == EXEC_EXIT && watcher)
 		watcher_drain(watcher);
@@ -51,7 +61,7 @@ int local_process_next(struct op_context *ctx, struct process *process, void *bu
 ssize_t local_process_write(
 	struct op_context *ctx, struct process *process, const void *data, size_t size)
 {
-	return command_write(ctx, command_of(process), data, size);
+	return command_write(command_of(process), interrupt_of(ctx), data, size);
 }
 
 int local_process_close_stdin(struct op_context *ctx, struct process *process)

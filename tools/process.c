@@ -3,210 +3,110 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pwd.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "ops/support/control.h"
 #include "ops/support/path.h"
-#include "tools/process_local.h"
+#include "ops/support/process.h"
 
 /* Runs the command with bash where there is one. */
 static const char shell_script[] = "if command -v bash >/dev/null 2>&1; then exec bash -c \"$1\"; "
 				   "else exec /bin/sh -c \"$1\"; fi";
 
-static long long now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
-}
-
-/* Waits for one of the descriptors or the call's cancellation.  1, or 0 at `deadline` (0:
- * none), -ECANCELED, -errno. */
-static int wait_for(struct tool_call *call, struct pollfd *fds, size_t count, long long deadline)
-{
-	for (;;) {
-		long long left = deadline ? deadline - now_ms() : -1;
-		int ready;
-
-		if (deadline && left <= 0)
-			return 0;
-		ready = poll(fds, count, (int)left);
-		if (tool_cancelled(call))
-			return -ECANCELED;
-		if (ready > 0)
-			return 1;
-		if (ready < 0 && errno != EINTR)
-			return -errno;
-	}
-}
-
 /* ---- Here ---------------------------------------------------------------------------- */
 
-enum { BASIC_COUNT = 6 };
+static const char *const basic_names[] = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG"};
 
-static const char *basic_value(const char *name, const struct passwd *user)
-{
-	const char *value = getenv(name);
-
-	if (value && *value)
-		return value;
-	if (strcmp(name, "PATH") == 0)
-		return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-	if (strcmp(name, "LANG") == 0)
-		return "C.UTF-8";
-	if (!user)
-		return NULL;
-	if (strcmp(name, "HOME") == 0)
-		return user->pw_dir;
-	return strcmp(name, "SHELL") == 0 ? user->pw_shell : user->pw_name;
-}
-
-static void environment_free(char ***environment)
-{
-	for (char **at = *environment; at && *at; at++)
-		free(*at);
-	free(*environment);
-}
-
-static bool is_given(const char *const *more, const char *name)
+/* The value in the first pair "NAME=value" of that name; NULL: there is none. */
+static const char *find_value(const char *const *pairs, const char *name)
 {
 	size_t length = strlen(name);
 
-	for (; more && *more; more++)
-		if (strncmp(*more, name, length) == 0 && (*more)[length] == '=')
-			return true;
-	return false;
+	for (; pairs && *pairs; pairs++)
+		if (strncmp(*pairs, name, length) == 0 && (*pairs)[length] == '=')
+			return *pairs + length + 1;
+	return NULL;
 }
 
-/* What a command may know of our own environment, and what the request adds. */
-static char **environment_make(const char *const *more)
+/* What a command may know of our own environment, and what the request adds.  The strings
+ * are borrowed. */
+static const char **environment_make(const char *const *more)
 {
-	static const char *const basic[BASIC_COUNT] = {
-		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG"};
-	cleanup_with(environment_free) char **environment = NULL;
 	size_t count = 0, used = 0;
-	char memory[4096];
-	struct passwd entry, *user = NULL;
+	const char **environment;
 
 	while (more && more[count])
 		count++;
-	environment = calloc(count + BASIC_COUNT + 1, sizeof(*environment));
+	environment = calloc(count + array_size(basic_names) + 1, sizeof(*environment));
 	if (!environment)
 		return NULL;
-	getpwuid_r(geteuid(), &entry, memory, sizeof(memory), &user);
-	for (size_t i = 0; i < BASIC_COUNT; i++) {
-		const char *value = basic_value(basic[i], user);
+	for (size_t i = 0; i < array_size(basic_names); i++) {
+		const char *value = find_value((const char *const *)environ, basic_names[i]);
 
-		if (value && !is_given(more, basic[i]) &&
-			asprintf(&environment[used++], "%s=%s", basic[i], value) < 0)
-			return NULL;
+		if (value && *value && !find_value(more, basic_names[i]))
+			environment[used++] = value - strlen(basic_names[i]) - 1;
 	}
-	for (size_t i = 0; i < count; i++) {
-		environment[used] = strdup(more[i]);
-		if (!environment[used++])
-			return NULL;
-	}
-	return steal_ptr(&environment);
+	if (count)
+		memcpy(environment + used, more, count * sizeof(*more));
+	return environment;
 }
 
-static int take_output(
-	struct local_process *process, const struct process_request *request, bool is_stderr)
+static bool is_cancelled(void *call)
 {
-	int *fd = is_stderr ? &process->error_fd : &process->output_fd;
+	return tool_cancelled(call);
+}
+
+/* Hands on the output until the command, and whatever it left behind, has ended. */
+static int take_events(struct tool_call *call, const struct process_request *request,
+	struct command *command, struct process_result *result)
+{
+	struct command_interrupt interrupt = {is_cancelled, call};
+	struct exec_event event;
 	char data[65536];
-	ssize_t got = read(*fd, data, sizeof(data));
-
-	if (got > 0)
-		return request->output(request->user, is_stderr, data, (size_t)got);
-	if (got < 0 && errno == EINTR)
-		return 0;
-	close(*fd);
-	*fd = -1;
-	return 0;
-}
-
-/* Until both pipes are at their end, which they are once every descendant is gone. */
-static int pump_local(struct tool_call *call, const struct process_request *request,
-	long long deadline, struct local_process *process, struct process_result *result)
-{
-	while (process->output_fd >= 0 || process->error_fd >= 0) {
-		struct pollfd fds[3] = {{.fd = process->output_fd, .events = POLLIN},
-			{.fd = process->error_fd, .events = POLLIN},
-			{.fd = call->cancel_fd, .events = POLLIN}};
-		int r = wait_for(call, fds, 3, result->timed_out ? 0 : deadline);
-
-		if (r < 0)
-			return r;
-		if (r == 0) {
-			result->timed_out = true;
-			local_process_end(process);
-			continue;
-		}
-		for (int i = 0; i < 2 && r >= 0; i++)
-			if (fds[i].revents)
-				r = take_output(process, request, i == 1);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
-/* The pipes may close long before the command ends. */
-static int wait_local(struct tool_call *call, long long deadline, struct local_process *process,
-	struct process_result *result)
-{
-	struct local_outcome outcome;
-	int r;
 
 	for (;;) {
-		struct pollfd fds[2] = {{.fd = process->control_fd, .events = POLLIN},
-			{.fd = call->cancel_fd, .events = POLLIN}};
+		int r = command_next(command, interrupt, data, sizeof(data), &event);
 
-		r = wait_for(call, fds, 2, result->timed_out ? 0 : deadline);
+		if (r == 0 && event.type != EXEC_EXIT)
+			r = request->output(
+				request->user, event.type == EXEC_STDERR, data, event.size);
 		if (r < 0)
-			return r;
-		if (r > 0)
-			break;
-		result->timed_out = true;
-		local_process_end(process);
+			return r == -EINTR ? -ECANCELED : r;
+		if (event.type != EXEC_EXIT)
+			continue;
+		result->exit_code = event.exit_code;
+		result->signal = event.signal;
+		result->timed_out = event.timed_out;
+		return 0;
 	}
-	r = local_process_wait(process, &outcome);
-	if (r < 0)
-		return r;
-	if (outcome.error)
-		return outcome.error;
-	result->exit_code = WIFEXITED(outcome.status) ? WEXITSTATUS(outcome.status) : -1;
-	result->signal = WIFSIGNALED(outcome.status) ? WTERMSIG(outcome.status) : 0;
-	return 0;
 }
 
 static int run_here(struct tool_call *call, const struct process_request *request,
 	struct process_result *result)
 {
 	const char *shell[] = {"/bin/sh", "-c", shell_script, "sh", request->command, NULL};
-	const char *const *argv = request->argv ? request->argv : shell;
-	cleanup_with(environment_free) char **environment = environment_make(request->environment);
+	cleanup_free const char **environment = environment_make(request->environment);
 	cleanup_fd int cwd =
 		files_open(&call->session->root, request->directory, O_RDONLY | O_DIRECTORY, 0);
-	long long deadline = request->timeout_ms ? now_ms() + request->timeout_ms : 0;
-	struct local_process process;
+	struct exec_request exec = {
+		.argv = request->argv ? request->argv : shell,
+		.environment = environment,
+		.timeout_ms = request->timeout_ms,
+		.flags = EXEC_STDIN_CLOSED | EXEC_KILL_LEFTOVERS,
+	};
+	struct command *command;
 	int r;
 
 	if (!environment)
 		return -ENOMEM;
 	if (cwd < 0)
 		return cwd;
-	r = local_process_start((char *const *)argv, environment, cwd, &process);
+	r = command_start(&exec, cwd, &command);
 	if (r < 0)
 		return r;
-	r = pump_local(call, request, deadline, &process, result);
-	if (r == 0)
-		r = wait_local(call, deadline, &process, result);
-	local_process_done(&process);
+	r = take_events(call, request, command, result);
+	command_free(command);
 	return r;
 }
 
@@ -280,6 +180,24 @@ static int take_failure(struct tool_call *call, const char *text)
 	return error;
 }
 
+/* 0, -ECANCELED, -errno. */
+static int await_frame(struct tool_call *call, int fd)
+{
+	struct pollfd fds[2] = {
+		{.fd = fd, .events = POLLIN}, {.fd = call->cancel_fd, .events = POLLIN}};
+
+	for (;;) {
+		int ready = poll(fds, 2, -1);
+
+		if (tool_cancelled(call))
+			return -ECANCELED;
+		if (ready > 0)
+			return 0;
+		if (errno != EINTR)
+			return -errno;
+	}
+}
+
 static int run_at_workspace(struct tool_call *call, const struct process_request *request,
 	struct process_result *result)
 {
@@ -294,11 +212,9 @@ static int run_at_workspace(struct tool_call *call, const struct process_request
 		return -ENOMEM;
 	r = control_send(fd, CONTROL_JSON, json, strlen(json));
 	while (r >= 0) {
-		struct pollfd fds[2] = {
-			{.fd = fd, .events = POLLIN}, {.fd = call->cancel_fd, .events = POLLIN}};
 		enum control_frame_type type;
 
-		r = wait_for(call, fds, 2, 0);
+		r = await_frame(call, fd);
 		if (r < 0)
 			break;
 		r = control_receive(fd, &type, &payload);

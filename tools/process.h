@@ -2,8 +2,7 @@
  * tools/process.h - runs a command for a tool: at the workspace when the session's root is on
  * a mount (through its control socket), else here.
  *
- * Here, the command gets a session of its own and a supervisor that ends all its
- * descendants; PATH, HOME and the like are explicit, nothing else is inherited.
+ * Of our own environment it gets PATH, HOME and the like, and nothing else.
  * Threads: a run belongs to the thread that calls it.
  */
 #pragma once

@@ -87,6 +87,12 @@ def test_exit_codes():
                             env={"A": "1"})["data"]["output"], "environment")
 
 
+def test_umask():
+    before = os.umask(0o027)
+    equal("0027\n", timed("umask", 5)["data"]["output"], "the user's own umask")
+    os.umask(before)
+
+
 def test_cancel_and_death():
     for end in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]:
         process = subprocess.Popen([PROGRAM, "tool", "bash", "--yes", "--root", directory,

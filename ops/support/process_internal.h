@@ -1,11 +1,11 @@
 /*
- * backends/process_internal.h - what the parts of the exec engine share.
+ * ops/support/process_internal.h - what the parts of the exec engine share.
  */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-
-#include "ops/workspace.h"
 
 /* Everything that the supervisor needs, made before the fork: after it only
  * async-signal-safe calls are allowed. */

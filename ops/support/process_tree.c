@@ -1,5 +1,5 @@
 /* Finding the descendants of this process.  Async-signal-safe, single-threaded. */
-#include "backends/process_internal.h"
+#include "ops/support/process_internal.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "backends/process_internal.h"
+#include "ops/support/process_internal.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "backends/process.h"
+#include "ops/support/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "backends/process_internal.h"
+#include "ops/support/process_internal.h"
 #include "ops/support/cleanup.h"
 
 enum {
@@ -402,8 +402,13 @@ static int next_leftover(
 	return 0;
 }
 
-int command_next(struct op_context *ctx, struct command *command, void *buffer, size_t size,
-	struct exec_event *ret_event)
+static bool is_interrupted(struct command_interrupt interrupt)
+{
+	return interrupt.is_true && interrupt.is_true(interrupt.user);
+}
+
+int command_next(struct command *command, struct command_interrupt interrupt, void *buffer,
+	size_t size, struct exec_event *ret_event)
 {
 	int r;
 
@@ -413,9 +418,9 @@ int command_next(struct op_context *ctx, struct command *command, void *buffer, 
 			{.fd = command->outputs[0], .events = POLLIN},
 			{.fd = command->outputs[1], .events = POLLIN},
 		};
-		if (op_interrupted(ctx))
+		if (is_interrupted(interrupt))
 			return -EINTR;
-		r = poll(fds, 3, ctx->interrupted ? INTERRUPT_POLL_MS : -1);
+		r = poll(fds, 3, interrupt.is_true ? INTERRUPT_POLL_MS : -1);
 		if (r < 0 && errno != EINTR)
 			return -errno;
 		if (r <= 0)
@@ -446,13 +451,13 @@ static ssize_t try_write(struct command *command, const void *data, size_t size,
 }
 
 ssize_t command_write(
-	struct op_context *ctx, struct command *command, const void *data, size_t size)
+	struct command *command, struct command_interrupt interrupt, const void *data, size_t size)
 {
 	struct pollfd room = {.events = POLLOUT};
 	ssize_t put;
 
 	while ((put = try_write(command, data, size, &room.fd)) == -EAGAIN || put == -EINTR) {
-		if (op_interrupted(ctx))
+		if (is_interrupted(interrupt))
 			return -EINTR;
 		/* Another thread may close it meanwhile: then the next try says so. */
 		poll(&room, 1, INTERRUPT_POLL_MS);

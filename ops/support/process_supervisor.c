@@ -1,5 +1,5 @@
 /* After fork in a program with threads: async-signal-safe calls only. */
-#include "backends/process_internal.h"
+#include "ops/support/process_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@ enum {
 	TERM_TO_KILL_MS = 3000,
 	KILL_WAIT_MS = 2000, /* for processes that do not even die of KILL */
 	STOP_ROUNDS = 8,
-	COMMAND_UMASK = 022, /* the program's own is 0 */
+	COMMAND_UMASK = 022,
 	FD_FALLBACK_MAX = 65536,
 };
 
@@ -110,12 +110,15 @@ static int try_programs(const struct launch *launch)
 static _Noreturn void run_command(const struct launch *launch)
 {
 	int status_fd = launch->status_fd;
+	mode_t own_umask;
 	int r;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* should the supervisor itself be killed */
 	setsid();
 	reset_signals();
-	umask(COMMAND_UMASK);
+	own_umask = umask(COMMAND_UMASK);
+	if (own_umask != 0) /* else it is a daemon's, which sets modes itself */
+		umask(own_umask);
 	r = fchdir(launch->cwd_fd) < 0 ? -errno : place_descriptors(launch, &status_fd);
 	if (r == 0 && launch->terminal && ioctl(STDOUT_FILENO, TIOCSCTTY, 0) < 0)
 		r = -errno;

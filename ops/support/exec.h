@@ -1,0 +1,41 @@
+/*
+ * ops/support/exec.h - a command to run, and what comes of it.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum exec_flags {
+	EXEC_PTY = 1 << 0,            /* one terminal for all three; output is EXEC_STDOUT */
+	EXEC_STDIN_CLOSED = 1 << 1,   /* stdin is /dev/null; process_write is not called */
+	EXEC_KILL_LEFTOVERS = 1 << 2, /* when the command itself has ended, kill what it left
+				       * running (also what left its group or session) */
+};
+
+struct exec_request {
+	const char *const *argv;        /* NULL-terminated; NULL: run `command` */
+	const char *command;            /* for "/bin/sh -c"; used when argv is NULL */
+	const char *cwd;                /* workspace path */
+	const char *const *environment; /* "NAME=value", NULL-terminated: added to, and winning
+					 * over, the place's basic set (PATH, HOME, USER, LOGNAME,
+					 * SHELL, LANG).  Nothing else is inherited.  May be NULL */
+	uint32_t timeout_ms;    /* 0: none.  Past it the whole tree gets TERM, 3 s later KILL */
+	unsigned flags;         /* enum exec_flags */
+	uint16_t rows, columns; /* EXEC_PTY: initial window; 0: 24 x 80 */
+};
+
+enum exec_event_type { EXEC_STDOUT, EXEC_STDERR, EXEC_EXIT };
+
+struct exec_event {
+	enum exec_event_type type;
+	size_t size; /* EXEC_STDOUT, EXEC_STDERR: bytes put into the buffer; never 0 */
+
+	/* EXEC_EXIT only; always the last event.  Output that the command wrote before it
+	 * ended comes first; a process it left behind does not hold the event up.  All
+	 * changes it made have been reported through watch by then. */
+	int exit_code; /* 0-255 as by exit(3); -1 when killed by a signal */
+	int signal;    /* which signal; 0: none */
+	bool timed_out;
+};
