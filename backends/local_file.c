@@ -102,7 +102,7 @@ static int open_new(struct op_context *ctx, struct workspace *workspace, const c
 	{
 		cleanup_guise struct local_guise guise = local_act_as(w, ctx);
 
-		fd = local_open_path(w, path, flags, mode);
+		fd = local_open_path(w, path, flags, mode & ~guise.mask);
 	}
 	if (fd < 0)
 		return fd;

@@ -90,9 +90,12 @@ struct local_fd_path local_fd_path(int fd);
 
 void local_identity_init(struct local_workspace *w);
 
-/* While it is in scope, new objects belong to the caller. */
+/* While it is in scope, new objects belong to the caller, and the caller's umask counts. */
 struct local_guise {
-	const struct local_workspace *worn_for; /* NULL: nothing to undo */
+	const struct local_workspace *switched; /* NULL: the ids are the caller's anyhow */
+	bool has_umask;
+	mode_t own_umask; /* the one to go back to */
+	mode_t mask;      /* what the umask does not take off, as it cannot be set */
 };
 
 struct local_guise local_act_as(const struct local_workspace *w, const struct op_context *ctx);

@@ -189,7 +189,7 @@ int local_mkdir(struct op_context *ctx, struct workspace *workspace, const char 
 	{
 		cleanup_guise struct local_guise guise = local_act_as(w, ctx);
 
-		if (mkdirat(parent.fd, parent.name, mode) < 0)
+		if (mkdirat(parent.fd, parent.name, mode & ~guise.mask) < 0)
 			return -errno;
 	}
 	return local_stat_name(parent.fd, parent.name, ret_attributes);
@@ -207,7 +207,7 @@ int local_mknod(struct op_context *ctx, struct workspace *workspace, const char 
 	{
 		cleanup_guise struct local_guise guise = local_act_as(w, ctx);
 
-		if (mknodat(parent.fd, parent.name, mode, (dev_t)rdev) < 0)
+		if (mknodat(parent.fd, parent.name, mode & ~guise.mask, (dev_t)rdev) < 0)
 			return -errno;
 	}
 	return local_stat_name(parent.fd, parent.name, ret_attributes);

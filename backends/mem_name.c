@@ -168,6 +168,8 @@ static int new_below(struct mem *m, const struct op_context *ctx, const struct m
 {
 	gid_t gid = ctx->gid;
 
+	if (!S_ISLNK(mode))
+		mode &= ~(uint32_t)ctx->umask;
 	if (parent->attributes.mode & S_ISGID) {
 		gid = parent->attributes.gid;
 		if (S_ISDIR(mode))

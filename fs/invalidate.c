@@ -38,7 +38,7 @@ struct invalidator {
 
 /* ---- Telling the kernel ---------------------------------------------------------------- */
 
-static void drop_attributes(struct session *s, const struct inode *inode)
+void invalidate_attributes(struct session *s, const struct inode *inode)
 {
 	fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), -1, 0);
 }
@@ -70,14 +70,14 @@ static void entry_changed(
 	if (known.writers) {
 		/* Most likely our own writes, but perhaps not only: the kernel compares the
 		 * times before it trusts its pages again. */
-		drop_attributes(s, child);
+		invalidate_attributes(s, child);
 		return;
 	}
 	inode_table_note(s->mount->inodes, child, now, &note);
 	if (note.data_changed || S_ISLNK(now->mode))
 		drop_everything_of(s, child);
 	else
-		drop_attributes(s, child);
+		invalidate_attributes(s, child);
 }
 
 /* The kernel's entry is not what is there (any more): removed, or replaced. */
@@ -87,7 +87,7 @@ static void drop_name(
 	drop_entry(s, parent, name);
 	drop_everything_of(s, parent);
 	if (child && !child->is_directory)
-		drop_attributes(s, child);
+		invalidate_attributes(s, child);
 }
 
 /* The event may be older than what the kernel knows: what is there now decides. */
@@ -187,7 +187,7 @@ static void drop_unwatched(struct session *s)
 		if (place->parent && !place->parent->watched)
 			drop_entry(s, place->parent, place->name);
 	}
-	drop_attributes(s, root);
+	invalidate_attributes(s, root);
 	inode_table_places_free(table, places, count);
 }
 

@@ -28,10 +28,21 @@ static const struct {
 	{FUSE_CAP_READDIRPLUS, true},
 	{FUSE_CAP_READDIRPLUS_AUTO, false}, /* each entry will be looked at: one request less */
 	{FUSE_CAP_CACHE_SYMLINKS, true}, {FUSE_CAP_ASYNC_DIO, true},
+	{FUSE_CAP_DONT_MASK, true}, /* where there is a default access list, no umask counts */
 	{FUSE_CAP_HANDLE_KILLPRIV, false}, /* the kernel clears set-user-ID bits by setattr */
 	{FUSE_CAP_SPLICE_READ, false},     /* costs more than the copy it saves */
 	{FUSE_CAP_WRITEBACK_CACHE, false}, /* would hide others' changes of size and times */
 };
+
+/* Nobody but root gets in, whom no permission stops: the kernel need not know the mode of a
+ * directory again after each change in it. */
+static bool root_alone(const struct mount_options *options)
+{
+	for (const char *const *pair = options->fuse_pairs; pair && *pair; pair++)
+		if (strncmp(*pair, "allow_", 6) == 0)
+			return false;
+	return geteuid() == 0;
+}
 
 static void session_init(void *user, struct fuse_conn_info *connection)
 {
@@ -42,6 +53,9 @@ static void session_init(void *user, struct fuse_conn_info *connection)
 		if (capabilities[i].wanted)
 			connection->want |= capabilities[i].capability & connection->capable;
 	}
+	/* Access control lists name ids of the workspace. */
+	if (!root_alone(s->mount->options) && s->mount->options->idmap_none)
+		connection->want |= FUSE_CAP_POSIX_ACL & connection->capable;
 	if (!s->mount->workspace->ops->lock)
 		connection->want &= ~(unsigned)(FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
 	connection->max_write = REQUEST_MAX_BYTES;
@@ -136,16 +150,6 @@ static int add_name(struct fuse_args *args, const char *uri)
 		buffer_printf(&option, *c == ',' || *c == '\\' ? "\\%c" : "%c", *c);
 	text = buffer_steal_string(&option);
 	return text ? add_option(args, text) : -ENOMEM;
-}
-
-/* Nobody but root gets in, whom no permission stops: the kernel need not know the mode of a
- * directory again after each change in it. */
-static bool root_alone(const struct mount_options *options)
-{
-	for (const char *const *pair = options->fuse_pairs; pair && *pair; pair++)
-		if (strncmp(*pair, "allow_", 6) == 0)
-			return false;
-	return geteuid() == 0;
 }
 
 static int build_arguments(const struct mount_options *options, struct fuse_args *args)

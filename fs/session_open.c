@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "fs/invalidate.h"
 #include "fs/virtual.h"
 
 struct open_handle *session_handle(const struct fuse_file_info *fi)
@@ -199,8 +200,10 @@ void session_clear_suid(struct request *r, struct open_handle *handle)
 		return;
 	attributes.mode &= 07777;
 	if (workspace_setattr(
-		    &r->op, r->mount->workspace, &object, SET_MODE, &attributes, &attributes) == 0)
-		inode_table_note(r->mount->inodes, handle->inode, &attributes, &note);
+		    &r->op, r->mount->workspace, &object, SET_MODE, &attributes, &attributes) < 0)
+		return;
+	inode_table_note(r->mount->inodes, handle->inode, &attributes, &note);
+	invalidate_attributes(r->session, handle->inode);
 }
 
 void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -44,6 +44,7 @@ void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned 
 	r->op = (struct op_context){.pid = caller->pid,
 		.uid = mount_uid_to_workspace(s->mount, caller->uid),
 		.gid = mount_gid_to_workspace(s->mount, caller->gid),
+		.umask = caller->umask & 0777,
 		.interrupted = interrupted,
 		.interrupted_data = r};
 	r->record = (struct log_record){.op = op,

@@ -91,6 +91,7 @@ struct op_context {
 	pid_t pid; /* 0: unknown */
 	uid_t uid;
 	gid_t gid;
+	mode_t umask;        /* for what is created */
 	const gid_t *groups; /* supplementary groups; may be NULL */
 	size_t group_count;
 
@@ -107,7 +108,7 @@ struct op_context {
 	} served;
 };
 
-/* A context that acts as this process itself and is never interrupted. */
+/* A context that acts as this process itself (but with no umask) and is never interrupted. */
 void op_context_init(struct op_context *ctx);
 
 static inline bool op_interrupted(struct op_context *ctx)
@@ -299,10 +300,10 @@ struct workspace_ops {
 	int (*readlink)(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
 		char **ret_target);
 
-	/* Optional as a group (all NULL: the workspace is read-only, -EROFS).  `mode` is
-	 * exact: the caller's umask has been applied.  New objects belong to ctx->uid and
-	 * ctx->gid (or the group of a set-group-ID parent) where the place has the right to
-	 * do that.  -EEXIST; unlink: -EISDIR; rmdir: -ENOTEMPTY, -ENOTDIR, -EBUSY;
+	/* Optional as a group (all NULL: the workspace is read-only, -EROFS).  `mode`
+	 * loses the bits of ctx->umask, unless the directory has a default access control list
+	 * (acl(5)), which then decides.  New objects belong to ctx->uid and ctx->gid (or the
+	 * group of a set-group-ID parent) where the place has the right to do that.  -EEXIST; unlink: -EISDIR; rmdir: -ENOTEMPTY, -ENOTDIR, -EBUSY;
 	 * link: -EMLINK, -EXDEV; rename: those of unlink and rmdir.
 	 * unlink, rmdir and rename check `expected` (inode 0: no check) for what they remove
 	 * or move: -ESTALE. */

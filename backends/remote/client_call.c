@@ -165,6 +165,7 @@ void query_begin(struct query *q, struct op_context *ctx, struct remote *remote,
 	lane_writer_init(&q->out);
 	wire_put_number(&q->out, ctx->uid);
 	wire_put_number(&q->out, ctx->gid);
+	wire_put_number(&q->out, ctx->umask);
 	wire_put_number(&q->out, ctx->groups ? groups : 0);
 	for (size_t i = 0; ctx->groups && i < groups; i++)
 		wire_put_number(&q->out, ctx->groups[i]);

@@ -270,6 +270,7 @@ static int read_prologue(struct job *job, uint64_t *ret_order)
 	job->ctx.interrupted_data = job;
 	job->ctx.uid = (uid_t)wire_get_number_max(&job->in, UINT32_MAX);
 	job->ctx.gid = (gid_t)wire_get_number_max(&job->in, UINT32_MAX);
+	job->ctx.umask = (mode_t)wire_get_number_max(&job->in, 0777);
 	count = wire_get_number_max(&job->in, GROUPS_MAX);
 	if (count) {
 		job->groups = calloc(count, sizeof(*job->groups));

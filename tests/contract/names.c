@@ -120,6 +120,23 @@ PROMISE(new_objects_belong_to_the_caller)
 	CHECK_RC(0, f->a.gid);
 }
 
+PROMISE(a_umask_takes_bits_away)
+{
+	struct open_file *file;
+
+	f->ctx.umask = 027;
+	CHECK_RC(0, workspace_mkdir(&f->ctx, f->w, "d", 0777, &f->a));
+	CHECK_RC(0750, f->a.mode & 07777);
+	CHECK_RC(0, workspace_create(&f->ctx, f->w, "d/f", O_RDWR, 0666, &file, &f->a));
+	CHECK_RC(0640, f->a.mode & 07777);
+	CHECK_RC(0, workspace_close(&f->ctx, file));
+	CHECK_RC(0, workspace_mknod(&f->ctx, f->w, "d/p", S_IFIFO | 0666, 0, &f->a));
+	CHECK_RC(0640, f->a.mode & 07777);
+	f->ctx.umask = 0;
+	CHECK_RC(0, workspace_mkdir(&f->ctx, f->w, "d/d", 0777, &f->a));
+	CHECK_RC(0777, f->a.mode & 07777);
+}
+
 PROMISE(a_set_group_id_directory_gives_its_group)
 {
 	struct attributes want = {.mode = 02775, .gid = 4321};
@@ -562,10 +579,10 @@ PROMISES(names, TEST(root_is_a_directory), TEST(getattr_says_why_a_path_leads_no
 	TEST(no_component_is_followed_when_it_is_a_link),
 	TEST(an_identity_does_not_open_a_way_through_a_link), TEST(mkdir_makes_a_directory),
 	TEST(modes_are_exact), TEST(new_objects_belong_to_the_caller),
-	TEST(a_set_group_id_directory_gives_its_group), TEST(mknod_makes_what_is_asked),
-	TEST(a_symbolic_link_keeps_its_target), TEST(readlink_refuses_what_is_no_link),
-	TEST(link_gives_one_object_two_names), TEST(link_refuses),
-	TEST(a_link_to_a_symbolic_link_is_one), TEST(unlink_removes_files_only),
+	TEST(a_umask_takes_bits_away), TEST(a_set_group_id_directory_gives_its_group),
+	TEST(mknod_makes_what_is_asked), TEST(a_symbolic_link_keeps_its_target),
+	TEST(readlink_refuses_what_is_no_link), TEST(link_gives_one_object_two_names),
+	TEST(link_refuses), TEST(a_link_to_a_symbolic_link_is_one), TEST(unlink_removes_files_only),
 	TEST(rmdir_removes_empty_directories_only),
 	TEST(removing_another_object_than_expected_is_stale), TEST(rename_moves_and_replaces),
 	TEST(rename_moves_whole_directories), TEST(rename_refuses),
