@@ -24,6 +24,7 @@ struct mount_options {
 	const char *const *fuse_pairs;    /* -o that goes to libfuse; NULL-terminated */
 	bool read_only;
 	bool foreground;
+	bool remount;    /* -o remount: other flags for a mount that is there */
 	bool idmap_none; /* --idmap=none */
 	bool idmap_given;
 	bool nonempty;   /* -o nonempty: hide what the mount point contains */

@@ -358,6 +358,20 @@ static int refuse_mount_point(const struct mount_options *options, int r)
 	return command_error("mount", "\"%s\": %s", path, strerror(-r));
 }
 
+static int remount(const struct mount_options *options)
+{
+	int r = mount_point_remount(options->mount_point, options->read_only, options->fuse_pairs);
+
+	if (r == -EINVAL)
+		return command_error("mount",
+			"no isthmus is mounted on \"%s\": mount it without -o remount",
+			options->mount_point);
+	if (r < 0)
+		return command_error("mount", "cannot remount \"%s\": %s%s", options->mount_point,
+			strerror(-r), r == -EPERM ? "; only root may" : "");
+	return 0;
+}
+
 static int mount_at(struct mount_options *options)
 {
 	cleanup_free char *path = NULL;
@@ -370,6 +384,8 @@ static int mount_at(struct mount_options *options)
 	if (r < 0)
 		return refuse_mount_point(options, r);
 	options->mount_point = path;
+	if (options->remount)
+		return remount(options);
 	r = check_device();
 	if (r == 0)
 		r = check_mount_point(options);

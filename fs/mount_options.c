@@ -31,8 +31,8 @@ static const char *const fuse_words[] = {"allow_other", "allow_root", "nodev", "
 	"suid", "noexec", "exec", "noatime", "atime", "sync", "async", "dirsync"};
 
 /* Words of fstab lines for mount(8) itself, or what always holds. */
-static const char *const ignored_words[] = {"rw", "auto", "noauto", "user", "nouser", "users",
-	"owner", "group", "_netdev", "nofail", "defaults", "default_permissions", "nonempty"};
+static const char *const ignored_words[] = {"auto", "noauto", "user", "nouser", "users", "owner",
+	"group", "_netdev", "nofail", "defaults", "default_permissions", "nonempty"};
 
 static bool is_one_of(const char *word, const char *const *words, size_t count)
 {
@@ -88,8 +88,12 @@ static int set_option(struct mount_options *options, const char *word)
 		options->nonempty |= strcmp(word, "nonempty") == 0;
 		return 0;
 	}
-	if (strcmp(word, "ro") == 0) {
-		options->read_only = true;
+	if (strcmp(word, "ro") == 0 || strcmp(word, "rw") == 0) {
+		options->read_only = strcmp(word, "ro") == 0;
+		return 0;
+	}
+	if (strcmp(word, "remount") == 0) {
+		options->remount = true;
 		return 0;
 	}
 	if (strncmp(word, "ttl=", 4) == 0)

@@ -165,6 +165,65 @@ enum mount_point_state mount_point_look(const char *path, char **ret_type)
 	return MOUNT_POINT_MOUNTED;
 }
 
+/* ---- Other flags ------------------------------------------------------------------------- */
+
+static const struct {
+	const char *word;
+	unsigned long flag;
+	bool set;
+} flag_words[] = {
+	{"nosuid", MS_NOSUID, true},
+	{"suid", MS_NOSUID, false},
+	{"nodev", MS_NODEV, true},
+	{"dev", MS_NODEV, false},
+	{"noexec", MS_NOEXEC, true},
+	{"exec", MS_NOEXEC, false},
+	{"noatime", MS_NOATIME, true},
+	{"atime", MS_NOATIME, false},
+	{"sync", MS_SYNCHRONOUS, true},
+	{"async", MS_SYNCHRONOUS, false},
+};
+
+static unsigned long flags_of_mount(const struct statvfs *found)
+{
+	static const struct {
+		unsigned long shown, flag;
+	} flags[] = {{ST_NOSUID, MS_NOSUID}, {ST_NODEV, MS_NODEV}, {ST_NOEXEC, MS_NOEXEC},
+		{ST_NOATIME, MS_NOATIME}, {ST_NODIRATIME, MS_NODIRATIME},
+		{ST_RELATIME, MS_RELATIME}, {ST_SYNCHRONOUS, MS_SYNCHRONOUS}};
+	unsigned long result = 0;
+
+	for (size_t i = 0; i < array_size(flags); i++)
+		if (found->f_flag & flags[i].shown)
+			result |= flags[i].flag;
+	return result;
+}
+
+static unsigned long change_flags(unsigned long flags, const char *word)
+{
+	for (size_t i = 0; i < array_size(flag_words); i++)
+		if (strcmp(word, flag_words[i].word) == 0)
+			flags = flag_words[i].set ? flags | flag_words[i].flag
+						  : flags & ~flag_words[i].flag;
+	return flags;
+}
+
+int mount_point_remount(const char *path, bool read_only, const char *const *words)
+{
+	cleanup_free char *type = NULL;
+	struct statvfs found;
+	unsigned long flags;
+
+	if (!find_mounted(path, &type) || strcmp(type, "fuse.isthmus") != 0)
+		return -EINVAL;
+	if (statvfs(path, &found) < 0)
+		return -errno;
+	flags = flags_of_mount(&found) | (read_only ? MS_RDONLY : 0);
+	for (; words && *words; words++)
+		flags = change_flags(flags, *words);
+	return mount(NULL, path, NULL, MS_REMOUNT | flags, NULL) < 0 ? -errno : 0;
+}
+
 /* ---- Unmounting ------------------------------------------------------------------------------ */
 
 /* Runs fusermount3 quietly; its word for "busy" is not needed, only that it failed. */

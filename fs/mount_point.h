@@ -33,6 +33,10 @@ int mount_point_resolve(const char *path, char **ret_path);
  * frees.  NULL: none of ours, none at all. */
 char *mount_point_around(const char *path, bool below);
 
+/* Changes the flags of the isthmus mount at `path` to those of the words ("noexec", "dev" ...);
+ * flags that no word names stay as they are.  -EINVAL: no isthmus is mounted there; -EPERM. */
+int mount_point_remount(const char *path, bool read_only, const char *const *words);
+
 /* Unmounts: as root by umount2(2), else by fusermount3.  `lazy`: detaches at once, busy or
  * not.  -EBUSY, -EINVAL (nothing mounted), -EPERM, -ENOENT (no fusermount3). */
 int mount_point_unmount(const char *path, bool lazy);

@@ -1,0 +1,74 @@
+#!/bin/bash
+# Several users on one mount of root: -o allow_other, ids as they are at the workspace.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# Somebody without any right of root's.
+other() {
+	setpriv --reuid=12345 --regid=12345 --clear-groups --bounding-set=-all "$@"
+}
+
+test_set_user_id_is_gone_at_once() {
+	local way
+
+	for way in ': >"$1"' 'echo more >>"$1"' 'truncate -s 1 "$1"'; do
+		echo text >"$mnt/f"
+		chown 54321:54321 "$mnt/f"
+		chmod 6766 "$mnt/f"
+		stat "$mnt/f" >/dev/null
+		other sh -c "$way" sh "$mnt/f"
+		expect 2766 "$(stat -c %a "$mnt/f")" "mode after $way"
+	done
+}
+
+test_access_lists_decide() {
+	need setfacl
+	echo secret >"$mnt/secret"
+	chmod 644 "$mnt/secret"
+	other cat "$mnt/secret" >/dev/null
+	setfacl -m u:12345:--- "$mnt/secret"
+	! other cat "$mnt/secret" || fail "the list denies, the file was read"
+	echo old >"$mnt/shared"
+	chmod 600 "$mnt/shared"
+	setfacl -m u:12345:rw- "$mnt/shared"
+	other sh -c 'echo new >"$1"' sh "$mnt/shared"
+	expect new "$(cat "$backing/shared")"
+}
+
+test_a_default_list_wins_over_the_umask() {
+	need setfacl
+	mkdir "$mnt/plain" "$mnt/list"
+	setfacl -d -m u::rwx,g::rwx,o::r-x "$mnt/list"
+	(umask 077 && mkdir "$mnt/plain/d" "$mnt/list/d" && touch "$mnt/plain/f" "$mnt/list/f")
+	expect 700 "$(stat -c %a "$mnt/plain/d")"
+	expect 600 "$(stat -c %a "$mnt/plain/f")"
+	expect 775 "$(stat -c %a "$mnt/list/d")"
+	expect 664 "$(stat -c %a "$mnt/list/f")"
+}
+
+test_what_others_make_is_theirs() {
+	install -d -m 1777 "$mnt/everybody"
+	other sh -c 'umask 022 && cd "$1" && echo x >file && mkdir directory && ln -s file link' sh "$mnt/everybody"
+	for name in file directory link; do
+		expect 12345:12345 "$(stat -c %u:%g "$backing/everybody/$name")" "owner of $name"
+	done
+	expect 644 "$(stat -c %a "$backing/everybody/file")"
+	echo mine >"$mnt/everybody/mine"
+	! other rm -f "$mnt/everybody/mine" 2>/dev/null || fail "the sticky bit did not hold"
+}
+
+test_a_remount_changes_the_flags() {
+	"$ISTHMUS" mount -o remount,ro "$uri" "$mnt"
+	! touch "$mnt/refused" 2>/dev/null || fail "read-only, and a file was made"
+	"$ISTHMUS" mount -o remount,rw,noexec "$uri" "$mnt"
+	touch "$mnt/allowed"
+	printf '#!/bin/sh\n' >"$mnt/program"
+	chmod +x "$mnt/program"
+	! "$mnt/program" 2>/dev/null || fail "noexec, and a program ran"
+	"$ISTHMUS" mount -o remount,exec "$uri" "$mnt"
+	wait_for 5 "$mnt/program"
+}
+
+[ "$(id -u)" = 0 ] || skip_all "needs root"
+chmod 711 "$tmp"
+run_tests "$1" -o allow_other --idmap=none
