@@ -303,10 +303,10 @@ struct workspace_ops {
 	/* Optional as a group (all NULL: the workspace is read-only, -EROFS).  `mode`
 	 * loses the bits of ctx->umask, unless the directory has a default access control list
 	 * (acl(5)), which then decides.  New objects belong to ctx->uid and ctx->gid (or the
-	 * group of a set-group-ID parent) where the place has the right to do that.  -EEXIST; unlink: -EISDIR; rmdir: -ENOTEMPTY, -ENOTDIR, -EBUSY;
-	 * link: -EMLINK, -EXDEV; rename: those of unlink and rmdir.
-	 * unlink, rmdir and rename check `expected` (inode 0: no check) for what they remove
-	 * or move: -ESTALE. */
+	 * group of a set-group-ID parent) where the place has the right to do that.  -EEXIST;
+	 * unlink: -EISDIR; rmdir: -ENOTEMPTY, -ENOTDIR, -EBUSY; link: -EMLINK, -EXDEV; rename:
+	 * those of unlink and rmdir. unlink, rmdir and rename check `expected` (inode 0: no check)
+	 * for what they remove or move: -ESTALE. */
 	int (*mkdir)(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
 		struct attributes *ret_attributes);
 	int (*mknod)(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
