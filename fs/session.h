@@ -121,12 +121,13 @@ double session_entry_ttl(struct session *s, const struct inode *parent);
 int session_raw_attach(struct session *s);
 
 /* Looks at a request before libfuse does. */
-void session_raw_begin(struct fuse_buf *buffer);
+void session_raw_begin(const struct session *s, struct fuse_buf *buffer);
 
 /* Of the request that this thread serves: create is O_TMPFILE; the write, truncation or open
- * has to clear set-user-ID and set-group-ID bits. */
+ * has to clear set-user-ID and set-group-ID bits; setxattr the latter. */
 bool session_raw_is_unnamed(void);
 bool session_raw_kills_suid(void);
+bool session_raw_kills_sgid(void);
 
 /* Registers a descriptor for the kernel to read; returns its id.  -errno. */
 int session_raw_backing_open(struct session *s, int fd);

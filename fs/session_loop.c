@@ -72,7 +72,7 @@ static void serve(struct session_thread *thread)
 		thread->busy_since = coarse_ns();
 		if (--s->threads_idle == 0)
 			none_is_idle(s);
-		session_raw_begin(&buffer);
+		session_raw_begin(s, &buffer);
 		fuse_session_process_buf(s->fuse, &buffer);
 		thread->busy_since = 0;
 		enough = s->threads_idle >= s->threads_usual;

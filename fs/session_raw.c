@@ -36,6 +36,7 @@ struct backing_map {
 static _Thread_local struct {
 	const struct fuse_in_header *header; /* in the buffer it was read into */
 	bool is_unnamed;                     /* O_TMPFILE, translated to create */
+	bool kills_sgid; /* setxattr of an access list by somebody outside the group */
 } current;
 
 /* ---- Negotiation ------------------------------------------------------------------------- */
@@ -51,7 +52,7 @@ static void see_init(struct session *s, const struct fuse_in_header *header)
 
 static void extend_init(struct session *s, struct fuse_init_out *out)
 {
-	out->flags |= s->kernel_flags & FUSE_HANDLE_KILLPRIV_V2;
+	out->flags |= s->kernel_flags & (FUSE_HANDLE_KILLPRIV_V2 | FUSE_SETXATTR_EXT);
 	s->kills_suid = out->flags & FUSE_HANDLE_KILLPRIV_V2;
 	out->flags2 |= s->kernel_flags2 & INIT_DIRECT_IO_MMAP;
 	s->maps_direct = out->flags2 & INIT_DIRECT_IO_MMAP;
@@ -99,11 +100,25 @@ int session_raw_attach(struct session *s)
 
 /* ---- Requests ------------------------------------------------------------------------------ */
 
-void session_raw_begin(struct fuse_buf *buffer)
+/* libfuse knows the short form only. */
+static void shorten_setxattr(struct fuse_buf *buffer, struct fuse_in_header *header)
+{
+	struct fuse_setxattr_in *in = (void *)(header + 1);
+	size_t excess = sizeof(*in) - FUSE_COMPAT_SETXATTR_IN_SIZE;
+
+	current.kills_sgid = in->setxattr_flags & FUSE_SETXATTR_ACL_KILL_SGID;
+	memmove((char *)(in + 1) - excess, in + 1, buffer->size - sizeof(*header) - sizeof(*in));
+	buffer->size -= excess;
+	header->len -= (uint32_t)excess;
+}
+
+void session_raw_begin(const struct session *s, struct fuse_buf *buffer)
 {
 	struct fuse_in_header *header = buffer->mem;
 
 	current.header = header;
+	if (header->opcode == FUSE_SETXATTR && (s->kernel_flags & FUSE_SETXATTR_EXT))
+		shorten_setxattr(buffer, header);
 	current.is_unnamed = header->opcode == OPCODE_TMPFILE;
 	if (current.is_unnamed)
 		header->opcode = FUSE_CREATE; /* of the same form */
@@ -112,6 +127,11 @@ void session_raw_begin(struct fuse_buf *buffer)
 bool session_raw_is_unnamed(void)
 {
 	return current.is_unnamed;
+}
+
+bool session_raw_kills_sgid(void)
+{
+	return current.kills_sgid;
 }
 
 bool session_raw_kills_suid(void)

@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include "fs/invalidate.h"
 #include "fs/virtual.h"
 #include "ops/support/cleanup.h"
 
@@ -61,6 +63,21 @@ void session_listxattr(fuse_req_t fuse, fuse_ino_t ino, size_t size)
 	reply_value(&r, got, size, names);
 }
 
+static void clear_sgid(struct request *r, const struct object_ref *object, struct inode *inode)
+{
+	struct attributes attributes;
+	struct inode_note note;
+
+	if (workspace_getattr(&r->op, r->mount->workspace, object, &attributes) < 0)
+		return;
+	attributes.mode &= 07777 & ~(uint32_t)S_ISGID;
+	if (workspace_setattr(
+		    &r->op, r->mount->workspace, object, SET_MODE, &attributes, &attributes) < 0)
+		return;
+	inode_table_note(r->mount->inodes, inode, &attributes, &note);
+	invalidate_attributes(r->session, inode);
+}
+
 void session_setxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, const char *value,
 	size_t size, int flags)
 {
@@ -85,6 +102,8 @@ void session_setxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, const c
 			result = workspace_setxattr(
 				&r.op, r.mount->workspace, &object, name, value, size, our_flags);
 	} while (request_retry(&r, result, inode));
+	if (result == 0 && session_raw_kills_sgid())
+		clear_sgid(&r, &object, inode);
 	request_finish(&r, result);
 }
 

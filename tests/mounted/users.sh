@@ -35,6 +35,18 @@ test_access_lists_decide() {
 	expect new "$(cat "$backing/shared")"
 }
 
+test_a_list_from_outside_the_group_clears_set_group_id() {
+	need setfacl
+	touch "$mnt/tool"
+	chown 12345:54321 "$mnt/tool"
+	chmod 2755 "$mnt/tool"
+	other setfacl -m u:1:r-x "$mnt/tool"
+	expect 755 "$(stat -c %a "$mnt/tool")"
+	chmod 2755 "$mnt/tool"
+	setfacl -m u:1:r-- "$mnt/tool"
+	expect 2755 "$(stat -c %a "$mnt/tool")" "mode after root's"
+}
+
 test_a_default_list_wins_over_the_umask() {
 	need setfacl
 	mkdir "$mnt/plain" "$mnt/list"
