@@ -8,15 +8,25 @@
 
 /* ---- setattr ------------------------------------------------------------------------ */
 
-/* Everything goes through /proc/self/fd: it takes O_PATH descriptors and handles alike, and
- * leads to the very object whose identity was checked. */
-static int set_size(const struct object_ref *object, const char *path, off_t size)
+/*
+ * Where there is a handle, its descriptor serves.  Else /proc/self/fd does: it takes O_PATH
+ * descriptors, and leads to the very object whose identity was checked.
+ */
+static int set_size(const struct object_ref *object, const struct local_object *found, off_t size)
 {
-	const struct local_file *file = object->file ? local_file_from(object->file) : NULL;
+	if (object->file && local_file_from(object->file)->access != O_RDONLY)
+		return ftruncate(found->fd, size) < 0 ? -errno : 0;
+	return truncate(local_fd_path(found->fd).text, size) < 0 ? -errno : 0;
+}
 
-	if (file && file->access != O_RDONLY)
-		return ftruncate(file->fd, size) < 0 ? -errno : 0;
-	return truncate(path, size) < 0 ? -errno : 0;
+static int set_mode(const struct local_object *found, mode_t mode)
+{
+	int r;
+
+	if (S_ISLNK(found->attributes.mode))
+		return -EOPNOTSUPP;
+	r = found->is_handle ? fchmod(found->fd, mode) : chmod(local_fd_path(found->fd).text, mode);
+	return r < 0 ? -errno : 0;
 }
 
 static struct timespec time_to_set(bool now, bool given, const struct timespec *time)
@@ -26,14 +36,19 @@ static struct timespec time_to_set(bool now, bool given, const struct timespec *
 	return given ? *time : (struct timespec){.tv_nsec = UTIME_OMIT};
 }
 
-static int set_times(const char *path, unsigned mask, const struct attributes *want)
+static int set_times(const struct local_object *found, unsigned mask, const struct attributes *want)
 {
 	const struct timespec times[2] = {
 		time_to_set(mask & SET_ATIME_NOW, mask & SET_ATIME, &want->atime),
 		time_to_set(mask & SET_MTIME_NOW, mask & SET_MTIME, &want->mtime),
 	};
+	int r;
 
-	return utimensat(AT_FDCWD, path, times, 0) < 0 ? -errno : 0;
+	if (found->is_handle)
+		r = futimens(found->fd, times);
+	else
+		r = utimensat(AT_FDCWD, local_fd_path(found->fd).text, times, 0);
+	return r < 0 ? -errno : 0;
 }
 
 static int set_owner(int fd, unsigned mask, const struct attributes *want)
@@ -50,26 +65,22 @@ int local_setattr(struct op_context *ctx, struct workspace *workspace,
 {
 	const struct local_workspace *w = local_from(workspace);
 	cleanup_object struct local_object found = {.owned_fd = -1};
-	struct local_fd_path path;
 	int r;
 
 	(void)ctx;
 	r = local_object_open(w, object, &found);
 	if (r < 0)
 		return r;
-	path = local_fd_path(found.fd);
-	if ((mask & SET_MODE) && S_ISLNK(found.attributes.mode))
-		return -EOPNOTSUPP;
 	/* The size first, as it is what may be refused; the owner before the mode, as a change
 	 * of owner clears set-user-ID. */
 	if (mask & SET_SIZE)
-		r = set_size(object, path.text, (off_t)want->size_bytes);
+		r = set_size(object, &found, (off_t)want->size_bytes);
 	if (r == 0 && (mask & (SET_UID | SET_GID)))
 		r = set_owner(found.fd, mask, want);
-	if (r == 0 && (mask & SET_MODE) && chmod(path.text, want->mode & 07777) < 0)
-		r = -errno;
+	if (r == 0 && (mask & SET_MODE))
+		r = set_mode(&found, want->mode & 07777);
 	if (r == 0 && (mask & (SET_ATIME | SET_MTIME | SET_ATIME_NOW | SET_MTIME_NOW)))
-		r = set_times(path.text, mask, want);
+		r = set_times(&found, mask, want);
 	return r < 0 ? r : local_stat_fd(found.fd, ret_attributes);
 }
 
@@ -86,7 +97,8 @@ ssize_t local_getxattr(struct op_context *ctx, struct workspace *workspace,
 	r = local_object_open(local_from(workspace), object, &found);
 	if (r < 0)
 		return r;
-	got = getxattr(local_fd_path(found.fd).text, name, value, size);
+	got = found.is_handle ? fgetxattr(found.fd, name, value, size)
+			      : getxattr(local_fd_path(found.fd).text, name, value, size);
 	return got < 0 ? -errno : got;
 }
 
@@ -101,7 +113,8 @@ ssize_t local_listxattr(struct op_context *ctx, struct workspace *workspace,
 	r = local_object_open(local_from(workspace), object, &found);
 	if (r < 0)
 		return r;
-	got = listxattr(local_fd_path(found.fd).text, names, size);
+	got = found.is_handle ? flistxattr(found.fd, names, size)
+			      : listxattr(local_fd_path(found.fd).text, names, size);
 	return got < 0 ? -errno : got;
 }
 

@@ -64,7 +64,8 @@ void local_parent_done(struct local_parent *parent);
 struct local_object {
 	int fd; /* of the handle (as it was opened), or `owned_fd` (O_PATH) */
 	int owned_fd;
-	struct attributes attributes; /* as they were at the check */
+	bool is_handle;               /* of a regular file: there is nothing to check */
+	struct attributes attributes; /* as they were at the check; else all zero */
 };
 
 int local_object_open(const struct local_workspace *w, const struct object_ref *object,

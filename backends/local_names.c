@@ -23,9 +23,11 @@ int local_getattr(struct op_context *ctx, struct workspace *workspace,
 	int r;
 
 	(void)ctx;
+	if (object->file)
+		return local_stat_fd(local_file_from(object->file)->fd, ret_attributes);
 	/* A plain statx follows links in the middle of the path: fine when there is no middle,
 	 * or when what it found is the very object that was asked for. */
-	if (!object->file && *object->path && (object->id.inode || !strchr(object->path, '/'))) {
+	if (*object->path && (object->id.inode || !strchr(object->path, '/'))) {
 		r = local_stat_name(w->root_fd, object->path, &attributes);
 		if (r == 0 && (!object->id.inode || object_id_equal(&object->id, &attributes.id))) {
 			*ret_attributes = attributes;

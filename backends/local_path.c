@@ -198,14 +198,15 @@ int local_object_open(const struct local_workspace *w, const struct object_ref *
 	int r;
 
 	if (object->file) {
-		result.fd = local_file_from(object->file)->fd;
-	} else {
-		result.fd = result.owned_fd = local_open_path(w, object->path, O_PATH, 0);
-		if (result.fd < 0)
-			return result.fd;
+		*ret_object = (struct local_object){
+			.fd = local_file_from(object->file)->fd, .owned_fd = -1, .is_handle = true};
+		return 0;
 	}
+	result.fd = result.owned_fd = local_open_path(w, object->path, O_PATH, 0);
+	if (result.fd < 0)
+		return result.fd;
 	r = local_stat_fd(result.fd, &result.attributes);
-	if (r == 0 && !object->file)
+	if (r == 0)
 		r = local_check_id(&object->id, &result.attributes);
 	if (r < 0) {
 		local_object_done(&result);

@@ -81,6 +81,9 @@ void request_finish(struct request *r, int result);
  * -ENOENT: neither. */
 int request_locate(struct request *r, struct inode *inode, struct object_ref *ret_object);
 
+/* The same; a handle that somebody has open is taken where it spares the way by the path. */
+int request_locate_open(struct request *r, struct inode *inode, struct object_ref *ret_object);
+
 /* The path of the entry `name` in `parent`, in r->path (or r->path2). */
 int request_locate_entry(struct request *r, struct inode *parent, const char *name);
 int request_locate_second(struct request *r, struct inode *parent, const char *name);

@@ -107,7 +107,7 @@ static int locate_object(struct request *r, struct inode *inode, const struct fu
 	struct object_ref *ret_object)
 {
 	const struct open_handle *handle = fi ? (void *)(uintptr_t)fi->fh : NULL;
-	int result = request_locate(r, inode, ret_object);
+	int result = request_locate_open(r, inode, ret_object);
 
 	if (!handle || inode->is_directory)
 		return result;

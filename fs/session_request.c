@@ -122,6 +122,18 @@ int request_locate(struct request *r, struct inode *inode, struct object_ref *re
 	return 0;
 }
 
+int request_locate_open(struct request *r, struct inode *inode, struct object_ref *ret_object)
+{
+	int error = request_locate(r, inode, ret_object);
+
+	if (error < 0 || r->handle || r->session->is_remote || inode->is_directory)
+		return error;
+	r->handle = inode_table_handle_any(r->mount->inodes, inode);
+	if (r->handle)
+		ret_object->file = r->handle->file;
+	return 0;
+}
+
 int request_locate_entry(struct request *r, struct inode *parent, const char *name)
 {
 	path_string_done(&r->path);

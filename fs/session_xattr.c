@@ -35,7 +35,7 @@ void session_getxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, size_t 
 	request_begin(&r, fuse, "getxattr", 0);
 	inode = session_inode(r.session, ino);
 	do {
-		got = size && !value ? -ENOMEM : request_locate(&r, inode, &object);
+		got = size && !value ? -ENOMEM : request_locate_open(&r, inode, &object);
 		if (got == 0)
 			got = workspace_getxattr(
 				&r.op, r.mount->workspace, &object, name, value, size);
@@ -56,7 +56,7 @@ void session_listxattr(fuse_req_t fuse, fuse_ino_t ino, size_t size)
 	request_begin(&r, fuse, "listxattr", 0);
 	inode = session_inode(r.session, ino);
 	do {
-		got = size && !names ? -ENOMEM : request_locate(&r, inode, &object);
+		got = size && !names ? -ENOMEM : request_locate_open(&r, inode, &object);
 		if (got == 0)
 			got = workspace_listxattr(&r.op, r.mount->workspace, &object, names, size);
 	} while (request_retry(&r, (int)got, inode));
@@ -97,7 +97,7 @@ void session_setxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, const c
 	if (flags & XATTR_REPLACE)
 		our_flags |= XATTR_MUST_REPLACE;
 	do {
-		result = request_locate(&r, inode, &object);
+		result = request_locate_open(&r, inode, &object);
 		if (result == 0)
 			result = workspace_setxattr(
 				&r.op, r.mount->workspace, &object, name, value, size, our_flags);
@@ -120,7 +120,7 @@ void session_removexattr(fuse_req_t fuse, fuse_ino_t ino, const char *name)
 	r.record.detail = name;
 	inode = session_inode(r.session, ino);
 	do {
-		result = request_locate(&r, inode, &object);
+		result = request_locate_open(&r, inode, &object);
 		if (result == 0)
 			result = workspace_removexattr(&r.op, r.mount->workspace, &object, name);
 	} while (request_retry(&r, result, inode));
