@@ -46,8 +46,9 @@ static bool root_alone(const struct mount_options *options)
 
 static void session_init(void *user, struct fuse_conn_info *connection)
 {
-	const struct session *s = user;
+	struct session *s = user;
 
+	s->opens_directories = !(connection->capable & FUSE_CAP_NO_OPENDIR_SUPPORT);
 	for (size_t i = 0; i < array_size(capabilities); i++) {
 		connection->want &= ~capabilities[i].capability;
 		if (capabilities[i].wanted)
@@ -284,6 +285,7 @@ static int session_new(struct mount *m)
 	pthread_mutex_init(&s->rename_lock, NULL);
 	pthread_cond_init(&s->rename_done, NULL);
 	pthread_mutex_init(&s->backing_lock, NULL);
+	pthread_mutex_init(&s->listings_lock, NULL);
 	s->may_pass_through = geteuid() == 0 && m->workspace->ops->descriptor;
 	pthread_mutex_init(&s->threads_lock, NULL);
 	pthread_cond_init(&s->threads_changed, NULL);
@@ -342,6 +344,7 @@ void mount_done(struct mount *m)
 			fuse_session_unmount(s->fuse); /* only frees: somebody else may be there */
 		fuse_session_destroy(s->fuse);
 	}
+	session_directories_done(s);
 	inode_table_free(m->inodes);
 	free(s);
 	m->edge = NULL;

@@ -33,6 +33,10 @@ struct session {
 	bool passes_through;   /* the kernel reads backing files by itself */
 	pthread_mutex_t backing_lock; /* the backing_* fields of inodes */
 	bool is_remote;
+	bool opens_directories; /* the kernel cannot do without */
+
+	pthread_mutex_t listings_lock;
+	struct listing *listings; /* session_directories.c; listings_lock */
 
 	/* A path computed before a rename took place may be wrong. */
 	pthread_mutex_t rename_lock;
@@ -209,6 +213,9 @@ void session_readdirplus(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 void session_releasedir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
 void session_fsyncdir(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
+
+/* Nobody serves requests any more. */
+void session_directories_done(struct session *s);
 
 /* One buffer a thread, as large as its largest request so far; NULL: no memory. */
 char *session_thread_buffer(size_t size);

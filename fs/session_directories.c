@@ -11,15 +11,16 @@
 #include "ops/support/buffer.h"
 
 /*
- * A directory handle holds what the directory had when it was first read through it (or
- * rewound).  Entries are in the order of a hash of their names, which is their position: so
- * it means the same in every listing, whatever came and went meanwhile, and the kernel may
- * go on from its own cache of another one.  Position 1 is after ".", 2 after "..".
+ * Directories are not opened: the kernel says for each page after which entry it is to begin.
+ * Entries are in the order of a hash of their names, which is their position: so it means the
+ * same in every listing, whatever came and went meanwhile, and the kernel may go on from its
+ * own cache of another one.  Position 1 is after ".", 2 after "..".
+ * A listing is kept from its first page to its last, so that a directory is read once.
  */
-struct directory_handle {
-	struct inode *inode;
-	pthread_mutex_t lock;    /* all below: readers share a descriptor */
-	bool is_read;            /* the snapshot is there */
+struct listing {
+	struct listing *next; /* the latest first (listings_lock) */
+	atomic_uint references;
+	struct inode *inode;     /* holds a reference */
 	uint32_t changes;        /* of the inode, before it was read */
 	struct buffer entries;   /* struct snapshot_entry, name, padding; in turn */
 	struct buffer positions; /* struct position, ascending */
@@ -35,55 +36,135 @@ struct snapshot_entry {
 	char name[];
 };
 
-enum { ENTRIES_MAX_BYTES = 1 << 30, DOTS = 2 };
+enum {
+	DOTS = 2,
+	ENTRIES_MAX_BYTES = 1 << 30,
+	/* What readers that never came to the end may leave behind. */
+	LISTINGS_MAX = 256,
+	LISTINGS_MAX_BYTES = 64 << 20,
+};
 
-static struct directory_handle *directory_of(const struct fuse_file_info *fi)
-{
-	return (struct directory_handle *)(uintptr_t)fi->fh;
-}
-
-static void directory_free(struct session *s, struct directory_handle *directory)
-{
-	inode_table_unref(s->mount->inodes, directory->inode);
-	buffer_done(&directory->entries);
-	buffer_done(&directory->positions);
-	pthread_mutex_destroy(&directory->lock);
-	free(directory);
-}
-
+/* ENOSYS: none is ever opened again, nor released.  The kernel then keeps what it read of every
+ * directory (see finish_listing()). */
 void session_opendir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct session *s = fuse_req_userdata(fuse);
-	struct directory_handle *directory;
-	struct inode *inode = session_inode(s, ino);
 
-	if (virtual_opendir(fuse, ino, fi))
-		return;
-	directory = calloc(1, sizeof(*directory));
-	if (!directory) {
-		fuse_reply_err(fuse, ENOMEM);
+	(void)ino;
+	if (!s->opens_directories) {
+		fuse_reply_err(fuse, ENOSYS);
 		return;
 	}
-	inode_table_ref(s->mount->inodes, inode);
-	directory->inode = inode;
-	pthread_mutex_init(&directory->lock, NULL);
-	directory->entries.limit_bytes = ENTRIES_MAX_BYTES;
-	fi->fh = (uintptr_t)directory;
 	fi->cache_readdir = 1;
-	fi->keep_cache = inode->watched;
-	if (fuse_reply_open(fuse, fi) < 0)
-		directory_free(s, directory);
+	fi->keep_cache = 1;
+	fuse_reply_open(fuse, fi);
 }
 
 void session_releasedir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	if (virtual_releasedir(fuse, ino))
-		return;
-	directory_free(fuse_req_userdata(fuse), directory_of(fi));
+	(void)ino;
+	(void)fi;
 	fuse_reply_err(fuse, 0);
 }
 
-/* ---- The snapshot ------------------------------------------------------------------------ */
+/* ---- Listings in use --------------------------------------------------------------------- */
+
+static void listing_free(struct listing *listing)
+{
+	buffer_done(&listing->entries);
+	buffer_done(&listing->positions);
+	free(listing);
+}
+
+static void listing_unref(struct session *s, struct listing *listing)
+{
+	if (!listing || --listing->references)
+		return;
+	inode_table_unref(s->mount->inodes, listing->inode);
+	listing_free(listing);
+}
+
+/* With the lock held: where the inode's listing is, or the end of the list ... */
+static struct listing **place_of(struct session *s, const struct inode *inode)
+{
+	struct listing **at = &s->listings;
+
+	while (*at && (*at)->inode != inode)
+		at = &(*at)->next;
+	return at;
+}
+
+/* ... and where what is too much begins; never with the first one. */
+static struct listing **place_past_bounds(struct session *s)
+{
+	struct listing **at = &s->listings;
+	size_t count = 0, bytes = 0;
+
+	while (*at && (!count || (count < LISTINGS_MAX && bytes < LISTINGS_MAX_BYTES))) {
+		count++;
+		bytes += (*at)->entries.size + (*at)->positions.size;
+		at = &(*at)->next;
+	}
+	return at;
+}
+
+static struct listing *take_out(struct listing **at)
+{
+	struct listing *listing = *at;
+
+	if (listing)
+		*at = listing->next;
+	return listing;
+}
+
+static struct listing *listing_find(struct session *s, const struct inode *inode)
+{
+	struct listing *listing;
+
+	pthread_mutex_lock(&s->listings_lock);
+	listing = *place_of(s, inode);
+	if (listing)
+		listing->references++;
+	pthread_mutex_unlock(&s->listings_lock);
+	return listing;
+}
+
+static void listing_keep(struct session *s, struct listing *listing)
+{
+	struct listing *former, *too_much;
+
+	pthread_mutex_lock(&s->listings_lock);
+	former = take_out(place_of(s, listing->inode));
+	listing->references++;
+	listing->next = s->listings;
+	s->listings = listing;
+	too_much = take_out(place_past_bounds(s));
+	pthread_mutex_unlock(&s->listings_lock);
+	listing_unref(s, former);
+	listing_unref(s, too_much);
+}
+
+static void listing_drop(struct session *s, const struct inode *inode)
+{
+	struct listing *listing;
+
+	pthread_mutex_lock(&s->listings_lock);
+	listing = take_out(place_of(s, inode));
+	pthread_mutex_unlock(&s->listings_lock);
+	listing_unref(s, listing);
+}
+
+void session_directories_done(struct session *s)
+{
+	while (s->listings) {
+		struct listing *next = s->listings->next;
+
+		listing_free(s->listings);
+		s->listings = next;
+	}
+}
+
+/* ---- Reading ----------------------------------------------------------------------------- */
 
 /* Positive as off_t, and above the dots, with room for those that collide. */
 static uint64_t hash_name(const char *name, size_t length)
@@ -93,23 +174,23 @@ static uint64_t hash_name(const char *name, size_t length)
 
 static int keep_entry(void *user, const struct dir_entry *entry)
 {
-	struct directory_handle *directory = user;
+	struct listing *listing = user;
 	size_t length = strlen(entry->path) + 1;
 	struct position position = {
-		.after = hash_name(entry->path, length - 1), .at = directory->entries.size};
+		.after = hash_name(entry->path, length - 1), .at = listing->entries.size};
 	size_t padding = -(length + sizeof(struct snapshot_entry)) % sizeof(uint64_t);
 	int r;
 
-	if (virtual_hides(directory->inode, entry->path))
+	if (virtual_hides(listing->inode, entry->path))
 		return 0;
-	r = buffer_reserve(&directory->entries, sizeof(struct snapshot_entry) + length + padding);
+	r = buffer_reserve(&listing->entries, sizeof(struct snapshot_entry) + length + padding);
 	if (r == 0)
-		r = buffer_append(&directory->positions, &position, sizeof(position));
+		r = buffer_append(&listing->positions, &position, sizeof(position));
 	if (r < 0)
 		return r;
-	buffer_append(&directory->entries, &entry->attributes, sizeof(entry->attributes));
-	buffer_append(&directory->entries, entry->path, length);
-	buffer_append(&directory->entries, "\0\0\0\0\0\0\0", padding);
+	buffer_append(&listing->entries, &entry->attributes, sizeof(entry->attributes));
+	buffer_append(&listing->entries, entry->path, length);
+	buffer_append(&listing->entries, "\0\0\0\0\0\0\0", padding);
 	return 0;
 }
 
@@ -120,10 +201,10 @@ static int compare_positions(const void *a, const void *b)
 	return (first->after > second->after) - (first->after < second->after);
 }
 
-static void sort_positions(struct directory_handle *directory)
+static void sort_positions(struct listing *listing)
 {
-	struct position *positions = (void *)directory->positions.data;
-	size_t count = directory->positions.size / sizeof(*positions);
+	struct position *positions = (void *)listing->positions.data;
+	size_t count = listing->positions.size / sizeof(*positions);
 
 	if (count)
 		qsort(positions, count, sizeof(*positions), compare_positions);
@@ -132,38 +213,71 @@ static void sort_positions(struct directory_handle *directory)
 			positions[i].after = positions[i - 1].after + 1;
 }
 
-static int read_directory(struct request *r, struct directory_handle *directory)
+static int read_entries(struct request *r, struct listing *listing)
 {
+	struct inode *inode = listing->inode;
 	struct object_ref object;
 	struct inode_state state;
 	bool watched = false;
 	int result;
 
 	do {
-		directory->entries.size = 0;
-		directory->positions.size = 0;
-		directory->changes = directory->inode->changes;
-		result = request_locate(r, directory->inode, &object);
+		listing->entries.size = 0;
+		listing->positions.size = 0;
+		listing->changes = inode->changes;
+		result = request_locate(r, inode, &object);
 		if (result == 0)
 			result = workspace_readdir(&r->op, r->mount->workspace, &object, true,
-				keep_entry, directory, &watched);
+				keep_entry, listing, &watched);
 	} while (request_retry(r, result, NULL));
-	inode_table_state(r->mount->inodes, directory->inode, &state);
+	inode_table_state(r->mount->inodes, inode, &state);
 	if (result == -ENOENT && !state.has_name)
 		result = 0; /* removed: it is empty */
 	if (result < 0)
 		return result;
-	sort_positions(directory);
-	directory->inode->watched = watched;
-	directory->is_read = true;
+	sort_positions(listing);
+	inode->watched = watched;
+	return 0;
+}
+
+static int read_directory(struct request *r, struct inode *inode, struct listing **ret_listing)
+{
+	struct listing *listing = calloc(1, sizeof(*listing));
+	int result;
+
+	if (!listing)
+		return -ENOMEM;
+	inode_table_ref(r->mount->inodes, inode);
+	listing->inode = inode;
+	listing->references = 1;
+	listing->entries.limit_bytes = ENTRIES_MAX_BYTES;
+	result = read_entries(r, listing);
+	if (result < 0) {
+		listing_unref(r->session, listing);
+		return result;
+	}
+	listing_keep(r->session, listing);
+	*ret_listing = listing;
+	return 0;
+}
+
+static int find_or_read(
+	struct request *r, struct inode *inode, off_t offset, struct listing **ret_listing)
+{
+	struct listing *listing = offset ? listing_find(r->session, inode) : NULL;
+
+	if (!listing)
+		return read_directory(r, inode, ret_listing);
+	inode_table_path(r->mount->inodes, inode, NULL, &r->path);
+	*ret_listing = listing;
 	return 0;
 }
 
 /* The first position after `offset`; NULL at the end. */
-static const struct position *find_position(const struct directory_handle *d, uint64_t offset)
+static const struct position *find_position(const struct listing *listing, uint64_t offset)
 {
-	const struct position *positions = (const void *)d->positions.data;
-	size_t low = 0, count = d->positions.size / sizeof(*positions), high = count;
+	const struct position *positions = (const void *)listing->positions.data;
+	size_t low = 0, count = listing->positions.size / sizeof(*positions), high = count;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
@@ -180,7 +294,7 @@ static const struct position *find_position(const struct directory_handle *d, ui
 
 struct page {
 	struct request *r;
-	struct directory_handle *directory;
+	struct listing *listing;
 	bool plus;
 	char *data;
 	size_t size, used;
@@ -213,7 +327,7 @@ static bool add_plus(
 static bool add_dots(struct page *page, off_t at)
 {
 	struct fuse_entry_param entry = {
-		.attr = {.st_ino = page->directory->inode->id.inode, .st_mode = S_IFDIR}};
+		.attr = {.st_ino = page->listing->inode->id.inode, .st_mode = S_IFDIR}};
 	const char *name = at ? ".." : ".";
 
 	if (page->plus)
@@ -235,8 +349,8 @@ static bool add_entry(struct page *page, const struct snapshot_entry *snapshot, 
 	if (fuse_add_direntry_plus(page->r->fuse, NULL, 0, snapshot->name, NULL, 0) >
 		page->size - page->used)
 		return false;
-	r = session_enter_listed(s, page->directory->inode, snapshot->name, &snapshot->attributes,
-		page->directory->changes, &entry);
+	r = session_enter_listed(s, page->listing->inode, snapshot->name, &snapshot->attributes,
+		page->listing->changes, &entry);
 	if (r == -ESTALE || r == -ELOOP) { /* the name alone: the kernel asks if it needs more */
 		entry = (struct fuse_entry_param){.ino = 0};
 		session_stat(s, &snapshot->attributes, &entry.attr);
@@ -248,53 +362,51 @@ static bool add_entry(struct page *page, const struct snapshot_entry *snapshot, 
 
 static void fill(struct page *page, off_t offset)
 {
-	const struct directory_handle *d = page->directory;
+	const struct listing *listing = page->listing;
 	const struct position *position, *end;
 
 	for (; offset < DOTS; offset++)
 		if (!add_dots(page, offset))
 			return;
-	position = find_position(d, (uint64_t)offset);
-	end = (const struct position *)(const void *)(d->positions.data + d->positions.size);
+	position = find_position(listing, (uint64_t)offset);
+	end = (const void *)(listing->positions.data + listing->positions.size);
 	for (; position && position < end; position++)
-		if (!add_entry(page, (const void *)(d->entries.data + position->at),
+		if (!add_entry(page, (const void *)(listing->entries.data + position->at),
 			    (off_t)position->after))
 			return;
 }
 
-static void reply_page(fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset,
-	struct fuse_file_info *fi, bool plus)
+/* The end of the directory.  What the kernel keeps of one that nobody watches would be believed
+ * for too long; it has taken all but the end of it by now. */
+static void finish_listing(struct session *s, const struct listing *listing)
 {
-	struct directory_handle *directory;
-	struct page page;
+	listing_drop(s, listing->inode);
+	if (!listing->inode->watched)
+		fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, listing->inode), 0, 0);
+}
+
+static void reply_page(fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, bool plus)
+{
 	struct request r;
-	int result = 0;
+	struct page page;
+	int result;
 
 	if (virtual_readdir(fuse, ino, size, offset, plus))
 		return;
-	directory = directory_of(fi);
 	request_begin(&r, fuse, "readdir", 0);
-	page = (struct page){.r = &r,
-		.directory = directory,
-		.plus = plus,
-		.data = session_thread_buffer(size),
-		.size = size};
-	if (!page.data) {
-		request_finish(&r, -ENOMEM);
-		return;
-	}
-	pthread_mutex_lock(&directory->lock);
-	if (!directory->is_read || offset == 0)
-		result = read_directory(&r, directory);
-	else
-		inode_table_path(r.mount->inodes, directory->inode, NULL, &r.path);
+	page = (struct page){
+		.r = &r, .plus = plus, .data = session_thread_buffer(size), .size = size};
+	result = page.data ? 0 : -ENOMEM;
 	if (result == 0)
-		fill(&page, offset);
-	pthread_mutex_unlock(&directory->lock);
+		result = find_or_read(&r, session_inode(r.session, ino), offset, &page.listing);
 	if (result < 0) {
 		request_finish(&r, result);
 		return;
 	}
+	fill(&page, offset);
+	if (!page.used)
+		finish_listing(r.session, page.listing);
+	listing_unref(r.session, page.listing);
 	request_record(&r, 0);
 	fuse_reply_buf(fuse, page.data, page.used);
 }
@@ -302,13 +414,15 @@ static void reply_page(fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offse
 void session_readdir(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
 {
-	reply_page(fuse, ino, size, offset, fi, false);
+	(void)fi;
+	reply_page(fuse, ino, size, offset, false);
 }
 
 void session_readdirplus(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
 {
-	reply_page(fuse, ino, size, offset, fi, true);
+	(void)fi;
+	reply_page(fuse, ino, size, offset, true);
 }
 
 void session_fsyncdir(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)

@@ -241,14 +241,6 @@ bool virtual_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	return true;
 }
 
-bool virtual_opendir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-	if (node_of(ino) < 0)
-		return false;
-	fuse_reply_open(fuse, fi);
-	return true;
-}
-
 bool virtual_readdir(fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, bool plus)
 {
 	struct fuse_entry_param entry = {0};
@@ -270,14 +262,6 @@ bool virtual_readdir(fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset,
 				fuse, data + used, sizeof(data) - used, name, &entry.attr, at + 1);
 	}
 	fuse_reply_buf(fuse, data, used);
-	return true;
-}
-
-bool virtual_releasedir(fuse_req_t fuse, fuse_ino_t ino)
-{
-	if (node_of(ino) < 0)
-		return false;
-	fuse_reply_err(fuse, 0);
 	return true;
 }
 

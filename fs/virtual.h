@@ -24,8 +24,6 @@ bool virtual_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
 bool virtual_read(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 bool virtual_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
-bool virtual_opendir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
 bool virtual_readdir(fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, bool plus);
-bool virtual_releasedir(fuse_req_t fuse, fuse_ino_t ino);
 bool virtual_getxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, size_t size);
 bool virtual_listxattr(fuse_req_t fuse, fuse_ino_t ino, size_t size);
