@@ -353,7 +353,13 @@ int permission_ask_all(struct tool_call *call, enum tool_level level,
 	for (size_t i = 0; i < count; i++) {
 		enum permission_action verdict =
 			permissions_verdict(permissions, call->tool->name, level, subjects[i].text);
+		enum permission_action plain = PERMISSION_ALLOW;
 
+		/* Of a lower level: only what a rule says counts. */
+		if (subjects[i].plain)
+			plain = permissions_verdict(
+				permissions, call->tool->name, TOOL_READ, subjects[i].plain);
+		verdict = plain > verdict ? plain : verdict;
 		if (verdict == PERMISSION_DENY)
 			return fail_denied(call, subjects[i].text);
 		if (verdict == PERMISSION_ALLOW && !subjects[i].must_ask)

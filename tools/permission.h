@@ -69,6 +69,7 @@ struct permission_question {
 /* One thing that a call is about to do. */
 struct permission_subject {
 	const char *text;     /* what rules match: "src/a.c", "git push" */
+	const char *plain;    /* what rules that ask or deny match, too; or NULL */
 	const char *remember; /* pattern for "always"; NULL: not offered */
 	bool must_ask;        /* no rule allows it: it is not known what it does */
 };

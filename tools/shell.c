@@ -20,7 +20,10 @@ struct analyser {
 	struct shell_analysis *result;
 	const char *root;
 	const char *directory;
-	int nesting; /* of command lines in command lines */
+	int nesting;    /* of command lines in command lines */
+	bool moves;     /* it changes the directory on its way */
+	bool evaluates; /* bash takes the value of a variable as an expression ... */
+	bool hides;     /* ... and there may be a command in one: x='a[$(rm y)]'; echo $((x)) */
 	bool no_memory;
 };
 
@@ -174,10 +177,12 @@ static void add_command(struct analyser *a, const struct shell_words *words, boo
 	}
 	result->commands = grown;
 	command.text = shell_words_join(words, words->count);
+	command.plain = shell_words_plain(words);
 	command.remember = shell_words_join(words, shell_words_prefix(words));
 	command.open_ended = words->open_ended;
-	if (!command.text || !command.remember) {
+	if (!command.text || !command.plain || !command.remember) {
 		free(command.text);
+		free(command.plain);
 		free(command.remember);
 		a->no_memory = true;
 		return;
@@ -202,6 +207,11 @@ static void take_words(struct analyser *a, const struct shell_words *words)
 	}
 	for (size_t i = 1; i < words->count; i++)
 		check_path(a, words->list[i]);
+	if (shell_words_go_home(words))
+		add_outside(a, "~");
+	a->moves = a->moves || shell_words_move(words);
+	a->evaluates = a->evaluates || shell_words_evaluate(words);
+	a->hides = a->hides || shell_words_take_input(words);
 	shell_words_look_inside(words, &inner);
 	if (inner.reason && !a->result->reason)
 		a->result->reason = inner.reason;
@@ -330,6 +340,93 @@ static void take_assignment(const struct parse *p, TSNode node)
 		not_understood(p->analyser, "it sets a variable that changes how commands run");
 }
 
+static bool has_name(const char *text, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if (isalpha((unsigned char)text[i]) || text[i] == '_' || text[i] == '$')
+			return true;
+	return false;
+}
+
+/* ${!x}, ${x@P}, ${x:y}, ${x[y]} */
+static bool expansion_evaluates(const char *text, size_t size)
+{
+	const char *colon = memchr(text, ':', size), *bracket = memchr(text, '[', size);
+	const char *end = text + size;
+
+	if (size > 2 && text[2] == '!')
+		return true;
+	if (memmem(text, size, "@P", 2))
+		return true;
+	if (colon && colon + 1 < end && !strchr("-=?+", colon[1]) &&
+		has_name(colon, (size_t)(end - colon)))
+		return true;
+	return bracket && has_name(bracket, (size_t)(end - bracket));
+}
+
+static bool test_evaluates(const char *text, size_t size)
+{
+	static const char *const operators[] = {
+		"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R", "(("};
+
+	for (size_t i = 0; i < array_size(operators); i++)
+		if (memmem(text, size, operators[i], strlen(operators[i])))
+			return has_name(text, size);
+	return false;
+}
+
+/* Bash looks at what a variable holds as at an expression, and runs a $( ) in a subscript there. */
+static void note_evaluation(const struct parse *p, TSNode node)
+{
+	size_t size;
+	const char *text = node_text(p, node, &size);
+	struct analyser *a = p->analyser;
+
+	if (is_type(node, "arithmetic_expansion") || is_type(node, "subscript") ||
+		is_type(node, "c_style_for_statement") || (size > 2 && memcmp(text, "((", 2) == 0))
+		a->evaluates = a->evaluates || has_name(text, size);
+	else if (is_type(node, "expansion"))
+		a->evaluates = a->evaluates || expansion_evaluates(text, size);
+	else if (is_type(node, "test_command"))
+		a->evaluates = a->evaluates || test_evaluates(text, size);
+}
+
+/* A "$" that is only a "$" yet, or a "`": what is put together of such may be a command. */
+static bool has_quoted_dollar(const char *text, size_t size, bool is_string)
+{
+	for (size_t i = 0; i < size; i++) {
+		if (text[i] == '\\' && i + 1 < size) {
+			i++;
+			if (text[i] == '$' || text[i] == '`')
+				return true;
+		} else if (text[i] == '$' && i + 1 + is_string >= size) {
+			return true;
+		} else if (text[i] == '$' && !isalnum((unsigned char)text[i + 1]) &&
+			   !strchr("_{([*@#?!-$'\"", text[i + 1])) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void note_hiding(const struct parse *p, TSNode node)
+{
+	size_t size;
+	const char *text = node_text(p, node, &size);
+	bool hides = is_type(node, "command_substitution") || is_type(node, "ansi_c_string");
+
+	if (is_type(node, "raw_string"))
+		hides = memchr(text, '$', size) || memchr(text, '`', size);
+	else if (is_type(node, "string"))
+		hides = has_quoted_dollar(text, size, true);
+	else if (is_type(node, "word") || is_type(node, "brace_expression") ||
+		 is_type(node, "concatenation"))
+		hides = has_quoted_dollar(text, size, false) ||
+			(memmem(text, size, "..", 2) && memchr(text, '{', size) &&
+				has_name(text, size)); /* {Z..a} has a "`" */
+	p->analyser->hides = p->analyser->hides || hides;
+}
+
 /* Arithmetic evaluates text: a quoted $( ) in it runs. */
 static void check_arithmetic(const struct parse *p, TSNode node)
 {
@@ -439,6 +536,8 @@ static void walk(const struct parse *p, TSNode node, int depth)
 		return;
 	}
 	check_word(p, node);
+	note_evaluation(p, node);
+	note_hiding(p, node);
 	for (size_t i = 0; i < array_size(node_types); i++) {
 		if (strcmp(node_types[i].type, type) != 0)
 			continue;
@@ -489,6 +588,13 @@ int shell_analyse(const char *line, const char *root, const char *directory,
 	struct analyser a = {.result = &result, .root = root, .directory = directory};
 
 	analyse_line(&a, line);
+	/* After a "cd .." less is below it: then seen from the root, as high as it may get. */
+	if (a.moves && *directory && !a.no_memory) {
+		shell_analysis_done(&result);
+		return shell_analyse(line, root, "", ret_analysis);
+	}
+	if (a.evaluates && a.hides)
+		not_understood(&a, "it computes with a value that may hide a command");
 	if (a.no_memory) {
 		shell_analysis_done(&result);
 		return -ENOMEM;
@@ -519,6 +625,7 @@ void shell_analysis_done(struct shell_analysis *analysis)
 {
 	for (size_t i = 0; i < analysis->count; i++) {
 		free(analysis->commands[i].text);
+		free(analysis->commands[i].plain);
 		free(analysis->commands[i].remember);
 	}
 	free(analysis->commands);

@@ -15,6 +15,8 @@ enum { SHELL_COMMANDS_MAX = 500 };
 
 struct shell_command {
 	char *text;      /* its words, with one blank between; without what is not known */
+	char *plain;     /* the same without what may stand around a name that a rule denies: "git
+			  * push" for "X=1 /usr/bin/git -C d push" */
 	char *remember;  /* the beginning that "always" should cover: "npm run", "ls" */
 	bool open_ended; /* more words follow, which are not known before it runs */
 	bool unknown;    /* what it does is not known: its name, words that may be paths, or

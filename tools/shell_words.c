@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <string.h>
 
 #include "ops/support/path.h"
@@ -50,16 +51,20 @@ static bool is_one_of(const char *word, const char *const *list, size_t count)
 	is_one_of((word), (const char *const[]){__VA_ARGS__}, \
 		array_size(((const char *const[]){__VA_ARGS__})))
 
+/* Their first argument says what they do. */
+static bool has_subcommand(const char *name)
+{
+	return IS_ONE_OF(name, "git", "npm", "pnpm", "yarn", "npx", "cargo", "go", "docker",
+		"podman", "kubectl", "systemctl", "apt", "apt-get", "pip", "pip3", "uv", "poetry",
+		"bundle", "rake", "gradle", "mvn", "dotnet", "make", "ninja", "meson", "gh", "deno",
+		"bun", "terraform", "isthmus", "sudo", "brew", "dnf", "python", "python3", "node");
+}
+
 size_t shell_words_prefix(const struct shell_words *words)
 {
 	if (words->count < 2)
 		return words->count;
-	/* Their first argument says what they do. */
-	if (IS_ONE_OF(words->list[0], "git", "npm", "pnpm", "yarn", "npx", "cargo", "go", "docker",
-		    "podman", "kubectl", "systemctl", "apt", "apt-get", "pip", "pip3", "uv",
-		    "poetry", "bundle", "rake", "gradle", "mvn", "dotnet", "make", "ninja", "meson",
-		    "gh", "deno", "bun", "terraform", "isthmus", "sudo", "brew", "dnf", "python",
-		    "python3", "node"))
+	if (has_subcommand(words->list[0]))
 		return words->list[1][0] == '-' ? 1 : 2;
 	return 1;
 }
@@ -68,6 +73,88 @@ bool shell_words_only_print(const struct shell_words *words)
 {
 	return words->count && IS_ONE_OF(words->list[0], "echo", "printf", "true", "false", ":",
 				       "test", "exit", "return");
+}
+
+static bool is_assignment(const char *word);
+static const char *base_name(const char *word);
+
+char *shell_words_plain(const struct shell_words *words)
+{
+	struct buffer text = {0};
+	size_t at = 0;
+
+	while (at + 1 < words->count && is_assignment(words->list[at]))
+		at++;
+	if (at < words->count) {
+		const char *name = base_name(words->list[at++]);
+
+		buffer_append_string(&text, name);
+		while (has_subcommand(name) && at < words->count && words->list[at][0] == '-')
+			at += 1 + IS_ONE_OF(words->list[at], "-C", "-c", "-n", "-H", "-w", "-p",
+					  "--git-dir", "--work-tree", "--namespace", "--exec-path",
+					  "--config-env", "--config", "--context", "--host",
+					  "--kubeconfig", "--prefix", "--workspace",
+					  "--manifest-path");
+	}
+	for (; at < words->count; at++)
+		buffer_printf(&text, " %s", words->list[at]);
+	return buffer_steal_string(&text);
+}
+
+/* ---- Built-ins that need a second look ----------------------------------------------- */
+
+bool shell_words_go_home(const struct shell_words *words)
+{
+	if (strcmp(words->list[0], "cd") != 0 || words->open_ended)
+		return false;
+	for (size_t i = 1; i < words->count; i++)
+		if (words->list[i][0] != '-' || !words->list[i][1])
+			return false;
+	return true;
+}
+
+bool shell_words_move(const struct shell_words *words)
+{
+	if (IS_ONE_OF(words->list[0], "cd", "pushd", "popd"))
+		return true;
+	for (size_t i = 1; i < words->count; i++)
+		if (strncmp(words->list[i], "-C", 2) == 0 ||
+			strncmp(words->list[i], "--directory", 11) == 0 ||
+			strncmp(words->list[i], "--chdir", 7) == 0)
+			return true;
+	return false;
+}
+
+static bool has_word(const struct shell_words *words, const char *word)
+{
+	for (size_t i = 1; i < words->count; i++)
+		if (strcmp(words->list[i], word) == 0)
+			return true;
+	return false;
+}
+
+bool shell_words_evaluate(const struct shell_words *words)
+{
+	const char *name = words->list[0];
+
+	if (IS_ONE_OF(name, "let", "declare", "typeset", "local", "export", "readonly", "unset",
+		    "getopts", "mapfile", "readarray"))
+		return true;
+	if (IS_ONE_OF(name, "test", "["))
+		return has_word(words, "-v") || has_word(words, "-R");
+	if (IS_ONE_OF(name, "printf", "wait"))
+		return has_word(words, "-v") || has_word(words, "-p");
+	if (strcmp(name, "read") != 0)
+		return false;
+	for (size_t i = 1; i < words->count; i++)
+		if (strchr(words->list[i], '['))
+			return true;
+	return words->open_ended;
+}
+
+bool shell_words_take_input(const struct shell_words *words)
+{
+	return IS_ONE_OF(words->list[0], "read", "mapfile", "readarray");
 }
 
 /* ---- Programs that run others ---------------------------------------------------------- */
@@ -97,7 +184,13 @@ static const struct wrapper {
 	{"doas", "uC", 0, false, false},
 	{"chroot", "", 1, false, false},
 	{"strace", "eosaPEpu", 0, false, false},
-	{"watch", "nq", 0, false, false},
+	{"busybox", "", 0, false, false},
+	{"flock", "wEc", 1, false, false},
+	{"taskset", "", 1, false, false},
+	{"chrt", "TPD", 1, false, false},
+	{"setarch", "", 1, false, false},
+	{"unshare", "SGRw", 0, false, false},
+	{"fakeroot", "lsib", 0, false, false},
 };
 
 static bool is_assignment(const char *word)
@@ -119,19 +212,22 @@ static const char *base_name(const char *word)
 
 static bool takes_next(const struct wrapper *wrapper, const char *option)
 {
-	size_t last = strlen(option) - 1;
-
-	/* "-n 5" but not "-n5"; long options with a value use "=" or are not known. */
-	return option[1] != '-' && last == 1 && strchr(wrapper->with_value, option[1]);
+	/* "-n 5" and "-rn 5" but not "-n5"; long options with a value use "=" or are not
+	 * known. */
+	for (size_t i = 1; option[1] != '-' && option[i]; i++)
+		if (strchr(wrapper->with_value, option[i]))
+			return !option[i + 1];
+	return false;
 }
 
 static void look_in_wrapper(
 	const struct wrapper *wrapper, const struct shell_words *words, struct shell_inner *inner)
 {
 	size_t at = 1;
-	bool is_env = strcmp(wrapper->name, "env") == 0;
+	bool is_env = strcmp(wrapper->name, "env") == 0; /* "env -" is "env -i" */
 
-	for (; at < words->count && words->list[at][0] == '-' && words->list[at][1]; at++) {
+	for (; at < words->count && words->list[at][0] == '-' && (words->list[at][1] || is_env);
+		at++) {
 		const char *option = words->list[at];
 
 		if (strcmp(option, "--") == 0) {
@@ -144,6 +240,12 @@ static void look_in_wrapper(
 			inner->unknown = true;
 			inner->reason = "env -S makes a command of a text";
 			return;
+		}
+		if (wrapper->adds_words &&
+			(strncmp(option, "-I", 2) == 0 || strncmp(option, "-i", 2) == 0 ||
+				strncmp(option, "--replace", 9) == 0)) {
+			inner->unknown = true;
+			inner->reason = "what xargs runs is not known before it runs";
 		}
 		if (strcmp(wrapper->name, "command") == 0 &&
 			(strcmp(option, "-v") == 0 || strcmp(option, "-V") == 0))
@@ -170,12 +272,14 @@ static void look_in_wrapper(
 			at = first;
 	}
 	at += wrapper->skip;
-	inner->transparent = wrapper->transparent;
+	inner->transparent = wrapper->transparent && !inner->unknown;
 	if (at >= words->count) {
 		inner->transparent = false;
 		/* xargs without a command is echo. */
-		inner->unknown = words->open_ended && !wrapper->adds_words;
-		inner->reason = inner->unknown ? "what a command in it runs is not known" : NULL;
+		if (words->open_ended && !wrapper->adds_words) {
+			inner->unknown = true;
+			inner->reason = "what a command in it runs is not known";
+		}
 		return;
 	}
 	inner->has_command = true;
@@ -186,8 +290,7 @@ static void look_in_wrapper(
 
 static bool is_shell(const char *name)
 {
-	return IS_ONE_OF(
-		name, "sh", "bash", "dash", "zsh", "ksh", "ash", "busybox", "fish", "csh", "tcsh");
+	return IS_ONE_OF(name, "sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "csh", "tcsh");
 }
 
 static void look_in_shell(const struct shell_words *words, struct shell_inner *inner)
@@ -221,7 +324,8 @@ static void look_in_shell(const struct shell_words *words, struct shell_inner *i
 
 static void look_in_eval(const struct shell_words *words, struct shell_inner *inner)
 {
-	struct shell_words rest = {.list = words->list + 1, .count = words->count - 1};
+	size_t from = words->count > 1 && strcmp(words->list[1], "--") == 0 ? 2 : 1;
+	struct shell_words rest = {.list = words->list + from, .count = words->count - from};
 
 	if (words->open_ended) {
 		inner->unknown = true;
@@ -234,14 +338,31 @@ static void look_in_eval(const struct shell_words *words, struct shell_inner *in
 
 static void look_in_trap(const struct shell_words *words, struct shell_inner *inner)
 {
-	if (words->count > 2 && words->list[1][0] != '-') {
-		inner->line = strdup(words->list[1]);
+	size_t at = words->count > 1 && strcmp(words->list[1], "--") == 0 ? 2 : 1;
+
+	if (words->count > at + 1 && words->list[at][0] != '-') {
+		inner->line = strdup(words->list[at]);
 		return;
 	}
 	if (words->open_ended) {
 		inner->unknown = true;
 		inner->reason = "what trap runs is not known before it runs";
 	}
+}
+
+/* watch gives its words to a shell. */
+static void look_in_watch(const struct shell_words *words, struct shell_inner *inner)
+{
+	static const struct wrapper watch = {"watch", "nqs", 0, false, false};
+	struct shell_words rest;
+
+	look_in_wrapper(&watch, words, inner);
+	if (!inner->has_command || inner->open_ended)
+		return;
+	rest = (struct shell_words){
+		.list = words->list + inner->from, .count = inner->to - inner->from};
+	inner->line = shell_words_join(&rest, rest.count);
+	inner->has_command = !inner->line;
 }
 
 /* find ... -exec COMMAND... ; */
@@ -295,6 +416,8 @@ void shell_words_look_inside(const struct shell_words *words, struct shell_inner
 		look_in_eval(words, &inner);
 	} else if (strcmp(name, "trap") == 0) {
 		look_in_trap(words, &inner);
+	} else if (strcmp(name, "watch") == 0) {
+		look_in_watch(words, &inner);
 	} else if (strcmp(name, "find") == 0) {
 		look_in_find(words, &inner);
 	} else {
@@ -310,6 +433,50 @@ void shell_words_look_inside(const struct shell_words *words, struct shell_inner
 
 /* ---- Paths and variables ----------------------------------------------------------------- */
 
+/* A pattern among the directories of a path that also stands for "..". */
+static bool is_dots_pattern(const char *component, size_t length)
+{
+	char text[256];
+
+	if (length < 2 || length >= sizeof(text) || component[0] != '.' ||
+		(component[length] != '/' && memchr(component, '*', length)))
+		return false;
+	memcpy(text, component, length);
+	text[length] = '\0';
+	return strcspn(text, "*?[") < length && fnmatch(text, "..", 0) == 0;
+}
+
+static char *replace_dots_patterns(const char *path)
+{
+	struct buffer text = {0};
+
+	while (*path) {
+		size_t length = strcspn(path, "/");
+
+		if (is_dots_pattern(path, length))
+			buffer_append_string(&text, "..");
+		else
+			buffer_append(&text, path, length);
+		path += length;
+		if (*path)
+			buffer_append(&text, path++, 1);
+	}
+	return buffer_steal_string(&text);
+}
+
+static bool has_dots_pattern(const char *path)
+{
+	for (;; path++) {
+		size_t length = strcspn(path, "/");
+
+		if (is_dots_pattern(path, length))
+			return true;
+		path += length;
+		if (!*path)
+			return false;
+	}
+}
+
 const char *shell_path_in_word(const char *word)
 {
 	const char *equals = strchr(word, '=');
@@ -320,7 +487,8 @@ const char *shell_path_in_word(const char *word)
 		word += 2;
 	if (word[0] == '@' && (word[1] == '/' || word[1] == '~')) /* curl -d @FILE */
 		word++;
-	if (word[0] == '/' || word[0] == '~' || strncmp(word, "..", 2) == 0 || strstr(word, "/.."))
+	if (word[0] == '/' || word[0] == '~' || strncmp(word, "..", 2) == 0 ||
+		strstr(word, "/..") || has_dots_pattern(word))
 		return word;
 	return NULL;
 }
@@ -334,13 +502,17 @@ static bool is_harmless(const char *path)
 
 bool shell_path_is_outside(const char *path, const char *root, const char *directory)
 {
-	cleanup_free char *joined = NULL, *normal = NULL;
+	cleanup_free char *joined = NULL, *normal = NULL, *without = NULL;
 	size_t length = root ? strlen(root) : 0;
 
 	if (is_harmless(path))
 		return false;
 	if (path[0] == '~')
 		return true;
+	without = replace_dots_patterns(path);
+	if (!without)
+		return true;
+	path = without;
 	if (path[0] == '/') {
 		if (path_normalise(path, &normal) < 0 || !root)
 			return true;

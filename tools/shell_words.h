@@ -24,6 +24,19 @@ void shell_words_done(struct shell_words *words);
 /* The first `count` words with blanks between; the caller frees it.  NULL: no memory. */
 char *shell_words_join(const struct shell_words *words, size_t count);
 
+/* As shell_words_join(), without assignments in front, the path of the program, and the options
+ * before its sub-command.  NULL: no memory. */
+char *shell_words_plain(const struct shell_words *words);
+
+/* "cd" alone; what changes the directory for words after it, or for itself (-C). */
+bool shell_words_go_home(const struct shell_words *words);
+bool shell_words_move(const struct shell_words *words);
+
+/* A built-in that looks at a word as at an expression (read 'a[i]'); or that sets variables
+ * to what it reads. */
+bool shell_words_evaluate(const struct shell_words *words);
+bool shell_words_take_input(const struct shell_words *words);
+
 /* How many of them say what the command is: 1 for "ls -l", 2 for "npm run test". */
 size_t shell_words_prefix(const struct shell_words *words);
 

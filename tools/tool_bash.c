@@ -5,6 +5,7 @@
 #include "tools/process.h"
 #include "tools/registry.h"
 #include "tools/shell.h"
+#include "tools/shell_words.h"
 #include "tools/tail.h"
 #include "tools/text.h"
 
@@ -188,7 +189,29 @@ struct asking {
 	char **owned; /* texts of the subjects */
 	size_t count;
 	size_t owned_count;
+	const char *settings; /* "A=1 B=2 ", as if they stood in front of each command */
+	bool is_special;      /* one of them changes how commands run */
 };
+
+/* What `env` sets can change what a command does, as what stands in front of it can. */
+static int read_settings(struct tool_call *call, char **ret_settings, bool *ret_special)
+{
+	const cJSON *env = cJSON_GetObjectItemCaseSensitive(call->arguments, "env"), *item;
+	struct buffer text cleanup_buffer = {0};
+
+	*ret_special = false;
+	cJSON_ArrayForEach(item, env)
+	{
+		const char *name = item->string;
+
+		if (buffer_printf(&text, "%s=%s ", name, item->valuestring) < 0)
+			return -ENOMEM;
+		*ret_special = *ret_special || !*name || strpbrk(name, "=%()") ||
+			       shell_variable_is_special(name, strlen(name));
+	}
+	*ret_settings = buffer_steal_string(&text);
+	return *ret_settings ? 0 : -ENOMEM;
+}
 
 static void asking_done(struct asking *asking)
 {
@@ -201,6 +224,7 @@ static void asking_done(struct asking *asking)
 /* Takes ownership of the texts. */
 static int add_subject(struct asking *asking, char *text, char *remember)
 {
+	asking->subjects[asking->count].must_ask = asking->is_special;
 	asking->owned[asking->owned_count++] = text;
 	asking->owned[asking->owned_count++] = remember;
 	asking->subjects[asking->count].text = text;
@@ -212,14 +236,18 @@ static int add_commands(struct asking *asking, const struct shell_analysis *anal
 {
 	for (size_t i = 0; i < analysis->count; i++) {
 		const struct shell_command *command = &analysis->commands[i];
+		cleanup_free char *settings = permission_literal(asking->settings);
 		cleanup_free char *prefix = permission_literal(command->remember);
-		char *remember = NULL;
+		char *remember = NULL, *text = NULL;
 
-		if (!prefix || asprintf(&remember, "%s *", prefix) < 0)
+		if (!prefix || !settings || asprintf(&remember, "%s%s *", settings, prefix) < 0)
+			remember = NULL;
+		if (asprintf(&text, "%s%s", asking->settings, command->text) < 0)
+			text = NULL;
+		if (add_subject(asking, text, remember) < 0)
 			return -ENOMEM;
-		if (add_subject(asking, strdup(command->text), remember) < 0)
-			return -ENOMEM;
-		asking->subjects[asking->count++].must_ask = command->unknown;
+		asking->subjects[asking->count].plain = command->plain;
+		asking->subjects[asking->count++].must_ask |= command->unknown;
 	}
 	return 0;
 }
@@ -238,34 +266,43 @@ static int add_outside(struct asking *asking, const struct shell_analysis *analy
 	return 0;
 }
 
-static char *reason_words(const struct shell_analysis *analysis)
+static char *reason_words(const struct shell_analysis *analysis, bool is_special)
 {
 	struct buffer words = {0};
 
-	if (analysis->reason)
+	if (is_special)
+		buffer_append_string(&words, "it sets a variable that changes how commands run");
+	else if (analysis->reason)
 		buffer_append_string(&words, analysis->reason);
 	for (size_t i = 0; i < analysis->outside_count; i++)
 		buffer_printf(&words, "%s%s",
-			i                  ? ", "
-			: analysis->reason ? "; it names paths outside the root: "
-					   : "it names paths outside the root: ",
+			i            ? ", "
+			: words.size ? "; it names paths outside the root: "
+				     : "it names paths outside the root: ",
 			analysis->outside[i]);
 	return words.size ? buffer_steal_string(&words) : NULL;
 }
 
 static int ask_about(struct tool_call *call, const struct shell_analysis *analysis,
-	const char *command, const char *sentence)
+	const char *command, const char *settings, bool is_special)
 {
-	size_t most = analysis->count + analysis->outside_count + 1;
+	size_t most = analysis->count + analysis->outside_count + 2;
 	struct asking asking cleanup_with(asking_done) = {
 		.subjects = calloc(most, sizeof(*asking.subjects)),
 		.owned = calloc(2 * most, sizeof(*asking.owned)),
+		.settings = settings,
+		.is_special = is_special,
 	};
-	cleanup_free char *reason = reason_words(analysis);
+	cleanup_free char *reason = reason_words(analysis, is_special), *sentence = NULL;
 
-	if (!asking.subjects || !asking.owned || add_commands(&asking, analysis) < 0 ||
+	if (asprintf(&sentence, "Run command: %s%s", settings, command) < 0)
+		sentence = NULL;
+	if (!sentence || !asking.subjects || !asking.owned || add_commands(&asking, analysis) < 0 ||
 		add_outside(&asking, analysis) < 0)
 		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
+	if (is_special)
+		asking.subjects[asking.count++] =
+			(struct permission_subject){.text = settings, .must_ask = true};
 	if (!analysis->understood)
 		asking.subjects[asking.count++] =
 			(struct permission_subject){.text = command, .must_ask = true};
@@ -277,23 +314,23 @@ static int permission(struct tool_call *call)
 {
 	const struct tool_session *session = call->session;
 	const char *command = tool_string(call, "command");
-	cleanup_free char *sentence = NULL, *directory = NULL;
+	cleanup_free char *settings = NULL, *directory = NULL;
 	struct shell_analysis analysis;
+	bool is_special;
 	int r;
 
 	if (permissions_allow_all(session->permissions, call->tool->name))
 		return 0;
 	if (tool_path(call, "workdir", &directory) < 0)
 		return -1;
-	if (asprintf(&sentence, "Run command: %s", command) < 0)
-		sentence = NULL;
+	r = read_settings(call, &settings, &is_special);
 	/* On a mount the command runs elsewhere: the root's path there is not known here. */
-	r = sentence ? shell_analyse(command, session->control_socket ? NULL : session->root.path,
-			       directory, &analysis)
-		     : -ENOMEM;
+	if (r == 0)
+		r = shell_analyse(command, session->control_socket ? NULL : session->root.path,
+			directory, &analysis);
 	if (r < 0)
 		return tool_fail_errno(call, r, "ask for permission", NULL);
-	r = ask_about(call, &analysis, command, sentence);
+	r = ask_about(call, &analysis, command, settings, is_special);
 	shell_analysis_done(&analysis);
 	return r;
 }

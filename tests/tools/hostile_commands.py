@@ -1,4 +1,5 @@
 """bash with commands that misbehave: bounded memory, bounded time, nothing left running."""
+import json
 import os
 import signal
 import subprocess
@@ -93,6 +94,31 @@ def test_umask():
     os.umask(before)
 
 
+def allowed(arguments):
+    """With a rule that allows ls, and nobody to ask."""
+    done = subprocess.run([PROGRAM, "tool", "bash", "--root", directory, "--policy", policy,
+                           "--output", "json", "--json", "-"],
+                          input=json.dumps(arguments).encode(), capture_output=True, check=False)
+    return code(json.loads(done.stdout))
+
+
+def test_the_environment_needs_permission_too():
+    with open(os.path.join(directory, "evil.sh"), "w", encoding="utf-8") as file:
+        file.write("echo > pwned\n")
+    with open(policy, "w", encoding="utf-8") as file:
+        json.dump({"permissions": [{"tool": "bash", "pattern": "ls *", "action": "allow"},
+                                   {"tool": "bash", "pattern": "B=2 ls *", "action": "allow"}]}, file)
+    equal("OK", allowed({"command": "ls"}), "what a rule allows")
+    equal("OK", allowed({"command": "ls", "env": {"B": "2"}}), "with a variable that it allows")
+    for arguments in [{"command": "ls", "env": {"BASH_ENV": "evil.sh"}},
+                      {"command": "X=1", "env": {"BASH_ENV": "evil.sh"}},
+                      {"command": "ls", "env": {"PATH": "."}},
+                      {"command": "ls", "env": {"BASH_FUNC_ls%%": "() { echo > pwned; }"}},
+                      {"command": "ls", "env": {"A": "1"}}]:
+        equal("PERMISSION_DENIED", allowed(arguments), str(arguments))
+    check(not os.path.exists(os.path.join(directory, "pwned")), "nothing else ran")
+
+
 def test_cancel_and_death():
     for end in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]:
         process = subprocess.Popen([PROGRAM, "tool", "bash", "--yes", "--root", directory,
@@ -108,7 +134,8 @@ def test_cancel_and_death():
 
 os.environ["SECRET"] = "must not leak"
 private_home()
-with Directory() as directory:
+with Directory() as directory, Directory() as outside:
+    policy = os.path.join(outside, "policy.json")
     for name, test in sorted(globals().items()):
         if name.startswith("test_"):
             test()

@@ -67,6 +67,8 @@ static void judge(struct permissions *permissions, const char *line, struct buff
 
 		verdict = stricter(verdict,
 			permissions_verdict(permissions, "bash", TOOL_DANGEROUS, command->text));
+		verdict = stricter(verdict,
+			permissions_verdict(permissions, "bash", TOOL_READ, command->plain));
 		if (command->unknown)
 			verdict = stricter(verdict, PERMISSION_ASK);
 		buffer_printf(&list, "%s%s%s%s", list.size ? " | " : " ", command->text,
