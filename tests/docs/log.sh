@@ -23,7 +23,9 @@ for op in $ops; do
 done
 # shellcheck disable=SC2016
 for op in $(sed -n '/^### Operations/,/^`flush`/p' "$document" | grep '^|' | grep -o '`[a-z_]*`' | tr -d '`'); do
-	grep -qE "\"$op\"" "$sources"/*.c || complain "LOG.md has the operation $op, the sources have not"
+	grep -qE "\"$op\"" "$sources"/[!l]*.c || complain "LOG.md has the operation $op, the sources have not"
+	sed -n '/^static const char \*const operations/,/};/p' "$sources/log_command.c" | grep -qF "\"$op\"" ||
+		complain "isthmus log --op does not know $op"
 done
 
 fields=$(sed -n 's/.*put_\(key\|bytes\)(out, "\([a-z_0-9]*\)".*/\2/p; s/.*put_text(out, ",\\"\([a-z_]*\)\\".*/\1/p' \

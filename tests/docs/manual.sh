@@ -3,7 +3,10 @@
 set -euo pipefail
 
 isthmus=$1
-manual=$2
+tools=$2
+sources=$3
+manual=$sources/fs/isthmus.1
+tools_manual=$sources/tools/isthmus-tools.1
 failed=0
 
 complain() {
@@ -40,7 +43,36 @@ done
 	grep -qE "^\.Ss (.*, )?$command(,.*)?\$" "$manual" || { echo "no section on $command"; exit 1; }
 done || failed=1
 
+# Words of -o: what the manual has is what the sources know.
+known_words=$(
+	sed -n 's/.*strn\?cmp(word, "\([a-z]*\)=\?".*/"\1"/p' "$sources/fs/mount_options.c"
+	awk '/char \*const (fuse_words|known_options|known|of_the_cache)\[\]/ { inside = 1 }
+		inside { print } /};/ { inside = 0 }' \
+		"$sources/fs/mount_options.c" "$sources"/backends/*.c "$sources"/backends/remote/open.c
+)
+known_words=$(grep -o '"[a-z_]*"' <<<"$known_words" | tr -d '"' | grep -vxE 'dev|suid|exec|atime|async|comment' | sort)
+manual_words=$(sed -n '/^The options of$/,/^\.Ss umount$/p' "$manual" | sed -n 's/^\.It Cm //p' |
+	tr ',' '\n' | sed 's/^ *\(Cm \)\?//; s/ .*//' | sort)
+[ "$(wc -l <<<"$known_words")" -gt 15 ] || complain "only these words of -o were found: $known_words"
+[ "$known_words" = "$manual_words" ] ||
+	complain "words of -o, known < > manual: $(diff <(echo "$known_words") <(echo "$manual_words"))"
+
+# The tools: options, and what tools there are.
+for command in tool mcp; do
+	for option in $("$tools" "$command" --help | grep -o '^ *--[a-z-]*' | tr -d ' -' | sort -u); do
+		tr -d -- '-' <"$tools_manual" | grep -qE "(\.It|\.Op) Fl $option" ||
+			complain "$command --$option is in --help only"
+	done
+done
+for option in $(sed -n 's/^\.It Fl -\([a-z-]*\).*/\1/p' "$tools_manual"); do
+	"$tools" tool --help | grep -qE -- "--$option( |\$)" || complain "tool --$option is in the manual only"
+done
+for tool in $("$tools" tool --list | sed 's/ .*//'); do
+	sed -n '/^\.Sh TOOLS/,/^\.Sh PERM/p' "$tools_manual" | grep -qE "^\.It Cm (.* , )?$tool( ,.*)?\$" ||
+		complain "the tool $tool is not in the manual"
+done
+
 if command -v mandoc >/dev/null; then
-	mandoc -T lint -W warning "$manual" || failed=1
+	mandoc -T lint -W warning "$manual" "$tools_manual" || failed=1
 fi
 exit "$failed"
