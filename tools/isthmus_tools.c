@@ -5,10 +5,12 @@
 #include "ops/support/log.h"
 #include "tools/commands.h"
 
-static const char usage[] = "usage: isthmus-tools tool NAME [--OPTION VALUE]...   run one tool\n"
-			    "       isthmus-tools tool --list [--json]            what there is\n"
-			    "\n"
-			    "NAME --help shows a tool's options; isthmus-tools(1) has the rest.\n";
+static const char usage[] =
+	"usage: isthmus-tools tool NAME [--OPTION VALUE]...   run one tool\n"
+	"       isthmus-tools tool --list [--json]            what there is\n"
+	"       isthmus-tools mcp [DIR]                       serve them to an agent\n"
+	"\n"
+	"'tool NAME --help' shows a tool's options; isthmus-tools(1) has the rest.\n";
 
 static const struct {
 	const char *name;

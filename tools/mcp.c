@@ -386,8 +386,13 @@ static int parse(int argc, char **argv, struct options *options)
 			options->policy = argv[++i];
 		else if (argv[i][0] != '-' && words++ == 0)
 			options->directory = argv[i];
-		else
+		else {
+			fprintf(stderr, "isthmus mcp: \"%s\" %s\n\n", argv[i],
+				strcmp(argv[i], "--policy") == 0 ? "needs a file"
+				: argv[i][0] == '-'              ? "is not an option of it"
+								 : "is one DIR too many");
 			return -1;
+		}
 	}
 	return 0;
 }

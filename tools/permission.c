@@ -94,22 +94,41 @@ static int parse_action(const char *word, enum permission_action *ret_action)
 	return -EINVAL;
 }
 
+/* A mistyped key must not turn a rule into one about everything. */
+static const char *unknown_key(const cJSON *object, const char *const *known, size_t count)
+{
+	const cJSON *member;
+
+	cJSON_ArrayForEach(member, object)
+	{
+		size_t i = 0;
+
+		while (i < count && strcmp(member->string, known[i]) != 0)
+			i++;
+		if (i == count)
+			return member->string;
+	}
+	return NULL;
+}
+
 static int parse_rule(struct permissions *permissions, enum permission_source source,
 	const cJSON *item, struct buffer *problem)
 {
 	const char *tool = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "tool"));
+	static const char *const keys[] = {"tool", "pattern", "action"};
 	const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(item, "pattern");
 	enum permission_action action;
 
-	if (!tool || (pattern && !cJSON_IsString(pattern)) ||
+	if (!tool || unknown_key(item, keys, array_size(keys)) ||
+		(pattern && !cJSON_IsString(pattern)) ||
 		parse_action(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "action")),
 			&action) < 0) {
 		cleanup_free char *text = cJSON_PrintUnformatted(item);
 
 		buffer_printf(problem,
-			"each rule needs \"tool\", \"action\" (allow, ask or deny) and, if it is "
-			"not "
-			"about everything, \"pattern\"; this one is wrong: %s",
+			"each rule has \"tool\", \"action\" (allow, ask or deny) and, if it is "
+			"not about everything, \"pattern\", and nothing else; this one is "
+			"wrong: %s",
 			text ? text : "");
 		return -EINVAL;
 	}
@@ -123,11 +142,17 @@ int permissions_parse(struct permissions *permissions, enum permission_source so
 	cJSON *root = cJSON_ParseWithLength(json, size);
 	const cJSON *list =
 		cJSON_IsArray(root) ? root : cJSON_GetObjectItemCaseSensitive(root, "permissions");
+	static const char *const keys[] = {"permissions"};
+	const char *unknown =
+		cJSON_IsObject(root) ? unknown_key(root, keys, array_size(keys)) : NULL;
 	const cJSON *item;
 	int r = 0;
 
 	if (!cJSON_IsObject(root) && !cJSON_IsArray(root)) {
 		buffer_append_string(problem, "it is not JSON");
+		r = -EINVAL;
+	} else if (unknown) {
+		buffer_printf(problem, "it has \"%s\", but only \"permissions\" is known", unknown);
 		r = -EINVAL;
 	} else if (list && !cJSON_IsArray(list)) {
 		buffer_append_string(problem, "\"permissions\" must be a list of rules");

@@ -12,15 +12,18 @@
 /* Exit codes.  A command that bash ran passes its own code on. */
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 130 };
 
-static const char usage[] = "usage: isthmus tool NAME [--OPTION VALUE]... [VALUE]...\n"
-			    "       isthmus tool --list [--json]\n"
-			    "\n"
-			    "  --root DIR       work below DIR (default: the current directory)\n"
-			    "  --json JSON      all arguments at once; \"-\": from standard input\n"
-			    "  --output FORMAT  text (default) or json: the whole result\n"
-			    "  --call-id ID     the id under which the mount's log has the call\n"
-			    "\n"
-			    "isthmus tool NAME --help shows the options of a tool.\n";
+static const char usage[] =
+	"usage: isthmus tool NAME [--OPTION VALUE]... [VALUE]...\n"
+	"       isthmus tool --list [--json]\n"
+	"\n"
+	"  --root DIR       work below DIR (default: the current directory)\n"
+	"  --json JSON      all arguments at once; \"-\": from standard input\n"
+	"  --output FORMAT  text (default) or json: the whole result\n"
+	"  --policy FILE    more rules that say what is allowed\n"
+	"  --yes            allow everything that no rule denies\n"
+	"  --call-id ID     the id under which the mount's log has the call\n"
+	"\n"
+	"isthmus tool NAME --help shows the options of a tool, isthmus-tools(1) has the rest.\n";
 
 struct request {
 	const char *root;
@@ -258,7 +261,7 @@ static int show(const struct tool_call *call, const struct request *request, boo
 		return complain("cannot write the result: %s", strerror(errno));
 	if (call->code != TOOL_OK)
 		fprintf(stderr, "isthmus tool: %s\n",
-			call->message ? call->message : tool_error_words(call->code)->name);
+			call->ai_message ? call->ai_message : tool_error_words(call->code)->name);
 	return exit_code(call);
 }
 

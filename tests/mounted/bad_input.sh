@@ -88,6 +88,23 @@ test_mistyped_words_are_guessed() {
 	refused 2 "the URI comes first: isthmus mount $uri $mnt" "$ISTHMUS" mount "$mnt" "$uri"
 }
 
+# A rule that says less than was meant would allow what it should not.
+test_mistyped_permission_rules_are_refused() {
+	local rule
+
+	for rule in '{"permisions": []}' '[{"tool": "bash", "patern": "make *", "action": "allow"}]' \
+		'[{"tool": "bash", "action": "alow"}]' '[' '3'; do
+		echo "$rule" >"$tmp/rules"
+		refused 2 "\"$tmp/rules\" cannot be used" "$ISTHMUS" tool bash --root "$tmp/ws" --policy "$tmp/rules" true
+	done
+	refused 2 '"--polcy" is not an option of it' "$ISTHMUS" mcp --polcy x
+}
+
+test_a_refused_tool_says_what_to_do() {
+	refused 2 'Check the path: list the directory with ls' "$ISTHMUS" tool read --root "$tmp/ws" nowhere
+	refused 2 '"action": "allow"}' "$ISTHMUS" tool bash --root "$tmp/ws" true
+}
+
 test_unknown_command() {
 	refused 2 "frobnicate" "$ISTHMUS" frobnicate
 	refused 2 "usage" "$ISTHMUS"
