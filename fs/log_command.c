@@ -49,7 +49,8 @@ struct log_options {
 /* The log of a mount, and how far its daemon has come. */
 struct log_place {
 	char *directory;
-	uint64_t last_seq; /* 0: no daemon was asked */
+	bool lives;        /* its daemon was asked */
+	uint64_t last_seq; /* ... what it has written */
 	uint64_t lost;     /* that it could not write */
 };
 
@@ -76,6 +77,7 @@ static void flush_log(const char *control_path, struct log_place *place)
 	if (path && strrchr(path, '/')) {
 		free(place->directory);
 		place->directory = strndup(path, (size_t)(strrchr(path, '/') - path));
+		place->lives = true;
 		place->last_seq = number_member(answer, "last_seq");
 		place->lost = number_member(answer, "lost");
 	}
@@ -252,6 +254,15 @@ static int verify(const struct log_place *place)
 			"\"%s\" was tampered with: it ends with number %" PRIu64
 			", but the daemon has written %" PRIu64,
 			place->directory, report.last_seq, place->last_seq);
+	if (report.segments == 0)
+		return command_error(
+			"log", "\"%s\" holds no log: somebody deleted it", place->directory);
+	if (!place->lives && report.unsealed_lines)
+		return command_error("log",
+			"\"%s\": the last %" PRIu64
+			" lines have no seal: the daemon was killed while it "
+			"wrote them, or somebody added or changed them",
+			place->directory, report.unsealed_lines);
 	printf("good: numbers %" PRIu64 " to %" PRIu64 " in %u segments are as they were written\n",
 		report.first_seq, report.last_seq, report.segments);
 	if (report.oldest_gone)
@@ -260,9 +271,8 @@ static int verify(const struct log_place *place)
 		printf("note: the daemon could not write %" PRIu64
 		       " lines; 'isthmus status' says why\n",
 			place->lost);
-	if (report.unsealed_lines)
-		printf("note: the last %" PRIu64 " lines are not sealed: the daemon was killed\n",
-			report.unsealed_lines);
+	if (!place->lives && !report.ended)
+		puts("note: the daemon was killed, or somebody cut off the end");
 	fputs("digest ", stdout);
 	for (size_t i = 0; i < sizeof(report.digest); i++)
 		printf("%02x", report.digest[i]);

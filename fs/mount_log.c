@@ -534,5 +534,6 @@ void mount_log_close(struct mount_log *log)
 	pthread_cond_signal(&log->work);
 	pthread_mutex_unlock(&log->lock);
 	pthread_join(log->writer, NULL);
+	log_segments_end(log->segments);
 	log_free(log);
 }

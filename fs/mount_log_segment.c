@@ -30,6 +30,7 @@ struct log_segments {
 	uint64_t limit_bytes, segment_bytes;
 	uint32_t number;
 	uint8_t digest[32]; /* of the last seal */
+	uint64_t last_seq;  /* ... and its number */
 	struct log_clock clock;
 	struct buffer seal;
 };
@@ -104,6 +105,7 @@ static int write_sealed(struct log_segments *s, const struct buffer *lines, uint
 	}
 	s->size_bytes += lines->size + s->seal.size;
 	memcpy(s->digest, digest, sizeof(digest));
+	s->last_seq = last_seq;
 	return 0;
 }
 
@@ -201,6 +203,15 @@ int log_segments_append(
 	return r;
 }
 
+void log_segments_end(struct log_segments *s)
+{
+	char text[] = LOG_END_LINE;
+	const struct buffer line = {.data = (uint8_t *)text, .size = strlen(text)};
+
+	/* Without it, --verify says that the daemon was killed: no more can be done here. */
+	write_sealed(s, &line, s->last_seq);
+}
+
 /* ---- Opening ---------------------------------------------------------------- */
 
 static int make_parents(const char *directory)
@@ -290,6 +301,7 @@ static int continue_log(struct log_segments *s, uint64_t *ret_last_seq)
 	else
 		s->number++;
 	s->size_bytes = current.size_bytes;
+	s->last_seq = current.last_seq;
 	if (current.has_header && !current.problem && current.unsealed_lines == 0)
 		return 0;
 

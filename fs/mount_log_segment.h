@@ -15,6 +15,7 @@
 #include "fs/mount_log_format.h"
 
 #define LOG_CURRENT_NAME "log.jsonl"
+#define LOG_END_LINE     "{\"op\":\"end\"}\n"
 
 struct log_segments;
 
@@ -30,6 +31,9 @@ void log_segments_close(struct log_segments *segments); /* NULL is fine */
 int log_segments_append(struct log_segments *segments, const struct buffer *lines,
 	uint64_t first_seq, uint64_t last_seq);
 
+/* Writes the line that says that the daemon ended by itself. */
+void log_segments_end(struct log_segments *segments);
+
 /* ---- Reading (fs/mount_log_verify.c) ----------------------------------------- */
 
 struct log_segment_report {
@@ -41,6 +45,7 @@ struct log_segment_report {
 	uint64_t size_bytes;
 	uint64_t lines;
 	uint64_t unsealed_lines;
+	bool ended;            /* the last line but the seal is that of log_segments_end() */
 	uint64_t problem_line; /* 0: none; the first that is not what was written */
 	const char *problem;   /* static; NULL: none */
 };
@@ -57,6 +62,7 @@ struct log_verify_report {
 	uint32_t segments;
 	uint64_t lines, first_seq, last_seq, unsealed_lines;
 	uint8_t digest[32];
+	bool ended;        /* as the newest segment */
 	bool oldest_gone;  /* rotation (or somebody) has deleted earlier segments */
 	char problem[512]; /* for people; "" when the log is as it was written */
 };

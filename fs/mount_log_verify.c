@@ -158,6 +158,7 @@ static int scan_lines(FILE *file, struct log_segment_report *report)
 			batch.size = 0;
 			continue;
 		}
+		report->ended = strcmp(line, LOG_END_LINE) == 0;
 		if (report->lines == 1)
 			read_header(report, line, (size_t)length);
 		else
@@ -246,6 +247,7 @@ int log_verify(const char *directory, struct log_verify_report *ret_report)
 		ret_report->lines += segment.lines;
 		ret_report->last_seq = segment.last_seq;
 		ret_report->unsealed_lines = segment.unsealed_lines;
+		ret_report->ended = segment.ended;
 		memcpy(ret_report->digest, segment.digest, sizeof(ret_report->digest));
 	}
 	if (r == 0)

@@ -117,6 +117,26 @@ test_tampering_is_told() {
 	cp "$tmp/log" "$file"
 }
 
+test_a_changed_end_is_told_after_the_unmount() {
+	local log
+
+	mkdir "$tmp/fourth"
+	"$ISTHMUS" mount mem: "$tmp/fourth" && mkdir "$tmp/fourth/dir"
+	log=$("$ISTHMUS" status "$tmp/fourth" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["log"])')
+	"$ISTHMUS" umount "$tmp/fourth"
+	cp "$log" "$tmp/log"
+	"$ISTHMUS" log "$tmp/fourth" --verify >"$tmp/out" || fail "$(cat "$tmp/out")"
+	! grep killed "$tmp/out" || fail "an end as it should be is doubted"
+	head -n -2 "$tmp/log" >"$log" # "end" and its seal
+	"$ISTHMUS" log "$tmp/fourth" --verify | grep -q 'somebody cut off the end' || fail "a cut end"
+	{ cat "$tmp/log"; echo '{"seq":999,"op":"unlink"}'; } >"$log"
+	! "$ISTHMUS" log "$tmp/fourth" --verify 2>"$tmp/err" || fail "an added line"
+	grep -q 'have no seal' "$tmp/err" || fail "$(cat "$tmp/err")"
+	rm "$log"
+	! "$ISTHMUS" log "$tmp/fourth" --verify 2>"$tmp/err" || fail "no log at all"
+	grep -q 'somebody deleted it' "$tmp/err" || fail "$(cat "$tmp/err")"
+}
+
 test_a_log_that_could_not_be_written_was_not_tampered_with() {
 	local code=0 i
 
