@@ -58,18 +58,19 @@ manual_words=$(sed -n '/^The options of$/,/^\.Ss umount$/p' "$manual" | sed -n '
 	complain "words of -o, known < > manual: $(diff <(echo "$known_words") <(echo "$manual_words"))"
 
 # The tools: options, and what tools there are.
+tool_words=$(sed -n '/^\.\(It\|Op\) Fl /p' "$tools_manual" | tr -d -- '-')
+tool_help=$("$tools" tool --help)
+tool_names=$(sed -n '/^\.Sh TOOLS/,/^\.Sh PERM/p' "$tools_manual" | grep '^\.It Cm' | tr ' ' '\n')
 for command in tool mcp; do
 	for option in $("$tools" "$command" --help | grep -o '^ *--[a-z-]*' | tr -d ' -' | sort -u); do
-		tr -d -- '-' <"$tools_manual" | grep -qE "(\.It|\.Op) Fl $option" ||
-			complain "$command --$option is in --help only"
+		grep -qE "Fl $option( |\$)" <<<"$tool_words" || complain "$command --$option is in --help only"
 	done
 done
 for option in $(sed -n 's/^\.It Fl -\([a-z-]*\).*/\1/p' "$tools_manual"); do
-	"$tools" tool --help | grep -qE -- "--$option( |\$)" || complain "tool --$option is in the manual only"
+	grep -qE -- "--$option( |\$)" <<<"$tool_help" || complain "tool --$option is in the manual only"
 done
 for tool in $("$tools" tool --list | sed 's/ .*//'); do
-	sed -n '/^\.Sh TOOLS/,/^\.Sh PERM/p' "$tools_manual" | grep -qE "^\.It Cm (.* , )?$tool( ,.*)?\$" ||
-		complain "the tool $tool is not in the manual"
+	grep -qxF "$tool" <<<"$tool_names" || complain "the tool $tool is not in the manual"
 done
 
 if command -v mandoc >/dev/null; then
