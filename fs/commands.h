@@ -25,6 +25,10 @@ int command_usage_error(const char *command, const char *format, ...)
 int command_error(const char *command, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* For a command that had rather fail than wait for a far end or a daemon that hangs: bounds the
+ * next command_find_mount(). */
+void command_limit_wait(const char *command, const char *path);
+
 /* control_find() for a command: on failure says why and what to do, and returns -errno. */
 int command_find_mount(const char *command, const char *path, char **ret_socket,
 	char **ret_mount_point, char **ret_workspace_path);

@@ -1,5 +1,7 @@
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +12,8 @@
 #include "fs/commands.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
+
+enum { ANSWER_WAIT_S = 10 };
 
 struct command {
 	const char *name;
@@ -65,12 +69,47 @@ int command_usage_error(const char *command, const char *format, ...)
 	return EXIT_USAGE;
 }
 
+/* Who waits in the kernel for a daemon that hangs can only be killed: a thread ends us all. */
+static struct {
+	const char *command, *path;
+	atomic_bool found;
+} waiting;
+
+static void *limit_run(void *user)
+{
+	(void)user;
+	sleep(ANSWER_WAIT_S);
+	if (waiting.found)
+		return NULL;
+	_exit(command_error(waiting.command,
+		"\"%s\": no answer for %d s: its daemon hangs, or its far end is out of reach; see "
+		"'isthmus list'",
+		waiting.path, ANSWER_WAIT_S));
+}
+
+void command_limit_wait(const char *command, const char *path)
+{
+	pthread_t thread;
+
+	waiting.command = command;
+	waiting.path = path;
+	if (pthread_create(&thread, NULL, limit_run, NULL) == 0)
+		pthread_detach(thread);
+}
+
 int command_find_mount(const char *command, const char *path, char **ret_socket,
 	char **ret_mount_point, char **ret_workspace_path)
 {
 	int r = control_find(path, ret_socket, ret_mount_point, ret_workspace_path);
 
-	if (r == -ENODATA)
+	alarm(0);
+	if (r == -EINTR)
+		command_error(command,
+			"\"%s\": no answer for %d s: its daemon hangs or its far end is out of "
+			"reach; "
+			"see 'isthmus list', and 'isthmus status' of the mount point",
+			path, ANSWER_WAIT_S);
+	else if (r == -ENODATA)
 		command_error(command,
 			"\"%s\" is not on an isthmus mount: see 'isthmus list', or mount one with "
 			"'isthmus mount URI DIR'",

@@ -70,8 +70,10 @@ static void flush_log(const char *control_path, struct log_place *place)
 	const char *path;
 	cJSON *answer;
 
-	if (control_call(control_path, "{\"request\":\"log_flush\"}", &reply) < 0)
+	if (control_call(control_path, "{\"request\":\"log_flush\"}", &reply) < 0) {
+		command_error("log", "the daemon does not answer: its last lines may be missing");
 		return;
+	}
 	answer = cJSON_Parse(reply);
 	path = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(answer, "path"));
 	if (path && strrchr(path, '/')) {
@@ -113,6 +115,7 @@ static int find_log(const char *directory, struct log_place *place)
 	r = find_by_mount_point(directory, place);
 	if (r == 0)
 		return 0;
+	command_limit_wait("log", directory);
 	r = command_find_mount("log", directory, &control_path, NULL, NULL);
 	if (r < 0)
 		return r;

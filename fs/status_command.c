@@ -158,6 +158,7 @@ static int show(const char *directory, bool json)
 	cleanup_free char *socket_path = NULL, *text = NULL;
 	cJSON *status, *stats;
 
+	command_limit_wait("status", directory);
 	if (command_find_mount("status", directory, &socket_path, NULL, NULL) < 0)
 		return 1;
 	status = ask(socket_path, "{\"request\":\"status\"}", directory);
