@@ -150,15 +150,19 @@ void mem_content_changed(const struct op_context *ctx, struct mem_inode *inode);
 
 /* ---- mem_directory.c ---------------------------------------------------------------- */
 
+/* The entry, or NULL.  `name` has `length` bytes and need not end there. */
 struct mem_dirent *mem_directory_find(
 	const struct mem_directory *directory, const char *name, size_t length);
 
 /* Adds a name that is not there.  -ENOSPC, -ENOMEM. */
 int mem_directory_add(
 	struct mem *m, struct mem_directory *directory, const char *name, struct mem_inode *inode);
+
+/* Removes and frees an entry; its inode stays. */
 void mem_directory_remove(
 	struct mem *m, struct mem_directory *directory, struct mem_dirent *dirent);
-void mem_directory_done(struct mem *m, struct mem_directory *directory);
+
+void mem_directory_done(struct mem *m, struct mem_directory *directory); /* every entry */
 
 /* ---- mem_pages.c ---------------------------------------------------------------------- */
 
@@ -214,6 +218,8 @@ int mem_setxattr(struct op_context *ctx, struct workspace *w, const struct objec
 	const char *name, const void *value, size_t size, unsigned flags);
 int mem_removexattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	const char *name);
+
+/* All of the inode's, with the room they take. */
 void mem_xattrs_free(struct mem *m, struct mem_inode *inode);
 
 /* A handle on an inode; takes tree_lock's exclusive side for granted.  -ENOMEM. */
@@ -238,5 +244,9 @@ int mem_lock(
 	struct op_context *ctx, struct open_file *file, const struct file_lock *lock, bool wait);
 int mem_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
 int mem_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner);
+
+/* Releases what was locked through the handle, and wakes who waits for it. */
 void mem_locks_drop_handle(struct mem *m, struct mem_file *file);
+
+/* All locks of an inode that nobody can reach any more. */
 void mem_locks_free(struct mem *m, struct mem_inode *inode);

@@ -298,9 +298,7 @@ static bool read_batch(struct watcher *watcher)
 	return true;
 }
 
-/* ---- The thread --------------------------------------------------------------------------------
- */
-
+/* ---- The thread ---- */
 /* True when it is to end. */
 static bool take_wake(struct watcher *watcher)
 {
@@ -419,8 +417,7 @@ void watcher_free(struct watcher *watcher)
 	watcher_destroy(watcher);
 }
 
-/* ---- Orders
- * --------------------------------------------------------------------------------------- */
+/* ---- Orders ---- */
 
 static bool add_node(struct watcher *watcher, int fd, const char *path, const struct object_id *id)
 {

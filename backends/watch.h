@@ -39,4 +39,5 @@ void watcher_renamed(struct watcher *watcher, const char *from, const char *to);
 /* Waits until the sink has been told of every change made before this call. */
 void watcher_drain(struct watcher *watcher);
 
+/* Directories that are watched, and those that could not be. */
 void watcher_counts(struct watcher *watcher, uint64_t *ret_watched, uint64_t *ret_unwatched);

@@ -23,8 +23,10 @@ struct watch_table {
 	size_t failed_count; /* nodes without a watch */
 };
 
+/* Frees every node. */
 void watch_table_done(struct watch_table *table);
 
+/* The node, or NULL. */
 struct watch_node *watch_table_find(struct watch_table *table, const char *path);
 struct watch_node *watch_table_find_number(struct watch_table *table, int number);
 
@@ -32,6 +34,7 @@ struct watch_node *watch_table_find_number(struct watch_table *table, int number
 struct watch_node *watch_table_add(
 	struct watch_table *table, const char *path, const struct object_id *id, int number);
 
+/* Takes the node out and frees it. */
 void watch_table_remove(struct watch_table *table, struct watch_node *node);
 
 /* Gives the node another path.  -ENOMEM: unchanged. */

@@ -41,6 +41,7 @@ struct caller {
 	struct tool_call *call; /* a reference, or NULL */
 };
 
+/* -ENOMEM. */
 int callers_new(struct callers **ret_callers);
 void callers_free(struct callers *callers); /* NULL is fine */
 

@@ -22,6 +22,7 @@ struct content_hash;
 struct content_hash *content_hash_new(bool is_empty);
 void content_hash_free(struct content_hash *hash); /* NULL is fine */
 
+/* The handle has written this.  `hash` NULL is fine. */
 void content_hash_write(struct content_hash *hash, const void *data, size_t size, off_t offset);
 
 /* The content has been changed in another way than by content_hash_write(). */

@@ -79,7 +79,7 @@ int inode_table_new(const struct attributes *root, void (*forgotten)(void *user,
 	void *user, struct inode_table **ret_table);
 void inode_table_free(struct inode_table *table); /* NULL is fine */
 
-struct inode *inode_table_root(struct inode_table *table);
+struct inode *inode_table_root(struct inode_table *table); /* without a reference */
 
 /* How many inodes there are, and the bytes they and their names take. */
 void inode_table_usage(struct inode_table *table, uint64_t *ret_inodes, uint64_t *ret_bytes);
@@ -124,6 +124,7 @@ void inode_table_note(struct inode_table *table, struct inode *inode,
 /* The kernel forgets `count` lookups; the inode may be gone afterwards. */
 void inode_table_forget(struct inode_table *table, struct inode *inode, uint64_t count);
 
+/* Keeps the inode when the kernel forgets it.  Dropping the last one may free it. */
 void inode_table_ref(struct inode_table *table, struct inode *inode);
 void inode_table_unref(struct inode_table *table, struct inode *inode);
 
@@ -145,6 +146,7 @@ uint64_t inode_table_epoch(struct inode_table *table);
 bool inode_table_vanished(
 	struct inode_table *table, struct inode *parent, const char *name, uint64_t epoch);
 
+/* `swap`: the two names have changed places; else what the new one led to is gone. */
 void inode_table_renamed(struct inode_table *table, struct inode *parent, const char *name,
 	struct inode *new_parent, const char *new_name, bool swap);
 

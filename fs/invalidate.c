@@ -211,9 +211,7 @@ static void handle(struct session *s, const struct change *change)
 		handle_directory(s, change);
 }
 
-/* ---- The queue ---------------------------------------------------------------------------------
- */
-
+/* ---- The queue ---- */
 static void queue_free(struct queued_change *list)
 {
 	while (list) {

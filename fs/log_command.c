@@ -126,9 +126,7 @@ static int find_log(const char *directory, struct log_place *place)
 	return -ENODATA;
 }
 
-/* ---- Showing ----------------------------------------------------------------------------------
- */
-
+/* ---- Showing ---- */
 /* The last lines, when only they are wanted. */
 struct tail {
 	char **lines;
@@ -234,9 +232,7 @@ static int show(const struct log_options *options, const struct log_place *place
 	return 0;
 }
 
-/* ---- Verifying ----------------------------------------------------------------------------------
- */
-
+/* ---- Verifying ---- */
 static int verify(const struct log_place *place)
 {
 	struct log_verify_report report;
@@ -283,8 +279,7 @@ static int verify(const struct log_place *place)
 	return 0;
 }
 
-/* ---- The command line
- * ------------------------------------------------------------------------------ */
+/* ---- The command line ---- */
 
 static bool parse_count(const char *text, long max, long *ret_number)
 {

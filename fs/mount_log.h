@@ -71,7 +71,7 @@ uint64_t mount_log_record(struct mount_log *log, const struct log_record *record
 /* Waits until everything recorded so far can be read from the file. */
 void mount_log_flush(struct mount_log *log);
 
-uint64_t mount_log_last_seq(struct mount_log *log);
+uint64_t mount_log_last_seq(struct mount_log *log); /* 0: none, or log is NULL */
 void mount_log_stats(struct mount_log *log, struct mount_log_stats *ret_stats);
 
 /* Path of the segment being written (rotation renames the older ones); lives as long as

@@ -259,9 +259,7 @@ int mount_point_unmount(const char *path, bool lazy)
 	return errno == EPERM ? run_fusermount(path, lazy) : -errno;
 }
 
-/* ---- Who is in the way --------------------------------------------------------------------------
- */
-
+/* ---- Who is in the way ---- */
 enum { HOLDERS_MAX = 8 };
 
 static bool points_into(int directory, const char *link, const char *mount_point)

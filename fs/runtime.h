@@ -21,6 +21,7 @@ struct runtime_mount {
 	pid_t pid;           /* of the daemon */
 };
 
+/* Frees the strings. */
 void runtime_mount_done(struct runtime_mount *mount);
 
 /* The directory, made when missing.  -EPERM: it is there but belongs to somebody else or is

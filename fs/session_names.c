@@ -543,9 +543,7 @@ void session_rename(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
 	request_finish(&r, result);
 }
 
-/* ---- The file system ----------------------------------------------------------------------------
- */
-
+/* ---- The file system ---- */
 void session_statfs(fuse_req_t fuse, fuse_ino_t ino)
 {
 	struct fs_stats stats;

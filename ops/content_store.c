@@ -417,9 +417,7 @@ int content_store_put(
 	return r;
 }
 
-/* ---- Opening ------------------------------------------------------------------------------------
- */
-
+/* ---- Opening ---- */
 static char *default_directory(void)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");

@@ -21,6 +21,7 @@ struct files_root {
 	char *path; /* absolute, without symbolic links */
 };
 
+/* Opens a directory as the root.  0 or -errno. */
 int files_root_open(const char *directory, struct files_root *ret_root);
 void files_root_close(struct files_root *root);
 
@@ -32,6 +33,7 @@ int files_resolve(const struct files_root *root, const char *given, char **ret_p
 /* As open(2) below the root.  -EXDEV for a link that leads out of it. */
 int files_open(const struct files_root *root, const char *path, int flags, mode_t mode);
 
+/* As stat(2) and lstat(2) below the root.  0; -EXDEV as files_open(), -errno. */
 int files_stat(const struct files_root *root, const char *path, struct stat *ret_stat);
 int files_lstat(const struct files_root *root, const char *path, struct stat *ret_stat);
 

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* True when the pattern matches the whole path. */
 bool glob_match(const char *pattern, const char *path);
 
 /* True when the pattern has a character that means something else than itself. */

@@ -149,6 +149,7 @@ void mcp_cancel(struct mcp_request *request); /* with lock held */
 
 /* ---- mcp_ask.c: questions ---------------------------------------------------------------- */
 
+/* For tool_call.ask_permission: by elicitation, as the client's era has it. */
 int mcp_ask_permission(struct tool_call *call, const struct permission_question *question);
 
 /* 2026-07-28: what the client said to earlier questions of this very call.  0, or -1 when the
@@ -158,5 +159,6 @@ int mcp_states_take(struct mcp_request *request);
 /* The result that asks the client; NULL: no memory. */
 cJSON *mcp_states_question(struct mcp_request *request);
 
+/* What was asked and waits for its call to come again.  NULL: no memory. */
 struct mcp_states *mcp_states_new(void);
-void mcp_states_free(struct mcp_states *states);
+void mcp_states_free(struct mcp_states *states); /* NULL is fine */

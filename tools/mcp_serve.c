@@ -190,9 +190,7 @@ int mcp_queue_call(struct mcp_request *request)
 	return r;
 }
 
-/* ---- The end -----------------------------------------------------------------------------------
- */
-
+/* ---- The end ---- */
 static void wait_idle(struct mcp_server *server, int limit_ms)
 {
 	struct timespec until;

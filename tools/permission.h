@@ -20,10 +20,12 @@ enum permission_action { PERMISSION_ALLOW, PERMISSION_ASK, PERMISSION_DENY }; /*
 
 enum permission_source { PERMISSION_FROM_USER, PERMISSION_FROM_PROJECT };
 
+/* Without a rule.  -ENOMEM. */
 int permissions_new(struct permissions **ret_permissions);
 void permissions_free(struct permissions *permissions);
 
-/* One rule.  `tool` "*" is every tool. */
+/* One rule, the last so far.  `tool` "*" is every tool; the strings are copied.
+ * -E2BIG, -ENOMEM. */
 int permissions_add(struct permissions *permissions, enum permission_source source,
 	const char *tool, const char *pattern, enum permission_action action);
 

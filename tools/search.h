@@ -50,6 +50,7 @@ enum search_outcome_flags {
 
 struct searcher;
 
+/* The pattern has to outlive it.  -ENOMEM. */
 int searcher_new(const struct search_pattern *pattern, struct searcher **ret_searcher);
 void searcher_free(struct searcher *searcher);
 

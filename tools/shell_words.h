@@ -54,6 +54,7 @@ struct shell_inner {
 	const char *reason; /* why unknown; static */
 };
 
+/* `*ret_inner` is all zero for a command that runs no other. */
 void shell_words_look_inside(const struct shell_words *words, struct shell_inner *ret_inner);
 
 /* The part of a word that is a path ("--file=/etc/x", "-I/usr", "~/x", "../y"), or NULL. */

@@ -13,7 +13,7 @@
 
 struct tail {
 	const char *name;   /* for the file */
-	struct buffer kept; /* the last bytes: up to twice the limit */
+	struct buffer kept; /* the last bytes, twice the limit of an answer or more */
 	uint64_t bytes;     /* in all */
 	uint64_t lines;     /* line ends in all */
 	int fd;             /* -1: no file so far */
@@ -27,9 +27,10 @@ struct tail {
 		.name = (name_), .fd = -1 \
 	}
 
+/* 0 or -ENOMEM; a file that cannot be written sets `file_cut` only. */
 int tail_add(struct tail *tail, const void *data, size_t size);
 
 /* Where the part to show begins in `kept` (whole lines, unless one alone is too long). */
 size_t tail_start(const struct tail *tail);
 
-void tail_done(struct tail *tail);
+void tail_done(struct tail *tail); /* the file stays */

@@ -161,6 +161,7 @@ cJSON *tool_result_schema(const struct tool *tool);
 
 /* ---- For the tools themselves -------------------------------------------- */
 
+/* Ends the call soon with ABORTED; what it runs is stopped. */
 void tool_cancel(struct tool_call *call);
 static inline bool tool_cancelled(struct tool_call *call)
 {
@@ -204,6 +205,7 @@ struct tool_error_words {
 	bool recoverable;      /* another call with other arguments can succeed */
 };
 
+/* Never NULL. */
 const struct tool_error_words *tool_error_words(enum tool_error_code code);
 
 /* The code for an errno, and words for people.  `error` is -errno. */

@@ -34,6 +34,7 @@ struct lane_counters {
 	uint64_t bytes_sent, bytes_received;
 };
 
+/* Detached.  `callbacks` is copied.  -ENOMEM. */
 int lane_new(const struct lane_callbacks *callbacks, void *user, struct lane **ret_lane);
 void lane_free(struct lane *lane); /* detached; NULL is fine */
 
@@ -59,7 +60,7 @@ bool lane_withdraw(struct lane *lane, uint32_t id);
 /* Starts a writer whose payload goes out by lane_send(): leaves room for the header. */
 void lane_writer_init(struct wire_writer *writer);
 
-uint64_t lane_received_count(struct lane *lane);
-int64_t lane_silence_ms(struct lane *lane);   /* since the last byte came in */
-size_t lane_waiting_bytes(struct lane *lane); /* queued, not yet handed to the connection */
+uint64_t lane_received_count(struct lane *lane); /* counted frames, for the peer's lane_attach() */
+int64_t lane_silence_ms(struct lane *lane);      /* since the last byte came in */
+size_t lane_waiting_bytes(struct lane *lane);    /* queued, not yet handed to the connection */
 void lane_count(struct lane *lane, struct lane_counters *ret_counters);

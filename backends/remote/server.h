@@ -24,7 +24,7 @@ int server_new(struct workspace *w, const struct server_callbacks *callbacks, vo
 /* Detaches, cancels and waits for everything, and frees the workspace.  NULL is fine. */
 void server_free(struct server *server);
 
-struct lane *server_lane(struct server *server);
+struct lane *server_lane(struct server *server); /* to attach connections to */
 
 /* Tells the client about lost change events, once there is room again. */
 void server_tick(struct server *server);

@@ -27,7 +27,7 @@ void wire_writer_done(struct wire_writer *w);
 
 #define cleanup_wire_writer cleanup_with(wire_writer_done)
 
-void wire_put_raw(struct wire_writer *w, const void *data, size_t size);
+void wire_put_raw(struct wire_writer *w, const void *data, size_t size); /* without its size */
 void wire_put_number(struct wire_writer *w, uint64_t number);
 void wire_put_signed(struct wire_writer *w, int64_t number);
 void wire_put_bytes(struct wire_writer *w, const void *data, size_t size);
@@ -74,6 +74,7 @@ static inline size_t wire_reader_left(const struct wire_reader *r)
 	return r->failed ? 0 : r->size - r->offset;
 }
 
+/* Each takes one value, as the function wire_put_*() of that name put it. */
 uint64_t wire_get_number(struct wire_reader *r);
 uint64_t wire_get_number_max(struct wire_reader *r, uint64_t max); /* more: malformed */
 int64_t wire_get_signed(struct wire_reader *r);

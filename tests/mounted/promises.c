@@ -384,9 +384,7 @@ PROMISE(a_directory_can_be_emptied_while_it_is_read)
 	CHECK_RC(0, entries_of_dot());
 }
 
-/* ---- Content ------------------------------------------------------------------------------------
- */
-
+/* ---- Content ---- */
 PROMISE(files_may_be_sparse_and_huge)
 {
 	cleanup_fd int fd = open("f", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -586,8 +584,7 @@ PROMISE(writing_clears_set_user_id)
 	CHECK_RC(0, st.st_mode & S_ISUID);
 }
 
-/* ---- Attributes
- * ------------------------------------------------------------------------------------ */
+/* ---- Attributes ---- */
 
 PROMISE(times_are_kept_to_the_nanosecond)
 {
@@ -692,8 +689,7 @@ PROMISE(inode_numbers_are_those_of_the_workspace)
 	CHECK_RC(there.st_ino, here.st_ino);
 }
 
-/* ---- Locks
- * -------------------------------------------------------------------------------------------- */
+/* ---- Locks ---- */
 
 struct lock_try {
 	const char *path;
@@ -817,8 +813,7 @@ PROMISE(waiting_for_a_lock_can_be_interrupted)
 	CHECK(time(NULL) - before < 5);
 }
 
-/* ---- Seen from elsewhere
- * ------------------------------------------------------------------------------ */
+/* ---- Seen from elsewhere ---- */
 
 /* What the workspace shows is what the mount shows, within 2 s. */
 static bool shows_soon(const char *path, const char *text)
