@@ -58,7 +58,8 @@ enum files_write_flags {
  * attributes stay.  A file with several names, or whose owner this user cannot restore, is
  * overwritten in place, with the room for it reserved first.  Links are written through,
  * parents are made.  On failure the old content is whole and nothing is left behind, also
- * after kill -9 (a child removes the temporary file).
+ * after kill -9 (a child removes the temporary file; what is overwritten in place, a child
+ * writes to its end).
  * `expected` (may be NULL): what the caller read; -ESTALE when the file is no longer that.
  * Callers of one file exclude each other with files_lock(). */
 int files_write(const struct files_root *root, const char *path, const void *content, size_t size,

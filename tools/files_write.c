@@ -238,7 +238,55 @@ static int put_back(int fd, const struct buffer *old)
 	return r;
 }
 
-/* Overwrites: for a file with several names, or one whose owner we cannot restore. */
+static int overwrite(int fd, const void *content, size_t size, const struct buffer *old)
+{
+	int r = write_all(fd, content, size, 0);
+
+	if (r == 0 && ftruncate(fd, (off_t)size) < 0)
+		r = -errno;
+	if (r == 0 && fsync(fd) < 0)
+		r = -errno;
+	if (r < 0)
+		put_back(fd, old);
+	return r;
+}
+
+/* In a child of its own session, which goes on when we are killed: system calls only, as
+ * other threads may hold locks.  It keeps our lock on the directory as long as it lives. */
+static int overwrite_in_child(int fd, const void *content, size_t size, const struct buffer *old)
+{
+	int ends[2], r = -EIO;
+	ssize_t got;
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	pid = fork();
+	if (pid == 0) {
+		setsid();
+		close_range(0, 2, 0);
+		r = overwrite(fd, content, size, old);
+		(void)!write(ends[1], &r, sizeof(r));
+		_exit(0);
+	}
+	if (pid < 0)
+		r = -errno;
+	close(ends[1]);
+	if (pid > 0) {
+		do
+			got = read(ends[0], &r, sizeof(r));
+		while (got < 0 && errno == EINTR);
+		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		/* Somebody killed the child. */
+		if (got != sizeof(r))
+			r = put_back(fd, old) < 0 ? -EIO : -EINTR;
+	}
+	close(ends[0]);
+	return r;
+}
+
+/* For a file with several names, or one whose owner we cannot restore. */
 static int write_in_place(struct target *target, const void *content, size_t size)
 {
 	struct buffer old cleanup_buffer = {0};
@@ -269,14 +317,7 @@ static int write_in_place(struct target *target, const void *content, size_t siz
 	if (size > old.size && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size) < 0 &&
 		errno != EOPNOTSUPP && errno != ENOSYS)
 		return -errno;
-	r = write_all(fd, content, size, 0);
-	if (r == 0 && ftruncate(fd, (off_t)size) < 0)
-		r = -errno;
-	if (r == 0 && fsync(fd) < 0)
-		r = -errno;
-	if (r < 0)
-		put_back(fd, &old);
-	return r;
+	return overwrite_in_child(fd, content, size, &old);
 }
 
 static int open_target(

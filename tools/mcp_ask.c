@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "tools/mcp.h"
+#include "tools/text.h"
 
 enum { STATES_MAX = 256, STATE_SECONDS = 3600 };
 
@@ -90,8 +91,11 @@ static cJSON *elicit_params(const struct permission_question *question, bool mod
 	cJSON *params = cJSON_CreateObject();
 	struct buffer message cleanup_buffer = {0};
 
-	buffer_printf(&message, "%s%s%s", question->sentence, question->reason ? "\n" : "",
-		question->reason ? question->reason : "");
+	text_append_visible(&message, question->sentence);
+	if (question->reason) {
+		buffer_append_string(&message, "\n");
+		text_append_visible(&message, question->reason);
+	}
 	for (size_t i = 0; i < question->remember_count; i++)
 		buffer_printf(&message, "%s%s",
 			i ? ", " : "\nFor this session would be allowed: ", question->remember[i]);

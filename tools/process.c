@@ -10,10 +10,6 @@
 #include "ops/support/path.h"
 #include "ops/support/process.h"
 
-/* Runs the command with bash where there is one. */
-static const char shell_script[] = "if command -v bash >/dev/null 2>&1; then exec bash -c \"$1\"; "
-				   "else exec /bin/sh -c \"$1\"; fi";
-
 /* ---- Here ---------------------------------------------------------------------------- */
 
 static const char *const basic_names[] = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG"};
@@ -83,14 +79,13 @@ static int take_events(struct tool_call *call, const struct process_request *req
 }
 
 static int run_here(struct tool_call *call, const struct process_request *request,
-	struct process_result *result)
+	const char *const *argv, struct process_result *result)
 {
-	const char *shell[] = {"/bin/sh", "-c", shell_script, "sh", request->command, NULL};
 	cleanup_free const char **environment = environment_make(request->environment);
 	cleanup_fd int cwd =
 		files_open(&call->session->root, request->directory, O_RDONLY | O_DIRECTORY, 0);
 	struct exec_request exec = {
-		.argv = request->argv ? request->argv : shell,
+		.argv = argv,
 		.environment = environment,
 		.timeout_ms = request->timeout_ms,
 		.flags = EXEC_STDIN_CLOSED | EXEC_KILL_LEFTOVERS,
@@ -112,10 +107,9 @@ static int run_here(struct tool_call *call, const struct process_request *reques
 
 /* ---- At the workspace ------------------------------------------------------------------ */
 
-static char *exec_request_json(struct tool_call *call, const struct process_request *request)
+static char *exec_request_json(
+	struct tool_call *call, const struct process_request *request, const char *const *argv)
 {
-	const char *shell[] = {"/bin/sh", "-c", shell_script, "sh", request->command, NULL};
-	const char *const *argv = request->argv ? request->argv : shell;
 	cleanup_free char *cwd = path_join(call->session->workspace_path, request->directory);
 	cJSON *json = cJSON_CreateObject(), *list, *environment;
 	char *text = NULL;
@@ -199,10 +193,10 @@ static int await_frame(struct tool_call *call, int fd)
 }
 
 static int run_at_workspace(struct tool_call *call, const struct process_request *request,
-	struct process_result *result)
+	const char *const *argv, struct process_result *result)
 {
 	cleanup_fd int fd = control_connect(call->session->control_socket);
-	cleanup_free char *json = exec_request_json(call, request);
+	cleanup_free char *json = exec_request_json(call, request, argv);
 	struct buffer payload cleanup_buffer = {0};
 	int r;
 
@@ -233,16 +227,36 @@ static int run_at_workspace(struct tool_call *call, const struct process_request
 	return r;
 }
 
-int process_run(struct tool_call *call, const struct process_request *request,
-	struct process_result *ret_result)
+static int run_argv(struct tool_call *call, const struct process_request *request,
+	const char *const *argv, struct process_result *ret_result)
 {
 	struct process_result result = {0};
-	int r = call->session->control_socket ? run_at_workspace(call, request, &result)
-					      : run_here(call, request, &result);
+	int r = call->session->control_socket ? run_at_workspace(call, request, argv, &result)
+					      : run_here(call, request, argv, &result);
 
 	if (r == 0)
 		*ret_result = result;
 	else
 		cJSON_Delete(result.changed);
+	return r;
+}
+
+int process_run(struct tool_call *call, const struct process_request *request,
+	struct process_result *ret_result)
+{
+	atomic_bool *no_bash = &call->session->no_bash;
+	const char *shell[] = {"/bin/bash", "-c", request->command, NULL};
+	int r;
+
+	if (request->argv)
+		return run_argv(call, request, request->argv, ret_result);
+	/* By its own name, so that the mount's log shows the command and no more. */
+	r = atomic_load(no_bash) ? -ENOENT : run_argv(call, request, shell, ret_result);
+	if (r != -ENOENT)
+		return r;
+	shell[0] = "/bin/sh";
+	r = run_argv(call, request, shell, ret_result);
+	if (r == 0)
+		atomic_store(no_bash, true);
 	return r;
 }

@@ -97,6 +97,7 @@ struct tool_session {
 	char *mount_point;               /* set with control_socket */
 	char *workspace_path;            /* of the root, on that mount */
 	struct permissions *permissions; /* may be NULL: everything is allowed */
+	atomic_bool no_bash;             /* there is none where commands run: sh does */
 };
 
 /* Opens `directory` as the root.  0 or -errno. */

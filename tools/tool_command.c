@@ -3,10 +3,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
+#include <termios.h>
 
 #include "tools/commands.h"
 #include "tools/options.h"
 #include "tools/permission.h"
+#include "tools/text.h"
 #include "tools/tool.h"
 
 /* Exit codes.  A command that bash ran passes its own code on. */
@@ -199,19 +202,44 @@ static bool terminal_is_there(void)
 	return isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
 }
 
+/* y, yes: 1; n, no: 0; else -1. */
+static int understand(const char *answer)
+{
+	static const char *const words[] = {"n", "no", "y", "yes"};
+
+	for (size_t i = 0; i < array_size(words); i++)
+		if (strcasecmp(answer, words[i]) == 0)
+			return i >= 2;
+	return -1;
+}
+
+/* A session on the command line is one call, so there is no "always" here. */
 static int ask_on_terminal(struct tool_call *call, const struct permission_question *question)
 {
-	char answer[16];
+	struct buffer words cleanup_buffer = {0};
+	cleanup_free char *line = NULL;
+	size_t capacity = 0;
 
-	fprintf(stderr, "%s\n", question->sentence);
-	if (question->reason)
-		fprintf(stderr, "(%s)\n", question->reason);
+	if (text_append_visible(&words, question->sentence) < 0 ||
+		buffer_append(&words, "\n", 1) < 0)
+		return PERMISSION_NO;
+	if (question->reason && (buffer_append(&words, "(", 1) < 0 ||
+					text_append_visible(&words, question->reason) < 0 ||
+					buffer_append(&words, ")\n", 2) < 0))
+		return PERMISSION_NO;
+	fwrite(words.data, 1, words.size, stderr);
+	/* What was typed before the question was seen is no answer to it. */
+	tcflush(STDIN_FILENO, TCIFLUSH);
 	for (int tries = 0; tries < 3 && !tool_cancelled(call); tries++) {
+		int answer;
+
 		fputs("Allow it? [y]es, [n]o: ", stderr);
-		if (!fgets(answer, sizeof(answer), stdin))
+		if (getline(&line, &capacity, stdin) < 0)
 			break;
-		if (strchr("yYnN", *answer))
-			return *answer == 'y' || *answer == 'Y' ? PERMISSION_ONCE : PERMISSION_NO;
+		line[strcspn(line, "\r\n")] = '\0';
+		answer = understand(line);
+		if (answer >= 0)
+			return answer ? PERMISSION_ONCE : PERMISSION_NO;
 	}
 	return PERMISSION_NO;
 }

@@ -55,6 +55,41 @@ test_bash_runs_at_the_workspace() {
 	expect 9 "$(field exit_code <<<"$out")" 'exit code'
 }
 
+test_the_log_shows_the_command_as_it_was_given() {
+	[ -n "$backing" ] || skip 'mem: has no commands'
+	tool bash 'echo "a  b" | tr a c' --call-id shown >/dev/null
+	expect '/bin/bash -c echo "a  b" | tr a c' \
+		"$("$ISTHMUS" log "$mnt" --call shown --op exec --json |
+			python3 -c 'import json, sys; print(json.loads(sys.stdin.readline())["detail"])')"
+}
+
+# sum_of_round_trips CALL: how often the call waited for the far end.
+sum_of_round_trips() {
+	"$ISTHMUS" log "$mnt" --call "$1" --json |
+		python3 -c 'import json, sys; print(sum(json.loads(line).get("round_trips", 0) for line in sys.stdin))'
+}
+
+test_grep_of_what_is_not_cached_takes_few_round_trips() {
+	local i j trips
+
+	case "$uri" in
+	helper:* | ssh:*) ;;
+	*) skip 'there is no far end' ;;
+	esac
+	for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
+		mkdir -p "$backing/cold/d$i/e"
+		for j in 1 2 3 4 5 6 7 8 9 10 11 12; do
+			printf 'line\nneedle %d\n' "$j" | tee "$backing/cold/d$i/f$j" >"$backing/cold/d$i/e/f$j"
+		done
+	done
+	expect 288 "$(tool grep needle --path cold --call-id cold-1 --limit 1000 | field matches)" matches
+	trips=$(sum_of_round_trips cold-1)
+	echo "  $trips round trips for 288 files in 25 directories"
+	[ "$trips" -le 60 ] || fail "$trips round trips for 288 files in 25 directories"
+	expect 288 "$(tool grep needle --path cold --call-id cold-2 --limit 1000 | field matches)" 'again'
+	[ "$(sum_of_round_trips cold-2)" -le 4 ] || fail "warm: $(sum_of_round_trips cold-2) round trips"
+}
+
 test_a_cancelled_command_leaves_nothing() {
 	local pid
 

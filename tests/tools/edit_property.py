@@ -240,6 +240,37 @@ def test_kill_at_any_moment(directory, rounds=120):
     equal(["victim"], os.listdir(directory), "no litter")
 
 
+def test_kill_during_an_overwrite(directory, rounds=60):
+    """A file with two names is written in place: a child finishes what was begun."""
+    rng = random.Random(7)
+    path = directory + "/victim"
+    old, new = b"old" + b"." * 9000000, b"new" + b"," * 9000000
+    write(directory + "/new", new)
+    write(path, old)
+    os.link(path, directory + "/second")
+    start = time.time()
+    run("write", {"path": "victim", "content": old.decode()}, directory)
+    whole = time.time() - start
+    for _ in range(rounds):
+        process = subprocess.Popen([PROGRAM, "tool", "write", "--root", directory, "victim",
+                                    "--content-from", directory + "/new"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(whole * rng.uniform(0.3, 1))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        for _ in range(100):
+            got = read(path)
+            if got in (old, new):
+                break
+            time.sleep(0.02)
+        if not check(got in (old, new), "a mixture after kill -9"):
+            return
+        if got == new:
+            run("write", {"path": "second", "content": old.decode()}, directory)
+            equal(old, read(path), "the other name")
+    equal(["new", "second", "victim"], sorted(os.listdir(directory)), "no litter")
+
+
 def test_full_disk(directory):
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", directory],
                              capture_output=True, check=False).returncode == 0

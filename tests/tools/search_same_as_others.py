@@ -14,6 +14,7 @@ PIECES = ["include", "static", "struct", "int", "return", "define", "[A-Z]+", "[
           "// ", r"\d", "(?i)linux", "for|while", "size_t", "errno", "s{2}", "f{1,2}", "x{0,1}", r"\w+_init\(",
           "(un)?signed", "[]a]", r"[^])\r]", "[[:upper:]]{3}", "_(in|out)", r"\*/", "mask|k", "(a(b|c)d|e)t", r"[\]=]",
           r"\.h>", "l{1}"]
+PARTS = ["fs", "kernel", "include/linux", "tools", "scripts", "arch/x86", "Documentation", "drivers/net"]
 GLOBS = ["*.c", "*.h", "*.{c,h}", "test_*", "[a-m]*.h", "linux/*.h", "**/sys/*.h", "*/*.c", "ops/**",
          "tools/*", "*.[ch]", "?*.build", "!", "std*", "x86_64*/**/*.h", "{a,b,c}*.h", "*.txt"]
 
@@ -21,7 +22,8 @@ GLOBS = ["*.c", "*.h", "*.{c,h}", "test_*", "[a-m]*.h", "linux/*.h", "**/sys/*.h
 def rg(*arguments):
     done = subprocess.run(["rg", "--hidden", "--no-require-git", "--no-ignore-dot", "--crlf", "-g", "!.git",
                            "--no-config", *arguments], capture_output=True, check=False)
-    return done.stdout.decode("utf-8", "replace").splitlines(), done.returncode
+    text = done.stdout.decode("utf-8", "replace")
+    return text.split("\n")[:-1] if text else [], done.returncode
 
 
 def our_lines(result, cut):
@@ -67,7 +69,7 @@ def compare_grep(root, pattern, rng, **more):
     return len(theirs)
 
 
-def test_grep(project, rounds=130):
+def test_grep(project, rounds=200):
     rng, shown = random.Random(1), 0
     for i in range(rounds):
         pattern = "".join(rng.choice(PIECES) for _ in range(rng.randrange(1, 4)))
@@ -78,26 +80,33 @@ def test_grep(project, rounds=130):
             more["literal"] = True
         if rng.random() < 0.4:
             more["include"] = rng.choice(["*.c", "*.h", "*.{c,h}", "s*"])
-        if i % 3:
+        if LARGE_TREE:
+            root, more["path"] = LARGE_TREE, rng.choice(PARTS) if i % 20 else ""
+        elif i % 3:
             root, more["path"] = "/usr/include", rng.choice(["linux", "sys", "x86_64-linux-gnu", "net"])
         else:
             root = project
         shown += (compare_grep(root, pattern, rng, **more) or 0) > 0
-    check(shown > 15, "only %d comparisons showed lines" % shown)
+    check(shown > 20 or LARGE_TREE, "only %d comparisons showed lines" % shown)
 
 
 def test_find_and_glob(project):
-    for root in [project, "/usr/include/linux"]:
+    roots = [project, "/usr/include/linux"]
+    if LARGE_TREE:
+        roots = [os.path.join(LARGE_TREE, part) for part in PARTS]
+    for root in roots:
         os.chdir(root)
         for pattern in GLOBS:
             theirs, _ = rg("--files", "-g", pattern.replace("!", "[!]"), "./")
-            want = sorted(re.sub("^\\./", "", p) for p in theirs)
-            ours = run("glob", {"pattern": pattern, "limit": 100000}, root)["data"]
-            equal(len(want), ours["total"], "glob %s in %s" % (pattern, root))
-            check(ours["truncated"] or want == sorted(ours["paths"]), "paths of %s" % pattern)
-            found = run("find", {"pattern": pattern, "limit": 100000}, root)["data"]
-            check(found["truncated"] or want == sorted(p for p in found["paths"] if p[-1] != "/"),
-                  "find %s in %s" % (pattern, root))
+            # What -g names, rg shows although it is ignored: the kernel ignores hidden files.
+            want = sorted(re.sub("^\\./", "", p) for p in theirs if not (LARGE_TREE and "/." in p))
+            for name in ["glob", "find"]:
+                ours = run(name, {"pattern": pattern, "limit": 100000}, root)["data"]
+                # rg leaves symbolic links out.
+                got = sorted(p for p in ours["paths"] if p[-1] != "/" and not os.path.islink(p)
+                             and not (LARGE_TREE and "/." in "/" + p))
+                check(want == got or (ours["truncated"] and set(got) <= set(want)),
+                      "%s %s in %s" % (name, pattern, root))
 
 
 NAMES = ["a", "b", "c.o", "d.txt", "build", "src", "e f", "x[1]", "#h", "!n", "deep", "Doc", ".hid", "z\\y"]
@@ -127,11 +136,31 @@ def git_sees(root):
     for where, directories, files in os.walk(root):
         if ".git" in directories:
             directories.remove(".git")
+        files = [name for name in files if name != ".git"]
+        files += [name for name in directories if os.path.islink(os.path.join(where, name))]
         every += [os.path.relpath(os.path.join(where, name), root) for name in files]
     done = subprocess.run(["git", "check-ignore", "--no-index", "-z", "--stdin"], cwd=root, check=False,
                           input="\0".join(every).encode(), capture_output=True)
     ignored = set(done.stdout.decode().split("\0"))
     return sorted(path for path in every if path not in ignored)
+
+
+def test_ignore_files_of_the_tree(project):
+    """The .gitignore files that the tree came with, each directory that has one by itself."""
+    root = LARGE_TREE or project
+    if not os.path.exists(root + "/.git"):
+        print("skipped: the ignore files of %s, which is no git repository" % root)
+        return
+    want = git_sees(root)
+    for where in [os.path.relpath(at, root) for at, _, files in os.walk(root) if ".gitignore" in files]:
+        where = "" if where == "." else where
+        below = [path for path in want if path.startswith(where + "/" if where else "")]
+        if not below:
+            continue  # it is ignored itself, and named all the same
+        ours = run("glob", {"pattern": "**", "path": where or ".", "limit": 100000}, root)["data"]
+        equal(len(below), ours["total"], "files of %s/%s that are not ignored" % (root, where))
+        got = set(ours["paths"])
+        check(got <= set(below), "none that is: %s" % sorted(got - set(below))[:5])
 
 
 def test_ignore_rules(_, rounds=90):
@@ -188,6 +217,7 @@ def test_what_grep_says(project):
 
 
 private_home()
+LARGE_TREE = os.environ.get("SEARCH_TREE")  # instead of the usual ones: ./dev soak
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 if not shutil.which("rg"):
     print("skipped: rg is not installed")

@@ -1,0 +1,133 @@
+"""The question on a terminal (a pty): once, no, nonsense, Ctrl-C, the end of the input, and nobody there."""
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+
+from toolslib import PROGRAM, Directory, check, equal, finish, private_home
+
+QUESTION = b"Allow it?"
+
+
+def until(terminal, want, limit_s=10):
+    """What the terminal shows up to `want` (None: until it closes)."""
+    shown, end = b"", time.time() + limit_s
+    while want is None or want not in shown:
+        if not select.select([terminal], [], [], max(0, end - time.time()))[0]:
+            return shown
+        try:
+            got = os.read(terminal, 4096)
+        except OSError:  # the last process that had it open is gone
+            return shown
+        if not got:
+            return shown
+        shown += got
+    return shown
+
+
+def on_terminal(root, arguments, typed, ahead=b""):
+    """Runs a tool on a terminal of its own and types an answer to each question: what it shows, its exit code."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(PROGRAM, [PROGRAM, "tool", *arguments, "--root", root])
+    if ahead:
+        os.write(terminal, ahead)
+    shown = b""
+    for answer in typed:
+        shown += until(terminal, QUESTION)
+        time.sleep(0.05)
+        if isinstance(answer, bytes):
+            os.write(terminal, answer)
+        else:
+            os.kill(child, answer)
+    shown += until(terminal, None)
+    _, status = os.waitpid(child, 0)
+    os.close(terminal)
+    return shown.decode("utf-8", "replace"), os.waitstatus_to_exitcode(status)
+
+
+def ask(root, *typed, command="touch made; echo done", ahead=b""):
+    path = root + "/made"
+    if os.path.exists(path):
+        os.unlink(path)
+    shown, status = on_terminal(root, ["bash", command], typed, ahead)
+    return shown, status, os.path.exists(path)
+
+
+def test_once(root):
+    for answer in [b"y\n", b"yes\n", b"Y\n"]:
+        shown, status, made = ask(root, answer)
+        equal((0, True), (status, made), "%r allows it" % answer)
+        check("Run command: touch made" in shown and "done" in shown, "the question, then the output: %r" % shown)
+    # The next call asks again.
+    equal((1, False), ask(root, b"n\n")[1:], "once is for one call")
+
+
+def test_no(root):
+    for answer in [b"n\n", b"NO\n"]:
+        shown, status, made = ask(root, answer)
+        equal((1, False), (status, made), "%r" % answer)
+        check("did not allow" in shown, "it says so: %r" % shown)
+
+
+def test_nonsense_is_not_yes(root):
+    for answer in [b"\n", b"yikes\n", b"hmmmmmmmmmmmmmmmmmmmyes\n", b"y n\n", b"\0\n"]:
+        shown, status, made = ask(root, answer, answer, answer)
+        equal((1, False), (status, made), "%r three times" % answer)
+        equal(3, shown.count(QUESTION.decode()), "it asks three times for %r" % answer)
+    equal((0, True), ask(root, b"what\n", b"y\n")[1:], "then an answer")
+
+
+def test_ctrl_c(root):
+    for end in [b"\x03", signal.SIGINT, signal.SIGTERM]:
+        start = time.time()
+        _, status, made = ask(root, end)
+        equal((130, False), (status, made), "%r" % end)
+        check(time.time() - start < 5, "at once")
+
+
+def test_end_of_input(root):
+    equal((1, False), ask(root, b"\x04")[1:], "Ctrl-D")
+
+
+def test_typed_ahead_is_no_answer(root):
+    equal((1, False), ask(root, b"n\n", ahead=b"y\ny\ny\n")[1:], "typed before it was asked")
+
+
+def test_nothing_hides_in_the_question(root):
+    shown, _, made = ask(root, b"n\n", command="echo \x1b[2K\x1b[1A \u202e harmless\nrm -rf x\rls")
+    question = shown[:shown.index("Allow it?")]
+    check("\x1b" not in question and "\u202e" not in question and "\rls" not in question, "%r" % question)
+    check("\n    rm -rf x" in question, "further lines are indented: %r" % question)
+    check(not made, "nothing ran")
+
+
+def test_other_tools_ask_too(root):
+    os.makedirs(root + "/dir/sub")
+    shown, status = on_terminal(root, ["delete", "dir", "--recursive"], [b"n\n"])
+    check(status == 1 and os.path.isdir(root + "/dir/sub") and "dir" in shown, "a recursive delete: %r" % shown)
+    shown, status = on_terminal(root, ["launch_app", "echo", "--args", "app"], [b"y\n"])
+    check(status == 0 and "app" in shown, "an application: %r" % shown)
+    shown, status = on_terminal(root, ["write", "plain.txt", "text"], [])
+    check(status == 0 and QUESTION.decode() not in shown, "a write does not: %r" % shown)
+
+
+def test_nobody_there(root):
+    """Standard error is a terminal, standard input is not: a question would wait for ever."""
+    main, side = pty.openpty()
+    done = subprocess.run([PROGRAM, "tool", "bash", "touch made", "--root", root], stdin=subprocess.DEVNULL,
+                          stderr=side, stdout=side, timeout=20, check=False)
+    os.close(side)
+    shown = until(main, None, 1)
+    os.close(main)
+    check(done.returncode == 1 and b"nobody to ask" in shown, "%r" % shown)
+
+
+private_home()
+with Directory() as directory:
+    for name, test in sorted(globals().items()):
+        if name.startswith("test_"):
+            test(directory)
+finish()
