@@ -8,7 +8,10 @@
 
 #include "ops/content_store.h"
 
-enum { SETTLED_SECONDS = 2 };
+enum {
+	SETTLED_SECONDS = 2,
+	IDLE_MS = 300, /* since a small file was last opened: time to write to the store */
+};
 
 struct content *content_new(const void *data, size_t size)
 {
@@ -116,14 +119,31 @@ struct keeping {
 	struct attributes version;
 };
 
+/* Making thousands of files takes as much of the machine as the search that brought them. */
+static void wait_for_idleness(struct cached *c)
+{
+	const struct timespec pause = {.tv_nsec = IDLE_MS * 1000000L / 2};
+
+	pthread_mutex_lock(&c->lock);
+	while (!c->stopping && c->keeping_bytes < c->memory_bytes_max / 4 * 3 &&
+		cached_now_ms() - c->content_opened_ms < IDLE_MS) {
+		pthread_mutex_unlock(&c->lock);
+		nanosleep(&pause, NULL);
+		pthread_mutex_lock(&c->lock);
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
 static void keep(void *user)
 {
 	struct keeping *keeping = user;
 	struct cached *c = keeping->cached;
 
 	worker_give_way();
+	wait_for_idleness(c);
 	content_store_put(c->store, &keeping->version, keeping->content->data);
 	pthread_mutex_lock(&c->lock);
+	c->keeping_bytes -= keeping->content->size;
 	content_unref(keeping->content);
 	pthread_mutex_unlock(&c->lock);
 	free(keeping);
@@ -140,14 +160,17 @@ void content_keep(struct cached *c, const struct node *node)
 	struct keeping *keeping;
 
 	if (!c->store || !node->content || node->content->own || !node->attributes_known ||
-		!is_settled(&node->attributes) || content_store_has(c->store, &node->attributes))
+		c->keeping_bytes > c->memory_bytes_max || !is_settled(&node->attributes) ||
+		content_store_has(c->store, &node->attributes))
 		return;
 	keeping = malloc(sizeof(*keeping));
 	if (!keeping)
 		return;
 	*keeping = (struct keeping){c, content_ref(node->content), node->attributes};
-	if (worker_pool_submit(c->keepers, keep, keeping))
+	if (worker_pool_submit(c->keepers, keep, keeping)) {
+		c->keeping_bytes += keeping->content->size;
 		return;
+	}
 	content_unref(keeping->content);
 	free(keeping);
 }

@@ -153,7 +153,9 @@ struct cached {
 	struct content *newest, *oldest;
 	uint64_t content_bytes;
 	struct load *loads;
+	uint64_t keeping_bytes; /* waiting to be written to the store */
 	struct prefetch *prefetches;
+	uint64_t content_opened_ms;   /* when somebody last opened a small file */
 	struct cached_file *deferred; /* handles with attribute changes that wait */
 	uint64_t round_trip_us;       /* smoothed */
 	struct fs_stats stats;

@@ -16,8 +16,10 @@ enum {
 	DIRECTORY_CONTENT_MAX_BYTES = 1 << 20,
 	PREFETCH_REPEAT_MS = 30000, /* not the same one again before that */
 	CONTENT_WAIT_MAX_MS = 1000,
+	CONTENT_START_MAX_MS = 250,   /* the far end is busy with other scans */
 	CONTENT_STEP_BYTES = 2 << 20, /* times the square of the misses: what is fetched */
-	WALK_OPENS = 2,               /* a walk counts as so many misses */
+	UNWANTED_MS = 2000,           /* content that is on its way and that nobody opens */
+	WALK_OPENS = 2,               /* a search counts as so many misses */
 	PREFETCHES_MAX = 4,
 	LOAD_ENTRIES_MAX = 1000, /* beyond the directory's own, in those below it */
 	LOAD_DEPTH = 3,
@@ -259,13 +261,22 @@ static int take_entry_locked(struct intake *intake, const struct dir_entry *entr
 	return 0;
 }
 
+/* Content for a search that ended long before it came. */
+static bool is_unwanted(const struct intake *intake)
+{
+	const struct prefetch *p = intake->prefetch;
+
+	return p && p->content && p->request.depth_max != 1 &&
+	       cached_now_ms() - intake->cached->content_opened_ms > UNWANTED_MS;
+}
+
 static int take_entry(void *user, const struct dir_entry *entry)
 {
 	struct intake *intake = user;
 	int r;
 
 	pthread_mutex_lock(&intake->cached->lock);
-	r = take_entry_locked(intake, entry);
+	r = is_unwanted(intake) ? -EINTR : take_entry_locked(intake, entry);
 	pthread_mutex_unlock(&intake->cached->lock);
 	return r;
 }
@@ -327,7 +338,7 @@ static void run_prefetch(void *user)
 	free(prefetch);
 }
 
-static void start_prefetch(struct cached *c, const struct node *top,
+static bool start_prefetch(struct cached *c, const struct node *top,
 	const struct scan_request *request, uint64_t expected_bytes)
 {
 	cleanup_free char *path = node_path(top);
@@ -339,7 +350,7 @@ static void start_prefetch(struct cached *c, const struct node *top,
 		running++;
 	if (!prefetch || running >= PREFETCHES_MAX) {
 		free(prefetch);
-		return;
+		return false;
 	}
 	prefetch->cached = c;
 	prefetch->content = request->flags & SCAN_CONTENT;
@@ -349,10 +360,22 @@ static void start_prefetch(struct cached *c, const struct node *top,
 	memcpy(prefetch->path, path, size);
 	if (!worker_pool_submit(c->scanners, run_prefetch, prefetch)) {
 		free(prefetch);
-		return;
+		return false;
 	}
 	prefetch->next = c->prefetches;
 	c->prefetches = prefetch;
+	return true;
+}
+
+/* Below a directory that the scan of `top` leaves out. */
+static bool is_hidden_below(const char *path, const char *top)
+{
+	const char *rest = path + strlen(top);
+
+	for (; (rest = strchr(rest, '.')); rest++)
+		if ((rest == path || rest[-1] == '/') && strchr(rest, '/'))
+			return true;
+	return false;
 }
 
 static const struct prefetch *find_prefetch(const struct cached *c, const char *path, bool content)
@@ -360,6 +383,7 @@ static const struct prefetch *find_prefetch(const struct cached *c, const char *
 	const struct prefetch *p = c->prefetches;
 
 	while (p && ((content && !p->content) || !path_is_within(path, p->path) ||
+			    (content && is_hidden_below(path, p->path)) ||
 			    (p->request.depth_max == 1 && content &&
 				    strlen(p->path) != path_parent_length(path)) ||
 			    (p->request.depth_max == 1 && !content && strcmp(p->path, path) != 0)))
@@ -565,7 +589,7 @@ static bool is_wanted_file(const struct cached *c, const struct node *node)
 }
 
 /* Bytes of small files below `top` whose content is missing; stops beyond `max`.  Adds up
- * what is on disk in `*kept`. */
+ * what is here or on disk in `*kept`: a scan would bring it once more. */
 static uint64_t missing_bytes(const struct cached *c, const struct node *top, unsigned depth,
 	uint64_t max, uint64_t *kept)
 {
@@ -574,41 +598,56 @@ static uint64_t missing_bytes(const struct cached *c, const struct node *top, un
 
 	for (size_t i = 0; d && i < d->bucket_count && bytes <= max; i++)
 		for (const struct node *child = d->buckets[i]; child; child = child->next) {
-			if (is_wanted_file(c, child) && content_is_kept(c, child))
+			if (child->content ||
+				(is_wanted_file(c, child) && content_is_kept(c, child)))
 				*kept += child->attributes.size_bytes;
 			else if (is_wanted_file(c, child))
 				bytes += child->attributes.size_bytes;
-			else if (depth > 1 && child->directory)
+			else if (depth > 1 && child->directory && child->name[0] != '.')
 				bytes += missing_bytes(c, child, depth - 1, max, kept);
 		}
 	return bytes;
 }
 
-static void fetch_content(struct cached *c, struct node *top, uint32_t depth, uint64_t expected)
+static bool fetch_content(
+	struct cached *c, struct node *top, uint32_t depth, uint64_t expected, uint64_t total_max)
 {
-	struct scan_request request = {.flags = SCAN_WATCH | SCAN_CONTENT,
+	struct scan_request request = {.flags = SCAN_WATCH | SCAN_CONTENT | SCAN_NOT_HIDDEN,
 		.depth_max = depth,
 		.entries_max = depth == 1 ? 0 : PREFETCH_ENTRIES_MAX,
 		.content_max_bytes = SMALL_FILE_MAX_BYTES,
-		.content_total_bytes =
-			depth == 1 ? DIRECTORY_CONTENT_MAX_BYTES : PREFETCH_CONTENT_MAX_BYTES};
+		.content_total_bytes = total_max};
 
+	if (!start_prefetch(c, top, &request, expected))
+		return false;
 	top->directory->content_wanted_ms = cached_now_ms();
-	start_prefetch(c, top, &request, expected);
+	return true;
 }
 
-/* Its directories were being listed just now. */
-static bool is_walked(const struct directory *d)
+/* Somebody listed the directory, and just now walked through one around it or opened files in
+ * several of its branches. */
+static bool is_searched(const struct node *directory)
 {
-	return d->names_wanted_ms && cached_now_ms() - d->names_wanted_ms < WALK_MS;
+	uint64_t now_ms = cached_now_ms();
+
+	if (!is_listed(directory))
+		return false;
+	for (const struct node *at = directory; at; at = at->parent) {
+		const struct directory *d = at->directory;
+
+		if (d->opens > WALK_OPENS ||
+			(d->names_wanted_ms && now_ms - d->names_wanted_ms < WALK_MS))
+			return true;
+	}
+	return false;
 }
 
 /* The highest directory around the file in several branches of which content was wanted, and
- * whose missing content is not too much. */
-static void consider_content(struct cached *c, struct node *file)
+ * whose missing content is not too much.  True when the file is to be waited for. */
+static bool consider_content(struct cached *c, struct node *file)
 {
-	uint64_t most = c->memory_bytes_max / 2, expected = 0, kept = 0;
-	bool is_search = is_listed(file->parent);
+	uint64_t most = c->memory_bytes_max / 2, expected = 0, allowed = 0, kept = 0;
+	bool is_search = is_searched(file->parent);
 	struct node *top = NULL;
 
 	if (most > PREFETCH_CONTENT_MAX_BYTES)
@@ -622,7 +661,7 @@ static void consider_content(struct cached *c, struct node *file)
 			at->directory->opens++;
 		at->directory->last_opened = branch->hash;
 		evidence = at->directory->opens;
-		if (is_search && is_walked(at->directory))
+		if (is_search)
 			evidence += WALK_OPENS;
 		max = (uint64_t)evidence * evidence * CONTENT_STEP_BYTES;
 		if (max > most)
@@ -634,15 +673,16 @@ static void consider_content(struct cached *c, struct node *file)
 			continue;
 		top = at;
 		expected = bytes;
+		allowed = max;
 	}
 	if (top) {
-		fetch_content(c, top, 0, expected);
-		return;
+		return fetch_content(c, top, 0, expected, allowed) && is_search;
 	}
 	expected = missing_bytes(c, file->parent, 1, DIRECTORY_CONTENT_MAX_BYTES, &kept);
 	if (file->parent->directory->opens == 1 && expected > file->attributes.size_bytes &&
 		expected <= DIRECTORY_CONTENT_MAX_BYTES)
-		fetch_content(c, file->parent, 1, expected);
+		fetch_content(c, file->parent, 1, expected, DIRECTORY_CONTENT_MAX_BYTES);
+	return false;
 }
 
 /* At the speed so far, will the rest be here soon?  A single file is had sooner by itself, but
@@ -656,7 +696,7 @@ static bool is_worth_waiting(const struct cached *c, const struct prefetch *p, b
 	if (now_ms - p->started_ms <= round_trips_ms(c, 2) + WAIT_STEP_MS)
 		return true;
 	if (!p->first_content_ms || !is_search)
-		return false;
+		return is_search && now_ms - p->started_ms <= CONTENT_START_MAX_MS;
 	return flowing_ms <= WAIT_STEP_MS ||
 	       rest_bytes * flowing_ms / p->received_bytes <= CONTENT_WAIT_MAX_MS;
 }
@@ -665,13 +705,14 @@ int cached_await_content(
 	struct cached *c, struct op_context *ctx, const char *path, struct node **ret_node)
 {
 	uint64_t since_ms = cached_now_ms();
-	bool restored = false;
+	bool restored = false, considered = false;
 	struct node *node;
 	int r;
 
 	for (;;) {
 		const struct prefetch *p;
 
+		c->content_opened_ms = cached_now_ms();
 		r = cached_resolve(c, ctx, path, true, &node);
 		if (r < 0)
 			return r;
@@ -684,10 +725,12 @@ int cached_await_content(
 			continue;
 		}
 		p = find_prefetch(c, path, true);
-		if (!p) {
-			consider_content(c, node);
-			return 0;
+		if (!p && !considered && consider_content(c, node)) {
+			considered = true;
+			continue;
 		}
+		if (!p)
+			return 0;
 		if (cached_now_ms() - since_ms > CONTENT_WAIT_MAX_MS ||
 			!is_worth_waiting(c, p, is_listed(node->parent)))
 			return 0;

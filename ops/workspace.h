@@ -134,8 +134,9 @@ struct dir_entry {
 typedef int (*dir_entry_sink)(void *user, const struct dir_entry *entry);
 
 enum scan_flags {
-	SCAN_WATCH = 1 << 0,   /* watch each directory, before it is read */
-	SCAN_CONTENT = 1 << 1, /* bring the content of files up to content_max_bytes */
+	SCAN_WATCH = 1 << 0,      /* watch each directory, before it is read */
+	SCAN_CONTENT = 1 << 1,    /* bring the content of files up to content_max_bytes */
+	SCAN_NOT_HIDDEN = 1 << 2, /* do not look into directories whose names begin with "." */
 };
 
 struct scan_request {

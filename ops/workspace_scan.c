@@ -166,6 +166,8 @@ static int visit(struct walk *walk, const struct pending_directory *directory)
 	cleanup_free char *full_path = path_join(walk->root->path, directory->path);
 	struct object_ref object = {.path = full_path, .id = directory->id};
 	bool too_deep = walk->request->depth_max && directory->depth >= walk->request->depth_max;
+	bool is_left_out =
+		(walk->request->flags & SCAN_NOT_HIDDEN) && *path_name(directory->path) == '.';
 	int r;
 
 	if (!full_path)
@@ -175,7 +177,7 @@ static int visit(struct walk *walk, const struct pending_directory *directory)
 	if (op_interrupted(walk->ctx))
 		return -EINTR;
 	children_free(walk);
-	if (!too_deep && !is_full(walk)) {
+	if (!too_deep && !is_left_out && !is_full(walk)) {
 		r = workspace_readdir(walk->ctx, walk->workspace, &object,
 			walk->request->flags & SCAN_WATCH, keep_child, walk, &entry.watched);
 		if (r < 0 && (!*directory->path || r == -EINTR || r == -ENOMEM || r == -ENOTCONN))

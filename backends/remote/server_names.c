@@ -133,7 +133,8 @@ int64_t handle_scan(struct job *job, struct wire_writer *out)
 	int r = server_object_read(job, &object);
 
 	(void)out;
-	request.flags = (unsigned)wire_get_number_max(&job->in, SCAN_WATCH | SCAN_CONTENT);
+	request.flags = (unsigned)wire_get_number_max(
+		&job->in, SCAN_WATCH | SCAN_CONTENT | SCAN_NOT_HIDDEN);
 	request.depth_max = (uint32_t)wire_get_number_max(&job->in, UINT32_MAX);
 	request.entries_max = wire_get_number(&job->in);
 	request.content_max_bytes = wire_get_number(&job->in);

@@ -548,6 +548,23 @@ PROMISE(scan_walks_a_subtree)
 	CHECK(strstr(log.text, "sub/f = x\n"));
 }
 
+PROMISE(scan_leaves_hidden_directories_out)
+{
+	struct scan_request request = {
+		.flags = SCAN_CONTENT | SCAN_NOT_HIDDEN, .content_max_bytes = 4};
+	struct scan_log log = {.used = 0};
+
+	plant_tree(f);
+	CHECK_RC(0, make_directory(f, "d/.h"));
+	CHECK_RC(0, put(f, "d/.h/f", "x"));
+	CHECK_RC(0, put(f, "d/.f", "y"));
+	CHECK_RC(0, workspace_scan(&f->ctx, f->w, &OBJECT_AT("d"), &request, log_entry, &log));
+	CHECK(strstr(log.text, ".h\n"));
+	CHECK(!strstr(log.text, ".h/f"));
+	CHECK(strstr(log.text, ".f = y\n"));
+	CHECK(strstr(log.text, "sub/f = x\n"));
+}
+
 PROMISE(scan_stays_within_its_bounds)
 {
 	struct scan_request shallow = {.depth_max = 1}, few = {.entries_max = 1};
@@ -591,4 +608,5 @@ PROMISES(names, TEST(root_is_a_directory), TEST(getattr_says_why_a_path_leads_no
 	TEST(readdir_gives_full_attributes), TEST(readdir_refuses), TEST(readdir_gives_all_of_many),
 	TEST(names_may_hold_any_byte), TEST(names_may_be_255_bytes_long),
 	TEST(paths_may_be_longer_than_path_max), TEST(scan_walks_a_subtree),
-	TEST(scan_stays_within_its_bounds), TEST(statfs_is_plausible));
+	TEST(scan_leaves_hidden_directories_out), TEST(scan_stays_within_its_bounds),
+	TEST(statfs_is_plausible));
