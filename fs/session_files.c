@@ -56,6 +56,12 @@ void session_read(
 	fuse_reply_buf(fuse, data, (size_t)got);
 }
 
+static void content_has_changed(struct request *r, struct open_handle *handle)
+{
+	if (r->session->kills_suid && session_raw_kills_suid())
+		session_clear_suid(r, handle);
+}
+
 void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t size, off_t offset,
 	struct fuse_file_info *fi)
 {
@@ -67,8 +73,8 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 	handle = session_begin_on_handle(&r, fuse, "write", LOG_IS_MUTATION | LOG_HAS_RANGE, fi);
 	r.record.offset = offset;
 	done = workspace_write(&r.op, handle->file, data, size, offset);
-	if (done >= 0 && r.session->kills_suid && session_raw_kills_suid())
-		session_clear_suid(&r, handle);
+	if (done >= 0)
+		content_has_changed(&r, handle);
 	if (done > 0 && !(handle->flags & O_APPEND))
 		content_hash_write(handle->hash, data, (size_t)done, offset);
 	else if (done > 0)
@@ -112,6 +118,7 @@ void session_fallocate(fuse_req_t fuse, fuse_ino_t ino, int mode, off_t offset, 
 {
 	struct open_handle *handle;
 	struct request r;
+	int result;
 
 	(void)ino;
 	handle =
@@ -119,8 +126,10 @@ void session_fallocate(fuse_req_t fuse, fuse_ino_t ino, int mode, off_t offset, 
 	r.record.offset = offset;
 	r.record.bytes = (uint64_t)length;
 	content_hash_disturb(handle->hash);
-	request_finish(
-		&r, workspace_fallocate(&r.op, handle->file, (unsigned)mode, offset, length));
+	result = workspace_fallocate(&r.op, handle->file, (unsigned)mode, offset, length);
+	if (result == 0)
+		content_has_changed(&r, handle);
+	request_finish(&r, result);
 }
 
 void session_copy_file_range(fuse_req_t fuse, fuse_ino_t from, off_t from_offset,
@@ -146,6 +155,7 @@ void session_copy_file_range(fuse_req_t fuse, fuse_ino_t from, off_t from_offset
 		request_finish(&r, (int)done);
 		return;
 	}
+	content_has_changed(&r, session_handle(to_fi));
 	request_record(&r, done);
 	fuse_reply_write(fuse, (size_t)done);
 }

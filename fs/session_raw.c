@@ -147,6 +147,9 @@ bool session_raw_kills_suid(void)
 		return ((const struct fuse_open_in *)body)->open_flags & FUSE_OPEN_KILL_SUIDGID;
 	case FUSE_CREATE:
 		return ((const struct fuse_create_in *)body)->open_flags & FUSE_OPEN_KILL_SUIDGID;
+	case FUSE_FALLOCATE:
+	case FUSE_COPY_FILE_RANGE: /* the kernel does not say */
+		return current.header->uid != 0;
 	default:
 		return false;
 	}

@@ -11,7 +11,8 @@ other() {
 test_set_user_id_is_gone_at_once() {
 	local way
 
-	for way in ': >"$1"' 'echo more >>"$1"' 'truncate -s 1 "$1"'; do
+	for way in ': >"$1"' 'echo more >>"$1"' 'truncate -s 1 "$1"' \
+		'fallocate -l 9000 "$1"' 'fallocate -p -l 4096 "$1"'; do
 		echo text >"$mnt/f"
 		chown 54321:54321 "$mnt/f"
 		chmod 6766 "$mnt/f"
