@@ -178,7 +178,10 @@ struct open_handle *session_handle(const struct fuse_file_info *fi);
 struct open_handle *session_begin_on_handle(struct request *r, fuse_req_t fuse, const char *op,
 	unsigned flags, const struct fuse_file_info *fi);
 
-/* After a write by somebody without the right to keep them (session_raw_kills_suid()). */
+/* A write by somebody without the right to keep them (session_raw_kills_suid()) clears
+ * set-user-ID, and set-group-ID where the group may execute or the writer is not in it:
+ * whether that changes the permissions, and doing it. */
+bool session_clears_suid(const struct request *r, struct inode *inode, uint32_t *ret_permissions);
 void session_clear_suid(struct request *r, struct open_handle *handle);
 
 void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);

@@ -225,20 +225,6 @@ static const char *setattr_name(unsigned mask)
 	return "utimens";
 }
 
-/* A truncation by somebody who may not keep set-user-ID bits: SET_MODE, or 0. */
-static unsigned clear_suid(struct inode_table *table, struct inode *inode, struct attributes *want)
-{
-	struct inode_state state;
-	uint32_t mode;
-
-	inode_table_state(table, inode, &state);
-	mode = state.version.mode & 07777;
-	want->mode = mode & ~(uint32_t)S_ISUID;
-	if (mode & S_IXGRP)
-		want->mode &= ~(uint32_t)S_ISGID;
-	return want->mode == mode ? 0 : SET_MODE;
-}
-
 void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fuse_mask,
 	struct fuse_file_info *fi)
 {
@@ -259,8 +245,9 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 		.size_bytes = (uint64_t)stat->st_size,
 		.atime = stat->st_atim,
 		.mtime = stat->st_mtim};
-	if ((mask & SET_SIZE) && !(mask & SET_MODE) && session_raw_kills_suid())
-		mask |= clear_suid(r.mount->inodes, inode, &want);
+	if ((mask & SET_SIZE) && !(mask & SET_MODE) && session_raw_kills_suid() &&
+		session_clears_suid(&r, inode, &want.mode))
+		mask |= SET_MODE;
 	if ((mask & SET_SIZE) && fi)
 		content_hash_disturb(session_handle(fi)->hash);
 	do {

@@ -7,6 +7,7 @@
 
 #include "fs/invalidate.h"
 #include "fs/virtual.h"
+#include "ops/support/cleanup.h"
 
 struct open_handle *session_handle(const struct fuse_file_info *fi)
 {
@@ -181,26 +182,45 @@ static int reply_open(fuse_req_t fuse, struct fuse_file_info *fi)
 			  : fuse_reply_open(fuse, fi);
 }
 
-/* What the kernel does itself where it can: a write by somebody without the right to keep
- * them clears set-user-ID, and set-group-ID where the group may execute. */
+static bool caller_is_in_group(const struct request *r, gid_t gid)
+{
+	gid_t groups[64];
+	int count;
+
+	if (fuse_req_ctx(r->fuse)->gid == gid)
+		return true;
+	count = fuse_req_getgroups(r->fuse, array_size(groups), groups);
+	for (int i = 0; i < count && i < (int)array_size(groups); i++)
+		if (groups[i] == gid)
+			return true;
+	return false;
+}
+
+/* What the kernel does itself where it can. */
+bool session_clears_suid(const struct request *r, struct inode *inode, uint32_t *ret_permissions)
+{
+	struct inode_state state;
+	uint32_t mode;
+
+	inode_table_state(r->mount->inodes, inode, &state);
+	mode = state.version.mode & 07777;
+	*ret_permissions = mode & ~(uint32_t)S_ISUID;
+	if ((mode & S_ISGID) &&
+		((mode & S_IXGRP) ||
+			!caller_is_in_group(r, mount_gid_to_local(r->mount, state.version.gid))))
+		*ret_permissions &= ~(uint32_t)S_ISGID;
+	return *ret_permissions != mode;
+}
+
 void session_clear_suid(struct request *r, struct open_handle *handle)
 {
 	struct object_ref object = OBJECT_OF(handle->file);
 	struct attributes attributes;
-	struct inode_state state;
 	struct inode_note note;
-	uint32_t mode;
 
-	inode_table_state(r->mount->inodes, handle->inode, &state);
-	mode = state.version.mode;
-	attributes.mode = mode & ~(uint32_t)S_ISUID;
-	if (mode & S_IXGRP)
-		attributes.mode &= ~(uint32_t)S_ISGID;
-	if (attributes.mode == mode)
-		return;
-	attributes.mode &= 07777;
-	if (workspace_setattr(
-		    &r->op, r->mount->workspace, &object, SET_MODE, &attributes, &attributes) < 0)
+	if (!session_clears_suid(r, handle->inode, &attributes.mode) ||
+		workspace_setattr(&r->op, r->mount->workspace, &object, SET_MODE, &attributes,
+			&attributes) < 0)
 		return;
 	inode_table_note(r->mount->inodes, handle->inode, &attributes, &note);
 	invalidate_attributes(r->session, handle->inode);
