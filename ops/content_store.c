@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
@@ -28,9 +29,12 @@ struct record {
 	uint8_t content[HASH_BYTES];
 };
 
+#define SEED_NAME "seed"
+
 struct content_store {
 	int directory_fd;
 	int index_fd;
+	uint64_t seed; /* of hashes of content: of this directory, and nobody's else */
 	uint64_t max_bytes;
 	pthread_mutex_t lock;
 	struct record *table; /* open addressing; an all-zero version is free */
@@ -190,11 +194,13 @@ static void name_of(const uint8_t hash[HASH_BYTES], char name[NAME_BYTES])
 	*end = '\0';
 }
 
-static void hash_content(const void *data, size_t size, uint8_t out[HASH_BYTES])
+/* A far end that knew the seed could make content that takes the place of another's. */
+static void hash_content(
+	const struct content_store *store, const void *data, size_t size, uint8_t out[HASH_BYTES])
 {
 	XXH128_canonical_t canonical;
 
-	XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, size));
+	XXH128_canonicalFromHash(&canonical, XXH3_128bits_withSeed(data, size, store->seed));
 	memcpy(out, canonical.digest, HASH_BYTES);
 }
 
@@ -254,7 +260,7 @@ int content_store_get(
 	}
 	if (fstat(fd, &st) == 0 && st.st_size == (off_t)size &&
 		read_all(fd, data, size) == (ssize_t)size) {
-		hash_content(data, size, found);
+		hash_content(store, data, size, found);
 		if (memcmp(hash, found, HASH_BYTES) == 0) {
 			note_use(fd, &st);
 			*ret_data = steal_ptr(&data);
@@ -402,7 +408,7 @@ int content_store_put(
 	if (version->size_bytes > store->max_bytes / 16)
 		return -EFBIG;
 	hash_version(version, record.version);
-	hash_content(data, version->size_bytes, record.content);
+	hash_content(store, data, version->size_bytes, record.content);
 	name_of(record.content, name);
 	if (faccessat(store->directory_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		r = write_file(store, name, data, version->size_bytes);
@@ -431,10 +437,23 @@ static char *default_directory(void)
 	return r < 0 ? NULL : directory;
 }
 
+/* What others could write to is not believed: the hashes tell damage, not malice. */
+static int make_private(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_uid != geteuid())
+		return -EPERM;
+	return (st.st_mode & 077) && fchmod(fd, 0700) < 0 ? -errno : 0;
+}
+
 static int open_directory(const char *path)
 {
 	cleanup_free char *copy = strdup(path);
-	int fd;
+	cleanup_fd int fd = -1;
+	int r;
 
 	if (!copy)
 		return -ENOMEM;
@@ -447,7 +466,53 @@ static int open_directory(const char *path)
 	if (mkdir(copy, 0700) < 0 && errno != EEXIST)
 		return -errno;
 	fd = open(copy, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	r = make_private(fd);
+	return r < 0 ? r : steal_fd(&fd);
+}
+
+static int read_seed(struct content_store *store)
+{
+	cleanup_fd int fd =
+		openat(store->directory_fd, SEED_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0)
+		return -errno;
+	return read_all(fd, (uint8_t *)&store->seed, sizeof(store->seed)) == sizeof(store->seed)
+		       ? 0
+		       : -EIO;
+}
+
+/* Several processes may come at once: the first one's seed is everybody's. */
+static int make_seed(struct content_store *store)
+{
+	char temporary[64];
+	uint64_t words[2];
+	int fd, r;
+
+	if (getrandom(words, sizeof(words), 0) != sizeof(words))
+		return -EIO;
+	snprintf(temporary, sizeof(temporary), "tmp-%016llx", (unsigned long long)words[1]);
+	fd = openat(store->directory_fd, temporary,
+		O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	r = write_all(fd, (const uint8_t *)words, sizeof(words[0])) ? 0 : -EIO;
+	close(fd);
+	if (r == 0 && linkat(store->directory_fd, temporary, store->directory_fd, SEED_NAME, 0) < 0)
+		r = errno == EEXIST ? 0 : -errno;
+	unlinkat(store->directory_fd, temporary, 0);
+	return r < 0 ? r : read_seed(store);
+}
+
+static int open_seed(struct content_store *store)
+{
+	int r = read_seed(store);
+
+	if (r == -EIO)
+		unlinkat(store->directory_fd, SEED_NAME, 0);
+	return r == -EIO || r == -ENOENT ? make_seed(store) : r;
 }
 
 int content_store_open(const char *directory, const char *identity, uint64_t max_bytes,
@@ -467,7 +532,9 @@ int content_store_open(const char *directory, const char *identity, uint64_t max
 	store->max_bytes = max_bytes;
 	store->written_bytes = max_bytes;
 	store->directory_fd = open_directory(path);
-	r = store->directory_fd < 0 ? store->directory_fd : open_index(store, identity);
+	r = store->directory_fd < 0 ? store->directory_fd : open_seed(store);
+	if (r == 0)
+		r = open_index(store, identity);
 	if (r < 0) {
 		content_store_close(store);
 		return r;

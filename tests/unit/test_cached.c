@@ -7,6 +7,7 @@
 
 #include "backends/backend.h"
 #include "ops/cached.h"
+#include "ops/content_store.h"
 #include "ops/faulty.h"
 #include "ops/support/cleanup.h"
 #include "tests/check.h"
@@ -558,6 +559,56 @@ static void test_the_store_spares_reading_and_is_verified(void)
 	teardown();
 }
 
+static char found_name[64];
+
+static int find_content(const char *path, const struct stat *st, int type, struct FTW *walk)
+{
+	(void)st;
+	if (type == FTW_F && walk->level == 2)
+		snprintf(found_name, sizeof(found_name), "%s", path + walk->base - 3);
+	return 0;
+}
+
+/* The name under which a store keeps this content. */
+static void store_it(const char *path, const char *identity, const char *text, char name[64])
+{
+	struct attributes version = {.id = {.inode = 1}, .size_bytes = strlen(text)};
+	struct content_store *store = NULL;
+	cleanup_free void *data = NULL;
+
+	CHECK_RC(0, content_store_open(path, identity, 1 << 20, &store));
+	CHECK_RC(0, content_store_put(store, &version, text));
+	CHECK_RC(0, content_store_get(store, &version, &data));
+	CHECK(data && memcmp(data, text, strlen(text)) == 0);
+	content_store_close(store);
+	found_name[0] = '\0';
+	CHECK_RC(0, nftw(path, find_content, 16, FTW_PHYS));
+	strcpy(name, found_name);
+}
+
+static void test_a_store_is_private_and_its_hashes_its_own(void)
+{
+	char one[80], other[80], names[3][64];
+	struct content_store *store = NULL;
+	struct stat st;
+
+	setup("true");
+	snprintf(one, sizeof(one), "%s/one", directory);
+	snprintf(other, sizeof(other), "%s/other", directory);
+	CHECK_RC(0, mkdir(one, 0777));
+	CHECK_RC(0, chmod(one, 0777));
+	store_it(one, "a", "content", names[0]);
+	store_it(one, "b", "content", names[1]);
+	store_it(other, "a", "content", names[2]);
+	CHECK_STRING(names[0], names[1]);
+	CHECK(strlen(names[2]) == 33 && strcmp(names[0], names[2]) != 0);
+	CHECK_RC(0, stat(one, &st));
+	CHECK_RC(0700, st.st_mode & 0777);
+	if (geteuid() == 0 && CHECK_RC(0, chown(one, 64001, 64001)))
+		CHECK_RC(-EPERM, content_store_open(one, "a", 1 << 20, &store));
+	teardown();
+}
+
 /* ---- A far end that lies --------------------------------------------------------- */
 
 static const struct attributes lying_directory = {
@@ -642,4 +693,5 @@ TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_a_failed_write_is_not_believed), TEST(test_another_object_is_stale),
 	TEST(test_big_files_read_ahead_are_whole),
 	TEST(test_the_store_spares_reading_and_is_verified),
+	TEST(test_a_store_is_private_and_its_hashes_its_own),
 	TEST(test_content_of_another_size_is_not_believed))
