@@ -2,11 +2,10 @@
  * ops/content_store.h - file content on local disk, from mount to mount.
  *
  * Content lies in files named by its xxh3-128 hash (with a seed of the directory's own), below
- * `directory`, and is verified when it is read: what does not match is removed and not there.  An index per workspace says which
- * version of which object (identity, size, mtime, ctime) had which content.
- * Files appear by rename, so several processes may share a directory.  The sum of their sizes
- * is kept below a bound; what was not used for longest goes first.
- * Threads: any.
+ * `directory`, and is verified when it is read: what does not match is removed and not there.  An
+ * index per workspace says which version of which object (identity, size, mtime, ctime) had which
+ * content. Files appear by rename, so several processes may share a directory.  The sum of their
+ * sizes is kept below a bound; what was not used for longest goes first. Threads: any.
  */
 #pragma once
 
