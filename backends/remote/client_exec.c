@@ -361,37 +361,27 @@ static bool has_ended(struct remote_process *p)
 int remote_process_signal(struct op_context *ctx, struct process *process, int signal)
 {
 	struct remote_process *p = remote_process_of(process);
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request = {ctx, p->remote, REQUEST_SIGNAL};
 
 	if (has_ended(p))
 		return -ESRCH;
-	do {
-		query_begin(&q, ctx, p->remote, REQUEST_SIGNAL, 0);
-		wire_put_number(&q.out, p->id);
-		wire_put_number(&q.out, (uint64_t)signal);
-		result = query_run(&q);
-	} while (query_end(&q, &result));
-	return (int)result;
+	wire_put_number(&request.arguments, p->id);
+	wire_put_number(&request.arguments, (uint64_t)signal);
+	return (int)remote_request_run(&request, NULL, NULL);
 }
 
 int remote_process_resize(
 	struct op_context *ctx, struct process *process, uint16_t rows, uint16_t columns)
 {
 	struct remote_process *p = remote_process_of(process);
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request = {ctx, p->remote, REQUEST_RESIZE};
 
 	if (has_ended(p))
 		return -ESRCH;
-	do {
-		query_begin(&q, ctx, p->remote, REQUEST_RESIZE, 0);
-		wire_put_number(&q.out, p->id);
-		wire_put_number(&q.out, rows);
-		wire_put_number(&q.out, columns);
-		result = query_run(&q);
-	} while (query_end(&q, &result));
-	return (int)result;
+	wire_put_number(&request.arguments, p->id);
+	wire_put_number(&request.arguments, rows);
+	wire_put_number(&request.arguments, columns);
+	return (int)remote_request_run(&request, NULL, NULL);
 }
 
 void remote_process_free(struct process *process)

@@ -247,8 +247,9 @@ PROMISE(exec_without_stdin_reads_end_of_file)
 
 PROMISE(output_of_any_size_comes_through_a_slow_reader)
 {
-	struct exec_request request = {
-		.command = "head -c 5000000 /dev/zero; printf end >&2", .cwd = "", .flags = 2};
+	struct exec_request request = {.command = "head -c 5000000 /dev/zero; printf end >&2",
+		.cwd = "",
+		.flags = EXEC_STDIN_CLOSED};
 	struct outcome o = {.out_size = 0};
 	struct process *process;
 
@@ -284,7 +285,8 @@ PROMISE(output_arrives_while_the_command_runs)
 
 PROMISE(a_small_buffer_loses_nothing)
 {
-	struct exec_request request = {.command = "printf abcdef", .cwd = "", .flags = 2};
+	struct exec_request request = {
+		.command = "printf abcdef", .cwd = "", .flags = EXEC_STDIN_CLOSED};
 	struct process *process;
 	struct exec_event event = {.type = EXEC_STDOUT};
 	char text[8] = "", one[1];
@@ -486,7 +488,8 @@ static bool always(struct op_context *ctx)
 
 PROMISE(an_interrupted_wait_leaves_the_command_running)
 {
-	struct exec_request request = {.command = "sleep 0.5; echo done", .cwd = "", .flags = 2};
+	struct exec_request request = {
+		.command = "sleep 0.5; echo done", .cwd = "", .flags = EXEC_STDIN_CLOSED};
 	struct outcome o = {.out_size = 0};
 	struct process *process;
 	struct exec_event event;

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "tests/mounted/random.h"
 
 enum { MAX_BYTES = 1 << 20, STEP_MAX_BYTES = 96 << 10, DESCRIPTORS = 3 };
 
@@ -26,7 +27,7 @@ static unsigned char model[MAX_BYTES], scratch[MAX_BYTES];
 static size_t model_size;
 static int fds[DESCRIPTORS]; /* the last one appends */
 static char path[4096];
-static uint64_t seed, state;
+static uint64_t seed;
 static unsigned long step;
 static const char *step_name = "start";
 
@@ -56,20 +57,6 @@ static void __attribute__((format(printf, 1, 2), noreturn)) fail(const char *for
 	for (unsigned long i = step > HISTORY ? step - HISTORY + 1 : 1; i <= step; i++)
 		fprintf(stderr, "%lu: %s\n", i, history[i % HISTORY]);
 	exit(1);
-}
-
-static uint64_t random_number(void) /* splitmix64 */
-{
-	uint64_t z = state += 0x9e3779b97f4a7c15U;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebU;
-	return z ^ z >> 31;
-}
-
-static size_t below(size_t limit)
-{
-	return limit ? random_number() % limit : 0;
 }
 
 struct range {
@@ -366,7 +353,7 @@ int main(int argc, char **argv)
 	}
 	seed = argc > 3 ? strtoull(argv[3], NULL, 0)
 			: (uint64_t)time(NULL) * 1000 + getpid() % 1000;
-	state = seed;
+	random_state = seed;
 	printf("data_model: seed %llu, %lu operations\n", (unsigned long long)seed, count);
 	fflush(stdout);
 	snprintf(path, sizeof(path), "%s/data-model-%d", argv[1], (int)getpid());

@@ -22,11 +22,12 @@
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "tests/mounted/random.h"
 
 enum { FILES = 8, CONTENT_MAX_BYTES = 20000, PROCESSES_MAX = 512 };
 
 static unsigned process;
-static uint64_t seed, state;
+static uint64_t seed;
 static unsigned long step;
 static unsigned versions[FILES]; /* of our own files; 0: not there */
 
@@ -41,20 +42,6 @@ static void __attribute__((format(printf, 1, 2), noreturn)) fail(const char *for
 	va_end(arguments);
 	fprintf(stderr, " (%s)\n", strerror(errno));
 	exit(1);
-}
-
-static uint64_t random_number(void) /* splitmix64 */
-{
-	uint64_t z = state += 0x9e3779b97f4a7c15U;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebU;
-	return z ^ z >> 31;
-}
-
-static unsigned below(unsigned limit)
-{
-	return (unsigned)(random_number() % limit);
 }
 
 /* ---- Files of our own ------------------------------------------------------------------ */
@@ -249,7 +236,7 @@ static void work(unsigned long operations, int report)
 	struct share share;
 	char path[32];
 
-	state = seed + process * 1000003;
+	random_state = seed + process * 1000003;
 	snprintf(path, sizeof(path), "own-%u", process);
 	if (mkdir(path, 0755) < 0)
 		fail("mkdir \"%s\"", path);

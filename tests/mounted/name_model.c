@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "tests/mounted/random.h"
 
 enum { DIRECTORIES = 6, NAMES = 24, PROCESSES_MAX = 64 };
 
@@ -43,7 +44,7 @@ struct object {
 static struct entry tree[DIRECTORIES][NAMES];
 static struct object objects[DIRECTORIES * NAMES + 1];
 static bool directory_exists[DIRECTORIES];
-static uint64_t state, seed;
+static uint64_t seed;
 static unsigned long step;
 static int process;
 static const char *step_name = "start";
@@ -60,20 +61,6 @@ static void __attribute__((format(printf, 1, 2), noreturn)) fail(const char *for
 	va_end(arguments);
 	fprintf(stderr, "\n");
 	exit(1);
-}
-
-static uint64_t random_number(void) /* splitmix64 */
-{
-	uint64_t z = state += 0x9e3779b97f4a7c15U;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebU;
-	return z ^ z >> 31;
-}
-
-static unsigned below(unsigned limit)
-{
-	return (unsigned)(random_number() % limit);
 }
 
 struct place {
@@ -377,8 +364,8 @@ static void do_shared(void)
 	struct stat st;
 	int fd;
 
-	snprintf(a, sizeof(a), "../shared/%u", below(12));
-	snprintf(b, sizeof(b), "../shared/%u%s", below(12), below(3) ? "" : "/x");
+	snprintf(a, sizeof(a), "../shared/%zu", below(12));
+	snprintf(b, sizeof(b), "../shared/%zu%s", below(12), below(3) ? "" : "/x");
 	switch (below(9)) {
 	case 0:
 		fd = open(a, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -455,7 +442,7 @@ static int run_process(int number, unsigned long count)
 	char own[32];
 
 	process = number;
-	state = seed + (uint64_t)number * 0x1000193;
+	random_state = seed + (uint64_t)number * 0x1000193;
 	snprintf(own, sizeof(own), "own%d", number);
 	expect(0, mkdir(own, 0755), "mkdir", own);
 	expect(0, chdir(own), "chdir", own);
