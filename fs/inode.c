@@ -748,22 +748,21 @@ bool inode_table_vanished(
 }
 
 void inode_table_renamed(struct inode_table *t, struct inode *parent, const char *text,
-	struct inode *new_parent, const char *new_text, bool swap)
+	struct inode *new_parent, const char *new_text, struct inode *inode, bool swap)
 {
 	struct forgotten *list = NULL;
 	struct inode_name *from, *to;
-	struct inode *inode = NULL, *other = NULL;
+	struct inode *other = NULL;
 
 	pthread_mutex_lock(&t->lock);
 	from = find_name(t, parent, text);
 	to = find_name(t, new_parent, new_text);
 	parent->references++;
 	new_parent->references++;
-	if (from) {
-		inode = from->inode;
+	if (inode)
 		inode->references++;
+	if (from)
 		name_drop(t, from, &list);
-	}
 	if (to && to != from) {
 		other = to->inode;
 		other->references++;
@@ -774,7 +773,7 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 		name_add(t, new_parent, new_text, inode);
 	if (other && swap)
 		name_add(t, parent, text, other);
-	else if (other && other->version.nlink)
+	else if (other && other != inode && other->version.nlink)
 		other->version.nlink--;
 	if (inode)
 		unref(t, inode, &list);

@@ -146,9 +146,11 @@ uint64_t inode_table_epoch(struct inode_table *table);
 bool inode_table_vanished(
 	struct inode_table *table, struct inode *parent, const char *name, uint64_t epoch);
 
-/* `swap`: the two names have changed places; else what the new one led to is gone. */
+/* `inode`: what was at the old name before the rename began, or NULL.  The change feed may have
+ * been quicker, and taken the old name away; the kernel has moved what it knows all the same.
+ * `swap`: the two names have changed places; else what the new one led to is gone. */
 void inode_table_renamed(struct inode_table *table, struct inode *parent, const char *name,
-	struct inode *new_parent, const char *new_name, bool swap);
+	struct inode *new_parent, const char *new_name, struct inode *inode, bool swap);
 
 /* True when a name was removed by us within the last seconds. */
 bool inode_table_removed_lately(

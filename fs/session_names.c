@@ -479,26 +479,28 @@ static void settle_spare(struct request *r, struct open_handle *spare, bool repl
 static int rename_entry(struct request *r, struct inode *parent, const char *name,
 	struct inode *new_parent, const char *new_name, unsigned flags)
 {
-	struct object_id id = expected_id(r, parent, name);
-	int result = request_locate_entry(r, parent, name);
+	static const struct object_id unknown;
+	struct inode *moved, *target;
 	struct open_handle *spare;
-	struct inode *target;
+	int result = request_locate_entry(r, parent, name);
 
 	if (result == 0)
 		result = request_locate_second(r, new_parent, new_name);
 	if (result < 0)
 		return result;
+	moved = inode_table_child(r->mount->inodes, parent, name);
 	target = flags ? NULL : inode_table_child(r->mount->inodes, new_parent, new_name);
 	spare = open_spare(r, target);
 	rename_begin(r->session);
-	result = workspace_rename(
-		&r->op, r->mount->workspace, r->path.path, r->path2.path, flags, &id);
+	result = workspace_rename(&r->op, r->mount->workspace, r->path.path, r->path2.path, flags,
+		moved ? &moved->id : &unknown);
 	if (result == 0)
-		inode_table_renamed(
-			r->mount->inodes, parent, name, new_parent, new_name, flags & RENAME_SWAP);
+		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name, moved,
+			flags & RENAME_SWAP);
 	settle_spare(r, spare, result == 0);
 	rename_end(r->session, result == 0);
 	inode_table_unref(r->mount->inodes, target);
+	inode_table_unref(r->mount->inodes, moved);
 	return result;
 }
 

@@ -59,9 +59,23 @@ static void test_paths_follow_renames_of_directories(void)
 	struct inode *file = enter(table, b, "file", object(4, S_IFREG));
 
 	CHECK_RC(0, check_path(table, file, "a/b/file"));
-	inode_table_renamed(table, a, "b", root, "c", false);
+	inode_table_renamed(table, a, "b", root, "c", b, false);
 	CHECK_RC(0, check_path(table, file, "c/file"));
 	CHECK_RC(0, check_path(table, root, ""));
+	inode_table_free(table);
+}
+
+static void test_a_rename_is_known_though_the_feed_was_quicker(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *a = enter(table, root, "a", object(2, S_IFDIR));
+	struct inode *file = enter(table, a, "file", object(3, S_IFREG));
+
+	CHECK(inode_table_vanished(table, root, "a", inode_table_epoch(table)));
+	CHECK_RC(-ENOENT, check_path(table, file, ""));
+	inode_table_renamed(table, root, "a", root, "b", a, false);
+	CHECK_RC(0, check_path(table, file, "b/file"));
 	inode_table_free(table);
 }
 
@@ -72,7 +86,7 @@ static void test_swapped_names_lead_to_each_other(void)
 	struct inode *a = enter(table, root, "a", object(2, S_IFREG));
 	struct inode *b = enter(table, root, "b", object(3, S_IFREG));
 
-	inode_table_renamed(table, root, "a", root, "b", true);
+	inode_table_renamed(table, root, "a", root, "b", a, true);
 	CHECK_RC(0, check_path(table, a, "b"));
 	CHECK_RC(0, check_path(table, b, "a"));
 	inode_table_free(table);
@@ -194,13 +208,14 @@ static void test_a_directory_below_itself_is_a_loop(void)
 	CHECK_RC(-ELOOP, inode_table_enter(table, b, "a", &of_a, &again, &note));
 	CHECK_RC(-ELOOP, inode_table_enter(table, b, "root", &of_root, &again, &note));
 	CHECK_RC(0, check_path(table, b, "a/b"));
-	inode_table_renamed(table, root, "a", b, "a", false);
+	inode_table_renamed(table, root, "a", b, "a", a, false);
 	CHECK_RC(-ENOENT, check_path(table, a, ""));
 	CHECK_RC(-ENOENT, check_path(table, b, ""));
 	inode_table_free(table);
 }
 
 TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
+	TEST(test_a_rename_is_known_though_the_feed_was_quicker),
 	TEST(test_swapped_names_lead_to_each_other),
 	TEST(test_links_share_an_inode_and_outlive_each_other),
 	TEST(test_another_object_takes_the_name_over),
