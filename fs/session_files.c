@@ -62,6 +62,26 @@ static void content_has_changed(struct request *r, struct open_handle *handle)
 		session_clear_suid(r, handle);
 }
 
+/* F_SETFL has turned O_APPEND on or off since the file was opened, or the kernel writes pages
+ * back through a handle that appends: the workspace goes by how it opened the file. */
+static ssize_t write_otherwise(
+	struct request *r, struct open_handle *handle, const char *data, size_t size, off_t offset)
+{
+	int flags = (handle->flags & (O_ACCMODE | O_SYNC | O_DSYNC | O_APPEND)) ^ O_APPEND;
+	struct object_ref object = OBJECT_OF(handle->file);
+	struct attributes attributes;
+	struct open_file *file;
+	ssize_t done;
+	int result = workspace_open_file(
+		&r->op, r->mount->workspace, &object, flags, &file, &attributes);
+
+	if (result < 0)
+		return result;
+	done = workspace_write(&r->op, file, data, size, offset);
+	result = workspace_close(&r->op, file);
+	return done >= 0 && result < 0 ? result : done;
+}
+
 void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t size, off_t offset,
 	struct fuse_file_info *fi)
 {
@@ -72,10 +92,13 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 	(void)ino;
 	handle = session_begin_on_handle(&r, fuse, "write", LOG_IS_MUTATION | LOG_HAS_RANGE, fi);
 	r.record.offset = offset;
-	done = workspace_write(&r.op, handle->file, data, size, offset);
+	if ((fi->flags ^ handle->flags) & O_APPEND)
+		done = write_otherwise(&r, handle, data, size, offset);
+	else
+		done = workspace_write(&r.op, handle->file, data, size, offset);
 	if (done >= 0)
 		content_has_changed(&r, handle);
-	if (done > 0 && !(handle->flags & O_APPEND))
+	if (done > 0 && !(fi->flags & O_APPEND))
 		content_hash_write(handle->hash, data, (size_t)done, offset);
 	else if (done > 0)
 		content_hash_disturb(handle->hash);

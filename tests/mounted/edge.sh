@@ -35,6 +35,39 @@ test_an_open_sees_what_others_have_changed() {
 	done
 }
 
+# F_SETFL tells nobody; the flag comes with each write.
+test_appending_can_be_turned_on_and_off() {
+	need_backing
+	need python3
+	python3 - "$mnt/a" "$backing/a" <<-'END'
+		import fcntl, mmap, os, sys, time
+		here, there = sys.argv[1:]
+		fd = os.open(here, os.O_RDWR | os.O_CREAT)
+		os.write(fd, b"one\n")
+		fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+		os.fsync(fd)
+		with open(there, "a") as other:
+		    other.write("two\n")
+		os.write(fd, b"three\n")
+		os.fsync(fd)
+		assert open(there).read() == "one\ntwo\nthree\n", open(there).read()
+		appending = os.open(here, os.O_RDWR | os.O_APPEND)
+		fcntl.fcntl(appending, fcntl.F_SETFL, 0)
+		os.pwrite(appending, b"ONE", 0)
+		os.fsync(appending)
+		assert open(there).read() == "ONE\ntwo\nthree\n", open(there).read()
+		os.close(appending)
+		os.close(fd)
+		# Pages that the kernel writes back have their place, whoever else appends.
+		appending = os.open(here, os.O_RDWR | os.O_APPEND)
+		with mmap.mmap(appending, 0) as pages:
+		    pages[4:7] = b"TWO"
+		    pages.flush()
+		os.close(appending)
+		assert open(there).read() == "ONE\nTWO\nthree\n", open(there).read()
+	END
+}
+
 test_locks_hold_between_two_mounts() {
 	need_backing
 	case "$uri" in
