@@ -461,6 +461,7 @@ static void run_command(struct connection *connection, const struct exec_words *
 	ctx.interrupted_data = run;
 	run->connection = connection;
 	enlist(run);
+	mount_watch(m, exec->cwd);
 	outcome.result = workspace_exec(&ctx, m->workspace, exec, &run->process);
 	if (outcome.result == 0)
 		outcome.result = -pthread_create(&reader, NULL, reader_run, run);

@@ -65,6 +65,10 @@ void mount_stop(struct mount *m);
  * command did at the workspace is visible on the mount. */
 void mount_drain_changes(struct mount *m);
 
+/* Changes in the directory `path` are reported from now on, where that can be and the kernel
+ * knows it, though nobody has listed it yet. */
+void mount_watch(struct mount *m, const char *path);
+
 /* Frees what mount_run() left; after workspace_free(), whose feed leads here. */
 void mount_done(struct mount *m);
 

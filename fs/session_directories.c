@@ -261,6 +261,30 @@ static int read_directory(struct request *r, struct inode *inode, struct listing
 	return 0;
 }
 
+static int pass_over(void *user, const struct dir_entry *entry)
+{
+	(void)user;
+	(void)entry;
+	return 0;
+}
+
+void mount_watch(struct mount *m, const char *path)
+{
+	struct inode *inode = m->inodes ? inode_table_find(m->inodes, path) : NULL;
+	struct object_ref object = {.path = path};
+	struct op_context op;
+	bool watched;
+
+	if (!inode)
+		return;
+	op_context_init(&op);
+	object.id = inode->id;
+	if (!inode->watched &&
+		workspace_readdir(&op, m->workspace, &object, true, pass_over, NULL, &watched) == 0)
+		inode->watched = watched;
+	inode_table_unref(m->inodes, inode);
+}
+
 static int find_or_read(
 	struct request *r, struct inode *inode, off_t offset, struct listing **ret_listing)
 {

@@ -163,6 +163,14 @@ test_the_log_has_the_exit_code() {
 	grep -q '"exit_code": *42' "$tmp/log" || fail "last line: $(cat "$tmp/log")"
 }
 
+# Nobody has listed the root yet.
+test_the_first_file_in_the_root_is_reported() {
+	remount
+	at -- touch first-file || return
+	"$ISTHMUS" log "$mnt" --op exec --json | tail -n 1 >"$tmp/log"
+	grep -q '"changed": *\[.*"first-file"' "$tmp/log" || fail "last line: $(cat "$tmp/log")"
+}
+
 test_a_terminal_is_given() {
 	need python3
 	at -- test -t 0 && fail "a terminal without -t"
