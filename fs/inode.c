@@ -759,6 +759,8 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 	to = find_name(t, new_parent, new_text);
 	parent->references++;
 	new_parent->references++;
+	if (!inode && from)
+		inode = from->inode;
 	if (inode)
 		inode->references++;
 	if (from)

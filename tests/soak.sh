@@ -1,16 +1,22 @@
 #!/bin/bash
-# soak.sh BUILD_DIR SECONDS: the random tests of the mounts again and again with new seeds, on
-# every backend, then 64 processes at once; BUILD_DIR has the thread sanitizer.  A failure
-# prints its seed.  Ends with "N passed, N failed".
+# soak.sh TSAN_BUILD BUILD SECONDS: 64 processes at once on every backend, for SECONDS; the random
+# tests and the link faults once each; all under the thread sanitizer (TSAN_BUILD).  Then a million
+# random operations on one file, and a million on names, on local: (BUILD; OPERATIONS: fewer).
+# A failure prints its seed.  Ends with "N passed, N failed".
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
 
-build=$(cd -- "$1" && pwd -P) end=$((SECONDS + $2)) passed=0 failed=0
+tsan_build=$(cd -- "$1" && pwd -P) plain_build=$(cd -- "$2" && pwd -P) end=$((SECONDS + $3))
+passed=0 failed=0 million=${OPERATIONS:-1000000}
 TMPDIR=$(mktemp -d /tmp/isthmus-soak-XXXXXX)
 export TMPDIR
-export ISTHMUS=$build/fs/isthmus LINKSIM=$build/tests/bench/linksim
-export DATA_MODEL=$build/tests/mounted/data_model NAME_MODEL=$build/tests/mounted/name_model
-export MIXED_WORK=$build/tests/mounted/mixed_work
+
+use() {
+	export ISTHMUS=$1/fs/isthmus LINKSIM=$1/tests/bench/linksim
+	export DATA_MODEL=$1/tests/mounted/data_model NAME_MODEL=$1/tests/mounted/name_model
+	export MIXED_WORK=$1/tests/mounted/mixed_work
+}
+
 export TSAN_OPTIONS=halt_on_error=1:exitcode=66
 trap 'tests/leftovers.sh --clean "$TMPDIR" || true; rm -rf --one-file-system "$TMPDIR"' EXIT
 trap 'exit 130' INT TERM
@@ -39,18 +45,26 @@ if [ -n "$sources" ]; then
 	# Debian's last lines have git ignore all of it.
 	sed -i '/^# Debian packaging/,$d' "$TMPDIR/sources/.gitignore"
 	git init -q "$TMPDIR/sources"
-	SEARCH_TREE=$TMPDIR/sources ISTHMUS_TOOLS=$build/tools/isthmus-tools \
+	SEARCH_TREE=$TMPDIR/sources ISTHMUS_TOOLS=$tsan_build/tools/isthmus-tools \
 		round "searches of the kernel's sources" python3 tests/tools/search_same_as_others.py
 	rm -rf "$TMPDIR/sources"
 fi
 
+backends=(local mem helper ssh)
+use "$tsan_build"
 while [ "$SECONDS" -lt "$end" ]; do
-	for backend in local mem helper ssh; do
-		OPERATIONS=${OPERATIONS:-10000} round "models on $backend" tests/mounted/models.sh "$backend"
-		PROCESSES=64 round "64 processes on $backend" tests/mounted/crowd.sh "$backend"
+	for backend in "${backends[@]}"; do
+		PROCESSES=64 CROWD_OPERATIONS=1000 round "64 processes on $backend" tests/mounted/crowd.sh "$backend"
 		[ "$SECONDS" -lt "$end" ] || break
 	done
-	round "link faults" tests/mounted/faults.sh ssh
 done
+for backend in "${backends[@]}"; do
+	OPERATIONS=10000 NAME_OPERATIONS=2000 round "models on $backend" tests/mounted/models.sh "$backend"
+done
+round "link faults" tests/mounted/faults.sh ssh
+use "$plain_build"
+# Eight processes work on names.
+OPERATIONS=$million NAME_OPERATIONS=$((million / 8)) round "$million operations of each model on local" \
+	tests/mounted/models.sh local
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Random work on a mount, compared with a model: the content of a file, and names.
-# OPERATIONS (of each process) and SEED make it longer or repeat it.
+# OPERATIONS, NAME_OPERATIONS (of each of 8 processes) and SEED make it longer or repeat it.
 # shellcheck source=tests/mounted/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -10,7 +10,7 @@ test_content_is_as_the_model_says() {
 
 test_names_are_as_the_model_says() {
 	mkdir "$mnt/names"
-	"$NAME_MODEL" "$mnt/names" "${OPERATIONS:-1200}" ${SEED:+"$SEED"}
+	"$NAME_MODEL" "$mnt/names" "${NAME_OPERATIONS:-1200}" ${SEED:+"$SEED"}
 	[ -z "$backing" ] || same_tree "$mnt/names" "$backing/names"
 }
 
