@@ -163,11 +163,15 @@ test_the_log_has_the_exit_code() {
 	grep -q '"exit_code": *42' "$tmp/log" || fail "last line: $(cat "$tmp/log")"
 }
 
-# Nobody has listed the root yet.
+# Nobody has listed the root of this mount yet.
 test_the_first_file_in_the_root_is_reported() {
-	remount
-	at -- touch first-file || return
-	"$ISTHMUS" log "$mnt" --op exec --json | tail -n 1 >"$tmp/log"
+	local other=$tmp/other
+
+	mkdir -p "$other"
+	"$ISTHMUS" mount "${mount_options[@]}" "$uri" "$other"
+	"$ISTHMUS" exec "$other" -- touch first-file
+	"$ISTHMUS" log "$other" --op exec --json | tail -n 1 >"$tmp/log"
+	"$ISTHMUS" umount "$other"
 	grep -q '"changed": *\[.*"first-file"' "$tmp/log" || fail "last line: $(cat "$tmp/log")"
 }
 
