@@ -476,12 +476,37 @@ void inode_table_note(struct inode_table *t, struct inode *inode, const struct a
 
 /* ---- Names ------------------------------------------------------------------------ */
 
+static time_t coarse_seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return now.tv_sec;
+}
+
+static void remember_removal(struct inode_table *t, const struct inode *parent, const char *text)
+{
+	size_t hash = hash_name(parent, text);
+
+	t->removals[hash % REMOVALS] = (struct removal){.hash = hash, .when = coarse_seconds()};
+}
+
+/* Somebody made it again: what the feed says next is no echo. */
+static void forget_removal(struct inode_table *t, const struct inode *parent, const char *text)
+{
+	struct removal *removal = &t->removals[hash_name(parent, text) % REMOVALS];
+
+	if (removal->hash == hash_name(parent, text))
+		removal->hash = 0;
+}
+
 static int name_point(struct inode_table *t, struct inode *parent, const char *text,
 	struct inode *inode, bool only_name, struct forgotten **list)
 {
 	struct inode_name *name = find_name(t, parent, text);
 	int r;
 
+	forget_removal(t, parent, text);
 	if (name && name->inode != inode) {
 		name_drop(t, name, list);
 		name = NULL;
@@ -671,21 +696,6 @@ struct inode *inode_table_find(struct inode_table *t, const char *path)
 	return inode;
 }
 
-static time_t coarse_seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return now.tv_sec;
-}
-
-static void remember_removal(struct inode_table *t, const struct inode *parent, const char *text)
-{
-	size_t hash = hash_name(parent, text);
-
-	t->removals[hash % REMOVALS] = (struct removal){.hash = hash, .when = coarse_seconds()};
-}
-
 bool inode_table_removed_lately(struct inode_table *t, const struct inode *parent, const char *text)
 {
 	size_t hash = hash_name(parent, text);
@@ -847,11 +857,24 @@ static bool is_writer(const struct open_handle *handle)
 	return (handle->flags & O_ACCMODE) != O_RDONLY;
 }
 
-void inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
+static struct open_handle *spare_of(const struct inode *inode)
+{
+	struct open_handle *handle = inode->handles;
+
+	while (handle && !handle->is_spare)
+		handle = handle->next;
+	return handle;
+}
+
+bool inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
 {
 	struct inode *inode = handle->inode;
 
 	pthread_mutex_lock(&t->lock);
+	if (handle->is_spare && spare_of(inode)) {
+		pthread_mutex_unlock(&t->lock);
+		return false;
+	}
 	handle->references = 1;
 	handle->next = inode->handles;
 	handle->link = &inode->handles;
@@ -861,6 +884,7 @@ void inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
 	inode->references += !handle->is_spare;
 	inode->writers += is_writer(handle);
 	pthread_mutex_unlock(&t->lock);
+	return true;
 }
 
 struct open_handle *inode_table_handle_any(struct inode_table *t, struct inode *inode)
@@ -871,6 +895,9 @@ struct open_handle *inode_table_handle_any(struct inode_table *t, struct inode *
 	handle = inode->handles;
 	while (handle && !is_writer(handle) && handle->next)
 		handle = handle->next;
+	/* One that was opened to be kept leads to the object for certain. */
+	if (handle && !is_writer(handle) && spare_of(inode))
+		handle = spare_of(inode);
 	if (handle)
 		handle->references++;
 	pthread_mutex_unlock(&t->lock);

@@ -55,11 +55,13 @@ struct inode {
 	uint32_t backing_users;      /* handles with the id below (struct session's lock) */
 	uint32_t cached_users;       /* handles without */
 	int32_t backing_id;
-	struct inode_version version; /* as last told to the kernel; mode 0: none */
-	atomic_bool content_told;     /* the kernel was given the whole file */
-	atomic_bool was_locked;       /* by fcntl(2), at some time */
-	atomic_uint changes;          /* a directory: names in it went, or changed unseen */
-	atomic_bool watched;          /* a directory whose changes are reported */
+	struct inode_version version;     /* as last told to the kernel; mode 0: none */
+	atomic_bool content_told;         /* the kernel was given the whole file */
+	atomic_uint drops;                /* how often the kernel was told to forget it */
+	atomic_uint_fast64_t replaced_at; /* hash of the path that went to another; 0: none */
+	atomic_bool was_locked;           /* by fcntl(2), at some time */
+	atomic_uint changes;              /* a directory: names in it went, or changed unseen */
+	atomic_bool watched;              /* a directory whose changes are reported */
 	bool is_root;
 	bool is_directory;
 	bool is_virtual; /* below .isthmus (fs/virtual.h); in no table */
@@ -170,8 +172,8 @@ void inode_table_places_free(struct inode_table *table, struct inode_place *plac
 /* Handles.  A spare one is closed with the inode; it serves whoever is about to open a file
  * that another has just replaced.  Adding any other takes a reference on the inode; handle_any()
  * takes one on the handle (NULL: none is open).  The last handle_put() closes the file and frees
- * the handle. */
-void inode_table_handle_add(struct inode_table *table, struct open_handle *handle);
+ * the handle.  Adding a second spare one fails (false); the caller keeps it. */
+bool inode_table_handle_add(struct inode_table *table, struct open_handle *handle);
 struct open_handle *inode_table_handle_any(struct inode_table *table, struct inode *inode);
 int inode_table_handle_put(
 	struct inode_table *table, struct op_context *ctx, struct open_handle *handle);

@@ -38,46 +38,51 @@ struct invalidator {
 
 /* ---- Telling the kernel ---------------------------------------------------------------- */
 
-void invalidate_attributes(struct session *s, const struct inode *inode)
-{
-	fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), -1, 0);
-}
-
-static void drop_everything_of(struct session *s, const struct inode *inode)
-{
-	fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), 0, 0);
-}
-
 static void drop_entry(struct session *s, const struct inode *parent, const char *name)
 {
 	fuse_lowlevel_notify_inval_entry(s->fuse, session_ino(s, parent), name, strlen(name));
 }
 
+/* While an answer that names the inode is on its way, the kernel does not know it: dropping
+ * the entry waits for that. */
+static void drop_child(struct session *s, const struct inode *parent, const char *name,
+	struct inode *child, bool data)
+{
+	if (session_drop_inode(s, child, data) != -ENOENT || !parent)
+		return;
+	drop_entry(s, parent, name);
+	session_drop_inode(s, child, data);
+}
+
 /* ---- One change --------------------------------------------------------------------------- */
 
-static void entry_changed(
-	struct session *s, struct inode *child, const char *path, const struct attributes *now)
+/* An event that tells nothing new is an echo of our own doing.  Where answers take long, one
+ * from before may still overtake another on its way to the kernel, and what changes within one
+ * tick of the far clock looks the same: there, the kernel asks us again. */
+static void entry_changed(struct session *s, struct inode *parent, struct inode *child,
+	const char *path, const struct attributes *now)
 {
+	const char *name = path_name(path);
 	struct inode_version version;
 	struct inode_state known;
 	struct inode_note note;
 
 	inode_version_of(now, &version);
 	inode_table_state(s->mount->inodes, child, &known);
-	if (memcmp(&known.version, &version, sizeof(version)) == 0)
-		return; /* an echo */
+	if (memcmp(&known.version, &version, sizeof(version)) == 0) {
+		if (s->is_remote && !child->is_directory)
+			drop_child(s, parent, name, child, !known.writers);
+		return;
+	}
 	control_note_change(s->mount, path);
 	if (known.writers) {
 		/* Most likely our own writes, but perhaps not only: the kernel compares the
 		 * times before it trusts its pages again. */
-		invalidate_attributes(s, child);
+		drop_child(s, parent, name, child, false);
 		return;
 	}
 	inode_table_note(s->mount->inodes, child, now, &note);
-	if (note.data_changed || S_ISLNK(now->mode))
-		drop_everything_of(s, child);
-	else
-		invalidate_attributes(s, child);
+	drop_child(s, parent, name, child, note.data_changed || S_ISLNK(now->mode));
 }
 
 /* The kernel's entry is not what is there (any more): removed, or replaced. */
@@ -85,13 +90,14 @@ static void drop_name(
 	struct session *s, struct inode *parent, const char *name, struct inode *child)
 {
 	drop_entry(s, parent, name);
-	drop_everything_of(s, parent);
+	session_drop_inode(s, parent, true);
 	if (child && !child->is_directory)
-		invalidate_attributes(s, child);
+		session_drop_inode(s, child, false);
 }
 
-/* The event may be older than what the kernel knows: what is there now decides. */
-static void entry_replaced(
+/* The event may be older than what the kernel knows: what is there now decides.  False: the
+ * name was entered meanwhile, by somebody who may have looked before. */
+static bool entry_replaced(
 	struct session *s, struct inode *parent, const char *path, struct inode *child)
 {
 	uint64_t epoch = inode_table_epoch(s->mount->inodes);
@@ -102,12 +108,19 @@ static void entry_replaced(
 	op_context_init(&op);
 	r = workspace_getattr(&op, s->mount->workspace, &OBJECT_AT(path), &now);
 	if (r == 0 && object_id_equal(&child->id, &now.id)) {
-		entry_changed(s, child, path, &now);
-		return;
+		entry_changed(s, parent, child, path, &now);
+		return true;
 	}
 	control_note_change(s->mount, path);
-	if (inode_table_vanished(s->mount->inodes, parent, path_name(path), epoch))
-		drop_name(s, parent, path_name(path), child);
+	if (!inode_table_vanished(s->mount->inodes, parent, path_name(path), epoch))
+		return false;
+	drop_name(s, parent, path_name(path), child);
+	return true;
+}
+
+static bool is_about(const struct change *change, const struct inode *child)
+{
+	return change->exists && object_id_equal(&child->id, &change->attributes.id);
 }
 
 static void handle_entry(struct session *s, const struct change *change)
@@ -119,7 +132,7 @@ static void handle_entry(struct session *s, const struct change *change)
 	struct inode *parent, *child;
 
 	if (!*change->path) {
-		entry_changed(s, inode_table_root(table), "", &change->attributes);
+		entry_changed(s, NULL, inode_table_root(table), "", &change->attributes);
 		return;
 	}
 	parent = parent_path ? inode_table_find(table, parent_path) : NULL;
@@ -130,14 +143,17 @@ static void handle_entry(struct session *s, const struct change *change)
 	child = inode_table_child(table, parent, name);
 	if (!child)
 		parent->changes++;
-	if (child && change->exists && object_id_equal(&child->id, &change->attributes.id))
-		entry_changed(s, child, change->path, &change->attributes);
-	else if (child)
-		entry_replaced(s, parent, change->path, child);
-	else if (change->exists || !inode_table_removed_lately(table, parent, name)) {
+	if (!child && (change->exists || !inode_table_removed_lately(table, parent, name))) {
 		control_note_change(s->mount, change->path);
 		drop_name(s, parent, name, NULL);
 	}
+	while (child && !is_about(change, child) &&
+		!entry_replaced(s, parent, change->path, child)) {
+		inode_table_unref(table, child);
+		child = inode_table_child(table, parent, name);
+	}
+	if (child && is_about(change, child))
+		entry_changed(s, parent, child, change->path, &change->attributes);
 	inode_table_unref(table, child);
 	inode_table_unref(table, parent);
 }
@@ -154,11 +170,11 @@ static void drop_subtree(struct session *s, struct inode *top, bool whole_subtre
 		return;
 	}
 	for (size_t i = 0; i < count; i++) {
-		drop_everything_of(s, places[i].inode);
+		session_drop_inode(s, places[i].inode, true);
 		if (places[i].parent)
 			drop_entry(s, places[i].parent, places[i].name);
 	}
-	drop_everything_of(s, top);
+	session_drop_inode(s, top, true);
 	inode_table_places_free(table, places, count);
 }
 
@@ -183,11 +199,11 @@ static void drop_unwatched(struct session *s)
 			(place->inode->is_directory ? place->inode->watched
 						    : state.version.nlink == 1))
 			continue;
-		drop_everything_of(s, place->inode);
+		session_drop_inode(s, place->inode, true);
 		if (place->parent && !place->parent->watched)
 			drop_entry(s, place->parent, place->name);
 	}
-	invalidate_attributes(s, root);
+	session_drop_inode(s, root, false);
 	inode_table_places_free(table, places, count);
 }
 

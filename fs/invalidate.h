@@ -11,9 +11,6 @@
 
 struct invalidator;
 
-/* The kernel forgets the inode's attributes, not its pages.  During a request for it too. */
-void invalidate_attributes(struct session *s, const struct inode *inode);
-
 /* Subscribes to the workspace's feed (one without is fine) and starts the thread. */
 int invalidator_start(struct session *s, struct invalidator **ret_invalidator);
 

@@ -283,6 +283,7 @@ static int session_new(struct mount *m)
 	s->watched_ttl = WATCHED_TTL_SECONDS;
 	s->ttl = m->options->ttl_ms / 1000.0;
 	pthread_mutex_init(&s->rename_lock, NULL);
+	pthread_rwlock_init(&s->store_lock, NULL);
 	pthread_cond_init(&s->rename_done, NULL);
 	pthread_mutex_init(&s->backing_lock, NULL);
 	pthread_mutex_init(&s->listings_lock, NULL);

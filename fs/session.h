@@ -17,6 +17,8 @@
 struct invalidator;
 
 /* Lives as long as the mount serves; userdata of the FUSE session. */
+enum { STALE_NAMES = 64 };
+
 struct session {
 	struct mount *mount;
 	struct fuse_session *fuse;
@@ -43,6 +45,12 @@ struct session {
 	pthread_cond_t rename_done;
 	uint32_t renames_active;      /* rename_lock */
 	atomic_uint_fast64_t renames; /* that took place; changed under rename_lock */
+
+	/* Shared: content is handed to the kernel; alone: it is told to forget (inode->drops). */
+	pthread_rwlock_t store_lock;
+	struct stale_name {
+		atomic_uint_fast64_t hash, until_ns;
+	} stale_names[STALE_NAMES];
 
 	/* The threads that serve (session_loop.c). */
 	pthread_mutex_t threads_lock;
@@ -99,7 +107,7 @@ bool request_retry(struct request *r, int result, struct inode *inode);
 /* For a request on an object that the kernel knows: when its name does not lead there any
  * more, the kernel has to look again (-ESTALE) rather than believe that there is none;
  * somebody may just have put another one in its place. */
-int request_object_result(int result);
+int request_object_result(struct request *r, struct inode *inode, int result);
 
 /* ---- Answers with attributes -------------------------------------------------------- */
 
@@ -117,6 +125,17 @@ int session_enter(struct session *s, struct inode *parent, const char *name,
 /* The same from a listing of `parent`: see inode_table_enter_listed(). */
 int session_enter_listed(struct session *s, struct inode *parent, const char *name,
 	const struct attributes *attributes, uint32_t changes, struct fuse_entry_param *ret_entry);
+
+/* Tells the kernel to forget the attributes of the inode, and with `data` its pages too.
+ * -ENOENT: the kernel does not know it (yet). */
+int session_drop_inode(struct session *s, struct inode *inode, bool data);
+
+/* After a request on what was at the path failed as something else is there now: whoever asks
+ * for the path again soon is to get it, even if it is replaced once more before it is opened. */
+bool session_was_stale(struct session *s, const char *path);
+
+/* The inode has just lost its name `path` to another. */
+void session_note_replaced(struct inode *inode, const char *path);
 
 /* How long the attributes just noted stay true, in seconds. */
 double session_attr_ttl(struct session *s, const struct inode_note *note);

@@ -263,9 +263,9 @@ static void look_again(struct request *r, struct open_handle *handle)
 	if (workspace_getattr(&r->op, r->mount->workspace, &object, &attributes) < 0)
 		return;
 	inode_table_note(r->mount->inodes, handle->inode, &attributes, &note);
-	if (note.data_changed)
-		fuse_lowlevel_notify_inval_inode(
-			r->session->fuse, session_ino(r->session, handle->inode), 0, 0);
+	/* Far away, two versions of the same tick of the clock cannot be told apart. */
+	if (note.data_changed || r->session->is_remote)
+		session_drop_inode(r->session, handle->inode, true);
 }
 
 static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi,

@@ -23,46 +23,110 @@ static void reply_negative(struct request *r, struct inode *parent)
 	fuse_reply_entry(r->fuse, &entry);
 }
 
-/* Answers a request that found or made the entry `name` (result 0). */
+static void reply_known(
+	struct request *r, const struct fuse_entry_param *entry, struct inode *inode)
+{
+	request_record(r, 0);
+	if (fuse_reply_entry(r->fuse, entry) < 0)
+		inode_table_forget(r->mount->inodes, inode, 1);
+}
+
+/* Answers a request that made the entry `name` (result 0). */
 static void reply_entry(struct request *r, struct inode *parent, const char *name, int result,
 	const struct attributes *attributes)
 {
-	struct session *s = r->session;
 	struct fuse_entry_param entry;
 	struct inode *inode;
 
 	if (result == 0)
-		result = session_enter(s, parent, name, attributes, &entry, &inode);
+		result = session_enter(r->session, parent, name, attributes, &entry, &inode);
+	if (result < 0)
+		request_finish(r, result);
+	else
+		reply_known(r, &entry, inode);
+}
+
+/* The object at the path, with a handle that keeps it.  NULL: no file, or it cannot be read. */
+static struct open_handle *open_found(struct request *r, struct attributes *ret_attributes)
+{
+	struct open_handle *handle = malloc(sizeof(*handle));
+
+	if (!handle)
+		return NULL;
+	*handle = (struct open_handle){.flags = O_RDONLY, .is_spare = true};
+	if (workspace_open_file(&r->op, r->mount->workspace, &OBJECT_AT(r->path.path),
+		    O_RDONLY | O_NOATIME, &handle->file, ret_attributes) == 0)
+		return handle;
+	free(handle);
+	return NULL;
+}
+
+static int find(
+	struct request *r, struct attributes *ret_attributes, struct open_handle **ret_spare)
+{
+	if (session_was_stale(r->session, r->path.path))
+		*ret_spare = open_found(r, ret_attributes);
+	if (*ret_spare)
+		return 0;
+	return workspace_getattr(
+		&r->op, r->mount->workspace, &OBJECT_AT(r->path.path), ret_attributes);
+}
+
+/* Takes over the handle, or closes it.  NULL is fine. */
+static void keep_spare(struct request *r, struct inode *inode, struct open_handle *spare)
+{
+	if (!spare)
+		return;
+	spare->inode = inode;
+	if (inode && inode_table_handle_add(r->mount->inodes, spare))
+		return;
+	workspace_close(&r->op, spare->file);
+	free(spare);
+}
+
+/* Answers a request that found the entry.  `changes`: of the parent, before it was looked at. */
+static void reply_found(struct request *r, struct inode *parent, const char *name, int result,
+	const struct attributes *attributes, struct open_handle *spare, unsigned changes)
+{
+	struct fuse_entry_param entry;
+	struct inode *inode = NULL;
+
+	if (result == 0)
+		result = session_enter(r->session, parent, name, attributes, &entry, &inode);
+	keep_spare(r, inode, spare);
 	if (result < 0) {
 		request_finish(r, result);
 		return;
 	}
-	request_record(r, 0);
-	if (fuse_reply_entry(r->fuse, &entry) < 0)
-		inode_table_forget(s->mount->inodes, inode, 1);
+	/* The change may have been of this name, when nobody knew it. */
+	if (parent->changes != changes)
+		entry.entry_timeout = entry.attr_timeout = 0;
+	reply_known(r, &entry, inode);
 }
 
 void session_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
 {
+	struct open_handle *spare = NULL;
 	struct attributes attributes;
 	struct inode *parent;
 	struct request r;
+	unsigned changes;
 	int result;
 
 	if (virtual_lookup(fuse, parent_ino, name))
 		return;
 	request_begin(&r, fuse, "lookup", 0);
 	parent = session_inode(r.session, parent_ino);
+	changes = parent->changes;
 	do {
 		result = request_locate_entry(&r, parent, name);
 		if (result == 0)
-			result = workspace_getattr(
-				&r.op, r.mount->workspace, &OBJECT_AT(r.path.path), &attributes);
+			result = find(&r, &attributes, &spare);
 	} while (request_retry(&r, result, NULL));
 	if (result == -ENOENT)
 		reply_negative(&r, parent);
 	else
-		reply_entry(&r, parent, name, result, &attributes);
+		reply_found(&r, parent, name, result, &attributes, spare, changes);
 }
 
 static void forget(struct session *s, fuse_ino_t ino, uint64_t count)
@@ -159,7 +223,7 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	} while (request_retry(&r, result, inode));
 	if (removed_directory(r.mount->inodes, inode, result, &attributes))
 		result = 0;
-	result = request_object_result(result);
+	result = request_object_result(&r, inode, result);
 	reply_attributes(&r, inode, result, &attributes);
 }
 
@@ -184,7 +248,7 @@ void session_access(fuse_req_t fuse, fuse_ino_t ino, int mask)
 	} while (request_retry(&r, result, inode));
 	if (removed_directory(r.mount->inodes, inode, result, &attributes))
 		result = 0;
-	result = request_object_result(result);
+	result = request_object_result(&r, inode, result);
 	if (result == 0 && (mask & X_OK) && !S_ISDIR(attributes.mode) && !(attributes.mode & 0111))
 		result = -EACCES;
 	request_finish(&r, result);
@@ -228,17 +292,19 @@ static const char *setattr_name(unsigned mask)
 void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fuse_mask,
 	struct fuse_file_info *fi)
 {
-	unsigned mask = set_mask(fuse_mask);
+	unsigned mask = set_mask(fuse_mask), drops;
 	struct attributes attributes, want;
 	struct object_ref object;
 	struct inode *inode;
+	struct session *s;
 	struct request r;
 	int result;
 
 	if (virtual_refuses(fuse, ino))
 		return;
 	request_begin(&r, fuse, setattr_name(mask), LOG_IS_MUTATION);
-	inode = session_inode(r.session, ino);
+	s = r.session;
+	inode = session_inode(s, ino);
 	want = (struct attributes){.mode = stat->st_mode & 07777,
 		.uid = mount_uid_to_workspace(r.mount, stat->st_uid),
 		.gid = mount_gid_to_workspace(r.mount, stat->st_gid),
@@ -250,6 +316,8 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 		mask |= SET_MODE;
 	if ((mask & SET_SIZE) && fi)
 		content_hash_disturb(session_handle(fi)->hash);
+	inode_table_ref(r.mount->inodes, inode);
+	drops = inode->drops;
 	do {
 		result = locate_object(&r, inode, fi, &object);
 		if (result == 0 && mask)
@@ -258,8 +326,12 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 		else if (result == 0)
 			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
 	} while (request_retry(&r, result, inode));
-	result = request_object_result(result);
+	result = request_object_result(&r, inode, result);
 	reply_attributes(&r, inode, result, &attributes);
+	/* This answer counts for the kernel even if it was told of a later change before. */
+	if (inode->drops != drops)
+		session_drop_inode(s, inode, false);
+	inode_table_unref(s->mount->inodes, inode);
 }
 
 void session_readlink(fuse_req_t fuse, fuse_ino_t ino)
@@ -277,7 +349,7 @@ void session_readlink(fuse_req_t fuse, fuse_ino_t ino)
 		if (result == 0)
 			result = workspace_readlink(&r.op, r.mount->workspace, &object, &target);
 	} while (request_retry(&r, result, inode));
-	result = request_object_result(result);
+	result = request_object_result(&r, inode, result);
 	if (result < 0) {
 		request_finish(&r, result);
 		return;
@@ -466,12 +538,8 @@ static struct open_handle *open_spare(struct request *r, struct inode *target)
 
 static void settle_spare(struct request *r, struct open_handle *spare, bool replaced)
 {
-	if (!spare)
+	if (!spare || (replaced && inode_table_handle_add(r->mount->inodes, spare)))
 		return;
-	if (replaced) {
-		inode_table_handle_add(r->mount->inodes, spare);
-		return;
-	}
 	workspace_close(&r->op, spare->file);
 	free(spare);
 }
@@ -497,6 +565,8 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	if (result == 0)
 		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name, moved,
 			flags & RENAME_SWAP);
+	if (result == 0 && target)
+		session_note_replaced(target, r->path2.path);
 	settle_spare(r, spare, result == 0);
 	rename_end(r->session, result == 0);
 	inode_table_unref(r->mount->inodes, target);

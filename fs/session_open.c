@@ -118,7 +118,7 @@ static bool needs_flush(const struct session *s, const struct open_handle *handl
 /* Puts a small file into the kernel's pages before it asks for them.  Nobody else has the
  * file open: a page that a map has changed would be lost.  True: they are the whole file. */
 static bool hand_over_content(struct request *r, struct open_handle *handle,
-	const struct attributes *attributes, const struct inode_note *note)
+	const struct attributes *attributes, const struct inode_note *note, unsigned drops)
 {
 	char *data = session_thread_buffer(STORE_MAX_BYTES);
 	struct fuse_bufvec content = FUSE_BUFVEC_INIT(0);
@@ -135,9 +135,13 @@ static bool hand_over_content(struct request *r, struct open_handle *handle,
 		return false;
 	content.buf[0].mem = data;
 	content.buf[0].size = (size_t)got;
+	/* Not what the kernel was told to forget while we had it in our hands. */
+	pthread_rwlock_rdlock(&r->session->store_lock);
 	handle->inode->content_told =
+		handle->inode->drops == drops &&
 		fuse_lowlevel_notify_store(r->session->fuse, session_ino(r->session, handle->inode),
 			0, &content, 0) == 0;
+	pthread_rwlock_unlock(&r->session->store_lock);
 	return handle->inode->content_told;
 }
 
@@ -223,7 +227,7 @@ void session_clear_suid(struct request *r, struct open_handle *handle)
 			&attributes) < 0)
 		return;
 	inode_table_note(r->mount->inodes, handle->inode, &attributes, &note);
-	invalidate_attributes(r->session, handle->inode);
+	session_drop_inode(r->session, handle->inode, false);
 }
 
 void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -234,19 +238,21 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct inode_note note;
 	struct inode *inode;
 	struct request r;
+	unsigned drops;
 	int result;
 
 	if (virtual_open(fuse, ino, fi))
 		return;
 	request_begin(&r, fuse, "open", (fi->flags & O_TRUNC) ? LOG_IS_MUTATION : 0);
 	inode = session_inode(r.session, ino);
+	drops = inode->drops;
 	do {
 		result = request_locate(&r, inode, &object);
 		if (result == 0)
 			result = workspace_open_file(
 				&r.op, r.mount->workspace, &object, fi->flags, &file, &attributes);
 	} while (request_retry(&r, result, inode));
-	result = request_object_result(result);
+	result = request_object_result(&r, inode, result);
 	if (result == 0)
 		result = make_handle(&r, inode, file, &attributes, fi);
 	if (result < 0) {
@@ -254,8 +260,8 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	inode_table_note(r.mount->inodes, inode, &attributes, &note);
-	fi->keep_cache =
-		hand_over_content(&r, session_handle(fi), &attributes, &note) || !note.data_changed;
+	fi->keep_cache = hand_over_content(&r, session_handle(fi), &attributes, &note, drops) ||
+			 !note.data_changed;
 	if ((fi->flags & O_TRUNC) && session_raw_kills_suid())
 		session_clear_suid(&r, session_handle(fi));
 	request_record(&r, 0);

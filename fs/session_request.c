@@ -8,7 +8,10 @@
 
 #include "ops/support/cleanup.h"
 
-enum { ATTEMPTS_MAX = 16 };
+enum {
+	ATTEMPTS_MAX = 16,
+	STALE_NS = 1000000000,
+};
 
 static uint64_t now_ns(clockid_t clock)
 {
@@ -176,9 +179,9 @@ bool request_retry(struct request *r, int result, struct inode *inode)
 {
 	if (result != -ENOENT && result != -ESTALE && result != -ENOTDIR)
 		return false;
-	if (r->handle || ++r->attempts > ATTEMPTS_MAX || op_interrupted(&r->op))
+	if (r->handle || op_interrupted(&r->op))
 		return false;
-	if (rename_interfered(r->session, r->renames_seen))
+	if (++r->attempts <= ATTEMPTS_MAX && rename_interfered(r->session, r->renames_seen))
 		return true;
 	if (!inode)
 		return false;
@@ -187,9 +190,44 @@ bool request_retry(struct request *r, int result, struct inode *inode)
 	return r->by_handle;
 }
 
-int request_object_result(int result)
+/* ---- Names that are replaced all the time ------------------------------------------------- */
+
+static uint64_t hash_path(const char *path)
 {
-	return result == -ENOENT || result == -ENOTDIR ? -ESTALE : result;
+	uint64_t hash = 0xcbf29ce484222325U; /* FNV-1a */
+
+	for (; *path; path++)
+		hash = (hash ^ (unsigned char)*path) * 0x100000001b3U;
+	return hash;
+}
+
+static void note_stale(struct session *s, uint64_t hash)
+{
+	struct stale_name *name = &s->stale_names[hash % STALE_NAMES];
+
+	name->hash = hash;
+	name->until_ns = now_ns(CLOCK_MONOTONIC) + STALE_NS;
+}
+
+bool session_was_stale(struct session *s, const char *path)
+{
+	uint64_t hash = hash_path(path);
+	struct stale_name *name = &s->stale_names[hash % STALE_NAMES];
+
+	return name->hash == hash && now_ns(CLOCK_MONOTONIC) < name->until_ns;
+}
+
+void session_note_replaced(struct inode *inode, const char *path)
+{
+	inode->replaced_at = hash_path(path);
+}
+
+int request_object_result(struct request *r, struct inode *inode, int result)
+{
+	if (result != -ENOENT && result != -ENOTDIR && result != -ESTALE)
+		return result;
+	note_stale(r->session, *r->path.path ? hash_path(r->path.path) : inode->replaced_at);
+	return -ESTALE;
 }
 
 /* ---- Answers ------------------------------------------------------------------------ */
@@ -278,6 +316,15 @@ int session_enter_listed(struct session *s, struct inode *parent, const char *na
 	if (r == 0)
 		describe(s, parent, inode, &note, a, ret_entry);
 	return r;
+}
+
+int session_drop_inode(struct session *s, struct inode *inode, bool data)
+{
+	/* What is being handed over (session_open.c) comes before, or not at all. */
+	pthread_rwlock_wrlock(&s->store_lock);
+	inode->drops++;
+	pthread_rwlock_unlock(&s->store_lock);
+	return fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), data ? 0 : -1, 0);
 }
 
 /* ---- Whose is it (--idmap) ------------------------------------------------------------ */

@@ -75,7 +75,7 @@ static void clear_sgid(struct request *r, const struct object_ref *object, struc
 		    &r->op, r->mount->workspace, object, SET_MODE, &attributes, &attributes) < 0)
 		return;
 	inode_table_note(r->mount->inodes, inode, &attributes, &note);
-	invalidate_attributes(r->session, inode);
+	session_drop_inode(r->session, inode, false);
 }
 
 void session_setxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, const char *value,

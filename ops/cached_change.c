@@ -54,9 +54,10 @@ static void settle(struct cached *c, struct node *node, const struct attributes 
 	bool same = node->state == NODE_PRESENT &&
 		    object_id_equal(&node->attributes.id, &attributes->id);
 
-	if (!same)
-		node_set_unknown(c, node);
-	else if (cached_is_later(&attributes->ctime, &node->attributes.ctime))
+	if (!same) {
+		node_set_present(c, node, attributes, ++c->clock);
+		node_set_doubtful(c, node);
+	} else if (cached_is_later(&attributes->ctime, &node->attributes.ctime))
 		node_set_present(c, node, attributes, ++c->clock);
 }
 
@@ -90,9 +91,6 @@ void cached_own_absent(struct cached *c, const char *path, uint64_t asked)
 	else
 		node_set_absent(c, node, ++c->clock);
 	mark_own(c, node);
-	if (node->state == NODE_ABSENT && c->asking == 0 && !node_expects_echo(node) &&
-		node_is_complete(c, node->parent))
-		node_remove(c, node);
 }
 
 void cached_own_unknown(struct cached *c, const char *path)
@@ -149,10 +147,10 @@ static void settle_move(struct cached *c, struct node *from, struct node *to, st
 		bring_content(c, to, moved);
 	else
 		node_set_unknown(c, to);
-	/* Two names of one object both stay. */
+	/* Two names of one object: rename(2) does nothing then. */
 	if (from->state == NODE_PRESENT &&
 		(!is_object(from, &moved->id) || from->attributes.nlink > 1))
-		node_set_unknown(c, from);
+		node_set_doubtful(c, from);
 	else
 		node_set_absent(c, from, ++c->clock);
 }
@@ -183,10 +181,8 @@ void cached_own_moved(struct cached *c, const char *from_path, const char *to_pa
 		return;
 	}
 	to->incoming = (struct object_id){0};
-	/* Two names of one object: rename(2) does nothing then. */
-	if (is_object(to, &moved->id) && is_object(from, &moved->id) && to->changed_at <= asked)
-		return;
-	if (is_object(from, &moved->id) && to->changed_at <= asked) {
+	/* An answer or the feed may have told of the move already. */
+	if (is_object(from, &moved->id) && !is_object(to, &moved->id) && to->changed_at <= asked) {
 		node_move(c, from, to);
 		if (to->directory)
 			tree_drop(c, to);

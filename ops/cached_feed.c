@@ -70,6 +70,10 @@ static bool take_same_object(struct cached *c, struct node *node, const struct c
 		note_early(node, a, change->hash);
 		return true;
 	}
+	/* Told before what we wrote had arrived, or after another's write: the place knows. */
+	if (awaited && node->content && node->content->own && !node->content->keeps_mtime &&
+		node->content->size != a->size_bytes && is_recent(node->own_ms, OWN_MS))
+		return false;
 	if (awaited && attributes_same_version(&node->attributes, a))
 		return false;
 	if (awaited && node->directory && node->directory->echoes > 0)
@@ -97,6 +101,15 @@ static bool is_expected(const struct node *node, const struct change *change)
 	       object_id_equal(&node->incoming, &change->attributes.id);
 }
 
+/* A name that is not there needs no node, unless an answer under way, or an event from before
+ * an own change, may still tell of it. */
+static void remove_if_idle(struct cached *c, struct node *node)
+{
+	if (node->state == NODE_ABSENT && c->asking == 0 && !is_recent(node->own_ms, OWN_MS) &&
+		node_is_complete(c, node->parent))
+		node_remove(c, node);
+}
+
 /* True when what had been handed out is no longer so. */
 static bool take_entry(struct cached *c, const struct change *change)
 {
@@ -119,7 +132,7 @@ static bool take_entry(struct cached *c, const struct change *change)
 		return take_same_object(c, node, change);
 	if (!change->exists && was_absent && node_is_complete(c, parent) && c->asking == 0) {
 		if (node)
-			node_remove(c, node);
+			remove_if_idle(c, node);
 		return false;
 	}
 	if (!*change->path)
@@ -128,7 +141,7 @@ static bool take_entry(struct cached *c, const struct change *change)
 	if (!node)
 		return true;
 	if (may_be_outdated(node) && !is_expected(node, change) && !(was_absent && !change->exists))
-		node_set_unknown(c, node);
+		node_set_doubtful(c, node);
 	else if (change->exists)
 		node_set_told(c, node, &change->attributes, change->hash);
 	else
@@ -138,8 +151,7 @@ static bool take_entry(struct cached *c, const struct change *change)
 		node_set_stale(c, parent);
 		parent->own_ms = 0;
 	}
-	if (node->state == NODE_ABSENT && c->asking == 0 && node_is_complete(c, parent))
-		node_remove(c, node);
+	remove_if_idle(c, node);
 	return true;
 }
 

@@ -231,7 +231,8 @@ int cached_open(struct op_context *ctx, struct workspace *w, const struct object
 	struct cached *c = cached_of(w);
 	int r = -EAGAIN;
 
-	if (!object->file && !is_writable(flags)) {
+	/* With O_NOATIME it is to be kept rather than read: that takes a handle at the place. */
+	if (!object->file && !is_writable(flags) && !(flags & O_NOATIME)) {
 		pthread_mutex_lock(&c->lock);
 		r = open_known(c, ctx, object, flags, ret_file, ret_attributes);
 		pthread_mutex_unlock(&c->lock);
@@ -495,6 +496,9 @@ void cached_mark_dirty(struct cached *c, struct cached_file *file)
 {
 	struct node *node = file->node;
 
+	if (!node) /* it may be known again by now */
+		join_node(file, tree_find(c, file->path, strlen(file->path)));
+	node = file->node;
 	if (!node)
 		return;
 	if (!file->dirty) {
@@ -511,11 +515,12 @@ void cached_mark_dirty(struct cached *c, struct cached_file *file)
 /* What is known of the content and attributes is void from here on. */
 static void mark_written(struct cached *c, struct cached_file *file)
 {
-	struct node *node = file->node;
+	struct node *node;
 
+	cached_mark_dirty(c, file);
+	node = file->node;
 	if (!node)
 		return;
-	cached_mark_dirty(c, file);
 	node->write_count++;
 	content_detach(c, node);
 	if (node->attributes.nlink > 1)

@@ -250,6 +250,9 @@ void node_set_told(struct cached *c, struct node *node, const struct attributes 
 bool node_is_locked(const struct node *node);
 void node_set_unknown(struct cached *c, struct node *node);
 
+/* What is known stays, with the handles on it, but only the place can tell whether it is so. */
+void node_set_doubtful(struct cached *c, struct node *node);
+
 /* An own change made the attributes of what is there unknown. */
 void node_set_stale(struct cached *c, struct node *node);
 

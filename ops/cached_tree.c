@@ -478,7 +478,7 @@ static void set_present(struct cached *c, struct node *node, const struct attrib
 		join_object(c, node);
 	}
 	node->attributes = *attributes;
-	node->attributes_known = true;
+	node->attributes_known = node->writers == 0;
 	learnt(c, node, asked);
 	doubt_names(c, node);
 }
@@ -510,6 +510,19 @@ void node_set_unknown(struct cached *c, struct node *node)
 	node_clear(c, node);
 	node->became_at = ++c->clock;
 	learnt(c, node, c->clock);
+}
+
+void node_set_doubtful(struct cached *c, struct node *node)
+{
+	if (node->state != NODE_PRESENT) {
+		node_set_unknown(c, node);
+		return;
+	}
+	node->attributes_known = false;
+	node->echo_awaited = false;
+	node->known_at = 0;
+	node->fetched_ms = 0;
+	node->stamp = node->changed_at = ++c->clock;
 }
 
 void node_set_stale(struct cached *c, struct node *node)

@@ -1,0 +1,114 @@
+#!/bin/bash
+# What changes at the workspace shows on the mount, and no update is lost: the mount against
+# its workspace, and two mounts of one workspace.
+# OPERATIONS, SEED and LIMIT_MS make the random work longer, repeat it, or allow more delay.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+test_random_work_on_both_sides_agrees_with_the_model() {
+	mkdir "$mnt/model"
+	"$COHERENCE_MODEL" "$mnt/model" "$backing/model" "${OPERATIONS:-6000}" \
+		"${SEED:-$(date +%s%N)}" "${LIMIT_MS:-2000}"
+}
+
+# Names that were not there, names that go, content, and attributes.
+test_what_a_command_did_shows_when_it_has_ended() {
+	local i
+
+	mkdir "$mnt/exec"
+	for i in $(seq 20); do
+		! stat "$mnt/exec/new$i" 2>/dev/null || fail "new$i is there"
+		"$ISTHMUS" exec "$mnt/exec" -- sh -c \
+			"echo $i >new$i; echo $i >content; chmod 6$((i % 8))0 content; rm -f new$((i - 1))"
+		expect "$i" "$(cat "$mnt/exec/new$i")" "new$i"
+		expect "$i" "$(cat "$mnt/exec/content")" content
+		expect "6$((i % 8))0" "$(stat -c %a "$mnt/exec/content")" mode
+		! stat "$mnt/exec/new$((i - 1))" 2>/dev/null || fail "new$((i - 1)) is still there"
+	done
+}
+
+second_mount() {
+	mkdir -p "$tmp/second"
+	"$ISTHMUS" mount -f "${mount_options[@]}" "$uri" "$tmp/second" >"$tmp/second.log" 2>&1 &
+	second=$!
+	wait_for 20 grep -qF " $tmp/second fuse" /proc/self/mounts
+}
+
+end_second_mount() {
+	"$ISTHMUS" umount "$tmp/second" || umount -l "$tmp/second"
+	wait "$second" || { tail "$tmp/second.log"; return 1; }
+}
+
+# Two writers on each mount and two at the workspace append lines to one file.
+test_no_appended_line_is_lost_or_torn() {
+	need python3
+	local second status=0
+
+	second_mount
+	: >"$mnt/lines"
+	python3 - "$mnt" "$tmp/second" "$backing" <<-'END' || status=$?
+		import os, sys, time
+		places, writers, count = sys.argv[1:], 6, 150
+		for n in range(writers):
+		    if os.fork() == 0:
+		        fd = os.open(f"{places[n % 3]}/lines", os.O_WRONLY | os.O_APPEND)
+		        for i in range(count):
+		            os.write(fd, f"{n} {i} {'x' * ((n * 37 + i) % 200)}.\n".encode())
+		            if i % 50 == 49:
+		                os.close(fd)
+		                fd = os.open(f"{places[n % 3]}/lines", os.O_WRONLY | os.O_APPEND)
+		        os.close(fd)
+		        os._exit(0)
+		assert all(os.wait()[1] == 0 for _ in range(writers))
+		want = {f"{n} {i} {'x' * ((n * 37 + i) % 200)}." for n in range(writers) for i in range(count)}
+		for place in places:
+		    end = time.monotonic() + 2
+		    while True:
+		        got = open(f"{place}/lines").read().splitlines()
+		        if len(got) == len(want) and set(got) == want:
+		            break
+		        assert time.monotonic() < end, (place, len(got), len(want), [l for l in got if l not in want][:3])
+		        time.sleep(0.01)
+	END
+	end_second_mount || status=1
+	return "$status"
+}
+
+# Everybody renames files of his own over one name: it is always there and whole, and in the
+# end it is the same for all.
+test_a_name_that_all_rename_over_is_one_whole_file() {
+	need python3
+	local second status=0
+
+	second_mount
+	echo "start.start" >"$mnt/target"
+	wait_for 5 grep -q start "$tmp/second/target"
+	python3 - "$mnt" "$tmp/second" "$backing" <<-'END' || status=$?
+		import os, sys, time
+		places, writers, count = sys.argv[1:], 6, 60
+		def whole(text):
+		    a, b = text.strip().split(".")
+		    return a == b
+		for n in range(writers):
+		    if os.fork() == 0:
+		        place = places[n % 3]
+		        for i in range(count):
+		            with open(f"{place}/.own{n}", "w") as f:
+		                f.write(f"{n}-{i}.{n}-{i}\n")
+		            os.rename(f"{place}/.own{n}", f"{place}/target")
+		            assert whole(open(f"{place}/target").read())
+		        os._exit(0)
+		assert all(os.wait()[1] == 0 for _ in range(writers))
+		want = open(f"{places[2]}/target").read()
+		for place in places[:2]:
+		    end = time.monotonic() + 2
+		    while open(f"{place}/target").read() != want:
+		        assert time.monotonic() < end, (place, open(f"{place}/target").read(), want)
+		        time.sleep(0.01)
+		    assert not [name for name in os.listdir(place) if name.startswith(".own")], os.listdir(place)
+	END
+	end_second_mount || status=1
+	return "$status"
+}
+
+run_tests "$1"
