@@ -96,9 +96,10 @@ static cJSON *elicit_params(const struct permission_question *question, bool mod
 		buffer_append_string(&message, "\n");
 		text_append_visible(&message, question->reason);
 	}
-	for (size_t i = 0; i < question->remember_count; i++)
-		buffer_printf(&message, "%s%s",
-			i ? ", " : "\nFor this session would be allowed: ", question->remember[i]);
+	for (size_t i = 0; i < question->remember_count; i++) {
+		buffer_append_string(&message, i ? ", " : "\nFor this session would be allowed: ");
+		text_append_visible(&message, question->remember[i]);
+	}
 	if (buffer_append(&message, "", 1) < 0)
 		message.size = 0;
 	if (modern)

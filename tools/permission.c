@@ -3,10 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <pthread.h>
 #include <string.h>
 
-enum { FILE_MAX_BYTES = 1 << 20, RULES_MAX = 10000 };
+#include "ops/support/path.h"
+
+enum { FILE_MAX_BYTES = 1 << 20, RULES_MAX = 10000, LINKS_MAX = 16 };
 
 struct rule {
 	char *tool;
@@ -426,4 +429,77 @@ int permission_ask(
 	const struct permission_subject one = {.text = subject, .remember = literal};
 
 	return permission_ask_all(call, level, &one, 1, sentence, NULL);
+}
+
+/* What the link at `path` names, as a path below the root; NULL: no link, or outside. */
+static char *link_target(const struct files_root *root, const char *path)
+{
+	cleanup_fd int fd = files_open(root, path, O_PATH | O_NOFOLLOW, 0);
+	cleanup_free char *parent = strndup(path, path_parent_length(path)), *joined = NULL;
+	char target[PATH_MAX], *named = NULL;
+	ssize_t length = fd < 0 || !parent ? -1 : readlinkat(fd, "", target, sizeof(target) - 1);
+
+	if (length <= 0)
+		return NULL;
+	target[length] = '\0';
+	if (target[0] != '/')
+		joined = path_join(parent, target);
+	return files_resolve(root, joined ? joined : target, &named) < 0 ? NULL : named;
+}
+
+/* Where the path leads, also when its last names, or what a link names, do not exist yet.
+ * NULL: not known. */
+static char *real_path(const struct files_root *root, const char *path, bool follow, int links)
+{
+	size_t length = follow ? strlen(path) : path_parent_length(path);
+
+	for (;;) {
+		cleanup_free char *above = strndup(path, length), *real = NULL, *target = NULL;
+		const char *rest = path + length + (path[length] == '/');
+		int r = above ? files_real_path(root, above, &real) : -ENOMEM;
+
+		if (r == -ENOENT && links < LINKS_MAX)
+			target = link_target(root, above);
+		if (r == 0)
+			return path_join(real, rest);
+		if (target) {
+			cleanup_free char *whole = path_join(target, rest);
+
+			return whole ? real_path(root, whole, true, links + 1) : NULL;
+		}
+		if (r != -ENOENT || !length)
+			return NULL;
+		length = path_parent_length(above);
+	}
+}
+
+bool permission_guards(const char *path)
+{
+	while (*path) {
+		size_t length = strcspn(path, "/");
+
+		if (length == 4 && strncmp(path, ".git", 4) == 0)
+			return true;
+		if (strcmp(path, ".isthmus.json") == 0)
+			return true;
+		path += length + (path[length] == '/');
+	}
+	return false;
+}
+
+int permission_ask_path(struct tool_call *call, enum tool_level level, const char *path,
+	bool follow, const char *sentence)
+{
+	cleanup_free char *real = real_path(&call->session->root, path, follow, 0);
+	cleanup_free char *literal = permission_literal(path);
+	const struct permission_subject one = {.text = path,
+		.plain = real && strcmp(real, path) != 0 ? real : NULL,
+		.remember = literal};
+	const char *reason = NULL;
+
+	if (level == TOOL_MODIFY && permission_guards(real ? real : path)) {
+		level = TOOL_DANGEROUS;
+		reason = "it changes what git runs, or the rules of this project";
+	}
+	return permission_ask_all(call, level, &one, 1, sentence, reason);
 }

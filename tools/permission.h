@@ -88,3 +88,12 @@ char *permission_literal(const char *text);
 /* The same for one subject, which "always" allows as it is. */
 int permission_ask(
 	struct tool_call *call, enum tool_level level, const char *subject, const char *sentence);
+
+/* True for what decides what runs with the next "git status", and for the project's rules: to
+ * change that is as dangerous as a command. */
+bool permission_guards(const char *path);
+
+/* The same for a path below the root.  Rules that ask or deny also look at where its links lead
+ * (`follow` false: not the last one's). */
+int permission_ask_path(struct tool_call *call, enum tool_level level, const char *path,
+	bool follow, const char *sentence);

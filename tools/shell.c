@@ -7,6 +7,7 @@
 
 #include "ops/support/buffer.h"
 #include "ops/support/path.h"
+#include "tools/permission.h"
 #include "tools/shell_words.h"
 
 #ifdef HAVE_TREE_SITTER_BASH
@@ -303,6 +304,9 @@ static void take_declaration(const struct parse *p, TSNode node)
 static void take_redirect(const struct parse *p, TSNode node)
 {
 	uint32_t count = ts_node_named_child_count(node);
+	size_t size;
+	const char *text = node_text(p, node, &size);
+	bool writes = memchr(text, '>', size);
 
 	for (uint32_t i = 0; i < count; i++) {
 		TSNode child = ts_node_named_child(node, i);
@@ -310,11 +314,15 @@ static void take_redirect(const struct parse *p, TSNode node)
 
 		if (is_type(child, "file_descriptor") || is_type(child, "process_substitution"))
 			continue;
-		if (append_literal(p, child, &word) && buffer_append(&word, "", 1) == 0)
+		if (append_literal(p, child, &word) && buffer_append(&word, "", 1) == 0) {
 			check_path(p->analyser, (const char *)word.data);
-		else
+			if (writes && permission_guards((const char *)word.data))
+				not_understood(p->analyser,
+					"it changes what git runs, or the rules of this project");
+		} else {
 			not_understood(p->analyser,
 				"the file that it writes or reads is not known before it runs");
+		}
 	}
 }
 

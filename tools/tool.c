@@ -233,7 +233,7 @@ static int ask_about_path(struct tool_call *call)
 		return -1;
 	if (asprintf(&sentence, "%s: %s", call->tool->label, *path ? path : ".") < 0)
 		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
-	return permission_ask(call, call->tool->level, path, sentence);
+	return permission_ask_path(call, call->tool->level, path, true, sentence);
 }
 
 static cJSON *ask_mount(const struct tool_session *session, cJSON *request)

@@ -176,7 +176,8 @@ static int permission(struct tool_call *call)
 	if (asprintf(&sentence, "Delete%s: %s", recursive ? " with everything in it" : "", path) <
 		0)
 		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
-	return permission_ask(call, recursive ? TOOL_DANGEROUS : TOOL_MODIFY, path, sentence);
+	return permission_ask_path(
+		call, recursive ? TOOL_DANGEROUS : TOOL_MODIFY, path, false, sentence);
 }
 
 const struct tool tool_delete = {

@@ -308,7 +308,7 @@ static int permission(struct tool_call *call)
 		return -1;
 	if (asprintf(&sentence, "Read file: %s", path) < 0)
 		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
-	return permission_ask(call, TOOL_READ, path, sentence);
+	return permission_ask_path(call, TOOL_READ, path, true, sentence);
 }
 
 const struct tool tool_read = {

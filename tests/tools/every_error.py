@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 
 from toolslib import PROGRAM, Directory, check, code, equal, finish, private_home, run
@@ -145,6 +146,23 @@ def test_denied(root):
         file.write('{"permissions": [{"tool": "write", "pattern": "dir/*", "action": "deny"}]}')
     equal("PERMISSION_DENIED", code(run("write", {"path": "dir/x", "content": ""}, root)), "the project's rule")
     equal("OK", code(run("write", {"path": "y", "content": ""}, root)), "beside it")
+    os.symlink("dir", root + "/alias")
+    os.symlink("dir/not-yet", root + "/alias-of-new")
+    os.symlink("alias-of-new", root + "/alias-of-alias")
+    for path in ["alias/x", "alias/new/x", "alias-of-new", "alias-of-alias"]:
+        equal("PERMISSION_DENIED", code(run("write", {"path": path, "content": ""}, root)), "through a link: " + path)
+    check(not os.path.exists(root + "/dir/not-yet") and not os.path.exists(root + "/dir/new"), "nothing was made")
+    for path in ["alias", "alias-of-new", "alias-of-alias"]:
+        os.unlink(root + "/" + path)
+    os.makedirs(root + "/sub/.git/hooks")
+    os.symlink("sub/.git", root + "/alias")
+    for path in ["sub/.git/config", "alias/hooks/pre-commit", ".isthmus.json"]:
+        done = subprocess.run([PROGRAM, "tool", "write", "--root", root, "--output", "json", "--json",
+                               json.dumps({"path": path, "content": ""})], capture_output=True,
+                              stdin=subprocess.DEVNULL, check=False)
+        equal("PERMISSION_DENIED", code(json.loads(done.stdout)), "what makes git run something: " + path)
+    os.unlink(root + "/alias")
+    shutil.rmtree(root + "/sub")
     with open(root + "/.isthmus.json", "w", encoding="utf-8") as file:
         file.write("{")
     equal(2, run("ls", {}, root)["exit"], "rules that cannot be read are not passed over")
