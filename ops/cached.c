@@ -11,7 +11,6 @@
 
 enum {
 	SCANNERS = 3,
-	READERS = 8,
 	KEEPERS = 1,
 	QUEUE_MAX = 256,
 	KEEP_QUEUE_MAX = 1 << 16,
@@ -176,7 +175,6 @@ static void cached_free(struct workspace *w)
 
 	__atomic_store_n(&c->stopping, true, __ATOMIC_RELAXED);
 	worker_pool_free(c->scanners);
-	worker_pool_free(c->readers);
 	worker_pool_free(c->keepers);
 	content_store_close(c->store);
 	workspace_free(c->inner);
@@ -269,8 +267,6 @@ static int start(struct cached *c, const struct cached_options *options)
 	int r = worker_pool_new(SCANNERS, QUEUE_MAX, &c->scanners);
 
 	if (r == 0)
-		r = worker_pool_new(READERS, QUEUE_MAX, &c->readers);
-	if (r == 0)
 		r = open_store(c, options);
 	if (r == 0)
 		c->feed = workspace_watch(c->inner, cached_take_change, c) == 0;
@@ -324,7 +320,6 @@ void cached_statistics(struct workspace *w, struct cached_stats *ret_stats)
 void cached_quiesce(struct workspace *w)
 {
 	worker_pool_wait_idle(cached_of(w)->scanners);
-	worker_pool_wait_idle(cached_of(w)->readers);
 	if (cached_of(w)->keepers)
 		worker_pool_wait_idle(cached_of(w)->keepers);
 }

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ops/cached_readahead.h"
 #include "ops/support/cleanup.h"
 
 static bool is_writable(int flags)
@@ -463,7 +462,7 @@ ssize_t cached_read(
 		return r;
 	if (worth_keeping && offset == 0 && file->attributes.size_bytes > 0)
 		return read_whole(ctx, file, inner, data, size, offset);
-	return readahead_read(ctx, file, inner, data, size, offset);
+	return workspace_read(ctx, inner, data, size, offset);
 }
 
 /* ---- Writing -------------------------------------------------------------------------------- */
@@ -540,7 +539,6 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 		r = cached_apply_deferred(c, ctx, file, false);
 	if (r < 0)
 		return r;
-	readahead_forget(file);
 	pthread_mutex_lock(&c->lock);
 	mark_written(c, file);
 	if (!(file->flags & O_APPEND))
@@ -654,7 +652,6 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 	struct cached *c = cached_of_file(file);
 	int r;
 
-	readahead_free(file);
 	r = atomic_load(&file->inner) ? cached_apply_deferred(c, ctx, file, true) : 0;
 	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
 	pthread_mutex_lock(&c->lock);
@@ -668,7 +665,6 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 /* A change of content by other means than write. */
 static void content_changed(struct cached *c, struct cached_file *file)
 {
-	readahead_forget(file);
 	pthread_mutex_lock(&c->lock);
 	file->capturing = false;
 	mark_written(c, file);
@@ -757,7 +753,6 @@ static void distrust(struct cached *c, struct cached_file *file)
 		content_detach(c, node);
 	}
 	pthread_mutex_unlock(&c->lock);
-	readahead_forget(file);
 }
 
 int cached_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,

@@ -163,14 +163,11 @@ struct cached {
 	struct cached_stats statistics;
 
 	struct worker_pool *scanners;
-	struct worker_pool *readers;
 	struct worker_pool *keepers; /* write to the store */
 	struct content_store *store;
 	change_sink sink;
 	void *sink_user;
 };
-
-struct readahead;
 
 struct cached_file {
 	struct open_file file;
@@ -193,7 +190,6 @@ struct cached_file {
 	struct attributes deferred;
 	int deferred_error; /* ... or failed when they did not wait */
 	struct cached_file *next_deferred;
-	struct readahead *readahead;
 };
 
 static inline struct cached *cached_of(struct workspace *w)

@@ -49,7 +49,7 @@ static const char script_format[] =
 	"\"$t\" 2>/dev/null || drop \"$1\" 'programs may not run there (noexec)' || return 1; "
 	"dd if=/dev/zero of=\"$t\" bs=1024 count=$((n / 1024 + 1)) 2>/dev/null || "
 	"drop \"$1\" 'no space' || return 1; }; "
-	"if each look; then say have; exec \"$f\"; fi; "
+	"if each look; then touch \"$f\" 2>/dev/null; say have; exec \"$f\"; fi; "
 	"if ! each room; then say place \"$why\"; exit 1; fi; "
 	"say need $a; "
 	"if [ \"$(printf abc | head -c 2 2>/dev/null)\" = ab ]; then head -c $n >\"$t\"; "
@@ -57,7 +57,8 @@ static const char script_format[] =
 	"if ! good \"$t\"; then rm -f \"$t\"; say damaged; exit 1; fi; "
 	"chmod 700 \"$t\"; if ! \"$t\" --check >/dev/null 2>&1; then "
 	"why=$(\"$t\" --check 2>&1); rm -f \"$t\"; say refused \"$f: $why\"; exit 1; fi; "
-	"mv -f \"$t\" \"$f\"; say ready; exec \"$f\"\n";
+	"mv -f \"$t\" \"$f\"; find \"${f%%/*}\" -type f -name 'isthmus-helper-*' -mtime +30 "
+	"-exec rm -f {} + 2>/dev/null; say ready; exec \"$f\"\n";
 
 static const struct {
 	const char *machine;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "backends/remote/client_internal.h"
+#include "ops/support/log.h"
 
 enum { INLINE_READ_BYTES = 64 << 10 };
 
@@ -250,10 +251,19 @@ static int reopen(struct op_context *ctx, struct remote_file *file)
 	return 0;
 }
 
+/* Somebody else may have had the lock since, so it is not taken again behind the owner's back. */
+static void tell_loss(const struct remote_file *file, bool locked)
+{
+	log_warning("\"%s\" on \"%s\": the session there ended and %s; what has it open gets EIO "
+		    "until it opens it again",
+		file->path, file->remote->settings.transport.place,
+		locked ? "its locks with it" : "the file is no longer there");
+}
+
 int remote_file_ready(struct op_context *ctx, struct remote_file *file)
 {
 	struct remote *remote = file->remote;
-	bool current, locked = false;
+	bool current, was_lost, locked = false;
 	int r = 0;
 
 	pthread_mutex_lock(&remote->lock);
@@ -264,6 +274,7 @@ int remote_file_ready(struct op_context *ctx, struct remote_file *file)
 	pthread_mutex_lock(&file->lock);
 	pthread_mutex_lock(&remote->lock);
 	current = file->epoch == remote->epoch;
+	was_lost = file->is_lost;
 	if (file->is_lost || (!current && file->has_locks))
 		locked = file->is_lost = true;
 	pthread_mutex_unlock(&remote->lock);
@@ -273,6 +284,8 @@ int remote_file_ready(struct op_context *ctx, struct remote_file *file)
 		r = reopen(ctx, file);
 	if (r == -ENOENT || r == -ESTALE || r == -ENOTDIR)
 		file->is_lost = true;
+	if (file->is_lost && !was_lost)
+		tell_loss(file, locked);
 	pthread_mutex_unlock(&file->lock);
 	return r < 0 && r != -EINTR ? -EIO : r;
 }

@@ -102,6 +102,7 @@ struct remote {
 	struct stream stream;
 	struct stream *connecting; /* being made by the manager */
 	int64_t pinged_ms;         /* 0: no ping is out */
+	int64_t looked_ms;         /* when the manager last did */
 	char last_error[256];
 	uint8_t session[TOKEN_BYTES], token[TOKEN_BYTES];
 

@@ -15,6 +15,7 @@ enum {
 	TICK_MS = 100,
 	PING_IDLE_MS = 15000,
 	PING_BUSY_MS = 1000,     /* silence that we check while somebody waits */
+	SLEPT_MS = 1000,         /* we, or the machine, and no answer can have been late */
 	PONG_LATE_MS = 1000,     /* then the link counts as degraded ... */
 	PONG_LOST_MAX_MS = 8000, /* ... and is given up */
 	PONG_LOST_MIN_MS = 2000,
@@ -335,8 +336,13 @@ static int64_t pong_lost_ms(const struct remote *remote)
 static bool check_silence(struct remote *remote)
 {
 	int64_t silence_ms = lane_silence_ms(remote->lane), now = remote_now_ms();
-	bool busy = remote->call_count > 0;
+	bool busy = remote->call_count > 0, slept = now - remote->looked_ms > SLEPT_MS;
 
+	remote->looked_ms = now;
+	if (slept && remote->pinged_ms) {
+		remote->pinged_ms = 0;
+		remote->bad_since_ms = 0;
+	}
 	if (remote->pinged_ms && silence_ms < now - remote->pinged_ms) {
 		remote->pinged_ms = 0;
 		remote->bad_since_ms = 0;

@@ -57,10 +57,12 @@ for shell in sh dash bash "busybox sh" fish csh tcsh zsh; do
 	play "$shell"
 	expect "login shell $shell" '^ok '
 	uploaded "login shell $shell" '^home/.cache/isthmus/isthmus-helper-[0-9a-f]+ $'
-	touch -d yesterday "$dir"/home/.cache/isthmus/*
+	file=$(echo "$dir"/home/.cache/isthmus/*)
+	inode=$(stat -c %i "$file")
+	touch -d '40 days ago' "$file"
 	expect "login shell $shell, second time" '^ok '
-	[ -z "$(find "$dir/home/.cache/isthmus" -type f -newermt '1 hour ago')" ] ||
-		{ echo "FAILED: $shell: uploaded twice" >&2; failed=1; }
+	[ "$(stat -c %i "$file")" = "$inode" ] || { echo "FAILED: $shell: uploaded twice" >&2; failed=1; }
+	[ -n "$(find "$file" -newermt '1 hour ago')" ] || { echo "FAILED: $shell: use is not noted" >&2; failed=1; }
 done
 
 play sh
@@ -84,6 +86,16 @@ for file in $("$probe" "ssh://box$dir/ws" "ssh_command=$dir/ssh" >/dev/null 2>&1
 done
 play sh
 expect "a damaged helper in the cache is replaced" '^ok '
+
+fresh
+mkdir -p "$dir/home/.cache/isthmus"
+touch -d '40 days ago' "$dir/home/.cache/isthmus/"{isthmus-helper-0123456789abcdef,notes}
+touch -d '20 days ago' "$dir/home/.cache/isthmus/isthmus-helper-fedcba9876543210"
+expect "old helpers" '^ok '
+uploaded "helpers that nobody used for 30 days are removed" \
+	'^home/.cache/isthmus/isthmus-helper-[0-9a-f]+ home/.cache/isthmus/isthmus-helper-[0-9a-f]+ home/.cache/isthmus/notes $'
+[ -e "$dir/home/.cache/isthmus/isthmus-helper-fedcba9876543210" ] ||
+	{ echo "FAILED: a helper in use was removed" >&2; failed=1; }
 
 fresh
 : >"$dir/home/.cache"

@@ -16,6 +16,7 @@
 #include "tests/check.h"
 
 static char dir[64];
+static const char *more_of_linksim = "";
 static struct op_context ctx;
 
 static int64_t now_ms(void)
@@ -55,7 +56,8 @@ static void set_link(const char *state)
 	pause_ms(30);
 }
 
-static struct workspace *mount_far(const char *timeout, const char *linger)
+/* NULL: it cannot be reached. */
+static struct workspace *try_to_mount(const char *timeout, const char *linger)
 {
 	char command[512], uri[128], timeout_option[32], linger_option[32];
 	const char *const pairs[] = {command, timeout_option, linger_option, NULL};
@@ -65,13 +67,21 @@ static struct workspace *mount_far(const char *timeout, const char *linger)
 
 	snprintf(command, sizeof(command),
 		"ssh_command=ssh -F %s/ssh_config -o 'ProxyCommand=" LINKSIM
-		" --rtt-ms 2 --state %s/state %%h %%p'",
-		dir, dir);
+		" --rtt-ms 2 --state %s/state %s %%h %%p'",
+		dir, dir, more_of_linksim);
 	snprintf(uri, sizeof(uri), "ssh://box%s/ws", dir);
 	snprintf(timeout_option, sizeof(timeout_option), "timeout=%s", timeout);
 	snprintf(linger_option, sizeof(linger_option), "linger=%s", linger);
-	if (!CHECK_RC(0, workspace_open(uri, &options, &w, &reason)))
+	if (workspace_open(uri, &options, &w, &reason) < 0)
 		fprintf(stderr, "%s\n", reason ? reason : "");
+	return w;
+}
+
+static struct workspace *mount_far(const char *timeout, const char *linger)
+{
+	struct workspace *w = try_to_mount(timeout, linger);
+
+	CHECK(w != NULL);
 	return w;
 }
 
@@ -274,6 +284,114 @@ static void test_bulk_data_survives_cuts(void)
 	workspace_free(w);
 }
 
+enum { DYING_BYTES = 4 << 20 };
+
+/* Each connection dies somewhere in its first MiB, also while it is being made. */
+static void test_dying_connections_are_only_a_delay(void)
+{
+	static uint8_t want[PIECE_BYTES], got[PIECE_BYTES];
+	struct workspace *w = NULL;
+	struct open_file *file;
+
+	more_of_linksim = "--die 100";
+	for (int i = 0; i < 5 && !w; i++)
+		w = try_to_mount("60", "30");
+	file = w ? make_file(w, "dying", O_RDWR) : NULL;
+	CHECK(file != NULL);
+	for (size_t i = 0; file && i < DYING_BYTES / PIECE_BYTES; i++) {
+		off_t offset = (off_t)(i * PIECE_BYTES);
+
+		fill(want, i);
+		CHECK_RC(PIECE_BYTES, workspace_write(&ctx, file, want, PIECE_BYTES, offset));
+		CHECK_RC(0, workspace_flush(&ctx, file));
+		CHECK_RC(PIECE_BYTES, workspace_read(&ctx, file, got, PIECE_BYTES, offset));
+		CHECK(memcmp(want, got, PIECE_BYTES) == 0);
+	}
+	if (file) {
+		CHECK(reconnects_of(w) >= 3);
+		CHECK_RC(0, workspace_close(&ctx, file));
+	}
+	workspace_free(w);
+	more_of_linksim = "";
+}
+
+/* Waits until the workspace is reached by a new connection. */
+static void killed(struct workspace *w, const char *what)
+{
+	uint64_t before = reconnects_of(w);
+
+	CHECK_RC(0, shell("pkill -KILL %s", what));
+	for (int i = 0; i < 100 && reconnects_of(w) == before; i++)
+		pause_ms(100);
+	CHECK(reconnects_of(w) > before);
+}
+
+static void test_a_killed_ssh_is_only_a_delay(void)
+{
+	const struct file_lock exclusive = {.kind = LOCK_KIND_FLOCK, .type = LOCK_EXCLUSIVE};
+	struct workspace *w = mount_far("30", "30");
+	struct open_file *file = w ? make_file(w, "killed", O_WRONLY | O_APPEND) : NULL;
+	char ssh[64], sshd[128];
+
+	if (!file)
+		return;
+	snprintf(ssh, sizeof(ssh), "-x ssh -P %d", (int)getpid());
+	snprintf(sshd, sizeof(sshd), "-P $(cat %s/sshd.pid)", dir);
+	CHECK_RC(0, workspace_lock(&ctx, file, &exclusive, false));
+	CHECK_RC(2, workspace_write(&ctx, file, "1\n", 2, 0));
+	killed(w, ssh);
+	CHECK_RC(2, workspace_write(&ctx, file, "2\n", 2, 0));
+	killed(w, sshd);
+	CHECK_RC(2, workspace_write(&ctx, file, "3\n", 2, 0));
+	CHECK_RC(0, workspace_flush(&ctx, file));
+	CHECK_RC(1, shell("flock -n %s/ws/killed true", dir));
+	CHECK_RC(0, workspace_close(&ctx, file));
+	CHECK_RC(0, shell("test \"$(echo $(cat %s/ws/killed))\" = '1 2 3'", dir));
+	workspace_free(w);
+}
+
+/* 200 lines, each appended by itself, of which none may fail. */
+static int append_slowly(void)
+{
+	struct workspace *w = mount_far("3", "60");
+	struct open_file *file = w ? make_file(w, "slept", O_WRONLY | O_APPEND) : NULL;
+	int failures = !file;
+	char line[16];
+
+	for (int i = 0; file && i < 200; i++) {
+		snprintf(line, sizeof(line), "%d\n", i);
+		failures += workspace_write(&ctx, file, line, strlen(line), 0) < 0;
+		failures += workspace_flush(&ctx, file) < 0;
+		pause_ms(10);
+	}
+	failures += workspace_close(&ctx, file) < 0;
+	workspace_free(w);
+	return failures > 0;
+}
+
+/* Ours and ssh's, for longer than calls may wait. */
+static void test_a_laptop_may_sleep(void)
+{
+	pid_t client = fork();
+	int status;
+
+	if (client == 0)
+		_exit(append_slowly());
+	for (int i = 0; i < 100 && shell("test -s %s/ws/slept", dir); i++)
+		pause_ms(100);
+	for (int i = 0; i < 2; i++) {
+		CHECK_RC(0, shell("kill -STOP %d; for p in $(pgrep -P %d); do kill -STOP -$p; done",
+				    client, client));
+		pause_ms(4500);
+		CHECK_RC(0, shell("for p in $(pgrep -P %d); do kill -CONT -$p; done; kill -CONT %d",
+				    client, client));
+		pause_ms(300);
+	}
+	waitpid(client, &status, 0);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	CHECK_RC(0, shell("seq 0 199 | cmp -s - %s/ws/slept", dir));
+}
+
 static void test_a_half_open_link_is_given_up_and_made_anew(void)
 {
 	struct workspace *w = mount_far("15", "30");
@@ -445,7 +563,8 @@ int main(void)
 	static const struct test_case cases[] = {TEST(test_a_stall_is_only_a_delay),
 		TEST(test_nothing_is_lost_or_doubled_across_resets),
 		TEST(test_files_locks_and_commands_survive_a_cut),
-		TEST(test_bulk_data_survives_cuts),
+		TEST(test_bulk_data_survives_cuts), TEST(test_dying_connections_are_only_a_delay),
+		TEST(test_a_killed_ssh_is_only_a_delay), TEST(test_a_laptop_may_sleep),
 		TEST(test_a_half_open_link_is_given_up_and_made_anew),
 		TEST(test_past_the_bound_calls_fail_and_come_back),
 		TEST(test_a_dead_link_does_not_hold_up_the_end),
