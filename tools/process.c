@@ -192,16 +192,24 @@ static int await_frame(struct tool_call *call, int fd)
 	}
 }
 
+static int check_directory(struct tool_call *call, const char *directory)
+{
+	struct stat status;
+	int r = files_stat(&call->session->root, directory, &status);
+
+	return r == 0 && !S_ISDIR(status.st_mode) ? -ENOTDIR : r;
+}
+
 static int run_at_workspace(struct tool_call *call, const struct process_request *request,
 	const char *const *argv, struct process_result *result)
 {
 	cleanup_fd int fd = control_connect(call->session->control_socket);
 	cleanup_free char *json = exec_request_json(call, request, argv);
 	struct buffer payload cleanup_buffer = {0};
-	int r;
+	int r = *request->directory ? check_directory(call, request->directory) : 0;
 
-	if (fd < 0)
-		return fd;
+	if (r < 0 || fd < 0)
+		return r < 0 ? r : fd;
 	if (!json)
 		return -ENOMEM;
 	r = control_send(fd, CONTROL_JSON, json, strlen(json));

@@ -1,6 +1,6 @@
 // judge.mjs sdk1|sdk2 PROGRAM DIR [MODE]: works through the server with an official SDK.
 import assert from 'node:assert';
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 
 const [, , which, program, dir, mode] = process.argv;
 
@@ -8,7 +8,7 @@ async function open() {
 	const asked = [];
 	const answer = async request => {
 		asked.push(request.params.message);
-		return { action: 'accept', content: { decision: 'once' } };
+		return asked.reply ?? { action: 'accept', content: { decision: 'once' } };
 	};
 	if (which === 'sdk1') {
 		const { Client } = await import('@modelcontextprotocol/sdk/client/index.js');
@@ -72,6 +72,12 @@ assert.ok((await use('read', { path: 'nofile' })).isError);
 assert.ok((await use('read', {})).isError);
 assert.ok((await use('edit', { path: 'a.txt', edits: 5 })).isError);
 await assert.rejects(use('nope', {}), error => error.code === -32602);
+
+asked.reply = { action: 'decline' };
+const declined = await use('bash', { command: 'touch declined' });
+assert.ok(declined.isError && declined.structuredContent.error.code === 'PERMISSION_DENIED');
+assert.ok(!existsSync(dir + '/declined'));
+asked.reply = undefined;
 
 const seen = [];
 await use('bash', { command: 'for i in 1 2 3 4; do echo $i; sleep 0.15; done' },
