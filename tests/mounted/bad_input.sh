@@ -184,17 +184,18 @@ test_an_ssh_command_that_is_not_there() {
 test_a_refused_key_is_reported_in_the_words_of_ssh() {
 	start_sshd
 	: >"$tmp/ssh/authorized_keys"
-	refused 15 "Permission denied" "$ISTHMUS" mount -o "ssh_command=ssh -F $tmp/ssh/config" "ssh://box$backing" "$mnt"
-	kill "$sshd_pid"
+	refused 15 "Permission denied" "$ISTHMUS" mount -o "ssh_command=ssh -F $tmp/ssh/ssh_config" "ssh://box$backing" "$mnt"
+	stop_sshd
 }
 
 test_a_changed_host_key_is_reported_in_the_words_of_ssh() {
 	rm -rf "$tmp/ssh" "$tmp/far"
 	start_sshd
 	ssh-keygen -q -t ed25519 -N '' -f "$tmp/ssh/other"
-	echo "[127.0.0.1]:$ssh_port $(cut -d' ' -f1,2 "$tmp/ssh/other.pub")" >"$tmp/ssh/known_hosts"
-	refused 15 "ost key verification failed" "$ISTHMUS" mount -o "ssh_command=ssh -F $tmp/ssh/config" "ssh://box$backing" "$mnt"
-	kill "$sshd_pid"
+	echo "$(cut -d' ' -f1 "$tmp/ssh/known_hosts") $(cut -d' ' -f1,2 "$tmp/ssh/other.pub")" >"$tmp/ssh/known_hosts.new"
+	mv "$tmp/ssh/known_hosts.new" "$tmp/ssh/known_hosts"
+	refused 15 "ost key verification failed" "$ISTHMUS" mount -o "ssh_command=ssh -F $tmp/ssh/ssh_config" "ssh://box$backing" "$mnt"
+	stop_sshd
 }
 
 test_no_dev_fuse_says_what_to_do() {

@@ -56,7 +56,7 @@ bound=12
 need_fuse
 prepare_backend "$1"
 echo up >"$tmp/link"
-mount_options=(-o "ssh_command=ssh -F $tmp/ssh/config -o ProxyCommand='$LINKSIM --state $tmp/link --rtt-ms 2 %h %p'"
+mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$LINKSIM --state $tmp/link --rtt-ms 2 %h %p'"
 	-o linger=60 -o timeout="$bound")
 start_daemon || { echo "0 passed, 1 failed"; exit 1; }
 run_functions

@@ -15,7 +15,7 @@ set -uo pipefail
 : "${ISTHMUS:?the path of the program isthmus (meson test sets it)}"
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/mounted-XXXXXX")
 mnt=$tmp/mnt
-backing='' uri='' daemon_pid='' sshd_pid=''
+backing='' uri='' daemon_pid=''
 mount_options=()
 export HOME=$tmp/home XDG_RUNTIME_DIR=$tmp/run XDG_STATE_HOME=$tmp/state XDG_CACHE_HOME=$tmp/cache
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=$tmp/gitconfig LC_ALL=C.UTF-8 TZ=UTC
@@ -24,7 +24,7 @@ mkdir -m 700 "$HOME" "$XDG_RUNTIME_DIR" "$XDG_STATE_HOME" "$XDG_CACHE_HOME" "$mn
 cleanup() {
 	stop_daemon >/dev/null 2>&1
 	umount -l "$mnt" 2>/dev/null
-	[ -z "$sshd_pid" ] || kill "$sshd_pid" 2>/dev/null
+	stop_sshd
 	wait
 	rm -rf --one-file-system "$tmp"
 }
@@ -77,52 +77,22 @@ is_mounted() {
 
 # ---- the private sshd ---------------------------------------------------------
 
-sshd_listens() {
-	(: <"/dev/tcp/127.0.0.1/$ssh_port")
+sshd_script=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../remote" && pwd)/sshd.sh
+
+# start_sshd: "box" in $tmp/ssh/ssh_config; HOME at the far end is $tmp/far.
+start_sshd() {
+	mkdir -m 700 "$tmp/far"
+	"$sshd_script" start "$tmp/ssh" \
+		"SetEnv HOME=$tmp/far XDG_CACHE_HOME=$tmp/far/cache XDG_RUNTIME_DIR=$tmp/far"
+	case $? in
+	0) ;;
+	77) skip_all "openssh-server is not installed" ;;
+	*) exit 1 ;;
+	esac
 }
 
-# start_sshd: its own keys, one port of loopback, HOME at the far end is $tmp/far.
-start_sshd() {
-	local user pam=no
-
-	user=$(id -un)
-	# Without PAM, sshd refuses an account whose password is locked, keys or not.
-	! passwd -S "$user" 2>/dev/null | grep -q "^$user L" || pam=yes
-	[ -x /usr/sbin/sshd ] || skip_all "openssh-server is not installed"
-	[ "$(id -u)" != 0 ] || install -d -m 755 /run/sshd
-	mkdir -m 700 "$tmp/ssh" "$tmp/far"
-	ssh-keygen -q -t ed25519 -N '' -f "$tmp/ssh/host" && ssh-keygen -q -t ed25519 -N '' -f "$tmp/ssh/user"
-	cp "$tmp/ssh/user.pub" "$tmp/ssh/authorized_keys"
-	ssh_port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-	cat >"$tmp/ssh/sshd_config" <<-END
-		ListenAddress 127.0.0.1:$ssh_port
-		HostKey $tmp/ssh/host
-		PidFile none
-		AuthorizedKeysFile $tmp/ssh/authorized_keys
-		StrictModes no
-		UsePAM $pam
-		PermitRootLogin yes
-		PasswordAuthentication no
-		Subsystem sftp internal-sftp
-		SetEnv HOME=$tmp/far XDG_CACHE_HOME=$tmp/far/cache XDG_RUNTIME_DIR=$tmp/far
-		MaxStartups 100
-	END
-	echo "[127.0.0.1]:$ssh_port $(cut -d' ' -f1,2 "$tmp/ssh/host.pub")" >"$tmp/ssh/known_hosts"
-	cat >"$tmp/ssh/config" <<-END
-		Host box
-		  HostName 127.0.0.1
-		  Port $ssh_port
-		  User $user
-		  IdentityFile $tmp/ssh/user
-		  IdentitiesOnly yes
-		  UserKnownHostsFile $tmp/ssh/known_hosts
-		  GlobalKnownHostsFile /dev/null
-		  BatchMode yes
-		  LogLevel ERROR
-	END
-	/usr/sbin/sshd -D -e -f "$tmp/ssh/sshd_config" 2>"$tmp/ssh/log" &
-	sshd_pid=$!
-	wait_for 10 sshd_listens || { cat "$tmp/ssh/log"; exit 1; }
+stop_sshd() {
+	"$sshd_script" stop "$tmp/ssh"
 }
 
 # ---- the daemon ---------------------------------------------------------------
@@ -142,7 +112,7 @@ prepare_backend() {
 	ssh)
 		start_sshd
 		uri=ssh://box$backing
-		mount_options+=(-o "ssh_command=ssh -F $tmp/ssh/config")
+		mount_options+=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config")
 		;;
 	*)
 		echo "unknown backend '$1'"

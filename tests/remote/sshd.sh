@@ -48,6 +48,7 @@ start() {
 		User $(id -un)
 		IdentityFile $dir/user_key
 		IdentitiesOnly yes
+		BatchMode yes
 		IdentityAgent none
 		UserKnownHostsFile $dir/known_hosts
 		GlobalKnownHostsFile /dev/null
