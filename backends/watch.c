@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "backends/watch_table.h"
+#include "ops/support/clock.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
 
@@ -61,7 +62,7 @@ static void tell(struct watcher *watcher, enum change_kind kind, const char *pat
 
 static void tell_entry(struct watcher *watcher, const char *path)
 {
-	struct change change = {.kind = CHANGE_ENTRY, .path = path};
+	struct change change = {.kind = CHANGE_ENTRY, .path = path, .looked_ns = clock_now_ns()};
 
 	change.exists = watcher->look(watcher->look_user, path, &change.attributes) == 0;
 	watcher->sink(watcher->sink_user, &change);

@@ -70,6 +70,13 @@ static bool take_same_object(struct cached *c, struct node *node, const struct c
 		note_early(node, a, change->hash);
 		return true;
 	}
+	/* Looked at while we wrote, or before. */
+	if (change->looked_ns && change->looked_ns < node->done_ns) {
+		if (node->attributes_known)
+			return false;
+		node_set_doubtful(c, node);
+		return true;
+	}
 	/* Told before what we wrote had arrived, or after another's write: the place knows. */
 	if (awaited && node->content && node->content->own && !node->content->keeps_mtime &&
 		node->content->size != a->size_bytes && is_recent(node->own_ms, OWN_MS))

@@ -580,7 +580,8 @@ static void take_captured(struct cached *c, struct cached_file *file, const stru
 
 /* The writes have arrived: the feed will tell the attributes, and what was captured is the
  * content unless somebody else here wrote too. */
-static void settle_writes(struct cached *c, struct cached_file *file, int r)
+static void settle_writes(
+	struct cached *c, const struct op_context *ctx, struct cached_file *file, int r)
 {
 	struct node *node = file->node;
 	cleanup_free struct early *early = NULL;
@@ -593,6 +594,7 @@ static void settle_writes(struct cached *c, struct cached_file *file, int r)
 	if (node->writers > 0)
 		node->writers--;
 	node->changed_at = ++c->clock;
+	node->done_ns = ctx->served.done_ns;
 	if (node->writers > 0)
 		return;
 	early = steal_ptr(&node->early);
@@ -602,10 +604,10 @@ static void settle_writes(struct cached *c, struct cached_file *file, int r)
 		take_captured(c, file, early);
 }
 
-static int settle(struct cached *c, struct cached_file *file, int r)
+static int settle(struct cached *c, const struct op_context *ctx, struct cached_file *file, int r)
 {
 	pthread_mutex_lock(&c->lock);
-	settle_writes(c, file, r);
+	settle_writes(c, ctx, file, r);
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
@@ -626,7 +628,7 @@ int cached_flush(struct op_context *ctx, struct open_file *open_file)
 	if (!inner)
 		return 0;
 	r = cached_apply_deferred(c, ctx, file, true);
-	return settle(c, file, first_error(r, workspace_flush(ctx, inner)));
+	return settle(c, ctx, file, first_error(r, workspace_flush(ctx, inner)));
 }
 
 int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *open_file,
@@ -643,7 +645,7 @@ int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	if (!inner)
 		return 0;
 	r = file->created ? cached_apply_deferred(c, ctx, file, false) : 0;
-	return settle(c, file, first_error(r, workspace_fsync(ctx, inner, data_only)));
+	return settle(c, ctx, file, first_error(r, workspace_fsync(ctx, inner, data_only)));
 }
 
 int cached_close(struct op_context *ctx, struct open_file *open_file)
@@ -655,7 +657,7 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 	r = atomic_load(&file->inner) ? cached_apply_deferred(c, ctx, file, true) : 0;
 	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
 	pthread_mutex_lock(&c->lock);
-	settle_writes(c, file, r);
+	settle_writes(c, ctx, file, r);
 	leave_node(file);
 	file_free(file);
 	pthread_mutex_unlock(&c->lock);
@@ -684,7 +686,7 @@ int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsign
 	if (r < 0)
 		return r;
 	content_changed(c, file);
-	return settle(c, file, workspace_fallocate(ctx, inner, mode, offset, length));
+	return settle(c, ctx, file, workspace_fallocate(ctx, inner, mode, offset, length));
 }
 
 ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
@@ -704,7 +706,7 @@ ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 		return r;
 	content_changed(c, target);
 	copied = workspace_copy_range(ctx, inner_from, from_offset, inner_to, to_offset, size);
-	settle(c, target, 0);
+	settle(c, ctx, target, 0);
 	return copied;
 }
 

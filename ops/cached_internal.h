@@ -90,6 +90,7 @@ struct node {
 	uint64_t changed_at; /* clock of the last change, by whomever */
 	uint64_t fetched_ms;
 	uint64_t own_ms;    /* when an own change was last made here */
+	uint64_t done_ns;   /* when the place was done with what we wrote, by its clock */
 	uint64_t became_ms; /* when this object took another's place here ... */
 	uint64_t became_at; /* ... and clock when that was asked for */
 	uint64_t links_epoch;

@@ -105,6 +105,8 @@ struct op_context {
 	struct {
 		uint32_t round_trips; /* waits for the far end on this call's behalf */
 		bool from_cache;      /* answered without asking the place */
+		uint64_t done_ns;     /* when the place was done with it, by a clock of its own that
+				       * never goes back; 0: unknown */
 	} served;
 };
 
@@ -222,6 +224,8 @@ struct change {
 	const char *path; /* CHANGE_ENTRY: of the entry; else of the directory */
 	bool exists;      /* CHANGE_ENTRY: what is at the path now, read after the event ... */
 	struct attributes attributes; /* ... valid when it exists */
+	uint64_t looked_ns;  /* when it was read, by the place's clock (see served.done_ns);
+			      * 0: unknown */
 	const uint8_t *hash; /* 16 bytes xxh3-128 (canonical) of the content of a regular file in
 			      * the state that `attributes` tells, where the place gives it; or
 			      * NULL.  Valid during the call of the sink only */

@@ -290,6 +290,7 @@ int64_t query_run_stream(
 		take_parts(q, take, user, &taken_result);
 	if (r < 0)
 		abandon(q);
+	q->ctx->served.done_ns = remote->done_ns;
 	pthread_mutex_unlock(&remote->lock);
 	if (r < 0)
 		return r;
@@ -423,7 +424,8 @@ static bool has_count(enum frame_type type)
 static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size_t size)
 {
 	struct wire_reader body = wire_reader_over(payload, size);
-	int64_t result = wire_get_result(&body);
+	uint64_t done_ns;
+	int64_t result = wire_get_result(&body, &done_ns);
 	struct call *call;
 	bool ours = false;
 
@@ -432,6 +434,8 @@ static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size
 		return -EPROTO;
 	}
 	pthread_mutex_lock(&remote->lock);
+	if (done_ns > remote->done_ns)
+		remote->done_ns = done_ns;
 	call = find_call(remote, id);
 	if (call && !call->done) {
 		if (result > 0 && !has_count(call->type))

@@ -120,6 +120,7 @@ struct remote {
 	atomic_bool lost;                 /* the lane said so */
 	atomic_int_fast64_t bad_since_ms; /* 0: the link is fine */
 	atomic_uint_fast64_t round_trips, reconnects, unwatched;
+	uint64_t done_ns;             /* the far clock, as of the latest result; under lock */
 	atomic_size_t chunk_bytes;    /* of all files, read ahead or on the way */
 	atomic_uint_fast64_t changes; /* of content that we know of */
 };

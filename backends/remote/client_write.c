@@ -213,6 +213,7 @@ static int wait_for_writes(struct op_context *ctx, struct remote_file *file)
 		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
 	if (r == 0)
 		r = take_error(file);
+	ctx->served.done_ns = remote->done_ns;
 	pthread_mutex_unlock(&remote->lock);
 	return r;
 }

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "backends/remote/server_internal.h"
+#include "ops/support/clock.h"
 #include "ops/support/log.h"
 
 /* ---- Jobs ------------------------------------------------------------------- */
@@ -111,7 +112,7 @@ static void job_run(struct job *job)
 	if (out.error == 0) {
 		result = job_answer(job, type, &out);
 		out.error = 0;
-		wire_set_result(out.buffer.data + FRAME_HEADER_BYTES, result);
+		wire_set_result(out.buffer.data + FRAME_HEADER_BYTES, result, clock_now_ns());
 	}
 	if (lane_send(server->lane, answer_priority(job), FRAME_REPLY, job->header.id, &out) < 0)
 		log_error("no memory for the answer to request %u", job->header.id);

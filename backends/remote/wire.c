@@ -174,12 +174,14 @@ void wire_put_object(
 	wire_put_number(w, handle);
 }
 
-void wire_set_result(uint8_t *at, int64_t result)
+void wire_set_result(uint8_t *at, int64_t result, uint64_t done_ns)
 {
 	uint64_t code = (uint64_t)(result < 0 ? -wire_code_of_errno((int)-result) : result);
 
-	for (int i = 0; i < WIRE_RESULT_BYTES; i++)
+	for (int i = 0; i < 8; i++) {
 		at[i] = (uint8_t)(code >> (8 * i));
+		at[8 + i] = (uint8_t)(done_ns >> (8 * i));
+	}
 }
 
 void wire_put_object_id(struct wire_writer *w, const struct object_id *id)
@@ -248,6 +250,7 @@ void wire_put_change(struct wire_writer *w, const struct change *change)
 	if (!change->exists)
 		return;
 	wire_put_attributes(w, &change->attributes);
+	wire_put_number(w, change->looked_ns);
 	wire_put_number(w, change->hash != NULL);
 	if (change->hash)
 		wire_put_raw(w, change->hash, HASH_BYTES);
@@ -398,13 +401,16 @@ int64_t wire_get_error(struct wire_reader *r)
 	return result_of_code(wire_get_signed(r));
 }
 
-int64_t wire_get_result(struct wire_reader *r)
+int64_t wire_get_result(struct wire_reader *r, uint64_t *ret_done_ns)
 {
 	const uint8_t *bytes = wire_get_raw(r, WIRE_RESULT_BYTES);
-	uint64_t code = 0;
+	uint64_t code = 0, done_ns = 0;
 
-	for (int i = 0; bytes && i < WIRE_RESULT_BYTES; i++)
+	for (int i = 0; bytes && i < 8; i++) {
 		code |= (uint64_t)bytes[i] << (8 * i);
+		done_ns |= (uint64_t)bytes[8 + i] << (8 * i);
+	}
+	*ret_done_ns = done_ns;
 	return result_of_code((int64_t)code);
 }
 
@@ -490,6 +496,7 @@ void wire_get_change(struct wire_reader *r, struct change *change)
 	if (!change->exists)
 		return;
 	wire_get_attributes(r, &change->attributes);
+	change->looked_ns = wire_get_number(r);
 	if (wire_get_number_max(r, 1))
 		change->hash = wire_get_raw(r, HASH_BYTES);
 }

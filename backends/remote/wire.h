@@ -49,8 +49,8 @@ void wire_put_dir_entry(struct wire_writer *w, const char *previous, const struc
 /* ---- Reading -------------------------------------------------------------- */
 
 /* Room of fixed size for a result that is known later, and the result in it. */
-enum { WIRE_RESULT_BYTES = 8 };
-void wire_set_result(uint8_t *at, int64_t result);
+enum { WIRE_RESULT_BYTES = 16 };
+void wire_set_result(uint8_t *at, int64_t result, uint64_t done_ns);
 
 /* Walks over a message.  Past the first malformed value `failed` sticks and every
  * further value reads as 0 or "". */
@@ -86,8 +86,9 @@ const char *wire_get_string(struct wire_reader *r);
 const char *wire_get_path(struct wire_reader *r);        /* a normal workspace path */
 const char *wire_get_link_target(struct wire_reader *r); /* no longer than PATH_MAX */
 
-int64_t wire_get_error(struct wire_reader *r);  /* 0, a count or -errno */
-int64_t wire_get_result(struct wire_reader *r); /* of wire_set_result() */
+int64_t wire_get_error(struct wire_reader *r); /* 0, a count or -errno */
+/* of wire_set_result() */
+int64_t wire_get_result(struct wire_reader *r, uint64_t *ret_done_ns);
 void wire_get_object_id(struct wire_reader *r, struct object_id *ret_id);
 void wire_get_attributes(struct wire_reader *r, struct attributes *ret_attributes);
 int wire_get_open_flags(struct wire_reader *r);

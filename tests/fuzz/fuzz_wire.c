@@ -59,7 +59,9 @@ static void get_text(struct wire_reader *r)
 
 static void get_results(struct wire_reader *r)
 {
-	if (wire_get_error(r) < -4096 || wire_get_result(r) < -4096)
+	uint64_t done_ns;
+
+	if (wire_get_error(r) < -4096 || wire_get_result(r, &done_ns) < -4096)
 		abort();
 }
 

@@ -102,6 +102,7 @@ static void test_errors_travel_as_codes(void)
 	static const int errors[] = {ENOENT, EDQUOT, ESTALE, EOPNOTSUPP, ELOOP, ENODATA};
 	static const int64_t results[] = {0, 1, 255, 65536, INT64_MAX, -ENOENT, -EDQUOT};
 	uint8_t bytes[WIRE_RESULT_BYTES];
+	uint64_t done_ns;
 
 	for (size_t i = 0; i < array_size(errors); i++)
 		CHECK_RC(errors[i], wire_errno_of_code(wire_code_of_errno(errors[i])));
@@ -112,8 +113,9 @@ static void test_errors_travel_as_codes(void)
 	for (size_t i = 0; i < array_size(results); i++) {
 		struct wire_reader r = wire_reader_over(bytes, sizeof(bytes));
 
-		wire_set_result(bytes, results[i]);
-		CHECK(results[i] == wire_get_result(&r));
+		wire_set_result(bytes, results[i], UINT64_MAX - i);
+		CHECK(results[i] == wire_get_result(&r, &done_ns));
+		CHECK(done_ns == UINT64_MAX - i);
 	}
 }
 
