@@ -1,7 +1,8 @@
 #!/bin/bash
 # soak.sh TSAN_BUILD BUILD SECONDS: 64 processes at once on every backend, for SECONDS; the random
 # tests and the link faults once each; all under the thread sanitizer (TSAN_BUILD).  Then a million
-# random operations on one file, and a million on names, on local: (BUILD; OPERATIONS: fewer).
+# random operations on one file, and a million on names, on local: (BUILD; OPERATIONS: fewer);
+# and 100,000 on both sides of a mount, with three seeds.
 # A failure prints its seed.  Ends with "N passed, N failed".
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
@@ -14,7 +15,7 @@ export TMPDIR
 use() {
 	export ISTHMUS=$1/fs/isthmus LINKSIM=$1/tests/bench/linksim
 	export DATA_MODEL=$1/tests/mounted/data_model NAME_MODEL=$1/tests/mounted/name_model
-	export MIXED_WORK=$1/tests/mounted/mixed_work
+	export MIXED_WORK=$1/tests/mounted/mixed_work COHERENCE_MODEL=$1/tests/mounted/coherence_model
 }
 
 export TSAN_OPTIONS=halt_on_error=1:exitcode=66
@@ -66,5 +67,11 @@ use "$plain_build"
 # Eight processes work on names.
 OPERATIONS=$million NAME_OPERATIONS=$((million / 8)) round "$million operations of each model on local" \
 	tests/mounted/models.sh local
+for backend in local helper ssh; do
+	for seed in 1 2 3; do
+		OPERATIONS=$((million / 10)) SEED=$seed round "$((million / 10)) operations on both sides of $backend, seed $seed" \
+			tests/mounted/coherence.sh "$backend"
+	done
+done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

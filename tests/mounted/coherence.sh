@@ -11,6 +11,21 @@ test_random_work_on_both_sides_agrees_with_the_model() {
 		"${SEED:-$(date +%s%N)}" "${LIMIT_MS:-2000}"
 }
 
+# The connection dies under it again and again.
+test_random_work_agrees_with_the_model_across_reconnects() {
+	local killer status=0
+
+	case "$uri" in ssh:*) ;; *) skip "no connection to lose" ;; esac
+	mkdir "$mnt/cuts"
+	while sleep 0.7; do pkill -KILL -P "$daemon_pid"; done &
+	killer=$!
+	"$COHERENCE_MODEL" "$mnt/cuts" "$backing/cuts" "${OPERATIONS:-3000}" \
+		"${SEED:-$(date +%s%N)}" 15000 || status=$?
+	kill "$killer"
+	grep -q '"reconnects":[[:space:]]*[1-9]' "$mnt/.isthmus/status" || fail "no connection was lost"
+	return "$status"
+}
+
 # Names that were not there, names that go, content, and attributes.
 test_what_a_command_did_shows_when_it_has_ended() {
 	local i
