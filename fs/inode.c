@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,9 +41,9 @@ enum { REMOVALS = 4096, REMOVAL_SECONDS = 5 };
 struct inode_table {
 	pthread_mutex_t lock; /* all below, and the inodes' fields */
 	struct inode *root;
-	struct hash inodes; /* by object id */
-	struct hash names;  /* by parent and name */
-	uint64_t bytes;
+	struct hash inodes;         /* by object id */
+	struct hash names;          /* by parent and name */
+	uint64_t bytes, bytes_most; /* now; at most, since memory was returned */
 	uint64_t epoch;
 	struct removal removals[REMOVALS];
 	void (*forgotten)(void *user, const char *path);
@@ -56,7 +57,7 @@ struct forgotten {
 	char path[];
 };
 
-enum { BUCKETS_AT_FIRST = 1024, MALLOC_OVERHEAD_BYTES = 8 };
+enum { BUCKETS_AT_FIRST = 1024, MALLOC_OVERHEAD_BYTES = 8, RETURN_BYTES = 16 << 20 };
 
 /* ---- Hashes ------------------------------------------------------------------ */
 
@@ -99,10 +100,10 @@ static int hash_init(struct hash *hash)
 	return hash->buckets ? 0 : -ENOMEM;
 }
 
-/* Without memory to grow, the chains just become longer. */
-static void hash_grow(struct hash *hash, size_t (*hash_of)(const void *), void **(*link_of)(void *))
+/* Without memory for it, the chains just become longer. */
+static void hash_resize(
+	struct hash *hash, size_t mask, size_t (*hash_of)(const void *), void **(*link_of)(void *))
 {
-	size_t mask = hash->mask * 2 + 1;
 	void **buckets = calloc(mask + 1, sizeof(*buckets));
 
 	if (!buckets)
@@ -127,7 +128,7 @@ static void hash_insert(
 	size_t at;
 
 	if (hash->count > hash->mask)
-		hash_grow(hash, hash_of, link_of);
+		hash_resize(hash, hash->mask * 2 + 1, hash_of, link_of);
 	at = hash_of(entry) & hash->mask;
 	*link_of(entry) = hash->buckets[at];
 	hash->buckets[at] = entry;
@@ -259,6 +260,8 @@ static int name_add(
 	parent->references++;
 	hash_insert(&t->names, name, name_hash, name_link);
 	t->bytes += name_bytes(text);
+	if (t->bytes > t->bytes_most)
+		t->bytes_most = t->bytes;
 	return 0;
 }
 
@@ -340,6 +343,28 @@ static void report_forgotten(struct inode_table *t, struct forgotten *list)
 		free(list);
 		list = next;
 	}
+}
+
+static void hash_shrink(
+	struct hash *hash, size_t (*hash_of)(const void *), void **(*link_of)(void *))
+{
+	size_t mask = hash->mask;
+
+	while (mask >= BUCKETS_AT_FIRST && hash->count < mask / 4)
+		mask /= 2;
+	if (mask != hash->mask)
+		hash_resize(hash, mask, hash_of, link_of);
+}
+
+/* With the lock held.  True when the kernel has forgotten most of a large tree. */
+static bool shrink(struct inode_table *t)
+{
+	if (t->bytes_most < RETURN_BYTES || t->bytes >= t->bytes_most / 4)
+		return false;
+	t->bytes_most = t->bytes;
+	hash_shrink(&t->inodes, inode_hash, inode_link);
+	hash_shrink(&t->names, name_hash, name_link);
+	return true;
 }
 
 static struct inode *inode_make(struct inode_table *t, const struct attributes *attributes)
@@ -618,13 +643,21 @@ int inode_table_enter_unnamed(
 void inode_table_forget(struct inode_table *t, struct inode *inode, uint64_t count)
 {
 	struct forgotten *list = NULL;
+	bool much;
 
 	pthread_mutex_lock(&t->lock);
 	assert(inode->lookups >= count);
 	inode->lookups -= count;
 	free_if_unused(t, inode, &list);
+	much = shrink(t);
 	pthread_mutex_unlock(&t->lock);
 	report_forgotten(t, list);
+#ifdef __GLIBC__
+	if (much)
+		malloc_trim(0); /* it would keep what it took */
+#else
+	(void)much;
+#endif
 }
 
 void inode_table_ref(struct inode_table *t, struct inode *inode)
