@@ -201,7 +201,7 @@ static int make_locked(struct mem *m, const struct op_context *ctx, const char *
 	struct mem_inode **ret_inode)
 {
 	struct mem_inode *inode;
-	struct place place;
+	struct place place = {0};
 	int r = find_place(m, path, &place);
 
 	if (r == 0 && place.dirent)
@@ -346,7 +346,7 @@ static int link_locked(struct mem *m, const struct object_ref *object, const cha
 	struct mem_inode **ret_inode)
 {
 	struct mem_inode *inode;
-	struct place place;
+	struct place place = {0};
 	int r = mem_find(m, object, &inode);
 
 	if (r == 0)
@@ -422,7 +422,7 @@ int mem_unlink(struct op_context *ctx, struct workspace *w, const char *path,
 	const struct object_id *expected)
 {
 	struct mem *m = mem_of(w);
-	struct place place;
+	struct place place = {0};
 	int r;
 
 	(void)ctx;
@@ -442,7 +442,7 @@ int mem_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
 	const struct object_id *expected)
 {
 	struct mem *m = mem_of(w);
-	struct place place;
+	struct place place = {0};
 	int r;
 
 	(void)ctx;
