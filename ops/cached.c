@@ -173,7 +173,7 @@ static void cached_free(struct workspace *w)
 {
 	struct cached *c = cached_of(w);
 
-	__atomic_store_n(&c->stopping, true, __ATOMIC_RELAXED);
+	c->stopping = true;
 	worker_pool_free(c->scanners);
 	worker_pool_free(c->keepers);
 	content_store_close(c->store);

@@ -143,10 +143,10 @@ struct cached {
 	uint64_t clock;
 	uint64_t rescan_at; /* clock of the last loss of everything */
 	uint64_t links_epoch;
-	uint64_t exec_ms; /* unwatched knowledge from before does not count */
-	bool feed;        /* the inner workspace has one */
-	bool stopping;
-	bool ranges_locked; /* somebody has locked byte ranges through this mount */
+	uint64_t exec_ms;     /* unwatched knowledge from before does not count */
+	bool feed;            /* the inner workspace has one */
+	atomic_bool stopping; /* also without the lock */
+	bool ranges_locked;   /* somebody has locked byte ranges through this mount */
 	struct node *root;
 	struct node **objects; /* by inode number: the names of one object */
 	uint64_t node_count;

@@ -314,7 +314,7 @@ static bool stops(struct op_context *ctx)
 {
 	const struct cached *c = ctx->interrupted_data;
 
-	return __atomic_load_n(&c->stopping, __ATOMIC_RELAXED);
+	return c->stopping;
 }
 
 static void run_prefetch(void *user)
