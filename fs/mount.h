@@ -27,6 +27,7 @@ struct mount_options {
 	bool remount;    /* -o remount: other flags for a mount that is there */
 	bool idmap_none; /* --idmap=none */
 	bool idmap_given;
+	bool log_reads;  /* -o log_reads: each one comes to the daemon */
 	bool nonempty;   /* -o nonempty: hide what the mount point contains */
 	uint32_t ttl_ms; /* how long unwatched names and attributes are believed */
 };

@@ -92,6 +92,10 @@ static int set_option(struct mount_options *options, const char *word)
 		options->read_only = strcmp(word, "ro") == 0;
 		return 0;
 	}
+	if (strcmp(word, "log_reads") == 0) {
+		options->log_reads = true;
+		return 0;
+	}
 	if (strcmp(word, "remount") == 0) {
 		options->remount = true;
 		return 0;

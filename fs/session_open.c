@@ -41,11 +41,11 @@ enum {
  * BACKED: the kernel reads and maps the file at the workspace by itself; writes come here,
  *   so that the log has them.  While one handle of an inode is backed, all have to be, and
  *   none may be while one is cached.
- * DIRECT: every read and write comes here.  For handles that only write; for those that
- *   append: the kernel would put the data into its pages at the end it knows of, which may
- *   have moved; and for new files that are read as they are written: with each write the
- *   kernel distrusts its pages and asks for attributes before the next read.
- * CACHED: through the kernel's pages.
+ * DIRECT: every read and write comes here.  For all with -o log_reads; for handles that only write;
+ * for those that append: the kernel would put the data into its pages at the end it knows of, which
+ * may have moved; and for new files that are read as they are written: with each write the kernel
+ * distrusts its pages and asks for attributes before the next read. CACHED: through the kernel's
+ * pages.
  */
 static bool wants_backing(const struct fuse_file_info *fi, const struct attributes *attributes)
 {
@@ -55,6 +55,8 @@ static bool wants_backing(const struct fuse_file_info *fi, const struct attribut
 static bool wants_direct(
 	const struct session *s, const struct open_handle *handle, const struct attributes *a)
 {
+	if (s->mount->options->log_reads)
+		return true;
 	if (!is_writing(handle->flags))
 		return false;
 	if ((handle->flags & O_ACCMODE) == O_WRONLY || (handle->flags & O_APPEND))
@@ -76,7 +78,7 @@ static void choose_way(struct session *s, struct open_handle *handle,
 	int id;
 
 	handle->way = wants_direct(s, handle, attributes) ? WAY_DIRECT : WAY_CACHED;
-	if (!s->passes_through)
+	if (!s->passes_through || s->mount->options->log_reads)
 		return;
 	pthread_mutex_lock(&s->backing_lock);
 	if (!inode->cached_users && !inode->backing_users && wants_backing(fi, attributes)) {

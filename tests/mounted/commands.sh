@@ -103,6 +103,23 @@ log_directory() {
 	dirname "$("$ISTHMUS" status "$mnt" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["log"])')"
 }
 
+# Reads that the kernel would answer by itself: of a large file, of a small one, of pages it has.
+test_every_read_is_logged_where_that_is_wanted() {
+	local other=$tmp/other
+
+	[ -n "$backing" ] || skip "a mem: workspace has one mount"
+	mkdir -p "$other"
+	head -c 300000 /dev/zero >"$backing/large"
+	echo text >"$backing/small"
+	"$ISTHMUS" mount "${mount_options[@]}" -o log_reads "$uri" "$other"
+	cat "$other/large" "$other/large" "$other/small" "$other/small" >/dev/null
+	"$ISTHMUS" log "$other" --op read --json >"$tmp/log"
+	"$ISTHMUS" umount "$other"
+	expect 600010 "$(python3 -c '
+import json, sys
+print(sum(json.loads(line).get("bytes", 0) for line in sys.stdin))' <"$tmp/log")" "bytes read"
+}
+
 test_tampering_is_told() {
 	local file
 
