@@ -10,7 +10,7 @@
 
 #include "tools/mcp.h"
 
-enum { END_GRACE_MS = 500, READ_BYTES = 65536, STACK_BYTES = 1 << 20 };
+enum { END_GRACE_MS = 500, READ_BYTES = 65536, STACK_BYTES = 8 << 20 };
 
 static volatile sig_atomic_t told_to_end;
 
