@@ -1,6 +1,7 @@
 #include "fs/invalidate.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,7 +32,7 @@ struct invalidator {
 	size_t count;
 	bool busy;  /* the thread works on some */
 	bool hurry; /* somebody waits for it */
-	bool ending;
+	atomic_bool ending;
 	bool lost;   /* changes were dropped: rescan everything */
 	bool expire; /* what is believed for a time only is to go */
 };
@@ -95,6 +96,13 @@ static void drop_name(
 		session_drop_inode(s, child, false);
 }
 
+static bool is_ending(struct op_context *op)
+{
+	const struct session *s = op->interrupted_data;
+
+	return s->invalidator->ending;
+}
+
 /* The event may be older than what the kernel knows: what is there now decides.  False: the
  * name was entered meanwhile, by somebody who may have looked before. */
 static bool entry_replaced(
@@ -106,6 +114,8 @@ static bool entry_replaced(
 	int r;
 
 	op_context_init(&op);
+	op.interrupted = is_ending;
+	op.interrupted_data = s;
 	r = workspace_getattr(&op, s->mount->workspace, &OBJECT_AT(path), &now);
 	if (r == 0 && object_id_equal(&child->id, &now.id)) {
 		entry_changed(s, parent, child, path, &now);
@@ -350,8 +360,10 @@ int invalidator_start(struct session *s, struct invalidator **ret_invalidator)
 	v->last = &v->first;
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_cond_init(&v->changed, NULL);
+	*ret_invalidator = v; /* the thread asks there whether it is to end */
 	r = -pthread_create(&v->thread, NULL, thread_main, v);
 	if (r < 0) {
+		*ret_invalidator = NULL;
 		free(v);
 		return r;
 	}
@@ -359,7 +371,6 @@ int invalidator_start(struct session *s, struct invalidator **ret_invalidator)
 	if (r < 0 && r != -EOPNOTSUPP)
 		log_warning("changes at \"%s\" are not reported (%s): believing names for %u ms",
 			s->mount->options->uri, strerror(-r), s->mount->options->ttl_ms);
-	*ret_invalidator = v;
 	return 0;
 }
 
@@ -372,6 +383,12 @@ void invalidator_stop(struct invalidator *v)
 	pthread_cond_broadcast(&v->changed);
 	pthread_mutex_unlock(&v->lock);
 	pthread_join(v->thread, NULL);
+}
+
+void invalidator_free(struct invalidator *v)
+{
+	if (!v)
+		return;
 	queue_free(v->first);
 	pthread_cond_destroy(&v->changed);
 	pthread_mutex_destroy(&v->lock);

@@ -14,8 +14,11 @@ struct invalidator;
 /* Subscribes to the workspace's feed (one without is fine) and starts the thread. */
 int invalidator_start(struct session *s, struct invalidator **ret_invalidator);
 
-/* After the workspace has stopped calling (the mount is gone).  NULL is fine. */
+/* Ends the thread, which asks the workspace: before workspace_free().  NULL is fine. */
 void invalidator_stop(struct invalidator *invalidator);
+
+/* After invalidator_stop() and workspace_free(), whose feed leads here.  NULL is fine. */
+void invalidator_free(struct invalidator *invalidator);
 
 /* Waits until the kernel knows of all changes that the feed brought so far, and has forgotten
  * what it believes for a time only (unwatched directories, files with several links). */

@@ -315,6 +315,7 @@ int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret
 		r = serve(m->edge, ready, user);
 	if (r < 0)
 		fuse_session_unmount(m->edge->fuse);
+	invalidator_stop(m->edge->invalidator);
 	inode_table_close_all(m->inodes, &op);
 	return r;
 }
@@ -339,7 +340,7 @@ void mount_done(struct mount *m)
 
 	if (!s)
 		return;
-	invalidator_stop(s->invalidator);
+	invalidator_free(s->invalidator);
 	if (s->fuse) {
 		if (connection_is_gone(s))
 			fuse_session_unmount(s->fuse); /* only frees: somebody else may be there */

@@ -246,4 +246,17 @@ test_another_user_mounts() {
 	' - "$ISTHMUS" "$tmp/as_user.sh"
 }
 
+# The change is still being looked into when the daemon ends.
+test_an_unmount_right_after_a_change_by_others_ends() {
+	local started=$SECONDS i
+
+	for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
+		"$ISTHMUS" mount "${mount_options[@]}" "$uri" "$mnt"
+		: >"$mnt/seen"
+		rm "$backing/seen"
+		timeout 20 "$ISTHMUS" umount "$mnt" || fail "hangs"
+	done
+	[ $((SECONDS - started)) -lt 20 ] || fail "took $((SECONDS - started)) s"
+}
+
 run_tests_unmounted "$1"
