@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +83,34 @@ static enum finding check_device(struct report *report)
 			"--device /dev/fuse");
 	else
 		say_remedy(report, "modprobe fuse (as root), and see dmesg");
+	return FOUND_BROKEN;
+}
+
+/* CapEff of proc(5): mount(2) wants bit 21. */
+static bool may_mount(void)
+{
+	cleanup_file FILE *file = fopen("/proc/self/status", "re");
+	unsigned long long effective = ~0ULL;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "CapEff: %llx", &effective) == 1)
+			break;
+	return effective >> CAP_SYS_ADMIN & 1;
+}
+
+static enum finding check_right(struct report *report)
+{
+	if (geteuid() != 0) {
+		say_fact(report, "a user mounts with fusermount3");
+		return FOUND_GOOD;
+	}
+	if (may_mount()) {
+		say_fact(report, "root has CAP_SYS_ADMIN");
+		return FOUND_GOOD;
+	}
+	say_fact(report, "root lacks the capability CAP_SYS_ADMIN and cannot mount");
+	say_remedy(report, "start the container with --cap-add SYS_ADMIN");
 	return FOUND_BROKEN;
 }
 
@@ -233,6 +262,7 @@ static const struct {
 	enum finding (*run)(struct report *report);
 } checks[] = {
 	{"FUSE device", check_device},
+	{"mount right", check_right},
 	{"mount helper", check_fusermount},
 	{"runtime files", check_runtime},
 	{"tool layer", check_tools},

@@ -174,7 +174,8 @@ static void print_outcome(FILE *out, const cJSON *record)
 	if (cJSON_HasObjectItem(record, "signal"))
 		fprintf(out, "  killed by signal %.0f", number_member(record, "signal"));
 	if (number_member(record, "round_trips") > 0)
-		fprintf(out, "  %.0f round trips", number_member(record, "round_trips"));
+		fprintf(out, "  %.0f round trip%s", number_member(record, "round_trips"),
+			number_member(record, "round_trips") > 1 ? "s" : "");
 	if (error)
 		fprintf(out, "  = %s", error);
 }
@@ -373,7 +374,7 @@ void log_summary_print(FILE *out, const struct log_summary *summary)
 
 	command_format_time(summary->all.latency_us, time);
 	command_format_size(summary->all.bytes, bytes);
-	fprintf(out, "%llu operations, %llu errors, %s in all, %s, %llu round trips\n",
+	fprintf(out, "%llu operations, %llu errors, %s in all, %s bytes, %llu round trips\n",
 		(unsigned long long)summary->all.count, (unsigned long long)summary->all.errors,
 		time, bytes, (unsigned long long)summary->all.round_trips);
 	if (summary->all.count)

@@ -109,8 +109,8 @@ static int check_no_loop(const struct mount_options *options, const struct runti
 	const char *point = options->mount_point;
 	cleanup_free char *root = NULL;
 
-	if (strncmp(options->uri, "local:", 6) == 0)
-		root = realpath(options->uri + 6, NULL);
+	if (strncmp(options->uri, "local:/", 7) == 0 || strncmp(options->uri, "helper:/", 8) == 0)
+		root = realpath(strchr(options->uri, '/'), NULL);
 	if (root && strcmp(root, point) != 0 && path_is_within(point, root))
 		return command_error("mount",
 			"\"%s\" lies inside the workspace \"%s\", which would contain itself: "

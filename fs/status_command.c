@@ -12,9 +12,9 @@
 #include "ops/support/control.h"
 
 static const char usage[] =
-	"usage: isthmus status DIR [--json]\n"
+	"usage: isthmus status [DIR] [--json]\n"
 	"\n"
-	"Shows how the mount that DIR lies on is doing.\n"
+	"Shows how the mount that DIR (default: the current directory) lies on is doing.\n"
 	"\n"
 	"      --json  one JSON object: what DIR/.isthmus/status and stats hold\n";
 
@@ -200,7 +200,8 @@ int status_command(int argc, char **argv)
 			return EXIT_USAGE;
 		json = true;
 	}
-	if (optind + 1 != argc)
-		return command_usage_error("status", "it takes one DIR");
-	return show(argv[optind], json);
+	if (optind + 1 < argc)
+		return command_usage_error(
+			"status", "unexpected argument \"%s\"", argv[optind + 1]);
+	return show(optind < argc ? argv[optind] : ".", json);
 }

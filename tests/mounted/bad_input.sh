@@ -67,6 +67,7 @@ test_mount_point_is_mounted_already() {
 test_mount_point_inside_the_workspace() {
 	mkdir -p "$backing/inside"
 	refused 2 "inside" "$ISTHMUS" mount "$uri" "$backing/inside"
+	refused 2 "inside" "$ISTHMUS" mount "helper:$backing" "$backing/inside"
 }
 
 test_unknown_option() {
@@ -144,6 +145,7 @@ test_umount_says_which_mount_was_meant() {
 test_a_mount_without_the_right_says_which() {
 	[ "$(id -u)" = 0 ] && command -v setpriv >/dev/null || skip "needs root and setpriv"
 	refused 5 CAP_SYS_ADMIN setpriv --bounding-set -sys_admin --inh-caps -sys_admin "$ISTHMUS" mount "$uri" "$mnt"
+	refused 5 '--cap-add SYS_ADMIN' setpriv --bounding-set -sys_admin --inh-caps -sys_admin "$ISTHMUS" doctor
 }
 
 test_ssh_host_that_does_not_resolve() {
