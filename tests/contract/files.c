@@ -156,6 +156,23 @@ PROMISE(large_writes_come_back_whole)
 	CHECK_RC(LARGE_BYTES + 5, f->a.size_bytes);
 }
 
+PROMISE(a_stat_follows_the_writes_before_it)
+{
+	static char block[1 << 20];
+	struct open_file *file = create_or_fail(f, "f", O_WRONLY);
+	struct object_ref object = OBJECT_AT("f");
+
+	CHECK_RC(0, stat_of(f, "f", &f->a));
+	object.id = f->a.id;
+	for (off_t at = 0; at < 12 * (off_t)sizeof(block); at += (off_t)sizeof(block))
+		CHECK_RC(sizeof(block), workspace_write(&f->ctx, file, block, sizeof(block), at));
+	CHECK_RC(0, workspace_getattr(&f->ctx, f->w, &object, &f->a));
+	CHECK_RC(12 * sizeof(block), f->a.size_bytes);
+	CHECK_RC(0, workspace_getattr(&f->ctx, f->w, &OBJECT_OF(file), &f->a));
+	CHECK_RC(12 * sizeof(block), f->a.size_bytes);
+	CHECK_RC(0, workspace_close(&f->ctx, file));
+}
+
 PROMISE(two_handles_see_each_other)
 {
 	struct open_file *a = create_or_fail(f, "f", O_RDWR);
@@ -452,8 +469,8 @@ PROMISES(files, TEST(create_makes_a_new_file_only),
 	TEST(open_of_another_object_is_stale_and_truncates_nothing), TEST(open_can_truncate),
 	TEST(test_read_stops_at_end_of_file), TEST(a_handle_keeps_to_its_access),
 	TEST(writes_go_where_they_are_told), TEST(large_writes_come_back_whole),
-	TEST(two_handles_see_each_other), TEST(a_handle_outlives_its_name),
-	TEST(a_handle_follows_its_object_through_a_rename),
+	TEST(a_stat_follows_the_writes_before_it), TEST(two_handles_see_each_other),
+	TEST(a_handle_outlives_its_name), TEST(a_handle_follows_its_object_through_a_rename),
 	TEST(appends_go_to_the_end_whatever_the_offset),
 	TEST(appends_from_many_threads_lose_no_line),
 	TEST(opens_race_with_replaces_without_a_failure_but_stale),
