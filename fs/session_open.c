@@ -264,6 +264,8 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	inode_table_note(r.mount->inodes, inode, &attributes, &note);
 	fi->keep_cache = hand_over_content(&r, session_handle(fi), &attributes, &note, drops) ||
 			 !note.data_changed;
+	if (note.data_changed) /* the size that the kernel believes, above all */
+		session_drop_inode(r.session, inode, false);
 	if ((fi->flags & O_TRUNC) && session_raw_kills_suid())
 		session_clear_suid(&r, session_handle(fi));
 	request_record(&r, 0);

@@ -64,17 +64,35 @@ static uint32_t compile_flags(const struct search_options *options)
 	return flags;
 }
 
+/* Without regard to case, the classes of one case are those of both; PCRE2 with Unicode classes
+ * keeps them apart. */
+static void join_cases(char *pattern)
+{
+	static const char *const classes[] = {"[:upper:]", "[:lower:]"};
+
+	for (size_t i = 0; i < array_size(classes); i++)
+		for (char *at = pattern; (at = strstr(at, classes[i])); at++)
+			if (at == pattern || at[-1] != '\\')
+				memcpy(at, "[:alpha:]", 9);
+}
+
 static int compile_code(const struct search_options *options, struct search_pattern *pattern,
 	char *problem, size_t problem_size, size_t *ret_at)
 {
-	pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+	pcre2_compile_context *context;
+	cleanup_free char *text = strdup(options->pattern);
 	int error;
 	PCRE2_SIZE at;
 
+	if (!text)
+		return -ENOMEM;
+	if (options->ignore_case && !options->literal)
+		join_cases(text);
+	context = pcre2_compile_context_create(NULL);
 	if (!context)
 		return -ENOMEM;
 	pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-	pattern->code = pcre2_compile((PCRE2_SPTR)options->pattern, PCRE2_ZERO_TERMINATED,
+	pattern->code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
 		compile_flags(options), &error, &at, context);
 	pcre2_compile_context_free(context);
 	if (!pattern->code) {

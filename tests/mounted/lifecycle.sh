@@ -199,7 +199,7 @@ test_mount_8_and_fstab_syntax() {
 		isthmus=$1 uri=$2 mnt=$3 backing=$4 fstab=$5
 		served() { grep -F " $mnt fuse.isthmus " /proc/self/mounts; }
 		mount -t tmpfs none /usr/local/bin
-		cp "$isthmus" /usr/local/bin/isthmus
+		cp "$isthmus" "${isthmus%/*}"/../backends/remote/isthmus-helper* /usr/local/bin/
 		mount -t fuse.isthmus "$uri" "$mnt"
 		served >/dev/null
 		echo x >"$mnt/by-mount-8"
