@@ -30,7 +30,7 @@ struct contract_place {
 extern const struct contract_place contract_places[];
 extern const size_t contract_place_count;
 
-enum { CHANGES_MAX = 4096 };
+enum { CHANGES_MAX = 16384 };
 
 /* What the change sink was told. */
 struct seen_change {
