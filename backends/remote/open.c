@@ -7,6 +7,7 @@
 #include "backends/backend.h"
 #include "backends/remote/bootstrap.h"
 #include "backends/remote/client.h"
+#include "backends/remote/ssh_cipher.h"
 #include "ops/support/cleanup.h"
 
 enum {
@@ -205,10 +206,17 @@ static int add_ssh_command(struct arguments *arguments, const char *command)
 	return 0;
 }
 
+/* A command of another name may do anything. */
+static bool is_openssh(const char *command)
+{
+	return !command || strcmp(command, "ssh") == 0 || strncmp(command, "ssh ", 4) == 0;
+}
+
 static int build_ssh(
 	const struct ssh_address *address, const char *command, struct remote_settings *settings)
 {
 	struct arguments arguments;
+	const char *cipher = NULL;
 	int r = begin(&arguments);
 
 	if (r < 0)
@@ -225,6 +233,10 @@ static int build_ssh(
 		add(&arguments, "-p");
 		add(&arguments, address->port);
 	}
+	if (r == 0 && is_openssh(command))
+		cipher = ssh_cipher_option(arguments.list, address->host);
+	if (cipher)
+		add(&arguments, cipher);
 	add(&arguments, "--");
 	add(&arguments, address->host);
 	add(&arguments, bootstrap_command);

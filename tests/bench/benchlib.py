@@ -57,6 +57,8 @@ def private_directory():
     os.environ["GIT_CONFIG_NOSYSTEM"] = "1"
     (path / "home/.gitconfig").write_text(
         "[safe]\n\tdirectory = *\n[user]\n\tname = B\n\temail = b@example.org\n"
+        # What git does behind the bench's back would race with what the bench does next.
+        "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"
     )
     try:
         yield path

@@ -12,7 +12,7 @@ cleanup() {
 trap cleanup EXIT
 failed=0
 mkdir "$dir/ws"
-"$here/sshd.sh" start "$dir" "SetEnv XDG_CACHE_HOME=$dir/cache" || exit $?
+"$here/sshd.sh" start "$dir" "SetEnv XDG_CACHE_HOME=$dir/cache" "LogLevel DEBUG1" || exit $?
 
 # expect NAME SECONDS PATTERN PROBE_ARGUMENT...
 expect() {
@@ -30,6 +30,15 @@ expect() {
 
 ssh="ssh_command=ssh -F $dir/ssh_config"
 expect "a directory" 15 '^ok ' "ssh://box$dir/ws" "$ssh"
+if grep -qw aes /proc/cpuinfo; then
+	expect_cipher() {
+		grep -q "kex: server->client cipher: $2 " "$dir/sshd.log" && echo "good: $1" ||
+			{ echo "FAILED: $1: $(grep -m 3 'cipher:' "$dir/sshd.log")" >&2; failed=1; }
+	}
+	case $(ssh -G box) in *"ciphers chacha20"*) expect_cipher "the fast cipher" aes128-gcm@openssh.com ;; esac
+	expect "ciphers of the user's" 15 '^ok ' "ssh://box$dir/ws" "$ssh -o Ciphers=aes192-ctr"
+	expect_cipher "which are used" aes192-ctr
+fi
 expect "once more" 15 '^ok ' "ssh://box$dir/ws" "$ssh"
 [ "$(ls "$dir/cache/isthmus" | wc -l)" = 1 ] || { echo "FAILED: more than the helper is left" >&2; failed=1; }
 expect "no such directory" 15 '^error 2: .*nowhere.*No such file' "ssh://box$dir/nowhere" "$ssh"
