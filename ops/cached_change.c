@@ -90,6 +90,7 @@ void cached_own_absent(struct cached *c, const char *path, uint64_t asked)
 		node_set_unknown(c, node);
 	else
 		node_set_absent(c, node, ++c->clock);
+	node->removed_here = node->state == NODE_ABSENT;
 	mark_own(c, node);
 }
 
@@ -191,6 +192,7 @@ void cached_own_moved(struct cached *c, const char *from_path, const char *to_pa
 	} else {
 		settle_move(c, from, to, moved);
 	}
+	from->removed_here = from->state == NODE_ABSENT;
 	mark_own(c, from);
 	mark_own(c, to);
 }

@@ -117,7 +117,8 @@ static void remove_if_idle(struct cached *c, struct node *node)
 		node_remove(c, node);
 }
 
-/* True when what had been handed out is no longer so. */
+/* True when somebody above may believe otherwise.  That we know it already does not count: what
+ * was handed out before has not been taken back by that. */
 static bool take_entry(struct cached *c, const struct change *change)
 {
 	size_t parent_length = path_parent_length(change->path);
@@ -138,9 +139,11 @@ static bool take_entry(struct cached *c, const struct change *change)
 		object_id_equal(&node->attributes.id, &change->attributes.id))
 		return take_same_object(c, node, change);
 	if (!change->exists && was_absent && node_is_complete(c, parent) && c->asking == 0) {
+		bool is_echo = node && node->removed_here;
+
 		if (node)
 			remove_if_idle(c, node);
-		return false;
+		return !is_echo;
 	}
 	if (!*change->path)
 		return true;

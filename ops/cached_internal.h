@@ -82,6 +82,7 @@ struct node {
 	uint8_t state;  /* enum node_state */
 	uint8_t xattrs; /* enum xattr_knowledge */
 	bool attributes_known;
+	bool removed_here;   /* by an own change: whoever asked for that knows */
 	bool echo_awaited;   /* an own change made the attributes unknown; the feed will tell */
 	unsigned echo_round; /* of the parent: the echo of an own change of this name is due */
 	uint32_t writers;    /* handles with writes that are not flushed */

@@ -403,6 +403,7 @@ static void learnt(struct cached *c, struct node *node, uint64_t asked)
 	node->fetched_ms = cached_now_ms();
 	node->links_epoch = c->links_epoch;
 	node->echo_awaited = false;
+	node->removed_here = false;
 	pthread_cond_broadcast(&c->changed);
 }
 
