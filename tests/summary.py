@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """summary.py DIR: adds up the results in DIR and prints "N passed, N failed[, N skipped]".
+summary.py --failed FILE: prints the names of the tests that failed, a line each.
 
-DIR holds NAME.json (as written by `meson test`) and NAME.pass, NAME.fail (one test each).
+DIR holds NAME.json (as written by `meson test`), NAME.again (the same, of what failed and was
+run once more) and NAME.pass, NAME.fail (one test each).
 A program that ends with a line "N passed, N failed[, N skipped]" counts as that many
-tests, any other as one.  Failures are printed with the end of their output.  Exits 1 when
-a test failed or none ran.
+tests, any other as one.  Failures are printed with the end of their output; one that passed
+when it was run again is printed as FLAKY and counts as passed.  Exits 1 when a test failed or
+none ran.
 """
 
 import json
@@ -34,13 +37,23 @@ def output_of(record):
     return text.strip().splitlines()
 
 
-def report(build, record, failed):
+def records_of(path):
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(errors="replace").splitlines()]
+
+
+def has_failed(record):
+    return record["result"] != "SKIP" and counts_of(record)[1] > 0
+
+
+def report(build, record, failed, title="FAILED"):
     lines = output_of(record)
     if record["result"] == "SKIP":
         reasons = [line for line in lines if line.startswith("skip")] or ["no reason given"]
         print(f"skipped: {build}: {record['name']}: {reasons[-1]}")
     elif failed:
-        print(f"FAILED: {build}: {record['name']} ({record['result']}, {record['duration']:.1f} s)")
+        print(f"{title}: {build}: {record['name']} ({record['result']}, {record['duration']:.1f} s)")
         print("\n".join("    " + line for line in lines[-OUTPUT_LINES:]))
     else:
         for line in lines:
@@ -48,12 +61,27 @@ def report(build, record, failed):
                 print(f"skipped: {build}: {record['name']}: {line[5:].strip()}")
 
 
+def settle(path):
+    """The records of a build that count, those that were run again in place of the first."""
+    again = {record["name"]: record for record in records_of(path.with_suffix(".again"))}
+    for record in records_of(path):
+        second = again.get(record["name"])
+        if has_failed(record) and second and not has_failed(second):
+            report(path.stem, record, counts_of(record)[1], "FLAKY")
+            record = second
+        yield record
+
+
 def main():
+    if sys.argv[1] == "--failed":
+        for record in records_of(pathlib.Path(sys.argv[2])):
+            if has_failed(record):
+                print(record["name"].rpartition(" / ")[2])
+        return 0
     directory = pathlib.Path(sys.argv[1])
     total = [0, 0, 0]
     for path in sorted(directory.glob("*.json")):
-        for line in path.read_text(errors="replace").splitlines():
-            record = json.loads(line)
+        for record in settle(path):
             counts = counts_of(record)
             report(path.stem, record, counts[1])
             total = [a + b for a, b in zip(total, counts)]
