@@ -16,7 +16,7 @@ import re
 import sys
 
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.MULTILINE)
-OUTPUT_LINES = 40
+OUTPUT_LINES = 120
 
 
 def counts_of(record):

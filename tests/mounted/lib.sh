@@ -145,7 +145,16 @@ stop_daemon() {
 	wait_for 15 not_running "$daemon_pid" || { echo "  the daemon hangs: killed"; kill -ABRT "$daemon_pid"; }
 	wait "$daemon_pid" || status=$?
 	daemon_pid=
-	[ "$status" = 0 ] || { echo "  the daemon exited with $status:"; tail -n 60 "$tmp/daemon.log"; return 1; }
+	[ "$status" = 0 ] || { echo "  the daemon exited with $status:"; show_log "$tmp/daemon.log"; return 1; }
+}
+
+# show_log FILE: its end; of a sanitizer's report its beginning, which says what and where.
+show_log() {
+	if grep -qE '(ERROR|WARNING): [A-Za-z]*Sanitizer|runtime error:' "$1"; then
+		grep -m 1 -A 60 -E '(ERROR|WARNING): [A-Za-z]*Sanitizer|runtime error:' "$1"
+	else
+		tail -n 30 "$1"
+	fi
 }
 
 # A zombie counts as ended.
@@ -216,7 +225,7 @@ count() {
 	fi
 	failed=$((failed + 1))
 	echo "FAILED $2 on ${uri:-no mount} ($1):"
-	tail -n 30 "$3"
+	show_log "$3"
 }
 
 # run_functions: every test_* of the script, in the order of their names in the file.
