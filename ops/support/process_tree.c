@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PROCESSES_MAX = 32768, STAT_BYTES = 256 };
+enum { PROCESSES_MAX = 32768, STATUS_BYTES = 512 };
 
 struct process_entry {
 	pid_t pid, parent;
@@ -28,12 +28,21 @@ static long parse_number(const char *text, const char **ret_end)
 	return number;
 }
 
-/* From "PID (name, any bytes) STATE PARENT ...".  Zombies do not count. */
+/* What follows "\nNAME:\t" in a status file; newlines in a process's name are escaped there. */
+static const char *field(const char *status, const char *name)
+{
+	const char *at = strstr(status, name);
+
+	return at ? at + strlen(name) : "";
+}
+
+/* Not from `stat`, which waits for a process that is held up within execve(2): its files may be
+ * flushed to a mount that does not answer.  Zombies do not count. */
 static bool read_entry(int proc_fd, const char *name, struct process_entry *ret_entry)
 {
-	char path[32], text[STAT_BYTES + 1];
+	char path[32], text[STATUS_BYTES + 1];
 	size_t length = strlen(name);
-	const char *end, *after_name;
+	const char *end, *state;
 	ssize_t got;
 	int fd;
 
@@ -41,19 +50,19 @@ static bool read_entry(int proc_fd, const char *name, struct process_entry *ret_
 	if (*end || !length || length > 16)
 		return false;
 	memcpy(path, name, length);
-	memcpy(path + length, "/stat", sizeof("/stat"));
+	memcpy(path + length, "/status", sizeof("/status"));
 	fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	got = read(fd, text, STAT_BYTES);
+	got = read(fd, text, STATUS_BYTES);
 	close(fd);
 	if (got <= 0)
 		return false;
 	text[got] = '\0';
-	after_name = strrchr(text, ')');
-	if (!after_name || strlen(after_name) < 5 || after_name[2] == 'Z' || after_name[2] == 'X')
+	state = field(text, "\nState:\t");
+	if (!*state || *state == 'Z' || *state == 'X')
 		return false;
-	ret_entry->parent = (pid_t)parse_number(after_name + 4, &end);
+	ret_entry->parent = (pid_t)parse_number(field(text, "\nPPid:\t"), &end);
 	ret_entry->is_descendant = false;
 	return true;
 }
