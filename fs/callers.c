@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include "ops/support/cleanup.h"
 
@@ -16,12 +20,13 @@ enum {
 	ANCESTORS_MAX = 64,
 	RECHECK_FIRST_NS = 1000000,
 	RECHECK_LAST_NS = 1000000000,
+	PIDFS_TYPE = 0x50494446,
 };
 
 struct entry {
 	pid_t tid; /* 0: free */
 	pid_t pid;
-	uint64_t start_time;  /* of the process, in ticks since boot; 0: it was gone */
+	uint64_t incarnation; /* of the process; 0: it was gone */
 	uint64_t checked_ns;  /* when /proc was read last */
 	uint32_t interval_ns; /* until it is read again */
 	uint32_t epoch;       /* of `calls` when `call` was found */
@@ -43,7 +48,7 @@ struct callers {
 /* What /proc knows of a process. */
 struct process_facts {
 	pid_t pid, parent, session;
-	uint64_t start_time;
+	uint64_t incarnation;
 	char name[16];
 };
 
@@ -66,47 +71,70 @@ static ssize_t read_proc(pid_t id, const char *file, char *text, size_t size)
 	return length;
 }
 
-/* The process of a thread; the thread's own id when it is gone. */
-static pid_t process_of(pid_t tid)
+/* The one line of /proc/PID/status with this key. */
+static const char *status_line(const char *text, const char *key)
 {
-	char text[512];
-	const char *line;
+	const char *line = strstr(text, key);
 
-	if (read_proc(tid, "status", text, sizeof(text)) < 0)
-		return tid;
-	line = strstr(text, "\nTgid:");
-	return line ? (pid_t)strtol(line + strlen("\nTgid:"), NULL, 10) : tid;
+	return line ? line + strlen(key) : NULL;
 }
 
-/* "PID (NAME) STATE PPID PGRP SESSION ..., field 22 is the start time" (proc(5)) */
-static bool read_facts(pid_t pid, struct process_facts *ret_facts)
+/* Names stand there with "\n" and "\\" escaped. */
+static void copy_name(const char *from, char *name, size_t size)
+{
+	size_t length = 0;
+
+	for (; *from && *from != '\n' && length + 1 < size; from++) {
+		if (*from == '\\' && from[1])
+			from++;
+		name[length++] = *from == 'n' && from[-1] == '\\' ? '\n' : *from;
+	}
+	name[length] = '\0';
+}
+
+/* What no other process with the same id has, however soon it follows.  Before Linux 6.9 all
+ * pidfds were one inode; the directory in /proc serves there, which the kernel may make anew
+ * under memory pressure: then a process is looked at once more, and no harm is done. */
+static uint64_t incarnation(pid_t pid)
+{
+	cleanup_fd int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct statfs system;
+	struct stat facts;
+	char path[32];
+
+	if (fd < 0)
+		return 0;
+	if (fstatfs(fd, &system) == 0 && system.f_type == PIDFS_TYPE)
+		return fstat(fd, &facts) == 0 ? facts.st_ino : 0;
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	return stat(path, &facts) == 0 ? facts.st_ino : 0;
+}
+
+/* Of the process of a thread.  The caller may be in execve(2), which closes files, and waits
+ * for our answer, with its exec_update_lock held: only such files may be read here as do
+ * not take that lock, which "stat", "wchan", "exe" and "environ" do. */
+static bool read_facts(pid_t tid, struct process_facts *ret_facts)
 {
 	char text[512];
-	const char *open, *close;
-	unsigned long long start_time;
-	size_t length;
-	int parent, session;
+	const char *process, *parent;
+	pid_t pid;
 
-	if (read_proc(pid, "stat", text, sizeof(text)) < 0)
+	if (read_proc(tid, "status", text, sizeof(text)) < 0)
 		return false;
-	open = strchr(text, '(');
-	close = strrchr(text, ')');
-	if (!open || !close || close < open)
+	process = status_line(text, "\nTgid:");
+	parent = status_line(text, "\nPPid:");
+	if (!process || !parent || strncmp(text, "Name:\t", 6) != 0)
 		return false;
-	if (sscanf(close + 1,
-		    " %*c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
-		    "%llu",
-		    &parent, &session, &start_time) != 3)
+	pid = (pid_t)strtol(process, NULL, 10);
+	if (pid != tid)
+		return read_facts(pid, ret_facts);
+	ret_facts->incarnation = incarnation(pid);
+	if (!ret_facts->incarnation)
 		return false;
-	length = (size_t)(close - open - 1);
-	if (length >= sizeof(ret_facts->name))
-		length = sizeof(ret_facts->name) - 1;
-	memcpy(ret_facts->name, open + 1, length);
-	ret_facts->name[length] = '\0';
 	ret_facts->pid = pid;
-	ret_facts->parent = parent;
-	ret_facts->session = session;
-	ret_facts->start_time = start_time;
+	ret_facts->parent = (pid_t)strtol(parent, NULL, 10);
+	ret_facts->session = getsid(pid);
+	copy_name(text + 6, ret_facts->name, sizeof(ret_facts->name));
 	return true;
 }
 
@@ -292,7 +320,7 @@ static bool known_call(struct callers *callers, pid_t pid, const struct process_
 
 	pthread_mutex_lock(lock_of(callers, pid));
 	entry = find_entry(callers, pid);
-	if (entry && (!alive || entry->start_time == alive->start_time)) {
+	if (entry && (!alive || entry->incarnation == alive->incarnation)) {
 		/* The root of a call leaves it with the call's end; others stay. */
 		bool inherited = entry->call && !is_root_of(entry->call, pid);
 
@@ -338,7 +366,7 @@ static void remember_ancestors(struct callers *callers, const struct process_fac
 		struct entry entry = {
 			.tid = walked[i].pid,
 			.pid = walked[i].pid,
-			.start_time = walked[i].start_time,
+			.incarnation = walked[i].incarnation,
 			.checked_ns = now_ns,
 			.interval_ns = RECHECK_FIRST_NS,
 			.epoch = epoch,
@@ -398,32 +426,32 @@ static struct tool_call *resolve_call(struct callers *callers, pid_t tid,
 		return call;
 	if (kept && kept->pid != tid && kept->pid != facts->pid)
 		return call_ref(kept);
-	return facts->start_time ? call_of_ancestors(callers, facts, epoch, now_ns) : NULL;
+	return facts->incarnation ? call_of_ancestors(callers, facts, epoch, now_ns) : NULL;
 }
 
 /* Reads /proc.  `fresh` holds what was known (with a reference to its call); it is brought up
  * to date. */
 static void look_again(struct callers *callers, struct entry *fresh, uint64_t now_ns)
 {
-	struct process_facts facts = {.pid = fresh->pid ? fresh->pid : process_of(fresh->tid)};
+	struct process_facts facts = {.pid = fresh->pid ? fresh->pid : fresh->tid};
 	struct tool_call *kept = fresh->call;
 	bool alive = read_facts(facts.pid, &facts);
 
 	fresh->interval_ns = fresh->interval_ns * 2ull > RECHECK_LAST_NS ? RECHECK_LAST_NS
 									 : fresh->interval_ns * 2;
-	if (alive && fresh->pid && facts.start_time != fresh->start_time) {
+	if (alive && fresh->pid && facts.incarnation != fresh->incarnation) {
 		/* The id belongs to another process now, or to another thread of one. */
 		kept = NULL;
 		fresh->interval_ns = RECHECK_FIRST_NS;
-		facts.pid = process_of(fresh->tid);
-		alive = read_facts(facts.pid, &facts);
+		facts.pid = fresh->tid;
+		alive = read_facts(fresh->tid, &facts);
 	}
 	fresh->epoch = atomic_load(&callers->epoch);
 	if (alive) {
 		memcpy(fresh->name, facts.name, sizeof(fresh->name));
-		fresh->start_time = facts.start_time;
+		fresh->incarnation = facts.incarnation;
 	} else {
-		facts.start_time = 0;
+		facts.incarnation = 0;
 	}
 	fresh->pid = facts.pid;
 	fresh->checked_ns = now_ns;

@@ -161,6 +161,36 @@ test_a_file_without_a_name_can_get_one() {
 	END
 }
 
+# The kernel closes such files, which is a request that it waits for, while it holds a lock that
+# much of /proc/PID takes: a daemon that looks there then waits for itself, and ps with it.
+test_a_program_may_be_replaced_with_files_open() {
+	local worker
+
+	need python3
+	python3 - "$mnt" <<-'END' &
+		import os, sys, time
+		def replaced(n):
+		    with open(f"{sys.argv[1]}/replaced{n}", "w") as file:
+		        file.write("data")
+		        file.flush()
+		        time.sleep(0.02)
+		        os.execv("/bin/true", ["true"])
+		for n in range(12):
+		    if os.fork() == 0:
+		        replaced(n)
+		for n in range(12):
+		    assert os.wait()[1] == 0
+	END
+	worker=$!
+	if ! wait_for 30 not_running "$worker"; then
+		# Nothing else frees them, not even SIGKILL.
+		umount -f "$mnt" || true
+		fail "they hang in execve"
+	fi
+	wait "$worker"
+	expect 48 "$(cat "$mnt"/replaced* | wc -c)" "what they wrote"
+}
+
 # Its path would have no end.
 test_a_directory_mounted_below_itself_is_a_loop() {
 	need_backing
