@@ -232,7 +232,8 @@ static int attach(struct session *session, const struct hello *hello, int in_fd,
 		close(in_fd);
 		close(out_fd);
 	} else {
-		r = lane_attach(lane, in_fd, out_fd, hello->received);
+		/* A new session has sent nothing, whatever an earlier one had. */
+		r = lane_attach(lane, in_fd, out_fd, resumed ? hello->received : 0);
 	}
 	session->attached = r == 0;
 	if (r < 0)

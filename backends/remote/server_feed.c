@@ -122,6 +122,8 @@ static void feed(void *user, const struct change *change)
 
 int64_t handle_watch(struct job *job, struct wire_writer *out)
 {
+	int r = wire_reader_finish(&job->in);
+
 	(void)out;
-	return workspace_watch(job->server->workspace, feed, job->server);
+	return r < 0 ? r : workspace_watch(job->server->workspace, feed, job->server);
 }

@@ -38,6 +38,8 @@ int64_t handle_getattr(struct job *job, struct wire_writer *out)
 	int r = server_object_read(job, &object);
 
 	if (r == 0)
+		r = wire_reader_finish(&job->in);
+	if (r == 0)
 		r = workspace_getattr(&job->ctx, job->server->workspace, &object.ref, &attributes);
 	if (r == 0)
 		wire_put_attributes(out, &attributes);
@@ -157,6 +159,8 @@ int64_t handle_readlink(struct job *job, struct wire_writer *out)
 	cleanup_free char *target = NULL;
 	int r = server_object_read(job, &object);
 
+	if (r == 0)
+		r = wire_reader_finish(&job->in);
 	if (r == 0)
 		r = workspace_readlink(&job->ctx, job->server->workspace, &object.ref, &target);
 	if (r == 0)
@@ -370,8 +374,10 @@ int64_t handle_removexattr(struct job *job, struct wire_writer *out)
 int64_t handle_statfs(struct job *job, struct wire_writer *out)
 {
 	struct fs_stats stats;
-	int r = workspace_statfs(&job->ctx, job->server->workspace, &stats);
+	int r = wire_reader_finish(&job->in);
 
+	if (r == 0)
+		r = workspace_statfs(&job->ctx, job->server->workspace, &stats);
 	if (r == 0)
 		wire_put_fs_stats(out, &stats);
 	return r;

@@ -1,0 +1,659 @@
+#!/usr/bin/env python3
+"""protocol_client_test.py HELPER: a client written from PROTOCOL.md alone does each operation through the
+helper, and os.* on the same directory says whether it happened."""
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import stat
+import sys
+import tempfile
+import time
+import traceback
+
+import protocol as p
+
+helper = sys.argv[1]
+root = os.fsencode(tempfile.mkdtemp(prefix="isthmus-protocol-"))
+client = None
+handles = iter(range(1, 1 << 32))
+
+
+def at(name):
+    return os.path.join(root, name)
+
+
+def write_file(name, content=b"content\n"):
+    with open(at(name), "wb") as f:
+        f.write(content)
+    return name
+
+
+def read_file(name):
+    with open(at(name), "rb") as f:
+        return f.read()
+
+
+def same(want, got):
+    if want != got:
+        raise AssertionError(f"want {want!r}, got {got!r}")
+
+
+def fails(code, call, *arguments, **more):
+    try:
+        call(*arguments, **more)
+    except OSError as error:
+        same(errno.errorcode[code], errno.errorcode.get(error.errno))
+    else:
+        raise AssertionError(f"no {errno.errorcode[code]}")
+
+
+def getattr_of(name, identity=p.NO_ID, handle=0):
+    answer = client.call(p.GETATTR, p.target(name, identity, handle))
+    attributes = answer.body.attributes()
+    answer.body.end()
+    return attributes
+
+
+def known(attributes):
+    """Without what the document does not promise to os.stat: the generation number."""
+    return attributes._replace(id=attributes.id[:2] + (0,))
+
+
+def same_as_stat(name, attributes):
+    want = p.attributes_of(os.lstat(at(name)))
+    same(want, known(attributes)._replace(atime=want.atime))
+
+
+def open_file(name, flags=os.O_RDONLY, inline=0, identity=p.NO_ID):
+    handle = next(handles)
+    answer = client.call(p.OPEN, p.target(name, identity) + p.open_flags(flags) + p.numbers(handle, inline))
+    return handle, answer
+
+
+def create(name, flags=os.O_RDWR, mode=0o644):
+    handle = next(handles)
+    client.call(p.CREATE, p.string(name) + p.open_flags(flags) + p.numbers(mode, handle))
+    return handle
+
+
+def close(handle):
+    client.call(p.CLOSE, p.number(handle), order=handle)
+
+
+def write(handle, offset, content):
+    return client.call(p.WRITE, p.numbers(handle, offset) + p.data(content), order=handle).result
+
+
+def read(handle, offset, size):
+    answer = client.call(p.READ, p.numbers(handle, offset, size))
+    content = answer.body.rest()
+    same(answer.result, len(content))
+    return content
+
+
+def put_lock(handle, kind, owner=1, how=p.POSIX, wait=0, start=0, length=0):
+    return p.number(handle) + p.put_lock(p.Lock(how, kind, owner, start, length, 0)) + p.number(wait)
+
+
+# ---- Names ------------------------------------------------------------------------------
+
+
+def test_welcome():
+    s = os.stat(root)
+    same((1, 0, b"", 0), client.welcome[:4])
+    same((s.st_uid, s.st_gid), (client.welcome.uid, client.welcome.gid))
+    same(p.CAN_EXEC | p.CAN_WATCH, client.welcome.capabilities & (p.CAN_EXEC | p.CAN_WATCH | p.READ_ONLY))
+
+
+def test_getattr():
+    same_as_stat(b"", getattr_of(b""))
+    same_as_stat(write_file(b"file"), getattr_of(b"file"))
+    os.symlink("file", at(b"link"))
+    same_as_stat(b"link", getattr_of(b"link"))
+    fails(errno.ENOENT, getattr_of, b"none")
+    fails(errno.ENOTDIR, getattr_of, b"file/below")
+
+
+def test_getattr_of_another_object_is_stale():
+    write_file(b"replaced")
+    identity = getattr_of(b"replaced").id
+    same_as_stat(b"replaced", getattr_of(b"replaced", identity))
+    write_file(b"other")
+    os.rename(at(b"other"), at(b"replaced"))
+    fails(errno.ESTALE, getattr_of, b"replaced", identity)
+
+
+def make_tree(name):
+    for directory in (b"", b"/.hidden", b"/sub", b"/sub/deep"):
+        os.mkdir(at(name) + directory)
+        write_file(name + directory + b"/one", b"1" * 100)
+        write_file(name + directory + b"/two", b"2" * 3000)
+    os.symlink("one", at(name) + b"/sub/link")
+    return name
+
+
+def test_readdir():
+    make_tree(b"listed")
+    answer = client.call(p.READDIR, p.target(b"listed") + p.number(0))
+    same(sorted(os.listdir(at(b"listed"))), sorted(e.path for e in answer.listing))
+    for entry in answer.listing:
+        same_as_stat(b"listed/" + entry.path, entry.attributes)
+    same(0, answer.body.number())
+    answer.body.end()
+
+
+def test_readdir_of_many_entries_needs_credit():
+    os.mkdir(at(b"many"))
+    for i in range(3000):
+        os.close(os.open(at(b"many/%d" % i), os.O_CREAT | os.O_WRONLY))
+    answer = client.call(p.READDIR, p.target(b"many") + p.number(0))
+    same(sorted(os.listdir(at(b"many"))), sorted(e.path for e in answer.listing))
+
+
+def scan(name, flags=0, depth=0, entries=0, each=0, total=0):
+    return client.call(p.SCAN, p.target(name) + p.numbers(flags, depth, entries, each, total)).listing
+
+
+def walk(name):
+    found = {b""}
+    for directory, directories, files in os.walk(at(name)):
+        found |= {os.path.relpath(os.path.join(directory, f), at(name)) for f in directories + files}
+    return found
+
+
+def test_scan():
+    make_tree(b"scanned")
+    entries = scan(b"scanned")
+    same(walk(b"scanned"), {e.path for e in entries})
+    same(b"", entries[0].path)
+    for entry in entries:
+        same_as_stat(os.path.join(b"scanned", entry.path).rstrip(b"/"), entry.attributes)
+        same(stat.S_ISDIR(entry.attributes.mode), bool(entry.complete))
+        same(b"one" if entry.path == b"sub/link" else None, entry.target)
+
+
+def test_scan_with_content():
+    make_tree(b"content")
+    for entry in scan(b"content", flags=2, each=1000):
+        name = os.path.join(b"content", entry.path)
+        small = stat.S_ISREG(entry.attributes.mode) and entry.attributes.size <= 1000
+        same(read_file(name) if small else None, entry.content)
+
+
+def test_scan_within_bounds():
+    make_tree(b"bounds")
+    same({b""} | set(os.listdir(at(b"bounds"))), {e.path for e in scan(b"bounds", depth=1)})
+    same(False, b".hidden/one" in {e.path for e in scan(b"bounds", flags=4)})
+    some = scan(b"bounds", entries=3)
+    same({b""} | set(os.listdir(at(b"bounds"))), {e.path for e in some})
+    same([0, 0], [e.complete for e in some if e.path in (b"sub", b".hidden")])
+
+
+def test_readlink():
+    os.symlink(b"over/there", at(b"a link"))
+    answer = client.call(p.READLINK, p.target(b"a link"))
+    same(os.readlink(at(b"a link")), answer.body.string())
+    fails(errno.EINVAL, client.call, p.READLINK, p.target(b""))
+
+
+def test_mkdir():
+    made = client.call(p.MKDIR, p.string(b"made") + p.number(0o777)).body.attributes()
+    same_as_stat(b"made", made)
+    same(0o755, stat.S_IMODE(os.stat(at(b"made")).st_mode))
+    fails(errno.EEXIST, client.call, p.MKDIR, p.string(b"made") + p.number(0o777))
+
+
+def test_mknod():
+    same_as_stat(b"fifo", client.call(p.MKNOD, p.string(b"fifo") + p.numbers(stat.S_IFIFO | 0o600, 0)).body.attributes())
+    same(True, stat.S_ISFIFO(os.stat(at(b"fifo")).st_mode))
+
+
+def test_symlink():
+    same_as_stat(b"sym", client.call(p.SYMLINK, p.string(b"to/where") + p.string(b"sym")).body.attributes())
+    same(b"to/where", os.readlink(at(b"sym")))
+
+
+def test_link():
+    write_file(b"linked")
+    same_as_stat(b"second", client.call(p.LINK, p.target(b"linked") + p.string(b"second")).body.attributes())
+    same(2, os.stat(at(b"linked")).st_nlink)
+
+
+def test_unlink():
+    write_file(b"doomed")
+    identity = getattr_of(b"doomed").id
+    wrong = (identity[0], identity[1] + 1, identity[2])
+    fails(errno.ESTALE, client.call, p.UNLINK, p.string(b"doomed") + p.object_id(wrong))
+    client.call(p.UNLINK, p.string(b"doomed") + p.object_id(identity))
+    same(False, os.path.exists(at(b"doomed")))
+    os.mkdir(at(b"undoomed"))
+    fails(errno.EISDIR, client.call, p.UNLINK, p.string(b"undoomed") + p.object_id(p.NO_ID))
+
+
+def test_rmdir():
+    os.makedirs(at(b"full/inner"))
+    fails(errno.ENOTEMPTY, client.call, p.RMDIR, p.string(b"full") + p.object_id(p.NO_ID))
+    client.call(p.RMDIR, p.string(b"full/inner") + p.object_id(p.NO_ID))
+    same([], os.listdir(at(b"full")))
+
+
+def rename(old, new, flags=0, identity=p.NO_ID):
+    client.call(p.RENAME, p.string(old) + p.string(new) + p.number(flags) + p.object_id(identity))
+
+
+def test_rename():
+    write_file(b"old", b"old")
+    write_file(b"new", b"new")
+    fails(errno.EEXIST, rename, b"old", b"new", 1)
+    rename(b"old", b"new", 2)
+    same((b"new", b"old"), (read_file(b"old"), read_file(b"new")))
+    rename(b"old", b"new")
+    same((False, b"new"), (os.path.exists(at(b"old")), read_file(b"new")))
+
+
+# ---- Attributes -----------------------------------------------------------------------------
+
+
+def set_attributes(name, mask, handle=0, **fields):
+    want = p.NO_ATTRIBUTES._replace(**fields)
+    return client.call(p.SETATTR, p.target(name, handle=handle) + p.number(mask) + p.put_attributes(want)).body.attributes()
+
+
+def test_setattr_mode_and_size():
+    write_file(b"set", b"0123456789")
+    same_as_stat(b"set", set_attributes(b"set", 1, mode=0o640))
+    same(0o640, stat.S_IMODE(os.stat(at(b"set")).st_mode))
+    set_attributes(b"set", 8, size=4)
+    same(b"0123", read_file(b"set"))
+
+
+def test_setattr_times():
+    write_file(b"times")
+    set_attributes(b"times", 16 | 32, atime=-5 * 10**9 + 7, mtime=1700000000123456789)
+    s = os.stat(at(b"times"))
+    same((-5 * 10**9 + 7, 1700000000123456789), (s.st_atime_ns, s.st_mtime_ns))
+    set_attributes(b"times", 64 | 128)
+    same(True, abs(os.stat(at(b"times")).st_mtime - time.time()) < 300)
+
+
+def test_setattr_owner():
+    write_file(b"owned")
+    if os.getuid() == 0:
+        set_attributes(b"owned", 2 | 4, uid=12, gid=34)
+        s = os.stat(at(b"owned"))
+        same((12, 34), (s.st_uid, s.st_gid))
+
+
+def test_xattrs():
+    write_file(b"x")
+    name = b"user.note"
+
+    def put(value, flags=0):
+        client.call(p.SETXATTR, p.target(b"x") + p.string(name) + p.number(flags) + p.data(value))
+
+    put(b"v\0alue")
+    same(b"v\0alue", os.getxattr(at(b"x"), name))
+    fails(errno.EEXIST, put, b"", 1)
+    answer = client.call(p.GETXATTR, p.target(b"x") + p.string(name) + p.number(100))
+    same((6, b"v\0alue"), (answer.result, answer.body.rest()))
+    answer = client.call(p.GETXATTR, p.target(b"x") + p.string(name) + p.number(0))
+    same((6, 0), (answer.result, answer.body.left()))
+    fails(errno.ERANGE, client.call, p.GETXATTR, p.target(b"x") + p.string(name) + p.number(2))
+    names = client.call(p.LISTXATTR, p.target(b"x") + p.number(1000)).body.rest()
+    same(sorted(os.fsencode(n) for n in os.listxattr(at(b"x"))), sorted(names.split(b"\0")[:-1]))
+    client.call(p.REMOVEXATTR, p.target(b"x") + p.string(name))
+    same([], [n for n in os.listxattr(at(b"x")) if n == "user.note"])
+    fails(errno.ENODATA, client.call, p.GETXATTR, p.target(b"x") + p.string(name) + p.number(9))
+    fails(errno.ENODATA, put, b"", 2)
+
+
+def test_statfs():
+    answer = client.call(p.STATFS)
+    got = [answer.body.number() for _ in range(8)]
+    answer.body.end()
+    s = os.statvfs(root)
+    same([s.f_bsize, s.f_frsize, s.f_blocks], got[:3])
+    same(s.f_namemax, got[7])
+
+
+# ---- Files --------------------------------------------------------------------------------------
+
+
+def test_open_and_read():
+    content = os.urandom(700000)
+    write_file(b"big", content)
+    handle, answer = open_file(b"big")
+    same(0, answer.result)
+    same_as_stat(b"big", answer.body.attributes())
+    answer.body.end()
+    same(content[:262144], read(handle, 0, 262144))
+    same(content[690000:], read(handle, 690000, 262144))
+    same(b"", read(handle, 800000, 10))
+    close(handle)
+    fails(errno.EBADF, read, handle, 0, 1)
+
+
+def test_open_with_content():
+    write_file(b"inline", b"i" * 5000)
+    for room in (100, 5000, 65536):
+        handle, answer = open_file(b"inline", inline=room)
+        same(1, answer.result)
+        same_as_stat(b"inline", answer.body.attributes())
+        same(b"i" * min(room, 5000), answer.body.rest())
+        close(handle)
+
+
+def test_open_flags():
+    write_file(b"flags", b"before")
+    handle, _ = open_file(b"flags", os.O_WRONLY | os.O_APPEND)
+    write(handle, 0, b"+after")
+    same(b"before+after", read_file(b"flags"))
+    fails(errno.EBADF, read, handle, 0, 1)
+    close(handle)
+    close(open_file(b"flags", os.O_WRONLY | os.O_TRUNC)[0])
+    same(b"", read_file(b"flags"))
+    fails(errno.EISDIR, open_file, b"")
+
+
+def test_create_and_write():
+    handle = create(b"created", mode=0o666)
+    same(0o644, stat.S_IMODE(os.stat(at(b"created")).st_mode))
+    same(5, write(handle, 3, b"hello"))
+    same(b"\0\0\0hello", read_file(b"created"))
+    same_as_stat(b"created", getattr_of(b"", handle=handle))
+    close(handle)
+    fails(errno.EEXIST, create, b"created")
+
+
+def test_writes_of_one_order_keep_it():
+    handle = create(b"ordered")
+    last = [client.ask(p.WRITE, p.numbers(handle, 0) + p.data(b"%04d" % i), order=handle) for i in range(200)][-1]
+    same(4, client.wait(last).result)
+    same(b"0199", read_file(b"ordered"))
+    close(handle)
+
+
+def test_handle_outlives_the_name():
+    handle = create(b"unlinked")
+    os.unlink(at(b"unlinked"))
+    write(handle, 0, b"still")
+    same(b"still", read(handle, 0, 10))
+    same(0, getattr_of(b"", handle=handle).nlink)
+    set_attributes(b"", 8, handle=handle, size=2)
+    same(b"st", read(handle, 0, 10))
+    close(handle)
+
+
+def test_create_unnamed_and_name_it():
+    handle = next(handles)
+    client.call(p.CREATE_UNNAMED, p.string(b"") + p.open_flags(os.O_RDWR) + p.numbers(0o600, handle))
+    write(handle, 0, b"unnamed")
+    client.call(p.LINK, p.target(handle=handle) + p.string(b"named"))
+    same(b"unnamed", read_file(b"named"))
+    close(handle)
+
+
+def test_fsync():
+    handle = create(b"synced")
+    client.call(p.FSYNC, p.number(handle) + p.string(b"") + p.number(1))
+    client.call(p.FSYNC, p.number(0) + p.string(b"") + p.number(0))
+    close(handle)
+
+
+def test_fallocate_and_seek():
+    handle = create(b"sparse")
+    write(handle, 1 << 20, b"end")
+    seek = lambda offset, hole: client.call(p.SEEK, p.numbers(handle, offset, hole)).result
+    with open(at(b"sparse"), "rb") as f:
+        for offset, hole in ((0, 0), (0, 1), (1 << 20, 1)):
+            same(os.lseek(f.fileno(), offset, os.SEEK_HOLE if hole else os.SEEK_DATA), seek(offset, hole))
+    fails(errno.ENXIO, seek, 2 << 20, 0)
+    client.call(p.FALLOCATE, p.numbers(handle, 0, 2 << 20, 4096))
+    same((2 << 20) + 4096, os.stat(at(b"sparse")).st_size)
+    close(handle)
+
+
+def test_copy_range():
+    write_file(b"from", b"0123456789" * 1000)
+    source, _ = open_file(b"from")
+    to = create(b"to")
+    same(5000, client.call(p.COPY_RANGE, p.numbers(source, 5000, to, 100, 9000)).result)
+    same(bytes(100) + read_file(b"from")[5000:], read_file(b"to"))
+    close(source)
+    close(to)
+
+
+# ---- Locks ------------------------------------------------------------------------------------------
+
+
+def test_posix_locks():
+    handle = create(b"locked")
+    client.call(p.LOCK, put_lock(handle, p.EXCLUSIVE, start=10, length=5))
+    with open(at(b"locked"), "r+b") as f:
+        fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 0)
+        fails(errno.EAGAIN, fcntl.lockf, f, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 12)
+        fails(errno.EAGAIN, client.call, p.LOCK, put_lock(handle, p.SHARED, owner=2, length=1))
+    answer = client.call(p.LOCK_TEST, p.number(handle) + p.put_lock(p.Lock(p.POSIX, p.SHARED, 2, 0, 0, 0)))
+    found = answer.body.lock()
+    same((p.EXCLUSIVE, 10, 5), (found.type, found.offset, found.length))
+    client.call(p.LOCK_RELEASE_OWNER, p.numbers(handle, 1))
+    client.call(p.LOCK, put_lock(handle, p.EXCLUSIVE, owner=2))
+    close(handle)
+    with open(at(b"locked"), "r+b") as f:
+        fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_flock():
+    handle = create(b"flocked")
+    client.call(p.LOCK, put_lock(handle, p.EXCLUSIVE, how=p.FLOCK))
+    with open(at(b"flocked"), "rb") as f:
+        fails(errno.EAGAIN, fcntl.flock, f, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        client.call(p.LOCK, put_lock(handle, p.NO_LOCK, how=p.FLOCK))
+        fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    close(handle)
+
+
+def test_waiting_lock_is_cancelled():
+    handle = create(b"waited")
+    with open(at(b"waited"), "rb") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        request = client.ask(p.LOCK, put_lock(handle, p.EXCLUSIVE, how=p.FLOCK, wait=1))
+        same(0, client.call(p.STATFS).result)
+        client.lane.send(p.CANCEL, request)
+        same(-errno.EINTR, client.wait(request).result)
+    close(handle)
+
+
+# ---- Processes ----------------------------------------------------------------------------------------
+
+processes = iter(range(1, 1 << 32))
+
+
+def execute(command=b"", argv=(), flags=2, cwd=b"", environment=(), timeout=0):
+    process = next(processes)
+    client.call(p.EXEC, p.numbers(process, flags, timeout, 0, 0) + p.string(cwd) + p.string(command)
+                + p.strings(argv) + p.strings(environment))
+    return process
+
+
+def result_of(process):
+    """(stdout, stderr, exit code, signal, timed out), and gives credit meanwhile."""
+    out = [b"", b""]
+    while True:
+        client.receive()
+        for frame in [f for f in client.others if f.id == process]:
+            client.others.remove(frame)
+            r = p.Reader(frame.payload)
+            if frame.type == p.OUTPUT:
+                which = r.number()
+                out[which] += r.rest()
+                client.lane.send(p.OUTPUT_CREDIT, process, p.number(len(frame.payload) - 1))
+            elif frame.type == p.EXIT:
+                return out[0], out[1], r.signed(), r.number(), r.number()
+
+
+def test_exec():
+    os.mkdir(at(b"cwd"))
+    process = execute(b"pwd; echo $X; echo oops >&2; exit 7", cwd=b"cwd", environment=[b"X=y z"])
+    same((at(b"cwd") + b"\ny z\n", b"oops\n", 7, 0, 0), result_of(process))
+    same((b"a b\n", b"", 0, 0, 0), result_of(execute(argv=[b"echo", b"a b"])))
+    fails(errno.ENOENT, execute, argv=[b"no-such-program"])
+
+
+def test_exec_output_needs_credit():
+    out = result_of(execute(b"head -c 3000000 /dev/zero"))
+    same((3000000, 0), (len(out[0]), out[2]))
+
+
+def test_exec_input():
+    process = execute(b"cat", flags=0)
+    text = os.urandom(600000)
+    credit, sent, got = 256 << 10, 0, b""
+    while len(got) < len(text):
+        some = text[sent:sent + min(credit, 50000)]
+        if some:
+            client.lane.send(p.INPUT, process, some)
+            sent, credit = sent + len(some), credit - len(some)
+            continue
+        frame = client.receive()
+        client.others.clear()
+        if frame.type == p.INPUT_CREDIT:
+            credit += p.Reader(frame.payload).number()
+        elif frame.type == p.OUTPUT:
+            got += frame.payload[1:]
+            client.lane.send(p.OUTPUT_CREDIT, process, p.number(len(frame.payload) - 1))
+    same(text, got)
+    client.lane.send(p.INPUT, process)
+    same(0, result_of(process)[2])
+
+
+def test_exec_signal_timeout_and_kill():
+    process = execute(b"exec sleep 100")
+    client.call(p.SIGNAL, p.numbers(process, 15))
+    same((-1, 15), result_of(process)[2:4])
+    fails(errno.ESRCH, client.call, p.SIGNAL, p.numbers(process, 15))
+    same(1, result_of(execute(b"exec sleep 100", timeout=50))[4])
+    process = execute(b"echo $$; exec sleep 100")
+    pid = int(p.Reader(client.next_of(p.OUTPUT).payload).rest()[1:])
+    client.lane.send(p.KILL, process)
+    end = time.monotonic() + 20
+    while os.path.exists(f"/proc/{pid}/fd") and time.monotonic() < end:
+        time.sleep(0.01)
+    same(False, os.path.exists(f"/proc/{pid}/fd"))
+
+
+def test_exec_on_a_terminal():
+    process = execute(b"stty size; read x", flags=1)
+    client.call(p.RESIZE, p.numbers(process, 33, 77))
+    client.lane.send(p.INPUT, process, b"x\n")
+    same(0, result_of(process)[2])
+    process = next(processes)
+    client.call(p.EXEC, p.numbers(process, 1, 0, 11, 22) + p.string(b"") + p.string(b"stty size") + p.numbers(0, 0))
+    same(b"11 22\r\n", result_of(process)[0])
+
+
+# ---- Changes, and the connection -----------------------------------------------------------------------
+
+
+def changes_until(name):
+    while True:
+        r = p.Reader(client.next_of(p.CHANGE).payload)
+        kind, path, exists = r.number(), r.path(), r.number()
+        attributes = r.attributes() if exists else None
+        if exists:
+            r.number()
+            if r.number():
+                r.raw(16)
+        r.end()
+        if path == name and kind == 0:
+            return attributes
+
+
+def test_changes():
+    os.mkdir(at(b"watched"))
+    client.call(p.WATCH)
+    answer = client.call(p.READDIR, p.target(b"watched") + p.number(1))
+    same(1, answer.body.number())
+    write_file(b"watched/new")
+    while changes_until(b"watched/new").size != len(b"content\n"):
+        pass
+    os.unlink(at(b"watched/new"))
+    while changes_until(b"watched/new"):
+        pass
+    client.lane.send(p.UNWATCH, 0, p.string(b"watched"))
+
+
+def test_ping():
+    client.lane.send(p.PING, 4711)
+    same((p.PONG, 4711), client.next_of(p.PONG)[:2])
+
+
+def test_malformed_arguments_are_an_error_of_the_request():
+    fails(errno.EPROTO, client.call, p.GETATTR, b"")
+    fails(errno.EPROTO, client.call, p.GETATTR, p.target(b"a/../b"))
+    for kind, arguments in ((p.GETATTR, p.target(b"")), (p.READLINK, p.target(b"")), (p.STATFS, b""), (p.WATCH, b"")):
+        fails(errno.EPROTO, client.call, kind, arguments + b"more")
+
+
+def test_groups_of_the_caller_count():
+    if os.getuid() != 0:
+        return
+    os.chmod(root, 0o755)
+    os.mkdir(at(b"group"), 0o700)
+    os.chown(at(b"group"), 0, 4321)
+    os.chmod(at(b"group"), 0o770)
+    caller = p.put_caller(1234, 1234, 0o027, [4321])
+    client.call(p.MKDIR, p.string(b"group/theirs") + p.number(0o777), caller=caller)
+    s = os.stat(at(b"group/theirs"))
+    same((1234, 1234, 0o750), (s.st_uid, s.st_gid, stat.S_IMODE(s.st_mode)))
+
+
+def test_session_goes_on_over_a_new_connection():
+    first = p.Client([helper], root, linger=20)
+    handle = 9
+    first.call(p.CREATE, p.string(b"kept") + p.open_flags(os.O_RDWR) + p.numbers(0o600, handle))
+    # Two requests leave, and the connection breaks before their answers are read.
+    lost = [first.ask(p.WRITE, p.numbers(handle, i) + p.data(b"%d" % i), order=handle) for i in range(2)]
+    first.drop()
+    second = p.Client([helper], root, resume=first)
+    same(1, second.welcome.resumed)
+    same([1, 1], [second.wait(i).result for i in lost])
+    same(b"01", read_file(b"kept"))
+    second.call(p.CLOSE, p.number(handle))
+    try:
+        p.Client([helper], root, token=secrets.token_bytes(16), resume=second)
+    except p.Refused as refused:
+        same(-errno.EACCES, refused.args[0])
+    else:
+        raise AssertionError("a wrong token is good enough")
+    second.close()
+    third = p.Client([helper], root, resume=second)
+    same((0, True), (third.welcome.resumed, third.welcome.session != second.welcome.session))
+    same(0, third.call(p.STATFS).result)
+    third.close()
+
+
+def main():
+    global client
+    client = p.Client([helper], root)
+    failed = 0
+    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")]
+    for name, test in tests:
+        try:
+            test()
+        except Exception:
+            failed += 1
+            print(f"FAILED: {name}")
+            traceback.print_exc()
+    client.close()
+    print(f"{len(tests) - failed} passed, {failed} failed")
+    return failed > 0
+
+
+try:
+    status = main()
+finally:
+    shutil.rmtree(root, ignore_errors=True)
+sys.exit(status)
