@@ -219,18 +219,52 @@ static size_t name_bytes(const char *name)
 	return sizeof(struct inode_name) + strlen(name) + 1 + MALLOC_OVERHEAD_BYTES;
 }
 
-static void name_drop(struct inode_table *t, struct inode_name *name, struct forgotten **list)
+static void name_free(struct inode_table *t, struct inode_name *name, struct forgotten **list)
+{
+	struct inode *parent = name->parent;
+
+	t->bytes -= name_bytes(name->name);
+	free(name);
+	unref(t, parent, list);
+}
+
+static void name_take_out(struct inode_table *t, struct inode_name *name)
 {
 	struct inode_name **at = &name->inode->names;
-	struct inode *parent = name->parent;
 
 	while (*at != name)
 		at = &(*at)->next;
 	*at = name->next;
 	hash_remove(&t->names, name, name_hash, name_link);
-	t->bytes -= name_bytes(name->name);
-	free(name);
-	unref(t, parent, list);
+}
+
+static void name_drop(struct inode_table *t, struct inode_name *name, struct forgotten **list)
+{
+	name_take_out(t, name);
+	name_free(t, name, list);
+}
+
+static void forget_lost(struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	struct inode_name *lost = inode->lost;
+
+	inode->lost = NULL;
+	if (lost)
+		name_free(t, lost, list);
+}
+
+/* The name is gone, or another's.  Directories do not remember: they would hold each other. */
+static void name_lose(struct inode_table *t, struct inode_name *name, struct forgotten **list)
+{
+	struct inode *inode = name->inode;
+
+	name_take_out(t, name);
+	if (inode->names || inode->is_directory) {
+		name_free(t, name, list);
+		return;
+	}
+	forget_lost(t, inode, list);
+	inode->lost = name;
 }
 
 static bool is_below(const struct inode *inode, const struct inode *top)
@@ -317,6 +351,7 @@ static void free_if_unused(struct inode_table *t, struct inode *inode, struct fo
 		take_spare(inode, list);
 	remember_forgotten(t, inode, list);
 	inode->references++; /* names may lead back here */
+	forget_lost(t, inode, list);
 	while (inode->names)
 		name_drop(t, inode->names, list);
 	hash_remove(&t->inodes, inode, inode_hash, inode_link);
@@ -419,6 +454,7 @@ void inode_table_free(struct inode_table *t)
 			struct inode *inode = t->inodes.buckets[i];
 
 			t->inodes.buckets[i] = inode->hash_next;
+			free(inode->lost);
 			free(inode);
 		}
 	free(t->names.buckets);
@@ -533,7 +569,7 @@ static int name_point(struct inode_table *t, struct inode *parent, const char *t
 
 	forget_removal(t, parent, text);
 	if (name && name->inode != inode) {
-		name_drop(t, name, list);
+		name_lose(t, name, list);
 		name = NULL;
 	}
 	if (name) {
@@ -543,6 +579,7 @@ static int name_point(struct inode_table *t, struct inode *parent, const char *t
 		if (r < 0)
 			return r;
 	}
+	forget_lost(t, inode, list);
 	while (only_name && inode->names && inode->names->next) {
 		struct inode_name *first = inode->names;
 
@@ -690,6 +727,19 @@ int inode_table_path(
 	return r;
 }
 
+int inode_table_lost_path(struct inode_table *t, struct inode *inode, struct path_string *ret_path)
+{
+	const struct inode_name *lost;
+	int r = -ENOENT;
+
+	pthread_mutex_lock(&t->lock);
+	lost = inode->lost;
+	if (lost && !inode->names)
+		r = build_path(t->root, lost->parent, lost->name, ret_path);
+	pthread_mutex_unlock(&t->lock);
+	return r;
+}
+
 struct inode *inode_table_child(struct inode_table *t, struct inode *parent, const char *text)
 {
 	struct inode *inode = NULL;
@@ -751,7 +801,7 @@ void inode_table_removed(struct inode_table *t, struct inode *parent, const char
 	if (name) {
 		if (name->inode->version.nlink)
 			name->inode->version.nlink--;
-		name_drop(t, name, &list);
+		name_lose(t, name, &list);
 	}
 	remember_removal(t, parent, text);
 	parent->changes++;
@@ -783,7 +833,7 @@ bool inode_table_vanished(
 	if (name && current) {
 		if (name->inode->version.nlink)
 			name->inode->version.nlink--;
-		name_drop(t, name, &list);
+		name_lose(t, name, &list);
 	}
 	pthread_mutex_unlock(&t->lock);
 	report_forgotten(t, list);
@@ -811,11 +861,14 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 	if (to && to != from) {
 		other = to->inode;
 		other->references++;
-		name_drop(t, to, &list);
+		if (swap)
+			name_drop(t, to, &list);
+		else
+			name_lose(t, to, &list);
 	}
 	/* A name that cannot be added is merely unknown until the next lookup. */
-	if (inode)
-		name_add(t, new_parent, new_text, inode);
+	if (inode && name_add(t, new_parent, new_text, inode) == 0)
+		forget_lost(t, inode, &list);
 	if (other && swap)
 		name_add(t, parent, text, other);
 	else if (other && other != inode && other->version.nlink)

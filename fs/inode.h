@@ -48,6 +48,7 @@ struct inode {
 	struct inode *hash_next;
 	struct object_id id;
 	struct inode_name *names;    /* the latest first; NULL: unlinked, or the root */
+	struct inode_name *lost;     /* of no directory, without names: the last one it had */
 	struct open_handle *handles; /* of regular files */
 	uint64_t lookups;            /* by the kernel */
 	uint32_t references;         /* names that have it as parent, handles, requests */
@@ -55,13 +56,12 @@ struct inode {
 	uint32_t backing_users;      /* handles with the id below (struct session's lock) */
 	uint32_t cached_users;       /* handles without */
 	int32_t backing_id;
-	struct inode_version version;     /* as last told to the kernel; mode 0: none */
-	atomic_bool content_told;         /* the kernel was given the whole file */
-	atomic_uint drops;                /* how often the kernel was told to forget it */
-	atomic_uint_fast64_t replaced_at; /* hash of the path that went to another; 0: none */
-	atomic_bool was_locked;           /* by fcntl(2), at some time */
-	atomic_uint changes;              /* a directory: names in it went, or changed unseen */
-	atomic_bool watched;              /* a directory whose changes are reported */
+	struct inode_version version; /* as last told to the kernel; mode 0: none */
+	atomic_bool content_told;     /* the kernel was given the whole file */
+	atomic_uint drops;            /* how often the kernel was told to forget it */
+	atomic_bool was_locked;       /* by fcntl(2), at some time */
+	atomic_uint changes;          /* a directory: names in it went, or changed unseen */
+	atomic_bool watched;          /* a directory whose changes are reported */
 	bool is_root;
 	bool is_directory;
 	bool is_virtual; /* below .isthmus (fs/virtual.h); in no table */
@@ -134,6 +134,11 @@ void inode_table_unref(struct inode_table *table, struct inode *inode);
  * -ENOENT: it has no name any more; -ENOMEM. */
 int inode_table_path(struct inode_table *table, struct inode *inode, const char *name,
 	struct path_string *ret_path);
+
+/* Where an object was that has no name any more: somebody removed it there, or put another in its
+ * place.  -ENOENT: it has a name, or never had one, or is a directory; -ENOMEM. */
+int inode_table_lost_path(
+	struct inode_table *table, struct inode *inode, struct path_string *ret_path);
 
 /* What is known at a path or name: NULL, or an inode with a reference for the caller. */
 struct inode *inode_table_find(struct inode_table *table, const char *path);

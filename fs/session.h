@@ -109,6 +109,9 @@ bool request_retry(struct request *r, int result, struct inode *inode);
  * somebody may just have put another one in its place. */
 int request_object_result(struct request *r, struct inode *inode, int result);
 
+/* True for a result that would become -ESTALE; r->path is where the object was, or "". */
+bool request_is_stale(struct request *r, struct inode *inode, int result);
+
 /* ---- Answers with attributes -------------------------------------------------------- */
 
 struct inode *session_inode(struct session *s, fuse_ino_t ino);
@@ -133,9 +136,6 @@ int session_drop_inode(struct session *s, struct inode *inode, bool data);
 /* After a request on what was at the path failed as something else is there now: whoever asks
  * for the path again soon is to get it, even if it is replaced once more before it is opened. */
 bool session_was_stale(struct session *s, const char *path);
-
-/* The inode has just lost its name `path` to another. */
-void session_note_replaced(struct inode *inode, const char *path);
 
 /* How long the attributes just noted stay true, in seconds. */
 double session_attr_ttl(struct session *s, const struct inode_note *note);

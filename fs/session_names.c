@@ -180,23 +180,27 @@ static int locate_object(struct request *r, struct inode *inode, const struct fu
 	return 0;
 }
 
-/* A removed directory that a process still has open, or works in. */
-static bool removed_directory(struct inode_table *table, struct inode *inode, int result,
-	struct attributes *ret_attributes)
+/* A removed directory that a process still has open, or works in; or what was replaced after the
+ * kernel found it, once more after it has looked again. */
+static bool removed_object(
+	struct request *r, struct inode *inode, int result, struct attributes *ret_attributes)
 {
 	struct inode_state state;
 	const struct inode_version *v = &state.version;
 
-	if (result != -ENOENT || !inode->is_directory)
+	if (inode->is_directory ? result != -ENOENT
+				: !request_is_stale(r, inode, result) ||
+					  !session_was_stale(r->session, r->path.path))
 		return false;
-	inode_table_state(table, inode, &state);
-	if (state.has_name)
+	inode_table_state(r->mount->inodes, inode, &state);
+	if (inode->is_directory ? state.has_name : !v->mode)
 		return false;
 	*ret_attributes = (struct attributes){.id = inode->id,
 		.mode = v->mode,
 		.uid = v->uid,
 		.gid = v->gid,
 		.size_bytes = v->size_bytes,
+		.blocks = (v->size_bytes + 511) / 512,
 		.block_size_bytes = 4096,
 		.mtime = {v->mtime_ns / 1000000000, v->mtime_ns % 1000000000},
 		.ctime = {v->ctime_ns / 1000000000, v->ctime_ns % 1000000000},
@@ -221,7 +225,7 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		if (result == 0)
 			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
 	} while (request_retry(&r, result, inode));
-	if (removed_directory(r.mount->inodes, inode, result, &attributes))
+	if (removed_object(&r, inode, result, &attributes))
 		result = 0;
 	result = request_object_result(&r, inode, result);
 	reply_attributes(&r, inode, result, &attributes);
@@ -246,7 +250,7 @@ void session_access(fuse_req_t fuse, fuse_ino_t ino, int mask)
 		if (result == 0)
 			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
 	} while (request_retry(&r, result, inode));
-	if (removed_directory(r.mount->inodes, inode, result, &attributes))
+	if (removed_object(&r, inode, result, &attributes))
 		result = 0;
 	result = request_object_result(&r, inode, result);
 	if (result == 0 && (mask & X_OK) && !S_ISDIR(attributes.mode) && !(attributes.mode & 0111))
@@ -349,6 +353,10 @@ void session_readlink(fuse_req_t fuse, fuse_ino_t ino)
 		if (result == 0)
 			result = workspace_readlink(&r.op, r.mount->workspace, &object, &target);
 	} while (request_retry(&r, result, inode));
+	/* Whoever reads a link while it is replaced may get either target. */
+	if (request_is_stale(&r, inode, result) && workspace_readlink(&r.op, r.mount->workspace,
+							   &OBJECT_AT(r.path.path), &target) == 0)
+		result = 0;
 	result = request_object_result(&r, inode, result);
 	if (result < 0) {
 		request_finish(&r, result);
@@ -565,8 +573,6 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	if (result == 0)
 		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name, moved,
 			flags & RENAME_SWAP);
-	if (result == 0 && target)
-		session_note_replaced(target, r->path2.path);
 	settle_spare(r, spare, result == 0);
 	rename_end(r->session, result == 0);
 	inode_table_unref(r->mount->inodes, target);

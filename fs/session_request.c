@@ -217,16 +217,25 @@ bool session_was_stale(struct session *s, const char *path)
 	return name->hash == hash && now_ns(CLOCK_MONOTONIC) < name->until_ns;
 }
 
-void session_note_replaced(struct inode *inode, const char *path)
+bool request_is_stale(struct request *r, struct inode *inode, int result)
 {
-	inode->replaced_at = hash_path(path);
+	if (result != -ENOENT && result != -ENOTDIR && result != -ESTALE)
+		return false;
+	if (*r->path.path)
+		return true;
+	path_string_done(&r->path);
+	if (inode_table_lost_path(r->mount->inodes, inode, &r->path) == 0)
+		return true;
+	r->path.path = r->path.fixed;
+	r->path.fixed[0] = '\0';
+	return true;
 }
 
 int request_object_result(struct request *r, struct inode *inode, int result)
 {
-	if (result != -ENOENT && result != -ENOTDIR && result != -ESTALE)
+	if (!request_is_stale(r, inode, result))
 		return result;
-	note_stale(r->session, *r->path.path ? hash_path(r->path.path) : inode->replaced_at);
+	note_stale(r->session, hash_path(r->path.path));
 	return -ESTALE;
 }
 

@@ -126,4 +126,37 @@ test_a_name_that_all_rename_over_is_one_whole_file() {
 	return "$status"
 }
 
+# Six writers rename files and links of their own over one name of each while others read them.
+test_nobody_meets_a_name_in_the_middle_of_being_replaced() {
+	need python3
+
+	echo start.start >"$mnt/replaced"
+	ln -s start.start "$mnt/relinked"
+	python3 - "$mnt" "$backing" <<-'END'
+		import os, sys
+		places, writers, readers = sys.argv[1:], 6, 2
+		def whole(text):
+		    a, b = text.strip().split(".")
+		    assert a == b, text
+		def read(place):
+		    whole(open(f"{place}/replaced").read())
+		    whole(os.readlink(f"{place}/relinked"))
+		    os.lstat(f"{place}/replaced")
+		    os.lstat(f"{place}/relinked")
+		for n in range(writers + readers):
+		    if os.fork() == 0:
+		        for i in range(80 if n < writers else 200):
+		            place = places[n % 2 if n < writers else 0]
+		            if n < writers:
+		                with open(f"{place}/.mine{n}", "w") as f:
+		                    f.write(f"{n}-{i}.{n}-{i}\n")
+		                os.rename(f"{place}/.mine{n}", f"{place}/replaced")
+		                os.symlink(f"{n}-{i}.{n}-{i}", f"{place}/.mine{n}")
+		                os.rename(f"{place}/.mine{n}", f"{place}/relinked")
+		            read(place)
+		        os._exit(0)
+		assert all([os.wait()[1] == 0 for _ in range(writers + readers)])
+	END
+}
+
 run_tests "$1"

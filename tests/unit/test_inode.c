@@ -79,6 +79,42 @@ static void test_a_rename_is_known_though_the_feed_was_quicker(void)
 	inode_table_free(table);
 }
 
+static void check_lost(struct inode_table *table, struct inode *inode, const char *want)
+{
+	struct path_string path;
+
+	if (!CHECK_RC(0, inode_table_lost_path(table, inode, &path)))
+		return;
+	CHECK_STRING(want, path.path);
+	path_string_done(&path);
+}
+
+static void test_where_a_replaced_object_was_is_known_until_it_has_a_name_again(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *a = enter(table, root, "a", object(2, S_IFDIR));
+	struct inode *seen = enter(table, a, "seen", object(3, S_IFREG));
+	struct inode *gone = enter(table, a, "gone", object(4, S_IFREG));
+	struct inode *over = enter(table, a, "over", object(5, S_IFREG));
+	struct path_string path;
+
+	CHECK_RC(-ENOENT, inode_table_lost_path(table, seen, &path));
+	enter(table, a, "seen", object(6, S_IFREG));
+	CHECK(inode_table_vanished(table, a, "gone", inode_table_epoch(table)));
+	inode_table_renamed(table, a, "seen", a, "over", NULL, false);
+	inode_table_renamed(table, root, "a", root, "b", a, false);
+	check_lost(table, seen, "b/seen");
+	check_lost(table, gone, "b/gone");
+	check_lost(table, over, "b/over");
+	enter(table, root, "again", object(3, S_IFREG));
+	CHECK_RC(-ENOENT, inode_table_lost_path(table, seen, &path));
+	CHECK_RC(0, check_path(table, seen, "again"));
+	inode_table_forget(table, gone, 1);
+	inode_table_forget(table, over, 1);
+	inode_table_free(table);
+}
+
 static void test_swapped_names_lead_to_each_other(void)
 {
 	struct inode_table *table = new_table();
@@ -216,6 +252,7 @@ static void test_a_directory_below_itself_is_a_loop(void)
 
 TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_a_rename_is_known_though_the_feed_was_quicker),
+	TEST(test_where_a_replaced_object_was_is_known_until_it_has_a_name_again),
 	TEST(test_swapped_names_lead_to_each_other),
 	TEST(test_links_share_an_inode_and_outlive_each_other),
 	TEST(test_another_object_takes_the_name_over),
