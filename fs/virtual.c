@@ -214,21 +214,33 @@ static void read_log(fuse_req_t fuse, int fd, size_t size, off_t offset)
 		fuse_reply_buf(fuse, data, (size_t)got);
 }
 
+/* From a copy: the caller may have closed the file before write(2) of the answer returns. */
+static void read_text(fuse_req_t fuse, const char *text, size_t size, off_t offset)
+{
+	size_t length = strlen(text);
+	size_t start = (size_t)offset < length ? (size_t)offset : length;
+	size_t count = length - start < size ? length - start : size;
+	char *data = session_thread_buffer(size);
+
+	if (!data) {
+		fuse_reply_err(fuse, ENOMEM);
+		return;
+	}
+	memcpy(data, text + start, count);
+	fuse_reply_buf(fuse, data, count);
+}
+
 bool virtual_read(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
 {
 	const struct virtual_file *file = (struct virtual_file *)(uintptr_t)fi->fh;
-	size_t length, start;
 
 	if (node_of(ino) < 0)
 		return false;
-	if (file->fd >= 0) {
+	if (file->fd >= 0)
 		read_log(fuse, file->fd, size, offset);
-		return true;
-	}
-	length = strlen(file->text);
-	start = (size_t)offset < length ? (size_t)offset : length;
-	fuse_reply_buf(fuse, file->text + start, length - start < size ? length - start : size);
+	else
+		read_text(fuse, file->text, size, offset);
 	return true;
 }
 
