@@ -25,6 +25,8 @@ enum {
 	NOT_READY_MS = 5,
 	PONGS_MAX = 256, /* that wait for a peer who asks and asks but reads nothing */
 	THREAD_STACK_BYTES = 256 << 10,
+	MESSAGE_COST_BYTES = 96, /* beside its data */
+	SLACK_BYTES = 512,       /* more room than a message needs is given back */
 };
 
 struct message {
@@ -37,7 +39,7 @@ struct message {
 
 struct queue {
 	struct message *first, **last;
-	size_t bytes;
+	size_t bytes; /* of memory, about */
 };
 
 struct lane {
@@ -91,7 +93,7 @@ static void queue_push(struct queue *q, struct message *m)
 	m->next = NULL;
 	*q->last = m;
 	q->last = &m->next;
-	q->bytes += m->size;
+	q->bytes += m->size + MESSAGE_COST_BYTES;
 }
 
 static struct message *queue_pop(struct queue *q)
@@ -103,7 +105,7 @@ static struct message *queue_pop(struct queue *q)
 	q->first = m->next;
 	if (!q->first)
 		q->last = &q->first;
-	q->bytes -= m->size;
+	q->bytes -= m->size + MESSAGE_COST_BYTES;
 	return m;
 }
 
@@ -298,6 +300,17 @@ static void *run_writer(void *user)
 	return NULL;
 }
 
+/* A message may wait for long, and what waits is bounded by its size: an answer that turned out
+ * much smaller than what was asked for must not keep the room for that. */
+static uint8_t *take_data(struct buffer *buffer)
+{
+	uint8_t *data = steal_ptr(&buffer->data), *smaller = NULL;
+
+	if (buffer->capacity > 2 * buffer->size + SLACK_BYTES)
+		smaller = realloc(data, buffer->size);
+	return smaller ? smaller : data;
+}
+
 static int message_new(
 	enum frame_type type, uint32_t id, struct wire_writer *writer, struct message **ret_message)
 {
@@ -308,7 +321,7 @@ static int message_new(
 		return -ENOMEM;
 	m->counted = type >= FRAME_FIRST_COUNTED;
 	if (writer) {
-		m->data = steal_ptr(&writer->buffer.data);
+		m->data = take_data(&writer->buffer);
 		m->size = writer->buffer.size;
 		header.size = (uint32_t)(m->size - FRAME_HEADER_BYTES);
 		*writer = (struct wire_writer){0};

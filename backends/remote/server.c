@@ -244,7 +244,7 @@ static void submit(struct server *server, struct job *job)
 {
 	const struct request_type *type = server_request_type(job->header.type);
 
-	if (type->is_long && server->long_jobs < LONG_JOBS_MAX) {
+	if (type->is_long) {
 		server->long_jobs++;
 		if (server_thread(run_long_job, job) == 0)
 			return;

@@ -4,10 +4,13 @@
 
 #include "backends/remote/server_internal.h"
 
+enum { INPUT_GATHERED_BYTES = 4096 };
+
 struct input {
 	struct input *next;
 	uint8_t *payload;
 	size_t size; /* 0: end of file */
+	size_t room; /* of the payload */
 };
 
 /* One command of the client.  All fields but `process` are guarded by server->lock. */
@@ -22,6 +25,7 @@ struct server_process {
 	bool listed;
 	int64_t credit; /* bytes of output that may be sent */
 	struct input *first, **last;
+	struct input *newest; /* may be gone when there is no first */
 	size_t input_bytes;
 	bool input_ended; /* its end of file has come */
 	bool has_input_thread;
@@ -224,21 +228,47 @@ static void *run_input(void *argument)
 	return NULL;
 }
 
+/* Small pieces are gathered: credit counts their bytes, not what each costs by itself. */
+static struct input *input_new(const uint8_t *payload, size_t size)
+{
+	struct input *input = calloc(1, sizeof(*input));
+
+	if (!input)
+		return NULL;
+	input->room = size && size < INPUT_GATHERED_BYTES ? INPUT_GATHERED_BYTES : size;
+	input->payload = malloc(input->room + 1);
+	if (!input->payload) {
+		free(input);
+		return NULL;
+	}
+	memcpy(input->payload, payload, size);
+	input->size = size;
+	return input;
+}
+
+static bool fits_into_newest(const struct server_process *p, size_t size)
+{
+	return p->first && size && p->newest->room - p->newest->size >= size;
+}
+
 /* Under the lock. */
-static int queue_input(struct server_process *p, uint8_t *payload, size_t size)
+static int queue_input(struct server_process *p, const uint8_t *payload, size_t size)
 {
 	struct input *input;
 
 	if (p->input_bytes + size > CREDIT_INPUT_BYTES)
 		return -EPROTO;
-	input = calloc(1, sizeof(*input));
+	p->input_bytes += size;
+	if (fits_into_newest(p, size)) {
+		memcpy(p->newest->payload + p->newest->size, payload, size);
+		p->newest->size += size;
+		return 0;
+	}
+	input = input_new(payload, size);
 	if (!input)
 		return -ENOMEM;
-	input->payload = payload;
-	input->size = size;
-	*p->last = input;
+	*p->last = p->newest = input;
 	p->last = &input->next;
-	p->input_bytes += size;
 	if (!p->has_input_thread && server_thread(run_input, p) == 0) {
 		p->has_input_thread = true;
 		p->refs++;
@@ -250,7 +280,6 @@ int server_process_frame(struct server *server, const struct frame_header *heade
 {
 	struct wire_reader in = wire_reader_over(payload, header->size);
 	struct server_process *p;
-	bool kept = false;
 	int r = 0;
 
 	pthread_mutex_lock(&server->lock);
@@ -265,12 +294,10 @@ int server_process_frame(struct server *server, const struct frame_header *heade
 	} else if (p && !p->input_ended) {
 		p->input_ended = !header->size;
 		r = queue_input(p, payload, header->size);
-		kept = r == 0;
 	}
 	pthread_cond_broadcast(&server->moved);
 	pthread_mutex_unlock(&server->lock);
-	if (!kept)
-		free(payload);
+	free(payload);
 	return r;
 }
 
@@ -460,9 +487,9 @@ static const struct request_type request_types[] = {
 	[REQUEST_SEEK] = {handle_seek},
 	[REQUEST_COPY_RANGE] = {handle_copy_range, .is_long = true},
 	[REQUEST_LOCK] = {handle_lock, .is_long = true},
-	[REQUEST_LOCK_TEST] = {handle_lock_test},
+	[REQUEST_LOCK_TEST] = {handle_lock_test, .is_long = true},
 	[REQUEST_LOCK_RELEASE_OWNER] = {handle_lock_release_owner},
-	[REQUEST_EXEC] = {handle_exec},
+	[REQUEST_EXEC] = {handle_exec, .is_long = true},
 	[REQUEST_SIGNAL] = {handle_signal},
 	[REQUEST_RESIZE] = {handle_resize},
 	[REQUEST_WATCH] = {handle_watch},

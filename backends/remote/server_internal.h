@@ -20,7 +20,6 @@ enum {
 	HANDLES_MAX = 65536,
 	PROCESSES_MAX = 256,
 	WORKERS_MAX = 16,
-	LONG_JOBS_MAX = 512,
 	JOB_BUCKETS = 256,
 	HANDLE_BUCKETS = 1024,
 	SERVER_STACK_BYTES = 512 << 10,
@@ -132,7 +131,7 @@ typedef int64_t (*request_handler)(struct job *job, struct wire_writer *out);
 
 struct request_type {
 	request_handler handle;
-	bool is_long; /* gets a thread of its own */
+	bool is_long; /* may wait for other requests: gets a thread of its own */
 	bool is_bulk; /* the reply may be large */
 };
 
