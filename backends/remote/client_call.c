@@ -104,7 +104,8 @@ static int register_call(struct remote *remote, struct op_context *ctx, struct c
 
 	pthread_mutex_lock(&remote->lock);
 	while (remote->call_count >= CALLS_MAX && r == 0 && !call->undoes)
-		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+		r = call->at_once ? RESULT_BUSY
+				  : remote_wait(remote, ctx, &remote->freed, &remote->lock);
 	if (r == 0) {
 		do
 			call->id = ++remote->call_serial;
@@ -112,6 +113,17 @@ static int register_call(struct remote *remote, struct op_context *ctx, struct c
 		remote->calls[call->id % CALL_SLOTS] = call;
 		remote->call_count++;
 	}
+	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+int remote_wait_for_slot(struct remote *remote, struct op_context *ctx)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	while (remote->call_count >= CALLS_MAX && r == 0)
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
 	pthread_mutex_unlock(&remote->lock);
 	return r;
 }

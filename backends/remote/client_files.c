@@ -260,34 +260,40 @@ static void tell_loss(const struct remote_file *file, bool locked)
 		locked ? "its locks with it" : "the file is no longer there");
 }
 
+/* In a new session.  True: it is lost. */
+static bool get_back(struct op_context *ctx, struct remote_file *file, int *ret_error)
+{
+	int r = file->has_locks ? -ENOENT : reopen(ctx, file);
+	bool lost = r == -ENOENT || r == -ESTALE || r == -ENOTDIR;
+
+	if (lost)
+		tell_loss(file, file->has_locks);
+	*ret_error = r < 0 && r != -EINTR ? -EIO : r;
+	return lost;
+}
+
 int remote_file_ready(struct op_context *ctx, struct remote_file *file)
 {
 	struct remote *remote = file->remote;
-	bool current, was_lost, locked = false;
+	bool lost = false;
 	int r = 0;
 
 	pthread_mutex_lock(&remote->lock);
-	current = file->epoch == remote->epoch && !file->is_lost;
-	pthread_mutex_unlock(&remote->lock);
-	if (current)
-		return 0;
-	pthread_mutex_lock(&file->lock);
-	pthread_mutex_lock(&remote->lock);
-	current = file->epoch == remote->epoch;
-	was_lost = file->is_lost;
-	if (file->is_lost || (!current && file->has_locks))
-		locked = file->is_lost = true;
-	pthread_mutex_unlock(&remote->lock);
-	if (locked)
+	while (file->is_reopening && r == 0)
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	if (r == 0 && file->is_lost)
 		r = -EIO;
-	else if (!current)
-		r = reopen(ctx, file);
-	if (r == -ENOENT || r == -ESTALE || r == -ENOTDIR)
-		file->is_lost = true;
-	if (file->is_lost && !was_lost)
-		tell_loss(file, locked);
-	pthread_mutex_unlock(&file->lock);
-	return r < 0 && r != -EINTR ? -EIO : r;
+	if (r == 0 && file->epoch != remote->epoch) {
+		file->is_reopening = true;
+		pthread_mutex_unlock(&remote->lock);
+		lost = get_back(ctx, file, &r);
+		pthread_mutex_lock(&remote->lock);
+		file->is_lost = lost;
+		file->is_reopening = false;
+		pthread_cond_broadcast(&remote->freed);
+	}
+	pthread_mutex_unlock(&remote->lock);
+	return r;
 }
 
 /* ---- Closing ---------------------------------------------------------------------- */

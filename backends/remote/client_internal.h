@@ -2,6 +2,7 @@
  * backends/remote/client_internal.h - shared by the client's files only.
  *
  * Locks, outer before inner: file->lock, remote->lock.  The lane has its own below both.
+ * Answers take them: nobody waits for the far end with one held.
  */
 #pragma once
 
@@ -28,6 +29,7 @@ enum {
 /* Results beside those of the contract, for the client's own loops. */
 enum {
 	RESULT_AGAIN = -10001, /* the session is a new one and the request had no effect */
+	RESULT_BUSY = -10002,  /* no slot is free */
 };
 
 struct remote;
@@ -46,7 +48,8 @@ struct call {
 	enum frame_type type;
 	bool repeatable; /* has no effect at the far end */
 	bool done, abandoned;
-	bool undoes; /* made by the reader thread, which must not wait for a slot */
+	bool undoes;  /* made by the reader thread, which must not wait for a slot */
+	bool at_once; /* made under file->lock: RESULT_BUSY rather than wait for a slot */
 	int64_t result;
 	uint8_t *payload; /* of the reply */
 	struct wire_reader body;
@@ -179,6 +182,10 @@ int64_t query_finish(struct query *q, int64_t result);
 
 void call_free(struct call *call);
 
+/* Waits for a slot, without taking it: for requests that must be made `at_once`.  Under no lock.
+ * -EINTR, -EIO. */
+int remote_wait_for_slot(struct remote *remote, struct op_context *ctx);
+
 /* Waits on `condition` under remote->lock or file->lock for at most WAIT_MS.
  * 0, -EINTR, -EIO (the link has been down for too long). */
 int remote_wait(struct remote *remote, struct op_context *ctx, pthread_cond_t *condition,
@@ -309,6 +316,7 @@ struct remote_file {
 
 	uint64_t handle;
 	uint64_t epoch;
+	bool is_reopening; /* somebody gets it back; under remote->lock, as is is_lost */
 	int flags;
 	char *path; /* at the time of the open */
 	struct object_id id;

@@ -179,6 +179,7 @@ static void unlink_chunk(struct remote_file *file, struct chunk *chunk)
 		*slot = chunk->next;
 }
 
+/* RESULT_BUSY: too many requests are under way. */
 static int fetch(struct op_context *ctx, struct remote_file *file, uint64_t order, off_t offset,
 	size_t size, bool is_ahead)
 {
@@ -197,6 +198,8 @@ static int fetch(struct op_context *ctx, struct remote_file *file, uint64_t orde
 	wire_put_number(&q.out, file->handle);
 	wire_put_number(&q.out, (uint64_t)offset);
 	wire_put_number(&q.out, size);
+	if (q.call)
+		q.call->at_once = true;
 	result = query_submit(&q, chunk_answered, chunk);
 	query_end(&q, &result);
 	if (result < 0) {
@@ -274,6 +277,25 @@ static int wait_for_chunk(
 	return remote_wait(file->remote, ctx, &file->changed, &file->lock);
 }
 
+/* The answers that free a slot need the lock. */
+static int wait_for_slot(struct op_context *ctx, struct remote_file *file)
+{
+	int r;
+
+	pthread_mutex_unlock(&file->lock);
+	r = remote_wait_for_slot(file->remote, ctx);
+	pthread_mutex_lock(&file->lock);
+	return r;
+}
+
+static int fetch_or_wait(
+	struct op_context *ctx, struct remote_file *file, uint64_t order, off_t offset, off_t end)
+{
+	int r = fetch_missing(ctx, file, order, offset, end);
+
+	return r == RESULT_BUSY ? wait_for_slot(ctx, file) : r;
+}
+
 /* Returns the bytes copied; sets `*at_end` at the end of the file. */
 static ssize_t copy_from(
 	struct chunk *chunk, uint8_t *data, size_t size, off_t offset, bool *at_end)
@@ -299,12 +321,14 @@ static ssize_t read_locked(struct op_context *ctx, struct remote_file *file, uin
 	r = fetch_missing(ctx, file, order, offset, offset + (off_t)size);
 	if (r == 0 && is_sequential(file, offset) && !order)
 		read_ahead(ctx, file, order, offset + (off_t)size);
+	if (r == RESULT_BUSY)
+		r = 0;
 	while (r == 0 && done < size && !at_end) {
 		off_t position = offset + (off_t)done;
 		struct chunk *chunk = find_chunk(file, position);
 
 		if (!chunk) {
-			r = fetch_missing(ctx, file, order, position, offset + (off_t)size);
+			r = fetch_or_wait(ctx, file, order, position, offset + (off_t)size);
 		} else if (!chunk->done) {
 			r = wait_for_chunk(ctx, file, chunk, &counted);
 		} else if (chunk->error) {

@@ -111,6 +111,22 @@ PROMISE(test_read_stops_at_end_of_file)
 	CHECK_RC(0, workspace_close(&f->ctx, file));
 }
 
+/* More than any backend asks a far end for at once. */
+PROMISE(a_read_may_be_far_larger_than_its_file)
+{
+	const size_t size = (size_t)260 << 20;
+	cleanup_free char *room = malloc(size);
+	struct open_file *file;
+
+	CHECK(room != NULL);
+	CHECK_RC(0, put(f, "f", "12345"));
+	file = open_or_fail(f, "f", O_RDONLY);
+	CHECK_RC(5, workspace_read(&f->ctx, file, room, size, 0));
+	CHECK(memcmp(room, "12345", 5) == 0);
+	CHECK_RC(5, workspace_read(&f->ctx, file, room, size, 0));
+	CHECK_RC(0, workspace_close(&f->ctx, file));
+}
+
 PROMISE(a_handle_keeps_to_its_access)
 {
 	struct open_file *reader, *writer;
@@ -467,10 +483,11 @@ PROMISES(files, TEST(create_makes_a_new_file_only),
 	TEST(a_file_without_permissions_can_be_written_by_its_creator),
 	TEST(open_refuses_what_is_no_regular_file),
 	TEST(open_of_another_object_is_stale_and_truncates_nothing), TEST(open_can_truncate),
-	TEST(test_read_stops_at_end_of_file), TEST(a_handle_keeps_to_its_access),
-	TEST(writes_go_where_they_are_told), TEST(large_writes_come_back_whole),
-	TEST(a_stat_follows_the_writes_before_it), TEST(two_handles_see_each_other),
-	TEST(a_handle_outlives_its_name), TEST(a_handle_follows_its_object_through_a_rename),
+	TEST(test_read_stops_at_end_of_file), TEST(a_read_may_be_far_larger_than_its_file),
+	TEST(a_handle_keeps_to_its_access), TEST(writes_go_where_they_are_told),
+	TEST(large_writes_come_back_whole), TEST(a_stat_follows_the_writes_before_it),
+	TEST(two_handles_see_each_other), TEST(a_handle_outlives_its_name),
+	TEST(a_handle_follows_its_object_through_a_rename),
 	TEST(appends_go_to_the_end_whatever_the_offset),
 	TEST(appends_from_many_threads_lose_no_line),
 	TEST(opens_race_with_replaces_without_a_failure_but_stale),
