@@ -13,22 +13,30 @@
  * end, one more is started whenever the last idle one gets work.  Where they do not, more
  * threads than processors only pass work around; there, one more is started when some have
  * been at one request for long while nobody is idle: a thread of its own looks after that.
+ *
+ * Somebody must read the device whatever happens, as it also says which requests were
+ * interrupted: threads that a far end keeps waiting do not count, up to a bound, and end once
+ * it answers again.
  */
 enum {
-	THREADS_MAX = 64,        /* besides those that wait for a lock */
-	THREADS_LENT_MAX = 1024, /* those */
+	THREADS_MAX = 64,           /* besides those that wait for a lock or are stalled */
+	THREADS_LENT_MAX = 1024,    /* wait for a lock */
+	THREADS_STALLED_MAX = 1024, /* at one request for so long that they do not count */
 	STACK_BYTES = 256 << 10,
 	WAKE_INTERVAL_MS = 10,
 	LOOK_INTERVAL_NS = 2000000,
 	LONG_NS = 4000000,
+	STALLED_NS = 100000000,
 };
 
 struct session_thread {
 	struct session_thread *next, **link; /* threads_lock */
 	struct session *session;
 	pthread_t thread;
-	atomic_uint_fast64_t busy_since; /* CLOCK_MONOTONIC_COARSE, ns; 0: idle */
+	atomic_uint_fast64_t busy_since; /* CLOCK_MONOTONIC_COARSE, ns; 0: idle, or lent */
 };
+
+static _Thread_local struct session_thread *this_thread;
 
 static int start_thread(struct session *s);
 
@@ -40,17 +48,20 @@ static uint64_t coarse_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static bool may_start(struct session *s)
+static bool may_start(struct session *s, unsigned stalled)
 {
 	unsigned total = s->threads_total, lent = s->threads_lent;
 
-	return total - lent < THREADS_MAX && lent < THREADS_LENT_MAX && !s->ending;
+	if (stalled > THREADS_STALLED_MAX)
+		stalled = THREADS_STALLED_MAX;
+	return total - lent < THREADS_MAX + stalled && lent < THREADS_LENT_MAX && !s->ending;
 }
 
 /* The last idle thread has got work. */
 static void none_is_idle(struct session *s)
 {
-	if (may_start(s) && (s->is_remote || s->threads_total - s->threads_lent < s->threads_usual))
+	if (may_start(s, 0) &&
+		(s->is_remote || s->threads_total - s->threads_lent < s->threads_usual))
 		start_thread(s);
 	else if (!atomic_exchange(&s->is_saturated, true))
 		sem_post(&s->look);
@@ -83,20 +94,26 @@ static void serve(struct session_thread *thread)
 	session_thread_buffer_free();
 }
 
-/* True when a thread has been at one request for long. */
-static bool some_are_stuck(struct session *s)
+/* How many threads have been at one request for so long. */
+static unsigned threads_busy_for(struct session *s, uint64_t ns)
 {
 	uint64_t now = coarse_ns();
-	bool stuck = false;
+	unsigned count = 0;
 
 	pthread_mutex_lock(&s->threads_lock);
-	for (struct session_thread *t = s->threads; t && !stuck; t = t->next) {
-		uint64_t since = t->busy_since;
+	for (struct session_thread *t = s->threads; t; t = t->next) {
+		uint64_t since = t->busy_since; /* perhaps later than `now` */
 
-		stuck = since && now - since >= LONG_NS;
+		count += since && since + ns <= now;
 	}
 	pthread_mutex_unlock(&s->threads_lock);
-	return stuck;
+	return count;
+}
+
+static void start_one_more(struct session *s)
+{
+	if (threads_busy_for(s, LONG_NS) && may_start(s, threads_busy_for(s, STALLED_NS)))
+		start_thread(s);
 }
 
 static void *watch_threads(void *data)
@@ -110,8 +127,8 @@ static void *watch_threads(void *data)
 		s->is_saturated = false;
 		while (s->threads_idle == 0 && !s->ending) {
 			nanosleep(&interval, NULL);
-			if (s->threads_idle == 0 && may_start(s) && some_are_stuck(s))
-				start_thread(s);
+			if (s->threads_idle == 0)
+				start_one_more(s);
 		}
 	}
 	return NULL;
@@ -122,6 +139,7 @@ static void *thread_main(void *data)
 	struct session_thread *thread = data;
 	struct session *s = thread->session;
 
+	this_thread = thread;
 	serve(thread);
 	pthread_mutex_lock(&s->threads_lock);
 	*thread->link = thread->next;
@@ -168,6 +186,7 @@ static int start_thread(struct session *s)
 
 void session_thread_lend(struct session *s)
 {
+	this_thread->busy_since = 0;
 	s->threads_lent++;
 	if (s->threads_idle == 0)
 		none_is_idle(s);
@@ -176,6 +195,7 @@ void session_thread_lend(struct session *s)
 void session_thread_return(struct session *s)
 {
 	s->threads_lent--;
+	this_thread->busy_since = coarse_ns();
 }
 
 static void wake_up(int signal)

@@ -1,0 +1,158 @@
+#!/bin/bash
+# Ctrl-C frees whoever waits for a link that stands still, however many there are.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# callers NAME...: see $tmp/callers.py.
+callers() {
+	timeout 100 python3 "$tmp/callers.py" "$mnt" "$tmp/link" "$@"
+}
+
+test_every_blocked_call_can_be_interrupted() {
+	callers stat read open create write fsync getdents mkdir rename unlink truncate link chmod \
+		setxattr statfs flock lockf exec
+}
+
+# More than there are threads usually.
+test_a_hundred_blocked_calls_can_be_interrupted() {
+	local daemon
+
+	daemon=$daemon_pid
+	callers --times 100 mkdir
+	wait_for 20 sh -c "[ \$(awk '/^Threads:/ { print \$2 }' /proc/$daemon/status) -lt 64 ]" ||
+		fail "the threads stay"
+}
+
+write_callers() {
+	cat >"$tmp/callers.py" <<-'END'
+		# callers.py MNT LINK [--times N] CALL...: starts the calls while the link stands still,
+		# interrupts them, and expects that each caller ends soon.
+		import fcntl, os, signal, subprocess, sys, time
+
+		SOON = 5  # seconds; on a machine that does much else
+		mnt, link, *calls = sys.argv[1:]
+		times = 1
+		if calls[0] == "--times":
+		    times, calls = int(calls[1]), calls[2:]
+
+		def set_link(state):
+		    with open(link + ".new", "w") as file:
+		        file.write(state)
+		    os.rename(link + ".new", link)
+		    time.sleep(0.1)
+
+		def write_much(fd):
+		    while True:
+		        os.write(fd, bytes(1 << 20))
+
+		def write_and_sync(fd):
+		    os.write(fd, b"x")
+		    os.fsync(fd)
+
+		# What is opened before, and what is called then, in a directory of its own.
+		here = "."
+		CALLS = {
+		    "stat": (None, lambda _: os.stat("new/1/2/3/4/5/6")),
+		    "read": (lambda: os.open("cold", os.O_RDONLY), lambda fd: os.read(fd, 1 << 20)),
+		    "open": (None, lambda _: os.open("cold", os.O_RDWR | os.O_TRUNC)),
+		    "create": (None, lambda _: os.open("created", os.O_RDWR | os.O_CREAT)),
+		    "write": (lambda: os.open("w", os.O_RDWR | os.O_CREAT), write_much),
+		    "fsync": (lambda: os.open("w", os.O_RDWR | os.O_CREAT), write_and_sync),
+		    "getdents": (None, lambda _: os.listdir("new/1/2/3/4/5/6")),
+		    "mkdir": (None, lambda _: os.mkdir("made")),
+		    "rename": (None, lambda _: os.rename("cold", "renamed")),
+		    "unlink": (None, lambda _: os.unlink("cold")),
+		    "truncate": (lambda: os.open("w", os.O_RDWR | os.O_CREAT), lambda fd: os.ftruncate(fd, 9)),
+		    "link": (None, lambda _: os.link("cold", "linked")),
+		    "chmod": (None, lambda _: os.chmod("cold", 0o600)),
+		    "setxattr": (None, lambda _: os.setxattr("cold", "user.x", b"y")),
+		    "statfs": (None, lambda _: os.statvfs(here)),
+		    "flock": (lambda: os.open("locked", os.O_RDWR), lambda fd: fcntl.flock(fd, fcntl.LOCK_EX)),
+		    "lockf": (lambda: os.open("locked", os.O_RDWR), lambda fd: fcntl.lockf(fd, fcntl.LOCK_EX)),
+		    "exec": (None, lambda _: os.execv("./program", ["program"])),
+		}
+
+		def call(name, directory, ready, go):
+		    signal.signal(signal.SIGINT, signal.SIG_DFL)
+		    os.chdir(directory)
+		    before, then = CALLS[name]
+		    argument = before() if before else None
+		    os.write(ready, b"x")
+		    os.read(go, 1)
+		    then(argument)
+
+		def locked(path):
+		    fd = os.open(path, os.O_RDWR)
+		    fcntl.flock(fd, fcntl.LOCK_EX)
+		    fcntl.lockf(fd, fcntl.LOCK_EX)
+		    return fd
+
+		ready, go = os.pipe(), os.pipe()
+		running, held, failed = {}, [], []
+		for name in calls:
+		    for n in range(times):
+		        directory = f"{mnt}/{name}{n}"
+		        if name in ("flock", "lockf"):
+		            held.append(locked(directory + "/locked"))
+		        pid = os.fork()
+		        if pid == 0:
+		            os.close(go[1])
+		            try:
+		                call(name, directory, ready[1], go[0])
+		            finally:
+		                os._exit(0)
+		        running[pid] = name
+		for _ in running:
+		    os.read(ready[0], 1)
+		set_link("stall")
+		os.close(go[1])
+		time.sleep(2)
+		for pid in running:
+		    os.kill(pid, signal.SIGINT)
+		began = time.monotonic()
+		while running and time.monotonic() - began < SOON:
+		    pid, status = os.waitpid(-1, os.WNOHANG)
+		    if not pid:
+		        time.sleep(0.01)
+		        continue
+		    name = running.pop(pid)
+		    if not os.WIFSIGNALED(status):
+		        failed.append(f"{name} was not held up")
+		set_link("up")
+		for fd in held:
+		    os.close(fd)
+		failed += [f"{name} was not freed" for name in running.values()]
+		if failed:
+		    sys.exit("\n".join(failed))
+	END
+}
+
+# What the callers work on; unknown to the mount so far.
+make_tree() {
+	local name n
+
+	for name in stat read open create write fsync getdents mkdir rename unlink truncate link chmod \
+		setxattr statfs flock lockf exec; do
+		mkdir -p "$backing/${name}0/new/1/2/3/4/5/6"
+		: >"$backing/${name}0/locked"
+		cp /bin/true "$backing/${name}0/program"
+		truncate -s 9M "$backing/${name}0/cold"
+	done
+	for n in $(seq 1 99); do
+		mkdir "$backing/mkdir$n"
+	done
+}
+
+need_fuse
+command -v python3 >/dev/null || skip_all "python3 is not installed"
+prepare_backend ssh
+make_tree
+write_callers
+echo up >"$tmp/link"
+mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$LINKSIM --state $tmp/link --rtt-ms 2 %h %p'"
+	-o linger=60 -o timeout=60)
+start_daemon || { echo "0 passed, 1 failed"; exit 1; }
+run_functions
+stop_daemon >"$tmp/output" 2>&1
+count $? "the daemon ends with 0" "$tmp/output"
+finish
