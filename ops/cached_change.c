@@ -7,115 +7,150 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
 
-static void mark_own(struct cached *c, struct node *node)
+/* The name is as an own change left it, or only the place knows. */
+static void mark_own(struct cached *c, struct node *node, const struct learnt *learnt)
 {
 	node->changed_at = ++c->clock;
-	node->stamp = c->clock;
-	node->own_ms = cached_now_ms();
+	node_note_done(node, learnt->done_ns);
 }
 
-void cached_own_parent(struct cached *c, struct node *node, uint64_t asked)
+/* Events that were lost may have told of a later change. */
+static enum order order_of_own(
+	const struct cached *c, const struct node *node, const struct learnt *learnt)
+{
+	return learnt->asked <= c->rescan_at ? ORDER_UNCLEAR
+					     : node_order(node, node->parent, learnt);
+}
+
+void cached_own_parent(struct cached *c, struct node *node, const struct learnt *learnt)
 {
 	struct node *parent = node->parent;
-	bool told = node->changed_at > asked;
 
-	/* The feed was quicker: name first, then directory. */
-	if (told && parent->changed_at > node->changed_at && parent->attributes_known)
+	/* The feed, or a look, was quicker. */
+	if (parent->attributes_known && parent->looked_ns >= learnt->done_ns)
 		return;
 	node_set_stale(c, parent);
+	node_note_done(parent, learnt->done_ns);
 	if (!c->feed || !parent->directory || !parent->directory->watched)
 		parent->echo_awaited = false;
-	else if (!told)
-		node_expect_echo(node);
 }
 
 void cached_store_answer(struct cached *c, const char *path, int r,
-	const struct attributes *attributes, uint64_t asked)
+	const struct attributes *attributes, const struct learnt *learnt)
 {
 	struct node *node;
 
-	if (r < 0 && r != -ENOENT)
+	if ((r < 0 && r != -ENOENT) || learnt->asked <= c->rescan_at)
 		return;
 	node = tree_make(c, path);
-	if (!node)
+	if (!node || node_order(node, node->parent, learnt) != ORDER_NEWER)
 		return;
-	if (r == 0 && S_ISDIR(attributes->mode) && node->directory && !node->attributes_known)
-		node_forget_echoes(node);
 	if (r == 0)
-		node_set_present(c, node, attributes, asked);
+		node_set_present(c, node, attributes, learnt);
 	else if (node->parent)
-		node_set_absent(c, node, asked);
+		node_set_absent(c, node, learnt);
 }
 
-/* The feed told something of this name while the own change was under way.  What is it
- * now?  The same object: the later version; else only the place knows. */
-static void settle(struct cached *c, struct node *node, const struct attributes *attributes)
+/* What an own change says of an object, in view of what was learnt meanwhile. */
+static void settle(struct cached *c, struct node *node, const struct attributes *attributes,
+	const struct learnt *learnt)
 {
 	bool same = node->state == NODE_PRESENT &&
 		    object_id_equal(&node->attributes.id, &attributes->id);
+	/* Our clock is the one of loss. */
+	const struct learnt now = {++c->clock, learnt->looked_ns, learnt->done_ns};
 
-	if (!same) {
-		node_set_present(c, node, attributes, ++c->clock);
+	switch (order_of_own(c, node, learnt)) {
+	case ORDER_NEWER:
+		node_set_present(c, node, attributes, &now);
+		break;
+	case ORDER_UNCLEAR:
+		if (same && node->attributes_known &&
+			attributes_same_version(&node->attributes, attributes))
+			break;
+		if (!same)
+			node_set_present(c, node, attributes, &now);
 		node_set_doubtful(c, node);
-	} else if (cached_is_later(&attributes->ctime, &node->attributes.ctime))
-		node_set_present(c, node, attributes, ++c->clock);
+		break;
+	case ORDER_OLDER:
+		break;
+	}
+	mark_own(c, node, learnt);
 }
 
-struct node *cached_own_present(
-	struct cached *c, const char *path, const struct attributes *attributes, uint64_t asked)
+struct node *cached_own_present(struct cached *c, const char *path,
+	const struct attributes *attributes, const struct learnt *learnt)
 {
 	struct node *node = tree_make(c, path);
 
 	if (!node)
 		return NULL;
-	cached_own_parent(c, node, asked);
-	if (node->changed_at > asked || asked <= c->rescan_at)
-		settle(c, node, attributes);
-	else
-		node_set_present(c, node, attributes, ++c->clock);
-	mark_own(c, node);
+	cached_own_parent(c, node, learnt);
+	settle(c, node, attributes, learnt);
 	return node->state == NODE_PRESENT ? node : NULL;
 }
 
-void cached_own_absent(struct cached *c, const char *path, uint64_t asked)
+/* Nothing is at the name any more, unless somebody put something there since. */
+static void settle_absent(struct cached *c, struct node *node, const struct learnt *learnt)
+{
+	const struct learnt now = {++c->clock, learnt->looked_ns, learnt->done_ns};
+
+	switch (order_of_own(c, node, learnt)) {
+	case ORDER_NEWER:
+		node_set_absent(c, node, &now);
+		break;
+	case ORDER_UNCLEAR:
+		if (node->state != NODE_ABSENT)
+			node_set_doubtful(c, node);
+		break;
+	case ORDER_OLDER:
+		break;
+	}
+	node->removed_here = node->state == NODE_ABSENT;
+	mark_own(c, node, learnt);
+}
+
+void cached_own_absent(struct cached *c, const char *path, const struct learnt *learnt)
 {
 	struct node *node = tree_make(c, path);
 
 	if (!node)
 		return;
-	cached_own_parent(c, node, asked);
+	cached_own_parent(c, node, learnt);
 	if (node->state != NODE_PRESENT || !node->attributes_known || node->attributes.nlink > 1)
 		c->links_epoch++;
-	if (node->changed_at > asked && node->state != NODE_ABSENT)
-		node_set_unknown(c, node);
-	else
-		node_set_absent(c, node, ++c->clock);
-	node->removed_here = node->state == NODE_ABSENT;
-	mark_own(c, node);
+	settle_absent(c, node, learnt);
 }
 
-void cached_own_unknown(struct cached *c, const char *path)
+void cached_own_unknown(struct cached *c, const char *path, const struct learnt *learnt)
 {
 	struct node *node = tree_make(c, path);
 
 	if (!node || !node->parent)
 		return;
 	node_set_unknown(c, node);
-	mark_own(c, node);
+	mark_own(c, node, learnt);
 }
 
-void cached_note_moved(struct cached *c, const char *from, const char *to, struct moved *ret_moved)
+void cached_own_done(struct cached *c, const char *path, uint64_t done_ns)
 {
-	struct node *node = tree_find(c, from, strlen(from)), *target;
+	struct node *node = tree_make(c, path);
+
+	if (!node)
+		return;
+	node->changed_at = ++c->clock;
+	node_note_done(node, done_ns);
+}
+
+void cached_note_moved(struct cached *c, const char *from, struct moved *ret_moved)
+{
+	struct node *node = tree_find(c, from, strlen(from));
 
 	*ret_moved = (struct moved){0};
 	if (!node || node->state != NODE_PRESENT)
 		return;
 	ret_moved->id = node->attributes.id;
 	ret_moved->mtime = node->attributes.mtime;
-	target = tree_make(c, to);
-	if (target)
-		target->incoming = node->attributes.id;
 	if (!node->content || node->writers > 0 || (!node->content->own && !node->attributes_known))
 		return;
 	ret_moved->content = content_ref(node->content);
@@ -141,19 +176,29 @@ static bool is_object(const struct node *node, const struct object_id *id)
 	       object_id_equal(&node->attributes.id, id);
 }
 
-/* The feed told of a side of the move already. */
-static void settle_move(struct cached *c, struct node *from, struct node *to, struct moved *moved)
+/* Something was learnt of a side of the move meanwhile. */
+static void settle_target(
+	struct cached *c, struct node *to, struct moved *moved, const struct learnt *learnt)
 {
-	if (is_object(to, &moved->id))
+	bool is_there = is_object(to, &moved->id);
+
+	if (is_there)
 		bring_content(c, to, moved);
-	else
+	else if (order_of_own(c, to, learnt) != ORDER_OLDER)
 		node_set_unknown(c, to);
+	mark_own(c, to, learnt);
+}
+
+static void settle_source(
+	struct cached *c, struct node *from, const struct moved *moved, const struct learnt *learnt)
+{
 	/* Two names of one object: rename(2) does nothing then. */
-	if (from->state == NODE_PRESENT &&
-		(!is_object(from, &moved->id) || from->attributes.nlink > 1))
+	if (is_object(from, &moved->id) && from->attributes.nlink > 1) {
 		node_set_doubtful(c, from);
-	else
-		node_set_absent(c, from, ++c->clock);
+		mark_own(c, from, learnt);
+	} else {
+		settle_absent(c, from, learnt);
+	}
 }
 
 /* A rename changes ctime, and so the version, but not the content. */
@@ -166,35 +211,36 @@ static void keep_over_rename(struct node *node)
 }
 
 void cached_own_moved(struct cached *c, const char *from_path, const char *to_path,
-	struct moved *moved, uint64_t asked)
+	struct moved *moved, const struct learnt *learnt)
 {
 	struct node *from = tree_find(c, from_path, strlen(from_path));
 	struct node *to = tree_make(c, to_path);
 
 	if (from && from->parent)
-		cached_own_parent(c, from, asked);
+		cached_own_parent(c, from, learnt);
 	if (to)
-		cached_own_parent(c, to, asked);
+		cached_own_parent(c, to, learnt);
 	c->links_epoch++;
 	if (!to || !from) {
-		cached_own_unknown(c, to_path);
-		cached_own_unknown(c, from_path);
+		cached_own_unknown(c, to_path, learnt);
+		cached_own_unknown(c, from_path, learnt);
 		return;
 	}
-	to->incoming = (struct object_id){0};
-	/* An answer or the feed may have told of the move already. */
-	if (is_object(from, &moved->id) && !is_object(to, &moved->id) && to->changed_at <= asked) {
-		node_move(c, from, to);
-		if (to->directory)
-			tree_drop(c, to);
-		keep_over_rename(to);
-		node_set_stale(c, to);
-	} else {
-		settle_move(c, from, to, moved);
+	if (!is_object(from, &moved->id) || is_object(to, &moved->id) ||
+		order_of_own(c, from, learnt) != ORDER_NEWER ||
+		order_of_own(c, to, learnt) != ORDER_NEWER) {
+		settle_target(c, to, moved, learnt);
+		settle_source(c, from, moved, learnt);
+		return;
 	}
-	from->removed_here = from->state == NODE_ABSENT;
-	mark_own(c, from);
-	mark_own(c, to);
+	node_move(c, from, to, &(struct learnt){++c->clock, learnt->looked_ns, learnt->done_ns});
+	if (to->directory)
+		tree_drop(c, to);
+	keep_over_rename(to);
+	node_set_stale(c, to);
+	from->removed_here = true;
+	mark_own(c, from, learnt);
+	mark_own(c, to, learnt);
 }
 
 static bool keeps_content(
@@ -211,8 +257,9 @@ static bool keeps_content(
 }
 
 void cached_own_attributes(struct cached *c, struct node *node, unsigned mask,
-	const struct attributes *attributes, uint64_t asked)
+	const struct attributes *attributes, const struct learnt *learnt)
 {
+	enum order order = order_of_own(c, node, learnt);
 	uint8_t xattrs = node->xattrs;
 	struct content *content = NULL;
 
@@ -222,19 +269,10 @@ void cached_own_attributes(struct cached *c, struct node *node, unsigned mask,
 		c->links_epoch++;
 	if (keeps_content(node, mask, attributes))
 		content = content_ref(node->content);
-	if (node->changed_at > asked || asked <= c->rescan_at) {
-		settle(c, node, attributes);
-		content_unref(content);
-		content = NULL;
-	} else {
-		node_set_present(c, node, attributes, ++c->clock);
+	settle(c, node, attributes, learnt);
+	if (order == ORDER_NEWER)
 		node->xattrs = xattrs;
-	}
-	if (content) {
-		if (node->content == content)
-			content_unref(content);
-		else
-			content_attach(c, node, content);
-	}
-	mark_own(c, node);
+	if (content && order == ORDER_NEWER && node->content != content)
+		content_attach(c, node, content_ref(content));
+	content_unref(content);
 }

@@ -13,13 +13,13 @@ enum {
 	IDLE_MS = 300, /* since a small file was last opened: time to write to the store */
 };
 
-struct content *content_new(const void *data, size_t size)
+struct content *content_new(const void *data, size_t size, uint64_t looked_ns)
 {
 	struct content *content = malloc(sizeof(*content) + size);
 
 	if (!content)
 		return NULL;
-	*content = (struct content){.refs = 1, .size = size, .fetched_ms = cached_now_ms()};
+	*content = (struct content){.refs = 1, .size = size, .looked_ns = looked_ns};
 	if (size)
 		memcpy(content->data, data, size);
 	return content;
@@ -184,18 +184,19 @@ void content_restore(struct cached *c, const char *path)
 {
 	struct node *node = tree_find(c, path, strlen(path));
 	struct attributes version = node->attributes;
-	uint64_t asked = cached_begin_asking(c);
+	uint64_t asked = c->clock, looked_ns = node->looked_ns;
 	struct content *content = NULL;
 	void *data = NULL;
 	int r;
 
+	c->asking++;
 	pthread_mutex_unlock(&c->lock);
 	r = content_store_get(c->store, &version, &data);
 	if (r == 0)
-		content = content_new(data, version.size_bytes);
+		content = content_new(data, version.size_bytes, looked_ns);
 	free(data);
 	pthread_mutex_lock(&c->lock);
-	cached_end_asking(c);
+	c->asking--;
 	node = tree_find(c, path, strlen(path));
 	if (content && node && !node->content && node->attributes_known && node->writers == 0 &&
 		node->changed_at <= asked && attributes_same_version(&node->attributes, &version)) {

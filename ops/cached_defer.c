@@ -104,18 +104,18 @@ static int apply(struct cached *c, struct op_context *ctx, struct node *node,
 {
 	cleanup_free char *path = node ? node_path(node) : NULL;
 	struct attributes attributes;
-	uint64_t asked = cached_begin_asking(c);
+	struct learnt learnt = cached_begin_asking(c, ctx);
 	int r;
 
 	pthread_mutex_unlock(&c->lock);
 	r = workspace_setattr(ctx, c->inner, object, mask, want, &attributes);
 	pthread_mutex_lock(&c->lock);
-	cached_end_asking(c);
+	cached_end_asking(c, ctx, &learnt);
 	c->statistics.misses++;
 	node = path ? tree_find(c, path, strlen(path)) : NULL;
 	if (r < 0 || !node)
 		return r;
-	cached_own_attributes(c, node, mask, &attributes, asked);
+	cached_own_attributes(c, node, mask, &attributes, &learnt);
 	tell(c, path, &attributes);
 	return 0;
 }

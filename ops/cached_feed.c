@@ -4,115 +4,99 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ops/support/clock.h"
 #include "ops/support/path.h"
-
-enum {
-	OWN_MS = 1000,  /* an event may tell of the time before an own change that long */
-	RACY_MS = 1000, /* content fetched that short before an event may be older than it */
-};
-
-static bool is_recent(uint64_t then_ms, uint64_t within_ms)
-{
-	return then_ms && cached_now_ms() - then_ms < within_ms;
-}
 
 static void changed(struct cached *c, struct node *node)
 {
 	node->changed_at = ++c->clock;
 }
 
-static bool is_still_true(struct content *content, const uint8_t *hash)
+static bool is_still_true(struct content *content, const struct change *change)
 {
-	if (!hash)
-		return !content->own && !is_recent(content->fetched_ms, RACY_MS);
+	if (!change->hash)
+		return !content->own && content->looked_ns >= change->looked_ns;
 	content->own = false;
-	return content_has_hash(content, hash);
+	return content_has_hash(content, change->hash);
 }
 
-/* The version we know: an echo, or a change within the same tick of the far clock. */
-static void take_echo(struct cached *c, struct node *node, const uint8_t *hash)
+/* The version we know: an echo, or a change within the same tick of the far clock, after what it
+ * holds was read. */
+static void take_echo(struct cached *c, struct node *node, const struct change *change)
 {
-	if (node->content && !is_still_true(node->content, hash)) {
+	if (node->content && !is_still_true(node->content, change)) {
 		content_detach(c, node);
 		changed(c, node);
 	}
-	if (!node->link_target || !is_recent(node->fetched_ms, RACY_MS))
-		return;
-	free(node->link_target);
-	node->link_target = NULL;
-	changed(c, node);
+	if (node->link_target && node->looked_ns < change->looked_ns) {
+		free(node->link_target);
+		node->link_target = NULL;
+		changed(c, node);
+	}
+	if (node->looked_ns < change->looked_ns)
+		node->looked_ns = change->looked_ns;
+	node_note_done(node, change->looked_ns);
 }
 
-static void note_early(struct node *node, const struct attributes *a, const uint8_t *hash)
+static void note_early(struct node *node, const struct change *change)
 {
+	const uint8_t *hash = change->hash;
+
 	if (!node->early)
 		node->early = malloc(sizeof(*node->early));
 	if (!node->early)
 		return;
-	*node->early = (struct early){.attributes = *a, .hashed = hash};
+	*node->early = (struct early){
+		.attributes = change->attributes, .looked_ns = change->looked_ns, .hashed = hash};
 	if (hash)
 		memcpy(node->early->hash, hash, HASH_BYTES);
 }
 
-static bool take_same_object(struct cached *c, struct node *node, const struct change *change)
+static void take_same_object(
+	struct cached *c, struct node *node, const struct change *change, enum order order)
 {
 	const struct attributes *a = &change->attributes;
-	bool awaited = node->echo_awaited;
 
 	if (node->attributes_known && attributes_same_version(&node->attributes, a)) {
-		take_echo(c, node, change->hash);
-		return true;
-	}
-	/* Told before an own change, delivered after it. */
-	if (cached_is_later(&node->attributes.ctime, &a->ctime) && is_recent(node->own_ms, OWN_MS))
-		return false;
-	if (node->writers > 0) {
-		note_early(node, a, change->hash);
-		return true;
-	}
-	/* Looked at while we wrote, or before. */
-	if (change->looked_ns && change->looked_ns < node->done_ns) {
-		if (node->attributes_known)
-			return false;
+		take_echo(c, node, change);
+	} else if (node->writers > 0) {
+		note_early(node, change);
+	} else if (order == ORDER_NEWER) {
+		node_set_told(c, node, a, change->hash, change->looked_ns);
+		changed(c, node);
+	} else if (order == ORDER_UNCLEAR && node->attributes_known) {
 		node_set_doubtful(c, node);
-		return true;
 	}
-	/* Told before what we wrote had arrived, or after another's write: the place knows. */
-	if (awaited && node->content && node->content->own && !node->content->keeps_mtime &&
-		node->content->size != a->size_bytes && is_recent(node->own_ms, OWN_MS))
-		return false;
-	if (awaited && attributes_same_version(&node->attributes, a))
-		return false;
-	if (awaited && node->directory && node->directory->echoes > 0)
-		return false;
-	node_set_told(c, node, a, change->hash);
+}
+
+static void take_other_object(
+	struct cached *c, struct node *node, const struct change *change, enum order order)
+{
+	const struct learnt learnt = {++c->clock, change->looked_ns, change->looked_ns};
+
+	if (order == ORDER_UNCLEAR)
+		node_set_doubtful(c, node);
+	else if (change->exists)
+		node_set_told(c, node, &change->attributes, change->hash, change->looked_ns);
+	else
+		node_set_absent(c, node, &learnt);
 	changed(c, node);
-	return !(awaited && S_ISDIR(a->mode));
 }
 
-/* May the event tell of the time before an own change of this name, or before another
- * directory came to be on the way to it?  No later event need follow then. */
-static bool may_be_outdated(const struct node *node)
+/* The parent's times changed with the name. */
+static void doubt_parent(struct cached *c, struct node *parent, const struct change *change)
 {
-	if (is_recent(node->own_ms, OWN_MS))
-		return true;
-	for (node = node->parent; node && node->parent; node = node->parent)
-		if (is_recent(node->became_ms, OWN_MS))
-			return true;
-	return false;
-}
-
-static bool is_expected(const struct node *node, const struct change *change)
-{
-	return change->exists && node->incoming.inode &&
-	       object_id_equal(&node->incoming, &change->attributes.id);
+	if (!parent->attributes_known || parent->looked_ns >= change->looked_ns)
+		return;
+	node_set_stale(c, parent);
+	parent->echo_awaited = false;
 }
 
 /* A name that is not there needs no node, unless an answer under way, or an event from before
  * an own change, may still tell of it. */
-static void remove_if_idle(struct cached *c, struct node *node)
+static void remove_if_idle(struct cached *c, struct node *node, const struct change *change)
 {
-	if (node->state == NODE_ABSENT && c->asking == 0 && !is_recent(node->own_ms, OWN_MS) &&
+	if (node->state == NODE_ABSENT && c->asking == 0 && node->done_ns <= change->looked_ns &&
 		node_is_complete(c, node->parent))
 		node_remove(c, node);
 }
@@ -121,10 +105,12 @@ static void remove_if_idle(struct cached *c, struct node *node)
  * was handed out before has not been taken back by that. */
 static bool take_entry(struct cached *c, const struct change *change)
 {
+	const struct learnt learnt = {c->clock, change->looked_ns, change->looked_ns};
 	size_t parent_length = path_parent_length(change->path);
 	struct node *parent = tree_find(c, change->path, parent_length);
 	struct node *node = tree_find(c, change->path, strlen(change->path));
-	bool was_absent = !node || node->state == NODE_ABSENT;
+	bool is_echo = !change->exists && node && node->removed_here;
+	enum order order;
 
 	/* An answer under way may tell of the directory as it was before. */
 	if ((!parent || !parent->directory) && c->asking > 0 && *change->path) {
@@ -133,36 +119,26 @@ static bool take_entry(struct cached *c, const struct change *change)
 	}
 	if (!parent || (*change->path && !parent->directory))
 		return true;
-	if (node)
-		node_take_echo(node);
+	order = node_order(node, *change->path ? parent : NULL, &learnt);
 	if (change->exists && node && node->state == NODE_PRESENT &&
-		object_id_equal(&node->attributes.id, &change->attributes.id))
-		return take_same_object(c, node, change);
-	if (!change->exists && was_absent && node_is_complete(c, parent) && c->asking == 0) {
-		bool is_echo = node && node->removed_here;
-
-		if (node)
-			remove_if_idle(c, node);
-		return !is_echo;
-	}
-	if (!*change->path)
+		object_id_equal(&node->attributes.id, &change->attributes.id)) {
+		take_same_object(c, node, change, order);
 		return true;
-	node = tree_make(c, change->path);
+	}
+	if (!*change->path || (!node && order == ORDER_OLDER))
+		return true;
+	node = node ? node : tree_make(c, change->path);
 	if (!node)
 		return true;
-	if (may_be_outdated(node) && !is_expected(node, change) && !(was_absent && !change->exists))
-		node_set_doubtful(c, node);
-	else if (change->exists)
-		node_set_told(c, node, &change->attributes, change->hash);
-	else
-		node_set_absent(c, node, ++c->clock);
-	changed(c, node);
-	if (parent->attributes_known) {
-		node_set_stale(c, parent);
-		parent->own_ms = 0;
+	if (change->exists || node->state != NODE_ABSENT) {
+		if (order != ORDER_OLDER)
+			take_other_object(c, node, change, order);
+	} else if (order == ORDER_NEWER) {
+		node->looked_ns = node->done_ns = change->looked_ns;
 	}
-	remove_if_idle(c, node);
-	return true;
+	doubt_parent(c, parent, change);
+	remove_if_idle(c, node, change);
+	return !is_echo;
 }
 
 static void take_unwatched(struct cached *c, const char *path)
@@ -195,13 +171,16 @@ static bool is_quiet(const struct cached *c, const char *path)
 void cached_take_change(void *user, const struct change *change)
 {
 	struct cached *c = user;
+	struct change timed = *change;
 	bool is_news = true;
 	change_sink sink;
 	void *sink_user;
 
+	if (!timed.looked_ns) /* by our own clock, then */
+		timed.looked_ns = clock_now_ns();
 	pthread_mutex_lock(&c->lock);
 	if (change->kind == CHANGE_ENTRY)
-		is_news = take_entry(c, change) && !is_quiet(c, change->path);
+		is_news = take_entry(c, &timed) && !is_quiet(c, change->path);
 	else if (change->kind == CHANGE_UNWATCHED)
 		take_unwatched(c, change->path);
 	else

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 
 static bool is_writable(int flags)
 {
@@ -159,7 +160,7 @@ static int open_known(struct cached *c, struct op_context *ctx, const struct obj
 	file = file_new(c, object->path, flags);
 	if (!file)
 		return -ENOMEM;
-	file->content = node->content ? content_ref(node->content) : content_new("", 0);
+	file->content = node->content ? content_ref(node->content) : content_new("", 0, 0);
 	file->attributes = node->attributes;
 	join_node(file, node);
 	*ret_attributes = node->attributes;
@@ -180,7 +181,8 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
 {
 	struct cached_file *file = file_new(c, object->path, flags);
-	uint64_t started_ms = cached_now_ms(), asked;
+	uint64_t started_ms = cached_now_ms();
+	struct learnt learnt, look;
 	struct open_file *inner;
 	struct object_ref at;
 	struct node *node;
@@ -193,26 +195,29 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 	}
 	pthread_mutex_lock(&c->lock);
 	cached_apply_deferred_at(c, ctx, object->path);
-	asked = cached_begin_asking(c);
+	learnt = cached_begin_asking(c, ctx);
 	pthread_mutex_unlock(&c->lock);
 	r = workspace_open_file(ctx, c->inner, &at, flags, &inner, &file->attributes);
 	pthread_mutex_lock(&c->lock);
-	cached_end_asking(c);
+	cached_end_asking(c, ctx, &learnt);
+	look = learnt_by_looking(&learnt);
 	cached_count_trip(c, started_ms);
 	if (r == 0) {
 		atomic_store(&file->inner, inner);
 		if (!object->file && !(flags & O_TRUNC))
-			cached_store_answer(c, object->path, 0, &file->attributes, asked);
+			cached_store_answer(c, object->path, 0, &file->attributes, &look);
 		node = object->file ? cached_file_of(object->file)->node
 				    : tree_find(c, object->path, strlen(object->path));
 		join_node(file, node);
 		if (file->node && (flags & O_TRUNC)) {
 			file->node->write_count++;
-			cached_own_attributes(c, file->node, SET_SIZE, &file->attributes, asked);
+			cached_own_attributes(c, file->node, SET_SIZE, &file->attributes, &learnt);
+		} else if (flags & O_TRUNC) {
+			cached_own_done(c, file->path, learnt.done_ns);
 		}
 		start_capture(file);
 	} else if (!object->file) {
-		cached_store_answer(c, object->path, r, NULL, asked);
+		cached_store_answer(c, object->path, r, NULL, &look);
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (r < 0) {
@@ -247,29 +252,29 @@ int cached_create(struct op_context *ctx, struct workspace *w, const char *path,
 	struct cached *c = cached_of(w);
 	struct cached_file *file = file_new(c, path, flags);
 	struct open_file *inner;
+	struct learnt learnt;
 	struct node *node;
-	uint64_t asked;
 	int r;
 
 	if (!file)
 		return -ENOMEM;
 	pthread_mutex_lock(&c->lock);
-	asked = cached_begin_asking(c);
+	learnt = cached_begin_asking(c, ctx);
 	pthread_mutex_unlock(&c->lock);
 	r = workspace_create(ctx, c->inner, path, flags, mode, &inner, &file->attributes);
 	pthread_mutex_lock(&c->lock);
-	cached_end_asking(c);
+	cached_end_asking(c, ctx, &learnt);
 	c->statistics.misses++;
 	if (r == 0) {
 		atomic_store(&file->inner, inner);
-		node = cached_own_present(c, path, &file->attributes, asked);
+		node = cached_own_present(c, path, &file->attributes, &learnt);
 		if (node)
 			node->xattrs = XATTRS_NO_CAPABILITY;
 		join_node(file, node);
 		start_capture(file);
 		file->created = true;
 	} else if (r == -EEXIST || r == -ENOENT) {
-		cached_own_unknown(c, path);
+		cached_own_unknown(c, path, &learnt);
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (r < 0) {
@@ -318,8 +323,8 @@ int cached_file_getattr(
 {
 	struct cached *c = cached_of_file(file);
 	struct object_ref object = {.path = ""};
+	struct learnt learnt;
 	struct node *node;
-	uint64_t asked;
 	int r;
 
 	pthread_mutex_lock(&c->lock);
@@ -335,17 +340,21 @@ int cached_file_getattr(
 		pthread_mutex_unlock(&c->lock);
 		return 0;
 	}
-	asked = cached_begin_asking(c);
 	pthread_mutex_unlock(&c->lock);
 	r = cached_file_inner(ctx, file, &object.file);
+	pthread_mutex_lock(&c->lock);
+	learnt = cached_begin_asking(c, ctx);
+	pthread_mutex_unlock(&c->lock);
 	if (r == 0)
 		r = workspace_getattr(ctx, c->inner, &object, ret_attributes);
 	pthread_mutex_lock(&c->lock);
-	cached_end_asking(c);
+	cached_end_asking(c, ctx, &learnt);
 	c->statistics.misses++;
 	node = file->node;
-	if (r == 0 && node && node->writers == 0 && node->changed_at <= asked)
-		node_set_present(c, node, ret_attributes, asked);
+	learnt = learnt_by_looking(&learnt);
+	if (r == 0 && node && node->writers == 0 && learnt.asked > c->rescan_at &&
+		node_order(node, node->parent, &learnt) == ORDER_NEWER)
+		node_set_present(c, node, ret_attributes, &learnt);
 	pthread_mutex_unlock(&c->lock);
 	if ((r == -ENOENT || r == -ESTALE) && file->content && !object.file) {
 		last_attributes(file, ret_attributes);
@@ -400,24 +409,24 @@ static ssize_t read_whole(struct op_context *ctx, struct cached_file *file, stru
 	size_t room = file->attributes.size_bytes + 1;
 	cleanup_free void *buffer = malloc(room);
 	struct content *content = NULL;
+	struct learnt learnt;
 	struct node *node;
-	uint64_t asked;
 	ssize_t got, count;
 
 	if (!buffer)
 		return -ENOMEM;
 	pthread_mutex_lock(&c->lock);
-	asked = cached_begin_asking(c);
+	learnt = cached_begin_asking(c, ctx);
 	pthread_mutex_unlock(&c->lock);
 	got = workspace_read(ctx, inner, buffer, room, 0);
-	if (got == (ssize_t)room - 1)
-		content = content_new(buffer, (size_t)got);
 	pthread_mutex_lock(&c->lock);
-	cached_end_asking(c);
+	cached_end_asking(c, ctx, &learnt);
+	if (got == (ssize_t)room - 1)
+		content = content_new(buffer, (size_t)got, learnt.looked_ns);
 	c->statistics.misses++;
 	node = file->node;
-	if (content && node && node->writers == 0 && !node->content && node->changed_at <= asked &&
-		node->attributes_known &&
+	if (content && node && node->writers == 0 && !node->content &&
+		node->changed_at <= learnt.asked && node->attributes_known &&
 		attributes_same_version(&node->attributes, &file->attributes)) {
 		content_attach(c, node, content);
 		content_keep(c, node);
@@ -517,6 +526,7 @@ static void mark_written(struct cached *c, struct cached_file *file)
 	struct node *node;
 
 	cached_mark_dirty(c, file);
+	file->was_written = true;
 	node = file->node;
 	if (!node)
 		return;
@@ -556,26 +566,24 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 	return written;
 }
 
-/* What was captured is the content, as far as we know.  An echo that came before the writes
- * were known to have arrived tells of all of them when it has the final size: each captured
- * write made the file longer. */
+/* What was captured is the content, as far as we know.  An echo may have come before the writes
+ * were known to have arrived. */
 static void take_captured(struct cached *c, struct cached_file *file, const struct early *early)
 {
 	struct node *node = file->node;
-	bool is_last = early && early->attributes.size_bytes == file->capture_size &&
-		       !cached_is_later(&node->attributes.ctime, &early->attributes.ctime);
 	struct content *content;
 
 	if (node_is_locked(node) ||
 		(node->attributes_known && node->attributes.size_bytes != file->capture_size))
 		return;
-	content = content_new(file->capture, file->capture_size);
+	content = content_new(file->capture, file->capture_size, node->done_ns);
 	if (!content)
 		return;
 	content->own = true;
 	content_attach(c, node, content);
-	if (is_last)
-		node_set_told(c, node, &early->attributes, early->hashed ? early->hash : NULL);
+	if (early && early->looked_ns >= node->done_ns)
+		node_set_told(c, node, &early->attributes, early->hashed ? early->hash : NULL,
+			early->looked_ns);
 }
 
 /* The writes have arrived: the feed will tell the attributes, and what was captured is the
@@ -583,9 +591,13 @@ static void take_captured(struct cached *c, struct cached_file *file, const stru
 static void settle_writes(
 	struct cached *c, const struct op_context *ctx, struct cached_file *file, int r)
 {
+	uint64_t done_ns = ctx->served.done_ns ? ctx->served.done_ns : clock_now_ns();
 	struct node *node = file->node;
 	cleanup_free struct early *early = NULL;
 
+	if (!node && file->was_written)
+		cached_own_done(c, file->path, done_ns);
+	file->was_written = false;
 	if (!file->dirty)
 		return;
 	file->dirty = false;
@@ -594,7 +606,7 @@ static void settle_writes(
 	if (node->writers > 0)
 		node->writers--;
 	node->changed_at = ++c->clock;
-	node->done_ns = ctx->served.done_ns;
+	node_note_done(node, done_ns);
 	if (node->writers > 0)
 		return;
 	early = steal_ptr(&node->early);
@@ -628,6 +640,7 @@ int cached_flush(struct op_context *ctx, struct open_file *open_file)
 	if (!inner)
 		return 0;
 	r = cached_apply_deferred(c, ctx, file, true);
+	ctx->served.done_ns = 0;
 	return settle(c, ctx, file, first_error(r, workspace_flush(ctx, inner)));
 }
 
@@ -645,6 +658,7 @@ int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	if (!inner)
 		return 0;
 	r = file->created ? cached_apply_deferred(c, ctx, file, false) : 0;
+	ctx->served.done_ns = 0;
 	return settle(c, ctx, file, first_error(r, workspace_fsync(ctx, inner, data_only)));
 }
 
@@ -655,6 +669,7 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 	int r;
 
 	r = atomic_load(&file->inner) ? cached_apply_deferred(c, ctx, file, true) : 0;
+	ctx->served.done_ns = 0;
 	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
 	pthread_mutex_lock(&c->lock);
 	settle_writes(c, ctx, file, r);
@@ -686,6 +701,7 @@ int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsign
 	if (r < 0)
 		return r;
 	content_changed(c, file);
+	ctx->served.done_ns = 0;
 	return settle(c, ctx, file, workspace_fallocate(ctx, inner, mode, offset, length));
 }
 
@@ -705,6 +721,7 @@ ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 	if (r < 0)
 		return r;
 	content_changed(c, target);
+	ctx->served.done_ns = 0;
 	copied = workspace_copy_range(ctx, inner_from, from_offset, inner_to, to_offset, size);
 	settle(c, ctx, target, 0);
 	return copied;
@@ -751,7 +768,7 @@ static void distrust(struct cached *c, struct cached_file *file)
 	if (node) {
 		node->attributes_known = false;
 		node->echo_awaited = false;
-		node->stamp = node->changed_at = ++c->clock;
+		node->changed_at = ++c->clock;
 		content_detach(c, node);
 	}
 	pthread_mutex_unlock(&c->lock);

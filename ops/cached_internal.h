@@ -11,9 +11,20 @@
  * cached_defer.c  attribute changes that wait for a flush
  * cached_feed.c  what the change feed says
  *
- * `clock` counts changes of what is known.  A reply that was asked for at clock S may only
- * overwrite what was learnt at or before S: so a change that was reported while the reply
- * was under way is never undone by it.
+ * Order.  Answers, own changes and events of the feed overtake one another on their way here.
+ * What they tell carries the time of the place's clock at which it was looked at (struct learnt),
+ * and one rule decides, in node_order():
+ *   - what was looked at before what is known is older, and not believed;
+ *   - what was looked at while an own change of the name (or of a directory on the way to it) was
+ *     being made may be from before it or from after it: from an event, nothing is believed any
+ *     more, and the place is asked; an answer is passed over;
+ *   - what was looked at after that is newer, and replaces what is known.
+ * So nothing depends on how long anything takes.  A change by others that a look missed has an
+ * event that was looked at later than that look.
+ *
+ * `clock` counts changes of what is known.  A reply that was asked for at clock S adds nothing
+ * (content, link target, extended attributes) to a name that changed after S, nor anything at all
+ * after a loss of events: that has nothing to do with the place's time.
  * All functions here want `lock` held unless they say otherwise.
  */
 #pragma once
@@ -41,11 +52,18 @@ enum node_state {
 
 enum xattr_knowledge { XATTRS_UNKNOWN, XATTRS_NO_CAPABILITY, XATTRS_NONE };
 
+/* When something was learnt: the clock here when it was asked for, and the time of the place.
+ * An own change was made between `looked_ns`, too, and `done_ns`; else these are the same. */
+struct learnt {
+	uint64_t asked;
+	uint64_t looked_ns, done_ns;
+};
+
 struct content {
 	struct content *newer, *older; /* of those that belong to a node */
 	struct node *node;
-	uint32_t refs; /* the node's and those of handles */
-	uint64_t fetched_ms;
+	uint32_t refs;      /* the node's and those of handles */
+	uint64_t looked_ns; /* by the place's clock, before it was read */
 	size_t size;
 	bool own; /* what we wrote or moved: which version that is, the feed will tell ... */
 	bool keeps_mtime; /* ... by the mtime, which is the one known; else by the hash */
@@ -61,15 +79,14 @@ struct directory {
 	uint64_t watched_at;   /* ... of what was asked for at or after this clock */
 	uint64_t unwatched_at; /* clock when the watch was last lost */
 	uint64_t loaded_ms;
-	unsigned branches;    /* in which directories were loaded because somebody asked */
-	uint32_t last_branch; /* hash of its name */
-	unsigned opens;       /* branches in which content was missed */
-	uint32_t last_opened; /* hash of the last one's name */
-	uint64_t refused_ms;  /* when it last could not be loaded */
-	bool listed;          /* somebody read it as a directory */
-	unsigned echoes;      /* own changes of names here whose echo has not come yet ... */
-	unsigned echo_round;  /* ... and were made in this round: the count starts anew with it */
-	bool quiet;           /* the listener does not want to hear of its entries */
+	uint64_t listed_ns;         /* by the place's clock, when all names were looked at */
+	unsigned branches;          /* in which directories were loaded because somebody asked */
+	uint32_t last_branch;       /* hash of its name */
+	unsigned opens;             /* branches in which content was missed */
+	uint32_t last_opened;       /* hash of the last one's name */
+	uint64_t refused_ms;        /* when it last could not be loaded */
+	bool listed;                /* somebody read it as a directory */
+	bool quiet;                 /* the listener does not want to hear of its entries */
 	uint64_t names_wanted_ms;   /* when a prefetch of names below was last started ... */
 	uint64_t content_wanted_ms; /* ... and of content */
 };
@@ -84,21 +101,18 @@ struct node {
 	bool attributes_known;
 	bool removed_here;   /* by an own change: whoever asked for that knows */
 	bool echo_awaited;   /* an own change made the attributes unknown; the feed will tell */
-	unsigned echo_round; /* of the parent: the echo of an own change of this name is due */
 	uint32_t writers;    /* handles with writes that are not flushed */
-	uint64_t stamp;      /* clock when this was learnt */
-	uint64_t known_at;   /* clock when it was asked for */
+	uint64_t looked_ns;  /* what is known was looked at then, by the place's clock ... */
+	uint64_t done_ns;    /* ... or later, as an own change was made between then and this */
+	uint64_t became_ns;  /* what is said of names below from before that is of another object */
+	uint64_t known_at;   /* clock when what is known was asked for */
 	uint64_t changed_at; /* clock of the last change, by whomever */
 	uint64_t fetched_ms;
-	uint64_t own_ms;    /* when an own change was last made here */
-	uint64_t done_ns;   /* when the place was done with what we wrote, by its clock */
-	uint64_t became_ms; /* when this object took another's place here ... */
-	uint64_t became_at; /* ... and clock when that was asked for */
+	uint64_t stale_ms; /* since when the echo is awaited */
 	uint64_t links_epoch;
 	uint64_t write_count;
 	bool locked;                  /* byte ranges have been locked through this mount */
 	struct early *early;          /* NULL: the feed told nothing of what is being written */
-	struct object_id incoming;    /* what an own rename under way will put here */
 	struct attributes attributes; /* id always valid when present */
 	struct directory *directory;  /* of a directory once looked into */
 	char *link_target;
@@ -110,6 +124,7 @@ struct node {
 /* What the feed told of a file while handles had writes that were not flushed. */
 struct early {
 	struct attributes attributes;
+	uint64_t looked_ns;
 	bool hashed;
 	uint8_t hash[HASH_BYTES];
 };
@@ -182,6 +197,7 @@ struct cached_file {
 	_Atomic(struct open_file *) inner;
 	struct content *content; /* what a file without `inner` is read from; under lock */
 	bool dirty;              /* counted in node->writers; under lock */
+	bool was_written;        /* and not flushed since; under lock */
 	uint8_t *capture;        /* what was written so far, from 0 on; under lock */
 	size_t capture_size, capture_room;
 	uint64_t captured_writes;
@@ -205,7 +221,6 @@ static inline struct cached_file *cached_file_of(struct open_file *file)
 }
 
 uint64_t cached_now_ms(void);
-bool cached_is_later(const struct timespec *a, const struct timespec *b);
 
 /* Waits for `changed`, 20 ms at most.  -EINTR when the caller gave up. */
 int cached_wait(struct cached *c, struct op_context *ctx);
@@ -235,14 +250,23 @@ bool node_name_is_fresh(const struct cached *c, const struct node *node);
 bool node_attributes_are_fresh(const struct cached *c, const struct node *node);
 bool node_is_complete(const struct cached *c, const struct node *node);
 
-/* Records what is at a name now, asked for at clock `asked`. */
-void node_set_present(
-	struct cached *c, struct node *node, const struct attributes *attributes, uint64_t asked);
-void node_set_absent(struct cached *c, struct node *node, uint64_t asked);
+/* How what was learnt of a name now stands to what is known of it (see above).  Without a node:
+ * `parent` is where there is none. */
+enum order { ORDER_OLDER, ORDER_UNCLEAR, ORDER_NEWER };
+enum order node_order(
+	const struct node *node, const struct node *parent, const struct learnt *learnt);
+
+/* Records what is at a name now, whatever was known. */
+void node_set_present(struct cached *c, struct node *node, const struct attributes *attributes,
+	const struct learnt *learnt);
+void node_set_absent(struct cached *c, struct node *node, const struct learnt *learnt);
 
 /* Records what the feed says is at a name now; `hash` of its content, or NULL. */
 void node_set_told(struct cached *c, struct node *node, const struct attributes *attributes,
-	const uint8_t *hash);
+	const uint8_t *hash, uint64_t looked_ns);
+
+/* An own change has been made by then, whatever it left known. */
+void node_note_done(struct node *node, uint64_t done_ns);
 
 /* A handle of this mount has had a lock on the file: nothing is believed of it. */
 bool node_is_locked(const struct node *node);
@@ -253,13 +277,6 @@ void node_set_doubtful(struct cached *c, struct node *node);
 
 /* An own change made the attributes of what is there unknown. */
 void node_set_stale(struct cached *c, struct node *node);
-
-/* An own change of this name will be echoed; and it has been.  Until all echoes have come, what
- * the feed says of the directory itself may be from before. */
-void node_expect_echo(struct node *node);
-void node_take_echo(struct node *node);
-bool node_expects_echo(const struct node *node);
-void node_forget_echoes(struct node *directory);
 
 /* Finds a known node by path, whether fresh or not; NULL. */
 struct node *tree_find(const struct cached *c, const char *path, size_t length);
@@ -279,11 +296,11 @@ int tree_lookup(const struct cached *c, const char *path, struct node **ret_node
 char *node_path(const struct node *node);
 
 /* Moves a node below another name, with all below it. */
-void node_move(struct cached *c, struct node *node, struct node *to);
+void node_move(struct cached *c, struct node *node, struct node *to, const struct learnt *learnt);
 
 /* ---- cached_content.c ---------------------------------------------------------- */
 
-struct content *content_new(const void *data, size_t size);
+struct content *content_new(const void *data, size_t size, uint64_t looked_ns);
 struct content *content_ref(struct content *content);
 void content_unref(struct content *content);
 
@@ -320,9 +337,13 @@ int cached_await_content(
 /* An own change's echo may still come in time. */
 bool cached_awaits_echo(const struct cached *c, const struct node *node);
 
-/* Begin and end of a call whose reply will be stored; returns the clock to store it with. */
-uint64_t cached_begin_asking(struct cached *c);
-void cached_end_asking(struct cached *c);
+/* Begin and end of a call of the inner workspace whose reply will be stored: what it says of
+ * where things are was learnt then.  Right before and after the call, but for the lock. */
+struct learnt cached_begin_asking(struct cached *c, struct op_context *ctx);
+void cached_end_asking(struct cached *c, const struct op_context *ctx, struct learnt *learnt);
+
+/* The same reply, as that of a call that changed nothing. */
+struct learnt learnt_by_looking(const struct learnt *learnt);
 
 /* A directory that was just made is empty, and wants to be watched.  NULL is fine. */
 void cached_own_directory(struct cached *c, struct node *node);
@@ -337,16 +358,20 @@ void cached_take_change(void *user, const struct change *change);
 
 /* ---- cached_change.c: what calls of the inner workspace told ------------------------------ */
 
-/* The answer of a look at `path`, asked for at `asked`: attributes, or -ENOENT. */
+/* The answer of a look at `path`: attributes, or -ENOENT. */
 void cached_store_answer(struct cached *c, const char *path, int r,
-	const struct attributes *attributes, uint64_t asked);
+	const struct attributes *attributes, const struct learnt *learnt);
 
-/* An own change began at `asked` and succeeded: this is at the path now; nothing is; or
+/* An own change succeeded: this is at the path now; nothing is; or (also when it failed)
  * nobody knows. */
-struct node *cached_own_present(
-	struct cached *c, const char *path, const struct attributes *attributes, uint64_t asked);
-void cached_own_absent(struct cached *c, const char *path, uint64_t asked);
-void cached_own_unknown(struct cached *c, const char *path);
+struct node *cached_own_present(struct cached *c, const char *path,
+	const struct attributes *attributes, const struct learnt *learnt);
+void cached_own_absent(struct cached *c, const char *path, const struct learnt *learnt);
+void cached_own_unknown(struct cached *c, const char *path, const struct learnt *learnt);
+
+/* An own change of something at the path that is not known here: an answer from before it may be
+ * on its way. */
+void cached_own_done(struct cached *c, const char *path, uint64_t done_ns);
 
 /* What an own rename is about to move; content is referenced until cached_own_moved(). */
 struct moved {
@@ -355,16 +380,16 @@ struct moved {
 	struct content *content;
 };
 
-void cached_note_moved(struct cached *c, const char *from, const char *to, struct moved *ret_moved);
-void cached_own_moved(
-	struct cached *c, const char *from, const char *to, struct moved *moved, uint64_t asked);
+void cached_note_moved(struct cached *c, const char *from, struct moved *ret_moved);
+void cached_own_moved(struct cached *c, const char *from, const char *to, struct moved *moved,
+	const struct learnt *learnt);
 
 /* An own change of attributes: what they are now. */
 void cached_own_attributes(struct cached *c, struct node *node, unsigned mask,
-	const struct attributes *attributes, uint64_t asked);
+	const struct attributes *attributes, const struct learnt *learnt);
 
 /* The parent's times changed with one of its names. */
-void cached_own_parent(struct cached *c, struct node *node, uint64_t asked);
+void cached_own_parent(struct cached *c, struct node *node, const struct learnt *learnt);
 
 /* ---- cached_defer.c: attribute changes of a file that its creator has open ------------------ */
 

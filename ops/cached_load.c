@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "ops/support/buffer.h"
+#include "ops/support/clock.h"
 #include "ops/support/path.h"
 
 enum {
@@ -31,17 +32,26 @@ enum {
 	REFUSED_MS = 5000,
 };
 
-uint64_t cached_begin_asking(struct cached *c)
+struct learnt cached_begin_asking(struct cached *c, struct op_context *ctx)
 {
 	if (c->node_count >= NODES_MAX)
 		node_clear(c, c->root);
 	c->asking++;
-	return c->clock;
+	ctx->served.began_ns = ctx->served.done_ns = 0;
+	return (struct learnt){.asked = c->clock, .looked_ns = clock_now_ns()};
 }
 
-void cached_end_asking(struct cached *c)
+void cached_end_asking(struct cached *c, const struct op_context *ctx, struct learnt *learnt)
 {
 	c->asking--;
+	learnt->done_ns = ctx->served.done_ns ? ctx->served.done_ns : clock_now_ns();
+	if (ctx->served.done_ns)
+		learnt->looked_ns = ctx->served.began_ns;
+}
+
+struct learnt learnt_by_looking(const struct learnt *learnt)
+{
+	return (struct learnt){learnt->asked, learnt->looked_ns, learnt->looked_ns};
 }
 
 void cached_count_trip(struct cached *c, uint64_t started_ms)
@@ -65,7 +75,7 @@ bool cached_awaits_echo(const struct cached *c, const struct node *node)
 		patience_ms = ECHO_WAIT_MIN_MS;
 	if (patience_ms > ECHO_WAIT_MAX_MS)
 		patience_ms = ECHO_WAIT_MAX_MS;
-	return node->echo_awaited && cached_now_ms() - node->own_ms <= patience_ms;
+	return node->echo_awaited && cached_now_ms() - node->stale_ms <= patience_ms;
 }
 
 int cached_wait(struct cached *c, struct op_context *ctx)
@@ -90,45 +100,51 @@ int cached_wait(struct cached *c, struct op_context *ctx)
  * so all children of one are told before the first grandchild. */
 struct listed {
 	struct listed *next;
+	uint64_t looked_ns;
 	char path[];
 };
 
 struct intake {
 	struct cached *cached;
-	const char *top; /* path of the scanned directory */
-	uint64_t asked;
+	const char *top;           /* path of the scanned directory */
+	struct learnt learnt;      /* of the entry that is being taken in */
 	struct prefetch *prefetch; /* NULL: for a caller */
 	struct buffer path;
 	struct listed *first, **last;
 };
 
-static void intake_init(struct intake *intake, struct cached *c, const char *top, uint64_t asked,
-	struct prefetch *prefetch)
+static void intake_init(struct intake *intake, struct cached *c, const char *top,
+	const struct learnt *learnt, struct prefetch *prefetch)
 {
-	*intake = (struct intake){.cached = c, .top = top, .asked = asked, .prefetch = prefetch};
+	*intake = (struct intake){.cached = c, .top = top, .learnt = *learnt, .prefetch = prefetch};
 	intake->last = &intake->first;
 }
 
 /* What the complete scan did not tell of is not there. */
-static void drop_unseen(struct cached *c, struct node *directory, uint64_t asked)
+static void drop_unseen(struct cached *c, struct node *directory, uint64_t looked_ns)
 {
 	struct directory *d = directory->directory;
 
 	for (size_t i = 0; i < d->bucket_count; i++)
 		for (struct node *child = d->buckets[i], *next; child; child = next) {
 			next = child->next;
-			if (child->known_at < asked && child->stamp <= asked)
+			if (child->looked_ns < looked_ns && child->done_ns <= looked_ns)
 				node_remove(c, child);
 		}
 }
 
-static void set_complete(struct cached *c, const char *path, uint64_t asked)
+static void set_complete(struct cached *c, const char *path, uint64_t asked, uint64_t looked_ns)
 {
 	struct node *node = tree_find(c, path, strlen(path));
 
-	if (!node || !node->directory || asked <= c->rescan_at || node->became_at > asked)
+	if (!node || !node->directory || asked <= c->rescan_at ||
+		node->directory->listed_ns > looked_ns)
 		return;
-	drop_unseen(c, node, asked);
+	for (const struct node *at = node; at; at = at->parent)
+		if (at->became_ns > looked_ns)
+			return;
+	drop_unseen(c, node, looked_ns);
+	node->directory->listed_ns = looked_ns;
 	node->directory->complete = true;
 	node->directory->scanned = true;
 	node->directory->loaded_ms = cached_now_ms();
@@ -147,7 +163,7 @@ static void complete_until(struct intake *intake, const char *parent)
 	while (intake->first && (!parent || strcmp(intake->first->path, parent) != 0)) {
 		struct listed *listed = intake->first;
 
-		set_complete(intake->cached, listed->path, intake->asked);
+		set_complete(intake->cached, listed->path, intake->learnt.asked, listed->looked_ns);
 		intake->first = listed->next;
 		if (!intake->first)
 			intake->last = &intake->first;
@@ -163,6 +179,7 @@ static void push_listed(struct intake *intake, const char *path)
 	if (!listed)
 		return;
 	listed->next = NULL;
+	listed->looked_ns = intake->learnt.looked_ns;
 	memcpy(listed->path, path, size);
 	*intake->last = listed;
 	intake->last = &listed->next;
@@ -175,9 +192,9 @@ static void take_directory(
 
 	if (!d)
 		return;
-	if (entry->watched && d->unwatched_at <= intake->asked && !d->watched) {
+	if (entry->watched && d->unwatched_at <= intake->learnt.asked && !d->watched) {
 		d->watched = true;
-		d->watched_at = intake->asked;
+		d->watched_at = intake->learnt.asked;
 	}
 	if (!entry->complete)
 		return;
@@ -190,7 +207,7 @@ static void take_file(struct intake *intake, struct node *node, const struct dir
 	struct content *content;
 
 	if (!attributes_same_version(&node->attributes, &entry->attributes) ||
-		!node->attributes_known || node->changed_at > intake->asked)
+		!node->attributes_known || node->changed_at > intake->learnt.asked)
 		return;
 	if (entry->link_target && !node->link_target)
 		node->link_target = strdup(entry->link_target);
@@ -198,7 +215,7 @@ static void take_file(struct intake *intake, struct node *node, const struct dir
 	if (!entry->content || node->content || !S_ISREG(entry->attributes.mode) ||
 		entry->content_size != entry->attributes.size_bytes)
 		return;
-	content = content_new(entry->content, entry->content_size);
+	content = content_new(entry->content, entry->content_size, intake->learnt.looked_ns);
 	if (!content)
 		return;
 	content_attach(c, node, content);
@@ -232,6 +249,7 @@ static int take_entry_locked(struct intake *intake, const struct dir_entry *entr
 	const char *path = full_path(intake, entry->path);
 	bool is_directory = S_ISDIR(entry->attributes.mode);
 	struct node *node;
+	enum order order;
 
 	if (!path)
 		return -ENOMEM;
@@ -244,14 +262,17 @@ static int take_entry_locked(struct intake *intake, const struct dir_entry *entr
 	if (c->node_count >= NODES_MAX)
 		return -ENOSPC;
 	node = tree_make(c, path);
-	/* An entry of another directory than the one that is there now? */
-	if (!node || (node->parent && node->parent->became_at > intake->asked))
+	if (!node)
 		return 0;
+	if (entry->looked_ns)
+		intake->learnt.looked_ns = intake->learnt.done_ns = entry->looked_ns;
+	order = node_order(node, node->parent, &intake->learnt);
 	/* A scan does not wait for writes that are under way. */
-	if (node->writers > 0)
-		return 0;
-	node_set_present(c, node, &entry->attributes, intake->asked);
-	if (node->became_at > intake->asked || node->state != NODE_PRESENT ||
+	if (order == ORDER_NEWER && node->writers > 0)
+		node->looked_ns = node->done_ns = intake->learnt.looked_ns;
+	else if (order == ORDER_NEWER && intake->learnt.asked > c->rescan_at)
+		node_set_present(c, node, &entry->attributes, &intake->learnt);
+	if (node->state != NODE_PRESENT ||
 		!object_id_equal(&node->attributes.id, &entry->attributes.id))
 		return 0;
 	if (is_directory)
@@ -286,12 +307,13 @@ static int scan(struct cached *c, struct op_context *ctx, const char *path,
 	const struct scan_request *request, struct prefetch *prefetch)
 {
 	struct object_ref object = OBJECT_AT(path);
-	uint64_t asked = cached_begin_asking(c);
+	struct learnt learnt = cached_begin_asking(c, ctx);
 	struct intake intake;
 	int r;
 
 	c->statistics.scans++;
-	intake_init(&intake, c, path, asked, prefetch);
+	learnt.done_ns = learnt.looked_ns;
+	intake_init(&intake, c, path, &learnt, prefetch);
 	pthread_mutex_unlock(&c->lock);
 	r = workspace_scan(ctx, c->inner, &object, request, take_entry, &intake);
 	pthread_mutex_lock(&c->lock);
@@ -304,7 +326,7 @@ static int scan(struct cached *c, struct op_context *ctx, const char *path,
 		intake.first = next;
 	}
 	buffer_done(&intake.path);
-	cached_end_asking(c);
+	cached_end_asking(c, ctx, &learnt);
 	return r;
 }
 
@@ -468,6 +490,7 @@ void cached_own_directory(struct cached *c, struct node *node)
 	if (!node || !node_directory(node))
 		return;
 	node->directory->complete = true;
+	node->directory->listed_ns = node->looked_ns;
 	node->directory->loaded_ms = cached_now_ms();
 	if (c->feed)
 		start_prefetch(c, node, &request, 0);

@@ -27,18 +27,18 @@ static int answer(struct cached *c, struct op_context *ctx, int r)
 	return r;
 }
 
-static uint64_t begin(struct cached *c)
+static struct learnt begin(struct cached *c, struct op_context *ctx)
 {
-	uint64_t asked = cached_begin_asking(c);
+	struct learnt learnt = cached_begin_asking(c, ctx);
 
 	unlock(c);
-	return asked;
+	return learnt;
 }
 
-static void end(struct cached *c)
+static void end(struct cached *c, const struct op_context *ctx, struct learnt *learnt)
 {
 	lock(c);
-	cached_end_asking(c);
+	cached_end_asking(c, ctx, learnt);
 	c->statistics.misses++;
 }
 
@@ -52,17 +52,19 @@ static bool is_other(const struct node *node, const struct object_id *id)
 static int ask_attributes(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	struct attributes *ret_attributes)
 {
-	uint64_t started_ms = cached_now_ms(), asked;
+	uint64_t started_ms = cached_now_ms();
 	struct attributes attributes;
+	struct learnt learnt;
 	int r;
 
 	cached_apply_deferred_at(c, ctx, object->path);
-	asked = begin(c);
+	learnt = begin(c, ctx);
 	r = workspace_getattr(ctx, c->inner, object, &attributes);
 	lock(c);
-	cached_end_asking(c);
+	cached_end_asking(c, ctx, &learnt);
 	cached_count_trip(c, started_ms);
-	cached_store_answer(c, object->path, r, &attributes, asked);
+	learnt = learnt_by_looking(&learnt);
+	cached_store_answer(c, object->path, r, &attributes, &learnt);
 	unlock(c);
 	if (r < 0)
 		return r;
@@ -198,15 +200,15 @@ int cached_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 static int ask_target(
 	struct cached *c, struct op_context *ctx, const struct object_ref *link, char **ret_target)
 {
-	uint64_t asked = begin(c);
+	struct learnt learnt = begin(c, ctx);
 	char *target;
 	int r = workspace_readlink(ctx, c->inner, link, &target);
 	struct node *node;
 
-	end(c);
+	end(c, ctx, &learnt);
 	node = tree_find(c, link->path, strlen(link->path));
 	if (r == 0 && node && node->state == NODE_PRESENT && S_ISLNK(node->attributes.mode) &&
-		node->changed_at <= asked && !node->link_target)
+		node->changed_at <= learnt.asked && !node->link_target)
 		node->link_target = strdup(target);
 	unlock(c);
 	if (r < 0)
@@ -244,16 +246,16 @@ int cached_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 /* ---- Making --------------------------------------------------------------------------- */
 
 /* Ends a call that made a name; leaves with the lock held, for the caller's own touch. */
-static struct node *made(struct cached *c, const char *path, int r,
-	const struct attributes *attributes, uint64_t asked)
+static struct node *made(struct cached *c, const struct op_context *ctx, const char *path, int r,
+	const struct attributes *attributes, struct learnt *learnt)
 {
 	struct node *node = NULL;
 
-	end(c);
+	end(c, ctx, learnt);
 	if (r == 0)
-		node = cached_own_present(c, path, attributes, asked);
+		node = cached_own_present(c, path, attributes, learnt);
 	else if (r == -EEXIST || r == -ENOENT)
-		cached_own_unknown(c, path);
+		cached_own_unknown(c, path, learnt);
 	if (node)
 		node->xattrs = XATTRS_NO_CAPABILITY;
 	return node;
@@ -263,13 +265,13 @@ int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, 
 	struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of(w);
-	uint64_t asked;
+	struct learnt learnt;
 	int r;
 
 	lock(c);
-	asked = begin(c);
+	learnt = begin(c, ctx);
 	r = workspace_mkdir(ctx, c->inner, path, mode, ret_attributes);
-	cached_own_directory(c, made(c, path, r, ret_attributes, asked));
+	cached_own_directory(c, made(c, ctx, path, r, ret_attributes, &learnt));
 	unlock(c);
 	return r;
 }
@@ -278,13 +280,13 @@ int cached_mknod(struct op_context *ctx, struct workspace *w, const char *path, 
 	uint64_t rdev, struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of(w);
-	uint64_t asked;
+	struct learnt learnt;
 	int r;
 
 	lock(c);
-	asked = begin(c);
+	learnt = begin(c, ctx);
 	r = workspace_mknod(ctx, c->inner, path, mode, rdev, ret_attributes);
-	made(c, path, r, ret_attributes, asked);
+	made(c, ctx, path, r, ret_attributes, &learnt);
 	unlock(c);
 	return r;
 }
@@ -294,13 +296,13 @@ int cached_symlink(struct op_context *ctx, struct workspace *w, const char *targ
 {
 	struct cached *c = cached_of(w);
 	struct node *node;
-	uint64_t asked;
+	struct learnt learnt;
 	int r;
 
 	lock(c);
-	asked = begin(c);
+	learnt = begin(c, ctx);
 	r = workspace_symlink(ctx, c->inner, target, path, ret_attributes);
-	node = made(c, path, r, ret_attributes, asked);
+	node = made(c, ctx, path, r, ret_attributes, &learnt);
 	if (node && !node->link_target)
 		node->link_target = strdup(target);
 	unlock(c);
@@ -312,22 +314,24 @@ int cached_link(struct op_context *ctx, struct workspace *w, const struct object
 {
 	struct cached *c = cached_of(w);
 	struct object_ref inner;
-	uint64_t asked;
+	struct learnt learnt;
 	int r = cached_inner_object(ctx, object, &inner);
 
 	if (r < 0)
 		return r;
 	lock(c);
 	cached_apply_all_deferred(c, ctx);
-	asked = begin(c);
+	learnt = begin(c, ctx);
 	r = workspace_link(ctx, c->inner, &inner, path, ret_attributes);
-	made(c, path, r, ret_attributes, asked);
+	made(c, ctx, path, r, ret_attributes, &learnt);
 	c->links_epoch++;
 	if (r == 0 && !object->file) {
 		struct node *node = tree_find(c, object->path, strlen(object->path));
 
-		if (node)
+		if (node) {
 			node_set_stale(c, node);
+			node_note_done(node, learnt.done_ns);
+		}
 	}
 	unlock(c);
 	return r;
@@ -335,13 +339,14 @@ int cached_link(struct op_context *ctx, struct workspace *w, const struct object
 
 /* ---- Removing and moving ------------------------------------------------------------------ */
 
-static int removed(struct cached *c, const char *path, int r, uint64_t asked)
+static int removed(struct cached *c, const struct op_context *ctx, const char *path, int r,
+	struct learnt *learnt)
 {
-	end(c);
+	end(c, ctx, learnt);
 	if (r == 0)
-		cached_own_absent(c, path, asked);
+		cached_own_absent(c, path, learnt);
 	else if (r == -ENOENT || r == -ESTALE || r == -EISDIR || r == -ENOTDIR)
-		cached_own_unknown(c, path);
+		cached_own_unknown(c, path, learnt);
 	unlock(c);
 	return r;
 }
@@ -350,25 +355,30 @@ int cached_unlink(struct op_context *ctx, struct workspace *w, const char *path,
 	const struct object_id *expected)
 {
 	struct cached *c = cached_of(w);
-	uint64_t asked;
+	struct learnt learnt;
+	int r;
 
 	lock(c);
-	asked = begin(c);
-	return removed(c, path, workspace_unlink(ctx, c->inner, path, expected), asked);
+	learnt = begin(c, ctx);
+	r = workspace_unlink(ctx, c->inner, path, expected);
+	return removed(c, ctx, path, r, &learnt);
 }
 
 int cached_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
 	const struct object_id *expected)
 {
 	struct cached *c = cached_of(w);
-	uint64_t asked;
+	struct learnt learnt;
+	int r;
 
 	lock(c);
-	asked = begin(c);
-	return removed(c, path, workspace_rmdir(ctx, c->inner, path, expected), asked);
+	learnt = begin(c, ctx);
+	r = workspace_rmdir(ctx, c->inner, path, expected);
+	return removed(c, ctx, path, r, &learnt);
 }
 
-static void own_names_unknown(struct cached *c, const char *from, const char *to, uint64_t asked)
+static void own_names_unknown(
+	struct cached *c, const char *from, const char *to, const struct learnt *learnt)
 {
 	const char *const paths[] = {from, to};
 
@@ -376,8 +386,8 @@ static void own_names_unknown(struct cached *c, const char *from, const char *to
 		struct node *node = tree_find(c, paths[i], strlen(paths[i]));
 
 		if (node && node->parent)
-			cached_own_parent(c, node, asked);
-		cached_own_unknown(c, paths[i]);
+			cached_own_parent(c, node, learnt);
+		cached_own_unknown(c, paths[i], learnt);
 	}
 }
 
@@ -386,20 +396,20 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 {
 	struct cached *c = cached_of(w);
 	struct moved moved;
-	uint64_t asked;
+	struct learnt learnt;
 	int r;
 
 	lock(c);
-	cached_note_moved(c, from, to, &moved);
-	asked = begin(c);
+	cached_note_moved(c, from, &moved);
+	learnt = begin(c, ctx);
 	r = workspace_rename(ctx, c->inner, from, to, flags, expected);
-	end(c);
+	end(c, ctx, &learnt);
 	if (r == 0 && !(flags & RENAME_SWAP) && strcmp(from, to) != 0) {
-		cached_own_moved(c, from, to, &moved, asked);
+		cached_own_moved(c, from, to, &moved, &learnt);
 	} else if (r == 0 || r == -ENOENT || r == -ESTALE || r == -EEXIST || r == -ENOTEMPTY) {
-		own_names_unknown(c, from, to, asked);
+		own_names_unknown(c, from, to, &learnt);
 	} else {
-		cached_own_unknown(c, to);
+		cached_own_unknown(c, to, &learnt);
 	}
 	content_unref(moved.content);
 	unlock(c);
@@ -425,7 +435,7 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 	struct cached *c = cached_of(w);
 	struct object_ref inner;
 	struct node *node;
-	uint64_t asked;
+	struct learnt learnt;
 	int r = cached_inner_object(ctx, object, &inner);
 
 	if (r < 0)
@@ -440,14 +450,16 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 	node = node_of(c, object);
 	if (node && (mask & SET_SIZE))
 		node->write_count++;
-	asked = begin(c);
+	learnt = begin(c, ctx);
 	r = workspace_setattr(ctx, c->inner, &inner, mask, want, ret_attributes);
-	end(c);
+	end(c, ctx, &learnt);
 	node = node_of(c, object);
 	if (node && r == 0)
-		cached_own_attributes(c, node, mask, ret_attributes, asked);
+		cached_own_attributes(c, node, mask, ret_attributes, &learnt);
+	else if (r == 0 && !object->file)
+		cached_own_done(c, object->path, learnt.done_ns);
 	else if (r == -ENOENT || r == -ESTALE)
-		cached_own_unknown(c, object->path);
+		cached_own_unknown(c, object->path, &learnt);
 	unlock(c);
 	return r;
 }
@@ -471,13 +483,13 @@ static enum xattr_knowledge known_xattrs(
 static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	const struct object_ref *inner, char *names, size_t size)
 {
-	uint64_t asked = begin(c);
+	struct learnt learnt = begin(c, ctx);
 	ssize_t r = workspace_listxattr(ctx, c->inner, inner, names, size);
 	struct node *node;
 
-	end(c);
+	end(c, ctx, &learnt);
 	node = node_of(c, object);
-	if (r == 0 && node && node->changed_at <= asked)
+	if (r == 0 && node && node->changed_at <= learnt.asked)
 		node->xattrs = XATTRS_NONE;
 	return r;
 }
@@ -531,16 +543,20 @@ ssize_t cached_listxattr(struct op_context *ctx, struct workspace *w,
 	return r;
 }
 
-static void xattrs_changed(struct cached *c, const struct object_ref *object)
+static void xattrs_changed(struct cached *c, const struct op_context *ctx,
+	const struct object_ref *object, struct learnt *learnt)
 {
 	struct node *node;
 
-	end(c);
+	end(c, ctx, learnt);
 	node = node_of(c, object);
 	if (node) {
 		node->xattrs = XATTRS_UNKNOWN;
 		node_set_stale(c, node);
+		node_note_done(node, learnt->done_ns);
 		node->changed_at = c->clock;
+	} else if (!object->file) {
+		cached_own_done(c, object->path, learnt->done_ns);
 	}
 	unlock(c);
 }
@@ -550,15 +566,16 @@ int cached_setxattr(struct op_context *ctx, struct workspace *w, const struct ob
 {
 	struct cached *c = cached_of(w);
 	struct object_ref inner;
+	struct learnt learnt;
 	int r = cached_inner_object(ctx, object, &inner);
 
 	if (r < 0)
 		return r;
 	lock(c);
 	cached_apply_all_deferred(c, ctx);
-	begin(c);
+	learnt = begin(c, ctx);
 	r = workspace_setxattr(ctx, c->inner, &inner, name, value, size, flags);
-	xattrs_changed(c, object);
+	xattrs_changed(c, ctx, object, &learnt);
 	return r;
 }
 
@@ -567,14 +584,15 @@ int cached_removexattr(struct op_context *ctx, struct workspace *w, const struct
 {
 	struct cached *c = cached_of(w);
 	struct object_ref inner;
+	struct learnt learnt;
 	int r = cached_inner_object(ctx, object, &inner);
 
 	if (r < 0)
 		return r;
 	lock(c);
 	cached_apply_all_deferred(c, ctx);
-	begin(c);
+	learnt = begin(c, ctx);
 	r = workspace_removexattr(ctx, c->inner, &inner, name);
-	xattrs_changed(c, object);
+	xattrs_changed(c, ctx, object, &learnt);
 	return r;
 }

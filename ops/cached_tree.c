@@ -21,11 +21,6 @@ uint64_t cached_now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
 }
 
-bool cached_is_later(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
-}
-
 /* ---- Hash tables --------------------------------------------------------------- */
 
 static uint32_t hash_name(const char *name, size_t length)
@@ -89,6 +84,7 @@ struct node *node_make_child(struct cached *c, struct node *parent, const char *
 	node->state = NODE_UNKNOWN;
 	node->hash = hash_name(name, length);
 	node->name_length = (uint16_t)length;
+	node->looked_ns = node->done_ns = d->complete ? d->listed_ns : 0;
 	memcpy(node->name, name, length);
 	insert(d, node);
 	d->count++;
@@ -104,36 +100,6 @@ struct directory *node_directory(struct node *node)
 	if (!node->directory)
 		node->directory = calloc(1, sizeof(*node->directory));
 	return node->directory;
-}
-
-/* ---- Echoes -------------------------------------------------------------------------------- */
-
-bool node_expects_echo(const struct node *node)
-{
-	return node->parent && node->parent->directory &&
-	       node->echo_round == node->parent->directory->echo_round + 1;
-}
-
-void node_expect_echo(struct node *node)
-{
-	if (node_expects_echo(node))
-		return;
-	node->echo_round = node->parent->directory->echo_round + 1;
-	node->parent->directory->echoes++;
-}
-
-void node_take_echo(struct node *node)
-{
-	if (!node_expects_echo(node))
-		return;
-	node->echo_round = 0;
-	node->parent->directory->echoes--;
-}
-
-void node_forget_echoes(struct node *directory)
-{
-	directory->directory->echo_round++;
-	directory->directory->echoes = 0;
 }
 
 /* ---- Forgetting ------------------------------------------------------------------- */
@@ -197,7 +163,6 @@ static void doubt_names(struct cached *c, const struct node *node)
 
 static void node_free(struct cached *c, struct node *node)
 {
-	node_take_echo(node);
 	leave_files(node);
 	leave_object(c, node);
 	content_detach(c, node);
@@ -270,7 +235,6 @@ void node_clear(struct cached *c, struct node *node)
 	free(node->early);
 	node->early = NULL;
 	node->writers = 0;
-	node->incoming = (struct object_id){0};
 	node->xattrs = XATTRS_UNKNOWN;
 }
 
@@ -290,7 +254,6 @@ static void doubt(struct cached *c, struct node *node)
 		content_detach(c, node);
 	if (!node->directory)
 		return;
-	node_forget_echoes(node);
 	node->directory->complete = false;
 	node->directory->watched = false;
 	node->directory->loaded_ms = 0;
@@ -396,10 +359,36 @@ bool node_is_complete(const struct cached *c, const struct node *node)
 
 /* ---- Learning ---------------------------------------------------------------------------- */
 
-static void learnt(struct cached *c, struct node *node, uint64_t asked)
+enum order node_order(
+	const struct node *node, const struct node *parent, const struct learnt *learnt)
 {
-	node->stamp = ++c->clock;
-	node->known_at = asked;
+	const struct directory *d = parent ? parent->directory : NULL;
+	uint64_t looked_ns = d && d->complete ? d->listed_ns : 0, done_ns = looked_ns;
+
+	if (node) {
+		looked_ns = node->looked_ns;
+		done_ns = node->done_ns;
+	}
+	for (; parent; parent = parent->parent)
+		if (parent->became_ns > done_ns)
+			done_ns = parent->became_ns;
+	if (learnt->looked_ns >= done_ns)
+		return ORDER_NEWER;
+	return learnt->done_ns <= looked_ns ? ORDER_OLDER : ORDER_UNCLEAR;
+}
+
+void node_note_done(struct node *node, uint64_t done_ns)
+{
+	if (node->done_ns < done_ns)
+		node->done_ns = done_ns;
+}
+
+static void note_learnt(struct cached *c, struct node *node, const struct learnt *learnt)
+{
+	c->clock++;
+	node->known_at = learnt->asked;
+	node->looked_ns = learnt->looked_ns;
+	node_note_done(node, learnt->done_ns);
 	node->fetched_ms = cached_now_ms();
 	node->links_epoch = c->links_epoch;
 	node->echo_awaited = false;
@@ -454,10 +443,8 @@ static void new_version(struct cached *c, struct node *node, const struct attrib
 }
 
 static void set_present(struct cached *c, struct node *node, const struct attributes *attributes,
-	uint64_t asked, bool told, const uint8_t *hash)
+	const struct learnt *learnt, bool told, const uint8_t *hash)
 {
-	if (node->stamp > asked || asked <= c->rescan_at)
-		return;
 	if (node->state != NODE_PRESENT ||
 		!object_id_equal(&node->attributes.id, &attributes->id)) {
 		struct directory *early = NULL;
@@ -474,43 +461,44 @@ static void set_present(struct cached *c, struct node *node, const struct attrib
 	if (node->state != NODE_PRESENT) {
 		node->state = NODE_PRESENT;
 		node->attributes = *attributes;
-		node->became_ms = node->stamp ? cached_now_ms() : 0;
-		node->became_at = asked;
+		node->became_ns = learnt->done_ns;
 		join_object(c, node);
 	}
 	node->attributes = *attributes;
 	node->attributes_known = node->writers == 0;
-	learnt(c, node, asked);
+	note_learnt(c, node, learnt);
 	doubt_names(c, node);
 }
 
-void node_set_present(
-	struct cached *c, struct node *node, const struct attributes *attributes, uint64_t asked)
+void node_set_present(struct cached *c, struct node *node, const struct attributes *attributes,
+	const struct learnt *learnt)
 {
-	set_present(c, node, attributes, asked, false, NULL);
+	set_present(c, node, attributes, learnt, false, NULL);
 }
 
 void node_set_told(struct cached *c, struct node *node, const struct attributes *attributes,
-	const uint8_t *hash)
+	const uint8_t *hash, uint64_t looked_ns)
 {
-	set_present(c, node, attributes, ++c->clock, true, hash);
+	const struct learnt learnt = {
+		.asked = ++c->clock, .looked_ns = looked_ns, .done_ns = looked_ns};
+
+	set_present(c, node, attributes, &learnt, true, hash);
 }
 
-void node_set_absent(struct cached *c, struct node *node, uint64_t asked)
+void node_set_absent(struct cached *c, struct node *node, const struct learnt *learnt)
 {
-	if (node->stamp > asked || asked <= c->rescan_at)
-		return;
 	node_clear(c, node);
 	node->state = NODE_ABSENT;
-	node->became_at = asked;
-	learnt(c, node, asked);
+	node->became_ns = learnt->done_ns;
+	note_learnt(c, node, learnt);
 }
 
 void node_set_unknown(struct cached *c, struct node *node)
 {
 	node_clear(c, node);
-	node->became_at = ++c->clock;
-	learnt(c, node, c->clock);
+	node->changed_at = ++c->clock;
+	node->removed_here = false;
+	pthread_cond_broadcast(&c->changed);
 }
 
 void node_set_doubtful(struct cached *c, struct node *node)
@@ -523,7 +511,7 @@ void node_set_doubtful(struct cached *c, struct node *node)
 	node->echo_awaited = false;
 	node->known_at = 0;
 	node->fetched_ms = 0;
-	node->stamp = node->changed_at = ++c->clock;
+	node->changed_at = ++c->clock;
 }
 
 void node_set_stale(struct cached *c, struct node *node)
@@ -532,8 +520,8 @@ void node_set_stale(struct cached *c, struct node *node)
 		return;
 	node->attributes_known = false;
 	node->echo_awaited = c->feed;
-	node->own_ms = cached_now_ms();
-	node->stamp = ++c->clock;
+	node->stale_ms = cached_now_ms();
+	c->clock++;
 }
 
 /* ---- Finding ------------------------------------------------------------------------------- */
@@ -629,15 +617,13 @@ char *node_path(const struct node *node)
 	return path;
 }
 
-void node_move(struct cached *c, struct node *node, struct node *to)
+void node_move(struct cached *c, struct node *node, struct node *to, const struct learnt *learnt)
 {
 	node_clear(c, to);
 	leave_object(c, node);
 	to->state = node->state;
 	node->state = NODE_UNKNOWN;
 	to->attributes = node->attributes;
-	to->became_ms = cached_now_ms();
-	to->became_at = ++c->clock;
 	join_object(c, to);
 	to->attributes_known = node->attributes_known;
 	to->xattrs = node->xattrs;
@@ -655,9 +641,7 @@ void node_move(struct cached *c, struct node *node, struct node *to)
 	for (size_t i = 0; to->directory && i < to->directory->bucket_count; i++)
 		for (struct node *child = to->directory->buckets[i]; child; child = child->next)
 			child->parent = to;
-	learnt(c, to, c->clock);
-	node_clear(c, node);
-	node->state = NODE_ABSENT;
-	node->became_at = ++c->clock;
-	learnt(c, node, c->clock);
+	to->became_ns = learnt->done_ns;
+	note_learnt(c, to, learnt);
+	node_set_absent(c, node, learnt);
 }

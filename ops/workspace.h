@@ -105,8 +105,9 @@ struct op_context {
 	struct {
 		uint32_t round_trips; /* waits for the far end on this call's behalf */
 		bool from_cache;      /* answered without asking the place */
-		uint64_t done_ns;     /* when the place was done with it, by a clock of its own that
-				       * never goes back; 0: unknown */
+		uint64_t began_ns; /* when the place began with it: what it says was looked at ...*/
+		uint64_t done_ns;  /* ... between then and this, by a clock of its own that never
+				    * goes back; both 0: by this machine's (clock_now_ns()) */
 	} served;
 };
 
@@ -125,6 +126,8 @@ struct dir_entry {
 	const char *path; /* readdir: the name; scan: path relative to the scanned directory
 			   * ("" for that directory itself, which comes first) */
 	struct attributes attributes;
+	uint64_t looked_ns;      /* scan: not before that, by the place's clock, it was looked at;
+				  * and what is in it, when it is complete.  0: unknown */
 	const char *link_target; /* scan only: of a symbolic link; else NULL */
 	const void *content;     /* scan only, with SCAN_CONTENT: the whole file, or NULL */
 	size_t content_size;
@@ -224,8 +227,8 @@ struct change {
 	const char *path; /* CHANGE_ENTRY: of the entry; else of the directory */
 	bool exists;      /* CHANGE_ENTRY: what is at the path now, read after the event ... */
 	struct attributes attributes; /* ... valid when it exists */
-	uint64_t looked_ns;  /* when it was read, by the place's clock (see served.done_ns);
-			      * 0: unknown */
+	uint64_t looked_ns;           /* CHANGE_ENTRY: right before it was read, by the clock of
+				       * served.began_ns; never less than in an earlier event */
 	const uint8_t *hash; /* 16 bytes xxh3-128 (canonical) of the content of a regular file in
 			      * the state that `attributes` tells, where the place gives it; or
 			      * NULL.  Valid during the call of the sink only */

@@ -6,12 +6,14 @@
 #include <sys/stat.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 #include "ops/support/path.h"
 
 struct pending_directory {
 	struct pending_directory *next;
 	struct object_id id;
 	struct attributes attributes;
+	uint64_t looked_ns;
 	uint32_t depth;
 	char path[]; /* relative to the scanned directory */
 };
@@ -19,6 +21,7 @@ struct pending_directory {
 struct child {
 	struct child *next;
 	struct attributes attributes;
+	uint64_t looked_ns;
 	char name[];
 };
 
@@ -30,7 +33,8 @@ struct walk {
 	dir_entry_sink sink;
 	void *user;
 	struct pending_directory *first, **last;
-	struct child *children, **last_child; /* of the directory being read */
+	struct child *children, **last_child; /* of the directory being read ... */
+	uint64_t looked_ns;                   /* ... which was begun then */
 	uint64_t entries;
 	uint64_t content_bytes;
 };
@@ -57,16 +61,18 @@ static void walk_done(struct walk *walk)
 	}
 }
 
-static int push_directory(
-	struct walk *walk, const char *path, const struct attributes *attributes, uint32_t depth)
+static int push_directory(struct walk *walk, const char *path, const struct attributes *attributes,
+	uint64_t looked_ns, uint32_t depth)
 {
 	size_t size = strlen(path) + 1;
 	struct pending_directory *directory = malloc(sizeof(*directory) + size);
 
 	if (!directory)
 		return -ENOMEM;
-	*directory = (struct pending_directory){
-		.id = attributes->id, .attributes = *attributes, .depth = depth};
+	*directory = (struct pending_directory){.id = attributes->id,
+		.attributes = *attributes,
+		.looked_ns = looked_ns,
+		.depth = depth};
 	memcpy(directory->path, path, size);
 	*walk->last = directory;
 	walk->last = &directory->next;
@@ -81,7 +87,8 @@ static int keep_child(void *user, const struct dir_entry *entry)
 
 	if (!child)
 		return -ENOMEM;
-	*child = (struct child){.attributes = entry->attributes};
+	*child = (struct child){.attributes = entry->attributes,
+		.looked_ns = entry->looked_ns ? entry->looked_ns : walk->looked_ns};
 	memcpy(child->name, entry->path, size);
 	*walk->last_child = child;
 	walk->last_child = &child->next;
@@ -106,11 +113,13 @@ static void read_whole(
 		*ret_data = steal_ptr(&data);
 }
 
-static int emit_child(struct walk *walk, const char *path, const char *full_path,
-	const struct attributes *attributes)
+static int emit_child(
+	struct walk *walk, const char *path, const char *full_path, const struct child *child)
 {
+	const struct attributes *attributes = &child->attributes;
 	struct object_ref object = {.path = full_path, .id = attributes->id};
-	struct dir_entry entry = {.path = path, .attributes = *attributes};
+	struct dir_entry entry = {
+		.path = path, .attributes = *attributes, .looked_ns = child->looked_ns};
 	cleanup_free char *target = NULL;
 	cleanup_free void *content = NULL;
 	const struct scan_request *request = walk->request;
@@ -149,9 +158,10 @@ static int emit_children(struct walk *walk, const struct pending_directory *dire
 			return -ENOMEM;
 		walk->entries++;
 		if (S_ISDIR(child->attributes.mode))
-			r = push_directory(walk, path, &child->attributes, directory->depth + 1);
+			r = push_directory(walk, path, &child->attributes, child->looked_ns,
+				directory->depth + 1);
 		else
-			r = emit_child(walk, path, full_path, &child->attributes);
+			r = emit_child(walk, path, full_path, child);
 		if (r < 0)
 			return r;
 	}
@@ -162,7 +172,9 @@ static int emit_children(struct walk *walk, const struct pending_directory *dire
  * whether it is watched and complete. */
 static int visit(struct walk *walk, const struct pending_directory *directory)
 {
-	struct dir_entry entry = {.path = directory->path, .attributes = directory->attributes};
+	struct dir_entry entry = {.path = directory->path,
+		.attributes = directory->attributes,
+		.looked_ns = directory->looked_ns};
 	cleanup_free char *full_path = path_join(walk->root->path, directory->path);
 	struct object_ref object = {.path = full_path, .id = directory->id};
 	bool too_deep = walk->request->depth_max && directory->depth >= walk->request->depth_max;
@@ -178,16 +190,19 @@ static int visit(struct walk *walk, const struct pending_directory *directory)
 		return -EINTR;
 	children_free(walk);
 	if (!too_deep && !is_left_out && !is_full(walk)) {
+		walk->looked_ns = clock_now_ns();
 		r = workspace_readdir(walk->ctx, walk->workspace, &object,
 			walk->request->flags & SCAN_WATCH, keep_child, walk, &entry.watched);
 		if (r < 0 && (!*directory->path || r == -EINTR || r == -ENOMEM || r == -ENOTCONN))
 			return r;
-		entry.complete = r == 0;
 		if (r < 0)
 			children_free(walk);
 		/* What its parent said of it is from before it was watched. */
-		if (r == 0 && entry.watched)
-			workspace_getattr(walk->ctx, walk->workspace, &object, &entry.attributes);
+		entry.complete = r == 0 && workspace_getattr(walk->ctx, walk->workspace, &object,
+						   &entry.attributes) == 0;
+		if (entry.complete)
+			entry.looked_ns =
+				walk->children ? walk->children->looked_ns : walk->looked_ns;
 	}
 	r = walk->sink(walk->user, &entry);
 	return r < 0 ? r : emit_children(walk, directory);
@@ -208,9 +223,10 @@ int workspace_scan_by_walking(struct op_context *ctx, struct workspace *w,
 
 	walk.last = &walk.first;
 	walk.last_child = &walk.children;
+	walk.looked_ns = clock_now_ns();
 	r = workspace_getattr(ctx, w, directory, &attributes);
 	if (r == 0)
-		r = push_directory(&walk, "", &attributes, 0);
+		r = push_directory(&walk, "", &attributes, walk.looked_ns, 0);
 	while (r == 0 && walk.first) {
 		struct pending_directory *next = walk.first;
 

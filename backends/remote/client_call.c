@@ -302,7 +302,8 @@ int64_t query_run_stream(
 		take_parts(q, take, user, &taken_result);
 	if (r < 0)
 		abandon(q);
-	q->ctx->served.done_ns = remote->done_ns;
+	q->ctx->served.began_ns = q->call ? q->call->began_ns : 0;
+	q->ctx->served.done_ns = q->call ? q->call->done_ns : 0;
 	pthread_mutex_unlock(&remote->lock);
 	if (r < 0)
 		return r;
@@ -433,11 +434,24 @@ static bool has_count(enum frame_type type)
 	}
 }
 
+/* Another machine may serve the new session, or the same after a restart.  Under the lock. */
+static void note_time(struct remote *remote, uint64_t *began_ns, uint64_t *done_ns)
+{
+	if (remote->clock_is_new)
+		remote->clock_offset_ns =
+			*began_ns < remote->done_ns ? remote->done_ns - *began_ns : 0;
+	remote->clock_is_new = false;
+	*began_ns += remote->clock_offset_ns;
+	*done_ns += remote->clock_offset_ns;
+	if (*done_ns > remote->done_ns)
+		remote->done_ns = *done_ns;
+}
+
 static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size_t size)
 {
 	struct wire_reader body = wire_reader_over(payload, size);
-	uint64_t done_ns;
-	int64_t result = wire_get_result(&body, &done_ns);
+	uint64_t began_ns, done_ns;
+	int64_t result = wire_get_result(&body, &began_ns, &done_ns);
 	struct call *call;
 	bool ours = false;
 
@@ -446,14 +460,15 @@ static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size
 		return -EPROTO;
 	}
 	pthread_mutex_lock(&remote->lock);
-	if (done_ns > remote->done_ns)
-		remote->done_ns = done_ns;
+	note_time(remote, &began_ns, &done_ns);
 	call = find_call(remote, id);
 	if (call && !call->done) {
 		if (result > 0 && !has_count(call->type))
 			result = -EIO;
 		call->payload = payload;
 		call->body = body;
+		call->began_ns = began_ns;
+		call->done_ns = done_ns;
 		ours = finish_call(call, result);
 		payload = NULL;
 	}

@@ -152,6 +152,7 @@ static void *run_feed(void *argument)
 			deliver_rescan(remote);
 		} else {
 			wire_get_change(&reader, &change);
+			change.looked_ns += remote->clock_offset_ns;
 			deliver(remote, &change);
 		}
 		free(item->payload);

@@ -51,6 +51,7 @@ struct call {
 	bool undoes;  /* made by the reader thread, which must not wait for a slot */
 	bool at_once; /* made under file->lock: RESULT_BUSY rather than wait for a slot */
 	int64_t result;
+	uint64_t began_ns, done_ns;
 	uint8_t *payload; /* of the reply */
 	struct wire_reader body;
 	struct call_data *first, **last;
@@ -123,7 +124,10 @@ struct remote {
 	atomic_bool lost;                 /* the lane said so */
 	atomic_int_fast64_t bad_since_ms; /* 0: the link is fine */
 	atomic_uint_fast64_t round_trips, reconnects, unwatched;
-	uint64_t done_ns;             /* the far clock, as of the latest result; under lock */
+	uint64_t done_ns; /* the far clock, as of the latest result; under lock */
+	/* What is added to the far clock, so that it does not go back with a new session. */
+	atomic_uint_fast64_t clock_offset_ns;
+	bool clock_is_new;            /* no result has come in this session; under lock */
 	atomic_size_t chunk_bytes;    /* of all files, read ahead or on the way */
 	atomic_uint_fast64_t changes; /* of content that we know of */
 };
@@ -306,10 +310,11 @@ struct chunk {
 struct remote_file {
 	struct open_file base;
 	struct remote *remote;
-	struct remote_file *next; /* in remote->files; under remote->lock, as are the next six */
+	struct remote_file *next; /* in remote->files; under remote->lock, as are the next seven */
 	unsigned refs;            /* the owner, and requests under way */
 	unsigned writes;          /* not yet acknowledged */
 	int write_error;          /* -errno that nobody has been told of; 0 */
+	uint64_t done_ns;         /* when the far end was done with the latest write */
 	bool closed;
 	bool is_new;     /* made through this handle */
 	bool has_xattrs; /* is_new: some were set since */

@@ -154,6 +154,7 @@ static void begin_session(struct remote *remote)
 	lane_reset(remote->lane);
 	pthread_mutex_lock(&remote->lock);
 	remote->epoch++;
+	remote->clock_is_new = true;
 	remote_fail_calls(remote);
 	remote_processes_lost(remote);
 	pthread_mutex_unlock(&remote->lock);

@@ -62,14 +62,17 @@ static int take_entries(void *user, struct wire_reader *part)
 {
 	struct listing *listing = user;
 	cleanup_buffer struct buffer path = {0};
+	uint64_t looked_ns = 0;
 	struct dir_entry entry;
 	int r = 0;
 
 	while (r >= 0 && wire_reader_left(part) > 0) {
-		wire_get_dir_entry(part, &path, &entry);
-		if (part->failed || (!listing->directory && !path_is_name(entry.path)) ||
+		wire_get_dir_entry(part, &path, &looked_ns, &entry);
+		if (part->failed || (listing->directory && !entry.looked_ns) ||
+			(!listing->directory && !path_is_name(entry.path)) ||
 			is_endless(listing, &entry))
 			return -EIO;
+		entry.looked_ns += listing->remote->clock_offset_ns;
 		r = note_entry(listing, &entry);
 		if (r >= 0)
 			r = listing->sink(listing->user, &entry);

@@ -99,6 +99,8 @@ static void finish_write(struct call *call, int64_t result)
 	if (result == RESULT_AGAIN)
 		result = -EIO;
 	pthread_mutex_lock(&remote->lock);
+	if (call->done_ns > file->done_ns)
+		file->done_ns = call->done_ns;
 	if (result < 0 && !file->write_error)
 		file->write_error = (int)result;
 	release(write);
@@ -213,7 +215,8 @@ static int wait_for_writes(struct op_context *ctx, struct remote_file *file)
 		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
 	if (r == 0)
 		r = take_error(file);
-	ctx->served.done_ns = remote->done_ns;
+	ctx->served.done_ns = file->done_ns ? file->done_ns : remote->done_ns;
+	ctx->served.began_ns = ctx->served.done_ns;
 	pthread_mutex_unlock(&remote->lock);
 	return r;
 }

@@ -105,6 +105,7 @@ static void job_run(struct job *job)
 	const struct request_type *type = server_request_type(job->header.type);
 	static const uint8_t room[WIRE_RESULT_BYTES];
 	cleanup_wire_writer struct wire_writer out = {0};
+	uint64_t began_ns = clock_now_ns();
 	int64_t result;
 
 	lane_writer_init(&out);
@@ -112,7 +113,8 @@ static void job_run(struct job *job)
 	if (out.error == 0) {
 		result = job_answer(job, type, &out);
 		out.error = 0;
-		wire_set_result(out.buffer.data + FRAME_HEADER_BYTES, result, clock_now_ns());
+		wire_set_result(
+			out.buffer.data + FRAME_HEADER_BYTES, result, began_ns, clock_now_ns());
 	}
 	if (lane_send(server->lane, answer_priority(job), FRAME_REPLY, job->header.id, &out) < 0)
 		log_error("no memory for the answer to request %u", job->header.id);

@@ -51,7 +51,8 @@ int64_t handle_getattr(struct job *job, struct wire_writer *out)
 struct listing {
 	struct job *job;
 	struct wire_writer chunk;
-	struct buffer previous; /* path of the last entry in the chunk */
+	struct buffer previous; /* path of the last entry in the chunk ... */
+	uint64_t previous_ns;   /* ... and when it was looked at */
 };
 
 static void listing_done(struct listing *listing)
@@ -70,6 +71,7 @@ static void start_chunk(struct listing *listing)
 		listing->chunk.error =
 			buffer_reserve(&listing->chunk.buffer, LISTING_CHUNK_BYTES + 4096);
 	listing->previous.size = 0;
+	listing->previous_ns = 0;
 }
 
 static int flush_listing(struct listing *listing)
@@ -101,7 +103,8 @@ static int put_entry(void *user, const struct dir_entry *entry)
 	}
 	if (r < 0)
 		return r;
-	wire_put_dir_entry(&listing->chunk, previous, &small);
+	wire_put_dir_entry(&listing->chunk, previous, listing->previous_ns, &small);
+	listing->previous_ns = small.looked_ns;
 	listing->previous.size = 0;
 	return buffer_append(&listing->previous, entry->path, strlen(entry->path) + 1);
 }

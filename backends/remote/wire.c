@@ -174,13 +174,14 @@ void wire_put_object(
 	wire_put_number(w, handle);
 }
 
-void wire_set_result(uint8_t *at, int64_t result, uint64_t done_ns)
+void wire_set_result(uint8_t *at, int64_t result, uint64_t began_ns, uint64_t done_ns)
 {
 	uint64_t code = (uint64_t)(result < 0 ? -wire_code_of_errno((int)-result) : result);
 
 	for (int i = 0; i < 8; i++) {
 		at[i] = (uint8_t)(code >> (8 * i));
-		at[8 + i] = (uint8_t)(done_ns >> (8 * i));
+		at[8 + i] = (uint8_t)(began_ns >> (8 * i));
+		at[16 + i] = (uint8_t)(done_ns >> (8 * i));
 	}
 }
 
@@ -246,11 +247,11 @@ void wire_put_change(struct wire_writer *w, const struct change *change)
 {
 	wire_put_number(w, change->kind);
 	wire_put_string(w, change->path);
+	wire_put_number(w, change->looked_ns);
 	wire_put_number(w, change->exists);
 	if (!change->exists)
 		return;
 	wire_put_attributes(w, &change->attributes);
-	wire_put_number(w, change->looked_ns);
 	wire_put_number(w, change->hash != NULL);
 	if (change->hash)
 		wire_put_raw(w, change->hash, HASH_BYTES);
@@ -261,7 +262,8 @@ enum entry_bits {
 	ENTRY_COMPLETE = 1 << 1,
 	ENTRY_LINK = 1 << 2,
 	ENTRY_CONTENT = 1 << 3,
-	ENTRY_BITS = (1 << 4) - 1,
+	ENTRY_LOOKED = 1 << 4,
+	ENTRY_BITS = (1 << 5) - 1,
 };
 
 static size_t shared_length(const char *a, const char *b)
@@ -273,17 +275,21 @@ static size_t shared_length(const char *a, const char *b)
 	return length;
 }
 
-void wire_put_dir_entry(struct wire_writer *w, const char *previous, const struct dir_entry *entry)
+void wire_put_dir_entry(struct wire_writer *w, const char *previous, uint64_t previous_ns,
+	const struct dir_entry *entry)
 {
 	size_t shared = shared_length(previous, entry->path);
 	unsigned bits =
 		(entry->watched ? ENTRY_WATCHED : 0) | (entry->complete ? ENTRY_COMPLETE : 0) |
-		(entry->link_target ? ENTRY_LINK : 0) | (entry->content ? ENTRY_CONTENT : 0);
+		(entry->link_target ? ENTRY_LINK : 0) | (entry->content ? ENTRY_CONTENT : 0) |
+		(entry->looked_ns != previous_ns ? ENTRY_LOOKED : 0);
 
 	wire_put_number(w, bits);
 	wire_put_number(w, shared);
 	wire_put_string(w, entry->path + shared);
 	wire_put_attributes(w, &entry->attributes);
+	if (entry->looked_ns != previous_ns)
+		wire_put_number(w, entry->looked_ns);
 	if (entry->link_target)
 		wire_put_string(w, entry->link_target);
 	if (entry->content)
@@ -401,15 +407,17 @@ int64_t wire_get_error(struct wire_reader *r)
 	return result_of_code(wire_get_signed(r));
 }
 
-int64_t wire_get_result(struct wire_reader *r, uint64_t *ret_done_ns)
+int64_t wire_get_result(struct wire_reader *r, uint64_t *ret_began_ns, uint64_t *ret_done_ns)
 {
 	const uint8_t *bytes = wire_get_raw(r, WIRE_RESULT_BYTES);
-	uint64_t code = 0, done_ns = 0;
+	uint64_t code = 0, began_ns = 0, done_ns = 0;
 
 	for (int i = 0; bytes && i < 8; i++) {
 		code |= (uint64_t)bytes[i] << (8 * i);
-		done_ns |= (uint64_t)bytes[8 + i] << (8 * i);
+		began_ns |= (uint64_t)bytes[8 + i] << (8 * i);
+		done_ns |= (uint64_t)bytes[16 + i] << (8 * i);
 	}
+	*ret_began_ns = began_ns;
 	*ret_done_ns = done_ns;
 	return result_of_code((int64_t)code);
 }
@@ -492,11 +500,11 @@ void wire_get_change(struct wire_reader *r, struct change *change)
 	*change = (struct change){0};
 	change->kind = (enum change_kind)wire_get_number_max(r, CHANGE_UNWATCHED);
 	change->path = wire_get_path(r);
+	change->looked_ns = wire_get_number(r);
 	change->exists = wire_get_number_max(r, 1);
 	if (!change->exists)
 		return;
 	wire_get_attributes(r, &change->attributes);
-	change->looked_ns = wire_get_number(r);
 	if (wire_get_number_max(r, 1))
 		change->hash = wire_get_raw(r, HASH_BYTES);
 }
@@ -515,7 +523,8 @@ static void get_entry_path(struct wire_reader *r, struct buffer *path)
 		r->failed = true;
 }
 
-void wire_get_dir_entry(struct wire_reader *r, struct buffer *path, struct dir_entry *entry)
+void wire_get_dir_entry(
+	struct wire_reader *r, struct buffer *path, uint64_t *looked_ns, struct dir_entry *entry)
 {
 	unsigned bits = (unsigned)wire_get_number_max(r, ENTRY_BITS);
 
@@ -523,6 +532,9 @@ void wire_get_dir_entry(struct wire_reader *r, struct buffer *path, struct dir_e
 		.path = "", .watched = bits & ENTRY_WATCHED, .complete = bits & ENTRY_COMPLETE};
 	get_entry_path(r, path);
 	wire_get_attributes(r, &entry->attributes);
+	if (bits & ENTRY_LOOKED)
+		*looked_ns = wire_get_number(r);
+	entry->looked_ns = *looked_ns;
 	if (bits & ENTRY_LINK)
 		entry->link_target = wire_get_link_target(r);
 	if (bits & ENTRY_CONTENT)

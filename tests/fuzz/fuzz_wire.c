@@ -37,10 +37,11 @@ static void get_stats(struct wire_reader *r)
 static void get_listing(struct wire_reader *r)
 {
 	cleanup_buffer struct buffer path = {0};
+	uint64_t looked_ns = 0;
 	struct dir_entry entry;
 
 	while (wire_reader_left(r) > 0) {
-		wire_get_dir_entry(r, &path, &entry);
+		wire_get_dir_entry(r, &path, &looked_ns, &entry);
 		if (!r->failed && strlen(entry.path) + 1 != path.size)
 			abort();
 	}
@@ -59,9 +60,9 @@ static void get_text(struct wire_reader *r)
 
 static void get_results(struct wire_reader *r)
 {
-	uint64_t done_ns;
+	uint64_t began_ns, done_ns;
 
-	if (wire_get_error(r) < -4096 || wire_get_result(r, &done_ns) < -4096)
+	if (wire_get_error(r) < -4096 || wire_get_result(r, &began_ns, &done_ns) < -4096)
 		abort();
 }
 

@@ -44,8 +44,8 @@ def strings(values):
     return number(len(values)) + b"".join(map(string, values))
 
 
-def result(code, done_ns=None):
-    return struct.pack("<qQ", code, time.monotonic_ns() if done_ns is None else done_ns)
+def result(code, began_ns, done_ns=None):
+    return struct.pack("<qQQ", code, began_ns, time.monotonic_ns() if done_ns is None else done_ns)
 
 
 def time_of(nanoseconds):
@@ -57,7 +57,7 @@ Attributes = collections.namedtuple("Attributes", ATTRIBUTES)
 NO_ID = (0, 0, 0)
 NO_ATTRIBUTES = Attributes(NO_ID, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 Lock = collections.namedtuple("Lock", "kind type owner offset length pid")
-Entry = collections.namedtuple("Entry", "path watched complete attributes target content")
+Entry = collections.namedtuple("Entry", "path watched complete attributes target content looked")
 FLOCK, POSIX = 0, 1
 SHARED, EXCLUSIVE, NO_LOCK = 0, 1, 2
 
@@ -107,11 +107,14 @@ def flags_of_bits(bits):
     return flags | (os.O_SYNC if bits & 64 else 0)
 
 
-def put_entry(before, entry):
-    """One entry of a listing; `before` is the path of the entry before it in the same frame."""
+def put_entry(before, looked, entry):
+    """One entry of a listing; `before` and `looked` are of the entry before it in the same frame."""
     shared = len(os.path.commonprefix([before, entry.path]))
     bits = entry.watched | entry.complete << 1 | (entry.target is not None) << 2 | (entry.content is not None) << 3
+    bits |= (entry.looked != looked) << 4
     out = numbers(bits, shared) + string(entry.path[shared:]) + put_attributes(entry.attributes)
+    if entry.looked != looked:
+        out += number(entry.looked)
     if entry.target is not None:
         out += string(entry.target)
     return out + (data(entry.content) if entry.content is not None else b"")
@@ -119,13 +122,13 @@ def put_entry(before, entry):
 
 def put_listing(entries, frame_bytes=64 << 10):
     """The payloads of DATA frames."""
-    out, before = b"", b""
+    out, before, looked = b"", b"", 0
     for entry in entries:
-        out += put_entry(before, entry)
-        before = entry.path
+        out += put_entry(before, looked, entry)
+        before, looked = entry.path, entry.looked
         if len(out) >= frame_bytes:
             yield out
-            out, before = b"", b""
+            out, before, looked = b"", b"", 0
     if out:
         yield out
 
@@ -190,7 +193,7 @@ class Reader:
         return path
 
     def result(self):
-        return struct.unpack("<qQ", self.raw(16))
+        return struct.unpack("<qQQ", self.raw(24))
 
     def object_id(self):
         return self.number(), self.number(), self.number()
@@ -217,16 +220,17 @@ class Reader:
         return uid, gid, umask, [self.number() for _ in range(count)]
 
     def listing(self):
-        before = b""
+        before, looked = b"", 0
         while self.left():
             bits, shared = self.number(), self.number()
             if shared > len(before):
                 raise Malformed("an entry shares more than there is")
             before = before[:shared] + self.string()
             attributes = self.attributes()
+            looked = self.number() if bits & 16 else looked
             link = self.string() if bits & 4 else None
             content = self.data() if bits & 8 else None
-            yield Entry(before, bits & 1, bits >> 1 & 1, attributes, link, content)
+            yield Entry(before, bits & 1, bits >> 1 & 1, attributes, link, content, looked)
 
 
 # ---- Section 2: the opening -------------------------------------------------------------
@@ -424,7 +428,8 @@ class Client:
         frame = self.lane.receive(timeout)
         if frame.type == REPLY:
             reader = Reader(frame.payload)
-            code, _ = reader.result()
+            code, began_ns, done_ns = reader.result()
+            assert 0 < began_ns <= done_ns, (began_ns, done_ns)
             self.answers[frame.id] = Answer(code, reader, self.parts.pop(frame.id, []))
         elif frame.type == DATA:
             self.parts.setdefault(frame.id, []).extend(Reader(frame.payload).listing())

@@ -165,12 +165,14 @@ def walk(name):
 
 def test_scan():
     make_tree(b"scanned")
+    before = time.monotonic_ns()
     entries = scan(b"scanned")
     same(walk(b"scanned"), {e.path for e in entries})
     same(b"", entries[0].path)
     for entry in entries:
         same_as_stat(os.path.join(b"scanned", entry.path).rstrip(b"/"), entry.attributes)
         same(stat.S_ISDIR(entry.attributes.mode), bool(entry.complete))
+        same(True, before <= entry.looked <= time.monotonic_ns())
         same(b"one" if entry.path == b"sub/link" else None, entry.target)
 
 
@@ -557,16 +559,17 @@ def test_exec_on_a_terminal():
 # ---- Changes, and the connection -----------------------------------------------------------------------
 
 
-def changes_until(name):
+def changes_until(name, after=[0]):
     while True:
         r = p.Reader(client.next_of(p.CHANGE).payload)
-        kind, path, exists = r.number(), r.path(), r.number()
+        kind, path, looked, exists = r.number(), r.path(), r.number(), r.number()
         attributes = r.attributes() if exists else None
-        if exists:
-            r.number()
-            if r.number():
-                r.raw(16)
+        if exists and r.number():
+            r.raw(16)
         r.end()
+        if kind == 0:
+            same(True, looked > 0 and looked >= after[0])
+            after[0] = looked
         if path == name and kind == 0:
             return attributes
 

@@ -8,6 +8,7 @@ import os
 import secrets
 import stat
 import sys
+import time
 
 import protocol as p
 
@@ -62,6 +63,7 @@ class Server:
     def answer(self, frame):
         r = p.Reader(frame.payload)
         self.identifier = frame.id
+        self.began_ns = time.monotonic_ns()
         try:
             self.uid, self.gid, self.umask, _ = r.caller()
             r.number()  # everything is in order here
@@ -76,7 +78,7 @@ class Server:
         self.reply(code, payload)
 
     def reply(self, code, payload):
-        self.lane.send(p.REPLY, self.identifier, p.result(code) + payload)
+        self.lane.send(p.REPLY, self.identifier, p.result(code, self.began_ns) + payload)
 
     def send_listing(self, entries):
         credit = DATA_MAX
@@ -128,7 +130,7 @@ class Server:
     def entries(self, path):
         for name in os.listdir(path):
             attributes = p.attributes_of(os.lstat(os.path.join(path, name)))
-            yield p.Entry(name, 0, 0, attributes, None, None)
+            yield p.Entry(name, 0, 0, attributes, None, None, self.began_ns)
 
     def readdir(self, r):
         self.send_listing(self.entries(self.find(r)))
@@ -137,7 +139,7 @@ class Server:
     def scan(self, r):
         where = self.find(r)
         _, depth, _, _, _ = (r.number() for _ in range(5))
-        found = [p.Entry(b"", 0, 1, p.attributes_of(os.lstat(where)), None, None)]
+        found = [p.Entry(b"", 0, 1, p.attributes_of(os.lstat(where)), None, None, self.began_ns)]
         for entry in self.entries(where):
             is_link = stat.S_ISLNK(entry.attributes.mode)
             found.append(entry._replace(target=os.readlink(os.path.join(where, entry.path)) if is_link else None))

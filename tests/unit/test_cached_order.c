@@ -14,7 +14,8 @@ static struct place {
 	change_sink sink;
 	void *sink_user;
 	uint64_t now_ns, next_inode;
-	unsigned looks; /* getattr calls */
+	unsigned looks, opens; /* calls of getattr and open */
+	char letter;
 	struct entry {
 		char path[16];
 		bool exists;
@@ -26,6 +27,7 @@ static struct workspace *w;
 static struct op_context context;
 static struct attributes seen;
 static unsigned told; /* events that the cache passed on */
+static void (*before_it_is_done)(void), (*before_it_arrives)(void);
 
 /* ---- The place --------------------------------------------------------------------- */
 
@@ -65,8 +67,8 @@ static void change_size(const char *path, uint64_t size)
 	entry->attributes.size_bytes = size;
 }
 
-/* The feed says what is at the path now. */
-static void tell(const char *path)
+/* What the feed will say that is at the path now. */
+static struct change event_of(const char *path)
 {
 	struct entry *entry = present(path);
 	struct change change = {
@@ -74,12 +76,45 @@ static void tell(const char *path)
 
 	if (entry)
 		change.attributes = entry->attributes;
-	place.sink(place.sink_user, &change);
+	return change;
+}
+
+static void deliver(const struct change *change)
+{
+	place.sink(place.sink_user, change);
+}
+
+static void tell(const char *path)
+{
+	struct change change = event_of(path);
+
+	deliver(&change);
+}
+
+/* What the test does once the place has done its work, before it is done with the call, or before
+ * the answer is here; once. */
+static void run_once(void (**hook)(void))
+{
+	void (*run)(void) = *hook;
+
+	*hook = NULL;
+	if (run)
+		run();
+}
+
+static void begin(struct op_context *ctx)
+{
+	ctx->served.began_ns = ++place.now_ns;
 }
 
 static int reply(struct op_context *ctx, int r)
 {
+	uint64_t began_ns = ctx->served.began_ns;
+
+	run_once(&before_it_is_done);
+	ctx->served.began_ns = began_ns;
 	ctx->served.done_ns = ++place.now_ns;
+	run_once(&before_it_arrives);
 	return r;
 }
 
@@ -100,6 +135,7 @@ static int place_getattr(struct op_context *ctx, struct workspace *workspace,
 	const struct entry *entry = present(object->path);
 
 	(void)workspace;
+	begin(ctx);
 	place.looks++;
 	if (!entry)
 		return reply(ctx, -ENOENT);
@@ -114,11 +150,13 @@ static int place_readdir(struct op_context *ctx, struct workspace *workspace,
 	int r = 0;
 
 	(void)workspace;
+	begin(ctx);
 	for (size_t i = 1; r >= 0 && i < ENTRIES; i++) {
 		const struct entry *entry = &place.entries[i];
 		size_t parent = path_parent_length(entry->path);
-		struct dir_entry listed = {
-			.path = path_name(entry->path), .attributes = entry->attributes};
+		struct dir_entry listed = {.path = path_name(entry->path),
+			.attributes = entry->attributes,
+			.looked_ns = ctx->served.began_ns};
 
 		if (entry->exists && strlen(directory->path) == parent &&
 			memcmp(directory->path, entry->path, parent) == 0)
@@ -128,17 +166,64 @@ static int place_readdir(struct op_context *ctx, struct workspace *workspace,
 	return reply(ctx, r < 0 ? r : 0);
 }
 
-/* Nobody gets at content. */
 static int place_open(struct op_context *ctx, struct workspace *workspace,
 	const struct object_ref *object, int flags, struct open_file **ret_file,
 	struct attributes *ret_attributes)
 {
-	(void)workspace;
-	(void)object;
+	const struct entry *entry = present(object->path);
+
 	(void)flags;
-	(void)ret_file;
-	(void)ret_attributes;
-	return reply(ctx, -EACCES);
+	begin(ctx);
+	place.opens++;
+	*ret_file = calloc(1, sizeof(**ret_file));
+	(*ret_file)->workspace = workspace;
+	*ret_attributes = entry->attributes;
+	return reply(ctx, 0);
+}
+
+/* As many of one letter as the only file with content is long. */
+static ssize_t place_read(
+	struct op_context *ctx, struct open_file *file, void *data, size_t size, off_t offset)
+{
+	size_t length = present("d/a")->attributes.size_bytes;
+
+	(void)file;
+	(void)offset;
+	begin(ctx);
+	size = size < length ? size : length;
+	memset(data, place.letter, size);
+	reply(ctx, 0);
+	return (ssize_t)size;
+}
+
+static int place_close(struct op_context *ctx, struct open_file *file)
+{
+	(void)ctx;
+	free(file);
+	return 0;
+}
+
+static int place_mkdir(struct op_context *ctx, struct workspace *workspace, const char *path,
+	uint32_t mode, struct attributes *ret_attributes)
+{
+	(void)workspace;
+	begin(ctx);
+	*ret_attributes = make(path, S_IFDIR | mode)->attributes;
+	return reply(ctx, 0);
+}
+
+static int place_setattr(struct op_context *ctx, struct workspace *workspace,
+	const struct object_ref *object, unsigned mask, const struct attributes *want,
+	struct attributes *ret_attributes)
+{
+	struct entry *entry = present(object->path);
+
+	(void)workspace;
+	(void)mask;
+	begin(ctx);
+	entry->attributes.size_bytes = want->size_bytes;
+	*ret_attributes = entry->attributes;
+	return reply(ctx, 0);
 }
 
 static int place_unlink(struct op_context *ctx, struct workspace *workspace, const char *path,
@@ -148,6 +233,7 @@ static int place_unlink(struct op_context *ctx, struct workspace *workspace, con
 
 	(void)workspace;
 	(void)expected;
+	begin(ctx);
 	if (!entry)
 		return reply(ctx, -ENOENT);
 	entry->exists = false;
@@ -169,6 +255,10 @@ static const struct workspace_ops place_ops = {
 	.getattr = place_getattr,
 	.readdir = place_readdir,
 	.open = place_open,
+	.read = place_read,
+	.close = place_close,
+	.mkdir = place_mkdir,
+	.setattr = place_setattr,
 	.unlink = place_unlink,
 	.watch = place_watch,
 };
@@ -245,6 +335,187 @@ static void test_what_others_do_shows_without_a_look(void)
 	teardown();
 }
 
+static void set_size(uint64_t size)
+{
+	struct attributes want = {.size_bytes = size}, ignored;
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	CHECK_RC(0, workspace_setattr(&ctx, w, &OBJECT_AT("d/a"), SET_SIZE, &want, &ignored));
+}
+
+static void set_size_7(void)
+{
+	set_size(7);
+}
+
+static void test_an_event_from_before_an_own_change_is_not_believed(void)
+{
+	struct change early;
+
+	setup();
+	change_size("d/a", 5);
+	early = event_of("d/a");
+	set_size(7);
+	deliver(&early);
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(7, seen.size_bytes);
+	CHECK_RC(0, place.looks);
+	teardown();
+}
+
+/* Whatever its times say: clocks of file systems are set back. */
+static void test_an_event_from_after_an_own_change_is_believed_at_once(void)
+{
+	setup();
+	present("d/a")->attributes.ctime.tv_sec = 1000;
+	set_size(7);
+	present("d/a")->attributes.ctime.tv_sec = 500;
+	change_size("d/a", 9);
+	tell("d/a");
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(9, seen.size_bytes);
+	CHECK_RC(0, place.looks);
+	teardown();
+}
+
+static void grow_unseen(void)
+{
+	change_size("d/a", 9);
+	tell("d/a");
+}
+
+static void test_an_event_from_while_an_own_change_was_made_makes_us_ask(void)
+{
+	setup();
+	before_it_is_done = grow_unseen;
+	set_size(7);
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(9, seen.size_bytes);
+	CHECK_RC(1, place.looks);
+	teardown();
+}
+
+static void test_an_event_that_is_quicker_than_our_answer_counts(void)
+{
+	setup();
+	before_it_arrives = grow_unseen;
+	set_size(7);
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(9, seen.size_bytes);
+	CHECK_RC(0, place.looks);
+	teardown();
+}
+
+static void test_an_answer_from_before_an_own_change_is_not_believed(void)
+{
+	setup();
+	workspace_unlink(&context, w, "d/none", NULL); /* so that nobody knows */
+	present("d/a")->exists = false;
+	workspace_unlink(&context, w, "d/a", NULL);
+	make("d/a", S_IFREG | 0600);
+	before_it_arrives = set_size_7;
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(0, seen.size_bytes);
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(7, seen.size_bytes);
+	teardown();
+}
+
+static void make_directory(void)
+{
+	struct op_context ctx;
+	struct attributes ignored;
+
+	op_context_init(&ctx);
+	CHECK_RC(0, workspace_mkdir(&ctx, w, "d/new", 0755, &ignored));
+}
+
+static int ignore_entry(void *user, const struct dir_entry *entry)
+{
+	(void)entry;
+	++*(unsigned *)user;
+	return 0;
+}
+
+static void test_a_listing_from_before_an_own_change_takes_nothing_away(void)
+{
+	static const struct change loss = {.kind = CHANGE_RESCAN, .path = ""};
+	unsigned count = 0;
+	bool watched;
+
+	setup();
+	deliver(&loss);
+	before_it_arrives = make_directory;
+	CHECK_RC(0, workspace_readdir(
+			    &context, w, &OBJECT_AT("d"), true, ignore_entry, &count, &watched));
+	cached_quiesce(w);
+	CHECK_RC(0, look("d/new"));
+	teardown();
+}
+
+static void remove_made(void)
+{
+	present("d/new")->exists = false;
+	tell("d/new");
+}
+
+static void test_what_we_made_may_be_gone_before_we_hear_that_it_is_made(void)
+{
+	setup();
+	before_it_is_done = remove_made;
+	make_directory();
+	CHECK_RC(-ENOENT, look("d/new"));
+	before_it_arrives = remove_made;
+	make_directory();
+	CHECK_RC(-ENOENT, look("d/new"));
+	CHECK_RC(2, told);
+	teardown();
+}
+
+static void check_content(char letter, unsigned opens)
+{
+	struct open_file *file = NULL;
+	char data[8] = "";
+
+	place.opens = 0;
+	CHECK_RC(0, workspace_open_file(&context, w, &OBJECT_AT("d/a"), 0, &file, &seen));
+	CHECK_RC(4, workspace_read(&context, file, data, sizeof(data), 0));
+	CHECK_RC(letter, data[0]);
+	CHECK_RC(0, workspace_close(&context, file));
+	cached_quiesce(w);
+	CHECK_RC(opens, place.opens);
+}
+
+/* Two changes within a tick of the place's file system look the same. */
+static void test_content_is_as_old_as_the_look_at_it(void)
+{
+	struct change early, late;
+
+	setup();
+	change_size("d/a", 4);
+	tell("d/a");
+	place.letter = 'a';
+	early = event_of("d/a");
+	check_content('a', 1);
+	check_content('a', 0);
+	deliver(&early);
+	check_content('a', 0);
+	place.letter = 'b';
+	late = event_of("d/a");
+	deliver(&late);
+	check_content('b', 1);
+	teardown();
+}
+
 TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_the_echo_of_an_own_removal_is_no_news),
-	TEST(test_what_others_do_shows_without_a_look))
+	TEST(test_what_others_do_shows_without_a_look),
+	TEST(test_an_event_from_before_an_own_change_is_not_believed),
+	TEST(test_an_event_from_after_an_own_change_is_believed_at_once),
+	TEST(test_an_event_from_while_an_own_change_was_made_makes_us_ask),
+	TEST(test_an_event_that_is_quicker_than_our_answer_counts),
+	TEST(test_an_answer_from_before_an_own_change_is_not_believed),
+	TEST(test_a_listing_from_before_an_own_change_takes_nothing_away),
+	TEST(test_what_we_made_may_be_gone_before_we_hear_that_it_is_made),
+	TEST(test_content_is_as_old_as_the_look_at_it))

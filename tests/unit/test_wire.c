@@ -102,7 +102,7 @@ static void test_errors_travel_as_codes(void)
 	static const int errors[] = {ENOENT, EDQUOT, ESTALE, EOPNOTSUPP, ELOOP, ENODATA};
 	static const int64_t results[] = {0, 1, 255, 65536, INT64_MAX, -ENOENT, -EDQUOT};
 	uint8_t bytes[WIRE_RESULT_BYTES];
-	uint64_t done_ns;
+	uint64_t began_ns, done_ns;
 
 	for (size_t i = 0; i < array_size(errors); i++)
 		CHECK_RC(errors[i], wire_errno_of_code(wire_code_of_errno(errors[i])));
@@ -113,8 +113,9 @@ static void test_errors_travel_as_codes(void)
 	for (size_t i = 0; i < array_size(results); i++) {
 		struct wire_reader r = wire_reader_over(bytes, sizeof(bytes));
 
-		wire_set_result(bytes, results[i], UINT64_MAX - i);
-		CHECK(results[i] == wire_get_result(&r, &done_ns));
+		wire_set_result(bytes, results[i], i, UINT64_MAX - i);
+		CHECK(results[i] == wire_get_result(&r, &began_ns, &done_ns));
+		CHECK(began_ns == i);
 		CHECK(done_ns == UINT64_MAX - i);
 	}
 }
@@ -145,18 +146,24 @@ static void put_listing(struct wire_writer *w)
 {
 	const struct dir_entry entries[] = {
 		{.path = "", .attributes = sample, .watched = true, .complete = true},
-		{.path = "src", .attributes = sample},
+		{.path = "src", .attributes = sample, .looked_ns = 7},
 		{.path = "src/main.c",
 			.attributes = sample,
+			.looked_ns = 7,
 			.content = "int x;",
 			.content_size = 6},
-		{.path = "src/main", .attributes = sample, .link_target = "main.c"},
+		{.path = "src/main",
+			.attributes = sample,
+			.looked_ns = UINT64_MAX,
+			.link_target = "main.c"},
 	};
 	const char *previous = "";
+	uint64_t previous_ns = 0;
 
 	for (size_t i = 0; i < array_size(entries); i++) {
-		wire_put_dir_entry(w, previous, &entries[i]);
+		wire_put_dir_entry(w, previous, previous_ns, &entries[i]);
 		previous = entries[i].path;
+		previous_ns = entries[i].looked_ns;
 	}
 }
 
@@ -165,23 +172,28 @@ static void test_a_listing_keeps_its_entries(void)
 	cleanup_wire_writer struct wire_writer w = {0};
 	cleanup_buffer struct buffer path = {0};
 	struct dir_entry entry;
+	uint64_t looked_ns = 0;
 	struct wire_reader r;
 
 	put_listing(&w);
 	CHECK_RC(0, w.error);
 	r = wire_reader_over(w.buffer.data, w.buffer.size);
-	wire_get_dir_entry(&r, &path, &entry);
+	wire_get_dir_entry(&r, &path, &looked_ns, &entry);
 	CHECK_STRING("", entry.path);
+	CHECK_RC(0, entry.looked_ns);
 	CHECK(entry.watched && entry.complete && same_attributes(&sample, &entry.attributes));
-	wire_get_dir_entry(&r, &path, &entry);
+	wire_get_dir_entry(&r, &path, &looked_ns, &entry);
 	CHECK_STRING("src", entry.path);
+	CHECK_RC(7, entry.looked_ns);
 	CHECK(!entry.watched && !entry.complete && !entry.content);
-	wire_get_dir_entry(&r, &path, &entry);
+	wire_get_dir_entry(&r, &path, &looked_ns, &entry);
 	CHECK_STRING("src/main.c", entry.path);
+	CHECK_RC(7, entry.looked_ns);
 	CHECK(entry.content_size == 6 && memcmp(entry.content, "int x;", 6) == 0);
-	wire_get_dir_entry(&r, &path, &entry);
+	wire_get_dir_entry(&r, &path, &looked_ns, &entry);
 	CHECK_STRING("src/main", entry.path);
 	CHECK_STRING("main.c", entry.link_target);
+	CHECK(entry.looked_ns == UINT64_MAX);
 	CHECK_RC(0, wire_reader_finish(&r));
 }
 
@@ -197,11 +209,12 @@ static void test_a_listing_may_be_cut_at_every_byte(void)
 		cleanup_free uint8_t *copy = malloc(size ? size : 1);
 		cleanup_buffer struct buffer path = {0};
 		struct wire_reader r = wire_reader_over(copy, size);
+		uint64_t looked_ns = 0;
 		struct dir_entry entry;
 
 		memcpy(copy, w.buffer.data, size);
 		while (wire_reader_left(&r) > 0)
-			wire_get_dir_entry(&r, &path, &entry);
+			wire_get_dir_entry(&r, &path, &looked_ns, &entry);
 		whole += !r.failed;
 	}
 	CHECK_RC(5, whole); /* nothing, and after each of the four entries */
@@ -213,11 +226,12 @@ static void test_an_entry_cannot_leave_its_directory(void)
 	cleanup_wire_writer struct wire_writer w = {0};
 	cleanup_buffer struct buffer path = {0};
 	struct dir_entry got;
+	uint64_t looked_ns = 0;
 	struct wire_reader r;
 
-	wire_put_dir_entry(&w, "", &entry);
+	wire_put_dir_entry(&w, "", 0, &entry);
 	r = wire_reader_over(w.buffer.data, w.buffer.size);
-	wire_get_dir_entry(&r, &path, &got);
+	wire_get_dir_entry(&r, &path, &looked_ns, &got);
 	CHECK(r.failed);
 }
 
