@@ -401,6 +401,29 @@ static void reply_not_started(
 					   : strerror(-error));
 }
 
+/* It ran, and how it ended is not known. */
+static void reply_lost(struct connection *connection, int error)
+{
+	const char *uri = connection->server->mount->options->uri;
+
+	if (error == -ECONNRESET)
+		control_reply_failure(connection, error,
+			"the session at \"%s\" ended while the command ran, and the command with "
+			"it: "
+			"somebody killed the helper there, or the machine restarted; see what the "
+			"command has done, and run it again",
+			uri);
+	else if (error == -EIO)
+		control_reply_failure(connection, error,
+			"\"%s\" was out of reach for too long while the command ran; it may run "
+			"there "
+			"still: 'isthmus status' says how the link is",
+			uri);
+	else
+		control_reply_failure(
+			connection, error, "the command was given up: %s", strerror(-error));
+}
+
 static uint64_t log_command(const struct exec_run *run, const struct exec_words *words,
 	const struct exec_request *exec, const struct log_record *outcome)
 {
@@ -450,6 +473,7 @@ static void run_command(struct connection *connection, const struct exec_words *
 	struct exec_event event = {.exit_code = -1, .signal = SIGKILL};
 	uint64_t first_seq = mount_log_last_seq(m->log) + 1, last_seq;
 	struct op_context ctx;
+	bool started = false;
 	pthread_t reader;
 
 	if (!run) {
@@ -468,6 +492,7 @@ static void run_command(struct connection *connection, const struct exec_words *
 	if (outcome.result < 0) {
 		reply_not_started(connection, exec, outcome.result);
 	} else {
+		started = true;
 		outcome.result = pump_output(run, &ctx, &event);
 		run->ended = true;
 		shutdown(connection->fd, SHUT_RD);
@@ -485,6 +510,8 @@ static void run_command(struct connection *connection, const struct exec_words *
 	last_seq = log_command(run, words, exec, &outcome);
 	if (outcome.result == 0)
 		reply_exit(run, &event, first_seq, last_seq);
+	else if (started)
+		reply_lost(connection, outcome.result);
 	for (size_t i = 0; i < run->changed_count; i++)
 		free(run->changed[i]);
 	buffer_done(&run->input);

@@ -72,15 +72,14 @@ int command_usage_error(const char *command, const char *format, ...)
 /* Who waits in the kernel for a daemon that hangs can only be killed: a thread ends us all. */
 static struct {
 	const char *command, *path;
-	atomic_bool found;
+	pthread_t thread;
+	bool is_limited;
 } waiting;
 
 static void *limit_run(void *user)
 {
 	(void)user;
 	sleep(ANSWER_WAIT_S);
-	if (waiting.found)
-		return NULL;
 	_exit(command_error(waiting.command,
 		"\"%s\": no answer for %d s: its daemon hangs, or its far end is out of reach; see "
 		"'isthmus list'",
@@ -89,12 +88,19 @@ static void *limit_run(void *user)
 
 void command_limit_wait(const char *command, const char *path)
 {
-	pthread_t thread;
-
 	waiting.command = command;
 	waiting.path = path;
-	if (pthread_create(&thread, NULL, limit_run, NULL) == 0)
-		pthread_detach(thread);
+	waiting.is_limited = pthread_create(&waiting.thread, NULL, limit_run, NULL) == 0;
+}
+
+/* sleep(3) is where it is cancelled. */
+static void end_limit(void)
+{
+	if (!waiting.is_limited)
+		return;
+	waiting.is_limited = false;
+	pthread_cancel(waiting.thread);
+	pthread_join(waiting.thread, NULL);
 }
 
 int command_find_mount(const char *command, const char *path, char **ret_socket,
@@ -102,14 +108,8 @@ int command_find_mount(const char *command, const char *path, char **ret_socket,
 {
 	int r = control_find(path, ret_socket, ret_mount_point, ret_workspace_path);
 
-	alarm(0);
-	if (r == -EINTR)
-		command_error(command,
-			"\"%s\": no answer for %d s: its daemon hangs or its far end is out of "
-			"reach; "
-			"see 'isthmus list', and 'isthmus status' of the mount point",
-			path, ANSWER_WAIT_S);
-	else if (r == -ENODATA)
+	end_limit();
+	if (r == -ENODATA)
 		command_error(command,
 			"\"%s\" is not on an isthmus mount: see 'isthmus list', or mount one with "
 			"'isthmus mount URI DIR'",

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
@@ -22,6 +23,16 @@ static void reply_value(struct request *r, ssize_t got, size_t size, const char 
 		fuse_reply_xattr(r->fuse, (size_t)got);
 }
 
+/* To the kernel, which asks before it lets others than the owner in, only "there is none" means
+ * that the mode decides. */
+static ssize_t without_list(const char *name, ssize_t got)
+{
+	bool is_list = strcmp(name, "system.posix_acl_access") == 0 ||
+		       strcmp(name, "system.posix_acl_default") == 0;
+
+	return got == -EOPNOTSUPP && is_list ? -ENODATA : got;
+}
+
 void session_getxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, size_t size)
 {
 	cleanup_free char *value = size ? malloc(size) : NULL;
@@ -40,7 +51,7 @@ void session_getxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, size_t 
 			got = workspace_getxattr(
 				&r.op, r.mount->workspace, &object, name, value, size);
 	} while (request_retry(&r, (int)got, inode));
-	reply_value(&r, got, size, value);
+	reply_value(&r, without_list(name, got), size, value);
 }
 
 void session_listxattr(fuse_req_t fuse, fuse_ino_t ino, size_t size)

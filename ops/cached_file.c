@@ -793,9 +793,14 @@ int cached_lock(struct op_context *ctx, struct open_file *open_file, const struc
 	}
 	if (is_writable(file->flags))
 		r = workspace_flush(ctx, inner); /* before the next holder reads */
+	if (lock->type == LOCK_NONE) {           /* whatever else fails: the next holder waits */
+		int r_lock = workspace_lock(ctx, inner, lock, wait);
+
+		return r < 0 ? r : r_lock;
+	}
 	if (r == 0)
 		r = workspace_lock(ctx, inner, lock, wait);
-	if (r == 0 && lock->type != LOCK_NONE)
+	if (r == 0)
 		distrust(c, file);
 	return r;
 }

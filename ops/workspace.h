@@ -430,7 +430,8 @@ struct workspace_ops {
 	 *   PATH of the new environment), -ENOENT or -ENOTDIR for cwd.
 	 * process_next: waits for the next event.  Bounded memory: a process whose output is
 	 *   not fetched is held up by its pipe.  `buffer` has at least 1 byte.
-	 *   -EINTR leaves the process running.
+	 *   -EINTR leaves the process running; -ECONNRESET: what ran it is gone, how it ended
+	 *   nobody knows.
 	 * process_write: stdin.  Returns the count taken, waiting for room; -EPIPE.
 	 * process_close_stdin: end of file for the process; a second call does nothing.
 	 * process_signal: to the whole process tree.  -ESRCH once it has ended.  After INT,

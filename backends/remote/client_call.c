@@ -103,9 +103,11 @@ static int register_call(struct remote *remote, struct op_context *ctx, struct c
 	int r = 0;
 
 	pthread_mutex_lock(&remote->lock);
-	while (remote->call_count >= CALLS_MAX && r == 0 && !call->undoes)
+	while (remote->call_count >= CALLS_MAX && r == 0 && !call->gives_back)
 		r = call->at_once ? RESULT_BUSY
 				  : remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	if (remote->call_count >= CALL_SLOTS)
+		r = -EIO;
 	if (r == 0) {
 		do
 			call->id = ++remote->call_serial;
@@ -184,11 +186,17 @@ void query_begin(struct query *q, struct op_context *ctx, struct remote *remote,
 	wire_put_number(&q->out, order);
 }
 
+void query_gives_back(struct query *q)
+{
+	if (q->call)
+		q->call->gives_back = true;
+}
+
 static int send_request(struct query *q)
 {
 	int r = q->error ? q->error : q->out.error;
 
-	if (r == 0 && remote_is_offline(q->remote))
+	if (r == 0 && !q->call->gives_back && remote_is_offline(q->remote))
 		r = -EIO;
 	if (r == 0)
 		r = register_call(q->remote, q->ctx, q->call);
@@ -205,7 +213,8 @@ static int send_request(struct query *q)
 
 static void send_cancel(struct call *call)
 {
-	lane_send(call->remote->lane, LANE_URGENT, FRAME_CANCEL, call->id, NULL);
+	if (!call->gives_back)
+		lane_send(call->remote->lane, LANE_URGENT, FRAME_CANCEL, call->id, NULL);
 }
 
 /* Nobody waits any more.  Under the lock; the call belongs to the table from here on, or is
@@ -214,7 +223,7 @@ static void abandon(struct query *q)
 {
 	struct call *call = q->call;
 
-	if (lane_withdraw(q->remote->lane, call->id))
+	if (!call->gives_back && lane_withdraw(q->remote->lane, call->id))
 		return;
 	call->abandoned = true;
 	q->call = NULL;
@@ -388,8 +397,7 @@ static void undo(struct call *call)
 	default:
 		return;
 	}
-	if (q.call)
-		q.call->undoes = true;
+	query_gives_back(&q);
 	query_submit(&q, ignore_answer, NULL);
 	query_end(&q, &result);
 }

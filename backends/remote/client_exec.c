@@ -22,7 +22,8 @@ struct remote_process {
 	pthread_cond_t changed;
 	struct output *first, **last;
 	size_t output_bytes;
-	bool ended;           /* EXIT came, or the session is gone */
+	bool ended;           /* EXIT came, or the session is gone ... */
+	bool lost;            /* ... and how it ended nobody knows */
 	uint64_t feed_needed; /* EXIT: changes that are to be delivered before */
 	int64_t input_credit;
 	bool input_refused, input_closed;
@@ -227,14 +228,9 @@ int remote_process_frame(struct remote *remote, const struct frame_header *heade
 void remote_processes_lost(struct remote *remote)
 {
 	for (struct remote_process *p = remote->processes; p; p = p->next) {
-		struct output *output = p->ended ? NULL : calloc(1, sizeof(*output));
-
+		p->lost = p->lost || !p->ended;
 		p->ended = true;
-		if (!output)
-			continue;
-		output->event =
-			(struct exec_event){.type = EXEC_EXIT, .exit_code = -1, .signal = SIGKILL};
-		queue_output(p, output);
+		pthread_cond_broadcast(&p->changed);
 	}
 }
 
@@ -282,7 +278,7 @@ int remote_process_next(struct op_context *ctx, struct process *process, void *b
 
 	pthread_mutex_lock(&remote->lock);
 	while (!p->first && r == 0)
-		r = remote_wait(remote, ctx, &p->changed, &remote->lock);
+		r = p->lost ? -ECONNRESET : remote_wait(remote, ctx, &p->changed, &remote->lock);
 	while (r == 0 && p->first->event.type == EXEC_EXIT &&
 		(int64_t)(p->feed_needed - remote->feed_delivered) > 0)
 		r = remote_wait(remote, ctx, &remote->feed_moved, &remote->lock);

@@ -317,6 +317,7 @@ static void send_close(struct op_context *ctx, struct remote_file *file)
 	if (!current)
 		return;
 	query_begin(&q, ctx, file->remote, REQUEST_CLOSE, file->handle);
+	query_gives_back(&q);
 	wire_put_number(&q.out, file->handle);
 	result = file->has_locks ? query_run(&q) : query_submit(&q, close_answered, NULL);
 	query_end(&q, &result);
@@ -407,6 +408,7 @@ int remote_lock(struct op_context *ctx, struct open_file *open_file, const struc
 
 	wire_put_lock(&request.arguments, lock);
 	wire_put_number(&request.arguments, wait);
+	request.gives_back = lock->type == LOCK_NONE;
 	do {
 		remote_request_begin(&request, &q);
 		if (q.call) {
@@ -463,6 +465,7 @@ int remote_lock_release_owner(struct op_context *ctx, struct open_file *file, ui
 
 	if (!object_has_locks(request.file))
 		return 0;
+	request.gives_back = true;
 	wire_put_number(&request.arguments, owner);
 	return (int)remote_request_run(&request, NULL, NULL);
 }

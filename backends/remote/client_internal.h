@@ -48,8 +48,8 @@ struct call {
 	enum frame_type type;
 	bool repeatable; /* has no effect at the far end */
 	bool done, abandoned;
-	bool undoes;  /* made by the reader thread, which must not wait for a slot */
-	bool at_once; /* made under file->lock: RESULT_BUSY rather than wait for a slot */
+	bool gives_back; /* a lock or a handle: neither the bound nor a broken link keeps it here */
+	bool at_once;    /* made under file->lock: RESULT_BUSY rather than wait for a slot */
 	int64_t result;
 	uint64_t began_ns, done_ns;
 	uint8_t *payload; /* of the reply */
@@ -168,6 +168,10 @@ struct query {
 void query_begin(struct query *q, struct op_context *ctx, struct remote *remote,
 	enum frame_type type, uint64_t order);
 
+/* It gives a lock or a handle back: it is sent whatever happens, also when nobody waits for the
+ * answer any more.  (So may the reader thread, which must not wait.) */
+void query_gives_back(struct query *q);
+
 /* Sends it and waits.  Returns the result of the answer.  -EIO, -EINTR, RESULT_AGAIN. */
 int64_t query_run(struct query *q);
 
@@ -216,6 +220,7 @@ struct remote_request {
 	const struct object_ref *object; /* the first argument; NULL: none, or `file` is */
 	struct remote_file *file;        /* likewise, as its handle */
 	struct wire_writer arguments;    /* that follow */
+	bool gives_back;                 /* query_gives_back() */
 };
 
 void remote_request_done(struct remote_request *request);

@@ -26,7 +26,8 @@ static int find_order(const struct remote_request *request, uint64_t *ret_order)
 	if (r < 0 || (!file && !request->object))
 		return r;
 	object = file ? OBJECT_OF(&file->base) : *request->object;
-	return remote_order(request->ctx, request->remote, &object, ret_order);
+	r = remote_order(request->ctx, request->remote, &object, ret_order);
+	return request->gives_back ? 0 : r;
 }
 
 void remote_request_begin(const struct remote_request *request, struct query *q)
@@ -36,6 +37,8 @@ void remote_request_begin(const struct remote_request *request, struct query *q)
 	int r = find_order(request, &order);
 
 	query_begin(q, request->ctx, request->remote, request->type, order);
+	if (request->gives_back)
+		query_gives_back(q);
 	if (r == 0 && request->object)
 		r = remote_put_object(q, request->object);
 	if (request->file)

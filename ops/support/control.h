@@ -26,7 +26,8 @@
  *                    connection the process tree is killed.
  *
  *                    CONTROL_FAILURE instead when it did not start: ENOENT, EACCES and
- *                    ENOEXEC are of the program, ENOTDIR of cwd.
+ *                    ENOEXEC are of the program, ENOTDIR of cwd.  Also instead of EXIT, when how
+ *                    it ended is not known: ECONNRESET (what ran it is gone), EIO.
  *
  * Strings are bytes: those that are not UTF-8 go through as they are.
  * Integers beyond 2^53 do not occur.  Threads: a connection belongs to one thread, but one

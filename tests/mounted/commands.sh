@@ -77,6 +77,18 @@ orphan" "$(log_of --call call-7 --op create --json | while read -r line; do fiel
 	expect bash "$(log_of --call call-7 --json | head -n 1 | field tool)" tool
 }
 
+# The bound on the wait for an answer has ended by then.
+test_following_below_the_mount_point_goes_on() {
+	local follower
+
+	mkdir "$mnt/below"
+	"$ISTHMUS" log "$mnt/below" --follow >/dev/null &
+	follower=$!
+	wait_for 10 sh -c "[ \$(ls /proc/$follower/fd | wc -l) -gt 3 ]"
+	wait_for 5 grep -q '^Threads:[[:space:]]*1$' "/proc/$follower/status" || fail "a thread is left that ends it"
+	kill "$follower"
+}
+
 test_following_shows_what_happens() {
 	local pid
 

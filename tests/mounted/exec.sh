@@ -107,6 +107,29 @@ tree_command() {
 	echo "sh -c 'sleep 97; : isthmus-marker-$1' & setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done; : isthmus-marker-$1' & sleep 98; : isthmus-marker-$1"
 }
 
+# parent_of PID
+parent_of() {
+	awk '/^PPid:/ { print $2 }' "/proc/$1/status"
+}
+
+# A command's parent is its supervisor, whose parent is the helper.
+test_a_session_that_ends_is_told_of() {
+	local code=0 helper client
+
+	[[ "$uri" != local:* ]] || skip "commands run by the daemon itself"
+	"$ISTHMUS" exec "$mnt" -- sh -c 'echo $PPID; exec sleep 1000' >"$tmp/supervisor" 2>"$tmp/err" &
+	client=$!
+	wait_for 20 test -s "$tmp/supervisor"
+	helper=$(parent_of "$(cat "$tmp/supervisor")")
+	grep -q helper "/proc/$helper/comm"
+	kill -KILL "$helper"
+	wait "$client" || code=$?
+	expect 125 "$code" "exit code"
+	grep 'ended while the command ran' "$tmp/err"
+	"$ISTHMUS" log "$mnt" --op exec --json | grep '"result":"ECONNRESET"'
+	wait_for 20 at -- true
+}
+
 test_timeout_kills_the_whole_tree() {
 	local started=$SECONDS
 

@@ -13,6 +13,12 @@ test_every_blocked_call_can_be_interrupted() {
 		setxattr statfs flock lockf exec
 }
 
+# Their holders have gone, whatever became of the requests that say so.
+test_locks_of_the_interrupted_are_given_back() {
+	callers held
+	wait_for 10 flock -n "$backing/held0/locked" true || fail "the lock is held on"
+}
+
 # More than there are threads usually.
 test_a_hundred_blocked_calls_can_be_interrupted() {
 	local daemon
@@ -49,6 +55,12 @@ write_callers() {
 		    os.write(fd, b"x")
 		    os.fsync(fd)
 
+		def locked(path):
+		    fd = os.open(path, os.O_RDWR)
+		    fcntl.flock(fd, fcntl.LOCK_EX)
+		    fcntl.lockf(fd, fcntl.LOCK_EX)
+		    return fd
+
 		# What is opened before, and what is called then, in a directory of its own.
 		here = "."
 		CALLS = {
@@ -69,6 +81,7 @@ write_callers() {
 		    "statfs": (None, lambda _: os.statvfs(here)),
 		    "flock": (lambda: os.open("locked", os.O_RDWR), lambda fd: fcntl.flock(fd, fcntl.LOCK_EX)),
 		    "lockf": (lambda: os.open("locked", os.O_RDWR), lambda fd: fcntl.lockf(fd, fcntl.LOCK_EX)),
+		    "held": (lambda: locked("locked"), lambda fd: (os.write(fd, b"x"), fcntl.lockf(fd, fcntl.LOCK_UN))),
 		    "exec": (None, lambda _: os.execv("./program", ["program"])),
 		}
 
@@ -80,12 +93,6 @@ write_callers() {
 		    os.write(ready, b"x")
 		    os.read(go, 1)
 		    then(argument)
-
-		def locked(path):
-		    fd = os.open(path, os.O_RDWR)
-		    fcntl.flock(fd, fcntl.LOCK_EX)
-		    fcntl.lockf(fd, fcntl.LOCK_EX)
-		    return fd
 
 		ready, go = os.pipe(), os.pipe()
 		running, held, failed = {}, [], []
@@ -132,7 +139,7 @@ make_tree() {
 	local name n
 
 	for name in stat read open create write fsync getdents mkdir rename unlink truncate link chmod \
-		setxattr statfs flock lockf exec; do
+		setxattr statfs flock lockf held exec; do
 		mkdir -p "$backing/${name}0/new/1/2/3/4/5/6"
 		: >"$backing/${name}0/locked"
 		cp /bin/true "$backing/${name}0/program"

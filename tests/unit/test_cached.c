@@ -399,6 +399,29 @@ static void test_the_flush_tells_that_attributes_failed(void)
 	teardown();
 }
 
+static void test_an_unlock_does_not_depend_on_the_flush(void)
+{
+	struct file_lock lock = {.kind = LOCK_KIND_FLOCK, .type = LOCK_EXCLUSIVE, .owner = 1};
+	struct open_file *one, *other;
+
+	through_helper = true; /* a local flush cannot fail */
+	setup("touch a");
+	one = open_it("a", O_RDWR);
+	other = open_it("a", O_RDWR);
+	CHECK_RC(0, workspace_lock(&context, one, &lock, false));
+	CHECK_RC(-EAGAIN, workspace_lock(&context, other, &lock, false));
+	CHECK_RC(1, workspace_write(&context, one, "x", 1, 0));
+	faulty_set(counter, "flush:1:EIO");
+	lock.type = LOCK_NONE;
+	CHECK_RC(-EIO, workspace_lock(&context, one, &lock, false));
+	lock.type = LOCK_EXCLUSIVE;
+	CHECK_RC(0, workspace_lock(&context, other, &lock, false));
+	CHECK_RC(0, workspace_close(&context, one));
+	CHECK_RC(0, workspace_close(&context, other));
+	teardown();
+	through_helper = false;
+}
+
 static void test_an_open_file_outlives_its_name(void)
 {
 	struct open_file *file;
@@ -688,6 +711,7 @@ TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_attributes_of_a_new_file_wait_for_its_flush),
 	TEST(test_attributes_that_wait_show_to_all_who_look),
 	TEST(test_the_flush_tells_that_attributes_failed),
+	TEST(test_an_unlock_does_not_depend_on_the_flush),
 	TEST(test_an_open_file_outlives_its_name), TEST(test_an_open_file_sees_what_is_appended),
 	TEST(test_a_failed_write_is_not_believed), TEST(test_another_object_is_stale),
 	TEST(test_big_files_are_whole), TEST(test_the_store_spares_reading_and_is_verified),
