@@ -13,16 +13,28 @@ enum {
 	IDLE_MS = 300, /* since a small file was last opened: time to write to the store */
 };
 
-struct content *content_new(const void *data, size_t size, uint64_t looked_ns)
+struct content *content_new_blank(size_t size, uint64_t looked_ns)
 {
 	struct content *content = malloc(sizeof(*content) + size);
 
-	if (!content)
-		return NULL;
-	*content = (struct content){.refs = 1, .size = size, .looked_ns = looked_ns};
-	if (size)
+	if (content)
+		*content = (struct content){.refs = 1, .size = size, .looked_ns = looked_ns};
+	return content;
+}
+
+struct content *content_new(const void *data, size_t size, uint64_t looked_ns)
+{
+	struct content *content = content_new_blank(size, looked_ns);
+
+	if (content && size)
 		memcpy(content->data, data, size);
 	return content;
+}
+
+bool content_may_be_kept(const struct cached *c, uint64_t size)
+{
+	return size <= SMALL_FILE_MAX_BYTES ||
+	       (size <= LARGE_FILE_MAX_BYTES && size <= c->memory_bytes_max / 16);
 }
 
 struct content *content_ref(struct content *content)

@@ -453,12 +453,15 @@ ssize_t cached_read(
 	struct content *content;
 	struct open_file *inner;
 	bool worth_keeping;
+	ssize_t count;
 	int r;
 
 	if ((file->flags & O_ACCMODE) == O_WRONLY)
 		return -EBADF;
 	pthread_mutex_lock(&c->lock);
 	content = known_content(c, file);
+	if (!content)
+		cached_assemble_begin(c, file);
 	worth_keeping = file->node && file->node->writers == 0 && is_small(&file->attributes) &&
 			!node_is_locked(file->node);
 	pthread_mutex_unlock(&c->lock);
@@ -471,7 +474,12 @@ ssize_t cached_read(
 		return r;
 	if (worth_keeping && offset == 0 && file->attributes.size_bytes > 0)
 		return read_whole(ctx, file, inner, data, size, offset);
-	return workspace_read(ctx, inner, data, size, offset);
+	count = workspace_read(ctx, inner, data, size, offset);
+	pthread_mutex_lock(&c->lock);
+	if (count > 0)
+		cached_assemble_take(c, file, data, (size_t)count, offset);
+	pthread_mutex_unlock(&c->lock);
+	return count;
 }
 
 /* ---- Writing -------------------------------------------------------------------------------- */
@@ -674,6 +682,7 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 	pthread_mutex_lock(&c->lock);
 	settle_writes(c, ctx, file, r);
 	leave_node(file);
+	cached_assemble_end(c, file);
 	file_free(file);
 	pthread_mutex_unlock(&c->lock);
 	return r;

@@ -3,6 +3,7 @@
  *
  * cached.c       constructor, table, what is passed through
  * cached_tree.c  the tree of names that are known
+ * cached_assemble.c  content of larger files, as it is read
  * cached_load.c  misses and prefetch: how the tree fills itself
  * cached_name.c  operations on names
  * cached_file.c  operations on open files
@@ -36,7 +37,8 @@
 #include "ops/worker_pool.h"
 
 enum {
-	SMALL_FILE_MAX_BYTES = 256 << 10, /* files whose content is kept whole */
+	SMALL_FILE_MAX_BYTES = 256 << 10, /* files whose content is fetched whole */
+	LARGE_FILE_MAX_BYTES = 4 << 20,   /* ... or kept once all of it was read */
 	NODES_MAX = 1 << 20,
 	OBJECT_BUCKETS = 1 << 15,
 	HASH_BYTES = 16,
@@ -142,6 +144,7 @@ struct prefetch {
 	struct cached *cached;
 	bool content;
 	uint64_t started_ms, first_content_ms; /* 0: none has come */
+	uint64_t flowed_ms;                    /* when something last came */
 	uint64_t expected_bytes, received_bytes;
 	struct scan_request request;
 	char path[];
@@ -169,6 +172,7 @@ struct cached {
 	unsigned asking; /* calls under way whose replies will be stored */
 	struct content *newest, *oldest;
 	uint64_t content_bytes;
+	uint64_t assembling_bytes;
 	struct load *loads;
 	uint64_t keeping_bytes; /* waiting to be written to the store */
 	struct prefetch *prefetches;
@@ -195,10 +199,11 @@ struct cached_file {
 	int flags;
 	pthread_mutex_t open_lock; /* guards the making of `inner` */
 	_Atomic(struct open_file *) inner;
-	struct content *content; /* what a file without `inner` is read from; under lock */
-	bool dirty;              /* counted in node->writers; under lock */
-	bool was_written;        /* and not flushed since; under lock */
-	uint8_t *capture;        /* what was written so far, from 0 on; under lock */
+	struct content *content;   /* what a file without `inner` is read from; under lock */
+	struct assembly *assembly; /* of what was read so far, or NULL; under lock */
+	bool dirty;                /* counted in node->writers; under lock */
+	bool was_written;          /* and not flushed since; under lock */
+	uint8_t *capture;          /* what was written so far, from 0 on; under lock */
 	size_t capture_size, capture_room;
 	uint64_t captured_writes;
 	bool capturing;
@@ -298,9 +303,24 @@ char *node_path(const struct node *node);
 /* Moves a node below another name, with all below it. */
 void node_move(struct cached *c, struct node *node, struct node *to, const struct learnt *learnt);
 
+/* ---- cached_assemble.c --------------------------------------------------------- */
+
+/* Before a read that the place will answer, and after it: the bytes that came. */
+void cached_assemble_begin(struct cached *c, struct cached_file *file);
+void cached_assemble_take(
+	struct cached *c, struct cached_file *file, const void *data, size_t size, off_t offset);
+
+/* Gives up what was gathered, if anything. */
+void cached_assemble_end(struct cached *c, struct cached_file *file);
+
 /* ---- cached_content.c ---------------------------------------------------------- */
 
 struct content *content_new(const void *data, size_t size, uint64_t looked_ns);
+/* The bytes are the caller's to fill. */
+struct content *content_new_blank(size_t size, uint64_t looked_ns);
+
+/* One file of this size does not displace most others. */
+bool content_may_be_kept(const struct cached *c, uint64_t size);
 struct content *content_ref(struct content *content);
 void content_unref(struct content *content);
 

@@ -12,7 +12,9 @@
 
 enum {
 	WAIT_STEP_MS = 20,
-	PREFETCH_ENTRIES_MAX = 20000,
+	NAMES_WAIT_MAX_MS = 500,  /* for names that are on their way ... */
+	NAMES_PAUSE_MAX_MS = 250, /* ... and of which some came so lately */
+	PREFETCH_ENTRIES_MAX = 32768,
 	PREFETCH_CONTENT_MAX_BYTES = 64 << 20,
 	DIRECTORY_CONTENT_MAX_BYTES = 1 << 20,
 	PREFETCH_REPEAT_MS = 30000, /* not the same one again before that */
@@ -297,6 +299,8 @@ static int take_entry(void *user, const struct dir_entry *entry)
 	int r;
 
 	pthread_mutex_lock(&intake->cached->lock);
+	if (intake->prefetch)
+		intake->prefetch->flowed_ms = cached_now_ms();
 	r = is_unwanted(intake) ? -EINTR : take_entry_locked(intake, entry);
 	pthread_mutex_unlock(&intake->cached->lock);
 	return r;
@@ -496,17 +500,37 @@ void cached_own_directory(struct cached *c, struct node *node)
 		start_prefetch(c, node, &request, 0);
 }
 
+/* Names are coming in, more of them all the time: those of one more directory come sooner than
+ * asking for them would bring them. */
+static bool is_flowing(const struct cached *c, const char *path)
+{
+	uint64_t now_ms = cached_now_ms(), pause_ms = round_trips_ms(c, 2) + NAMES_PAUSE_MAX_MS;
+
+	for (const struct prefetch *p = c->prefetches; p; p = p->next) {
+		uint64_t last_ms = p->flowed_ms ? p->flowed_ms : p->started_ms;
+
+		if (!p->content && p->request.depth_max != 1 && path_is_within(path, p->path) &&
+			now_ms - last_ms <= pause_ms)
+			return true;
+	}
+	return false;
+}
+
 /* Somebody else is at it, and it is worth waiting for. */
 static bool is_coming(const struct cached *c, const struct node *node, uint64_t since_ms)
 {
-	bool prefetched =
-		c->prefetches && cached_now_ms() - since_ms <= round_trips_ms(c, 2) + WAIT_STEP_MS;
+	uint64_t waited_ms = cached_now_ms() - since_ms;
+	bool prefetched = c->prefetches && waited_ms <= NAMES_WAIT_MAX_MS;
 	cleanup_free char *path = c->loads || prefetched ? node_path(node) : NULL;
 
 	for (const struct load *load = c->loads; path && load; load = load->next)
 		if (strcmp(load->path, path) == 0)
 			return true;
-	return path && prefetched && find_prefetch(c, path, false);
+	if (!path || !prefetched)
+		return false;
+	if (waited_ms > round_trips_ms(c, 2) + WAIT_STEP_MS)
+		return is_flowing(c, path);
+	return find_prefetch(c, path, false);
 }
 
 /* It cannot be read, or what it says is not to be believed. */
@@ -604,11 +628,21 @@ int cached_load_listing(struct cached *c, struct op_context *ctx, const char *pa
 
 /* ---- Content --------------------------------------------------------------------------------- */
 
-static bool is_wanted_file(const struct cached *c, const struct node *node)
+static bool lacks_content(const struct cached *c, const struct node *node)
 {
 	return node->state == NODE_PRESENT && S_ISREG(node->attributes.mode) && !node->content &&
-	       node->attributes.size_bytes > 0 &&
-	       node->attributes.size_bytes <= SMALL_FILE_MAX_BYTES && node_name_is_fresh(c, node);
+	       node->attributes.size_bytes > 0 && node_name_is_fresh(c, node);
+}
+
+static bool is_wanted_file(const struct cached *c, const struct node *node)
+{
+	return lacks_content(c, node) && node->attributes.size_bytes <= SMALL_FILE_MAX_BYTES;
+}
+
+static bool may_restore(const struct cached *c, const struct node *node)
+{
+	return lacks_content(c, node) && content_may_be_kept(c, node->attributes.size_bytes) &&
+	       content_is_kept(c, node);
 }
 
 /* Bytes of small files below `top` whose content is missing; stops beyond `max`.  Adds up
@@ -621,8 +655,8 @@ static uint64_t missing_bytes(const struct cached *c, const struct node *top, un
 
 	for (size_t i = 0; d && i < d->bucket_count && bytes <= max; i++)
 		for (const struct node *child = d->buckets[i]; child; child = child->next) {
-			if (child->content ||
-				(is_wanted_file(c, child) && content_is_kept(c, child)))
+			if (child->attributes.size_bytes <= SMALL_FILE_MAX_BYTES &&
+				(child->content || may_restore(c, child)))
 				*kept += child->attributes.size_bytes;
 			else if (is_wanted_file(c, child))
 				bytes += child->attributes.size_bytes;
@@ -740,13 +774,13 @@ int cached_await_content(
 		if (r < 0)
 			return r;
 		*ret_node = node;
-		if (!is_wanted_file(c, node))
-			return 0;
-		if (!restored && content_is_kept(c, node)) {
+		if (!restored && may_restore(c, node)) {
 			restored = true;
 			content_restore(c, path);
 			continue;
 		}
+		if (!is_wanted_file(c, node))
+			return 0;
 		p = find_prefetch(c, path, true);
 		if (!p && !considered && consider_content(c, node)) {
 			considered = true;

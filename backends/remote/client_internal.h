@@ -307,7 +307,7 @@ struct chunk {
 	int error;
 	size_t used;   /* bytes handed out */
 	bool is_ahead; /* nobody had asked for it when it was sent for */
-	int64_t done_ms;
+	int64_t sent_ms, done_ms;
 	uint8_t *payload; /* owns `data` */
 	const uint8_t *data;
 };
@@ -339,8 +339,11 @@ struct remote_file {
 	atomic_bool has_chunks; /* as far as one can tell without the lock */
 	off_t next_offset;      /* where a sequential reader goes on */
 	off_t ahead_offset;     /* up to here everything has been asked for */
-	size_t ahead_bytes; /* how far to read ahead; grows while the reader still has to wait */
-	off_t size_hint;    /* at the time of the open */
+	size_t ahead_bytes;   /* how far to read ahead; grows while the reader still has to wait */
+	off_t grown_offset;   /* what was asked for before ahead_bytes last grew ends here */
+	int64_t quickest_ms;  /* of the answers to its reads */
+	bool ahead_is_enough; /* reading further ahead only makes the answers come later */
+	off_t size_hint;      /* at the time of the open */
 };
 
 /* Where the files of an object are listed. */

@@ -7,9 +7,12 @@
 #include "backends/remote/client_internal.h"
 
 enum {
-	AHEAD_FIRST_BYTES = 512 << 10,
+	AHEAD_FIRST_BYTES = 1 << 20,
+	AHEAD_GROWTH = 4,
 	AHEAD_MAX_BYTES = 16 << 20,
-	AHEAD_TOTAL_BYTES = 128 << 20,    /* of all files */
+	QUEUED_MAX_MS = 200,           /* what the link cannot carry only keeps others waiting */
+	EAGER_READ_BYTES = 128 << 10,  /* the kernel expects to read on from the start of a file */
+	AHEAD_TOTAL_BYTES = 128 << 20, /* of all files */
 	SEQUENTIAL_SLACK_BYTES = 4 << 20, /* the kernel's own read-ahead comes out of order */
 	FRESH_MS = 1000, /* content that waits longer for its reader is asked for anew */
 };
@@ -40,7 +43,7 @@ void remote_file_drop_chunks(struct remote_file *file)
 		file->chunks = next;
 	}
 	file->has_chunks = false;
-	file->ahead_offset = 0;
+	file->ahead_offset = file->grown_offset = 0;
 }
 
 static bool is_stale(const struct chunk *chunk, int64_t now_ms)
@@ -76,7 +79,8 @@ static struct chunk *chunk_new(struct remote_file *file, off_t offset, size_t si
 
 	if (!chunk)
 		return NULL;
-	*chunk = (struct chunk){.file = file, .offset = offset, .size = size};
+	*chunk = (struct chunk){
+		.file = file, .offset = offset, .size = size, .sent_ms = remote_now_ms()};
 	chunk->next = file->chunks;
 	file->chunks = chunk;
 	file->has_chunks = true;
@@ -142,6 +146,18 @@ void remote_object_changed(struct remote *remote, const struct object_id *id)
 
 /* ---- Fetching ------------------------------------------------------------------------ */
 
+/* An answer that took much longer than the quickest one has waited in the link's queue. */
+static void note_latency(struct remote_file *file, const struct chunk *chunk)
+{
+	int64_t took_ms = chunk->done_ms - chunk->sent_ms;
+
+	if (!file->quickest_ms || took_ms < file->quickest_ms)
+		file->quickest_ms = took_ms > 0 ? took_ms : 1;
+	file->ahead_is_enough = took_ms > file->quickest_ms * 2 + QUEUED_MAX_MS;
+	if (file->ahead_is_enough && file->ahead_bytes > AHEAD_FIRST_BYTES)
+		file->ahead_bytes /= 2;
+}
+
 static void chunk_answered(struct call *call)
 {
 	struct chunk *chunk = call->user;
@@ -154,6 +170,7 @@ static void chunk_answered(struct call *call)
 	pthread_mutex_lock(&file->lock);
 	chunk->done = true;
 	chunk->done_ms = remote_now_ms();
+	note_latency(file, chunk);
 	if (result < 0) {
 		chunk->error = (int)result;
 	} else {
@@ -235,8 +252,10 @@ static int fetch_missing(
 	return r;
 }
 
-static bool is_sequential(const struct remote_file *file, off_t offset)
+static bool is_sequential(const struct remote_file *file, off_t offset, size_t size)
 {
+	if (offset == 0 && file->next_offset == 0)
+		return size >= EAGER_READ_BYTES;
 	return offset >= file->next_offset - SEQUENTIAL_SLACK_BYTES &&
 	       offset <= file->next_offset + SEQUENTIAL_SLACK_BYTES && file->next_offset > 0;
 }
@@ -267,12 +286,14 @@ static void read_ahead(struct op_context *ctx, struct remote_file *file, uint64_
 static int wait_for_chunk(
 	struct op_context *ctx, struct remote_file *file, struct chunk *chunk, bool *counted)
 {
-	if (!*counted)
+	/* What was on its way before it was wanted costs the reader no round trip. */
+	if (!*counted && !chunk->is_ahead)
 		remote_count_round_trip(file->remote, ctx);
 	*counted = true;
-	if (chunk->is_ahead && file->ahead_bytes < AHEAD_MAX_BYTES) {
-		chunk->is_ahead = false;
-		file->ahead_bytes *= 2;
+	if (chunk->is_ahead && chunk->offset >= file->grown_offset && !file->ahead_is_enough &&
+		file->ahead_bytes < AHEAD_MAX_BYTES) {
+		file->ahead_bytes *= AHEAD_GROWTH;
+		file->grown_offset = file->ahead_offset;
 	}
 	return remote_wait(file->remote, ctx, &file->changed, &file->lock);
 }
@@ -319,7 +340,7 @@ static ssize_t read_locked(struct op_context *ctx, struct remote_file *file, uin
 	int r;
 
 	r = fetch_missing(ctx, file, order, offset, offset + (off_t)size);
-	if (r == 0 && is_sequential(file, offset) && !order)
+	if (r == 0 && is_sequential(file, offset, size) && !order)
 		read_ahead(ctx, file, order, offset + (off_t)size);
 	if (r == RESULT_BUSY)
 		r = 0;
@@ -340,7 +361,7 @@ static ssize_t read_locked(struct op_context *ctx, struct remote_file *file, uin
 				chunk, data + done, size - done, position, &at_end);
 		}
 	}
-	if (offset + (off_t)done > file->next_offset || !is_sequential(file, offset))
+	if (offset + (off_t)done > file->next_offset || !is_sequential(file, offset, size))
 		file->next_offset = offset + (off_t)done;
 	if (!counted && r == 0)
 		ctx->served.from_cache = true;

@@ -51,6 +51,7 @@ int64_t handle_getattr(struct job *job, struct wire_writer *out)
 struct listing {
 	struct job *job;
 	struct wire_writer chunk;
+	size_t chunk_bytes;
 	struct buffer previous; /* path of the last entry in the chunk ... */
 	uint64_t previous_ns;   /* ... and when it was looked at */
 };
@@ -66,10 +67,14 @@ static void listing_done(struct listing *listing)
 /* With room for a whole chunk, or growing it would cost more than filling it. */
 static void start_chunk(struct listing *listing)
 {
+	if (!listing->chunk_bytes)
+		listing->chunk_bytes = LISTING_FIRST_BYTES;
+	else if (listing->chunk_bytes < LISTING_CHUNK_BYTES)
+		listing->chunk_bytes *= 2;
 	lane_writer_init(&listing->chunk);
 	if (listing->chunk.error == 0)
 		listing->chunk.error =
-			buffer_reserve(&listing->chunk.buffer, LISTING_CHUNK_BYTES + 4096);
+			buffer_reserve(&listing->chunk.buffer, listing->chunk_bytes + 4096);
 	listing->previous.size = 0;
 	listing->previous_ns = 0;
 }
@@ -97,7 +102,7 @@ static int put_entry(void *user, const struct dir_entry *entry)
 	if (entry->content_size > INLINE_MAX_BYTES)
 		small.content = NULL;
 	if (listing->chunk.buffer.size + (small.content ? small.content_size : 0) >
-		LISTING_CHUNK_BYTES) {
+		listing->chunk_bytes) {
 		r = flush_listing(listing);
 		previous = "";
 	}

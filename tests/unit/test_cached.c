@@ -513,6 +513,58 @@ static void test_big_files_are_whole(void)
 	teardown();
 }
 
+/* In an order of the kernel's own, as when it is mapped. */
+static bool read_in_pieces(const char *path, char first)
+{
+	enum { SIZE = 600000, STEP = 128 << 10 };
+	static const int order[] = {0, 4, 1, 3, 2, 2};
+	struct open_file *file = open_it(path, O_RDONLY);
+	char *piece = malloc(STEP);
+	bool good = true;
+
+	for (size_t i = 0; i < array_size(order); i++) {
+		off_t at = (off_t)order[i] * STEP;
+		ssize_t want = SIZE - at < STEP ? SIZE - at : STEP;
+
+		good = good && workspace_read(&context, file, piece, STEP, at) == want;
+		for (ssize_t j = 0; good && j < want; j++)
+			good = piece[j] ==
+			       (at + j == 0 ? first : 'a' + (char)((at + j) / 4096 % 26));
+	}
+	free(piece);
+	CHECK_RC(0, workspace_close(&context, file));
+	return good;
+}
+
+static bool starts_with_z(void)
+{
+	struct open_file *file = open_it("big", O_RDONLY);
+	char c = 0;
+	ssize_t got = workspace_read(&context, file, &c, 1, 0);
+
+	CHECK_RC(0, workspace_close(&context, file));
+	return got == 1 && c == 'z';
+}
+
+static void test_a_larger_file_that_was_read_is_known(void)
+{
+	struct open_file *file;
+
+	setup("perl -e 'print substr(join(\"\", map {chr(97 + $_ % 26) x 4096} 0..150), 0, "
+	      "600000)' "
+	      "> big");
+	CHECK(read_in_pieces("big", 'a'));
+	forget_calls();
+	CHECK(read_in_pieces("big", 'a'));
+	file = open_it("big", O_RDONLY);
+	CHECK_RC(0, calls());
+	behind("printf z | dd of=big conv=notrunc status=none");
+	CHECK(comes_true(starts_with_z));
+	CHECK(read_in_pieces("big", 'z'));
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
 /* ---- The store on disk ------------------------------------------------------------ */
 
 static void setup_with_store(struct cached_options *ret_options)
@@ -714,6 +766,7 @@ TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_an_unlock_does_not_depend_on_the_flush),
 	TEST(test_an_open_file_outlives_its_name), TEST(test_an_open_file_sees_what_is_appended),
 	TEST(test_a_failed_write_is_not_believed), TEST(test_another_object_is_stale),
-	TEST(test_big_files_are_whole), TEST(test_the_store_spares_reading_and_is_verified),
+	TEST(test_big_files_are_whole), TEST(test_a_larger_file_that_was_read_is_known),
+	TEST(test_the_store_spares_reading_and_is_verified),
 	TEST(test_a_store_is_private_and_its_hashes_its_own),
 	TEST(test_content_of_another_size_is_not_believed))
