@@ -669,7 +669,8 @@ static uint64_t missing_bytes(const struct cached *c, const struct node *top, un
 static bool fetch_content(
 	struct cached *c, struct node *top, uint32_t depth, uint64_t expected, uint64_t total_max)
 {
-	struct scan_request request = {.flags = SCAN_WATCH | SCAN_CONTENT | SCAN_NOT_HIDDEN,
+	struct scan_request request = {
+		.flags = SCAN_WATCH | SCAN_CONTENT | SCAN_NOT_HIDDEN | SCAN_GUESS,
 		.depth_max = depth,
 		.entries_max = depth == 1 ? 0 : PREFETCH_ENTRIES_MAX,
 		.content_max_bytes = SMALL_FILE_MAX_BYTES,

@@ -142,6 +142,7 @@ enum scan_flags {
 	SCAN_WATCH = 1 << 0,      /* watch each directory, before it is read */
 	SCAN_CONTENT = 1 << 1,    /* bring the content of files up to content_max_bytes */
 	SCAN_NOT_HIDDEN = 1 << 2, /* do not look into directories whose names begin with "." */
+	SCAN_GUESS = 1 << 3,      /* nobody waits for it: everything else goes first */
 };
 
 struct scan_request {

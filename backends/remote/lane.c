@@ -14,10 +14,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/remote/pace.h"
+#include "ops/support/clock.h"
+
 enum {
 	UNACKED_MAX_BYTES = 32 << 20, /* sent, kept for a reconnect; then sending pauses */
-	ACK_AFTER_BYTES = 128 << 10,
-	ACK_AFTER_FRAMES = 64,
+	ACK_AFTER_FRAMES = 64,        /* acknowledged at once, as is ... */
+	ACK_AFTER_BYTES = 1 << 20,
+	ACK_MANY_BYTES = 128 << 10, /* so much is after ACK_MANY_US ... */
+	ACK_MANY_US = 2000,
+	ACK_SOME_BYTES = 8 << 10, /* and so much after ACK_SOME_US */
+	ACK_SOME_US = 10000,
 	BATCH_FRAMES = 16,
 	BATCH_BYTES = 512 << 10,
 	CALLER_BYTES = 1 << 20, /* what a sender writes itself before the writer thread goes on */
@@ -35,6 +42,7 @@ struct message {
 	uint8_t *data;     /* header and payload */
 	size_t size;
 	bool counted;
+	struct pace_mark mark;
 };
 
 struct queue {
@@ -47,17 +55,19 @@ struct lane {
 	void *user;
 
 	pthread_mutex_t lock;
-	pthread_cond_t writable; /* the writer thread waits here, and lane_drain() */
-	struct queue waiting[2]; /* never sent; by priority */
-	struct queue resend;     /* sent on an earlier connection */
-	struct queue batch;      /* being written; the first `batch_offset` bytes are out */
+	pthread_cond_t writable;               /* the writer thread waits here, and lane_drain() */
+	struct queue waiting[LANE_PRIORITIES]; /* never sent */
+	struct queue resend;                   /* sent on an earlier connection */
+	struct queue batch; /* being written; the first `batch_offset` bytes are out */
 	size_t batch_offset;
 	struct queue unacked; /* written, in order of sequence */
 	uint64_t assigned;    /* last sequence given out */
 	uint64_t peer_ack;
 	uint64_t received;
-	size_t unacked_received_bytes, unacked_received_frames; /* not yet told to the peer */
+	size_t unacked_received_bytes, unacked_received_frames; /* not yet told to the peer ... */
+	uint64_t told_us;                                       /* ... who heard of others then */
 	bool ack_queued;
+	struct pace pace;
 	unsigned pongs_queued;
 
 	bool attached;  /* threads exist */
@@ -126,10 +136,37 @@ static void queue_clear(struct queue *q)
 
 /* ---- Sending ------------------------------------------------------------------ */
 
+static uint64_t now_us(void)
+{
+	return clock_now_ns() / 1000;
+}
+
 static void trim_unacked(struct lane *lane)
 {
-	while (lane->unacked.first && lane->unacked.first->sequence <= lane->peer_ack)
-		message_free(queue_pop(&lane->unacked));
+	struct pace_mark last = {0};
+	size_t bytes = 0;
+
+	while (lane->unacked.first && lane->unacked.first->sequence <= lane->peer_ack) {
+		struct message *m = queue_pop(&lane->unacked);
+
+		bytes += m->size;
+		last = m->mark;
+		message_free(m);
+	}
+	if (bytes)
+		pace_arrived(&lane->pace, bytes, &last, now_us());
+}
+
+static size_t under_way_bytes(const struct lane *lane)
+{
+	return lane->unacked.bytes + lane->batch.bytes;
+}
+
+static bool may_send(struct lane *lane, enum lane_priority priority)
+{
+	return lane->waiting[priority].first &&
+	       (priority == LANE_URGENT || pace_allows(&lane->pace, under_way_bytes(lane),
+						   priority == LANE_GUESS, now_us()));
 }
 
 static struct message *next_to_send(struct lane *lane)
@@ -142,8 +179,10 @@ static struct message *next_to_send(struct lane *lane)
 		return queue_pop(&lane->waiting[LANE_URGENT]);
 	if (lane->unacked.bytes > UNACKED_MAX_BYTES)
 		return NULL;
-	m = queue_pop(&lane->waiting[LANE_URGENT]);
-	return m ? m : queue_pop(&lane->waiting[LANE_BULK]);
+	for (enum lane_priority i = 0; i < LANE_PRIORITIES; i++)
+		if (may_send(lane, i))
+			return queue_pop(&lane->waiting[i]);
+	return NULL;
 }
 
 static void stamp(struct lane *lane, struct message *m)
@@ -152,6 +191,8 @@ static void stamp(struct lane *lane, struct message *m)
 
 	if (m->counted && !m->sequence)
 		m->sequence = ++lane->assigned;
+	lane->told_us = now_us();
+	pace_sent(&lane->pace, under_way_bytes(lane), lane->told_us, &m->mark);
 	frame_header_decode(m->data, &header);
 	header.ack = (uint32_t)lane->received;
 	frame_header_encode(&header, m->data);
@@ -269,8 +310,11 @@ static int pump(struct lane *lane, size_t bytes_max)
 
 static bool has_work(const struct lane *lane)
 {
-	return lane->batch.first || lane->resend.first || lane->waiting[LANE_URGENT].first ||
-	       lane->waiting[LANE_BULK].first;
+	bool waits = false;
+
+	for (int i = 0; i < LANE_PRIORITIES; i++)
+		waits = waits || lane->waiting[i].first;
+	return waits || lane->batch.first || lane->resend.first;
 }
 
 static void *run_writer(void *user)
@@ -380,7 +424,7 @@ bool lane_withdraw(struct lane *lane, uint32_t id)
 	struct message *found = NULL;
 
 	pthread_mutex_lock(&lane->lock);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < LANE_PRIORITIES; i++) {
 		struct queue old = lane->waiting[i];
 		struct message *m;
 
@@ -409,6 +453,38 @@ struct receiver {
 	size_t start, end;
 };
 
+/* How long what was received may go without an acknowledgement; -1: for ever.  Under the lock. */
+static int64_t ack_due_us(const struct lane *lane)
+{
+	uint64_t since_us = now_us() - lane->told_us, patience_us;
+
+	if (lane->ack_queued || lane->unacked_received_bytes < ACK_SOME_BYTES)
+		return lane->unacked_received_frames > ACK_AFTER_FRAMES && !lane->ack_queued ? 0
+											     : -1;
+	if (lane->unacked_received_bytes > ACK_AFTER_BYTES ||
+		lane->unacked_received_frames > ACK_AFTER_FRAMES)
+		return 0;
+	patience_us = lane->unacked_received_bytes < ACK_MANY_BYTES ? ACK_SOME_US : ACK_MANY_US;
+	return since_us < patience_us ? (int64_t)(patience_us - since_us) : 0;
+}
+
+/* Tells the peer what has arrived, if that is due.  Returns in how many ms it will be; -1: in
+ * none. */
+static int acknowledge(struct lane *lane)
+{
+	int64_t due_us;
+
+	pthread_mutex_lock(&lane->lock);
+	due_us = ack_due_us(lane);
+	if (due_us == 0)
+		lane->ack_queued = true;
+	pthread_mutex_unlock(&lane->lock);
+	if (due_us != 0)
+		return due_us < 0 ? -1 : (int)(due_us / 1000) + 1;
+	lane_send(lane, LANE_URGENT, FRAME_ACK, 0, NULL);
+	return -1;
+}
+
 /* Waits for input or for the end of the lane.  Returns the count, 0 at end of file. */
 static ssize_t receive_some(struct lane *lane, void *data, size_t size)
 {
@@ -426,7 +502,7 @@ static ssize_t receive_some(struct lane *lane, void *data, size_t size)
 			return n;
 		if (errno != EAGAIN && errno != EINTR)
 			return -errno;
-		poll(ready, 2, -1);
+		poll(ready, 2, acknowledge(lane));
 	}
 	return -ECANCELED;
 }
@@ -471,11 +547,12 @@ static int take_ack(struct lane *lane, uint32_t ack)
 	pthread_mutex_lock(&lane->lock);
 	full = lane->peer_ack + (uint32_t)(ack - (uint32_t)lane->peer_ack);
 	if (full <= lane->assigned) {
-		bool was_full = lane->unacked.bytes > UNACKED_MAX_BYTES;
+		size_t before = lane->unacked.bytes;
 
 		lane->peer_ack = full;
 		trim_unacked(lane);
-		if (was_full && lane->up && !lane->writing && !lane->blocked)
+		if (lane->unacked.bytes < before && has_work(lane) && lane->up && !lane->writing &&
+			!lane->blocked)
 			pumped = pump(lane, CALLER_BYTES);
 	} else if ((int32_t)(ack - (uint32_t)lane->peer_ack) > 0) {
 		r = -EPROTO;
@@ -488,18 +565,12 @@ static int take_ack(struct lane *lane, uint32_t ack)
 
 static void count_received(struct lane *lane, const struct frame_header *header)
 {
-	bool tell = false;
-
 	pthread_mutex_lock(&lane->lock);
 	lane->received++;
 	lane->unacked_received_bytes += header->size;
 	lane->unacked_received_frames++;
-	if (!lane->ack_queued && (lane->unacked_received_bytes > ACK_AFTER_BYTES ||
-					 lane->unacked_received_frames > ACK_AFTER_FRAMES))
-		tell = lane->ack_queued = true;
 	pthread_mutex_unlock(&lane->lock);
-	if (tell)
-		lane_send(lane, LANE_URGENT, FRAME_ACK, 0, NULL);
+	acknowledge(lane);
 }
 
 static int answer_ping(struct lane *lane, uint32_t id)
@@ -583,18 +654,19 @@ int lane_new(const struct lane_callbacks *callbacks, void *user, struct lane **r
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&lane->writable, &attributes);
 	pthread_condattr_destroy(&attributes);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < LANE_PRIORITIES; i++)
 		queue_init(&lane->waiting[i]);
 	queue_init(&lane->resend);
 	queue_init(&lane->batch);
 	queue_init(&lane->unacked);
+	pace_init(&lane->pace);
 	*ret_lane = lane;
 	return 0;
 }
 
 static void clear_queues(struct lane *lane)
 {
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < LANE_PRIORITIES; i++)
 		queue_clear(&lane->waiting[i]);
 	queue_clear(&lane->resend);
 	queue_clear(&lane->batch);
@@ -708,6 +780,7 @@ int lane_attach(struct lane *lane, int in_fd, int out_fd, uint64_t peer_received
 		r = prepare_resend(lane, peer_received);
 	lane->up = r == 0;
 	lane->blocked = has_work(lane);
+	pace_init(&lane->pace);
 	lane->last_receive_ms = now_ms();
 	pthread_mutex_unlock(&lane->lock);
 	if (r == 0)
@@ -756,10 +829,21 @@ int64_t lane_silence_ms(struct lane *lane)
 
 size_t lane_waiting_bytes(struct lane *lane)
 {
+	size_t bytes = 0;
+
+	pthread_mutex_lock(&lane->lock);
+	for (int i = 0; i < LANE_PRIORITIES; i++)
+		bytes += lane->waiting[i].bytes;
+	pthread_mutex_unlock(&lane->lock);
+	return bytes;
+}
+
+size_t lane_window_bytes(struct lane *lane)
+{
 	size_t bytes;
 
 	pthread_mutex_lock(&lane->lock);
-	bytes = lane->waiting[LANE_URGENT].bytes + lane->waiting[LANE_BULK].bytes;
+	bytes = lane->pace.window_bytes;
 	pthread_mutex_unlock(&lane->lock);
 	return bytes;
 }

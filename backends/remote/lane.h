@@ -14,8 +14,14 @@
 
 struct lane;
 
-/* Urgent frames overtake bulk ones that still wait; within a class they stay in order. */
-enum lane_priority { LANE_URGENT, LANE_BULK };
+/* Frames overtake those of the later classes that still wait; within a class they stay in order.
+ * Only so much of the two bulk classes leaves that what follows does not wait long (pace.h). */
+enum lane_priority {
+	LANE_URGENT, /* control, and answers that somebody waits for */
+	LANE_BULK,   /* file content and long listings */
+	LANE_GUESS,  /* what is sent in case somebody will want it */
+	LANE_PRIORITIES,
+};
 
 struct lane_callbacks {
 	/* From the reader thread, in order.  Owns `payload` (header->size bytes, then a
@@ -63,4 +69,5 @@ void lane_writer_init(struct wire_writer *writer);
 uint64_t lane_received_count(struct lane *lane); /* counted frames, for the peer's lane_attach() */
 int64_t lane_silence_ms(struct lane *lane);      /* since the last byte came in */
 size_t lane_waiting_bytes(struct lane *lane);    /* queued, not yet handed to the connection */
+size_t lane_window_bytes(struct lane *lane);     /* of bulk data that may be under way at a time */
 void lane_count(struct lane *lane, struct lane_counters *ret_counters);

@@ -95,6 +95,8 @@ static enum lane_priority answer_priority(const struct job *job)
 {
 	if (!server_request_type(job->header.type)->is_bulk)
 		return LANE_URGENT;
+	if (job->is_guess)
+		return LANE_GUESS;
 	return job->listed_bytes && job->listed_bytes <= LISTING_SHORT_BYTES ? LANE_URGENT
 									     : LANE_BULK;
 }

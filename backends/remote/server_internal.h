@@ -38,6 +38,7 @@ struct job {
 	atomic_bool cancelled;
 	int64_t credit;         /* listings: bytes that may be sent; under server->lock */
 	size_t listed_bytes;    /* sent of a listing */
+	bool is_guess;          /* nobody waits for it */
 	struct handle *ordered; /* runs after the earlier jobs of this handle; a reference */
 };
 

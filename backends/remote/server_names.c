@@ -67,10 +67,15 @@ static void listing_done(struct listing *listing)
 /* With room for a whole chunk, or growing it would cost more than filling it. */
 static void start_chunk(struct listing *listing)
 {
+	/* Over a slow link a large frame keeps the others waiting. */
+	size_t most = lane_window_bytes(listing->job->server->lane) / 8;
+
 	if (!listing->chunk_bytes)
 		listing->chunk_bytes = LISTING_FIRST_BYTES;
-	else if (listing->chunk_bytes < LISTING_CHUNK_BYTES)
+	else if (listing->chunk_bytes < LISTING_CHUNK_BYTES && listing->chunk_bytes < most)
 		listing->chunk_bytes *= 2;
+	else if (listing->chunk_bytes > most && listing->chunk_bytes > LISTING_FIRST_BYTES)
+		listing->chunk_bytes /= 2;
 	lane_writer_init(&listing->chunk);
 	if (listing->chunk.error == 0)
 		listing->chunk.error =
@@ -144,7 +149,7 @@ int64_t handle_scan(struct job *job, struct wire_writer *out)
 
 	(void)out;
 	request.flags = (unsigned)wire_get_number_max(
-		&job->in, SCAN_WATCH | SCAN_CONTENT | SCAN_NOT_HIDDEN);
+		&job->in, SCAN_WATCH | SCAN_CONTENT | SCAN_NOT_HIDDEN | SCAN_GUESS);
 	request.depth_max = (uint32_t)wire_get_number_max(&job->in, UINT32_MAX);
 	request.entries_max = wire_get_number(&job->in);
 	request.content_max_bytes = wire_get_number(&job->in);
@@ -155,6 +160,7 @@ int64_t handle_scan(struct job *job, struct wire_writer *out)
 		return r;
 	if (request.content_max_bytes > INLINE_MAX_BYTES)
 		request.content_max_bytes = INLINE_MAX_BYTES;
+	job->is_guess = request.flags & SCAN_GUESS;
 	start_chunk(&listing);
 	r = workspace_scan(
 		&job->ctx, job->server->workspace, &object.ref, &request, put_entry, &listing);

@@ -16,7 +16,7 @@
 #include "tests/check.h"
 
 static char dir[64];
-static const char *more_of_linksim = "";
+static const char *more_of_linksim = "", *cache_option = "cache=on";
 static struct op_context ctx;
 
 static int64_t now_ms(void)
@@ -60,7 +60,7 @@ static void set_link(const char *state)
 static struct workspace *try_to_mount(const char *timeout, const char *linger)
 {
 	char command[512], uri[128], timeout_option[32], linger_option[32];
-	const char *const pairs[] = {command, timeout_option, linger_option, NULL};
+	const char *const pairs[] = {command, timeout_option, linger_option, cache_option, NULL};
 	const struct workspace_options options = {.pairs = pairs};
 	cleanup_free char *reason = NULL;
 	struct workspace *w = NULL;
@@ -551,6 +551,76 @@ static void test_a_vanished_client_leaves_nothing(void)
 	CHECK_RC(1, shell("pgrep -f '^sleep 1234.5' >/dev/null"));
 }
 
+/* ---- Over a slow link ---- */
+
+enum { LOOKS_MAX = 200 };
+
+static int ignore_entry(void *user, const struct dir_entry *entry)
+{
+	*(size_t *)user += entry->content_size;
+	return 0;
+}
+
+struct fetching {
+	struct workspace *w;
+	size_t bytes;
+	atomic_bool done;
+};
+
+static void *fetch_everything(void *user)
+{
+	const struct object_ref root = OBJECT_AT("");
+	const struct scan_request request = {
+		.flags = SCAN_CONTENT | SCAN_GUESS, .content_max_bytes = 1 << 20};
+	struct fetching *fetching = user;
+
+	CHECK_RC(0,
+		workspace_scan(&ctx, fetching->w, &root, &request, ignore_entry, &fetching->bytes));
+	fetching->done = true;
+	return NULL;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const int64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* 1 MB/s: what was handed to ssh before takes seconds. */
+static void test_a_question_overtakes_what_is_fetched_on_a_guess(void)
+{
+	struct fetching fetching = {0};
+	int64_t took_ms[LOOKS_MAX];
+	size_t looks = 0;
+	pthread_t thread;
+
+	CHECK_RC(0, shell("cd %s/ws && for i in $(seq 128); do head -c 24000 /dev/urandom >g$i; "
+			  "done",
+			    dir));
+	more_of_linksim = "--rate-mbit 8";
+	cache_option = "cache=off";
+	fetching.w = mount_far("30", "10");
+	more_of_linksim = "";
+	cache_option = "cache=on";
+	if (!fetching.w || pthread_create(&thread, NULL, fetch_everything, &fetching) != 0)
+		return;
+	while (!fetching.done && looks < LOOKS_MAX) {
+		int64_t start = now_ms();
+
+		CHECK_RC(0, look(fetching.w, "g1"));
+		took_ms[looks++] = now_ms() - start;
+		pause_ms(20);
+	}
+	pthread_join(thread, NULL);
+	qsort(took_ms, looks, sizeof(took_ms[0]), by_size);
+	CHECK(fetching.bytes >= 128 * 24000);
+	CHECK(looks >= 5);
+	CHECK(took_ms[looks / 2] < 500);
+	CHECK_RC(0, shell("rm %s/ws/g*", dir));
+	workspace_free(fetching.w);
+}
+
 static void clean_up(void)
 {
 	shell(SSHD_SCRIPT " stop %s; rm -rf %s", dir, dir);
@@ -568,7 +638,8 @@ int main(void)
 		TEST(test_a_dead_link_does_not_hold_up_the_end),
 		TEST(test_a_blocked_call_can_be_interrupted),
 		TEST(test_a_killed_helper_loses_only_what_it_must),
-		TEST(test_a_vanished_client_leaves_nothing)};
+		TEST(test_a_vanished_client_leaves_nothing),
+		TEST(test_a_question_overtakes_what_is_fetched_on_a_guess)};
 	int r;
 
 	snprintf(dir, sizeof(dir), "/tmp/isthmus-link-XXXXXX");
