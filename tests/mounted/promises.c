@@ -317,6 +317,18 @@ static int entries_of_dot(void)
 	return count - 2;
 }
 
+PROMISE(a_file_that_is_being_written_is_listed)
+{
+	cleanup_fd int fd = -1;
+
+	CHECK_RC(0, entries_of_dot());
+	fd = open("new", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+	CHECK_RC(4, SYS(write(fd, "text", 4)));
+	CHECK_RC(1, entries_of_dot());
+	CHECK_RC(4, SYS(write(fd, "text", 4)));
+	CHECK_RC(1, entries_of_dot());
+}
+
 /* What was there all the time is seen once, whatever comes and goes meanwhile; a position that
  * telldir() gave leads back to where it was. */
 PROMISE(a_large_directory_is_listed_stably)
@@ -857,6 +869,7 @@ static const struct test_case cases[] = {
 	TEST(unnamed_files_work_or_are_refused),
 	TEST(umask_counts),
 	TEST(fifos_and_sockets_work),
+	TEST(a_file_that_is_being_written_is_listed),
 	TEST(a_large_directory_is_listed_stably),
 	TEST(a_directory_can_be_emptied_while_it_is_read),
 	TEST(files_may_be_sparse_and_huge),
