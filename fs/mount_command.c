@@ -13,6 +13,7 @@
 
 #include "backends/open.h"
 #include "fs/mount.h"
+#include "fs/mount_loop.h"
 #include "fs/mount_options.h"
 #include "fs/mount_point.h"
 #include "fs/runtime.h"
@@ -107,15 +108,7 @@ static int check_mount_point(const struct mount_options *options)
 static int check_no_loop(const struct mount_options *options, const struct runtime_mount *runtime)
 {
 	const char *point = options->mount_point;
-	cleanup_free char *root = NULL;
 
-	if (strncmp(options->uri, "local:/", 7) == 0 || strncmp(options->uri, "helper:/", 8) == 0)
-		root = realpath(strchr(options->uri, '/'), NULL);
-	if (root && strcmp(root, point) != 0 && path_is_within(point, root))
-		return command_error("mount",
-			"\"%s\" lies inside the workspace \"%s\", which would contain itself: "
-			"choose a directory outside",
-			point, root);
 	if (runtime->log_directory && path_is_within(runtime->log_directory, point))
 		return command_error("mount",
 			"the mount log, \"%s\", would lie inside the mount: set XDG_STATE_HOME to "
@@ -236,6 +229,19 @@ static int open_workspace(struct mount *m)
 	return 0;
 }
 
+static int check_not_inside(struct mount *m)
+{
+	const char *point = m->options->mount_point;
+	cleanup_free char *path = NULL;
+
+	if (!mount_loop_find(m->workspace, point, &path))
+		return 0;
+	return command_error("mount",
+		"\"%s\" lies inside the workspace \"%s\", as its \"%s\", so that it would contain "
+		"itself: choose a directory outside",
+		point, m->options->uri, path ? path : "");
+}
+
 static void open_log(struct mount *m, const struct runtime_mount *runtime)
 {
 	int r;
@@ -281,6 +287,11 @@ static int run_daemon(void)
 	code = open_workspace(m);
 	if (code)
 		return code;
+	code = check_not_inside(m);
+	if (code) {
+		workspace_free(m->workspace);
+		return code;
+	}
 	open_log(m, &daemon_state.runtime);
 	handle_signals();
 	r = control_server_start(m, &daemon_state.control);

@@ -68,6 +68,11 @@ test_mount_point_inside_the_workspace() {
 	mkdir -p "$backing/inside"
 	refused 2 "inside" "$ISTHMUS" mount "$uri" "$backing/inside"
 	refused 2 "inside" "$ISTHMUS" mount "helper:$backing" "$backing/inside"
+	mkdir -p "$backing/inside/deep"
+	ln -s "$backing" "$tmp/link"
+	refused 2 "inside" "$ISTHMUS" mount "helper:$tmp/link" "$tmp/link/inside/deep"
+	expect deep "$(ls -A "$backing/inside")" "what the attempts leave"
+	rmdir "$backing/inside/deep"
 }
 
 test_unknown_option() {
@@ -181,6 +186,18 @@ test_ssh_that_talks_garbage() {
 
 test_an_ssh_command_that_is_not_there() {
 	refused 5 "/no/such/ssh" "$ISTHMUS" mount -o ssh_command=/no/such/ssh ssh://box/x "$mnt"
+}
+
+# ... and how else could the far end of ssh:// be this machine.
+test_mount_point_inside_the_workspace_by_ssh() {
+	start_sshd
+	mkdir -p "$backing/inside" "$tmp/away"
+	refused 15 "inside" "$ISTHMUS" mount -o "ssh_command=ssh -F $tmp/ssh/ssh_config" "ssh://box$backing" "$backing/inside"
+	expect "" "$(ls -A "$backing/inside")" "what the attempt leaves"
+	"$ISTHMUS" mount -o "ssh_command=ssh -F $tmp/ssh/ssh_config" -o linger=1 "ssh://box$backing" "$tmp/away"
+	"$ISTHMUS" umount "$tmp/away"
+	stop_sshd
+	rm -rf "$tmp/ssh" "$tmp/far"
 }
 
 test_a_refused_key_is_reported_in_the_words_of_ssh() {
