@@ -9,6 +9,11 @@
  * NULL-terminated.  Each backend documents its own keys in isthmus(1). */
 struct workspace_options {
 	const char *const *pairs;
+
+	/* A file in a private directory, made when missing, where a far workspace keeps what the
+	 * next daemon of the same mount needs to end its session there, should this one be
+	 * killed.  NULL: nowhere.  Removed at a proper end. */
+	const char *session_path;
 };
 
 /* Returns the value of `key`, "" for a bare key, NULL when it is not there.

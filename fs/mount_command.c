@@ -207,7 +207,8 @@ static void mount_is_ready(void *user)
 
 static int open_workspace(struct mount *m)
 {
-	struct workspace_options options = {.pairs = m->options->backend_pairs};
+	struct workspace_options options = {.pairs = m->options->backend_pairs,
+		.session_path = daemon_state.runtime.session_path};
 	cleanup_free char *reason = NULL;
 	struct workspace_status status;
 	int r = workspace_open(m->options->uri, &options, &m->workspace, &reason);

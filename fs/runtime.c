@@ -24,6 +24,7 @@ void runtime_mount_done(struct runtime_mount *mount)
 	free(mount->uri);
 	free(mount->mount_point);
 	free(mount->control_path);
+	free(mount->session_path);
 	free(mount->log_directory);
 	memset(mount, 0, sizeof(*mount));
 }
@@ -115,6 +116,10 @@ int runtime_mount_init(struct runtime_mount *mount, const char *mount_point)
 		return -ENOMEM;
 	if (asprintf(&fresh.control_path, "%s/%s.sock", directory, fresh.id) < 0) {
 		fresh.control_path = NULL;
+		return -ENOMEM;
+	}
+	if (asprintf(&fresh.session_path, "%s/%s.session", directory, fresh.id) < 0) {
+		fresh.session_path = NULL;
 		return -ENOMEM;
 	}
 	r = log_directory_of(fresh.id, &fresh.log_directory);

@@ -2,7 +2,8 @@
  * fs/runtime.h - what a user's mounts leave where other commands find it.
  *
  * $XDG_RUNTIME_DIR/isthmus (else /run/user/UID/isthmus, else /tmp/isthmus-UID), 0700, holds
- * for each mount ID.json (struct runtime_mount) and ID.sock (the control socket).
+ * for each mount ID.json (struct runtime_mount), ID.sock (the control socket) and, of a far
+ * workspace, ID.session (its session there).
  * The mount log is in ${XDG_STATE_HOME:-~/.local/state}/isthmus/ID/.
  * Threads: any.
  */
@@ -17,6 +18,7 @@ struct runtime_mount {
 	char *uri;
 	char *mount_point; /* absolute */
 	char *control_path;
+	char *session_path;  /* see struct workspace_options; NULL in lists */
 	char *log_directory; /* NULL: not logged */
 	pid_t pid;           /* of the daemon */
 };

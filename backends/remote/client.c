@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backends/remote/client_internal.h"
 
@@ -27,11 +28,14 @@ void remote_settings_done(struct remote_settings *settings)
 	free(settings->transport.place);
 	free(settings->root);
 	free(settings->helper_directory);
+	free(settings->session_path);
 }
 
 void remote_release(struct remote *remote)
 {
 	remote_feed_stop(remote);
+	if (remote->session_fd >= 0)
+		close(remote->session_fd);
 	lane_free(remote->lane);
 	pthread_cond_destroy(&remote->freed);
 	pthread_cond_destroy(&remote->manager);
@@ -118,6 +122,7 @@ int remote_new(const struct remote_settings *settings, struct remote **ret_remot
 		return -ENOMEM;
 	remote->base.ops = strcmp(settings->name, "ssh") == 0 ? &ssh_ops : &helper_ops;
 	remote->settings = *settings;
+	remote->session_fd = -1;
 	pthread_mutex_init(&remote->lock, NULL);
 	remote_cond_init(&remote->freed);
 	remote_cond_init(&remote->manager);
@@ -141,6 +146,7 @@ int remote_workspace_new(
 	if (r < 0)
 		return r;
 	signal(SIGPIPE, SIG_IGN); /* a far end that goes away is an error of write(2) */
+	remote_session_recall(remote);
 	r = remote_connect(remote, true, ret_reason);
 	if (r == 0) {
 		r = remote_manager_start(remote);

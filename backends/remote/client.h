@@ -15,6 +15,7 @@ struct remote_settings {
 	struct transport transport; /* taken over on success */
 	char *root;                 /* absolute, at the far end; taken over on success */
 	char *helper_directory;     /* or NULL; taken over on success */
+	char *session_path;         /* as in struct workspace_options; taken over on success */
 	uint32_t timeout_ms;        /* calls fail with -EIO when the link is down so long */
 	uint32_t linger_seconds;    /* the session waits so long for us */
 	uint32_t connect_timeout_ms;

@@ -109,6 +109,8 @@ struct remote {
 	int64_t looked_ms;         /* when the manager last did */
 	char last_error[256];
 	uint8_t session[TOKEN_BYTES], token[TOKEN_BYTES];
+	int session_fd;    /* where these are kept for the next daemon; -1: nowhere */
+	bool ends_session; /* they are those of a daemon that was killed */
 
 	/* the change feed; under the lock */
 	change_sink sink;
@@ -245,6 +247,13 @@ int remote_connect(struct remote *remote, bool first, char **ret_reason);
 int remote_manager_start(struct remote *remote);
 void remote_manager_stop(struct remote *remote);
 void remote_lost(void *user, int error);
+
+/* ---- client_session.c ------------------------------------------------------------------ */
+
+/* Before the first connection: what a killed daemon of this mount left is to end. */
+void remote_session_recall(struct remote *remote);
+void remote_session_note(struct remote *remote);   /* there is a new session; under the lock */
+void remote_session_forget(struct remote *remote); /* it has been told to end */
 
 /* ---- client_feed.c ----------------------------------------------------------------------- */
 

@@ -129,6 +129,7 @@ static int exchange_hello(struct remote *remote, struct stream *stream, struct b
 	struct hello hello = {.version = PROTOCOL_VERSION,
 		.received = lane_received_count(remote->lane),
 		.linger_seconds = remote->settings.linger_seconds,
+		.ends = remote->ends_session,
 		.root = remote->settings.root};
 	uint8_t nonce[NONCE_BYTES];
 	int r;
@@ -172,6 +173,8 @@ static int take_welcome(
 	pthread_mutex_lock(&remote->lock);
 	memcpy(remote->session, welcome->session, TOKEN_BYTES);
 	memcpy(remote->token, welcome->token, TOKEN_BYTES);
+	if (!welcome->resumed)
+		remote_session_note(remote);
 	remote->capabilities = welcome->capabilities;
 	remote->owner_uid = welcome->owner_uid;
 	remote->owner_gid = welcome->owner_gid;
@@ -409,7 +412,9 @@ void remote_manager_stop(struct remote *remote)
 	pthread_mutex_unlock(&remote->lock);
 	if (remote->manager_runs)
 		pthread_join(remote->manager_thread, NULL);
-	if (!remote->bad_since_ms)
+	if (!remote->bad_since_ms) {
 		say_goodbye(remote);
+		remote_session_forget(remote);
+	}
 	close_connection(remote);
 }

@@ -39,6 +39,7 @@ struct session {
 	int listen_fd;
 	int event_fd;  /* wakes the main loop */
 	int front_fd;  /* the process whose stdin and stdout we use ends when this closes */
+	int ended_fd;  /* likewise who asked for our end */
 	bool attached; /* main thread only */
 	int64_t linger_ms, detached_ms;
 	uint64_t capabilities;
@@ -267,6 +268,13 @@ static void accept_front(struct session *session)
 		hello_decode(data, data + NONCE_BYTES, (size_t)n - NONCE_BYTES, &hello) < 0) {
 		close(descriptors[0]);
 		close(descriptors[1]);
+	} else if (hello.ends) {
+		/* Whose token is wrong gets a session of his own all the same. */
+		session->goodbye = token_matches(session, &hello);
+		if (session->goodbye)
+			session->ended_fd = steal_fd(&fd);
+		close(descriptors[0]);
+		close(descriptors[1]);
 	} else if (!token_matches(session, &hello)) {
 		refuse(descriptors[1], &hello, -EACCES, "the session belongs to another client");
 		close(descriptors[0]);
@@ -351,15 +359,20 @@ static int run_session(struct session *session, const struct hello *hello, int r
 
 /* ---- The process of one connection ---------------------------------------------------- */
 
-static void wait_for_end(int fd)
+/* `ends`: it should not be long. */
+static void wait_for_end(int fd, bool ends)
 {
+	struct pollfd ready = {.fd = fd, .events = POLLIN};
 	char byte;
 
+	if (ends && poll(&ready, 1, HANDOVER_TIMEOUT_MS) == 0)
+		return;
 	while (read(fd, &byte, 1) < 0 && errno == EINTR)
 		continue;
 }
 
-/* Hands the connection to its session.  Negative: there is none. */
+/* Hands the connection to its session, and waits until that has done with it.  Negative: there is
+ * no such session. */
 static int resume(const struct hello *hello, const struct buffer *body)
 {
 	cleanup_fd int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -378,7 +391,7 @@ static int resume(const struct hello *hello, const struct buffer *body)
 	if (r == 0)
 		r = send_descriptors(fd, packet.data, packet.size);
 	if (r == 0)
-		wait_for_end(fd);
+		wait_for_end(fd, hello->ends);
 	return r;
 }
 
@@ -400,7 +413,7 @@ static int open_root(const char *root)
 
 static int start_session(const struct hello *hello)
 {
-	struct session session = {.listen_fd = -1, .event_fd = -1, .front_fd = -1};
+	struct session session = {.listen_fd = -1, .event_fd = -1, .front_fd = -1, .ended_fd = -1};
 	int root_fd = open_root(hello->root);
 	int front[2], in_fd, out_fd, r;
 	char reason[512];
@@ -434,7 +447,7 @@ static int start_session(const struct hello *hello)
 	}
 	close(front[1]);
 	close(session.listen_fd);
-	wait_for_end(front[0]);
+	wait_for_end(front[0], false);
 	return 0;
 }
 
@@ -455,7 +468,8 @@ static int serve_connection(void)
 	if (hello.version != PROTOCOL_VERSION)
 		return refuse(STDOUT_FILENO, &hello, -EPROTO,
 			"the helper speaks another version of the protocol");
-	if (memcmp(hello.session, no_session, TOKEN_BYTES) != 0 && resume(&hello, &body) == 0)
+	if (memcmp(hello.session, no_session, TOKEN_BYTES) != 0 && resume(&hello, &body) == 0 &&
+		!hello.ends)
 		return 0;
 	return start_session(&hello);
 }

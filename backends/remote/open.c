@@ -278,6 +278,11 @@ static int read_options(const struct workspace_options *options, struct remote_s
 	if (r < 0)
 		return r;
 	settings->timeout_ms = timeout_seconds * 1000;
+	if (options && options->session_path) {
+		settings->session_path = strdup(options->session_path);
+		if (!settings->session_path)
+			return -ENOMEM;
+	}
 	if (directory) {
 		settings->helper_directory = strdup(directory);
 		if (!settings->helper_directory)

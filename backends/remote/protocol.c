@@ -68,6 +68,7 @@ void hello_encode(struct wire_writer *w, const struct hello *hello)
 	wire_put_number(&body, hello->received);
 	wire_put_number(&body, hello->linger_seconds);
 	wire_put_string(&body, hello->root);
+	wire_put_number(&body, hello->ends);
 	encode_opening(w, hello_magic, hello->nonce, &body);
 }
 
@@ -110,6 +111,7 @@ int hello_decode(
 	hello.received = wire_get_number(&r);
 	hello.linger_seconds = wire_get_number(&r);
 	hello.root = wire_get_string(&r);
+	hello.ends = wire_reader_left(&r) > 0 && wire_get_number_max(&r, 1);
 	if (r.failed)
 		return -EPROTO;
 	*ret_hello = hello;

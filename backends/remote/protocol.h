@@ -121,6 +121,7 @@ struct hello {
 	uint8_t token[TOKEN_BYTES];   /* proves that the session is the sender's */
 	uint64_t received;            /* counted frames that the sender has received */
 	uint64_t linger_seconds;      /* how long the session outlives its connection */
+	bool ends;                    /* that session is to end: a new one, please */
 	const char *root;             /* absolute directory */
 };
 

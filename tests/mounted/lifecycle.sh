@@ -64,6 +64,24 @@ test_a_killed_daemon_says_so_and_mount_recovers() {
 	umount_here
 }
 
+# The session at the far end waits for a client that is gone for good: the next one ends it.
+test_locks_of_a_killed_daemon_go_with_the_next_mount() {
+	need flock
+	local longer=()
+
+	case "$uri" in helper:*) longer=(-o linger=60) ;; esac
+	mount_here "${longer[@]}"
+	exec 8>"$mnt/locked"
+	flock -n 8
+	! flock -n "$backing/locked" true || fail "the lock is not at the workspace"
+	kill -KILL "$(daemon_of_mount)"
+	wait_for 5 no_daemon
+	mount_here "${longer[@]}" 2>"$tmp/err"
+	wait_for 10 flock -n "$backing/locked" true || fail "it is still locked"
+	exec 8>&-
+	umount_here
+}
+
 test_umount_recovers_a_killed_daemon() {
 	mount_here
 	kill -KILL "$(daemon_of_mount)"
