@@ -253,13 +253,13 @@ static void forget_lost(struct inode_table *t, struct inode *inode, struct forgo
 		name_free(t, lost, list);
 }
 
-/* The name is gone, or another's.  Directories do not remember: they would hold each other. */
+/* The name is gone, or another's. */
 static void name_lose(struct inode_table *t, struct inode_name *name, struct forgotten **list)
 {
 	struct inode *inode = name->inode;
 
 	name_take_out(t, name);
-	if (inode->names || inode->is_directory) {
+	if (inode->names || !inode->lookups) {
 		name_free(t, name, list);
 		return;
 	}
@@ -685,6 +685,12 @@ void inode_table_forget(struct inode_table *t, struct inode *inode, uint64_t cou
 	pthread_mutex_lock(&t->lock);
 	assert(inode->lookups >= count);
 	inode->lookups -= count;
+	if (!inode->lookups && inode->lost) {
+		/* Directories that remember would hold each other. */
+		inode->references++;
+		forget_lost(t, inode, &list);
+		inode->references--;
+	}
 	free_if_unused(t, inode, &list);
 	much = shrink(t);
 	pthread_mutex_unlock(&t->lock);

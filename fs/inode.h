@@ -48,7 +48,7 @@ struct inode {
 	struct inode *hash_next;
 	struct object_id id;
 	struct inode_name *names;    /* the latest first; NULL: unlinked, or the root */
-	struct inode_name *lost;     /* of no directory, without names: the last one it had */
+	struct inode_name *lost;     /* without names, known to the kernel: the last one it had */
 	struct open_handle *handles; /* of regular files */
 	uint64_t lookups;            /* by the kernel */
 	uint32_t references;         /* names that have it as parent, handles, requests */
@@ -136,7 +136,7 @@ int inode_table_path(struct inode_table *table, struct inode *inode, const char 
 	struct path_string *ret_path);
 
 /* Where an object was that has no name any more: somebody removed it there, or put another in its
- * place.  -ENOENT: it has a name, or never had one, or is a directory; -ENOMEM. */
+ * place.  -ENOENT: it has a name, or never had one; -ENOMEM. */
 int inode_table_lost_path(
 	struct inode_table *table, struct inode *inode, struct path_string *ret_path);
 

@@ -180,8 +180,9 @@ static int locate_object(struct request *r, struct inode *inode, const struct fu
 	return 0;
 }
 
-/* A removed directory that a process still has open, or works in; or what was replaced after the
- * kernel found it, once more after it has looked again. */
+/* A removed directory that a process still has open, or works in; or a link (or the like) that was
+ * replaced after the kernel found it, once more after it has looked again.  A file may have been
+ * written to since it was known; it has a handle then (keep_spare()). */
 static bool removed_object(
 	struct request *r, struct inode *inode, int result, struct attributes *ret_attributes)
 {
@@ -193,7 +194,7 @@ static bool removed_object(
 					  !session_was_stale(r->session, r->path.path))
 		return false;
 	inode_table_state(r->mount->inodes, inode, &state);
-	if (inode->is_directory ? state.has_name : !v->mode)
+	if (inode->is_directory ? state.has_name : !v->mode || S_ISREG(v->mode))
 		return false;
 	*ret_attributes = (struct attributes){.id = inode->id,
 		.mode = v->mode,

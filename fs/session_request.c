@@ -137,16 +137,40 @@ int request_locate_open(struct request *r, struct inode *inode, struct object_re
 	return 0;
 }
 
+/* The directory has no name any more.  When another is in its place, whoever came by the path is to
+ * come again (-ESTALE); else it has been removed. */
+static int nameless(struct request *r, struct inode *directory)
+{
+	struct attributes attributes;
+	struct path_string path;
+	int error = inode_table_lost_path(r->mount->inodes, directory, &path);
+
+	if (error < 0)
+		return error;
+	error = workspace_getattr(
+		&r->op, r->mount->workspace, &OBJECT_AT(path.path), &attributes);
+	path_string_done(&path);
+	if (error == 0)
+		error = S_ISDIR(attributes.mode) ? -ESTALE : -ENOENT;
+	return error;
+}
+
 int request_locate_entry(struct request *r, struct inode *parent, const char *name)
 {
+	int error;
+
 	path_string_done(&r->path);
-	return locate(r, parent, name, &r->path);
+	error = locate(r, parent, name, &r->path);
+	return error == -ENOENT && name ? nameless(r, parent) : error;
 }
 
 int request_locate_second(struct request *r, struct inode *parent, const char *name)
 {
+	int error;
+
 	path_string_done(&r->path2);
-	return inode_table_path(r->mount->inodes, parent, name, &r->path2);
+	error = inode_table_path(r->mount->inodes, parent, name, &r->path2);
+	return error == -ENOENT ? nameless(r, parent) : error;
 }
 
 static void in_100_ms(struct timespec *ret_time)
