@@ -797,6 +797,13 @@ bool inode_table_removed_lately(struct inode_table *t, const struct inode *paren
 	return lately;
 }
 
+void inode_table_making(struct inode_table *t, const struct inode *parent, const char *text)
+{
+	pthread_mutex_lock(&t->lock);
+	forget_removal(t, parent, text);
+	pthread_mutex_unlock(&t->lock);
+}
+
 void inode_table_removed(struct inode_table *t, struct inode *parent, const char *text)
 {
 	struct forgotten *list = NULL;
@@ -940,6 +947,34 @@ void inode_table_places_free(struct inode_table *t, struct inode_place *places, 
 		free(places[i].name);
 	}
 	free(places);
+}
+
+/* ---- Watches ------------------------------------------------------------------------ */
+
+uint32_t inode_table_watch_losses(struct inode_table *t, struct inode *inode)
+{
+	uint32_t losses;
+
+	pthread_mutex_lock(&t->lock);
+	losses = inode->watch_losses;
+	pthread_mutex_unlock(&t->lock);
+	return losses;
+}
+
+void inode_table_set_watched(
+	struct inode_table *t, struct inode *inode, bool watched, uint32_t losses)
+{
+	pthread_mutex_lock(&t->lock);
+	inode->watched = watched && inode->watch_losses == losses;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void inode_table_watch_lost(struct inode_table *t, struct inode *inode)
+{
+	pthread_mutex_lock(&t->lock);
+	inode->watch_losses++;
+	inode->watched = false;
+	pthread_mutex_unlock(&t->lock);
 }
 
 /* ---- Handles ------------------------------------------------------------------------ */

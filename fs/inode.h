@@ -61,7 +61,8 @@ struct inode {
 	atomic_uint drops;            /* how often the kernel was told to forget it */
 	atomic_bool was_locked;       /* by fcntl(2), at some time */
 	atomic_uint changes;          /* a directory: names in it went, or changed unseen */
-	atomic_bool watched;          /* a directory whose changes are reported */
+	atomic_bool watched;          /* a directory whose changes are reported ... */
+	uint32_t watch_losses;        /* ... and how often that ended; the table's lock */
 	bool is_root;
 	bool is_directory;
 	bool is_virtual; /* below .isthmus (fs/virtual.h); in no table */
@@ -163,6 +164,9 @@ void inode_table_renamed(struct inode_table *table, struct inode *parent, const 
 bool inode_table_removed_lately(
 	struct inode_table *table, const struct inode *parent, const char *name);
 
+/* We are about to make a name: from now on it is somebody else who removes it. */
+void inode_table_making(struct inode_table *table, const struct inode *parent, const char *name);
+
 /* One known name: `inode` and `parent` carry references. */
 struct inode_place {
 	struct inode *inode, *parent;
@@ -173,6 +177,13 @@ struct inode_place {
 int inode_table_places(struct inode_table *table, struct inode *top, bool whole_subtree,
 	struct inode_place **ret_places, size_t *ret_count);
 void inode_table_places_free(struct inode_table *table, struct inode_place *places, size_t count);
+
+/* A directory begins to be watched by a call that told `watched`, unless that ended since the
+ * number of losses, which was taken before the call, was what it was. */
+uint32_t inode_table_watch_losses(struct inode_table *table, struct inode *inode);
+void inode_table_set_watched(
+	struct inode_table *table, struct inode *inode, bool watched, uint32_t losses);
+void inode_table_watch_lost(struct inode_table *table, struct inode *inode);
 
 /* Handles.  A spare one is closed with the inode; it serves whoever is about to open a file
  * that another has just replaced.  Adding any other takes a reference on the inode; handle_any()

@@ -12,6 +12,7 @@
 
 enum {
 	QUEUE_MAX = 65536,
+	MOVED_MAX = 256, /* renames without an event since */
 	/* Our own operation that caused an event is answered by then, and several changes
 	 * of one file have become one. */
 	SETTLE_NS = 1000000,
@@ -23,6 +24,15 @@ struct queued_change {
 	char path[];
 };
 
+/* A directory that was renamed through this mount: what the place looked at before it was done with
+ * that is told by the old path. */
+struct moved_directory {
+	struct moved_directory *next;
+	uint64_t done_ns; /* by the place's clock */
+	bool swap;
+	char *from, *to;
+};
+
 struct invalidator {
 	struct session *session;
 	pthread_t thread;
@@ -30,8 +40,9 @@ struct invalidator {
 	pthread_cond_t changed;
 	struct queued_change *first, **last; /* lock, as all below */
 	size_t count;
-	bool busy;  /* the thread works on some */
-	bool hurry; /* somebody waits for it */
+	struct moved_directory *moved, **last_moved; /* in the order of renames */
+	bool busy;                                   /* the thread works on some */
+	bool hurry;                                  /* somebody waits for it */
 	atomic_bool ending;
 	bool lost;   /* changes were dropped: rescan everything */
 	bool expire; /* what is believed for a time only is to go */
@@ -57,9 +68,9 @@ static void drop_child(struct session *s, const struct inode *parent, const char
 
 /* ---- One change --------------------------------------------------------------------------- */
 
-/* An event that tells nothing new is an echo of our own doing.  Where answers take long, one
- * from before may still overtake another on its way to the kernel, and what changes within one
- * tick of the far clock looks the same: there, the kernel asks us again. */
+/* An event that tells nothing new is an echo of our own doing, or of what changed within one tick
+ * of the place's clock: the kernel asks us again.  (Nor is it told by how long answers take whether
+ * one from before has overtaken another.) */
 static void entry_changed(struct session *s, struct inode *parent, struct inode *child,
 	const char *path, const struct attributes *now)
 {
@@ -71,7 +82,7 @@ static void entry_changed(struct session *s, struct inode *parent, struct inode 
 	inode_version_of(now, &version);
 	inode_table_state(s->mount->inodes, child, &known);
 	if (memcmp(&known.version, &version, sizeof(version)) == 0) {
-		if (s->is_remote && !child->is_directory)
+		if (!child->is_directory)
 			drop_child(s, parent, name, child, !known.writers);
 		return;
 	}
@@ -224,17 +235,85 @@ static void handle_directory(struct session *s, const struct change *change)
 	if (!top)
 		return;
 	if (change->kind == CHANGE_UNWATCHED)
-		top->watched = false;
+		inode_table_watch_lost(s->mount->inodes, top);
 	drop_subtree(s, top, change->kind == CHANGE_RESCAN);
 	inode_table_unref(s->mount->inodes, top);
 }
 
-static void handle(struct session *s, const struct change *change)
+/* ---- Directories that we renamed ----------------------------------------------------------- */
+
+static void moved_free(struct moved_directory *moved)
 {
-	if (change->kind == CHANGE_ENTRY)
-		handle_entry(s, change);
-	else
-		handle_directory(s, change);
+	free(moved->from);
+	free(moved->to);
+	free(moved);
+}
+
+/* Events are told in the order of their looks: none will be older.  With the lock held. */
+static void forget_moved(struct invalidator *v, uint64_t looked_ns)
+{
+	while (v->moved && v->moved->done_ns <= looked_ns) {
+		struct moved_directory *moved = v->moved;
+
+		v->moved = moved->next;
+		moved_free(moved);
+	}
+	if (!v->moved)
+		v->last_moved = &v->moved;
+}
+
+static void follow(char **path, const char *from, const char *to)
+{
+	const char *rest = *path + strlen(from);
+	char *followed;
+
+	followed = path_join(to, *rest == '/' ? rest + 1 : rest);
+	if (!followed)
+		return;
+	free(*path);
+	*path = followed;
+}
+
+/* Where what the event tells of is now; NULL: at its path. */
+static char *follow_moved(struct invalidator *v, const struct change *change)
+{
+	char *path = NULL;
+
+	pthread_mutex_lock(&v->lock);
+	forget_moved(v, change->looked_ns);
+	if (v->moved)
+		path = strdup(change->path);
+	for (const struct moved_directory *moved = v->moved; path && moved; moved = moved->next) {
+		if (moved->done_ns <= change->looked_ns)
+			continue;
+		if (path_is_within(path, moved->from))
+			follow(&path, moved->from, moved->to);
+		else if (moved->swap && path_is_within(path, moved->to))
+			follow(&path, moved->to, moved->from);
+	}
+	pthread_mutex_unlock(&v->lock);
+	if (path && strcmp(path, change->path) == 0) {
+		free(path);
+		path = NULL;
+	}
+	return path;
+}
+
+static void handle(struct invalidator *v, const struct change *change)
+{
+	cleanup_free char *now_at = NULL;
+	struct change followed = *change;
+
+	if (change->kind != CHANGE_ENTRY) {
+		handle_directory(v->session, change);
+		return;
+	}
+	handle_entry(v->session, change);
+	now_at = follow_moved(v, change);
+	if (!now_at)
+		return;
+	followed.path = now_at;
+	handle_entry(v->session, &followed);
 }
 
 /* ---- The queue ---- */
@@ -287,14 +366,21 @@ static void take_change(void *user, const struct change *change)
 	enqueue(user, change);
 }
 
+void invalidator_unwatched(struct invalidator *v, const char *path)
+{
+	const struct change change = {.kind = CHANGE_UNWATCHED, .path = path};
+
+	enqueue(v, &change);
+}
+
 static void handle_all(struct invalidator *v, struct queued_change *list, bool lost, bool expire)
 {
 	static const struct change everything = {.kind = CHANGE_RESCAN, .path = ""};
 
 	if (lost)
-		handle(v->session, &everything);
+		handle(v, &everything);
 	for (const struct queued_change *entry = list; entry; entry = entry->next)
-		handle(v->session, &entry->change);
+		handle(v, &entry->change);
 	if (expire)
 		drop_unwatched(v->session);
 	queue_free(list);
@@ -358,6 +444,7 @@ int invalidator_start(struct session *s, struct invalidator **ret_invalidator)
 		return -ENOMEM;
 	v->session = s;
 	v->last = &v->first;
+	v->last_moved = &v->moved;
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_cond_init(&v->changed, NULL);
 	*ret_invalidator = v; /* the thread asks there whether it is to end */
@@ -390,9 +477,35 @@ void invalidator_free(struct invalidator *v)
 	if (!v)
 		return;
 	queue_free(v->first);
+	forget_moved(v, UINT64_MAX);
 	pthread_cond_destroy(&v->changed);
 	pthread_mutex_destroy(&v->lock);
 	free(v);
+}
+
+void invalidator_moved(
+	struct invalidator *v, const char *from, const char *to, bool swap, uint64_t done_ns)
+{
+	struct moved_directory *moved = calloc(1, sizeof(*moved));
+	size_t count = 1;
+
+	if (moved)
+		*moved = (struct moved_directory){
+			.done_ns = done_ns, .swap = swap, .from = strdup(from), .to = strdup(to)};
+	pthread_mutex_lock(&v->lock);
+	for (const struct moved_directory *m = v->moved; m; m = m->next)
+		count++;
+	if (!moved || !moved->from || !moved->to || count > MOVED_MAX) {
+		if (moved)
+			moved_free(moved);
+		forget_moved(v, UINT64_MAX);
+		lose_changes(v);
+		pthread_cond_broadcast(&v->changed);
+	} else {
+		*v->last_moved = moved;
+		v->last_moved = &moved->next;
+	}
+	pthread_mutex_unlock(&v->lock);
 }
 
 void invalidator_drain(struct invalidator *v)

@@ -20,6 +20,14 @@ void invalidator_stop(struct invalidator *invalidator);
 /* After invalidator_stop() and workspace_free(), whose feed leads here.  NULL is fine. */
 void invalidator_free(struct invalidator *invalidator);
 
+/* The directory is not watched any more, for a reason of our own. */
+void invalidator_unwatched(struct invalidator *invalidator, const char *path);
+
+/* A directory was renamed through this mount (or two have changed places), which the place was done
+ * with then by its clock. */
+void invalidator_moved(struct invalidator *invalidator, const char *from, const char *to, bool swap,
+	uint64_t done_ns);
+
 /* Waits until the kernel knows of all changes that the feed brought so far, and has forgotten
  * what it believes for a time only (unwatched directories, files with several links). */
 void invalidator_drain(struct invalidator *invalidator);

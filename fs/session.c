@@ -252,8 +252,14 @@ static int serve(struct session *s, void (*ready)(void *user), void *user)
 static void directory_forgotten(void *user, const char *path)
 {
 	struct session *s = user;
+	struct inode *inode;
 
 	workspace_unwatch(s->mount->workspace, path);
+	/* Somebody may have found it again, and believe it to be watched. */
+	inode = inode_table_find(s->mount->inodes, path);
+	if (inode && s->invalidator)
+		invalidator_unwatched(s->invalidator, path);
+	inode_table_unref(s->mount->inodes, inode);
 }
 
 static int make_table(struct session *s)

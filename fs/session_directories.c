@@ -219,9 +219,11 @@ static int read_entries(struct request *r, struct listing *listing)
 	struct object_ref object;
 	struct inode_state state;
 	bool watched = false;
+	uint32_t losses;
 	int result;
 
 	do {
+		losses = inode_table_watch_losses(r->mount->inodes, inode);
 		listing->entries.size = 0;
 		listing->positions.size = 0;
 		listing->changes = inode->changes;
@@ -236,7 +238,7 @@ static int read_entries(struct request *r, struct listing *listing)
 	if (result < 0)
 		return result;
 	sort_positions(listing);
-	inode->watched = watched;
+	inode_table_set_watched(r->mount->inodes, inode, watched, losses);
 	return 0;
 }
 
@@ -273,15 +275,17 @@ void mount_watch(struct mount *m, const char *path)
 	struct inode *inode = m->inodes ? inode_table_find(m->inodes, path) : NULL;
 	struct object_ref object = {.path = path};
 	struct op_context op;
+	uint32_t losses;
 	bool watched;
 
 	if (!inode)
 		return;
+	losses = inode_table_watch_losses(m->inodes, inode);
 	op_context_init(&op);
 	object.id = inode->id;
 	if (!inode->watched &&
 		workspace_readdir(&op, m->workspace, &object, true, pass_over, NULL, &watched) == 0)
-		inode->watched = watched;
+		inode_table_set_watched(m->inodes, inode, watched, losses);
 	inode_table_unref(m->inodes, inode);
 }
 

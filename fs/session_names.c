@@ -8,8 +8,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "fs/invalidate.h"
 #include "fs/virtual.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 
 /* ---- Finding and forgetting -------------------------------------------------------- */
 
@@ -381,6 +383,7 @@ void session_mknod(
 		return;
 	request_begin(&r, fuse, "mknod", LOG_IS_MUTATION);
 	parent = session_inode(r.session, parent_ino);
+	inode_table_making(r.mount->inodes, parent, name);
 	do {
 		result = request_locate_entry(&r, parent, name);
 		if (result == 0)
@@ -401,6 +404,7 @@ void session_mkdir(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mod
 		return;
 	request_begin(&r, fuse, "mkdir", LOG_IS_MUTATION);
 	parent = session_inode(r.session, parent_ino);
+	inode_table_making(r.mount->inodes, parent, name);
 	do {
 		result = request_locate_entry(&r, parent, name);
 		if (result == 0)
@@ -422,6 +426,7 @@ void session_symlink(fuse_req_t fuse, const char *target, fuse_ino_t parent_ino,
 	request_begin(&r, fuse, "symlink", LOG_IS_MUTATION);
 	r.record.path2 = target;
 	parent = session_inode(r.session, parent_ino);
+	inode_table_making(r.mount->inodes, parent, name);
 	do {
 		result = request_locate_entry(&r, parent, name);
 		if (result == 0)
@@ -444,6 +449,7 @@ void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent_ino, const 
 	request_begin(&r, fuse, "link", LOG_IS_MUTATION);
 	inode = session_inode(r.session, ino);
 	parent = session_inode(r.session, parent_ino);
+	inode_table_making(r.mount->inodes, parent, name);
 	do {
 		result = request_locate(&r, inode, &object);
 		if (result == 0)
@@ -568,12 +574,18 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	moved = inode_table_child(r->mount->inodes, parent, name);
 	target = flags ? NULL : inode_table_child(r->mount->inodes, new_parent, new_name);
 	spare = open_spare(r, target);
+	inode_table_making(r->mount->inodes, new_parent, new_name);
 	rename_begin(r->session);
+	r->op.served.done_ns = 0;
 	result = workspace_rename(&r->op, r->mount->workspace, r->path.path, r->path2.path, flags,
 		moved ? &moved->id : &unknown);
 	if (result == 0)
 		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name, moved,
 			flags & RENAME_SWAP);
+	if (result == 0 && (!moved || moved->is_directory || (flags & RENAME_SWAP)))
+		invalidator_moved(r->session->invalidator, r->path.path, r->path2.path,
+			flags & RENAME_SWAP,
+			r->op.served.done_ns ? r->op.served.done_ns : clock_now_ns());
 	settle_spare(r, spare, result == 0);
 	rename_end(r->session, result == 0);
 	inode_table_unref(r->mount->inodes, target);

@@ -318,6 +318,7 @@ static int create_named(struct request *r, struct inode *parent, const char *nam
 {
 	int result = request_locate_entry(r, parent, name);
 
+	inode_table_making(r->mount->inodes, parent, name);
 	return result < 0 ? result : create(r, mode, flags, ret_file, ret_attributes);
 }
 

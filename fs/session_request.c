@@ -147,8 +147,7 @@ static int nameless(struct request *r, struct inode *directory)
 
 	if (error < 0)
 		return error;
-	error = workspace_getattr(
-		&r->op, r->mount->workspace, &OBJECT_AT(path.path), &attributes);
+	error = workspace_getattr(&r->op, r->mount->workspace, &OBJECT_AT(path.path), &attributes);
 	path_string_done(&path);
 	if (error == 0)
 		error = S_ISDIR(attributes.mode) ? -ESTALE : -ENOENT;
@@ -356,6 +355,8 @@ int session_drop_inode(struct session *s, struct inode *inode, bool data)
 	/* What is being handed over (session_open.c) comes before, or not at all. */
 	pthread_rwlock_wrlock(&s->store_lock);
 	inode->drops++;
+	if (data)
+		inode->content_told = false;
 	pthread_rwlock_unlock(&s->store_lock);
 	return fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), data ? 0 : -1, 0);
 }

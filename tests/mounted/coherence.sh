@@ -159,4 +159,31 @@ test_nobody_meets_a_name_in_the_middle_of_being_replaced() {
 	END
 }
 
+# The event of a change may be on its way here when the directory gets another name.
+test_a_change_shows_in_a_directory_that_is_renamed_meanwhile() {
+	need python3
+
+	mkdir "$mnt/renamed"
+	python3 - "$mnt/renamed" "$backing/renamed" <<-'END'
+		import os, random, sys, time
+		mnt, backing = sys.argv[1:]
+		def comes_true(path, size):
+		    end = time.monotonic() + 3
+		    while os.stat(path).st_size != size:
+		        assert time.monotonic() < end, (path, os.stat(path).st_size)
+		        time.sleep(0.002)
+		os.mkdir(f"{mnt}/0")
+		open(f"{mnt}/0/x", "w").close()
+		for i in range(1, 25):
+		    os.listdir(mnt)
+		    os.listdir(f"{mnt}/{i - 1}")
+		    comes_true(f"{mnt}/{i - 1}/x", i - 1)
+		    with open(f"{backing}/{i - 1}/x", "a") as f:
+		        f.write("x")
+		    time.sleep(random.uniform(0.0015, 0.0045))
+		    os.rename(f"{mnt}/{i - 1}", f"{mnt}/{i}")
+		    comes_true(f"{mnt}/{i}/x", i)
+	END
+}
+
 run_tests "$1"

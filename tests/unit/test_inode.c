@@ -115,6 +115,53 @@ static void test_where_a_replaced_object_was_is_known_until_it_has_a_name_again(
 	inode_table_free(table);
 }
 
+static void test_what_is_made_again_is_not_removed_by_us(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+
+	inode_table_removed(table, root, "a");
+	CHECK(inode_table_removed_lately(table, root, "a"));
+	inode_table_making(table, root, "a");
+	CHECK(!inode_table_removed_lately(table, root, "a"));
+	inode_table_free(table);
+}
+
+static void test_a_watch_that_ends_while_it_begins_is_none(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *a = enter(table, inode_table_root(table), "a", object(2, S_IFDIR));
+	uint32_t losses = inode_table_watch_losses(table, a);
+
+	inode_table_watch_lost(table, a);
+	inode_table_set_watched(table, a, true, losses);
+	CHECK(!a->watched);
+	inode_table_set_watched(table, a, true, inode_table_watch_losses(table, a));
+	CHECK(a->watched);
+	inode_table_watch_lost(table, a);
+	CHECK(!a->watched);
+	inode_table_free(table);
+}
+
+static void test_directories_do_not_hold_each_other(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *a = enter(table, root, "a", object(2, S_IFDIR));
+	struct inode *b = enter(table, a, "b", object(3, S_IFDIR));
+	uint64_t inodes, bytes;
+
+	CHECK(inode_table_vanished(table, a, "b", inode_table_epoch(table)));
+	check_lost(table, b, "a/b");
+	CHECK(inode_table_vanished(table, root, "a", inode_table_epoch(table)));
+	enter(table, b, "c", object(2, S_IFDIR));
+	inode_table_forget(table, b, 1);
+	inode_table_forget(table, a, 2);
+	inode_table_usage(table, &inodes, &bytes);
+	CHECK_RC(1, inodes);
+	inode_table_free(table);
+}
+
 static void test_swapped_names_lead_to_each_other(void)
 {
 	struct inode_table *table = new_table();
@@ -253,7 +300,9 @@ static void test_a_directory_below_itself_is_a_loop(void)
 TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_a_rename_is_known_though_the_feed_was_quicker),
 	TEST(test_where_a_replaced_object_was_is_known_until_it_has_a_name_again),
-	TEST(test_swapped_names_lead_to_each_other),
+	TEST(test_what_is_made_again_is_not_removed_by_us),
+	TEST(test_a_watch_that_ends_while_it_begins_is_none),
+	TEST(test_directories_do_not_hold_each_other), TEST(test_swapped_names_lead_to_each_other),
 	TEST(test_links_share_an_inode_and_outlive_each_other),
 	TEST(test_another_object_takes_the_name_over),
 	TEST(test_a_long_path_leaves_the_fixed_buffer),
