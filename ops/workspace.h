@@ -104,6 +104,7 @@ struct op_context {
 	/* Filled in by lower layers, for the mount log. */
 	struct {
 		uint32_t round_trips; /* waits for the far end on this call's behalf */
+		uint32_t repeats;     /* requests made anew, as the far end had forgotten them */
 		bool from_cache;      /* answered without asking the place */
 		uint64_t began_ns; /* when the place began with it: what it says was looked at ...*/
 		uint64_t done_ns;  /* ... between then and this, by a clock of its own that never

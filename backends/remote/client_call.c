@@ -235,10 +235,10 @@ static bool may_take_long(enum frame_type type)
 	       type == REQUEST_FSYNC;
 }
 
-/* One step of waiting for `call->changed`.  Under the lock.  0, or why to give up.
+/* Under the lock.  0, or why to give up.
  * Any signal interrupts, also one that the caller handles and that must not make its stat()
  * fail: what has its answer on the way gets it. */
-static int wait_for_change(struct query *q, int64_t *interrupted_ms)
+static int go_on(struct query *q, int64_t *interrupted_ms)
 {
 	struct call *call = q->call;
 	bool is_long = may_take_long(call->type);
@@ -256,37 +256,34 @@ static int wait_for_change(struct query *q, int64_t *interrupted_ms)
 		if (is_long)
 			send_cancel(call);
 	}
-	remote_cond_wait_ms(&call->changed, &q->remote->lock, WAIT_MS);
 	return 0;
 }
 
-static int take_parts(struct query *q, int (*take)(void *user, struct wire_reader *part),
+/* Under the lock, which it drops meanwhile. */
+static void take_part(struct query *q, int (*take)(void *user, struct wire_reader *part),
 	void *user, int *taken_result)
 {
 	struct call *call = q->call;
+	struct call_data *part = call->first;
+	struct wire_reader reader = wire_reader_over(part->payload, part->size);
 	cleanup_wire_writer struct wire_writer credit = {0};
 
-	while (call->first) {
-		struct call_data *part = call->first;
-		struct wire_reader reader = wire_reader_over(part->payload, part->size);
-
-		call->first = part->next;
-		if (!call->first)
-			call->last = &call->first;
-		call->data_bytes -= part->size + FRAME_HEADER_BYTES;
-		pthread_mutex_unlock(&q->remote->lock);
-		if (*taken_result >= 0)
-			*taken_result = take(user, &reader);
-		lane_writer_init(&credit);
-		wire_put_number(&credit, part->size + FRAME_HEADER_BYTES);
-		lane_send(q->remote->lane, LANE_URGENT, FRAME_CREDIT, call->id, &credit);
+	call->first = part->next;
+	if (!call->first)
+		call->last = &call->first;
+	call->data_bytes -= part->size + FRAME_HEADER_BYTES;
+	pthread_mutex_unlock(&q->remote->lock);
+	if (*taken_result >= 0) {
+		*taken_result = take(user, &reader);
 		if (*taken_result < 0)
 			send_cancel(call);
-		free(part->payload);
-		free(part);
-		pthread_mutex_lock(&q->remote->lock);
 	}
-	return *taken_result;
+	lane_writer_init(&credit);
+	wire_put_number(&credit, part->size + FRAME_HEADER_BYTES);
+	lane_send(q->remote->lane, LANE_URGENT, FRAME_CREDIT, call->id, &credit);
+	free(part->payload);
+	free(part);
+	pthread_mutex_lock(&q->remote->lock);
 }
 
 int64_t query_run_stream(
@@ -301,14 +298,15 @@ int64_t query_run_stream(
 		return r;
 	remote_count_round_trip(remote, q->ctx);
 	pthread_mutex_lock(&remote->lock);
-	while (!q->call->done && r == 0) {
-		if (take)
-			take_parts(q, take, user, &taken_result);
-		if (!q->call->done && !q->call->first)
-			r = wait_for_change(q, &interrupted_ms);
+	while ((!q->call->done || q->call->first) && r == 0) {
+		r = go_on(q, &interrupted_ms);
+		if (r < 0)
+			break;
+		if (q->call->first)
+			take_part(q, take, user, &taken_result);
+		else
+			remote_cond_wait_ms(&q->call->changed, &remote->lock, WAIT_MS);
 	}
-	if (r == 0 && take)
-		take_parts(q, take, user, &taken_result);
 	if (r < 0)
 		abandon(q);
 	q->ctx->served.began_ns = q->call ? q->call->began_ns : 0;
@@ -341,6 +339,16 @@ int query_submit(struct query *q, void (*complete)(struct call *call), void *use
 	return r;
 }
 
+bool remote_again(struct op_context *ctx, int64_t *result)
+{
+	if (*result != RESULT_AGAIN)
+		return false;
+	if (ctx->served.repeats++ < REPEATS_MAX)
+		return true;
+	*result = -EIO;
+	return false;
+}
+
 bool query_end(struct query *q, int64_t *result)
 {
 	wire_writer_done(&q->out);
@@ -351,7 +359,7 @@ bool query_end(struct query *q, int64_t *result)
 		call_free(q->call);
 		q->call = NULL;
 	}
-	return *result == RESULT_AGAIN;
+	return remote_again(q->ctx, result);
 }
 
 int64_t query_finish(struct query *q, int64_t result)

@@ -24,6 +24,7 @@ enum {
 	FILE_BUCKETS = 256,
 	FEED_MAX_CHANGES = 65536,
 	FEED_MAX_BYTES = 32 << 20,
+	REPEATS_MAX = 3, /* of one operation, when each new session ends like the one before */
 };
 
 /* Results beside those of the contract, for the client's own loops. */
@@ -184,7 +185,11 @@ int64_t query_run_stream(
 /* Sends it; `complete` gets the answer.  On failure nothing was sent. */
 int query_submit(struct query *q, void (*complete)(struct call *call), void *user);
 
-/* Frees it.  True: *result was RESULT_AGAIN, and the request is to be made anew. */
+/* Whether an operation goes on with the same request in a new session: `*result` was RESULT_AGAIN,
+ * and that has not happened too often (then it becomes -EIO). */
+bool remote_again(struct op_context *ctx, int64_t *result);
+
+/* Frees it.  The same answer: the request is to be made anew. */
 bool query_end(struct query *q, int64_t *result);
 
 /* Checks the end of the answer: `result`, or -EIO for a malformed one. */

@@ -5,7 +5,7 @@
 #include "backends/remote/client_internal.h"
 #include "ops/support/path.h"
 
-#define LISTING_MAX_BYTES (UINT64_C(4) << 30)
+enum { LISTING_MAX_BYTES = 512 << 20 };
 
 /* The answer to most requests that look at or change an object. */
 static int64_t take_attributes(void *ret_attributes, struct query *q, int64_t result)
@@ -64,11 +64,14 @@ static int take_entries(void *user, struct wire_reader *part)
 	cleanup_buffer struct buffer path = {0};
 	uint64_t looked_ns = 0;
 	struct dir_entry entry;
+	size_t path_bytes = 0;
 	int r = 0;
 
 	while (r >= 0 && wire_reader_left(part) > 0) {
 		wire_get_dir_entry(part, &path, &looked_ns, &entry);
-		if (part->failed || (listing->directory && !entry.looked_ns) ||
+		path_bytes += path.size;
+		if (part->failed || path_bytes > LISTING_PATHS_MAX_BYTES ||
+			(listing->directory && !entry.looked_ns) ||
 			(!listing->directory && !path_is_name(entry.path)) ||
 			is_endless(listing, &entry))
 			return -EIO;

@@ -374,7 +374,7 @@ ssize_t remote_read(
 	struct remote_file *file = remote_file_of(open_file);
 	struct object_ref object = OBJECT_OF(open_file);
 	uint64_t order = 0;
-	ssize_t result;
+	int64_t result;
 
 	if ((file->flags & O_ACCMODE) == O_WRONLY)
 		return -EBADF;
@@ -388,6 +388,6 @@ ssize_t remote_read(
 		pthread_mutex_lock(&file->lock);
 		result = read_locked(ctx, file, order, data, size, offset);
 		pthread_mutex_unlock(&file->lock);
-	} while (result == RESULT_AGAIN);
-	return result;
+	} while (remote_again(ctx, &result));
+	return (ssize_t)result;
 }

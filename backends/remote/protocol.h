@@ -18,9 +18,10 @@ enum {
 	TRANSFER_MAX_BYTES = 256 << 10, /* file content in one READ reply or WRITE */
 	LISTING_FIRST_BYTES =
 		8 << 10, /* entries are sent when this much has gathered at first ... */
-	LISTING_CHUNK_BYTES = 128 << 10, /* ... and this much in the end */
-	INLINE_MAX_BYTES = 512 << 10,    /* file content in one entry of a scan */
-	CREDIT_LISTING_BYTES = 4 << 20,  /* what a sender may send before the first CREDIT */
+	LISTING_CHUNK_BYTES = 128 << 10,   /* ... and this much in the end */
+	LISTING_PATHS_MAX_BYTES = 4 << 20, /* all paths in one frame, each in full with a NUL */
+	INLINE_MAX_BYTES = 512 << 10,      /* file content in one entry of a scan */
+	CREDIT_LISTING_BYTES = 4 << 20,    /* what a sender may send before the first CREDIT */
 	CREDIT_OUTPUT_BYTES = 1 << 20,
 	CREDIT_INPUT_BYTES = 256 << 10,
 	OUTPUT_CHUNK_BYTES = 32 << 10,

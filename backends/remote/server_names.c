@@ -54,6 +54,7 @@ struct listing {
 	size_t chunk_bytes;
 	struct buffer previous; /* path of the last entry in the chunk ... */
 	uint64_t previous_ns;   /* ... and when it was looked at */
+	size_t path_bytes;      /* of all paths in it */
 };
 
 static void listing_done(struct listing *listing)
@@ -82,6 +83,7 @@ static void start_chunk(struct listing *listing)
 			buffer_reserve(&listing->chunk.buffer, listing->chunk_bytes + 4096);
 	listing->previous.size = 0;
 	listing->previous_ns = 0;
+	listing->path_bytes = 0;
 }
 
 static int flush_listing(struct listing *listing)
@@ -101,13 +103,15 @@ static int put_entry(void *user, const struct dir_entry *entry)
 {
 	struct listing *listing = user;
 	const char *previous = listing->previous.size ? (char *)listing->previous.data : "";
+	size_t path_size = strlen(entry->path) + 1;
 	struct dir_entry small = *entry;
 	int r = 0;
 
 	if (entry->content_size > INLINE_MAX_BYTES)
 		small.content = NULL;
 	if (listing->chunk.buffer.size + (small.content ? small.content_size : 0) >
-		listing->chunk_bytes) {
+			listing->chunk_bytes ||
+		listing->path_bytes + path_size > LISTING_PATHS_MAX_BYTES) {
 		r = flush_listing(listing);
 		previous = "";
 	}
@@ -116,7 +120,8 @@ static int put_entry(void *user, const struct dir_entry *entry)
 	wire_put_dir_entry(&listing->chunk, previous, listing->previous_ns, &small);
 	listing->previous_ns = small.looked_ns;
 	listing->previous.size = 0;
-	return buffer_append(&listing->previous, entry->path, strlen(entry->path) + 1);
+	listing->path_bytes += path_size;
+	return buffer_append(&listing->previous, entry->path, path_size);
 }
 
 int64_t handle_readdir(struct job *job, struct wire_writer *out)

@@ -265,7 +265,7 @@ def test_handles_of_another_session():
 # ---- Floods ------------------------------------------------------------------------------------------
 
 
-def flood(attack, kind, arguments, seconds=1):
+def flood(attack, kind, arguments, seconds=0.4):
     """Sends without ever reading, until nothing is taken any more."""
     frame = p.put_caller() + p.number(0) + arguments
     end, sent = time.monotonic() + seconds, 0

@@ -1,0 +1,127 @@
+#!/bin/bash
+# hostile_helper.sh: a real mount whose helper lies (tests/remote/hostile_server.py).  Every lie is answered
+# in bounded time with something, the daemon lives and stays small, and what is not lied about works.
+# shellcheck source-path=SCRIPTDIR
+. "$(dirname "$0")/lib.sh"
+
+server=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../remote" && pwd)/hostile_server.py
+mkdir "$tmp/helper" "$tmp/ws"
+printf '#!/bin/sh\nexec python3 "%s" "$@"\n' "$server" >"$tmp/helper/isthmus-helper"
+chmod +x "$tmp/helper/isthmus-helper"
+echo honest >"$tmp/ws/honest"
+mkdir "$tmp/ws/directory" "$tmp/ws/lies"
+for lie in type numbers large inline counts nothing short unasked events hash cut oversized escape gone victim; do
+	echo content >"$tmp/ws/lies/$lie"
+done
+for lie in slashes upwards outside twice oneself orphans names long broken endless victims; do
+	mkdir "$tmp/ws/lies/$lie"
+done
+
+is_honest() {
+	[ "$(cat "$mnt/honest")" = honest ] && [ "$(ls "$mnt/directory" | wc -l)" = 0 ]
+}
+
+# hears COMMAND...: it ends by itself, however; then all is well with the rest.
+hears() {
+	local status=0
+
+	timeout -k 5 25 "$@" >"$tmp/heard" 2>&1 || status=$?
+	[ "$status" != 124 ] && [ "$status" != 137 ] || fail "without an answer: $*"
+	kill -0 "$daemon_pid" || fail "the daemon has died of: $*"
+	wait_for 25 is_honest || fail "nothing works after: $*"
+}
+
+test_types_that_change() {
+	local i
+
+	for i in 1 2 3 4 5 6 7 8; do
+		hears sh -c 'stat "$1"; cat "$1"; ls "$1/"; readlink "$1"; echo x >>"$1"; chmod 600 "$1"' sh "$mnt/lies/type"
+	done
+	rm -f "$mnt/lies/type.2"
+	hears mv "$mnt/lies/type" "$mnt/lies/type.2"
+}
+
+test_what_was_made_is_something_else() {
+	local name
+
+	cat "$mnt/lies/victim"
+	ls "$mnt/lies/victims"
+	for name in made.1 made.2; do
+		hears mkdir "$mnt/lies/$name"
+		hears ln -s x "$mnt/lies/$name"
+		hears mkfifo "$mnt/lies/$name"
+		hears sh -c 'echo x >"$1"; cat "$1"; ls "$1/"' sh "$mnt/lies/$name"
+		hears ln "$mnt/lies/victim" "$mnt/lies/$name"
+	done
+}
+
+test_numbers() {
+	hears sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do stat "$1"; chmod 600 "$1"; cat "$1"; done' sh "$mnt/lies/numbers"
+}
+
+test_sizes() {
+	hears head -c 100000 "$mnt/lies/large"
+	hears tail -c 100000 "$mnt/lies/large"
+	hears cat "$mnt/lies/inline"
+	hears cat "$mnt/lies/short"
+	hears sh -c 'cat "$1"; echo longer >>"$1"; cat "$1"' sh "$mnt/lies/nothing"
+}
+
+test_counts() {
+	hears sh -c 'for i in 1 2 3 4 5 6; do cat "$1"; echo x >>"$1"; echo x >"$1"; cp "$1" "$1.copy"; done' \
+		sh "$mnt/lies/counts"
+	hears python3 - "$mnt/lies/counts" <<-'PYTHON'
+		import os, sys
+		for _ in range(6):
+		    for call in (os.listxattr, lambda path: os.getxattr(path, "user.x"),
+		                 lambda path: os.lseek(os.open(path, os.O_RDONLY), 0, os.SEEK_HOLE)):
+		        try:
+		            call(sys.argv[1])
+		        except OSError:
+		            pass
+	PYTHON
+}
+
+test_listings() {
+	local lie
+
+	for lie in slashes upwards outside twice oneself orphans names long broken; do
+		hears find "$mnt/lies/$lie" -maxdepth 3
+		hears ls -l "$mnt/lies/$lie"
+	done
+	expect '' "$(find "$tmp" -path "$mnt" -prune -o -name 'evil*' -print)" "written outside"
+	[ ! -e /evil ] && [ ! -e "$tmp/evil" ]
+}
+
+test_a_listing_without_end() {
+	timeout -k 2 1 ls "$mnt/lies/endless" >/dev/null 2>&1 || true
+	hears true
+}
+
+test_frames() {
+	local lie
+
+	for lie in unasked events cut oversized escape; do
+		hears cat "$mnt/lies/$lie"
+	done
+	hears sh -c 'echo something >"$1"; cat "$1"' sh "$mnt/lies/hash"
+}
+
+test_a_session_that_ends_again_and_again() {
+	hears cat "$mnt/lies/gone"
+	[ -s "$tmp/heard" ]
+}
+
+test_commands() {
+	hears "$ISTHMUS" exec "$mnt" -- flood
+	hears "$ISTHMUS" exec "$mnt" -- exits
+}
+
+test_memory_is_bounded() {
+	local peak
+
+	peak=$(awk '/VmHWM/ {print $2}' "/proc/$daemon_pid/status")
+	grep -q asan "/proc/$daemon_pid/maps" || [ "$peak" -lt $((300 << 10)) ] || fail "$peak KiB"
+}
+
+run_tests helper -o "helper_dir=$tmp/helper" -o timeout=15

@@ -1,0 +1,239 @@
+/*
+ * What the client makes of answers: a thread plays the far end, without any connection.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "backends/remote/client_internal.h"
+#include "tests/check.h"
+
+enum { LONG_PATH_BYTES = 60000, LONG_PATHS = 60, FRAMES_MAX = 1000 };
+
+/* The far end: forgets so many requests first, as a new session would, and sends so many parts of
+ * a listing before it says that all is well. */
+struct far_end {
+	struct remote *remote;
+	unsigned forgets, parts;
+	struct wire_writer part;
+	unsigned seen; /* requests */
+	atomic_bool stop;
+	pthread_t thread;
+};
+
+/* The request under way, or 0. */
+static uint32_t request_id(struct remote *remote)
+{
+	uint32_t id = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	for (size_t i = 0; i < CALL_SLOTS && !id; i++)
+		if (remote->calls[i] && !remote->calls[i]->done)
+			id = remote->calls[i]->id;
+	pthread_mutex_unlock(&remote->lock);
+	return id;
+}
+
+static void give(
+	struct far_end *far, enum frame_type type, uint32_t id, const void *data, size_t size)
+{
+	struct frame_header header = {.type = (uint8_t)type, .id = id, .size = (uint32_t)size};
+	uint8_t *payload = malloc(size + 1);
+
+	if (!payload)
+		abort();
+	memcpy(payload, data, size);
+	payload[size] = '\0';
+	remote_received(far->remote, &header, payload);
+}
+
+static void forget(struct far_end *far)
+{
+	far->forgets--;
+	pthread_mutex_lock(&far->remote->lock);
+	far->remote->epoch++;
+	remote_fail_calls(far->remote);
+	pthread_mutex_unlock(&far->remote->lock);
+}
+
+/* Waits while plenty of the answer has not been taken.  False: it is not wanted any more. */
+static bool awaits_parts(struct remote *remote, uint32_t id)
+{
+	struct call *call;
+	size_t waiting;
+
+	do {
+		pthread_mutex_lock(&remote->lock);
+		call = remote->calls[id % CALL_SLOTS];
+		waiting = call ? call->data_bytes : 0;
+		pthread_mutex_unlock(&remote->lock);
+		sched_yield();
+	} while (waiting > CREDIT_LISTING_BYTES / 2);
+	return call;
+}
+
+static void answer(struct far_end *far, uint32_t id)
+{
+	static const uint8_t result[WIRE_RESULT_BYTES] = {0};
+	cleanup_wire_writer struct wire_writer reply = {0};
+	const struct attributes attributes = {.id.inode = 42};
+	bool lists = far->parts > 0;
+
+	for (; far->parts > 0 && awaits_parts(far->remote, id) && !far->stop; far->parts--)
+		give(far, FRAME_DATA, id, far->part.buffer.data, far->part.buffer.size);
+	wire_put_raw(&reply, result, sizeof(result));
+	if (!lists)
+		wire_put_attributes(&reply, &attributes);
+	give(far, FRAME_REPLY, id, reply.buffer.data, reply.buffer.size);
+}
+
+static void *run_far_end(void *argument)
+{
+	struct far_end *far = argument;
+	const struct timespec pause = {.tv_nsec = 200000};
+
+	while (!far->stop) {
+		uint32_t id = request_id(far->remote);
+
+		if (!id) {
+			nanosleep(&pause, NULL);
+			continue;
+		}
+		far->seen++;
+		if (far->forgets > 0)
+			forget(far);
+		else
+			answer(far, id);
+	}
+	return NULL;
+}
+
+static void far_end_start(struct far_end *far)
+{
+	static const struct remote_settings settings = {.name = "helper", .timeout_ms = 60000};
+
+	if (remote_new(&settings, &far->remote) < 0 ||
+		pthread_create(&far->thread, NULL, run_far_end, far) != 0)
+		abort();
+}
+
+static void far_end_stop(struct far_end *far)
+{
+	far->stop = true;
+	pthread_join(far->thread, NULL);
+	remote_release(far->remote);
+	wire_writer_done(&far->part);
+}
+
+static int ask(struct far_end *far, struct attributes *ret_attributes)
+{
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	return remote_getattr(&ctx, &far->remote->base, &OBJECT_AT("f"), ret_attributes);
+}
+
+static void test_what_a_session_forgot_is_asked_anew(void)
+{
+	struct far_end far = {.forgets = 1};
+	struct attributes attributes = {0};
+
+	far_end_start(&far);
+	CHECK_RC(0, ask(&far, &attributes));
+	far_end_stop(&far);
+	CHECK_RC(42, attributes.id.inode);
+	CHECK_RC(2, far.seen);
+}
+
+static void test_sessions_that_all_forget_are_given_up(void)
+{
+	struct far_end far = {.forgets = 1000};
+	struct attributes attributes;
+
+	far_end_start(&far);
+	CHECK_RC(-EIO, ask(&far, &attributes));
+	far_end_stop(&far);
+	CHECK_RC(1 + REPEATS_MAX, far.seen);
+}
+
+/* ---- Listings ---------------------------------------------------------------------- */
+
+static void fill_part(struct far_end *far, unsigned entries)
+{
+	static char path[LONG_PATH_BYTES + 8];
+	char previous[sizeof(path)] = "";
+
+	memset(path, 'p', LONG_PATH_BYTES);
+	for (size_t i = 200; i < LONG_PATH_BYTES; i += 200)
+		path[i] = '/';
+	for (unsigned i = 0; i < entries; i++) {
+		struct dir_entry entry = {.path = path, .attributes.id.inode = i + 1};
+
+		snprintf(path + LONG_PATH_BYTES, 8, "/%04u", i % 10000);
+		wire_put_dir_entry(&far->part, previous, &entry);
+		memcpy(previous, path, sizeof(path));
+	}
+}
+
+static int take_entry(void *user, const struct dir_entry *entry)
+{
+	(void)entry;
+	++*(unsigned *)user;
+	return 0;
+}
+
+static int list(struct far_end *far, unsigned *ret_taken)
+{
+	static const struct scan_request request = {0};
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	*ret_taken = 0;
+	return remote_scan(
+		&ctx, &far->remote->base, &OBJECT_AT(""), &request, take_entry, ret_taken);
+}
+
+static void test_a_listing_has_all_its_parts(void)
+{
+	struct far_end far = {.parts = 20};
+	unsigned taken;
+
+	fill_part(&far, LONG_PATHS);
+	far_end_start(&far);
+	CHECK_RC(0, list(&far, &taken));
+	far_end_stop(&far);
+	CHECK_RC(20 * LONG_PATHS, taken);
+}
+
+/* 60 KB here for what costs 3.6 MB there: 512 MB are reached soon. */
+static void test_a_listing_without_end_is_refused(void)
+{
+	struct far_end far = {.parts = FRAMES_MAX};
+	unsigned taken;
+
+	fill_part(&far, LONG_PATHS);
+	far_end_start(&far);
+	CHECK_RC(-EIO, list(&far, &taken));
+	far_end_stop(&far);
+	CHECK((uint64_t)taken * LONG_PATH_BYTES <= UINT64_C(512) << 20);
+}
+
+static void test_paths_that_grow_in_decoding_are_refused(void)
+{
+	struct far_end far = {.parts = 1};
+	unsigned taken;
+
+	fill_part(&far, 8000);
+	CHECK(far.part.buffer.size < FRAME_PAYLOAD_MAX_BYTES);
+	far_end_start(&far);
+	CHECK_RC(-EIO, list(&far, &taken));
+	far_end_stop(&far);
+	CHECK((uint64_t)taken * LONG_PATH_BYTES <= LISTING_PATHS_MAX_BYTES);
+}
+
+TEST_MAIN("answers", TEST(test_what_a_session_forgot_is_asked_anew),
+	TEST(test_sessions_that_all_forget_are_given_up), TEST(test_a_listing_has_all_its_parts),
+	TEST(test_a_listing_without_end_is_refused),
+	TEST(test_paths_that_grow_in_decoding_are_refused))
