@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/remote/client_internal.h"
@@ -92,7 +93,8 @@ static int64_t take_opened(struct query *q, int64_t result, struct remote_file *
 	if (result < 0)
 		return result;
 	wire_get_attributes(&q->in, &attributes);
-	if (q->in.failed)
+	/* The kernel drops the answer to an open of anything else, and never closes it. */
+	if (q->in.failed || !S_ISREG(attributes.mode))
 		return -EIO;
 	if (result > 0) {
 		size_t got = wire_reader_left(&q->in);

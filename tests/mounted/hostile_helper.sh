@@ -37,7 +37,7 @@ test_types_that_change() {
 	for i in 1 2 3 4 5 6 7 8; do
 		hears sh -c 'stat "$1"; cat "$1"; ls "$1/"; readlink "$1"; echo x >>"$1"; chmod 600 "$1"' sh "$mnt/lies/type"
 	done
-	rm -f "$mnt/lies/type.2"
+	hears rm -f "$mnt/lies/type.2"
 	hears mv "$mnt/lies/type" "$mnt/lies/type.2"
 }
 
