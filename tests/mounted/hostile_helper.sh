@@ -10,7 +10,7 @@ printf '#!/bin/sh\nexec python3 "%s" "$@"\n' "$server" >"$tmp/helper/isthmus-hel
 chmod +x "$tmp/helper/isthmus-helper"
 echo honest >"$tmp/ws/honest"
 mkdir "$tmp/ws/directory" "$tmp/ws/lies"
-for lie in type numbers large inline counts nothing short unasked events hash cut oversized escape gone victim; do
+for lie in type numbers moments large inline counts nothing short unasked events hash cut oversized escape gone victim; do
 	echo content >"$tmp/ws/lies/$lie"
 done
 for lie in slashes upwards outside twice oneself orphans names long broken endless victims; do
@@ -32,9 +32,7 @@ hears() {
 }
 
 test_types_that_change() {
-	local i
-
-	for i in 1 2 3 4 5 6 7 8; do
+	for _ in 1 2 3 4 5 6 7 8; do
 		hears sh -c 'stat "$1"; cat "$1"; ls "$1/"; readlink "$1"; echo x >>"$1"; chmod 600 "$1"' sh "$mnt/lies/type"
 	done
 	hears rm -f "$mnt/lies/type.2"
@@ -57,6 +55,10 @@ test_what_was_made_is_something_else() {
 
 test_numbers() {
 	hears sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do stat "$1"; chmod 600 "$1"; cat "$1"; done' sh "$mnt/lies/numbers"
+}
+
+test_moments() {
+	hears sh -c 'for i in 1 2 3 4; do stat "$1"; chmod 600 "$1"; done' sh "$mnt/lies/moments"
 }
 
 test_sizes() {

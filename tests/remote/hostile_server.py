@@ -109,6 +109,14 @@ class Liar(Server):
         self.reply(0, self.wrong(name, **most[self.told % len(most)]))
         return True
 
+    def lie_moments(self, kind, name):
+        """Done before it began, at the end of time, never."""
+        self.told += 1
+        moments = [(2**64 - 1, 1), (2**63, 2**64 - 1), (0, 0)][self.told % 3]
+        if kind == p.GETATTR:
+            self.lane.send(p.REPLY, self.identifier, p.result(0, *moments) + self.wrong(name))
+        return kind == p.GETATTR
+
     # ---- How much there is ----------------------------------------------------------------------
 
     def lie_large(self, kind, name):
@@ -163,7 +171,7 @@ class Liar(Server):
 
     def entry(self, path, mode=stat.S_IFREG | 0o644, inode=None, **more):
         attributes = p.NO_ATTRIBUTES._replace(id=(77, inode or abs(hash(path)) % 2**48 + 2, 0), mode=mode, nlink=1)
-        return p.Entry(path, more.get("watched", 0), more.get("complete", 0), attributes, more.get("target"), more.get("content"))
+        return p.Entry(path, more.get("watched", 0), more.get("complete", 0), attributes, more.get("target"), more.get("content"), 1)
 
     def listing(self, kind, entries):
         if kind not in (p.READDIR, p.SCAN):
@@ -206,7 +214,7 @@ class Liar(Server):
             return False
         path = b"/".join([b"d" * 200] * 2000) + b"/"
         attributes = p.put_attributes(self.entry(b"").attributes)
-        raw = p.put_entry(b"", self.entry(path + b"x"))
+        raw = p.put_entry(b"", 0, self.entry(path + b"x"))
         self.lane.send(p.DATA, self.identifier, raw + b"".join(
             p.numbers(0, len(path)) + p.string(b"%d" % i) + attributes for i in range(10000)))
         self.reply(0, p.number(1) if kind == p.READDIR else b"")
@@ -222,9 +230,9 @@ class Liar(Server):
     def lie_endless(self, kind, name):
         if kind not in (p.READDIR, p.SCAN):
             return False
-        names = p.put_entry(b"", self.entry(b"0" * 200))
+        names = p.put_entry(b"", 0, self.entry(b"0" * 200))
         for i in range(1, 100):
-            names += p.put_entry(b"%0200d" % (i - 1), self.entry(b"%0200d" % i, inode=i))
+            names += p.put_entry(b"%0200d" % (i - 1), 1, self.entry(b"%0200d" % i, inode=i))
         try:
             while True:
                 self.lane.send(p.DATA, self.identifier, names)
@@ -239,7 +247,7 @@ class Liar(Server):
     def lie_unasked(self, kind, name):
         """Answers to requests that were never made, and to those that were answered."""
         for identifier in (0, 77777, self.identifier + 4096, 0xFFFFFFFF):
-            self.lane.send(p.REPLY, identifier, p.result(0) + bytes(100))
+            self.lane.send(p.REPLY, identifier, p.result(0, 1) + bytes(100))
             self.lane.send(p.DATA, identifier, bytes(100))
             self.lane.send(p.OUTPUT, identifier, b"\0nobody's")
             self.lane.send(p.EXIT, identifier, p.numbers(0, 0, 0))
@@ -249,19 +257,20 @@ class Liar(Server):
 
     def lie_events(self, kind, name):
         """Changes of what is not there, of the root, of nothing at all."""
-        there = p.number(1) + self.wrong(name, mode=stat.S_IFDIR) + p.numbers(2**64 - 1, 1) + bytes(16)
+        there = p.number(1) + self.wrong(name, mode=stat.S_IFDIR) + p.number(1) + bytes(16)
+        now = p.number(p.time.monotonic_ns())
         for path in (b"", b"no/such/path", b"x" * 5000, name, name + b"/below", b"lies", b".isthmus/status"):
             for which in (0, 1, 2):
-                self.lane.send(p.CHANGE, 0, p.number(which) + p.string(path) + p.number(0))
-                self.lane.send(p.CHANGE, 0, p.number(which) + p.string(path) + there)
+                self.lane.send(p.CHANGE, 0, p.number(which) + p.string(path) + now + p.number(0))
+                self.lane.send(p.CHANGE, 0, p.number(which) + p.string(path) + now + there)
         return False
 
     def lie_hash(self, kind, name):
         """The file that was written is told to hold something else."""
         if kind == p.WRITE:
             super().answer(self.request)
-            self.lane.send(p.CHANGE, 0, p.numbers(0) + p.string(name) + p.number(1) + self.wrong(name)
-                           + p.numbers(0, 1) + b"\5" * 16)
+            self.lane.send(p.CHANGE, 0, p.number(0) + p.string(name) + p.numbers(p.time.monotonic_ns(), 1)
+                           + self.wrong(name) + p.number(1) + b"\5" * 16)
             return True
         return False
 
@@ -278,7 +287,7 @@ class Liar(Server):
         return self.ends(kind, b"\xff\xff\xff\xff\x08\0\0\0\1\0\0\0\0\0\0\0")
 
     def lie_escape(self, kind, name):
-        return self.ends(kind, b"\x0f\0\0\0\x0c\0\0\0\0\0\0\0\0\0\0\0" + p.number(0) + p.string(b"../../evil") + p.number(0))
+        return self.ends(kind, b"\x0f\0\0\0\x0c\0\0\0\0\0\0\0\0\0\0\0" + p.number(0) + p.string(b"../../evil") + p.numbers(1, 0))
 
     def lie_gone(self, kind, name):
         """The session ends with each request, and is never had back."""

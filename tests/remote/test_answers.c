@@ -169,10 +169,11 @@ static void fill_part(struct far_end *far, unsigned entries)
 	for (size_t i = 200; i < LONG_PATH_BYTES; i += 200)
 		path[i] = '/';
 	for (unsigned i = 0; i < entries; i++) {
-		struct dir_entry entry = {.path = path, .attributes.id.inode = i + 1};
+		struct dir_entry entry = {
+			.path = path, .attributes.id.inode = i + 1, .looked_ns = 1};
 
 		snprintf(path + LONG_PATH_BYTES, 8, "/%04u", i % 10000);
-		wire_put_dir_entry(&far->part, previous, &entry);
+		wire_put_dir_entry(&far->part, previous, i > 0, &entry);
 		memcpy(previous, path, sizeof(path));
 	}
 }
