@@ -38,6 +38,14 @@ round() {
 	tail -n 60 "$TMPDIR/output"
 }
 
+backends=(local mem helper ssh)
+use "$tsan_build"
+while [ "$SECONDS" -lt "$end" ]; do
+	for backend in "${backends[@]}"; do
+		PROCESSES=64 CROWD_OPERATIONS=1000 round "64 processes on $backend" tests/mounted/crowd.sh "$backend"
+		[ "$SECONDS" -lt "$end" ] || break
+	done
+done
 # Once: the tools' searches against rg and git on the sources of the kernel (1.3 GB).
 sources=$(find /usr/src -maxdepth 1 -name 'linux-source-*.tar.xz' 2>/dev/null | sort -V | tail -n 1)
 if [ -n "$sources" ]; then
@@ -51,14 +59,6 @@ if [ -n "$sources" ]; then
 	rm -rf "$TMPDIR/sources"
 fi
 
-backends=(local mem helper ssh)
-use "$tsan_build"
-while [ "$SECONDS" -lt "$end" ]; do
-	for backend in "${backends[@]}"; do
-		PROCESSES=64 CROWD_OPERATIONS=1000 round "64 processes on $backend" tests/mounted/crowd.sh "$backend"
-		[ "$SECONDS" -lt "$end" ] || break
-	done
-done
 for backend in "${backends[@]}"; do
 	OPERATIONS=10000 NAME_OPERATIONS=2000 round "models on $backend" tests/mounted/models.sh "$backend"
 done
