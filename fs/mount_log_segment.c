@@ -153,7 +153,7 @@ static int retire_current(struct log_segments *s, char name[32])
 	return -EEXIST;
 }
 
-static void drop_oldest(struct log_segments *s, uint64_t limit_bytes)
+static void drop_oldest(struct log_segments *s)
 {
 	char **names = NULL;
 	uint64_t total = s->segment_bytes;
@@ -170,7 +170,7 @@ static void drop_oldest(struct log_segments *s, uint64_t limit_bytes)
 			fstatat(s->directory, names[count], &attributes, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
 		total += (uint64_t)attributes.st_size;
-		if (total > limit_bytes)
+		if (total > s->limit_bytes)
 			unlinkat(s->directory, names[count], 0);
 	}
 	log_names_free(names);
@@ -182,7 +182,7 @@ static void rotate(struct log_segments *s, uint64_t first_seq)
 
 	if (retire_current(s, name) < 0)
 		return;
-	drop_oldest(s, s->limit_bytes);
+	drop_oldest(s);
 	if (begin_segment(s, s->number + 1, first_seq) < 0)
 		renameat2(s->directory, name, s->directory, LOG_CURRENT_NAME, RENAME_NOREPLACE);
 }
@@ -190,17 +190,11 @@ static void rotate(struct log_segments *s, uint64_t first_seq)
 int log_segments_append(
 	struct log_segments *s, const struct buffer *lines, uint64_t first_seq, uint64_t last_seq)
 {
-	int r;
-
-	/* When there is no new segment to be had, the old one goes on. */
+	/* When there is no new segment to be had, the old one goes on.  A full disk drops nothing
+	 * old: whoever can fill it could else remove what he did. */
 	if (s->size_bytes >= s->segment_bytes)
 		rotate(s, first_seq);
-	r = write_sealed(s, lines, last_seq);
-	if (r == -ENOSPC || r == -EDQUOT) {
-		drop_oldest(s, s->limit_bytes / 2);
-		r = write_sealed(s, lines, last_seq);
-	}
-	return r;
+	return write_sealed(s, lines, last_seq);
 }
 
 void log_segments_end(struct log_segments *s)

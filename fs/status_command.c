@@ -98,6 +98,7 @@ static void print_cache(const cJSON *cache)
 static void print_log(const cJSON *status, const cJSON *log)
 {
 	const char *last_error = text_member(log, "last_error");
+	unsigned long long lost = (unsigned long long)number_member(log, "lost");
 
 	if (!*text_member(status, "log")) {
 		print_line("log", "none");
@@ -109,8 +110,9 @@ static void print_log(const cJSON *status, const cJSON *log)
 		(unsigned long long)number_member(log, "errors"),
 		(unsigned long long)number_member(log, "dropped"));
 	if (*last_error)
-		printf(", cannot be written (%s): %llu lost", last_error,
-			(unsigned long long)number_member(log, "lost"));
+		printf(", cannot be written (%s)", last_error);
+	if (lost)
+		printf(", %llu LINES LOST", lost);
 	putchar('\n');
 }
 

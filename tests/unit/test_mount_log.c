@@ -5,11 +5,14 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ops/support/cleanup.h"
 #include "ops/support/log.h"
@@ -414,6 +417,85 @@ static void test_what_cannot_be_written_is_counted_in_a_line(void)
 	remove_directory();
 }
 
+static bool segment_exists(const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return access(path, F_OK) == 0;
+}
+
+/* A small file system of our own below the directory of the log. */
+static bool mount_small(const char *options)
+{
+	strcpy(directory, "/tmp/isthmus-test-log-XXXXXX");
+	CHECK(mkdtemp(directory) != NULL);
+	if (unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+		mount("none", directory, "tmpfs", 0, options) == 0)
+		return true;
+	remove_directory();
+	return false;
+}
+
+/* The sum of all "lost" lines, which must give this reason. */
+static uint64_t lines_told_lost(const char *reason)
+{
+	static const char start[] = "\"op\":\"lost\"";
+	int fd = open(directory, O_RDONLY | O_CLOEXEC);
+	uint64_t count = 0;
+	char **names;
+
+	CHECK_RC(0, log_segment_names(fd, &names));
+	close(fd);
+	for (size_t i = 0; names[i]; i++) {
+		cleanup_free char *text = read_segment(names[i]);
+		const char *at = text;
+
+		while (at && (at = strstr(at, start))) {
+			const char *line = at;
+			cJSON *parsed;
+
+			while (line > text && line[-1] != '\n')
+				line--;
+			parsed = cJSON_ParseWithOpts(line, NULL, 0);
+			CHECK_STRING(reason, text_of(parsed, "result"));
+			count += (uint64_t)number_of(parsed, "count");
+			cJSON_Delete(parsed);
+			at += strlen(start);
+		}
+	}
+	log_names_free(names);
+	return count;
+}
+
+static void test_a_full_disk_removes_no_old_lines(void)
+{
+	struct log_verify_report report;
+	struct mount_log_stats stats;
+	struct mount_log *log;
+	cJSON *line;
+
+	if (!mount_small("size=48k"))
+		return; /* not root */
+	log = open_log(64 << 10);
+	fill(log, 1000);
+	mount_log_stats(log, &stats);
+	CHECK(stats.lost > 0 && stats.last_error == -ENOSPC);
+	CHECK(segment_exists("log-00000001.jsonl"));
+	CHECK_RC(0, mount("none", directory, "tmpfs", MS_REMOUNT, "size=1m"));
+	CHECK_RC(1001, record(log, "write", "after", LOG_IS_MUTATION));
+	line = line_of(log, 1001);
+	CHECK_STRING("after", text_of(line, "path"));
+	cJSON_Delete(line);
+	CHECK_RC(stats.lost, lines_told_lost("ENOSPC"));
+	mount_log_close(log);
+	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_STRING("", report.problem);
+	CHECK(!report.oldest_gone && report.first_seq == 1);
+	CHECK_RC(0, umount(directory));
+	remove_directory();
+}
+
 static void test_a_foreign_segment_does_not_stop_rotation(void)
 {
 	struct mount_log *log = new_log(64 << 10);
@@ -584,6 +666,7 @@ TEST_MAIN("mount log", TEST(test_every_field_reaches_the_line),
 	TEST(test_a_flood_drops_no_mutation_and_counts_the_reads_it_drops),
 	TEST(test_rotation_keeps_the_log_within_its_bound),
 	TEST(test_what_cannot_be_written_is_counted_in_a_line),
+	TEST(test_a_full_disk_removes_no_old_lines),
 	TEST(test_a_foreign_segment_does_not_stop_rotation),
 	TEST(test_verify_detects_an_edited_line), TEST(test_verify_detects_a_deleted_line),
 	TEST(test_verify_detects_swapped_lines),
