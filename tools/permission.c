@@ -114,6 +114,15 @@ static const char *unknown_key(const cJSON *object, const char *const *known, si
 	return NULL;
 }
 
+/* A rule that can never match would deny nothing. */
+static bool is_about_a_tool(const char *pattern)
+{
+	for (size_t i = 0; registry_at(i); i++)
+		if (fnmatch(pattern, registry_at(i)->name, 0) == 0)
+			return true;
+	return false;
+}
+
 static int parse_rule(struct permissions *permissions, enum permission_source source,
 	const cJSON *item, struct buffer *problem)
 {
@@ -133,6 +142,12 @@ static int parse_rule(struct permissions *permissions, enum permission_source so
 			"not about everything, \"pattern\", and nothing else; this one is "
 			"wrong: %s",
 			text ? text : "");
+		return -EINVAL;
+	}
+	if (!is_about_a_tool(tool)) {
+		buffer_printf(problem, "there is no tool \"%s\"; the tools are", tool);
+		for (size_t i = 0; registry_at(i); i++)
+			buffer_printf(problem, "%s %s", i ? "," : "", registry_at(i)->name);
 		return -EINVAL;
 	}
 	return permissions_add(

@@ -99,7 +99,7 @@ test_mistyped_permission_rules_are_refused() {
 	local rule
 
 	for rule in '{"permisions": []}' '[{"tool": "bash", "patern": "make *", "action": "allow"}]' \
-		'[{"tool": "bash", "action": "alow"}]' '[' '3'; do
+		'[{"tool": "bash", "action": "alow"}]' '[{"tool": "bahs", "action": "deny"}]' '[' '3'; do
 		echo "$rule" >"$tmp/rules"
 		refused 2 "\"$tmp/rules\" cannot be used" "$ISTHMUS" tool bash --root "$tmp/ws" --policy "$tmp/rules" true
 	done
