@@ -44,6 +44,7 @@ struct inode_table {
 	struct hash inodes;         /* by object id */
 	struct hash names;          /* by parent and name */
 	uint64_t bytes, bytes_most; /* now; at most, since memory was returned */
+	uint64_t on_ttl;            /* inodes with that flag */
 	uint64_t epoch;
 	struct removal removals[REMOVALS];
 	void (*forgotten)(void *user, const char *path);
@@ -350,6 +351,7 @@ static void free_if_unused(struct inode_table *t, struct inode *inode, struct fo
 	while (inode->handles)
 		take_spare(inode, list);
 	remember_forgotten(t, inode, list);
+	t->on_ttl -= inode->on_ttl;
 	inode->references++; /* names may lead back here */
 	forget_lost(t, inode, list);
 	while (inode->names)
@@ -951,6 +953,14 @@ void inode_table_places_free(struct inode_table *t, struct inode_place *places, 
 
 /* ---- Watches ------------------------------------------------------------------------ */
 
+/* With the lock held. */
+static void set_watched(struct inode_table *t, struct inode *inode, bool watched)
+{
+	inode->watched = watched;
+	t->on_ttl += (uint64_t)!watched - inode->on_ttl;
+	inode->on_ttl = !watched;
+}
+
 uint32_t inode_table_watch_losses(struct inode_table *t, struct inode *inode)
 {
 	uint32_t losses;
@@ -965,7 +975,7 @@ void inode_table_set_watched(
 	struct inode_table *t, struct inode *inode, bool watched, uint32_t losses)
 {
 	pthread_mutex_lock(&t->lock);
-	inode->watched = watched && inode->watch_losses == losses;
+	set_watched(t, inode, watched && inode->watch_losses == losses);
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -973,8 +983,34 @@ void inode_table_watch_lost(struct inode_table *t, struct inode *inode)
 {
 	pthread_mutex_lock(&t->lock);
 	inode->watch_losses++;
-	inode->watched = false;
+	set_watched(t, inode, false);
 	pthread_mutex_unlock(&t->lock);
+}
+
+uint64_t inode_table_on_ttl(struct inode_table *t, char **paths, size_t max, size_t *ret_count)
+{
+	uint64_t left, total;
+	size_t count = 0;
+
+	pthread_mutex_lock(&t->lock);
+	left = total = t->on_ttl;
+	for (size_t i = 0; i <= t->inodes.mask && left && count < max; i++)
+		for (const struct inode *inode = t->inodes.buckets[i]; inode && count < max;
+			inode = inode->hash_next) {
+			struct path_string path;
+
+			if (!inode->on_ttl)
+				continue;
+			left--;
+			if (build_path(t->root, inode, NULL, &path) < 0)
+				continue;
+			paths[count] = strdup(path.path);
+			count += paths[count] != NULL;
+			path_string_done(&path);
+		}
+	pthread_mutex_unlock(&t->lock);
+	*ret_count = count;
+	return total;
 }
 
 /* ---- Handles ------------------------------------------------------------------------ */

@@ -63,6 +63,7 @@ struct inode {
 	atomic_uint changes;          /* a directory: names in it went, or changed unseen */
 	atomic_bool watched;          /* a directory whose changes are reported ... */
 	uint32_t watch_losses;        /* ... and how often that ended; the table's lock */
+	bool on_ttl;                  /* that was asked for, and is denied; the table's lock */
 	bool is_root;
 	bool is_directory;
 	bool is_virtual; /* below .isthmus (fs/virtual.h); in no table */
@@ -184,6 +185,10 @@ uint32_t inode_table_watch_losses(struct inode_table *table, struct inode *inode
 void inode_table_set_watched(
 	struct inode_table *table, struct inode *inode, bool watched, uint32_t losses);
 void inode_table_watch_lost(struct inode_table *table, struct inode *inode);
+
+/* How many directories are to be watched and are not; the paths of up to `max` of them, which the
+ * caller frees, and their count.  Without memory there are fewer. */
+uint64_t inode_table_on_ttl(struct inode_table *table, char **paths, size_t max, size_t *ret_count);
 
 /* Handles.  A spare one is closed with the inode; it serves whoever is about to open a file
  * that another has just replaced.  Adding any other takes a reference on the inode; handle_any()

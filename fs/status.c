@@ -9,6 +9,8 @@
 #include "fs/mount.h"
 #include "ops/support/cleanup.h"
 
+enum { ON_TTL_NAMES = 100 };
+
 static void add_time(cJSON *object, const char *name, const struct timespec *time)
 {
 	struct tm parts;
@@ -90,6 +92,33 @@ static void add_workspace(cJSON *object, const struct mount *m)
 	add_counter(workspace, "owner_gid", status.owner_gid);
 }
 
+static int compare_paths(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Directories whose changes by others show late.  Without watches at all, that goes without saying.
+ */
+static void add_on_ttl(cJSON *object, const struct mount *m)
+{
+	cJSON *on_ttl = cJSON_AddObjectToObject(object, "on_ttl"), *list;
+	struct workspace_status status = {0};
+	char *paths[ON_TTL_NAMES];
+	uint64_t total = 0;
+	size_t count = 0;
+
+	workspace_status(m->workspace, &status);
+	if (m->inodes && (status.capabilities & WORKSPACE_CAN_WATCH))
+		total = inode_table_on_ttl(m->inodes, paths, ON_TTL_NAMES, &count);
+	qsort(paths, count, sizeof(paths[0]), compare_paths);
+	add_counter(on_ttl, "count", total);
+	list = cJSON_AddArrayToObject(on_ttl, "directories");
+	for (size_t i = 0; i < count; i++) {
+		cJSON_AddItemToArray(list, cJSON_CreateString(*paths[i] ? paths[i] : "."));
+		free(paths[i]);
+	}
+}
+
 char *mount_status_json(struct mount *m)
 {
 	cJSON *object = cJSON_CreateObject();
@@ -108,6 +137,7 @@ char *mount_status_json(struct mount *m)
 	cJSON_AddStringToObject(object, "control", m->control_path ? m->control_path : "");
 	cJSON_AddStringToObject(object, "log", mount_log_path(m->log));
 	add_workspace(object, m);
+	add_on_ttl(object, m);
 	return print_and_delete(object);
 }
 

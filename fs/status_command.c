@@ -64,6 +64,22 @@ static void print_link(const cJSON *workspace)
 	putchar('\n');
 }
 
+/* Which directories show changes by others late. */
+static void print_on_ttl(const cJSON *on_ttl)
+{
+	unsigned long long count = number_member(on_ttl, "count"), named = 0;
+	const cJSON *path;
+
+	cJSON_ArrayForEach(path, member(on_ttl, "directories"))
+	{
+		printf("%-12s ", named++ ? "" : "unwatched");
+		command_print_safe(stdout, cJSON_GetStringValue(path));
+		putchar('\n');
+	}
+	if (count > named)
+		printf("%-12s and %llu more\n", "", count - named);
+}
+
 static void print_traffic(const cJSON *status)
 {
 	const cJSON *workspace = member(status, "workspace");
@@ -77,8 +93,9 @@ static void print_traffic(const cJSON *status)
 			(unsigned long long)number_member(workspace, "reconnects"));
 	printf("%-12s %llu watched, %llu on a time-to-live of %llu ms\n", "directories",
 		(unsigned long long)number_member(workspace, "watched_directories"),
-		(unsigned long long)number_member(workspace, "unwatched_directories"),
+		(unsigned long long)number_member(member(status, "on_ttl"), "count"),
 		(unsigned long long)number_member(status, "ttl_ms"));
+	print_on_ttl(member(status, "on_ttl"));
 }
 
 static void print_cache(const cJSON *cache)

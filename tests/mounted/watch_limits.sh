@@ -1,0 +1,66 @@
+#!/bin/bash
+# Fewer inotify watches than directories: which show changes late is told, and how late is bounded.
+# shellcheck source=tests/mounted/lib.sh
+
+# The limits of a user namespace are its own.
+if [ -z "${WATCHES:-}" ]; then
+	unshare -Urm sh -c 'echo 6 >/proc/sys/user/max_inotify_watches' 2>/dev/null ||
+		{ echo "skipped: no user namespaces"; exit 77; }
+	WATCHES=6 exec unshare -Urm "$0" "$@"
+fi
+echo "$WATCHES" >/proc/sys/user/max_inotify_watches
+. "$(dirname "$0")/lib.sh"
+
+status_of() {
+	"$ISTHMUS" status "$mnt" --json | python3 -c "
+import json, sys
+on_ttl = json.load(sys.stdin)['on_ttl']
+print($1)"
+}
+
+list_all() {
+	ls -R "$mnt" >/dev/null
+}
+
+test_what_cannot_be_watched_is_named() {
+	local n count
+
+	need python3
+	mkdir "$mnt/top"
+	for n in $(seq 20); do
+		mkdir "$mnt/top/d$n"
+		echo old >"$mnt/top/d$n/file"
+	done
+	list_all
+	if [ -z "$backing" ]; then
+		expect 0 "$(status_of 'on_ttl["count"]')"
+		return
+	fi
+	wait_for 10 test "$(status_of 'on_ttl["count"]')" -ge 10
+	expect True "$(status_of 'on_ttl["count"] == len(on_ttl["directories"]) and
+		all(d == "." or d.startswith("top") for d in on_ttl["directories"])')"
+	"$ISTHMUS" status "$mnt" | grep -E '^(unwatched)? +top/d'
+}
+
+test_what_cannot_be_watched_shows_in_time() {
+	local n
+
+	[ -n "$backing" ] || skip "nobody else can change a mem: workspace"
+	cat "$mnt"/top/d*/file >/dev/null
+	for n in $(seq 20); do
+		echo new >"$backing/top/d$n/file"
+		touch "$backing/top/d$n/more"
+	done
+	for n in $(seq 20); do
+		wait_for 10 grep new "$mnt/top/d$n/file" || fail "d$n is as it was"
+		wait_for 10 test -e "$mnt/top/d$n/more" || fail "nothing is new in d$n"
+	done
+}
+
+test_what_is_gone_is_named_no_longer() {
+	[ -n "$backing" ] || skip "nothing is named"
+	rm -r "$mnt/top"
+	wait_for 10 sh -c "! '$ISTHMUS' status '$mnt' | grep top"
+}
+
+run_tests "$1" --ttl=1
