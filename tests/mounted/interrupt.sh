@@ -71,7 +71,7 @@ write_callers() {
 		    "write": (lambda: os.open("w", os.O_RDWR | os.O_CREAT), write_much),
 		    "fsync": (lambda: os.open("w", os.O_RDWR | os.O_CREAT), write_and_sync),
 		    "getdents": (None, lambda _: os.listdir("new/1/2/3/4/5/6")),
-		    "mkdir": (None, lambda _: os.mkdir("made")),
+		    "mkdir": (None, lambda _: os.mkdir(f"made{os.getpid()}")),
 		    "rename": (None, lambda _: os.rename("cold", "renamed")),
 		    "unlink": (None, lambda _: os.unlink("cold")),
 		    "truncate": (lambda: os.open("w", os.O_RDWR | os.O_CREAT), lambda fd: os.ftruncate(fd, 9)),
@@ -123,7 +123,8 @@ write_callers() {
 		        time.sleep(0.01)
 		        continue
 		    name = running.pop(pid)
-		    if not os.WIFSIGNALED(status):
+		    # What only looks may have its answer here already.
+		    if not os.WIFSIGNALED(status) and name not in ("stat", "getdents", "read", "exec", "statfs"):
 		        failed.append(f"{name} was not held up")
 		set_link("up")
 		for fd in held:
