@@ -163,7 +163,8 @@ class Mount:
     def __init__(self, name, point, argv, umount=None):
         self.name, self.point, self.argv = name, pathlib.Path(point), argv
         self.process = None
-        self.umount = umount or ["umount", str(point)]
+        by_user = [] if os.geteuid() == 0 else ["-u"]
+        self.umount = umount or ["fusermount3" if by_user else "umount", *by_user, str(point)]
 
     def start(self):
         if self.argv is None:

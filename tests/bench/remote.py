@@ -296,6 +296,8 @@ def main():
     parser.add_argument("--small-files", type=int, default=200)
     parser.add_argument("--only", default="native,sshfs,rclone,isthmus")
     parser.add_argument("--json")
+    parser.add_argument("--user", help="(local only)")
+    parser.add_argument("--awake", action="store_true", help="(local only)")
     args = parser.parse_args()
 
     build = args.build.resolve()

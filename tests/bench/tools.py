@@ -157,6 +157,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--json")
+    parser.add_argument("--user", help="(local only)")
+    parser.add_argument("--awake", action="store_true", help="(local only)")
     parser.add_argument("--rtt", help="(remote only)")
     parser.add_argument("--small", action="store_true", help="a tenth of the tree")
     args = parser.parse_args()
