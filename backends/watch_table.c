@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/support/hash_seed.h"
 #include "ops/support/path.h"
 
 enum { FIRST_BUCKETS = 64 };
 
 static uint64_t hash_path(const char *path)
 {
-	uint64_t hash = 0xcbf29ce484222325U; /* FNV-1a */
+	uint64_t hash = 0xcbf29ce484222325U ^ hash_seed(); /* FNV-1a */
 
 	for (; *path; path++)
 		hash = (hash ^ (unsigned char)*path) * 0x100000001b3U;

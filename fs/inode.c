@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/hash_seed.h"
 
 struct inode_name {
 	struct inode_name *hash_next;
@@ -64,12 +65,13 @@ enum { BUCKETS_AT_FIRST = 1024, MALLOC_OVERHEAD_BYTES = 8, RETURN_BYTES = 16 << 
 
 static size_t hash_id(const struct object_id *id)
 {
-	return (size_t)XXH3_64bits(id, sizeof(*id));
+	return (size_t)XXH3_64bits_withSeed(id, sizeof(*id), hash_seed());
 }
 
 static size_t hash_name(const struct inode *parent, const char *name)
 {
-	return (size_t)XXH3_64bits_withSeed(name, strlen(name), (uint64_t)(uintptr_t)parent);
+	return (size_t)XXH3_64bits_withSeed(
+		name, strlen(name), (uint64_t)(uintptr_t)parent ^ hash_seed());
 }
 
 static void **inode_link(void *entry)

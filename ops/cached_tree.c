@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/hash_seed.h"
 #include "ops/support/path.h"
 
 enum { BUCKETS_MIN = 8 };
@@ -25,7 +26,7 @@ uint64_t cached_now_ms(void)
 
 static uint32_t hash_name(const char *name, size_t length)
 {
-	return (uint32_t)XXH3_64bits(name, length);
+	return (uint32_t)XXH3_64bits_withSeed(name, length, hash_seed());
 }
 
 struct node *node_child(const struct node *parent, const char *name, size_t length)
@@ -117,7 +118,10 @@ static void leave_files(struct node *node)
 
 static struct node **object_bucket(const struct cached *c, const struct node *node)
 {
-	return &c->objects[node->attributes.id.inode % OBJECT_BUCKETS];
+	uint64_t inode = node->attributes.id.inode;
+
+	return &c->objects[XXH3_64bits_withSeed(&inode, sizeof(inode), hash_seed()) %
+			   OBJECT_BUCKETS];
 }
 
 static bool has_object(const struct node *node)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backends/remote/client_internal.h"
+#include "ops/support/hash_seed.h"
 #include "ops/support/path.h"
 
 enum { WATCH_BUCKETS = 4096 };
@@ -21,7 +22,7 @@ struct watch_set {
 static struct watched_directory **watch_slot(struct watch_set *set, const char *path)
 {
 	struct watched_directory **slot;
-	uint32_t hash = 2166136261u;
+	uint32_t hash = 2166136261u ^ (uint32_t)hash_seed();
 
 	for (const char *c = path; *c; c++)
 		hash = (hash ^ (uint8_t)*c) * 16777619u;
