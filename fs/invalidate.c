@@ -50,9 +50,23 @@ struct invalidator {
 
 /* ---- Telling the kernel ---------------------------------------------------------------- */
 
+/* The kernel looks the name up again.  It need not be gone: an event of before may be told while
+ * our own mkdir is on its way to the kernel.  So the entry is not dropped at once, which would
+ * take the path from whoever has that as his working directory, and a file system that is mounted
+ * there away; older kernels (before 6.2) know no other way. */
 static void drop_entry(struct session *s, const struct inode *parent, const char *name)
 {
-	fuse_lowlevel_notify_inval_entry(s->fuse, session_ino(s, parent), name, strlen(name));
+	fuse_ino_t ino = session_ino(s, parent);
+	size_t length = strlen(name);
+
+	if (!s->expires_entries)
+		fuse_lowlevel_notify_inval_entry(s->fuse, ino, name, length);
+	else
+#if FUSE_VERSION < 316
+		fuse_lowlevel_notify_expire_entry(s->fuse, ino, name, length, FUSE_LL_EXPIRE_ONLY);
+#else
+		fuse_lowlevel_notify_expire_entry(s->fuse, ino, name, length);
+#endif
 }
 
 /* While an answer that names the inode is on its way, the kernel does not know it: dropping

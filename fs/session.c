@@ -49,6 +49,7 @@ static void session_init(void *user, struct fuse_conn_info *connection)
 	struct session *s = user;
 
 	s->opens_directories = !(connection->capable & FUSE_CAP_NO_OPENDIR_SUPPORT);
+	s->expires_entries = connection->capable & FUSE_CAP_EXPIRE_ONLY;
 	for (size_t i = 0; i < array_size(capabilities); i++) {
 		connection->want &= ~capabilities[i].capability;
 		if (capabilities[i].wanted)

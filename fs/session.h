@@ -36,6 +36,7 @@ struct session {
 	pthread_mutex_t backing_lock; /* the backing_* fields of inodes */
 	bool is_remote;
 	bool opens_directories; /* the kernel cannot do without */
+	bool expires_entries;   /* the kernel can look a name up again without dropping it first */
 
 	pthread_mutex_t listings_lock;
 	struct listing *listings; /* session_directories.c; listings_lock */

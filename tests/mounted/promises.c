@@ -329,6 +329,26 @@ PROMISE(a_file_that_is_being_written_is_listed)
 	CHECK_RC(1, entries_of_dot());
 }
 
+/* What the feed tells of the directory that had the name before does not reach the new one. */
+PROMISE(a_working_directory_that_was_made_anew_has_a_path)
+{
+	for (int round = 0; round < 100; round++) {
+		CHECK_RC(0, SYS(mkdir("again", 0755)));
+		CHECK_RC(0, SYS(chdir("again")));
+		for (int i = 0; i < 4; i++) {
+			cleanup_free char *path = NULL;
+
+			CHECK_RC(0, SYS(mknod("file", S_IFREG | 0600, 0)));
+			path = getcwd(NULL, 0);
+			if (!CHECK(path != NULL))
+				return;
+			CHECK_RC(0, SYS(unlink("file")));
+		}
+		CHECK_RC(0, SYS(chdir("..")));
+		CHECK_RC(0, SYS(rmdir("again")));
+	}
+}
+
 /* What was there all the time is seen once, whatever comes and goes meanwhile; a position that
  * telldir() gave leads back to where it was. */
 PROMISE(a_large_directory_is_listed_stably)
@@ -869,6 +889,7 @@ static const struct test_case cases[] = {
 	TEST(unnamed_files_work_or_are_refused),
 	TEST(umask_counts),
 	TEST(fifos_and_sockets_work),
+	TEST(a_working_directory_that_was_made_anew_has_a_path),
 	TEST(a_file_that_is_being_written_is_listed),
 	TEST(a_large_directory_is_listed_stably),
 	TEST(a_directory_can_be_emptied_while_it_is_read),
