@@ -29,6 +29,8 @@ enum {
 	BATCH_BYTES = 512 << 10,
 	CALLER_BYTES = 1 << 20, /* what a sender writes itself before the writer thread goes on */
 	RECEIVE_BYTES = 64 << 10,
+	PIPE_BYTES = 1 << 20,
+	DRAIN_US = 500, /* a pipe of that size is not empty sooner, nor full */
 	NOT_READY_MS = 5,
 	PONGS_MAX = 256, /* that wait for a peer who asks and asks but reads nothing */
 	THREAD_STACK_BYTES = 256 << 10,
@@ -74,6 +76,7 @@ struct lane {
 	atomic_bool up; /* the connection works as far as we know; changed under the lock */
 	bool writing;   /* somebody is in pump() */
 	bool blocked;   /* the writer thread is to wait for the descriptor */
+	bool has_room;  /* the descriptors are large pipes */
 	int in_fd, out_fd, wake_fd;
 	pthread_t reader, writer;
 
@@ -317,6 +320,16 @@ static bool has_work(const struct lane *lane)
 	return waits || lane->batch.first || lane->resend.first;
 }
 
+/* ssh takes and gives some 16 KiB at a time: to be woken for each would cost more than to move
+ * the bytes. */
+static void let_gather(const struct lane *lane)
+{
+	const struct timespec pause = {.tv_nsec = DRAIN_US * 1000};
+
+	if (lane->has_room)
+		nanosleep(&pause, NULL);
+}
+
 static void *run_writer(void *user)
 {
 	struct lane *lane = user;
@@ -332,6 +345,7 @@ static void *run_writer(void *user)
 			continue;
 		}
 		pthread_mutex_unlock(&lane->lock);
+		let_gather(lane);
 		poll(ready, 2, -1);
 		pthread_mutex_lock(&lane->lock);
 		lane->blocked = false;
@@ -486,7 +500,7 @@ static int acknowledge(struct lane *lane)
 }
 
 /* Waits for input or for the end of the lane.  Returns the count, 0 at end of file. */
-static ssize_t receive_some(struct lane *lane, void *data, size_t size)
+static ssize_t receive_some(struct lane *lane, void *data, size_t size, bool is_bulk)
 {
 	struct pollfd ready[2] = {
 		{.fd = lane->in_fd, .events = POLLIN}, {.fd = lane->wake_fd, .events = POLLIN}};
@@ -502,6 +516,8 @@ static ssize_t receive_some(struct lane *lane, void *data, size_t size)
 			return n;
 		if (errno != EAGAIN && errno != EINTR)
 			return -errno;
+		if (is_bulk)
+			let_gather(lane);
 		poll(ready, 2, acknowledge(lane));
 	}
 	return -ECANCELED;
@@ -522,8 +538,9 @@ static int receive_exactly(struct lane *lane, struct receiver *in, uint8_t *out,
 			continue;
 		}
 		in->start = in->end = 0;
-		n = size >= sizeof(in->data) ? receive_some(lane, out, size)
-					     : receive_some(lane, in->data, sizeof(in->data));
+		n = size >= sizeof(in->data)
+			    ? receive_some(lane, out, size, true)
+			    : receive_some(lane, in->data, sizeof(in->data), false);
 		if (n == 0)
 			return -EPIPE;
 		if (n < 0)
@@ -583,12 +600,18 @@ static int answer_ping(struct lane *lane, uint32_t id)
 	return too_many ? -EPROTO : lane_send(lane, LANE_URGENT, FRAME_PONG, id, NULL);
 }
 
-static void wait_until_ready(struct lane *lane)
+/* Meanwhile nothing is read, and perhaps nothing may be written: only so is an end seen. */
+static int wait_until_ready(struct lane *lane)
 {
-	struct pollfd stop = {.fd = lane->wake_fd, .events = POLLIN};
+	struct pollfd stop[2] = {
+		{.fd = lane->wake_fd, .events = POLLIN}, {.fd = lane->out_fd, .events = 0}};
 
-	while (lane->callbacks.ready && lane->up && !lane->callbacks.ready(lane->user))
-		poll(&stop, 1, NOT_READY_MS);
+	while (lane->callbacks.ready && lane->up && !lane->callbacks.ready(lane->user)) {
+		poll(stop, 2, NOT_READY_MS);
+		if (stop[1].revents)
+			return -EPIPE;
+	}
+	return 0;
 }
 
 static int receive_frame(struct lane *lane, struct receiver *in)
@@ -598,8 +621,9 @@ static int receive_frame(struct lane *lane, struct receiver *in)
 	cleanup_free uint8_t *payload = NULL;
 	int r;
 
-	wait_until_ready(lane);
-	r = receive_exactly(lane, in, bytes, sizeof(bytes));
+	r = wait_until_ready(lane);
+	if (r == 0)
+		r = receive_exactly(lane, in, bytes, sizeof(bytes));
 	if (r == 0)
 		r = frame_header_decode(bytes, &header);
 	if (r == 0)
@@ -764,6 +788,11 @@ static void close_descriptors(struct lane *lane)
 	lane->in_fd = lane->out_fd = lane->wake_fd = -1;
 }
 
+static bool make_room(int fd)
+{
+	return fcntl(fd, F_SETPIPE_SZ, PIPE_BYTES) >= PIPE_BYTES;
+}
+
 int lane_attach(struct lane *lane, int in_fd, int out_fd, uint64_t peer_received)
 {
 	int r;
@@ -779,6 +808,7 @@ int lane_attach(struct lane *lane, int in_fd, int out_fd, uint64_t peer_received
 	if (r == 0)
 		r = prepare_resend(lane, peer_received);
 	lane->up = r == 0;
+	lane->has_room = make_room(in_fd) && make_room(out_fd);
 	lane->blocked = has_work(lane);
 	pace_init(&lane->pace);
 	lane->last_receive_ms = now_ms();
