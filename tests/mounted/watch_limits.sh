@@ -18,12 +18,16 @@ on_ttl = json.load(sys.stdin)['on_ttl']
 print($1)"
 }
 
+many_on_ttl() {
+	[ "$(status_of 'on_ttl["count"]')" -ge 10 ]
+}
+
 list_all() {
 	ls -R "$mnt" >/dev/null
 }
 
 test_what_cannot_be_watched_is_named() {
-	local n count
+	local n
 
 	need python3
 	mkdir "$mnt/top"
@@ -36,7 +40,7 @@ test_what_cannot_be_watched_is_named() {
 		expect 0 "$(status_of 'on_ttl["count"]')"
 		return
 	fi
-	wait_for 10 test "$(status_of 'on_ttl["count"]')" -ge 10
+	wait_for 10 many_on_ttl || fail "on a time-to-live: $(status_of 'on_ttl["count"]')"
 	expect True "$(status_of 'on_ttl["count"] == len(on_ttl["directories"]) and
 		all(d == "." or d.startswith("top") for d in on_ttl["directories"])')"
 	"$ISTHMUS" status "$mnt" | grep -E '^(unwatched)? +top/d'
