@@ -13,6 +13,8 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 
+enum { SPARE_ATTEMPTS = 3 };
+
 /* ---- Finding and forgetting -------------------------------------------------------- */
 
 static void reply_negative(struct request *r, struct inode *parent)
@@ -63,15 +65,23 @@ static struct open_handle *open_found(struct request *r, struct attributes *ret_
 	return NULL;
 }
 
+/* A file that was not there to be opened, but is now, may be gone again before the kernel opens it:
+ * it is opened here. */
 static int find(
 	struct request *r, struct attributes *ret_attributes, struct open_handle **ret_spare)
 {
-	if (session_was_stale(r->session, r->path.path))
-		*ret_spare = open_found(r, ret_attributes);
-	if (*ret_spare)
-		return 0;
-	return workspace_getattr(
-		&r->op, r->mount->workspace, &OBJECT_AT(r->path.path), ret_attributes);
+	unsigned attempts = session_was_stale(r->session, r->path.path) ? SPARE_ATTEMPTS : 0;
+	int result;
+
+	do {
+		if (attempts)
+			*ret_spare = open_found(r, ret_attributes);
+		if (*ret_spare)
+			return 0;
+		result = workspace_getattr(
+			&r->op, r->mount->workspace, &OBJECT_AT(r->path.path), ret_attributes);
+	} while (result == 0 && S_ISREG(ret_attributes->mode) && attempts && --attempts);
+	return result;
 }
 
 /* Takes over the handle, or closes it.  NULL is fine. */

@@ -11,17 +11,33 @@ test_random_work_on_both_sides_agrees_with_the_model() {
 		"${SEED:-$(date +%s%N)}" "${LIMIT_MS:-2000}"
 }
 
-# The connection dies under it again and again.
+# break_link: until the file $tmp/over is there.
+break_link() {
+	while [ ! -e "$tmp/over" ]; do
+		for way in kill stall reset lose; do
+			sleep 0.6
+			case "$way" in
+			kill) pkill -KILL -P "$daemon_pid" ;;
+			*) echo "$way" >"$tmp/link" ;;
+			esac
+			sleep 0.2
+			echo up >"$tmp/link"
+		done
+	done
+}
+
+# The link stalls and the connection dies under it, again and again, in every way.
 test_random_work_agrees_with_the_model_across_reconnects() {
-	local killer status=0
+	local breaker status=0
 
 	case "$uri" in ssh:*) ;; *) skip "no connection to lose" ;; esac
 	mkdir "$mnt/cuts"
-	while sleep 0.7; do pkill -KILL -P "$daemon_pid"; done &
-	killer=$!
+	break_link &
+	breaker=$!
 	"$COHERENCE_MODEL" "$mnt/cuts" "$backing/cuts" "${OPERATIONS:-3000}" \
 		"${SEED:-$(date +%s%N)}" 15000 || status=$?
-	kill "$killer"
+	touch "$tmp/over"
+	wait "$breaker"
 	grep -q '"reconnects":[[:space:]]*[1-9]' "$mnt/.isthmus/status" || fail "no connection was lost"
 	return "$status"
 }
@@ -186,4 +202,15 @@ test_a_change_shows_in_a_directory_that_is_renamed_meanwhile() {
 	END
 }
 
-run_tests "$1"
+need_fuse
+prepare_backend "$1"
+if [ "$1" = ssh ]; then
+	echo up >"$tmp/link"
+	mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$LINKSIM --state $tmp/link --rtt-ms 2 %h %p'"
+		-o linger=20)
+fi
+start_daemon || { echo "0 passed, 1 failed"; exit 1; }
+run_functions
+stop_daemon >"$tmp/output" 2>&1
+count $? "the daemon ends with 0" "$tmp/output"
+finish
