@@ -264,6 +264,8 @@ static void accept_front(struct session *session)
 	n = receive_descriptors(fd, data, sizeof(data), descriptors);
 	if (n < 0)
 		return;
+	/* The front that hears nothing begins a session of its own. */
+	send(fd, "", 1, MSG_NOSIGNAL);
 	if (n < NONCE_BYTES ||
 		hello_decode(data, data + NONCE_BYTES, (size_t)n - NONCE_BYTES, &hello) < 0) {
 		close(descriptors[0]);
@@ -308,6 +310,8 @@ static void serve(struct session *session)
 			accept_front(session);
 		server_tick(session->server);
 	}
+	/* Whoever comes from now on is told at once that there is no such session. */
+	close(session->listen_fd);
 	detach(session);
 	server_free(session->server);
 }
@@ -371,6 +375,18 @@ static void wait_for_end(int fd, bool ends)
 		continue;
 }
 
+/* A session that is just ending never takes the connection. */
+static int wait_until_taken(int fd)
+{
+	char byte;
+	ssize_t n;
+
+	do
+		n = read(fd, &byte, 1);
+	while (n < 0 && errno == EINTR);
+	return n == 1 ? 0 : -ECONNRESET;
+}
+
 /* Hands the connection to its session, and waits until that has done with it.  Negative: there is
  * no such session. */
 static int resume(const struct hello *hello, const struct buffer *body)
@@ -390,6 +406,8 @@ static int resume(const struct hello *hello, const struct buffer *body)
 		r = buffer_append(&packet, body->data, body->size);
 	if (r == 0)
 		r = send_descriptors(fd, packet.data, packet.size);
+	if (r == 0)
+		r = wait_until_taken(fd);
 	if (r == 0)
 		wait_for_end(fd, hello->ends);
 	return r;

@@ -34,7 +34,7 @@ test_random_work_agrees_with_the_model_across_reconnects() {
 	mkdir "$mnt/cuts"
 	break_link &
 	breaker=$!
-	"$COHERENCE_MODEL" "$mnt/cuts" "$backing/cuts" "${OPERATIONS:-3000}" \
+	"$COHERENCE_MODEL" "$mnt/cuts" "$backing/cuts" "${OPERATIONS:-2000}" \
 		"${SEED:-$(date +%s%N)}" 15000 || status=$?
 	touch "$tmp/over"
 	wait "$breaker"
