@@ -631,6 +631,7 @@ void node_move(struct cached *c, struct node *node, struct node *to, const struc
 	join_object(c, to);
 	to->attributes_known = node->attributes_known;
 	to->xattrs = node->xattrs;
+	to->locked = node->locked;
 	to->writers = node->writers;
 	to->write_count = node->write_count;
 	to->early = steal_ptr(&node->early);

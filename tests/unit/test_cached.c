@@ -444,6 +444,25 @@ static void test_an_open_file_outlives_its_name(void)
 	teardown();
 }
 
+/* Closing any handle of a file drops its process's locks, whatever the file is called by then. */
+static void test_locks_are_dropped_at_the_place_after_a_rename(void)
+{
+	const struct file_lock lock = {.kind = LOCK_KIND_POSIX, .type = LOCK_EXCLUSIVE, .owner = 7};
+	struct open_file *file, *again;
+
+	setup("mkdir d && echo 1 > d/a");
+	CHECK_RC(1, count("d"));
+	file = open_it("d/a", O_RDWR);
+	CHECK_RC(0, workspace_lock(&context, file, &lock, false));
+	CHECK_RC(0, workspace_rename(&context, w, "d/a", "d/b", 0, NULL));
+	again = open_it("d/b", O_RDONLY);
+	CHECK_RC(0, workspace_lock_release_owner(&context, again, 7));
+	CHECK_RC(1, faulty_calls(counter, "lock_release_owner"));
+	CHECK_RC(0, workspace_close(&context, again));
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
 static bool reads_more(void)
 {
 	return strcmp(text_of("a"), "one\ntwo\n") == 0;
@@ -768,6 +787,7 @@ TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_the_flush_tells_that_attributes_failed),
 	TEST(test_an_unlock_does_not_depend_on_the_flush),
 	TEST(test_an_open_file_outlives_its_name), TEST(test_an_open_file_sees_what_is_appended),
+	TEST(test_locks_are_dropped_at_the_place_after_a_rename),
 	TEST(test_a_failed_write_is_not_believed), TEST(test_another_object_is_stale),
 	TEST(test_big_files_are_whole), TEST(test_a_larger_file_that_was_read_is_known),
 	TEST(test_the_store_spares_reading_and_is_verified),
