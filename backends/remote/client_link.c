@@ -13,6 +13,7 @@
 
 enum {
 	TICK_MS = 100,
+	TICK_IDLE_MS = 1000, /* while nobody waits for anything */
 	PING_IDLE_MS = 15000,
 	PING_BUSY_MS = 1000,     /* silence that we check while somebody waits */
 	SLEPT_MS = 1000,         /* we, or the machine, and no answer can have been late */
@@ -250,7 +251,8 @@ int remote_connect(struct remote *remote, bool first, char **ret_reason)
 
 /* ---- The manager thread ------------------------------------------------------------- */
 
-/* Called by any thread, perhaps under remote->lock: the manager looks every TICK_MS. */
+/* Called by any thread, perhaps under remote->lock: what the manager misses it sees at its next
+ * tick. */
 void remote_lost(void *user, int error)
 {
 	struct remote *remote = user;
@@ -377,7 +379,8 @@ static void *run_manager(void *argument)
 			pthread_mutex_lock(&remote->lock);
 			continue;
 		}
-		remote_cond_wait_ms(&remote->manager, &remote->lock, TICK_MS);
+		remote_cond_wait_ms(&remote->manager, &remote->lock,
+			remote->call_count || remote->pinged_ms ? TICK_MS : TICK_IDLE_MS);
 	}
 	pthread_mutex_unlock(&remote->lock);
 	return NULL;

@@ -161,6 +161,22 @@ test_a_file_without_a_name_can_get_one() {
 	END
 }
 
+switches() {
+	cat /proc/"$daemon_pid"/task/*/status | awk '/^voluntary_ctxt_switches/ { n += $2 } END { print n }'
+}
+
+sleeps_for_two_seconds() {
+	local before
+
+	before=$(switches)
+	sleep 2
+	[ $(($(switches) - before)) -le 8 ]
+}
+
+test_an_idle_mount_sleeps() {
+	wait_for 20 sleeps_for_two_seconds || fail "it goes on waking up"
+}
+
 # The kernel closes such files, which is a request that it waits for, while it holds a lock that
 # much of /proc/PID takes: a daemon that looks there then waits for itself, and ps with it.
 test_a_program_may_be_replaced_with_files_open() {
