@@ -1,0 +1,88 @@
+#!/bin/bash
+# Mounts of a user without any right of root's, through fusermount3.
+# shellcheck source=tests/mounted/lib.sh
+
+# As root: everything as nobody, in a directory of theirs, and with a /dev/fuse for
+# everybody, as it is on most machines.
+as_somebody() {
+	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+}
+if [ "$(id -u)" = 0 ] && [ -z "${NAMESPACE:-}" ]; then
+	NAMESPACE=own unshare -m true 2>/dev/null || { echo "skipped: no mount namespaces"; exit 77; }
+	NAMESPACE=own exec unshare -m "$0" "$@"
+elif [ "$(id -u)" = 0 ]; then
+	directory=$(mktemp -d "${TMPDIR:-/tmp}/unprivileged-XXXXXX")
+	trap 'rm -rf --one-file-system "$directory"' EXIT
+	chown 65534:65534 "$directory"
+	if ! as_somebody test -w /dev/fuse; then
+		mknod -m 666 "$directory/fuse" c 10 229 && mount --bind "$directory/fuse" /dev/fuse ||
+			{ echo "skipped: /dev/fuse is not accessible"; exit 77; }
+	fi
+	for path in "$0" "$ISTHMUS" "$ISTHMUS_TOOLS" "$directory"; do
+		as_somebody test -x "$path" ||
+			{ echo "skipped: other users cannot reach $path"; exit 77; }
+	done
+	cd "$directory" || exit 1
+	TMPDIR=$directory as_somebody "$0" "$@"
+	exit
+fi
+. "$(dirname "$0")/lib.sh"
+
+test_work() {
+	echo text >"$mnt/file"
+	mv "$mnt/file" "$mnt/moved"
+	ln -s moved "$mnt/link"
+	expect text "$(cat "$mnt/link")"
+	chmod 600 "$mnt/moved"
+	expect "600 $(id -u) $(id -g)" "$(stat -c '%a %u %g' "$mnt/moved")"
+	mkdir "$mnt/directory"
+	cp /bin/true "$mnt/directory/program"
+	"$mnt/directory/program"
+	rm -r "$mnt/directory" "$mnt/link"
+	expect moved "$(ls "$mnt")"
+	"$ISTHMUS" tool read --root "$mnt" moved | grep text
+}
+
+test_commands_at_the_workspace() {
+	[ -n "$backing" ] || skip "mem: runs no commands"
+	expect "$(id -u)" "$("$ISTHMUS" exec "$mnt" -- id -u)"
+	"$ISTHMUS" exec "$mnt" -- sh -c 'echo made >made'
+	expect made "$(cat "$mnt/made")"
+}
+
+test_status_and_log_are_the_user_s() {
+	"$ISTHMUS" status "$mnt" | grep "$mnt"
+	"$ISTHMUS" list | grep "$mnt"
+	echo x >"$mnt/logged"
+	"$ISTHMUS" log "$mnt" | grep logged
+	expect "" "$(find "$XDG_STATE_HOME" "$XDG_RUNTIME_DIR" -mindepth 1 -perm /077 ! -type l)" "what others may read"
+}
+
+# mount_elsewhere OPTION...: on $tmp/other, ready when it returns.
+mount_elsewhere() {
+	mkdir -p "$tmp/other"
+	"$ISTHMUS" mount "${mount_options[@]}" "$@" "$uri" "$tmp/other"
+}
+
+test_read_only() {
+	mount_elsewhere -o ro
+	! touch "$tmp/other/new" 2>/dev/null || fail "read-only, and a file was made"
+	"$ISTHMUS" umount "$tmp/other"
+}
+
+test_ids_as_they_are() {
+	mount_elsewhere --idmap=none
+	touch "$tmp/other/mine"
+	expect "$(id -u)" "$(stat -c %u "$tmp/other/mine")"
+	"$ISTHMUS" umount "$tmp/other"
+}
+
+test_others_are_let_in_by_root_only() {
+	! grep -qs '^[[:space:]]*user_allow_other' /etc/fuse.conf || skip "/etc/fuse.conf lets everybody"
+	! mount_elsewhere -o allow_other 2>"$tmp/err" || fail "allow_other went through"
+	grep user_allow_other "$tmp/err"
+}
+
+need_fuse
+command -v fusermount3 >/dev/null || skip_all "fusermount3 is not installed"
+run_tests "$1"
