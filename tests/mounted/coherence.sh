@@ -34,7 +34,7 @@ test_random_work_agrees_with_the_model_across_reconnects() {
 	mkdir "$mnt/cuts"
 	break_link &
 	breaker=$!
-	"$COHERENCE_MODEL" "$mnt/cuts" "$backing/cuts" "${OPERATIONS:-2000}" \
+	"$COHERENCE_MODEL" "$mnt/cuts" "$backing/cuts" "${OPERATIONS:-1000}" \
 		"${SEED:-$(date +%s%N)}" 15000 || status=$?
 	touch "$tmp/over"
 	wait "$breaker"
@@ -206,7 +206,7 @@ need_fuse
 prepare_backend "$1"
 if [ "$1" = ssh ]; then
 	echo up >"$tmp/link"
-	mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$LINKSIM --state $tmp/link --rtt-ms 2 %h %p'"
+	mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$LINKSIM --state $tmp/link --rtt-ms 0 %h %p'"
 		-o linger=20)
 fi
 start_daemon || { echo "0 passed, 1 failed"; exit 1; }
