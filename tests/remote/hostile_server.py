@@ -82,7 +82,7 @@ class Liar(Server):
         elif kind == p.OPEN:
             self.reply(1, self.wrong(name, mode=mode) + b"content")
         elif kind == p.READLINK:
-            self.reply(0, p.string(b"/etc"))
+            self.reply(0, p.string(b"/does/not/exist"))
         else:
             return False
         return True
