@@ -484,7 +484,7 @@ def result_of(process):
     """(stdout, stderr, exit code, signal, timed out), and gives credit meanwhile."""
     out = [b"", b""]
     while True:
-        client.receive()
+        # Some, or all of it, may have come before the answer to EXEC.
         for frame in [f for f in client.others if f.id == process]:
             client.others.remove(frame)
             r = p.Reader(frame.payload)
@@ -494,6 +494,7 @@ def result_of(process):
                 client.lane.send(p.OUTPUT_CREDIT, process, p.number(len(frame.payload) - 1))
             elif frame.type == p.EXIT:
                 return out[0], out[1], r.signed(), r.number(), r.number()
+        client.receive()
 
 
 def test_exec():
