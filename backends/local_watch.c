@@ -19,7 +19,7 @@ int local_watch(struct workspace *workspace, change_sink sink, void *user)
 
 	if (w->watcher)
 		return -EBUSY;
-	r = watcher_new(look, workspace, sink, user, &watcher);
+	r = watcher_new(w->root_fd, look, workspace, sink, user, &watcher);
 	if (r < 0)
 		return r;
 	if (atomic_compare_exchange_strong(&w->watcher, &none, watcher))

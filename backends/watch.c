@@ -1,6 +1,7 @@
 #include "backends/watch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
@@ -11,6 +12,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "backends/watch_mounts.h"
 #include "backends/watch_table.h"
 #include "ops/support/clock.h"
 #include "ops/support/cleanup.h"
@@ -34,6 +36,7 @@ struct watcher {
 	change_sink sink;
 	void *sink_user;
 	int inotify_fd, wake_fd;
+	int mounts_fd; /* urgent when something was mounted or unmounted; -1: cannot be told */
 	pthread_t thread;
 
 	pthread_mutex_t mutex;
@@ -43,6 +46,7 @@ struct watcher {
 	bool stop;
 
 	/* The thread's own. */
+	struct mount_points mounts;
 	char *moved_from; /* a directory whose new name has not been read yet; or NULL */
 	uint32_t moved_cookie;
 	int touched[BATCH_SLOTS]; /* watch numbers of the directories in which names changed */
@@ -299,6 +303,27 @@ static bool read_batch(struct watcher *watcher)
 	return true;
 }
 
+/* ---- Mounts -------------------------------------------------------------------------------- */
+
+/* Another directory is at the path than before, and others below it. */
+static void take_mount(void *user, const char *path)
+{
+	follow(user, path, NULL);
+	tell_entry(user, path);
+}
+
+static void take_mounts(struct watcher *watcher)
+{
+	mount_points_update(&watcher->mounts, take_mount, watcher);
+}
+
+static bool mounts_changed(struct watcher *watcher)
+{
+	struct pollfd mounts = {.fd = watcher->mounts_fd, .events = POLLPRI};
+
+	return poll(&mounts, 1, 0) > 0;
+}
+
 /* ---- The thread ---- */
 /* True when it is to end. */
 static bool take_wake(struct watcher *watcher)
@@ -312,6 +337,8 @@ static bool take_wake(struct watcher *watcher)
 	wanted = watcher->drains_wanted;
 	stop = watcher->stop;
 	pthread_mutex_unlock(&watcher->mutex);
+	if (!stop && mounts_changed(watcher))
+		take_mounts(watcher);
 	for (int i = 0; !stop && i < DRAIN_READS_MAX && read_batch(watcher); i++) {}
 	lose_moved(watcher);
 	pthread_mutex_lock(&watcher->mutex);
@@ -324,16 +351,19 @@ static bool take_wake(struct watcher *watcher)
 static void *watch_thread(void *user)
 {
 	struct watcher *watcher = user;
-	struct pollfd fds[2] = {{.fd = watcher->inotify_fd, .events = POLLIN},
-		{.fd = watcher->wake_fd, .events = POLLIN}};
+	struct pollfd fds[3] = {{.fd = watcher->inotify_fd, .events = POLLIN},
+		{.fd = watcher->wake_fd, .events = POLLIN},
+		{.fd = watcher->mounts_fd, .events = POLLPRI}};
 
 	for (;;) {
-		int r = poll(fds, 2, watcher->moved_from ? PAIR_WAIT_MS : -1);
+		int r = poll(fds, array_size(fds), watcher->moved_from ? PAIR_WAIT_MS : -1);
 
 		if (r == 0)
 			lose_moved(watcher);
 		if (r <= 0)
 			continue;
+		if (fds[2].revents) /* and not again before the next change */
+			take_mounts(watcher);
 		if (!fds[1].revents)
 			poll(&fds[1], 1, SETTLE_MS);
 		if (fds[1].revents && take_wake(watcher))
@@ -370,6 +400,9 @@ static void watcher_destroy(struct watcher *watcher)
 		close(watcher->inotify_fd);
 	if (watcher->wake_fd >= 0)
 		close(watcher->wake_fd);
+	if (watcher->mounts_fd >= 0)
+		close(watcher->mounts_fd);
+	mount_points_done(&watcher->mounts);
 	watch_table_done(&watcher->table);
 	free(watcher->moved_from);
 	pthread_cond_destroy(&watcher->drained);
@@ -377,7 +410,7 @@ static void watcher_destroy(struct watcher *watcher)
 	free(watcher);
 }
 
-int watcher_new(watcher_look look, void *look_user, change_sink sink, void *sink_user,
+int watcher_new(int root_fd, watcher_look look, void *look_user, change_sink sink, void *sink_user,
 	struct watcher **ret_watcher)
 {
 	struct watcher *watcher = calloc(1, sizeof(*watcher));
@@ -396,6 +429,8 @@ int watcher_new(watcher_look look, void *look_user, change_sink sink, void *sink
 	watcher->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (r == 0 && watcher->wake_fd < 0)
 		r = -errno;
+	watcher->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+	mount_points_init(&watcher->mounts, root_fd);
 	if (r == 0)
 		r = start_thread(watcher);
 	if (r < 0) {

@@ -4,7 +4,7 @@
  * One watch per directory, added when somebody reads it.  A thread of the watcher's own
  * reads the events, looks at what is at each path now, and tells the sink.  Watches follow
  * their directory when it is renamed; where that cannot be seen, they are dropped and
- * reported as CHANGE_UNWATCHED.
+ * reported as CHANGE_UNWATCHED.  What is mounted or unmounted in the tree is told of too.
  * Not seen, as inotify does not say it: changes of a file through a hard link in a directory
  * that is not watched, and writes through mmap before the file is closed.
  * Threads: any, but the sink must not call watcher_drain() or watcher_free().
@@ -18,8 +18,9 @@ struct watcher;
 /* Attributes of what is at `path` now; 0 or -errno. */
 typedef int (*watcher_look)(void *user, const char *path, struct attributes *ret_attributes);
 
-/* -EMFILE, -ENOMEM, -EOPNOTSUPP (no inotify here), -EAGAIN (no thread). */
-int watcher_new(watcher_look look, void *look_user, change_sink sink, void *sink_user,
+/* Of the tree whose root is open as `root_fd`, needed during the call only.
+ * -EMFILE, -ENOMEM, -EOPNOTSUPP (no inotify here), -EAGAIN (no thread). */
+int watcher_new(int root_fd, watcher_look look, void *look_user, change_sink sink, void *sink_user,
 	struct watcher **ret_watcher);
 
 /* Ends the thread; the sink is not called any more.  NULL is fine. */

@@ -202,6 +202,29 @@ test_a_change_shows_in_a_directory_that_is_renamed_meanwhile() {
 	END
 }
 
+lists() {
+	[ "$(ls "$2")" = "$1" ]
+}
+
+# inotify does not say it.
+test_what_is_mounted_at_the_workspace_shows() {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+
+	mkdir -p "$backing/point/below"
+	echo old >"$backing/point/below/old"
+	wait_for 5 lists below "$mnt/point"
+	expect old "$(cat "$mnt/point/below/old")"
+	mount -t tmpfs none "$backing/point" || skip "no mounts here"
+	trap 'wait_for 5 umount "$backing/point"' EXIT
+	echo new >"$backing/point/new"
+	wait_for 5 lists new "$mnt/point" || fail "the mount does not show"
+	expect new "$(cat "$mnt/point/new")"
+	wait_for 5 umount "$backing/point" || fail "cannot be unmounted"
+	trap - EXIT
+	wait_for 5 lists below "$mnt/point" || fail "what was there before does not show"
+	expect old "$(cat "$mnt/point/below/old")"
+}
+
 need_fuse
 prepare_backend "$1"
 if [ "$1" = ssh ]; then

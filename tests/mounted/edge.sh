@@ -216,6 +216,7 @@ test_a_directory_mounted_below_itself_is_a_loop() {
 	mkdir -p "$backing/loop/below/self"
 	echo content >"$backing/loop/file"
 	mount --bind "$backing/loop" "$backing/loop/below/self" || skip "no mounts here"
+	wait_for 5 eval '! stat "$mnt/loop/below/self"' || fail "the loop can be looked up"
 	listed=$(timeout -s KILL 10 ls "$mnt/loop/below") || true
 	deeper=$(timeout -s KILL 10 ls "$mnt/loop/below/self" 2>&1) || true
 	entered=$(timeout -s KILL 10 cat "$mnt/loop/file") || true

@@ -41,6 +41,8 @@ test_a_full_disk_is_said_to_be_full() {
 	mount -t tmpfs -o size=1m none "$backing/small" || skip "no permission to mount"
 	# The last close reaches the daemon after the program has ended.
 	trap 'wait_for 5 umount "$backing/small"' EXIT
+	: >"$backing/small/mounted"
+	wait_for 5 test -e "$mnt/small/mounted" || fail "the small file system does not show"
 	head -c 300000 /dev/urandom >"$mnt/small/kept"
 	LC_ALL=C dd if=/dev/zero of="$mnt/small/big" bs=64k count=40 conv=fsync 2>"$tmp/dd" || status=$?
 	expect 1 "$status" "exit code of dd"
