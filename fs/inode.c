@@ -12,6 +12,7 @@
 #include <time.h>
 #include <xxhash.h>
 
+#include "fs/hash_table.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/hash_seed.h"
 
@@ -22,13 +23,6 @@ struct inode_name {
 	struct inode *inode;
 	uint64_t epoch; /* of the table when it was last found there */
 	char name[];
-};
-
-/* Chained hash tables that double; `count` entries in `mask + 1` buckets. */
-struct hash {
-	void **buckets;
-	size_t mask;
-	size_t count;
 };
 
 /* Names that we removed lately, by hash: the change feed will echo that. */
@@ -42,8 +36,8 @@ enum { REMOVALS = 4096, REMOVAL_SECONDS = 5 };
 struct inode_table {
 	pthread_mutex_t lock; /* all below, and the inodes' fields */
 	struct inode *root;
-	struct hash inodes;         /* by object id */
-	struct hash names;          /* by parent and name */
+	struct hash_table inodes;   /* by object id */
+	struct hash_table names;    /* by parent and name */
 	uint64_t bytes, bytes_most; /* now; at most, since memory was returned */
 	uint64_t on_ttl;            /* inodes with that flag */
 	uint64_t epoch;
@@ -59,7 +53,7 @@ struct forgotten {
 	char path[];
 };
 
-enum { BUCKETS_AT_FIRST = 1024, MALLOC_OVERHEAD_BYTES = 8, RETURN_BYTES = 16 << 20 };
+enum { MALLOC_OVERHEAD_BYTES = 8, RETURN_BYTES = 16 << 20 };
 
 /* ---- Hashes ------------------------------------------------------------------ */
 
@@ -94,59 +88,6 @@ static size_t name_hash(const void *entry)
 	const struct inode_name *name = entry;
 
 	return hash_name(name->parent, name->name);
-}
-
-static int hash_init(struct hash *hash)
-{
-	hash->buckets = calloc(BUCKETS_AT_FIRST, sizeof(*hash->buckets));
-	hash->mask = BUCKETS_AT_FIRST - 1;
-	return hash->buckets ? 0 : -ENOMEM;
-}
-
-/* Without memory for it, the chains just become longer. */
-static void hash_resize(
-	struct hash *hash, size_t mask, size_t (*hash_of)(const void *), void **(*link_of)(void *))
-{
-	void **buckets = calloc(mask + 1, sizeof(*buckets));
-
-	if (!buckets)
-		return;
-	for (size_t i = 0; i <= hash->mask; i++)
-		while (hash->buckets[i]) {
-			void *entry = hash->buckets[i];
-			size_t at = hash_of(entry) & mask;
-
-			hash->buckets[i] = *link_of(entry);
-			*link_of(entry) = buckets[at];
-			buckets[at] = entry;
-		}
-	free(hash->buckets);
-	hash->buckets = buckets;
-	hash->mask = mask;
-}
-
-static void hash_insert(
-	struct hash *hash, void *entry, size_t (*hash_of)(const void *), void **(*link_of)(void *))
-{
-	size_t at;
-
-	if (hash->count > hash->mask)
-		hash_resize(hash, hash->mask * 2 + 1, hash_of, link_of);
-	at = hash_of(entry) & hash->mask;
-	*link_of(entry) = hash->buckets[at];
-	hash->buckets[at] = entry;
-	hash->count++;
-}
-
-static void hash_remove(
-	struct hash *hash, void *entry, size_t (*hash_of)(const void *), void **(*link_of)(void *))
-{
-	void **at = &hash->buckets[hash_of(entry) & hash->mask];
-
-	while (*at != entry)
-		at = link_of(*at);
-	*at = *link_of(entry);
-	hash->count--;
 }
 
 static struct inode *find_inode(struct inode_table *t, const struct object_id *id)
@@ -238,7 +179,7 @@ static void name_take_out(struct inode_table *t, struct inode_name *name)
 	while (*at != name)
 		at = &(*at)->next;
 	*at = name->next;
-	hash_remove(&t->names, name, name_hash, name_link);
+	hash_table_remove(&t->names, name, name_hash, name_link);
 }
 
 static void name_drop(struct inode_table *t, struct inode_name *name, struct forgotten **list)
@@ -295,7 +236,7 @@ static int name_add(
 	memcpy(name->name, text, length + 1);
 	inode->names = name;
 	parent->references++;
-	hash_insert(&t->names, name, name_hash, name_link);
+	hash_table_insert(&t->names, name, name_hash, name_link);
 	t->bytes += name_bytes(text);
 	if (t->bytes > t->bytes_most)
 		t->bytes_most = t->bytes;
@@ -358,7 +299,7 @@ static void free_if_unused(struct inode_table *t, struct inode *inode, struct fo
 	forget_lost(t, inode, list);
 	while (inode->names)
 		name_drop(t, inode->names, list);
-	hash_remove(&t->inodes, inode, inode_hash, inode_link);
+	hash_table_remove(&t->inodes, inode, inode_hash, inode_link);
 	t->bytes -= sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
 	free(inode);
 }
@@ -384,25 +325,14 @@ static void report_forgotten(struct inode_table *t, struct forgotten *list)
 	}
 }
 
-static void hash_shrink(
-	struct hash *hash, size_t (*hash_of)(const void *), void **(*link_of)(void *))
-{
-	size_t mask = hash->mask;
-
-	while (mask >= BUCKETS_AT_FIRST && hash->count < mask / 4)
-		mask /= 2;
-	if (mask != hash->mask)
-		hash_resize(hash, mask, hash_of, link_of);
-}
-
 /* With the lock held.  True when the kernel has forgotten most of a large tree. */
 static bool shrink(struct inode_table *t)
 {
 	if (t->bytes_most < RETURN_BYTES || t->bytes >= t->bytes_most / 4)
 		return false;
 	t->bytes_most = t->bytes;
-	hash_shrink(&t->inodes, inode_hash, inode_link);
-	hash_shrink(&t->names, name_hash, name_link);
+	hash_table_shrink(&t->inodes, inode_hash, inode_link);
+	hash_table_shrink(&t->names, name_hash, name_link);
 	return true;
 }
 
@@ -414,7 +344,7 @@ static struct inode *inode_make(struct inode_table *t, const struct attributes *
 		return NULL;
 	inode->id = attributes->id;
 	inode->is_directory = S_ISDIR(attributes->mode);
-	hash_insert(&t->inodes, inode, inode_hash, inode_link);
+	hash_table_insert(&t->inodes, inode, inode_hash, inode_link);
 	t->bytes += sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
 	return inode;
 }
@@ -430,7 +360,7 @@ int inode_table_new(const struct attributes *root, void (*forgotten)(void *user,
 	pthread_mutex_init(&t->lock, NULL);
 	t->forgotten = forgotten;
 	t->user = user;
-	if (hash_init(&t->inodes) < 0 || hash_init(&t->names) < 0 ||
+	if (hash_table_init(&t->inodes) < 0 || hash_table_init(&t->names) < 0 ||
 		!(t->root = inode_make(t, root))) {
 		inode_table_free(t);
 		return -ENOMEM;

@@ -1,0 +1,69 @@
+#include "fs/hash_table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { BUCKETS_AT_FIRST = 1024 };
+
+int hash_table_init(struct hash_table *table)
+{
+	table->buckets = calloc(BUCKETS_AT_FIRST, sizeof(*table->buckets));
+	table->mask = BUCKETS_AT_FIRST - 1;
+	return table->buckets ? 0 : -ENOMEM;
+}
+
+/* Without memory for it, the chains just become longer. */
+static void resize(
+	struct hash_table *table, size_t mask, hash_table_hash hash_of, hash_table_link link_of)
+{
+	void **buckets = calloc(mask + 1, sizeof(*buckets));
+
+	if (!buckets)
+		return;
+	for (size_t i = 0; i <= table->mask; i++)
+		while (table->buckets[i]) {
+			void *entry = table->buckets[i];
+			size_t at = hash_of(entry) & mask;
+
+			table->buckets[i] = *link_of(entry);
+			*link_of(entry) = buckets[at];
+			buckets[at] = entry;
+		}
+	free(table->buckets);
+	table->buckets = buckets;
+	table->mask = mask;
+}
+
+void hash_table_insert(
+	struct hash_table *table, void *entry, hash_table_hash hash_of, hash_table_link link_of)
+{
+	size_t at;
+
+	if (table->count > table->mask)
+		resize(table, table->mask * 2 + 1, hash_of, link_of);
+	at = hash_of(entry) & table->mask;
+	*link_of(entry) = table->buckets[at];
+	table->buckets[at] = entry;
+	table->count++;
+}
+
+void hash_table_remove(
+	struct hash_table *table, void *entry, hash_table_hash hash_of, hash_table_link link_of)
+{
+	void **at = &table->buckets[hash_of(entry) & table->mask];
+
+	while (*at != entry)
+		at = link_of(*at);
+	*at = *link_of(entry);
+	table->count--;
+}
+
+void hash_table_shrink(struct hash_table *table, hash_table_hash hash_of, hash_table_link link_of)
+{
+	size_t mask = table->mask;
+
+	while (mask >= BUCKETS_AT_FIRST && table->count < mask / 4)
+		mask /= 2;
+	if (mask != table->mask)
+		resize(table, mask, hash_of, link_of);
+}

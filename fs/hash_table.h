@@ -1,0 +1,32 @@
+/*
+ * fs/hash_table.h - chained hash tables of entries that hold their own links.
+ *
+ * A table doubles as it fills; whoever knows the key walks `buckets[hash & mask]` himself.
+ * Threads: none; the owner guards it, and frees `buckets`.
+ */
+#pragma once
+
+#include <stddef.h>
+
+struct hash_table {
+	void **buckets;
+	size_t mask; /* buckets less one */
+	size_t count;
+};
+
+/* The hash of an entry, and where it keeps the next one of its bucket. */
+typedef size_t (*hash_table_hash)(const void *entry);
+typedef void **(*hash_table_link)(void *entry);
+
+/* 0 or -ENOMEM. */
+int hash_table_init(struct hash_table *table);
+
+void hash_table_insert(
+	struct hash_table *table, void *entry, hash_table_hash hash_of, hash_table_link link_of);
+
+/* The entry must be there. */
+void hash_table_remove(
+	struct hash_table *table, void *entry, hash_table_hash hash_of, hash_table_link link_of);
+
+/* Gives back what a table that was much fuller once does not need. */
+void hash_table_shrink(struct hash_table *table, hash_table_hash hash_of, hash_table_link link_of);
