@@ -1,9 +1,13 @@
 /*
  * A client that sends anything: the input is frames (type, id, size, payload) to a server
- * over a small tree in memory, which must answer or hang up, and end.
+ * over a small tree in memory, which must answer or hang up, and end.  The place has commands
+ * that only echo, and tells of what it did itself as if it were a change by others.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,12 +16,195 @@
 #include "backends/remote/server.h"
 #include "tests/fuzz/fuzz.h"
 
-enum { FRAMES_MAX = 64 };
+enum { FRAMES_MAX = 64, ECHO_BYTES = 1024, LOOK_MS = 1 };
 
 static void nothing(void *user)
 {
 	(void)user;
 }
+
+/* ---- Commands -------------------------------------------------------------------- */
+
+struct echo {
+	struct process base;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	char data[ECHO_BYTES];
+	size_t size;
+	bool closed;
+	int signal;
+};
+
+/* Waits a moment for a change.  Returns false when the caller is to give up. */
+static bool echo_wait(struct op_context *ctx, struct echo *echo)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += LOOK_MS * 1000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&echo->changed, &echo->lock, &until);
+	return !op_interrupted(ctx);
+}
+
+static int echo_exec(struct op_context *ctx, struct workspace *w,
+	const struct exec_request *request, struct process **ret_process)
+{
+	struct echo *echo = calloc(1, sizeof(*echo));
+
+	(void)ctx;
+	if (!echo)
+		return -ENOMEM;
+	echo->base.workspace = w;
+	echo->closed = request->flags & EXEC_STDIN_CLOSED;
+	pthread_mutex_init(&echo->lock, NULL);
+	pthread_cond_init(&echo->changed, NULL);
+	*ret_process = &echo->base;
+	return 0;
+}
+
+static int echo_next(struct op_context *ctx, struct process *process, void *buffer, size_t size,
+	struct exec_event *ret_event)
+{
+	struct echo *echo = (struct echo *)process;
+	int r = 0;
+
+	pthread_mutex_lock(&echo->lock);
+	while (r == 0 && !echo->size && !echo->closed && !echo->signal)
+		r = echo_wait(ctx, echo) ? 0 : -EINTR;
+	if (echo->size && size > echo->size)
+		size = echo->size;
+	if (r == 0 && echo->size) {
+		memcpy(buffer, echo->data, size);
+		echo->size -= size;
+		memmove(echo->data, echo->data + size, echo->size);
+		*ret_event = (struct exec_event){.type = EXEC_STDOUT, .size = size};
+	} else if (r == 0) {
+		*ret_event = (struct exec_event){.type = EXEC_EXIT, .signal = echo->signal};
+	}
+	pthread_cond_broadcast(&echo->changed);
+	pthread_mutex_unlock(&echo->lock);
+	return r;
+}
+
+static ssize_t echo_write(
+	struct op_context *ctx, struct process *process, const void *data, size_t size)
+{
+	struct echo *echo = (struct echo *)process;
+	ssize_t r = 0;
+
+	pthread_mutex_lock(&echo->lock);
+	while (r == 0 && !echo->closed && echo->size == ECHO_BYTES)
+		r = echo_wait(ctx, echo) ? 0 : -EINTR;
+	if (r == 0 && echo->closed)
+		r = -EPIPE;
+	if (r == 0) {
+		if (size > ECHO_BYTES - echo->size)
+			size = ECHO_BYTES - echo->size;
+		memcpy(echo->data + echo->size, data, size);
+		echo->size += size;
+		r = (ssize_t)size;
+	}
+	pthread_cond_broadcast(&echo->changed);
+	pthread_mutex_unlock(&echo->lock);
+	return r;
+}
+
+static int echo_end(struct process *process, int signal)
+{
+	struct echo *echo = (struct echo *)process;
+
+	pthread_mutex_lock(&echo->lock);
+	echo->closed = true;
+	echo->signal = signal;
+	pthread_cond_broadcast(&echo->changed);
+	pthread_mutex_unlock(&echo->lock);
+	return 0;
+}
+
+static int echo_close_stdin(struct op_context *ctx, struct process *process)
+{
+	(void)ctx;
+	return echo_end(process, 0);
+}
+
+static int echo_signal(struct op_context *ctx, struct process *process, int signal)
+{
+	(void)ctx;
+	return echo_end(process, signal);
+}
+
+static int echo_resize(
+	struct op_context *ctx, struct process *process, uint16_t rows, uint16_t columns)
+{
+	(void)ctx;
+	(void)process;
+	return rows && columns ? 0 : -EINVAL;
+}
+
+static void echo_free(struct process *process)
+{
+	struct echo *echo = (struct echo *)process;
+
+	pthread_cond_destroy(&echo->changed);
+	pthread_mutex_destroy(&echo->lock);
+	free(echo);
+}
+
+/* ---- Changes --------------------------------------------------------------------- */
+
+static const struct workspace_ops *plain_ops; /* of a tree in memory */
+static _Atomic(change_sink) told_to;
+static void *told_user;
+
+static int tell_to(struct workspace *w, change_sink sink, void *user)
+{
+	(void)w;
+	if (told_to)
+		return -EBUSY;
+	told_user = user;
+	told_to = sink;
+	return 0;
+}
+
+static int setattr_and_tell(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, unsigned mask, const struct attributes *want,
+	struct attributes *ret_attributes)
+{
+	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+	struct change change = {.kind = CHANGE_ENTRY, .path = object->path, .exists = true};
+	int r = plain_ops->setattr(ctx, w, object, mask, want, ret_attributes);
+
+	if (r < 0 || !told_to || !object->path)
+		return r;
+	change.attributes = *ret_attributes;
+	pthread_mutex_lock(&one_at_a_time);
+	told_to(told_user, &change);
+	pthread_mutex_unlock(&one_at_a_time);
+	return r;
+}
+
+static void add_commands_and_changes(struct workspace *w)
+{
+	static struct workspace_ops ops;
+
+	plain_ops = w->ops;
+	told_to = NULL;
+	ops = *plain_ops;
+	ops.exec = echo_exec;
+	ops.process_next = echo_next;
+	ops.process_write = echo_write;
+	ops.process_close_stdin = echo_close_stdin;
+	ops.process_signal = echo_signal;
+	ops.process_resize = echo_resize;
+	ops.process_free = echo_free;
+	ops.watch = tell_to;
+	ops.setattr = setattr_and_tell;
+	w->ops = &ops;
+}
+
+/* ---- The session ----------------------------------------------------------------- */
 
 static struct workspace *make_tree(void)
 {
@@ -36,18 +223,18 @@ static struct workspace *make_tree(void)
 		workspace_write(&ctx, file, "content", 7, 0);
 		workspace_close(&ctx, file);
 	}
+	add_commands_and_changes(w);
 	return w;
 }
 
-/* Reads what the server says until it has been silent for a moment. */
+/* Reads what the server says, and gives it a moment to say something. */
 static void listen_to(int fd)
 {
 	struct pollfd ready = {.fd = fd, .events = POLLIN};
 	char data[65536];
 
-	while (poll(&ready, 1, 2) > 0)
-		if (read(fd, data, sizeof(data)) <= 0)
-			break;
+	for (int ms = 2; poll(&ready, 1, ms) > 0 && read(fd, data, sizeof(data)) > 0;)
+		ms = 0;
 }
 
 static void send_frame(int fd, struct wire_reader *in)

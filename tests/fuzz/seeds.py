@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""seeds.py [--check] CORPUS: writes the inputs that fuzzing the two ends of the protocol starts from,
+in the form of today's protocol; --check: says whether they are those that are there."""
+import os
+import stat
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "remote"))
+import protocol as p  # noqa: E402
+
+
+def frame(kind, identifier, payload=b""):
+    return p.numbers(kind, identifier) + p.data(payload)
+
+
+class Session:
+    """What a client sends."""
+
+    def __init__(self):
+        self.bytes, self.requests = b"", 0
+
+    def ask(self, kind, arguments=b"", order=0):
+        self.requests += 1
+        self.bytes += frame(kind, self.requests, p.put_caller() + p.number(order) + arguments)
+        return self
+
+    def say(self, kind, identifier, payload=b""):
+        self.bytes += frame(kind, identifier, payload)
+        return self
+
+
+def open_file(session, name, handle, flags=os.O_RDWR):
+    return session.ask(p.OPEN, p.target(name) + p.open_flags(flags) + p.numbers(handle, 4096))
+
+
+def set_attributes(session, name, mask, **fields):
+    return session.ask(p.SETATTR, p.target(name) + p.number(mask)
+                       + p.put_attributes(p.NO_ATTRIBUTES._replace(**fields)))
+
+
+def names():
+    s = Session()
+    s.ask(p.GETATTR, p.target(b"f")).ask(p.READDIR, p.target() + p.number(1))
+    s.ask(p.SCAN, p.target() + p.numbers(7, 2, 100, 4096, 65536)).say(p.CREDIT, 3, p.number(500))
+    s.ask(p.READLINK, p.target(b"l")).ask(p.MKDIR, p.string(b"d/e") + p.number(0o755))
+    s.ask(p.MKNOD, p.string(b"d/n") + p.numbers(stat.S_IFIFO | 0o600, 0))
+    s.ask(p.SYMLINK, p.string(b"to") + p.string(b"d/s")).ask(p.LINK, p.target(b"f") + p.string(b"d/g"))
+    s.ask(p.RENAME, p.string(b"d/g") + p.string(b"h") + p.number(0) + p.object_id(p.NO_ID))
+    s.ask(p.UNLINK, p.string(b"h") + p.object_id(p.NO_ID)).ask(p.RMDIR, p.string(b"d/e") + p.object_id(p.NO_ID))
+    set_attributes(s, b"f", 1 | 8, mode=0o600, size=3)
+    s.ask(p.SETXATTR, p.target(b"f") + p.string(b"user.a") + p.number(0) + p.data(b"v"))
+    s.ask(p.GETXATTR, p.target(b"f") + p.string(b"user.a") + p.number(10))
+    s.ask(p.LISTXATTR, p.target(b"f") + p.number(100)).ask(p.REMOVEXATTR, p.target(b"f") + p.string(b"user.a"))
+    return s.ask(p.STATFS).say(p.CANCEL, 9).say(p.UNWATCH, 0, p.string(b"d")).bytes
+
+
+def lock(handle, kind, wait=0):
+    return p.number(handle) + p.put_lock(p.Lock(p.POSIX, kind, 1, 0, 5, 0)) + p.number(wait)
+
+
+def files():
+    s = open_file(Session(), b"f", 1)
+    s.ask(p.CREATE, p.string(b"c") + p.open_flags(os.O_RDWR | os.O_EXCL) + p.numbers(0o644, 2))
+    s.ask(p.CREATE_UNNAMED, p.string(b"d") + p.open_flags(os.O_RDWR) + p.numbers(0o600, 3))
+    for handle in 1, 2, 3:
+        s.ask(p.WRITE, p.numbers(handle, 2) + p.data(b"written"), order=handle)
+    s.ask(p.READ, p.numbers(1, 0, 100), order=1).ask(p.SEEK, p.numbers(1, 0, 1))
+    s.ask(p.FALLOCATE, p.numbers(2, 0, 100, 50)).ask(p.COPY_RANGE, p.numbers(1, 0, 2, 10, 5))
+    s.ask(p.LOCK, lock(1, p.EXCLUSIVE)).ask(p.LOCK_TEST, lock(1, p.SHARED)[:-1])
+    s.ask(p.LOCK_RELEASE_OWNER, p.numbers(1, 1)).ask(p.LOCK, lock(2, p.EXCLUSIVE, wait=1))
+    s.ask(p.LINK, p.target(handle=3) + p.string(b"named")).ask(p.FSYNC, p.number(1) + p.string(b"") + p.number(1))
+    return s.ask(p.CLOSE, p.number(1), order=1).ask(p.CLOSE, p.number(2), order=2).bytes
+
+
+def commands():
+    s = Session()
+    run = p.string(b"") + p.string(b"true") + p.strings([]) + p.strings([b"A=b"])
+    s.ask(p.EXEC, p.numbers(1, 0, 0, 0, 0) + run).say(p.INPUT, 1, b"input").say(p.OUTPUT_CREDIT, 1, p.number(64))
+    s.ask(p.RESIZE, p.numbers(1, 20, 80)).say(p.INPUT, 1, b"x" * 1500).say(p.INPUT, 1)
+    s.ask(p.EXEC, p.numbers(2, 1, 9, 20, 80) + run).ask(p.SIGNAL, p.numbers(2, 15))
+    return s.ask(p.EXEC, p.numbers(3, 0, 0, 0, 0) + run).say(p.INPUT, 3, b"lost").say(p.KILL, 3).bytes
+
+
+def feed():
+    s = open_file(Session().ask(p.WATCH), b"f", 1)
+    s.ask(p.WRITE, p.numbers(1, 0) + p.data(b"more than it was"), order=1).ask(p.CLOSE, p.number(1), order=1)
+    set_attributes(s, b"f", 1, mode=0o640)
+    return set_attributes(s, b"d", 1, mode=0o700).bytes
+
+
+def hostile():
+    s = open_file(Session(), b"../../etc/passwd", 1)
+    open_file(s, b"/etc/passwd", 1)
+    open_file(s, b"f", 1)
+    s.ask(p.WRITE, p.numbers(1, (1 << 63) - 1) + p.data(b"far"), order=1).ask(p.READ, p.numbers(1, 1 << 63, 1 << 40))
+    s.ask(p.SYMLINK, p.string(b"..") + p.string(b"up")).ask(p.MKDIR, p.string(b"up/out") + p.number(0o777))
+    return s.ask(p.SCAN, p.target() + p.numbers(*[(1 << 32) - 1] * 5)).bytes
+
+
+ATTRIBUTES = p.Attributes((5, 77, 1), stat.S_IFREG | 0o644, 1, 0, 0, 0, 7, 8, 4096, 10**9, 2 * 10**9, 3 * 10**9)
+
+
+def replies():
+    answer = p.result(0, 5, 9) + p.put_attributes(ATTRIBUTES)
+    return b"".join(frame(p.REPLY, i, answer) for i in range(1, 5)) + frame(p.REPLY, 5, p.result(-2, 5, 9))
+
+
+def listing():
+    entries = [p.Entry(b"d/f", 0, 1, ATTRIBUTES, None, b"content", 6), p.Entry(b"d/l", 0, 1, ATTRIBUTES, b"to", None, 6)]
+    return b"".join(frame(p.DATA, 3, part) for part in p.put_listing(entries)) + frame(p.REPLY, 3, p.result(0, 5, 9))
+
+
+def changes():
+    entry = p.number(0) + p.string(b"d/f") + p.numbers(6, 1) + p.put_attributes(ATTRIBUTES)
+    return (frame(p.CHANGE, 0, entry + p.number(1) + bytes(16)) + frame(p.CHANGE, 0, entry + p.number(0))
+            + frame(p.CHANGE, 0, p.number(0) + p.string(b"gone") + p.numbers(6, 0))
+            + frame(p.CHANGE, 0, p.number(1) + p.string(b"") + p.numbers(0, 0))
+            + frame(p.CHANGE, 0, p.number(2) + p.string(b"d") + p.numbers(0, 0)))
+
+
+def outputs():
+    return (frame(p.OUTPUT, 1, b"\0out") + frame(p.OUTPUT, 1, b"\1err") + frame(p.INPUT_CREDIT, 1, p.number(5))
+            + frame(p.EXIT, 1, p.signed(3) + p.numbers(0, 0)))
+
+
+SEEDS = {
+    "server": {"names": names, "files": files, "commands": commands, "feed": feed, "hostile": hostile},
+    "client": {"replies": replies, "listing": listing, "changes": changes, "outputs": outputs},
+}
+
+
+def main():
+    check = sys.argv[1] == "--check"
+    corpus = sys.argv[-1]
+    for target, seeds in SEEDS.items():
+        for name, make in seeds.items():
+            path = os.path.join(corpus, target, name)
+            if not check:
+                with open(path, "wb") as file:
+                    file.write(make())
+                continue
+            with open(path, "rb") as file:
+                if file.read() != make():
+                    sys.exit(f"{path} is not of today's protocol: run tests/fuzz/seeds.py tests/fuzz/corpus")
+
+
+if __name__ == "__main__":
+    main()
