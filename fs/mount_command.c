@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,10 +18,9 @@
 #include "fs/runtime.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/file_limit.h"
 #include "ops/support/log.h"
 #include "ops/support/path.h"
-
-enum { OPEN_FILES_WANTED = 65536 };
 
 /* What the daemon is made of; static, as signal handlers and the ready call need it. */
 static struct {
@@ -132,18 +130,6 @@ static void leave_mount_point_alone(const char *mount_point)
 }
 
 /* ---- The daemon ------------------------------------------------------------------------------ */
-
-static void raise_limits(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return;
-	if (limit.rlim_max < OPEN_FILES_WANTED && geteuid() == 0)
-		limit.rlim_max = OPEN_FILES_WANTED;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 static void on_signal(int signal)
 {
@@ -281,7 +267,7 @@ static int run_daemon(void)
 
 	umask(0);
 	signal(SIGPIPE, SIG_IGN); /* a far end may be gone before the mount is there */
-	raise_limits();
+	file_limit_raise();
 	m->options = &daemon_state.options;
 	m->control_path = daemon_state.runtime.control_path;
 	clock_gettime(CLOCK_REALTIME, &m->started);

@@ -23,6 +23,7 @@
 
 #include "backends/local.h"
 #include "backends/remote/server.h"
+#include "ops/support/file_limit.h"
 #include "ops/support/log.h"
 
 enum {
@@ -506,5 +507,6 @@ int main(int argc, char **argv)
 	log_set_output(2, "isthmus-helper: ");
 	signal(SIGPIPE, SIG_IGN);
 	umask(0);
+	file_limit_raise();
 	return serve_connection();
 }

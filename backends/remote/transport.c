@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "ops/support/buffer.h"
+#include "ops/support/file_limit.h"
 #include "ops/support/log.h"
 
 enum { WORDS_MAX_BYTES = 4096, END_POLL_MS = 10, END_WAIT_MS = 1000 };
@@ -75,6 +76,7 @@ static void run_child(const struct transport *transport, int in_fd, int out_fd, 
 	}
 	if (dup2(in_fd, 0) < 0 || dup2(out_fd, 1) < 0 || dup2(error_fd, 2) < 0)
 		_exit(127);
+	file_limit_restore();
 	execvp(transport->argv[0], transport->argv);
 	dprintf(2, "cannot run \"%s\": %s\n", transport->argv[0], strerror(errno));
 	_exit(127);

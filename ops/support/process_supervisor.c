@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ops/support/file_limit.h"
+
 enum {
 	TERM_TO_KILL_MS = 3000,
 	KILL_WAIT_MS = 2000, /* for processes that do not even die of KILL */
@@ -122,6 +124,7 @@ static _Noreturn void run_command(const struct launch *launch)
 	r = fchdir(launch->cwd_fd) < 0 ? -errno : place_descriptors(launch, &status_fd);
 	if (r == 0 && launch->terminal && ioctl(STDOUT_FILENO, TIOCSCTTY, 0) < 0)
 		r = -errno;
+	file_limit_restore();
 	if (r == 0)
 		r = try_programs(launch);
 	if (write(status_fd, &r, sizeof(r)) < 0)

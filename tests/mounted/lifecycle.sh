@@ -158,6 +158,24 @@ test_lazy_umount_of_a_busy_mount() {
 	wait_for 10 no_daemon || fail "still running"
 }
 
+# ... which most systems set for the sake of select(2): commands have it as it was.
+test_more_files_are_open_than_the_soft_limit_says() {
+	need python3
+	(ulimit -Sn 256 && mount_here)
+	python3 - "$mnt" <<-'END'
+		import os, resource, sys
+		_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+		resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+		files = [os.open(f"{sys.argv[1]}/open{n}", os.O_CREAT | os.O_RDWR, 0o600) for n in range(600)]
+		for n, fd in enumerate(files):
+		    os.write(fd, b"%d" % n)
+		    os.unlink(f"{sys.argv[1]}/open{n}")
+		assert all(os.pread(fd, 9, 0) == b"%d" % n for n, fd in enumerate(files))
+	END
+	expect 256 "$("$ISTHMUS" exec "$mnt" -- sh -c 'ulimit -Sn')" "the limit of a command"
+	umount_here
+}
+
 test_list_shows_what_is_mounted() {
 	mount_here
 	"$ISTHMUS" list >"$tmp/list"
