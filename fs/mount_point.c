@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -14,10 +15,12 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "fs/runtime.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 #include "ops/support/log.h"
 #include "ops/support/mountinfo.h"
 #include "ops/support/path.h"
@@ -260,7 +263,7 @@ int mount_point_unmount(const char *path, bool lazy)
 }
 
 /* ---- Who is in the way ---- */
-enum { HOLDERS_MAX = 8 };
+enum { HOLDERS_MAX = 8, LOOK_WAIT_MS = 2000, WRITE_WAIT_MS = 30000 };
 
 static bool points_into(int directory, const char *link, const char *mount_point)
 {
@@ -327,10 +330,55 @@ static void read_name(int process, char *name, size_t size)
 	name[strcspn(name, "\n")] = '\0';
 }
 
-char *mount_point_holders(const char *mount_point)
+static int64_t now_ms(void)
+{
+	return (int64_t)(clock_now_ns() / 1000000);
+}
+
+/* Runs `work` in a child without any of our files, and returns what it wrote to stdout.  What it
+ * looks at may be held up for as long as a far end does not answer: past `wait_ms` it is left
+ * alone, and `*in_time` is false. */
+static char *ask_child(void (*work)(const char *path), const char *path, int wait_ms, bool *in_time)
+{
+	cleanup_buffer struct buffer said = {0};
+	int64_t until = now_ms() + wait_ms;
+	int ends[2];
+	pid_t child;
+
+	*in_time = false;
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return NULL;
+	child = fork();
+	if (child == 0) {
+		dup2(ends[1], STDOUT_FILENO);
+		close_range(3, ~0U, 0);
+		work(path);
+		_exit(0);
+	}
+	close(ends[1]);
+	while (child > 0 && !*in_time && now_ms() < until) {
+		struct pollfd end = {.fd = ends[0], .events = POLLIN};
+		char piece[256];
+		ssize_t got;
+
+		if (poll(&end, 1, (int)(until - now_ms())) <= 0)
+			continue;
+		got = read(ends[0], piece, sizeof(piece));
+		*in_time = got == 0;
+		if (got > 0)
+			buffer_append(&said, piece, (size_t)got);
+	}
+	close(ends[0]);
+	if (child > 0 && !*in_time)
+		kill(child, SIGKILL);
+	if (child > 0)
+		waitpid(child, NULL, *in_time ? 0 : WNOHANG);
+	return buffer_steal_string(&said);
+}
+
+static void tell_holders(const char *mount_point)
 {
 	cleanup_dir DIR *processes = opendir("/proc");
-	cleanup_buffer struct buffer text = {0};
 	const struct dirent *entry;
 	int count = 0;
 	char name[64];
@@ -338,26 +386,58 @@ char *mount_point_holders(const char *mount_point)
 	while (processes && count < HOLDERS_MAX && (entry = readdir(processes))) {
 		cleanup_fd int process = -1;
 
-		if (!isdigit((unsigned char)entry->d_name[0]) || atoi(entry->d_name) == getpid())
+		if (!isdigit((unsigned char)entry->d_name[0]) || atoi(entry->d_name) == getpid() ||
+			atoi(entry->d_name) == getppid())
 			continue;
 		process =
 			openat(dirfd(processes), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (process < 0 || !holds(process, mount_point))
 			continue;
 		read_name(process, name, sizeof(name));
-		buffer_printf(&text, "%s%s (pid %s)", count++ ? ", " : "", name, entry->d_name);
+		dprintf(STDOUT_FILENO, "%s%s (pid %s)", count++ ? ", " : "", name, entry->d_name);
 	}
-	return count ? buffer_steal_string(&text) : NULL;
+}
+
+/* The kernel keeps /proc/PID of a process that is held up within execve(2) to itself. */
+char *mount_point_holders(const char *mount_point)
+{
+	cleanup_free char *found = NULL;
+	char *more = NULL;
+	bool in_time;
+
+	found = ask_child(tell_holders, mount_point, LOOK_WAIT_MS, &in_time);
+	if (in_time)
+		return found && *found ? steal_ptr(&found) : NULL;
+	if (asprintf(&more, "%s%sa process that does not answer", found ? found : "",
+		    found && *found ? ", " : "") < 0)
+		return NULL;
+	return more;
+}
+
+static void sync_mount(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd >= 0)
+		syncfs(fd);
+}
+
+/* By a child: the daemon answers what it writes, and would wait for itself. */
+void mount_point_write_pages(const char *path)
+{
+	bool in_time;
+
+	free(ask_child(sync_mount, path, WRITE_WAIT_MS, &in_time));
+	if (!in_time)
+		log_warning("\"%s\": what was changed through mmap(2) is perhaps not all written, "
+			    "ignoring",
+			path);
 }
 
 void mount_point_detach(const char *path)
 {
-	cleanup_free char *holders = NULL;
-	int r = mount_point_unmount(path, false);
+	cleanup_free char *holders = mount_point_holders(path);
 
-	if (r != -EBUSY)
-		return;
-	holders = mount_point_holders(path);
 	log_warning("\"%s\" is in use by %s: detaching it all the same", path,
 		holders ? holders : "somebody out of sight");
 	mount_point_unmount(path, true);

@@ -42,8 +42,13 @@ int mount_point_remount(const char *path, bool read_only, const char *const *wor
 int mount_point_unmount(const char *path, bool lazy);
 
 /* Who uses the mount: "make (pid 12), bash (pid 7)", at most 8 of them; the caller frees.
- * NULL: nobody to be seen. */
+ * NULL: nobody to be seen.  Takes 2 s at most. */
 char *mount_point_holders(const char *path);
 
-/* For the daemon that ends: unmounts, lazily when busy (with a warning that says who). */
+/* For the daemon that ends while the mount is busy, and goes on serving meanwhile.  Has the
+ * kernel send the pages that programs changed through mmap(2): some may still be on their way
+ * afterwards.  Takes 30 s at most. */
+void mount_point_write_pages(const char *path);
+
+/* Unmounts lazily, with a warning that says who uses it. */
 void mount_point_detach(const char *path);

@@ -219,6 +219,18 @@ struct stopper {
 	atomic_bool over; /* the session has ended by itself: unmounted from outside */
 };
 
+/* While others serve: what programs have mapped is written by way of them. */
+static void unmount(struct session *s)
+{
+	const char *path = s->mount->options->mount_point;
+
+	if (mount_point_unmount(path, false) != -EBUSY)
+		return;
+	mount_point_write_pages(path);
+	session_wait_for_pages(s);
+	mount_point_detach(path);
+}
+
 static void *stopper_main(void *data)
 {
 	struct stopper *stopper = data;
@@ -226,7 +238,7 @@ static void *stopper_main(void *data)
 
 	wait_for_stop();
 	if (!stopper->over) {
-		mount_point_detach(s->mount->options->mount_point);
+		unmount(s);
 		session_loop_end(s);
 	}
 	return NULL;

@@ -63,6 +63,10 @@ struct session {
 	sem_t look;
 	atomic_bool is_saturated;
 	atomic_bool ending;
+
+	/* Pages of mapped files, which the kernel writes when it likes (session_files.c). */
+	atomic_uint pages_under_way;
+	atomic_uint_fast64_t pages_seen;
 };
 
 struct request {
@@ -214,6 +218,8 @@ void session_read(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t size, off_t offset,
 	struct fuse_file_info *fi);
+/* Until the kernel has no more pages of mapped files to write, after a sync; 30 s at most. */
+void session_wait_for_pages(struct session *s);
 void session_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
 void session_fsync(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
 void session_fallocate(fuse_req_t fuse, fuse_ino_t ino, int mode, off_t offset, off_t length,

@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "fs/virtual.h"
 #include "ops/support/cleanup.h"
+
+enum { PAGES_PAUSE_NS = 100000000, PAGES_PAUSES_MAX = 300 };
 
 /* ---- Data ------------------------------------------------------------------------------- */
 
@@ -82,6 +85,12 @@ static ssize_t write_otherwise(
 	return done >= 0 && result < 0 ? result : done;
 }
 
+static void page_begins(struct session *s)
+{
+	s->pages_under_way++;
+	s->pages_seen++;
+}
+
 void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t size, off_t offset,
 	struct fuse_file_info *fi)
 {
@@ -92,6 +101,8 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 	(void)ino;
 	handle = session_begin_on_handle(&r, fuse, "write", LOG_IS_MUTATION | LOG_HAS_RANGE, fi);
 	r.record.offset = offset;
+	if (fi->writepage)
+		page_begins(r.session);
 	if ((fi->flags ^ handle->flags) & O_APPEND)
 		done = write_otherwise(&r, handle, data, size, offset);
 	else
@@ -102,12 +113,27 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 		content_hash_write(handle->hash, data, (size_t)done, offset);
 	else if (done > 0)
 		content_hash_disturb(handle->hash);
+	if (fi->writepage)
+		r.session->pages_under_way--;
 	if (done < 0) {
 		request_finish(&r, (int)done);
 		return;
 	}
 	request_record(&r, done);
 	fuse_reply_write(fuse, (size_t)done);
+}
+
+/* The next page comes when one before it is answered. */
+void session_wait_for_pages(struct session *s)
+{
+	const struct timespec pause = {.tv_nsec = PAGES_PAUSE_NS};
+	uint64_t seen;
+	int pauses = 0;
+
+	do {
+		seen = s->pages_seen;
+		nanosleep(&pause, NULL);
+	} while ((s->pages_under_way || seen != s->pages_seen) && ++pauses < PAGES_PAUSES_MAX);
 }
 
 void session_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)

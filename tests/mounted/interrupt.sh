@@ -29,6 +29,33 @@ test_a_hundred_blocked_calls_can_be_interrupted() {
 		fail "the threads stay"
 }
 
+# The kernel lets nobody look at it: its file is being closed.
+test_who_is_held_up_within_execve_does_not_hold_umount_up() {
+	local holder status=0 started
+
+	python3 - "$mnt/held0" "$tmp/link" <<-'END' &
+		import os, sys, time
+		os.chdir("/")
+		fd = os.open(f"{sys.argv[1]}/replaced", os.O_WRONLY | os.O_CREAT)
+		with open(sys.argv[2], "w") as link:
+		    link.write("stall")
+		time.sleep(0.1)
+		os.write(fd, b"data")
+		os.execv("/bin/sleep", ["sleep", "0"])
+	END
+	holder=$!
+	wait_for 10 grep -q stall "$tmp/link"
+	sleep 0.5
+	started=$SECONDS
+	timeout 20 "$ISTHMUS" umount "$mnt" 2>"$tmp/err" || status=$?
+	started=$((SECONDS - started))
+	echo up >"$tmp/link"
+	wait "$holder"
+	expect 1 "$status" "exit code of umount"
+	[ "$started" -lt 8 ] || fail "took $started s"
+	grep 'in use by' "$tmp/err" || fail "umount says: $(cat "$tmp/err")"
+}
+
 write_callers() {
 	cat >"$tmp/callers.py" <<-'END'
 		# callers.py MNT LINK [--times N] CALL...: starts the calls while the link stands still,

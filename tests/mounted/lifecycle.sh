@@ -134,6 +134,31 @@ test_sigterm_with_an_open_file_unmounts_lazily() {
 	wait_for 10 no_daemon || fail "still running"
 }
 
+# The kernel keeps such pages until somebody asks for them.
+test_sigterm_writes_what_was_changed_by_mmap() {
+	local mapper
+
+	need python3
+	mount_here
+	python3 - "$mnt/mapped" >"$tmp/said" <<-'END' &
+		import mmap, os, sys, time
+		fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+		os.ftruncate(fd, 64 << 20)
+		pages = mmap.mmap(fd, 64 << 20)
+		pages[:] = b"x" * (64 << 20)
+		print("changed", flush=True)
+		time.sleep(60)
+	END
+	mapper=$!
+	wait_for 20 grep changed "$tmp/said"
+	kill -TERM "$(daemon_of_mount)"
+	wait_for 20 no_daemon || fail "still running"
+	kill -KILL "$mapper"
+	wait "$mapper" || true
+	expect $((64 << 20)) "$(tr -cd x <"$backing/mapped" | wc -c)" "bytes at the workspace"
+	rm "$backing/mapped"
+}
+
 test_umount_of_a_busy_mount_names_the_holder() {
 	local holder
 
