@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "backends/watch_mounts.h"
@@ -455,8 +456,45 @@ void watcher_free(struct watcher *watcher)
 
 /* ---- Orders ---- */
 
+/* A file system that other machines change as well, or a program: inotify tells only of what is
+ * done by way of this machine's kernel. */
+static bool is_shared(int fd)
+{
+	static const uint32_t types[] = {
+		0x6969,     /* nfs */
+		0x517b,     /* smbfs */
+		0xff534d42, /* cifs */
+		0xfe534d42, /* smb2 */
+		0x01021997, /* 9p */
+		0x00c36400, /* ceph */
+		0x65735546, /* fuse; sshfs, GlusterFS, virtiofs */
+		0x0bd00bd0, /* Lustre */
+		0x47504653, /* GPFS */
+		0x19830326, /* BeeGFS */
+		0xaad7aaea, /* PanFS */
+		0x01161970, /* gfs2 */
+		0x7461636f, /* ocfs2 */
+		0x5346414f, /* OpenAFS */
+		0x6b414653, /* afs */
+		0x73757245, /* coda */
+		0x786f4256, /* vboxsf */
+		0xbacbacbc, /* vmhgfs */
+		0x9fa0,     /* proc */
+		0x62656572, /* sysfs */
+	};
+	struct statfs found;
+
+	if (fstatfs(fd, &found) < 0)
+		return false;
+	for (size_t i = 0; i < array_size(types); i++)
+		if ((uint32_t)found.f_type == types[i])
+			return true;
+	return false;
+}
+
 static bool add_node(struct watcher *watcher, int fd, const char *path, const struct object_id *id)
 {
+	bool shared = is_shared(fd);
 	struct watch_node *node;
 	char proc_path[32];
 	int number;
@@ -466,13 +504,13 @@ static bool add_node(struct watcher *watcher, int fd, const char *path, const st
 	/* Watched under another path: it has been moved where nobody watched. */
 	node = number >= 0 ? watch_table_find_number(&watcher->table, number) : NULL;
 	if (node)
-		return watch_table_move(&watcher->table, node, path) == 0;
+		return watch_table_move(&watcher->table, node, path) == 0 && !node->is_shared;
 	if (number < 0 && watcher->table.failed_count >= FAILED_MAX)
 		return false;
-	node = watch_table_add(&watcher->table, path, id, number);
+	node = watch_table_add(&watcher->table, path, id, number, shared);
 	if (!node && number >= 0)
 		inotify_rm_watch(watcher->inotify_fd, number);
-	return node && number >= 0;
+	return node && number >= 0 && !shared;
 }
 
 bool watcher_add(struct watcher *watcher, int fd, const char *path, const struct object_id *id)
@@ -487,6 +525,8 @@ bool watcher_add(struct watcher *watcher, int fd, const char *path, const struct
 		if (node)
 			drop_node(watcher, node);
 		watched = add_node(watcher, fd, path, id);
+	} else {
+		watched = !node->is_shared;
 	}
 	pthread_mutex_unlock(&watcher->mutex);
 	return watched;

@@ -28,7 +28,8 @@ void watcher_free(struct watcher *watcher);
 
 /* Watches the directory `id` that is open as `fd` and is at `path`; costs nothing when it is
  * watched already.  False when it cannot be watched: then it is counted, and tried again with
- * the next call. */
+ * the next call.  False also for a directory of a network file system: the sink is told of what
+ * is changed by this machine, but not of what others change. */
 bool watcher_add(struct watcher *watcher, int fd, const char *path, const struct object_id *id);
 
 /* The directory is of no interest any more. */

@@ -101,8 +101,13 @@ struct watch_node *watch_table_find_number(struct watch_table *table, int number
 	return node;
 }
 
-struct watch_node *watch_table_add(
-	struct watch_table *table, const char *path, const struct object_id *id, int number)
+static bool is_failed(const struct watch_node *node)
+{
+	return node->number < 0 || node->is_shared;
+}
+
+struct watch_node *watch_table_add(struct watch_table *table, const char *path,
+	const struct object_id *id, int number, bool is_shared)
 {
 	struct watch_node *node;
 
@@ -111,15 +116,18 @@ struct watch_node *watch_table_add(
 	node = malloc(sizeof(*node));
 	if (!node)
 		return NULL;
-	*node = (struct watch_node){
-		.id = *id, .path_hash = hash_path(path), .number = number, .path = strdup(path)};
+	*node = (struct watch_node){.id = *id,
+		.path_hash = hash_path(path),
+		.number = number,
+		.is_shared = is_shared,
+		.path = strdup(path)};
 	if (!node->path) {
 		free(node);
 		return NULL;
 	}
 	link_node(table, node);
 	table->node_count++;
-	table->failed_count += number < 0;
+	table->failed_count += is_failed(node);
 	return node;
 }
 
@@ -141,7 +149,7 @@ void watch_table_remove(struct watch_table *table, struct watch_node *node)
 	*at = node->next_by_number;
 	unlink_by_path(table, node);
 	table->node_count--;
-	table->failed_count -= node->number < 0;
+	table->failed_count -= is_failed(node);
 	free(node->path);
 	free(node);
 }

@@ -11,8 +11,9 @@ struct watch_node {
 	struct watch_node *next_by_path, *next_by_number;
 	struct object_id id;
 	uint64_t path_hash;
-	int number;   /* of inotify; -1: could not be watched */
-	bool touched; /* names in it changed in this batch of events */
+	int number;     /* of inotify; -1: could not be watched */
+	bool is_shared; /* with other machines, of whose changes inotify does not tell */
+	bool touched;   /* names in it changed in this batch of events */
 	char *path;
 };
 
@@ -20,7 +21,7 @@ struct watch_table {
 	struct watch_node **by_path, **by_number;
 	size_t bucket_count; /* a power of two, or 0 */
 	size_t node_count;
-	size_t failed_count; /* nodes without a watch */
+	size_t failed_count; /* nodes without a watch, or shared */
 };
 
 /* Frees every node. */
@@ -31,8 +32,8 @@ struct watch_node *watch_table_find(struct watch_table *table, const char *path)
 struct watch_node *watch_table_find_number(struct watch_table *table, int number);
 
 /* Adds a node; the path is copied.  NULL when there is no memory. */
-struct watch_node *watch_table_add(
-	struct watch_table *table, const char *path, const struct object_id *id, int number);
+struct watch_node *watch_table_add(struct watch_table *table, const char *path,
+	const struct object_id *id, int number, bool is_shared);
 
 /* Takes the node out and frees it. */
 void watch_table_remove(struct watch_table *table, struct watch_node *node);

@@ -229,4 +229,31 @@ test_a_directory_mounted_below_itself_is_a_loop() {
 	esac
 }
 
+on_ttl() {
+	"$ISTHMUS" status "$mnt" --json |
+		python3 -c 'import json, sys; print(*sorted(json.load(sys.stdin)["on_ttl"]["directories"]))'
+}
+
+# A network file system, played by another isthmus: inotify is silent about what others do to it.
+test_what_others_do_to_a_network_file_system_shows_after_the_ttl() {
+	need_backing
+	need python3
+
+	mkdir -p "$backing/network" "$tmp/shared/d" "$mnt/plain"
+	echo old >"$tmp/shared/d/file"
+	"$ISTHMUS" mount "local:$tmp/shared" "$backing/network" || skip "no mounts here"
+	trap '"$ISTHMUS" umount "$backing/network"' EXIT
+	ls "$mnt/plain" >/dev/null
+	wait_for 5 grep old "$mnt/network/d/file" || fail "the mount does not show"
+	ls -R "$mnt/network" >/dev/null
+	expect "network network/d" "$(on_ttl)" "directories on a time-to-live"
+	echo newer >"$tmp/shared/d/file"
+	touch "$tmp/shared/d/more"
+	wait_for 5 grep newer "$mnt/network/d/file" || fail "the content is as it was"
+	wait_for 5 test -e "$mnt/network/d/more" || fail "nothing is new"
+	"$ISTHMUS" exec "$mnt/network/d" -- sh -c 'echo newest >file; rm more'
+	expect newest "$(cat "$mnt/network/d/file")" "content after a command"
+	expect file "$(ls "$mnt/network/d")" "names after a command"
+}
+
 run_tests "$1"
