@@ -53,7 +53,7 @@ static int check_device(void)
 
 static int recover_dead(const char *mount_point)
 {
-	int r = mount_point_unmount(mount_point, true);
+	int r = mount_point_recover(mount_point);
 
 	if (r < 0)
 		return command_error("mount",

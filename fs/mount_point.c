@@ -135,7 +135,7 @@ static enum mount_point_state look_inside(const char *path)
 	return MOUNT_POINT_FREE;
 }
 
-pid_t mount_point_daemon(const char *path)
+static pid_t find_daemon(const char *path, bool (*fits)(const struct runtime_mount *mount))
 {
 	struct runtime_mount *mounts;
 	size_t count;
@@ -144,15 +144,28 @@ pid_t mount_point_daemon(const char *path)
 	if (runtime_list(&mounts, &count) < 0)
 		return 0;
 	for (size_t i = 0; i < count; i++)
-		if (strcmp(mounts[i].mount_point, path) == 0 && runtime_is_alive(&mounts[i]))
+		if (strcmp(mounts[i].mount_point, path) == 0 && fits(&mounts[i]))
 			pid = mounts[i].pid;
 	runtime_list_free(mounts, count);
 	return pid;
 }
 
-enum mount_point_state mount_point_look(const char *path, char **ret_type)
+pid_t mount_point_daemon(const char *path)
+{
+	return find_daemon(path, runtime_is_alive);
+}
+
+/* Nothing answers any more. */
+static bool is_dead(const char *path)
 {
 	struct statvfs unused; /* the one question that no cache answers */
+
+	return find_daemon(path, runtime_is_stuck) ||
+	       (!mount_point_daemon(path) && statvfs(path, &unused) < 0 && errno == ENOTCONN);
+}
+
+enum mount_point_state mount_point_look(const char *path, char **ret_type)
+{
 	char *type;
 	bool is_mounted = find_mounted(path, &type), is_fuse;
 
@@ -163,7 +176,7 @@ enum mount_point_state mount_point_look(const char *path, char **ret_type)
 		free(type);
 	if (!is_mounted)
 		return look_inside(path);
-	if (is_fuse && !mount_point_daemon(path) && statvfs(path, &unused) < 0 && errno == ENOTCONN)
+	if (is_fuse && is_dead(path))
 		return MOUNT_POINT_DEAD;
 	return MOUNT_POINT_MOUNTED;
 }
@@ -260,6 +273,44 @@ int mount_point_unmount(const char *path, bool lazy)
 	if (umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
 		return 0;
 	return errno == EPERM ? run_fusermount(path, lazy) : -errno;
+}
+
+struct connection {
+	const char *path;
+	unsigned number;
+};
+
+static bool note_connection(void *user, const struct mountinfo_line *line)
+{
+	struct connection *connection = user;
+
+	if (strcmp(line->mount_point, connection->path) == 0)
+		connection->number = line->minor;
+	return true;
+}
+
+/* What a user may do as well, where the control file system of FUSE is mounted. */
+static void abort_connection(const char *path)
+{
+	struct connection connection = {.path = path};
+	cleanup_fd int fd = -1;
+	char file[64];
+
+	mountinfo_walk(note_connection, &connection);
+	snprintf(file, sizeof(file), "/sys/fs/fuse/connections/%u/abort", connection.number);
+	fd = open(file, O_WRONLY | O_CLOEXEC);
+	if (fd >= 0 && write(fd, "1", 1) < 0)
+		log_info("cannot abort \"%s\": %s", path, strerror(errno));
+}
+
+int mount_point_recover(const char *path)
+{
+	if (umount2(path, UMOUNT_NOFOLLOW | MNT_FORCE | MNT_DETACH) == 0)
+		return 0;
+	if (errno != EPERM)
+		return -errno;
+	abort_connection(path);
+	return run_fusermount(path, true);
 }
 
 /* ---- Who is in the way ---- */

@@ -15,7 +15,7 @@ enum mount_point_state {
 	MOUNT_POINT_NOT_DIRECTORY,
 	MOUNT_POINT_NOT_EMPTY,
 	MOUNT_POINT_MOUNTED, /* an isthmus that lives (or another file system) */
-	MOUNT_POINT_DEAD,    /* a FUSE mount without its daemon (ENOTCONN) */
+	MOUNT_POINT_DEAD,    /* a FUSE mount without its daemon (ENOTCONN, or it hangs) */
 	MOUNT_POINT_REFUSED, /* cannot be looked at */
 };
 
@@ -40,6 +40,9 @@ int mount_point_remount(const char *path, bool read_only, const char *const *wor
 /* Unmounts: as root by umount2(2), else by fusermount3.  `lazy`: detaches at once, busy or
  * not.  -EBUSY, -EINVAL (nothing mounted), -EPERM, -ENOENT (no fusermount3). */
 int mount_point_unmount(const char *path, bool lazy);
+
+/* Unmounts what is MOUNT_POINT_DEAD; who waits for its daemon is freed.  Errors as above. */
+int mount_point_recover(const char *path);
 
 /* Who uses the mount: "make (pid 12), bash (pid 7)", at most 8 of them; the caller frees.
  * NULL: nobody to be seen.  Takes 2 s at most. */

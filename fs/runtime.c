@@ -206,9 +206,24 @@ void runtime_remove(const char *id)
 	unlinkat(fd, name, 0);
 }
 
+/* The state letter stands behind the name; 'Z': all that is left are threads in the kernel. */
+bool runtime_is_stuck(const struct runtime_mount *mount)
+{
+	char path[64], text[64];
+	cleanup_fd int fd = -1;
+	ssize_t size;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)mount->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	size = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+	text[size > 0 ? size : 0] = '\0';
+	return strstr(text, " (isthmus) Z ");
+}
+
 bool runtime_is_alive(const struct runtime_mount *mount)
 {
-	return control_is_served(mount->control_path);
+	/* The socket of a stuck one still takes connections. */
+	return !runtime_is_stuck(mount) && control_is_served(mount->control_path);
 }
 
 /* ---- The list ---------------------------------------------------------------- */

@@ -43,6 +43,10 @@ void runtime_remove(const char *id);
 /* True when its daemon is there: it takes connections, even while it is stopped. */
 bool runtime_is_alive(const struct runtime_mount *mount);
 
+/* True when its daemon was killed but has not ended: a thread of it waits in the kernel for an
+ * answer that the daemon itself would have to give.  So does whoever asks the mount anything. */
+bool runtime_is_stuck(const struct runtime_mount *mount);
+
 /* Every mount that has been saved and not removed, by mount point.  -errno. */
 int runtime_list(struct runtime_mount **ret_mounts, size_t *ret_count);
 void runtime_list_free(struct runtime_mount *mounts, size_t count);

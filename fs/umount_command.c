@@ -123,7 +123,7 @@ static int unmount(const char *path, bool lazy)
 		return unmount_living(mount_point, type, lazy);
 	if (state != MOUNT_POINT_DEAD)
 		return explain_not_mounted(mount_point);
-	r = mount_point_unmount(mount_point, true);
+	r = mount_point_recover(mount_point);
 	if (r < 0)
 		return explain_failure(mount_point, r);
 	forget_runtime_files(mount_point);

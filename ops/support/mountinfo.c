@@ -25,7 +25,7 @@ static void unescape(char *text)
 /* "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAG...] - TYPE SOURCE SUPER_OPTIONS" */
 static bool parse(char *text, struct mountinfo_line *ret_line)
 {
-	char *words[6], *tail[3], *rest = text, *dash;
+	char *words[6], *tail[3], *rest = text, *dash, *minor;
 
 	dash = strstr(text, " - ");
 	if (!dash)
@@ -40,9 +40,11 @@ static bool parse(char *text, struct mountinfo_line *ret_line)
 		return false;
 	for (size_t i = 3; i < 5; i++)
 		unescape(words[i]);
+	minor = strchr(words[2], ':');
 	unescape(tail[1]);
 	*ret_line = (struct mountinfo_line){
 		.id = strtoull(words[0], NULL, 10),
+		.minor = minor ? (unsigned)strtoul(minor + 1, NULL, 10) : 0,
 		.root = words[3],
 		.mount_point = words[4],
 		.type = tail[0],

@@ -10,6 +10,7 @@
  * sink only. */
 struct mountinfo_line {
 	uint64_t id;
+	unsigned minor;   /* of the device; of a FUSE mount the number of its connection */
 	const char *root; /* what of the file system is mounted */
 	const char *mount_point;
 	const char *type;

@@ -82,6 +82,44 @@ test_locks_of_a_killed_daemon_go_with_the_next_mount() {
 	umount_here
 }
 
+# A far lock has the kernel hand over what a program has changed in its map of the file: killed in
+# the middle of that, a thread of the daemon waits in the kernel for the daemon.
+hang_the_daemon() {
+	truncate -s 1M "$mnt/mapped"
+	python3 - "$mnt/mapped" "$(daemon_of_mount)" <<-'END'
+		import fcntl, glob, mmap, os, signal, sys, time
+		daemon = int(sys.argv[2])
+		if os.fork():
+		    end = time.time() + 10
+		    while time.time() < end:
+		        for name in glob.glob("/proc/%d/task/*/wchan" % daemon):
+		            if "folio_wait" in open(name).read():
+		                os.kill(daemon, signal.SIGKILL)
+		                os._exit(0)
+		    os._exit(1)
+		file = open(sys.argv[1], "r+b")
+		pages = mmap.mmap(file.fileno(), 1 << 20)
+		while True:
+		    pages[::4096] = os.urandom(256)
+		    fcntl.lockf(file, fcntl.LOCK_EX)
+		    fcntl.lockf(file, fcntl.LOCK_UN)
+	END
+}
+
+test_mount_and_umount_recover_what_hangs_on_a_killed_daemon() {
+	need python3
+	case "$uri" in local:*) skip "its locks drop no pages" ;; esac
+
+	mount_here
+	hang_the_daemon || skip "the kernel does not show where threads wait"
+	timeout -s KILL 20 "$ISTHMUS" umount "$mnt"
+	wait_for 5 no_daemon || fail "the daemon hangs"
+	mount_here
+	hang_the_daemon
+	timeout -s KILL 20 "$ISTHMUS" mount "${mount_options[@]}" "$uri" "$mnt" 2>"$tmp/err"
+	umount_here
+}
+
 test_umount_recovers_a_killed_daemon() {
 	mount_here
 	kill -KILL "$(daemon_of_mount)"
