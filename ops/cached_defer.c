@@ -52,6 +52,17 @@ static void merge(struct attributes *into, unsigned mask, const struct attribute
 		into->mtime = want->mtime;
 }
 
+/* By the place's clock, which gave the creation its time. */
+static struct timespec time_at_place(const struct cached_file *file)
+{
+	uint64_t ns = (cached_now_ms() - file->created_ms) * 1000000 +
+		      (uint64_t)file->attributes.ctime.tv_nsec;
+
+	return (struct timespec){
+		.tv_sec = file->attributes.ctime.tv_sec + (time_t)(ns / 1000000000),
+		.tv_nsec = (long)(ns % 1000000000)};
+}
+
 bool cached_defer(struct cached *c, const struct op_context *ctx, struct node *node, unsigned mask,
 	const struct attributes *want, struct attributes *ret_attributes)
 {
@@ -67,6 +78,7 @@ bool cached_defer(struct cached *c, const struct op_context *ctx, struct node *n
 	file->deferred_mask |= mask;
 	file->deferred.size_bytes = file->capture_size;
 	file->deferred.blocks = (file->capture_size + 511) / 512;
+	file->deferred.ctime = time_at_place(file);
 	merge(&file->deferred, mask, want);
 	cached_mark_dirty(c, file);
 	*ret_attributes = file->deferred;

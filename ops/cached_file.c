@@ -273,6 +273,7 @@ int cached_create(struct op_context *ctx, struct workspace *w, const char *path,
 		join_node(file, node);
 		start_capture(file);
 		file->created = true;
+		file->created_ms = cached_now_ms();
 	} else if (r == -EEXIST || r == -ENOENT) {
 		cached_own_unknown(c, path, &learnt);
 	}

@@ -644,6 +644,26 @@ PROMISE(times_are_kept_to_the_nanosecond)
 	CHECK_RC(5, st.st_mtim.tv_sec);
 }
 
+PROMISE(changing_attributes_of_a_new_file_shows_in_its_ctime)
+{
+	struct timespec access_only[2] = {{.tv_sec = 1000}, {.tv_nsec = UTIME_OMIT}};
+	cleanup_fd int fd = open("f", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	struct stat made, touched, changed;
+
+	CHECK_RC(0, SYS(fstat(fd, &made)));
+	usleep(20000);
+	CHECK_RC(0, SYS(futimens(fd, access_only)));
+	CHECK_RC(0, SYS(fstat(fd, &touched)));
+	CHECK(made.st_ctim.tv_sec != touched.st_ctim.tv_sec ||
+		made.st_ctim.tv_nsec != touched.st_ctim.tv_nsec);
+	CHECK_RC(0, made.st_mtim.tv_nsec - touched.st_mtim.tv_nsec);
+	usleep(20000);
+	CHECK_RC(0, SYS(fchmod(fd, 0600)));
+	CHECK_RC(0, SYS(fstat(fd, &changed)));
+	CHECK(touched.st_ctim.tv_sec != changed.st_ctim.tv_sec ||
+		touched.st_ctim.tv_nsec != changed.st_ctim.tv_nsec);
+}
+
 PROMISE(access_tells_what_may_be_executed)
 {
 	CHECK_RC(0, put("f", "x"));
@@ -902,6 +922,7 @@ static const struct test_case cases[] = {
 	TEST(copies_within_the_mount_are_whole),
 	TEST(writing_clears_set_user_id),
 	TEST(times_are_kept_to_the_nanosecond),
+	TEST(changing_attributes_of_a_new_file_shows_in_its_ctime),
 	TEST(access_tells_what_may_be_executed),
 	TEST(directories_show_when_their_names_changed),
 	TEST(xattrs_are_kept),
