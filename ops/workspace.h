@@ -250,14 +250,16 @@ enum workspace_capabilities {
 	WORKSPACE_READ_ONLY = 1 << 3,
 };
 
+enum { WORKSPACE_ERROR_BYTES = 1536 };
+
 enum link_state { LINK_ONLINE, LINK_DEGRADED, LINK_OFFLINE };
 
 struct workspace_status {
 	unsigned capabilities; /* enum workspace_capabilities */
 	enum link_state link;
-	char last_error[256]; /* for people; "" when there was none */
-	uint64_t round_trips; /* since the start */
-	uint64_t bytes_sent;  /* to the place, on the wire */
+	char last_error[WORKSPACE_ERROR_BYTES]; /* one line for people; "" when there was none */
+	uint64_t round_trips;                   /* since the start */
+	uint64_t bytes_sent;                    /* to the place, on the wire */
 	uint64_t bytes_received;
 	uint64_t reconnects;
 	uint64_t watched_directories;

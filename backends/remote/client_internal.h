@@ -108,7 +108,7 @@ struct remote {
 	struct stream *connecting; /* being made by the manager */
 	int64_t pinged_ms;         /* 0: no ping is out */
 	int64_t looked_ms;         /* when the manager last did */
-	char last_error[256];
+	char last_error[WORKSPACE_ERROR_BYTES];
 	uint8_t session[TOKEN_BYTES], token[TOKEN_BYTES];
 	int session_fd;    /* where these are kept for the next daemon; -1: nowhere */
 	bool ends_session; /* they are those of a daemon that was killed */

@@ -1,3 +1,4 @@
+#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,6 +49,8 @@ static const struct {
 	{"No route to host", -EHOSTUNREACH, "check the network"},
 	{"unreachable", -EHOSTUNREACH, "check the network"},
 };
+
+static const uint8_t no_session[TOKEN_BYTES];
 
 static void first_line(const struct buffer *noise, char *out, size_t size)
 {
@@ -109,6 +112,7 @@ static int explain(const struct remote *remote, struct stream *stream, int error
 	cleanup_free char *detail = *ret_reason;
 	char line[NOISE_LINE_BYTES];
 	const char *advice = "";
+	bool is_first = memcmp(remote->session, no_session, TOKEN_BYTES) == 0;
 
 	for (size_t i = 0; words && i < array_size(known_words); i++)
 		if (strstr(words, known_words[i].words)) {
@@ -119,6 +123,10 @@ static int explain(const struct remote *remote, struct stream *stream, int error
 	first_line(noise, line, sizeof(line));
 	if (error == -EPIPE || error == -EPROTO || error == -ECANCELED)
 		error = -ENOTCONN;
+	if (!*advice && !detail && is_first && remote->settings.transport.gives_shell &&
+		(error == -ENOTCONN || error == -ETIMEDOUT))
+		advice = "the account there must be able to run commands, as in 'ssh HOST true': "
+			 "sftp alone will not do";
 	write_reason(remote, error, detail, words, line, advice, ret_reason);
 	return error;
 }
@@ -262,10 +270,27 @@ void remote_lost(void *user, int error)
 	pthread_cond_signal(&remote->manager);
 }
 
+/* Without the frame of "@" that ssh puts around what matters most. */
+static void write_on_one_line(const char *words, char *out, size_t size)
+{
+	size_t used = 0;
+
+	for (; *words && used < size - 1; words++) {
+		bool space = isspace((unsigned char)*words) || strncmp(words, "@@", 2) == 0 ||
+			     (*words == '@' && (used == 0 || out[used - 1] == ' '));
+
+		if (!space)
+			out[used++] = *words;
+		else if (used > 0 && out[used - 1] != ' ')
+			out[used++] = ' ';
+	}
+	out[used] = '\0';
+}
+
 static void note_error(struct remote *remote, const char *words)
 {
 	pthread_mutex_lock(&remote->lock);
-	snprintf(remote->last_error, sizeof(remote->last_error), "%s", words);
+	write_on_one_line(words, remote->last_error, sizeof(remote->last_error));
 	pthread_mutex_unlock(&remote->lock);
 }
 

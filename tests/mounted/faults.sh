@@ -51,6 +51,19 @@ test_a_link_that_is_down_for_good_gives_up_in_time() {
 	expect z "$(cat "$backing/again")"
 }
 
+says_what_ssh_said() {
+	"$ISTHMUS" status "$mnt" | grep 'last error: .*HAS CHANGED.*key verification failed.*ssh-keygen -R'
+}
+
+test_what_ssh_says_of_a_changed_key_is_in_the_status() {
+	cp "$tmp/ssh/known_hosts" "$tmp/good"
+	echo "$(cut -d' ' -f1,2 "$tmp/good") $(ssh-keygen -q -t ed25519 -N '' -f "$tmp/ssh/other" && cut -d' ' -f2 "$tmp/ssh/other.pub")" >"$tmp/ssh/known_hosts"
+	pkill -KILL -P "$daemon_pid"
+	wait_for 20 says_what_ssh_said || fail "status: $("$ISTHMUS" status "$mnt" | grep link)"
+	cp "$tmp/good" "$tmp/ssh/known_hosts"
+	wait_for 20 sh -c "echo z >'$mnt/right-again'" || fail "did not come back by itself"
+}
+
 # How long calls wait for the link: a busy machine takes its time to connect again.
 bound=12
 need_fuse

@@ -75,7 +75,7 @@ play sh
 expect "endless noise" '^error .*it said first: "xxxx'
 before='echo "This account is currently not available."; exit 1'
 play sh
-expect "no shell" '^error .*This account is currently not available'
+expect "no shell" '^error .*This account is currently not available.*must be able to run commands'
 before=
 
 fresh
