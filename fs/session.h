@@ -79,8 +79,10 @@ struct request {
 	struct open_handle *handle; /* borrowed for this request (request_locate) */
 	uint64_t renames_seen;
 	unsigned attempts;
-	uint64_t start_ns; /* CLOCK_MONOTONIC */
+	uint64_t start_ns;                    /* CLOCK_MONOTONIC */
+	atomic_uint_fast64_t asked_to_end_ns; /* when the caller was seen to be; 0: not yet */
 	bool by_handle;
+	bool any_signal_interrupts; /* as POSIX has it for locks */
 };
 
 /* ---- Requests (session_request.c) ------------------------------------------------ */

@@ -305,6 +305,7 @@ static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi
 	if (virtual_refuses(fuse, ino))
 		return;
 	handle = session_begin_on_handle(&r, fuse, "lock", 0, fi);
+	r.any_signal_interrupts = true;
 	if (lock->kind == LOCK_KIND_POSIX)
 		handle->inode->was_locked = true;
 	if (may_block)

@@ -6,12 +6,15 @@
 #include <sys/sysmacros.h>
 #include <time.h>
 
+#include "fs/caller_signals.h"
 #include "ops/support/cleanup.h"
 
 enum {
 	ATTEMPTS_MAX = 16,
 	STALE_NS = 1000000000,
 };
+
+static const uint64_t ASKED_TO_END_NS = 3000000000; /* what handles a request to end waits on */
 
 static uint64_t now_ns(clockid_t clock)
 {
@@ -21,11 +24,36 @@ static uint64_t now_ns(clockid_t clock)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+/* Whoever handles the signal (an interpreter on Ctrl-C, a server that is told to stop) gets its
+ * answer while the place still gives one. */
+static bool was_asked_to_end(struct request *r)
+{
+	uint64_t now = now_ns(CLOCK_MONOTONIC), since = 0;
+
+	if (atomic_compare_exchange_strong(&r->asked_to_end_ns, &since, now))
+		return false;
+	return now - since >= ASKED_TO_END_NS;
+}
+
 static bool interrupted(struct op_context *op)
 {
-	const struct request *r = op->interrupted_data;
+	struct request *r = op->interrupted_data;
 
-	return fuse_req_interrupted(r->fuse) || r->session->ending;
+	if (r->session->ending)
+		return true;
+	if (!fuse_req_interrupted(r->fuse))
+		return false;
+	if (r->any_signal_interrupts)
+		return true;
+	switch (caller_wish(op->pid)) {
+	case CALLER_WAITS:
+		return false;
+	case CALLER_ASKED_TO_END:
+		return was_asked_to_end(r);
+	case CALLER_ENDS:
+		break;
+	}
+	return true;
 }
 
 void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned flags)
@@ -38,6 +66,8 @@ void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned 
 	r->fuse = fuse;
 	r->handle = NULL;
 	r->by_handle = false;
+	r->any_signal_interrupts = false;
+	r->asked_to_end_ns = 0;
 	r->attempts = 0;
 	r->path.heap = NULL;
 	r->path.path = r->path.fixed;

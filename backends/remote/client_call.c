@@ -236,8 +236,7 @@ static bool may_take_long(enum frame_type type)
 }
 
 /* Under the lock.  0, or why to give up.
- * Any signal interrupts, also one that the caller handles and that must not make its stat()
- * fail: what has its answer on the way gets it. */
+ * What has its answer on the way gets it, also when somebody gives up. */
 static int go_on(struct query *q, int64_t *interrupted_ms)
 {
 	struct call *call = q->call;

@@ -13,6 +13,11 @@ test_every_blocked_call_can_be_interrupted() {
 		setxattr statfs flock lockf exec
 }
 
+# An interpreter can only act on Ctrl-C once its call returns.
+test_who_handles_the_interrupt_is_freed_too() {
+	callers --handled mkdir fsync
+}
+
 # Their holders have gone, whatever became of the requests that say so.
 test_locks_of_the_interrupted_are_given_back() {
 	callers held
@@ -64,7 +69,9 @@ write_callers() {
 
 		SOON = 5  # seconds; on a machine that does much else
 		mnt, link, *calls = sys.argv[1:]
-		times = 1
+		times, handled = 1, calls[0] == "--handled"
+		if handled:  # these wait 3 s on
+		    SOON, calls = 2 * SOON, calls[1:]
 		if calls[0] == "--times":
 		    times, calls = int(calls[1]), calls[2:]
 
@@ -112,8 +119,11 @@ write_callers() {
 		    "exec": (None, lambda _: os.execv("./program", ["program"])),
 		}
 
+		def end(*_):
+		    os.kill(os.getpid(), signal.SIGKILL)
+
 		def call(name, directory, ready, go):
-		    signal.signal(signal.SIGINT, signal.SIG_DFL)
+		    signal.signal(signal.SIGINT, end if handled else signal.SIG_DFL)
 		    os.chdir(directory)
 		    before, then = CALLS[name]
 		    argument = before() if before else None

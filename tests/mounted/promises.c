@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -865,6 +866,31 @@ PROMISE(waiting_for_a_lock_can_be_interrupted)
 	CHECK(time(NULL) - before < 5);
 }
 
+static int save_and_sync(void)
+{
+	static const char text[8192] = "x";
+	cleanup_fd int fd = open("new", O_RDWR | O_CREAT | O_DSYNC | O_CLOEXEC, 0600);
+
+	if (fd < 0 || write(fd, text, sizeof(text)) < 0 || fsync(fd) < 0)
+		return -errno;
+	return SYS(close(steal_fd(&fd))) < 0 ? -errno : SYS(rename("new", "saved"));
+}
+
+/* Programs have timers, children and windows. */
+PROMISE(signals_that_are_handled_fail_no_call)
+{
+	struct sigaction action = {.sa_handler = nothing, .sa_flags = SA_RESTART};
+	struct itimerval often = {{.tv_usec = 500}, {.tv_usec = 500}}, never = {{0}, {0}};
+	int r = 0;
+
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	for (int i = 0; i < 30 && r == 0; i++)
+		r = save_and_sync();
+	setitimer(ITIMER_REAL, &never, NULL);
+	CHECK_RC(0, r);
+}
+
 /* ---- Seen from elsewhere ---- */
 
 /* What the workspace shows is what the mount shows, within 2 s. */
@@ -933,6 +959,7 @@ static const struct test_case cases[] = {
 	TEST(locks_hold_between_two_mounts),
 	TEST(closing_frees_ofd_locks_and_flocks),
 	TEST(waiting_for_a_lock_can_be_interrupted),
+	TEST(signals_that_are_handled_fail_no_call),
 	TEST(changes_at_the_workspace_are_seen),
 };
 
