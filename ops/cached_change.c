@@ -138,6 +138,10 @@ void cached_own_done(struct cached *c, const char *path, uint64_t done_ns)
 
 	if (!node)
 		return;
+	if (node->state == NODE_PRESENT && node->looked_ns < done_ns) {
+		content_detach(c, node);
+		node_set_doubtful(c, node);
+	}
 	node->changed_at = ++c->clock;
 	node_note_done(node, done_ns);
 }

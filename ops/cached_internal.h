@@ -390,8 +390,8 @@ struct node *cached_own_present(struct cached *c, const char *path,
 void cached_own_absent(struct cached *c, const char *path, const struct learnt *learnt);
 void cached_own_unknown(struct cached *c, const char *path, const struct learnt *learnt);
 
-/* An own change of something at the path that is not known here: an answer from before it may be
- * on its way. */
+/* An own change of something at the path that was not known here: an answer from before it may be
+ * on its way, or have come meanwhile. */
 void cached_own_done(struct cached *c, const char *path, uint64_t done_ns);
 
 /* What an own rename is about to move; content is referenced until cached_own_moved(). */

@@ -1,6 +1,7 @@
 /* What the cached decorator believes when answers, own changes and events of the feed overtake one
  * another: a place that does what the test says when it says so. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "ops/cached.h"
@@ -196,6 +197,25 @@ static ssize_t place_read(
 	return (ssize_t)size;
 }
 
+/* It arrives when it is flushed. */
+static ssize_t place_write(
+	struct op_context *ctx, struct open_file *file, const void *data, size_t size, off_t offset)
+{
+	(void)ctx;
+	(void)file;
+	(void)data;
+	(void)offset;
+	return (ssize_t)size;
+}
+
+static int place_flush(struct op_context *ctx, struct open_file *file)
+{
+	(void)file;
+	begin(ctx);
+	change_size("d/a", 4);
+	return reply(ctx, 0);
+}
+
 static int place_close(struct op_context *ctx, struct open_file *file)
 {
 	(void)ctx;
@@ -256,6 +276,8 @@ static const struct workspace_ops place_ops = {
 	.readdir = place_readdir,
 	.open = place_open,
 	.read = place_read,
+	.write = place_write,
+	.flush = place_flush,
 	.close = place_close,
 	.mkdir = place_mkdir,
 	.setattr = place_setattr,
@@ -508,6 +530,27 @@ static void test_content_is_as_old_as_the_look_at_it(void)
 	teardown();
 }
 
+/* Whoever moves a file away and back has us lose sight of the handle. */
+static void test_a_look_from_before_a_write_is_not_believed_after_it(void)
+{
+	struct open_file *file = NULL;
+	struct entry *entry;
+
+	setup();
+	CHECK_RC(0, workspace_open_file(&context, w, &OBJECT_AT("d/a"), O_RDWR, &file, &seen));
+	entry = present("d/a");
+	entry->exists = false;
+	tell("d/a");
+	CHECK_RC(4, workspace_write(&context, file, "data", 4, 0));
+	entry->exists = true;
+	tell("d/a");
+	CHECK_RC(0, workspace_flush(&context, file));
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(4, seen.size_bytes);
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
 TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_the_echo_of_an_own_removal_is_no_news),
 	TEST(test_what_others_do_shows_without_a_look),
@@ -518,4 +561,5 @@ TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_an_answer_from_before_an_own_change_is_not_believed),
 	TEST(test_a_listing_from_before_an_own_change_takes_nothing_away),
 	TEST(test_what_we_made_may_be_gone_before_we_hear_that_it_is_made),
-	TEST(test_content_is_as_old_as_the_look_at_it))
+	TEST(test_content_is_as_old_as_the_look_at_it),
+	TEST(test_a_look_from_before_a_write_is_not_believed_after_it))
