@@ -756,7 +756,7 @@ static bool is_worth_waiting(const struct cached *c, const struct prefetch *p, b
 	if (!p->first_content_ms || !is_search)
 		return is_search && now_ms - p->started_ms <= CONTENT_START_MAX_MS;
 	return flowing_ms <= WAIT_STEP_MS ||
-	       rest_bytes * flowing_ms / p->received_bytes <= CONTENT_WAIT_MAX_MS;
+	       rest_bytes * flowing_ms <= p->received_bytes * CONTENT_WAIT_MAX_MS;
 }
 
 int cached_await_content(

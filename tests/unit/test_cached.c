@@ -777,6 +777,54 @@ static void test_content_of_another_size_is_not_believed(void)
 	teardown();
 }
 
+/* ---- A far end that is slow ------------------------------------------------------- */
+
+static struct workspace_ops slow_ops;
+static const struct workspace_ops *quick_ops;
+
+struct slow_sink {
+	dir_entry_sink sink;
+	void *user;
+	bool is_guess;
+};
+
+/* Of content, that of empty files only, and late. */
+static int take_slowly(void *user, const struct dir_entry *entry)
+{
+	const struct slow_sink *slow = user;
+	struct dir_entry bare = *entry;
+	int r;
+
+	if (entry->content_size || !slow->is_guess)
+		bare.content = NULL;
+	r = slow->sink(slow->user, &bare);
+	if (bare.content)
+		usleep(50000);
+	return r;
+}
+
+static int slow_scan(struct op_context *ctx, struct workspace *slow_one,
+	const struct object_ref *scanned, const struct scan_request *request, dir_entry_sink sink,
+	void *user)
+{
+	struct slow_sink slow = {sink, user, request->flags & SCAN_GUESS};
+
+	return quick_ops->scan(ctx, slow_one, scanned, request, take_slowly, &slow);
+}
+
+static void test_who_searches_waits_for_no_flow_of_empty_files(void)
+{
+	setup("touch e1 e2 e3 e4 && echo 1 > f1 && echo 2 > f2");
+	quick_ops = counter->ops;
+	slow_ops = *quick_ops;
+	slow_ops.scan = slow_scan;
+	counter->ops = &slow_ops;
+	CHECK_RC(6, count(""));
+	CHECK_STRING("1\n", text_of("f1"));
+	CHECK_STRING("2\n", text_of("f2"));
+	teardown();
+}
+
 TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_a_walk_without_a_feed_costs_a_handful_of_calls_each_time),
 	TEST(test_a_walk_costs_a_handful_of_calls), TEST(test_changes_of_others_show),
@@ -792,4 +840,5 @@ TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_big_files_are_whole), TEST(test_a_larger_file_that_was_read_is_known),
 	TEST(test_the_store_spares_reading_and_is_verified),
 	TEST(test_a_store_is_private_and_its_hashes_its_own),
-	TEST(test_content_of_another_size_is_not_believed))
+	TEST(test_content_of_another_size_is_not_believed),
+	TEST(test_who_searches_waits_for_no_flow_of_empty_files))
