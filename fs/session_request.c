@@ -14,7 +14,7 @@ enum {
 	STALE_NS = 1000000000,
 };
 
-static const uint64_t ASKED_TO_END_NS = 3000000000; /* what handles a request to end waits on */
+static const uint64_t ASKED_TO_END_NS = 1000000000; /* what handles a request to end waits on */
 
 static uint64_t now_ns(clockid_t clock)
 {

@@ -70,7 +70,7 @@ write_callers() {
 		SOON = 5  # seconds; on a machine that does much else
 		mnt, link, *calls = sys.argv[1:]
 		times, handled = 1, calls[0] == "--handled"
-		if handled:  # these wait 3 s on
+		if handled:  # these wait 1 s on
 		    SOON, calls = 2 * SOON, calls[1:]
 		if calls[0] == "--times":
 		    times, calls = int(calls[1]), calls[2:]
