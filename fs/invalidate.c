@@ -108,7 +108,10 @@ static void entry_changed(struct session *s, struct inode *parent, struct inode 
 		return;
 	}
 	inode_table_note(s->mount->inodes, child, now, &note);
-	drop_child(s, parent, name, child, note.data_changed || S_ISLNK(now->mode));
+	/* Whoever has written may have set the mtime back: ctime moves all the same. */
+	drop_child(s, parent, name, child,
+		note.data_changed || version.ctime_ns != known.version.ctime_ns ||
+			S_ISLNK(now->mode));
 }
 
 /* The kernel's entry is not what is there (any more): removed, or replaced. */

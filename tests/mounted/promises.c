@@ -923,6 +923,24 @@ PROMISE(changes_at_the_workspace_are_seen)
 	CHECK_STRING("x", get(other));
 }
 
+/* As rsync(1) and builds that can be repeated do. */
+PROMISE(a_change_is_seen_though_its_time_is_set_back)
+{
+	const struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+	char other[PATH_MAX], text[8];
+
+	if (!*backing)
+		return;
+	elsewhere(backing, "f", other, sizeof(other));
+	CHECK_RC(0, entries_of_dot()); /* so that it is watched */
+	for (int round = 0; round < 20; round++) {
+		snprintf(text, sizeof(text), "text%02d", round % 100);
+		CHECK_RC(0, put(other, text));
+		CHECK_RC(0, SYS(utimensat(AT_FDCWD, other, times, 0)));
+		CHECK(shows_soon("f", text));
+	}
+}
+
 static const struct test_case cases[] = {
 	TEST(hard_links_are_one_inode),
 	TEST(unlinked_files_live_on),
@@ -961,6 +979,7 @@ static const struct test_case cases[] = {
 	TEST(waiting_for_a_lock_can_be_interrupted),
 	TEST(signals_that_are_handled_fail_no_call),
 	TEST(changes_at_the_workspace_are_seen),
+	TEST(a_change_is_seen_though_its_time_is_set_back),
 };
 
 static const char *from_environment(const char *name)
