@@ -152,7 +152,7 @@ int cached_apply_deferred(
 	return r;
 }
 
-/* The creator is told when it closes. */
+/* The creator is told when it closes; but not of a file that somebody has removed or replaced. */
 static void note_failure(struct cached *c, const char *path, int r)
 {
 	struct node *node = tree_find(c, path, strlen(path));
@@ -174,7 +174,7 @@ static void apply_one(struct cached *c, struct op_context *ctx, struct cached_fi
 		return;
 	mask = take(c, file, &want);
 	r = apply(c, ctx, file->node, &object, mask, &want);
-	if (r < 0)
+	if (r < 0 && r != -ENOENT && r != -ESTALE)
 		note_failure(c, path, r);
 }
 
