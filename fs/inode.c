@@ -53,7 +53,7 @@ struct forgotten {
 	char path[];
 };
 
-enum { MALLOC_OVERHEAD_BYTES = 8, RETURN_BYTES = 16 << 20 };
+enum { MALLOC_OVERHEAD_BYTES = 8, RETURN_BYTES = 16 << 20, DEPTH_MAX = 1 << 20 };
 
 /* ---- Hashes ------------------------------------------------------------------ */
 
@@ -94,7 +94,7 @@ static struct inode *find_inode(struct inode_table *t, const struct object_id *i
 {
 	struct inode *inode = t->inodes.buckets[hash_id(id) & t->inodes.mask];
 
-	while (inode && !object_id_equal(&inode->id, id))
+	while (inode && (inode->is_former || !object_id_equal(&inode->id, id)))
 		inode = inode->hash_next;
 	return inode;
 }
@@ -111,16 +111,29 @@ static struct inode_name *find_name(
 
 /* ---- Life of inodes and names -------------------------------------------------- */
 
-static int build_path(const struct inode *root, const struct inode *inode, const char *name,
+/* `last`: what has no name counts as being where it was. */
+static const struct inode_name *name_of(struct inode_table *t, const struct inode *inode, bool last)
+{
+	const struct inode *now = inode->is_former ? find_inode(t, &inode->id) : NULL;
+
+	if (now && now->names)
+		return now->names;
+	return inode->names || !last ? inode->names : inode->lost;
+}
+
+static int build_path(struct inode_table *t, const struct inode *inode, const char *name, bool last,
 	struct path_string *path)
 {
-	size_t size = name ? strlen(name) + 1 : 0, length;
+	size_t size = name ? strlen(name) + 1 : 0, length, depth = 0;
+	const struct inode_name *at;
 	char *end;
 
-	for (const struct inode *i = inode; i != root; i = i->names->parent) {
-		if (!i->names)
+	for (const struct inode *i = inode; i != t->root; i = at->parent) {
+		at = name_of(t, i, last);
+		/* Where directories were, or others are now, need not lead to the root. */
+		if (!at || ++depth > DEPTH_MAX)
 			return -ENOENT;
-		size += strlen(i->names->name) + 1;
+		size += strlen(at->name) + 1;
 	}
 	path->heap = NULL;
 	path->path = path->fixed;
@@ -140,10 +153,12 @@ static int build_path(const struct inode *root, const struct inode *inode, const
 		end -= length + 1;
 		memcpy(end, name, length + 1);
 	}
-	for (const struct inode *i = inode; i != root; i = i->names->parent) {
-		length = strlen(i->names->name);
+	for (const struct inode *i = inode; i != t->root; i = at->parent) {
+		at = name_of(t, i, last);
+		assert(at);
+		length = strlen(at->name);
 		end -= length + 1;
-		memcpy(end, i->names->name, length);
+		memcpy(end, at->name, length);
 		end[length] = '/';
 	}
 	path->path[size - 1] = '\0';
@@ -213,9 +228,9 @@ static void name_lose(struct inode_table *t, struct inode_name *name, struct for
 
 static bool is_below(const struct inode *inode, const struct inode *top)
 {
-	while (inode != top && inode->names)
+	while (!object_id_equal(&inode->id, &top->id) && inode->names)
 		inode = inode->names->parent;
-	return inode == top;
+	return object_id_equal(&inode->id, &top->id);
 }
 
 /* Paths end at the root, whatever the place says: a directory that shows up again below itself
@@ -258,7 +273,7 @@ static void remember_forgotten(struct inode_table *t, struct inode *inode, struc
 	struct forgotten *entry;
 	size_t size;
 
-	if (!inode->watched || build_path(t->root, inode, NULL, &path) < 0)
+	if (!inode->watched || build_path(t, inode, NULL, false, &path) < 0)
 		return;
 	size = strlen(path.path) + 1;
 	entry = malloc(sizeof(*entry) + size);
@@ -301,6 +316,7 @@ static void free_if_unused(struct inode_table *t, struct inode *inode, struct fo
 		name_drop(t, inode->names, list);
 	hash_table_remove(&t->inodes, inode, inode_hash, inode_link);
 	t->bytes -= sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
+	free(inode->target);
 	free(inode);
 }
 
@@ -389,6 +405,7 @@ void inode_table_free(struct inode_table *t)
 
 			t->inodes.buckets[i] = inode->hash_next;
 			free(inode->lost);
+			free(inode->target);
 			free(inode);
 		}
 	free(t->names.buckets);
@@ -448,6 +465,7 @@ static void note(struct inode_table *t, struct inode *inode, const struct attrib
 	ret_note->data_changed = version.size_bytes != inode->version.size_bytes ||
 				 version.mtime_ns != inode->version.mtime_ns;
 	ret_note->has_shrunk = version.size_bytes < inode->version.size_bytes;
+	ret_note->former = NULL;
 	ret_note->only_handle = !inode->handles || !inode->handles->next;
 	inode->version = version;
 	ret_note->watched = is_watched(t, inode, a->nlink);
@@ -525,26 +543,68 @@ static int name_point(struct inode_table *t, struct inode *parent, const char *t
 	return 0;
 }
 
+/* The one whose entry was in `parent` before, if it comes back to it.  NULL: there is none. */
+static struct inode *find_former(
+	struct inode_table *t, const struct object_id *id, const struct inode *parent)
+{
+	struct inode *inode = t->inodes.buckets[hash_id(id) & t->inodes.mask];
+
+	while (inode && !(inode->is_former && object_id_equal(&inode->id, id) && inode->lost &&
+				inode->lost->parent == parent))
+		inode = inode->hash_next;
+	return inode;
+}
+
+/* The kernel has the directory elsewhere than in `parent`; nor is it above that. */
+static bool is_elsewhere(
+	struct inode_table *t, const struct inode *inode, const struct inode *parent)
+{
+	const struct inode_name *name = name_of(t, inode, true);
+
+	return inode->is_directory && inode->lookups && name && name->parent != parent &&
+	       !is_below(parent, inode);
+}
+
+/* With the lock held.  Another takes its place; it keeps what it was last. */
+static void become_former(struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	inode->references++;
+	inode->is_former = true;
+	inode->watched = false;
+	while (inode->names)
+		name_lose(t, inode->names, list);
+}
+
 /* With the lock held. */
 static int enter(struct inode_table *t, struct inode *parent, const char *name,
 	const struct attributes *a, struct inode **ret_inode, struct inode_note *ret_note,
 	struct forgotten **list)
 {
-	struct inode *inode = find_inode(t, &a->id);
+	struct inode *inode = find_inode(t, &a->id), *former = NULL;
 	int r;
 
+	if (inode == t->root)
+		return -ELOOP;
+	if (inode && is_elsewhere(t, inode, parent)) {
+		former = inode;
+		inode = find_former(t, &a->id, parent);
+	}
 	if (!inode)
 		inode = inode_make(t, a);
 	if (!inode)
 		return -ENOMEM;
-	if (inode == t->root)
-		return -ELOOP;
+	if (former)
+		become_former(t, former, list);
+	inode->is_former = false;
 	r = name_point(t, parent, name, inode, S_ISDIR(a->mode) || a->nlink == 1, list);
 	if (r < 0) {
 		free_if_unused(t, inode, list);
+		if (former)
+			unref(t, former, list);
 		return r;
 	}
 	note(t, inode, a, ret_note);
+	ret_note->former = former;
 	inode->lookups++;
 	*ret_inode = inode;
 	return 0;
@@ -637,6 +697,27 @@ void inode_table_forget(struct inode_table *t, struct inode *inode, uint64_t cou
 #endif
 }
 
+void inode_table_keep_target(struct inode_table *t, struct inode *inode, char *target)
+{
+	char *former;
+
+	pthread_mutex_lock(&t->lock);
+	former = inode->target;
+	inode->target = target;
+	pthread_mutex_unlock(&t->lock);
+	free(former);
+}
+
+char *inode_table_target(struct inode_table *t, struct inode *inode)
+{
+	char *target;
+
+	pthread_mutex_lock(&t->lock);
+	target = inode->target ? strdup(inode->target) : NULL;
+	pthread_mutex_unlock(&t->lock);
+	return target;
+}
+
 void inode_table_ref(struct inode_table *t, struct inode *inode)
 {
 	pthread_mutex_lock(&t->lock);
@@ -662,20 +743,18 @@ int inode_table_path(
 	int r;
 
 	pthread_mutex_lock(&t->lock);
-	r = build_path(t->root, inode, name, ret_path);
+	r = build_path(t, inode, name, false, ret_path);
 	pthread_mutex_unlock(&t->lock);
 	return r;
 }
 
-int inode_table_lost_path(struct inode_table *t, struct inode *inode, struct path_string *ret_path)
+int inode_table_last_path(
+	struct inode_table *t, struct inode *inode, const char *name, struct path_string *ret_path)
 {
-	const struct inode_name *lost;
-	int r = -ENOENT;
+	int r;
 
 	pthread_mutex_lock(&t->lock);
-	lost = inode->lost;
-	if (lost && !inode->names)
-		r = build_path(t->root, lost->parent, lost->name, ret_path);
+	r = build_path(t, inode, name, true, ret_path);
 	pthread_mutex_unlock(&t->lock);
 	return r;
 }
@@ -888,7 +967,7 @@ void inode_table_places_free(struct inode_table *t, struct inode_place *places, 
 /* With the lock held. */
 static void set_watched(struct inode_table *t, struct inode *inode, bool watched)
 {
-	inode->watched = watched;
+	inode->watched = watched && !inode->is_former;
 	t->on_ttl += (uint64_t)!watched - inode->on_ttl;
 	inode->on_ttl = !watched;
 }
@@ -934,7 +1013,7 @@ uint64_t inode_table_on_ttl(struct inode_table *t, char **paths, size_t max, siz
 			if (!inode->on_ttl)
 				continue;
 			left--;
-			if (build_path(t->root, inode, NULL, &path) < 0)
+			if (build_path(t, inode, NULL, false, &path) < 0)
 				continue;
 			paths[count] = strdup(path.path);
 			count += paths[count] != NULL;

@@ -2,11 +2,12 @@
  * fs/inode.h - what the kernel knows of the workspace: objects, and the names they have.
  *
  * One `struct inode` per object (hard links share it), found by object_id; its address is
- * the node id that the kernel uses.  A name is (parent inode, name), so that paths are
- * computed from the names and a rename touches one of them, whatever lies below it.
- * An inode lives as long as the kernel counts lookups of it, a handle of it is open, or
- * another inode's name has it as parent.
- * Threads: any; one lock in the table guards names, hashes and versions.
+ * the node id that the kernel uses.  A directory that somebody else moved into another one gets a
+ * new inode: where the kernel has to move what it has, it may have to give up (ESTALE).  A name is
+ * (parent inode, name), so that paths are computed from the names and a rename touches one of them,
+ * whatever lies below it. An inode lives as long as the kernel counts lookups of it, a handle of it
+ * is open, or another inode's name has it as parent. Threads: any; one lock in the table guards
+ * names, hashes and versions.
  */
 #pragma once
 
@@ -50,6 +51,7 @@ struct inode {
 	struct inode_name *names;    /* the latest first; NULL: unlinked, or the root */
 	struct inode_name *lost;     /* without names, known to the kernel: the last one it had */
 	struct open_handle *handles; /* of regular files */
+	char *target;                /* of a link that was stale when it was looked for; or NULL */
 	uint64_t lookups;            /* by the kernel */
 	uint32_t references;         /* names that have it as parent, handles, requests */
 	uint32_t writers;            /* handles open for writing */
@@ -64,6 +66,9 @@ struct inode {
 	atomic_bool watched;          /* a directory whose changes are reported ... */
 	uint32_t watch_losses;        /* ... and how often that ended; the table's lock */
 	bool on_ttl;                  /* that was asked for, and is denied; the table's lock */
+	atomic_uint_fast64_t found_again_ns; /* a directory: when somebody had to look again */
+	bool is_former; /* a directory that was found elsewhere: another inode with its id is it now
+			 */
 	bool is_root;
 	bool is_directory;
 	bool is_virtual; /* below .isthmus (fs/virtual.h); in no table */
@@ -90,10 +95,12 @@ void inode_table_usage(struct inode_table *table, uint64_t *ret_inodes, uint64_t
 
 /* What became of the kernel's idea of an object when newer attributes came. */
 struct inode_note {
-	bool watched;      /* by its parent (and, a directory, itself): attributes stay true */
-	bool data_changed; /* content is not what the kernel last had ... */
-	bool has_shrunk;   /* ... and less of it */
-	bool only_handle;  /* one at most is open */
+	bool watched;         /* by its parent (and, a directory, itself): attributes stay true */
+	bool data_changed;    /* content is not what the kernel last had ... */
+	bool has_shrunk;      /* ... and less of it */
+	bool only_handle;     /* one at most is open */
+	struct inode *former; /* inode_table_enter(): the directory was this one; with a reference
+			       * for the caller; or NULL */
 };
 
 /* What is known of an inode right now. */
@@ -128,6 +135,11 @@ void inode_table_note(struct inode_table *table, struct inode *inode,
 /* The kernel forgets `count` lookups; the inode may be gone afterwards. */
 void inode_table_forget(struct inode_table *table, struct inode *inode, uint64_t count);
 
+/* Keeps what a link leads to, for who is about to read one that another has just replaced.  Takes
+ * over the text.  The other returns a copy that the caller frees; NULL: there is none. */
+void inode_table_keep_target(struct inode_table *table, struct inode *inode, char *target);
+char *inode_table_target(struct inode_table *table, struct inode *inode);
+
 /* Keeps the inode when the kernel forgets it.  Dropping the last one may free it. */
 void inode_table_ref(struct inode_table *table, struct inode *inode);
 void inode_table_unref(struct inode_table *table, struct inode *inode);
@@ -137,10 +149,11 @@ void inode_table_unref(struct inode_table *table, struct inode *inode);
 int inode_table_path(struct inode_table *table, struct inode *inode, const char *name,
 	struct path_string *ret_path);
 
-/* Where an object was that has no name any more: somebody removed it there, or put another in its
- * place.  -ENOENT: it has a name, or never had one; -ENOMEM. */
-int inode_table_lost_path(
-	struct inode_table *table, struct inode *inode, struct path_string *ret_path);
+/* The same, but what has no name any more (the object, or a directory above it) counts as being
+ * where it was last: somebody removed it there, or put another in its place.
+ * -ENOENT: it never had a name; -ENOMEM. */
+int inode_table_last_path(struct inode_table *table, struct inode *inode, const char *name,
+	struct path_string *ret_path);
 
 /* What is known at a path or name: NULL, or an inode with a reference for the caller. */
 struct inode *inode_table_find(struct inode_table *table, const char *path);

@@ -20,6 +20,7 @@ enum {
 
 struct queued_change {
 	struct queued_change *next;
+	struct inode *left;   /* a former directory (with a reference); or NULL: */
 	struct change change; /* `path` points to the text below */
 	char path[];
 };
@@ -344,31 +345,44 @@ static void queue_free(struct queued_change *list)
 	}
 }
 
-/* With the lock held.  Forgets single changes in favour of a rescan of everything. */
-static void lose_changes(struct invalidator *v)
+/* Without the lock. */
+static void queue_drop(struct invalidator *v, struct queued_change *list)
 {
-	queue_free(v->first);
+	for (const struct queued_change *entry = list; entry; entry = entry->next)
+		inode_table_unref(v->session->mount->inodes, entry->left);
+	queue_free(list);
+}
+
+/* With the lock held.  Forgets single changes in favour of a rescan of everything; the caller frees
+ * them once the lock is free. */
+static struct queued_change *lose_changes(struct invalidator *v)
+{
+	struct queued_change *list = v->first;
+
 	v->first = NULL;
 	v->last = &v->first;
 	v->count = 0;
 	v->lost = true;
+	return list;
 }
 
-static void enqueue(struct invalidator *v, const struct change *change)
+static void enqueue(struct invalidator *v, const struct change *change, struct inode *left)
 {
 	size_t size = strlen(change->path) + 1;
-	struct queued_change *entry = malloc(sizeof(*entry) + size);
+	struct queued_change *entry = malloc(sizeof(*entry) + size), *lost = NULL;
 
 	if (entry) {
-		*entry = (struct queued_change){.change = *change};
+		*entry = (struct queued_change){.change = *change, .left = left};
 		memcpy(entry->path, change->path, size);
 		entry->change.path = entry->path;
 		entry->change.hash = NULL;
 	}
 	pthread_mutex_lock(&v->lock);
 	if (!entry || v->count >= QUEUE_MAX) {
-		lose_changes(v);
-		free(entry);
+		lost = lose_changes(v);
+		if (entry)
+			entry->next = lost;
+		lost = entry ? entry : lost;
 	} else {
 		*v->last = entry;
 		v->last = &entry->next;
@@ -376,18 +390,26 @@ static void enqueue(struct invalidator *v, const struct change *change)
 	}
 	pthread_cond_broadcast(&v->changed);
 	pthread_mutex_unlock(&v->lock);
+	queue_drop(v, lost);
 }
 
 static void take_change(void *user, const struct change *change)
 {
-	enqueue(user, change);
+	enqueue(user, change, NULL);
 }
 
 void invalidator_unwatched(struct invalidator *v, const char *path)
 {
 	const struct change change = {.kind = CHANGE_UNWATCHED, .path = path};
 
-	enqueue(v, &change);
+	enqueue(v, &change, NULL);
+}
+
+void invalidator_left(struct invalidator *v, struct inode *former)
+{
+	const struct change change = {.kind = CHANGE_RESCAN, .path = ""};
+
+	enqueue(v, &change, former);
 }
 
 static void handle_all(struct invalidator *v, struct queued_change *list, bool lost, bool expire)
@@ -397,10 +419,13 @@ static void handle_all(struct invalidator *v, struct queued_change *list, bool l
 	if (lost)
 		handle(v, &everything);
 	for (const struct queued_change *entry = list; entry; entry = entry->next)
-		handle(v, &entry->change);
+		if (entry->left)
+			drop_subtree(v->session, entry->left, false);
+		else
+			handle(v, &entry->change);
 	if (expire)
 		drop_unwatched(v->session);
-	queue_free(list);
+	queue_drop(v, list);
 }
 
 static void settle(struct invalidator *v)
@@ -504,6 +529,7 @@ void invalidator_moved(
 	struct invalidator *v, const char *from, const char *to, bool swap, uint64_t done_ns)
 {
 	struct moved_directory *moved = calloc(1, sizeof(*moved));
+	struct queued_change *lost = NULL;
 	size_t count = 1;
 
 	if (moved)
@@ -516,13 +542,14 @@ void invalidator_moved(
 		if (moved)
 			moved_free(moved);
 		forget_moved(v, UINT64_MAX);
-		lose_changes(v);
+		lost = lose_changes(v);
 		pthread_cond_broadcast(&v->changed);
 	} else {
 		*v->last_moved = moved;
 		v->last_moved = &moved->next;
 	}
 	pthread_mutex_unlock(&v->lock);
+	queue_drop(v, lost);
 }
 
 void invalidator_drain(struct invalidator *v)

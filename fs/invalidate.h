@@ -23,6 +23,10 @@ void invalidator_free(struct invalidator *invalidator);
 /* The directory is not watched any more, for a reason of our own. */
 void invalidator_unwatched(struct invalidator *invalidator, const char *path);
 
+/* What the kernel knows in a directory that is another inode now (is_former) may not be true for
+ * long.  Takes over the reference. */
+void invalidator_left(struct invalidator *invalidator, struct inode *former);
+
 /* A directory was renamed through this mount (or two have changed places), which the place was done
  * with then by its clock. */
 void invalidator_moved(struct invalidator *invalidator, const char *from, const char *to, bool swap,

@@ -17,7 +17,7 @@
 struct invalidator;
 
 /* Lives as long as the mount serves; userdata of the FUSE session. */
-enum { STALE_NAMES = 64 };
+enum { STALE_NAMES = 1024, ATTEMPTS_MAX = 16 };
 
 struct session {
 	struct mount *mount;
@@ -49,6 +49,8 @@ struct session {
 
 	/* Shared: content is handed to the kernel; alone: it is told to forget (inode->drops). */
 	pthread_rwlock_t store_lock;
+	/* What was stale lately: by path, and by path and thread. */
+	atomic_uint_fast64_t stale_until_ns; /* anything */
 	struct stale_name {
 		atomic_uint_fast64_t hash, until_ns;
 	} stale_names[STALE_NAMES];
@@ -83,6 +85,10 @@ struct request {
 	atomic_uint_fast64_t asked_to_end_ns; /* when the caller was seen to be; 0: not yet */
 	bool by_handle;
 	bool any_signal_interrupts; /* as POSIX has it for locks */
+	bool by_name;               /* what has the object's name now: `successor` ... */
+	bool is_gone;               /* ... but nothing has */
+	struct object_id successor;
+	bool is_astray; /* the path leads through a directory that is not there any more */
 };
 
 /* ---- Requests (session_request.c) ------------------------------------------------ */
@@ -103,13 +109,25 @@ int request_locate(struct request *r, struct inode *inode, struct object_ref *re
 /* The same; a handle that somebody has open is taken where it spares the way by the path. */
 int request_locate_open(struct request *r, struct inode *inode, struct object_ref *ret_object);
 
-/* The path of the entry `name` in `parent`, in r->path (or r->path2). */
+/* The path of the entry `name` in `parent`, in r->path (or r->path2).  When another directory has
+ * taken the place of `parent`: -ESTALE, upon which the kernel looks again, once.  Who has done so,
+ * and comes too late again, gets the path where `parent` was (r->is_astray), as a path means what
+ * is there now.  Who has not looked again has no path, but the directory itself: -ENOENT, as it
+ * is gone. */
 int request_locate_entry(struct request *r, struct inode *parent, const char *name);
 int request_locate_second(struct request *r, struct inode *parent, const char *name);
+
+/* The same for a lookup, which leads to what is there now at once: what the kernel looks for in
+ * order to make it (mkdir, link) it does not look for again. */
+int request_locate_lookup(struct request *r, struct inode *parent, const char *name);
 
 /* After a failed call: true when a rename by us made the path wrong meanwhile (or, for an
  * object, when an open handle leads to it): locate again, and repeat the call. */
 bool request_retry(struct request *r, int result, struct inode *inode);
+
+/* The same, for a request that may as well be served by what has taken the object's place (see
+ * request_successor()) after the kernel has looked again. */
+bool request_retry_name(struct request *r, int result, struct inode *inode);
 
 /* For a request on an object that the kernel knows: when its name does not lead there any
  * more, the kernel has to look again (-ESTALE) rather than believe that there is none;
@@ -118,6 +136,12 @@ int request_object_result(struct request *r, struct inode *inode, int result);
 
 /* True for a result that would become -ESTALE; r->path is where the object was, or "". */
 bool request_is_stale(struct request *r, struct inode *inode, int result);
+
+/* What is at `path` now in place of `known`, for a request that means whatever has the name.
+ * -ESTALE: the kernel may not allow for it what it allowed for `known`, being of another type or
+ * owner; or another error of getattr. */
+int request_successor(struct request *r, const char *path, struct inode *known,
+	struct attributes *ret_attributes);
 
 /* ---- Answers with attributes -------------------------------------------------------- */
 
@@ -143,6 +167,13 @@ int session_drop_inode(struct session *s, struct inode *inode, bool data);
 /* After a request on what was at the path failed as something else is there now: whoever asks
  * for the path again soon is to get it, even if it is replaced once more before it is opened. */
 bool session_was_stale(struct session *s, const char *path);
+
+/* Whether the lookup at r->path comes for what was stale: by that path, or by that name in a
+ * directory that may have another path by now. */
+bool request_looks_again(const struct request *r);
+
+/* The lookup at r->path led to the directory: perhaps as something on the way was stale. */
+void request_found_directory(struct request *r, struct inode *directory);
 
 /* How long the attributes just noted stay true, in seconds. */
 double session_attr_ttl(struct session *s, const struct inode_note *note);

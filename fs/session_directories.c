@@ -22,6 +22,7 @@ struct listing {
 	atomic_uint references;
 	struct inode *inode;     /* holds a reference */
 	uint32_t changes;        /* of the inode, before it was read */
+	bool of_another;         /* that was in its place: names alone */
 	struct buffer entries;   /* struct snapshot_entry, name, padding; in turn */
 	struct buffer positions; /* struct position, ascending */
 };
@@ -213,11 +214,30 @@ static void sort_positions(struct listing *listing)
 			positions[i].after = positions[i - 1].after + 1;
 }
 
+/* The kernel does not look again for a directory that is open.  One that was replaced reads as what
+ * is in its place, as if it had been opened later; one that was removed is empty. */
+static int read_successor(struct request *r, struct listing *listing)
+{
+	struct path_string path;
+	int result = inode_table_last_path(r->mount->inodes, listing->inode, NULL, &path);
+
+	listing->of_another = true;
+	if (result < 0)
+		return result == -ENOENT ? 0 : result;
+	do {
+		listing->entries.size = 0;
+		listing->positions.size = 0;
+		result = workspace_readdir(&r->op, r->mount->workspace, &OBJECT_AT(path.path),
+			false, keep_entry, listing, &(bool){false});
+	} while (result == -ESTALE && ++r->attempts <= ATTEMPTS_MAX);
+	path_string_done(&path);
+	return result == -ENOENT || result == -ENOTDIR || result == -ELOOP ? 0 : result;
+}
+
 static int read_entries(struct request *r, struct listing *listing)
 {
 	struct inode *inode = listing->inode;
 	struct object_ref object;
-	struct inode_state state;
 	bool watched = false;
 	uint32_t losses;
 	int result;
@@ -232,13 +252,13 @@ static int read_entries(struct request *r, struct listing *listing)
 			result = workspace_readdir(&r->op, r->mount->workspace, &object, true,
 				keep_entry, listing, &watched);
 	} while (request_retry(r, result, NULL));
-	inode_table_state(r->mount->inodes, inode, &state);
-	if (result == -ENOENT && !state.has_name)
-		result = 0; /* removed: it is empty */
+	if (result == -ENOENT || result == -ENOTDIR || result == -ESTALE || result == -ELOOP)
+		result = read_successor(r, listing);
 	if (result < 0)
 		return result;
 	sort_positions(listing);
-	inode_table_set_watched(r->mount->inodes, inode, watched, losses);
+	if (!listing->of_another)
+		inode_table_set_watched(r->mount->inodes, inode, watched, losses);
 	return 0;
 }
 
@@ -377,8 +397,10 @@ static bool add_entry(struct page *page, const struct snapshot_entry *snapshot, 
 	if (fuse_add_direntry_plus(page->r->fuse, NULL, 0, snapshot->name, NULL, 0) >
 		page->size - page->used)
 		return false;
-	r = session_enter_listed(s, page->listing->inode, snapshot->name, &snapshot->attributes,
-		page->listing->changes, &entry);
+	r = page->listing->of_another
+		    ? -ESTALE
+		    : session_enter_listed(s, page->listing->inode, snapshot->name,
+			      &snapshot->attributes, page->listing->changes, &entry);
 	if (r == -ESTALE || r == -ELOOP) { /* the name alone: the kernel asks if it needs more */
 		entry = (struct fuse_entry_param){.ino = 0};
 		session_stat(s, &snapshot->attributes, &entry.attr);
@@ -409,7 +431,7 @@ static void fill(struct page *page, off_t offset)
 static void finish_listing(struct session *s, const struct listing *listing)
 {
 	listing_drop(s, listing->inode);
-	if (!listing->inode->watched)
+	if (!listing->inode->watched || listing->of_another)
 		fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, listing->inode), 0, 0);
 }
 
@@ -470,5 +492,7 @@ void session_fsyncdir(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fus
 			result = workspace_fsync_directory(
 				&r.op, r.mount->workspace, r.path.path, data_only);
 	} while (request_retry(&r, result, NULL));
+	if (result == -ESTALE) /* the kernel does not look again for what is open */
+		result = -ENOENT;
 	request_finish(&r, result);
 }

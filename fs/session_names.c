@@ -13,15 +13,14 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 
-enum { SPARE_ATTEMPTS = 3 };
-
 /* ---- Finding and forgetting -------------------------------------------------------- */
 
 static void reply_negative(struct request *r, struct inode *parent)
 {
 	/* One that nobody watches could not be taken back: it has no inode to be found by. */
+	bool believed = parent->watched && !r->is_astray;
 	struct fuse_entry_param entry = {
-		.entry_timeout = parent->watched ? session_entry_ttl(r->session, parent) : 0};
+		.entry_timeout = believed ? session_entry_ttl(r->session, parent) : 0};
 
 	request_record(r, -ENOENT);
 	fuse_reply_entry(r->fuse, &entry);
@@ -44,43 +43,66 @@ static void reply_entry(struct request *r, struct inode *parent, const char *nam
 
 	if (result == 0)
 		result = session_enter(r->session, parent, name, attributes, &entry, &inode);
-	if (result < 0)
+	if (result < 0) {
 		request_finish(r, result);
-	else
-		reply_known(r, &entry, inode);
+		return;
+	}
+	if (r->is_astray)
+		entry.entry_timeout = entry.attr_timeout = 0;
+	reply_known(r, &entry, inode);
 }
 
-/* The object at the path, with a handle that keeps it.  NULL: no file, or it cannot be read. */
-static struct open_handle *open_found(struct request *r, struct attributes *ret_attributes)
+/* What a lookup found.  When it was stale before, it may be so again before the kernel gets at it:
+ * it is opened, or read, at once. */
+struct found {
+	struct attributes attributes;
+	struct open_handle *spare; /* of a file; or NULL */
+	char *target;              /* of a link; or NULL */
+};
+
+static int open_found(struct request *r, struct found *found)
 {
 	struct open_handle *handle = malloc(sizeof(*handle));
-
-	if (!handle)
-		return NULL;
-	*handle = (struct open_handle){.flags = O_RDONLY, .is_spare = true};
-	if (workspace_open_file(&r->op, r->mount->workspace, &OBJECT_AT(r->path.path),
-		    O_RDONLY | O_NOATIME, &handle->file, ret_attributes) == 0)
-		return handle;
-	free(handle);
-	return NULL;
-}
-
-/* A file that was not there to be opened, but is now, may be gone again before the kernel opens it:
- * it is opened here. */
-static int find(
-	struct request *r, struct attributes *ret_attributes, struct open_handle **ret_spare)
-{
-	unsigned attempts = session_was_stale(r->session, r->path.path) ? SPARE_ATTEMPTS : 0;
 	int result;
 
+	if (!handle)
+		return -ENOMEM;
+	*handle = (struct open_handle){.flags = O_RDONLY, .is_spare = true};
+	result = workspace_open_file(&r->op, r->mount->workspace, &OBJECT_AT(r->path.path),
+		O_RDONLY | O_NOATIME, &handle->file, &found->attributes);
+	if (result < 0)
+		free(handle);
+	else
+		found->spare = handle;
+	return result;
+}
+
+/* -ENOENT, or the like: it is not what it was. */
+static int hold(struct request *r, struct found *found)
+{
+	struct object_ref object = {.path = r->path.path, .id = found->attributes.id};
+
+	if (S_ISREG(found->attributes.mode))
+		return open_found(r, found);
+	if (S_ISLNK(found->attributes.mode))
+		return workspace_readlink(&r->op, r->mount->workspace, &object, &found->target);
+	return 0;
+}
+
+static int find(struct request *r, struct found *found)
+{
+	unsigned attempts = request_looks_again(r) ? ATTEMPTS_MAX : 0;
+	int result, held;
+
 	do {
-		if (attempts)
-			*ret_spare = open_found(r, ret_attributes);
-		if (*ret_spare)
-			return 0;
 		result = workspace_getattr(
-			&r->op, r->mount->workspace, &OBJECT_AT(r->path.path), ret_attributes);
-	} while (result == 0 && S_ISREG(ret_attributes->mode) && attempts && --attempts);
+			&r->op, r->mount->workspace, &OBJECT_AT(r->path.path), &found->attributes);
+		if (result < 0 || !attempts)
+			break;
+		held = hold(r, found);
+	} while ((held == -ENOENT || held == -ESTALE || held == -ELOOP || held == -EISDIR ||
+			 held == -EINVAL) &&
+		 --attempts);
 	return result;
 }
 
@@ -98,28 +120,34 @@ static void keep_spare(struct request *r, struct inode *inode, struct open_handl
 
 /* Answers a request that found the entry.  `changes`: of the parent, before it was looked at. */
 static void reply_found(struct request *r, struct inode *parent, const char *name, int result,
-	const struct attributes *attributes, struct open_handle *spare, unsigned changes)
+	const struct found *found, unsigned changes)
 {
 	struct fuse_entry_param entry;
 	struct inode *inode = NULL;
 
 	if (result == 0)
-		result = session_enter(r->session, parent, name, attributes, &entry, &inode);
-	keep_spare(r, inode, spare);
+		result =
+			session_enter(r->session, parent, name, &found->attributes, &entry, &inode);
+	keep_spare(r, inode, found->spare);
+	if (inode && found->target)
+		inode_table_keep_target(r->mount->inodes, inode, found->target);
+	else
+		free(found->target);
 	if (result < 0) {
 		request_finish(r, result);
 		return;
 	}
+	if (inode->is_directory)
+		request_found_directory(r, inode);
 	/* The change may have been of this name, when nobody knew it. */
-	if (parent->changes != changes)
+	if (parent->changes != changes || r->is_astray)
 		entry.entry_timeout = entry.attr_timeout = 0;
 	reply_known(r, &entry, inode);
 }
 
 void session_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
 {
-	struct open_handle *spare = NULL;
-	struct attributes attributes;
+	struct found found = {.spare = NULL};
 	struct inode *parent;
 	struct request r;
 	unsigned changes;
@@ -131,14 +159,14 @@ void session_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
 	parent = session_inode(r.session, parent_ino);
 	changes = parent->changes;
 	do {
-		result = request_locate_entry(&r, parent, name);
+		result = request_locate_lookup(&r, parent, name);
 		if (result == 0)
-			result = find(&r, &attributes, &spare);
+			result = find(&r, &found);
 	} while (request_retry(&r, result, NULL));
 	if (result == -ENOENT)
 		reply_negative(&r, parent);
 	else
-		reply_found(&r, parent, name, result, &attributes, spare, changes);
+		reply_found(&r, parent, name, result, &found, changes);
 }
 
 static void forget(struct session *s, fuse_ino_t ino, uint64_t count)
@@ -167,15 +195,20 @@ static void reply_attributes(
 {
 	struct inode_note note;
 	struct stat stat;
+	double ttl = 0;
 
 	if (result < 0) {
 		request_finish(r, result);
 		return;
 	}
-	inode_table_note(r->mount->inodes, inode, attributes, &note);
 	session_stat(r->session, attributes, &stat);
+	stat.st_ino = inode->id.inode;
+	if (!r->by_name) {
+		inode_table_note(r->mount->inodes, inode, attributes, &note);
+		ttl = session_attr_ttl(r->session, &note);
+	}
 	request_record(r, 0);
-	fuse_reply_attr(r->fuse, &stat, session_attr_ttl(r->session, &note));
+	fuse_reply_attr(r->fuse, &stat, ttl);
 }
 
 /* The object of a request that may come with a handle. */
@@ -192,21 +225,21 @@ static int locate_object(struct request *r, struct inode *inode, const struct fu
 	return 0;
 }
 
-/* A removed directory that a process still has open, or works in; or a link (or the like) that was
- * replaced after the kernel found it, once more after it has looked again.  A file may have been
- * written to since it was known; it has a handle then (keep_spare()). */
+/* A directory that was removed or replaced, and that a process may still have open or work in; or a
+ * link (or the like) that was replaced after the kernel found it, once more after it has looked
+ * again.  A file may have been written to since it was known; it has a handle then (keep_spare()).
+ */
 static bool removed_object(
 	struct request *r, struct inode *inode, int result, struct attributes *ret_attributes)
 {
 	struct inode_state state;
 	const struct inode_version *v = &state.version;
 
-	if (inode->is_directory ? result != -ENOENT
-				: !request_is_stale(r, inode, result) ||
-					  !session_was_stale(r->session, r->path.path))
+	if (!request_is_stale(r, inode, result) ||
+		(!inode->is_directory && !session_was_stale(r->session, r->path.path)))
 		return false;
 	inode_table_state(r->mount->inodes, inode, &state);
-	if (inode->is_directory ? state.has_name : !v->mode || S_ISREG(v->mode))
+	if (!v->mode || S_ISREG(v->mode))
 		return false;
 	*ret_attributes = (struct attributes){.id = inode->id,
 		.mode = v->mode,
@@ -342,7 +375,7 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 				&r.op, r.mount->workspace, &object, mask, &want, &attributes);
 		else if (result == 0)
 			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
-	} while (request_retry(&r, result, inode));
+	} while (request_retry_name(&r, result, inode));
 	result = request_object_result(&r, inode, result);
 	reply_attributes(&r, inode, result, &attributes);
 	/* This answer counts for the kernel even if it was told of a later change before. */
@@ -369,6 +402,9 @@ void session_readlink(fuse_req_t fuse, fuse_ino_t ino)
 	/* Whoever reads a link while it is replaced may get either target. */
 	if (request_is_stale(&r, inode, result) && workspace_readlink(&r.op, r.mount->workspace,
 							   &OBJECT_AT(r.path.path), &target) == 0)
+		result = 0;
+	else if (request_is_stale(&r, inode, result) &&
+		 (target = inode_table_target(r.mount->inodes, inode)))
 		result = 0;
 	result = request_object_result(&r, inode, result);
 	if (result < 0) {
@@ -452,6 +488,7 @@ void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent_ino, const 
 	struct inode *inode, *parent;
 	struct object_ref object;
 	struct request r;
+	bool is_gone;
 	int result;
 
 	if (virtual_refuses(fuse, ino) || virtual_refuses_entry(fuse, parent_ino, name))
@@ -462,36 +499,42 @@ void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent_ino, const 
 	inode_table_making(r.mount->inodes, parent, name);
 	do {
 		result = request_locate(&r, inode, &object);
+		is_gone = result == -ENOENT;
 		if (result == 0)
 			result = request_locate_second(&r, parent, name);
 		if (result == 0)
 			result = workspace_link(
 				&r.op, r.mount->workspace, &object, r.path2.path, &attributes);
-	} while (request_retry(&r, result, inode));
+	} while (request_retry_name(&r, result, inode));
+	if (is_gone || result == -ESTALE)
+		result = request_object_result(&r, inode, result);
 	reply_entry(&r, parent, name, result, &attributes);
 }
 
 /* ---- Removing and moving names -------------------------------------------------------------- */
 
-/* The id the kernel believes to be at (parent, name); all zero when it knows none. */
-static struct object_id expected_id(struct request *r, struct inode *parent, const char *name)
+/* Removes what the kernel believes to be at (parent, name); or what has taken its place, as who
+ * removes a name means whatever has it. */
+static int remove_known(struct request *r, struct inode *known,
+	int (*remove)(
+		struct op_context *, struct workspace *, const char *, const struct object_id *))
 {
-	struct inode_table *table = r->mount->inodes;
-	struct inode *inode = inode_table_child(table, parent, name);
-	struct object_id id = {0};
+	struct attributes now = {.id = known ? known->id : (struct object_id){0}};
+	int result, looked = 0;
 
-	if (inode)
-		id = inode->id;
-	inode_table_unref(table, inode);
-	return id;
+	do {
+		result = remove(&r->op, r->mount->workspace, r->path.path, &now.id);
+		if (result == -ESTALE && known)
+			looked = request_successor(r, r->path.path, known, &now);
+	} while (result == -ESTALE && known && looked == 0 && ++r->attempts <= ATTEMPTS_MAX);
+	return looked == -ENOENT ? looked : result;
 }
 
 static void remove_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, const char *op,
 	int (*remove)(
 		struct op_context *, struct workspace *, const char *, const struct object_id *))
 {
-	struct inode *parent;
-	struct object_id id;
+	struct inode *parent, *known;
 	struct request r;
 	int result;
 
@@ -499,12 +542,13 @@ static void remove_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *nam
 		return;
 	request_begin(&r, fuse, op, LOG_IS_MUTATION);
 	parent = session_inode(r.session, parent_ino);
-	id = expected_id(&r, parent, name);
+	known = inode_table_child(r.mount->inodes, parent, name);
 	do {
 		result = request_locate_entry(&r, parent, name);
 		if (result == 0)
-			result = remove(&r.op, r.mount->workspace, r.path.path, &id);
+			result = remove_known(&r, known, remove);
 	} while (request_retry(&r, result, NULL));
+	inode_table_unref(r.mount->inodes, known);
 	if (result == 0)
 		inode_table_removed(r.mount->inodes, parent, name);
 	request_finish(&r, result);

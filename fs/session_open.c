@@ -253,6 +253,8 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		if (result == 0)
 			result = workspace_open_file(
 				&r.op, r.mount->workspace, &object, fi->flags, &file, &attributes);
+		if (result == -EISDIR || result == -ENXIO) /* what is there now */
+			result = -ESTALE;
 	} while (request_retry(&r, result, inode));
 	result = request_object_result(&r, inode, result);
 	if (result == 0)
@@ -286,18 +288,24 @@ static int open_existing(struct request *r, int flags, struct open_file **ret_fi
 	if (!S_ISREG(attributes.mode))
 		return -ESTALE;
 	object.id = attributes.id;
-	return workspace_open_file(
+	result = workspace_open_file(
 		&r->op, r->mount->workspace, &object, flags, ret_file, ret_attributes);
+	return result == -ESTALE ? -ENOENT : result;
 }
 
+/* What is there may go again before it is opened, and another may come. */
 static int create(struct request *r, mode_t mode, int flags, struct open_file **ret_file,
 	struct attributes *ret_attributes)
 {
-	int result = workspace_create(
-		&r->op, r->mount->workspace, r->path.path, flags, mode, ret_file, ret_attributes);
+	int result, attempts = 0;
 
-	if (result == -EEXIST && !(flags & O_EXCL))
+	do {
+		result = workspace_create(&r->op, r->mount->workspace, r->path.path, flags, mode,
+			ret_file, ret_attributes);
+		if (result != -EEXIST || (flags & O_EXCL))
+			return result;
 		result = open_existing(r, flags, ret_file, ret_attributes);
+	} while (result == -ENOENT && ++attempts <= ATTEMPTS_MAX);
 	return result;
 }
 
@@ -373,6 +381,8 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 		if (result < 0)
 			workspace_close(&r.op, file);
 	}
+	if (r.is_astray)
+		entry.entry_timeout = entry.attr_timeout = 0;
 	if (result == 0) {
 		result = make_handle(&r, inode, file, &attributes, fi);
 		if (result < 0)

@@ -7,12 +7,12 @@
 #include <time.h>
 
 #include "fs/caller_signals.h"
+#include "fs/invalidate.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
+#include "ops/support/path.h"
 
-enum {
-	ATTEMPTS_MAX = 16,
-	STALE_NS = 1000000000,
-};
+#define STALE_NS 2000000000U
 
 static const uint64_t ASKED_TO_END_NS = 1000000000; /* what handles a request to end waits on */
 
@@ -68,6 +68,9 @@ void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned 
 	r->by_handle = false;
 	r->any_signal_interrupts = false;
 	r->asked_to_end_ns = 0;
+	r->by_name = false;
+	r->is_gone = false;
+	r->is_astray = false;
 	r->attempts = 0;
 	r->path.heap = NULL;
 	r->path.path = r->path.fixed;
@@ -127,6 +130,107 @@ void request_finish(struct request *r, int result)
 	fuse_reply_err(r->fuse, result < 0 ? -result : 0);
 }
 
+/* ---- What was stale lately ------------------------------------------------------------------ */
+
+#define HASH_START 0xcbf29ce484222325U /* FNV-1a */
+
+static uint64_t hash_byte(uint64_t hash, char byte)
+{
+	return (hash ^ (unsigned char)byte) * 0x100000001b3U;
+}
+
+static uint64_t hash_path(const char *path)
+{
+	uint64_t hash = HASH_START;
+
+	for (; *path; path++)
+		hash = hash_byte(hash, *path);
+	return hash;
+}
+
+static struct stale_name *slot_of(struct session *s, uint64_t hash)
+{
+	return &s->stale_names[(hash ^ hash >> 32) % STALE_NAMES];
+}
+
+static bool is_noted(struct session *s, uint64_t hash)
+{
+	const struct stale_name *name = slot_of(s, hash);
+
+	return name->hash == hash && now_ns(CLOCK_MONOTONIC) < name->until_ns;
+}
+
+static void note(struct session *s, uint64_t hash)
+{
+	struct stale_name *name = slot_of(s, hash);
+
+	name->hash = hash;
+	name->until_ns = now_ns(CLOCK_MONOTONIC) + STALE_NS;
+}
+
+static void forget_note(struct session *s, uint64_t hash)
+{
+	if (is_noted(s, hash))
+		slot_of(s, hash)->until_ns = 0;
+}
+
+static uint64_t of_thread(const struct request *r, uint64_t hash)
+{
+	return hash ^ (uint64_t)r->op.pid * 0x9e3779b97f4a7c15U;
+}
+
+static uint64_t name_of_thread(const struct request *r, const char *path)
+{
+	return ~of_thread(r, hash_path(path_name(path)));
+}
+
+static void note_path(struct request *r, uint64_t hash)
+{
+	note(r->session, of_thread(r, hash));
+	note(r->session, hash);
+}
+
+/* The kernel looks again for every directory on the way.  False: the same thread has not looked for
+ * it since it was stale, as it does not come by the path. */
+static bool note_stale(struct request *r, const char *path)
+{
+	bool first = !is_noted(r->session, of_thread(r, hash_path(path)));
+	uint64_t hash = HASH_START;
+
+	for (const char *c = path; *c; c++) {
+		if (*c == '/')
+			note_path(r, hash);
+		hash = hash_byte(hash, *c);
+	}
+	note_path(r, hash);
+	note(r->session, name_of_thread(r, path));
+	r->session->stale_until_ns = clock_now_ns() + STALE_NS;
+	return first;
+}
+
+void request_found_directory(struct request *r, struct inode *directory)
+{
+	uint64_t now = clock_now_ns();
+
+	if (now > r->session->stale_until_ns)
+		return;
+	directory->found_again_ns = now;
+	forget_note(r->session, of_thread(r, hash_path(r->path.path)));
+}
+
+bool request_looks_again(const struct request *r)
+{
+	if (r->is_astray || clock_now_ns() > r->session->stale_until_ns)
+		return r->is_astray;
+	return session_was_stale(r->session, r->path.path) ||
+	       is_noted(r->session, name_of_thread(r, r->path.path));
+}
+
+bool session_was_stale(struct session *s, const char *path)
+{
+	return is_noted(s, hash_path(path));
+}
+
 /* ---- Where things are ------------------------------------------------------------ */
 
 static int locate(
@@ -140,6 +244,10 @@ int request_locate(struct request *r, struct inode *inode, struct object_ref *re
 {
 	int error = 0;
 
+	if (r->by_name) {
+		*ret_object = (struct object_ref){.path = r->path.path, .id = r->successor};
+		return 0;
+	}
 	path_string_done(&r->path);
 	if (!r->by_handle)
 		error = locate(r, inode, NULL, &r->path);
@@ -159,7 +267,7 @@ int request_locate_open(struct request *r, struct inode *inode, struct object_re
 {
 	int error = request_locate(r, inode, ret_object);
 
-	if (error < 0 || r->handle || r->session->is_remote || inode->is_directory)
+	if (error < 0 || r->handle || r->by_name || r->session->is_remote || inode->is_directory)
 		return error;
 	r->handle = inode_table_handle_any(r->mount->inodes, inode);
 	if (r->handle)
@@ -167,21 +275,54 @@ int request_locate_open(struct request *r, struct inode *inode, struct object_re
 	return 0;
 }
 
-/* The directory has no name any more.  When another is in its place, whoever came by the path is to
- * come again (-ESTALE); else it has been removed. */
-static int nameless(struct request *r, struct inode *directory)
+/* The directory has no name any more.  0: another is where it was. */
+static int find_replaced(struct request *r, struct inode *directory, struct path_string *ret_path)
 {
 	struct attributes attributes;
+	int error = inode_table_last_path(r->mount->inodes, directory, NULL, ret_path);
+
+	r->is_astray = true;
+	if (error < 0)
+		return error;
+	error = workspace_getattr(
+		&r->op, r->mount->workspace, &OBJECT_AT(ret_path->path), &attributes);
+	if (error == 0 && !S_ISDIR(attributes.mode))
+		error = -ENOENT;
+	if (error < 0)
+		path_string_done(ret_path);
+	return error;
+}
+
+static int nameless(
+	struct request *r, struct inode *directory, const char *name, struct path_string *ret_path)
+{
 	struct path_string path;
-	int error = inode_table_lost_path(r->mount->inodes, directory, &path);
+	int error = find_replaced(r, directory, &path);
 
 	if (error < 0)
 		return error;
-	error = workspace_getattr(&r->op, r->mount->workspace, &OBJECT_AT(path.path), &attributes);
+	if (clock_now_ns() - directory->found_again_ns < STALE_NS)
+		error = inode_table_last_path(r->mount->inodes, directory, name, ret_path);
+	else
+		error = note_stale(r, path.path) ? -ESTALE : -ENOENT;
 	path_string_done(&path);
-	if (error == 0)
-		error = S_ISDIR(attributes.mode) ? -ESTALE : -ENOENT;
 	return error;
+}
+
+int request_locate_lookup(struct request *r, struct inode *parent, const char *name)
+{
+	struct path_string path;
+	int error;
+
+	path_string_done(&r->path);
+	error = locate(r, parent, name, &r->path);
+	if (error != -ENOENT)
+		return error;
+	error = find_replaced(r, parent, &path);
+	if (error < 0)
+		return error;
+	path_string_done(&path);
+	return inode_table_last_path(r->mount->inodes, parent, name, &r->path);
 }
 
 int request_locate_entry(struct request *r, struct inode *parent, const char *name)
@@ -190,7 +331,7 @@ int request_locate_entry(struct request *r, struct inode *parent, const char *na
 
 	path_string_done(&r->path);
 	error = locate(r, parent, name, &r->path);
-	return error == -ENOENT && name ? nameless(r, parent) : error;
+	return error == -ENOENT ? nameless(r, parent, name, &r->path) : error;
 }
 
 int request_locate_second(struct request *r, struct inode *parent, const char *name)
@@ -199,7 +340,13 @@ int request_locate_second(struct request *r, struct inode *parent, const char *n
 
 	path_string_done(&r->path2);
 	error = inode_table_path(r->mount->inodes, parent, name, &r->path2);
-	return error == -ENOENT ? nameless(r, parent) : error;
+	return error == -ENOENT ? nameless(r, parent, name, &r->path2) : error;
+}
+
+/* The name is gone, or what leads to it is no directory any more; the kernel follows links. */
+static bool is_stale(int result)
+{
+	return result == -ENOENT || result == -ESTALE || result == -ENOTDIR || result == -ELOOP;
 }
 
 static void in_100_ms(struct timespec *ret_time)
@@ -230,7 +377,7 @@ static bool rename_interfered(struct session *s, uint64_t seen)
 
 bool request_retry(struct request *r, int result, struct inode *inode)
 {
-	if (result != -ENOENT && result != -ESTALE && result != -ENOTDIR)
+	if (!is_stale(result))
 		return false;
 	if (r->handle || op_interrupted(&r->op))
 		return false;
@@ -245,39 +392,14 @@ bool request_retry(struct request *r, int result, struct inode *inode)
 
 /* ---- Names that are replaced all the time ------------------------------------------------- */
 
-static uint64_t hash_path(const char *path)
-{
-	uint64_t hash = 0xcbf29ce484222325U; /* FNV-1a */
-
-	for (; *path; path++)
-		hash = (hash ^ (unsigned char)*path) * 0x100000001b3U;
-	return hash;
-}
-
-static void note_stale(struct session *s, uint64_t hash)
-{
-	struct stale_name *name = &s->stale_names[hash % STALE_NAMES];
-
-	name->hash = hash;
-	name->until_ns = now_ns(CLOCK_MONOTONIC) + STALE_NS;
-}
-
-bool session_was_stale(struct session *s, const char *path)
-{
-	uint64_t hash = hash_path(path);
-	struct stale_name *name = &s->stale_names[hash % STALE_NAMES];
-
-	return name->hash == hash && now_ns(CLOCK_MONOTONIC) < name->until_ns;
-}
-
 bool request_is_stale(struct request *r, struct inode *inode, int result)
 {
-	if (result != -ENOENT && result != -ENOTDIR && result != -ESTALE)
+	if (!is_stale(result))
 		return false;
 	if (*r->path.path)
 		return true;
 	path_string_done(&r->path);
-	if (inode_table_lost_path(r->mount->inodes, inode, &r->path) == 0)
+	if (inode_table_last_path(r->mount->inodes, inode, NULL, &r->path) == 0)
 		return true;
 	r->path.path = r->path.fixed;
 	r->path.fixed[0] = '\0';
@@ -288,8 +410,44 @@ int request_object_result(struct request *r, struct inode *inode, int result)
 {
 	if (!request_is_stale(r, inode, result))
 		return result;
-	note_stale(r->session, hash_path(r->path.path));
+	if (r->is_gone)
+		return -ENOENT;
+	note_stale(r, r->path.path);
 	return -ESTALE;
+}
+
+int request_successor(
+	struct request *r, const char *path, struct inode *known, struct attributes *ret_attributes)
+{
+	struct inode_state state;
+	int result =
+		workspace_getattr(&r->op, r->mount->workspace, &OBJECT_AT(path), ret_attributes);
+
+	if (result < 0)
+		return result;
+	inode_table_state(r->mount->inodes, known, &state);
+	return ret_attributes->uid == state.version.uid &&
+			       (ret_attributes->mode & S_IFMT) == (state.version.mode & S_IFMT)
+		       ? 0
+		       : -ESTALE;
+}
+
+bool request_retry_name(struct request *r, int result, struct inode *inode)
+{
+	struct attributes attributes;
+	int error;
+
+	if (request_retry(r, result, inode))
+		return true;
+	if (op_interrupted(&r->op) || !request_is_stale(r, inode, result) ||
+		clock_now_ns() > r->session->stale_until_ns || ++r->attempts > ATTEMPTS_MAX)
+		return false;
+	error = request_successor(r, r->path.path, inode, &attributes);
+	r->is_gone = error == -ENOENT;
+	r->by_name = error == 0;
+	if (r->by_name)
+		r->successor = attributes.id;
+	return r->by_name;
 }
 
 /* ---- Answers ------------------------------------------------------------------------ */
@@ -362,6 +520,8 @@ int session_enter(struct session *s, struct inode *parent, const char *name,
 
 	if (r < 0)
 		return r;
+	if (note.former)
+		invalidator_left(s->invalidator, note.former);
 	describe(s, parent, inode, &note, a, ret_entry);
 	if (ret_inode)
 		*ret_inode = inode;
@@ -375,9 +535,12 @@ int session_enter_listed(struct session *s, struct inode *parent, const char *na
 	struct inode *inode;
 	int r = inode_table_enter_listed(s->mount->inodes, parent, name, a, changes, &inode, &note);
 
-	if (r == 0)
-		describe(s, parent, inode, &note, a, ret_entry);
-	return r;
+	if (r < 0)
+		return r;
+	if (note.former)
+		invalidator_left(s->invalidator, note.former);
+	describe(s, parent, inode, &note, a, ret_entry);
+	return 0;
 }
 
 int session_drop_inode(struct session *s, struct inode *inode, bool data)

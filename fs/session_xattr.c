@@ -10,6 +10,14 @@
 #include "fs/virtual.h"
 #include "ops/support/cleanup.h"
 
+/* A directory that is gone is, to who works in it. */
+static ssize_t object_result(struct request *r, struct inode *inode, ssize_t result)
+{
+	if (result >= 0 || (result == -ENOENT && inode->is_directory))
+		return result;
+	return request_object_result(r, inode, (int)result);
+}
+
 static void reply_value(struct request *r, ssize_t got, size_t size, const char *value)
 {
 	if (got < 0) {
@@ -50,7 +58,8 @@ void session_getxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, size_t 
 		if (got == 0)
 			got = workspace_getxattr(
 				&r.op, r.mount->workspace, &object, name, value, size);
-	} while (request_retry(&r, (int)got, inode));
+	} while (request_retry_name(&r, (int)got, inode));
+	got = object_result(&r, inode, got);
 	reply_value(&r, without_list(name, got), size, value);
 }
 
@@ -70,7 +79,8 @@ void session_listxattr(fuse_req_t fuse, fuse_ino_t ino, size_t size)
 		got = size && !names ? -ENOMEM : request_locate_open(&r, inode, &object);
 		if (got == 0)
 			got = workspace_listxattr(&r.op, r.mount->workspace, &object, names, size);
-	} while (request_retry(&r, (int)got, inode));
+	} while (request_retry_name(&r, (int)got, inode));
+	got = object_result(&r, inode, got);
 	reply_value(&r, got, size, names);
 }
 
@@ -112,9 +122,10 @@ void session_setxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, const c
 		if (result == 0)
 			result = workspace_setxattr(
 				&r.op, r.mount->workspace, &object, name, value, size, our_flags);
-	} while (request_retry(&r, result, inode));
+	} while (request_retry_name(&r, result, inode));
 	if (result == 0 && session_raw_kills_sgid())
 		clear_sgid(&r, &object, inode);
+	result = (int)object_result(&r, inode, result);
 	request_finish(&r, result);
 }
 
@@ -134,6 +145,7 @@ void session_removexattr(fuse_req_t fuse, fuse_ino_t ino, const char *name)
 		result = request_locate_open(&r, inode, &object);
 		if (result == 0)
 			result = workspace_removexattr(&r.op, r.mount->workspace, &object, name);
-	} while (request_retry(&r, result, inode));
+	} while (request_retry_name(&r, result, inode));
+	result = (int)object_result(&r, inode, result);
 	request_finish(&r, result);
 }

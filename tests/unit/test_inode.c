@@ -35,6 +35,7 @@ static struct inode *enter(struct inode_table *table, struct inode *parent, cons
 	struct inode_note note;
 
 	CHECK_RC(0, inode_table_enter(table, parent, name, &attributes, &inode, &note));
+	inode_table_unref(table, note.former);
 	return inode;
 }
 
@@ -79,11 +80,11 @@ static void test_a_rename_is_known_though_the_feed_was_quicker(void)
 	inode_table_free(table);
 }
 
-static void check_lost(struct inode_table *table, struct inode *inode, const char *want)
+static void check_last(struct inode_table *table, struct inode *inode, const char *want)
 {
 	struct path_string path;
 
-	if (!CHECK_RC(0, inode_table_lost_path(table, inode, &path)))
+	if (!CHECK_RC(0, inode_table_last_path(table, inode, NULL, &path)))
 		return;
 	CHECK_STRING(want, path.path);
 	path_string_done(&path);
@@ -97,19 +98,21 @@ static void test_where_a_replaced_object_was_is_known_until_it_has_a_name_again(
 	struct inode *seen = enter(table, a, "seen", object(3, S_IFREG));
 	struct inode *gone = enter(table, a, "gone", object(4, S_IFREG));
 	struct inode *over = enter(table, a, "over", object(5, S_IFREG));
-	struct path_string path;
 
-	CHECK_RC(-ENOENT, inode_table_lost_path(table, seen, &path));
+	check_last(table, seen, "a/seen");
 	enter(table, a, "seen", object(6, S_IFREG));
 	CHECK(inode_table_vanished(table, a, "gone", inode_table_epoch(table)));
 	inode_table_renamed(table, a, "seen", a, "over", NULL, false);
 	inode_table_renamed(table, root, "a", root, "b", a, false);
-	check_lost(table, seen, "b/seen");
-	check_lost(table, gone, "b/gone");
-	check_lost(table, over, "b/over");
+	check_last(table, seen, "b/seen");
+	check_last(table, gone, "b/gone");
+	check_last(table, over, "b/over");
 	enter(table, root, "again", object(3, S_IFREG));
-	CHECK_RC(-ENOENT, inode_table_lost_path(table, seen, &path));
 	CHECK_RC(0, check_path(table, seen, "again"));
+	check_last(table, seen, "again");
+	CHECK(inode_table_vanished(table, root, "b", inode_table_epoch(table)));
+	CHECK_RC(-ENOENT, check_path(table, gone, ""));
+	check_last(table, gone, "b/gone");
 	inode_table_forget(table, gone, 1);
 	inode_table_forget(table, over, 1);
 	inode_table_free(table);
@@ -149,14 +152,43 @@ static void test_directories_do_not_hold_each_other(void)
 	struct inode *root = inode_table_root(table);
 	struct inode *a = enter(table, root, "a", object(2, S_IFDIR));
 	struct inode *b = enter(table, a, "b", object(3, S_IFDIR));
+	struct inode *again;
 	uint64_t inodes, bytes;
 
 	CHECK(inode_table_vanished(table, a, "b", inode_table_epoch(table)));
-	check_lost(table, b, "a/b");
+	check_last(table, b, "a/b");
 	CHECK(inode_table_vanished(table, root, "a", inode_table_epoch(table)));
-	enter(table, b, "c", object(2, S_IFDIR));
+	again = enter(table, b, "c", object(2, S_IFDIR));
 	inode_table_forget(table, b, 1);
-	inode_table_forget(table, a, 2);
+	inode_table_forget(table, a, 1);
+	inode_table_forget(table, again, 1);
+	inode_table_usage(table, &inodes, &bytes);
+	CHECK_RC(1, inodes);
+	inode_table_free(table);
+}
+
+static void test_a_directory_that_was_moved_has_a_new_inode_where_it_is(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *a = enter(table, root, "a", object(2, S_IFDIR));
+	struct inode *b = enter(table, root, "b", object(3, S_IFDIR));
+	struct inode *old = enter(table, a, "d", object(4, S_IFDIR));
+	struct inode *new = enter(table, b, "d", object(4, S_IFDIR));
+	uint64_t inodes, bytes;
+
+	CHECK(old != new && old->is_former && !new->is_former);
+	CHECK_RC(0, check_path(table, old, "b/d"));
+	CHECK_RC(0, check_path(table, new, "b/d"));
+	CHECK(enter(table, b, "e", object(4, S_IFDIR)) == new);
+	CHECK_RC(0, check_path(table, old, "b/e"));
+	CHECK(enter(table, a, "d", object(4, S_IFDIR)) == old);
+	CHECK(!old->is_former && new->is_former);
+	CHECK_RC(0, check_path(table, new, "a/d"));
+	inode_table_forget(table, new, 2);
+	inode_table_forget(table, old, 2);
+	inode_table_forget(table, a, 1);
+	inode_table_forget(table, b, 1);
 	inode_table_usage(table, &inodes, &bytes);
 	CHECK_RC(1, inodes);
 	inode_table_free(table);
@@ -302,7 +334,9 @@ TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_where_a_replaced_object_was_is_known_until_it_has_a_name_again),
 	TEST(test_what_is_made_again_is_not_removed_by_us),
 	TEST(test_a_watch_that_ends_while_it_begins_is_none),
-	TEST(test_directories_do_not_hold_each_other), TEST(test_swapped_names_lead_to_each_other),
+	TEST(test_directories_do_not_hold_each_other),
+	TEST(test_a_directory_that_was_moved_has_a_new_inode_where_it_is),
+	TEST(test_swapped_names_lead_to_each_other),
 	TEST(test_links_share_an_inode_and_outlive_each_other),
 	TEST(test_another_object_takes_the_name_over),
 	TEST(test_a_long_path_leaves_the_fixed_buffer),
