@@ -265,10 +265,6 @@ static struct sight look_content(const char *path)
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	ssize_t got;
 
-	/* Known: what changes more often than the kernel looks again may be stale once (ESTALE). */
-	for (int attempt = 0; fd < 0 && errno == ESTALE && attempt < 3; attempt++)
-		fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-
 	if (fd < 0 && errno == ELOOP)
 		sight.kind = LINK;
 	else if (fd < 0 && errno != ENOENT)
