@@ -309,6 +309,7 @@ static int session_new(struct mount *m)
 	s->may_pass_through = geteuid() == 0 && m->workspace->ops->descriptor;
 	pthread_mutex_init(&s->threads_lock, NULL);
 	pthread_cond_init(&s->threads_changed, NULL);
+	pthread_cond_init(&s->threads_needed, NULL);
 	m->edge = s;
 	return 0;
 }

@@ -60,6 +60,8 @@ struct session {
 	pthread_cond_t threads_changed;
 	struct session_thread *threads; /* threads_lock */
 	atomic_uint threads_idle, threads_total, threads_lent;
+	pthread_cond_t threads_needed;            /* who rests, not in the total, waits here */
+	unsigned threads_resting, threads_called; /* threads_lock */
 	unsigned threads_usual;
 	pthread_t watcher; /* of the threads, when all are at work */
 	sem_t look;
@@ -290,6 +292,9 @@ int session_loop_start(struct session *s);
 /* Returns once the file system is unmounted, or after session_loop_end(). */
 void session_loop_wait(struct session *s);
 void session_loop_end(struct session *s);
+
+/* This thread is about to wait for a far end. */
+void session_thread_waits(struct session *s);
 
 /* Around a wait that may last for ever (a lock): another thread may take the place. */
 void session_thread_lend(struct session *s);

@@ -9,16 +9,19 @@
 #include "ops/support/log.h"
 
 /*
- * Every thread reads the device itself and serves what it read.  Where requests wait for a far
- * end, one more is started whenever the last idle one gets work.  Where they do not, more
- * threads than processors only pass work around; there, one more is started when some have
- * been at one request for long while nobody is idle: a thread of its own looks after that.
+ * Every thread reads the device itself and serves what it read.  More of them than there is work
+ * for only pass it around: each request wakes another one.  Where a far end has what is asked
+ * for, most requests wait for nothing, and one thread finds the next there when it is done with
+ * the last.  Before it waits for the far end another takes its place, one that rests if there is
+ * one.  Everywhere, one more is started when some have been at one request for long while
+ * nobody is idle: a thread of its own looks after that.
  *
  * Somebody must read the device whatever happens, as it also says which requests were
  * interrupted: threads that a far end keeps waiting do not count, up to a bound, and end once
  * it answers again.
  */
 enum {
+	THREADS_RESTING_MAX = 8,
 	THREADS_MAX = 64,           /* besides those that wait for a lock or are stalled */
 	THREADS_LENT_MAX = 1024,    /* wait for a lock */
 	THREADS_STALLED_MAX = 1024, /* at one request for so long that they do not count */
@@ -57,41 +60,77 @@ static bool may_start(struct session *s, unsigned stalled)
 	return total - lent < THREADS_MAX + stalled && lent < THREADS_LENT_MAX && !s->ending;
 }
 
-/* The last idle thread has got work. */
-static void none_is_idle(struct session *s)
+static void want_look(struct session *s)
 {
-	if (may_start(s, 0) &&
-		(s->is_remote || s->threads_total - s->threads_lent < s->threads_usual))
-		start_thread(s);
-	else if (!atomic_exchange(&s->is_saturated, true))
+	if (!atomic_exchange(&s->is_saturated, true))
 		sem_post(&s->look);
 }
 
-static void serve(struct session_thread *thread)
+/* The last idle thread has got work; or, if it `waits`, a wait for the far end. */
+static void none_is_idle(struct session *s, bool waits)
+{
+	if (may_start(s, 0) && (waits || s->threads_total - s->threads_lent < s->threads_usual))
+		start_thread(s);
+	else
+		want_look(s);
+}
+
+void session_thread_waits(struct session *s)
+{
+	if (s->is_remote && s->threads_idle == 0)
+		none_is_idle(s, true);
+}
+
+static bool is_over(struct session *s)
+{
+	return s->ending || fuse_session_exited(s->fuse);
+}
+
+/* True: others read, enough of them.  False: it is over. */
+static bool serve(struct session_thread *thread, struct fuse_buf *buffer)
 {
 	struct session *s = thread->session;
-	struct fuse_buf buffer = {0};
-	bool enough = false; /* others wait already: this one ends, and is not counted */
+	bool enough = false; /* this one is not counted as idle */
 
-	while (!enough && !s->ending && !fuse_session_exited(s->fuse)) {
-		int got = fuse_session_receive_buf(s->fuse, &buffer);
+	while (!enough && !is_over(s)) {
+		int got = fuse_session_receive_buf(s->fuse, buffer);
 
 		if (got == -EINTR || got == -EAGAIN)
 			continue;
-		if (got <= 0)
+		if (got <= 0) {
+			fuse_session_exit(s->fuse);
 			break;
+		}
 		thread->busy_since = coarse_ns();
 		if (--s->threads_idle == 0)
-			none_is_idle(s);
-		session_raw_begin(s, &buffer);
-		fuse_session_process_buf(s->fuse, &buffer);
+			none_is_idle(s, false);
+		session_raw_begin(s, buffer);
+		fuse_session_process_buf(s->fuse, buffer);
 		thread->busy_since = 0;
 		enough = s->threads_idle >= s->threads_usual;
 		s->threads_idle += !enough;
 	}
 	s->threads_idle -= !enough;
-	free(buffer.mem);
-	session_thread_buffer_free();
+	s->threads_total--;
+	return enough;
+}
+
+/* True: it is needed again, and counted. */
+static bool rest(struct session *s)
+{
+	bool needed;
+
+	pthread_mutex_lock(&s->threads_lock);
+	if (s->threads_resting < THREADS_RESTING_MAX) {
+		s->threads_resting++;
+		while (!s->threads_called && !is_over(s))
+			pthread_cond_wait(&s->threads_needed, &s->threads_lock);
+		s->threads_resting--;
+	}
+	needed = s->threads_called > 0;
+	s->threads_called -= needed;
+	pthread_mutex_unlock(&s->threads_lock);
+	return needed;
 }
 
 /* How many threads have been at one request for so long. */
@@ -124,12 +163,14 @@ static void *watch_threads(void *data)
 	while (!s->ending) {
 		while (sem_wait(&s->look) < 0)
 			;
-		s->is_saturated = false;
-		while (s->threads_idle == 0 && !s->ending) {
+		do {
 			nanosleep(&interval, NULL);
 			if (s->threads_idle == 0)
 				start_one_more(s);
-		}
+		} while (s->threads_idle == 0 && !s->ending);
+		s->is_saturated = false;
+		if (s->threads_idle == 0) /* since the last look: nobody has told */
+			want_look(s);
 	}
 	return NULL;
 }
@@ -138,26 +179,49 @@ static void *thread_main(void *data)
 {
 	struct session_thread *thread = data;
 	struct session *s = thread->session;
+	struct fuse_buf buffer = {0};
 
 	this_thread = thread;
-	serve(thread);
+	while (serve(thread, &buffer) && rest(s))
+		;
+	free(buffer.mem);
+	session_thread_buffer_free();
 	pthread_mutex_lock(&s->threads_lock);
 	*thread->link = thread->next;
 	if (thread->next)
 		thread->next->link = thread->link;
-	s->threads_total--;
 	pthread_cond_broadcast(&s->threads_changed);
+	pthread_cond_broadcast(&s->threads_needed);
 	pthread_mutex_unlock(&s->threads_lock);
 	free(thread);
 	return NULL;
 }
 
+/* Under threads_lock. */
+static bool call_resting(struct session *s)
+{
+	if (s->threads_called >= s->threads_resting)
+		return false;
+	s->threads_called++;
+	s->threads_idle++;
+	s->threads_total++;
+	pthread_cond_signal(&s->threads_needed);
+	return true;
+}
+
 static int start_thread(struct session *s)
 {
-	struct session_thread *thread = calloc(1, sizeof(*thread));
+	struct session_thread *thread;
 	pthread_attr_t attributes;
+	bool called;
 	int error;
 
+	pthread_mutex_lock(&s->threads_lock);
+	called = call_resting(s);
+	pthread_mutex_unlock(&s->threads_lock);
+	if (called)
+		return 0;
+	thread = calloc(1, sizeof(*thread));
 	if (!thread)
 		return -ENOMEM;
 	thread->session = s;
@@ -189,7 +253,7 @@ void session_thread_lend(struct session *s)
 	this_thread->busy_since = 0;
 	s->threads_lent++;
 	if (s->threads_idle == 0)
-		none_is_idle(s);
+		none_is_idle(s, false);
 }
 
 void session_thread_return(struct session *s)
@@ -230,7 +294,7 @@ static unsigned usual_threads(const struct session *s)
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (s->is_remote)
-		return 8;
+		return processors < 4 ? 1 : processors > 15 ? 8 : (unsigned)processors / 2;
 	return processors < 2 ? 2 : processors > 15 ? 16 : (unsigned)processors + 1;
 }
 
@@ -271,5 +335,6 @@ void session_loop_end(struct session *s)
 	sem_post(&s->look);
 	pthread_mutex_lock(&s->threads_lock);
 	pthread_cond_broadcast(&s->threads_changed);
+	pthread_cond_broadcast(&s->threads_needed);
 	pthread_mutex_unlock(&s->threads_lock);
 }

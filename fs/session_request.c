@@ -39,6 +39,7 @@ static bool interrupted(struct op_context *op)
 {
 	struct request *r = op->interrupted_data;
 
+	session_thread_waits(r->session);
 	if (r->session->ending)
 		return true;
 	if (!fuse_req_interrupted(r->fuse))

@@ -777,6 +777,8 @@ int cached_await_content(
 		*ret_node = node;
 		if (!restored && may_restore(c, node)) {
 			restored = true;
+			if (op_interrupted(ctx))
+				return -EINTR;
 			content_restore(c, path);
 			continue;
 		}

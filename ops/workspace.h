@@ -97,7 +97,8 @@ struct op_context {
 
 	/* True once the caller gave up; the operation then ends with -EINTR soon
 	 * (within 100 ms) unless it has already taken effect.  NULL: never.
-	 * Cheap enough to poll from a wait loop; any thread of the call may ask. */
+	 * Cheap enough to poll from a wait loop; any thread of the call may ask.  Asked
+	 * before each wait, as the caller may have others to serve meanwhile. */
 	bool (*interrupted)(struct op_context *ctx);
 	void *interrupted_data;
 
