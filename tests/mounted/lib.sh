@@ -136,13 +136,21 @@ start_daemon() {
 	fi
 }
 
+# Where it hangs is told where there is a debugger.
+kill_hanging() {
+	echo "  the daemon hangs: killed"
+	! command -v gdb >/dev/null ||
+		gdb -p "$1" -batch -ex 'thread apply all bt 12' 2>/dev/null | grep -E '^(Thread |#)'
+	kill -ABRT "$1"
+}
+
 # Unmounts; the daemon must end by itself with exit code 0.
 stop_daemon() {
 	local status=0
 
 	[ -n "$daemon_pid" ] || return 0
 	! is_mounted || "$ISTHMUS" umount "$mnt" || umount "$mnt" || umount -l "$mnt"
-	wait_for 15 not_running "$daemon_pid" || { echo "  the daemon hangs: killed"; kill -ABRT "$daemon_pid"; }
+	wait_for 15 not_running "$daemon_pid" || kill_hanging "$daemon_pid"
 	wait "$daemon_pid" || status=$?
 	daemon_pid=
 	[ "$status" = 0 ] || { echo "  the daemon exited with $status:"; show_log "$tmp/daemon.log"; return 1; }
