@@ -298,7 +298,7 @@ test_virtual_directory_is_readable_and_invisible() {
 test_mount_8_and_fstab_syntax() {
 	[ "$(id -u)" = 0 ] || skip "needs root"
 	need unshare mount.fuse3
-	unshare -m bash -e -s "$ISTHMUS" "$uri" "$mnt" "$backing" "$tmp/fstab" <<-'END'
+	"$(dirname "$0")/own_mounts.sh" bash -e -s "$ISTHMUS" "$uri" "$mnt" "$backing" "$tmp/fstab" <<-'END'
 		isthmus=$1 uri=$2 mnt=$3 backing=$4 fstab=$5
 		served() { grep -F " $mnt fuse.isthmus " /proc/self/mounts; }
 		mount -t tmpfs none /usr/local/bin
@@ -337,7 +337,7 @@ test_another_user_mounts() {
 	need setpriv unshare
 	[ -e /etc/mtab ] || skip "without /etc/mtab, fusermount3 unmounts for root only"
 	# A private /dev/fuse that everybody may use; the machine's own stays as it is.
-	unshare -m bash -e -c '
+	"$(dirname "$0")/own_mounts.sh" bash -e -c '
 		mount -t tmpfs -o mode=755 none /mnt
 		mknod -m 666 /mnt/fuse c 10 229
 		mount --bind /mnt/fuse /dev/fuse

@@ -9,7 +9,7 @@ as_somebody() {
 }
 if [ "$(id -u)" = 0 ] && [ -z "${NAMESPACE:-}" ]; then
 	NAMESPACE=own unshare -m true 2>/dev/null || { echo "skipped: no mount namespaces"; exit 77; }
-	NAMESPACE=own exec unshare -m "$0" "$@"
+	NAMESPACE=own exec "$(dirname "$0")/own_mounts.sh" "$0" "$@"
 elif [ "$(id -u)" = 0 ]; then
 	directory=$(mktemp -d "${TMPDIR:-/tmp}/unprivileged-XXXXXX")
 	trap 'rm -rf --one-file-system "$directory"' EXIT

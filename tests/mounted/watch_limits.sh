@@ -6,7 +6,9 @@
 if [ -z "${WATCHES:-}" ]; then
 	unshare -Urm sh -c 'echo 6 >/proc/sys/user/max_inotify_watches' 2>/dev/null ||
 		{ echo "skipped: no user namespaces"; exit 77; }
-	WATCHES=6 exec unshare -Urm "$0" "$@"
+	own_mounts=()
+	[ "$(id -u)" != 0 ] || own_mounts=("$(dirname "$0")/own_mounts.sh")
+	WATCHES=6 exec "${own_mounts[@]}" unshare -Urm "$0" "$@"
 fi
 echo "$WATCHES" >/proc/sys/user/max_inotify_watches
 . "$(dirname "$0")/lib.sh"
