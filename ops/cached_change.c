@@ -38,16 +38,19 @@ void cached_own_parent(struct cached *c, struct node *node, const struct learnt 
 void cached_store_answer(struct cached *c, const char *path, int r,
 	const struct attributes *attributes, const struct learnt *learnt)
 {
+	bool is_another = r == -ESTALE || r == -ELOOP || r == -EISDIR || r == -EINVAL;
 	struct node *node;
 
-	if ((r < 0 && r != -ENOENT) || learnt->asked <= c->rescan_at)
+	if ((r < 0 && r != -ENOENT && !is_another) || learnt->asked <= c->rescan_at)
 		return;
 	node = tree_make(c, path);
 	if (!node || node_order(node, node->parent, learnt) != ORDER_NEWER)
 		return;
 	if (r == 0)
 		node_set_present(c, node, attributes, learnt);
-	else if (node->parent)
+	else if (is_another && node->state == NODE_PRESENT)
+		node_set_doubtful(c, node);
+	else if (!is_another && node->parent)
 		node_set_absent(c, node, learnt);
 }
 

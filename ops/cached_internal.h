@@ -379,7 +379,8 @@ void cached_take_change(void *user, const struct change *change);
 
 /* ---- cached_change.c: what calls of the inner workspace told ------------------------------ */
 
-/* The answer of a look at `path`: attributes, or -ENOENT. */
+/* The answer of a look at `path`: attributes, or -ENOENT; or the error of a call for which another
+ * is there than was thought (-ESTALE, -ELOOP, -EISDIR, -EINVAL): it is to be looked at again. */
 void cached_store_answer(struct cached *c, const char *path, int r,
 	const struct attributes *attributes, const struct learnt *learnt);
 

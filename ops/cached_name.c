@@ -203,9 +203,13 @@ static int ask_target(
 	struct learnt learnt = begin(c, ctx);
 	char *target;
 	int r = workspace_readlink(ctx, c->inner, link, &target);
+	struct learnt look;
 	struct node *node;
 
 	end(c, ctx, &learnt);
+	look = learnt_by_looking(&learnt);
+	if (r < 0)
+		cached_store_answer(c, link->path, r, NULL, &look);
 	node = tree_find(c, link->path, strlen(link->path));
 	if (r == 0 && node && node->state == NODE_PRESENT && S_ISLNK(node->attributes.mode) &&
 		node->changed_at <= learnt.asked && !node->link_target)

@@ -500,6 +500,22 @@ static void test_a_failed_write_is_not_believed(void)
 	teardown();
 }
 
+static void test_what_is_refused_as_another_kind_is_looked_at_again(void)
+{
+	struct object_ref file = OBJECT_AT("file");
+	struct open_file *opened;
+	struct attributes now;
+
+	setup("echo text >file");
+	CHECK_RC(0, look("file", &now));
+	behind("rm file && mkdir file");
+	CHECK_RC(-EISDIR,
+		workspace_open_file(&context, w, &file, O_RDONLY | O_NOATIME, &opened, &ignored));
+	CHECK_RC(0, look("file", &now));
+	CHECK(S_ISDIR(now.mode));
+	teardown();
+}
+
 static void test_another_object_is_stale(void)
 {
 	struct object_ref object = OBJECT_AT("a");
@@ -836,8 +852,10 @@ TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_an_unlock_does_not_depend_on_the_flush),
 	TEST(test_an_open_file_outlives_its_name), TEST(test_an_open_file_sees_what_is_appended),
 	TEST(test_locks_are_dropped_at_the_place_after_a_rename),
-	TEST(test_a_failed_write_is_not_believed), TEST(test_another_object_is_stale),
-	TEST(test_big_files_are_whole), TEST(test_a_larger_file_that_was_read_is_known),
+	TEST(test_a_failed_write_is_not_believed),
+	TEST(test_what_is_refused_as_another_kind_is_looked_at_again),
+	TEST(test_another_object_is_stale), TEST(test_big_files_are_whole),
+	TEST(test_a_larger_file_that_was_read_is_known),
 	TEST(test_the_store_spares_reading_and_is_verified),
 	TEST(test_a_store_is_private_and_its_hashes_its_own),
 	TEST(test_content_of_another_size_is_not_believed),
