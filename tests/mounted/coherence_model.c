@@ -265,9 +265,6 @@ static struct sight look_content(const char *path)
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	ssize_t got;
 
-	/* Known: once in 250,000 operations it is stale even when the kernel has looked again. */
-	for (int attempt = 0; fd < 0 && errno == ESTALE && attempt < 3; attempt++)
-		fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 && errno == ELOOP)
 		sight.kind = LINK;
 	else if (fd < 0 && errno != ENOENT)
@@ -299,8 +296,6 @@ static struct sight look_link(const char *path)
 	ssize_t got = readlink(path, target, sizeof(target) - 1);
 	struct stat st;
 
-	for (int attempt = 0; got < 0 && errno == ESTALE && attempt < 3; attempt++)
-		got = readlink(path, target, sizeof(target) - 1);
 	if (got >= 0) {
 		sight.kind = LINK;
 		sight.has_content = true;
