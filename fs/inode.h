@@ -2,12 +2,13 @@
  * fs/inode.h - what the kernel knows of the workspace: objects, and the names they have.
  *
  * One `struct inode` per object (hard links share it), found by object_id; its address is
- * the node id that the kernel uses.  A directory that somebody else moved into another one gets a
- * new inode: where the kernel has to move what it has, it may have to give up (ESTALE).  A name is
- * (parent inode, name), so that paths are computed from the names and a rename touches one of them,
- * whatever lies below it. An inode lives as long as the kernel counts lookups of it, a handle of it
- * is open, or another inode's name has it as parent. Threads: any; one lock in the table guards
- * names, hashes and versions.
+ * the node id that the kernel uses.  A name is (parent inode, name), so that paths are
+ * computed from the names and a rename touches one of them, whatever lies below it.
+ * A directory that somebody else moved into another one gets a new inode, as the kernel cannot
+ * always move what it has (ESTALE).
+ * An inode lives as long as the kernel counts lookups of it, a handle of it is open, or
+ * another inode's name has it as parent.
+ * Threads: any; one lock in the table guards names, hashes and versions.
  */
 #pragma once
 
@@ -67,8 +68,7 @@ struct inode {
 	uint32_t watch_losses;        /* ... and how often that ended; the table's lock */
 	bool on_ttl;                  /* that was asked for, and is denied; the table's lock */
 	atomic_uint_fast64_t found_again_ns; /* a directory: when somebody had to look again */
-	bool is_former; /* a directory that was found elsewhere: another inode with its id is it now
-			 */
+	bool is_former; /* a directory that was found elsewhere: another has its id now */
 	bool is_root;
 	bool is_directory;
 	bool is_virtual; /* below .isthmus (fs/virtual.h); in no table */

@@ -95,7 +95,9 @@ static bool serve(struct session_thread *thread, struct fuse_buf *buffer)
 	while (!enough && !is_over(s)) {
 		int got = fuse_session_receive_buf(s->fuse, buffer);
 
-		if (got == -EINTR || got == -EAGAIN)
+		if (got == -ENOMEM) /* for its buffer: the others serve on meanwhile */
+			usleep(LOOK_INTERVAL_NS / 1000);
+		if (got == -EINTR || got == -EAGAIN || got == -ENOMEM)
 			continue;
 		if (got <= 0) {
 			fuse_session_exit(s->fuse);

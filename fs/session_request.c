@@ -16,11 +16,11 @@
 
 static const uint64_t ASKED_TO_END_NS = 1000000000; /* what handles a request to end waits on */
 
-static uint64_t now_ns(clockid_t clock)
+static uint64_t wall_clock_ns(void)
 {
 	struct timespec now;
 
-	clock_gettime(clock, &now);
+	clock_gettime(CLOCK_REALTIME, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
@@ -28,7 +28,7 @@ static uint64_t now_ns(clockid_t clock)
  * answer while the place still gives one. */
 static bool was_asked_to_end(struct request *r)
 {
-	uint64_t now = now_ns(CLOCK_MONOTONIC), since = 0;
+	uint64_t now = clock_now_ns(), since = 0;
 
 	if (atomic_compare_exchange_strong(&r->asked_to_end_ns, &since, now))
 		return false;
@@ -88,8 +88,8 @@ void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned 
 		.flags = flags,
 		.pid = caller->pid,
 		.uid = caller->uid,
-		.start_ns = now_ns(CLOCK_REALTIME)};
-	r->start_ns = now_ns(CLOCK_MONOTONIC);
+		.start_ns = wall_clock_ns()};
+	r->start_ns = clock_now_ns();
 	atomic_fetch_add_explicit(&s->mount->requests, 1, memory_order_relaxed);
 }
 
@@ -108,7 +108,7 @@ static void drop_handle(struct request *r)
 
 void request_record(struct request *r, int64_t result)
 {
-	uint64_t took_us = (now_ns(CLOCK_MONOTONIC) - r->start_ns) / 1000;
+	uint64_t took_us = (clock_now_ns() - r->start_ns) / 1000;
 
 	r->record.path = r->path.path;
 	if (!r->record.path2)
@@ -158,7 +158,7 @@ static bool is_noted(struct session *s, uint64_t hash)
 {
 	const struct stale_name *name = slot_of(s, hash);
 
-	return name->hash == hash && now_ns(CLOCK_MONOTONIC) < name->until_ns;
+	return name->hash == hash && clock_now_ns() < name->until_ns;
 }
 
 static void note(struct session *s, uint64_t hash)
@@ -166,7 +166,7 @@ static void note(struct session *s, uint64_t hash)
 	struct stale_name *name = slot_of(s, hash);
 
 	name->hash = hash;
-	name->until_ns = now_ns(CLOCK_MONOTONIC) + STALE_NS;
+	name->until_ns = clock_now_ns() + STALE_NS;
 }
 
 static void forget_note(struct session *s, uint64_t hash)

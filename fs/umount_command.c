@@ -36,7 +36,8 @@ static int wait_for_end(int pidfd, const char *mount_point)
 	if (pidfd < 0 || poll(&end, 1, END_WAIT_MS) != 0)
 		return 0;
 	return command_error("umount",
-		"\"%s\" is unmounted, but its daemon is still busy sending what was written",
+		"\"%s\" is unmounted, but its daemon still runs: it sends what was written, or "
+		"another mount namespace (a container's) has a copy of the mount",
 		mount_point);
 }
 
