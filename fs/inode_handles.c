@@ -1,0 +1,140 @@
+#include "fs/inode_internal.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+void handle_close_spare(struct open_handle *handle)
+{
+	struct op_context op;
+
+	op_context_init(&op);
+	workspace_close(&op, handle->file);
+	free(handle);
+}
+
+/* Only spare handles outlive the references to their inode. */
+void handle_take_spare(struct inode *inode, struct forgotten **list)
+{
+	struct open_handle *handle = inode->handles;
+	struct forgotten *entry = malloc(sizeof(*entry) + 1);
+
+	assert(handle->is_spare && handle->references == 1);
+	inode->handles = handle->next;
+	if (!entry) {
+		handle_close_spare(handle);
+		return;
+	}
+	*entry = (struct forgotten){.next = *list, .spare = handle};
+	*list = entry;
+}
+
+static bool is_writer(const struct open_handle *handle)
+{
+	return (handle->flags & O_ACCMODE) != O_RDONLY;
+}
+
+static struct open_handle *spare_of(const struct inode *inode)
+{
+	struct open_handle *handle = inode->handles;
+
+	while (handle && !handle->is_spare)
+		handle = handle->next;
+	return handle;
+}
+
+bool inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
+{
+	struct inode *inode = handle->inode;
+
+	pthread_mutex_lock(&t->lock);
+	if (handle->is_spare && spare_of(inode)) {
+		pthread_mutex_unlock(&t->lock);
+		return false;
+	}
+	handle->references = 1;
+	handle->next = inode->handles;
+	handle->link = &inode->handles;
+	if (handle->next)
+		handle->next->link = &handle->next;
+	inode->handles = handle;
+	inode->references += !handle->is_spare;
+	inode->writers += is_writer(handle);
+	pthread_mutex_unlock(&t->lock);
+	return true;
+}
+
+struct open_handle *inode_table_handle_any(struct inode_table *t, struct inode *inode)
+{
+	struct open_handle *handle;
+
+	pthread_mutex_lock(&t->lock);
+	handle = inode->handles;
+	while (handle && !is_writer(handle) && handle->next)
+		handle = handle->next;
+	/* One that was opened to be kept leads to the object for certain. */
+	if (handle && !is_writer(handle) && spare_of(inode))
+		handle = spare_of(inode);
+	if (handle)
+		handle->references++;
+	pthread_mutex_unlock(&t->lock);
+	return handle;
+}
+
+int inode_table_handle_put(
+	struct inode_table *t, struct op_context *ctx, struct open_handle *handle)
+{
+	struct forgotten *list = NULL;
+	bool last;
+	int r;
+
+	pthread_mutex_lock(&t->lock);
+	last = --handle->references == 0;
+	if (last) {
+		*handle->link = handle->next;
+		if (handle->next)
+			handle->next->link = handle->link;
+		handle->inode->writers -= is_writer(handle);
+		inode_unref(t, handle->inode, &list);
+	}
+	pthread_mutex_unlock(&t->lock);
+	inode_report_forgotten(t, list);
+	if (!last)
+		return 0;
+	r = workspace_close(ctx, handle->file);
+	content_hash_free(handle->hash);
+	free(handle);
+	return r;
+}
+
+/* Takes all handles of all inodes, linked by `next`. */
+static struct open_handle *take_handles(struct inode_table *t)
+{
+	struct open_handle *all = NULL;
+
+	pthread_mutex_lock(&t->lock);
+	for (size_t i = 0; i <= t->inodes.mask; i++)
+		for (struct inode *inode = t->inodes.buckets[i]; inode; inode = inode->hash_next)
+			while (inode->handles) {
+				struct open_handle *handle = inode->handles;
+
+				inode->handles = handle->next;
+				handle->next = all;
+				all = handle;
+			}
+	pthread_mutex_unlock(&t->lock);
+	return all;
+}
+
+void inode_table_close_all(struct inode_table *t, struct op_context *ctx)
+{
+	struct open_handle *handle = take_handles(t);
+
+	while (handle) {
+		struct open_handle *next = handle->next;
+
+		workspace_close(ctx, handle->file);
+		free(handle);
+		handle = next;
+	}
+}

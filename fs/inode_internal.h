@@ -1,0 +1,100 @@
+/*
+ * fs/inode_internal.h - the parts of the table of inodes.
+ *
+ * inode.c          the table, the life of inodes, what is known of one
+ * inode_names.c    names: where the place says that objects are, and the paths to them
+ * inode_handles.c  open files
+ *
+ * All functions here want the table's lock held unless they say otherwise.  What must not happen
+ * under it is put into a list, for inode_report_forgotten() once the lock is free.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <time.h>
+
+#include "fs/hash_table.h"
+#include "fs/inode.h"
+
+enum { MALLOC_OVERHEAD_BYTES = 8, REMOVALS = 4096 };
+
+struct inode_name {
+	struct inode_name *hash_next;
+	struct inode_name *next; /* of the same inode */
+	struct inode *parent;    /* holds a reference */
+	struct inode *inode;
+	uint64_t epoch; /* of the table when it was last found there */
+	char name[];
+};
+
+/* Names that we removed lately, by hash: the change feed will echo that. */
+struct removal {
+	size_t hash;
+	time_t when;
+};
+
+struct inode_table {
+	pthread_mutex_t lock; /* all below, and the inodes' fields */
+	struct inode *root;
+	struct hash_table inodes;   /* by object id */
+	struct hash_table names;    /* by parent and name */
+	uint64_t bytes, bytes_most; /* now; at most, since memory was returned */
+	uint64_t on_ttl;            /* inodes with that flag */
+	uint64_t epoch;
+	struct removal removals[REMOVALS];
+	void (*forgotten)(void *user, const char *path);
+	void *user;
+};
+
+/* What to do once the lock is free: close a spare handle, or report a directory. */
+struct forgotten {
+	struct forgotten *next;
+	struct open_handle *spare;
+	char path[];
+};
+
+/* ---- inode.c */
+
+size_t inode_id_hash(const struct object_id *id); /* without the lock */
+
+/* The inode of an object, no former one.  NULL: there is none. */
+struct inode *inode_find(struct inode_table *t, const struct object_id *id);
+
+/* A new one that nobody knows yet.  NULL: no memory. */
+struct inode *inode_make(struct inode_table *t, const struct attributes *attributes);
+
+/* Frees it when neither the kernel nor we hold it. */
+void inode_free_if_unused(struct inode_table *t, struct inode *inode, struct forgotten **list);
+
+/* Drops a reference; the inode may be gone afterwards. */
+void inode_unref(struct inode_table *t, struct inode *inode, struct forgotten **list);
+
+/* Without the lock: does and frees what is in the list. */
+void inode_report_forgotten(struct inode_table *t, struct forgotten *list);
+
+/* Takes newer attributes over; `ret_note` says what they changed. */
+void inode_note(struct inode_table *t, struct inode *inode, const struct attributes *a,
+	struct inode_note *ret_note);
+
+/* ---- inode_names.c */
+
+/* For the table of names (fs/hash_table.h). */
+void **name_entry_link(void *entry);
+size_t name_entry_hash(const void *entry);
+
+void name_drop(struct inode_table *t, struct inode_name *name, struct forgotten **list);
+
+/* Forgets where an object without names was last. */
+void inode_forget_lost(struct inode_table *t, struct inode *inode, struct forgotten **list);
+
+/* `last`: what has no name counts as being where it was.  -ENOENT, -ENOMEM. */
+int name_build_path(struct inode_table *t, const struct inode *inode, const char *name, bool last,
+	struct path_string *path);
+
+/* ---- inode_handles.c */
+
+/* Moves the spare handle of an inode that goes, its only one, to the list. */
+void handle_take_spare(struct inode *inode, struct forgotten **list);
+
+/* Closes and frees it; without the lock, unless there is no memory for a list. */
+void handle_close_spare(struct open_handle *handle);
