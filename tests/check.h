@@ -18,6 +18,17 @@ struct test_case {
 	void (*run)(void);
 };
 
+/* The tests of one file of a program that has several. */
+struct test_group {
+	const struct test_case *cases;
+	size_t count;
+};
+
+#define TEST_GROUP(name, ...)                                         \
+	static const struct test_case name##_cases[] = {__VA_ARGS__}; \
+	const struct test_group name = {                              \
+		name##_cases, sizeof(name##_cases) / sizeof(struct test_case)}
+
 #define TEST(function)              \
 	{                           \
 #function, function \
@@ -68,7 +79,8 @@ static inline int check_string(
 
 #define CHECK_STRING(want, got) check_string((want), (got), #got, __FILE__, __LINE__)
 
-static inline int test_run(const char *suite_name, const struct test_case *cases, size_t count)
+static inline int test_run_groups(
+	const char *suite_name, const struct test_group *const *groups, size_t group_count)
 {
 	CU_pSuite suite;
 	unsigned failed;
@@ -76,15 +88,24 @@ static inline int test_run(const char *suite_name, const struct test_case *cases
 	if (CU_initialize_registry() != CUE_SUCCESS)
 		return 2;
 	suite = CU_add_suite(suite_name, NULL, NULL);
-	for (size_t i = 0; i < count; i++)
-		if (!suite || !CU_add_test(suite, cases[i].name, cases[i].run))
-			return 2;
+	for (size_t g = 0; g < group_count; g++)
+		for (size_t i = 0; i < groups[g]->count; i++)
+			if (!suite || !CU_add_test(suite, groups[g]->cases[i].name,
+					      groups[g]->cases[i].run))
+				return 2;
 	CU_basic_set_mode(CU_BRM_NORMAL);
 	CU_basic_run_tests();
 	failed = CU_get_number_of_tests_failed();
 	printf("\n%u passed, %u failed\n", CU_get_number_of_tests_run() - failed, failed);
 	CU_cleanup_registry();
 	return failed ? 1 : 0;
+}
+
+static inline int test_run(const char *suite_name, const struct test_case *cases, size_t count)
+{
+	const struct test_group group = {cases, count}, *groups[] = {&group};
+
+	return test_run_groups(suite_name, groups, 1);
 }
 
 #define TEST_MAIN(suite_name, ...)                                                    \

@@ -215,15 +215,6 @@ const char *names(struct fixture *f, const char *path)
 
 /* ---- The program ---------------------------------------------------------------------- */
 
-enum { PROMISES_MAX = 256 };
-
-static size_t gather(struct test_case *cases, size_t at, const struct test_case *more, size_t count)
-{
-	for (size_t i = 0; i < count && at < PROMISES_MAX; i++)
-		cases[at++] = more[i];
-	return at;
-}
-
 static int usage(void)
 {
 	fprintf(stderr, "usage: contract PLACE, one of:");
@@ -246,8 +237,8 @@ static bool is_available(void)
 
 int main(int argc, char **argv)
 {
-	static struct test_case cases[PROMISES_MAX];
-	size_t count = 0;
+	static const struct test_group *const groups[] = {&names_promises, &attributes_promises,
+		&files_promises, &locks_promises, &exec_promises, &watch_promises};
 
 	for (size_t i = 0; argc == 2 && i < contract_place_count; i++)
 		if (strcmp(argv[1], contract_places[i].name) == 0)
@@ -260,11 +251,5 @@ int main(int argc, char **argv)
 		printf("%s: not on this machine, skipped\n", place->name);
 		return 77;
 	}
-	count = gather(cases, count, names_promises, names_promise_count);
-	count = gather(cases, count, attributes_promises, attributes_promise_count);
-	count = gather(cases, count, files_promises, files_promise_count);
-	count = gather(cases, count, locks_promises, locks_promise_count);
-	count = gather(cases, count, exec_promises, exec_promise_count);
-	count = gather(cases, count, watch_promises, watch_promise_count);
-	return test_run(place->name, cases, count);
+	return test_run_groups(place->name, groups, array_size(groups));
 }

@@ -83,11 +83,5 @@ bool await_gone(const char *path); /* a CHANGE_ENTRY with exists = false */
 bool was_changed(const char *path);
 void forget_changes(void);
 
-extern const struct test_case names_promises[], files_promises[], attributes_promises[],
-	locks_promises[], exec_promises[], watch_promises[];
-extern const size_t names_promise_count, files_promise_count, attributes_promise_count,
-	locks_promise_count, exec_promise_count, watch_promise_count;
-
-#define PROMISES(group, ...)                                       \
-	const struct test_case group##_promises[] = {__VA_ARGS__}; \
-	const size_t group##_promise_count = array_size(group##_promises)
+extern const struct test_group names_promises, files_promises, attributes_promises, locks_promises,
+	exec_promises, watch_promises;

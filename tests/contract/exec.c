@@ -507,7 +507,7 @@ PROMISE(an_interrupted_wait_leaves_the_command_running)
 	workspace_process_free(process);
 }
 
-PROMISES(exec, TEST(exec_keeps_the_streams_apart), TEST(exec_reports_the_signal),
+TEST_GROUP(exec_promises, TEST(exec_keeps_the_streams_apart), TEST(exec_reports_the_signal),
 	TEST(exec_takes_an_argv_as_it_is), TEST(exec_says_why_it_cannot_start),
 	TEST(exec_runs_in_the_directory), TEST(exec_sees_what_was_written_and_shows_what_it_wrote),
 	TEST(exec_leaks_no_environment), TEST(exec_leaks_no_descriptor), TEST(exec_passes_stdin_on),

@@ -479,7 +479,7 @@ PROMISE(fsync_works_on_files_and_directories)
 	CHECK_RC(0, workspace_fsync_directory(&f->ctx, f->w, "", false));
 }
 
-PROMISES(files, TEST(create_makes_a_new_file_only),
+TEST_GROUP(files_promises, TEST(create_makes_a_new_file_only),
 	TEST(a_file_without_permissions_can_be_written_by_its_creator),
 	TEST(open_refuses_what_is_no_regular_file),
 	TEST(open_of_another_object_is_stale_and_truncates_nothing), TEST(open_can_truncate),

@@ -289,10 +289,10 @@ PROMISE(locks_hold_against_processes_at_the_workspace)
 	CHECK_RC(0, lock_natively(f, true));
 }
 
-PROMISES(locks, TEST(flock_belongs_to_the_handle), TEST(closing_a_handle_frees_its_flock),
-	TEST(posix_locks_belong_to_the_owner), TEST(shared_ranges_are_shared),
-	TEST(unlocking_a_part_keeps_the_rest), TEST(lock_test_says_what_stands_in_the_way),
-	TEST(releasing_an_owner_drops_all_its_ranges),
+TEST_GROUP(locks_promises, TEST(flock_belongs_to_the_handle),
+	TEST(closing_a_handle_frees_its_flock), TEST(posix_locks_belong_to_the_owner),
+	TEST(shared_ranges_are_shared), TEST(unlocking_a_part_keeps_the_rest),
+	TEST(lock_test_says_what_stands_in_the_way), TEST(releasing_an_owner_drops_all_its_ranges),
 	TEST(closing_a_handle_frees_what_was_locked_through_it),
 	TEST(posix_locks_do_not_mind_flocks), TEST(a_waiting_lock_comes_when_the_other_goes),
 	TEST(a_waiting_lock_can_be_given_up), TEST(locks_hold_against_processes_at_the_workspace));

@@ -591,7 +591,7 @@ PROMISE(statfs_is_plausible)
 	CHECK_RC(255, st.name_max_bytes);
 }
 
-PROMISES(names, TEST(root_is_a_directory), TEST(getattr_says_why_a_path_leads_nowhere),
+TEST_GROUP(names_promises, TEST(root_is_a_directory), TEST(getattr_says_why_a_path_leads_nowhere),
 	TEST(paths_that_are_not_normal_are_refused),
 	TEST(no_component_is_followed_when_it_is_a_link),
 	TEST(an_identity_does_not_open_a_way_through_a_link), TEST(mkdir_makes_a_directory),

@@ -202,7 +202,7 @@ PROMISE(there_is_one_sink)
 		CHECK_RC(-EBUSY, workspace_watch(f->w, NULL, NULL));
 }
 
-PROMISES(watch, TEST(changes_behind_the_back_are_reported),
+TEST_GROUP(watch_promises, TEST(changes_behind_the_back_are_reported),
 	TEST(a_reported_change_carries_the_attributes),
 	TEST(directories_keep_being_watched_when_they_move), TEST(own_renames_keep_the_watch_right),
 	TEST(a_removed_directory_is_unwatched), TEST(an_unwatched_directory_is_quiet),
