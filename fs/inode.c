@@ -284,6 +284,8 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 	inode_version_of(a, &version);
 	ret_note->data_changed = version.size_bytes != inode->version.size_bytes ||
 				 version.mtime_ns != inode->version.mtime_ns;
+	if (inode->version.mode && version.ctime_ns != inode->version.ctime_ns)
+		inode->rewritten = true; /* the mtime may have been set back */
 	ret_note->has_shrunk = version.size_bytes < inode->version.size_bytes;
 	ret_note->former = NULL;
 	ret_note->only_handle = !inode->handles || !inode->handles->next;

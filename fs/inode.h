@@ -61,6 +61,7 @@ struct inode {
 	int32_t backing_id;
 	struct inode_version version; /* as last told to the kernel; mode 0: none */
 	atomic_bool content_told;     /* the kernel was given the whole file */
+	atomic_bool rewritten;        /* perhaps: ctime has moved since it was last opened */
 	atomic_uint drops;            /* how often the kernel was told to forget it */
 	atomic_bool was_locked;       /* by fcntl(2), at some time */
 	atomic_uint changes;          /* a directory: names in it went, or changed unseen */

@@ -63,6 +63,23 @@ test_what_cannot_be_watched_shows_in_time() {
 	done
 }
 
+# As rsync(1) and builds that can be repeated do: neither size nor mtime tell of the change.
+test_a_rewrite_with_its_old_time_shows_too() {
+	local n
+
+	[ -n "$backing" ] || skip "nobody else can change a mem: workspace"
+	touch -d @1000000000 "$backing"/top/d*/file
+	sleep 1.2
+	cat "$mnt"/top/d*/file >/dev/null
+	for n in $(seq 20); do
+		echo set >"$backing/top/d$n/file"
+		touch -d @1000000000 "$backing/top/d$n/file"
+	done
+	for n in $(seq 20); do
+		wait_for 10 grep set "$mnt/top/d$n/file" || fail "d$n is as it was"
+	done
+}
+
 test_what_is_gone_is_named_no_longer() {
 	[ -n "$backing" ] || skip "nothing is named"
 	rm -r "$mnt/top"
