@@ -9,6 +9,7 @@
 
 #include "backends/backend.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 #include "ops/support/path.h"
 
 enum { SIZE_MIN_BYTES = 64 << 10 };
@@ -285,7 +286,6 @@ static uint64_t half_of_memory(void)
 static void init_locks(struct mem *m)
 {
 	pthread_rwlockattr_t rwlock_attributes;
-	pthread_condattr_t condition_attributes;
 
 	pthread_rwlockattr_init(&rwlock_attributes);
 	pthread_rwlockattr_setkind_np(
@@ -293,10 +293,7 @@ static void init_locks(struct mem *m)
 	pthread_rwlock_init(&m->tree_lock, &rwlock_attributes);
 	pthread_rwlockattr_destroy(&rwlock_attributes);
 	pthread_mutex_init(&m->locks_mutex, NULL);
-	pthread_condattr_init(&condition_attributes);
-	pthread_condattr_setclock(&condition_attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&m->locks_changed, &condition_attributes);
-	pthread_condattr_destroy(&condition_attributes);
+	clock_cond_init(&m->locks_changed);
 }
 
 static int mem_new(uint64_t limit_bytes, struct workspace **ret_workspace)

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "ops/support/clock.h"
+
 /* A waiter looks at interrupted() this often. */
 enum { POLL_MS = 50 };
 
@@ -173,15 +175,7 @@ static int set_lock(struct mem *m, struct mem_file *file, const struct file_lock
 
 static void wait_for_change(struct mem *m)
 {
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += POLL_MS * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
-	pthread_cond_timedwait(&m->locks_changed, &m->locks_mutex, &until);
+	clock_cond_wait_ms(&m->locks_changed, &m->locks_mutex, POLL_MS);
 }
 
 int mem_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,

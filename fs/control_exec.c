@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 
 enum {
 	OUTPUT_BYTES = 64 << 10, /* of one frame */
@@ -37,14 +37,6 @@ struct exec_run {
 	struct buffer input; /* the reader's: for the command's stdin */
 	bool input_ended;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 /* ---- What changed meanwhile ------------------------------------------------------ */
 
@@ -428,7 +420,7 @@ static uint64_t log_command(const struct exec_run *run, const struct exec_words 
 	const struct exec_request *exec, const struct log_record *outcome)
 {
 	struct log_record record = *outcome;
-	uint64_t elapsed_us = (now_ns() - record.start_ns) / 1000;
+	uint64_t elapsed_us = (clock_wall_ns() - record.start_ns) / 1000;
 
 	record.op = "exec";
 	record.flags |= LOG_IS_MUTATION;
@@ -468,7 +460,7 @@ static void run_command(struct connection *connection, const struct exec_words *
 	const struct exec_request *exec)
 {
 	struct exec_run *run = calloc(1, sizeof(*run));
-	struct log_record outcome = {.start_ns = now_ns()};
+	struct log_record outcome = {.start_ns = clock_wall_ns()};
 	struct mount *m = connection->server->mount;
 	struct exec_event event = {.exit_code = -1, .signal = SIGKILL};
 	uint64_t first_seq = mount_log_last_seq(m->log) + 1, last_seq;

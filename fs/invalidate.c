@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 #include "ops/support/log.h"
 #include "ops/support/path.h"
 
@@ -15,7 +16,7 @@ enum {
 	MOVED_MAX = 256, /* renames without an event since */
 	/* Our own operation that caused an event is answered by then, and several changes
 	 * of one file have become one. */
-	SETTLE_NS = 1000000,
+	SETTLE_MS = 1,
 };
 
 struct queued_change {
@@ -430,14 +431,8 @@ static void handle_all(struct invalidator *v, struct queued_change *list, bool l
 
 static void settle(struct invalidator *v)
 {
-	struct timespec until;
+	const struct timespec until = clock_in_ms(SETTLE_MS);
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += SETTLE_NS;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
 	while (!v->hurry && !v->ending)
 		if (pthread_cond_timedwait(&v->changed, &v->lock, &until) == ETIMEDOUT)
 			break;
@@ -488,7 +483,7 @@ int invalidator_start(struct session *s, struct invalidator **ret_invalidator)
 	v->last = &v->first;
 	v->last_moved = &v->moved;
 	pthread_mutex_init(&v->lock, NULL);
-	pthread_cond_init(&v->changed, NULL);
+	clock_cond_init(&v->changed);
 	*ret_invalidator = v; /* the thread asks there whether it is to end */
 	r = -pthread_create(&v->thread, NULL, thread_main, v);
 	if (r < 0) {

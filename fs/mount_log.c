@@ -8,13 +8,14 @@
 
 #include "fs/mount_log_segment.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 #include "ops/support/log.h"
 
 enum {
 	QUEUE_BYTES = 2 << 20,
 	QUEUE_HURRY_BYTES = QUEUE_BYTES / 2,     /* the writer comes before its time */
 	QUEUE_READS_BYTES = QUEUE_BYTES / 4 * 3, /* from here on, reads are dropped */
-	GATHER_NS = 50000000,                    /* how long a line may wait */
+	GATHER_MS = 50,                          /* how long a line may wait */
 	BATCH_BYTES = 256 << 10,                 /* of text, sealed and written at once */
 };
 
@@ -228,21 +229,13 @@ uint64_t mount_log_record(struct mount_log *log, const struct log_record *record
 
 /* ---- The writer's side -------------------------------------------------------- */
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static void note_lost(struct mount_log *log, uint64_t first_seq, uint64_t count, int error)
 {
 	if (log->lost == 0) {
 		log_warning("\"%s\": %s: records are lost until it can be written again", log->path,
 			strerror(-error));
 		log->lost_first_seq = first_seq;
-		log->lost_since_ns = now_ns();
+		log->lost_since_ns = clock_wall_ns();
 	}
 	log->lost += count;
 	log->lost_error = error;
@@ -321,7 +314,7 @@ static void drain(struct mount_log *log, uint64_t dropped, uint64_t dropped_seq)
 			.size = sizeof(record),
 			.op = "dropped",
 			.seq = dropped_seq,
-			.start_ns = now_ns(),
+			.start_ns = clock_wall_ns(),
 			.count = dropped,
 		};
 
@@ -340,12 +333,7 @@ static void wait_for_work(struct mount_log *log)
 		pthread_cond_wait(&log->work, &log->lock);
 	}
 	log->idle = false;
-	clock_gettime(CLOCK_MONOTONIC, &deadline);
-	deadline.tv_nsec += GATHER_NS;
-	if (deadline.tv_nsec >= 1000000000) {
-		deadline.tv_nsec -= 1000000000;
-		deadline.tv_sec++;
-	}
+	deadline = clock_in_ms(GATHER_MS);
 	while (!log->hurry && !log->stop)
 		if (pthread_cond_timedwait(&log->work, &log->lock, &deadline) == ETIMEDOUT)
 			break;
@@ -504,18 +492,14 @@ static int log_init(struct mount_log *log, const char *directory, uint64_t limit
 int mount_log_open(const char *directory, uint64_t limit_bytes, struct mount_log **ret_log)
 {
 	struct mount_log *log = calloc(1, sizeof(*log));
-	pthread_condattr_t monotonic;
 	int r;
 
 	if (!log)
 		return -ENOMEM;
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_mutex_init(&log->lock, NULL);
-	pthread_cond_init(&log->work, &monotonic);
+	clock_cond_init(&log->work);
 	pthread_cond_init(&log->room, NULL);
 	pthread_cond_init(&log->written, NULL);
-	pthread_condattr_destroy(&monotonic);
 	r = log_init(log, directory, limit_bytes);
 	if (r < 0) {
 		log_free(log);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 
 enum {
 	LIMIT_DEFAULT_BYTES = 256 << 20,
@@ -47,14 +48,6 @@ int log_digest(const uint8_t previous[32], const void *data, size_t size, uint8_
 	       EVP_DigestFinal_ex(context, ret_digest, NULL);
 	EVP_MD_CTX_free(context);
 	return good ? 0 : -EIO;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 /* ---- Writing ---------------------------------------------------------------- */
@@ -119,7 +112,7 @@ static int begin_segment(struct log_segments *s, uint32_t number, uint64_t first
 
 	if (file < 0)
 		return -errno;
-	r = log_format_segment(&header, number, first_seq, s->digest, now_ns(), &s->clock);
+	r = log_format_segment(&header, number, first_seq, s->digest, clock_wall_ns(), &s->clock);
 	if (r < 0)
 		return r;
 	old = s->file;

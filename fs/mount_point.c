@@ -381,18 +381,13 @@ static void read_name(int process, char *name, size_t size)
 	name[strcspn(name, "\n")] = '\0';
 }
 
-static int64_t now_ms(void)
-{
-	return (int64_t)(clock_now_ns() / 1000000);
-}
-
 /* Runs `work` in a child without any of our files, and returns what it wrote to stdout.  What it
  * looks at may be held up for as long as a far end does not answer: past `wait_ms` it is left
  * alone, and `*in_time` is false. */
 static char *ask_child(void (*work)(const char *path), const char *path, int wait_ms, bool *in_time)
 {
 	cleanup_buffer struct buffer said = {0};
-	int64_t until = now_ms() + wait_ms;
+	int64_t until = clock_now_ms() + wait_ms;
 	int ends[2];
 	pid_t child;
 
@@ -407,12 +402,12 @@ static char *ask_child(void (*work)(const char *path), const char *path, int wai
 		_exit(0);
 	}
 	close(ends[1]);
-	while (child > 0 && !*in_time && now_ms() < until) {
+	while (child > 0 && !*in_time && clock_now_ms() < until) {
 		struct pollfd end = {.fd = ends[0], .events = POLLIN};
 		char piece[256];
 		ssize_t got;
 
-		if (poll(&end, 1, (int)(until - now_ms())) <= 0)
+		if (poll(&end, 1, (int)(until - clock_now_ms())) <= 0)
 			continue;
 		got = read(ends[0], piece, sizeof(piece));
 		*in_time = got == 0;

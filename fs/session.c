@@ -12,6 +12,7 @@
 #include "fs/invalidate.h"
 #include "fs/mount_point.h"
 #include "ops/support/buffer.h"
+#include "ops/support/clock.h"
 #include "ops/support/log.h"
 
 enum {
@@ -303,12 +304,12 @@ static int session_new(struct mount *m)
 	s->ttl = m->options->ttl_ms / 1000.0;
 	pthread_mutex_init(&s->rename_lock, NULL);
 	pthread_rwlock_init(&s->store_lock, NULL);
-	pthread_cond_init(&s->rename_done, NULL);
+	clock_cond_init(&s->rename_done);
 	pthread_mutex_init(&s->backing_lock, NULL);
 	pthread_mutex_init(&s->listings_lock, NULL);
 	s->may_pass_through = geteuid() == 0 && m->workspace->ops->descriptor;
 	pthread_mutex_init(&s->threads_lock, NULL);
-	pthread_cond_init(&s->threads_changed, NULL);
+	clock_cond_init(&s->threads_changed);
 	pthread_cond_init(&s->threads_needed, NULL);
 	m->edge = s;
 	return 0;

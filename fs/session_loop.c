@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ops/support/clock.h"
 #include "ops/support/log.h"
 
 /*
@@ -45,10 +46,7 @@ static int start_thread(struct session *s);
 
 static uint64_t coarse_ns(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	return clock_read_ns(CLOCK_MONOTONIC_COARSE);
 }
 
 static bool may_start(struct session *s, unsigned stalled)
@@ -272,20 +270,12 @@ static void wake_up(int signal)
 /* A thread that is about to read when the signal comes gets another one later. */
 static void wait_for_threads(struct session *s)
 {
-	struct timespec until;
-
 	while (s->threads) {
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += WAKE_INTERVAL_MS * 1000000;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
 		if (s->ending)
 			for (struct session_thread *t = s->threads; t; t = t->next)
 				pthread_kill(t->thread, SIGUSR1);
 		if (s->ending)
-			pthread_cond_timedwait(&s->threads_changed, &s->threads_lock, &until);
+			clock_cond_wait_ms(&s->threads_changed, &s->threads_lock, WAKE_INTERVAL_MS);
 		else
 			pthread_cond_wait(&s->threads_changed, &s->threads_lock);
 	}

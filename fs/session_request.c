@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 
 #include "fs/caller_signals.h"
 #include "fs/invalidate.h"
@@ -12,17 +11,11 @@
 #include "ops/support/clock.h"
 #include "ops/support/path.h"
 
+enum { RENAME_WAIT_MS = 100 };
+
 #define STALE_NS 2000000000U
 
 static const uint64_t ASKED_TO_END_NS = 1000000000; /* what handles a request to end waits on */
-
-static uint64_t wall_clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 /* Whoever handles the signal (an interpreter on Ctrl-C, a server that is told to stop) gets its
  * answer while the place still gives one. */
@@ -88,7 +81,7 @@ void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned 
 		.flags = flags,
 		.pid = caller->pid,
 		.uid = caller->uid,
-		.start_ns = wall_clock_ns()};
+		.start_ns = clock_wall_ns()};
 	r->start_ns = clock_now_ns();
 	atomic_fetch_add_explicit(&s->mount->requests, 1, memory_order_relaxed);
 }
@@ -350,28 +343,15 @@ static bool is_stale(int result)
 	return result == -ENOENT || result == -ESTALE || result == -ENOTDIR || result == -ELOOP;
 }
 
-static void in_100_ms(struct timespec *ret_time)
-{
-	clock_gettime(CLOCK_REALTIME, ret_time);
-	ret_time->tv_nsec += 100 * 1000000;
-	if (ret_time->tv_nsec >= 1000000000) {
-		ret_time->tv_nsec -= 1000000000;
-		ret_time->tv_sec++;
-	}
-}
-
 /* True when a rename has finished since `seen`, or was under way and has had its chance. */
 static bool rename_interfered(struct session *s, uint64_t seen)
 {
-	struct timespec until;
 	bool did;
 
 	pthread_mutex_lock(&s->rename_lock);
 	did = s->renames != seen || s->renames_active;
-	if (s->renames == seen && s->renames_active) {
-		in_100_ms(&until);
-		pthread_cond_timedwait(&s->rename_done, &s->rename_lock, &until);
-	}
+	if (s->renames == seen && s->renames_active)
+		clock_cond_wait_ms(&s->rename_done, &s->rename_lock, RENAME_WAIT_MS);
 	pthread_mutex_unlock(&s->rename_lock);
 	return did;
 }

@@ -7,6 +7,7 @@
 #include "ops/cached_internal.h"
 #include "ops/content_store.h"
 #include "ops/decorator.h"
+#include "ops/support/clock.h"
 #include "ops/support/log.h"
 
 enum {
@@ -277,7 +278,6 @@ int cached_new(struct workspace *inner, const struct cached_options *options,
 	struct workspace **ret_workspace)
 {
 	struct cached *c = calloc(1, sizeof(*c));
-	pthread_condattr_t attributes;
 	int r;
 
 	if (!c)
@@ -289,10 +289,7 @@ int cached_new(struct workspace *inner, const struct cached_options *options,
 	c->ttl_ms = options->ttl_ms;
 	c->clock = 1;
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&c->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	clock_cond_init(&c->changed);
 	set_operations(c);
 	if (c->root)
 		c->root->state = NODE_UNKNOWN;

@@ -226,7 +226,7 @@ static inline struct cached_file *cached_file_of(struct open_file *file)
 	return (struct cached_file *)file;
 }
 
-uint64_t cached_now_ms(void);
+uint64_t cached_now_ms(void); /* never 0 */
 
 /* Waits for `changed`, 20 ms at most.  -EINTR when the caller gave up. */
 int cached_wait(struct cached *c, struct op_context *ctx);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "ops/support/buffer.h"
 #include "ops/support/clock.h"
@@ -82,17 +81,9 @@ bool cached_awaits_echo(const struct cached *c, const struct node *node)
 
 int cached_wait(struct cached *c, struct op_context *ctx)
 {
-	struct timespec until;
-
 	if (op_interrupted(ctx))
 		return -EINTR;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += WAIT_STEP_MS * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
-	pthread_cond_timedwait(&c->changed, &c->lock, &until);
+	clock_cond_wait_ms(&c->changed, &c->lock, WAIT_STEP_MS);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 #include "ops/support/hash_seed.h"
 #include "ops/support/path.h"
 
@@ -16,10 +17,7 @@ enum { BUCKETS_MIN = 8 };
 
 uint64_t cached_now_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
+	return (uint64_t)clock_now_ms() + 1;
 }
 
 /* ---- Hash tables --------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "ops/support/clock.h"
 #include "tools/commands.h"
 #include "tools/syntax.h"
 
@@ -402,7 +403,6 @@ int mcp_command(int argc, char **argv)
 	static struct mcp_server server = {
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.write_lock = PTHREAD_MUTEX_INITIALIZER,
-		.idle = PTHREAD_COND_INITIALIZER,
 		.work = PTHREAD_COND_INITIALIZER,
 	};
 	struct options options;
@@ -414,6 +414,7 @@ int mcp_command(int argc, char **argv)
 		return r < 0 ? 2 : 0;
 	if (open_session(options.directory, options.policy, options.yes, &server.session) < 0)
 		return 1;
+	clock_cond_init(&server.idle);
 	server.states = mcp_states_new();
 	if (!server.states)
 		return 1;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "ops/support/clock.h"
 #include "tools/mcp.h"
 
 enum { END_GRACE_MS = 500, READ_BYTES = 65536, STACK_BYTES = 8 << 20 };
@@ -193,12 +194,8 @@ int mcp_queue_call(struct mcp_request *request)
 /* ---- The end ---- */
 static void wait_idle(struct mcp_server *server, int limit_ms)
 {
-	struct timespec until;
+	const struct timespec until = clock_in_ms(limit_ms);
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += limit_ms % 1000 * 1000000L;
-	until.tv_sec += limit_ms / 1000 + until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
 	while (server->call_count)
 		if (pthread_cond_timedwait(&server->idle, &server->lock, &until) == ETIMEDOUT)
 			return;

@@ -1,7 +1,7 @@
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
+#include "ops/support/clock.h"
 #include "tools/mcp.h"
 #include "tools/text.h"
 
@@ -124,14 +124,6 @@ static cJSON *call_result(struct tool_call *call)
 
 /* ---- Progress ------------------------------------------------------------------------------- */
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
-
 static void send_progress(struct mcp_request *request, const char *words)
 {
 	cJSON *params = cJSON_CreateObject();
@@ -140,7 +132,7 @@ static void send_progress(struct mcp_request *request, const char *words)
 	cJSON_AddNumberToObject(params, "progress", (double)request->progress_bytes);
 	if (*words)
 		cJSON_AddStringToObject(params, "message", words);
-	request->progress_ns = now_ns();
+	request->progress_ns = clock_now_ns();
 	/* While the tool runs, so none can follow the answer. */
 	mcp_notify(request->server, "notifications/progress", params);
 }
@@ -148,7 +140,7 @@ static void send_progress(struct mcp_request *request, const char *words)
 static bool is_due(const struct mcp_request *request)
 {
 	return request->progress_token && !tool_cancelled(request->call) &&
-	       now_ns() - request->progress_ns >= PROGRESS_INTERVAL_NS;
+	       clock_now_ns() - request->progress_ns >= PROGRESS_INTERVAL_NS;
 }
 
 /* Output so far in bytes, with its last line as the message. */

@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <yaml.h>
 
+#include "ops/support/clock.h"
 #include "ops/support/path.h"
 
 enum { CHECK_MS = 10000, CHECK_OUTPUT_BYTES = 4096, CHECK_MEMORY_BYTES = 1 << 30 };
@@ -97,20 +97,17 @@ static void limit(pid_t pid)
 /* What it prints, until it ends or its time is up. */
 static void collect(int fd, char output[CHECK_OUTPUT_BYTES])
 {
-	struct timespec start, now;
+	int64_t start_ms = clock_now_ms();
 	size_t used = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &start);
 	for (;;) {
 		struct pollfd wait = {.fd = fd, .events = POLLIN};
 		char more[512];
 		ssize_t got;
-		long passed;
+		int64_t passed_ms;
 
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		passed = (now.tv_sec - start.tv_sec) * 1000 +
-			 (now.tv_nsec - start.tv_nsec) / 1000000;
-		if (passed >= CHECK_MS || poll(&wait, 1, (int)(CHECK_MS - passed)) == 0)
+		passed_ms = clock_now_ms() - start_ms;
+		if (passed_ms >= CHECK_MS || poll(&wait, 1, (int)(CHECK_MS - passed_ms)) == 0)
 			break;
 		got = read(fd, more, sizeof(more));
 		if (got == 0 || (got < 0 && errno != EINTR))

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "ops/support/clock.h"
 #include "ops/support/control.h"
 #include "tools/permission.h"
 #include "tools/schema.h"
@@ -292,14 +293,6 @@ static void call_end(struct tool_call *call)
 	call->last_seq = take_seq(ask_mount(call->session, request), "last_seq");
 }
 
-static double now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
-
 static int execute(struct tool_call *call)
 {
 	int r;
@@ -315,7 +308,7 @@ static int execute(struct tool_call *call)
 
 int tool_run(struct tool_call *call)
 {
-	double start = now_ms();
+	uint64_t start_ns = clock_now_ns();
 	int r;
 
 	if (call->session->control_socket)
@@ -328,7 +321,7 @@ int tool_run(struct tool_call *call)
 		r = execute(call);
 	if (call->session->control_socket)
 		call_end(call);
-	call->latency_ms = now_ms() - start;
+	call->latency_ms = (double)(clock_now_ns() - start_ns) / 1e6;
 	return r;
 }
 

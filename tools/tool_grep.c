@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "ops/support/clock.h"
 #include "ops/support/path.h"
 #include "tools/glob.h"
 #include "tools/registry.h"
@@ -96,21 +97,13 @@ struct grep {
 	uint64_t too_hard, too_large, unreadable;
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
-
 static bool stopped(void *user)
 {
 	struct grep *grep = user;
 
 	if (tool_cancelled(grep->call))
 		return true;
-	if (now_ns() < grep->deadline_ns)
+	if (clock_now_ns() < grep->deadline_ns)
 		return false;
 	atomic_store(&grep->timed_out, true);
 	return true;
@@ -581,7 +574,8 @@ static int execute(struct tool_call *call)
 		.call = call,
 		.context = (unsigned)tool_integer(call, "context", 0),
 		.limit = (uint64_t)tool_integer(call, "limit", LIMIT_DEFAULT),
-		.deadline_ns = now_ns() + (uint64_t)(tool_number(call, "timeout_s", 30) * 1e9),
+		.deadline_ns =
+			clock_now_ns() + (uint64_t)(tool_number(call, "timeout_s", 30) * 1e9),
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 	};
 	int r;

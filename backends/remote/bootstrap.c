@@ -11,8 +11,9 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "ops/support/clock.h"
 
 enum {
 	HELPER_MAX_BYTES = 64 << 20,
@@ -191,14 +192,6 @@ static void conversation_done(struct conversation *c)
 	buffer_done(&c->heard);
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static int make_script(struct conversation *c, struct buffer *script)
 {
 	cleanup_buffer struct buffer cases = {0};
@@ -246,7 +239,7 @@ static int hear(struct conversation *c, char *line, size_t size)
 {
 	while (!find_answer(c, line, size)) {
 		struct pollfd ready = {.fd = c->stream->in_fd, .events = POLLIN};
-		int64_t left_ms = c->deadline_ms - now_ms();
+		int64_t left_ms = c->deadline_ms - clock_now_ms();
 		char data[4096];
 		ssize_t n = -ETIMEDOUT;
 
@@ -302,7 +295,7 @@ static int take_answer(struct conversation *c, const char *line, bool *ret_done,
 		return 0;
 	if (strcmp(word, "need") == 0 && !c->has_uploaded) {
 		c->has_uploaded = true;
-		c->deadline_ms = now_ms() + STALL_MS;
+		c->deadline_ms = clock_now_ms() + STALL_MS;
 		return upload(c, rest);
 	}
 	for (size_t i = 0; i < array_size(complaints); i++) {
@@ -340,7 +333,7 @@ int bootstrap_run(struct stream *stream, const char *helper_directory, int timeo
 	struct buffer *noise, char **ret_reason)
 {
 	cleanup_with(conversation_done) struct conversation c = {
-		.stream = stream, .noise = noise, .deadline_ms = now_ms() + timeout_ms};
+		.stream = stream, .noise = noise, .deadline_ms = clock_now_ms() + timeout_ms};
 	cleanup_buffer struct buffer script = {0};
 	uint64_t nonce[2];
 	char line[1200];

@@ -124,9 +124,9 @@ int remote_new(const struct remote_settings *settings, struct remote **ret_remot
 	remote->settings = *settings;
 	remote->session_fd = -1;
 	pthread_mutex_init(&remote->lock, NULL);
-	remote_cond_init(&remote->freed);
-	remote_cond_init(&remote->manager);
-	remote_cond_init(&remote->feed_moved);
+	clock_cond_init(&remote->freed);
+	clock_cond_init(&remote->manager);
+	clock_cond_init(&remote->feed_moved);
 	remote->feed_last = &remote->feed_first;
 	r = lane_new(&callbacks, remote, &remote->lane);
 	if (r < 0) {

@@ -5,43 +5,11 @@
 
 #include "backends/remote/client_internal.h"
 
-int64_t remote_now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-void remote_cond_init(pthread_cond_t *condition)
-{
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(condition, &attributes);
-	pthread_condattr_destroy(&attributes);
-}
-
-void remote_cond_wait_ms(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t ms)
-{
-	struct timespec end;
-
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_sec += ms / 1000;
-	end.tv_nsec += ms % 1000 * 1000000;
-	if (end.tv_nsec >= 1000000000) {
-		end.tv_sec++;
-		end.tv_nsec -= 1000000000;
-	}
-	pthread_cond_timedwait(condition, lock, &end);
-}
-
 bool remote_is_offline(struct remote *remote)
 {
 	int64_t since = remote->bad_since_ms;
 
-	return since && remote_now_ms() - since >= remote->settings.timeout_ms;
+	return since && clock_now_ms() - since >= remote->settings.timeout_ms;
 }
 
 int remote_wait(struct remote *remote, struct op_context *ctx, pthread_cond_t *condition,
@@ -51,7 +19,7 @@ int remote_wait(struct remote *remote, struct op_context *ctx, pthread_cond_t *c
 		return -EINTR;
 	if (remote_is_offline(remote))
 		return -EIO;
-	remote_cond_wait_ms(condition, lock, WAIT_MS);
+	clock_cond_wait_ms(condition, lock, WAIT_MS);
 	return 0;
 }
 
@@ -161,7 +129,7 @@ static int call_new(struct remote *remote, enum frame_type type, struct call **r
 	call->type = type;
 	call->repeatable = is_repeatable(type);
 	call->last = &call->first;
-	remote_cond_init(&call->changed);
+	clock_cond_init(&call->changed);
 	*ret_call = call;
 	return 0;
 }
@@ -241,7 +209,7 @@ static int go_on(struct query *q, int64_t *interrupted_ms)
 {
 	struct call *call = q->call;
 	bool is_long = may_take_long(call->type);
-	int64_t now = remote_now_ms();
+	int64_t now = clock_now_ms();
 
 	if (remote_is_offline(q->remote))
 		return -EIO;
@@ -304,7 +272,7 @@ int64_t query_run_stream(
 		if (q->call->first)
 			take_part(q, take, user, &taken_result);
 		else
-			remote_cond_wait_ms(&q->call->changed, &remote->lock, WAIT_MS);
+			clock_cond_wait_ms(&q->call->changed, &remote->lock, WAIT_MS);
 	}
 	if (r < 0)
 		abandon(q);

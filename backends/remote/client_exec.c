@@ -44,7 +44,7 @@ int remote_process_new(struct remote *remote, struct remote_process **ret_proces
 	p->remote = remote;
 	p->last = &p->first;
 	p->input_credit = CREDIT_INPUT_BYTES;
-	remote_cond_init(&p->changed);
+	clock_cond_init(&p->changed);
 	pthread_mutex_lock(&remote->lock);
 	p->id = ++remote->next_process;
 	p->next = remote->processes;

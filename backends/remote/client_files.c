@@ -28,7 +28,7 @@ static int file_new(struct remote *remote, const char *path, int flags, struct r
 	file->refs = 1;
 	file->flags = flags;
 	pthread_mutex_init(&file->lock, NULL);
-	remote_cond_init(&file->changed);
+	clock_cond_init(&file->changed);
 	pthread_mutex_lock(&remote->lock);
 	file->handle = ++remote->next_handle;
 	file->epoch = remote->epoch;

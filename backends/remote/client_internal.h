@@ -11,6 +11,7 @@
 
 #include "backends/remote/client.h"
 #include "backends/remote/lane.h"
+#include "ops/support/clock.h"
 #include "ops/workspace.h"
 
 enum {
@@ -139,12 +140,6 @@ static inline struct remote *remote_of(struct workspace *w)
 {
 	return (struct remote *)w;
 }
-
-int64_t remote_now_ms(void);
-
-/* pthread_cond_timedwait with a bound from now; the condition uses CLOCK_MONOTONIC. */
-void remote_cond_init(pthread_cond_t *condition);
-void remote_cond_wait_ms(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t ms);
 
 /* ---- client.c ---------------------------------------------------------------------- */
 

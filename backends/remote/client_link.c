@@ -297,12 +297,12 @@ static void note_error(struct remote *remote, const char *words)
 /* Waits between two attempts; false when the workspace is being freed. */
 static bool pause_before(struct remote *remote, int64_t ms)
 {
-	int64_t end = remote_now_ms() + ms;
+	int64_t end = clock_now_ms() + ms;
 	bool go_on;
 
 	pthread_mutex_lock(&remote->lock);
-	while (!remote->stopping && remote_now_ms() < end)
-		remote_cond_wait_ms(&remote->manager, &remote->lock, end - remote_now_ms());
+	while (!remote->stopping && clock_now_ms() < end)
+		clock_cond_wait_ms(&remote->manager, &remote->lock, end - clock_now_ms());
 	go_on = !remote->stopping;
 	pthread_mutex_unlock(&remote->lock);
 	return go_on;
@@ -329,7 +329,7 @@ static void reconnect(struct remote *remote)
 	int64_t none = 0;
 	bool share = false;
 
-	atomic_compare_exchange_strong(&remote->bad_since_ms, &none, remote_now_ms());
+	atomic_compare_exchange_strong(&remote->bad_since_ms, &none, clock_now_ms());
 	log_info("connection to \"%s\" lost, connecting again", remote->settings.transport.place);
 	close_connection(remote);
 	remote->settings.transport.may_prompt = false;
@@ -366,7 +366,7 @@ static int64_t pong_lost_ms(const struct remote *remote)
 /* Under the lock.  True when the connection is to be given up. */
 static bool check_silence(struct remote *remote)
 {
-	int64_t silence_ms = lane_silence_ms(remote->lane), now = remote_now_ms();
+	int64_t silence_ms = lane_silence_ms(remote->lane), now = clock_now_ms();
 	bool busy = remote->call_count > 0, slept = now - remote->looked_ms > SLEPT_MS;
 
 	remote->looked_ms = now;
@@ -404,7 +404,7 @@ static void *run_manager(void *argument)
 			pthread_mutex_lock(&remote->lock);
 			continue;
 		}
-		remote_cond_wait_ms(&remote->manager, &remote->lock,
+		clock_cond_wait_ms(&remote->manager, &remote->lock,
 			remote->call_count || remote->pinged_ms ? TICK_MS : TICK_IDLE_MS);
 	}
 	pthread_mutex_unlock(&remote->lock);
@@ -423,10 +423,10 @@ int remote_manager_start(struct remote *remote)
 static void say_goodbye(struct remote *remote)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
-	int64_t end = remote_now_ms() + GOODBYE_WAIT_MS;
+	int64_t end = clock_now_ms() + GOODBYE_WAIT_MS;
 
 	lane_send(remote->lane, LANE_BULK, FRAME_BYE, 0, NULL);
-	while (!remote->lost && remote_now_ms() < end)
+	while (!remote->lost && clock_now_ms() < end)
 		nanosleep(&pause, NULL);
 }
 

@@ -56,7 +56,7 @@ static struct chunk *find_chunk(struct remote_file *file, off_t offset)
 {
 	struct chunk **slot = &file->chunks;
 	struct chunk *found = NULL;
-	int64_t now_ms = remote_now_ms();
+	int64_t now_ms = clock_now_ms();
 
 	while (*slot) {
 		struct chunk *chunk = *slot;
@@ -80,7 +80,7 @@ static struct chunk *chunk_new(struct remote_file *file, off_t offset, size_t si
 	if (!chunk)
 		return NULL;
 	*chunk = (struct chunk){
-		.file = file, .offset = offset, .size = size, .sent_ms = remote_now_ms()};
+		.file = file, .offset = offset, .size = size, .sent_ms = clock_now_ms()};
 	chunk->next = file->chunks;
 	file->chunks = chunk;
 	file->has_chunks = true;
@@ -101,7 +101,7 @@ void remote_file_prefill(
 	chunk->data = data;
 	chunk->got = got;
 	chunk->done = true;
-	chunk->done_ms = remote_now_ms();
+	chunk->done_ms = clock_now_ms();
 	file->ahead_offset = (off_t)wanted;
 }
 
@@ -169,7 +169,7 @@ static void chunk_answered(struct call *call)
 		result = -EIO;
 	pthread_mutex_lock(&file->lock);
 	chunk->done = true;
-	chunk->done_ms = remote_now_ms();
+	chunk->done_ms = clock_now_ms();
 	note_latency(file, chunk);
 	if (result < 0) {
 		chunk->error = (int)result;

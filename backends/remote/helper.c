@@ -18,11 +18,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backends/local.h"
 #include "backends/remote/server.h"
+#include "ops/support/clock.h"
 #include "ops/support/file_limit.h"
 #include "ops/support/log.h"
 
@@ -47,14 +47,6 @@ struct session {
 	uint32_t owner_uid, owner_gid;
 	atomic_bool lost, goodbye;
 };
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* ---- Answers ------------------------------------------------------------------ */
 
@@ -206,7 +198,7 @@ static void detach(struct session *session)
 		close(session->front_fd);
 	session->front_fd = -1;
 	session->attached = false;
-	session->detached_ms = now_ms();
+	session->detached_ms = clock_now_ms();
 }
 
 /* Takes ownership of the descriptors. */
@@ -290,7 +282,7 @@ static void accept_front(struct session *session)
 static bool is_over(const struct session *session)
 {
 	return session->goodbye ||
-	       (!session->attached && now_ms() - session->detached_ms >= session->linger_ms);
+	       (!session->attached && clock_now_ms() - session->detached_ms >= session->linger_ms);
 }
 
 static void serve(struct session *session)

@@ -84,14 +84,6 @@ struct lane {
 	atomic_uint_fast64_t bytes_sent, bytes_received;
 };
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* ---- Queues ----------------------------------------------------------------- */
 
 static void queue_init(struct queue *q)
@@ -510,7 +502,7 @@ static ssize_t receive_some(struct lane *lane, void *data, size_t size, bool is_
 
 		if (n > 0) {
 			lane->bytes_received += (uint64_t)n;
-			lane->last_receive_ms = now_ms();
+			lane->last_receive_ms = clock_now_ms();
 		}
 		if (n >= 0)
 			return n;
@@ -666,7 +658,6 @@ static void *run_reader(void *user)
 int lane_new(const struct lane_callbacks *callbacks, void *user, struct lane **ret_lane)
 {
 	struct lane *lane = calloc(1, sizeof(*lane));
-	pthread_condattr_t attributes;
 
 	if (!lane)
 		return -ENOMEM;
@@ -674,10 +665,7 @@ int lane_new(const struct lane_callbacks *callbacks, void *user, struct lane **r
 	lane->user = user;
 	lane->in_fd = lane->out_fd = lane->wake_fd = -1;
 	pthread_mutex_init(&lane->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&lane->writable, &attributes);
-	pthread_condattr_destroy(&attributes);
+	clock_cond_init(&lane->writable);
 	for (int i = 0; i < LANE_PRIORITIES; i++)
 		queue_init(&lane->waiting[i]);
 	queue_init(&lane->resend);
@@ -811,7 +799,7 @@ int lane_attach(struct lane *lane, int in_fd, int out_fd, uint64_t peer_received
 	lane->has_room = make_room(in_fd) && make_room(out_fd);
 	lane->blocked = has_work(lane);
 	pace_init(&lane->pace);
-	lane->last_receive_ms = now_ms();
+	lane->last_receive_ms = clock_now_ms();
 	pthread_mutex_unlock(&lane->lock);
 	if (r == 0)
 		r = start_threads(lane);
@@ -854,7 +842,7 @@ uint64_t lane_received_count(struct lane *lane)
 
 int64_t lane_silence_ms(struct lane *lane)
 {
-	return now_ms() - lane->last_receive_ms;
+	return clock_now_ms() - lane->last_receive_ms;
 }
 
 size_t lane_waiting_bytes(struct lane *lane)

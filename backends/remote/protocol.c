@@ -3,8 +3,9 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "ops/support/clock.h"
 
 enum { NOISE_KEPT_BYTES = 512, PREFIX_BYTES = MAGIC_BYTES + NONCE_BYTES + 4 };
 
@@ -143,20 +144,12 @@ int welcome_decode(const uint8_t nonce[NONCE_BYTES], const uint8_t *body, size_t
 
 /* ---- Receiving ------------------------------------------------------------- */
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Fills `data` from `*done` to `size` bytes. */
 static int read_up_to(int fd, uint8_t *data, size_t *done, size_t size, int64_t deadline_ms)
 {
 	while (*done < size) {
 		struct pollfd ready = {.fd = fd, .events = POLLIN};
-		int64_t left = deadline_ms - now_ms();
+		int64_t left = deadline_ms - clock_now_ms();
 		ssize_t n;
 
 		if (left <= 0)
@@ -225,7 +218,7 @@ static int find_prefix(int fd, const uint8_t *magic, const uint8_t *nonce, int64
 int hello_receive(int fd, bool from_helper, const uint8_t *nonce, int timeout_ms,
 	uint8_t ret_nonce[NONCE_BYTES], struct buffer *ret_body, struct buffer *noise)
 {
-	int64_t deadline_ms = now_ms() + timeout_ms;
+	int64_t deadline_ms = clock_now_ms() + timeout_ms;
 	uint8_t window[PREFIX_BYTES];
 	uint32_t size;
 	int r;

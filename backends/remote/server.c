@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "backends/remote/server_internal.h"
 #include "ops/support/clock.h"
@@ -160,15 +159,7 @@ static struct job *next_job(struct server *server)
 /* Nobody signals that the lane has room again.  Under the lock. */
 static void wait_for_room(struct server *server, pthread_cond_t *condition)
 {
-	struct timespec end;
-
-	clock_gettime(CLOCK_REALTIME, &end);
-	end.tv_nsec += WAITING_POLL_MS * 1000000L;
-	if (end.tv_nsec >= 1000000000) {
-		end.tv_sec++;
-		end.tv_nsec -= 1000000000;
-	}
-	pthread_cond_timedwait(condition, &server->lock, &end);
+	clock_cond_wait_ms(condition, &server->lock, WAITING_POLL_MS);
 }
 
 static void wait_for_work(struct server *server)
@@ -574,8 +565,8 @@ int server_new(struct workspace *w, const struct server_callbacks *callbacks, vo
 	server->bulk.last = &server->bulk.first;
 	pthread_mutex_init(&server->lock, NULL);
 	pthread_mutex_init(&server->written_lock, NULL);
-	pthread_cond_init(&server->work, NULL);
-	pthread_cond_init(&server->moved, NULL);
+	clock_cond_init(&server->work);
+	clock_cond_init(&server->moved);
 	*ret_server = server;
 	return 0;
 }

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ops/support/clock.h"
 #include "ops/support/file_limit.h"
 
 enum {
@@ -39,14 +40,6 @@ struct supervisor {
 	bool alone;       /* no child is left */
 	int wait_status;
 };
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static void close_from_to(unsigned first, unsigned last)
 {
@@ -157,7 +150,7 @@ static void reap(struct supervisor *s)
 /* Stopped processes do not fork: a tree that grows while it is being killed is held first. */
 static void kill_tree(struct supervisor *s)
 {
-	int64_t give_up = now_ms() + KILL_WAIT_MS;
+	int64_t give_up = clock_now_ms() + KILL_WAIT_MS;
 	struct timespec pause = {.tv_nsec = 1000000};
 	size_t count = 0, before = 0;
 
@@ -168,7 +161,7 @@ static void kill_tree(struct supervisor *s)
 			break;
 		before = count;
 	}
-	while (!s->alone && now_ms() < give_up) {
+	while (!s->alone && clock_now_ms() < give_up) {
 		process_signal_descendants(SIGKILL);
 		nanosleep(&pause, NULL);
 		reap(s);
@@ -197,7 +190,7 @@ static void pass_deadline(struct supervisor *s)
 		return;
 	}
 	s->timed_out = true;
-	s->deadline_ms = now_ms() + TERM_TO_KILL_MS;
+	s->deadline_ms = clock_now_ms() + TERM_TO_KILL_MS;
 	process_signal_descendants(SIGTERM);
 	process_signal_descendants(SIGCONT);
 }
@@ -248,7 +241,7 @@ static _Noreturn void watch_over(struct supervisor *s)
 		if (s->ended)
 			end_command(s);
 		if (s->deadline_ms >= 0) {
-			wait = s->deadline_ms - now_ms();
+			wait = s->deadline_ms - clock_now_ms();
 			if (wait <= 0) {
 				pass_deadline(s);
 				continue;
@@ -307,7 +300,7 @@ _Noreturn void process_supervise(const struct launch *launch)
 	if (s.signal_fd < 0)
 		fail(launch, -errno);
 	if (launch->timeout_ms)
-		s.deadline_ms = now_ms() + launch->timeout_ms;
+		s.deadline_ms = clock_now_ms() + launch->timeout_ms;
 	s.command = fork();
 	if (s.command < 0)
 		fail(launch, -errno);

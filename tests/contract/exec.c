@@ -1,8 +1,9 @@
 #include "tests/contract/contract.h"
 
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "ops/support/clock.h"
 
 struct outcome {
 	char out[8192], err[4096];
@@ -11,14 +12,6 @@ struct outcome {
 	struct exec_event end;
 	int64_t took_ms;
 };
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static void keep(char *to, size_t capacity, size_t *used, const char *data, size_t size)
 {
@@ -63,14 +56,14 @@ static struct process *start(struct fixture *f, const struct exec_request *reque
 static struct outcome run_request(struct fixture *f, const struct exec_request *request)
 {
 	struct outcome outcome = {.end = {.exit_code = -2}};
-	int64_t started = now_ms();
+	int64_t started = clock_now_ms();
 	struct process *process = start(f, request);
 
 	if (process) {
 		CHECK_RC(0, collect(f, process, &outcome));
 		workspace_process_free(process);
 	}
-	outcome.took_ms = now_ms() - started;
+	outcome.took_ms = clock_now_ms() - started;
 	return outcome;
 }
 
@@ -269,7 +262,7 @@ PROMISE(output_arrives_while_the_command_runs)
 	struct exec_request request = {.command = "echo early; sleep 20", .cwd = ""};
 	struct process *process;
 	struct exec_event event;
-	int64_t started = now_ms();
+	int64_t started = clock_now_ms();
 	char text[64];
 
 	NEEDS_EXEC(f);
@@ -278,9 +271,9 @@ PROMISE(output_arrives_while_the_command_runs)
 		return;
 	CHECK_RC(0, workspace_process_next(&f->ctx, process, text, sizeof(text), &event));
 	CHECK_RC(EXEC_STDOUT, event.type);
-	CHECK(now_ms() - started < 5000);
+	CHECK(clock_now_ms() - started < 5000);
 	workspace_process_free(process);
-	CHECK(now_ms() - started < 8000);
+	CHECK(clock_now_ms() - started < 8000);
 }
 
 PROMISE(a_small_buffer_loses_nothing)

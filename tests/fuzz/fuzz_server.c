@@ -14,6 +14,7 @@
 
 #include "backends/backend.h"
 #include "backends/remote/server.h"
+#include "ops/support/clock.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { FRAMES_MAX = 64, ECHO_BYTES = 1024, LOOK_MS = 1 };
@@ -38,13 +39,7 @@ struct echo {
 /* Waits a moment for a change.  Returns false when the caller is to give up. */
 static bool echo_wait(struct op_context *ctx, struct echo *echo)
 {
-	struct timespec until;
-
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += LOOK_MS * 1000000;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
-	pthread_cond_timedwait(&echo->changed, &echo->lock, &until);
+	clock_cond_wait_ms(&echo->changed, &echo->lock, LOOK_MS);
 	return !op_interrupted(ctx);
 }
 
@@ -59,7 +54,7 @@ static int echo_exec(struct op_context *ctx, struct workspace *w,
 	echo->base.workspace = w;
 	echo->closed = request->flags & EXEC_STDIN_CLOSED;
 	pthread_mutex_init(&echo->lock, NULL);
-	pthread_cond_init(&echo->changed, NULL);
+	clock_cond_init(&echo->changed);
 	*ret_process = &echo->base;
 	return 0;
 }

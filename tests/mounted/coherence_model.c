@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 
 enum {
 	DIRECTORIES = 3,
@@ -75,10 +76,7 @@ static unsigned round_number;
 
 static int64_t now_ns(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	return (int64_t)clock_now_ns();
 }
 
 static void __attribute__((format(printf, 1, 2), noreturn)) fail(const char *format, ...)

@@ -16,10 +16,10 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 
 #ifndef RENAME_EXCHANGE
 #define RENAME_EXCHANGE 2
@@ -217,10 +217,9 @@ static const struct task {
 };
 
 /* The number of failures, 255 at most. */
-static int repeat(const struct task *task, time_t until_ms)
+static int repeat(const struct task *task, int64_t until_ms)
 {
 	unsigned count = 0, failures = 0;
-	struct timespec now;
 	int error = 0;
 
 	do {
@@ -231,8 +230,7 @@ static int repeat(const struct task *task, time_t until_ms)
 			failures++;
 			error = r;
 		}
-		clock_gettime(CLOCK_MONOTONIC, &now);
-	} while (now.tv_sec * 1000 + now.tv_nsec / 1000000 < until_ms);
+	} while (clock_now_ms() < until_ms);
 	if (failures)
 		fprintf(stderr, "%s: %u of %u failed, the last: %s\n", task->name, failures, count,
 			strerror(error));
@@ -263,7 +261,7 @@ static bool is_shown(void)
 	return false;
 }
 
-static bool work_on_mount(time_t until_ms)
+static bool work_on_mount(int64_t until_ms)
 {
 	bool failed = false;
 	int status;
@@ -279,7 +277,6 @@ static bool work_on_mount(time_t until_ms)
 int main(int argc, char **argv)
 {
 	long duration_ms = argc > 3 ? strtol(argv[3], NULL, 10) : 2000;
-	struct timespec now;
 	bool well;
 	pid_t pid;
 
@@ -291,8 +288,7 @@ int main(int argc, char **argv)
 	pid = start_changing(argv[2]);
 	if (pid < 0)
 		return 2;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	well = work_on_mount(now.tv_sec * 1000 + now.tv_nsec / 1000000 + duration_ms);
+	well = work_on_mount(clock_now_ms() + duration_ms);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	return well ? 0 : 1;

@@ -13,19 +13,12 @@
 
 #include "backends/open.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 #include "tests/check.h"
 
 static char dir[64];
 static const char *more_of_linksim = "", *cache_option = "cache=on";
 static struct op_context ctx;
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static void pause_ms(long ms)
 {
@@ -127,11 +120,11 @@ static void test_a_stall_is_only_a_delay(void)
 	if (!file)
 		return;
 	set_link("stall");
-	start = now_ms();
+	start = clock_now_ms();
 	CHECK_RC(0, shell("(sleep 1.5; echo up >%s/state) &", dir));
 	CHECK_RC(5, workspace_write(&ctx, file, "once\n", 5, 0));
 	CHECK_RC(0, workspace_flush(&ctx, file));
-	CHECK(now_ms() - start >= 1000);
+	CHECK(clock_now_ms() - start >= 1000);
 	CHECK_RC(0, look(w, "stalled"));
 	CHECK_RC(0, workspace_close(&ctx, file));
 	CHECK_RC(0, shell("test \"$(cat %s/ws/stalled)\" = once", dir));
@@ -413,13 +406,14 @@ static void test_past_the_bound_calls_fail_and_come_back(void)
 	if (!w)
 		return;
 	set_link("stall");
-	start = now_ms();
+	start = clock_now_ms();
 	CHECK_RC(-EIO, look(w, ""));
-	CHECK(now_ms() - start < 2000 + 1000 + 2000); /* silence is noticed after 2 s at most */
+	/* Silence is noticed after 2 s at most. */
+	CHECK(clock_now_ms() - start < 2000 + 1000 + 2000);
 	CHECK_RC(LINK_OFFLINE, link_of(w));
-	start = now_ms();
+	start = clock_now_ms();
 	CHECK_RC(-EIO, look(w, ""));
-	CHECK(now_ms() - start < 100);
+	CHECK(clock_now_ms() - start < 100);
 	set_link("up");
 	for (int i = 0; i < 150 && look(w, "") != 0; i++)
 		pause_ms(100);
@@ -437,9 +431,9 @@ static void test_a_dead_link_does_not_hold_up_the_end(void)
 		return;
 	set_link("stall");
 	CHECK(link_of(w) != LINK_OFFLINE);
-	start = now_ms();
+	start = clock_now_ms();
 	workspace_free(w);
-	CHECK(now_ms() - start < 3000);
+	CHECK(clock_now_ms() - start < 3000);
 	set_link("up");
 }
 
@@ -474,10 +468,10 @@ static void test_a_blocked_call_can_be_interrupted(void)
 	impatient.interrupted = gave_up;
 	give_up = false;
 	set_link("stall");
-	start = now_ms();
+	start = clock_now_ms();
 	pthread_create(&thread, NULL, give_up_soon, NULL);
 	CHECK_RC(-EINTR, workspace_getattr(&impatient, w, &root, &attributes));
-	CHECK(now_ms() - start < 1200);
+	CHECK(clock_now_ms() - start < 1200);
 	pthread_join(thread, NULL);
 	set_link("up");
 	workspace_free(w);
@@ -606,10 +600,10 @@ static void test_a_question_overtakes_what_is_fetched_on_a_guess(void)
 	if (!fetching.w || pthread_create(&thread, NULL, fetch_everything, &fetching) != 0)
 		return;
 	while (!fetching.done && looks < LOOKS_MAX) {
-		int64_t start = now_ms();
+		int64_t start = clock_now_ms();
 
 		CHECK_RC(0, look(fetching.w, "g1"));
-		took_ms[looks++] = now_ms() - start;
+		took_ms[looks++] = clock_now_ms() - start;
 		pause_ms(20);
 	}
 	pthread_join(thread, NULL);
