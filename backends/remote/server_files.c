@@ -150,6 +150,22 @@ int64_t handle_read(struct job *job, struct wire_writer *out)
 	return got;
 }
 
+/* What stops it halfway is the result: the client has gone on, and wants to know why. */
+static int64_t write_all(
+	struct job *job, struct open_file *file, const uint8_t *data, size_t size, off_t offset)
+{
+	size_t done = 0;
+	ssize_t written;
+
+	do {
+		written = workspace_write(
+			&job->ctx, file, data + done, size - done, offset + (off_t)done);
+		if (written > 0)
+			done += (size_t)written;
+	} while (written > 0 && done < size);
+	return written < 0 ? written : (int64_t)done;
+}
+
 int64_t handle_write(struct job *job, struct wire_writer *out)
 {
 	cleanup_file_ref struct file_ref ref = {0};
@@ -164,7 +180,7 @@ int64_t handle_write(struct job *job, struct wire_writer *out)
 	if (r < 0)
 		return r;
 	server_note_written(job->server, ref.handle);
-	return workspace_write(&job->ctx, ref.handle->file, data, size, (off_t)offset);
+	return write_all(job, ref.handle->file, data, size, (off_t)offset);
 }
 
 int64_t handle_fsync(struct job *job, struct wire_writer *out)

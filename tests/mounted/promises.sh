@@ -5,7 +5,7 @@
 
 second_pid=
 second_mount() {
-	mkdir "$tmp/mnt2"
+	mkdir -p "$tmp/mnt2"
 	"$ISTHMUS" mount -f "${mount_options[@]}" "$uri" "$tmp/mnt2" >"$tmp/second.log" 2>&1 </dev/null &
 	second_pid=$!
 	wait_for 20 grep -qF " $tmp/mnt2 fuse" /proc/self/mounts
@@ -51,6 +51,57 @@ test_a_full_disk_is_said_to_be_full() {
 	rm "$mnt/small/big"
 	head -c 300000 /dev/zero >"$mnt/small/again"
 	cmp "$mnt/small/again" "$backing/small/again"
+}
+
+# ... and what else stops a write by its own name, though the writer has gone on.
+test_a_quota_is_said_to_be_one() {
+	[ -n "$backing" ] || skip "mem: has no quota"
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	need mkfs.btrfs btrfs python3
+	mkdir "$backing/quota"
+	truncate -s 64M "$tmp/image"
+	mkfs.btrfs -q --mixed "$tmp/image" >/dev/null || skip "no btrfs can be made"
+	mount -o loop "$tmp/image" "$backing/quota" || skip "no btrfs can be mounted"
+	trap 'wait_for 5 umount "$backing/quota"' EXIT
+	btrfs quota enable "$backing/quota" && btrfs qgroup limit 4M 0/5 "$backing/quota" || skip "no quotas"
+	: >"$backing/quota/mounted"
+	wait_for 5 test -e "$mnt/quota/mounted" || fail "the file system does not show"
+	python3 - "$mnt/quota" <<-'END'
+		import errno, os, sys
+		def refused(call, *args):
+		    try:
+		        call(*args)
+		    except OSError as e:
+		        return errno.errorcode[e.errno]
+		def filled(path, size):
+		    fd = os.open(path, os.O_CREAT | os.O_WRONLY)
+		    said = None
+		    while size > 0 and not said:
+		        said = refused(os.write, fd, b"x" * 65536)
+		        size -= 65536
+		    said = said or refused(os.fsync, fd)
+		    return refused(os.close, fd) or said
+		os.chdir(sys.argv[1])
+		said = [filled("big", 8 << 20), filled("big", 8 << 20), refused(os.mknod, "new"),
+		    refused(os.mkdir, "directory"), refused(os.symlink, "to", "link"),
+		    refused(os.setxattr, "mounted", "user.x", b"x" * 1000)]
+		assert said == ["EDQUOT"] * len(said), said
+	END
+}
+
+# The daemon's limit, or the helper's, stops a write halfway with EFBIG.
+test_a_file_that_is_too_large_is_said_to_be_so() {
+	local status=0
+
+	[ -n "$backing" ] || skip "mem: has a bound of its own"
+	trap '' XFSZ
+	ulimit -Sf 1000
+	second_mount
+	ulimit -Sf "$(ulimit -Hf)"
+	LC_ALL=C dd if=/dev/zero of="$tmp/mnt2/large" bs=64k count=20 conv=fsync 2>"$tmp/dd" || status=$?
+	end_second_mount
+	expect 1 "$status" "exit code of dd"
+	grep -q 'File too large' "$tmp/dd" || fail "dd says: $(cat "$tmp/dd")"
 }
 
 run_tests "$1"
