@@ -231,7 +231,7 @@ static int read_successor(struct request *r, struct listing *listing)
 			false, keep_entry, listing, &(bool){false});
 	} while (result == -ESTALE && ++r->attempts <= ATTEMPTS_MAX);
 	path_string_done(&path);
-	return result == -ENOENT || result == -ENOTDIR || result == -ELOOP ? 0 : result;
+	return result != -ESTALE && path_misses_object(result) ? 0 : result;
 }
 
 static int read_entries(struct request *r, struct listing *listing)
@@ -252,7 +252,7 @@ static int read_entries(struct request *r, struct listing *listing)
 			result = workspace_readdir(&r->op, r->mount->workspace, &object, true,
 				keep_entry, listing, &watched);
 	} while (request_retry(r, result, NULL));
-	if (result == -ENOENT || result == -ENOTDIR || result == -ESTALE || result == -ELOOP)
+	if (path_misses_object(result))
 		result = read_successor(r, listing);
 	if (result < 0)
 		return result;

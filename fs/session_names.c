@@ -100,9 +100,7 @@ static int find(struct request *r, struct found *found)
 		if (result < 0 || !attempts)
 			break;
 		held = hold(r, found);
-	} while ((held == -ENOENT || held == -ESTALE || held == -ELOOP || held == -EISDIR ||
-			 held == -EINVAL) &&
-		 --attempts);
+	} while ((held == -ENOENT || path_leads_to_another(held)) && --attempts);
 	return result;
 }
 

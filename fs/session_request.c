@@ -337,12 +337,6 @@ int request_locate_second(struct request *r, struct inode *parent, const char *n
 	return error == -ENOENT ? nameless(r, parent, name, &r->path2) : error;
 }
 
-/* The name is gone, or what leads to it is no directory any more; the kernel follows links. */
-static bool is_stale(int result)
-{
-	return result == -ENOENT || result == -ESTALE || result == -ENOTDIR || result == -ELOOP;
-}
-
 /* True when a rename has finished since `seen`, or was under way and has had its chance. */
 static bool rename_interfered(struct session *s, uint64_t seen)
 {
@@ -358,7 +352,7 @@ static bool rename_interfered(struct session *s, uint64_t seen)
 
 bool request_retry(struct request *r, int result, struct inode *inode)
 {
-	if (!is_stale(result))
+	if (!path_misses_object(result))
 		return false;
 	if (r->handle || op_interrupted(&r->op))
 		return false;
@@ -375,7 +369,7 @@ bool request_retry(struct request *r, int result, struct inode *inode)
 
 bool request_is_stale(struct request *r, struct inode *inode, int result)
 {
-	if (!is_stale(result))
+	if (!path_misses_object(result))
 		return false;
 	if (*r->path.path)
 		return true;

@@ -38,7 +38,7 @@ void cached_own_parent(struct cached *c, struct node *node, const struct learnt 
 void cached_store_answer(struct cached *c, const char *path, int r,
 	const struct attributes *attributes, const struct learnt *learnt)
 {
-	bool is_another = r == -ESTALE || r == -ELOOP || r == -EISDIR || r == -EINVAL;
+	bool is_another = path_leads_to_another(r);
 	struct node *node;
 
 	if ((r < 0 && r != -ENOENT && !is_another) || learnt->asked <= c->rescan_at)

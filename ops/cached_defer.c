@@ -174,7 +174,7 @@ static void apply_one(struct cached *c, struct op_context *ctx, struct cached_fi
 		return;
 	mask = take(c, file, &want);
 	r = apply(c, ctx, file->node, &object, mask, &want);
-	if (r < 0 && r != -ENOENT && r != -ESTALE)
+	if (r < 0 && !path_misses_object(r))
 		note_failure(c, path, r);
 }
 

@@ -357,7 +357,7 @@ int cached_file_getattr(
 		node_order(node, node->parent, &learnt) == ORDER_NEWER)
 		node_set_present(c, node, ret_attributes, &learnt);
 	pthread_mutex_unlock(&c->lock);
-	if ((r == -ENOENT || r == -ESTALE) && file->content && !object.file) {
+	if (path_misses_object(r) && file->content && !object.file) {
 		last_attributes(file, ret_attributes);
 		return 0;
 	}
@@ -469,7 +469,7 @@ ssize_t cached_read(
 	if (content)
 		return read_content(c, ctx, content, data, size, offset);
 	r = cached_file_inner(ctx, file, &inner);
-	if ((r == -ENOENT || r == -ESTALE) && file->content)
+	if (path_misses_object(r) && file->content)
 		return copy_out(file->content, data, size, offset);
 	if (r < 0)
 		return r;

@@ -349,7 +349,7 @@ static int removed(struct cached *c, const struct op_context *ctx, const char *p
 	end(c, ctx, learnt);
 	if (r == 0)
 		cached_own_absent(c, path, learnt);
-	else if (r == -ENOENT || r == -ESTALE || r == -EISDIR || r == -ENOTDIR)
+	else if (path_misses_object(r) || r == -EISDIR)
 		cached_own_unknown(c, path, learnt);
 	unlock(c);
 	return r;
@@ -410,7 +410,7 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 	end(c, ctx, &learnt);
 	if (r == 0 && !(flags & RENAME_SWAP) && strcmp(from, to) != 0) {
 		cached_own_moved(c, from, to, &moved, &learnt);
-	} else if (r == 0 || r == -ENOENT || r == -ESTALE || r == -EEXIST || r == -ENOTEMPTY) {
+	} else if (r == 0 || path_misses_object(r) || r == -EEXIST || r == -ENOTEMPTY) {
 		own_names_unknown(c, from, to, &learnt);
 	} else {
 		cached_own_unknown(c, to, &learnt);
@@ -462,7 +462,7 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 		cached_own_attributes(c, node, mask, ret_attributes, &learnt);
 	else if (r == 0 && !object->file)
 		cached_own_done(c, object->path, learnt.done_ns);
-	else if (r == -ENOENT || r == -ESTALE)
+	else if (path_misses_object(r))
 		cached_own_unknown(c, object->path, &learnt);
 	unlock(c);
 	return r;

@@ -35,6 +35,16 @@ bool attributes_same_version(const struct attributes *a, const struct attributes
 	       same_time(&a->mtime, &b->mtime) && same_time(&a->ctime, &b->ctime);
 }
 
+bool path_misses_object(int result)
+{
+	return result == -ENOENT || result == -ENOTDIR || result == -ELOOP || result == -ESTALE;
+}
+
+bool path_leads_to_another(int result)
+{
+	return result == -ESTALE || result == -EISDIR || result == -ELOOP || result == -EINVAL;
+}
+
 void op_context_init(struct op_context *ctx)
 {
 	*ctx = (struct op_context){.pid = getpid(), .uid = geteuid(), .gid = getegid()};

@@ -85,6 +85,14 @@ bool object_id_equal(const struct object_id *a, const struct object_id *b);
  * nlink, size, mtime and ctime agree.  (atime and blocks do not count.) */
 bool attributes_same_version(const struct attributes *a, const struct attributes *b);
 
+/* What a call on an object answers when its path does not lead to it any more: nothing is there,
+ * nor perhaps a directory on the way, or another object is. */
+bool path_misses_object(int result);
+
+/* What it answers when another is there, maybe of another kind: a directory instead of a file, a
+ * link where there was none or none where one was. */
+bool path_leads_to_another(int result);
+
 /* Who asks, and what served the call.  In the caller's memory; one call at a time. */
 struct op_context {
 	/* The calling process as the workspace shall see it (ids are already mapped). */

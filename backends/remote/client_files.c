@@ -266,7 +266,7 @@ static void tell_loss(const struct remote_file *file, bool locked)
 static bool get_back(struct op_context *ctx, struct remote_file *file, int *ret_error)
 {
 	int r = file->has_locks ? -ENOENT : reopen(ctx, file);
-	bool lost = r == -ENOENT || r == -ESTALE || r == -ENOTDIR;
+	bool lost = path_misses_object(r);
 
 	if (lost)
 		tell_loss(file, file->has_locks);

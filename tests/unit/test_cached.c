@@ -444,6 +444,26 @@ static void test_an_open_file_outlives_its_name(void)
 	teardown();
 }
 
+static void test_an_open_file_outlives_what_led_to_it(void)
+{
+	static const struct cached_options options = {.ttl_ms = 100};
+	struct open_file *file;
+	char text[16];
+
+	setup("mkdir d && echo kept > d/a");
+	workspace_free(w);
+	mount_with(&options, "watch:1:EOPNOTSUPP");
+	CHECK_RC(1, count("d"));
+	CHECK_STRING("kept\n", text_of("d/a"));
+	file = open_it("d/a", O_RDONLY);
+	behind("rm -r d && echo other > d");
+	usleep(110000);
+	CHECK_RC(5, workspace_read(&context, file, text, sizeof(text), 0));
+	CHECK_RC(0, workspace_getattr(&context, w, &OBJECT_OF(file), &ignored));
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
 /* Closing any handle of a file drops its process's locks, whatever the file is called by then. */
 static void test_locks_are_dropped_at_the_place_after_a_rename(void)
 {
@@ -850,7 +870,8 @@ TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_attributes_that_wait_show_to_all_who_look),
 	TEST(test_the_flush_tells_that_attributes_failed),
 	TEST(test_an_unlock_does_not_depend_on_the_flush),
-	TEST(test_an_open_file_outlives_its_name), TEST(test_an_open_file_sees_what_is_appended),
+	TEST(test_an_open_file_outlives_its_name), TEST(test_an_open_file_outlives_what_led_to_it),
+	TEST(test_an_open_file_sees_what_is_appended),
 	TEST(test_locks_are_dropped_at_the_place_after_a_rename),
 	TEST(test_a_failed_write_is_not_believed),
 	TEST(test_what_is_refused_as_another_kind_is_looked_at_again),
