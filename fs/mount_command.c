@@ -174,6 +174,7 @@ static void mount_is_ready(void *user)
 {
 	(void)user;
 	daemon_state.runtime.pid = getpid();
+	daemon_state.runtime.connection = mount_point_connection(daemon_state.options.mount_point);
 	if (runtime_save(&daemon_state.runtime) < 0)
 		log_warning("cannot write the runtime file of \"%s\", ignoring: `isthmus list` "
 			    "will not show it",

@@ -56,6 +56,28 @@ static bool find_mounted(const char *path, char **ret_type)
 	return mounted.type;
 }
 
+struct connection {
+	const char *path;
+	unsigned number;
+};
+
+static bool note_connection(void *user, const struct mountinfo_line *line)
+{
+	struct connection *connection = user;
+
+	if (strcmp(line->mount_point, connection->path) == 0)
+		connection->number = line->minor;
+	return true;
+}
+
+unsigned mount_point_connection(const char *path)
+{
+	struct connection connection = {.path = path};
+
+	mountinfo_walk(note_connection, &connection);
+	return connection.number;
+}
+
 struct around {
 	const char *path;
 	bool below;
@@ -155,12 +177,19 @@ pid_t mount_point_daemon(const char *path)
 	return find_daemon(path, runtime_is_alive);
 }
 
+/* What is mounted there now is that daemon's. */
+static bool hangs(const struct runtime_mount *mount)
+{
+	return runtime_is_stuck(mount) &&
+	       mount->connection == mount_point_connection(mount->mount_point);
+}
+
 /* Nothing answers any more. */
 static bool is_dead(const char *path)
 {
 	struct statvfs unused; /* the one question that no cache answers */
 
-	return find_daemon(path, runtime_is_stuck) ||
+	return find_daemon(path, hangs) ||
 	       (!mount_point_daemon(path) && statvfs(path, &unused) < 0 && errno == ENOTCONN);
 }
 
@@ -275,29 +304,14 @@ int mount_point_unmount(const char *path, bool lazy)
 	return errno == EPERM ? run_fusermount(path, lazy) : -errno;
 }
 
-struct connection {
-	const char *path;
-	unsigned number;
-};
-
-static bool note_connection(void *user, const struct mountinfo_line *line)
-{
-	struct connection *connection = user;
-
-	if (strcmp(line->mount_point, connection->path) == 0)
-		connection->number = line->minor;
-	return true;
-}
-
 /* What a user may do as well, where the control file system of FUSE is mounted. */
 static void abort_connection(const char *path)
 {
-	struct connection connection = {.path = path};
 	cleanup_fd int fd = -1;
 	char file[64];
 
-	mountinfo_walk(note_connection, &connection);
-	snprintf(file, sizeof(file), "/sys/fs/fuse/connections/%u/abort", connection.number);
+	snprintf(file, sizeof(file), "/sys/fs/fuse/connections/%u/abort",
+		mount_point_connection(path));
 	fd = open(file, O_WRONLY | O_CLOEXEC);
 	if (fd >= 0 && write(fd, "1", 1) < 0)
 		log_info("cannot abort \"%s\": %s", path, strerror(errno));

@@ -22,6 +22,10 @@ enum mount_point_state {
 /* `*ret_type` (optional, the caller frees): type of the mounted file system, or NULL. */
 enum mount_point_state mount_point_look(const char *path, char **ret_type);
 
+/* The number of the FUSE connection of what is mounted at `path`, which no other mount has at the
+ * same time; 0: nothing is. */
+unsigned mount_point_connection(const char *path);
+
 /* The daemon that serves `path` and is alive; 0: none that we know of. */
 pid_t mount_point_daemon(const char *path);
 

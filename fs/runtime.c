@@ -130,6 +130,62 @@ int runtime_mount_init(struct runtime_mount *mount, const char *mount_point)
 	return 0;
 }
 
+/* ---- The daemon --------------------------------------------------------------- */
+
+static void read_proc(pid_t pid, const char *file, char *text, size_t size)
+{
+	char path[64];
+	cleanup_fd int fd = -1;
+	ssize_t length;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	length = fd < 0 ? 0 : read(fd, text, size - 1);
+	text[length > 0 ? length : 0] = '\0';
+}
+
+/* In clock ticks since the machine began; 0: there is no such process. */
+static uint64_t start_time(pid_t pid)
+{
+	unsigned long long ticks = 0;
+	char text[512];
+	const char *end;
+
+	read_proc(pid, "stat", text, sizeof(text));
+	end = strrchr(text, ')'); /* of the name, which may hold anything */
+	if (end)
+		sscanf(end,
+			") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
+			"%*d %*d %llu",
+			&ticks);
+	return ticks;
+}
+
+/* All that is left of it are threads in the kernel. */
+static bool has_only_threads(pid_t pid)
+{
+	char text[2048];
+	const char *state, *threads;
+
+	read_proc(pid, "status", text, sizeof(text));
+	state = strstr(text, "\nState:\tZ");
+	threads = strstr(text, "\nThreads:\t");
+	return state && threads && atoi(threads + strlen("\nThreads:\t")) > 1;
+}
+
+/* The start is asked for last: of a process that is held up within execve(2), which may have the
+ * same id now, /proc would not tell it. */
+bool runtime_is_stuck(const struct runtime_mount *mount)
+{
+	return has_only_threads(mount->pid) && start_time(mount->pid) == mount->pid_started;
+}
+
+bool runtime_is_alive(const struct runtime_mount *mount)
+{
+	/* The socket of a stuck one still takes connections. */
+	return !runtime_is_stuck(mount) && control_is_served(mount->control_path);
+}
+
 /* ---- ID.json ----------------------------------------------------------------- */
 
 static char *state_text(const struct runtime_mount *mount)
@@ -142,6 +198,8 @@ static char *state_text(const struct runtime_mount *mount)
 		cJSON_AddStringToObject(state, "mount_point", mount->mount_point) &&
 		cJSON_AddStringToObject(state, "control", mount->control_path) &&
 		cJSON_AddNumberToObject(state, "pid", mount->pid) &&
+		cJSON_AddNumberToObject(state, "pid_started", (double)start_time(mount->pid)) &&
+		cJSON_AddNumberToObject(state, "connection", mount->connection) &&
 		(!mount->log_directory ||
 			cJSON_AddStringToObject(state, "log", mount->log_directory)))
 		text = cJSON_PrintUnformatted(state);
@@ -206,26 +264,6 @@ void runtime_remove(const char *id)
 	unlinkat(fd, name, 0);
 }
 
-/* The state letter stands behind the name; 'Z': all that is left are threads in the kernel. */
-bool runtime_is_stuck(const struct runtime_mount *mount)
-{
-	char path[64], text[64];
-	cleanup_fd int fd = -1;
-	ssize_t size;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)mount->pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	size = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-	text[size > 0 ? size : 0] = '\0';
-	return strstr(text, " (isthmus) Z ");
-}
-
-bool runtime_is_alive(const struct runtime_mount *mount)
-{
-	/* The socket of a stuck one still takes connections. */
-	return !runtime_is_stuck(mount) && control_is_served(mount->control_path);
-}
-
 /* ---- The list ---------------------------------------------------------------- */
 
 static char *copy_member(const cJSON *state, const char *name)
@@ -233,6 +271,13 @@ static char *copy_member(const cJSON *state, const char *name)
 	const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(state, name));
 
 	return value ? strdup(value) : NULL;
+}
+
+static double number_member(const cJSON *state, const char *name)
+{
+	const cJSON *member = cJSON_GetObjectItemCaseSensitive(state, name);
+
+	return cJSON_IsNumber(member) && member->valuedouble > 0 ? member->valuedouble : 0;
 }
 
 static bool load(int directory, const char *name, struct runtime_mount *ret_mount)
@@ -254,7 +299,9 @@ static bool load(int directory, const char *name, struct runtime_mount *ret_moun
 	mount.mount_point = copy_member(state, "mount_point");
 	mount.control_path = copy_member(state, "control");
 	mount.log_directory = copy_member(state, "log");
-	mount.pid = (pid_t)cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(state, "pid"));
+	mount.pid = (pid_t)number_member(state, "pid");
+	mount.pid_started = (uint64_t)number_member(state, "pid_started");
+	mount.connection = (unsigned)number_member(state, "connection");
 	cJSON_Delete(state);
 	if (!mount.id || !mount.uri || !mount.mount_point || !mount.control_path)
 		return false;

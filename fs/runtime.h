@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct runtime_mount {
@@ -18,9 +19,11 @@ struct runtime_mount {
 	char *uri;
 	char *mount_point; /* absolute */
 	char *control_path;
-	char *session_path;  /* see struct workspace_options; NULL in lists */
-	char *log_directory; /* NULL: not logged */
-	pid_t pid;           /* of the daemon */
+	char *session_path;   /* see struct workspace_options; NULL in lists */
+	char *log_directory;  /* NULL: not logged */
+	pid_t pid;            /* of the daemon */
+	uint64_t pid_started; /* when, as proc_pid_stat(5) has it (filled in by runtime_save()) */
+	unsigned connection;  /* mount_point_connection() */
 };
 
 /* Frees the strings. */
@@ -44,7 +47,8 @@ void runtime_remove(const char *id);
 bool runtime_is_alive(const struct runtime_mount *mount);
 
 /* True when its daemon was killed but has not ended: a thread of it waits in the kernel for an
- * answer that the daemon itself would have to give.  So does whoever asks the mount anything. */
+ * answer that the daemon itself would have to give.  So does whoever asks that mount anything,
+ * which need not be what is mounted there now (see `connection`). */
 bool runtime_is_stuck(const struct runtime_mount *mount);
 
 /* Every mount that has been saved and not removed, by mount point.  -errno. */

@@ -120,6 +120,38 @@ test_mount_and_umount_recover_what_hangs_on_a_killed_daemon() {
 	umount_here
 }
 
+# As a daemon that hangs, but of a mount that is not there any more.
+hang_for_another_mount() {
+	python3 - "$XDG_RUNTIME_DIR"/isthmus/*.json <<-'END' &
+		import ctypes, json, os, platform, sys, threading, time
+		threading.Thread(target=time.sleep, args=(60,)).start()
+		libc = ctypes.CDLL(None)
+		libc.prctl(15, b"isthmus", 0, 0, 0)
+		with open(sys.argv[1]) as file:
+		    state = json.load(file)
+		state["pid"] = os.getpid()
+		with open("/proc/self/stat") as file:
+		    state["pid_started"] = int(file.read().rsplit(")", 1)[1].split()[19])
+		state["connection"] += 1
+		with open(sys.argv[1], "w") as file:
+		    json.dump(state, file)
+		libc.syscall(60 if platform.machine() == "x86_64" else 93, 0)
+	END
+	wait_for 10 grep -q 'State:.*Z' "/proc/$!/status"
+}
+
+test_a_mount_is_not_taken_for_that_of_another_daemon_which_hangs() {
+	need python3
+	mount_here
+	hang_for_another_mount || fail "the process does not hang"
+	! mount_here 2>"$tmp/err" || fail "mounted over it"
+	grep -q 'already' "$tmp/err" || fail "mount says: $(cat "$tmp/err")"
+	echo works >"$mnt/still"
+	kill -KILL $!
+	umount_here
+	wait_for 10 no_daemon || fail "still running"
+}
+
 test_umount_recovers_a_killed_daemon() {
 	mount_here
 	kill -KILL "$(daemon_of_mount)"
