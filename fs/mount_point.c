@@ -1,12 +1,8 @@
 #include "fs/mount_point.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <poll.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +14,7 @@
 #include <unistd.h>
 
 #include "fs/runtime.h"
-#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
-#include "ops/support/clock.h"
 #include "ops/support/log.h"
 #include "ops/support/mountinfo.h"
 #include "ops/support/path.h"
@@ -325,173 +319,6 @@ int mount_point_recover(const char *path)
 		return -errno;
 	abort_connection(path);
 	return run_fusermount(path, true);
-}
-
-/* ---- Who is in the way ---- */
-enum { HOLDERS_MAX = 8, LOOK_WAIT_MS = 2000, WRITE_WAIT_MS = 30000 };
-
-static bool points_into(int directory, const char *link, const char *mount_point)
-{
-	char target[PATH_MAX];
-	ssize_t length = readlinkat(directory, link, target, sizeof(target) - 1);
-	size_t prefix = strlen(mount_point);
-
-	if (length < 0)
-		return false;
-	target[length] = '\0';
-	return strncmp(target, mount_point, prefix) == 0 &&
-	       (target[prefix] == '/' || !target[prefix] || target[prefix] == ' ');
-}
-
-static bool has_open(int process, const char *mount_point)
-{
-	int fd = openat(process, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	cleanup_dir DIR *directory = fd < 0 ? NULL : fdopendir(fd);
-	const struct dirent *entry;
-
-	if (!directory) {
-		if (fd >= 0)
-			close(fd);
-		return false;
-	}
-	while ((entry = readdir(directory)))
-		if (points_into(dirfd(directory), entry->d_name, mount_point))
-			return true;
-	return false;
-}
-
-static bool has_mapped(int process, const char *mount_point)
-{
-	int fd = openat(process, "maps", O_RDONLY | O_CLOEXEC);
-	cleanup_file FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
-	cleanup_free char *line = NULL;
-	size_t size = 0, prefix = strlen(mount_point);
-
-	if (!file && fd >= 0)
-		close(fd);
-	while (file && getline(&line, &size, file) > 0) {
-		const char *path = strchr(line, '/');
-
-		if (path && strncmp(path, mount_point, prefix) == 0 && path[prefix] == '/')
-			return true;
-	}
-	return false;
-}
-
-static bool holds(int process, const char *mount_point)
-{
-	return points_into(process, "cwd", mount_point) ||
-	       points_into(process, "root", mount_point) ||
-	       points_into(process, "exe", mount_point) || has_open(process, mount_point) ||
-	       has_mapped(process, mount_point);
-}
-
-static void read_name(int process, char *name, size_t size)
-{
-	cleanup_fd int fd = openat(process, "comm", O_RDONLY | O_CLOEXEC);
-	ssize_t got = fd < 0 ? -1 : read(fd, name, size - 1);
-
-	name[got > 0 ? got : 0] = '\0';
-	name[strcspn(name, "\n")] = '\0';
-}
-
-/* Runs `work` in a child without any of our files, and returns what it wrote to stdout.  What it
- * looks at may be held up for as long as a far end does not answer: past `wait_ms` it is left
- * alone, and `*in_time` is false. */
-static char *ask_child(void (*work)(const char *path), const char *path, int wait_ms, bool *in_time)
-{
-	cleanup_buffer struct buffer said = {0};
-	int64_t until = clock_now_ms() + wait_ms;
-	int ends[2];
-	pid_t child;
-
-	*in_time = false;
-	if (pipe2(ends, O_CLOEXEC) < 0)
-		return NULL;
-	child = fork();
-	if (child == 0) {
-		dup2(ends[1], STDOUT_FILENO);
-		close_range(3, ~0U, 0);
-		work(path);
-		_exit(0);
-	}
-	close(ends[1]);
-	while (child > 0 && !*in_time && clock_now_ms() < until) {
-		struct pollfd end = {.fd = ends[0], .events = POLLIN};
-		char piece[256];
-		ssize_t got;
-
-		if (poll(&end, 1, (int)(until - clock_now_ms())) <= 0)
-			continue;
-		got = read(ends[0], piece, sizeof(piece));
-		*in_time = got == 0;
-		if (got > 0)
-			buffer_append(&said, piece, (size_t)got);
-	}
-	close(ends[0]);
-	if (child > 0 && !*in_time)
-		kill(child, SIGKILL);
-	if (child > 0)
-		waitpid(child, NULL, *in_time ? 0 : WNOHANG);
-	return buffer_steal_string(&said);
-}
-
-static void tell_holders(const char *mount_point)
-{
-	cleanup_dir DIR *processes = opendir("/proc");
-	const struct dirent *entry;
-	int count = 0;
-	char name[64];
-
-	while (processes && count < HOLDERS_MAX && (entry = readdir(processes))) {
-		cleanup_fd int process = -1;
-
-		if (!isdigit((unsigned char)entry->d_name[0]) || atoi(entry->d_name) == getpid() ||
-			atoi(entry->d_name) == getppid())
-			continue;
-		process =
-			openat(dirfd(processes), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (process < 0 || !holds(process, mount_point))
-			continue;
-		read_name(process, name, sizeof(name));
-		dprintf(STDOUT_FILENO, "%s%s (pid %s)", count++ ? ", " : "", name, entry->d_name);
-	}
-}
-
-/* The kernel keeps /proc/PID of a process that is held up within execve(2) to itself. */
-char *mount_point_holders(const char *mount_point)
-{
-	cleanup_free char *found = NULL;
-	char *more = NULL;
-	bool in_time;
-
-	found = ask_child(tell_holders, mount_point, LOOK_WAIT_MS, &in_time);
-	if (in_time)
-		return found && *found ? steal_ptr(&found) : NULL;
-	if (asprintf(&more, "%s%sa process that does not answer", found ? found : "",
-		    found && *found ? ", " : "") < 0)
-		return NULL;
-	return more;
-}
-
-static void sync_mount(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd >= 0)
-		syncfs(fd);
-}
-
-/* By a child: the daemon answers what it writes, and would wait for itself. */
-void mount_point_write_pages(const char *path)
-{
-	bool in_time;
-
-	free(ask_child(sync_mount, path, WRITE_WAIT_MS, &in_time));
-	if (!in_time)
-		log_warning("\"%s\": what was changed through mmap(2) is perhaps not all written, "
-			    "ignoring",
-			path);
 }
 
 void mount_point_detach(const char *path)

@@ -244,6 +244,16 @@ test_umount_of_a_busy_mount_names_the_holder() {
 	umount_here
 }
 
+test_umount_that_cannot_look_for_holders_says_why() {
+	[ "$(id -u)" = 0 ] || skip "fusermount3 needs more files"
+	mount_here
+	exec 7<"$mnt"
+	! (exec 7<&-; ulimit -n 5; umount_here) 2>"$tmp/err" || fail "umount of a busy mount succeeded"
+	grep -q 'cannot be looked for (Too many open files)' "$tmp/err" || fail "$(cat "$tmp/err")"
+	exec 7<&-
+	umount_here
+}
+
 test_lazy_umount_of_a_busy_mount() {
 	mount_here
 	exec 7<"$mnt"
