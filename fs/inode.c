@@ -69,22 +69,36 @@ static void remember_forgotten(struct inode_table *t, struct inode *inode, struc
 	path_string_done(&path);
 }
 
-void inode_free_if_unused(struct inode_table *t, struct inode *inode, struct forgotten **list)
+/* Returns what may be unused now, too: recursion would need stack for the whole depth of a tree. */
+static struct inode *free_unused(
+	struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
-	if (inode->lookups || inode->references || inode == t->root)
-		return;
+	struct inode *parent = NULL;
+
 	while (inode->handles)
 		handle_take_spare(inode, list);
 	remember_forgotten(t, inode, list);
 	t->on_ttl -= inode->on_ttl;
 	inode->references++; /* names may lead back here */
 	inode_forget_lost(t, inode, list);
-	while (inode->names)
-		name_drop(t, inode->names, list);
+	while (inode->names) {
+		if (parent)
+			inode_unref(t, parent, list);
+		parent = name_detach(t, inode->names);
+	}
 	hash_table_remove(&t->inodes, inode, inode_entry_hash, inode_entry_link);
 	t->bytes -= sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
 	free(inode->target);
 	free(inode);
+	if (parent)
+		parent->references--;
+	return parent;
+}
+
+void inode_free_if_unused(struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	while (inode && !inode->lookups && !inode->references && inode != t->root)
+		inode = free_unused(t, inode, list);
 }
 
 void inode_unref(struct inode_table *t, struct inode *inode, struct forgotten **list)

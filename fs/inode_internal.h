@@ -82,7 +82,8 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 void **name_entry_link(void *entry);
 size_t name_entry_hash(const void *entry);
 
-void name_drop(struct inode_table *t, struct inode_name *name, struct forgotten **list);
+/* Removes a name; the caller gets the reference that it had on its parent. */
+struct inode *name_detach(struct inode_table *t, struct inode_name *name);
 
 /* Forgets where an object without names was last. */
 void inode_forget_lost(struct inode_table *t, struct inode *inode, struct forgotten **list);

@@ -11,7 +11,10 @@
 
 #include "ops/support/hash_seed.h"
 
-enum { REMOVAL_SECONDS = 5, DEPTH_MAX = 1 << 20 };
+/* What lies deeper has no path: the lock is held while one is gathered.  That is ten times as deep
+ * as is any use, as the place walks all of it at each request: some 5 ms at 6,000 levels of a local
+ * disk.  Where directories were, or others are now, may go round in circles for ever. */
+enum { REMOVAL_SECONDS = 5, DEPTH_MAX = 1 << 16 };
 
 static size_t name_hash(const struct inode *parent, const char *name)
 {
@@ -48,13 +51,14 @@ static size_t name_bytes(const char *name)
 	return sizeof(struct inode_name) + strlen(name) + 1 + MALLOC_OVERHEAD_BYTES;
 }
 
-static void name_free(struct inode_table *t, struct inode_name *name, struct forgotten **list)
+/* Returns the parent, with the reference that the name had. */
+static struct inode *name_free(struct inode_table *t, struct inode_name *name)
 {
 	struct inode *parent = name->parent;
 
 	t->bytes -= name_bytes(name->name);
 	free(name);
-	inode_unref(t, parent, list);
+	return parent;
 }
 
 static void name_take_out(struct inode_table *t, struct inode_name *name)
@@ -67,10 +71,15 @@ static void name_take_out(struct inode_table *t, struct inode_name *name)
 	hash_table_remove(&t->names, name, name_entry_hash, name_entry_link);
 }
 
-void name_drop(struct inode_table *t, struct inode_name *name, struct forgotten **list)
+struct inode *name_detach(struct inode_table *t, struct inode_name *name)
 {
 	name_take_out(t, name);
-	name_free(t, name, list);
+	return name_free(t, name);
+}
+
+static void name_drop(struct inode_table *t, struct inode_name *name, struct forgotten **list)
+{
+	inode_unref(t, name_detach(t, name), list);
 }
 
 void inode_forget_lost(struct inode_table *t, struct inode *inode, struct forgotten **list)
@@ -79,7 +88,7 @@ void inode_forget_lost(struct inode_table *t, struct inode *inode, struct forgot
 
 	inode->lost = NULL;
 	if (lost)
-		name_free(t, lost, list);
+		inode_unref(t, name_free(t, lost), list);
 }
 
 /* The name is gone, or another's. */
@@ -89,14 +98,14 @@ static void name_lose(struct inode_table *t, struct inode_name *name, struct for
 
 	name_take_out(t, name);
 	if (inode->names || !inode->lookups) {
-		name_free(t, name, list);
+		inode_unref(t, name_free(t, name), list);
 		return;
 	}
 	inode_forget_lost(t, inode, list);
 	inode->lost = name;
 }
 
-static bool inode_is_below(const struct inode *inode, const struct inode *top)
+static bool is_below(const struct inode *inode, const struct inode *top)
 {
 	while (!object_id_equal(&inode->id, &top->id) && inode->names)
 		inode = inode->names->parent;
@@ -111,7 +120,7 @@ static int name_add(
 	size_t length = strlen(text);
 	struct inode_name *name;
 
-	if (inode->references && inode_is_below(parent, inode))
+	if (parent == inode || (inode->references && is_below(parent, inode)))
 		return -ELOOP;
 	name = malloc(sizeof(*name) + length + 1);
 	if (!name)
@@ -149,7 +158,6 @@ int name_build_path(struct inode_table *t, const struct inode *inode, const char
 
 	for (const struct inode *i = inode; i != t->root; i = at->parent) {
 		at = name_of(t, i, last);
-		/* Where directories were, or others are now, need not lead to the root. */
 		if (!at || ++depth > DEPTH_MAX)
 			return -ENOENT;
 		size += strlen(at->name) + 1;
@@ -274,7 +282,7 @@ int inode_table_places(struct inode_table *t, struct inode *top, bool whole_subt
 	places = calloc(t->names.count + 1, sizeof(*places));
 	for (size_t i = 0; places && r == 0 && i <= t->names.mask; i++)
 		for (struct inode_name *n = t->names.buckets[i]; n && r == 0; n = n->hash_next)
-			if (whole_subtree ? inode_is_below(n->parent, top) : n->parent == top) {
+			if (whole_subtree ? is_below(n->parent, top) : n->parent == top) {
 				r = add_place(&places[count], n);
 				count += r == 0;
 			}
@@ -396,7 +404,7 @@ static bool is_elsewhere(
 	const struct inode_name *name = name_of(t, inode, true);
 
 	return inode->is_directory && inode->lookups && name && name->parent != parent &&
-	       !inode_is_below(parent, inode);
+	       !is_below(parent, inode);
 }
 
 /* With the lock held.  Another takes its place; it keeps what it was last. */

@@ -315,10 +315,11 @@ static void test_a_directory_below_itself_is_a_loop(void)
 	struct inode *root = inode_table_root(table);
 	struct attributes of_root = object(1, S_IFDIR), of_a = object(2, S_IFDIR);
 	struct inode *a = enter(table, root, "a", of_a);
-	struct inode *b = enter(table, a, "b", object(3, S_IFDIR));
-	struct inode *again;
+	struct inode *again, *b;
 	struct inode_note note;
 
+	CHECK_RC(-ELOOP, inode_table_enter(table, a, "a", &of_a, &again, &note));
+	b = enter(table, a, "b", object(3, S_IFDIR));
 	CHECK_RC(-ELOOP, inode_table_enter(table, a, "a", &of_a, &again, &note));
 	CHECK_RC(-ELOOP, inode_table_enter(table, b, "a", &of_a, &again, &note));
 	CHECK_RC(-ELOOP, inode_table_enter(table, b, "root", &of_root, &again, &note));
@@ -326,6 +327,28 @@ static void test_a_directory_below_itself_is_a_loop(void)
 	inode_table_renamed(table, root, "a", b, "a", a, false);
 	CHECK_RC(-ENOENT, check_path(table, a, ""));
 	CHECK_RC(-ENOENT, check_path(table, b, ""));
+	inode_table_free(table);
+}
+
+static void test_deep_trees_have_paths_and_can_be_forgotten(void)
+{
+	enum { LEVELS = 60000 };
+	static struct inode *levels[LEVELS];
+	struct inode_table *table = new_table();
+	struct inode *at = inode_table_root(table);
+	struct path_string path;
+	uint64_t inodes, bytes;
+
+	for (unsigned i = 0; i < LEVELS; i++)
+		at = levels[i] = enter(table, at, "d", object(i + 2, S_IFDIR));
+	if (CHECK_RC(0, inode_table_path(table, at, NULL, &path))) {
+		CHECK_RC(2 * LEVELS - 1, strlen(path.path));
+		path_string_done(&path);
+	}
+	for (unsigned i = 0; i < LEVELS; i++)
+		inode_table_forget(table, levels[i], 1);
+	inode_table_usage(table, &inodes, &bytes);
+	CHECK_RC(1, inodes);
 	inode_table_free(table);
 }
 
@@ -341,6 +364,7 @@ TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_another_object_takes_the_name_over),
 	TEST(test_a_long_path_leaves_the_fixed_buffer),
 	TEST(test_a_directory_below_itself_is_a_loop),
+	TEST(test_deep_trees_have_paths_and_can_be_forgotten),
 	TEST(test_what_the_kernel_forgets_is_gone_when_nothing_needs_it),
 	TEST(test_a_change_of_content_is_noticed),
 	TEST(test_a_known_file_takes_less_than_300_bytes))
