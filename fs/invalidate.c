@@ -19,10 +19,11 @@ enum {
 	SETTLE_MS = 1,
 };
 
-struct queued_change {
-	struct queued_change *next;
-	struct inode *left;   /* a former directory (with a reference); or NULL: */
-	struct change change; /* `path` points to the text below */
+struct queued {
+	struct queued *next;
+	enum { QUEUED_CHANGE, QUEUED_LEFT } kind;
+	struct inode *left;   /* QUEUED_LEFT: a former directory, with a reference; else NULL */
+	struct change change; /* QUEUED_CHANGE: `path` points to the text below */
 	char path[];
 };
 
@@ -40,7 +41,7 @@ struct invalidator {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct queued_change *first, **last; /* lock, as all below */
+	struct queued *first, **last; /* lock, as all below */
 	size_t count;
 	struct moved_directory *moved, **last_moved; /* in the order of renames */
 	bool busy;                                   /* the thread works on some */
@@ -336,10 +337,10 @@ static void handle(struct invalidator *v, const struct change *change)
 }
 
 /* ---- The queue ---- */
-static void queue_free(struct queued_change *list)
+static void queue_free(struct queued *list)
 {
 	while (list) {
-		struct queued_change *next = list->next;
+		struct queued *next = list->next;
 
 		free(list);
 		list = next;
@@ -347,18 +348,18 @@ static void queue_free(struct queued_change *list)
 }
 
 /* Without the lock. */
-static void queue_drop(struct invalidator *v, struct queued_change *list)
+static void queue_drop(struct invalidator *v, struct queued *list)
 {
-	for (const struct queued_change *entry = list; entry; entry = entry->next)
+	for (const struct queued *entry = list; entry; entry = entry->next)
 		inode_table_unref(v->session->mount->inodes, entry->left);
 	queue_free(list);
 }
 
 /* With the lock held.  Forgets single changes in favour of a rescan of everything; the caller frees
  * them once the lock is free. */
-static struct queued_change *lose_changes(struct invalidator *v)
+static struct queued *lose_changes(struct invalidator *v)
 {
-	struct queued_change *list = v->first;
+	struct queued *list = v->first;
 
 	v->first = NULL;
 	v->last = &v->first;
@@ -367,17 +368,11 @@ static struct queued_change *lose_changes(struct invalidator *v)
 	return list;
 }
 
-static void enqueue(struct invalidator *v, const struct change *change, struct inode *left)
+/* `entry` NULL: there was no memory for one. */
+static void enqueue(struct invalidator *v, struct queued *entry)
 {
-	size_t size = strlen(change->path) + 1;
-	struct queued_change *entry = malloc(sizeof(*entry) + size), *lost = NULL;
+	struct queued *lost = NULL;
 
-	if (entry) {
-		*entry = (struct queued_change){.change = *change, .left = left};
-		memcpy(entry->path, change->path, size);
-		entry->change.path = entry->path;
-		entry->change.hash = NULL;
-	}
 	pthread_mutex_lock(&v->lock);
 	if (!entry || v->count >= QUEUE_MAX) {
 		lost = lose_changes(v);
@@ -396,31 +391,44 @@ static void enqueue(struct invalidator *v, const struct change *change, struct i
 
 static void take_change(void *user, const struct change *change)
 {
-	enqueue(user, change, NULL);
+	size_t size = strlen(change->path) + 1;
+	struct queued *entry = malloc(sizeof(*entry) + size);
+
+	if (entry) {
+		*entry = (struct queued){.kind = QUEUED_CHANGE, .change = *change};
+		memcpy(entry->path, change->path, size);
+		entry->change.path = entry->path;
+		entry->change.hash = NULL;
+	}
+	enqueue(user, entry);
 }
 
 void invalidator_unwatched(struct invalidator *v, const char *path)
 {
 	const struct change change = {.kind = CHANGE_UNWATCHED, .path = path};
 
-	enqueue(v, &change, NULL);
+	take_change(v, &change);
 }
 
 void invalidator_left(struct invalidator *v, struct inode *former)
 {
-	const struct change change = {.kind = CHANGE_RESCAN, .path = ""};
+	struct queued *entry = malloc(sizeof(*entry));
 
-	enqueue(v, &change, former);
+	if (entry)
+		*entry = (struct queued){.kind = QUEUED_LEFT, .left = former};
+	else
+		inode_table_unref(v->session->mount->inodes, former);
+	enqueue(v, entry);
 }
 
-static void handle_all(struct invalidator *v, struct queued_change *list, bool lost, bool expire)
+static void handle_all(struct invalidator *v, struct queued *list, bool lost, bool expire)
 {
 	static const struct change everything = {.kind = CHANGE_RESCAN, .path = ""};
 
 	if (lost)
 		handle(v, &everything);
-	for (const struct queued_change *entry = list; entry; entry = entry->next)
-		if (entry->left)
+	for (const struct queued *entry = list; entry; entry = entry->next)
+		if (entry->kind == QUEUED_LEFT)
 			drop_subtree(v->session, entry->left, false);
 		else
 			handle(v, &entry->change);
@@ -444,7 +452,7 @@ static void *thread_main(void *data)
 
 	pthread_mutex_lock(&v->lock);
 	while (!v->ending) {
-		struct queued_change *list;
+		struct queued *list;
 		bool lost, expire;
 
 		if (!v->first && !v->lost && !v->expire) {
@@ -524,7 +532,7 @@ void invalidator_moved(
 	struct invalidator *v, const char *from, const char *to, bool swap, uint64_t done_ns)
 {
 	struct moved_directory *moved = calloc(1, sizeof(*moved));
-	struct queued_change *lost = NULL;
+	struct queued *lost = NULL;
 	size_t count = 1;
 
 	if (moved)
