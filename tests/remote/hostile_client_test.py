@@ -4,14 +4,13 @@ error or closes the connection, stays within its bounds, never leaves its direct
 import errno
 import fcntl
 import os
-import shutil
 import struct
 import sys
 import tempfile
 import threading
 import time
-import traceback
 
+import functions
 import protocol as p
 
 helper = sys.argv[1]
@@ -413,26 +412,4 @@ def prepare():
     os.symlink("/proc", root + b"/proc")
 
 
-def main():
-    prepare()
-    failed = 0
-    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")]
-    for name, test in tests:
-        start = time.monotonic()
-        try:
-            test()
-        except Exception:
-            failed += 1
-            print(f"FAILED: {name}")
-            traceback.print_exc()
-        if "-v" in sys.argv:
-            print(f"{time.monotonic() - start:.2f} s {name}")
-    print(f"{len(tests) - failed} passed, {failed} failed")
-    return failed > 0
-
-
-try:
-    status = main()
-finally:
-    shutil.rmtree(top, ignore_errors=True)
-sys.exit(status)
+functions.run(globals(), top, prepare)

@@ -5,13 +5,12 @@ import errno
 import fcntl
 import os
 import secrets
-import shutil
 import stat
 import sys
 import tempfile
 import time
-import traceback
 
+import functions
 import protocol as p
 
 helper = sys.argv[1]
@@ -644,25 +643,14 @@ def test_session_goes_on_over_a_new_connection():
     third.close()
 
 
-def main():
+def test_the_helper_ends_after_goodbye():
+    client.close()
+    same(0, client.helper.returncode)
+
+
+def connect():
     global client
     client = p.Client([helper], root)
-    failed = 0
-    tests = [(name, test) for name, test in globals().items() if name.startswith("test_")]
-    for name, test in tests:
-        try:
-            test()
-        except Exception:
-            failed += 1
-            print(f"FAILED: {name}")
-            traceback.print_exc()
-    client.close()
-    print(f"{len(tests) - failed} passed, {failed} failed")
-    return failed > 0
 
 
-try:
-    status = main()
-finally:
-    shutil.rmtree(root, ignore_errors=True)
-sys.exit(status)
+functions.run(globals(), root, connect)

@@ -1,0 +1,27 @@
+"""What the tests of the helper share: running every function test_* of a program."""
+import shutil
+import sys
+import time
+import traceback
+
+
+def run(functions, directory, prepare):
+    """Of globals(): prepares, runs each, removes the directory, and ends the program."""
+    tests = [(name, test) for name, test in functions.items() if name.startswith("test_")]
+    failed = 0
+    try:
+        prepare()
+        for name, test in tests:
+            start = time.monotonic()
+            try:
+                test()
+            except Exception:
+                failed += 1
+                print(f"FAILED: {name}")
+                traceback.print_exc()
+            if "-v" in sys.argv:
+                print(f"{time.monotonic() - start:.2f} s {name}")
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    print(f"{len(tests) - failed} passed, {failed} failed")
+    sys.exit(failed > 0)
