@@ -453,7 +453,7 @@ ssize_t cached_read(
 	struct cached *c = cached_of_file(file);
 	struct content *content;
 	struct open_file *inner;
-	bool worth_keeping;
+	bool worth_keeping, is_gathered;
 	ssize_t count;
 	int r;
 
@@ -465,6 +465,7 @@ ssize_t cached_read(
 		cached_assemble_begin(c, file);
 	worth_keeping = file->node && file->node->writers == 0 && is_small(&file->attributes) &&
 			!node_is_locked(file->node);
+	is_gathered = file->assembly;
 	pthread_mutex_unlock(&c->lock);
 	if (content)
 		return read_content(c, ctx, content, data, size, offset);
@@ -476,9 +477,10 @@ ssize_t cached_read(
 	if (worth_keeping && offset == 0 && file->attributes.size_bytes > 0)
 		return read_whole(ctx, file, inner, data, size, offset);
 	count = workspace_read(ctx, inner, data, size, offset);
+	if (!is_gathered || count <= 0)
+		return count;
 	pthread_mutex_lock(&c->lock);
-	if (count > 0)
-		cached_assemble_take(c, file, data, (size_t)count, offset);
+	cached_assemble_take(c, file, data, (size_t)count, offset);
 	pthread_mutex_unlock(&c->lock);
 	return count;
 }
