@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/path.h"
@@ -37,6 +38,7 @@ struct walk {
 	uint64_t looked_ns;                   /* ... which was begun then */
 	uint64_t entries;
 	uint64_t content_bytes;
+	struct buffer content; /* of one file: fresh memory for each costs more than reading it */
 };
 
 static void children_free(struct walk *walk)
@@ -53,6 +55,7 @@ static void children_free(struct walk *walk)
 static void walk_done(struct walk *walk)
 {
 	children_free(walk);
+	buffer_done(&walk->content);
 	while (walk->first) {
 		struct pending_directory *next = walk->first->next;
 
@@ -95,22 +98,20 @@ static int keep_child(void *user, const struct dir_entry *entry)
 	return 0;
 }
 
-/* Reads a small file whole; leaves `*ret_data` NULL when it changed or cannot be read. */
-static void read_whole(
-	struct walk *walk, const struct object_ref *object, size_t size, void **ret_data)
+/* Reads a small file whole; NULL when it changed or cannot be read. */
+static const void *read_whole(struct walk *walk, const struct object_ref *object, size_t size)
 {
-	cleanup_free char *data = malloc(size + 1);
 	struct attributes attributes;
 	struct open_file *file;
 	ssize_t got;
 
-	if (!data || workspace_open_file(walk->ctx, walk->workspace, object, O_RDONLY | O_NOATIME,
-			     &file, &attributes) < 0)
-		return;
-	got = workspace_read(walk->ctx, file, data, size + 1, 0);
+	if (buffer_reserve(&walk->content, size + 1) < 0 ||
+		workspace_open_file(walk->ctx, walk->workspace, object, O_RDONLY | O_NOATIME, &file,
+			&attributes) < 0)
+		return NULL;
+	got = workspace_read(walk->ctx, file, walk->content.data, size + 1, 0);
 	workspace_close(walk->ctx, file);
-	if (got == (ssize_t)size)
-		*ret_data = steal_ptr(&data);
+	return got == (ssize_t)size ? walk->content.data : NULL;
 }
 
 static int emit_child(
@@ -121,7 +122,6 @@ static int emit_child(
 	struct dir_entry entry = {
 		.path = path, .attributes = *attributes, .looked_ns = child->looked_ns};
 	cleanup_free char *target = NULL;
-	cleanup_free void *content = NULL;
 	const struct scan_request *request = walk->request;
 	bool wanted = (request->flags & SCAN_CONTENT) && S_ISREG(attributes->mode) &&
 		      attributes->size_bytes <= request->content_max_bytes;
@@ -133,9 +133,8 @@ static int emit_child(
 		workspace_readlink(walk->ctx, walk->workspace, &object, &target) == 0)
 		entry.link_target = target;
 	if (wanted && in_budget)
-		read_whole(walk, &object, attributes->size_bytes, &content);
-	if (content) {
-		entry.content = content;
+		entry.content = read_whole(walk, &object, attributes->size_bytes);
+	if (entry.content) {
 		entry.content_size = attributes->size_bytes;
 		walk->content_bytes += attributes->size_bytes;
 	}

@@ -48,6 +48,8 @@ int64_t handle_getattr(struct job *job, struct wire_writer *out)
 
 /* ---- Listings ------------------------------------------------------------------ */
 
+enum { ENTRY_BYTES = 256 }; /* beside its path and content, about */
+
 struct listing {
 	struct job *job;
 	struct wire_writer chunk;
@@ -79,8 +81,8 @@ static void start_chunk(struct listing *listing)
 		listing->chunk_bytes /= 2;
 	lane_writer_init(&listing->chunk);
 	if (listing->chunk.error == 0)
-		listing->chunk.error =
-			buffer_reserve(&listing->chunk.buffer, listing->chunk_bytes + 4096);
+		listing->chunk.error = buffer_reserve(
+			&listing->chunk.buffer, listing->chunk_bytes - FRAME_HEADER_BYTES);
 	listing->previous.size = 0;
 	listing->previous_ns = 0;
 	listing->path_bytes = 0;
@@ -109,7 +111,8 @@ static int put_entry(void *user, const struct dir_entry *entry)
 
 	if (entry->content_size > INLINE_MAX_BYTES)
 		small.content = NULL;
-	if (listing->chunk.buffer.size + (small.content ? small.content_size : 0) >
+	if (listing->chunk.buffer.size + path_size + ENTRY_BYTES +
+				(small.content ? small.content_size : 0) >
 			listing->chunk_bytes ||
 		listing->path_bytes + path_size > LISTING_PATHS_MAX_BYTES) {
 		r = flush_listing(listing);
