@@ -102,7 +102,7 @@ void content_attach(struct cached *c, struct node *node, struct content *content
 	c->content_bytes += sizeof(*content) + content->size;
 	while (c->content_bytes > c->memory_bytes_max && c->oldest != content)
 		content_detach(c, c->oldest->node);
-	pthread_cond_broadcast(&c->changed);
+	cached_learnt(c, node);
 }
 
 void content_used(struct cached *c, struct content *content)

@@ -331,7 +331,7 @@ int cached_file_getattr(
 	pthread_mutex_lock(&c->lock);
 	cached_apply_all_deferred(c, ctx);
 	while (file->node && file->node->writers == 0 && cached_awaits_echo(c, file->node))
-		if (cached_wait(c, ctx) < 0)
+		if (cached_wait(c, ctx, "") < 0)
 			break;
 	node = file->node;
 	if (node && node->writers == 0 && node_attributes_are_fresh(c, node)) {

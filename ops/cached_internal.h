@@ -138,6 +138,13 @@ struct load {
 	const char *path;
 };
 
+/* A caller that waits for what is learnt of something of this name: thousands of others may come
+ * in meanwhile. */
+struct waiter {
+	struct waiter *next;
+	const char *name; /* "": of anything */
+};
+
 /* A scan under way that was not asked for by a waiting caller. */
 struct prefetch {
 	struct prefetch *next;
@@ -158,7 +165,7 @@ struct cached {
 	uint32_t ttl_ms;
 
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* something was learnt, or a load ended */
+	pthread_cond_t changed; /* something awaited was learnt, or a load ended */
 	uint64_t clock;
 	uint64_t rescan_at; /* clock of the last loss of everything */
 	uint64_t links_epoch;
@@ -174,6 +181,7 @@ struct cached {
 	uint64_t content_bytes;
 	uint64_t assembling_bytes;
 	struct load *loads;
+	struct waiter *waiters;
 	uint64_t keeping_bytes; /* waiting to be written to the store */
 	struct prefetch *prefetches;
 	uint64_t content_opened_ms;   /* when somebody last opened a small file */
@@ -228,8 +236,13 @@ static inline struct cached_file *cached_file_of(struct open_file *file)
 
 uint64_t cached_now_ms(void); /* never 0 */
 
-/* Waits for `changed`, 20 ms at most.  -EINTR when the caller gave up. */
-int cached_wait(struct cached *c, struct op_context *ctx);
+/* Waits until something is learnt of what has the path's last name ("": of anything), or a
+ * directory is complete, or the feed tells something; 20 ms at most.  -EINTR when the caller
+ * gave up. */
+int cached_wait(struct cached *c, struct op_context *ctx, const char *path);
+
+/* Wakes those who wait for what is now known of the node. */
+void cached_learnt(struct cached *c, const struct node *node);
 
 /* ---- cached_tree.c -------------------------------------------------------------- */
 

@@ -79,12 +79,29 @@ bool cached_awaits_echo(const struct cached *c, const struct node *node)
 	return node->echo_awaited && cached_now_ms() - node->stale_ms <= patience_ms;
 }
 
-int cached_wait(struct cached *c, struct op_context *ctx)
+int cached_wait(struct cached *c, struct op_context *ctx, const char *path)
 {
+	struct waiter waiter = {.name = path_name(path)}, **link;
+
 	if (op_interrupted(ctx))
 		return -EINTR;
+	waiter.next = c->waiters;
+	c->waiters = &waiter;
 	clock_cond_wait_ms(&c->changed, &c->lock, WAIT_STEP_MS);
+	for (link = &c->waiters; *link != &waiter; link = &(*link)->next)
+		;
+	*link = waiter.next;
 	return 0;
+}
+
+void cached_learnt(struct cached *c, const struct node *node)
+{
+	const struct waiter *waiter = c->waiters;
+
+	while (waiter && *waiter->name && strcmp(waiter->name, node->name) != 0)
+		waiter = waiter->next;
+	if (waiter)
+		pthread_cond_broadcast(&c->changed);
 }
 
 /* ---- Taking in what a scan says ---------------------------------------------------- */
@@ -557,11 +574,11 @@ int cached_resolve(struct cached *c, struct op_context *ctx, const char *path, b
 			if (!cached_awaits_echo(c, node) ||
 				cached_now_ms() - since_ms > ECHO_WAIT_MIN_MS)
 				return -EAGAIN;
-			r = cached_wait(c, ctx);
+			r = cached_wait(c, ctx, path);
 		} else if (!directory || is_hopeless(c, directory)) {
 			return -EAGAIN;
 		} else if (is_coming(c, directory, since_ms)) {
-			r = cached_wait(c, ctx);
+			r = cached_wait(c, ctx, path);
 		} else if (loaded || node_is_complete(c, directory)) {
 			return -EAGAIN;
 		} else {
@@ -608,7 +625,7 @@ int cached_load_listing(struct cached *c, struct op_context *ctx, const char *pa
 			return 0;
 		}
 		if (is_coming(c, node, since_ms)) {
-			r = cached_wait(c, ctx);
+			r = cached_wait(c, ctx, path);
 			if (r < 0)
 				return r;
 			continue;
@@ -785,7 +802,7 @@ int cached_await_content(
 		if (cached_now_ms() - since_ms > CONTENT_WAIT_MAX_MS ||
 			!is_worth_waiting(c, p, is_listed(node->parent)))
 			return 0;
-		r = cached_wait(c, ctx);
+		r = cached_wait(c, ctx, path);
 		if (r < 0)
 			return r;
 	}

@@ -395,7 +395,7 @@ static void note_learnt(struct cached *c, struct node *node, const struct learnt
 	node->links_epoch = c->links_epoch;
 	node->echo_awaited = false;
 	node->removed_here = false;
-	pthread_cond_broadcast(&c->changed);
+	cached_learnt(c, node);
 }
 
 static bool same_time(const struct timespec *a, const struct timespec *b)
