@@ -708,6 +708,29 @@ static bool is_searched(const struct node *directory)
 	return false;
 }
 
+static bool fetch_all_of(struct cached *c, struct node *directory, uint64_t allowed)
+{
+	uint64_t kept = 0, bytes;
+
+	if (!directory->directory || directory->name[0] == '.' ||
+		!is_due(c, directory->directory, directory->directory->content_wanted_ms))
+		return false;
+	bytes = missing_bytes(c, directory, DEPTH_MAX, allowed, &kept);
+	return bytes && bytes <= allowed && bytes >= kept &&
+	       fetch_content(c, directory, 0, bytes, allowed);
+}
+
+/* Who searches a directory will want another one beside it: the link is not to rest meanwhile. */
+static void fetch_beside(struct cached *c, const struct node *top, uint64_t allowed)
+{
+	const struct directory *d = top->parent ? top->parent->directory : NULL;
+
+	for (size_t i = 0; d && i < d->bucket_count; i++)
+		for (struct node *child = d->buckets[i]; child; child = child->next)
+			if (fetch_all_of(c, child, allowed))
+				return;
+}
+
 /* The highest directory around the file in several branches of which content was wanted, and
  * whose missing content is not too much.  True when the file is to be waited for. */
 static bool consider_content(struct cached *c, struct node *file)
@@ -742,7 +765,11 @@ static bool consider_content(struct cached *c, struct node *file)
 		allowed = max;
 	}
 	if (top) {
-		return fetch_content(c, top, 0, expected, allowed) && is_search;
+		bool awaited = fetch_content(c, top, 0, expected, allowed) && is_search;
+
+		if (awaited)
+			fetch_beside(c, top, allowed);
+		return awaited;
 	}
 	expected = missing_bytes(c, file->parent, 1, DIRECTORY_CONTENT_MAX_BYTES, &kept);
 	if (file->parent->directory->opens == 1 && expected > file->attributes.size_bytes &&

@@ -813,6 +813,24 @@ static void test_content_of_another_size_is_not_believed(void)
 	teardown();
 }
 
+static void test_who_searches_finds_the_next_directory_on_its_way(void)
+{
+	setup("mkdir a b c && for i in a b c; do for k in $(seq 100); do truncate -s 200K $i/$k; "
+	      "done; done");
+	CHECK_RC(3, count(""));
+	CHECK_RC(100, count("a"));
+	forget_calls();
+	for (int i = 1; i <= 4; i++) {
+		char path[8];
+
+		snprintf(path, sizeof(path), "a/%d", i);
+		CHECK_STRING("", text_of(path));
+	}
+	cached_quiesce(w);
+	CHECK_RC(2, faulty_calls(counter, "scan")); /* of "a" and of one beside it */
+	teardown();
+}
+
 /* ---- A far end that is slow ------------------------------------------------------- */
 
 static struct workspace_ops slow_ops;
@@ -880,4 +898,5 @@ TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_the_store_spares_reading_and_is_verified),
 	TEST(test_a_store_is_private_and_its_hashes_its_own),
 	TEST(test_content_of_another_size_is_not_believed),
+	TEST(test_who_searches_finds_the_next_directory_on_its_way),
 	TEST(test_who_searches_waits_for_no_flow_of_empty_files))
