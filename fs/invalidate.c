@@ -17,6 +17,8 @@ enum {
 	/* Our own operation that caused an event is answered by then, and several changes
 	 * of one file have become one. */
 	SETTLE_MS = 1,
+	LOCKED_MAX = 64, /* files locked lately that are known */
+	LOCKED_NS = 80000000,
 };
 
 struct queued {
@@ -36,6 +38,14 @@ struct moved_directory {
 	char *from, *to;
 };
 
+/* An inode that the kernel is to forget a while after it was locked. */
+struct postponed {
+	struct postponed *next;
+	struct inode *inode; /* with a reference */
+	bool data;
+	uint64_t due_ns;
+};
+
 struct invalidator {
 	struct session *session;
 	pthread_t thread;
@@ -44,8 +54,15 @@ struct invalidator {
 	struct queued *first, **last; /* lock, as all below */
 	size_t count;
 	struct moved_directory *moved, **last_moved; /* in the order of renames */
-	bool busy;                                   /* the thread works on some */
-	bool hurry;                                  /* somebody waits for it */
+	struct {
+		const struct inode *inode;
+		uint64_t until_ns;
+	} locked[LOCKED_MAX]; /* lately, in turn */
+	unsigned locks;
+	struct postponed *postponed, **last_postponed; /* the first is due first */
+	const struct inode *dropping;                  /* the thread tells the kernel of it */
+	bool busy;                                     /* the thread works on some */
+	bool hurry;                                    /* somebody waits for it */
 	atomic_bool ending;
 	bool lost;   /* changes were dropped: rescan everything */
 	bool expire; /* what is believed for a time only is to go */
@@ -72,15 +89,98 @@ static void drop_entry(struct session *s, const struct inode *parent, const char
 #endif
 }
 
+static bool was_locked_lately(const struct invalidator *v, const struct inode *inode)
+{
+	uint64_t now = clock_now_ns();
+
+	for (unsigned i = 0; i < LOCKED_MAX; i++)
+		if (v->locked[i].inode == inode && v->locked[i].until_ns > now)
+			return true;
+	return false;
+}
+
+/* With the lock held.  False: not now, or not for want of memory. */
+static bool postpone(struct invalidator *v, struct inode *inode, bool data)
+{
+	struct postponed *p = v->postponed;
+
+	if (v->hurry || !was_locked_lately(v, inode))
+		return false;
+	while (p && p->inode != inode)
+		p = p->next;
+	if (p) {
+		p->data = p->data || data;
+		return true;
+	}
+	p = malloc(sizeof(*p));
+	if (!p)
+		return false;
+	inode_table_ref(v->session->mount->inodes, inode);
+	*p = (struct postponed){.inode = inode, .data = data, .due_ns = clock_now_ns() + LOCKED_NS};
+	*v->last_postponed = p;
+	v->last_postponed = &p->next;
+	pthread_cond_broadcast(&v->changed);
+	return true;
+}
+
+static bool begin_drop(struct invalidator *v, struct inode *inode, bool data)
+{
+	bool postponed;
+
+	pthread_mutex_lock(&v->lock);
+	postponed = postpone(v, inode, data);
+	v->dropping = postponed ? NULL : inode;
+	pthread_mutex_unlock(&v->lock);
+	return !postponed;
+}
+
+static void end_drop(struct invalidator *v)
+{
+	pthread_mutex_lock(&v->lock);
+	v->dropping = NULL;
+	pthread_cond_broadcast(&v->changed);
+	pthread_mutex_unlock(&v->lock);
+}
+
 /* While an answer that names the inode is on its way, the kernel does not know it: dropping
  * the entry waits for that. */
 static void drop_child(struct session *s, const struct inode *parent, const char *name,
 	struct inode *child, bool data)
 {
-	if (session_drop_inode(s, child, data) != -ENOENT || !parent)
+	if (!begin_drop(s->invalidator, child, data))
 		return;
-	drop_entry(s, parent, name);
-	session_drop_inode(s, child, data);
+	if (session_drop_inode(s, child, data) == -ENOENT && parent) {
+		drop_entry(s, parent, name);
+		session_drop_inode(s, child, data);
+	}
+	end_drop(s->invalidator);
+}
+
+void invalidator_locked(struct invalidator *v, struct inode *inode, bool data)
+{
+	uint64_t until_ns = clock_now_ns() + LOCKED_NS;
+	const struct timespec until = clock_at_ns(until_ns);
+	int r = 0;
+
+	pthread_mutex_lock(&v->lock);
+	v->locked[v->locks].inode = inode;
+	v->locked[v->locks].until_ns = until_ns;
+	v->locks = (v->locks + 1) % LOCKED_MAX;
+	/* Not for ever: the thread may wait for a page that is being read. */
+	while (v->dropping == inode && r == 0)
+		r = pthread_cond_timedwait(&v->changed, &v->lock, &until);
+	pthread_mutex_unlock(&v->lock);
+	session_drop_inode(v->session, inode, data);
+}
+
+bool invalidator_postpones(struct invalidator *v, struct inode *inode)
+{
+	bool postponed;
+
+	pthread_mutex_lock(&v->lock);
+	postponed = postpone(v, inode, false);
+	pthread_mutex_unlock(&v->lock);
+	return postponed;
 }
 
 /* ---- One change --------------------------------------------------------------------------- */
@@ -446,6 +546,41 @@ static void settle(struct invalidator *v)
 			break;
 }
 
+/* With the lock held.  False: nothing was due. */
+static bool drop_due(struct invalidator *v)
+{
+	struct postponed *due = v->postponed;
+
+	if (!due || (!v->hurry && due->due_ns > clock_now_ns()))
+		return false;
+	v->postponed = due->next;
+	if (!v->postponed)
+		v->last_postponed = &v->postponed;
+	v->busy = true;
+	pthread_mutex_unlock(&v->lock);
+	drop_child(v->session, NULL, NULL, due->inode, due->data);
+	inode_table_unref(v->session->mount->inodes, due->inode);
+	free(due);
+	pthread_mutex_lock(&v->lock);
+	v->busy = false;
+	pthread_cond_broadcast(&v->changed);
+	return true;
+}
+
+/* With the lock held. */
+static void wait_for_work(struct invalidator *v)
+{
+	struct timespec until;
+
+	if (v->postponed) {
+		until = clock_at_ns(v->postponed->due_ns);
+		pthread_cond_timedwait(&v->changed, &v->lock, &until);
+	} else {
+		v->hurry = false;
+		pthread_cond_wait(&v->changed, &v->lock);
+	}
+}
+
 static void *thread_main(void *data)
 {
 	struct invalidator *v = data;
@@ -455,9 +590,10 @@ static void *thread_main(void *data)
 		struct queued *list;
 		bool lost, expire;
 
+		if (drop_due(v))
+			continue;
 		if (!v->first && !v->lost && !v->expire) {
-			v->hurry = false;
-			pthread_cond_wait(&v->changed, &v->lock);
+			wait_for_work(v);
 			continue;
 		}
 		settle(v);
@@ -490,6 +626,7 @@ int invalidator_start(struct session *s, struct invalidator **ret_invalidator)
 	v->session = s;
 	v->last = &v->first;
 	v->last_moved = &v->moved;
+	v->last_postponed = &v->postponed;
 	pthread_mutex_init(&v->lock, NULL);
 	clock_cond_init(&v->changed);
 	*ret_invalidator = v; /* the thread asks there whether it is to end */
@@ -523,6 +660,12 @@ void invalidator_free(struct invalidator *v)
 		return;
 	queue_free(v->first);
 	forget_moved(v, UINT64_MAX);
+	while (v->postponed) {
+		struct postponed *next = v->postponed->next;
+
+		free(v->postponed);
+		v->postponed = next;
+	}
 	pthread_cond_destroy(&v->changed);
 	pthread_mutex_destroy(&v->lock);
 	free(v);
@@ -562,7 +705,7 @@ void invalidator_drain(struct invalidator *v)
 	if (atomic_exchange(&v->session->believes_for_a_time, false))
 		v->expire = true;
 	pthread_cond_broadcast(&v->changed);
-	while ((v->first || v->lost || v->expire || v->busy) && !v->ending)
+	while ((v->first || v->lost || v->expire || v->busy || v->postponed) && !v->ending)
 		pthread_cond_wait(&v->changed, &v->lock);
 	pthread_mutex_unlock(&v->lock);
 }

@@ -32,6 +32,15 @@ void invalidator_left(struct invalidator *invalidator, struct inode *former);
 void invalidator_moved(struct invalidator *invalidator, const char *from, const char *to, bool swap,
 	uint64_t done_ns);
 
+/* The file was locked: the kernel is to ask for attributes, and with `data` for content too.
+ * Whoever has locked it reads it next.  An answer does not count during which the kernel is told of
+ * the file again, and then that reader gets the size of before: so what the feed says waits for a
+ * while. */
+void invalidator_locked(struct invalidator *invalidator, struct inode *inode, bool data);
+
+/* True: the inode was locked a moment ago, and the kernel will be told to forget it later. */
+bool invalidator_postpones(struct invalidator *invalidator, struct inode *inode);
+
 /* Waits until the kernel knows of all changes that the feed brought so far, and has forgotten
  * what it believes for a time only (unwatched directories, files with several links). */
 void invalidator_drain(struct invalidator *invalidator);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "fs/invalidate.h"
 #include "fs/virtual.h"
 #include "ops/support/cleanup.h"
 
@@ -278,20 +279,18 @@ void session_getlk(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi, s
 				      .l_pid = wanted.pid});
 }
 
-/* Whoever takes a lock relies on seeing what the last holder wrote, through another mount
- * perhaps, now and not when the change feed comes to it. */
-static void look_again(struct request *r, struct open_handle *handle)
+static bool data_changed(struct request *r, struct open_handle *handle)
 {
 	struct object_ref object = OBJECT_OF(handle->file);
 	struct attributes attributes;
 	struct inode_note note;
 
-	if (workspace_getattr(&r->op, r->mount->workspace, &object, &attributes) < 0)
-		return;
-	inode_table_note(r->mount->inodes, handle->inode, &attributes, &note);
 	/* Far away, two versions of the same tick of the clock cannot be told apart. */
-	if (note.data_changed || r->session->is_remote)
-		session_drop_inode(r->session, handle->inode, true);
+	if (r->session->is_remote ||
+		workspace_getattr(&r->op, r->mount->workspace, &object, &attributes) < 0)
+		return true;
+	inode_table_note(r->mount->inodes, handle->inode, &attributes, &note);
+	return note.data_changed;
 }
 
 static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi,
@@ -311,8 +310,10 @@ static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi
 	if (may_block)
 		session_thread_lend(r.session);
 	result = workspace_lock(&r.op, handle->file, lock, wait);
+	/* Who takes a lock relies on seeing what the last holder wrote, through another mount
+	 * perhaps, now and not when the change feed comes to it. */
 	if (result == 0 && lock->type != LOCK_NONE)
-		look_again(&r, handle);
+		invalidator_locked(r.session->invalidator, handle->inode, data_changed(&r, handle));
 	if (may_block)
 		session_thread_return(r.session);
 	request_finish(&r, result);

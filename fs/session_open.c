@@ -268,7 +268,8 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		note.data_changed = true;
 	fi->keep_cache = hand_over_content(&r, session_handle(fi), &attributes, &note, drops) ||
 			 !note.data_changed;
-	if (note.data_changed) /* the size that the kernel believes, above all */
+	/* The size that the kernel believes, above all. */
+	if (note.data_changed && !invalidator_postpones(r.session->invalidator, inode))
 		session_drop_inode(r.session, inode, false);
 	if ((fi->flags & O_TRUNC) && session_raw_kills_suid())
 		session_clear_suid(&r, session_handle(fi));

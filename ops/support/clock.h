@@ -26,13 +26,16 @@ static inline int64_t clock_now_ms(void)
 	return (int64_t)(clock_now_ns() / 1000000);
 }
 
-/* A moment after now by the same clock, for timed waits. */
-static inline struct timespec clock_in_ms(int64_t ms)
+/* A moment of the same clock, for timed waits. */
+static inline struct timespec clock_at_ns(uint64_t ns)
 {
-	uint64_t ns = clock_now_ns() + (uint64_t)ms * 1000000;
-
 	return (struct timespec){
 		.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+}
+
+static inline struct timespec clock_in_ms(int64_t ms)
+{
+	return clock_at_ns(clock_now_ns() + (uint64_t)ms * 1000000);
 }
 
 /* A condition whose timed waits go by that clock: nobody sets it. */

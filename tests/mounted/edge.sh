@@ -104,6 +104,48 @@ test_locks_hold_between_two_mounts() {
 	return "$status"
 }
 
+# The feed's word of the last change comes while the next holder of the lock reads.
+test_who_has_a_lock_sees_what_the_last_holder_wrote() {
+	need_backing
+	need python3
+	python3 - "$mnt/held" "$backing/held" <<-'END'
+		import fcntl, mmap, os, random, sys, time
+		here, there = sys.argv[1:]
+		written = mmap.mmap(-1, 8)
+		def content(n):
+		    return b"%08d" % n + b"%d" % (n % 10) * (n * 7919 % 9000)
+		def write(lock, end):
+		    n, fd = 0, os.open(there, os.O_RDWR)
+		    while time.monotonic() < end:
+		        lock(fd, fcntl.LOCK_EX)
+		        n += 1
+		        os.pwrite(fd, content(n), 0)
+		        os.ftruncate(fd, len(content(n)))
+		        written[:] = b"%08d" % n
+		        lock(fd, fcntl.LOCK_UN)
+		        time.sleep(random.uniform(0.001, 0.006))
+		    os._exit(0)
+		for lock in fcntl.flock, fcntl.lockf:
+		    with open(there, "wb") as file:
+		        file.write(content(0))
+		    written[:] = b"%08d" % 0
+		    while not os.path.exists(here):
+		        pass
+		    end = time.monotonic() + 2
+		    if os.fork() == 0:
+		        write(lock, end)
+		    fd = os.open(here, os.O_RDWR)
+		    while time.monotonic() < end:
+		        lock(fd, fcntl.LOCK_SH)
+		        want, got = content(int(written[:])), os.pread(fd, 16384, 0)
+		        lock(fd, fcntl.LOCK_UN)
+		        assert got == want, (lock, want[:8], len(want), got[:8], len(got))
+		        time.sleep(random.uniform(0, 0.004))
+		    os.close(fd)
+		    assert os.wait()[1] == 0
+	END
+}
+
 test_a_file_being_replaced_is_always_there() {
 	need python3
 	python3 - "$mnt" <<-'END'
