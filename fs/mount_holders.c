@@ -1,4 +1,4 @@
-/* Who is in the way of an unmount. */
+/* Who is in the way of an unmount, and of the end of the daemon after it. */
 #include "fs/mount_point.h"
 
 #include <ctype.h>
@@ -18,6 +18,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/log.h"
+#include "ops/support/mountinfo.h"
 
 enum { HOLDERS_MAX = 8, LOOK_WAIT_MS = 2000, WRITE_WAIT_MS = 30000 };
 
@@ -164,6 +165,60 @@ char *mount_point_holders(const char *mount_point)
 	else if (r < 0)
 		buffer_printf(&found, "processes that cannot be looked for (%s)", strerror(-r));
 	return found.size ? buffer_steal_string(&found) : NULL;
+}
+
+struct copy {
+	unsigned connection;
+	char *mount_point;
+};
+
+static bool note_copy(void *user, const struct mountinfo_line *line)
+{
+	struct copy *copy = user;
+
+	if (line->minor == copy->connection && strncmp(line->type, "fuse", 4) == 0)
+		copy->mount_point = strdup(line->mount_point);
+	return !copy->mount_point;
+}
+
+/* In the mount namespace of a process; the caller frees. */
+static char *find_copy(pid_t pid, unsigned connection)
+{
+	struct copy copy = {.connection = connection};
+
+	mountinfo_walk_of(pid, note_copy, &copy);
+	return copy.mount_point;
+}
+
+static char *tell_copy(int processes, const char *pid, unsigned connection)
+{
+	cleanup_free char *found = find_copy((pid_t)atoi(pid), connection);
+	cleanup_fd int process = -1;
+	char name[64], *words;
+
+	if (!found)
+		return NULL;
+	process = openat(processes, pid, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	read_name(process, name, sizeof(name));
+	if (asprintf(&words, "%s (pid %s) has a copy of the mount in its mount namespace", name,
+		    pid) < 0)
+		return NULL;
+	return words;
+}
+
+char *mount_point_copy(unsigned connection)
+{
+	cleanup_free char *here = find_copy(getpid(), connection);
+	cleanup_dir DIR *processes = opendir("/proc");
+	const struct dirent *entry;
+	char *words = NULL;
+
+	if (here)
+		return asprintf(&words, "it is also mounted at \"%s\"", here) < 0 ? NULL : words;
+	while (!words && processes && (entry = readdir(processes)))
+		if (isdigit((unsigned char)entry->d_name[0]))
+			words = tell_copy(dirfd(processes), entry->d_name, connection);
+	return words;
 }
 
 static void sync_mount(const char *path)

@@ -52,6 +52,10 @@ int mount_point_recover(const char *path);
  * NULL: nobody to be seen.  Takes 2 s at most. */
 char *mount_point_holders(const char *path);
 
+/* Where else the file system of a connection is mounted, in words ("it is also mounted at ...");
+ * the caller frees.  NULL: nowhere to be seen, which may be a mount namespace without processes. */
+char *mount_point_copy(unsigned connection);
+
 /* For the daemon that ends while the mount is busy, and goes on serving meanwhile.  Has the
  * kernel send the pages that programs changed through mmap(2): some may still be on their way
  * afterwards.  Takes 30 s at most. */

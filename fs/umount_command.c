@@ -12,7 +12,7 @@
 #include "fs/runtime.h"
 #include "ops/support/cleanup.h"
 
-enum { END_WAIT_MS = 60000, BUSY_TRIES = 10, BUSY_WAIT_MS = 50 };
+enum { QUIET_WAIT_MS = 2000, END_WAIT_MS = 58000, BUSY_TRIES = 10, BUSY_WAIT_MS = 50 };
 
 static const char usage[] = "usage: isthmus umount [-l] DIR\n"
 			    "\n"
@@ -28,17 +28,35 @@ static void forget_runtime_files(const char *mount_point)
 		runtime_remove(id);
 }
 
-/* The daemon still sends what was written; when it has ended, everything is there. */
-static int wait_for_end(int pidfd, const char *mount_point)
+/* Why the daemon still runs; the caller frees.  It listens for as long as it is mounted somewhere,
+ * and sends what was written after that. */
+static char *why_it_runs(const char *mount_point, unsigned connection)
+{
+	char *copy = mount_point_copy(connection);
+
+	if (copy)
+		return copy;
+	return strdup(mount_point_daemon(mount_point)
+			      ? "somebody out of sight has a copy of the mount"
+			      : "it waits for the workspace to take what was written");
+}
+
+/* When the daemon has ended, everything is there. */
+static int wait_for_end(int pidfd, const char *mount_point, unsigned connection)
 {
 	struct pollfd end = {.fd = pidfd, .events = POLLIN};
+	cleanup_free char *first = NULL, *last = NULL;
 
-	if (pidfd < 0 || poll(&end, 1, END_WAIT_MS) != 0)
+	if (pidfd < 0 || poll(&end, 1, QUIET_WAIT_MS) != 0)
 		return 0;
-	return command_error("umount",
-		"\"%s\" is unmounted, but its daemon still runs: it sends what was written, or "
-		"another mount namespace (a container's) has a copy of the mount",
-		mount_point);
+	first = why_it_runs(mount_point, connection);
+	fprintf(stderr, "isthmus umount: \"%s\" is unmounted, waiting for its daemon: %s\n",
+		mount_point, first ? first : "");
+	if (poll(&end, 1, END_WAIT_MS) != 0)
+		return 0;
+	last = why_it_runs(mount_point, connection);
+	return command_error("umount", "\"%s\" is unmounted, but its daemon still runs: %s",
+		mount_point, last ? last : "");
 }
 
 static int explain_failure(const char *mount_point, int r)
@@ -87,6 +105,7 @@ static int unmount_living(const char *mount_point, const char *type, bool lazy)
 {
 	cleanup_fd int pidfd = -1;
 	pid_t pid = mount_point_daemon(mount_point);
+	unsigned connection = mount_point_connection(mount_point);
 	int r;
 
 	if (type && strcmp(type, "fuse.isthmus") != 0)
@@ -98,7 +117,7 @@ static int unmount_living(const char *mount_point, const char *type, bool lazy)
 	r = unmount_when_idle(mount_point, lazy);
 	if (r < 0)
 		return explain_failure(mount_point, r);
-	return lazy ? 0 : wait_for_end(pidfd, mount_point);
+	return lazy ? 0 : wait_for_end(pidfd, mount_point, connection);
 }
 
 static int explain_not_mounted(const char *path)

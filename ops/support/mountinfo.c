@@ -54,9 +54,9 @@ static bool parse(char *text, struct mountinfo_line *ret_line)
 	return true;
 }
 
-int mountinfo_walk(mountinfo_sink sink, void *user)
+static int walk(const char *path, mountinfo_sink sink, void *user)
 {
-	cleanup_file FILE *file = fopen("/proc/self/mountinfo", "re");
+	cleanup_file FILE *file = fopen(path, "re");
 	cleanup_free char *text = NULL;
 	size_t capacity = 0;
 
@@ -69,4 +69,17 @@ int mountinfo_walk(mountinfo_sink sink, void *user)
 			break;
 	}
 	return 0;
+}
+
+int mountinfo_walk(mountinfo_sink sink, void *user)
+{
+	return walk("/proc/self/mountinfo", sink, user);
+}
+
+int mountinfo_walk_of(pid_t pid, mountinfo_sink sink, void *user)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/mountinfo", (int)pid);
+	return walk(path, sink, user);
 }

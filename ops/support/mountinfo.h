@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* A line of /proc/self/mountinfo (proc(5)), its escapes undone; valid during the call of the
  * sink only. */
@@ -23,3 +24,7 @@ typedef bool (*mountinfo_sink)(void *user, const struct mountinfo_line *line);
 
 /* Walks over all mounts in the order they were made.  -errno when /proc cannot be read. */
 int mountinfo_walk(mountinfo_sink sink, void *user);
+
+/* The same, of those that a process sees, which may be in another mount namespace.  -ENOENT: there
+ * is no such process. */
+int mountinfo_walk_of(pid_t pid, mountinfo_sink sink, void *user);

@@ -254,6 +254,44 @@ test_umount_that_cannot_look_for_holders_says_why() {
 	umount_here
 }
 
+# In a mount namespace of its own, lest mounts of others are copied.
+test_umount_says_where_a_copy_of_the_mount_is() {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	need unshare
+	mkdir "$tmp/other"
+	"$(dirname "$0")/own_mounts.sh" bash -e -s "$ISTHMUS" "$uri" "$mnt" "$tmp" <<-'END'
+		isthmus=$1 uri=$2 mnt=$3 tmp=$4
+		comes_true() {
+			for _ in $(seq 200); do
+				! "$@" 2>/dev/null || return 0
+				sleep 0.05
+			done
+			cat "$tmp/err"
+			return 1
+		}
+		umount_waits_as() {
+			"$isthmus" umount "$mnt" 2>"$tmp/err" &
+			umount=$!
+			comes_true grep -qF "waiting for its daemon: $1" "$tmp/err"
+		}
+
+		"$isthmus" mount "$uri" "$mnt"
+		mount --bind "$mnt" "$tmp/other"
+		umount_waits_as "it is also mounted at \"$tmp/other\""
+		umount "$tmp/other"
+		wait $umount
+
+		"$isthmus" mount "$uri" "$mnt"
+		unshare -m sleep 60 </dev/null &
+		holder=$!
+		comes_true grep -q sleep /proc/$holder/comm
+		umount_waits_as "sleep (pid $holder) has a copy of the mount"
+		kill $holder
+		wait $umount
+	END
+	wait_for 10 no_daemon || fail "still running"
+}
+
 test_lazy_umount_of_a_busy_mount() {
 	mount_here
 	exec 7<"$mnt"
