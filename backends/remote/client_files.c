@@ -8,7 +8,7 @@
 #include "backends/remote/client_internal.h"
 #include "ops/support/log.h"
 
-enum { INLINE_READ_BYTES = 64 << 10 };
+enum { INLINE_READ_BYTES = 128 << 10 }; /* the most that the kernel asks for at once */
 
 /* ---- Life ------------------------------------------------------------------------ */
 
