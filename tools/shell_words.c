@@ -220,6 +220,49 @@ static bool takes_next(const struct wrapper *wrapper, const char *option)
 	return false;
 }
 
+static void cannot_know(struct shell_inner *inner, const char *reason)
+{
+	inner->unknown = true;
+	inner->reason = reason;
+}
+
+/* False: nothing that comes after the option is known, or runs. */
+static bool look_at_option(
+	const struct wrapper *wrapper, const char *option, struct shell_inner *inner)
+{
+	if (strcmp(wrapper->name, "env") == 0 &&
+		(strncmp(option, "-S", 2) == 0 || strncmp(option, "--split", 7) == 0)) {
+		cannot_know(inner, "env -S makes a command of a text");
+		return false;
+	}
+	if (wrapper->adds_words &&
+		(strncmp(option, "-I", 2) == 0 || strncmp(option, "-i", 2) == 0 ||
+			strncmp(option, "--replace", 9) == 0))
+		cannot_know(inner, "what xargs runs is not known before it runs");
+	/* command -v only asks. */
+	if (strcmp(wrapper->name, "command") == 0 && IS_ONE_OF(option, "-v", "-V"))
+		return false;
+	/* A long option may take the next word. */
+	if (strncmp(option, "--", 2) == 0 && !strchr(option, '=') && wrapper->with_value[0] &&
+		!IS_ONE_OF(option, "--null", "--no-run-if-empty", "--verbose", "--foreground",
+			"--preserve-status", "--ignore-environment", "--open-tty", "--exit",
+			"--interactive")) {
+		cannot_know(inner, "an option of a command that runs another is not known");
+		return false;
+	}
+	return true;
+}
+
+/* Settings before a command stay with it: they can change what it does. */
+static size_t skip_only_settings(const struct shell_words *words, size_t at)
+{
+	size_t first = at;
+
+	while (at < words->count && is_assignment(words->list[at]))
+		at++;
+	return at < words->count || words->open_ended ? first : at;
+}
+
 static void look_in_wrapper(
 	const struct wrapper *wrapper, const struct shell_words *words, struct shell_inner *inner)
 {
@@ -228,58 +271,23 @@ static void look_in_wrapper(
 
 	for (; at < words->count && words->list[at][0] == '-' && (words->list[at][1] || is_env);
 		at++) {
-		const char *option = words->list[at];
-
-		if (strcmp(option, "--") == 0) {
+		if (strcmp(words->list[at], "--") == 0) {
 			at++;
 			break;
 		}
-		/* env -S splits a string into words; command -v only asks. */
-		if (is_env &&
-			(strncmp(option, "-S", 2) == 0 || strncmp(option, "--split", 7) == 0)) {
-			inner->unknown = true;
-			inner->reason = "env -S makes a command of a text";
+		if (!look_at_option(wrapper, words->list[at], inner))
 			return;
-		}
-		if (wrapper->adds_words &&
-			(strncmp(option, "-I", 2) == 0 || strncmp(option, "-i", 2) == 0 ||
-				strncmp(option, "--replace", 9) == 0)) {
-			inner->unknown = true;
-			inner->reason = "what xargs runs is not known before it runs";
-		}
-		if (strcmp(wrapper->name, "command") == 0 &&
-			(strcmp(option, "-v") == 0 || strcmp(option, "-V") == 0))
-			return;
-		/* A long option may take the next word: then the command is not known. */
-		if (strncmp(option, "--", 2) == 0 && !strchr(option, '=') &&
-			wrapper->with_value[0] &&
-			!IS_ONE_OF(option, "--null", "--no-run-if-empty", "--verbose",
-				"--foreground", "--preserve-status", "--ignore-environment",
-				"--open-tty", "--exit", "--interactive")) {
-			inner->unknown = true;
-			inner->reason = "an option of a command that runs another is not known";
-			return;
-		}
-		at += takes_next(wrapper, option);
+		at += takes_next(wrapper, words->list[at]);
 	}
-	if (is_env) {
-		size_t first = at;
-
-		/* The settings stay with the command: they can change what it does. */
-		while (at < words->count && is_assignment(words->list[at]))
-			at++;
-		if (at < words->count || words->open_ended)
-			at = first;
-	}
+	if (is_env)
+		at = skip_only_settings(words, at);
 	at += wrapper->skip;
 	inner->transparent = wrapper->transparent && !inner->unknown;
 	if (at >= words->count) {
 		inner->transparent = false;
 		/* xargs without a command is echo. */
-		if (words->open_ended && !wrapper->adds_words) {
-			inner->unknown = true;
-			inner->reason = "what a command in it runs is not known";
-		}
+		if (words->open_ended && !wrapper->adds_words)
+			cannot_know(inner, "what a command in it runs is not known");
 		return;
 	}
 	inner->has_command = true;
@@ -318,8 +326,7 @@ static void look_in_shell(const struct shell_words *words, struct shell_inner *i
 	/* With a script it is a command like any other. */
 	if (at < words->count && words->list[at][0] != '-')
 		return;
-	inner->unknown = true;
-	inner->reason = "a shell in it runs what is not in the command line";
+	cannot_know(inner, "a shell in it runs what is not in the command line");
 }
 
 static void look_in_eval(const struct shell_words *words, struct shell_inner *inner)
@@ -328,8 +335,7 @@ static void look_in_eval(const struct shell_words *words, struct shell_inner *in
 	struct shell_words rest = {.list = words->list + from, .count = words->count - from};
 
 	if (words->open_ended) {
-		inner->unknown = true;
-		inner->reason = "what eval runs is not known before it runs";
+		cannot_know(inner, "what eval runs is not known before it runs");
 		return;
 	}
 	inner->line = shell_words_join(&rest, rest.count);
@@ -345,8 +351,7 @@ static void look_in_trap(const struct shell_words *words, struct shell_inner *in
 		return;
 	}
 	if (words->open_ended) {
-		inner->unknown = true;
-		inner->reason = "what trap runs is not known before it runs";
+		cannot_know(inner, "what trap runs is not known before it runs");
 	}
 }
 
@@ -400,8 +405,7 @@ static void look_in_find(const struct shell_words *words, struct shell_inner *in
 		inner->reason = "what find runs is not known";
 	}
 	if (!execs && words->open_ended) {
-		inner->unknown = true;
-		inner->reason = "find may run or delete something: its words are not all known";
+		cannot_know(inner, "find may run or delete something: its words are not all known");
 	}
 }
 

@@ -171,7 +171,8 @@ static int run_python(
 	return code == 9 ? take_report(output, error) : -ENOENT;
 }
 
-int syntax_python(const void *content, size_t size, struct syntax_error *error)
+/* As all that ask a program: -ENOENT when it is not here. */
+static int check_python(const void *content, size_t size, struct syntax_error *error)
 {
 	static const char script[] =
 		"import ast,sys,warnings\n"
@@ -186,7 +187,7 @@ int syntax_python(const void *content, size_t size, struct syntax_error *error)
 	return run_python(script, content, size, error);
 }
 
-int syntax_toml(const void *content, size_t size, struct syntax_error *error)
+static int check_toml(const void *content, size_t size, struct syntax_error *error)
 {
 	static const char script[] =
 		"import sys,tomllib,re\n"
@@ -202,7 +203,7 @@ int syntax_toml(const void *content, size_t size, struct syntax_error *error)
 	return run_python(script, content, size, error);
 }
 
-int syntax_shell(const void *content, size_t size, struct syntax_error *error)
+static int check_shell(const void *content, size_t size, struct syntax_error *error)
 {
 	static const char *const argv[] = {"env", "bash", "-n", NULL};
 	char output[CHECK_OUTPUT_BYTES];
@@ -240,9 +241,9 @@ static const struct {
 	{"*.json", "JSON", strict_json},
 	{"*.yaml", "YAML", syntax_yaml},
 	{"*.yml", "YAML", syntax_yaml},
-	{"*.py", "Python", syntax_python},
-	{"*.toml", "TOML", syntax_toml},
-	{"*.sh", "shell", syntax_shell},
+	{"*.py", "Python", check_python},
+	{"*.toml", "TOML", check_toml},
+	{"*.sh", "shell", check_shell},
 };
 
 static int report(struct tool_call *call, const char *path, const char *language,

@@ -26,8 +26,3 @@ enum syntax_json_flags { SYNTAX_JSON_COMMENTS = 1 << 0 }; /* and trailing commas
 /* 0; -EINVAL with `error` filled in; -ENOMEM. */
 int syntax_json(const void *content, size_t size, unsigned flags, struct syntax_error *error);
 int syntax_yaml(const void *content, size_t size, struct syntax_error *error);
-
-/* -ENOENT: there is no such checker here. */
-int syntax_python(const void *content, size_t size, struct syntax_error *error);
-int syntax_toml(const void *content, size_t size, struct syntax_error *error);
-int syntax_shell(const void *content, size_t size, struct syntax_error *error);

@@ -284,6 +284,18 @@ static int open_for_walk(struct walker *w, const char *path)
 		O_RDONLY | O_DIRECTORY | (strcmp(path, w->request->path) ? O_NOFOLLOW : 0), 0);
 }
 
+/* How many workers a request for `threads` has. */
+static unsigned count_threads(unsigned threads)
+{
+	long online;
+
+	if (threads == 0) {
+		online = sysconf(_SC_NPROCESSORS_ONLN);
+		threads = online < 1 ? 1 : online > 8 ? 8 : (unsigned)online;
+	}
+	return threads < WALK_THREADS_MAX ? threads : WALK_THREADS_MAX;
+}
+
 static int visit_all(
 	struct walker *w, unsigned worker, struct open_directory *directory, size_t count)
 {
@@ -291,7 +303,7 @@ static int visit_all(
 	int r;
 
 	/* What others can do meanwhile. */
-	while (count > BATCH && walk_threads(w->request->threads) > 1) {
+	while (count > BATCH && count_threads(w->request->threads) > 1) {
 		r = put_part(w, directory, (size_t)(at - directory->names), BATCH);
 		if (r < 0)
 			return r;
@@ -401,24 +413,13 @@ static void *run_thread(void *user)
 	return NULL;
 }
 
-unsigned walk_threads(unsigned threads)
-{
-	long online;
-
-	if (threads == 0) {
-		online = sysconf(_SC_NPROCESSORS_ONLN);
-		threads = online < 1 ? 1 : online > 8 ? 8 : (unsigned)online;
-	}
-	return threads < WALK_THREADS_MAX ? threads : WALK_THREADS_MAX;
-}
-
 int walk(const struct walk_request *request, struct walk_result *ret_result)
 {
 	struct walker w = {.request = request};
 	struct thread threads[WALK_THREADS_MAX];
 	struct ignore *ignore = NULL;
 	cleanup_free char *prefix = NULL;
-	unsigned wanted = walk_threads(request->threads), started = 0;
+	unsigned wanted = count_threads(request->threads), started = 0;
 	int r = ignore_open(request->root, request->path, &ignore, &prefix);
 
 	if (r < 0)

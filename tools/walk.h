@@ -41,8 +41,5 @@ struct walk_result {
 
 enum { WALK_THREADS_MAX = 16 };
 
-/* How many workers a request for `threads` has. */
-unsigned walk_threads(unsigned threads);
-
 /* 0, what visit returned, or -errno when the first directory cannot be read. */
 int walk(const struct walk_request *request, struct walk_result *ret_result);
