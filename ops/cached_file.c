@@ -103,7 +103,8 @@ static int open_inner(struct op_context *ctx, struct cached_file *file)
 	return r;
 }
 
-int cached_file_inner(
+/* The handle at the place, opened if that has not been done.  Without the lock. */
+static int file_inner(
 	struct op_context *ctx, struct cached_file *file, struct open_file **ret_inner)
 {
 	int r = 0;
@@ -126,7 +127,7 @@ int cached_inner_object(
 	*ret_object = *object;
 	if (!object->file)
 		return 0;
-	return cached_file_inner(ctx, cached_file_of(object->file), &ret_object->file);
+	return file_inner(ctx, cached_file_of(object->file), &ret_object->file);
 }
 
 /* ---- Opening ---------------------------------------------------------------------- */
@@ -342,7 +343,7 @@ int cached_file_getattr(
 		return 0;
 	}
 	pthread_mutex_unlock(&c->lock);
-	r = cached_file_inner(ctx, file, &object.file);
+	r = file_inner(ctx, file, &object.file);
 	pthread_mutex_lock(&c->lock);
 	learnt = cached_begin_asking(c, ctx);
 	pthread_mutex_unlock(&c->lock);
@@ -469,7 +470,7 @@ ssize_t cached_read(
 	pthread_mutex_unlock(&c->lock);
 	if (content)
 		return read_content(c, ctx, content, data, size, offset);
-	r = cached_file_inner(ctx, file, &inner);
+	r = file_inner(ctx, file, &inner);
 	if (path_misses_object(r) && file->content)
 		return copy_out(file->content, data, size, offset);
 	if (r < 0)
@@ -554,7 +555,7 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner;
 	ssize_t written;
-	int r = cached_file_inner(ctx, file, &inner);
+	int r = file_inner(ctx, file, &inner);
 
 	if (r == 0 && file->created)
 		r = cached_apply_deferred(c, ctx, file, false);
@@ -706,7 +707,7 @@ int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsign
 	struct cached_file *file = cached_file_of(open_file);
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner;
-	int r = cached_file_inner(ctx, file, &inner);
+	int r = file_inner(ctx, file, &inner);
 
 	if (r == 0 && file->created)
 		r = cached_apply_deferred(c, ctx, file, false);
@@ -724,10 +725,10 @@ ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 	struct cached *c = cached_of_file(target);
 	struct open_file *inner_from, *inner_to;
 	ssize_t copied;
-	int r = cached_file_inner(ctx, cached_file_of(from), &inner_from);
+	int r = file_inner(ctx, cached_file_of(from), &inner_from);
 
 	if (r == 0)
-		r = cached_file_inner(ctx, target, &inner_to);
+		r = file_inner(ctx, target, &inner_to);
 	if (r == 0 && target->created)
 		r = cached_apply_deferred(c, ctx, target, false);
 	if (r < 0)
@@ -760,7 +761,7 @@ off_t cached_seek(struct op_context *ctx, struct open_file *open_file, off_t off
 			return -ENXIO;
 		return whence == SEEK_DATA ? offset : size;
 	}
-	r = cached_file_inner(ctx, file, &inner);
+	r = file_inner(ctx, file, &inner);
 	return r < 0 ? r : workspace_seek(ctx, inner, offset, whence);
 }
 
@@ -792,7 +793,7 @@ int cached_lock(struct op_context *ctx, struct open_file *open_file, const struc
 	struct cached_file *file = cached_file_of(open_file);
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner;
-	int r = cached_file_inner(ctx, file, &inner);
+	int r = file_inner(ctx, file, &inner);
 
 	if (r < 0)
 		return r;
@@ -820,7 +821,7 @@ int cached_lock(struct op_context *ctx, struct open_file *open_file, const struc
 int cached_lock_test(struct op_context *ctx, struct open_file *open_file, struct file_lock *lock)
 {
 	struct open_file *inner;
-	int r = cached_file_inner(ctx, cached_file_of(open_file), &inner);
+	int r = file_inner(ctx, cached_file_of(open_file), &inner);
 
 	return r < 0 ? r : workspace_lock_test(ctx, inner, lock);
 }
@@ -838,6 +839,6 @@ int cached_lock_release_owner(struct op_context *ctx, struct open_file *open_fil
 	pthread_mutex_unlock(&c->lock);
 	if (!locked)
 		return 0;
-	r = cached_file_inner(ctx, file, &inner);
+	r = file_inner(ctx, file, &inner);
 	return r < 0 ? r : workspace_lock_release_owner(ctx, inner, owner);
 }

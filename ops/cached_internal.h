@@ -246,12 +246,6 @@ void cached_learnt(struct cached *c, const struct node *node);
 
 /* ---- cached_tree.c -------------------------------------------------------------- */
 
-struct node *node_child(const struct node *directory, const char *name, size_t length);
-
-/* Finds or makes the child, NODE_UNKNOWN when new.  NULL: no memory. */
-struct node *node_make_child(
-	struct cached *c, struct node *directory, const char *name, size_t length);
-
 /* Forgets what is at and below the node but not the name itself: content, entries. */
 void node_clear(struct cached *c, struct node *node);
 
@@ -504,10 +498,6 @@ int cached_lock_release_owner(struct op_context *ctx, struct open_file *file, ui
 /* Attributes through a handle; without the lock. */
 int cached_file_getattr(
 	struct op_context *ctx, struct cached_file *file, struct attributes *ret_attributes);
-
-/* The handle at the place, opened if that has not been done.  Without the lock. */
-int cached_file_inner(
-	struct op_context *ctx, struct cached_file *file, struct open_file **ret_inner);
 
 /* The same object for the inner workspace.  Without the lock. */
 int cached_inner_object(

@@ -27,7 +27,7 @@ static uint32_t hash_name(const char *name, size_t length)
 	return (uint32_t)XXH3_64bits_withSeed(name, length, hash_seed());
 }
 
-struct node *node_child(const struct node *parent, const char *name, size_t length)
+static struct node *node_child(const struct node *parent, const char *name, size_t length)
 {
 	const struct directory *d = parent->directory;
 	uint32_t hash = hash_name(name, length);
@@ -69,7 +69,9 @@ static bool grow(struct directory *d)
 	return true;
 }
 
-struct node *node_make_child(struct cached *c, struct node *parent, const char *name, size_t length)
+/* Finds or makes the child, NODE_UNKNOWN when new.  NULL: no memory. */
+static struct node *node_make_child(
+	struct cached *c, struct node *parent, const char *name, size_t length)
 {
 	struct node *node = node_child(parent, name, length);
 	struct directory *d = node ? NULL : node_directory(parent);
