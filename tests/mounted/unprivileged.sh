@@ -77,6 +77,28 @@ test_ids_as_they_are() {
 	"$ISTHMUS" umount "$tmp/other"
 }
 
+kill_elsewhere() {
+	local pid
+
+	pid=$(pgrep -f "^$ISTHMUS mount .*$tmp/other\$")
+	kill -KILL "$pid"
+	wait_for 10 not_running "$pid"
+}
+
+test_a_killed_daemon_s_mount_is_recovered() {
+	mount_elsewhere
+	kill_elsewhere
+	! stat "$tmp/other" 2>"$tmp/err" || fail "the mount of a killed daemon answers"
+	timeout 20 "$ISTHMUS" umount "$tmp/other"
+	! grep -F " $tmp/other fuse" /proc/self/mounts || fail "still mounted"
+	mount_elsewhere
+	kill_elsewhere
+	timeout 20 "$ISTHMUS" mount "${mount_options[@]}" "$uri" "$tmp/other" 2>"$tmp/err"
+	touch "$tmp/other/works"
+	kill_elsewhere
+	fusermount3 -u "$tmp/other"
+}
+
 test_others_are_let_in_by_root_only() {
 	! grep -qs '^[[:space:]]*user_allow_other' /etc/fuse.conf || skip "/etc/fuse.conf lets everybody"
 	! mount_elsewhere -o allow_other 2>"$tmp/err" || fail "allow_other went through"
