@@ -1,6 +1,5 @@
 #include "tests/contract/contract.h"
 
-#include <ftw.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,16 +8,9 @@
 #include "backends/local.h"
 #include "ops/cached.h"
 #include "ops/faulty.h"
+#include "tests/remove_tree.h"
 
 static char directory[64];
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk)
-{
-	(void)st;
-	(void)walk;
-	/* Deeper than PATH_MAX is possible: the shell's rm can do that. */
-	return type == FTW_DP ? rmdir(path) : unlink(path);
-}
 
 static int make_private_directory(void)
 {
@@ -32,7 +24,8 @@ static void remove_directory(void)
 {
 	char command[128];
 
-	if (nftw(directory, remove_one, 32, FTW_DEPTH | FTW_PHYS) == 0)
+	/* Deeper than PATH_MAX is possible: the shell's rm can do that. */
+	if (remove_tree(directory) == 0)
 		return;
 	snprintf(command, sizeof(command), "rm -rf '%s'", directory);
 	if (system(command) != 0)

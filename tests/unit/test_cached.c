@@ -11,6 +11,7 @@
 #include "ops/faulty.h"
 #include "ops/support/cleanup.h"
 #include "tests/check.h"
+#include "tests/remove_tree.h"
 
 /* cached over faulty (which counts the calls) over a directory, here or at a helper's. */
 static char directory[64];
@@ -18,13 +19,6 @@ static bool through_helper;
 static struct workspace *counter, *w;
 static struct op_context context;
 static struct attributes ignored;
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk)
-{
-	(void)st;
-	(void)walk;
-	return type == FTW_DP ? rmdir(path) : unlink(path);
-}
 
 static void behind(const char *command)
 {
@@ -71,7 +65,7 @@ static void setup(const char *command)
 static void teardown(void)
 {
 	workspace_free(w);
-	CHECK_RC(0, nftw(directory, remove_one, 32, FTW_DEPTH | FTW_PHYS));
+	CHECK_RC(0, remove_tree(directory));
 }
 
 static uint64_t calls(void)

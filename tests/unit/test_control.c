@@ -4,7 +4,6 @@
 
 #include <cjson/cJSON.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -15,6 +14,7 @@
 
 #include "backends/open.h"
 #include "ops/support/cleanup.h"
+#include "tests/remove_tree.h"
 
 /* ---- Frames: what a hostile peer may send --------------------------------------- */
 
@@ -209,12 +209,6 @@ static void start_server(void)
 	free(reason);
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
-{
-	(void)st, (void)kind, (void)ftw;
-	return remove(path);
-}
-
 static void stop_server(void)
 {
 	control_server_stop(server);
@@ -223,7 +217,7 @@ static void stop_server(void)
 	mount_log_close(mount_.log);
 	free(mount_.control_path);
 	free((char *)(uintptr_t)options.uri);
-	nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	remove_tree(directory);
 }
 
 static void check_answer(const char *request, int want, const char *want_text)

@@ -3,20 +3,14 @@
 #include "fs/mount_log.h"
 #include "tests/check.h"
 
-#include <ftw.h>
 #include <inttypes.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "tests/remove_tree.h"
 
 static char directory[64];
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
-{
-	(void)st, (void)kind, (void)ftw;
-	return remove(path);
-}
 
 static struct mount_log *new_log(uint64_t limit_bytes)
 {
@@ -31,7 +25,7 @@ static struct mount_log *new_log(uint64_t limit_bytes)
 static void remove_log(struct mount_log *log)
 {
 	mount_log_close(log);
-	nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	remove_tree(directory);
 }
 
 static void fill(struct mount_log *log, int records)

@@ -3,7 +3,6 @@
 
 #include <cjson/cJSON.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,20 +15,15 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/log.h"
+#include "tests/remove_tree.h"
 
 /* ---- A private log directory ------------------------------------------------- */
 
 static char directory[64];
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
-{
-	(void)st, (void)kind, (void)ftw;
-	return remove(path);
-}
-
 static void remove_directory(void)
 {
-	nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	remove_tree(directory);
 }
 
 static struct mount_log *open_log(uint64_t limit_bytes)

@@ -1,6 +1,5 @@
 #include "fs/runtime.h"
 
-#include <ftw.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -9,15 +8,9 @@
 
 #include "ops/support/cleanup.h"
 #include "tests/check.h"
+#include "tests/remove_tree.h"
 
 static char directory[64];
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk)
-{
-	(void)st;
-	(void)walk;
-	return type == FTW_DP ? rmdir(path) : unlink(path);
-}
 
 static void setup(void)
 {
@@ -28,7 +21,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	CHECK_RC(0, nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS));
+	CHECK_RC(0, remove_tree(directory));
 }
 
 static void *wait_for_ever(void *user)
