@@ -1,5 +1,7 @@
 /*
  * backends/local_internal.h - what the files of the local backend share.
+ * Threads: any.
+ * Errors:  -errno of the system call; what fails has nothing that is to be freed.
  */
 #pragma once
 

@@ -416,8 +416,8 @@ int mount_command(int argc, char **argv)
 
 	if (r == 0)
 		r = mount_at(&options);
-	else if (r == 1)
-		r = 0;
+	else if (r != EXIT_USAGE)
+		r = r < 0; /* no memory; else help was all that was wanted */
 	mount_options_done(&options);
 	runtime_mount_done(&daemon_state.runtime);
 	return r;

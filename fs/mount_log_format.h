@@ -1,5 +1,6 @@
 /*
  * fs/mount_log_format.h - lines of the mount log (fs/LOG.md), as JSON text.
+ * Threads: any; a buffer and a clock are their caller's.
  */
 #pragma once
 

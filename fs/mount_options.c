@@ -188,7 +188,7 @@ int mount_options_parse(int argc, char **argv, struct mount_options *ret_options
 		ret_options->mount_point = argv[optind + 1];
 	}
 	if (r < 0)
-		r = command_error("mount", "%s", strerror(-r));
+		command_error("mount", "%s", strerror(-r));
 	return r;
 }
 

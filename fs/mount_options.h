@@ -1,16 +1,19 @@
 /*
  * fs/mount_options.h - the command line of `isthmus mount`, as it is typed and as mount(8)
  * passes it on.
+ * Threads: one.
  */
 #pragma once
 
 #include "fs/mount.h"
 
-/* Parses argv of `mount [options] URI DIR`.  0; 1: --help was answered; EXIT_USAGE after a
- * line on stderr. */
+/* Parses argv of `mount [options] URI DIR`, into which the options point.  0; 1: --help was
+ * answered; EXIT_USAGE, -ENOMEM: after a line on stderr. */
 int mount_options_parse(int argc, char **argv, struct mount_options *ret_options);
 
 /* After the workspace refused an option: says on stderr which of our own was meant, if one is
  * near. */
 void mount_options_guess(const struct mount_options *options);
+
+/* Frees what parsing made, also when it failed. */
 void mount_options_done(struct mount_options *options);

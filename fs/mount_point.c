@@ -26,15 +26,17 @@ extern char **environ;
 struct mounted {
 	const char *path;
 	char *type;
+	unsigned connection;
 };
 
-static bool note_type(void *user, const struct mountinfo_line *line)
+static bool note_mounted(void *user, const struct mountinfo_line *line)
 {
 	struct mounted *mounted = user;
 
 	if (strcmp(line->mount_point, mounted->path) == 0) {
 		free(mounted->type);
 		mounted->type = strdup(line->type);
+		mounted->connection = line->minor;
 	}
 	return true;
 }
@@ -45,31 +47,18 @@ static bool find_mounted(const char *path, char **ret_type)
 {
 	struct mounted mounted = {.path = path};
 
-	mountinfo_walk(note_type, &mounted);
+	mountinfo_walk(note_mounted, &mounted);
 	*ret_type = mounted.type;
 	return mounted.type;
 }
 
-struct connection {
-	const char *path;
-	unsigned number;
-};
-
-static bool note_connection(void *user, const struct mountinfo_line *line)
-{
-	struct connection *connection = user;
-
-	if (strcmp(line->mount_point, connection->path) == 0)
-		connection->number = line->minor;
-	return true;
-}
-
 unsigned mount_point_connection(const char *path)
 {
-	struct connection connection = {.path = path};
+	struct mounted mounted = {.path = path};
 
-	mountinfo_walk(note_connection, &connection);
-	return connection.number;
+	mountinfo_walk(note_mounted, &mounted);
+	free(mounted.type);
+	return mounted.connection;
 }
 
 struct around {

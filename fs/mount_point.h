@@ -3,6 +3,7 @@
  * who is in the way.
  *
  * Nothing here waits for the daemon of the mount: a dead or hung one is what it is for.
+ * Threads: any.
  */
 #pragma once
 

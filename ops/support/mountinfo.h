@@ -1,5 +1,6 @@
 /*
  * ops/support/mountinfo.h - what is mounted where, without touching any of it.
+ * Threads: any.
  */
 #pragma once
 

@@ -3,6 +3,7 @@
  *
  * A workspace path has no leading, trailing or doubled '/', no "." and no "..";
  * "" is the root.  It may be longer than PATH_MAX.
+ * Threads: any; nothing here looks at a file.
  */
 #pragma once
 
