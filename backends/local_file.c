@@ -91,8 +91,9 @@ int local_open_file(struct op_context *ctx, struct workspace *workspace,
 	return r;
 }
 
-static int open_new(struct op_context *ctx, struct workspace *workspace, const char *path,
-	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
+static int open_new(struct op_context *ctx, struct workspace *workspace, int base_fd,
+	const char *path, int flags, uint32_t mode, struct open_file **ret_file,
+	struct attributes *ret_attributes)
 {
 	const struct local_workspace *w = local_from(workspace);
 	struct attributes attributes;
@@ -102,7 +103,7 @@ static int open_new(struct op_context *ctx, struct workspace *workspace, const c
 	{
 		cleanup_guise struct local_guise guise = local_act_as(w, ctx);
 
-		fd = local_open_path(w, path, flags, mode & ~guise.mask);
+		fd = local_open_below(w, base_fd, path, flags, mode & ~guise.mask);
 	}
 	if (fd < 0)
 		return fd;
@@ -117,15 +118,29 @@ static int open_new(struct op_context *ctx, struct workspace *workspace, const c
 int local_create(struct op_context *ctx, struct workspace *workspace, const char *path, int flags,
 	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
 {
+	const struct local_workspace *w = local_from(workspace);
+	cleanup_parent struct local_parent parent = {.owned_fd = -1};
+	int r;
+
 	flags = (flags & PASSED_FLAGS & ~O_NOATIME) | ALWAYS_FLAGS | O_CREAT | O_EXCL;
-	return open_new(ctx, workspace, path, flags, mode, ret_file, ret_attributes);
+	r = local_parent_open(w, path, &ctx->parent, &parent);
+	if (r < 0)
+		return r;
+	return open_new(
+		ctx, workspace, parent.fd, parent.name, flags, mode, ret_file, ret_attributes);
 }
 
 int local_create_unnamed(struct op_context *ctx, struct workspace *workspace, const char *directory,
 	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
 {
+	cleanup_fd int fd =
+		local_open_path(local_from(workspace), directory, O_PATH | O_DIRECTORY, 0);
+	int r = fd < 0 ? fd : local_check_directory(fd, &ctx->parent);
+
+	if (r < 0)
+		return r;
 	flags = (flags & (PASSED_FLAGS | O_EXCL) & ~O_NOATIME) | ALWAYS_FLAGS | O_TMPFILE;
-	return open_new(ctx, workspace, directory, flags, mode, ret_file, ret_attributes);
+	return open_new(ctx, workspace, fd, ".", flags, mode, ret_file, ret_attributes);
 }
 
 int local_close(struct op_context *ctx, struct open_file *open_file)

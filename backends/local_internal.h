@@ -50,6 +50,10 @@ struct local_file *local_file_from(struct open_file *file);
  * no link; with O_PATH also a link itself.  Returns the descriptor. */
 int local_open_path(const struct local_workspace *w, const char *path, int flags, uint32_t mode);
 
+/* The same below another directory. */
+int local_open_below(
+	const struct local_workspace *w, int base_fd, const char *path, int flags, uint32_t mode);
+
 /* The directory that holds a name. */
 struct local_parent {
 	int fd;           /* the root's own, or `owned_fd` */
@@ -57,8 +61,9 @@ struct local_parent {
 	const char *name; /* in the path given */
 };
 
-int local_parent_open(
-	const struct local_workspace *w, const char *path, struct local_parent *ret_parent);
+/* -ESTALE when `expected` is set and another is there, or none. */
+int local_parent_open(const struct local_workspace *w, const char *path,
+	const struct object_id *expected, struct local_parent *ret_parent);
 void local_parent_done(struct local_parent *parent);
 #define cleanup_parent cleanup_with(local_parent_done)
 
@@ -81,6 +86,9 @@ int local_stat_name(int directory_fd, const char *name, struct attributes *ret_a
 
 /* -ESTALE when `expected` is set and differs. */
 int local_check_id(const struct object_id *expected, const struct attributes *attributes);
+
+/* The same for an open directory. */
+int local_check_directory(int fd, const struct object_id *expected);
 
 /* "/proc/self/fd/N": leads to the very object of an O_PATH descriptor, links included. */
 struct local_fd_path {

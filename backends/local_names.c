@@ -14,6 +14,15 @@
 #include "backends/watch.h"
 #include "ops/support/path.h"
 
+static int stat_in(const struct local_workspace *w, const char *path,
+	const struct object_id *directory, struct attributes *ret_attributes)
+{
+	cleanup_parent struct local_parent parent = {.owned_fd = -1};
+	int r = local_parent_open(w, path, directory, &parent);
+
+	return r < 0 ? r : local_stat_name(parent.fd, parent.name, ret_attributes);
+}
+
 int local_getattr(struct op_context *ctx, struct workspace *workspace,
 	const struct object_ref *object, struct attributes *ret_attributes)
 {
@@ -25,6 +34,8 @@ int local_getattr(struct op_context *ctx, struct workspace *workspace,
 	(void)ctx;
 	if (object->file)
 		return local_stat_fd(local_file_from(object->file)->fd, ret_attributes);
+	if (object->parent.inode && !object->id.inode && strchr(object->path, '/'))
+		return stat_in(w, object->path, &object->parent, ret_attributes);
 	/* A plain statx follows links in the middle of the path: fine when there is no middle,
 	 * or when what it found is the very object that was asked for. */
 	if (*object->path && (object->id.inode || !strchr(object->path, '/'))) {
@@ -165,10 +176,9 @@ int local_link(struct op_context *ctx, struct workspace *workspace, const struct
 	cleanup_parent struct local_parent parent = {.owned_fd = -1};
 	int r;
 
-	(void)ctx;
 	r = local_object_open(w, object, &found);
 	if (r == 0)
-		r = local_parent_open(w, path, &parent);
+		r = local_parent_open(w, path, &ctx->new_parent, &parent);
 	if (r < 0)
 		return r;
 	if (linkat(AT_FDCWD, local_fd_path(found.fd).text, parent.fd, parent.name,
@@ -184,7 +194,7 @@ int local_mkdir(struct op_context *ctx, struct workspace *workspace, const char 
 {
 	const struct local_workspace *w = local_from(workspace);
 	cleanup_parent struct local_parent parent = {.owned_fd = -1};
-	int r = local_parent_open(w, path, &parent);
+	int r = local_parent_open(w, path, &ctx->parent, &parent);
 
 	if (r < 0)
 		return r;
@@ -202,7 +212,7 @@ int local_mknod(struct op_context *ctx, struct workspace *workspace, const char 
 {
 	const struct local_workspace *w = local_from(workspace);
 	cleanup_parent struct local_parent parent = {.owned_fd = -1};
-	int r = local_parent_open(w, path, &parent);
+	int r = local_parent_open(w, path, &ctx->parent, &parent);
 
 	if (r < 0)
 		return r;
@@ -220,7 +230,7 @@ int local_symlink(struct op_context *ctx, struct workspace *workspace, const cha
 {
 	const struct local_workspace *w = local_from(workspace);
 	cleanup_parent struct local_parent parent = {.owned_fd = -1};
-	int r = local_parent_open(w, path, &parent);
+	int r = local_parent_open(w, path, &ctx->parent, &parent);
 
 	if (r < 0)
 		return r;
@@ -246,11 +256,11 @@ static int check_name(const struct local_parent *parent, const struct object_id 
 	return r < 0 ? r : local_check_id(expected, &attributes);
 }
 
-static int remove_name(const struct local_workspace *w, const char *path,
-	const struct object_id *expected, int flags)
+static int remove_name(const struct op_context *ctx, const struct local_workspace *w,
+	const char *path, const struct object_id *expected, int flags)
 {
 	cleanup_parent struct local_parent parent = {.owned_fd = -1};
-	int r = local_parent_open(w, path, &parent);
+	int r = local_parent_open(w, path, &ctx->parent, &parent);
 
 	if (r == 0)
 		r = check_name(&parent, expected);
@@ -262,15 +272,13 @@ static int remove_name(const struct local_workspace *w, const char *path,
 int local_unlink(struct op_context *ctx, struct workspace *workspace, const char *path,
 	const struct object_id *expected)
 {
-	(void)ctx;
-	return remove_name(local_from(workspace), path, expected, 0);
+	return remove_name(ctx, local_from(workspace), path, expected, 0);
 }
 
 int local_rmdir(struct op_context *ctx, struct workspace *workspace, const char *path,
 	const struct object_id *expected)
 {
-	(void)ctx;
-	return remove_name(local_from(workspace), path, expected, AT_REMOVEDIR);
+	return remove_name(ctx, local_from(workspace), path, expected, AT_REMOVEDIR);
 }
 
 /* The feed cannot see the rename of a directory that lies in unwatched ones. */
@@ -296,11 +304,10 @@ int local_rename(struct op_context *ctx, struct workspace *workspace, const char
 	cleanup_parent struct local_parent new_parent = {.owned_fd = -1};
 	unsigned kernel_flags = (flags & RENAME_KEEP_TARGET ? RENAME_NOREPLACE : 0) |
 				(flags & RENAME_SWAP ? RENAME_EXCHANGE : 0);
-	int r = local_parent_open(w, from, &old_parent);
+	int r = local_parent_open(w, from, &ctx->parent, &old_parent);
 
-	(void)ctx;
 	if (r == 0)
-		r = local_parent_open(w, to, &new_parent);
+		r = local_parent_open(w, to, &ctx->new_parent, &new_parent);
 	if (r == 0)
 		r = check_name(&old_parent, expected);
 	if (r < 0)

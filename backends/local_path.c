@@ -24,6 +24,10 @@ static void from_statx(const struct statx *st, struct attributes *ret_attributes
 {
 	uint64_t born = (uint64_t)st->stx_btime.tv_sec * 1000000000 + st->stx_btime.tv_nsec;
 
+	/* overlayfs: of the copy that the first change in it made.  (tmpfs and btrfs, which have no
+	 * device of their own either, do not use inode numbers again.) */
+	if (S_ISDIR(st->stx_mode) && !st->stx_dev_major)
+		born = 0;
 	*ret_attributes = (struct attributes){
 		.id = {.device = makedev(st->stx_dev_major, st->stx_dev_minor),
 			.inode = st->stx_ino,
@@ -139,8 +143,14 @@ static size_t piece_length(const char *path)
 
 int local_open_path(const struct local_workspace *w, const char *path, int flags, uint32_t mode)
 {
+	return local_open_below(w, w->root_fd, path, flags, mode);
+}
+
+int local_open_below(
+	const struct local_workspace *w, int base_fd, const char *path, int flags, uint32_t mode)
+{
 	cleanup_fd int held = -1;
-	int at = w->root_fd;
+	int at = base_fd;
 
 	if (!*path)
 		path = ".";
@@ -164,12 +174,21 @@ int local_open_path(const struct local_workspace *w, const char *path, int flags
 	return open_piece(w, at, path, flags, mode);
 }
 
-int local_parent_open(
-	const struct local_workspace *w, const char *path, struct local_parent *ret_parent)
+int local_check_directory(int fd, const struct object_id *expected)
+{
+	struct attributes attributes;
+	int r = expected->inode ? local_stat_fd(fd, &attributes) : 0;
+
+	return expected->inode && r == 0 ? local_check_id(expected, &attributes) : r;
+}
+
+int local_parent_open(const struct local_workspace *w, const char *path,
+	const struct object_id *expected, struct local_parent *ret_parent)
 {
 	size_t length = path_parent_length(path);
 	cleanup_free char *parent = NULL;
-	int fd;
+	cleanup_fd int fd = -1;
+	int r;
 
 	*ret_parent =
 		(struct local_parent){.fd = w->root_fd, .owned_fd = -1, .name = path_name(path)};
@@ -179,10 +198,14 @@ int local_parent_open(
 	if (!parent)
 		return -ENOMEM;
 	fd = local_open_path(w, parent, O_PATH | O_DIRECTORY, 0);
+	if (expected->inode && path_misses_object(fd))
+		return -ESTALE;
 	if (fd < 0)
 		return fd;
-	ret_parent->fd = ret_parent->owned_fd = fd;
-	return 0;
+	r = local_check_directory(fd, expected);
+	if (r == 0)
+		ret_parent->fd = ret_parent->owned_fd = steal_fd(&fd);
+	return r;
 }
 
 void local_parent_done(struct local_parent *parent)

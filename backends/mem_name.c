@@ -18,18 +18,29 @@ struct place {
 	struct mem_dirent *dirent; /* NULL: nothing there */
 };
 
-static int find_place(struct mem *m, const char *path, struct place *ret_place)
+/* -ESTALE: another is meant (see struct op_context). */
+static int check_directory(const struct mem_inode *directory, const struct object_id *expected)
+{
+	return !expected->inode || object_id_equal(expected, &directory->attributes.id) ? 0
+											: -ESTALE;
+}
+
+static int find_place(
+	struct mem *m, const char *path, const struct object_id *directory, struct place *ret_place)
 {
 	struct mem_inode *parent;
 	const char *name = path_name(path);
 	int r = mem_walk(m, path, path_parent_length(path), &parent);
 
 	if (r < 0)
-		return r;
+		return directory->inode ? -ESTALE : r;
 	if (S_ISLNK(parent->attributes.mode))
 		return -ELOOP;
 	if (!S_ISDIR(parent->attributes.mode))
 		return -ENOTDIR;
+	r = check_directory(parent, directory);
+	if (r < 0)
+		return r;
 	*ret_place = (struct place){.parent = parent,
 		.name = name,
 		.dirent = mem_directory_find(&parent->directory, name, strlen(name))};
@@ -53,11 +64,14 @@ int mem_getattr(struct op_context *ctx, struct workspace *w, const struct object
 {
 	struct mem *m = mem_of(w);
 	struct mem_inode *inode;
+	struct place place;
 	int r;
 
 	(void)ctx;
 	pthread_rwlock_rdlock(&m->tree_lock);
-	r = mem_find(m, object, &inode);
+	r = object->file ? 0 : find_place(m, object->path, &object->parent, &place);
+	if (r == 0)
+		r = mem_find(m, object, &inode);
 	if (r == 0)
 		*ret_attributes = mem_inode_attributes(inode);
 	pthread_rwlock_unlock(&m->tree_lock);
@@ -202,7 +216,7 @@ static int make_locked(struct mem *m, const struct op_context *ctx, const char *
 {
 	struct mem_inode *inode;
 	struct place place = {0};
-	int r = find_place(m, path, &place);
+	int r = find_place(m, path, &ctx->parent, &place);
 
 	if (r == 0 && place.dirent)
 		r = -EEXIST;
@@ -326,6 +340,8 @@ int mem_create_unnamed(struct op_context *ctx, struct workspace *w, const char *
 	if (r == 0 && !is_directory(parent))
 		r = S_ISLNK(parent->attributes.mode) ? -ELOOP : -ENOTDIR;
 	if (r == 0)
+		r = check_directory(parent, &ctx->parent);
+	if (r == 0)
 		r = new_below(m, ctx, parent, S_IFREG | (mode & 07777), &inode);
 	if (r == 0) {
 		inode->linkable = !(flags & O_EXCL);
@@ -342,15 +358,15 @@ int mem_create_unnamed(struct op_context *ctx, struct workspace *w, const char *
 	return 0;
 }
 
-static int link_locked(struct mem *m, const struct object_ref *object, const char *path,
-	struct mem_inode **ret_inode)
+static int link_locked(struct mem *m, const struct op_context *ctx, const struct object_ref *object,
+	const char *path, struct mem_inode **ret_inode)
 {
 	struct mem_inode *inode;
 	struct place place = {0};
 	int r = mem_find(m, object, &inode);
 
 	if (r == 0)
-		r = find_place(m, path, &place);
+		r = find_place(m, path, &ctx->new_parent, &place);
 	if (r < 0)
 		return r;
 	if (is_directory(inode))
@@ -377,9 +393,8 @@ int mem_link(struct op_context *ctx, struct workspace *w, const struct object_re
 	struct mem_inode *inode;
 	int r;
 
-	(void)ctx;
 	pthread_rwlock_wrlock(&m->tree_lock);
-	r = link_locked(m, object, path, &inode);
+	r = link_locked(m, ctx, object, path, &inode);
 	if (r == 0)
 		*ret_attributes = mem_inode_attributes(inode);
 	pthread_rwlock_unlock(&m->tree_lock);
@@ -425,9 +440,8 @@ int mem_unlink(struct op_context *ctx, struct workspace *w, const char *path,
 	struct place place = {0};
 	int r;
 
-	(void)ctx;
 	pthread_rwlock_wrlock(&m->tree_lock);
-	r = find_place(m, path, &place);
+	r = find_place(m, path, &ctx->parent, &place);
 	if (r == 0)
 		r = check_expected(&place, expected);
 	if (r == 0 && is_directory(place.dirent->inode))
@@ -445,9 +459,8 @@ int mem_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
 	struct place place = {0};
 	int r;
 
-	(void)ctx;
 	pthread_rwlock_wrlock(&m->tree_lock);
-	r = find_place(m, path, &place);
+	r = find_place(m, path, &ctx->parent, &place);
 	if (r == 0)
 		r = check_expected(&place, expected);
 	if (r == 0 && !is_directory(place.dirent->inode))
@@ -546,13 +559,12 @@ int mem_rename(struct op_context *ctx, struct workspace *w, const char *from, co
 	struct mem *m = mem_of(w);
 	int r;
 
-	(void)ctx;
 	pthread_rwlock_wrlock(&m->tree_lock);
-	r = find_place(m, from, &from_place);
+	r = find_place(m, from, &ctx->parent, &from_place);
 	if (r == 0)
 		r = check_expected(&from_place, expected);
 	if (r == 0)
-		r = find_place(m, to, &to_place);
+		r = find_place(m, to, &ctx->new_parent, &to_place);
 	if (r == 0)
 		r = flags & RENAME_SWAP ? swap(&from_place, &to_place)
 					: move(m, &from_place, &to_place, flags);

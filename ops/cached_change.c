@@ -135,6 +135,14 @@ void cached_own_unknown(struct cached *c, const char *path, const struct learnt 
 	mark_own(c, node, learnt);
 }
 
+void cached_doubt_parent(struct cached *c, const char *path)
+{
+	struct node *parent = tree_find(c, path, path_parent_length(path));
+
+	if (parent && parent->parent)
+		node_set_doubtful(c, parent);
+}
+
 void cached_own_done(struct cached *c, const char *path, uint64_t done_ns)
 {
 	struct node *node = tree_make(c, path);

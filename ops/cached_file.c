@@ -277,6 +277,8 @@ int cached_create(struct op_context *ctx, struct workspace *w, const char *path,
 		file->created_ms = cached_now_ms();
 	} else if (r == -EEXIST || r == -ENOENT) {
 		cached_own_unknown(c, path, &learnt);
+	} else if (r == -ESTALE) {
+		cached_doubt_parent(c, path);
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (r < 0) {

@@ -398,6 +398,9 @@ struct node *cached_own_present(struct cached *c, const char *path,
 void cached_own_absent(struct cached *c, const char *path, const struct learnt *learnt);
 void cached_own_unknown(struct cached *c, const char *path, const struct learnt *learnt);
 
+/* The place found another directory there than was meant: it is asked before that is believed. */
+void cached_doubt_parent(struct cached *c, const char *path);
+
 /* An own change of something at the path that was not known here: an answer from before it may be
  * on its way, or have come meanwhile. */
 void cached_own_done(struct cached *c, const char *path, uint64_t done_ns);

@@ -47,6 +47,19 @@ static bool is_other(const struct node *node, const struct object_id *id)
 	return id->inode && !object_id_equal(id, &node->attributes.id);
 }
 
+/* As is known: another directory than the one that is meant is where that was, or none. */
+static bool is_in_another(const struct cached *c, const struct object_ref *object, int result)
+{
+	const struct node *parent;
+
+	if (!object->parent.inode || !*object->path)
+		return false;
+	parent = tree_find(c, object->path, path_parent_length(object->path));
+	if (!parent || parent->state != NODE_PRESENT)
+		return result < 0;
+	return is_other(parent, &object->parent);
+}
+
 /* ---- Looking ----------------------------------------------------------------------- */
 
 static int ask_attributes(struct cached *c, struct op_context *ctx, const struct object_ref *object,
@@ -65,6 +78,8 @@ static int ask_attributes(struct cached *c, struct op_context *ctx, const struct
 	cached_count_trip(c, started_ms);
 	learnt = learnt_by_looking(&learnt);
 	cached_store_answer(c, object->path, r, &attributes, &learnt);
+	if (r == -ESTALE && object->parent.inode)
+		cached_doubt_parent(c, object->path);
 	unlock(c);
 	if (r < 0)
 		return r;
@@ -85,7 +100,7 @@ int cached_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 	r = cached_resolve(c, ctx, object->path, true, &node);
 	if (r == -EAGAIN)
 		return ask_attributes(c, ctx, object, ret_attributes);
-	if (r == 0 && is_other(node, &object->id))
+	if ((r == 0 && is_other(node, &object->id)) || is_in_another(c, object, r))
 		r = -ESTALE;
 	if (r == 0)
 		*ret_attributes = node->attributes;
@@ -260,6 +275,8 @@ static struct node *made(struct cached *c, const struct op_context *ctx, const c
 		node = cached_own_present(c, path, attributes, learnt);
 	else if (r == -EEXIST || r == -ENOENT)
 		cached_own_unknown(c, path, learnt);
+	else if (r == -ESTALE)
+		cached_doubt_parent(c, path);
 	if (node)
 		node->xattrs = XATTRS_NO_CAPABILITY;
 	return node;
@@ -351,6 +368,8 @@ static int removed(struct cached *c, const struct op_context *ctx, const char *p
 		cached_own_absent(c, path, learnt);
 	else if (path_misses_object(r) || r == -EISDIR)
 		cached_own_unknown(c, path, learnt);
+	if (r == -ESTALE)
+		cached_doubt_parent(c, path);
 	unlock(c);
 	return r;
 }
@@ -414,6 +433,10 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 		own_names_unknown(c, from, to, &learnt);
 	} else {
 		cached_own_unknown(c, to, &learnt);
+	}
+	if (r == -ESTALE) {
+		cached_doubt_parent(c, from);
+		cached_doubt_parent(c, to);
 	}
 	content_unref(moved.content);
 	unlock(c);
@@ -495,6 +518,8 @@ static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct 
 	node = node_of(c, object);
 	if (r == 0 && node && node->changed_at <= learnt.asked)
 		node->xattrs = XATTRS_NONE;
+	else if (r == -ESTALE && node)
+		node_set_doubtful(c, node);
 	return r;
 }
 

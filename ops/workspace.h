@@ -24,7 +24,8 @@
  *          may be a symbolic link (-ELOOP): the kernel above resolves links.
  * Identity: an operation on an existing object takes an object_ref.  When its id is
  *          set and the path leads to another object, the call answers -ESTALE and
- *          changes nothing.
+ *          changes nothing.  So it does when the one that is told is not the directory
+ *          at a name: who works in a directory does not change another in its place.
  * Semantics are those of the Linux system call of the same name (man section 2),
  * unless the operation's comment says otherwise.
  */
@@ -55,10 +56,11 @@ struct object_id {
 
 /* An existing object. */
 struct object_ref {
-	const char *path;       /* used when `file` is NULL */
-	struct object_id id;    /* inode 0: whatever is at the path */
-	struct open_file *file; /* an open handle of the object, which wins over the path
-				 * (an unlinked object has no other way); or NULL */
+	const char *path;        /* used when `file` is NULL */
+	struct object_id id;     /* inode 0: whatever is at the path */
+	struct object_id parent; /* getattr by the path: of the directory that holds it (as `id`) */
+	struct open_file *file;  /* an open handle of the object, which wins over the path
+				  * (an unlinked object has no other way); or NULL */
 };
 
 #define OBJECT_AT(path_)      ((struct object_ref){.path = (path_)})
@@ -102,6 +104,11 @@ struct op_context {
 	mode_t umask;        /* for what is created */
 	const gid_t *groups; /* supplementary groups; may be NULL */
 	size_t group_count;
+
+	/* The directory that holds the name which is made (create_unnamed: itself), removed or
+	 * moved; `new_parent` that of the new name of rename and link.  inode 0: whichever is
+	 * there (see Identity). */
+	struct object_id parent, new_parent;
 
 	/* True once the caller gave up; the operation then ends with -EINTR soon
 	 * (within 100 ms) unless it has already taken effect.  NULL: never.

@@ -193,7 +193,7 @@ static int create(struct op_context *ctx, struct workspace *w, enum frame_type t
 		return r;
 	do {
 		query_begin(&q, ctx, remote, type, 0);
-		wire_put_string(&q.out, path);
+		wire_put_name(&q.out, path, &ctx->parent);
 		wire_put_open_flags(&q.out, flags);
 		wire_put_number(&q.out, mode);
 		wire_put_number(&q.out, file->handle);

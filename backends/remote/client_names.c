@@ -22,8 +22,10 @@ static int64_t take_attributes(void *ret_attributes, struct query *q, int64_t re
 int remote_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	struct attributes *ret_attributes)
 {
-	struct remote_request request = {ctx, remote_of(w), REQUEST_GETATTR, .object = object};
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_GETATTR, .object = object};
 
+	wire_put_object_id(&request.arguments, &object->parent);
 	return (int)remote_request_run(&request, take_attributes, ret_attributes);
 }
 
@@ -177,7 +179,7 @@ int remote_mkdir(struct op_context *ctx, struct workspace *w, const char *path, 
 {
 	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), REQUEST_MKDIR};
 
-	wire_put_string(&request.arguments, path);
+	wire_put_name(&request.arguments, path, &ctx->parent);
 	wire_put_number(&request.arguments, mode);
 	return (int)remote_request_run(&request, take_attributes, ret_attributes);
 }
@@ -187,7 +189,7 @@ int remote_mknod(struct op_context *ctx, struct workspace *w, const char *path, 
 {
 	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), REQUEST_MKNOD};
 
-	wire_put_string(&request.arguments, path);
+	wire_put_name(&request.arguments, path, &ctx->parent);
 	wire_put_number(&request.arguments, mode);
 	wire_put_number(&request.arguments, rdev);
 	return (int)remote_request_run(&request, take_attributes, ret_attributes);
@@ -199,7 +201,7 @@ int remote_symlink(struct op_context *ctx, struct workspace *w, const char *targ
 	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), REQUEST_SYMLINK};
 
 	wire_put_string(&request.arguments, target);
-	wire_put_string(&request.arguments, path);
+	wire_put_name(&request.arguments, path, &ctx->parent);
 	return (int)remote_request_run(&request, take_attributes, ret_attributes);
 }
 
@@ -209,7 +211,7 @@ int remote_link(struct op_context *ctx, struct workspace *w, const struct object
 	cleanup_remote_request struct remote_request request = {
 		ctx, remote_of(w), REQUEST_LINK, .object = object};
 
-	wire_put_string(&request.arguments, path);
+	wire_put_name(&request.arguments, path, &ctx->new_parent);
 	return (int)remote_request_run(&request, take_attributes, ret_attributes);
 }
 
@@ -218,7 +220,7 @@ static int remove_name(struct op_context *ctx, struct workspace *w, enum frame_t
 {
 	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), type};
 
-	wire_put_string(&request.arguments, path);
+	wire_put_name(&request.arguments, path, &ctx->parent);
 	wire_put_object_id(&request.arguments, expected);
 	return (int)remote_request_run(&request, NULL, NULL);
 }
@@ -240,8 +242,8 @@ int remote_rename(struct op_context *ctx, struct workspace *w, const char *from,
 {
 	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), REQUEST_RENAME};
 
-	wire_put_string(&request.arguments, from);
-	wire_put_string(&request.arguments, to);
+	wire_put_name(&request.arguments, from, &ctx->parent);
+	wire_put_name(&request.arguments, to, &ctx->new_parent);
 	wire_put_number(&request.arguments, flags);
 	wire_put_object_id(&request.arguments, expected);
 	return (int)remote_request_run(&request, NULL, NULL);

@@ -84,7 +84,7 @@ static int64_t create(struct job *job, struct wire_writer *out,
 	int (*make)(struct op_context *ctx, struct workspace *w, const char *path, int flags,
 		uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes))
 {
-	const char *path = wire_get_path(&job->in);
+	const char *path = wire_get_name(&job->in, &job->ctx.parent);
 	int flags = wire_get_open_flags(&job->in);
 	uint32_t mode = (uint32_t)wire_get_number_max(&job->in, UINT32_MAX);
 	uint64_t id = wire_get_number(&job->in);

@@ -37,6 +37,7 @@ int64_t handle_getattr(struct job *job, struct wire_writer *out)
 	struct attributes attributes;
 	int r = server_object_read(job, &object);
 
+	wire_get_object_id(&job->in, &object.ref.parent);
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
 	if (r == 0)
@@ -201,7 +202,7 @@ static int64_t put_made(struct wire_writer *out, int r, const struct attributes 
 
 int64_t handle_mkdir(struct job *job, struct wire_writer *out)
 {
-	const char *path = wire_get_path(&job->in);
+	const char *path = wire_get_name(&job->in, &job->ctx.parent);
 	uint32_t mode = (uint32_t)wire_get_number_max(&job->in, UINT32_MAX);
 	struct attributes attributes;
 	int r = wire_reader_finish(&job->in);
@@ -213,7 +214,7 @@ int64_t handle_mkdir(struct job *job, struct wire_writer *out)
 
 int64_t handle_mknod(struct job *job, struct wire_writer *out)
 {
-	const char *path = wire_get_path(&job->in);
+	const char *path = wire_get_name(&job->in, &job->ctx.parent);
 	uint32_t mode = (uint32_t)wire_get_number_max(&job->in, UINT32_MAX);
 	uint64_t rdev = wire_get_number(&job->in);
 	struct attributes attributes;
@@ -228,7 +229,7 @@ int64_t handle_mknod(struct job *job, struct wire_writer *out)
 int64_t handle_symlink(struct job *job, struct wire_writer *out)
 {
 	const char *target = wire_get_string(&job->in);
-	const char *path = wire_get_path(&job->in);
+	const char *path = wire_get_name(&job->in, &job->ctx.parent);
 	struct attributes attributes;
 	int r = wire_reader_finish(&job->in);
 
@@ -241,7 +242,7 @@ int64_t handle_link(struct job *job, struct wire_writer *out)
 {
 	cleanup_server_object struct server_object object;
 	int r = server_object_read(job, &object);
-	const char *path = wire_get_path(&job->in);
+	const char *path = wire_get_name(&job->in, &job->ctx.new_parent);
 	struct attributes attributes;
 
 	if (r == 0)
@@ -256,7 +257,7 @@ static int64_t remove_name(
 	struct job *job, int (*remove)(struct op_context *ctx, struct workspace *w,
 				 const char *path, const struct object_id *expected))
 {
-	const char *path = wire_get_path(&job->in);
+	const char *path = wire_get_name(&job->in, &job->ctx.parent);
 	struct object_id expected;
 	int r;
 
@@ -279,8 +280,8 @@ int64_t handle_rmdir(struct job *job, struct wire_writer *out)
 
 int64_t handle_rename(struct job *job, struct wire_writer *out)
 {
-	const char *from = wire_get_path(&job->in);
-	const char *to = wire_get_path(&job->in);
+	const char *from = wire_get_name(&job->in, &job->ctx.parent);
+	const char *to = wire_get_name(&job->in, &job->ctx.new_parent);
 	unsigned flags = (unsigned)wire_get_number_max(&job->in, RENAME_KEEP_TARGET | RENAME_SWAP);
 	struct object_id expected;
 	int r;

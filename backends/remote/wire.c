@@ -192,6 +192,12 @@ void wire_put_object_id(struct wire_writer *w, const struct object_id *id)
 	wire_put_number(w, id->generation);
 }
 
+void wire_put_name(struct wire_writer *w, const char *path, const struct object_id *directory)
+{
+	wire_put_string(w, path);
+	wire_put_object_id(w, directory);
+}
+
 static size_t encode_time(uint8_t *out, const struct timespec *time)
 {
 	size_t size = encode_number(out, zigzag(time->tv_sec));
@@ -427,6 +433,14 @@ void wire_get_object_id(struct wire_reader *r, struct object_id *ret_id)
 	ret_id->device = wire_get_number(r);
 	ret_id->inode = wire_get_number(r);
 	ret_id->generation = wire_get_number(r);
+}
+
+const char *wire_get_name(struct wire_reader *r, struct object_id *ret_directory)
+{
+	const char *path = wire_get_path(r);
+
+	wire_get_object_id(r, ret_directory);
+	return path;
 }
 
 static struct timespec get_time(struct wire_reader *r)

@@ -36,6 +36,8 @@ void wire_put_error(struct wire_writer *w, int64_t result); /* 0, a count or -er
 void wire_put_object(struct wire_writer *w, const char *path, const struct object_id *id,
 	uint64_t handle); /* `handle` 0: none */
 void wire_put_object_id(struct wire_writer *w, const struct object_id *id);
+/* `directory`: the one that is to hold the name, or inode 0. */
+void wire_put_name(struct wire_writer *w, const char *path, const struct object_id *directory);
 void wire_put_attributes(struct wire_writer *w, const struct attributes *attributes);
 void wire_put_open_flags(struct wire_writer *w, int flags);
 void wire_put_lock(struct wire_writer *w, const struct file_lock *lock);
@@ -85,7 +87,8 @@ const uint8_t *wire_get_raw(struct wire_reader *r, size_t size); /* NULL when ma
 /* Point into the message. */
 const uint8_t *wire_get_bytes(struct wire_reader *r, size_t *ret_size);
 const char *wire_get_string(struct wire_reader *r);
-const char *wire_get_path(struct wire_reader *r);        /* a normal workspace path */
+const char *wire_get_path(struct wire_reader *r); /* a normal workspace path */
+const char *wire_get_name(struct wire_reader *r, struct object_id *ret_directory);
 const char *wire_get_link_target(struct wire_reader *r); /* no longer than PATH_MAX */
 
 int64_t wire_get_error(struct wire_reader *r); /* 0, a count or -errno */

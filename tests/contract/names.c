@@ -281,6 +281,48 @@ PROMISE(removing_another_object_than_expected_is_stale)
 
 /* ---- Renaming ------------------------------------------------------------------------ */
 
+static void plant_held(struct fixture *f)
+{
+	CHECK_RC(0, make_directory(f, "d"));
+	CHECK_RC(0, make_directory(f, "d/inner"));
+	CHECK_RC(0, put(f, "d/file", "x"));
+}
+
+PROMISE(a_name_in_another_directory_than_meant_is_stale)
+{
+	struct object_ref file = {.path = "d/file"};
+	struct open_file *opened;
+	struct object_id other;
+
+	plant_held(f);
+	file.parent = id_of(f, "d");
+	CHECK_RC(0, workspace_rename(&f->ctx, f->w, "d", "old", 0, NULL));
+	plant_held(f);
+	other = id_of(f, "d");
+	CHECK_RC(-ESTALE, workspace_getattr(&f->ctx, f->w, &file, &f->a));
+	file.path = "none/file";
+	CHECK_RC(-ESTALE, workspace_getattr(&f->ctx, f->w, &file, &f->a));
+	f->ctx.parent = f->ctx.new_parent = file.parent;
+	CHECK_RC(-ESTALE, make_directory(f, "d/new"));
+	CHECK_RC(-ESTALE, workspace_mknod(&f->ctx, f->w, "d/new", S_IFIFO | 0600, 0, &f->a));
+	CHECK_RC(-ESTALE, workspace_symlink(&f->ctx, f->w, "to", "d/new", &f->a));
+	CHECK_RC(-ESTALE, workspace_link(&f->ctx, f->w, &OBJECT_AT("d/file"), "d/new", &f->a));
+	CHECK_RC(-ESTALE, workspace_unlink(&f->ctx, f->w, "d/file", NULL));
+	CHECK_RC(-ESTALE, workspace_rmdir(&f->ctx, f->w, "d/inner", NULL));
+	CHECK_RC(-ESTALE, workspace_create(&f->ctx, f->w, "d/new", O_RDWR, 0600, &opened, &f->a));
+	CHECK_RC(-ESTALE,
+		workspace_create_unnamed(&f->ctx, f->w, "d", O_RDWR, 0600, &opened, &f->a));
+	CHECK_RC(-ESTALE, workspace_rename(&f->ctx, f->w, "d/file", "new", 0, NULL));
+	CHECK_RC(-ESTALE, make_directory(f, "none/new"));
+	f->ctx.parent = other;
+	CHECK_RC(-ESTALE, workspace_rename(&f->ctx, f->w, "d/file", "d/new", 0, NULL));
+	CHECK_STRING("file inner", names(f, "d"));
+	f->ctx.parent = file.parent;
+	CHECK_RC(0, make_directory(f, "old/new"));
+	CHECK_RC(0, workspace_rename(&f->ctx, f->w, "old/file", "old/moved", 0, NULL));
+	CHECK_STRING("inner moved new", names(f, "old"));
+}
+
 PROMISE(rename_moves_and_replaces)
 {
 	struct object_id id;
@@ -601,7 +643,8 @@ TEST_GROUP(names_promises, TEST(root_is_a_directory), TEST(getattr_says_why_a_pa
 	TEST(readlink_refuses_what_is_no_link), TEST(link_gives_one_object_two_names),
 	TEST(link_refuses), TEST(a_link_to_a_symbolic_link_is_one), TEST(unlink_removes_files_only),
 	TEST(rmdir_removes_empty_directories_only),
-	TEST(removing_another_object_than_expected_is_stale), TEST(rename_moves_and_replaces),
+	TEST(removing_another_object_than_expected_is_stale),
+	TEST(a_name_in_another_directory_than_meant_is_stale), TEST(rename_moves_and_replaces),
 	TEST(rename_moves_whole_directories), TEST(rename_refuses),
 	TEST(rename_can_keep_the_target), TEST(rename_can_swap),
 	TEST(rename_between_two_names_of_one_object_does_nothing),

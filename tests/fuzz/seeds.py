@@ -40,13 +40,13 @@ def set_attributes(session, name, mask, **fields):
 
 def names():
     s = Session()
-    s.ask(p.GETATTR, p.target(b"f")).ask(p.READDIR, p.target() + p.number(1))
+    s.ask(p.GETATTR, p.target(b"f") + p.object_id(p.NO_ID)).ask(p.READDIR, p.target() + p.number(1))
     s.ask(p.SCAN, p.target() + p.numbers(7, 2, 100, 4096, 65536)).say(p.CREDIT, 3, p.number(500))
-    s.ask(p.READLINK, p.target(b"l")).ask(p.MKDIR, p.string(b"d/e") + p.number(0o755))
-    s.ask(p.MKNOD, p.string(b"d/n") + p.numbers(stat.S_IFIFO | 0o600, 0))
-    s.ask(p.SYMLINK, p.string(b"to") + p.string(b"d/s")).ask(p.LINK, p.target(b"f") + p.string(b"d/g"))
-    s.ask(p.RENAME, p.string(b"d/g") + p.string(b"h") + p.number(0) + p.object_id(p.NO_ID))
-    s.ask(p.UNLINK, p.string(b"h") + p.object_id(p.NO_ID)).ask(p.RMDIR, p.string(b"d/e") + p.object_id(p.NO_ID))
+    s.ask(p.READLINK, p.target(b"l")).ask(p.MKDIR, p.name(b"d/e", (5, 77, 1)) + p.number(0o755))
+    s.ask(p.MKNOD, p.name(b"d/n") + p.numbers(stat.S_IFIFO | 0o600, 0))
+    s.ask(p.SYMLINK, p.string(b"to") + p.name(b"d/s")).ask(p.LINK, p.target(b"f") + p.name(b"d/g"))
+    s.ask(p.RENAME, p.name(b"d/g") + p.name(b"h") + p.number(0) + p.object_id(p.NO_ID))
+    s.ask(p.UNLINK, p.name(b"h") + p.object_id(p.NO_ID)).ask(p.RMDIR, p.name(b"d/e") + p.object_id(p.NO_ID))
     set_attributes(s, b"f", 1 | 8, mode=0o600, size=3)
     s.ask(p.SETXATTR, p.target(b"f") + p.string(b"user.a") + p.number(0) + p.data(b"v"))
     s.ask(p.GETXATTR, p.target(b"f") + p.string(b"user.a") + p.number(10))
@@ -60,15 +60,15 @@ def lock(handle, kind, wait=0):
 
 def files():
     s = open_file(Session(), b"f", 1)
-    s.ask(p.CREATE, p.string(b"c") + p.open_flags(os.O_RDWR | os.O_EXCL) + p.numbers(0o644, 2))
-    s.ask(p.CREATE_UNNAMED, p.string(b"d") + p.open_flags(os.O_RDWR) + p.numbers(0o600, 3))
+    s.ask(p.CREATE, p.name(b"c") + p.open_flags(os.O_RDWR | os.O_EXCL) + p.numbers(0o644, 2))
+    s.ask(p.CREATE_UNNAMED, p.name(b"d") + p.open_flags(os.O_RDWR) + p.numbers(0o600, 3))
     for handle in 1, 2, 3:
         s.ask(p.WRITE, p.numbers(handle, 2) + p.data(b"written"), order=handle)
     s.ask(p.READ, p.numbers(1, 0, 100), order=1).ask(p.SEEK, p.numbers(1, 0, 1))
     s.ask(p.FALLOCATE, p.numbers(2, 0, 100, 50)).ask(p.COPY_RANGE, p.numbers(1, 0, 2, 10, 5))
     s.ask(p.LOCK, lock(1, p.EXCLUSIVE)).ask(p.LOCK_TEST, lock(1, p.SHARED)[:-1])
     s.ask(p.LOCK_RELEASE_OWNER, p.numbers(1, 1)).ask(p.LOCK, lock(2, p.EXCLUSIVE, wait=1))
-    s.ask(p.LINK, p.target(handle=3) + p.string(b"named")).ask(p.FSYNC, p.number(1) + p.string(b"") + p.number(1))
+    s.ask(p.LINK, p.target(handle=3) + p.name(b"named")).ask(p.FSYNC, p.number(1) + p.string(b"") + p.number(1))
     return s.ask(p.CLOSE, p.number(1), order=1).ask(p.CLOSE, p.number(2), order=2).bytes
 
 
@@ -93,7 +93,7 @@ def hostile():
     open_file(s, b"/etc/passwd", 1)
     open_file(s, b"f", 1)
     s.ask(p.WRITE, p.numbers(1, (1 << 63) - 1) + p.data(b"far"), order=1).ask(p.READ, p.numbers(1, 1 << 63, 1 << 40))
-    s.ask(p.SYMLINK, p.string(b"..") + p.string(b"up")).ask(p.MKDIR, p.string(b"up/out") + p.number(0o777))
+    s.ask(p.SYMLINK, p.string(b"..") + p.name(b"up")).ask(p.MKDIR, p.name(b"up/out") + p.number(0o777))
     return s.ask(p.SCAN, p.target() + p.numbers(*[(1 << 32) - 1] * 5)).bytes
 
 

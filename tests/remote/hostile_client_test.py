@@ -117,7 +117,7 @@ def test_callers_that_are_none():
 
 def test_an_id_twice_at_a_time():
     with Attack() as a:
-        a.call(p.CREATE, p.string(b"twice") + p.open_flags(os.O_RDWR) + p.numbers(0o600, 1))
+        a.call(p.CREATE, p.name(b"twice") + p.open_flags(os.O_RDWR) + p.numbers(0o600, 1))
         other = os.open(root + b"/twice", os.O_RDWR)
         p_lock = p.number(1) + p.put_lock(p.Lock(p.FLOCK, p.EXCLUSIVE, 0, 0, 0, 0)) + p.number(1)
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -152,7 +152,7 @@ def test_what_comes_after_goodbye():
         a.lane.send(p.BYE)
         try:
             for _ in range(1000):
-                a.ask(p.GETATTR, p.target(b""))
+                a.ask(p.GETATTR, p.target(b"") + p.object_id(p.NO_ID))
             a.is_closed()
         except p.Ended:
             pass
@@ -163,26 +163,26 @@ def test_what_comes_after_goodbye():
 
 def requests_with(path):
     """Each request that takes a path."""
-    text = p.string(path)
-    for kind in (p.GETATTR, p.READLINK):
-        yield kind, text + p.numbers(0, 0, 0, 0)
+    text, name = p.string(path), p.name(path)
+    yield p.GETATTR, text + p.numbers(0, 0, 0, 0) + p.object_id(p.NO_ID)
+    yield p.READLINK, text + p.numbers(0, 0, 0, 0)
     yield p.READDIR, text + p.numbers(0, 0, 0, 0, 0)
     yield p.SCAN, text + p.numbers(0, 0, 0, 0, 2, 0, 0, 999, 0)
-    yield p.MKDIR, text + p.number(0o700)
-    yield p.MKNOD, text + p.numbers(0o100600, 0)
-    yield p.SYMLINK, p.string(b"x") + text
-    yield p.LINK, p.target(b"file") + text
-    yield p.LINK, text + p.numbers(0, 0, 0, 0) + p.string(b"stolen")
-    yield p.UNLINK, text + p.object_id(p.NO_ID)
-    yield p.RMDIR, text + p.object_id(p.NO_ID)
-    yield p.RENAME, text + p.string(b"stolen") + p.number(0) + p.object_id(p.NO_ID)
-    yield p.RENAME, p.string(b"file") + text + p.number(0) + p.object_id(p.NO_ID)
+    yield p.MKDIR, name + p.number(0o700)
+    yield p.MKNOD, name + p.numbers(0o100600, 0)
+    yield p.SYMLINK, p.string(b"x") + name
+    yield p.LINK, p.target(b"file") + name
+    yield p.LINK, text + p.numbers(0, 0, 0, 0) + p.name(b"stolen")
+    yield p.UNLINK, name + p.object_id(p.NO_ID)
+    yield p.RMDIR, name + p.object_id(p.NO_ID)
+    yield p.RENAME, name + p.name(b"stolen") + p.number(0) + p.object_id(p.NO_ID)
+    yield p.RENAME, p.name(b"file") + name + p.number(0) + p.object_id(p.NO_ID)
     yield p.SETATTR, text + p.numbers(0, 0, 0, 0, 1) + p.put_attributes(p.NO_ATTRIBUTES)
     yield p.GETXATTR, text + p.numbers(0, 0, 0, 0) + p.string(b"user.x") + p.number(10)
     yield p.SETXATTR, text + p.numbers(0, 0, 0, 0) + p.string(b"user.x") + p.number(0) + p.data(b"x")
     yield p.OPEN, text + p.numbers(0, 0, 0, 0) + p.open_flags(os.O_RDWR) + p.numbers(77, 1000)
-    yield p.CREATE, text + p.open_flags(os.O_RDWR) + p.numbers(0o600, 77)
-    yield p.CREATE_UNNAMED, text + p.open_flags(os.O_RDWR) + p.numbers(0o600, 77)
+    yield p.CREATE, name + p.open_flags(os.O_RDWR) + p.numbers(0o600, 77)
+    yield p.CREATE_UNNAMED, name + p.open_flags(os.O_RDWR) + p.numbers(0o600, 77)
     yield p.FSYNC, p.number(0) + text + p.number(0)
     yield p.EXEC, p.numbers(1, 2, 0, 0, 0) + text + p.string(b"true") + p.numbers(0, 0)
 
@@ -197,7 +197,7 @@ def test_paths_that_lead_out():
                      b"d/", b"./d", b"d/.."):
             for kind, arguments in requests_with(path):
                 a.fails(errno.EPROTO, kind, arguments)
-        a.fails(errno.EPROTO, p.GETATTR, b"\4a\0bc\0" + p.numbers(0, 0, 0, 0))
+        a.fails(errno.EPROTO, p.GETATTR, b"\4a\0bc\0" + p.numbers(0, 0, 0, 0) + p.object_id(p.NO_ID))
         a.is_alive()
 
 
@@ -234,10 +234,10 @@ def test_a_link_swapped_in():
             for i in range(150):
                 asked = [a.ask(kind, arguments) for kind, arguments in (
                     (p.OPEN, p.target(b"swapped/secret") + p.open_flags(os.O_RDONLY) + p.numbers(1000 + i, 1000)),
-                    (p.CREATE, p.string(b"swapped/new%d" % i) + p.open_flags(os.O_RDWR) + p.numbers(0o600, 5000 + i)),
-                    (p.RENAME, p.string(b"swapped/new%d" % i) + p.string(b"swapped/more%d" % i) + p.number(0) + p.object_id(p.NO_ID)),
-                    (p.MKDIR, p.string(b"swapped/d%d" % i) + p.number(0o700)),
-                    (p.UNLINK, p.string(b"swapped/secret") + p.object_id(p.NO_ID)),
+                    (p.CREATE, p.name(b"swapped/new%d" % i) + p.open_flags(os.O_RDWR) + p.numbers(0o600, 5000 + i)),
+                    (p.RENAME, p.name(b"swapped/new%d" % i) + p.name(b"swapped/more%d" % i) + p.number(0) + p.object_id(p.NO_ID)),
+                    (p.MKDIR, p.name(b"swapped/d%d" % i) + p.number(0o700)),
+                    (p.UNLINK, p.name(b"swapped/secret") + p.object_id(p.NO_ID)),
                     (p.SETATTR, p.target(b"swapped/secret") + p.number(1) + p.put_attributes(p.NO_ATTRIBUTES)))]
                 answers = [a.wait(one) for one in asked]
                 assert b"secret" not in answers[0].body.rest()
@@ -249,10 +249,10 @@ def test_a_link_swapped_in():
 
 def test_handles_of_another_session():
     with Attack() as theirs, Attack() as ours:
-        theirs.call(p.CREATE, p.string(b"theirs") + p.open_flags(os.O_RDWR) + p.numbers(0o600, 5))
+        theirs.call(p.CREATE, p.name(b"theirs") + p.open_flags(os.O_RDWR) + p.numbers(0o600, 5))
         ours.fails(errno.EBADF, p.READ, p.numbers(5, 0, 10))
         ours.fails(errno.EBADF, p.CLOSE, p.numbers(5))
-        ours.fails(errno.EBADF, p.GETATTR, p.target(handle=5))
+        ours.fails(errno.EBADF, p.GETATTR, p.target(handle=5) + p.object_id(p.NO_ID))
         try:
             Attack(resume=theirs, token=bytes(15) + b"\1")
         except p.Refused:

@@ -53,9 +53,9 @@ class Liar(Server):
 
     def note_handle(self, frame, name):
         r = p.Reader(frame.payload)
-        r.caller(), r.number(), r.string()
+        r.caller(), r.number(), r.string(), r.object_id()
         if frame.type == p.OPEN:
-            r.object_id(), r.number()
+            r.number()
         r.number()
         if frame.type == p.CREATE:
             r.number()

@@ -76,6 +76,10 @@ def attributes_of(s):
                       s.st_blocks, s.st_blksize, s.st_atime_ns, s.st_mtime_ns, s.st_ctime_ns)
 
 
+def name(path, directory=NO_ID):
+    return string(path) + object_id(directory)
+
+
 def target(path=b"", identity=NO_ID, handle=0):
     """An "object"."""
     return string(path) + object_id(identity) + number(handle)
@@ -197,6 +201,9 @@ class Reader:
 
     def object_id(self):
         return self.number(), self.number(), self.number()
+
+    def name(self):
+        return self.path(), self.object_id()
 
     def time(self):
         seconds, nanoseconds = self.signed(), self.number()

@@ -49,7 +49,7 @@ def fails(code, call, *arguments, **more):
 
 
 def getattr_of(name, identity=p.NO_ID, handle=0):
-    answer = client.call(p.GETATTR, p.target(name, identity, handle))
+    answer = client.call(p.GETATTR, p.target(name, identity, handle) + p.object_id(p.NO_ID))
     attributes = answer.body.attributes()
     answer.body.end()
     return attributes
@@ -73,7 +73,7 @@ def open_file(name, flags=os.O_RDONLY, inline=0, identity=p.NO_ID):
 
 def create(name, flags=os.O_RDWR, mode=0o644):
     handle = next(handles)
-    client.call(p.CREATE, p.string(name) + p.open_flags(flags) + p.numbers(mode, handle))
+    client.call(p.CREATE, p.name(name) + p.open_flags(flags) + p.numbers(mode, handle))
     return handle
 
 
@@ -200,25 +200,25 @@ def test_readlink():
 
 
 def test_mkdir():
-    made = client.call(p.MKDIR, p.string(b"made") + p.number(0o777)).body.attributes()
+    made = client.call(p.MKDIR, p.name(b"made") + p.number(0o777)).body.attributes()
     same_as_stat(b"made", made)
     same(0o755, stat.S_IMODE(os.stat(at(b"made")).st_mode))
-    fails(errno.EEXIST, client.call, p.MKDIR, p.string(b"made") + p.number(0o777))
+    fails(errno.EEXIST, client.call, p.MKDIR, p.name(b"made") + p.number(0o777))
 
 
 def test_mknod():
-    same_as_stat(b"fifo", client.call(p.MKNOD, p.string(b"fifo") + p.numbers(stat.S_IFIFO | 0o600, 0)).body.attributes())
+    same_as_stat(b"fifo", client.call(p.MKNOD, p.name(b"fifo") + p.numbers(stat.S_IFIFO | 0o600, 0)).body.attributes())
     same(True, stat.S_ISFIFO(os.stat(at(b"fifo")).st_mode))
 
 
 def test_symlink():
-    same_as_stat(b"sym", client.call(p.SYMLINK, p.string(b"to/where") + p.string(b"sym")).body.attributes())
+    same_as_stat(b"sym", client.call(p.SYMLINK, p.string(b"to/where") + p.name(b"sym")).body.attributes())
     same(b"to/where", os.readlink(at(b"sym")))
 
 
 def test_link():
     write_file(b"linked")
-    same_as_stat(b"second", client.call(p.LINK, p.target(b"linked") + p.string(b"second")).body.attributes())
+    same_as_stat(b"second", client.call(p.LINK, p.target(b"linked") + p.name(b"second")).body.attributes())
     same(2, os.stat(at(b"linked")).st_nlink)
 
 
@@ -226,22 +226,48 @@ def test_unlink():
     write_file(b"doomed")
     identity = getattr_of(b"doomed").id
     wrong = (identity[0], identity[1] + 1, identity[2])
-    fails(errno.ESTALE, client.call, p.UNLINK, p.string(b"doomed") + p.object_id(wrong))
-    client.call(p.UNLINK, p.string(b"doomed") + p.object_id(identity))
+    fails(errno.ESTALE, client.call, p.UNLINK, p.name(b"doomed") + p.object_id(wrong))
+    client.call(p.UNLINK, p.name(b"doomed") + p.object_id(identity))
     same(False, os.path.exists(at(b"doomed")))
     os.mkdir(at(b"undoomed"))
-    fails(errno.EISDIR, client.call, p.UNLINK, p.string(b"undoomed") + p.object_id(p.NO_ID))
+    fails(errno.EISDIR, client.call, p.UNLINK, p.name(b"undoomed") + p.object_id(p.NO_ID))
 
 
 def test_rmdir():
     os.makedirs(at(b"full/inner"))
-    fails(errno.ENOTEMPTY, client.call, p.RMDIR, p.string(b"full") + p.object_id(p.NO_ID))
-    client.call(p.RMDIR, p.string(b"full/inner") + p.object_id(p.NO_ID))
+    fails(errno.ENOTEMPTY, client.call, p.RMDIR, p.name(b"full") + p.object_id(p.NO_ID))
+    client.call(p.RMDIR, p.name(b"full/inner") + p.object_id(p.NO_ID))
     same([], os.listdir(at(b"full")))
 
 
+def test_a_name_in_another_directory_is_stale():
+    os.makedirs(at(b"held/inner"))
+    held = getattr_of(b"held").id
+    write_file(b"held/file")
+    client.call(p.MKDIR, p.name(b"held/made", held) + p.number(0o755))
+    client.call(p.GETATTR, p.target(b"held/file") + p.object_id(held))
+    os.rename(at(b"held"), at(b"held.old"))
+    os.makedirs(at(b"held/inner"))
+    write_file(b"held/file")
+    there = getattr_of(b"held").id
+    for kind, arguments in (
+            (p.GETATTR, p.target(b"held/file") + p.object_id(held)),
+            (p.MKDIR, p.name(b"held/new", held) + p.number(0o755)),
+            (p.MKNOD, p.name(b"held/new", held) + p.numbers(stat.S_IFIFO | 0o600, 0)),
+            (p.SYMLINK, p.string(b"to") + p.name(b"held/new", held)),
+            (p.LINK, p.target(b"held/file") + p.name(b"held/new", held)),
+            (p.UNLINK, p.name(b"held/file", held) + p.object_id(p.NO_ID)),
+            (p.RMDIR, p.name(b"held/inner", held) + p.object_id(p.NO_ID)),
+            (p.RENAME, p.name(b"held/file", held) + p.name(b"held/new", there) + p.number(0) + p.object_id(p.NO_ID)),
+            (p.RENAME, p.name(b"held/file", there) + p.name(b"held/new", held) + p.number(0) + p.object_id(p.NO_ID)),
+            (p.CREATE, p.name(b"held/new", held) + p.open_flags(os.O_RDWR) + p.numbers(0o600, 4000)),
+            (p.CREATE_UNNAMED, p.name(b"held", held) + p.open_flags(os.O_RDWR) + p.numbers(0o600, 4000))):
+        fails(errno.ESTALE, client.call, kind, arguments)
+    assert sorted(os.listdir(at(b"held"))) == [b"file", b"inner"]
+
+
 def rename(old, new, flags=0, identity=p.NO_ID):
-    client.call(p.RENAME, p.string(old) + p.string(new) + p.number(flags) + p.object_id(identity))
+    client.call(p.RENAME, p.name(old) + p.name(new) + p.number(flags) + p.object_id(identity))
 
 
 def test_rename():
@@ -389,9 +415,9 @@ def test_handle_outlives_the_name():
 
 def test_create_unnamed_and_name_it():
     handle = next(handles)
-    client.call(p.CREATE_UNNAMED, p.string(b"") + p.open_flags(os.O_RDWR) + p.numbers(0o600, handle))
+    client.call(p.CREATE_UNNAMED, p.name(b"") + p.open_flags(os.O_RDWR) + p.numbers(0o600, handle))
     write(handle, 0, b"unnamed")
-    client.call(p.LINK, p.target(handle=handle) + p.string(b"named"))
+    client.call(p.LINK, p.target(handle=handle) + p.name(b"named"))
     same(b"unnamed", read_file(b"named"))
     close(handle)
 
@@ -595,8 +621,8 @@ def test_ping():
 
 def test_malformed_arguments_are_an_error_of_the_request():
     fails(errno.EPROTO, client.call, p.GETATTR, b"")
-    fails(errno.EPROTO, client.call, p.GETATTR, p.target(b"a/../b"))
-    for kind, arguments in ((p.GETATTR, p.target(b"")), (p.READLINK, p.target(b"")), (p.STATFS, b""), (p.WATCH, b"")):
+    fails(errno.EPROTO, client.call, p.GETATTR, p.target(b"a/../b") + p.object_id(p.NO_ID))
+    for kind, arguments in ((p.GETATTR, p.target(b"") + p.object_id(p.NO_ID)), (p.READLINK, p.target(b"")), (p.STATFS, b""), (p.WATCH, b"")):
         fails(errno.EPROTO, client.call, kind, arguments + b"more")
 
 
@@ -608,7 +634,7 @@ def test_groups_of_the_caller_count():
     os.chown(at(b"group"), 0, 4321)
     os.chmod(at(b"group"), 0o770)
     caller = p.put_caller(1234, 1234, 0o027, [4321])
-    client.call(p.MKDIR, p.string(b"group/theirs") + p.number(0o777), caller=caller)
+    client.call(p.MKDIR, p.name(b"group/theirs") + p.number(0o777), caller=caller)
     s = os.stat(at(b"group/theirs"))
     same((1234, 1234, 0o750), (s.st_uid, s.st_gid, stat.S_IMODE(s.st_mode)))
 
@@ -616,7 +642,7 @@ def test_groups_of_the_caller_count():
 def test_session_goes_on_over_a_new_connection():
     first = p.Client([helper], root, linger=20)
     handle = 9
-    first.call(p.CREATE, p.string(b"kept") + p.open_flags(os.O_RDWR) + p.numbers(0o600, handle))
+    first.call(p.CREATE, p.name(b"kept") + p.open_flags(os.O_RDWR) + p.numbers(0o600, handle))
     # Two requests leave, and the connection breaks before their answers are read.
     lost = [first.ask(p.WRITE, p.numbers(handle, i) + p.data(b"%d" % i), order=handle) for i in range(2)]
     first.drop()

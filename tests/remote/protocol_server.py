@@ -112,6 +112,17 @@ class Server:
             s = os.lstat(path)
             check((s.st_dev, s.st_ino) == identity[:2], errno.ESTALE)
 
+    def name(self, r):
+        path, directory = r.name()
+        self.check_directory(self.full(path), directory)
+        return self.full(path)
+
+    def check_directory(self, path, identity):
+        try:
+            self.check_identity(os.path.dirname(path), identity)
+        except FileNotFoundError as error:
+            raise Fault(errno.ESTALE) from error
+
     def file(self, handle):
         check(handle in self.handles, errno.EBADF)
         return self.handles[handle]
@@ -125,7 +136,10 @@ class Server:
         return self.attributes(path)
 
     def getattr(self, r):
-        return self.attributes(self.find(r))
+        where, directory = self.find(r), r.object_id()
+        if not isinstance(where, int):
+            self.check_directory(where, directory)
+        return self.attributes(where)
 
     def entries(self, path):
         for name in os.listdir(path):
@@ -151,23 +165,23 @@ class Server:
     # ---- Names ----------------------------------------------------------------------------
 
     def mkdir(self, r):
-        path, mode = self.full(r.path()), r.number()
+        path, mode = self.name(r), r.number()
         os.mkdir(path)
         os.chmod(path, mode & ~self.umask)
         return self.made(path)
 
     def mknod(self, r):
-        path, mode, rdev = self.full(r.path()), r.number(), r.number()
+        path, mode, rdev = self.name(r), r.number(), r.number()
         os.mknod(path, mode & ~self.umask, rdev)
         return self.made(path)
 
     def symlink(self, r):
-        target, path = r.string(), self.full(r.path())
+        target, path = r.string(), self.name(r)
         os.symlink(target, path)
         return self.made(path)
 
     def link(self, r):
-        where, path = self.find(r), self.full(r.path())
+        where, path = self.find(r), self.name(r)
         if isinstance(where, int):
             os.link(f"/proc/self/fd/{where}", path, follow_symlinks=True)
         else:
@@ -175,17 +189,17 @@ class Server:
         return self.attributes(path)
 
     def unlink(self, r):
-        path = self.full(r.path())
+        path = self.name(r)
         self.check_identity(path, r.object_id())
         os.unlink(path)
 
     def rmdir(self, r):
-        path = self.full(r.path())
+        path = self.name(r)
         self.check_identity(path, r.object_id())
         os.rmdir(path)
 
     def rename(self, r):
-        old, new, flags, identity = self.full(r.path()), self.full(r.path()), r.number(), r.object_id()
+        old, new, flags, identity = self.name(r), self.name(r), r.number(), r.object_id()
         self.check_identity(old, identity)
         check(flags in (0, 1), errno.EINVAL)
         check(not flags or not os.path.lexists(new), errno.EEXIST)
@@ -260,14 +274,16 @@ class Server:
         return 1, self.attributes(fd) + os.pread(fd, inline, 0)
 
     def create(self, r):
-        path, flags, mode, handle = self.full(r.path()), r.open_flags(), r.number(), r.number()
+        path, flags, mode, handle = self.name(r), r.open_flags(), r.number(), r.number()
         fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
         os.fchmod(fd, mode & ~self.umask & 0o7777)
         self.keep(handle, fd)
         return self.made(path)
 
     def create_unnamed(self, r):
-        path, flags, mode, handle = self.full(r.path()), r.open_flags(), r.number(), r.number()
+        path, identity = self.full(r.path()), r.object_id()
+        flags, mode, handle = r.open_flags(), r.number(), r.number()
+        self.check_identity(path, identity)
         fd = os.open(path, flags & ~os.O_EXCL | os.O_TMPFILE, mode & ~self.umask & 0o7777)
         self.keep(handle, fd)
         if os.geteuid() == 0:
