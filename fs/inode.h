@@ -68,8 +68,11 @@ struct inode {
 	atomic_bool watched;          /* a directory whose changes are reported ... */
 	uint32_t watch_losses;        /* ... and how often that ended; the table's lock */
 	bool on_ttl;                  /* that was asked for, and is denied; the table's lock */
-	atomic_uint_fast64_t found_again_ns; /* a directory: when somebody had to look again */
+	uint64_t lost_ns;             /* CLOCK_MONOTONIC: when the last name went */
+	const struct inode *kernels_parent; /* a directory: where the kernel has it; never used but
+					     * compared */
 	bool is_former; /* a directory that was found elsewhere: another has its id now */
+	bool is_stale;  /* of no use but to be looked for again: it never has a name */
 	bool is_root;
 	bool is_directory;
 	bool is_virtual; /* below .isthmus (fs/virtual.h); in no table */
@@ -100,8 +103,8 @@ struct inode_note {
 	bool data_changed;    /* content is not what the kernel last had ... */
 	bool has_shrunk;      /* ... and less of it */
 	bool only_handle;     /* one at most is open */
-	struct inode *former; /* inode_table_enter(): the directory was this one; with a reference
-			       * for the caller; or NULL */
+	struct inode *former; /* inode_table_enter(): the directory was this one, or this one was
+			       * there; with a reference for the caller; or NULL */
 };
 
 /* What is known of an inode right now. */
@@ -127,6 +130,11 @@ int inode_table_enter_listed(struct inode_table *table, struct inode *parent, co
 
 /* An object that has no name (O_TMPFILE); one lookup.  -ENOMEM. */
 int inode_table_enter_unnamed(
+	struct inode_table *table, const struct attributes *attributes, struct inode **ret_inode);
+
+/* An inode with these attributes that leads nowhere: whoever uses it has to look again.  One
+ * lookup.  -ENOMEM. */
+int inode_table_enter_stale(
 	struct inode_table *table, const struct attributes *attributes, struct inode **ret_inode);
 
 /* Newer attributes of a known object. */
@@ -156,6 +164,9 @@ int inode_table_path(struct inode_table *table, struct inode *inode, const char 
 int inode_table_last_path(struct inode_table *table, struct inode *inode, const char *name,
 	struct path_string *ret_path);
 
+/* Since when (CLOCK_MONOTONIC) the inode, or a directory above it, has no name; 0: it has one. */
+uint64_t inode_table_lost_ns(struct inode_table *table, const struct inode *inode);
+
 /* What is known at a path or name: NULL, or an inode with a reference for the caller. */
 struct inode *inode_table_find(struct inode_table *table, const char *path);
 struct inode *inode_table_child(struct inode_table *table, struct inode *parent, const char *name);
@@ -168,6 +179,16 @@ void inode_table_removed(struct inode_table *table, struct inode *parent, const 
 uint64_t inode_table_epoch(struct inode_table *table);
 bool inode_table_vanished(
 	struct inode_table *table, struct inode *parent, const char *name, uint64_t epoch);
+
+/* The directory of this id that the kernel knows, if it is known to be elsewhere than at the name
+ * or nowhere; with a reference for the caller, or NULL. */
+struct inode *inode_table_misplaced(struct inode_table *table, struct inode *parent,
+	const char *name, const struct object_id *id);
+
+/* Somebody else moved the directory there; nothing is done when it has been entered or moved since
+ * inode_table_epoch() was `epoch`. */
+void inode_table_moved(struct inode_table *table, struct inode *parent, const char *name,
+	struct inode *inode, uint64_t epoch);
 
 /* `inode`: what was at the old name before the rename began, or NULL.  The change feed may have
  * been quicker, and taken the old name away; the kernel has moved what it knows all the same.

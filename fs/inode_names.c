@@ -9,6 +9,7 @@
 #include <time.h>
 #include <xxhash.h>
 
+#include "ops/support/clock.h"
 #include "ops/support/hash_seed.h"
 
 /* What lies deeper has no path: the lock is held while one is gathered.  That is ten times as deep
@@ -103,6 +104,7 @@ static void name_lose(struct inode_table *t, struct inode_name *name, struct for
 	}
 	inode_forget_lost(t, inode, list);
 	inode->lost = name;
+	inode->lost_ns = clock_now_ns();
 }
 
 static bool is_below(const struct inode *inode, const struct inode *top)
@@ -142,7 +144,8 @@ static int name_add(
 /* `last`: what has no name counts as being where it was. */
 static const struct inode_name *name_of(struct inode_table *t, const struct inode *inode, bool last)
 {
-	const struct inode *now = inode->is_former ? inode_find(t, &inode->id) : NULL;
+	const struct inode *now =
+		inode->is_former && !inode->is_stale ? inode_find(t, &inode->id) : NULL;
 
 	if (now && now->names)
 		return now->names;
@@ -218,6 +221,20 @@ int inode_table_last_path(
 	r = name_build_path(t, inode, name, true, ret_path);
 	pthread_mutex_unlock(&t->lock);
 	return r;
+}
+
+uint64_t inode_table_lost_ns(struct inode_table *t, const struct inode *inode)
+{
+	const struct inode_name *at;
+	size_t depth = 0;
+	uint64_t lost_ns;
+
+	pthread_mutex_lock(&t->lock);
+	while (inode != t->root && ++depth < DEPTH_MAX && (at = name_of(t, inode, false)))
+		inode = at->parent;
+	lost_ns = inode != t->root ? inode->lost_ns : 0;
+	pthread_mutex_unlock(&t->lock);
+	return lost_ns;
 }
 
 struct inode *inode_table_child(struct inode_table *t, struct inode *parent, const char *text)
@@ -391,19 +408,16 @@ static struct inode *find_former(
 {
 	struct inode *inode = t->inodes.buckets[inode_id_hash(id) & t->inodes.mask];
 
-	while (inode && !(inode->is_former && object_id_equal(&inode->id, id) && inode->lost &&
-				inode->lost->parent == parent))
+	while (inode && !(inode->is_former && inode->kernels_parent == parent &&
+				object_id_equal(&inode->id, id)))
 		inode = inode->hash_next;
 	return inode;
 }
 
 /* The kernel has the directory elsewhere than in `parent`; nor is it above that. */
-static bool is_elsewhere(
-	struct inode_table *t, const struct inode *inode, const struct inode *parent)
+static bool is_elsewhere(const struct inode *inode, const struct inode *parent)
 {
-	const struct inode_name *name = name_of(t, inode, true);
-
-	return inode->is_directory && inode->lookups && name && name->parent != parent &&
+	return inode->is_directory && inode->lookups && inode->kernels_parent != parent &&
 	       !is_below(parent, inode);
 }
 
@@ -417,6 +431,15 @@ static void become_former(struct inode_table *t, struct inode *inode, struct for
 		name_lose(t, inode->names, list);
 }
 
+/* The directory that another is found in the place of.  NULL: there is none. */
+static struct inode *find_displaced(
+	struct inode_table *t, struct inode *parent, const char *text, const struct inode *by)
+{
+	const struct inode_name *name = name_find(t, parent, text);
+
+	return name && name->inode != by && name->inode->is_directory ? name->inode : NULL;
+}
+
 /* With the lock held. */
 static int enter(struct inode_table *t, struct inode *parent, const char *name,
 	const struct attributes *a, struct inode **ret_inode, struct inode_note *ret_note,
@@ -427,7 +450,7 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 
 	if (inode == t->root)
 		return -ELOOP;
-	if (inode && is_elsewhere(t, inode, parent)) {
+	if (inode && is_elsewhere(inode, parent)) {
 		former = inode;
 		inode = find_former(t, &a->id, parent);
 	}
@@ -437,6 +460,8 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 		return -ENOMEM;
 	if (former)
 		become_former(t, former, list);
+	else if (S_ISDIR(a->mode) && (former = find_displaced(t, parent, name, inode)))
+		former->references++;
 	inode->is_former = false;
 	r = name_point(t, parent, name, inode, S_ISDIR(a->mode) || a->nlink == 1, list);
 	if (r < 0) {
@@ -447,6 +472,7 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 	}
 	inode_note(t, inode, a, ret_note);
 	ret_note->former = former;
+	inode->kernels_parent = parent;
 	inode->lookups++;
 	*ret_inode = inode;
 	return 0;
@@ -513,6 +539,23 @@ int inode_table_enter_unnamed(
 	return inode ? 0 : -ENOMEM;
 }
 
+int inode_table_enter_stale(
+	struct inode_table *t, const struct attributes *a, struct inode **ret_inode)
+{
+	struct inode *inode;
+
+	pthread_mutex_lock(&t->lock);
+	inode = inode_make(t, a);
+	if (inode) {
+		inode->is_former = inode->is_stale = true;
+		inode->lost_ns = clock_now_ns();
+		inode->lookups = 1;
+		*ret_inode = inode;
+	}
+	pthread_mutex_unlock(&t->lock);
+	return inode ? 0 : -ENOMEM;
+}
+
 /* ---- What became of names ---------------------------------------------------------- */
 
 void inode_table_removed(struct inode_table *t, struct inode *parent, const char *text)
@@ -564,6 +607,36 @@ bool inode_table_vanished(
 	return current;
 }
 
+struct inode *inode_table_misplaced(
+	struct inode_table *t, struct inode *parent, const char *text, const struct object_id *id)
+{
+	const struct inode_name *name;
+	struct inode *inode;
+
+	pthread_mutex_lock(&t->lock);
+	name = name_find(t, parent, text);
+	inode = inode_find(t, id);
+	if (inode && (inode == t->root || !inode->is_directory || !inode->lookups ||
+			     (name && name->inode == inode)))
+		inode = NULL;
+	if (inode)
+		inode->references++;
+	pthread_mutex_unlock(&t->lock);
+	return inode;
+}
+
+void inode_table_moved(struct inode_table *t, struct inode *parent, const char *text,
+	struct inode *inode, uint64_t epoch)
+{
+	struct forgotten *list = NULL;
+
+	pthread_mutex_lock(&t->lock);
+	if (!inode->is_former && (!inode->names || inode->names->epoch <= epoch))
+		name_point(t, parent, text, inode, true, &list);
+	pthread_mutex_unlock(&t->lock);
+	inode_report_forgotten(t, list);
+}
+
 void inode_table_renamed(struct inode_table *t, struct inode *parent, const char *text,
 	struct inode *new_parent, const char *new_text, struct inode *inode, bool swap)
 {
@@ -593,10 +666,14 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 	/* A name that cannot be added is merely unknown until the next lookup. */
 	if (inode && name_add(t, new_parent, new_text, inode) == 0)
 		inode_forget_lost(t, inode, &list);
-	if (other && swap)
+	if (inode)
+		inode->kernels_parent = new_parent;
+	if (other && swap) {
 		name_add(t, parent, text, other);
-	else if (other && other != inode && other->version.nlink)
+		other->kernels_parent = parent;
+	} else if (other && other != inode && other->version.nlink) {
 		other->version.nlink--;
+	}
 	if (inode)
 		inode_unref(t, inode, &list);
 	if (other)

@@ -223,8 +223,8 @@ static void drop_name(
 {
 	drop_entry(s, parent, name);
 	session_drop_inode(s, parent, true);
-	if (child && !child->is_directory)
-		session_drop_inode(s, child, false);
+	if (child)
+		session_drop_inode(s, child, child->is_directory);
 }
 
 static bool is_ending(struct op_context *op)
@@ -257,6 +257,27 @@ static bool entry_replaced(
 		return false;
 	drop_name(s, parent, path_name(path), child);
 	return true;
+}
+
+/* A directory that the kernel knows was moved here: who works in it, or has it open, goes along. */
+static void directory_moved(
+	struct session *s, struct inode *parent, const char *path, const struct object_id *id)
+{
+	struct inode_table *table = s->mount->inodes;
+	uint64_t epoch = inode_table_epoch(table);
+	struct inode *inode = inode_table_misplaced(table, parent, path_name(path), id);
+	struct attributes now;
+	struct op_context op;
+
+	if (!inode)
+		return;
+	op_context_init(&op);
+	op.interrupted = is_ending;
+	op.interrupted_data = s;
+	if (workspace_getattr(&op, s->mount->workspace, &OBJECT_AT(path), &now) == 0 &&
+		object_id_equal(&now.id, id))
+		inode_table_moved(table, parent, path_name(path), inode, epoch);
+	inode_table_unref(table, inode);
 }
 
 static bool is_about(const struct change *change, const struct inode *child)
@@ -295,6 +316,8 @@ static void handle_entry(struct session *s, const struct change *change)
 	}
 	if (child && is_about(change, child))
 		entry_changed(s, parent, child, change->path, &change->attributes);
+	else if (change->exists && S_ISDIR(change->attributes.mode))
+		directory_moved(s, parent, change->path, &change->attributes.id);
 	inode_table_unref(table, child);
 	inode_table_unref(table, parent);
 }

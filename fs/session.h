@@ -17,7 +17,7 @@
 struct invalidator;
 
 /* Lives as long as the mount serves; userdata of the FUSE session. */
-enum { STALE_NAMES = 1024, ATTEMPTS_MAX = 16 };
+enum { LOOKERS = 256, FOUND_MAX = 16, ATTEMPTS_MAX = 16 };
 
 struct session {
 	struct mount *mount;
@@ -49,11 +49,13 @@ struct session {
 
 	/* Shared: content is handed to the kernel; alone: it is told to forget (inode->drops). */
 	pthread_rwlock_t store_lock;
-	/* What was stale lately: by path, and by path and thread. */
-	atomic_uint_fast64_t stale_until_ns; /* anything */
-	struct stale_name {
-		atomic_uint_fast64_t hash, until_ns;
-	} stale_names[STALE_NAMES];
+	/* Threads of callers that look again (session_request.c), by their numbers. */
+	struct looker {
+		atomic_int thread; /* 0: nobody */
+		atomic_uint_fast64_t until_ns;
+		atomic_uint found_count; /* by names, since; the last ones are kept: */
+		const struct inode *_Atomic found[FOUND_MAX];
+	} lookers[LOOKERS];
 
 	/* The threads that serve (session_loop.c). */
 	pthread_mutex_t threads_lock;
@@ -90,6 +92,8 @@ struct request {
 	bool by_name;               /* what has the object's name now: `successor` ... */
 	bool is_gone;               /* ... but nothing has */
 	struct object_id successor;
+	bool is_step;   /* perhaps on the way along a path */
+	bool by_path;   /* of an entry: in whatever directory has the name */
 	bool is_astray; /* the path leads through a directory that is not there any more */
 };
 
@@ -111,21 +115,19 @@ int request_locate(struct request *r, struct inode *inode, struct object_ref *re
 /* The same; a handle that somebody has open is taken where it spares the way by the path. */
 int request_locate_open(struct request *r, struct inode *inode, struct object_ref *ret_object);
 
-/* The path of the entry `name` in `parent`, in r->path (or r->path2).  When another directory has
- * taken the place of `parent`: -ESTALE, upon which the kernel looks again, once.  Who has done so,
- * and comes too late again, gets the path where `parent` was (r->is_astray), as a path means what
- * is there now.  Who has not looked again has no path, but the directory itself: -ENOENT, as it
- * is gone. */
+/* The path of the entry `name` in `parent`, in r->path (or r->path2), for a call that is told to
+ * find `parent` there (r->op).  When that has no name any more: -ENOENT, as it is gone; or for a
+ * second -ESTALE, upon which the kernel looks again. */
 int request_locate_entry(struct request *r, struct inode *parent, const char *name);
 int request_locate_second(struct request *r, struct inode *parent, const char *name);
-
-/* The same for a lookup, which leads to what is there now at once: what the kernel looks for in
- * order to make it (mkdir, link) it does not look for again. */
-int request_locate_lookup(struct request *r, struct inode *parent, const char *name);
 
 /* After a failed call: true when a rename by us made the path wrong meanwhile (or, for an
  * object, when an open handle leads to it): locate again, and repeat the call. */
 bool request_retry(struct request *r, int result, struct inode *inode);
+
+/* The same, for a request for entries of `parent` and (or NULL) `second`, of which another may have
+ * taken the place: that will do for who means the name (r->by_path). */
+bool request_retry_entry(struct request *r, int result, struct inode *parent, struct inode *second);
 
 /* The same, for a request that may as well be served by what has taken the object's place (see
  * request_successor()) after the kernel has looked again. */
@@ -166,16 +168,20 @@ int session_enter_listed(struct session *s, struct inode *parent, const char *na
  * -ENOENT: the kernel does not know it (yet). */
 int session_drop_inode(struct session *s, struct inode *inode, bool data);
 
-/* After a request on what was at the path failed as something else is there now: whoever asks
- * for the path again soon is to get it, even if it is replaced once more before it is opened. */
-bool session_was_stale(struct session *s, const char *path);
-
-/* Whether the lookup at r->path comes for what was stale: by that path, or by that name in a
- * directory that may have another path by now. */
+/* Whether the lookup at r->path comes for what was stale: it is to be had at once, or it may be
+ * replaced once more before it is opened. */
 bool request_looks_again(const struct request *r);
 
-/* The lookup at r->path led to the directory: perhaps as something on the way was stale. */
-void request_found_directory(struct request *r, struct inode *directory);
+/* A lookup led to the inode: perhaps as something on the way was stale. */
+void request_found(struct request *r, const struct inode *inode);
+
+/* Who asks has found the inode by its name since he was told that something is stale, and will do
+ * with whatever has that name. */
+bool request_means_name(const struct request *r, const struct inode *inode);
+
+/* The directory, or one above it, was removed (or moved to where nobody watches) so long ago that
+ * only those come who work in it or have it open; nobody is on his way to what is there now. */
+bool request_is_removed(struct request *r, const struct inode *directory);
 
 /* How long the attributes just noted stay true, in seconds. */
 double session_attr_ttl(struct session *s, const struct inode_note *note);

@@ -214,8 +214,8 @@ static void sort_positions(struct listing *listing)
 			positions[i].after = positions[i - 1].after + 1;
 }
 
-/* The kernel does not look again for a directory that is open.  One that was replaced reads as what
- * is in its place, as if it had been opened later; one that was removed is empty. */
+/* The kernel does not look again for a directory that is open.  One that was replaced just now
+ * reads as what is in its place, as if it had been opened later; one that was removed is empty. */
 static int read_successor(struct request *r, struct listing *listing)
 {
 	struct path_string path;
@@ -224,6 +224,10 @@ static int read_successor(struct request *r, struct listing *listing)
 	listing->of_another = true;
 	if (result < 0)
 		return result == -ENOENT ? 0 : result;
+	if (request_is_removed(r, listing->inode)) {
+		path_string_done(&path);
+		return 0;
+	}
 	do {
 		listing->entries.size = 0;
 		listing->positions.size = 0;

@@ -63,13 +63,16 @@ struct found {
 static int open_found(struct request *r, struct found *found)
 {
 	struct open_handle *handle = malloc(sizeof(*handle));
+	struct object_ref object = {.path = r->path.path};
 	int result;
 
 	if (!handle)
 		return -ENOMEM;
 	*handle = (struct open_handle){.flags = O_RDONLY, .is_spare = true};
-	result = workspace_open_file(&r->op, r->mount->workspace, &OBJECT_AT(r->path.path),
-		O_RDONLY | O_NOATIME, &handle->file, &found->attributes);
+	if (!r->is_astray)
+		object.id = found->attributes.id;
+	result = workspace_open_file(&r->op, r->mount->workspace, &object, O_RDONLY | O_NOATIME,
+		&handle->file, &found->attributes);
 	if (result < 0)
 		free(handle);
 	else
@@ -91,12 +94,13 @@ static int hold(struct request *r, struct found *found)
 
 static int find(struct request *r, struct found *found)
 {
+	const struct object_ref object = {.path = r->path.path, .parent = r->op.parent};
 	unsigned attempts = request_looks_again(r) ? ATTEMPTS_MAX : 0;
 	int result, held;
 
 	do {
-		result = workspace_getattr(
-			&r->op, r->mount->workspace, &OBJECT_AT(r->path.path), &found->attributes);
+		result =
+			workspace_getattr(&r->op, r->mount->workspace, &object, &found->attributes);
 		if (result < 0 || !attempts)
 			break;
 		held = hold(r, found);
@@ -135,11 +139,38 @@ static void reply_found(struct request *r, struct inode *parent, const char *nam
 		request_finish(r, result);
 		return;
 	}
-	if (inode->is_directory)
-		request_found_directory(r, inode);
+	request_found(r, inode);
 	/* The change may have been of this name, when nobody knew it. */
 	if (parent->changes != changes || r->is_astray)
 		entry.entry_timeout = entry.attr_timeout = 0;
+	reply_known(r, &entry, inode);
+}
+
+/* Another directory is where `parent` was.  What has the name there is not what `parent` held, but
+ * the kernel has to look again rather than believe that there is nothing.  (An error would be its
+ * last word where it looks for a name in order to make it.) */
+static void reply_stale(struct request *r, struct inode *parent)
+{
+	struct fuse_entry_param entry = {.entry_timeout = 0};
+	struct attributes attributes;
+	struct inode *inode;
+	int result = *r->path.path ? workspace_getattr(&r->op, r->mount->workspace,
+					     &OBJECT_AT(r->path.path), &attributes)
+				   : -ESTALE;
+
+	r->is_astray = true;
+	if (result == -ENOENT) {
+		reply_negative(r, parent);
+		return;
+	}
+	if (result == 0)
+		result = inode_table_enter_stale(r->mount->inodes, &attributes, &inode);
+	if (result < 0) {
+		request_finish(r, -ESTALE);
+		return;
+	}
+	entry.ino = session_ino(r->session, inode);
+	session_stat(r->session, &attributes, &entry.attr);
 	reply_known(r, &entry, inode);
 }
 
@@ -154,15 +185,18 @@ void session_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
 	if (virtual_lookup(fuse, parent_ino, name))
 		return;
 	request_begin(&r, fuse, "lookup", 0);
+	r.is_step = true;
 	parent = session_inode(r.session, parent_ino);
 	changes = parent->changes;
 	do {
-		result = request_locate_lookup(&r, parent, name);
+		result = request_locate_entry(&r, parent, name);
 		if (result == 0)
 			result = find(&r, &found);
-	} while (request_retry(&r, result, NULL));
+	} while (request_retry_entry(&r, result, parent, NULL));
 	if (result == -ENOENT)
 		reply_negative(&r, parent);
+	else if (result == -ESTALE)
+		reply_stale(&r, parent);
 	else
 		reply_found(&r, parent, name, result, &found, changes);
 }
@@ -233,8 +267,8 @@ static bool removed_object(
 	struct inode_state state;
 	const struct inode_version *v = &state.version;
 
-	if (!request_is_stale(r, inode, result) ||
-		(!inode->is_directory && !session_was_stale(r->session, r->path.path)))
+	if (!request_is_stale(r, inode, result) || inode->is_stale ||
+		(!inode->is_directory && !request_means_name(r, inode)))
 		return false;
 	inode_table_state(r->mount->inodes, inode, &state);
 	if (!v->mode || S_ISREG(v->mode))
@@ -263,6 +297,7 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (virtual_getattr(fuse, ino))
 		return;
 	request_begin(&r, fuse, "getattr", 0);
+	r.is_step = true;
 	inode = session_inode(r.session, ino);
 	do {
 		result = locate_object(&r, inode, fi, &object);
@@ -288,6 +323,7 @@ void session_access(fuse_req_t fuse, fuse_ino_t ino, int mask)
 	if (virtual_access(fuse, ino, mask))
 		return;
 	request_begin(&r, fuse, "access", 0);
+	r.is_step = true;
 	inode = session_inode(r.session, ino);
 	do {
 		result = request_locate(&r, inode, &object);
@@ -391,6 +427,7 @@ void session_readlink(fuse_req_t fuse, fuse_ino_t ino)
 	int result;
 
 	request_begin(&r, fuse, "readlink", 0);
+	r.is_step = true;
 	inode = session_inode(r.session, ino);
 	do {
 		result = request_locate(&r, inode, &object);
@@ -433,7 +470,7 @@ void session_mknod(
 		if (result == 0)
 			result = workspace_mknod(
 				&r.op, r.mount->workspace, r.path.path, mode, rdev, &attributes);
-	} while (request_retry(&r, result, NULL));
+	} while (request_retry_entry(&r, result, parent, NULL));
 	reply_entry(&r, parent, name, result, &attributes);
 }
 
@@ -454,7 +491,7 @@ void session_mkdir(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mod
 		if (result == 0)
 			result = workspace_mkdir(
 				&r.op, r.mount->workspace, r.path.path, mode, &attributes);
-	} while (request_retry(&r, result, NULL));
+	} while (request_retry_entry(&r, result, parent, NULL));
 	reply_entry(&r, parent, name, result, &attributes);
 }
 
@@ -476,7 +513,7 @@ void session_symlink(fuse_req_t fuse, const char *target, fuse_ino_t parent_ino,
 		if (result == 0)
 			result = workspace_symlink(
 				&r.op, r.mount->workspace, target, r.path.path, &attributes);
-	} while (request_retry(&r, result, NULL));
+	} while (request_retry_entry(&r, result, parent, NULL));
 	reply_entry(&r, parent, name, result, &attributes);
 }
 
@@ -503,7 +540,8 @@ void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent_ino, const 
 		if (result == 0)
 			result = workspace_link(
 				&r.op, r.mount->workspace, &object, r.path2.path, &attributes);
-	} while (request_retry_name(&r, result, inode));
+	} while (request_retry_entry(&r, result, parent, NULL) ||
+		 request_retry_name(&r, result, inode));
 	if (is_gone || result == -ESTALE)
 		result = request_object_result(&r, inode, result);
 	reply_entry(&r, parent, name, result, &attributes);
@@ -545,7 +583,7 @@ static void remove_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *nam
 		result = request_locate_entry(&r, parent, name);
 		if (result == 0)
 			result = remove_known(&r, known, remove);
-	} while (request_retry(&r, result, NULL));
+	} while (request_retry_entry(&r, result, parent, NULL));
 	inode_table_unref(r.mount->inodes, known);
 	if (result == 0)
 		inode_table_removed(r.mount->inodes, parent, name);
@@ -669,7 +707,7 @@ void session_rename(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
 	}
 	do {
 		result = rename_entry(&r, parent, name, new_parent, new_name, our_flags);
-	} while (request_retry(&r, result, NULL));
+	} while (request_retry_entry(&r, result, parent, new_parent));
 	request_finish(&r, result);
 }
 

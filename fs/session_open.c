@@ -282,7 +282,7 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 static int open_existing(struct request *r, int flags, struct open_file **ret_file,
 	struct attributes *ret_attributes)
 {
-	struct object_ref object = OBJECT_AT(r->path.path);
+	struct object_ref object = {.path = r->path.path, .parent = r->op.parent};
 	struct attributes attributes;
 	int result = workspace_getattr(&r->op, r->mount->workspace, &object, &attributes);
 
@@ -378,7 +378,7 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 					   &r, parent, mode & 07777, fi->flags, &file, &attributes)
 				 : create_named(&r, parent, name, mode & 07777, fi->flags, &file,
 					   &attributes);
-	} while (request_retry(&r, result, NULL));
+	} while (request_retry_entry(&r, result, parent, NULL));
 	if (result == 0) {
 		result = enter_created(&r, parent, name, &attributes, &entry, &inode);
 		if (result < 0)

@@ -13,7 +13,8 @@
 
 enum { RENAME_WAIT_MS = 100 };
 
-#define STALE_NS 2000000000U
+/* How long a walk along a path may take that what was replaced meanwhile is in the way of. */
+static const uint64_t STALE_NS = 1000000000;
 
 static const uint64_t ASKED_TO_END_NS = 1000000000; /* what handles a request to end waits on */
 
@@ -63,6 +64,8 @@ void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned 
 	r->any_signal_interrupts = false;
 	r->asked_to_end_ns = 0;
 	r->by_name = false;
+	r->by_path = false;
+	r->is_step = false;
 	r->is_gone = false;
 	r->is_astray = false;
 	r->attempts = 0;
@@ -85,6 +88,72 @@ void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned 
 	r->start_ns = clock_now_ns();
 	atomic_fetch_add_explicit(&s->mount->requests, 1, memory_order_relaxed);
 }
+
+/* ---- Who looks again ---------------------------------------------------------------------------
+ *
+ * A request for what is not where its name leads any more fails with ESTALE, and the kernel walks
+ * the path once more, looking for every name on it.  (Who works in a directory, or has it open,
+ * only comes again.)  So who has found an inode by a name since he was told, and done nothing else,
+ * means what has that name, and need not be told a second time however often it is replaced; all
+ * others mean the object.
+ */
+
+static struct looker *slot_of(const struct request *r)
+{
+	return &r->session->lookers[(unsigned)r->op.pid % LOOKERS];
+}
+
+/* The caller, when he looks again; else NULL. */
+static struct looker *looker(const struct request *r)
+{
+	struct looker *slot = slot_of(r);
+
+	return slot->thread == r->op.pid && r->op.pid && clock_now_ns() < slot->until_ns ? slot
+											 : NULL;
+}
+
+static void tell(struct request *r)
+{
+	struct looker *slot = slot_of(r);
+
+	if (!looker(r))
+		slot->found_count = 0;
+	slot->thread = r->op.pid;
+	slot->until_ns = clock_now_ns() + STALE_NS;
+}
+
+static void has_arrived(struct request *r)
+{
+	struct looker *slot = slot_of(r);
+
+	if (slot->thread == r->op.pid)
+		slot->thread = 0;
+}
+
+void request_found(struct request *r, const struct inode *inode)
+{
+	struct looker *looking = looker(r);
+
+	if (looking)
+		looking->found[looking->found_count++ % FOUND_MAX] = inode;
+}
+
+bool request_means_name(const struct request *r, const struct inode *inode)
+{
+	const struct looker *looking = looker(r);
+
+	for (unsigned i = 0; looking && i < looking->found_count && i < FOUND_MAX; i++)
+		if (looking->found[i] == inode)
+			return true;
+	return false;
+}
+
+bool request_looks_again(const struct request *r)
+{
+	return r->is_astray || looker(r);
+}
+
+/* ---- The end ------------------------------------------------------------------------- */
 
 static void drop_paths(struct request *r)
 {
@@ -114,6 +183,10 @@ void request_record(struct request *r, int64_t result)
 	if (result > 0 && (r->record.flags & LOG_HAS_RANGE))
 		r->record.bytes = (uint64_t)result;
 	mount_log_record(r->mount->log, &r->record);
+	if (result == -ESTALE)
+		tell(r);
+	else if (!r->is_step)
+		has_arrived(r);
 	drop_handle(r);
 	drop_paths(r);
 }
@@ -122,107 +195,6 @@ void request_finish(struct request *r, int result)
 {
 	request_record(r, result);
 	fuse_reply_err(r->fuse, result < 0 ? -result : 0);
-}
-
-/* ---- What was stale lately ------------------------------------------------------------------ */
-
-#define HASH_START 0xcbf29ce484222325U /* FNV-1a */
-
-static uint64_t hash_byte(uint64_t hash, char byte)
-{
-	return (hash ^ (unsigned char)byte) * 0x100000001b3U;
-}
-
-static uint64_t hash_path(const char *path)
-{
-	uint64_t hash = HASH_START;
-
-	for (; *path; path++)
-		hash = hash_byte(hash, *path);
-	return hash;
-}
-
-static struct stale_name *slot_of(struct session *s, uint64_t hash)
-{
-	return &s->stale_names[(hash ^ hash >> 32) % STALE_NAMES];
-}
-
-static bool is_noted(struct session *s, uint64_t hash)
-{
-	const struct stale_name *name = slot_of(s, hash);
-
-	return name->hash == hash && clock_now_ns() < name->until_ns;
-}
-
-static void note(struct session *s, uint64_t hash)
-{
-	struct stale_name *name = slot_of(s, hash);
-
-	name->hash = hash;
-	name->until_ns = clock_now_ns() + STALE_NS;
-}
-
-static void forget_note(struct session *s, uint64_t hash)
-{
-	if (is_noted(s, hash))
-		slot_of(s, hash)->until_ns = 0;
-}
-
-static uint64_t of_thread(const struct request *r, uint64_t hash)
-{
-	return hash ^ (uint64_t)r->op.pid * 0x9e3779b97f4a7c15U;
-}
-
-static uint64_t name_of_thread(const struct request *r, const char *path)
-{
-	return ~of_thread(r, hash_path(path_name(path)));
-}
-
-static void note_path(struct request *r, uint64_t hash)
-{
-	note(r->session, of_thread(r, hash));
-	note(r->session, hash);
-}
-
-/* The kernel looks again for every directory on the way.  False: the same thread has not looked for
- * it since it was stale, as it does not come by the path. */
-static bool note_stale(struct request *r, const char *path)
-{
-	bool first = !is_noted(r->session, of_thread(r, hash_path(path)));
-	uint64_t hash = HASH_START;
-
-	for (const char *c = path; *c; c++) {
-		if (*c == '/')
-			note_path(r, hash);
-		hash = hash_byte(hash, *c);
-	}
-	note_path(r, hash);
-	note(r->session, name_of_thread(r, path));
-	r->session->stale_until_ns = clock_now_ns() + STALE_NS;
-	return first;
-}
-
-void request_found_directory(struct request *r, struct inode *directory)
-{
-	uint64_t now = clock_now_ns();
-
-	if (now > r->session->stale_until_ns)
-		return;
-	directory->found_again_ns = now;
-	forget_note(r->session, of_thread(r, hash_path(r->path.path)));
-}
-
-bool request_looks_again(const struct request *r)
-{
-	if (r->is_astray || clock_now_ns() > r->session->stale_until_ns)
-		return r->is_astray;
-	return session_was_stale(r->session, r->path.path) ||
-	       is_noted(r->session, name_of_thread(r, r->path.path));
-}
-
-bool session_was_stale(struct session *s, const char *path)
-{
-	return is_noted(s, hash_path(path));
 }
 
 /* ---- Where things are ------------------------------------------------------------ */
@@ -238,6 +210,7 @@ int request_locate(struct request *r, struct inode *inode, struct object_ref *re
 {
 	int error = 0;
 
+	r->op.parent = (struct object_id){0};
 	if (r->by_name) {
 		*ret_object = (struct object_ref){.path = r->path.path, .id = r->successor};
 		return 0;
@@ -269,72 +242,45 @@ int request_locate_open(struct request *r, struct inode *inode, struct object_re
 	return 0;
 }
 
-/* The directory has no name any more.  0: another is where it was. */
-static int find_replaced(struct request *r, struct inode *directory, struct path_string *ret_path)
+bool request_is_removed(struct request *r, const struct inode *directory)
 {
-	struct attributes attributes;
-	int error = inode_table_last_path(r->mount->inodes, directory, NULL, ret_path);
+	uint64_t lost_ns = inode_table_lost_ns(r->mount->inodes, directory);
 
-	r->is_astray = true;
-	if (error < 0)
-		return error;
-	error = workspace_getattr(
-		&r->op, r->mount->workspace, &OBJECT_AT(ret_path->path), &attributes);
-	if (error == 0 && !S_ISDIR(attributes.mode))
-		error = -ENOENT;
-	if (error < 0)
-		path_string_done(ret_path);
-	return error;
+	return lost_ns && clock_now_ns() - lost_ns > STALE_NS;
 }
 
-static int nameless(
-	struct request *r, struct inode *directory, const char *name, struct path_string *ret_path)
+/* `ret_parent`: the directory that the place is to find there. */
+static int locate_entry(struct request *r, struct inode *parent, const char *name,
+	struct path_string *path, struct object_id *ret_parent)
 {
-	struct path_string path;
-	int error = find_replaced(r, directory, &path);
-
-	if (error < 0)
-		return error;
-	if (clock_now_ns() - directory->found_again_ns < STALE_NS)
-		error = inode_table_last_path(r->mount->inodes, directory, name, ret_path);
-	else
-		error = note_stale(r, path.path) ? -ESTALE : -ENOENT;
-	path_string_done(&path);
-	return error;
-}
-
-int request_locate_lookup(struct request *r, struct inode *parent, const char *name)
-{
-	struct path_string path;
 	int error;
 
-	path_string_done(&r->path);
-	error = locate(r, parent, name, &r->path);
+	path_string_done(path);
+	*ret_parent = (struct object_id){0};
+	error = r->by_path ? -ENOENT : locate(r, parent, name, path);
+	if (error == 0)
+		*ret_parent = parent->id;
 	if (error != -ENOENT)
 		return error;
-	error = find_replaced(r, parent, &path);
-	if (error < 0)
+	r->is_astray = true;
+	error = inode_table_last_path(r->mount->inodes, parent, name, path);
+	if (error < 0) {
+		path->path = path->fixed;
+		path->fixed[0] = '\0';
+	}
+	if (r->by_path)
 		return error;
-	path_string_done(&path);
-	return inode_table_last_path(r->mount->inodes, parent, name, &r->path);
+	return request_is_removed(r, parent) ? -ENOENT : -ESTALE;
 }
 
 int request_locate_entry(struct request *r, struct inode *parent, const char *name)
 {
-	int error;
-
-	path_string_done(&r->path);
-	error = locate(r, parent, name, &r->path);
-	return error == -ENOENT ? nameless(r, parent, name, &r->path) : error;
+	return locate_entry(r, parent, name, &r->path, &r->op.parent);
 }
 
 int request_locate_second(struct request *r, struct inode *parent, const char *name)
 {
-	int error;
-
-	path_string_done(&r->path2);
-	error = inode_table_path(r->mount->inodes, parent, name, &r->path2);
-	return error == -ENOENT ? nameless(r, parent, name, &r->path2) : error;
+	return locate_entry(r, parent, name, &r->path2, &r->op.new_parent);
 }
 
 /* True when a rename has finished since `seen`, or was under way and has had its chance. */
@@ -365,6 +311,21 @@ bool request_retry(struct request *r, int result, struct inode *inode)
 	return r->by_handle;
 }
 
+static bool means_entry(const struct request *r, const struct inode *parent)
+{
+	return !parent || parent->is_root || request_means_name(r, parent);
+}
+
+bool request_retry_entry(struct request *r, int result, struct inode *parent, struct inode *second)
+{
+	if (request_retry(r, result, NULL))
+		return true;
+	if (result != -ESTALE || r->by_path || op_interrupted(&r->op))
+		return false;
+	r->by_path = means_entry(r, parent) && means_entry(r, second);
+	return r->by_path;
+}
+
 /* ---- Names that are replaced all the time ------------------------------------------------- */
 
 bool request_is_stale(struct request *r, struct inode *inode, int result)
@@ -387,7 +348,6 @@ int request_object_result(struct request *r, struct inode *inode, int result)
 		return result;
 	if (r->is_gone)
 		return -ENOENT;
-	note_stale(r, r->path.path);
 	return -ESTALE;
 }
 
@@ -395,8 +355,8 @@ int request_successor(
 	struct request *r, const char *path, struct inode *known, struct attributes *ret_attributes)
 {
 	struct inode_state state;
-	int result =
-		workspace_getattr(&r->op, r->mount->workspace, &OBJECT_AT(path), ret_attributes);
+	int result = workspace_getattr(&r->op, r->mount->workspace,
+		&(struct object_ref){.path = path, .parent = r->op.parent}, ret_attributes);
 
 	if (result < 0)
 		return result;
@@ -415,7 +375,7 @@ bool request_retry_name(struct request *r, int result, struct inode *inode)
 	if (request_retry(r, result, inode))
 		return true;
 	if (op_interrupted(&r->op) || !request_is_stale(r, inode, result) ||
-		clock_now_ns() > r->session->stale_until_ns || ++r->attempts > ATTEMPTS_MAX)
+		!request_means_name(r, inode) || ++r->attempts > ATTEMPTS_MAX)
 		return false;
 	error = request_successor(r, r->path.path, inode, &attributes);
 	r->is_gone = error == -ENOENT;

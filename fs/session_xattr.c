@@ -52,6 +52,7 @@ void session_getxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, size_t 
 	if (virtual_getxattr(fuse, ino, name, size))
 		return;
 	request_begin(&r, fuse, "getxattr", 0);
+	r.is_step = true;
 	inode = session_inode(r.session, ino);
 	do {
 		got = size && !value ? -ENOMEM : request_locate_open(&r, inode, &object);

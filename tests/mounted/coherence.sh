@@ -207,6 +207,12 @@ test_nothing_fails_where_names_move_all_the_time() {
 	"$MOVED_NAMES" "$mnt/moved" "$backing/moved"
 }
 
+test_who_holds_a_directory_does_not_change_what_takes_its_place() {
+	mkdir "$mnt/holders"
+	wait_for 5 test -d "$backing/holders"
+	"$HELD_DIRECTORY" "$mnt/holders" "$backing/holders"
+}
+
 lists() {
 	[ "$(ls "$2")" = "$1" ]
 }

@@ -194,6 +194,53 @@ static void test_a_directory_that_was_moved_has_a_new_inode_where_it_is(void)
 	inode_table_free(table);
 }
 
+static void test_who_holds_a_directory_goes_along_where_the_feed_says_it_is(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *a = enter(table, root, "a", object(2, S_IFDIR));
+	struct inode *held = enter(table, root, "held", object(4, S_IFDIR));
+	struct inode *file = enter(table, held, "file", object(5, S_IFREG));
+	uint64_t epoch = inode_table_epoch(table);
+	struct inode *new;
+
+	CHECK(inode_table_misplaced(table, root, "held", &held->id) == NULL);
+	CHECK(inode_table_misplaced(table, a, "moved", &held->id) == held);
+	inode_table_moved(table, a, "moved", held, epoch);
+	inode_table_unref(table, held);
+	CHECK_RC(0, check_path(table, file, "a/moved/file"));
+	CHECK(inode_table_child(table, root, "held") == NULL);
+	inode_table_moved(table, root, "before", held, epoch);
+	CHECK_RC(0, check_path(table, held, "a/moved"));
+	/* The kernel has it in the root. */
+	new = enter(table, a, "moved", object(4, S_IFDIR));
+	CHECK(new != held);
+	CHECK_RC(0, check_path(table, file, "a/moved/file"));
+	CHECK_RC(0, check_path(table, new, "a/moved"));
+	inode_table_free(table);
+}
+
+static void test_what_has_no_name_leads_nowhere(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *held = enter(table, root, "held", object(2, S_IFDIR));
+	struct inode *file = enter(table, held, "file", object(3, S_IFREG));
+	struct attributes attributes = object(4, S_IFREG);
+	struct inode *stale = NULL;
+
+	CHECK_RC(0, (int)inode_table_lost_ns(table, file));
+	enter(table, root, "held", object(5, S_IFDIR));
+	CHECK(inode_table_lost_ns(table, held) != 0);
+	CHECK(inode_table_lost_ns(table, file) == inode_table_lost_ns(table, held));
+	CHECK_RC(0, inode_table_enter_stale(table, &attributes, &stale));
+	CHECK(enter(table, held, "file", attributes) != stale);
+	CHECK_RC(-ENOENT, check_path(table, stale, ""));
+	CHECK(inode_table_lost_ns(table, stale) != 0);
+	inode_table_forget(table, stale, 1);
+	inode_table_free(table);
+}
+
 static void test_swapped_names_lead_to_each_other(void)
 {
 	struct inode_table *table = new_table();
@@ -359,7 +406,8 @@ TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_a_watch_that_ends_while_it_begins_is_none),
 	TEST(test_directories_do_not_hold_each_other),
 	TEST(test_a_directory_that_was_moved_has_a_new_inode_where_it_is),
-	TEST(test_swapped_names_lead_to_each_other),
+	TEST(test_who_holds_a_directory_goes_along_where_the_feed_says_it_is),
+	TEST(test_what_has_no_name_leads_nowhere), TEST(test_swapped_names_lead_to_each_other),
 	TEST(test_links_share_an_inode_and_outlive_each_other),
 	TEST(test_another_object_takes_the_name_over),
 	TEST(test_a_long_path_leaves_the_fixed_buffer),
