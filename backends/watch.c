@@ -325,7 +325,8 @@ static bool mounts_changed(struct watcher *watcher)
 	return poll(&mounts, 1, 0) > 0;
 }
 
-/* ---- The thread ---- */
+/* ---- The thread ------------------------------------------------------------------- */
+
 /* True when it is to end. */
 static bool take_wake(struct watcher *watcher)
 {

@@ -135,8 +135,8 @@ static int feed_stdin(struct exec_run *run)
 
 static int take_frame(struct exec_run *run, struct buffer *payload)
 {
-	const uint8_t *data = payload->data;
 	enum control_frame_type type;
+	const uint8_t *data;
 	struct op_context ctx;
 	int r;
 

@@ -126,7 +126,8 @@ static int find_log(const char *directory, struct log_place *place)
 	return -ENODATA;
 }
 
-/* ---- Showing ---- */
+/* ---- Showing ---------------------------------------------------------------------- */
+
 /* The last lines, when only they are wanted. */
 struct tail {
 	char **lines;
@@ -232,7 +233,8 @@ static int show(const struct log_options *options, const struct log_place *place
 	return 0;
 }
 
-/* ---- Verifying ---- */
+/* ---- Verifying -------------------------------------------------------------------- */
+
 static int verify(const struct log_place *place)
 {
 	struct log_verify_report report;

@@ -297,7 +297,8 @@ static int run_daemon(void)
 	return code;
 }
 
-/* ---- From the command to the daemon ---- */
+/* ---- From the command to the daemon ----------------------------------------------- */
+
 static void close_inherited(int keep)
 {
 	if (keep > 3)

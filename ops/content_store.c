@@ -423,7 +423,8 @@ int content_store_put(
 	return r;
 }
 
-/* ---- Opening ---- */
+/* ---- Opening ---------------------------------------------------------------------- */
+
 static char *default_directory(void)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");

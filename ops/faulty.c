@@ -598,7 +598,8 @@ static void faulty_process_free(struct process *process)
 	free(process);
 }
 
-/* ---- The workspace ---- */
+/* ---- The workspace ---------------------------------------------------------------- */
+
 static int faulty_watch(struct workspace *w, change_sink sink, void *user)
 {
 	ENTER(w, watch);

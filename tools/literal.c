@@ -179,7 +179,8 @@ static void choose_rare_bytes(struct literal *l)
 			l->second = i;
 }
 
-/* ---- Reading a pattern ---- */
+/* ---- Reading a pattern ------------------------------------------------------------ */
+
 struct reader {
 	const char *at;
 	bool plain;

@@ -150,7 +150,8 @@ static enum permission_answer ask_and_wait(
 	return answer;
 }
 
-/* ---- 2026-07-28: the answer comes with the next call ---- */
+/* ---- 2026-07-28: the answer comes with the next call ------------------------------ */
+
 static char *print_call(const struct mcp_request *request)
 {
 	cJSON *call = cJSON_CreateArray();

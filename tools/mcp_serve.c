@@ -191,7 +191,8 @@ int mcp_queue_call(struct mcp_request *request)
 	return r;
 }
 
-/* ---- The end ---- */
+/* ---- The end ---------------------------------------------------------------------- */
+
 static void wait_idle(struct mcp_server *server, int limit_ms)
 {
 	const struct timespec until = clock_in_ms(limit_ms);

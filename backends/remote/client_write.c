@@ -72,7 +72,8 @@ int remote_settle(struct op_context *ctx, struct remote *remote)
 	return r;
 }
 
-/* ---- Writing ---- */
+/* ---- Writing ---------------------------------------------------------------------- */
+
 struct queued_write {
 	struct remote_file *file;
 	size_t size;
