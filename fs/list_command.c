@@ -42,7 +42,8 @@ static const struct {
 struct listed {
 	char *mount_point;
 	char *uri;
-	pid_t pid; /* 0: unknown */
+	pid_t pid;           /* 0: unknown */
+	unsigned connection; /* in the kernel's list */
 	enum listed_state state;
 };
 
@@ -107,11 +108,15 @@ static bool is_of_this_user(const struct mountinfo_line *line)
 static bool add_mounted(void *user, const struct mountinfo_line *line)
 {
 	struct list *list = user;
+	struct listed *item;
 
 	if (!is_of_this_user(line))
 		return true;
-	if (!find_listed(list, line->mount_point))
-		add_listed(list, line->mount_point, line->source);
+	item = find_listed(list, line->mount_point);
+	if (!item)
+		item = add_listed(list, line->mount_point, line->source);
+	if (item)
+		item->connection = line->minor;
 	return true;
 }
 
@@ -146,6 +151,8 @@ static void add_saved(struct list *list, const struct runtime_mount *mount)
 	struct listed *item = find_listed(list, mount->mount_point);
 	bool lives = runtime_is_alive(mount);
 
+	if (item && item->connection && item->connection != mount->connection)
+		item = NULL; /* another mount is there now */
 	if (!item && !lives) {
 		/* Left by a daemon that crashed, and unmounted since. */
 		runtime_remove(mount->id);

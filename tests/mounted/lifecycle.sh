@@ -147,6 +147,8 @@ test_a_mount_is_not_taken_for_that_of_another_daemon_which_hangs() {
 	! mount_here 2>"$tmp/err" || fail "mounted over it"
 	grep -q 'already' "$tmp/err" || fail "mount says: $(cat "$tmp/err")"
 	echo works >"$mnt/still"
+	"$ISTHMUS" list >"$tmp/list"
+	grep -F "$mnt " "$tmp/list" | grep -q ' mounted ' || fail "list says: $(cat "$tmp/list")"
 	kill -KILL $!
 	umount_here
 	wait_for 10 no_daemon || fail "still running"
