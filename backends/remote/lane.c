@@ -36,6 +36,7 @@ enum {
 	THREAD_STACK_BYTES = 256 << 10,
 	MESSAGE_COST_BYTES = 96, /* beside its data */
 	SLACK_BYTES = 512,       /* more room than a message needs is given back */
+	SPARES_MAX = 16,
 };
 
 struct message {
@@ -44,6 +45,7 @@ struct message {
 	uint8_t *data;     /* header and payload */
 	size_t size;
 	bool counted;
+	bool is_large; /* `data` has room for LANE_LARGE_BYTES */
 	struct pace_mark mark;
 };
 
@@ -71,6 +73,8 @@ struct lane {
 	bool ack_queued;
 	struct pace pace;
 	unsigned pongs_queued;
+	uint8_t *spares[SPARES_MAX]; /* of large messages that have arrived */
+	size_t spare_count;
 
 	bool attached;  /* threads exist */
 	atomic_bool up; /* the connection works as far as we know; changed under the lock */
@@ -136,6 +140,14 @@ static uint64_t now_us(void)
 	return clock_now_ns() / 1000;
 }
 
+/* Frees the message, but not all of its memory: fresh pages cost as much as what fills them. */
+static void retire(struct lane *lane, struct message *m)
+{
+	if (m->is_large && lane->spare_count < SPARES_MAX)
+		lane->spares[lane->spare_count++] = steal_ptr(&m->data);
+	message_free(m);
+}
+
 static void trim_unacked(struct lane *lane)
 {
 	struct pace_mark last = {0};
@@ -146,7 +158,7 @@ static void trim_unacked(struct lane *lane)
 
 		bytes += m->size;
 		last = m->mark;
-		message_free(m);
+		retire(lane, m);
 	}
 	if (bytes)
 		pace_arrived(&lane->pace, bytes, &last, now_us());
@@ -352,13 +364,18 @@ static void *run_writer(void *user)
 
 /* A message may wait for long, and what waits is bounded by its size: an answer that turned out
  * much smaller than what was asked for must not keep the room for that. */
-static uint8_t *take_data(struct buffer *buffer)
+static void take_data(struct message *m, struct buffer *buffer)
 {
-	uint8_t *data = steal_ptr(&buffer->data), *smaller = NULL;
+	uint8_t *smaller = NULL;
 
+	m->size = buffer->size;
+	m->data = steal_ptr(&buffer->data);
 	if (buffer->capacity > 2 * buffer->size + SLACK_BYTES)
-		smaller = realloc(data, buffer->size);
-	return smaller ? smaller : data;
+		smaller = realloc(m->data, m->size);
+	if (smaller)
+		m->data = smaller;
+	else
+		m->is_large = buffer->capacity == LANE_LARGE_BYTES;
 }
 
 static int message_new(
@@ -371,8 +388,7 @@ static int message_new(
 		return -ENOMEM;
 	m->counted = type >= FRAME_FIRST_COUNTED;
 	if (writer) {
-		m->data = take_data(&writer->buffer);
-		m->size = writer->buffer.size;
+		take_data(m, &writer->buffer);
 		header.size = (uint32_t)(m->size - FRAME_HEADER_BYTES);
 		*writer = (struct wire_writer){0};
 	} else {
@@ -388,13 +404,34 @@ static int message_new(
 	return 0;
 }
 
-void lane_writer_init(struct wire_writer *writer)
+static void start_writer(struct wire_writer *writer, uint8_t *spare)
 {
 	static const uint8_t room[FRAME_HEADER_BYTES];
 
 	*writer = (struct wire_writer){
-		.buffer.limit_bytes = FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX_BYTES};
+		.buffer = {.data = spare,
+			.capacity = spare ? LANE_LARGE_BYTES : 0,
+			.limit_bytes = FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX_BYTES}};
 	wire_put_raw(writer, room, sizeof(room));
+}
+
+void lane_writer_init(struct wire_writer *writer)
+{
+	start_writer(writer, NULL);
+}
+
+void lane_writer_init_large(struct lane *lane, struct wire_writer *writer)
+{
+	uint8_t *spare = NULL;
+
+	pthread_mutex_lock(&lane->lock);
+	if (lane->spare_count)
+		spare = lane->spares[--lane->spare_count];
+	pthread_mutex_unlock(&lane->lock);
+	start_writer(writer, spare);
+	if (writer->error == 0)
+		writer->error =
+			buffer_reserve(&writer->buffer, LANE_LARGE_BYTES - FRAME_HEADER_BYTES);
 }
 
 int lane_send(struct lane *lane, enum lane_priority priority, enum frame_type type, uint32_t id,
@@ -690,6 +727,8 @@ void lane_free(struct lane *lane)
 	if (!lane)
 		return;
 	clear_queues(lane);
+	while (lane->spare_count)
+		free(lane->spares[--lane->spare_count]);
 	pthread_cond_destroy(&lane->writable);
 	pthread_mutex_destroy(&lane->lock);
 	free(lane);

@@ -23,6 +23,8 @@ enum lane_priority {
 	LANE_PRIORITIES,
 };
 
+enum { LANE_LARGE_BYTES = LISTING_CHUNK_BYTES };
+
 struct lane_callbacks {
 	/* From the reader thread, in order.  Owns `payload` (header->size bytes, then a
 	 * NUL).  A negative result drops the connection. */
@@ -65,6 +67,10 @@ bool lane_withdraw(struct lane *lane, uint32_t id);
 
 /* Starts a writer whose payload goes out by lane_send(): leaves room for the header. */
 void lane_writer_init(struct wire_writer *writer);
+
+/* The same with room for a frame of LANE_LARGE_BYTES, header included, if possible in memory
+ * that an earlier such frame has left. */
+void lane_writer_init_large(struct lane *lane, struct wire_writer *writer);
 
 uint64_t lane_received_count(struct lane *lane); /* counted frames, for the peer's lane_attach() */
 int64_t lane_silence_ms(struct lane *lane);      /* since the last byte came in */

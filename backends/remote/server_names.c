@@ -80,10 +80,10 @@ static void start_chunk(struct listing *listing)
 		listing->chunk_bytes *= 2;
 	else if (listing->chunk_bytes > most && listing->chunk_bytes > LISTING_FIRST_BYTES)
 		listing->chunk_bytes /= 2;
-	lane_writer_init(&listing->chunk);
-	if (listing->chunk.error == 0)
-		listing->chunk.error = buffer_reserve(
-			&listing->chunk.buffer, listing->chunk_bytes - FRAME_HEADER_BYTES);
+	if (listing->chunk_bytes == LANE_LARGE_BYTES)
+		lane_writer_init_large(listing->job->server->lane, &listing->chunk);
+	else
+		lane_writer_init(&listing->chunk);
 	listing->previous.size = 0;
 	listing->previous_ns = 0;
 	listing->path_bytes = 0;
