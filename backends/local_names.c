@@ -18,22 +18,8 @@ static int stat_in(const struct local_workspace *w, const char *path,
 	const struct object_id *directory, struct attributes *ret_attributes)
 {
 	cleanup_parent struct local_parent parent = {.owned_fd = -1};
-	cleanup_free char *parent_path = strndup(path, path_parent_length(path));
-	struct attributes attributes, found;
-	int r;
+	int r = local_parent_open(w, path, directory, &parent);
 
-	if (!parent_path)
-		return -ENOMEM;
-	/* Without opening it: whatever was on the way, the directory looked at is the one meant,
-	 * unless it came back between the two calls. */
-	r = local_stat_name(w->root_fd, path, &attributes);
-	if (r != -ENAMETOOLONG && local_stat_name(w->root_fd, parent_path, &found) == 0 &&
-		object_id_equal(directory, &found.id)) {
-		if (r == 0)
-			*ret_attributes = attributes;
-		return r;
-	}
-	r = local_parent_open(w, path, directory, &parent);
 	return r < 0 ? r : local_stat_name(parent.fd, parent.name, ret_attributes);
 }
 
