@@ -31,7 +31,6 @@ struct session {
 	uint32_t kernel_flags, kernel_flags2;
 	bool kills_suid;       /* clearing set-user-ID bits on writes is our task */
 	bool may_pass_through; /* this process has the right, the workspace the descriptors */
-	bool maps_direct;      /* files in WAY_DIRECT can be mapped */
 	bool passes_through;   /* the kernel reads backing files by itself */
 	pthread_mutex_t backing_lock; /* the backing_* fields of inodes */
 	bool is_remote;

@@ -42,26 +42,23 @@ enum {
  *   so that the log has them.  While one handle of an inode is backed, all have to be, and
  *   none may be while one is cached.
  * DIRECT: every read and write comes here.  For all with -o log_reads; for handles that only write;
- * for those that append: the kernel would put the data into its pages at the end it knows of, which
- * may have moved; and for new files that are read as they are written: with each write the kernel
- * distrusts its pages and asks for attributes before the next read. CACHED: through the kernel's
- * pages.
+ * and for those that append: the kernel would put the data into its pages at the end it knows of,
+ * which may have moved.
+ * CACHED: through the kernel's pages.  A file that may be mapped wants it: what was written around
+ * a page is lost when a program changes that page in its map meanwhile.
  */
 static bool wants_backing(const struct fuse_file_info *fi, const struct attributes *attributes)
 {
 	return !is_writing(fi->flags) && attributes->size_bytes > STORE_MAX_BYTES;
 }
 
-static bool wants_direct(
-	const struct session *s, const struct open_handle *handle, const struct attributes *a)
+static bool wants_direct(const struct session *s, const struct open_handle *handle)
 {
 	if (s->mount->options->log_reads)
 		return true;
 	if (!is_writing(handle->flags))
 		return false;
-	if ((handle->flags & O_ACCMODE) == O_WRONLY || (handle->flags & O_APPEND))
-		return true;
-	return !a->size_bytes && s->maps_direct;
+	return (handle->flags & O_ACCMODE) == O_WRONLY || (handle->flags & O_APPEND);
 }
 
 static int start_backing(struct session *s, struct open_handle *handle)
@@ -77,7 +74,7 @@ static void choose_way(struct session *s, struct open_handle *handle,
 	struct inode *inode = handle->inode;
 	int id;
 
-	handle->way = wants_direct(s, handle, attributes) ? WAY_DIRECT : WAY_CACHED;
+	handle->way = wants_direct(s, handle) ? WAY_DIRECT : WAY_CACHED;
 	if (!s->passes_through || s->mount->options->log_reads)
 		return;
 	pthread_mutex_lock(&s->backing_lock);

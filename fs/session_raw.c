@@ -55,7 +55,6 @@ static void extend_init(struct session *s, struct fuse_init_out *out)
 	out->flags |= s->kernel_flags & (FUSE_HANDLE_KILLPRIV_V2 | FUSE_SETXATTR_EXT);
 	s->kills_suid = out->flags & FUSE_HANDLE_KILLPRIV_V2;
 	out->flags2 |= s->kernel_flags2 & INIT_DIRECT_IO_MMAP;
-	s->maps_direct = out->flags2 & INIT_DIRECT_IO_MMAP;
 	if (s->may_pass_through && (s->kernel_flags2 & INIT_PASSTHROUGH)) {
 		out->flags2 |= INIT_PASSTHROUGH;
 		out->unused[0] = 1; /* max_stack_depth: this one above a plain file system */

@@ -172,6 +172,37 @@ test_a_file_being_replaced_is_always_there() {
 	END
 }
 
+# Eight processes fill one new file, half of them through a map, and each page is of all.
+test_writes_and_maps_of_one_page_lose_nothing() {
+	need python3
+	python3 - "$mnt/mixed" <<-'END'
+		import mmap, os, sys
+		writers, pages = 8, 16
+		part = mmap.PAGESIZE // writers
+		want = b"".join(bytes([n + 1]) * part for n in range(writers)) * pages
+		def fill(fd, area, n):
+		    for at in range(n * part, len(want), mmap.PAGESIZE):
+		        if n % 2:
+		            area[at:at + part] = want[at:at + part]
+		        else:
+		            os.pwrite(fd, want[at:at + part], at)
+		    os._exit(0)
+		for _ in range(150):
+		    fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+		    os.ftruncate(fd, len(want))
+		    area = mmap.mmap(fd, len(want))
+		    for n in range(writers):
+		        if os.fork() == 0:
+		            fill(fd, area, n)
+		    assert all([os.wait()[1] == 0 for _ in range(writers)])
+		    area.close()
+		    os.fsync(fd)
+		    os.close(fd)
+		    with open(sys.argv[1], "rb") as file:
+		        assert file.read() == want
+	END
+}
+
 test_the_log_has_the_hash_of_what_was_written() {
 	local want
 
