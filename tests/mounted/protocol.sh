@@ -42,6 +42,7 @@ test_names() {
 test_many_names() {
 	mkdir "$backing/many"
 	(cd "$backing/many" && seq -f 'a-rather-long-name-%.0f' 5000 | xargs touch)
+	wait_for 5 test -d "$mnt/many" || fail "the directory does not show" # nothing is watched
 	expect 5000 "$(ls "$mnt/many" | wc -l)"
 	rm -r "$backing/many"
 }
