@@ -61,12 +61,14 @@ check_manuals() {
 	done < <(git ls-files -- '*.[1-8]')
 }
 
+# "Info" has what matters in tests: a "!" whose outcome nobody looks at (SC2251).
 check_scripts() {
 	local script
 
 	command -v shellcheck >/dev/null || return 0
 	while read -r script; do
-		shellcheck -x -P SCRIPTDIR -S warning -e SC1091 "$script" || complain "$script: see above"
+		shellcheck -x -P SCRIPTDIR -S info -e SC1091,SC2012,SC2013,SC2015,SC2016,SC2317 "$script" ||
+			complain "$script: see above"
 	done < <(git ls-files -- dev .ci/run '*.sh')
 }
 

@@ -150,7 +150,8 @@ test_a_changed_end_is_told_after_the_unmount() {
 	local log
 
 	mkdir "$tmp/fourth"
-	"$ISTHMUS" mount mem: "$tmp/fourth" && mkdir "$tmp/fourth/dir"
+	"$ISTHMUS" mount mem: "$tmp/fourth"
+	mkdir "$tmp/fourth/dir"
 	log=$("$ISTHMUS" status "$tmp/fourth" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["log"])')
 	"$ISTHMUS" umount "$tmp/fourth"
 	cp "$log" "$tmp/log"
@@ -188,10 +189,13 @@ test_the_log_outlives_the_mount() {
 	local second=$tmp/second last
 
 	mkdir "$second" "$tmp/ws2"
-	"$ISTHMUS" mount "local:$tmp/ws2" "$second" && mkdir "$second/last" && "$ISTHMUS" umount "$second"
+	"$ISTHMUS" mount "local:$tmp/ws2" "$second"
+	mkdir "$second/last"
+	"$ISTHMUS" umount "$second"
 	last=$("$ISTHMUS" log "$second" --op mkdir --json | field seq)
 	[ "$last" -gt 0 ] || fail "no log after the unmount"
-	"$ISTHMUS" mount "local:$tmp/ws2" "$second" && mkdir "$second/later"
+	"$ISTHMUS" mount "local:$tmp/ws2" "$second"
+	mkdir "$second/later"
 	expect "last
 later" "$("$ISTHMUS" log "$second" --op mkdir --json | while read -r line; do field path <<<"$line"; done)" "both mounts"
 	"$ISTHMUS" umount "$second"
@@ -207,7 +211,8 @@ test_the_manual_s_script_reaches_a_container() {
 	chmod +x "$tmp/bin/docker" "$tmp/bin/container-ssh"
 	PATH=$tmp/bin:$PATH "$ISTHMUS" mount -o "linger=2,ssh_command=$tmp/bin/container-ssh" "ssh://web$tmp/ws" "$tmp/web"
 	expect 5 "$("$ISTHMUS" exec "$tmp/web" -- sh -c 'echo 5')" output
-	: >"$tmp/web/from-here" && [ -e "$tmp/ws/from-here" ] && rm "$tmp/ws/from-here"
+	: >"$tmp/web/from-here"
+	rm "$tmp/ws/from-here"
 	"$ISTHMUS" umount "$tmp/web"
 }
 
@@ -234,7 +239,8 @@ test_a_stopped_daemon_does_not_hold_the_list_up() {
 
 test_status_says_how_it_is() {
 	"$ISTHMUS" status "$mnt" >"$tmp/status"
-	grep -qF "$uri" "$tmp/status" && grep -q 'online' "$tmp/status"
+	grep -qF "$uri" "$tmp/status"
+	grep -q 'online' "$tmp/status"
 	mkdir -p "$mnt/below"
 	"$ISTHMUS" status "$mnt/below" --json >"$tmp/status.json"
 	python3 - "$tmp/status.json" "$mnt" <<-'END'
@@ -252,7 +258,8 @@ test_status_says_how_it_is() {
 test_doctor_finds_what_is_broken() {
 	"$ISTHMUS" doctor >"$tmp/doctor" || fail "$(cat "$tmp/doctor")"
 	grep -q '^good .*FUSE device' "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
-	mkdir -p "$tmp/elsewhere" && cp "$(command -v "$ISTHMUS")" "$tmp/elsewhere/isthmus"
+	mkdir -p "$tmp/elsewhere"
+	cp "$(command -v "$ISTHMUS")" "$tmp/elsewhere/isthmus"
 	! PATH=/nowhere "$tmp/elsewhere/isthmus" doctor >"$tmp/doctor" || fail "all good without programs"
 	grep -q '^BROKEN .*isthmus-tools' "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
 	grep -q 'apt-get install openssh-client' "$tmp/doctor" || fail "$(cat "$tmp/doctor")"

@@ -62,7 +62,8 @@ test_output_is_not_held_back() {
 test_nothing_of_the_local_environment_leaks() {
 	LEAK_ME=secret at -- env >"$tmp/env"
 	! grep -q LEAK_ME "$tmp/env" || fail "LEAK_ME leaked"
-	grep -q '^PATH=' "$tmp/env" && grep -q '^HOME=' "$tmp/env"
+	grep -q '^PATH=' "$tmp/env"
+	grep -q '^HOME=' "$tmp/env"
 	! grep -q "^XDG_STATE_HOME=$tmp/state" "$tmp/env" || fail "XDG_STATE_HOME leaked"
 	expect "a b=c" "$(at -e 'GIVEN=a b=c' -- sh -c 'echo "$GIVEN"')" "-e GIVEN"
 }

@@ -29,7 +29,7 @@ test_mount_returns_when_usable_and_umount_when_done() {
 	is_mounted
 	echo data >"$mnt/file"
 	umount_here
-	! is_mounted
+	not_mounted || fail "still mounted"
 	wait_for 2 no_daemon
 	expect data "$(cat "$backing/file")" "what was written"
 }
@@ -159,7 +159,7 @@ test_umount_recovers_a_killed_daemon() {
 	kill -KILL "$(daemon_of_mount)"
 	wait_for 5 no_daemon
 	umount_here
-	! is_mounted
+	not_mounted || fail "still mounted"
 	mount_here
 	umount_here
 }
@@ -298,7 +298,7 @@ test_lazy_umount_of_a_busy_mount() {
 	mount_here
 	exec 7<"$mnt"
 	umount_here --lazy
-	! is_mounted
+	not_mounted || fail "still mounted"
 	exec 7<&-
 	wait_for 10 no_daemon || fail "still running"
 }
@@ -394,7 +394,7 @@ test_mount_8_and_fstab_syntax() {
 		mount -T "$fstab" "$mnt"
 		served | grep -q " ro,.*allow_other"
 		[ "$(cat "$mnt/by-mount-8")" = x ]
-		! touch "$mnt/by-mount-8" 2>/dev/null
+		! touch "$mnt/by-mount-8" 2>/dev/null || exit 1
 		umount "$mnt"
 	END
 	wait_for 10 no_daemon

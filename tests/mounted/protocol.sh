@@ -34,7 +34,7 @@ test_names() {
 	rm "$mnt/a/b/one"
 	same_tree "$mnt" "$backing"
 	[ ! -e "$mnt/a/b/one" ]
-	! rmdir "$mnt/a" 2>/dev/null
+	! rmdir "$mnt/a" 2>/dev/null || fail "a full directory was removed"
 	rm -r "$mnt/a"
 	[ ! -e "$backing/a" ]
 }

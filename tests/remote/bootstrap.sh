@@ -52,7 +52,7 @@ fresh() {
 }
 
 for shell in sh dash bash "busybox sh" fish csh tcsh zsh; do
-	command -v ${shell%% *} >/dev/null || continue
+	command -v "${shell%% *}" >/dev/null || continue
 	fresh
 	play "$shell"
 	expect "login shell $shell" '^ok '
