@@ -60,6 +60,18 @@ struct found {
 	char *target;              /* of a link; or NULL */
 };
 
+/* True when another directory has come where the name's directory was. */
+static bool is_in_another(struct request *r)
+{
+	const struct object_ref object = {.path = r->path.path, .parent = r->op.parent};
+	struct attributes attributes;
+
+	return r->op.parent.inode &&
+	       workspace_getattr(&r->op, r->mount->workspace, &object, &attributes) == -ESTALE;
+}
+
+/* Whichever file has the name by now; one that is replaced all the time would otherwise never be
+ * the one that was found. */
 static int open_found(struct request *r, struct found *found)
 {
 	struct open_handle *handle = malloc(sizeof(*handle));
@@ -69,10 +81,12 @@ static int open_found(struct request *r, struct found *found)
 	if (!handle)
 		return -ENOMEM;
 	*handle = (struct open_handle){.flags = O_RDONLY, .is_spare = true};
-	if (!r->is_astray)
-		object.id = found->attributes.id;
 	result = workspace_open_file(&r->op, r->mount->workspace, &object, O_RDONLY | O_NOATIME,
 		&handle->file, &found->attributes);
+	if (result == 0 && is_in_another(r)) {
+		workspace_close(&r->op, handle->file);
+		result = -ESTALE;
+	}
 	if (result < 0)
 		free(handle);
 	else

@@ -199,13 +199,6 @@ void request_finish(struct request *r, int result)
 
 /* ---- Where things are ------------------------------------------------------------ */
 
-static int locate(
-	struct request *r, struct inode *inode, const char *name, struct path_string *path)
-{
-	r->renames_seen = r->session->renames;
-	return inode_table_path(r->mount->inodes, inode, name, path);
-}
-
 int request_locate(struct request *r, struct inode *inode, struct object_ref *ret_object)
 {
 	int error = 0;
@@ -216,8 +209,9 @@ int request_locate(struct request *r, struct inode *inode, struct object_ref *re
 		return 0;
 	}
 	path_string_done(&r->path);
+	r->renames_seen = r->session->renames;
 	if (!r->by_handle)
-		error = locate(r, inode, NULL, &r->path);
+		error = inode_table_path(r->mount->inodes, inode, NULL, &r->path);
 	if ((r->by_handle || error == -ENOENT) && !r->handle)
 		r->handle = inode_table_handle_any(r->mount->inodes, inode);
 	if (error < 0 && !r->handle) {
@@ -257,7 +251,7 @@ static int locate_entry(struct request *r, struct inode *parent, const char *nam
 
 	path_string_done(path);
 	*ret_parent = (struct object_id){0};
-	error = r->by_path ? -ENOENT : locate(r, parent, name, path);
+	error = r->by_path ? -ENOENT : inode_table_path(r->mount->inodes, parent, name, path);
 	if (error == 0)
 		*ret_parent = parent->id;
 	if (error != -ENOENT)
@@ -275,6 +269,7 @@ static int locate_entry(struct request *r, struct inode *parent, const char *nam
 
 int request_locate_entry(struct request *r, struct inode *parent, const char *name)
 {
+	r->renames_seen = r->session->renames;
 	return locate_entry(r, parent, name, &r->path, &r->op.parent);
 }
 

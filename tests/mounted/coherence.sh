@@ -116,7 +116,7 @@ test_a_name_that_all_rename_over_is_one_whole_file() {
 	wait_for 5 grep -q start "$tmp/second/target"
 	python3 - "$mnt" "$tmp/second" "$backing" <<-'END' || status=$?
 		import os, sys, time
-		places, writers, count = sys.argv[1:], 6, 60
+		places, writers, count = sys.argv[1:], 6, 200
 		def whole(text):
 		    a, b = text.strip().split(".")
 		    return a == b
