@@ -13,7 +13,8 @@
 
 enum { RENAME_WAIT_MS = 100 };
 
-/* How long a walk along a path may take that what was replaced meanwhile is in the way of. */
+/* How long a walk along a path may take that what was replaced meanwhile is in the way of, besides
+ * the time in which the place is asked. */
 static const uint64_t STALE_NS = 1000000000;
 
 static const uint64_t ASKED_TO_END_NS = 1000000000; /* what handles a request to end waits on */
@@ -108,8 +109,7 @@ static struct looker *looker(const struct request *r)
 {
 	struct looker *slot = slot_of(r);
 
-	return slot->thread == r->op.pid && r->op.pid && clock_now_ns() < slot->until_ns ? slot
-											 : NULL;
+	return slot->thread == r->op.pid && r->op.pid && r->start_ns < slot->until_ns ? slot : NULL;
 }
 
 static void tell(struct request *r)
@@ -120,6 +120,15 @@ static void tell(struct request *r)
 		slot->found_count = 0;
 	slot->thread = r->op.pid;
 	slot->until_ns = clock_now_ns() + STALE_NS;
+}
+
+/* Whoever walks to and fro, and never arrives, looks again no longer than on one path. */
+static void has_stepped(struct request *r)
+{
+	struct looker *looking = looker(r);
+
+	if (looking && looking->found_count <= FOUND_MAX)
+		looking->until_ns += clock_now_ns() - r->start_ns;
 }
 
 static void has_arrived(struct request *r)
@@ -185,7 +194,9 @@ void request_record(struct request *r, int64_t result)
 	mount_log_record(r->mount->log, &r->record);
 	if (result == -ESTALE)
 		tell(r);
-	else if (!r->is_step)
+	else if (r->is_step)
+		has_stepped(r);
+	else
 		has_arrived(r);
 	drop_handle(r);
 	drop_paths(r);

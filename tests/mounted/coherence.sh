@@ -175,6 +175,39 @@ test_nobody_meets_a_name_in_the_middle_of_being_replaced() {
 	END
 }
 
+# Each look takes longer than a walk along a path may (fs/session_request.c).
+test_what_is_replaced_all_the_time_opens_over_a_slow_link() {
+	need python3
+	case "$uri" in ssh:*) ;; *) skip "no link to be slow" ;; esac
+	local second status=0
+
+	mkdir "$backing/slow"
+	echo 0 >"$backing/slow/target"
+	mount_options+=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$LINKSIM --rtt-ms 600 %h %p'")
+	second_mount
+	expect 0 "$(cat "$tmp/second/slow/target")"
+	python3 - "$tmp/second/slow/target" "$backing/slow/target" <<-'END' || status=$?
+		import os, signal, sys, time
+		path, backing = sys.argv[1:]
+		writer = os.fork()
+		if writer == 0:
+		    signal.alarm(60)
+		    while True:
+		        with open(f"{backing}.new", "w") as f:
+		            f.write("1")
+		        os.rename(f"{backing}.new", backing)
+		        time.sleep(0.001)
+		try:
+		    time.sleep(1.5)
+		    for _ in range(3):
+		        assert open(path).read() == "1"
+		finally:
+		    os.kill(writer, signal.SIGKILL)
+	END
+	end_second_mount || status=1
+	return "$status"
+}
+
 # The event of a change may be on its way here when the directory gets another name.
 test_a_change_shows_in_a_directory_that_is_renamed_meanwhile() {
 	need python3
