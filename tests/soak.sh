@@ -12,12 +12,6 @@ passed=0 failed=0 million=${OPERATIONS:-1000000}
 TMPDIR=$(mktemp -d /tmp/isthmus-soak-XXXXXX)
 export TMPDIR
 
-use() {
-	export ISTHMUS=$1/fs/isthmus LINKSIM=$1/tests/bench/linksim
-	export DATA_MODEL=$1/tests/mounted/data_model NAME_MODEL=$1/tests/mounted/name_model
-	export MIXED_WORK=$1/tests/mounted/mixed_work COHERENCE_MODEL=$1/tests/mounted/coherence_model
-}
-
 export TSAN_OPTIONS=halt_on_error=1:exitcode=66
 trap 'tests/leftovers.sh --clean "$TMPDIR" || true; rm -rf --one-file-system "$TMPDIR"' EXIT
 trap 'exit 130' INT TERM
@@ -39,7 +33,7 @@ round() {
 }
 
 backends=(local mem helper ssh)
-use "$tsan_build"
+export ISTHMUS=$tsan_build/fs/isthmus
 while [ "$SECONDS" -lt "$end" ]; do
 	for backend in "${backends[@]}"; do
 		PROCESSES=64 CROWD_OPERATIONS=1000 round "64 processes on $backend" tests/mounted/crowd.sh "$backend"
@@ -64,7 +58,7 @@ for backend in "${backends[@]}"; do
 	OPERATIONS=10000 NAME_OPERATIONS=2000 round "models on $backend" tests/mounted/models.sh "$backend"
 done
 round "link faults" tests/mounted/faults.sh ssh
-use "$plain_build"
+ISTHMUS=$plain_build/fs/isthmus
 # Eight processes work on names.
 OPERATIONS=$million NAME_OPERATIONS=$((million / 8)) round "$million operations of each model on local" \
 	tests/mounted/models.sh local

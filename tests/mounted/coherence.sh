@@ -7,7 +7,7 @@
 
 test_random_work_on_both_sides_agrees_with_the_model() {
 	mkdir "$mnt/model"
-	"$COHERENCE_MODEL" "$mnt/model" "$backing/model" "${OPERATIONS:-6000}" \
+	"$programs/coherence_model" "$mnt/model" "$backing/model" "${OPERATIONS:-6000}" \
 		"${SEED:-$(date +%s%N)}" "${LIMIT_MS:-2000}"
 }
 
@@ -34,7 +34,7 @@ test_random_work_agrees_with_the_model_across_reconnects() {
 	mkdir "$mnt/cuts"
 	break_link &
 	breaker=$!
-	"$COHERENCE_MODEL" "$mnt/cuts" "$backing/cuts" "${OPERATIONS:-1000}" \
+	"$programs/coherence_model" "$mnt/cuts" "$backing/cuts" "${OPERATIONS:-1000}" \
 		"${SEED:-$(date +%s%N)}" 15000 || status=$?
 	touch "$tmp/over"
 	wait "$breaker"
@@ -237,13 +237,13 @@ test_a_change_shows_in_a_directory_that_is_renamed_meanwhile() {
 
 test_nothing_fails_where_names_move_all_the_time() {
 	mkdir "$mnt/moved"
-	"$MOVED_NAMES" "$mnt/moved" "$backing/moved"
+	"$programs/moved_names" "$mnt/moved" "$backing/moved"
 }
 
 test_who_holds_a_directory_does_not_change_what_takes_its_place() {
 	mkdir "$mnt/holders"
 	wait_for 5 test -d "$backing/holders"
-	"$HELD_DIRECTORY" "$mnt/holders" "$backing/holders"
+	"$programs/held_directory" "$mnt/holders" "$backing/holders"
 }
 
 lists() {
@@ -273,7 +273,7 @@ need_fuse
 prepare_backend "$1"
 if [ "$1" = ssh ]; then
 	echo up >"$tmp/link"
-	mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$LINKSIM --state $tmp/link --rtt-ms 0 %h %p'"
+	mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$linksim --state $tmp/link --rtt-ms 0 %h %p'"
 		-o linger=20)
 fi
 start_daemon || { echo "0 passed, 1 failed"; exit 1; }

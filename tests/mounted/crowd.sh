@@ -5,7 +5,7 @@
 
 test_a_crowd_loses_nothing() {
 	mkdir "$mnt/crowd"
-	"$MIXED_WORK" "$mnt/crowd" "${PROCESSES:-16}" "${CROWD_OPERATIONS:-120}"
+	"$programs/mixed_work" "$mnt/crowd" "${PROCESSES:-16}" "${CROWD_OPERATIONS:-120}"
 	[ -z "$backing" ] || same_tree "$mnt/crowd" "$backing/crowd"
 }
 

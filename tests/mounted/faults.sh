@@ -21,7 +21,7 @@ survives() {
 	rm -f "$tmp/over"
 	fault_now_and_then "$@" &
 	faults=$!
-	timeout 120 "$MIXED_WORK" "$mnt/$1" "${PROCESSES:-6}" "${CROWD_OPERATIONS:-60}" || code=$?
+	timeout 120 "$programs/mixed_work" "$mnt/$1" "${PROCESSES:-6}" "${CROWD_OPERATIONS:-60}" || code=$?
 	touch "$tmp/over"
 	wait "$faults"
 	[ "$code" = 0 ] || fail "work under '$1' ended with $code"
@@ -69,7 +69,7 @@ bound=12
 need_fuse
 prepare_backend "$1"
 echo up >"$tmp/link"
-mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$LINKSIM --state $tmp/link --rtt-ms 2 %h %p'"
+mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$linksim --state $tmp/link --rtt-ms 2 %h %p'"
 	-o linger=60 -o timeout="$bound")
 start_daemon || { echo "0 passed, 1 failed"; exit 1; }
 run_functions

@@ -194,7 +194,7 @@ prepare_backend ssh
 make_tree
 write_callers
 echo up >"$tmp/link"
-mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$LINKSIM --state $tmp/link --rtt-ms 2 %h %p'"
+mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$linksim --state $tmp/link --rtt-ms 2 %h %p'"
 	-o linger=60 -o timeout=60)
 start_daemon || { echo "0 passed, 1 failed"; exit 1; }
 run_functions

@@ -7,12 +7,16 @@
 #     run_tests_unmounted BACKEND      # ... each mounts for itself
 #
 # In a test: $mnt is the mount point, $backing the same directory at the workspace ("" for
-# mem:), $uri its URI, $tmp a private directory, $ISTHMUS the program.  Exit code 77: skipped.
+# mem:), $uri its URI, $tmp a private directory, $ISTHMUS the program, $programs where those are that
+# work on a mount.  Exit code 77: skipped.
 # The daemon runs in the foreground, in the background of the script, and must exit with 0.
 
 set -uo pipefail
 
 : "${ISTHMUS:?the path of the program isthmus (meson test sets it)}"
+# shellcheck disable=SC2034 # the scripts use it
+programs=${ISTHMUS%/fs/*}/tests/mounted
+linksim=${ISTHMUS%/fs/*}/tests/bench/linksim
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/mounted-XXXXXX")
 mnt=$tmp/mnt
 backing='' uri='' daemon_pid=''

@@ -5,12 +5,12 @@
 . "$(dirname "$0")/lib.sh"
 
 test_content_is_as_the_model_says() {
-	"$DATA_MODEL" "$mnt" "${OPERATIONS:-2500}" ${SEED:+"$SEED"}
+	"$programs/data_model" "$mnt" "${OPERATIONS:-2500}" ${SEED:+"$SEED"}
 }
 
 test_names_are_as_the_model_says() {
 	mkdir "$mnt/names"
-	"$NAME_MODEL" "$mnt/names" "${NAME_OPERATIONS:-1200}" ${SEED:+"$SEED"}
+	"$programs/name_model" "$mnt/names" "${NAME_OPERATIONS:-1200}" ${SEED:+"$SEED"}
 	[ -z "$backing" ] || same_tree "$mnt/names" "$backing/names"
 }
 

@@ -27,7 +27,7 @@ test_posix_keeps_its_promises() {
 		second_mount
 		mnt2=$tmp/mnt2
 	fi
-	MNT=$mnt BACKING=$backing MNT2=$mnt2 "$PROMISES" || status=$?
+	MNT=$mnt BACKING=$backing MNT2=$mnt2 "$programs/promises" || status=$?
 	[ -z "$mnt2" ] || end_second_mount || status=1
 	return "$status"
 }
