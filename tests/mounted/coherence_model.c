@@ -30,6 +30,7 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
+#include "tests/mounted/random.h"
 
 enum {
 	DIRECTORIES = 3,
@@ -69,7 +70,7 @@ static struct shared {
 
 static const char *roots[2];
 static int64_t limit_ns;
-static uint64_t seed, random_state;
+static uint64_t seed;
 static unsigned long step;
 static int me; /* 0: through the mount */
 static unsigned round_number;
@@ -92,15 +93,6 @@ static void __attribute__((format(printf, 1, 2), noreturn)) fail(const char *for
 	fprintf(stderr, "\n");
 	shared->failed = true;
 	_exit(1);
-}
-
-static unsigned below(unsigned limit) /* splitmix64 */
-{
-	uint64_t z = random_state += 0x9e3779b97f4a7c15U;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebU;
-	return (unsigned)((z ^ z >> 31) % limit);
 }
 
 /* ---- The model ------------------------------------------------------------------- */

@@ -297,40 +297,27 @@ static void do_sync(void)
 		fail("fsync: %s", strerror(errno));
 }
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-	unsigned weight;
-} steps[] = {
-	{"read", do_read, 30},
-	{"write", do_write, 25},
-	{"append", do_append, 6},
-	{"truncate", do_truncate, 4},
-	{"fallocate", do_fallocate, 5},
-	{"copy range", do_copy_range, 5},
-	{"map", do_map, 12},
-	{"size", do_size, 8},
-	{"seek", do_seek, 3},
-	{"reopen", do_reopen, 2},
-	{"sync", do_sync, 1},
+static const struct step steps[] = {
+	{do_read, 30, "read"},
+	{do_write, 25, "write"},
+	{do_append, 6, "append"},
+	{do_truncate, 4, "truncate"},
+	{do_fallocate, 5, "fallocate"},
+	{do_copy_range, 5, "copy range"},
+	{do_map, 12, "map"},
+	{do_size, 8, "size"},
+	{do_seek, 3, "seek"},
+	{do_reopen, 2, "reopen"},
+	{do_sync, 1, "sync"},
 };
 
 static void do_something(void)
 {
-	unsigned total = 0, choice;
+	const struct step *chosen = any_step(steps, array_size(steps));
 
-	for (size_t i = 0; i < array_size(steps); i++)
-		total += steps[i].weight;
-	choice = (unsigned)below(total);
-	for (size_t i = 0; i < array_size(steps); i++) {
-		if (choice < steps[i].weight) {
-			step_name = steps[i].name;
-			note("%s", step_name);
-			steps[i].run();
-			return;
-		}
-		choice -= steps[i].weight;
-	}
+	step_name = chosen->name;
+	note("%s", step_name);
+	chosen->run();
 }
 
 static void compare_all(void)

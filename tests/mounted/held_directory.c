@@ -15,14 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
-
-#ifndef RENAME_EXCHANGE
-#define RENAME_EXCHANGE 2
-#endif
 
 enum way { MOVED, REPLACED, REMADE };
 
@@ -115,8 +110,7 @@ static void change(void)
 {
 	plant("new", "new"); /* with another inode number than the one that is removed */
 	if (now.way == REPLACED) {
-		must((int)syscall(SYS_renameat2, AT_FDCWD, at("new"), AT_FDCWD, at("held"),
-			     RENAME_EXCHANGE),
+		must(renameat2(AT_FDCWD, at("new"), AT_FDCWD, at("held"), RENAME_EXCHANGE),
 			"renameat2");
 		must(rename(at("new"), at("held.old")), "held.old");
 	} else if (now.way == REMADE) {

@@ -205,27 +205,8 @@ static void do_raise(void)
 
 /* ---- The crowd --------------------------------------------------------------------------- */
 
-static const struct {
-	void (*run)(void);
-	unsigned weight;
-} steps[] = {{do_write, 30}, {do_check, 40}, {do_unlink, 6}, {do_directory, 4}, {do_list, 6},
-	{do_append, 9}, {do_raise, 5}};
-
-static void take_step(void)
-{
-	unsigned total = 0, choice;
-
-	for (size_t i = 0; i < array_size(steps); i++)
-		total += steps[i].weight;
-	choice = below(total);
-	for (size_t i = 0; i < array_size(steps); i++) {
-		if (choice < steps[i].weight) {
-			steps[i].run();
-			return;
-		}
-		choice -= steps[i].weight;
-	}
-}
+static const struct step steps[] = {{do_write, 30}, {do_check, 40}, {do_unlink, 6},
+	{do_directory, 4}, {do_list, 6}, {do_append, 9}, {do_raise, 5}};
 
 struct share { /* what a process reports when it is done */
 	unsigned long appended, raised;
@@ -241,7 +222,7 @@ static void work(unsigned long operations, int report)
 	if (mkdir(path, 0755) < 0)
 		fail("mkdir \"%s\"", path);
 	for (step = 1; step <= operations; step++)
-		take_step();
+		any_step(steps, array_size(steps))->run();
 	share = (struct share){.appended = appended, .raised = raised};
 	if (write(report, &share, sizeof(share)) != sizeof(share))
 		fail("report");

@@ -14,16 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
-
-#ifndef RENAME_EXCHANGE
-#define RENAME_EXCHANGE 2
-#endif
 
 static char directory[256]; /* on the mount */
 
@@ -44,7 +39,7 @@ static void make_file(const char *path)
 
 static void swap(const char *one, const char *other)
 {
-	if (syscall(SYS_renameat2, AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE) < 0)
+	if (renameat2(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE) < 0)
 		perror("renameat2");
 }
 

@@ -209,8 +209,8 @@ static void do_exchange(void)
 	struct entry *source = entry_of(&from), *target = entry_of(&to), swap = *source;
 	int want = source->kind == NOTHING || target->kind == NOTHING ? ENOENT : 0;
 
-	expect(want, renameat2(AT_FDCWD, from.path, AT_FDCWD, to.path, 2 /* RENAME_EXCHANGE */),
-		"exchange", from.path);
+	expect(want, renameat2(AT_FDCWD, from.path, AT_FDCWD, to.path, RENAME_EXCHANGE), "exchange",
+		from.path);
 	if (want != 0)
 		return;
 	*source = *target;
@@ -399,42 +399,29 @@ static void do_shared(void)
 	}
 }
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-	unsigned weight;
-} steps[] = {
-	{"create", do_create, 20},
-	{"symlink", do_symlink, 5},
-	{"mkfifo", do_mkfifo, 3},
-	{"unlink", do_unlink, 14},
-	{"link", do_link, 8},
-	{"rename", do_rename, 14},
-	{"exchange", do_exchange, 4},
-	{"chmod", do_chmod, 5},
-	{"truncate", do_truncate, 5},
-	{"directory", do_directory, 6},
-	{"move directory", do_move_directory, 1},
-	{"check", do_check, 20},
-	{"list", do_list, 4},
-	{"shared", do_shared, 20},
+static const struct step steps[] = {
+	{do_create, 20, "create"},
+	{do_symlink, 5, "symlink"},
+	{do_mkfifo, 3, "mkfifo"},
+	{do_unlink, 14, "unlink"},
+	{do_link, 8, "link"},
+	{do_rename, 14, "rename"},
+	{do_exchange, 4, "exchange"},
+	{do_chmod, 5, "chmod"},
+	{do_truncate, 5, "truncate"},
+	{do_directory, 6, "directory"},
+	{do_move_directory, 1, "move directory"},
+	{do_check, 20, "check"},
+	{do_list, 4, "list"},
+	{do_shared, 20, "shared"},
 };
 
 static void do_something(void)
 {
-	unsigned total = 0, choice;
+	const struct step *chosen = any_step(steps, array_size(steps));
 
-	for (size_t i = 0; i < array_size(steps); i++)
-		total += steps[i].weight;
-	choice = below(total);
-	for (size_t i = 0; i < array_size(steps); i++) {
-		if (choice < steps[i].weight) {
-			step_name = steps[i].name;
-			steps[i].run();
-			return;
-		}
-		choice -= steps[i].weight;
-	}
+	step_name = chosen->name;
+	chosen->run();
 }
 
 static int run_process(int number, unsigned long count)

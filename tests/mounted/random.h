@@ -1,5 +1,5 @@
 /*
- * tests/mounted/random.h - numbers that look random and that a seed repeats.
+ * tests/mounted/random.h - random work that a seed repeats.
  */
 #pragma once
 
@@ -21,4 +21,21 @@ static inline uint64_t random_number(void) /* splitmix64 */
 static inline size_t below(size_t limit)
 {
 	return limit ? random_number() % limit : 0;
+}
+
+struct step {
+	void (*run)(void);
+	unsigned weight; /* how often, among the others */
+	const char *name;
+};
+
+static inline const struct step *any_step(const struct step *steps, size_t count)
+{
+	size_t total = 0, choice;
+
+	for (size_t i = 0; i < count; i++)
+		total += steps[i].weight;
+	for (choice = below(total); choice >= steps->weight; steps++)
+		choice -= steps->weight;
+	return steps;
 }
