@@ -58,26 +58,13 @@ test_what_a_command_did_shows_when_it_has_ended() {
 	done
 }
 
-second_mount() {
-	mkdir -p "$tmp/second"
-	"$ISTHMUS" mount -f "${mount_options[@]}" "$uri" "$tmp/second" >"$tmp/second.log" 2>&1 &
-	second=$!
-	wait_for 20 grep -qF " $tmp/second fuse" /proc/self/mounts
-}
-
-end_second_mount() {
-	"$ISTHMUS" umount "$tmp/second" || umount -l "$tmp/second"
-	wait "$second" || { tail "$tmp/second.log"; return 1; }
-}
-
 # Two writers on each mount and two at the workspace append lines to one file.
 test_no_appended_line_is_lost_or_torn() {
 	need python3
-	local second status=0
 
 	second_mount
 	: >"$mnt/lines"
-	python3 - "$mnt" "$tmp/second" "$backing" <<-'END' || status=$?
+	python3 - "$mnt" "$mnt2" "$backing" <<-'END'
 		import os, sys, time
 		places, writers, count = sys.argv[1:], 6, 150
 		for n in range(writers):
@@ -101,20 +88,17 @@ test_no_appended_line_is_lost_or_torn() {
 		        assert time.monotonic() < end, (place, len(got), len(want), [l for l in got if l not in want][:3])
 		        time.sleep(0.01)
 	END
-	end_second_mount || status=1
-	return "$status"
 }
 
 # Everybody renames files of his own over one name: it is always there and whole, and in the
 # end it is the same for all.
 test_a_name_that_all_rename_over_is_one_whole_file() {
 	need python3
-	local second status=0
 
 	second_mount
 	echo "start.start" >"$mnt/target"
-	wait_for 5 grep -q start "$tmp/second/target"
-	python3 - "$mnt" "$tmp/second" "$backing" <<-'END' || status=$?
+	wait_for 5 grep -q start "$mnt2/target"
+	python3 - "$mnt" "$mnt2" "$backing" <<-'END'
 		import os, sys, time
 		places, writers, count = sys.argv[1:], 6, 200
 		def whole(text):
@@ -138,8 +122,6 @@ test_a_name_that_all_rename_over_is_one_whole_file() {
 		        time.sleep(0.01)
 		    assert not [name for name in os.listdir(place) if name.startswith(".own")], os.listdir(place)
 	END
-	end_second_mount || status=1
-	return "$status"
 }
 
 # Six writers rename files and links of their own over one name of each while others read them.
@@ -179,14 +161,13 @@ test_nobody_meets_a_name_in_the_middle_of_being_replaced() {
 test_what_is_replaced_all_the_time_opens_over_a_slow_link() {
 	need python3
 	case "$uri" in ssh:*) ;; *) skip "no link to be slow" ;; esac
-	local second status=0
 
 	mkdir "$backing/slow"
 	echo 0 >"$backing/slow/target"
-	mount_options+=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$LINKSIM --rtt-ms 600 %h %p'")
+	simulate_link 600 -o linger=20
 	second_mount
-	expect 0 "$(cat "$tmp/second/slow/target")"
-	python3 - "$tmp/second/slow/target" "$backing/slow/target" <<-'END' || status=$?
+	expect 0 "$(cat "$mnt2/slow/target")"
+	python3 - "$mnt2/slow/target" "$backing/slow/target" <<-'END'
 		import os, signal, sys, time
 		path, backing = sys.argv[1:]
 		writer = os.fork()
@@ -204,8 +185,6 @@ test_what_is_replaced_all_the_time_opens_over_a_slow_link() {
 		finally:
 		    os.kill(writer, signal.SIGKILL)
 	END
-	end_second_mount || status=1
-	return "$status"
 }
 
 # The event of a change may be on its way here when the directory gets another name.
@@ -271,13 +250,5 @@ test_what_is_mounted_at_the_workspace_shows() {
 
 need_fuse
 prepare_backend "$1"
-if [ "$1" = ssh ]; then
-	echo up >"$tmp/link"
-	mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$linksim --state $tmp/link --rtt-ms 0 %h %p'"
-		-o linger=20)
-fi
-start_daemon || { echo "0 passed, 1 failed"; exit 1; }
-run_functions
-stop_daemon >"$tmp/output" 2>&1
-count $? "the daemon ends with 0" "$tmp/output"
-finish
+[ "$1" != ssh ] || simulate_link 0 -o linger=20
+run_tests_prepared

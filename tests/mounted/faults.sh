@@ -68,11 +68,5 @@ test_what_ssh_says_of_a_changed_key_is_in_the_status() {
 bound=12
 need_fuse
 prepare_backend "$1"
-echo up >"$tmp/link"
-mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$linksim --state $tmp/link --rtt-ms 2 %h %p'"
-	-o linger=60 -o timeout="$bound")
-start_daemon || { echo "0 passed, 1 failed"; exit 1; }
-run_functions
-stop_daemon >"$tmp/output" 2>&1
-count $? "the daemon ends with 0" "$tmp/output"
-finish
+simulate_link 2 -o linger=60 -o timeout="$bound"
+run_tests_prepared

@@ -193,11 +193,5 @@ command -v python3 >/dev/null || skip_all "python3 is not installed"
 prepare_backend ssh
 make_tree
 write_callers
-echo up >"$tmp/link"
-mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$linksim --state $tmp/link --rtt-ms 2 %h %p'"
-	-o linger=60 -o timeout=60)
-start_daemon || { echo "0 passed, 1 failed"; exit 1; }
-run_functions
-stop_daemon >"$tmp/output" 2>&1
-count $? "the daemon ends with 0" "$tmp/output"
-finish
+simulate_link 2 -o linger=60 -o timeout=60
+run_tests_prepared

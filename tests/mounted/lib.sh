@@ -4,6 +4,7 @@
 #     . "$(dirname "$0")/lib.sh"
 #     test_something() { ...; }        # fails when it returns non-zero; `skip REASON` leaves it
 #     run_tests BACKEND                # every test_* on one mount, then "N passed, N failed"
+#     run_tests_prepared               # ... after prepare_backend
 #     run_tests_unmounted BACKEND      # ... each mounts for itself
 #
 # In a test: $mnt is the mount point, $backing the same directory at the workspace ("" for
@@ -18,7 +19,7 @@ set -uo pipefail
 programs=${ISTHMUS%/fs/*}/tests/mounted
 linksim=${ISTHMUS%/fs/*}/tests/bench/linksim
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/mounted-XXXXXX")
-mnt=$tmp/mnt
+mnt=$tmp/mnt mnt2=$tmp/mnt2
 backing='' uri='' daemon_pid=''
 mount_options=()
 export HOME=$tmp/home XDG_RUNTIME_DIR=$tmp/run XDG_STATE_HOME=$tmp/state XDG_CACHE_HOME=$tmp/cache
@@ -99,6 +100,13 @@ stop_sshd() {
 	"$sshd_script" stop "$tmp/ssh"
 }
 
+# simulate_link RTT_MS [mount option...]: replaces the mount options of ssh; $tmp/link says how the
+# link is (--state of tests/bench/linksim.c).
+simulate_link() {
+	echo up >"$tmp/link"
+	mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$linksim --state $tmp/link --rtt-ms $1 %h %p'" "${@:2}")
+}
+
 # ---- the daemon ---------------------------------------------------------------
 
 # prepare_backend NAME: sets $uri and $backing.
@@ -158,6 +166,20 @@ stop_daemon() {
 	wait "$daemon_pid" || status=$?
 	daemon_pid=
 	[ "$status" = 0 ] || { echo "  the daemon exited with $status:"; show_log "$tmp/daemon.log"; return 1; }
+}
+
+# second_mount: $mnt2 is another mount of the workspace, until the test ends.
+second_mount() {
+	mkdir -p "$mnt2"
+	"$ISTHMUS" mount -f "${mount_options[@]}" "$uri" "$mnt2" >"$tmp/second.log" 2>&1 </dev/null &
+	second_pid=$!
+	trap end_second_mount EXIT
+	wait_for 20 grep -qF " $mnt2 fuse" /proc/self/mounts || fail "no second mount"
+}
+
+end_second_mount() {
+	"$ISTHMUS" umount "$mnt2" || umount -l "$mnt2"
+	wait "$second_pid" || { echo "  the second daemon exited with $?:"; show_log "$tmp/second.log"; exit 1; }
 }
 
 # show_log FILE: its end; of a sanitizer's report its beginning, which says what and where.
@@ -270,6 +292,10 @@ run_tests() {
 
 	need_fuse
 	prepare_backend "$name"
+	run_tests_prepared "$@"
+}
+
+run_tests_prepared() {
 	start_daemon "$@" || { echo "0 passed, 1 failed"; exit 1; }
 	run_functions
 	stop_daemon >"$tmp/output" 2>&1

@@ -3,33 +3,14 @@
 # shellcheck source=tests/mounted/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-second_pid=
-second_mount() {
-	mkdir -p "$tmp/mnt2"
-	"$ISTHMUS" mount -f "${mount_options[@]}" "$uri" "$tmp/mnt2" >"$tmp/second.log" 2>&1 </dev/null &
-	second_pid=$!
-	wait_for 20 grep -qF " $tmp/mnt2 fuse" /proc/self/mounts
-}
-
-end_second_mount() {
-	local status=0
-
-	"$ISTHMUS" umount "$tmp/mnt2" || umount -l "$tmp/mnt2"
-	wait "$second_pid" || status=$?
-	[ "$status" = 0 ] || tail -n 30 "$tmp/second.log"
-	return "$status"
-}
-
 test_posix_keeps_its_promises() {
-	local status=0 mnt2=
+	local other=
 
 	if [ -n "$backing" ]; then
 		second_mount
-		mnt2=$tmp/mnt2
+		other=$mnt2
 	fi
-	MNT=$mnt BACKING=$backing MNT2=$mnt2 "$programs/promises" || status=$?
-	[ -z "$mnt2" ] || end_second_mount || status=1
-	return "$status"
+	MNT=$mnt BACKING=$backing MNT2=$other "$programs/promises"
 }
 
 # A small file system below the workspace's root is full soon.
@@ -98,8 +79,7 @@ test_a_file_that_is_too_large_is_said_to_be_so() {
 	ulimit -Sf 1000
 	second_mount
 	ulimit -Sf "$(ulimit -Hf)"
-	LC_ALL=C dd if=/dev/zero of="$tmp/mnt2/large" bs=64k count=20 conv=fsync 2>"$tmp/dd" || status=$?
-	end_second_mount
+	LC_ALL=C dd if=/dev/zero of="$mnt2/large" bs=64k count=20 conv=fsync 2>"$tmp/dd" || status=$?
 	expect 1 "$status" "exit code of dd"
 	grep -q 'File too large' "$tmp/dd" || fail "dd says: $(cat "$tmp/dd")"
 }
