@@ -264,8 +264,10 @@ static int verify(const struct log_place *place)
 			" lines have no seal: the daemon was killed while it "
 			"wrote them, or somebody added or changed them",
 			place->directory, report.unsealed_lines);
-	printf("good: numbers %" PRIu64 " to %" PRIu64 " in %u segments are as they were written\n",
-		report.first_seq, report.last_seq, report.segments);
+	printf("good: numbers %" PRIu64 " to %" PRIu64
+	       " in %u segment%s are as they were written\n",
+		report.first_seq, report.last_seq, report.segments,
+		report.segments == 1 ? "" : "s");
 	if (report.oldest_gone)
 		puts("note: older segments are gone, as rotation does it");
 	if (place->lost)
