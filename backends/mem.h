@@ -2,9 +2,9 @@
  * backends/mem.h - the workspace `mem:`, a POSIX tree in memory: its parts.
  *
  * mem.c holds the constructor and the table of operations, mem_name.c the operations on
- * names, mem_file.c those on open files, mem_lock.c the file locks, mem_xattr.c the extended
- * attributes, mem_directory.c the hash table of a directory, and mem_pages.c the sparse
- * content of a file.
+ * names, mem_attributes.c how attributes are set, mem_file.c the operations on open files,
+ * mem_lock.c the file locks, mem_xattr.c the extended attributes, mem_directory.c the hash
+ * table of a directory, and mem_pages.c the sparse content of a file.
  *
  * Threads: `tree_lock` guards every inode, directory, page and xattr: shared to look, exclusive
  * to change.  `locks_mutex` guards the file locks; no one waits for the one while holding the

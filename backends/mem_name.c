@@ -295,8 +295,22 @@ int mem_symlink(struct op_context *ctx, struct workspace *w, const char *target,
 	return r;
 }
 
-int mem_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
-	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
+static int make_unnamed_locked(struct mem *m, const struct op_context *ctx, const char *directory,
+	uint32_t mode, struct mem_inode **ret_inode)
+{
+	struct mem_inode *parent;
+	int r = mem_walk(m, directory, strlen(directory), &parent);
+
+	if (r == 0 && !is_directory(parent))
+		r = S_ISLNK(parent->attributes.mode) ? -ELOOP : -ENOTDIR;
+	if (r == 0)
+		r = check_directory(parent, &ctx->parent);
+	return r < 0 ? r : new_below(m, ctx, parent, mode, ret_inode);
+}
+
+/* `path`: of the directory when the file is to have no name. */
+static int create(struct op_context *ctx, struct workspace *w, const char *path, bool unnamed,
+	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
 {
 	struct mem *m = mem_of(w);
 	struct open_file *file = NULL;
@@ -306,9 +320,12 @@ int mem_create(struct op_context *ctx, struct workspace *w, const char *path, in
 	r = mem_file_new(m, NULL, flags, &file);
 	if (r < 0)
 		return r;
+	mode = S_IFREG | (mode & 07777);
 	pthread_rwlock_wrlock(&m->tree_lock);
-	r = make_locked(m, ctx, path, S_IFREG | (mode & 07777), &inode);
+	r = unnamed ? make_unnamed_locked(m, ctx, path, mode, &inode)
+		    : make_locked(m, ctx, path, mode, &inode);
 	if (r == 0) {
+		inode->linkable = unnamed && !(flags & O_EXCL);
 		inode->handles++;
 		mem_file_of(file)->inode = inode;
 		*ret_attributes = mem_inode_attributes(inode);
@@ -322,40 +339,18 @@ int mem_create(struct op_context *ctx, struct workspace *w, const char *path, in
 	return 0;
 }
 
+int mem_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
+	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	return create(ctx, w, path, false, flags, mode, ret_file, ret_attributes);
+}
+
 int mem_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
 	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
 {
-	struct mem *m = mem_of(w);
-	struct mem_inode *parent, *inode;
-	struct open_file *file = NULL;
-	int r;
-
 	if ((flags & O_ACCMODE) == O_RDONLY)
 		return -EINVAL;
-	r = mem_file_new(m, NULL, flags, &file);
-	if (r < 0)
-		return r;
-	pthread_rwlock_wrlock(&m->tree_lock);
-	r = mem_walk(m, directory, strlen(directory), &parent);
-	if (r == 0 && !is_directory(parent))
-		r = S_ISLNK(parent->attributes.mode) ? -ELOOP : -ENOTDIR;
-	if (r == 0)
-		r = check_directory(parent, &ctx->parent);
-	if (r == 0)
-		r = new_below(m, ctx, parent, S_IFREG | (mode & 07777), &inode);
-	if (r == 0) {
-		inode->linkable = !(flags & O_EXCL);
-		inode->handles++;
-		mem_file_of(file)->inode = inode;
-		*ret_attributes = mem_inode_attributes(inode);
-	}
-	pthread_rwlock_unlock(&m->tree_lock);
-	if (r < 0) {
-		free(file);
-		return r;
-	}
-	*ret_file = file;
-	return 0;
+	return create(ctx, w, directory, true, flags, mode, ret_file, ret_attributes);
 }
 
 static int link_locked(struct mem *m, const struct op_context *ctx, const struct object_ref *object,
@@ -568,86 +563,6 @@ int mem_rename(struct op_context *ctx, struct workspace *w, const char *from, co
 	if (r == 0)
 		r = flags & RENAME_SWAP ? swap(&from_place, &to_place)
 					: move(m, &from_place, &to_place, flags);
-	pthread_rwlock_unlock(&m->tree_lock);
-	return r;
-}
-
-/* ---- Attributes ---------------------------------------------------------------------- */
-
-static int check_setattr(const struct mem_inode *inode, unsigned mask)
-{
-	if ((mask & SET_SIZE) && is_directory(inode))
-		return -EISDIR;
-	if ((mask & SET_SIZE) && !S_ISREG(inode->attributes.mode))
-		return -EINVAL;
-	if ((mask & SET_MODE) && S_ISLNK(inode->attributes.mode))
-		return -EOPNOTSUPP;
-	return 0;
-}
-
-static void set_owner(struct mem_inode *inode, unsigned mask, const struct attributes *want)
-{
-	struct attributes *a = &inode->attributes;
-
-	if (mask & SET_UID)
-		a->uid = want->uid;
-	if (mask & SET_GID)
-		a->gid = want->gid;
-	if (!(mask & (SET_UID | SET_GID)) || S_ISDIR(a->mode))
-		return;
-	a->mode &= ~(uint32_t)S_ISUID;
-	if (a->mode & S_IXGRP)
-		a->mode &= ~(uint32_t)S_ISGID;
-}
-
-static void set_mode(const struct op_context *ctx, struct mem_inode *inode, uint32_t mode)
-{
-	struct attributes *a = &inode->attributes;
-
-	if ((mode & S_ISGID) && !mem_in_group(ctx, a->gid))
-		mode &= ~(uint32_t)S_ISGID;
-	a->mode = (a->mode & S_IFMT) | (mode & 07777);
-}
-
-static void set_times(struct mem_inode *inode, unsigned mask, const struct attributes *want)
-{
-	struct attributes *a = &inode->attributes;
-	struct timespec now = mem_now();
-
-	if (mask & SET_ATIME_NOW)
-		a->atime = now;
-	else if (mask & SET_ATIME)
-		a->atime = want->atime;
-	if (mask & SET_MTIME_NOW)
-		a->mtime = now;
-	else if (mask & SET_MTIME)
-		a->mtime = want->mtime;
-	a->ctime = now;
-}
-
-int mem_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	unsigned mask, const struct attributes *want, struct attributes *ret_attributes)
-{
-	struct mem *m = mem_of(w);
-	struct mem_inode *inode;
-	int r;
-
-	pthread_rwlock_wrlock(&m->tree_lock);
-	r = mem_find(m, object, &inode);
-	if (r == 0)
-		r = check_setattr(inode, mask);
-	if (r == 0) {
-		if (mask & SET_SIZE) {
-			mem_set_size(m, inode, want->size_bytes);
-			mem_content_changed(ctx, inode);
-		}
-		set_owner(inode, mask, want);
-		if (mask & SET_MODE)
-			set_mode(ctx, inode, want->mode);
-		if (mask)
-			set_times(inode, mask, want);
-		*ret_attributes = mem_inode_attributes(inode);
-	}
 	pthread_rwlock_unlock(&m->tree_lock);
 	return r;
 }
