@@ -466,8 +466,26 @@ void session_readlink(fuse_req_t fuse, fuse_ino_t ino)
 
 /* ---- Making names ------------------------------------------------------------------------ */
 
-void session_mknod(
-	fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mode_t mode, dev_t rdev)
+struct making {
+	mode_t mode;        /* with the type */
+	dev_t rdev;         /* of a device */
+	const char *target; /* of a symbolic link */
+};
+
+static int make(struct request *r, const struct making *making, struct attributes *ret_attributes)
+{
+	struct workspace *w = r->mount->workspace;
+	const char *path = r->path.path;
+
+	if (S_ISDIR(making->mode))
+		return workspace_mkdir(&r->op, w, path, making->mode & 07777, ret_attributes);
+	if (S_ISLNK(making->mode))
+		return workspace_symlink(&r->op, w, making->target, path, ret_attributes);
+	return workspace_mknod(&r->op, w, path, making->mode, making->rdev, ret_attributes);
+}
+
+static void make_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, const char *op,
+	const struct making *making)
 {
 	struct attributes attributes;
 	struct inode *parent;
@@ -476,59 +494,32 @@ void session_mknod(
 
 	if (virtual_refuses_entry(fuse, parent_ino, name))
 		return;
-	request_begin(&r, fuse, "mknod", LOG_IS_MUTATION);
+	request_begin(&r, fuse, op, LOG_IS_MUTATION);
+	r.record.path2 = making->target;
 	parent = session_inode(r.session, parent_ino);
 	inode_table_making(r.mount->inodes, parent, name);
 	do {
 		result = request_locate_entry(&r, parent, name);
 		if (result == 0)
-			result = workspace_mknod(
-				&r.op, r.mount->workspace, r.path.path, mode, rdev, &attributes);
+			result = make(&r, making, &attributes);
 	} while (request_retry_entry(&r, result, parent, NULL));
 	reply_entry(&r, parent, name, result, &attributes);
 }
 
-void session_mkdir(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mode_t mode)
+void session_mknod(fuse_req_t fuse, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
-	struct attributes attributes;
-	struct inode *parent;
-	struct request r;
-	int result;
-
-	if (virtual_refuses_entry(fuse, parent_ino, name))
-		return;
-	request_begin(&r, fuse, "mkdir", LOG_IS_MUTATION);
-	parent = session_inode(r.session, parent_ino);
-	inode_table_making(r.mount->inodes, parent, name);
-	do {
-		result = request_locate_entry(&r, parent, name);
-		if (result == 0)
-			result = workspace_mkdir(
-				&r.op, r.mount->workspace, r.path.path, mode, &attributes);
-	} while (request_retry_entry(&r, result, parent, NULL));
-	reply_entry(&r, parent, name, result, &attributes);
+	make_entry(fuse, parent, name, "mknod", &(struct making){.mode = mode, .rdev = rdev});
 }
 
-void session_symlink(fuse_req_t fuse, const char *target, fuse_ino_t parent_ino, const char *name)
+void session_mkdir(fuse_req_t fuse, fuse_ino_t parent, const char *name, mode_t mode)
 {
-	struct attributes attributes;
-	struct inode *parent;
-	struct request r;
-	int result;
+	make_entry(fuse, parent, name, "mkdir", &(struct making){.mode = S_IFDIR | mode});
+}
 
-	if (virtual_refuses_entry(fuse, parent_ino, name))
-		return;
-	request_begin(&r, fuse, "symlink", LOG_IS_MUTATION);
-	r.record.path2 = target;
-	parent = session_inode(r.session, parent_ino);
-	inode_table_making(r.mount->inodes, parent, name);
-	do {
-		result = request_locate_entry(&r, parent, name);
-		if (result == 0)
-			result = workspace_symlink(
-				&r.op, r.mount->workspace, target, r.path.path, &attributes);
-	} while (request_retry_entry(&r, result, parent, NULL));
-	reply_entry(&r, parent, name, result, &attributes);
+void session_symlink(fuse_req_t fuse, const char *target, fuse_ino_t parent, const char *name)
+{
+	make_entry(
+		fuse, parent, name, "symlink", &(struct making){.mode = S_IFLNK, .target = target});
 }
 
 void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent_ino, const char *name)
@@ -726,6 +717,7 @@ void session_rename(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
 }
 
 /* ---- The file system ---- */
+
 void session_statfs(fuse_req_t fuse, fuse_ino_t ino)
 {
 	struct fs_stats stats;
