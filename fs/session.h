@@ -213,10 +213,6 @@ int session_raw_reply_create(fuse_req_t fuse, const struct fuse_entry_param *ent
 void session_lookup(fuse_req_t fuse, fuse_ino_t parent, const char *name);
 void session_forget(fuse_req_t fuse, fuse_ino_t ino, uint64_t count);
 void session_forget_multi(fuse_req_t fuse, size_t count, struct fuse_forget_data *forgets);
-void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
-void session_access(fuse_req_t fuse, fuse_ino_t ino, int mask);
-void session_setattr(
-	fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int mask, struct fuse_file_info *fi);
 void session_readlink(fuse_req_t fuse, fuse_ino_t ino);
 void session_mknod(fuse_req_t fuse, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
 void session_mkdir(fuse_req_t fuse, fuse_ino_t parent, const char *name, mode_t mode);
@@ -226,6 +222,12 @@ void session_unlink(fuse_req_t fuse, fuse_ino_t parent, const char *name);
 void session_rmdir(fuse_req_t fuse, fuse_ino_t parent, const char *name);
 void session_rename(fuse_req_t fuse, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
 	const char *new_name, unsigned flags);
+
+/* session_attributes.c */
+void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
+void session_access(fuse_req_t fuse, fuse_ino_t ino, int mask);
+void session_setattr(
+	fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int mask, struct fuse_file_info *fi);
 void session_statfs(fuse_req_t fuse, fuse_ino_t ino);
 
 /* session_xattr.c */
