@@ -9,15 +9,27 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ops/support/path.h"
+
+enum { SETTLED_SECONDS = 2 };
 
 /* ---- Attributes --------------------------------------------------------------- */
 
 static struct timespec from_statx_time(const struct statx_timestamp *time)
 {
 	return (struct timespec){.tv_sec = (time_t)time->tv_sec, .tv_nsec = (long)time->tv_nsec};
+}
+
+/* Some file systems keep whole seconds, or every other one. */
+static bool changed_lately(const struct statx *st)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return now.tv_sec - st->stx_ctime.tv_sec <= SETTLED_SECONDS;
 }
 
 static void from_statx(const struct statx *st, struct attributes *ret_attributes)
@@ -43,6 +55,7 @@ static void from_statx(const struct statx *st, struct attributes *ret_attributes
 		.atime = from_statx_time(&st->stx_atime),
 		.mtime = from_statx_time(&st->stx_mtime),
 		.ctime = from_statx_time(&st->stx_ctime),
+		.changed_lately = changed_lately(st),
 	};
 }
 

@@ -108,6 +108,6 @@ void cached_assemble_take(
 	if (a->missing)
 		return;
 	content_attach(c, file->node, content_ref(a->content));
-	content_keep(c, file->node);
+	content_keep(c, file->node, &file->attributes);
 	cached_assemble_end(c, file);
 }

@@ -9,7 +9,6 @@
 #include "ops/content_store.h"
 
 enum {
-	SETTLED_SECONDS = 2,
 	IDLE_MS = 300, /* since a small file was last opened: time to write to the store */
 };
 
@@ -161,24 +160,18 @@ static void keep(void *user)
 	free(keeping);
 }
 
-/* A file that changed just now may change again within the same tick of the far clock. */
-static bool is_settled(const struct attributes *version)
-{
-	return time(NULL) - version->ctime.tv_sec > SETTLED_SECONDS;
-}
-
-void content_keep(struct cached *c, const struct node *node)
+void content_keep(struct cached *c, const struct node *node, const struct attributes *version)
 {
 	struct keeping *keeping;
 
 	if (!c->store || !node->content || node->content->own || !node->attributes_known ||
-		c->keeping_bytes > c->memory_bytes_max || !is_settled(&node->attributes) ||
-		content_store_has(c->store, &node->attributes))
+		c->keeping_bytes > c->memory_bytes_max || version->changed_lately ||
+		content_store_has(c->store, version))
 		return;
 	keeping = malloc(sizeof(*keeping));
 	if (!keeping)
 		return;
-	*keeping = (struct keeping){c, content_ref(node->content), node->attributes};
+	*keeping = (struct keeping){c, content_ref(node->content), *version};
 	if (worker_pool_submit(c->keepers, keep, keeping)) {
 		c->keeping_bytes += keeping->content->size;
 		return;

@@ -433,7 +433,7 @@ static ssize_t read_whole(struct op_context *ctx, struct cached_file *file, stru
 		node->changed_at <= learnt.asked && node->attributes_known &&
 		attributes_same_version(&node->attributes, &file->attributes)) {
 		content_attach(c, node, content);
-		content_keep(c, node);
+		content_keep(c, node, &file->attributes);
 	} else {
 		content_unref(content);
 	}

@@ -339,8 +339,9 @@ void content_detach_elsewhere(struct cached *c, struct content *content);
 void content_used(struct cached *c, struct content *content);
 bool content_has_hash(const struct content *content, const uint8_t *hash); /* NULL: no */
 
-/* Puts the node's content into the store on disk, some time. */
-void content_keep(struct cached *c, const struct node *node);
+/* Puts the node's content into the store on disk, some time.  `version`: as it was looked at before
+ * that content was read. */
+void content_keep(struct cached *c, const struct node *node, const struct attributes *version);
 
 /* The store may have it.  Fetches it from there; releases the lock. */
 bool content_is_kept(const struct cached *c, const struct node *node);

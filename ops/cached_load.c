@@ -229,7 +229,7 @@ static void take_file(struct intake *intake, struct node *node, const struct dir
 	if (!content)
 		return;
 	content_attach(c, node, content);
-	content_keep(c, node);
+	content_keep(c, node, &entry->attributes);
 	if (intake->prefetch) {
 		if (!intake->prefetch->first_content_ms)
 			intake->prefetch->first_content_ms = cached_now_ms();

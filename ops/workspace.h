@@ -79,12 +79,14 @@ struct attributes {
 	struct timespec atime;
 	struct timespec mtime;
 	struct timespec ctime;
+	bool changed_lately; /* by the place's own clock, so lately that one more change may leave
+			      * the times as they are */
 };
 
 bool object_id_equal(const struct object_id *a, const struct object_id *b);
 
 /* True when both describe the same state of the same object: id, mode, owner,
- * nlink, size, mtime and ctime agree.  (atime and blocks do not count.) */
+ * nlink, size, mtime and ctime agree.  (Nothing else counts.) */
 bool attributes_same_version(const struct attributes *a, const struct attributes *b);
 
 /* What a call on an object answers when its path does not lead to it any more: nothing is there,

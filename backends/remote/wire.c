@@ -88,7 +88,7 @@ int wire_errno_of_code(int code)
 
 enum {
 	WIRE_ACCESS_MASK = 3, /* 0 read, 1 write, 2 both */
-	ATTRIBUTE_BYTES = 17 * 10,
+	ATTRIBUTE_BYTES = 18 * 10,
 	NANOSECONDS = 1000000000,
 };
 
@@ -217,6 +217,7 @@ void wire_put_attributes(struct wire_writer *w, const struct attributes *a)
 	size += encode_time(bytes + size, &a->atime);
 	size += encode_time(bytes + size, &a->mtime);
 	size += encode_time(bytes + size, &a->ctime);
+	size += encode_number(bytes + size, a->changed_lately);
 	wire_put_raw(w, bytes, size);
 }
 
@@ -466,6 +467,7 @@ void wire_get_attributes(struct wire_reader *r, struct attributes *a)
 	a->atime = get_time(r);
 	a->mtime = get_time(r);
 	a->ctime = get_time(r);
+	a->changed_lately = wire_get_number_max(r, 1);
 }
 
 int wire_get_open_flags(struct wire_reader *r)

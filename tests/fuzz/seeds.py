@@ -97,7 +97,7 @@ def hostile():
     return s.ask(p.SCAN, p.target() + p.numbers(*[(1 << 32) - 1] * 5)).bytes
 
 
-ATTRIBUTES = p.Attributes((5, 77, 1), stat.S_IFREG | 0o644, 1, 0, 0, 0, 7, 8, 4096, 10**9, 2 * 10**9, 3 * 10**9)
+ATTRIBUTES = p.Attributes((5, 77, 1), stat.S_IFREG | 0o644, 1, 0, 0, 0, 7, 8, 4096, 10**9, 2 * 10**9, 3 * 10**9, 0)
 
 
 def replies():

@@ -52,10 +52,10 @@ def time_of(nanoseconds):
     return signed(nanoseconds // 10**9) + number(nanoseconds % 10**9)
 
 
-ATTRIBUTES = "id mode nlink uid gid rdev size blocks block_size atime mtime ctime"
+ATTRIBUTES = "id mode nlink uid gid rdev size blocks block_size atime mtime ctime lately"
 Attributes = collections.namedtuple("Attributes", ATTRIBUTES)
 NO_ID = (0, 0, 0)
-NO_ATTRIBUTES = Attributes(NO_ID, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+NO_ATTRIBUTES = Attributes(NO_ID, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 Lock = collections.namedtuple("Lock", "kind type owner offset length pid")
 Entry = collections.namedtuple("Entry", "path watched complete attributes target content looked")
 FLOCK, POSIX = 0, 1
@@ -68,12 +68,12 @@ def object_id(value):
 
 def put_attributes(a):
     return (object_id(a.id) + numbers(a.mode, a.nlink, a.uid, a.gid, a.rdev, a.size, a.blocks, a.block_size)
-            + time_of(a.atime) + time_of(a.mtime) + time_of(a.ctime))
+            + time_of(a.atime) + time_of(a.mtime) + time_of(a.ctime) + number(a.lately))
 
 
 def attributes_of(s):
     return Attributes((s.st_dev, s.st_ino, 0), s.st_mode, s.st_nlink, s.st_uid, s.st_gid, s.st_rdev, s.st_size,
-                      s.st_blocks, s.st_blksize, s.st_atime_ns, s.st_mtime_ns, s.st_ctime_ns)
+                      s.st_blocks, s.st_blksize, s.st_atime_ns, s.st_mtime_ns, s.st_ctime_ns, int(time.time_ns() - s.st_ctime_ns < 3 * 10**9))
 
 
 def name(path, directory=NO_ID):
@@ -211,7 +211,7 @@ class Reader:
 
     def attributes(self):
         fields = [self.object_id()] + [self.number() for _ in range(8)] + [self.time() for _ in range(3)]
-        return Attributes(*fields)
+        return Attributes(*fields, self.number())
 
     def target(self):
         return self.path(), self.object_id(), self.number()

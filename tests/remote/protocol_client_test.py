@@ -56,12 +56,12 @@ def getattr_of(name, identity=p.NO_ID, handle=0):
 
 
 def known(attributes):
-    """Without what the document does not promise to os.stat: the generation number."""
-    return attributes._replace(id=attributes.id[:2] + (0,))
+    """Without what os.stat does not say: the generation number, and when it looked."""
+    return attributes._replace(id=attributes.id[:2] + (0,), lately=0)
 
 
 def same_as_stat(name, attributes):
-    want = p.attributes_of(os.lstat(at(name)))
+    want = known(p.attributes_of(os.lstat(at(name))))
     same(want, known(attributes)._replace(atime=want.atime))
 
 
@@ -173,6 +173,13 @@ def test_scan():
         same(stat.S_ISDIR(entry.attributes.mode), bool(entry.complete))
         same(True, before <= entry.looked <= time.monotonic_ns())
         same(b"one" if entry.path == b"sub/link" else None, entry.target)
+
+
+def test_what_changed_just_now_is_said_to_have():
+    make_tree(b"lately")
+    same({1}, {entry.attributes.lately for entry in scan(b"lately")})
+    time.sleep(4)
+    same({0}, {entry.attributes.lately for entry in scan(b"lately")})
 
 
 def test_scan_with_content():

@@ -685,6 +685,39 @@ static void test_the_store_spares_reading_and_is_verified(void)
 	teardown();
 }
 
+static time_t ahead; /* our clock's, of the place's */
+
+time_t time(time_t *ret_seconds)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	now.tv_sec += ahead;
+	if (ret_seconds)
+		*ret_seconds = now.tv_sec;
+	return now.tv_sec;
+}
+
+/* It may change once more without its times telling. */
+static void test_what_the_place_has_just_changed_is_not_stored(void)
+{
+	struct cached_options options;
+	struct cached_stats stats;
+
+	setup_with_store(&options);
+	behind("printf 'content of 1\\n' > f1; truncate -s 5000 f1");
+	ahead = 3600;
+	read_all();
+	workspace_free(w);
+
+	mount_it(&options);
+	read_all();
+	cached_statistics(w, &stats);
+	CHECK_RC(5, stats.disk_hits);
+	ahead = 0;
+	teardown();
+}
+
 static char found_name[64];
 
 static int find_content(const char *path, const struct stat *st, int type, struct FTW *walk)
@@ -890,6 +923,7 @@ TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_another_object_is_stale), TEST(test_big_files_are_whole),
 	TEST(test_a_larger_file_that_was_read_is_known),
 	TEST(test_the_store_spares_reading_and_is_verified),
+	TEST(test_what_the_place_has_just_changed_is_not_stored),
 	TEST(test_a_store_is_private_and_its_hashes_its_own),
 	TEST(test_content_of_another_size_is_not_believed),
 	TEST(test_who_searches_finds_the_next_directory_on_its_way),
