@@ -263,9 +263,10 @@ char *inode_table_target(struct inode_table *t, struct inode *inode)
 
 /* ---- Versions ---------------------------------------------------------------------- */
 
+/* After the year 2262 another one, which tells two times apart all the same. */
 static int64_t nanoseconds(const struct timespec *time)
 {
-	return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
+	return (int64_t)((uint64_t)time->tv_sec * 1000000000 + (uint64_t)time->tv_nsec);
 }
 
 void inode_version_of(const struct attributes *a, struct inode_version *ret_version)

@@ -43,6 +43,14 @@ static int locate_object(struct request *r, struct inode *inode, const struct fu
 	return 0;
 }
 
+static struct timespec time_of(int64_t ns)
+{
+	bool borrows = ns % 1000000000 < 0;
+
+	return (struct timespec){.tv_sec = ns / 1000000000 - borrows,
+		.tv_nsec = ns % 1000000000 + (borrows ? 1000000000 : 0)};
+}
+
 /* A directory that was removed or replaced, and that a process may still have open or work in; or a
  * link (or the like) that was replaced after the kernel found it, once more after it has looked
  * again.  A file may have been written to since it was known; it has a handle then (keep_spare()).
@@ -66,9 +74,9 @@ static bool removed_object(
 		.size_bytes = v->size_bytes,
 		.blocks = (v->size_bytes + 511) / 512,
 		.block_size_bytes = 4096,
-		.mtime = {v->mtime_ns / 1000000000, v->mtime_ns % 1000000000},
-		.ctime = {v->ctime_ns / 1000000000, v->ctime_ns % 1000000000},
-		.atime = {v->mtime_ns / 1000000000, v->mtime_ns % 1000000000}};
+		.mtime = time_of(v->mtime_ns),
+		.ctime = time_of(v->ctime_ns),
+		.atime = time_of(v->mtime_ns)};
 	return true;
 }
 

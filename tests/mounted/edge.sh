@@ -210,6 +210,26 @@ test_the_log_has_the_hash_of_what_was_written() {
 	}
 }
 
+test_a_removed_directory_keeps_its_times() {
+	need_backing
+	need python3
+	mkdir "$mnt/removed"
+	python3 - "$mnt/removed" "$backing/removed" <<-'END'
+		import os, sys, time
+		here, there = sys.argv[1:]
+		fd = os.open(here, os.O_RDONLY)
+		os.utime(fd, ns=(0, -500000000))
+		assert os.fstat(fd).st_mtime_ns == -500000000
+		while not os.path.exists(there):
+		    pass
+		os.rmdir(there)
+		end = time.monotonic() + 2
+		while time.monotonic() < end:
+		    assert os.fstat(fd).st_mtime_ns == -500000000, os.fstat(fd)
+		    time.sleep(0.01)
+	END
+}
+
 test_a_file_without_a_name_can_get_one() {
 	need python3
 	python3 - "$mnt" <<-'END'

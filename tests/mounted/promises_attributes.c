@@ -34,6 +34,19 @@ PROMISE(times_are_kept_to_the_nanosecond)
 	CHECK_RC(5, st.st_mtim.tv_sec);
 }
 
+PROMISE(times_may_be_far_away)
+{
+	struct timespec times[2] = {{.tv_sec = -1, .tv_nsec = 500000000}, {.tv_sec = 13000000000}};
+	struct stat st;
+
+	CHECK_RC(0, put("f", "x"));
+	CHECK_RC(0, SYS(utimensat(AT_FDCWD, "f", times, 0)));
+	CHECK_RC(0, SYS(stat("f", &st)));
+	CHECK_RC(-1, st.st_atim.tv_sec);
+	CHECK_RC(500000000, st.st_atim.tv_nsec);
+	CHECK(st.st_mtim.tv_sec > 2000000000); /* what the workspace can keep */
+}
+
 PROMISE(changing_attributes_of_a_new_file_shows_in_its_ctime)
 {
 	struct timespec access_only[2] = {{.tv_sec = 1000}, {.tv_nsec = UTIME_OMIT}};
@@ -131,7 +144,7 @@ PROMISE(inode_numbers_are_those_of_the_workspace)
 	CHECK_RC(there.st_ino, here.st_ino);
 }
 
-TEST_GROUP(attributes_promises, TEST(times_are_kept_to_the_nanosecond),
+TEST_GROUP(attributes_promises, TEST(times_are_kept_to_the_nanosecond), TEST(times_may_be_far_away),
 	TEST(changing_attributes_of_a_new_file_shows_in_its_ctime),
 	TEST(access_tells_what_may_be_executed), TEST(directories_show_when_their_names_changed),
 	TEST(xattrs_are_kept), TEST(statfs_is_that_of_the_workspace),
