@@ -11,8 +11,7 @@ typedef int (*backend_open)(const char *scheme, const char *rest,
 	const struct workspace_options *options, struct workspace **ret_workspace,
 	char **ret_reason);
 
-/* Refuses options whose key is not in `known` (NULL-terminated) and not one of the cache's,
- * with a reason. */
+/* Refuses options whose key is not in `known` (NULL-terminated), with a reason. */
 int backend_check_options(const char *scheme, const struct workspace_options *options,
 	const char *const *known, char **ret_reason);
 

@@ -167,11 +167,14 @@ int local_open(const char *scheme, const char *rest, const struct workspace_opti
 	if (rest[0] != '/')
 		return refuse(
 			ret_reason, "is not an absolute path; write the URI as local:/dir", rest);
-	if (options && options->pairs && options->pairs[0])
+	if (options && options->pairs && options->pairs[0]) {
+		if (options->ret_unknown)
+			*options->ret_unknown = options->pairs[0];
 		return refuse(ret_reason,
 			"is not an option: a local: workspace has none of its own, see isthmus(1) "
 			"for those of every mount",
 			options->pairs[0]);
+	}
 	root_fd = open(rest, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	r = root_fd < 0 ? -errno : local_workspace_new(root_fd, NULL, ret_workspace);
 	if (r < 0) {

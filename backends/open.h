@@ -14,6 +14,9 @@ struct workspace_options {
 	 * next daemon of the same mount needs to end its session there, should this one be
 	 * killed.  NULL: nowhere.  Removed at a proper end. */
 	const char *session_path;
+
+	/* Gets the pair that the place does not know, as it has no such option; or NULL. */
+	const char **ret_unknown;
 };
 
 /* Returns the value of `key`, "" for a bare key, NULL when it is not there.

@@ -40,8 +40,8 @@ static void explain_unknown(
 	while (*known)
 		buffer_printf(&words, "%s, ", *known++);
 	if (asprintf(ret_reason,
-		    "\"%s:\" has no option \"%.*s\"; it has %.*scache and cache_size, and see "
-		    "isthmus(1) for those of every mount",
+		    "\"%s:\" has no option \"%.*s\"; it has %.*sand see isthmus(1) for those of "
+		    "every mount",
 		    scheme, (int)strcspn(pair, "="), pair, (int)words.size,
 		    words.size ? (const char *)words.data : "") < 0)
 		*ret_reason = NULL;
@@ -50,12 +50,12 @@ static void explain_unknown(
 int backend_check_options(const char *scheme, const struct workspace_options *options,
 	const char *const *known, char **ret_reason)
 {
-	static const char *const of_the_cache[] = {"cache", "cache_size", NULL};
-
 	for (const char *const *pair = options ? options->pairs : NULL; pair && *pair; pair++) {
-		if (is_listed(known, *pair) || is_listed(of_the_cache, *pair))
+		if (is_listed(known, *pair))
 			continue;
 		explain_unknown(scheme, *pair, known, ret_reason);
+		if (options->ret_unknown)
+			*options->ret_unknown = *pair;
 		return -EINVAL;
 	}
 	return 0;

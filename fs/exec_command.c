@@ -338,7 +338,7 @@ static int start(const struct exec_options *options)
 	r = request_cwd(options, mount_point, workspace_path, &cwd);
 	if (r < 0) {
 		command_error("exec", "\"%s\": %s", options->cwd,
-			r == -EINVAL ? "is outside the workspace" : strerror(-r));
+			r == -EINVAL ? "that is outside the workspace" : strerror(-r));
 		return r;
 	}
 	text = request_text(options, cwd);

@@ -305,7 +305,7 @@ static const char *const operations[] = {"lookup", "getattr", "access", "readlin
 
 static int check_operations(const char *list)
 {
-	while (*list) {
+	do {
 		size_t length = strcspn(list, ",");
 		cleanup_free char *word = strndup(list, length);
 		struct command_guess guess;
@@ -314,14 +314,16 @@ static int check_operations(const char *list)
 		guess.steps = length + 1;
 		for (size_t i = 0; i < array_size(operations); i++)
 			command_guess_offer(&guess, operations[i]);
+		if (guess.steps > 0 && !guess.nearest)
+			return command_usage_error("log",
+				"there is no operation \"%s\": LOG.md has all of them", guess.word);
 		if (guess.steps > 0)
 			return command_usage_error("log",
 				"there is no operation \"%s\"; did you mean \"%s\"? LOG.md has all "
-				"of "
-				"them",
-				guess.word, guess.nearest ? guess.nearest : "");
+				"of them",
+				guess.word, guess.nearest);
 		list += length + (list[length] == ',');
-	}
+	} while (*list);
 	return 0;
 }
 

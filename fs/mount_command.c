@@ -194,8 +194,10 @@ static void mount_is_ready(void *user)
 
 static int open_workspace(struct mount *m)
 {
+	const char *unknown = NULL;
 	struct workspace_options options = {.pairs = m->options->backend_pairs,
-		.session_path = daemon_state.runtime.session_path};
+		.session_path = daemon_state.runtime.session_path,
+		.ret_unknown = &unknown};
 	cleanup_free char *reason = NULL;
 	struct workspace_status status;
 	int r = workspace_open(m->options->uri, &options, &m->workspace, &reason);
@@ -203,8 +205,8 @@ static int open_workspace(struct mount *m)
 	if (r < 0) {
 		command_error("mount", "%s%s%s", reason ? reason : m->options->uri,
 			reason ? "" : ": ", reason ? "" : strerror(-r));
-		if (r == -EINVAL)
-			mount_options_guess(m->options);
+		if (unknown)
+			mount_options_guess(unknown);
 		return 1;
 	}
 	workspace_status(m->workspace, &status);

@@ -20,7 +20,7 @@ static const char usage[] =
 	"                       of the place: see isthmus(1)\n"
 	"  --idmap=user|none    show the workspace owner's files as yours (default where the\n"
 	"                       workspace is on another machine), or ids as they are\n"
-	"  --size=BYTES[kMG]    bound of a mem: workspace\n"
+	"  --size=BYTES[kMGT]   bound of a mem: workspace\n"
 	"  --ttl=SECONDS        how long names are believed where changes are not reported (1)\n"
 	"  -r, --read-only      refuse changes (-o ro)\n"
 	"\n"
@@ -198,21 +198,18 @@ static void offer(struct command_guess *guess, const char *const *words, size_t 
 		command_guess_offer(guess, words[i]);
 }
 
-void mount_options_guess(const struct mount_options *options)
+void mount_options_guess(const char *unknown)
 {
 	static const char *const own[] = {"ro", "ttl", "idmap"};
+	cleanup_free char *word = strndup(unknown, strcspn(unknown, "="));
+	struct command_guess guess;
 
-	for (const char *const *pair = options->backend_pairs; pair && *pair; pair++) {
-		cleanup_free char *word = strndup(*pair, strcspn(*pair, "="));
-		struct command_guess guess;
-
-		command_guess_init(&guess, word ? word : "");
-		offer(&guess, own, array_size(own));
-		offer(&guess, fuse_words, array_size(fuse_words));
-		offer(&guess, ignored_words, array_size(ignored_words));
-		if (guess.nearest)
-			fprintf(stderr, "Did you mean -o %s?\n", guess.nearest);
-	}
+	command_guess_init(&guess, word ? word : "");
+	offer(&guess, own, array_size(own));
+	offer(&guess, fuse_words, array_size(fuse_words));
+	offer(&guess, ignored_words, array_size(ignored_words));
+	if (guess.nearest)
+		fprintf(stderr, "Did you mean -o %s?\n", guess.nearest);
 }
 
 static void free_pairs(const char *const *pairs)

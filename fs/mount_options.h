@@ -11,9 +11,9 @@
  * answered; EXIT_USAGE, -ENOMEM: after a line on stderr. */
 int mount_options_parse(int argc, char **argv, struct mount_options *ret_options);
 
-/* After the workspace refused an option: says on stderr which of our own was meant, if one is
- * near. */
-void mount_options_guess(const struct mount_options *options);
+/* Says on stderr which of our own options may have been meant by one ("key=value" or "key") that
+ * the workspace does not know, if one is near. */
+void mount_options_guess(const char *unknown);
 
 /* Frees what parsing made, also when it failed. */
 void mount_options_done(struct mount_options *options);

@@ -20,7 +20,8 @@ enum {
 	ARGUMENTS_MAX = 32,
 };
 
-static const char *const known_options[] = {"ssh_command", "timeout", "linger", "helper_dir", NULL};
+static const char *const known_options[] = {
+	"ssh_command", "timeout", "linger", "helper_dir", "cache", "cache_size", NULL};
 
 static void explain(char **ret_reason, const char *format, const char *text)
 {

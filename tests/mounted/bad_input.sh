@@ -87,8 +87,12 @@ test_mistyped_words_are_guessed() {
 	refused 2 'there is no option "-x"' "$ISTHMUS" umount -x "$mnt"
 	refused 2 'Did you mean -o ttl?' "$ISTHMUS" mount -o tll=3 "$uri" "$mnt"
 	refused 2 'it has ssh_command, timeout,' "$ISTHMUS" mount -o timout=3 ssh://box/x "$mnt"
+	refused 2 'has no option "cache"' "$ISTHMUS" mount -o cache=on mem: "$mnt"
+	refused 2 'linger="x" is not a number' "$ISTHMUS" mount -o linger=x ssh://box/x "$mnt"
+	! grep 'id you mean' "$tmp/out" || fail "a word that is right is guessed at"
 	refused 2 'did you mean "--timeout"?' "$ISTHMUS" exec "$mnt" --timout 3 -- true
 	refused 2 'did you mean "write"?' "$ISTHMUS" log "$mnt" --op read,wrte
+	refused 2 'there is no operation "":' "$ISTHMUS" log "$mnt" --op ''
 	refused 2 "did you mean \"local:$tmp/ws\"?" "$ISTHMUS" mount "$tmp/ws" "$mnt"
 	refused 2 'did you mean "ssh://box/srv"?' "$ISTHMUS" mount box:/srv "$mnt"
 	refused 2 "the URI comes first: isthmus mount $uri $mnt" "$ISTHMUS" mount "$mnt" "$uri"
