@@ -90,20 +90,21 @@ test_grep_of_what_is_not_cached_takes_few_round_trips() {
 	[ "$(sum_of_round_trips cold-2)" -le 4 ] || fail "warm: $(sum_of_round_trips cold-2) round trips"
 }
 
+# sleepers COUNT: so many of the command below run.
+sleepers() {
+	[ "$(pgrep -fc "^sleep 4715\.$$\$")" = "$1" ]
+}
+
 test_a_cancelled_command_leaves_nothing() {
 	local pid
 
 	[ -n "$backing" ] || skip 'mem: has no commands'
-	"$ISTHMUS" tool bash --root "$mnt" --yes '(setsid sleep 4715 &); sleep 4715' >/dev/null 2>&1 &
+	"$ISTHMUS" tool bash --root "$mnt" --yes "(setsid sleep 4715.$$ &); sleep 4715.$$" >/dev/null 2>&1 &
 	pid=$!
-	sleep 1
+	wait_for 20 sleepers 2 || fail "it did not start"
 	kill -INT "$pid"
 	wait "$pid" || true
-	for _ in 1 2 3 4 5 6 7 8 9 10; do
-		pgrep -f '^sleep 4715' >/dev/null || return 0
-		sleep 0.5
-	done
-	fail "still running: $(pgrep -fa '^sleep 4715')"
+	wait_for 5 sleepers 0 || fail "still running: $(pgrep -fa "^sleep 4715.$$")"
 }
 
 test_calls_side_by_side_are_told_apart() {

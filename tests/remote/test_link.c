@@ -526,10 +526,13 @@ static void test_a_killed_helper_loses_only_what_it_must(void)
 
 static void test_a_vanished_client_leaves_nothing(void)
 {
-	static const char *const argv[] = {"sleep", "1234.5", NULL};
+	char seconds[32]; /* which no other test sleeps for */
+	const char *const argv[] = {"sleep", seconds, NULL};
 	const struct exec_request request = {.argv = argv, .cwd = ""};
-	pid_t client = fork();
+	pid_t client;
 
+	snprintf(seconds, sizeof(seconds), "1234.%d", getpid());
+	client = fork();
 	if (client == 0) {
 		struct workspace *w = mount_far("30", "1");
 		struct process *process;
@@ -542,7 +545,7 @@ static void test_a_vanished_client_leaves_nothing(void)
 	for (int i = 0; i < 80 && count_helpers(); i++)
 		pause_ms(100);
 	CHECK_RC(0, count_helpers());
-	CHECK_RC(1, shell("pgrep -f '^sleep 1234.5' >/dev/null"));
+	CHECK_RC(1, shell("pgrep -f '^sleep %s$' >/dev/null", seconds));
 }
 
 /* ---- Over a slow link ---- */

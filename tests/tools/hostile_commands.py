@@ -5,15 +5,12 @@ import signal
 import subprocess
 import time
 
-from toolslib import PROGRAM, Directory, check, code, equal, finish, private_home, run
-
-MARK = str(10**6 + os.getpid())  # seconds of every sleep, to find what this very run left
+from toolslib import MARK, PROGRAM, Directory, check, code, equal, finish, private_home, run, running, wait_for
 
 
 def left_running():
     time.sleep(0.1)
-    done = subprocess.run(["pgrep", "-fa", "sleep " + MARK], capture_output=True, check=False)
-    return [line for line in done.stdout.decode().splitlines() if "pgrep" not in line]
+    return running()
 
 
 def timed(command, limit_s, **arguments):
@@ -126,7 +123,7 @@ def test_cancel_and_death():
         process = subprocess.Popen([PROGRAM, "tool", "bash", "--yes", "--root", directory,
                                     "(setsid sleep %s &); trap '' TERM INT; sleep %s" % (MARK, MARK)],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(0.3)
+        wait_for(running)
         start = time.time()
         process.send_signal(end)
         process.wait(10)

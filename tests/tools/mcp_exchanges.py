@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 
-from toolslib import Directory, Mcp, check, equal, finish, private_home
+from toolslib import MARK, Directory, Mcp, check, equal, finish, private_home, running, wait_for
 
 GRAMMAR = os.path.join(os.path.dirname(__file__), "../../.cache/tree-sitter-bash/src/parser.c")
 
@@ -208,24 +208,23 @@ def test_cancelled_calls_are_never_answered(root):
     server = Mcp(root, "--yes")
     initialize(server, {})
     for identity in ['"one"', "0", "12345678901234567890"]:
-        server.send(request("tools/call", {"name": "bash", "arguments": {"command": "sleep 4711"}},
+        server.send(request("tools/call", {"name": "bash", "arguments": {"command": "sleep " + MARK}},
                             identity))
-        time.sleep(0.2)
+        wait_for(running)
         server.send(('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}'
                      % identity).encode())
     equal({}, server.ask("ping", identity=2)["result"], "only the ping is answered")
     rest, status = server.close()
     equal((b"", 0), (rest, status), "nothing more came")
-    check(subprocess.run(["pgrep", "-f", "^sleep 4711"], check=False).returncode == 1,
-          "nothing is left running")
+    equal([], running(), "nothing is left running")
 
 
 def test_ends_with_its_input_and_by_signal(root):
     for end in ["input", signal.SIGTERM, signal.SIGINT]:
         server = Mcp(root, "--yes")
         server.send(request("tools/call", {"name": "bash", "arguments": {
-            "command": "(setsid sleep 4712 &); trap '' TERM; sleep 4712"}}))
-        time.sleep(0.3)
+            "command": "(setsid sleep %s &); trap '' TERM; sleep %s" % (MARK, MARK)}}))
+        wait_for(running)
         start = time.time()
         if end == "input":
             server.close()
@@ -233,8 +232,7 @@ def test_ends_with_its_input_and_by_signal(root):
             server.process.send_signal(end)
             server.process.wait(10)
         check(time.time() - start < 5, "ends soon")
-        check(subprocess.run(["pgrep", "-f", "^sleep 4712"], check=False).returncode == 1,
-              "its children are gone: %s" % end)
+        equal([], running(), "its children are gone: %s" % end)
 
 
 def test_progress(root):

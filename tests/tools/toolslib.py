@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 PROGRAM = os.environ["ISTHMUS_TOOLS"]
 failures = 0
@@ -37,6 +38,22 @@ def private_home():
     os.environ.update(HOME=home, XDG_CONFIG_HOME=home + "/.config", XDG_RUNTIME_DIR=home, XDG_CACHE_HOME=home + "/.cache",
                       GIT_CONFIG_NOSYSTEM="1", LC_ALL="C.UTF-8")
     return home
+
+
+MARK = str(10**6 + os.getpid())  # seconds of every long sleep, to find those of this very run
+
+
+def running():
+    """The commands that sleep so."""
+    done = subprocess.run(["pgrep", "-fa", "sleep " + MARK], capture_output=True, check=False)
+    return [line for line in done.stdout.decode().splitlines() if "pgrep" not in line]
+
+
+def wait_for(true, seconds=20):
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        time.sleep(0.02)
+    return check(true(), "%s within %d s" % (true.__name__, seconds))
 
 
 class Directory:
