@@ -136,7 +136,7 @@ struct request_type {
 	bool is_bulk; /* the reply may be large */
 };
 
-/* NULL: unknown. */
+/* NULL: unknown.  (server_requests.c) */
 const struct request_type *server_request_type(unsigned type);
 
 /* An object of a request, with the handle it may go through. */
