@@ -428,8 +428,20 @@ static void drop_name(struct mem *m, const struct place *place)
 	lose_name(m, inode, place->parent);
 }
 
-int mem_unlink(struct op_context *ctx, struct workspace *w, const char *path,
-	const struct object_id *expected)
+static int check_unlink(const struct mem_inode *inode)
+{
+	return is_directory(inode) ? -EISDIR : 0;
+}
+
+static int check_rmdir(const struct mem_inode *inode)
+{
+	if (!is_directory(inode))
+		return -ENOTDIR;
+	return inode->directory.entry_count ? -ENOTEMPTY : 0;
+}
+
+static int remove_name(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected, int (*check)(const struct mem_inode *inode))
 {
 	struct mem *m = mem_of(w);
 	struct place place = {0};
@@ -439,33 +451,24 @@ int mem_unlink(struct op_context *ctx, struct workspace *w, const char *path,
 	r = find_place(m, path, &ctx->parent, &place);
 	if (r == 0)
 		r = check_expected(&place, expected);
-	if (r == 0 && is_directory(place.dirent->inode))
-		r = -EISDIR;
+	if (r == 0)
+		r = check(place.dirent->inode);
 	if (r == 0)
 		drop_name(m, &place);
 	pthread_rwlock_unlock(&m->tree_lock);
 	return r;
 }
 
+int mem_unlink(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected)
+{
+	return remove_name(ctx, w, path, expected, check_unlink);
+}
+
 int mem_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
 	const struct object_id *expected)
 {
-	struct mem *m = mem_of(w);
-	struct place place = {0};
-	int r;
-
-	pthread_rwlock_wrlock(&m->tree_lock);
-	r = find_place(m, path, &ctx->parent, &place);
-	if (r == 0)
-		r = check_expected(&place, expected);
-	if (r == 0 && !is_directory(place.dirent->inode))
-		r = -ENOTDIR;
-	if (r == 0 && place.dirent->inode->directory.entry_count > 0)
-		r = -ENOTEMPTY;
-	if (r == 0)
-		drop_name(m, &place);
-	pthread_rwlock_unlock(&m->tree_lock);
-	return r;
+	return remove_name(ctx, w, path, expected, check_rmdir);
 }
 
 /* True when `inode` is `directory` or lies below it. */
