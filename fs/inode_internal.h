@@ -2,7 +2,8 @@
  * fs/inode_internal.h - the parts of the table of inodes.
  *
  * inode.c          the table, the life of inodes, what is known of one
- * inode_names.c    names: where the place says that objects are, and the paths to them
+ * inode_names.c    names: where the place says that objects are, and what became of them
+ * inode_paths.c    the paths to objects, and what is known at them
  * inode_handles.c  open files
  *
  * All functions here want the table's lock held unless they say otherwise.  What must not happen
@@ -82,11 +83,19 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 void **name_entry_link(void *entry);
 size_t name_entry_hash(const void *entry);
 
+/* What is known at a name.  NULL: nothing. */
+struct inode_name *name_find(struct inode_table *t, const struct inode *parent, const char *name);
+
+/* True when it is `top` itself, too. */
+bool inode_is_below(const struct inode *inode, const struct inode *top);
+
 /* Removes a name; the caller gets the reference that it had on its parent. */
 struct inode *name_detach(struct inode_table *t, struct inode_name *name);
 
 /* Forgets where an object without names was last. */
 void inode_forget_lost(struct inode_table *t, struct inode *inode, struct forgotten **list);
+
+/* ---- inode_paths.c */
 
 /* `last`: what has no name counts as being where it was.  -ENOENT, -ENOMEM. */
 int name_build_path(struct inode_table *t, const struct inode *inode, const char *name, bool last,
