@@ -34,6 +34,11 @@ static bool is_writer(const struct open_handle *handle)
 	return (handle->flags & O_ACCMODE) != O_RDONLY;
 }
 
+static bool is_mapper(const struct open_handle *handle)
+{
+	return (handle->flags & O_ACCMODE) == O_RDWR;
+}
+
 static struct open_handle *spare_of(const struct inode *inode)
 {
 	struct open_handle *handle = inode->handles;
@@ -60,6 +65,7 @@ bool inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
 	inode->handles = handle;
 	inode->references += !handle->is_spare;
 	inode->writers += is_writer(handle);
+	inode->mappers += is_mapper(handle);
 	pthread_mutex_unlock(&t->lock);
 	return true;
 }
@@ -95,6 +101,7 @@ int inode_table_handle_put(
 		if (handle->next)
 			handle->next->link = handle->link;
 		handle->inode->writers -= is_writer(handle);
+		handle->inode->mappers -= is_mapper(handle);
 		inode_unref(t, handle->inode, &list);
 	}
 	pthread_mutex_unlock(&t->lock);

@@ -33,6 +33,7 @@ struct session {
 	bool may_pass_through; /* this process has the right, the workspace the descriptors */
 	bool passes_through;   /* the kernel reads backing files by itself */
 	pthread_mutex_t backing_lock; /* the backing_* fields of inodes */
+	pthread_mutex_t asides_lock;  /* and what inodes have of writes that go past the pages */
 	bool is_remote;
 	bool opens_directories; /* the kernel cannot do without */
 	bool expires_entries;   /* the kernel can look a name up again without dropping it first */
@@ -166,6 +167,10 @@ int session_enter_listed(struct session *s, struct inode *parent, const char *na
 /* Tells the kernel to forget the attributes of the inode, and with `data` its pages too.
  * -ENOENT: the kernel does not know it (yet). */
 int session_drop_inode(struct session *s, struct inode *inode, bool data);
+
+/* Tells it to write back what a map has changed in these pages, and to forget them, and waits for
+ * that: another thread has to serve the writes. */
+void session_drop_pages(struct session *s, struct inode *inode, off_t offset, size_t size);
 
 /* Whether the lookup at r->path comes for what was stale: it is to be had at once, or it may be
  * replaced once more before it is opened. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -39,6 +40,107 @@ void session_thread_buffer_free(void)
 	thread_buffer.size = 0;
 }
 
+/*
+ * A write past the kernel's pages (WAY_DIRECT) to a file that somebody may have mapped.  The kernel
+ * forgets the pages it is for, before and after it; but a program that touches one in between gets
+ * what was there before, and when it changes that, the page is written back over what was written.
+ * So whoever reads meanwhile is shown what will be there, and the pages of before are dropped
+ * first.
+ */
+struct write_aside {
+	struct write_aside *next;
+	const char *data;
+	size_t size;
+	off_t offset;
+};
+
+static void begin_aside(struct session *s, struct inode *inode, struct write_aside *aside)
+{
+	pthread_mutex_lock(&s->asides_lock);
+	aside->next = inode->asides;
+	inode->asides = aside;
+	pthread_mutex_unlock(&s->asides_lock);
+	session_drop_pages(s, inode, aside->offset, aside->size);
+}
+
+static void end_aside(struct session *s, struct inode *inode, struct write_aside *aside)
+{
+	struct write_aside *before;
+
+	pthread_mutex_lock(&s->asides_lock);
+	inode->asides_done++; /* first: who reads looks here last */
+	before = inode->asides;
+	while (before != aside && before->next != aside)
+		before = before->next;
+	if (before == aside)
+		inode->asides = aside->next;
+	else
+		before->next = aside->next;
+	pthread_mutex_unlock(&s->asides_lock);
+}
+
+static ssize_t write_aside(
+	struct request *r, struct open_handle *handle, const char *data, size_t size, off_t offset)
+{
+	struct write_aside aside = {.data = data, .size = size, .offset = offset};
+	ssize_t done;
+
+	begin_aside(r->session, handle->inode, &aside);
+	done = workspace_write(&r->op, handle->file, data, size, offset);
+	end_aside(r->session, handle->inode, &aside);
+	if (done != (ssize_t)size)
+		session_drop_pages(r->session, handle->inode, offset, size);
+	return done;
+}
+
+static ssize_t show_aside(
+	const struct write_aside *aside, char *data, size_t size, off_t offset, ssize_t got)
+{
+	off_t start = aside->offset > offset ? aside->offset : offset;
+	off_t end = aside->offset + (off_t)aside->size;
+
+	if (end > offset + (off_t)size)
+		end = offset + (off_t)size;
+	if (start >= end)
+		return got;
+	if (start > offset + got)
+		memset(data + got, 0, (size_t)(start - offset - got));
+	memcpy(data + (start - offset), aside->data + (start - aside->offset),
+		(size_t)(end - start));
+	return end - offset > got ? end - offset : got;
+}
+
+/* False: one ended since there were `asides_done` of them; what was read may be of before. */
+static bool show_asides(struct session *s, struct inode *inode, unsigned asides_done, char *data,
+	size_t size, off_t offset, ssize_t *got)
+{
+	bool shown;
+
+	if (!inode->asides && inode->asides_done == asides_done)
+		return true;
+	pthread_mutex_lock(&s->asides_lock);
+	shown = inode->asides_done == asides_done;
+	for (const struct write_aside *aside = inode->asides; shown && aside; aside = aside->next)
+		*got = show_aside(aside, data, size, offset, *got);
+	pthread_mutex_unlock(&s->asides_lock);
+	return shown;
+}
+
+static ssize_t read_file(
+	struct request *r, struct open_handle *handle, char *data, size_t size, off_t offset)
+{
+	struct inode *inode = handle->inode;
+	unsigned asides_done;
+	ssize_t got;
+
+	do {
+		asides_done = inode->asides_done;
+		got = workspace_read(&r->op, handle->file, data, size, offset);
+	} while (
+		got >= 0 && !show_asides(r->session, inode, asides_done, data, size, offset, &got));
+	return got;
+}
+
 void session_read(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
 {
@@ -51,7 +153,7 @@ void session_read(
 		return;
 	handle = session_begin_on_handle(&r, fuse, "read", LOG_HAS_RANGE, fi);
 	r.record.offset = offset;
-	got = data ? workspace_read(&r.op, handle->file, data, size, offset) : -ENOMEM;
+	got = data ? read_file(&r, handle, data, size, offset) : -ENOMEM;
 	if (got < 0) {
 		request_finish(&r, (int)got);
 		return;
@@ -106,6 +208,9 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 		page_begins(r.session);
 	if ((fi->flags ^ handle->flags) & O_APPEND)
 		done = write_otherwise(&r, handle, data, size, offset);
+	else if (handle->way == WAY_DIRECT && handle->inode->mappers && !fi->writepage &&
+		 !(fi->flags & O_APPEND))
+		done = write_aside(&r, handle, data, size, offset);
 	else
 		done = workspace_write(&r.op, handle->file, data, size, offset);
 	if (done >= 0)

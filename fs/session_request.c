@@ -484,7 +484,7 @@ int session_enter_listed(struct session *s, struct inode *parent, const char *na
 	return 0;
 }
 
-int session_drop_inode(struct session *s, struct inode *inode, bool data)
+static void begin_drop(struct session *s, struct inode *inode, bool data)
 {
 	/* What is being handed over (session_open.c) comes before, or not at all. */
 	pthread_rwlock_wrlock(&s->store_lock);
@@ -492,7 +492,20 @@ int session_drop_inode(struct session *s, struct inode *inode, bool data)
 	if (data)
 		inode->content_told = false;
 	pthread_rwlock_unlock(&s->store_lock);
+}
+
+int session_drop_inode(struct session *s, struct inode *inode, bool data)
+{
+	begin_drop(s, inode, data);
 	return fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), data ? 0 : -1, 0);
+}
+
+void session_drop_pages(struct session *s, struct inode *inode, off_t offset, size_t size)
+{
+	begin_drop(s, inode, true);
+	session_thread_lend(s);
+	fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), offset, (off_t)size);
+	session_thread_return(s);
 }
 
 /* ---- Whose is it (--idmap) ------------------------------------------------------------ */

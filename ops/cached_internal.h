@@ -215,7 +215,7 @@ struct cached_file {
 	size_t capture_size, capture_room;
 	uint64_t captured_writes;
 	bool capturing;
-	bool created;           /* by this handle, at ... */
+	atomic_bool created;    /* by this handle, at ... */
 	uint64_t created_ms;    /* ... by cached_now_ms() */
 	bool has_locks;         /* or had; under lock */
 	unsigned deferred_mask; /* attribute changes that wait for its flush ... */

@@ -165,12 +165,13 @@ test_a_file_being_replaced_is_always_there() {
 	END
 }
 
-# Eight processes fill one new file, half of them through a map, and each page is of all.
+# Eight processes fill one new file, half of them through a map, and each page is of all.  The others
+# write by the descriptor of the map, or by one that was opened to write only, before it or beside it.
 test_writes_and_maps_of_one_page_lose_nothing() {
 	need python3
 	python3 - "$mnt/mixed" <<-'END'
 		import mmap, os, sys
-		writers, pages = 8, 16
+		path, writers, pages = sys.argv[1], 8, 16
 		part = mmap.PAGESIZE // writers
 		want = b"".join(bytes([n + 1]) * part for n in range(writers)) * pages
 		def fill(fd, area, n):
@@ -180,19 +181,27 @@ test_writes_and_maps_of_one_page_lose_nothing() {
 		        else:
 		            os.pwrite(fd, want[at:at + part], at)
 		    os._exit(0)
-		for _ in range(150):
-		    fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+		def write_and_map(how):
+		    before = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+		    fd = os.open(path, os.O_RDWR)
 		    os.ftruncate(fd, len(want))
 		    area = mmap.mmap(fd, len(want))
 		    for n in range(writers):
 		        if os.fork() == 0:
-		            fill(fd, area, n)
+		            if how == "beside":
+		                before = os.open(path, os.O_WRONLY)
+		            fill(fd if how == "same" else before, area, n)
 		    assert all([os.wait()[1] == 0 for _ in range(writers)])
 		    area.close()
 		    os.fsync(fd)
 		    os.close(fd)
-		    with open(sys.argv[1], "rb") as file:
-		        assert file.read() == want
+		    os.close(before)
+		    with open(path, "rb") as file:
+		        assert file.read() == want, how
+		for _ in range(60):
+		    write_and_map("same")
+		    write_and_map("before")
+		    write_and_map("beside")
 	END
 }
 
