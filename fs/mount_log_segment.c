@@ -14,6 +14,7 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
+#include "ops/support/rename.h"
 
 enum {
 	LIMIT_DEFAULT_BYTES = 256 << 20,
@@ -134,16 +135,14 @@ static int begin_segment(struct log_segments *s, uint32_t number, uint64_t first
  * name is not ours: it stays, and --verify finds it. */
 static int retire_current(struct log_segments *s, char name[32])
 {
-	for (int i = 0; i < NAME_TRIES; i++) {
+	int r = -EEXIST;
+
+	for (int i = 0; r == -EEXIST && i < NAME_TRIES; i++) {
+		s->number += i > 0;
 		snprintf(name, 32, "log-%08u.jsonl", s->number);
-		if (renameat2(s->directory, LOG_CURRENT_NAME, s->directory, name,
-			    RENAME_NOREPLACE) == 0)
-			return 0;
-		if (errno != EEXIST)
-			return -errno;
-		s->number++;
+		r = rename_to_free_name(s->directory, LOG_CURRENT_NAME, name);
 	}
-	return -EEXIST;
+	return r;
 }
 
 static void drop_oldest(struct log_segments *s)
@@ -177,7 +176,7 @@ static void rotate(struct log_segments *s, uint64_t first_seq)
 		return;
 	drop_oldest(s);
 	if (begin_segment(s, s->number + 1, first_seq) < 0)
-		renameat2(s->directory, name, s->directory, LOG_CURRENT_NAME, RENAME_NOREPLACE);
+		rename_to_free_name(s->directory, name, LOG_CURRENT_NAME);
 }
 
 int log_segments_append(

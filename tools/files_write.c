@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "ops/support/path.h"
+#include "ops/support/rename.h"
 #include "tools/files.h"
 
 enum { XATTR_MAX_BYTES = 65536, BACKUPS_MAX = 1000 };
@@ -136,11 +137,15 @@ static int temporary_make(struct temporary *t, int directory, mode_t mode)
 
 static int temporary_rename(struct temporary *t, const char *name, bool must_create)
 {
-	if (renameat2(t->directory, t->name, t->directory, name,
-		    must_create ? RENAME_NOREPLACE : 0) < 0)
-		return -errno;
-	t->name[0] = '\0';
-	return 0;
+	int r = 0;
+
+	if (must_create)
+		r = rename_to_free_name(t->directory, t->name, name);
+	else if (renameat(t->directory, t->name, t->directory, name) < 0)
+		r = -errno;
+	if (r == 0)
+		t->name[0] = '\0';
+	return r;
 }
 
 /* ---- What a replacement keeps ------------------------------------------------- */

@@ -16,6 +16,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/log.h"
 #include "tests/remove_tree.h"
+#include "tests/rename_without_flags.h"
 
 /* ---- A private log directory ------------------------------------------------- */
 
@@ -519,6 +520,14 @@ static void make_log(void)
 	CHECK(report.segments >= 4);
 }
 
+static void test_segments_get_their_names_where_rename_knows_no_flags(void)
+{
+	rename_knows_no_flags = true;
+	make_log();
+	rename_knows_no_flags = false;
+	remove_directory();
+}
+
 static void check_detected(const char *where)
 {
 	struct log_verify_report report;
@@ -662,6 +671,7 @@ TEST_MAIN("mount log", TEST(test_every_field_reaches_the_line),
 	TEST(test_what_cannot_be_written_is_counted_in_a_line),
 	TEST(test_a_full_disk_removes_no_old_lines),
 	TEST(test_a_foreign_segment_does_not_stop_rotation),
+	TEST(test_segments_get_their_names_where_rename_knows_no_flags),
 	TEST(test_verify_detects_an_edited_line), TEST(test_verify_detects_a_deleted_line),
 	TEST(test_verify_detects_swapped_lines),
 	TEST(test_verify_detects_a_deleted_batch_and_its_seal),
