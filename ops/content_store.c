@@ -21,6 +21,7 @@ enum {
 	FAN_OUT = 256,
 	NAME_BYTES = 2 * HASH_BYTES + 2, /* "ab/cdef..." and NUL */
 	USED_SECONDS = 3600,             /* a use is noted that often */
+	WRITTEN_SECONDS = 3600,          /* nothing takes so long to be written */
 };
 
 /* One line of the index; on disk as it is. */
@@ -30,6 +31,7 @@ struct record {
 };
 
 #define SEED_NAME "seed"
+#define TEMPORARY "tmp-" /* how the names of files begin that are being written */
 
 struct content_store {
 	int directory_fd;
@@ -278,7 +280,7 @@ static int write_file(struct content_store *store, const char *name, const void 
 	cleanup_fd int fd = -1;
 	int r = 0;
 
-	snprintf(temporary, sizeof(temporary), "tmp-%d-%p", getpid(), data);
+	snprintf(temporary, sizeof(temporary), TEMPORARY "%d-%p", getpid(), data);
 	fd = openat(store->directory_fd, temporary,
 		O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
@@ -329,16 +331,24 @@ static bool count_file(struct inventory *inventory, const char *name, const stru
 	return true;
 }
 
-static bool count_directory(
-	struct content_store *store, struct inventory *inventory, const char *fan)
+/* NULL: it is not there, or cannot be read. */
+static DIR *open_listing(struct content_store *store, const char *name)
 {
-	int fd = openat(store->directory_fd, fan, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	cleanup_dir DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-	const struct dirent *entry;
-	bool good = true;
+	int fd = openat(store->directory_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 
 	if (!dir && fd >= 0)
 		close(fd);
+	return dir;
+}
+
+static bool count_directory(
+	struct content_store *store, struct inventory *inventory, const char *fan)
+{
+	cleanup_dir DIR *dir = open_listing(store, fan);
+	const struct dirent *entry;
+	bool good = true;
+
 	while (good && dir && (entry = readdir(dir))) {
 		char name[NAME_BYTES];
 		struct stat st;
@@ -359,11 +369,27 @@ static int compare_use(const void *a, const void *b)
 	return (first->used > second->used) - (first->used < second->used);
 }
 
+/* What was being written when its daemon was killed. */
+static void remove_leftovers(struct content_store *store)
+{
+	cleanup_dir DIR *dir = open_listing(store, ".");
+	const struct dirent *entry;
+	struct stat st;
+
+	while (dir && (entry = readdir(dir)))
+		if (strncmp(entry->d_name, TEMPORARY, strlen(TEMPORARY)) == 0 &&
+			fstatat(store->directory_fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ==
+				0 &&
+			time(NULL) - st.st_mtime > WRITTEN_SECONDS)
+			unlinkat(store->directory_fd, entry->d_name, 0);
+}
+
 static void trim(struct content_store *store)
 {
 	struct inventory inventory = {0};
 	bool good = true;
 
+	remove_leftovers(store);
 	for (unsigned i = 0; good && i < FAN_OUT; i++) {
 		char fan[3];
 
@@ -494,7 +520,7 @@ static int make_seed(struct content_store *store)
 
 	if (getrandom(words, sizeof(words), 0) != sizeof(words))
 		return -EIO;
-	snprintf(temporary, sizeof(temporary), "tmp-%016llx", (unsigned long long)words[1]);
+	snprintf(temporary, sizeof(temporary), TEMPORARY "%016llx", (unsigned long long)words[1]);
 	fd = openat(store->directory_fd, temporary,
 		O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)

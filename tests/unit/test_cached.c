@@ -768,6 +768,40 @@ static void test_a_store_is_private_and_its_hashes_its_own(void)
 	teardown();
 }
 
+static void put_temporary(const char *path, const char *name, time_t written)
+{
+	struct timespec times[2] = {{.tv_sec = written}, {.tv_sec = written}};
+	char whole[128];
+	cleanup_fd int fd = -1;
+
+	snprintf(whole, sizeof(whole), "%s/%s", path, name);
+	fd = open(whole, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	CHECK_RC(0, futimens(fd, times));
+}
+
+static bool is_in(const char *path, const char *name)
+{
+	char whole[128];
+
+	snprintf(whole, sizeof(whole), "%s/%s", path, name);
+	return access(whole, F_OK) == 0;
+}
+
+static void test_what_killed_writers_left_in_a_store_goes(void)
+{
+	char path[80], name[64];
+
+	setup("true");
+	snprintf(path, sizeof(path), "%s/store", directory);
+	CHECK_RC(0, mkdir(path, 0700));
+	put_temporary(path, "tmp-1-0x1000", time(NULL) - 7200);
+	put_temporary(path, "tmp-2-0x2000", time(NULL));
+	store_it(path, "a", "content", name);
+	CHECK(!is_in(path, "tmp-1-0x1000"));
+	CHECK(is_in(path, "tmp-2-0x2000"));
+	teardown();
+}
+
 /* ---- A far end that lies --------------------------------------------------------- */
 
 static const struct attributes lying_directory = {
@@ -925,6 +959,7 @@ TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_the_store_spares_reading_and_is_verified),
 	TEST(test_what_the_place_has_just_changed_is_not_stored),
 	TEST(test_a_store_is_private_and_its_hashes_its_own),
+	TEST(test_what_killed_writers_left_in_a_store_goes),
 	TEST(test_content_of_another_size_is_not_believed),
 	TEST(test_who_searches_finds_the_next_directory_on_its_way),
 	TEST(test_who_searches_waits_for_no_flow_of_empty_files))
