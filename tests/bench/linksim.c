@@ -12,6 +12,7 @@
  *     up     as ever (also when the file is missing)
  *     stall  nothing moves and nobody is told; what was under way arrives later
  *     lose   half-open: what this side sends vanishes; what the far end sends arrives
+ *     deaf   half-open the other way: what the far end sends vanishes
  *     reset  connections die with a TCP reset, new ones at once
  *
  * Exit code: 0 both ends closed; 1 the near end vanished; 2 usage; 3 reset.
@@ -41,7 +42,7 @@ enum {
 	STATE_POLL_NS = 10 * 1000 * 1000,
 };
 
-enum link_mode { LINK_UP, LINK_STALL, LINK_LOSE, LINK_RESET };
+enum link_mode { LINK_UP, LINK_STALL, LINK_LOSE, LINK_DEAF, LINK_RESET };
 
 struct options {
 	uint64_t delay_ns;
@@ -174,7 +175,7 @@ static void pass_end_on(struct direction *d)
 
 static enum link_mode read_state(const struct options *o)
 {
-	static const char *const names[] = {"up", "stall", "lose", "reset"};
+	static const char *const names[] = {"up", "stall", "lose", "deaf", "reset"};
 	char word[16] = "";
 	FILE *f = o->state_path ? fopen(o->state_path, "re") : NULL;
 
@@ -281,7 +282,7 @@ static int relay(const struct options *o, int near_in, int near_out, int far)
 		}
 		if (ready[0] && !take_in(&up, o, mode == LINK_LOSE))
 			result = 1;
-		if (ready[2] && !take_in(&down, o, false))
+		if (ready[2] && !take_in(&down, o, mode == LINK_DEAF))
 			result = 3;
 		if ((ready[1] && !send_due(&up)) || (ready[3] && !send_due(&down)))
 			result = result < 0 ? 1 : result;

@@ -14,7 +14,7 @@ test_random_work_on_both_sides_agrees_with_the_model() {
 # break_link: until the file $tmp/over is there.
 break_link() {
 	while [ ! -e "$tmp/over" ]; do
-		for way in kill stall reset lose; do
+		for way in kill stall reset lose deaf; do
 			sleep 0.6
 			case "$way" in
 			kill) pkill -KILL -P "$daemon_pid" || : ;; # it may be connecting
