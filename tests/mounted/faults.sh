@@ -36,6 +36,95 @@ test_a_reset_is_only_a_delay() {
 	survives reset 0.1 0.8
 }
 
+# The sessions of sshd die, as when the far end is short of memory.
+kill_far_sessions() {
+	local session
+
+	for session in $(pgrep -P "$(cat "$tmp/ssh/sshd.pid")"); do
+		pkill -KILL -P "$session" || :
+		kill -KILL "$session" || :
+	done
+}
+
+# In each way once: until the file $tmp/over is there.
+kill_connections() {
+	while [ ! -e "$tmp/over" ]; do
+		sleep 0.3
+		pkill -KILL -P "$daemon_pid" || : # it may be connecting
+		sleep 0.5
+		kill_far_sessions
+	done
+}
+
+reconnects() {
+	"$ISTHMUS" status "$mnt" --json | grep -o '"reconnects":[[:space:]]*[0-9]*' | grep -o '[0-9]*$'
+}
+
+test_locks_and_nameless_files_survive_a_killed_session() {
+	need python3
+	local before
+
+	before=$(reconnects)
+	echo x >"$mnt/locked"
+	export -f kill_far_sessions
+	export tmp
+	python3 - "$mnt" "$backing" <<-'END'
+		import fcntl, os, subprocess, sys, time
+		mnt, backing = sys.argv[1:]
+		whole, part = open(f"{mnt}/locked", "r+"), open(f"{mnt}/ranges", "w")
+		nameless = os.open(f"{mnt}/nameless", os.O_RDWR | os.O_CREAT)
+		os.write(nameless, b"hello")
+		os.unlink(f"{mnt}/nameless")
+		fcntl.flock(whole, fcntl.LOCK_EX)
+		fcntl.lockf(part, fcntl.LOCK_EX, 10, 5)
+		probe = """if True:
+		    import fcntl, sys
+		    whole, part = (open(f"{sys.argv[1]}/{name}", "r+") for name in ("locked", "ranges"))
+		    for lock in (lambda: fcntl.flock(whole, fcntl.LOCK_EX | fcntl.LOCK_NB),
+		                 lambda: fcntl.lockf(part, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 14)):
+		        try:
+		            lock()
+		            print("free", end=" ")
+		        except BlockingIOError:
+		            print("held", end=" ")
+		"""
+		def locks():
+		    argv = [sys.executable, "-c", probe, backing]
+		    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+		for size in range(6, 9):
+		    subprocess.run(["bash", "-c", "kill_far_sessions"], check=True)
+		    assert locks() == "held held "
+		    os.pwrite(nameless, b"!", size - 1)
+		    os.fsync(nameless)
+		    assert os.pread(nameless, 100, 0) == b"hello" + b"!" * (size - 5)
+		    assert os.fstat(nameless).st_size == size and os.fstat(nameless).st_nlink == 0
+		    assert locks() == "held held "
+		whole.close()
+		part.close()
+		end = time.monotonic() + 5
+		while locks() != "free free ": # a close does not wait for that
+		    assert time.monotonic() < end
+	END
+	[ "$(reconnects)" -gt "$before" ] || fail "no connection was lost"
+}
+
+test_the_output_of_a_command_is_whole_when_connections_are_killed() {
+	local killer before code=0
+
+	before=$(reconnects)
+	seq 1000000 >"$tmp/numbers"
+	rm -f "$tmp/over"
+	kill_connections &
+	killer=$!
+	timeout 100 "$ISTHMUS" exec "$mnt" -- sh -c 'seq 300000; sleep 1; cat; exit 3' \
+		<"$tmp/numbers" >"$tmp/got" || code=$?
+	touch "$tmp/over"
+	wait "$killer"
+	expect 3 "$code" "exit code"
+	{ seq 300000; cat "$tmp/numbers"; } | cmp - "$tmp/got"
+	[ "$(reconnects)" -gt "$before" ] || fail "no connection was lost"
+}
+
 test_a_link_that_is_down_for_good_gives_up_in_time() {
 	local started code=0
 
