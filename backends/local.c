@@ -81,6 +81,7 @@ static const struct workspace_ops local_ops = {
 	.process_resize = local_process_resize,
 	.process_free = local_process_free,
 	.watch = local_watch,
+	.watch_directory = local_watch_directory,
 	.unwatch = local_unwatch,
 };
 

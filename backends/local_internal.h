@@ -178,6 +178,8 @@ int local_lock(
 int local_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
 int local_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner);
 int local_watch(struct workspace *w, change_sink sink, void *user);
+int local_watch_directory(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, bool *ret_watched);
 void local_unwatch(struct workspace *w, const char *path);
 int local_exec(struct op_context *ctx, struct workspace *w, const struct exec_request *request,
 	struct process **ret_process);

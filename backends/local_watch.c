@@ -1,6 +1,7 @@
 #include "backends/local_internal.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 
 #include "backends/watch.h"
 
@@ -26,6 +27,25 @@ int local_watch(struct workspace *workspace, change_sink sink, void *user)
 		return 0;
 	watcher_free(watcher);
 	return -EBUSY;
+}
+
+int local_watch_directory(struct op_context *ctx, struct workspace *workspace,
+	const struct object_ref *directory, bool *ret_watched)
+{
+	const struct local_workspace *w = local_from(workspace);
+	cleanup_object struct local_object found = {.owned_fd = -1};
+	struct watcher *watcher = w->watcher;
+	int r;
+
+	(void)ctx;
+	r = local_object_open(w, directory, &found);
+	if (r < 0)
+		return r;
+	if (!S_ISDIR(found.attributes.mode))
+		return -ENOTDIR;
+	*ret_watched =
+		watcher && watcher_add(watcher, found.fd, directory->path, &found.attributes.id);
+	return 0;
 }
 
 void local_unwatch(struct workspace *workspace, const char *path)

@@ -9,9 +9,10 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
+#include "ops/support/clock.h"
 #include "ops/support/hash_seed.h"
 
-enum { RETURN_BYTES = 16 << 20 };
+enum { RETURN_BYTES = 16 << 20, DENIED_AGAIN_MS = 1000 };
 
 size_t inode_id_hash(const struct object_id *id)
 {
@@ -282,13 +283,15 @@ void inode_version_of(const struct attributes *a, struct inode_version *ret_vers
 
 /* inotify sees a change of a file through the name that was used for it: other links'
  * directories hear nothing.  A directory's own times change with its entries. */
-static bool is_watched(const struct inode_table *t, const struct inode *inode, uint32_t nlink)
+static enum belief belief_in(const struct inode_table *t, const struct inode *inode, uint32_t nlink)
 {
-	if (inode == t->root)
-		return inode->watched;
-	if (!inode->names || !inode->names->parent->watched)
-		return false;
-	return S_ISDIR(inode->version.mode) ? inode->watched : nlink == 1;
+	enum belief by_parent = BELIEF_WATCHED, own = nlink == 1 ? BELIEF_WATCHED : BELIEF_TTL;
+
+	if (inode != t->root)
+		by_parent = inode->names ? inode_belief(inode->names->parent) : BELIEF_TTL;
+	if (S_ISDIR(inode->version.mode))
+		own = inode_belief(inode);
+	return own > by_parent ? own : by_parent;
 }
 
 void inode_note(struct inode_table *t, struct inode *inode, const struct attributes *a,
@@ -305,7 +308,7 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 	ret_note->former = NULL;
 	ret_note->only_handle = !inode->handles || !inode->handles->next;
 	inode->version = version;
-	ret_note->watched = is_watched(t, inode, a->nlink);
+	ret_note->belief = belief_in(t, inode, a->nlink);
 }
 
 void inode_table_state(struct inode_table *t, struct inode *inode, struct inode_state *ret_state)
@@ -332,6 +335,19 @@ static void set_watched(struct inode_table *t, struct inode *inode, bool watched
 	inode->watched = watched && !inode->is_former;
 	t->on_ttl += (uint64_t)!watched - inode->on_ttl;
 	inode->on_ttl = !watched;
+	inode->denied_ms = (uint32_t)clock_now_ms();
+}
+
+bool inode_table_wants_watch(struct inode_table *t, struct inode *inode, uint32_t *ret_losses)
+{
+	bool wanted;
+
+	pthread_mutex_lock(&t->lock);
+	wanted = !inode->watched && !inode->is_former &&
+		 (!inode->on_ttl || (uint32_t)clock_now_ms() - inode->denied_ms > DENIED_AGAIN_MS);
+	*ret_losses = inode->watch_losses;
+	pthread_mutex_unlock(&t->lock);
+	return wanted;
 }
 
 uint32_t inode_table_watch_losses(struct inode_table *t, struct inode *inode)
@@ -356,7 +372,10 @@ void inode_table_watch_lost(struct inode_table *t, struct inode *inode)
 {
 	pthread_mutex_lock(&t->lock);
 	inode->watch_losses++;
-	set_watched(t, inode, false);
+	inode->changes++;
+	inode->watched = false;
+	t->on_ttl -= inode->on_ttl;
+	inode->on_ttl = false;
 	pthread_mutex_unlock(&t->lock);
 }
 

@@ -66,12 +66,13 @@ struct inode {
 	atomic_uint drops;                  /* how often the kernel was told to forget it */
 	struct write_aside *_Atomic asides; /* session_files.c; struct session's lock */
 	atomic_uint asides_done;
-	atomic_bool was_locked; /* by fcntl(2), at some time */
-	atomic_uint changes;    /* a directory: names in it went, or changed unseen */
-	atomic_bool watched;    /* a directory whose changes are reported ... */
-	uint32_t watch_losses;  /* ... and how often that ended; the table's lock */
-	bool on_ttl;            /* that was asked for, and is denied; the table's lock */
-	uint64_t lost_ns;       /* CLOCK_MONOTONIC: when the last name went */
+	atomic_bool was_locked;             /* by fcntl(2), at some time */
+	atomic_uint changes;                /* a directory: names in it went, or changed unseen */
+	atomic_bool watched;                /* a directory whose changes are reported ... */
+	uint32_t watch_losses;              /* ... and how often that ended; the table's lock */
+	atomic_bool on_ttl;                 /* that was asked for, and is denied ... */
+	uint32_t denied_ms;                 /* ... lately then; both the table's lock */
+	uint64_t lost_ns;                   /* CLOCK_MONOTONIC: when the last name went */
 	const struct inode *kernels_parent; /* a directory: where the kernel has it; never used but
 					     * compared */
 	bool is_former; /* a directory that was found elsewhere: another has its id now */
@@ -100,12 +101,24 @@ struct inode *inode_table_root(struct inode_table *table); /* without a referenc
 /* How many inodes there are, and the bytes they and their names take. */
 void inode_table_usage(struct inode_table *table, uint64_t *ret_inodes, uint64_t *ret_bytes);
 
+/* How long what is known stays true: until the feed says otherwise; briefly, as it is not watched
+ * yet, but can be; for the time-to-live. */
+enum belief { BELIEF_WATCHED, BELIEF_BRIEF, BELIEF_TTL };
+
+/* ... of the names in a directory. */
+static inline enum belief inode_belief(const struct inode *directory)
+{
+	if (directory->watched)
+		return BELIEF_WATCHED;
+	return directory->on_ttl ? BELIEF_TTL : BELIEF_BRIEF;
+}
+
 /* What became of the kernel's idea of an object when newer attributes came. */
 struct inode_note {
-	bool watched;         /* by its parent (and, a directory, itself): attributes stay true */
-	bool data_changed;    /* content is not what the kernel last had ... */
-	bool has_shrunk;      /* ... and less of it */
-	bool only_handle;     /* one at most is open */
+	enum belief belief; /* in the attributes: parent and (of a directory) itself are watched */
+	bool data_changed;  /* content is not what the kernel last had ... */
+	bool has_shrunk;    /* ... and less of it */
+	bool only_handle;   /* one at most is open */
 	struct inode *former; /* inode_table_enter(): the directory was this one, or this one was
 			       * there; with a reference for the caller; or NULL */
 };
@@ -170,8 +183,10 @@ int inode_table_last_path(struct inode_table *table, struct inode *inode, const 
 /* Since when (CLOCK_MONOTONIC) the inode, or a directory above it, has no name; 0: it has one. */
 uint64_t inode_table_lost_ns(struct inode_table *table, const struct inode *inode);
 
-/* What is known at a path or name: NULL, or an inode with a reference for the caller. */
+/* What is known at a path or name, or of the directory that something is in: NULL, or an inode with
+ * a reference for the caller. */
 struct inode *inode_table_find(struct inode_table *table, const char *path);
+struct inode *inode_table_parent(struct inode_table *table, struct inode *inode);
 struct inode *inode_table_child(struct inode_table *table, struct inode *parent, const char *name);
 
 /* What the workspace did to names. */
@@ -218,10 +233,14 @@ int inode_table_places(struct inode_table *table, struct inode *top, bool whole_
 void inode_table_places_free(struct inode_table *table, struct inode_place *places, size_t count);
 
 /* A directory begins to be watched by a call that told `watched`, unless that ended since the
- * number of losses, which was taken before the call, was what it was. */
+ * number of losses, which was taken before the call, was what it was.  wants_watch(): it is to be
+ * asked for, as it was neither granted nor denied lately. */
+bool inode_table_wants_watch(struct inode_table *table, struct inode *inode, uint32_t *ret_losses);
 uint32_t inode_table_watch_losses(struct inode_table *table, struct inode *inode);
 void inode_table_set_watched(
 	struct inode_table *table, struct inode *inode, bool watched, uint32_t losses);
+
+/* It is not watched any more, for no reason of which it could not be again. */
 void inode_table_watch_lost(struct inode_table *table, struct inode *inode);
 
 /* How many directories are to be watched and are not; the paths of up to `max` of them, which the

@@ -106,6 +106,18 @@ uint64_t inode_table_lost_ns(struct inode_table *t, const struct inode *inode)
 	return lost_ns;
 }
 
+struct inode *inode_table_parent(struct inode_table *t, struct inode *inode)
+{
+	struct inode *parent;
+
+	pthread_mutex_lock(&t->lock);
+	parent = inode->names ? inode->names->parent : NULL;
+	if (parent)
+		parent->references++;
+	pthread_mutex_unlock(&t->lock);
+	return parent;
+}
+
 struct inode *inode_table_child(struct inode_table *t, struct inode *parent, const char *text)
 {
 	struct inode *inode = NULL;

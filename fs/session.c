@@ -20,6 +20,9 @@ enum {
 	WATCHED_TTL_SECONDS = 24 * 3600,
 };
 
+/* As late as a change may show where it could be told of. */
+static const double BRIEF_TTL_SECONDS = 0.1;
+
 static const struct {
 	unsigned capability;
 	bool wanted;
@@ -299,9 +302,11 @@ static int session_new(struct mount *m)
 		return -ENOMEM;
 	workspace_status(m->workspace, &status);
 	s->is_remote = status.capabilities & WORKSPACE_IS_REMOTE;
+	s->can_watch = status.capabilities & WORKSPACE_CAN_WATCH;
 	s->mount = m;
 	s->watched_ttl = WATCHED_TTL_SECONDS;
 	s->ttl = m->options->ttl_ms / 1000.0;
+	s->brief_ttl = s->can_watch && s->ttl > BRIEF_TTL_SECONDS ? BRIEF_TTL_SECONDS : s->ttl;
 	pthread_mutex_init(&s->rename_lock, NULL);
 	pthread_rwlock_init(&s->store_lock, NULL);
 	clock_cond_init(&s->rename_done);

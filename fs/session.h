@@ -23,8 +23,8 @@ struct session {
 	struct mount *mount;
 	struct fuse_session *fuse;
 	struct invalidator *invalidator;
-	double watched_ttl, ttl;         /* seconds */
-	atomic_bool believes_for_a_time; /* the kernel does, since the last drain */
+	double watched_ttl, brief_ttl, ttl; /* seconds, by enum belief */
+	atomic_bool believes_for_a_time;    /* the kernel does, since the last drain */
 
 	/* Negotiation (session_raw.c); fixed once the first request is served. */
 	uint64_t init_unique;
@@ -35,6 +35,7 @@ struct session {
 	pthread_mutex_t backing_lock; /* the backing_* fields of inodes */
 	pthread_mutex_t asides_lock;  /* and what inodes have of writes that go past the pages */
 	bool is_remote;
+	bool can_watch;
 	bool opens_directories; /* the kernel cannot do without */
 	bool expires_entries;   /* the kernel can look a name up again without dropping it first */
 
@@ -289,6 +290,11 @@ void session_readdirplus(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 void session_releasedir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
 void session_fsyncdir(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
+
+/* Before names in the directory (or attributes of the object) are looked at: what is found is to be
+ * true until the feed says otherwise, where that can be. */
+void session_watch(struct request *r, struct inode *directory);
+void session_watch_around(struct request *r, struct inode *inode);
 
 /* Nobody serves requests any more. */
 void session_directories_done(struct session *s);

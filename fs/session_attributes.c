@@ -93,6 +93,7 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	request_begin(&r, fuse, "getattr", 0);
 	r.is_step = true;
 	inode = session_inode(r.session, ino);
+	session_watch_around(&r, inode);
 	do {
 		result = locate_object(&r, inode, fi, &object);
 		if (result == 0)

@@ -287,31 +287,56 @@ static int read_directory(struct request *r, struct inode *inode, struct listing
 	return 0;
 }
 
-static int pass_over(void *user, const struct dir_entry *entry)
+/* ---- Watching ---------------------------------------------------------------------------- */
+
+static void watch(struct mount *m, struct op_context *op, struct inode *inode)
 {
-	(void)user;
-	(void)entry;
-	return 0;
+	struct object_ref object = {.id = inode->id};
+	struct path_string path;
+	bool watched = false;
+	uint32_t losses;
+	int r;
+
+	if (!inode_table_wants_watch(m->inodes, inode, &losses) ||
+		inode_table_path(m->inodes, inode, NULL, &path) < 0)
+		return;
+	object.path = path.path;
+	r = workspace_watch_directory(op, m->workspace, &object, &watched);
+	path_string_done(&path);
+	if (r != -EAGAIN && r != -EINTR && !path_misses_object(r))
+		inode_table_set_watched(m->inodes, inode, watched, losses);
+}
+
+void session_watch(struct request *r, struct inode *directory)
+{
+	if (!directory->watched && r->session->can_watch)
+		watch(r->mount, &r->op, directory);
+}
+
+void session_watch_around(struct request *r, struct inode *inode)
+{
+	struct inode *parent = inode_table_parent(r->mount->inodes, inode);
+
+	if (parent)
+		session_watch(r, parent);
+	inode_table_unref(r->mount->inodes, parent);
+	if (inode->is_directory)
+		session_watch(r, inode);
 }
 
 void mount_watch(struct mount *m, const char *path)
 {
 	struct inode *inode = m->inodes ? inode_table_find(m->inodes, path) : NULL;
-	struct object_ref object = {.path = path};
 	struct op_context op;
-	uint32_t losses;
-	bool watched;
 
 	if (!inode)
 		return;
-	losses = inode_table_watch_losses(m->inodes, inode);
 	op_context_init(&op);
-	object.id = inode->id;
-	if (!inode->watched &&
-		workspace_readdir(&op, m->workspace, &object, true, pass_over, NULL, &watched) == 0)
-		inode_table_set_watched(m->inodes, inode, watched, losses);
+	watch(m, &op, inode);
 	inode_table_unref(m->inodes, inode);
 }
+
+/* ---- Pages ------------------------------------------------------------------------------- */
 
 static int find_or_read(
 	struct request *r, struct inode *inode, off_t offset, struct listing **ret_listing)

@@ -199,6 +199,7 @@ void session_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
 	request_begin(&r, fuse, "lookup", 0);
 	r.is_step = true;
 	parent = session_inode(r.session, parent_ino);
+	session_watch(&r, parent);
 	changes = parent->changes;
 	do {
 		result = request_locate_entry(&r, parent, name);

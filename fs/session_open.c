@@ -261,7 +261,7 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	inode_table_note(r.mount->inodes, inode, &attributes, &note);
-	if (atomic_exchange(&inode->rewritten, false) && !note.watched)
+	if (atomic_exchange(&inode->rewritten, false) && note.belief != BELIEF_WATCHED)
 		note.data_changed = true;
 	fi->keep_cache = hand_over_content(&r, session_handle(fi), &attributes, &note, drops) ||
 			 !note.data_changed;

@@ -423,23 +423,23 @@ void session_stat(struct session *s, const struct attributes *a, struct stat *re
 		.st_ctim = a->ctime};
 }
 
-static double ttl_of(struct session *s, bool watched)
+static double ttl_of(struct session *s, enum belief belief)
 {
-	if (watched)
+	if (belief == BELIEF_WATCHED)
 		return s->watched_ttl;
 	if (!atomic_load_explicit(&s->believes_for_a_time, memory_order_relaxed))
 		s->believes_for_a_time = true;
-	return s->ttl;
+	return belief == BELIEF_BRIEF ? s->brief_ttl : s->ttl;
 }
 
 double session_attr_ttl(struct session *s, const struct inode_note *note)
 {
-	return ttl_of(s, note->watched);
+	return ttl_of(s, note->belief);
 }
 
 double session_entry_ttl(struct session *s, const struct inode *parent)
 {
-	return ttl_of(s, parent->watched);
+	return ttl_of(s, inode_belief(parent));
 }
 
 static void describe(struct session *s, const struct inode *parent, const struct inode *inode,

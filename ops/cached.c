@@ -231,6 +231,7 @@ static const struct workspace_ops cached_ops = {
 	.process_resize = cached_process_resize,
 	.process_free = cached_process_free,
 	.watch = cached_watch,
+	.watch_directory = cached_watch_directory,
 	.unwatch = cached_unwatch,
 };
 
@@ -244,6 +245,7 @@ static void set_operations(struct cached *c)
 	c->ops.flush = cached_flush;
 	c->ops.fsync = cached_fsync;
 	c->ops.seek = cached_seek;
+	c->ops.watch_directory = cached_watch_directory;
 	c->workspace.ops = &c->ops;
 }
 

@@ -358,6 +358,11 @@ int cached_resolve(struct cached *c, struct op_context *ctx, const char *path, b
 /* Reads a directory whole, as somebody wants to list it. */
 int cached_load_listing(struct cached *c, struct op_context *ctx, const char *path);
 
+/* The same, as somebody will look names up in it.  One that was made here a moment ago is known
+ * without that, though not watched yet. */
+int cached_load_names(
+	struct cached *c, struct op_context *ctx, const char *path, struct node **ret_node);
+
 /* Waits for the content of a small file if it is on its way, and thinks about fetching more.
  * Releases the lock.  The node may have changed. */
 int cached_await_content(
@@ -448,6 +453,8 @@ int cached_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 	struct attributes *ret_attributes);
 int cached_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
 	bool watch, dir_entry_sink sink, void *user, bool *ret_watched);
+int cached_watch_directory(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, bool *ret_watched);
 int cached_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
 	char **ret_target);
 int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,

@@ -634,6 +634,35 @@ int cached_load_listing(struct cached *c, struct op_context *ctx, const char *pa
 	}
 }
 
+int cached_load_names(
+	struct cached *c, struct op_context *ctx, const char *path, struct node **ret_node)
+{
+	uint64_t since_ms = cached_now_ms();
+	bool loaded = false;
+	struct node *node;
+	int r;
+
+	for (;;) {
+		r = cached_resolve(c, ctx, path, false, &node);
+		if (r < 0)
+			return r;
+		if (node->state == NODE_PRESENT && !S_ISDIR(node->attributes.mode))
+			return -ENOTDIR;
+		if (loaded || node_is_complete(c, node) || is_hopeless(c, node)) {
+			*ret_node = node;
+			return 0;
+		}
+		if (is_coming(c, node, since_ms)) {
+			r = cached_wait(c, ctx, path);
+		} else {
+			r = load(c, ctx, node, false);
+			loaded = true;
+		}
+		if (r < 0)
+			return r;
+	}
+}
+
 /* ---- Content --------------------------------------------------------------------------------- */
 
 static bool lacks_content(const struct cached *c, const struct node *node)

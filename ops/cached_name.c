@@ -212,6 +212,35 @@ int cached_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 	return 0;
 }
 
+int cached_watch_directory(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, bool *ret_watched)
+{
+	struct cached *c = cached_of(w);
+	struct node *node = NULL;
+	struct directory *d;
+	bool watched = false;
+	int r;
+
+	lock(c);
+	r = cached_load_names(c, ctx, directory->path, &node);
+	if (r == 0 && is_other(node, &directory->id))
+		r = -ESTALE;
+	d = r == 0 ? node->directory : NULL;
+	if (d && c->feed && d->watched) {
+		watched = true;
+		d->quiet = false;
+	} else if (d && c->feed && d->complete && !d->scanned) {
+		r = -EAGAIN; /* it was made here just now */
+	} else if (r == -EAGAIN) {
+		r = 0; /* nothing is kept of what it is in, nor of this one then */
+	}
+	unlock(c);
+	if (r < 0)
+		return r;
+	*ret_watched = watched;
+	return 0;
+}
+
 static int ask_target(
 	struct cached *c, struct op_context *ctx, const struct object_ref *link, char **ret_target)
 {

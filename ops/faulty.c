@@ -43,7 +43,8 @@
 	X(lock_release_owner) \
 	X(exec)               \
 	X(process_next)       \
-	X(process_write) X(process_close_stdin) X(process_signal) X(process_resize) X(watch)
+	X(process_write)      \
+	X(process_close_stdin) X(process_signal) X(process_resize) X(watch) X(watch_directory)
 
 enum operation {
 #define ENUMERATE(name) CALL_##name,
@@ -604,6 +605,13 @@ static int faulty_watch(struct workspace *w, change_sink sink, void *user)
 {
 	ENTER(w, watch);
 	return workspace_watch(faulty_of(w)->inner, sink, user);
+}
+
+static int faulty_watch_directory(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, bool *ret_watched)
+{
+	ENTER(w, watch_directory);
+	return workspace_watch_directory(ctx, faulty_of(w)->inner, directory, ret_watched);
 }
 
 static void faulty_unwatch(struct workspace *w, const char *path)

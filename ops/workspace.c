@@ -479,6 +479,25 @@ int workspace_watch(struct workspace *w, change_sink sink, void *user)
 	return w->ops->watch(w, sink, user);
 }
 
+static int pass_over(void *user, const struct dir_entry *entry)
+{
+	(void)user;
+	(void)entry;
+	return 0;
+}
+
+int workspace_watch_directory(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, bool *ret_watched)
+{
+	int r = check_object(directory);
+
+	if (r < 0)
+		return r;
+	if (!w->ops->watch_directory)
+		return w->ops->readdir(ctx, w, directory, true, pass_over, NULL, ret_watched);
+	return w->ops->watch_directory(ctx, w, directory, ret_watched);
+}
+
 void workspace_unwatch(struct workspace *w, const char *path)
 {
 	if (w->ops->unwatch)

@@ -473,9 +473,14 @@ struct workspace_ops {
 	void (*process_free)(struct process *process);
 
 	/* Optional (NULL: -EOPNOTSUPP; nothing is watched).  Names the one sink for changes in
-	 * the directories that readdir (watch) and scan (SCAN_WATCH) covered.  Before the
-	 * first such call; once.  -EBUSY: there is one already. */
+	 * the directories that readdir (watch), scan (SCAN_WATCH) and watch_directory
+	 * covered.  Before the first such call; once.  -EBUSY: there is one already. */
 	int (*watch)(struct workspace *w, change_sink sink, void *user);
+
+	/* Optional (NULL: readdir (watch) is called, and what it tells passed over).  Watches the
+	 * directory, before names in it are looked at.  -EAGAIN: not yet, ask again. */
+	int (*watch_directory)(struct op_context *ctx, struct workspace *w,
+		const struct object_ref *directory, bool *ret_watched);
 
 	/* Optional (NULL: nothing to do).  The kernel above forgot the directory: stop
 	 * watching it.  Asynchronous; cannot fail. */
@@ -580,4 +585,6 @@ int workspace_process_resize(
 void workspace_process_free(struct process *process); /* NULL is fine */
 
 int workspace_watch(struct workspace *w, change_sink sink, void *user);
+int workspace_watch_directory(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, bool *ret_watched);
 void workspace_unwatch(struct workspace *w, const char *path);

@@ -1,5 +1,6 @@
 #include "tests/contract/contract.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 /* Somebody else: the directory is changed behind the workspace's back. */
@@ -76,6 +77,40 @@ PROMISE(a_reported_change_carries_the_attributes)
 	CHECK_RC(5, change.attributes.size_bytes);
 	CHECK_RC(0, stat_of(f, "f", &f->a));
 	CHECK(attributes_same_version(&f->a, &change.attributes));
+}
+
+static int watch_without_reading(struct fixture *f, const char *path, bool *ret_watched)
+{
+	struct object_ref directory = {.path = path};
+	int r;
+
+	do
+		r = workspace_watch_directory(&f->ctx, f->w, &directory, ret_watched);
+	while (r == -EAGAIN && usleep(10000) == 0);
+	return r;
+}
+
+PROMISE(a_directory_can_be_watched_before_it_is_read)
+{
+	struct seen_change change;
+	bool watched = false;
+
+	CHECK_RC(0, make_directory(f, "d"));
+	CHECK_RC(0, put(f, "d/f", "1"));
+	CHECK_RC(-ENOTDIR, watch_without_reading(f, "d/f", &watched));
+	CHECK_RC(-ENOENT, watch_without_reading(f, "none", &watched));
+	CHECK_RC(0, watch_without_reading(f, "d", &watched));
+	CHECK_RC(is_watchable(f), watched);
+	if (!is_watchable(f))
+		return;
+	forget_changes();
+	CHECK_RC(0, behind(f, "printf 22 > d/f"));
+	CHECK(await_change(CHANGE_ENTRY, "d/f", &change));
+	workspace_unwatch(f->w, "d");
+	CHECK_RC(0, watch_without_reading(f, "d", &watched));
+	CHECK(watched);
+	CHECK_RC(0, behind(f, "echo > d/g"));
+	CHECK(await_change(CHANGE_ENTRY, "d/g", &change));
 }
 
 PROMISE(directories_keep_being_watched_when_they_move)
@@ -204,6 +239,7 @@ PROMISE(there_is_one_sink)
 
 TEST_GROUP(watch_promises, TEST(changes_behind_the_back_are_reported),
 	TEST(a_reported_change_carries_the_attributes),
+	TEST(a_directory_can_be_watched_before_it_is_read),
 	TEST(directories_keep_being_watched_when_they_move), TEST(own_renames_keep_the_watch_right),
 	TEST(a_removed_directory_is_unwatched), TEST(an_unwatched_directory_is_quiet),
 	TEST(scan_watches_what_it_covers), TEST(exec_ends_after_its_changes_were_reported),

@@ -146,6 +146,48 @@ static void test_a_watch_that_ends_while_it_begins_is_none(void)
 	inode_table_free(table);
 }
 
+static void test_a_watch_that_was_denied_is_not_wanted_again_at_once(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *a = enter(table, inode_table_root(table), "a", object(2, S_IFDIR));
+	size_t count;
+	uint32_t losses;
+
+	CHECK(inode_table_wants_watch(table, a, &losses));
+	CHECK_RC(0, inode_table_on_ttl(table, NULL, 0, &count));
+	inode_table_set_watched(table, a, false, losses);
+	CHECK(!inode_table_wants_watch(table, a, &losses));
+	CHECK_RC(1, inode_table_on_ttl(table, NULL, 0, &count));
+	inode_table_watch_lost(table, a);
+	CHECK(inode_table_wants_watch(table, a, &losses));
+	CHECK_RC(0, inode_table_on_ttl(table, NULL, 0, &count));
+	inode_table_set_watched(table, a, true, losses);
+	CHECK(!inode_table_wants_watch(table, a, &losses));
+	inode_table_free(table);
+}
+
+static void test_attributes_are_believed_as_those_who_tell_of_them(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct attributes attributes = object(2, S_IFDIR);
+	struct inode *a = enter(table, root, "a", attributes);
+	struct inode_note note;
+
+	inode_table_note(table, a, &attributes, &note);
+	CHECK_RC(BELIEF_BRIEF, note.belief);
+	inode_table_set_watched(table, root, true, 0);
+	inode_table_note(table, a, &attributes, &note);
+	CHECK_RC(BELIEF_BRIEF, note.belief);
+	inode_table_set_watched(table, a, false, 0);
+	inode_table_note(table, a, &attributes, &note);
+	CHECK_RC(BELIEF_TTL, note.belief);
+	inode_table_set_watched(table, a, true, 0);
+	inode_table_note(table, a, &attributes, &note);
+	CHECK_RC(BELIEF_WATCHED, note.belief);
+	inode_table_free(table);
+}
+
 static void test_directories_do_not_hold_each_other(void)
 {
 	struct inode_table *table = new_table();
@@ -404,6 +446,8 @@ TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_where_a_replaced_object_was_is_known_until_it_has_a_name_again),
 	TEST(test_what_is_made_again_is_not_removed_by_us),
 	TEST(test_a_watch_that_ends_while_it_begins_is_none),
+	TEST(test_a_watch_that_was_denied_is_not_wanted_again_at_once),
+	TEST(test_attributes_are_believed_as_those_who_tell_of_them),
 	TEST(test_directories_do_not_hold_each_other),
 	TEST(test_a_directory_that_was_moved_has_a_new_inode_where_it_is),
 	TEST(test_who_holds_a_directory_goes_along_where_the_feed_says_it_is),

@@ -1,0 +1,91 @@
+#!/bin/bash
+# Wherever the workspace can be watched, a change shows long before the time-to-live is over:
+# whoever has listed the directory or not, and whatever the kernel forgot meanwhile.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+reads() {
+	[ "$(cat "$2")" = "$1" ]
+}
+
+# changes_show DIR: of content, names that are there, and names that were not.
+changes_show() {
+	echo "first $1" >"$backing/$1/file"
+	rm -f "$backing/$1/none"
+	wait_for 10 reads "first $1" "$mnt/$1/file" || fail "$1 is as it was"
+	wait_for 10 is_missing "$mnt/$1/none" || fail "what is gone from $1 is there"
+	echo "second $1" >"$backing/$1/other"
+	mv "$backing/$1/other" "$backing/$1/file"
+	touch "$backing/$1/none"
+	wait_for 10 reads "second $1" "$mnt/$1/file" || fail "in $1 is what was there before"
+	wait_for 10 test -e "$mnt/$1/none" || fail "nothing is new in $1"
+	rm "$backing/$1/none"
+	wait_for 10 is_missing "$mnt/$1/none" || fail "what is gone from $1 is still there"
+}
+
+is_missing() {
+	! test -e "$1"
+}
+
+make_tree() {
+	mkdir -p "$backing/$1/deep"
+	echo start >"$backing/$1/deep/file"
+	wait_for 10 reads start "$mnt/$1/deep/file"
+	is_missing "$mnt/$1/deep/none"
+}
+
+nothing_is_on_ttl() {
+	"$ISTHMUS" status "$mnt" --json | grep -A1 '"on_ttl"' | grep -q '"count":[[:space:]]*0'
+}
+
+test_where_nobody_has_listed() {
+	make_tree unlisted
+	changes_show unlisted/deep
+	nothing_is_on_ttl
+}
+
+same_times() {
+	[ "$(stat -c '%y %h' "$mnt/$1")" = "$(stat -c '%y %h' "$backing/$1")" ]
+}
+
+test_times_of_a_directory_that_nobody_looked_into() {
+	local i
+
+	mkdir -p "$backing/looked/at"
+	wait_for 10 same_times looked/at
+	for i in 1 2 3; do
+		mkdir "$backing/looked/at/$i"
+		wait_for 10 same_times looked/at || fail "the times are those of before $i"
+	done
+}
+
+test_in_a_directory_that_was_made_here() {
+	mkdir -p "$mnt/made/here"
+	echo start >"$mnt/made/here/file"
+	changes_show made/here
+}
+
+
+is_forgotten() {
+	[ "$(grep -o '"inodes":[[:space:]]*[0-9]*' "$mnt/.isthmus/stats" | grep -o '[0-9]*$')" -lt 10 ]
+}
+
+# As it does when memory is short.
+kernel_forgets() {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	mount -i -o remount,rw "$mnt" || skip "cannot be remounted"
+	wait_for 10 is_forgotten || fail "the kernel has forgotten nothing"
+}
+
+test_what_the_kernel_forgot() {
+	make_tree forgotten
+	mkdir "$backing/forgotten/"{1..20}
+	ls -R "$mnt" >/dev/null
+	changes_show forgotten/deep
+	kernel_forgets
+	reads "second forgotten/deep" "$mnt/forgotten/deep/file"
+	changes_show forgotten/deep
+	nothing_is_on_ttl
+}
+
+run_tests "$1" --ttl=60
