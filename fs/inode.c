@@ -89,6 +89,7 @@ static struct inode *free_unused(
 	}
 	hash_table_remove(&t->inodes, inode, inode_entry_hash, inode_entry_link);
 	t->bytes -= sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
+	inode_forget_missing(t, inode);
 	free(inode->target);
 	free(inode);
 	if (parent)
@@ -174,6 +175,7 @@ void inode_table_free(struct inode_table *t)
 
 			t->inodes.buckets[i] = inode->hash_next;
 			free(inode->lost);
+			free(inode->missing);
 			free(inode->target);
 			free(inode);
 		}

@@ -22,6 +22,7 @@
 
 struct inode_table;
 struct inode_name;
+struct missing;
 
 /* How the kernel gets at the data (session_open.c). */
 enum handle_way { WAY_CACHED, WAY_DIRECT, WAY_BACKED };
@@ -72,6 +73,7 @@ struct inode {
 	uint32_t watch_losses;              /* ... and how often that ended; the table's lock */
 	atomic_bool on_ttl;                 /* that was asked for, and is denied ... */
 	uint32_t denied_ms;                 /* ... lately then; both the table's lock */
+	struct missing *missing;            /* inode_missing.c; NULL: none */
 	uint64_t lost_ns;                   /* CLOCK_MONOTONIC: when the last name went */
 	const struct inode *kernels_parent; /* a directory: where the kernel has it; never used but
 					     * compared */
@@ -227,7 +229,8 @@ struct inode_place {
 	char *name;
 };
 
-/* All that is known in the directory `top`, or everywhere below it.  -ENOMEM. */
+/* All that is known in the directory `top`, or everywhere below it; what was looked at before and
+ * is entered later shows by the `changes` of its directory.  -ENOMEM. */
 int inode_table_places(struct inode_table *table, struct inode *top, bool whole_subtree,
 	struct inode_place **ret_places, size_t *ret_count);
 void inode_table_places_free(struct inode_table *table, struct inode_place *places, size_t count);
@@ -242,6 +245,16 @@ void inode_table_set_watched(
 
 /* It is not watched any more, for no reason of which it could not be again. */
 void inode_table_watch_lost(struct inode_table *table, struct inode *inode);
+
+/* A name that was looked for in the directory, when `changes` was the value of directory->changes,
+ * is not there: for how long?  (BELIEF_BRIEF: nobody might tell.)  What the feed is to take back is
+ * kept, as the kernel can be told of it only by its name, should events be lost. */
+enum belief inode_table_missing(
+	struct inode_table *table, struct inode *directory, const char *name, uint32_t changes);
+
+/* The names that were kept, one after the other and an empty one at the end, which the caller
+ * frees; NULL: none. */
+char *inode_table_take_missing(struct inode_table *table, struct inode *directory);
 
 /* How many directories are to be watched and are not; the paths of up to `max` of them, which the
  * caller frees, and their count.  Without memory there are fewer. */

@@ -41,6 +41,7 @@ struct inode_table {
 	struct hash_table names;    /* by parent and name */
 	uint64_t bytes, bytes_most; /* now; at most, since memory was returned */
 	uint64_t on_ttl;            /* inodes with that flag */
+	uint64_t missing_bytes;     /* of names that are kept as missing */
 	uint64_t epoch;
 	struct removal removals[REMOVALS];
 	void (*forgotten)(void *user, const char *path);
@@ -100,6 +101,10 @@ void inode_forget_lost(struct inode_table *t, struct inode *inode, struct forgot
 /* `last`: what has no name counts as being where it was.  -ENOENT, -ENOMEM. */
 int name_build_path(struct inode_table *t, const struct inode *inode, const char *name, bool last,
 	struct path_string *path);
+
+/* ---- inode_missing.c */
+
+void inode_forget_missing(struct inode_table *t, struct inode *inode);
 
 /* ---- inode_handles.c */
 

@@ -177,12 +177,14 @@ int inode_table_places(struct inode_table *t, struct inode *top, bool whole_subt
 	int r = 0;
 
 	pthread_mutex_lock(&t->lock);
+	top->changes++;
 	places = calloc(t->names.count + 1, sizeof(*places));
 	for (size_t i = 0; places && r == 0 && i <= t->names.mask; i++)
 		for (struct inode_name *n = t->names.buckets[i]; n && r == 0; n = n->hash_next)
 			if (whole_subtree ? inode_is_below(n->parent, top) : n->parent == top) {
 				r = add_place(&places[count], n);
 				count += r == 0;
+				n->inode->changes += whole_subtree;
 			}
 	pthread_mutex_unlock(&t->lock);
 	if (!places)

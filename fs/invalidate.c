@@ -322,6 +322,15 @@ static void handle_entry(struct session *s, const struct change *change)
 	inode_table_unref(table, parent);
 }
 
+/* What was not there may be there now. */
+static void drop_missing(struct session *s, struct inode *directory)
+{
+	cleanup_free char *names = inode_table_take_missing(s->mount->inodes, directory);
+
+	for (const char *name = names; name && *name; name += strlen(name) + 1)
+		drop_entry(s, directory, name);
+}
+
 /* Everything known at or below `top` may have changed. */
 static void drop_subtree(struct session *s, struct inode *top, bool whole_subtree)
 {
@@ -337,7 +346,10 @@ static void drop_subtree(struct session *s, struct inode *top, bool whole_subtre
 		session_drop_inode(s, places[i].inode, true);
 		if (places[i].parent)
 			drop_entry(s, places[i].parent, places[i].name);
+		if (whole_subtree)
+			drop_missing(s, places[i].inode);
 	}
+	drop_missing(s, top);
 	session_drop_inode(s, top, true);
 	inode_table_places_free(table, places, count);
 }

@@ -192,6 +192,11 @@ bool request_is_removed(struct request *r, const struct inode *directory);
 double session_attr_ttl(struct session *s, const struct inode_note *note);
 double session_entry_ttl(struct session *s, const struct inode *parent);
 
+/* ... and that there is no such name.  Where nobody watches not at all, as that could not be taken
+ * back after a command. */
+double session_missing_ttl(
+	const struct request *r, struct inode *parent, const char *name, uint32_t changes);
+
 /* ---- Beyond libfuse (session_raw.c) --------------------------------------------------- */
 
 /* Between mounting and the first request.  -errno. */

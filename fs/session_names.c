@@ -13,12 +13,9 @@
 
 /* ---- Finding and forgetting -------------------------------------------------------- */
 
-static void reply_negative(struct request *r, struct inode *parent)
+static void reply_negative(struct request *r, double ttl)
 {
-	/* One that nobody watches could not be taken back: it has no inode to be found by. */
-	bool believed = parent->watched && !r->is_astray;
-	struct fuse_entry_param entry = {
-		.entry_timeout = believed ? session_entry_ttl(r->session, parent) : 0};
+	struct fuse_entry_param entry = {.entry_timeout = ttl};
 
 	request_record(r, -ENOENT);
 	fuse_reply_entry(r->fuse, &entry);
@@ -161,7 +158,7 @@ static void reply_found(struct request *r, struct inode *parent, const char *nam
 /* Another directory is where `parent` was.  What has the name there is not what `parent` held, but
  * the kernel has to look again rather than believe that there is nothing.  (An error would be its
  * last word where it looks for a name in order to make it.) */
-static void reply_stale(struct request *r, struct inode *parent)
+static void reply_stale(struct request *r)
 {
 	struct fuse_entry_param entry = {.entry_timeout = 0};
 	struct attributes attributes;
@@ -172,7 +169,7 @@ static void reply_stale(struct request *r, struct inode *parent)
 
 	r->is_astray = true;
 	if (result == -ENOENT) {
-		reply_negative(r, parent);
+		reply_negative(r, 0);
 		return;
 	}
 	if (result == 0)
@@ -207,9 +204,9 @@ void session_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
 			result = find(&r, &found);
 	} while (request_retry_entry(&r, result, parent, NULL));
 	if (result == -ENOENT)
-		reply_negative(&r, parent);
+		reply_negative(&r, session_missing_ttl(&r, parent, name, changes));
 	else if (result == -ESTALE)
-		reply_stale(&r, parent);
+		reply_stale(&r);
 	else
 		reply_found(&r, parent, name, result, &found, changes);
 }

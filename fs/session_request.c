@@ -442,6 +442,16 @@ double session_entry_ttl(struct session *s, const struct inode *parent)
 	return ttl_of(s, inode_belief(parent));
 }
 
+double session_missing_ttl(
+	const struct request *r, struct inode *parent, const char *name, uint32_t changes)
+{
+	enum belief belief = BELIEF_BRIEF;
+
+	if (!r->is_astray)
+		belief = inode_table_missing(r->mount->inodes, parent, name, changes);
+	return belief == BELIEF_BRIEF ? 0 : ttl_of(r->session, belief);
+}
+
 static void describe(struct session *s, const struct inode *parent, const struct inode *inode,
 	const struct inode_note *note, const struct attributes *a,
 	struct fuse_entry_param *ret_entry)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Wherever the workspace can be watched, a change shows long before the time-to-live is over:
-# whoever has listed the directory or not, and whatever the kernel forgot meanwhile.
+# whoever has listed the directory or not, and whatever the kernel or the far end forgot meanwhile.
 # shellcheck source=tests/mounted/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -85,6 +85,34 @@ test_what_the_kernel_forgot() {
 	kernel_forgets
 	reads "second forgotten/deep" "$mnt/forgotten/deep/file"
 	changes_show forgotten/deep
+	nothing_is_on_ttl
+}
+
+# far_end_dies: the helper, with all that it watched; another one takes its place.
+far_end_dies() {
+	local exe
+
+	case "$uri" in local:*) skip "there is no far end" ;; esac
+	for exe in /proc/[0-9]*/exe; do
+		case "$(readlink "$exe")" in "$tmp"/*helper*) kill -KILL "$(echo "$exe" | tr -dc 0-9)" ;; esac
+	done
+	for exe in $(pgrep -P "$daemon_pid"); do
+		pkill -KILL -P "$exe" || : # nor need it have children
+		kill -KILL "$exe" || :
+	done
+}
+
+test_what_changed_while_the_far_end_was_another() {
+	make_tree lost
+	ls "$mnt/lost/deep" >/dev/null
+	changes_show lost/deep
+	is_missing "$mnt/lost/deep/more"
+	far_end_dies
+	echo other >"$backing/lost/deep/file"
+	touch "$backing/lost/deep/more"
+	wait_for 20 reads other "$mnt/lost/deep/file" || fail "the content is that of before"
+	wait_for 10 test -e "$mnt/lost/deep/more" || fail "a name is missing as before"
+	changes_show lost/deep
 	nothing_is_on_ttl
 }
 

@@ -188,6 +188,37 @@ static void test_attributes_are_believed_as_those_who_tell_of_them(void)
 	inode_table_free(table);
 }
 
+static void test_missing_names_are_kept_once(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *a = enter(table, inode_table_root(table), "a", object(2, S_IFDIR));
+	uint64_t inodes, bytes, before;
+	char *names, text[32];
+
+	inode_table_usage(table, &inodes, &before);
+	CHECK_RC(BELIEF_BRIEF, inode_table_missing(table, a, "one", a->changes));
+	CHECK(!inode_table_take_missing(table, a));
+	inode_table_set_watched(table, a, true, 0);
+	CHECK_RC(BELIEF_BRIEF, inode_table_missing(table, a, "one", a->changes - 1));
+	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, "one", a->changes));
+	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, "two", a->changes));
+	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, "one", a->changes));
+	names = inode_table_take_missing(table, a);
+	CHECK(names && memcmp(names, "one\0two\0", 9) == 0);
+	free(names);
+	CHECK(!inode_table_take_missing(table, a));
+	inode_table_usage(table, &inodes, &bytes);
+	CHECK_RC(before, bytes);
+	for (int i = 0; i < 4000; i++) {
+		snprintf(text, sizeof(text), "name%d", i);
+		CHECK(inode_table_missing(table, a, text, a->changes) != BELIEF_BRIEF);
+	}
+	CHECK_RC(BELIEF_TTL, inode_table_missing(table, a, "too many", a->changes));
+	inode_table_usage(table, &inodes, &bytes);
+	CHECK(bytes - before <= 16 << 10);
+	inode_table_free(table);
+}
+
 static void test_directories_do_not_hold_each_other(void)
 {
 	struct inode_table *table = new_table();
@@ -448,7 +479,7 @@ TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_a_watch_that_ends_while_it_begins_is_none),
 	TEST(test_a_watch_that_was_denied_is_not_wanted_again_at_once),
 	TEST(test_attributes_are_believed_as_those_who_tell_of_them),
-	TEST(test_directories_do_not_hold_each_other),
+	TEST(test_missing_names_are_kept_once), TEST(test_directories_do_not_hold_each_other),
 	TEST(test_a_directory_that_was_moved_has_a_new_inode_where_it_is),
 	TEST(test_who_holds_a_directory_goes_along_where_the_feed_says_it_is),
 	TEST(test_what_has_no_name_leads_nowhere), TEST(test_swapped_names_lead_to_each_other),
