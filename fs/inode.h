@@ -61,22 +61,22 @@ struct inode {
 	uint32_t backing_users;      /* handles with the id below (struct session's lock) */
 	uint32_t cached_users;       /* handles without */
 	int32_t backing_id;
-	struct inode_version version;       /* as last told to the kernel; mode 0: none */
-	atomic_bool content_told;           /* the kernel was given the whole file */
-	atomic_bool rewritten;              /* perhaps: ctime has moved since it was last opened */
-	atomic_uint drops;                  /* how often the kernel was told to forget it */
-	struct write_aside *_Atomic asides; /* session_files.c; struct session's lock */
+	struct inode_version version; /* as last told to the kernel; mode 0: none */
+	atomic_bool content_told;     /* the kernel was given the whole file */
+	atomic_bool rewritten;        /* perhaps: ctime has moved since it was last opened */
+	atomic_bool was_locked;       /* by fcntl(2), at some time */
+	atomic_bool watched;          /* a directory whose changes are reported ... */
+	uint32_t watch_losses;        /* ... and how often that ended; the table's lock */
+	uint32_t denied_ms;           /* when watching it was last asked for in vain */
+	atomic_uint drops;            /* how often the kernel was told to forget it */
+	atomic_uint changes;          /* a directory: names in it went, or changed unseen */
 	atomic_uint asides_done;
-	atomic_bool was_locked;             /* by fcntl(2), at some time */
-	atomic_uint changes;                /* a directory: names in it went, or changed unseen */
-	atomic_bool watched;                /* a directory whose changes are reported ... */
-	uint32_t watch_losses;              /* ... and how often that ended; the table's lock */
-	atomic_bool on_ttl;                 /* that was asked for, and is denied ... */
-	uint32_t denied_ms;                 /* ... lately then; both the table's lock */
+	struct write_aside *_Atomic asides; /* session_files.c; struct session's lock */
 	struct missing *missing;            /* inode_missing.c; NULL: none */
 	uint64_t lost_ns;                   /* CLOCK_MONOTONIC: when the last name went */
 	const struct inode *kernels_parent; /* a directory: where the kernel has it; never used but
 					     * compared */
+	atomic_bool on_ttl;                 /* watching it was denied; the table's lock */
 	bool is_former; /* a directory that was found elsewhere: another has its id now */
 	bool is_stale;  /* of no use but to be looked for again: it never has a name */
 	bool is_root;
