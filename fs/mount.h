@@ -28,6 +28,7 @@ struct mount_options {
 	bool idmap_none; /* --idmap=none */
 	bool idmap_given;
 	bool log_reads;  /* -o log_reads: each one comes to the daemon */
+	bool no_atime;   /* -o noatime: nor does reading here touch the file at the workspace */
 	bool nonempty;   /* -o nonempty: hide what the mount point contains */
 	uint32_t ttl_ms; /* how long unwatched names and attributes are believed */
 };

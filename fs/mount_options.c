@@ -100,6 +100,8 @@ static int set_option(struct mount_options *options, const char *word)
 		options->remount = true;
 		return 0;
 	}
+	if (strcmp(word, "noatime") == 0 || strcmp(word, "atime") == 0)
+		options->no_atime = strcmp(word, "noatime") == 0;
 	if (strncmp(word, "ttl=", 4) == 0)
 		return set_ttl(options, word + 4);
 	if (strncmp(word, "idmap=", 6) == 0)

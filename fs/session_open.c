@@ -75,7 +75,7 @@ static void choose_way(struct session *s, struct open_handle *handle,
 	int id;
 
 	handle->way = wants_direct(s, handle) ? WAY_DIRECT : WAY_CACHED;
-	if (!s->passes_through || s->mount->options->log_reads)
+	if (!s->passes_through || s->mount->options->log_reads || s->mount->options->no_atime)
 		return;
 	pthread_mutex_lock(&s->backing_lock);
 	if (!inode->cached_users && !inode->backing_users && wants_backing(fi, attributes)) {
@@ -229,6 +229,12 @@ void session_clear_suid(struct request *r, struct open_handle *handle)
 	session_drop_inode(r->session, handle->inode, false);
 }
 
+/* Far away most files are read ahead of their readers, and not touched by that. */
+static int flags_there(const struct session *s, int flags)
+{
+	return s->mount->options->no_atime && !s->is_remote ? flags | O_NOATIME : flags;
+}
+
 void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct attributes attributes;
@@ -248,8 +254,8 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	do {
 		result = request_locate(&r, inode, &object);
 		if (result == 0)
-			result = workspace_open_file(
-				&r.op, r.mount->workspace, &object, fi->flags, &file, &attributes);
+			result = workspace_open_file(&r.op, r.mount->workspace, &object,
+				flags_there(r.session, fi->flags), &file, &attributes);
 		if (result == -EISDIR || result == -ENXIO) /* what is there now */
 			result = -ESTALE;
 	} while (request_retry(&r, result, inode));

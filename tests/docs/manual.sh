@@ -50,7 +50,7 @@ known_words=$(
 		inside { print } /};/ { inside = 0 }' \
 		"$sources/fs/mount_options.c" "$sources"/backends/*.c "$sources"/backends/remote/open.c
 )
-known_words=$(grep -o '"[a-z_]*"' <<<"$known_words" | tr -d '"' | grep -vxE 'dev|suid|exec|atime|async|comment' | sort)
+known_words=$(grep -o '"[a-z_]*"' <<<"$known_words" | tr -d '"' | grep -vxE 'dev|suid|exec|atime|async|comment' | sort -u)
 manual_words=$(sed -n '/^The options of$/,/^\.Ss umount$/p' "$manual" | sed -n 's/^\.It Cm //p' |
 	tr ',' '\n' | sed 's/^ *\(Cm \)\?//; s/ .*//' | sort)
 [ "$(wc -l <<<"$known_words")" -gt 15 ] || complain "only these words of -o were found: $known_words"

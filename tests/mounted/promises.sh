@@ -13,6 +13,19 @@ test_posix_keeps_its_promises() {
 	MNT=$mnt BACKING=$backing MNT2=$other "$programs/promises"
 }
 
+# The kernel reads large files by itself where it can.
+test_a_mount_with_noatime_touches_no_file_it_reads() {
+	[ "${uri%%:*}" = local ] || skip "mem: starts empty, and a far place reads ahead"
+	mkdir "$backing/times"
+	head -c 100 /dev/zero >"$backing/times/small"
+	head -c 400000 /dev/zero >"$backing/times/large"
+	touch -a -d 2001-01-01 "$backing/times/small" "$backing/times/large"
+	mount_options+=(-o noatime)
+	second_mount
+	cat "$mnt2/times/small" "$mnt2/times/large" >/dev/null
+	expect "" "$(find "$backing/times" -type f -newerat 2001-01-02)" "what was touched"
+}
+
 # A small file system below the workspace's root is full soon.
 test_a_full_disk_is_said_to_be_full() {
 	local status=0
