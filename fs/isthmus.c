@@ -12,6 +12,7 @@
 #include "fs/commands.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
+#include "ops/support/standard_files.h"
 
 enum { ANSWER_WAIT_S = 10 };
 
@@ -240,6 +241,7 @@ int main(int argc, char **argv)
 	const struct command *command;
 	int result;
 
+	standard_files_hold();
 	if (argc < 2) {
 		print_overview(stderr);
 		return EXIT_USAGE;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ops/support/log.h"
+#include "ops/support/standard_files.h"
 #include "tools/commands.h"
 
 static const char usage[] =
@@ -22,6 +23,7 @@ static const struct {
 
 int main(int argc, char **argv)
 {
+	standard_files_hold();
 	log_set_output(2, "isthmus-tools: ");
 	for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++)
 		if (strcmp(argv[1], commands[i].name) == 0)

@@ -321,6 +321,22 @@ test_more_files_are_open_than_the_soft_limit_says() {
 	umount_here
 }
 
+# What is opened then must not take their numbers.
+test_closed_standard_files_do_not_matter() {
+	local close
+
+	for close in '<&-' '>&-' '2>&-' '<&- >&- 2>&-'; do
+		eval "mount_here $close"
+		echo text >"$mnt/file"
+		eval '"$ISTHMUS" exec "$mnt" -- sh -c "cat >copied; cat file >>copied"' "$close"
+		expect text "$(cat "$backing/copied")" "what a command did with $close"
+		eval '"$ISTHMUS" tool write --root "$mnt" written words' "$close" || true # nobody hears it
+		expect words "$(cat "$backing/written")" "what a tool did with $close"
+		rm "$mnt/written"
+		eval "umount_here $close"
+	done
+}
+
 test_list_shows_what_is_mounted() {
 	mount_here
 	"$ISTHMUS" list >"$tmp/list"
