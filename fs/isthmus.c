@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -236,12 +237,24 @@ static bool is_uri(const char *text)
 	return length > 0 && text[length] == ':';
 }
 
+/* Who started us may have blocked what is to end us, or ignored the ends of children, which then
+ * cannot be waited for. */
+static void restore_signals(void)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGCHLD, SIG_DFL);
+}
+
 int main(int argc, char **argv)
 {
 	const struct command *command;
 	int result;
 
 	standard_files_hold();
+	restore_signals();
 	if (argc < 2) {
 		print_overview(stderr);
 		return EXIT_USAGE;

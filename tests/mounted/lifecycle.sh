@@ -321,6 +321,18 @@ test_more_files_are_open_than_the_soft_limit_says() {
 	umount_here
 }
 
+test_sigterm_ends_who_was_started_with_signals_blocked() {
+	need python3
+	python3 - "$ISTHMUS" mount "${mount_options[@]}" "$uri" "$mnt" <<-'END'
+		import os, signal, sys
+		signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+		os.execv(sys.argv[1], sys.argv[1:])
+	END
+	kill -TERM "$(daemon_of_mount)"
+	wait_for 10 not_mounted || fail "still mounted"
+	wait_for 10 no_daemon || fail "still running"
+}
+
 # What is opened then must not take their numbers.
 test_closed_standard_files_do_not_matter() {
 	local close

@@ -77,6 +77,17 @@ test_ids_as_they_are() {
 	"$ISTHMUS" umount "$tmp/other"
 }
 
+# ... by who does not want to hear of their ends.
+test_unmounting_with_children_ignored() {
+	need python3
+	mount_elsewhere
+	python3 - "$ISTHMUS" umount "$tmp/other" <<-'END'
+		import os, signal, sys
+		signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+		os.execv(sys.argv[1], sys.argv[1:])
+	END
+}
+
 kill_elsewhere() {
 	local pid
 
