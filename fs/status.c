@@ -84,6 +84,7 @@ static void add_workspace(cJSON *object, const struct mount *m)
 	add_counter(workspace, "bytes_sent", status.bytes_sent);
 	add_counter(workspace, "bytes_received", status.bytes_received);
 	add_counter(workspace, "reconnects", status.reconnects);
+	add_counter(workspace, "channels", status.channels);
 	add_counter(workspace, "watched_directories", status.watched_directories);
 	add_counter(workspace, "unwatched_directories", status.unwatched_directories);
 	if (status.cache_hits || status.cache_misses)

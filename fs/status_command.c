@@ -88,9 +88,11 @@ static void print_traffic(const cJSON *status)
 	command_format_size(number_member(workspace, "bytes_sent"), sent);
 	command_format_size(number_member(workspace, "bytes_received"), received);
 	if (number_member(workspace, "round_trips"))
-		printf("%-12s %llu round trips, %s sent, %s received, %llu reconnects\n", "traffic",
-			(unsigned long long)number_member(workspace, "round_trips"), sent, received,
-			(unsigned long long)number_member(workspace, "reconnects"));
+		printf("%-12s %llu round trips, %s sent, %s received, %llu reconnects, "
+		       "%llu connections\n",
+			"traffic", (unsigned long long)number_member(workspace, "round_trips"),
+			sent, received, (unsigned long long)number_member(workspace, "reconnects"),
+			(unsigned long long)number_member(workspace, "channels"));
 	printf("%-12s %llu watched, %llu on a time-to-live of %llu ms\n", "directories",
 		(unsigned long long)number_member(workspace, "watched_directories"),
 		(unsigned long long)number_member(member(status, "on_ttl"), "count"),

@@ -280,6 +280,7 @@ struct workspace_status {
 	uint64_t bytes_sent;                    /* to the place, on the wire */
 	uint64_t bytes_received;
 	uint64_t reconnects;
+	unsigned channels; /* connections that carry data now */
 	uint64_t watched_directories;
 	uint64_t unwatched_directories; /* wanted, but on a time-to-live instead */
 	uint64_t cache_hits;            /* operations answered here; all 0 without a cache */

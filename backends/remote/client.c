@@ -22,10 +22,7 @@ int remote_thread_start(pthread_t *ret_thread, void *(*run)(void *), void *argum
 
 void remote_settings_done(struct remote_settings *settings)
 {
-	for (char **argument = settings->transport.argv; argument && *argument; argument++)
-		free(*argument);
-	free(settings->transport.argv);
-	free(settings->transport.place);
+	transport_done(&settings->transport);
 	free(settings->root);
 	free(settings->helper_directory);
 	free(settings->session_path);
@@ -37,6 +34,7 @@ void remote_release(struct remote *remote)
 	if (remote->session_fd >= 0)
 		close(remote->session_fd);
 	lane_free(remote->lane);
+	remote_channels_free(remote);
 	pthread_cond_destroy(&remote->freed);
 	pthread_cond_destroy(&remote->manager);
 	pthread_cond_destroy(&remote->feed_moved);
@@ -70,11 +68,13 @@ static void remote_status(struct workspace *w, struct workspace_status *ret_stat
 	struct lane_counters counters;
 
 	lane_count(remote->lane, &counters);
+	remote_channels_add_traffic(remote, &counters);
 	*ret_status = (struct workspace_status){.link = link_of(remote),
 		.round_trips = remote->round_trips,
 		.bytes_sent = counters.bytes_sent,
 		.bytes_received = counters.bytes_received,
 		.reconnects = remote->reconnects,
+		.channels = remote_channel_count(remote),
 		.watched_directories = remote_watched_count(remote),
 		.unwatched_directories = remote->unwatched};
 	pthread_mutex_lock(&remote->lock);
@@ -129,6 +129,8 @@ int remote_new(const struct remote_settings *settings, struct remote **ret_remot
 	clock_cond_init(&remote->feed_moved);
 	remote->feed_last = &remote->feed_first;
 	r = lane_new(&callbacks, remote, &remote->lane);
+	if (r == 0)
+		r = remote_channels_new(remote);
 	if (r < 0) {
 		remote_release(remote);
 		return r;

@@ -63,10 +63,14 @@ static void unregister_call(struct call *call)
 		return;
 	remote->calls[call->id % CALL_SLOTS] = NULL;
 	remote->call_count--;
+	if (call->channel)
+		remote_channel_put(call->channel);
 	pthread_cond_broadcast(&remote->freed);
 }
 
-static int register_call(struct remote *remote, struct op_context *ctx, struct call *call)
+/* From here on the call may be answered, and gone, at any time: only its number is safe. */
+static int register_call(struct remote *remote, struct op_context *ctx, struct call *call,
+	uint32_t *ret_id, struct lane **ret_lane)
 {
 	int r = 0;
 
@@ -82,6 +86,9 @@ static int register_call(struct remote *remote, struct op_context *ctx, struct c
 		while (remote->calls[call->id % CALL_SLOTS]);
 		remote->calls[call->id % CALL_SLOTS] = call;
 		remote->call_count++;
+		call->channel = call->may_spread ? remote_channel_take(remote) : NULL;
+		*ret_lane = call->channel ? call->channel->lane : remote->lane;
+		*ret_id = call->id;
 	}
 	pthread_mutex_unlock(&remote->lock);
 	return r;
@@ -162,19 +169,28 @@ void query_gives_back(struct query *q)
 
 static int send_request(struct query *q)
 {
+	struct remote *remote = q->remote;
 	int r = q->error ? q->error : q->out.error;
+	enum frame_type type;
+	struct lane *lane = NULL;
+	uint32_t id = 0;
 
 	if (r == 0 && !q->call->gives_back && remote_is_offline(q->remote))
 		r = -EIO;
-	if (r == 0)
-		r = register_call(q->remote, q->ctx, q->call);
 	if (r < 0)
 		return r;
-	r = lane_send(q->remote->lane, q->priority, q->call->type, q->call->id, &q->out);
+	type = q->call->type;
+	r = register_call(remote, q->ctx, q->call, &id, &lane);
+	if (r < 0)
+		return r;
+	r = lane_send(lane, q->priority, type, id, &q->out);
 	if (r < 0) {
-		pthread_mutex_lock(&q->remote->lock);
-		unregister_call(q->call);
-		pthread_mutex_unlock(&q->remote->lock);
+		pthread_mutex_lock(&remote->lock);
+		if (find_call(remote, id) == q->call)
+			unregister_call(q->call);
+		else
+			r = 0; /* its end was told */
+		pthread_mutex_unlock(&remote->lock);
 	}
 	return r == -EMSGSIZE ? -E2BIG : r;
 }
@@ -518,6 +534,18 @@ int remote_received(void *user, const struct frame_header *header, uint8_t *payl
 	}
 }
 
+/* Under the lock, which it drops where somebody is to be told. */
+static void fail_call(struct call *call, int64_t result)
+{
+	struct remote *remote = call->remote;
+
+	if (!finish_call(call, result))
+		return;
+	pthread_mutex_unlock(&remote->lock);
+	dispose(call);
+	pthread_mutex_lock(&remote->lock);
+}
+
 void remote_fail_calls(struct remote *remote)
 {
 	for (size_t i = 0; i < CALL_SLOTS; i++) {
@@ -528,10 +556,16 @@ void remote_fail_calls(struct remote *remote)
 			continue;
 		result = call->repeatable || lane_withdraw(remote->lane, call->id) ? RESULT_AGAIN
 										   : -EIO;
-		if (!finish_call(call, result))
-			continue;
-		pthread_mutex_unlock(&remote->lock);
-		dispose(call);
-		pthread_mutex_lock(&remote->lock);
+		fail_call(call, result);
+	}
+}
+
+void remote_fail_calls_of(struct remote *remote, const struct remote_channel *channel)
+{
+	for (size_t i = 0; i < CALL_SLOTS; i++) {
+		struct call *call = remote->calls[i];
+
+		if (call && !call->done && call->channel == channel)
+			fail_call(call, RESULT_LOST);
 	}
 }

@@ -32,6 +32,7 @@ enum {
 enum {
 	RESULT_AGAIN = -10001, /* the session is a new one and the request had no effect */
 	RESULT_BUSY = -10002,  /* no slot is free */
+	RESULT_LOST = -10003,  /* its channel is gone: it is to be asked for by the first */
 };
 
 struct remote;
@@ -52,6 +53,8 @@ struct call {
 	bool done, abandoned;
 	bool gives_back; /* a lock or a handle: neither the bound nor a broken link keeps it here */
 	bool at_once;    /* made under file->lock: RESULT_BUSY rather than wait for a slot */
+	bool may_spread; /* any channel will do */
+	struct remote_channel *channel; /* that it went out by; NULL: the first */
 	int64_t result;
 	uint64_t began_ns, done_ns;
 	uint8_t *payload; /* of the reply */
@@ -79,6 +82,20 @@ struct feed_change {
 
 struct remote_file;
 struct remote_process;
+
+/* A connection beside the first, while much is read (client_channels.c). */
+struct remote_channel {
+	struct remote *remote;
+	unsigned index;
+	struct lane *lane;
+	pthread_t thread;
+	bool runs; /* under remote->lock, as are the next five */
+	bool up;
+	struct stream *connecting; /* being made */
+	size_t calls;              /* under way by it */
+	int64_t asked_ms;          /* when `calls` last became 1 */
+	atomic_bool lost;          /* the lane said so */
+};
 
 struct remote {
 	struct workspace base;
@@ -113,6 +130,18 @@ struct remote {
 	uint8_t session[TOKEN_BYTES], token[TOKEN_BYTES];
 	int session_fd;    /* where these are kept for the next daemon; -1: nowhere */
 	bool ends_session; /* they are those of a daemon that was killed */
+
+	/* more connections, for what is read ahead; under the lock */
+	struct remote_channel channels[CHANNELS_MAX]; /* [0] is not used */
+	pthread_cond_t channels_moved;
+	unsigned channels_max;      /* the first included */
+	unsigned next_channel;      /* takes turns */
+	bool channels_work;         /* one could be had */
+	int64_t channels_until_ms;  /* they are wanted until then ... */
+	int64_t channels_rest_ms;   /* ... but after a failure not for so long, */
+	int64_t channels_rested_ms; /* that is, until then */
+	int64_t streamed_since_ms;  /* what was read ahead came in ... */
+	size_t streamed_bytes;      /* ... so much */
 
 	/* the change feed; under the lock */
 	change_sink sink;
@@ -210,6 +239,9 @@ int remote_received(void *user, const struct frame_header *header, uint8_t *payl
 /* A new session: what was under way is lost.  Under the lock. */
 void remote_fail_calls(struct remote *remote);
 
+/* The same for what went out by the channel.  Under the lock. */
+void remote_fail_calls_of(struct remote *remote, const struct remote_channel *channel);
+
 void remote_count_round_trip(struct remote *remote, struct op_context *ctx);
 
 /* ---- client_request.c: requests until they are answered -------------------------- */
@@ -247,6 +279,32 @@ int remote_connect(struct remote *remote, bool first, char **ret_reason);
 int remote_manager_start(struct remote *remote);
 void remote_manager_stop(struct remote *remote);
 void remote_lost(void *user, int error);
+
+/* Says hello for the channel (0: the first).  -errno. */
+int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned channel,
+	struct buffer *body, struct buffer *noise, struct welcome *ret_welcome);
+
+/* ---- client_channels.c: more connections for what is read ahead -------------------------- */
+
+int remote_channels_new(struct remote *remote);
+void remote_channels_free(struct remote *remote);
+
+/* All of them end.  From the thread that frees the workspace. */
+void remote_channels_stop(struct remote *remote);
+
+/* The session is another one: what they carry is lost.  Under the lock. */
+void remote_channels_drop(struct remote *remote);
+
+/* The channel whose turn it is, which the call then counts in; NULL: the first.  Under the lock. */
+struct remote_channel *remote_channel_take(struct remote *remote);
+void remote_channel_put(struct remote_channel *channel); /* the call is over; under the lock */
+
+/* So much that was read ahead came in; the quickest answer took `quickest_ms`. */
+void remote_note_streamed(struct remote *remote, size_t bytes, int64_t quickest_ms);
+
+/* How many connections carry data now. */
+unsigned remote_channel_count(struct remote *remote);
+void remote_channels_add_traffic(struct remote *remote, struct lane_counters *counters);
 
 /* ---- client_session.c ------------------------------------------------------------------ */
 

@@ -131,22 +131,25 @@ static int explain(const struct remote *remote, struct stream *stream, int error
 	return error;
 }
 
-static int exchange_hello(struct remote *remote, struct stream *stream, struct buffer *body,
-	struct buffer *noise, struct welcome *ret_welcome)
+int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned channel,
+	struct buffer *body, struct buffer *noise, struct welcome *ret_welcome)
 {
 	cleanup_wire_writer struct wire_writer writer = {0};
 	struct hello hello = {.version = PROTOCOL_VERSION,
-		.received = lane_received_count(remote->lane),
+		.received = channel ? 0 : lane_received_count(remote->lane),
 		.linger_seconds = remote->settings.linger_seconds,
 		.ends = remote->ends_session,
+		.channel = channel,
 		.root = remote->settings.root};
 	uint8_t nonce[NONCE_BYTES];
 	int r;
 
 	if (getrandom(hello.nonce, NONCE_BYTES, 0) != NONCE_BYTES)
 		return -EIO;
+	pthread_mutex_lock(&remote->lock);
 	memcpy(hello.session, remote->session, TOKEN_BYTES);
 	memcpy(hello.token, remote->token, TOKEN_BYTES);
+	pthread_mutex_unlock(&remote->lock);
 	hello_encode(&writer, &hello);
 	r = writer.error;
 	if (r == 0)
@@ -165,6 +168,7 @@ static void begin_session(struct remote *remote)
 	pthread_mutex_lock(&remote->lock);
 	remote->epoch++;
 	remote->clock_is_new = true;
+	remote_channels_drop(remote);
 	remote_fail_calls(remote);
 	remote_processes_lost(remote);
 	pthread_mutex_unlock(&remote->lock);
@@ -185,6 +189,9 @@ static int take_welcome(
 	if (!welcome->resumed)
 		remote_session_note(remote);
 	remote->capabilities = welcome->capabilities;
+	remote->channels_max = welcome->channels < remote->settings.channels
+				       ? (unsigned)welcome->channels
+				       : remote->settings.channels;
 	remote->owner_uid = welcome->owner_uid;
 	remote->owner_gid = welcome->owner_gid;
 	remote->lost = false;
@@ -220,7 +227,7 @@ static int try_to_connect(struct remote *remote, struct stream *stream, bool fir
 		r = bootstrap_run(stream, remote->settings.helper_directory,
 			(int)remote->settings.connect_timeout_ms, noise, ret_reason);
 	if (r == 0)
-		r = exchange_hello(remote, stream, &body, noise, &welcome);
+		r = remote_exchange_hello(remote, stream, 0, &body, noise, &welcome);
 	if (r < 0)
 		return r;
 	if (welcome.error || welcome.version != PROTOCOL_VERSION)
@@ -339,7 +346,9 @@ static void reconnect(struct remote *remote)
 
 		if (!pause_before(remote, with_jitter(backoff_ms)))
 			return;
+		pthread_mutex_lock(&remote->lock);
 		r = transport_share(&remote->settings.transport, share);
+		pthread_mutex_unlock(&remote->lock);
 		if (r == 0)
 			r = remote_connect(remote, false, &reason);
 		if (r == 0)
@@ -440,6 +449,7 @@ void remote_manager_stop(struct remote *remote)
 	pthread_mutex_unlock(&remote->lock);
 	if (remote->manager_runs)
 		pthread_join(remote->manager_thread, NULL);
+	remote_channels_stop(remote);
 	if (!remote->bad_since_ms) {
 		say_goodbye(remote);
 		remote_session_forget(remote);

@@ -162,7 +162,7 @@ static void chunk_answered(struct call *call)
 {
 	struct chunk *chunk = call->user;
 	struct remote_file *file = chunk->file;
-	int64_t result = call->result;
+	int64_t result = call->result, quickest_ms;
 
 	if (result >= 0 && ((uint64_t)result > chunk->size ||
 				   wire_reader_left(&call->body) != (uint64_t)result))
@@ -171,6 +171,7 @@ static void chunk_answered(struct call *call)
 	chunk->done = true;
 	chunk->done_ms = clock_now_ms();
 	note_latency(file, chunk);
+	quickest_ms = file->quickest_ms;
 	if (result < 0) {
 		chunk->error = (int)result;
 	} else {
@@ -182,6 +183,8 @@ static void chunk_answered(struct call *call)
 		chunk_free(chunk);
 	pthread_cond_broadcast(&file->changed);
 	pthread_mutex_unlock(&file->lock);
+	if (result > 0)
+		remote_note_streamed(file->remote, (size_t)result, quickest_ms);
 	call_free(call);
 	remote_file_unref(file);
 }
@@ -215,8 +218,10 @@ static int fetch(struct op_context *ctx, struct remote_file *file, uint64_t orde
 	wire_put_number(&q.out, file->handle);
 	wire_put_number(&q.out, (uint64_t)offset);
 	wire_put_number(&q.out, size);
-	if (q.call)
+	if (q.call) {
 		q.call->at_once = true;
+		q.call->may_spread = is_ahead;
+	}
 	result = query_submit(&q, chunk_answered, chunk);
 	query_end(&q, &result);
 	if (result < 0) {
@@ -353,7 +358,7 @@ static ssize_t read_locked(struct op_context *ctx, struct remote_file *file, uin
 		} else if (!chunk->done) {
 			r = wait_for_chunk(ctx, file, chunk, &counted);
 		} else if (chunk->error) {
-			r = chunk->error;
+			r = chunk->error == RESULT_LOST ? 0 : chunk->error;
 			unlink_chunk(file, chunk);
 			chunk_free(chunk);
 		} else {

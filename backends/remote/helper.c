@@ -34,18 +34,25 @@ enum {
 	TICK_MS = 1000,
 };
 
+/* A connection of the session. */
+struct channel {
+	struct lane *lane;
+	int front_fd;  /* the process whose stdin and stdout we use ends when this closes */
+	bool attached; /* main thread only */
+	atomic_bool lost;
+};
+
 struct session {
 	struct server *server;
 	uint8_t id[TOKEN_BYTES], token[TOKEN_BYTES];
 	int listen_fd;
-	int event_fd;  /* wakes the main loop */
-	int front_fd;  /* the process whose stdin and stdout we use ends when this closes */
-	int ended_fd;  /* likewise who asked for our end */
-	bool attached; /* main thread only */
+	int event_fd; /* wakes the main loop */
+	int ended_fd; /* who asked for our end ends when this closes */
+	struct channel channels[CHANNELS_MAX];
 	int64_t linger_ms, detached_ms;
 	uint64_t capabilities;
 	uint32_t owner_uid, owner_gid;
-	atomic_bool lost, goodbye;
+	atomic_bool goodbye;
 };
 
 /* ---- Answers ------------------------------------------------------------------ */
@@ -175,11 +182,11 @@ static void wake(struct session *session)
 		abort();
 }
 
-static void connection_lost(void *user)
+static void connection_lost(void *user, unsigned channel)
 {
 	struct session *session = user;
 
-	session->lost = true;
+	session->channels[channel].lost = true;
 	wake(session);
 }
 
@@ -191,36 +198,58 @@ static void client_said_goodbye(void *user)
 	wake(session);
 }
 
-static void detach(struct session *session)
+static void detach(struct session *session, struct channel *channel)
 {
-	lane_detach(server_lane(session->server));
-	if (session->front_fd >= 0)
-		close(session->front_fd);
-	session->front_fd = -1;
-	session->attached = false;
-	session->detached_ms = clock_now_ms();
+	lane_detach(channel->lane);
+	if (channel->front_fd >= 0)
+		close(channel->front_fd);
+	channel->front_fd = -1;
+	channel->attached = false;
+	if (channel == session->channels)
+		session->detached_ms = clock_now_ms();
+	else
+		lane_clear(channel->lane);
+}
+
+static void detach_all(struct session *session)
+{
+	for (size_t i = 0; i < CHANNELS_MAX; i++)
+		detach(session, &session->channels[i]);
+}
+
+static void detach_lost(struct session *session)
+{
+	for (size_t i = 0; i < CHANNELS_MAX; i++) {
+		struct channel *channel = &session->channels[i];
+
+		if (channel->attached &&
+			(channel->lost || lane_silence_ms(channel->lane) > SILENCE_MAX_MS))
+			detach(session, channel);
+	}
 }
 
 /* Takes ownership of the descriptors. */
 static int attach(struct session *session, const struct hello *hello, int in_fd, int out_fd,
 	int front_fd, bool resumed)
 {
-	struct lane *lane = server_lane(session->server);
+	struct channel *channel = &session->channels[hello->channel];
+	struct lane *lane = channel->lane;
 	struct welcome welcome = {.version = PROTOCOL_VERSION,
 		.reason = "",
 		.resumed = resumed,
+		.channels = CHANNELS_MAX,
 		.capabilities = session->capabilities,
 		.owner_uid = session->owner_uid,
 		.owner_gid = session->owner_gid};
 	int r;
 
-	detach(session);
+	detach(session, channel);
 	welcome.received = lane_received_count(lane);
 	memcpy(welcome.nonce, hello->nonce, NONCE_BYTES);
 	memcpy(welcome.session, session->id, TOKEN_BYTES);
 	memcpy(welcome.token, session->token, TOKEN_BYTES);
-	session->front_fd = front_fd;
-	session->lost = false;
+	channel->front_fd = front_fd;
+	channel->lost = false;
 	r = send_welcome(out_fd, &welcome);
 	if (r < 0) {
 		close(in_fd);
@@ -229,9 +258,9 @@ static int attach(struct session *session, const struct hello *hello, int in_fd,
 		/* A new session has sent nothing, whatever an earlier one had. */
 		r = lane_attach(lane, in_fd, out_fd, resumed ? hello->received : 0);
 	}
-	session->attached = r == 0;
+	channel->attached = r == 0;
 	if (r < 0)
-		detach(session);
+		detach(session, channel);
 	return r;
 }
 
@@ -282,7 +311,8 @@ static void accept_front(struct session *session)
 static bool is_over(const struct session *session)
 {
 	return session->goodbye ||
-	       (!session->attached && clock_now_ms() - session->detached_ms >= session->linger_ms);
+	       (!session->channels[0].attached &&
+		       clock_now_ms() - session->detached_ms >= session->linger_ms);
 }
 
 static void serve(struct session *session)
@@ -295,17 +325,14 @@ static void serve(struct session *session)
 		poll(ready, 2, TICK_MS);
 		if (ready[1].revents && read(session->event_fd, &count, sizeof(count)) < 0)
 			continue;
-		if (session->attached &&
-			(session->lost ||
-				lane_silence_ms(server_lane(session->server)) > SILENCE_MAX_MS))
-			detach(session);
+		detach_lost(session);
 		if (ready[0].revents)
 			accept_front(session);
 		server_tick(session->server);
 	}
 	/* Whoever comes from now on is told at once that there is no such session. */
 	close(session->listen_fd);
-	detach(session);
+	detach_all(session);
 	server_free(session->server);
 }
 
@@ -328,6 +355,9 @@ static int workspace_at(int root_fd, struct session *session)
 	r = server_new(w, &callbacks, session, &session->server);
 	if (r < 0)
 		workspace_free(w);
+	for (unsigned i = 0; i < CHANNELS_MAX && r == 0; i++)
+		session->channels[i] =
+			(struct channel){.lane = server_lane(session->server, i), .front_fd = -1};
 	return r;
 }
 
@@ -424,7 +454,7 @@ static int open_root(const char *root)
 
 static int start_session(const struct hello *hello)
 {
-	struct session session = {.listen_fd = -1, .event_fd = -1, .front_fd = -1, .ended_fd = -1};
+	struct session session = {.listen_fd = -1, .event_fd = -1, .ended_fd = -1};
 	int root_fd = open_root(hello->root);
 	int front[2], in_fd, out_fd, r;
 	char reason[512];
@@ -482,6 +512,8 @@ static int serve_connection(void)
 	if (memcmp(hello.session, no_session, TOKEN_BYTES) != 0 && resume(&hello, &body) == 0 &&
 		!hello.ends)
 		return 0;
+	if (hello.channel > 0)
+		return refuse(STDOUT_FILENO, &hello, -ENOTCONN, "there is no such session");
 	return start_session(&hello);
 }
 

@@ -713,20 +713,25 @@ int lane_new(const struct lane_callbacks *callbacks, void *user, struct lane **r
 	return 0;
 }
 
-static void clear_queues(struct lane *lane)
+static void clear_sent(struct lane *lane)
 {
-	for (int i = 0; i < LANE_PRIORITIES; i++)
-		queue_clear(&lane->waiting[i]);
 	queue_clear(&lane->resend);
 	queue_clear(&lane->batch);
 	queue_clear(&lane->unacked);
+}
+
+static void clear_waiting(struct lane *lane)
+{
+	for (int i = 0; i < LANE_PRIORITIES; i++)
+		queue_clear(&lane->waiting[i]);
 }
 
 void lane_free(struct lane *lane)
 {
 	if (!lane)
 		return;
-	clear_queues(lane);
+	clear_waiting(lane);
+	clear_sent(lane);
 	while (lane->spare_count)
 		free(lane->spares[--lane->spare_count]);
 	pthread_cond_destroy(&lane->writable);
@@ -737,14 +742,21 @@ void lane_free(struct lane *lane)
 void lane_reset(struct lane *lane)
 {
 	pthread_mutex_lock(&lane->lock);
-	queue_clear(&lane->resend);
-	queue_clear(&lane->batch);
-	queue_clear(&lane->unacked);
+	clear_sent(lane);
 	lane->batch_offset = 0;
 	lane->assigned = lane->peer_ack = lane->received = 0;
 	lane->unacked_received_bytes = lane->unacked_received_frames = 0;
 	lane->ack_queued = false;
 	pthread_mutex_unlock(&lane->lock);
+}
+
+void lane_clear(struct lane *lane)
+{
+	pthread_mutex_lock(&lane->lock);
+	clear_waiting(lane);
+	lane->pongs_queued = 0;
+	pthread_mutex_unlock(&lane->lock);
+	lane_reset(lane);
 }
 
 /* All that was ever sent and is not known to have arrived, oldest first. */

@@ -57,6 +57,9 @@ void lane_detach(struct lane *lane);
  * gets those that still wait.  Detached. */
 void lane_reset(struct lane *lane);
 
+/* The same, and forgets those that wait, too.  Detached. */
+void lane_clear(struct lane *lane);
+
 /* Sends a frame with the payload of `writer`, which is empty afterwards; never waits.
  * -ENOMEM, -EMSGSIZE.  (`writer` NULL: no payload.) */
 int lane_send(struct lane *lane, enum lane_priority priority, enum frame_type type, uint32_t id,

@@ -7,6 +7,7 @@
 #include "backends/backend.h"
 #include "backends/remote/bootstrap.h"
 #include "backends/remote/client.h"
+#include "backends/remote/protocol.h"
 #include "backends/remote/ssh_cipher.h"
 #include "ops/support/cleanup.h"
 
@@ -17,11 +18,11 @@ enum {
 	LINGER_MAX_SECONDS = 7 * 86400,
 	CONNECT_TIMEOUT_MS = 13000,
 	CONNECT_TIMEOUT_PROMPT_MS = 120000, /* somebody types a passphrase */
-	ARGUMENTS_MAX = 32,
+	SSH_ARGUMENTS_MAX = 32,
 };
 
 static const char *const known_options[] = {
-	"ssh_command", "timeout", "linger", "helper_dir", "cache", "cache_size", NULL};
+	"ssh_command", "timeout", "linger", "helper_dir", "channels", "cache", "cache_size", NULL};
 
 static void explain(char **ret_reason, const char *format, const char *text)
 {
@@ -32,24 +33,29 @@ static void explain(char **ret_reason, const char *format, const char *text)
 #pragma GCC diagnostic pop
 }
 
-static int seconds_option(const struct workspace_options *options, const char *key, uint32_t preset,
-	uint32_t max, uint32_t *ret_seconds, char **ret_reason)
+struct number {
+	const char *key, *unit;
+	uint32_t preset, min, max;
+};
+
+static int number_option(const struct workspace_options *options, const struct number *kind,
+	uint32_t *ret_number, char **ret_reason)
 {
-	const char *text = workspace_option(options, key);
+	const char *text = workspace_option(options, kind->key);
 	unsigned long number;
 	char *end;
 
-	*ret_seconds = preset;
+	*ret_number = kind->preset;
 	if (!text)
 		return 0;
 	number = strtoul(text, &end, 10);
-	if (*text < '0' || *text > '9' || *end || number > max) {
-		if (asprintf(ret_reason, "option %s=\"%s\" is not a number of seconds up to %u",
-			    key, text, max) < 0)
+	if (*text < '0' || *text > '9' || *end || number < kind->min || number > kind->max) {
+		if (asprintf(ret_reason, "option %s=\"%s\" is not a number of %s from %u to %u",
+			    kind->key, text, kind->unit, kind->min, kind->max) < 0)
 			*ret_reason = NULL;
 		return -EINVAL;
 	}
-	*ret_seconds = (uint32_t)number;
+	*ret_number = (uint32_t)number;
 	return 0;
 }
 
@@ -65,7 +71,7 @@ static void add(struct arguments *arguments, const char *text)
 {
 	char *copy = strdup(text);
 
-	if (!copy || arguments->count >= ARGUMENTS_MAX) {
+	if (!copy || arguments->count >= SSH_ARGUMENTS_MAX) {
 		arguments->failed = true;
 		free(copy);
 		return;
@@ -81,7 +87,7 @@ static int finish(struct arguments *arguments, struct transport *transport)
 
 static int begin(struct arguments *arguments)
 {
-	*arguments = (struct arguments){.list = calloc(ARGUMENTS_MAX + 1, sizeof(char *))};
+	*arguments = (struct arguments){.list = calloc(SSH_ARGUMENTS_MAX + 1, sizeof(char *))};
 	return arguments->list ? 0 : -ENOMEM;
 }
 
@@ -268,14 +274,20 @@ static int prepare_ssh(
 static int read_options(const struct workspace_options *options, struct remote_settings *settings,
 	char **ret_reason)
 {
+	static const struct number timeout = {
+		"timeout", "seconds", TIMEOUT_DEFAULT_SECONDS, 0, TIMEOUT_MAX_SECONDS};
+	static const struct number linger = {
+		"linger", "seconds", LINGER_DEFAULT_SECONDS, 0, LINGER_MAX_SECONDS};
+	static const struct number channels = {
+		"channels", "connections", CHANNELS_MAX, 1, CHANNELS_MAX};
 	const char *directory = workspace_option(options, "helper_dir");
 	uint32_t timeout_seconds;
-	int r = seconds_option(options, "timeout", TIMEOUT_DEFAULT_SECONDS, TIMEOUT_MAX_SECONDS,
-		&timeout_seconds, ret_reason);
+	int r = number_option(options, &timeout, &timeout_seconds, ret_reason);
 
 	if (r == 0)
-		r = seconds_option(options, "linger", LINGER_DEFAULT_SECONDS, LINGER_MAX_SECONDS,
-			&settings->linger_seconds, ret_reason);
+		r = number_option(options, &linger, &settings->linger_seconds, ret_reason);
+	if (r == 0)
+		r = number_option(options, &channels, &settings->channels, ret_reason);
 	if (r < 0)
 		return r;
 	settings->timeout_ms = timeout_seconds * 1000;

@@ -70,6 +70,7 @@ void hello_encode(struct wire_writer *w, const struct hello *hello)
 	wire_put_number(&body, hello->linger_seconds);
 	wire_put_string(&body, hello->root);
 	wire_put_number(&body, hello->ends);
+	wire_put_number(&body, hello->channel);
 	encode_opening(w, hello_magic, hello->nonce, &body);
 }
 
@@ -87,6 +88,7 @@ void welcome_encode(struct wire_writer *w, const struct welcome *welcome)
 	wire_put_number(&body, welcome->capabilities);
 	wire_put_number(&body, welcome->owner_uid);
 	wire_put_number(&body, welcome->owner_gid);
+	wire_put_number(&body, welcome->channels);
 	encode_opening(w, welcome_magic, welcome->nonce, &body);
 }
 
@@ -113,6 +115,8 @@ int hello_decode(
 	hello.linger_seconds = wire_get_number(&r);
 	hello.root = wire_get_string(&r);
 	hello.ends = wire_reader_left(&r) > 0 && wire_get_number_max(&r, 1);
+	if (wire_reader_left(&r) > 0)
+		hello.channel = wire_get_number_max(&r, CHANNELS_MAX - 1);
 	if (r.failed)
 		return -EPROTO;
 	*ret_hello = hello;
@@ -136,6 +140,7 @@ int welcome_decode(const uint8_t nonce[NONCE_BYTES], const uint8_t *body, size_t
 	welcome.capabilities = wire_get_number(&r);
 	welcome.owner_uid = (uint32_t)wire_get_number_max(&r, UINT32_MAX);
 	welcome.owner_gid = (uint32_t)wire_get_number_max(&r, UINT32_MAX);
+	welcome.channels = wire_get_number(&r);
 	if (r.failed)
 		return -EPROTO;
 	*ret_welcome = welcome;

@@ -29,6 +29,7 @@ enum {
 	ARGUMENTS_MAX = 65536, /* argv and environment of an exec, each */
 	GROUPS_MAX = 1024,
 
+	CHANNELS_MAX = 4, /* connections of a session */
 	HELLO_MAX_BYTES = 64 << 10,
 	NOISE_MAX_BYTES = 8 << 20, /* skipped before a hello */
 	MAGIC_BYTES = 8,
@@ -123,6 +124,7 @@ struct hello {
 	uint64_t received;            /* counted frames that the sender has received */
 	uint64_t linger_seconds;      /* how long the session outlives its connection */
 	bool ends;                    /* that session is to end: a new one, please */
+	uint64_t channel;             /* 0: the session's own connection; else one beside it */
 	const char *root;             /* absolute directory */
 };
 
@@ -132,6 +134,7 @@ struct welcome {
 	int error;          /* 0, or why there is no session: -errno ... */
 	const char *reason; /* ... in words */
 	bool resumed;
+	uint64_t channels; /* connections that the session takes */
 	uint8_t session[TOKEN_BYTES];
 	uint8_t token[TOKEN_BYTES];
 	uint64_t received;

@@ -102,7 +102,6 @@ static enum lane_priority answer_priority(const struct job *job)
 
 static void job_run(struct job *job)
 {
-	struct server *server = job->server;
 	const struct request_type *type = server_request_type(job->header.type);
 	static const uint8_t room[WIRE_RESULT_BYTES];
 	cleanup_wire_writer struct wire_writer out = {0};
@@ -117,20 +116,25 @@ static void job_run(struct job *job)
 		wire_set_result(
 			out.buffer.data + FRAME_HEADER_BYTES, result, began_ns, clock_now_ns());
 	}
-	if (lane_send(server->lane, answer_priority(job), FRAME_REPLY, job->header.id, &out) < 0)
+	if (lane_send(job->lane, answer_priority(job), FRAME_REPLY, job->header.id, &out) < 0)
 		log_error("no memory for the answer to request %u", job->header.id);
 	job_finish(job);
 }
 
-static struct job *pop_job(struct job_queue *queue)
+/* The first whose lane has not so much to send yet. */
+static struct job *pop_job(struct job_queue *queue, size_t waiting_max_bytes)
 {
-	struct job *job = queue->first;
+	struct job **slot = &queue->first;
+	struct job *job;
 
+	while (*slot && lane_waiting_bytes((*slot)->lane) >= waiting_max_bytes)
+		slot = &(*slot)->next;
+	job = *slot;
 	if (!job)
 		return NULL;
-	queue->first = job->next;
-	if (!queue->first)
-		queue->last = &queue->first;
+	*slot = job->next;
+	if (!*slot)
+		queue->last = slot;
 	return job;
 }
 
@@ -146,11 +150,11 @@ static void push_job(struct job_queue *queue, struct job *job)
  * unread.)  Under the lock. */
 static struct job *next_job(struct server *server)
 {
-	size_t waiting = server->stopping ? 0 : lane_waiting_bytes(server->lane);
-	struct job *job = waiting < WAITING_SMALL_MAX_BYTES ? pop_job(&server->small) : NULL;
+	bool stopping = server->stopping;
+	struct job *job = pop_job(&server->small, stopping ? SIZE_MAX : WAITING_SMALL_MAX_BYTES);
 
-	if (!job && waiting < WAITING_MAX_BYTES)
-		job = pop_job(&server->bulk);
+	if (!job)
+		job = pop_job(&server->bulk, stopping ? SIZE_MAX : WAITING_MAX_BYTES);
 	if (job)
 		server->queued--;
 	return job;
@@ -325,8 +329,10 @@ out:
 	return r;
 }
 
-static int take_request(struct server *server, const struct frame_header *header, uint8_t *payload)
+static int take_request(
+	struct server_channel *channel, const struct frame_header *header, uint8_t *payload)
 {
+	struct server *server = channel->server;
 	struct job *job = calloc(1, sizeof(*job));
 	uint64_t order;
 	int r;
@@ -336,6 +342,7 @@ static int take_request(struct server *server, const struct frame_header *header
 		return -ENOMEM;
 	}
 	job->server = server;
+	job->lane = channel->lane;
 	job->header = *header;
 	job->payload = payload;
 	job->in = wire_reader_over(payload, header->size);
@@ -392,7 +399,7 @@ int server_send_data(struct job *job, struct wire_writer *writer)
 	if (stop)
 		return -EINTR;
 	job->listed_bytes += size;
-	return lane_send(server->lane, answer_priority(job), FRAME_DATA, job->header.id, writer);
+	return lane_send(job->lane, answer_priority(job), FRAME_DATA, job->header.id, writer);
 }
 
 void server_wait_for_closes(struct job *job)
@@ -416,12 +423,17 @@ static int take_unwatch(struct server *server, struct wire_reader *in)
 
 static int received(void *user, const struct frame_header *header, uint8_t *payload)
 {
-	struct server *server = user;
+	struct server_channel *channel = user;
+	struct server *server = channel->server;
 	struct wire_reader in = wire_reader_over(payload, header->size);
 	int r = 0;
 
+	if (channel->index > 0 && header->type != REQUEST_READ) {
+		free(payload);
+		return -EPROTO;
+	}
 	if (server_request_type(header->type))
-		return take_request(server, header, payload);
+		return take_request(channel, header, payload);
 	switch (header->type) {
 	case FRAME_CREDIT:
 		take_credit(server, header->id, wire_get_number_max(&in, UINT32_MAX));
@@ -450,7 +462,7 @@ static int received(void *user, const struct frame_header *header, uint8_t *payl
 
 static bool ready(void *user)
 {
-	struct server *server = user;
+	struct server *server = ((struct server_channel *)user)->server;
 	bool room;
 
 	pthread_mutex_lock(&server->lock);
@@ -461,10 +473,11 @@ static bool ready(void *user)
 
 static void lost(void *user, int error)
 {
-	struct server *server = user;
+	struct server_channel *channel = user;
+	struct server *server = channel->server;
 
 	log_info("connection lost: %s", strerror(-error));
-	server->callbacks.lost(server->user);
+	server->callbacks.lost(server->user, channel->index);
 }
 
 /* ---- Handles ---------------------------------------------------------------------- */
@@ -546,15 +559,35 @@ struct handle *server_handle_remove(struct server *server, uint64_t id)
 
 /* ---- Life ------------------------------------------------------------------------------ */
 
+static void free_lanes(struct server *server)
+{
+	for (unsigned i = 0; i < CHANNELS_MAX; i++)
+		lane_free(server->channels[i].lane);
+}
+
+static int new_lanes(struct server *server)
+{
+	static const struct lane_callbacks callbacks = {
+		.received = received, .ready = ready, .lost = lost};
+	int r = 0;
+
+	for (unsigned i = 0; i < CHANNELS_MAX && r == 0; i++) {
+		server->channels[i] = (struct server_channel){.server = server, .index = i};
+		r = lane_new(&callbacks, &server->channels[i], &server->channels[i].lane);
+	}
+	server->lane = server->channels[0].lane;
+	return r;
+}
+
 int server_new(struct workspace *w, const struct server_callbacks *callbacks, void *user,
 	struct server **ret_server)
 {
-	static const struct lane_callbacks lane_callbacks = {
-		.received = received, .ready = ready, .lost = lost};
 	struct server *server = calloc(1, sizeof(*server));
-	int r = server ? lane_new(&lane_callbacks, server, &server->lane) : -ENOMEM;
+	int r = server ? new_lanes(server) : -ENOMEM;
 
 	if (r < 0) {
+		if (server)
+			free_lanes(server);
 		free(server);
 		return r;
 	}
@@ -592,7 +625,8 @@ void server_free(struct server *server)
 {
 	if (!server)
 		return;
-	lane_detach(server->lane);
+	for (unsigned i = 0; i < CHANNELS_MAX; i++)
+		lane_detach(server->channels[i].lane);
 	stop_everything(server);
 	for (size_t i = 0; i < HANDLE_BUCKETS; i++)
 		while (server->handles[i]) {
@@ -602,7 +636,7 @@ void server_free(struct server *server)
 			server_handle_put(server, handle);
 		}
 	workspace_free(server->workspace);
-	lane_free(server->lane);
+	free_lanes(server);
 	pthread_cond_destroy(&server->work);
 	pthread_cond_destroy(&server->moved);
 	pthread_mutex_destroy(&server->lock);
@@ -610,7 +644,7 @@ void server_free(struct server *server)
 	free(server);
 }
 
-struct lane *server_lane(struct server *server)
+struct lane *server_lane(struct server *server, unsigned channel)
 {
-	return server->lane;
+	return server->channels[channel].lane;
 }

@@ -13,7 +13,8 @@
 struct server;
 
 struct server_callbacks {
-	void (*lost)(void *user);    /* the connection is gone; from any thread */
+	/* The connection of the channel is gone; from any thread. */
+	void (*lost)(void *user, unsigned channel);
 	void (*goodbye)(void *user); /* the client is done for good */
 };
 
@@ -24,7 +25,9 @@ int server_new(struct workspace *w, const struct server_callbacks *callbacks, vo
 /* Detaches, cancels and waits for everything, and frees the workspace.  NULL is fine. */
 void server_free(struct server *server);
 
-struct lane *server_lane(struct server *server); /* to attach connections to */
+/* To attach connections to.  `channel`: below CHANNELS_MAX; requests other than READ end the
+ * connection of all but the first. */
+struct lane *server_lane(struct server *server, unsigned channel);
 
 /* Tells the client about lost change events, once there is room again. */
 void server_tick(struct server *server);

@@ -26,10 +26,18 @@ enum {
 	WRITTEN_SLOTS = 4096,
 };
 
+/* One connection of the session, of those it may have. */
+struct server_channel {
+	struct server *server;
+	struct lane *lane;
+	unsigned index;
+};
+
 struct job {
 	struct job *next;    /* in the pool's or a handle's queue */
 	struct job *in_hash; /* by id */
 	struct server *server;
+	struct lane *lane; /* that it came by: the answer goes back there */
 	struct frame_header header;
 	uint8_t *payload;
 	struct wire_reader in; /* what the handler has not read yet */
@@ -64,7 +72,8 @@ struct server {
 	struct workspace *workspace;
 	struct server_callbacks callbacks;
 	void *user;
-	struct lane *lane;
+	struct server_channel channels[CHANNELS_MAX];
+	struct lane *lane; /* of the first */
 
 	pthread_mutex_t lock;
 	pthread_cond_t work;  /* the pool waits here */

@@ -164,6 +164,39 @@ int transport_share(struct transport *transport, bool may_share)
 	return 0;
 }
 
+int transport_copy(const struct transport *transport, struct transport *ret_copy)
+{
+	struct transport copy = *transport;
+	size_t count = 0;
+	bool failed;
+
+	while (transport->argv[count])
+		count++;
+	copy.may_prompt = false;
+	copy.place = strdup(transport->place);
+	copy.argv = calloc(count + 1, sizeof(*copy.argv));
+	failed = !copy.place || !copy.argv;
+	for (size_t i = 0; i < count && !failed; i++) {
+		copy.argv[i] = strdup(transport->argv[i]);
+		failed = !copy.argv[i];
+	}
+	if (failed) {
+		transport_done(&copy);
+		return -ENOMEM;
+	}
+	*ret_copy = copy;
+	return 0;
+}
+
+void transport_done(struct transport *transport)
+{
+	for (char **argument = transport->argv; argument && *argument; argument++)
+		free(*argument);
+	free(transport->argv);
+	free(transport->place);
+	*transport = (struct transport){0};
+}
+
 int stream_open(const struct transport *transport, struct stream *ret_stream)
 {
 	struct child *child = calloc(1, sizeof(*child));

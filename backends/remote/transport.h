@@ -27,6 +27,10 @@ struct stream {
  * (ControlMaster).  That one may be the one that is dead. */
 int transport_share(struct transport *transport, bool may_share);
 
+/* A copy that asks nothing on the terminal.  -ENOMEM. */
+int transport_copy(const struct transport *transport, struct transport *ret_copy);
+void transport_done(struct transport *transport); /* frees what it owns; zeroed is fine */
+
 /* Starts the child.  -errno. */
 int stream_open(const struct transport *transport, struct stream *ret_stream);
 

@@ -19,6 +19,12 @@
 
 enum { FRAMES_MAX = 64, ECHO_BYTES = 1024, LOOK_MS = 1 };
 
+static void nobody_is_told(void *user, unsigned channel)
+{
+	(void)user;
+	(void)channel;
+}
+
 static void nothing(void *user)
 {
 	(void)user;
@@ -252,7 +258,8 @@ static void send_frame(int fd, struct wire_reader *in)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct server_callbacks callbacks = {.lost = nothing, .goodbye = nothing};
+	static const struct server_callbacks callbacks = {
+		.lost = nobody_is_told, .goodbye = nothing};
 	struct wire_reader in = wire_reader_over(data, size);
 	struct workspace *w = make_tree();
 	struct server *server;
@@ -265,7 +272,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		workspace_free(w);
 		return 0;
 	}
-	if (lane_attach(server_lane(server), fds[0], fds[0], 0) == 0)
+	if (lane_attach(server_lane(server, 0), fds[0], fds[0], 0) == 0)
 		for (int i = 0; i < FRAMES_MAX && wire_reader_left(&in) > 0; i++)
 			send_frame(fds[1], &in);
 	server_free(server);

@@ -244,27 +244,28 @@ class Reader:
 
 HELLO, WELCOME = b"\xffisthmC\x01", b"\xffisthmS\x01"
 CAN_EXEC, CAN_WATCH, READ_ONLY = 1, 2, 8
-Welcome = collections.namedtuple("Welcome", "version error reason resumed session token received capabilities uid gid")
+Welcome = collections.namedtuple("Welcome", "version error reason resumed session token received capabilities uid gid channels")
 
 
 def opening(magic, nonce, body):
     return magic + nonce + struct.pack("<I", len(body)) + body
 
 
-def hello(root, nonce=None, session=bytes(16), token=bytes(16), received=0, linger=0, version=1):
+def hello(root, nonce=None, session=bytes(16), token=bytes(16), received=0, linger=0, version=1, channel=0):
     nonce = nonce or secrets.token_bytes(16)
-    return opening(HELLO, nonce, number(version) + session + token + numbers(received, linger) + string(root))
+    return opening(HELLO, nonce, number(version) + session + token + numbers(received, linger) + string(root)
+                   + numbers(0, channel))
 
 
 def welcome(nonce, session, token, capabilities, uid, gid, received=0, resumed=0, error=0, reason=b""):
     return opening(WELCOME, nonce, number(1) + signed(error) + string(reason) + number(resumed) + session + token
-                   + numbers(received, capabilities, uid, gid))
+                   + numbers(received, capabilities, uid, gid, 1))
 
 
 def read_welcome(body):
     r = Reader(body)
     return Welcome(r.number(), r.signed(), r.string(), r.number(), r.raw(16), r.raw(16), r.number(), r.number(),
-                   r.number(), r.number())
+                   r.number(), r.number(), r.number())
 
 
 # ---- Section 4: frames -------------------------------------------------------------------
@@ -404,9 +405,10 @@ class Refused(Exception):
 
 
 class Client:
-    """Speaks to a helper that it starts; with `resume`, goes on with the session of another client."""
+    """Speaks to a helper that it starts; with `resume`, goes on with the session of another client,
+    or, as `channel`, beside that one."""
 
-    def __init__(self, argv, root, linger=0, token=None, resume=None):
+    def __init__(self, argv, root, linger=0, token=None, resume=None, channel=0):
         self.helper = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         self.lane = Lane(self.helper.stdout.fileno(), self.helper.stdin.fileno())
         self.requests, self.answers, self.parts = 0, {}, {}
@@ -414,13 +416,15 @@ class Client:
         nonce = secrets.token_bytes(16)
         session = resume.welcome.session if resume else bytes(16)
         token = token or (resume.welcome.token if resume else bytes(16))
-        received = resume.lane.received if resume else 0
-        self.lane.write(hello(os.fsencode(root), nonce, session, token, received, linger))
+        received = resume.lane.received if resume and not channel else 0
+        self.lane.write(hello(os.fsencode(root), nonce, session, token, received, linger, channel=channel))
         self.welcome = read_welcome(self.lane.receive_opening(WELCOME, nonce)[1])
         if self.welcome.error:
             self.drop()
             raise Refused(self.welcome.error, self.welcome.reason)
-        if self.welcome.resumed:
+        if channel:
+            self.requests = 1000000 * channel  # ids are the session's
+        elif self.welcome.resumed:
             self.requests, self.answers, self.parts = resume.requests, resume.answers, resume.parts
             self.lane.resume(resume.lane, self.welcome.received)
 

@@ -676,6 +676,68 @@ def test_session_goes_on_over_a_new_connection():
     third.close()
 
 
+def beside(channel, resume=None):
+    return p.Client([helper], root, resume=resume or client, channel=channel)
+
+
+def refuses(error, action, *arguments):
+    try:
+        action(*arguments)
+    except p.Refused as refused:
+        same(-error, refused.args[0])
+    else:
+        raise AssertionError("nothing was refused")
+
+
+def ends(someone):
+    try:
+        while True:
+            someone.receive()
+    except p.Ended:
+        someone.drop()
+
+
+def test_more_channels_of_a_session_read():
+    content = os.urandom(1000000)
+    write_file(b"spread", content)
+    handle, _ = open_file(b"spread")
+    same(4, client.welcome.channels)
+    channels = [client, *map(beside, (1, 2, 3))]
+    same([client.welcome.session] * 4, [c.welcome.session for c in channels])
+    asked = [c.ask(p.READ, p.numbers(handle, i * 250000, 250000)) for i, c in enumerate(channels)]
+    same(content, b"".join(c.wait(i).body.rest() for c, i in zip(channels, asked)))
+    # A new connection takes the channel over, and the others do not notice.
+    again = beside(2)
+    ends(channels[2])
+    for c in (again, channels[1], client):
+        same(content[:10], c.call(p.READ, p.numbers(handle, 0, 10)).body.rest())
+    close(handle)
+    fails(errno.EBADF, again.call, p.READ, p.numbers(handle, 0, 10))
+    for c in (again, channels[1], channels[3]):
+        c.drop()
+
+
+def test_a_channel_does_nothing_but_read():
+    other = beside(1)
+    other.ask(p.MKDIR, p.name(b"by-channel") + p.number(0o777))
+    ends(other)
+    same(0, client.call(p.STATFS).result)
+    same(False, os.path.exists(at(b"by-channel")))
+
+
+def test_channels_are_for_whom_the_session_belongs_to():
+    refuses(errno.ENOTCONN, p.Client, [helper], root, 0, None, None, 1)
+    refuses(errno.EACCES, p.Client, [helper], root, 0, secrets.token_bytes(16), client, 1)
+    same(0, client.call(p.STATFS).result)
+
+
+def test_channels_end_with_the_session():
+    first = p.Client([helper], root)
+    other = beside(3, first)
+    first.close()
+    ends(other)
+
+
 def test_the_helper_ends_after_goodbye():
     client.close()
     same(0, client.helper.returncode)

@@ -259,6 +259,7 @@ static const struct hello sample_hello = {.nonce = "0123456789abcde",
 	.version = PROTOCOL_VERSION,
 	.received = 77,
 	.linger_seconds = 600,
+	.channel = 3,
 	.root = "/srv/app"};
 
 static int receive(const void *data, size_t size, size_t *ret_left, struct hello *ret_hello,
@@ -296,7 +297,7 @@ static void test_a_hello_is_found_behind_noise_and_nothing_beyond_is_taken(void)
 		CHECK_RC(0, receive(w.buffer.data, w.buffer.size, &left, &hello, &body, &noise));
 		CHECK_RC(4, left);
 		CHECK_STRING("/srv/app", hello.root);
-		CHECK(hello.received == 77 && hello.linger_seconds == 600);
+		CHECK(hello.received == 77 && hello.linger_seconds == 600 && hello.channel == 3);
 		CHECK_RC(length, noise.size);
 	}
 }
@@ -324,7 +325,8 @@ static void test_a_welcome_keeps_its_fields(void)
 		.token = "secret",
 		.received = 9,
 		.capabilities = 3,
-		.owner_uid = 1000};
+		.owner_uid = 1000,
+		.channels = 4};
 	cleanup_wire_writer struct wire_writer w = {0};
 	struct welcome got;
 	size_t prefix = MAGIC_BYTES + NONCE_BYTES + 4;
@@ -334,7 +336,8 @@ static void test_a_welcome_keeps_its_fields(void)
 			    welcome.nonce, w.buffer.data + prefix, w.buffer.size - prefix, &got));
 	CHECK_RC(-EACCES, got.error);
 	CHECK_STRING("no", got.reason);
-	CHECK(got.resumed && got.received == 9 && got.capabilities == 3 && got.owner_uid == 1000);
+	CHECK(got.resumed && got.received == 9 && got.capabilities == 3 && got.owner_uid == 1000 &&
+		got.channels == 4);
 	CHECK(memcmp(got.token, "secret", 7) == 0);
 	for (size_t size = 0; size < w.buffer.size - prefix; size++)
 		CHECK_RC(

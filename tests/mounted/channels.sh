@@ -1,0 +1,118 @@
+#!/bin/bash
+# A long link: what is read ahead comes by several connections, and none of them is needed.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+connections() {
+	"$ISTHMUS" status "$mnt" | sed -n 's/^traffic .* \([0-9]*\) connections$/\1/p'
+}
+
+has_connections() {
+	[ "$(connections)" = "$1" ]
+}
+
+# The ssh of the first connection is the oldest.
+further_sshs() {
+	pgrep -P "$daemon_pid" | tail -n +2
+}
+
+make_file() {
+	head -c 64M /dev/urandom >"$backing/$1"
+}
+
+# read_until_spread FILE: until there are four connections.
+read_until_spread() {
+	local end=$((SECONDS + 40))
+
+	until has_connections 4; do
+		[ "$SECONDS" -lt "$end" ] || fail "$(connections) connections after 40 s of reading" || return
+		touch "$backing/$1"
+		cmp "$backing/$1" "$mnt/$1" || fail "another content"
+	done
+}
+
+# reads_whole FILE COMMAND...: also when the command is run in the middle.
+reads_whole() {
+	local file=$1 reader
+	shift
+
+	read_until_spread "$file" || return
+	make_file "$file"
+	(exec cmp "$backing/$file" "$mnt/$file") &
+	reader=$!
+	sleep 0.2
+	expect 3 "$(further_sshs | wc -l)" "connections beside the first"
+	"$@"
+	wait "$reader" || fail "reading $file after '$*': cmp ended with $?"
+}
+
+test_much_is_read_by_several_connections_while_that_is_of_use() {
+	make_file much
+	has_connections 1 || fail "$(connections) connections before anything was read"
+	read_until_spread much
+	expect 3 "$(further_sshs | wc -l)" "connections beside the first"
+	wait_for 20 has_connections 1 || fail "they stay: $(connections)"
+	wait_for 5 sh -c "! pgrep -P $daemon_pid | tail -n +2 | grep ." || fail "an ssh was left"
+}
+
+kill_further() {
+	further_sshs | xargs kill -KILL
+}
+
+test_connections_that_die_lose_nothing() {
+	make_file dies
+	reads_whole dies kill_further
+	grep -q '"reconnects":[[:space:]]*0' "$mnt/.isthmus/status" || fail "the first connection was lost, too"
+}
+
+stop_one() {
+	kill -STOP "$(further_sshs | head -n 1)"
+}
+
+test_a_connection_that_stalls_holds_nobody_up_for_long() {
+	local started=$SECONDS
+
+	make_file stalls
+	reads_whole stalls stop_one
+	[ $((SECONDS - started)) -lt 60 ] || fail "took $((SECONDS - started)) s"
+}
+
+reset_link() {
+	echo reset >"$tmp/link"
+	sleep 0.1
+	echo up >"$tmp/link"
+}
+
+test_all_connections_may_break_at_once() {
+	make_file resets
+	reads_whole resets reset_link
+}
+
+kill_far_session() {
+	pkill -KILL -f "^$tmp/far/cache/isthmus/isthmus-helper"
+}
+
+test_the_far_session_may_die() {
+	make_file ends
+	reads_whole ends kill_far_session
+	grep -q '"reconnects":[[:space:]]*[1-9]' "$mnt/.isthmus/status" || fail "it lives"
+}
+
+test_what_is_written_meanwhile_is_read() {
+	make_file changes
+	read_until_spread changes || return
+	(
+
+		for i in $(seq 40); do
+			printf '%08d' "$i" | dd of="$mnt/changes" bs=8 seek=$((i * 100000)) conv=notrunc status=none
+			expect "$(printf '%08d' "$i")" \
+				"$(dd if="$mnt/changes" bs=8 skip=$((i * 100000)) count=1 status=none)" "what was written"
+		done
+	)
+	cmp "$backing/changes" "$mnt/changes" || fail "another content"
+}
+
+need_fuse
+prepare_backend "$1"
+simulate_link 40 -o linger=20
+run_tests_prepared
