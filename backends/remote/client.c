@@ -49,6 +49,7 @@ static void remote_free(struct workspace *w)
 
 	remote_manager_stop(remote);
 	pthread_mutex_lock(&remote->lock);
+	remote->epoch++;
 	remote_fail_calls(remote);
 	pthread_mutex_unlock(&remote->lock);
 	remote_settings_done(&remote->settings);

@@ -86,6 +86,7 @@ static int register_call(struct remote *remote, struct op_context *ctx, struct c
 		while (remote->calls[call->id % CALL_SLOTS]);
 		remote->calls[call->id % CALL_SLOTS] = call;
 		remote->call_count++;
+		call->epoch = remote->epoch;
 		call->channel = call->may_spread ? remote_channel_take(remote) : NULL;
 		*ret_lane = call->channel ? call->channel->lane : remote->lane;
 		*ret_id = call->id;
@@ -552,9 +553,9 @@ void remote_fail_calls(struct remote *remote)
 		struct call *call = remote->calls[i];
 		int64_t result;
 
-		if (!call || call->done)
+		if (!call || call->done || call->epoch == remote->epoch)
 			continue;
-		result = call->repeatable || lane_withdraw(remote->lane, call->id) ? RESULT_AGAIN
+		result = lane_withdraw(remote->lane, call->id) || call->repeatable ? RESULT_AGAIN
 										   : -EIO;
 		fail_call(call, result);
 	}

@@ -31,7 +31,6 @@ static int file_new(struct remote *remote, const char *path, int flags, struct r
 	clock_cond_init(&file->changed);
 	pthread_mutex_lock(&remote->lock);
 	file->handle = ++remote->next_handle;
-	file->epoch = remote->epoch;
 	pthread_mutex_unlock(&remote->lock);
 	*ret = file;
 	return 0;
@@ -105,6 +104,9 @@ static int64_t take_opened(struct query *q, int64_t result, struct remote_file *
 			file, steal_ptr(&q->call->payload), q->in.data + q->in.offset, got, wanted);
 	}
 	*ret_attributes = attributes;
+	pthread_mutex_lock(&file->remote->lock);
+	file->epoch = q->call->epoch;
+	pthread_mutex_unlock(&file->remote->lock);
 	return 0;
 }
 
@@ -231,13 +233,9 @@ static int reopen(struct op_context *ctx, struct remote_file *file)
 	struct object_ref object = {.path = file->path, .id = file->id};
 	struct attributes attributes = {0};
 	struct query q;
-	uint64_t epoch;
 	int64_t result;
 
 	do {
-		pthread_mutex_lock(&remote->lock);
-		epoch = remote->epoch;
-		pthread_mutex_unlock(&remote->lock);
 		query_begin(&q, ctx, remote, REQUEST_OPEN, 0);
 		remote_put_object(&q, &object);
 		wire_put_open_flags(&q.out, file->flags);
@@ -245,12 +243,7 @@ static int reopen(struct op_context *ctx, struct remote_file *file)
 		wire_put_number(&q.out, 0);
 		result = take_opened(&q, query_run(&q), file, &attributes, 0);
 	} while (query_end(&q, &result));
-	if (result < 0)
-		return (int)result;
-	pthread_mutex_lock(&remote->lock);
-	file->epoch = epoch;
-	pthread_mutex_unlock(&remote->lock);
-	return 0;
+	return (int)result;
 }
 
 /* Somebody else may have had the lock since, so it is not taken again behind the owner's back. */

@@ -51,6 +51,7 @@ struct call {
 	enum frame_type type;
 	bool repeatable; /* has no effect at the far end */
 	bool done, abandoned;
+	uint64_t epoch;  /* remote->epoch when it was made */
 	bool gives_back; /* a lock or a handle: neither the bound nor a broken link keeps it here */
 	bool at_once;    /* made under file->lock: RESULT_BUSY rather than wait for a slot */
 	bool may_spread; /* any channel will do */
@@ -236,7 +237,8 @@ bool remote_is_offline(struct remote *remote);
 /* From the reader thread. */
 int remote_received(void *user, const struct frame_header *header, uint8_t *payload);
 
-/* A new session: what was under way is lost.  Under the lock. */
+/* A new session (remote->epoch): what was made before is lost.  Under the lock, which it drops now
+ * and then. */
 void remote_fail_calls(struct remote *remote);
 
 /* The same for what went out by the channel.  Under the lock. */
@@ -372,8 +374,9 @@ struct chunk {
 	bool done;
 	bool dropped; /* out of the list; freed when it is done */
 	int error;
-	size_t used;   /* bytes handed out */
-	bool is_ahead; /* nobody had asked for it when it was sent for */
+	uint64_t epoch; /* the session that was asked */
+	size_t used;    /* bytes handed out */
+	bool is_ahead;  /* nobody had asked for it when it was sent for */
 	int64_t sent_ms, done_ms;
 	uint8_t *payload; /* owns `data` */
 	const uint8_t *data;

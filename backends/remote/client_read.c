@@ -212,6 +212,7 @@ static int fetch(struct op_context *ctx, struct remote_file *file, uint64_t orde
 		return -ENOMEM;
 	chunk->is_ahead = is_ahead;
 	pthread_mutex_lock(&remote->lock);
+	chunk->epoch = file->epoch;
 	file->refs++;
 	pthread_mutex_unlock(&remote->lock);
 	query_begin(&q, ctx, remote, REQUEST_READ, order);
@@ -336,6 +337,25 @@ static ssize_t copy_from(
 	return (ssize_t)count;
 }
 
+/* All that was asked of a session which has ended counts as one failure: the reader starts anew. */
+static int take_failure(struct remote_file *file, struct chunk *chunk)
+{
+	struct remote *remote = file->remote;
+	int error = chunk->error;
+
+	pthread_mutex_lock(&remote->lock);
+	if (chunk->epoch != remote->epoch)
+		error = RESULT_AGAIN;
+	pthread_mutex_unlock(&remote->lock);
+	if (error == RESULT_AGAIN) {
+		remote_file_drop_chunks(file);
+		return error;
+	}
+	unlink_chunk(file, chunk);
+	chunk_free(chunk);
+	return error == RESULT_LOST ? 0 : error;
+}
+
 /* Under file->lock. */
 static ssize_t read_locked(struct op_context *ctx, struct remote_file *file, uint64_t order,
 	uint8_t *data, size_t size, off_t offset)
@@ -358,9 +378,7 @@ static ssize_t read_locked(struct op_context *ctx, struct remote_file *file, uin
 		} else if (!chunk->done) {
 			r = wait_for_chunk(ctx, file, chunk, &counted);
 		} else if (chunk->error) {
-			r = chunk->error == RESULT_LOST ? 0 : chunk->error;
-			unlink_chunk(file, chunk);
-			chunk_free(chunk);
+			r = take_failure(file, chunk);
 		} else {
 			done += (size_t)copy_from(
 				chunk, data + done, size - done, position, &at_end);
