@@ -394,9 +394,9 @@ static int mount_at(struct mount_options *options)
 	r = runtime_mount_init(&daemon_state.runtime, path);
 	if (r < 0)
 		return command_error("mount",
-			"the directory for runtime files %s: set XDG_RUNTIME_DIR to a directory of "
-			"yours with mode 0700",
-			r == -EPERM ? "belongs to somebody else, or is open to others"
+			"the directory for runtime files: %s: set XDG_RUNTIME_DIR to a directory "
+			"of yours with mode 0700",
+			r == -EPERM ? "it belongs to somebody else, or is open to others"
 				    : strerror(-r));
 	free(daemon_state.runtime.uri);
 	daemon_state.runtime.uri = strdup(options->uri);

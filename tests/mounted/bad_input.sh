@@ -116,6 +116,14 @@ test_a_refused_tool_says_what_to_do() {
 	refused 2 '"action": "allow"}' "$ISTHMUS" tool bash --root "$tmp/ws" true
 }
 
+test_no_directory_for_runtime_files() {
+	refused 2 'runtime files: No such file or directory: set XDG_RUNTIME_DIR' \
+		env XDG_RUNTIME_DIR=/no/such/directory "$ISTHMUS" mount "$uri" "$mnt"
+	chmod 755 "$tmp/ws"
+	mkdir -m 755 "$tmp/ws/isthmus"
+	refused 2 'runtime files: it belongs to somebody else' env XDG_RUNTIME_DIR="$tmp/ws" "$ISTHMUS" mount "$uri" "$mnt"
+}
+
 test_unknown_command() {
 	refused 2 "frobnicate" "$ISTHMUS" frobnicate
 	refused 2 "usage" "$ISTHMUS"
