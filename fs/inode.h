@@ -262,10 +262,13 @@ uint64_t inode_table_on_ttl(struct inode_table *table, char **paths, size_t max,
 
 /* Handles.  A spare one is closed with the inode; it serves whoever is about to open a file
  * that another has just replaced.  Adding any other takes a reference on the inode; handle_any()
- * takes one on the handle (NULL: none is open).  The last handle_put() closes the file and frees
- * the handle.  Adding a second spare one fails (false); the caller keeps it. */
+ * takes one on the handle (NULL: none is open, or only a spare one without `spare`).  The last
+ * handle_put() closes the file and frees the handle.  Adding a second spare one fails (false); the
+ * caller keeps it.  is_kept(): the object has one. */
 bool inode_table_handle_add(struct inode_table *table, struct open_handle *handle);
-struct open_handle *inode_table_handle_any(struct inode_table *table, struct inode *inode);
+bool inode_table_is_kept(struct inode_table *table, const struct object_id *id);
+struct open_handle *inode_table_handle_any(
+	struct inode_table *table, struct inode *inode, bool spare);
 int inode_table_handle_put(
 	struct inode_table *table, struct op_context *ctx, struct open_handle *handle);
 

@@ -48,6 +48,11 @@ static struct open_handle *spare_of(const struct inode *inode)
 	return handle;
 }
 
+static bool has_spare_alone(const struct inode *inode)
+{
+	return inode->handles && inode->handles->is_spare && !inode->handles->next;
+}
+
 bool inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
 {
 	struct inode *inode = handle->inode;
@@ -70,7 +75,19 @@ bool inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
 	return true;
 }
 
-struct open_handle *inode_table_handle_any(struct inode_table *t, struct inode *inode)
+bool inode_table_is_kept(struct inode_table *t, const struct object_id *id)
+{
+	const struct inode *inode;
+	bool is_kept;
+
+	pthread_mutex_lock(&t->lock);
+	inode = inode_find(t, id);
+	is_kept = inode && spare_of(inode);
+	pthread_mutex_unlock(&t->lock);
+	return is_kept;
+}
+
+struct open_handle *inode_table_handle_any(struct inode_table *t, struct inode *inode, bool spare)
 {
 	struct open_handle *handle;
 
@@ -81,6 +98,8 @@ struct open_handle *inode_table_handle_any(struct inode_table *t, struct inode *
 	/* One that was opened to be kept leads to the object for certain. */
 	if (handle && !is_writer(handle) && spare_of(inode))
 		handle = spare_of(inode);
+	if (handle && !spare && has_spare_alone(inode))
+		handle = NULL;
 	if (handle)
 		handle->references++;
 	pthread_mutex_unlock(&t->lock);

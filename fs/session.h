@@ -56,6 +56,7 @@ struct session {
 		atomic_uint_fast64_t until_ns;
 		atomic_uint found_count; /* by names, since; the last ones are kept: */
 		const struct inode *_Atomic found[FOUND_MAX];
+		struct inode *_Atomic kept; /* with a reference: the last file found */
 	} lookers[LOOKERS];
 
 	/* The threads that serve (session_loop.c). */
@@ -178,7 +179,7 @@ void session_drop_pages(struct session *s, struct inode *inode, off_t offset, si
 bool request_looks_again(const struct request *r);
 
 /* A lookup led to the inode: perhaps as something on the way was stale. */
-void request_found(struct request *r, const struct inode *inode);
+void request_found(struct request *r, struct inode *inode);
 
 /* Who asks has found the inode by its name since he was told that something is stale, and will do
  * with whatever has that name. */

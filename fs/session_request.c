@@ -131,20 +131,33 @@ static void has_stepped(struct request *r)
 		looking->until_ns += clock_now_ns() - r->start_ns;
 }
 
+/* When the kernel finds another file than it knew, it forgets that at once, and looks again. */
+static void keep(struct request *r, struct looker *slot, struct inode *file)
+{
+	if (file)
+		inode_table_ref(r->mount->inodes, file);
+	inode_table_unref(r->mount->inodes, atomic_exchange(&slot->kept, file));
+}
+
 static void has_arrived(struct request *r)
 {
 	struct looker *slot = slot_of(r);
 
-	if (slot->thread == r->op.pid)
-		slot->thread = 0;
+	if (slot->thread != r->op.pid)
+		return;
+	slot->thread = 0;
+	keep(r, slot, NULL);
 }
 
-void request_found(struct request *r, const struct inode *inode)
+void request_found(struct request *r, struct inode *inode)
 {
 	struct looker *looking = looker(r);
 
-	if (looking)
-		looking->found[looking->found_count++ % FOUND_MAX] = inode;
+	if (!looking)
+		return;
+	looking->found[looking->found_count++ % FOUND_MAX] = inode;
+	if (!inode->is_directory)
+		keep(r, looking, inode);
 }
 
 bool request_means_name(const struct request *r, const struct inode *inode)
@@ -210,6 +223,14 @@ void request_finish(struct request *r, int result)
 
 /* ---- Where things are ------------------------------------------------------------ */
 
+/* Over a link, who is told that a name is stale gets at what is there now sooner than at what was
+ * opened to be kept. */
+static struct open_handle *any_handle(struct request *r, struct inode *inode)
+{
+	return inode_table_handle_any(
+		r->mount->inodes, inode, !r->session->is_remote || request_means_name(r, inode));
+}
+
 int request_locate(struct request *r, struct inode *inode, struct object_ref *ret_object)
 {
 	int error = 0;
@@ -224,7 +245,7 @@ int request_locate(struct request *r, struct inode *inode, struct object_ref *re
 	if (!r->by_handle)
 		error = inode_table_path(r->mount->inodes, inode, NULL, &r->path);
 	if ((r->by_handle || error == -ENOENT) && !r->handle)
-		r->handle = inode_table_handle_any(r->mount->inodes, inode);
+		r->handle = any_handle(r, inode);
 	if (error < 0 && !r->handle) {
 		r->path.path = r->path.fixed;
 		r->path.fixed[0] = '\0';
@@ -241,7 +262,7 @@ int request_locate_open(struct request *r, struct inode *inode, struct object_re
 
 	if (error < 0 || r->handle || r->by_name || r->session->is_remote || inode->is_directory)
 		return error;
-	r->handle = inode_table_handle_any(r->mount->inodes, inode);
+	r->handle = any_handle(r, inode);
 	if (r->handle)
 		ret_object->file = r->handle->file;
 	return 0;
@@ -312,7 +333,7 @@ bool request_retry(struct request *r, int result, struct inode *inode)
 		return true;
 	if (!inode)
 		return false;
-	r->handle = inode_table_handle_any(r->mount->inodes, inode);
+	r->handle = any_handle(r, inode);
 	r->by_handle = r->handle;
 	return r->by_handle;
 }

@@ -230,23 +230,6 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 	return 0;
 }
 
-int cached_open(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
-{
-	struct cached *c = cached_of(w);
-	int r = -EAGAIN;
-
-	/* With O_NOATIME it is to be kept rather than read: that takes a handle at the place. */
-	if (!object->file && !is_writable(flags) && !(flags & O_NOATIME)) {
-		pthread_mutex_lock(&c->lock);
-		r = open_known(c, ctx, object, flags, ret_file, ret_attributes);
-		pthread_mutex_unlock(&c->lock);
-	}
-	if (r != -EAGAIN)
-		return r;
-	return open_asking(c, ctx, object, flags, ret_file, ret_attributes);
-}
-
 int cached_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
 	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
 {
@@ -449,6 +432,14 @@ static ssize_t read_whole(struct op_context *ctx, struct cached_file *file, stru
 	return count;
 }
 
+static bool is_worth_keeping(const struct cached_file *file)
+{
+	const struct node *node = file->node;
+
+	return node && node->writers == 0 && is_small(&file->attributes) && !node_is_locked(node) &&
+	       file->attributes.size_bytes > 0;
+}
+
 ssize_t cached_read(
 	struct op_context *ctx, struct open_file *open_file, void *data, size_t size, off_t offset)
 {
@@ -466,8 +457,7 @@ ssize_t cached_read(
 	content = known_content(c, file);
 	if (!content)
 		cached_assemble_begin(c, file);
-	worth_keeping = file->node && file->node->writers == 0 && is_small(&file->attributes) &&
-			!node_is_locked(file->node);
+	worth_keeping = is_worth_keeping(file);
 	is_gathered = file->assembly;
 	pthread_mutex_unlock(&c->lock);
 	if (content)
@@ -477,7 +467,7 @@ ssize_t cached_read(
 		return copy_out(file->content, data, size, offset);
 	if (r < 0)
 		return r;
-	if (worth_keeping && offset == 0 && file->attributes.size_bytes > 0)
+	if (worth_keeping && offset == 0)
 		return read_whole(ctx, file, inner, data, size, offset);
 	count = workspace_read(ctx, inner, data, size, offset);
 	if (!is_gathered || count <= 0)
@@ -486,6 +476,40 @@ ssize_t cached_read(
 	cached_assemble_take(c, file, data, (size_t)count, offset);
 	pthread_mutex_unlock(&c->lock);
 	return count;
+}
+
+/* The content of a small file has come with it. */
+static void keep_content(struct op_context *ctx, struct cached_file *file)
+{
+	struct cached *c = cached_of_file(file);
+	bool wanted;
+	char none;
+
+	pthread_mutex_lock(&c->lock);
+	wanted = is_worth_keeping(file) && !file->node->content;
+	pthread_mutex_unlock(&c->lock);
+	if (wanted)
+		read_whole(ctx, file, atomic_load(&file->inner), &none, 0, 0);
+}
+
+int cached_open(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	int r = -EAGAIN;
+
+	/* With O_NOATIME it is to be kept rather than read: that takes a handle at the place. */
+	if (!object->file && !is_writable(flags) && !(flags & O_NOATIME)) {
+		pthread_mutex_lock(&c->lock);
+		r = open_known(c, ctx, object, flags, ret_file, ret_attributes);
+		pthread_mutex_unlock(&c->lock);
+	}
+	if (r != -EAGAIN)
+		return r;
+	r = open_asking(c, ctx, object, flags, ret_file, ret_attributes);
+	if (r == 0 && (flags & O_NOATIME) && !object->file)
+		keep_content(ctx, cached_file_of(*ret_file));
+	return r;
 }
 
 /* ---- Writing -------------------------------------------------------------------------------- */

@@ -157,6 +157,33 @@ test_nobody_meets_a_name_in_the_middle_of_being_replaced() {
 	END
 }
 
+reads() {
+	[ "$(cat "$2")" = "$1" ]
+}
+
+trips_for() {
+	"$ISTHMUS" log "$mnt" --json -n 5000 --path "$1" | grep -o '"round_trips":[0-9]*' |
+		awk -F: '{ trips += $2 } END { print trips + 0 }'
+}
+
+# The kernel looks twice for what is stale, and opens it then.
+test_a_file_that_was_replaced_costs_one_round_trip() {
+	case "$uri" in local:*) skip "nothing is far" ;; esac
+	local i before trips
+
+	mkdir "$mnt/trips"
+	echo 0 >"$mnt/trips/file"
+	wait_for 5 reads 0 "$mnt/trips/file"
+	before=$(trips_for 'trips/file')
+	for i in $(seq 20); do
+		echo "$i" >"$backing/trips/new"
+		mv "$backing/trips/new" "$backing/trips/file"
+		wait_for 5 reads "$i" "$mnt/trips/file" || fail "$i does not show"
+	done
+	trips=$(($(trips_for 'trips/file') - before))
+	[ "$trips" -le 25 ] || fail "$trips round trips for 20 files"
+}
+
 # Each look takes longer than a walk along a path may (fs/session_request.c).
 test_what_is_replaced_all_the_time_opens_over_a_slow_link() {
 	need python3
