@@ -49,7 +49,6 @@ static void remote_free(struct workspace *w)
 
 	remote_manager_stop(remote);
 	pthread_mutex_lock(&remote->lock);
-	remote->epoch++;
 	remote_fail_calls(remote);
 	pthread_mutex_unlock(&remote->lock);
 	remote_settings_done(&remote->settings);

@@ -549,6 +549,7 @@ static void fail_call(struct call *call, int64_t result)
 
 void remote_fail_calls(struct remote *remote)
 {
+	remote->epoch++;
 	for (size_t i = 0; i < CALL_SLOTS; i++) {
 		struct call *call = remote->calls[i];
 		int64_t result;

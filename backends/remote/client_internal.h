@@ -237,8 +237,8 @@ bool remote_is_offline(struct remote *remote);
 /* From the reader thread. */
 int remote_received(void *user, const struct frame_header *header, uint8_t *payload);
 
-/* A new session (remote->epoch): what was made before is lost.  Under the lock, which it drops now
- * and then. */
+/* A new epoch begins: what was made before is lost.  Under the lock, which it drops now and then.
+ */
 void remote_fail_calls(struct remote *remote);
 
 /* The same for what went out by the channel.  Under the lock. */
