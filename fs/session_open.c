@@ -218,7 +218,7 @@ bool session_clears_suid(const struct request *r, struct inode *inode, uint32_t 
 void session_clear_suid(struct request *r, struct open_handle *handle)
 {
 	struct object_ref object = OBJECT_OF(handle->file);
-	struct attributes attributes;
+	struct attributes attributes = {0};
 	struct inode_note note;
 
 	if (!session_clears_suid(r, handle->inode, &attributes.mode) ||
