@@ -141,10 +141,14 @@ static void handle_signals(void)
 {
 	static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
 	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+	struct sigaction before;
 
 	sigemptyset(&action.sa_mask);
-	for (size_t i = 0; i < array_size(ends); i++)
-		sigaction(ends[i], &action, NULL);
+	for (size_t i = 0; i < array_size(ends); i++) {
+		sigaction(ends[i], &action, &before);
+		if (ends[i] == SIGHUP && before.sa_handler == SIG_IGN)
+			sigaction(SIGHUP, &before, NULL); /* nohup(1) */
+	}
 }
 
 /* Diagnostics of a daemon in the background go to a file beside the mount log. */
