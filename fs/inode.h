@@ -76,6 +76,7 @@ struct inode {
 	uint64_t lost_ns;                   /* CLOCK_MONOTONIC: when the last name went */
 	const struct inode *kernels_parent; /* a directory: where the kernel has it; never used but
 					     * compared */
+	_Atomic uint16_t written_ms;        /* through this mount, last: it wraps around */
 	atomic_bool on_ttl;                 /* watching it was denied; the table's lock */
 	bool is_former; /* a directory that was found elsewhere: another has its id now */
 	bool is_stale;  /* of no use but to be looked for again: it never has a name */

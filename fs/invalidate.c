@@ -18,7 +18,8 @@ enum {
 	 * of one file have become one. */
 	SETTLE_MS = 1,
 	LOCKED_MAX = 64, /* files locked lately that are known */
-	LOCKED_NS = 80000000,
+	LATELY_MS = 80,
+	LATELY_NS = LATELY_MS * 1000000,
 };
 
 struct queued {
@@ -38,7 +39,7 @@ struct moved_directory {
 	char *from, *to;
 };
 
-/* An inode that the kernel is to forget a while after it was locked. */
+/* An inode that the kernel is to forget a while after it was locked or written. */
 struct postponed {
 	struct postponed *next;
 	struct inode *inode; /* with a reference */
@@ -99,12 +100,21 @@ static bool was_locked_lately(const struct invalidator *v, const struct inode *i
 	return false;
 }
 
+/* Pages that are dropped while what a program wrote into them is on its way here come back as they
+ * were before, and then a map may be written back over that. */
+static bool is_being_written(const struct inode *inode)
+{
+	uint16_t ago_ms = (uint16_t)((uint16_t)clock_now_ms() - inode->written_ms);
+
+	return inode->mappers && ago_ms < LATELY_MS;
+}
+
 /* With the lock held.  False: not now, or not for want of memory. */
 static bool postpone(struct invalidator *v, struct inode *inode, bool data)
 {
 	struct postponed *p = v->postponed;
 
-	if (v->hurry || !was_locked_lately(v, inode))
+	if (v->hurry || !(was_locked_lately(v, inode) || (data && is_being_written(inode))))
 		return false;
 	while (p && p->inode != inode)
 		p = p->next;
@@ -116,7 +126,7 @@ static bool postpone(struct invalidator *v, struct inode *inode, bool data)
 	if (!p)
 		return false;
 	inode_table_ref(v->session->mount->inodes, inode);
-	*p = (struct postponed){.inode = inode, .data = data, .due_ns = clock_now_ns() + LOCKED_NS};
+	*p = (struct postponed){.inode = inode, .data = data, .due_ns = clock_now_ns() + LATELY_NS};
 	*v->last_postponed = p;
 	v->last_postponed = &p->next;
 	pthread_cond_broadcast(&v->changed);
@@ -158,7 +168,7 @@ static void drop_child(struct session *s, const struct inode *parent, const char
 
 void invalidator_locked(struct invalidator *v, struct inode *inode, bool data)
 {
-	uint64_t until_ns = clock_now_ns() + LOCKED_NS;
+	uint64_t until_ns = clock_now_ns() + LATELY_NS;
 	const struct timespec until = clock_at_ns(until_ns);
 	int r = 0;
 
@@ -186,8 +196,9 @@ bool invalidator_postpones(struct invalidator *v, struct inode *inode)
 /* ---- One change --------------------------------------------------------------------------- */
 
 /* An event that tells nothing new is an echo of our own doing, or of what changed within one tick
- * of the place's clock: the kernel asks us again.  (Nor is it told by how long answers take whether
- * one from before has overtaken another.) */
+ * of the place's clock, or of a write that had set the mtime but not yet the content when the
+ * kernel looked: it asks us again.  (Nor is it told by how long answers take whether one from
+ * before has overtaken another.) */
 static void entry_changed(struct session *s, struct inode *parent, struct inode *child,
 	const char *path, const struct attributes *now)
 {
@@ -199,8 +210,10 @@ static void entry_changed(struct session *s, struct inode *parent, struct inode 
 	inode_version_of(now, &version);
 	inode_table_state(s->mount->inodes, child, &known);
 	if (memcmp(&known.version, &version, sizeof(version)) == 0) {
+		if (known.writers)
+			drop_child(s, parent, name, child, false);
 		if (!child->is_directory)
-			drop_child(s, parent, name, child, !known.writers);
+			drop_child(s, parent, name, child, true);
 		return;
 	}
 	control_note_change(s->mount, path);

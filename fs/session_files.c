@@ -12,6 +12,7 @@
 #include "fs/invalidate.h"
 #include "fs/virtual.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 
 enum { PAGES_PAUSE_NS = 100000000, PAGES_PAUSES_MAX = 300 };
 
@@ -164,6 +165,7 @@ void session_read(
 
 static void content_has_changed(struct request *r, struct open_handle *handle)
 {
+	handle->inode->written_ms = (uint16_t)clock_now_ms();
 	if (r->session->kills_suid && session_raw_kills_suid())
 		session_clear_suid(r, handle);
 }
@@ -204,6 +206,7 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 	(void)ino;
 	handle = session_begin_on_handle(&r, fuse, "write", LOG_IS_MUTATION | LOG_HAS_RANGE, fi);
 	r.record.offset = offset;
+	handle->inode->written_ms = (uint16_t)clock_now_ms();
 	if (fi->writepage)
 		page_begins(r.session);
 	if ((fi->flags ^ handle->flags) & O_APPEND)

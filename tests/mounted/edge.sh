@@ -165,6 +165,45 @@ test_a_file_being_replaced_is_always_there() {
 	END
 }
 
+# A write sets the mtime first and the content then: who looks in between has the content of before
+# under the new mtime.  Who has the file open to write is told all the same.
+test_what_was_read_during_a_write_at_the_workspace_does_not_stay() {
+	need_backing
+	need python3
+	python3 - "$mnt/early" "$backing/early" <<-'END'
+		import mmap, os, sys, time
+		here, there = sys.argv[1:]
+		size = 1000000
+		out = os.open(there, os.O_WRONLY | os.O_CREAT)
+		os.truncate(there, size)
+		end = time.time() + 5
+		while not os.path.exists(here):
+		    assert time.time() < end, "the file does not show"
+		    time.sleep(.01)
+		held = os.open(here, os.O_RDWR)
+		go = mmap.mmap(-1, 1)
+		for n in range(120):
+		    data = bytes([1 + n]) * (size - 1)
+		    go[0] = 0
+		    if os.fork() == 0:
+		        while not go[0]:
+		            pass
+		        os.pwrite(out, data, 0)
+		        os._exit(0)
+		    time.sleep(.005)
+		    os.pwrite(held, b"x", size - 1) # the kernel asks for attributes again
+		    go[0] = 1
+		    time.sleep(n % 8 * .00002)
+		    os.fstat(held)
+		    os.pread(held, size, 0)
+		    os.wait()
+		    end = time.time() + 5
+		    while os.pread(held, size - 1, 0) != data:
+		        assert time.time() < end, f"write {n} does not show"
+		        time.sleep(.01)
+	END
+}
+
 # Eight processes fill one new file, half of them through a map, and each page is of all.  The others
 # write by the descriptor of the map, or by one that was opened to write only, before it or beside it.
 test_writes_and_maps_of_one_page_lose_nothing() {
