@@ -61,7 +61,7 @@ test_a_quota_is_said_to_be_one() {
 	: >"$backing/quota/mounted"
 	wait_for 5 test -e "$mnt/quota/mounted" || fail "the file system does not show"
 	python3 - "$mnt/quota" <<-'END'
-		import errno, os, sys
+		import errno, mmap, os, sys
 		def refused(call, *args):
 		    try:
 		        call(*args)
@@ -76,9 +76,15 @@ test_a_quota_is_said_to_be_one() {
 		    said = said or refused(os.fsync, fd)
 		    return refused(os.close, fd) or said
 		os.chdir(sys.argv[1])
+		fd = os.open("mapped", os.O_CREAT | os.O_RDWR)
+		os.truncate(fd, 8 << 20)
+		area = mmap.mmap(fd, 8 << 20)
 		said = [filled("big", 8 << 20), filled("big", 8 << 20), refused(os.mknod, "new"),
 		    refused(os.mkdir, "directory"), refused(os.symlink, "to", "link"),
-		    refused(os.setxattr, "mounted", "user.x", b"x" * 1000)]
+		    refused(os.setxattr, "mounted", "user.x", b"x" * 1000),
+		    refused(os.posix_fallocate, fd, 0, 16 << 20)]
+		area[:] = b"x" * len(area)
+		said.append(refused(area.flush))
 		assert said == ["EDQUOT"] * len(said), said
 	END
 }
