@@ -68,6 +68,15 @@ static void unregister_call(struct call *call)
 	pthread_cond_broadcast(&remote->freed);
 }
 
+/* Under the lock. */
+static bool is_outdated(const struct call *call)
+{
+	for (size_t i = 0; i < array_size(call->used); i++)
+		if (call->used[i] && call->used[i]->epoch != call->remote->epoch)
+			return true;
+	return false;
+}
+
 /* From here on the call may be answered, and gone, at any time: only its number is safe. */
 static int register_call(struct remote *remote, struct op_context *ctx, struct call *call,
 	uint32_t *ret_id, struct lane **ret_lane)
@@ -80,6 +89,8 @@ static int register_call(struct remote *remote, struct op_context *ctx, struct c
 				  : remote_wait(remote, ctx, &remote->freed, &remote->lock);
 	if (remote->call_count >= CALL_SLOTS)
 		r = -EIO;
+	if (r == 0 && is_outdated(call))
+		r = RESULT_AGAIN;
 	if (r == 0) {
 		do
 			call->id = ++remote->call_serial;
@@ -166,6 +177,12 @@ void query_gives_back(struct query *q)
 {
 	if (q->call)
 		q->call->gives_back = true;
+}
+
+void query_uses(struct query *q, const struct remote_file *file)
+{
+	if (q->call)
+		q->call->used[q->call->used[0] ? 1 : 0] = file;
 }
 
 static int send_request(struct query *q)

@@ -385,6 +385,7 @@ ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 		if (r == 0)
 			r = remote_file_ready(ctx, target);
 		remote_request_begin(&request, &q);
+		query_uses(&q, target);
 		result = r < 0 ? r : query_run(&q);
 	} while (query_end(&q, &result));
 	return result > 0 && (uint64_t)result > size ? -EIO : (ssize_t)result;

@@ -68,6 +68,8 @@ struct call {
 	void (*complete)(struct call *call);
 	void *user;
 
+	const struct remote_file *used[2]; /* query_uses(); NULL: none */
+
 	uint64_t object; /* the handle or process that it makes: undone when abandoned */
 	struct file_lock lock;
 };
@@ -199,6 +201,10 @@ void query_begin(struct query *q, struct op_context *ctx, struct remote *remote,
 /* It gives a lock or a handle back: it is sent whatever happens, also when nobody waits for the
  * answer any more.  (So may the reader thread, which must not wait.) */
 void query_gives_back(struct query *q);
+
+/* The file's handle, which was ready, is among the arguments of this request.  Where the session
+ * has become another one since, the request is not sent: RESULT_AGAIN. */
+void query_uses(struct query *q, const struct remote_file *file);
 
 /* Sends it and waits.  Returns the result of the answer.  -EIO, -EINTR, RESULT_AGAIN. */
 int64_t query_run(struct query *q);

@@ -216,6 +216,7 @@ static int fetch(struct op_context *ctx, struct remote_file *file, uint64_t orde
 	file->refs++;
 	pthread_mutex_unlock(&remote->lock);
 	query_begin(&q, ctx, remote, REQUEST_READ, order);
+	query_uses(&q, file);
 	wire_put_number(&q.out, file->handle);
 	wire_put_number(&q.out, (uint64_t)offset);
 	wire_put_number(&q.out, size);

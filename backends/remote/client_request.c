@@ -12,6 +12,8 @@ int remote_put_object(struct query *q, const struct object_ref *object)
 
 	if (r < 0)
 		return r;
+	if (file)
+		query_uses(q, file);
 	wire_put_object(&q->out, file ? "" : object->path, &object->id, file ? file->handle : 0);
 	return 0;
 }
@@ -39,6 +41,8 @@ void remote_request_begin(const struct remote_request *request, struct query *q)
 	query_begin(q, request->ctx, request->remote, request->type, order);
 	if (request->gives_back)
 		query_gives_back(q);
+	else if (request->file)
+		query_uses(q, request->file);
 	if (r == 0 && request->object)
 		r = remote_put_object(q, request->object);
 	if (request->file)

@@ -192,6 +192,7 @@ static int queue_write(struct op_context *ctx, struct remote_file *file, const v
 		return (int)result;
 	}
 	query_begin(&q, ctx, file->remote, REQUEST_WRITE, file->handle);
+	query_uses(&q, file);
 	wire_put_number(&q.out, file->handle);
 	wire_put_number(&q.out, (uint64_t)offset);
 	wire_put_bytes(&q.out, data, size);
@@ -200,8 +201,7 @@ static int queue_write(struct op_context *ctx, struct remote_file *file, const v
 		unreserve(write);
 		free(write);
 	}
-	query_end(&q, &result);
-	return (int)result;
+	return query_end(&q, &result) ? RESULT_AGAIN : (int)result;
 }
 
 static int wait_for_writes(struct op_context *ctx, struct remote_file *file)
@@ -239,6 +239,10 @@ ssize_t remote_write(struct op_context *ctx, struct open_file *open_file, const 
 
 		r = queue_write(
 			ctx, file, (const uint8_t *)data + done, part, offset + (off_t)done);
+		if (r == RESULT_AGAIN) {
+			r = remote_file_ready(ctx, file);
+			continue;
+		}
 		if (r < 0)
 			break;
 		done += part;
@@ -268,6 +272,8 @@ int remote_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	do {
 		r = file ? remote_file_ready(ctx, file) : 0;
 		query_begin(&q, ctx, remote_of(w), REQUEST_FSYNC, file ? file->handle : 0);
+		if (file)
+			query_uses(&q, file);
 		wire_put_number(&q.out, file ? file->handle : 0);
 		wire_put_string(&q.out, file ? "" : path);
 		wire_put_number(&q.out, data_only);

@@ -407,6 +407,8 @@ static void check_half_open_link(const char *way)
 	set_link(way);
 	CHECK_RC(0, shell("(sleep 3; echo up >%s/state) &", dir));
 	CHECK_RC(0, look(w, ""));
+	for (int i = 0; i < 50 && link_of(w) != LINK_ONLINE; i++)
+		pause_ms(20); /* the answer may come first */
 	CHECK_RC(LINK_ONLINE, link_of(w));
 	workspace_free(w);
 }
@@ -543,6 +545,69 @@ static void test_a_killed_helper_loses_only_what_it_must(void)
 	workspace_free(w);
 }
 
+struct reader {
+	struct workspace *w;
+	unsigned seed;
+	int failures;
+	atomic_bool *over;
+};
+
+/* Each of many reads asks the far end. */
+static void *read_here_and_there(void *user)
+{
+	struct reader *reader = user;
+	const struct object_ref object = OBJECT_AT("sparse");
+	struct attributes attributes;
+	struct open_file *file;
+	struct op_context own;
+	char data[512];
+
+	op_context_init(&own);
+	if (workspace_open_file(&own, reader->w, &object, O_RDONLY, &file, &attributes) < 0) {
+		reader->failures++;
+		return NULL;
+	}
+	while (!*reader->over) {
+		off_t offset = (off_t)(rand_r(&reader->seed) % (1 << 24)) * 4096;
+
+		op_context_init(&own);
+		reader->failures +=
+			workspace_read(&own, file, data, sizeof(data), offset) != sizeof(data);
+	}
+	workspace_close(&own, file);
+	return NULL;
+}
+
+static void test_who_reads_does_not_notice_killed_helpers(void)
+{
+	struct workspace *w = mount_far("30", "30");
+	struct reader readers[16];
+	pthread_t threads[16];
+	atomic_bool over = false;
+
+	if (!w)
+		return;
+	CHECK_RC(0, shell("truncate -s 80G %s/ws/sparse", dir));
+	for (size_t i = 0; i < array_size(threads); i++) {
+		readers[i] = (struct reader){.w = w, .seed = (unsigned)i, .over = &over};
+		pthread_create(&threads[i], NULL, read_here_and_there, &readers[i]);
+	}
+	for (uint64_t i = 0; i < 6; i++) {
+		pause_ms(300);
+		kill_helpers();
+		for (int j = 0; j < 100 && reconnects_of(w) <= i; j++)
+			pause_ms(100);
+	}
+	pause_ms(300);
+	over = true;
+	for (size_t i = 0; i < array_size(threads); i++) {
+		pthread_join(threads[i], NULL);
+		CHECK_RC(0, readers[i].failures);
+	}
+	CHECK(reconnects_of(w) >= 6);
+	workspace_free(w);
+}
+
 static void test_a_vanished_client_leaves_nothing(void)
 {
 	char seconds[32]; /* which no other test sleeps for */
@@ -655,6 +720,7 @@ int main(void)
 		TEST(test_a_dead_link_does_not_hold_up_the_end),
 		TEST(test_a_blocked_call_can_be_interrupted),
 		TEST(test_a_killed_helper_loses_only_what_it_must),
+		TEST(test_who_reads_does_not_notice_killed_helpers),
 		TEST(test_a_vanished_client_leaves_nothing),
 		TEST(test_a_question_overtakes_what_is_fetched_on_a_guess)};
 	int r;
