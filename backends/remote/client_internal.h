@@ -391,10 +391,11 @@ struct chunk {
 struct remote_file {
 	struct open_file base;
 	struct remote *remote;
-	struct remote_file *next; /* in remote->files; under remote->lock, as are the next seven */
+	struct remote_file *next; /* in remote->files; under remote->lock, as are the next eight */
 	unsigned refs;            /* the owner, and requests under way */
 	unsigned writes;          /* not yet acknowledged */
-	int write_error;          /* -errno that nobody has been told of; 0 */
+	int write_error;          /* -errno that no flush or fsync has told; 0 */
+	bool writer_told;         /* of it, by write */
 	uint64_t done_ns;         /* when the far end was done with the latest write */
 	bool closed;
 	bool is_new;     /* made through this handle */

@@ -104,6 +104,8 @@ static void finish_write(struct call *call, int64_t result)
 		file->done_ns = call->done_ns;
 	if (result < 0 && !file->write_error)
 		file->write_error = (int)result;
+	if (result < 0)
+		file->writer_told = false;
 	release(write);
 	pthread_mutex_unlock(&remote->lock);
 	remote_file_unref(file);
@@ -128,6 +130,15 @@ static int take_error(struct remote_file *file)
 	return error;
 }
 
+/* It may go on writing.  But flush and fsync tell the error all the same: the kernel passes only
+ * the count of a large write on, or writes pages that nobody waits for. */
+static void tell_writer(struct remote_file *file, int error)
+{
+	pthread_mutex_lock(&file->remote->lock);
+	file->writer_told = file->write_error == error;
+	pthread_mutex_unlock(&file->remote->lock);
+}
+
 /* Under remote->lock.  Requests of different handles may overtake each other. */
 static bool others_write(struct remote *remote, const struct remote_file *file)
 {
@@ -150,7 +161,7 @@ static int reserve(struct op_context *ctx, struct queued_write *write)
 	int r;
 
 	pthread_mutex_lock(&remote->lock);
-	r = take_error(file);
+	r = file->writer_told ? 0 : file->write_error;
 	if (r == 0 && must_wait(remote, file))
 		remote_count_round_trip(remote, ctx);
 	while (r == 0 && must_wait(remote, file))
@@ -249,9 +260,11 @@ ssize_t remote_write(struct op_context *ctx, struct open_file *open_file, const 
 	}
 	/* Only now: whoever reads from here on reads behind the queued writes. */
 	remote_object_changed(file->remote, &file->id);
+	if (r < 0 && done)
+		return (ssize_t)done; /* whoever comes next is told */
 	if (r < 0)
-		return done ? (ssize_t)done : r;
-	if (file->flags & SYNC_FLAGS)
+		tell_writer(file, r);
+	else if (file->flags & SYNC_FLAGS)
 		r = wait_for_writes(ctx, file);
 	return r < 0 ? r : (ssize_t)done;
 }

@@ -101,6 +101,25 @@ test_a_file_that_is_too_large_is_said_to_be_so() {
 	LC_ALL=C dd if=/dev/zero of="$mnt2/large" bs=64k count=20 conv=fsync 2>"$tmp/dd" || status=$?
 	expect 1 "$status" "exit code of dd"
 	grep -q 'File too large' "$tmp/dd" || fail "dd says: $(cat "$tmp/dd")"
+	need python3
+	# Large writes travel in parts: one may fail while the next are sent.
+	python3 - "$mnt2" "$backing" <<-'END'
+		import errno, os, sys
+		def written(fd):
+		    try:
+		        return os.pwrite(fd, b"x" * (1 << 20), 900 << 10)
+		    finally:
+		        os.fsync(fd)
+		for i in range(200):
+		    fd = os.open(f"{sys.argv[1]}/part{i}", os.O_CREAT | os.O_WRONLY)
+		    try:
+		        count = written(fd)
+		        assert os.stat(f"{sys.argv[2]}/part{i}").st_size == (900 << 10) + count, (i, count)
+		    except OSError as e:
+		        assert e.errno == errno.EFBIG, (i, e)
+		    finally:
+		        os.close(fd)
+	END
 }
 
 run_tests "$1"
