@@ -174,6 +174,10 @@ int session_drop_inode(struct session *s, struct inode *inode, bool data);
  * that: another thread has to serve the writes. */
 void session_drop_pages(struct session *s, struct inode *inode, off_t offset, size_t size);
 
+/* The caller may change the file from now on: content that was read for the kernel before is in its
+ * pages when this returns, or never will be. */
+void session_bar_content(struct session *s, struct inode *inode);
+
 /* Whether the lookup at r->path comes for what was stale: it is to be had at once, or it may be
  * replaced once more before it is opened. */
 bool request_looks_again(const struct request *r);

@@ -115,7 +115,8 @@ static bool needs_flush(const struct session *s, const struct open_handle *handl
 }
 
 /* Puts a small file into the kernel's pages before it asks for them.  Nobody else has the
- * file open: a page that a map has changed would be lost.  True: they are the whole file. */
+ * file open (whoever opens it to write meanwhile bars this): a page that a map has changed would be
+ * lost.  True: they are the whole file. */
 static bool hand_over_content(struct request *r, struct open_handle *handle,
 	const struct attributes *attributes, const struct inode_note *note, unsigned drops)
 {
@@ -160,6 +161,8 @@ static int make_handle(struct request *r, struct inode *inode, struct open_file 
 	if (is_writing(fi->flags) && r->mount->log)
 		handle->hash = content_hash_new(!attributes->size_bytes);
 	inode_table_handle_add(r->mount->inodes, handle);
+	if (is_writing(fi->flags) || (fi->flags & O_TRUNC))
+		session_bar_content(r->session, inode);
 	choose_way(r->session, handle, fi, attributes);
 	fi->fh = (uintptr_t)handle;
 	fi->direct_io =

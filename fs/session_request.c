@@ -525,6 +525,11 @@ static void begin_drop(struct session *s, struct inode *inode, bool data)
 	pthread_rwlock_unlock(&s->store_lock);
 }
 
+void session_bar_content(struct session *s, struct inode *inode)
+{
+	begin_drop(s, inode, false);
+}
+
 int session_drop_inode(struct session *s, struct inode *inode, bool data)
 {
 	begin_drop(s, inode, data);

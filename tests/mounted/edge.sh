@@ -244,6 +244,47 @@ test_writes_and_maps_of_one_page_lose_nothing() {
 	END
 }
 
+# The content of a small file is put into the kernel's pages when it is opened to be read: not over what
+# another descriptor, which was opened meanwhile, has written or changed in a map.
+test_an_open_brings_nothing_of_before_back() {
+	need python3
+	python3 - "$mnt/counted" <<-'END'
+		import mmap, os, struct, sys, time
+		path, end, size = sys.argv[1], time.monotonic() + 4, 130000
+		shared = mmap.mmap(-1, 4096)
+		def number(data):
+		    return struct.unpack("<I", data[:4])[0]
+		def read():
+		    while time.monotonic() < end:
+		        fd = os.open(path, os.O_RDONLY)
+		        written = number(shared)
+		        assert number(os.pread(fd, 4, 0)) >= written, "what was written is not read"
+		        os.close(fd)
+		def write():
+		    count = 0
+		    while time.monotonic() < end:
+		        count += 1
+		        data = struct.pack("<I", count)
+		        fd = os.open(path, os.O_RDWR)
+		        if count % 2:
+		            os.pwrite(fd, data, 0)
+		        else:
+		            with mmap.mmap(fd, 4096) as area:
+		                area[:4] = data
+		                time.sleep(.0001)
+		                assert area[:4] == data, "what was changed in the map is gone"
+		        shared[:4] = data
+		        os.close(fd)
+		with open(path, "wb") as file:
+		    file.write(bytes(size))
+		for work in read, read, write:
+		    if os.fork() == 0:
+		        work()
+		        os._exit(0)
+		assert all([os.wait()[1] == 0 for _ in range(3)])
+	END
+}
+
 test_the_log_has_the_hash_of_what_was_written() {
 	local want
 
