@@ -108,6 +108,16 @@ static bool probe_openat2(int root_fd)
 	return fd >= 0;
 }
 
+int local_open_root(const char *path)
+{
+	cleanup_fd int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	/* O_PATH by itself asks for no right to the directory. */
+	if (fd < 0 || faccessat(fd, ".", F_OK, AT_EACCESS) < 0)
+		return -errno;
+	return steal_fd(&fd);
+}
+
 int local_workspace_new(
 	int root_fd, const struct local_options *options, struct workspace **ret_workspace)
 {
@@ -176,8 +186,8 @@ int local_open(const char *scheme, const char *rest, const struct workspace_opti
 			"for those of every mount",
 			options->pairs[0]);
 	}
-	root_fd = open(rest, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	r = root_fd < 0 ? -errno : local_workspace_new(root_fd, NULL, ret_workspace);
+	root_fd = local_open_root(rest);
+	r = root_fd < 0 ? root_fd : local_workspace_new(root_fd, NULL, ret_workspace);
 	if (r < 0) {
 		explain(ret_reason, rest, r);
 		return r;

@@ -441,15 +441,13 @@ static int open_root(const char *root)
 {
 	const char *home = getenv("HOME");
 	cleanup_free char *path = NULL;
-	int fd;
 
 	if (root[0] == '/' && root[1] == '~' && (!root[2] || root[2] == '/')) {
 		if (asprintf(&path, "%s%s", home ? home : "", root + 2) < 0)
 			return -ENOMEM;
 		root = *path ? path : "/";
 	}
-	fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	return local_open_root(root);
 }
 
 static int start_session(const struct hello *hello)

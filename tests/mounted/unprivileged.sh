@@ -77,6 +77,18 @@ test_ids_as_they_are() {
 	"$ISTHMUS" umount "$tmp/other"
 }
 
+test_a_directory_that_may_not_be_entered() {
+	local place
+
+	mkdir -p "$tmp/other"
+	mkdir -m 0 "$tmp/closed"
+	for place in local helper; do
+		! "$ISTHMUS" mount "$place:$tmp/closed" "$tmp/other" 2>"$tmp/err" || fail "$place: mounted"
+		grep -F "cannot open the directory \"$tmp/closed\": Permission denied" "$tmp/err"
+	done
+	rmdir "$tmp/closed"
+}
+
 # ... by who does not want to hear of their ends.
 test_unmounting_with_children_ignored() {
 	need python3
