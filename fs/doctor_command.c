@@ -251,7 +251,8 @@ static enum finding check_runtime(struct report *report)
 		say_fact(report, "%s is private and can be used", path);
 		return FOUND_GOOD;
 	}
-	say_fact(report, "the runtime directory: %s",
+	path = runtime_directory_path();
+	say_fact(report, "%s: %s", path ? path : "their directory",
 		r == -EPERM ? "belongs to somebody else, or is open to others" : strerror(-r));
 	say_remedy(report, "set XDG_RUNTIME_DIR to a directory of yours with mode 0700");
 	return FOUND_BROKEN;

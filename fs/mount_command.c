@@ -260,6 +260,18 @@ static const char *mount_remedy(int r)
 	       "directory must be yours; see 'isthmus doctor'";
 }
 
+static int explain_no_runtime(int r)
+{
+	cleanup_free char *path = runtime_directory_path();
+
+	return command_error("mount",
+		"the directory for runtime files, \"%s\": %s: set XDG_RUNTIME_DIR to a directory "
+		"of "
+		"yours with mode 0700",
+		path ? path : "",
+		r == -EPERM ? "it belongs to somebody else, or is open to others" : strerror(-r));
+}
+
 static int explain_mount_failure(const struct mount *m, int r, const char *reason)
 {
 	return command_error("mount", "cannot mount on \"%s\": %s%s", m->options->mount_point,
@@ -397,11 +409,7 @@ static int mount_at(struct mount_options *options)
 		return r;
 	r = runtime_mount_init(&daemon_state.runtime, path);
 	if (r < 0)
-		return command_error("mount",
-			"the directory for runtime files: %s: set XDG_RUNTIME_DIR to a directory "
-			"of yours with mode 0700",
-			r == -EPERM ? "it belongs to somebody else, or is open to others"
-				    : strerror(-r));
+		return explain_no_runtime(r);
 	free(daemon_state.runtime.uri);
 	daemon_state.runtime.uri = strdup(options->uri);
 	r = check_no_loop(options, &daemon_state.runtime);

@@ -44,11 +44,10 @@ static int check_private(const char *path)
 	return attributes.st_uid == geteuid() && !(attributes.st_mode & 077) ? 0 : -EPERM;
 }
 
-int runtime_directory(char **ret_path)
+char *runtime_directory_path(void)
 {
 	const char *base = getenv("XDG_RUNTIME_DIR");
-	cleanup_free char *path = NULL;
-	char user_directory[48];
+	char user_directory[48], *path;
 	int r;
 
 	if (!base || *base != '/') {
@@ -59,10 +58,16 @@ int runtime_directory(char **ret_path)
 		r = asprintf(&path, "%s/isthmus", base);
 	else
 		r = asprintf(&path, "/tmp/isthmus-%u", geteuid());
-	if (r < 0) {
-		path = NULL;
+	return r < 0 ? NULL : path;
+}
+
+int runtime_directory(char **ret_path)
+{
+	cleanup_free char *path = runtime_directory_path();
+	int r;
+
+	if (!path)
 		return -ENOMEM;
-	}
 	r = check_private(path);
 	if (r < 0)
 		return r;

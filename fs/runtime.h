@@ -29,6 +29,9 @@ struct runtime_mount {
 /* Frees the strings. */
 void runtime_mount_done(struct runtime_mount *mount);
 
+/* Where the directory is, or should be; allocated, NULL when there is no memory. */
+char *runtime_directory_path(void);
+
 /* The directory, made when missing.  -EPERM: it is there but belongs to somebody else or is
  * open to others; -errno. */
 int runtime_directory(char **ret_path);

@@ -117,11 +117,11 @@ test_a_refused_tool_says_what_to_do() {
 }
 
 test_no_directory_for_runtime_files() {
-	refused 2 'runtime files: No such file or directory: set XDG_RUNTIME_DIR' \
+	refused 2 'runtime files, "/no/such/directory/isthmus": No such file or directory: set XDG_RUNTIME_DIR' \
 		env XDG_RUNTIME_DIR=/no/such/directory "$ISTHMUS" mount "$uri" "$mnt"
 	chmod 755 "$tmp/ws"
 	mkdir -m 755 "$tmp/ws/isthmus"
-	refused 2 'runtime files: it belongs to somebody else' env XDG_RUNTIME_DIR="$tmp/ws" "$ISTHMUS" mount "$uri" "$mnt"
+	refused 2 "runtime files, \"$tmp/ws/isthmus\": it belongs to somebody else" env XDG_RUNTIME_DIR="$tmp/ws" "$ISTHMUS" mount "$uri" "$mnt"
 }
 
 test_unknown_command() {
