@@ -110,6 +110,21 @@ int bootstrap_find_helper(const char *directory, const char *machine, char **ret
 	return r;
 }
 
+char *bootstrap_no_helper(const char *directory)
+{
+	char *reason;
+
+	if (!directory)
+		return strdup("the program isthmus-helper is not beside isthmus nor in "
+			      "../libexec: install it again");
+	return asprintf(&reason,
+		       "the program isthmus-helper is not in \"%s\": correct the option "
+		       "helper_dir, or leave it out",
+		       directory) < 0
+		       ? NULL
+		       : reason;
+}
+
 struct helper_file {
 	struct buffer content;
 	char sha256[SHA256_TEXT_BYTES];
@@ -324,8 +339,7 @@ static int load_helpers(struct conversation *c, const char *directory, char **re
 	}
 	if (any)
 		return 0;
-	*ret_reason = strdup("the program isthmus-helper is not beside isthmus nor in "
-			     "../libexec: install it again");
+	*ret_reason = bootstrap_no_helper(directory);
 	return -ENOENT;
 }
 

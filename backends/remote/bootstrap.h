@@ -15,6 +15,9 @@ extern const char bootstrap_command[];
  * caller frees `*ret_path`.  -ENOENT, -ENOMEM. */
 int bootstrap_find_helper(const char *directory, const char *machine, char **ret_path);
 
+/* For people: that there is no helper where `directory` means.  Allocated, or NULL. */
+char *bootstrap_no_helper(const char *directory);
+
 /* Has the far end's shell find or receive the helper and turn into it.  `helper_directory`
  * as above.  On failure `*ret_reason` says why (allocated, or NULL); what the stream
  * said meanwhile is in `noise`. */

@@ -106,9 +106,7 @@ static int prepare_helper(const char *rest, struct remote_settings *settings, ch
 	}
 	r = bootstrap_find_helper(settings->helper_directory, NULL, &path);
 	if (r < 0) {
-		explain(ret_reason, "%s",
-			"the program isthmus-helper is not beside isthmus nor in ../libexec: "
-			"install it again");
+		*ret_reason = bootstrap_no_helper(settings->helper_directory);
 		return r;
 	}
 	r = begin(&arguments);

@@ -124,6 +124,12 @@ test_no_directory_for_runtime_files() {
 	refused 2 "runtime files, \"$tmp/ws/isthmus\": it belongs to somebody else" env XDG_RUNTIME_DIR="$tmp/ws" "$ISTHMUS" mount "$uri" "$mnt"
 }
 
+test_no_helper_where_it_was_said_to_be() {
+	refused 2 "isthmus-helper is not in \"$tmp/ws\"" "$ISTHMUS" mount -o "helper_dir=$tmp/ws" "helper:$backing" "$mnt"
+	refused 5 "isthmus-helper is not in \"$tmp/ws\"" "$ISTHMUS" mount \
+		-o "helper_dir=$tmp/ws,ssh_command=sh -c 'exec sh' " "ssh://box$backing" "$mnt"
+}
+
 test_unknown_command() {
 	refused 2 "frobnicate" "$ISTHMUS" frobnicate
 	refused 2 "usage" "$ISTHMUS"
