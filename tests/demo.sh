@@ -28,18 +28,21 @@ step() {
 	printf '\n# %s\n' "$*"
 }
 
-# Prints the command and runs it; the demo ends when it fails.
+# Prints the command, with quotes where it needs them, and runs it; the demo ends when it fails.
 run() {
-	printf '$ %s\n' "${*//"$tmp"/\$D}"
+	local word line='$'
+
+	for word; do
+		word=${word//"$tmp"/\$D}
+		[[ $word =~ ^[A-Za-z0-9_.,:=/\$+-]+$ ]] || word=${word@Q}
+		line+=" $word"
+	done
+	printf '%s\n' "$line"
 	"$@"
 }
 
-# The same for a tool, whose arguments need quotes to be read.
 tool() {
-	printf '$ isthmus tool'
-	printf ' %s' "${@@Q}"
-	echo
-	isthmus tool "$@"
+	run isthmus tool "$@"
 }
 
 # Refuses to go on unless what was printed has TEXT in it.
@@ -86,9 +89,8 @@ must_show "$tmp/far/hello" tool bash --yes --command 'cc -Wall -o hello hello.c 
 must_show "-rwx" run ls -l "$ws/hello/hello"
 
 step "A command at the workspace passes its exit code on"
-printf '$ isthmus exec $D/ws -- sh -c %s\n' "'exit 7'"
 code=0
-isthmus exec "$ws" -- sh -c 'exit 7' || code=$?
+run isthmus exec "$ws" -- sh -c 'exit 7' || code=$?
 echo "exit code $code"
 [ "$code" = 7 ]
 
