@@ -77,16 +77,19 @@ static bool is_outdated(const struct call *call)
 	return false;
 }
 
-/* From here on the call may be answered, and gone, at any time: only its number is safe. */
-static int register_call(struct remote *remote, struct op_context *ctx, struct call *call,
-	uint32_t *ret_id, struct lane **ret_lane)
+/* The frame is in the lane as soon as the call is in the table: when a session ends, what was not
+ * sent is found there and withdrawn.  From here on the call may be answered, and gone, at any time.
+ */
+static int register_call(struct query *q, struct lane **ret_lane)
 {
+	struct remote *remote = q->remote;
+	struct call *call = q->call;
 	int r = 0;
 
 	pthread_mutex_lock(&remote->lock);
 	while (remote->call_count >= CALLS_MAX && r == 0 && !call->gives_back)
 		r = call->at_once ? RESULT_BUSY
-				  : remote_wait(remote, ctx, &remote->freed, &remote->lock);
+				  : remote_wait(remote, q->ctx, &remote->freed, &remote->lock);
 	if (remote->call_count >= CALL_SLOTS)
 		r = -EIO;
 	if (r == 0 && is_outdated(call))
@@ -100,7 +103,9 @@ static int register_call(struct remote *remote, struct op_context *ctx, struct c
 		call->epoch = remote->epoch;
 		call->channel = call->may_spread ? remote_channel_take(remote) : NULL;
 		*ret_lane = call->channel ? call->channel->lane : remote->lane;
-		*ret_id = call->id;
+		r = lane_queue(*ret_lane, q->priority, call->type, call->id, &q->out);
+		if (r < 0)
+			unregister_call(call);
 	}
 	pthread_mutex_unlock(&remote->lock);
 	return r;
@@ -187,29 +192,15 @@ void query_uses(struct query *q, const struct remote_file *file)
 
 static int send_request(struct query *q)
 {
-	struct remote *remote = q->remote;
 	int r = q->error ? q->error : q->out.error;
-	enum frame_type type;
 	struct lane *lane = NULL;
-	uint32_t id = 0;
 
 	if (r == 0 && !q->call->gives_back && remote_is_offline(q->remote))
 		r = -EIO;
-	if (r < 0)
-		return r;
-	type = q->call->type;
-	r = register_call(remote, q->ctx, q->call, &id, &lane);
-	if (r < 0)
-		return r;
-	r = lane_send(lane, q->priority, type, id, &q->out);
-	if (r < 0) {
-		pthread_mutex_lock(&remote->lock);
-		if (find_call(remote, id) == q->call)
-			unregister_call(q->call);
-		else
-			r = 0; /* its end was told */
-		pthread_mutex_unlock(&remote->lock);
-	}
+	if (r == 0)
+		r = register_call(q, &lane);
+	if (r == 0)
+		lane_push(lane);
 	return r == -EMSGSIZE ? -E2BIG : r;
 }
 

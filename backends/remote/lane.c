@@ -434,7 +434,7 @@ void lane_writer_init_large(struct lane *lane, struct wire_writer *writer)
 			buffer_reserve(&writer->buffer, LANE_LARGE_BYTES - FRAME_HEADER_BYTES);
 }
 
-int lane_send(struct lane *lane, enum lane_priority priority, enum frame_type type, uint32_t id,
+int lane_queue(struct lane *lane, enum lane_priority priority, enum frame_type type, uint32_t id,
 	struct wire_writer *writer)
 {
 	struct message *m = NULL;
@@ -447,19 +447,36 @@ int lane_send(struct lane *lane, enum lane_priority priority, enum frame_type ty
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&lane->lock);
-	if (!m->counted && !lane->up) {
-		pthread_mutex_unlock(&lane->lock);
-		message_free(m);
-		return 0;
+	if (m->counted || lane->up) {
+		queue_push(&lane->waiting[priority], m);
+		lane->pongs_queued += type == FRAME_PONG;
+		m = NULL;
 	}
-	queue_push(&lane->waiting[priority], m);
-	lane->pongs_queued += type == FRAME_PONG;
+	pthread_mutex_unlock(&lane->lock);
+	message_free(m);
+	return 0;
+}
+
+void lane_push(struct lane *lane)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&lane->lock);
 	if (lane->up && !lane->writing && !lane->blocked)
 		r = pump(lane, CALLER_BYTES);
 	pthread_mutex_unlock(&lane->lock);
 	if (r < 0)
 		lane->callbacks.lost(lane->user, r);
-	return 0;
+}
+
+int lane_send(struct lane *lane, enum lane_priority priority, enum frame_type type, uint32_t id,
+	struct wire_writer *writer)
+{
+	int r = lane_queue(lane, priority, type, id, writer);
+
+	if (r == 0)
+		lane_push(lane);
+	return r;
 }
 
 bool lane_withdraw(struct lane *lane, uint32_t id)

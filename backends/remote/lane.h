@@ -65,6 +65,12 @@ void lane_clear(struct lane *lane);
 int lane_send(struct lane *lane, enum lane_priority priority, enum frame_type type, uint32_t id,
 	struct wire_writer *writer);
 
+/* The two halves of lane_send(): a caller who holds a lock queues the frame under it, and pushes
+ * what is queued onto the connection afterwards. */
+int lane_queue(struct lane *lane, enum lane_priority priority, enum frame_type type, uint32_t id,
+	struct wire_writer *writer);
+void lane_push(struct lane *lane);
+
 /* Takes back a frame of this id that has never been sent; true when there was one. */
 bool lane_withdraw(struct lane *lane, uint32_t id);
 

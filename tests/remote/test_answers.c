@@ -19,6 +19,7 @@ struct far_end {
 	unsigned forgets, parts;
 	struct wire_writer part;
 	unsigned seen; /* requests */
+	atomic_uint refused;
 	atomic_bool stop;
 	pthread_t thread;
 };
@@ -110,12 +111,12 @@ static void *run_far_end(void *argument)
 	return NULL;
 }
 
-static void far_end_start(struct far_end *far)
+static void far_end_start(struct far_end *far, void *(*run)(void *))
 {
 	static const struct remote_settings settings = {.name = "helper", .timeout_ms = 60000};
 
 	if (remote_new(&settings, &far->remote) < 0 ||
-		pthread_create(&far->thread, NULL, run_far_end, far) != 0)
+		pthread_create(&far->thread, NULL, run, far) != 0)
 		abort();
 }
 
@@ -140,7 +141,7 @@ static void test_what_a_session_forgot_is_asked_anew(void)
 	struct far_end far = {.forgets = 1};
 	struct attributes attributes = {0};
 
-	far_end_start(&far);
+	far_end_start(&far, run_far_end);
 	CHECK_RC(0, ask(&far, &attributes));
 	far_end_stop(&far);
 	CHECK_RC(42, attributes.id.inode);
@@ -152,10 +153,54 @@ static void test_sessions_that_all_forget_are_given_up(void)
 	struct far_end far = {.forgets = 1000};
 	struct attributes attributes;
 
-	far_end_start(&far);
+	far_end_start(&far, run_far_end);
 	CHECK_RC(-EIO, ask(&far, &attributes));
 	far_end_stop(&far);
 	CHECK_RC(1 + REPEATS_MAX, far.seen);
+}
+
+static void *begin_sessions(void *argument)
+{
+	struct far_end *far = argument;
+
+	while (!far->stop) {
+		pthread_mutex_lock(&far->remote->lock);
+		remote_fail_calls(far->remote);
+		pthread_mutex_unlock(&far->remote->lock);
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void *make_directories(void *argument)
+{
+	struct far_end *far = argument;
+	struct attributes attributes;
+	struct op_context ctx;
+
+	for (int i = 0; i < 1000; i++) {
+		op_context_init(&ctx);
+		far->refused +=
+			remote_mkdir(&ctx, &far->remote->base, "d", 0755, &attributes) == -EIO;
+	}
+	return NULL;
+}
+
+/* Who is told that nothing came of it makes it anew, or believes that. */
+static void test_what_was_not_sent_in_its_session_is_in_no_other(void)
+{
+	struct far_end far = {0};
+	pthread_t threads[8];
+
+	far_end_start(&far, begin_sessions);
+	for (size_t i = 0; i < array_size(threads); i++)
+		if (pthread_create(&threads[i], NULL, make_directories, &far) != 0)
+			abort();
+	for (size_t i = 0; i < array_size(threads); i++)
+		pthread_join(threads[i], NULL);
+	CHECK_RC(8000, far.refused);
+	CHECK_RC(0, lane_waiting_bytes(far.remote->lane));
+	far_end_stop(&far);
 }
 
 /* ---- Listings ---------------------------------------------------------------------- */
@@ -202,7 +247,7 @@ static void test_a_listing_has_all_its_parts(void)
 	unsigned taken;
 
 	fill_part(&far, LONG_PATHS);
-	far_end_start(&far);
+	far_end_start(&far, run_far_end);
 	CHECK_RC(0, list(&far, &taken));
 	far_end_stop(&far);
 	CHECK_RC(20 * LONG_PATHS, taken);
@@ -215,7 +260,7 @@ static void test_a_listing_without_end_is_refused(void)
 	unsigned taken;
 
 	fill_part(&far, LONG_PATHS);
-	far_end_start(&far);
+	far_end_start(&far, run_far_end);
 	CHECK_RC(-EIO, list(&far, &taken));
 	far_end_stop(&far);
 	CHECK((uint64_t)taken * LONG_PATH_BYTES <= UINT64_C(512) << 20);
@@ -228,13 +273,14 @@ static void test_paths_that_grow_in_decoding_are_refused(void)
 
 	fill_part(&far, 8000);
 	CHECK(far.part.buffer.size < FRAME_PAYLOAD_MAX_BYTES);
-	far_end_start(&far);
+	far_end_start(&far, run_far_end);
 	CHECK_RC(-EIO, list(&far, &taken));
 	far_end_stop(&far);
 	CHECK((uint64_t)taken * LONG_PATH_BYTES <= LISTING_PATHS_MAX_BYTES);
 }
 
 TEST_MAIN("answers", TEST(test_what_a_session_forgot_is_asked_anew),
-	TEST(test_sessions_that_all_forget_are_given_up), TEST(test_a_listing_has_all_its_parts),
-	TEST(test_a_listing_without_end_is_refused),
+	TEST(test_sessions_that_all_forget_are_given_up),
+	TEST(test_what_was_not_sent_in_its_session_is_in_no_other),
+	TEST(test_a_listing_has_all_its_parts), TEST(test_a_listing_without_end_is_refused),
 	TEST(test_paths_that_grow_in_decoding_are_refused))
