@@ -341,7 +341,7 @@ bool remote_again(struct op_context *ctx, int64_t *result)
 	return false;
 }
 
-bool query_end(struct query *q, int64_t *result)
+void query_done(struct query *q)
 {
 	wire_writer_done(&q->out);
 	if (q->call) {
@@ -351,6 +351,11 @@ bool query_end(struct query *q, int64_t *result)
 		call_free(q->call);
 		q->call = NULL;
 	}
+}
+
+bool query_end(struct query *q, int64_t *result)
+{
+	query_done(q);
 	return remote_again(q->ctx, result);
 }
 
@@ -371,7 +376,6 @@ static void undo(struct call *call)
 {
 	struct op_context ctx;
 	struct query q;
-	int64_t result = 0;
 
 	if (call->result < 0)
 		return;
@@ -399,7 +403,7 @@ static void undo(struct call *call)
 	}
 	query_gives_back(&q);
 	query_submit(&q, ignore_answer, NULL);
-	query_end(&q, &result);
+	query_done(&q);
 }
 
 /* Under the lock.  Returns true when the call is the caller's to complete or free. */

@@ -237,12 +237,11 @@ static void ask_for_feed_again(struct remote *remote)
 {
 	struct op_context ctx;
 	struct query q;
-	int64_t result;
 
 	op_context_init(&ctx);
 	query_begin(&q, &ctx, remote, REQUEST_WATCH, 0);
-	result = query_submit(&q, watch_answered, NULL);
-	query_end(&q, &result);
+	query_submit(&q, watch_answered, NULL);
+	query_done(&q);
 }
 
 static int ask_for_feed(struct remote *remote)

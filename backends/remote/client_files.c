@@ -303,7 +303,6 @@ static void close_answered(struct call *call)
 static void send_close(struct op_context *ctx, struct remote_file *file)
 {
 	struct query q;
-	int64_t result;
 	bool current;
 
 	pthread_mutex_lock(&file->remote->lock);
@@ -314,8 +313,11 @@ static void send_close(struct op_context *ctx, struct remote_file *file)
 	query_begin(&q, ctx, file->remote, REQUEST_CLOSE, file->handle);
 	query_gives_back(&q);
 	wire_put_number(&q.out, file->handle);
-	result = file->has_locks ? query_run(&q) : query_submit(&q, close_answered, NULL);
-	query_end(&q, &result);
+	if (file->has_locks)
+		query_run(&q);
+	else
+		query_submit(&q, close_answered, NULL);
+	query_done(&q);
 }
 
 int remote_close(struct op_context *ctx, struct open_file *open_file)

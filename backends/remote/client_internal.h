@@ -220,7 +220,9 @@ int query_submit(struct query *q, void (*complete)(struct call *call), void *use
  * and that has not happened too often (then it becomes -EIO). */
 bool remote_again(struct op_context *ctx, int64_t *result);
 
-/* Frees it.  The same answer: the request is to be made anew. */
+void query_done(struct query *q);
+
+/* query_done(), and remote_again(): whether the request is to be made anew. */
 bool query_end(struct query *q, int64_t *result);
 
 /* Checks the end of the answer: `result`, or -EIO for a malformed one. */

@@ -199,14 +199,14 @@ static void unlink_chunk(struct remote_file *file, struct chunk *chunk)
 		*slot = chunk->next;
 }
 
-/* RESULT_BUSY: too many requests are under way. */
+/* RESULT_BUSY: too many requests are under way.  RESULT_AGAIN, which remote_read() counts. */
 static int fetch(struct op_context *ctx, struct remote_file *file, uint64_t order, off_t offset,
 	size_t size, bool is_ahead)
 {
 	struct remote *remote = file->remote;
 	struct chunk *chunk = chunk_new(file, offset, size);
 	struct query q;
-	int64_t result;
+	int r;
 
 	if (!chunk)
 		return -ENOMEM;
@@ -224,16 +224,16 @@ static int fetch(struct op_context *ctx, struct remote_file *file, uint64_t orde
 		q.call->at_once = true;
 		q.call->may_spread = is_ahead;
 	}
-	result = query_submit(&q, chunk_answered, chunk);
-	query_end(&q, &result);
-	if (result < 0) {
+	r = query_submit(&q, chunk_answered, chunk);
+	query_done(&q);
+	if (r < 0) {
 		unlink_chunk(file, chunk);
 		chunk_free(chunk);
 		pthread_mutex_lock(&remote->lock);
 		file->refs--;
 		pthread_mutex_unlock(&remote->lock);
 	}
-	return (int)result;
+	return r;
 }
 
 /* Asks for what no chunk covers of the range. */

@@ -1,10 +1,12 @@
 /*
  * What the client makes of answers: a thread plays the far end, without any connection.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "backends/remote/client_internal.h"
@@ -13,10 +15,11 @@
 enum { LONG_PATH_BYTES = 60000, LONG_PATHS = 60, FRAMES_MAX = 1000 };
 
 /* The far end: forgets so many requests first, as a new session would, and sends so many parts of
- * a listing before it says that all is well. */
+ * a listing before it says that all is well.  It may begin a new session with every answer. */
 struct far_end {
 	struct remote *remote;
 	unsigned forgets, parts;
+	bool renews;
 	struct wire_writer part;
 	unsigned seen; /* requests */
 	atomic_uint refused;
@@ -50,6 +53,13 @@ static void give(
 	remote_received(far->remote, &header, payload);
 }
 
+static void begin_session(struct remote *remote)
+{
+	pthread_mutex_lock(&remote->lock);
+	remote->epoch++;
+	pthread_mutex_unlock(&remote->lock);
+}
+
 static void forget(struct far_end *far)
 {
 	far->forgets--;
@@ -79,7 +89,7 @@ static void answer(struct far_end *far, uint32_t id)
 {
 	static const uint8_t result[WIRE_RESULT_BYTES] = {0};
 	cleanup_wire_writer struct wire_writer reply = {0};
-	const struct attributes attributes = {.id.inode = 42};
+	const struct attributes attributes = {.id.inode = 42, .mode = S_IFREG};
 	bool lists = far->parts > 0;
 
 	for (; far->parts > 0 && awaits_parts(far->remote, id) && !far->stop; far->parts--)
@@ -87,6 +97,8 @@ static void answer(struct far_end *far, uint32_t id)
 	wire_put_raw(&reply, result, sizeof(result));
 	if (!lists)
 		wire_put_attributes(&reply, &attributes);
+	if (far->renews)
+		begin_session(far->remote);
 	give(far, FRAME_REPLY, id, reply.buffer.data, reply.buffer.size);
 }
 
@@ -203,6 +215,35 @@ static void test_what_was_not_sent_in_its_session_is_in_no_other(void)
 	far_end_stop(&far);
 }
 
+static int open_and_read(struct far_end *far)
+{
+	struct attributes attributes;
+	struct open_file *file;
+	struct op_context ctx;
+	char data[512];
+	int r;
+
+	op_context_init(&ctx);
+	r = remote_open_file(
+		&ctx, &far->remote->base, &OBJECT_AT("f"), O_RDONLY, &file, &attributes);
+	if (r < 0)
+		return r;
+	r = (int)remote_read(&ctx, file, data, sizeof(data), 0);
+	remote_close(&ctx, file);
+	return r;
+}
+
+/* The handle that each open gives is of a session which has ended: no read is sent with it. */
+static void test_a_read_is_given_up_as_late_as_any_request(void)
+{
+	struct far_end far = {.renews = true};
+
+	far_end_start(&far, run_far_end);
+	CHECK_RC(-EIO, open_and_read(&far));
+	far_end_stop(&far);
+	CHECK_RC(2 + REPEATS_MAX, far.seen); /* all are opens */
+}
+
 /* ---- Listings ---------------------------------------------------------------------- */
 
 static void fill_part(struct far_end *far, unsigned entries)
@@ -282,5 +323,6 @@ static void test_paths_that_grow_in_decoding_are_refused(void)
 TEST_MAIN("answers", TEST(test_what_a_session_forgot_is_asked_anew),
 	TEST(test_sessions_that_all_forget_are_given_up),
 	TEST(test_what_was_not_sent_in_its_session_is_in_no_other),
+	TEST(test_a_read_is_given_up_as_late_as_any_request),
 	TEST(test_a_listing_has_all_its_parts), TEST(test_a_listing_without_end_is_refused),
 	TEST(test_paths_that_grow_in_decoding_are_refused))
