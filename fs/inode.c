@@ -132,6 +132,7 @@ static bool shrink(struct inode_table *t)
 	t->bytes_most = t->bytes;
 	hash_table_shrink(&t->inodes, inode_entry_hash, inode_entry_link);
 	hash_table_shrink(&t->names, name_entry_hash, name_entry_link);
+	inode_shrink_missing(t);
 	return true;
 }
 
@@ -147,7 +148,7 @@ int inode_table_new(const struct attributes *root, void (*forgotten)(void *user,
 	t->forgotten = forgotten;
 	t->user = user;
 	if (hash_table_init(&t->inodes) < 0 || hash_table_init(&t->names) < 0 ||
-		!(t->root = inode_make(t, root))) {
+		hash_table_init(&t->missing) < 0 || !(t->root = inode_make(t, root))) {
 		inode_table_free(t);
 		return -ENOMEM;
 	}
@@ -175,11 +176,12 @@ void inode_table_free(struct inode_table *t)
 
 			t->inodes.buckets[i] = inode->hash_next;
 			free(inode->lost);
-			free(inode->missing);
+			missing_free(inode->missing);
 			free(inode->target);
 			free(inode);
 		}
 	free(t->names.buckets);
+	free(t->missing.buckets);
 	free(t->inodes.buckets);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
@@ -194,7 +196,8 @@ void inode_table_usage(struct inode_table *t, uint64_t *ret_inodes, uint64_t *re
 {
 	pthread_mutex_lock(&t->lock);
 	*ret_inodes = t->inodes.count;
-	*ret_bytes = t->bytes + (t->inodes.mask + t->names.mask + 2) * sizeof(void *);
+	*ret_bytes =
+		t->bytes + (t->inodes.mask + t->names.mask + t->missing.mask + 3) * sizeof(void *);
 	pthread_mutex_unlock(&t->lock);
 }
 

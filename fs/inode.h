@@ -22,7 +22,6 @@
 
 struct inode_table;
 struct inode_name;
-struct missing;
 
 /* How the kernel gets at the data (session_open.c). */
 enum handle_way { WAY_CACHED, WAY_DIRECT, WAY_BACKED };
@@ -72,7 +71,7 @@ struct inode {
 	atomic_uint changes;          /* a directory: names in it went, or changed unseen */
 	atomic_uint asides_done;
 	struct write_aside *_Atomic asides; /* session_files.c; struct session's lock */
-	struct missing *missing;            /* inode_missing.c; NULL: none */
+	struct missing *missing;            /* names that are not in it; the latest first */
 	uint64_t lost_ns;                   /* CLOCK_MONOTONIC: when the last name went */
 	const struct inode *kernels_parent; /* a directory: where the kernel has it; never used but
 					     * compared */
@@ -83,6 +82,14 @@ struct inode {
 	bool is_root;
 	bool is_directory;
 	bool is_virtual; /* below .isthmus (fs/virtual.h); in no table */
+};
+
+/* A name that the kernel believes not to be in a directory (inode_missing.c). */
+struct missing {
+	struct missing *hash_next;
+	struct missing *next, **link; /* of the same directory */
+	const struct inode *parent;
+	char name[];
 };
 
 /* A path in the caller's memory, short or long. */
@@ -253,9 +260,13 @@ void inode_table_watch_lost(struct inode_table *table, struct inode *inode);
 enum belief inode_table_missing(
 	struct inode_table *table, struct inode *directory, const char *name, uint32_t changes);
 
-/* The names that were kept, one after the other and an empty one at the end, which the caller
- * frees; NULL: none. */
-char *inode_table_take_missing(struct inode_table *table, struct inode *directory);
+/* The kernel does not believe that any more. */
+void inode_table_not_missing(
+	struct inode_table *table, const struct inode *directory, const char *name);
+
+/* All names of the directory that were kept, for the caller. */
+struct missing *inode_table_take_missing(struct inode_table *table, struct inode *directory);
+void missing_free(struct missing *list);
 
 /* How many directories are to be watched and are not; the paths of up to `max` of them, which the
  * caller frees, and their count.  Without memory there are fewer. */

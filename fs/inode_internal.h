@@ -39,9 +39,10 @@ struct inode_table {
 	struct inode *root;
 	struct hash_table inodes;   /* by object id */
 	struct hash_table names;    /* by parent and name */
+	struct hash_table missing;  /* likewise: names that are not there */
 	uint64_t bytes, bytes_most; /* now; at most, since memory was returned */
 	uint64_t on_ttl;            /* inodes with that flag */
-	uint64_t missing_bytes;     /* of names that are kept as missing */
+	uint64_t missing_bytes;     /* of those */
 	uint64_t epoch;
 	struct removal removals[REMOVALS];
 	void (*forgotten)(void *user, const char *path);
@@ -84,6 +85,8 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 void **name_entry_link(void *entry);
 size_t name_entry_hash(const void *entry);
 
+size_t name_hash(const struct inode *parent, const char *name);
+
 /* What is known at a name.  NULL: nothing. */
 struct inode_name *name_find(struct inode_table *t, const struct inode *parent, const char *name);
 
@@ -104,7 +107,10 @@ int name_build_path(struct inode_table *t, const struct inode *inode, const char
 
 /* ---- inode_missing.c */
 
+/* inode_table_not_missing(), and the same for all names in a directory. */
+void inode_found(struct inode_table *t, const struct inode *parent, const char *name);
 void inode_forget_missing(struct inode_table *t, struct inode *inode);
+void inode_shrink_missing(struct inode_table *t);
 
 /* ---- inode_handles.c */
 

@@ -4,78 +4,110 @@
 #include <string.h>
 
 /* What is beyond is believed for the time-to-live only. */
-enum { DIRECTORY_MAX_BYTES = 16 << 10, TABLE_MAX_BYTES = 64 << 20, FIRST_BYTES = 64 };
+enum { MISSING_MAX_BYTES = 64 << 20 };
 
-struct missing {
-	uint32_t size, room; /* of `names`, in bytes; `size` without the empty one at the end */
-	char names[];
-};
-
-static bool has(const struct missing *missing, const char *name)
+static void **missing_link(void *entry)
 {
-	const char *at = missing->names;
-
-	while (*at && strcmp(at, name) != 0)
-		at += strlen(at) + 1;
-	return *at;
+	return (void **)&((struct missing *)entry)->hash_next;
 }
 
-static bool make_room(struct inode_table *t, struct inode *inode, size_t size)
+static size_t missing_hash(const void *entry)
 {
-	uint32_t former = inode->missing ? inode->missing->room : 0;
-	uint32_t room = former ? former : FIRST_BYTES;
-	struct missing *missing;
+	const struct missing *missing = entry;
 
-	while (room < size)
-		room *= 2;
-	if (room == former)
-		return true;
-	if (room > DIRECTORY_MAX_BYTES || t->missing_bytes + room > TABLE_MAX_BYTES)
-		return false;
-	missing = realloc(inode->missing, sizeof(*missing) + room);
-	if (!missing)
-		return false;
-	missing->size = former ? missing->size : 0;
-	missing->room = room;
-	inode->missing = missing;
-	t->missing_bytes += room - former;
-	t->bytes += room - former;
-	return true;
+	return name_hash(missing->parent, missing->name);
+}
+
+static size_t missing_bytes(const char *name)
+{
+	return sizeof(struct missing) + strlen(name) + 1 + MALLOC_OVERHEAD_BYTES;
+}
+
+static struct missing *find(struct inode_table *t, const struct inode *parent, const char *name)
+{
+	struct missing *entry = t->missing.buckets[name_hash(parent, name) & t->missing.mask];
+
+	while (entry && (entry->parent != parent || strcmp(entry->name, name) != 0))
+		entry = entry->hash_next;
+	return entry;
 }
 
 /* With the lock held.  False: there is no room for it. */
-static bool keep(struct inode_table *t, struct inode *inode, const char *name)
+static bool keep(struct inode_table *t, struct inode *parent, const char *name)
 {
-	size_t length = strlen(name) + 1;
-	struct missing *missing = inode->missing;
+	size_t bytes = missing_bytes(name);
+	struct missing *entry;
 
-	if (missing && has(missing, name))
+	if (find(t, parent, name))
 		return true;
-	if (!make_room(t, inode, (missing ? missing->size : 0) + length + 1))
+	if (t->missing_bytes + bytes > MISSING_MAX_BYTES)
 		return false;
-	missing = inode->missing;
-	memcpy(missing->names + missing->size, name, length);
-	missing->size += (uint32_t)length;
-	missing->names[missing->size] = '\0';
+	entry = malloc(sizeof(*entry) + strlen(name) + 1);
+	if (!entry)
+		return false;
+	*entry = (struct missing){
+		.next = parent->missing, .link = &parent->missing, .parent = parent};
+	strcpy(entry->name, name);
+	if (entry->next)
+		entry->next->link = &entry->next;
+	parent->missing = entry;
+	hash_table_insert(&t->missing, entry, missing_hash, missing_link);
+	t->missing_bytes += bytes;
+	t->bytes += bytes;
 	return true;
 }
 
-/* With the lock held. */
-static struct missing *take(struct inode_table *t, struct inode *inode)
+static void take_out(struct inode_table *t, struct missing *entry)
 {
-	struct missing *missing = inode->missing;
+	size_t bytes = missing_bytes(entry->name);
 
-	inode->missing = NULL;
-	if (missing) {
-		t->missing_bytes -= missing->room;
-		t->bytes -= missing->room;
+	hash_table_remove(&t->missing, entry, missing_hash, missing_link);
+	t->missing_bytes -= bytes;
+	t->bytes -= bytes;
+}
+
+void inode_found(struct inode_table *t, const struct inode *parent, const char *name)
+{
+	struct missing *entry = parent->missing ? find(t, parent, name) : NULL;
+
+	if (!entry)
+		return;
+	take_out(t, entry);
+	*entry->link = entry->next;
+	if (entry->next)
+		entry->next->link = entry->link;
+	free(entry);
+}
+
+/* With the lock held. */
+static struct missing *take_all(struct inode_table *t, struct inode *parent)
+{
+	struct missing *list = parent->missing;
+
+	for (struct missing *entry = list; entry; entry = entry->next)
+		take_out(t, entry);
+	parent->missing = NULL;
+	return list;
+}
+
+void missing_free(struct missing *list)
+{
+	while (list) {
+		struct missing *next = list->next;
+
+		free(list);
+		list = next;
 	}
-	return missing;
 }
 
 void inode_forget_missing(struct inode_table *t, struct inode *inode)
 {
-	free(take(t, inode));
+	missing_free(take_all(t, inode));
+}
+
+void inode_shrink_missing(struct inode_table *t)
+{
+	hash_table_shrink(&t->missing, missing_hash, missing_link);
 }
 
 enum belief inode_table_missing(
@@ -90,12 +122,19 @@ enum belief inode_table_missing(
 	return belief;
 }
 
-char *inode_table_take_missing(struct inode_table *t, struct inode *inode)
+void inode_table_not_missing(struct inode_table *t, const struct inode *inode, const char *name)
 {
-	struct missing *missing;
+	pthread_mutex_lock(&t->lock);
+	inode_found(t, inode, name);
+	pthread_mutex_unlock(&t->lock);
+}
+
+struct missing *inode_table_take_missing(struct inode_table *t, struct inode *inode)
+{
+	struct missing *list;
 
 	pthread_mutex_lock(&t->lock);
-	missing = take(t, inode);
+	list = take_all(t, inode);
 	pthread_mutex_unlock(&t->lock);
-	return missing ? memmove(missing, missing->names, missing->size + 1u) : NULL;
+	return list;
 }

@@ -13,7 +13,7 @@
 
 enum { REMOVAL_SECONDS = 5 };
 
-static size_t name_hash(const struct inode *parent, const char *name)
+size_t name_hash(const struct inode *parent, const char *name)
 {
 	return (size_t)XXH3_64bits_withSeed(
 		name, strlen(name), (uint64_t)(uintptr_t)parent ^ hash_seed());
@@ -295,6 +295,8 @@ int inode_table_enter(struct inode_table *t, struct inode *parent, const char *n
 
 	pthread_mutex_lock(&t->lock);
 	r = enter(t, parent, name, a, ret_inode, ret_note, &list);
+	if (r == 0)
+		inode_found(t, parent, name);
 	pthread_mutex_unlock(&t->lock);
 	inode_report_forgotten(t, list);
 	return r;
@@ -456,6 +458,7 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 	pthread_mutex_lock(&t->lock);
 	from = name_find(t, parent, text);
 	to = name_find(t, new_parent, new_text);
+	inode_found(t, new_parent, new_text);
 	parent->references++;
 	new_parent->references++;
 	if (!inode && from)

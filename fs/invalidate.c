@@ -80,6 +80,8 @@ static void drop_entry(struct session *s, const struct inode *parent, const char
 	fuse_ino_t ino = session_ino(s, parent);
 	size_t length = strlen(name);
 
+	/* First: when the kernel has looked again it may be missing still. */
+	inode_table_not_missing(s->mount->inodes, parent, name);
 	if (!s->expires_entries)
 		fuse_lowlevel_notify_inval_entry(s->fuse, ino, name, length);
 	else
@@ -338,10 +340,11 @@ static void handle_entry(struct session *s, const struct change *change)
 /* What was not there may be there now. */
 static void drop_missing(struct session *s, struct inode *directory)
 {
-	cleanup_free char *names = inode_table_take_missing(s->mount->inodes, directory);
+	struct missing *names = inode_table_take_missing(s->mount->inodes, directory);
 
-	for (const char *name = names; name && *name; name += strlen(name) + 1)
-		drop_entry(s, directory, name);
+	for (const struct missing *missing = names; missing; missing = missing->next)
+		drop_entry(s, directory, missing->name);
+	missing_free(names);
 }
 
 /* Everything known at or below `top` may have changed. */

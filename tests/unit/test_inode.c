@@ -193,7 +193,7 @@ static void test_missing_names_are_kept_once(void)
 	struct inode_table *table = new_table();
 	struct inode *a = enter(table, inode_table_root(table), "a", object(2, S_IFDIR));
 	uint64_t inodes, bytes, before;
-	char *names, text[32];
+	struct missing *names;
 
 	inode_table_usage(table, &inodes, &before);
 	CHECK_RC(BELIEF_BRIEF, inode_table_missing(table, a, "one", a->changes));
@@ -204,18 +204,59 @@ static void test_missing_names_are_kept_once(void)
 	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, "two", a->changes));
 	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, "one", a->changes));
 	names = inode_table_take_missing(table, a);
-	CHECK(names && memcmp(names, "one\0two\0", 9) == 0);
-	free(names);
+	CHECK(names && names->next && !names->next->next);
+	CHECK_STRING("two", names->name);
+	CHECK_STRING("one", names->next->name);
+	missing_free(names);
 	CHECK(!inode_table_take_missing(table, a));
 	inode_table_usage(table, &inodes, &bytes);
 	CHECK_RC(before, bytes);
-	for (int i = 0; i < 4000; i++) {
-		snprintf(text, sizeof(text), "name%d", i);
-		CHECK(inode_table_missing(table, a, text, a->changes) != BELIEF_BRIEF);
+	inode_table_free(table);
+}
+
+/* With long names, of which that is a quarter of a million. */
+static void test_missing_names_have_a_bound(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *a = enter(table, inode_table_root(table), "a", object(2, S_IFDIR));
+	uint64_t inodes, bytes;
+	char name[256];
+	int i;
+
+	inode_table_set_watched(table, a, true, 0);
+	for (i = 0; i < 1000000; i++) {
+		snprintf(name, sizeof(name), "%0255d", i);
+		if (inode_table_missing(table, a, name, a->changes) == BELIEF_TTL)
+			break;
 	}
-	CHECK_RC(BELIEF_TTL, inode_table_missing(table, a, "too many", a->changes));
+	CHECK(i > 100000 && i < 1000000);
 	inode_table_usage(table, &inodes, &bytes);
-	CHECK(bytes - before <= 16 << 10);
+	CHECK(bytes < 100 << 20);
+	inode_table_not_missing(table, a, name);
+	CHECK_RC(BELIEF_TTL, inode_table_missing(table, a, name, a->changes));
+	snprintf(name, sizeof(name), "%0255d", 0);
+	inode_table_not_missing(table, a, name);
+	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, name, a->changes));
+	inode_table_free(table);
+}
+
+/* Also more of them, one after the other, than are kept at once. */
+static void test_names_that_are_made_are_missing_no_more(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	char name[256];
+
+	inode_table_set_watched(table, root, true, 0);
+	for (int i = 0; i < 250000; i++) {
+		snprintf(name, sizeof(name), "%0255d", i);
+		CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, root, name, root->changes));
+		if (i % 2)
+			inode_table_renamed(table, root, "made", root, name, NULL, false);
+		else
+			inode_table_forget(table, enter(table, root, name, object(2, S_IFREG)), 1);
+	}
+	CHECK(!inode_table_take_missing(table, root));
 	inode_table_free(table);
 }
 
@@ -479,7 +520,9 @@ TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_a_watch_that_ends_while_it_begins_is_none),
 	TEST(test_a_watch_that_was_denied_is_not_wanted_again_at_once),
 	TEST(test_attributes_are_believed_as_those_who_tell_of_them),
-	TEST(test_missing_names_are_kept_once), TEST(test_directories_do_not_hold_each_other),
+	TEST(test_missing_names_are_kept_once), TEST(test_missing_names_have_a_bound),
+	TEST(test_names_that_are_made_are_missing_no_more),
+	TEST(test_directories_do_not_hold_each_other),
 	TEST(test_a_directory_that_was_moved_has_a_new_inode_where_it_is),
 	TEST(test_who_holds_a_directory_goes_along_where_the_feed_says_it_is),
 	TEST(test_what_has_no_name_leads_nowhere), TEST(test_swapped_names_lead_to_each_other),
