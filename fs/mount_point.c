@@ -173,7 +173,8 @@ static bool is_dead(const char *path)
 	struct statvfs unused; /* the one question that no cache answers */
 
 	return find_daemon(path, hangs) ||
-	       (!mount_point_daemon(path) && statvfs(path, &unused) < 0 && errno == ENOTCONN);
+	       (!mount_point_daemon(path) && statvfs(path, &unused) < 0 &&
+		       (errno == ENOTCONN || errno == ECONNABORTED));
 }
 
 enum mount_point_state mount_point_look(const char *path, char **ret_type)

@@ -166,23 +166,26 @@ static uint64_t start_time(pid_t pid)
 	return ticks;
 }
 
-/* All that is left of it are threads in the kernel. */
-static bool has_only_threads(pid_t pid)
+/* All that is left of it is in the kernel: threads, or itself on the way out. */
+static bool is_ending(pid_t pid)
 {
 	char text[2048];
-	const char *state, *threads;
+	const char *threads;
+	bool is_zombie;
 
 	read_proc(pid, "status", text, sizeof(text));
-	state = strstr(text, "\nState:\tZ");
 	threads = strstr(text, "\nThreads:\t");
-	return state && threads && atoi(threads + strlen("\nThreads:\t")) > 1;
+	if (!threads || strstr(text, "\nVmSize:"))
+		return false;
+	is_zombie = strstr(text, "\nState:\tZ");
+	return !is_zombie || atoi(threads + strlen("\nThreads:\t")) > 1;
 }
 
 /* The start is asked for last: of a process that is held up within execve(2), which may have the
  * same id now, /proc would not tell it. */
 bool runtime_is_stuck(const struct runtime_mount *mount)
 {
-	return has_only_threads(mount->pid) && start_time(mount->pid) == mount->pid_started;
+	return is_ending(mount->pid) && start_time(mount->pid) == mount->pid_started;
 }
 
 bool runtime_is_alive(const struct runtime_mount *mount)

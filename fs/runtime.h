@@ -49,9 +49,9 @@ void runtime_remove(const char *id);
 /* True when its daemon is there: it takes connections, even while it is stopped. */
 bool runtime_is_alive(const struct runtime_mount *mount);
 
-/* True when its daemon was killed but has not ended: a thread of it waits in the kernel for an
- * answer that the daemon itself would have to give.  So does whoever asks that mount anything,
- * which need not be what is mounted there now (see `connection`). */
+/* True when its daemon was killed but has not ended: not yet, or a thread of it waits in the kernel
+ * for an answer that the daemon itself would have to give.  So does whoever asks that mount
+ * anything, which need not be what is mounted there now (see `connection`). */
 bool runtime_is_stuck(const struct runtime_mount *mount);
 
 /* Every mount that has been saved and not removed, by mount point.  -errno. */

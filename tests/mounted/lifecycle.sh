@@ -72,11 +72,11 @@ test_locks_of_a_killed_daemon_go_with_the_next_mount() {
 	case "$uri" in helper:*) longer=(-o linger=60) ;; esac
 	mount_here "${longer[@]}"
 	exec 8>"$mnt/locked"
-	flock -n 8
+	flock -n 8 || fail "cannot be locked"
 	! flock -n "$backing/locked" true || fail "the lock is not at the workspace"
 	kill -KILL "$(daemon_of_mount)"
-	wait_for 5 no_daemon
-	mount_here "${longer[@]}" 2>"$tmp/err"
+	wait_for 5 no_daemon || fail "the daemon lives"
+	mount_here "${longer[@]}" 2>"$tmp/err" || fail "mount says: $(cat "$tmp/err")"
 	wait_for 10 flock -n "$backing/locked" true || fail "it is still locked"
 	exec 8>&-
 	umount_here
