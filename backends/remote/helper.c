@@ -149,6 +149,19 @@ static int send_descriptors(int fd, const void *data, size_t size)
 	return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
+/* Two of them, or none is kept. */
+static int take_descriptors(const struct cmsghdr *header, int descriptors[2])
+{
+	size_t count = 0;
+
+	if (header->cmsg_type == SCM_RIGHTS)
+		count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	memcpy(descriptors, CMSG_DATA(header), count * sizeof(int));
+	if (count == 1)
+		close(descriptors[0]);
+	return count == 2 ? 0 : -EPROTO;
+}
+
 static ssize_t receive_descriptors(int fd, void *data, size_t size, int descriptors[2])
 {
 	union descriptors control = {0};
@@ -159,17 +172,15 @@ static ssize_t receive_descriptors(int fd, void *data, size_t size, int descript
 		.msg_controllen = sizeof(control)};
 	struct pollfd ready = {.fd = fd, .events = POLLIN};
 	ssize_t n;
+	int r;
 
 	if (poll(&ready, 1, HANDOVER_TIMEOUT_MS) <= 0)
 		return -ETIMEDOUT;
 	n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return -errno;
-	if (control.header.cmsg_type != SCM_RIGHTS ||
-		control.header.cmsg_len != CMSG_LEN(2 * sizeof(int)))
-		return -EPROTO;
-	memcpy(descriptors, CMSG_DATA(&control.header), 2 * sizeof(int));
-	return n;
+	r = take_descriptors(&control.header, descriptors);
+	return r < 0 ? r : n;
 }
 
 /* ---- The session ------------------------------------------------------------------- */

@@ -4,6 +4,7 @@ error or closes the connection, stays within its bounds, never leaves its direct
 import errno
 import fcntl
 import os
+import socket
 import struct
 import sys
 import tempfile
@@ -391,6 +392,21 @@ def test_watches_and_ranges_without_end():
         asked = [a.ask(p.LOCK, p.number(1) + p.put_lock(p.Lock(p.POSIX, p.EXCLUSIVE, i, 2 * i, 1, 0)) + p.number(0))
                  for i in range(900)]
         assert all(a.wait(one).result in (0, -errno.ENOLCK) for one in asked)
+        a.is_alive()
+
+
+def test_fronts_that_hand_over_something_else():
+    with Attack() as a:
+        descriptors = f"/proc/{a.session}/fd"
+        before = len(os.listdir(descriptors))
+        for count in range(4):
+            for _ in range(20):
+                front = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                front.connect(b"\0isthmus-" + a.welcome.session.hex().encode())
+                socket.send_fds(front, [b"no hello"], [0] * count)
+                front.recv(1)
+                front.close()
+        wait_until(lambda: len(os.listdir(descriptors)) <= before, "descriptors are left")
         a.is_alive()
 
 
