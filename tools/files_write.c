@@ -325,10 +325,26 @@ static int write_in_place(struct target *target, const void *content, size_t siz
 	return overwrite_in_child(fd, content, size, &old);
 }
 
+static bool is_empty(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && status.st_size == 0;
+}
+
+/* What a dangling link names was made only to learn where that is. */
+static int forget_made(struct target *target)
+{
+	close(target->fd);
+	target->fd = -1;
+	return unlinkat(target->directory, target->name, 0) < 0 && errno != ENOENT ? -errno : 0;
+}
+
 static int open_target(
 	const struct files_root *root, const char *path, unsigned flags, struct target *target)
 {
 	cleanup_free char *real = NULL;
+	bool made = false;
 	int r;
 
 	target->fd = files_open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
@@ -344,6 +360,7 @@ static int open_target(
 			if (flags & FILES_MUST_CREATE)
 				return -EEXIST;
 			target->fd = files_open(root, path, O_RDWR | O_CREAT | O_NOCTTY, 0666);
+			made = target->fd >= 0 && is_empty(target->fd);
 		}
 	}
 	if (target->fd < 0 && target->fd != -ENOENT)
@@ -364,7 +381,9 @@ static int open_target(
 	if (r < 0)
 		return r;
 	target->directory = files_open_parent(root, real, false, target->name);
-	return target->directory < 0 ? target->directory : 0;
+	if (target->directory < 0)
+		return target->directory;
+	return made ? forget_made(target) : 0;
 }
 
 static bool may_write(int fd)

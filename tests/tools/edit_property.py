@@ -282,9 +282,11 @@ def test_full_disk(directory):
         write(path, b"old " * 500000)
         write(directory + "/rest", b"r" * 1700000)
         os.link(directory + "/rest", directory + "/rest2")
+        os.symlink("named", directory + "/link")
         for name, arguments in [
                 ("write", {"path": "f.txt", "content": big + "z"}),
                 ("write", {"path": "new.txt", "content": big}),
+                ("write", {"path": "link", "content": big}),
                 ("create_file", {"path": "new.txt", "content": big}),
                 ("edit_file", {"path": "f.txt", "content": "small"}),
                 ("edit", {"path": "f.txt", "create_backup": True,
@@ -295,7 +297,7 @@ def test_full_disk(directory):
             check("Free space" in result["error"]["ai_message"], "what to do")
             check(read(path) == b"old " * 500000, "the old content is whole after " + name)
             check(read(directory + "/rest") == b"r" * 1700000, "the linked file is whole after " + name)
-            equal(["f.txt", "rest", "rest2"], sorted(os.listdir(directory)), "no litter after " + name)
+            equal(["f.txt", "link", "rest", "rest2"], sorted(os.listdir(directory)), "no litter after " + name)
     finally:
         subprocess.run(["umount", directory], check=True)
 
