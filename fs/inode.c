@@ -38,6 +38,11 @@ struct inode *inode_find(struct inode_table *t, const struct object_id *id)
 	return inode;
 }
 
+uint64_t inode_number(const struct inode *inode)
+{
+	return inode->is_renumbered ? XXH3_64bits(&inode->id, sizeof(inode->id)) : inode->id.inode;
+}
+
 struct inode *inode_make(struct inode_table *t, const struct attributes *attributes)
 {
 	struct inode *inode = calloc(1, sizeof(*inode));
@@ -45,6 +50,7 @@ struct inode *inode_make(struct inode_table *t, const struct attributes *attribu
 	if (!inode)
 		return NULL;
 	inode->id = attributes->id;
+	inode->is_renumbered = handle_has_number(t, &inode->id);
 	inode->is_directory = S_ISDIR(attributes->mode);
 	hash_table_insert(&t->inodes, inode, inode_entry_hash, inode_entry_link);
 	t->bytes += sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
@@ -77,7 +83,7 @@ static struct inode *free_unused(
 	struct inode *parent = NULL;
 
 	while (inode->handles)
-		handle_take_spare(inode, list);
+		handle_take_spare(t, inode, list);
 	remember_forgotten(t, inode, list);
 	t->on_ttl -= inode->on_ttl;
 	inode->references++; /* names may lead back here */
@@ -147,8 +153,9 @@ int inode_table_new(const struct attributes *root, void (*forgotten)(void *user,
 	pthread_mutex_init(&t->lock, NULL);
 	t->forgotten = forgotten;
 	t->user = user;
-	if (hash_table_init(&t->inodes) < 0 || hash_table_init(&t->names) < 0 ||
-		hash_table_init(&t->missing) < 0 || !(t->root = inode_make(t, root))) {
+	if (hash_table_init(&t->inodes) < 0 || hash_table_init(&t->numbers) < 0 ||
+		hash_table_init(&t->names) < 0 || hash_table_init(&t->missing) < 0 ||
+		!(t->root = inode_make(t, root))) {
 		inode_table_free(t);
 		return -ENOMEM;
 	}
@@ -183,6 +190,7 @@ void inode_table_free(struct inode_table *t)
 	free(t->names.buckets);
 	free(t->missing.buckets);
 	free(t->inodes.buckets);
+	free(t->numbers.buckets);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
 }
@@ -196,8 +204,9 @@ void inode_table_usage(struct inode_table *t, uint64_t *ret_inodes, uint64_t *re
 {
 	pthread_mutex_lock(&t->lock);
 	*ret_inodes = t->inodes.count;
-	*ret_bytes =
-		t->bytes + (t->inodes.mask + t->names.mask + t->missing.mask + 3) * sizeof(void *);
+	*ret_bytes = t->bytes +
+		     (t->inodes.mask + t->numbers.mask + t->names.mask + t->missing.mask + 4) *
+			     sizeof(void *);
 	pthread_mutex_unlock(&t->lock);
 }
 

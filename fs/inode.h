@@ -29,11 +29,13 @@ enum handle_way { WAY_CACHED, WAY_DIRECT, WAY_BACKED };
 /* A file handle that the kernel holds, or a request uses. */
 struct open_handle {
 	struct open_handle *next, **link; /* of the same inode; the table's lock */
+	struct open_handle *number_next;  /* in the table of numbers, where one of an inode's is */
 	struct inode *inode;
 	struct open_file *file;
 	atomic_uint references;
 	int flags; /* as of open(2) */
 	bool is_spare;
+	bool holds_number;
 	struct content_hash *hash; /* of what is written; NULL: not wanted */
 	enum handle_way way;
 	int backing_id; /* WAY_BACKED */
@@ -77,12 +79,17 @@ struct inode {
 					     * compared */
 	_Atomic uint16_t written_ms;        /* through this mount, last: it wraps around */
 	atomic_bool on_ttl;                 /* watching it was denied; the table's lock */
-	bool is_former; /* a directory that was found elsewhere: another has its id now */
-	bool is_stale;  /* of no use but to be looked for again: it never has a name */
-	bool is_root;
-	bool is_directory;
-	bool is_virtual; /* below .isthmus (fs/virtual.h); in no table */
+	bool is_former;      /* a directory that was found elsewhere: another has its id now */
+	bool is_stale;       /* of no use but to be looked for again: it never has a name */
+	bool is_root : 1;    /* these are as they were made */
+	bool is_virtual : 1; /* below .isthmus (fs/virtual.h); in no table */
+	bool is_directory : 1;
+	bool is_renumbered : 1;
 };
+
+/* The number that programs see: the workspace's own, unless that was, when the inode was made, the
+ * number of a file that is open here.  The workspace may have freed that one, and its number. */
+uint64_t inode_number(const struct inode *inode);
 
 /* A name that the kernel believes not to be in a directory (inode_missing.c). */
 struct missing {

@@ -1,8 +1,12 @@
+#define XXH_INLINE_ALL
 #include "fs/inode_internal.h"
 
 #include <assert.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <xxhash.h>
+
+#include "ops/support/hash_seed.h"
 
 void handle_close_spare(struct open_handle *handle)
 {
@@ -13,14 +17,63 @@ void handle_close_spare(struct open_handle *handle)
 	free(handle);
 }
 
+/* ---- Numbers ------------------------------------------------------------------------- */
+
+static size_t number_hash(uint64_t number)
+{
+	return (size_t)XXH3_64bits_withSeed(&number, sizeof(number), hash_seed());
+}
+
+static void **number_entry_link(void *entry)
+{
+	return (void **)&((struct open_handle *)entry)->number_next;
+}
+
+static size_t number_entry_hash(const void *entry)
+{
+	return number_hash(inode_number(((const struct open_handle *)entry)->inode));
+}
+
+static void hold_number(struct inode_table *t, struct open_handle *handle)
+{
+	handle->holds_number = true;
+	hash_table_insert(&t->numbers, handle, number_entry_hash, number_entry_link);
+}
+
+/* The handle has left its inode; another may hold the number from now on. */
+static void release_number(struct inode_table *t, struct open_handle *handle)
+{
+	if (!handle->holds_number)
+		return;
+	hash_table_remove(&t->numbers, handle, number_entry_hash, number_entry_link);
+	if (handle->inode->handles)
+		hold_number(t, handle->inode->handles);
+}
+
+bool handle_has_number(const struct inode_table *t, const struct object_id *id)
+{
+	const struct open_handle *handle =
+		t->numbers.buckets[number_hash(id->inode) & t->numbers.mask];
+
+	for (; handle; handle = handle->number_next)
+		if (inode_number(handle->inode) == id->inode &&
+			handle->inode->id.device == id->device &&
+			!object_id_equal(&handle->inode->id, id))
+			return true;
+	return false;
+}
+
+/* ---- Handles ------------------------------------------------------------------------- */
+
 /* Only spare handles outlive the references to their inode. */
-void handle_take_spare(struct inode *inode, struct forgotten **list)
+void handle_take_spare(struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
 	struct open_handle *handle = inode->handles;
 	struct forgotten *entry = malloc(sizeof(*entry) + 1);
 
 	assert(handle->is_spare && handle->references == 1);
 	inode->handles = handle->next;
+	release_number(t, handle);
 	if (!entry) {
 		handle_close_spare(handle);
 		return;
@@ -62,6 +115,8 @@ bool inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
 		pthread_mutex_unlock(&t->lock);
 		return false;
 	}
+	if (!inode->handles)
+		hold_number(t, handle);
 	handle->references = 1;
 	handle->next = inode->handles;
 	handle->link = &inode->handles;
@@ -119,6 +174,7 @@ int inode_table_handle_put(
 		*handle->link = handle->next;
 		if (handle->next)
 			handle->next->link = handle->link;
+		release_number(t, handle);
 		handle->inode->writers -= is_writer(handle);
 		handle->inode->mappers -= is_mapper(handle);
 		inode_unref(t, handle->inode, &list);

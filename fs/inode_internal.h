@@ -38,6 +38,7 @@ struct inode_table {
 	pthread_mutex_t lock; /* all below, and the inodes' fields */
 	struct inode *root;
 	struct hash_table inodes;   /* by object id */
+	struct hash_table numbers;  /* of inodes that are open: one handle of each */
 	struct hash_table names;    /* by parent and name */
 	struct hash_table missing;  /* likewise: names that are not there */
 	uint64_t bytes, bytes_most; /* now; at most, since memory was returned */
@@ -114,8 +115,11 @@ void inode_shrink_missing(struct inode_table *t);
 
 /* ---- inode_handles.c */
 
+/* A file that is open is shown with this number, and it is not this one. */
+bool handle_has_number(const struct inode_table *t, const struct object_id *id);
+
 /* Moves the spare handle of an inode that goes, its only one, to the list. */
-void handle_take_spare(struct inode *inode, struct forgotten **list);
+void handle_take_spare(struct inode_table *t, struct inode *inode, struct forgotten **list);
 
 /* Closes and frees it; without the lock, unless there is no memory for a list. */
 void handle_close_spare(struct open_handle *handle);

@@ -154,8 +154,9 @@ int request_successor(struct request *r, const char *path, struct inode *known,
 struct inode *session_inode(struct session *s, fuse_ino_t ino);
 fuse_ino_t session_ino(struct session *s, const struct inode *inode);
 
-/* As the kernel wants them: ids of this machine. */
-void session_stat(struct session *s, const struct attributes *attributes, struct stat *ret_stat);
+/* As the kernel wants them: ids of this machine.  `inode`: NULL where only a listing told. */
+void session_stat(struct session *s, const struct inode *inode, const struct attributes *attributes,
+	struct stat *ret_stat);
 
 /* The kernel is told that (parent, name) is this object. */
 int session_enter(struct session *s, struct inode *parent, const char *name,

@@ -19,8 +19,7 @@ static void reply_attributes(
 		request_finish(r, result);
 		return;
 	}
-	session_stat(r->session, attributes, &stat);
-	stat.st_ino = inode->id.inode;
+	session_stat(r->session, inode, attributes, &stat);
 	if (!r->by_name) {
 		inode_table_note(r->mount->inodes, inode, attributes, &note);
 		ttl = session_attr_ttl(r->session, &note);

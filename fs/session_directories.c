@@ -404,7 +404,7 @@ static bool add_plus(
 static bool add_dots(struct page *page, off_t at)
 {
 	struct fuse_entry_param entry = {
-		.attr = {.st_ino = page->listing->inode->id.inode, .st_mode = S_IFDIR}};
+		.attr = {.st_ino = inode_number(page->listing->inode), .st_mode = S_IFDIR}};
 	const char *name = at ? ".." : ".";
 
 	if (page->plus)
@@ -420,7 +420,7 @@ static bool add_entry(struct page *page, const struct snapshot_entry *snapshot, 
 	int r;
 
 	if (!page->plus) {
-		session_stat(s, &snapshot->attributes, &stat);
+		session_stat(s, NULL, &snapshot->attributes, &stat);
 		return add_plain(page, snapshot->name, &stat, next);
 	}
 	if (fuse_add_direntry_plus(page->r->fuse, NULL, 0, snapshot->name, NULL, 0) >
@@ -432,7 +432,7 @@ static bool add_entry(struct page *page, const struct snapshot_entry *snapshot, 
 			      &snapshot->attributes, page->listing->changes, &entry);
 	if (r == -ESTALE || r == -ELOOP) { /* the name alone: the kernel asks if it needs more */
 		entry = (struct fuse_entry_param){.ino = 0};
-		session_stat(s, &snapshot->attributes, &entry.attr);
+		session_stat(s, NULL, &snapshot->attributes, &entry.attr);
 	} else if (r < 0) {
 		return false;
 	}

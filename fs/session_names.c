@@ -181,7 +181,7 @@ static void reply_stale(struct request *r)
 		return;
 	}
 	entry.ino = session_ino(r->session, inode);
-	session_stat(r->session, &attributes, &entry.attr);
+	session_stat(r->session, inode, &attributes, &entry.attr);
 	reply_known(r, &entry, inode);
 }
 

@@ -351,7 +351,7 @@ static int enter_created(struct request *r, struct inode *parent, const char *na
 	if (result < 0)
 		return result;
 	*ret_entry = (struct fuse_entry_param){.ino = session_ino(r->session, *ret_inode)};
-	session_stat(r->session, attributes, &ret_entry->attr);
+	session_stat(r->session, *ret_inode, attributes, &ret_entry->attr);
 	return 0;
 }
 

@@ -428,9 +428,10 @@ fuse_ino_t session_ino(struct session *s, const struct inode *inode)
 	return (fuse_ino_t)(uintptr_t)inode;
 }
 
-void session_stat(struct session *s, const struct attributes *a, struct stat *ret_stat)
+void session_stat(struct session *s, const struct inode *inode, const struct attributes *a,
+	struct stat *ret_stat)
 {
-	*ret_stat = (struct stat){.st_ino = a->id.inode,
+	*ret_stat = (struct stat){.st_ino = inode ? inode_number(inode) : a->id.inode,
 		.st_mode = a->mode,
 		.st_nlink = a->nlink,
 		.st_uid = mount_uid_to_local(s->mount, a->uid),
@@ -480,7 +481,7 @@ static void describe(struct session *s, const struct inode *parent, const struct
 	*ret_entry = (struct fuse_entry_param){.ino = session_ino(s, inode),
 		.attr_timeout = session_attr_ttl(s, note),
 		.entry_timeout = session_entry_ttl(s, parent)};
-	session_stat(s, a, &ret_entry->attr);
+	session_stat(s, inode, a, &ret_entry->attr);
 }
 
 int session_enter(struct session *s, struct inode *parent, const char *name,

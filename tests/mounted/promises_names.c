@@ -64,6 +64,26 @@ PROMISE(open_files_survive_being_replaced)
 	CHECK_STRING("new", get("target"));
 }
 
+/* What replaces it may have the number that the workspace has freed with it. */
+PROMISE(open_files_keep_their_number_for_themselves)
+{
+	for (int i = 0; i < 20; i++) {
+		CHECK_RC(0, put("f", "small"));
+
+		cleanup_fd int fd = open("f", O_RDONLY | O_CLOEXEC);
+		char text[8];
+		struct stat st;
+
+		CHECK_RC(5, SYS(read(fd, text, sizeof(text))));
+		for (int k = 0; k < 3; k++) {
+			CHECK_RC(0, put("new", "newer"));
+			CHECK_RC(0, SYS(rename("new", "f")));
+			CHECK_RC(0, SYS(fstat(fd, &st)));
+			CHECK(inode_of("f") != st.st_ino);
+		}
+	}
+}
+
 PROMISE(rename_flags_are_kept)
 {
 	CHECK_RC(0, put("a", "a"));
@@ -197,7 +217,8 @@ PROMISE(fifos_and_sockets_work)
 }
 
 TEST_GROUP(names_promises, TEST(hard_links_are_one_inode), TEST(unlinked_files_live_on),
-	TEST(open_files_survive_being_replaced), TEST(rename_flags_are_kept),
-	TEST(a_working_directory_can_be_moved_and_removed), TEST(names_may_hold_any_byte),
-	TEST(paths_may_be_longer_than_path_max), TEST(o_excl_has_one_winner),
-	TEST(unnamed_files_work_or_are_refused), TEST(umask_counts), TEST(fifos_and_sockets_work));
+	TEST(open_files_survive_being_replaced), TEST(open_files_keep_their_number_for_themselves),
+	TEST(rename_flags_are_kept), TEST(a_working_directory_can_be_moved_and_removed),
+	TEST(names_may_hold_any_byte), TEST(paths_may_be_longer_than_path_max),
+	TEST(o_excl_has_one_winner), TEST(unnamed_files_work_or_are_refused), TEST(umask_counts),
+	TEST(fifos_and_sockets_work));

@@ -399,6 +399,35 @@ static void test_another_object_takes_the_name_over(void)
 	inode_table_free(table);
 }
 
+static struct attributes file_of_generation(uint64_t generation)
+{
+	struct attributes file = object(2, S_IFREG);
+
+	file.id.generation = generation;
+	return file;
+}
+
+static void test_an_open_file_keeps_its_number_for_itself(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *first = enter(table, root, "file", file_of_generation(1));
+	struct open_handle *handle = calloc(1, sizeof(*handle));
+	struct inode *second, *third;
+
+	handle->inode = first;
+	CHECK(inode_table_handle_add(table, handle));
+	second = enter(table, root, "file", file_of_generation(2));
+	third = enter(table, root, "file", file_of_generation(3));
+	CHECK_RC(2, inode_number(first));
+	CHECK(inode_number(second) != 2);
+	CHECK(inode_number(third) != 2);
+	CHECK(inode_number(second) != inode_number(third));
+	CHECK_RC(0, inode_table_handle_put(table, NULL, handle));
+	CHECK_RC(2, inode_number(enter(table, root, "file", file_of_generation(4))));
+	inode_table_free(table);
+}
+
 static void test_a_long_path_leaves_the_fixed_buffer(void)
 {
 	struct inode_table *table = new_table();
@@ -528,6 +557,7 @@ TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_what_has_no_name_leads_nowhere), TEST(test_swapped_names_lead_to_each_other),
 	TEST(test_links_share_an_inode_and_outlive_each_other),
 	TEST(test_another_object_takes_the_name_over),
+	TEST(test_an_open_file_keeps_its_number_for_itself),
 	TEST(test_a_long_path_leaves_the_fixed_buffer),
 	TEST(test_a_directory_below_itself_is_a_loop),
 	TEST(test_deep_trees_have_paths_and_can_be_forgotten),
