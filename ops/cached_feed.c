@@ -158,7 +158,7 @@ static void take_rescan(struct cached *c, const char *path)
 	if (node)
 		tree_drop(c, node);
 	else
-		c->rescan_at = ++c->clock;
+		cached_forget_answers(c);
 }
 
 static bool is_quiet(const struct cached *c, const char *path)

@@ -167,7 +167,8 @@ struct cached {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* something awaited was learnt, or a load ended */
 	uint64_t clock;
-	uint64_t rescan_at; /* clock of the last loss of everything */
+	uint64_t rescan_at; /* clock of the last loss of everything: what was asked for by then is
+			       void */
 	uint64_t links_epoch;
 	uint64_t exec_ms;     /* unwatched knowledge from before does not count */
 	bool feed;            /* the inner workspace has one */
@@ -254,6 +255,9 @@ void node_remove(struct cached *c, struct node *node);
 
 /* Everything is forgotten but the root. */
 void tree_drop(struct cached *c, struct node *top);
+
+/* What has been asked for until now is not believed when it comes; what is from now on is. */
+void cached_forget_answers(struct cached *c);
 
 /* The node's directory part, made if need be; NULL: no memory, or no directory. */
 struct directory *node_directory(struct node *node);

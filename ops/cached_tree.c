@@ -286,12 +286,17 @@ static struct node *next_in_directory(const struct node *node)
 	return NULL;
 }
 
+void cached_forget_answers(struct cached *c)
+{
+	c->rescan_at = c->clock++;
+}
+
 /* Content stays: it is believed again when the attributes turn out to be the same. */
 void tree_drop(struct cached *c, struct node *top)
 {
 	struct node *node = top;
 
-	c->rescan_at = ++c->clock;
+	cached_forget_answers(c);
 	while (node) {
 		struct node *child = any_child(node);
 

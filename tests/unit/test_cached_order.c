@@ -552,6 +552,22 @@ static void test_a_look_from_before_a_write_is_not_believed_after_it(void)
 	teardown();
 }
 
+static void test_what_is_learnt_after_a_loss_is_known(void)
+{
+	static const struct change loss = {.kind = CHANGE_RESCAN, .path = ""};
+
+	setup();
+	deliver(&loss);
+	CHECK_RC(0, look("d"));
+	CHECK_RC(0, look("d/a"));
+	cached_quiesce(w);
+	place.looks = 0;
+	CHECK_RC(0, look("d"));
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(0, place.looks);
+	teardown();
+}
+
 TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_the_echo_of_an_own_removal_is_no_news),
 	TEST(test_what_others_do_shows_without_a_look),
@@ -563,4 +579,5 @@ TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_a_listing_from_before_an_own_change_takes_nothing_away),
 	TEST(test_what_we_made_may_be_gone_before_we_hear_that_it_is_made),
 	TEST(test_content_is_as_old_as_the_look_at_it),
-	TEST(test_a_look_from_before_a_write_is_not_believed_after_it))
+	TEST(test_a_look_from_before_a_write_is_not_believed_after_it),
+	TEST(test_what_is_learnt_after_a_loss_is_known))
