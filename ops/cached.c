@@ -17,6 +17,7 @@ enum {
 	KEEP_QUEUE_MAX = 1 << 16,
 	MEMORY_DEFAULT_BYTES = 256 << 20,
 	STATS_MS = 1000,
+	NAMES_DEFAULT_MAX = 1 << 20,
 };
 
 struct cached_process {
@@ -146,14 +147,20 @@ static int cached_watch(struct workspace *w, change_sink sink, void *user)
 static void cached_unwatch(struct workspace *w, const char *path)
 {
 	struct cached *c = cached_of(w);
+	bool believed = false;
 	struct node *node;
 
 	pthread_mutex_lock(&c->lock);
 	node = tree_find(c, path, strlen(path));
-	if (node && node->directory)
+	if (node && node->directory) {
+		believed = node->directory->watched;
+		node->directory->heard = false;
 		node->directory->quiet = true;
+		if (!believed)
+			node->directory->unwatched_at = ++c->clock;
+	}
 	pthread_mutex_unlock(&c->lock);
-	if (!node)
+	if (!believed)
 		workspace_unwatch(c->inner, path);
 }
 
@@ -289,6 +296,7 @@ int cached_new(struct workspace *inner, const struct cached_options *options,
 	c->inner = inner;
 	c->memory_bytes_max = options->memory_bytes ? options->memory_bytes : MEMORY_DEFAULT_BYTES;
 	c->ttl_ms = options->ttl_ms;
+	c->node_count_max = options->names_max ? options->names_max : NAMES_DEFAULT_MAX;
 	c->clock = 1;
 	pthread_mutex_init(&c->lock, NULL);
 	clock_cond_init(&c->changed);

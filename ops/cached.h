@@ -32,6 +32,7 @@ struct cached_options {
 	const char *disk_directory; /* NULL: ${XDG_CACHE_HOME:-~/.cache}/isthmus/content */
 	const char *identity;       /* names the workspace across mounts (its URI); may be NULL */
 	uint32_t ttl_ms;            /* 0: unwatched names are never believed */
+	uint64_t names_max;         /* known at a time; 0: 1 Mi */
 };
 
 /* Wraps `inner` and owns it on success.  -ENOMEM, -EAGAIN (no threads). */

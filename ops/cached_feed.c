@@ -192,3 +192,58 @@ void cached_take_change(void *user, const struct change *change)
 	if (is_news && sink)
 		sink(sink_user, change);
 }
+
+/* ---- Too many names ---------------------------------------------------------------------- */
+
+struct unheard {
+	struct unheard *next;
+	char *path;
+};
+
+static void push_unheard(struct unheard **list, struct node *node)
+{
+	struct unheard *unheard = malloc(sizeof(*unheard));
+
+	node->directory->watched = false;
+	if (!unheard)
+		return;
+	*unheard = (struct unheard){.next = *list, .path = node_path(node)};
+	*list = unheard;
+}
+
+/* Whoever is above believes nothing of it; but he may have listened before all was forgotten once.
+ */
+static void unwatch(struct cached *c, struct unheard *unheard, change_sink sink)
+{
+	const struct change change = {.kind = CHANGE_UNWATCHED, .path = unheard->path};
+
+	if (unheard->path) {
+		workspace_unwatch(c->inner, unheard->path);
+		if (sink)
+			sink(c->sink_user, &change);
+	}
+	free(unheard->path);
+	free(unheard);
+}
+
+void cached_forget_all(struct cached *c)
+{
+	struct unheard *list = NULL;
+	change_sink sink = c->sink;
+
+	c->forgetting = true;
+	for (struct node *node = c->root; node; node = tree_next(c->root, node))
+		if (node->directory && node->directory->watched && !node->directory->heard)
+			push_unheard(&list, node);
+	pthread_mutex_unlock(&c->lock);
+	while (list) {
+		struct unheard *next = list->next;
+
+		unwatch(c, list, sink);
+		list = next;
+	}
+	pthread_mutex_lock(&c->lock);
+	cached_forget_answers(c);
+	node_clear(c, c->root);
+	c->forgetting = false;
+}

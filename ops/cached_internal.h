@@ -39,7 +39,6 @@
 enum {
 	SMALL_FILE_MAX_BYTES = 256 << 10, /* files whose content is fetched whole */
 	LARGE_FILE_MAX_BYTES = 4 << 20,   /* ... or kept once all of it was read */
-	NODES_MAX = 1 << 20,
 	OBJECT_BUCKETS = 1 << 15,
 	HASH_BYTES = 16,
 	ECHO_WAIT_MIN_MS = 15,  /* how long an own change's echo may take before we ask: */
@@ -88,7 +87,8 @@ struct directory {
 	uint32_t last_opened;       /* hash of the last one's name */
 	uint64_t refused_ms;        /* when it last could not be loaded */
 	bool listed;                /* somebody read it as a directory */
-	bool quiet;                 /* the listener does not want to hear of its entries */
+	bool heard;                 /* the listener wants to hear of its entries ... */
+	bool quiet;                 /* ... or does not any more */
 	uint64_t names_wanted_ms;   /* when a prefetch of names below was last started ... */
 	uint64_t content_wanted_ms; /* ... and of content */
 };
@@ -176,7 +176,8 @@ struct cached {
 	bool ranges_locked;   /* somebody has locked byte ranges through this mount */
 	struct node *root;
 	struct node **objects; /* by inode number: the names of one object */
-	uint64_t node_count;
+	uint64_t node_count, node_count_max;
+	bool forgetting; /* cached_forget_all() is at it */
 	unsigned asking; /* calls under way whose replies will be stored */
 	struct content *newest, *oldest;
 	uint64_t content_bytes;
@@ -258,6 +259,13 @@ void tree_drop(struct cached *c, struct node *top);
 
 /* What has been asked for until now is not believed when it comes; what is from now on is. */
 void cached_forget_answers(struct cached *c);
+
+/* Everything is, and what is watched for ourselves alone is watched no longer.  Releases the lock.
+ */
+void cached_forget_all(struct cached *c);
+
+/* The node after this one at or below `top`, parents first; NULL: that was the last. */
+struct node *tree_next(const struct node *top, struct node *node);
 
 /* The node's directory part, made if need be; NULL: no memory, or no directory. */
 struct directory *node_directory(struct node *node);

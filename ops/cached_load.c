@@ -35,8 +35,8 @@ enum {
 
 struct learnt cached_begin_asking(struct cached *c, struct op_context *ctx)
 {
-	if (c->node_count >= NODES_MAX)
-		node_clear(c, c->root);
+	if (c->node_count >= c->node_count_max && !c->forgetting)
+		cached_forget_all(c);
 	c->asking++;
 	ctx->served.began_ns = ctx->served.done_ns = 0;
 	return (struct learnt){.asked = c->clock, .looked_ns = clock_now_ns()};
@@ -202,7 +202,8 @@ static void take_directory(
 
 	if (!d)
 		return;
-	if (entry->watched && d->unwatched_at <= intake->learnt.asked && !d->watched) {
+	if (entry->watched && d->unwatched_at <= intake->learnt.asked && !d->watched &&
+		!intake->cached->forgetting) {
 		d->watched = true;
 		d->watched_at = intake->learnt.asked;
 	}
@@ -269,8 +270,10 @@ static int take_entry_locked(struct intake *intake, const struct dir_entry *entr
 		if (parent)
 			complete_until(intake, parent);
 	}
-	if (c->node_count >= NODES_MAX)
+	if (c->node_count >= c->node_count_max)
 		return -ENOSPC;
+	if (intake->learnt.asked <= c->rescan_at)
+		return 0;
 	node = tree_make(c, path);
 	if (!node)
 		return 0;
@@ -280,7 +283,7 @@ static int take_entry_locked(struct intake *intake, const struct dir_entry *entr
 	/* A scan does not wait for writes that are under way. */
 	if (order == ORDER_NEWER && node->writers > 0)
 		node->looked_ns = node->done_ns = intake->learnt.looked_ns;
-	else if (order == ORDER_NEWER && intake->learnt.asked > c->rescan_at)
+	else if (order == ORDER_NEWER)
 		node_set_present(c, node, &entry->attributes, &intake->learnt);
 	if (node->state != NODE_PRESENT ||
 		!object_id_equal(&node->attributes.id, &entry->attributes.id))

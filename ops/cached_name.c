@@ -194,6 +194,7 @@ int cached_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 	if (r == 0) {
 		watched = c->feed && node->directory->watched;
 		node->directory->quiet = node->directory->quiet && !watch;
+		node->directory->heard = node->directory->heard || watch;
 	}
 	if (r == -EAGAIN) {
 		unlock(c);
@@ -228,6 +229,7 @@ int cached_watch_directory(struct op_context *ctx, struct workspace *w,
 	d = r == 0 ? node->directory : NULL;
 	if (d && c->feed && d->watched) {
 		watched = true;
+		d->heard = true;
 		d->quiet = false;
 	} else if (d && c->feed && d->complete && !d->scanned) {
 		r = -EAGAIN; /* it was made here just now */

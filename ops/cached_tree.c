@@ -286,6 +286,17 @@ static struct node *next_in_directory(const struct node *node)
 	return NULL;
 }
 
+struct node *tree_next(const struct node *top, struct node *node)
+{
+	struct node *child = any_child(node);
+
+	if (child)
+		return child;
+	while (node != top && !next_in_directory(node))
+		node = node->parent;
+	return node == top ? NULL : next_in_directory(node);
+}
+
 void cached_forget_answers(struct cached *c)
 {
 	c->rescan_at = c->clock++;
@@ -294,21 +305,9 @@ void cached_forget_answers(struct cached *c)
 /* Content stays: it is believed again when the attributes turn out to be the same. */
 void tree_drop(struct cached *c, struct node *top)
 {
-	struct node *node = top;
-
 	cached_forget_answers(c);
-	while (node) {
-		struct node *child = any_child(node);
-
+	for (struct node *node = top; node; node = tree_next(top, node))
 		doubt(c, node);
-		if (child) {
-			node = child;
-			continue;
-		}
-		while (node != top && !next_in_directory(node))
-			node = node->parent;
-		node = node == top ? NULL : next_in_directory(node);
-	}
 	pthread_cond_broadcast(&c->changed);
 }
 
