@@ -211,8 +211,8 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 		page_begins(r.session);
 	if ((fi->flags ^ handle->flags) & O_APPEND)
 		done = write_otherwise(&r, handle, data, size, offset);
-	else if (handle->way == WAY_DIRECT && handle->inode->mappers && !fi->writepage &&
-		 !(fi->flags & O_APPEND))
+	else if (handle->way == WAY_DIRECT && !fi->writepage && !(fi->flags & O_APPEND) &&
+		 (handle->inode->mappers || (fi->flags & O_DIRECT)))
 		done = write_aside(&r, handle, data, size, offset);
 	else
 		done = workspace_write(&r.op, handle->file, data, size, offset);

@@ -42,8 +42,10 @@ enum {
  *   so that the log has them.  While one handle of an inode is backed, all have to be, and
  *   none may be while one is cached.
  * DIRECT: every read and write comes here.  For all with -o log_reads; for handles that only write;
- * and for those that append: the kernel would put the data into its pages at the end it knows of,
- * which may have moved.
+ * for those that append: the kernel would put the data into its pages at the end it knows of,
+ * which may have moved; and for those that write with O_DIRECT: it does not forget what others read
+ * during an asynchronous write (write_aside() sees to that).
+ *
  * CACHED: through the kernel's pages.  A file that may be mapped wants it: what was written around
  * a page is lost when a program changes that page in its map meanwhile.
  */
@@ -58,7 +60,7 @@ static bool wants_direct(const struct session *s, const struct open_handle *hand
 		return true;
 	if (!is_writing(handle->flags))
 		return false;
-	return (handle->flags & O_ACCMODE) == O_WRONLY || (handle->flags & O_APPEND);
+	return (handle->flags & O_ACCMODE) == O_WRONLY || (handle->flags & (O_APPEND | O_DIRECT));
 }
 
 static int start_backing(struct session *s, struct open_handle *handle)

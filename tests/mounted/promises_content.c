@@ -2,10 +2,16 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/aio_abi.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
+
+enum { PARTS = 40, PART_BYTES = 16 << 10 };
 
 PROMISE(files_may_be_sparse_and_huge)
 {
@@ -254,10 +260,73 @@ PROMISE(a_change_is_seen_though_its_time_is_set_back)
 	}
 }
 
+static pid_t read_for_ever(const char *path)
+{
+	static char data[PARTS * PART_BYTES];
+	pid_t pid = fork();
+
+	while (pid == 0) {
+		cleanup_fd int fd = open(path, O_RDWR | O_CLOEXEC);
+
+		if (pread(fd, data, sizeof(data), 0) < 0)
+			_exit(1);
+	}
+	return pid;
+}
+
+/* All parts of the file, asynchronously; returns when they are written, with their count. */
+static long write_parts(aio_context_t aio, int fd, const char *data)
+{
+	struct iocb calls[PARTS] = {0}, *list[PARTS];
+	struct io_event events[PARTS];
+
+	for (int i = 0; i < PARTS; i++) {
+		list[i] = &calls[i];
+		calls[i].aio_lio_opcode = IOCB_CMD_PWRITE;
+		calls[i].aio_fildes = (uint32_t)fd;
+		calls[i].aio_buf = (uintptr_t)(data + i * PART_BYTES);
+		calls[i].aio_nbytes = PART_BYTES;
+		calls[i].aio_offset = i * PART_BYTES;
+	}
+	if (syscall(SYS_io_submit, aio, PARTS, list) != PARTS)
+		return -errno;
+	return syscall(SYS_io_getevents, aio, PARTS, PARTS, events, NULL);
+}
+
+PROMISE(asynchronous_direct_writes_are_seen_when_they_are_done)
+{
+	static _Alignas(4096) char data[PARTS * PART_BYTES], got[sizeof(data)];
+	cleanup_fd int direct = open("f", O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+	cleanup_fd int fd = open("f", O_RDWR | O_CLOEXEC);
+	const int64_t end_ms = clock_now_ms() + 3000;
+	aio_context_t aio = 0;
+	pid_t readers[2];
+	int stale = 0;
+
+	if (direct < 0) /* nor can the file system of the workspace */
+		return;
+	CHECK_RC(0, SYS(syscall(SYS_io_setup, PARTS, &aio)));
+	CHECK_RC(PARTS, write_parts(aio, direct, data));
+	for (int i = 0; i < 2; i++)
+		readers[i] = read_for_ever("f");
+	for (int round = 1; clock_now_ms() < end_ms && !stale; round++) {
+		memset(data, round, sizeof(data));
+		CHECK_RC(PARTS, write_parts(aio, direct, data));
+		CHECK_RC(sizeof(got), SYS(pread(fd, got, sizeof(got), 0)));
+		stale = memcmp(got, data, sizeof(got));
+	}
+	CHECK(!stale);
+	for (int i = 0; i < 2; i++) {
+		CHECK_RC(0, SYS(kill(readers[i], SIGKILL)));
+		CHECK_RC(readers[i], SYS(waitpid(readers[i], NULL, 0)));
+	}
+	CHECK_RC(0, SYS(syscall(SYS_io_destroy, aio)));
+}
+
 TEST_GROUP(content_promises, TEST(files_may_be_sparse_and_huge), TEST(holes_are_found),
 	TEST(maps_share_what_they_should), TEST(appends_lose_no_line),
 	TEST(appends_through_two_mounts_lose_no_line),
 	TEST(appends_beside_a_process_at_the_workspace_lose_no_line),
 	TEST(copies_within_the_mount_are_whole), TEST(writing_clears_set_user_id),
-	TEST(changes_at_the_workspace_are_seen),
-	TEST(a_change_is_seen_though_its_time_is_set_back));
+	TEST(changes_at_the_workspace_are_seen), TEST(a_change_is_seen_though_its_time_is_set_back),
+	TEST(asynchronous_direct_writes_are_seen_when_they_are_done));
