@@ -79,10 +79,26 @@ static bool removed_object(
 	return true;
 }
 
+static int get_attributes(struct request *r, struct inode *inode, const struct fuse_file_info *fi,
+	struct attributes *ret_attributes)
+{
+	struct object_ref object;
+	int result;
+
+	do {
+		result = locate_object(r, inode, fi, &object);
+		if (result == 0)
+			result = workspace_getattr(
+				&r->op, r->mount->workspace, &object, ret_attributes);
+	} while (request_retry(r, result, inode));
+	if (removed_object(r, inode, result, ret_attributes))
+		return 0;
+	return request_object_result(r, inode, result);
+}
+
 void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct attributes attributes;
-	struct object_ref object;
 	struct inode *inode;
 	struct request r;
 	int result;
@@ -93,14 +109,7 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	r.is_step = true;
 	inode = session_inode(r.session, ino);
 	session_watch_around(&r, inode);
-	do {
-		result = locate_object(&r, inode, fi, &object);
-		if (result == 0)
-			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
-	} while (request_retry(&r, result, inode));
-	if (removed_object(&r, inode, result, &attributes))
-		result = 0;
-	result = request_object_result(&r, inode, result);
+	result = get_attributes(&r, inode, fi, &attributes);
 	reply_attributes(&r, inode, result, &attributes);
 }
 
@@ -109,7 +118,6 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 void session_access(fuse_req_t fuse, fuse_ino_t ino, int mask)
 {
 	struct attributes attributes;
-	struct object_ref object;
 	struct inode *inode;
 	struct request r;
 	int result;
@@ -119,14 +127,7 @@ void session_access(fuse_req_t fuse, fuse_ino_t ino, int mask)
 	request_begin(&r, fuse, "access", 0);
 	r.is_step = true;
 	inode = session_inode(r.session, ino);
-	do {
-		result = request_locate(&r, inode, &object);
-		if (result == 0)
-			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
-	} while (request_retry(&r, result, inode));
-	if (removed_object(&r, inode, result, &attributes))
-		result = 0;
-	result = request_object_result(&r, inode, result);
+	result = get_attributes(&r, inode, NULL, &attributes);
 	if (result == 0 && (mask & X_OK) && !S_ISDIR(attributes.mode) && !(attributes.mode & 0111))
 		result = -EACCES;
 	request_finish(&r, result);
