@@ -17,6 +17,9 @@ enum { RENAME_WAIT_MS = 100 };
  * the time in which the place is asked. */
 static const uint64_t STALE_NS = 1000000000;
 
+/* ... and besides that in which others keep him, who is not far along, from the processor. */
+static const uint64_t HELD_UP_NS = 4000000000;
+
 static const uint64_t ASKED_TO_END_NS = 1000000000; /* what handles a request to end waits on */
 
 /* Whoever handles the signal (an interpreter on Ctrl-C, a server that is told to stop) gets its
@@ -108,8 +111,9 @@ static struct looker *slot_of(const struct request *r)
 static struct looker *looker(const struct request *r)
 {
 	struct looker *slot = slot_of(r);
+	uint64_t until_ns = slot->until_ns + (slot->found_count <= FOUND_MAX ? HELD_UP_NS : 0);
 
-	return slot->thread == r->op.pid && r->op.pid && r->start_ns < slot->until_ns ? slot : NULL;
+	return slot->thread == r->op.pid && r->op.pid && r->start_ns < until_ns ? slot : NULL;
 }
 
 static void tell(struct request *r)
