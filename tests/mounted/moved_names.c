@@ -253,6 +253,7 @@ static bool is_shown(void)
 			return true;
 		usleep(1000);
 	}
+	fprintf(stderr, "what was made at the workspace does not show\n");
 	return false;
 }
 

@@ -34,7 +34,7 @@ test_a_full_disk_is_said_to_be_full() {
 	mkdir "$backing/small"
 	mount -t tmpfs -o size=1m none "$backing/small" || skip "no permission to mount"
 	# The last close reaches the daemon after the program has ended.
-	trap 'wait_for 5 umount "$backing/small"' EXIT
+	trap 'wait_for 5 umount "$backing/small" || fail "the small file system is in use"' EXIT
 	: >"$backing/small/mounted"
 	wait_for 5 test -e "$mnt/small/mounted" || fail "the small file system does not show"
 	head -c 300000 /dev/urandom >"$mnt/small/kept"
