@@ -266,6 +266,7 @@ static void take_part(struct query *q, int (*take)(void *user, struct wire_reade
 	call->data_bytes -= part->size + FRAME_HEADER_BYTES;
 	pthread_mutex_unlock(&q->remote->lock);
 	if (*taken_result >= 0) {
+		q->clock_offset_ns = part->clock_offset_ns;
 		*taken_result = take(user, &reader);
 		if (*taken_result < 0)
 			send_cancel(call);
@@ -446,13 +447,18 @@ static bool has_count(enum frame_type type)
 	}
 }
 
-/* Another machine may serve the new session, or the same after a restart.  Under the lock. */
-static void note_time(struct remote *remote, uint64_t *began_ns, uint64_t *done_ns)
+/* Another machine may serve the new session, or the same after a restart. */
+void remote_note_clock(struct remote *remote, uint64_t far_ns)
 {
 	if (remote->clock_is_new)
-		remote->clock_offset_ns =
-			*began_ns < remote->done_ns ? remote->done_ns - *began_ns : 0;
+		remote->clock_offset_ns = far_ns < remote->done_ns ? remote->done_ns - far_ns : 0;
 	remote->clock_is_new = false;
+}
+
+/* Under the lock. */
+static void note_time(struct remote *remote, uint64_t *began_ns, uint64_t *done_ns)
+{
+	remote_note_clock(remote, *began_ns);
 	*began_ns += remote->clock_offset_ns;
 	*done_ns += remote->clock_offset_ns;
 	if (*done_ns > remote->done_ns)
@@ -496,6 +502,19 @@ static bool is_listing(enum frame_type type)
 	return type == REQUEST_READDIR || type == REQUEST_SCAN;
 }
 
+/* The first entry of a session may come before any result.  Under the lock. */
+static void note_time_of_entry(struct remote *remote, const uint8_t *payload, size_t size)
+{
+	struct wire_reader reader = wire_reader_over(payload, size);
+	cleanup_buffer struct buffer path = {0};
+	struct dir_entry entry;
+	uint64_t looked_ns = 0;
+
+	wire_get_dir_entry(&reader, &path, &looked_ns, &entry);
+	if (!reader.failed && looked_ns)
+		remote_note_clock(remote, looked_ns);
+}
+
 static int take_data(struct remote *remote, uint32_t id, uint8_t *payload, size_t size)
 {
 	struct call_data *part = calloc(1, sizeof(*part));
@@ -513,6 +532,9 @@ static int take_data(struct remote *remote, uint32_t id, uint8_t *payload, size_
 	if (call && (!is_listing(call->type) || call->data_bytes > 2 * CREDIT_LISTING_BYTES)) {
 		r = -EPROTO;
 	} else if (call && !call->abandoned && !call->done) {
+		if (remote->clock_is_new)
+			note_time_of_entry(remote, payload, size);
+		part->clock_offset_ns = remote->clock_offset_ns;
 		call->data_bytes += size + FRAME_HEADER_BYTES;
 		*call->last = part;
 		call->last = &part->next;

@@ -153,7 +153,7 @@ static void *run_feed(void *argument)
 			deliver_rescan(remote);
 		} else {
 			wire_get_change(&reader, &change);
-			change.looked_ns += remote->clock_offset_ns;
+			change.looked_ns += item->clock_offset_ns;
 			deliver(remote, &change);
 		}
 		free(item->payload);
@@ -188,7 +188,10 @@ static int push(struct remote *remote, enum feed_kind kind, uint8_t *payload, si
 
 	if (!item)
 		return -ENOMEM;
-	*item = (struct feed_change){.kind = kind, .payload = payload, .size = size};
+	*item = (struct feed_change){.kind = kind,
+		.payload = payload,
+		.size = size,
+		.clock_offset_ns = remote->clock_offset_ns};
 	*remote->feed_last = item;
 	remote->feed_last = &item->next;
 	remote->feed_count++;
@@ -218,6 +221,8 @@ int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size)
 		free(payload);
 		r = push(remote, FEED_RESCAN, NULL, 0);
 	} else {
+		if (change.looked_ns)
+			remote_note_clock(remote, change.looked_ns);
 		r = push(remote, FEED_CHANGE, payload, size);
 		if (r < 0)
 			free(payload);

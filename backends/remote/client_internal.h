@@ -42,6 +42,7 @@ struct call_data {
 	struct call_data *next;
 	uint8_t *payload;
 	size_t size;
+	uint64_t clock_offset_ns; /* of the session that it came in */
 };
 
 /* One request under way. */
@@ -81,6 +82,7 @@ struct feed_change {
 	enum feed_kind kind;
 	uint8_t *payload;
 	size_t size;
+	uint64_t clock_offset_ns; /* of the session that it came in */
 };
 
 struct remote_file;
@@ -162,8 +164,8 @@ struct remote {
 	atomic_uint_fast64_t round_trips, reconnects, unwatched;
 	uint64_t done_ns; /* the far clock, as of the latest result; under lock */
 	/* What is added to the far clock, so that it does not go back with a new session. */
-	atomic_uint_fast64_t clock_offset_ns;
-	bool clock_is_new;            /* no result has come in this session; under lock */
+	uint64_t clock_offset_ns;     /* under lock */
+	bool clock_is_new;            /* no time has come in this session; under lock */
 	atomic_size_t chunk_bytes;    /* of all files, read ahead or on the way */
 	atomic_uint_fast64_t changes; /* of content that we know of */
 };
@@ -188,8 +190,9 @@ struct query {
 	struct remote *remote;
 	struct op_context *ctx;
 	struct call *call;
-	struct wire_writer out; /* the arguments go here */
-	struct wire_reader in;  /* the answer, after query_run() */
+	struct wire_writer out;   /* the arguments go here */
+	struct wire_reader in;    /* the answer, after query_run() */
+	uint64_t clock_offset_ns; /* of the part that is being taken */
 	enum lane_priority priority;
 	int error; /* of the start; query_run() returns it */
 };
@@ -241,6 +244,10 @@ int remote_wait(struct remote *remote, struct op_context *ctx, pthread_cond_t *c
 
 /* True when the link has been down for longer than calls may wait. */
 bool remote_is_offline(struct remote *remote);
+
+/* A time of the far clock has come: sets the session's clock_offset_ns if it is the first.  Under
+ * the lock, by the reader thread. */
+void remote_note_clock(struct remote *remote, uint64_t far_ns);
 
 /* From the reader thread. */
 int remote_received(void *user, const struct frame_header *header, uint8_t *payload);

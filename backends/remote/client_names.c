@@ -33,6 +33,7 @@ int remote_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 
 struct listing {
 	struct remote *remote;
+	const struct query *query;
 	dir_entry_sink sink;
 	void *user;
 	const char *directory; /* scan: watched ones among the entries are noted */
@@ -77,7 +78,7 @@ static int take_entries(void *user, struct wire_reader *part)
 			(!listing->directory && !path_is_name(entry.path)) ||
 			is_endless(listing, &entry))
 			return -EIO;
-		entry.looked_ns += listing->remote->clock_offset_ns;
+		entry.looked_ns += listing->query->clock_offset_ns;
 		r = note_entry(listing, &entry);
 		if (r >= 0)
 			r = listing->sink(listing->user, &entry);
@@ -97,9 +98,9 @@ int remote_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 {
 	cleanup_remote_request struct remote_request request = {
 		ctx, remote_of(w), REQUEST_READDIR, .object = directory};
-	struct listing listing = {.remote = remote_of(w), .sink = sink, .user = user};
-	bool watched = false;
 	struct query q;
+	struct listing listing = {.remote = remote_of(w), .query = &q, .sink = sink, .user = user};
+	bool watched = false;
 	int64_t result;
 	int r = remote_settle(ctx, remote_of(w));
 
@@ -128,9 +129,12 @@ int remote_scan(struct op_context *ctx, struct workspace *w, const struct object
 {
 	cleanup_remote_request struct remote_request request = {
 		ctx, remote_of(w), REQUEST_SCAN, .object = directory};
-	struct listing listing = {
-		.remote = remote_of(w), .sink = sink, .user = user, .directory = directory->path};
 	struct query q;
+	struct listing listing = {.remote = remote_of(w),
+		.query = &q,
+		.sink = sink,
+		.user = user,
+		.directory = directory->path};
 	int64_t result;
 	int r = remote_settle(ctx, remote_of(w));
 

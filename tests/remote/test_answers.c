@@ -320,9 +320,84 @@ static void test_paths_that_grow_in_decoding_are_refused(void)
 	CHECK((uint64_t)taken * LONG_PATH_BYTES <= LISTING_PATHS_MAX_BYTES);
 }
 
+/* ---- Clocks ----------------------------------------------------------------------------- */
+
+struct times {
+	struct far_end *far;
+	unsigned taken;
+	uint64_t looked_ns[2];
+};
+
+static void give_times(struct far_end *far, uint64_t began_ns, uint64_t done_ns)
+{
+	cleanup_wire_writer struct wire_writer reply = {0};
+	uint8_t result[WIRE_RESULT_BYTES] = {0};
+
+	wire_put_raw(&reply, result, sizeof(result));
+	wire_set_result(reply.buffer.data, 0, began_ns, done_ns);
+	give(far, FRAME_REPLY, UINT32_MAX, reply.buffer.data, reply.buffer.size);
+}
+
+/* After the first entry a session begins at a machine that was restarted. */
+static int take_time(void *user, const struct dir_entry *entry)
+{
+	struct times *times = user;
+	struct remote *remote = times->far->remote;
+
+	if (times->taken == 0) {
+		pthread_mutex_lock(&remote->lock);
+		remote->clock_is_new = true;
+		pthread_mutex_unlock(&remote->lock);
+		give_times(times->far, 10, 20);
+	}
+	if (times->taken < 2)
+		times->looked_ns[times->taken++] = entry->looked_ns;
+	return 0;
+}
+
+static void test_times_belong_to_the_session_that_they_come_in(void)
+{
+	static const struct scan_request request = {0};
+	struct far_end far = {.parts = 1};
+	struct times times = {.far = &far};
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	fill_part(&far, 2);
+	far_end_start(&far, run_far_end);
+	give_times(&far, 900, 1000);
+	CHECK_RC(0,
+		remote_scan(&ctx, &far.remote->base, &OBJECT_AT(""), &request, take_time, &times));
+	CHECK_RC(1, times.looked_ns[0]);
+	CHECK_RC(1, times.looked_ns[1]);
+	far_end_stop(&far);
+}
+
+static void test_the_first_entry_of_a_session_sets_its_clock(void)
+{
+	static const struct scan_request request = {0};
+	struct far_end far = {.parts = 1};
+	struct times times = {.far = &far, .taken = 0};
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	fill_part(&far, 1);
+	far_end_start(&far, run_far_end);
+	give_times(&far, 900, 1000);
+	pthread_mutex_lock(&far.remote->lock);
+	far.remote->clock_is_new = true;
+	pthread_mutex_unlock(&far.remote->lock);
+	CHECK_RC(0,
+		remote_scan(&ctx, &far.remote->base, &OBJECT_AT(""), &request, take_time, &times));
+	CHECK_RC(1000, times.looked_ns[0]);
+	far_end_stop(&far);
+}
+
 TEST_MAIN("answers", TEST(test_what_a_session_forgot_is_asked_anew),
 	TEST(test_sessions_that_all_forget_are_given_up),
 	TEST(test_what_was_not_sent_in_its_session_is_in_no_other),
 	TEST(test_a_read_is_given_up_as_late_as_any_request),
 	TEST(test_a_listing_has_all_its_parts), TEST(test_a_listing_without_end_is_refused),
-	TEST(test_paths_that_grow_in_decoding_are_refused))
+	TEST(test_paths_that_grow_in_decoding_are_refused),
+	TEST(test_times_belong_to_the_session_that_they_come_in),
+	TEST(test_the_first_entry_of_a_session_sets_its_clock))
