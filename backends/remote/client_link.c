@@ -19,7 +19,7 @@ enum {
 	PING_BUSY_MS = 1000,     /* silence that we check while somebody waits */
 	SLEPT_MS = 1000,         /* we, or the machine, and no answer can have been late */
 	PONG_LATE_MS = 1000,     /* then the link counts as degraded ... */
-	PONG_LOST_MAX_MS = 8000, /* ... and is given up */
+	PONG_LOST_MAX_MS = 5000, /* ... and is given up */
 	PONG_LOST_MIN_MS = 2000,
 	BACKOFF_FIRST_MS = 100,
 	BACKOFF_MAX_MS = 10000,
