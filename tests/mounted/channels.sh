@@ -20,8 +20,14 @@ has_no_further_ssh() {
 	[ -z "$(further_sshs)" ]
 }
 
+has_all_of() {
+	[ "$(stat -c %s "$mnt/$1")" = $((48 << 20)) ]
+}
+
 make_file() {
+	rm -f "$backing/$1"
 	head -c 48M /dev/urandom >"$backing/$1"
+	wait_for 10 has_all_of "$1" || fail "$1 does not show"
 }
 
 # read_until_spread FILE: until there are four connections.
@@ -40,9 +46,9 @@ reads_whole() {
 	local file=$1 reader
 	shift
 
+	make_file "$file.next"
 	read_until_spread "$file"
-	make_file "$file"
-	(exec cmp "$backing/$file" "$mnt/$file") &
+	(exec cmp "$backing/$file.next" "$mnt/$file.next") &
 	reader=$!
 	sleep 0.2
 	expect 3 "$(further_sshs | wc -l)" "connections beside the first"
