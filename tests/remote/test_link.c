@@ -212,6 +212,8 @@ static void cut(struct workspace *w)
 	uint64_t before = reconnects_of(w);
 
 	set_link("reset");
+	for (int i = 0; i < 1000 && link_of(w) == LINK_ONLINE; i++)
+		pause_ms(10);
 	set_link("up");
 	for (int i = 0; i < 100 && reconnects_of(w) == before; i++)
 		pause_ms(100);
