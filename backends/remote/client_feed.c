@@ -238,6 +238,7 @@ static void watch_answered(struct call *call)
 	call_free(call);
 }
 
+/* By the manager's thread, which must not wait: nobody else sees that the link is lost again. */
 static void ask_for_feed_again(struct remote *remote)
 {
 	struct op_context ctx;
@@ -245,6 +246,7 @@ static void ask_for_feed_again(struct remote *remote)
 
 	op_context_init(&ctx);
 	query_begin(&q, &ctx, remote, REQUEST_WATCH, 0);
+	query_gives_back(&q);
 	query_submit(&q, watch_answered, NULL);
 	query_done(&q);
 }

@@ -202,7 +202,7 @@ void query_begin(struct query *q, struct op_context *ctx, struct remote *remote,
 	enum frame_type type, uint64_t order);
 
 /* It gives a lock or a handle back: it is sent whatever happens, also when nobody waits for the
- * answer any more.  (So may the reader thread, which must not wait.) */
+ * answer any more.  (So may the threads of the reader and the manager, which must not wait.) */
 void query_gives_back(struct query *q);
 
 /* The file's handle, which was ready, is among the arguments of this request.  Where the session

@@ -393,6 +393,59 @@ static void test_the_first_entry_of_a_session_sets_its_clock(void)
 	far_end_stop(&far);
 }
 
+/* ---- A full table ----------------------------------------------------------------------- */
+
+static void answered(struct call *call)
+{
+	call_free(call);
+}
+
+static void ignore_change(void *user, const struct change *change)
+{
+	(void)user;
+	(void)change;
+}
+
+static void *begin_feed_anew(void *argument)
+{
+	struct far_end *far = argument;
+
+	remote_feed_lost(far->remote);
+	far->stop = true;
+	return NULL;
+}
+
+/* The manager's thread does: while it waits nobody notices that the link is lost again. */
+static void test_the_feed_of_a_new_session_waits_for_no_slot(void)
+{
+	static const struct remote_settings settings = {.name = "helper", .timeout_ms = 60000};
+	const struct timespec pause = {.tv_nsec = 10000000};
+	struct far_end far = {0};
+	struct op_context ctx;
+	struct query q;
+
+	CHECK_RC(0, remote_new(&settings, &far.remote));
+	CHECK_RC(0, remote_feed_start(far.remote, ignore_change, NULL));
+	for (int i = 0; i < CALLS_MAX; i++) {
+		op_context_init(&ctx);
+		query_begin(&q, &ctx, far.remote, REQUEST_STATFS, 0);
+		CHECK_RC(0, query_submit(&q, answered, NULL));
+		query_done(&q);
+	}
+	CHECK_RC(0, pthread_create(&far.thread, NULL, begin_feed_anew, &far));
+	for (int i = 0; i < 100 && !far.stop; i++)
+		nanosleep(&pause, NULL);
+	CHECK(far.stop);
+	pthread_mutex_lock(&far.remote->lock);
+	remote_fail_calls(far.remote);
+	pthread_mutex_unlock(&far.remote->lock);
+	pthread_join(far.thread, NULL);
+	pthread_mutex_lock(&far.remote->lock);
+	remote_fail_calls(far.remote);
+	pthread_mutex_unlock(&far.remote->lock);
+	remote_release(far.remote);
+}
+
 TEST_MAIN("answers", TEST(test_what_a_session_forgot_is_asked_anew),
 	TEST(test_sessions_that_all_forget_are_given_up),
 	TEST(test_what_was_not_sent_in_its_session_is_in_no_other),
@@ -400,4 +453,5 @@ TEST_MAIN("answers", TEST(test_what_a_session_forgot_is_asked_anew),
 	TEST(test_a_listing_has_all_its_parts), TEST(test_a_listing_without_end_is_refused),
 	TEST(test_paths_that_grow_in_decoding_are_refused),
 	TEST(test_times_belong_to_the_session_that_they_come_in),
-	TEST(test_the_first_entry_of_a_session_sets_its_clock))
+	TEST(test_the_first_entry_of_a_session_sets_its_clock),
+	TEST(test_the_feed_of_a_new_session_waits_for_no_slot))
