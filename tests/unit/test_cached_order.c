@@ -559,6 +559,7 @@ static void test_what_is_learnt_after_a_loss_is_known(void)
 	setup();
 	deliver(&loss);
 	CHECK_RC(0, look("d"));
+	cached_quiesce(w);
 	CHECK_RC(0, look("d/a"));
 	cached_quiesce(w);
 	place.looks = 0;
