@@ -55,7 +55,7 @@ enum caller_wish caller_wish(pid_t tid)
 	if (!read_status(tid, text, sizeof(text)) || !read_set(text, "\nSigPnd:", &own) ||
 		!read_set(text, "\nShdPnd:", &shared) || !read_set(text, "\nSigBlk:", &blocked) ||
 		!read_set(text, "\nSigIgn:", &ignored) || !read_set(text, "\nSigCgt:", &handled))
-		return CALLER_ENDS;
+		return CALLER_UNKNOWN;
 	came = (own | shared) & ~blocked & ~ignored;
 	if (came & ~handled & ~harmless)
 		return CALLER_ENDS;

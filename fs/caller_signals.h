@@ -12,7 +12,8 @@
 enum caller_wish {
 	CALLER_WAITS,        /* what came can wait for the end of the call, or has gone */
 	CALLER_ASKED_TO_END, /* by SIGINT, SIGTERM, SIGHUP or SIGQUIT, which it handles */
-	CALLER_ENDS,         /* or cannot be looked at (another pid namespace) */
+	CALLER_ENDS,
+	CALLER_UNKNOWN, /* it cannot be looked at (another pid namespace), or is not there */
 };
 
 /* Reads /proc; `tid`: the thread that asks, 0 when unknown. */

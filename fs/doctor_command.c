@@ -242,6 +242,24 @@ static enum finding check_open_files(struct report *report)
 	return FOUND_NOTE;
 }
 
+/* Only what an administrator can do something about: most kernels have it not. */
+static enum finding check_io_uring(struct report *report)
+{
+	cleanup_file FILE *file = fopen("/sys/module/fuse/parameters/enable_uring", "re");
+	int letter = file ? fgetc(file) : EOF;
+
+	if (letter != 'N') {
+		say_fact(report, letter == 'Y' ? "requests come by io_uring"
+					       : "this kernel has none for FUSE; /dev/fuse does");
+		return FOUND_GOOD;
+	}
+	say_fact(report, "off in the kernel: no mounts with -o io_uring, which are faster");
+	say_remedy(report,
+		"if you want it: echo Y >/sys/module/fuse/parameters/enable_uring (as root), and "
+		"for the next boots fuse.enable_uring=1 on the kernel's command line");
+	return FOUND_NOTE;
+}
+
 static enum finding check_runtime(struct report *report)
 {
 	cleanup_free char *path = NULL;
@@ -273,6 +291,7 @@ static const struct {
 	{"watches", check_watches},
 	{"watchers", check_instances},
 	{"open files", check_open_files},
+	{"io_uring", check_io_uring},
 };
 
 int doctor_command(int argc, char **argv)

@@ -29,6 +29,7 @@ struct mount_options {
 	bool idmap_given;
 	bool log_reads;  /* -o log_reads: each one comes to the daemon */
 	bool no_atime;   /* -o noatime: nor does reading here touch the file at the workspace */
+	bool io_uring;   /* -o io_uring: requests come that way where the kernel can */
 	bool nonempty;   /* -o nonempty: hide what the mount point contains */
 	uint32_t ttl_ms; /* how long unwatched names and attributes are believed */
 };
@@ -46,6 +47,7 @@ struct mount {
 	uid_t mount_uid, workspace_uid; /* --idmap=user maps one to the other */
 	gid_t mount_gid, workspace_gid;
 	atomic_uint_fast64_t requests; /* FUSE requests served */
+	atomic_bool uses_io_uring;     /* they come that way */
 };
 
 /* ids as seen on this machine <-> ids at the workspace (--idmap) */

@@ -16,7 +16,6 @@
 #include "ops/support/log.h"
 
 enum {
-	REQUEST_MAX_BYTES = 1 << 20,
 	WATCHED_TTL_SECONDS = 24 * 3600,
 };
 
@@ -64,8 +63,8 @@ static void session_init(void *user, struct fuse_conn_info *connection)
 		connection->want |= FUSE_CAP_POSIX_ACL & connection->capable;
 	if (!s->mount->workspace->ops->lock)
 		connection->want &= ~(unsigned)(FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
-	connection->max_write = REQUEST_MAX_BYTES;
-	connection->max_readahead = REQUEST_MAX_BYTES;
+	connection->max_write = SESSION_REQUEST_MAX_BYTES;
+	connection->max_readahead = SESSION_REQUEST_MAX_BYTES;
 	connection->max_background = 64;
 	connection->congestion_threshold = 48;
 }

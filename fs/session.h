@@ -10,6 +10,7 @@
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 #include <semaphore.h>
+#include <sys/uio.h>
 
 #include "fs/inode.h"
 #include "fs/mount.h"
@@ -17,7 +18,21 @@
 struct invalidator;
 
 /* Lives as long as the mount serves; userdata of the FUSE session. */
-enum { LOOKERS = 256, FOUND_MAX = 16, ATTEMPTS_MAX = 16 };
+enum { LOOKERS = 256, FOUND_MAX = 16, ATTEMPTS_MAX = 16, FILES_MAX = 16 };
+
+enum { SESSION_REQUEST_MAX_BYTES = 1 << 20 }; /* of data, in a request or its answer */
+
+/* Threads that take each other's place: all that read the device, or serve one of the kernel's
+ * queues. */
+struct thread_group {
+	struct session *session;
+	int queue;         /* its number; -1: the device */
+	unsigned usual;    /* so many are started as soon as nobody is idle */
+	atomic_uint total; /* but for those that rest */
+	atomic_uint idle;
+	atomic_uint lent;           /* wait for a lock */
+	struct session_ring *first; /* until it is started */
+};
 
 struct session {
 	struct mount *mount;
@@ -63,11 +78,14 @@ struct session {
 	pthread_mutex_t threads_lock;
 	pthread_cond_t threads_changed;
 	struct session_thread *threads; /* threads_lock */
-	atomic_uint threads_idle, threads_total, threads_lent;
+	struct thread_group device;
+	struct thread_group *queues;           /* from the negotiation on: */
+	atomic_uint queue_count;               /* 0: all requests come by the device */
+	atomic_uint_fast64_t files[FILES_MAX]; /* that requests were for; session_uring.c */
+	atomic_uint file_next;
 	pthread_cond_t threads_needed;            /* who rests, not in the total, waits here */
 	unsigned threads_resting, threads_called; /* threads_lock */
-	unsigned threads_usual;
-	pthread_t watcher; /* of the threads, when all are at work */
+	pthread_t watcher;                        /* of the threads, when all are at work */
 	sem_t look;
 	atomic_bool is_saturated;
 	atomic_bool ending;
@@ -89,6 +107,7 @@ struct request {
 	unsigned attempts;
 	uint64_t start_ns;                    /* CLOCK_MONOTONIC */
 	atomic_uint_fast64_t asked_to_end_ns; /* when the caller was seen to be; 0: not yet */
+	atomic_uint_fast64_t looked_ns; /* when the caller was looked at, untold; 0: not yet */
 	bool by_handle;
 	bool any_signal_interrupts; /* as POSIX has it for locks */
 	bool by_name;               /* what has the object's name now: `successor` ... */
@@ -314,6 +333,9 @@ void session_directories_done(struct session *s);
 char *session_thread_buffer(size_t size);
 void session_thread_buffer_free(void);
 
+/* The same, for data that is nothing but the answer to a read. */
+char *session_answer_buffer(size_t size);
+
 /* ---- The threads (session_loop.c) -------------------------------------------------------- */
 
 int session_loop_start(struct session *s);
@@ -326,5 +348,51 @@ void session_loop_end(struct session *s);
 void session_thread_waits(struct session *s);
 
 /* Around a wait that may last for ever (a lock): another thread may take the place. */
-void session_thread_lend(struct session *s);
-void session_thread_return(struct session *s);
+void session_thread_lend(void);
+void session_thread_return(void);
+
+/* Opens a ring for each queue of the kernel; false: requests go on to come by the device. */
+bool session_queues_open(struct session *s);
+
+/* Serves them, once the kernel has been told.  Until then it holds all requests back. */
+void session_queues_start(struct session *s);
+
+/* ---- Requests by io_uring (session_uring.c) ------------------------------------------------ */
+
+struct session_ring;
+
+/* How many queues the kernel has for a mount; 0: not known. */
+unsigned session_ring_queues(void);
+
+/* A ring for one thread, to fetch requests of the queue `queue`.  NULL: this machine does not allow
+ * it, or no memory; it was logged. */
+struct session_ring *session_ring_open(unsigned queue);
+void session_ring_free(struct session_ring *ring);
+
+/* This thread serves it from now on. */
+void session_ring_adopt(struct session_ring *ring);
+
+/* After session_ring_adopt(), for a ring that comes when the mount serves already.  -errno. */
+int session_ring_join(struct session *s, struct session_ring *ring);
+
+/* Hands the answer over if there is one, and waits for a request, which stays in memory of the
+ * ring. 0; -EINTR, -EAGAIN: not yet; anything else: it is over. */
+int session_ring_receive(
+	struct session *s, struct session_ring *ring, struct fuse_buf *ret_request);
+
+/* Takes an answer if it is to the request that this thread has from its ring.  It is handed over
+ * with the next session_ring_receive(); or with session_ring_flush(), before this thread tells the
+ * kernel something else.  A request must not wait for anything after its answer. */
+bool session_ring_answer(const struct iovec *parts, int count);
+void session_ring_flush(struct session *s);
+bool session_ring_has_answer(void);
+
+/* Others wait for the next request: a ring that is spare keeps no memory for data meanwhile. */
+void session_ring_is_spare(struct session_ring *ring, bool spare);
+
+/* The request that this thread serves came by a ring. */
+bool session_ring_serves(void);
+
+/* Where the data of an answer may be put, so that it need not be copied; NULL: not on this thread,
+ * or too much. */
+char *session_ring_payload(size_t size);

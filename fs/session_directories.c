@@ -474,7 +474,7 @@ static void reply_page(fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offse
 		return;
 	request_begin(&r, fuse, "readdir", 0);
 	page = (struct page){
-		.r = &r, .plus = plus, .data = session_thread_buffer(size), .size = size};
+		.r = &r, .plus = plus, .data = session_answer_buffer(size), .size = size};
 	result = page.data ? 0 : -ENOMEM;
 	if (result == 0)
 		result = find_or_read(&r, session_inode(r.session, ino), offset, &page.listing);

@@ -34,6 +34,13 @@ char *session_thread_buffer(size_t size)
 	return thread_buffer.data;
 }
 
+char *session_answer_buffer(size_t size)
+{
+	char *payload = session_ring_payload(size);
+
+	return payload ? payload : session_thread_buffer(size);
+}
+
 void session_thread_buffer_free(void)
 {
 	free(thread_buffer.data);
@@ -146,7 +153,7 @@ void session_read(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
 {
 	struct open_handle *handle;
-	char *data = session_thread_buffer(size);
+	char *data = session_answer_buffer(size);
 	struct request r;
 	ssize_t got;
 
@@ -416,14 +423,14 @@ static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi
 	if (lock->kind == LOCK_KIND_POSIX)
 		handle->inode->was_locked = true;
 	if (may_block)
-		session_thread_lend(r.session);
+		session_thread_lend();
 	result = workspace_lock(&r.op, handle->file, lock, wait);
 	/* Who takes a lock relies on seeing what the last holder wrote, through another mount
 	 * perhaps, now and not when the change feed comes to it. */
 	if (result == 0 && lock->type != LOCK_NONE)
 		invalidator_locked(r.session->invalidator, handle->inode, data_changed(&r, handle));
 	if (may_block)
-		session_thread_return(r.session);
+		session_thread_return();
 	request_finish(&r, result);
 }
 

@@ -1,5 +1,6 @@
 #include "fs/session.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -26,6 +27,8 @@ enum {
 	THREADS_MAX = 64,           /* besides those that wait for a lock or are stalled */
 	THREADS_LENT_MAX = 1024,    /* wait for a lock */
 	THREADS_STALLED_MAX = 1024, /* at one request for so long that they do not count */
+	THREADS_OF_QUEUE = 4,
+	QUEUES_MAX = 256,
 	STACK_BYTES = 256 << 10,
 	WAKE_INTERVAL_MS = 10,
 	LOOK_INTERVAL_NS = 2000000,
@@ -35,27 +38,29 @@ enum {
 
 struct session_thread {
 	struct session_thread *next, **link; /* threads_lock */
-	struct session *session;
+	struct thread_group *group;
+	struct session_ring *ring; /* NULL: it reads the device */
 	pthread_t thread;
 	atomic_uint_fast64_t busy_since; /* CLOCK_MONOTONIC_COARSE, ns; 0: idle, or lent */
 };
 
 static _Thread_local struct session_thread *this_thread;
 
-static int start_thread(struct session *s);
+static int start_thread(struct thread_group *group, struct session_ring *ring);
 
 static uint64_t coarse_ns(void)
 {
 	return clock_read_ns(CLOCK_MONOTONIC_COARSE);
 }
 
-static bool may_start(struct session *s, unsigned stalled)
+static bool may_start(struct thread_group *group, unsigned stalled)
 {
-	unsigned total = s->threads_total, lent = s->threads_lent;
+	unsigned total = group->total, lent = group->lent;
 
 	if (stalled > THREADS_STALLED_MAX)
 		stalled = THREADS_STALLED_MAX;
-	return total - lent < THREADS_MAX + stalled && lent < THREADS_LENT_MAX && !s->ending;
+	return total - lent < THREADS_MAX + stalled && lent < THREADS_LENT_MAX &&
+	       !group->session->ending;
 }
 
 static void want_look(struct session *s)
@@ -65,18 +70,21 @@ static void want_look(struct session *s)
 }
 
 /* The last idle thread has got work; or, if it `waits`, a wait for the far end. */
-static void none_is_idle(struct session *s, bool waits)
+static void none_is_idle(struct thread_group *group, bool waits)
 {
-	if (may_start(s, 0) && (waits || s->threads_total - s->threads_lent < s->threads_usual))
-		start_thread(s);
+	if (may_start(group, 0) && (waits || group->total - group->lent < group->usual))
+		start_thread(group, NULL);
 	else
-		want_look(s);
+		want_look(group->session);
 }
 
 void session_thread_waits(struct session *s)
 {
-	if (s->is_remote && s->threads_idle == 0)
-		none_is_idle(s, true);
+	struct thread_group *group = this_thread ? this_thread->group : &s->device;
+
+	assert(!session_ring_has_answer());
+	if (s->is_remote && group->idle == 0)
+		none_is_idle(group, true);
 }
 
 static bool is_over(struct session *s)
@@ -84,34 +92,49 @@ static bool is_over(struct session *s)
 	return s->ending || fuse_session_exited(s->fuse);
 }
 
+/* True: a request is there, or the next one has to be waited for. */
+static bool receive(struct session_thread *thread, struct fuse_buf *buffer, bool *ret_got)
+{
+	struct session *s = thread->group->session;
+	int r = thread->ring ? session_ring_receive(s, thread->ring, buffer)
+			     : fuse_session_receive_buf(s->fuse, buffer);
+
+	*ret_got = r > 0 || (r == 0 && thread->ring);
+	if (r == -ENOMEM) /* for its buffer: the others serve on meanwhile */
+		usleep(LOOK_INTERVAL_NS / 1000);
+	return *ret_got || r == -EINTR || r == -EAGAIN || r == -ENOMEM;
+}
+
 /* True: others read, enough of them.  False: it is over. */
 static bool serve(struct session_thread *thread, struct fuse_buf *buffer)
 {
-	struct session *s = thread->session;
+	struct thread_group *group = thread->group;
+	struct session *s = group->session;
 	bool enough = false; /* this one is not counted as idle */
 
 	while (!enough && !is_over(s)) {
-		int got = fuse_session_receive_buf(s->fuse, buffer);
+		bool got;
 
-		if (got == -ENOMEM) /* for its buffer: the others serve on meanwhile */
-			usleep(LOOK_INTERVAL_NS / 1000);
-		if (got == -EINTR || got == -EAGAIN || got == -ENOMEM)
-			continue;
-		if (got <= 0) {
+		if (!receive(thread, buffer, &got)) {
 			fuse_session_exit(s->fuse);
 			break;
 		}
+		if (!got)
+			continue;
 		thread->busy_since = coarse_ns();
-		if (--s->threads_idle == 0)
-			none_is_idle(s, false);
+		if (--group->idle == 0)
+			none_is_idle(group, false);
 		session_raw_begin(s, buffer);
 		fuse_session_process_buf(s->fuse, buffer);
 		thread->busy_since = 0;
-		enough = s->threads_idle >= s->threads_usual;
-		s->threads_idle += !enough;
+		if (thread->ring)
+			session_ring_is_spare(thread->ring, group->idle >= group->usual);
+		else
+			enough = group->idle >= group->usual;
+		group->idle += !enough;
 	}
-	s->threads_idle -= !enough;
-	s->threads_total--;
+	group->idle -= !enough;
+	group->total--;
 	return enough;
 }
 
@@ -134,8 +157,9 @@ static bool rest(struct session *s)
 }
 
 /* How many threads have been at one request for so long. */
-static unsigned threads_busy_for(struct session *s, uint64_t ns)
+static unsigned threads_busy_for(struct thread_group *group, uint64_t ns)
 {
+	struct session *s = group->session;
 	uint64_t now = coarse_ns();
 	unsigned count = 0;
 
@@ -143,16 +167,36 @@ static unsigned threads_busy_for(struct session *s, uint64_t ns)
 	for (struct session_thread *t = s->threads; t; t = t->next) {
 		uint64_t since = t->busy_since; /* perhaps later than `now` */
 
-		count += since && since + ns <= now;
+		count += t->group == group && since && since + ns <= now;
 	}
 	pthread_mutex_unlock(&s->threads_lock);
 	return count;
 }
 
-static void start_one_more(struct session *s)
+static void start_one_more(struct thread_group *group)
 {
-	if (threads_busy_for(s, LONG_NS) && may_start(s, threads_busy_for(s, STALLED_NS)))
-		start_thread(s);
+	if (threads_busy_for(group, LONG_NS) &&
+		may_start(group, threads_busy_for(group, STALLED_NS)))
+		start_thread(group, NULL);
+}
+
+/* True: in some group nobody is idle. */
+static bool is_saturated(struct session *s)
+{
+	bool found = s->device.idle == 0;
+
+	for (unsigned i = 0; i < s->queue_count; i++)
+		found |= s->queues[i].idle == 0;
+	return found;
+}
+
+static void start_where_saturated(struct session *s)
+{
+	if (s->device.idle == 0)
+		start_one_more(&s->device);
+	for (unsigned i = 0; i < s->queue_count; i++)
+		if (s->queues[i].idle == 0)
+			start_one_more(&s->queues[i]);
 }
 
 static void *watch_threads(void *data)
@@ -165,24 +209,45 @@ static void *watch_threads(void *data)
 			;
 		do {
 			nanosleep(&interval, NULL);
-			if (s->threads_idle == 0)
-				start_one_more(s);
-		} while (s->threads_idle == 0 && !s->ending);
+			start_where_saturated(s);
+		} while (is_saturated(s) && !s->ending);
 		s->is_saturated = false;
-		if (s->threads_idle == 0) /* since the last look: nobody has told */
+		if (is_saturated(s)) /* since the last look: nobody has told */
 			want_look(s);
 	}
 	return NULL;
 }
 
+static void serve_queue(struct session_thread *thread)
+{
+	struct thread_group *group = thread->group;
+	bool joins = !thread->ring;
+	struct fuse_buf request;
+
+	if (joins)
+		thread->ring = session_ring_open((unsigned)group->queue);
+	if (thread->ring) {
+		session_ring_adopt(thread->ring);
+		if (joins)
+			session_ring_join(group->session, thread->ring);
+		serve(thread, &request);
+		session_ring_free(thread->ring);
+	} else {
+		group->idle--;
+		group->total--;
+	}
+}
+
 static void *thread_main(void *data)
 {
 	struct session_thread *thread = data;
-	struct session *s = thread->session;
+	struct session *s = thread->group->session;
 	struct fuse_buf buffer = {0};
 
 	this_thread = thread;
-	while (serve(thread, &buffer) && rest(s))
+	if (thread->group->queue >= 0)
+		serve_queue(thread);
+	while (thread->group->queue < 0 && serve(thread, &buffer) && rest(s))
 		;
 	free(buffer.mem);
 	session_thread_buffer_free();
@@ -203,38 +268,40 @@ static bool call_resting(struct session *s)
 	if (s->threads_called >= s->threads_resting)
 		return false;
 	s->threads_called++;
-	s->threads_idle++;
-	s->threads_total++;
+	s->device.idle++;
+	s->device.total++;
 	pthread_cond_signal(&s->threads_needed);
 	return true;
 }
 
-static int start_thread(struct session *s)
+static int start_thread(struct thread_group *group, struct session_ring *ring)
 {
+	struct session *s = group->session;
 	struct session_thread *thread;
 	pthread_attr_t attributes;
 	bool called;
 	int error;
 
 	pthread_mutex_lock(&s->threads_lock);
-	called = call_resting(s);
+	called = group->queue < 0 && call_resting(s);
 	pthread_mutex_unlock(&s->threads_lock);
 	if (called)
 		return 0;
 	thread = calloc(1, sizeof(*thread));
 	if (!thread)
 		return -ENOMEM;
-	thread->session = s;
+	thread->group = group;
+	thread->ring = ring;
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attributes, STACK_BYTES);
 	pthread_mutex_lock(&s->threads_lock);
-	s->threads_idle++; /* it may be at work before pthread_create() returns */
-	s->threads_total++;
+	group->idle++; /* it may be at work before pthread_create() returns */
+	group->total++;
 	error = pthread_create(&thread->thread, &attributes, thread_main, thread);
 	if (error) {
-		s->threads_idle--;
-		s->threads_total--;
+		group->idle--;
+		group->total--;
 		free(thread);
 	} else {
 		thread->next = s->threads;
@@ -248,17 +315,20 @@ static int start_thread(struct session *s)
 	return -error;
 }
 
-void session_thread_lend(struct session *s)
+void session_thread_lend(void)
 {
+	struct thread_group *group = this_thread->group;
+
+	assert(!session_ring_has_answer());
 	this_thread->busy_since = 0;
-	s->threads_lent++;
-	if (s->threads_idle == 0)
-		none_is_idle(s, false);
+	group->lent++;
+	if (group->idle == 0)
+		none_is_idle(group, false);
 }
 
-void session_thread_return(struct session *s)
+void session_thread_return(void)
 {
-	s->threads_lent--;
+	this_thread->group->lent--;
 	this_thread->busy_since = coarse_ns();
 }
 
@@ -290,6 +360,14 @@ static unsigned usual_threads(const struct session *s)
 	return processors < 2 ? 2 : processors > 15 ? 16 : (unsigned)processors + 1;
 }
 
+static void close_queues(struct session *s, unsigned count)
+{
+	while (count)
+		session_ring_free(s->queues[--count].first);
+	free(s->queues);
+	s->queues = NULL;
+}
+
 int session_loop_start(struct session *s)
 {
 	struct sigaction action = {.sa_handler = wake_up};
@@ -297,12 +375,12 @@ int session_loop_start(struct session *s)
 
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGUSR1, &action, NULL);
-	s->threads_usual = usual_threads(s);
+	s->device = (struct thread_group){.session = s, .usual = usual_threads(s), .queue = -1};
 	sem_init(&s->look, 0, 0);
 	r = -pthread_create(&s->watcher, NULL, watch_threads, s);
 	if (r < 0)
 		return r;
-	r = start_thread(s);
+	r = start_thread(&s->device, NULL);
 	if (r < 0) {
 		session_loop_end(s);
 		pthread_join(s->watcher, NULL);
@@ -318,6 +396,7 @@ void session_loop_wait(struct session *s)
 	s->ending = true;
 	sem_post(&s->look);
 	pthread_join(s->watcher, NULL);
+	close_queues(s, s->queue_count);
 }
 
 void session_loop_end(struct session *s)
@@ -329,4 +408,37 @@ void session_loop_end(struct session *s)
 	pthread_cond_broadcast(&s->threads_changed);
 	pthread_cond_broadcast(&s->threads_needed);
 	pthread_mutex_unlock(&s->threads_lock);
+}
+
+/* ---- Queues (session_uring.c) ------------------------------------------------------------- */
+
+bool session_queues_open(struct session *s)
+{
+	unsigned count = session_ring_queues();
+
+	if (count == 0 || count > QUEUES_MAX)
+		return false;
+	s->queues = calloc(count, sizeof(*s->queues));
+	for (unsigned i = 0; s->queues && i < count; i++) {
+		s->queues[i].session = s;
+		s->queues[i].queue = (int)i;
+		s->queues[i].usual = THREADS_OF_QUEUE;
+		s->queues[i].first = session_ring_open(i);
+		if (!s->queues[i].first)
+			close_queues(s, i);
+	}
+	s->queue_count = s->queues ? count : 0;
+	s->mount->uses_io_uring = s->queues;
+	return s->queues;
+}
+
+void session_queues_start(struct session *s)
+{
+	for (unsigned i = 0; i < s->queue_count; i++)
+		if (start_thread(&s->queues[i], s->queues[i].first) == 0) {
+			s->queues[i].first = NULL;
+		} else {
+			log_error("no thread can be started to serve the mount, unmounting");
+			fuse_session_exit(s->fuse);
+		}
 }

@@ -21,6 +21,7 @@ enum {
 	/* Bits of flags2. */
 	INIT_DIRECT_IO_MMAP = 1 << 4,
 	INIT_PASSTHROUGH = 1 << 5,
+	INIT_OVER_IO_URING = 1 << 9,
 };
 
 struct backing_map {
@@ -60,6 +61,13 @@ static void extend_init(struct session *s, struct fuse_init_out *out)
 		out->unused[0] = 1; /* max_stack_depth: this one above a plain file system */
 		s->passes_through = true;
 	}
+	if (s->mount->options->io_uring) {
+		if (!(s->kernel_flags2 & INIT_OVER_IO_URING))
+			log_warning(
+				"the kernel hands no requests over by io_uring, using /dev/fuse");
+		else if (session_queues_open(s))
+			out->flags2 |= INIT_OVER_IO_URING;
+	}
 	if (out->flags2)
 		out->flags |= FUSE_INIT_EXT;
 }
@@ -75,19 +83,32 @@ static ssize_t read_device(int fd, void *data, size_t size, void *user)
 	return got;
 }
 
+static ssize_t answer_init(struct session *s, int fd, const struct iovec *parts)
+{
+	struct fuse_init_out out;
+	ssize_t r;
+
+	memcpy(&out, parts[1].iov_base, sizeof(out));
+	extend_init(s, &out);
+	s->init_unique = 0;
+	r = writev(fd, (struct iovec[]){parts[0], {&out, sizeof(out)}}, 2);
+	if (r > 0 && s->queue_count)
+		session_queues_start(s);
+	return r;
+}
+
 static ssize_t write_device(int fd, struct iovec *parts, int count, void *user)
 {
 	const struct fuse_out_header *header = parts[0].iov_base;
 	struct session *s = user;
-	struct fuse_init_out out;
 
-	if (!s->init_unique || header->unique != s->init_unique || count != 2 ||
-		parts[1].iov_len != sizeof(out))
-		return writev(fd, parts, count);
-	memcpy(&out, parts[1].iov_base, sizeof(out));
-	extend_init(s, &out);
-	s->init_unique = 0;
-	return writev(fd, (struct iovec[]){parts[0], {&out, sizeof(out)}}, 2);
+	if (session_ring_answer(parts, count))
+		return header->len;
+	session_ring_flush(s);
+	if (s->init_unique && header->unique == s->init_unique && count == 2 &&
+		parts[1].iov_len == sizeof(struct fuse_init_out))
+		return answer_init(s, fd, parts);
+	return writev(fd, parts, count);
 }
 
 int session_raw_attach(struct session *s)

@@ -20,6 +20,7 @@ static const uint64_t STALE_NS = 1000000000;
 /* ... and besides that in which others keep him, who is not far along, from the processor. */
 static const uint64_t HELD_UP_NS = 4000000000;
 
+static const uint64_t UNTOLD_NS = 100000000;        /* between two looks at a caller that waits */
 static const uint64_t ASKED_TO_END_NS = 1000000000; /* what handles a request to end waits on */
 
 /* Whoever handles the signal (an interpreter on Ctrl-C, a server that is told to stop) gets its
@@ -33,16 +34,28 @@ static bool was_asked_to_end(struct request *r)
 	return now - since >= ASKED_TO_END_NS;
 }
 
+/* Of a request by io_uring the kernel does not tell that it was interrupted before it was fetched,
+ * as all are that a caller makes who is ending. */
+static bool may_be_untold(struct request *r)
+{
+	uint64_t now = clock_now_ns(), last = r->looked_ns;
+
+	return r->op.pid && session_ring_serves() && now - r->start_ns >= UNTOLD_NS &&
+	       now - last >= UNTOLD_NS && atomic_compare_exchange_strong(&r->looked_ns, &last, now);
+}
+
 static bool interrupted(struct op_context *op)
 {
 	struct request *r = op->interrupted_data;
+	bool told;
 
 	session_thread_waits(r->session);
 	if (r->session->ending)
 		return true;
-	if (!fuse_req_interrupted(r->fuse))
+	told = fuse_req_interrupted(r->fuse);
+	if (!told && !may_be_untold(r))
 		return false;
-	if (r->any_signal_interrupts)
+	if (told && r->any_signal_interrupts)
 		return true;
 	switch (caller_wish(op->pid)) {
 	case CALLER_WAITS:
@@ -50,9 +63,11 @@ static bool interrupted(struct op_context *op)
 	case CALLER_ASKED_TO_END:
 		return was_asked_to_end(r);
 	case CALLER_ENDS:
+		return true;
+	case CALLER_UNKNOWN:
 		break;
 	}
-	return true;
+	return told;
 }
 
 void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned flags)
@@ -544,9 +559,9 @@ int session_drop_inode(struct session *s, struct inode *inode, bool data)
 void session_drop_pages(struct session *s, struct inode *inode, off_t offset, size_t size)
 {
 	begin_drop(s, inode, true);
-	session_thread_lend(s);
+	session_thread_lend();
 	fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), offset, (off_t)size);
-	session_thread_return(s);
+	session_thread_return();
 }
 
 /* ---- Whose is it (--idmap) ------------------------------------------------------------ */

@@ -180,6 +180,7 @@ char *mount_stats_json(struct mount *m)
 	if (m->inodes)
 		inode_table_usage(m->inodes, &inodes, &inode_bytes);
 	add_counter(object, "requests", m->requests);
+	cJSON_AddBoolToObject(object, "io_uring", m->uses_io_uring);
 	add_counter(object, "inodes", inodes);
 	add_counter(object, "inode_bytes", inode_bytes);
 	add_counter(object, "bytes_per_inode", inodes ? inode_bytes / inodes : 0);

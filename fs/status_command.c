@@ -148,8 +148,9 @@ static void print_status(const cJSON *status, const cJSON *stats)
 	print_traffic(status);
 	print_cache(cJSON_GetObjectItem(member(status, "workspace"), "cache"));
 	command_format_size(number_member(stats, "resident_bytes"), resident);
-	printf("%-12s %llu requests, %llu commands running, %llu files known, %s of memory\n",
+	printf("%-12s %llu requests%s, %llu commands running, %llu files known, %s of memory\n",
 		"use", (unsigned long long)number_member(stats, "requests"),
+		cJSON_IsTrue(member(stats, "io_uring")) ? " by io_uring" : "",
 		(unsigned long long)number_member(stats, "commands"),
 		(unsigned long long)number_member(stats, "inodes"), resident);
 	print_log(status, member(stats, "log"));

@@ -27,6 +27,7 @@ export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=$tmp/gitconfig LC_ALL=C.UTF-8 TZ=
 mkdir -m 700 "$HOME" "$XDG_RUNTIME_DIR" "$XDG_STATE_HOME" "$XDG_CACHE_HOME" "$mnt"
 
 cleanup() {
+	[ -z "${io_uring_was:-}" ] || switch_io_uring_back
 	stop_daemon >/dev/null 2>&1
 	umount -l "$mnt" 2>/dev/null
 	stop_sshd
@@ -139,13 +140,39 @@ daemon_answers() {
 
 # start_daemon [mount option...]: mounts $uri on $mnt.
 start_daemon() {
-	"$ISTHMUS" mount -f "${mount_options[@]}" "$@" "$uri" "$mnt" >"$tmp/daemon.log" 2>&1 </dev/null &
+	local mounted=true
+
+	[ -z "${MOUNTED_IO_URING:-}" ] || { switch_io_uring_on; set -- -o io_uring "$@"; }
+	"$ISTHMUS" mount -f "${mount_options[@]}" "$@" "$uri" "$mnt" >"$tmp/daemon.log" 2>&1 </dev/null 7<&- &
 	daemon_pid=$!
-	if ! wait_for 20 daemon_answers || ! is_mounted; then
+	wait_for 20 daemon_answers && is_mounted || mounted=false
+	[ -z "${MOUNTED_IO_URING:-}" ] || switch_io_uring_back
+	if ! "$mounted"; then
 		fail "no mount of $uri:"
 		cat "$tmp/daemon.log"
 		return 1
 	fi
+}
+
+# ---- requests by io_uring, where MOUNTED_IO_URING is set ------------------------
+
+io_uring_parameter=/sys/module/fuse/parameters/enable_uring
+io_uring_was=''
+
+# The kernel looks at it when a mount is made, whoever makes it: not for longer than that.
+switch_io_uring_on() {
+	[ "$(id -u)" = 0 ] && [ -w "$io_uring_parameter" ] ||
+		skip_all "no io_uring for FUSE that could be switched on"
+	exec 7<"$io_uring_parameter"
+	flock 7
+	io_uring_was=$(cat "$io_uring_parameter")
+	echo Y >"$io_uring_parameter"
+}
+
+switch_io_uring_back() {
+	echo "$io_uring_was" >"$io_uring_parameter"
+	io_uring_was=
+	exec 7<&-
 }
 
 # Where it hangs is told where there is a debugger.

@@ -1,0 +1,65 @@
+#!/bin/bash
+# Requests that the kernel hands over by io_uring: what is different from /dev/fuse.  That all else
+# is the same, other scripts show with MOUNTED_IO_URING.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+MOUNTED_IO_URING=1
+
+uses_io_uring() {
+	"$ISTHMUS" status --json "$mnt" | grep -q '"io_uring":[[:space:]]*true'
+}
+
+test_requests_come_that_way_where_it_is_wanted() {
+	start_daemon
+	uses_io_uring || fail "they do not: $(cat "$tmp/daemon.log")"
+	MOUNTED_IO_URING='' remount -o ttl=1
+	! uses_io_uring || fail "they do, and nobody wants it"
+	stop_daemon
+}
+
+# Each request has to be answered before its entry takes another: of those that wait there are more
+# than of anything that is started ahead, and all on one processor.
+test_many_waiting_locks_leave_room_for_who_unlocks() {
+	local processor
+
+	processor=$(taskset -pc $$ | sed 's/.*: //; s/[,-].*//')
+	taskset -pc "$processor" $$
+	start_daemon
+	exec 8>"$mnt/locked"
+	flock 8
+	for _ in {1..150}; do
+		(exec 8>&- 9>>"$mnt/locked"; flock 9; echo got >&9) &
+	done
+	sleep 2
+	expect "" "$(timeout 10 cat "$mnt/locked")" "content while it is locked"
+	timeout 20 flock -u 8 || fail "cannot unlock"
+	wait_for 60 eval '[ "$(grep -c got "$backing/locked")" = 150 ]' || fail "only $(wc -l <"$backing/locked") got the lock"
+	exec 8>&-
+	wait_for 10 eval '! jobs -r | grep -q flock'
+	stop_daemon
+}
+
+test_a_killed_daemon_leaves_nothing_that_hangs() {
+	local file status=0
+
+	start_daemon
+	for file in {1..20}; do
+		(while echo x >>"$mnt/file$file"; do :; done) 2>/dev/null &
+	done
+	sleep 0.5
+	kill -KILL "$daemon_pid"
+	wait_for 10 eval '[ -z "$(jobs -r | grep echo)" ]' || fail "writers hang"
+	timeout 5 stat "$mnt/file1" 2>"$tmp/err" || status=$?
+	expect 1 "$status" "exit code of stat"
+	grep -q 'not connected' "$tmp/err" || fail "it says: $(cat "$tmp/err")"
+	timeout 20 "$ISTHMUS" umount "$mnt"
+	wait "$daemon_pid" || true
+	start_daemon
+	for file in {1..20}; do
+		! grep -vx x "$mnt/file$file" || fail "file$file has something else"
+	done
+	stop_daemon
+}
+
+run_tests_unmounted "$@"
