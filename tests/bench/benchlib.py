@@ -157,11 +157,30 @@ def is_mounted(path):
         return any(line.split()[1] == str(path) for line in mounts)
 
 
+IO_URING = pathlib.Path("/sys/module/fuse/parameters/enable_uring")
+
+
+def has_io_uring():
+    """Requests can come by io_uring, for mounts that are made while it is switched on."""
+    return os.geteuid() == 0 and os.access(IO_URING, os.W_OK)
+
+
+@contextlib.contextmanager
+def io_uring_on():
+    before = IO_URING.read_text()
+    IO_URING.write_text("Y")
+    try:
+        yield
+    finally:
+        IO_URING.write_text(before)
+
+
 class Mount:
     """A file system daemon in the foreground, on a mount point of its own."""
 
-    def __init__(self, name, point, argv, umount=None):
+    def __init__(self, name, point, argv, umount=None, io_uring=False):
         self.name, self.point, self.argv = name, pathlib.Path(point), argv
+        self.io_uring = io_uring
         self.process = None
         by_user = [] if os.geteuid() == 0 else ["-u"]
         self.umount = umount or ["fusermount3" if by_user else "umount", *by_user, str(point)]
@@ -169,6 +188,10 @@ class Mount:
     def start(self):
         if self.argv is None:
             return
+        with io_uring_on() if self.io_uring else contextlib.nullcontext():
+            self.mount()
+
+    def mount(self):
         self.point.mkdir(exist_ok=True)
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(

@@ -2,7 +2,8 @@
 """local.py BUILD_DIR [--json FILE] [--small] [--user NAME] [--awake]: local: against the
 directory itself and bindfs.
 
-Medians of 5.  The page cache of the directory is warm; "first" and "cold mount" mean that
+Medians of 5.  "io_uring" is isthmus with -o io_uring, which is switched on in the kernel for it
+where this is root.  The page cache of the directory is warm; "first" and "cold mount" mean that
 the file system above it has just been mounted.
 """
 
@@ -197,10 +198,15 @@ def measure(args, build, isthmus):
                 [isthmus, "mount", "-f", f"local:{data}", tmp / "isthmus"],
             ),
         ]
+        ratios = [("isthmus", "native"), ("isthmus", "bindfs"), ("isthmus", "bindfs tuned")]
+        if benchlib.has_io_uring():
+            ring = [isthmus, "mount", "-f", "-o", "io_uring", f"local:{data}", tmp / "io_uring"]
+            mounts.append(Mount("io_uring", tmp / "io_uring", ring, io_uring=True))
+            ratios += [("io_uring", "native"), ("io_uring", "bindfs tuned")]
         table = Table(
             f"local: {1100 if args.small else 11000} files; medians of {RUNS}; {note}{remark(args)}",
             [m.name for m in mounts],
-            [("isthmus", "native"), ("isthmus", "bindfs"), ("isthmus", "bindfs tuned")],
+            ratios,
         )
         try:
             run(["rg", "-c", "x", "tree"], cwd=data)
@@ -225,6 +231,7 @@ def main():
     parser.add_argument("--rtt", help="(remote only)")
     parser.add_argument("--small", action="store_true", help="a tenth of the tree")
     parser.add_argument("--user", help="do everything as this user")
+    parser.add_argument("--io-uring", action="store_true", help="(remote only)")
     parser.add_argument("--awake", action="store_true", help="keep processors from halting")
     args = parser.parse_args()
 

@@ -263,7 +263,7 @@ def measure_exec(isthmus, mount, rows):
     mount.stop()
 
 
-def mounts_of(tmp, far, data, isthmus):
+def mounts_of(tmp, far, data, isthmus, io_uring):
     sftp = f":sftp,host=127.0.0.1,port={far.port},user={os.environ.get('USER', 'root')}"
     sftp += f",key_file={far.dir}/user,shell_type=unix:{data}"
     rclone = ["rclone", "mount", sftp, str(tmp / "rclone")]
@@ -279,8 +279,10 @@ def mounts_of(tmp, far, data, isthmus):
         Mount(
             "isthmus",
             tmp / "isthmus",
-            [isthmus, "mount", "-f", "-o", f"ssh_command=ssh -F {far.config}", f"ssh://box{data}"]
-            + [str(tmp / "isthmus")],
+            [isthmus, "mount", "-f", "-o", f"ssh_command=ssh -F {far.config}"]
+            + (["-o", "io_uring"] if io_uring else [])
+            + [f"ssh://box{data}", str(tmp / "isthmus")],
+            io_uring=io_uring,
         ),
     ]
 
@@ -297,6 +299,9 @@ def main():
     parser.add_argument("--only", default="native,sshfs,rclone,isthmus")
     parser.add_argument("--json")
     parser.add_argument("--user", help="(local only)")
+    parser.add_argument(
+        "--io-uring", action="store_true", help="requests of isthmus come that way (root)"
+    )
     parser.add_argument("--awake", action="store_true", help="(local only)")
     args = parser.parse_args()
 
@@ -312,7 +317,7 @@ def main():
     rows = {}
     with benchlib.private_directory() as tmp:
         far = FarEnd(tmp, str(build / "tests/bench/linksim"), args.rtt, args.rate)
-        mounts = [m for m in mounts_of(tmp, far, data, isthmus) if m.name in args.only.split(",")]
+        mounts = [m for m in mounts_of(tmp, far, data, isthmus, args.io_uring) if m.name in args.only.split(",")]
 
         def fresh():
             shutil.rmtree(tmp / "cache", ignore_errors=True)

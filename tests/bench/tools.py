@@ -159,6 +159,7 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--user", help="(local only)")
     parser.add_argument("--awake", action="store_true", help="(local only)")
+    parser.add_argument("--io-uring", action="store_true", help="(remote only)")
     parser.add_argument("--rtt", help="(remote only)")
     parser.add_argument("--small", action="store_true", help="a tenth of the tree")
     args = parser.parse_args()
