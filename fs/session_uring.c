@@ -185,7 +185,8 @@ static int prepare(struct session *s, struct session_ring *ring)
 static int make_request(struct session *s, uint64_t file)
 {
 	static atomic_uint_fast64_t number = (uint64_t)1 << 63; /* not the kernel's; even */
-	struct fuse_notify_retrieve_out retrieve = {.nodeid = file, .notify_unique = number += 2};
+	struct fuse_notify_retrieve_out retrieve = {
+		.nodeid = file, .notify_unique = atomic_fetch_add(&number, 2)};
 	struct fuse_out_header out = {
 		.len = sizeof(out) + sizeof(retrieve), .error = FUSE_NOTIFY_RETRIEVE};
 	struct iovec parts[] = {{&out, sizeof(out)}, {&retrieve, sizeof(retrieve)}};
