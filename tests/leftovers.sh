@@ -45,7 +45,8 @@ processes() {
 	done
 }
 
-for _ in 1 2 3 4 5; do
+# A helper whose link was cut at the end waits for its client a little longer (-o linger=20).
+for _ in {1..60}; do
 	left_mounts=$(mounts)
 	left_processes=$(processes)
 	[ -n "$left_mounts$left_processes" ] || exit 0
