@@ -249,8 +249,9 @@ static enum finding check_io_uring(struct report *report)
 	int letter = file ? fgetc(file) : EOF;
 
 	if (letter != 'N') {
-		say_fact(report, letter == 'Y' ? "requests come by io_uring"
-					       : "this kernel has none for FUSE; /dev/fuse does");
+		say_fact(report, letter == 'Y'
+					 ? "on in the kernel, for mounts with -o io_uring"
+					 : "this kernel has none for FUSE; /dev/fuse will do");
 		return FOUND_GOOD;
 	}
 	say_fact(report, "off in the kernel: no mounts with -o io_uring, which are faster");

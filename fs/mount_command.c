@@ -266,8 +266,7 @@ static int explain_no_runtime(int r)
 
 	return command_error("mount",
 		"the directory for runtime files, \"%s\": %s: set XDG_RUNTIME_DIR to a directory "
-		"of "
-		"yours with mode 0700",
+		"of yours with mode 0700",
 		path ? path : "",
 		r == -EPERM ? "it belongs to somebody else, or is open to others" : strerror(-r));
 }

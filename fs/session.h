@@ -351,8 +351,8 @@ void session_thread_waits(struct session *s);
 void session_thread_lend(void);
 void session_thread_return(void);
 
-/* Opens a ring for each queue of the kernel; false: requests go on to come by the device. */
-bool session_queues_open(struct session *s);
+/* Opens a ring for each queue of the kernel.  -errno: requests go on to come by the device. */
+int session_queues_open(struct session *s);
 
 /* Serves them, once the kernel has been told.  Until then it holds all requests back. */
 void session_queues_start(struct session *s);
@@ -365,7 +365,7 @@ struct session_ring;
 unsigned session_ring_queues(void);
 
 /* A ring for one thread, to fetch requests of the queue `queue`.  NULL: this machine does not allow
- * it, or no memory; it was logged. */
+ * it, or no memory; errno says which. */
 struct session_ring *session_ring_open(unsigned queue);
 void session_ring_free(struct session_ring *ring);
 

@@ -412,24 +412,27 @@ void session_loop_end(struct session *s)
 
 /* ---- Queues (session_uring.c) ------------------------------------------------------------- */
 
-bool session_queues_open(struct session *s)
+int session_queues_open(struct session *s)
 {
 	unsigned count = session_ring_queues();
+	int r = -ENOMEM;
 
 	if (count == 0 || count > QUEUES_MAX)
-		return false;
+		return -EOPNOTSUPP;
 	s->queues = calloc(count, sizeof(*s->queues));
 	for (unsigned i = 0; s->queues && i < count; i++) {
 		s->queues[i].session = s;
 		s->queues[i].queue = (int)i;
 		s->queues[i].usual = THREADS_OF_QUEUE;
 		s->queues[i].first = session_ring_open(i);
-		if (!s->queues[i].first)
+		if (!s->queues[i].first) {
+			r = -errno;
 			close_queues(s, i);
+		}
 	}
 	s->queue_count = s->queues ? count : 0;
 	s->mount->uses_io_uring = s->queues;
-	return s->queues;
+	return s->queues ? 0 : r;
 }
 
 void session_queues_start(struct session *s)

@@ -51,6 +51,17 @@ static void see_init(struct session *s, const struct fuse_in_header *header)
 	s->kernel_flags2 = (init->flags & FUSE_INIT_EXT) ? init->flags2 : 0;
 }
 
+static bool offer_io_uring(struct session *s)
+{
+	bool offered = s->kernel_flags2 & INIT_OVER_IO_URING;
+	int r = offered ? session_queues_open(s) : -EOPNOTSUPP;
+
+	if (r < 0)
+		log_warning("no requests by io_uring (%s: %s), using /dev/fuse; see isthmus doctor",
+			offered ? "this process" : "the kernel", strerror(-r));
+	return r == 0;
+}
+
 static void extend_init(struct session *s, struct fuse_init_out *out)
 {
 	out->flags |= s->kernel_flags & (FUSE_HANDLE_KILLPRIV_V2 | FUSE_SETXATTR_EXT);
@@ -61,13 +72,8 @@ static void extend_init(struct session *s, struct fuse_init_out *out)
 		out->unused[0] = 1; /* max_stack_depth: this one above a plain file system */
 		s->passes_through = true;
 	}
-	if (s->mount->options->io_uring) {
-		if (!(s->kernel_flags2 & INIT_OVER_IO_URING))
-			log_warning(
-				"the kernel hands no requests over by io_uring, using /dev/fuse");
-		else if (session_queues_open(s))
-			out->flags2 |= INIT_OVER_IO_URING;
-	}
+	if (s->mount->options->io_uring && offer_io_uring(s))
+		out->flags2 |= INIT_OVER_IO_URING;
 	if (out->flags2)
 		out->flags |= FUSE_INIT_EXT;
 }

@@ -115,10 +115,10 @@ struct session_ring *session_ring_open(unsigned queue)
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	r = memory == MAP_FAILED ? -ENOMEM : io_uring_queue_init(2, &ring->uring, flags);
 	if (r < 0) {
-		log_info("requests come by /dev/fuse, as there is no io_uring: %s", strerror(-r));
 		if (memory != MAP_FAILED)
 			munmap(memory, MAPPING_BYTES);
 		free(ring);
+		errno = -r;
 		return NULL;
 	}
 	ring->queue = queue;

@@ -304,6 +304,8 @@ def main():
     )
     parser.add_argument("--awake", action="store_true", help="(local only)")
     args = parser.parse_args()
+    if args.io_uring and not benchlib.has_io_uring():
+        parser.error("--io-uring: not root, or this kernel has no io_uring for FUSE")
 
     build = args.build.resolve()
     isthmus = str(build / "fs/isthmus")
@@ -317,7 +319,8 @@ def main():
     rows = {}
     with benchlib.private_directory() as tmp:
         far = FarEnd(tmp, str(build / "tests/bench/linksim"), args.rtt, args.rate)
-        mounts = [m for m in mounts_of(tmp, far, data, isthmus, args.io_uring) if m.name in args.only.split(",")]
+        mounts = mounts_of(tmp, far, data, isthmus, args.io_uring)
+        mounts = [m for m in mounts if m.name in args.only.split(",")]
 
         def fresh():
             shutil.rmtree(tmp / "cache", ignore_errors=True)

@@ -159,10 +159,13 @@ start_daemon() {
 io_uring_parameter=/sys/module/fuse/parameters/enable_uring
 io_uring_was=''
 
-# The kernel looks at it when a mount is made, whoever makes it: not for longer than that.
-switch_io_uring_on() {
+need_io_uring() {
 	[ "$(id -u)" = 0 ] && [ -w "$io_uring_parameter" ] ||
 		skip_all "no io_uring for FUSE that could be switched on"
+}
+
+# The kernel looks at it when a mount is made, whoever makes it: not for longer than that.
+switch_io_uring_on() {
 	exec 7<"$io_uring_parameter"
 	flock 7
 	io_uring_was=$(cat "$io_uring_parameter")
@@ -307,6 +310,7 @@ finish() {
 }
 
 need_fuse() {
+	[ -z "${MOUNTED_IO_URING:-}" ] || need_io_uring
 	if [ ! -r /dev/fuse ] || [ ! -w /dev/fuse ]; then
 		skip_all "/dev/fuse is not there or not accessible"
 	fi
