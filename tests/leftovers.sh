@@ -45,8 +45,8 @@ processes() {
 	done
 }
 
-# A helper whose link was cut at the end waits for its client a little longer (-o linger=20).
-for _ in {1..60}; do
+# A helper that lost its client for good waits for it as long as the test wanted (-o linger=60).
+for _ in {1..155}; do
 	left_mounts=$(mounts)
 	left_processes=$(processes)
 	[ -n "$left_mounts$left_processes" ] || exit 0

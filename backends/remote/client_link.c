@@ -427,15 +427,23 @@ int remote_manager_start(struct remote *remote)
 	return r;
 }
 
-/* The session ends the connection: then it has heard us and will not linger. */
-static void say_goodbye(struct remote *remote)
+/* True when the session ended the connection: then it has heard us and will not linger. */
+static bool say_goodbye(struct remote *remote)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
 	int64_t end = clock_now_ms() + GOODBYE_WAIT_MS;
+	bool silent;
 
+	/* The manager may not have looked since the link came back. */
+	pthread_mutex_lock(&remote->lock);
+	silent = check_silence(remote) || remote->bad_since_ms;
+	pthread_mutex_unlock(&remote->lock);
+	if (silent || remote->lost)
+		return false;
 	lane_send(remote->lane, LANE_BULK, FRAME_BYE, 0, NULL);
 	while (!remote->lost && clock_now_ms() < end)
 		nanosleep(&pause, NULL);
+	return remote->lost;
 }
 
 void remote_manager_stop(struct remote *remote)
@@ -449,9 +457,8 @@ void remote_manager_stop(struct remote *remote)
 	if (remote->manager_runs)
 		pthread_join(remote->manager_thread, NULL);
 	remote_channels_stop(remote);
-	if (!remote->bad_since_ms) {
-		say_goodbye(remote);
+	/* A session that lingers is ended by the next mount. */
+	if (say_goodbye(remote))
 		remote_session_forget(remote);
-	}
 	close_connection(remote);
 }

@@ -60,6 +60,8 @@ test_who_is_held_up_within_execve_does_not_hold_umount_up() {
 	expect 1 "$status" "exit code of umount"
 	[ "$started" -lt 8 ] || fail "took $started s"
 	grep 'in use by' "$tmp/err" || fail "umount says: $(cat "$tmp/err")"
+	# A helper that hears no goodbye lingers.
+	wait_for 20 mkdir "$mnt/again" || fail "did not come back by itself"
 }
 
 write_callers() {
