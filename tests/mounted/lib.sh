@@ -198,6 +198,10 @@ stop_daemon() {
 	[ "$status" = 0 ] || { echo "  the daemon exited with $status:"; show_log "$tmp/daemon.log"; return 1; }
 }
 
+no_far_helper() {
+	! pgrep -f "^$tmp/far/"
+}
+
 # second_mount: $mnt2 is another mount of the workspace, until the test ends.
 second_mount() {
 	mkdir -p "$mnt2"
@@ -331,6 +335,8 @@ run_tests_prepared() {
 	run_functions
 	stop_daemon >"$tmp/output" 2>&1
 	count $? "the daemon ends with 0" "$tmp/output"
+	wait_for 10 no_far_helper
+	count $? "the helper at the far end ends" "$tmp/output"
 	finish
 }
 
