@@ -261,12 +261,12 @@ static int take_request(struct session *s, struct session_ring *ring, struct fus
 	return 0;
 }
 
-/* The kernel may give it a request at once, but copies it when this thread waits for it. */
+/* The kernel may give it a request at once, and then has filled the payload. */
 static int hand_over_and_trim(struct session_ring *ring)
 {
-	int r = io_uring_submit(&ring->uring);
+	int r = io_uring_submit_and_get_events(&ring->uring);
 
-	if (r > 0)
+	if (r >= 0 && io_uring_cq_ready(&ring->uring) == 0)
 		madvise(ring->payload, SESSION_REQUEST_MAX_BYTES, MADV_DONTNEED);
 	return r < 0 ? r : 0;
 }

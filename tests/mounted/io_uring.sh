@@ -40,6 +40,39 @@ test_many_waiting_locks_leave_room_for_who_unlocks() {
 	stop_daemon
 }
 
+# A thread that others can do without gives its memory back, but not with a request in it.
+test_what_a_crowd_writes_at_once_is_what_is_there() {
+	start_daemon
+	(cd "$mnt" && python3 -) <<-'END'
+		import mmap, os, sys, time
+
+		SIZE = 256 << 10
+		os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+		def work(number):
+		    wanted, got = mmap.mmap(-1, SIZE), mmap.mmap(-1, SIZE)
+		    file = os.open(f"crowd{number}", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+		    end, turn = time.monotonic() + 5, 0
+		    while time.monotonic() < end:
+		        turn += 1
+		        wanted[:] = bytes([1 + (number + turn) % 255]) * SIZE
+		        if os.pwritev(file, [wanted], 0) != SIZE or os.preadv(file, [got], 0) != SIZE:
+		            return f"file {number}, turn {turn}: short"
+		        if got[:] != wanted[:]:
+		            return f"file {number}, turn {turn}: something else, {got[0]} for {wanted[0]}"
+
+		children = []
+		for number in range(64):
+		    children.append(os.fork())
+		    if not children[-1]:
+		        wrong = work(number)
+		        print(wrong or "", end="\n" if wrong else "", flush=True)
+		        os._exit(bool(wrong))
+		sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
+	END
+	stop_daemon
+}
+
 test_a_killed_daemon_leaves_nothing_that_hangs() {
 	local file status=0
 
