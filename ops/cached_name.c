@@ -213,6 +213,21 @@ int cached_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 	return 0;
 }
 
+/* What is known does not say whether the name leads there still. */
+static int ask_directory(struct cached *c, struct op_context *ctx,
+	const struct object_ref *directory, struct node **ret_node)
+{
+	struct attributes attributes;
+	int r = ask_attributes(c, ctx, directory, &attributes);
+
+	lock(c);
+	if (r < 0)
+		return r;
+	if (!S_ISDIR(attributes.mode))
+		return -ENOTDIR;
+	return cached_load_names(c, ctx, directory->path, ret_node);
+}
+
 int cached_watch_directory(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, bool *ret_watched)
 {
@@ -224,6 +239,8 @@ int cached_watch_directory(struct op_context *ctx, struct workspace *w,
 
 	lock(c);
 	r = cached_load_names(c, ctx, directory->path, &node);
+	if (r == -EAGAIN)
+		r = ask_directory(c, ctx, directory, &node);
 	if (r == 0 && is_other(node, &directory->id))
 		r = -ESTALE;
 	d = r == 0 ? node->directory : NULL;

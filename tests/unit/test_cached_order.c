@@ -418,6 +418,35 @@ static void test_an_event_from_while_an_own_change_was_made_makes_us_ask(void)
 	teardown();
 }
 
+static int watch_it(const char *path, bool *ret_watched)
+{
+	return workspace_watch_directory(&context, w, &OBJECT_AT(path), ret_watched);
+}
+
+static void change_the_directory(void)
+{
+	change_size("d/s", 9);
+	tell("d/s");
+}
+
+static void test_what_is_doubtful_is_asked_for_when_it_is_to_be_watched(void)
+{
+	struct attributes want = {.size_bytes = 7}, ignored;
+	bool watched = false;
+
+	setup();
+	before_it_is_done = grow_unseen;
+	set_size(7);
+	CHECK_RC(-ENOTDIR, watch_it("d/a", &watched));
+	make("d/s", S_IFDIR | 0755);
+	tell("d/s");
+	before_it_is_done = change_the_directory;
+	CHECK_RC(0, workspace_setattr(&context, w, &OBJECT_AT("d/s"), SET_SIZE, &want, &ignored));
+	CHECK_RC(0, watch_it("d/s", &watched));
+	CHECK(watched);
+	teardown();
+}
+
 static void test_an_event_that_is_quicker_than_our_answer_counts(void)
 {
 	setup();
@@ -575,6 +604,7 @@ TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_an_event_from_before_an_own_change_is_not_believed),
 	TEST(test_an_event_from_after_an_own_change_is_believed_at_once),
 	TEST(test_an_event_from_while_an_own_change_was_made_makes_us_ask),
+	TEST(test_what_is_doubtful_is_asked_for_when_it_is_to_be_watched),
 	TEST(test_an_event_that_is_quicker_than_our_answer_counts),
 	TEST(test_an_answer_from_before_an_own_change_is_not_believed),
 	TEST(test_a_listing_from_before_an_own_change_takes_nothing_away),
