@@ -297,7 +297,22 @@ int cached_create_unnamed(struct op_context *ctx, struct workspace *w, const cha
 
 /* ---- Attributes through a handle ------------------------------------------------------ */
 
-/* The name is gone and the place never saw the handle: what we know has to do. */
+/* The place never saw the handle, and as far as is known the name leads to another by now, or to
+ * nothing: to ask would be in vain. */
+static bool is_cut_off(const struct cached *c, const struct cached_file *file)
+{
+	struct node *node, *directory;
+	int r;
+
+	if (file->node || !file->content || atomic_load(&file->inner))
+		return false;
+	r = tree_lookup(c, file->path, &node, &directory);
+	if (r == 0)
+		return !object_id_equal(&node->attributes.id, &file->attributes.id);
+	return path_misses_object(r);
+}
+
+/* What we know has to do. */
 static void last_attributes(const struct cached_file *file, struct attributes *ret_attributes)
 {
 	*ret_attributes = file->attributes;
@@ -312,6 +327,7 @@ int cached_file_getattr(
 	struct object_ref object = {.path = ""};
 	struct learnt learnt;
 	struct node *node;
+	bool is_known;
 	int r;
 
 	pthread_mutex_lock(&c->lock);
@@ -320,8 +336,12 @@ int cached_file_getattr(
 		if (cached_wait(c, ctx, "") < 0)
 			break;
 	node = file->node;
-	if (node && node->writers == 0 && node_attributes_are_fresh(c, node)) {
-		*ret_attributes = node->attributes;
+	is_known = node && node->writers == 0 && node_attributes_are_fresh(c, node);
+	if (is_known || is_cut_off(c, file)) {
+		if (is_known)
+			*ret_attributes = node->attributes;
+		else
+			last_attributes(file, ret_attributes);
 		c->statistics.hits++;
 		ctx->served.from_cache = true;
 		pthread_mutex_unlock(&c->lock);
@@ -361,11 +381,13 @@ static ssize_t copy_out(const struct content *content, void *data, size_t size, 
 	return (ssize_t)count;
 }
 
-/* What the file holds now, if that is known; referenced. */
+/* What the file holds now, if that is known, or held when it was last known; referenced. */
 static struct content *known_content(struct cached *c, const struct cached_file *file)
 {
 	const struct node *node = file->node;
 
+	if (is_cut_off(c, file))
+		return content_ref(file->content);
 	if (!node || node->writers > 0 || !node->content || node_is_locked(node))
 		return NULL;
 	if (!node_attributes_are_fresh(c, node) &&

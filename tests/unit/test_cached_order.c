@@ -560,6 +560,31 @@ static void test_content_is_as_old_as_the_look_at_it(void)
 	teardown();
 }
 
+/* The place has never seen the handle, and would find another there. */
+static void test_who_has_what_was_replaced_does_not_ask_for_it(void)
+{
+	struct open_file *file = NULL;
+	char data[8] = "";
+
+	setup();
+	change_size("d/a", 4);
+	tell("d/a");
+	place.letter = 'a';
+	check_content('a', 1);
+	CHECK_RC(0, workspace_open_file(&context, w, &OBJECT_AT("d/a"), 0, &file, &seen));
+	present("d/a")->attributes.id.inode = ++place.next_inode;
+	tell("d/a");
+	place.letter = 'b';
+	place.opens = place.looks = 0;
+	CHECK_RC(0, workspace_getattr(&context, w, &OBJECT_OF(file), &seen));
+	CHECK_RC(0, seen.nlink);
+	CHECK_RC(4, workspace_read(&context, file, data, sizeof(data), 0));
+	CHECK_RC('a', data[0]);
+	CHECK_RC(0, place.opens + place.looks);
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
 /* Whoever moves a file away and back has us lose sight of the handle. */
 static void test_a_look_from_before_a_write_is_not_believed_after_it(void)
 {
@@ -610,5 +635,6 @@ TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_a_listing_from_before_an_own_change_takes_nothing_away),
 	TEST(test_what_we_made_may_be_gone_before_we_hear_that_it_is_made),
 	TEST(test_content_is_as_old_as_the_look_at_it),
+	TEST(test_who_has_what_was_replaced_does_not_ask_for_it),
 	TEST(test_a_look_from_before_a_write_is_not_believed_after_it),
 	TEST(test_what_is_learnt_after_a_loss_is_known))
