@@ -15,8 +15,8 @@
 #include "ops/workspace.h"
 
 enum {
-	CALL_SLOTS = 4096,
 	CALLS_MAX = 1000,              /* under way at once; the helper reads on up to 1024 */
+	CALL_SLOTS = 1 << 17,          /* and all of its 65,536 handles being given back */
 	WAIT_MS = 50,                  /* between two looks at interrupted() */
 	CANCEL_GRACE_MS = 90,          /* for a call that may take long: it is cancelled at once */
 	INTERRUPT_GRACE_MS = 300,      /* for others: their answer is on its way */

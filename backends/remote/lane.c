@@ -125,6 +125,24 @@ static void message_free(struct message *m)
 	free(m);
 }
 
+static struct message *queue_take_request(struct queue *q, uint32_t id)
+{
+	for (struct message **link = &q->first; *link; link = &(*link)->next) {
+		struct message *m = *link;
+		struct frame_header header;
+
+		frame_header_decode(m->data, &header);
+		if (header.id != id || header.type < REQUEST_FIRST)
+			continue;
+		*link = m->next;
+		if (!m->next)
+			q->last = link;
+		q->bytes -= m->size + MESSAGE_COST_BYTES;
+		return m;
+	}
+	return NULL;
+}
+
 static void queue_clear(struct queue *q)
 {
 	struct message *m;
@@ -484,23 +502,8 @@ bool lane_withdraw(struct lane *lane, uint32_t id)
 	struct message *found = NULL;
 
 	pthread_mutex_lock(&lane->lock);
-	for (int i = 0; i < LANE_PRIORITIES; i++) {
-		struct queue old = lane->waiting[i];
-		struct message *m;
-
-		if (!old.first)
-			continue;
-		queue_init(&lane->waiting[i]);
-		while ((m = queue_pop(&old))) {
-			struct frame_header header;
-
-			frame_header_decode(m->data, &header);
-			if (!found && header.id == id && header.type >= REQUEST_FIRST)
-				found = m;
-			else
-				queue_push(&lane->waiting[i], m);
-		}
-	}
+	for (int i = 0; i < LANE_PRIORITIES && !found; i++)
+		found = queue_take_request(&lane->waiting[i], id);
 	pthread_mutex_unlock(&lane->lock);
 	message_free(found);
 	return found;

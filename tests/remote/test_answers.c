@@ -12,7 +12,7 @@
 #include "backends/remote/client_internal.h"
 #include "tests/check.h"
 
-enum { LONG_PATH_BYTES = 60000, LONG_PATHS = 60, FRAMES_MAX = 1000 };
+enum { LONG_PATH_BYTES = 60000, LONG_PATHS = 60, FRAMES_MAX = 1000, HANDLES = 65536 };
 
 /* The far end: forgets so many requests first, as a new session would, and sends so many parts of
  * a listing before it says that all is well.  It may begin a new session with every answer. */
@@ -446,6 +446,28 @@ static void test_the_feed_of_a_new_session_waits_for_no_slot(void)
 	remote_release(far.remote);
 }
 
+/* What a program has open when it ends; a close that is refused leaves the file open there. */
+static void test_all_handles_can_be_given_back_at_once(void)
+{
+	static const struct remote_settings settings = {.name = "helper", .timeout_ms = 60000};
+	struct far_end far = {0};
+	struct op_context ctx;
+	struct query q;
+
+	CHECK_RC(0, remote_new(&settings, &far.remote));
+	for (int i = 0; i < HANDLES; i++) {
+		op_context_init(&ctx);
+		query_begin(&q, &ctx, far.remote, REQUEST_CLOSE, 0);
+		query_gives_back(&q);
+		CHECK_RC(0, query_submit(&q, answered, NULL));
+		query_done(&q);
+	}
+	pthread_mutex_lock(&far.remote->lock);
+	remote_fail_calls(far.remote);
+	pthread_mutex_unlock(&far.remote->lock);
+	remote_release(far.remote);
+}
+
 TEST_MAIN("answers", TEST(test_what_a_session_forgot_is_asked_anew),
 	TEST(test_sessions_that_all_forget_are_given_up),
 	TEST(test_what_was_not_sent_in_its_session_is_in_no_other),
@@ -454,4 +476,5 @@ TEST_MAIN("answers", TEST(test_what_a_session_forgot_is_asked_anew),
 	TEST(test_paths_that_grow_in_decoding_are_refused),
 	TEST(test_times_belong_to_the_session_that_they_come_in),
 	TEST(test_the_first_entry_of_a_session_sets_its_clock),
-	TEST(test_the_feed_of_a_new_session_waits_for_no_slot))
+	TEST(test_the_feed_of_a_new_session_waits_for_no_slot),
+	TEST(test_all_handles_can_be_given_back_at_once))
