@@ -153,6 +153,7 @@ int inode_table_new(const struct attributes *root, void (*forgotten)(void *user,
 	pthread_mutex_init(&t->lock, NULL);
 	t->forgotten = forgotten;
 	t->user = user;
+	t->last_spare = &t->spares;
 	if (hash_table_init(&t->inodes) < 0 || hash_table_init(&t->numbers) < 0 ||
 		hash_table_init(&t->names) < 0 || hash_table_init(&t->missing) < 0 ||
 		!(t->root = inode_make(t, root))) {

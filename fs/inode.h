@@ -23,6 +23,10 @@
 struct inode_table;
 struct inode_name;
 
+/* Whoever looks again may have to wait for the processor; but meanwhile the file takes space though
+ * it was removed, and its file system cannot be unmounted. */
+static const uint64_t SPARE_NS = 2000000000;
+
 /* How the kernel gets at the data (session_open.c). */
 enum handle_way { WAY_CACHED, WAY_DIRECT, WAY_BACKED };
 
@@ -35,6 +39,8 @@ struct open_handle {
 	atomic_uint references;
 	int flags; /* as of open(2) */
 	bool is_spare;
+	struct open_handle *spare_next, **spare_link; /* of all spare ones; the table's lock */
+	uint64_t spare_until_ns;                      /* CLOCK_MONOTONIC */
 	bool holds_number;
 	struct content_hash *hash; /* of what is written; NULL: not wanted */
 	enum handle_way way;
@@ -279,17 +285,22 @@ void missing_free(struct missing *list);
  * caller frees, and their count.  Without memory there are fewer. */
 uint64_t inode_table_on_ttl(struct inode_table *table, char **paths, size_t max, size_t *ret_count);
 
-/* Handles.  A spare one is closed with the inode; it serves whoever is about to open a file
- * that another has just replaced.  Adding any other takes a reference on the inode; handle_any()
- * takes one on the handle (NULL: none is open, or only a spare one without `spare`).  The last
- * handle_put() closes the file and frees the handle.  Adding a second spare one fails (false); the
- * caller keeps it.  is_kept(): the object has one. */
+/* Handles.  A spare one serves whoever is about to open a file that another has just replaced; it
+ * is closed with the inode, or when nobody has used it for SPARE_NS.  Adding any other takes a
+ * reference on the inode; handle_any() takes one on the handle (NULL: none is open, or only a spare
+ * one without `spare`).  The last handle_put() closes the file and frees the handle.  Adding a
+ * second spare one fails (false); the caller keeps it.  is_kept(): the object has one, and the
+ * caller is going to use it. */
 bool inode_table_handle_add(struct inode_table *table, struct open_handle *handle);
 bool inode_table_is_kept(struct inode_table *table, const struct object_id *id);
 struct open_handle *inode_table_handle_any(
 	struct inode_table *table, struct inode *inode, bool spare);
 int inode_table_handle_put(
 	struct inode_table *table, struct op_context *ctx, struct open_handle *handle);
+
+/* Closes spare handles whose time is over.  Returns when (CLOCK_MONOTONIC) that of another one will
+ * be; 0: there is none. */
+uint64_t inode_table_close_spares(struct inode_table *table);
 
 /* Closes what is still open; nobody serves requests any more. */
 void inode_table_close_all(struct inode_table *table, struct op_context *ctx);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
+#include "ops/support/clock.h"
 #include "ops/support/hash_seed.h"
 
 void handle_close_spare(struct open_handle *handle)
@@ -63,17 +64,47 @@ bool handle_has_number(const struct inode_table *t, const struct object_id *id)
 	return false;
 }
 
-/* ---- Handles ------------------------------------------------------------------------- */
+/* ---- Spare handles ------------------------------------------------------------------- */
 
-/* Only spare handles outlive the references to their inode. */
-void handle_take_spare(struct inode_table *t, struct inode *inode, struct forgotten **list)
+static void leave_spares(struct inode_table *t, struct open_handle *handle)
 {
-	struct open_handle *handle = inode->handles;
+	*handle->spare_link = handle->spare_next;
+	if (handle->spare_next)
+		handle->spare_next->spare_link = handle->spare_link;
+	else
+		t->last_spare = handle->spare_link;
+}
+
+static void join_spares(struct inode_table *t, struct open_handle *handle)
+{
+	handle->spare_until_ns = clock_now_ns() + SPARE_NS;
+	handle->spare_next = NULL;
+	handle->spare_link = t->last_spare;
+	*t->last_spare = handle;
+	t->last_spare = &handle->spare_next;
+}
+
+static void spare_is_used(struct inode_table *t, struct open_handle *handle)
+{
+	leave_spares(t, handle);
+	join_spares(t, handle);
+}
+
+static void leave_inode(struct inode_table *t, struct open_handle *handle)
+{
+	*handle->link = handle->next;
+	if (handle->next)
+		handle->next->link = handle->link;
+	release_number(t, handle);
+	if (handle->is_spare)
+		leave_spares(t, handle);
+}
+
+static void take_spare(struct inode_table *t, struct open_handle *handle, struct forgotten **list)
+{
 	struct forgotten *entry = malloc(sizeof(*entry) + 1);
 
-	assert(handle->is_spare && handle->references == 1);
-	inode->handles = handle->next;
-	release_number(t, handle);
+	leave_inode(t, handle);
 	if (!entry) {
 		handle_close_spare(handle);
 		return;
@@ -81,6 +112,34 @@ void handle_take_spare(struct inode_table *t, struct inode *inode, struct forgot
 	*entry = (struct forgotten){.next = *list, .spare = handle};
 	*list = entry;
 }
+
+/* Only spare handles outlive the references to their inode. */
+void handle_take_spare(struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	struct open_handle *handle = inode->handles;
+
+	assert(handle->is_spare && handle->references == 1);
+	take_spare(t, handle, list);
+}
+
+uint64_t inode_table_close_spares(struct inode_table *t)
+{
+	uint64_t now = clock_now_ns(), next;
+	struct forgotten *list = NULL;
+
+	pthread_mutex_lock(&t->lock);
+	while (t->spares && t->spares->spare_until_ns <= now)
+		if (t->spares->references == 1)
+			take_spare(t, t->spares, &list);
+		else
+			spare_is_used(t, t->spares);
+	next = t->spares ? t->spares->spare_until_ns : 0;
+	pthread_mutex_unlock(&t->lock);
+	inode_report_forgotten(t, list);
+	return next;
+}
+
+/* ---- Handles ------------------------------------------------------------------------- */
 
 static bool is_writer(const struct open_handle *handle)
 {
@@ -123,6 +182,8 @@ bool inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
 	if (handle->next)
 		handle->next->link = &handle->next;
 	inode->handles = handle;
+	if (handle->is_spare)
+		join_spares(t, handle);
 	inode->references += !handle->is_spare;
 	inode->writers += is_writer(handle);
 	inode->mappers += is_mapper(handle);
@@ -132,14 +193,16 @@ bool inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
 
 bool inode_table_is_kept(struct inode_table *t, const struct object_id *id)
 {
+	struct open_handle *spare;
 	const struct inode *inode;
-	bool is_kept;
 
 	pthread_mutex_lock(&t->lock);
 	inode = inode_find(t, id);
-	is_kept = inode && spare_of(inode);
+	spare = inode ? spare_of(inode) : NULL;
+	if (spare)
+		spare_is_used(t, spare);
 	pthread_mutex_unlock(&t->lock);
-	return is_kept;
+	return spare;
 }
 
 struct open_handle *inode_table_handle_any(struct inode_table *t, struct inode *inode, bool spare)
@@ -157,6 +220,8 @@ struct open_handle *inode_table_handle_any(struct inode_table *t, struct inode *
 		handle = NULL;
 	if (handle)
 		handle->references++;
+	if (handle && handle->is_spare)
+		spare_is_used(t, handle);
 	pthread_mutex_unlock(&t->lock);
 	return handle;
 }
@@ -171,10 +236,7 @@ int inode_table_handle_put(
 	pthread_mutex_lock(&t->lock);
 	last = --handle->references == 0;
 	if (last) {
-		*handle->link = handle->next;
-		if (handle->next)
-			handle->next->link = handle->link;
-		release_number(t, handle);
+		leave_inode(t, handle);
 		handle->inode->writers -= is_writer(handle);
 		handle->inode->mappers -= is_mapper(handle);
 		inode_unref(t, handle->inode, &list);

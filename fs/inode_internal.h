@@ -44,6 +44,8 @@ struct inode_table {
 	uint64_t bytes, bytes_most; /* now; at most, since memory was returned */
 	uint64_t on_ttl;            /* inodes with that flag */
 	uint64_t missing_bytes;     /* of those */
+	struct open_handle *spares; /* whose time is over first comes first */
+	struct open_handle **last_spare;
 	uint64_t epoch;
 	struct removal removals[REMOVALS];
 	void (*forgotten)(void *user, const char *path);

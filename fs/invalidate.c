@@ -61,6 +61,7 @@ struct invalidator {
 	} locked[LOCKED_MAX]; /* lately, in turn */
 	unsigned locks;
 	struct postponed *postponed, **last_postponed; /* the first is due first */
+	uint64_t spares_due_ns;                        /* when to look at them; 0: there is none */
 	const struct inode *dropping;                  /* the thread tells the kernel of it */
 	bool busy;                                     /* the thread works on some */
 	bool hurry;                                    /* somebody waits for it */
@@ -618,18 +619,49 @@ static bool drop_due(struct invalidator *v)
 	return true;
 }
 
+/* Whichever is earlier; 0 is never. */
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+{
+	return !a_ns || (b_ns && b_ns < a_ns) ? b_ns : a_ns;
+}
+
+void invalidator_spare_added(struct invalidator *v)
+{
+	pthread_mutex_lock(&v->lock);
+	if (!v->spares_due_ns) {
+		v->spares_due_ns = clock_now_ns() + SPARE_NS;
+		pthread_cond_broadcast(&v->changed);
+	}
+	pthread_mutex_unlock(&v->lock);
+}
+
+/* With the lock held.  False: nothing was due. */
+static bool close_spares(struct invalidator *v)
+{
+	uint64_t next_ns;
+
+	if (!v->spares_due_ns || v->spares_due_ns > clock_now_ns())
+		return false;
+	v->spares_due_ns = 0;
+	pthread_mutex_unlock(&v->lock);
+	next_ns = inode_table_close_spares(v->session->mount->inodes);
+	pthread_mutex_lock(&v->lock);
+	v->spares_due_ns = earlier(v->spares_due_ns, next_ns);
+	return true;
+}
+
 /* With the lock held. */
 static void wait_for_work(struct invalidator *v)
 {
-	struct timespec until;
+	uint64_t due_ns = earlier(v->spares_due_ns, v->postponed ? v->postponed->due_ns : 0);
+	struct timespec until = clock_at_ns(due_ns);
 
-	if (v->postponed) {
-		until = clock_at_ns(v->postponed->due_ns);
-		pthread_cond_timedwait(&v->changed, &v->lock, &until);
-	} else {
+	if (!v->postponed)
 		v->hurry = false;
+	if (due_ns)
+		pthread_cond_timedwait(&v->changed, &v->lock, &until);
+	else
 		pthread_cond_wait(&v->changed, &v->lock);
-	}
 }
 
 static void *thread_main(void *data)
@@ -641,7 +673,7 @@ static void *thread_main(void *data)
 		struct queued *list;
 		bool lost, expire;
 
-		if (drop_due(v))
+		if (drop_due(v) || close_spares(v))
 			continue;
 		if (!v->first && !v->lost && !v->expire) {
 			wait_for_work(v);

@@ -41,6 +41,9 @@ void invalidator_locked(struct invalidator *invalidator, struct inode *inode, bo
 /* True: the inode was locked a moment ago, and the kernel will be told to forget it later. */
 bool invalidator_postpones(struct invalidator *invalidator, struct inode *inode);
 
+/* A spare handle was added (inode_table_handle_add()): sees to it that it is closed in time. */
+void invalidator_spare_added(struct invalidator *invalidator);
+
 /* Waits until the kernel knows of all changes that the feed brought so far, and has forgotten
  * what it believes for a time only (unwatched directories, files with several links). */
 void invalidator_drain(struct invalidator *invalidator);

@@ -119,14 +119,16 @@ static int find(struct request *r, struct found *found)
 	return result;
 }
 
-/* Takes over the handle, or closes it.  NULL is fine. */
+/* Takes over the handle, or closes it (`inode` NULL).  NULL is fine. */
 static void keep_spare(struct request *r, struct inode *inode, struct open_handle *spare)
 {
 	if (!spare)
 		return;
 	spare->inode = inode;
-	if (inode && inode_table_handle_add(r->mount->inodes, spare))
+	if (inode && inode_table_handle_add(r->mount->inodes, spare)) {
+		invalidator_spare_added(r->session->invalidator);
 		return;
+	}
 	workspace_close(&r->op, spare->file);
 	free(spare);
 }
@@ -436,7 +438,7 @@ static struct open_handle *open_spare(struct request *r, struct inode *target)
 	handle = S_ISREG(state.version.mode) ? malloc(sizeof(*handle)) : NULL;
 	if (!handle)
 		return NULL;
-	*handle = (struct open_handle){.inode = target, .flags = O_RDONLY, .is_spare = true};
+	*handle = (struct open_handle){.flags = O_RDONLY, .is_spare = true};
 	object.id = target->id;
 	if (workspace_open_file(&r->op, r->mount->workspace, &object, O_RDONLY | O_NOATIME,
 		    &handle->file, &attributes) < 0) {
@@ -444,14 +446,6 @@ static struct open_handle *open_spare(struct request *r, struct inode *target)
 		return NULL;
 	}
 	return handle;
-}
-
-static void settle_spare(struct request *r, struct open_handle *spare, bool replaced)
-{
-	if (!spare || (replaced && inode_table_handle_add(r->mount->inodes, spare)))
-		return;
-	workspace_close(&r->op, spare->file);
-	free(spare);
 }
 
 static int rename_entry(struct request *r, struct inode *parent, const char *name,
@@ -481,7 +475,7 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 		invalidator_moved(r->session->invalidator, r->path.path, r->path2.path,
 			flags & RENAME_SWAP,
 			r->op.served.done_ns ? r->op.served.done_ns : clock_now_ns());
-	settle_spare(r, spare, result == 0);
+	keep_spare(r, result == 0 ? target : NULL, spare);
 	rename_end(r->session, result == 0);
 	inode_table_unref(r->mount->inodes, target);
 	inode_table_unref(r->mount->inodes, moved);

@@ -165,6 +165,44 @@ test_a_file_being_replaced_is_always_there() {
 	END
 }
 
+# Whoever looks again for what was replaced has it opened at the place, as it may go once more before
+# he opens it; and where the place is near what is replaced here stays for who has just found it.
+test_what_was_replaced_does_not_stay_open_at_the_workspace() {
+	need_backing
+	need python3
+	mkdir "$mnt/spares"
+	python3 - "$mnt/spares" "$backing/spares" <<-'END'
+		import glob, os, sys, time
+		here, there = sys.argv[1:]
+		def is_open(fd, name):
+		    try:
+		        return os.readlink(fd).startswith(f"{there}/{name}")
+		    except OSError:
+		        return False
+		def held(name=""):
+		    return sum(is_open(fd, name) for fd in glob.glob("/proc/[0-9]*/fd/*"))
+		def replace(place, name):
+		    with open(f"{place}/new", "w") as f:
+		        f.write("x" * 300000)
+		    os.rename(f"{place}/new", f"{place}/{name}")
+		replace(here, "a")
+		replace(here, "b")
+		found = os.open(f"{here}/a", os.O_PATH)
+		replace(here, "a")
+		end = time.monotonic() + 10
+		while not held("b"): # as long as the feed is quicker
+		    assert time.monotonic() < end, "nothing was looked for again: nothing is shown"
+		    for _ in range(5):
+		        open(f"{here}/b").close()
+		        replace(there, "b")
+		        open(f"{here}/b").close()
+		end = time.monotonic() + 4
+		while held():
+		    assert time.monotonic() < end, f"{held()} files are still open"
+		    time.sleep(0.1)
+	END
+}
+
 # A write sets the mtime first and the content then: who looks in between has the content of before
 # under the new mtime.  Who has the file open to write is told all the same.
 test_what_was_read_during_a_write_at_the_workspace_does_not_stay() {
