@@ -63,7 +63,8 @@ static void remember_forgotten(struct inode_table *t, struct inode *inode, struc
 	struct forgotten *entry;
 	size_t size;
 
-	if (!inode->watched || name_build_path(t, inode, NULL, false, &path) < 0)
+	if ((!inode->watched && !inode->watch_losses) ||
+		name_build_path(t, inode, NULL, false, &path) < 0)
 		return;
 	size = strlen(path.path) + 1;
 	entry = malloc(sizeof(*entry) + size);
@@ -383,14 +384,24 @@ void inode_table_set_watched(
 	pthread_mutex_unlock(&t->lock);
 }
 
-void inode_table_watch_lost(struct inode_table *t, struct inode *inode)
+/* With the lock held. */
+static void lose_watch(struct inode_table *t, struct inode *inode)
 {
-	pthread_mutex_lock(&t->lock);
 	inode->watch_losses++;
 	inode->changes++;
 	inode->watched = false;
 	t->on_ttl -= inode->on_ttl;
 	inode->on_ttl = false;
+}
+
+void inode_table_watch_lost(struct inode_table *t, struct inode *top, bool whole_subtree)
+{
+	pthread_mutex_lock(&t->lock);
+	for (size_t i = 0; whole_subtree && i <= t->inodes.mask; i++)
+		for (struct inode *at = t->inodes.buckets[i]; at; at = at->hash_next)
+			if (at != top && at->is_directory && inode_is_below(at, top))
+				lose_watch(t, at);
+	lose_watch(t, top);
 	pthread_mutex_unlock(&t->lock);
 }
 

@@ -114,7 +114,7 @@ struct path_string {
 void path_string_done(struct path_string *path);
 
 /* `root`: attributes of the workspace's root.  `forgotten` is called, without a lock, with
- * the path of each watched directory that the kernel forgot. */
+ * the path of each directory that the kernel forgot and that is, or was once, watched. */
 int inode_table_new(const struct attributes *root, void (*forgotten)(void *user, const char *path),
 	void *user, struct inode_table **ret_table);
 void inode_table_free(struct inode_table *table); /* NULL is fine */
@@ -250,8 +250,9 @@ struct inode_place {
 	char *name;
 };
 
-/* All that is known in the directory `top`, or everywhere below it; what was looked at before and
- * is entered later shows by the `changes` of its directory.  -ENOMEM. */
+/* All that is known in the directory `top`, or everywhere below it (below the root, also in former
+ * directories); what was looked at before and is entered later shows by the `changes` of its
+ * directory.  -ENOMEM. */
 int inode_table_places(struct inode_table *table, struct inode *top, bool whole_subtree,
 	struct inode_place **ret_places, size_t *ret_count);
 void inode_table_places_free(struct inode_table *table, struct inode_place *places, size_t count);
@@ -264,8 +265,9 @@ uint32_t inode_table_watch_losses(struct inode_table *table, struct inode *inode
 void inode_table_set_watched(
 	struct inode_table *table, struct inode *inode, bool watched, uint32_t losses);
 
-/* It is not watched any more, for no reason of which it could not be again. */
-void inode_table_watch_lost(struct inode_table *table, struct inode *inode);
+/* It (or nothing at or below it) is not watched any more, for no reason of which it could not be
+ * again. */
+void inode_table_watch_lost(struct inode_table *table, struct inode *top, bool whole_subtree);
 
 /* A name that was looked for in the directory, when `changes` was the value of directory->changes,
  * is not there: for how long?  (BELIEF_BRIEF: nobody might tell.)  What the feed is to take back is

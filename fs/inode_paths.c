@@ -172,6 +172,7 @@ static int add_place(struct inode_place *place, struct inode_name *name)
 int inode_table_places(struct inode_table *t, struct inode *top, bool whole_subtree,
 	struct inode_place **ret_places, size_t *ret_count)
 {
+	bool everything = whole_subtree && top == t->root; /* former directories, too */
 	struct inode_place *places;
 	size_t count = 0;
 	int r = 0;
@@ -181,7 +182,8 @@ int inode_table_places(struct inode_table *t, struct inode *top, bool whole_subt
 	places = calloc(t->names.count + 1, sizeof(*places));
 	for (size_t i = 0; places && r == 0 && i <= t->names.mask; i++)
 		for (struct inode_name *n = t->names.buckets[i]; n && r == 0; n = n->hash_next)
-			if (whole_subtree ? inode_is_below(n->parent, top) : n->parent == top) {
+			if (n->parent == top || everything ||
+				(whole_subtree && inode_is_below(n->parent, top))) {
 				r = add_place(&places[count], n);
 				count += r == 0;
 				n->inode->changes += whole_subtree;

@@ -20,14 +20,19 @@ enum {
 	LOCKED_MAX = 64, /* files locked lately that are known */
 	LATELY_MS = 80,
 	LATELY_NS = LATELY_MS * 1000000,
+	NO_MEMORY_MS = 50, /* until what there was no memory for is tried again */
 };
 
 struct queued {
 	struct queued *next;
-	enum { QUEUED_CHANGE, QUEUED_LEFT } kind;
-	struct inode *left;   /* QUEUED_LEFT: a former directory, with a reference; else NULL */
-	struct change change; /* QUEUED_CHANGE: `path` points to the text below */
+	struct change change; /* `path` points to the text below */
 	char path[];
+};
+
+/* A directory that is another inode now. */
+struct left {
+	struct left *next;
+	struct inode *inode; /* with a reference */
 };
 
 /* A directory that was renamed through this mount: what the place looked at before it was done with
@@ -54,6 +59,7 @@ struct invalidator {
 	pthread_cond_t changed;
 	struct queued *first, **last; /* lock, as all below */
 	size_t count;
+	struct left *left;
 	struct moved_directory *moved, **last_moved; /* in the order of renames */
 	struct {
 		const struct inode *inode;
@@ -69,6 +75,19 @@ struct invalidator {
 	bool lost;   /* changes were dropped: rescan everything */
 	bool expire; /* what is believed for a time only is to go */
 };
+
+/* By the thread: what it could not do for want of memory is done with all else, a while later. */
+static void try_again(struct invalidator *v)
+{
+	const struct timespec until = clock_in_ms(NO_MEMORY_MS);
+
+	pthread_mutex_lock(&v->lock);
+	v->lost = true;
+	while (!v->ending)
+		if (pthread_cond_timedwait(&v->changed, &v->lock, &until) == ETIMEDOUT)
+			break;
+	pthread_mutex_unlock(&v->lock);
+}
 
 /* ---- Telling the kernel ---------------------------------------------------------------- */
 
@@ -313,7 +332,11 @@ static void handle_entry(struct session *s, const struct change *change)
 		entry_changed(s, NULL, inode_table_root(table), "", &change->attributes);
 		return;
 	}
-	parent = parent_path ? inode_table_find(table, parent_path) : NULL;
+	if (!parent_path) {
+		try_again(s->invalidator);
+		return;
+	}
+	parent = inode_table_find(table, parent_path);
 	if (!parent) {
 		control_note_change(s->mount, change->path);
 		return;
@@ -356,7 +379,7 @@ static void drop_subtree(struct session *s, struct inode *top, bool whole_subtre
 	size_t count;
 
 	if (inode_table_places(table, top, whole_subtree, &places, &count) < 0) {
-		log_error("no memory to tell the kernel of changes, ignoring");
+		try_again(s->invalidator);
 		return;
 	}
 	for (size_t i = 0; i < count; i++) {
@@ -380,7 +403,7 @@ static void drop_unwatched(struct session *s)
 	size_t count;
 
 	if (inode_table_places(table, root, true, &places, &count) < 0) {
-		log_error("no memory to tell the kernel of changes, ignoring");
+		try_again(s->invalidator);
 		return;
 	}
 	for (size_t i = 0; i < count; i++) {
@@ -406,8 +429,7 @@ static void handle_directory(struct session *s, const struct change *change)
 
 	if (!top)
 		return;
-	if (change->kind == CHANGE_UNWATCHED)
-		inode_table_watch_lost(s->mount->inodes, top);
+	inode_table_watch_lost(s->mount->inodes, top, change->kind == CHANGE_RESCAN);
 	drop_subtree(s, top, change->kind == CHANGE_RESCAN);
 	inode_table_unref(s->mount->inodes, top);
 }
@@ -437,11 +459,8 @@ static void forget_moved(struct invalidator *v, uint64_t looked_ns)
 static void follow(char **path, const char *from, const char *to)
 {
 	const char *rest = *path + strlen(from);
-	char *followed;
+	char *followed = path_join(to, *rest == '/' ? rest + 1 : rest);
 
-	followed = path_join(to, *rest == '/' ? rest + 1 : rest);
-	if (!followed)
-		return;
 	free(*path);
 	*path = followed;
 }
@@ -449,12 +468,11 @@ static void follow(char **path, const char *from, const char *to)
 /* Where what the event tells of is now; NULL: at its path. */
 static char *follow_moved(struct invalidator *v, const struct change *change)
 {
-	char *path = NULL;
+	char *path;
 
 	pthread_mutex_lock(&v->lock);
 	forget_moved(v, change->looked_ns);
-	if (v->moved)
-		path = strdup(change->path);
+	path = v->moved ? strdup(change->path) : NULL;
 	for (const struct moved_directory *moved = v->moved; path && moved; moved = moved->next) {
 		if (moved->done_ns <= change->looked_ns)
 			continue;
@@ -463,6 +481,7 @@ static char *follow_moved(struct invalidator *v, const struct change *change)
 		else if (moved->swap && path_is_within(path, moved->to))
 			follow(&path, moved->to, moved->from);
 	}
+	v->lost = v->lost || (v->moved && !path); /* no memory */
 	pthread_mutex_unlock(&v->lock);
 	if (path && strcmp(path, change->path) == 0) {
 		free(path);
@@ -471,21 +490,27 @@ static char *follow_moved(struct invalidator *v, const struct change *change)
 	return path;
 }
 
+static void handle_at_path(struct session *s, const struct change *change)
+{
+	if (change->kind == CHANGE_ENTRY)
+		handle_entry(s, change);
+	else
+		handle_directory(s, change);
+}
+
 static void handle(struct invalidator *v, const struct change *change)
 {
 	cleanup_free char *now_at = NULL;
 	struct change followed = *change;
 
-	if (change->kind != CHANGE_ENTRY) {
-		handle_directory(v->session, change);
-		return;
-	}
-	handle_entry(v->session, change);
-	now_at = follow_moved(v, change);
+	if (change->kind != CHANGE_ENTRY)
+		followed.looked_ns = 0; /* unknown: perhaps before all renames */
+	handle_at_path(v->session, change);
+	now_at = follow_moved(v, &followed);
 	if (!now_at)
 		return;
 	followed.path = now_at;
-	handle_entry(v->session, &followed);
+	handle_at_path(v->session, &followed);
 }
 
 /* ---- The queue ---- */
@@ -497,14 +522,6 @@ static void queue_free(struct queued *list)
 		free(list);
 		list = next;
 	}
-}
-
-/* Without the lock. */
-static void queue_drop(struct invalidator *v, struct queued *list)
-{
-	for (const struct queued *entry = list; entry; entry = entry->next)
-		inode_table_unref(v->session->mount->inodes, entry->left);
-	queue_free(list);
 }
 
 /* With the lock held.  Forgets single changes in favour of a rescan of everything; the caller frees
@@ -538,7 +555,7 @@ static void enqueue(struct invalidator *v, struct queued *entry)
 	}
 	pthread_cond_broadcast(&v->changed);
 	pthread_mutex_unlock(&v->lock);
-	queue_drop(v, lost);
+	queue_free(lost);
 }
 
 static void take_change(void *user, const struct change *change)
@@ -547,7 +564,7 @@ static void take_change(void *user, const struct change *change)
 	struct queued *entry = malloc(sizeof(*entry) + size);
 
 	if (entry) {
-		*entry = (struct queued){.kind = QUEUED_CHANGE, .change = *change};
+		*entry = (struct queued){.change = *change};
 		memcpy(entry->path, change->path, size);
 		entry->change.path = entry->path;
 		entry->change.hash = NULL;
@@ -564,29 +581,64 @@ void invalidator_unwatched(struct invalidator *v, const char *path)
 
 void invalidator_left(struct invalidator *v, struct inode *former)
 {
-	struct queued *entry = malloc(sizeof(*entry));
+	struct left *left = malloc(sizeof(*left));
 
-	if (entry)
-		*entry = (struct queued){.kind = QUEUED_LEFT, .left = former};
-	else
+	pthread_mutex_lock(&v->lock);
+	if (left) {
+		*left = (struct left){.next = v->left, .inode = former};
+		v->left = left;
+	}
+	v->lost = v->lost || !left;
+	pthread_cond_broadcast(&v->changed);
+	pthread_mutex_unlock(&v->lock);
+	if (!left)
 		inode_table_unref(v->session->mount->inodes, former);
-	enqueue(v, entry);
 }
 
-static void handle_all(struct invalidator *v, struct queued *list, bool lost, bool expire)
+static void handle_left(struct invalidator *v, struct left *list)
+{
+	while (list) {
+		struct left *next = list->next;
+
+		drop_subtree(v->session, list->inode, false);
+		inode_table_unref(v->session->mount->inodes, list->inode);
+		free(list);
+		list = next;
+	}
+}
+
+/* With the lock held, but meanwhile. */
+static void handle_all(struct invalidator *v)
 {
 	static const struct change everything = {.kind = CHANGE_RESCAN, .path = ""};
+	struct queued *list = v->first;
+	struct left *left = v->left;
+	bool lost = v->lost, expire = v->expire;
 
+	v->first = NULL;
+	v->last = &v->first;
+	v->count = 0;
+	v->left = NULL;
+	v->lost = v->expire = false;
+	v->busy = true;
+	pthread_mutex_unlock(&v->lock);
 	if (lost)
 		handle(v, &everything);
+	handle_left(v, left);
 	for (const struct queued *entry = list; entry; entry = entry->next)
-		if (entry->kind == QUEUED_LEFT)
-			drop_subtree(v->session, entry->left, false);
-		else
-			handle(v, &entry->change);
+		handle(v, &entry->change);
 	if (expire)
 		drop_unwatched(v->session);
-	queue_drop(v, list);
+	queue_free(list);
+	pthread_mutex_lock(&v->lock);
+	v->busy = false;
+	pthread_cond_broadcast(&v->changed);
+}
+
+/* With the lock held. */
+static bool has_work(const struct invalidator *v)
+{
+	return v->first || v->left || v->lost || v->expire;
 }
 
 static void settle(struct invalidator *v)
@@ -670,30 +722,14 @@ static void *thread_main(void *data)
 
 	pthread_mutex_lock(&v->lock);
 	while (!v->ending) {
-		struct queued *list;
-		bool lost, expire;
-
 		if (drop_due(v) || close_spares(v))
 			continue;
-		if (!v->first && !v->lost && !v->expire) {
+		if (!has_work(v)) {
 			wait_for_work(v);
 			continue;
 		}
 		settle(v);
-		list = v->first;
-		lost = v->lost;
-		v->first = NULL;
-		v->last = &v->first;
-		v->count = 0;
-		v->lost = false;
-		expire = v->expire;
-		v->expire = false;
-		v->busy = true;
-		pthread_mutex_unlock(&v->lock);
-		handle_all(v, list, lost, expire);
-		pthread_mutex_lock(&v->lock);
-		v->busy = false;
-		pthread_cond_broadcast(&v->changed);
+		handle_all(v);
 	}
 	pthread_mutex_unlock(&v->lock);
 	return NULL;
@@ -742,6 +778,12 @@ void invalidator_free(struct invalidator *v)
 	if (!v)
 		return;
 	queue_free(v->first);
+	while (v->left) {
+		struct left *next = v->left->next;
+
+		free(v->left);
+		v->left = next;
+	}
 	forget_moved(v, UINT64_MAX);
 	while (v->postponed) {
 		struct postponed *next = v->postponed->next;
@@ -778,7 +820,7 @@ void invalidator_moved(
 		v->last_moved = &moved->next;
 	}
 	pthread_mutex_unlock(&v->lock);
-	queue_drop(v, lost);
+	queue_free(lost);
 }
 
 void invalidator_drain(struct invalidator *v)
@@ -788,7 +830,7 @@ void invalidator_drain(struct invalidator *v)
 	if (atomic_exchange(&v->session->believes_for_a_time, false))
 		v->expire = true;
 	pthread_cond_broadcast(&v->changed);
-	while ((v->first || v->lost || v->expire || v->busy || v->postponed) && !v->ending)
+	while ((has_work(v) || v->busy || v->postponed) && !v->ending)
 		pthread_cond_wait(&v->changed, &v->lock);
 	pthread_mutex_unlock(&v->lock);
 }

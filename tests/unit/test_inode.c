@@ -136,13 +136,29 @@ static void test_a_watch_that_ends_while_it_begins_is_none(void)
 	struct inode *a = enter(table, inode_table_root(table), "a", object(2, S_IFDIR));
 	uint32_t losses = inode_table_watch_losses(table, a);
 
-	inode_table_watch_lost(table, a);
+	inode_table_watch_lost(table, a, false);
 	inode_table_set_watched(table, a, true, losses);
 	CHECK(!a->watched);
 	inode_table_set_watched(table, a, true, inode_table_watch_losses(table, a));
 	CHECK(a->watched);
-	inode_table_watch_lost(table, a);
+	inode_table_watch_lost(table, a, false);
 	CHECK(!a->watched);
+	inode_table_free(table);
+}
+
+/* The far end may watch it still. */
+static void test_a_forgotten_directory_is_told_of_though_its_watch_was_lost(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *a = enter(table, root, "a", object(2, S_IFDIR));
+	struct inode *b = enter(table, a, "b", object(3, S_IFDIR));
+
+	inode_table_set_watched(table, b, true, 0);
+	inode_table_watch_lost(table, root, true);
+	CHECK(!b->watched);
+	inode_table_forget(table, b, 1);
+	CHECK_STRING("a/b", last_forgotten);
 	inode_table_free(table);
 }
 
@@ -158,7 +174,7 @@ static void test_a_watch_that_was_denied_is_not_wanted_again_at_once(void)
 	inode_table_set_watched(table, a, false, losses);
 	CHECK(!inode_table_wants_watch(table, a, &losses));
 	CHECK_RC(1, inode_table_on_ttl(table, NULL, 0, &count));
-	inode_table_watch_lost(table, a);
+	inode_table_watch_lost(table, a, false);
 	CHECK(inode_table_wants_watch(table, a, &losses));
 	CHECK_RC(0, inode_table_on_ttl(table, NULL, 0, &count));
 	inode_table_set_watched(table, a, true, losses);
@@ -547,6 +563,7 @@ TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_where_a_replaced_object_was_is_known_until_it_has_a_name_again),
 	TEST(test_what_is_made_again_is_not_removed_by_us),
 	TEST(test_a_watch_that_ends_while_it_begins_is_none),
+	TEST(test_a_forgotten_directory_is_told_of_though_its_watch_was_lost),
 	TEST(test_a_watch_that_was_denied_is_not_wanted_again_at_once),
 	TEST(test_attributes_are_believed_as_those_who_tell_of_them),
 	TEST(test_missing_names_are_kept_once), TEST(test_missing_names_have_a_bound),

@@ -1,0 +1,71 @@
+/*
+ * tests/no_memory.h - for one test program: allocations that fail when the test says so.
+ *
+ * The program is linked with no_memory_args (tests/meson.build).  What libraries outside the
+ * project allocate does not fail.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+static atomic_long memory_lasts = -1; /* for so many allocations; -1: for ever */
+
+/* There is memory for `count` more allocations (of all threads) and for none after those. */
+static inline void memory_ends_after(long count)
+{
+	memory_lasts = count;
+}
+
+static inline void memory_is_back(void)
+{
+	memory_lasts = -1;
+}
+
+static inline bool has_memory(void)
+{
+	long left = memory_lasts;
+
+	while (left > 0 && !atomic_compare_exchange_weak(&memory_lasts, &left, left - 1))
+		;
+	return left != 0;
+}
+
+/* NOLINTBEGIN: the linker wants these names. */
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *data, size_t size);
+char *__real_strdup(const char *text);
+char *__real_strndup(const char *text, size_t length);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *data, size_t size);
+char *__wrap_strdup(const char *text);
+char *__wrap_strndup(const char *text, size_t length);
+
+void *__wrap_malloc(size_t size)
+{
+	return has_memory() ? __real_malloc(size) : NULL;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+	return has_memory() ? __real_calloc(count, size) : NULL;
+}
+
+void *__wrap_realloc(void *data, size_t size)
+{
+	return has_memory() ? __real_realloc(data, size) : NULL;
+}
+
+char *__wrap_strdup(const char *text)
+{
+	return has_memory() ? __real_strdup(text) : NULL;
+}
+
+char *__wrap_strndup(const char *text, size_t length)
+{
+	return has_memory() ? __real_strndup(text, length) : NULL;
+}
+/* NOLINTEND */

@@ -1,0 +1,287 @@
+/* What the kernel is told when the feed brings more than can be kept, or there is no memory: a
+ * kernel that only notes what it is told, and that can be made to take its time. */
+#include "fs/invalidate.h"
+
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "tests/check.h"
+#include "tests/no_memory.h"
+
+enum { TOO_MANY = 65537 };
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool takes_time, is_at_it; /* lock, as all below */
+	const struct inode *dropped[64];
+	unsigned drops;
+	char entry[16]; /* the last name that was dropped in ... */
+	fuse_ino_t in;  /* ... this directory, if it was the one that counts */
+} kernel = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static struct {
+	struct workspace base;
+	change_sink sink;
+	void *user;
+} place;
+
+static struct mount_options options;
+static struct mount mount;
+static struct session session;
+static struct inode *d, *f, *left;
+
+/* ---- The kernel ------------------------------------------------------------------------ */
+
+int session_drop_inode(struct session *s, struct inode *inode, bool data)
+{
+	(void)s;
+	(void)data;
+	pthread_mutex_lock(&kernel.lock);
+	kernel.dropped[kernel.drops++ % 64] = inode;
+	kernel.is_at_it = true;
+	pthread_cond_broadcast(&kernel.changed);
+	while (kernel.takes_time)
+		pthread_cond_wait(&kernel.changed, &kernel.lock);
+	pthread_mutex_unlock(&kernel.lock);
+	return 0;
+}
+
+int fuse_lowlevel_notify_inval_entry(
+	struct fuse_session *fuse, fuse_ino_t parent, const char *name, size_t length)
+{
+	(void)fuse;
+	pthread_mutex_lock(&kernel.lock);
+	if (parent == kernel.in)
+		snprintf(kernel.entry, sizeof(kernel.entry), "%.*s", (int)length, name);
+	pthread_mutex_unlock(&kernel.lock);
+	return 0;
+}
+
+fuse_ino_t session_ino(struct session *s, const struct inode *inode)
+{
+	(void)s;
+	return (fuse_ino_t)(uintptr_t)inode;
+}
+
+void control_note_change(struct mount *m, const char *path)
+{
+	(void)m;
+	(void)path;
+}
+
+static void kernel_takes_time(bool takes_time)
+{
+	pthread_mutex_lock(&kernel.lock);
+	kernel.takes_time = takes_time;
+	kernel.is_at_it = false;
+	pthread_cond_broadcast(&kernel.changed);
+	pthread_mutex_unlock(&kernel.lock);
+}
+
+static void await_kernel(void)
+{
+	pthread_mutex_lock(&kernel.lock);
+	while (!kernel.is_at_it)
+		pthread_cond_wait(&kernel.changed, &kernel.lock);
+	pthread_mutex_unlock(&kernel.lock);
+}
+
+static bool was_dropped(const struct inode *inode)
+{
+	bool was = false;
+
+	pthread_mutex_lock(&kernel.lock);
+	for (unsigned i = 0; i < kernel.drops && i < 64; i++)
+		was = was || kernel.dropped[i] == inode;
+	pthread_mutex_unlock(&kernel.lock);
+	return was;
+}
+
+/* ---- The place ------------------------------------------------------------------------- */
+
+static void place_free(struct workspace *workspace)
+{
+	(void)workspace;
+}
+
+static void place_status(struct workspace *workspace, struct workspace_status *ret_status)
+{
+	(void)workspace;
+	*ret_status = (struct workspace_status){.link = LINK_ONLINE};
+}
+
+static int place_watch(struct workspace *workspace, change_sink sink, void *user)
+{
+	(void)workspace;
+	place.sink = sink;
+	place.user = user;
+	return 0;
+}
+
+static const struct workspace_ops place_ops = {
+	.name = "place",
+	.free = place_free,
+	.status = place_status,
+	.watch = place_watch,
+};
+
+static void tell(enum change_kind kind, const char *path)
+{
+	const struct change change = {.kind = kind, .path = path};
+
+	place.sink(place.user, &change);
+}
+
+static void tell_of_file(const char *path, uint64_t number)
+{
+	const struct change change = {.kind = CHANGE_ENTRY,
+		.path = path,
+		.exists = true,
+		.attributes = {.id = {.inode = number}, .mode = S_IFREG, .size_bytes = 1}};
+
+	place.sink(place.user, &change);
+}
+
+/* ---- What the tests do ---------------------------------------------------------------- */
+
+static void ignore_forgotten(void *user, const char *path)
+{
+	(void)user;
+	(void)path;
+}
+
+static struct inode *enter(struct inode *parent, const char *name, uint64_t number, uint32_t mode)
+{
+	const struct attributes a = {.id = {.inode = number}, .mode = mode, .nlink = 1};
+	struct inode *inode = NULL;
+	struct inode_note note = {0};
+
+	CHECK_RC(0, inode_table_enter(mount.inodes, parent, name, &a, &inode, &note));
+	left = note.former;
+	return inode;
+}
+
+/* The kernel knows the watched directory "d" and the file "d/f". */
+static void setup(void)
+{
+	const struct attributes root = {.id = {.inode = 1}, .mode = S_IFDIR, .nlink = 2};
+
+	place.base.ops = &place_ops;
+	mount = (struct mount){.options = &options, .workspace = &place.base};
+	session = (struct session){.mount = &mount};
+	kernel.drops = 0;
+	kernel.in = 0;
+	kernel.entry[0] = '\0';
+	CHECK_RC(0, inode_table_new(&root, ignore_forgotten, NULL, &mount.inodes));
+	d = enter(inode_table_root(mount.inodes), "d", 2, S_IFDIR);
+	f = enter(d, "f", 3, S_IFREG);
+	inode_table_set_watched(mount.inodes, d, true, 0);
+	CHECK_RC(0, invalidator_start(&session, &session.invalidator));
+}
+
+static void teardown(void)
+{
+	invalidator_stop(session.invalidator);
+	invalidator_free(session.invalidator);
+	inode_table_free(mount.inodes);
+}
+
+/* More than the invalidator keeps while the kernel takes its time, after what the test does. */
+static void overflow(void (*first)(void))
+{
+	kernel_takes_time(true);
+	tell_of_file("d/f", 3);
+	await_kernel();
+	first();
+	for (int i = 0; i < TOO_MANY; i++)
+		tell_of_file("d/f", 3);
+	kernel_takes_time(false);
+	invalidator_drain(session.invalidator);
+}
+
+static void unwatch_d(void)
+{
+	tell(CHANGE_UNWATCHED, "d");
+}
+
+static void test_a_watch_that_ended_among_too_many_changes_is_not_believed(void)
+{
+	setup();
+	overflow(unwatch_d);
+	CHECK(!d->watched);
+	teardown();
+}
+
+static void test_a_watch_that_ended_before_a_rename_is_not_believed_after_it(void)
+{
+	struct inode *root;
+
+	setup();
+	root = inode_table_root(mount.inodes);
+	inode_table_renamed(mount.inodes, root, "d", root, "e", d, false);
+	invalidator_moved(session.invalidator, "d", "e", false, 1);
+	unwatch_d();
+	invalidator_drain(session.invalidator);
+	CHECK(!d->watched);
+	teardown();
+}
+
+/* Somebody has moved "d" to "other/d": who works in it has it as it was. */
+static void move_d(void)
+{
+	struct inode *other = enter(inode_table_root(mount.inodes), "other", 4, S_IFDIR);
+
+	kernel.in = session_ino(&session, d);
+	enter(other, "d", 2, S_IFDIR);
+	CHECK(left == d);
+}
+
+static void leave_d(void)
+{
+	move_d();
+	invalidator_left(session.invalidator, left);
+}
+
+static void test_a_directory_that_was_left_among_too_many_changes_is_told_of(void)
+{
+	setup();
+	overflow(leave_d);
+	CHECK_STRING("f", kernel.entry);
+	teardown();
+}
+
+static void test_a_directory_that_was_left_without_memory_is_told_of(void)
+{
+	setup();
+	move_d();
+	memory_ends_after(0);
+	invalidator_left(session.invalidator, left);
+	memory_is_back();
+	invalidator_drain(session.invalidator);
+	CHECK_STRING("f", kernel.entry);
+	teardown();
+}
+
+/* At whatever point it was that there was none. */
+static void test_a_change_without_memory_is_told_of_when_there_is_some(void)
+{
+	for (int lasts = 0; lasts < 8; lasts++) {
+		const struct timespec pause = {.tv_nsec = 20000000};
+
+		setup();
+		memory_ends_after(lasts);
+		tell_of_file("d/f", 3);
+		nanosleep(&pause, NULL);
+		memory_is_back();
+		invalidator_drain(session.invalidator);
+		CHECK(was_dropped(f));
+		teardown();
+	}
+}
+
+TEST_MAIN("invalidate", TEST(test_a_watch_that_ended_among_too_many_changes_is_not_believed),
+	TEST(test_a_watch_that_ended_before_a_rename_is_not_believed_after_it),
+	TEST(test_a_directory_that_was_left_among_too_many_changes_is_told_of),
+	TEST(test_a_directory_that_was_left_without_memory_is_told_of),
+	TEST(test_a_change_without_memory_is_told_of_when_there_is_some))
