@@ -7,6 +7,7 @@
 
 #include "tests/check.h"
 #include "tests/no_memory.h"
+#include "tests/unit/place.h"
 
 enum { TOO_MANY = 65537 };
 
@@ -99,17 +100,6 @@ static bool was_dropped(const struct inode *inode)
 }
 
 /* ---- The place ------------------------------------------------------------------------- */
-
-static void place_free(struct workspace *workspace)
-{
-	(void)workspace;
-}
-
-static void place_status(struct workspace *workspace, struct workspace_status *ret_status)
-{
-	(void)workspace;
-	*ret_status = (struct workspace_status){.link = LINK_ONLINE};
-}
 
 static int place_watch(struct workspace *workspace, change_sink sink, void *user)
 {
