@@ -147,17 +147,17 @@ static int cached_watch(struct workspace *w, change_sink sink, void *user)
 static void cached_unwatch(struct workspace *w, const char *path)
 {
 	struct cached *c = cached_of(w);
-	bool believed = false;
-	struct node *node;
+	const struct node *node;
+	struct directory *d;
+	bool believed;
 
 	pthread_mutex_lock(&c->lock);
 	node = tree_find(c, path, strlen(path));
-	if (node && node->directory) {
-		believed = node->directory->watched;
-		node->directory->heard = false;
-		node->directory->quiet = true;
-		if (!believed)
-			node->directory->unwatched_at = ++c->clock;
+	believed = node && node->directory && node->directory->watched;
+	d = believed ? node->directory : cached_note_unwatched(c, path);
+	if (d) {
+		d->heard = false;
+		d->quiet = true;
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (!believed)

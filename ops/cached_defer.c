@@ -162,7 +162,8 @@ static void note_failure(struct cached *c, const char *path, int r)
 		file->deferred_error = r;
 }
 
-static void apply_one(struct cached *c, struct op_context *ctx, struct cached_file *file)
+/* False: there is no memory; what waits goes on waiting. */
+static bool apply_one(struct cached *c, struct op_context *ctx, struct cached_file *file)
 {
 	cleanup_free char *path = node_path(file->node);
 	struct object_ref object = {.path = path, .id = file->attributes.id};
@@ -171,11 +172,12 @@ static void apply_one(struct cached *c, struct op_context *ctx, struct cached_fi
 	int r;
 
 	if (!path)
-		return;
+		return false;
 	mask = take(c, file, &want);
 	r = apply(c, ctx, file->node, &object, mask, &want);
 	if (r < 0 && !path_misses_object(r))
 		note_failure(c, path, r);
+	return true;
 }
 
 void cached_apply_deferred_at(struct cached *c, struct op_context *ctx, const char *path)
@@ -191,12 +193,6 @@ void cached_apply_all_deferred(struct cached *c, struct op_context *ctx)
 {
 	struct cached_file *file = c->deferred;
 
-	while (file) {
-		if (!file->node) {
-			file = file->next_deferred;
-			continue;
-		}
-		apply_one(c, ctx, file);
-		file = c->deferred;
-	}
+	while (file)
+		file = file->node && apply_one(c, ctx, file) ? c->deferred : file->next_deferred;
 }

@@ -1,5 +1,6 @@
 #include "ops/cached_internal.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -101,6 +102,24 @@ static void remove_if_idle(struct cached *c, struct node *node, const struct cha
 		node_remove(c, node);
 }
 
+/* An answer under way may tell of the directory as it was before.  NULL: nothing is there, or there
+ * is no memory, and then no such answer is believed. */
+static struct node *make_for_answers(struct cached *c, const char *path)
+{
+	struct node *node = tree_make_all(c, path), *ignored;
+
+	if (!node && tree_lookup(c, path, &ignored, &ignored) == -EAGAIN)
+		cached_forget_answers(c);
+	return node;
+}
+
+/* There is no memory for what is in the directory. */
+static void forget_listing(struct cached *c, struct node *parent)
+{
+	parent->directory->complete = false;
+	cached_forget_answers(c);
+}
+
 /* True when somebody above may believe otherwise.  That we know it already does not count: what
  * was handed out before has not been taken back by that. */
 static bool take_entry(struct cached *c, const struct change *change)
@@ -112,9 +131,8 @@ static bool take_entry(struct cached *c, const struct change *change)
 	bool is_echo = !change->exists && node && node->removed_here;
 	enum order order;
 
-	/* An answer under way may tell of the directory as it was before. */
 	if ((!parent || !parent->directory) && c->asking > 0 && *change->path) {
-		node = tree_make_all(c, change->path);
+		node = make_for_answers(c, change->path);
 		parent = node ? node->parent : NULL;
 	}
 	if (!parent || (*change->path && !parent->directory))
@@ -128,8 +146,10 @@ static bool take_entry(struct cached *c, const struct change *change)
 	if (!*change->path || (!node && order == ORDER_OLDER))
 		return true;
 	node = node ? node : tree_make(c, change->path);
-	if (!node)
+	if (!node) {
+		forget_listing(c, parent);
 		return true;
+	}
 	if (change->exists || node->state != NODE_ABSENT) {
 		if (order != ORDER_OLDER)
 			take_other_object(c, node, change, order);
@@ -141,14 +161,24 @@ static bool take_entry(struct cached *c, const struct change *change)
 	return !is_echo;
 }
 
-static void take_unwatched(struct cached *c, const char *path)
+struct directory *cached_note_unwatched(struct cached *c, const char *path)
 {
-	struct node *node = tree_find(c, path, strlen(path));
+	struct node *node, *ignored;
+	int r = tree_lookup(c, path, &node, &ignored);
+	struct directory *d = NULL;
 
-	if (!node || !node->directory)
-		return;
-	node->directory->watched = false;
-	node->directory->unwatched_at = ++c->clock;
+	if (r < 0 && r != -EAGAIN)
+		return NULL;
+	node = c->asking ? make_for_answers(c, path) : tree_find(c, path, strlen(path));
+	if (node)
+		d = c->asking ? node_directory(node) : node->directory;
+	if (node && !d && c->asking)
+		cached_forget_answers(c);
+	if (!d)
+		return NULL;
+	d->watched = false;
+	d->unwatched_at = ++c->clock;
+	return d;
 }
 
 static void take_rescan(struct cached *c, const char *path)
@@ -182,7 +212,7 @@ void cached_take_change(void *user, const struct change *change)
 	if (change->kind == CHANGE_ENTRY)
 		is_news = take_entry(c, &timed) && !is_quiet(c, change->path);
 	else if (change->kind == CHANGE_UNWATCHED)
-		take_unwatched(c, change->path);
+		cached_note_unwatched(c, change->path);
 	else
 		take_rescan(c, change->path);
 	sink = c->sink;
@@ -200,15 +230,20 @@ struct unheard {
 	char *path;
 };
 
-static void push_unheard(struct unheard **list, struct node *node)
+/* False: no memory. */
+static bool push_unheard(struct unheard **list, struct node *node)
 {
 	struct unheard *unheard = malloc(sizeof(*unheard));
+	char *path = unheard ? node_path(node) : NULL;
 
+	if (!path) {
+		free(unheard);
+		return false;
+	}
 	node->directory->watched = false;
-	if (!unheard)
-		return;
-	*unheard = (struct unheard){.next = *list, .path = node_path(node)};
+	*unheard = (struct unheard){.next = *list, .path = path};
 	*list = unheard;
+	return true;
 }
 
 /* Whoever is above believes nothing of it; but he may have listened before all was forgotten once.
@@ -217,11 +252,9 @@ static void unwatch(struct cached *c, struct unheard *unheard, change_sink sink)
 {
 	const struct change change = {.kind = CHANGE_UNWATCHED, .path = unheard->path};
 
-	if (unheard->path) {
-		workspace_unwatch(c->inner, unheard->path);
-		if (sink)
-			sink(c->sink_user, &change);
-	}
+	workspace_unwatch(c->inner, unheard->path);
+	if (sink)
+		sink(c->sink_user, &change);
 	free(unheard->path);
 	free(unheard);
 }
@@ -230,11 +263,12 @@ void cached_forget_all(struct cached *c)
 {
 	struct unheard *list = NULL;
 	change_sink sink = c->sink;
+	bool all = true;
 
 	c->forgetting = true;
-	for (struct node *node = c->root; node; node = tree_next(c->root, node))
+	for (struct node *node = c->root; node && all; node = tree_next(c->root, node))
 		if (node->directory && node->directory->watched && !node->directory->heard)
-			push_unheard(&list, node);
+			all = push_unheard(&list, node);
 	pthread_mutex_unlock(&c->lock);
 	while (list) {
 		struct unheard *next = list->next;
@@ -244,6 +278,7 @@ void cached_forget_all(struct cached *c)
 	}
 	pthread_mutex_lock(&c->lock);
 	cached_forget_answers(c);
-	node_clear(c, c->root);
+	if (all) /* else the rest another time */
+		node_clear(c, c->root);
 	c->forgetting = false;
 }

@@ -402,6 +402,10 @@ void cached_count_trip(struct cached *c, uint64_t started_ms);
 /* The sink of the inner workspace's feed; without the lock. */
 void cached_take_change(void *user, const struct change *change);
 
+/* The directory is not watched any more, whatever an answer under way says.  What is known of it,
+ * or NULL. */
+struct directory *cached_note_unwatched(struct cached *c, const char *path);
+
 /* ---- cached_change.c: what calls of the inner workspace told ------------------------------ */
 
 /* The answer of a look at `path`: attributes, or -ENOENT; or the error of a call for which another

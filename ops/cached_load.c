@@ -254,6 +254,16 @@ static const char *full_path(struct intake *intake, const char *relative)
 	return (const char *)b->data;
 }
 
+/* The directory that the path is in is still there. */
+static bool may_hold_names(const struct cached *c, const char *path)
+{
+	const struct node *parent = tree_find(c, path, path_parent_length(path));
+
+	return parent &&
+	       (parent->state == NODE_UNKNOWN ||
+		       (parent->state == NODE_PRESENT && S_ISDIR(parent->attributes.mode)));
+}
+
 static int take_entry_locked(struct intake *intake, const struct dir_entry *entry)
 {
 	struct cached *c = intake->cached;
@@ -276,7 +286,7 @@ static int take_entry_locked(struct intake *intake, const struct dir_entry *entr
 		return 0;
 	node = tree_make(c, path);
 	if (!node)
-		return 0;
+		return may_hold_names(c, path) ? -ENOMEM : 0;
 	if (entry->looked_ns)
 		intake->learnt.looked_ns = intake->learnt.done_ns = entry->looked_ns;
 	order = node_order(node, node->parent, &intake->learnt);

@@ -178,6 +178,17 @@ static int list_fresh(struct cached *c, struct op_context *ctx, const char *path
 	return r < 0 ? r : -EAGAIN;
 }
 
+/* The listener wants to hear of what is in the directory, as whoever tells of it will. */
+static void note_heard(struct cached *c, const char *path)
+{
+	struct node *node = tree_find(c, path, strlen(path));
+
+	if (!node || !node->directory)
+		return;
+	node->directory->quiet = false;
+	node->directory->heard = true;
+}
+
 int cached_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
 	bool watch, dir_entry_sink sink, void *user, bool *ret_watched)
 {
@@ -191,11 +202,10 @@ int cached_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 	r = list_fresh(c, ctx, directory->path, &listing, &node);
 	if (r == 0 && is_other(node, &directory->id))
 		r = -ESTALE;
-	if (r == 0) {
+	if (r == 0)
 		watched = c->feed && node->directory->watched;
-		node->directory->quiet = node->directory->quiet && !watch;
-		node->directory->heard = node->directory->heard || watch;
-	}
+	if (watch && (r == 0 || r == -EAGAIN))
+		note_heard(c, directory->path);
 	if (r == -EAGAIN) {
 		unlock(c);
 		return workspace_readdir(ctx, c->inner, directory, watch, sink, user, ret_watched);
@@ -246,8 +256,7 @@ int cached_watch_directory(struct op_context *ctx, struct workspace *w,
 	d = r == 0 ? node->directory : NULL;
 	if (d && c->feed && d->watched) {
 		watched = true;
-		d->heard = true;
-		d->quiet = false;
+		note_heard(c, directory->path);
 	} else if (d && c->feed && d->complete && !d->scanned) {
 		r = -EAGAIN; /* it was made here just now */
 	} else if (r == -EAGAIN) {

@@ -11,10 +11,19 @@
 #include <stddef.h>
 
 static atomic_long memory_lasts = -1; /* for so many allocations; -1: for ever */
+static atomic_bool memory_comes_back; /* after one that failed */
 
-/* There is memory for `count` more allocations (of all threads) and for none after those. */
+/* There is memory for `count` more allocations (of all threads) and for none after those ... */
 static inline void memory_ends_after(long count)
 {
+	memory_comes_back = false;
+	memory_lasts = count;
+}
+
+/* ... or but for one. */
+static inline void memory_lacks_once_after(long count)
+{
+	memory_comes_back = true;
 	memory_lasts = count;
 }
 
@@ -29,6 +38,8 @@ static inline bool has_memory(void)
 
 	while (left > 0 && !atomic_compare_exchange_weak(&memory_lasts, &left, left - 1))
 		;
+	if (left == 0 && memory_comes_back)
+		memory_is_back();
 	return left != 0;
 }
 

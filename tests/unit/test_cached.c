@@ -12,6 +12,7 @@
 #include "ops/support/cleanup.h"
 #include "tests/check.h"
 #include "tests/remove_tree.h"
+#include "tests/unit/place.h"
 
 /* cached over faulty (which counts the calls) over a directory, here or at a helper's. */
 static char directory[64];
@@ -809,17 +810,6 @@ static const struct attributes lying_directory = {
 static const struct attributes lying_file = {
 	.id = {.inode = 2}, .mode = S_IFREG | 0644, .nlink = 1, .size_bytes = 32 << 20};
 
-static void lying_free(struct workspace *liar)
-{
-	(void)liar;
-}
-
-static void lying_status(struct workspace *liar, struct workspace_status *ret_status)
-{
-	(void)liar;
-	*ret_status = (struct workspace_status){.link = LINK_ONLINE};
-}
-
 static int lying_getattr(struct op_context *ctx, struct workspace *liar,
 	const struct object_ref *object, struct attributes *ret_attributes)
 {
@@ -848,8 +838,8 @@ static int lying_scan(struct op_context *ctx, struct workspace *liar,
 
 static const struct workspace_ops lying_ops = {
 	.name = "liar",
-	.free = lying_free,
-	.status = lying_status,
+	.free = place_free,
+	.status = place_status,
 	.getattr = lying_getattr,
 	.scan = lying_scan,
 };
@@ -871,109 +861,6 @@ static void test_content_of_another_size_is_not_believed(void)
 	cached_quiesce(w);
 	cached_statistics(w, &stats);
 	CHECK_RC(0, stats.content_bytes);
-	teardown();
-}
-
-/* ---- A place of many directories ------------------------------------------------- */
-
-static bool is_watched_there[100]; /* the first is the root */
-
-static unsigned watches(void)
-{
-	unsigned count = 0;
-
-	for (size_t i = 0; i < array_size(is_watched_there); i++)
-		count += is_watched_there[i];
-	return count;
-}
-
-static int crowded_getattr(struct op_context *ctx, struct workspace *crowded,
-	const struct object_ref *object, struct attributes *ret_attributes)
-{
-	(void)ctx;
-	(void)crowded;
-	(void)object;
-	*ret_attributes = lying_directory;
-	return 0;
-}
-
-static int crowded_scan(struct op_context *ctx, struct workspace *crowded,
-	const struct object_ref *scanned, const struct scan_request *request, dir_entry_sink sink,
-	void *user)
-{
-	struct dir_entry entry = {.path = "", .attributes = lying_directory, .watched = true};
-	char name[16];
-	int r = 0;
-
-	(void)ctx;
-	(void)crowded;
-	(void)request;
-	for (unsigned i = 0; r >= 0 && i < 100 && !*scanned->path; i++) {
-		r = sink(user, &entry);
-		is_watched_there[i] = true;
-		snprintf(name, sizeof(name), "d%u", i + 1);
-		entry.path = name;
-		entry.attributes.id.inode = 100 + i;
-	}
-	return r < 0 ? r : 0;
-}
-
-static int crowded_watch(struct workspace *crowded, change_sink sink, void *user)
-{
-	(void)crowded;
-	(void)sink;
-	(void)user;
-	return 0;
-}
-
-static void crowded_unwatch(struct workspace *crowded, const char *path)
-{
-	(void)crowded;
-	is_watched_there[*path ? atoi(path + 1) : 0] = false;
-}
-
-static const struct workspace_ops crowded_ops = {
-	.name = "crowded",
-	.free = lying_free,
-	.status = lying_status,
-	.getattr = crowded_getattr,
-	.scan = crowded_scan,
-	.watch = crowded_watch,
-	.unwatch = crowded_unwatch,
-};
-
-static unsigned told_of_watches;
-
-static void count_change(void *user, const struct change *change)
-{
-	(void)user;
-	told_of_watches += change->kind == CHANGE_UNWATCHED;
-}
-
-/* What is forgotten as it is too much is watched no more, but where whoever is above listens. */
-static void test_what_is_forgotten_is_not_watched(void)
-{
-	struct workspace crowded = {&crowded_ops};
-	const struct cached_options options = {.ttl_ms = 1000, .names_max = 40};
-	bool watched = false;
-	struct attributes a;
-
-	setup("true");
-	workspace_free(w);
-	CHECK_RC(0, cached_new(&crowded, &options, &w));
-	CHECK_RC(0, workspace_watch(w, count_change, NULL));
-	CHECK_RC(0, look("d1", &a));
-	cached_quiesce(w);
-	CHECK(watches() > 40);
-	CHECK_RC(0, workspace_watch_directory(&context, w, &OBJECT_AT("d1"), &watched));
-	CHECK(watched);
-	told_of_watches = 0;
-	CHECK_RC(0, look("elsewhere/d1", &a));
-	CHECK(is_watched_there[1]);
-	CHECK(watches() <= 2); /* that, and the first directory that was too much */
-	CHECK(told_of_watches >= 40);
-	workspace_unwatch(w, "d1");
-	CHECK(!is_watched_there[1]);
 	teardown();
 }
 
@@ -1066,6 +953,5 @@ TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_a_store_is_private_and_its_hashes_its_own),
 	TEST(test_what_killed_writers_left_in_a_store_goes),
 	TEST(test_content_of_another_size_is_not_believed),
-	TEST(test_what_is_forgotten_is_not_watched),
 	TEST(test_who_searches_finds_the_next_directory_on_its_way),
 	TEST(test_who_searches_waits_for_no_flow_of_empty_files))

@@ -349,6 +349,29 @@ static void test_what_is_learnt_after_a_loss_is_known(void)
 	teardown();
 }
 
+/* The kernel forgot the directory, and has it listed again while a file in it is being written. */
+static void test_what_is_in_a_directory_that_is_listed_again_is_told(void)
+{
+	struct open_file *file = NULL;
+	unsigned count = 0;
+	bool watched = false;
+
+	setup();
+	workspace_unwatch(w, "d");
+	CHECK_RC(0, workspace_open_file(&context, w, &OBJECT_AT("d/a"), O_RDWR, &file, &seen));
+	CHECK_RC(4, workspace_write(&context, file, "data", 4, 0));
+	CHECK_RC(0, workspace_readdir(
+			    &context, w, &OBJECT_AT("d"), true, ignore_entry, &count, &watched));
+	cached_quiesce(w);
+	CHECK(watched);
+	told = 0;
+	place_make("d/b", S_IFREG | 0644);
+	place_tell("d/b");
+	CHECK_RC(1, told);
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
 TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_the_echo_of_an_own_removal_is_no_news),
 	TEST(test_what_others_do_shows_without_a_look),
@@ -363,4 +386,5 @@ TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_content_is_as_old_as_the_look_at_it),
 	TEST(test_who_has_what_was_replaced_does_not_ask_for_it),
 	TEST(test_a_look_from_before_a_write_is_not_believed_after_it),
+	TEST(test_what_is_in_a_directory_that_is_listed_again_is_told),
 	TEST(test_what_is_learnt_after_a_loss_is_known))

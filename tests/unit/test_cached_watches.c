@@ -1,0 +1,211 @@
+/* What the cached decorator believes to be watched, and what it has the place watch: a place of
+ * many directories, d1 to d99. */
+#include <sys/stat.h>
+
+#include "ops/cached.h"
+#include "ops/support/cleanup.h"
+#include "tests/check.h"
+#include "tests/no_memory.h"
+#include "tests/unit/place.h"
+
+static bool is_watched_there[100]; /* the first is the root */
+static change_sink place_sink;
+static void *place_user;
+static void (*while_scanning)(void); /* once d5 is watched, before that is told */
+
+static struct workspace *w;
+static struct op_context context;
+static struct attributes ignored;
+static unsigned told_of_watches;
+
+/* ---- The place --------------------------------------------------------------------- */
+
+static const struct attributes any_directory = {
+	.id = {.inode = 1}, .mode = S_IFDIR | 0755, .nlink = 2};
+
+static unsigned watches(void)
+{
+	unsigned count = 0;
+
+	for (size_t i = 0; i < array_size(is_watched_there); i++)
+		count += is_watched_there[i];
+	return count;
+}
+
+static int place_getattr(struct op_context *ctx, struct workspace *place,
+	const struct object_ref *object, struct attributes *ret_attributes)
+{
+	(void)ctx;
+	(void)place;
+	(void)object;
+	*ret_attributes = any_directory;
+	return 0;
+}
+
+static int place_scan(struct op_context *ctx, struct workspace *place,
+	const struct object_ref *scanned, const struct scan_request *request, dir_entry_sink sink,
+	void *user)
+{
+	struct dir_entry entry = {.path = "", .attributes = any_directory, .watched = true};
+	char name[16];
+	int r = 0;
+
+	(void)ctx;
+	(void)place;
+	(void)request;
+	for (unsigned i = 0; r >= 0 && i < 100 && !*scanned->path; i++) {
+		is_watched_there[i] = true;
+		if (i == 5 && while_scanning)
+			while_scanning();
+		r = sink(user, &entry);
+		snprintf(name, sizeof(name), "d%u", i + 1);
+		entry.path = name;
+		entry.attributes.id.inode = 100 + i;
+	}
+	return r < 0 ? r : 0;
+}
+
+static int place_watch(struct workspace *place, change_sink sink, void *user)
+{
+	(void)place;
+	place_sink = sink;
+	place_user = user;
+	return 0;
+}
+
+static void place_unwatch(struct workspace *place, const char *path)
+{
+	(void)place;
+	is_watched_there[*path ? atoi(path + 1) : 0] = false;
+}
+
+static const struct workspace_ops place_ops = {
+	.name = "place",
+	.free = place_free,
+	.status = place_status,
+	.getattr = place_getattr,
+	.scan = place_scan,
+	.watch = place_watch,
+	.unwatch = place_unwatch,
+};
+
+/* ---- What the tests do ---------------------------------------------------------------- */
+
+static void count_change(void *user, const struct change *change)
+{
+	(void)user;
+	told_of_watches += change->kind == CHANGE_UNWATCHED;
+}
+
+static void setup(uint64_t names_max)
+{
+	static struct workspace place = {&place_ops};
+	const struct cached_options options = {.ttl_ms = 1000, .names_max = names_max};
+
+	op_context_init(&context);
+	memset(is_watched_there, 0, sizeof(is_watched_there));
+	CHECK_RC(0, cached_new(&place, &options, &w));
+	CHECK_RC(0, workspace_watch(w, count_change, NULL));
+}
+
+static void teardown(void)
+{
+	while_scanning = NULL;
+	workspace_free(w);
+}
+
+static int look(const char *path)
+{
+	return workspace_getattr(&context, w, &OBJECT_AT(path), &ignored);
+}
+
+static bool is_watched(const char *path)
+{
+	bool watched = false;
+
+	CHECK_RC(0, workspace_watch_directory(&context, w, &OBJECT_AT(path), &watched));
+	return watched;
+}
+
+/* What is forgotten as it is too much is watched no more, but where whoever is above listens. */
+static void test_what_is_forgotten_is_not_watched(void)
+{
+	setup(40);
+	CHECK_RC(0, look("d1"));
+	cached_quiesce(w);
+	CHECK(watches() > 40);
+	CHECK(is_watched("d1"));
+	told_of_watches = 0;
+	CHECK_RC(0, look("elsewhere/d1"));
+	CHECK(is_watched_there[1]);
+	CHECK(watches() <= 2); /* that, and the first directory that was too much */
+	CHECK(told_of_watches >= 40);
+	workspace_unwatch(w, "d1");
+	CHECK(!is_watched_there[1]);
+	teardown();
+}
+
+static void look_elsewhere(void)
+{
+	CHECK_RC(0, look("elsewhere/d1"));
+}
+
+/* Without memory it is not forgotten that they are watched there. */
+static void test_what_is_forgotten_without_memory_is_not_watched(void)
+{
+	for (int lasts = 0; lasts < 90; lasts++) {
+		setup(40);
+		CHECK_RC(0, look("d1"));
+		cached_quiesce(w);
+		CHECK(is_watched("d1"));
+		memory_ends_after(lasts);
+		look("elsewhere/d1");
+		memory_is_back();
+		look_elsewhere();
+		look_elsewhere();
+		CHECK(watches() <= 2);
+		teardown();
+	}
+}
+
+static void unwatch_d5(void)
+{
+	workspace_unwatch(w, "d5");
+}
+
+/* The kernel forgets what nobody here knew any more, and which somebody is reading again. */
+static void test_a_watch_that_ends_before_it_is_known_is_not_believed(void)
+{
+	setup(0);
+	while_scanning = unwatch_d5;
+	CHECK_RC(0, look("d1"));
+	cached_quiesce(w);
+	CHECK(is_watched("d4"));
+	CHECK(is_watched("d5") == is_watched_there[5]);
+	teardown();
+}
+
+static void lose_d5(void)
+{
+	const struct change loss = {.kind = CHANGE_UNWATCHED, .path = "d5"};
+
+	is_watched_there[5] = false;
+	place_sink(place_user, &loss);
+}
+
+/* Events overtake answers. */
+static void test_a_watch_that_is_lost_before_it_is_known_is_not_believed(void)
+{
+	setup(0);
+	while_scanning = lose_d5;
+	CHECK_RC(0, look("d1"));
+	cached_quiesce(w);
+	CHECK(is_watched("d4"));
+	CHECK(is_watched("d5") == is_watched_there[5]);
+	teardown();
+}
+
+TEST_MAIN("cached_watches", TEST(test_what_is_forgotten_is_not_watched),
+	TEST(test_what_is_forgotten_without_memory_is_not_watched),
+	TEST(test_a_watch_that_ends_before_it_is_known_is_not_believed),
+	TEST(test_a_watch_that_is_lost_before_it_is_known_is_not_believed))
