@@ -10,6 +10,7 @@
  * read every 10 ms and rules all connections, also new ones:
  *
  *     up     as ever (also when the file is missing)
+ *     slow   the round-trip time is a second and a half more
  *     stall  nothing moves and nobody is told; what was under way arrives later
  *     lose   half-open: what this side sends vanishes; what the far end sends arrives
  *     deaf   half-open the other way: what the far end sends vanishes
@@ -40,9 +41,10 @@ enum {
 	QUEUE_BYTES = 64 << 20, /* power of two; rate x delay must fit */
 	CHUNKS_MAX = 1 << 16,   /* power of two */
 	STATE_POLL_NS = 10 * 1000 * 1000,
+	SLOW_NS = 750 * 1000 * 1000, /* either way */
 };
 
-enum link_mode { LINK_UP, LINK_STALL, LINK_LOSE, LINK_DEAF, LINK_RESET };
+enum link_mode { LINK_UP, LINK_SLOW, LINK_STALL, LINK_LOSE, LINK_DEAF, LINK_RESET };
 
 struct options {
 	uint64_t delay_ns;
@@ -113,20 +115,21 @@ static void direction_done(struct direction *d)
 	free(d->chunks);
 }
 
-static void stamp(struct direction *d, const struct options *o, size_t size)
+static void stamp(struct direction *d, const struct options *o, bool slow, size_t size)
 {
-	uint64_t now = now_ns();
+	uint64_t now = now_ns(), delay_ns = o->delay_ns + (slow ? SLOW_NS : 0);
 
 	if (d->link_free_ns < now)
 		d->link_free_ns = now;
 	if (o->rate_bits)
 		d->link_free_ns += (uint64_t)((double)size * 8e9 / (double)o->rate_bits);
 	d->chunks[d->chunk_tail++ % CHUNKS_MAX] =
-		(struct chunk){.due_ns = d->link_free_ns + o->delay_ns, .size = size};
+		(struct chunk){.due_ns = d->link_free_ns + delay_ns, .size = size};
 }
 
-/* Takes in what is there; false when the connection broke. */
-static bool take_in(struct direction *d, const struct options *o, bool lose)
+/* Takes in what is there, which is lost in the mode `loses`; false when the connection broke. */
+static bool take_in(
+	struct direction *d, const struct options *o, enum link_mode mode, enum link_mode loses)
 {
 	size_t at = d->tail % QUEUE_BYTES;
 	size_t room = QUEUE_BYTES - at < READ_BYTES ? QUEUE_BYTES - at : READ_BYTES;
@@ -136,9 +139,9 @@ static bool take_in(struct direction *d, const struct options *o, bool lose)
 		return errno == EAGAIN || errno == EINTR;
 	if (n == 0)
 		d->ended = true;
-	else if (!lose) {
+	else if (mode != loses) {
 		d->tail += (uint64_t)n;
-		stamp(d, o, (size_t)n);
+		stamp(d, o, mode == LINK_SLOW, (size_t)n);
 	}
 	return true;
 }
@@ -175,7 +178,7 @@ static void pass_end_on(struct direction *d)
 
 static enum link_mode read_state(const struct options *o)
 {
-	static const char *const names[] = {"up", "stall", "lose", "deaf", "reset"};
+	static const char *const names[] = {"up", "slow", "stall", "lose", "deaf", "reset"};
 	char word[16] = "";
 	FILE *f = o->state_path ? fopen(o->state_path, "re") : NULL;
 
@@ -280,9 +283,9 @@ static int relay(const struct options *o, int near_in, int near_out, int far)
 				result = 1;
 			continue;
 		}
-		if (ready[0] && !take_in(&up, o, mode == LINK_LOSE))
+		if (ready[0] && !take_in(&up, o, mode, LINK_LOSE))
 			result = 1;
-		if (ready[2] && !take_in(&down, o, mode == LINK_DEAF))
+		if (ready[2] && !take_in(&down, o, mode, LINK_DEAF))
 			result = 3;
 		if ((ready[1] && !send_due(&up)) || (ready[3] && !send_due(&down)))
 			result = result < 0 ? 1 : result;
