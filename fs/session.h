@@ -18,7 +18,7 @@
 struct invalidator;
 
 /* Lives as long as the mount serves; userdata of the FUSE session. */
-enum { LOOKERS = 256, FOUND_MAX = 16, ATTEMPTS_MAX = 16, FILES_MAX = 16 };
+enum { LOOKERS = 256, FOUND_MAX = 16, ATTEMPTS_MAX = 16, FILES_MAX = 16, READS_MAX = 64 };
 
 enum { SESSION_REQUEST_MAX_BYTES = 1 << 20 }; /* of data, in a request or its answer */
 
@@ -49,6 +49,14 @@ struct session {
 	bool passes_through;   /* the kernel reads backing files by itself */
 	pthread_mutex_t backing_lock; /* the backing_* fields of inodes */
 	pthread_mutex_t asides_lock;  /* and what inodes have of writes that go past the pages */
+	/* The last reads into the kernel's pages that came by io_uring (session_files.c). */
+	struct seen_read {
+		const struct inode *inode;
+		uint64_t unique;
+		off_t offset;
+		size_t size;
+	} reads[READS_MAX]; /* asides_lock */
+	unsigned read_next; /* asides_lock */
 	bool is_remote;
 	bool can_watch;
 	bool opens_directories; /* the kernel cannot do without */
@@ -235,6 +243,9 @@ void session_raw_begin(const struct session *s, struct fuse_buf *buffer);
 bool session_raw_is_unnamed(void);
 bool session_raw_kills_suid(void);
 bool session_raw_kills_sgid(void);
+
+/* Its number: of two requests the one that was made later has the larger. */
+uint64_t session_raw_unique(void);
 
 /* Registers a descriptor for the kernel to read; returns its id.  -errno. */
 int session_raw_backing_open(struct session *s, int fd);

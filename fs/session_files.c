@@ -149,6 +149,42 @@ static ssize_t read_file(
 	return got;
 }
 
+/*
+ * By io_uring a read may be served before a write that was made before it: each was given to a
+ * thread of its own.  The kernel lets go of a page when the write to it is made; when it drops the
+ * page (for an open) before the write is served, such a read brings back what was there before.
+ * So the write drops that once more.
+ *
+ * Only what such a read has asked for: a page that who writes holds until the answer is not in it.
+ */
+static void see_read(struct session *s, const struct inode *inode, size_t size, off_t offset)
+{
+	struct seen_read seen = {inode, session_raw_unique(), offset, size};
+
+	pthread_mutex_lock(&s->asides_lock);
+	s->reads[s->read_next++ % READS_MAX] = seen;
+	pthread_mutex_unlock(&s->asides_lock);
+}
+
+static void drop_read_too_early(struct session *s, struct inode *inode, size_t size, off_t offset)
+{
+	struct seen_read early[READS_MAX];
+	unsigned count = 0;
+
+	pthread_mutex_lock(&s->asides_lock);
+	for (unsigned i = 0; i < READS_MAX; i++) {
+		const struct seen_read *read = &s->reads[i];
+
+		if (read->inode == inode && read->unique > session_raw_unique() &&
+			read->offset < offset + (off_t)size &&
+			read->offset + (off_t)read->size > offset)
+			early[count++] = *read;
+	}
+	pthread_mutex_unlock(&s->asides_lock);
+	while (count--)
+		session_drop_pages(s, inode, early[count].offset, early[count].size);
+}
+
 void session_read(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
 {
@@ -161,6 +197,8 @@ void session_read(
 		return;
 	handle = session_begin_on_handle(&r, fuse, "read", LOG_HAS_RANGE, fi);
 	r.record.offset = offset;
+	if (session_ring_serves() && handle->way == WAY_CACHED && !(fi->flags & O_DIRECT))
+		see_read(r.session, handle->inode, size, offset);
 	got = data ? read_file(&r, handle, data, size, offset) : -ENOMEM;
 	if (got < 0) {
 		request_finish(&r, (int)got);
@@ -225,6 +263,8 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 		done = workspace_write(&r.op, handle->file, data, size, offset);
 	if (done >= 0)
 		content_has_changed(&r, handle);
+	if (session_ring_serves() && !fi->writepage)
+		drop_read_too_early(r.session, handle->inode, size, offset);
 	if (done > 0 && !(fi->flags & O_APPEND))
 		content_hash_write(handle->hash, data, (size_t)done, offset);
 	else if (done > 0)

@@ -155,6 +155,11 @@ bool session_raw_is_unnamed(void)
 	return current.is_unnamed;
 }
 
+uint64_t session_raw_unique(void)
+{
+	return current.header->unique;
+}
+
 bool session_raw_kills_sgid(void)
 {
 	return current.kills_sgid;

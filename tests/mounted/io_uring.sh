@@ -73,6 +73,52 @@ test_what_a_crowd_writes_at_once_is_what_is_there() {
 	stop_daemon
 }
 
+# Two requests that are made one after the other may be served the other way round.
+test_a_read_that_overtakes_a_write_leaves_nothing_of_before() {
+	start_daemon
+	(cd "$mnt" && python3 -) <<-'END'
+		import mmap, os, struct, sys, time
+
+		os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+		end = time.monotonic() + 5
+
+		def number(data):
+		    return struct.unpack("<I", data[:4])[0]
+
+		def read(path, shared):
+		    while time.monotonic() < end:
+		        file = os.open(path, os.O_RDONLY)
+		        written = number(shared)
+		        got = number(os.pread(file, 4, 0))
+		        os.close(file)
+		        if got < written:
+		            return f"{path}: {got} is read after {written} was written"
+
+		def write(path, shared):
+		    count = 0
+		    while time.monotonic() < end:
+		        count += 1
+		        file = os.open(path, os.O_RDWR)
+		        os.pwrite(file, struct.pack("<I", count), 0)
+		        shared[:4] = struct.pack("<I", count)
+		        os.close(file)
+
+		children = []
+		for file in range(24):
+		    shared = mmap.mmap(-1, 4096)
+		    with open(f"counted{file}", "wb") as new:
+		        new.write(bytes(130000))
+		    for work in read, read, write:
+		        children.append(os.fork())
+		        if not children[-1]:
+		            wrong = work(f"counted{file}", shared)
+		            print(wrong or "", end="\n" if wrong else "", flush=True)
+		            os._exit(bool(wrong))
+		sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
+	END
+	stop_daemon
+}
+
 test_a_killed_daemon_leaves_nothing_that_hangs() {
 	local file status=0
 
