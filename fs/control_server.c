@@ -363,9 +363,21 @@ int control_server_start(struct mount *m, struct control_server **ret_server)
 		free(server);
 		return r;
 	}
+	lstat(m->control_path, &server->socket); /* failed: it stays */
 	set_control(m, server);
 	*ret_server = server;
 	return 0;
+}
+
+/* A later daemon of the mount point may have put its own there. */
+static void remove_socket(const struct control_server *server)
+{
+	const char *path = server->mount->control_path;
+	struct stat now;
+
+	if (lstat(path, &now) == 0 && now.st_dev == server->socket.st_dev &&
+		now.st_ino == server->socket.st_ino)
+		unlink(path);
 }
 
 void control_server_stop(struct control_server *server)
@@ -375,8 +387,8 @@ void control_server_stop(struct control_server *server)
 	server->stopping = true;
 	shutdown(server->listener, SHUT_RDWR);
 	pthread_join(server->acceptor, NULL);
+	remove_socket(server);
 	close(server->listener);
-	unlink(server->mount->control_path);
 	pthread_mutex_lock(&server->lock);
 	for (struct connection *at = server->connections; at; at = at->next)
 		shutdown(at->fd, SHUT_RDWR);

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "fs/mount.h"
 #include "ops/support/control.h"
@@ -18,6 +19,7 @@
 struct control_server {
 	struct mount *mount;
 	int listener;
+	struct stat socket; /* of it */
 	pthread_t acceptor;
 	atomic_bool stopping;
 

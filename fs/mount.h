@@ -43,6 +43,7 @@ struct mount {
 	struct control_server *control; /* NULL: not running */
 	struct session *edge;           /* fs/session.h */
 	char *control_path;             /* of the control socket */
+	unsigned connection;            /* mount_point_connection(); 0: not mounted yet */
 	struct timespec started;        /* CLOCK_REALTIME */
 	uid_t mount_uid, workspace_uid; /* --idmap=user maps one to the other */
 	gid_t mount_gid, workspace_gid;

@@ -178,7 +178,7 @@ static void mount_is_ready(void *user)
 {
 	(void)user;
 	daemon_state.runtime.pid = getpid();
-	daemon_state.runtime.connection = mount_point_connection(daemon_state.options.mount_point);
+	daemon_state.runtime.connection = daemon_state.mount.connection;
 	if (runtime_save(&daemon_state.runtime) < 0)
 		log_warning("cannot write the runtime file of \"%s\", ignoring: `isthmus list` "
 			    "will not show it",
@@ -309,8 +309,9 @@ static int run_daemon(void)
 	control_server_stop(daemon_state.control);
 	workspace_free(m->workspace);
 	mount_done(m);
+	/* Before the next daemon gets at the log. */
+	runtime_remove_own(daemon_state.runtime.id, getpid());
 	mount_log_close(m->log);
-	runtime_remove(daemon_state.runtime.id);
 	return code;
 }
 

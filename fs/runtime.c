@@ -255,7 +255,7 @@ int runtime_save(const struct runtime_mount *mount)
 	return r;
 }
 
-void runtime_remove(const char *id)
+static void remove_files(const char *id, bool socket)
 {
 	cleanup_free char *directory = NULL;
 	cleanup_fd int fd = -1;
@@ -267,12 +267,26 @@ void runtime_remove(const char *id)
 	if (fd < 0)
 		return;
 	snprintf(name, sizeof(name), "%s.sock", id);
-	unlinkat(fd, name, 0);
+	if (socket)
+		unlinkat(fd, name, 0);
 	snprintf(name, sizeof(name), "%s.json", id);
 	unlinkat(fd, name, 0);
 }
 
-/* ---- The list ---------------------------------------------------------------- */
+void runtime_remove(const char *id)
+{
+	remove_files(id, true);
+}
+
+void runtime_remove_own(const char *id, pid_t pid)
+{
+	cleanup_with(runtime_mount_done) struct runtime_mount saved = {0};
+
+	if (runtime_load(id, &saved) && saved.pid == pid)
+		remove_files(id, false);
+}
+
+/* ---- What was saved ---------------------------------------------------------- */
 
 static char *copy_member(const cJSON *state, const char *name)
 {
@@ -316,6 +330,19 @@ static bool load(int directory, const char *name, struct runtime_mount *ret_moun
 	*ret_mount = mount;
 	memset(&mount, 0, sizeof(mount));
 	return true;
+}
+
+bool runtime_load(const char *id, struct runtime_mount *ret_mount)
+{
+	cleanup_free char *directory = NULL;
+	cleanup_fd int fd = -1;
+	char name[64];
+
+	if (runtime_directory(&directory) < 0)
+		return false;
+	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	snprintf(name, sizeof(name), "%s.json", id);
+	return fd >= 0 && load(fd, name, ret_mount);
 }
 
 static int by_mount_point(const void *a, const void *b)

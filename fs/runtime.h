@@ -42,9 +42,16 @@ char *runtime_id(const char *mount_point);
 /* Fills in all but uri and pid from the mount point (absolute).  -ENOMEM, -errno. */
 int runtime_mount_init(struct runtime_mount *mount, const char *mount_point);
 
-/* Writes ID.json (at once, by rename); removes it and the socket. */
+/* Writes ID.json (at once, by rename). */
 int runtime_save(const struct runtime_mount *mount);
+
+/* Removes it, and the socket of a daemon that was killed; or it alone, if its daemon is `pid`:
+ * a later mount on the same directory may have written it. */
 void runtime_remove(const char *id);
+void runtime_remove_own(const char *id, pid_t pid);
+
+/* What a daemon of the mount point has left there.  False: nothing. */
+bool runtime_load(const char *id, struct runtime_mount *ret_mount);
 
 /* True when its daemon is there: it takes connections, even while it is stopped. */
 bool runtime_is_alive(const struct runtime_mount *mount);

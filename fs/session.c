@@ -191,8 +191,10 @@ static int mount_session(struct session *s, char **ret_reason)
 		fuse_session_destroy(s->fuse);
 		s->fuse = NULL;
 	}
-	if (r == 0)
+	if (r == 0) {
+		m->connection = mount_point_connection(m->options->mount_point);
 		r = session_raw_attach(s);
+	}
 	if (r < 0)
 		*ret_reason = take_words();
 	buffer_done(&fuse_words);
@@ -222,11 +224,14 @@ struct stopper {
 	atomic_bool over; /* the session has ended by itself: unmounted from outside */
 };
 
-/* While others serve: what programs have mapped is written by way of them. */
+/* While others serve: what programs have mapped is written by way of them.  Where this mount was
+ * detached, another one may be by now. */
 static void unmount(struct session *s)
 {
 	const char *path = s->mount->options->mount_point;
 
+	if (mount_point_connection(path) != s->mount->connection)
+		return;
 	if (mount_point_unmount(path, false) != -EBUSY)
 		return;
 	mount_point_write_pages(path);

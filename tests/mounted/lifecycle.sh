@@ -303,6 +303,28 @@ test_lazy_umount_of_a_busy_mount() {
 	wait_for 10 no_daemon || fail "still running"
 }
 
+# It serves what was detached for as long as that is in use.
+test_a_daemon_whose_mount_was_detached_leaves_the_next_one_alone() {
+	local end former
+
+	for end in unused TERM; do
+		mount_here
+		former=$(daemon_of_mount)
+		exec 7<"$mnt"
+		umount_here --lazy
+		mount_here
+		[ "$end" = unused ] || kill -"$end" "$former"
+		[ "$end" = TERM ] || exec 7<&-
+		wait_for 10 not_running "$former" || fail "still running"
+		is_mounted || fail "the next one is unmounted ($end)"
+		expect works "$("$ISTHMUS" exec "$mnt" -- echo works)" "a command ($end)"
+		"$ISTHMUS" list | grep -F "$mnt " | grep -q "[[:space:]]$(daemon_of_mount)[[:space:]]" ||
+			fail "the list ($end): $("$ISTHMUS" list)"
+		exec 7<&-
+		umount_here
+	done
+}
+
 # ... which most systems set for the sake of select(2): commands have it as it was.
 test_more_files_are_open_than_the_soft_limit_says() {
 	need python3
