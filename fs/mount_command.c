@@ -236,6 +236,24 @@ static int check_not_inside(struct mount *m)
 		point, m->options->uri, path ? path : "");
 }
 
+/* As a rule the daemon of an earlier mount here, of which somebody had a copy when it was
+ * unmounted. */
+static void explain_busy_log(const struct runtime_mount *runtime)
+{
+	cleanup_with(runtime_mount_done) struct runtime_mount former = {0};
+	cleanup_free char *lock = path_join(runtime->log_directory, "lock");
+	cleanup_free char *path = lock ? realpath(lock, NULL) : NULL;
+	cleanup_free char *holders = path ? mount_point_holders(path) : NULL;
+	cleanup_free char *copy =
+		runtime_load(runtime->id, &former) ? mount_point_copy(former.connection) : NULL;
+
+	log_warning(
+		"cannot keep the mount log in \"%s\", mounting without one: it is kept by %s%s%s; "
+		"end that, and mount again",
+		runtime->log_directory, holders ? holders : "somebody out of sight",
+		copy ? " as long as " : "", copy ? copy : "");
+}
+
 static void open_log(struct mount *m, const struct runtime_mount *runtime)
 {
 	int r;
@@ -243,7 +261,9 @@ static void open_log(struct mount *m, const struct runtime_mount *runtime)
 	if (!runtime->log_directory)
 		return;
 	r = mount_log_open(runtime->log_directory, 0, &m->log);
-	if (r < 0)
+	if (r == -EBUSY)
+		explain_busy_log(runtime);
+	else if (r < 0)
 		log_warning("cannot keep the mount log in \"%s\" (%s), mounting without one",
 			runtime->log_directory, strerror(-r));
 }

@@ -303,7 +303,7 @@ test_lazy_umount_of_a_busy_mount() {
 	wait_for 10 no_daemon || fail "still running"
 }
 
-# It serves what was detached for as long as that is in use.
+# It serves what was detached for as long as that is in use, and writes the log.
 test_a_daemon_whose_mount_was_detached_leaves_the_next_one_alone() {
 	local end former
 
@@ -312,7 +312,9 @@ test_a_daemon_whose_mount_was_detached_leaves_the_next_one_alone() {
 		former=$(daemon_of_mount)
 		exec 7<"$mnt"
 		umount_here --lazy
-		mount_here
+		mount_here 2>"$tmp/err"
+		grep -q "cannot keep the mount log in .* isthmus (pid $former)" "$tmp/err" ||
+			fail "mount says: $(cat "$tmp/err")"
 		[ "$end" = unused ] || kill -"$end" "$former"
 		[ "$end" = TERM ] || exec 7<&-
 		wait_for 10 not_running "$former" || fail "still running"
