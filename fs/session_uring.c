@@ -139,14 +139,22 @@ void session_ring_free(struct session_ring *ring)
 	free(ring);
 }
 
+/* Elsewhere it is slower, no more; where the user wants the daemon to be is up to him. */
+static void go_to_processor(unsigned number)
+{
+	cpu_set_t allowed, processor;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0 || !CPU_ISSET(number, &allowed))
+		return;
+	CPU_ZERO(&processor);
+	CPU_SET(number, &processor);
+	sched_setaffinity(0, sizeof(processor), &processor);
+}
+
 void session_ring_adopt(struct session_ring *ring)
 {
-	cpu_set_t processor;
-
 	this_ring = ring;
-	CPU_ZERO(&processor);
-	CPU_SET(ring->queue, &processor);
-	sched_setaffinity(0, sizeof(processor), &processor); /* else it is slower, no more */
+	go_to_processor(ring->queue);
 	io_uring_register((unsigned)ring->uring.ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
 }
 

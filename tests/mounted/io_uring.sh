@@ -18,6 +18,19 @@ test_requests_come_that_way_where_it_is_wanted() {
 	stop_daemon
 }
 
+test_the_daemon_stays_on_the_processors_that_it_was_given() {
+	local processor
+
+	processor=$(taskset -pc $BASHPID | sed 's/.*[:,-] *//')
+	taskset -pc "$processor" $BASHPID
+	start_daemon
+	uses_io_uring || fail "no requests by io_uring"
+	ls "$mnt" >"$tmp/listing"
+	expect "$processor" "$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/"$daemon_pid"/task/*/status | sort -u)" \
+		"where its threads may run"
+	stop_daemon
+}
+
 # Each request has to be answered before its entry takes another: of those that wait there are more
 # than of anything that is started ahead, and all on one processor.
 test_many_waiting_locks_leave_room_for_who_unlocks() {
