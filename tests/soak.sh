@@ -1,8 +1,9 @@
 #!/bin/bash
-# soak.sh TSAN_BUILD BUILD SECONDS: 64 processes at once on every backend, for SECONDS; the random
-# tests and the link faults once each; all under the thread sanitizer (TSAN_BUILD).  Then searches, a million
-# random operations on one file, and a million on names, on local: (BUILD; OPERATIONS: fewer);
-# and 100,000 on both sides of a mount, with three seeds.
+# soak.sh TSAN_BUILD BUILD SECONDS: 64 processes at once on every backend, for SECONDS, then once
+# more by io_uring where root can switch that on; the random tests and the link faults once each;
+# all under the thread sanitizer (TSAN_BUILD).  Then searches, a million random operations on one
+# file, and a million on names, on local: (BUILD; OPERATIONS: fewer); and 100,000 on both sides of a
+# mount, with three seeds.
 # A failure prints its seed.  Ends with "N passed, N failed".
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
@@ -39,6 +40,10 @@ while [ "$SECONDS" -lt "$end" ]; do
 		PROCESSES=64 CROWD_OPERATIONS=1000 round "64 processes on $backend" tests/mounted/crowd.sh "$backend"
 		[ "$SECONDS" -lt "$end" ] || break
 	done
+done
+for backend in "${backends[@]}"; do
+	MOUNTED_IO_URING=1 PROCESSES=64 CROWD_OPERATIONS=1000 \
+		round "64 processes on $backend by io_uring" tests/mounted/crowd.sh "$backend"
 done
 # Once: the tools' searches against rg and git on the sources of the kernel (1.3 GB).  Not under the
 # sanitizer, where a search of all of it takes longer than grep's bound of 30 s.
