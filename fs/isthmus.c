@@ -126,6 +126,11 @@ int command_find_mount(const char *command, const char *path, char **ret_socket,
 			"\"%s\": permission denied; the mount of another user lets nobody else in, "
 			"unless it was made with -o allow_other",
 			path);
+	else if (r == -EIO)
+		command_error(command,
+			"\"%s\": %s: its far end may be out of reach, 'isthmus status' on the "
+			"mount point says why",
+			path, strerror(-r));
 	else if (r < 0)
 		command_error(command, "\"%s\": %s", path, strerror(-r));
 	return r;

@@ -121,6 +121,24 @@ static int check_no_loop(const struct mount_options *options, const struct runti
 	return 0;
 }
 
+/* fusermount3 leaves them out without a word. */
+static void warn_of_flags_for_root(const struct mount_options *options)
+{
+	static const char *const flags[][2] = {{"dev", "nodev"}, {"suid", "nosuid"}};
+
+	for (size_t i = 0; geteuid() != 0 && i < array_size(flags); i++) {
+		bool wanted = false;
+
+		for (const char *const *word = options->fuse_pairs; word && *word; word++)
+			wanted = strcmp(*word, flags[i][0]) == 0 ||
+				 (wanted && strcmp(*word, flags[i][1]) != 0);
+		if (wanted)
+			fprintf(stderr,
+				"isthmus mount: only root may mount with -o %s: mounting with %s\n",
+				flags[i][0], flags[i][1]);
+	}
+}
+
 static void leave_mount_point_alone(const char *mount_point)
 {
 	const char *temporary = getenv("TMPDIR");
@@ -188,12 +206,12 @@ static void mount_is_ready(void *user)
 	if (daemon_state.foreground)
 		return;
 	open_diagnostics(daemon_state.runtime.log_directory);
+	detach_from_terminal(); /* first, as it may go with the command that waits */
 	if (write(daemon_state.report_fd, "", 1) != 1)
 		log_warning("nobody waits for the mount of \"%s\", ignoring",
 			daemon_state.options.mount_point);
 	close(daemon_state.report_fd);
 	daemon_state.report_fd = -1;
-	detach_from_terminal();
 }
 
 static int open_workspace(struct mount *m)
@@ -436,6 +454,7 @@ static int mount_at(struct mount_options *options)
 	if (r)
 		return r;
 	leave_mount_point_alone(path);
+	warn_of_flags_for_root(options);
 	daemon_state.options = *options;
 	daemon_state.foreground = options->foreground;
 	if (!options->foreground)

@@ -8,6 +8,8 @@
 #include "fs/command_line.h"
 #include "fs/command_text.h"
 #include "fs/commands.h"
+#include "fs/mount_point.h"
+#include "fs/runtime.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
 
@@ -175,13 +177,28 @@ static cJSON *ask(const char *socket_path, const char *request, const char *dire
 	return answer;
 }
 
+/* By the mount point, without touching it: what nobody has looked at yet cannot be looked at while
+ * the far end is out of reach. */
+static int find_socket(const char *directory, char **ret_socket)
+{
+	cleanup_with(runtime_mount_done) struct runtime_mount mount = {0};
+	cleanup_free char *path = NULL;
+
+	if (mount_point_resolve(directory, &path) == 0 && mount_point_connection(path) &&
+		mount_point_daemon(path) && runtime_mount_init(&mount, path) == 0) {
+		*ret_socket = steal_ptr(&mount.control_path);
+		return 0;
+	}
+	command_limit_wait("status", directory);
+	return command_find_mount("status", directory, ret_socket, NULL, NULL);
+}
+
 static int show(const char *directory, bool json)
 {
 	cleanup_free char *socket_path = NULL, *text = NULL;
 	cJSON *status, *stats;
 
-	command_limit_wait("status", directory);
-	if (command_find_mount("status", directory, &socket_path, NULL, NULL) < 0)
+	if (find_socket(directory, &socket_path) < 0)
 		return 1;
 	status = ask(socket_path, "{\"request\":\"status\"}", directory);
 	if (!status)

@@ -75,8 +75,9 @@ static int explain_failure(const char *mount_point, int r)
 			holders);
 	if (r == -EBUSY)
 		return command_error("umount",
-			"\"%s\" cannot be unmounted: it is in use by somebody else, or was mounted "
-			"by somebody else; detach it with --lazy, or try as root",
+			"\"%s\" cannot be unmounted: a program that waits for it, or somebody "
+			"else, uses it, or somebody else mounted it; detach it with --lazy, or "
+			"try as root",
 			mount_point);
 	if (r == -ENOENT)
 		return command_error("umount",

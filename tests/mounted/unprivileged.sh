@@ -122,6 +122,30 @@ test_a_killed_daemon_s_mount_is_recovered() {
 	fusermount3 -u "$tmp/other"
 }
 
+out_of_reach() {
+	"$ISTHMUS" status "$tmp/other" | grep -E '^link +offline, last error: .*No such file'
+}
+
+# The kernel asks before it lets a user who is not root have an attribute of a file.
+test_status_knows_why_a_mount_that_nobody_has_used_yet_is_out_of_reach() {
+	case "$uri" in helper:*) ;; *) skip "it is always within reach" ;; esac
+	mkdir "$tmp/helpers"
+	cp "${ISTHMUS%/fs/*}/backends/remote/isthmus-helper" "$tmp/helpers"
+	mount_elsewhere -o "helper_dir=$tmp/helpers" -o timeout=1
+	rm "$tmp/helpers/isthmus-helper"
+	pkill -KILL -f "^$tmp/helpers/isthmus-helper"
+	wait_for 20 out_of_reach || fail "status: $("$ISTHMUS" status "$tmp/other" 2>&1)"
+	! "$ISTHMUS" exec "$tmp/other" -- true 2>"$tmp/err" || fail "exec went through"
+	grep "'isthmus status' .*says why" "$tmp/err" || fail "exec says: $(cat "$tmp/err")"
+	"$ISTHMUS" umount "$tmp/other"
+}
+
+test_flags_for_root_are_not_left_out_silently() {
+	mount_elsewhere -o dev,suid,nosuid 2>"$tmp/err"
+	expect "isthmus mount: only root may mount with -o dev: mounting with nodev" "$(cat "$tmp/err")"
+	fusermount3 -u "$tmp/other"
+}
+
 test_others_are_let_in_by_root_only() {
 	! grep -qs '^[[:space:]]*user_allow_other' /etc/fuse.conf || skip "/etc/fuse.conf lets everybody"
 	! mount_elsewhere -o allow_other 2>"$tmp/err" || fail "allow_other went through"
