@@ -151,7 +151,9 @@ int remote_workspace_new(
 	remote_session_recall(remote);
 	r = remote_connect(remote, true, ret_reason);
 	if (r == 0) {
-		r = remote_manager_start(remote);
+		r = transport_ask_nothing(&remote->settings.transport);
+		if (r == 0)
+			r = remote_manager_start(remote);
 		if (r < 0)
 			remote_manager_stop(remote);
 	}

@@ -18,8 +18,7 @@ struct remote_settings {
 	char *session_path;         /* as in struct workspace_options; taken over on success */
 	uint32_t timeout_ms;        /* calls fail with -EIO when the link is down so long */
 	uint32_t linger_seconds;    /* the session waits so long for us */
-	uint32_t connect_timeout_ms;
-	uint32_t channels; /* connections at most, 1 to CHANNELS_MAX */
+	uint32_t channels;          /* connections at most, 1 to CHANNELS_MAX */
 };
 
 /* Connects.  The process ignores SIGPIPE from then on.  Errors and `*ret_reason` as

@@ -95,7 +95,7 @@ static int greet(struct remote_channel *channel, struct stream *stream, char **r
 
 	if (settings->transport.gives_shell)
 		r = bootstrap_run(stream, settings->helper_directory,
-			(int)settings->connect_timeout_ms, &noise, ret_reason);
+			transport_patience_ms(&settings->transport), &noise, ret_reason);
 	if (r == 0)
 		r = remote_exchange_hello(
 			channel->remote, stream, channel->index, &body, &noise, &welcome);

@@ -36,6 +36,10 @@ static const struct {
 	int error;
 	const char *advice;
 } known_words[] = {
+	{"cannot run \"ssh\"", -ENOENT,
+		"install it (openssh-client), or name another with the option "
+		"ssh_command"},
+	{"ssh_command: ", -ENOENT, "correct the option ssh_command"},
 	{"REMOTE HOST IDENTIFICATION HAS CHANGED", -EACCES,
 		"if the change is expected, remove the old key with ssh-keygen -R"},
 	{"Host key verification failed", -EACCES,
@@ -92,9 +96,10 @@ static void write_reason(const struct remote *remote, int error, const char *det
 	if (has_words)
 		buffer_printf(&text, "%s%s", detail ? "; " : "", words);
 	if (!detail && !has_words)
-		buffer_append_string(&text, error == -ENOTCONN
-						    ? "the connection ended before the helper ran"
-						    : strerror(-error));
+		buffer_append_string(
+			&text, error == -ENOTCONN    ? "the connection ended before the helper ran"
+			       : error == -ETIMEDOUT ? "the helper there does not answer"
+						     : strerror(-error));
 	if (*line)
 		buffer_printf(&text, " (it said first: \"%s\")", line);
 	if (*advice)
@@ -125,8 +130,9 @@ static int explain(const struct remote *remote, struct stream *stream, int error
 		error = -ENOTCONN;
 	if (!*advice && !detail && is_first && remote->settings.transport.gives_shell &&
 		(error == -ENOTCONN || error == -ETIMEDOUT))
-		advice = "the account there must be able to run commands, as in 'ssh HOST true': "
-			 "sftp alone will not do";
+		advice = "'ssh HOST true' must work: the account there must be able to run "
+			 "commands (sftp alone will not do), and what its shell does first "
+			 "(.bashrc) must ask nothing and come to an end";
 	write_reason(remote, error, detail, words, line, advice, ret_reason);
 	return error;
 }
@@ -154,10 +160,10 @@ int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned
 	r = writer.error;
 	if (r == 0)
 		r = stream_write(stream->out_fd, writer.buffer.data, writer.buffer.size,
-			(int)remote->settings.connect_timeout_ms);
+			transport_patience_ms(&remote->settings.transport));
 	if (r == 0)
 		r = hello_receive(stream->in_fd, true, hello.nonce,
-			(int)remote->settings.connect_timeout_ms, nonce, body, noise);
+			transport_patience_ms(&remote->settings.transport), nonce, body, noise);
 	return r < 0 ? r : welcome_decode(nonce, body->data, body->size, ret_welcome);
 }
 
@@ -224,7 +230,7 @@ static int try_to_connect(struct remote *remote, struct stream *stream, bool fir
 
 	if (remote->settings.transport.gives_shell)
 		r = bootstrap_run(stream, remote->settings.helper_directory,
-			(int)remote->settings.connect_timeout_ms, noise, ret_reason);
+			transport_patience_ms(&remote->settings.transport), noise, ret_reason);
 	if (r == 0)
 		r = remote_exchange_hello(remote, stream, 0, &body, noise, &welcome);
 	if (r < 0)
@@ -338,7 +344,6 @@ static void reconnect(struct remote *remote)
 	atomic_compare_exchange_strong(&remote->bad_since_ms, &none, clock_now_ms());
 	log_info("connection to \"%s\" lost, connecting again", remote->settings.transport.place);
 	close_connection(remote);
-	remote->settings.transport.may_prompt = false;
 	for (;;) {
 		cleanup_free char *reason = NULL;
 		int r;

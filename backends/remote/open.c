@@ -16,8 +16,6 @@ enum {
 	TIMEOUT_MAX_SECONDS = 86400,
 	LINGER_DEFAULT_SECONDS = 600,
 	LINGER_MAX_SECONDS = 7 * 86400,
-	CONNECT_TIMEOUT_MS = 13000,
-	CONNECT_TIMEOUT_PROMPT_MS = 120000, /* somebody types a passphrase */
 	SSH_ARGUMENTS_MAX = 32,
 };
 
@@ -140,7 +138,7 @@ static bool is_port(const char *text)
 {
 	size_t length = strspn(text, "0123456789");
 
-	return length > 0 && length <= 5 && !text[length] && atoi(text) <= 65535;
+	return length > 0 && length <= 5 && !text[length] && atoi(text) > 0 && atoi(text) <= 65535;
 }
 
 /* The colon before a port; one inside the brackets of [::1] is none. */
@@ -188,6 +186,8 @@ static int parse_ssh_address(const char *rest, struct ssh_address *address)
 		if (!is_port(address->port))
 			return -EINVAL;
 	}
+	if (strchr(address->host, ':') && !strchr(address->host, ']'))
+		return -EINVAL;
 	strip_brackets(address->host);
 	/* A leading "-" would be an option of ssh. */
 	return *address->host && *address->host != '-' && *address->host != '@' ? 0 : -EINVAL;
@@ -207,7 +207,7 @@ static int add_ssh_command(struct arguments *arguments, const char *command)
 	add(arguments, "/bin/sh");
 	add(arguments, "-c");
 	add(arguments, script);
-	add(arguments, "ssh");
+	add(arguments, "ssh_command"); /* so begins what the shell says when it cannot run it */
 	return 0;
 }
 
@@ -232,8 +232,12 @@ static int build_ssh(
 	add(&arguments, "-T");
 	add(&arguments, "-oConnectTimeout=10");
 	add(&arguments, "-oEscapeChar=none");
-	if (!settings->transport.may_prompt)
-		add(&arguments, "-oBatchMode=yes");
+	/* What the user's configuration says for logins, as scp has it. */
+	add(&arguments, "-oRemoteCommand=none");
+	add(&arguments, "-oPermitLocalCommand=no");
+	add(&arguments, "-oClearAllForwardings=yes");
+	settings->transport.quiet_index = arguments.count;
+	add(&arguments, settings->transport.may_prompt ? "-T" : "-oBatchMode=yes");
 	if (address->port) {
 		add(&arguments, "-p");
 		add(&arguments, address->port);
@@ -256,7 +260,10 @@ static int prepare_ssh(
 
 	if (r == -EINVAL)
 		explain(ret_reason,
-			"\"ssh:%s\" is not an address; write ssh://[user@]host[:port]/dir", rest);
+			"\"ssh:%s\" is not an address; write ssh://[user@]host[:port]/dir, with an "
+			"IPv6 "
+			"address in brackets",
+			rest);
 	if (r < 0)
 		return r;
 	settings->transport.gives_shell = true;
@@ -315,8 +322,6 @@ int remote_open(const char *scheme, const char *rest, const struct workspace_opt
 		r = is_ssh ? prepare_ssh(rest, workspace_option(options, "ssh_command"), &settings,
 				     ret_reason)
 			   : prepare_helper(rest, &settings, ret_reason);
-	settings.connect_timeout_ms =
-		settings.transport.may_prompt ? CONNECT_TIMEOUT_PROMPT_MS : CONNECT_TIMEOUT_MS;
 	if (r == 0)
 		r = remote_workspace_new(&settings, ret_workspace, ret_reason);
 	if (r < 0)

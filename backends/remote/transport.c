@@ -17,7 +17,13 @@
 #include "ops/support/file_limit.h"
 #include "ops/support/log.h"
 
-enum { WORDS_MAX_BYTES = 4096, END_POLL_MS = 10, END_WAIT_MS = 1000 };
+enum {
+	WORDS_MAX_BYTES = 4096,
+	END_POLL_MS = 10,
+	END_WAIT_MS = 1000,
+	PATIENCE_MS = 13000,
+	PATIENCE_PROMPT_MS = 120000, /* somebody types a passphrase */
+};
 
 struct child {
 	pid_t pid;
@@ -35,6 +41,11 @@ static void keep_words(struct child *child, const char *data, size_t size)
 	if (buffer_append(&child->words, data, size) == 0 && child->words.size > WORDS_MAX_BYTES)
 		buffer_consume(&child->words, child->words.size - WORDS_MAX_BYTES);
 	pthread_mutex_unlock(&child->lock);
+}
+
+int transport_patience_ms(const struct transport *transport)
+{
+	return transport->may_prompt ? PATIENCE_PROMPT_MS : PATIENCE_MS;
 }
 
 /* stderr is always read, or a talkative child would block. */
@@ -70,7 +81,9 @@ static void run_child(const struct transport *transport, int in_fd, int out_fd, 
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
 	umask(022); /* the daemon's own is 0 */
-	if (!transport->may_prompt) {
+	if (transport->may_prompt) {
+		signal(SIGHUP, SIG_IGN); /* the terminal may go, the mount stays */
+	} else {
 		setsid();
 		setenv("SSH_ASKPASS_REQUIRE", "never", 1);
 	}
@@ -150,18 +163,30 @@ static void child_free(struct child *child)
 	free(child);
 }
 
-int transport_share(struct transport *transport, bool may_share)
+static int replace_argument(struct transport *transport, size_t index, const char *text)
 {
 	char *argument;
 
-	if (!transport->share_index)
+	if (!index)
 		return 0;
-	argument = strdup(may_share ? "-T" : "-ToControlPath=none");
+	argument = strdup(text);
 	if (!argument)
 		return -ENOMEM;
-	free(transport->argv[transport->share_index]);
-	transport->argv[transport->share_index] = argument;
+	free(transport->argv[index]);
+	transport->argv[index] = argument;
 	return 0;
+}
+
+int transport_share(struct transport *transport, bool may_share)
+{
+	return replace_argument(
+		transport, transport->share_index, may_share ? "-T" : "-ToControlPath=none");
+}
+
+int transport_ask_nothing(struct transport *transport)
+{
+	transport->may_prompt = false;
+	return replace_argument(transport, transport->quiet_index, "-oBatchMode=yes");
 }
 
 int transport_copy(const struct transport *transport, struct transport *ret_copy)
@@ -172,7 +197,6 @@ int transport_copy(const struct transport *transport, struct transport *ret_copy
 
 	while (transport->argv[count])
 		count++;
-	copy.may_prompt = false;
 	copy.place = strdup(transport->place);
 	copy.argv = calloc(count + 1, sizeof(*copy.argv));
 	failed = !copy.place || !copy.argv;

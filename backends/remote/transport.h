@@ -15,6 +15,7 @@ struct transport {
 			     * helper is found or uploaded there.  Else it is the helper's own. */
 	bool may_prompt;    /* the child may ask for a passphrase on our terminal */
 	size_t share_index; /* not 0: argv[share_index] is "-T" of ssh (transport_share) */
+	size_t quiet_index; /* not 0: argv[quiet_index] is "-T" of ssh (transport_ask_nothing) */
 	char *place;        /* for messages: "box" */
 };
 
@@ -27,7 +28,14 @@ struct stream {
  * (ControlMaster).  That one may be the one that is dead. */
 int transport_share(struct transport *transport, bool may_share);
 
-/* A copy that asks nothing on the terminal.  -ENOMEM. */
+/* From now on the child asks nothing.  Without a terminal, ssh would send empty passwords, for
+ * which some hosts lock an address out.  -ENOMEM. */
+int transport_ask_nothing(struct transport *transport);
+
+/* How long the far end may take to answer; somebody who is asked takes their time. */
+int transport_patience_ms(const struct transport *transport);
+
+/* -ENOMEM. */
 int transport_copy(const struct transport *transport, struct transport *ret_copy);
 void transport_done(struct transport *transport); /* frees what it owns; zeroed is fine */
 

@@ -205,6 +205,39 @@ test_ssh_that_talks_garbage() {
 
 test_an_ssh_command_that_is_not_there() {
 	refused 5 "/no/such/ssh" "$ISTHMUS" mount -o ssh_command=/no/such/ssh ssh://box/x "$mnt"
+	grep -q 'correct the option ssh_command$' "$tmp/out" || fail "it says: $(cat "$tmp/out")"
+	refused 5 "install it" env PATH="${ISTHMUS%/*}" "$ISTHMUS" mount ssh://box/x "$mnt"
+}
+
+# observe_ssh: $tmp/ssh-command tells $tmp/calls of its arguments.
+observe_ssh() {
+	start_sshd
+	cat >"$tmp/ssh-command" <<-END
+		#!/bin/sh
+		echo "\$*" >>"$tmp/calls"
+		exec ssh -F "$tmp/ssh/ssh_config" "\$@"
+	END
+	chmod +x "$tmp/ssh-command"
+}
+
+called_again() {
+	[ "$(wc -l <"$tmp/calls")" -ge 2 ]
+}
+
+test_an_ssh_that_may_ask_does_so_once() {
+	need ssh script
+	observe_ssh
+	script -qc "'$ISTHMUS' mount -o 'ssh_command=$tmp/ssh-command' -o linger=1 'ssh://box$backing' '$mnt'" /dev/null >"$tmp/out" </dev/null ||
+		fail "no mount: $(cat "$tmp/out")"
+	sleep 0.5
+	expect 1 "$(wc -l <"$tmp/calls")" "connections once the terminal is gone"
+	! grep -q BatchMode "$tmp/calls" || fail "it could not ask: $(cat "$tmp/calls")"
+	pkill -KILL -P "$(pgrep -f "^$ISTHMUS mount .*$mnt\$")"
+	wait_for 10 called_again || fail "not connected again"
+	tail -n +2 "$tmp/calls" | grep -q -- -oBatchMode=yes || fail "it might ask again: $(cat "$tmp/calls")"
+	"$ISTHMUS" umount "$mnt"
+	stop_sshd
+	rm -rf "$tmp/ssh" "$tmp/far"
 }
 
 # ... and how else could the far end of ssh:// be this machine.

@@ -76,6 +76,19 @@ expect "endless noise" '^error .*it said first: "xxxx'
 before='echo "This account is currently not available."; exit 1'
 play sh
 expect "no shell" '^error .*This account is currently not available.*must be able to run commands'
+before='read -r answer'
+play sh
+expect "a shell that asks first" '^error .*must ask nothing'
+before=
+
+for umask in 000 777; do
+	fresh
+	before="umask $umask"
+	play sh
+	expect "umask $umask" '^ok '
+	[ "$(stat -c %a "$dir/home/.cache" "$dir/home/.cache/isthmus" | tr '\n' ' ')" = "700 700 " ] ||
+		{ echo "FAILED: umask $umask: $(ls -ldR "$dir/home/.cache")" >&2; failed=1; }
+done
 before=
 
 fresh
@@ -89,7 +102,7 @@ expect "a damaged helper in the cache is replaced" '^ok '
 
 fresh
 mkdir -p "$dir/home/.cache/isthmus"
-touch -d '40 days ago' "$dir/home/.cache/isthmus/"{isthmus-helper-0123456789abcdef,notes}
+touch -d '40 days ago' "$dir/home/.cache/isthmus/"{isthmus-helper-0123456789abcdef,notes,upload.123}
 touch -d '20 days ago' "$dir/home/.cache/isthmus/isthmus-helper-fedcba9876543210"
 expect "old helpers" '^ok '
 uploaded "helpers that nobody used for 30 days are removed" \
@@ -130,7 +143,7 @@ uploaded "a machine without a helper" '^$'
 
 # busybox alone, and nothing to compute SHA-256 with.
 rm "$dir/bin/uname"
-if command -v busybox >/dev/null; then
+if busybox cksum </dev/null >/dev/null 2>&1; then
 	for applet in sh uname cksum head mkdir chmod rm mv dd id rmdir printf; do
 		ln -s "$(command -v busybox)" "$dir/bin/$applet"
 	done

@@ -39,12 +39,18 @@ if grep -qw aes /proc/cpuinfo; then
 	expect "ciphers of the user's" 15 '^ok ' "ssh://box$dir/ws" "$ssh -o Ciphers=aes192-ctr"
 	expect_cipher "which are used" aes192-ctr
 fi
+printf 'Host box\n%s\n' "RemoteCommand cat" "LocalForward 127.0.0.1:$(sed -n 's/.*Port //p' "$dir/ssh_config") 127.0.0.1:1" \
+	"ExitOnForwardFailure yes" "PermitLocalCommand yes" "LocalCommand cat" >"$dir/for_logins"
+cat "$dir/ssh_config" >>"$dir/for_logins"
+expect "a configuration for logins" 15 '^ok ' "ssh://box$dir/ws" "ssh_command=ssh -F $dir/for_logins"
 expect "once more" 15 '^ok ' "ssh://box$dir/ws" "$ssh"
 [ "$(ls "$dir/cache/isthmus" | wc -l)" = 1 ] || { echo "FAILED: more than the helper is left" >&2; failed=1; }
 expect "no such directory" 15 '^error 2: .*nowhere.*No such file' "ssh://box$dir/nowhere" "$ssh"
 expect "a file" 15 '^error 20: .*Not a directory' "ssh://box$dir/ssh_config" "$ssh"
 expect "unknown host" 15 '^error 113: .*no-such-host.invalid.*(resolve|known)' "ssh://no-such-host.invalid/tmp" "$ssh -o StrictHostKeyChecking=no"
 expect "nobody listens" 15 '^error 113: .*Connection refused' "ssh://127.0.0.1:1/tmp" "$ssh"
+expect "an IPv6 address without brackets" 5 '^error 22: .*brackets' "ssh://::1/tmp" "$ssh"
+expect "no port" 5 '^error 22: ' "ssh://box:0/tmp" "$ssh"
 expect "an option for a host" 5 '^error 22: ' "ssh://-oProxyCommand=x/tmp" "$ssh"
 expect "no ssh" 5 '^error .*no-such-ssh.*not found' "ssh://box/tmp" ssh_command=no-such-ssh
 expect "unknown option" 5 '^error 22: .*color' "ssh://box/tmp" color=red
