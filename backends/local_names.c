@@ -296,25 +296,38 @@ static void move_watches(const struct local_workspace *w, const struct local_par
 		watcher_renamed(w->watcher, to, from);
 }
 
+/* A whiteout is a new object. */
+static int rename_at(const struct local_workspace *w, const struct op_context *ctx,
+	const struct local_parent *from, const struct local_parent *to, unsigned flags)
+{
+	unsigned kernel_flags = (flags & RENAME_KEEP_TARGET ? RENAME_NOREPLACE : 0) |
+				(flags & RENAME_SWAP ? RENAME_EXCHANGE : 0) |
+				(flags & RENAME_LEAVE_WHITEOUT ? RENAME_WHITEOUT : 0);
+	cleanup_guise struct local_guise guise = {0};
+
+	if (flags & RENAME_LEAVE_WHITEOUT)
+		guise = local_act_as(w, ctx);
+	if (syscall(SYS_renameat2, from->fd, from->name, to->fd, to->name, kernel_flags) < 0)
+		return -errno;
+	return 0;
+}
+
 int local_rename(struct op_context *ctx, struct workspace *workspace, const char *from,
 	const char *to, unsigned flags, const struct object_id *expected)
 {
 	const struct local_workspace *w = local_from(workspace);
 	cleanup_parent struct local_parent old_parent = {.owned_fd = -1};
 	cleanup_parent struct local_parent new_parent = {.owned_fd = -1};
-	unsigned kernel_flags = (flags & RENAME_KEEP_TARGET ? RENAME_NOREPLACE : 0) |
-				(flags & RENAME_SWAP ? RENAME_EXCHANGE : 0);
 	int r = local_parent_open(w, from, &ctx->parent, &old_parent);
 
 	if (r == 0)
 		r = local_parent_open(w, to, &ctx->new_parent, &new_parent);
 	if (r == 0)
 		r = check_name(&old_parent, expected);
+	if (r == 0)
+		r = rename_at(w, ctx, &old_parent, &new_parent, flags);
 	if (r < 0)
 		return r;
-	if (syscall(SYS_renameat2, old_parent.fd, old_parent.name, new_parent.fd, new_parent.name,
-		    kernel_flags) < 0)
-		return -errno;
 	if (w->watcher)
 		move_watches(w, &new_parent, from, to, flags);
 	return 0;

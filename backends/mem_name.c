@@ -523,9 +523,10 @@ static int check_replaceable(const struct place *from, const struct mem_inode *t
 	return target->directory.entry_count ? -ENOTEMPTY : 0;
 }
 
-static int move(struct mem *m, const struct place *from, const struct place *to, unsigned flags)
+static int move(struct mem *m, const struct op_context *ctx, const struct place *from,
+	const struct place *to, unsigned flags)
 {
-	struct mem_inode *inode = from->dirent->inode;
+	struct mem_inode *inode = from->dirent->inode, *whiteout = NULL;
 	struct mem_inode *target = to->dirent ? to->dirent->inode : NULL;
 	int r;
 
@@ -535,15 +536,28 @@ static int move(struct mem *m, const struct place *from, const struct place *to,
 		return 0;
 	if (is_directory(inode) && is_below(to->parent, inode))
 		return -EINVAL;
+	if (flags & RENAME_LEAVE_WHITEOUT) {
+		r = new_below(m, ctx, from->parent, S_IFCHR, &whiteout);
+		if (r < 0)
+			return r;
+	}
 	r = target ? check_replaceable(from, target)
 		   : mem_directory_add(m, &to->parent->directory, to->name, inode);
-	if (r < 0)
+	if (r < 0) {
+		if (whiteout)
+			mem_inode_release(m, whiteout);
 		return r;
+	}
 	if (target) {
 		to->dirent->inode = inode;
 		lose_name(m, target, to->parent);
 	}
-	mem_directory_remove(m, &from->parent->directory, from->dirent);
+	if (whiteout) {
+		whiteout->attributes.nlink++;
+		from->dirent->inode = whiteout;
+	} else {
+		mem_directory_remove(m, &from->parent->directory, from->dirent);
+	}
 	move_parent(inode, from->parent, to->parent);
 	directory_changed(from->parent);
 	directory_changed(to->parent);
@@ -565,7 +579,7 @@ int mem_rename(struct op_context *ctx, struct workspace *w, const char *from, co
 		r = find_place(m, to, &ctx->new_parent, &to_place);
 	if (r == 0)
 		r = flags & RENAME_SWAP ? swap(&from_place, &to_place)
-					: move(m, &from_place, &to_place, flags);
+					: move(m, ctx, &from_place, &to_place, flags);
 	pthread_rwlock_unlock(&m->tree_lock);
 	return r;
 }

@@ -461,7 +461,9 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	if (result < 0)
 		return result;
 	moved = inode_table_child(r->mount->inodes, parent, name);
-	target = flags ? NULL : inode_table_child(r->mount->inodes, new_parent, new_name);
+	target = flags & (RENAME_KEEP_TARGET | RENAME_SWAP)
+			 ? NULL
+			 : inode_table_child(r->mount->inodes, new_parent, new_name);
 	spare = open_spare(r, target);
 	inode_table_making(r->mount->inodes, new_parent, new_name);
 	rename_begin(r->session);
@@ -500,7 +502,9 @@ void session_rename(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
 		our_flags |= RENAME_KEEP_TARGET;
 	if (flags & RENAME_EXCHANGE)
 		our_flags |= RENAME_SWAP;
-	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+	if (flags & RENAME_WHITEOUT)
+		our_flags |= RENAME_LEAVE_WHITEOUT;
+	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT)) {
 		request_finish(&r, -EINVAL);
 		return;
 	}

@@ -484,7 +484,7 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 	learnt = begin(c, ctx);
 	r = workspace_rename(ctx, c->inner, from, to, flags, expected);
 	end(c, ctx, &learnt);
-	if (r == 0 && !(flags & RENAME_SWAP) && strcmp(from, to) != 0) {
+	if (r == 0 && !(flags & (RENAME_SWAP | RENAME_LEAVE_WHITEOUT)) && strcmp(from, to) != 0) {
 		cached_own_moved(c, from, to, &moved, &learnt);
 	} else if (r == 0 || path_misses_object(r) || r == -EEXIST || r == -ENOTEMPTY) {
 		own_names_unknown(c, from, to, &learnt);

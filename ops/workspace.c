@@ -208,8 +208,9 @@ int workspace_rename(struct op_context *ctx, struct workspace *w, const char *fr
 		r = check_changed_path(to);
 	if (r < 0)
 		return r;
-	if ((flags & ~(unsigned)(RENAME_KEEP_TARGET | RENAME_SWAP)) ||
-		flags == (RENAME_KEEP_TARGET | RENAME_SWAP))
+	if (flags & ~(unsigned)(RENAME_KEEP_TARGET | RENAME_SWAP | RENAME_LEAVE_WHITEOUT))
+		return -EINVAL;
+	if ((flags & RENAME_SWAP) && flags != RENAME_SWAP)
 		return -EINVAL;
 	return w->ops->rename(ctx, w, from, to, flags, expected ? expected : &no_id);
 }

@@ -184,8 +184,9 @@ enum setattr_mask {
 };
 
 enum rename_flags {
-	RENAME_KEEP_TARGET = 1 << 0, /* RENAME_NOREPLACE: -EEXIST when the new name exists */
-	RENAME_SWAP = 1 << 1,        /* RENAME_EXCHANGE */
+	RENAME_KEEP_TARGET = 1 << 0,    /* RENAME_NOREPLACE: -EEXIST when the new name exists */
+	RENAME_SWAP = 1 << 1,           /* RENAME_EXCHANGE; alone */
+	RENAME_LEAVE_WHITEOUT = 1 << 2, /* RENAME_WHITEOUT: the device 0,0 takes the old name */
 };
 
 enum xattr_flags {

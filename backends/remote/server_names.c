@@ -282,7 +282,8 @@ int64_t handle_rename(struct job *job, struct wire_writer *out)
 {
 	const char *from = wire_get_name(&job->in, &job->ctx.parent);
 	const char *to = wire_get_name(&job->in, &job->ctx.new_parent);
-	unsigned flags = (unsigned)wire_get_number_max(&job->in, RENAME_KEEP_TARGET | RENAME_SWAP);
+	unsigned flags = (unsigned)wire_get_number_max(
+		&job->in, RENAME_KEEP_TARGET | RENAME_SWAP | RENAME_LEAVE_WHITEOUT);
 	struct object_id expected;
 	int r;
 

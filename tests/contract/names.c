@@ -391,6 +391,31 @@ PROMISE(rename_can_swap)
 		workspace_rename(&f->ctx, f->w, "a", "d", RENAME_SWAP | RENAME_KEEP_TARGET, NULL));
 }
 
+PROMISE(rename_can_leave_a_whiteout)
+{
+	unsigned both = RENAME_LEAVE_WHITEOUT | RENAME_KEEP_TARGET;
+
+	CHECK_RC(0, put(f, "a", "a"));
+	CHECK_RC(0, put(f, "b", "b"));
+	CHECK_RC(0, make_directory(f, "d"));
+	f->ctx.uid = is_root() ? 4321 : f->ctx.uid;
+	CHECK_RC(0, workspace_rename(&f->ctx, f->w, "a", "b", RENAME_LEAVE_WHITEOUT, NULL));
+	CHECK_STRING("a", get(f, "b"));
+	CHECK_RC(0, stat_of(f, "a", &f->a));
+	CHECK(S_ISCHR(f->a.mode));
+	CHECK_RC(0, f->a.rdev);
+	CHECK_RC(1, f->a.nlink);
+	CHECK_RC(f->ctx.uid, f->a.uid);
+	CHECK_RC(-EEXIST, workspace_rename(&f->ctx, f->w, "b", "a", both, NULL));
+	CHECK_RC(0, workspace_rename(&f->ctx, f->w, "d", "e", both, NULL));
+	CHECK_RC(0, stat_of(f, "d", &f->a));
+	CHECK(S_ISCHR(f->a.mode));
+	CHECK_RC(-EINVAL, workspace_rename(&f->ctx, f->w, "b", "a",
+				  RENAME_LEAVE_WHITEOUT | RENAME_SWAP, NULL));
+	CHECK_RC(0, workspace_unlink(&f->ctx, f->w, "a", NULL));
+	CHECK_STRING("b d e", names(f, ""));
+}
+
 PROMISE(rename_between_two_names_of_one_object_does_nothing)
 {
 	CHECK_RC(0, put(f, "a", "x"));
@@ -646,7 +671,7 @@ TEST_GROUP(names_promises, TEST(root_is_a_directory), TEST(getattr_says_why_a_pa
 	TEST(removing_another_object_than_expected_is_stale),
 	TEST(a_name_in_another_directory_than_meant_is_stale), TEST(rename_moves_and_replaces),
 	TEST(rename_moves_whole_directories), TEST(rename_refuses),
-	TEST(rename_can_keep_the_target), TEST(rename_can_swap),
+	TEST(rename_can_keep_the_target), TEST(rename_can_swap), TEST(rename_can_leave_a_whiteout),
 	TEST(rename_between_two_names_of_one_object_does_nothing),
 	TEST(readdir_gives_full_attributes), TEST(readdir_refuses), TEST(readdir_gives_all_of_many),
 	TEST(names_may_hold_any_byte), TEST(names_may_be_255_bytes_long),

@@ -97,6 +97,22 @@ PROMISE(rename_flags_are_kept)
 	CHECK_RC(-ENOENT, SYS(renameat2(AT_FDCWD, "d", AT_FDCWD, "none", RENAME_EXCHANGE)));
 }
 
+PROMISE(rename_can_leave_a_whiteout)
+{
+	struct stat st;
+
+	for (int i = 0; i < 20; i++) {
+		CHECK_RC(0, put("a", "a"));
+		CHECK_RC(0, put("b", "b"));
+		CHECK_RC(0, SYS(renameat2(AT_FDCWD, "a", AT_FDCWD, "b", RENAME_WHITEOUT)));
+		CHECK_STRING("a", get("b"));
+		CHECK_RC(0, SYS(stat("a", &st)));
+		CHECK(S_ISCHR(st.st_mode) && st.st_rdev == 0);
+		CHECK_RC(0, SYS(unlink("a")));
+		CHECK_RC(-ENOENT, SYS(stat("a", &st)));
+	}
+}
+
 PROMISE(a_working_directory_can_be_moved_and_removed)
 {
 	char here[PATH_MAX];
@@ -218,7 +234,7 @@ PROMISE(fifos_and_sockets_work)
 
 TEST_GROUP(names_promises, TEST(hard_links_are_one_inode), TEST(unlinked_files_live_on),
 	TEST(open_files_survive_being_replaced), TEST(open_files_keep_their_number_for_themselves),
-	TEST(rename_flags_are_kept), TEST(a_working_directory_can_be_moved_and_removed),
-	TEST(names_may_hold_any_byte), TEST(paths_may_be_longer_than_path_max),
-	TEST(o_excl_has_one_winner), TEST(unnamed_files_work_or_are_refused), TEST(umask_counts),
-	TEST(fifos_and_sockets_work));
+	TEST(rename_flags_are_kept), TEST(rename_can_leave_a_whiteout),
+	TEST(a_working_directory_can_be_moved_and_removed), TEST(names_may_hold_any_byte),
+	TEST(paths_may_be_longer_than_path_max), TEST(o_excl_has_one_winner),
+	TEST(unnamed_files_work_or_are_refused), TEST(umask_counts), TEST(fifos_and_sockets_work));

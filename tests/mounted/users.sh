@@ -100,6 +100,26 @@ test_a_remount_changes_the_flags() {
 	wait_for 5 "$mnt/program"
 }
 
+# overlay DIRECTORY COMMAND: with DIRECTORY/merged over DIRECTORY/lower and upper, as long as it runs.
+overlay() {
+	unshare -m sh -ec '
+		mount -t overlay overlay -o "lowerdir=$2/lower,upperdir=$1/upper,workdir=$1/work" "$2/merged"
+		cd "$2/merged"
+		eval "$3"' sh "$1" "$tmp/overlay" "$2"
+}
+
+test_an_overlay_can_write_here() {
+	mkdir -p "$tmp"/overlay/{lower/d,merged,upper,work} "$mnt"/overlay/{upper,work}
+	echo file >"$tmp/overlay/lower/file"
+	echo below >"$tmp/overlay/lower/d/below"
+	echo gone >"$tmp/overlay/lower/gone"
+	overlay "$tmp/overlay" true 2>/dev/null || skip "no overlays here"
+	overlay "$mnt/overlay" 'mv file moved; echo more >>d/below; rm gone; echo new >gone; mv gone new'
+	expect "below d more moved new new" \
+		"$(overlay "$mnt/overlay" 'cat d/below; ls; cat new' | sort | xargs)"
+	expect "character special file" "$(stat -c %F "$mnt/overlay/upper/file")" "a name that was moved away"
+}
+
 [ "$(id -u)" = 0 ] || skip_all "needs root"
 chmod 711 "$tmp"
 run_tests "$1" -o allow_other --idmap=none
