@@ -375,6 +375,9 @@ struct session_ring;
 /* How many queues the kernel has for a mount; 0: not known. */
 unsigned session_ring_queues(void);
 
+/* This process may have as many rings as there may be threads. */
+bool session_ring_may_open_many(void);
+
 /* A ring for one thread, to fetch requests of the queue `queue`.  NULL: this machine does not allow
  * it, or no memory; errno says which. */
 struct session_ring *session_ring_open(unsigned queue);

@@ -419,6 +419,8 @@ int session_queues_open(struct session *s)
 
 	if (count == 0 || count > QUEUES_MAX)
 		return -EOPNOTSUPP;
+	if (!session_ring_may_open_many())
+		return -ENOMEM;
 	s->queues = calloc(count, sizeof(*s->queues));
 	for (unsigned i = 0; s->queues && i < count; i++) {
 		s->queues[i].session = s;

@@ -18,13 +18,17 @@
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
+#include <linux/capability.h>
 #include <linux/fuse.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "ops/support/cleanup.h"
 #include "ops/support/log.h"
@@ -58,6 +62,7 @@ enum {
 	/* Of a request but for what is written: a name, an extended attribute. */
 	REQUEST_BYTES = 128 << 10,
 	KEPT_BYTES = 128 << 10, /* of a payload, while nobody needs it */
+	LOCKED_BYTES = 8 << 20, /* of a thousand rings */
 	MAPPING_BYTES = ENTRY_BYTES + REQUEST_BYTES + SESSION_REQUEST_MAX_BYTES,
 };
 
@@ -100,6 +105,20 @@ unsigned session_ring_queues(void)
 }
 
 /* ---- Rings ------------------------------------------------------------------------------ */
+
+/* Most of them are opened when others wait, for a lock perhaps: without one more nobody would serve
+ * who unlocks. */
+bool session_ring_may_open_many(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+	struct rlimit locked;
+
+	if (syscall(SYS_capget, &header, sets) == 0 &&
+		(sets[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK)))
+		return true;
+	return getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur >= LOCKED_BYTES;
+}
 
 struct session_ring *session_ring_open(unsigned queue)
 {

@@ -132,6 +132,20 @@ test_a_read_that_overtakes_a_write_leaves_nothing_of_before() {
 	stop_daemon
 }
 
+# A ring is locked memory; of 64 KiB there are seven.
+test_who_may_lock_little_memory_is_served_from_the_device() {
+	local program=$ISTHMUS
+
+	need setpriv
+	printf '#!/bin/sh\nulimit -l 64\nexec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock "%s" "$@"\n' \
+		"$program" >"$tmp/limited"
+	chmod +x "$tmp/limited"
+	ISTHMUS=$tmp/limited start_daemon
+	! uses_io_uring || fail "requests come by io_uring"
+	grep -q 'this process: Cannot allocate memory' "$tmp/daemon.log" || fail "it says: $(cat "$tmp/daemon.log")"
+	stop_daemon
+}
+
 test_a_killed_daemon_leaves_nothing_that_hangs() {
 	local file status=0
 
