@@ -126,6 +126,25 @@ static void deliver_loss(struct remote *remote)
 	free(old);
 }
 
+/* Under the lock, but meanwhile.  False: nothing was. */
+static bool deliver_what_was_dropped(struct remote *remote)
+{
+	bool lost = remote->feed_lost;
+
+	if (!remote->feed_overflowed && !lost)
+		return false;
+	remote->feed_overflowed = remote->feed_lost = false;
+	pthread_mutex_unlock(&remote->lock);
+	if (lost)
+		deliver_loss(remote);
+	else
+		deliver_rescan(remote);
+	pthread_mutex_lock(&remote->lock);
+	remote->feed_delivered++;
+	pthread_cond_broadcast(&remote->feed_moved);
+	return true;
+}
+
 static void *run_feed(void *argument)
 {
 	struct remote *remote = argument;
@@ -136,6 +155,8 @@ static void *run_feed(void *argument)
 		struct wire_reader reader;
 		struct change change;
 
+		if (deliver_what_was_dropped(remote))
+			continue;
 		if (!item) {
 			pthread_cond_wait(&remote->feed_moved, &remote->lock);
 			continue;
@@ -147,15 +168,9 @@ static void *run_feed(void *argument)
 		remote->feed_bytes -= item->size;
 		pthread_mutex_unlock(&remote->lock);
 		reader = wire_reader_over(item->payload, item->size);
-		if (item->kind == FEED_LOSS) {
-			deliver_loss(remote);
-		} else if (item->kind == FEED_RESCAN) {
-			deliver_rescan(remote);
-		} else {
-			wire_get_change(&reader, &change);
-			change.looked_ns += item->clock_offset_ns;
-			deliver(remote, &change);
-		}
+		wire_get_change(&reader, &change);
+		change.looked_ns += item->clock_offset_ns;
+		deliver(remote, &change);
 		free(item->payload);
 		free(item);
 		pthread_mutex_lock(&remote->lock);
@@ -181,17 +196,26 @@ static void clear_queue(struct remote *remote)
 	remote->feed_count = remote->feed_bytes = 0;
 }
 
+/* Under the lock.  What is dropped counts as one change that comes: no memory is needed for that.
+ */
+static void drop_queue(struct remote *remote, bool *why)
+{
+	clear_queue(remote);
+	if (!remote->feed_overflowed && !remote->feed_lost)
+		remote->feed_received++;
+	*why = true;
+	pthread_cond_broadcast(&remote->feed_moved);
+}
+
 /* Under the lock. */
-static int push(struct remote *remote, enum feed_kind kind, uint8_t *payload, size_t size)
+static int push(struct remote *remote, uint8_t *payload, size_t size)
 {
 	struct feed_change *item = calloc(1, sizeof(*item));
 
 	if (!item)
 		return -ENOMEM;
-	*item = (struct feed_change){.kind = kind,
-		.payload = payload,
-		.size = size,
-		.clock_offset_ns = remote->clock_offset_ns};
+	*item = (struct feed_change){
+		.payload = payload, .size = size, .clock_offset_ns = remote->clock_offset_ns};
 	*remote->feed_last = item;
 	remote->feed_last = &item->next;
 	remote->feed_count++;
@@ -217,13 +241,12 @@ int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size)
 	if (!remote->sink) {
 		free(payload);
 	} else if (remote->feed_count >= FEED_MAX_CHANGES || remote->feed_bytes >= FEED_MAX_BYTES) {
-		clear_queue(remote);
+		drop_queue(remote, &remote->feed_overflowed);
 		free(payload);
-		r = push(remote, FEED_RESCAN, NULL, 0);
 	} else {
 		if (change.looked_ns)
 			remote_note_clock(remote, change.looked_ns);
-		r = push(remote, FEED_CHANGE, payload, size);
+		r = push(remote, payload, size);
 		if (r < 0)
 			free(payload);
 	}
@@ -271,10 +294,8 @@ void remote_feed_lost(struct remote *remote)
 
 	pthread_mutex_lock(&remote->lock);
 	watching = remote->sink;
-	if (watching) {
-		clear_queue(remote);
-		push(remote, FEED_LOSS, NULL, 0);
-	}
+	if (watching)
+		drop_queue(remote, &remote->feed_lost);
 	pthread_mutex_unlock(&remote->lock);
 	if (watching)
 		ask_for_feed_again(remote);

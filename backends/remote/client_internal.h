@@ -75,11 +75,8 @@ struct call {
 	struct file_lock lock;
 };
 
-enum feed_kind { FEED_CHANGE, FEED_RESCAN, FEED_LOSS };
-
 struct feed_change {
 	struct feed_change *next;
-	enum feed_kind kind;
 	uint8_t *payload;
 	size_t size;
 	uint64_t clock_offset_ns; /* of the session that it came in */
@@ -156,6 +153,7 @@ struct remote {
 	pthread_cond_t feed_moved;
 	struct feed_change *feed_first, **feed_last;
 	size_t feed_count, feed_bytes;
+	bool feed_overflowed, feed_lost; /* to be told before what is in the queue */
 	uint64_t feed_received, feed_delivered;
 	struct watch_set *watched;
 

@@ -690,9 +690,11 @@ static int receive_frame(struct lane *lane, struct receiver *in)
 		return answer_ping(lane, header.id);
 	if (header.type == FRAME_ACK || header.type == FRAME_PONG)
 		return 0;
-	if (header.type >= FRAME_FIRST_COUNTED)
+	r = lane->callbacks.received(lane->user, &header, steal_ptr(&payload));
+	/* Without memory it has not arrived, and is sent again. */
+	if (header.type >= FRAME_FIRST_COUNTED && r != -ENOMEM)
 		count_received(lane, &header);
-	return lane->callbacks.received(lane->user, &header, steal_ptr(&payload));
+	return r;
 }
 
 static void *run_reader(void *user)

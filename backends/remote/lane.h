@@ -27,7 +27,7 @@ enum { LANE_LARGE_BYTES = LISTING_CHUNK_BYTES };
 
 struct lane_callbacks {
 	/* From the reader thread, in order.  Owns `payload` (header->size bytes, then a
-	 * NUL).  A negative result drops the connection. */
+	 * NUL).  A negative result drops the connection; after -ENOMEM the frame comes again. */
 	int (*received)(void *user, const struct frame_header *header, uint8_t *payload);
 
 	/* From the reader thread, before each frame: false makes it wait, so that a peer
