@@ -1,0 +1,264 @@
+/* What the cached decorator keeps on disk, and that nothing is believed of it that is not so. */
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ops/content_store.h"
+#include "ops/faulty.h"
+#include "ops/support/cleanup.h"
+#include "tests/check.h"
+#include "tests/unit/cached_fixture.h"
+#include "tests/unit/place.h"
+
+static void setup_with_store(struct cached_options *ret_options)
+{
+	static char store[80];
+
+	/* Larger than what comes along with the names. */
+	setup("for i in 1 2 3 4 5 6; do echo content of $i > f$i; truncate -s 5000 f$i; done; "
+	      "touch -d '1 hour ago' f*");
+	workspace_free(w);
+	snprintf(store, sizeof(store), "%s/store", directory);
+	/* ctime is now; only what has settled is kept. */
+	sleep(3);
+	*ret_options = (struct cached_options){
+		.ttl_ms = 1000, .disk_bytes = 1 << 20, .disk_directory = store, .identity = "test"};
+	mount_it(ret_options);
+}
+
+static void read_all(void)
+{
+	char path[8], want[32];
+
+	for (int i = 1; i <= 6; i++) {
+		snprintf(path, sizeof(path), "f%d", i);
+		snprintf(want, sizeof(want), "content of %d\n", i);
+		CHECK_STRING(want, text_of(path));
+	}
+}
+
+static int damage_one(const char *path, const struct stat *st, int type, struct FTW *walk)
+{
+	(void)st;
+	(void)walk;
+	if (type != FTW_F || strstr(path, "index"))
+		return 0;
+	return truncate(path, 3);
+}
+
+static void test_the_store_spares_reading_and_is_verified(void)
+{
+	struct cached_options options;
+	struct cached_stats stats;
+
+	setup_with_store(&options);
+	read_all();
+	workspace_free(w);
+
+	mount_it(&options);
+	read_all();
+	CHECK_RC(0, faulty_calls(counter, "open"));
+	CHECK_RC(1, faulty_calls(counter, "scan"));
+	cached_statistics(w, &stats);
+	CHECK_RC(6, stats.disk_hits);
+	workspace_free(w);
+
+	CHECK_RC(0, nftw(options.disk_directory, damage_one, 16, FTW_PHYS));
+	mount_it(&options);
+	read_all();
+	cached_statistics(w, &stats);
+	CHECK_RC(0, stats.disk_hits);
+	workspace_free(w);
+
+	behind("printf 'content of 2\\n' > g; mv g f1");
+	mount_it(&options);
+	CHECK_STRING("content of 2\n", text_of("f1"));
+	teardown();
+}
+
+static time_t ahead; /* our clock's, of the place's */
+
+time_t time(time_t *ret_seconds)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	now.tv_sec += ahead;
+	if (ret_seconds)
+		*ret_seconds = now.tv_sec;
+	return now.tv_sec;
+}
+
+/* It may change once more without its times telling. */
+static void test_what_the_place_has_just_changed_is_not_stored(void)
+{
+	struct cached_options options;
+	struct cached_stats stats;
+
+	setup_with_store(&options);
+	behind("printf 'content of 1\\n' > f1; truncate -s 5000 f1");
+	ahead = 3600;
+	read_all();
+	workspace_free(w);
+
+	mount_it(&options);
+	read_all();
+	cached_statistics(w, &stats);
+	CHECK_RC(5, stats.disk_hits);
+	ahead = 0;
+	teardown();
+}
+
+static char found_name[64];
+
+static int find_content(const char *path, const struct stat *st, int type, struct FTW *walk)
+{
+	(void)st;
+	if (type == FTW_F && walk->level == 2)
+		snprintf(found_name, sizeof(found_name), "%s", path + walk->base - 3);
+	return 0;
+}
+
+/* The name under which a store keeps this content. */
+static void store_it(const char *path, const char *identity, const char *text, char name[64])
+{
+	struct attributes version = {.id = {.inode = 1}, .size_bytes = strlen(text)};
+	struct content_store *store = NULL;
+	cleanup_free void *data = NULL;
+
+	CHECK_RC(0, content_store_open(path, identity, 1 << 20, &store));
+	CHECK_RC(0, content_store_put(store, &version, text));
+	CHECK_RC(0, content_store_get(store, &version, &data));
+	CHECK(data && memcmp(data, text, strlen(text)) == 0);
+	content_store_close(store);
+	found_name[0] = '\0';
+	CHECK_RC(0, nftw(path, find_content, 16, FTW_PHYS));
+	strcpy(name, found_name);
+}
+
+static void test_a_store_is_private_and_its_hashes_its_own(void)
+{
+	char one[80], other[80], names[3][64];
+	struct content_store *store = NULL;
+	struct stat st;
+
+	setup("true");
+	snprintf(one, sizeof(one), "%s/one", directory);
+	snprintf(other, sizeof(other), "%s/other", directory);
+	CHECK_RC(0, mkdir(one, 0777));
+	CHECK_RC(0, chmod(one, 0777));
+	store_it(one, "a", "content", names[0]);
+	store_it(one, "b", "content", names[1]);
+	store_it(other, "a", "content", names[2]);
+	CHECK_STRING(names[0], names[1]);
+	CHECK(strlen(names[2]) == 33 && strcmp(names[0], names[2]) != 0);
+	CHECK_RC(0, stat(one, &st));
+	CHECK_RC(0700, st.st_mode & 0777);
+	if (geteuid() == 0 && CHECK_RC(0, chown(one, 64001, 64001)))
+		CHECK_RC(-EPERM, content_store_open(one, "a", 1 << 20, &store));
+	teardown();
+}
+
+static void put_temporary(const char *path, const char *name, time_t written)
+{
+	struct timespec times[2] = {{.tv_sec = written}, {.tv_sec = written}};
+	char whole[128];
+	cleanup_fd int fd = -1;
+
+	snprintf(whole, sizeof(whole), "%s/%s", path, name);
+	fd = open(whole, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	CHECK_RC(0, futimens(fd, times));
+}
+
+static bool is_in(const char *path, const char *name)
+{
+	char whole[128];
+
+	snprintf(whole, sizeof(whole), "%s/%s", path, name);
+	return access(whole, F_OK) == 0;
+}
+
+static void test_what_killed_writers_left_in_a_store_goes(void)
+{
+	char path[80], name[64];
+
+	setup("true");
+	snprintf(path, sizeof(path), "%s/store", directory);
+	CHECK_RC(0, mkdir(path, 0700));
+	put_temporary(path, "tmp-1-0x1000", time(NULL) - 7200);
+	put_temporary(path, "tmp-2-0x2000", time(NULL));
+	store_it(path, "a", "content", name);
+	CHECK(!is_in(path, "tmp-1-0x1000"));
+	CHECK(is_in(path, "tmp-2-0x2000"));
+	teardown();
+}
+
+/* ---- A far end that lies --------------------------------------------------------- */
+
+static const struct attributes lying_directory = {
+	.id = {.inode = 1}, .mode = S_IFDIR | 0755, .nlink = 2};
+static const struct attributes lying_file = {
+	.id = {.inode = 2}, .mode = S_IFREG | 0644, .nlink = 1, .size_bytes = 32 << 20};
+
+static int lying_getattr(struct op_context *ctx, struct workspace *liar,
+	const struct object_ref *object, struct attributes *ret_attributes)
+{
+	(void)ctx;
+	(void)liar;
+	*ret_attributes = *object->path ? lying_file : lying_directory;
+	return 0;
+}
+
+/* Content that nobody asked for, and less than its size says. */
+static int lying_scan(struct op_context *ctx, struct workspace *liar,
+	const struct object_ref *scanned, const struct scan_request *request, dir_entry_sink sink,
+	void *user)
+{
+	const struct dir_entry top = {.path = "", .attributes = lying_directory, .complete = true};
+	const struct dir_entry file = {
+		.path = "f", .attributes = lying_file, .content = "short", .content_size = 5};
+	int r = sink(user, &top);
+
+	(void)ctx;
+	(void)liar;
+	(void)scanned;
+	(void)request;
+	return r < 0 ? r : sink(user, &file);
+}
+
+static const struct workspace_ops lying_ops = {
+	.name = "liar",
+	.free = place_free,
+	.status = place_status,
+	.getattr = lying_getattr,
+	.scan = lying_scan,
+};
+
+static void test_content_of_another_size_is_not_believed(void)
+{
+	struct workspace liar = {&lying_ops};
+	char store[80];
+	const struct cached_options options = {
+		.ttl_ms = 1000, .disk_bytes = 1 << 30, .disk_directory = store, .identity = "liar"};
+	struct cached_stats stats;
+	struct attributes a;
+
+	setup("true");
+	workspace_free(w);
+	snprintf(store, sizeof(store), "%s/store", directory);
+	CHECK_RC(0, cached_new(&liar, &options, &w));
+	CHECK_RC(0, look("f", &a));
+	cached_quiesce(w);
+	cached_statistics(w, &stats);
+	CHECK_RC(0, stats.content_bytes);
+	teardown();
+}
+
+TEST_MAIN("cached_store", TEST(test_the_store_spares_reading_and_is_verified),
+	TEST(test_what_the_place_has_just_changed_is_not_stored),
+	TEST(test_a_store_is_private_and_its_hashes_its_own),
+	TEST(test_what_killed_writers_left_in_a_store_goes),
+	TEST(test_content_of_another_size_is_not_believed))
