@@ -102,18 +102,24 @@ static void remove_if_idle(struct cached *c, struct node *node, const struct cha
 		node_remove(c, node);
 }
 
+static bool has_room(const struct cached *c)
+{
+	return c->node_count < c->node_count_max;
+}
+
 /* An answer under way may tell of the directory as it was before.  NULL: nothing is there, or there
- * is no memory, and then no such answer is believed. */
+ * is no room or memory, and then no such answer is believed. */
 static struct node *make_for_answers(struct cached *c, const char *path)
 {
-	struct node *node = tree_make_all(c, path), *ignored;
+	struct node *node, *ignored;
 
+	node = has_room(c) ? tree_make_all(c, path) : tree_find(c, path, strlen(path));
 	if (!node && tree_lookup(c, path, &ignored, &ignored) == -EAGAIN)
 		cached_forget_answers(c);
 	return node;
 }
 
-/* There is no memory for what is in the directory. */
+/* There is no room or memory for what is in the directory. */
 static void forget_listing(struct cached *c, struct node *parent)
 {
 	parent->directory->complete = false;
@@ -145,7 +151,8 @@ static bool take_entry(struct cached *c, const struct change *change)
 	}
 	if (!*change->path || (!node && order == ORDER_OLDER))
 		return true;
-	node = node ? node : tree_make(c, change->path);
+	if (!node && has_room(c))
+		node = tree_make(c, change->path);
 	if (!node) {
 		forget_listing(c, parent);
 		return true;

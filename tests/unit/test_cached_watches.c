@@ -205,7 +205,36 @@ static void test_a_watch_that_is_lost_before_it_is_known_is_not_believed(void)
 	teardown();
 }
 
+static void tell_of_many(void)
+{
+	char path[16];
+	struct change change = {.kind = CHANGE_ENTRY,
+		.path = path,
+		.exists = true,
+		.attributes = {.id = {.inode = 7}, .mode = S_IFREG, .nlink = 1}};
+
+	for (unsigned i = 0; i < 1000; i++) {
+		snprintf(path, sizeof(path), i % 2 ? "x%u" : "y%u/z", i);
+		place_sink(place_user, &change);
+	}
+}
+
+/* Whoever tells us may tell us anything. */
+static void test_what_the_feed_tells_is_bounded_too(void)
+{
+	struct cached_stats stats;
+
+	setup(40);
+	while_scanning = tell_of_many;
+	look("d1");
+	cached_quiesce(w);
+	cached_statistics(w, &stats);
+	CHECK(stats.nodes <= 42);
+	teardown();
+}
+
 TEST_MAIN("cached_watches", TEST(test_what_is_forgotten_is_not_watched),
+	TEST(test_what_the_feed_tells_is_bounded_too),
 	TEST(test_what_is_forgotten_without_memory_is_not_watched),
 	TEST(test_a_watch_that_ends_before_it_is_known_is_not_believed),
 	TEST(test_a_watch_that_is_lost_before_it_is_known_is_not_believed))
