@@ -8,7 +8,7 @@
 #include "backends/remote/bootstrap.h"
 #include "backends/remote/client.h"
 #include "backends/remote/protocol.h"
-#include "backends/remote/ssh_cipher.h"
+#include "backends/remote/ssh_options.h"
 #include "ops/support/cleanup.h"
 
 enum {
@@ -221,7 +221,7 @@ static int build_ssh(
 	const struct ssh_address *address, const char *command, struct remote_settings *settings)
 {
 	struct arguments arguments;
-	const char *cipher = NULL;
+	struct ssh_options options = {0};
 	int r = begin(&arguments);
 
 	if (r < 0)
@@ -243,9 +243,11 @@ static int build_ssh(
 		add(&arguments, address->port);
 	}
 	if (r == 0 && is_openssh(command))
-		cipher = ssh_cipher_option(arguments.list, address->host);
-	if (cipher)
-		add(&arguments, cipher);
+		ssh_options_find(arguments.list, address->host, &options);
+	if (options.cipher)
+		add(&arguments, options.cipher);
+	if (options.sharing)
+		add(&arguments, options.sharing);
 	add(&arguments, "--");
 	add(&arguments, address->host);
 	add(&arguments, bootstrap_command);

@@ -39,6 +39,22 @@ if grep -qw aes /proc/cpuinfo; then
 	expect "ciphers of the user's" 15 '^ok ' "ssh://box$dir/ws" "$ssh -o Ciphers=aes192-ctr"
 	expect_cipher "which are used" aes192-ctr
 fi
+# An ssh that tells its arguments.
+mkdir "$dir/bin"
+printf '#!/bin/sh\necho "$*" >>%s/told\nexec %s "$@"\n' "$dir" "$(command -v ssh)" >"$dir/bin/ssh"
+chmod +x "$dir/bin/ssh"
+# becomes_master WANT [OPTION...]
+becomes_master() {
+	local got
+
+	rm -f "$dir/told"
+	PATH=$dir/bin:$PATH expect "a shared connection" 15 '^ok ' "ssh://box$dir/ws" \
+		"$ssh -o ControlPath=$dir/%C ${*:2}"
+	got=$(grep -v -e ' -G ' "$dir/told" | grep -q -e -oControlMaster=no && echo no || echo yes)
+	[ "$got" = "$1" ] || { echo "FAILED: others' sessions through ours: $(cat "$dir/told")" >&2; failed=1; }
+}
+becomes_master no
+becomes_master yes -o ControlPersist=1
 printf 'Host box\n%s\n' "RemoteCommand cat" "LocalForward 127.0.0.1:$(sed -n 's/.*Port //p' "$dir/ssh_config") 127.0.0.1:1" \
 	"ExitOnForwardFailure yes" "PermitLocalCommand yes" "LocalCommand cat" >"$dir/for_logins"
 cat "$dir/ssh_config" >>"$dir/for_logins"

@@ -1,4 +1,4 @@
-#include "backends/remote/ssh_cipher.h"
+#include "backends/remote/ssh_options.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,42 +77,44 @@ static void read_answer(int fd, char *text, size_t size)
 	text[used] = '\0';
 }
 
-static bool nobody_named_ciphers(char *const *argv)
+static void ask(char *const *argv, char *text, size_t size)
 {
-	cleanup_free char *text = malloc(ANSWER_MAX_BYTES);
 	int ends[2];
 	pid_t pid;
 	int r;
 
-	if (!text || pipe2(ends, O_CLOEXEC) < 0)
-		return false;
+	*text = '\0';
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return;
 	r = start(argv, ends[1], &pid);
 	close(ends[1]);
 	if (r == 0) {
-		read_answer(ends[0], text, ANSWER_MAX_BYTES);
+		read_answer(ends[0], text, size);
 		kill(pid, SIGKILL);
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 			;
 	}
 	close(ends[0]);
-	return r == 0 && strstr(text, preset_line);
 }
 
-const char *ssh_cipher_option(char *const *argv, const char *host)
+void ssh_options_find(char *const *argv, const char *host, struct ssh_options *ret_options)
 {
 	cleanup_free char **question = NULL;
+	cleanup_free char *answer = malloc(ANSWER_MAX_BYTES);
 	size_t count = 0;
 
-	if (!processor_knows_aes())
-		return NULL;
 	while (argv[count])
 		count++;
 	question = calloc(count + 4, sizeof(*question));
-	if (!question)
-		return NULL;
+	if (!question || !answer)
+		return;
 	memcpy(question, argv, count * sizeof(*question));
 	question[count] = (char *)(uintptr_t) "-G";
 	question[count + 1] = (char *)(uintptr_t) "--";
 	question[count + 2] = (char *)(uintptr_t)host;
-	return nobody_named_ciphers(question) ? preference : NULL;
+	ask(question, answer, ANSWER_MAX_BYTES);
+	if (processor_knows_aes() && strstr(answer, preset_line))
+		ret_options->cipher = preference;
+	if (strstr(answer, "\ncontrolpersist no\n"))
+		ret_options->sharing = "-oControlMaster=no";
 }
