@@ -206,6 +206,7 @@ static void take_directory(
 		!intake->cached->forgetting) {
 		d->watched = true;
 		d->watched_at = intake->learnt.asked;
+		d->complete = false; /* what this listing says next, no event tells */
 	}
 	if (!entry->complete)
 		return;

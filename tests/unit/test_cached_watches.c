@@ -12,6 +12,7 @@ static bool is_watched_there[100]; /* the first is the root */
 static change_sink place_sink;
 static void *place_user;
 static void (*while_scanning)(void); /* once d5 is watched, before that is told */
+static void (*while_listing)(void);  /* once "new" is watched, before what is in it is told; once */
 
 static struct workspace *w;
 static struct op_context context;
@@ -42,17 +43,48 @@ static int place_getattr(struct op_context *ctx, struct workspace *place,
 	return 0;
 }
 
+static int place_mkdir(struct op_context *ctx, struct workspace *place, const char *path,
+	uint32_t mode, struct attributes *ret_attributes)
+{
+	(void)ctx;
+	(void)place;
+	(void)path;
+	(void)mode;
+	*ret_attributes = any_directory;
+	return 0;
+}
+
+/* Somebody else has made "new/x" before it was watched. */
+static int list_new(dir_entry_sink sink, void *user)
+{
+	struct dir_entry entry = {
+		.path = "", .attributes = any_directory, .watched = true, .complete = true};
+	void (*run)(void) = while_listing;
+	int r = sink(user, &entry);
+
+	while_listing = NULL;
+	if (run)
+		run();
+	entry.path = "x";
+	entry.attributes.id.inode = 2;
+	r = r < 0 ? r : sink(user, &entry);
+	return r < 0 ? r : 0;
+}
+
 static int place_scan(struct op_context *ctx, struct workspace *place,
 	const struct object_ref *scanned, const struct scan_request *request, dir_entry_sink sink,
 	void *user)
 {
-	struct dir_entry entry = {.path = "", .attributes = any_directory, .watched = true};
+	struct dir_entry entry = {
+		.path = "", .attributes = any_directory, .watched = true, .complete = true};
 	char name[16];
 	int r = 0;
 
 	(void)ctx;
 	(void)place;
 	(void)request;
+	if (strcmp(scanned->path, "new") == 0)
+		return list_new(sink, user);
 	for (unsigned i = 0; r >= 0 && i < 100 && !*scanned->path; i++) {
 		is_watched_there[i] = true;
 		if (i == 5 && while_scanning)
@@ -84,6 +116,7 @@ static const struct workspace_ops place_ops = {
 	.free = place_free,
 	.status = place_status,
 	.getattr = place_getattr,
+	.mkdir = place_mkdir,
 	.scan = place_scan,
 	.watch = place_watch,
 	.unwatch = place_unwatch,
@@ -125,6 +158,32 @@ static bool is_watched(const char *path)
 
 	CHECK_RC(0, workspace_watch_directory(&context, w, &OBJECT_AT(path), &watched));
 	return watched;
+}
+
+static bool new_is_watched;
+static int look_in_new;
+
+static void look_while_it_is_listed(void)
+{
+	struct op_context ctx;
+	struct attributes attributes;
+
+	op_context_init(&ctx);
+	workspace_watch_directory(&ctx, w, &OBJECT_AT("new"), &new_is_watched);
+	look_in_new = workspace_getattr(&ctx, w, &OBJECT_AT("new/x"), &attributes);
+}
+
+/* Whoever is told that it is watched believes for long what he hears then. */
+static void test_what_we_made_is_not_watched_before_it_is_listed(void)
+{
+	setup(0);
+	while_listing = look_while_it_is_listed;
+	CHECK_RC(0, workspace_mkdir(&context, w, "new", 0755, &ignored));
+	cached_quiesce(w);
+	CHECK(!while_listing);
+	CHECK(!new_is_watched || look_in_new == 0);
+	CHECK(is_watched("new"));
+	teardown();
 }
 
 /* What is forgotten as it is too much is watched no more, but where whoever is above listens. */
@@ -233,8 +292,8 @@ static void test_what_the_feed_tells_is_bounded_too(void)
 	teardown();
 }
 
-TEST_MAIN("cached_watches", TEST(test_what_is_forgotten_is_not_watched),
-	TEST(test_what_the_feed_tells_is_bounded_too),
+TEST_MAIN("cached_watches", TEST(test_what_we_made_is_not_watched_before_it_is_listed),
+	TEST(test_what_is_forgotten_is_not_watched), TEST(test_what_the_feed_tells_is_bounded_too),
 	TEST(test_what_is_forgotten_without_memory_is_not_watched),
 	TEST(test_a_watch_that_ends_before_it_is_known_is_not_believed),
 	TEST(test_a_watch_that_is_lost_before_it_is_known_is_not_believed))
