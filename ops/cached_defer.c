@@ -22,6 +22,16 @@ static struct cached_file *creator_of(const struct node *node)
 	return file;
 }
 
+/* What others write the creator does not know: neither the size nor which mtime is to stay. */
+static bool is_alone(const struct cached_file *creator)
+{
+	const struct cached_file *file = creator->node->files;
+
+	while (file && (file == creator || (file->flags & O_ACCMODE) == O_RDONLY))
+		file = file->next;
+	return !file && creator->captured_writes == creator->node->write_count;
+}
+
 /* What can fail, or what only the place can tell the result of, is not held back. */
 static bool may_wait(const struct op_context *ctx, const struct cached_file *file, unsigned mask,
 	const struct attributes *want)
@@ -30,8 +40,8 @@ static bool may_wait(const struct op_context *ctx, const struct cached_file *fil
 	bool knows_mtime =
 		file->capture_size == 0 || (file->deferred_mask & SET_MTIME) || (mask & SET_MTIME);
 
-	return (mask & ~(unsigned)DEFERRABLE) == 0 && file->capturing && knows_mtime &&
-	       (ctx->uid == 0 || ctx->uid == now->uid) &&
+	return (mask & ~(unsigned)DEFERRABLE) == 0 && file->capturing && is_alone(file) &&
+	       knows_mtime && (ctx->uid == 0 || ctx->uid == now->uid) &&
 	       !((mask & SET_UID) && want->uid != now->uid) &&
 	       !((mask & SET_GID) && want->gid != now->gid) &&
 	       !((mask & SET_MODE) && (want->mode & SPECIAL_BITS)) && !(now->mode & SPECIAL_BITS) &&

@@ -204,6 +204,34 @@ PROMISE(two_handles_see_each_other)
 	CHECK_RC(0, workspace_close(&f->ctx, b));
 }
 
+PROMISE(a_new_owner_comes_with_the_size_that_others_wrote)
+{
+	struct open_file *creator = create_or_fail(f, "f", O_RDWR);
+	struct open_file *other = open_or_fail(f, "f", O_RDWR);
+	struct attributes want;
+
+	CHECK_RC(4, write_text(f, other, "text", 0));
+	CHECK_RC(0, workspace_close(&f->ctx, other));
+	CHECK_RC(0, stat_of(f, "f", &want));
+	CHECK_RC(0, workspace_setattr(&f->ctx, f->w, &OBJECT_AT("f"), SET_UID, &want, &f->a));
+	CHECK_RC(4, f->a.size_bytes);
+	CHECK_RC(0, workspace_close(&f->ctx, creator));
+}
+
+PROMISE(times_that_were_set_give_way_to_what_others_write)
+{
+	struct open_file *creator = create_or_fail(f, "f", O_RDWR);
+	struct open_file *other = open_or_fail(f, "f", O_RDWR);
+	struct attributes want = {.mtime.tv_sec = 1000};
+
+	CHECK_RC(0, workspace_setattr(&f->ctx, f->w, &OBJECT_OF(creator), SET_MTIME, &want, &f->a));
+	CHECK_RC(4, write_text(f, other, "text", 0));
+	CHECK_RC(0, workspace_close(&f->ctx, other));
+	CHECK_RC(0, workspace_close(&f->ctx, creator));
+	CHECK_RC(0, stat_of(f, "f", &f->a));
+	CHECK(f->a.mtime.tv_sec > 1000);
+}
+
 PROMISE(a_handle_outlives_its_name)
 {
 	struct open_file *file = create_or_fail(f, "f", O_RDWR);
@@ -486,7 +514,8 @@ TEST_GROUP(files_promises, TEST(create_makes_a_new_file_only),
 	TEST(test_read_stops_at_end_of_file), TEST(a_read_may_be_far_larger_than_its_file),
 	TEST(a_handle_keeps_to_its_access), TEST(writes_go_where_they_are_told),
 	TEST(large_writes_come_back_whole), TEST(a_stat_follows_the_writes_before_it),
-	TEST(two_handles_see_each_other), TEST(a_handle_outlives_its_name),
+	TEST(two_handles_see_each_other), TEST(a_new_owner_comes_with_the_size_that_others_wrote),
+	TEST(times_that_were_set_give_way_to_what_others_write), TEST(a_handle_outlives_its_name),
 	TEST(a_handle_follows_its_object_through_a_rename),
 	TEST(appends_go_to_the_end_whatever_the_offset),
 	TEST(appends_from_many_threads_lose_no_line),
