@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,7 +167,16 @@ static uint64_t start_time(pid_t pid)
 	return ticks;
 }
 
-/* All that is left of it is in the kernel: threads, or itself on the way out. */
+/* The signal goes nowhere else than to its threads, which need the processor for their end. */
+static bool is_killed(const char *status)
+{
+	const char *pending = strstr(status, "\nShdPnd:\t");
+
+	return pending &&
+	       ((strtoull(pending + strlen("\nShdPnd:\t"), NULL, 16) >> (SIGKILL - 1)) & 1);
+}
+
+/* All that is left of it is in the kernel, or soon will be: threads, or itself on the way out. */
 static bool is_ending(pid_t pid)
 {
 	char text[2048];
@@ -175,7 +185,7 @@ static bool is_ending(pid_t pid)
 
 	read_proc(pid, "status", text, sizeof(text));
 	threads = strstr(text, "\nThreads:\t");
-	if (!threads || strstr(text, "\nVmSize:"))
+	if (!threads || (strstr(text, "\nVmSize:") && !is_killed(text)))
 		return false;
 	is_zombie = strstr(text, "\nState:\tZ");
 	return !is_zombie || atoi(threads + strlen("\nThreads:\t")) > 1;

@@ -64,6 +64,27 @@ test_a_killed_daemon_says_so_and_mount_recovers() {
 	umount_here
 }
 
+# Its threads need the processor for that.
+test_mount_recovers_from_a_daemon_that_is_being_killed() {
+	need chrt
+	local daemon i
+
+	busy=()
+	for i in 1 2 3 4; do
+		sh -c 'while :; do :; done' &
+		busy+=($!)
+	done
+	trap 'kill "${busy[@]}"' EXIT
+	mount_here
+	for i in $(seq 20); do
+		daemon=$("$ISTHMUS" status "$mnt" | awk '/^daemon/ { print $NF }')
+		chrt --all-tasks --idle --pid 0 "$daemon"
+		kill -KILL "$daemon"
+		mount_here 2>"$tmp/err" || fail "round $i: $(cat "$tmp/err")"
+	done
+	umount_here
+}
+
 # The session at the far end waits for a client that is gone for good: the next one ends it.
 test_locks_of_a_killed_daemon_go_with_the_next_mount() {
 	need flock
