@@ -583,11 +583,14 @@ static void fail_call(struct call *call, int64_t result)
 
 void remote_fail_calls(struct remote *remote)
 {
+	size_t left = remote->call_count;
+
 	remote->epoch++;
-	for (size_t i = 0; i < CALL_SLOTS; i++) {
+	for (size_t i = 0; i < CALL_SLOTS && left; i++) {
 		struct call *call = remote->calls[i];
 		int64_t result;
 
+		left -= call != NULL;
 		if (!call || call->done || call->epoch == remote->epoch)
 			continue;
 		result = lane_withdraw(remote->lane, call->id) || call->repeatable ? RESULT_AGAIN
