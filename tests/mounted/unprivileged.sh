@@ -61,6 +61,7 @@ test_status_and_log_are_the_user_s() {
 # mount_elsewhere OPTION...: on $tmp/other, ready when it returns.
 mount_elsewhere() {
 	mkdir -p "$tmp/other"
+	trap 'fusermount3 -uqz "$tmp/other" || true' EXIT # if the test fails
 	"$ISTHMUS" mount "${mount_options[@]}" "$@" "$uri" "$tmp/other"
 }
 
