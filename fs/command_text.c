@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/utf8.h"
 
 bool command_parse_time(const char *text, uint64_t *ret_us)
 {
@@ -63,27 +64,19 @@ void command_format_size(uint64_t bytes, char text[16])
 }
 
 /* Bytes of a printable UTF-8 character; 0: to be escaped. */
-static size_t printable(const unsigned char *text)
+static size_t printable(const uint8_t *text)
 {
-	size_t length = text[0] < 0x80   ? 1
-			: text[0] < 0xc2 ? 0
-			: text[0] < 0xe0 ? 2
-			: text[0] < 0xf0 ? 3
-			: text[0] < 0xf5 ? 4
-					 : 0;
+	size_t length = utf8_sequence(text, strnlen((const char *)text, 4));
 
 	if (length == 1)
 		return text[0] >= 0x20 && text[0] != 0x7f;
-	for (size_t i = 1; i < length; i++)
-		if ((text[i] & 0xc0) != 0x80)
-			return 0;
 	/* U+0080 to U+009f are control characters, too. */
 	return length == 2 && text[0] == 0xc2 && text[1] < 0xa0 ? 0 : length;
 }
 
 void command_print_safe(FILE *out, const char *text)
 {
-	const unsigned char *at = (const unsigned char *)text;
+	const uint8_t *at = (const uint8_t *)text;
 
 	while (*at) {
 		size_t length = printable(at);

@@ -16,6 +16,7 @@
 #include "fs/runtime.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/mountinfo.h"
+#include "ops/support/utf8.h"
 
 static const char usage[] = "usage: isthmus list [--json]\n"
 			    "\n"
@@ -233,7 +234,7 @@ static int print_json(const struct list *list)
 			cJSON_AddNumberToObject(object, "pid", item->pid);
 		cJSON_AddItemToArray(array, object);
 	}
-	text = cJSON_Print(array);
+	text = utf8_repair(cJSON_Print(array));
 	cJSON_Delete(array);
 	if (!text)
 		return command_error("list", "out of memory");

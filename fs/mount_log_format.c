@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/support/utf8.h"
+
 enum { LINE_FIXED_MAX_BYTES = 1024 }; /* all that is not a string of the record */
 
 /* ---- Pieces: the callers have reserved the room ------------------------------ */
@@ -49,30 +51,6 @@ static void put_hex(struct buffer *out, const void *data, size_t size)
 	}
 }
 
-/* Bytes of the UTF-8 character at `text`; 0 when it is none (or an overlong form, a
- * surrogate, beyond U+10FFFF). */
-static size_t character_length(const uint8_t *text, size_t size)
-{
-	uint32_t low, high;
-	size_t length;
-
-	if (text[0] < 0x80)
-		return 1;
-	if (text[0] < 0xc2 || text[0] > 0xf4)
-		return 0;
-	length = text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
-	if (length > size)
-		return 0;
-	low = text[0] == 0xe0 ? 0xa0 : text[0] == 0xf0 ? 0x90 : 0x80;
-	high = text[0] == 0xed ? 0x9f : text[0] == 0xf4 ? 0x8f : 0xbf;
-	if (text[1] < low || text[1] > high)
-		return 0;
-	for (size_t i = 2; i < length; i++)
-		if ((text[i] & 0xc0) != 0x80)
-			return 0;
-	return length;
-}
-
 static void put_escape(struct buffer *out, uint8_t byte)
 {
 	switch (byte) {
@@ -112,7 +90,7 @@ static bool put_string(struct buffer *out, const char *string, size_t size)
 		put(out, text + plain, at - plain);
 		if (at == size)
 			break;
-		length = character_length(text + at, size - at);
+		length = utf8_sequence(text + at, size - at);
 		if (length == 0) {
 			put(out, "\\ufffd", 6);
 			faithful = false;

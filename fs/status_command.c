@@ -12,6 +12,7 @@
 #include "fs/runtime.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
+#include "ops/support/utf8.h"
 
 static const char usage[] =
 	"usage: isthmus status [DIR] [--json]\n"
@@ -210,7 +211,7 @@ static int show(const char *directory, bool json)
 	}
 	if (json) {
 		cJSON_AddItemToObject(status, "stats", stats);
-		text = cJSON_Print(status);
+		text = utf8_repair(cJSON_Print(status));
 		puts(text ? text : "null");
 	} else {
 		print_status(status, stats);

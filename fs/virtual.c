@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/utf8.h"
 
 #define DIRECTORY_NAME ".isthmus"
 
@@ -162,7 +163,7 @@ static int open_node(struct mount *m, int node, struct virtual_file *file)
 		file->fd = open_log(m);
 		return file->fd < 0 ? file->fd : 0;
 	}
-	file->text = node == NODE_STATUS ? mount_status_json(m) : mount_stats_json(m);
+	file->text = utf8_repair(node == NODE_STATUS ? mount_status_json(m) : mount_stats_json(m));
 	return file->text ? 0 : -ENOMEM;
 }
 

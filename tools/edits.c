@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ops/support/utf8.h"
 #include "tools/normalise.h"
 #include "tools/text.h"
 
@@ -380,7 +381,7 @@ int edits_show_lines(
 
 		if (number >= first &&
 			(buffer_printf(out, "%6zu  ", number) < 0 ||
-				text_append_clean(out, at, text_cut(at, length, 500)) < 0 ||
+				utf8_append_clean(out, at, text_cut(at, length, 500)) < 0 ||
 				buffer_append_string(out, "\n") < 0))
 			return -ENOMEM;
 		at = newline ? newline + 1 : end;

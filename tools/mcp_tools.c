@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ops/support/clock.h"
+#include "ops/support/utf8.h"
 #include "tools/mcp.h"
 #include "tools/text.h"
 
@@ -158,7 +159,7 @@ static void on_update(void *user, const char *text, size_t size)
 	start = memrchr(text, '\n', (size_t)(end - text));
 	start = start ? start + 1 : text;
 	size = text_cut(start, (size_t)(end - start), PROGRESS_WORDS);
-	if (text_append_clean(&line, start, size) < 0 || buffer_append(&line, "", 1) < 0)
+	if (utf8_append_clean(&line, start, size) < 0 || buffer_append(&line, "", 1) < 0)
 		return;
 	send_progress(request, (const char *)line.data);
 }

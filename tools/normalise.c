@@ -2,7 +2,7 @@
 
 #include <errno.h>
 
-#include "tools/text.h"
+#include "ops/support/utf8.h"
 
 struct decomposition {
 	uint32_t code;
@@ -100,7 +100,7 @@ static void take_unit(const uint8_t *at, size_t size, enum normalise_level level
 	}
 	if (*at < 0x80)
 		return;
-	unit->size = text_utf8_sequence(at, size);
+	unit->size = utf8_sequence(at, size);
 	if (unit->size == 0) { /* an invalid byte stands for itself */
 		unit->size = 1;
 		return;

@@ -4,8 +4,8 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "ops/support/utf8.h"
 #include "tools/schema.h"
-#include "tools/text.h"
 
 enum { FILE_MAX_BYTES = 64 << 20 };
 
@@ -79,7 +79,7 @@ static cJSON *value_from_file(const char *path, struct buffer *problem)
 		buffer_printf(problem, "cannot read \"%s\": %s", path, strerror(-r));
 		return NULL;
 	}
-	if (!text_is_clean(content.data, content.size)) {
+	if (!utf8_is_clean(content.data, content.size)) {
 		buffer_printf(problem, "\"%s\" is not UTF-8 text", path);
 		return NULL;
 	}

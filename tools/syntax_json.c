@@ -3,8 +3,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "ops/support/utf8.h"
 #include "tools/syntax.h"
-#include "tools/text.h"
 
 enum { DEPTH_MAX = 1000 };
 
@@ -143,7 +143,7 @@ static int take_string(struct json *j, struct buffer *out)
 				return r;
 			continue;
 		}
-		length = text_utf8_sequence(j->at, (size_t)(j->end - j->at));
+		length = utf8_sequence(j->at, (size_t)(j->end - j->at));
 		if (length == 0)
 			return complain(j, j->at, "this byte is not UTF-8");
 		r = buffer_append(out, j->at, length);

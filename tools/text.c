@@ -3,80 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_continuation(uint8_t byte)
-{
-	return (byte & 0xc0) == 0x80;
-}
-
-size_t text_utf8_sequence(const uint8_t *bytes, size_t size)
-{
-	uint8_t lead = bytes[0];
-	size_t length = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-
-	if (lead > 0xf4 || length == 0 || length > size)
-		return 0;
-	for (size_t i = 1; i < length; i++)
-		if (!is_continuation(bytes[i]))
-			return 0;
-	/* Overlong forms, surrogates, beyond U+10FFFF. */
-	if ((lead == 0xe0 && bytes[1] < 0xa0) || (lead == 0xed && bytes[1] > 0x9f) ||
-		(lead == 0xf0 && bytes[1] < 0x90) || (lead == 0xf4 && bytes[1] > 0x8f))
-		return 0;
-	return length;
-}
-
-/* Bytes at the start that are clean. */
-static size_t clean_length(const uint8_t *bytes, size_t size)
-{
-	size_t at = 0;
-
-	while (at < size) {
-		size_t length;
-
-		if (size - at >= 8) {
-			uint64_t word;
-
-			memcpy(&word, bytes + at, 8);
-			/* Eight ASCII bytes and none of them NUL. */
-			if (!(word & 0x8080808080808080U) &&
-				!((word - 0x0101010101010101U) & ~word & 0x8080808080808080U)) {
-				at += 8;
-				continue;
-			}
-		}
-		length = bytes[at] ? text_utf8_sequence(bytes + at, size - at) : 0;
-		if (length == 0)
-			break;
-		at += length;
-	}
-	return at;
-}
-
-bool text_is_clean(const void *bytes, size_t size)
-{
-	return clean_length(bytes, size) == size;
-}
-
-int text_append_clean(struct buffer *out, const void *bytes, size_t size)
-{
-	const uint8_t *at = bytes, *end = at + size;
-
-	while (at < end) {
-		size_t length = clean_length(at, (size_t)(end - at));
-		int r = buffer_append(out, at, length);
-
-		if (r < 0)
-			return r;
-		at += length;
-		if (at == end)
-			break;
-		r = buffer_append_string(out, "\xef\xbf\xbd");
-		if (r < 0)
-			return r;
-		at++;
-	}
-	return 0;
-}
+#include "ops/support/utf8.h"
 
 /* Bytes of a character at `at` that a person cannot see for what it is; 0: none. */
 static size_t invisible(const char *at)
@@ -99,7 +26,7 @@ static size_t invisible(const char *at)
 int text_append_visible(struct buffer *out, const char *text)
 {
 	struct buffer clean cleanup_buffer = {0};
-	int r = text_append_clean(&clean, text, strlen(text));
+	int r = utf8_append_clean(&clean, text, strlen(text));
 
 	if (r == 0)
 		r = buffer_append(&clean, "", 1);
@@ -112,6 +39,11 @@ int text_append_visible(struct buffer *out, const char *text)
 		at += hidden ? hidden : 1;
 	}
 	return r;
+}
+
+static bool is_continuation(uint8_t byte)
+{
+	return (byte & 0xc0) == 0x80;
 }
 
 size_t text_cut(const void *bytes, size_t size, size_t limit)

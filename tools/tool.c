@@ -8,9 +8,9 @@
 
 #include "ops/support/clock.h"
 #include "ops/support/control.h"
+#include "ops/support/utf8.h"
 #include "tools/permission.h"
 #include "tools/schema.h"
-#include "tools/text.h"
 
 /* ---- Session and call ------------------------------------------------------- */
 
@@ -112,7 +112,7 @@ static int fail(struct tool_call *call, enum tool_error_code code, const char *n
 		return -1;
 	call->code = code;
 	call->recoverable = words->recoverable;
-	text_append_clean(&clean, message->data, message->size);
+	utf8_append_clean(&clean, message->data, message->size);
 	call->message = buffer_steal_string(&clean);
 	if (asprintf(&call->ai_message, "%s %s", call->message ? call->message : words->name,
 		    next_step ? next_step : words->next_step) < 0)
@@ -169,7 +169,7 @@ int tool_text(struct tool_call *call, const char *format, ...)
 	r = buffer_vprintf(&piece, format, arguments);
 	va_end(arguments);
 	if (r == 0)
-		r = text_append_clean(&call->text, piece.data, piece.size);
+		r = utf8_append_clean(&call->text, piece.data, piece.size);
 	return r < 0 ? tool_fail_errno(call, r, "keep the output", NULL) : 0;
 }
 

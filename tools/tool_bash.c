@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ops/support/utf8.h"
 #include "tools/permission.h"
 #include "tools/process.h"
 #include "tools/registry.h"
@@ -87,7 +88,7 @@ static void add_output(struct run *run)
 	bool cut = size < run->tail.bytes;
 
 	if (size)
-		text_append_clean(&call->text, run->tail.kept.data + start, size);
+		utf8_append_clean(&call->text, run->tail.kept.data + start, size);
 	if (buffer_append(&call->text, "", 1) == 0) {
 		call->text.size--;
 		cJSON_AddStringToObject(call->data, "output", (const char *)call->text.data);

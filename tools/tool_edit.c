@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ops/support/utf8.h"
 #include "tools/edits.h"
 #include "tools/output_file.h"
 #include "tools/registry.h"
@@ -305,7 +306,7 @@ static int describe(struct tool_call *call, struct work *work)
 	if (edits_diff(work->path, work->old.data, work->old.size, plan, &diff) < 0)
 		return tool_fail_errno(call, -ENOMEM, "show the diff of", work->path);
 	cut = diff.size > TOOL_OUTPUT_MAX_BYTES;
-	if (text_append_clean(
+	if (utf8_append_clean(
 		    &shown, diff.data, text_cut(diff.data, diff.size, TOOL_OUTPUT_MAX_BYTES)) < 0 ||
 		buffer_append(&shown, "", 1) < 0)
 		return tool_fail_errno(call, -ENOMEM, "show the diff of", work->path);
@@ -313,7 +314,7 @@ static int describe(struct tool_call *call, struct work *work)
 	cJSON_AddStringToObject(call->data, "path", work->path);
 	cJSON_AddStringToObject(call->data, "diff", (const char *)shown.data);
 	cJSON_AddBoolToObject(call->data, "diff_truncated", cut);
-	if (!text_is_clean(diff.data, diff.size))
+	if (!utf8_is_clean(diff.data, diff.size))
 		cJSON_AddTrueToObject(call->data, "diff_lossy");
 	if (cut)
 		keep_whole_diff(call, &diff);

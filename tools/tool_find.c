@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "ops/support/utf8.h"
 #include "tools/glob.h"
 #include "tools/registry.h"
-#include "tools/text.h"
 #include "tools/walk.h"
 
 enum { FIND_LIMIT = 1000, FOUND_MAX = 500000, MOUNT_THREADS = 8 };
@@ -145,7 +145,7 @@ static int describe(struct finding *finding)
 
 		if (call->text.size + strlen(path) > TOOL_OUTPUT_MAX_BYTES - 250)
 			break;
-		if (text_append_clean(&clean, path, strlen(path)) < 0 ||
+		if (utf8_append_clean(&clean, path, strlen(path)) < 0 ||
 			buffer_append(&clean, "", 1) < 0 ||
 			tool_text(call, "%s\n", (const char *)clean.data) < 0)
 			return tool_fail_errno(call, -ENOMEM, "list what was found", NULL);

@@ -7,6 +7,7 @@
 
 #include "ops/support/clock.h"
 #include "ops/support/path.h"
+#include "ops/support/utf8.h"
 #include "tools/glob.h"
 #include "tools/registry.h"
 #include "tools/search.h"
@@ -193,10 +194,10 @@ static int print_file(
 			buffer_append_string(out, "--\n") < 0)
 			return -ENOMEM;
 		last = line;
-		if (text_append_clean(out, found->path, strlen(found->path)) < 0 ||
+		if (utf8_append_clean(out, found->path, strlen(found->path)) < 0 ||
 			buffer_printf(out, "%c%llu%c ", mark, (unsigned long long)line->number,
 				mark) < 0 ||
-			text_append_clean(out, found->memory.data + line->offset, line->size) < 0 ||
+			utf8_append_clean(out, found->memory.data + line->offset, line->size) < 0 ||
 			buffer_append_string(out, line->cut ? "... [cut]\n" : "\n") < 0)
 			return -ENOMEM;
 	}
@@ -398,7 +399,7 @@ static int add_file_json(const struct found *found, uint64_t limit, cJSON *files
 	uint64_t shown = 0;
 
 	cJSON_AddItemToArray(files, file);
-	text_append_clean(&text, found->path, strlen(found->path));
+	utf8_append_clean(&text, found->path, strlen(found->path));
 	buffer_append(&text, "", 1);
 	cJSON_AddStringToObject(file, "path", (const char *)text.data);
 	lines = cJSON_AddArrayToObject(file, "lines");
@@ -410,7 +411,7 @@ static int add_file_json(const struct found *found, uint64_t limit, cJSON *files
 		if (shown > limit)
 			break;
 		text.size = 0;
-		if (text_append_clean(&text, found->memory.data + line->offset, line->size) < 0 ||
+		if (utf8_append_clean(&text, found->memory.data + line->offset, line->size) < 0 ||
 			buffer_append(&text, "", 1) < 0)
 			return -ENOMEM;
 		item = cJSON_CreateObject();

@@ -1,11 +1,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ops/support/utf8.h"
 #include "tools/permission.h"
 #include "tools/process.h"
 #include "tools/registry.h"
 #include "tools/tail.h"
-#include "tools/text.h"
 
 static const char input_schema[] =
 	"{\"type\":\"object\",\"properties\":{"
@@ -44,7 +44,7 @@ static int add_stream(struct tool_call *call, const struct tail *tail, const cha
 	struct buffer text cleanup_buffer = {0};
 	char file[32];
 
-	if ((tail->kept.size > start && text_append_clean(&text, tail->kept.data + start,
+	if ((tail->kept.size > start && utf8_append_clean(&text, tail->kept.data + start,
 						tail->kept.size - start) < 0) ||
 		buffer_append(&text, "", 1) < 0)
 		return tool_fail_errno(call, -ENOMEM, "keep the output", NULL);

@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include "ops/support/path.h"
+#include "ops/support/utf8.h"
 #include "tools/registry.h"
-#include "tools/text.h"
 
 enum { LIMIT_DEFAULT = 500, ENTRIES_MAX = 1000000 };
 
@@ -115,7 +115,7 @@ static int show_entry(struct tool_call *call, int directory, const char *name, c
 
 		is_directory = fstatat(directory, name, &target, 0) == 0 && S_ISDIR(target.st_mode);
 	}
-	if (text_append_clean(&clean, name, strlen(name)) < 0 || buffer_append(&clean, "", 1) < 0 ||
+	if (utf8_append_clean(&clean, name, strlen(name)) < 0 || buffer_append(&clean, "", 1) < 0 ||
 		tool_text(call, "%s%s\n", (const char *)clean.data, is_directory ? "/" : "") < 0) {
 		cJSON_Delete(item);
 		return -ENOMEM;

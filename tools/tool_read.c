@@ -3,6 +3,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "ops/support/utf8.h"
 #include "tools/output_file.h"
 #include "tools/permission.h"
 #include "tools/registry.h"
@@ -72,7 +73,7 @@ static int keep_piece(struct reading *r, const uint8_t *piece, size_t size, bool
 		return tool_fail_errno(r->call, -ENOMEM, "keep the output", NULL);
 	if (!ends)
 		return 0;
-	if (text_append_clean(text, r->partial.data, r->partial.size) < 0)
+	if (utf8_append_clean(text, r->partial.data, r->partial.size) < 0)
 		return tool_fail_errno(r->call, -ENOMEM, "keep the output", NULL);
 	r->partial.size = 0;
 	r->shown++;

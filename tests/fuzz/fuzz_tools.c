@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/support/utf8.h"
 #include "tests/fuzz/fuzz.h"
 #include "tools/edits.h"
 #include "tools/glob.h"
@@ -11,7 +12,6 @@
 #include "tools/permission.h"
 #include "tools/shell.h"
 #include "tools/syntax.h"
-#include "tools/text.h"
 
 static void json(const char *text, size_t size)
 {
@@ -105,7 +105,7 @@ static void clean(const char *text, size_t size)
 {
 	struct buffer out = {0};
 
-	text_append_clean(&out, text, size);
+	utf8_append_clean(&out, text, size);
 	buffer_done(&out);
 }
 

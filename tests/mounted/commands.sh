@@ -223,6 +223,28 @@ import json, sys
 print([m["state"] for m in json.load(sys.stdin) if m["mount_point"] == sys.argv[1]][0])' "$mnt")" state
 }
 
+# JSON is UTF-8: who reads it with bytes of a path in it would get nothing at all.
+test_what_is_no_text_does_not_spoil_the_json() {
+	place=$tmp/a$'\xff'b
+
+	mkdir "$place"
+	"$ISTHMUS" mount mem: "$place"
+	trap '"$ISTHMUS" umount "$place"' EXIT
+	"$ISTHMUS" list --json >"$tmp/list"
+	"$ISTHMUS" status "$place" --json >"$tmp/status"
+	cat "$place/.isthmus/status" >"$tmp/status2"
+	python3 - "$tmp" <<-'END'
+		import json, sys
+		with open(sys.argv[1] + "/list", encoding="utf-8") as file:
+		    points = [mount["mount_point"] for mount in json.load(file)]
+		for name in "status", "status2":
+		    with open(f"{sys.argv[1]}/{name}", encoding="utf-8") as file:
+		        points.append(json.load(file)["mount_point"])
+		if points.count(sys.argv[1] + "/a\ufffdb") != 3:
+		    sys.exit(f"mount points: {points!a}")
+	END
+}
+
 test_a_stopped_daemon_does_not_hold_the_list_up() {
 	local started=$SECONDS
 
