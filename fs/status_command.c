@@ -190,7 +190,6 @@ static int find_socket(const char *directory, char **ret_socket)
 		*ret_socket = steal_ptr(&mount.control_path);
 		return 0;
 	}
-	command_limit_wait("status", directory);
 	return command_find_mount("status", directory, ret_socket, NULL, NULL);
 }
 
@@ -199,6 +198,7 @@ static int show(const char *directory, bool json)
 	cleanup_free char *socket_path = NULL, *text = NULL;
 	cJSON *status, *stats;
 
+	command_limit_wait("status", directory);
 	if (find_socket(directory, &socket_path) < 0)
 		return 1;
 	status = ask(socket_path, "{\"request\":\"status\"}", directory);
