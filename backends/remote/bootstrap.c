@@ -30,8 +30,7 @@ const char bootstrap_command[] = "exec sh -c 'read -r isthmus; eval \"$isthmus\"
 /* Every answer is a line "MARKER word text".  The helper is looked for, and if need be put, in a
  * directory of our own (0700) that allows programs to run. */
 static const char script_format[] =
-	"m=%s; say() { printf '%%s %%s\\n' \"$m\" \"$*\"; }; "
-	"why=; "
+	"m=%s; say() { printf '%%s %%s\\n' \"$m\" \"$*\"; }; why=; "
 	"case $(uname -m) in %s *) say machine \"$(uname -s) $(uname -m)\"; exit 1;; esac; "
 	"mine() { [ -d \"$1\" ] && [ ! -h \"$1\" ] && [ -O \"$1\" ]; }; "
 	"good() { if command -v sha256sum >/dev/null 2>&1; then set -- $(sha256sum <\"$1\"); "
@@ -59,9 +58,9 @@ static const char script_format[] =
 	"if ! good \"$t\"; then rm -f \"$t\"; say damaged; exit 1; fi; "
 	"chmod 700 \"$t\"; if ! \"$t\" --check >/dev/null 2>&1; then "
 	"why=$(\"$t\" --check 2>&1); rm -f \"$t\"; say refused \"$f: $why\"; exit 1; fi; "
-	"mv -f \"$t\" \"$f\"; find \"${f%%/*}\" -type f \\( -name 'isthmus-helper-*' -o -name "
-	"'upload.*' \\) "
-	"-mtime +30 -exec rm -f {} + 2>/dev/null; say ready; exec \"$f\"\n";
+	"mv -f \"$t\" \"$f\"; find \"${f%%/*}\" -type f "
+	"\\( -name 'isthmus-helper-*' -o -name 'upload.*' \\) -mtime +30 "
+	"-exec rm -f {} + 2>/dev/null; say ready; exec \"$f\"\n";
 
 static const struct {
 	const char *machine;

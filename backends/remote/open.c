@@ -262,9 +262,8 @@ static int prepare_ssh(
 
 	if (r == -EINVAL)
 		explain(ret_reason,
-			"\"ssh:%s\" is not an address; write ssh://[user@]host[:port]/dir, with an "
-			"IPv6 "
-			"address in brackets",
+			"\"ssh:%s\" is not an address; write ssh://[user@]host[:port]/dir, "
+			"with an IPv6 address in brackets",
 			rest);
 	if (r < 0)
 		return r;
