@@ -14,7 +14,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "fs/hash_table.h"
+#include "ops/support/hash_table.h"
 #include "fs/inode.h"
 
 enum { MALLOC_OVERHEAD_BYTES = 8, REMOVALS = 4096 };
@@ -84,7 +84,7 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 
 /* ---- inode_names.c */
 
-/* For the table of names (fs/hash_table.h). */
+/* For the table of names (ops/support/hash_table.h). */
 void **name_entry_link(void *entry);
 size_t name_entry_hash(const void *entry);
 

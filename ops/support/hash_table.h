@@ -1,5 +1,5 @@
 /*
- * fs/hash_table.h - chained hash tables of entries that hold their own links.
+ * ops/support/hash_table.h - chained hash tables of entries that hold their own links.
  *
  * A table doubles as it fills; whoever knows the key walks `buckets[hash & mask]` himself.
  * Threads: none; the owner guards it, and frees `buckets`.

@@ -1,4 +1,4 @@
-#include "fs/hash_table.h"
+#include "ops/support/hash_table.h"
 
 #include <errno.h>
 #include <stdlib.h>
