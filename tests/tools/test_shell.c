@@ -1,139 +1,260 @@
 /*
- * Which commands a command line runs, and what the rules say: the table shell_lines.txt, with
- * "line => verdict: command | command" on each line.  In a command "..." stands for words that
- * are not known, "?" for a command that is not; "outside: path" is a path outside the root.
+ * What the rules say to lines of bash: the table shell_lines.txt, with "line => verdict" on each
+ * line.  A verdict that ends in " !" is what it should be and is not yet.
+ *
+ * In a line \n is a line end, @{ROOT} the root's path, @{0D} a byte, @{5000*ab} "ab" 5000 times.
+ * It may begin with @{dir DIRECTORY}, @{env NAME=VALUE}, or @{launch} for launch_app with words
+ * between "|".  "@rules NAME" says by which rules the lines after it go.
  */
 #include "tests/check.h"
 
-#include "tools/permission.h"
+#include "tests/remove_tree.h"
+#include "tests/tools/bash_verdict.h"
 #include "tools/shell.h"
 
 static const char *table_path;
+static char place[64]; /* the tree that the lines are about */
 
-static struct permissions *make_rules(void)
+struct rule {
+	const char *tool;
+	const char *pattern;
+	enum permission_action action;
+};
+
+enum { RULES_MAX = 24 };
+
+static const struct {
+	const char *name;
+	struct rule rules[RULES_MAX];
+} rule_sets[] = {
+	{"work",
+		{
+			{"bash", "git *", PERMISSION_ALLOW},
+			{"bash", "ls *", PERMISSION_ALLOW},
+			{"bash", "echo *", PERMISSION_ALLOW},
+			{"bash", "cat *", PERMISSION_ALLOW},
+			{"bash", "npm run *", PERMISSION_ALLOW},
+			{"bash", "make *", PERMISSION_ALLOW},
+			{"bash", "grep *", PERMISSION_ALLOW},
+			{"bash", "wc *", PERMISSION_ALLOW},
+			{"bash", "head *", PERMISSION_ALLOW},
+			{"bash", "sort *", PERMISSION_ALLOW},
+			{"bash", "cd *", PERMISSION_ALLOW},
+			{"bash", "find *", PERMISSION_ALLOW},
+			{"bash", "true *", PERMISSION_ALLOW},
+			{"bash", "read *", PERMISSION_ALLOW},
+			{"bash", "rm build/*", PERMISSION_ALLOW},
+			{"bash", "outside /opt/*", PERMISSION_ALLOW},
+			{"bash", "git push *", PERMISSION_DENY},
+			{"bash", "rm -rf *", PERMISSION_DENY},
+			{"bash", "curl *", PERMISSION_DENY},
+		}},
+	/* Nothing but these four, whatever is allowed without a rule. */
+	{"four",
+		{
+			{"bash", "*", PERMISSION_ASK},
+			{"bash", "echo *", PERMISSION_ALLOW},
+			{"bash", "ls *", PERMISSION_ALLOW},
+			{"bash", "cat *", PERMISSION_ALLOW},
+			{"bash", "git status *", PERMISSION_ALLOW},
+		}},
+	{"none", {{0}}},
+	{"all_but",
+		{
+			{"*", "*", PERMISSION_ALLOW},
+			{"bash", "rm *", PERMISSION_DENY},
+			{"bash", "git push *", PERMISSION_DENY},
+			{"launch_app", "rm *", PERMISSION_DENY},
+			{"launch_app", "git push *", PERMISSION_DENY},
+		}},
+	{"secret",
+		{
+			{"bash", "git *", PERMISSION_ALLOW},
+			{"bash", "cp *", PERMISSION_ALLOW},
+			{"bash", "tar *", PERMISSION_ALLOW},
+			{"bash", "mine *", PERMISSION_ALLOW},
+			{"read", "secret/*", PERMISSION_DENY},
+		}},
+	{"vendor",
+		{
+			{"bash", "*", PERMISSION_ALLOW},
+			{"write", "src/*", PERMISSION_DENY},
+		}},
+};
+
+static struct permissions *make_rules(const char *name)
 {
-	static const struct {
-		const char *pattern;
-		enum permission_action action;
-	} rules[] = {
-		{"git *", PERMISSION_ALLOW},
-		{"ls *", PERMISSION_ALLOW},
-		{"echo *", PERMISSION_ALLOW},
-		{"cat *", PERMISSION_ALLOW},
-		{"npm run *", PERMISSION_ALLOW},
-		{"make *", PERMISSION_ALLOW},
-		{"grep *", PERMISSION_ALLOW},
-		{"wc *", PERMISSION_ALLOW},
-		{"head *", PERMISSION_ALLOW},
-		{"sort *", PERMISSION_ALLOW},
-		{"cd *", PERMISSION_ALLOW},
-		{"find *", PERMISSION_ALLOW},
-		{"true *", PERMISSION_ALLOW},
-		{"read *", PERMISSION_ALLOW},
-		{"rm build/*", PERMISSION_ALLOW},
-		{"outside /tmp/*", PERMISSION_ALLOW},
-		{"git push *", PERMISSION_DENY},
-		{"rm -rf *", PERMISSION_DENY},
-		{"curl *", PERMISSION_DENY},
-	};
 	struct permissions *permissions = NULL;
 
-	permissions_new(&permissions);
-	for (size_t i = 0; i < array_size(rules); i++)
-		permissions_add(permissions, PERMISSION_FROM_USER, "bash", rules[i].pattern,
-			rules[i].action);
+	for (size_t i = 0; i < array_size(rule_sets); i++) {
+		if (strcmp(rule_sets[i].name, name) != 0)
+			continue;
+		permissions_new(&permissions);
+		for (const struct rule *rule = rule_sets[i].rules; permissions && rule->tool;
+			rule++)
+			permissions_add(permissions, PERMISSION_FROM_USER, rule->tool,
+				rule->pattern, rule->action);
+	}
 	return permissions;
 }
 
-static enum permission_action stricter(enum permission_action a, enum permission_action b)
+/* ---- The table ------------------------------------------------------------------------ */
+
+/* What "@{NAME}" stands for. */
+static void expand(struct buffer *out, const char *name, size_t length)
 {
-	return a > b ? a : b;
+	char *end;
+	long number = strtol(name, &end, 16);
+
+	if (length == 4 && strncmp(name, "ROOT", length) == 0) {
+		buffer_printf(out, "%s/w", place);
+	} else if (length == 2 && end == name + 2) {
+		buffer_append(out, &(char){(char)number}, 1);
+	} else {
+		number = strtol(name, &end, 10);
+		if (!CHECK(*end == '*' && end < name + length))
+			fprintf(stderr, "  no such escape: %.*s\n", (int)length, name);
+		else
+			for (; number > 0; number--)
+				buffer_append(out, end + 1, (size_t)(name + length - end - 1));
+	}
 }
 
-/* As tool_bash.c asks: each command and each path outside by itself. */
-static void judge(struct permissions *permissions, const char *line, struct buffer *out)
+static char *unescape(const char *text)
 {
-	static const char *const words[] = {"allow", "ask", "deny"};
-	enum permission_action verdict = PERMISSION_ALLOW;
-	struct buffer list cleanup_buffer = {0};
-	struct shell_analysis analysis;
+	struct buffer out = {0};
 
-	if (!CHECK_RC(0, shell_analyse(line, "/root", "", &analysis)))
-		return;
-	if (!analysis.understood)
-		verdict = PERMISSION_ASK;
-	for (size_t i = 0; i < analysis.count; i++) {
-		const struct shell_command *command = &analysis.commands[i];
+	while (*text) {
+		size_t length = strncmp(text, "@{", 2) == 0 ? strcspn(text, "}") : 0;
 
-		verdict = stricter(verdict,
-			permissions_verdict(permissions, "bash", TOOL_DANGEROUS, command->text));
-		verdict = stricter(verdict,
-			permissions_verdict(permissions, "bash", TOOL_READ, command->plain));
-		if (command->unknown)
-			verdict = stricter(verdict, PERMISSION_ASK);
-		buffer_printf(&list, "%s%s%s%s", list.size ? " | " : " ", command->text,
-			command->open_ended ? *command->text ? " ..." : "..." : "",
-			command->unknown ? " ?" : "");
-	}
-	for (size_t i = 0; i < analysis.outside_count; i++) {
-		char subject[512];
-
-		snprintf(subject, sizeof(subject), "outside %s", analysis.outside[i]);
-		verdict = stricter(
-			verdict, permissions_verdict(permissions, "bash", TOOL_DANGEROUS, subject));
-		buffer_printf(&list, "%soutside: %s", list.size ? " | " : " ", analysis.outside[i]);
-	}
-	buffer_printf(out, "%s%s:%.*s", words[verdict],
-		analysis.understood ? "" : " not understood", (int)list.size,
-		list.size ? (const char *)list.data : "");
-	shell_analysis_done(&analysis);
-}
-
-/* In the table a line end is written \n (and \\n stays). */
-static void unescape(char *text)
-{
-	char *to = text;
-
-	for (; *text; text++) {
-		if (text[0] == '\\' && text[1] == 'n') {
-			*to++ = '\n';
-			text++;
+		if (length) {
+			expand(&out, text + 2, length - 2);
+			text += length + 1;
+		} else if (strncmp(text, "\\n", 2) == 0) {
+			buffer_append(&out, "\n", 1);
+			text += 2;
 		} else {
-			*to++ = *text;
+			buffer_append(&out, text++, 1);
 		}
 	}
-	*to = '\0';
+	return buffer_steal_string(&out);
+}
+
+/* The rest after "@{NAME ...}" in front, and what it says; or NULL. */
+static const char *take_prefix(const char *line, const char *name, char **ret_value)
+{
+	size_t length = strlen(name);
+	cleanup_free char *value = NULL;
+
+	if (strncmp(line, name, length) != 0)
+		return NULL;
+	value = strndup(line + length, strcspn(line + length, "}"));
+	*ret_value = unescape(value);
+	line += strcspn(line, "}") + 1;
+	return *line == ' ' ? line + 1 : line;
+}
+
+static void add_setting(cJSON *env, char *setting)
+{
+	char *equals = strchr(setting, '=');
+
+	if (!CHECK(equals != NULL))
+		return;
+	*equals = '\0';
+	cJSON_AddStringToObject(env, setting, equals + 1);
+}
+
+static cJSON *bash_arguments(const char *line)
+{
+	cJSON *arguments = cJSON_CreateObject(), *env = NULL;
+	cleanup_free char *command = NULL;
+
+	for (;;) {
+		cleanup_free char *value = NULL;
+		const char *rest = take_prefix(line, "@{dir ", &value);
+
+		if (rest) {
+			cJSON_AddStringToObject(arguments, "workdir", value);
+		} else {
+			rest = take_prefix(line, "@{env ", &value);
+			if (!rest)
+				break;
+			env = env ? env : cJSON_AddObjectToObject(arguments, "env");
+			add_setting(env, value);
+		}
+		line = rest;
+	}
+	command = unescape(line);
+	cJSON_AddStringToObject(arguments, "command", command);
+	return arguments;
+}
+
+static cJSON *launch_arguments(const char *words)
+{
+	cleanup_free char *text = unescape(words);
+	cJSON *arguments = cJSON_CreateObject(), *args = NULL;
+	char *rest = text, *word;
+
+	while ((word = strsep(&rest, "|"))) {
+		if (args)
+			cJSON_AddItemToArray(args, cJSON_CreateString(word));
+		else
+			cJSON_AddStringToObject(arguments, "app_name", word);
+		args = args ? args : cJSON_AddArrayToObject(arguments, "args");
+	}
+	return arguments;
+}
+
+static struct bash_verdict judge(struct tool_session *session, const char *line)
+{
+	if (strncmp(line, "@{launch} ", 10) == 0)
+		return bash_verdict(session, "launch_app", launch_arguments(line + 10));
+	return bash_verdict(session, "bash", bash_arguments(line));
+}
+
+/* A failure without a question does for "ask": nothing runs. */
+static void check_line(struct tool_session *session, const char *line, const char *want)
+{
+	static const char *const words[] = {"allow", "ask", "deny"};
+	struct bash_verdict verdict = judge(session, line);
+	const char *got = verdict.failed ? "ask" : words[verdict.action];
+	bool not_yet = strstr(want, " !");
+
+	if (!not_yet && !CHECK_STRING(want, got))
+		fprintf(stderr, "  of: %s%s%s\n", line, verdict.reason ? "\n  because: " : "",
+			verdict.reason ? verdict.reason : "");
+	if (not_yet && strncmp(want, got, strlen(got)) == 0)
+		printf("now as it should be: %s => %s\n", line, got);
+	bash_verdict_done(&verdict);
 }
 
 static void test_every_line_of_the_table(void)
 {
-	struct permissions *permissions = make_rules();
+	struct tool_session session = {0};
 	cleanup_file FILE *file = fopen(table_path, "re");
-	cleanup_free char *line = NULL;
+	cleanup_free char *line = NULL, *root = NULL;
 	size_t capacity = 0, count = 0;
 
-	if (!CHECK(file != NULL))
+	if (!CHECK(file != NULL) || !CHECK(asprintf(&root, "%s/w", place) > 0) ||
+		!CHECK_RC(0, tool_session_open(root, &session)))
 		return;
+	session.permissions = make_rules("work");
 	while (getline(&line, &capacity, file) > 0) {
-		cleanup_free char *got = NULL, *shown = NULL;
-		struct buffer out cleanup_buffer = {0};
 		char *arrow = strstr(line, " => ");
 
-		if (line[0] == '#' || line[0] == '\n' || !CHECK(arrow != NULL))
-			continue;
-		*arrow = '\0';
-		arrow += 4;
-		arrow[strcspn(arrow, "\n")] = '\0';
-		unescape(line);
-		judge(permissions, line, &out);
-		got = buffer_steal_string(&out);
-		CHECK_STRING(arrow, got);
-		if (got && strcmp(arrow, got) != 0)
-			fprintf(stderr, "  of: %s\n", line);
-		count++;
+		line[strcspn(line, "\n")] = '\0';
+		if (strncmp(line, "@rules ", 7) == 0) {
+			permissions_free(session.permissions);
+			session.permissions = make_rules(line + 7);
+			CHECK(session.permissions != NULL);
+		} else if (*line && *line != '#' && CHECK(arrow != NULL)) {
+			*arrow = '\0';
+			check_line(&session, line, arrow + 4);
+			count++;
+		}
 	}
 	CHECK(count >= 200);
-	permissions_free(permissions);
+	tool_session_close(&session);
 }
 
 static void test_a_project_can_only_tighten(void)
@@ -175,10 +296,22 @@ static void test_a_wrong_rule_is_refused(void)
 	}
 }
 
+static int make_place(void)
+{
+	const char *directory = getenv("TMPDIR");
+
+	snprintf(place, sizeof(place), "%s/isthmus-shell-XXXXXX", directory ? directory : "/tmp");
+	if (!mkdtemp(place))
+		return -errno;
+	return bash_verdict_tree(place);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {TEST(test_every_line_of_the_table),
 		TEST(test_a_project_can_only_tighten), TEST(test_a_wrong_rule_is_refused)};
+	cleanup_free char *home = NULL;
+	int r;
 
 	if (argc != 2)
 		return 2;
@@ -188,5 +321,13 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	table_path = argv[1];
-	return test_run("shell", cases, array_size(cases));
+	r = make_place();
+	if (r == 0 && asprintf(&home, "%s/home", place) > 0) {
+		setenv("HOME", home, 1);
+		r = test_run("shell", cases, array_size(cases));
+	} else {
+		fprintf(stderr, "%s: %s\n", place, strerror(-r));
+	}
+	remove_tree(place);
+	return r ? 1 : 0;
 }
