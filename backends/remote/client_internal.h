@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "backends/remote/client.h"
+#include "backends/remote/heartbeat.h"
 #include "backends/remote/lane.h"
 #include "ops/support/clock.h"
 #include "ops/workspace.h"
@@ -126,8 +127,7 @@ struct remote {
 	bool manager_runs, stopping;
 	struct stream stream;
 	struct stream *connecting; /* being made by the manager */
-	int64_t pinged_ms;         /* 0: no ping is out */
-	int64_t looked_ms;         /* when the manager last did */
+	struct heartbeat heartbeat;
 	char last_error[WORKSPACE_ERROR_BYTES];
 	uint8_t session[TOKEN_BYTES], token[TOKEN_BYTES];
 	int session_fd;    /* where these are kept for the next daemon; -1: nowhere */

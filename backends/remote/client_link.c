@@ -14,12 +14,8 @@
 
 enum {
 	TICK_MS = 100,
-	TICK_IDLE_MS = 1000, /* while nobody waits for anything */
-	PING_IDLE_MS = 15000,
-	PING_BUSY_MS = 1000,     /* silence that we check while somebody waits */
-	SLEPT_MS = 1000,         /* we, or the machine, and no answer can have been late */
-	PONG_LATE_MS = 1000,     /* then the link counts as degraded ... */
-	PONG_LOST_MAX_MS = 5000, /* ... and is given up */
+	TICK_IDLE_MS = 1000,     /* while nobody waits for anything */
+	PONG_LOST_MAX_MS = 5000, /* then the link is given up */
 	PONG_LOST_MIN_MS = 2000,
 	BACKOFF_FIRST_MS = 100,
 	BACKOFF_MAX_MS = 10000,
@@ -200,7 +196,7 @@ static int take_welcome(
 	remote->owner_uid = welcome->owner_uid;
 	remote->owner_gid = welcome->owner_gid;
 	remote->lost = false;
-	remote->pinged_ms = 0;
+	remote->heartbeat = (struct heartbeat){0};
 	pthread_mutex_unlock(&remote->lock);
 	stream->in_fd = stream->out_fd = -1;
 	r = lane_attach(remote->lane, in_fd, out_fd, welcome->received);
@@ -379,28 +375,25 @@ static int64_t pong_lost_ms(const struct remote *remote)
 /* Under the lock.  True when the connection is to be given up. */
 static bool check_silence(struct remote *remote)
 {
-	int64_t silence_ms = lane_silence_ms(remote->lane), now = clock_now_ms();
-	bool busy = remote->call_count > 0, slept = now - remote->looked_ms > SLEPT_MS;
+	struct lane_counters traffic;
+	struct heartbeat_state state = {
+		.now_ms = clock_now_ms(),
+		.is_busy = remote->call_count > 0,
+		.patience_ms = pong_lost_ms(remote),
+	};
+	enum heartbeat_verdict verdict;
 
-	remote->looked_ms = now;
-	if (slept && remote->pinged_ms) {
-		remote->pinged_ms = 0;
-		remote->bad_since_ms = 0;
-	}
-	if (remote->pinged_ms && silence_ms < now - remote->pinged_ms) {
-		remote->pinged_ms = 0;
-		remote->bad_since_ms = 0;
-	}
-	if (remote->pinged_ms) {
-		if (now - remote->pinged_ms > PONG_LATE_MS && !remote->bad_since_ms)
-			remote->bad_since_ms = remote->pinged_ms;
-		return now - remote->pinged_ms > pong_lost_ms(remote);
-	}
-	if (silence_ms > (busy ? PING_BUSY_MS : PING_IDLE_MS)) {
-		remote->pinged_ms = now;
+	lane_count(remote->lane, &traffic);
+	state.received_bytes = traffic.bytes_received;
+	state.silence_ms = lane_silence_ms(remote->lane);
+	verdict = heartbeat_check(&remote->heartbeat, &state);
+	if (verdict == HEARTBEAT_SEND)
 		lane_send(remote->lane, LANE_URGENT, FRAME_PING, 0, NULL);
-	}
-	return false;
+	if (verdict == HEARTBEAT_GOOD)
+		remote->bad_since_ms = 0;
+	if (verdict == HEARTBEAT_LATE && !remote->bad_since_ms)
+		remote->bad_since_ms = remote->heartbeat.pinged_ms;
+	return verdict == HEARTBEAT_LOST;
 }
 
 static void *run_manager(void *argument)
@@ -418,7 +411,7 @@ static void *run_manager(void *argument)
 			continue;
 		}
 		clock_cond_wait_ms(&remote->manager, &remote->lock,
-			remote->call_count || remote->pinged_ms ? TICK_MS : TICK_IDLE_MS);
+			remote->call_count || remote->heartbeat.pinged_ms ? TICK_MS : TICK_IDLE_MS);
 	}
 	pthread_mutex_unlock(&remote->lock);
 	return NULL;
