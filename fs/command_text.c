@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ops/support/cleanup.h"
-#include "ops/support/utf8.h"
+#include "ops/support/visible.h"
 
 bool command_parse_time(const char *text, uint64_t *ret_us)
 {
@@ -63,29 +63,7 @@ void command_format_size(uint64_t bytes, char text[16])
 	snprintf(text, 16, "%.1f%c", size, units[unit]);
 }
 
-/* Bytes of a printable UTF-8 character; 0: to be escaped. */
-static size_t printable(const uint8_t *text)
-{
-	size_t length = utf8_sequence(text, strnlen((const char *)text, 4));
-
-	if (length == 1)
-		return text[0] >= 0x20 && text[0] != 0x7f;
-	/* U+0080 to U+009f are control characters, too. */
-	return length == 2 && text[0] == 0xc2 && text[1] < 0xa0 ? 0 : length;
-}
-
 void command_print_safe(FILE *out, const char *text)
 {
-	const uint8_t *at = (const uint8_t *)text;
-
-	while (*at) {
-		size_t length = printable(at);
-
-		if (length) {
-			fwrite(at, 1, length, out);
-			at += length;
-		} else {
-			fprintf(out, "\\x%02x", *at++);
-		}
-	}
+	visible_print_name(out, text);
 }

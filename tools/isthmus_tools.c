@@ -4,6 +4,7 @@
 
 #include "ops/support/log.h"
 #include "ops/support/standard_files.h"
+#include "ops/support/visible.h"
 #include "tools/commands.h"
 
 static const char usage[] =
@@ -36,8 +37,11 @@ int main(int argc, char **argv)
 		puts("isthmus-tools " ISTHMUS_VERSION);
 		return 0;
 	}
-	if (argc > 1)
-		fprintf(stderr, "isthmus-tools: there is no command \"%s\"\n", argv[1]);
+	if (argc > 1) {
+		fputs("isthmus-tools: there is no command \"", stderr);
+		visible_print_name(stderr, argv[1]);
+		fputs("\"\n", stderr);
+	}
 	fputs(usage, stderr);
 	return 2;
 }

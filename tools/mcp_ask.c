@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "tools/mcp.h"
-#include "tools/text.h"
+#include "tools/permission.h"
 
 enum { STATES_MAX = 256, STATE_SECONDS = 3600 };
 
@@ -90,22 +90,14 @@ static cJSON *elicit_params(const struct permission_question *question, bool mod
 {
 	cJSON *params = cJSON_CreateObject();
 	struct buffer message cleanup_buffer = {0};
+	bool shown = permission_question_text(question, &message) == 0 &&
+		     buffer_append(&message, "", 1) == 0;
 
-	text_append_visible(&message, question->sentence);
-	if (question->reason) {
-		buffer_append_string(&message, "\n");
-		text_append_visible(&message, question->reason);
-	}
-	for (size_t i = 0; i < question->remember_count; i++) {
-		buffer_append_string(&message, i ? ", " : "\nFor this session would be allowed: ");
-		text_append_visible(&message, question->remember[i]);
-	}
-	if (buffer_append(&message, "", 1) < 0)
-		message.size = 0;
 	if (modern)
 		cJSON_AddStringToObject(params, "mode", "form");
-	cJSON_AddStringToObject(
-		params, "message", message.size ? (const char *)message.data : question->sentence);
+	cJSON_AddStringToObject(params, "message",
+		shown ? (const char *)message.data
+		      : "There is not enough memory to show the question: do not allow it.");
 	cJSON_AddItemToObject(params, "requestedSchema", decision_schema(question));
 	return params;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ops/support/path.h"
+#include "ops/support/visible.h"
 
 enum { FILE_MAX_BYTES = 1 << 20, RULES_MAX = 10000, LINKS_MAX = 16 };
 
@@ -352,6 +353,27 @@ static int fail_nobody(struct tool_call *call, const char *sentence)
 		"given with "
 		"--policy, or with --yes on the command line.",
 		"This needs permission and there is nobody to ask: %s.", sentence);
+}
+
+static int append_shown(struct buffer *out, const char *before, const char *text)
+{
+	int r = buffer_append_string(out, before);
+
+	return r < 0 ? r : visible_append(out, text, strlen(text), VISIBLE_INDENT | VISIBLE_BLANKS);
+}
+
+int permission_question_text(const struct permission_question *question, struct buffer *out)
+{
+	int r = append_shown(out, "", question->sentence);
+
+	if (r == 0 && question->reason)
+		r = append_shown(out, "\n(", question->reason);
+	if (r == 0 && question->reason)
+		r = buffer_append_string(out, ")");
+	for (size_t i = 0; i < question->remember_count && r == 0; i++)
+		r = append_shown(out,
+			i ? ", " : "\nFor this session would be allowed: ", question->remember[i]);
+	return r;
 }
 
 static int take_answer(struct tool_call *call, const struct permission_question *question,

@@ -68,6 +68,10 @@ struct permission_question {
 	size_t remember_count;       /* 0: "always" is not offered */
 };
 
+/* Appends the question as a person should see it: nothing in it moves the cursor, changes the
+ * direction or hides, long runs of blanks are counted, further lines are indented.  0 or -errno. */
+int permission_question_text(const struct permission_question *question, struct buffer *out);
+
 /* One thing that a call is about to do. */
 struct permission_subject {
 	const char *text;     /* what rules match: "src/a.c", "git push" */

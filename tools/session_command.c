@@ -3,8 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/support/visible.h"
 #include "tools/commands.h"
 #include "tools/permission.h"
+
+static int complain(const struct buffer *problem)
+{
+	fputs("isthmus-tools: ", stderr);
+	visible_print(stderr, problem->data, problem->size, VISIBLE_INDENT);
+	fputc('\n', stderr);
+	return -1;
+}
 
 int open_session(const char *directory, const char *policy, bool yes, struct tool_session *session)
 {
@@ -12,10 +21,10 @@ int open_session(const char *directory, const char *policy, bool yes, struct too
 	int r = tool_session_open(directory, session);
 
 	if (r < 0) {
-		fprintf(stderr, "isthmus-tools: cannot work in \"%s\": %s\n", directory,
+		buffer_printf(&problem, "cannot work in \"%s\": %s", directory,
 			r == -ENOTCONN ? "it is a mount whose daemon is gone; see isthmus list"
 				       : strerror(-r));
-		return -1;
+		return complain(&problem);
 	}
 	r = permissions_new(&session->permissions);
 	/* First, so that every rule that denies comes later and wins. */
@@ -26,9 +35,8 @@ int open_session(const char *directory, const char *policy, bool yes, struct too
 		r = permissions_load(session->permissions, &session->root, policy, &problem);
 	if (r == 0)
 		return 0;
-	fprintf(stderr, "isthmus-tools: %.*s\n",
-		problem.size ? (int)problem.size : (int)strlen(strerror(-r)),
-		problem.size ? (const char *)problem.data : strerror(-r));
+	if (!problem.size)
+		buffer_append_string(&problem, strerror(-r));
 	tool_session_close(session);
-	return -1;
+	return complain(&problem);
 }

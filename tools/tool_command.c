@@ -6,10 +6,10 @@
 #include <strings.h>
 #include <termios.h>
 
+#include "ops/support/visible.h"
 #include "tools/commands.h"
 #include "tools/options.h"
 #include "tools/permission.h"
-#include "tools/text.h"
 #include "tools/tool.h"
 
 /* Exit codes.  A command that bash ran passes its own code on. */
@@ -55,11 +55,14 @@ static int complain(const char *format, ...)
 {
 	va_list arguments;
 
+	struct buffer words cleanup_buffer = {0};
+
 	va_start(arguments, format);
-	fputs("isthmus tool: ", stderr);
-	vfprintf(stderr, format, arguments);
-	fputc('\n', stderr);
+	buffer_vprintf(&words, format, arguments);
 	va_end(arguments);
+	fputs("isthmus tool: ", stderr);
+	visible_print(stderr, words.data, words.size, VISIBLE_INDENT);
+	fputc('\n', stderr);
 	return EXIT_USAGE;
 }
 
@@ -216,16 +219,13 @@ static int understand(const char *answer)
 /* A session on the command line is one call, so there is no "always" here. */
 static int ask_on_terminal(struct tool_call *call, const struct permission_question *question)
 {
+	struct permission_question once = *question;
 	struct buffer words cleanup_buffer = {0};
 	cleanup_free char *line = NULL;
 	size_t capacity = 0;
 
-	if (text_append_visible(&words, question->sentence) < 0 ||
-		buffer_append(&words, "\n", 1) < 0)
-		return PERMISSION_NO;
-	if (question->reason && (buffer_append(&words, "(", 1) < 0 ||
-					text_append_visible(&words, question->reason) < 0 ||
-					buffer_append(&words, ")\n", 2) < 0))
+	once.remember_count = 0;
+	if (permission_question_text(&once, &words) < 0 || buffer_append(&words, "\n", 1) < 0)
 		return PERMISSION_NO;
 	fwrite(words.data, 1, words.size, stderr);
 	/* What was typed before the question was seen is no answer to it. */
@@ -244,12 +244,27 @@ static int ask_on_terminal(struct tool_call *call, const struct permission_quest
 	return PERMISSION_NO;
 }
 
+/* Output on its way to standard output.  A program gets it as it is, a person what can be seen. */
+struct output {
+	bool is_terminal;
+	bool streamed;
+	struct visible_stream stream;
+};
+
+static void print_piece(struct output *output, const void *text, size_t size, bool last)
+{
+	if (output->is_terminal)
+		visible_stream_print(&output->stream, stdout, text, size, last);
+	else if (size)
+		fwrite(text, 1, size, stdout);
+}
+
 static void stream(void *user, const char *text, size_t size)
 {
-	bool *streamed = user;
+	struct output *output = user;
 
-	*streamed = true;
-	fwrite(text, 1, size, stdout);
+	output->streamed = true;
+	print_piece(output, text, size, false);
 	fflush(stdout);
 }
 
@@ -268,28 +283,40 @@ static void show_notice(const struct tool_call *call)
 	const char *notice =
 		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(call->data, "notice"));
 
-	if (notice)
-		fprintf(stderr, "%s\n", notice);
+	if (notice) {
+		visible_print(stderr, notice, strlen(notice), VISIBLE_LINES);
+		fputc('\n', stderr);
+	}
 }
 
-static int show(const struct tool_call *call, const struct request *request, bool streamed)
+static void show_error(const struct tool_call *call)
+{
+	const char *words =
+		call->ai_message ? call->ai_message : tool_error_words(call->code)->name;
+
+	fputs("isthmus tool: ", stderr);
+	visible_print(stderr, words, strlen(words), VISIBLE_INDENT);
+	fputc('\n', stderr);
+}
+
+static int show(const struct tool_call *call, const struct request *request, struct output *output)
 {
 	if (request->as_json)
 		return print_json(tool_result_json(call)) == EXIT_OK ? exit_code(call)
 								     : EXIT_FAILED;
-	if (streamed) {
+	if (output->streamed) {
+		print_piece(output, "", 0, true);
 		fflush(stdout);
 		show_notice(call);
 	} else if (call->text.size) {
-		fwrite(call->text.data, 1, call->text.size, stdout);
+		print_piece(output, call->text.data, call->text.size, true);
 		if (call->text.data[call->text.size - 1] != '\n')
 			fputc('\n', stdout);
 	}
 	if (fflush(stdout) != 0)
 		return complain("cannot write the result: %s", strerror(errno));
 	if (call->code != TOOL_OK)
-		fprintf(stderr, "isthmus tool: %s\n",
-			call->ai_message ? call->ai_message : tool_error_words(call->code)->name);
+		show_error(call);
 	return exit_code(call);
 }
 
@@ -297,7 +324,7 @@ static int run(const struct tool *tool, const struct request *request, cJSON *ar
 {
 	const struct sigaction action = {.sa_handler = on_signal};
 	struct tool_session session;
-	bool streamed = false;
+	struct output output = {.is_terminal = isatty(STDOUT_FILENO)};
 	int code;
 
 	if (open_session(request->root, request->policy, request->yes, &session) < 0) {
@@ -311,13 +338,13 @@ static int run(const struct tool *tool, const struct request *request, cJSON *ar
 		current_call->ask_permission = ask_on_terminal;
 	if (!request->as_json) {
 		current_call->sink.update = stream;
-		current_call->sink.user = &streamed;
+		current_call->sink.user = &output;
 	}
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGHUP, &action, NULL);
 	tool_run(current_call);
-	code = show(current_call, request, streamed);
+	code = show(current_call, request, &output);
 	tool_call_free(steal_ptr(&current_call));
 	tool_session_close(&session);
 	return code;

@@ -25,6 +25,16 @@ size_t utf8_sequence(const uint8_t *bytes, size_t size)
 	return length;
 }
 
+uint32_t utf8_decode(const uint8_t *bytes, size_t length)
+{
+	static const uint8_t lead[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+	uint32_t code_point = length ? bytes[0] & lead[length] : 0xfffd;
+
+	for (size_t i = 1; i < length; i++)
+		code_point = code_point << 6 | (bytes[i] & 0x3f);
+	return code_point;
+}
+
 /* Bytes at the start that are clean. */
 static size_t clean_length(const uint8_t *bytes, size_t size)
 {

@@ -14,6 +14,9 @@
  * least. */
 size_t utf8_sequence(const uint8_t *bytes, size_t size);
 
+/* The code point of a sequence of that length; U+FFFD when the length is 0. */
+uint32_t utf8_decode(const uint8_t *bytes, size_t length);
+
 /* True for UTF-8 without NUL. */
 bool utf8_is_clean(const void *bytes, size_t size);
 

@@ -102,6 +102,14 @@ def test_nothing_hides_in_the_question(root):
     check("\x1b" not in question and "\u202e" not in question and "\rls" not in question, "%r" % question)
     check("\n    rm -rf x" in question, "further lines are indented: %r" % question)
     check(not made, "nothing ran")
+    hidden = ["\u200b", "\u2060", "\ufeff", "\u00ad", "\U000e0041", "\ufe0f", "\u3164", "\x9b"]
+    for character in hidden:
+        shown, _, _ = ask(root, b"n\n", command="echo a%sb" % character)
+        check(character not in shown and "\\x" in shown, "U+%04X in %r" % (ord(character), shown))
+    for command, want in [("echo a" + " " * 200 + "; rm -rf x", "a[200 blanks]; rm -rf x"),
+                          ("echo a" + "\u3000" * 60 + "\n" * 60 + "rm -rf x", "a[120 blanks]\n    rm -rf x")]:
+        shown, _, _ = ask(root, b"n\n", command=command)
+        check(want in shown.replace("\r\n", "\n"), "blanks are counted: %r" % shown)
 
 
 def test_other_tools_ask_too(root):
