@@ -1,0 +1,131 @@
+/* Which files are guarded because they make something run later (tools/guard.h). */
+#include "tests/check.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/remove_tree.h"
+#include "tools/guard.h"
+
+static void test_names_are_guarded_wherever_they_are(void)
+{
+	static const char *const guarded[] = {".git", ".git/config", "sub/.git/hooks/pre-commit",
+		".husky/pre-push", "a/b/.envrc", ".mcp.json", ".vscode/tasks.json",
+		"x/.vscode/settings.json", ".vscode/launch.json", ".bashrc",
+		".config/fish/config.fish", ".isthmus.json", ".isthmus/rules", "p.code-workspace",
+		".claude/settings.local.json", ".pre-commit-config.yaml"};
+	static const char *const free_names[] = {"", "a", ".gitignore", ".gitattributes",
+		".gitmodules", ".github/workflows/ci.yml", "git", "x.git", ".vscode/README.md",
+		"tasks.json", "fish/config.fish", "mcp.json", ".envrc.example", "Makefile",
+		"vscode/tasks.json"};
+
+	for (size_t i = 0; i < array_size(guarded); i++)
+		if (!CHECK(guard_name(guarded[i])))
+			fprintf(stderr, "not guarded: %s\n", guarded[i]);
+	for (size_t i = 0; i < array_size(free_names); i++)
+		if (!CHECK(!guard_name(free_names[i])))
+			fprintf(stderr, "guarded: %s\n", free_names[i]);
+}
+
+static void test_other_spellings_of_a_lax_file_system_are_guarded(void)
+{
+	CHECK(guard_name(".GIT/config"));
+	CHECK(guard_name("a/.Git"));
+	CHECK(guard_name(".g\xe2\x80\x8cit/hooks/x")); /* HFS+ passes over it */
+	CHECK(guard_name(".git./config"));             /* Windows, these */
+	CHECK(guard_name(".git /config"));
+	CHECK(guard_name("GIT~1/config"));
+	CHECK(guard_name(".git::$INDEX_ALLOCATION/config"));
+	CHECK(guard_name(".VSCode/Tasks.JSON"));
+	CHECK(guard_name(".hu\xc5\xbfky/x")); /* a long s */
+}
+
+/* ---- In a tree ------------------------------------------------------------------------ */
+
+static char directory[64];
+static struct files_root root;
+
+static void set_up(void)
+{
+	strcpy(directory, "/tmp/isthmus-test-guard-XXXXXX");
+	CHECK(mkdtemp(directory) != NULL);
+	CHECK_RC(0, files_root_open(directory, &root));
+}
+
+static void tear_down(void)
+{
+	files_root_close(&root);
+	CHECK_RC(0, remove_tree(directory));
+}
+
+static void put(const char *path, const char *text)
+{
+	CHECK_RC(0, files_write(&root, path, text, strlen(text), 0, NULL));
+}
+
+static void test_a_bare_repository_is_guarded_and_so_is_what_completes_one(void)
+{
+	set_up();
+	put("x/HEAD", "ref: refs/heads/main\n");
+	put("x/config", "");
+	put("x/objects/pack/p", "");
+	CHECK(!guard_path(&root, "x/config"));
+	CHECK(!guard_path(&root, "x/objects/a"));
+	CHECK(guard_path(&root, "x/refs/heads/main"));
+	put("x/refs/heads/main", "");
+	CHECK(guard_path(&root, "x/config"));
+	CHECK(guard_path(&root, "x/sub/deep/file"));
+	CHECK(guard_path(&root, "x"));
+	CHECK(!guard_path(&root, "y/config"));
+	put("w/commondir", "../x");
+	CHECK(guard_path(&root, "w/HEAD"));
+	tear_down();
+}
+
+static void test_what_settings_of_git_name_is_guarded(void)
+{
+	set_up();
+	put(".git/config", "[core]\n\thooksPath = \"tools/hooks\" ; comment\n"
+			   "[include] path = ../shared.gitconfig\n"
+			   "[filter \"x\"]\n\tclean = \"sh ./bin/\\\nclean.sh\" --all\n"
+			   "[alias]\n\tgo = !scripts/go now\n[branch \"main\"]\n\tremote = origin\n"
+			   "[core]\n\tautocrlf = input\n\teditor =\n\tpager = \"\"\n");
+	CHECK(guard_path(&root, "tools/hooks/pre-commit"));
+	CHECK(guard_path(&root, "tools/hooks"));
+	CHECK(guard_path(&root, "shared.gitconfig"));
+	CHECK(guard_path(&root, "bin/clean.sh"));
+	CHECK(guard_path(&root, "scripts/go"));
+	CHECK(!guard_path(&root, "tools/x"));
+	CHECK(!guard_path(&root, "origin/x"));
+	CHECK(!guard_path(&root, "input/x"));
+	put("sub/.git/config", "[core]\nfsmonitor = ./watch.sh\n");
+	CHECK(guard_path(&root, "sub/watch.sh"));
+	CHECK(!guard_path(&root, "watch.sh"));
+	tear_down();
+}
+
+static void test_another_name_of_a_guarded_file_is_guarded(void)
+{
+	set_up();
+	put(".git/config", "");
+	put(".git/hooks/pre-commit", "");
+	put(".envrc", "");
+	put("plain", "");
+	put("sub/x", "");
+	CHECK_RC(0, linkat(root.fd, ".git/config", root.fd, "sub/notes", 0));
+	CHECK_RC(0, linkat(root.fd, ".git/hooks/pre-commit", root.fd, "hook", 0));
+	CHECK_RC(0, linkat(root.fd, ".envrc", root.fd, "sub/env", 0));
+	CHECK_RC(0, linkat(root.fd, "plain", root.fd, "sub/plain", 0));
+	CHECK(guard_path(&root, "sub/notes"));
+	CHECK(guard_path(&root, "hook"));
+	CHECK(guard_path(&root, "sub/env"));
+	CHECK(!guard_path(&root, "sub/plain"));
+	tear_down();
+}
+
+TEST_MAIN("guard", TEST(test_names_are_guarded_wherever_they_are),
+	TEST(test_other_spellings_of_a_lax_file_system_are_guarded),
+	TEST(test_a_bare_repository_is_guarded_and_so_is_what_completes_one),
+	TEST(test_what_settings_of_git_name_is_guarded),
+	TEST(test_another_name_of_a_guarded_file_is_guarded))
