@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/changed_paths.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 
@@ -16,9 +17,8 @@ enum {
 	OUTPUT_BYTES = 64 << 10, /* of one frame */
 	STDIN_QUEUE_BYTES =
 		256 << 10, /* while the command does not read, more is left to the client */
-	CHANGED_MAX = 256,
-	CHANGED_MAX_BYTES = 64 << 10,
-	LOG_LINE_MAX_BYTES = 16 << 10, /* of a command */
+	CHANGED_REPLY_MAX_BYTES = 128 << 10, /* as JSON at most 6 times that: below a frame */
+	LOG_LINE_MAX_BYTES = 16 << 10,       /* of a command */
 };
 
 /* A command that runs for a connection. */
@@ -29,10 +29,7 @@ struct exec_run {
 	atomic_bool client_gone;
 	atomic_bool ended;
 
-	/* Guarded by the server's lock. */
-	char *changed[CHANGED_MAX + 1]; /* NULL-terminated */
-	size_t changed_count, changed_bytes;
-	bool changed_truncated;
+	struct changed_paths changed; /* guarded by the server's lock */
 
 	struct buffer input; /* the reader's: for the command's stdin */
 	bool input_ended;
@@ -40,28 +37,19 @@ struct exec_run {
 
 /* ---- What changed meanwhile ------------------------------------------------------ */
 
-static void add_changed(struct exec_run *run, const char *path)
-{
-	size_t length = strlen(path) + 1;
-
-	for (size_t i = 0; i < run->changed_count; i++)
-		if (strcmp(run->changed[i], path) == 0)
-			return;
-	if (run->changed_count < CHANGED_MAX && run->changed_bytes + length <= CHANGED_MAX_BYTES)
-		run->changed[run->changed_count] = strdup(path);
-	if (!run->changed[run->changed_count]) {
-		run->changed_truncated = true;
-		return;
-	}
-	run->changed_count++;
-	run->changed_bytes += length;
-}
-
 void control_exec_note_change(struct control_server *server, const char *path)
 {
 	pthread_mutex_lock(&server->lock);
 	for (struct exec_run *run = server->commands; run; run = run->next)
-		add_changed(run, path);
+		changed_paths_add(&run->changed, path);
+	pthread_mutex_unlock(&server->lock);
+}
+
+void control_exec_note_lost(struct control_server *server)
+{
+	pthread_mutex_lock(&server->lock);
+	for (struct exec_run *run = server->commands; run; run = run->next)
+		run->changed.truncated = true;
 	pthread_mutex_unlock(&server->lock);
 }
 
@@ -430,9 +418,28 @@ static uint64_t log_command(const struct exec_run *run, const struct exec_words 
 	record.call_id = words->call_id;
 	record.latency_us = elapsed_us > UINT32_MAX ? UINT32_MAX : (uint32_t)elapsed_us;
 	record.detail = words->line ? words->line : words->command;
-	record.changed = (const char *const *)run->changed;
-	record.changed_truncated = run->changed_truncated;
+	record.changed = (const char *const *)run->changed.names;
+	record.changed_truncated = run->changed.truncated;
 	return mount_log_record(run->connection->server->mount->log, &record);
+}
+
+/* The first of them, as many as a frame holds for certain. */
+static void add_changed(cJSON *reply, const struct changed_paths *changed)
+{
+	bool truncated = changed->truncated;
+	size_t count = 0, bytes = 0;
+
+	while (count < changed->count) {
+		bytes += strlen(changed->names[count]) + 1;
+		if (bytes > CHANGED_REPLY_MAX_BYTES)
+			break;
+		count++;
+	}
+	truncated = truncated || count < changed->count;
+	cJSON_AddItemToObject(reply, "changed",
+		count ? cJSON_CreateStringArray((const char *const *)changed->names, (int)count)
+		      : cJSON_CreateArray());
+	cJSON_AddBoolToObject(reply, "changed_truncated", truncated);
 }
 
 static void reply_exit(const struct exec_run *run, const struct exec_event *event,
@@ -444,10 +451,7 @@ static void reply_exit(const struct exec_run *run, const struct exec_event *even
 	cJSON_AddNumberToObject(reply, "exit_code", event->exit_code);
 	cJSON_AddNumberToObject(reply, "signal", event->signal);
 	cJSON_AddBoolToObject(reply, "timed_out", event->timed_out);
-	cJSON_AddItemToObject(reply, "changed",
-		cJSON_CreateStringArray(
-			(const char *const *)run->changed, (int)run->changed_count));
-	cJSON_AddBoolToObject(reply, "changed_truncated", run->changed_truncated);
+	add_changed(reply, &run->changed);
 	cJSON_AddNumberToObject(reply, "first_seq", (double)first_seq);
 	cJSON_AddNumberToObject(reply, "last_seq", (double)last_seq);
 	text = cJSON_PrintUnformatted(reply);
@@ -504,8 +508,7 @@ static void run_command(struct connection *connection, const struct exec_words *
 		reply_exit(run, &event, first_seq, last_seq);
 	else if (started)
 		reply_lost(connection, outcome.result);
-	for (size_t i = 0; i < run->changed_count; i++)
-		free(run->changed[i]);
+	changed_paths_done(&run->changed);
 	buffer_done(&run->input);
 	free(run);
 }

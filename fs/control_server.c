@@ -411,6 +411,14 @@ void control_note_change(struct mount *m, const char *path)
 	pthread_rwlock_unlock(&control_lock);
 }
 
+void control_note_lost(struct mount *m)
+{
+	pthread_rwlock_rdlock(&control_lock);
+	if (m->control)
+		control_exec_note_lost(m->control);
+	pthread_rwlock_unlock(&control_lock);
+}
+
 void control_usage(struct mount *m, uint32_t *ret_connections, uint32_t *ret_commands)
 {
 	*ret_connections = *ret_commands = 0;

@@ -46,3 +46,6 @@ void control_exec(struct connection *connection, const cJSON *request);
 
 /* Remembers the path for every command that runs now. */
 void control_exec_note_change(struct control_server *server, const char *path);
+
+/* Changes were missed: what every command that runs now has changed is not known in full. */
+void control_exec_note_lost(struct control_server *server);

@@ -427,6 +427,8 @@ static void handle_directory(struct session *s, const struct change *change)
 {
 	struct inode *top = inode_table_find(s->mount->inodes, change->path);
 
+	if (change->kind == CHANGE_RESCAN)
+		control_note_lost(s->mount);
 	if (!top)
 		return;
 	inode_table_watch_lost(s->mount->inodes, top, change->kind == CHANGE_RESCAN);

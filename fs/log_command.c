@@ -26,7 +26,8 @@ static const char usage[] =
 	"after it was unmounted.\n"
 	"\n"
 	"      --op OP,...     only these operations: read, write, rename, exec ...\n"
-	"      --path GLOB     only paths that match; '*' matches '/' too\n"
+	"      --path GLOB     only paths that match, also of what a command has changed;\n"
+	"                      '*' matches '/' too\n"
 	"      --pid N         only this process\n"
 	"      --call ID       only what this tool call did, its children included\n"
 	"      --slow TIME     only what took at least TIME (50ms, 1.5s)\n"
@@ -146,7 +147,7 @@ static void show_line(const struct log_options *options, const char *line, const
 	if (options->json)
 		puts(line);
 	else
-		log_view_print(stdout, record);
+		log_view_print(stdout, record, options->filter.glob);
 }
 
 static void tail_add(struct tail *tail, const char *line)

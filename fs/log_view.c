@@ -8,6 +8,8 @@
 #include "fs/command_text.h"
 #include "ops/support/cleanup.h"
 
+enum { CHANGED_SHOWN_MAX = 100 };
+
 static const char *text_member(const cJSON *record, const char *name)
 {
 	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(record, name));
@@ -20,19 +22,12 @@ static double number_member(const cJSON *record, const char *name)
 	return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-/* The bytes of a path: of path_hex where path could not hold them; the caller frees. */
-static char *path_member(const cJSON *record, const char *name)
+/* The bytes that a text in hex stands for; the caller frees. */
+static char *from_hex(const char *hex)
 {
-	const char *text = text_member(record, name), *hex;
-	char key[32], *path;
-	size_t length;
+	size_t length = strlen(hex) / 2;
+	char *path = calloc(1, length + 1);
 
-	snprintf(key, sizeof(key), "%s_hex", name);
-	hex = text_member(record, key);
-	if (!hex)
-		return text ? strdup(text) : NULL;
-	length = strlen(hex) / 2;
-	path = calloc(1, length + 1);
 	for (size_t i = 0; path && i < length; i++) {
 		unsigned byte = 0;
 
@@ -40,6 +35,29 @@ static char *path_member(const cJSON *record, const char *name)
 		path[i] = (char)byte;
 	}
 	return path;
+}
+
+/* The bytes of a path: of path_hex where path could not hold them; the caller frees. */
+static char *path_member(const cJSON *record, const char *name)
+{
+	const char *text = text_member(record, name), *hex;
+	char key[32];
+
+	snprintf(key, sizeof(key), "%s_hex", name);
+	hex = text_member(record, key);
+	if (hex)
+		return from_hex(hex);
+	return text ? strdup(text) : NULL;
+}
+
+/* The bytes of one of the paths in `changed`; the caller frees. */
+static char *changed_path(const cJSON *item)
+{
+	const char *text = cJSON_GetStringValue(item), *hex = text_member(item, "hex");
+
+	if (text)
+		return strdup(text);
+	return hex ? from_hex(hex) : NULL;
 }
 
 /* ---- The filter ------------------------------------------------------------------------ */
@@ -65,6 +83,23 @@ static bool path_matches(const cJSON *record, const char *name, const char *glob
 	return path && fnmatch(glob, path, 0) == 0;
 }
 
+/* Of a list that is not complete any path may be missing. */
+static bool changed_matches(const cJSON *record, const char *glob)
+{
+	const cJSON *item, *list = cJSON_GetObjectItemCaseSensitive(record, "changed");
+
+	if (cJSON_HasObjectItem(record, "changed_truncated"))
+		return true;
+	cJSON_ArrayForEach(item, list)
+	{
+		cleanup_free char *path = changed_path(item);
+
+		if (path && fnmatch(glob, path, 0) == 0)
+			return true;
+	}
+	return false;
+}
+
 static bool record_passes(const struct log_filter *filter, const cJSON *record)
 {
 	const char *op = text_member(record, "op"), *call = text_member(record, "call");
@@ -78,7 +113,7 @@ static bool record_passes(const struct log_filter *filter, const cJSON *record)
 	if (filter->slow_us && number_member(record, "latency_us") < (double)filter->slow_us)
 		return false;
 	return !filter->glob || path_matches(record, "path", filter->glob) ||
-	       path_matches(record, "path2", filter->glob);
+	       path_matches(record, "path2", filter->glob) || changed_matches(record, filter->glob);
 }
 
 bool log_filter_match(
@@ -184,16 +219,16 @@ static void print_extras(FILE *out, const cJSON *record)
 {
 	const char *call = text_member(record, "call"), *tool = text_member(record, "tool");
 	const char *detail = text_member(record, "detail");
-	const cJSON *changed = cJSON_GetObjectItemCaseSensitive(record, "changed");
+	int changed = cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(record, "changed"));
+	bool truncated = cJSON_HasObjectItem(record, "changed_truncated");
 
 	if (detail) {
 		fputs("  '", out);
 		command_print_safe(out, detail);
 		fputs("'", out);
 	}
-	if (cJSON_GetArraySize(changed) > 0)
-		fprintf(out, "  %d%s changed", cJSON_GetArraySize(changed),
-			cJSON_HasObjectItem(record, "changed_truncated") ? " or more" : "");
+	if (changed > 0 || truncated)
+		fprintf(out, "  %d%s changed", changed, truncated ? " or more" : "");
 	if (call) {
 		fputs("  [", out);
 		if (tool) {
@@ -205,7 +240,34 @@ static void print_extras(FILE *out, const cJSON *record)
 	}
 }
 
-void log_view_print(FILE *out, const cJSON *record)
+/* One line for each path, or for each that matches. */
+static void print_changed(FILE *out, const cJSON *record, const char *glob)
+{
+	const cJSON *item, *list = cJSON_GetObjectItemCaseSensitive(record, "changed");
+	unsigned shown = 0, left = 0;
+
+	cJSON_ArrayForEach(item, list)
+	{
+		cleanup_free char *path = changed_path(item);
+
+		if (!path || (glob && fnmatch(glob, path, 0) != 0))
+			continue;
+		if (shown == CHANGED_SHOWN_MAX) {
+			left++;
+			continue;
+		}
+		shown++;
+		fputs("    changed  ", out);
+		command_print_safe(out, *path ? path : ".");
+		fputc('\n', out);
+	}
+	if (left)
+		fprintf(out, "    changed  %u more: --json has them\n", left);
+	if (cJSON_HasObjectItem(record, "changed_truncated"))
+		fputs("    changed  perhaps more than could be recorded\n", out);
+}
+
+void log_view_print(FILE *out, const cJSON *record, const char *glob)
 {
 	const char *op = text_member(record, "op");
 	char latency[16];
@@ -224,6 +286,7 @@ void log_view_print(FILE *out, const cJSON *record)
 	print_outcome(out, record);
 	print_extras(out, record);
 	fputc('\n', out);
+	print_changed(out, record, glob);
 }
 
 /* ---- The summary --------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 
 struct log_filter {
 	const char *ops;  /* "read,write"; NULL: all */
-	const char *glob; /* of path or path2; '*' matches '/' too; NULL: all */
+	const char *glob; /* of path, path2 or one of changed; '*' matches '/' too; NULL: all */
 	const char *call; /* NULL: all */
 	int64_t pid;      /* 0: all */
 	uint64_t slow_us; /* at least this long */
@@ -23,8 +23,9 @@ struct log_filter {
 bool log_filter_match(
 	const struct log_filter *filter, const char *line, size_t length, cJSON **ret_record);
 
-/* One line for people. */
-void log_view_print(FILE *out, const cJSON *record);
+/* One line for people, and one below it for each path that a command has changed: of those that
+ * match `glob`, or all (NULL). */
+void log_view_print(FILE *out, const cJSON *record, const char *glob);
 
 /* Totals by operation, process and call. */
 struct log_summary;

@@ -14,7 +14,7 @@ enum {
 	LOG_SCHEMA = 1,
 	LOG_PATH_MAX_BYTES = 1 << 16, /* longer paths, and command lines, are cut */
 	LOG_DETAIL_MAX_BYTES = 1 << 14,
-	LOG_CHANGED_MAX_BYTES = 1 << 16, /* all names together */
+	LOG_CHANGED_MAX_BYTES = 1 << 19, /* all names together */
 };
 
 /* A record as it waits to be written: this, then the strings, each with its NUL.  A length

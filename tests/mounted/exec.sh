@@ -199,6 +199,34 @@ test_the_first_file_in_the_root_is_reported() {
 	grep -q '"changed": *\[.*"first-file"' "$tmp/log" || fail "last line: $(cat "$tmp/log")"
 }
 
+# Who changed this file last?  The command that did, and the paths that it changed.
+test_the_log_names_the_command_that_changed_a_file() {
+	ls "$mnt" >/dev/null
+	at -- sh -c 'echo x >by-command; echo y >beside-it'
+	expect by-command "$("$ISTHMUS" log "$mnt" --path by-command --json --op exec |
+		python3 -c 'import json, sys
+for line in sys.stdin: print(*(name for name in json.loads(line)["changed"] if name == "by-command"))')" "the command"
+	"$ISTHMUS" log "$mnt" --op exec -n 1 >"$tmp/log"
+	grep -q '^    changed  by-command$' "$tmp/log" || fail "no such path: $(cat "$tmp/log")"
+	grep -q '^    changed  beside-it$' "$tmp/log" || fail "no such path: $(cat "$tmp/log")"
+	"$ISTHMUS" log "$mnt" --path by-command >"$tmp/log"
+	grep -q ' exec .* [23] changed' "$tmp/log" || fail "the command is missing: $(cat "$tmp/log")"
+	! grep -q 'changed  beside-it' "$tmp/log" || fail "not asked for: $(cat "$tmp/log")"
+	rm "$mnt/by-command" "$mnt/beside-it"
+}
+
+test_all_that_a_command_changed_is_listed() {
+	mkdir "$mnt/many"
+	ls "$mnt/many" >/dev/null
+	at -- sh -c 'cd many; for i in $(seq 600); do : >"$i"; done'
+	expect 600 "$("$ISTHMUS" log "$mnt" --op exec --json -n 1 | python3 -c '
+import json, sys
+record = json.loads(sys.stdin.readline())
+assert "changed_truncated" not in record
+print(sum(name.startswith("many/") for name in record["changed"]))')" "paths"
+	rm -r "$mnt/many"
+}
+
 test_a_terminal_is_given() {
 	need python3
 	at -- test -t 0 && fail "a terminal without -t"

@@ -475,6 +475,100 @@ static void test_the_exit_tells_what_changed_and_where_it_stands_in_the_log(void
 	stop_server();
 }
 
+/* The changes of a command whose output has begun, as its EXIT frame lists them. */
+static cJSON *changed_in_reply(int fd, bool *ret_truncated)
+{
+	cleanup_buffer struct buffer payload = {0};
+	cJSON *end, *changed;
+	size_t output;
+
+	CHECK_RC(0, control_send(fd, CONTROL_STDIN, "\n", 1));
+	CHECK_RC(CONTROL_EXIT, read_to_end(fd, &payload, &output));
+	end = cJSON_ParseWithLength((const char *)payload.data, payload.size);
+	*ret_truncated = cJSON_IsTrue(cJSON_GetObjectItem(end, "changed_truncated"));
+	changed = cJSON_DetachItemFromObject(end, "changed");
+	cJSON_Delete(end);
+	return changed;
+}
+
+static void wait_for_command(void)
+{
+	uint32_t connections, commands = 0;
+
+	while (commands == 0) {
+		usleep(1000);
+		control_usage(&mount_, &connections, &commands);
+	}
+}
+
+static void test_more_changes_than_are_kept_are_marked(void)
+{
+	bool truncated = false;
+	cJSON *changed;
+	char path[32];
+	int fd;
+
+	start_server();
+	fd = start_command("read line");
+	wait_for_command();
+	for (int i = 0; i < 2 * 8193; i++) {
+		snprintf(path, sizeof(path), "directory/%d", i / 2);
+		control_note_change(&mount_, path);
+	}
+	changed = changed_in_reply(fd, &truncated);
+	CHECK_RC(8192, cJSON_GetArraySize(changed));
+	CHECK_STRING("directory/0", cJSON_GetStringValue(cJSON_GetArrayItem(changed, 0)));
+	CHECK_STRING("directory/8191", cJSON_GetStringValue(cJSON_GetArrayItem(changed, 8191)));
+	CHECK(truncated);
+	cJSON_Delete(changed);
+	close(fd);
+	stop_server();
+}
+
+static void test_changes_that_were_missed_are_marked(void)
+{
+	bool truncated = false;
+	cJSON *changed;
+	int fd;
+
+	start_server();
+	fd = start_command("read line");
+	wait_for_command();
+	control_note_lost(&mount_);
+	changed = changed_in_reply(fd, &truncated);
+	CHECK_RC(0, cJSON_GetArraySize(changed));
+	CHECK(truncated);
+	cJSON_Delete(changed);
+	close(fd);
+	stop_server();
+}
+
+/* A frame has 1 MiB, and each byte may need six. */
+static void test_the_exit_arrives_whatever_changed(void)
+{
+	bool truncated = false;
+	cJSON *changed;
+	char path[4001];
+	int fd;
+
+	start_server();
+	fd = start_command("read line");
+	wait_for_command();
+	memset(path, 1, 4000);
+	path[4000] = '\0';
+	for (int i = 0; i < 100; i++) {
+		path[0] = (char)('a' + i % 26);
+		path[1] = (char)('a' + i / 26);
+		control_note_change(&mount_, path);
+	}
+	changed = changed_in_reply(fd, &truncated);
+	CHECK(cJSON_GetArraySize(changed) > 16);
+	CHECK(truncated);
+	cJSON_Delete(changed);
+	close(fd);
+	stop_server();
+}
+
 static void test_stopping_the_server_ends_its_commands(void)
 {
 	time_t started = time(NULL);
@@ -508,6 +602,9 @@ int main(void)
 		TEST(test_a_client_that_does_not_read_holds_the_command_up),
 		TEST(test_the_death_of_the_client_ends_the_command),
 		TEST(test_the_exit_tells_what_changed_and_where_it_stands_in_the_log),
+		TEST(test_more_changes_than_are_kept_are_marked),
+		TEST(test_changes_that_were_missed_are_marked),
+		TEST(test_the_exit_arrives_whatever_changed),
 		TEST(test_stopping_the_server_ends_its_commands),
 	};
 

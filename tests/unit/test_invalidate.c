@@ -71,6 +71,11 @@ void control_note_change(struct mount *m, const char *path)
 	(void)path;
 }
 
+void control_note_lost(struct mount *m)
+{
+	(void)m;
+}
+
 static void kernel_takes_time(bool takes_time)
 {
 	pthread_mutex_lock(&kernel.lock);
