@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 
 #include "fs/inode.h"
+#include "fs/misses.h"
 #include "fs/mount.h"
 
 struct invalidator;
@@ -61,6 +62,8 @@ struct session {
 	bool can_watch;
 	bool opens_directories; /* the kernel cannot do without */
 	bool expires_entries;   /* the kernel can look a name up again without dropping it first */
+
+	struct misses misses;
 
 	pthread_mutex_t listings_lock;
 	struct listing *listings; /* session_directories.c; listings_lock */

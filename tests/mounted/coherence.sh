@@ -42,6 +42,24 @@ test_random_work_agrees_with_the_model_across_reconnects() {
 	return "$status"
 }
 
+# The kernel does not cache the first miss of a name.
+test_a_name_made_right_after_a_miss_shows_at_once() {
+	case "$uri" in local:*) ;; *) skip "over a link it takes the way of the event" ;; esac
+	mkdir "$mnt/made"
+	python3 - "$mnt/made" "$backing/made" <<-'END'
+		import os, sys
+
+		late = 0
+		for i in range(1000):
+		    name = f"/name{i}"
+		    assert not os.path.exists(sys.argv[1] + name)
+		    os.close(os.open(sys.argv[2] + name, os.O_CREAT | os.O_WRONLY))
+		    late += not os.path.exists(sys.argv[1] + name)
+		if late:
+		    sys.exit(f"{late} of 1,000 names were missing after they had been made")
+	END
+}
+
 # Names that were not there, names that go, content, and attributes.
 test_what_a_command_did_shows_when_it_has_ended() {
 	local i

@@ -1,4 +1,5 @@
 #include "fs/inode.h"
+#include "fs/misses.h"
 
 #include <stdint.h>
 #include <sys/stat.h>
@@ -227,6 +228,24 @@ static void test_missing_names_are_kept_once(void)
 	CHECK(!inode_table_take_missing(table, a));
 	inode_table_usage(table, &inodes, &bytes);
 	CHECK_RC(before, bytes);
+	inode_table_free(table);
+}
+
+static void test_a_name_is_missed_again_from_the_second_time_on(void)
+{
+	static struct misses misses;
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *a = enter(table, root, "a", object(2, S_IFDIR));
+
+	CHECK(!misses_again(&misses, root, "one", 10));
+	CHECK(!misses_again(&misses, root, "two", 10));
+	CHECK(!misses_again(&misses, a, "one", 10));
+	CHECK(misses_again(&misses, root, "one", 10));
+	CHECK(misses_again(&misses, root, "two", 10));
+	CHECK(misses_again(&misses, root, "one", 10));
+	CHECK(misses_again(&misses, root, "one", 9 + MISSES_MS));
+	CHECK(!misses_again(&misses, root, "two", 10 + MISSES_MS));
 	inode_table_free(table);
 }
 
@@ -568,6 +587,7 @@ TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_attributes_are_believed_as_those_who_tell_of_them),
 	TEST(test_missing_names_are_kept_once), TEST(test_missing_names_have_a_bound),
 	TEST(test_names_that_are_made_are_missing_no_more),
+	TEST(test_a_name_is_missed_again_from_the_second_time_on),
 	TEST(test_directories_do_not_hold_each_other),
 	TEST(test_a_directory_that_was_moved_has_a_new_inode_where_it_is),
 	TEST(test_who_holds_a_directory_goes_along_where_the_feed_says_it_is),
