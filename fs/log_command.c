@@ -12,8 +12,8 @@
 #include "fs/command_text.h"
 #include "fs/commands.h"
 #include "fs/log_reader.h"
+#include "fs/log_verify.h"
 #include "fs/log_view.h"
-#include "fs/mount_log_segment.h"
 #include "fs/mount_point.h"
 #include "fs/runtime.h"
 #include "ops/support/cleanup.h"
@@ -36,7 +36,7 @@ static const char usage[] =
 	"  -f, --follow        go on with what happens (starts with the last 10)\n"
 	"      --json          the lines as they are in the log, see LOG.md\n"
 	"      --summary       totals by operation, process and call\n"
-	"      --verify        check that nobody has changed the log; exit code 1 if so\n";
+	"      --verify        verify the log; exit 1 if it was altered, 3 if it is incomplete\n";
 
 enum { FOLLOW_LINES = 10, LINES_MAX = 1000000 };
 
@@ -45,14 +45,6 @@ struct log_options {
 	struct log_filter filter;
 	long lines; /* 0: all */
 	bool follow, json, summary, verify;
-};
-
-/* The log of a mount, and how far its daemon has come. */
-struct log_place {
-	char *directory;
-	bool lives;        /* its daemon was asked */
-	uint64_t last_seq; /* ... what it has written */
-	uint64_t lost;     /* that it could not write */
 };
 
 /* ---- Where the log is ---------------------------------------------------------------------- */
@@ -234,56 +226,6 @@ static int show(const struct log_options *options, const struct log_place *place
 	return 0;
 }
 
-/* ---- Verifying -------------------------------------------------------------------- */
-
-static int verify(const struct log_place *place)
-{
-	struct log_verify_report report;
-	int r = log_verify(place->directory, &report);
-
-	if (r < 0)
-		return command_error("log", "\"%s\": %s", place->directory, strerror(-r));
-	if (report.problem[0])
-		return command_error(
-			"log", "\"%s\" was tampered with: %s", place->directory, report.problem);
-	if (report.last_seq + place->lost >= place->last_seq && report.last_seq < place->last_seq)
-		return command_error("log",
-			"\"%s\" is whole up to number %" PRIu64 ", but the daemon could not write "
-			"%" PRIu64 " lines after it: 'isthmus status' says why",
-			place->directory, report.last_seq, place->lost);
-	if (report.last_seq < place->last_seq)
-		return command_error("log",
-			"\"%s\" was tampered with: it ends with number %" PRIu64
-			", but the daemon has written %" PRIu64,
-			place->directory, report.last_seq, place->last_seq);
-	if (report.segments == 0)
-		return command_error(
-			"log", "\"%s\" holds no log: somebody deleted it", place->directory);
-	if (!place->lives && report.unsealed_lines)
-		return command_error("log",
-			"\"%s\": the last %" PRIu64
-			" lines have no seal: the daemon was killed while it "
-			"wrote them, or somebody added or changed them",
-			place->directory, report.unsealed_lines);
-	printf("good: numbers %" PRIu64 " to %" PRIu64
-	       " in %u segment%s are as they were written\n",
-		report.first_seq, report.last_seq, report.segments,
-		report.segments == 1 ? "" : "s");
-	if (report.oldest_gone)
-		puts("note: older segments are gone, as rotation does it");
-	if (place->lost)
-		printf("note: the daemon could not write %" PRIu64
-		       " lines; 'isthmus status' says why\n",
-			place->lost);
-	if (!place->lives && !report.ended)
-		puts("note: the daemon was killed, or somebody cut off the end");
-	fputs("digest ", stdout);
-	for (size_t i = 0; i < sizeof(report.digest); i++)
-		printf("%02x", report.digest[i]);
-	putchar('\n');
-	return 0;
-}
-
 /* ---- The command line ---- */
 
 static bool parse_count(const char *text, long max, long *ret_number)
@@ -419,7 +361,7 @@ int log_command(int argc, char **argv)
 		options.lines = FOLLOW_LINES;
 	if (find_log(options.directory, &place) < 0)
 		return 1;
-	result = options.verify ? verify(&place) : show(&options, &place);
+	result = options.verify ? log_verify_place(&place) : show(&options, &place);
 	free(place.directory);
 	return result;
 }

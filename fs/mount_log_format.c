@@ -289,8 +289,8 @@ int log_format_record(
 	return 0;
 }
 
-int log_format_segment(struct buffer *out, uint32_t number, uint64_t first_seq,
-	const uint8_t previous[32], uint64_t now_ns, struct log_clock *clock)
+int log_format_segment(
+	struct buffer *out, const struct log_segment_header *header, struct log_clock *clock)
 {
 	int r = buffer_reserve(out, LINE_FIXED_MAX_BYTES);
 
@@ -299,13 +299,27 @@ int log_format_segment(struct buffer *out, uint32_t number, uint64_t first_seq,
 	put_text(out, "{\"op\":\"segment\",\"schema\":");
 	put_number(out, LOG_SCHEMA);
 	put_key(out, "segment");
-	put_number(out, number);
-	put_time(out, now_ns, clock);
+	put_number(out, header->number);
+	put_time(out, header->now_ns, clock);
 	put_key(out, "first_seq");
-	put_number(out, first_seq);
+	put_number(out, header->first_seq);
+	put_key(out, "oldest");
+	put_number(out, header->oldest);
 	put_text(out, ",\"program\":\"isthmus " ISTHMUS_VERSION "\",\"previous\":\"");
-	put_hex(out, previous, 32);
+	put_hex(out, header->previous, 32);
 	put(out, "\"}\n", 3);
+	return 0;
+}
+
+int log_format_begin(struct buffer *out, uint64_t now_ns, struct log_clock *clock)
+{
+	int r = buffer_reserve(out, LINE_FIXED_MAX_BYTES);
+
+	if (r < 0)
+		return r;
+	put_text(out, LOG_BEGIN_START);
+	put_time(out, now_ns, clock);
+	put_text(out, ",\"program\":\"isthmus " ISTHMUS_VERSION "\"}\n");
 	return 0;
 }
 

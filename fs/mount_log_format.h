@@ -10,8 +10,10 @@
 #include "fs/mount_log.h"
 #include "ops/support/buffer.h"
 
+#define LOG_BEGIN_START "{\"op\":\"begin\""
+
 enum {
-	LOG_SCHEMA = 1,
+	LOG_SCHEMA = 2,
 	LOG_PATH_MAX_BYTES = 1 << 16, /* longer paths, and command lines, are cut */
 	LOG_DETAIL_MAX_BYTES = 1 << 14,
 	LOG_CHANGED_MAX_BYTES = 1 << 19, /* all names together */
@@ -53,9 +55,20 @@ struct log_clock {
 int log_format_record(
 	struct buffer *out, const struct queued_record *record, struct log_clock *clock);
 
-/* Appends the first line of a segment. */
-int log_format_segment(struct buffer *out, uint32_t number, uint64_t first_seq,
-	const uint8_t previous[32], uint64_t now_ns, struct log_clock *clock);
+/* What the first line of a segment says. */
+struct log_segment_header {
+	uint32_t number;
+	uint32_t oldest; /* the oldest segment that rotation has left */
+	uint64_t first_seq;
+	const uint8_t *previous; /* digest[32] of the segment before */
+	uint64_t now_ns;
+};
+
+int log_format_segment(
+	struct buffer *out, const struct log_segment_header *header, struct log_clock *clock);
+
+/* Appends the first line of a daemon. */
+int log_format_begin(struct buffer *out, uint64_t now_ns, struct log_clock *clock);
 
 /* Appends the line that seals those before it. */
 int log_format_seal(struct buffer *out, uint64_t last_seq, const uint8_t digest[32]);

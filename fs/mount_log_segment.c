@@ -31,6 +31,8 @@ struct log_segments {
 	uint64_t size_bytes;
 	uint64_t limit_bytes, segment_bytes;
 	uint32_t number;
+	uint32_t oldest;    /* the first segment that we have not dropped */
+	bool has_begun;     /* the first line of this daemon is written */
 	uint8_t digest[32]; /* of the last seal */
 	uint64_t last_seq;  /* ... and its number */
 	struct log_clock clock;
@@ -103,8 +105,13 @@ static int write_sealed(struct log_segments *s, const struct buffer *lines, uint
 	return 0;
 }
 
-static int begin_segment(struct log_segments *s, uint32_t number, uint64_t first_seq)
+static int begin_segment(struct log_segments *s, uint32_t oldest, uint64_t first_seq)
 {
+	const struct log_segment_header first_line = {.number = s->number + 1,
+		.oldest = oldest,
+		.first_seq = first_seq,
+		.previous = s->digest,
+		.now_ns = clock_wall_ns()};
 	cleanup_buffer struct buffer header = {0};
 	cleanup_fd int file = openat(s->directory, LOG_CURRENT_NAME,
 		O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -113,7 +120,7 @@ static int begin_segment(struct log_segments *s, uint32_t number, uint64_t first
 
 	if (file < 0)
 		return -errno;
-	r = log_format_segment(&header, number, first_seq, s->digest, clock_wall_ns(), &s->clock);
+	r = log_format_segment(&header, &first_line, &s->clock);
 	if (r < 0)
 		return r;
 	old = s->file;
@@ -127,7 +134,8 @@ static int begin_segment(struct log_segments *s, uint32_t number, uint64_t first
 		return r;
 	}
 	file = old;
-	s->number = number;
+	s->number++;
+	s->oldest = oldest;
 	return 0;
 }
 
@@ -145,14 +153,22 @@ static int retire_current(struct log_segments *s, char name[32])
 	return r;
 }
 
-static void drop_oldest(struct log_segments *s)
+/* The number in a name of log_segment_names(); the current segment has none there. */
+static uint32_t number_in(const char *name)
 {
-	char **names = NULL;
+	uint32_t number = UINT32_MAX;
+
+	sscanf(name, "log-%u", &number);
+	return number;
+}
+
+/* The oldest segment that stays when one more begins. */
+static uint32_t oldest_to_keep(const struct log_segments *s, char *const *names)
+{
 	uint64_t total = s->segment_bytes;
+	uint32_t oldest = s->number + 1;
 	size_t count = 0;
 
-	if (log_segment_names(s->directory, &names) < 0)
-		return;
 	while (names[count])
 		count++;
 	while (count-- > 0) {
@@ -163,20 +179,50 @@ static void drop_oldest(struct log_segments *s)
 			continue;
 		total += (uint64_t)attributes.st_size;
 		if (total > s->limit_bytes)
-			unlinkat(s->directory, names[count], 0);
+			return oldest;
+		oldest = number_in(names[count]);
 	}
-	log_names_free(names);
+	return s->oldest;
 }
 
+static void drop_before(const struct log_segments *s, char *const *names, uint32_t oldest)
+{
+	for (size_t i = 0; names[i]; i++)
+		if (number_in(names[i]) < oldest)
+			unlinkat(s->directory, names[i], 0);
+}
+
+/* The new segment says which is the oldest before the others go: --verify knows them from
+ * those that somebody else deletes. */
 static void rotate(struct log_segments *s, uint64_t first_seq)
 {
-	char name[32];
+	char name[32], **names;
+	uint32_t oldest;
 
 	if (retire_current(s, name) < 0)
 		return;
-	drop_oldest(s);
-	if (begin_segment(s, s->number + 1, first_seq) < 0)
+	if (log_segment_names(s->directory, &names) < 0) {
 		rename_to_free_name(s->directory, name, LOG_CURRENT_NAME);
+		return;
+	}
+	oldest = oldest_to_keep(s, names);
+	if (begin_segment(s, oldest, first_seq) < 0)
+		rename_to_free_name(s->directory, name, LOG_CURRENT_NAME);
+	else
+		drop_before(s, names, oldest);
+	log_names_free(names);
+}
+
+/* The first line of a daemon: one that was killed before is known by it. */
+static int write_begin(struct log_segments *s)
+{
+	cleanup_buffer struct buffer line = {0};
+	int r = log_format_begin(&line, clock_wall_ns(), &s->clock);
+
+	if (r == 0)
+		r = write_sealed(s, &line, s->last_seq);
+	s->has_begun = r == 0;
+	return r;
 }
 
 int log_segments_append(
@@ -186,6 +232,12 @@ int log_segments_append(
 	 * old: whoever can fill it could else remove what he did. */
 	if (s->size_bytes >= s->segment_bytes)
 		rotate(s, first_seq);
+	if (!s->has_begun) {
+		int r = write_begin(s);
+
+		if (r < 0)
+			return r;
+	}
 	return write_sealed(s, lines, last_seq);
 }
 
@@ -250,9 +302,11 @@ static int scan_newest_old(struct log_segments *s, struct log_segment_report *re
 		file = openat(s->directory, names[count - 1], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	else
 		errno = ENOENT;
-	r = file < 0 ? -errno : log_segment_scan(file, ret_report);
+	r = file < 0 ? -errno : log_segment_scan(file, NULL, ret_report);
 	if (r == 0)
-		sscanf(names[count - 1], "log-%u", &ret_report->number);
+		ret_report->number = number_in(names[count - 1]);
+	if (r == 0 && !ret_report->oldest)
+		ret_report->oldest = number_in(names[0]);
 	log_names_free(names);
 	return r;
 }
@@ -268,15 +322,16 @@ static int continue_log(struct log_segments *s, uint64_t *ret_last_seq)
 		return r;
 	memcpy(s->digest, newest.digest, sizeof(s->digest));
 	s->number = newest.number;
+	s->oldest = newest.oldest ? newest.oldest : 1;
 	*ret_last_seq = newest.last_seq;
 
 	s->file =
 		openat(s->directory, LOG_CURRENT_NAME, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
 	if (s->file < 0 && errno == ENOENT)
-		return begin_segment(s, s->number + 1, *ret_last_seq + 1);
+		return begin_segment(s, s->oldest, *ret_last_seq + 1);
 	if (s->file < 0)
 		return -errno;
-	r = log_segment_scan(s->file, &current);
+	r = log_segment_scan(s->file, NULL, &current);
 	if (r < 0)
 		return r;
 	memcpy(s->digest, current.digest, sizeof(s->digest));
@@ -286,16 +341,22 @@ static int continue_log(struct log_segments *s, uint64_t *ret_last_seq)
 		s->number = current.number;
 	else
 		s->number++;
+	if (current.oldest)
+		s->oldest = current.oldest;
+	else if (!newest.oldest && current.has_header)
+		s->oldest = current.number;
 	s->size_bytes = current.size_bytes;
 	s->last_seq = current.last_seq;
-	if (current.has_header && !current.problem && current.unsealed_lines == 0)
+	if (current.has_header && current.schema == LOG_SCHEMA && !current.problem &&
+		current.unsealed_lines == 0)
 		return 0;
 
-	/* A daemon was killed in the middle of a batch, or somebody wrote there. */
+	/* A daemon was killed in the middle of a batch, or is of another version, or somebody
+	 * wrote there. */
 	r = retire_current(s, name);
 	if (r < 0)
 		return r;
-	return begin_segment(s, s->number + 1, *ret_last_seq + 1);
+	return begin_segment(s, s->oldest, *ret_last_seq + 1);
 }
 
 int log_segments_open(const char *directory, uint64_t limit_bytes,
@@ -319,6 +380,8 @@ int log_segments_open(const char *directory, uint64_t limit_bytes,
 		r = take_lock(s->directory, &s->lock);
 	if (r == 0)
 		r = continue_log(s, ret_last_seq);
+	if (r == 0)
+		write_begin(s); /* else with the first batch */
 	if (r < 0) {
 		log_segments_close(s);
 		return r;

@@ -39,6 +39,8 @@ void log_segments_end(struct log_segments *segments);
 struct log_segment_report {
 	bool has_header;
 	uint32_t number;
+	unsigned schema;
+	uint32_t oldest;              /* of the header; 0: schema 1 has none */
 	uint64_t first_seq, last_seq; /* of the header; of the last line */
 	uint8_t previous[32];         /* as the header has it */
 	uint8_t digest[32];           /* of everything in it, unsealed lines included */
@@ -50,8 +52,16 @@ struct log_segment_report {
 	const char *problem;   /* static; NULL: none */
 };
 
-/* Reads one segment.  0 whatever it holds; -errno when it cannot be read. */
-int log_segment_scan(int fd, struct log_segment_report *ret_report);
+/* What is known across segments while they are read in order; {0} before the first. */
+struct log_scan {
+	bool session_is_open; /* lines of a daemon that has not written its last one */
+	uint64_t lost;        /* records that no segment has: the disk was full or broken */
+	uint32_t gap_count;
+	char gap[256]; /* for people: the first place where records may be missing; "" */
+};
+
+/* Reads one segment.  `scan` may be NULL.  0 whatever it holds; -errno when it cannot be read. */
+int log_segment_scan(int fd, struct log_scan *scan, struct log_segment_report *ret_report);
 
 /* The segments of a directory in order of age; `*ret_names` is NULL-terminated and freed
  * with log_names_free(). */
@@ -60,11 +70,16 @@ void log_names_free(char **names);
 
 struct log_verify_report {
 	uint32_t segments;
+	uint32_t first_number, number; /* of the oldest and the newest segment */
+	uint32_t oldest;               /* ... the oldest that rotation has left, says the newest */
 	uint64_t lines, first_seq, last_seq, unsealed_lines;
 	uint8_t digest[32];
-	bool ended;        /* as the newest segment */
-	bool oldest_gone;  /* rotation (or somebody) has deleted earlier segments */
-	char problem[512]; /* for people; "" when the log is as it was written */
+	bool ended;         /* the last daemon wrote its last line */
+	bool oldest_gone;   /* rotation has deleted earlier segments */
+	uint64_t lost;      /* records that could not be written */
+	char problem[512];  /* for people: what was altered; "" when the log is as it was written */
+	uint32_t gap_count; /* places where records may be missing though nothing was altered */
+	char gap[256];      /* ... the first of them */
 };
 
 /* Checks every segment and the links between them. */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,13 +97,17 @@ static void read_header(struct log_segment_report *report, const char *line, siz
 	const cJSON *first_seq = cJSON_GetObjectItemCaseSensitive(header, "first_seq");
 	const cJSON *schema = cJSON_GetObjectItemCaseSensitive(header, "schema");
 	const cJSON *previous = cJSON_GetObjectItemCaseSensitive(header, "previous");
+	const cJSON *oldest = cJSON_GetObjectItemCaseSensitive(header, "oldest");
 
 	report->unsealed_lines++;
 	if (cJSON_IsNumber(number) && cJSON_IsNumber(first_seq) && cJSON_IsNumber(schema) &&
-		schema->valueint == LOG_SCHEMA && first_seq->valuedouble >= 1 &&
+		schema->valueint >= 1 && schema->valueint <= LOG_SCHEMA &&
+		first_seq->valuedouble >= 1 &&
 		parse_digest(cJSON_GetStringValue(previous), report->previous)) {
 		report->has_header = true;
+		report->schema = (unsigned)schema->valueint;
 		report->number = (uint32_t)number->valuedouble;
+		report->oldest = cJSON_IsNumber(oldest) ? (uint32_t)oldest->valuedouble : 0;
 		report->first_seq = (uint64_t)first_seq->valuedouble;
 		report->last_seq = report->first_seq - 1;
 		memcpy(report->digest, report->previous, sizeof(report->digest));
@@ -142,7 +147,48 @@ static void check_record(struct log_segment_report *report, const char *line, si
 	report->unsealed_lines++;
 }
 
-static int scan_lines(FILE *file, struct log_segment_report *report)
+__attribute__((format(printf, 2, 3))) static void note_gap(
+	struct log_scan *scan, const char *format, ...)
+{
+	va_list arguments;
+
+	if (scan->gap_count++ > 0)
+		return;
+	va_start(arguments, format);
+	vsnprintf(scan->gap, sizeof(scan->gap), format, arguments);
+	va_end(arguments);
+}
+
+/* Quotes inside of strings are escaped: this is the member, or nothing. */
+static void note_lost(
+	struct log_scan *scan, const struct log_segment_report *report, const char *line)
+{
+	const char *count = strstr(line, ",\"op\":\"lost\",") ? strstr(line, ",\"count\":") : NULL;
+	uint64_t lost;
+
+	if (!count || sscanf(count, ",\"count\":%" SCNu64, &lost) != 1)
+		return;
+	scan->lost += lost;
+	note_gap(scan, "%" PRIu64 " records from number %" PRIu64 " on could not be written", lost,
+		report->last_seq);
+}
+
+/* Where each daemon begins and ends. */
+static void follow_session(
+	struct log_scan *scan, const struct log_segment_report *report, const char *line)
+{
+	bool begins = strncmp(line, LOG_BEGIN_START, strlen(LOG_BEGIN_START)) == 0;
+
+	if (begins && scan->session_is_open)
+		note_gap(scan,
+			"the daemon that wrote number %" PRIu64
+			" was killed, or the end of what it wrote was cut off",
+			report->last_seq);
+	scan->session_is_open = strcmp(line, LOG_END_LINE) != 0;
+	note_lost(scan, report, line);
+}
+
+static int scan_lines(FILE *file, struct log_scan *scan, struct log_segment_report *report)
 {
 	cleanup_buffer struct buffer batch = {0};
 	cleanup_free char *line = NULL;
@@ -163,6 +209,8 @@ static int scan_lines(FILE *file, struct log_segment_report *report)
 			read_header(report, line, (size_t)length);
 		else
 			check_record(report, line, (size_t)length);
+		if (scan && report->lines > 1)
+			follow_session(scan, report, line);
 		r = buffer_append(&batch, line, (size_t)length);
 		if (r < 0)
 			return r;
@@ -174,7 +222,7 @@ static int scan_lines(FILE *file, struct log_segment_report *report)
 	return 0;
 }
 
-int log_segment_scan(int fd, struct log_segment_report *ret_report)
+int log_segment_scan(int fd, struct log_scan *scan, struct log_segment_report *ret_report)
 {
 	cleanup_fd int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	cleanup_file FILE *file = NULL;
@@ -188,7 +236,7 @@ int log_segment_scan(int fd, struct log_segment_report *ret_report)
 	if (!file)
 		return -errno;
 	steal_fd(&copy);
-	return scan_lines(file, ret_report);
+	return scan_lines(file, scan, ret_report);
 }
 
 /* ---- The whole log ---------------------------------------------------------- */
@@ -219,10 +267,60 @@ static void check_links(struct log_verify_report *report, const char *name,
 			segment->first_seq, report->last_seq);
 }
 
+static void add_segment(struct log_verify_report *report, const struct log_segment_report *segment)
+{
+	if (report->segments == 0) {
+		report->oldest_gone = segment->number > 1;
+		report->first_number = segment->number;
+		report->first_seq = segment->first_seq;
+	}
+	report->segments++;
+	report->number = segment->number;
+	report->oldest = segment->oldest;
+	report->lines += segment->lines;
+	report->last_seq = segment->last_seq;
+	report->unsealed_lines = segment->unsealed_lines;
+	report->ended = segment->ended;
+	memcpy(report->digest, segment->digest, sizeof(report->digest));
+}
+
+/* Rotation names the oldest segment that it leaves. */
+static void check_oldest(struct log_verify_report *report)
+{
+	if (report->problem[0] || !report->oldest || report->first_number <= report->oldest)
+		return;
+	snprintf(report->problem, sizeof(report->problem),
+		"the log begins with segment %u, but the daemon has deleted those before %u only: "
+		"somebody else deleted segments",
+		report->first_number, report->oldest);
+}
+
+static int verify_segment(
+	int directory, const char *name, struct log_scan *scan, struct log_verify_report *report)
+{
+	cleanup_fd int file = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	struct log_segment_report segment;
+	int r;
+
+	if (report->unsealed_lines) {
+		note_gap(scan,
+			"%" PRIu64 " lines at the end of segment %u have no seal: the daemon was "
+			"killed while it wrote them, or somebody added or altered them",
+			report->unsealed_lines, report->number);
+		scan->session_is_open = false;
+	}
+	r = file < 0 ? -errno : log_segment_scan(file, scan, &segment);
+	if (r < 0)
+		return r;
+	check_links(report, name, &segment, report->number);
+	add_segment(report, &segment);
+	return 0;
+}
+
 int log_verify(const char *directory, struct log_verify_report *ret_report)
 {
 	cleanup_fd int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	uint32_t number = 0;
+	struct log_scan scan = {0};
 	char **names;
 	int r;
 
@@ -230,27 +328,14 @@ int log_verify(const char *directory, struct log_verify_report *ret_report)
 	if (fd < 0)
 		return -errno;
 	r = log_segment_names(fd, &names);
-	for (size_t i = 0; r == 0 && names[i] && !ret_report->problem[0]; i++) {
-		struct log_segment_report segment;
-		cleanup_fd int file = openat(fd, names[i], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-
-		r = file < 0 ? -errno : log_segment_scan(file, &segment);
-		if (r < 0)
-			break;
-		check_links(ret_report, names[i], &segment, number);
-		if (ret_report->segments == 0) {
-			ret_report->oldest_gone = segment.number > 1;
-			ret_report->first_seq = segment.first_seq;
-		}
-		number = segment.number;
-		ret_report->segments++;
-		ret_report->lines += segment.lines;
-		ret_report->last_seq = segment.last_seq;
-		ret_report->unsealed_lines = segment.unsealed_lines;
-		ret_report->ended = segment.ended;
-		memcpy(ret_report->digest, segment.digest, sizeof(ret_report->digest));
-	}
-	if (r == 0)
-		log_names_free(names);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; r == 0 && names[i] && !ret_report->problem[0]; i++)
+		r = verify_segment(fd, names[i], &scan, ret_report);
+	log_names_free(names);
+	check_oldest(ret_report);
+	ret_report->lost = scan.lost;
+	ret_report->gap_count = scan.gap_count;
+	strcpy(ret_report->gap, scan.gap);
 	return r;
 }

@@ -264,8 +264,41 @@ static void test_a_killed_daemon_leaves_a_log_that_goes_on(void)
 	CHECK_RC(0, log_verify(directory, &report));
 	CHECK_STRING("", report.problem);
 	CHECK_RC(2, report.segments);
+	CHECK_RC(1, report.gap_count); /* the lines without a seal */
 	text = read_segment("log-00000001.jsonl");
 	CHECK(text && strstr(text, torn) != NULL);
+	remove_directory();
+}
+
+/* Removes the lines from the first that begins with `start` on. */
+static void cut_log_at(const char *start)
+{
+	cleanup_free char *text = read_segment(LOG_CURRENT_NAME);
+	char *line = text ? strstr(text, start) : NULL;
+
+	CHECK(line != NULL);
+	if (line)
+		write_segment(LOG_CURRENT_NAME, text, (size_t)(line - text));
+}
+
+static void test_a_daemon_that_did_not_end_leaves_a_gap(void)
+{
+	struct mount_log *log = new_log(0);
+	struct log_verify_report report;
+
+	record(log, "open", "a", 0);
+	mount_log_close(log);
+	CHECK_RC(0, log_verify(directory, &report));
+	CHECK(report.ended && report.gap_count == 0);
+	cut_log_at(LOG_END_LINE);
+	CHECK_RC(0, log_verify(directory, &report));
+	CHECK(!report.ended);
+	log = open_log(0);
+	mount_log_close(log);
+	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_STRING("", report.problem);
+	CHECK_RC(1, report.gap_count);
+	CHECK(strstr(report.gap, "was killed") != NULL);
 	remove_directory();
 }
 
@@ -409,6 +442,8 @@ static void test_what_cannot_be_written_is_counted_in_a_line(void)
 	mount_log_close(log);
 	CHECK_RC(0, log_verify(directory, &report));
 	CHECK_STRING("", report.problem);
+	CHECK_RC(stats.lost, report.lost);
+	CHECK(strstr(report.gap, "could not be written") != NULL);
 	remove_directory();
 }
 
@@ -643,13 +678,23 @@ static void test_verify_detects_a_deleted_segment(void)
 	check_detected("log-00000003.jsonl\" is segment 3");
 }
 
+static void test_verify_detects_that_the_oldest_segments_were_deleted(void)
+{
+	char path[128];
+
+	make_log();
+	snprintf(path, sizeof(path), "%s/log-00000001.jsonl", directory);
+	CHECK_RC(0, unlink(path));
+	check_detected("begins with segment 2");
+}
+
 static void test_verify_detects_a_changed_first_line(void)
 {
 	cleanup_free char *text = NULL;
 
 	make_log();
 	text = read_segment("log-00000002.jsonl");
-	text[strlen("{\"op\":\"segment\",\"schema\":1,\"segment\":2,\"time\":\"2")]++;
+	text[strlen("{\"op\":\"segment\",\"schema\":2,\"segment\":2,\"time\":\"2")]++;
 	write_segment("log-00000002.jsonl", text, strlen(text));
 	check_detected("log-00000002.jsonl\": line");
 }
@@ -665,7 +710,7 @@ TEST_MAIN("mount log", TEST(test_every_field_reaches_the_line),
 	TEST(test_any_bytes_of_a_path_are_kept), TEST(test_a_very_long_path_is_cut_and_says_so),
 	TEST(test_no_log_is_fine), TEST(test_numbers_go_on_after_a_restart),
 	TEST(test_a_killed_daemon_leaves_a_log_that_goes_on),
-	TEST(test_only_one_daemon_writes_a_log),
+	TEST(test_a_daemon_that_did_not_end_leaves_a_gap), TEST(test_only_one_daemon_writes_a_log),
 	TEST(test_a_flood_drops_no_mutation_and_counts_the_reads_it_drops),
 	TEST(test_rotation_keeps_the_log_within_its_bound),
 	TEST(test_what_cannot_be_written_is_counted_in_a_line),
@@ -678,5 +723,6 @@ TEST_MAIN("mount log", TEST(test_every_field_reaches_the_line),
 	TEST(test_verify_detects_a_segment_cut_at_a_seal),
 	TEST(test_verify_detects_lines_added_at_the_end_of_a_segment),
 	TEST(test_verify_detects_swapped_segments), TEST(test_verify_detects_a_deleted_segment),
+	TEST(test_verify_detects_that_the_oldest_segments_were_deleted),
 	TEST(test_verify_detects_a_changed_first_line),
 	TEST(test_verify_detects_a_log_that_is_not_one))
