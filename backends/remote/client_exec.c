@@ -9,6 +9,7 @@ struct output {
 	struct output *next;
 	uint8_t *payload;
 	struct exec_event event;
+	size_t frame_bytes; /* it counts with its header: a small frame costs more than its bytes */
 	const uint8_t *data; /* what is left */
 	size_t size;
 };
@@ -21,10 +22,11 @@ struct remote_process {
 	uint32_t id;
 	pthread_cond_t changed;
 	struct output *first, **last;
-	size_t output_bytes;
-	bool ended;           /* EXIT came, or the session is gone ... */
-	bool lost;            /* ... and how it ended nobody knows */
-	uint64_t feed_needed; /* EXIT: changes that are to be delivered before */
+	size_t output_bytes;   /* of the frames in that list ... */
+	size_t consumed_bytes; /* ... and of those taken from it since the last credit */
+	bool ended;            /* EXIT came, or the session is gone ... */
+	bool lost;             /* ... and how it ended nobody knows */
+	uint64_t feed_needed;  /* EXIT: changes that are to be delivered before */
 	int64_t input_credit;
 	bool input_refused, input_closed;
 };
@@ -158,7 +160,7 @@ static void queue_output(struct remote_process *p, struct output *output)
 	output->next = NULL;
 	*p->last = output;
 	p->last = &output->next;
-	p->output_bytes += output->size;
+	p->output_bytes += output->frame_bytes;
 	if (output->event.type == EXEC_EXIT) {
 		p->ended = true;
 		p->feed_needed = p->remote->feed_received;
@@ -177,6 +179,7 @@ static int take_output(struct remote *remote, const struct frame_header *header,
 		return -ENOMEM;
 	}
 	output->payload = payload;
+	output->frame_bytes = FRAME_HEADER_BYTES + header->size;
 	r = decode_output(output, header);
 	if (r == 0) {
 		pthread_mutex_lock(&remote->lock);
@@ -236,6 +239,17 @@ void remote_processes_lost(struct remote *remote)
 
 /* ---- Operations ------------------------------------------------------------------------ */
 
+/* Under the lock.  What is to be credited now; 0 while the far end has plenty left. */
+static size_t take_credit(struct remote_process *p)
+{
+	size_t bytes = p->consumed_bytes;
+
+	if (bytes < CREDIT_OUTPUT_BYTES / 8)
+		return 0;
+	p->consumed_bytes = 0;
+	return bytes;
+}
+
 static void give_credit(struct remote_process *p, size_t size)
 {
 	struct wire_writer writer;
@@ -259,9 +273,10 @@ static void take_first(
 	ret_event->size = count;
 	output->data += count;
 	output->size -= count;
-	p->output_bytes -= count;
 	if (output->size)
 		return;
+	p->output_bytes -= output->frame_bytes;
+	p->consumed_bytes += output->frame_bytes;
 	p->first = output->next;
 	if (!p->first)
 		p->last = &p->first;
@@ -274,6 +289,7 @@ int remote_process_next(struct op_context *ctx, struct process *process, void *b
 {
 	struct remote_process *p = remote_process_of(process);
 	struct remote *remote = p->remote;
+	size_t credit = 0;
 	int r = 0;
 
 	pthread_mutex_lock(&remote->lock);
@@ -284,9 +300,11 @@ int remote_process_next(struct op_context *ctx, struct process *process, void *b
 		r = remote_wait(remote, ctx, &remote->feed_moved, &remote->lock);
 	if (r == 0)
 		take_first(p, buffer, size, ret_event);
+	if (r == 0 && !p->ended)
+		credit = take_credit(p);
 	pthread_mutex_unlock(&remote->lock);
-	if (r == 0 && ret_event->type != EXEC_EXIT)
-		give_credit(p, ret_event->size);
+	if (credit)
+		give_credit(p, credit);
 	return r;
 }
 

@@ -98,7 +98,7 @@ static void process_put(struct server_process *p)
 
 /* ---- Output -------------------------------------------------------------------- */
 
-static bool wait_for_credit(struct server_process *p, size_t size)
+static bool wait_for_credit(struct server_process *p, size_t frame_bytes)
 {
 	struct server *server = p->server;
 	bool go;
@@ -107,7 +107,7 @@ static bool wait_for_credit(struct server_process *p, size_t size)
 	while (!p->stopping && server_wait_for_credit(server, &p->credit))
 		;
 	go = !p->stopping;
-	p->credit -= (int64_t)size;
+	p->credit -= (int64_t)frame_bytes;
 	pthread_mutex_unlock(&server->lock);
 	return go;
 }
@@ -117,11 +117,11 @@ static int send_output(
 {
 	cleanup_wire_writer struct wire_writer writer = {0};
 
-	if (!wait_for_credit(p, event->size))
-		return -EINTR;
 	lane_writer_init(&writer);
 	wire_put_number(&writer, event->type);
 	wire_put_raw(&writer, data, event->size);
+	if (!writer.error && !wait_for_credit(p, writer.buffer.size))
+		return -EINTR;
 	return lane_send(p->server->lane, LANE_BULK, FRAME_OUTPUT, p->id, &writer);
 }
 

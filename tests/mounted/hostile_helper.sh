@@ -31,6 +31,22 @@ hears() {
 	wait_for 25 is_honest || fail "nothing works after: $*"
 }
 
+# The first: no other lie has made the daemon larger.
+test_output_in_frames_of_one_byte() {
+	local peak
+
+	mkfifo "$tmp/fifo"
+	exec 4<>"$tmp/fifo" 5<"$tmp/fifo"
+	"$ISTHMUS" exec "$mnt" -- trickle >&4 2>&4 4>&- 5<&- &
+	exec 4>&-
+	wait_for 60 test -e "$tmp/ws/trickled" || fail "neither sent nor refused"
+	peak=$(awk '/VmHWM/ {print $2}' "/proc/$daemon_pid/status")
+	cat <&5 >/dev/null
+	wait $! || true
+	hears true
+	grep -q asan "/proc/$daemon_pid/maps" || [ "$peak" -lt $((40 << 10)) ] || fail "$peak KiB"
+}
+
 test_types_that_change() {
 	for _ in 1 2 3 4 5 6 7 8; do
 		hears sh -c 'stat "$1"; cat "$1"; ls "$1/"; readlink "$1"; echo x >>"$1"; chmod 600 "$1"' sh "$mnt/lies/type"

@@ -3,6 +3,7 @@
 names it tells the truth.  A lie that ends the connection is told once in a while only: the client comes back."""
 import errno
 import os
+import signal
 import stat
 import sys
 
@@ -311,6 +312,25 @@ class Liar(Server):
             self.lane.send(p.EXIT, self.process_of(), p.signed(3) + p.numbers(0, 0))
         except p.Ended:
             sys.exit(0)
+        return True
+
+    def lie_trickle(self, kind, name):
+        """Output in frames of one byte, each from the other stream than the one before."""
+        if kind != p.EXEC:
+            return False
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # which is how a client ends it
+        self.reply(0, b"")
+        pair = b"".join(p.struct.pack("<IBBHII", 2, p.OUTPUT, 0, 0, self.process_of(), self.lane.received) + which + b"x"
+                        for which in (b"\0", b"\1"))
+        try:
+            for _ in range(500):
+                self.lane.sent += 2000
+                self.lane.write(pair * 1000)
+            self.lane.send(p.EXIT, self.process_of(), p.signed(3) + p.numbers(0, 0))
+        except p.Ended:
+            sys.exit(0)
+        finally:
+            open(self.full(b"trickled"), "w").close()
         return True
 
     def lie_exits(self, kind, name):

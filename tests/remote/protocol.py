@@ -244,6 +244,7 @@ class Reader:
 
 HELLO, WELCOME = b"\xffisthmC\x01", b"\xffisthmS\x01"
 CAN_EXEC, CAN_WATCH, READ_ONLY = 1, 2, 8
+VERSION = 2
 Welcome = collections.namedtuple("Welcome", "version error reason resumed session token received capabilities uid gid channels")
 
 
@@ -251,14 +252,14 @@ def opening(magic, nonce, body):
     return magic + nonce + struct.pack("<I", len(body)) + body
 
 
-def hello(root, nonce=None, session=bytes(16), token=bytes(16), received=0, linger=0, version=1, channel=0):
+def hello(root, nonce=None, session=bytes(16), token=bytes(16), received=0, linger=0, version=VERSION, channel=0):
     nonce = nonce or secrets.token_bytes(16)
     return opening(HELLO, nonce, number(version) + session + token + numbers(received, linger) + string(root)
                    + numbers(0, channel))
 
 
 def welcome(nonce, session, token, capabilities, uid, gid, received=0, resumed=0, error=0, reason=b""):
-    return opening(WELCOME, nonce, number(1) + signed(error) + string(reason) + number(resumed) + session + token
+    return opening(WELCOME, nonce, number(VERSION) + signed(error) + string(reason) + number(resumed) + session + token
                    + numbers(received, capabilities, uid, gid, 1))
 
 

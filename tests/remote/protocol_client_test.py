@@ -101,7 +101,7 @@ def put_lock(handle, kind, owner=1, how=p.POSIX, wait=0, start=0, length=0):
 
 def test_welcome():
     s = os.stat(root)
-    same((1, 0, b"", 0), client.welcome[:4])
+    same((p.VERSION, 0, b"", 0), client.welcome[:4])
     same((s.st_uid, s.st_gid), (client.welcome.uid, client.welcome.gid))
     same(p.CAN_EXEC | p.CAN_WATCH, client.welcome.capabilities & (p.CAN_EXEC | p.CAN_WATCH | p.READ_ONLY))
 
@@ -523,7 +523,7 @@ def result_of(process):
             if frame.type == p.OUTPUT:
                 which = r.number()
                 out[which] += r.rest()
-                client.lane.send(p.OUTPUT_CREDIT, process, p.number(len(frame.payload) - 1))
+                client.lane.send(p.OUTPUT_CREDIT, process, p.number(16 + len(frame.payload)))
             elif frame.type == p.EXIT:
                 return out[0], out[1], r.signed(), r.number(), r.number()
         client.receive()
@@ -558,7 +558,7 @@ def test_exec_input():
             credit += p.Reader(frame.payload).number()
         elif frame.type == p.OUTPUT:
             got += frame.payload[1:]
-            client.lane.send(p.OUTPUT_CREDIT, process, p.number(len(frame.payload) - 1))
+            client.lane.send(p.OUTPUT_CREDIT, process, p.number(16 + len(frame.payload)))
     same(text, got)
     client.lane.send(p.INPUT, process)
     same(0, result_of(process)[2])
