@@ -36,7 +36,8 @@ test_output_in_frames_of_one_byte() {
 	local peak
 
 	mkfifo "$tmp/fifo"
-	exec 4<>"$tmp/fifo" 5<"$tmp/fifo"
+	exec 4<>"$tmp/fifo"
+	exec 5<"$tmp/fifo"
 	"$ISTHMUS" exec "$mnt" -- trickle >&4 2>&4 4>&- 5<&- &
 	exec 4>&-
 	wait_for 60 test -e "$tmp/ws/trickled" || fail "neither sent nor refused"
