@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fs/changed_paths.h"
+#include "fs/redact.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 
@@ -18,7 +19,6 @@ enum {
 	STDIN_QUEUE_BYTES =
 		256 << 10, /* while the command does not read, more is left to the client */
 	CHANGED_REPLY_MAX_BYTES = 128 << 10, /* as JSON at most 6 times that: below a frame */
-	LOG_LINE_MAX_BYTES = 16 << 10,       /* of a command */
 };
 
 /* A command that runs for a connection. */
@@ -227,7 +227,6 @@ struct exec_words {
 	const char *command;
 	const char *cwd;
 	const char *call_id;
-	char *line; /* of the command, for the log */
 };
 
 static void exec_words_done(struct exec_words *words)
@@ -236,7 +235,6 @@ static void exec_words_done(struct exec_words *words)
 		free(*at);
 	free(words->environment);
 	free(words->argv);
-	free(words->line);
 }
 
 static const char *string_member(const cJSON *request, const char *name)
@@ -254,7 +252,6 @@ static double number_member(const cJSON *request, const char *name, double max)
 
 static int parse_argv(const cJSON *list, struct exec_words *words)
 {
-	struct buffer line = {0};
 	const cJSON *item;
 	size_t count = 0;
 
@@ -263,17 +260,10 @@ static int parse_argv(const cJSON *list, struct exec_words *words)
 		return -ENOMEM;
 	cJSON_ArrayForEach(item, list)
 	{
-		if (!cJSON_IsString(item)) {
-			buffer_done(&line);
+		if (!cJSON_IsString(item))
 			return -EINVAL;
-		}
 		words->argv[count++] = item->valuestring;
-		if (line.size < LOG_LINE_MAX_BYTES)
-			buffer_printf(&line, "%s%s", line.size ? " " : "", item->valuestring);
 	}
-	words->line = buffer_steal_string(&line);
-	if (!words->line)
-		return -ENOMEM;
 	return count > 0 ? 0 : -EINVAL;
 }
 
@@ -404,23 +394,47 @@ static void reply_lost(struct connection *connection, int error)
 			connection, error, "the command was given up: %s", strerror(-error));
 }
 
+/* The command line as it may be logged; the caller frees.  NULL: no memory. */
+static char *line_to_log(const struct mount *m, const struct exec_words *words, bool *redacted)
+{
+	struct buffer line = {0};
+	int r = 0;
+
+	if (!m->options->log_secrets)
+		r = words->argv ? redact_words(&line, words->argv, redacted)
+				: redact_line(&line, words->command, redacted);
+	else if (!words->argv)
+		r = buffer_append_string(&line, words->command);
+	for (const char **word = words->argv; m->options->log_secrets && word && *word; word++)
+		if (r == 0)
+			r = buffer_printf(&line, "%s%s", line.size ? " " : "", *word);
+	if (r < 0) {
+		buffer_done(&line);
+		return NULL;
+	}
+	return buffer_steal_string(&line);
+}
+
 static uint64_t log_command(const struct exec_run *run, const struct exec_words *words,
 	const struct exec_request *exec, const struct log_record *outcome)
 {
+	const struct mount *m = run->connection->server->mount;
 	struct log_record record = *outcome;
 	uint64_t elapsed_us = (clock_wall_ns() - record.start_ns) / 1000;
+	bool redacted = false;
+	cleanup_free char *line = line_to_log(m, words, &redacted);
 
 	record.op = "exec";
-	record.flags |= LOG_IS_MUTATION;
+	record.flags |= LOG_IS_MUTATION | (redacted ? LOG_IS_REDACTED : 0);
 	record.path = exec->cwd;
 	record.pid = run->connection->peer.pid;
 	record.uid = run->connection->peer.uid;
 	record.call_id = words->call_id;
 	record.latency_us = elapsed_us > UINT32_MAX ? UINT32_MAX : (uint32_t)elapsed_us;
-	record.detail = words->line ? words->line : words->command;
+	record.detail = line;
 	record.changed = (const char *const *)run->changed.names;
 	record.changed_truncated = run->changed.truncated;
-	return mount_log_record(run->connection->server->mount->log, &record);
+	return mount_log_record(m->log, &record);
 }
 
 /* The first of them, as many as a frame holds for certain. */

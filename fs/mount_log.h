@@ -20,6 +20,7 @@ enum log_op_flags {
 	LOG_HAS_HASH = 1 << 2,    /* hash is set */
 	LOG_HAS_EXIT = 1 << 3,    /* exit_code, signal are set */
 	LOG_FROM_CACHE = 1 << 4,  /* answered without asking the workspace */
+	LOG_IS_REDACTED = 1 << 5, /* secrets were left out of detail */
 };
 
 /* One operation.  The strings are copied. */

@@ -278,6 +278,8 @@ int log_format_record(
 	string = take_string(&at, record->detail_length);
 	if (record->detail_length)
 		put_bytes(out, "detail", string, record->detail_length - 1);
+	if (record->flags & LOG_IS_REDACTED)
+		put_text(out, ",\"redacted\":true");
 	string = take_string(&at, record->changed_length);
 	if (record->changed_length)
 		put_changed(out, string, record->changed_length);

@@ -96,6 +96,10 @@ static int set_option(struct mount_options *options, const char *word)
 		options->log_reads = true;
 		return 0;
 	}
+	if (strcmp(word, "log_secrets") == 0) {
+		options->log_secrets = true;
+		return 0;
+	}
 	if (strcmp(word, "io_uring") == 0) {
 		options->io_uring = true;
 		return 0;

@@ -227,6 +227,22 @@ print(sum(name.startswith("many/") for name in record["changed"]))')" "paths"
 	rm -r "$mnt/many"
 }
 
+test_secrets_do_not_reach_the_log() {
+	local other=$tmp/other
+
+	at -- env API_TOKEN=hunter2 sh -c 'echo --password hunter3 "$API_TOKEN"' >"$tmp/out"
+	expect "--password hunter3 hunter2" "$(cat "$tmp/out")" "what the command had"
+	"$ISTHMUS" log "$mnt" --op exec --json | tail -n 1 >"$tmp/log"
+	! grep hunter "$tmp/log" || fail "a secret is in the log"
+	grep -q '"redacted":true' "$tmp/log" || fail "not marked: $(cat "$tmp/log")"
+	mkdir -p "$other"
+	"$ISTHMUS" mount "${mount_options[@]}" -o log_secrets "$uri" "$other"
+	"$ISTHMUS" exec "$other" -- env API_TOKEN=hunter2 true
+	"$ISTHMUS" log "$other" --op exec --json >"$tmp/log"
+	"$ISTHMUS" umount "$other"
+	grep -q '"detail":"env API_TOKEN=hunter2 true"' "$tmp/log" || fail "not as it was: $(cat "$tmp/log")"
+}
+
 test_a_terminal_is_given() {
 	need python3
 	at -- test -t 0 && fail "a terminal without -t"
