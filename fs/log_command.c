@@ -36,7 +36,9 @@ static const char usage[] =
 	"  -f, --follow        go on with what happens (starts with the last 10)\n"
 	"      --json          the lines as they are in the log, see LOG.md\n"
 	"      --summary       totals by operation, process and call\n"
-	"      --verify        verify the log; exit 1 if it was altered, 3 if it is incomplete\n";
+	"      --verify        verify the log; exit 1 if it was altered, 3 if it is incomplete\n"
+	"      --verify-key KEY  ... with the verification key; '-' reads it from standard input\n"
+	"      --setup-keys    seal the log from the next mount on; shows the verification key\n";
 
 enum { FOLLOW_LINES = 10, LINES_MAX = 1000000 };
 
@@ -44,7 +46,8 @@ struct log_options {
 	const char *directory;
 	struct log_filter filter;
 	long lines; /* 0: all */
-	bool follow, json, summary, verify;
+	bool follow, json, summary, verify, setup_keys;
+	struct log_verify_words words;
 };
 
 /* ---- Where the log is ---------------------------------------------------------------------- */
@@ -226,6 +229,25 @@ static int show(const struct log_options *options, const struct log_place *place
 	return 0;
 }
 
+/* ---- Keys ----------------------------------------------------------------------------------- */
+
+static int setup_keys(const char *directory)
+{
+	cleanup_with(runtime_mount_done) struct runtime_mount mount = {0};
+	cleanup_free char *mount_point = NULL;
+	int r;
+
+	r = mount_point_resolve(directory, &mount_point);
+	if (r == 0)
+		r = runtime_mount_init(&mount, mount_point);
+	if (r == 0 && !mount.log_directory)
+		r = -ENOTDIR;
+	if (r < 0)
+		return command_error(
+			"log", "no log can be kept for \"%s\": %s", directory, strerror(-r));
+	return log_setup_keys(mount.log_directory);
+}
+
 /* ---- The command line ---- */
 
 static bool parse_count(const char *text, long max, long *ret_number)
@@ -315,6 +337,13 @@ static int parse_option(struct log_options *options, int option)
 	case 'v':
 		options->verify = true;
 		return 0;
+	case 'k':
+		options->verify = true;
+		options->words.key = optarg;
+		return 0;
+	case 'K':
+		options->setup_keys = true;
+		return 0;
 	case 'h':
 		fputs(usage, stdout);
 		return -1;
@@ -337,6 +366,8 @@ int log_command(int argc, char **argv)
 		{"json", no_argument, NULL, 'j'},
 		{"summary", no_argument, NULL, 'S'},
 		{"verify", no_argument, NULL, 'v'},
+		{"verify-key", required_argument, NULL, 'k'},
+		{"setup-keys", no_argument, NULL, 'K'},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
@@ -359,9 +390,11 @@ int log_command(int argc, char **argv)
 		return command_usage_error("log", "--follow has no end to sum up or verify");
 	if (options.follow && !options.lines)
 		options.lines = FOLLOW_LINES;
+	if (options.setup_keys)
+		return setup_keys(options.directory);
 	if (find_log(options.directory, &place) < 0)
 		return 1;
-	result = options.verify ? log_verify_place(&place) : show(&options, &place);
+	result = options.verify ? log_verify_place(&place, &options.words) : show(&options, &place);
 	free(place.directory);
 	return result;
 }

@@ -1,11 +1,13 @@
 #include "fs/log_verify.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "fs/commands.h"
 #include "fs/mount_log_segment.h"
+#include "ops/support/cleanup.h"
 
 /* LOG_EXIT_ALTERED when it was said that the log is not as the daemon wrote it; else 0. */
 static int check_altered(const struct log_place *place, const struct log_verify_report *report)
@@ -63,11 +65,26 @@ static int check_complete(const struct log_place *place, const struct log_verify
 	return code;
 }
 
-static void print_found(const struct log_verify_report *report, int code)
+static void print_means(
+	const struct log_verify_report *report, const struct log_verify_means *means)
+{
+	if (means->key && report->is_keyed)
+		puts("proved: sealed with the key by the daemons that wrote it");
+	else if (report->is_keyed)
+		puts("not proved: whoever can write there could have made it all anew; the seals "
+		     "have a key, so verify with --verify-key");
+	else
+		puts("not proved: whoever can write there could have made it all anew; see "
+		     "--setup-keys");
+}
+
+static void print_found(
+	const struct log_verify_report *report, const struct log_verify_means *means, int code)
 {
 	printf("%s: numbers %" PRIu64 " to %" PRIu64 " in %u segment%s are as they were written\n",
 		code ? "not altered" : "good", report->first_seq, report->last_seq,
 		report->segments, report->segments == 1 ? "" : "s");
+	print_means(report, means);
 	if (report->oldest_gone)
 		puts("note: older segments are gone: rotation deleted them");
 	fputs("digest ", stdout);
@@ -76,17 +93,74 @@ static void print_found(const struct log_verify_report *report, int code)
 	putchar('\n');
 }
 
-int log_verify_place(const struct log_place *place)
+/* 0, or the exit code. */
+static int read_key(const char *text, uint8_t ret_key[LOG_KEY_BYTES])
 {
-	struct log_verify_report report;
-	int r = log_verify(place->directory, &report), code;
+	char line[LOG_KEY_TEXT_BYTES + 1] = "";
+	int r;
 
+	if (strcmp(text, "-") == 0) {
+		if (!fgets(line, sizeof(line), stdin))
+			return command_error("log", "no verification key on standard input");
+		line[strcspn(line, "\n")] = '\0';
+		text = line;
+	}
+	r = log_key_parse(text, ret_key);
+	log_seal_erase(line, sizeof(line));
+	if (r < 0)
+		return command_usage_error("log",
+			"that is not a verification key: it has 64 digits from 0 to f, as "
+			"--setup-keys has shown them");
+	return 0;
+}
+
+int log_verify_place(const struct log_place *place, const struct log_verify_words *words)
+{
+	struct log_verify_means means = {0};
+	struct log_verify_report report;
+	uint8_t key[LOG_KEY_BYTES];
+	int r, code;
+
+	if (words->key) {
+		code = read_key(words->key, key);
+		if (code)
+			return code;
+		means.key = key;
+	}
+	r = log_verify(place->directory, &means, &report);
+	log_seal_erase(key, sizeof(key));
 	if (r < 0)
 		return command_error("log", "\"%s\": %s", place->directory, strerror(-r));
 	code = check_altered(place, &report);
 	if (code)
 		return code;
 	code = check_complete(place, &report);
-	print_found(&report, code);
+	print_found(&report, &means, code);
 	return code;
+}
+
+int log_setup_keys(const char *directory)
+{
+	char key[LOG_KEY_TEXT_BYTES];
+	cleanup_fd int fd = -1;
+	int r = log_directory_make(directory, &fd);
+
+	if (r == 0)
+		r = log_keys_setup(fd, key);
+	if (r == -EEXIST)
+		return command_error("log",
+			"\"%s/" LOG_KEY_NAME
+			"\" is there already: to begin anew, move the log's directory away first",
+			directory);
+	if (r < 0)
+		return command_error(
+			"log", "cannot make \"%s/" LOG_KEY_NAME "\": %s", directory, strerror(-r));
+	puts(key);
+	log_seal_erase(key, sizeof(key));
+	fputs("This is the verification key, which is shown only now and kept nowhere: store it "
+	      "on\nanother machine or on paper. From the next mount on, the log is sealed; "
+	      "verify it with\n'isthmus log DIR --verify --verify-key -' and the key on standard "
+	      "input.\n",
+		stderr);
+	return 0;
 }

@@ -278,7 +278,7 @@ static void open_log(struct mount *m, const struct runtime_mount *runtime)
 
 	if (!runtime->log_directory)
 		return;
-	r = mount_log_open(runtime->log_directory, 0, &m->log);
+	r = mount_log_open(runtime->log_directory, NULL, &m->log);
 	if (r == -EBUSY)
 		explain_busy_log(runtime);
 	else if (r < 0)

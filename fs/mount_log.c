@@ -12,6 +12,7 @@
 #include "ops/support/log.h"
 
 enum {
+	LIMIT_DEFAULT_BYTES = 256 << 20,
 	QUEUE_BYTES = 2 << 20,
 	QUEUE_HURRY_BYTES = QUEUE_BYTES / 2,     /* the writer comes before its time */
 	QUEUE_READS_BYTES = QUEUE_BYTES / 4 * 3, /* from here on, reads are dropped */
@@ -44,6 +45,7 @@ struct mount_log {
 
 	/* The writer's own. */
 	struct queue draining;
+	struct log_directory directory;
 	struct log_segments *segments;
 	struct log_clock clock;
 	struct buffer text;
@@ -460,6 +462,7 @@ static void log_free(struct mount_log *log)
 	pthread_cond_destroy(&log->written);
 	callers_free(log->callers);
 	log_segments_close(log->segments);
+	log_directory_close(&log->directory);
 	buffer_done(&log->text);
 	free(log->filling.data);
 	free(log->draining.data);
@@ -467,7 +470,28 @@ static void log_free(struct mount_log *log)
 	free(log);
 }
 
-static int log_init(struct mount_log *log, const char *directory, uint64_t limit_bytes)
+static int open_segments(struct mount_log *log, const struct mount_log_options *options)
+{
+	struct log_generation generation;
+	struct log_segments_options wanted = {
+		.limit_bytes = options && options->limit_bytes ? options->limit_bytes
+							       : LIMIT_DEFAULT_BYTES,
+	};
+	int r = log_generation_take(log->directory.fd, &generation);
+
+	if (r == 0)
+		wanted.generation = &generation;
+	else if (r != -ENOENT)
+		log_warning("cannot use the sealing key beside \"%s\" (%s), going on without: "
+			    "'isthmus log --verify' will say that the log is not sealed",
+			log->path, strerror(-r));
+	r = log_segments_open(&log->directory, &wanted, &log->segments, &log->last_seq);
+	log_seal_erase(&generation, sizeof(generation));
+	return r;
+}
+
+static int log_init(
+	struct mount_log *log, const char *directory, const struct mount_log_options *options)
 {
 	int r;
 
@@ -482,14 +506,17 @@ static int log_init(struct mount_log *log, const char *directory, uint64_t limit
 	r = callers_new(&log->callers);
 	if (r < 0)
 		return r;
-	r = log_segments_open(directory, limit_bytes, &log->segments, &log->last_seq);
+	r = log_directory_open(&log->directory, directory);
+	if (r == 0)
+		r = open_segments(log, options);
 	if (r < 0)
 		return r;
 	log->written_seq = log->last_seq;
 	return -pthread_create(&log->writer, NULL, writer_run, log);
 }
 
-int mount_log_open(const char *directory, uint64_t limit_bytes, struct mount_log **ret_log)
+int mount_log_open(
+	const char *directory, const struct mount_log_options *options, struct mount_log **ret_log)
 {
 	struct mount_log *log = calloc(1, sizeof(*log));
 	int r;
@@ -500,7 +527,8 @@ int mount_log_open(const char *directory, uint64_t limit_bytes, struct mount_log
 	clock_cond_init(&log->work);
 	pthread_cond_init(&log->room, NULL);
 	pthread_cond_init(&log->written, NULL);
-	r = log_init(log, directory, limit_bytes);
+	log->directory.fd = log->directory.lock = -1;
+	r = log_init(log, directory, options);
 	if (r < 0) {
 		log_free(log);
 		return r;

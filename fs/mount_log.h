@@ -56,11 +56,16 @@ struct mount_log_stats {
 	int last_error; /* 0 or -errno of the last write to the log */
 };
 
-/* Opens (continues) the log in `directory`, made 0700 when missing (its parents too).
- * `limit_bytes` bounds all segments together (0: 256 MiB).  The directory stays open: a mount
- * that covers it later does not matter.  -EBUSY: another daemon writes there; -errno of the
+struct mount_log_options {
+	uint64_t limit_bytes; /* of all segments together; 0: 256 MiB */
+};
+
+/* Opens (continues) the log in `directory`, made 0700 when missing (its parents too), and seals it
+ * where it has a key (fs/mount_log_seal.h).  `options` may be NULL.  The directory stays open: a
+ * mount that covers it later does not matter.  -EBUSY: another daemon writes there; -errno of the
  * file system. */
-int mount_log_open(const char *directory, uint64_t limit_bytes, struct mount_log **ret_log);
+int mount_log_open(
+	const char *directory, const struct mount_log_options *options, struct mount_log **ret_log);
 
 /* Writes what is queued, ends the thread, frees.  NULL is fine. */
 void mount_log_close(struct mount_log *log);

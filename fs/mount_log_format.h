@@ -70,5 +70,5 @@ int log_format_segment(
 /* Appends the first line of a daemon. */
 int log_format_begin(struct buffer *out, uint64_t now_ns, struct log_clock *clock);
 
-/* Appends the line that seals those before it. */
+/* Appends the line that seals those before it, up to its digest: log_seal_finish(). */
 int log_format_seal(struct buffer *out, uint64_t last_seq, const uint8_t digest[32]);

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,6 @@
 #include "ops/support/rename.h"
 
 enum {
-	LIMIT_DEFAULT_BYTES = 256 << 20,
 	SEGMENTS_WANTED = 8, /* the limit divided by this is the size of one */
 	SEGMENT_MIN_BYTES = 4096,
 	LOCK_TRIES = 20, /* 100 ms apart: an old daemon may be on its way out */
@@ -25,8 +23,7 @@ enum {
 };
 
 struct log_segments {
-	int directory;
-	int lock;
+	const struct log_directory *directory;
 	int file; /* LOG_CURRENT_NAME */
 	uint64_t size_bytes;
 	uint64_t limit_bytes, segment_bytes;
@@ -35,23 +32,10 @@ struct log_segments {
 	bool has_begun;     /* the first line of this daemon is written */
 	uint8_t digest[32]; /* of the last seal */
 	uint64_t last_seq;  /* ... and its number */
+	struct log_seal next_seal;
 	struct log_clock clock;
 	struct buffer seal;
 };
-
-int log_digest(const uint8_t previous[32], const void *data, size_t size, uint8_t ret_digest[32])
-{
-	EVP_MD_CTX *context = EVP_MD_CTX_new();
-	int good;
-
-	if (!context)
-		return -ENOMEM;
-	good = EVP_DigestInit_ex(context, EVP_sha256(), NULL) &&
-	       EVP_DigestUpdate(context, previous, 32) && EVP_DigestUpdate(context, data, size) &&
-	       EVP_DigestFinal_ex(context, ret_digest, NULL);
-	EVP_MD_CTX_free(context);
-	return good ? 0 : -EIO;
-}
 
 /* ---- Writing ---------------------------------------------------------------- */
 
@@ -88,6 +72,8 @@ static int write_sealed(struct log_segments *s, const struct buffer *lines, uint
 		return r;
 	s->seal.size = 0;
 	r = log_format_seal(&s->seal, last_seq, digest);
+	if (r == 0)
+		r = log_seal_finish(&s->next_seal, &s->seal, 0);
 	if (r < 0)
 		return r;
 	parts[0] = (struct iovec){.iov_base = lines->data, .iov_len = lines->size};
@@ -102,7 +88,7 @@ static int write_sealed(struct log_segments *s, const struct buffer *lines, uint
 	s->size_bytes += lines->size + s->seal.size;
 	memcpy(s->digest, digest, sizeof(digest));
 	s->last_seq = last_seq;
-	return 0;
+	return log_seal_next(&s->next_seal);
 }
 
 static int begin_segment(struct log_segments *s, uint32_t oldest, uint64_t first_seq)
@@ -113,26 +99,34 @@ static int begin_segment(struct log_segments *s, uint32_t oldest, uint64_t first
 		.previous = s->digest,
 		.now_ns = clock_wall_ns()};
 	cleanup_buffer struct buffer header = {0};
-	cleanup_fd int file = openat(s->directory, LOG_CURRENT_NAME,
+	cleanup_fd int file = openat(s->directory->fd, LOG_CURRENT_NAME,
 		O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	struct log_seal seal_before = s->next_seal;
 	uint64_t old_size_bytes = s->size_bytes;
 	int old, r;
 
 	if (file < 0)
 		return -errno;
 	r = log_format_segment(&header, &first_line, &s->clock);
-	if (r < 0)
+	if (r < 0) {
+		log_seal_erase(&seal_before, sizeof(seal_before));
 		return r;
+	}
 	old = s->file;
 	s->file = file;
 	s->size_bytes = 0;
-	r = write_sealed(s, &header, first_seq - 1);
+	r = log_seal_to_segment(&s->next_seal, first_line.number);
+	if (r == 0)
+		r = write_sealed(s, &header, first_seq - 1);
 	if (r < 0) {
 		s->file = old;
 		s->size_bytes = old_size_bytes;
-		unlinkat(s->directory, LOG_CURRENT_NAME, 0);
-		return r;
+		s->next_seal = seal_before;
+		unlinkat(s->directory->fd, LOG_CURRENT_NAME, 0);
 	}
+	log_seal_erase(&seal_before, sizeof(seal_before));
+	if (r < 0)
+		return r;
 	file = old;
 	s->number++;
 	s->oldest = oldest;
@@ -148,7 +142,7 @@ static int retire_current(struct log_segments *s, char name[32])
 	for (int i = 0; r == -EEXIST && i < NAME_TRIES; i++) {
 		s->number += i > 0;
 		snprintf(name, 32, "log-%08u.jsonl", s->number);
-		r = rename_to_free_name(s->directory, LOG_CURRENT_NAME, name);
+		r = rename_to_free_name(s->directory->fd, LOG_CURRENT_NAME, name);
 	}
 	return r;
 }
@@ -175,7 +169,8 @@ static uint32_t oldest_to_keep(const struct log_segments *s, char *const *names)
 		struct stat attributes;
 
 		if (strcmp(names[count], LOG_CURRENT_NAME) == 0 ||
-			fstatat(s->directory, names[count], &attributes, AT_SYMLINK_NOFOLLOW) < 0)
+			fstatat(s->directory->fd, names[count], &attributes, AT_SYMLINK_NOFOLLOW) <
+				0)
 			continue;
 		total += (uint64_t)attributes.st_size;
 		if (total > s->limit_bytes)
@@ -189,7 +184,7 @@ static void drop_before(const struct log_segments *s, char *const *names, uint32
 {
 	for (size_t i = 0; names[i]; i++)
 		if (number_in(names[i]) < oldest)
-			unlinkat(s->directory, names[i], 0);
+			unlinkat(s->directory->fd, names[i], 0);
 }
 
 /* The new segment says which is the oldest before the others go: --verify knows them from
@@ -201,13 +196,13 @@ static void rotate(struct log_segments *s, uint64_t first_seq)
 
 	if (retire_current(s, name) < 0)
 		return;
-	if (log_segment_names(s->directory, &names) < 0) {
-		rename_to_free_name(s->directory, name, LOG_CURRENT_NAME);
+	if (log_segment_names(s->directory->fd, &names) < 0) {
+		rename_to_free_name(s->directory->fd, name, LOG_CURRENT_NAME);
 		return;
 	}
 	oldest = oldest_to_keep(s, names);
 	if (begin_segment(s, oldest, first_seq) < 0)
-		rename_to_free_name(s->directory, name, LOG_CURRENT_NAME);
+		rename_to_free_name(s->directory->fd, name, LOG_CURRENT_NAME);
 	else
 		drop_before(s, names, oldest);
 	log_names_free(names);
@@ -267,22 +262,52 @@ static int make_parents(const char *directory)
 	return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-static int take_lock(int directory, int *ret_lock)
+static int take_lock(struct log_directory *directory)
 {
-	cleanup_fd int lock =
-		openat(directory, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-
-	if (lock < 0)
+	directory->lock =
+		openat(directory->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (directory->lock < 0)
 		return -errno;
-	for (int i = 0; flock(lock, LOCK_EX | LOCK_NB) < 0; i++) {
+	for (int i = 0; flock(directory->lock, LOCK_EX | LOCK_NB) < 0; i++) {
 		if (errno != EWOULDBLOCK)
 			return -errno;
 		if (i == LOCK_TRIES)
 			return -EBUSY;
 		usleep(100000);
 	}
-	*ret_lock = steal_fd(&lock);
 	return 0;
+}
+
+int log_directory_make(const char *path, int *ret_fd)
+{
+	int r = make_parents(path);
+
+	if (r < 0)
+		return r;
+	*ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return *ret_fd < 0 ? -errno : 0;
+}
+
+int log_directory_open(struct log_directory *directory, const char *path)
+{
+	int r;
+
+	*directory = (struct log_directory){.fd = -1, .lock = -1};
+	r = log_directory_make(path, &directory->fd);
+	if (r == 0)
+		r = take_lock(directory);
+	if (r < 0)
+		log_directory_close(directory);
+	return r;
+}
+
+void log_directory_close(struct log_directory *directory)
+{
+	if (directory->lock >= 0)
+		close(directory->lock);
+	if (directory->fd >= 0)
+		close(directory->fd);
+	directory->fd = directory->lock = -1;
 }
 
 /* The newest of the renamed segments. */
@@ -293,13 +318,14 @@ static int scan_newest_old(struct log_segments *s, struct log_segment_report *re
 	size_t count = 0;
 	int r;
 
-	r = log_segment_names(s->directory, &names);
+	r = log_segment_names(s->directory->fd, &names);
 	if (r < 0)
 		return r;
 	while (names[count] && strcmp(names[count], LOG_CURRENT_NAME) != 0)
 		count++;
 	if (count > 0)
-		file = openat(s->directory, names[count - 1], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		file = openat(
+			s->directory->fd, names[count - 1], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	else
 		errno = ENOENT;
 	r = file < 0 ? -errno : log_segment_scan(file, NULL, ret_report);
@@ -325,8 +351,8 @@ static int continue_log(struct log_segments *s, uint64_t *ret_last_seq)
 	s->oldest = newest.oldest ? newest.oldest : 1;
 	*ret_last_seq = newest.last_seq;
 
-	s->file =
-		openat(s->directory, LOG_CURRENT_NAME, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	s->file = openat(
+		s->directory->fd, LOG_CURRENT_NAME, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
 	if (s->file < 0 && errno == ENOENT)
 		return begin_segment(s, s->oldest, *ret_last_seq + 1);
 	if (s->file < 0)
@@ -349,7 +375,7 @@ static int continue_log(struct log_segments *s, uint64_t *ret_last_seq)
 	s->last_seq = current.last_seq;
 	if (current.has_header && current.schema == LOG_SCHEMA && !current.problem &&
 		current.unsealed_lines == 0)
-		return 0;
+		return log_seal_to_segment(&s->next_seal, s->number);
 
 	/* A daemon was killed in the middle of a batch, or is of another version, or somebody
 	 * wrote there. */
@@ -359,33 +385,30 @@ static int continue_log(struct log_segments *s, uint64_t *ret_last_seq)
 	return begin_segment(s, s->oldest, *ret_last_seq + 1);
 }
 
-int log_segments_open(const char *directory, uint64_t limit_bytes,
-	struct log_segments **ret_segments, uint64_t *ret_last_seq)
+int log_segments_open(const struct log_directory *directory,
+	const struct log_segments_options *options, struct log_segments **ret_segments,
+	uint64_t *ret_last_seq)
 {
 	struct log_segments *s = calloc(1, sizeof(*s));
-	int r;
+	int r = 0;
 
 	if (!s)
 		return -ENOMEM;
-	s->lock = s->file = -1;
-	s->limit_bytes = limit_bytes ? limit_bytes : LIMIT_DEFAULT_BYTES;
+	s->directory = directory;
+	s->file = -1;
+	s->limit_bytes = options->limit_bytes;
 	s->segment_bytes = s->limit_bytes / SEGMENTS_WANTED;
 	if (s->segment_bytes < SEGMENT_MIN_BYTES)
 		s->segment_bytes = SEGMENT_MIN_BYTES;
-	r = make_parents(directory);
-	s->directory = r < 0 ? -1 : open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (r == 0 && s->directory < 0)
-		r = -errno;
-	if (r == 0)
-		r = take_lock(s->directory, &s->lock);
+	if (options->generation)
+		r = log_seal_init(&s->next_seal, options->generation, "log");
 	if (r == 0)
 		r = continue_log(s, ret_last_seq);
-	if (r == 0)
-		write_begin(s); /* else with the first batch */
 	if (r < 0) {
 		log_segments_close(s);
 		return r;
 	}
+	write_begin(s); /* when it fails, with the first batch */
 	*ret_segments = s;
 	return 0;
 }
@@ -396,10 +419,7 @@ void log_segments_close(struct log_segments *s)
 		return;
 	if (s->file >= 0)
 		close(s->file);
-	if (s->lock >= 0)
-		close(s->lock);
-	if (s->directory >= 0)
-		close(s->directory);
+	log_seal_erase(&s->next_seal, sizeof(s->next_seal));
 	buffer_done(&s->seal);
 	free(s);
 }

@@ -13,16 +13,40 @@
 #include <stdint.h>
 
 #include "fs/mount_log_format.h"
+#include "fs/mount_log_seal.h"
 
 #define LOG_CURRENT_NAME "log.jsonl"
 #define LOG_END_LINE     "{\"op\":\"end\"}\n"
 
+/* ---- The directory ----------------------------------------------------------- */
+
+/* Open and locked: one daemon writes there. */
+struct log_directory {
+	int fd;
+	int lock;
+};
+
+/* Makes `path` (0700) when missing, its parents too. */
+int log_directory_make(const char *path, int *ret_fd);
+
+/* The same, and locks it.  -EBUSY: locked by another; -errno. */
+int log_directory_open(struct log_directory *directory, const char *path);
+void log_directory_close(struct log_directory *directory); /* also one that is not open */
+
+/* ---- Writing ------------------------------------------------------------------ */
+
 struct log_segments;
 
-/* Continues the log of a directory (made when missing); `*ret_last_seq` is the last
- * sequence number that was ever written there.  -EBUSY: locked by another; -errno. */
-int log_segments_open(const char *directory, uint64_t limit_bytes,
-	struct log_segments **ret_segments, uint64_t *ret_last_seq);
+struct log_segments_options {
+	uint64_t limit_bytes;                    /* of all segments together */
+	const struct log_generation *generation; /* to seal with; NULL: no keys */
+};
+
+/* Continues the log of a directory, which must outlive it; `*ret_last_seq` is the last
+ * sequence number that was ever written there.  -errno. */
+int log_segments_open(const struct log_directory *directory,
+	const struct log_segments_options *options, struct log_segments **ret_segments,
+	uint64_t *ret_last_seq);
 void log_segments_close(struct log_segments *segments); /* NULL is fine */
 
 /* Writes a batch of whole lines whose first and last sequence numbers are given, rotating
@@ -54,10 +78,12 @@ struct log_segment_report {
 
 /* What is known across segments while they are read in order; {0} before the first. */
 struct log_scan {
+	uint32_t segments;    /* that were read */
 	bool session_is_open; /* lines of a daemon that has not written its last one */
 	uint64_t lost;        /* records that no segment has: the disk was full or broken */
 	uint32_t gap_count;
 	char gap[256]; /* for people: the first place where records may be missing; "" */
+	struct log_seal_check seals;
 };
 
 /* Reads one segment.  `scan` may be NULL.  0 whatever it holds; -errno when it cannot be read. */
@@ -75,6 +101,7 @@ struct log_verify_report {
 	uint64_t lines, first_seq, last_seq, unsealed_lines;
 	uint8_t digest[32];
 	bool ended;         /* the last daemon wrote its last line */
+	bool is_keyed;      /* seals have an HMAC */
 	bool oldest_gone;   /* rotation has deleted earlier segments */
 	uint64_t lost;      /* records that could not be written */
 	char problem[512];  /* for people: what was altered; "" when the log is as it was written */
@@ -82,8 +109,11 @@ struct log_verify_report {
 	char gap[256];      /* ... the first of them */
 };
 
-/* Checks every segment and the links between them. */
-int log_verify(const char *directory, struct log_verify_report *ret_report);
+/* What the log is compared with. */
+struct log_verify_means {
+	const uint8_t *key; /* [LOG_KEY_BYTES], the verification key; NULL: none */
+};
 
-/* SHA-256(previous || data). */
-int log_digest(const uint8_t previous[32], const void *data, size_t size, uint8_t ret_digest[32]);
+/* Checks every segment and the links between them. */
+int log_verify(const char *directory, const struct log_verify_means *means,
+	struct log_verify_report *ret_report);

@@ -117,8 +117,39 @@ static void read_header(struct log_segment_report *report, const char *line, siz
 	cJSON_Delete(header);
 }
 
-static void check_seal(struct log_segment_report *report, const char *line, size_t length,
-	const struct buffer *batch)
+__attribute__((format(printf, 2, 3))) static void note_gap(
+	struct log_scan *scan, const char *format, ...)
+{
+	va_list arguments;
+
+	if (scan->gap_count++ > 0)
+		return;
+	va_start(arguments, format);
+	vsnprintf(scan->gap, sizeof(scan->gap), format, arguments);
+	va_end(arguments);
+}
+
+/* `start`: the bytes of the line that are right already. */
+static void check_key(struct log_scan *scan, struct log_segment_report *report, const char *line,
+	size_t length, size_t start)
+{
+	const char *words = NULL;
+
+	switch (log_seal_check_line(
+		&scan->seals, report->number, scan->segments == 0, line, length, start, &words)) {
+	case LOG_SEAL_ALTERED:
+		complain(report, words);
+		break;
+	case LOG_SEAL_MISSING:
+		note_gap(scan, "at number %" PRIu64 ": %s", report->last_seq, words);
+		break;
+	case LOG_SEAL_GOOD:
+		break;
+	}
+}
+
+static void check_seal(struct log_scan *scan, struct log_segment_report *report, const char *line,
+	size_t length, const struct buffer *batch)
 {
 	cleanup_buffer struct buffer seal = {0};
 	uint8_t digest[32];
@@ -126,8 +157,12 @@ static void check_seal(struct log_segment_report *report, const char *line, size
 	if (log_digest(report->digest, batch->data, batch->size, digest) < 0 ||
 		log_format_seal(&seal, report->last_seq, digest) < 0)
 		return;
-	if (seal.size != length || memcmp(seal.data, line, length) != 0)
+	if (seal.size >= length || memcmp(seal.data, line, seal.size) != 0 ||
+		(strcmp(line + seal.size, "}\n") != 0 &&
+			strncmp(line + seal.size, ",\"key\":", strlen(",\"key\":")) != 0))
 		complain(report, "seals other lines than those before it: they were changed");
+	else if (scan)
+		check_key(scan, report, line, length, seal.size);
 	memcpy(report->digest, digest, sizeof(digest));
 	report->unsealed_lines = 0;
 }
@@ -145,18 +180,6 @@ static void check_record(struct log_segment_report *report, const char *line, si
 	else
 		report->last_seq = seq;
 	report->unsealed_lines++;
-}
-
-__attribute__((format(printf, 2, 3))) static void note_gap(
-	struct log_scan *scan, const char *format, ...)
-{
-	va_list arguments;
-
-	if (scan->gap_count++ > 0)
-		return;
-	va_start(arguments, format);
-	vsnprintf(scan->gap, sizeof(scan->gap), format, arguments);
-	va_end(arguments);
 }
 
 /* Quotes inside of strings are escaped: this is the member, or nothing. */
@@ -200,7 +223,7 @@ static int scan_lines(FILE *file, struct log_scan *scan, struct log_segment_repo
 		report->lines++;
 		report->size_bytes += (size_t)length;
 		if (strncmp(line, "{\"op\":\"seal\"", strlen("{\"op\":\"seal\"")) == 0) {
-			check_seal(report, line, (size_t)length, &batch);
+			check_seal(scan, report, line, (size_t)length, &batch);
 			batch.size = 0;
 			continue;
 		}
@@ -314,10 +337,24 @@ static int verify_segment(
 		return r;
 	check_links(report, name, &segment, report->number);
 	add_segment(report, &segment);
+	scan->segments++;
 	return 0;
 }
 
-int log_verify(const char *directory, struct log_verify_report *ret_report)
+/* What the key file says of the end. */
+static void check_key_file(struct log_scan *scan, int directory, struct log_verify_report *report)
+{
+	const char *words = NULL;
+	enum log_seal_verdict verdict = log_seal_check_file(&scan->seals, directory, &words);
+
+	if (verdict == LOG_SEAL_MISSING)
+		note_gap(scan, "%s", words);
+	else if (verdict == LOG_SEAL_ALTERED)
+		snprintf(report->problem, sizeof(report->problem), "%s", words);
+}
+
+int log_verify(const char *directory, const struct log_verify_means *means,
+	struct log_verify_report *ret_report)
 {
 	cleanup_fd int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct log_scan scan = {0};
@@ -327,13 +364,19 @@ int log_verify(const char *directory, struct log_verify_report *ret_report)
 	memset(ret_report, 0, sizeof(*ret_report));
 	if (fd < 0)
 		return -errno;
-	r = log_segment_names(fd, &names);
+	r = log_seal_check_init(&scan.seals, means->key, "log");
+	if (r == 0)
+		r = log_segment_names(fd, &names);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; r == 0 && names[i] && !ret_report->problem[0]; i++)
 		r = verify_segment(fd, names[i], &scan, ret_report);
 	log_names_free(names);
 	check_oldest(ret_report);
+	if (means->key && !ret_report->problem[0])
+		check_key_file(&scan, fd, ret_report);
+	ret_report->is_keyed = scan.seals.saw_keyed;
+	log_seal_erase(&scan.seals, sizeof(scan.seals));
 	ret_report->lost = scan.lost;
 	ret_report->gap_count = scan.gap_count;
 	strcpy(ret_report->gap, scan.gap);

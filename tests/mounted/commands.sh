@@ -171,6 +171,31 @@ test_a_changed_end_is_told_after_the_unmount() {
 	grep -q 'somebody deleted it' "$tmp/err" || fail "$(cat "$tmp/err")"
 }
 
+test_a_sealed_log_is_verified_with_its_key() {
+	local place=$tmp/sealed code=0 log
+
+	mkdir "$place"
+	"$ISTHMUS" log "$place" --setup-keys >"$tmp/key" 2>/dev/null
+	! "$ISTHMUS" log "$place" --setup-keys >/dev/null 2>"$tmp/err" || fail "keys twice"
+	grep -q 'is there already' "$tmp/err" || fail "$(cat "$tmp/err")"
+	"$ISTHMUS" mount mem: "$place"
+	mkdir "$place/dir"
+	log=$("$ISTHMUS" status "$place" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["log"])')
+	"$ISTHMUS" log "$place" --verify-key - <"$tmp/key" >"$tmp/out" || fail "while it runs: $(cat "$tmp/out")"
+	"$ISTHMUS" umount "$place"
+	"$ISTHMUS" log "$place" --verify --verify-key "$(cat "$tmp/key")" >"$tmp/out" || fail "$(cat "$tmp/out")"
+	grep -q '^proved: sealed with the key' "$tmp/out" || fail "$(cat "$tmp/out")"
+	"$ISTHMUS" log "$place" --verify >"$tmp/out" || fail "without its key: $(cat "$tmp/out")"
+	grep -q '^not proved' "$tmp/out" || fail "$(cat "$tmp/out")"
+	sed -i 's/\("hmac":"\)./\1x/' "$log"
+	"$ISTHMUS" log "$place" --verify >/dev/null || fail "the chain is good"
+	"$ISTHMUS" log "$place" --verify-key - <"$tmp/key" >/dev/null 2>"$tmp/err" || code=$?
+	expect 1 "$code" "exit code of a forged seal"
+	code=0
+	"$ISTHMUS" log "$place" --verify-key short 2>"$tmp/err" || code=$?
+	expect 2 "$code" "exit code of what is no key"
+}
+
 test_a_log_that_could_not_be_written_was_not_tampered_with() {
 	local code=0 i
 
@@ -185,7 +210,7 @@ test_a_log_that_could_not_be_written_was_not_tampered_with() {
 	"$ISTHMUS" umount "$tmp/third"
 	umount -l "$tmp/full"
 	expect 3 "$code" "exit code"
-	grep -q 'could not write [1-9][0-9]* records' "$tmp/out" || fail "$(cat "$tmp/out")"
+	grep -qE '[1-9][0-9]* records.* could not be written|could not write [1-9][0-9]* records' "$tmp/out" || fail "$(cat "$tmp/out")"
 	! grep -q 'was altered' "$tmp/out" || fail "$(cat "$tmp/out")"
 }
 

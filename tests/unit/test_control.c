@@ -203,7 +203,7 @@ static void start_server(void)
 	options = (struct mount_options){.uri = strdup(uri), .mount_point = "/nowhere"};
 	mount_ = (struct mount){.options = &options, .control_path = socket_path};
 	CHECK_RC(0, workspace_open(uri, NULL, &mount_.workspace, &reason));
-	CHECK_RC(0, mount_log_open(log_path, 0, &mount_.log));
+	CHECK_RC(0, mount_log_open(log_path, NULL, &mount_.log));
 	CHECK_RC(0, control_server_start(&mount_, &server));
 	free(log_path);
 	free(reason);

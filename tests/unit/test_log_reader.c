@@ -18,7 +18,8 @@ static struct mount_log *new_log(uint64_t limit_bytes)
 
 	strcpy(directory, "/tmp/isthmus-test-reader-XXXXXX");
 	CHECK(mkdtemp(directory) != NULL);
-	CHECK_RC(0, mount_log_open(directory, limit_bytes, &log));
+	CHECK_RC(0, mount_log_open(directory,
+			    &(struct mount_log_options){.limit_bytes = limit_bytes}, &log));
 	return log;
 }
 

@@ -31,7 +31,8 @@ static struct mount_log *open_log(uint64_t limit_bytes)
 {
 	struct mount_log *log = NULL;
 
-	CHECK_RC(0, mount_log_open(directory, limit_bytes, &log));
+	CHECK_RC(0, mount_log_open(directory,
+			    &(struct mount_log_options){.limit_bytes = limit_bytes}, &log));
 	return log;
 }
 
@@ -40,6 +41,11 @@ static struct mount_log *new_log(uint64_t limit_bytes)
 	strcpy(directory, "/tmp/isthmus-test-log-XXXXXX");
 	CHECK(mkdtemp(directory) != NULL);
 	return open_log(limit_bytes);
+}
+
+static int verify(struct log_verify_report *ret_report)
+{
+	return log_verify(directory, &(struct log_verify_means){0}, ret_report);
 }
 
 static char *read_segment(const char *name)
@@ -237,7 +243,7 @@ static void test_numbers_go_on_after_a_restart(void)
 	CHECK_RC(2, mount_log_last_seq(log));
 	CHECK_RC(3, record(log, "open", "c", 0));
 	mount_log_close(log);
-	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_RC(0, verify(&report));
 	CHECK_STRING("", report.problem);
 	CHECK_RC(3, report.last_seq);
 	CHECK_RC(1, report.segments);
@@ -261,7 +267,7 @@ static void test_a_killed_daemon_leaves_a_log_that_goes_on(void)
 	log = open_log(0);
 	CHECK_RC(2, record(log, "open", "b", 0));
 	mount_log_close(log);
-	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_RC(0, verify(&report));
 	CHECK_STRING("", report.problem);
 	CHECK_RC(2, report.segments);
 	CHECK_RC(1, report.gap_count); /* the lines without a seal */
@@ -288,14 +294,14 @@ static void test_a_daemon_that_did_not_end_leaves_a_gap(void)
 
 	record(log, "open", "a", 0);
 	mount_log_close(log);
-	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_RC(0, verify(&report));
 	CHECK(report.ended && report.gap_count == 0);
 	cut_log_at(LOG_END_LINE);
-	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_RC(0, verify(&report));
 	CHECK(!report.ended);
 	log = open_log(0);
 	mount_log_close(log);
-	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_RC(0, verify(&report));
 	CHECK_STRING("", report.problem);
 	CHECK_RC(1, report.gap_count);
 	CHECK(strstr(report.gap, "was killed") != NULL);
@@ -306,7 +312,7 @@ static void test_only_one_daemon_writes_a_log(void)
 {
 	struct mount_log *log = new_log(0), *second = NULL;
 
-	CHECK_RC(-EBUSY, mount_log_open(directory, 0, &second));
+	CHECK_RC(-EBUSY, mount_log_open(directory, NULL, &second));
 	mount_log_close(log);
 	remove_directory();
 }
@@ -361,7 +367,7 @@ static void test_a_flood_drops_no_mutation_and_counts_the_reads_it_drops(void)
 	CHECK_RC(FLOOD_THREADS * FLOOD_RECORDS / 2, writes);
 	CHECK_RC(FLOOD_THREADS * FLOOD_RECORDS / 2, reads + dropped);
 	CHECK_RC(stats.dropped, dropped);
-	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_RC(0, verify(&report));
 	CHECK_STRING("", report.problem);
 	remove_directory();
 }
@@ -386,7 +392,7 @@ static void test_rotation_keeps_the_log_within_its_bound(void)
 
 	fill(log, 2000);
 	mount_log_close(log);
-	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_RC(0, verify(&report));
 	CHECK_STRING("", report.problem);
 	CHECK(report.oldest_gone);
 	CHECK_RC(2000, report.last_seq);
@@ -440,7 +446,7 @@ static void test_what_cannot_be_written_is_counted_in_a_line(void)
 	mount_log_stats(log, &stats);
 	CHECK_RC(0, stats.last_error);
 	mount_log_close(log);
-	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_RC(0, verify(&report));
 	CHECK_STRING("", report.problem);
 	CHECK_RC(stats.lost, report.lost);
 	CHECK(strstr(report.gap, "could not be written") != NULL);
@@ -519,7 +525,7 @@ static void test_a_full_disk_removes_no_old_lines(void)
 	cJSON_Delete(line);
 	CHECK_RC(stats.lost, lines_told_lost("ENOSPC"));
 	mount_log_close(log);
-	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_RC(0, verify(&report));
 	CHECK_STRING("", report.problem);
 	CHECK(!report.oldest_gone && report.first_seq == 1);
 	CHECK_RC(0, umount(directory));
@@ -534,7 +540,7 @@ static void test_a_foreign_segment_does_not_stop_rotation(void)
 	write_segment("log-00000001.jsonl", "mine\n", 5);
 	fill(log, 300);
 	mount_log_close(log);
-	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_RC(0, verify(&report));
 	CHECK(report.problem[0] != '\0');
 	CHECK(count_lines("\"op\":\"write\"", &(int){0}) < 300);
 	remove_directory();
@@ -550,7 +556,7 @@ static void make_log(void)
 
 	fill(log, 900);
 	mount_log_close(log);
-	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_RC(0, verify(&report));
 	CHECK_STRING("", report.problem);
 	CHECK(report.segments >= 4);
 }
@@ -567,7 +573,7 @@ static void check_detected(const char *where)
 {
 	struct log_verify_report report;
 
-	CHECK_RC(0, log_verify(directory, &report));
+	CHECK_RC(0, verify(&report));
 	CHECK(report.problem[0] != '\0');
 	CHECK(strstr(report.problem, where) != NULL);
 	remove_directory();
