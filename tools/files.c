@@ -398,7 +398,8 @@ static void keep_nearest(struct near near[NEAR_MAX], const char *name, unsigned 
 	near[i].distance = distance;
 }
 
-char *files_near_names(const struct files_root *root, const char *path)
+char *files_near_names(const struct files_root *root, const char *path,
+	bool (*may_name)(void *user, const char *path), void *user)
 {
 	struct near near[NEAR_MAX];
 	struct buffer list cleanup_buffer = {0};
@@ -429,8 +430,12 @@ char *files_near_names(const struct files_root *root, const char *path)
 		if (distance >= limit && strlen(wanted) >= 3 &&
 			strncasecmp(wanted, entry->d_name, strlen(wanted)) == 0)
 			distance = limit - 1;
-		if (distance < limit)
-			keep_nearest(near, entry->d_name, distance);
+		if (distance < limit) {
+			cleanup_free char *whole = path_join(parent, entry->d_name);
+
+			if (whole && may_name(user, whole))
+				keep_nearest(near, entry->d_name, distance);
+		}
 	}
 	for (size_t i = 0; i < NEAR_MAX && near[i].distance < limit; i++)
 		buffer_printf(

@@ -76,8 +76,10 @@ int files_lock(const struct files_root *root, const char *path, bool (*interrupt
 int files_backup(const struct files_root *root, const char *path, char **ret_backup);
 
 /* Up to three names in the directory of `path` that look like its last one; separated by
- * ", ", as paths below the root.  The caller frees it; NULL: none. */
-char *files_near_names(const struct files_root *root, const char *path);
+ * ", ", as paths below the root; only those that `may_name` lets pass.  The caller frees it; NULL:
+ * none. */
+char *files_near_names(const struct files_root *root, const char *path,
+	bool (*may_name)(void *user, const char *path), void *user);
 
 /* MIME type by content.  The caller frees it; NULL: unknown. */
 char *files_mime_type(const void *content, size_t size);

@@ -3,18 +3,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <limits.h>
 #include <pthread.h>
 #include <string.h>
 
-#include "ops/support/path.h"
-#include "ops/support/visible.h"
+#include "ops/support/cleanup.h"
 
-enum { FILE_MAX_BYTES = 1 << 20, RULES_MAX = 10000, LINKS_MAX = 16 };
+enum { FILE_MAX_BYTES = 1 << 20, RULES_MAX = 10000 };
 
 struct rule {
 	char *tool;
 	char *pattern;
+	char *path_pattern; /* without "./" in front and "/" at the end */
 	enum permission_action action;
 };
 
@@ -40,12 +39,17 @@ int permissions_new(struct permissions **ret_permissions)
 	return 0;
 }
 
+static void rule_done(struct rule *rule)
+{
+	free(rule->tool);
+	free(rule->pattern);
+	free(rule->path_pattern);
+}
+
 static void rules_done(struct rules *rules)
 {
-	for (size_t i = 0; i < rules->count; i++) {
-		free(rules->list[i].tool);
-		free(rules->list[i].pattern);
-	}
+	for (size_t i = 0; i < rules->count; i++)
+		rule_done(&rules->list[i]);
 	free(rules->list);
 }
 
@@ -60,10 +64,22 @@ void permissions_free(struct permissions *permissions)
 	free(permissions);
 }
 
+static char *make_path_pattern(const char *pattern)
+{
+	size_t length;
+
+	while (strncmp(pattern, "./", 2) == 0)
+		pattern += 2;
+	length = strlen(pattern);
+	while (length > 1 && pattern[length - 1] == '/')
+		length--;
+	return strndup(pattern, length);
+}
+
 static int rules_add(
 	struct rules *rules, const char *tool, const char *pattern, enum permission_action action)
 {
-	struct rule *grown;
+	struct rule *grown, *rule;
 
 	if (rules->count >= RULES_MAX)
 		return -E2BIG;
@@ -71,9 +87,14 @@ static int rules_add(
 	if (!grown)
 		return -ENOMEM;
 	rules->list = grown;
-	grown[rules->count] = (struct rule){strdup(tool), strdup(pattern), action};
+	rule = &grown[rules->count];
+	*rule = (struct rule){strdup(tool), strdup(pattern), make_path_pattern(pattern), action};
+	if (!rule->tool || !rule->pattern || !rule->path_pattern) {
+		rule_done(rule);
+		return -ENOMEM;
+	}
 	rules->count++;
-	return grown[rules->count - 1].tool && grown[rules->count - 1].pattern ? 0 : -ENOMEM;
+	return 0;
 }
 
 int permissions_add(struct permissions *permissions, enum permission_source source,
@@ -281,32 +302,95 @@ static bool pattern_matches(const char *pattern, const char *subject)
 	       strlen(subject) == length - 2 && strncmp(pattern, subject, length - 2) == 0;
 }
 
+/* A rule that asks or denies is also about what is in the directory that it names. */
+static bool rule_is_about(const struct rule *rule, const char *subject, bool is_path)
+{
+	const char *pattern = rule->path_pattern;
+
+	if (!is_path || rule->action == PERMISSION_ALLOW)
+		return pattern_matches(rule->pattern, subject);
+	if (fnmatch(pattern, subject, FNM_LEADING_DIR) == 0)
+		return true;
+	return strncmp(pattern, "**/", 3) == 0 &&
+	       fnmatch(pattern + 3, subject, FNM_LEADING_DIR) == 0;
+}
+
 static enum permission_action judge(const struct rules *rules, const char *tool,
-	const char *subject, enum permission_action fallback)
+	const char *subject, bool is_path, enum permission_action fallback)
 {
 	for (size_t i = rules->count; i-- > 0;) {
 		const struct rule *rule = &rules->list[i];
 
-		if (fnmatch(rule->tool, tool, 0) == 0 && pattern_matches(rule->pattern, subject))
+		if (fnmatch(rule->tool, tool, 0) == 0 && rule_is_about(rule, subject, is_path))
 			return rule->action;
 	}
 	return fallback;
 }
 
+static enum permission_action stricter(enum permission_action a, enum permission_action b)
+{
+	return a > b ? a : b;
+}
+
+/* What both sources say; `fallback` is the user's. */
+static enum permission_action judge_all(const struct permissions *permissions, const char *tool,
+	const char *subject, bool is_path, enum permission_action fallback)
+{
+	return stricter(judge(&permissions->sources[PERMISSION_FROM_USER], tool, subject, is_path,
+				fallback),
+		judge(&permissions->sources[PERMISSION_FROM_PROJECT], tool, subject, is_path,
+			PERMISSION_ALLOW));
+}
+
+enum permission_action permissions_settled(
+	struct permissions *permissions, const char *tool, const char *subject)
+{
+	enum permission_action verdict;
+
+	pthread_mutex_lock(&permissions->lock);
+	verdict = judge(&permissions->session, tool, subject, false, PERMISSION_ASK);
+	pthread_mutex_unlock(&permissions->lock);
+	return verdict;
+}
+
+static enum permission_action fallback_of(enum tool_level level)
+{
+	return level == TOOL_DANGEROUS ? PERMISSION_ASK : PERMISSION_ALLOW;
+}
+
 enum permission_action permissions_verdict(struct permissions *permissions, const char *tool,
 	enum tool_level level, const char *subject)
 {
-	enum permission_action user = judge(&permissions->sources[PERMISSION_FROM_USER], tool,
-		subject, level == TOOL_DANGEROUS ? PERMISSION_ASK : PERMISSION_ALLOW);
-	enum permission_action project = judge(
-		&permissions->sources[PERMISSION_FROM_PROJECT], tool, subject, PERMISSION_ALLOW);
-	enum permission_action verdict = project > user ? project : user;
+	enum permission_action verdict =
+		judge_all(permissions, tool, subject, false, fallback_of(level));
 
-	if (verdict == PERMISSION_ASK) {
-		pthread_mutex_lock(&permissions->lock);
-		verdict = judge(&permissions->session, tool, subject, PERMISSION_ASK);
-		pthread_mutex_unlock(&permissions->lock);
-	}
+	return verdict == PERMISSION_ASK ? permissions_settled(permissions, tool, subject)
+					 : verdict;
+}
+
+/* Of a place that a link leads to only what rules say counts. */
+static enum permission_action judge_path(const struct permissions *permissions, const char *tool,
+	const char *path, const char *real, enum permission_action fallback)
+{
+	enum permission_action verdict = judge_all(permissions, tool, path, true, fallback);
+
+	return real ? stricter(verdict, judge_all(permissions, tool, real, true, PERMISSION_ALLOW))
+		    : verdict;
+}
+
+enum permission_action permissions_path_verdict(const struct permissions *permissions,
+	const char *tool, enum tool_level level, unsigned uses, const char *path, const char *real)
+{
+	enum permission_action verdict = PERMISSION_ALLOW, fallback = fallback_of(level);
+
+	if (tool)
+		verdict = judge_path(permissions, tool, path, real, fallback);
+	if (uses & PERMISSION_READS)
+		verdict = stricter(
+			verdict, judge_path(permissions, "read", path, real, PERMISSION_ALLOW));
+	if (uses & PERMISSION_WRITES)
+		verdict = stricter(verdict, judge_path(permissions, "write", path, real,
+						    tool ? PERMISSION_ALLOW : fallback));
 	return verdict;
 }
 
@@ -335,208 +419,4 @@ void permissions_remember(struct permissions *permissions, const char *tool, con
 	/* Without memory, or past the bound, the question comes again: no harm. */
 	(void)!rules_add(&permissions->session, tool, pattern, PERMISSION_ALLOW);
 	pthread_mutex_unlock(&permissions->lock);
-}
-
-/* ---- Asking ---------------------------------------------------------------------------------- */
-
-static int fail_denied(struct tool_call *call, const char *subject)
-{
-	return tool_fail(call, TOOL_PERMISSION_DENIED, NULL, "A rule denies %s for \"%s\".",
-		call->tool->name, subject);
-}
-
-static int fail_nobody(struct tool_call *call, const char *sentence)
-{
-	return tool_fail(call, TOOL_PERMISSION_DENIED,
-		"Ask the user to allow it: with a rule such as {\"tool\": \"bash\", \"pattern\": "
-		"\"make *\", \"action\": \"allow\"} in ~/.config/isthmus/tools.json or a file "
-		"given with "
-		"--policy, or with --yes on the command line.",
-		"This needs permission and there is nobody to ask: %s.", sentence);
-}
-
-static int append_shown(struct buffer *out, const char *before, const char *text)
-{
-	int r = buffer_append_string(out, before);
-
-	return r < 0 ? r : visible_append(out, text, strlen(text), VISIBLE_INDENT | VISIBLE_BLANKS);
-}
-
-int permission_question_text(const struct permission_question *question, struct buffer *out)
-{
-	int r = append_shown(out, "", question->sentence);
-
-	if (r == 0 && question->reason)
-		r = append_shown(out, "\n(", question->reason);
-	if (r == 0 && question->reason)
-		r = buffer_append_string(out, ")");
-	for (size_t i = 0; i < question->remember_count && r == 0; i++)
-		r = append_shown(out,
-			i ? ", " : "\nFor this session would be allowed: ", question->remember[i]);
-	return r;
-}
-
-static int take_answer(struct tool_call *call, const struct permission_question *question,
-	enum permission_answer answer)
-{
-	switch (answer) {
-	case PERMISSION_ALWAYS:
-		for (size_t i = 0; i < question->remember_count; i++)
-			permissions_remember(call->session->permissions, call->tool->name,
-				question->remember[i]);
-		return 0;
-	case PERMISSION_ONCE:
-		return 0;
-	case PERMISSION_NOBODY:
-		return fail_nobody(call, question->sentence);
-	case PERMISSION_LATER:
-		call->deferred = true;
-		return tool_fail(call, TOOL_PERMISSION_DENIED, NULL, "The question is on its way.");
-	case PERMISSION_NO:
-		break;
-	}
-	if (tool_cancelled(call))
-		return tool_fail_errno(call, -ECANCELED, "go on without permission", NULL);
-	return tool_fail(call, TOOL_PERMISSION_DENIED, NULL, "The user did not allow it: %s.",
-		question->sentence);
-}
-
-int permission_ask_all(struct tool_call *call, enum tool_level level,
-	const struct permission_subject *subjects, size_t count, const char *sentence,
-	const char *reason)
-{
-	struct permissions *permissions = call->session->permissions;
-	cleanup_free const char **remember = calloc(count + 1, sizeof(*remember));
-	struct permission_question question = {
-		.level = level, .sentence = sentence, .reason = reason, .remember = remember};
-	bool ask = false, lasting = true;
-
-	if (!remember)
-		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
-	if (!permissions)
-		return 0;
-	for (size_t i = 0; i < count; i++) {
-		enum permission_action verdict =
-			permissions_verdict(permissions, call->tool->name, level, subjects[i].text);
-		enum permission_action plain = PERMISSION_ALLOW;
-
-		/* Of a lower level: only what a rule says counts. */
-		if (subjects[i].plain)
-			plain = permissions_verdict(
-				permissions, call->tool->name, TOOL_READ, subjects[i].plain);
-		verdict = plain > verdict ? plain : verdict;
-		if (verdict == PERMISSION_DENY)
-			return fail_denied(call, subjects[i].text);
-		if (verdict == PERMISSION_ALLOW && !subjects[i].must_ask)
-			continue;
-		ask = true;
-		if (subjects[i].remember && !subjects[i].must_ask)
-			remember[question.remember_count++] = subjects[i].remember;
-		else
-			lasting = false;
-	}
-	if (!ask)
-		return 0;
-	if (!lasting)
-		question.remember_count = 0;
-	return take_answer(call, &question,
-		call->ask_permission ? (enum permission_answer)call->ask_permission(call, &question)
-				     : PERMISSION_NOBODY);
-}
-
-char *permission_literal(const char *text)
-{
-	char *literal = malloc(2 * strlen(text) + 1), *at = literal;
-
-	if (!literal)
-		return NULL;
-	for (; *text; text++) {
-		if (strchr("*?[]\\", *text))
-			*at++ = '\\';
-		*at++ = *text;
-	}
-	*at = '\0';
-	return literal;
-}
-
-int permission_ask(
-	struct tool_call *call, enum tool_level level, const char *subject, const char *sentence)
-{
-	cleanup_free char *literal = permission_literal(subject);
-	const struct permission_subject one = {.text = subject, .remember = literal};
-
-	return permission_ask_all(call, level, &one, 1, sentence, NULL);
-}
-
-/* What the link at `path` names, as a path below the root; NULL: no link, or outside. */
-static char *link_target(const struct files_root *root, const char *path)
-{
-	cleanup_fd int fd = files_open(root, path, O_PATH | O_NOFOLLOW, 0);
-	cleanup_free char *parent = strndup(path, path_parent_length(path)), *joined = NULL;
-	char target[PATH_MAX], *named = NULL;
-	ssize_t length = fd < 0 || !parent ? -1 : readlinkat(fd, "", target, sizeof(target) - 1);
-
-	if (length <= 0)
-		return NULL;
-	target[length] = '\0';
-	if (target[0] != '/')
-		joined = path_join(parent, target);
-	return files_resolve(root, joined ? joined : target, &named) < 0 ? NULL : named;
-}
-
-/* Where the path leads, also when its last names, or what a link names, do not exist yet.
- * NULL: not known. */
-static char *real_path(const struct files_root *root, const char *path, bool follow, int links)
-{
-	size_t length = follow ? strlen(path) : path_parent_length(path);
-
-	for (;;) {
-		cleanup_free char *above = strndup(path, length), *real = NULL, *target = NULL;
-		const char *rest = path + length + (path[length] == '/');
-		int r = above ? files_real_path(root, above, &real) : -ENOMEM;
-
-		if (r == -ENOENT && links < LINKS_MAX)
-			target = link_target(root, above);
-		if (r == 0)
-			return path_join(real, rest);
-		if (target) {
-			cleanup_free char *whole = path_join(target, rest);
-
-			return whole ? real_path(root, whole, true, links + 1) : NULL;
-		}
-		if (r != -ENOENT || !length)
-			return NULL;
-		length = path_parent_length(above);
-	}
-}
-
-bool permission_guards(const char *path)
-{
-	while (*path) {
-		size_t length = strcspn(path, "/");
-
-		if (length == 4 && strncmp(path, ".git", 4) == 0)
-			return true;
-		if (strcmp(path, ".isthmus.json") == 0)
-			return true;
-		path += length + (path[length] == '/');
-	}
-	return false;
-}
-
-int permission_ask_path(struct tool_call *call, enum tool_level level, const char *path,
-	bool follow, const char *sentence)
-{
-	cleanup_free char *real = real_path(&call->session->root, path, follow, 0);
-	cleanup_free char *literal = permission_literal(path);
-	const struct permission_subject one = {.text = path,
-		.plain = real && strcmp(real, path) != 0 ? real : NULL,
-		.remember = literal};
-	const char *reason = NULL;
-
-	if (level == TOOL_MODIFY && permission_guards(real ? real : path)) {
-		level = TOOL_DANGEROUS;
-		reason = "it changes what git runs, or the rules of this project";
-	}
-	return permission_ask_all(call, level, &one, 1, sentence, reason);
 }

@@ -8,10 +8,15 @@
  * MCP elicitation, nobody.
  *
  * In a pattern `*` stands for anything, slashes and blanks too; "git *" matches "git" as well.
+ * Where a rule that asks or denies is about paths, "secret" and "secret/" hold for all that is in
+ * that directory, and a leading "**" and slash also match nothing.  It also holds when links lead
+ * there.  Rules about `read` hold for every tool that shows names or content, rules about `write`
+ * for every tool that changes files: there they can only make its own rules stricter.
  * Threads: any.
  */
 #pragma once
 
+#include "tools/guard.h"
 #include "tools/tool.h"
 
 struct permissions;
@@ -42,6 +47,22 @@ int permissions_load(struct permissions *permissions, const struct files_root *r
 /* What the rules, and what was always allowed in this session, say. */
 enum permission_action permissions_verdict(struct permissions *permissions, const char *tool,
 	enum tool_level level, const char *subject);
+
+enum permission_use {
+	PERMISSION_READS = 1 << 0,  /* names or content are shown */
+	PERMISSION_WRITES = 1 << 1, /* it is changed, made or deleted */
+	PERMISSION_LINK = 1 << 2,   /* a link as the last name is meant itself */
+};
+
+/* What the rules say about a use of `path`, which is below the root and leads to `real` (NULL: to
+ * itself).  `tool` NULL: the path is a word of a command, and only the rules about `read` and
+ * `write` count.  TOOL_DANGEROUS asks without a rule.  What was settled does not count. */
+enum permission_action permissions_path_verdict(const struct permissions *permissions,
+	const char *tool, enum tool_level level, unsigned uses, const char *path, const char *real);
+
+/* What was allowed for the rest of the session of what the rules ask about: ALLOW or ASK. */
+enum permission_action permissions_settled(
+	struct permissions *permissions, const char *tool, const char *subject);
 
 /* True when the user's rules allow the tool everything and no other rule is about it. */
 bool permissions_allow_all(struct permissions *permissions, const char *tool);
@@ -78,10 +99,13 @@ struct permission_subject {
 	const char *plain;    /* what rules that ask or deny match, too; or NULL */
 	const char *remember; /* pattern for "always"; NULL: not offered */
 	bool must_ask;        /* no rule allows it: it is not known what it does */
+	unsigned uses;        /* enum permission_use: `text` is a path below the root; see below */
 };
 
 /* Asks at most one question about all of them.  0, or -1 (recorded): one is denied, or the
- * answer was no. */
+ * answer was no.  Paths are judged where their links lead, too; a change of a guarded file
+ * (tools/guard.h) is TOOL_DANGEROUS.  What `text` names need not exist.  `remember` and `plain` of
+ * a path are ignored: "always" holds for where it leads, and is not offered within a command. */
 int permission_ask_all(struct tool_call *call, enum tool_level level,
 	const struct permission_subject *subjects, size_t count, const char *sentence,
 	const char *reason);
@@ -93,11 +117,46 @@ char *permission_literal(const char *text);
 int permission_ask(
 	struct tool_call *call, enum tool_level level, const char *subject, const char *sentence);
 
-/* True for what decides what runs with the next "git status", and for the project's rules: to
- * change that is as dangerous as a command. */
-bool permission_guards(const char *path);
+/* The same for one path and `uses` (enum permission_use). */
+int permission_ask_path(struct tool_call *call, enum tool_level level, unsigned uses,
+	const char *path, const char *sentence);
 
-/* The same for a path below the root.  Rules that ask or deny also look at where its links lead
- * (`follow` false: not the last one's). */
-int permission_ask_path(struct tool_call *call, enum tool_level level, const char *path,
-	bool follow, const char *sentence);
+/* Before anything is read: fails when the rules deny what the tool does to the argument `path`.
+ * Sets `asks_first` when they ask. */
+int permission_deny_early(struct tool_call *call);
+
+/* ---- Entries of directories ---------------------------------------------------------- */
+
+/* Judges entries below a directory for a call.  No question is asked for an entry: one about which
+ * the rules ask is left out, unless the call's own question was answered with yes.
+ * Threads: any, between init and done. */
+struct permission_filter {
+	const struct tool_call *call;
+	unsigned uses;      /* enum permission_use, of the entries */
+	size_t base_length; /* of the directory's path */
+	char *real_base;    /* where that leads; NULL: to itself */
+	atomic_ullong left_out;
+};
+
+/* `path`: the directory. */
+void permission_filter_init(struct permission_filter *filter, const struct tool_call *call,
+	unsigned uses, const char *path);
+void permission_filter_done(struct permission_filter *filter);
+
+/* Of one entry, by its path below the root. */
+enum permission_action permission_filter_verdict(
+	const struct permission_filter *filter, enum tool_level level, const char *path);
+
+/* False (and counted) for an entry that the call must not show, nor look into. */
+bool permission_filter_shows(struct permission_filter *filter, const char *path);
+
+/* Tells the call's text and data how many were left out; nothing when there were none. */
+void permission_filter_report(const struct permission_filter *filter, struct tool_call *call);
+
+#define cleanup_filter cleanup_with(permission_filter_done)
+
+/* True for a file that makes something run later. */
+static inline bool permission_guards(const char *path)
+{
+	return guard_name(path) != NULL;
+}

@@ -8,6 +8,7 @@
 
 #include "ops/support/clock.h"
 #include "ops/support/control.h"
+#include "ops/support/path.h"
 #include "ops/support/utf8.h"
 #include "tools/permission.h"
 #include "tools/schema.h"
@@ -132,6 +133,23 @@ int tool_fail(struct tool_call *call, enum tool_error_code code, const char *nex
 	return fail(call, code, next_step, &message);
 }
 
+static bool may_name(void *user, const char *path)
+{
+	return permission_filter_shows(user, path);
+}
+
+/* Names that rules keep from the call are not among them. */
+static char *near_names(const struct tool_call *call, const char *path)
+{
+	cleanup_free char *parent = strndup(path, path_parent_length(path));
+	struct permission_filter filter cleanup_filter = {0};
+
+	if (!parent)
+		return NULL;
+	permission_filter_init(&filter, call, PERMISSION_READS, parent);
+	return files_near_names(&call->session->root, path, may_name, &filter);
+}
+
 int tool_fail_errno(struct tool_call *call, int error, const char *action, const char *path)
 {
 	struct buffer message cleanup_buffer = {0};
@@ -140,7 +158,7 @@ int tool_fail_errno(struct tool_call *call, int error, const char *action, const
 	enum tool_error_code code = tool_error_from_errno(error, &reason);
 
 	if (code == TOOL_NOT_FOUND && path)
-		near = files_near_names(&call->session->root, path);
+		near = near_names(call, path);
 	if (path)
 		buffer_printf(
 			&message, "Cannot %s \"%s\": %s.", action, *path ? path : ".", reason);
@@ -223,7 +241,9 @@ static int check_arguments(struct tool_call *call)
 	if (r < 0)
 		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL, "%s: %.*s.", call->tool->name,
 			(int)problem.size, (const char *)problem.data);
-	return call->tool->validate ? call->tool->validate(call) : 0;
+	if (!call->tool->validate)
+		return 0;
+	return permission_deny_early(call) < 0 ? -1 : call->tool->validate(call);
 }
 
 static int ask_about_path(struct tool_call *call)
@@ -234,7 +254,7 @@ static int ask_about_path(struct tool_call *call)
 		return -1;
 	if (asprintf(&sentence, "%s: %s", call->tool->label, *path ? path : ".") < 0)
 		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
-	return permission_ask_path(call, call->tool->level, path, true, sentence);
+	return permission_ask_path(call, call->tool->level, call->tool->uses, path, sentence);
 }
 
 static cJSON *ask_mount(const struct tool_session *session, cJSON *request)

@@ -71,8 +71,11 @@ struct tool {
 	const char *data_schema;  /* JSON Schema of the result's data: an object */
 	enum tool_level level;    /* the highest that `permission` leaves out; see there */
 	unsigned hints;           /* enum tool_hints */
+	unsigned uses;            /* what is done to the argument `path`: enum permission_use; 0:
+				     rules about this tool match commands, not paths */
 
-	/* Optional: checks what the schema cannot say, before anybody is asked. */
+	/* Optional: checks what the schema cannot say, before anybody is asked.  What rules deny
+	 * has failed already; with `asks_first` it must not show what `path` holds. */
 	int (*validate)(struct tool_call *call);
 
 	/* Optional: asks for what the call is about to do, by permission_ask() once per thing
@@ -122,8 +125,10 @@ struct tool_call {
 	/* Answers a question with an enum permission_answer (tools/permission.h); NULL: nobody is
 	 * there to ask. */
 	int (*ask_permission)(struct tool_call *call, const struct permission_question *question);
-	void *asker;   /* whose that is */
-	bool deferred; /* ended only to ask: it will be called again with the answer */
+	void *asker;     /* whose that is */
+	bool deferred;   /* ended only to ask: it will be called again with the answer */
+	bool asks_first; /* rules ask about `path`: nothing of it may be shown before the answer */
+	bool approved;   /* a person agreed, in this call or for the session */
 
 	cJSON *data;        /* success: an object.  A failure may have it too (output so far) */
 	struct buffer text; /* UTF-8 without NUL */

@@ -1,5 +1,6 @@
 #include <errno.h>
 
+#include "tools/permission.h"
 #include "tools/registry.h"
 #include "tools/writing.h"
 
@@ -45,6 +46,7 @@ const struct tool tool_create_file = {
 	.data_schema = WRITING_DATA_SCHEMA,
 	.level = TOOL_MODIFY,
 	.hints = TOOL_IS_IDEMPOTENT,
+	.uses = PERMISSION_WRITES,
 	.validate = validate,
 	.execute = execute,
 };

@@ -4,9 +4,11 @@
 #include "ops/support/utf8.h"
 #include "tools/edits.h"
 #include "tools/output_file.h"
+#include "tools/permission.h"
 #include "tools/registry.h"
 #include "tools/syntax.h"
 #include "tools/text.h"
+#include "tools/writing.h"
 
 enum { FILE_MAX_BYTES = 256 << 20, TRIES_MAX = 5, AROUND = 3, FRESH_LINES = 20 };
 
@@ -230,7 +232,8 @@ static int validate(struct tool_call *call)
 	call->state_free = work_free;
 	if (tool_path(call, "path", &work->path) < 0 || take_edits(call, work) < 0)
 		return -1;
-	return make_plan(call, work);
+	/* What does not match shows what is there: where rules ask, the question comes first. */
+	return call->asks_first ? 0 : make_plan(call, work);
 }
 
 static bool is_as_planned(struct tool_call *call, const struct work *work)
@@ -336,6 +339,13 @@ static int execute(struct tool_call *call)
 	return write_result(call, work) < 0 ? -1 : describe(call, work);
 }
 
+static int permission(struct tool_call *call)
+{
+	const struct work *work = call->state;
+
+	return writing_permission(call, call->tool->uses, work->path);
+}
+
 const struct tool tool_edit = {
 	.name = "edit",
 	.label = "Edit file",
@@ -348,6 +358,8 @@ const struct tool tool_edit = {
 	.data_schema = data_schema,
 	.level = TOOL_MODIFY,
 	.hints = TOOL_IS_DESTRUCTIVE,
+	.uses = PERMISSION_READS | PERMISSION_WRITES,
 	.validate = validate,
+	.permission = permission,
 	.execute = execute,
 };

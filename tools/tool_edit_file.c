@@ -1,5 +1,6 @@
 #include <errno.h>
 
+#include "tools/permission.h"
 #include "tools/registry.h"
 #include "tools/writing.h"
 
@@ -30,6 +31,15 @@ static int validate(struct tool_call *call)
 	return r < 0 ? tool_fail_errno(call, r, "edit", path) : writing_validate(call);
 }
 
+static int permission(struct tool_call *call)
+{
+	cleanup_free char *path = NULL;
+
+	if (tool_path(call, "path", &path) < 0)
+		return -1;
+	return writing_permission(call, call->tool->uses, path);
+}
+
 static int execute(struct tool_call *call)
 {
 	return writing_execute(call, FILES_MUST_REPLACE);
@@ -44,6 +54,8 @@ const struct tool tool_edit_file = {
 	.data_schema = WRITING_DATA_SCHEMA,
 	.level = TOOL_MODIFY,
 	.hints = TOOL_IS_DESTRUCTIVE,
+	.uses = PERMISSION_WRITES,
 	.validate = validate,
+	.permission = permission,
 	.execute = execute,
 };

@@ -7,6 +7,7 @@
 
 #include "ops/support/utf8.h"
 #include "tools/glob.h"
+#include "tools/permission.h"
 #include "tools/registry.h"
 #include "tools/walk.h"
 
@@ -25,7 +26,8 @@ static const char data_schema[] =
 	"{\"type\":\"object\",\"properties\":{\"paths\":{\"type\":\"array\",\"items\":{"
 	"\"type\":\"string\"}},\"total\":{\"type\":\"integer\"},\"truncated\":{\"type\":"
 	"\"boolean\"},"
-	"\"notice\":{\"type\":\"string\"}},\"required\":[\"paths\",\"total\",\"truncated\"]}";
+	"\"notice\":{\"type\":\"string\"},\"left_out\":{\"type\":\"integer\"}},\"required\":["
+	"\"paths\",\"total\",\"truncated\"]}";
 
 struct place {
 	char *path; /* with '/' at the end of a directory's */
@@ -34,6 +36,7 @@ struct place {
 
 struct finding {
 	struct tool_call *call;
+	struct permission_filter filter;
 	struct glob glob;
 	bool newest_first; /* glob: files only, with their times */
 	size_t base;       /* bytes of the searched directory in each path */
@@ -69,6 +72,11 @@ static int add_place(struct finding *finding, struct place *place)
 		finding->places[finding->count++] = *place;
 	pthread_mutex_unlock(&finding->lock);
 	return r;
+}
+
+static bool shows(void *user, const char *path)
+{
+	return permission_filter_shows(&((struct finding *)user)->filter, path);
 }
 
 static void joined(void *user)
@@ -156,7 +164,10 @@ static int describe(struct finding *finding)
 	if (shown < finding->count || finding->too_many)
 		add_notice(finding, shown);
 	call->exit_code = finding->count ? 0 : 1;
-	return finding->count ? 0 : tool_text(call, "[Nothing found.]");
+	if (!finding->count && tool_text(call, "[Nothing found.]\n") < 0)
+		return -1;
+	permission_filter_report(&finding->filter, call);
+	return 0;
 }
 
 static int search(struct finding *finding)
@@ -170,6 +181,7 @@ static int search(struct finding *finding)
 		.threads = call->session->control_socket ? MOUNT_THREADS : 0,
 		.visit = visit,
 		.user = finding,
+		.shows = shows,
 		.stopped = stopped,
 		.joined = joined,
 	};
@@ -184,6 +196,7 @@ static int search(struct finding *finding)
 			pattern, r == -E2BIG ? "has too many alternatives" : "is not a valid glob");
 	request.path = path;
 	finding->base = strlen(path) + (*path != '\0');
+	permission_filter_init(&finding->filter, call, PERMISSION_READS, path);
 	r = walk(&request, &result);
 	if (tool_cancelled(call))
 		r = -ECANCELED;
@@ -201,6 +214,7 @@ static int run(struct tool_call *call, bool newest_first)
 	for (size_t i = 0; i < finding.count; i++)
 		free(finding.places[i].path);
 	free(finding.places);
+	permission_filter_done(&finding.filter);
 	glob_done(&finding.glob);
 	return r;
 }
@@ -228,6 +242,7 @@ const struct tool tool_find = {
 	.data_schema = data_schema,
 	.level = TOOL_READ,
 	.hints = TOOL_IS_IDEMPOTENT,
+	.uses = PERMISSION_READS,
 	.execute = execute_find,
 };
 
@@ -242,5 +257,6 @@ const struct tool tool_glob = {
 	.data_schema = data_schema,
 	.level = TOOL_READ,
 	.hints = TOOL_IS_IDEMPOTENT,
+	.uses = PERMISSION_READS,
 	.execute = execute_glob,
 };

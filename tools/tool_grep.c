@@ -9,6 +9,7 @@
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
 #include "tools/glob.h"
+#include "tools/permission.h"
 #include "tools/registry.h"
 #include "tools/search.h"
 #include "tools/text.h"
@@ -55,7 +56,8 @@ static const char data_schema[] =
 	"\"required\":[\"path\",\"lines\"]}},\"matches\":{\"type\":\"integer\"},"
 	"\"matching_files\":{\"type\":\"integer\"},\"files_searched\":{\"type\":\"integer\"},"
 	"\"truncated\":{\"type\":\"boolean\"},\"timed_out\":{\"type\":\"boolean\"},"
-	"\"notice\":{\"type\":\"string\"}},\"required\":[\"files\",\"matches\",\"truncated\"]}";
+	"\"notice\":{\"type\":\"string\"},\"left_out\":{\"type\":\"integer\"}},\"required\":["
+	"\"files\",\"matches\",\"truncated\"]}";
 
 /* One line that is kept; the text is in the file's memory. */
 struct line {
@@ -78,6 +80,7 @@ struct found { /* the matches of one file */
 
 struct grep {
 	struct tool_call *call;
+	struct permission_filter filter;
 	struct search_pattern *pattern;
 	struct glob include;
 	bool has_include;
@@ -325,6 +328,11 @@ static int search_fd(struct grep *grep, unsigned worker, const char *path, int f
 	return r;
 }
 
+static bool shows(void *user, const char *path)
+{
+	return permission_filter_shows(&((struct grep *)user)->filter, path);
+}
+
 static void joined(void *user)
 {
 	tool_join_thread(((struct grep *)user)->call);
@@ -361,12 +369,15 @@ static int search_tree(struct grep *grep, const char *path)
 		.threads = grep->call->session->control_socket ? MOUNT_THREADS : 0,
 		.visit = visit,
 		.user = grep,
+		.shows = shows,
 		.stopped = stopped,
 		.joined = joined,
 	};
 	struct walk_result result = {0};
-	int r = walk(&request, &result);
+	int r;
 
+	permission_filter_init(&grep->filter, grep->call, PERMISSION_READS, path);
+	r = walk(&request, &result);
 	grep->unreadable += result.unreadable;
 	if (tool_cancelled(grep->call))
 		return tool_fail_errno(grep->call, -ECANCELED, "search", path);
@@ -512,6 +523,7 @@ static int describe(struct grep *grep)
 	if (!grep->matches && tool_text(call, "[No matches.]\n") < 0)
 		return -1;
 	add_notice(grep, shown);
+	permission_filter_report(&grep->filter, call);
 	call->exit_code = grep->matches ? 0 : EXIT_NONE_FOUND;
 	return 0;
 }
@@ -591,6 +603,7 @@ static int execute(struct tool_call *call)
 	for (size_t i = 0; i < WALK_THREADS_MAX; i++)
 		searcher_free(grep.searchers[i]);
 	search_pattern_free(grep.pattern);
+	permission_filter_done(&grep.filter);
 	glob_done(&grep.include);
 	return r;
 }
@@ -607,5 +620,6 @@ const struct tool tool_grep = {
 	.data_schema = data_schema,
 	.level = TOOL_READ,
 	.hints = TOOL_IS_IDEMPOTENT,
+	.uses = PERMISSION_READS,
 	.execute = execute,
 };

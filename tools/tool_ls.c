@@ -7,6 +7,7 @@
 
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
+#include "tools/permission.h"
 #include "tools/registry.h"
 
 enum { LIMIT_DEFAULT = 500, ENTRIES_MAX = 1000000 };
@@ -24,7 +25,8 @@ static const char data_schema[] =
 	"\"name\":{\"type\":\"string\"},\"type\":{\"type\":\"string\"},"
 	"\"size_bytes\":{\"type\":\"integer\"},\"mtime\":{\"type\":\"string\"}},"
 	"\"required\":[\"name\",\"type\"]}},\"total\":{\"type\":\"integer\"},"
-	"\"truncated\":{\"type\":\"boolean\"},\"notice\":{\"type\":\"string\"}},"
+	"\"truncated\":{\"type\":\"boolean\"},\"notice\":{\"type\":\"string\"},"
+	"\"left_out\":{\"type\":\"integer\"}},"
 	"\"required\":[\"path\",\"entries\",\"total\",\"truncated\"]}";
 
 struct names {
@@ -63,16 +65,24 @@ static int by_name(const void *a, const void *b)
 	return order ? order : strcmp(left, right);
 }
 
-static int read_names(struct tool_call *call, DIR *directory, struct names *names)
+static int read_names(struct tool_call *call, const char *path, DIR *directory,
+	struct permission_filter *filter, struct names *names)
 {
 	struct dirent *entry;
 
 	while (errno = 0, (entry = readdir(directory))) {
+		cleanup_free char *whole = NULL;
+
 		if (tool_cancelled(call))
 			return -ECANCELED;
 		if (names->count >= ENTRIES_MAX)
 			return -EFBIG;
-		if (path_is_name(entry->d_name) && names_add(names, entry->d_name) < 0)
+		if (!path_is_name(entry->d_name))
+			continue;
+		whole = path_join(path, entry->d_name);
+		if (!whole)
+			return -ENOMEM;
+		if (permission_filter_shows(filter, whole) && names_add(names, entry->d_name) < 0)
 			return -ENOMEM;
 	}
 	return -errno;
@@ -146,11 +156,14 @@ static void add_notice(struct tool_call *call, size_t shown, size_t total)
 
 static int list(struct tool_call *call, const char *path, DIR *directory)
 {
+	struct permission_filter filter cleanup_filter = {0};
 	struct names names cleanup_with(names_done) = {0};
 	cJSON *entries = cJSON_AddArrayToObject(call->data, "entries");
 	size_t limit = (size_t)tool_integer(call, "limit", LIMIT_DEFAULT), shown = 0;
-	int r = read_names(call, directory, &names);
+	int r;
 
+	permission_filter_init(&filter, call, PERMISSION_READS, path);
+	r = read_names(call, path, directory, &filter, &names);
 	if (r < 0)
 		return tool_fail_errno(call, r, "list", path);
 	if (names.count)
@@ -166,7 +179,10 @@ static int list(struct tool_call *call, const char *path, DIR *directory)
 	cJSON_AddBoolToObject(call->data, "truncated", shown < names.count);
 	if (shown < names.count)
 		add_notice(call, shown, names.count);
-	return names.count ? 0 : tool_text(call, "[The directory is empty.]");
+	if (!names.count && !filter.left_out && tool_text(call, "[The directory is empty.]") < 0)
+		return -1;
+	permission_filter_report(&filter, call);
+	return 0;
 }
 
 static int execute(struct tool_call *call)
@@ -201,5 +217,6 @@ const struct tool tool_ls = {
 	.data_schema = data_schema,
 	.level = TOOL_READ,
 	.hints = TOOL_IS_IDEMPOTENT,
+	.uses = PERMISSION_READS,
 	.execute = execute,
 };

@@ -309,7 +309,7 @@ static int permission(struct tool_call *call)
 		return -1;
 	if (asprintf(&sentence, "Read file: %s", path) < 0)
 		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
-	return permission_ask_path(call, TOOL_READ, path, true, sentence);
+	return permission_ask_path(call, TOOL_READ, PERMISSION_READS, path, sentence);
 }
 
 const struct tool tool_read = {
@@ -324,6 +324,7 @@ const struct tool tool_read = {
 	.data_schema = data_schema,
 	.level = TOOL_READ,
 	.hints = TOOL_IS_IDEMPOTENT,
+	.uses = PERMISSION_READS,
 	.permission = permission,
 	.execute = execute,
 };

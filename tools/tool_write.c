@@ -1,3 +1,4 @@
+#include "tools/permission.h"
 #include "tools/registry.h"
 #include "tools/writing.h"
 
@@ -23,6 +24,7 @@ const struct tool tool_write = {
 	.data_schema = WRITING_DATA_SCHEMA,
 	.level = TOOL_MODIFY,
 	.hints = TOOL_IS_DESTRUCTIVE | TOOL_IS_IDEMPOTENT,
+	.uses = PERMISSION_WRITES,
 	.validate = writing_validate,
 	.execute = execute,
 };

@@ -240,6 +240,11 @@ static int visit_part(struct walker *w, unsigned worker, struct open_directory *
 	return r;
 }
 
+static bool shows(const struct walker *w, const char *path)
+{
+	return !w->request->shows || w->request->shows(w->request->user, path);
+}
+
 /* Leaves out what is ignored, puts sub-directories on the list.  Keeps, in place, the entries
  * that are to be visited. */
 static int sift(
@@ -260,7 +265,8 @@ static int sift(
 
 		if (buffer_append(&path, at + 1, size - 1) < 0)
 			return -ENOMEM;
-		if (!ignore_matches(ignore, (const char *)path.data, type == DT_DIR)) {
+		if (!ignore_matches(ignore, (const char *)path.data, type == DT_DIR) &&
+			shows(w, (const char *)path.data + prefix_length)) {
 			if (type == DT_DIR)
 				r = put_directory(
 					w, (const char *)path.data + prefix_length, ignore);

@@ -1,9 +1,9 @@
 /*
  * tools/walk.h - a parallel walk of a tree that leaves out what git ignores.
  *
- * Symbolic links are not followed, `.git` is left out.  Each directory is read whole, and its
- * files are handed out in the order of the directory, so that a workspace far away can read
- * ahead.  Memory is bounded by the directories being read.
+ * Symbolic links are not followed, `.git` is left out, and so is what the caller does not show.
+ * Each directory is read whole, and its files are handed out in the order of the directory, so that
+ * a workspace far away can read ahead.  Memory is bounded by the directories being read.
  */
 #pragma once
 
@@ -29,6 +29,8 @@ struct walk_request {
 	 * result ends the walk and is returned from it. */
 	int (*visit)(void *user, unsigned worker, const struct walk_entry *entry);
 	void *user;
+	/* Optional, from any of the threads: false leaves the entry out, with what is in it. */
+	bool (*shows)(void *user, const char *path);
 	bool (*stopped)(void *user); /* optional: true ends the walk */
 	void (*joined)(void *user);  /* optional: called first in each further thread */
 };

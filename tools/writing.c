@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "tools/permission.h"
 #include "tools/syntax.h"
 #include "tools/text.h"
 
@@ -21,6 +22,23 @@ int writing_validate(struct tool_call *call)
 	if (!tool_flag(call, "validate_syntax"))
 		return 0;
 	return syntax_check(call, path, content, strlen(content));
+}
+
+int writing_permission(struct tool_call *call, unsigned uses, const char *path)
+{
+	bool backup = tool_flag(call, "create_backup");
+	struct permission_subject subjects[2] = {
+		{.text = path, .uses = uses | (backup ? PERMISSION_READS : 0)},
+		{.uses = PERMISSION_WRITES},
+	};
+	cleanup_free char *sentence = NULL, *copy = NULL;
+
+	if (asprintf(&sentence, "%s: %s", call->tool->label, path) < 0 ||
+		asprintf(&copy, "%s.bak", path) < 0)
+		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
+	subjects[1].text = copy;
+	return permission_ask_all(
+		call, call->tool->level, subjects, backup ? 2 : 1, sentence, NULL);
 }
 
 static size_t count_lines(const char *text)

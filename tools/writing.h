@@ -15,5 +15,9 @@
 /* Checks the syntax of the argument `content` when `validate_syntax` says so. */
 int writing_validate(struct tool_call *call);
 
+/* Asks to change the file at `path`, and for its backup when one is made: that is a copy of what is
+ * there, under another name. */
+int writing_permission(struct tool_call *call, unsigned uses, const char *path);
+
 /* Writes the argument `content` to the argument `path`.  `flags`: enum files_write_flags. */
 int writing_execute(struct tool_call *call, unsigned flags);
