@@ -58,7 +58,8 @@ struct shell_program_answer {
 	struct shell_word *inner;
 	size_t inner_count;
 	char *inner_line;
-	bool transparent; /* it does nothing but run that: env, nice, timeout, bash -c */
+	size_t inner_line_word; /* the word that is the line; 0: it is joined of several */
+	bool transparent;       /* it does nothing but run that: env, nice, timeout, bash -c */
 
 	/* words[plain_from] and on are what deny rules see behind the name: past the options
 	 * before a sub-command ("git -C d push" is "git push").  1 when there are none. */
