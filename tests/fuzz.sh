@@ -16,6 +16,6 @@ for target in "$build"/tests/fuzz/fuzz_*; do
 	"$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
 		-artifact_prefix="$found/crash-" "$found" "$here/fuzz/corpus/$name" \
 		>"$found.log" 2>&1 || failed=1
-	grep -E 'ERROR|SUMMARY|stat::(number_of_executed|peak_rss)|crash-' "$found.log" || true
+	grep -E '^(skipped|  ran): |ERROR|SUMMARY|stat::(number_of_executed|peak_rss)|crash-' "$found.log" || true
 done
 exit $failed
