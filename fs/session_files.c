@@ -150,12 +150,13 @@ static ssize_t read_file(
 }
 
 /*
- * By io_uring a read may be served before a write that was made before it: each was given to a
- * thread of its own.  The kernel lets go of a page when the write to it is made; when it drops the
- * page (for an open) before the write is served, such a read brings back what was there before.
- * So the write drops that once more.
+ * A read may be served before a write that was made before it: each was given to a thread of its
+ * own.  The kernel unlocks a page when the write to it is made; when it drops the page (for an
+ * open) before the write is served, such a read brings back the content of before.  So the write
+ * drops that once more.
  *
- * Only what such a read has asked for: a page that who writes holds until the answer is not in it.
+ * Only what such a read has asked for: a page that the writer has locked until the reply is not in
+ * it.
  */
 static void see_read(struct session *s, const struct inode *inode, size_t size, off_t offset)
 {
@@ -197,7 +198,7 @@ void session_read(
 		return;
 	handle = session_begin_on_handle(&r, fuse, "read", LOG_HAS_RANGE, fi);
 	r.record.offset = offset;
-	if (session_ring_serves() && handle->way == WAY_CACHED && !(fi->flags & O_DIRECT))
+	if (handle->way == WAY_CACHED && !(fi->flags & O_DIRECT))
 		see_read(r.session, handle->inode, size, offset);
 	got = data ? read_file(&r, handle, data, size, offset) : -ENOMEM;
 	if (got < 0) {
@@ -263,7 +264,7 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 		done = workspace_write(&r.op, handle->file, data, size, offset);
 	if (done >= 0)
 		content_has_changed(&r, handle);
-	if (session_ring_serves() && !fi->writepage)
+	if (!fi->writepage)
 		drop_read_too_early(r.session, handle->inode, size, offset);
 	if (done > 0 && !(fi->flags & O_APPEND))
 		content_hash_write(handle->hash, data, (size_t)done, offset);

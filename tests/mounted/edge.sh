@@ -323,6 +323,41 @@ test_an_open_brings_nothing_of_before_back() {
 	END
 }
 
+# The file system of the workspace is frozen, so that a write waits there while a read is served.  It
+# keeps whole seconds: the kernel cannot tell by the mtime that the file has changed.
+test_a_read_served_before_a_write_does_not_stay() {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	need python3 mkfs.ext4 fsfreeze
+	case "$uri" in local:*) ;; *) skip "one backend will do" ;; esac
+
+	mkdir "$backing/frozen"
+	truncate -s 16M "$tmp/image"
+	mkfs.ext4 -q -I 128 "$tmp/image" 2>/dev/null
+	mount -o loop "$tmp/image" "$backing/frozen" 2>/dev/null || skip "no loop devices here"
+	trap 'fsfreeze -u "$backing/frozen" 2>/dev/null || :; wait_for 10 umount "$backing/frozen"' EXIT
+	python3 - "$mnt/frozen/file" "$backing/frozen" <<-'END'
+		import os, subprocess, sys, threading, time
+		path, place = sys.argv[1:]
+		time.sleep(1 - time.time() % 1)
+		with open(path, "wb") as file:
+		    file.write(b"old")
+		reader, writer = os.open(path, os.O_RDONLY), os.open(path, os.O_RDWR)
+		assert os.pread(reader, 3, 0) == b"old"
+		subprocess.run(["fsfreeze", "-f", place], check=True)
+		try:
+		    write = threading.Thread(target=lambda: os.pwrite(writer, b"new", 0))
+		    write.start()
+		    time.sleep(.2)
+		    os.posix_fadvise(reader, 0, 0, os.POSIX_FADV_DONTNEED)
+		    os.pread(reader, 3, 0)
+		finally:
+		    subprocess.run(["fsfreeze", "-u", place], check=True)
+		write.join()
+		content = os.pread(reader, 3, 0)
+		assert content == b"new", f"after the write: {content}"
+	END
+}
+
 test_the_log_has_the_hash_of_what_was_written() {
 	local want
 
