@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,24 +198,102 @@ static struct tool_call *call_of_root(struct callers *callers, pid_t pid)
 	return call;
 }
 
-int callers_call_begin(struct callers *callers, const char *id, const char *tool, pid_t pid)
+/* Is it the process `ancestor`, a thread of it or a descendant? */
+static bool is_within(pid_t pid, pid_t ancestor)
 {
-	struct tool_call *call;
+	struct process_facts facts;
+
+	for (unsigned depth = 0; depth < ANCESTORS_MAX && pid > 1; depth++) {
+		if (pid == ancestor)
+			return true;
+		if (!read_facts(pid, &facts))
+			return false;
+		if (facts.pid == ancestor)
+			return true;
+		pid = facts.parent;
+	}
+	return false;
+}
+
+static bool is_related(pid_t owner, pid_t peer)
+{
+	return !owner || !peer || is_within(peer, owner) || is_within(owner, peer);
+}
+
+int callers_call_check(struct callers *callers, const char *id, pid_t peer)
+{
+	struct tool_call *call = callers_call_by_id(callers, id);
+	int r = call && !is_related(call->owner, peer) ? -EPERM : 0;
+
+	tool_call_unref(call);
+	return r;
+}
+
+/* Of processes that have ended without a word.  With the lock held. */
+static void drop_abandoned(struct callers *callers)
+{
+	for (struct tool_call **at = &callers->calls; *at;) {
+		struct tool_call *call = *at;
+
+		if (!call->owner || kill(call->owner, 0) == 0 || errno != ESRCH) {
+			at = &call->next;
+			continue;
+		}
+		*at = call->next;
+		callers->call_count--;
+		tool_call_unref(call);
+	}
+}
+
+/* False: too long. */
+static bool copy_text(char *to, size_t max_bytes, const char *text)
+{
+	size_t length = text ? strlen(text) : 0;
+
+	if (length > max_bytes)
+		return false;
+	memcpy(to, text ? text : "", length + 1);
+	return true;
+}
+
+static struct tool_call *call_new(const struct call_identity *identity)
+{
+	struct tool_call *call = calloc(1, sizeof(*call));
+
+	if (!call)
+		return NULL;
+	atomic_init(&call->references, 1);
+	call->pid = identity->pid;
+	call->owner = identity->owner;
+	if (!copy_text(call->id, CALL_ID_MAX_BYTES, identity->id) ||
+		!copy_text(call->tool, CALL_TOOL_MAX_BYTES, identity->tool) ||
+		!copy_text(call->agent, CALL_NAME_MAX_BYTES, identity->agent) ||
+		!copy_text(call->user, CALL_NAME_MAX_BYTES, identity->user) ||
+		!copy_text(call->conversation, CALL_NAME_MAX_BYTES, identity->conversation))
+		call->pid = 0;
+	return call;
+}
+
+int callers_call_begin(struct callers *callers, const struct call_identity *identity)
+{
+	struct tool_call *call = call_new(identity);
 	int r = 0;
 
-	if (!*id || strlen(id) > CALL_ID_MAX_BYTES || strlen(tool) > CALL_TOOL_MAX_BYTES ||
-		pid <= 0)
-		return -EINVAL;
-	call = calloc(1, sizeof(*call));
 	if (!call)
 		return -ENOMEM;
-	atomic_init(&call->references, 1);
-	call->pid = pid;
-	strcpy(call->id, id);
-	strcpy(call->tool, tool);
+	if (!*call->id || call->pid <= 0)
+		r = -EINVAL;
+	else if (identity->owner && !is_within(identity->pid, identity->owner))
+		r = -EPERM;
+	if (r < 0) {
+		tool_call_unref(call);
+		return r;
+	}
 
 	pthread_rwlock_wrlock(&callers->calls_lock);
-	if (*find_call(callers, id))
+	if (callers->call_count >= CALLS_MAX)
+		drop_abandoned(callers);
+	if (*find_call(callers, call->id))
 		r = -EEXIST;
 	else if (callers->call_count >= CALLS_MAX)
 		r = -ENOSPC;
@@ -230,14 +309,17 @@ int callers_call_begin(struct callers *callers, const char *id, const char *tool
 	return r;
 }
 
-int callers_call_join(struct callers *callers, const char *id, pid_t pid)
+int callers_call_join(struct callers *callers, const char *id, pid_t pid, pid_t peer)
 {
 	struct tool_call *call;
 	unsigned count;
-	int r = 0;
+	int r;
 
 	if (pid <= 0)
 		return -EINVAL;
+	r = peer && !is_within(pid, peer) ? -EPERM : callers_call_check(callers, id, peer);
+	if (r < 0)
+		return r;
 	pthread_rwlock_wrlock(&callers->calls_lock);
 	call = *find_call(callers, id);
 	count = call ? atomic_load(&call->joined_count) : 0;
@@ -254,10 +336,14 @@ int callers_call_join(struct callers *callers, const char *id, pid_t pid)
 	return r;
 }
 
-int callers_call_end(struct callers *callers, const char *id, struct tool_call **ret_call)
+int callers_call_end(
+	struct callers *callers, const char *id, pid_t peer, struct tool_call **ret_call)
 {
 	struct tool_call **at, *call;
+	int r = callers_call_check(callers, id, peer);
 
+	if (r < 0)
+		return r;
 	pthread_rwlock_wrlock(&callers->calls_lock);
 	at = find_call(callers, id);
 	call = *at;

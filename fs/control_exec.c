@@ -539,5 +539,12 @@ void control_exec(struct connection *connection, const cJSON *request)
 			"exec needs argv or command as strings, and env as names with values");
 		return;
 	}
+	if (words.call_id && mount_log_call_check(connection->server->mount->log, words.call_id,
+				     connection->peer.pid) < 0) {
+		control_reply_failure(connection, -EPERM,
+			"call \"%s\" is one of another process tree: run the command without it",
+			words.call_id);
+		return;
+	}
 	run_command(connection, &words, &exec);
 }

@@ -7,6 +7,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "fs/callers.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/log.h"
 
@@ -82,22 +83,37 @@ static void serve_stats(struct connection *connection, const cJSON *request)
 	reply_text(connection, text);
 }
 
+#define NOT_YOURS "it is a call of another process tree"
+
 static void serve_call_begin(struct connection *connection, const cJSON *request)
 {
 	const cJSON *pid = cJSON_GetObjectItemCaseSensitive(request, "pid");
-	const char *call_id = member(request, "call_id"), *tool = member(request, "tool");
+	const struct call_identity identity = {
+		.id = member(request, "call_id"),
+		.tool = member(request, "tool"),
+		.agent = member(request, "agent"),
+		.user = member(request, "user"),
+		.conversation = member(request, "conversation"),
+		.pid = cJSON_IsNumber(pid) ? pid->valueint : connection->peer.pid,
+		.owner = connection->peer.pid,
+	};
 	uint64_t first_seq = 0;
 	cJSON *reply;
 	int r;
 
-	if (!call_id) {
+	if (!identity.id) {
 		control_reply_failure(connection, -EINVAL, "call_begin needs a call_id");
 		return;
 	}
-	r = mount_log_call_begin(connection->server->mount->log, call_id, tool ? tool : "",
-		cJSON_IsNumber(pid) ? pid->valueint : connection->peer.pid, &first_seq);
+	r = mount_log_call_begin(connection->server->mount->log, &identity, &first_seq);
+	if (r == -EPERM) {
+		control_reply_failure(connection, r,
+			"call \"%s\": %d is not your process, nor one that you have started",
+			identity.id, identity.pid);
+		return;
+	}
 	if (r < 0) {
-		control_reply_failure(connection, r, "call \"%s\": %s", call_id,
+		control_reply_failure(connection, r, "call \"%s\": %s", identity.id,
 			r == -ENOTCONN ? "this mount keeps no log" : strerror(-r));
 		return;
 	}
@@ -116,9 +132,11 @@ static void serve_call_join(struct connection *connection, const cJSON *request)
 		control_reply_failure(connection, -EINVAL, "call_join needs a call_id and a pid");
 		return;
 	}
-	r = mount_log_call_join(connection->server->mount->log, call_id, pid->valueint);
+	r = mount_log_call_join(
+		connection->server->mount->log, call_id, pid->valueint, connection->peer.pid);
 	if (r < 0)
-		control_reply_failure(connection, r, "call \"%s\": %s", call_id, strerror(-r));
+		control_reply_failure(connection, r, "call \"%s\": %s", call_id,
+			r == -EPERM ? NOT_YOURS : strerror(-r));
 	else
 		reply_object(connection, cJSON_CreateObject());
 }
@@ -134,10 +152,13 @@ static void serve_call_end(struct connection *connection, const cJSON *request)
 		control_reply_failure(connection, -EINVAL, "call_end needs a call_id");
 		return;
 	}
-	r = mount_log_call_end(connection->server->mount->log, call_id, &last_seq);
+	r = mount_log_call_end(
+		connection->server->mount->log, call_id, connection->peer.pid, &last_seq);
 	if (r < 0) {
 		control_reply_failure(connection, r, "call \"%s\": %s", call_id,
-			r == -ENOENT ? "is not under way" : strerror(-r));
+			r == -ENOENT  ? "is not under way"
+			: r == -EPERM ? NOT_YOURS
+				      : strerror(-r));
 		return;
 	}
 	reply = cJSON_CreateObject();

@@ -30,6 +30,7 @@ static const char usage[] =
 	"                      '*' matches '/' too\n"
 	"      --pid N         only this process\n"
 	"      --call ID       only what this tool call did, its children included\n"
+	"      --conversation ID  only what the calls of this conversation did\n"
 	"      --slow TIME     only what took at least TIME (50ms, 1.5s)\n"
 	"      --errors        only what failed\n"
 	"  -n, --lines N       only the last N of them\n"
@@ -312,6 +313,9 @@ static int parse_option(struct log_options *options, int option)
 	case 'c':
 		options->filter.call = optarg;
 		return 0;
+	case 'C':
+		options->filter.conversation = optarg;
+		return 0;
 	case 's':
 		if (!command_parse_time(optarg, &options->filter.slow_us))
 			return command_usage_error(
@@ -359,6 +363,7 @@ int log_command(int argc, char **argv)
 		{"path", required_argument, NULL, 'p'},
 		{"pid", required_argument, NULL, 'i'},
 		{"call", required_argument, NULL, 'c'},
+		{"conversation", required_argument, NULL, 'C'},
 		{"slow", required_argument, NULL, 's'},
 		{"errors", no_argument, NULL, 'e'},
 		{"lines", required_argument, NULL, 'n'},

@@ -100,13 +100,21 @@ static bool changed_matches(const cJSON *record, const char *glob)
 	return false;
 }
 
+static bool is_text(const cJSON *record, const char *name, const char *wanted)
+{
+	const char *text = wanted ? text_member(record, name) : NULL;
+
+	return !wanted || (text && strcmp(text, wanted) == 0);
+}
+
 static bool record_passes(const struct log_filter *filter, const cJSON *record)
 {
-	const char *op = text_member(record, "op"), *call = text_member(record, "call");
+	const char *op = text_member(record, "op");
 
 	if (!op || (filter->ops && !is_listed(filter->ops, op)))
 		return false;
-	if (filter->call && (!call || strcmp(call, filter->call) != 0))
+	if (!is_text(record, "call", filter->call) ||
+		!is_text(record, "conversation", filter->conversation))
 		return false;
 	if (filter->pid && (int64_t)number_member(record, "pid") != filter->pid)
 		return false;
@@ -215,6 +223,14 @@ static void print_outcome(FILE *out, const cJSON *record)
 		fprintf(out, "  = %s", error);
 }
 
+static void print_named(FILE *out, const char *word, const char *name)
+{
+	if (!name)
+		return;
+	fputs(word, out);
+	command_print_safe(out, name);
+}
+
 static void print_extras(FILE *out, const cJSON *record)
 {
 	const char *call = text_member(record, "call"), *tool = text_member(record, "tool");
@@ -229,15 +245,18 @@ static void print_extras(FILE *out, const cJSON *record)
 	}
 	if (changed > 0 || truncated)
 		fprintf(out, "  %d%s changed", changed, truncated ? " or more" : "");
-	if (call) {
-		fputs("  [", out);
-		if (tool) {
-			command_print_safe(out, tool);
-			fputs(" ", out);
-		}
-		command_print_safe(out, call);
-		fputs("]", out);
+	if (!call)
+		return;
+	fputs("  [", out);
+	if (tool) {
+		command_print_safe(out, tool);
+		fputs(" ", out);
 	}
+	command_print_safe(out, call);
+	print_named(out, " by ", text_member(record, "agent"));
+	print_named(out, " for ", text_member(record, "user"));
+	print_named(out, " in ", text_member(record, "conversation"));
+	fputs("]", out);
 }
 
 /* One line for each path, or for each that matches. */

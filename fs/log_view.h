@@ -12,10 +12,10 @@
 struct log_filter {
 	const char *ops;  /* "read,write"; NULL: all */
 	const char *glob; /* of path, path2 or one of changed; '*' matches '/' too; NULL: all */
-	const char *call; /* NULL: all */
-	int64_t pid;      /* 0: all */
-	uint64_t slow_us; /* at least this long */
-	bool errors;      /* only those that failed */
+	const char *call, *conversation; /* NULL: all */
+	int64_t pid;                     /* 0: all */
+	uint64_t slow_us;                /* at least this long */
+	bool errors;                     /* only those that failed */
 };
 
 /* True for a record (not a segment's first line or a seal) that passes; the caller deletes

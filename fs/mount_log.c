@@ -96,35 +96,58 @@ static uint32_t changed_length(const struct log_record *record, bool *ret_trunca
 	return total;
 }
 
-static void measure(struct queued_record *queued, const struct log_record *record,
-	const char *call_id, const char *tool)
+static const char *not_empty(const char *text)
 {
+	return *text ? text : NULL;
+}
+
+/* The strings of a record, in the order of enum log_string. */
+static void gather(const struct log_record *record, const struct tool_call *call,
+	const char *strings[LOG_STRINGS])
+{
+	strings[LOG_PATH] = record->path;
+	strings[LOG_PATH2] = record->path2;
+	strings[LOG_CALL] = call ? call->id : record->call_id;
+	strings[LOG_TOOL] = call ? call->tool : NULL;
+	strings[LOG_AGENT] = call ? not_empty(call->agent) : NULL;
+	strings[LOG_USER] = call ? not_empty(call->user) : NULL;
+	strings[LOG_CONVERSATION] = call ? not_empty(call->conversation) : NULL;
+	strings[LOG_DETAIL] = record->detail;
+}
+
+static void measure(struct queued_record *queued, const struct log_record *record,
+	const char *const strings[LOG_STRINGS])
+{
+	static const size_t max_bytes[LOG_STRINGS] = {
+		[LOG_PATH] = LOG_PATH_MAX_BYTES,
+		[LOG_PATH2] = LOG_PATH_MAX_BYTES,
+		[LOG_CALL] = CALL_ID_MAX_BYTES + 1,
+		[LOG_TOOL] = CALL_TOOL_MAX_BYTES + 1,
+		[LOG_AGENT] = CALL_NAME_MAX_BYTES + 1,
+		[LOG_USER] = CALL_NAME_MAX_BYTES + 1,
+		[LOG_CONVERSATION] = CALL_NAME_MAX_BYTES + 1,
+		[LOG_DETAIL] = LOG_DETAIL_MAX_BYTES,
+	};
 	size_t size = sizeof(*queued);
 
-	queued->path_length = bounded_length(record->path, LOG_PATH_MAX_BYTES, &queued->cut);
-	queued->path2_length = bounded_length(record->path2, LOG_PATH_MAX_BYTES, &queued->cut);
-	queued->detail_length = bounded_length(record->detail, LOG_DETAIL_MAX_BYTES, &queued->cut);
+	for (unsigned i = 0; i < LOG_STRINGS; i++) {
+		queued->lengths[i] = bounded_length(strings[i], max_bytes[i], &queued->cut);
+		size += queued->lengths[i];
+	}
 	queued->changed_length = changed_length(record, &queued->changed_truncated);
-	queued->call_length =
-		(uint16_t)bounded_length(call_id, CALL_ID_MAX_BYTES + 1, &queued->cut);
-	queued->tool_length = (uint16_t)bounded_length(tool, CALL_TOOL_MAX_BYTES + 1, &queued->cut);
-	size += queued->path_length + queued->path2_length + queued->detail_length +
-		queued->changed_length + queued->call_length + queued->tool_length;
+	size += queued->changed_length;
 	queued->size = (uint32_t)((size + 7) & ~(size_t)7);
 }
 
 static void copy_record(uint8_t *to, const struct queued_record *queued,
-	const struct log_record *record, const char *call_id, const char *tool)
+	const struct log_record *record, const char *const strings[LOG_STRINGS])
 {
 	uint32_t left = queued->changed_length;
 
 	memcpy(to, queued, sizeof(*queued));
 	to += sizeof(*queued);
-	to = copy_string(to, record->path, queued->path_length);
-	to = copy_string(to, record->path2, queued->path2_length);
-	to = copy_string(to, call_id, queued->call_length);
-	to = copy_string(to, tool, queued->tool_length);
-	to = copy_string(to, record->detail, queued->detail_length);
+	for (unsigned i = 0; i < LOG_STRINGS; i++)
+		to = copy_string(to, strings[i], queued->lengths[i]);
 	for (const char *const *name = record->changed; left > 0; name++) {
 		uint32_t length = (uint32_t)strlen(*name) + 1;
 
@@ -151,7 +174,7 @@ static uint8_t *take_room(struct mount_log *log, size_t size, bool is_mutation)
 }
 
 static uint64_t enqueue(struct mount_log *log, struct queued_record *queued,
-	const struct log_record *record, const char *call_id, const char *tool)
+	const struct log_record *record, const char *const strings[LOG_STRINGS])
 {
 	bool wake = false;
 	uint8_t *room;
@@ -160,7 +183,7 @@ static uint64_t enqueue(struct mount_log *log, struct queued_record *queued,
 	room = take_room(log, queued->size, queued->flags & LOG_IS_MUTATION);
 	if (room) {
 		queued->seq = ++log->last_seq;
-		copy_record(room, queued, record, call_id, tool);
+		copy_record(room, queued, record, strings);
 		log->stats.records++;
 		log->stats.errors += queued->result < 0;
 	} else {
@@ -202,7 +225,7 @@ uint64_t mount_log_record(struct mount_log *log, const struct log_record *record
 		.exit_code = record->exit_code,
 		.signal = record->signal,
 	};
-	const char *call_id = record->call_id, *tool = NULL;
+	const char *strings[LOG_STRINGS];
 	struct caller caller;
 	uint64_t seq;
 
@@ -213,16 +236,13 @@ uint64_t mount_log_record(struct mount_log *log, const struct log_record *record
 	memcpy(queued.process, caller.name, sizeof(queued.process));
 	if (record->flags & LOG_HAS_HASH)
 		memcpy(queued.hash, record->hash, sizeof(queued.hash));
-	if (call_id) {
+	if (record->call_id) {
 		caller_done(&caller);
-		caller.call = callers_call_by_id(log->callers, call_id);
+		caller.call = callers_call_by_id(log->callers, record->call_id);
 	}
-	if (caller.call) {
-		call_id = caller.call->id;
-		tool = caller.call->tool;
-	}
-	measure(&queued, record, call_id, tool);
-	seq = enqueue(log, &queued, record, call_id, tool);
+	gather(record, caller.call, strings);
+	measure(&queued, record, strings);
+	seq = enqueue(log, &queued, record, strings);
 	if (caller.call && seq)
 		note_last_seq(caller.call, seq);
 	caller_done(&caller);
@@ -420,31 +440,37 @@ const char *mount_log_path(struct mount_log *log)
 	return log ? log->path : "";
 }
 
-int mount_log_call_begin(struct mount_log *log, const char *call_id, const char *tool, pid_t pid,
-	uint64_t *ret_first_seq)
+int mount_log_call_begin(
+	struct mount_log *log, const struct call_identity *identity, uint64_t *ret_first_seq)
 {
 	int r;
 
 	if (!log)
 		return -ENOTCONN;
 	*ret_first_seq = mount_log_last_seq(log) + 1;
-	r = callers_call_begin(log->callers, call_id, tool, pid);
+	r = callers_call_begin(log->callers, identity);
 	return r;
 }
 
-int mount_log_call_join(struct mount_log *log, const char *call_id, pid_t pid)
+int mount_log_call_join(struct mount_log *log, const char *call_id, pid_t pid, pid_t peer)
 {
-	return log ? callers_call_join(log->callers, call_id, pid) : -ENOTCONN;
+	return log ? callers_call_join(log->callers, call_id, pid, peer) : -ENOTCONN;
 }
 
-int mount_log_call_end(struct mount_log *log, const char *call_id, uint64_t *ret_last_seq)
+int mount_log_call_check(struct mount_log *log, const char *call_id, pid_t peer)
+{
+	return log ? callers_call_check(log->callers, call_id, peer) : 0;
+}
+
+int mount_log_call_end(
+	struct mount_log *log, const char *call_id, pid_t peer, uint64_t *ret_last_seq)
 {
 	struct tool_call *call;
 	int r;
 
 	if (!log)
 		return -ENOTCONN;
-	r = callers_call_end(log->callers, call_id, &call);
+	r = callers_call_end(log->callers, call_id, peer, &call);
 	if (r < 0)
 		return r;
 	*ret_last_seq = atomic_load(&call->last_seq);

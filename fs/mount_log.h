@@ -86,13 +86,22 @@ const char *mount_log_path(struct mount_log *log);
 
 /* ---- Attribution: which tool call a process belongs to --------------------- */
 
-/* From now on operations of `pid` (a process, or one thread) and its descendants carry the
- * call.  -ENOSPC: too many calls at once (4096), -EEXIST, -EINVAL, -ENOTCONN (log is NULL). */
-int mount_log_call_begin(struct mount_log *log, const char *call_id, const char *tool, pid_t pid,
-	uint64_t *ret_first_seq);
+struct call_identity; /* fs/callers.h */
 
-/* Another thread of the caller works for the call too.  -ENOENT, -ENOSPC, -EINVAL, -ENOTCONN. */
-int mount_log_call_join(struct mount_log *log, const char *call_id, pid_t pid);
+/* From now on operations of the process (or thread) and its descendants carry the call.
+ * -ENOSPC: too many calls at once (4096), -EEXIST, -EINVAL, -EPERM, -ENOTCONN (log is NULL). */
+int mount_log_call_begin(
+	struct mount_log *log, const struct call_identity *identity, uint64_t *ret_first_seq);
 
-/* Ends it; `*ret_last_seq` is the last record of the call so far (0: none).  -ENOENT. */
-int mount_log_call_end(struct mount_log *log, const char *call_id, uint64_t *ret_last_seq);
+/* `peer` is the process that asks; -EPERM as in fs/callers.h. */
+
+/* Another thread of the caller works for the call too.  -ENOENT, -ENOSPC, -EINVAL, -EPERM,
+ * -ENOTCONN. */
+int mount_log_call_join(struct mount_log *log, const char *call_id, pid_t pid, pid_t peer);
+
+/* Ends it; `*ret_last_seq` is the last record of the call so far (0: none).  -ENOENT, -EPERM. */
+int mount_log_call_end(
+	struct mount_log *log, const char *call_id, pid_t peer, uint64_t *ret_last_seq);
+
+/* Whether the peer may name the call for what it does: 0 or -EPERM. */
+int mount_log_call_check(struct mount_log *log, const char *call_id, pid_t peer);

@@ -190,12 +190,27 @@ static void put_changed(struct buffer *out, const char *names, size_t size)
 
 /* ---- Lines ------------------------------------------------------------------ */
 
-static const char *take_string(const char **at, size_t length)
+/* Puts those from `first` to `last`; returns where the following ones are. */
+static const char *put_strings(struct buffer *out, const struct queued_record *record,
+	const char *at, enum log_string first, enum log_string last)
 {
-	const char *string = *at;
+	static const char *const keys[LOG_STRINGS] = {
+		[LOG_PATH] = "path",
+		[LOG_PATH2] = "path2",
+		[LOG_CALL] = "call",
+		[LOG_TOOL] = "tool",
+		[LOG_AGENT] = "agent",
+		[LOG_USER] = "user",
+		[LOG_CONVERSATION] = "conversation",
+		[LOG_DETAIL] = "detail",
+	};
 
-	*at += length;
-	return string;
+	for (unsigned i = first; i <= last; i++) {
+		if (record->lengths[i])
+			put_bytes(out, keys[i], at, record->lengths[i] - 1);
+		at += record->lengths[i];
+	}
+	return at;
 }
 
 static void put_caller(struct buffer *out, const struct queued_record *record)
@@ -247,7 +262,7 @@ static void put_outcome(struct buffer *out, const struct queued_record *record)
 int log_format_record(
 	struct buffer *out, const struct queued_record *record, struct log_clock *clock)
 {
-	const char *at = (const char *)(record + 1), *string;
+	const char *at = (const char *)(record + 1);
 	int r;
 
 	/* A byte of a path may become 6 (\u00xx) and two more in hex. */
@@ -260,29 +275,16 @@ int log_format_record(
 	put_key(out, "op");
 	put_string(out, record->op, strlen(record->op));
 
-	string = take_string(&at, record->path_length);
-	if (record->path_length)
-		put_bytes(out, "path", string, record->path_length - 1);
-	string = take_string(&at, record->path2_length);
-	if (record->path2_length)
-		put_bytes(out, "path2", string, record->path2_length - 1);
+	at = put_strings(out, record, at, LOG_PATH, LOG_PATH2);
 	if (!record->count)
 		put_caller(out, record);
-	string = take_string(&at, record->call_length);
-	if (record->call_length)
-		put_bytes(out, "call", string, record->call_length - 1u);
-	string = take_string(&at, record->tool_length);
-	if (record->tool_length)
-		put_bytes(out, "tool", string, record->tool_length - 1u);
+	at = put_strings(out, record, at, LOG_CALL, LOG_CONVERSATION);
 	put_outcome(out, record);
-	string = take_string(&at, record->detail_length);
-	if (record->detail_length)
-		put_bytes(out, "detail", string, record->detail_length - 1);
+	at = put_strings(out, record, at, LOG_DETAIL, LOG_DETAIL);
 	if (record->flags & LOG_IS_REDACTED)
 		put_text(out, ",\"redacted\":true");
-	string = take_string(&at, record->changed_length);
 	if (record->changed_length)
-		put_changed(out, string, record->changed_length);
+		put_changed(out, at, record->changed_length);
 	if (record->changed_truncated)
 		put_text(out, ",\"changed_truncated\":true");
 	if (record->cut)

@@ -19,6 +19,19 @@ enum {
 	LOG_CHANGED_MAX_BYTES = 1 << 19, /* all names together */
 };
 
+/* The strings of a record. */
+enum log_string {
+	LOG_PATH,
+	LOG_PATH2,
+	LOG_CALL,
+	LOG_TOOL,
+	LOG_AGENT,
+	LOG_USER,
+	LOG_CONVERSATION,
+	LOG_DETAIL,
+	LOG_STRINGS,
+};
+
 /* A record as it waits to be written: this, then the strings, each with its NUL.  A length
  * counts the NUL, so 0 means that there is no such string. */
 struct queued_record {
@@ -38,8 +51,7 @@ struct queued_record {
 	int signal;
 	uint8_t hash[16];
 	char process[16];
-	uint32_t path_length, path2_length, detail_length, changed_length;
-	uint16_t call_length, tool_length;
+	uint32_t lengths[LOG_STRINGS], changed_length;
 	bool cut; /* a string was longer than its bound */
 	bool changed_truncated;
 	uint64_t count; /* dropped, lost */

@@ -45,6 +45,19 @@ static const char *agree_on_version(const char *wanted)
 	return handshake_versions[0];
 }
 
+/* "name version" of an Implementation, cut where it is too long (within UTF-8 if need be: the log
+ * takes any bytes). */
+static void take_agent(const cJSON *info, char agent[TOOL_AGENT_MAX_BYTES + 1])
+{
+	const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(info, "name"));
+	const char *version =
+		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(info, "version"));
+
+	if (name)
+		snprintf(agent, TOOL_AGENT_MAX_BYTES + 1, "%s%s%s", name, version ? " " : "",
+			version ? version : "");
+}
+
 static void initialize(struct mcp_request *request)
 {
 	struct mcp_server *server = request->server;
@@ -61,6 +74,7 @@ static void initialize(struct mcp_request *request)
 		return;
 	}
 	version = agree_on_version(wanted);
+	take_agent(cJSON_GetObjectItemCaseSensitive(request->params, "clientInfo"), server->agent);
 	server->batches = strcmp(version, "2025-03-26") == 0;
 	server->can_elicit =
 		cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(capabilities, "elicitation"));
@@ -125,6 +139,7 @@ static bool take_envelope(struct mcp_request *request)
 		cJSON_GetObjectItemCaseSensitive(meta, META "clientCapabilities");
 	cJSON *data;
 
+	strcpy(request->agent, request->server->agent);
 	if (!version) {
 		request->can_elicit = request->server->can_elicit;
 		return true;
@@ -147,6 +162,7 @@ static bool take_envelope(struct mcp_request *request)
 			"params._meta needs " META "clientCapabilities, an object", NULL);
 		return false;
 	}
+	take_agent(cJSON_GetObjectItemCaseSensitive(meta, META "clientInfo"), request->agent);
 	request->can_elicit =
 		cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(capabilities, "elicitation"));
 	return true;
@@ -359,18 +375,26 @@ void mcp_take_line(struct mcp_server *server, const char *text, size_t size)
 /* ---- The command ---------------------------------------------------------------------- */
 
 static const char usage[] =
-	"usage: isthmus mcp [--policy FILE] [--yes] [DIR]\n"
+	"usage: isthmus mcp [--policy FILE] [--yes] [--user NAME] [--conversation ID] [DIR]\n"
 	"\n"
 	"Serves the tools for DIR (default: the current directory) to an agent, as a server of\n"
 	"the Model Context Protocol on standard input and output.\n"
-	"  --policy FILE  rules that say what is allowed (isthmus-tools(1), PERMISSIONS)\n"
-	"  --yes          allow everything that no rule denies\n";
+	"  --policy FILE      rules that say what is allowed (isthmus-tools(1), PERMISSIONS)\n"
+	"  --yes              allow everything that no rule denies\n"
+	"  --user NAME        on whose behalf, for the mount's log\n"
+	"  --conversation ID  the conversation that the calls belong to, for the mount's log\n";
 
 struct options {
 	const char *directory;
 	const char *policy;
+	const char *user, *conversation;
 	bool yes;
 };
+
+static bool is_name_option(const char *word)
+{
+	return strcmp(word, "--user") == 0 || strcmp(word, "--conversation") == 0;
+}
 
 /* 0; 1: help was printed; -1: wrong. */
 static int parse(int argc, char **argv, struct options *options)
@@ -385,11 +409,16 @@ static int parse(int argc, char **argv, struct options *options)
 			options->yes = true;
 		else if (strcmp(argv[i], "--policy") == 0 && i + 1 < argc)
 			options->policy = argv[++i];
+		else if (strcmp(argv[i], "--user") == 0 && i + 1 < argc)
+			options->user = argv[++i];
+		else if (strcmp(argv[i], "--conversation") == 0 && i + 1 < argc)
+			options->conversation = argv[++i];
 		else if (argv[i][0] != '-' && words++ == 0)
 			options->directory = argv[i];
 		else {
 			fprintf(stderr, "isthmus mcp: \"%s\" %s\n\n", argv[i],
 				strcmp(argv[i], "--policy") == 0 ? "needs a file"
+				: is_name_option(argv[i])        ? "needs a value"
 				: argv[i][0] == '-'              ? "is not an option of it"
 								 : "is one DIR too many");
 			return -1;
@@ -414,6 +443,8 @@ int mcp_command(int argc, char **argv)
 		return r < 0 ? 2 : 0;
 	if (open_session(options.directory, options.policy, options.yes, &server.session) < 0)
 		return 1;
+	server.session.user = options.user;
+	server.session.conversation = options.conversation;
 	clock_cond_init(&server.idle);
 	server.states = mcp_states_new();
 	if (!server.states)

@@ -49,6 +49,7 @@ struct mcp_request {
 	char *id;                         /* raw JSON text; NULL: a notification */
 	bool modern;                      /* 2026-07-28 */
 	bool can_elicit;
+	char agent[TOOL_AGENT_MAX_BYTES + 1]; /* the client's name and version; "": not said */
 	struct mcp_batch *batch;
 
 	cJSON *params;        /* owned */
@@ -85,11 +86,12 @@ struct mcp_server {
 	bool ended;          /* there is no more input, or a signal came */
 	pthread_cond_t work; /* with lock: a call waits, or nobody reads */
 	unsigned next_question;
-	struct mcp_input input; /* belongs to the thread that reads, as the next three do */
+	struct mcp_input input; /* belongs to the thread that reads, as the next four do */
 	bool can_elicit;        /* of the handshake */
 	bool batches;           /* 2025-03-26 was agreed on */
-	sigset_t while_waiting; /* for input: the signals that are not blocked then */
-	bool output_lost;       /* stdout is gone; guarded by write_lock */
+	char agent[TOOL_AGENT_MAX_BYTES + 1]; /* of the handshake; belongs to the reader, too */
+	sigset_t while_waiting;               /* for input: the signals that are not blocked then */
+	bool output_lost;                     /* stdout is gone; guarded by write_lock */
 	struct mcp_states *states;
 };
 

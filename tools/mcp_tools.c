@@ -260,6 +260,7 @@ void mcp_call_tool(struct mcp_request *request)
 	}
 	request->call->ask_permission = mcp_ask_permission;
 	request->call->asker = request;
+	strcpy(request->call->agent, request->agent);
 	if (request->progress_token)
 		request->call->sink = (struct tool_sink){.update = on_update, .user = request};
 	if (mcp_queue_call(request) < 0) {

@@ -277,6 +277,16 @@ static uint64_t take_seq(cJSON *reply, const char *name)
 	return seq;
 }
 
+static void add_name(cJSON *request, const char *key, const char *value)
+{
+	char name[TOOL_AGENT_MAX_BYTES + 1];
+
+	if (!value || !*value)
+		return;
+	snprintf(name, sizeof(name), "%s", value);
+	cJSON_AddStringToObject(request, key, name);
+}
+
 /* The kernel tells the mount the id of the thread that made a request. */
 static void call_begin(struct tool_call *call)
 {
@@ -287,6 +297,9 @@ static void call_begin(struct tool_call *call)
 	cJSON_AddStringToObject(request, "call_id", call->call_id);
 	cJSON_AddStringToObject(request, "tool", call->tool->name);
 	cJSON_AddNumberToObject(request, "pid", call->thread);
+	add_name(request, "agent", call->agent);
+	add_name(request, "user", call->session->user);
+	add_name(request, "conversation", call->session->conversation);
 	call->first_seq = take_seq(ask_mount(call->session, request), "first_seq");
 }
 

@@ -57,6 +57,8 @@ enum tool_error_code {
 /* Output limits of every tool: whichever comes first, whole lines only. */
 enum { TOOL_OUTPUT_MAX_LINES = 2000, TOOL_OUTPUT_MAX_BYTES = 51200 };
 
+enum { TOOL_AGENT_MAX_BYTES = 128 };
+
 enum tool_hints { /* MCP annotations beyond the level */
 	TOOL_IS_DESTRUCTIVE = 1 << 0,
 	TOOL_IS_IDEMPOTENT = 1 << 1,
@@ -100,6 +102,7 @@ struct tool_session {
 	char *mount_point;               /* set with control_socket */
 	char *workspace_path;            /* of the root, on that mount */
 	struct permissions *permissions; /* may be NULL: everything is allowed */
+	const char *user, *conversation; /* on whose behalf, for the log; NULL: not said */
 	atomic_bool no_bash;             /* there is none where commands run: sh does */
 };
 
@@ -118,6 +121,7 @@ struct tool_call {
 	struct tool_session *session;
 	cJSON *arguments; /* an object; with the schema's defaults once checked */
 	char call_id[64];
+	char agent[TOOL_AGENT_MAX_BYTES + 1]; /* the client program, for the log; "": not said */
 	struct tool_sink sink;
 	void *state; /* the tool's own, from validate to execute */
 	void (*state_free)(void *state);

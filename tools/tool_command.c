@@ -25,6 +25,8 @@ static const char usage[] =
 	"  --policy FILE    more rules that say what is allowed\n"
 	"  --yes            allow everything that no rule denies\n"
 	"  --call-id ID     the id under which the mount's log has the call\n"
+	"  --agent NAME, --user NAME, --conversation ID\n"
+	"                   on whose behalf, for the mount's log\n"
 	"\n"
 	"isthmus tool NAME --help shows the options of a tool, isthmus-tools(1) has the rest.\n";
 
@@ -33,6 +35,7 @@ struct request {
 	const char *json;
 	const char *call_id;
 	const char *policy;
+	const char *agent, *user, *conversation;
 	bool yes;
 	bool as_json;
 	bool help;
@@ -92,7 +95,10 @@ static int split_words(int argc, char **argv, struct request *request)
 		if (take_option("--root", argc, argv, &i, &request->root) ||
 			take_option("--json", argc, argv, &i, &request->json) ||
 			take_option("--policy", argc, argv, &i, &request->policy) ||
-			take_option("--call-id", argc, argv, &i, &request->call_id))
+			take_option("--call-id", argc, argv, &i, &request->call_id) ||
+			take_option("--agent", argc, argv, &i, &request->agent) ||
+			take_option("--user", argc, argv, &i, &request->user) ||
+			take_option("--conversation", argc, argv, &i, &request->conversation))
 			continue;
 		if (take_option("--output", argc, argv, &i, &format)) {
 			request->as_json = strcmp(format, "json") == 0;
@@ -334,6 +340,10 @@ static int run(const struct tool *tool, const struct request *request, cJSON *ar
 	current_call = tool_call_new(&session, tool, arguments, request->call_id);
 	if (!current_call)
 		return complain("not enough memory");
+	session.user = request->user;
+	session.conversation = request->conversation;
+	if (request->agent)
+		snprintf(current_call->agent, sizeof(current_call->agent), "%s", request->agent);
 	if (terminal_is_there())
 		current_call->ask_permission = ask_on_terminal;
 	if (!request->as_json) {

@@ -13,10 +13,12 @@
  * {"error": "ENOENT", "message": "for people"}, and closes.  Requests:
  *
  *   status, stats    answer: as MNT/.isthmus/status and stats
- *   call_begin       {call_id, tool, pid}    answer: {first_seq}
- *                    (pid: a process, or the id of one of its threads)
+ *   call_begin       {call_id, tool, pid, agent, user, conversation}    answer: {first_seq}
+ *                    (pid: the caller, one of its threads, or a descendant; the last three may
+ *                    be missing)
  *   call_join        {call_id, pid}          answer: {}: another thread works for it too
  *   call_end         {call_id}               answer: {last_seq}
+ *                    EPERM for a call of another process tree; for an exec that names it, too.
  *   log_flush        answer: {last_seq, path}
  *   unmount          answer: {} once the session is ending
  *   exec             {argv: [..] | command: "..", cwd: "workspace path", env: {"K": "V"},

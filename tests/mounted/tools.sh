@@ -63,6 +63,25 @@ test_the_log_shows_the_command_as_it_was_given() {
 			python3 -c 'import json, sys; print(json.loads(sys.stdin.readline())["detail"])')"
 }
 
+# names_of CALL: agent, user and conversation of its lines.
+names_of() {
+	"$ISTHMUS" log "$mnt" --json "$@" | python3 -c '
+import json, sys
+names = {(r.get("agent"), r.get("user"), r.get("conversation")) for r in map(json.loads, sys.stdin)}
+print(*sorted(map(str, names)))'
+}
+
+test_the_log_says_on_whose_behalf() {
+	tool write named.txt x --call-id named --agent 'pi 2' --user alice --conversation c-1 >/dev/null
+	expect "('pi 2', 'alice', 'c-1')" "$(names_of --call named)" "names"
+	"$ISTHMUS" log "$mnt" --call named | tail -n 1 >"$tmp/log"
+	grep -qF '[write named by pi 2 for alice in c-1]' "$tmp/log" || fail "$(cat "$tmp/log")"
+	printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"claude-code","version":"2.1"}}}' \
+		'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"write","arguments":{"path":"by-mcp.txt","content":"x"}}}' |
+		"$ISTHMUS" mcp --user bob --conversation c-2 "$mnt" >"$tmp/answers"
+	expect "('claude-code 2.1', 'bob', 'c-2')" "$(names_of --conversation c-2)" "names of the server's client"
+}
+
 # sum_of_round_trips CALL: how often the call waited for the far end.
 sum_of_round_trips() {
 	"$ISTHMUS" log "$mnt" --call "$1" --json |

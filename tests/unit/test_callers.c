@@ -36,11 +36,18 @@ static void check_call(struct callers *callers, pid_t tid, uint64_t now_ns, cons
 	caller_done(&caller);
 }
 
+static int begin_call(struct callers *callers, const char *id, const char *tool, pid_t pid)
+{
+	const struct call_identity identity = {.id = id, .tool = tool, .pid = pid};
+
+	return callers_call_begin(callers, &identity);
+}
+
 static void end_call(struct callers *callers, const char *id)
 {
 	struct tool_call *call = NULL;
 
-	CHECK_RC(0, callers_call_end(callers, id, &call));
+	CHECK_RC(0, callers_call_end(callers, id, 0, &call));
 	tool_call_unref(call);
 }
 
@@ -214,7 +221,7 @@ static void test_descendants_belong_to_the_call(void)
 	pid_t pids[3];
 
 	start_tree(3, pids);
-	CHECK_RC(0, callers_call_begin(callers, "one", "bash", pids[0]));
+	CHECK_RC(0, begin_call(callers, "one", "bash", pids[0]));
 	check_call(callers, pids[0], later(), "one");
 	check_call(callers, pids[2], later(), "one");
 	check_call(callers, pids[1], later(), "one");
@@ -232,7 +239,7 @@ static void test_a_process_known_before_the_call_belongs_to_it(void)
 
 	start_tree(1, &pid);
 	check_call(callers, pid, later(), "");
-	CHECK_RC(0, callers_call_begin(callers, "one", "read", getpid()));
+	CHECK_RC(0, begin_call(callers, "one", "read", getpid()));
 	check_call(callers, pid, later(), "one");
 	check_call(callers, getpid(), later(), "one");
 	stop(pid);
@@ -245,7 +252,7 @@ static void test_an_orphan_keeps_its_call(void)
 	pid_t pids[2];
 
 	start_tree(2, pids);
-	CHECK_RC(0, callers_call_begin(callers, "one", "bash", pids[0]));
+	CHECK_RC(0, begin_call(callers, "one", "bash", pids[0]));
 	check_call(callers, pids[1], later(), "one");
 	stop(pids[0]);
 	end_call(callers, "one");
@@ -277,7 +284,7 @@ static void test_an_orphan_is_found_by_its_session(void)
 			pause();
 	}
 	CHECK_RC(sizeof(orphan), read(ends[0], &orphan, sizeof(orphan)));
-	CHECK_RC(0, callers_call_begin(callers, "one", "bash", leader));
+	CHECK_RC(0, begin_call(callers, "one", "bash", leader));
 	usleep(50000);
 	check_call(callers, orphan, later(), "one");
 	kill(orphan, SIGKILL);
@@ -293,7 +300,7 @@ static void test_ancestors_on_the_way_belong_to_the_call(void)
 	pid_t pids[3];
 
 	start_tree(3, pids);
-	CHECK_RC(0, callers_call_begin(callers, "one", "bash", pids[0]));
+	CHECK_RC(0, begin_call(callers, "one", "bash", pids[0]));
 	check_call(callers, pids[2], later(), "one");
 	stop(pids[0]);
 	end_call(callers, "one");
@@ -307,11 +314,11 @@ static void test_the_end_of_a_call_frees_its_process(void)
 {
 	struct callers *callers = new_callers();
 
-	CHECK_RC(0, callers_call_begin(callers, "one", "read", getpid()));
+	CHECK_RC(0, begin_call(callers, "one", "read", getpid()));
 	check_call(callers, getpid(), later(), "one");
 	end_call(callers, "one");
 	check_call(callers, getpid(), later(), "");
-	CHECK_RC(0, callers_call_begin(callers, "two", "read", getpid()));
+	CHECK_RC(0, begin_call(callers, "two", "read", getpid()));
 	check_call(callers, getpid(), later(), "two");
 	callers_free(callers);
 }
@@ -322,7 +329,7 @@ static void test_a_call_of_one_thread_is_not_of_the_others(void)
 	pid_t tid;
 	pthread_t thread = start_thread(&tid);
 
-	CHECK_RC(0, callers_call_begin(callers, "one", "read", tid));
+	CHECK_RC(0, begin_call(callers, "one", "read", tid));
 	check_call(callers, tid, later(), "one");
 	check_call(callers, getpid(), later(), "");
 	end_call(callers, "one");
@@ -337,9 +344,9 @@ static void test_the_innermost_call_counts(void)
 	pid_t pids[2];
 
 	start_tree(2, pids);
-	CHECK_RC(0, callers_call_begin(callers, "outer", "bash", pids[0]));
+	CHECK_RC(0, begin_call(callers, "outer", "bash", pids[0]));
 	check_call(callers, pids[1], later(), "outer");
-	CHECK_RC(0, callers_call_begin(callers, "inner", "read", pids[1]));
+	CHECK_RC(0, begin_call(callers, "inner", "read", pids[1]));
 	check_call(callers, pids[1], later(), "inner");
 	end_call(callers, "inner");
 	check_call(callers, pids[1], later(), "outer");
@@ -356,16 +363,16 @@ static void test_what_is_no_call_is_refused(void)
 
 	memset(id, 'x', sizeof(id));
 	id[sizeof(id) - 1] = '\0';
-	CHECK_RC(-EINVAL, callers_call_begin(callers, id, "read", getpid()));
-	CHECK_RC(-EINVAL, callers_call_begin(callers, "", "read", getpid()));
-	CHECK_RC(-EINVAL, callers_call_begin(callers, "one", "read", 0));
-	CHECK_RC(-EINVAL, callers_call_begin(callers, "one", id, getpid()));
+	CHECK_RC(-EINVAL, begin_call(callers, id, "read", getpid()));
+	CHECK_RC(-EINVAL, begin_call(callers, "", "read", getpid()));
+	CHECK_RC(-EINVAL, begin_call(callers, "one", "read", 0));
+	CHECK_RC(-EINVAL, begin_call(callers, "one", id, getpid()));
 	id[CALL_ID_MAX_BYTES] = '\0';
-	CHECK_RC(0, callers_call_begin(callers, id, "read", getpid()));
-	CHECK_RC(-EEXIST, callers_call_begin(callers, id, "read", getpid()));
-	CHECK_RC(-ENOENT, callers_call_join(callers, "two", getpid()));
-	CHECK_RC(-EINVAL, callers_call_join(callers, id, 0));
-	CHECK_RC(-ENOENT, callers_call_end(callers, "two", &call));
+	CHECK_RC(0, begin_call(callers, id, "read", getpid()));
+	CHECK_RC(-EEXIST, begin_call(callers, id, "read", getpid()));
+	CHECK_RC(-ENOENT, callers_call_join(callers, "two", getpid(), 0));
+	CHECK_RC(-EINVAL, callers_call_join(callers, id, 0, 0));
+	CHECK_RC(-ENOENT, callers_call_end(callers, "two", 0, &call));
 	CHECK(callers_call_by_id(callers, "two") == NULL);
 	callers_free(callers);
 }
@@ -377,12 +384,12 @@ static void test_calls_are_bounded(void)
 
 	for (int i = 0; i < CALLS_MAX; i++) {
 		snprintf(id, sizeof(id), "%d", i);
-		if (callers_call_begin(callers, id, "read", getpid()) < 0)
+		if (begin_call(callers, id, "read", getpid()) < 0)
 			CHECK(0);
 	}
-	CHECK_RC(-ENOSPC, callers_call_begin(callers, "more", "read", getpid()));
+	CHECK_RC(-ENOSPC, begin_call(callers, "more", "read", getpid()));
 	end_call(callers, "17");
-	CHECK_RC(0, callers_call_begin(callers, "more", "read", getpid()));
+	CHECK_RC(0, begin_call(callers, "more", "read", getpid()));
 	callers_free(callers);
 }
 
@@ -395,13 +402,13 @@ static void test_a_recycled_id_is_another_process(void)
 	pid_t pids[2], again = -1;
 
 	start_tree(2, pids);
-	CHECK_RC(0, callers_call_begin(callers, "one", "bash", pids[0]));
+	CHECK_RC(0, begin_call(callers, "one", "bash", pids[0]));
 	check_call(callers, pids[1], later(), "one");
 	kill(pids[1], SIGKILL);
 	stop(pids[0]);
 	end_call(callers, "one");
 	wait_until_gone(pids[1]);
-	CHECK_RC(0, callers_call_begin(callers, "two", "bash", getppid()));
+	CHECK_RC(0, begin_call(callers, "two", "bash", getppid()));
 	usleep(20000); /* start times have ticks of 10 ms */
 	last = fopen("/proc/sys/kernel/ns_last_pid", "we");
 	if (last && fprintf(last, "%d", pids[1] - 1) > 0 && fflush(last) == 0)

@@ -275,6 +275,113 @@ static void test_requests_that_are_none_are_refused(void)
 	stop_server();
 }
 
+static int ask(const char *request)
+{
+	cleanup_free char *reply = NULL;
+
+	return control_call(mount_.control_path, request, &reply);
+}
+
+/* In a process of its own, which stays until it is killed. */
+static pid_t ask_as_child(const char *request, int *ret_answer)
+{
+	int ends[2], answer = -EIO;
+	pid_t pid;
+
+	CHECK_RC(0, pipe(ends));
+	pid = fork();
+	if (pid == 0) {
+		answer = ask(request);
+		if (write(ends[1], &answer, sizeof(answer)) == sizeof(answer))
+			pause();
+		_exit(1);
+	}
+	CHECK_RC(sizeof(answer), read(ends[0], &answer, sizeof(answer)));
+	close(ends[0]);
+	close(ends[1]);
+	*ret_answer = answer;
+	return pid;
+}
+
+static void end_child(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void test_a_call_is_of_the_process_tree_that_began_it(void)
+{
+	static const char begin[] =
+		"{\"request\":\"call_begin\",\"call_id\":\"c\",\"tool\":\"bash\"}";
+	static const char end[] = "{\"request\":\"call_end\",\"call_id\":\"c\"}";
+	char other[96], join[96];
+	pid_t owner, stranger;
+	int answer;
+
+	start_server();
+	snprintf(other, sizeof(other), "{\"request\":\"call_begin\",\"call_id\":\"o\",\"pid\":%d}",
+		(int)getppid());
+	check_answer(other, -EPERM, "not your process");
+	owner = ask_as_child(begin, &answer);
+	CHECK_RC(0, answer);
+	stranger = ask_as_child(end, &answer);
+	CHECK_RC(-EPERM, answer);
+	end_child(stranger);
+	snprintf(join, sizeof(join), "{\"request\":\"call_join\",\"call_id\":\"c\",\"pid\":%d}",
+		(int)owner);
+	stranger = ask_as_child(join, &answer);
+	CHECK_RC(-EPERM, answer);
+	end_child(stranger);
+	stranger = ask_as_child(
+		"{\"request\":\"exec\",\"command\":\"true\",\"call_id\":\"c\"}", &answer);
+	CHECK_RC(-EPERM, answer);
+	end_child(stranger);
+	CHECK_RC(0, ask(join));
+	CHECK_RC(0, ask(end)); /* we have started its owner */
+	end_child(owner);
+	stop_server();
+}
+
+static void test_calls_of_processes_that_ended_make_room(void)
+{
+	char request[96];
+	pid_t owner;
+	int answer;
+
+	start_server();
+	owner = ask_as_child("{\"request\":\"call_begin\",\"call_id\":\"lost\"}", &answer);
+	CHECK_RC(0, answer);
+	end_child(owner);
+	for (int i = 0; i < 4096; i++) {
+		snprintf(request, sizeof(request),
+			"{\"request\":\"call_begin\",\"call_id\":\"c%d\"}", i);
+		if (!CHECK_RC(0, ask(request)))
+			break;
+	}
+	CHECK_RC(-ENOSPC, ask("{\"request\":\"call_begin\",\"call_id\":\"more\"}"));
+	stop_server();
+}
+
+static void test_each_line_of_a_call_says_on_whose_behalf(void)
+{
+	const struct log_record record = {.op = "mkdir", .path = "d", .pid = getpid()};
+	cleanup_free char *path = NULL, *text = NULL;
+	cleanup_file FILE *file = NULL;
+	size_t size = 0;
+
+	start_server();
+	check_answer("{\"request\":\"call_begin\",\"call_id\":\"c\",\"tool\":\"write\","
+		     "\"agent\":\"pi 2.1\",\"user\":\"alice\",\"conversation\":\"c-9\"}",
+		0, "first_seq");
+	CHECK(mount_log_record(mount_.log, &record) > 0);
+	mount_log_flush(mount_.log);
+	file = fopen(mount_log_path(mount_.log), "re");
+	CHECK(file && getdelim(&text, &size, '\0', file) > 0);
+	CHECK(text && strstr(text, "\"call\":\"c\",\"tool\":\"write\",\"agent\":\"pi 2.1\","
+				   "\"user\":\"alice\",\"conversation\":\"c-9\""));
+	stop_server();
+}
+
 static void test_a_first_frame_that_is_no_request_is_refused(void)
 {
 	cleanup_buffer struct buffer payload = {0};
@@ -595,6 +702,9 @@ int main(void)
 		TEST(test_the_daemon_of_another_user_is_not_trusted),
 		TEST(test_the_socket_is_for_its_owner_only),
 		TEST(test_requests_that_are_none_are_refused),
+		TEST(test_a_call_is_of_the_process_tree_that_began_it),
+		TEST(test_calls_of_processes_that_ended_make_room),
+		TEST(test_each_line_of_a_call_says_on_whose_behalf),
 		TEST(test_a_first_frame_that_is_no_request_is_refused),
 		TEST(test_too_many_connections_are_turned_away),
 		TEST(test_a_command_gets_its_stdin_and_its_signals),

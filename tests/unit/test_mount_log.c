@@ -221,8 +221,9 @@ static void test_no_log_is_fine(void)
 
 	CHECK_RC(0, record(NULL, "open", "a", 0));
 	CHECK_RC(0, mount_log_last_seq(NULL));
-	CHECK_RC(-ENOTCONN, mount_log_call_begin(NULL, "x", "read", 1, &seq));
-	CHECK_RC(-ENOTCONN, mount_log_call_end(NULL, "x", &seq));
+	CHECK_RC(-ENOTCONN,
+		mount_log_call_begin(NULL, &(struct call_identity){.id = "x", .pid = 1}, &seq));
+	CHECK_RC(-ENOTCONN, mount_log_call_end(NULL, "x", 0, &seq));
 	mount_log_stats(NULL, &stats);
 	CHECK_RC(0, stats.records);
 	mount_log_flush(NULL);
