@@ -170,6 +170,7 @@ static void serve_log_flush(struct connection *connection, const cJSON *request)
 {
 	struct mount_log *log = connection->server->mount->log;
 	struct mount_log_stats stats;
+	uint64_t last_seq;
 	cJSON *reply;
 
 	(void)request;
@@ -177,10 +178,11 @@ static void serve_log_flush(struct connection *connection, const cJSON *request)
 		control_reply_failure(connection, -ENOTCONN, "this mount keeps no log");
 		return;
 	}
+	last_seq = mount_log_last_seq(log); /* what is recorded later may not be written yet */
 	mount_log_flush(log);
 	reply = cJSON_CreateObject();
 	mount_log_stats(log, &stats);
-	cJSON_AddNumberToObject(reply, "last_seq", (double)mount_log_last_seq(log));
+	cJSON_AddNumberToObject(reply, "last_seq", (double)last_seq);
 	cJSON_AddNumberToObject(reply, "lost", (double)stats.lost);
 	cJSON_AddStringToObject(reply, "path", mount_log_path(log));
 	reply_object(connection, reply);

@@ -39,6 +39,7 @@ static const char usage[] =
 	"      --summary       totals by operation, process and call\n"
 	"      --verify        verify the log; exit 1 if it was altered, 3 if it is incomplete\n"
 	"      --verify-key KEY  ... with the verification key; '-' reads it from standard input\n"
+	"      --anchor FILE   ... with what the anchor of the log got (mount -o log_anchor=)\n"
 	"      --setup-keys    seal the log from the next mount on; shows the verification key\n";
 
 enum { FOLLOW_LINES = 10, LINES_MAX = 1000000 };
@@ -345,6 +346,10 @@ static int parse_option(struct log_options *options, int option)
 		options->verify = true;
 		options->words.key = optarg;
 		return 0;
+	case 'a':
+		options->verify = true;
+		options->words.anchor = optarg;
+		return 0;
 	case 'K':
 		options->setup_keys = true;
 		return 0;
@@ -372,6 +377,7 @@ int log_command(int argc, char **argv)
 		{"summary", no_argument, NULL, 'S'},
 		{"verify", no_argument, NULL, 'v'},
 		{"verify-key", required_argument, NULL, 'k'},
+		{"anchor", required_argument, NULL, 'a'},
 		{"setup-keys", no_argument, NULL, 'K'},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},

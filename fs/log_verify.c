@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fs/commands.h"
 #include "fs/mount_log_segment.h"
@@ -70,10 +71,10 @@ static void print_means(
 {
 	if (means->key && report->is_keyed)
 		puts("proved: sealed with the key by the daemons that wrote it");
-	else if (report->is_keyed)
+	else if (report->is_keyed && !report->anchored)
 		puts("not proved: whoever can write there could have made it all anew; the seals "
 		     "have a key, so verify with --verify-key");
-	else
+	else if (!report->anchored)
 		puts("not proved: whoever can write there could have made it all anew; see "
 		     "--setup-keys");
 }
@@ -85,6 +86,9 @@ static void print_found(
 		code ? "not altered" : "good", report->first_seq, report->last_seq,
 		report->segments, report->segments == 1 ? "" : "s");
 	print_means(report, means);
+	if (report->anchored)
+		printf("proved: up to number %" PRIu64 " as the anchor has it\n",
+			report->anchored_seq);
 	if (report->oldest_gone)
 		puts("note: older segments are gone: rotation deleted them");
 	fputs("digest ", stdout);
@@ -127,6 +131,10 @@ int log_verify_place(const struct log_place *place, const struct log_verify_word
 			return code;
 		means.key = key;
 	}
+	means.anchor = words->anchor;
+	means.known_seq = place->lives ? place->last_seq : 0;
+	if (means.anchor && access(means.anchor, R_OK) < 0)
+		return command_error("log", "\"%s\": %s", means.anchor, strerror(errno));
 	r = log_verify(place->directory, &means, &report);
 	log_seal_erase(key, sizeof(key));
 	if (r < 0)

@@ -19,7 +19,8 @@ struct log_place {
 enum { LOG_EXIT_ALTERED = 1, LOG_EXIT_INCOMPLETE = 3 };
 
 struct log_verify_words {
-	const char *key; /* the verification key, or "-": from stdin; NULL: none */
+	const char *key;    /* the verification key, or "-": from stdin; NULL: none */
+	const char *anchor; /* path of what the anchor got; NULL: none */
 };
 
 /* Verifies, prints, returns the exit code. */

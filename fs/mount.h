@@ -31,6 +31,7 @@ struct mount_options {
 	bool log_secrets; /* -o log_secrets: command lines are logged as they are */
 	bool no_atime;    /* -o noatime: nor does reading here touch the file at the workspace */
 	bool io_uring;    /* -o io_uring: requests come that way where the kernel can */
+	char *log_anchor; /* -o log_anchor=; NULL: none */
 	bool nonempty;    /* -o nonempty: hide what the mount point contains */
 	uint32_t ttl_ms;  /* how long unwatched names and attributes are believed */
 };

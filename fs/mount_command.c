@@ -12,6 +12,7 @@
 
 #include "backends/open.h"
 #include "fs/mount.h"
+#include "fs/mount_log_anchor.h"
 #include "fs/mount_loop.h"
 #include "fs/mount_options.h"
 #include "fs/mount_point.h"
@@ -28,6 +29,7 @@ static struct {
 	struct mount_options options;
 	struct runtime_mount runtime;
 	struct control_server *control;
+	struct log_anchor *anchor;
 	int report_fd; /* where the waiting parent reads the outcome; -1: nobody waits */
 	bool foreground;
 } daemon_state = {.report_fd = -1};
@@ -118,6 +120,30 @@ static int check_no_loop(const struct mount_options *options, const struct runti
 			"the control socket, \"%s\", would lie inside the mount: set "
 			"XDG_RUNTIME_DIR to a directory outside \"%s\"",
 			runtime->control_path, point);
+	return 0;
+}
+
+static int open_anchor(const struct mount_options *options, const struct runtime_mount *runtime)
+{
+	const char *where = options->log_anchor;
+	cleanup_free char *path = NULL;
+	int r;
+
+	if (!where)
+		return 0;
+	if (!runtime->log_directory)
+		return command_error("mount", "there is no log to anchor in \"%s\"", where);
+	r = log_anchor_open(where, path_name(runtime->log_directory), &daemon_state.anchor);
+	if (r < 0)
+		return command_error("mount",
+			"cannot anchor the log in \"%s\" (%s): it is a file, fd:N or syslog", where,
+			strerror(-r));
+	path = realpath(where, NULL);
+	if (path && path_is_within(path, options->mount_point))
+		return command_error("mount",
+			"the anchor of the log, \"%s\", would lie inside the mount: choose a "
+			"file outside",
+			path);
 	return 0;
 }
 
@@ -274,11 +300,12 @@ static void explain_busy_log(const struct runtime_mount *runtime)
 
 static void open_log(struct mount *m, const struct runtime_mount *runtime)
 {
+	const struct mount_log_options options = {.anchor = daemon_state.anchor};
 	int r;
 
 	if (!runtime->log_directory)
 		return;
-	r = mount_log_open(runtime->log_directory, NULL, &m->log);
+	r = mount_log_open(runtime->log_directory, &options, &m->log);
 	if (r == -EBUSY)
 		explain_busy_log(runtime);
 	else if (r < 0)
@@ -350,16 +377,26 @@ static int run_daemon(void)
 	/* Before the next daemon gets at the log. */
 	runtime_remove_own(daemon_state.runtime.id, getpid());
 	mount_log_close(m->log);
+	log_anchor_close(daemon_state.anchor);
 	return code;
 }
 
 /* ---- From the command to the daemon ----------------------------------------------- */
 
-static void close_inherited(int keep)
+/* Keeps stdin, stdout, stderr and two more (-1: none). */
+static void close_inherited(int first, int second)
 {
-	if (keep > 3)
-		close_range(3, (unsigned)keep - 1, 0);
-	close_range(keep < 3 ? 3 : (unsigned)keep + 1, ~0U, 0);
+	const int keep[] = {first < second ? first : second, first < second ? second : first};
+	unsigned from = STDERR_FILENO + 1;
+
+	for (size_t i = 0; i < array_size(keep); i++) {
+		if (keep[i] < (int)from)
+			continue;
+		if (keep[i] > (int)from)
+			close_range(from, (unsigned)keep[i] - 1, 0);
+		from = (unsigned)keep[i] + 1;
+	}
+	close_range(from, ~0U, 0);
 }
 
 /* The parent: the daemon writes one byte once the mount is usable; it says itself why not. */
@@ -399,7 +436,7 @@ static int start_daemon(void)
 	}
 	close(ends[0]);
 	daemon_state.report_fd = ends[1];
-	close_inherited(ends[1]);
+	close_inherited(ends[1], log_anchor_fd(daemon_state.anchor));
 	exit(run_daemon());
 }
 
@@ -453,13 +490,16 @@ static int mount_at(struct mount_options *options)
 	r = check_no_loop(options, &daemon_state.runtime);
 	if (r)
 		return r;
+	r = open_anchor(options, &daemon_state.runtime);
+	if (r)
+		return r;
 	leave_mount_point_alone(path);
 	warn_of_flags_for_root(options);
 	daemon_state.options = *options;
 	daemon_state.foreground = options->foreground;
 	if (!options->foreground)
 		return start_daemon();
-	close_inherited(2);
+	close_inherited(log_anchor_fd(daemon_state.anchor), -1);
 	return run_daemon();
 }
 

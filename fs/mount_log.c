@@ -263,10 +263,24 @@ static void note_lost(struct mount_log *log, uint64_t first_seq, uint64_t count,
 	log->lost_error = error;
 }
 
+/* Says so once, and once more when it works again. */
+static int check_anchor(struct mount_log *log)
+{
+	int error = log_segments_anchor_error(log->segments);
+
+	if (error && !log->stats.anchor_error)
+		log_warning("the anchor of \"%s\" cannot be written (%s): the log goes on "
+			    "without it",
+			log->path, strerror(-error));
+	else if (!error && log->stats.anchor_error)
+		log_warning("the anchor of \"%s\" can be written again", log->path);
+	return error;
+}
+
 static void write_batch(struct mount_log *log)
 {
 	uint64_t size_bytes = log->text.size;
-	int r;
+	int r, anchor_error;
 
 	if (size_bytes == 0)
 		return;
@@ -276,8 +290,10 @@ static void write_batch(struct mount_log *log)
 		note_lost(log, log->batch_first_seq, log->batch_records, r);
 	else
 		log->lost = 0;
+	anchor_error = check_anchor(log);
 	pthread_mutex_lock(&log->lock);
 	log->stats.last_error = r;
+	log->stats.anchor_error = anchor_error;
 	if (r < 0)
 		log->stats.lost += log->batch_records;
 	else
@@ -502,9 +518,11 @@ static int open_segments(struct mount_log *log, const struct mount_log_options *
 	struct log_segments_options wanted = {
 		.limit_bytes = options && options->limit_bytes ? options->limit_bytes
 							       : LIMIT_DEFAULT_BYTES,
+		.anchor = options ? options->anchor : NULL,
 	};
 	int r = log_generation_take(log->directory.fd, &generation);
 
+	log->stats.is_sealed = r == 0;
 	if (r == 0)
 		wanted.generation = &generation;
 	else if (r != -ENOENT)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct log_anchor;
 struct mount_log;
 
 enum log_op_flags {
@@ -52,12 +53,15 @@ struct mount_log_stats {
 	uint64_t dropped; /* reads that are counted in a "dropped" line */
 	uint64_t errors;  /* records whose result is not 0 */
 	uint64_t bytes_written;
+	bool is_sealed; /* with keys */
 	uint64_t lost; /* records that could not be written (disk full...): a "lost" line says so */
-	int last_error; /* 0 or -errno of the last write to the log */
+	int last_error;   /* 0 or -errno of the last write to the log */
+	int anchor_error; /* ... to its anchor */
 };
 
 struct mount_log_options {
-	uint64_t limit_bytes; /* of all segments together; 0: 256 MiB */
+	uint64_t limit_bytes;      /* of all segments together; 0: 256 MiB */
+	struct log_anchor *anchor; /* gets each seal, and must outlive the log; NULL: none */
 };
 
 /* Opens (continues) the log in `directory`, made 0700 when missing (its parents too), and seals it

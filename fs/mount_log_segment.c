@@ -33,6 +33,8 @@ struct log_segments {
 	uint8_t digest[32]; /* of the last seal */
 	uint64_t last_seq;  /* ... and its number */
 	struct log_seal next_seal;
+	struct log_anchor *anchor;
+	int anchor_error;
 	struct log_clock clock;
 	struct buffer seal;
 };
@@ -88,6 +90,8 @@ static int write_sealed(struct log_segments *s, const struct buffer *lines, uint
 	s->size_bytes += lines->size + s->seal.size;
 	memcpy(s->digest, digest, sizeof(digest));
 	s->last_seq = last_seq;
+	if (s->anchor)
+		s->anchor_error = log_anchor_note(s->anchor, "log", last_seq, digest);
 	return log_seal_next(&s->next_seal);
 }
 
@@ -234,6 +238,11 @@ int log_segments_append(
 			return r;
 	}
 	return write_sealed(s, lines, last_seq);
+}
+
+int log_segments_anchor_error(const struct log_segments *s)
+{
+	return s->anchor_error;
 }
 
 void log_segments_end(struct log_segments *s)
@@ -396,6 +405,7 @@ int log_segments_open(const struct log_directory *directory,
 		return -ENOMEM;
 	s->directory = directory;
 	s->file = -1;
+	s->anchor = options->anchor;
 	s->limit_bytes = options->limit_bytes;
 	s->segment_bytes = s->limit_bytes / SEGMENTS_WANTED;
 	if (s->segment_bytes < SEGMENT_MIN_BYTES)

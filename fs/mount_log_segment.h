@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fs/mount_log_anchor.h"
 #include "fs/mount_log_format.h"
 #include "fs/mount_log_seal.h"
 
@@ -40,6 +41,7 @@ struct log_segments;
 struct log_segments_options {
 	uint64_t limit_bytes;                    /* of all segments together */
 	const struct log_generation *generation; /* to seal with; NULL: no keys */
+	struct log_anchor *anchor;               /* gets each seal; NULL: none */
 };
 
 /* Continues the log of a directory, which must outlive it; `*ret_last_seq` is the last
@@ -54,6 +56,9 @@ void log_segments_close(struct log_segments *segments); /* NULL is fine */
  * nothing of the batch stays in the file. */
 int log_segments_append(struct log_segments *segments, const struct buffer *lines,
 	uint64_t first_seq, uint64_t last_seq);
+
+/* 0, or -errno of the last seal that the anchor should have got. */
+int log_segments_anchor_error(const struct log_segments *segments);
 
 /* Writes the line that says that the daemon ended by itself. */
 void log_segments_end(struct log_segments *segments);
@@ -84,6 +89,7 @@ struct log_scan {
 	uint32_t gap_count;
 	char gap[256]; /* for people: the first place where records may be missing; "" */
 	struct log_seal_check seals;
+	struct log_anchor_check *anchor; /* NULL: not compared */
 };
 
 /* Reads one segment.  `scan` may be NULL.  0 whatever it holds; -errno when it cannot be read. */
@@ -100,7 +106,9 @@ struct log_verify_report {
 	uint32_t oldest;               /* ... the oldest that rotation has left, says the newest */
 	uint64_t lines, first_seq, last_seq, unsealed_lines;
 	uint8_t digest[32];
-	bool ended;         /* the last daemon wrote its last line */
+	bool ended;            /* the last daemon wrote its last line */
+	uint64_t anchored_seq; /* the last number that the anchor has, if `anchored` */
+	bool anchored;
 	bool is_keyed;      /* seals have an HMAC */
 	bool oldest_gone;   /* rotation has deleted earlier segments */
 	uint64_t lost;      /* records that could not be written */
@@ -112,6 +120,8 @@ struct log_verify_report {
 /* What the log is compared with. */
 struct log_verify_means {
 	const uint8_t *key; /* [LOG_KEY_BYTES], the verification key; NULL: none */
+	const char *anchor; /* path of what an anchor has got; NULL: none */
+	uint64_t known_seq; /* the daemon may write more meanwhile; 0: it does not run */
 };
 
 /* Checks every segment and the links between them. */

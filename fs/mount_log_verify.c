@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/path.h"
 
 /* ---- Names ------------------------------------------------------------------ */
 
@@ -131,7 +132,7 @@ __attribute__((format(printf, 2, 3))) static void note_gap(
 
 /* `start`: the bytes of the line that are right already. */
 static void check_key(struct log_scan *scan, struct log_segment_report *report, const char *line,
-	size_t length, size_t start)
+	size_t length, size_t start, const uint8_t digest[32])
 {
 	const char *words = NULL;
 
@@ -146,6 +147,9 @@ static void check_key(struct log_scan *scan, struct log_segment_report *report, 
 	case LOG_SEAL_GOOD:
 		break;
 	}
+	if (scan->anchor)
+		log_anchor_check_seal(scan->anchor, report->last_seq, digest,
+			scan->segments == 0 && report->number > 1);
 }
 
 static void check_seal(struct log_scan *scan, struct log_segment_report *report, const char *line,
@@ -162,7 +166,7 @@ static void check_seal(struct log_scan *scan, struct log_segment_report *report,
 			strncmp(line + seal.size, ",\"key\":", strlen(",\"key\":")) != 0))
 		complain(report, "seals other lines than those before it: they were changed");
 	else if (scan)
-		check_key(scan, report, line, length, seal.size);
+		check_key(scan, report, line, length, seal.size, digest);
 	memcpy(report->digest, digest, sizeof(digest));
 	report->unsealed_lines = 0;
 }
@@ -353,32 +357,68 @@ static void check_key_file(struct log_scan *scan, int directory, struct log_veri
 		snprintf(report->problem, sizeof(report->problem), "%s", words);
 }
 
+/* What the anchor says of the end. */
+static void check_anchor(struct log_scan *scan, const struct log_verify_means *means,
+	struct log_verify_report *report)
+{
+	const struct log_anchor_check *anchor = scan->anchor;
+
+	report->anchored = anchor->found > 0;
+	report->anchored_seq = anchor->found_seq;
+	if (anchor->has_next && !report->problem[0])
+		snprintf(report->problem, sizeof(report->problem),
+			"the anchor has a seal of number %" PRIu64
+			" that the log has not: it was altered, cut off or replaced before that",
+			anchor->seq);
+	else if (!anchor->found)
+		note_gap(scan, "the anchor has nothing of this log");
+	else if (anchor->has_beyond &&
+		 (!means->known_seq || anchor->beyond_seq <= means->known_seq))
+		note_gap(scan, "the anchor has nothing after number %" PRIu64, anchor->found_seq);
+}
+
+static int verify_all(int directory, struct log_scan *scan, struct log_verify_report *report)
+{
+	char **names;
+	int r = log_segment_names(directory, &names);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; r == 0 && names[i] && !report->problem[0]; i++)
+		r = verify_segment(directory, names[i], scan, report);
+	log_names_free(names);
+	return r;
+}
+
 int log_verify(const char *directory, const struct log_verify_means *means,
 	struct log_verify_report *ret_report)
 {
+	cleanup_with(log_anchor_check_close) struct log_anchor_check anchor = {0};
 	cleanup_fd int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct log_scan scan = {0};
-	char **names;
 	int r;
 
 	memset(ret_report, 0, sizeof(*ret_report));
+	if (means->anchor) {
+		r = log_anchor_check_open(&anchor, means->anchor, path_name(directory), "log");
+		if (r < 0)
+			return r;
+		scan.anchor = &anchor;
+	}
 	if (fd < 0)
 		return -errno;
 	r = log_seal_check_init(&scan.seals, means->key, "log");
 	if (r == 0)
-		r = log_segment_names(fd, &names);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; r == 0 && names[i] && !ret_report->problem[0]; i++)
-		r = verify_segment(fd, names[i], &scan, ret_report);
-	log_names_free(names);
+		r = verify_all(fd, &scan, ret_report);
 	check_oldest(ret_report);
-	if (means->key && !ret_report->problem[0])
+	if (r == 0 && means->key && !ret_report->problem[0])
 		check_key_file(&scan, fd, ret_report);
+	if (r == 0 && means->anchor)
+		check_anchor(&scan, means, ret_report);
 	ret_report->is_keyed = scan.seals.saw_keyed;
-	log_seal_erase(&scan.seals, sizeof(scan.seals));
 	ret_report->lost = scan.lost;
 	ret_report->gap_count = scan.gap_count;
 	strcpy(ret_report->gap, scan.gap);
+	log_seal_erase(&scan.seals, sizeof(scan.seals));
 	return r;
 }

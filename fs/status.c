@@ -156,6 +156,11 @@ static void add_log(cJSON *object, struct mount *m)
 	add_counter(log, "lost", stats.lost);
 	add_counter(log, "errors", stats.errors);
 	add_counter(log, "bytes_written", stats.bytes_written);
+	cJSON_AddBoolToObject(log, "sealed", stats.is_sealed);
+	cJSON_AddStringToObject(
+		log, "anchor", m->options->log_anchor ? m->options->log_anchor : "");
+	cJSON_AddStringToObject(
+		log, "anchor_error", stats.anchor_error ? strerror(-stats.anchor_error) : "");
 	cJSON_AddStringToObject(
 		log, "last_error", stats.last_error ? strerror(-stats.last_error) : "");
 }

@@ -120,6 +120,7 @@ static void print_cache(const cJSON *cache)
 static void print_log(const cJSON *status, const cJSON *log)
 {
 	const char *last_error = text_member(log, "last_error");
+	const char *anchor_error = text_member(log, "anchor_error");
 	unsigned long long lost = (unsigned long long)number_member(log, "lost");
 
 	if (!*text_member(status, "log")) {
@@ -136,6 +137,8 @@ static void print_log(const cJSON *status, const cJSON *log)
 	if (lost)
 		printf(", %llu LINES LOST", lost);
 	putchar('\n');
+	if (*anchor_error)
+		printf("%-12s THE ANCHOR CANNOT BE WRITTEN (%s)\n", "", anchor_error);
 }
 
 static void print_status(const cJSON *status, const cJSON *stats)

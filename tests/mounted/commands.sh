@@ -196,6 +196,28 @@ test_a_sealed_log_is_verified_with_its_key() {
 	expect 2 "$code" "exit code of what is no key"
 }
 
+test_an_anchored_log_is_compared_with_its_anchor() {
+	local place=$tmp/anchored code=0 log
+
+	mkdir "$place"
+	! "$ISTHMUS" mount -o "log_anchor=$tmp/none/x" mem: "$place" 2>"$tmp/err" || fail "an anchor that cannot be"
+	grep -q 'cannot anchor the log' "$tmp/err" || fail "$(cat "$tmp/err")"
+	"$ISTHMUS" mount --log-anchor=fd:9 mem: "$place" 9>"$tmp/anchor"
+	mkdir "$place/dir"
+	log=$("$ISTHMUS" status "$place" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["log"])')
+	"$ISTHMUS" log "$place" --anchor "$tmp/anchor" >"$tmp/out" || fail "while it runs: $(cat "$tmp/out")"
+	cp "$log" "$tmp/old-log"
+	"$ISTHMUS" umount "$place"
+	"$ISTHMUS" mount -o "log_anchor=$tmp/anchor" mem: "$place"
+	"$ISTHMUS" umount "$place"
+	"$ISTHMUS" log "$place" --verify --anchor "$tmp/anchor" >"$tmp/out" || fail "$(cat "$tmp/out")"
+	grep -q '^proved: up to number [1-9]' "$tmp/out" || fail "$(cat "$tmp/out")"
+	cp "$tmp/old-log" "$log"
+	"$ISTHMUS" log "$place" --anchor "$tmp/anchor" >/dev/null 2>"$tmp/err" || code=$?
+	expect 1 "$code" "exit code of an old copy"
+	grep -q 'the anchor has a seal' "$tmp/err" || fail "$(cat "$tmp/err")"
+}
+
 test_a_log_that_could_not_be_written_was_not_tampered_with() {
 	local code=0 i
 

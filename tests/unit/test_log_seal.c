@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -434,6 +435,205 @@ static void test_a_forged_generation_does_not_keep_the_reader_busy(void)
 	remove_tree(directory);
 }
 
+/* ---- With an anchor -------------------------------------------------------------------------- */
+
+static char anchor_path[] = "/tmp/isthmus-test-anchor-XXXXXX";
+
+static void new_anchor(void)
+{
+	int fd;
+
+	new_directory();
+	strcpy(strrchr(anchor_path, '-'), "-XXXXXX");
+	fd = mkstemp(anchor_path);
+	CHECK(fd >= 0);
+	close(fd);
+}
+
+static void remove_anchor(void)
+{
+	unlink(anchor_path);
+	remove_tree(directory);
+}
+
+/* The life of a daemon whose log is anchored; `where` is as in the mount option. */
+static void run_anchored(const char *where, uint64_t limit_bytes, const char *path, int count)
+{
+	struct mount_log_options options = {.limit_bytes = limit_bytes};
+	struct mount_log *log = NULL;
+
+	CHECK_RC(0, log_anchor_open(where, strrchr(directory, '/') + 1, &options.anchor));
+	CHECK_RC(0, mount_log_open(directory, &options, &log));
+	record(log, path, count);
+	mount_log_close(log);
+	log_anchor_close(options.anchor);
+}
+
+static struct log_verify_report verify_anchored(void)
+{
+	struct log_verify_report report;
+	const struct log_verify_means means = {.anchor = anchor_path};
+
+	CHECK_RC(0, log_verify(directory, &means, &report));
+	return report;
+}
+
+static void expect_anchored(uint64_t seq)
+{
+	struct log_verify_report report = verify_anchored();
+
+	CHECK_STRING("", report.problem);
+	CHECK_STRING("", report.gap);
+	CHECK(report.anchored);
+	CHECK_RC(seq, report.anchored_seq);
+}
+
+static void expect_other_than_anchored(void)
+{
+	CHECK(strstr(verify_anchored().problem, "the anchor has a seal") != NULL);
+	remove_anchor();
+}
+
+static void test_an_anchored_log_is_good(void)
+{
+	new_anchor();
+	run_anchored(anchor_path, 0, "a", 3);
+	run_anchored(anchor_path, 0, "b", 2);
+	expect_anchored(5);
+	run_daemon("c", 1);
+	CHECK_STRING("", verify_anchored().problem);
+	CHECK(strstr(verify_anchored().gap, "nothing after number 5") != NULL);
+	run_anchored(anchor_path, 0, "d", 1);
+	expect_anchored(7);
+	remove_anchor();
+}
+
+static void test_an_anchored_log_rotates(void)
+{
+	new_anchor();
+	run_anchored(anchor_path, 32 << 10, "some/file", 500);
+	CHECK(verify_anchored().oldest_gone);
+	expect_anchored(500);
+	remove_anchor();
+}
+
+static void test_an_anchor_finds_what_was_rechained(void)
+{
+	new_anchor();
+	run_anchored(anchor_path, 0, "secret", 3);
+	run_anchored(anchor_path, 0, "b", 3);
+	rechain("secret", false);
+	expect_good_chain();
+	expect_other_than_anchored();
+}
+
+static void test_an_anchor_finds_a_cut_tail_with_a_forged_end(void)
+{
+	cleanup_free char *text = NULL;
+
+	new_anchor();
+	run_anchored(anchor_path, 0, "secret", 3);
+	text = read_file(LOG_CURRENT_NAME);
+	strcpy(strstr(text, "{\"seq\":2,"), LOG_END_LINE "{\"op\":\"seal\",\"last_seq\":1}\n");
+	write_file(LOG_CURRENT_NAME, text, strlen(text));
+	rechain(NULL, false);
+	CHECK(verify_with(NULL).ended);
+	expect_other_than_anchored();
+}
+
+static void test_an_anchor_finds_an_older_copy_of_everything(void)
+{
+	cleanup_free char *log = NULL;
+
+	new_anchor();
+	run_anchored(anchor_path, 0, "a", 3);
+	log = read_file(LOG_CURRENT_NAME);
+	run_anchored(anchor_path, 0, "secret", 3);
+	write_file(LOG_CURRENT_NAME, log, strlen(log));
+	expect_good_chain();
+	expect_other_than_anchored();
+}
+
+static void test_an_anchor_finds_a_deleted_log(void)
+{
+	new_anchor();
+	run_anchored(anchor_path, 0, "secret", 3);
+	CHECK_RC(0, unlink(path_of(LOG_CURRENT_NAME)));
+	run_daemon("a", 3);
+	expect_other_than_anchored();
+}
+
+/* A reader that is late does not hold the log up, and gets the end of it. */
+static void test_a_full_pipe_holds_nothing_up_and_gets_the_last_seal(void)
+{
+	static const char filling[4096];
+	struct mount_log_options options = {0};
+	struct mount_log *log = NULL;
+	char where[32], *got = malloc(1 << 20);
+	size_t size = 0;
+	int ends[2];
+	FILE *file;
+
+	new_anchor();
+	CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+	while (write(ends[1], filling, sizeof(filling)) > 0)
+		;
+	snprintf(where, sizeof(where), "fd:%d", ends[1]);
+	CHECK_RC(0, log_anchor_open(where, strrchr(directory, '/') + 1, &options.anchor));
+	close(ends[1]);
+	CHECK_RC(0, mount_log_open(directory, &options, &log));
+	record(log, "a", 3);
+	mount_log_close(log);
+	while (read(ends[0], got, 1 << 20) > 0)
+		;
+	log_anchor_close(options.anchor);
+	for (ssize_t more; (more = read(ends[0], got + size, (1 << 20) - size)) > 0;)
+		size += (size_t)more;
+	file = fopen(anchor_path, "we");
+	CHECK(file && fwrite(got, 1, size, file) == size);
+	fclose(file);
+	close(ends[0]);
+	free(got);
+	expect_anchored(3);
+	remove_anchor();
+}
+
+static void test_a_closed_pipe_is_an_error_and_the_log_goes_on(void)
+{
+	struct mount_log_options options = {0};
+	struct mount_log_stats stats;
+	struct mount_log *log = NULL;
+	char where[32];
+	int ends[2];
+
+	signal(SIGPIPE, SIG_IGN);
+	new_anchor();
+	CHECK(pipe2(ends, O_CLOEXEC) == 0);
+	snprintf(where, sizeof(where), "fd:%d", ends[1]);
+	CHECK_RC(0, log_anchor_open(where, "log", &options.anchor));
+	close(ends[1]);
+	close(ends[0]);
+	CHECK_RC(0, mount_log_open(directory, &options, &log));
+	record(log, "a", 1);
+	mount_log_stats(log, &stats);
+	CHECK_RC(-EPIPE, stats.anchor_error);
+	CHECK_RC(0, stats.last_error);
+	mount_log_close(log);
+	log_anchor_close(options.anchor);
+	CHECK_STRING("", verify_with(NULL).problem);
+	remove_anchor();
+}
+
+static void test_an_anchor_says_where_it_cannot_be(void)
+{
+	struct log_anchor *anchor = NULL;
+
+	CHECK_RC(-EINVAL, log_anchor_open("fd:", "log", &anchor));
+	CHECK_RC(-EINVAL, log_anchor_open("fd:3x", "log", &anchor));
+	CHECK_RC(-EBADF, log_anchor_open("fd:999999", "log", &anchor));
+	CHECK_RC(-ENOENT, log_anchor_open("/nowhere/file", "log", &anchor));
+}
+
 TEST_MAIN("log seal", TEST(test_a_sealed_log_is_good), TEST(test_a_sealed_log_rotates),
 	TEST(test_another_key_proves_nothing), TEST(test_a_log_of_before_its_keys_is_good),
 	TEST(test_the_key_file_holds_no_key_of_a_daemon_that_runs),
@@ -445,4 +645,12 @@ TEST_MAIN("log seal", TEST(test_a_sealed_log_is_good), TEST(test_a_sealed_log_ro
 	TEST(test_a_cut_tail_with_a_forged_end_is_found), TEST(test_a_tail_cut_at_a_seal_is_found),
 	TEST(test_a_deleted_log_is_found), TEST(test_an_old_copy_of_the_lines_is_found),
 	TEST(test_an_old_copy_of_the_key_file_is_found),
-	TEST(test_a_forged_generation_does_not_keep_the_reader_busy))
+	TEST(test_a_forged_generation_does_not_keep_the_reader_busy),
+	TEST(test_an_anchored_log_is_good), TEST(test_an_anchored_log_rotates),
+	TEST(test_an_anchor_finds_what_was_rechained),
+	TEST(test_an_anchor_finds_a_cut_tail_with_a_forged_end),
+	TEST(test_an_anchor_finds_an_older_copy_of_everything),
+	TEST(test_an_anchor_finds_a_deleted_log),
+	TEST(test_a_full_pipe_holds_nothing_up_and_gets_the_last_seal),
+	TEST(test_a_closed_pipe_is_an_error_and_the_log_goes_on),
+	TEST(test_an_anchor_says_where_it_cannot_be))
