@@ -21,8 +21,13 @@ enum { EXIT_USAGE = 2 };
 int command_usage_error(const char *command, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* "isthmus COMMAND: ..." on stderr; returns 1. */
+/* "isthmus COMMAND: ..." on stderr, with what cannot be seen as its bytes and further lines
+ * indented; returns 1. */
 int command_error(const char *command, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* The same for what is no failure. */
+void command_note(const char *command, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* For a command that had rather fail than wait for a far end or a daemon that hangs: bounds the

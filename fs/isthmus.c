@@ -11,9 +11,11 @@
 
 #include "fs/command_line.h"
 #include "fs/commands.h"
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
 #include "ops/support/standard_files.h"
+#include "ops/support/visible.h"
 
 enum { ANSWER_WAIT_S = 10 };
 
@@ -45,8 +47,12 @@ static const struct command commands[] = {
 __attribute__((format(printf, 2, 0))) static void print_error(
 	const char *command, const char *format, va_list arguments)
 {
+	struct buffer words cleanup_buffer = {0};
+
 	fprintf(stderr, "isthmus %s: ", command);
-	vfprintf(stderr, format, arguments);
+	if (buffer_vprintf(&words, format, arguments) < 0)
+		buffer_append_string(&words, "not enough memory to say what failed");
+	visible_print(stderr, words.data, words.size, VISIBLE_INDENT);
 	fputc('\n', stderr);
 }
 
@@ -58,6 +64,15 @@ int command_error(const char *command, const char *format, ...)
 	print_error(command, format, arguments);
 	va_end(arguments);
 	return 1;
+}
+
+void command_note(const char *command, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	print_error(command, format, arguments);
+	va_end(arguments);
 }
 
 int command_usage_error(const char *command, const char *format, ...)
@@ -209,7 +224,9 @@ static int unknown_command(const char *name)
 	command_guess_init(&guess, name);
 	for (size_t i = 0; i < array_size(commands); i++)
 		command_guess_offer(&guess, commands[i].name);
-	fprintf(stderr, "isthmus: there is no command \"%s\"", name);
+	fputs("isthmus: there is no command \"", stderr);
+	visible_print_name(stderr, name);
+	fputs("\"", stderr);
 	if (guess.nearest)
 		fprintf(stderr, "; did you mean \"%s\"?\n", guess.nearest);
 	else

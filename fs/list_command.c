@@ -17,6 +17,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/mountinfo.h"
 #include "ops/support/utf8.h"
+#include "ops/support/visible.h"
 
 static const char usage[] = "usage: isthmus list [--json]\n"
 			    "\n"
@@ -238,7 +239,8 @@ static int print_json(const struct list *list)
 	cJSON_Delete(array);
 	if (!text)
 		return command_error("list", "out of memory");
-	puts(text);
+	visible_print(stdout, text, strlen(text), VISIBLE_JSON);
+	putchar('\n');
 	return 0;
 }
 

@@ -62,8 +62,7 @@ static int recover_dead(const char *mount_point)
 			"\"%s\" was left by a daemon that died, and cannot be unmounted (%s): as "
 			"root, run umount -l \"%s\"",
 			mount_point, strerror(-r), mount_point);
-	fprintf(stderr, "isthmus mount: \"%s\" was left by a daemon that died: unmounted it\n",
-		mount_point);
+	command_note("mount", "\"%s\" was left by a daemon that died: unmounted it", mount_point);
 	return 0;
 }
 
@@ -159,8 +158,7 @@ static void warn_of_flags_for_root(const struct mount_options *options)
 			wanted = strcmp(*word, flags[i][0]) == 0 ||
 				 (wanted && strcmp(*word, flags[i][1]) != 0);
 		if (wanted)
-			fprintf(stderr,
-				"isthmus mount: only root may mount with -o %s: mounting with %s\n",
+			command_note("mount", "only root may mount with -o %s: mounting with %s",
 				flags[i][0], flags[i][1]);
 	}
 }

@@ -13,6 +13,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
 #include "ops/support/utf8.h"
+#include "ops/support/visible.h"
 
 static const char usage[] =
 	"usage: isthmus status [DIR] [--json]\n"
@@ -54,15 +55,20 @@ static void print_link(const cJSON *workspace)
 	const char *last_error = text_member(workspace, "last_error");
 	const cJSON *capability;
 
-	printf("%-12s %s", "link", text_member(workspace, "link"));
+	printf("%-12s ", "link");
+	command_print_safe(stdout, text_member(workspace, "link"));
 	if (*last_error) {
 		fputs(", last error: ", stdout);
 		command_print_safe(stdout, last_error);
 	}
-	printf("\n%-12s %s", "workspace", text_member(workspace, "backend"));
+	printf("\n%-12s ", "workspace");
+	command_print_safe(stdout, text_member(workspace, "backend"));
 	cJSON_ArrayForEach(capability, member(workspace, "capabilities"))
 	{
-		printf(", %s", cJSON_GetStringValue(capability));
+		const char *name = cJSON_GetStringValue(capability);
+
+		fputs(", ", stdout);
+		command_print_safe(stdout, name ? name : "");
 	}
 	putchar('\n');
 }
@@ -76,7 +82,7 @@ static void print_on_ttl(const cJSON *on_ttl)
 	cJSON_ArrayForEach(path, member(on_ttl, "directories"))
 	{
 		printf("%-12s ", named++ ? "" : "unwatched");
-		command_print_safe(stdout, cJSON_GetStringValue(path));
+		command_print_safe(stdout, cJSON_IsString(path) ? path->valuestring : "");
 		putchar('\n');
 	}
 	if (count > named)
@@ -132,8 +138,11 @@ static void print_log(const cJSON *status, const cJSON *log)
 		(unsigned long long)number_member(log, "records"),
 		(unsigned long long)number_member(log, "errors"),
 		(unsigned long long)number_member(log, "dropped"));
-	if (*last_error)
-		printf(", cannot be written (%s)", last_error);
+	if (*last_error) {
+		fputs(", cannot be written (", stdout);
+		command_print_safe(stdout, last_error);
+		putchar(')');
+	}
 	if (lost)
 		printf(", %llu LINES LOST", lost);
 	putchar('\n');
@@ -147,8 +156,11 @@ static void print_status(const cJSON *status, const cJSON *stats)
 
 	print_line("uri", text_member(status, "uri"));
 	print_line("mount point", text_member(status, "mount_point"));
-	printf("%-12s %s since %s, pid %llu%s\n", "daemon", text_member(status, "version"),
-		text_member(status, "started"), (unsigned long long)number_member(status, "pid"),
+	printf("%-12s ", "daemon");
+	command_print_safe(stdout, text_member(status, "version"));
+	fputs(" since ", stdout);
+	command_print_safe(stdout, text_member(status, "started"));
+	printf(", pid %llu%s\n", (unsigned long long)number_member(status, "pid"),
 		cJSON_IsTrue(member(status, "read_only")) ? ", read-only" : "");
 	print_link(member(status, "workspace"));
 	print_traffic(status);
@@ -215,7 +227,9 @@ static int show(const char *directory, bool json)
 	if (json) {
 		cJSON_AddItemToObject(status, "stats", stats);
 		text = utf8_repair(cJSON_Print(status));
-		puts(text ? text : "null");
+		visible_print(
+			stdout, text ? text : "null", strlen(text ? text : "null"), VISIBLE_JSON);
+		putchar('\n');
 	} else {
 		print_status(status, stats);
 		cJSON_Delete(stats);

@@ -50,8 +50,8 @@ static int wait_for_end(int pidfd, const char *mount_point, unsigned connection)
 	if (pidfd < 0 || poll(&end, 1, QUIET_WAIT_MS) != 0)
 		return 0;
 	first = why_it_runs(mount_point, connection);
-	fprintf(stderr, "isthmus umount: \"%s\" is unmounted, waiting for its daemon: %s\n",
-		mount_point, first ? first : "");
+	command_note("umount", "\"%s\" is unmounted, waiting for its daemon: %s", mount_point,
+		first ? first : "");
 	if (poll(&end, 1, END_WAIT_MS) != 0)
 		return 0;
 	last = why_it_runs(mount_point, connection);

@@ -122,12 +122,14 @@ static int split_words(int argc, char **argv, struct request *request)
 
 static int print_json(cJSON *json)
 {
-	char *text = cJSON_Print(json);
-	int code = text && puts(text) >= 0 && fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
+	cleanup_free char *text = cJSON_Print(json);
 
-	free(text);
 	cJSON_Delete(json);
-	return code;
+	if (!text)
+		return EXIT_FAILED;
+	visible_print(stdout, text, strlen(text), VISIBLE_JSON);
+	putchar('\n');
+	return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
 static int list_tools(bool as_json)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ops/support/utf8.h"
+#include "ops/support/visible.h"
 #include "tools/glob.h"
 #include "tools/permission.h"
 #include "tools/registry.h"
@@ -148,14 +149,16 @@ static int describe(struct finding *finding)
 		qsort(finding->places, finding->count, sizeof(*finding->places),
 			finding->newest_first ? by_time : by_path);
 	for (; shown < finding->count && shown < limit && shown < TOOL_OUTPUT_MAX_LINES; shown++) {
-		struct buffer clean cleanup_buffer = {0};
+		struct buffer clean cleanup_buffer = {0}, seen cleanup_buffer = {0};
 		const char *path = finding->places[shown].path;
 
 		if (call->text.size + strlen(path) > TOOL_OUTPUT_MAX_BYTES - 250)
 			break;
 		if (utf8_append_clean(&clean, path, strlen(path)) < 0 ||
 			buffer_append(&clean, "", 1) < 0 ||
-			tool_text(call, "%s\n", (const char *)clean.data) < 0)
+			visible_append(&seen, path, strlen(path), 0) < 0 ||
+			buffer_append(&seen, "", 1) < 0 ||
+			tool_text(call, "%s\n", (const char *)seen.data) < 0)
 			return tool_fail_errno(call, -ENOMEM, "list what was found", NULL);
 		cJSON_AddItemToArray(paths, cJSON_CreateString((const char *)clean.data));
 	}

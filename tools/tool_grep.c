@@ -8,6 +8,7 @@
 #include "ops/support/clock.h"
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
+#include "ops/support/visible.h"
 #include "tools/glob.h"
 #include "tools/permission.h"
 #include "tools/registry.h"
@@ -197,7 +198,7 @@ static int print_file(
 			buffer_append_string(out, "--\n") < 0)
 			return -ENOMEM;
 		last = line;
-		if (utf8_append_clean(out, found->path, strlen(found->path)) < 0 ||
+		if (visible_append(out, found->path, strlen(found->path), 0) < 0 ||
 			buffer_printf(out, "%c%llu%c ", mark, (unsigned long long)line->number,
 				mark) < 0 ||
 			utf8_append_clean(out, found->memory.data + line->offset, line->size) < 0 ||

@@ -7,6 +7,7 @@
 
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
+#include "ops/support/visible.h"
 #include "tools/permission.h"
 #include "tools/registry.h"
 
@@ -109,7 +110,7 @@ static const char *type_word(mode_t mode)
 static int show_entry(struct tool_call *call, int directory, const char *name, cJSON *entries)
 {
 	cJSON *item = cJSON_CreateObject();
-	struct buffer clean cleanup_buffer = {0};
+	struct buffer clean cleanup_buffer = {0}, seen cleanup_buffer = {0};
 	struct stat status;
 	struct tm time;
 	char text[32];
@@ -126,7 +127,9 @@ static int show_entry(struct tool_call *call, int directory, const char *name, c
 		is_directory = fstatat(directory, name, &target, 0) == 0 && S_ISDIR(target.st_mode);
 	}
 	if (utf8_append_clean(&clean, name, strlen(name)) < 0 || buffer_append(&clean, "", 1) < 0 ||
-		tool_text(call, "%s%s\n", (const char *)clean.data, is_directory ? "/" : "") < 0) {
+		visible_append(&seen, name, strlen(name), 0) < 0 ||
+		buffer_append(&seen, "", 1) < 0 ||
+		tool_text(call, "%s%s\n", (const char *)seen.data, is_directory ? "/" : "") < 0) {
 		cJSON_Delete(item);
 		return -ENOMEM;
 	}

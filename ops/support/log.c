@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "ops/support/buffer.h"
+#include "ops/support/visible.h"
+
 static atomic_int max_level = -1; /* -1: not decided yet */
 static atomic_int output_fd = STDERR_FILENO;
 static const char *_Atomic output_prefix = "isthmus: ";
@@ -31,23 +34,25 @@ static int current_level(void)
 
 void log_print(enum log_level level, const char *format, ...)
 {
-	char line[2048];
+	struct buffer line cleanup_buffer = {0};
+	char words[2048];
 	va_list arguments;
-	int used, more;
+	int size;
 
 	if ((int)level > current_level())
 		return;
-	used = snprintf(line, sizeof(line), "%s", output_prefix);
 	va_start(arguments, format);
-	more = vsnprintf(line + used, sizeof(line) - (size_t)used, format, arguments);
+	size = vsnprintf(words, sizeof(words), format, arguments);
 	va_end(arguments);
-	if (more < 0)
+	if (size < 0)
 		return;
-	used += more;
-	if ((size_t)used > sizeof(line) - 1)
-		used = sizeof(line) - 1;
-	line[used] = '\n';
+	if ((size_t)size >= sizeof(words))
+		size = sizeof(words) - 1;
+	if (buffer_append_string(&line, output_prefix) < 0 ||
+		visible_append(&line, words, (size_t)size, VISIBLE_INDENT) < 0 ||
+		buffer_append(&line, "\n", 1) < 0)
+		return;
 	/* One write, so that lines of several threads do not mix. */
-	if (write(output_fd, line, (size_t)used + 1) < 0)
+	if (write(output_fd, line.data, line.size) < 0)
 		return;
 }

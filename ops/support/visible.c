@@ -97,6 +97,15 @@ static int append_bytes(struct buffer *out, const uint8_t *at, size_t size)
 	return r;
 }
 
+static int append_json(struct buffer *out, uint32_t code_point)
+{
+	if (code_point < 0x10000)
+		return buffer_printf(out, "\\u%04x", code_point);
+	code_point -= 0x10000;
+	return buffer_printf(
+		out, "\\u%04x\\u%04x", 0xd800 + (code_point >> 10), 0xdc00 + (code_point & 0x3ff));
+}
+
 /* Bytes at the start that stay as they are. */
 static size_t plain_length(const uint8_t *at, const uint8_t *end, unsigned flags)
 {
@@ -117,7 +126,7 @@ static size_t plain_length(const uint8_t *at, const uint8_t *end, unsigned flags
 int visible_append(struct buffer *out, const void *text, size_t size, unsigned flags)
 {
 	const uint8_t *at = text, *end = at + size;
-	bool lines = flags & (VISIBLE_LINES | VISIBLE_INDENT);
+	bool lines = flags & (VISIBLE_LINES | VISIBLE_INDENT | VISIBLE_JSON);
 	int r = 0;
 
 	while (at < end && r == 0) {
@@ -144,6 +153,8 @@ int visible_append(struct buffer *out, const void *text, size_t size, unsigned f
 			; /* the line end says it */
 		else if (length && is_blank(utf8_decode(at, length)) && *at != '\t')
 			r = buffer_append(out, at, length);
+		else if (length && (flags & VISIBLE_JSON))
+			r = append_json(out, utf8_decode(at, length));
 		else
 			r = append_bytes(out, at, length ? length : 1);
 		at += length ? length : 1;

@@ -19,6 +19,8 @@ enum visible_flags {
 	VISIBLE_INDENT = 1 << 1, /* the same, and further lines are indented by four blanks */
 	VISIBLE_BLANKS = 1 << 2, /* runs of 16 blanks and more, or of 4 line ends, by their
 				    length: "[40 blanks]" */
+	VISIBLE_JSON = 1 << 3,   /* as the escapes of JSON, "\u202e": the text is JSON already, and
+				    says the same afterwards */
 };
 
 /* True for a code point that is shown as its bytes: control and format characters, what changes the

@@ -130,6 +130,58 @@ test_no_helper_where_it_was_said_to_be() {
 		-o "helper_dir=$tmp/ws,ssh_command=sh -c 'exec sh' " "ssh://box$backing" "$mnt"
 }
 
+# Names that would clear the screen, turn the text round, hide, or forge a line.
+hidden=$'\e[2J\u202e\u200b\u009b'
+
+# clean WHAT FILE: it shows them as bytes.
+clean() {
+	! LC_ALL=C grep -qE $'\e|\xe2\x80|\xc2\x9b' "$2" || fail "$1 prints them raw: $(od -c "$2")"
+	LC_ALL=C grep -qF '\x1b[2J\xe2\x80\xae\xe2\x80\x8b\xc2\x9b' "$2" || fail "$1 does not show them: $(cat "$2")"
+}
+
+# says WHAT COMMAND...: whatever comes of it.
+says() {
+	timeout 60 "${@:2}" >"$tmp/out" 2>&1 </dev/null || true
+	clean "$1" "$tmp/out"
+}
+
+hidden_characters_in_what_commands_say() {
+	local place="$tmp/p$hidden" word
+
+	mkdir "$place" && mkdir "$backing/d$hidden" && echo text >"$backing/f$hidden" || return 1
+	says 'a mount of nothing' "$ISTHMUS" mount "local:$tmp/no$hidden" "$mnt" || return 1
+	says 'a mount at nothing' "$ISTHMUS" mount "$uri" "$tmp/no$hidden" || return 1
+	"$ISTHMUS" mount "$uri" "$place" || return 1
+	says 'a second mount' "$ISTHMUS" mount "$uri" "$place" || return 1
+	cat "$place/f$hidden" >/dev/null
+	says list "$ISTHMUS" list || return 1
+	says status "$ISTHMUS" status "$place" || return 1
+	says log "$ISTHMUS" log "$place" || return 1
+	says exec "$ISTHMUS" exec "$place" -- "no$hidden" || return 1
+	says 'exec elsewhere' "$ISTHMUS" exec "$tmp/no$hidden" -- true || return 1
+	says 'umount of nothing' "$ISTHMUS" umount "$tmp/no$hidden" || return 1
+	for word in log status; do
+		says "$word of nothing" "$ISTHMUS" "$word" "$tmp/no$hidden" || return 1
+	done
+	says 'a command' "$ISTHMUS" "no$hidden" || return 1
+	says 'an option' "$ISTHMUS" umount "--no$hidden" || return 1
+	for word in ls 'find --pattern=*' 'glob --pattern=*' 'grep text'; do
+		# shellcheck disable=SC2086 # words
+		says "$word" env -C "$place" "$ISTHMUS" tool $word || return 1
+	done
+	says 'a tool that fails' "$ISTHMUS" tool read --root "$place" "no$hidden" || return 1
+	"$ISTHMUS" umount "$tmp/no"$'\n''isthmus: all is well' >"$tmp/out" 2>&1
+	! grep -q '^isthmus: all' "$tmp/out" || fail "a name forges a line: $(cat "$tmp/out")"
+}
+
+test_no_command_prints_hidden_characters() {
+	local failed=0
+
+	hidden_characters_in_what_commands_say || failed=1
+	! grep -qF "$tmp/p" /proc/self/mounts || "$ISTHMUS" umount "$tmp/p$hidden" || failed=1
+	return "$failed"
+}
+
 test_unknown_command() {
 	refused 2 "frobnicate" "$ISTHMUS" frobnicate
 	refused 2 "usage" "$ISTHMUS"

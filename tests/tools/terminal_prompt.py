@@ -1,4 +1,5 @@
 """The question on a terminal (a pty): once, no, nonsense, Ctrl-C, the end of the input, and nobody there."""
+import json
 import os
 import pty
 import select
@@ -110,6 +111,41 @@ def test_nothing_hides_in_the_question(root):
                           ("echo a" + "\u3000" * 60 + "\n" * 60 + "rm -rf x", "a[120 blanks]\n    rm -rf x")]:
         shown, _, _ = ask(root, b"n\n", command=command)
         check(want in shown.replace("\r\n", "\n"), "blanks are counted: %r" % shown)
+
+
+def test_output_shows_what_cannot_be_seen(root):
+    name, text = "n\x1b[2J\u202en", "c\x1b[31m\u200b\ttab\r\nnext\n"
+    os.mkdir(root + "/shown")
+    with open(root + "/shown/" + name, "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+    for arguments in [["read", "shown/" + name], ["ls", "shown"], ["find", "n*", "shown"], ["grep", "tab", "shown"],
+                      ["bash", "cat shown/*", "--yes"], ["ls", "shown", "--output", "json"]]:
+        shown, status = on_terminal(root, arguments, [])
+        check(status == 0 and "\x1b" not in shown and "\u202e" not in shown and "\u200b" not in shown,
+              "%s on a terminal: %r" % (arguments, shown))
+        done = subprocess.run([PROGRAM, "tool", *arguments, "--root", root], capture_output=True, check=False)
+        if arguments[0] in ("read", "bash"):
+            equal(text, done.stdout.decode(), "%s into a pipe" % arguments)
+        if "json" in arguments:
+            equal(name, json.loads(done.stdout)["data"]["entries"][0]["name"], "JSON says the same")
+    check("\\x1b[31m\\xe2\\x80\\x8b\ttab\r\nnext" in on_terminal(root, ["read", "shown/" + name], [])[0], "lines stay")
+
+
+def test_a_yes_to_the_directory_shows_what_is_in_it(root):
+    os.makedirs(root + "/asked/sub")
+    rules = {"permissions": [{"tool": "read", "pattern": "asked", "action": "ask"},
+                             {"tool": "read", "pattern": "asked/sub", "action": "deny"}]}
+    with open(root + "/asked/file", "w", encoding="utf-8") as file, \
+            open(root + "/.isthmus.json", "w", encoding="utf-8") as policy:
+        file.write("text")
+        json.dump(rules, policy)
+    shown, _ = on_terminal(root, ["find", "*", "asked"], [b"y\n"])
+    check("asked/file" in shown and "asked/sub" not in shown and "1 entry left out" in shown, "%r" % shown)
+    shown, _ = on_terminal(root, ["find", "*", "asked"], [b"n\n"])
+    check("asked/file" not in shown, "%r" % shown)
+    shown, _ = on_terminal(root, ["ls"], [])
+    check("asked" not in shown, "nothing is asked about an entry: %r" % shown)
+    os.unlink(root + "/.isthmus.json")
 
 
 def test_other_tools_ask_too(root):

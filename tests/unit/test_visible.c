@@ -66,6 +66,14 @@ static void test_long_runs_of_blanks_are_counted(void)
 	CHECK_SHOWN("a\n    \n    b", "a\n\nb", VISIBLE_BLANKS | VISIBLE_INDENT);
 }
 
+static void test_json_stays_json(void)
+{
+	struct buffer out cleanup_buffer = {0};
+
+	CHECK_SHOWN("{\n\t\"a\": \"\\u202e\\u007f\\udb40\\udc41\"}\n",
+		"{\n\t\"a\": \"\xe2\x80\xae\x7f\xf3\xa0\x81\x81\"}\n", VISIBLE_JSON);
+}
+
 /* Cut at each byte, the pieces show what the whole does. */
 static void test_a_stream_may_be_cut_anywhere(void)
 {
@@ -89,4 +97,4 @@ static void test_a_stream_may_be_cut_anywhere(void)
 
 TEST_MAIN("visible", TEST(test_plain_text_stays), TEST(test_what_cannot_be_seen_is_shown_as_bytes),
 	TEST(test_lines_stay_where_they_are_wanted), TEST(test_long_runs_of_blanks_are_counted),
-	TEST(test_a_stream_may_be_cut_anywhere))
+	TEST(test_json_stays_json), TEST(test_a_stream_may_be_cut_anywhere))
