@@ -508,6 +508,8 @@ static unsigned use_of_kind(char kind)
 		return SHELL_READS | SHELL_WRITES;
 	case 'R':
 		return SHELL_READS | SHELL_TREE;
+	case 'F':
+		return SHELL_READS | SHELL_TREE | SHELL_FOLLOWS;
 	case 'W':
 		return SHELL_WRITES | SHELL_TREE;
 	case 'B':
@@ -535,13 +537,11 @@ static char kind_at(const char *kinds, size_t index, size_t count)
 
 static void take_operand(struct shell_judge *judge, size_t word, char kind, unsigned all)
 {
-	unsigned use = (use_of_kind(kind) | all) & ~(unsigned)SHELL_TREE;
+	unsigned use = use_of_kind(kind) | all;
 	size_t colon;
 
 	if (use)
-		shell_judge_use(judge, word, 0,
-			use | ((use_of_kind(kind) | all) & SHELL_TREE) |
-				(judge->tree ? SHELL_TREE : 0));
+		shell_judge_use(judge, word, 0, use | (judge->tree ? SHELL_TREE : 0));
 	colon = kind == 'v' ? behind(judge->words[word].text, ":") : 0;
 	if (colon)
 		shell_judge_use(judge, word, colon, SHELL_READS);

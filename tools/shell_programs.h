@@ -27,7 +27,8 @@ struct shell_word {
 enum shell_use {
 	SHELL_READS = 1 << 0,
 	SHELL_WRITES = 1 << 1,
-	SHELL_TREE = 1 << 2, /* and what is below it */
+	SHELL_TREE = 1 << 2,    /* and what is below it */
+	SHELL_FOLLOWS = 1 << 3, /* and, if it is a directory, what links below it lead to */
 };
 
 /* A word, or a part of one (-oFILE, --opt=FILE, @FILE, HEAD:FILE), that is a path. */

@@ -16,7 +16,8 @@
  *               /  follows links to any place: asks    ?  not only reads, but needs no question
  *   operands  what the words that are no options are, by place; "x*" is any number of x:
  *               t  text     r  a file that is read     w  written     b  both
- *               R W B  the same and what is below      v  a revision, a file or REVISION:FILE
+ *               R W B  the same and what is below      F  as R, following links
+ *               v  a revision, a file or REVISION:FILE
  *             NULL: each may be a file that it reads and writes.
  */
 #pragma once

@@ -81,7 +81,7 @@ static const struct shell_row git_submodule[] = {
 		.operands = "t*",
 		.options = "-q --recursive --quiet",
 		.flags = STOPS,
-		.look = shell_look_eval},
+		.look = shell_look_watch},
 };
 
 static const struct shell_row git_bisect[] = {
@@ -93,7 +93,8 @@ static const struct shell_row git_commands[] = {
 	{.names = "status",
 		.operands = "r*",
 		.flags = READS,
-		.options = "-sbvz -uM= --short --branch --show-stash --porcelain= --long --verbose "
+		.options = "-sbz -v? -uM= --short --branch --show-stash --porcelain= --long "
+			   "--verbose? "
 			   "--untracked-files= --ignore-submodules= --ignored= --column= "
 			   "--no-column --ahead-behind --no-ahead-behind --renames --no-renames "
 			   "--find-renames= --null"},
@@ -332,12 +333,9 @@ static const struct shell_row git_commands[] = {
 static const struct shell_row npm_commands[] = {
 	{.names = "run run-script rum urn",
 		.prefix = 1,
-		.flags = SHELL_ROW_INHERITS | STOPS,
+		.flags = SHELL_ROW_INHERITS,
 		.operands = "t*"},
-	{.names = "exec x",
-		.prefix = 1,
-		.flags = SHELL_ROW_INHERITS | STOPS,
-		.options = "-c:! --call:!"},
+	{.names = "exec x", .prefix = 1, .flags = SHELL_ROW_INHERITS, .options = "-c:! --call:!"},
 	{.names = "config c set explore edit", .flags = SHELL_ROW_INHERITS | SHELL_ROW_RUNS_OTHERS},
 	{.names = "test t tst start stop restart ci install i add update up outdated ls list view "
 		  "info audit pack publish version uninstall remove rm un link dedupe prune why "
@@ -346,10 +344,10 @@ static const struct shell_row npm_commands[] = {
 };
 
 static const struct shell_row yarn_commands[] = {
-	{.names = "run", .prefix = 1, .flags = SHELL_ROW_INHERITS | STOPS, .operands = "t*"},
+	{.names = "run", .prefix = 1, .flags = SHELL_ROW_INHERITS, .operands = "t*"},
 	{.names = "exec dlx",
 		.prefix = 1,
-		.flags = SHELL_ROW_INHERITS | STOPS,
+		.flags = SHELL_ROW_INHERITS,
 		.options = "-c! --shell-mode!"},
 	{.names = "config set", .flags = SHELL_ROW_INHERITS | SHELL_ROW_RUNS_OTHERS},
 	{.names = "test start stop install i add update up remove rm list ls why build lint "
@@ -488,8 +486,7 @@ const struct shell_row shell_rows[] = {
 		.look = shell_look_printf},
 	{.names = "test [", .flags = PRINTS, .operands = "t*", .look = shell_look_test},
 	{.names = "seq factor nproc arch whoami id groups uname tty logname sleep uptime "
-		  "free "
-		  "expr getconf which",
+		  "free expr getconf which",
 		.flags = READS_ANY,
 		.operands = "t*"},
 	{.names = "type", .options = "-afptP", .flags = READS, .operands = "t*"},
@@ -696,24 +693,25 @@ const struct shell_row shell_rows[] = {
 			   "--help --nolinks --hintro% --houtro%"},
 	{.names = "diff",
 		.flags = READS,
-		.operands = "rr",
-		.options = "-abBcdeEilnNpPqstTuvwyZ0123456789 -CDFISUWx: -X< -r* --normal --brief "
-			   "--report-identical-files --context= --unified= --ed --rcs "
-			   "--side-by-side --width: --left-column --suppress-common-lines "
-			   "--show-c-function --show-function-line: --label: -L: --expand-tabs "
-			   "--initial-tab --tabsize: --suppress-blank-empty --recursive* "
-			   "--no-dereference --new-file --unidirectional-new-file "
-			   "--ignore-file-name-case --no-ignore-file-name-case --exclude: "
-			   "--exclude-from< --starting-file: --from-file<* --to-file<* "
-			   "--ignore-case --ignore-tab-expansion --ignore-trailing-space "
-			   "--ignore-space-change --ignore-all-space --ignore-blank-lines "
-			   "--ignore-matching-lines: --text --strip-trailing-cr --ifdef: "
-			   "--line-format: --old-line-format: --new-line-format: "
-			   "--unchanged-line-format: --minimal --horizon-lines: "
-			   "--speed-large-files --color= --palette: --help --version "
-			   "--paginate!"},
+		.operands = "FF",
+		.options =
+			"-abBcdeEinNpPqstTuvwyZ0123456789 -l! -CDFISUWx: -X< -r* --normal --brief "
+			"--report-identical-files --context= --unified= --ed --rcs "
+			"--side-by-side --width: --left-column --suppress-common-lines "
+			"--show-c-function --show-function-line: --label: -L: --expand-tabs "
+			"--initial-tab --tabsize: --suppress-blank-empty --recursive* "
+			"--no-dereference --new-file --unidirectional-new-file "
+			"--ignore-file-name-case --no-ignore-file-name-case --exclude: "
+			"--exclude-from< --starting-file: --from-file:% --to-file:% "
+			"--ignore-case --ignore-tab-expansion --ignore-trailing-space "
+			"--ignore-space-change --ignore-all-space --ignore-blank-lines "
+			"--ignore-matching-lines: --text --strip-trailing-cr --ifdef: "
+			"--line-format: --old-line-format: --new-line-format: "
+			"--unchanged-line-format: --minimal --horizon-lines: "
+			"--speed-large-files --color= --palette: --help --version "
+			"--paginate!"},
 	{.names = "xxd",
-		.flags = READS | SHELL_ROW_WORD_OPTIONS,
+		.flags = READS | STOPS | SHELL_ROW_WORD_OPTIONS,
 		.operands = "rw",
 		.options = "-a -b -C -d -e -E -h -i -p -ps -plain -u -v -c: -cols: -g: -l: -len: "
 			   "-n: -o: -s: -seek: -r? -R:"},
@@ -965,7 +963,7 @@ const struct shell_row shell_rows[] = {
 			   "--extract --get --create --list --verbose --gzip --xz --bzip2 --zstd "
 			   "--overwrite --absolute-names%"},
 	{.names = "zip",
-		.operands = "wR*",
+		.operands = "wF*",
 		.options = "-@% -T! --unzip-command:! -b> "
 			   "--temp-path> -O> --output-file> "
 			   "--logfile-path> -rqvjyumdfFg0123456789"},
@@ -1014,7 +1012,7 @@ const struct shell_row shell_rows[] = {
 			   "-X% -Y% "
 			   "-bBceglmpQ: -46aCfGgkKMNnqsTtVvxy"},
 	{.names = "scp sftp",
-		.operands = "b*",
+		.operands = "F*w",
 		.options = "-o:! -S:! -D:! -F:% -i< -J:% -b< -cPlsX: -R* -r* -346ABCOpqTv"},
 	{.names = "rsync",
 		.operands = "B*",
@@ -1108,8 +1106,8 @@ const struct shell_row shell_rows[] = {
 		.options = "-lp"},
 	{.names = "set", .flags = PRINTS, .operands = "t*", .look = shell_look_set},
 	{.names = "hash source . cd pushd popd export unset alias unalias read getopts declare "
-		  "typeset "
-		  "local readonly let mapfile readarray shopt enable coproc bind complete "
+		  "typeset local "
+		  "readonly let mapfile readarray shopt enable coproc bind complete "
 		  "compgen compopt caller dirs disown fc history jobs logout suspend ulimit "
 		  "umask wait exit return break continue shift times help bg fg",
 		.flags = SHELL_ROW_CHANGES_SHELL},
