@@ -241,6 +241,13 @@ static void set_receive_timeout(int fd, time_t seconds)
 		log_warning("control socket: %s, ignoring", strerror(errno));
 }
 
+static void note_request(struct connection *connection)
+{
+	pthread_mutex_lock(&connection->server->lock);
+	connection->is_idle = false;
+	pthread_mutex_unlock(&connection->server->lock);
+}
+
 static void converse(struct connection *connection)
 {
 	cleanup_buffer struct buffer payload = {0};
@@ -250,6 +257,7 @@ static void converse(struct connection *connection)
 
 	set_receive_timeout(connection->fd, REQUEST_TIMEOUT_S);
 	r = control_receive(connection->fd, &type, &payload);
+	note_request(connection);
 	if (r == -ECONNRESET)
 		return;
 	if (r < 0 || type != CONTROL_JSON) {
@@ -305,6 +313,25 @@ static bool start_thread(struct connection *connection)
 	return r == 0;
 }
 
+/* Under the lock.  Where there is no room, the connection that has been idle for longest makes it:
+ * clients that connect and send nothing must not keep requests out.  False: none is idle. */
+static bool make_room(struct control_server *server)
+{
+	struct connection *oldest = NULL;
+
+	if (server->connection_count < CONNECTIONS_MAX)
+		return true;
+	for (struct connection *at = server->connections; at; at = at->next)
+		if (at->is_idle)
+			oldest = at;
+	if (!oldest)
+		return false;
+	shutdown(oldest->fd, SHUT_RDWR);
+	while (server->connection_count >= CONNECTIONS_MAX)
+		pthread_cond_wait(&server->gone, &server->lock);
+	return true;
+}
+
 static void take_connection(struct control_server *server, int fd)
 {
 	struct connection *connection = calloc(1, sizeof(*connection));
@@ -316,6 +343,7 @@ static void take_connection(struct control_server *server, int fd)
 	}
 	connection->server = server;
 	connection->fd = fd;
+	connection->is_idle = true;
 	if (!is_allowed(connection)) {
 		control_reply_failure(connection, -EPERM, "this mount belongs to another user");
 		close(fd);
@@ -323,7 +351,7 @@ static void take_connection(struct control_server *server, int fd)
 		return;
 	}
 	pthread_mutex_lock(&server->lock);
-	room = server->connection_count < CONNECTIONS_MAX;
+	room = make_room(server);
 	connection->next = server->connections;
 	server->connections = connection;
 	server->connection_count++;

@@ -34,6 +34,7 @@ struct connection {
 	struct connection *next;
 	struct control_server *server;
 	int fd;
+	bool is_idle; /* has sent no request yet; guarded by the server's lock */
 	struct ucred peer;
 };
 
