@@ -539,6 +539,12 @@ void control_exec(struct connection *connection, const cJSON *request)
 			"exec needs argv or command as strings, and env as names with values");
 		return;
 	}
+	if (mount_log_refuses(connection->server->mount->log)) {
+		control_reply_failure(connection, -EIO,
+			"the mount log cannot be written, and the mount requires it: 'isthmus "
+			"status' says why");
+		return;
+	}
 	if (words.call_id && mount_log_call_check(connection->server->mount->log, words.call_id,
 				     connection->peer.pid) < 0) {
 		control_reply_failure(connection, -EPERM,

@@ -292,6 +292,11 @@ void log_view_print(FILE *out, const cJSON *record, const char *glob)
 	char latency[16];
 
 	print_time(out, record);
+	if (strcmp(op, "removed") == 0) {
+		fprintf(out, "somebody removed the log's file: %.0f operations are missing\n",
+			number_member(record, "count"));
+		return;
+	}
 	if (strcmp(op, "dropped") == 0 || strcmp(op, "lost") == 0) {
 		fprintf(out, "%.0f %s\n", number_member(record, "count"),
 			strcmp(op, "lost") == 0 ? "operations could not be written to the log"

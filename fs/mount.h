@@ -27,13 +27,14 @@ struct mount_options {
 	bool remount;    /* -o remount: other flags for a mount that is there */
 	bool idmap_none; /* --idmap=none */
 	bool idmap_given;
-	bool log_reads;   /* -o log_reads: each one comes to the daemon */
-	bool log_secrets; /* -o log_secrets: command lines are logged as they are */
-	bool no_atime;    /* -o noatime: nor does reading here touch the file at the workspace */
-	bool io_uring;    /* -o io_uring: requests come that way where the kernel can */
-	char *log_anchor; /* -o log_anchor=; NULL: none */
-	bool nonempty;    /* -o nonempty: hide what the mount point contains */
-	uint32_t ttl_ms;  /* how long unwatched names and attributes are believed */
+	bool log_reads;    /* -o log_reads: each one comes to the daemon */
+	bool log_secrets;  /* -o log_secrets: command lines are logged as they are */
+	bool no_atime;     /* -o noatime: nor does reading here touch the file at the workspace */
+	bool io_uring;     /* -o io_uring: requests come that way where the kernel can */
+	bool log_required; /* -o log=required: without its log it serves nothing */
+	char *log_anchor;  /* -o log_anchor=; NULL: none */
+	bool nonempty;     /* -o nonempty: hide what the mount point contains */
+	uint32_t ttl_ms;   /* how long unwatched names and attributes are believed */
 };
 
 struct mount {

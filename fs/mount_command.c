@@ -198,9 +198,17 @@ static void open_diagnostics(const char *log_directory)
 {
 	cleanup_free char *path = log_directory ? path_join(log_directory, "daemon.log") : NULL;
 	int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+	static int former = -1;
 
-	if (fd >= 0)
+	if (fd < 0)
+		return;
+	if (former < 0) {
+		former = fd;
 		log_set_output(fd, "isthmus: ");
+	} else { /* other threads may be writing to it */
+		dup3(fd, former, O_CLOEXEC);
+		close(fd);
+	}
 }
 
 static void detach_from_terminal(void)
@@ -296,19 +304,36 @@ static void explain_busy_log(const struct runtime_mount *runtime)
 		copy ? " as long as " : "", copy ? copy : "");
 }
 
-static void open_log(struct mount *m, const struct runtime_mount *runtime)
+/* Diagnostics go on beside the log that was begun anew. */
+static void log_was_removed(void)
 {
-	const struct mount_log_options options = {.anchor = daemon_state.anchor};
-	int r;
+	if (!daemon_state.foreground)
+		open_diagnostics(daemon_state.runtime.log_directory);
+}
 
-	if (!runtime->log_directory)
-		return;
-	r = mount_log_open(runtime->log_directory, &options, &m->log);
+/* The exit code: not 0 where there is none though it is required. */
+static int open_log(struct mount *m, const struct runtime_mount *runtime)
+{
+	const struct mount_log_options options = {.anchor = daemon_state.anchor,
+		.is_required = m->options->log_required,
+		.removed = log_was_removed};
+	int r = -ENOENT;
+
+	if (runtime->log_directory)
+		r = mount_log_open(runtime->log_directory, &options, &m->log);
+	if (r == 0)
+		return 0;
+	if (options.is_required)
+		return command_error("mount",
+			"cannot keep the mount log in \"%s\" (%s), which -o log=required asks "
+			"for: not mounting",
+			runtime->log_directory ? runtime->log_directory : "", strerror(-r));
 	if (r == -EBUSY)
 		explain_busy_log(runtime);
-	else if (r < 0)
+	else if (runtime->log_directory)
 		log_warning("cannot keep the mount log in \"%s\" (%s), mounting without one",
 			runtime->log_directory, strerror(-r));
+	return 0;
 }
 
 static const char *mount_remedy(int r)
@@ -356,11 +381,12 @@ static int run_daemon(void)
 	if (code)
 		return code;
 	code = check_not_inside(m);
+	if (code == 0)
+		code = open_log(m, &daemon_state.runtime);
 	if (code) {
 		workspace_free(m->workspace);
 		return code;
 	}
-	open_log(m, &daemon_state.runtime);
 	handle_signals();
 	r = control_server_start(m, &daemon_state.control);
 	if (r < 0)

@@ -1,7 +1,9 @@
 #include "fs/mount_log.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,8 +18,9 @@ enum {
 	QUEUE_BYTES = 2 << 20,
 	QUEUE_HURRY_BYTES = QUEUE_BYTES / 2,     /* the writer comes before its time */
 	QUEUE_READS_BYTES = QUEUE_BYTES / 4 * 3, /* from here on, reads are dropped */
-	GATHER_MS = 50,                          /* how long a line may wait */
-	BATCH_BYTES = 256 << 10,                 /* of text, sealed and written at once */
+	LOOK_MS = 1000,          /* how long a file that was removed may go unnoticed */
+	GATHER_MS = 50,          /* how long a line may wait */
+	BATCH_BYTES = 256 << 10, /* of text, sealed and written at once */
 };
 
 struct queue {
@@ -38,6 +41,7 @@ struct mount_log {
 	bool idle; /* the writer waits without a deadline */
 	bool hurry;
 	bool stop;
+	atomic_bool refuses; /* set by the writer */
 	uint64_t last_seq;
 	uint64_t written_seq; /* all up to here is in the file, or lost */
 	uint64_t unreported;  /* dropped since the last "dropped" line */
@@ -46,6 +50,11 @@ struct mount_log {
 	/* The writer's own. */
 	struct queue draining;
 	struct log_directory directory;
+	bool is_required;
+	void (*removed)(void);
+	bool is_failing;
+	bool was_removed; /* that is not in a line yet */
+	uint64_t removed_records;
 	struct log_segments *segments;
 	struct log_clock clock;
 	struct buffer text;
@@ -254,13 +263,47 @@ uint64_t mount_log_record(struct mount_log *log, const struct log_record *record
 static void note_lost(struct mount_log *log, uint64_t first_seq, uint64_t count, int error)
 {
 	if (log->lost == 0) {
-		log_warning("\"%s\": %s: records are lost until it can be written again", log->path,
-			strerror(-error));
 		log->lost_first_seq = first_seq;
 		log->lost_since_ns = clock_wall_ns();
 	}
 	log->lost += count;
 	log->lost_error = error;
+}
+
+/* Says so once, and once more when it works again. */
+static void note_state(struct mount_log *log, int error, int anchor_error)
+{
+	bool is_failing = error < 0;
+
+	if (is_failing && !log->is_failing)
+		log_warning("\"%s\": %s: %s until it can be written again", log->path,
+			strerror(-error),
+			log->is_required ? "the mount serves nothing" : "records are lost");
+	else if (!is_failing && log->is_failing)
+		log_warning("\"%s\" can be written again", log->path);
+	log->is_failing = is_failing;
+	pthread_mutex_lock(&log->lock);
+	log->stats.last_error = error;
+	log->stats.anchor_error = anchor_error;
+	pthread_mutex_unlock(&log->lock);
+	atomic_store(&log->refuses, log->is_required && (error < 0 || anchor_error < 0));
+}
+
+/* The file was removed by somebody, and a new one begun. */
+static void note_removed(struct mount_log *log)
+{
+	if (!log_segments_take_removed(log->segments, &log->removed_records))
+		return;
+	log->was_removed = true;
+	if (log->removed)
+		log->removed();
+	log_warning("somebody removed or replaced \"%s\" while it was written: "
+		    "going on in a new file, %" PRIu64 " records are missing",
+		log->path, log->removed_records);
+	pthread_mutex_lock(&log->lock);
+	log->stats.removed++;
+	log->hurry = true; /* for the line that says so */
+	pthread_mutex_unlock(&log->lock);
 }
 
 /* Says so once, and once more when it works again. */
@@ -270,8 +313,9 @@ static int check_anchor(struct mount_log *log)
 
 	if (error && !log->stats.anchor_error)
 		log_warning("the anchor of \"%s\" cannot be written (%s): the log goes on "
-			    "without it",
-			log->path, strerror(-error));
+			    "without it%s",
+			log->path, strerror(-error),
+			log->is_required ? ", and the mount serves nothing" : "");
 	else if (!error && log->stats.anchor_error)
 		log_warning("the anchor of \"%s\" can be written again", log->path);
 	return error;
@@ -291,9 +335,9 @@ static void write_batch(struct mount_log *log)
 	else
 		log->lost = 0;
 	anchor_error = check_anchor(log);
+	note_state(log, r, anchor_error);
+	note_removed(log);
 	pthread_mutex_lock(&log->lock);
-	log->stats.last_error = r;
-	log->stats.anchor_error = anchor_error;
 	if (r < 0)
 		log->stats.lost += log->batch_records;
 	else
@@ -338,7 +382,22 @@ static void add_line(struct mount_log *log, const struct queued_record *record)
 		write_batch(log);
 }
 
-static void drain(struct mount_log *log, uint64_t dropped, uint64_t dropped_seq)
+/* A line of the log itself, which says how many records it has not. */
+static void add_count(struct mount_log *log, const char *op, uint64_t count, uint64_t seq)
+{
+	struct queued_record record = {
+		.size = sizeof(record),
+		.op = op,
+		.seq = seq,
+		.start_ns = clock_wall_ns(),
+		.count = count,
+	};
+
+	add_line(log, &record);
+}
+
+static void drain(
+	struct mount_log *log, uint64_t dropped_seq, uint64_t dropped, uint64_t removed_seq)
 {
 	for (size_t at = 0; at < log->draining.used;) {
 		const struct queued_record *record = (const void *)(log->draining.data + at);
@@ -347,35 +406,53 @@ static void drain(struct mount_log *log, uint64_t dropped, uint64_t dropped_seq)
 		at += record->size;
 	}
 	log->draining.used = 0;
-	if (dropped) {
-		struct queued_record record = {
-			.size = sizeof(record),
-			.op = "dropped",
-			.seq = dropped_seq,
-			.start_ns = clock_wall_ns(),
-			.count = dropped,
-		};
-
-		add_line(log, &record);
-	}
+	if (dropped_seq)
+		add_count(log, "dropped", dropped, dropped_seq);
+	if (removed_seq)
+		add_count(log, "removed", log->removed_records, removed_seq);
 	write_batch(log);
 }
 
-/* Under the lock: waits until there is enough to do, or it has waited long enough. */
-static void wait_for_work(struct mount_log *log)
+/* Nothing came: is all as it was? */
+static void look(struct mount_log *log)
 {
-	struct timespec deadline;
+	int r = log_segments_look(log->segments);
 
-	while (!log->filling.used && !log->unreported && !log->hurry && !log->stop) {
+	if (r == 0 && log->lost) { /* a line about it, which shows whether there is room again */
+		log->batch_last_seq = log->lost_first_seq;
+		add_lost_line(log);
+		write_batch(log);
+		return;
+	}
+	note_state(log, r, check_anchor(log));
+	note_removed(log);
+}
+
+static bool has_work(const struct mount_log *log)
+{
+	return log->filling.used || log->unreported || log->hurry || log->stop;
+}
+
+/* Under the lock: waits until there is enough to do, or it has waited long enough.  False: nothing
+ * has come. */
+static bool wait_for_work(struct mount_log *log)
+{
+	struct timespec deadline = clock_in_ms(LOOK_MS);
+	int r = 0;
+
+	while (!has_work(log) && r != ETIMEDOUT) {
 		log->idle = true;
-		pthread_cond_wait(&log->work, &log->lock);
+		r = pthread_cond_timedwait(&log->work, &log->lock, &deadline);
 	}
 	log->idle = false;
+	if (!has_work(log))
+		return false;
 	deadline = clock_in_ms(GATHER_MS);
 	while (!log->hurry && !log->stop)
 		if (pthread_cond_timedwait(&log->work, &log->lock, &deadline) == ETIMEDOUT)
 			break;
 	log->hurry = false;
+	return true;
 }
 
 static void *writer_run(void *user)
@@ -384,24 +461,30 @@ static void *writer_run(void *user)
 	bool stop = false;
 
 	pthread_setname_np(pthread_self(), "log");
-	while (!stop) {
-		uint64_t dropped, dropped_seq, up_to;
+	while (!stop || log->was_removed) {
+		uint64_t dropped, dropped_seq, removed_seq, up_to;
 		struct queue full;
 
 		pthread_mutex_lock(&log->lock);
-		wait_for_work(log);
+		if (!wait_for_work(log)) {
+			pthread_mutex_unlock(&log->lock);
+			look(log);
+			continue;
+		}
 		full = log->filling;
 		log->filling = log->draining;
 		log->draining = full;
 		dropped = log->unreported;
 		log->unreported = 0;
 		dropped_seq = dropped ? ++log->last_seq : 0;
+		removed_seq = log->was_removed ? ++log->last_seq : 0;
+		log->was_removed = false;
 		up_to = log->last_seq;
 		stop = log->stop;
 		pthread_cond_broadcast(&log->room);
 		pthread_mutex_unlock(&log->lock);
 
-		drain(log, dropped, dropped_seq);
+		drain(log, dropped_seq, dropped, removed_seq);
 
 		pthread_mutex_lock(&log->lock);
 		log->written_seq = up_to;
@@ -449,6 +532,11 @@ void mount_log_stats(struct mount_log *log, struct mount_log_stats *ret_stats)
 	pthread_mutex_lock(&log->lock);
 	*ret_stats = log->stats;
 	pthread_mutex_unlock(&log->lock);
+}
+
+bool mount_log_refuses(const struct mount_log *log)
+{
+	return log && atomic_load_explicit(&log->refuses, memory_order_relaxed);
 }
 
 const char *mount_log_path(struct mount_log *log)
@@ -522,6 +610,8 @@ static int open_segments(struct mount_log *log, const struct mount_log_options *
 	};
 	int r = log_generation_take(log->directory.fd, &generation);
 
+	if (r < 0 && r != -ENOENT && options && options->is_required)
+		return r;
 	log->stats.is_sealed = r == 0;
 	if (r == 0)
 		wanted.generation = &generation;
@@ -550,6 +640,8 @@ static int log_init(
 	r = callers_new(&log->callers);
 	if (r < 0)
 		return r;
+	log->is_required = options && options->is_required;
+	log->removed = options ? options->removed : NULL;
 	r = log_directory_open(&log->directory, directory);
 	if (r == 0)
 		r = open_segments(log, options);

@@ -53,7 +53,8 @@ struct mount_log_stats {
 	uint64_t dropped; /* reads that are counted in a "dropped" line */
 	uint64_t errors;  /* records whose result is not 0 */
 	uint64_t bytes_written;
-	bool is_sealed; /* with keys */
+	bool is_sealed;   /* with keys */
+	uint64_t removed; /* times that the file was removed while it was written */
 	uint64_t lost; /* records that could not be written (disk full...): a "lost" line says so */
 	int last_error;   /* 0 or -errno of the last write to the log */
 	int anchor_error; /* ... to its anchor */
@@ -62,14 +63,19 @@ struct mount_log_stats {
 struct mount_log_options {
 	uint64_t limit_bytes;      /* of all segments together; 0: 256 MiB */
 	struct log_anchor *anchor; /* gets each seal, and must outlive the log; NULL: none */
+	bool is_required;          /* without it the mount serves nothing: mount_log_refuses() */
+	void (*removed)(void);     /* the log's files were removed, and begun anew; may be NULL */
 };
 
 /* Opens (continues) the log in `directory`, made 0700 when missing (its parents too), and seals it
  * where it has a key (fs/mount_log_seal.h).  `options` may be NULL.  The directory stays open: a
  * mount that covers it later does not matter.  -EBUSY: another daemon writes there; -errno of the
- * file system. */
+ * file system; a log that is required also fails where it has a key that cannot be used. */
 int mount_log_open(
 	const char *directory, const struct mount_log_options *options, struct mount_log **ret_log);
+
+/* True while a log that is required cannot be written, or anchored.  NULL is fine. */
+bool mount_log_refuses(const struct mount_log *log);
 
 /* Writes what is queued, ends the thread, frees.  NULL is fine. */
 void mount_log_close(struct mount_log *log);

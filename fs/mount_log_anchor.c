@@ -113,12 +113,25 @@ static int deliver(struct log_anchor *anchor, const char *line, int wait_ms)
 	return (size_t)done == length ? 0 : -EIO;
 }
 
+static int deliver_pending(struct log_anchor *anchor, int wait_ms)
+{
+	for (unsigned i = 0; i < RINGS_MAX; i++) {
+		char *line = anchor->pending[i].line;
+		int r = *line ? deliver(anchor, line, wait_ms) : 0;
+
+		if (r == 0)
+			*line = '\0';
+		else if (r != -EAGAIN)
+			return r;
+	}
+	return 0;
+}
+
 int log_anchor_note(
 	struct log_anchor *anchor, const char *ring, uint64_t last_seq, const uint8_t digest[32])
 {
 	char hex[65], *line;
 	unsigned slot = 0;
-	int r;
 
 	while (anchor->pending[slot].ring && strcmp(anchor->pending[slot].ring, ring) != 0 &&
 		slot < RINGS_MAX - 1)
@@ -130,19 +143,19 @@ int log_anchor_note(
 		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 	snprintf(line, LINE_BYTES, LINE_START "%s %s %" PRIu64 " %s\n", anchor->log_name, ring,
 		last_seq, hex);
-	r = deliver(anchor, line, 0);
-	if (r == 0)
-		*line = '\0';
-	return r == -EAGAIN ? 0 : r;
+	return deliver_pending(anchor, 0);
+}
+
+int log_anchor_flush(struct log_anchor *anchor)
+{
+	return deliver_pending(anchor, 0);
 }
 
 void log_anchor_close(struct log_anchor *anchor)
 {
 	if (!anchor)
 		return;
-	for (unsigned i = 0; i < RINGS_MAX; i++)
-		if (anchor->pending[i].line[0])
-			deliver(anchor, anchor->pending[i].line, CLOSE_WAIT_MS / RINGS_MAX);
+	deliver_pending(anchor, CLOSE_WAIT_MS / RINGS_MAX);
 	if (anchor->fd >= 0)
 		close(anchor->fd);
 	free(anchor->where);

@@ -30,6 +30,9 @@ const char *log_anchor_place(const struct log_anchor *anchor); /* `where`; "": N
 int log_anchor_note(
 	struct log_anchor *anchor, const char *ring, uint64_t last_seq, const uint8_t digest[32]);
 
+/* Tries again what could not be delivered.  0, -errno. */
+int log_anchor_flush(struct log_anchor *anchor);
+
 /* ---- Comparing ----------------------------------------------------------------- */
 
 /* The lines of an anchor about one ring of a log, in order, as far as it went when it was opened.

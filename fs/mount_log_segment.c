@@ -23,7 +23,7 @@ enum {
 };
 
 struct log_segments {
-	const struct log_directory *directory;
+	struct log_directory *directory;
 	int file; /* LOG_CURRENT_NAME */
 	uint64_t size_bytes;
 	uint64_t limit_bytes, segment_bytes;
@@ -32,6 +32,9 @@ struct log_segments {
 	bool has_begun;     /* the first line of this daemon is written */
 	uint8_t digest[32]; /* of the last seal */
 	uint64_t last_seq;  /* ... and its number */
+	uint64_t records;   /* in `file`, that this daemon wrote */
+	bool removed;       /* ... a former one, with so many: */
+	uint64_t removed_records;
 	struct log_seal next_seal;
 	struct log_anchor *anchor;
 	int anchor_error;
@@ -134,6 +137,7 @@ static int begin_segment(struct log_segments *s, uint32_t oldest, uint64_t first
 	file = old;
 	s->number++;
 	s->oldest = oldest;
+	s->records = 0;
 	return 0;
 }
 
@@ -224,20 +228,95 @@ static int write_begin(struct log_segments *s)
 	return r;
 }
 
+/* ---- Removed while it is written ---------------------------------------------- */
+
+static bool is_in_place(const struct log_segments *s)
+{
+	struct stat mine, named;
+
+	return fstat(s->file, &mine) == 0 && mine.st_nlink > 0 &&
+	       fstatat(s->directory->fd, LOG_CURRENT_NAME, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+}
+
+static int reopen_directory(struct log_directory *directory)
+{
+	struct log_directory fresh;
+	struct stat attributes, lock;
+	int r;
+
+	if (fstat(directory->fd, &attributes) == 0 && attributes.st_nlink > 0 &&
+		fstat(directory->lock, &lock) == 0 && lock.st_nlink > 0)
+		return 0;
+	r = log_directory_open(&fresh, directory->path);
+	if (r < 0)
+		return r;
+	log_directory_close(directory);
+	*directory = fresh;
+	return 0;
+}
+
+/* A file in the place of ours is kept under a name that is no segment's. */
+static int move_aside(const struct log_segments *s)
+{
+	char name[32];
+	int r;
+
+	snprintf(name, sizeof(name), "foreign-%08u.jsonl", s->number);
+	r = rename_to_free_name(s->directory->fd, LOG_CURRENT_NAME, name);
+	if (r == -EEXIST)
+		return unlinkat(s->directory->fd, LOG_CURRENT_NAME, 0) < 0 ? -errno : 0;
+	return r == -ENOENT ? 0 : r;
+}
+
+int log_segments_look(struct log_segments *s)
+{
+	uint64_t records = s->records;
+	int r;
+
+	if (s->anchor)
+		s->anchor_error = log_anchor_flush(s->anchor);
+	if (is_in_place(s))
+		return 0;
+	r = reopen_directory(s->directory);
+	if (r == 0)
+		r = move_aside(s);
+	if (r == 0)
+		r = begin_segment(s, s->oldest, s->last_seq + 1);
+	if (r < 0)
+		return r;
+	s->removed_records = records + (s->removed ? s->removed_records : 0);
+	s->removed = true;
+	return 0;
+}
+
+bool log_segments_take_removed(struct log_segments *s, uint64_t *ret_count)
+{
+	bool removed = s->removed;
+
+	*ret_count = s->removed_records;
+	s->removed = false;
+	return removed;
+}
+
+/* ---- Appending ----------------------------------------------------------------- */
+
 int log_segments_append(
 	struct log_segments *s, const struct buffer *lines, uint64_t first_seq, uint64_t last_seq)
 {
 	/* When there is no new segment to be had, the old one goes on.  A full disk drops nothing
 	 * old: whoever can fill it could else remove what he did. */
-	if (s->size_bytes >= s->segment_bytes)
-		rotate(s, first_seq);
-	if (!s->has_begun) {
-		int r = write_begin(s);
+	int r = log_segments_look(s);
 
-		if (r < 0)
-			return r;
-	}
-	return write_sealed(s, lines, last_seq);
+	if (r == 0 && s->size_bytes >= s->segment_bytes)
+		rotate(s, first_seq);
+	if (r == 0 && !s->has_begun)
+		r = write_begin(s);
+	if (r == 0)
+		r = write_sealed(s, lines, last_seq);
+	if (r == 0)
+		s->records += last_seq + 1 - first_seq;
+	return r;
 }
 
 int log_segments_anchor_error(const struct log_segments *s)
@@ -251,7 +330,8 @@ void log_segments_end(struct log_segments *s)
 	const struct buffer line = {.data = (uint8_t *)text, .size = strlen(text)};
 
 	/* Without it, --verify says that the daemon was killed: no more can be done here. */
-	write_sealed(s, &line, s->last_seq);
+	if (log_segments_look(s) == 0)
+		write_sealed(s, &line, s->last_seq);
 }
 
 /* ---- Opening ---------------------------------------------------------------- */
@@ -301,8 +381,8 @@ int log_directory_open(struct log_directory *directory, const char *path)
 {
 	int r;
 
-	*directory = (struct log_directory){.fd = -1, .lock = -1};
-	r = log_directory_make(path, &directory->fd);
+	*directory = (struct log_directory){.path = strdup(path), .fd = -1, .lock = -1};
+	r = directory->path ? log_directory_make(path, &directory->fd) : -ENOMEM;
 	if (r == 0)
 		r = take_lock(directory);
 	if (r < 0)
@@ -316,7 +396,8 @@ void log_directory_close(struct log_directory *directory)
 		close(directory->lock);
 	if (directory->fd >= 0)
 		close(directory->fd);
-	directory->fd = directory->lock = -1;
+	free(directory->path);
+	*directory = (struct log_directory){.fd = -1, .lock = -1};
 }
 
 /* The newest of the renamed segments. */
@@ -394,9 +475,8 @@ static int continue_log(struct log_segments *s, uint64_t *ret_last_seq)
 	return begin_segment(s, s->oldest, *ret_last_seq + 1);
 }
 
-int log_segments_open(const struct log_directory *directory,
-	const struct log_segments_options *options, struct log_segments **ret_segments,
-	uint64_t *ret_last_seq)
+int log_segments_open(struct log_directory *directory, const struct log_segments_options *options,
+	struct log_segments **ret_segments, uint64_t *ret_last_seq)
 {
 	struct log_segments *s = calloc(1, sizeof(*s));
 	int r = 0;

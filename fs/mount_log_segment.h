@@ -23,6 +23,7 @@
 
 /* Open and locked: one daemon writes there. */
 struct log_directory {
+	char *path;
 	int fd;
 	int lock;
 };
@@ -46,9 +47,8 @@ struct log_segments_options {
 
 /* Continues the log of a directory, which must outlive it; `*ret_last_seq` is the last
  * sequence number that was ever written there.  -errno. */
-int log_segments_open(const struct log_directory *directory,
-	const struct log_segments_options *options, struct log_segments **ret_segments,
-	uint64_t *ret_last_seq);
+int log_segments_open(struct log_directory *directory, const struct log_segments_options *options,
+	struct log_segments **ret_segments, uint64_t *ret_last_seq);
 void log_segments_close(struct log_segments *segments); /* NULL is fine */
 
 /* Writes a batch of whole lines whose first and last sequence numbers are given, rotating
@@ -56,6 +56,13 @@ void log_segments_close(struct log_segments *segments); /* NULL is fine */
  * nothing of the batch stays in the file. */
 int log_segments_append(struct log_segments *segments, const struct buffer *lines,
 	uint64_t first_seq, uint64_t last_seq);
+
+/* When the file that is written was removed or replaced, or its directory was removed: begins a
+ * new one, as log_segments_append() does.  -errno of that. */
+int log_segments_look(struct log_segments *segments);
+
+/* True once after that; `*ret_count` records were in the file. */
+bool log_segments_take_removed(struct log_segments *segments, uint64_t *ret_count);
 
 /* 0, or -errno of the last seal that the anchor should have got. */
 int log_segments_anchor_error(const struct log_segments *segments);

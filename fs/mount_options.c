@@ -22,6 +22,8 @@ static const char usage[] =
 	"                       workspace is on another machine), or ids as they are\n"
 	"  --size=BYTES[kMGT]   bound of a mem: workspace\n"
 	"  --ttl=SECONDS        how long names are believed where changes are not reported (1)\n"
+	"  --log=required       serve nothing while the log cannot be written (default:\n"
+	"                       best_effort)\n"
 	"  --log-anchor=PLACE   send the digests of the log to a FILE, fd:N or syslog, too\n"
 	"  -r, --read-only      refuse changes (-o ro)\n"
 	"\n"
@@ -89,6 +91,15 @@ static int set_string(char **string, const char *value)
 	return *string ? 0 : -ENOMEM;
 }
 
+static int set_log(struct mount_options *options, const char *text)
+{
+	if (strcmp(text, "required") != 0 && strcmp(text, "best_effort") != 0)
+		return command_usage_error(
+			"mount", "log takes \"required\" or \"best_effort\", not \"%s\"", text);
+	options->log_required = strcmp(text, "required") == 0;
+	return 0;
+}
+
 static int set_option(struct mount_options *options, const char *word)
 {
 	if (!*word || strncmp(word, "x-", 2) == 0 || strncmp(word, "comment=", 8) == 0 ||
@@ -118,6 +129,8 @@ static int set_option(struct mount_options *options, const char *word)
 	}
 	if (strcmp(word, "noatime") == 0 || strcmp(word, "atime") == 0)
 		options->no_atime = strcmp(word, "noatime") == 0;
+	if (strncmp(word, "log=", 4) == 0)
+		return set_log(options, word + 4);
 	if (strncmp(word, "log_anchor=", 11) == 0)
 		return set_string(&options->log_anchor, word + 11);
 	if (strncmp(word, "ttl=", 4) == 0)
@@ -178,6 +191,8 @@ static int parse_one(struct mount_options *options, int letter)
 		return set_ttl(options, optarg);
 	case 's':
 		return set_long(options, "size", optarg);
+	case 'L':
+		return set_log(options, optarg);
 	case 'A':
 		return set_string(&options->log_anchor, optarg);
 	case 'n': /* mount(8): do not write /etc/mtab */
@@ -196,8 +211,8 @@ int mount_options_parse(int argc, char **argv, struct mount_options *ret_options
 	static const struct option longs[] = {{"foreground", no_argument, NULL, 'f'},
 		{"read-only", no_argument, NULL, 'r'}, {"idmap", required_argument, NULL, 'i'},
 		{"ttl", required_argument, NULL, 't'}, {"size", required_argument, NULL, 's'},
-		{"log-anchor", required_argument, NULL, 'A'}, {"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0}};
+		{"log-anchor", required_argument, NULL, 'A'}, {"log", required_argument, NULL, 'L'},
+		{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
 	int letter, r = 0;
 
 	*ret_options = (struct mount_options){.ttl_ms = 1000};
@@ -223,7 +238,7 @@ static void offer(struct command_guess *guess, const char *const *words, size_t 
 
 void mount_options_guess(const char *unknown)
 {
-	static const char *const own[] = {"ro", "ttl", "idmap", "log_anchor", "log_reads"};
+	static const char *const own[] = {"ro", "ttl", "idmap", "log", "log_anchor", "log_reads"};
 	cleanup_free char *word = strndup(unknown, strcspn(unknown, "="));
 	struct command_guess guess;
 

@@ -241,6 +241,9 @@ int session_raw_attach(struct session *s);
 /* Looks at a request before libfuse does. */
 void session_raw_begin(const struct session *s, struct fuse_buf *buffer);
 
+/* True: the request was answered with EIO, as the log that the mount requires cannot be written. */
+bool session_raw_refuses(struct session *s, const struct fuse_buf *buffer);
+
 /* Of the request that this thread serves: create is O_TMPFILE; the write, truncation or open
  * has to clear set-user-ID and set-group-ID bits; setxattr the latter. */
 bool session_raw_is_unnamed(void);

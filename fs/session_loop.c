@@ -124,8 +124,10 @@ static bool serve(struct session_thread *thread, struct fuse_buf *buffer)
 		thread->busy_since = coarse_ns();
 		if (--group->idle == 0)
 			none_is_idle(group, false);
-		session_raw_begin(s, buffer);
-		fuse_session_process_buf(s->fuse, buffer);
+		if (!session_raw_refuses(s, buffer)) {
+			session_raw_begin(s, buffer);
+			fuse_session_process_buf(s->fuse, buffer);
+		}
 		thread->busy_since = 0;
 		if (thread->ring)
 			session_ring_is_spare(thread->ring, group->idle >= group->usual);

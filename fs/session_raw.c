@@ -150,6 +150,36 @@ void session_raw_begin(const struct session *s, struct fuse_buf *buffer)
 		header->opcode = FUSE_CREATE; /* of the same form */
 }
 
+/* What ends or takes back something goes on, and so does what asks for nothing. */
+static bool needs_log(uint32_t opcode)
+{
+	switch (opcode) {
+	case FUSE_INIT:
+	case FUSE_DESTROY:
+	case FUSE_FORGET:
+	case FUSE_BATCH_FORGET:
+	case FUSE_INTERRUPT:
+	case FUSE_RELEASE:
+	case FUSE_RELEASEDIR:
+	case FUSE_NOTIFY_REPLY:
+		return false;
+	default:
+		return true;
+	}
+}
+
+bool session_raw_refuses(struct session *s, const struct fuse_buf *buffer)
+{
+	const struct fuse_in_header *header = buffer->mem;
+	struct fuse_out_header out = {.len = sizeof(out), .error = -EIO, .unique = header->unique};
+	struct iovec part = {&out, sizeof(out)};
+
+	if (!mount_log_refuses(s->mount->log) || !needs_log(header->opcode))
+		return false;
+	write_device(fuse_session_fd(s->fuse), &part, 1, s);
+	return true;
+}
+
 bool session_raw_is_unnamed(void)
 {
 	return current.is_unnamed;

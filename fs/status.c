@@ -156,6 +156,8 @@ static void add_log(cJSON *object, struct mount *m)
 	add_counter(log, "lost", stats.lost);
 	add_counter(log, "errors", stats.errors);
 	add_counter(log, "bytes_written", stats.bytes_written);
+	add_counter(log, "removed", stats.removed);
+	cJSON_AddBoolToObject(log, "refuses", mount_log_refuses(m->log));
 	cJSON_AddBoolToObject(log, "sealed", stats.is_sealed);
 	cJSON_AddStringToObject(
 		log, "anchor", m->options->log_anchor ? m->options->log_anchor : "");

@@ -146,6 +146,13 @@ static void print_log(const cJSON *status, const cJSON *log)
 	if (lost)
 		printf(", %llu LINES LOST", lost);
 	putchar('\n');
+	if (number_member(log, "removed") > 0)
+		printf("%-12s THE LOG WAS REMOVED while it was written, and begun anew (%.0f "
+		       "times)\n",
+			"", (double)number_member(log, "removed"));
+	if (cJSON_IsTrue(member(log, "refuses")))
+		printf("%-12s NOTHING IS SERVED while it cannot be written (-o log=required)\n",
+			"");
 	if (*anchor_error)
 		printf("%-12s THE ANCHOR CANNOT BE WRITTEN (%s)\n", "", anchor_error);
 }

@@ -236,6 +236,60 @@ test_a_log_that_could_not_be_written_was_not_tampered_with() {
 	! grep -q 'was altered' "$tmp/out" || fail "$(cat "$tmp/out")"
 }
 
+test_a_removed_log_is_begun_anew() {
+	local place=$tmp/removed log code=0 i
+
+	mkdir "$place"
+	"$ISTHMUS" mount mem: "$place"
+	mkdir "$place/before"
+	log=$("$ISTHMUS" status "$place" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["log"])')
+	while [ -e "${log%/*}" ]; do
+		rm -rf "${log%/*}" || :
+	done
+	mkdir "$place/after"
+	for ((i = 0; i < 600; i++)); do
+		"$ISTHMUS" status "$place" | grep -q 'THE LOG WAS REMOVED' && break
+		sleep 0.05
+	done
+	"$ISTHMUS" status "$place" | grep -q 'THE LOG WAS REMOVED' || fail "$("$ISTHMUS" status "$place")"
+	for ((i = 0; i < 600; i++)); do
+		grep -q 'somebody removed or replaced' "${log%/*}/daemon.log" && break
+		sleep 0.05
+	done
+	grep -q 'somebody removed or replaced' "${log%/*}/daemon.log" || fail "no message"
+	"$ISTHMUS" log "$place" --op mkdir | grep -q after || fail "$("$ISTHMUS" log "$place")"
+	"$ISTHMUS" log "$place" --verify >/dev/null 2>"$tmp/err" || code=$?
+	expect 1 "$code" "exit code"
+	"$ISTHMUS" umount "$place"
+}
+
+test_a_required_log_stops_the_mount() {
+	local place=$tmp/required i
+
+	[ "$(id -u)" = 0 ] || skip "needs root to make a full disk"
+	mkdir "$place" "$tmp/small"
+	touch "$tmp/no-directory"
+	! XDG_STATE_HOME=$tmp/no-directory "$ISTHMUS" mount -o log=required mem: "$place" 2>"$tmp/err" || fail "without a log"
+	grep -q 'log=required' "$tmp/err" || fail "$(cat "$tmp/err")"
+	mount -t tmpfs -o size=64k none "$tmp/small"
+	XDG_STATE_HOME=$tmp/small "$ISTHMUS" mount --log=required mem: "$place"
+	for ((i = 0; i < 20000; i++)); do
+		echo x 2>/dev/null >"$place/file$i" || break
+	done
+	! ls "$place/unknown" 2>"$tmp/err" || fail "served without a log"
+	! "$ISTHMUS" exec "$place" -- true 2>"$tmp/err2" || fail "ran without a log"
+	grep -q 'Input/output error' "$tmp/err" || fail "$(cat "$tmp/err")"
+	"$ISTHMUS" status "$place" | grep -q 'NOTHING IS SERVED' || fail "$("$ISTHMUS" status "$place")"
+	mount -o remount,size=1m "$tmp/small"
+	for ((i = 0; i < 600; i++)); do
+		mkdir "$place/again" 2>/dev/null && break
+		sleep 0.05
+	done
+	[ -d "$place/again" ] || fail "serves nothing though there is room"
+	"$ISTHMUS" umount "$place"
+	umount -l "$tmp/small"
+}
+
 test_the_log_outlives_the_mount() {
 	local second=$tmp/second last
 

@@ -454,6 +454,151 @@ static void test_what_cannot_be_written_is_counted_in_a_line(void)
 	remove_directory();
 }
 
+static void record_one_more(struct mount_log *log)
+{
+	record(log, "write", "again", LOG_IS_MUTATION);
+	mount_log_flush(log);
+}
+
+/* Waits, through as many batches as it takes, until the log says that its file was removed. */
+static void wait_for_removed(struct mount_log *log, uint64_t times)
+{
+	struct mount_log_stats stats = {0};
+
+	while (stats.removed < times) {
+		record_one_more(log);
+		mount_log_stats(log, &stats);
+	}
+	mount_log_flush(log);
+}
+
+static void check_it_went_on(struct mount_log *log, uint64_t first, uint64_t records)
+{
+	struct log_verify_report report;
+	cleanup_free char *text = NULL;
+	char count[32];
+
+	record(log, "write", "last", LOG_IS_MUTATION);
+	mount_log_flush(log);
+	mount_log_close(log);
+	text = read_segment(LOG_CURRENT_NAME);
+	snprintf(count, sizeof(count), "\"count\":%llu", (unsigned long long)records);
+	CHECK(text && strstr(text, "\"op\":\"removed\"") && strstr(text, count));
+	CHECK(text && strstr(text, "\"path\":\"last\""));
+	CHECK_RC(0, verify(&report));
+	CHECK(strstr(report.problem, "somebody else deleted") != NULL);
+	CHECK_RC(first, report.first_seq);
+}
+
+static void test_a_file_that_is_removed_while_it_is_written_is_begun_anew(void)
+{
+	struct mount_log *log = new_log(0);
+	char path[128];
+
+	fill(log, 10);
+	snprintf(path, sizeof(path), "%s/" LOG_CURRENT_NAME, directory);
+	CHECK_RC(0, unlink(path));
+	wait_for_removed(log, 1);
+	check_it_went_on(log, 11, 10);
+	remove_directory();
+}
+
+static void test_a_directory_that_is_removed_while_it_is_written_is_made_anew(void)
+{
+	struct mount_log *log = new_log(0), *second = NULL;
+	cleanup_free char *text = NULL;
+
+	fill(log, 10);
+	do
+		remove_directory(); /* the log may begin anew between its file and the directory */
+	while (access(directory, F_OK) == 0);
+	wait_for_removed(log, 1);
+	while (access(directory, F_OK) < 0)
+		record_one_more(log);
+	CHECK_RC(-EBUSY, mount_log_open(directory, NULL, &second));
+	mount_log_close(log);
+	text = read_segment(LOG_CURRENT_NAME);
+	CHECK(text && strstr(text, "\"op\":\"removed\""));
+	remove_directory();
+}
+
+static void test_a_file_in_the_place_of_the_log_is_kept_aside(void)
+{
+	struct mount_log *log = new_log(0);
+	cleanup_free char *text = NULL;
+	char path[128];
+
+	fill(log, 10);
+	snprintf(path, sizeof(path), "%s/" LOG_CURRENT_NAME, directory);
+	CHECK_RC(0, unlink(path));
+	write_segment(LOG_CURRENT_NAME, "mine\n", 5);
+	wait_for_removed(log, 1);
+	text = read_segment("foreign-00000001.jsonl");
+	CHECK_STRING("mine\n", text);
+	check_it_went_on(log, 11, 10);
+	remove_directory();
+}
+
+/* Nothing is recorded meanwhile. */
+static void test_a_removed_file_is_noticed_by_an_idle_log(void)
+{
+	struct mount_log *log = new_log(0);
+	struct mount_log_stats stats = {0};
+	char path[128];
+
+	fill(log, 10);
+	snprintf(path, sizeof(path), "%s/" LOG_CURRENT_NAME, directory);
+	CHECK_RC(0, unlink(path));
+	while (stats.removed == 0) {
+		usleep(10000);
+		mount_log_stats(log, &stats);
+	}
+	check_it_went_on(log, 11, 10);
+	remove_directory();
+}
+
+static void test_a_required_log_refuses_while_it_cannot_be_written(void)
+{
+	const struct mount_log_options options = {.is_required = true};
+	struct mount_log *log = NULL;
+
+	log = new_log(0);
+	mount_log_close(log);
+	CHECK_RC(0, mount_log_open(directory, &options, &log));
+	signal(SIGXFSZ, SIG_IGN);
+	fill(log, 10);
+	CHECK(!mount_log_refuses(log));
+	limit_file_size(1);
+	fill(log, 10);
+	CHECK(mount_log_refuses(log));
+	limit_file_size(RLIM_INFINITY);
+	while (mount_log_refuses(log)) /* nothing is recorded meanwhile */
+		usleep(10000);
+	CHECK_RC(21, record(log, "write", "after", LOG_IS_MUTATION));
+	mount_log_close(log);
+	log = open_log(0);
+	CHECK(!mount_log_refuses(log));
+	limit_file_size(1);
+	fill(log, 10);
+	CHECK(!mount_log_refuses(log));
+	limit_file_size(RLIM_INFINITY);
+	mount_log_close(log);
+	remove_directory();
+}
+
+static void test_a_required_log_needs_its_sealing_key(void)
+{
+	const struct mount_log_options required = {.is_required = true};
+	struct mount_log *log = new_log(0);
+
+	mount_log_close(log);
+	write_segment(LOG_KEY_NAME, "broken", 6);
+	CHECK_RC(-EBADMSG, mount_log_open(directory, &required, &log));
+	log = open_log(0);
+	mount_log_close(log);
+	remove_directory();
+}
+
 static bool segment_exists(const char *name)
 {
 	char path[128];
@@ -721,6 +866,12 @@ TEST_MAIN("mount log", TEST(test_every_field_reaches_the_line),
 	TEST(test_a_flood_drops_no_mutation_and_counts_the_reads_it_drops),
 	TEST(test_rotation_keeps_the_log_within_its_bound),
 	TEST(test_what_cannot_be_written_is_counted_in_a_line),
+	TEST(test_a_file_that_is_removed_while_it_is_written_is_begun_anew),
+	TEST(test_a_directory_that_is_removed_while_it_is_written_is_made_anew),
+	TEST(test_a_file_in_the_place_of_the_log_is_kept_aside),
+	TEST(test_a_removed_file_is_noticed_by_an_idle_log),
+	TEST(test_a_required_log_refuses_while_it_cannot_be_written),
+	TEST(test_a_required_log_needs_its_sealing_key),
 	TEST(test_a_full_disk_removes_no_old_lines),
 	TEST(test_a_foreign_segment_does_not_stop_rotation),
 	TEST(test_segments_get_their_names_where_rename_knows_no_flags),
