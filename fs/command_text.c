@@ -18,6 +18,7 @@ bool command_parse_time(const char *text, uint64_t *ret_us)
 		{"us", 1},
 		{"m", 60e6},
 		{"h", 3600e6},
+		{"d", 86400e6},
 	};
 	char *end;
 	double number;

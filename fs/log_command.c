@@ -11,6 +11,7 @@
 #include "fs/command_line.h"
 #include "fs/command_text.h"
 #include "fs/commands.h"
+#include "fs/log_export.h"
 #include "fs/log_reader.h"
 #include "fs/log_verify.h"
 #include "fs/log_view.h"
@@ -32,10 +33,15 @@ static const char usage[] =
 	"      --call ID       only what this tool call did, its children included\n"
 	"      --conversation ID  only what the calls of this conversation did\n"
 	"      --slow TIME     only what took at least TIME (50ms, 1.5s)\n"
-	"      --errors        only what failed\n"
+	"      --errors        only what failed, lookups of what is not there aside\n"
+	"      --since TIME    only what began at TIME or later: 2026-11-23, 10:28,\n"
+	"                      '2026-11-23 10:28:12', or with Z for UTC: 2026-11-23T10:28Z\n"
+	"      --until TIME    only what began before TIME\n"
+	"      --last TIME     only what began in the last TIME (90s, 10m, 2h, 1d)\n"
 	"  -n, --lines N       only the last N of them\n"
 	"  -f, --follow        go on with what happens (starts with the last 10)\n"
 	"      --json          the lines as they are in the log, see LOG.md\n"
+	"      --export FORMAT csv, or otlp: OpenTelemetry logs as JSON, one batch a line\n"
 	"      --summary       totals by operation, process and call\n"
 	"      --verify        verify the log; exit 1 if it was altered, 3 if it is incomplete\n"
 	"      --verify-key KEY  ... with the verification key; '-' reads it from standard input\n"
@@ -47,7 +53,8 @@ enum { FOLLOW_LINES = 10, LINES_MAX = 1000000 };
 struct log_options {
 	const char *directory;
 	struct log_filter filter;
-	long lines; /* 0: all */
+	long lines;                    /* 0: all */
+	enum log_export_format format; /* 0: none */
 	bool follow, json, summary, verify, setup_keys;
 	struct log_verify_words words;
 };
@@ -126,19 +133,6 @@ static int find_log(const char *directory, struct log_place *place)
 
 /* ---- Showing ---------------------------------------------------------------------- */
 
-/* The last lines, when only they are wanted. */
-struct tail {
-	char **lines;
-	size_t capacity, next;
-};
-
-static void tail_done(struct tail *tail)
-{
-	for (size_t i = 0; i < tail->capacity; i++)
-		free(tail->lines[i]);
-	free(tail->lines);
-}
-
 static void show_line(const struct log_options *options, const char *line, const cJSON *record)
 {
 	if (options->json)
@@ -147,54 +141,57 @@ static void show_line(const struct log_options *options, const char *line, const
 		log_view_print(stdout, record, options->filter.glob);
 }
 
-static void tail_add(struct tail *tail, const char *line)
+/* Where to begin: a number of lines before the end, or at a time. */
+struct search {
+	const struct log_options *options;
+	long found;
+};
+
+static enum log_visit look_for_begin(void *user, const char *line, size_t length)
 {
-	free(tail->lines[tail->next]);
-	tail->lines[tail->next] = strdup(line);
-	tail->next = (tail->next + 1) % tail->capacity;
+	struct search *search = user;
+	cJSON *record;
+
+	if (log_filter_is_past(&search->options->filter, line))
+		return LOG_BEGIN_AFTER;
+	if (!search->options->lines ||
+		!log_filter_match(&search->options->filter, line, length, &record))
+		return LOG_GO_BACK;
+	cJSON_Delete(record);
+	return ++search->found == search->options->lines ? LOG_BEGIN_HERE : LOG_GO_BACK;
 }
 
-static void tail_show(const struct tail *tail, const struct log_options *options)
+/* Shows `limit` lines (0: all) of those that are there. */
+static int show_all(struct log_reader *reader, const struct log_options *options, long limit,
+	struct log_summary *summary, struct log_export *export)
 {
-	for (size_t i = 0; i < tail->capacity; i++) {
-		const char *line = tail->lines[(tail->next + i) % tail->capacity];
-		cJSON *record = line ? cJSON_Parse(line) : NULL;
-
-		if (record)
-			show_line(options, line, record);
-		cJSON_Delete(record);
-	}
-}
-
-static int show_all(struct log_reader *reader, const struct log_options *options, struct tail *tail,
-	struct log_summary *summary)
-{
+	long shown = 0;
 	cJSON *record;
 	size_t length;
 	char *line;
-	int r;
+	int r = 0;
 
-	while ((r = log_reader_next(reader, &line, &length)) > 0) {
+	while ((!limit || shown < limit) && (r = log_reader_next(reader, &line, &length)) > 0) {
 		if (!log_filter_match(&options->filter, line, length, &record))
 			continue;
+		shown++;
 		if (summary)
 			log_summary_add(summary, record);
-		else if (tail->capacity)
-			tail_add(tail, line);
+		else if (export)
+			log_export_add(export, record);
 		else
 			show_line(options, line, record);
 		cJSON_Delete(record);
 	}
-	return r;
+	return r < 0 ? r : 0;
 }
 
 static int follow(struct log_reader *reader, const struct log_options *options)
 {
-	struct tail none = {0};
 	int r = 0;
 
 	while (r == 0) {
-		r = show_all(reader, options, &none, NULL);
+		r = show_all(reader, options, 0, NULL, NULL);
 		if (fflush(stdout) != 0)
 			return -errno;
 		if (r == 0)
@@ -205,26 +202,29 @@ static int follow(struct log_reader *reader, const struct log_options *options)
 
 static int show(const struct log_options *options, const struct log_place *place)
 {
-	cleanup_with(tail_done) struct tail tail = {.capacity = (size_t)options->lines};
 	struct log_summary *summary = options->summary ? log_summary_new() : NULL;
-	struct log_reader *reader;
+	struct log_export *export =
+		options->format ? log_export_new(stdout, options->format) : NULL;
+	struct search search = {.options = options};
+	struct log_reader *reader = NULL;
 	int r;
 
-	if (tail.capacity) {
-		tail.lines = calloc(tail.capacity, sizeof(*tail.lines));
-		if (!tail.lines)
-			tail.capacity = 0;
-	}
 	r = log_reader_open(place->directory, &reader);
+	if (r == 0 && ((options->summary && !summary) || (options->format && !export)))
+		r = -ENOMEM;
 	if (r == 0) {
-		r = show_all(reader, options, &tail, summary);
+		if (options->lines || *options->filter.since)
+			r = log_reader_go_back(reader, look_for_begin, &search);
+		/* More lines may have come since it went back. */
+		if (r == 0 && (!options->lines || search.found))
+			r = show_all(reader, options, search.found, summary, export);
 		if (summary)
 			log_summary_print(stdout, summary);
-		tail_show(&tail, options);
 		if (r == 0 && options->follow)
 			r = follow(reader, options);
-		log_reader_close(reader);
 	}
+	log_reader_close(reader);
+	log_export_end(export);
 	log_summary_free(summary);
 	if (r < 0)
 		return command_error("log", "\"%s\": %s", place->directory, strerror(-r));
@@ -297,6 +297,7 @@ static int check_operations(const char *list)
 /* 0: go on; else the exit code (-1: 0, the help was shown). */
 static int parse_option(struct log_options *options, int option)
 {
+	uint64_t last_us;
 	long number;
 
 	switch (option) {
@@ -329,6 +330,27 @@ static int parse_option(struct log_options *options, int option)
 		if (!parse_count(optarg, LINES_MAX, &options->lines))
 			return command_usage_error(
 				"log", "\"%s\" is not a number of lines", optarg);
+		return 0;
+	case 'b':
+	case 'u':
+		if (!log_parse_time(
+			    optarg, option == 'b' ? options->filter.since : options->filter.until))
+			return command_usage_error("log",
+				"\"%s\" is not a time such as 2026-11-23, 10:28 or "
+				"2026-11-23T10:28:12Z",
+				optarg);
+		return 0;
+	case 'l':
+		if (!command_parse_time(optarg, &last_us))
+			return command_usage_error(
+				"log", "\"%s\" is not a time such as 90s, 10m or 2h", optarg);
+		log_format_time(time(NULL) - (time_t)(last_us / 1000000), options->filter.since);
+		return 0;
+	case 'x':
+		options->format = log_export_format(optarg);
+		if (!options->format)
+			return command_usage_error(
+				"log", "--export takes csv or otlp, not \"%s\"", optarg);
 		return 0;
 	case 'f':
 		options->follow = true;
@@ -371,6 +393,10 @@ int log_command(int argc, char **argv)
 		{"conversation", required_argument, NULL, 'C'},
 		{"slow", required_argument, NULL, 's'},
 		{"errors", no_argument, NULL, 'e'},
+		{"since", required_argument, NULL, 'b'},
+		{"until", required_argument, NULL, 'u'},
+		{"last", required_argument, NULL, 'l'},
+		{"export", required_argument, NULL, 'x'},
 		{"lines", required_argument, NULL, 'n'},
 		{"follow", no_argument, NULL, 'f'},
 		{"json", no_argument, NULL, 'j'},
@@ -397,6 +423,9 @@ int log_command(int argc, char **argv)
 	if (options.json && (options.summary || options.verify))
 		return command_usage_error(
 			"log", "--summary and --verify speak to people, not in JSON");
+	if (options.format && (options.json || options.summary || options.verify || options.follow))
+		return command_usage_error(
+			"log", "--export goes without --json, --summary, --verify and --follow");
 	if (options.follow && (options.summary || options.verify))
 		return command_usage_error("log", "--follow has no end to sum up or verify");
 	if (options.follow && !options.lines)

@@ -14,6 +14,9 @@
 #include "fs/mount_log_segment.h"
 #include "ops/support/cleanup.h"
 
+/* The first line of each. */
+#define SEGMENT_LINE "{\"op\":\"segment\",\"schema\":%*u,\"segment\":%u,"
+
 enum {
 	CHUNK_BYTES = 256 << 10,
 	LINE_MAX_BYTES = 4 << 20, /* the longest that is written is far below */
@@ -21,16 +24,15 @@ enum {
 
 struct log_reader {
 	int directory;
-	int changes;  /* inotify of the directory; -1: not yet */
-	char **names; /* of the older segments, while they are being read */
-	size_t next_name;
+	int changes; /* inotify of the directory; -1: not yet */
 	int file;
-	uint32_t number; /* of the segment in `file`; 0: its first line was not read yet */
+	uint32_t number; /* of the segment in `file`; by its first line, once that was read */
 	struct buffer text;
 	size_t at; /* what of `text` has been given out */
 };
 
-static int open_segment(struct log_reader *reader, const char *name)
+/* `number`: of the segment, for one whose first line does not tell. */
+static int open_segment(struct log_reader *reader, const char *name, uint32_t number)
 {
 	int file = openat(reader->directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
@@ -39,12 +41,17 @@ static int open_segment(struct log_reader *reader, const char *name)
 	if (reader->file >= 0)
 		close(reader->file);
 	reader->file = file;
-	reader->number = 0;
+	reader->number = number;
 	reader->text.size = reader->at = 0;
 	return 0;
 }
 
-/* The segment after one that was renamed: itself renamed meanwhile, or the current one.  When
+static bool is_rotated(const char *name, uint32_t *ret_number)
+{
+	return sscanf(name, "log-%u", ret_number) == 1;
+}
+
+/* The segment after the one at hand: renamed by rotation meanwhile, or the current one.  When
  * rotation has deleted it, the oldest that is left. */
 static int open_following(struct log_reader *reader)
 {
@@ -56,9 +63,12 @@ static int open_following(struct log_reader *reader)
 	if (r < 0)
 		return r;
 	r = -ENOENT;
-	for (size_t i = 0; names[i] && r == -ENOENT; i++)
-		if (sscanf(names[i], "log-%u", &number) != 1 || number > reader->number)
-			r = open_segment(reader, names[i]);
+	for (size_t i = 0; names[i] && r == -ENOENT; i++) {
+		if (!is_rotated(names[i], &number))
+			number = reader->number + 1;
+		if (number > reader->number)
+			r = open_segment(reader, names[i], number);
+	}
 	log_names_free(names);
 	return r;
 }
@@ -93,6 +103,7 @@ static int fill(struct log_reader *reader)
 static bool take_line(struct log_reader *reader, char **ret_line, size_t *ret_length)
 {
 	char *start, *end;
+	uint32_t number;
 
 	if (reader->at >= reader->text.size)
 		return false;
@@ -104,21 +115,17 @@ static bool take_line(struct log_reader *reader, char **ret_line, size_t *ret_le
 	*ret_line = start;
 	*ret_length = (size_t)(end - start);
 	reader->at += *ret_length + 1;
-	if (reader->number == 0)
-		sscanf(start, "{\"op\":\"segment\",\"schema\":%*u,\"segment\":%u,",
-			&reader->number);
+	if (strncmp(start, "{\"op\":", strlen("{\"op\":")) == 0 &&
+		sscanf(start, SEGMENT_LINE, &number) == 1 && number > reader->number)
+		reader->number = number;
 	return true;
 }
 
 /* At the end of a segment: 1 when another one follows. */
 static int advance(struct log_reader *reader)
 {
-	int r = -ENOENT;
+	int r;
 
-	while (r == -ENOENT && reader->names && reader->names[reader->next_name])
-		r = open_segment(reader, reader->names[reader->next_name++]);
-	if (r != -ENOENT)
-		return r < 0 ? r : 1;
 	if (is_current(reader))
 		return 0;
 	/* Lines may have come between the last read and the rename. */
@@ -144,6 +151,133 @@ int log_reader_next(struct log_reader *reader, char **ret_line, size_t *ret_leng
 		if (r <= 0)
 			return r;
 	}
+}
+
+/* ---- Backwards ----------------------------------------------------------------------- */
+
+typedef enum log_visit (*visitor)(void *user, const char *line, size_t length);
+
+/* The lines of a text, the last one first.  What comes before the first newline may be a part of a
+ * line: it stays, unless the file begins with it. */
+static enum log_visit visit_lines(struct buffer *text, bool is_begin, visitor visit, void *user)
+{
+	enum log_visit wish = LOG_GO_BACK;
+	char *data = (char *)text->data;
+
+	while (wish == LOG_GO_BACK && text->size > 0) {
+		size_t end = text->size - 1; /* of the line: its newline */
+		char *before = memrchr(data, '\n', end);
+		size_t start = before ? (size_t)(before + 1 - data) : 0;
+
+		if (!before && !is_begin)
+			break;
+		data[end] = '\0';
+		wish = visit(user, data + start, end - start);
+		data[end] = '\n';
+		text->size = wish == LOG_BEGIN_AFTER ? end + 1 : start;
+	}
+	return wish;
+}
+
+/* Puts what is before `*offset` in front of the text. */
+static int read_before(int file, off_t *offset, struct buffer *text)
+{
+	size_t size = *offset < CHUNK_BYTES ? (size_t)*offset : CHUNK_BYTES, done = 0;
+	int r = buffer_reserve(text, size + 1);
+
+	if (r < 0)
+		return r;
+	memmove(text->data + size, text->data, text->size);
+	text->size += size;
+	*offset -= (off_t)size;
+	while (done < size) {
+		ssize_t got = pread(file, text->data + done, size - done, *offset + (off_t)done);
+
+		if (got <= 0)
+			return got < 0 ? -errno : -EIO;
+		done += (size_t)got;
+	}
+	return 0;
+}
+
+/* Within the segment at hand; leaves the reader where it is to go on. */
+static int go_back_in_segment(
+	struct log_reader *reader, visitor visit, void *user, enum log_visit *ret_wish)
+{
+	cleanup_buffer struct buffer text = {0};
+	enum log_visit wish = LOG_GO_BACK;
+	off_t offset = lseek(reader->file, 0, SEEK_END);
+	bool at_end = true;
+	int r = offset < 0 ? -errno : 0;
+
+	while (r == 0 && wish == LOG_GO_BACK && offset > 0) {
+		r = read_before(reader->file, &offset, &text);
+		/* The last line may be on its way still. */
+		while (r == 0 && at_end && text.size && text.data[text.size - 1] != '\n')
+			text.size--;
+		at_end = at_end && text.size == 0;
+		if (r == 0 && text.size > LINE_MAX_BYTES)
+			r = -EBADMSG;
+		if (r == 0 && text.size)
+			wish = visit_lines(&text, offset == 0, visit, user);
+	}
+	if (r == 0 && lseek(reader->file, offset + (off_t)text.size, SEEK_SET) < 0)
+		r = -errno;
+	reader->text.size = reader->at = 0;
+	*ret_wish = wish;
+	return r;
+}
+
+static uint32_t number_of(int file, uint32_t otherwise)
+{
+	char line[96] = "";
+	uint32_t number = otherwise;
+
+	if (pread(file, line, sizeof(line) - 1, 0) > 0)
+		sscanf(line, SEGMENT_LINE, &number);
+	return number;
+}
+
+/* The youngest of those older than the one at hand.  -ENOENT: there is none. */
+static int open_preceding(struct log_reader *reader)
+{
+	const char *found = NULL;
+	uint32_t number, best = 0;
+	char **names;
+	int r;
+
+	r = log_segment_names(reader->directory, &names);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; names[i]; i++) {
+		if (is_rotated(names[i], &number) && number < reader->number && number >= best) {
+			best = number;
+			found = names[i];
+		}
+	}
+	r = found ? open_segment(reader, found, best) : -ENOENT;
+	log_names_free(names);
+	return r;
+}
+
+int log_reader_go_back(struct log_reader *reader, visitor visit, void *user)
+{
+	enum log_visit wish = LOG_GO_BACK;
+	int r = open_segment(reader, LOG_CURRENT_NAME, UINT32_MAX);
+
+	reader->number = UINT32_MAX;
+	if (r == 0)
+		reader->number = number_of(reader->file, UINT32_MAX);
+	else if (r == -ENOENT) /* right between two of them: the older ones are all there is */
+		r = open_preceding(reader);
+	while (r == 0) {
+		r = go_back_in_segment(reader, visit, user, &wish);
+		if (r < 0 || wish != LOG_GO_BACK)
+			return r;
+		r = open_preceding(reader);
+	}
+	/* The reader is at the begin of the oldest. */
+	return r == -ENOENT ? 0 : r;
 }
 
 int log_reader_wait(struct log_reader *reader)
@@ -175,13 +309,7 @@ int log_reader_open(const char *directory, struct log_reader **ret_reader)
 	reader->directory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	r = reader->directory < 0 ? -errno : 0;
 	if (r == 0)
-		r = log_segment_names(reader->directory, &reader->names);
-	/* One that rotation deletes meanwhile is no error while a later one is there. */
-	if (r == 0) {
-		r = -ENOENT;
-		while (r == -ENOENT && reader->names[reader->next_name])
-			r = open_segment(reader, reader->names[reader->next_name++]);
-	}
+		r = open_following(reader); /* of number 0: the oldest */
 	if (r < 0) {
 		log_reader_close(reader);
 		return r;
@@ -200,7 +328,6 @@ void log_reader_close(struct log_reader *reader)
 		close(reader->changes);
 	if (reader->directory >= 0)
 		close(reader->directory);
-	log_names_free(reader->names);
 	buffer_done(&reader->text);
 	free(reader);
 }

@@ -6,9 +6,13 @@
 #include <time.h>
 
 #include "fs/command_text.h"
+#include "fs/mount_log_format.h"
 #include "ops/support/cleanup.h"
 
-enum { CHANGED_SHOWN_MAX = 100 };
+enum {
+	CHANGED_SHOWN_MAX = 100,
+	ORDER_US = 10000000, /* how long a record may be on its way to the log, by far */
+};
 
 static const char *text_member(const cJSON *record, const char *name)
 {
@@ -107,6 +111,11 @@ static bool is_text(const cJSON *record, const char *name, const char *wanted)
 	return !wanted || (text && strcmp(text, wanted) == 0);
 }
 
+static bool is_miss(const cJSON *record)
+{
+	return log_is_miss(text_member(record, "op"), text_member(record, "result"));
+}
+
 static bool record_passes(const struct log_filter *filter, const cJSON *record)
 {
 	const char *op = text_member(record, "op");
@@ -116,6 +125,8 @@ static bool record_passes(const struct log_filter *filter, const cJSON *record)
 	if (!is_text(record, "call", filter->call) ||
 		!is_text(record, "conversation", filter->conversation))
 		return false;
+	if (filter->errors && is_miss(record))
+		return false;
 	if (filter->pid && (int64_t)number_member(record, "pid") != filter->pid)
 		return false;
 	if (filter->slow_us && number_member(record, "latency_us") < (double)filter->slow_us)
@@ -124,12 +135,90 @@ static bool record_passes(const struct log_filter *filter, const cJSON *record)
 	       path_matches(record, "path2", filter->glob) || changed_matches(record, filter->glob);
 }
 
+/* The time of a line, which stands right behind its number; NULL: it has none. */
+static const char *time_of(const char *line)
+{
+	static const char key[] = ",\"time\":\"";
+	const char *at = strncmp(line, "{\"seq\":", 7) == 0 ? strchr(line, ',') : NULL;
+
+	if (!at || strncmp(at, key, strlen(key)) != 0)
+		return NULL;
+	at += strlen(key);
+	return strnlen(at, LOG_TIME_BYTES) == LOG_TIME_BYTES ? at : NULL;
+}
+
+void log_format_time(time_t seconds, char ret_time[LOG_TIME_BYTES])
+{
+	struct tm parts;
+
+	gmtime_r(&seconds, &parts);
+	strftime(ret_time, LOG_TIME_BYTES, "%Y-%m-%dT%H:%M:%S.000000Z", &parts);
+}
+
+bool log_parse_time(const char *text, char ret_time[LOG_TIME_BYTES])
+{
+	static const char *const formats[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M",
+		"%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d", "%H:%M:%S", "%H:%M"};
+	time_t now = time(NULL), seconds;
+
+	for (size_t i = 0; i < array_size(formats); i++) {
+		struct tm parts;
+		const char *end;
+		bool is_utc;
+
+		localtime_r(&now, &parts);
+		parts.tm_sec = parts.tm_min = parts.tm_hour = 0;
+		end = strptime(text, formats[i], &parts);
+		is_utc = end && strcmp(end, "Z") == 0;
+		if (!end || (*end && !is_utc) || parts.tm_year < 70 || parts.tm_year > 8000)
+			continue;
+		parts.tm_isdst = -1;
+		seconds = is_utc ? timegm(&parts) : mktime(&parts);
+		log_format_time(seconds, ret_time);
+		return true;
+	}
+	return false;
+}
+
+static uint64_t time_us(const char *time)
+{
+	struct tm parts = {0};
+	const char *fraction = strptime(time, "%Y-%m-%dT%H:%M:%S.", &parts);
+
+	return fraction ? (uint64_t)timegm(&parts) * 1000000 + strtoul(fraction, NULL, 10) : 0;
+}
+
+bool log_filter_is_past(const struct log_filter *filter, const char *line)
+{
+	static const char latency[] = ",\"latency_us\":";
+	const char *time = *filter->since ? time_of(line) : NULL, *took;
+
+	if (!time || strncmp(time, filter->since, LOG_TIME_BYTES - 1) >= 0)
+		return false;
+	took = strstr(line, latency);
+	return took && time_us(time) + strtoul(took + strlen(latency), NULL, 10) + ORDER_US <
+			       time_us(filter->since);
+}
+
+static bool is_in_time(const struct log_filter *filter, const char *line)
+{
+	const char *time;
+
+	if (!*filter->since && !*filter->until)
+		return true;
+	time = time_of(line);
+	return time && (!*filter->since || strncmp(time, filter->since, LOG_TIME_BYTES - 1) >= 0) &&
+	       (!*filter->until || strncmp(time, filter->until, LOG_TIME_BYTES - 1) < 0);
+}
+
 bool log_filter_match(
 	const struct log_filter *filter, const char *line, size_t length, cJSON **ret_record)
 {
 	cJSON *record;
 
 	if (strncmp(line, "{\"seq\":", strlen("{\"seq\":")) != 0)
+		return false;
+	if (!is_in_time(filter, line))
 		return false;
 	/* A quote inside a string is escaped, so this finds the member only. */
 	if (filter->errors && strstr(line, "\"result\":0"))
@@ -383,7 +472,7 @@ static void add_to(struct total *total, const cJSON *record)
 	if (!total)
 		return;
 	total->count++;
-	total->errors += text_member(record, "result") != NULL;
+	total->errors += text_member(record, "result") && !is_miss(record);
 	total->latency_us += latency_us;
 	if (latency_us > total->slowest_us)
 		total->slowest_us = latency_us;

@@ -8,6 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <time.h>
+
+enum { LOG_TIME_BYTES = 28 }; /* "2026-11-23T10:28:12.000000Z" and NUL */
 
 struct log_filter {
 	const char *ops;  /* "read,write"; NULL: all */
@@ -15,13 +18,24 @@ struct log_filter {
 	const char *call, *conversation; /* NULL: all */
 	int64_t pid;                     /* 0: all */
 	uint64_t slow_us;                /* at least this long */
-	bool errors;                     /* only those that failed */
+	bool errors; /* only those that failed; a lookup of what is not there does not count */
+	char since[LOG_TIME_BYTES]; /* times as the log has them; "": any */
+	char until[LOG_TIME_BYTES];
 };
 
 /* True for a record (not a segment's first line or a seal) that passes; the caller deletes
  * `*ret_record`. */
 bool log_filter_match(
 	const struct log_filter *filter, const char *line, size_t length, cJSON **ret_record);
+
+/* True: the record and all that were written before it began before filter->since.  Records are
+ * written when their operation ends, so that an old one may be among younger ones. */
+bool log_filter_is_past(const struct log_filter *filter, const char *line);
+
+/* "2026-11-23", "10:28", "2026-11-23 10:28:12" (of here), "2026-11-23T10:28:12Z", as the log has
+ * it.  False: none of them. */
+bool log_parse_time(const char *text, char ret_time[LOG_TIME_BYTES]);
+void log_format_time(time_t seconds, char ret_time[LOG_TIME_BYTES]);
 
 /* One line for people, and one below it for each path that a command has changed: of those that
  * match `glob`, or all (NULL). */

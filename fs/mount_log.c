@@ -185,6 +185,8 @@ static uint8_t *take_room(struct mount_log *log, size_t size, bool is_mutation)
 static uint64_t enqueue(struct mount_log *log, struct queued_record *queued,
 	const struct log_record *record, const char *const strings[LOG_STRINGS])
 {
+	const char *error = queued->result < 0 ? strerrorname_np(-queued->result) : NULL;
+	bool is_error = queued->result < 0 && !log_is_miss(queued->op, error);
 	bool wake = false;
 	uint8_t *room;
 
@@ -194,7 +196,7 @@ static uint64_t enqueue(struct mount_log *log, struct queued_record *queued,
 		queued->seq = ++log->last_seq;
 		copy_record(room, queued, record, strings);
 		log->stats.records++;
-		log->stats.errors += queued->result < 0;
+		log->stats.errors += is_error;
 	} else {
 		log->stats.dropped++;
 		log->unreported++;

@@ -51,7 +51,7 @@ struct log_record {
 struct mount_log_stats {
 	uint64_t records; /* since the start */
 	uint64_t dropped; /* reads that are counted in a "dropped" line */
-	uint64_t errors;  /* records whose result is not 0 */
+	uint64_t errors;  /* records whose result is not 0, but for misses (log_is_miss()) */
 	uint64_t bytes_written;
 	bool is_sealed;   /* with keys */
 	uint64_t removed; /* times that the file was removed while it was written */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/support/cleanup.h"
 #include "ops/support/utf8.h"
 
 enum { LINE_FIXED_MAX_BYTES = 1024 }; /* all that is not a string of the record */
@@ -257,6 +258,18 @@ static void put_outcome(struct buffer *out, const struct queued_record *record)
 		put_key(out, "count");
 		put_number(out, record->count);
 	}
+}
+
+bool log_is_miss(const char *op, const char *error)
+{
+	static const struct {
+		const char *op, *error;
+	} misses[] = {{"lookup", "ENOENT"}, {"getxattr", "ENODATA"}};
+
+	for (size_t i = 0; op && error && i < array_size(misses); i++)
+		if (strcmp(op, misses[i].op) == 0 && strcmp(error, misses[i].error) == 0)
+			return true;
+	return false;
 }
 
 int log_format_record(

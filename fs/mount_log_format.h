@@ -63,6 +63,10 @@ struct log_clock {
 	char text[24];
 };
 
+/* Whether a failure (by the name of the error, or NULL) only says that there is no such thing: what
+ * programs look for in several places.  No error, then. */
+bool log_is_miss(const char *op, const char *error);
+
 /* Appends the line of a record.  -ENOMEM. */
 int log_format_record(
 	struct buffer *out, const struct queued_record *record, struct log_clock *clock);

@@ -20,8 +20,9 @@ test_the_log_says_who_did_what() {
 	mv "$mnt/seen" "$mnt/moved"
 	expect moved "$(log_of --op rename --json | tail -n 1 | field path2)" "new name"
 	expect mv "$(log_of --op rename --json | tail -n 1 | field process)" process
-	cat "$mnt/not-there" 2>/dev/null || true
-	expect ENOENT "$(log_of --errors --path not-there --json | tail -n 1 | field result)" result
+	mkdir -p "$mnt/full/below"
+	rmdir "$mnt/full" 2>/dev/null || true
+	expect ENOTEMPTY "$(log_of --errors --path full --json | tail -n 1 | field result)" result
 }
 
 test_filters_choose_lines() {
@@ -29,10 +30,75 @@ test_filters_choose_lines() {
 	echo x >"$mnt/deep/a.c"
 	echo x >"$mnt/deep/b.h"
 	expect 'deep/a.c' "$(log_of --path '*.c' --op create --json | field path)" glob
-	expect '' "$(log_of --op rmdir)" "no such line"
+	expect '' "$(log_of --op link)" "no such line"
 	expect '' "$(log_of --slow 1h)" "none that slow"
 	expect 2 "$(log_of --op create,mkdir --path 'deep*' -n 2 --json | wc -l)" lines
 	expect '' "$(log_of --pid 2147483646)" "no such process"
+}
+
+errors_of_status() {
+	"$ISTHMUS" status "$mnt" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["stats"]["log"]["errors"])'
+}
+
+# Programs look for files in several places.
+test_a_lookup_of_what_is_not_there_is_no_error() {
+	local before
+
+	before=$(errors_of_status)
+	cat "$mnt/not-there" 2>/dev/null || true
+	expect ENOENT "$(log_of --op lookup --path not-there --json | tail -n 1 | field result)" result
+	expect '' "$(log_of --errors --path not-there)" "errors"
+	expect "$before" "$(errors_of_status)" "errors in status"
+}
+
+test_times_bound_what_is_shown() {
+	local middle
+
+	mkdir "$mnt/before"
+	sleep 1.1 # times of the command line have seconds
+	middle=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+	mkdir "$mnt/after"
+	expect 'after' "$(log_of --op mkdir --path '*' --since "$middle" --json | field path)" since
+	expect '' "$(log_of --op mkdir --path after --until "$middle" --json)" until
+	expect 'before' "$(log_of --op mkdir --path before --until "$middle" --json | field path)" until
+	expect 'after' "$(log_of --op mkdir --path after --last 1h --json | field path)" last
+	expect 'after' "$(log_of --op mkdir --last 1d -n 1 --json | field path)" "the last line"
+}
+
+test_the_last_lines_are_as_many_as_were_asked_for() {
+	local i
+
+	for i in 1 2 3 4 5; do
+		mkdir "$mnt/last$i"
+	done
+	expect "last4 last5" "$(log_of --op mkdir -n 2 --json | while read -r line; do field path <<<"$line"; done | xargs)" "the last two"
+	expect 5 "$(log_of --path 'last*' --op mkdir -n 100 --json | wc -l)" "all there are"
+}
+
+test_other_programs_can_read_it() {
+	mkdir "$mnt/exported, \"quoted\""
+	log_of --path 'exported*' --op mkdir --export csv >"$tmp/csv"
+	log_of --path 'exported*' --export otlp >"$tmp/otlp"
+	python3 - "$tmp" <<-'END' || fail "not as it should be: $(cat "$tmp/csv" "$tmp/otlp")"
+		import csv, json, sys
+
+		with open(sys.argv[1] + "/csv", newline="") as file:
+		    rows = list(csv.DictReader(file))
+		assert [row["path"] for row in rows] == ['exported, "quoted"'], rows
+		assert rows[0]["op"] == "mkdir" and rows[0]["result"] == "0", rows
+		records = []
+		for line in open(sys.argv[1] + "/otlp"):
+		    for resource in json.loads(line)["resourceLogs"]:
+		        for scope in resource["scopeLogs"]:
+		            records += scope["logRecords"]
+		made = [r for r in records if r["body"] == {"stringValue": "mkdir"}]
+		assert len(made) == 1, records
+		attributes = {a["key"]: a["value"] for a in made[0]["attributes"]}
+		assert attributes["isthmus.path"] == {"stringValue": 'exported, "quoted"'}, attributes
+		assert int(attributes["isthmus.seq"]["intValue"]) > 0, attributes
+		assert int(made[0]["timeUnixNano"]) > 1.7e18 and made[0]["severityNumber"] == 9, made
+	END
+	rmdir "$mnt/exported, \"quoted\""
 }
 
 test_names_that_are_not_text_are_whole() {

@@ -116,6 +116,86 @@ static void test_a_reader_that_is_too_slow_goes_on_with_what_is_there(void)
 	remove_log(log);
 }
 
+/* How far to go back, and what was seen on the way. */
+struct back {
+	uint64_t to; /* the number of the record to stop at; 0: none */
+	enum log_visit wish;
+	uint64_t last; /* the number that was seen last; each is one less than the one before */
+	int count;
+};
+
+static enum log_visit visit(void *user, const char *line, size_t length)
+{
+	struct back *back = user;
+	uint64_t seq;
+
+	CHECK_RC(strlen(line), length);
+	if (sscanf(line, "{\"seq\":%" SCNu64, &seq) != 1)
+		return LOG_GO_BACK;
+	CHECK(!back->last || seq == back->last - 1);
+	back->last = seq;
+	back->count++;
+	return seq == back->to ? back->wish : LOG_GO_BACK;
+}
+
+static void check_back(uint64_t to, enum log_visit wish, int want_seen, int want_read)
+{
+	struct back back = {.to = to, .wish = wish};
+	struct log_reader *reader = NULL;
+	uint64_t last = 2000 - (uint64_t)want_read;
+
+	CHECK_RC(0, log_reader_open(directory, &reader));
+	CHECK_RC(0, log_reader_go_back(reader, visit, &back));
+	CHECK_RC(want_seen, back.count);
+	CHECK_RC(want_read, read_on(reader, &last));
+	CHECK_RC(2000, last);
+	log_reader_close(reader);
+}
+
+static void test_going_back_ends_where_it_is_wanted(void)
+{
+	struct mount_log *log = new_log(512 << 10);
+
+	fill(log, 2000);
+	check_back(2000, LOG_BEGIN_HERE, 1, 1);
+	check_back(2000, LOG_BEGIN_AFTER, 1, 0);
+	check_back(1991, LOG_BEGIN_HERE, 10, 10);
+	check_back(1991, LOG_BEGIN_AFTER, 10, 9);
+	check_back(3, LOG_BEGIN_HERE, 1998, 1998); /* several segments before */
+	check_back(1, LOG_BEGIN_HERE, 2000, 2000);
+	check_back(0, LOG_GO_BACK, 2000, 2000);
+	remove_log(log);
+}
+
+/* A line of more than one chunk, and one that is on its way still. */
+static void test_going_back_passes_long_and_unfinished_lines(void)
+{
+	static const char unfinished[] = "{\"seq\":3,\"op\":\"wri";
+	struct mount_log *log = new_log(8 << 20);
+	struct back back = {.to = 1, .wish = LOG_BEGIN_HERE};
+	struct log_reader *reader = NULL;
+	struct log_record record = {.op = "exec", .flags = LOG_IS_MUTATION, .pid = getpid()};
+	const char **names = calloc(8193, sizeof(*names));
+	cleanup_file FILE *file = NULL;
+	uint64_t last = 0;
+
+	for (int i = 0; i < 8192; i++)
+		names[i] = "a/path/that/changed/while/a/command/ran/of/sixty/bytes/or/so";
+	record.changed = names;
+	mount_log_record(log, &record);
+	mount_log_record(log, &(struct log_record){.op = "write", .flags = LOG_IS_MUTATION});
+	mount_log_flush(log);
+	file = fopen(mount_log_path(log), "ae");
+	CHECK(file && fputs(unfinished, file) > 0 && fflush(file) == 0);
+	CHECK_RC(0, log_reader_open(directory, &reader));
+	CHECK_RC(0, log_reader_go_back(reader, visit, &back));
+	CHECK_RC(2, back.count);
+	CHECK_RC(2, read_on(reader, &last));
+	log_reader_close(reader);
+	free(names);
+	remove_log(log);
+}
+
 static void test_waiting_ends_with_the_next_line(void)
 {
 	struct mount_log *log = new_log(0);
@@ -184,7 +264,70 @@ static void test_filters(void)
 	CHECK(matches(&(struct log_filter){.errors = true}, hostile));
 }
 
+static void test_misses_are_no_errors(void)
+{
+	static const char miss[] = "{\"seq\":1,\"op\":\"lookup\",\"result\":\"ENOENT\"}";
+	static const char no_attribute[] = "{\"seq\":1,\"op\":\"getxattr\",\"result\":\"ENODATA\"}";
+	static const char failed[] = "{\"seq\":1,\"op\":\"lookup\",\"result\":\"EACCES\"}";
+	static const char gone[] = "{\"seq\":1,\"op\":\"rename\",\"result\":\"ENOENT\"}";
+	const struct log_filter errors = {.errors = true};
+
+	CHECK(!matches(&errors, miss));
+	CHECK(!matches(&errors, no_attribute));
+	CHECK(matches(&errors, failed));
+	CHECK(matches(&errors, gone));
+	CHECK(matches(&(struct log_filter){0}, miss));
+}
+
+static void test_times_bound_what_is_shown(void)
+{
+	static const char line[] = "{\"seq\":7,\"time\":\"2026-11-23T10:28:12.500000Z\","
+				   "\"op\":\"exec\",\"latency_us\":60000000,\"result\":0}";
+	struct log_filter filter = {0};
+
+	CHECK(log_parse_time("2026-11-23T10:28:12Z", filter.since));
+	CHECK_STRING("2026-11-23T10:28:12.000000Z", filter.since);
+	CHECK(matches(&filter, line));
+	CHECK(log_parse_time("2026-11-23T10:28:13Z", filter.since));
+	CHECK(!matches(&filter, line));
+	CHECK(!log_filter_is_past(&filter, line));
+	/* It ended, and was written, a minute later. */
+	CHECK(log_parse_time("2026-11-23T10:29:12Z", filter.since));
+	CHECK(!log_filter_is_past(&filter, line));
+	CHECK(log_parse_time("2026-11-23T11:00Z", filter.since));
+	CHECK(log_filter_is_past(&filter, line));
+	*filter.since = '\0';
+	CHECK(log_parse_time("2026-11-23T10:28:13Z", filter.until));
+	CHECK(matches(&filter, line));
+	CHECK(log_parse_time("2026-11-23T10:28:12Z", filter.until));
+	CHECK(!matches(&filter, line));
+	CHECK(!matches(&filter, "{\"seq\":7,\"op\":\"exec\"}"));
+}
+
+static void test_times_are_read_as_people_write_them(void)
+{
+	char time[LOG_TIME_BYTES];
+
+	setenv("TZ", "UTC-2", 1); /* two hours east */
+	tzset();
+	CHECK(log_parse_time("2026-11-23 10:28:12", time));
+	CHECK_STRING("2026-11-23T08:28:12.000000Z", time);
+	CHECK(log_parse_time("2026-11-23T10:28", time));
+	CHECK_STRING("2026-11-23T08:28:00.000000Z", time);
+	CHECK(log_parse_time("2026-11-23", time));
+	CHECK_STRING("2026-11-22T22:00:00.000000Z", time);
+	CHECK(log_parse_time("10:28", time));
+	CHECK(strstr(time, "T08:28:00.000000Z") != NULL);
+	CHECK(!log_parse_time("", time));
+	CHECK(!log_parse_time("yesterday", time));
+	CHECK(!log_parse_time("2026-11-23 10:28 x", time));
+	CHECK(!log_parse_time("10m", time));
+}
+
 TEST_MAIN("log reader", TEST(test_all_segments_are_read_in_order), TEST(test_rotation_is_followed),
 	TEST(test_a_reader_that_is_too_slow_goes_on_with_what_is_there),
+	TEST(test_going_back_ends_where_it_is_wanted),
+	TEST(test_going_back_passes_long_and_unfinished_lines), TEST(test_misses_are_no_errors),
+	TEST(test_times_bound_what_is_shown), TEST(test_times_are_read_as_people_write_them),
 	TEST(test_waiting_ends_with_the_next_line), TEST(test_no_log_is_an_error),
 	TEST(test_filters))
