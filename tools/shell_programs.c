@@ -38,13 +38,20 @@ void shell_judge_ask(struct shell_judge *judge, const char *format, ...)
 
 /* ---- Uses -------------------------------------------------------------------------------- */
 
+/* Makes room for one more; what is grown has room up to the next power of two. */
+static void *grow(void *list, size_t count, size_t size)
+{
+	if (count & (count - 1))
+		return list;
+	return reallocarray(list, count ? 2 * count : 1, size);
+}
+
 /* Takes `path`. */
 static void add_use(
 	struct shell_judge *judge, char *path, unsigned use, bool known, bool glob, size_t word)
 {
 	struct shell_program_answer *answer = judge->answer;
-	struct shell_program_use *grown =
-		reallocarray(answer->uses, answer->use_count + 1, sizeof(*grown));
+	struct shell_program_use *grown = grow(answer->uses, answer->use_count, sizeof(*grown));
 
 	if (!grown || !path) {
 		free(path);
@@ -219,8 +226,7 @@ static bool takes_value(const char *marks)
 static void note_option(
 	struct shell_judge *judge, const char *name, size_t length, size_t word, size_t offset)
 {
-	struct shell_option *grown =
-		reallocarray(judge->options, judge->option_count + 1, sizeof(*grown));
+	struct shell_option *grown = grow(judge->options, judge->option_count, sizeof(*grown));
 
 	if (!grown) {
 		judge->no_memory = true;
@@ -401,6 +407,7 @@ static size_t take_short(struct shell_judge *judge, size_t word)
 {
 	const struct shell_word *w = &judge->words[word];
 	bool unknown = false, open = !w->known;
+	size_t last = word;
 
 	for (size_t i = 1; w->text[i]; i++) {
 		const char *option = w->text + i, *marks = find_option(judge, option, 1);
@@ -409,8 +416,10 @@ static size_t take_short(struct shell_judge *judge, size_t word)
 			unknown = true;
 			continue;
 		}
-		if (takes_value(marks) && !option[1] && w->known)
-			return value_in_next(judge, option, 1, marks, word);
+		if (takes_value(marks) && !option[1] && w->known) {
+			last = value_in_next(judge, option, 1, marks, word);
+			break;
+		}
 		if (takes_value(marks) || has_mark(marks, '=')) {
 			size_t value = option[1] || open ? word : 0;
 
@@ -427,7 +436,7 @@ static size_t take_short(struct shell_judge *judge, size_t word)
 			judge->answer->name);
 	if (unknown)
 		unknown_option(judge, word);
-	return word;
+	return last;
 }
 
 /* ---- Words that are not known --------------------------------------------------------------- */
@@ -458,6 +467,15 @@ static void check_unknown(struct shell_judge *judge, size_t word)
 			judge->answer->name);
 }
 
+/* Also where it is the value of an option. */
+static void check_at_files(struct shell_judge *judge)
+{
+	for (size_t i = 1; i < judge->count; i++)
+		if (judge->words[i].text[0] == '@')
+			shell_judge_ask(judge, "%s takes more words from the file %.60s",
+				judge->label, judge->words[i].text);
+}
+
 /* Sorts words from `at` on into options and operands. */
 static void take_words(struct shell_judge *judge, size_t at)
 {
@@ -468,9 +486,6 @@ static void take_words(struct shell_judge *judge, size_t at)
 		const struct shell_word *word = &judge->words[at];
 		const char *text = word->text;
 
-		if (flags & SHELL_ROW_AT_FILES && text[0] == '@')
-			shell_judge_ask(judge, "%.40s takes more words from the file %.60s",
-				judge->answer->name, text);
 		if (!ended && judge->row->commands && text[0] == '+')
 			continue; /* cargo +nightly */
 		if (!ended && strcmp(text, "--") == 0 && word->known) {
@@ -675,6 +690,8 @@ static void judge_row(struct shell_judge *judge, const struct shell_row *row, si
 
 	judge->row = row;
 	judge->operand_count = 0;
+	if (row->flags & SHELL_ROW_AT_FILES)
+		check_at_files(judge);
 	take_words(judge, at);
 	if (row->commands && judge->operand_count) {
 		note_prefix(judge, 1);

@@ -983,7 +983,7 @@ const struct shell_row shell_rows[] = {
 		.look = shell_look_curl,
 		.options =
 			"-o> -T< -K:% -D> -c> -E< -b:@ -F:@ -d:@ -H:@ -w:@ -XAetuUxyYzrmPQC: "
-			"-fgGiIjkLlNnO# -J%sSvV046123aBMpRqZ --output> --upload-file< --config:% "
+			"-fgGiIjkLlNnO#sSvV046123aBMpRqZ -J% --output> --upload-file< --config:% "
 			"--dump-header> --cookie-jar> --cookie:@ --form:@ --data:@ "
 			"--data-binary:@ --data-ascii:@ --data-urlencode:@ --json:@ "
 			"--header:@ --proxy-header:@ --write-out:@ --url-query:@ --trace> "

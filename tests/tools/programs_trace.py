@@ -207,6 +207,8 @@ def problems(words, answer, work, base, trace):
                     continue
                 if words[0] in ("rg", "fd") and (path.startswith(work + "/.git/") or "ignore" in path):
                     continue
+                if os.path.isdir(path) and any(os.path.dirname(named) == path for named, tree in paths):
+                    continue
                 if not any(path == named or tree and (path + "/").startswith(named.rstrip("/") + "/")
                            for named, tree in paths):
                     yield "reads " + path[len(base):]
