@@ -9,6 +9,7 @@
 #include "fs/commands.h"
 #include "fs/mount_log_segment.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/visible.h"
 
 /* LOG_EXIT_ALTERED when it was said that the log is not as the daemon wrote it; else 0. */
 static int check_altered(const struct log_place *place, const struct log_verify_report *report)
@@ -29,7 +30,9 @@ static int check_altered(const struct log_place *place, const struct log_verify_
 
 static int incomplete(const struct log_place *place)
 {
-	fprintf(stderr, "isthmus log: \"%s\" is incomplete: ", place->directory);
+	fputs("isthmus log: \"", stderr);
+	visible_print_name(stderr, place->directory);
+	fputs("\" is incomplete: ", stderr);
 	return LOG_EXIT_INCOMPLETE;
 }
 

@@ -308,8 +308,10 @@ static void print_outcome(FILE *out, const cJSON *record)
 	if (number_member(record, "round_trips") > 0)
 		fprintf(out, "  %.0f round trip%s", number_member(record, "round_trips"),
 			number_member(record, "round_trips") > 1 ? "s" : "");
-	if (error)
-		fprintf(out, "  = %s", error);
+	if (error) {
+		fputs("  = ", out);
+		command_print_safe(out, error);
+	}
 }
 
 static void print_named(FILE *out, const char *word, const char *name)
@@ -394,7 +396,8 @@ void log_view_print(FILE *out, const cJSON *record, const char *glob)
 	}
 	command_format_time((uint64_t)number_member(record, "latency_us"), latency);
 	print_process(out, record);
-	fprintf(out, "%-11s  %7s", op, latency);
+	command_print_safe(out, op);
+	fprintf(out, "%*s  %7s", strlen(op) < 11 ? 11 - (int)strlen(op) : 0, "", latency);
 	print_path(out, record);
 	print_outcome(out, record);
 	print_extras(out, record);

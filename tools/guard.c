@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <string.h>
 #include <strings.h>
 
@@ -353,8 +354,8 @@ const char *guard_path(const struct files_root *root, const char *path)
 	struct stat status;
 	bool has_names;
 
-	if (reason)
-		return reason;
+	if (reason || strlen(path) >= PATH_MAX)
+		return reason; /* nothing can be opened by so long a path */
 	if (!directory || is_repository(root, path, ""))
 		return by_git; /* without memory, too: better asked once too often */
 	has_names = files_lstat(root, path, &status) == 0 && S_ISREG(status.st_mode) &&

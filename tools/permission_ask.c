@@ -198,28 +198,41 @@ static enum permission_action judge_command(
 	return plain > verdict ? plain : verdict;
 }
 
+/* Why a path asks: where it leads, and why that is guarded (each may be NULL). */
+static void explain(const char *path, const char *real, const char *guarded, struct buffer *reason)
+{
+	if (!real && !guarded)
+		return;
+	buffer_printf(reason, "%s%s%s%s%s%s", reason->size ? "; " : "", path,
+		real ? " leads to " : "", real ? real : "", guarded ? ": " : "",
+		guarded ? guarded : "");
+}
+
 /* `*ret_remember` is the caller's to free. */
 static enum permission_action judge_path_subject(struct tool_call *call, enum tool_level level,
-	const struct permission_subject *subject, char **ret_remember, const char **ret_reason)
+	const struct permission_subject *subject, char **ret_remember, struct buffer *reason)
 {
 	const struct files_root *root = &call->session->root;
 	cleanup_free char *real = leads_to(root, subject->text, subject->uses);
 	const char *tool = tool_of_paths(call), *place = real ? real : subject->text;
+	const char *guarded = NULL;
 	enum permission_action verdict;
 
 	if (!tool)
 		level = TOOL_READ; /* the command's own level is judged with the command */
 	if (subject->uses & PERMISSION_WRITES)
-		*ret_reason = guard_path(root, place);
-	if (*ret_reason)
+		guarded = guard_path(root, place);
+	if (guarded)
 		level = TOOL_DANGEROUS;
 	verdict = permissions_path_verdict(
 		call->session->permissions, tool, level, subject->uses, subject->text, real);
-	if (verdict != PERMISSION_ASK || !tool)
-		return verdict;
-	verdict = permissions_settled(call->session->permissions, tool, place);
-	call->approved = call->approved || verdict == PERMISSION_ALLOW;
-	*ret_remember = permission_literal(place);
+	if (verdict == PERMISSION_ASK && tool) {
+		verdict = permissions_settled(call->session->permissions, tool, place);
+		call->approved = call->approved || verdict == PERMISSION_ALLOW;
+		*ret_remember = permission_literal(place);
+	}
+	if (verdict == PERMISSION_ASK)
+		explain(subject->text, real, guarded, reason);
 	return verdict;
 }
 
@@ -228,9 +241,9 @@ static int take_subject(struct tool_call *call, enum tool_level level,
 	const struct permission_subject *subject, struct asking *asking)
 {
 	cleanup_free char *literal = NULL;
-	const char *reason = NULL, *pattern;
+	const char *pattern;
 	enum permission_action verdict =
-		subject->uses ? judge_path_subject(call, level, subject, &literal, &reason)
+		subject->uses ? judge_path_subject(call, level, subject, &literal, &asking->reason)
 			      : judge_command(call, level, subject);
 
 	if (verdict == PERMISSION_DENY)
@@ -243,8 +256,6 @@ static int take_subject(struct tool_call *call, enum tool_level level,
 		remember(asking, pattern, steal_ptr(&literal));
 	else
 		asking->lasting = false;
-	if (reason && asking->reason.size == 0)
-		buffer_printf(&asking->reason, "%s: %s", subject->text, reason);
 	return 0;
 }
 

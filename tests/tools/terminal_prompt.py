@@ -148,6 +148,30 @@ def test_a_yes_to_the_directory_shows_what_is_in_it(root):
     os.unlink(root + "/.isthmus.json")
 
 
+def test_the_question_says_where_a_link_leads(root):
+    os.makedirs(root + "/.git/hooks")
+    os.symlink(".git/hooks", root + "/docs")
+    shown, _ = on_terminal(root, ["write", "docs/pre-commit", "text"], [b"n\n"])
+    check("(docs/pre-commit leads to .git/hooks/pre-commit: it changes what git runs)" in shown, "%r" % shown)
+    shown, status = on_terminal(root, ["write", "docs/pre-commit", "text"], [b"y\n"])
+    check(status == 0 and os.path.isfile(root + "/.git/hooks/pre-commit"), "a yes allows it: %r" % shown)
+
+
+def test_an_edit_about_which_rules_ask_goes_on_after_the_answer(root):
+    with open(root + "/asked.txt", "w", encoding="utf-8") as file, \
+            open(root + "/.isthmus.json", "w", encoding="utf-8") as policy:
+        file.write("first\nsecond\n")
+        json.dump([{"tool": "read", "pattern": "asked.txt", "action": "ask"}], policy)
+    edit = '{"path": "asked.txt", "edits": [{"old_text": "%s", "new_text": "new"}]}'
+    shown, _ = on_terminal(root, ["edit", "--json", edit % "secomd"], [b"n\n"])
+    check("second" not in shown, "no: %r" % shown)
+    shown, _ = on_terminal(root, ["edit", "--json", edit % "secomd"], [b"y\n"])
+    check("2  second" in shown, "yes, and nothing matches: %r" % shown)
+    shown, status = on_terminal(root, ["edit", "--json", edit % "second"], [b"y\n"])
+    check(status == 0 and "+new" in shown, "yes: %r" % shown)
+    os.unlink(root + "/.isthmus.json")
+
+
 def test_other_tools_ask_too(root):
     os.makedirs(root + "/dir/sub")
     shown, status = on_terminal(root, ["delete", "dir", "--recursive"], [b"n\n"])
