@@ -394,6 +394,19 @@ enum permission_action permissions_path_verdict(const struct permissions *permis
 	return verdict;
 }
 
+bool permissions_restrict(const struct permissions *permissions, const char *tool)
+{
+	for (size_t i = 0; i < array_size(permissions->sources); i++) {
+		const struct rules *rules = &permissions->sources[i];
+
+		for (size_t j = 0; j < rules->count; j++)
+			if (rules->list[j].action != PERMISSION_ALLOW &&
+				fnmatch(rules->list[j].tool, tool, 0) == 0)
+				return true;
+	}
+	return false;
+}
+
 bool permissions_allow_all(struct permissions *permissions, const char *tool)
 {
 	bool allowed = !permissions;

@@ -64,6 +64,9 @@ enum permission_action permissions_path_verdict(const struct permissions *permis
 enum permission_action permissions_settled(
 	struct permissions *permissions, const char *tool, const char *subject);
 
+/* True when a rule that asks or denies is about the tool. */
+bool permissions_restrict(const struct permissions *permissions, const char *tool);
+
 /* True when the user's rules allow the tool everything and no other rule is about it. */
 bool permissions_allow_all(struct permissions *permissions, const char *tool);
 
@@ -99,6 +102,7 @@ struct permission_subject {
 	const char *plain;    /* what rules that ask or deny match, too; or NULL */
 	const char *remember; /* pattern for "always"; NULL: not offered */
 	bool must_ask;        /* no rule allows it: it is not known what it does */
+	bool only_reads;      /* a command that is TOOL_READ, whatever the others are */
 	unsigned uses;        /* enum permission_use: `text` is a path below the root; see below */
 };
 

@@ -188,8 +188,8 @@ static enum permission_action judge_command(
 {
 	struct permissions *permissions = call->session->permissions;
 	const char *tool = call->tool->name;
-	enum permission_action verdict =
-		permissions_verdict(permissions, tool, level, subject->text);
+	enum permission_action verdict = permissions_verdict(
+		permissions, tool, subject->only_reads ? TOOL_READ : level, subject->text);
 	enum permission_action plain = PERMISSION_ALLOW;
 
 	/* Of a lower level: only what a rule says counts. */

@@ -25,14 +25,49 @@ static const char *find_value(const char *const *pairs, const char *name)
 	return NULL;
 }
 
-/* What a command may know of our own environment, and what the request adds.  The strings
- * are borrowed. */
+/* Git must not take a directory for a repository, and run what its settings say, only because it
+ * looks like a bare one. */
+static const char *const git_names[] = {"GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"};
+
+static int make_git_settings(const char *const *more, char *settings[3])
+{
+	const char *before = find_value(more, git_names[0]);
+	unsigned long count = before ? strtoul(before, NULL, 10) : 0;
+
+	if (asprintf(&settings[0], "%s=%lu", git_names[0], count + 1) < 0)
+		settings[0] = NULL;
+	if (asprintf(&settings[1], "%s%lu=safe.bareRepository", git_names[1], count) < 0)
+		settings[1] = NULL;
+	if (asprintf(&settings[2], "%s%lu=explicit", git_names[2], count) < 0)
+		settings[2] = NULL;
+	return settings[0] && settings[1] && settings[2] ? 0 : -ENOMEM;
+}
+
+/* What the request adds to the environment, and our own settings for git.  The strings are
+ * borrowed.  NULL: no memory. */
+static const char **environment_add(const char *const *more, char *const settings[3])
+{
+	size_t count = 0, used = 0;
+	const char **list;
+
+	while (more && more[count])
+		count++;
+	list = calloc(count + 4, sizeof(*list));
+	for (size_t i = 0; list && i < count; i++)
+		if (strncmp(more[i], "GIT_CONFIG_COUNT=", 17) != 0)
+			list[used++] = more[i];
+	for (size_t i = 0; list && i < 3; i++)
+		list[used++] = settings[i];
+	return list;
+}
+
+/* That, and what a command may know of our own environment.  The strings are borrowed. */
 static const char **environment_make(const char *const *more)
 {
 	size_t count = 0, used = 0;
 	const char **environment;
 
-	while (more && more[count])
+	while (more[count])
 		count++;
 	environment = calloc(count + array_size(basic_names) + 1, sizeof(*environment));
 	if (!environment)
@@ -43,8 +78,7 @@ static const char **environment_make(const char *const *more)
 		if (value && *value && !find_value(more, basic_names[i]))
 			environment[used++] = value - strlen(basic_names[i]) - 1;
 	}
-	if (count)
-		memcpy(environment + used, more, count * sizeof(*more));
+	memcpy(environment + used, more, count * sizeof(*more));
 	return environment;
 }
 
@@ -206,7 +240,7 @@ static int run_at_workspace(struct tool_call *call, const struct process_request
 	cleanup_fd int fd = control_connect(call->session->control_socket);
 	cleanup_free char *json = exec_request_json(call, request, argv);
 	struct buffer payload cleanup_buffer = {0};
-	int r = *request->directory ? check_directory(call, request->directory) : 0;
+	int r = check_directory(call, request->directory);
 
 	if (r < 0 || fd < 0)
 		return r < 0 ? r : fd;
@@ -249,22 +283,43 @@ static int run_argv(struct tool_call *call, const struct process_request *reques
 	return r;
 }
 
-int process_run(struct tool_call *call, const struct process_request *request,
+/* By its own name, so that the mount's log shows the command and no more. */
+static int run_shell(struct tool_call *call, const struct process_request *request,
 	struct process_result *ret_result)
 {
 	atomic_bool *no_bash = &call->session->no_bash;
 	const char *shell[] = {"/bin/bash", "-c", request->command, NULL};
-	int r;
+	int r = -ENOENT;
 
-	if (request->argv)
-		return run_argv(call, request, request->argv, ret_result);
-	/* By its own name, so that the mount's log shows the command and no more. */
-	r = atomic_load(no_bash) ? -ENOENT : run_argv(call, request, shell, ret_result);
-	if (r != -ENOENT)
-		return r;
-	shell[0] = "/bin/sh";
-	r = run_argv(call, request, shell, ret_result);
-	if (r == 0)
+	if (!atomic_load(no_bash)) {
+		r = run_argv(call, request, shell, ret_result);
+		if (r != -ENOENT || check_directory(call, request->directory) < 0)
+			return r;
 		atomic_store(no_bash, true);
+	}
+	if (!request->any_shell)
+		return -ENOEXEC;
+	shell[0] = "/bin/sh";
+	return run_argv(call, request, shell, ret_result);
+}
+
+int process_run(struct tool_call *call, const struct process_request *request,
+	struct process_result *ret_result)
+{
+	char *settings[3] = {NULL};
+	int r = make_git_settings(request->environment, settings);
+	cleanup_free const char **environment =
+		r < 0 ? NULL : environment_add(request->environment, settings);
+	struct process_request whole = *request;
+
+	whole.environment = environment;
+	if (!environment)
+		r = -ENOMEM;
+	else if (request->argv)
+		r = run_argv(call, &whole, request->argv, ret_result);
+	else
+		r = run_shell(call, &whole, ret_result);
+	for (size_t i = 0; i < array_size(settings); i++)
+		free(settings[i]);
 	return r;
 }

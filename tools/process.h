@@ -2,7 +2,8 @@
  * tools/process.h - runs a command for a tool: at the workspace when the session's root is on
  * a mount (through its control socket), else here.
  *
- * Of our own environment it gets PATH, HOME and the like, and nothing else.
+ * Of our own environment it gets PATH, HOME and the like, and nothing else; git in it takes no
+ * directory for a bare repository that it was not told of (safe.bareRepository=explicit).
  * Threads: a run belongs to the thread that calls it.
  */
 #pragma once
@@ -15,7 +16,8 @@
 
 struct process_request {
 	const char *const *argv;        /* NULL-terminated; NULL: run `command` */
-	const char *command;            /* for "/bin/bash -c", or sh where there is no bash */
+	const char *command;            /* for "/bin/bash -c" */
+	bool any_shell;                 /* where there is no bash, sh does */
 	const char *directory;          /* below the root */
 	const char *const *environment; /* "NAME=value" to add, NULL-terminated; may be NULL */
 	uint32_t timeout_ms;            /* 0: none */
@@ -34,7 +36,8 @@ struct process_result {
 };
 
 /* Runs to the end.  0; -ECANCELED once the call was cancelled; -ENOENT: no such program (or
- * directory); -ENOTCONN and the like from the mount.  Whatever the outcome, nothing that the
- * command started is left running.  The caller deletes `changed`. */
+ * directory); -ENOEXEC: there is no bash, and `any_shell` is not set; -ENOTCONN and the like from
+ * the mount.  Whatever the outcome, nothing that the command started is left running.  The caller
+ * deletes `changed`. */
 int process_run(struct tool_call *call, const struct process_request *request,
 	struct process_result *ret_result);

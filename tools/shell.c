@@ -2,643 +2,592 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdint.h>
 #include <string.h>
 
-#include "ops/support/buffer.h"
 #include "ops/support/path.h"
-#include "tools/permission.h"
-#include "tools/shell_words.h"
+#include "tools/shell_parse.h"
+#include "tools/shell_programs.h"
 
-#ifdef HAVE_TREE_SITTER_BASH
-#include <tree_sitter/api.h>
+enum { NESTING_MAX = 8 };
 
-enum { NESTING_MAX = 8, DEPTH_MAX = 200, LINE_MAX_BYTES = 100000 };
-
-const TSLanguage *tree_sitter_bash(void);
+/* A printed line must fit into one argument of a program. */
+enum { PRINTED_MAX_BYTES = 120000 };
 
 struct analyser {
 	struct shell_analysis *result;
-	const char *root;
-	const char *directory;
-	int nesting;    /* of command lines in command lines */
-	bool moves;     /* it changes the directory on its way */
-	bool evaluates; /* bash takes the value of a variable as an expression ... */
-	bool hides;     /* ... and there may be a command in one: x='a[$(rm y)]'; echo $((x)) */
+	const struct shell_place *place;
+	const char *settings;    /* in front of every command */
+	struct shell_tree *tree; /* that tokens belong to */
+	int nesting;             /* of commands in commands */
+	bool has_command;
 	bool no_memory;
 };
 
-struct parse {
-	struct analyser *analyser;
-	const char *line;
+/* A word of a command, and where it is in a tree that will be printed; NULL: nowhere. */
+struct view {
+	struct shell_word word;
+	struct shell_token *token;
 };
 
-bool shell_can_parse(void)
+static void must_ask(struct analyser *a, const char *reason)
 {
-	return true;
+	struct shell_analysis *result = a->result;
+
+	result->must_ask = true;
+	if (!*result->reason)
+		snprintf(result->reason, sizeof(result->reason), "%s", reason);
 }
 
-static void not_understood(struct analyser *a, const char *reason)
+static char *steal_text(struct analyser *a, struct buffer *text)
 {
-	if (a->result->understood)
-		a->result->reason = reason;
-	a->result->understood = false;
+	char *stolen = buffer_steal_string(text);
+
+	a->no_memory = a->no_memory || !stolen;
+	return stolen;
 }
 
-/* ---- Words ------------------------------------------------------------------------- */
+/* ---- Words ----------------------------------------- */
 
-static const char *node_text(const struct parse *p, TSNode node, size_t *ret_size)
+/* What a word stands for, as far as it is known.  The caller frees the text. */
+static int word_value(const struct shell_token *token, struct shell_word *ret_word)
 {
-	uint32_t start = ts_node_start_byte(node);
+	struct shell_word word = {.known = true};
+	struct buffer text cleanup_buffer = {0};
+	int r = 0;
 
-	*ret_size = ts_node_end_byte(node) - start;
-	return p->line + start;
-}
-
-static bool is_type(TSNode node, const char *type)
-{
-	return strcmp(ts_node_type(node), type) == 0;
-}
-
-/* A plain word: backslashes quote, an unquoted brace list stands for several words. */
-static bool append_word(const char *text, size_t size, struct buffer *out)
-{
-	for (size_t i = 0; i < size; i++) {
-		if (text[i] == '\\' && i + 1 < size) {
-			if (text[++i] != '\n')
-				buffer_append(out, &text[i], 1);
-			continue;
+	for (const struct shell_part *part = token->parts; part; part = part->next)
+		word.glob = word.glob || part->type == SHELL_PATTERN;
+	for (const struct shell_part *part = token->parts; part && r == 0; part = part->next) {
+		if (part->type == SHELL_VARIABLE || part->type == SHELL_OUTPUT) {
+			word.known = false;
+			word.split = word.split || !part->quoted;
 		}
-		if (text[i] == '{' || text[i] == '}')
+		if (!word.known)
+			continue;
+		for (const char *at = part->text; *at && r == 0; at++) {
+			if (word.glob && part->type == SHELL_LITERAL && strchr("*?[\\", *at))
+				r = buffer_append_string(&text, "\\");
+			if (r == 0)
+				r = buffer_append(&text, at, 1);
+		}
+	}
+	word.text = r < 0 ? NULL : buffer_steal_string(&text);
+	if (!word.text)
+		return -ENOMEM;
+	*ret_word = word;
+	return 0;
+}
+
+static int print_word(const struct view *view, struct buffer *out)
+{
+	int r = 0;
+
+	if (view->word.known && !view->word.glob)
+		return shell_print_literal(view->word.text, out);
+	if (view->token)
+		return shell_print_token(view->token, out);
+	if (*view->word.text)
+		r = shell_print_literal(view->word.text, out);
+	return r == 0 ? buffer_append_string(out, "${...}") : r;
+}
+
+/* `before`, then words [from, to) with a blank between. */
+static char *join(
+	struct analyser *a, const char *before, const struct view *views, size_t from, size_t to)
+{
+	struct buffer text cleanup_buffer = {0};
+	int r = buffer_append_string(&text, before);
+
+	for (size_t i = from; i < to && r == 0; i++) {
+		if (text.size && text.data[text.size - 1] != ' ')
+			r = buffer_append_string(&text, " ");
+		if (r == 0)
+			r = print_word(&views[i], &text);
+	}
+	a->no_memory = a->no_memory || r < 0;
+	return steal_text(a, &text);
+}
+
+/* A name that looks like another one must not pass for it. */
+static bool is_plain_name(const char *name)
+{
+	for (const char *at = name; *at; at++)
+		if (!isascii((unsigned char)*at) ||
+			(!isalnum((unsigned char)*at) && !strchr("_./,:+@%^-[", *at)))
 			return false;
-		buffer_append(out, &text[i], 1);
-	}
-	return true;
+	return *name != '\0';
 }
 
-static bool append_string(const char *text, size_t size, struct buffer *out)
+/* ---- Variables ----------------------------------------- */
+
+bool shell_variable_is_special(const char *name, size_t length)
 {
-	for (size_t i = 1; i + 1 < size; i++) {
-		if (text[i] == '\\' && i + 2 < size && strchr("\"\\$`\n", text[i + 1])) {
-			if (text[++i] != '\n')
-				buffer_append(out, &text[i], 1);
-			continue;
-		}
-		buffer_append(out, &text[i], 1);
-	}
-	return true;
+	static const char *const names[] = {"PATH", "IFS", "ENV", "HOME", "SHELL", "SHELLOPTS",
+		"POSIXLY_CORRECT", "GLOBIGNORE", "EXECIGNORE", "PROMPT_COMMAND", "PS4", "CDPATH",
+		"EDITOR", "VISUAL", "BROWSER", "GCONV_PATH", "NLSPATH", "LOCPATH", "HOSTALIASES",
+		"TMPDIR", "MAKEFLAGS", "MFLAGS", "GREP_OPTIONS", "TAR_OPTIONS", "RSYNC_RSH",
+		"SSH_ASKPASS", "SUDO_ASKPASS", "OPENSSL_CONF", "CLASSPATH", "OPTIND", "FPATH"};
+	static const char *const prefixes[] = {"LD_", "DYLD_", "GIT_", "BASH", "PYTHON", "NODE_",
+		"PERL", "RUBY", "LUA_", "JAVA_", "_JAVA", "JDK_", "NPM_CONFIG_", "npm_config_",
+		"RUSTC", "CARGO_", "GO", "GCC_", "LESS", "MAN", "XDG_", "RIPGREP_", "DOCKER_",
+		"CMAKE_"};
+	static const char pager[] = "PAGER";
+
+	for (size_t i = 0; i < array_size(names); i++)
+		if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0)
+			return true;
+	for (size_t i = 0; i < array_size(prefixes); i++)
+		if (length >= strlen(prefixes[i]) &&
+			memcmp(prefixes[i], name, strlen(prefixes[i])) == 0)
+			return true;
+	return length >= strlen(pager) &&
+	       memcmp(name + length - strlen(pager), pager, strlen(pager)) == 0;
 }
 
-/* Appends what the word stands for; false when that is not known before it runs. */
-static bool append_literal(const struct parse *p, TSNode node, struct buffer *out)
+/* By custom a variable of programs has no small letters in its name, one of the line has. */
+static bool is_private(const char *name)
 {
-	size_t size;
-	const char *text = node_text(p, node, &size);
-	uint32_t count = ts_node_named_child_count(node);
-
-	if (is_type(node, "word") || is_type(node, "number"))
-		return count == 0 && append_word(text, size, out);
-	if (is_type(node, "raw_string"))
-		return size >= 2 && buffer_append(out, text + 1, size - 2) == 0;
-	if (is_type(node, "command_name"))
-		return count == 1 && append_literal(p, ts_node_named_child(node, 0), out);
-	if (is_type(node, "string")) {
-		for (uint32_t i = 0; i < count; i++)
-			if (!is_type(ts_node_named_child(node, i), "string_content"))
-				return false;
-		return size >= 2 && append_string(text, size, out);
-	}
-	if (is_type(node, "concatenation")) {
-		/* Brackets of a pattern are children without a name: take the text between. */
-		uint32_t at = ts_node_start_byte(node);
-
-		for (uint32_t i = 0; i < ts_node_child_count(node); i++) {
-			TSNode child = ts_node_child(node, i);
-
-			if (ts_node_start_byte(child) != at)
-				return false;
-			at = ts_node_end_byte(child);
-			if (ts_node_is_named(child)
-					? !append_literal(p, child, out)
-					: !append_word(p->line + ts_node_start_byte(child),
-						  at - ts_node_start_byte(child), out))
-				return false;
-		}
-		return at == ts_node_end_byte(node);
-	}
+	for (; *name; name++)
+		if (islower((unsigned char)*name))
+			return true;
 	return false;
 }
 
-/* ---- Results ------------------------------------------------------------------------- */
+/* ---- Results ----------------------------------------- */
 
-static void add_outside(struct analyser *a, const char *path)
+static struct shell_step *add_step(struct analyser *a)
 {
 	struct shell_analysis *result = a->result;
-	char **grown;
-
-	if (result->outside_count >= SHELL_COMMANDS_MAX) {
-		not_understood(a, "it names too many paths");
-		return;
-	}
-	for (size_t i = 0; i < result->outside_count; i++)
-		if (strcmp(result->outside[i], path) == 0)
-			return;
-	grown = reallocarray(result->outside, result->outside_count + 1, sizeof(*grown));
-	if (!grown) {
-		a->no_memory = true;
-		return;
-	}
-	result->outside = grown;
-	grown[result->outside_count] = strdup(path);
-	a->no_memory = a->no_memory || !grown[result->outside_count];
-	result->outside_count += grown[result->outside_count] != NULL;
-}
-
-static void check_path(struct analyser *a, const char *word)
-{
-	const char *path = shell_path_in_word(word);
-
-	if (path && shell_path_is_outside(path, a->root, a->directory))
-		add_outside(a, path);
-}
-
-static void add_command(struct analyser *a, const struct shell_words *words, bool unknown)
-{
-	struct shell_analysis *result = a->result;
-	struct shell_command *grown, command = {.unknown = unknown};
+	struct shell_step *grown;
 
 	if (result->count >= SHELL_COMMANDS_MAX) {
-		not_understood(a, "it runs too many commands");
-		return;
+		must_ask(a, "it runs too many commands");
+		return NULL;
 	}
-	grown = reallocarray(result->commands, result->count + 1, sizeof(*grown));
+	grown = reallocarray(result->steps, result->count + 1, sizeof(*grown));
 	if (!grown) {
 		a->no_memory = true;
-		return;
+		return NULL;
 	}
-	result->commands = grown;
-	command.text = shell_words_join(words, words->count);
-	command.plain = shell_words_plain(words);
-	command.remember = shell_words_join(words, shell_words_prefix(words));
-	command.open_ended = words->open_ended;
-	if (!command.text || !command.plain || !command.remember) {
-		free(command.text);
-		free(command.plain);
-		free(command.remember);
+	result->steps = grown;
+	grown[result->count] = (struct shell_step){0};
+	return &grown[result->count++];
+}
+
+static void step_must_ask(struct analyser *a, struct shell_step *step, const char *reason)
+{
+	if (step)
+		step->must_ask = true;
+	must_ask(a, reason);
+}
+
+static void add_path(struct analyser *a, const char *path, unsigned use, unsigned flags)
+{
+	shell_paths_add(&a->result->paths, a->place, path, use, flags);
+	if (a->result->paths.reason)
+		must_ask(a, a->result->paths.reason);
+	a->no_memory = a->no_memory || a->result->paths.no_memory;
+}
+
+/* ---- Simple commands ----------------------------------------- */
+
+static void analyse_views(
+	struct analyser *a, const char *settings, struct view *views, size_t count);
+static void analyse_list(struct analyser *a, const struct shell_command *command);
+
+static void add_uses(struct analyser *a, const struct shell_program_answer *answer)
+{
+	const unsigned anything = SHELL_READS | SHELL_WRITES | SHELL_TREE;
+	bool copies = false;
+
+	for (size_t i = 0; i < answer->use_count; i++)
+		copies = copies || (answer->uses[i].use & anything) == SHELL_WRITES ||
+			 (answer->uses[i].use & anything) == (SHELL_WRITES | SHELL_TREE);
+	for (size_t i = 0; i < answer->use_count; i++) {
+		const struct shell_program_use *use = &answer->uses[i];
+
+		if (!use->known)
+			must_ask(a, "not all paths in it are known before it runs");
+		else
+			add_path(a, use->path, use->use,
+				(use->glob ? SHELL_PATH_PATTERN : 0) |
+					(copies ? SHELL_PATH_COPIED : 0));
+	}
+}
+
+/* The words of the inner command, with the tokens that they came from. */
+static void analyse_inner(struct analyser *a, const char *settings,
+	const struct shell_program_answer *answer, const struct view *views, size_t count)
+{
+	cleanup_free struct view *inner = calloc(answer->inner_count, sizeof(*inner));
+	size_t at = 0;
+
+	if (!inner) {
 		a->no_memory = true;
 		return;
 	}
-	grown[result->count++] = command;
+	for (size_t i = 0; i < answer->inner_count; i++) {
+		size_t found = at;
+
+		inner[i].word = answer->inner[i];
+		while (found < count && views[found].word.text != inner[i].word.text)
+			found++;
+		if (found < count) {
+			inner[i].token = views[found].token;
+			at = found + 1;
+		}
+	}
+	analyse_views(a, settings, inner, answer->inner_count);
 }
 
-static void analyse_line(struct analyser *a, const char *line);
-
-static void take_words(struct analyser *a, const struct shell_words *words)
+/* A line for bash is analysed and printed anew in its turn. */
+static void analyse_inner_line(
+	struct analyser *a, const struct shell_program_answer *answer, const struct view *views)
 {
-	struct shell_inner inner = {0};
-	struct shell_words rest;
-	bool open_ended;
+	struct shell_token *token =
+		answer->inner_line_word ? views[answer->inner_line_word].token : NULL;
+	struct shell_tree tree = {0}, *outer = a->tree;
+	struct buffer printed cleanup_buffer = {0};
+	const char *problem = NULL;
+	int r = shell_parse(answer->inner_line, &tree, &problem);
 
-	if (words->count == 0) {
-		if (!a->result->reason)
-			a->result->reason =
-				"the name of a command in it is not known before it runs";
-		add_command(a, words, true);
+	a->tree = &tree;
+	if (r == -EINVAL)
+		must_ask(a, problem);
+	else if (r == 0)
+		analyse_list(a, tree.commands);
+	a->tree = outer;
+	if (r == 0 && !token)
+		must_ask(a, "it makes a command line of words");
+	else if (r == 0)
+		r = shell_print(tree.commands, &printed);
+	if (r == 0 && token &&
+		(buffer_append(&printed, "", 1) < 0 ||
+			shell_tree_replace(outer, token, (const char *)printed.data) < 0))
+		r = -ENOMEM;
+	a->no_memory = a->no_memory || r == -ENOMEM;
+	shell_tree_done(&tree);
+}
+
+static const char *name_problem(const struct shell_word *name)
+{
+	if (!name->known || name->glob)
+		return "the name of a command in it is not known before it runs";
+	return is_plain_name(name->text) ? NULL
+					 : "the name of a command in it has unusual characters";
+}
+
+/* What rules that deny look at: without settings, path, and options before a sub-command. */
+static char *plain_text(struct analyser *a, const struct shell_program_answer *answer,
+	const struct view *views, size_t count)
+{
+	return join(a, answer->name, views, answer->plain_from, count);
+}
+
+static void take_answer(struct analyser *a, const char *settings,
+	const struct shell_program_answer *answer, const struct view *views, size_t count)
+{
+	const char *outer_settings = a->settings;
+	bool by_name = !strchr(views[0].word.text, '/'); /* a path may be any program */
+	bool is_inner = answer->transparent && by_name && (answer->inner || answer->inner_line);
+	struct shell_step *step = is_inner && !*answer->reason ? NULL : add_step(a);
+
+	if (step) {
+		step->text = join(a, settings, views, 0, count);
+		step->plain = plain_text(a, answer, views, count);
+		step->remember = join(a, settings, views, 0, answer->prefix);
+		step->only_reads = answer->only_reads && by_name && !*settings;
+		if (*answer->reason)
+			step_must_ask(a, step, answer->reason);
+	}
+	add_uses(a, answer);
+	if (answer->inner)
+		analyse_inner(a, is_inner ? settings : "", answer, views, count);
+	if (is_inner)
+		a->settings = settings;
+	if (answer->inner_line)
+		analyse_inner_line(a, answer, views);
+	a->settings = outer_settings;
+}
+
+static void analyse_views(
+	struct analyser *a, const char *settings, struct view *views, size_t count)
+{
+	struct shell_program_answer answer = {0};
+	cleanup_free struct shell_word *words = calloc(count, sizeof(*words));
+	const char *problem = name_problem(&views[0].word);
+
+	a->has_command = true;
+	if (!words) {
+		a->no_memory = true;
 		return;
 	}
-	for (size_t i = 1; i < words->count; i++)
-		check_path(a, words->list[i]);
-	if (shell_words_go_home(words))
-		add_outside(a, "~");
-	a->moves = a->moves || shell_words_move(words);
-	a->evaluates = a->evaluates || shell_words_evaluate(words);
-	a->hides = a->hides || shell_words_take_input(words);
-	shell_words_look_inside(words, &inner);
-	if (inner.reason && !a->result->reason)
-		a->result->reason = inner.reason;
-	open_ended = words->open_ended && !shell_words_only_print(words);
-	if (open_ended && !a->result->reason)
-		a->result->reason = "not all words in it are known before it runs";
-	if (!inner.transparent || inner.unknown)
-		add_command(a, words, inner.unknown || open_ended);
-	if (a->nesting >= NESTING_MAX && (inner.line || inner.has_command)) {
-		not_understood(a, "it is nested too deeply");
+	if (++a->nesting > NESTING_MAX) {
+		must_ask(a, "it is nested too deeply");
+		a->nesting--;
 		return;
 	}
-	a->nesting++;
-	if (inner.line)
-		analyse_line(a, inner.line);
-	if (inner.has_command) {
-		rest = (struct shell_words){.list = words->list + inner.from,
-			.count = inner.to - inner.from,
-			.open_ended = inner.open_ended};
-		take_words(a, &rest);
+	for (size_t i = 0; i < count; i++)
+		words[i] = views[i].word;
+	if (problem) {
+		struct shell_step *step = add_step(a);
+
+		if (step) {
+			step->text = join(a, settings, views, 0, count);
+			step->plain = join(a, "", views, 0, count);
+			step->remember = join(a, settings, views, 0, 1);
+		}
+		step_must_ask(a, step, problem);
+	} else if (shell_program_judge(words, count, &answer) < 0) {
+		a->no_memory = true;
+	} else {
+		take_answer(a, settings, &answer, views, count);
+		shell_program_answer_done(&answer);
 	}
 	a->nesting--;
-	free(inner.line);
 }
 
-/* ---- The tree --------------------------------------------------------------------------- */
+/* ---- The tree ----------------------------------------- */
 
-static void walk(const struct parse *p, TSNode node, int depth);
-
-static void walk_children(const struct parse *p, TSNode node, int depth)
+/* $( ) in words. */
+static void analyse_outputs(struct analyser *a, const struct shell_token *token)
 {
-	uint32_t count = ts_node_named_child_count(node);
-
-	for (uint32_t i = 0; i < count; i++)
-		walk(p, ts_node_named_child(node, i), depth + 1);
+	for (; token; token = token->next)
+		for (const struct shell_part *part = token->parts; part; part = part->next)
+			if (part->type == SHELL_OUTPUT)
+				analyse_list(a, part->commands);
 }
 
-static void take_command(const struct parse *p, TSNode node)
+static void analyse_redirection(struct analyser *a, const struct shell_redirection *redirection)
 {
-	struct shell_words words = {0};
-	uint32_t count = ts_node_child_count(node);
+	enum shell_redirection_type type = redirection->type;
+	struct shell_word word;
 
-	for (uint32_t i = 0; i < count; i++) {
-		TSNode child = ts_node_child(node, i);
-		struct buffer word cleanup_buffer = {0};
-		size_t size;
-		const char *text = node_text(p, child, &size);
-		bool known;
-
-		if (is_type(child, "file_redirect") || is_type(child, "herestring_redirect") ||
-			is_type(child, "comment"))
-			continue;
-		/* X=1 in front belongs to the command: it can change what that does. */
-		if (is_type(child, "variable_assignment")) {
-			known = ts_node_named_child_count(child) < 2 ||
-				append_literal(p, ts_node_named_child(child, 1), &word);
-			word.size = 0;
-			known = known && buffer_append(&word, text, size) == 0;
-		} else if (ts_node_is_named(child)) {
-			known = append_literal(p, child, &word);
-		} else {
-			known = append_word(text, size, &word);
-		}
-		if (!known || words.open_ended || shell_words_add(&words, &word) < 0)
-			words.open_ended = true;
-	}
-	take_words(p->analyser, &words);
-	shell_words_done(&words);
-}
-
-/* export, declare, local, readonly, unset: commands whose words the grammar knows. */
-static void take_declaration(const struct parse *p, TSNode node)
-{
-	struct shell_words words = {0};
-	struct buffer word cleanup_buffer = {0};
-	size_t size;
-	const char *text = node_text(p, node, &size);
-
-	buffer_append(&word, text, strcspn(text, " \t\n;&|"));
-	if (word.size > size)
-		word.size = size;
-	if (shell_words_add(&words, &word) < 0)
-		p->analyser->no_memory = true;
-	words.open_ended = ts_node_child_count(node) > 1;
-	take_words(p->analyser, &words);
-	shell_words_done(&words);
-}
-
-static void take_redirect(const struct parse *p, TSNode node)
-{
-	uint32_t count = ts_node_named_child_count(node);
-	size_t size;
-	const char *text = node_text(p, node, &size);
-	bool writes = memchr(text, '>', size);
-
-	for (uint32_t i = 0; i < count; i++) {
-		TSNode child = ts_node_named_child(node, i);
-		struct buffer word cleanup_buffer = {0};
-
-		if (is_type(child, "file_descriptor") || is_type(child, "process_substitution"))
-			continue;
-		if (append_literal(p, child, &word) && buffer_append(&word, "", 1) == 0) {
-			check_path(p->analyser, (const char *)word.data);
-			if (writes && permission_guards((const char *)word.data))
-				not_understood(p->analyser,
-					"it changes what git runs, or the rules of this project");
-		} else {
-			not_understood(p->analyser,
-				"the file that it writes or reads is not known before it runs");
-		}
-	}
-}
-
-/* The grammar does not look for `commands` in a here-document. */
-static void check_heredoc(const struct parse *p, TSNode node)
-{
-	size_t size;
-	const char *text = node_text(p, node, &size);
-	size_t first_line = strcspn(text, "\n");
-
-	if (first_line < size && memchr(text, '`', size) && !memchr(text, '\'', first_line) &&
-		!memchr(text, '"', first_line) && !memchr(text, '\\', first_line))
-		not_understood(p->analyser, "a here-document in it runs a command");
-}
-
-/* A variable that changes what other commands are or do. */
-static void take_assignment(const struct parse *p, TSNode node)
-{
-	size_t size;
-	const char *text = node_text(p, node, &size);
-
-	if (shell_variable_is_special(text, strcspn(text, "=+[")))
-		not_understood(p->analyser, "it sets a variable that changes how commands run");
-}
-
-static bool has_name(const char *text, size_t size)
-{
-	for (size_t i = 0; i < size; i++)
-		if (isalpha((unsigned char)text[i]) || text[i] == '_' || text[i] == '$')
-			return true;
-	return false;
-}
-
-/* ${!x}, ${x@P}, ${x:y}, ${x[y]} */
-static bool expansion_evaluates(const char *text, size_t size)
-{
-	const char *colon = memchr(text, ':', size), *bracket = memchr(text, '[', size);
-	const char *end = text + size;
-
-	if (size > 2 && text[2] == '!')
-		return true;
-	if (memmem(text, size, "@P", 2))
-		return true;
-	if (colon && colon + 1 < end && !strchr("-=?+", colon[1]) &&
-		has_name(colon, (size_t)(end - colon)))
-		return true;
-	return bracket && has_name(bracket, (size_t)(end - bracket));
-}
-
-static bool test_evaluates(const char *text, size_t size)
-{
-	static const char *const operators[] = {
-		"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R", "(("};
-
-	for (size_t i = 0; i < array_size(operators); i++)
-		if (memmem(text, size, operators[i], strlen(operators[i])))
-			return has_name(text, size);
-	return false;
-}
-
-/* Bash looks at what a variable holds as at an expression, and runs a $( ) in a subscript there. */
-static void note_evaluation(const struct parse *p, TSNode node)
-{
-	size_t size;
-	const char *text = node_text(p, node, &size);
-	struct analyser *a = p->analyser;
-
-	if (is_type(node, "arithmetic_expansion") || is_type(node, "subscript") ||
-		is_type(node, "c_style_for_statement") || (size > 2 && memcmp(text, "((", 2) == 0))
-		a->evaluates = a->evaluates || has_name(text, size);
-	else if (is_type(node, "expansion"))
-		a->evaluates = a->evaluates || expansion_evaluates(text, size);
-	else if (is_type(node, "test_command"))
-		a->evaluates = a->evaluates || test_evaluates(text, size);
-}
-
-/* A "$" that is only a "$" yet, or a "`": what is put together of such may be a command. */
-static bool has_quoted_dollar(const char *text, size_t size, bool is_string)
-{
-	for (size_t i = 0; i < size; i++) {
-		if (text[i] == '\\' && i + 1 < size) {
-			i++;
-			if (text[i] == '$' || text[i] == '`')
-				return true;
-		} else if (text[i] == '$' && i + 1 + is_string >= size) {
-			return true;
-		} else if (text[i] == '$' && !isalnum((unsigned char)text[i + 1]) &&
-			   !strchr("_{([*@#?!-$'\"", text[i + 1])) {
-			return true;
-		}
-	}
-	return false;
-}
-
-static void note_hiding(const struct parse *p, TSNode node)
-{
-	size_t size;
-	const char *text = node_text(p, node, &size);
-	bool hides = is_type(node, "command_substitution") || is_type(node, "ansi_c_string");
-
-	if (is_type(node, "raw_string"))
-		hides = memchr(text, '$', size) || memchr(text, '`', size);
-	else if (is_type(node, "string"))
-		hides = has_quoted_dollar(text, size, true);
-	else if (is_type(node, "word") || is_type(node, "brace_expression") ||
-		 is_type(node, "concatenation"))
-		hides = has_quoted_dollar(text, size, false) ||
-			(memmem(text, size, "..", 2) && memchr(text, '{', size) &&
-				has_name(text, size)); /* {Z..a} has a "`" */
-	p->analyser->hides = p->analyser->hides || hides;
-}
-
-/* Arithmetic evaluates text: a quoted $( ) in it runs. */
-static void check_arithmetic(const struct parse *p, TSNode node)
-{
-	size_t size;
-	const char *text = node_text(p, node, &size);
-
-	if (memchr(text, '[', size) &&
-		(memmem(text, size, "\\$", 2) ||
-			(memchr(text, '\'', size) && memchr(text, '$', size))))
-		not_understood(p->analyser, "it hides a command in an expression");
-}
-
-/* Paths in places that are no arguments: X=/etc/x, for f in /etc/x. */
-static void check_word(const struct parse *p, TSNode node)
-{
-	struct buffer word cleanup_buffer = {0};
-	TSNode parent = ts_node_parent(node);
-
-	if ((!ts_node_is_null(parent) && is_type(parent, "command_name")) ||
-		!append_literal(p, node, &word) || buffer_append(&word, "", 1) < 0)
+	if (!redirection->target)
 		return;
-	if (!is_type(node, "command_name"))
-		check_path(p->analyser, (const char *)word.data);
-}
-
-enum node_use {
-	NODE_STRUCTURE, /* look at its children */
-	NODE_COMMAND,   /* a simple command; its children may have more */
-	NODE_DECLARATION,
-	NODE_REDIRECT,
-	NODE_ASSIGNMENT,
-	NODE_EXPRESSION,
-	NODE_HEREDOC,
-};
-
-static const struct {
-	const char *type;
-	enum node_use use;
-} node_types[] = {
-	{"program", NODE_STRUCTURE},
-	{"list", NODE_STRUCTURE},
-	{"pipeline", NODE_STRUCTURE},
-	{"redirected_statement", NODE_STRUCTURE},
-	{"subshell", NODE_STRUCTURE},
-	{"compound_statement", NODE_STRUCTURE},
-	{"if_statement", NODE_STRUCTURE},
-	{"elif_clause", NODE_STRUCTURE},
-	{"else_clause", NODE_STRUCTURE},
-	{"while_statement", NODE_STRUCTURE},
-	{"for_statement", NODE_STRUCTURE},
-	{"c_style_for_statement", NODE_EXPRESSION},
-	{"do_group", NODE_STRUCTURE},
-	{"case_statement", NODE_STRUCTURE},
-	{"case_item", NODE_STRUCTURE},
-	{"function_definition", NODE_STRUCTURE},
-	{"negated_command", NODE_STRUCTURE},
-	{"command_substitution", NODE_STRUCTURE},
-	{"process_substitution", NODE_STRUCTURE},
-	{"command", NODE_COMMAND},
-	{"command_name", NODE_STRUCTURE},
-	{"declaration_command", NODE_DECLARATION},
-	{"unset_command", NODE_DECLARATION},
-	{"variable_assignments", NODE_STRUCTURE},
-	{"variable_assignment", NODE_ASSIGNMENT},
-	{"array", NODE_STRUCTURE},
-	{"file_redirect", NODE_REDIRECT},
-	{"herestring_redirect", NODE_STRUCTURE},
-	{"heredoc_redirect", NODE_HEREDOC},
-	{"heredoc_start", NODE_STRUCTURE},
-	{"heredoc_body", NODE_STRUCTURE},
-	{"heredoc_content", NODE_STRUCTURE},
-	{"heredoc_end", NODE_STRUCTURE},
-	{"test_command", NODE_EXPRESSION},
-	{"arithmetic_expansion", NODE_EXPRESSION},
-	{"binary_expression", NODE_STRUCTURE},
-	{"unary_expression", NODE_STRUCTURE},
-	{"postfix_expression", NODE_STRUCTURE},
-	{"ternary_expression", NODE_STRUCTURE},
-	{"parenthesized_expression", NODE_STRUCTURE},
-	{"test_operator", NODE_STRUCTURE},
-	{"regex", NODE_STRUCTURE},
-	{"extglob_pattern", NODE_STRUCTURE},
-	{"word", NODE_STRUCTURE},
-	{"number", NODE_STRUCTURE},
-	{"string", NODE_STRUCTURE},
-	{"string_content", NODE_STRUCTURE},
-	{"raw_string", NODE_STRUCTURE},
-	{"ansi_c_string", NODE_STRUCTURE},
-	{"translated_string", NODE_STRUCTURE},
-	{"concatenation", NODE_STRUCTURE},
-	{"brace_expression", NODE_STRUCTURE},
-	{"expansion", NODE_EXPRESSION},
-	{"simple_expansion", NODE_STRUCTURE},
-	{"subscript", NODE_EXPRESSION},
-	{"variable_name", NODE_STRUCTURE},
-	{"special_variable_name", NODE_STRUCTURE},
-	{"file_descriptor", NODE_STRUCTURE},
-	{"comment", NODE_STRUCTURE},
-};
-
-static void walk(const struct parse *p, TSNode node, int depth)
-{
-	const char *type = ts_node_type(node);
-
-	if (depth > DEPTH_MAX) {
-		not_understood(p->analyser, "it is nested too deeply");
+	analyse_outputs(a, redirection->target);
+	if (type == SHELL_READ_TEXT)
+		return;
+	if (word_value(redirection->target, &word) < 0) {
+		a->no_memory = true;
 		return;
 	}
-	check_word(p, node);
-	note_evaluation(p, node);
-	note_hiding(p, node);
-	for (size_t i = 0; i < array_size(node_types); i++) {
-		if (strcmp(node_types[i].type, type) != 0)
-			continue;
-		if (node_types[i].use == NODE_COMMAND)
-			take_command(p, node);
-		else if (node_types[i].use == NODE_DECLARATION)
-			take_declaration(p, node);
-		else if (node_types[i].use == NODE_REDIRECT)
-			take_redirect(p, node);
-		else if (node_types[i].use == NODE_ASSIGNMENT)
-			take_assignment(p, node);
-		else if (node_types[i].use == NODE_EXPRESSION)
-			check_arithmetic(p, node);
-		else if (node_types[i].use == NODE_HEREDOC)
-			check_heredoc(p, node);
-		walk_children(p, node, depth);
-		return;
-	}
-	not_understood(p->analyser, "it has something in it that is not known here");
-}
-
-static void analyse_line(struct analyser *a, const char *line)
-{
-	struct parse p = {.analyser = a, .line = line};
-	TSParser *parser = ts_parser_new();
-	TSTree *tree = NULL;
-
-	if (strlen(line) > LINE_MAX_BYTES) {
-		not_understood(a, "it is too long");
-	} else if (ts_parser_set_language(parser, tree_sitter_bash())) {
-		ts_parser_set_timeout_micros(parser, 500000);
-		tree = ts_parser_parse_string(parser, NULL, line, (uint32_t)strlen(line));
-	}
-	if (!tree)
-		not_understood(a, "it could not be parsed");
-	else if (ts_node_has_error(ts_tree_root_node(tree)))
-		not_understood(a, "it could not be parsed as a bash command");
+	if (word.known && *word.text)
+		add_path(a, word.text, type == SHELL_READ_FILE ? SHELL_READS : SHELL_WRITES, 0);
 	else
-		walk(&p, ts_tree_root_node(tree), 0);
-	ts_tree_delete(tree);
-	ts_parser_delete(parser);
+		must_ask(a, "a file that it reads or writes is not known before it runs");
+	free((char *)word.text);
 }
 
-int shell_analyse(const char *line, const char *root, const char *directory,
-	struct shell_analysis *ret_analysis)
+/* Not a path (TZ=../x): Europe/Berlin, de_DE.UTF-8, 1. */
+static bool is_plain_value(const struct shell_token *token)
 {
-	struct shell_analysis result = {.understood = true};
-	struct analyser a = {.result = &result, .root = root, .directory = directory};
+	const struct shell_part *part = token->parts;
 
-	analyse_line(&a, line);
-	/* After a "cd .." less is below it: then seen from the root, as high as it may get. */
-	if (a.moves && *directory && !a.no_memory) {
-		shell_analysis_done(&result);
-		return shell_analyse(line, root, "", ret_analysis);
+	return !part || (part->type == SHELL_LITERAL && !part->next && *part->text != '/' &&
+				*part->text != ':' && !strstr(part->text, ".."));
+}
+
+/* What stands in front of the words, in front of what does for every command.  NULL: no memory. */
+static char *analyse_settings(struct analyser *a, const struct shell_command *command)
+{
+	struct buffer text cleanup_buffer = {0};
+	int r = buffer_append_string(&text, a->settings);
+
+	for (const struct shell_token *token = command->settings; token; token = token->next) {
+		size_t length = strlen(token->name);
+
+		if (shell_variable_is_special(token->name, length))
+			must_ask(a, "it sets a variable that changes how commands run");
+		if (command->words && shell_variable_is_harmless(token->name, length) &&
+			is_plain_value(token))
+			continue;
+		if (!command->words && is_private(token->name))
+			continue;
+		if (r == 0)
+			r = shell_print_token(token, &text);
+		if (r == 0)
+			r = buffer_append_string(&text, " ");
 	}
-	if (a.evaluates && a.hides)
-		not_understood(&a, "it computes with a value that may hide a command");
-	if (a.no_memory) {
-		shell_analysis_done(&result);
+	if (r < 0)
+		a->no_memory = true;
+	return steal_text(a, &text);
+}
+
+static void analyse_setting_alone(struct analyser *a, char *settings)
+{
+	struct shell_step *step;
+
+	if (strlen(settings) == strlen(a->settings))
+		return;
+	settings[strlen(settings) - 1] = '\0';
+	step = add_step(a);
+	if (!step)
+		return;
+	step->text = strdup(settings);
+	step->plain = strdup(settings);
+	step->remember = strdup(settings);
+	a->no_memory = a->no_memory || !step->text || !step->plain || !step->remember;
+}
+
+/* grep --include=*.c: a pattern that looks like an option and matches no name is that option, and
+ * is printed as that. */
+static int settle_option(struct analyser *a, struct view *view)
+{
+	char *text = (char *)view->word.text;
+
+	if (!view->word.glob || !view->word.known || *text != '-' ||
+		shell_pattern_matches(a->place, text))
+		return 0;
+	shell_pattern_unescape(text);
+	view->word.glob = false;
+	return shell_tree_replace(a->tree, view->token, text);
+}
+
+/* The names that a pattern matches are read, whatever the program does with them. */
+static void add_pattern(struct analyser *a, const struct shell_word *word)
+{
+	const char *slash = strrchr(word->text, '/');
+	cleanup_free char *above = NULL;
+
+	if (!word->glob || !word->known || !slash)
+		return;
+	above = strndup(word->text, (size_t)(slash - word->text) + (slash == word->text));
+	if (above)
+		add_path(a, above, SHELL_READS, SHELL_PATH_PATTERN);
+	else
+		a->no_memory = true;
+}
+
+static void analyse_simple(struct analyser *a, const struct shell_command *command)
+{
+	cleanup_free char *settings = analyse_settings(a, command);
+	cleanup_free struct view *views = NULL;
+	size_t count = 0, used = 0;
+
+	analyse_outputs(a, command->settings);
+	analyse_outputs(a, command->words);
+	for (const struct shell_token *token = command->words; token; token = token->next)
+		count++;
+	views = calloc(count + 1, sizeof(*views));
+	if (!settings || !views) {
+		a->no_memory = true;
+		return;
+	}
+	for (struct shell_token *token = command->words; token; token = token->next) {
+		views[used].token = token;
+		if (word_value(token, &views[used].word) < 0)
+			break;
+		if (settle_option(a, &views[used++]) < 0)
+			a->no_memory = true;
+		add_pattern(a, &views[used - 1].word);
+	}
+	if (used < count)
+		a->no_memory = true;
+	else if (count)
+		analyse_views(a, settings, views, count);
+	else
+		analyse_setting_alone(a, settings);
+	for (size_t i = 0; i < used; i++)
+		free((char *)views[i].word.text);
+}
+
+static void analyse_list(struct analyser *a, const struct shell_command *command)
+{
+	for (; command && !a->no_memory; command = command->next) {
+		for (const struct shell_redirection *redirection = command->redirections;
+			redirection; redirection = redirection->next)
+			analyse_redirection(a, redirection);
+		if (command->type == SHELL_SIMPLE)
+			analyse_simple(a, command);
+		else
+			analyse_list(a, command->body);
+	}
+}
+
+static int finish(struct analyser *a, struct shell_analysis *ret_analysis)
+{
+	if (a->no_memory) {
+		shell_analysis_done(a->result);
 		return -ENOMEM;
 	}
-	*ret_analysis = result;
+	*ret_analysis = *a->result;
 	return 0;
 }
 
-#else
-
-bool shell_can_parse(void)
+/* In a repository's own directory git takes what is there for its settings. */
+static void check_directory(struct analyser *a)
 {
-	return false;
+	const struct files_root *root = a->place->root;
+	cleanup_free char *real = NULL, *inside = NULL;
+
+	if (!*a->place->directory || files_real_path(root, a->place->directory, &real) < 0)
+		return;
+	inside = path_join(real, "HEAD");
+	if (!inside)
+		a->no_memory = true;
+	else if (guard_path(root, inside))
+		must_ask(a, "it runs in a directory with files that make something run");
 }
 
-int shell_analyse(const char *line, const char *root, const char *directory,
+int shell_analyse(const struct shell_place *place, const char *settings, const char *line,
 	struct shell_analysis *ret_analysis)
 {
-	(void)line, (void)root, (void)directory;
-	*ret_analysis = (struct shell_analysis){
-		.reason = "this build has no parser for commands (./dev setup needs npm for it)"};
-	return 0;
+	struct shell_analysis result = {0};
+	struct shell_tree tree = {0};
+	struct analyser a = {
+		.result = &result, .place = place, .settings = settings, .tree = &tree};
+	struct buffer printed = {0};
+	const char *problem = NULL;
+	int r = shell_parse(line, &tree, &problem);
+
+	check_directory(&a);
+	if (r == -EINVAL) {
+		must_ask(&a, problem);
+	} else if (r == 0) {
+		analyse_list(&a, tree.commands);
+		if (!a.has_command)
+			must_ask(&a, "there is no command in it");
+		r = shell_print(tree.commands, &printed);
+		if (printed.size > PRINTED_MAX_BYTES)
+			must_ask(&a, "it is too long");
+		result.line = steal_text(&a, &printed);
+	}
+	a.no_memory = a.no_memory || r == -ENOMEM;
+	shell_tree_done(&tree);
+	return finish(&a, ret_analysis);
 }
 
-#endif
+int shell_analyse_words(const struct shell_place *place, const char *const *argv,
+	struct shell_analysis *ret_analysis)
+{
+	struct shell_analysis result = {0};
+	struct analyser a = {.result = &result, .place = place, .settings = ""};
+	cleanup_free struct view *views = NULL;
+	size_t count = 0;
+
+	while (argv[count])
+		count++;
+	views = calloc(count, sizeof(*views));
+	if (!views)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		views[i].word = (struct shell_word){.text = argv[i], .known = true};
+	analyse_views(&a, "", views, count);
+	for (size_t i = 0; i < result.count; i++)
+		result.steps[i].only_reads = false; /* the table is about commands of bash */
+	return finish(&a, ret_analysis);
+}
 
 void shell_analysis_done(struct shell_analysis *analysis)
 {
 	for (size_t i = 0; i < analysis->count; i++) {
-		free(analysis->commands[i].text);
-		free(analysis->commands[i].plain);
-		free(analysis->commands[i].remember);
+		free(analysis->steps[i].text);
+		free(analysis->steps[i].plain);
+		free(analysis->steps[i].remember);
 	}
-	free(analysis->commands);
-	for (size_t i = 0; i < analysis->outside_count; i++)
-		free(analysis->outside[i]);
-	free(analysis->outside);
+	free(analysis->steps);
+	shell_paths_done(&analysis->paths);
+	free(analysis->line);
 	*analysis = (struct shell_analysis){0};
 }

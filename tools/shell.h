@@ -1,42 +1,49 @@
 /*
- * tools/shell.h - which simple commands a command line runs, as far as that can be known.
+ * tools/shell.h - what a command line does, as far as that can be known before it runs.
  *
- * The line is parsed with tree-sitter-bash.  Every command in it counts by itself: in
- * pipelines, lists, functions, $( ), <( ), and in what `bash -c`, `eval`, `env`, `xargs`,
- * `find -exec` and the like run.  What cannot be known is said to be so.
+ * The line is parsed (tools/shell_parse.h), each simple command in it is looked up in a table
+ * (tools/shell_programs.h), also in ( ), $( ), and in what env, xargs, bash -c and the like run,
+ * and each path is followed to where it leads (tools/shell_paths.h).
  * Threads: any.
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "tools/shell_paths.h"
 
 enum { SHELL_COMMANDS_MAX = 500 };
 
-struct shell_command {
-	char *text;      /* its words, with one blank between; without what is not known */
-	char *plain;     /* the same without what may stand around a name that a rule denies: "git
-			  * push" for "X=1 /usr/bin/git -C d push" */
-	char *remember;  /* the beginning that "always" should cover: "npm run", "ls" */
-	bool open_ended; /* more words follow, which are not known before it runs */
-	bool unknown;    /* what it does is not known: its name, words that may be paths, or
-			  * that it runs something which is not in the line */
+/* A simple command.  Words have quotes where they are not plain letters, so that no two different
+ * commands have the same text; "${...}" stands for what is not known. */
+struct shell_step {
+	char *text;      /* settings and words, with one blank between */
+	char *plain;     /* without what may stand around a name that a rule denies: "git push" for
+			  * "X=1 /usr/bin/git -C d push" */
+	char *remember;  /* the beginning that "always" should cover: "npm run x", "ls" */
+	bool only_reads; /* proved: it needs no rule */
+	bool must_ask;   /* no rule may allow it */
 };
 
 struct shell_analysis {
-	struct shell_command *commands;
+	struct shell_step *steps;
 	size_t count;
-	char **outside; /* paths outside the root that are named, as they are written */
-	size_t outside_count;
-	bool understood;    /* false: it could not be parsed, or has too much in it */
-	const char *reason; /* why not, or why something in it is unknown; static; or NULL */
+	struct shell_paths paths;
+	char *line;    /* to run when rules allow it: the line as it was understood, printed anew.
+			* NULL: nothing of it is known but `reason` */
+	bool must_ask; /* no rule may allow the line */
+	char reason[200]; /* why that, or why a step must ask: "it ..."; "" */
 };
 
-/* `root` is the absolute path of the root where the command runs (NULL: unknown) and
- * `directory` the one below it that it runs in ("": the root).  0 or -ENOMEM. */
-int shell_analyse(const char *line, const char *root, const char *directory,
+/* `settings` are what stands in front of every command, as "A=1 B=2 "; "" for none.
+ * 0 or -ENOMEM. */
+int shell_analyse(const struct shell_place *place, const char *settings, const char *line,
 	struct shell_analysis *ret_analysis);
+
+/* The same for one program and its arguments, without a shell; `line` stays NULL. */
+int shell_analyse_words(const struct shell_place *place, const char *const *argv,
+	struct shell_analysis *ret_analysis);
+
 void shell_analysis_done(struct shell_analysis *analysis);
 
-/* False where the parser is not built in: then nothing is understood. */
-bool shell_can_parse(void);
+/* True for PATH, LD_PRELOAD, IFS and others that change what a command name means or does: no rule
+ * may allow to set one. */
+bool shell_variable_is_special(const char *name, size_t length);

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "ops/support/utf8.h"
+#include "ops/support/visible.h"
 
-/* ---- Memory of a tree ------------------------------------------------------------------ */
+/* ---- Memory of a tree ----------------------------------------- */
 
 enum { BLOCK_BYTES = 4000 };
 
@@ -88,7 +89,23 @@ void shell_tree_done(struct shell_tree *tree)
 	tree->commands = NULL;
 }
 
-/* ---- Characters ------------------------------------------------------------------------- */
+int shell_tree_replace(struct shell_tree *tree, struct shell_token *token, const char *text)
+{
+	struct shell_block *block =
+		calloc(1, sizeof(*block) + sizeof(struct shell_part) + strlen(text) + 1);
+	struct shell_part *part;
+
+	if (!block)
+		return -ENOMEM;
+	block->next = tree->memory;
+	tree->memory = block;
+	part = (struct shell_part *)block->bytes;
+	part->text = strcpy((char *)(part + 1), text);
+	token->parts = part;
+	return 0;
+}
+
+/* ---- Characters ----------------------------------------- */
 
 /* The character `ahead` of here, 0 past the end: a line has no NUL. */
 static char peek(const struct parser *p, size_t ahead)
@@ -134,17 +151,26 @@ static size_t name_length(const char *text, const char *end)
 	return length;
 }
 
-/* What bash in another locale, or an editor, may take for a blank or a line end. */
+/* Of valid UTF-8. */
+static uint32_t code_point(const char *text, size_t length)
+{
+	uint32_t code = (unsigned char)*text & (length == 1 ? 0x7fU : 0xffU >> (length + 1));
+
+	for (size_t i = 1; i < length; i++)
+		code = code << 6 | ((unsigned char)text[i] & 0x3fU);
+	return code;
+}
+
+/* What bash in another locale may take for a blank or a line end, and what nobody sees. */
 static const char *check_characters(const char *line, size_t size)
 {
 	if (!utf8_is_clean(line, size))
 		return "it is not valid UTF-8";
-	for (size_t i = 0; i < size; i++) {
-		unsigned char c = (unsigned char)line[i];
-
-		if ((c < ' ' && c != '\n' && c != '\t') || c == 0x7f ||
-			(c == 0xc2 && (unsigned char)line[i + 1] < 0xa0))
-			return "it has control characters in it";
+	for (size_t i = 0, length; i < size; i += length) {
+		length = utf8_sequence((const uint8_t *)line + i, size - i);
+		if (line[i] != '\n' && line[i] != '\t' &&
+			visible_hides(code_point(line + i, length)))
+			return "it has control characters or invisible ones in it";
 	}
 	return NULL;
 }
@@ -173,7 +199,7 @@ static void skip_blanks(struct parser *p)
 	}
 }
 
-/* ---- Here-documents ------------------------------------------------------------------------ */
+/* ---- Here-documents ----------------------------------------- */
 
 /* Reads the text after `at`, which is at the beginning of a line.  A here-string adds one line
  * end, so the text goes without its last; nothing at all is /dev/null. */
@@ -232,7 +258,7 @@ static void skip_blanks_and_line_ends(struct parser *p)
 	}
 }
 
-/* ---- Words ---------------------------------------------------------------------------------- */
+/* ---- Words ----------------------------------------- */
 
 /* How a word is taken: as it stands, or as a value, which is neither split nor a pattern. */
 enum word_use { AS_WORDS, AS_VALUE };
@@ -560,7 +586,7 @@ static struct shell_token *parse_token(struct parser *p, enum word_use use)
 	return failed(p) ? NULL : word.token;
 }
 
-/* ---- Redirections ---------------------------------------------------------------------------- */
+/* ---- Redirections ----------------------------------------- */
 
 static const struct redirection_type {
 	const char *text;
@@ -676,8 +702,7 @@ static struct shell_redirection *parse_redirection(struct parser *p)
 	return redirection;
 }
 
-/* ---- Commands ----------------------------------------------------------------------------------
- */
+/* ---- Commands ----------------------------------------- */
 
 static struct shell_token *parse_setting(struct parser *p)
 {
@@ -781,7 +806,9 @@ static const char *parse_prefix(struct parser *p)
 
 	while (!failed(p) && ((peek(p, 0) == '!' && is_blank(peek(p, 1))) ||
 				     (looking_at(p, "time") && is_blank(peek(p, 4))))) {
-		const char *prefix = *p->at == '!' ? "! " : "time ";
+		const char *prefix = *p->at == '!'               ? "! "
+				     : looking_at(p, "time -p ") ? "time -p "
+								 : "time ";
 
 		if (buffer_append_string(&text, prefix) < 0)
 			p->no_memory = true;

@@ -5,8 +5,8 @@
  * the patterns * ? [a-z]; $X, ${X}, $1, $? and the like; $( ); X=1; pipelines, !, time, && || ; &
  * and newline; ( ) and { }; > >> >| < 2>&1 &> <<< and here-documents without expansions.
  * Everything else is outside: other reserved words, functions, backticks, braces that expand,
- * ${X...} with an operator, arithmetic, arrays, <( ), control characters, invalid UTF-8, and
- * whatever shells and versions of bash read differently.
+ * ${X...} with an operator, arithmetic, arrays, <( ), characters that nobody sees, invalid UTF-8,
+ * and whatever shells and versions of bash read differently.
  *
  * The printed line means the same to bash, and has nothing in it that is not in the tree: every
  * literal is quoted unless it is plain letters.  To run a printed line is to run what was analysed.
@@ -96,8 +96,14 @@ struct shell_tree {
 int shell_parse(const char *line, struct shell_tree *ret_tree, const char **ret_problem);
 void shell_tree_done(struct shell_tree *tree);
 
+/* Makes the word stand for `text`.  0 or -ENOMEM. */
+int shell_tree_replace(struct shell_tree *tree, struct shell_token *token, const char *text);
+
 /* Appends the list as one line of bash.  0 or -ENOMEM. */
 int shell_print(const struct shell_command *commands, struct buffer *out);
+
+/* Appends the word; no two different ones are printed the same.  0 or -ENOMEM. */
+int shell_print_token(const struct shell_token *token, struct buffer *out);
 
 /* Appends the text as a word: as it is when it has only letters, digits and _./,:+@%^=-, else
  * quoted.  0 or -ENOMEM. */

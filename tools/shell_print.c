@@ -150,15 +150,22 @@ static void put_redirections(struct printer *p, const struct shell_redirection *
 	}
 }
 
+static void put_token(struct printer *p, const struct shell_token *token)
+{
+	if (token->name) {
+		put_string(p, token->name);
+		put_string(p, "=");
+	}
+	put_parts(p, token->parts);
+}
+
 static void put_simple(struct printer *p, const struct shell_command *command)
 {
 	const char *between = "";
 
 	for (const struct shell_token *token = command->settings; token; token = token->next) {
 		put_string(p, between);
-		put_string(p, token->name);
-		put_string(p, "=");
-		put_parts(p, token->parts);
+		put_token(p, token);
 		between = " ";
 	}
 	for (const struct shell_token *token = command->words; token; token = token->next) {
@@ -166,7 +173,7 @@ static void put_simple(struct printer *p, const struct shell_command *command)
 		if (token == command->words)
 			put_program(p, token->parts);
 		else
-			put_parts(p, token->parts);
+			put_token(p, token);
 		between = " ";
 	}
 }
@@ -211,6 +218,14 @@ int shell_print(const struct shell_command *commands, struct buffer *out)
 	struct printer p = {.out = out};
 
 	put_list(&p, commands);
+	return p.error;
+}
+
+int shell_print_token(const struct shell_token *token, struct buffer *out)
+{
+	struct printer p = {.out = out};
+
+	put_token(&p, token);
 	return p.error;
 }
 

@@ -2,11 +2,11 @@
 #include <string.h>
 
 #include "ops/support/utf8.h"
-#include "tools/permission.h"
 #include "tools/process.h"
 #include "tools/registry.h"
-#include "tools/shell.h"
-#include "tools/shell_words.h"
+#include "tools/shell_ask.h"
+#include "tools/shell_parse.h"
+#include "tools/shell_programs.h"
 #include "tools/tail.h"
 #include "tools/text.h"
 
@@ -152,49 +152,10 @@ static int finish(struct run *run, struct process_result *result)
 	return call->text.size ? 0 : tool_text(call, "[No output.]");
 }
 
-static int execute(struct tool_call *call)
-{
-	cleanup_free char *directory = NULL;
-	cleanup_with(environment_free) char **environment = NULL;
-	struct run run = {.call = call, .tail = TAIL_INIT(call->call_id)};
-	struct process_result result = {0};
-	struct process_request request = {
-		.command = tool_string(call, "command"),
-		.timeout_ms = (uint32_t)(tool_number(call, "timeout_s", 120) * 1000),
-		.output = take_output,
-		.user = &run,
-	};
-	int r;
+/* ---- Permission: each command and each path by itself ---------------------- */
 
-	if (tool_path(call, "workdir", &directory) < 0 || make_environment(call, &environment) < 0)
-		return -1;
-	request.directory = directory;
-	request.environment = (const char *const *)environment;
-	cJSON_AddStringToObject(call->data, "command", request.command);
-	r = process_run(call, &request, &result);
-	if (r == 0) {
-		add_output(&run);
-		add_notice(&run);
-		r = finish(&run, &result);
-	} else {
-		r = tool_fail_errno(call, r, "run the command in", directory);
-	}
-	tail_done(&run.tail);
-	return r;
-}
-
-/* ---- Permission: each command in the line by itself ---------------------------------- */
-
-struct asking {
-	struct permission_subject *subjects;
-	char **owned; /* texts of the subjects */
-	size_t count;
-	size_t owned_count;
-	const char *settings; /* "A=1 B=2 ", as if they stood in front of each command */
-	bool is_special;      /* one of them changes how commands run */
-};
-
-/* What `env` sets can change what a command does, as what stands in front of it can. */
+/* What `env` sets can change what a command does, as what stands in front of it can: one text for
+ * both, without what changes nothing but how output looks. */
 static int read_settings(struct tool_call *call, char **ret_settings, bool *ret_special)
 {
 	const cJSON *env = cJSON_GetObjectItemCaseSensitive(call->arguments, "env"), *item;
@@ -204,135 +165,142 @@ static int read_settings(struct tool_call *call, char **ret_settings, bool *ret_
 	cJSON_ArrayForEach(item, env)
 	{
 		const char *name = item->string;
+		size_t length = strlen(name);
 
-		if (buffer_printf(&text, "%s=%s ", name, item->valuestring) < 0)
+		if (shell_variable_is_harmless(name, length))
+			continue;
+		if (shell_print_literal(name, &text) < 0 || buffer_append_string(&text, "=") < 0 ||
+			(*item->valuestring && shell_print_literal(item->valuestring, &text) < 0) ||
+			buffer_append_string(&text, " ") < 0)
 			return -ENOMEM;
-		*ret_special = *ret_special || !*name || strpbrk(name, "=%()") ||
-			       shell_variable_is_special(name, strlen(name));
+		*ret_special = *ret_special || name[strcspn(name, "=%()")] || !*name ||
+			       shell_variable_is_special(name, length);
 	}
 	*ret_settings = buffer_steal_string(&text);
 	return *ret_settings ? 0 : -ENOMEM;
 }
 
-static void asking_done(struct asking *asking)
+/* When rules allow it the line runs as it was understood, else as a person saw it. */
+struct line {
+	char *understood; /* NULL: as it stands */
+};
+
+static void line_free(void *state)
 {
-	for (size_t i = 0; i < asking->owned_count; i++)
-		free(asking->owned[i]);
-	free(asking->owned);
-	free(asking->subjects);
+	struct line *line = state;
+
+	free(line->understood);
+	free(line);
 }
 
-/* Takes ownership of the texts. */
-static int add_subject(struct asking *asking, char *text, char *remember)
+static int keep_understood(struct tool_call *call, struct shell_analysis *analysis)
 {
-	asking->subjects[asking->count].must_ask = asking->is_special;
-	asking->owned[asking->owned_count++] = text;
-	asking->owned[asking->owned_count++] = remember;
-	asking->subjects[asking->count].text = text;
-	asking->subjects[asking->count].remember = remember;
-	return text && remember ? 0 : -ENOMEM;
-}
+	struct line *line = calloc(1, sizeof(*line));
 
-static int add_commands(struct asking *asking, const struct shell_analysis *analysis)
-{
-	for (size_t i = 0; i < analysis->count; i++) {
-		const struct shell_command *command = &analysis->commands[i];
-		cleanup_free char *settings = permission_literal(asking->settings);
-		cleanup_free char *prefix = permission_literal(command->remember);
-		char *remember = NULL, *text = NULL;
-
-		if (!prefix || !settings || asprintf(&remember, "%s%s *", settings, prefix) < 0)
-			remember = NULL;
-		if (asprintf(&text, "%s%s", asking->settings, command->text) < 0)
-			text = NULL;
-		if (add_subject(asking, text, remember) < 0)
-			return -ENOMEM;
-		asking->subjects[asking->count].plain = command->plain;
-		asking->subjects[asking->count++].must_ask |= command->unknown;
-	}
+	if (!line)
+		return -ENOMEM;
+	line->understood = steal_ptr(&analysis->line);
+	if (call->state)
+		call->state_free(call->state);
+	call->state = line;
+	call->state_free = line_free;
 	return 0;
 }
 
-static int add_outside(struct asking *asking, const struct shell_analysis *analysis)
+static const char *reason_to_ask(const struct tool_call *call, bool is_special)
 {
-	for (size_t i = 0; i < analysis->outside_count; i++) {
-		char *text = NULL;
-
-		if (asprintf(&text, "outside %s", analysis->outside[i]) < 0)
-			return -ENOMEM;
-		if (add_subject(asking, text, permission_literal(text)) < 0)
-			return -ENOMEM;
-		asking->count++;
-	}
-	return 0;
-}
-
-static char *reason_words(const struct shell_analysis *analysis, bool is_special)
-{
-	struct buffer words = {0};
-
 	if (is_special)
-		buffer_append_string(&words, "it sets a variable that changes how commands run");
-	else if (analysis->reason)
-		buffer_append_string(&words, analysis->reason);
-	for (size_t i = 0; i < analysis->outside_count; i++)
-		buffer_printf(&words, "%s%s",
-			i            ? ", "
-			: words.size ? "; it names paths outside the root: "
-				     : "it names paths outside the root: ",
-			analysis->outside[i]);
-	return words.size ? buffer_steal_string(&words) : NULL;
+		return "it sets a variable that changes how commands run";
+	if (atomic_load(&call->session->no_bash))
+		return "there is no bash where it runs, and sh may read it otherwise";
+	return NULL;
 }
 
-static int ask_about(struct tool_call *call, const struct shell_analysis *analysis,
-	const char *command, const char *settings, bool is_special)
+static int ask(struct tool_call *call, const struct shell_analysis *analysis, const char *settings,
+	bool is_special)
 {
-	size_t most = analysis->count + analysis->outside_count + 2;
-	struct asking asking cleanup_with(asking_done) = {
-		.subjects = calloc(most, sizeof(*asking.subjects)),
-		.owned = calloc(2 * most, sizeof(*asking.owned)),
-		.settings = settings,
-		.is_special = is_special,
-	};
-	cleanup_free char *reason = reason_words(analysis, is_special), *sentence = NULL;
+	const char *command = tool_string(call, "command");
+	cleanup_free char *sentence = NULL;
 
-	if (asprintf(&sentence, "Run command: %s%s", settings, command) < 0)
+	if (asprintf(&sentence, "Run command: %s%s", settings, command) < 0) {
 		sentence = NULL;
-	if (!sentence || !asking.subjects || !asking.owned || add_commands(&asking, analysis) < 0 ||
-		add_outside(&asking, analysis) < 0)
 		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
-	if (is_special)
-		asking.subjects[asking.count++] =
-			(struct permission_subject){.text = settings, .must_ask = true};
-	if (!analysis->understood)
-		asking.subjects[asking.count++] =
-			(struct permission_subject){.text = command, .must_ask = true};
-	return permission_ask_all(
-		call, TOOL_DANGEROUS, asking.subjects, asking.count, sentence, reason);
+	}
+	return shell_ask(call, analysis, command, sentence, reason_to_ask(call, is_special));
 }
 
 static int permission(struct tool_call *call)
 {
-	const struct tool_session *session = call->session;
-	const char *command = tool_string(call, "command");
 	cleanup_free char *settings = NULL, *directory = NULL;
-	struct shell_analysis analysis;
+	struct shell_analysis analysis = {0};
+	struct shell_place place;
 	bool is_special;
 	int r;
 
-	if (permissions_allow_all(session->permissions, call->tool->name))
+	if (shell_allowed(call))
 		return 0;
 	if (tool_path(call, "workdir", &directory) < 0)
 		return -1;
+	place = shell_place_of(call, directory);
 	r = read_settings(call, &settings, &is_special);
-	/* On a mount the command runs elsewhere: the root's path there is not known here. */
 	if (r == 0)
-		r = shell_analyse(command, session->control_socket ? NULL : session->root.path,
-			directory, &analysis);
+		r = shell_analyse(&place, settings, tool_string(call, "command"), &analysis);
+	if (r == 0)
+		r = keep_understood(call, &analysis);
 	if (r < 0)
-		return tool_fail_errno(call, r, "ask for permission", NULL);
-	r = ask_about(call, &analysis, command, settings, is_special);
+		r = tool_fail_errno(call, r, "ask for permission", NULL);
+	else
+		r = ask(call, &analysis, settings, is_special);
 	shell_analysis_done(&analysis);
+	return r;
+}
+
+/* ---- The call ----------------------------------------- */
+
+static int run_command(struct tool_call *call, struct run *run, struct process_result *result,
+	const char *directory, const char *const *environment)
+{
+	struct line *line = call->state; /* NULL: no rule is about it */
+	bool as_given = !line || call->approved;
+	struct process_request request = {
+		.command = as_given ? tool_string(call, "command") : line->understood,
+		.any_shell = as_given,
+		.directory = directory,
+		.environment = environment,
+		.timeout_ms = (uint32_t)(tool_number(call, "timeout_s", 120) * 1000),
+		.output = take_output,
+		.user = run,
+	};
+
+	return request.command ? process_run(call, &request, result) : -EINVAL;
+}
+
+static int execute(struct tool_call *call)
+{
+	cleanup_free char *directory = NULL;
+	cleanup_with(environment_free) char **environment = NULL;
+	struct run run = {.call = call, .tail = TAIL_INIT(call->call_id)};
+	struct process_result result = {0};
+	int r;
+
+	if (tool_path(call, "workdir", &directory) < 0 || make_environment(call, &environment) < 0)
+		return -1;
+	cJSON_AddStringToObject(call->data, "command", tool_string(call, "command"));
+	r = run_command(call, &run, &result, directory, (const char *const *)environment);
+	if (r == -ENOEXEC && permission(call) < 0) {
+		tail_done(&run.tail);
+		return -1;
+	}
+	if (r == -ENOEXEC)
+		r = run_command(call, &run, &result, directory, (const char *const *)environment);
+	if (r == 0) {
+		add_output(&run);
+		add_notice(&run);
+		r = finish(&run, &result);
+	} else {
+		r = tool_fail_errno(call, r, "run the command in", directory);
+	}
+	tail_done(&run.tail);
 	return r;
 }
 

@@ -2,9 +2,10 @@
 #include <string.h>
 
 #include "ops/support/utf8.h"
-#include "tools/permission.h"
 #include "tools/process.h"
 #include "tools/registry.h"
+#include "tools/shell_ask.h"
+#include "tools/shell_parse.h"
 #include "tools/tail.h"
 
 static const char input_schema[] =
@@ -135,14 +136,25 @@ static int permission(struct tool_call *call)
 {
 	cleanup_free const char **argv = make_argv(call);
 	struct buffer line cleanup_buffer = {0};
-	cleanup_free char *subject = NULL, *sentence = NULL;
+	cleanup_free char *text = NULL, *sentence = NULL;
+	const struct shell_place place = shell_place_of(call, "");
+	struct shell_analysis analysis = {0};
+	int r = argv ? 0 : -ENOMEM;
 
-	for (size_t i = 0; argv && argv[i]; i++)
-		buffer_printf(&line, "%s%s", i ? " " : "", argv[i]);
-	subject = buffer_steal_string(&line);
-	if (!subject || asprintf(&sentence, "Launch application: %s", subject) < 0)
+	if (shell_allowed(call))
+		return 0;
+	for (size_t i = 0; argv && argv[i] && r == 0; i++) {
+		r = buffer_append_string(&line, i ? " " : "");
+		if (r == 0)
+			r = shell_print_literal(argv[i], &line);
+	}
+	text = buffer_steal_string(&line);
+	if (r < 0 || !text || asprintf(&sentence, "Launch application: %s", text) < 0 ||
+		shell_analyse_words(&place, argv, &analysis) < 0)
 		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
-	return permission_ask(call, TOOL_DANGEROUS, subject, sentence);
+	r = shell_ask(call, &analysis, text, sentence, NULL);
+	shell_analysis_done(&analysis);
+	return r;
 }
 
 const struct tool tool_launch_app = {

@@ -134,7 +134,7 @@ def test_cases(root):
 
 
 def test_denied(root):
-    for name, arguments in [("bash", {"command": "ls"}), ("launch_app", {"app_name": "ls"}),
+    for name, arguments in [("bash", {"command": "touch x"}), ("launch_app", {"app_name": "ls"}),
                             ("delete", {"path": "full", "recursive": True})]:
         done = subprocess.run([PROGRAM, "tool", name, "--root", root, "--output", "json", "--json",
                                json.dumps(arguments)], capture_output=True, stdin=subprocess.DEVNULL, check=False)

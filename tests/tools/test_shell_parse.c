@@ -68,6 +68,7 @@ static void test_lines_are_printed_anew(void)
 		{"a&&b||c;d&e|&f\ng", "a && b || c; d & e |& f; g"},
 		{"a &&\n\n b |\n c &", "a && b | c &"},
 		{"! a; time b; ! time c | d", "! a; time b; ! time c | d"},
+		{"time -p a", "time -p a"},
 		{"(a;b) ; ( (c) )", "( a; b ); ( ( c ) )"},
 		{"{ a; b & }; { c\n}", "{ a; b &\n}; { c\n}"},
 		{"(a) >x 2>&1", "( a ) >x 2>&1"},
@@ -87,7 +88,7 @@ static void test_lines_are_printed_anew(void)
 		{"echo $(a \"$(b; c)\")x \"$( (d) )\"",
 			"echo $( a \"$( b; c )\" )x \"$( ( d ) )\""},
 		{"X=$(a) Y=\"$(b)\"", "X=\"$( a )\" Y=\"$( b )\""},
-		{"echo \xc3\xa9 \xe2\x80\xae", "echo '\xc3\xa9' '\xe2\x80\xae'"},
+		{"echo \xc3\xa9 \xf0\x9f\x8e\x89", "echo '\xc3\xa9' '\xf0\x9f\x8e\x89'"},
 	};
 
 	for (size_t i = 0; i < array_size(cases); i++) {
@@ -105,21 +106,24 @@ static void test_the_rest_of_bash_is_outside(void)
 		"()", "{ }", "{ a }", "{ a;", "(a", "a)", "a }; }", "f() { a; }",
 		"function f { a; }", "f () a", "if a; then b; fi", "for x in a; do b; done",
 		"while a; do b; done", "case a in b) c;; esac", "select x in a; do b; done",
-		"[[ a ]]", "coproc a", "time", "time -p a", "! ;", "!", "! time", "!(a)", "a !(b)",
-		"a @(b)", "a |", "| a", "a && && b", "a || ;", "; a", "a ;; b", "a ;& b", "a $x$",
-		"a & ; b", "a & & b", "a | ! b", "a | time b", "&& a", "a (b)", "(a) b", "{ a; } b",
-		"a <(b)", "a >(b)", "a <> b", "a >", "a > > b", "a > *", "a >& b", "a >&2x",
-		"a 10> b", "a {x}> b", "a {x}>&1", "a <2>&1", "a > /dev/tcp/h/1",
-		"a < \"/dev/udp/h/1\"", "a <<E", "a <<E\n$x\nE", "a <<E\n`x`\nE", "a <<E\n\\\nE\nE",
-		"a <<$x\nE", "a <<$'E'\nE\n", "$(a <<E\nE\n)", "a <<A <<B\nA\nB\n",
-		"a <<E $(b)\nE\n", "'a", "\"a", "$'a", "$'\\x41'", "$'\\u0041'", "$\"a\"",
-		"a$\"b\"", "a\\", "a\\\nb", "a&\\\n&b", "a \\\n# b\nc", "# a \\\nb", "a {b,c}",
-		"a {1..3}", "a \\${b,c}", "a $x{b,c}", "a {b,'c'}", "~root/x", "~+", "a=~",
-		"a=b:~/c", "a b=~/c", "ls a[", "ls [", "ls []", "ls [[:alpha:]]", "ls [\"a\"]",
-		"ls [a/b]", "a\rb", "a\vb", "a\fb",
+		"[[ a ]]", "coproc a", "time", "time -p", "time -a b", "time  -p a", "! ;", "!",
+		"! time", "!(a)", "a !(b)", "a @(b)", "a |", "| a", "a && && b", "a || ;", "; a",
+		"a ;; b", "a ;& b", "a $x$", "a & ; b", "a & & b", "a | ! b", "a | time b", "&& a",
+		"a (b)", "(a) b", "{ a; } b", "a <(b)", "a >(b)", "a <> b", "a >", "a > > b",
+		"a > *", "a >& b", "a >&2x", "a 10> b", "a {x}> b", "a {x}>&1", "a <2>&1",
+		"a > /dev/tcp/h/1", "a < \"/dev/udp/h/1\"", "a <<E", "a <<E\n$x\nE",
+		"a <<E\n`x`\nE", "a <<E\n\\\nE\nE", "a <<$x\nE", "a <<$'E'\nE\n", "$(a <<E\nE\n)",
+		"a <<A <<B\nA\nB\n", "a <<E $(b)\nE\n", "'a", "\"a", "$'a", "$'\\x41'",
+		"$'\\u0041'", "$\"a\"", "a$\"b\"", "a\\", "a\\\nb", "a&\\\n&b", "a \\\n# b\nc",
+		"# a \\\nb", "a {b,c}", "a {1..3}", "a \\${b,c}", "a $x{b,c}", "a {b,'c'}",
+		"~root/x", "~+", "a=~", "a=b:~/c", "a b=~/c", "ls a[", "ls [", "ls []",
+		"ls [[:alpha:]]", "ls [\"a\"]", "ls [a/b]", "a\rb", "a\vb", "a\fb",
 		"a\x01"
 		"b",
-		"a\x7f", "a\xc2\x85", "a\xff", "a\xc3", "\xed\xa0\x80"};
+		"a\x7f", "a\xc2\x85", "a\xff",
+		"a \xe2\x80\xae"
+		"b",
+		"'\xe2\x80\x8b'", "a\xef\xbb\xbf", "a\xc3", "\xed\xa0\x80"};
 
 	for (size_t i = 0; i < array_size(lines); i++) {
 		cleanup_free char *got = printed(lines[i]);
