@@ -189,8 +189,34 @@ static int parse_ssh_address(const char *rest, struct ssh_address *address)
 	if (strchr(address->host, ':') && !strchr(address->host, ']'))
 		return -EINVAL;
 	strip_brackets(address->host);
-	/* A leading "-" would be an option of ssh. */
-	return *address->host && *address->host != '-' && *address->host != '@' ? 0 : -EINVAL;
+	return *address->host && *address->host != '@' ? 0 : -EINVAL;
+}
+
+/* A leading "-" would be an option; the others may reach a shell by the user's configuration
+ * (ProxyCommand, Match exec), whatever the version of ssh lets through. */
+static bool is_safe_name(const char *name, size_t length, const char *refused)
+{
+	if (!length || *name == '-')
+		return false;
+	for (size_t i = 0; i < length; i++) {
+		uint8_t c = (uint8_t)name[i];
+
+		if (c <= ' ' || c == 0x7f || strchr(refused, c))
+			return false;
+	}
+	return true;
+}
+
+/* What OpenSSH refuses, and blanks in a user.  DOMAIN\user and HOST$ are users. */
+static bool is_safe_host(const char *host)
+{
+	const char *user_end = strrchr(host, '@');
+	const char *start = user_end ? user_end + 1 : host;
+
+	if (user_end && (!is_safe_name(host, (size_t)(user_end - host), "'`\";&<>|(){}") ||
+				user_end[-1] == '\\'))
+		return false;
+	return is_safe_name(start, strlen(start), "'`\"$\\;&<>|(){}[]");
 }
 
 /* The user's words for ssh are split by the shell, as everywhere (GIT_SSH_COMMAND). */
@@ -235,7 +261,12 @@ static int build_ssh(
 	/* What the user's configuration says for logins, as scp has it. */
 	add(&arguments, "-oRemoteCommand=none");
 	add(&arguments, "-oPermitLocalCommand=no");
+	/* The far end gets nothing of ours but this connection. */
 	add(&arguments, "-oClearAllForwardings=yes");
+	add(&arguments, "-oForwardAgent=no");
+	add(&arguments, "-oForwardX11=no");
+	add(&arguments, "-oGSSAPIDelegateCredentials=no");
+	add(&arguments, "-oTunnel=no");
 	settings->transport.quiet_index = arguments.count;
 	add(&arguments, settings->transport.may_prompt ? "-T" : "-oBatchMode=yes");
 	if (address->port) {
@@ -267,6 +298,15 @@ static int prepare_ssh(
 			rest);
 	if (r < 0)
 		return r;
+	if (!is_safe_host(address.host)) {
+		explain(ret_reason,
+			"\"%s\" is not sent to ssh: a user or a host neither begins with \"-\" nor "
+			"has "
+			"blanks, control characters or characters of the shell; correct the "
+			"address",
+			address.host);
+		return -EINVAL;
+	}
 	settings->transport.gives_shell = true;
 	settings->transport.may_prompt = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
 	r = build_ssh(&address, command, settings);

@@ -5,7 +5,9 @@ set -euo pipefail
 probe=$1
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 dir=$(mktemp -d /tmp/isthmus-ssh-XXXXXX)
+agent=
 cleanup() {
+	[ -z "$agent" ] || kill "$agent" || true
 	"$here/sshd.sh" stop "$dir"
 	rm -rf "$dir"
 }
@@ -43,6 +45,8 @@ fi
 mkdir "$dir/bin"
 printf '#!/bin/sh\necho "$*" >>%s/told\nexec %s "$@"\n' "$dir" "$(command -v ssh)" >"$dir/bin/ssh"
 chmod +x "$dir/bin/ssh"
+printf '#!/bin/sh\n: >%s/ran\n' "$dir" >"$dir/bin/marks"
+chmod +x "$dir/bin/marks"
 # becomes_master WANT [OPTION...]
 becomes_master() {
 	local got
@@ -59,6 +63,29 @@ printf 'Host box\n%s\n' "RemoteCommand cat" "LocalForward 127.0.0.1:$(sed -n 's/
 	"ExitOnForwardFailure yes" "PermitLocalCommand yes" "LocalCommand cat" >"$dir/for_logins"
 cat "$dir/ssh_config" >>"$dir/for_logins"
 expect "a configuration for logins" 15 '^ok ' "ssh://box$dir/ws" "ssh_command=ssh -F $dir/for_logins"
+
+# Nothing but the session itself is asked of the far end, whatever the configuration says for logins.
+ssh-agent -D -a "$dir/agent" >/dev/null 2>&1 &
+agent=$!
+for _ in {1..200}; do [ -S "$dir/agent" ] || sleep 0.1; done
+printf 'Host box\n%s\n' "IdentityAgent $dir/agent" "ForwardAgent yes" "ForwardX11 yes" "ForwardX11Trusted yes" \
+	"GSSAPIDelegateCredentials yes" >"$dir/forwards"
+cat "$dir/ssh_config" >>"$dir/forwards"
+# asks_for_more COMMAND...: what sshd is asked for besides, while it runs.
+asks_for_more() {
+	local before
+
+	before=$(wc -l <"$dir/sshd.log")
+	DISPLAY=127.0.0.1:99 XAUTHORITY=$dir/none "$@" >/dev/null 2>&1 </dev/null || true
+	tail -n "+$((before + 1))" "$dir/sshd.log" | grep -oE 'request (auth-agent-req@openssh.com|x11-req)' || true
+}
+more=$(asks_for_more ssh -F "$dir/forwards" box true)
+[[ $more = *auth-agent* && $more = *x11* ]] || { echo "FAILED: the test does not see what is asked for" >&2; failed=1; }
+more=$(asks_for_more "$probe" "ssh://box$dir/ws" "ssh_command=ssh -F $dir/forwards")
+[ -z "$more" ] || { echo "FAILED: asked for: $more" >&2; failed=1; }
+expect "forwardings left out" 15 '^ok ' "ssh://box$dir/ws" "ssh_command=ssh -F $dir/forwards"
+kill "$agent"
+agent=
 expect "once more" 15 '^ok ' "ssh://box$dir/ws" "$ssh"
 [ "$(ls "$dir/cache/isthmus" | wc -l)" = 1 ] || { echo "FAILED: more than the helper is left" >&2; failed=1; }
 expect "no such directory" 15 '^error 2: .*nowhere.*No such file' "ssh://box$dir/nowhere" "$ssh"
@@ -67,7 +94,16 @@ expect "unknown host" 15 '^error 113: .*no-such-host.invalid.*(resolve|known)' "
 expect "nobody listens" 15 '^error 113: .*Connection refused' "ssh://127.0.0.1:1/tmp" "$ssh"
 expect "an IPv6 address without brackets" 5 '^error 22: .*brackets' "ssh://::1/tmp" "$ssh"
 expect "no port" 5 '^error 22: ' "ssh://box:0/tmp" "$ssh"
-expect "an option for a host" 5 '^error 22: ' "ssh://-oProxyCommand=x/tmp" "$ssh"
+expect "an option for a host" 5 '^error 22: .*not sent to ssh' "ssh://-oProxyCommand=x/tmp" "ssh_command=$dir/bin/marks"
+for host in '-lroot@box' 'u@-box' 'u@' 'bo;x' 'bo x' 'u v@box' $'bo\tx' $'bo\nx' $'bo\x7fx' '$HOME' 'u`id`@box' 'u&@box' \
+	'u\@box' "b'ox" 'b"ox' 'b\ox' 'b(ox' 'b{ox' '[::1' '[::1]]' '[[::1]]' 'b>ox' 'u|v@box'; do
+	expect "no host: $host" 5 '^error 22: ' "ssh://$host/tmp" "ssh_command=$dir/bin/marks"
+done
+[ ! -e "$dir/ran" ] || { echo "FAILED: ssh was run for what is no host" >&2; failed=1; }
+expect "an IPv6 address" 15 '^error .*"u@::1": ssh: connect to' "ssh://u@[::1]:1/tmp" "$ssh"
+for user in 'DOMAIN\user' 'host$' 'a.b@c' 'ü'; do
+	expect "a user: $user" 15 '^error 113: .*Connection refused' "ssh://$user@127.0.0.1:1/tmp" "$ssh"
+done
 expect "no ssh" 5 '^error .*no-such-ssh.*not found' "ssh://box/tmp" ssh_command=no-such-ssh
 expect "unknown option" 5 '^error 22: .*color' "ssh://box/tmp" color=red
 expect "bad number" 5 '^error 22: .*timeout' "ssh://box/tmp" timeout=soon
