@@ -9,7 +9,7 @@
 #include "ops/support/path.h"
 #include "tools/shell_programs_internal.h"
 
-#define MARKS ":=<>&@~+^$*!%/?"
+#define MARKS ":=#<>&@~+^$*!%/?"
 
 bool shell_variable_is_harmless(const char *name, size_t length)
 {
@@ -294,9 +294,9 @@ bool shell_judge_has_option(const struct shell_judge *judge, const char *name)
 
 const char *shell_judge_fixed(const struct shell_judge *judge, size_t index)
 {
-	const struct shell_word *word = &judge->words[index];
+	const struct shell_word *word = index < judge->count ? &judge->words[index] : NULL;
 
-	return index < judge->count && word->known && !word->glob ? word->text : NULL;
+	return word && word->known && !word->glob ? word->text : NULL;
 }
 
 const char *shell_judge_operand(const struct shell_judge *judge, size_t index)
@@ -353,17 +353,37 @@ static size_t value_in_next(
 	size_t value = word + 1 + (has_mark(marks, '+') ? 1 : 0);
 
 	if (value >= judge->count) {
+		if (is_strict(judge))
+			shell_judge_ask(judge, "%s %.60s has no value", judge->label,
+				judge->words[word].text);
 		shell_judge_marks(judge, name, length, marks, 0, 0);
 		note_option(judge, name, length, 0, 0);
 		return judge->count - 1;
 	}
-	for (size_t i = word + 1; i <= value; i++)
+	for (size_t i = word + 1; i <= value; i++) {
+		const char *text = judge->words[i].text;
+
 		if (is_multiple(&judge->words[i]))
-			shell_judge_ask(judge, "the value of %.40s %.60s may be several words",
-				judge->answer->name, judge->words[word].text);
+			shell_judge_ask(judge, "the value of %s %.60s may be several words",
+				judge->label, judge->words[word].text);
+		/* Not all programs take a value from the next word (git log --format). */
+		if (is_strict(judge) && !has_mark(marks, '^') && text[0] == '-' && text[1])
+			shell_judge_ask(judge, "the value of %s %.60s may be an option: %.60s",
+				judge->label, judge->words[word].text, text);
+	}
 	shell_judge_marks(judge, name, length, marks, value, 0);
 	note_option(judge, name, length, value, 0);
 	return value;
+}
+
+/* make -j 4 */
+static size_t number_in_next(struct shell_judge *judge, const char *marks, size_t word)
+{
+	const char *next = shell_judge_fixed(judge, word + 1);
+
+	return has_mark(marks, '#') && next && *next && !next[strspn(next, "0123456789.")]
+		       ? word + 1
+		       : word;
 }
 
 /* "--name", "--name=value", or "-name" where options are words.  Returns the last word taken. */
@@ -399,7 +419,7 @@ static size_t take_long(struct shell_judge *judge, size_t word, size_t dashes)
 		return value_in_next(judge, name, length, marks, word);
 	shell_judge_marks(judge, name, length, marks, 0, 0);
 	note_option(judge, name, length, 0, 0);
-	return word;
+	return number_in_next(judge, marks, word);
 }
 
 /* "-abc", "-ofile", "-o file" */
@@ -426,6 +446,10 @@ static size_t take_short(struct shell_judge *judge, size_t word)
 			shell_judge_marks(judge, option, 1, marks, value, i + 1);
 			note_option(judge, option, 1, value, i + 1);
 			open = open && !option[1]; /* -o"$X": an empty X takes the next word */
+			if (value && judge->row->flags & SHELL_ROW_SEPARATE_VALUES)
+				unknown = true;
+			if (!value)
+				last = number_in_next(judge, marks, word);
 			break;
 		}
 		shell_judge_marks(judge, option, 1, marks, 0, 0);
@@ -515,13 +539,13 @@ static unsigned use_of_kind(char kind)
 {
 	switch (kind) {
 	case 'r':
-	case 'v':
 		return SHELL_READS;
 	case 'w':
 		return SHELL_WRITES;
 	case 'b':
 		return SHELL_READS | SHELL_WRITES;
 	case 'R':
+	case 'v':
 		return SHELL_READS | SHELL_TREE;
 	case 'F':
 		return SHELL_READS | SHELL_TREE | SHELL_FOLLOWS;

@@ -6,6 +6,7 @@
  *   options   tokens with blanks between: "-nr" are two flags, "--name" is one, and what follows
  *             the name says what the option does:
  *               :  takes a value           =  may have a value, but only attached (--color=x)
+ *               #  or the next word is it, if that is a number (make -j 4)
  *               <  reads the file that its value names    >  writes it    &  both
  *               @  its value may be @FILE, NAME=@FILE or NAME=<FILE, which it reads
  *               ~  its value is the directory that it works in
@@ -41,6 +42,7 @@ enum shell_row_flags {
 	SHELL_ROW_INHERITS = 1 << 9,  /* sub-command: takes the options of its program as well */
 	SHELL_ROW_AT_FILES = 1 << 10, /* @FILE stands for words in a file: asks */
 	SHELL_ROW_CHANGES_SHELL = 1 << 11,     /* a built-in that changes what follows: asks */
+	SHELL_ROW_SEPARATE_VALUES = 1 << 14,   /* -o FILE but not -oFILE, which is -o and others */
 	SHELL_ROW_RUNS_OTHERS = 1 << 13,       /* runs others in a way that no row can tell: asks */
 	SHELL_ROW_UNKNOWN_OPTION_OK = 1 << 12, /* before a sub-command too */
 };

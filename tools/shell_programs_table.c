@@ -120,18 +120,18 @@ static const struct shell_row git_commands[] = {
 		.operands = "v*",
 		.flags = READS},
 	{.names = "shortlog",
-		.options = GIT_REVISIONS "-nsec -w= --numbered --summary --email "
-					 "--group:",
+		.options = "-nsec -w= --numbered --summary --email --group: " GIT_REVISIONS,
 		.operands = "v*",
 		.flags = READS},
 	{.names = "blame annotate",
 		.operands = "v*",
 		.flags = READS | TREE,
-		.options = "-blrtfnwpsecki -LS: -CM= --root --show-stats --reverse --first-parent "
-			   "--porcelain --line-porcelain --incremental --encoding: --contents< "
-			   "--date: --progress --no-progress --score-debug --show-name "
-			   "--show-number --show-email --minimal --ignore-rev: "
-			   "--ignore-revs-file< --color-lines --color-by-age --abbrev="},
+		.options =
+			"-blrtfnwpsecki -L: -S< -CM= --root --show-stats --reverse --first-parent "
+			"--porcelain --line-porcelain --incremental --encoding: --contents< "
+			"--date: --progress --no-progress --score-debug --show-name "
+			"--show-number --show-email --minimal --ignore-rev: "
+			"--ignore-revs-file< --color-lines --color-by-age --abbrev="},
 	{.names = "branch",
 		.operands = "t*",
 		.flags = READS,
@@ -304,9 +304,8 @@ static const struct shell_row git_commands[] = {
 		.operands = "t*",
 		.options = "-x:! --exec:! -i! --interactive! -s:! "
 			   "--strategy:! --onto: -X:"},
-	{.names = "merge cherry-pick revert",
-		.operands = "t*",
-		.options = "-m: -X: -s:! --strategy:! -F< --file<"},
+	{.names = "merge", .operands = "t*", .options = "-m: -X: -s:! --strategy:! -F< --file<"},
+	{.names = "cherry-pick revert", .operands = "t*", .options = "-m: -X: --strategy:!"},
 	{.names = "apply am", .operands = "r*", .options = "--directory& --build-fake-ancestor>"},
 	{.names = "format-patch",
 		.operands = "t*",
@@ -506,10 +505,7 @@ const struct shell_row shell_rows[] = {
 			"--version --help"},
 
 	/* These read the files that are their operands, and have no option that does more. */
-	{.names = "cat tac rev",
-		.flags = READS_ANY,
-		.operands = "r*",
-		.options = "-s --separator:"},
+	{.names = "cat rev", .flags = READS_ANY, .operands = "r*", .options = ""},
 	{.names = "head",
 		.options = "-nc: --lines: --bytes:",
 		.flags = READS_ANY,
@@ -533,10 +529,16 @@ const struct shell_row shell_rows[] = {
 			"--header-numbering: --line-increment: --join-blank-lines: "
 			"--number-format: --number-separator: --starting-line-number: "
 			"--number-width:"},
-	{.names = "fold fmt expand unexpand",
+	{.names = "fmt",
 		.flags = READS_ANY,
 		.operands = "r*",
-		.options = "-wgpt: --width: --goal: --prefix: --tabs:"},
+		.options = "-wgp: --width: --goal: --prefix:"},
+	{.names = "fold", .options = "-w: --width:", .flags = READS_ANY, .operands = "r*"},
+	{.names = "expand unexpand",
+		.options = "-t: --tabs:",
+		.flags = READS_ANY,
+		.operands = "r*"},
+	{.names = "tac", .options = "-s: --separator:", .flags = READS_ANY, .operands = "r*"},
 	{.names = "comm", .options = "--output-delimiter:", .flags = READS_ANY, .operands = "rr"},
 	{.names = "join", .options = "-12aejotv:", .flags = READS_ANY, .operands = "rr"},
 	{.names = "cmp",
@@ -643,13 +645,14 @@ const struct shell_row shell_rows[] = {
 		.flags = READS | HERE,
 		.operands = "tR*",
 		.look = shell_look_fd,
-		.options = "-HIugFpisal01q -L/ -dteESocjT: -xX! --exec:! --exec-batch:! --hidden "
-			   "--no-ignore --unrestricted --glob --fixed-strings --full-path "
-			   "--ignore-case --case-sensitive --absolute-path --follow/ --print0 "
-			   "--max-depth: --min-depth: --exact-depth: --type: --extension: "
-			   "--size: --exclude: --owner: --color: --threads: --changed-within: "
-			   "--changed-before: --max-results: --quiet --ignore-file< "
-			   "--search-path< --base-directory~ --no-ignore-vcs --list-details?"},
+		.options =
+			"-HIugFpisa01q -l? -L/ -dteESocjT: -xX! --exec:! --exec-batch:! --hidden "
+			"--no-ignore --unrestricted --glob --fixed-strings --full-path "
+			"--ignore-case --case-sensitive --absolute-path --follow/ --print0 "
+			"--max-depth: --min-depth: --exact-depth: --type: --extension: "
+			"--size: --exclude: --owner: --color: --threads: --changed-within: "
+			"--changed-before: --max-results: --quiet --ignore-file< "
+			"--search-path< --base-directory~ --no-ignore-vcs --list-details?"},
 	{.names = "find",
 		.flags = READS | SHELL_ROW_PLAIN_WORDS | SHELL_ROW_WORD_OPTIONS,
 		.look = shell_look_find,
@@ -666,14 +669,14 @@ const struct shell_row shell_rows[] = {
 	{.names = "file",
 		.flags = READS,
 		.operands = "r*",
-		.options =
-			"-bciklnNprsv0dhL -eFP: -m:% -f:% -C> -zZ! -S% --brief --mime --mime-type "
-			"--mime-encoding --extension --keep-going --no-pad --raw --print0 "
-			"--dereference --no-dereference --no-buffer --separator: --exclude: "
-			"--exclude-quiet: --parameter: --version --help --apple "
-			"--checking-printout --special-files --magic-file:% --files-from:% "
-			"--compile> --uncompress! --uncompress-noreport! --no-sandbox% "
-			"--preserve-date? --list"},
+		.options = "-bciklnNrsv0dhL -p? -eFP: -m:% -f:% -C> -zZ! -S% --brief --mime "
+			   "--mime-type "
+			   "--mime-encoding --extension --keep-going --no-pad --raw --print0 "
+			   "--dereference --no-dereference --no-buffer --separator: --exclude: "
+			   "--exclude-quiet: --parameter: --version --help --apple "
+			   "--checking-printout --special-files --magic-file:% --files-from:% "
+			   "--compile> --uncompress! --uncompress-noreport! --no-sandbox% "
+			   "--preserve-date? --list"},
 	{.names = "du",
 		.flags = READS | HERE,
 		.operands = "R*",
@@ -684,9 +687,9 @@ const struct shell_row shell_rows[] = {
 			"--si --summarize --threshold: --time= --time-style: --exclude-from< "
 			"--exclude: --one-file-system --files0-from:% --help --version"},
 	{.names = "tree",
-		.flags = READS | HERE,
+		.flags = READS | HERE | SHELL_ROW_SEPARATE_VALUES,
 		.operands = "R*",
-		.options = "-adfinpqrsugDhCFAQNSJXUtcvx -LPIHT: -o> -l/ --dirsfirst --filesfirst "
+		.options = "-adfinpqrsugDhCFAQNSJXUtcvx -LPIHT: -o:% -l/ --dirsfirst --filesfirst "
 			   "--noreport --prune --charset: --filelimit: --timefmt: --sort= --inodes "
 			   "--device --du --si --gitignore --ignore-case --matchdirs --metafirst "
 			   "--info --fromfile% --fromtabfile% --gitfile< --infofile< --version "
@@ -846,11 +849,12 @@ const struct shell_row shell_rows[] = {
 	{.names = "make gmake",
 		.prefix = 1,
 		.look = shell_look_make,
-		.options = "-bBdeikmnpqrRsStvw -jlO= -f< -C~ -I< -E:! -o: -W: --file< --makefile< "
-			   "--directory~ --include-dir< --eval:! --jobs= --load-average= "
-			   "--old-file: --assume-old: --what-if: --new-file: --assume-new: "
-			   "--output-sync= --debug= --keep-going --dry-run --just-print --recon "
-			   "--silent --quiet --always-make --environment-overrides! --trace"},
+		.options =
+			"-bBdeikmnpqrRsStvw -jl=# -O= -f< -C~ -I< -E:! -o: -W: --file< --makefile< "
+			"--directory~ --include-dir< --eval:! --jobs=# --load-average=# "
+			"--old-file: --assume-old: --what-if: --new-file: --assume-new: "
+			"--output-sync= --debug= --keep-going --dry-run --just-print --recon "
+			"--silent --quiet --always-make --environment-overrides! --trace"},
 	{.names = "ninja",
 		.prefix = 1,
 		.options = "-C~ -f< -t:! -j: -k: -l: -d: -w: -nvq --quiet "
@@ -981,19 +985,18 @@ const struct shell_row shell_rows[] = {
 	{.names = "curl",
 		.operands = "t*",
 		.look = shell_look_curl,
-		.options =
-			"-o> -T< -K:% -D> -c> -E< -b:@ -F:@ -d:@ -H:@ -w:@ -XAetuUxyYzrmPQC: "
-			"-fgGiIjkLlNnO#sSvV046123aBMpRqZ -J% --output> --upload-file< --config:% "
-			"--dump-header> --cookie-jar> --cookie:@ --form:@ --data:@ "
-			"--data-binary:@ --data-ascii:@ --data-urlencode:@ --json:@ "
-			"--header:@ --proxy-header:@ --write-out:@ --url-query:@ --trace> "
-			"--trace-ascii> --stderr> --cert< --key< --cacert< --capath< "
-			"--netrc-file< --output-dir> --unix-socket:% "
-			"--abstract-unix-socket:% --libcurl> --etag-save> --etag-compare< "
-			"--hsts& --alt-svc& --egd-file< --random-file< --pubkey< --crlfile< "
-			"--proxy-cert< --proxy-key< --proxy-cacert< --engine:! "
-			"--request: --user-agent: --user: --max-time: --connect-timeout: "
-			"--retry: --url: --referer: --proxy:% --resolve:% --connect-to:%"},
+		.options = "-o> -T< -K:% -D> -c> -E< -b:@ -F:@ -d:@ -H:@ -w:@ -XAetuUxyYzrmPQC: "
+			   "-fgGiIjkLlNnOsSvV046123aBMpRqZ -J% --output> --upload-file< --config:% "
+			   "--dump-header> --cookie-jar> --cookie:@ --form:@ --data:@ "
+			   "--data-binary:@ --data-ascii:@ --data-urlencode:@ --json:@ "
+			   "--header:@ --proxy-header:@ --write-out:@ --url-query:@ --trace> "
+			   "--trace-ascii> --stderr> --cert< --key< --cacert< --capath< "
+			   "--netrc-file< --output-dir> --unix-socket:% "
+			   "--abstract-unix-socket:% --libcurl> --etag-save> --etag-compare< "
+			   "--hsts& --alt-svc& --egd-file< --random-file< --pubkey< --crlfile< "
+			   "--proxy-cert< --proxy-key< --proxy-cacert< --engine:! "
+			   "--request: --user-agent: --user: --max-time: --connect-timeout: "
+			   "--retry: --url: --referer: --proxy:% --resolve:% --connect-to:%"},
 	{.names = "wget",
 		.operands = "t*",
 		.look = shell_look_wget,
@@ -1013,7 +1016,7 @@ const struct shell_row shell_rows[] = {
 			   "-bBceglmpQ: -46aCfGgkKMNnqsTtVvxy"},
 	{.names = "scp sftp",
 		.operands = "F*w",
-		.options = "-o:! -S:! -D:! -F:% -i< -J:% -b< -cPlsX: -R* -r* -346ABCOpqTv"},
+		.options = "-o:! -S:! -D:! -F:% -i< -J:% -b< -cPlX: -s -R* -r* -346ABCOpqTv"},
 	{.names = "rsync",
 		.operands = "B*",
 		.options =
@@ -1046,7 +1049,7 @@ const struct shell_row shell_rows[] = {
 	{.names = "stdbuf", .options = "-ioe: --input: --output: --error:", .flags = TRANSPARENT},
 	{.names = "setsid", .options = "-cfw --ctty --fork --wait", .flags = TRANSPARENT},
 	{.names = "ionice",
-		.options = "-tcnpPu: --class: --classdata: --ignore",
+		.options = "-tcn: -pPu:? --class: --classdata: --ignore",
 		.flags = TRANSPARENT},
 	{.names = "time",
 		.options = "-apqvV -o> -f: --append --format: --output> --portability "
