@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
@@ -24,7 +25,9 @@ enum {
 
 struct log_reader {
 	int directory;
-	int changes; /* inotify of the directory; -1: not yet */
+	const char *ring; /* that is being read: first the changes that are in no segment of all */
+	uint64_t until_seq; /* ... which begin with this number */
+	int changes;        /* inotify of the directory; -1: not yet */
 	int file;
 	uint32_t number; /* of the segment in `file`; by its first line, once that was read */
 	struct buffer text;
@@ -48,7 +51,7 @@ static int open_segment(struct log_reader *reader, const char *name, uint32_t nu
 
 static bool is_rotated(const char *name, uint32_t *ret_number)
 {
-	return sscanf(name, "log-%u", ret_number) == 1;
+	return sscanf(name, "%*[a-z]-%u", ret_number) == 1;
 }
 
 /* The segment after the one at hand: renamed by rotation meanwhile, or the current one.  When
@@ -59,7 +62,7 @@ static int open_following(struct log_reader *reader)
 	uint32_t number;
 	int r;
 
-	r = log_segment_names(reader->directory, &names);
+	r = log_segment_names(reader->directory, reader->ring, &names);
 	if (r < 0)
 		return r;
 	r = -ENOENT;
@@ -73,12 +76,64 @@ static int open_following(struct log_reader *reader)
 	return r;
 }
 
+static void current_name(const struct log_reader *reader, char name[LOG_NAME_BYTES])
+{
+	snprintf(name, LOG_NAME_BYTES, "%s.jsonl", reader->ring);
+}
+
+/* The first number of the segment at hand; 0: unknown. */
+static uint64_t first_seq_of(int file)
+{
+	char line[256] = "";
+	const char *member;
+	uint64_t seq = 0;
+
+	if (pread(file, line, sizeof(line) - 1, 0) <= 0)
+		return 0;
+	member = strstr(line, ",\"first_seq\":");
+	if (member)
+		sscanf(member, ",\"first_seq\":%" SCNu64, &seq);
+	return seq;
+}
+
+static int enter_ring(struct log_reader *reader, const char *ring)
+{
+	reader->ring = ring;
+	reader->number = 0;
+	return open_following(reader);
+}
+
+/* Changes are kept longer than all else. */
+static int open_oldest(struct log_reader *reader)
+{
+	int r = enter_ring(reader, LOG_ALL_RING);
+
+	if (r < 0)
+		return r;
+	reader->until_seq = first_seq_of(reader->file);
+	if (reader->until_seq <= 1)
+		return 0;
+	r = enter_ring(reader, LOG_CHANGES_RING);
+	return r == -ENOENT ? enter_ring(reader, LOG_ALL_RING) : r;
+}
+
+/* True for a line of the changes that is among all lines, too. */
+static bool is_copy(const struct log_reader *reader, const char *line)
+{
+	uint64_t seq;
+
+	return strcmp(reader->ring, LOG_CHANGES_RING) == 0 &&
+	       sscanf(line, "{\"seq\":%" SCNu64 ",", &seq) == 1 && seq >= reader->until_seq;
+}
+
 static bool is_current(const struct log_reader *reader)
 {
 	struct stat mine, current;
+	char name[LOG_NAME_BYTES];
 
+	current_name(reader, name);
 	return fstat(reader->file, &mine) == 0 &&
-	       fstatat(reader->directory, LOG_CURRENT_NAME, &current, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       fstatat(reader->directory, name, &current, AT_SYMLINK_NOFOLLOW) == 0 &&
 	       mine.st_ino == current.st_ino && mine.st_dev == current.st_dev;
 }
 
@@ -126,13 +181,15 @@ static int advance(struct log_reader *reader)
 {
 	int r;
 
-	if (is_current(reader))
+	if (is_current(reader) && strcmp(reader->ring, LOG_ALL_RING) == 0)
 		return 0;
 	/* Lines may have come between the last read and the rename. */
 	r = fill(reader);
 	if (r != 0)
 		return r;
-	r = open_following(reader);
+	r = is_current(reader) ? -ENOENT : open_following(reader);
+	if (r == -ENOENT && strcmp(reader->ring, LOG_CHANGES_RING) == 0)
+		r = enter_ring(reader, LOG_ALL_RING);
 	return r == -ENOENT ? 0 : r < 0 ? r : 1;
 }
 
@@ -141,8 +198,14 @@ int log_reader_next(struct log_reader *reader, char **ret_line, size_t *ret_leng
 	int r;
 
 	for (;;) {
-		if (take_line(reader, ret_line, ret_length))
-			return 1;
+		if (take_line(reader, ret_line, ret_length)) {
+			if (!is_copy(reader, *ret_line))
+				return 1;
+			r = enter_ring(reader, LOG_ALL_RING);
+			if (r < 0)
+				return r;
+			continue;
+		}
 		if (reader->text.size - reader->at > LINE_MAX_BYTES)
 			return -EBADMSG;
 		r = fill(reader);
@@ -159,7 +222,8 @@ typedef enum log_visit (*visitor)(void *user, const char *line, size_t length);
 
 /* The lines of a text, the last one first.  What comes before the first newline may be a part of a
  * line: it stays, unless the file begins with it. */
-static enum log_visit visit_lines(struct buffer *text, bool is_begin, visitor visit, void *user)
+static enum log_visit visit_lines(const struct log_reader *reader, struct buffer *text,
+	bool is_begin, visitor visit, void *user)
 {
 	enum log_visit wish = LOG_GO_BACK;
 	char *data = (char *)text->data;
@@ -172,7 +236,8 @@ static enum log_visit visit_lines(struct buffer *text, bool is_begin, visitor vi
 		if (!before && !is_begin)
 			break;
 		data[end] = '\0';
-		wish = visit(user, data + start, end - start);
+		if (!is_copy(reader, data + start))
+			wish = visit(user, data + start, end - start);
 		data[end] = '\n';
 		text->size = wish == LOG_BEGIN_AFTER ? end + 1 : start;
 	}
@@ -219,7 +284,7 @@ static int go_back_in_segment(
 		if (r == 0 && text.size > LINE_MAX_BYTES)
 			r = -EBADMSG;
 		if (r == 0 && text.size)
-			wish = visit_lines(&text, offset == 0, visit, user);
+			wish = visit_lines(reader, &text, offset == 0, visit, user);
 	}
 	if (r == 0 && lseek(reader->file, offset + (off_t)text.size, SEEK_SET) < 0)
 		r = -errno;
@@ -246,7 +311,7 @@ static int open_preceding(struct log_reader *reader)
 	char **names;
 	int r;
 
-	r = log_segment_names(reader->directory, &names);
+	r = log_segment_names(reader->directory, reader->ring, &names);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; names[i]; i++) {
@@ -260,24 +325,54 @@ static int open_preceding(struct log_reader *reader)
 	return r;
 }
 
-int log_reader_go_back(struct log_reader *reader, visitor visit, void *user)
+/* The newest segment of the ring. */
+static int open_newest(struct log_reader *reader, const char *ring)
 {
-	enum log_visit wish = LOG_GO_BACK;
-	int r = open_segment(reader, LOG_CURRENT_NAME, UINT32_MAX);
+	char name[LOG_NAME_BYTES];
+	int r;
 
+	reader->ring = ring;
+	current_name(reader, name);
+	r = open_segment(reader, name, UINT32_MAX);
 	reader->number = UINT32_MAX;
 	if (r == 0)
 		reader->number = number_of(reader->file, UINT32_MAX);
 	else if (r == -ENOENT) /* right between two of them: the older ones are all there is */
 		r = open_preceding(reader);
+	return r;
+}
+
+static int go_back_in_ring(
+	struct log_reader *reader, visitor visit, void *user, enum log_visit *ret_wish)
+{
+	int r = 0;
+
 	while (r == 0) {
-		r = go_back_in_segment(reader, visit, user, &wish);
-		if (r < 0 || wish != LOG_GO_BACK)
+		r = go_back_in_segment(reader, visit, user, ret_wish);
+		if (r < 0 || *ret_wish != LOG_GO_BACK)
 			return r;
 		r = open_preceding(reader);
 	}
 	/* The reader is at the begin of the oldest. */
 	return r == -ENOENT ? 0 : r;
+}
+
+int log_reader_go_back(struct log_reader *reader, visitor visit, void *user)
+{
+	enum log_visit wish = LOG_GO_BACK;
+	int r = open_newest(reader, LOG_ALL_RING);
+
+	if (r == 0)
+		r = go_back_in_ring(reader, visit, user, &wish);
+	if (r < 0 || wish != LOG_GO_BACK)
+		return r == -ENOENT ? 0 : r;
+	reader->until_seq = first_seq_of(reader->file);
+	if (reader->until_seq <= 1)
+		return 0;
+	r = open_newest(reader, LOG_CHANGES_RING);
+	if (r == 0)
+		r = go_back_in_ring(reader, visit, user, &wish);
+	return r == -ENOENT ? enter_ring(reader, LOG_ALL_RING) : r;
 }
 
 int log_reader_wait(struct log_reader *reader)
@@ -306,10 +401,11 @@ int log_reader_open(const char *directory, struct log_reader **ret_reader)
 	if (!reader)
 		return -ENOMEM;
 	reader->changes = reader->file = -1;
+	reader->ring = LOG_ALL_RING;
 	reader->directory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	r = reader->directory < 0 ? -errno : 0;
 	if (r == 0)
-		r = open_following(reader); /* of number 0: the oldest */
+		r = open_oldest(reader);
 	if (r < 0) {
 		log_reader_close(reader);
 		return r;

@@ -93,7 +93,9 @@ static void print_found(
 		printf("proved: up to number %" PRIu64 " as the anchor has it\n",
 			report->anchored_seq);
 	if (report->oldest_gone)
-		puts("note: older segments are gone: rotation deleted them");
+		printf("note: rotation has deleted older segments; changes are kept from number "
+		       "%" PRIu64 " on\n",
+			report->changes_first_seq);
 	fputs("digest ", stdout);
 	for (size_t i = 0; i < sizeof(report->digest); i++)
 		printf("%02x", report->digest[i]);

@@ -32,6 +32,8 @@ struct mount_options {
 	bool no_atime;     /* -o noatime: nor does reading here touch the file at the workspace */
 	bool io_uring;     /* -o io_uring: requests come that way where the kernel can */
 	bool log_required; /* -o log=required: without its log it serves nothing */
+	uint64_t log_size; /* -o log_size=: bytes; 0: the default */
+	uint64_t log_keep; /* -o log_keep=: bytes; 0: the default */
 	char *log_anchor;  /* -o log_anchor=; NULL: none */
 	bool nonempty;     /* -o nonempty: hide what the mount point contains */
 	uint32_t ttl_ms;   /* how long unwatched names and attributes are believed */

@@ -315,6 +315,8 @@ static void log_was_removed(void)
 static int open_log(struct mount *m, const struct runtime_mount *runtime)
 {
 	const struct mount_log_options options = {.anchor = daemon_state.anchor,
+		.limit_bytes = m->options->log_size,
+		.keep_bytes = m->options->log_keep,
 		.is_required = m->options->log_required,
 		.removed = log_was_removed};
 	int r = -ENOENT;

@@ -14,7 +14,8 @@
 #include "ops/support/log.h"
 
 enum {
-	LIMIT_DEFAULT_BYTES = 256 << 20,
+	LIMIT_DEFAULT_BYTES = 192 << 20,
+	KEEP_DEFAULT_BYTES = 64 << 20,
 	QUEUE_BYTES = 2 << 20,
 	QUEUE_HURRY_BYTES = QUEUE_BYTES / 2,     /* the writer comes before its time */
 	QUEUE_READS_BYTES = QUEUE_BYTES / 4 * 3, /* from here on, reads are dropped */
@@ -26,6 +27,20 @@ enum {
 struct queue {
 	uint8_t *data; /* struct queued_record, one after the other */
 	size_t used;
+};
+
+enum { RING_ALL, RING_CHANGES, RINGS };
+
+/* What one ring of segments gets; the writer's own. */
+struct ring {
+	struct log_segments *segments;
+	struct buffer text; /* the batch */
+	uint64_t first_seq, last_seq, records;
+	int error;     /* of the last batch, or of a look */
+	uint64_t lost; /* since the last "lost" line */
+	uint64_t lost_first_seq;
+	uint64_t lost_since_ns;
+	int lost_error;
 };
 
 struct mount_log {
@@ -55,14 +70,8 @@ struct mount_log {
 	bool is_failing;
 	bool was_removed; /* that is not in a line yet */
 	uint64_t removed_records;
-	struct log_segments *segments;
 	struct log_clock clock;
-	struct buffer text;
-	uint64_t lost; /* since the last "lost" line */
-	uint64_t lost_first_seq;
-	uint64_t lost_since_ns;
-	int lost_error;
-	uint64_t batch_first_seq, batch_last_seq, batch_records;
+	struct ring rings[RINGS];
 };
 
 /* ---- The request's side ------------------------------------------------------ */
@@ -262,19 +271,34 @@ uint64_t mount_log_record(struct mount_log *log, const struct log_record *record
 
 /* ---- The writer's side -------------------------------------------------------- */
 
-static void note_lost(struct mount_log *log, uint64_t first_seq, uint64_t count, int error)
+static void note_lost(struct ring *ring, uint64_t first_seq, uint64_t count, int error)
 {
-	if (log->lost == 0) {
-		log->lost_first_seq = first_seq;
-		log->lost_since_ns = clock_wall_ns();
+	if (ring->lost == 0) {
+		ring->lost_first_seq = first_seq;
+		ring->lost_since_ns = clock_wall_ns();
 	}
-	log->lost += count;
-	log->lost_error = error;
+	ring->lost += count;
+	ring->lost_error = error;
 }
 
-/* Says so once, and once more when it works again. */
-static void note_state(struct mount_log *log, int error, int anchor_error)
+/* Of the first ring that has one. */
+static int find_error(const struct mount_log *log)
 {
+	return log->rings[RING_ALL].error ? log->rings[RING_ALL].error
+					  : log->rings[RING_CHANGES].error;
+}
+
+static int find_anchor_error(const struct mount_log *log)
+{
+	int error = log_segments_anchor_error(log->rings[RING_ALL].segments);
+
+	return error ? error : log_segments_anchor_error(log->rings[RING_CHANGES].segments);
+}
+
+/* Says what does not work once, and once more when it works again. */
+static void note_state(struct mount_log *log)
+{
+	int error = find_error(log), anchor_error = find_anchor_error(log);
 	bool is_failing = error < 0;
 
 	if (is_failing && !log->is_failing)
@@ -283,6 +307,13 @@ static void note_state(struct mount_log *log, int error, int anchor_error)
 			log->is_required ? "the mount serves nothing" : "records are lost");
 	else if (!is_failing && log->is_failing)
 		log_warning("\"%s\" can be written again", log->path);
+	if (anchor_error && !log->stats.anchor_error)
+		log_warning("the anchor of \"%s\" cannot be written (%s): the log goes on "
+			    "without it%s",
+			log->path, strerror(-anchor_error),
+			log->is_required ? ", and the mount serves nothing" : "");
+	else if (!anchor_error && log->stats.anchor_error)
+		log_warning("the anchor of \"%s\" can be written again", log->path);
 	log->is_failing = is_failing;
 	pthread_mutex_lock(&log->lock);
 	log->stats.last_error = error;
@@ -291,105 +322,116 @@ static void note_state(struct mount_log *log, int error, int anchor_error)
 	atomic_store(&log->refuses, log->is_required && (error < 0 || anchor_error < 0));
 }
 
-/* The file was removed by somebody, and a new one begun. */
-static void note_removed(struct mount_log *log)
+/* A file was removed by somebody, and a new one begun. */
+static void note_removed(struct mount_log *log, struct ring *ring)
 {
-	if (!log_segments_take_removed(log->segments, &log->removed_records))
+	uint64_t records;
+
+	if (!log_segments_take_removed(ring->segments, &records))
 		return;
-	log->was_removed = true;
 	if (log->removed)
 		log->removed();
-	log_warning("somebody removed or replaced \"%s\" while it was written: "
+	log_warning("somebody removed or replaced \"%s/%s.jsonl\" while it was written: "
 		    "going on in a new file, %" PRIu64 " records are missing",
-		log->path, log->removed_records);
+		log->directory.path,
+		ring == &log->rings[RING_ALL] ? LOG_ALL_RING : LOG_CHANGES_RING, records);
 	pthread_mutex_lock(&log->lock);
-	log->stats.removed++;
+	log->stats.removed += !log->was_removed;
 	log->hurry = true; /* for the line that says so */
 	pthread_mutex_unlock(&log->lock);
+	if (!log->was_removed || ring == &log->rings[RING_ALL])
+		log->removed_records = records;
+	log->was_removed = true;
 }
 
-/* Says so once, and once more when it works again. */
-static int check_anchor(struct mount_log *log)
+static void write_batch(struct mount_log *log, struct ring *ring)
 {
-	int error = log_segments_anchor_error(log->segments);
-
-	if (error && !log->stats.anchor_error)
-		log_warning("the anchor of \"%s\" cannot be written (%s): the log goes on "
-			    "without it%s",
-			log->path, strerror(-error),
-			log->is_required ? ", and the mount serves nothing" : "");
-	else if (!error && log->stats.anchor_error)
-		log_warning("the anchor of \"%s\" can be written again", log->path);
-	return error;
-}
-
-static void write_batch(struct mount_log *log)
-{
-	uint64_t size_bytes = log->text.size;
-	int r, anchor_error;
+	uint64_t size_bytes = ring->text.size;
 
 	if (size_bytes == 0)
 		return;
-	r = log_segments_append(
-		log->segments, &log->text, log->batch_first_seq, log->batch_last_seq);
-	if (r < 0)
-		note_lost(log, log->batch_first_seq, log->batch_records, r);
+	ring->error =
+		log_segments_append(ring->segments, &ring->text, ring->first_seq, ring->last_seq);
+	if (ring->error < 0)
+		note_lost(ring, ring->first_seq, ring->records, ring->error);
 	else
-		log->lost = 0;
-	anchor_error = check_anchor(log);
-	note_state(log, r, anchor_error);
-	note_removed(log);
+		ring->lost = 0;
+	note_state(log);
+	note_removed(log, ring);
 	pthread_mutex_lock(&log->lock);
-	if (r < 0)
-		log->stats.lost += log->batch_records;
-	else
+	if (ring->error == 0)
 		log->stats.bytes_written += size_bytes;
+	else if (ring == &log->rings[RING_ALL])
+		log->stats.lost += ring->records;
 	pthread_mutex_unlock(&log->lock);
-	log->text.size = 0;
-	log->batch_records = 0;
+	ring->text.size = 0;
+	ring->records = 0;
 }
 
-static void add_lost_line(struct mount_log *log)
+static void add_lost_line(struct mount_log *log, struct ring *ring)
 {
 	struct queued_record record = {
 		.size = sizeof(record),
 		.op = "lost",
-		.seq = log->lost_first_seq,
-		.start_ns = log->lost_since_ns,
-		.count = log->lost,
-		.result = log->lost_error,
+		.seq = ring->lost_first_seq,
+		.start_ns = ring->lost_since_ns,
+		.count = ring->lost,
+		.result = ring->lost_error,
 	};
 
-	if (log_format_record(&log->text, &record, &log->clock) == 0)
-		log->batch_first_seq = record.seq;
+	if (log_format_record(&ring->text, &record, &log->clock) == 0)
+		ring->first_seq = record.seq;
+}
+
+/* Before a line gets into the batch. */
+static void begin_line(struct mount_log *log, struct ring *ring, uint64_t seq)
+{
+	if (ring->text.size > 0)
+		return;
+	ring->first_seq = seq;
+	if (ring->lost)
+		add_lost_line(log, ring);
+}
+
+static void end_line(struct mount_log *log, struct ring *ring, uint64_t seq, int error)
+{
+	if (error < 0) {
+		note_lost(ring, seq, 1, error);
+		return;
+	}
+	ring->last_seq = seq;
+	ring->records++;
+	if (ring->text.size >= BATCH_BYTES)
+		write_batch(log, ring);
 }
 
 static void add_line(struct mount_log *log, const struct queued_record *record)
 {
+	struct ring *all = &log->rings[RING_ALL], *changes = &log->rings[RING_CHANGES];
+	size_t start;
 	int r;
 
-	if (log->text.size == 0) {
-		log->batch_first_seq = record->seq;
-		if (log->lost)
-			add_lost_line(log);
+	begin_line(log, all, record->seq);
+	start = all->text.size;
+	r = log_format_record(&all->text, record, &log->clock);
+	if (record->flags & LOG_IS_MUTATION) {
+		begin_line(log, changes, record->seq);
+		end_line(log, changes, record->seq,
+			r < 0 ? r
+			      : buffer_append(&changes->text, all->text.data + start,
+					all->text.size - start));
 	}
-	r = log_format_record(&log->text, record, &log->clock);
-	if (r < 0) {
-		note_lost(log, record->seq, 1, r);
-		return;
-	}
-	log->batch_last_seq = record->seq;
-	log->batch_records++;
-	if (log->text.size >= BATCH_BYTES)
-		write_batch(log);
+	end_line(log, all, record->seq, r);
 }
 
 /* A line of the log itself, which says how many records it has not. */
-static void add_count(struct mount_log *log, const char *op, uint64_t count, uint64_t seq)
+static void add_count(
+	struct mount_log *log, const char *op, unsigned flags, uint64_t count, uint64_t seq)
 {
 	struct queued_record record = {
 		.size = sizeof(record),
 		.op = op,
+		.flags = flags,
 		.seq = seq,
 		.start_ns = clock_wall_ns(),
 		.count = count,
@@ -409,25 +451,29 @@ static void drain(
 	}
 	log->draining.used = 0;
 	if (dropped_seq)
-		add_count(log, "dropped", dropped, dropped_seq);
+		add_count(log, "dropped", 0, dropped, dropped_seq);
 	if (removed_seq)
-		add_count(log, "removed", log->removed_records, removed_seq);
-	write_batch(log);
+		add_count(log, "removed", LOG_IS_MUTATION, log->removed_records, removed_seq);
+	for (int i = 0; i < RINGS; i++)
+		write_batch(log, &log->rings[i]);
 }
 
 /* Nothing came: is all as it was? */
 static void look(struct mount_log *log)
 {
-	int r = log_segments_look(log->segments);
+	for (int i = 0; i < RINGS; i++) {
+		struct ring *ring = &log->rings[i];
 
-	if (r == 0 && log->lost) { /* a line about it, which shows whether there is room again */
-		log->batch_last_seq = log->lost_first_seq;
-		add_lost_line(log);
-		write_batch(log);
-		return;
+		ring->error = log_segments_look(ring->segments);
+		note_removed(log, ring);
+		if (ring->error < 0 || !ring->lost)
+			continue;
+		/* A line about it shows whether there is room again. */
+		ring->last_seq = ring->lost_first_seq;
+		add_lost_line(log, ring);
+		write_batch(log, ring);
 	}
-	note_state(log, r, check_anchor(log));
-	note_removed(log);
+	note_state(log);
 }
 
 static bool has_work(const struct mount_log *log)
@@ -593,35 +639,50 @@ static void log_free(struct mount_log *log)
 	pthread_cond_destroy(&log->room);
 	pthread_cond_destroy(&log->written);
 	callers_free(log->callers);
-	log_segments_close(log->segments);
+	for (int i = 0; i < RINGS; i++) {
+		log_segments_close(log->rings[i].segments);
+		buffer_done(&log->rings[i].text);
+	}
 	log_directory_close(&log->directory);
-	buffer_done(&log->text);
 	free(log->filling.data);
 	free(log->draining.data);
 	free(log->path);
 	free(log);
 }
 
-static int open_segments(struct mount_log *log, const struct mount_log_options *options)
+static int open_ring(struct mount_log *log, int ring, const struct log_segments_options *options)
+{
+	uint64_t last_seq = 0;
+	int r = log_segments_open(&log->directory, options, &log->rings[ring].segments, &last_seq);
+
+	if (last_seq > log->last_seq)
+		log->last_seq = last_seq;
+	return r;
+}
+
+static int open_rings(struct mount_log *log, const struct mount_log_options *options)
 {
 	struct log_generation generation;
-	struct log_segments_options wanted = {
-		.limit_bytes = options && options->limit_bytes ? options->limit_bytes
-							       : LIMIT_DEFAULT_BYTES,
-		.anchor = options ? options->anchor : NULL,
-	};
+	struct log_segments_options all = {.ring = LOG_ALL_RING,
+		.limit_bytes = options->limit_bytes ? options->limit_bytes : LIMIT_DEFAULT_BYTES,
+		.anchor = options->anchor};
+	struct log_segments_options changes = {.ring = LOG_CHANGES_RING,
+		.limit_bytes = options->keep_bytes ? options->keep_bytes : KEEP_DEFAULT_BYTES,
+		.anchor = options->anchor};
 	int r = log_generation_take(log->directory.fd, &generation);
 
-	if (r < 0 && r != -ENOENT && options && options->is_required)
+	if (r < 0 && r != -ENOENT && options->is_required)
 		return r;
 	log->stats.is_sealed = r == 0;
 	if (r == 0)
-		wanted.generation = &generation;
+		all.generation = changes.generation = &generation;
 	else if (r != -ENOENT)
 		log_warning("cannot use the sealing key beside \"%s\" (%s), going on without: "
 			    "'isthmus log --verify' will say that the log is not sealed",
 			log->path, strerror(-r));
-	r = log_segments_open(&log->directory, &wanted, &log->segments, &log->last_seq);
+	r = open_ring(log, RING_CHANGES, &changes);
+	if (r == 0)
+		r = open_ring(log, RING_ALL, &all);
 	log_seal_erase(&generation, sizeof(generation));
 	return r;
 }
@@ -642,11 +703,11 @@ static int log_init(
 	r = callers_new(&log->callers);
 	if (r < 0)
 		return r;
-	log->is_required = options && options->is_required;
-	log->removed = options ? options->removed : NULL;
+	log->is_required = options->is_required;
+	log->removed = options->removed;
 	r = log_directory_open(&log->directory, directory);
 	if (r == 0)
-		r = open_segments(log, options);
+		r = open_rings(log, options);
 	if (r < 0)
 		return r;
 	log->written_seq = log->last_seq;
@@ -666,7 +727,7 @@ int mount_log_open(
 	pthread_cond_init(&log->room, NULL);
 	pthread_cond_init(&log->written, NULL);
 	log->directory.fd = log->directory.lock = -1;
-	r = log_init(log, directory, options);
+	r = log_init(log, directory, options ? options : &(struct mount_log_options){0});
 	if (r < 0) {
 		log_free(log);
 		return r;
@@ -684,6 +745,7 @@ void mount_log_close(struct mount_log *log)
 	pthread_cond_signal(&log->work);
 	pthread_mutex_unlock(&log->lock);
 	pthread_join(log->writer, NULL);
-	log_segments_end(log->segments);
+	for (int i = 0; i < RINGS; i++)
+		log_segments_end(log->rings[i].segments);
 	log_free(log);
 }

@@ -61,7 +61,8 @@ struct mount_log_stats {
 };
 
 struct mount_log_options {
-	uint64_t limit_bytes;      /* of all segments together; 0: 256 MiB */
+	uint64_t limit_bytes;      /* of the segments with all records; 0: 192 MiB */
+	uint64_t keep_bytes;       /* ... of the second copy of changes; 0: 64 MiB */
 	struct log_anchor *anchor; /* gets each seal, and must outlive the log; NULL: none */
 	bool is_required;          /* without it the mount serves nothing: mount_log_refuses() */
 	void (*removed)(void);     /* the log's files were removed, and begun anew; may be NULL */

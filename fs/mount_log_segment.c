@@ -24,7 +24,9 @@ enum {
 
 struct log_segments {
 	struct log_directory *directory;
-	int file; /* LOG_CURRENT_NAME */
+	const char *ring;
+	char current[LOG_NAME_BYTES]; /* the name of `file` */
+	int file;
 	uint64_t size_bytes;
 	uint64_t limit_bytes, segment_bytes;
 	uint32_t number;
@@ -94,7 +96,7 @@ static int write_sealed(struct log_segments *s, const struct buffer *lines, uint
 	memcpy(s->digest, digest, sizeof(digest));
 	s->last_seq = last_seq;
 	if (s->anchor)
-		s->anchor_error = log_anchor_note(s->anchor, "log", last_seq, digest);
+		s->anchor_error = log_anchor_note(s->anchor, s->ring, last_seq, digest);
 	return log_seal_next(&s->next_seal);
 }
 
@@ -106,7 +108,7 @@ static int begin_segment(struct log_segments *s, uint32_t oldest, uint64_t first
 		.previous = s->digest,
 		.now_ns = clock_wall_ns()};
 	cleanup_buffer struct buffer header = {0};
-	cleanup_fd int file = openat(s->directory->fd, LOG_CURRENT_NAME,
+	cleanup_fd int file = openat(s->directory->fd, s->current,
 		O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	struct log_seal seal_before = s->next_seal;
 	uint64_t old_size_bytes = s->size_bytes;
@@ -129,7 +131,7 @@ static int begin_segment(struct log_segments *s, uint32_t oldest, uint64_t first
 		s->file = old;
 		s->size_bytes = old_size_bytes;
 		s->next_seal = seal_before;
-		unlinkat(s->directory->fd, LOG_CURRENT_NAME, 0);
+		unlinkat(s->directory->fd, s->current, 0);
 	}
 	log_seal_erase(&seal_before, sizeof(seal_before));
 	if (r < 0)
@@ -143,14 +145,14 @@ static int begin_segment(struct log_segments *s, uint32_t oldest, uint64_t first
 
 /* Renames the current segment by its number; `name` gets the result.  A file that has the
  * name is not ours: it stays, and --verify finds it. */
-static int retire_current(struct log_segments *s, char name[32])
+static int retire_current(struct log_segments *s, char name[LOG_NAME_BYTES])
 {
 	int r = -EEXIST;
 
 	for (int i = 0; r == -EEXIST && i < NAME_TRIES; i++) {
 		s->number += i > 0;
-		snprintf(name, 32, "log-%08u.jsonl", s->number);
-		r = rename_to_free_name(s->directory->fd, LOG_CURRENT_NAME, name);
+		snprintf(name, LOG_NAME_BYTES, "%s-%08u.jsonl", s->ring, s->number);
+		r = rename_to_free_name(s->directory->fd, s->current, name);
 	}
 	return r;
 }
@@ -160,7 +162,7 @@ static uint32_t number_in(const char *name)
 {
 	uint32_t number = UINT32_MAX;
 
-	sscanf(name, "log-%u", &number);
+	sscanf(name, "%*[a-z]-%u", &number);
 	return number;
 }
 
@@ -176,7 +178,7 @@ static uint32_t oldest_to_keep(const struct log_segments *s, char *const *names)
 	while (count-- > 0) {
 		struct stat attributes;
 
-		if (strcmp(names[count], LOG_CURRENT_NAME) == 0 ||
+		if (strcmp(names[count], s->current) == 0 ||
 			fstatat(s->directory->fd, names[count], &attributes, AT_SYMLINK_NOFOLLOW) <
 				0)
 			continue;
@@ -199,18 +201,18 @@ static void drop_before(const struct log_segments *s, char *const *names, uint32
  * those that somebody else deletes. */
 static void rotate(struct log_segments *s, uint64_t first_seq)
 {
-	char name[32], **names;
+	char name[LOG_NAME_BYTES], **names;
 	uint32_t oldest;
 
 	if (retire_current(s, name) < 0)
 		return;
-	if (log_segment_names(s->directory->fd, &names) < 0) {
-		rename_to_free_name(s->directory->fd, name, LOG_CURRENT_NAME);
+	if (log_segment_names(s->directory->fd, s->ring, &names) < 0) {
+		rename_to_free_name(s->directory->fd, name, s->current);
 		return;
 	}
 	oldest = oldest_to_keep(s, names);
 	if (begin_segment(s, oldest, first_seq) < 0)
-		rename_to_free_name(s->directory->fd, name, LOG_CURRENT_NAME);
+		rename_to_free_name(s->directory->fd, name, s->current);
 	else
 		drop_before(s, names, oldest);
 	log_names_free(names);
@@ -235,7 +237,7 @@ static bool is_in_place(const struct log_segments *s)
 	struct stat mine, named;
 
 	return fstat(s->file, &mine) == 0 && mine.st_nlink > 0 &&
-	       fstatat(s->directory->fd, LOG_CURRENT_NAME, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       fstatat(s->directory->fd, s->current, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
 	       mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
 }
 
@@ -259,13 +261,13 @@ static int reopen_directory(struct log_directory *directory)
 /* A file in the place of ours is kept under a name that is no segment's. */
 static int move_aside(const struct log_segments *s)
 {
-	char name[32];
+	char name[LOG_NAME_BYTES];
 	int r;
 
-	snprintf(name, sizeof(name), "foreign-%08u.jsonl", s->number);
-	r = rename_to_free_name(s->directory->fd, LOG_CURRENT_NAME, name);
+	snprintf(name, sizeof(name), "foreign-%s-%08u.jsonl", s->ring, s->number);
+	r = rename_to_free_name(s->directory->fd, s->current, name);
 	if (r == -EEXIST)
-		return unlinkat(s->directory->fd, LOG_CURRENT_NAME, 0) < 0 ? -errno : 0;
+		return unlinkat(s->directory->fd, s->current, 0) < 0 ? -errno : 0;
 	return r == -ENOENT ? 0 : r;
 }
 
@@ -408,10 +410,10 @@ static int scan_newest_old(struct log_segments *s, struct log_segment_report *re
 	size_t count = 0;
 	int r;
 
-	r = log_segment_names(s->directory->fd, &names);
+	r = log_segment_names(s->directory->fd, s->ring, &names);
 	if (r < 0)
 		return r;
-	while (names[count] && strcmp(names[count], LOG_CURRENT_NAME) != 0)
+	while (names[count] && strcmp(names[count], s->current) != 0)
 		count++;
 	if (count > 0)
 		file = openat(
@@ -430,7 +432,7 @@ static int scan_newest_old(struct log_segments *s, struct log_segment_report *re
 static int continue_log(struct log_segments *s, uint64_t *ret_last_seq)
 {
 	struct log_segment_report newest = {0}, current = {0};
-	char name[32];
+	char name[LOG_NAME_BYTES];
 	int r;
 
 	r = scan_newest_old(s, &newest);
@@ -441,8 +443,7 @@ static int continue_log(struct log_segments *s, uint64_t *ret_last_seq)
 	s->oldest = newest.oldest ? newest.oldest : 1;
 	*ret_last_seq = newest.last_seq;
 
-	s->file = openat(
-		s->directory->fd, LOG_CURRENT_NAME, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	s->file = openat(s->directory->fd, s->current, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
 	if (s->file < 0 && errno == ENOENT)
 		return begin_segment(s, s->oldest, *ret_last_seq + 1);
 	if (s->file < 0)
@@ -484,6 +485,8 @@ int log_segments_open(struct log_directory *directory, const struct log_segments
 	if (!s)
 		return -ENOMEM;
 	s->directory = directory;
+	s->ring = options->ring;
+	snprintf(s->current, sizeof(s->current), "%s.jsonl", s->ring);
 	s->file = -1;
 	s->anchor = options->anchor;
 	s->limit_bytes = options->limit_bytes;
@@ -491,7 +494,7 @@ int log_segments_open(struct log_directory *directory, const struct log_segments
 	if (s->segment_bytes < SEGMENT_MIN_BYTES)
 		s->segment_bytes = SEGMENT_MIN_BYTES;
 	if (options->generation)
-		r = log_seal_init(&s->next_seal, options->generation, "log");
+		r = log_seal_init(&s->next_seal, options->generation, s->ring);
 	if (r == 0)
 		r = continue_log(s, ret_last_seq);
 	if (r < 0) {

@@ -1,7 +1,9 @@
 /*
  * fs/mount_log_segment.h - the files of the mount log: chained, bounded, verifiable.
  *
- * A log directory holds log.jsonl, which is being written, and the older log-NNNNNNNN.jsonl.
+ * A log directory holds two rings: all records, and a second copy of those that are changes,
+ * which nothing else can push out.  A ring is RING.jsonl, which is being written, and the older
+ * RING-NNNNNNNN.jsonl.
  * Lines are written in batches; a "seal" line ends each batch with
  * SHA-256(digest of the seal before || the lines since), and a segment's first line
  * repeats the last digest of the segment before.
@@ -16,7 +18,9 @@
 #include "fs/mount_log_format.h"
 #include "fs/mount_log_seal.h"
 
-#define LOG_CURRENT_NAME "log.jsonl"
+#define LOG_ALL_RING     "log"
+#define LOG_CHANGES_RING "changes"
+#define LOG_CURRENT_NAME LOG_ALL_RING ".jsonl"
 #define LOG_END_LINE     "{\"op\":\"end\"}\n"
 
 /* ---- The directory ----------------------------------------------------------- */
@@ -40,6 +44,7 @@ void log_directory_close(struct log_directory *directory); /* also one that is n
 struct log_segments;
 
 struct log_segments_options {
+	const char *ring;                        /* static */
 	uint64_t limit_bytes;                    /* of all segments together */
 	const struct log_generation *generation; /* to seal with; NULL: no keys */
 	struct log_anchor *anchor;               /* gets each seal; NULL: none */
@@ -102,19 +107,23 @@ struct log_scan {
 /* Reads one segment.  `scan` may be NULL.  0 whatever it holds; -errno when it cannot be read. */
 int log_segment_scan(int fd, struct log_scan *scan, struct log_segment_report *ret_report);
 
-/* The segments of a directory in order of age; `*ret_names` is NULL-terminated and freed
+enum { LOG_NAME_BYTES = 48 };
+
+/* The segments of a ring of a directory in order of age; `*ret_names` is NULL-terminated and freed
  * with log_names_free(). */
-int log_segment_names(int directory_fd, char ***ret_names);
+int log_segment_names(int directory_fd, const char *ring, char ***ret_names);
 void log_names_free(char **names);
 
 struct log_verify_report {
 	uint32_t segments;
+	unsigned schema;               /* of the newest segment */
 	uint32_t first_number, number; /* of the oldest and the newest segment */
 	uint32_t oldest;               /* ... the oldest that rotation has left, says the newest */
 	uint64_t lines, first_seq, last_seq, unsealed_lines;
 	uint8_t digest[32];
-	bool ended;            /* the last daemon wrote its last line */
-	uint64_t anchored_seq; /* the last number that the anchor has, if `anchored` */
+	bool ended;                 /* the last daemon wrote its last line */
+	uint64_t changes_first_seq; /* of the oldest change that is kept; 0: none */
+	uint64_t anchored_seq;      /* the last number that the anchor has, if `anchored` */
 	bool anchored;
 	bool is_keyed;      /* seals have an HMAC */
 	bool oldest_gone;   /* rotation has deleted earlier segments */

@@ -16,46 +16,60 @@
 
 /* ---- Names ------------------------------------------------------------------ */
 
-static int is_segment(const struct dirent *entry)
+static bool is_segment(const char *name, const char *ring)
 {
+	size_t length = strlen(ring);
 	unsigned number;
 	int end = 0;
 
-	if (strcmp(entry->d_name, LOG_CURRENT_NAME) == 0)
-		return 1;
-	return sscanf(entry->d_name, "log-%8u.jsonl%n", &number, &end) == 1 && end > 0 &&
-	       entry->d_name[end] == '\0';
+	if (strncmp(name, ring, length) != 0)
+		return false;
+	name += length;
+	return strcmp(name, ".jsonl") == 0 ||
+	       (sscanf(name, "-%8u.jsonl%n", &number, &end) == 1 && end > 0 && name[end] == '\0');
+}
+
+static int add_name(char ***names, size_t *count, const char *name)
+{
+	char **longer = realloc(*names, (*count + 2) * sizeof(*longer));
+
+	if (!longer)
+		return -ENOMEM;
+	*names = longer;
+	longer[*count] = strdup(name);
+	longer[*count + 1] = NULL;
+	return longer[(*count)++] ? 0 : -ENOMEM;
 }
 
 /* "log-0..." sorts before "log.", so the current one comes last. */
-static int by_name(const struct dirent **a, const struct dirent **b)
+static int by_name(const void *a, const void *b)
 {
-	return strcmp((*a)->d_name, (*b)->d_name);
+	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-int log_segment_names(int directory_fd, char ***ret_names)
+int log_segment_names(int directory_fd, const char *ring, char ***ret_names)
 {
-	struct dirent **entries;
-	int count = scandirat(directory_fd, ".", &entries, is_segment, by_name);
-	char **names;
+	int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	char **names = calloc(1, sizeof(*names));
+	struct dirent *entry;
+	size_t count = 0;
+	int r = stream ? 0 : -errno;
 
-	if (count < 0)
-		return -errno;
-	names = calloc((size_t)count + 1, sizeof(*names));
-	for (int i = 0; i < count; i++) {
-		if (names)
-			names[i] = strdup(entries[i]->d_name);
-		free(entries[i]);
-	}
-	free(entries);
-	for (int i = 0; i < count && names; i++) {
-		if (!names[i]) {
-			log_names_free(names);
-			names = NULL;
-		}
-	}
 	if (!names)
-		return -ENOMEM;
+		r = -ENOMEM;
+	while (r == 0 && (entry = readdir(stream)))
+		if (is_segment(entry->d_name, ring))
+			r = add_name(&names, &count, entry->d_name);
+	if (stream)
+		closedir(stream);
+	else if (fd >= 0)
+		close(fd);
+	if (r < 0) {
+		log_names_free(names);
+		return r;
+	}
+	qsort(names, count, sizeof(*names), by_name);
 	*ret_names = names;
 	return 0;
 }
@@ -302,6 +316,7 @@ static void add_segment(struct log_verify_report *report, const struct log_segme
 		report->first_seq = segment->first_seq;
 	}
 	report->segments++;
+	report->schema = segment->schema;
 	report->number = segment->number;
 	report->oldest = segment->oldest;
 	report->lines += segment->lines;
@@ -377,10 +392,11 @@ static void check_anchor(struct log_scan *scan, const struct log_verify_means *m
 		note_gap(scan, "the anchor has nothing after number %" PRIu64, anchor->found_seq);
 }
 
-static int verify_all(int directory, struct log_scan *scan, struct log_verify_report *report)
+static int verify_segments(
+	int directory, const char *ring, struct log_scan *scan, struct log_verify_report *report)
 {
 	char **names;
-	int r = log_segment_names(directory, &names);
+	int r = log_segment_names(directory, ring, &names);
 
 	if (r < 0)
 		return r;
@@ -390,29 +406,18 @@ static int verify_all(int directory, struct log_scan *scan, struct log_verify_re
 	return r;
 }
 
-int log_verify(const char *directory, const struct log_verify_means *means,
-	struct log_verify_report *ret_report)
+static int verify_ring(int directory, const char *ring, struct log_anchor_check *anchor,
+	const struct log_verify_means *means, struct log_verify_report *ret_report)
 {
-	cleanup_with(log_anchor_check_close) struct log_anchor_check anchor = {0};
-	cleanup_fd int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct log_scan scan = {0};
-	int r;
+	struct log_scan scan = {.anchor = means->anchor ? anchor : NULL};
+	int r = log_seal_check_init(&scan.seals, means->key, ring);
 
 	memset(ret_report, 0, sizeof(*ret_report));
-	if (means->anchor) {
-		r = log_anchor_check_open(&anchor, means->anchor, path_name(directory), "log");
-		if (r < 0)
-			return r;
-		scan.anchor = &anchor;
-	}
-	if (fd < 0)
-		return -errno;
-	r = log_seal_check_init(&scan.seals, means->key, "log");
 	if (r == 0)
-		r = verify_all(fd, &scan, ret_report);
+		r = verify_segments(directory, ring, &scan, ret_report);
 	check_oldest(ret_report);
 	if (r == 0 && means->key && !ret_report->problem[0])
-		check_key_file(&scan, fd, ret_report);
+		check_key_file(&scan, directory, ret_report);
 	if (r == 0 && means->anchor)
 		check_anchor(&scan, means, ret_report);
 	ret_report->is_keyed = scan.seals.saw_keyed;
@@ -420,5 +425,42 @@ int log_verify(const char *directory, const struct log_verify_means *means,
 	ret_report->gap_count = scan.gap_count;
 	strcpy(ret_report->gap, scan.gap);
 	log_seal_erase(&scan.seals, sizeof(scan.seals));
+	return r;
+}
+
+/* What is wrong with the changes is wrong with the log. */
+static void add_changes(struct log_verify_report *report, const struct log_verify_report *changes)
+{
+	report->changes_first_seq = changes->first_seq;
+	if (changes->segments == 0 && report->schema >= 2 && !report->problem[0])
+		strcpy(report->problem, "\"" LOG_CHANGES_RING ".jsonl\" was deleted");
+	if (changes->problem[0] && !report->problem[0])
+		strcpy(report->problem, changes->problem);
+	if (report->gap_count == 0)
+		strcpy(report->gap, changes->gap);
+	report->gap_count =
+		report->gap_count > changes->gap_count ? report->gap_count : changes->gap_count;
+}
+
+int log_verify(const char *directory, const struct log_verify_means *means,
+	struct log_verify_report *ret_report)
+{
+	static const char *const rings[] = {LOG_ALL_RING, LOG_CHANGES_RING};
+	cleanup_fd int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct log_anchor_check anchors[array_size(rings)] = {0};
+	struct log_verify_report reports[array_size(rings)] = {0};
+	int r = fd < 0 ? -errno : 0;
+
+	/* First, as the daemon may write more to both meanwhile. */
+	for (size_t i = 0; r == 0 && i < array_size(rings) && means->anchor; i++)
+		r = log_anchor_check_open(
+			&anchors[i], means->anchor, path_name(directory), rings[i]);
+	for (size_t i = 0; r == 0 && i < array_size(rings); i++)
+		r = verify_ring(fd, rings[i], &anchors[i], means, &reports[i]);
+	for (size_t i = 0; i < array_size(rings); i++)
+		log_anchor_check_close(&anchors[i]);
+	*ret_report = reports[0];
+	if (r == 0 && reports[0].segments > 0)
+		add_changes(ret_report, &reports[1]);
 	return r;
 }

@@ -91,6 +91,25 @@ static int set_string(char **string, const char *value)
 	return *string ? 0 : -ENOMEM;
 }
 
+static int set_size(const char *key, const char *text, uint64_t *ret_bytes)
+{
+	static const char units[] = "kMGT";
+	char *end;
+	double bytes = strtod(text, &end);
+	const char *unit = *end ? strchr(units, *end) : NULL;
+
+	for (const char *u = units; unit && u <= unit; u++)
+		bytes *= 1024;
+	end += unit != NULL;
+	if (end == text || *end || !(bytes >= 1 << 20 && bytes <= (double)(1ULL << 50)))
+		return command_usage_error("mount",
+			"%s takes bytes with k, M, G or T behind them (512M), and no less than 1M, "
+			"not \"%s\"",
+			key, text);
+	*ret_bytes = (uint64_t)bytes;
+	return 0;
+}
+
 static int set_log(struct mount_options *options, const char *text)
 {
 	if (strcmp(text, "required") != 0 && strcmp(text, "best_effort") != 0)
@@ -131,6 +150,10 @@ static int set_option(struct mount_options *options, const char *word)
 		options->no_atime = strcmp(word, "noatime") == 0;
 	if (strncmp(word, "log=", 4) == 0)
 		return set_log(options, word + 4);
+	if (strncmp(word, "log_size=", 9) == 0)
+		return set_size("log_size", word + 9, &options->log_size);
+	if (strncmp(word, "log_keep=", 9) == 0)
+		return set_size("log_keep", word + 9, &options->log_keep);
 	if (strncmp(word, "log_anchor=", 11) == 0)
 		return set_string(&options->log_anchor, word + 11);
 	if (strncmp(word, "ttl=", 4) == 0)
@@ -238,7 +261,8 @@ static void offer(struct command_guess *guess, const char *const *words, size_t 
 
 void mount_options_guess(const char *unknown)
 {
-	static const char *const own[] = {"ro", "ttl", "idmap", "log", "log_anchor", "log_reads"};
+	static const char *const own[] = {
+		"ro", "ttl", "idmap", "log", "log_anchor", "log_keep", "log_reads", "log_size"};
 	cleanup_free char *word = strndup(unknown, strcspn(unknown, "="));
 	struct command_guess guess;
 

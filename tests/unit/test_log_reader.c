@@ -324,7 +324,87 @@ static void test_times_are_read_as_people_write_them(void)
 	CHECK(!log_parse_time("10m", time));
 }
 
-TEST_MAIN("log reader", TEST(test_all_segments_are_read_in_order), TEST(test_rotation_is_followed),
+/* Every second record is a change, and those are kept longer than all others. */
+static struct mount_log *new_log_with_old_changes(void)
+{
+	struct mount_log *log = new_log(64 << 10);
+
+	for (int i = 1; i <= 2000; i++) {
+		const struct log_record one = {.op = i % 2 ? "getattr" : "write",
+			.flags = i % 2 ? 0 : LOG_IS_MUTATION,
+			.path = "a/b",
+			.pid = getpid()};
+
+		mount_log_record(log, &one);
+		if (i % 20 == 19)
+			mount_log_flush(log);
+	}
+	mount_log_flush(log);
+	return log;
+}
+
+static void check_order(const uint64_t *numbers, int count)
+{
+	bool all = false; /* from the first that is not a change on */
+
+	CHECK(count > 1000 && count < 2000);
+	CHECK_RC(2, numbers[0]);
+	CHECK_RC(2000, numbers[count - 1]);
+	for (int i = 1; i < count; i++) {
+		all |= numbers[i] % 2;
+		CHECK_RC(numbers[i - 1] + (all ? 1 : 2), numbers[i]);
+	}
+}
+
+static void test_old_changes_come_before_all_that_is_left(void)
+{
+	struct mount_log *log = new_log_with_old_changes();
+	struct log_reader *reader = NULL;
+	static uint64_t numbers[2001];
+	size_t length;
+	int count = 0;
+	char *line;
+
+	CHECK_RC(0, log_reader_open(directory, &reader));
+	while (count <= 2000 && log_reader_next(reader, &line, &length) > 0)
+		count += sscanf(line, "{\"seq\":%" SCNu64, &numbers[count]) == 1;
+	check_order(numbers, count);
+	log_reader_close(reader);
+	remove_log(log);
+}
+
+struct collected {
+	uint64_t numbers[2001];
+	int count;
+};
+
+static enum log_visit collect(void *user, const char *line, size_t length)
+{
+	struct collected *collected = user;
+	uint64_t seq;
+
+	(void)length;
+	if (sscanf(line, "{\"seq\":%" SCNu64, &seq) == 1 && collected->count <= 2000)
+		collected->numbers[2000 - collected->count++] = seq;
+	return LOG_GO_BACK;
+}
+
+static void test_going_back_passes_into_old_changes(void)
+{
+	struct mount_log *log = new_log_with_old_changes();
+	struct log_reader *reader = NULL;
+	static struct collected collected;
+
+	CHECK_RC(0, log_reader_open(directory, &reader));
+	CHECK_RC(0, log_reader_go_back(reader, collect, &collected));
+	check_order(collected.numbers + 2001 - collected.count, collected.count);
+	log_reader_close(reader);
+	remove_log(log);
+}
+
+TEST_MAIN("log reader", TEST(test_old_changes_come_before_all_that_is_left),
+	TEST(test_going_back_passes_into_old_changes), TEST(test_all_segments_are_read_in_order),
+	TEST(test_rotation_is_followed),
 	TEST(test_a_reader_that_is_too_slow_goes_on_with_what_is_there),
 	TEST(test_going_back_ends_where_it_is_wanted),
 	TEST(test_going_back_passes_long_and_unfinished_lines), TEST(test_misses_are_no_errors),

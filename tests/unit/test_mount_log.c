@@ -398,7 +398,7 @@ static void test_rotation_keeps_the_log_within_its_bound(void)
 	CHECK(report.oldest_gone);
 	CHECK_RC(2000, report.last_seq);
 	int fd = open(directory, O_RDONLY | O_CLOEXEC);
-	CHECK_RC(0, log_segment_names(fd, &names));
+	CHECK_RC(0, log_segment_names(fd, LOG_ALL_RING, &names));
 	for (size_t i = 0; names[i]; i++) {
 		snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
 		CHECK_RC(0, stat(path, &attributes));
@@ -409,6 +409,90 @@ static void test_rotation_keeps_the_log_within_its_bound(void)
 	CHECK(report.segments >= 4);
 	log_names_free(names);
 	close(fd);
+	remove_directory();
+}
+
+/* True when a segment of the ring has a record of this operation. */
+static bool ring_has(const char *ring, const char *op)
+{
+	int fd = open(directory, O_RDONLY | O_CLOEXEC);
+	char **names, wanted[32];
+	bool found = false;
+
+	snprintf(wanted, sizeof(wanted), "\"op\":\"%s\"", op);
+	CHECK_RC(0, log_segment_names(fd, ring, &names));
+	close(fd);
+	for (size_t i = 0; names[i]; i++) {
+		cleanup_free char *text = read_segment(names[i]);
+
+		found |= text && strstr(text, wanted);
+	}
+	log_names_free(names);
+	return found;
+}
+
+static void test_reads_do_not_push_changes_out(void)
+{
+	struct mount_log *log = new_log(64 << 10);
+	struct log_verify_report report;
+
+	record(log, "exec", "", LOG_IS_MUTATION);
+	for (int i = 0; i < 3000; i++) {
+		record(log, "getattr", "some/file", 0);
+		if (i % 20 == 19)
+			mount_log_flush(log);
+	}
+	mount_log_close(log);
+	CHECK(!ring_has(LOG_ALL_RING, "exec"));
+	CHECK(ring_has(LOG_CHANGES_RING, "exec"));
+	CHECK(!ring_has(LOG_CHANGES_RING, "getattr"));
+	CHECK_RC(0, verify(&report));
+	CHECK_STRING("", report.problem);
+	CHECK_RC(0, report.gap_count);
+	CHECK(report.oldest_gone);
+	CHECK_RC(1, report.changes_first_seq);
+	log = open_log(0);
+	CHECK_RC(3001, mount_log_last_seq(log));
+	mount_log_close(log);
+	remove_directory();
+}
+
+static void test_changes_have_a_bound_of_their_own(void)
+{
+	const struct mount_log_options options = {.keep_bytes = 64 << 10};
+	struct mount_log *log = new_log(0);
+	struct log_verify_report report;
+
+	mount_log_close(log);
+	CHECK_RC(0, mount_log_open(directory, &options, &log));
+	fill(log, 1000);
+	mount_log_close(log);
+	CHECK_RC(0, verify(&report));
+	CHECK_STRING("", report.problem);
+	CHECK(!report.oldest_gone);
+	CHECK(report.changes_first_seq > 1);
+	remove_directory();
+}
+
+static void test_verify_detects_what_is_wrong_with_the_changes(void)
+{
+	static const char good[] = "\"op\":\"write\"", bad[] = "\"op\":\"wrote\"";
+	struct log_verify_report report;
+	struct mount_log *log = new_log(0);
+	cleanup_free char *text = NULL;
+	char path[128];
+
+	fill(log, 10);
+	mount_log_close(log);
+	text = read_segment(LOG_CHANGES_RING ".jsonl");
+	memcpy(strstr(text, good), bad, strlen(bad));
+	write_segment(LOG_CHANGES_RING ".jsonl", text, strlen(text));
+	CHECK_RC(0, verify(&report));
+	CHECK(strstr(report.problem, "changes.jsonl\": line") != NULL);
+	snprintf(path, sizeof(path), "%s/" LOG_CHANGES_RING ".jsonl", directory);
+	CHECK_RC(0, unlink(path));
+	CHECK_RC(0, verify(&report));
+	CHECK(strstr(report.problem, "was deleted") != NULL);
 	remove_directory();
 }
 
@@ -533,7 +617,7 @@ static void test_a_file_in_the_place_of_the_log_is_kept_aside(void)
 	CHECK_RC(0, unlink(path));
 	write_segment(LOG_CURRENT_NAME, "mine\n", 5);
 	wait_for_removed(log, 1);
-	text = read_segment("foreign-00000001.jsonl");
+	text = read_segment("foreign-log-00000001.jsonl");
 	CHECK_STRING("mine\n", text);
 	check_it_went_on(log, 11, 10);
 	remove_directory();
@@ -627,7 +711,7 @@ static uint64_t lines_told_lost(const char *reason)
 	uint64_t count = 0;
 	char **names;
 
-	CHECK_RC(0, log_segment_names(fd, &names));
+	CHECK_RC(0, log_segment_names(fd, LOG_ALL_RING, &names));
 	close(fd);
 	for (size_t i = 0; names[i]; i++) {
 		cleanup_free char *text = read_segment(names[i]);
@@ -865,6 +949,8 @@ TEST_MAIN("mount log", TEST(test_every_field_reaches_the_line),
 	TEST(test_a_daemon_that_did_not_end_leaves_a_gap), TEST(test_only_one_daemon_writes_a_log),
 	TEST(test_a_flood_drops_no_mutation_and_counts_the_reads_it_drops),
 	TEST(test_rotation_keeps_the_log_within_its_bound),
+	TEST(test_reads_do_not_push_changes_out), TEST(test_changes_have_a_bound_of_their_own),
+	TEST(test_verify_detects_what_is_wrong_with_the_changes),
 	TEST(test_what_cannot_be_written_is_counted_in_a_line),
 	TEST(test_a_file_that_is_removed_while_it_is_written_is_begun_anew),
 	TEST(test_a_directory_that_is_removed_while_it_is_written_is_made_anew),
