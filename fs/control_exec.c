@@ -37,20 +37,28 @@ struct exec_run {
 
 /* ---- What changed meanwhile ------------------------------------------------------ */
 
-void control_exec_note_change(struct control_server *server, const char *path)
+bool control_exec_note_change(struct control_server *server, const char *path)
 {
+	bool taken;
+
 	pthread_mutex_lock(&server->lock);
 	for (struct exec_run *run = server->commands; run; run = run->next)
 		changed_paths_add(&run->changed, path);
+	taken = server->commands;
 	pthread_mutex_unlock(&server->lock);
+	return taken;
 }
 
-void control_exec_note_lost(struct control_server *server)
+bool control_exec_note_lost(struct control_server *server)
 {
+	bool taken;
+
 	pthread_mutex_lock(&server->lock);
 	for (struct exec_run *run = server->commands; run; run = run->next)
 		run->changed.truncated = true;
+	taken = server->commands;
 	pthread_mutex_unlock(&server->lock);
+	return taken;
 }
 
 static void enlist(struct exec_run *run)

@@ -454,20 +454,26 @@ void control_server_stop(struct control_server *server)
 
 /* ---- For the rest of the daemon -------------------------------------------------- */
 
-void control_note_change(struct mount *m, const char *path)
+bool control_note_change(struct mount *m, const char *path)
 {
+	bool taken = false;
+
 	pthread_rwlock_rdlock(&control_lock);
 	if (m->control)
-		control_exec_note_change(m->control, path);
+		taken = control_exec_note_change(m->control, path);
 	pthread_rwlock_unlock(&control_lock);
+	return taken;
 }
 
-void control_note_lost(struct mount *m)
+bool control_note_lost(struct mount *m)
 {
+	bool taken = false;
+
 	pthread_rwlock_rdlock(&control_lock);
 	if (m->control)
-		control_exec_note_lost(m->control);
+		taken = control_exec_note_lost(m->control);
 	pthread_rwlock_unlock(&control_lock);
+	return taken;
 }
 
 void control_usage(struct mount *m, uint32_t *ret_connections, uint32_t *ret_commands)

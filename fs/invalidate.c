@@ -215,6 +215,45 @@ bool invalidator_postpones(struct invalidator *v, struct inode *inode)
 	return postponed;
 }
 
+/* ---- The log ------------------------------------------------------------------------------- */
+
+static void record_foreign(struct session *s, const char *path, bool more)
+{
+	const struct log_record record = {
+		.op = "foreign",
+		.flags = LOG_HAS_NO_CALLER,
+		.path = path,
+		.start_ns = clock_wall_ns(),
+		.changed_truncated = more,
+	};
+
+	mount_log_record(s->mount->log, &record);
+}
+
+/* A command of ours may have done it, or one of our requests; else others have. */
+static void note_change(struct session *s, const char *path, const struct object_id *id)
+{
+	if (control_note_change(s->mount, path))
+		return;
+	switch (foreign_judge(&s->foreign, path, id, clock_now_ms())) {
+	case FOREIGN_NOT:
+		break;
+	case FOREIGN_PATH:
+		record_foreign(s, path, false);
+		break;
+	case FOREIGN_MANY:
+		record_foreign(s, "", true);
+		break;
+	}
+}
+
+/* Changes at or below `path` were missed. */
+static void note_lost(struct session *s, const char *path)
+{
+	if (!control_note_lost(s->mount))
+		record_foreign(s, path, true);
+}
+
 /* ---- One change --------------------------------------------------------------------------- */
 
 /* An event that tells nothing new is an echo of our own doing, or of what changed within one tick
@@ -238,7 +277,12 @@ static void entry_changed(struct session *s, struct inode *parent, struct inode 
 			drop_child(s, parent, name, child, true);
 		return;
 	}
-	control_note_change(s->mount, path);
+	/* Names in a directory are told of by themselves. */
+	if (child->is_directory && known.version.mode == version.mode &&
+		known.version.uid == version.uid && known.version.gid == version.gid)
+		control_note_change(s->mount, path);
+	else
+		note_change(s, path, &now->id);
 	if (known.writers) {
 		/* Most likely our own writes, but perhaps not only: the kernel compares the
 		 * times before it trusts its pages again. */
@@ -287,7 +331,7 @@ static bool entry_replaced(
 		entry_changed(s, parent, child, path, &now);
 		return true;
 	}
-	control_note_change(s->mount, path);
+	note_change(s, path, NULL);
 	if (!inode_table_vanished(s->mount->inodes, parent, path_name(path), epoch))
 		return false;
 	drop_name(s, parent, path_name(path), child);
@@ -338,14 +382,14 @@ static void handle_entry(struct session *s, const struct change *change)
 	}
 	parent = inode_table_find(table, parent_path);
 	if (!parent) {
-		control_note_change(s->mount, change->path);
+		note_change(s, change->path, change->exists ? &change->attributes.id : NULL);
 		return;
 	}
 	child = inode_table_child(table, parent, name);
 	if (!child)
 		parent->changes++;
 	if (!child && (change->exists || !inode_table_removed_lately(table, parent, name))) {
-		control_note_change(s->mount, change->path);
+		note_change(s, change->path, change->exists ? &change->attributes.id : NULL);
 		drop_name(s, parent, name, NULL);
 	}
 	while (child && !is_about(change, child) &&
@@ -428,7 +472,7 @@ static void handle_directory(struct session *s, const struct change *change)
 	struct inode *top = inode_table_find(s->mount->inodes, change->path);
 
 	if (change->kind == CHANGE_RESCAN)
-		control_note_lost(s->mount);
+		note_lost(s, change->path);
 	if (!top)
 		return;
 	inode_table_watch_lost(s->mount->inodes, top, change->kind == CHANGE_RESCAN);

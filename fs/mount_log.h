@@ -16,12 +16,13 @@ struct log_anchor;
 struct mount_log;
 
 enum log_op_flags {
-	LOG_IS_MUTATION = 1 << 0, /* changes the workspace: never dropped */
-	LOG_HAS_RANGE = 1 << 1,   /* offset and bytes are set */
-	LOG_HAS_HASH = 1 << 2,    /* hash is set */
-	LOG_HAS_EXIT = 1 << 3,    /* exit_code, signal are set */
-	LOG_FROM_CACHE = 1 << 4,  /* answered without asking the workspace */
-	LOG_IS_REDACTED = 1 << 5, /* secrets were left out of detail */
+	LOG_IS_MUTATION = 1 << 0,   /* changes the workspace: never dropped */
+	LOG_HAS_RANGE = 1 << 1,     /* offset and bytes are set */
+	LOG_HAS_HASH = 1 << 2,      /* hash is set */
+	LOG_HAS_EXIT = 1 << 3,      /* exit_code, signal are set */
+	LOG_FROM_CACHE = 1 << 4,    /* answered without asking the workspace */
+	LOG_IS_REDACTED = 1 << 5,   /* secrets were left out of detail */
+	LOG_HAS_NO_CALLER = 1 << 6, /* nobody here asked for it */
 };
 
 /* One operation.  The strings are copied. */

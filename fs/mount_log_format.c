@@ -289,7 +289,7 @@ int log_format_record(
 	put_string(out, record->op, strlen(record->op));
 
 	at = put_strings(out, record, at, LOG_PATH, LOG_PATH2);
-	if (!record->count)
+	if (!record->count && !(record->flags & LOG_HAS_NO_CALLER))
 		put_caller(out, record);
 	at = put_strings(out, record, at, LOG_CALL, LOG_CONVERSATION);
 	put_outcome(out, record);

@@ -12,6 +12,7 @@
 #include <semaphore.h>
 #include <sys/uio.h>
 
+#include "fs/foreign.h"
 #include "fs/inode.h"
 #include "fs/misses.h"
 #include "fs/mount.h"
@@ -39,6 +40,7 @@ struct session {
 	struct mount *mount;
 	struct fuse_session *fuse;
 	struct invalidator *invalidator;
+	struct foreign foreign;
 	double watched_ttl, brief_ttl, ttl; /* seconds, by enum belief */
 	atomic_bool believes_for_a_time;    /* the kernel does, since the last drain */
 
@@ -133,6 +135,10 @@ struct request {
 
 /* `op` is static; `flags`: enum log_op_flags. */
 void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned flags);
+
+/* The request is about to change what is at `path` (NULL: nothing), the object `id` (or NULL): what
+ * the feed tells of it is our own doing. */
+void request_changes(struct request *r, const char *path, const struct object_id *id);
 
 /* Records the outcome and frees; `result`: 0, a count or -errno.  Comes before the answer. */
 void request_record(struct request *r, int64_t result);

@@ -22,6 +22,7 @@ struct open_handle *session_begin_on_handle(struct request *r, fuse_req_t fuse, 
 
 	request_begin(r, fuse, op, flags);
 	inode_table_path(r->mount->inodes, handle->inode, NULL, &r->path);
+	request_changes(r, r->path.path, &handle->inode->id);
 	return handle;
 }
 

@@ -209,6 +209,12 @@ static void drop_handle(struct request *r)
 	r->handle = NULL;
 }
 
+void request_changes(struct request *r, const char *path, const struct object_id *id)
+{
+	if (r->record.flags & LOG_IS_MUTATION)
+		foreign_own(&r->session->foreign, path, id, clock_now_ms());
+}
+
 void request_record(struct request *r, int64_t result)
 {
 	uint64_t took_us = (clock_now_ns() - r->start_ns) / 1000;
@@ -223,6 +229,8 @@ void request_record(struct request *r, int64_t result)
 		r->record.flags |= LOG_FROM_CACHE;
 	if (result > 0 && (r->record.flags & LOG_HAS_RANGE))
 		r->record.bytes = (uint64_t)result;
+	request_changes(r, r->path.path, NULL);
+	request_changes(r, r->path2.path, NULL);
 	mount_log_record(r->mount->log, &r->record);
 	if (result == -ESTALE)
 		tell(r);
@@ -270,6 +278,7 @@ int request_locate(struct request *r, struct inode *inode, struct object_ref *re
 		r->path.fixed[0] = '\0';
 		return error;
 	}
+	request_changes(r, r->path.path, &inode->id);
 	*ret_object = (struct object_ref){
 		.path = r->path.path, .id = inode->id, .file = r->handle ? r->handle->file : NULL};
 	return 0;
@@ -303,8 +312,10 @@ static int locate_entry(struct request *r, struct inode *parent, const char *nam
 	path_string_done(path);
 	*ret_parent = (struct object_id){0};
 	error = r->by_path ? -ENOENT : inode_table_path(r->mount->inodes, parent, name, path);
-	if (error == 0)
+	if (error == 0) {
 		*ret_parent = parent->id;
+		request_changes(r, path->path, NULL);
+	}
 	if (error != -ENOENT)
 		return error;
 	r->is_astray = true;

@@ -102,6 +102,30 @@ far_end_dies() {
 	done
 }
 
+paths_of() {
+	"$ISTHMUS" log "$mnt" --op "$1" --json | python3 -c '
+import json, sys
+print(*sorted({json.loads(line).get("path") for line in sys.stdin}))'
+}
+
+foreign_has() {
+	case " $(paths_of foreign) " in *" $1 "*) ;; *) return 1 ;; esac
+}
+
+test_what_others_change_is_in_the_log() {
+	[ -n "$backing" ] || skip "nobody else gets at a mem: workspace"
+	mkdir "$mnt/shared"
+	ls "$mnt/shared" >/dev/null
+	echo ours >"$mnt/shared/ours"
+	mv "$mnt/shared/ours" "$mnt/shared/moved"
+	chmod 600 "$mnt/shared/moved"
+	echo theirs >"$backing/shared/theirs"
+	wait_for 20 foreign_has shared/theirs || fail "no record: $(paths_of foreign)"
+	! foreign_has shared/ours && ! foreign_has shared/moved && ! foreign_has shared ||
+		fail "our own doing: $(paths_of foreign)"
+	"$ISTHMUS" log "$mnt" --path shared/theirs | grep -q '^[0-9:.]* .* foreign ' || fail "$("$ISTHMUS" log "$mnt" --path shared/theirs)"
+}
+
 test_what_changed_while_the_far_end_was_another() {
 	make_tree lost
 	ls "$mnt/lost/deep" >/dev/null

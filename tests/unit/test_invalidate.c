@@ -65,15 +65,17 @@ fuse_ino_t session_ino(struct session *s, const struct inode *inode)
 	return (fuse_ino_t)(uintptr_t)inode;
 }
 
-void control_note_change(struct mount *m, const char *path)
+bool control_note_change(struct mount *m, const char *path)
 {
 	(void)m;
 	(void)path;
+	return true;
 }
 
-void control_note_lost(struct mount *m)
+bool control_note_lost(struct mount *m)
 {
 	(void)m;
+	return true;
 }
 
 static void kernel_takes_time(bool takes_time)
