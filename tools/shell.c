@@ -8,7 +8,7 @@
 #include "tools/shell_parse.h"
 #include "tools/shell_programs.h"
 
-enum { NESTING_MAX = 8 };
+enum { NESTING_MAX = 8, WORDS_MAX = 5000 };
 
 /* A printed line must fit into one argument of a program. */
 enum { PRINTED_MAX_BYTES = 120000 };
@@ -126,7 +126,8 @@ bool shell_variable_is_special(const char *name, size_t length)
 		"POSIXLY_CORRECT", "GLOBIGNORE", "EXECIGNORE", "PROMPT_COMMAND", "PS4", "CDPATH",
 		"EDITOR", "VISUAL", "BROWSER", "GCONV_PATH", "NLSPATH", "LOCPATH", "HOSTALIASES",
 		"TMPDIR", "MAKEFLAGS", "MFLAGS", "GREP_OPTIONS", "TAR_OPTIONS", "RSYNC_RSH",
-		"SSH_ASKPASS", "SUDO_ASKPASS", "OPENSSL_CONF", "CLASSPATH", "OPTIND", "FPATH"};
+		"SSH_ASKPASS", "SUDO_ASKPASS", "OPENSSL_CONF", "CLASSPATH", "OPTIND", "FPATH",
+		"histchars", "auto_resume"};
 	static const char *const prefixes[] = {"LD_", "DYLD_", "GIT_", "BASH", "PYTHON", "NODE_",
 		"PERL", "RUBY", "LUA_", "JAVA_", "_JAVA", "JDK_", "NPM_CONFIG_", "npm_config_",
 		"RUSTC", "CARGO_", "GO", "GCC_", "LESS", "MAN", "XDG_", "RIPGREP_", "DOCKER_",
@@ -142,6 +143,13 @@ bool shell_variable_is_special(const char *name, size_t length)
 			return true;
 	return length >= strlen(pager) &&
 	       memcmp(name + length - strlen(pager), pager, strlen(pager)) == 0;
+}
+
+/* TZ=Europe/Berlin, not TZ=../x. */
+bool shell_setting_is_harmless(const char *name, size_t length, const char *value)
+{
+	return shell_variable_is_harmless(name, length) && *value != '/' && *value != ':' &&
+	       !strstr(value, "..");
 }
 
 /* By custom a variable of programs has no small letters in its name, one of the line has. */
@@ -322,8 +330,9 @@ static void analyse_views(
 		a->no_memory = true;
 		return;
 	}
-	if (++a->nesting > NESTING_MAX) {
-		must_ask(a, "it is nested too deeply");
+	if (++a->nesting > NESTING_MAX || count > WORDS_MAX) {
+		must_ask(a, count > WORDS_MAX ? "a command in it has too many words"
+					      : "it is nested too deeply");
 		a->nesting--;
 		return;
 	}
@@ -379,13 +388,13 @@ static void analyse_redirection(struct analyser *a, const struct shell_redirecti
 	free((char *)word.text);
 }
 
-/* Not a path (TZ=../x): Europe/Berlin, de_DE.UTF-8, 1. */
-static bool is_plain_value(const struct shell_token *token)
+static bool is_harmless(const struct shell_token *token)
 {
 	const struct shell_part *part = token->parts;
 
-	return !part || (part->type == SHELL_LITERAL && !part->next && *part->text != '/' &&
-				*part->text != ':' && !strstr(part->text, ".."));
+	if (part && (part->type != SHELL_LITERAL || part->next))
+		return false;
+	return shell_setting_is_harmless(token->name, strlen(token->name), part ? part->text : "");
 }
 
 /* What stands in front of the words, in front of what does for every command.  NULL: no memory. */
@@ -399,8 +408,7 @@ static char *analyse_settings(struct analyser *a, const struct shell_command *co
 
 		if (shell_variable_is_special(token->name, length))
 			must_ask(a, "it sets a variable that changes how commands run");
-		if (command->words && shell_variable_is_harmless(token->name, length) &&
-			is_plain_value(token))
+		if (command->words && is_harmless(token))
 			continue;
 		if (!command->words && is_private(token->name))
 			continue;

@@ -44,6 +44,9 @@ int shell_analyse_words(const struct shell_place *place, const char *const *argv
 
 void shell_analysis_done(struct shell_analysis *analysis);
 
+/* True for a setting that only changes how output looks, and names no path. */
+bool shell_setting_is_harmless(const char *name, size_t length, const char *value);
+
 /* True for PATH, LD_PRELOAD, IFS and others that change what a command name means or does: no rule
  * may allow to set one. */
 bool shell_variable_is_special(const char *name, size_t length);

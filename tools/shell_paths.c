@@ -213,6 +213,8 @@ static void check_tree(struct walk *w, const struct tree_check *check, const cha
 	cleanup_dir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 
+	if (!dir && fd != -ENOENT && fd != -ENOTDIR)
+		must_ask(w->paths, "it names a directory that cannot be checked");
 	if (!dir)
 		return;
 	fd = -1;
@@ -350,6 +352,8 @@ static int enter(struct walk *w, char **real, const char *name)
 		return -ENOMEM;
 	cleanup_fd int fd = files_open(w->place->root, child, O_PATH | O_NOFOLLOW, 0);
 
+	if (fd < 0 && fd != -ENOENT && fd != -ENOTDIR)
+		return fd;
 	length = fd < 0 ? -1 : readlinkat(fd, "", target, sizeof(target) - 1);
 	if (length <= 0)
 		return replace(real, steal_ptr(&child));
@@ -500,6 +504,10 @@ void shell_paths_add(struct shell_paths *paths, const struct shell_place *place,
 	const char *rest = path;
 	int r = spot.real && spot.written ? 0 : -ENOMEM;
 
+	if (paths->count >= PATHS_MAX) {
+		must_ask(paths, too_many);
+		return;
+	}
 	if (*path == '~' || *path == '/')
 		rest = *path == '/' ? below_root(place, path) : NULL;
 	if (!rest) {

@@ -167,7 +167,7 @@ static int read_settings(struct tool_call *call, char **ret_settings, bool *ret_
 		const char *name = item->string;
 		size_t length = strlen(name);
 
-		if (shell_variable_is_harmless(name, length))
+		if (shell_setting_is_harmless(name, length, item->valuestring))
 			continue;
 		if (shell_print_literal(name, &text) < 0 || buffer_append_string(&text, "=") < 0 ||
 			(*item->valuestring && shell_print_literal(item->valuestring, &text) < 0) ||

@@ -126,6 +126,27 @@ static void test_a_line_without_a_rule_about_it_runs_as_it_is(void)
 	CHECK_RC(0, started);
 }
 
+static void test_what_is_too_much_asks(void)
+{
+	struct buffer line cleanup_buffer = {0};
+	cleanup_free char *text = NULL;
+
+	allow("echo *");
+	answer = PERMISSION_NO;
+	buffer_append_string(&line, "echo");
+	for (int i = 0; i < 6000; i++)
+		buffer_append_string(&line, " a");
+	text = buffer_steal_string(&line);
+	check_run(text, TOOL_PERMISSION_DENIED, NULL);
+	CHECK_RC(1, asked);
+	for (int i = 0; i < 600; i++)
+		buffer_append_string(&line, "echo;");
+	free(text);
+	text = buffer_steal_string(&line);
+	check_run(text, TOOL_PERMISSION_DENIED, NULL);
+	CHECK_RC(1, asked);
+}
+
 static void test_without_bash_each_line_asks(void)
 {
 	allow("echo *");
@@ -175,6 +196,7 @@ int main(void)
 		TEST(test_what_rules_allow_runs_as_it_was_understood),
 		TEST(test_what_a_person_allows_runs_as_it_was_shown),
 		TEST(test_a_line_without_a_rule_about_it_runs_as_it_is),
+		TEST(test_what_is_too_much_asks),
 		TEST(test_without_bash_each_line_asks),
 		TEST(test_a_missing_directory_is_no_missing_bash),
 		TEST(test_git_takes_no_directory_for_a_bare_repository),
