@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/path.h"
 
 enum { FILE_MAX_BYTES = 1 << 20, RULES_MAX = 10000 };
 
@@ -268,7 +269,7 @@ static char *user_file(void)
 	return NULL;
 }
 
-int permissions_load(struct permissions *permissions, const struct files_root *root,
+static int load_all(struct permissions *permissions, const struct files_root *root,
 	const char *policy, struct buffer *problem)
 {
 	cleanup_free char *user = user_file();
@@ -287,6 +288,46 @@ int permissions_load(struct permissions *permissions, const struct files_root *r
 		return fd;
 	}
 	return load_fd(permissions, PERMISSION_FROM_PROJECT, fd, ".isthmus.json", problem);
+}
+
+/* Paths below the root may be written in full, or with "/" or "~/" in front. */
+static int count_from_root(struct rule *rule, const char *root)
+{
+	const char *home = getenv("HOME"), *pattern = rule->path_pattern;
+	cleanup_free char *whole = NULL;
+	size_t length = strlen(root);
+	char *shorter;
+
+	if (strncmp(pattern, "~/", 2) == 0 && home && *home == '/') {
+		whole = path_join(home, pattern + 2);
+		if (!whole)
+			return -ENOMEM;
+		pattern = whole;
+	}
+	if (*pattern != '/' || !pattern[1])
+		return 0;
+	if (path_is_within(pattern, root) && pattern[length])
+		pattern += length;
+	shorter = strdup(pattern + 1);
+	if (!shorter)
+		return -ENOMEM;
+	free(rule->path_pattern);
+	rule->path_pattern = shorter;
+	return 0;
+}
+
+int permissions_load(struct permissions *permissions, const struct files_root *root,
+	const char *policy, struct buffer *problem)
+{
+	int r = load_all(permissions, root, policy, problem);
+
+	for (size_t i = 0; i < array_size(permissions->sources); i++) {
+		const struct rules *rules = &permissions->sources[i];
+
+		for (size_t j = 0; j < rules->count && r == 0; j++)
+			r = count_from_root(&rules->list[j], root->path);
+	}
+	return r;
 }
 
 /* ---- Verdicts ----------------------------------------------------------------------------- */

@@ -9,9 +9,11 @@
  *
  * In a pattern `*` stands for anything, slashes and blanks too; "git *" matches "git" as well.
  * Where a rule that asks or denies is about paths, "secret" and "secret/" hold for all that is in
- * that directory, and a leading "**" and slash also match nothing.  It also holds when links lead
- * there.  Rules about `read` hold for every tool that shows names or content, rules about `write`
- * for every tool that changes files: there they can only make its own rules stricter.
+ * that directory, a leading "**" and slash also match nothing, and "/secret" counts from the root,
+ * as does its whole path.  It also holds when links lead there.  Rules about `read` hold for every
+ * tool that shows names or content, rules about `write` for every tool that changes files: there
+ * they can only make its own rules stricter.
+ *
  * Threads: any.
  */
 #pragma once

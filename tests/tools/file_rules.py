@@ -87,12 +87,15 @@ NAMED = [
     ("edit_file", {"path": "secret/n4m3-key.txt", "content": "x"}),
 ]
 
-SPELLINGS = ["secret/**", "secret/*", "secret", "secret/", "./secret/", "**/secret/**", "sec*"]
+SPELLINGS = ["secret/**", "secret/*", "secret", "secret/", "./secret/", "**/secret/**", "sec*", "/secret/**",
+             "ROOT/secret", "~/ROOT/secret/**"]
 
 
 def test_nothing_that_is_denied_comes_out(root):
+    home = os.environ["HOME"]
+    os.environ["HOME"] = os.path.dirname(root)
     for tool, pattern in [("*", pattern) for pattern in SPELLINGS] + [("read", "secret/**")]:
-        rules(root, (tool, pattern, "deny"))
+        rules(root, (tool, pattern.replace("~/ROOT", "~/" + os.path.basename(root)).replace("ROOT", root), "deny"))
         # One spelling by every call, the others by some.
         step = 1 if pattern == "secret/**" else 9
         for name, arguments in UNNAMED[::step]:
@@ -108,6 +111,7 @@ def test_nothing_that_is_denied_comes_out(root):
         equal("alpha\nc0nt3nt one\nomega\n", text_of(root, "secret/n4m3-key.txt"), "nothing is changed")
         equal(["n4m3-key.txt", "sub"], sorted(os.listdir(root + "/secret")), "nor made, as a backup")
     os.unlink(root + "/.isthmus.json")
+    os.environ["HOME"] = home
 
 
 def test_what_is_left_out_is_counted(root):
