@@ -171,10 +171,23 @@ static void add_saved(struct list *list, const struct runtime_mount *mount)
 		item->pid = lives ? mount->pid : 0;
 }
 
+/* The kernel's list is shown all the same. */
+static void complain_of_directory(int error)
+{
+	cleanup_free char *path = runtime_directory_path();
+
+	command_error("list",
+		"runtime files, \"%s\": %s: showing only the mounts that the kernel lists; set "
+		"XDG_RUNTIME_DIR to a directory of yours with mode 0700",
+		path ? path : "",
+		error == -EPERM ? "it belongs to somebody else, or is open to others"
+				: strerror(-error));
+}
+
 static int gather(struct list *list)
 {
-	struct runtime_mount *mounts;
-	size_t count;
+	struct runtime_mount *mounts = NULL;
+	size_t count = 0;
 	int r;
 
 	r = mountinfo_walk(add_mounted, list);
@@ -182,7 +195,7 @@ static int gather(struct list *list)
 		return command_error("list", "/proc/self/mountinfo: %s", strerror(-r));
 	r = runtime_list(&mounts, &count);
 	if (r < 0)
-		return command_error("list", "the runtime directory: %s", strerror(-r));
+		complain_of_directory(r);
 	for (size_t i = 0; i < count; i++)
 		add_saved(list, &mounts[i]);
 	for (size_t i = 0; i < list->count; i++)

@@ -17,7 +17,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
 
-enum { STATE_MAX_BYTES = 1 << 16 };
+enum { STATE_MAX_BYTES = 1 << 16, BESIDE_TRIES = 100 };
 
 void runtime_mount_done(struct runtime_mount *mount)
 {
@@ -32,6 +32,12 @@ void runtime_mount_done(struct runtime_mount *mount)
 
 /* ---- Where ------------------------------------------------------------------- */
 
+static bool is_private(const struct stat *attributes)
+{
+	return S_ISDIR(attributes->st_mode) && attributes->st_uid == geteuid() &&
+	       !(attributes->st_mode & 077);
+}
+
 static int check_private(const char *path)
 {
 	struct stat attributes;
@@ -42,10 +48,11 @@ static int check_private(const char *path)
 		return -errno;
 	if (!S_ISDIR(attributes.st_mode))
 		return -ENOTDIR;
-	return attributes.st_uid == geteuid() && !(attributes.st_mode & 077) ? 0 : -EPERM;
+	return is_private(&attributes) ? 0 : -EPERM;
 }
 
-char *runtime_directory_path(void)
+/* `ret_is_shared`: it is in /tmp, where others may make names. */
+static char *usual_path(bool *ret_is_shared)
 {
 	const char *base = getenv("XDG_RUNTIME_DIR");
 	char user_directory[48], *path;
@@ -55,6 +62,7 @@ char *runtime_directory_path(void)
 		snprintf(user_directory, sizeof(user_directory), "/run/user/%u", geteuid());
 		base = access(user_directory, W_OK) == 0 ? user_directory : NULL;
 	}
+	*ret_is_shared = !base;
 	if (base)
 		r = asprintf(&path, "%s/isthmus", base);
 	else
@@ -62,14 +70,81 @@ char *runtime_directory_path(void)
 	return r < 0 ? NULL : path;
 }
 
+char *runtime_directory_path(void)
+{
+	bool is_shared;
+
+	return usual_path(&is_shared);
+}
+
+/* A directory of ours beside `usual` in /tmp with some letters more, other than `except` (NULL:
+ * none).  -ENOENT, -errno. */
+static int find_beside(const char *usual, const char *except, char **ret_path)
+{
+	const char *name = strrchr(usual, '/') + 1;
+	cleanup_dir DIR *directory = opendir("/tmp");
+	const struct dirent *entry;
+
+	if (!directory)
+		return -errno;
+	while ((entry = readdir(directory))) {
+		cleanup_free char *path = NULL;
+		struct stat attributes;
+
+		if (strncmp(entry->d_name, name, strlen(name)) != 0 ||
+			entry->d_name[strlen(name)] != '.' ||
+			fstatat(dirfd(directory), entry->d_name, &attributes, AT_SYMLINK_NOFOLLOW) <
+				0)
+			continue;
+		if (asprintf(&path, "/tmp/%s", entry->d_name) < 0) {
+			path = NULL;
+			return -ENOMEM;
+		}
+		if (!is_private(&attributes) || (except && strcmp(path, except) == 0))
+			continue;
+		*ret_path = steal_ptr(&path);
+		return 0;
+	}
+	return -ENOENT;
+}
+
+/* Where somebody else has taken the usual name: one that nobody can guess, which all processes of
+ * this user find again.  Of two that make one at a time, neither keeps its own. */
+static int directory_beside(const char *usual, char **ret_path)
+{
+	int r = find_beside(usual, NULL, ret_path);
+
+	for (int i = 0; i < BESIDE_TRIES && r == -ENOENT; i++) {
+		cleanup_free char *made = NULL, *other = NULL;
+
+		if (asprintf(&made, "%s.XXXXXX", usual) < 0) {
+			made = NULL;
+			return -ENOMEM;
+		}
+		if (!mkdtemp(made))
+			return -errno;
+		if (find_beside(usual, made, &other) == -ENOENT) {
+			*ret_path = steal_ptr(&made);
+			return 0;
+		}
+		rmdir(made);
+		r = find_beside(usual, NULL, ret_path);
+	}
+	return r;
+}
+
 int runtime_directory(char **ret_path)
 {
-	cleanup_free char *path = runtime_directory_path();
+	bool is_shared;
+	cleanup_free char *path = usual_path(&is_shared);
+	struct stat attributes;
 	int r;
 
 	if (!path)
 		return -ENOMEM;
 	r = check_private(path);
+	if (r < 0 && is_shared && lstat(path, &attributes) == 0 && attributes.st_uid != geteuid())
+		return directory_beside(path, ret_path);
 	if (r < 0)
 		return r;
 	*ret_path = steal_ptr(&path);

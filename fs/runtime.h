@@ -3,7 +3,8 @@
  *
  * $XDG_RUNTIME_DIR/isthmus (else /run/user/UID/isthmus, else /tmp/isthmus-UID), 0700, holds
  * for each mount ID.json (struct runtime_mount), ID.sock (the control socket) and, of a far
- * workspace, ID.session (its session there).
+ * workspace, ID.session (its session there).  Where somebody else has /tmp/isthmus-UID, it is
+ * /tmp/isthmus-UID.XXXXXX.
  * The mount log is in ${XDG_STATE_HOME:-~/.local/state}/isthmus/ID/.
  * Threads: any.
  */
@@ -29,7 +30,7 @@ struct runtime_mount {
 /* Frees the strings. */
 void runtime_mount_done(struct runtime_mount *mount);
 
-/* Where the directory is, or should be; allocated, NULL when there is no memory. */
+/* Where the directory usually is, or should be; allocated, NULL when there is no memory. */
 char *runtime_directory_path(void);
 
 /* The directory, made when missing.  -EPERM: it is there but belongs to somebody else or is

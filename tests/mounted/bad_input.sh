@@ -122,6 +122,8 @@ test_no_directory_for_runtime_files() {
 	chmod 755 "$tmp/ws"
 	mkdir -m 755 "$tmp/ws/isthmus"
 	refused 2 "runtime files, \"$tmp/ws/isthmus\": it belongs to somebody else" env XDG_RUNTIME_DIR="$tmp/ws" "$ISTHMUS" mount "$uri" "$mnt"
+	env XDG_RUNTIME_DIR="$tmp/ws" "$ISTHMUS" list 2>"$tmp/err"
+	grep -qF "runtime files, \"$tmp/ws/isthmus\": it belongs to somebody else" "$tmp/err"
 }
 
 test_no_helper_where_it_was_said_to_be() {

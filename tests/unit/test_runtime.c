@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -109,6 +110,68 @@ static void test_a_daemon_with_threads_left_is_stuck(void)
 	teardown();
 }
 
+/* In /tmp anybody may have made the usual name first. */
+static void use_another_directory(uid_t user)
+{
+	cleanup_free char *usual = NULL, *first = NULL, *second = NULL;
+	struct runtime_mount *mounts = NULL;
+	struct stat attributes;
+	size_t count = 1;
+
+	CHECK_RC(0, setresuid(user, user, user));
+	CHECK_RC(0, unsetenv("XDG_RUNTIME_DIR"));
+	usual = runtime_directory_path();
+	CHECK_RC(0, runtime_directory(&first));
+	CHECK_RC(0, runtime_directory(&second));
+	if (!CHECK(usual && first && second))
+		return;
+	CHECK(strcmp(usual, first) != 0);
+	CHECK_STRING(first, second);
+	CHECK_RC(0, lstat(first, &attributes));
+	CHECK(S_ISDIR(attributes.st_mode) && attributes.st_uid == user);
+	CHECK_RC(0700, attributes.st_mode & 07777);
+	CHECK_RC(0, runtime_list(&mounts, &count));
+	CHECK_RC(0, count);
+	CHECK_RC(0, rmdir(first));
+}
+
+static void check_taken_name(int (*take)(const char *path))
+{
+	const uid_t user = 640000 + (uid_t)getpid();
+	char path[48];
+	int status = -1;
+	pid_t pid;
+
+	if (geteuid() != 0)
+		return; /* nobody else is there to take it */
+	snprintf(path, sizeof(path), "/tmp/isthmus-%u", user);
+	CHECK_RC(0, take(path));
+	pid = fork();
+	if (pid == 0) {
+		use_another_directory(user);
+		_exit(CU_get_number_of_failures() != 0);
+	}
+	CHECK_RC(pid, waitpid(pid, &status, 0));
+	CHECK_RC(0, status);
+	CHECK_RC(0, remove(path));
+}
+
+static int take_by_directory(const char *path)
+{
+	return mkdir(path, 0777);
+}
+
+static int take_by_link(const char *path)
+{
+	return symlink("/", path);
+}
+
+static void test_a_directory_that_somebody_else_made_is_left_alone(void)
+{
+	check_taken_name(take_by_directory);
+	check_taken_name(take_by_link);
+}
+
 static void test_a_daemon_that_nobody_waited_for_is_not_stuck(void)
 {
 	struct runtime_mount mount;
@@ -140,6 +203,7 @@ static void test_another_process_with_its_id_is_no_daemon(void)
 	teardown();
 }
 
-TEST_MAIN("runtime", TEST(test_a_daemon_with_threads_left_is_stuck),
+TEST_MAIN("runtime", TEST(test_a_directory_that_somebody_else_made_is_left_alone),
+	TEST(test_a_daemon_with_threads_left_is_stuck),
 	TEST(test_a_daemon_that_nobody_waited_for_is_not_stuck),
 	TEST(test_another_process_with_its_id_is_no_daemon))
