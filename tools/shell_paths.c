@@ -192,8 +192,19 @@ struct tree_check {
 	unsigned uses;
 	bool by_rules;
 	bool by_guard;
-	bool below; /* and what is below that */
+	bool by_link; /* what links lead to counts: there must be none */
+	bool below;   /* and what is below that */
 };
+
+static bool is_link(int directory, const struct dirent *entry)
+{
+	struct stat st;
+
+	if (entry->d_type != DT_UNKNOWN)
+		return entry->d_type == DT_LNK;
+	return fstatat(directory, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	       S_ISLNK(st.st_mode);
+}
 
 static const char *entry_problem(
 	const struct walk *w, const struct tree_check *check, const char *path)
@@ -228,7 +239,9 @@ static void check_tree(struct walk *w, const struct tree_check *check, const cha
 			must_ask(w->paths, too_many);
 			return;
 		}
-		problem = entry_problem(w, check, child);
+		problem = check->by_link && is_link(dirfd(dir), entry)
+				  ? "it follows links below a directory, wherever they lead"
+				  : entry_problem(w, check, child);
 		if (problem)
 			must_ask(w->paths, problem);
 		else if (check->below && (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN))
@@ -243,10 +256,11 @@ static void check_below(struct walk *w, unsigned uses, const char *path)
 		.by_rules = rules_restrict(w, uses),
 		.by_guard = w->use & SHELL_TREE && has_row(w) &&
 			    (w->use & SHELL_WRITES || w->flags & SHELL_PATH_COPIED),
+		.by_link = w->use & SHELL_FOLLOWS,
 		.below = w->use & SHELL_TREE,
 	};
 
-	if (check.by_rules || check.by_guard)
+	if (check.by_rules || check.by_guard || check.by_link)
 		check_tree(w, &check, path, 0);
 }
 
