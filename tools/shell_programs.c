@@ -76,9 +76,20 @@ void shell_judge_use(struct shell_judge *judge, size_t word, size_t offset, unsi
 	add_use(judge, strdup(path), use, w->known, w->glob, word);
 }
 
-void shell_judge_use_here(struct shell_judge *judge, unsigned use)
+void shell_judge_use_path(struct shell_judge *judge, const char *path, unsigned use)
 {
-	add_use(judge, strdup("."), use, true, false, 0);
+	add_use(judge, strdup(path), use, true, false, 0);
+}
+
+void shell_judge_use_below(
+	struct shell_judge *judge, size_t word, size_t offset, const char *name, unsigned use)
+{
+	const struct shell_word *w = &judge->words[word];
+	char *path = NULL;
+
+	if (asprintf(&path, "%s/%s", w->text + offset, name) < 0)
+		path = NULL;
+	add_use(judge, path, use, w->known, w->glob, word);
 }
 
 static void guess_use(struct shell_judge *judge, size_t word, size_t offset)
@@ -271,6 +282,10 @@ void shell_judge_marks(struct shell_judge *judge, const char *option, size_t len
 	judge->tree = judge->tree || tree;
 	if (!word)
 		return;
+	if (has_mark(marks, '$')) {
+		judge->target_word = word;
+		judge->target_offset = offset;
+	}
 	if (has_mark(marks, '<'))
 		shell_judge_use(judge, word, offset, SHELL_READS | tree);
 	if (has_mark(marks, '>'))
@@ -510,8 +525,8 @@ static void take_words(struct shell_judge *judge, size_t at)
 		const struct shell_word *word = &judge->words[at];
 		const char *text = word->text;
 
-		if (!ended && judge->row->commands && text[0] == '+')
-			continue; /* cargo +nightly */
+		if (!ended && flags & SHELL_ROW_PLUS_OPTIONS && text[0] == '+')
+			continue;
 		if (!ended && strcmp(text, "--") == 0 && word->known) {
 			ended = true;
 			continue;
@@ -541,6 +556,7 @@ static unsigned use_of_kind(char kind)
 	case 'r':
 		return SHELL_READS;
 	case 'w':
+	case 'd':
 		return SHELL_WRITES;
 	case 'b':
 		return SHELL_READS | SHELL_WRITES;
@@ -550,6 +566,7 @@ static unsigned use_of_kind(char kind)
 	case 'F':
 		return SHELL_READS | SHELL_TREE | SHELL_FOLLOWS;
 	case 'W':
+	case 'D':
 		return SHELL_WRITES | SHELL_TREE;
 	case 'B':
 		return SHELL_READS | SHELL_WRITES | SHELL_TREE;
@@ -614,6 +631,33 @@ static void take_operands(struct shell_judge *judge)
 			shortened[0] ? kind_at(shortened, i, count) : 'B', all);
 }
 
+/* cp a b/c d: d, or d/a and d/c */
+static void take_target(struct shell_judge *judge)
+{
+	const char *kinds = judge->row->operands;
+	size_t count = judge->operand_count, word = judge->target_word;
+
+	if (!kinds || !strpbrk(kinds, "dD"))
+		return;
+	if (!word && count)
+		word = judge->operands[--count];
+	for (size_t i = 0; i < count; i++) {
+		const char *text = judge->words[judge->operands[i]].text;
+		size_t length = strlen(text);
+		cleanup_free char *name = NULL;
+
+		while (length > 1 && text[length - 1] == '/')
+			length--;
+		name = strndup(text, length);
+		if (name)
+			shell_judge_use_below(judge, word, judge->target_offset, path_name(name),
+				SHELL_WRITES |
+					(judge->tree || strchr(kinds, 'D') ? SHELL_TREE : 0));
+		else
+			judge->no_memory = true;
+	}
+}
+
 static void take_here(struct shell_judge *judge)
 {
 	const struct shell_row *row = judge->row;
@@ -622,9 +666,9 @@ static void take_here(struct shell_judge *judge)
 	if (row->operands && row->operands[texts] == '*')
 		texts = 0;
 	if (row->flags & SHELL_ROW_TREE)
-		shell_judge_use_here(judge, SHELL_READS | SHELL_TREE);
+		shell_judge_use_path(judge, ".", SHELL_READS | SHELL_TREE);
 	else if (judge->operand_count <= texts && (row->flags & SHELL_ROW_HERE || judge->tree))
-		shell_judge_use_here(judge,
+		shell_judge_use_path(judge, ".",
 			SHELL_READS | (judge->tree || (row->operands && strchr(row->operands, 'R'))
 						      ? SHELL_TREE
 						      : 0));
@@ -752,6 +796,7 @@ static void judge_row(struct shell_judge *judge, const struct shell_row *row, si
 		row->look(judge);
 	if (!(row->flags & SHELL_ROW_INNER) && !judge->operands_taken)
 		take_operands(judge);
+	take_target(judge);
 	take_here(judge);
 }
 

@@ -18,6 +18,7 @@
  *   operands  what the words that are no options are, by place; "x*" is any number of x:
  *               t  text     r  a file that is read     w  written     b  both
  *               R W B  the same and what is below      F  as R, following links
+ *               d D  w W, and if it is a directory, the other operands are written in it
  *               v  a revision, a file or REVISION:FILE
  *             NULL: each may be a file that it reads and writes.
  */
@@ -41,9 +42,10 @@ enum shell_row_flags {
 	SHELL_ROW_TREE = 1 << 8,      /* reads the working directory and below, whatever is named */
 	SHELL_ROW_INHERITS = 1 << 9,  /* sub-command: takes the options of its program as well */
 	SHELL_ROW_AT_FILES = 1 << 10, /* @FILE stands for words in a file: asks */
-	SHELL_ROW_CHANGES_SHELL = 1 << 11,     /* a built-in that changes what follows: asks */
-	SHELL_ROW_SEPARATE_VALUES = 1 << 14,   /* -o FILE but not -oFILE, which is -o and others */
-	SHELL_ROW_RUNS_OTHERS = 1 << 13,       /* runs others in a way that no row can tell: asks */
+	SHELL_ROW_CHANGES_SHELL = 1 << 11,   /* a built-in that changes what follows: asks */
+	SHELL_ROW_PLUS_OPTIONS = 1 << 15,    /* +x is an option as well (bash +x, cargo +nightly) */
+	SHELL_ROW_SEPARATE_VALUES = 1 << 14, /* -o FILE but not -oFILE, which is -o and others */
+	SHELL_ROW_RUNS_OTHERS = 1 << 13,     /* runs others in a way that no row can tell: asks */
 	SHELL_ROW_UNKNOWN_OPTION_OK = 1 << 12, /* before a sub-command too */
 };
 
@@ -91,11 +93,12 @@ struct shell_judge {
 	char *directory; /* that ~ options lead to; NULL: none */
 	size_t directory_word;
 	bool directory_known;
-	bool first_taken, last_taken; /* ^, $ */
-	bool operands_taken;          /* by `look` */
-	bool deletes;                 /* find -delete */
-	bool tree;                    /* * */
-	bool not_proved;              /* not only reads */
+	bool first_taken, last_taken;      /* ^, $ */
+	size_t target_word, target_offset; /* the value of $ */
+	bool operands_taken;               /* by `look` */
+	bool deletes;                      /* find -delete */
+	bool tree;                         /* * */
+	bool not_proved;                   /* not only reads */
 	bool no_memory;
 };
 
@@ -107,7 +110,11 @@ void shell_judge_ask(struct shell_judge *judge, const char *format, ...)
 void shell_judge_use(struct shell_judge *judge, size_t word, size_t offset, unsigned use);
 
 /* A path that no word names. */
-void shell_judge_use_here(struct shell_judge *judge, unsigned use);
+void shell_judge_use_path(struct shell_judge *judge, const char *path, unsigned use);
+
+/* A path that is made of what a word names and a name below it. */
+void shell_judge_use_below(
+	struct shell_judge *judge, size_t word, size_t offset, const char *name, unsigned use);
 
 /* What may be a path in a word of which nothing is known. */
 void shell_judge_guess(struct shell_judge *judge, size_t word);
@@ -144,6 +151,7 @@ void shell_look_exec(struct shell_judge *judge);
 void shell_look_only_options(struct shell_judge *judge);
 void shell_look_find(struct shell_judge *judge);
 void shell_look_fd(struct shell_judge *judge);
+void shell_look_git_init(struct shell_judge *judge);
 void shell_look_git_remote(struct shell_judge *judge);
 void shell_look_git_branch(struct shell_judge *judge);
 void shell_look_git_config(struct shell_judge *judge);

@@ -280,7 +280,7 @@ void shell_look_find(struct shell_judge *judge)
 	for (size_t i = first; i < paths; i++)
 		shell_judge_use(judge, i, 0, use);
 	if (first == paths)
-		shell_judge_use_here(judge, use);
+		shell_judge_use_path(judge, ".", use);
 }
 
 /* ---- Built-ins --------------------------------------------------------------------------- */
@@ -424,7 +424,7 @@ void shell_look_tar(struct shell_judge *judge)
 			   (is_long && (text[2] == 'e' || text[2] == 'g'));
 	}
 	if (extracts)
-		shell_judge_use_here(judge, SHELL_WRITES | SHELL_TREE);
+		shell_judge_use_path(judge, ".", SHELL_WRITES | SHELL_TREE);
 }
 
 /* less +!CMD, less "+&/x" */
@@ -443,7 +443,7 @@ void shell_look_unzip(struct shell_judge *judge)
 	for (size_t i = 0; i < array_size(prints); i++)
 		if (shell_judge_has_option(judge, prints[i]))
 			return;
-	shell_judge_use_here(judge, SHELL_WRITES | SHELL_TREE);
+	shell_judge_use_path(judge, ".", SHELL_WRITES | SHELL_TREE);
 }
 
 /* What is fetched is written under the last name of its address. */
@@ -483,7 +483,7 @@ void shell_look_wget(struct shell_judge *judge)
 
 	for (size_t i = 0; i < array_size(many); i++)
 		if (shell_judge_has_option(judge, many[i]))
-			shell_judge_use_here(judge, SHELL_WRITES | SHELL_TREE);
+			shell_judge_use_path(judge, ".", SHELL_WRITES | SHELL_TREE);
 	if (!shell_judge_has_option(judge, "O") &&
 		!shell_judge_has_option(judge, "output-document"))
 		use_last_names(judge);
@@ -518,6 +518,15 @@ void shell_look_git_config(struct shell_judge *judge)
 	if (judge->operand_count && first && IS_ONE_OF(first, "get", "list"))
 		return;
 	shell_judge_ask(judge, "git config can change which commands git runs");
+}
+
+/* It makes a .git, with hooks of a template in it. */
+void shell_look_git_init(struct shell_judge *judge)
+{
+	for (size_t i = 0; i < judge->operand_count; i++)
+		shell_judge_use_below(judge, judge->operands[i], 0, ".git", SHELL_WRITES);
+	if (!judge->operand_count)
+		shell_judge_use_path(judge, ".git", SHELL_WRITES);
 }
 
 void shell_look_git_remote(struct shell_judge *judge)

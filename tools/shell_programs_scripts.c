@@ -187,7 +187,7 @@ void shell_look_sed(struct shell_judge *judge)
 			known = append_word(&script, &judge->words[option->value_word],
 					option->value_offset) &&
 				known;
-		has_script = has_script || is_script;
+		has_script = has_script || is_script || option->name[0] == 'f';
 		if (option->name[0] != 'i')
 			continue;
 		in_place = true;

@@ -30,7 +30,7 @@
 	"--pickaxe-regex --skip-to: --rotate-to: --relative= --no-relative --text "               \
 	"--ignore-cr-at-eol --ignore-space-at-eol --ignore-space-change --ignore-all-space "      \
 	"--ignore-blank-lines --ignore-matching-lines: --inter-hunk-context: --function-context " \
-	"--exit-code --quiet --no-ext-diff --no-textconv --textconv --ignore-submodules= "        \
+	"--exit-code --quiet --no-ext-diff --no-textconv --textconv! --ignore-submodules= "       \
 	"--src-prefix: --dst-prefix: --no-prefix --line-prefix: --ita-invisible-in-index "        \
 	"--unified: --patch-with-stat --patch-with-raw --output-indicator-new: "                  \
 	"--output-indicator-old: --output-indicator-context: --output> --ext-diff! --no-index% "  \
@@ -164,7 +164,8 @@ static const struct shell_row git_commands[] = {
 			   "--no-flags --all --branches= --tags= --remotes= --glob: --exclude: "
 			   "--default: --not --sq --since: --until: --path-format: "
 			   "--show-object-format= --shared-index-path --disambiguate: "
-			   "--end-of-options --local-env-vars"},
+			   "--parseopt --keep-dashdash --stuck-long --sq-quote --end-of-options "
+			   "--local-env-vars"},
 	{.names = "ls-files",
 		.operands = "r*",
 		.flags = READS,
@@ -182,8 +183,8 @@ static const struct shell_row git_commands[] = {
 	{.names = "cat-file",
 		.operands = "v*",
 		.flags = READS | TREE,
-		.options = "-tspe --batch%= --batch-check%= --batch-command%= --filters! "
-			   "--textconv --path: --allow-unknown-type --batch-all-objects --buffer "
+		.options = "-tspe --batch= --batch-check= --batch-command= --filters! "
+			   "--textconv! --path: --allow-unknown-type --batch-all-objects --buffer "
 			   "--unordered --follow-symlinks --use-mailmap --mailmap"},
 	{.names = "grep",
 		.operands = "tv*",
@@ -198,7 +199,7 @@ static const struct shell_row git_commands[] = {
 			   "--only-matching --count --color= --no-color --break --heading "
 			   "--show-function --context: --after-context: --before-context: "
 			   "--function-context --max-count: --threads: --and^ --or^ --not^ "
-			   "--all-match --quiet --textconv --no-textconv"},
+			   "--all-match --quiet --textconv! --no-textconv"},
 	{.names = "describe",
 		.operands = "v*",
 		.flags = READS,
@@ -282,10 +283,12 @@ static const struct shell_row git_commands[] = {
 		.operands = "bW",
 		.look = shell_look_git_transport,
 		.options = "-u:! --upload-pack:! -c:! --config:! --template:! --separate-git-dir& "
+			   "--bare% --mirror% "
 			   "--reference< --reference-if-able< -bo: --depth: --branch: --origin:"},
 	{.names = "init",
-		.options = "--template:! --separate-git-dir& -b: --initial-branch:",
-		.operands = "W"},
+		.options = "--bare% --template:! --separate-git-dir& -b: --initial-branch:",
+		.operands = "W",
+		.look = shell_look_git_init},
 	{.names = "commit",
 		.options = "-m: -F< -t< -Cc: --file< --template< --message: --author: "
 			   "--date: --trailer: --pathspec-from-file<",
@@ -294,7 +297,7 @@ static const struct shell_row git_commands[] = {
 		.options = "--pathspec-from-file< -i! -p! -e! --edit! "
 			   "--interactive! --patch!",
 		.operands = "R*"},
-	{.names = "mv", .operands = "b*w", .options = ""},
+	{.names = "mv", .operands = "b*d", .options = ""},
 	{.names = "rm", .operands = "W*", .options = "--pathspec-from-file<"},
 	{.names = "checkout restore switch reset",
 		.operands = "B*",
@@ -309,12 +312,14 @@ static const struct shell_row git_commands[] = {
 	{.names = "apply am", .operands = "r*", .options = "--directory& --build-fake-ancestor>"},
 	{.names = "format-patch",
 		.operands = "t*",
+		.flags = TREE,
 		.options = "-o> --output-directory> --output> "
 			   "--signature-file<"},
 	{.names = "archive",
 		.operands = "t*",
+		.flags = TREE,
 		.options = "-o> --output> --exec:! --remote! --add-file<"},
-	{.names = "bundle", .operands = "tw"},
+	{.names = "bundle", .operands = "tw", .flags = TREE},
 	{.names = "difftool mergetool filter-branch send-email instaweb daemon web--browse shell "
 		  "credential hook p4 svn gui citool upload-pack receive-pack",
 		.flags = SHELL_ROW_RUNS_OTHERS},
@@ -513,8 +518,8 @@ const struct shell_row shell_rows[] = {
 	{.names = "tail",
 		.flags = READS_ANY,
 		.operands = "r*",
-		.options = "-nc: -s: -fF? --lines: --bytes: --pid: --sleep-interval: "
-			   "--max-unchanged-stats: --follow?="},
+		.options = "-nc: -s: -fF --lines: --bytes: --pid: --sleep-interval: "
+			   "--max-unchanged-stats: --follow="},
 	{.names = "cut",
 		.flags = READS_ANY,
 		.operands = "r*",
@@ -581,7 +586,7 @@ const struct shell_row shell_rows[] = {
 		.flags = READS,
 		.operands = "r*",
 		.options = "-clmwL --bytes --chars --lines --words --max-line-length --total: "
-			   "--files0-from:% --help --version"},
+			   "--files0-from<% --help --version"},
 	{.names = "sort",
 		.flags = READS,
 		.operands = "r*",
@@ -591,7 +596,7 @@ const struct shell_row shell_rows[] = {
 			   "--general-numeric-sort --ignore-nonprinting --month-sort "
 			   "--human-numeric-sort --numeric-sort --random-sort --random-source< "
 			   "--reverse --version-sort --merge --stable --unique --zero-terminated "
-			   "--output> --temporary-directory> --compress-program:! --files0-from:% "
+			   "--output> --temporary-directory> --compress-program:! --files0-from<% "
 			   "--help --version"},
 	{.names = "uniq",
 		.flags = READS,
@@ -669,12 +674,12 @@ const struct shell_row shell_rows[] = {
 	{.names = "file",
 		.flags = READS,
 		.operands = "r*",
-		.options = "-bciklnNrsv0dhL -p? -eFP: -m:% -f:% -C> -zZ! -S% --brief --mime "
+		.options = "-bciklnNrsv0dhL -p? -eFP: -m<% -f<% -C> -zZ! -S% --brief --mime "
 			   "--mime-type "
 			   "--mime-encoding --extension --keep-going --no-pad --raw --print0 "
 			   "--dereference --no-dereference --no-buffer --separator: --exclude: "
 			   "--exclude-quiet: --parameter: --version --help --apple "
-			   "--checking-printout --special-files --magic-file:% --files-from:% "
+			   "--checking-printout --special-files --magic-file<% --files-from<% "
 			   "--compile> --uncompress! --uncompress-noreport! --no-sandbox% "
 			   "--preserve-date? --list"},
 	{.names = "du",
@@ -685,7 +690,7 @@ const struct shell_row shell_rows[] = {
 			"--bytes --total --dereference-args --max-depth: --human-readable "
 			"--inodes --count-links --dereference/ --no-dereference --separate-dirs "
 			"--si --summarize --threshold: --time= --time-style: --exclude-from< "
-			"--exclude: --one-file-system --files0-from:% --help --version"},
+			"--exclude: --one-file-system --files0-from<% --help --version"},
 	{.names = "tree",
 		.flags = READS | HERE | SHELL_ROW_SEPARATE_VALUES,
 		.operands = "R*",
@@ -788,14 +793,14 @@ const struct shell_row shell_rows[] = {
 		.flags = READS,
 		.operands = "tr*",
 		.look = shell_look_sed,
-		.options = "-nErsuz -e:^ -l: -i=^? -f% --quiet --silent --regexp-extended "
+		.options = "-nErsuz -e:^ -l: -i=^? -f<%^ --quiet --silent --regexp-extended "
 			   "--separate --unbuffered --null-data --expression:^ --line-length: "
 			   "--in-place=^? --file:% --sandbox --help --version"},
 	{.names = "awk mawk gawk nawk",
 		.flags = READS | STOPS,
 		.operands = "tr*",
 		.look = shell_look_awk,
-		.options = "-Fv: -f% --field-separator: --assign: --version"},
+		.options = "-Fv: -f<%^ --field-separator: --assign: --version"},
 	{.names = "zcat", .options = "-fqv", .flags = READS, .operands = "r*"},
 	{.names = "tee",
 		.options = "-aip --append --ignore-interrupts --output-error=",
@@ -814,7 +819,10 @@ const struct shell_row shell_rows[] = {
 		.prefix = 1,
 		.options = "-c:! --call:! --shell:! -p: --package: -y --yes --no -q --quiet "
 			   "--userconfig:% --prefix~ --node-options:! --script-shell:!"},
-	{.names = "cargo", .options = CARGO_OPTIONS, COMMANDS(cargo_commands)},
+	{.names = "cargo",
+		.options = CARGO_OPTIONS,
+		.flags = SHELL_ROW_PLUS_OPTIONS,
+		COMMANDS(cargo_commands)},
 	{.names = "go",
 		.options = GO_OPTIONS,
 		.flags = SHELL_ROW_WORD_OPTIONS,
@@ -910,14 +918,14 @@ const struct shell_row shell_rows[] = {
 
 	/* Files. */
 	{.names = "cp",
-		.operands = "r*w",
+		.operands = "r*d",
 		.options = "-t>$ --target-directory>$ -S: --suffix: "
 			   "-rRa* --recursive* --archive* -LH/ "
 			   "--dereference/ -Z= --context= --backup= "
 			   "--preserve= --no-preserve: --sparse: "
 			   "--reflink= -bdfilnpPsTuvx"},
 	{.names = "mv",
-		.operands = "B*W",
+		.operands = "B*D",
 		.options = "-t>$ --target-directory>$ -S: --suffix: "
 			   "--backup= -bfinTuvZ"},
 	{.names = "rm",
@@ -931,7 +939,7 @@ const struct shell_row shell_rows[] = {
 			   "--verbose --context= "
 			   "--ignore-fail-on-non-empty"},
 	{.names = "ln",
-		.operands = "b*w",
+		.operands = "b*d",
 		.options = "-t>$ --target-directory>$ -S: --suffix: "
 			   "--backup= -bdfFiLnPrsTv"},
 	{.names = "touch",
@@ -948,14 +956,14 @@ const struct shell_row shell_rows[] = {
 		.options = "-n: -s: --iterations: --size: "
 			   "--random-source<"},
 	{.names = "install",
-		.operands = "r*w",
+		.operands = "r*d",
 		.options = "-m: -o: -g: -S: -t>$ --target-directory>$ --mode: --owner: --group: "
 			   "--suffix: --strip-program:! -s!"},
 	{.names = "dd", .look = shell_look_dd, .flags = SHELL_ROW_PLAIN_WORDS},
 	{.names = "tar bsdtar",
 		.operands = "B*",
 		.look = shell_look_tar,
-		.options = "-AcdrtuxkUWOpPszajJZhlmMnRSvwio -f& -C~ -g& -X< -T:% -I:! -F:! -L: -N< "
+		.options = "-AcdrtuxkUWOpPszajJZhlmMnRSvwio -f& -C~ -g& -X< -T<% -I:! -F:! -L: -N< "
 			   "-b: "
 			   "-K: -V: -H: "
 			   "--file& --directory~ --listed-incremental& --exclude-from< "
@@ -1015,10 +1023,10 @@ const struct shell_row shell_rows[] = {
 			   "-X% -Y% "
 			   "-bBceglmpQ: -46aCfGgkKMNnqsTtVvxy"},
 	{.names = "scp sftp",
-		.operands = "F*w",
+		.operands = "F*D",
 		.options = "-o:! -S:! -D:! -F:% -i< -J:% -b< -cPlX: -s -R* -r* -346ABCOpqTv"},
 	{.names = "rsync",
-		.operands = "B*",
+		.operands = "F*D",
 		.options =
 			"-e:! --rsh:! --rsync-path:! -M:! --remote-option:! --daemon! --config:% "
 			"--files-from< --exclude-from< --include-from< --log-file> "
@@ -1096,7 +1104,7 @@ const struct shell_row shell_rows[] = {
 
 	/* Shells, and what changes this one. */
 	{.names = "bash sh dash zsh ksh ash fish csh tcsh",
-		.flags = STOPS,
+		.flags = STOPS | SHELL_ROW_PLUS_OPTIONS,
 		.prefix = 1,
 		.look = shell_look_shell,
 		.options = "-cefuvxnsabhkmprtBCEHPT -i! -l! -o: -O:! --rcfile:! --init-file:! "
