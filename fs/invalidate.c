@@ -17,7 +17,8 @@ enum {
 	/* Our own operation that caused an event is answered by then, and several changes
 	 * of one file have become one. */
 	SETTLE_MS = 1,
-	LOCKED_MAX = 64, /* files locked lately that are known */
+	HELD_MAX = 64,        /* locks that are known */
+	HELD_NS = 2000000000, /* so long a lock that is held postpones, as some are held for ever */
 	LATELY_MS = 80,
 	LATELY_NS = LATELY_MS * 1000000,
 	NO_MEMORY_MS = 50, /* until what there was no memory for is tried again */
@@ -61,11 +62,12 @@ struct invalidator {
 	size_t count;
 	struct left *left;
 	struct moved_directory *moved, **last_moved; /* in the order of renames */
-	struct {
-		const struct inode *inode;
+	struct held {
+		const struct inode *inode; /* NULL: none */
+		struct file_lock lock;
 		uint64_t until_ns;
-	} locked[LOCKED_MAX]; /* lately, in turn */
-	unsigned locks;
+	} held[HELD_MAX]; /* in turn */
+	unsigned held_next;
 	struct postponed *postponed, **last_postponed; /* the first is due first */
 	uint64_t spares_due_ns;                        /* when to look at them; 0: there is none */
 	const struct inode *dropping;                  /* the thread tells the kernel of it */
@@ -112,14 +114,31 @@ static void drop_entry(struct session *s, const struct inode *parent, const char
 #endif
 }
 
-static bool was_locked_lately(const struct invalidator *v, const struct inode *inode)
+static bool is_locked(const struct invalidator *v, const struct inode *inode)
 {
 	uint64_t now = clock_now_ns();
 
-	for (unsigned i = 0; i < LOCKED_MAX; i++)
-		if (v->locked[i].inode == inode && v->locked[i].until_ns > now)
+	for (unsigned i = 0; i < HELD_MAX; i++)
+		if (v->held[i].inode == inode && v->held[i].until_ns > now)
 			return true;
 	return false;
+}
+
+static bool covers(const struct file_lock *outer, const struct file_lock *inner)
+{
+	return outer->kind == inner->kind && outer->owner == inner->owner &&
+	       outer->offset <= inner->offset &&
+	       (!outer->length || (inner->length && outer->offset + outer->length >=
+							    inner->offset + inner->length));
+}
+
+/* With the lock of the invalidator held. */
+static void forget_held(
+	struct invalidator *v, const struct inode *inode, const struct file_lock *lock)
+{
+	for (unsigned i = 0; i < HELD_MAX; i++)
+		if (v->held[i].inode == inode && covers(lock, &v->held[i].lock))
+			v->held[i].inode = NULL;
 }
 
 /* Pages that are dropped while what a program wrote into them is on its way here come back as they
@@ -136,7 +155,7 @@ static bool postpone(struct invalidator *v, struct inode *inode, bool data)
 {
 	struct postponed *p = v->postponed;
 
-	if (v->hurry || !(was_locked_lately(v, inode) || (data && is_being_written(inode))))
+	if (v->hurry || !(is_locked(v, inode) || (data && is_being_written(inode))))
 		return false;
 	while (p && p->inode != inode)
 		p = p->next;
@@ -188,21 +207,29 @@ static void drop_child(struct session *s, const struct inode *parent, const char
 	end_drop(s->invalidator);
 }
 
-void invalidator_locked(struct invalidator *v, struct inode *inode, bool data)
+void invalidator_locked(
+	struct invalidator *v, struct inode *inode, const struct file_lock *lock, bool data)
 {
-	uint64_t until_ns = clock_now_ns() + LATELY_NS;
-	const struct timespec until = clock_at_ns(until_ns);
+	const struct timespec until = clock_in_ms(LATELY_MS);
 	int r = 0;
 
 	pthread_mutex_lock(&v->lock);
-	v->locked[v->locks].inode = inode;
-	v->locked[v->locks].until_ns = until_ns;
-	v->locks = (v->locks + 1) % LOCKED_MAX;
+	forget_held(v, inode, lock);
+	v->held[v->held_next++ % HELD_MAX] =
+		(struct held){.inode = inode, .lock = *lock, .until_ns = clock_now_ns() + HELD_NS};
 	/* Not for ever: the thread may wait for a page that is being read. */
 	while (v->dropping == inode && r == 0)
 		r = pthread_cond_timedwait(&v->changed, &v->lock, &until);
 	pthread_mutex_unlock(&v->lock);
 	session_drop_inode(v->session, inode, data);
+}
+
+void invalidator_unlocked(
+	struct invalidator *v, const struct inode *inode, const struct file_lock *lock)
+{
+	pthread_mutex_lock(&v->lock);
+	forget_held(v, inode, lock);
+	pthread_mutex_unlock(&v->lock);
 }
 
 bool invalidator_postpones(struct invalidator *v, struct inode *inode)

@@ -305,6 +305,9 @@ void session_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	/* First: the next holder of a lock is to find what was written. */
 	result = workspace_flush(&r.op, handle->file);
 	workspace_lock_release_owner(&r.op, handle->file, fi->lock_owner);
+	if (handle->inode->was_locked)
+		invalidator_unlocked(r.session->invalidator, handle->inode,
+			&(struct file_lock){.kind = LOCK_KIND_POSIX, .owner = fi->lock_owner});
 	request_finish(&r, result);
 }
 
@@ -469,7 +472,10 @@ static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi
 	/* Who takes a lock relies on seeing what the last holder wrote, through another mount
 	 * perhaps, now and not when the change feed comes to it. */
 	if (result == 0 && lock->type != LOCK_NONE)
-		invalidator_locked(r.session->invalidator, handle->inode, data_changed(&r, handle));
+		invalidator_locked(
+			r.session->invalidator, handle->inode, lock, data_changed(&r, handle));
+	else if (result == 0)
+		invalidator_unlocked(r.session->invalidator, handle->inode, lock);
 	if (may_block)
 		session_thread_return();
 	request_finish(&r, result);

@@ -425,6 +425,9 @@ void session_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		    handle->hash, &r.op, handle->file, !r.session->is_remote, r.record.hash))
 		r.record.flags |= LOG_HAS_HASH;
 	leave_way(r.session, handle);
+	if (fi->flock_release)
+		invalidator_unlocked(r.session->invalidator, handle->inode,
+			&(struct file_lock){.kind = LOCK_KIND_FLOCK, .owner = fi->lock_owner});
 	result = inode_table_handle_put(r.mount->inodes, &r.op, handle);
 	request_finish(&r, result);
 }
