@@ -285,10 +285,15 @@ static void put(struct redactor *r, const char *at, const char *end)
 		r->error = buffer_append(r->out, at, (size_t)(end - at));
 }
 
+static void put_string(struct redactor *r, const char *text)
+{
+	put(r, text, text + strlen(text));
+}
+
 static void put_stars(struct redactor *r)
 {
 	*r->redacted = true;
-	put(r, "***", "***" + 3);
+	put_string(r, "***");
 }
 
 /* Hides a value, but for the quotes around it. */
@@ -747,7 +752,7 @@ int redact_words(struct buffer *out, const char *const *words, bool *redacted)
 	for (; *words && r.error == 0; words++) {
 		put_word(&r, (struct span){*words, *words + strlen(*words)});
 		if (words[1])
-			put(&r, " ", " " + 1);
+			put_string(&r, " ");
 	}
 	return r.error;
 }

@@ -117,13 +117,9 @@ static void test_the_rest_of_bash_is_outside(void)
 		"$'\\u0041'", "$\"a\"", "a$\"b\"", "a\\", "a\\\nb", "a&\\\n&b", "a \\\n# b\nc",
 		"# a \\\nb", "a {b,c}", "a {1..3}", "a \\${b,c}", "a $x{b,c}", "a {b,'c'}",
 		"~root/x", "~+", "a=~", "a=b:~/c", "a b=~/c", "ls a[", "ls [", "ls []",
-		"ls [[:alpha:]]", "ls [\"a\"]", "ls [a/b]", "a\rb", "a\vb", "a\fb",
-		"a\x01"
-		"b",
-		"a\x7f", "a\xc2\x85", "a\xff",
-		"a \xe2\x80\xae"
-		"b",
-		"'\xe2\x80\x8b'", "a\xef\xbb\xbf", "a\xc3", "\xed\xa0\x80"};
+		"ls [[:alpha:]]", "ls [\"a\"]", "ls [a/b]", "a\rb", "a\vb", "a\fb", "a\001b",
+		"a\x7f", "a\xc2\x85", "a\xff", "a \342\200\256b", "'\xe2\x80\x8b'", "a\xef\xbb\xbf",
+		"a\xc3", "\xed\xa0\x80"};
 
 	for (size_t i = 0; i < array_size(lines); i++) {
 		cleanup_free char *got = printed(lines[i]);
