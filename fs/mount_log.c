@@ -344,14 +344,26 @@ static void note_removed(struct mount_log *log, struct ring *ring)
 	log->was_removed = true;
 }
 
+/* A log that is required is not writable again because a few lines fit. */
+static int append(struct mount_log *log, struct ring *ring)
+{
+	int r = 0;
+
+	if (log->is_required && ring->lost)
+		r = log_segments_check_room(ring->segments, BATCH_BYTES);
+	if (r == 0)
+		r = log_segments_append(
+			ring->segments, &ring->text, ring->first_seq, ring->last_seq);
+	return r;
+}
+
 static void write_batch(struct mount_log *log, struct ring *ring)
 {
 	uint64_t size_bytes = ring->text.size;
 
 	if (size_bytes == 0)
 		return;
-	ring->error =
-		log_segments_append(ring->segments, &ring->text, ring->first_seq, ring->last_seq);
+	ring->error = append(log, ring);
 	if (ring->error < 0)
 		note_lost(ring, ring->first_seq, ring->records, ring->error);
 	else
@@ -466,9 +478,11 @@ static void look(struct mount_log *log)
 
 		ring->error = log_segments_look(ring->segments);
 		note_removed(log, ring);
+		/* A line about what was lost may fit where no batch does. */
+		if (ring->error == 0 && ring->lost)
+			ring->error = log_segments_check_room(ring->segments, BATCH_BYTES);
 		if (ring->error < 0 || !ring->lost)
 			continue;
-		/* A line about it shows whether there is room again. */
 		ring->last_seq = ring->lost_first_seq;
 		add_lost_line(log, ring);
 		write_batch(log, ring);

@@ -292,6 +292,14 @@ int log_segments_look(struct log_segments *s)
 	return 0;
 }
 
+int log_segments_check_room(const struct log_segments *s, size_t bytes)
+{
+	if (fallocate(s->file, FALLOC_FL_KEEP_SIZE, (off_t)s->size_bytes, (off_t)bytes) == 0 ||
+		errno == EOPNOTSUPP || errno == EINTR)
+		return 0;
+	return -errno;
+}
+
 bool log_segments_take_removed(struct log_segments *s, uint64_t *ret_count)
 {
 	bool removed = s->removed;

@@ -66,6 +66,9 @@ int log_segments_append(struct log_segments *segments, const struct buffer *line
  * new one, as log_segments_append() does.  -errno of that. */
 int log_segments_look(struct log_segments *segments);
 
+/* After a failed append: 0 when there is room for a batch of this size, or nobody can say. */
+int log_segments_check_room(const struct log_segments *segments, size_t bytes);
+
 /* True once after that; `*ret_count` records were in the file. */
 bool log_segments_take_removed(struct log_segments *segments, uint64_t *ret_count);
 
