@@ -160,9 +160,3 @@ bool permission_filter_shows(struct permission_filter *filter, const char *path)
 void permission_filter_report(const struct permission_filter *filter, struct tool_call *call);
 
 #define cleanup_filter cleanup_with(permission_filter_done)
-
-/* True for a file that makes something run later. */
-static inline bool permission_guards(const char *path)
-{
-	return guard_name(path) != NULL;
-}
