@@ -210,13 +210,13 @@ static void send_cancel(struct call *call)
 		lane_send(call->remote->lane, LANE_URGENT, FRAME_CANCEL, call->id, NULL);
 }
 
-/* Nobody waits any more.  Under the lock; the call belongs to the table from here on, or is
- * taken out at once when it has not left this machine. */
+/* Nobody waits any more.  Under the lock; the call belongs to the table until its reply comes.
+ * The query keeps one that has not left this machine, or has its reply. */
 static void abandon(struct query *q)
 {
 	struct call *call = q->call;
 
-	if (!call->gives_back && lane_withdraw(q->remote->lane, call->id))
+	if (call->done || (!call->gives_back && lane_withdraw(q->remote->lane, call->id)))
 		return;
 	call->abandoned = true;
 	q->call = NULL;

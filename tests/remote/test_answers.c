@@ -92,6 +92,7 @@ static void answer(struct far_end *far, uint32_t id)
 	const struct attributes attributes = {.id.inode = 42, .mode = S_IFREG};
 	bool lists = far->parts > 0;
 
+	lane_withdraw(far->remote->lane, id); /* it was sent */
 	for (; far->parts > 0 && awaits_parts(far->remote, id) && !far->stop; far->parts--)
 		give(far, FRAME_DATA, id, far->part.buffer.data, far->part.buffer.size);
 	wire_put_raw(&reply, result, sizeof(result));
@@ -294,6 +295,43 @@ static void test_a_listing_has_all_its_parts(void)
 	CHECK_RC(20 * LONG_PATHS, taken);
 }
 
+static bool all_answered(struct remote *remote)
+{
+	bool all = true;
+
+	pthread_mutex_lock(&remote->lock);
+	for (size_t i = 0; i < CALL_SLOTS; i++)
+		all = all && (!remote->calls[i] || remote->calls[i]->done);
+	pthread_mutex_unlock(&remote->lock);
+	return all;
+}
+
+static int go_offline_once_answered(void *user, const struct dir_entry *entry)
+{
+	struct remote *remote = user;
+
+	(void)entry;
+	while (!all_answered(remote))
+		sched_yield();
+	remote->bad_since_ms = 1;
+	return 0;
+}
+
+static void test_a_listing_that_is_given_up_after_its_answer_leaves_nothing(void)
+{
+	static const struct scan_request request = {0};
+	struct far_end far = {.parts = 3};
+	struct op_context ctx;
+
+	fill_part(&far, 1);
+	far_end_start(&far, run_far_end);
+	op_context_init(&ctx);
+	CHECK_RC(-EIO, remote_scan(&ctx, &far.remote->base, &OBJECT_AT(""), &request,
+			       go_offline_once_answered, far.remote));
+	CHECK_RC(0, far.remote->call_count);
+	far_end_stop(&far);
+}
+
 /* 60 KB here for what costs 3.6 MB there: 512 MB are reached soon. */
 static void test_a_listing_without_end_is_refused(void)
 {
@@ -472,7 +510,9 @@ TEST_MAIN("answers", TEST(test_what_a_session_forgot_is_asked_anew),
 	TEST(test_sessions_that_all_forget_are_given_up),
 	TEST(test_what_was_not_sent_in_its_session_is_in_no_other),
 	TEST(test_a_read_is_given_up_as_late_as_any_request),
-	TEST(test_a_listing_has_all_its_parts), TEST(test_a_listing_without_end_is_refused),
+	TEST(test_a_listing_has_all_its_parts),
+	TEST(test_a_listing_that_is_given_up_after_its_answer_leaves_nothing),
+	TEST(test_a_listing_without_end_is_refused),
 	TEST(test_paths_that_grow_in_decoding_are_refused),
 	TEST(test_times_belong_to_the_session_that_they_come_in),
 	TEST(test_the_first_entry_of_a_session_sets_its_clock),
