@@ -405,9 +405,9 @@ static void parse_single_quotes(struct parser *p, struct word *word)
 
 static void parse_double_quotes(struct parser *p, struct word *word)
 {
+	struct shell_part **tail = word->tail;
+
 	p->at++;
-	if (peek(p, 0) == '"')
-		add_literal(p, word, "", 0);
 	while (!failed(p) && peek(p, 0) != '"') {
 		char next = peek(p, 1);
 
@@ -433,6 +433,8 @@ static void parse_double_quotes(struct parser *p, struct word *word)
 			add_literal(p, word, p->at++, 1);
 		}
 	}
+	if (word->tail == tail)
+		add_literal(p, word, "", 0); /* also "", and "\newline", make a word */
 	p->at += !failed(p);
 }
 

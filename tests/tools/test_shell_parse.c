@@ -46,6 +46,7 @@ static void test_lines_are_printed_anew(void)
 		{"echo $'a\\n\\t\\'b'", "echo 'a\n\t'\\''b'"},
 		{"echo \"a\\$b\\c\\\"d\\\\e\\`f\"", "echo 'a$b\\c\"d\\e`f'"},
 		{"echo \"a\\\nb\"", "echo ab"},
+		{"\"\\\n\" \"\\\n\" \"\\\n\"$X $X\"\" $X\"\\\n\"", "'' '' ''${X} ${X}'' ${X}''"},
 		{"echo $X \"$X\" ${X} \"${X}y\" $1 $? \"$$\"",
 			"echo ${X} \"${X}\" ${X} \"${X}\"y ${1} ${?} \"${$}\""},
 		{"echo $10 ${10}", "echo ${1}0 ${10}"},
