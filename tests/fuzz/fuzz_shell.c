@@ -2,7 +2,6 @@
  * they say. */
 #include "tests/fuzz/fuzz_shell.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "tests/fuzz/fuzz.h"
@@ -14,20 +13,30 @@ enum { BATCH = 64 };
 
 struct fuzz_shell_counts fuzz_shell_counts;
 
-/* What the two sets of rules allow: the four of every line, and programs that run others. */
-static const char *const four[] = {"echo", "ls", "cat", "git status", NULL};
+/* By enum fuzz_shell_rules: what is allowed.  Then what may run: also what does nothing but run
+ * another command, which counts by itself. */
+static const char *const allowed[][12] = {{"echo", "ls", "cat", "git status"},
+	{"echo", "ls", "cat", "git", "make", "find", "xargs", "env", "nice", "timeout"}};
+static const char *const four[] = {"echo", "ls", "cat", "git status", "env", "nice", "nohup",
+	"timeout", "stdbuf", "setsid", "command", "builtin", "exec", "eval", "bash", "true", ":",
+	NULL};
 static const char *const runners[] = {"echo", "ls", "cat", "git", "env", "nice", "nohup", "timeout",
-	"stdbuf", "setsid", "xargs", "bash", "sh", "find", "command", "exec", "builtin", "eval",
-	"true", ":", "make", NULL};
-static const char *const *const expected[] = {four, runners};
+	"stdbuf", "setsid", "command", "builtin", "exec", "eval", "bash", "true", ":", "make",
+	"find", "xargs", NULL};
+static const char *const *const expected[] = {four, runners, NULL};
 
-static struct tool_session sessions[2];
+static struct tool_session sessions[array_size(expected)];
 static bool in_room;
-
 static struct room_line batch[BATCH];
 static size_t batched;
 
-static int make_session(struct tool_session *session, const char *const *names)
+static void add_rule(struct tool_session *session, const char *tool, const char *pattern,
+	enum permission_action action)
+{
+	permissions_add(session->permissions, PERMISSION_FROM_USER, tool, pattern, action);
+}
+
+static int make_session(struct tool_session *session, enum fuzz_shell_rules rules)
 {
 	int r = tool_session_open(room_root, session);
 
@@ -35,17 +44,17 @@ static int make_session(struct tool_session *session, const char *const *names)
 		r = permissions_new(&session->permissions);
 	if (r < 0)
 		return r;
-	permissions_add(session->permissions, PERMISSION_FROM_USER, "*", "*", PERMISSION_ASK);
-	for (size_t i = 0; names[i]; i++) {
+	add_rule(session, "write", "*", PERMISSION_ASK);
+	add_rule(session, "read", "secret/*", PERMISSION_DENY);
+	if (rules == FUZZ_NONE)
+		return 0;
+	add_rule(session, "bash", "*", PERMISSION_ASK);
+	for (size_t i = 0; i < array_size(allowed[rules]) && allowed[rules][i]; i++) {
 		char pattern[64];
 
-		snprintf(pattern, sizeof(pattern), "%s *", names[i]);
-		permissions_add(session->permissions, PERMISSION_FROM_USER, "bash", pattern,
-			PERMISSION_ALLOW);
+		snprintf(pattern, sizeof(pattern), "%s *", allowed[rules][i]);
+		add_rule(session, "bash", pattern, PERMISSION_ALLOW);
 	}
-	permissions_add(session->permissions, PERMISSION_FROM_USER, "read", "*", PERMISSION_ALLOW);
-	permissions_add(
-		session->permissions, PERMISSION_FROM_USER, "read", "secret/*", PERMISSION_DENY);
 	return 0;
 }
 
@@ -59,7 +68,7 @@ int fuzz_shell_init(void)
 	setenv("PATH", "/mnt/bin", 1);
 	setenv("LANG", "C.UTF-8", 1);
 	for (size_t i = 0; r == 0 && i < array_size(sessions); i++)
-		r = make_session(&sessions[i], expected[i]);
+		r = make_session(&sessions[i], (enum fuzz_shell_rules)i);
 	if (r == 0)
 		r = shell_lines_load(SHELL_LINES);
 	in_room = r == 0;
@@ -83,40 +92,63 @@ size_t fuzz_shell_flush(void)
 	return found;
 }
 
-void fuzz_shell_line(const char *line, const char *directory, bool with_runners)
+void fuzz_shell_line(const char *line, const char *directory, enum fuzz_shell_rules rules)
 {
 	cJSON *arguments = cJSON_CreateObject();
 	struct bash_verdict verdict;
 
 	cJSON_AddStringToObject(arguments, "command", line);
 	cJSON_AddStringToObject(arguments, "workdir", directory);
-	verdict = bash_verdict(&sessions[with_runners], "bash", arguments);
+	verdict = bash_verdict(&sessions[rules], "bash", arguments);
 	fuzz_shell_counts.lines++;
 	if (verdict.line && in_room)
 		batch[batched++] = (struct room_line){
 			.line = steal_ptr(&verdict.line),
 			.given = strdup(line),
 			.directory = directory,
-			.expected = expected[with_runners],
+			.expected = expected[rules],
 		};
 	bash_verdict_done(&verdict);
 	if (batched == BATCH)
 		fuzz_shell_flush();
 }
 
+/* Lines of the table come again and again. */
+static bool was_seen(const char *line, char directory, enum fuzz_shell_rules rules)
+{
+	static uint64_t seen[1 << 16];
+	uint64_t hash = 0xcbf29ce484222325U ^ (uint64_t)rules ^ (uint64_t)directory << 8;
+	uint64_t *slot;
+
+	for (; *line; line++)
+		hash = (hash ^ (uint8_t)*line) * 0x100000001b3U;
+	slot = &seen[hash >> 48];
+	if (*slot == hash)
+		return true;
+	*slot = hash;
+	return false;
+}
+
 void fuzz_shell_bytes(const uint8_t *data, size_t size)
 {
 	static const char *const directories[] = {"", "", "", "src", "inside"};
+	static const enum fuzz_shell_rules sets[] = {FUZZ_FOUR, FUZZ_FOUR, FUZZ_RUNNERS, FUZZ_NONE};
 	struct buffer line cleanup_buffer = {0};
 	cleanup_free char *text = NULL;
+	enum fuzz_shell_rules rules;
+	const char *directory;
 
 	if (size < 4)
 		return;
-	shell_line_make(data + 1, size - 1, &line);
+	rules = sets[data[0] & 3];
+	directory = directories[(data[0] >> 2) % array_size(directories)];
+	if (rules == FUZZ_NONE)
+		shell_script_make(data + 1, size - 1, &line);
+	else
+		shell_line_make(data + 1, size - 1, &line);
 	text = buffer_steal_string(&line);
-	if (text && *text)
-		fuzz_shell_line(
-			text, directories[(data[0] >> 1) % array_size(directories)], data[0] & 1);
+	if (text && *text && !was_seen(text, *directory, rules))
+		fuzz_shell_line(text, directory, rules);
 }
 
 /* ---- For libFuzzer --------------------------------------------------------------------- */

@@ -175,7 +175,7 @@ static void word(struct maker *maker)
 			odd_bit(maker);
 		else if (choose(maker, 4) == 0)
 			quoted(maker);
-		else if (choose(maker, 8) == 0)
+		else if (choose(maker, 16) == 0)
 			path_that_matters(maker);
 		else
 			plain(maker);
@@ -262,7 +262,7 @@ static void list(struct maker *maker)
 
 	maker->depth++;
 	do {
-		if (choose(maker, 10) == 0 && maker->depth < DEPTH_MAX) {
+		if (choose(maker, 16) == 0 && maker->depth < DEPTH_MAX) {
 			add(maker, choose(maker, 4) ? "(" : "{ ");
 			list(maker);
 			add(maker, choose(maker, 4) ? ")" : "; }");
@@ -322,14 +322,14 @@ void shell_line_make(const uint8_t *data, size_t size, struct buffer *out)
 	struct maker maker = {.data = data, .size = size, .out = &line};
 	unsigned kind = choose(&maker, 4);
 
-	maker.odd = choose(&maker, 100);
+	maker.odd = choose(&maker, 3) ? choose(&maker, 20) : choose(&maker, 100);
 	if (kind == 0)
 		buffer_append(&line, maker.data, maker.size);
 	else if (kind == 1)
 		list(&maker);
 	else
 		from_table(&maker);
-	for (unsigned changes = kind ? choose(&maker, 4) : 0; changes > 0; changes--)
+	for (unsigned changes = kind ? choose(&maker, 3) : 0; changes > 0; changes--)
 		change(&maker);
 	if (line.size > SHELL_LINE_MAX_BYTES)
 		line.size = SHELL_LINE_MAX_BYTES;

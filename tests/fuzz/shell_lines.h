@@ -17,3 +17,6 @@ int shell_lines_load(const char *path);
 
 /* Appends a line to `out`, at most SHELL_LINE_MAX_BYTES, without NUL. */
 void shell_line_make(const uint8_t *data, size_t size, struct buffer *out);
+
+/* Appends a line of one program that only reads, or of one that is like it but does more. */
+void shell_script_make(const uint8_t *data, size_t size, struct buffer *out);

@@ -25,13 +25,13 @@ static size_t missed(void)
 {
 	static const char *const four[] = {"echo", "ls", "cat", "git status", NULL};
 	static const char *const harmful[] = {"pwn", "echo $(pwn)", "a=`pwn`", "ls; rm f",
-		"cat <(pwn)", "./pwn", "'ls '", "eval ls", "cd ..", "PATH=. ls", "x=1", "git push",
-		"git 'status x'", "echo a > new", "echo a >> f", "> f", "echo a > .git/hooks/x",
-		"echo a > leave_file", "cat < ../out/key", "cat ../out/key", "cat leave/key",
-		"cat ../out/no", "ls /etc", "cat secret/key", "cat < to_secret", "echo ../out/*",
-		"cat l*e_file", "(exec >f; ls) &", "ls & pwn &", "f() { ls; }; f",
-		"for x in a; do ls; done", "[[ a ]]", "((x = 1))", "ls ~/../out", "read x < f",
-		"echo $((x=1)); : $(/mnt/w/src/pwn)"};
+		"cat <(pwn)", "./pwn", "'ls '", "eval ls", "cd ..", "PATH=. ls", "IFS=x",
+		"git push", "git 'status x'", "echo a > new", "echo a >> f", "> f",
+		"echo a > .git/hooks/x", "echo a > leave_file", "cat < ../out/key",
+		"cat ../out/key", "cat leave/key", "cat ../out/no", "ls /etc", "cat secret/key",
+		"cat < to_secret", "echo ../out/*", "cat l*e_file", "(exec >f; ls) &", "ls & pwn &",
+		"f() { ls; }; f", "for x in a; do ls; done", "[[ a ]]", "((x = 1))", "ls ~/../out",
+		"read x < f", "echo $((x=1)); : $(/mnt/w/src/pwn)"};
 	static const char *const harmless[] = {"echo a > /dev/null 2>&1", "ls -l src | cat",
 		"cat < f; (echo \"$(ls)\")", "echo '$(pwn)'", "LC_ALL=C git status -s",
 		"cat up/w/f"};

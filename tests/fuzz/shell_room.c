@@ -31,7 +31,7 @@ static const char script[] =
 	"room_i=0\n"
 	"while [ $# != 0 ]; do\n"
 	"	(cd \"/mnt/w/$1\"; room_line=$2; PS4=\"+@$room_i \"; shift $#; BASH_XTRACEFD=213\n"
-	"	exec </dev/null >/dev/null 2>&1; set -x; eval \"$room_line\"; wait)\n"
+	"	ulimit -t 10; exec </dev/null >/dev/null 2>&1; set -x; eval \"$room_line\"; wait)\n"
 	"	room_i=$((room_i + 1)); shift 2\n"
 	"done\n";
 
@@ -68,16 +68,19 @@ static int become_root_of_a_namespace(void)
 static int make_programs(void)
 {
 	static const char canary[] = "#!/bin/bash\n: >\"/mnt/hit/$$\"\n";
-	static const char *const stubs[] = {"ls", "cat", "git", "make"};
-	static const char *const real[] = {"env", "nice", "nohup", "timeout", "stdbuf", "setsid",
-		"xargs", "bash", "sh", "find"};
+	static const char *const stubs[] = {"ls", "cat", "git", "make", "cp", "tee"};
+	static const char *const real[] = {"awk", "basename", "bash", "cmp", "comm", "cut", "date",
+		"diff", "du", "env", "file", "find", "grep", "head", "join", "jq", "md5sum", "nice",
+		"nl", "nohup", "od", "paste", "readlink", "rg", "sed", "setsid", "sh", "sort",
+		"stat", "stdbuf", "strings", "tail", "timeout", "tr", "tree", "uniq", "wc", "xargs",
+		"xxd"};
 	static const char *const canaries[] = {"bin/pwn", "bin/rm", "bin/touch", "bin/a", "bin/ls ",
 		"bin/l", "bin/s", "bin/f", "w/pwn", "w/ls", "w/src/ls", "w/src/pwn", "home/ls"};
 	char path[64], target[64];
 	int r = 0;
 
-	if (mkdir("/mnt/bin", 0755) < 0 || mkdir("/mnt/hit", 0755) < 0)
-		return -errno;
+	mkdir("/mnt/bin", 0755);
+	mkdir("/mnt/hit", 0755);
 	for (size_t i = 0; i < array_size(stubs) + array_size(real); i++) {
 		bool stub = i < array_size(stubs);
 		const char *name = stub ? stubs[i] : real[i - array_size(stubs)];
@@ -94,7 +97,12 @@ static int make_programs(void)
 	return r;
 }
 
-/* What is below /mnt, as it is before the first line. */
+static int remove_below(const char *path, const struct stat *st, int type, struct FTW *walk)
+{
+	return walk->level ? remove_one(path, st, type, walk) : 0;
+}
+
+/* What is below /mnt, as it is before the first line.  The root itself stays: it may be open. */
 static int furnish(void)
 {
 	static const char *const watched[] = {"/mnt/out", "/mnt/home", "/mnt/w/secret"};
@@ -105,7 +113,7 @@ static int furnish(void)
 		char path[64];
 
 		snprintf(path, sizeof(path), "/mnt/%s", all[i]);
-		remove_tree(path);
+		nftw(path, remove_below, 16, FTW_DEPTH | FTW_PHYS);
 	}
 	r = bash_verdict_tree("/mnt");
 	if (r == 0)
@@ -325,14 +333,23 @@ static bool leads_out(const char *directory, const char *word)
 	return climbs_out(path + strlen(room_root));
 }
 
-static bool is_harmless_setting(const char *word)
+/* X=1, by itself or in front of a command. */
+static bool is_setting(const char *word)
 {
-	static const char *const names[] = {"LC_",
-		"LANG=", "LANGUAGE=", "TZ=", "NO_COLOR=", "CLICOLOR",
-		"COLUMNS=", "LINES=", "TERM="};
+	size_t length =
+		strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+
+	return length && !isdigit((unsigned char)*word) && word[length] == '=';
+}
+
+static bool changes_what_commands_do(const char *setting)
+{
+	static const char *const names[] = {"PATH=", "IFS=", "HOME=", "ENV=", "PS4=", "SHELLOPTS=",
+		"BASH", "CDPATH=", "GLOBIGNORE=", "POSIXLY_CORRECT=", "TMPDIR=", "EXECIGNORE=",
+		"PROMPT_COMMAND=", "GIT_", "LD_", "PAGER=", "EDITOR="};
 
 	for (size_t i = 0; i < array_size(names); i++)
-		if (strncmp(word, names[i], strlen(names[i])) == 0)
+		if (strncmp(setting, names[i], strlen(names[i])) == 0)
 			return true;
 	return false;
 }
@@ -342,13 +359,13 @@ static const char *judge_command(const struct room_line *line, const char *trace
 {
 	struct buffer word cleanup_buffer = {0}, pair cleanup_buffer = {0};
 	const char *at = trace, *name;
-	bool known = false, looks;
+	bool known = !line->expected, looks;
 
 	if (!next_word(&at, &word))
 		return "an empty command";
 	name = (const char *)word.data;
-	if (is_harmless_setting(name))
-		return NULL;
+	if (is_setting(name))
+		return changes_what_commands_do(name) ? "it sets what changes commands" : NULL;
 	buffer_append_string(&pair, name);
 	looks = strcmp(name, "ls") == 0 || strcmp(name, "cat") == 0;
 	for (bool first = true; next_word(&at, &word); first = false) {
@@ -358,7 +375,7 @@ static const char *judge_command(const struct room_line *line, const char *trace
 			return "it names a file outside the root or below secret/";
 	}
 	buffer_append(&pair, "", 1);
-	for (size_t i = 0; line->expected[i] && !known; i++) {
+	for (size_t i = 0; !known && line->expected[i]; i++) {
 		size_t length = strlen(line->expected[i]);
 
 		known = strncmp((const char *)pair.data, line->expected[i], length) == 0 &&

@@ -62,7 +62,7 @@ static int make_entry(int fd, const char *name, const char *target)
 	if (target)
 		return symlinkat(target, fd, name);
 	if (name[strlen(name) - 1] == '/')
-		return mkdirat(fd, name, 0755);
+		return mkdirat(fd, name, 0755) < 0 && errno != EEXIST ? -1 : 0;
 	file = openat(fd, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
 	return file < 0 ? -1 : close(file);
 }

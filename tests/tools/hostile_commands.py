@@ -93,12 +93,21 @@ def test_umask():
     os.umask(before)
 
 
-def allowed(arguments):
-    """With a rule that allows ls, and nobody to ask."""
+def by_rules(arguments):
+    """By the rules in the policy, with nobody to ask."""
     done = subprocess.run([PROGRAM, "tool", "bash", "--root", directory, "--policy", policy,
                            "--output", "json", "--json", "-"],
                           input=json.dumps(arguments).encode(), capture_output=True, check=False)
-    return code(json.loads(done.stdout))
+    return json.loads(done.stdout)
+
+
+def allowed(arguments):
+    return code(by_rules(arguments))
+
+
+def output(arguments):
+    result = by_rules(arguments)
+    return result["data"]["output"] if result["success"] else result["error"]["message"]
 
 
 def test_the_environment_needs_permission_too():
@@ -116,6 +125,36 @@ def test_the_environment_needs_permission_too():
                       {"command": "ls", "env": {"A": "1"}}]:
         equal("PERMISSION_DENIED", allowed(arguments), str(arguments))
     check(not os.path.exists(os.path.join(directory, "pwned")), "nothing else ran")
+
+
+PLAIN = ["echo a  b", "echo 'a  b' \"c  d\" e\\ f", "echo 'it'\\''s' \"a;b\" c\\&d", "echo \"\\$(pwn)\" '`pwn`'",
+         "echo \"$HOME\" $NOSUCH \"$NOSUCH\" b", "echo a && cat f | cat; echo c || echo d", "(echo a; echo b) | cat",
+         "cat < f", "echo a > out; cat out", "echo b > out; echo c >> out; cat < out", "cat *.sh | cat", "cat [e]vil.s?",
+         "echo a 2>&1 | cat", "ls nosuch 2> /dev/null || echo none", "! ls nosuch > /dev/null 2>&1 && echo none",
+         "echo a # b", "echo a#b", "echo a \\\n  b", "echo '#' \\# '*' \\* '~' \"~\"", "echo \u00e9 '\u65e5'", "echo a\necho b"]
+HOSTILE = ["a=${x:-`echo > pwned`}", "a=$((HOME=1))", "a[$(echo > pwned)]=1", "${x:->(echo > pwned)}", "> pwned", "echo a > .git/x",
+           "cat <<E\n$(echo > pwned)\nE", "cat <<'E '\nE \ntouch pwned", "echo a\u00a0# ; touch pwned", "echo a\r\ntouch pwned",
+           "echo $'a' $\"$(touch pwned)\"", "echo `echo \\`touch pwned\\``", "'ls ' f", "./ls", "PATH=. ls", "git -c alias.status='!touch pwned' status",
+           "ls() { touch pwned; }; ls", "cat ../f", "cat leave/f", "echo a > leave/pwned", "cd .. && ls", "\ufeffls; touch pwned"]
+
+
+def test_what_rules_allow_runs_as_it_was_read():
+    with open(policy, "w", encoding="utf-8") as file:
+        json.dump([{"tool": "bash", "pattern": pattern, "action": "allow"}
+                   for pattern in ["echo *", "ls *", "cat *", "git status *"]], file)
+    for name, content in [("f", "content of f\n"), ("evil.sh", "touch pwned\n"), ("ls", "#!/bin/sh\ntouch pwned\n")]:
+        with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
+            file.write(content)
+    os.chmod(os.path.join(directory, "ls"), 0o755)
+    os.mkdir(os.path.join(directory, ".git"))
+    os.symlink(outside, os.path.join(directory, "leave"))
+    for command in PLAIN:
+        want = subprocess.run(["bash", "-c", command], cwd=directory, capture_output=True, text=True, check=False)
+        equal(want.stdout, output({"command": command}), command)
+    for command in HOSTILE:
+        equal("PERMISSION_DENIED", allowed({"command": command}), command)
+    for place in [directory, outside]:
+        check(not os.path.exists(os.path.join(place, "pwned")), "something ran that was not allowed")
 
 
 def test_cancel_and_death():
