@@ -409,6 +409,8 @@ static size_t take_long(struct shell_judge *judge, size_t word, size_t dashes)
 	size_t length = strcspn(name, "=");
 	const char *marks = find_option(judge, name, length);
 
+	if (!w->known && !name[length] && !(judge->row->flags & SHELL_ROW_ANY_OPTION))
+		shell_judge_ask(judge, "an option of %s is not known before it runs", judge->label);
 	if (!marks && dashes == 1 && length > 1) { /* -Ipath */
 		marks = shell_row_option(judge->row, name, 1);
 		if (marks && takes_value(marks)) {
@@ -423,8 +425,6 @@ static size_t take_long(struct shell_judge *judge, size_t word, size_t dashes)
 		note_option(judge, name, length, 0, 0);
 		return word;
 	}
-	if (!w->known && !name[length]) /* --nam"$X" */
-		unknown_option(judge, word);
 	if (name[length] == '=') {
 		shell_judge_marks(judge, name, length, marks, word, dashes + length + 1);
 		note_option(judge, name, length, word, dashes + length + 1);
@@ -471,8 +471,7 @@ static size_t take_short(struct shell_judge *judge, size_t word)
 		note_option(judge, option, 1, 0, 0);
 	}
 	if (open && !(judge->row->flags & SHELL_ROW_ANY_OPTION))
-		shell_judge_ask(judge, "an option of %.40s is not known before it runs",
-			judge->answer->name);
+		shell_judge_ask(judge, "an option of %s is not known before it runs", judge->label);
 	if (unknown)
 		unknown_option(judge, word);
 	return last;
@@ -484,7 +483,7 @@ static size_t take_short(struct shell_judge *judge, size_t word)
 static bool may_be_option(const struct shell_word *word)
 {
 	if (!word->known)
-		return word->split || !word->text[0];
+		return word->split || !word->text[0] || strcmp(word->text, "-") == 0;
 	return word->glob && strchr("*?[-", word->text[0]);
 }
 
