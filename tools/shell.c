@@ -20,6 +20,7 @@ struct analyser {
 	struct shell_tree *tree; /* that tokens belong to */
 	int nesting;             /* of commands in commands */
 	bool has_command;
+	bool sets_variables; /* so far */
 	bool no_memory;
 };
 
@@ -452,6 +453,21 @@ static int settle_option(struct analyser *a, struct view *view)
 	return shell_tree_replace(a->tree, view->token, text);
 }
 
+/* What is not known may have a pattern in it, and what it matches may be outside. */
+static void check_split(struct analyser *a, const struct view *view)
+{
+	if (view->word.glob && !view->word.known)
+		must_ask(a, "what a pattern in it matches is not known before it runs");
+	for (const struct shell_part *part = view->token->parts; part; part = part->next) {
+		if (part->quoted)
+			continue;
+		if (part->type == SHELL_OUTPUT)
+			must_ask(a, "what $( ) prints may become any words: write \"$( )\"");
+		if (part->type == SHELL_VARIABLE && a->sets_variables)
+			must_ask(a, "a variable that it sets may become any words: write \"$x\"");
+	}
+}
+
 /* The names that a pattern matches are read, whatever the program does with them. */
 static void add_pattern(struct analyser *a, const struct shell_word *word)
 {
@@ -475,6 +491,7 @@ static void analyse_simple(struct analyser *a, const struct shell_command *comma
 
 	analyse_outputs(a, command->settings);
 	analyse_outputs(a, command->words);
+	a->sets_variables = a->sets_variables || (command->settings && !command->words);
 	for (const struct shell_token *token = command->words; token; token = token->next)
 		count++;
 	views = calloc(count + 1, sizeof(*views));
@@ -488,6 +505,7 @@ static void analyse_simple(struct analyser *a, const struct shell_command *comma
 			break;
 		if (settle_option(a, &views[used++]) < 0)
 			a->no_memory = true;
+		check_split(a, &views[used - 1]);
 		add_pattern(a, &views[used - 1].word);
 	}
 	if (used < count)
