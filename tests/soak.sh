@@ -3,7 +3,7 @@
 # more by io_uring where root can switch that on; the random tests and the link faults once each;
 # all under the thread sanitizer (TSAN_BUILD).  Then searches, a million random operations on one
 # file, and a million on names, on local: (BUILD; OPERATIONS: fewer); and 100,000 on both sides of a
-# mount, with three seeds.
+# mount, with three seeds; and for TREE_SECONDS (3600) random orders of facts in ops/tree.
 # A failure prints its seed.  Ends with "N passed, N failed".
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
@@ -63,6 +63,8 @@ for backend in "${backends[@]}"; do
 	OPERATIONS=10000 NAME_OPERATIONS=2000 round "models on $backend" tests/mounted/models.sh "$backend"
 done
 round "link faults" tests/mounted/faults.sh ssh
+TREE_SECONDS=${TREE_SECONDS:-3600} round "random orders of facts in the tree" \
+	"$plain_build/tests/test_tree_orders"
 ISTHMUS=$plain_build/fs/isthmus
 # Eight processes work on names.
 OPERATIONS=$million NAME_OPERATIONS=$((million / 8)) round "$million operations of each model on local" \

@@ -3,13 +3,23 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { BUCKETS_AT_FIRST = 1024 };
+enum { BUCKETS_AT_FIRST = 1024, BUCKETS_SMALL = 8 };
+
+static int init(struct hash_table *table, size_t buckets)
+{
+	table->buckets = calloc(buckets, sizeof(*table->buckets));
+	table->mask = buckets - 1;
+	return table->buckets ? 0 : -ENOMEM;
+}
 
 int hash_table_init(struct hash_table *table)
 {
-	table->buckets = calloc(BUCKETS_AT_FIRST, sizeof(*table->buckets));
-	table->mask = BUCKETS_AT_FIRST - 1;
-	return table->buckets ? 0 : -ENOMEM;
+	return init(table, BUCKETS_AT_FIRST);
+}
+
+int hash_table_init_small(struct hash_table *table)
+{
+	return init(table, BUCKETS_SMALL);
 }
 
 /* Without memory for it, the chains just become longer. */

@@ -21,6 +21,9 @@ typedef void **(*hash_table_link)(void *entry);
 /* 0 or -ENOMEM. */
 int hash_table_init(struct hash_table *table);
 
+/* The same, where there are many tables of few entries. */
+int hash_table_init_small(struct hash_table *table);
+
 void hash_table_insert(
 	struct hash_table *table, void *entry, hash_table_hash hash_of, hash_table_link link_of);
 

@@ -1,0 +1,159 @@
+/*
+ * ops/tree.h - what is known of a workspace: one fact per name and object, ordered by position.
+ *
+ * NOT USED BY THE DAEMON YET.  It is to replace the stores in ops/cached* and fs/inode*; until
+ * then tests alone call it.  The rules, and the races that they answer, are in ops/COHERENCE.md.
+ *
+ * A helper at the workspace draws a number, the position, right before each look at the workspace
+ * (after a change of our own: after the change, before the look at its result).  Whatever it
+ * reports is a fact with such a position, and the fact with the highest position counts, in
+ * whichever order facts arrive.  Directories are named by id, never by path.
+ *
+ * The tree also keeps which names the kernel holds, and queues the notifications that it needs.
+ * It calls nobody.  Attributes and pages that the kernel holds are not kept here.
+ *
+ * Threads: none; the owner has a lock around all of it.  No function waits or looks at a clock:
+ *          times are the caller's (ms, one monotonic clock).
+ * Memory:  nothing here fails for want of it.  A fact that cannot be kept counts as a loss of
+ *          events: what was known is asked for again.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ops/workspace.h"
+
+struct tree;
+
+/* A position is above 0 and below this. */
+static const uint64_t TREE_POSITIONS = (uint64_t)1 << 48;
+
+struct tree_options {
+	uint64_t ttl_ms;  /* how long what nobody watches stays valid; 0: not at all */
+	size_t facts_max; /* objects and names; beyond it, what the kernel does not hold and nobody
+			     used lately is dropped.  0: no bound */
+};
+
+/* NULL: no memory. */
+struct tree *tree_new(const struct tree_options *options);
+void tree_free(struct tree *t); /* NULL is fine */
+
+/* ---- Facts: the only way in ---------------------------------------------------------------- */
+
+/* When something was looked at. */
+struct tree_look {
+	uint64_t at;      /* the position that the helper drew */
+	uint32_t session; /* of that helper (see tree_new_session); facts of earlier ones are
+			     ignored */
+	uint64_t ms;      /* when the look was asked for, or later news of it came */
+};
+
+/* Each returns 0, or -EPROTO and has done nothing: the position is none.
+ * The directory or object need not be known: facts may arrive before the one that introduces it. */
+
+/* What is at a name, with its attributes; NULL: nothing is. */
+int tree_learn_name(struct tree *t, const struct tree_look *look, const struct object_id *directory,
+	const char *name, const struct attributes *found);
+
+/* Attributes of an object, looked at by whatever way. */
+int tree_learn_attributes(
+	struct tree *t, const struct tree_look *look, const struct attributes *attributes);
+
+/* A directory was listed from position look->at on, and these were all its names.  After the
+ * tree_learn_name() of each of them. */
+int tree_learn_listing(struct tree *t, const struct tree_look *look,
+	const struct object_id *directory, const char *const *names, size_t count);
+
+/* The directory is watched by a watch that was added at position `since`: what is looked at later
+ * has an event when it changes.  Or it is not watched. */
+int tree_learn_watch(struct tree *t, const struct tree_look *look,
+	const struct object_id *directory, bool on, uint64_t since);
+
+/* Events were lost.  The position was drawn after the last one that was. */
+int tree_learn_loss(struct tree *t, const struct tree_look *look);
+
+/* The connection was lost and another helper begins to count from 1.  Its facts carry the number
+ * that this returns.  The first session is 0. */
+uint32_t tree_new_session(struct tree *t);
+
+/* A command has run: what nobody watches is not valid any more if it was looked at before. */
+void tree_command_ran(struct tree *t, uint64_t now_ms);
+
+/* ---- What is known ------------------------------------------------------------------------- */
+
+enum tree_validity {
+	TREE_ASK,     /* only the workspace can tell */
+	TREE_BRIEFLY, /* valid until the time-to-live ends */
+	TREE_WATCHED, /* valid until a fact says otherwise */
+};
+
+/* `*ret_id` is what is at the name as far as known, also with TREE_ASK; inode 0: nothing. */
+enum tree_validity tree_get_name(struct tree *t, const struct object_id *directory,
+	const char *name, uint64_t now_ms, struct object_id *ret_id);
+
+/* Written unless TREE_ASK is returned. */
+enum tree_validity tree_get_attributes(struct tree *t, const struct object_id *id, uint64_t now_ms,
+	struct attributes *ret_attributes);
+
+/* Calls the sink for each name; never with TREE_ASK.  The sink must not call the tree. */
+enum tree_validity tree_list(struct tree *t, const struct object_id *directory, uint64_t now_ms,
+	void (*sink)(void *user, const char *name, const struct object_id *id), void *user);
+
+/* Numbers the states of an object, as far as they are known; 0: nothing is known of it.  Content is
+ * that of the object's attributes as long as this is the number that it was before the content was
+ * asked for.  Content that comes unasked has attributes that were looked at before it was read: it
+ * counts if those are what is known and have not changed lately. */
+uint64_t tree_state(const struct tree *t, const struct object_id *id);
+
+/* ---- The kernel's names -------------------------------------------------------------------- */
+
+/* The kernel is answered that `id` is at the name (inode 0: nothing), right after this call and
+ * under the same lock.  How long it may use the answer: TREE_ASK, when it is not what is known. */
+enum tree_validity tree_given(struct tree *t, const struct object_id *directory, const char *name,
+	const struct object_id *id, uint64_t now_ms);
+
+/* A change of our own begins that makes, removes or moves the name (of a rename: both).  The kernel
+ * keeps its directory locked; no notification of this name is taken until the change ends. */
+void tree_own_begin(struct tree *t, const struct object_id *directory, const char *name);
+
+/* The ends of it, after the reply's facts and before the caller is answered.  made(): the kernel
+ * enters `id` at the name; how long it may use that: TREE_ASK, unless the tree agrees. */
+enum tree_validity tree_own_made(struct tree *t, const struct object_id *directory,
+	const char *name, const struct object_id *id, uint64_t now_ms);
+void tree_own_removed(struct tree *t, const struct object_id *directory, const char *name);
+/* The kernel moves whatever it holds at one name to the other; `swap`: it exchanges them. */
+void tree_own_moved(struct tree *t, const struct object_id *from_directory, const char *from,
+	const struct object_id *to_directory, const char *to, bool swap, uint64_t now_ms);
+void tree_own_failed(struct tree *t, const struct object_id *directory, const char *name);
+/* It was given up, perhaps in the middle; its reply will be applied when it comes.  Until then the
+ * name, the listing and the attributes of what it is about are asked for; `linked`: also those of
+ * the object that was to get the name, or NULL. */
+void tree_own_unclear(struct tree *t, const struct object_id *directory, const char *name,
+	const struct object_id *linked);
+
+/* A notification that the kernel needs, in the order in which they came up. */
+struct tree_forget {
+	struct object_id directory;
+	char name[256];
+	bool certain; /* the name leads elsewhere: unhash it.  Else it may: expire it */
+	bool repeated;
+	void *slot; /* the tree's */
+};
+
+/* Takes the next one that is due.  The caller sends it, without the lock, and calls
+ * tree_forgotten() once the kernel has taken it.  False: none is; `*ret_due_ms` is when the next
+ * will be, UINT64_MAX: none. */
+bool tree_take_forget(
+	struct tree *t, uint64_t now_ms, struct tree_forget *ret_forget, uint64_t *ret_due_ms);
+void tree_forgotten(struct tree *t, const struct tree_forget *forget, uint64_t now_ms);
+
+/* ---- State --------------------------------------------------------------------------------- */
+
+struct tree_usage {
+	size_t objects, names;
+	size_t bytes; /* without what malloc adds */
+};
+
+void tree_usage(const struct tree *t, struct tree_usage *ret_usage);

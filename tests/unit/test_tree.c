@@ -1,0 +1,406 @@
+/* The tree's promises one by one; that they hold together is for test_tree_orders. */
+#include <sys/stat.h>
+
+#include "ops/tree_internal.h"
+#include "tests/check.h"
+#include "tests/no_memory.h"
+
+static struct tree *tree;
+static const struct object_id root = {.inode = 1};
+
+static void start(uint64_t ttl_ms, size_t facts_max)
+{
+	const struct tree_options options = {.ttl_ms = ttl_ms, .facts_max = facts_max};
+
+	tree_free(tree);
+	tree = tree_new(&options);
+	if (!CHECK(tree))
+		exit(1);
+}
+
+static struct tree_look look(uint64_t at)
+{
+	return (struct tree_look){.at = at, .ms = tree->options.ttl_ms ? at : 0};
+}
+
+static struct attributes file(uint64_t inode, uint32_t nlink)
+{
+	return (struct attributes){.id.inode = inode, .mode = S_IFREG | 0644, .nlink = nlink};
+}
+
+static void learn(uint64_t at, const char *name, uint64_t inode)
+{
+	const struct tree_look l = look(at);
+	const struct attributes a = file(inode, 1);
+
+	CHECK_RC(0, tree_learn_name(tree, &l, &root, name, inode ? &a : NULL));
+}
+
+static void watch(uint64_t at, bool on, uint64_t since)
+{
+	const struct tree_look l = look(at);
+
+	CHECK_RC(0, tree_learn_watch(tree, &l, &root, on, since));
+}
+
+static void list(uint64_t at, const char *name)
+{
+	const struct tree_look l = look(at);
+
+	CHECK_RC(0, tree_learn_listing(tree, &l, &root, &name, name ? 1 : 0));
+}
+
+static void check_name(enum tree_validity want, uint64_t inode, const char *name, uint64_t now_ms)
+{
+	struct object_id id;
+
+	CHECK_RC(want, tree_get_name(tree, &root, name, now_ms, &id));
+	CHECK_RC(inode, id.inode);
+}
+
+static enum tree_validity give(const char *name, uint64_t inode, uint64_t now_ms)
+{
+	const struct object_id id = {.inode = inode};
+
+	return tree_given(tree, &root, name, &id, now_ms);
+}
+
+/* The next notification; 0: none; 1: doubt; 2: certain. */
+static int forget_next(const char *name, uint64_t now_ms)
+{
+	struct tree_forget f;
+	uint64_t due;
+
+	if (!tree_take_forget(tree, now_ms, &f, &due))
+		return 0;
+	CHECK_STRING(name, f.name);
+	CHECK_RC(root.inode, f.directory.inode);
+	tree_forgotten(tree, &f, now_ms);
+	return f.certain ? 2 : 1;
+}
+
+static void test_highest_position_wins_in_any_order_of_arrival(void)
+{
+	start(0, 0);
+	watch(1, true, 1);
+	learn(9, "x", 0);
+	learn(5, "x", 7);
+	check_name(TREE_WATCHED, 0, "x", 0);
+	learn(12, "x", 8);
+	check_name(TREE_WATCHED, 8, "x", 0);
+}
+
+static void test_what_is_listed_is_complete(void)
+{
+	start(0, 0);
+	watch(1, true, 1);
+	learn(2, "gone", 7);
+	learn(9, "new", 8);
+	learn(4, "there", 9);
+	list(3, "there");
+	check_name(TREE_WATCHED, 0, "gone", 0);
+	check_name(TREE_WATCHED, 8, "new", 0);
+	check_name(TREE_WATCHED, 9, "there", 0);
+	check_name(TREE_WATCHED, 0, "never", 0);
+}
+
+static void test_a_loss_makes_ask_for_all_that_is_older(void)
+{
+	const struct tree_look l = look(6);
+
+	start(1000, 0);
+	watch(1, true, 1);
+	learn(5, "old", 7);
+	learn(7, "new", 8);
+	CHECK_RC(0, tree_learn_loss(tree, &l));
+	check_name(TREE_ASK, 7, "old", 8);
+	check_name(TREE_WATCHED, 8, "new", 8);
+}
+
+static void test_what_nobody_watches_is_valid_for_its_time(void)
+{
+	start(100, 0);
+	learn(50, "x", 7);
+	check_name(TREE_BRIEFLY, 7, "x", 149);
+	check_name(TREE_ASK, 7, "x", 150);
+	learn(200, "x", 7);
+	tree_command_ran(tree, 201);
+	check_name(TREE_ASK, 7, "x", 202);
+}
+
+static void test_watch_is_known_in_any_order_of_arrival(void)
+{
+	start(0, 0);
+	watch(9, true, 9);
+	watch(7, false, 0);
+	learn(10, "x", 7);
+	learn(8, "y", 8);
+	check_name(TREE_WATCHED, 7, "x", 0);
+	check_name(TREE_ASK, 8, "y", 0);
+	watch(12, false, 0);
+	watch(11, true, 11);
+	check_name(TREE_ASK, 7, "x", 0);
+}
+
+static void test_a_watch_that_begins_anew_is_doubted_before_its_end_is_known(void)
+{
+	start(0, 0);
+	watch(1, true, 1);
+	learn(2, "x", 7);
+	CHECK_RC(TREE_WATCHED, give("x", 7, 5000));
+	watch(9, true, 9);
+	CHECK_RC(1, forget_next("x", 9000));
+	/* The same watch, told once more. */
+	learn(10, "x", 7);
+	CHECK_RC(TREE_WATCHED, give("x", 7, 9500));
+	watch(12, true, 9);
+	CHECK_RC(0, forget_next("x", 20000));
+}
+
+static void test_facts_of_an_earlier_session_are_ignored(void)
+{
+	struct tree_look l = look(3);
+	const struct attributes a = file(9, 1);
+
+	start(0, 0);
+	watch(1, true, 1);
+	learn(20, "x", 7);
+	l.session = tree_new_session(tree);
+	check_name(TREE_ASK, 7, "x", 0);
+	learn(21, "x", 8);
+	check_name(TREE_ASK, 7, "x", 0);
+	CHECK_RC(0, tree_learn_watch(tree, &l, &root, true, 2));
+	CHECK_RC(0, tree_learn_name(tree, &l, &root, "x", &a));
+	check_name(TREE_WATCHED, 9, "x", 0);
+}
+
+static void test_no_position_is_refused(void)
+{
+	struct tree_look l = look(0);
+
+	start(0, 0);
+	CHECK_RC(-EPROTO, tree_learn_loss(tree, &l));
+	l.at = TREE_POSITIONS;
+	CHECK_RC(-EPROTO, tree_learn_name(tree, &l, &root, "x", NULL));
+	l.at = 5;
+	CHECK_RC(-EPROTO, tree_learn_watch(tree, &l, &root, true, 6));
+}
+
+static void test_a_file_is_known_when_all_its_names_are(void)
+{
+	const struct object_id id = {.inode = 7};
+	struct attributes a = file(7, 2);
+	struct tree_look l = look(3);
+
+	start(0, 0);
+	watch(1, true, 1);
+	CHECK_RC(0, tree_learn_name(tree, &l, &root, "x", &a));
+	CHECK_RC(TREE_ASK, tree_get_attributes(tree, &id, 0, &a));
+	l.at = 4;
+	a = file(7, 2);
+	CHECK_RC(0, tree_learn_name(tree, &l, &root, "y", &a));
+	CHECK_RC(TREE_WATCHED, tree_get_attributes(tree, &id, 0, &a));
+	CHECK_RC(2, a.nlink);
+}
+
+static void test_an_equal_look_within_a_tick_is_another_state(void)
+{
+	const struct object_id id = {.inode = 7};
+	struct attributes a = file(7, 1);
+	struct tree_look l = look(3);
+	uint64_t state;
+
+	start(0, 0);
+	CHECK_RC(0, tree_state(tree, &id));
+	a.changed_lately = true;
+	CHECK_RC(0, tree_learn_attributes(tree, &l, &a));
+	state = tree_state(tree, &id);
+	a.changed_lately = false;
+	l.at = 4;
+	CHECK_RC(0, tree_learn_attributes(tree, &l, &a));
+	CHECK(tree_state(tree, &id) != state);
+	state = tree_state(tree, &id);
+	l.at = 5;
+	CHECK_RC(0, tree_learn_attributes(tree, &l, &a));
+	CHECK(tree_state(tree, &id) == state);
+}
+
+static void test_kernel_is_notified_of_what_it_holds_only(void)
+{
+	start(0, 0);
+	watch(1, true, 1);
+	learn(2, "held", 7);
+	learn(2, "other", 8);
+	CHECK_RC(TREE_WATCHED, give("held", 7, 0));
+	learn(5, "held", 9);
+	learn(5, "other", 9);
+	CHECK_RC(2, forget_next("held", 0));
+	CHECK_RC(0, forget_next("", 5000));
+}
+
+static void test_an_expiry_is_repeated_after_a_recent_answer(void)
+{
+	const struct tree_look l = look(9);
+
+	start(0, 0);
+	watch(1, true, 1);
+	learn(2, "x", 7);
+	CHECK_RC(TREE_WATCHED, give("x", 7, 500));
+	CHECK_RC(0, tree_learn_loss(tree, &l));
+	CHECK_RC(1, forget_next("x", 600));
+	CHECK_RC(0, forget_next("x", 1599));
+	CHECK_RC(1, forget_next("x", 1600));
+	CHECK_RC(0, forget_next("x", 9999));
+}
+
+static void test_own_names_are_not_forgotten(void)
+{
+	const struct object_id id = {.inode = 7};
+
+	start(0, 0);
+	watch(1, true, 1);
+	list(2, NULL);
+	CHECK_RC(TREE_WATCHED, give("x", 0, 0));
+	tree_own_begin(tree, &root, "x");
+	/* The echo comes before the reply. */
+	learn(6, "x", 7);
+	CHECK_RC(0, forget_next("x", 9000));
+	learn(5, "x", 7);
+	CHECK_RC(TREE_WATCHED, tree_own_made(tree, &root, "x", &id, 0));
+	CHECK_RC(0, forget_next("x", 9000));
+}
+
+static void test_own_result_that_is_not_what_is_known_is_not_held(void)
+{
+	const struct object_id id = {.inode = 7};
+
+	start(0, 0);
+	watch(1, true, 1);
+	tree_own_begin(tree, &root, "x");
+	learn(6, "x", 8);
+	learn(5, "x", 7);
+	CHECK_RC(TREE_ASK, tree_own_made(tree, &root, "x", &id, 0));
+}
+
+static void test_a_rename_that_moved_something_else_is_forgotten(void)
+{
+	start(0, 0);
+	watch(1, true, 1);
+	learn(2, "a", 7);
+	learn(3, "b", 0);
+	CHECK_RC(TREE_WATCHED, give("a", 7, 0));
+	tree_own_begin(tree, &root, "a");
+	tree_own_begin(tree, &root, "b");
+	/* Others had put another file there. */
+	learn(6, "a", 0);
+	learn(6, "b", 8);
+	tree_own_moved(tree, &root, "a", &root, "b", false, 0);
+	CHECK_RC(2, forget_next("b", 0));
+	CHECK_RC(0, forget_next("", 9000));
+}
+
+static void test_a_change_that_was_given_up_is_asked_for(void)
+{
+	const struct object_id id = {.inode = 7};
+	struct attributes a;
+
+	start(0, 0);
+	watch(1, true, 1);
+	list(2, NULL);
+	learn(3, "x", 7);
+	tree_own_begin(tree, &root, "y");
+	tree_own_unclear(tree, &root, "y", &id);
+	check_name(TREE_ASK, 0, "y", 0);
+	CHECK_RC(TREE_ASK, tree_get_attributes(tree, &id, 0, &a));
+	check_name(TREE_WATCHED, 7, "x", 0);
+}
+
+static void test_a_dropped_name_does_not_come_back(void)
+{
+	start(0, 0);
+	watch(1, true, 1);
+	list(2, NULL);
+	learn(9, "x", 0);
+	CHECK(tree_evict_slot(tree, tree_slot(tree_object(tree, &root), "x")));
+	learn(5, "x", 7);
+	check_name(TREE_ASK, 0, "x", 0);
+	learn(10, "x", 7);
+	check_name(TREE_WATCHED, 7, "x", 0);
+}
+
+static void test_facts_are_bounded_but_for_what_the_kernel_holds(void)
+{
+	struct tree_usage usage;
+	char name[32];
+
+	start(0, 1000);
+	watch(1, true, 1);
+	learn(2, "held", 7);
+	CHECK_RC(TREE_WATCHED, give("held", 7, 0));
+	for (unsigned i = 0; i < 20000; i++) {
+		snprintf(name, sizeof(name), "name %u", i);
+		learn(10 + i, name, i % 2 ? 0 : 100 + i);
+	}
+	tree_usage(tree, &usage);
+	CHECK(usage.objects + usage.names <= 1100);
+	check_name(TREE_WATCHED, 7, "held", 0);
+	check_name(TREE_ASK, 0, "name 0", 0);
+}
+
+static void test_without_memory_it_is_a_loss(void)
+{
+	start(0, 0);
+	watch(1, true, 1);
+	learn(2, "x", 7);
+	CHECK_RC(TREE_WATCHED, give("x", 7, 5000));
+	memory_ends_after(0);
+	learn(5, "y", 8);
+	memory_is_back();
+	check_name(TREE_ASK, 7, "x", 5000);
+	CHECK_RC(1, forget_next("x", 9000));
+	learn(6, "x", 7);
+	check_name(TREE_WATCHED, 7, "x", 9000);
+}
+
+static void test_a_known_file_takes_350_bytes_at_most(void)
+{
+	enum { FILES = 11000, PER_DIRECTORY = 15 };
+	struct tree_usage usage;
+	char name[32];
+
+	start(0, 0);
+	for (unsigned i = 0; i < FILES; i++) {
+		const struct object_id directory = {.inode = 1000000 + i / PER_DIRECTORY};
+		const struct tree_look l = look(10 + i);
+		const struct attributes a = file(10 + i, 1);
+
+		/* As long as the names in a tree of sources are. */
+		snprintf(name, sizeof(name), "a_source_%05u.c", i);
+		CHECK_RC(0, tree_learn_name(tree, &l, &directory, name, &a));
+	}
+	tree_usage(tree, &usage);
+	printf("%zu bytes a file, of which %zu for its name and %zu for the object\n",
+		usage.bytes / FILES, sizeof(struct slot) + 17, sizeof(struct object));
+	CHECK_RC(FILES, usage.names);
+	CHECK(usage.bytes / FILES <= 350);
+	tree_free(tree);
+	tree = NULL;
+}
+
+TEST_MAIN("tree", TEST(test_highest_position_wins_in_any_order_of_arrival),
+	TEST(test_what_is_listed_is_complete), TEST(test_a_loss_makes_ask_for_all_that_is_older),
+	TEST(test_what_nobody_watches_is_valid_for_its_time),
+	TEST(test_watch_is_known_in_any_order_of_arrival),
+	TEST(test_a_watch_that_begins_anew_is_doubted_before_its_end_is_known),
+	TEST(test_facts_of_an_earlier_session_are_ignored), TEST(test_no_position_is_refused),
+	TEST(test_a_file_is_known_when_all_its_names_are),
+	TEST(test_an_equal_look_within_a_tick_is_another_state),
+	TEST(test_kernel_is_notified_of_what_it_holds_only),
+	TEST(test_an_expiry_is_repeated_after_a_recent_answer),
+	TEST(test_own_names_are_not_forgotten),
+	TEST(test_own_result_that_is_not_what_is_known_is_not_held),
+	TEST(test_a_rename_that_moved_something_else_is_forgotten),
+	TEST(test_a_change_that_was_given_up_is_asked_for),
+	TEST(test_a_dropped_name_does_not_come_back),
+	TEST(test_facts_are_bounded_but_for_what_the_kernel_holds),
+	TEST(test_without_memory_it_is_a_loss), TEST(test_a_known_file_takes_350_bytes_at_most))
