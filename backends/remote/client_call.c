@@ -581,11 +581,24 @@ static void fail_call(struct call *call, int64_t result)
 	pthread_mutex_lock(&remote->lock);
 }
 
+/* Of a session that is gone.  Under remote->lock. */
+static bool withdraw(void *user, uint32_t id)
+{
+	struct remote *remote = user;
+	struct call *call = find_call(remote, id);
+
+	if (!call || call->done || call->epoch == remote->epoch)
+		return false;
+	call->withdrawn = true;
+	return true;
+}
+
 void remote_fail_calls(struct remote *remote)
 {
 	size_t left = remote->call_count;
 
 	remote->epoch++;
+	lane_withdraw_all(remote->lane, withdraw, remote);
 	for (size_t i = 0; i < CALL_SLOTS && left; i++) {
 		struct call *call = remote->calls[i];
 		int64_t result;
@@ -593,8 +606,7 @@ void remote_fail_calls(struct remote *remote)
 		left -= call != NULL;
 		if (!call || call->done || call->epoch == remote->epoch)
 			continue;
-		result = lane_withdraw(remote->lane, call->id) || call->repeatable ? RESULT_AGAIN
-										   : -EIO;
+		result = call->withdrawn || call->repeatable ? RESULT_AGAIN : -EIO;
 		fail_call(call, result);
 	}
 }

@@ -53,6 +53,7 @@ struct call {
 	enum frame_type type;
 	bool repeatable; /* has no effect at the far end */
 	bool done, abandoned;
+	bool withdrawn;  /* it never left, and its session is gone */
 	uint64_t epoch;  /* remote->epoch when it was made */
 	bool gives_back; /* a lock or a handle: neither the bound nor a broken link keeps it here */
 	bool at_once;    /* made under file->lock: RESULT_BUSY rather than wait for a slot */

@@ -125,22 +125,29 @@ static void message_free(struct message *m)
 	free(m);
 }
 
-static struct message *queue_take_request(struct queue *q, uint32_t id)
+/* Moves the requests that are wanted to `taken`; returns how many. */
+static size_t queue_take_requests(
+	struct queue *q, bool (*wanted)(void *user, uint32_t id), void *user, struct queue *taken)
 {
-	for (struct message **link = &q->first; *link; link = &(*link)->next) {
+	struct message **link = &q->first;
+	size_t count = 0;
+
+	while (*link) {
 		struct message *m = *link;
 		struct frame_header header;
 
 		frame_header_decode(m->data, &header);
-		if (header.id != id || header.type < REQUEST_FIRST)
+		if (header.type < REQUEST_FIRST || !wanted(user, header.id)) {
+			link = &m->next;
 			continue;
+		}
 		*link = m->next;
-		if (!m->next)
-			q->last = link;
 		q->bytes -= m->size + MESSAGE_COST_BYTES;
-		return m;
+		queue_push(taken, m);
+		count++;
 	}
-	return NULL;
+	q->last = link;
+	return count;
 }
 
 static void queue_clear(struct queue *q)
@@ -497,16 +504,27 @@ int lane_send(struct lane *lane, enum lane_priority priority, enum frame_type ty
 	return r;
 }
 
-bool lane_withdraw(struct lane *lane, uint32_t id)
+size_t lane_withdraw_all(struct lane *lane, bool (*wanted)(void *user, uint32_t id), void *user)
 {
-	struct message *found = NULL;
+	struct queue taken = {.last = &taken.first};
+	size_t count = 0;
 
 	pthread_mutex_lock(&lane->lock);
-	for (int i = 0; i < LANE_PRIORITIES && !found; i++)
-		found = queue_take_request(&lane->waiting[i], id);
+	for (int i = 0; i < LANE_PRIORITIES; i++)
+		count += queue_take_requests(&lane->waiting[i], wanted, user, &taken);
 	pthread_mutex_unlock(&lane->lock);
-	message_free(found);
-	return found;
+	queue_clear(&taken);
+	return count;
+}
+
+static bool is_it(void *user, uint32_t id)
+{
+	return *(uint32_t *)user == id;
+}
+
+bool lane_withdraw(struct lane *lane, uint32_t id)
+{
+	return lane_withdraw_all(lane, is_it, &id) > 0;
 }
 
 /* ---- Receiving ------------------------------------------------------------------ */

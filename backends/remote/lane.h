@@ -74,6 +74,10 @@ void lane_push(struct lane *lane);
 /* Takes back a frame of this id that has never been sent; true when there was one. */
 bool lane_withdraw(struct lane *lane, uint32_t id);
 
+/* The same for all requests that are `wanted` (asked once for each, under the lane's lock), in one
+ * walk.  Returns how many there were. */
+size_t lane_withdraw_all(struct lane *lane, bool (*wanted)(void *user, uint32_t id), void *user);
+
 /* Starts a writer whose payload goes out by lane_send(): leaves room for the header. */
 void lane_writer_init(struct wire_writer *writer);
 

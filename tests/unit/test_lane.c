@@ -12,6 +12,7 @@ struct end {
 	pthread_cond_t changed;
 	bool lacks_memory, lost; /* lock, as all below */
 	uint32_t got;            /* the last frame's id */
+	size_t count;            /* of frames */
 };
 
 static struct end near, far;
@@ -23,10 +24,12 @@ static int take_frame(void *user, const struct frame_header *header, uint8_t *pa
 
 	free(payload);
 	pthread_mutex_lock(&end->lock);
-	if (end->lacks_memory)
+	if (end->lacks_memory) {
 		r = -ENOMEM;
-	else
+	} else {
 		end->got = header->id;
+		end->count++;
+	}
 	end->lacks_memory = false;
 	pthread_cond_broadcast(&end->changed);
 	pthread_mutex_unlock(&end->lock);
@@ -68,13 +71,44 @@ static void await(struct end *end, const bool *lost, uint32_t got)
 	struct timespec until;
 
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += 5;
+	until.tv_sec += 30;
 	pthread_mutex_lock(&end->lock);
 	while (lost ? !*lost : end->got != got)
 		if (pthread_cond_timedwait(&end->changed, &end->lock, &until) != 0)
 			break;
 	CHECK(lost ? *lost : end->got == got);
 	pthread_mutex_unlock(&end->lock);
+}
+
+static bool is_odd(void *user, uint32_t id)
+{
+	++*(size_t *)user;
+	return id % 2;
+}
+
+/* 100,000 that wait for a connection. */
+static void test_many_requests_are_withdrawn_in_one_walk(void)
+{
+	enum { COUNT = 100000 };
+	size_t asked = 0;
+
+	end_init(&near);
+	end_init(&far);
+	for (uint32_t id = 1; id <= COUNT; id++)
+		CHECK_RC(0, lane_send(near.lane, LANE_BULK, REQUEST_CLOSE, id, NULL));
+	CHECK_RC(0, lane_send(near.lane, LANE_BULK, FRAME_KILL, COUNT + 1, NULL));
+	CHECK_RC(COUNT / 2, lane_withdraw_all(near.lane, is_odd, &asked));
+	CHECK_RC(COUNT, asked);
+	CHECK(!lane_withdraw(near.lane, 1));
+	CHECK(lane_withdraw(near.lane, COUNT));
+	CHECK_RC(0, lane_send(near.lane, LANE_BULK, FRAME_KILL, COUNT + 2, NULL));
+	connect_ends();
+	await(&far, NULL, COUNT + 2);
+	lane_detach(near.lane);
+	lane_detach(far.lane);
+	CHECK_RC(COUNT / 2 - 1 + 2, far.count);
+	lane_free(near.lane);
+	lane_free(far.lane);
 }
 
 static void test_what_there_was_no_memory_for_comes_again(void)
@@ -95,4 +129,5 @@ static void test_what_there_was_no_memory_for_comes_again(void)
 	lane_free(far.lane);
 }
 
-TEST_MAIN("lane", TEST(test_what_there_was_no_memory_for_comes_again))
+TEST_MAIN("lane", TEST(test_many_requests_are_withdrawn_in_one_walk),
+	TEST(test_what_there_was_no_memory_for_comes_again))
