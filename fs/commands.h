@@ -2,7 +2,8 @@
  * fs/commands.h - the sub-commands of the program isthmus.
  *
  * Each takes its own name as argv[0] and returns the exit code: 0; 1 when it failed, having
- * said why on stderr; 2 for a wrong command line; exec has its own (isthmus(1)).
+ * said why on stderr; 2 for a wrong command line; exec and log --verify have their own
+ * (isthmus(1)).
  */
 #pragma once
 
