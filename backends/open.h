@@ -15,6 +15,12 @@ struct workspace_options {
 	 * killed.  NULL: nowhere.  Removed at a proper end. */
 	const char *session_path;
 
+	/* Optional: told when the link to a far workspace is lost (`reason` NULL), and when it is
+	 * back (`reason`: why it could not be at once, or NULL).  From a thread of the link's own;
+	 * until workspace_free(). */
+	void (*link_changed)(void *user, bool is_back, const char *reason);
+	void *link_user;
+
 	/* Gets the pair that the place does not know, as it has no such option; or NULL. */
 	const char **ret_unknown;
 };

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "fs/runtime.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 #include "ops/support/file_limit.h"
 #include "ops/support/log.h"
 #include "ops/support/path.h"
@@ -32,6 +34,7 @@ static struct {
 	struct log_anchor *anchor;
 	int report_fd; /* where the waiting parent reads the outcome; -1: nobody waits */
 	bool foreground;
+	atomic_bool log_is_open; /* mount.log is what it will be */
 } daemon_state = {.report_fd = -1};
 
 /* ---- Before anything is started --------------------------------------------------------- */
@@ -246,11 +249,33 @@ static void mount_is_ready(void *user)
 	daemon_state.report_fd = -1;
 }
 
+/* The link of a far workspace, for the log. */
+static void record_link(void *user, bool is_back, const char *reason)
+{
+	const struct mount *m = user;
+	cleanup_free char *detail = NULL;
+	struct log_record record = {
+		.op = "connection",
+		.flags = LOG_IS_MUTATION | LOG_HAS_NO_CALLER, /* not to be dropped */
+		.start_ns = clock_wall_ns(),
+	};
+
+	if (!daemon_state.log_is_open)
+		return;
+	if (asprintf(&detail, "%s%s%s", is_back ? "back" : "lost",
+		    reason ? "; not before, as: " : "", reason ? reason : "") < 0)
+		detail = NULL;
+	record.detail = detail;
+	mount_log_record(m->log, &record);
+}
+
 static int open_workspace(struct mount *m)
 {
 	const char *unknown = NULL;
 	struct workspace_options options = {.pairs = m->options->backend_pairs,
 		.session_path = daemon_state.runtime.session_path,
+		.link_changed = record_link,
+		.link_user = m,
 		.ret_unknown = &unknown};
 	cleanup_free char *reason = NULL;
 	struct workspace_status status;
@@ -385,6 +410,7 @@ static int run_daemon(void)
 	code = check_not_inside(m);
 	if (code == 0)
 		code = open_log(m, &daemon_state.runtime);
+	daemon_state.log_is_open = code == 0;
 	if (code) {
 		workspace_free(m->workspace);
 		return code;

@@ -16,9 +16,11 @@ struct remote_settings {
 	char *root;                 /* absolute, at the far end; taken over on success */
 	char *helper_directory;     /* or NULL; taken over on success */
 	char *session_path;         /* as in struct workspace_options; taken over on success */
-	uint32_t timeout_ms;        /* calls fail with -EIO when the link is down so long */
-	uint32_t linger_seconds;    /* the session waits so long for us */
-	uint32_t channels;          /* connections at most, 1 to CHANNELS_MAX */
+	void (*link_changed)(void *user, bool is_back, const char *reason); /* or NULL: as in ... */
+	void *link_user;         /* ... struct workspace_options */
+	uint32_t timeout_ms;     /* calls fail with -EIO when the link is down so long */
+	uint32_t linger_seconds; /* the session waits so long for us */
+	uint32_t channels;       /* connections at most, 1 to CHANNELS_MAX */
 };
 
 /* Connects.  The process ignores SIGPIPE from then on.  Errors and `*ret_reason` as

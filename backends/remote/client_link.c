@@ -331,14 +331,22 @@ static void close_connection(struct remote *remote)
 	stream_close(&remote->stream);
 }
 
+static void tell_link(const struct remote *remote, bool is_back, const char *reason)
+{
+	if (remote->settings.link_changed)
+		remote->settings.link_changed(remote->settings.link_user, is_back, reason);
+}
+
 static void reconnect(struct remote *remote)
 {
+	cleanup_free char *last_reason = NULL;
 	int64_t backoff_ms = BACKOFF_FIRST_MS;
 	int64_t none = 0;
 	bool share = false;
 
 	atomic_compare_exchange_strong(&remote->bad_since_ms, &none, clock_now_ms());
 	log_info("connection to \"%s\" lost, connecting again", remote->settings.transport.place);
+	tell_link(remote, false, NULL);
 	close_connection(remote);
 	for (;;) {
 		cleanup_free char *reason = NULL;
@@ -356,10 +364,13 @@ static void reconnect(struct remote *remote)
 		share = !share; /* the shared one may be the only way in without a question */
 		note_error(remote, reason ? reason : strerror(-r));
 		log_info("%s", reason ? reason : strerror(-r));
+		free(last_reason);
+		last_reason = strdup(reason ? reason : strerror(-r));
 		backoff_ms = backoff_ms * 2 < BACKOFF_MAX_MS ? backoff_ms * 2 : BACKOFF_MAX_MS;
 	}
 	remote->reconnects++;
 	log_info("connected to \"%s\" again", remote->settings.transport.place);
+	tell_link(remote, true, last_reason);
 }
 
 /* Early enough for a new connection within the bound of the calls. */

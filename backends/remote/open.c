@@ -337,6 +337,10 @@ static int read_options(const struct workspace_options *options, struct remote_s
 	if (r < 0)
 		return r;
 	settings->timeout_ms = timeout_seconds * 1000;
+	if (options) {
+		settings->link_changed = options->link_changed;
+		settings->link_user = options->link_user;
+	}
 	if (options && options->session_path) {
 		settings->session_path = strdup(options->session_path);
 		if (!settings->session_path)

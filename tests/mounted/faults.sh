@@ -36,6 +36,22 @@ test_a_reset_is_only_a_delay() {
 	survives reset 0.1 0.8
 }
 
+link_events() {
+	"$ISTHMUS" log "$mnt" --op connection --json | python3 -c '
+import json, sys
+print(*(json.loads(line)["detail"].split(";")[0] for line in sys.stdin))'
+}
+
+link_came_back() {
+	case $(link_events) in *"lost back") ;; *) return 1 ;; esac
+}
+
+test_a_lost_link_is_in_the_log() {
+	pkill -KILL -P "$daemon_pid" || fail "no connection to kill"
+	wait_for 30 link_came_back || fail "events: $(link_events)"
+	"$ISTHMUS" log "$mnt" --op connection | grep -q "connection .*'lost'" || fail "$("$ISTHMUS" log "$mnt" --op connection)"
+}
+
 # The sessions of sshd die, as when the far end is short of memory.
 kill_far_sessions() {
 	local session
