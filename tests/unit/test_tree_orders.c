@@ -10,7 +10,15 @@
 #include "tests/check.h"
 #include "tests/unit/tree_world.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef __has_feature /* clang */
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define IS_SANITIZED
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED
+#endif
+
+#ifdef IS_SANITIZED
 enum { STATES_MAX = 2000, SCHEDULES = 20000, IS_SLOW = 1 };
 #else
 enum { STATES_MAX = 1500000, SCHEDULES = 1000000, IS_SLOW = 0 };
