@@ -469,9 +469,8 @@ static int follow_pattern(
 			must_ask(w->paths, too_many);
 			return 1;
 		}
-		/* ".*" at the end is not meant for "..", and is not in bash from 5.2 on. */
-		if (!matches(pattern, entry->d_name) ||
-			(!*rest && strchr(pattern, '*') && is_dots(entry->d_name)))
+		/* Before bash 5.2 ".*" is ".." too. */
+		if (!matches(pattern, entry->d_name) || (!*rest && strcmp(entry->d_name, ".") == 0))
 			continue;
 		r = follow_match(w, spot, entry->d_name, rest);
 		if (r < 0)

@@ -331,8 +331,11 @@ static void unknown_option(struct shell_judge *judge, size_t word)
 {
 	const struct shell_row *row = judge->row;
 
-	if (row->flags & SHELL_ROW_ANY_OPTION)
+	if (row->flags & SHELL_ROW_ANY_OPTION) {
+		if (strchr(judge->words[word].text, '/'))
+			shell_judge_guess(judge, word);
 		return;
+	}
 	judge->not_proved = true;
 	if (is_strict(judge) || (row->commands && !(row->flags & SHELL_ROW_UNKNOWN_OPTION_OK)))
 		shell_judge_ask(judge, "what %.40s %.60s does is not known", judge->label,
