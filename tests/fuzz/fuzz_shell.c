@@ -18,8 +18,8 @@ struct fuzz_shell_counts fuzz_shell_counts;
 static const char *const allowed[][12] = {{"echo", "ls", "cat", "git status"},
 	{"echo", "ls", "cat", "git", "make", "find", "xargs", "env", "nice", "timeout"}};
 static const char *const four[] = {"echo", "ls", "cat", "git status", "env", "nice", "nohup",
-	"timeout", "stdbuf", "setsid", "command", "builtin", "exec", "eval", "bash", "true", ":",
-	NULL};
+	"timeout", "stdbuf", "setsid", "command", "builtin", "exec", "eval", "bash", "xargs",
+	"true", ":", NULL};
 static const char *const runners[] = {"echo", "ls", "cat", "git", "env", "nice", "nohup", "timeout",
 	"stdbuf", "setsid", "command", "builtin", "exec", "eval", "bash", "true", ":", "make",
 	"find", "xargs", NULL};

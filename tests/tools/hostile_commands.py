@@ -128,7 +128,7 @@ def test_the_environment_needs_permission_too():
 
 
 PLAIN = ["echo a  b", "echo 'a  b' \"c  d\" e\\ f", "echo 'it'\\''s' \"a;b\" c\\&d", "echo \"\\$(pwn)\" '`pwn`'",
-         "echo \"$HOME\" $NOSUCH \"$NOSUCH\" b", "echo a && cat f | cat; echo c || echo d", "(echo a; echo b) | cat",
+         "echo \"$#\" $NOSUCH \"$NOSUCH\" b", "echo a && cat f | cat; echo c || echo d", "(echo a; echo b) | cat",
          "cat < f", "echo a > out; cat out", "echo b > out; echo c >> out; cat < out", "cat *.sh | cat", "cat [e]vil.s?",
          "echo a 2>&1 | cat", "ls nosuch 2> /dev/null || echo none", "! ls nosuch > /dev/null 2>&1 && echo none",
          "echo a # b", "echo a#b", "echo a \\\n  b", "echo '#' \\# '*' \\* '~' \"~\"", "echo \u00e9 '\u65e5'", "echo a\necho b"]
