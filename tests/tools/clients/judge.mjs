@@ -48,7 +48,7 @@ const calls = {
 	find: { pattern: '*.txt' },
 	glob: { pattern: '**/*.json' },
 	grep: { pattern: 'three' },
-	bash: { command: 'cat a.txt' },
+	bash: { command: 'cp a.txt c.txt; cat c.txt' },
 	launch_app: { app_name: 'ls', args: ['-a'] },
 	delete: { path: 'b.json' },
 };
@@ -60,7 +60,7 @@ for (const [name, args] of Object.entries(calls)) {
 	assert.ok(result.content[0].text.length > 0, name);
 }
 assert.equal(asked.length, 2, 'bash and launch_app ask');
-assert.match(asked[0], /cat a\.txt/);
+assert.match(asked[0], /cp a\.txt c\.txt/);
 const image = await use('read', { path: 'dot.png' });
 assert.deepEqual([image.content[1].type, image.content[1].mimeType], ['image', 'image/png']);
 assert.deepEqual(Buffer.from(image.content[1].data, 'base64'), png);
