@@ -96,6 +96,7 @@ struct directory {
 struct node {
 	struct node *parent, *next; /* next: in the bucket */
 	struct node *same_bucket;   /* in the table of objects; not of directories */
+	struct node **same_link;    /* the pointer there that leads here */
 	uint32_t hash;
 	uint16_t name_length;
 	uint8_t state;  /* enum node_state */

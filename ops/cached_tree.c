@@ -136,25 +136,43 @@ static void join_object(struct cached *c, struct node *node)
 	if (!has_object(node))
 		return;
 	node->same_bucket = *bucket;
+	node->same_link = bucket;
+	if (node->same_bucket)
+		node->same_bucket->same_link = &node->same_bucket;
 	*bucket = node;
 }
 
-static void leave_object(struct cached *c, struct node *node)
+static void leave_object(struct node *node)
 {
-	struct node **link = object_bucket(c, node);
-
 	if (!has_object(node))
 		return;
-	while (*link != node)
-		link = &(*link)->same_bucket;
-	*link = node->same_bucket;
+	*node->same_link = node->same_bucket;
+	if (node->same_bucket)
+		node->same_bucket->same_link = node->same_link;
 	node->same_bucket = NULL;
 }
 
-/* The other names of an object change with it. */
-static void doubt_names(struct cached *c, const struct node *node)
+/* All names of an object whose attributes are known agree, so one of them speaks for all.  The
+ * names set last are found first: a listing of many names of one object does not walk them for
+ * each. */
+static bool agrees_with_names(struct cached *c, struct node *node)
 {
-	if (!has_object(node) || node->attributes.nlink < 2)
+	struct node *other;
+
+	leave_object(node);
+	join_object(c, node);
+	other = node->same_bucket;
+	while (other && (!other->attributes_known ||
+				!object_id_equal(&other->attributes.id, &node->attributes.id)))
+		other = other->same_bucket;
+	return other && attributes_same_version(&other->attributes, &node->attributes) &&
+	       (!node->attributes.changed_lately || other->known_at == node->known_at);
+}
+
+/* The other names of an object change with it. */
+static void doubt_names(struct cached *c, struct node *node)
+{
+	if (!has_object(node) || node->attributes.nlink < 2 || agrees_with_names(c, node))
 		return;
 	for (struct node *other = *object_bucket(c, node); other; other = other->same_bucket)
 		if (other != node && object_id_equal(&other->attributes.id, &node->attributes.id)) {
@@ -168,7 +186,7 @@ static void doubt_names(struct cached *c, const struct node *node)
 static void node_free(struct cached *c, struct node *node)
 {
 	leave_files(node);
-	leave_object(c, node);
+	leave_object(node);
 	content_detach(c, node);
 	free(node->link_target);
 	free(node->early);
@@ -223,7 +241,7 @@ static void free_below(struct cached *c, struct node *top)
 void node_clear(struct cached *c, struct node *node)
 {
 	leave_files(node);
-	leave_object(c, node);
+	leave_object(node);
 	node->state = NODE_UNKNOWN;
 	content_detach(c, node);
 	free(node->link_target);
@@ -628,7 +646,7 @@ char *node_path(const struct node *node)
 void node_move(struct cached *c, struct node *node, struct node *to, const struct learnt *learnt)
 {
 	node_clear(c, to);
-	leave_object(c, node);
+	leave_object(node);
 	to->state = node->state;
 	node->state = NODE_UNKNOWN;
 	to->attributes = node->attributes;

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ops/faulty.h"
@@ -570,6 +571,32 @@ static void test_who_searches_waits_for_no_flow_of_empty_files(void)
 	teardown();
 }
 
+/* The processor time that it takes to list so many names of one file. */
+static double list_names(int names)
+{
+	char command[200];
+	clock_t before;
+
+	snprintf(command, sizeof(command),
+		"touch f0 && python3 -c 'import os\nfor i in range(1, %d): os.link(\"f0\", "
+		"f\"f{i}\")'",
+		names);
+	setup(command);
+	before = clock();
+	CHECK_RC(names, count(""));
+	before = clock() - before;
+	teardown();
+	return (double)before;
+}
+
+/* 8 times the names took 50 times as long when each doubted all others. */
+static void test_many_names_of_one_file_take_no_longer_than_others(void)
+{
+	double few = list_names(2500);
+
+	CHECK(list_names(20000) < 24 * few);
+}
+
 TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_a_walk_without_a_feed_costs_a_handful_of_calls_each_time),
 	TEST(test_a_walk_costs_a_handful_of_calls), TEST(test_changes_of_others_show),
@@ -587,4 +614,5 @@ TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_another_object_is_stale), TEST(test_big_files_are_whole),
 	TEST(test_a_larger_file_that_was_read_is_known),
 	TEST(test_who_searches_finds_the_next_directory_on_its_way),
-	TEST(test_who_searches_waits_for_no_flow_of_empty_files))
+	TEST(test_who_searches_waits_for_no_flow_of_empty_files),
+	TEST(test_many_names_of_one_file_take_no_longer_than_others))
