@@ -85,23 +85,23 @@ static bool read_again(
 }
 
 bool content_hash_end(struct content_hash *hash, struct op_context *ctx, struct open_file *file,
-	bool may_read, uint8_t ret_digest[CONTENT_HASH_BYTES])
+	bool may_read, uint8_t ret_digest[CONTENT_HASH_BYTES], struct attributes *ret_attributes)
 {
-	struct attributes attributes;
 	XXH128_canonical_t canonical;
 	XXH128_hash_t digest;
 	bool known;
 
 	if (!hash || !hash->was_written || (!may_read && !hash->in_sequence))
 		return false;
-	attributes.size_bytes = hash->next;
-	if (may_read && workspace_getattr(ctx, file->workspace, &OBJECT_OF(file), &attributes) < 0)
+	ret_attributes->size_bytes = hash->next;
+	if (may_read &&
+		workspace_getattr(ctx, file->workspace, &OBJECT_OF(file), ret_attributes) < 0)
 		return false;
-	known = hash->in_sequence && attributes.size_bytes == hash->next;
+	known = hash->in_sequence && ret_attributes->size_bytes == hash->next;
 	if (known)
 		digest = XXH3_128bits_digest(&hash->state);
-	else if (attributes.size_bytes <= READ_AGAIN_MAX_BYTES)
-		known = read_again(ctx, file, attributes.size_bytes, &digest);
+	else if (ret_attributes->size_bytes <= READ_AGAIN_MAX_BYTES)
+		known = read_again(ctx, file, ret_attributes->size_bytes, &digest);
 	if (!known)
 		return false;
 	XXH128_canonicalFromHash(&canonical, digest);

@@ -30,6 +30,7 @@ void content_hash_disturb(struct content_hash *hash);
 
 /* xxh3-128 (canonical) of the file's content after the last write.  False: nothing was
  * written, or it would take too long.  `may_read`: reading and looking cost no round trip;
- * without, the hash is of what was written through this handle. */
+ * without, the hash is of what was written through this handle, and
+ * `ret_attributes`, those from before the content was read, are not set. */
 bool content_hash_end(struct content_hash *hash, struct op_context *ctx, struct open_file *file,
-	bool may_read, uint8_t ret_digest[CONTENT_HASH_BYTES]);
+	bool may_read, uint8_t ret_digest[CONTENT_HASH_BYTES], struct attributes *ret_attributes);

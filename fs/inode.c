@@ -77,6 +77,16 @@ static void remember_forgotten(struct inode_table *t, struct inode *inode, struc
 	path_string_done(&path);
 }
 
+static void forget_hash(struct inode_table *t, struct inode *inode)
+{
+	if (!inode->has_hash)
+		return;
+	t->bytes -= sizeof(*inode->written) + MALLOC_OVERHEAD_BYTES;
+	free(inode->written);
+	inode->written = NULL;
+	inode->has_hash = false;
+}
+
 /* Returns what may be unused now, too: recursion would need stack for the whole depth of a tree. */
 static struct inode *free_unused(
 	struct inode_table *t, struct inode *inode, struct forgotten **list)
@@ -97,6 +107,7 @@ static struct inode *free_unused(
 	hash_table_remove(&t->inodes, inode, inode_entry_hash, inode_entry_link);
 	t->bytes -= sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
 	inode_forget_missing(t, inode);
+	forget_hash(t, inode);
 	free(inode->target);
 	free(inode);
 	if (parent)
@@ -186,7 +197,7 @@ void inode_table_free(struct inode_table *t)
 			t->inodes.buckets[i] = inode->hash_next;
 			free(inode->lost);
 			missing_free(inode->missing);
-			free(inode->target);
+			free(inode->target); /* or `written` */
 			free(inode);
 		}
 	free(t->names.buckets);
@@ -341,6 +352,49 @@ void inode_table_note(struct inode_table *t, struct inode *inode, const struct a
 	pthread_mutex_lock(&t->lock);
 	inode_note(t, inode, a, ret_note);
 	pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- Hashes ------------------------------------------------------------------------ */
+
+bool inode_table_hash(struct inode_table *t, struct inode *inode, const struct attributes *a,
+	uint8_t ret_digest[CONTENT_HASH_BYTES])
+{
+	const struct known_hash *known;
+	struct inode_version version;
+	bool is_same;
+
+	inode_version_of(a, &version);
+	pthread_mutex_lock(&t->lock);
+	known = inode->has_hash ? inode->written : NULL;
+	is_same = known && known->version.size_bytes == version.size_bytes &&
+		  known->version.mtime_ns == version.mtime_ns &&
+		  known->version.ctime_ns == version.ctime_ns;
+	if (is_same)
+		memcpy(ret_digest, known->digest, CONTENT_HASH_BYTES);
+	pthread_mutex_unlock(&t->lock);
+	return is_same;
+}
+
+bool inode_table_keep_hash(struct inode_table *t, struct inode *inode, const struct attributes *a,
+	const uint8_t *digest)
+{
+	struct known_hash *known = NULL;
+	bool is_alone;
+
+	pthread_mutex_lock(&t->lock);
+	forget_hash(t, inode);
+	is_alone = !inode->is_mixed;
+	if (is_alone && a)
+		known = malloc(sizeof(*known));
+	if (known) {
+		inode_version_of(a, &known->version);
+		memcpy(known->digest, digest, CONTENT_HASH_BYTES);
+		inode->written = known;
+		inode->has_hash = true;
+		t->bytes += sizeof(*known) + MALLOC_OVERHEAD_BYTES;
+	}
+	pthread_mutex_unlock(&t->lock);
+	return is_alone;
 }
 
 /* ---- Watches ----------------------------------------------------------------------- */

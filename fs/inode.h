@@ -43,6 +43,8 @@ struct open_handle {
 	uint64_t spare_until_ns;                      /* CLOCK_MONOTONIC */
 	bool holds_number;
 	struct content_hash *hash; /* of what is written; NULL: not wanted */
+	bool knows_before;
+	uint8_t hash_before[CONTENT_HASH_BYTES]; /* of the content when it was opened */
 	enum handle_way way;
 	int backing_id; /* WAY_BACKED */
 };
@@ -54,19 +56,28 @@ struct inode_version {
 	uint32_t mode, nlink, uid, gid;
 };
 
+/* Of the content that a file had in one version. */
+struct known_hash {
+	struct inode_version version;
+	uint8_t digest[CONTENT_HASH_BYTES];
+};
+
 struct inode {
 	struct inode *hash_next;
 	struct object_id id;
 	struct inode_name *names;    /* the latest first; NULL: unlinked, or the root */
 	struct inode_name *lost;     /* without names, known to the kernel: the last one it had */
 	struct open_handle *handles; /* of regular files */
-	char *target;                /* of a link that was stale when it was looked for; or NULL */
-	uint64_t lookups;            /* by the kernel */
-	uint32_t references;         /* names that have it as parent, handles, requests */
-	uint32_t writers;            /* handles open for writing */
-	atomic_uint mappers;         /* handles that a shared map can be written through */
-	uint32_t backing_users;      /* handles with the id below (struct session's lock) */
-	uint32_t cached_users;       /* handles without */
+	union {
+		struct known_hash *written; /* a file: with has_hash */
+		char *target; /* of a link that was stale when it was looked for; or NULL */
+	};
+	uint64_t lookups;       /* by the kernel */
+	uint32_t references;    /* names that have it as parent, handles, requests */
+	uint32_t writers;       /* handles open for writing */
+	atomic_uint mappers;    /* handles that a shared map can be written through */
+	uint32_t backing_users; /* handles with the id below (struct session's lock) */
+	uint32_t cached_users;  /* handles without */
 	int32_t backing_id;
 	struct inode_version version; /* as last told to the kernel; mode 0: none */
 	atomic_bool content_told;     /* the kernel was given the whole file */
@@ -85,10 +96,12 @@ struct inode {
 					     * compared */
 	_Atomic uint16_t written_ms;        /* through this mount, last: it wraps around */
 	atomic_bool on_ttl;                 /* watching it was denied; the table's lock */
-	bool is_former;      /* a directory that was found elsewhere: another has its id now */
-	bool is_stale;       /* of no use but to be looked for again: it never has a name */
-	bool is_root : 1;    /* these are as they were made */
-	bool is_virtual : 1; /* below .isthmus (fs/virtual.h); in no table */
+	bool is_former;       /* a directory that was found elsewhere: another has its id now */
+	bool is_stale;        /* of no use but to be looked for again: it never has a name */
+	bool is_mixed;        /* more than one handle may have written since none was open for it */
+	atomic_bool has_hash; /* of what was written through this mount last */
+	bool is_root : 1;     /* these are as they were made */
+	bool is_virtual : 1;  /* below .isthmus (fs/virtual.h); in no table */
 	bool is_directory : 1;
 	bool is_renumbered : 1;
 };
@@ -179,6 +192,16 @@ int inode_table_enter_stale(
 /* Newer attributes of a known object. */
 void inode_table_note(struct inode_table *table, struct inode *inode,
 	const struct attributes *attributes, struct inode_note *ret_note);
+
+/* The hash of the content that the object has in this version, if the last change through this
+ * mount made it.  False: not known. */
+bool inode_table_hash(struct inode_table *table, struct inode *inode,
+	const struct attributes *attributes, uint8_t ret_digest[CONTENT_HASH_BYTES]);
+
+/* A handle has changed the content; attributes NULL: into what is not known.  False: others had it
+ * open for writing meanwhile, so that nothing is kept. */
+bool inode_table_keep_hash(struct inode_table *table, struct inode *inode,
+	const struct attributes *attributes, const uint8_t *digest);
 
 /* The kernel forgets `count` lookups; the inode may be gone afterwards. */
 void inode_table_forget(struct inode_table *table, struct inode *inode, uint64_t count);

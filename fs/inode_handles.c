@@ -185,7 +185,8 @@ bool inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
 	if (handle->is_spare)
 		join_spares(t, handle);
 	inode->references += !handle->is_spare;
-	inode->writers += is_writer(handle);
+	if (is_writer(handle))
+		inode->is_mixed = ++inode->writers > 1;
 	inode->mappers += is_mapper(handle);
 	pthread_mutex_unlock(&t->lock);
 	return true;

@@ -334,6 +334,8 @@ static void print_extras(FILE *out, const cJSON *record)
 		command_print_safe(out, detail);
 		fputs("'", out);
 	}
+	print_named(out, "  before ", text_member(record, "hash_before"));
+	print_named(out, "  hash ", text_member(record, "hash"));
 	if (changed > 0 || truncated)
 		fprintf(out, "  %d%s changed", changed, truncated ? " or more" : "");
 	if (!call)

@@ -256,6 +256,8 @@ uint64_t mount_log_record(struct mount_log *log, const struct log_record *record
 	memcpy(queued.process, caller.name, sizeof(queued.process));
 	if (record->flags & LOG_HAS_HASH)
 		memcpy(queued.hash, record->hash, sizeof(queued.hash));
+	if (record->flags & LOG_HAS_HASH_BEFORE)
+		memcpy(queued.hash_before, record->hash_before, sizeof(queued.hash_before));
 	if (record->call_id) {
 		caller_done(&caller);
 		caller.call = callers_call_by_id(log->callers, record->call_id);

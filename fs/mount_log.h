@@ -16,13 +16,14 @@ struct log_anchor;
 struct mount_log;
 
 enum log_op_flags {
-	LOG_IS_MUTATION = 1 << 0,   /* changes the workspace: never dropped */
-	LOG_HAS_RANGE = 1 << 1,     /* offset and bytes are set */
-	LOG_HAS_HASH = 1 << 2,      /* hash is set */
-	LOG_HAS_EXIT = 1 << 3,      /* exit_code, signal are set */
-	LOG_FROM_CACHE = 1 << 4,    /* answered without asking the workspace */
-	LOG_IS_REDACTED = 1 << 5,   /* secrets were left out of detail */
-	LOG_HAS_NO_CALLER = 1 << 6, /* nobody here asked for it */
+	LOG_IS_MUTATION = 1 << 0,     /* changes the workspace: never dropped */
+	LOG_HAS_RANGE = 1 << 1,       /* offset and bytes are set */
+	LOG_HAS_HASH = 1 << 2,        /* hash is set */
+	LOG_HAS_EXIT = 1 << 3,        /* exit_code, signal are set */
+	LOG_FROM_CACHE = 1 << 4,      /* answered without asking the workspace */
+	LOG_IS_REDACTED = 1 << 5,     /* secrets were left out of detail */
+	LOG_HAS_NO_CALLER = 1 << 6,   /* nobody here asked for it */
+	LOG_HAS_HASH_BEFORE = 1 << 7, /* hash_before is set */
 };
 
 /* One operation.  The strings are copied. */
@@ -40,8 +41,9 @@ struct log_record {
 	int64_t offset; /* bytes */
 	uint64_t bytes; /* transferred */
 	uint32_t round_trips;
-	uint8_t hash[16]; /* xxh3-128 of the content after the write */
-	int exit_code;    /* exec: as struct exec_event */
+	uint8_t hash[16];        /* xxh3-128 of the content after the write */
+	uint8_t hash_before[16]; /* ... and of the one that it replaced */
+	int exit_code;           /* exec: as struct exec_event */
 	int signal;
 	const char *detail; /* exec: the command line; status changes: the text; or NULL */
 	const char *const

@@ -228,6 +228,14 @@ static void put_caller(struct buffer *out, const struct queued_record *record)
 	put_number(out, record->uid);
 }
 
+static void put_digest(struct buffer *out, const char *key, const uint8_t digest[16])
+{
+	put_key(out, key);
+	put(out, "\"", 1);
+	put_hex(out, digest, 16);
+	put(out, "\"", 1);
+}
+
 static void put_outcome(struct buffer *out, const struct queued_record *record)
 {
 	if (record->flags & LOG_HAS_RANGE) {
@@ -245,11 +253,10 @@ static void put_outcome(struct buffer *out, const struct queued_record *record)
 		put_key(out, "round_trips");
 		put_number(out, record->round_trips);
 	}
-	if (record->flags & LOG_HAS_HASH) {
-		put_text(out, ",\"hash\":\"");
-		put_hex(out, record->hash, sizeof(record->hash));
-		put(out, "\"", 1);
-	}
+	if (record->flags & LOG_HAS_HASH)
+		put_digest(out, "hash", record->hash);
+	if (record->flags & LOG_HAS_HASH_BEFORE)
+		put_digest(out, "hash_before", record->hash_before);
 	if (record->flags & LOG_HAS_EXIT) {
 		put_key(out, record->exit_code < 0 ? "signal" : "exit_code");
 		put_signed(out, record->exit_code < 0 ? record->signal : record->exit_code);

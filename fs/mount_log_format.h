@@ -49,7 +49,7 @@ struct queued_record {
 	uint32_t round_trips;
 	int exit_code;
 	int signal;
-	uint8_t hash[16];
+	uint8_t hash[16], hash_before[16];
 	char process[16];
 	uint32_t lengths[LOG_STRINGS], changed_length;
 	bool cut; /* a string was longer than its bound */

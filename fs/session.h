@@ -126,6 +126,7 @@ struct request {
 	bool by_name;               /* what has the object's name now: `successor` ... */
 	bool is_gone;               /* ... but nothing has */
 	struct object_id successor;
+	bool is_found;  /* what was to be created was there */
 	bool is_step;   /* perhaps on the way along a path */
 	bool by_path;   /* of an entry: in whatever directory has the name */
 	bool is_astray; /* the path leads through a directory that is not there any more */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "fs/invalidate.h"
@@ -150,9 +151,24 @@ static bool hand_over_content(struct request *r, struct open_handle *handle,
 
 /* ---- Opening ------------------------------------------------------------------------- */
 
-/* Takes over `file`. */
+/* The hash of the content that the file had, without a look at it.  `before`: the attributes it had
+ * then, or NULL. */
+static bool hash_before(struct request *r, struct inode *inode, const struct attributes *before,
+	uint8_t ret_digest[CONTENT_HASH_BYTES])
+{
+	static const uint8_t nothing[CONTENT_HASH_BYTES] = {0x99, 0xaa, 0x06, 0xd3, 0x01, 0x47,
+		0x98, 0xd8, 0x60, 0x01, 0xc3, 0x24, 0x46, 0x8d, 0x49, 0x7f};
+
+	if (before && before->size_bytes)
+		return inode_table_hash(r->mount->inodes, inode, before, ret_digest);
+	memcpy(ret_digest, nothing, sizeof(nothing));
+	return before;
+}
+
+/* Takes over `file`.  `before`: its attributes before it was opened, when they are known. */
 static int make_handle(struct request *r, struct inode *inode, struct open_file *file,
-	const struct attributes *attributes, struct fuse_file_info *fi)
+	const struct attributes *attributes, const struct attributes *before,
+	struct fuse_file_info *fi)
 {
 	struct open_handle *handle = malloc(sizeof(*handle));
 
@@ -161,8 +177,10 @@ static int make_handle(struct request *r, struct inode *inode, struct open_file 
 		return -ENOMEM;
 	}
 	*handle = (struct open_handle){.inode = inode, .file = file, .flags = fi->flags};
-	if (is_writing(fi->flags) && r->mount->log)
+	if (is_writing(fi->flags) && r->mount->log) {
 		handle->hash = content_hash_new(!attributes->size_bytes);
+		handle->knows_before = hash_before(r, inode, before, handle->hash_before);
+	}
 	inode_table_handle_add(r->mount->inodes, handle);
 	if (is_writing(fi->flags) || (fi->flags & O_TRUNC))
 		session_bar_content(r->session, inode);
@@ -241,9 +259,19 @@ static int flags_there(const struct session *s, int flags)
 	return s->mount->options->no_atime && !s->is_remote ? flags | O_NOATIME : flags;
 }
 
+/* The attributes of a file that opening is about to truncate, if they say which content it has. Far
+ * away they would cost a round trip. */
+static bool look_before(struct request *r, struct inode *inode, const struct object_ref *object,
+	int flags, struct attributes *ret_attributes)
+{
+	return (flags & O_TRUNC) && !r->session->is_remote && inode->has_hash &&
+	       workspace_getattr(&r->op, r->mount->workspace, object, ret_attributes) == 0;
+}
+
 void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct attributes attributes;
+	struct attributes attributes, truncated;
+	const struct attributes *before;
 	struct open_file *file;
 	struct object_ref object;
 	struct inode_note note;
@@ -259,6 +287,9 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	drops = inode->drops;
 	do {
 		result = request_locate(&r, inode, &object);
+		before = result == 0 && look_before(&r, inode, &object, fi->flags, &truncated)
+				 ? &truncated
+				 : NULL;
 		if (result == 0)
 			result = workspace_open_file(&r.op, r.mount->workspace, &object,
 				flags_there(r.session, fi->flags), &file, &attributes);
@@ -266,8 +297,11 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 			result = -ESTALE;
 	} while (request_retry(&r, result, inode));
 	result = request_object_result(&r, inode, result);
+	/* Far away these may be from a cache. */
+	if (!(fi->flags & O_TRUNC) && !r.session->is_remote)
+		before = &attributes;
 	if (result == 0)
-		result = make_handle(&r, inode, file, &attributes, fi);
+		result = make_handle(&r, inode, file, &attributes, before, fi);
 	if (result < 0) {
 		request_finish(&r, result);
 		return;
@@ -300,6 +334,7 @@ static int open_existing(struct request *r, int flags, struct open_file **ret_fi
 	if (!S_ISREG(attributes.mode))
 		return -ESTALE;
 	object.id = attributes.id;
+	r->is_found = true;
 	result = workspace_open_file(
 		&r->op, r->mount->workspace, &object, flags, ret_file, ret_attributes);
 	return result == -ESTALE ? -ENOENT : result;
@@ -396,7 +431,8 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 	if (r.is_astray)
 		entry.entry_timeout = entry.attr_timeout = 0;
 	if (result == 0) {
-		result = make_handle(&r, inode, file, &attributes, fi);
+		result = make_handle(
+			&r, inode, file, &attributes, r.is_found ? NULL : &attributes, fi);
 		if (result < 0)
 			inode_table_forget(r.mount->inodes, inode, 1);
 	}
@@ -411,6 +447,24 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 	}
 }
 
+static void record_hashes(struct request *r, struct open_handle *handle)
+{
+	bool is_near = !r->session->is_remote;
+	bool is_sure = is_near && handle->way != WAY_BACKED; /* maps of those are written past us */
+	struct attributes attributes;
+
+	if (!content_hash_end(
+		    handle->hash, &r->op, handle->file, is_near, r->record.hash, &attributes))
+		return;
+	r->record.flags |= LOG_HAS_HASH;
+	if (!inode_table_keep_hash(r->mount->inodes, handle->inode, is_sure ? &attributes : NULL,
+		    r->record.hash) ||
+		!handle->knows_before)
+		return;
+	memcpy(r->record.hash_before, handle->hash_before, CONTENT_HASH_BYTES);
+	r->record.flags |= LOG_HAS_HASH_BEFORE;
+}
+
 void session_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct open_handle *handle;
@@ -421,9 +475,7 @@ void session_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	handle = session_begin_on_handle(
 		&r, fuse, "close", is_writing(fi->flags) ? LOG_IS_MUTATION : 0, fi);
-	if (content_hash_end(
-		    handle->hash, &r.op, handle->file, !r.session->is_remote, r.record.hash))
-		r.record.flags |= LOG_HAS_HASH;
+	record_hashes(&r, handle);
 	leave_way(r.session, handle);
 	if (fi->flock_release)
 		invalidator_unlocked(r.session->invalidator, handle->inode,

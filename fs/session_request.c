@@ -84,6 +84,7 @@ void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned 
 	r->asked_to_end_ns = 0;
 	r->by_name = false;
 	r->by_path = false;
+	r->is_found = false;
 	r->is_step = false;
 	r->is_gone = false;
 	r->is_astray = false;

@@ -372,6 +372,47 @@ test_the_log_has_the_hash_of_what_was_written() {
 	}
 }
 
+in_log() {
+	grep -q "\"hash\":\"$1\"${2:-}" "$mnt/.isthmus/log"
+}
+
+hash_of() {
+	getfattr --only-values -n user.isthmus.hash "$mnt/$1"
+}
+
+test_the_log_has_the_hash_of_what_was_replaced() {
+	local first nothing=99aa06d3014798d86001c324468d497f second third fourth
+
+	seq 10000 >"$mnt/chain"
+	first=$(hash_of chain)
+	wait_for 10 in_log "$first" ",\"hash_before\":\"$nothing\""
+	if [[ ! "$uri" =~ ^(local|mem): ]]; then
+		echo "anew" >"$mnt/chain"
+		second=$(hash_of chain)
+		wait_for 10 in_log "$second"
+		if in_log "$second" ',"hash_before"'; then
+			return 1
+		fi
+		return 0
+	fi
+	echo "more" >>"$mnt/chain"
+	second=$(hash_of chain)
+	wait_for 10 in_log "$second" ",\"hash_before\":\"$first\""
+	echo "anew" >"$mnt/chain"
+	third=$(hash_of chain)
+	wait_for 10 in_log "$third" ",\"hash_before\":\"$second\""
+	"$ISTHMUS" log "$mnt" >"$tmp/shown"
+	grep -q "before $second  hash $third" "$tmp/shown"
+	[ -n "$backing" ] || return 0
+	echo "of somebody else" >"$backing/chain"
+	echo "and more" >>"$mnt/chain"
+	fourth=$(hash_of chain)
+	wait_for 10 in_log "$fourth"
+	if in_log "$fourth" ',"hash_before"'; then
+		return 1
+	fi
+}
+
 test_a_removed_directory_keeps_its_times() {
 	need_backing
 	need python3

@@ -31,17 +31,18 @@ static void test_both_ways_give_the_same_hash(void)
 	struct content_hash *on_the_way = content_hash_new(true),
 			    *by_reading = content_hash_new(true);
 	uint8_t one[CONTENT_HASH_BYTES], other[CONTENT_HASH_BYTES];
+	struct attributes attributes;
 
 	put(on_the_way, straight, "hello ", 0);
 	put(on_the_way, straight, "world", 6);
 	put(by_reading, crooked, "world", 6);
 	put(by_reading, crooked, "hello ", 0);
-	CHECK(content_hash_end(on_the_way, &ctx, straight, true, one));
-	CHECK(content_hash_end(by_reading, &ctx, crooked, true, other));
+	CHECK(content_hash_end(on_the_way, &ctx, straight, true, one, &attributes));
+	CHECK(content_hash_end(by_reading, &ctx, crooked, true, other, &attributes));
 	CHECK(memcmp(one, other, sizeof(one)) == 0);
-	CHECK(content_hash_end(on_the_way, &ctx, straight, false, other));
+	CHECK(content_hash_end(on_the_way, &ctx, straight, false, other, &attributes));
 	CHECK(memcmp(one, other, sizeof(one)) == 0);
-	CHECK(!content_hash_end(by_reading, &ctx, crooked, false, other));
+	CHECK(!content_hash_end(by_reading, &ctx, crooked, false, other, &attributes));
 	content_hash_free(on_the_way);
 	content_hash_free(by_reading);
 	workspace_close(&ctx, straight);
@@ -53,9 +54,10 @@ static void test_what_was_not_written_has_no_hash(void)
 	struct open_file *file = new_file("unwritten");
 	struct content_hash *hash = content_hash_new(true);
 	uint8_t digest[CONTENT_HASH_BYTES];
+	struct attributes attributes;
 
-	CHECK(!content_hash_end(hash, &ctx, file, true, digest));
-	CHECK(!content_hash_end(NULL, &ctx, file, true, digest));
+	CHECK(!content_hash_end(hash, &ctx, file, true, digest, &attributes));
+	CHECK(!content_hash_end(NULL, &ctx, file, true, digest, &attributes));
 	content_hash_free(hash);
 	workspace_close(&ctx, file);
 }

@@ -1,6 +1,7 @@
 #include "fs/inode.h"
 #include "fs/misses.h"
 
+#include <fcntl.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -534,6 +535,59 @@ static void test_a_known_file_takes_less_than_300_bytes(void)
 	inode_table_free(table);
 }
 
+static struct open_handle *open_to_write(struct inode_table *table, struct inode *inode)
+{
+	struct open_handle *handle = calloc(1, sizeof(*handle));
+
+	handle->inode = inode;
+	handle->flags = O_WRONLY;
+	inode_table_handle_add(table, handle);
+	return handle;
+}
+
+static void test_a_hash_is_of_one_version(void)
+{
+	struct inode_table *table = new_table();
+	struct attributes file = object(2, S_IFREG), later;
+	struct inode *inode = enter(table, inode_table_root(table), "file", file);
+	const uint8_t digest[CONTENT_HASH_BYTES] = {1, 2, 3};
+	uint8_t got[CONTENT_HASH_BYTES] = {0};
+	uint64_t inodes, bytes, before;
+	struct open_handle *handle, *other;
+
+	inode_table_usage(table, &inodes, &before);
+	handle = open_to_write(table, inode);
+	CHECK(!inode_table_hash(table, inode, &file, got));
+	CHECK(inode_table_keep_hash(table, inode, &file, digest));
+	CHECK(inode_table_hash(table, inode, &file, got) && memcmp(digest, got, sizeof(got)) == 0);
+	later = file;
+	later.ctime.tv_nsec++;
+	CHECK(!inode_table_hash(table, inode, &later, got));
+	later = file;
+	later.size_bytes++;
+	CHECK(!inode_table_hash(table, inode, &later, got) && inode->has_hash);
+
+	/* Two that write at a time. */
+	other = open_to_write(table, inode);
+	CHECK(!inode_table_keep_hash(table, inode, &file, digest));
+	CHECK(!inode->has_hash);
+	CHECK_RC(0, inode_table_handle_put(table, NULL, other));
+	CHECK(!inode_table_keep_hash(table, inode, &file, digest));
+	CHECK_RC(0, inode_table_handle_put(table, NULL, handle));
+	handle = open_to_write(table, inode);
+	CHECK(inode_table_keep_hash(table, inode, &file, digest));
+	CHECK(inode_table_keep_hash(table, inode, NULL, digest));
+	CHECK(!inode->has_hash);
+	CHECK_RC(0, inode_table_handle_put(table, NULL, handle));
+	inode_table_usage(table, &inodes, &bytes);
+	CHECK_RC(before, bytes);
+	handle = open_to_write(table, inode);
+	CHECK(inode_table_keep_hash(table, inode, &file, digest));
+	CHECK_RC(0, inode_table_handle_put(table, NULL, handle));
+	inode_table_forget(table, inode, 1);
+	inode_table_free(table);
+}
+
 static void test_a_directory_below_itself_is_a_loop(void)
 {
 	struct inode_table *table = new_table();
@@ -600,4 +654,4 @@ TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_deep_trees_have_paths_and_can_be_forgotten),
 	TEST(test_what_the_kernel_forgets_is_gone_when_nothing_needs_it),
 	TEST(test_a_change_of_content_is_noticed),
-	TEST(test_a_known_file_takes_less_than_300_bytes))
+	TEST(test_a_known_file_takes_less_than_300_bytes), TEST(test_a_hash_is_of_one_version))

@@ -120,7 +120,7 @@ static void test_every_field_reaches_the_line(void)
 	const struct log_record full = {
 		.op = "exec",
 		.flags = LOG_IS_MUTATION | LOG_HAS_RANGE | LOG_HAS_HASH | LOG_HAS_EXIT |
-			 LOG_FROM_CACHE,
+			 LOG_FROM_CACHE | LOG_HAS_HASH_BEFORE,
 		.path = "a",
 		.path2 = "b",
 		.pid = getpid(),
@@ -133,6 +133,7 @@ static void test_every_field_reaches_the_line(void)
 		.bytes = 10,
 		.round_trips = 2,
 		.hash = {0xab, 0xcd},
+		.hash_before = {0xef},
 		.exit_code = 3,
 		.detail = "make test",
 		.changed = changed,
@@ -156,6 +157,7 @@ static void test_every_field_reaches_the_line(void)
 	CHECK_RC(2, number_of(line, "round_trips"));
 	CHECK(cJSON_IsTrue(cJSON_GetObjectItem(line, "cached")));
 	CHECK_STRING("abcd0000000000000000000000000000", text_of(line, "hash"));
+	CHECK_STRING("ef000000000000000000000000000000", text_of(line, "hash_before"));
 	CHECK_RC(3, number_of(line, "exit_code"));
 	CHECK_STRING("make test", text_of(line, "detail"));
 	names = cJSON_GetObjectItem(line, "changed");
