@@ -239,6 +239,15 @@ static bool is_awk_word(const char *word, size_t length, const char *list)
 	return false;
 }
 
+/* 2system("id") is a 2 and a call. */
+static bool scan_awk_number(struct awk_scan *scan)
+{
+	while (isdigit((unsigned char)*scan->at))
+		scan->at++;
+	scan->last = AWK_OPERAND;
+	return !is_name_byte(*scan->at);
+}
+
 static bool scan_awk_word(struct awk_scan *scan)
 {
 	const char *word = scan->at;
@@ -329,6 +338,8 @@ bool shell_awk_only_prints(const char *program)
 			ok = scan_awk_string(&scan);
 		} else if (*scan.at == '/') {
 			ok = scan_awk_slash(&scan);
+		} else if (isdigit((unsigned char)*scan.at)) {
+			ok = scan_awk_number(&scan);
 		} else if (is_name_byte(*scan.at)) {
 			ok = scan_awk_word(&scan);
 		} else {
