@@ -33,8 +33,8 @@ static size_t missed(void)
 		"f() { ls; }; f", "for x in a; do ls; done", "[[ a ]]", "((x = 1))", "ls ~/../out",
 		"read x < f", "echo $((x=1)); : $(/mnt/w/src/pwn)"};
 	static const char *const harmless[] = {"echo a > /dev/null 2>&1", "ls -l src | cat",
-		"cat < f; (echo \"$(ls)\")", "echo '$(pwn)'", "LC_ALL=C git status -s",
-		"cat up/w/f"};
+		"cat < f; (echo \"$(ls)\")", "echo '$(pwn)'", "cat 'a\n;pwn' \"it's\n\" f",
+		"LC_ALL=C git status -s", "cat up/w/f"};
 	size_t count = 0;
 
 	for (size_t i = 0; i < sizeof(harmful) / sizeof(harmful[0]); i++) {

@@ -81,7 +81,8 @@ static int become_root_of_a_namespace(void)
 		r = write_file("/proc/self/uid_map", uid, 0);
 	if (r == 0)
 		r = write_file("/proc/self/gid_map", gid, 0);
-	if (r == 0 && (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	/* A slave: what is unmounted outside goes here, too. */
+	if (r == 0 && (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ||
 			      mount("/dev/null", "/dev/null", NULL, MS_BIND, NULL) < 0 ||
 			      mount("room", "/mnt", "tmpfs", 0, "mode=755,size=64m") < 0))
 		r = -errno;
@@ -377,12 +378,18 @@ static bool changes_what_commands_do(const char *setting)
 	return false;
 }
 
+/* ls -I, -T and -w, also with other letters in front. */
+static bool takes_value(const char *word)
+{
+	return word[0] == '-' && word[1] && word[1] != '-' && strchr("ITw", word[strlen(word) - 1]);
+}
+
 /* What is wrong with a command that ran; NULL: nothing. */
 static const char *judge_command(const struct room_line *line, const char *trace)
 {
 	struct buffer word cleanup_buffer = {0}, pair cleanup_buffer = {0};
 	const char *at = trace, *name;
-	bool known = !line->expected, looks;
+	bool known = !line->expected, looks, is_value = false;
 
 	if (!next_word(&at, &word))
 		return "an empty command";
@@ -394,8 +401,9 @@ static const char *judge_command(const struct room_line *line, const char *trace
 	for (bool first = true; next_word(&at, &word); first = false) {
 		if (first)
 			buffer_printf(&pair, " %s", (const char *)word.data);
-		if (looks && leads_out(line->directory, (const char *)word.data))
+		if (looks && !is_value && leads_out(line->directory, (const char *)word.data))
 			return "it names a file outside the root or below secret/";
+		is_value = takes_value((const char *)word.data);
 	}
 	buffer_append(&pair, "", 1);
 	for (size_t i = 0; !known && line->expected[i]; i++) {
@@ -442,12 +450,25 @@ static size_t too_much(struct buffer *report)
 	return 1;
 }
 
-/* Judges each line of the trace: "++@INDEX WORD...". */
+/* The end of what is traced of one command: a word in quotes may have line ends in it. */
+static char *trace_end(char *at)
+{
+	char quote = 0;
+
+	for (; *at && (quote || *at != '\n'); at++) {
+		if (quote != '\'' && *at == '\\' && at[1])
+			at++;
+		else if (*at == '\'')
+			quote = quote ? 0 : at[-1] == '$' ? '$' : '\'';
+	}
+	return at;
+}
+
+/* Judges each command of the trace: "++@INDEX WORD...". */
 static size_t judge_trace(const struct room_line *lines, size_t count, struct buffer *report)
 {
 	struct stat st;
 	cleanup_free char *text = NULL;
-	char *rest, *trace;
 	size_t found = 0, last = SIZE_MAX;
 
 	if (fstat(trace_fd, &st) < 0 || st.st_size > TRACE_MAX_BYTES)
@@ -455,14 +476,17 @@ static size_t judge_trace(const struct room_line *lines, size_t count, struct bu
 	text = calloc(1, (size_t)st.st_size + 1);
 	if (!text || pread(trace_fd, text, (size_t)st.st_size, 0) < 0)
 		return too_much(report);
-	for (rest = text; (trace = strsep(&rest, "\n"));) {
+	for (char *trace = text, *next; *trace; trace = next) {
 		size_t depth = strspn(trace, "+");
-		char *end;
-		size_t index = depth > 1 && trace[depth] == '@'
-				       ? strtoul(trace + depth + 1, &end, 10)
-				       : SIZE_MAX;
-		const char *what = index < count ? judge_command(&lines[index], end) : NULL;
+		char *end = trace_end(trace), *words = trace;
+		size_t index = SIZE_MAX;
+		const char *what;
 
+		next = end + (*end == '\n');
+		*end = '\0';
+		if (depth > 1 && trace[depth] == '@')
+			index = strtoul(trace + depth + 1, &words, 10);
+		what = index < count ? judge_command(&lines[index], words) : NULL;
 		if (!what || index == last)
 			continue;
 		report_line(report, &lines[index], what, trace);

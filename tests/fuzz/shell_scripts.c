@@ -35,13 +35,34 @@ static void awk(struct choices *choices, struct buffer *out)
 	static const char *const ends[] = {
 		"' f", "' f g", "'", "' x=1 f", "' ../out/key", "' -f g"};
 
+	static const char *const statements[] = {"print", "print $1", "x = 1", "x = $1 / 2", "x++",
+		"system(\"pwn\")", "print > \"new\"", "print \"a\" > \"new\"", "print | \"pwn\"",
+		"\"pwn\" | getline", "getline < \"../out/key\"", "print \"/\" / 2", "print x /1/ 2",
+		"if (/a/) print", "printf \"a\" >> \"new\"", "print (1 > 2)", "print \"a>b|c\"",
+		"gsub(/>/, \"|\")", "x = \"\\\"\"", "print length /2", "close(\"a\")", "next",
+		"exit", "ARGV[1] = \"../out/key\"; ARGC = 2", "$0 ~ \"a|b\"", "print /[/]/",
+		"getline", "getline x"};
+	static const char *const begins[] = {
+		"{", "{", "BEGIN{", "BEGIN {", "END{", "/a/{", "NR > 0 {"};
+
 	buffer_append_string(out, "awk ");
 	ADD_ONE(out, choices, options);
 	buffer_append_string(out, "'");
-	for (unsigned count = 1 + choose(choices, 14); count > 0; count--) {
-		ADD_ONE(out, choices, tokens);
-		if (choose(choices, 2))
-			buffer_append_string(out, " ");
+	if (choose(choices, 2)) {
+		ADD_ONE(out, choices, begins);
+		for (unsigned count = 1 + choose(choices, 3); count > 0; count--) {
+			ADD_ONE(out, choices, statements);
+			if (choose(choices, 3) == 0)
+				ADD_ONE(out, choices, tokens);
+			buffer_append_string(out, choose(choices, 2) ? "; " : "\n");
+		}
+		buffer_append_string(out, "}");
+	} else {
+		for (unsigned count = 1 + choose(choices, 14); count > 0; count--) {
+			ADD_ONE(out, choices, tokens);
+			if (choose(choices, 2))
+				buffer_append_string(out, " ");
+		}
 	}
 	ADD_ONE(out, choices, ends);
 }
@@ -71,11 +92,11 @@ static void sed(struct choices *choices, struct buffer *out)
 
 static void words(struct choices *choices, struct buffer *out)
 {
-	static const char *const programs[] = {"sort", "uniq", "head", "tail", "wc", "cut", "tr",
-		"grep", "find", "diff", "cmp", "comm", "date", "du", "stat", "env", "nice",
-		"timeout 5", "xargs", "test", "[", "printf", "echo", "basename", "tee", "od", "nl",
-		"paste", "join", "md5sum", "readlink", "true", "ls", "cat", "file", "tree", "xxd",
-		"jq", "rg", "strings", "command", "builtin", "type", "exec", "nohup", "stdbuf -o0",
+	static const char *const programs[] = {"sort", "uniq", "head", "wc", "cut", "tr", "grep",
+		"find", "diff", "cmp", "comm", "date", "du", "stat", "env", "nice", "timeout 5",
+		"xargs", "test", "[", "printf", "echo", "basename", "tee", "od", "nl", "paste",
+		"join", "md5sum", "readlink", "true", "ls", "cat", "file", "tree", "xxd", "jq",
+		"rg", "strings", "command", "builtin", "type", "exec", "nohup", "stdbuf -o0",
 		"setsid -w", "cp", "touch", "comm"};
 	static const char *const bits[] = {"f", "f", "g", "src", ".", "-", "--", "-n", "-r", "-o",
 		"-onew", "--output=new", "--outp=new", "-f", "-ff", "-f../out/key",
