@@ -273,6 +273,7 @@ void inode_table_keep_target(struct inode_table *t, struct inode *inode, char *t
 	char *former;
 
 	pthread_mutex_lock(&t->lock);
+	forget_hash(t, inode);
 	former = inode->target;
 	inode->target = target;
 	pthread_mutex_unlock(&t->lock);
