@@ -247,9 +247,16 @@ static size_t take_find_primary(struct shell_judge *judge, size_t at)
 	return at + 1 + values;
 }
 
+static void find_below(struct shell_judge *judge, size_t first, size_t paths, unsigned use)
+{
+	for (size_t i = first; i < paths; i++)
+		shell_judge_use(judge, i, 0, use);
+	if (first == paths)
+		shell_judge_use_path(judge, ".", use);
+}
+
 void shell_look_find(struct shell_judge *judge)
 {
-	unsigned use = SHELL_READS | SHELL_TREE;
 	size_t first, at = 1, paths;
 
 	judge->operands_taken = true;
@@ -275,12 +282,9 @@ void shell_look_find(struct shell_judge *judge)
 	}
 	while (at < judge->count)
 		at = take_find_primary(judge, at);
+	find_below(judge, first, paths, SHELL_READS | SHELL_TREE);
 	if (judge->deletes)
-		use |= SHELL_WRITES;
-	for (size_t i = first; i < paths; i++)
-		shell_judge_use(judge, i, 0, use);
-	if (first == paths)
-		shell_judge_use_path(judge, ".", use);
+		find_below(judge, first, paths, SHELL_WRITES | SHELL_TREE);
 }
 
 /* ---- Built-ins --------------------------------------------------------------------------- */
