@@ -18,11 +18,11 @@ struct fuzz_shell_counts fuzz_shell_counts;
 static const char *const allowed[][12] = {{"echo", "ls", "cat", "git status"},
 	{"echo", "ls", "cat", "git", "make", "find", "xargs", "env", "nice", "timeout"}};
 static const char *const four[] = {"echo", "ls", "cat", "git status", "env", "nice", "nohup",
-	"timeout", "stdbuf", "setsid", "command", "builtin", "exec", "eval", "bash", "time",
-	"xargs", "true", ":", NULL};
-static const char *const runners[] = {"echo", "ls", "cat", "git", "env", "nice", "nohup", "timeout",
-	"stdbuf", "setsid", "command", "builtin", "exec", "eval", "bash", "time", "true", ":",
-	"make", "find", "xargs", NULL};
+	"ionice", "timeout", "stdbuf", "setsid", "command", "builtin", "exec", "eval", "bash",
+	"time", "xargs", "true", ":", NULL};
+static const char *const runners[] = {"echo", "ls", "cat", "git", "env", "nice", "nohup", "ionice",
+	"timeout", "stdbuf", "setsid", "command", "builtin", "exec", "eval", "bash", "time", "true",
+	":", "make", "find", "xargs", NULL};
 static const char *const *const expected[] = {four, runners, NULL};
 
 static struct tool_session sessions[array_size(expected)];
