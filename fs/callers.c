@@ -229,7 +229,7 @@ int callers_call_check(struct callers *callers, const char *id, pid_t peer)
 	return r;
 }
 
-/* Of processes that have ended without a word.  With the lock held. */
+/* Forgets the calls of processes that ended without ending them.  With the lock held. */
 static void drop_abandoned(struct callers *callers)
 {
 	for (struct tool_call **at = &callers->calls; *at;) {

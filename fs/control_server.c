@@ -313,8 +313,8 @@ static bool start_thread(struct connection *connection)
 	return r == 0;
 }
 
-/* Under the lock.  Where there is no room, the connection that has been idle for longest makes it:
- * clients that connect and send nothing must not keep requests out.  False: none is idle. */
+/* Under the lock.  When all are in use, ends the connection that has been idle for longest:
+ * clients that send nothing must not keep requests out.  False: none is idle. */
 static bool make_room(struct control_server *server)
 {
 	struct connection *oldest = NULL;

@@ -353,7 +353,7 @@ static int go_back_in_ring(
 			return r;
 		r = open_preceding(reader);
 	}
-	/* The reader is at the begin of the oldest. */
+	/* The reader is at the beginning of the oldest. */
 	return r == -ENOENT ? 0 : r;
 }
 
