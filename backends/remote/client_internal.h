@@ -446,10 +446,11 @@ static inline struct remote_file *remote_file_of(struct open_file *file)
  * 0, -EIO. */
 int remote_file_ready(struct op_context *ctx, struct remote_file *file);
 
-/* Which handle's queued writes a request about `object` has to follow (0: none); waits
- * for them when they belong to several handles. */
+/* Which handle's queued writes a request about `object` has to follow (0: none; only one handle of
+ * an object has any).  Waits for all writes when it is not known which object is meant. */
 int remote_order(struct op_context *ctx, struct remote *remote, const struct object_ref *object,
 	uint64_t *ret_order);
+uint64_t remote_order_locked(struct remote *remote, const struct object_id *id);
 
 /* True for an object that was made through a handle that is still open, and got no extended
  * attributes since; `now_set`: it gets one now. */

@@ -199,12 +199,16 @@ static void unlink_chunk(struct remote_file *file, struct chunk *chunk)
 		*slot = chunk->next;
 }
 
-/* RESULT_BUSY: too many requests are under way.  RESULT_AGAIN, which remote_read() counts. */
-static int fetch(struct op_context *ctx, struct remote_file *file, uint64_t order, off_t offset,
-	size_t size, bool is_ahead)
+/* RESULT_BUSY: too many requests are under way.  RESULT_AGAIN, which remote_read() counts.
+ *
+ * The chunk is in the list before the order is looked up: a write that is queued later drops it,
+ * and the read follows one that was queued earlier. */
+static int fetch(
+	struct op_context *ctx, struct remote_file *file, off_t offset, size_t size, bool is_ahead)
 {
 	struct remote *remote = file->remote;
 	struct chunk *chunk = chunk_new(file, offset, size);
+	uint64_t order;
 	struct query q;
 	int r;
 
@@ -212,6 +216,7 @@ static int fetch(struct op_context *ctx, struct remote_file *file, uint64_t orde
 		return -ENOMEM;
 	chunk->is_ahead = is_ahead;
 	pthread_mutex_lock(&remote->lock);
+	order = remote_order_locked(remote, &file->id);
 	chunk->epoch = file->epoch;
 	file->refs++;
 	pthread_mutex_unlock(&remote->lock);
@@ -222,7 +227,7 @@ static int fetch(struct op_context *ctx, struct remote_file *file, uint64_t orde
 	wire_put_number(&q.out, size);
 	if (q.call) {
 		q.call->at_once = true;
-		q.call->may_spread = is_ahead;
+		q.call->may_spread = is_ahead && !order;
 	}
 	r = query_submit(&q, chunk_answered, chunk);
 	query_done(&q);
@@ -237,8 +242,7 @@ static int fetch(struct op_context *ctx, struct remote_file *file, uint64_t orde
 }
 
 /* Asks for what no chunk covers of the range. */
-static int fetch_missing(
-	struct op_context *ctx, struct remote_file *file, uint64_t order, off_t offset, off_t end)
+static int fetch_missing(struct op_context *ctx, struct remote_file *file, off_t offset, off_t end)
 {
 	int r = 0;
 
@@ -253,7 +257,7 @@ static int fetch_missing(
 		for (struct chunk *c = file->chunks; c; c = c->next)
 			if (c->offset > offset && c->offset < stop)
 				stop = c->offset;
-		r = fetch(ctx, file, order, offset, (size_t)(stop - offset), false);
+		r = fetch(ctx, file, offset, (size_t)(stop - offset), false);
 		offset = stop;
 	}
 	return r;
@@ -267,7 +271,18 @@ static bool is_sequential(const struct remote_file *file, off_t offset, size_t s
 	       offset <= file->next_offset + SEQUENTIAL_SLACK_BYTES && file->next_offset > 0;
 }
 
-static void read_ahead(struct op_context *ctx, struct remote_file *file, uint64_t order, off_t end)
+/* The next write would drop what was read ahead. */
+static bool is_being_written(struct remote_file *file)
+{
+	bool written;
+
+	pthread_mutex_lock(&file->remote->lock);
+	written = remote_order_locked(file->remote, &file->id);
+	pthread_mutex_unlock(&file->remote->lock);
+	return written;
+}
+
+static void read_ahead(struct op_context *ctx, struct remote_file *file, off_t end)
 {
 	struct remote *remote = file->remote;
 	off_t target;
@@ -282,7 +297,7 @@ static void read_ahead(struct op_context *ctx, struct remote_file *file, uint64_
 		off_t left = file->size_hint - file->ahead_offset;
 		size_t size = left < TRANSFER_MAX_BYTES ? (size_t)left : TRANSFER_MAX_BYTES;
 
-		if (fetch(ctx, file, order, file->ahead_offset, size, true) < 0)
+		if (fetch(ctx, file, file->ahead_offset, size, true) < 0)
 			break;
 		file->ahead_offset += (off_t)size;
 	}
@@ -316,10 +331,9 @@ static int wait_for_slot(struct op_context *ctx, struct remote_file *file)
 	return r;
 }
 
-static int fetch_or_wait(
-	struct op_context *ctx, struct remote_file *file, uint64_t order, off_t offset, off_t end)
+static int fetch_or_wait(struct op_context *ctx, struct remote_file *file, off_t offset, off_t end)
 {
-	int r = fetch_missing(ctx, file, order, offset, end);
+	int r = fetch_missing(ctx, file, offset, end);
 
 	return r == RESULT_BUSY ? wait_for_slot(ctx, file) : r;
 }
@@ -358,16 +372,16 @@ static int take_failure(struct remote_file *file, struct chunk *chunk)
 }
 
 /* Under file->lock. */
-static ssize_t read_locked(struct op_context *ctx, struct remote_file *file, uint64_t order,
-	uint8_t *data, size_t size, off_t offset)
+static ssize_t read_locked(
+	struct op_context *ctx, struct remote_file *file, uint8_t *data, size_t size, off_t offset)
 {
 	bool at_end = false, counted = false;
 	size_t done = 0;
 	int r;
 
-	r = fetch_missing(ctx, file, order, offset, offset + (off_t)size);
-	if (r == 0 && is_sequential(file, offset, size) && !order)
-		read_ahead(ctx, file, order, offset + (off_t)size);
+	r = fetch_missing(ctx, file, offset, offset + (off_t)size);
+	if (r == 0 && is_sequential(file, offset, size) && !is_being_written(file))
+		read_ahead(ctx, file, offset + (off_t)size);
 	if (r == RESULT_BUSY)
 		r = 0;
 	while (r == 0 && done < size && !at_end) {
@@ -375,7 +389,7 @@ static ssize_t read_locked(struct op_context *ctx, struct remote_file *file, uin
 		struct chunk *chunk = find_chunk(file, position);
 
 		if (!chunk) {
-			r = fetch_or_wait(ctx, file, order, position, offset + (off_t)size);
+			r = fetch_or_wait(ctx, file, position, offset + (off_t)size);
 		} else if (!chunk->done) {
 			r = wait_for_chunk(ctx, file, chunk, &counted);
 		} else if (chunk->error) {
@@ -396,8 +410,6 @@ ssize_t remote_read(
 	struct op_context *ctx, struct open_file *open_file, void *data, size_t size, off_t offset)
 {
 	struct remote_file *file = remote_file_of(open_file);
-	struct object_ref object = OBJECT_OF(open_file);
-	uint64_t order = 0;
 	int64_t result;
 
 	if ((file->flags & O_ACCMODE) == O_WRONLY)
@@ -405,12 +417,10 @@ ssize_t remote_read(
 	do {
 		int r = remote_file_ready(ctx, file);
 
-		if (r == 0)
-			r = remote_order(ctx, file->remote, &object, &order);
 		if (r < 0)
 			return r;
 		pthread_mutex_lock(&file->lock);
-		result = read_locked(ctx, file, order, data, size, offset);
+		result = read_locked(ctx, file, data, size, offset);
 		pthread_mutex_unlock(&file->lock);
 	} while (remote_again(ctx, &result));
 	return (ssize_t)result;

@@ -9,35 +9,26 @@ enum { SYNC_FLAGS = O_DSYNC | O_SYNC };
 
 /* ---- Order among queued writes and what follows them ------------------------------------ */
 
+uint64_t remote_order_locked(struct remote *remote, const struct object_id *id)
+{
+	const struct remote_file *f = *remote_bucket(remote, id);
+
+	while (f && !(f->writes && object_id_equal(&f->id, id)))
+		f = f->next;
+	return f ? f->handle : 0;
+}
+
 int remote_order(struct op_context *ctx, struct remote *remote, const struct object_ref *object,
 	uint64_t *ret_order)
 {
 	struct object_id id = object->file ? remote_file_of(object->file)->id : object->id;
-	uint64_t order = 0;
-	int r = 0;
+	bool settles;
 
 	pthread_mutex_lock(&remote->lock);
-	if (!id.inode && remote->write_bytes) {
-		pthread_mutex_unlock(&remote->lock);
-		return remote_settle(ctx, remote);
-	}
-	for (;;) {
-		unsigned dirty = 0;
-
-		for (struct remote_file *f = *remote_bucket(remote, &id); f; f = f->next)
-			if (f->writes && object_id_equal(&f->id, &id)) {
-				order = f->handle;
-				dirty++;
-			}
-		if (dirty == 0)
-			order = 0;
-		if (dirty <= 1 || r < 0)
-			break;
-		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
-	}
+	settles = !id.inode && remote->write_bytes;
+	*ret_order = settles ? 0 : remote_order_locked(remote, &id);
 	pthread_mutex_unlock(&remote->lock);
-	*ret_order = order;
-	return r;
+	return settles ? remote_settle(ctx, remote) : 0;
 }
 
 /* Under the lock.  True when a write of this generation or an earlier one is under way. */

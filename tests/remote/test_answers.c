@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -243,6 +244,157 @@ static void test_a_read_is_given_up_as_late_as_any_request(void)
 	CHECK_RC(-EIO, open_and_read(&far));
 	far_end_stop(&far);
 	CHECK_RC(2 + REPEATS_MAX, far.seen); /* all are opens */
+}
+
+/* ---- Reads beside writes -------------------------------------------------------------- */
+
+/* A far end with a connection.  The test answers its first read; a second one is answered together
+ * with the write before it. */
+struct far_files {
+	struct lane *lane;
+	struct remote *remote;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	unsigned reads; /* lock, as the next two */
+	uint32_t first_read;
+	uint64_t order; /* of the second read: the handle that it follows */
+	uint32_t write;
+	struct open_file *reader, *writer;
+};
+
+static void reply(struct far_files *far, uint32_t id, int64_t result,
+	const struct attributes *attributes, char fill, size_t size)
+{
+	static const uint8_t room[WIRE_RESULT_BYTES];
+	struct wire_writer out = {0};
+
+	lane_writer_init(&out);
+	wire_put_raw(&out, room, sizeof(room));
+	wire_set_result(out.buffer.data + FRAME_HEADER_BYTES, result, 1, 1);
+	if (attributes)
+		wire_put_attributes(&out, attributes);
+	for (size_t i = 0; i < size; i++)
+		wire_put_raw(&out, &fill, 1);
+	CHECK_RC(0, lane_send(far->lane, LANE_URGENT, FRAME_REPLY, id, &out));
+}
+
+static void take_read(struct far_files *far, uint32_t id, uint64_t order)
+{
+	bool is_first;
+
+	pthread_mutex_lock(&far->lock);
+	is_first = far->reads++ == 0;
+	if (is_first)
+		far->first_read = id;
+	else
+		far->order = order;
+	pthread_cond_broadcast(&far->changed);
+	pthread_mutex_unlock(&far->lock);
+	if (is_first)
+		return;
+	reply(far, id, 512, NULL, 'n', 512);
+	reply(far, far->write, 1, NULL, 0, 0);
+}
+
+static int take_request(void *user, const struct frame_header *header, uint8_t *payload)
+{
+	const struct attributes attributes = {.id.inode = 42, .mode = S_IFREG, .size_bytes = 4096};
+	struct wire_reader in = wire_reader_over(payload, header->size);
+	struct far_files *far = user;
+	uint64_t order;
+
+	for (int i = 0; i < 4; i++)
+		wire_get_number(&in); /* uid, gid, umask, no groups */
+	order = wire_get_number(&in);
+	if (header->type == REQUEST_READ)
+		take_read(far, header->id, order);
+	else if (header->type == REQUEST_OPEN)
+		reply(far, header->id, 0, &attributes, 0, 0);
+	else if (header->type == REQUEST_WRITE)
+		far->write = header->id;
+	else
+		reply(far, header->id, 0, NULL, 0, 0);
+	free(payload);
+	return 0;
+}
+
+static void ignore_loss(void *user, int error)
+{
+	(void)user;
+	(void)error;
+}
+
+static void far_files_start(struct far_files *far)
+{
+	static const struct remote_settings settings = {.name = "helper", .timeout_ms = 60000};
+	static const struct lane_callbacks there = {.received = take_request, .lost = ignore_loss};
+	int fds[2];
+
+	*far = (struct far_files){.lane = NULL};
+	pthread_mutex_init(&far->lock, NULL);
+	pthread_cond_init(&far->changed, NULL);
+	if (remote_new(&settings, &far->remote) < 0 || lane_new(&there, far, &far->lane) < 0 ||
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0 ||
+		lane_attach(far->remote->lane, fds[0], fds[0], 0) < 0 ||
+		lane_attach(far->lane, fds[1], fds[1], 0) < 0)
+		abort();
+}
+
+static void far_files_stop(struct far_files *far)
+{
+	lane_detach(far->remote->lane);
+	lane_detach(far->lane);
+	lane_free(far->lane);
+	remote_release(far->remote);
+	pthread_cond_destroy(&far->changed);
+	pthread_mutex_destroy(&far->lock);
+}
+
+static void *read_first(void *argument)
+{
+	struct far_files *far = argument;
+	struct op_context ctx;
+	char data[512];
+
+	op_context_init(&ctx);
+	CHECK_RC(512, remote_read(&ctx, far->reader, data, sizeof(data), 0));
+	CHECK_RC('n', data[0]);
+	return NULL;
+}
+
+static void await_first_read(struct far_files *far)
+{
+	pthread_mutex_lock(&far->lock);
+	while (!far->reads)
+		pthread_cond_wait(&far->changed, &far->lock);
+	pthread_mutex_unlock(&far->lock);
+}
+
+/* The write drops what was asked for before it.  What is asked for in its place may not be answered
+ * with what the file held before. */
+static void test_a_read_that_a_write_overtakes_is_asked_for_behind_it(void)
+{
+	struct attributes attributes;
+	struct op_context ctx;
+	struct far_files far;
+	pthread_t thread;
+
+	far_files_start(&far);
+	op_context_init(&ctx);
+	CHECK_RC(0, remote_open_file(&ctx, &far.remote->base, &OBJECT_AT("f"), O_RDONLY,
+			    &far.reader, &attributes));
+	CHECK_RC(0, remote_open_file(&ctx, &far.remote->base, &OBJECT_AT("f"), O_RDWR, &far.writer,
+			    &attributes));
+	CHECK_RC(0, pthread_create(&thread, NULL, read_first, &far));
+	await_first_read(&far);
+	CHECK_RC(1, remote_write(&ctx, far.writer, "n", 1, 0));
+	reply(&far, far.first_read, 512, NULL, 'o', 512);
+	pthread_join(thread, NULL);
+	CHECK_RC(2, far.reads);
+	CHECK_RC(remote_file_of(far.writer)->handle, far.order);
+	remote_close(&ctx, far.reader);
+	remote_close(&ctx, far.writer);
+	far_files_stop(&far);
 }
 
 /* ---- Listings ---------------------------------------------------------------------- */
@@ -510,6 +662,7 @@ TEST_MAIN("answers", TEST(test_what_a_session_forgot_is_asked_anew),
 	TEST(test_sessions_that_all_forget_are_given_up),
 	TEST(test_what_was_not_sent_in_its_session_is_in_no_other),
 	TEST(test_a_read_is_given_up_as_late_as_any_request),
+	TEST(test_a_read_that_a_write_overtakes_is_asked_for_behind_it),
 	TEST(test_a_listing_has_all_its_parts),
 	TEST(test_a_listing_that_is_given_up_after_its_answer_leaves_nothing),
 	TEST(test_a_listing_without_end_is_refused),
