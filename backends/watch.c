@@ -23,13 +23,15 @@ enum {
 	BATCH_BYTES = 64 * 1024,
 	BATCH_SLOTS = 4096, /* a power of two, at least as many as events fit into a batch */
 	PAIR_WAIT_MS = 20,  /* for the second half of a rename */
-	SETTLE_MS = 2,      /* more events come with the first: one wake-up for all of them */
 	DRAIN_READS_MAX = 256,
 	FAILED_MAX = 65536,
 	WATCH_MASK = IN_CREATE | IN_DELETE | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE |
 		     IN_MOVED_FROM | IN_MOVED_TO | IN_MOVE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK,
 	NAME_EVENTS = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO,
 };
+
+/* What an event is charged, and how much is credited at most: see let_events_gather(). */
+static const uint64_t EVENT_NS = 2000000, CREDIT_NS = 512000000;
 
 struct watcher {
 	watcher_look look;
@@ -52,6 +54,7 @@ struct watcher {
 	uint32_t moved_cookie;
 	int touched[BATCH_SLOTS]; /* watch numbers of the directories in which names changed */
 	size_t touched_count;
+	uint64_t charged_until_ns;        /* see let_events_gather() */
 	uint32_t last_event[BATCH_SLOTS]; /* of each name in the batch: its offset + 1 */
 	_Alignas(struct inotify_event) char batch[BATCH_BYTES];
 };
@@ -279,12 +282,27 @@ static uint32_t *slot_of(struct watcher *watcher, const struct inotify_event *ev
 	return &watcher->last_event[slot];
 }
 
+static void charge(struct watcher *watcher, size_t events)
+{
+	uint64_t now_ns = clock_now_ns(), until_ns = watcher->charged_until_ns;
+
+	if (until_ns + CREDIT_NS < now_ns)
+		until_ns = now_ns - CREDIT_NS;
+	until_ns += events * EVENT_NS;
+	watcher->charged_until_ns = until_ns < now_ns + EVENT_NS ? until_ns : now_ns + EVENT_NS;
+}
+
 static void take_batch(struct watcher *watcher, size_t size)
 {
+	size_t count = 0;
+
 	memset(watcher->last_event, 0, sizeof(watcher->last_event));
 	for (size_t at = 0; at < size;
-		at += sizeof(struct inotify_event) + event_at(watcher, at)->len)
+		at += sizeof(struct inotify_event) + event_at(watcher, at)->len) {
 		*slot_of(watcher, event_at(watcher, at)) = (uint32_t)at + 1;
+		count++;
+	}
+	charge(watcher, count);
 	for (size_t at = 0; at < size;
 		at += sizeof(struct inotify_event) + event_at(watcher, at)->len) {
 		const struct inotify_event *event = event_at(watcher, at);
@@ -350,6 +368,19 @@ static bool take_wake(struct watcher *watcher)
 	return stop;
 }
 
+/* Events are handled as soon as they come, unless many do: each batch wakes several threads and
+ * invalidates what the kernel caches, which costs a stream of changes (untar, a log that grows)
+ * several times as much as handling its events together.  So each event takes EVENT_NS from a
+ * credit that grows with time; without credit, the events of EVENT_NS are handled together. */
+static void let_events_gather(struct watcher *watcher, struct pollfd *wake_fd)
+{
+	uint64_t now_ns = clock_now_ns();
+	struct timespec wait = {.tv_nsec = (long)(watcher->charged_until_ns - now_ns)};
+
+	if (watcher->charged_until_ns > now_ns)
+		ppoll(wake_fd, 1, &wait, NULL);
+}
+
 static void *watch_thread(void *user)
 {
 	struct watcher *watcher = user;
@@ -366,8 +397,8 @@ static void *watch_thread(void *user)
 			continue;
 		if (fds[2].revents) /* and not again before the next change */
 			take_mounts(watcher);
-		if (!fds[1].revents)
-			poll(&fds[1], 1, SETTLE_MS);
+		if (fds[0].revents && !fds[1].revents)
+			let_events_gather(watcher, &fds[1]);
 		if (fds[1].revents && take_wake(watcher))
 			return NULL;
 		if (fds[0].revents)

@@ -13,10 +13,7 @@
 
 enum {
 	QUEUE_MAX = 65536,
-	MOVED_MAX = 256, /* renames without an event since */
-	/* Our own operation that caused an event is answered by then, and several changes
-	 * of one file have become one. */
-	SETTLE_MS = 1,
+	MOVED_MAX = 256,      /* renames without an event since */
 	HELD_MAX = 64,        /* locks that are known */
 	HELD_NS = 2000000000, /* so long a lock that is held postpones, as some are held for ever */
 	LATELY_MS = 80,
@@ -714,15 +711,6 @@ static bool has_work(const struct invalidator *v)
 	return v->first || v->left || v->lost || v->expire;
 }
 
-static void settle(struct invalidator *v)
-{
-	const struct timespec until = clock_in_ms(SETTLE_MS);
-
-	while (!v->hurry && !v->ending)
-		if (pthread_cond_timedwait(&v->changed, &v->lock, &until) == ETIMEDOUT)
-			break;
-}
-
 /* With the lock held.  False: nothing was due. */
 static bool drop_due(struct invalidator *v)
 {
@@ -801,7 +789,6 @@ static void *thread_main(void *data)
 			wait_for_work(v);
 			continue;
 		}
-		settle(v);
 		handle_all(v);
 	}
 	pthread_mutex_unlock(&v->lock);

@@ -222,6 +222,29 @@ class Mount:
         self.start()
 
 
+# ---- the change feed ----------------------------------------------------------
+
+
+def seconds_until_seen(point, workspace, changes=200):
+    """Median seconds from a file made in the workspace to its being there on the mount, where
+    the kernel caches that it is missing."""
+    samples = []
+    (point / "seen").mkdir()
+    os.listdir(point / "seen")
+    for number in range(changes):
+        name = f"seen/file{number}"
+        for _ in range(3):
+            assert not os.path.exists(point / name)
+        time.sleep(0.01)
+        os.mknod(workspace / name)
+        start = time.perf_counter()
+        while not os.path.exists(point / name):
+            time.sleep(0.00002)
+        samples.append(time.perf_counter() - start)
+    shutil.rmtree(workspace / "seen")
+    return statistics.median(samples)
+
+
 # ---- tables -------------------------------------------------------------------
 
 

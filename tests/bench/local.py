@@ -118,6 +118,20 @@ def measure_random_reads(table, mounts):
         table.add(f"random 4 KiB reads, {threads} thr.", iops, show=show)
 
 
+def measure_feed(table, mounts, data):
+    seen = {}
+    for m in mounts:
+        if m.name in ("isthmus", "io_uring"):
+            m.start()
+            seen[m.name] = benchlib.seconds_until_seen(m.point, data)
+            m.stop()
+    table.add("changed there, seen here", seen, show=show_short)
+
+
+def show_short(seconds):
+    return "-" if seconds is None else f"{seconds * 1000:.3f} ms"
+
+
 def keep_awake():
     """Until this process ends no processor halts when it has nothing to do.  In a virtual
     machine waking one takes longer than most requests: this tells the two apart."""
@@ -215,6 +229,7 @@ def measure(args, build, isthmus):
             measure_small_files(table, mounts, archive)
             measure_make(table, mounts)
             measure_random_reads(table, mounts)
+            measure_feed(table, mounts, data)
         finally:
             for m in mounts:
                 m.stop()

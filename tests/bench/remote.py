@@ -263,6 +263,13 @@ def measure_exec(isthmus, mount, rows):
     mount.stop()
 
 
+def measure_feed(mount, data, rows):
+    mount.start()
+    seconds = benchlib.seconds_until_seen(mount.point, data)
+    mount.stop()
+    rows["changed there, seen here"] = {"values": {"isthmus": seconds}, "notes": {}}
+
+
 def mounts_of(tmp, far, data, isthmus, io_uring):
     sftp = f":sftp,host=127.0.0.1,port={far.port},user={os.environ.get('USER', 'root')}"
     sftp += f",key_file={far.dir}/user,shell_type=unix:{data}"
@@ -332,6 +339,7 @@ def main():
             measure_limits(far, rows, data, args)
             if mounts[-1].name == "isthmus":
                 measure_exec(isthmus, mounts[-1], rows)
+                measure_feed(mounts[-1], data, rows)
         finally:
             for m in mounts:
                 m.stop()

@@ -9,6 +9,7 @@
 
 #include "backends/local.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 #include "tests/check.h"
 
 /* More than the kernel keeps for one reader. */
@@ -89,6 +90,31 @@ static void test_lost_events_are_reported_as_a_rescan(void)
 	workspace_free(w);
 }
 
+/* Each change by itself would be reported thousands of times in that while: see
+ * let_events_gather() in backends/watch.c. */
+static void test_a_stream_of_changes_is_reported_at_a_bounded_rate(void)
+{
+	enum { STREAM_MS = 500, CREDIT = 256, EVENT_MS = 2, MORE = 8 };
+	struct workspace *w = open_workspace();
+	uint64_t start_ms = clock_now_ms();
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/stream", directory);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(fd >= 0);
+	CHECK(watch(w, ""));
+	entries = 0;
+	while (clock_now_ms() - start_ms < STREAM_MS)
+		CHECK_RC(1, write(fd, "x", 1));
+	await(&entries);
+	workspace_free(w);
+	CHECK(entries > 0);
+	CHECK(entries <= CREDIT + MORE + (clock_now_ms() - start_ms) / EVENT_MS);
+	close(fd);
+	unlink(path);
+}
+
 /* In a user namespace of its own, whose bound is ours to set.  77: not possible here. */
 static int watch_too_many(void)
 {
@@ -132,6 +158,7 @@ static void test_directories_beyond_the_bound_are_counted_and_tried_again(void)
 static const struct test_case cases[] = {
 	TEST(test_directories_beyond_the_bound_are_counted_and_tried_again),
 	TEST(test_lost_events_are_reported_as_a_rescan),
+	TEST(test_a_stream_of_changes_is_reported_at_a_bounded_rate),
 };
 
 static void make_subdirectory(const char *name)
