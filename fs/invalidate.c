@@ -24,6 +24,7 @@ enum {
 struct queued {
 	struct queued *next;
 	struct change change; /* `path` points to the text below */
+	uint64_t renames;     /* of ours that had begun when it was handled; 0: it has not been */
 	char path[];
 };
 
@@ -55,8 +56,11 @@ struct invalidator {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct queued *first, **last; /* lock, as all below */
-	size_t count;
+	struct queued *first, **last;       /* lock, as all below */
+	struct queued *again, **last_again; /* to be queued once more: keep_for_renames() */
+	size_t count, again_count;
+	struct renaming *renaming, **last_renaming; /* under way, the first began first */
+	uint64_t renames;                           /* that have begun */
 	struct left *left;
 	struct moved_directory *moved, **last_moved; /* in the order of renames */
 	struct held {
@@ -598,11 +602,14 @@ static void queue_free(struct queued *list)
  * them once the lock is free. */
 static struct queued *lose_changes(struct invalidator *v)
 {
-	struct queued *list = v->first;
+	struct queued *list;
 
-	v->first = NULL;
+	*v->last = v->again;
+	list = v->first;
+	v->first = v->again = NULL;
 	v->last = &v->first;
-	v->count = 0;
+	v->last_again = &v->again;
+	v->count = v->again_count = 0;
 	v->lost = true;
 	return list;
 }
@@ -613,7 +620,7 @@ static void enqueue(struct invalidator *v, struct queued *entry)
 	struct queued *lost = NULL;
 
 	pthread_mutex_lock(&v->lock);
-	if (!entry || v->count >= QUEUE_MAX) {
+	if (!entry || v->count + v->again_count >= QUEUE_MAX) {
 		lost = lose_changes(v);
 		if (entry)
 			entry->next = lost;
@@ -677,13 +684,90 @@ static void handle_left(struct invalidator *v, struct left *list)
 	}
 }
 
+/* ---- Renames under way ----
+ *
+ * The workspace tells of a change by the new path as soon as it has renamed the directory.  Until
+ * the reply has been entered in the inode table, nothing is known by that path here.  So what is
+ * handled while a rename of ours is under way is handled once more when that is done. */
+
+/* With the lock held.  True when it leads to work. */
+static bool queue_again(struct invalidator *v)
+{
+	bool any = false;
+
+	while (v->again && (!v->renaming || v->again->renames < v->renaming->number)) {
+		struct queued *entry = v->again;
+
+		v->again = entry->next;
+		v->again_count--;
+		entry->next = NULL;
+		*v->last = entry;
+		v->last = &entry->next;
+		v->count++;
+		any = true;
+	}
+	if (!v->again)
+		v->last_again = &v->again;
+	return any;
+}
+
+/* With the lock held.  `list` was handled while a rename was under way.  Returns what need not be
+ * handled any more. */
+static struct queued *keep_for_renames(struct invalidator *v, struct queued *list)
+{
+	struct queued *done = NULL;
+
+	while (list) {
+		struct queued *entry = list;
+
+		list = entry->next;
+		if (entry->renames) {
+			entry->next = done;
+			done = entry;
+			continue;
+		}
+		entry->renames = v->renames;
+		entry->next = NULL;
+		*v->last_again = entry;
+		v->last_again = &entry->next;
+		v->again_count++;
+	}
+	queue_again(v);
+	return done;
+}
+
+void invalidator_renaming(struct invalidator *v, struct renaming *renaming)
+{
+	pthread_mutex_lock(&v->lock);
+	*renaming = (struct renaming){.number = ++v->renames};
+	*v->last_renaming = renaming;
+	v->last_renaming = &renaming->next;
+	pthread_mutex_unlock(&v->lock);
+}
+
+void invalidator_renamed(struct invalidator *v, struct renaming *renaming)
+{
+	struct renaming **at = &v->renaming;
+
+	pthread_mutex_lock(&v->lock);
+	while (*at != renaming)
+		at = &(*at)->next;
+	*at = renaming->next;
+	if (!*at)
+		v->last_renaming = at;
+	if (queue_again(v))
+		pthread_cond_broadcast(&v->changed);
+	pthread_mutex_unlock(&v->lock);
+}
+
 /* With the lock held, but meanwhile. */
 static void handle_all(struct invalidator *v)
 {
 	static const struct change everything = {.kind = CHANGE_RESCAN, .path = ""};
 	struct queued *list = v->first;
 	struct left *left = v->left;
-	bool lost = v->lost, expire = v->expire;
+	bool lost = v->lost, expire = v->expire, is_renaming = v->renaming;
+	uint64_t renames = v->renames;
 
 	v->first = NULL;
 	v->last = &v->first;
@@ -699,6 +783,10 @@ static void handle_all(struct invalidator *v)
 		handle(v, &entry->change);
 	if (expire)
 		drop_unwatched(v->session);
+	pthread_mutex_lock(&v->lock);
+	if (is_renaming || v->renames != renames)
+		list = keep_for_renames(v, list);
+	pthread_mutex_unlock(&v->lock);
 	queue_free(list);
 	pthread_mutex_lock(&v->lock);
 	v->busy = false;
@@ -804,8 +892,10 @@ int invalidator_start(struct session *s, struct invalidator **ret_invalidator)
 		return -ENOMEM;
 	v->session = s;
 	v->last = &v->first;
+	v->last_again = &v->again;
 	v->last_moved = &v->moved;
 	v->last_postponed = &v->postponed;
+	v->last_renaming = &v->renaming;
 	pthread_mutex_init(&v->lock, NULL);
 	clock_cond_init(&v->changed);
 	*ret_invalidator = v; /* the thread asks there whether it is to end */
@@ -837,7 +927,7 @@ void invalidator_free(struct invalidator *v)
 {
 	if (!v)
 		return;
-	queue_free(v->first);
+	queue_free(lose_changes(v));
 	while (v->left) {
 		struct left *next = v->left->next;
 
@@ -890,7 +980,7 @@ void invalidator_drain(struct invalidator *v)
 	if (atomic_exchange(&v->session->believes_for_a_time, false))
 		v->expire = true;
 	pthread_cond_broadcast(&v->changed);
-	while ((has_work(v) || v->busy || v->postponed) && !v->ending)
+	while ((has_work(v) || v->again || v->busy || v->postponed) && !v->ending)
 		pthread_cond_wait(&v->changed, &v->lock);
 	pthread_mutex_unlock(&v->lock);
 }

@@ -27,8 +27,19 @@ void invalidator_unwatched(struct invalidator *invalidator, const char *path);
  * long.  Takes over the reference. */
 void invalidator_left(struct invalidator *invalidator, struct inode *former);
 
+/* A rename through this mount that is under way, in the caller's memory. */
+struct renaming {
+	struct renaming *next;
+	uint64_t number;
+};
+
+/* Before the workspace is asked to rename something, and when the inode table knows the result. */
+void invalidator_renaming(struct invalidator *invalidator, struct renaming *renaming);
+void invalidator_renamed(struct invalidator *invalidator, struct renaming *renaming);
+
 /* A directory was renamed through this mount (or two have changed places), which the place was done
- * with then by its clock. */
+ * with then by its clock.  Before the inode table knows it: who does not find something by its old
+ * path any more finds it by the new one. */
 void invalidator_moved(struct invalidator *invalidator, const char *from, const char *to, bool swap,
 	uint64_t done_ns);
 

@@ -453,6 +453,7 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 {
 	static const struct object_id unknown;
 	struct inode *moved, *target;
+	struct renaming renaming;
 	struct open_handle *spare;
 	int result = request_locate_entry(r, parent, name);
 
@@ -467,16 +468,18 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	spare = open_spare(r, target);
 	inode_table_making(r->mount->inodes, new_parent, new_name);
 	rename_begin(r->session);
+	invalidator_renaming(r->session->invalidator, &renaming);
 	r->op.served.done_ns = 0;
 	result = workspace_rename(&r->op, r->mount->workspace, r->path.path, r->path2.path, flags,
 		moved ? &moved->id : &unknown);
-	if (result == 0)
-		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name, moved,
-			flags & RENAME_SWAP);
 	if (result == 0 && (!moved || moved->is_directory || (flags & RENAME_SWAP)))
 		invalidator_moved(r->session->invalidator, r->path.path, r->path2.path,
 			flags & RENAME_SWAP,
 			r->op.served.done_ns ? r->op.served.done_ns : clock_now_ns());
+	if (result == 0)
+		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name, moved,
+			flags & RENAME_SWAP);
+	invalidator_renamed(r->session->invalidator, &renaming);
 	keep_spare(r, result == 0 ? target : NULL, spare);
 	rename_end(r->session, result == 0);
 	inode_table_unref(r->mount->inodes, target);

@@ -3,6 +3,7 @@
 #include "fs/invalidate.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/stat.h>
 
 #include "tests/check.h"
@@ -224,6 +225,65 @@ static void test_a_watch_that_ended_before_a_rename_is_not_believed_after_it(voi
 	teardown();
 }
 
+static void await_drop(const struct inode *inode)
+{
+	while (!was_dropped(inode))
+		sched_yield();
+}
+
+/* The place tells of "f" in "e" as soon as it has renamed "d", before its reply is known here. */
+static void test_a_change_told_by_the_new_path_of_a_directory_counts_after_the_rename(void)
+{
+	struct renaming renaming;
+	struct inode *root, *other;
+
+	setup();
+	root = inode_table_root(mount.inodes);
+	other = enter(root, "other", 4, S_IFREG);
+	invalidator_renaming(session.invalidator, &renaming);
+	tell_of_file("e/f", 3);
+	tell_of_file("other", 4);
+	await_drop(other); /* so "e/f" has been handled */
+	CHECK(!was_dropped(f));
+	invalidator_moved(session.invalidator, "d", "e", false, 1);
+	inode_table_renamed(mount.inodes, root, "d", root, "e", d, false);
+	invalidator_renamed(session.invalidator, &renaming);
+	invalidator_drain(session.invalidator);
+	CHECK(was_dropped(f));
+	teardown();
+}
+
+static void forget_drops(void)
+{
+	pthread_mutex_lock(&kernel.lock);
+	kernel.drops = 0;
+	pthread_mutex_unlock(&kernel.lock);
+}
+
+static void test_a_change_waits_for_no_rename_that_began_after_it(void)
+{
+	struct renaming first, second, third;
+	struct inode *root, *other, *next;
+
+	setup();
+	root = inode_table_root(mount.inodes);
+	other = enter(root, "other", 4, S_IFREG);
+	next = enter(root, "next", 5, S_IFREG);
+	invalidator_renaming(session.invalidator, &first);
+	invalidator_renaming(session.invalidator, &second);
+	tell_of_file("other", 4);
+	await_drop(other);
+	tell_of_file("next", 5);
+	await_drop(next); /* so the thread is done with "other" */
+	invalidator_renaming(session.invalidator, &third);
+	invalidator_renamed(session.invalidator, &second);
+	forget_drops();
+	invalidator_renamed(session.invalidator, &first);
+	await_drop(other);
+	invalidator_renamed(session.invalidator, &third);
+	teardown();
+}
+
 /* Somebody has moved "d" to "other/d": who works in it has it as it was. */
 static void move_d(void)
 {
@@ -279,6 +339,8 @@ static void test_a_change_without_memory_is_told_of_when_there_is_some(void)
 
 TEST_MAIN("invalidate", TEST(test_a_watch_that_ended_among_too_many_changes_is_not_believed),
 	TEST(test_a_watch_that_ended_before_a_rename_is_not_believed_after_it),
+	TEST(test_a_change_told_by_the_new_path_of_a_directory_counts_after_the_rename),
+	TEST(test_a_change_waits_for_no_rename_that_began_after_it),
 	TEST(test_a_directory_that_was_left_among_too_many_changes_is_told_of),
 	TEST(test_a_directory_that_was_left_without_memory_is_told_of),
 	TEST(test_a_change_without_memory_is_told_of_when_there_is_some))
