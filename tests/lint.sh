@@ -61,6 +61,15 @@ check_manuals() {
 	done < <(git ls-files -- '*.[1-8]')
 }
 
+# A copy of a FUSE mount keeps the daemon of another test alive.
+check_mount_namespaces() {
+	local found
+
+	found=$(git grep -nE 'unshare -m|unshare\(CLONE_NEWNS\)' -- 'tests/*.sh' 'tests/*.c' 'tests/*.h' |
+		grep -vE '/own_mounts\.|^tests/lint.sh|unshare -m sleep 60' || true)
+	[ -z "$found" ] || complain "use tests/mounted/own_mounts.sh or tests/own_mounts.h:"$'\n'"$found"
+}
+
 # "Info" has what matters in tests: a "!" whose outcome nobody looks at (SC2251).
 check_scripts() {
 	local script
@@ -86,6 +95,7 @@ check_headers_alone
 check_seams
 check_manuals
 check_scripts
+check_mount_namespaces
 check_words
 [ "$bad" = 0 ] && echo "lint: clean"
 exit "$bad"

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
-#include <mntent.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,6 +16,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "tests/own_mounts.h"
 #include "tests/remove_tree.h"
 #include "tests/tools/bash_verdict.h"
 
@@ -45,30 +45,10 @@ static int write_file(const char *path, const char *text, mode_t mode)
 	return fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
 }
 
-/* A copy of a FUSE mount would keep its daemon alive after the unmount.  Only root can: what a
- * namespace of users inherits cannot be taken out of it. */
-static int leave_fuse_mounts(void)
-{
-	struct mntent *entry;
-	FILE *mounts;
-
-	if (geteuid() != 0)
-		return 0;
-	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-		return -errno;
-	mounts = setmntent("/proc/self/mounts", "r");
-	while (mounts && (entry = getmntent(mounts)))
-		if (strncmp(entry->mnt_type, "fuse", 4) == 0)
-			umount2(entry->mnt_dir, MNT_DETACH);
-	if (mounts)
-		endmntent(mounts);
-	return mounts ? 0 : -EIO;
-}
-
 static int become_root_of_a_namespace(void)
 {
 	char uid[32], gid[32];
-	int r = leave_fuse_mounts();
+	int r = geteuid() == 0 ? own_mounts() : 0;
 
 	if (r < 0)
 		return r;

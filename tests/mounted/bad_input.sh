@@ -325,7 +325,7 @@ test_a_changed_host_key_is_reported_in_the_words_of_ssh() {
 
 test_no_dev_fuse_says_what_to_do() {
 	[ "$(id -u)" = 0 ] || skip "needs root to hide /dev/fuse"
-	refused 5 "/dev/fuse" unshare -m sh -c '
+	refused 5 "/dev/fuse" "$(dirname "$0")/own_mounts.sh" sh -c '
 		mount -t tmpfs none /dev && exec "$1" mount "$2" "$3"' - "$ISTHMUS" "$uri" "$mnt"
 }
 

@@ -181,6 +181,7 @@ switch_io_uring_back() {
 # Where it hangs is told where there is a debugger.
 kill_hanging() {
 	echo "  the daemon hangs: killed"
+	grep -lF " $mnt fuse" /proc/[0-9]*/mounts 2>/dev/null | sed 's/^/  in a mount namespace that has a copy of the mount: /'
 	! command -v gdb >/dev/null ||
 		gdb -p "$1" -batch -ex 'thread apply all bt 12' 2>/dev/null | grep -E '^(Thread |#)'
 	kill -ABRT "$1"

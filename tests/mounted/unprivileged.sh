@@ -8,7 +8,7 @@ as_somebody() {
 	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
 }
 if [ "$(id -u)" = 0 ] && [ -z "${NAMESPACE:-}" ]; then
-	NAMESPACE=own unshare -m true 2>/dev/null || { echo "skipped: no mount namespaces"; exit 77; }
+	"$(dirname "$0")/own_mounts.sh" true 2>/dev/null || { echo "skipped: no mount namespaces"; exit 77; }
 	NAMESPACE=own exec "$(dirname "$0")/own_mounts.sh" "$0" "$@"
 elif [ "$(id -u)" = 0 ]; then
 	directory=$(mktemp -d "${TMPDIR:-/tmp}/unprivileged-XXXXXX")

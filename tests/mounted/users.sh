@@ -102,7 +102,7 @@ test_a_remount_changes_the_flags() {
 
 # overlay DIRECTORY COMMAND: with DIRECTORY/merged over DIRECTORY/lower and upper, as long as it runs.
 overlay() {
-	unshare -m sh -ec '
+	"$(dirname "$0")/own_mounts.sh" --keep "$mnt" sh -ec '
 		mount -t overlay overlay -o "lowerdir=$2/lower,upperdir=$1/upper,workdir=$1/work" "$2/merged"
 		cd "$2/merged"
 		eval "$3"' sh "$1" "$tmp/overlay" "$2"

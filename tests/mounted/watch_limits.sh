@@ -4,7 +4,7 @@
 
 # The limits of a user namespace are its own.
 if [ -z "${WATCHES:-}" ]; then
-	unshare -Urm sh -c 'echo 6 >/proc/sys/user/max_inotify_watches' 2>/dev/null ||
+	unshare -Ur sh -c 'echo 6 >/proc/sys/user/max_inotify_watches' 2>/dev/null ||
 		{ echo "skipped: no user namespaces"; exit 77; }
 	own_mounts=()
 	[ "$(id -u)" != 0 ] || own_mounts=("$(dirname "$0")/own_mounts.sh")

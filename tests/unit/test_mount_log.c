@@ -4,7 +4,6 @@
 #include <cjson/cJSON.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -15,6 +14,7 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/log.h"
+#include "tests/own_mounts.h"
 #include "tests/remove_tree.h"
 #include "tests/rename_without_flags.h"
 
@@ -698,8 +698,7 @@ static bool mount_small(const char *options)
 {
 	strcpy(directory, "/tmp/isthmus-test-log-XXXXXX");
 	CHECK(mkdtemp(directory) != NULL);
-	if (unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-		mount("none", directory, "tmpfs", 0, options) == 0)
+	if (own_mounts() == 0 && mount("none", directory, "tmpfs", 0, options) == 0)
 		return true;
 	remove_directory();
 	return false;
