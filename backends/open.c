@@ -68,7 +68,8 @@ static int read_cache_options(const char *uri, const struct workspace_options *o
 	if (cache && !*ret_off && strcmp(cache, "memory") == 0)
 		ret_options->disk_bytes = 0;
 	else if (cache && !*ret_off && strcmp(cache, "on") != 0) {
-		if (asprintf(ret_reason, "option cache=\"%s\": write on, memory or off", cache) < 0)
+		if (asprintf(ret_reason, "option cache=\"%s\": write on, memory, off or strict",
+			    cache) < 0)
 			*ret_reason = NULL;
 		return -EINVAL;
 	}
@@ -91,7 +92,7 @@ static int wrap(const char *uri, const struct workspace_options *options,
 	if (!(status.capabilities & WORKSPACE_IS_REMOTE))
 		return 0;
 	r = read_cache_options(uri, options, &cached_options, &off, ret_reason);
-	if (r == 0 && !off)
+	if (r == 0 && !off && !options->strict)
 		r = cached_new(*workspace, &cached_options, workspace);
 	if (r < 0) {
 		workspace_free(*workspace);

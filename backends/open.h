@@ -10,6 +10,9 @@
 struct workspace_options {
 	const char *const *pairs;
 
+	/* Every call is to ask the place: nothing is cached here. */
+	bool strict;
+
 	/* A file in a private directory, made when missing, where a far workspace keeps what the
 	 * next daemon of the same mount needs to end its session there, should this one be
 	 * killed.  NULL: nowhere.  Removed at a proper end. */
@@ -31,7 +34,7 @@ const char *workspace_option(const struct workspace_options *options, const char
 
 /* Opens the workspace that `uri` names; a far one is cached (ops/cached.h), with the
  * options cache=on|memory|off (memory: nothing on disk) and cache_size=BYTES[kMGT] (on disk;
- * default 2G).  It waits for a far end no longer than 15 s.
+ * default 2G), unless `strict` is set.  It waits for a far end no longer than 15 s.
  * On failure `*ret_reason` is a sentence for people (what failed, on what, why, what
  * to do; the words of ssh included) that the caller frees, or NULL.
  * -EINVAL: no such scheme, malformed URI, unknown option; -ENOENT, -ENOTDIR: no such

@@ -28,6 +28,7 @@ struct mount_options {
 	bool idmap_none; /* --idmap=none */
 	bool idmap_given;
 	bool log_reads;    /* -o log_reads: each one comes to the daemon */
+	bool cache_strict; /* -o cache=strict: nothing that others can change is cached */
 	bool log_secrets;  /* -o log_secrets: command lines are logged as they are */
 	bool no_atime;     /* -o noatime: nor does reading here touch the file at the workspace */
 	bool io_uring;     /* -o io_uring: requests come that way where the kernel can */

@@ -273,6 +273,7 @@ static int open_workspace(struct mount *m)
 {
 	const char *unknown = NULL;
 	struct workspace_options options = {.pairs = m->options->backend_pairs,
+		.strict = m->options->cache_strict,
 		.session_path = daemon_state.runtime.session_path,
 		.link_changed = record_link,
 		.link_user = m,

@@ -16,8 +16,9 @@ static const char usage[] =
 	"Mounts the workspace URI on the empty directory DIR and returns when it can be used.\n"
 	"\n"
 	"  -f, --foreground     stay in front; diagnostics go to stderr\n"
-	"  -o OPTION,...        ro, allow_other, allow_root, nonempty, ttl=, idmap=, or an option\n"
-	"                       of the place: see isthmus(1)\n"
+	"  -o OPTION,...        ro, allow_other, allow_root, nonempty, ttl=, idmap=, cache=strict\n"
+	"                       (cache nothing that others can change: slower), or an option of\n"
+	"                       the place: see isthmus(1)\n"
 	"  --idmap=user|none    show the workspace owner's files as yours (default where the\n"
 	"                       workspace is on another machine), or ids as they are\n"
 	"  --size=BYTES[kMGT]   bound of a mem: workspace\n"
@@ -119,6 +120,13 @@ static int set_log(struct mount_options *options, const char *text)
 	return 0;
 }
 
+/* The other caches are the business of the place. */
+static int set_cache(struct mount_options *options, const char *word)
+{
+	options->cache_strict = strcmp(word, "cache=strict") == 0;
+	return options->cache_strict ? 0 : add_pair(&options->backend_pairs, word);
+}
+
 static int set_option(struct mount_options *options, const char *word)
 {
 	if (!*word || strncmp(word, "x-", 2) == 0 || strncmp(word, "comment=", 8) == 0 ||
@@ -160,6 +168,8 @@ static int set_option(struct mount_options *options, const char *word)
 		return set_ttl(options, word + 4);
 	if (strncmp(word, "idmap=", 6) == 0)
 		return set_idmap(options, word + 6);
+	if (strncmp(word, "cache=", 6) == 0)
+		return set_cache(options, word);
 	if (is_one_of(word, fuse_words, array_size(fuse_words)))
 		return add_pair(&options->fuse_pairs, word);
 	return add_pair(&options->backend_pairs, word);

@@ -51,7 +51,8 @@ static void session_init(void *user, struct fuse_conn_info *connection)
 {
 	struct session *s = user;
 
-	s->opens_directories = !(connection->capable & FUSE_CAP_NO_OPENDIR_SUPPORT);
+	s->opens_directories = s->mount->options->cache_strict ||
+			       !(connection->capable & FUSE_CAP_NO_OPENDIR_SUPPORT);
 	s->expires_entries = connection->capable & FUSE_CAP_EXPIRE_ONLY;
 	for (size_t i = 0; i < array_size(capabilities); i++) {
 		connection->want &= ~capabilities[i].capability;
@@ -61,6 +62,9 @@ static void session_init(void *user, struct fuse_conn_info *connection)
 	/* Access control lists name ids of the workspace. */
 	if (!root_alone(s->mount->options) && s->mount->options->idmap_none)
 		connection->want |= FUSE_CAP_POSIX_ACL & connection->capable;
+	/* A listing without lookups; they come anyway. */
+	if (s->mount->options->cache_strict)
+		connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS | FUSE_CAP_CACHE_SYMLINKS);
 	if (!s->mount->workspace->ops->lock)
 		connection->want &= ~(unsigned)(FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
 	connection->max_write = SESSION_REQUEST_MAX_BYTES;
@@ -308,8 +312,10 @@ static int session_new(struct mount *m)
 	s->is_remote = status.capabilities & WORKSPACE_IS_REMOTE;
 	s->can_watch = status.capabilities & WORKSPACE_CAN_WATCH;
 	s->mount = m;
-	s->watched_ttl = WATCHED_TTL_SECONDS;
-	s->ttl = m->options->ttl_ms / 1000.0;
+	if (!m->options->cache_strict) {
+		s->watched_ttl = WATCHED_TTL_SECONDS;
+		s->ttl = m->options->ttl_ms / 1000.0;
+	}
 	s->brief_ttl = s->can_watch && s->ttl > BRIEF_TTL_SECONDS ? BRIEF_TTL_SECONDS : s->ttl;
 	pthread_mutex_init(&s->rename_lock, NULL);
 	pthread_rwlock_init(&s->store_lock, NULL);

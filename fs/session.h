@@ -62,7 +62,7 @@ struct session {
 	unsigned read_next; /* asides_lock */
 	bool is_remote;
 	bool can_watch;
-	bool opens_directories; /* the kernel cannot do without */
+	bool opens_directories; /* the kernel cannot do without, or must not cache them */
 	bool expires_entries;   /* the kernel can look a name up again without dropping it first */
 
 	struct misses misses;

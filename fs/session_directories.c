@@ -56,8 +56,7 @@ void session_opendir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(fuse, ENOSYS);
 		return;
 	}
-	fi->cache_readdir = 1;
-	fi->keep_cache = 1;
+	fi->cache_readdir = fi->keep_cache = !s->mount->options->cache_strict;
 	fuse_reply_open(fuse, fi);
 }
 

@@ -149,6 +149,18 @@ static bool hand_over_content(struct request *r, struct open_handle *handle,
 	return handle->inode->content_told;
 }
 
+/* Whether the pages that the kernel has are those of the file as it was opened.  With cache=strict
+ * only the place knows; but where others here may map the file, a page that is dropped while it is
+ * written may come back as it was before. */
+static bool has_the_pages(struct request *r, struct open_handle *handle,
+	const struct attributes *attributes, const struct inode_note *note, unsigned drops)
+{
+	if (r->mount->options->cache_strict &&
+		handle->inode->mappers == ((handle->flags & O_ACCMODE) == O_RDWR))
+		return false;
+	return hand_over_content(r, handle, attributes, note, drops) || !note->data_changed;
+}
+
 /* ---- Opening ------------------------------------------------------------------------- */
 
 /* The hash of the content that the file had, without a look at it.  `before`: the attributes it had
@@ -309,8 +321,7 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	inode_table_note(r.mount->inodes, inode, &attributes, &note);
 	if (atomic_exchange(&inode->rewritten, false) && note.belief != BELIEF_WATCHED)
 		note.data_changed = true;
-	fi->keep_cache = hand_over_content(&r, session_handle(fi), &attributes, &note, drops) ||
-			 !note.data_changed;
+	fi->keep_cache = has_the_pages(&r, session_handle(fi), &attributes, &note, drops);
 	/* The size that the kernel believes, above all. */
 	if (note.data_changed && !invalidator_postpones(r.session->invalidator, inode))
 		session_drop_inode(r.session, inode, false);

@@ -500,7 +500,7 @@ double session_missing_ttl(
 {
 	enum belief belief = BELIEF_BRIEF;
 
-	if (!r->is_astray &&
+	if (!r->is_astray && !r->mount->options->cache_strict &&
 		misses_again(&r->session->misses, parent, name, (uint32_t)clock_now_ms()))
 		belief = inode_table_missing(r->mount->inodes, parent, name, changes);
 	return belief == BELIEF_BRIEF ? 0 : ttl_of(r->session, belief);

@@ -88,6 +88,7 @@ test_mistyped_words_are_guessed() {
 	refused 2 'Did you mean -o ttl?' "$ISTHMUS" mount -o tll=3 "$uri" "$mnt"
 	refused 2 'it has ssh_command, timeout,' "$ISTHMUS" mount -o timout=3 ssh://box/x "$mnt"
 	refused 2 'has no option "cache"' "$ISTHMUS" mount -o cache=on mem: "$mnt"
+	refused 2 'write on, memory, off or strict' "$ISTHMUS" mount -o cache=strct "helper:$tmp" "$mnt"
 	refused 2 'linger="x" is not a number' "$ISTHMUS" mount -o linger=x ssh://box/x "$mnt"
 	refused 2 'channels="5" is not a number of connections from 1 to 4' "$ISTHMUS" mount -o channels=5 ssh://box/x "$mnt"
 	! grep 'id you mean' "$tmp/out" || fail "a word that is right is guessed at"
