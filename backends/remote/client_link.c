@@ -373,11 +373,15 @@ static void reconnect(struct remote *remote)
 	tell_link(remote, true, last_reason);
 }
 
-/* Early enough for a new connection within the bound of the calls. */
+/* Early enough for a new connection within the bound of the calls.  A helper on this machine is
+ * waited for: it is busy, stopped, or gets no processor, and a new connection leads to the same
+ * one. When it ends, that ends the connection. */
 static int64_t pong_lost_ms(const struct remote *remote)
 {
 	int64_t third = remote->settings.timeout_ms / 3;
 
+	if (!remote->settings.transport.gives_shell)
+		return INT64_MAX;
 	if (third < PONG_LOST_MIN_MS)
 		return PONG_LOST_MIN_MS;
 	return third < PONG_LOST_MAX_MS ? third : PONG_LOST_MAX_MS;

@@ -2,6 +2,7 @@
  * What the client makes of answers: a thread plays the far end, without any connection.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -9,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "backends/remote/client_internal.h"
 #include "tests/check.h"
@@ -340,12 +342,21 @@ static void far_files_start(struct far_files *far)
 		abort();
 }
 
+/* With what has not been answered. */
+static void release(struct remote *remote)
+{
+	pthread_mutex_lock(&remote->lock);
+	remote_fail_calls(remote);
+	pthread_mutex_unlock(&remote->lock);
+	remote_release(remote);
+}
+
 static void far_files_stop(struct far_files *far)
 {
 	lane_detach(far->remote->lane);
 	lane_detach(far->lane);
 	lane_free(far->lane);
-	remote_release(far->remote);
+	release(far->remote);
 	pthread_cond_destroy(&far->changed);
 	pthread_mutex_destroy(&far->lock);
 }
@@ -395,6 +406,40 @@ static void test_a_read_that_a_write_overtakes_is_asked_for_behind_it(void)
 	remote_close(&ctx, far.reader);
 	remote_close(&ctx, far.writer);
 	far_files_stop(&far);
+}
+
+/* ---- Silence --------------------------------------------------------------------------- */
+
+static void *ask_in_vain(void *argument)
+{
+	struct far_end *far = argument;
+	struct attributes attributes;
+
+	CHECK_RC(-EIO, ask(far, &attributes));
+	return NULL;
+}
+
+/* A link to another machine that is silent for 3 s would be given up with this bound.  A helper on
+ * this one may get no processor for that long; its session, and with it what is under way, would be
+ * lost for nothing. */
+static void test_a_silent_helper_on_this_machine_is_waited_for(void)
+{
+	static const struct remote_settings settings = {.name = "helper", .timeout_ms = 4000};
+	struct far_end far = {0};
+	struct pollfd end;
+	int fds[2];
+
+	CHECK_RC(0, remote_new(&settings, &far.remote));
+	CHECK_RC(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
+	CHECK_RC(0, lane_attach(far.remote->lane, fds[0], fds[0], 0));
+	CHECK_RC(0, remote_manager_start(far.remote));
+	CHECK_RC(0, pthread_create(&far.thread, NULL, ask_in_vain, &far));
+	pthread_join(far.thread, NULL);
+	end = (struct pollfd){.fd = fds[1], .events = POLLRDHUP};
+	CHECK_RC(0, poll(&end, 1, 0));
+	remote_manager_stop(far.remote);
+	release(far.remote);
+	close(fds[1]);
 }
 
 /* ---- Listings ---------------------------------------------------------------------- */
@@ -663,6 +708,7 @@ TEST_MAIN("answers", TEST(test_what_a_session_forgot_is_asked_anew),
 	TEST(test_what_was_not_sent_in_its_session_is_in_no_other),
 	TEST(test_a_read_is_given_up_as_late_as_any_request),
 	TEST(test_a_read_that_a_write_overtakes_is_asked_for_behind_it),
+	TEST(test_a_silent_helper_on_this_machine_is_waited_for),
 	TEST(test_a_listing_has_all_its_parts),
 	TEST(test_a_listing_that_is_given_up_after_its_answer_leaves_nothing),
 	TEST(test_a_listing_without_end_is_refused),
