@@ -86,7 +86,7 @@ struct inode {
 	atomic_bool watched;          /* a directory whose changes are reported ... */
 	uint32_t watch_losses;        /* ... and how often that ended; the table's lock */
 	uint32_t denied_ms;           /* when watching it was last asked for in vain */
-	atomic_uint drops;            /* how often the kernel was told to forget it */
+	atomic_uint pages_turn;       /* raised before its pages are dropped, or may be written */
 	atomic_uint changes;          /* a directory: names in it went, or changed unseen */
 	atomic_uint asides_done;
 	struct write_aside *_Atomic asides; /* session_files.c; struct session's lock */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fs/dropper.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/log.h"
@@ -13,11 +14,7 @@
 
 enum {
 	QUEUE_MAX = 65536,
-	MOVED_MAX = 256,      /* renames without an event since */
-	HELD_MAX = 64,        /* locks that are known */
-	HELD_NS = 2000000000, /* so long a lock that is held postpones, as some are held for ever */
-	LATELY_MS = 80,
-	LATELY_NS = LATELY_MS * 1000000,
+	MOVED_MAX = 256,   /* renames without an event since */
 	NO_MEMORY_MS = 50, /* until what there was no memory for is tried again */
 };
 
@@ -43,14 +40,6 @@ struct moved_directory {
 	char *from, *to;
 };
 
-/* An inode that the kernel is to forget a while after it was locked or written. */
-struct postponed {
-	struct postponed *next;
-	struct inode *inode; /* with a reference */
-	bool data;
-	uint64_t due_ns;
-};
-
 struct invalidator {
 	struct session *session;
 	pthread_t thread;
@@ -63,17 +52,8 @@ struct invalidator {
 	uint64_t renames;                           /* that have begun */
 	struct left *left;
 	struct moved_directory *moved, **last_moved; /* in the order of renames */
-	struct held {
-		const struct inode *inode; /* NULL: none */
-		struct file_lock lock;
-		uint64_t until_ns;
-	} held[HELD_MAX]; /* in turn */
-	unsigned held_next;
-	struct postponed *postponed, **last_postponed; /* the first is due first */
-	uint64_t spares_due_ns;                        /* when to look at them; 0: there is none */
-	const struct inode *dropping;                  /* the thread tells the kernel of it */
-	bool busy;                                     /* the thread works on some */
-	bool hurry;                                    /* somebody waits for it */
+	uint64_t spares_due_ns;                      /* when to look at them; 0: there is none */
+	bool busy;                                   /* the thread works on some */
 	atomic_bool ending;
 	bool lost;   /* changes were dropped: rescan everything */
 	bool expire; /* what is believed for a time only is to go */
@@ -115,132 +95,15 @@ static void drop_entry(struct session *s, const struct inode *parent, const char
 #endif
 }
 
-static bool is_locked(const struct invalidator *v, const struct inode *inode)
-{
-	uint64_t now = clock_now_ns();
-
-	for (unsigned i = 0; i < HELD_MAX; i++)
-		if (v->held[i].inode == inode && v->held[i].until_ns > now)
-			return true;
-	return false;
-}
-
-static bool covers(const struct file_lock *outer, const struct file_lock *inner)
-{
-	return outer->kind == inner->kind && outer->owner == inner->owner &&
-	       outer->offset <= inner->offset &&
-	       (!outer->length || (inner->length && outer->offset + outer->length >=
-							    inner->offset + inner->length));
-}
-
-/* With the lock of the invalidator held. */
-static void forget_held(
-	struct invalidator *v, const struct inode *inode, const struct file_lock *lock)
-{
-	for (unsigned i = 0; i < HELD_MAX; i++)
-		if (v->held[i].inode == inode && covers(lock, &v->held[i].lock))
-			v->held[i].inode = NULL;
-}
-
-/* Pages that are dropped while what a program wrote into them is on its way here come back as they
- * were before, and then a map may be written back over that. */
-static bool is_being_written(const struct inode *inode)
-{
-	uint16_t ago_ms = (uint16_t)((uint16_t)clock_now_ms() - inode->written_ms);
-
-	return inode->mappers && ago_ms < LATELY_MS;
-}
-
-/* With the lock held.  False: not now, or not for want of memory. */
-static bool postpone(struct invalidator *v, struct inode *inode, bool data)
-{
-	struct postponed *p = v->postponed;
-
-	if (v->hurry || !(is_locked(v, inode) || (data && is_being_written(inode))))
-		return false;
-	while (p && p->inode != inode)
-		p = p->next;
-	if (p) {
-		p->data = p->data || data;
-		return true;
-	}
-	p = malloc(sizeof(*p));
-	if (!p)
-		return false;
-	inode_table_ref(v->session->mount->inodes, inode);
-	*p = (struct postponed){.inode = inode, .data = data, .due_ns = clock_now_ns() + LATELY_NS};
-	*v->last_postponed = p;
-	v->last_postponed = &p->next;
-	pthread_cond_broadcast(&v->changed);
-	return true;
-}
-
-static bool begin_drop(struct invalidator *v, struct inode *inode, bool data)
-{
-	bool postponed;
-
-	pthread_mutex_lock(&v->lock);
-	postponed = postpone(v, inode, data);
-	v->dropping = postponed ? NULL : inode;
-	pthread_mutex_unlock(&v->lock);
-	return !postponed;
-}
-
-static void end_drop(struct invalidator *v)
-{
-	pthread_mutex_lock(&v->lock);
-	v->dropping = NULL;
-	pthread_cond_broadcast(&v->changed);
-	pthread_mutex_unlock(&v->lock);
-}
-
 /* While an answer that names the inode is on its way, the kernel does not know it: dropping
- * the entry waits for that. */
+ * the entry waits for that.  `found`: what is there now, or NULL. */
 static void drop_child(struct session *s, const struct inode *parent, const char *name,
-	struct inode *child, bool data)
+	struct inode *child, bool pages, const struct inode_version *found)
 {
-	if (!begin_drop(s->invalidator, child, data))
-		return;
-	if (session_drop_inode(s, child, data) == -ENOENT && parent) {
+	if (dropper_drop(s->dropper, child, pages, found) == -ENOENT && parent) {
 		drop_entry(s, parent, name);
-		session_drop_inode(s, child, data);
+		dropper_drop(s->dropper, child, pages, found);
 	}
-	end_drop(s->invalidator);
-}
-
-void invalidator_locked(
-	struct invalidator *v, struct inode *inode, const struct file_lock *lock, bool data)
-{
-	const struct timespec until = clock_in_ms(LATELY_MS);
-	int r = 0;
-
-	pthread_mutex_lock(&v->lock);
-	forget_held(v, inode, lock);
-	v->held[v->held_next++ % HELD_MAX] =
-		(struct held){.inode = inode, .lock = *lock, .until_ns = clock_now_ns() + HELD_NS};
-	/* Not for ever: the thread may wait for a page that is being read. */
-	while (v->dropping == inode && r == 0)
-		r = pthread_cond_timedwait(&v->changed, &v->lock, &until);
-	pthread_mutex_unlock(&v->lock);
-	session_drop_inode(v->session, inode, data);
-}
-
-void invalidator_unlocked(
-	struct invalidator *v, const struct inode *inode, const struct file_lock *lock)
-{
-	pthread_mutex_lock(&v->lock);
-	forget_held(v, inode, lock);
-	pthread_mutex_unlock(&v->lock);
-}
-
-bool invalidator_postpones(struct invalidator *v, struct inode *inode)
-{
-	bool postponed;
-
-	pthread_mutex_lock(&v->lock);
-	postponed = postpone(v, inode, false);
-	pthread_mutex_unlock(&v->lock);
-	return postponed;
 }
 
 /* ---- The log ------------------------------------------------------------------------------- */
@@ -300,9 +163,9 @@ static void entry_changed(struct session *s, struct inode *parent, struct inode 
 	inode_table_state(s->mount->inodes, child, &known);
 	if (memcmp(&known.version, &version, sizeof(version)) == 0) {
 		if (known.writers)
-			drop_child(s, parent, name, child, false);
+			drop_child(s, parent, name, child, false, &version);
 		if (!child->is_directory)
-			drop_child(s, parent, name, child, true);
+			drop_child(s, parent, name, child, true, &version);
 		return;
 	}
 	/* Names in a directory are told of by themselves. */
@@ -314,14 +177,15 @@ static void entry_changed(struct session *s, struct inode *parent, struct inode 
 	if (known.writers) {
 		/* Most likely our own writes, but perhaps not only: the kernel compares the
 		 * times before it trusts its pages again. */
-		drop_child(s, parent, name, child, false);
+		drop_child(s, parent, name, child, false, &version);
 		return;
 	}
 	inode_table_note(s->mount->inodes, child, now, &note);
 	/* Whoever has written may have set the mtime back: ctime moves all the same. */
 	drop_child(s, parent, name, child,
 		note.data_changed || version.ctime_ns != known.version.ctime_ns ||
-			S_ISLNK(now->mode));
+			S_ISLNK(now->mode),
+		&version);
 }
 
 /* The kernel's entry is not what is there (any more): removed, or replaced. */
@@ -329,9 +193,9 @@ static void drop_name(
 	struct session *s, struct inode *parent, const char *name, struct inode *child)
 {
 	drop_entry(s, parent, name);
-	session_drop_inode(s, parent, true);
+	dropper_drop(s->dropper, parent, true, NULL);
 	if (child)
-		session_drop_inode(s, child, child->is_directory);
+		dropper_drop(s->dropper, child, child->is_directory, NULL);
 }
 
 static bool is_ending(struct op_context *op)
@@ -455,14 +319,14 @@ static void drop_subtree(struct session *s, struct inode *top, bool whole_subtre
 		return;
 	}
 	for (size_t i = 0; i < count; i++) {
-		session_drop_inode(s, places[i].inode, true);
+		dropper_drop(s->dropper, places[i].inode, true, NULL);
 		if (places[i].parent)
 			drop_entry(s, places[i].parent, places[i].name);
 		if (whole_subtree)
 			drop_missing(s, places[i].inode);
 	}
 	drop_missing(s, top);
-	session_drop_inode(s, top, true);
+	dropper_drop(s->dropper, top, true, NULL);
 	inode_table_places_free(table, places, count);
 }
 
@@ -487,11 +351,11 @@ static void drop_unwatched(struct session *s)
 			(place->inode->is_directory ? place->inode->watched
 						    : state.version.nlink == 1))
 			continue;
-		session_drop_inode(s, place->inode, true);
+		dropper_drop(s->dropper, place->inode, true, NULL);
 		if (place->parent && !place->parent->watched)
 			drop_entry(s, place->parent, place->name);
 	}
-	session_drop_inode(s, root, false);
+	dropper_drop(s->dropper, root, false, NULL);
 	inode_table_places_free(table, places, count);
 }
 
@@ -799,27 +663,6 @@ static bool has_work(const struct invalidator *v)
 	return v->first || v->left || v->lost || v->expire;
 }
 
-/* With the lock held.  False: nothing was due. */
-static bool drop_due(struct invalidator *v)
-{
-	struct postponed *due = v->postponed;
-
-	if (!due || (!v->hurry && due->due_ns > clock_now_ns()))
-		return false;
-	v->postponed = due->next;
-	if (!v->postponed)
-		v->last_postponed = &v->postponed;
-	v->busy = true;
-	pthread_mutex_unlock(&v->lock);
-	drop_child(v->session, NULL, NULL, due->inode, due->data);
-	inode_table_unref(v->session->mount->inodes, due->inode);
-	free(due);
-	pthread_mutex_lock(&v->lock);
-	v->busy = false;
-	pthread_cond_broadcast(&v->changed);
-	return true;
-}
-
 /* Whichever is earlier; 0 is never. */
 static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 {
@@ -854,12 +697,9 @@ static bool close_spares(struct invalidator *v)
 /* With the lock held. */
 static void wait_for_work(struct invalidator *v)
 {
-	uint64_t due_ns = earlier(v->spares_due_ns, v->postponed ? v->postponed->due_ns : 0);
-	struct timespec until = clock_at_ns(due_ns);
+	struct timespec until = clock_at_ns(v->spares_due_ns);
 
-	if (!v->postponed)
-		v->hurry = false;
-	if (due_ns)
+	if (v->spares_due_ns)
 		pthread_cond_timedwait(&v->changed, &v->lock, &until);
 	else
 		pthread_cond_wait(&v->changed, &v->lock);
@@ -871,7 +711,7 @@ static void *thread_main(void *data)
 
 	pthread_mutex_lock(&v->lock);
 	while (!v->ending) {
-		if (drop_due(v) || close_spares(v))
+		if (close_spares(v))
 			continue;
 		if (!has_work(v)) {
 			wait_for_work(v);
@@ -894,7 +734,6 @@ int invalidator_start(struct session *s, struct invalidator **ret_invalidator)
 	v->last = &v->first;
 	v->last_again = &v->again;
 	v->last_moved = &v->moved;
-	v->last_postponed = &v->postponed;
 	v->last_renaming = &v->renaming;
 	pthread_mutex_init(&v->lock, NULL);
 	clock_cond_init(&v->changed);
@@ -935,12 +774,6 @@ void invalidator_free(struct invalidator *v)
 		v->left = next;
 	}
 	forget_moved(v, UINT64_MAX);
-	while (v->postponed) {
-		struct postponed *next = v->postponed->next;
-
-		free(v->postponed);
-		v->postponed = next;
-	}
 	pthread_cond_destroy(&v->changed);
 	pthread_mutex_destroy(&v->lock);
 	free(v);
@@ -976,11 +809,11 @@ void invalidator_moved(
 void invalidator_drain(struct invalidator *v)
 {
 	pthread_mutex_lock(&v->lock);
-	v->hurry = true;
 	if (atomic_exchange(&v->session->believes_for_a_time, false))
 		v->expire = true;
 	pthread_cond_broadcast(&v->changed);
-	while ((has_work(v) || v->again || v->busy || v->postponed) && !v->ending)
+	while ((has_work(v) || v->again || v->busy) && !v->ending)
 		pthread_cond_wait(&v->changed, &v->lock);
 	pthread_mutex_unlock(&v->lock);
+	dropper_drain(v->session->dropper);
 }

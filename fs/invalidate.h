@@ -43,20 +43,6 @@ void invalidator_renamed(struct invalidator *invalidator, struct renaming *renam
 void invalidator_moved(struct invalidator *invalidator, const char *from, const char *to, bool swap,
 	uint64_t done_ns);
 
-/* The file was locked: the kernel is to ask for attributes, and with `data` for content too.
- * The holder reads it next.  The kernel discards a reply to GETATTR when the inode is invalidated
- * meanwhile, and that reader gets the size of before: so invalidations by the feed wait until the
- * lock is released, for at most 2 s. */
-void invalidator_locked(struct invalidator *invalidator, struct inode *inode,
-	const struct file_lock *lock, bool data);
-
-/* What `lock` covers of its owner's locks was released. */
-void invalidator_unlocked(
-	struct invalidator *invalidator, const struct inode *inode, const struct file_lock *lock);
-
-/* True: the inode is locked, and the kernel will be told to forget it later. */
-bool invalidator_postpones(struct invalidator *invalidator, struct inode *inode);
-
 /* A spare handle was added (inode_table_handle_add()): sees to it that it is closed in time. */
 void invalidator_spare_added(struct invalidator *invalidator);
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/dropper.h"
 #include "fs/invalidate.h"
 #include "fs/mount_point.h"
 #include "ops/support/buffer.h"
@@ -347,12 +348,15 @@ int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret
 	if (r < 0)
 		return r;
 	m->session = m->edge->fuse;
-	r = invalidator_start(m->edge, &m->edge->invalidator);
+	r = dropper_start(m->edge, &m->edge->dropper);
+	if (r == 0)
+		r = invalidator_start(m->edge, &m->edge->invalidator);
 	if (r == 0)
 		r = serve(m->edge, ready, user);
 	if (r < 0)
 		fuse_session_unmount(m->edge->fuse);
 	invalidator_stop(m->edge->invalidator);
+	dropper_stop(m->edge->dropper);
 	inode_table_close_all(m->inodes, &op);
 	return r;
 }
@@ -385,6 +389,7 @@ void mount_done(struct mount *m)
 	}
 	session_directories_done(s);
 	inode_table_free(m->inodes);
+	dropper_free(s->dropper);
 	free(s);
 	m->edge = NULL;
 	m->session = NULL;

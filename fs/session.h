@@ -17,6 +17,7 @@
 #include "fs/misses.h"
 #include "fs/mount.h"
 
+struct dropper;
 struct invalidator;
 
 /* Lives as long as the mount serves; userdata of the FUSE session. */
@@ -40,6 +41,7 @@ struct session {
 	struct mount *mount;
 	struct fuse_session *fuse;
 	struct invalidator *invalidator;
+	struct dropper *dropper;
 	struct foreign foreign;
 	double watched_ttl, brief_ttl, ttl; /* seconds, by enum belief */
 	atomic_bool believes_for_a_time;    /* the kernel does, since the last drain */
@@ -76,7 +78,8 @@ struct session {
 	uint32_t renames_active;      /* rename_lock */
 	atomic_uint_fast64_t renames; /* that took place; changed under rename_lock */
 
-	/* Shared: content is handed to the kernel; alone: it is told to forget (inode->drops). */
+	/* Shared: content is handed to the kernel; alone: it is told to forget (inode->pages_turn).
+	 */
 	pthread_rwlock_t store_lock;
 	/* Threads of callers that look again (session_request.c), by their numbers. */
 	struct looker {

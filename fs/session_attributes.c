@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "fs/dropper.h"
 #include "fs/virtual.h"
 #include "ops/support/cleanup.h"
 
@@ -171,7 +172,7 @@ static const char *setattr_name(unsigned mask)
 void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fuse_mask,
 	struct fuse_file_info *fi)
 {
-	unsigned mask = set_mask(fuse_mask), drops;
+	unsigned mask = set_mask(fuse_mask), reply;
 	struct attributes attributes, want;
 	struct object_ref object;
 	struct inode *inode;
@@ -196,7 +197,7 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 	if ((mask & SET_SIZE) && fi)
 		content_hash_disturb(session_handle(fi)->hash);
 	inode_table_ref(r.mount->inodes, inode);
-	drops = inode->drops;
+	reply = dropper_reply(s->dropper, inode, r.op.pid);
 	do {
 		result = locate_object(&r, inode, fi, &object);
 		if (result == 0 && mask)
@@ -207,9 +208,7 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 	} while (request_retry_name(&r, result, inode));
 	result = request_object_result(&r, inode, result);
 	reply_attributes(&r, inode, result, &attributes);
-	/* This answer counts for the kernel even if it was told of a later change before. */
-	if (inode->drops != drops)
-		session_drop_inode(s, inode, false);
+	dropper_replied(s->dropper, reply, inode, result == 0 ? &attributes : NULL);
 	inode_table_unref(s->mount->inodes, inode);
 }
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "fs/invalidate.h"
+#include "fs/dropper.h"
 #include "fs/virtual.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
@@ -304,10 +304,13 @@ void session_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	handle = session_begin_on_handle(&r, fuse, "flush", 0, fi);
 	/* First: the next holder of a lock is to find what was written. */
 	result = workspace_flush(&r.op, handle->file);
-	workspace_lock_release_owner(&r.op, handle->file, fi->lock_owner);
 	if (handle->inode->was_locked)
-		invalidator_unlocked(r.session->invalidator, handle->inode,
-			&(struct file_lock){.kind = LOCK_KIND_POSIX, .owner = fi->lock_owner});
+		dropper_unlocking(r.session->dropper, handle->inode,
+			&(struct file_lock){.kind = LOCK_KIND_POSIX,
+				.type = LOCK_NONE,
+				.owner = fi->lock_owner},
+			r.op.pid);
+	workspace_lock_release_owner(&r.op, handle->file, fi->lock_owner);
 	request_finish(&r, result);
 }
 
@@ -438,24 +441,27 @@ void session_getlk(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi, s
 				      .l_pid = wanted.pid});
 }
 
-static bool data_changed(struct request *r, struct open_handle *handle)
+/* What a lock was granted for.  NULL: not known; far away, two versions of the same tick of the
+ * clock cannot be told apart. */
+static const struct inode_version *find_version(
+	struct request *r, struct open_handle *handle, struct inode_version *ret_version)
 {
 	struct object_ref object = OBJECT_OF(handle->file);
 	struct attributes attributes;
-	struct inode_note note;
 
-	/* Far away, two versions of the same tick of the clock cannot be told apart. */
 	if (r->session->is_remote ||
-		workspace_getattr(&r->op, r->mount->workspace, &object, &attributes) < 0)
-		return true;
-	inode_table_note(r->mount->inodes, handle->inode, &attributes, &note);
-	return note.data_changed;
+		workspace_getattr(&r->op, r->mount->workspace, &object, &attributes) < 0 ||
+		attributes.changed_lately)
+		return NULL;
+	inode_version_of(&attributes, ret_version);
+	return ret_version;
 }
 
 static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi,
 	const struct file_lock *lock, bool wait)
 {
 	bool may_block = lock->type != LOCK_NONE;
+	struct inode_version version;
 	struct open_handle *handle;
 	struct request r;
 	int result;
@@ -468,14 +474,13 @@ static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi
 		handle->inode->was_locked = true;
 	if (may_block)
 		session_thread_lend();
+	dropper_unlocking(r.session->dropper, handle->inode, lock, r.op.pid);
 	result = workspace_lock(&r.op, handle->file, lock, wait);
 	/* Who takes a lock relies on seeing what the last holder wrote, through another mount
 	 * perhaps, now and not when the change feed comes to it. */
 	if (result == 0 && lock->type != LOCK_NONE)
-		invalidator_locked(
-			r.session->invalidator, handle->inode, lock, data_changed(&r, handle));
-	else if (result == 0)
-		invalidator_unlocked(r.session->invalidator, handle->inode, lock);
+		dropper_locked(r.session->dropper, handle->inode, lock,
+			find_version(&r, handle, &version));
 	if (may_block)
 		session_thread_return();
 	request_finish(&r, result);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "fs/dropper.h"
 #include "fs/invalidate.h"
 #include "fs/virtual.h"
 #include "ops/support/cleanup.h"
@@ -330,13 +331,18 @@ void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent_ino, const 
 	struct inode *inode, *parent;
 	struct object_ref object;
 	struct request r;
+	struct session *s;
+	unsigned reply;
 	bool is_gone;
 	int result;
 
 	if (virtual_refuses(fuse, ino) || virtual_refuses_entry(fuse, parent_ino, name))
 		return;
 	request_begin(&r, fuse, "link", LOG_IS_MUTATION);
-	inode = session_inode(r.session, ino);
+	s = r.session;
+	inode = session_inode(s, ino);
+	inode_table_ref(s->mount->inodes, inode);
+	reply = dropper_reply(s->dropper, inode, r.op.pid);
 	parent = session_inode(r.session, parent_ino);
 	inode_table_making(r.mount->inodes, parent, name);
 	do {
@@ -352,6 +358,8 @@ void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent_ino, const 
 	if (is_gone || result == -ESTALE)
 		result = request_object_result(&r, inode, result);
 	reply_entry(&r, parent, name, result, &attributes);
+	dropper_replied(s->dropper, reply, inode, result == 0 ? &attributes : NULL);
+	inode_table_unref(s->mount->inodes, inode);
 }
 
 /* ---- Removing and moving names -------------------------------------------------------------- */

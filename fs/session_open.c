@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fs/invalidate.h"
+#include "fs/dropper.h"
 #include "fs/virtual.h"
 #include "ops/support/cleanup.h"
 
@@ -122,7 +122,7 @@ static bool needs_flush(const struct session *s, const struct open_handle *handl
  * file open (whoever opens it to write meanwhile bars this): a page that a map has changed would be
  * lost.  True: they are the whole file. */
 static bool hand_over_content(struct request *r, struct open_handle *handle,
-	const struct attributes *attributes, const struct inode_note *note, unsigned drops)
+	const struct attributes *attributes, const struct inode_note *note, unsigned turn)
 {
 	char *data = session_thread_buffer(STORE_MAX_BYTES);
 	struct fuse_bufvec content = FUSE_BUFVEC_INIT(0);
@@ -142,7 +142,7 @@ static bool hand_over_content(struct request *r, struct open_handle *handle,
 	/* Not what the kernel was told to forget while we had it in our hands. */
 	pthread_rwlock_rdlock(&r->session->store_lock);
 	handle->inode->content_told =
-		handle->inode->drops == drops &&
+		handle->inode->pages_turn == turn &&
 		fuse_lowlevel_notify_store(r->session->fuse, session_ino(r->session, handle->inode),
 			0, &content, 0) == 0;
 	pthread_rwlock_unlock(&r->session->store_lock);
@@ -153,12 +153,12 @@ static bool hand_over_content(struct request *r, struct open_handle *handle,
  * only the place knows; but where others here may map the file, a page that is dropped while it is
  * written may come back as it was before. */
 static bool has_the_pages(struct request *r, struct open_handle *handle,
-	const struct attributes *attributes, const struct inode_note *note, unsigned drops)
+	const struct attributes *attributes, const struct inode_note *note, unsigned turn)
 {
 	if (r->mount->options->cache_strict &&
 		handle->inode->mappers == ((handle->flags & O_ACCMODE) == O_RDWR))
 		return false;
-	return hand_over_content(r, handle, attributes, note, drops) || !note->data_changed;
+	return hand_over_content(r, handle, attributes, note, turn) || !note->data_changed;
 }
 
 /* ---- Opening ------------------------------------------------------------------------- */
@@ -284,19 +284,20 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct attributes attributes, truncated;
 	const struct attributes *before;
+	struct inode_version version;
 	struct open_file *file;
 	struct object_ref object;
 	struct inode_note note;
 	struct inode *inode;
 	struct request r;
-	unsigned drops;
+	unsigned turn;
 	int result;
 
 	if (virtual_open(fuse, ino, fi))
 		return;
 	request_begin(&r, fuse, "open", (fi->flags & O_TRUNC) ? LOG_IS_MUTATION : 0);
 	inode = session_inode(r.session, ino);
-	drops = inode->drops;
+	turn = inode->pages_turn;
 	do {
 		result = request_locate(&r, inode, &object);
 		before = result == 0 && look_before(&r, inode, &object, fi->flags, &truncated)
@@ -321,10 +322,12 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	inode_table_note(r.mount->inodes, inode, &attributes, &note);
 	if (atomic_exchange(&inode->rewritten, false) && note.belief != BELIEF_WATCHED)
 		note.data_changed = true;
-	fi->keep_cache = has_the_pages(&r, session_handle(fi), &attributes, &note, drops);
+	fi->keep_cache = has_the_pages(&r, session_handle(fi), &attributes, &note, turn);
 	/* The size that the kernel believes, above all. */
-	if (note.data_changed && !invalidator_postpones(r.session->invalidator, inode))
-		session_drop_inode(r.session, inode, false);
+	if (note.data_changed) {
+		inode_version_of(&attributes, &version);
+		dropper_drop(r.session->dropper, inode, false, &version);
+	}
 	if ((fi->flags & O_TRUNC) && session_raw_kills_suid())
 		session_clear_suid(&r, session_handle(fi));
 	request_record(&r, 0);
@@ -489,8 +492,11 @@ void session_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	record_hashes(&r, handle);
 	leave_way(r.session, handle);
 	if (fi->flock_release)
-		invalidator_unlocked(r.session->invalidator, handle->inode,
-			&(struct file_lock){.kind = LOCK_KIND_FLOCK, .owner = fi->lock_owner});
+		dropper_unlocking(r.session->dropper, handle->inode,
+			&(struct file_lock){.kind = LOCK_KIND_FLOCK,
+				.type = LOCK_NONE,
+				.owner = fi->lock_owner},
+			r.op.pid);
 	result = inode_table_handle_put(r.mount->inodes, &r.op, handle);
 	request_finish(&r, result);
 }

@@ -552,7 +552,7 @@ static void begin_drop(struct session *s, struct inode *inode, bool data)
 {
 	/* What is being handed over (session_open.c) comes before, or not at all. */
 	pthread_rwlock_wrlock(&s->store_lock);
-	inode->drops++;
+	inode->pages_turn++;
 	if (data)
 		inode->content_told = false;
 	pthread_rwlock_unlock(&s->store_lock);

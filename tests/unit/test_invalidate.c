@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <sys/stat.h>
 
+#include "fs/dropper.h"
 #include "tests/check.h"
 #include "tests/no_memory.h"
 #include "tests/unit/place.h"
@@ -96,6 +97,14 @@ static void await_kernel(void)
 	pthread_mutex_unlock(&kernel.lock);
 }
 
+static void await_drops(unsigned count)
+{
+	pthread_mutex_lock(&kernel.lock);
+	while (kernel.drops < count)
+		pthread_cond_wait(&kernel.changed, &kernel.lock);
+	pthread_mutex_unlock(&kernel.lock);
+}
+
 static bool was_dropped(const struct inode *inode)
 {
 	bool was = false;
@@ -175,14 +184,17 @@ static void setup(void)
 	d = enter(inode_table_root(mount.inodes), "d", 2, S_IFDIR);
 	f = enter(d, "f", 3, S_IFREG);
 	inode_table_set_watched(mount.inodes, d, true, 0);
+	CHECK_RC(0, dropper_start(&session, &session.dropper));
 	CHECK_RC(0, invalidator_start(&session, &session.invalidator));
 }
 
 static void teardown(void)
 {
 	invalidator_stop(session.invalidator);
+	dropper_stop(session.dropper);
 	invalidator_free(session.invalidator);
 	inode_table_free(mount.inodes);
+	dropper_free(session.dropper);
 }
 
 /* More than the invalidator keeps while the kernel takes its time, after what the test does. */
@@ -337,7 +349,48 @@ static void test_a_change_without_memory_is_told_of_when_there_is_some(void)
 	}
 }
 
-TEST_MAIN("invalidate", TEST(test_a_watch_that_ended_among_too_many_changes_is_not_believed),
+static const struct file_lock lock = {.kind = LOCK_KIND_FLOCK, .type = LOCK_SHARED, .owner = 1},
+			      same = {.kind = LOCK_KIND_FLOCK, .type = LOCK_SHARED, .owner = 2},
+			      released = {.kind = LOCK_KIND_FLOCK, .type = LOCK_NONE, .owner = 1};
+
+static void test_what_was_wanted_under_a_lock_is_dropped_at_the_release(void)
+{
+	setup();
+	dropper_locked(session.dropper, f, &lock, NULL);
+	CHECK(kernel.drops == 1);
+	CHECK_RC(0, dropper_drop(session.dropper, f, true, NULL));
+	CHECK(kernel.drops == 1);
+	dropper_unlocking(session.dropper, f, &released, 1);
+	dropper_drain(session.dropper);
+	CHECK(kernel.drops == 2);
+	teardown();
+}
+
+static void test_a_lock_that_another_one_covers_drops_nothing(void)
+{
+	setup();
+	dropper_locked(session.dropper, f, &lock, NULL);
+	dropper_locked(session.dropper, f, &same, NULL);
+	CHECK(kernel.drops == 1);
+	teardown();
+}
+
+static void test_a_drop_during_a_reply_that_is_installed_later_is_repeated(void)
+{
+	unsigned number;
+
+	setup();
+	number = dropper_reply(session.dropper, f, 1);
+	CHECK_RC(0, dropper_drop(session.dropper, f, false, NULL));
+	dropper_replied(session.dropper, number, f, NULL);
+	await_drops(2);
+	teardown();
+}
+
+TEST_MAIN("invalidate", TEST(test_what_was_wanted_under_a_lock_is_dropped_at_the_release),
+	TEST(test_a_lock_that_another_one_covers_drops_nothing),
+	TEST(test_a_drop_during_a_reply_that_is_installed_later_is_repeated),
+	TEST(test_a_watch_that_ended_among_too_many_changes_is_not_believed),
 	TEST(test_a_watch_that_ended_before_a_rename_is_not_believed_after_it),
 	TEST(test_a_change_told_by_the_new_path_of_a_directory_counts_after_the_rename),
 	TEST(test_a_change_waits_for_no_rename_that_began_after_it),
