@@ -338,12 +338,14 @@ test_a_read_served_before_a_write_does_not_stay() {
 	mkfs.ext4 -q -I 128 "$tmp/image" 2>/dev/null
 	mount -o loop "$tmp/image" "$backing/frozen" 2>/dev/null || skip "no loop devices here"
 	trap 'fsfreeze -u "$backing/frozen" 2>/dev/null || :; wait_for 10 umount "$backing/frozen"' EXIT
-	python3 - "$mnt/frozen/file" "$backing/frozen" <<-'END'
+	python3 - "$mnt/frozen/file" "$backing/frozen" "$ISTHMUS" <<-'END'
 		import os, subprocess, sys, threading, time
-		path, place = sys.argv[1:]
+		path, place, isthmus = sys.argv[1:]
 		time.sleep(1 - time.time() % 1)
 		with open(path, "wb") as file:
 		    file.write(b"old")
+		# Nothing more of that may come: without its page here the write would lock that.
+		subprocess.run([isthmus, "exec", os.path.dirname(path), "--", "true"], check=True)
 		reader, writer = os.open(path, os.O_RDONLY), os.open(path, os.O_RDWR)
 		assert os.pread(reader, 3, 0) == b"old"
 		subprocess.run(["fsfreeze", "-f", place], check=True)
