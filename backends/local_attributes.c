@@ -67,7 +67,7 @@ int local_setattr(struct op_context *ctx, struct workspace *workspace,
 	cleanup_object struct local_object found = {.owned_fd = -1};
 	int r;
 
-	(void)ctx;
+	local_draw(ctx);
 	r = local_object_open(w, object, &found);
 	if (r < 0)
 		return r;
@@ -81,7 +81,10 @@ int local_setattr(struct op_context *ctx, struct workspace *workspace,
 		r = set_mode(&found, want->mode & 07777);
 	if (r == 0 && (mask & (SET_ATIME | SET_MTIME | SET_ATIME_NOW | SET_MTIME_NOW)))
 		r = set_times(&found, mask, want);
-	return r < 0 ? r : local_stat_fd(found.fd, ret_attributes);
+	if (r < 0)
+		return r;
+	local_draw(ctx);
+	return local_stat_fd(found.fd, ret_attributes);
 }
 
 /* ---- Extended attributes --------------------------------------------------------------- */
@@ -93,7 +96,7 @@ ssize_t local_getxattr(struct op_context *ctx, struct workspace *workspace,
 	ssize_t got;
 	int r;
 
-	(void)ctx;
+	local_draw(ctx);
 	r = local_object_open(local_from(workspace), object, &found);
 	if (r < 0)
 		return r;
@@ -109,7 +112,7 @@ ssize_t local_listxattr(struct op_context *ctx, struct workspace *workspace,
 	ssize_t got;
 	int r;
 
-	(void)ctx;
+	local_draw(ctx);
 	r = local_object_open(local_from(workspace), object, &found);
 	if (r < 0)
 		return r;
@@ -127,12 +130,14 @@ int local_setxattr(struct op_context *ctx, struct workspace *workspace,
 			   (flags & XATTR_MUST_REPLACE ? XATTR_REPLACE : 0);
 	int r;
 
-	(void)ctx;
+	local_draw(ctx);
 	r = local_object_open(local_from(workspace), object, &found);
 	if (r < 0)
 		return r;
 	if (setxattr(local_fd_path(found.fd).text, name, value, size, kernel_flags) < 0)
 		return -errno;
+	local_draw(ctx);
+	local_tell_object(ctx, found.fd);
 	return 0;
 }
 
@@ -142,9 +147,13 @@ int local_removexattr(struct op_context *ctx, struct workspace *workspace,
 	cleanup_object struct local_object found = {.owned_fd = -1};
 	int r;
 
-	(void)ctx;
+	local_draw(ctx);
 	r = local_object_open(local_from(workspace), object, &found);
 	if (r < 0)
 		return r;
-	return removexattr(local_fd_path(found.fd).text, name) < 0 ? -errno : 0;
+	if (removexattr(local_fd_path(found.fd).text, name) < 0)
+		return -errno;
+	local_draw(ctx);
+	local_tell_object(ctx, found.fd);
+	return 0;
 }

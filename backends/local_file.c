@@ -52,7 +52,7 @@ static int check_opened(const struct object_ref *object, const struct attributes
 }
 
 /* Only now that it is known to be the right file. */
-static int truncate_opened(int fd, int flags, struct attributes *attributes)
+static int truncate_opened(struct op_context *ctx, int fd, int flags, struct attributes *attributes)
 {
 	int r;
 
@@ -60,7 +60,10 @@ static int truncate_opened(int fd, int flags, struct attributes *attributes)
 		r = ftruncate(fd, 0);
 	else
 		r = truncate(local_fd_path(fd).text, 0);
-	return r < 0 ? -errno : local_stat_fd(fd, attributes);
+	if (r < 0)
+		return -errno;
+	local_draw(ctx);
+	return local_stat_fd(fd, attributes);
 }
 
 int local_open_file(struct op_context *ctx, struct workspace *workspace,
@@ -73,7 +76,7 @@ int local_open_file(struct op_context *ctx, struct workspace *workspace,
 	cleanup_fd int fd = -1;
 	int r;
 
-	(void)ctx;
+	local_draw(ctx);
 	fd = open_with(w, object, open_flags);
 	if (fd == -EPERM && (open_flags & O_NOATIME))
 		fd = open_with(w, object, open_flags & ~O_NOATIME);
@@ -83,7 +86,7 @@ int local_open_file(struct op_context *ctx, struct workspace *workspace,
 	if (r == 0)
 		r = check_opened(object, &attributes);
 	if (r == 0 && (flags & O_TRUNC))
-		r = truncate_opened(fd, flags, &attributes);
+		r = truncate_opened(ctx, fd, flags, &attributes);
 	if (r == 0)
 		r = file_new(workspace, &fd, flags, &attributes, ret_file);
 	if (r == 0)
@@ -107,6 +110,7 @@ static int open_new(struct op_context *ctx, struct workspace *workspace, int bas
 	}
 	if (fd < 0)
 		return fd;
+	local_draw(ctx);
 	r = local_stat_fd(fd, &attributes);
 	if (r == 0)
 		r = file_new(workspace, &fd, flags, &attributes, ret_file);
@@ -123,20 +127,25 @@ int local_create(struct op_context *ctx, struct workspace *workspace, const char
 	int r;
 
 	flags = (flags & PASSED_FLAGS & ~O_NOATIME) | ALWAYS_FLAGS | O_CREAT | O_EXCL;
+	local_draw(ctx);
 	r = local_parent_open(w, path, &ctx->parent, &parent);
-	if (r < 0)
-		return r;
-	return open_new(
-		ctx, workspace, parent.fd, parent.name, flags, mode, ret_file, ret_attributes);
+	if (r == 0)
+		r = open_new(ctx, workspace, parent.fd, parent.name, flags, mode, ret_file,
+			ret_attributes);
+	if (r == 0)
+		local_tell_name(ctx, &parent, &ret_attributes->id);
+	return r;
 }
 
 int local_create_unnamed(struct op_context *ctx, struct workspace *workspace, const char *directory,
 	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
 {
-	cleanup_fd int fd =
-		local_open_path(local_from(workspace), directory, O_PATH | O_DIRECTORY, 0);
-	int r = fd < 0 ? fd : local_check_directory(fd, &ctx->parent);
+	cleanup_fd int fd = -1;
+	int r;
 
+	local_draw(ctx);
+	fd = local_open_path(local_from(workspace), directory, O_PATH | O_DIRECTORY, 0);
+	r = fd < 0 ? fd : local_check_directory(fd, &ctx->parent);
 	if (r < 0)
 		return r;
 	flags = (flags & (PASSED_FLAGS | O_EXCL) & ~O_NOATIME) | ALWAYS_FLAGS | O_TMPFILE;
@@ -163,7 +172,7 @@ ssize_t local_read(
 	int fd = local_file_from(file)->fd;
 	size_t done = 0;
 
-	(void)ctx;
+	local_draw(ctx);
 	do {
 		ssize_t got = pread(fd, (char *)data + done, size - done, offset + (off_t)done);
 
@@ -178,13 +187,10 @@ ssize_t local_read(
 	return (ssize_t)done;
 }
 
-ssize_t local_write(
-	struct op_context *ctx, struct open_file *file, const void *data, size_t size, off_t offset)
+static ssize_t write_all(int fd, const void *data, size_t size, off_t offset)
 {
-	int fd = local_file_from(file)->fd;
 	size_t done = 0;
 
-	(void)ctx;
 	while (done < size) {
 		ssize_t put =
 			pwrite(fd, (const char *)data + done, size - done, offset + (off_t)done);
@@ -196,6 +202,24 @@ ssize_t local_write(
 		done += (size_t)put;
 	}
 	return (ssize_t)done;
+}
+
+/* The content of the file has changed: tells its state. */
+static void tell_written(struct op_context *ctx, int fd)
+{
+	local_draw(ctx);
+	local_tell_object(ctx, fd);
+}
+
+ssize_t local_write(
+	struct op_context *ctx, struct open_file *file, const void *data, size_t size, off_t offset)
+{
+	int fd = local_file_from(file)->fd;
+	ssize_t written = write_all(fd, data, size, offset);
+
+	if (written >= 0)
+		tell_written(ctx, fd);
+	return written;
 }
 
 int local_fsync(struct op_context *ctx, struct workspace *workspace, struct open_file *file,
@@ -220,12 +244,16 @@ int local_fsync(struct op_context *ctx, struct workspace *workspace, struct open
 int local_fallocate(
 	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length)
 {
+	int fd = local_file_from(file)->fd;
 	int r;
 
 	do {
-		r = fallocate(local_file_from(file)->fd, (int)mode, offset, length);
+		r = fallocate(fd, (int)mode, offset, length);
 	} while (r < 0 && errno == EINTR && !op_interrupted(ctx));
-	return r < 0 ? -errno : 0;
+	if (r < 0)
+		return -errno;
+	tell_written(ctx, fd);
+	return 0;
 }
 
 /* Moves the descriptor's own offset, which nothing else uses. */
@@ -245,9 +273,12 @@ off_t local_seek(struct op_context *ctx, struct open_file *file, off_t offset, i
 ssize_t local_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
 	struct open_file *to, off_t to_offset, size_t size)
 {
-	ssize_t done = copy_file_range(local_file_from(from)->fd, &from_offset,
-		local_file_from(to)->fd, &to_offset, size, 0);
+	int fd = local_file_from(to)->fd;
+	ssize_t done =
+		copy_file_range(local_file_from(from)->fd, &from_offset, fd, &to_offset, size, 0);
 
-	(void)ctx;
-	return done < 0 ? -errno : done;
+	if (done < 0)
+		return -errno;
+	tell_written(ctx, fd);
+	return done;
 }

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/position.h"
 #include "ops/workspace.h"
 
 struct local_locks;
@@ -80,6 +81,12 @@ int local_object_open(const struct local_workspace *w, const struct object_ref *
 void local_object_done(struct local_object *object);
 #define cleanup_object cleanup_with(local_object_done)
 
+/* The position of the look that comes next. */
+static inline void local_draw(struct op_context *ctx)
+{
+	ctx->served.position = position_draw();
+}
+
 /* Attributes of an open object, of a name in a directory (not followed). */
 int local_stat_fd(int fd, struct attributes *ret_attributes);
 int local_stat_name(int directory_fd, const char *name, struct attributes *ret_attributes);
@@ -89,6 +96,13 @@ int local_check_id(const struct object_id *expected, const struct attributes *at
 
 /* The same for an open directory. */
 int local_check_directory(int fd, const struct object_id *expected);
+
+/* What a change left behind, where somebody wants to know (op_context.facts); after the position
+ * was drawn.  Of a name: the object that it leads to (NULL: none), as the caller will believe; but
+ * if somebody else was quicker there is no position, and nothing is known. */
+void local_tell_object(struct op_context *ctx, int fd);
+void local_tell_name(
+	struct op_context *ctx, const struct local_parent *parent, const struct object_id *object);
 
 /* "/proc/self/fd/N": leads to the very object of an O_PATH descriptor, links included. */
 struct local_fd_path {
@@ -126,7 +140,7 @@ void local_locks_forget_file(struct local_locks *locks, const struct local_file 
 int local_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	struct attributes *ret_attributes);
 int local_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-	bool watch, dir_entry_sink sink, void *user, bool *ret_watched);
+	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since);
 int local_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
 	char **ret_target);
 int local_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,

@@ -31,7 +31,7 @@ int local_getattr(struct op_context *ctx, struct workspace *workspace,
 	struct attributes attributes;
 	int r;
 
-	(void)ctx;
+	local_draw(ctx);
 	if (object->file)
 		return local_stat_fd(local_file_from(object->file)->fd, ret_attributes);
 	if (object->parent.inode && !object->id.inode && strchr(object->path, '/'))
@@ -119,15 +119,16 @@ static int emit_entries(struct op_context *ctx, int fd, const struct object_id *
 
 int local_readdir(struct op_context *ctx, struct workspace *workspace,
 	const struct object_ref *directory, bool watch, dir_entry_sink sink, void *user,
-	bool *ret_watched)
+	uint64_t *ret_since)
 {
 	const struct local_workspace *w = local_from(workspace);
 	struct watcher *watcher = w->watcher;
-	bool watched = false;
+	uint64_t since = 0;
 	cleanup_fd int fd = -1;
 	struct attributes attributes;
 	int r;
 
+	local_draw(ctx);
 	fd = local_open_path(w, directory->path, O_RDONLY | O_DIRECTORY, 0);
 	if (fd < 0)
 		return fd;
@@ -135,12 +136,14 @@ int local_readdir(struct op_context *ctx, struct workspace *workspace,
 	if (r == 0)
 		r = local_check_id(&directory->id, &attributes);
 	if (r == 0 && watch && watcher)
-		watched = watcher_add(watcher, fd, directory->path, &attributes.id);
-	if (r == 0)
-		r = emit_entries(ctx, fd, &attributes.id, sink, user);
+		since = watcher_add(watcher, fd, directory->path, &attributes.id);
 	if (r < 0)
 		return r;
-	*ret_watched = watched;
+	local_draw(ctx);
+	r = emit_entries(ctx, fd, &attributes.id, sink, user);
+	if (r < 0)
+		return r;
+	*ret_since = since;
 	return 0;
 }
 
@@ -155,7 +158,7 @@ int local_readlink(struct op_context *ctx, struct workspace *workspace,
 	ssize_t length;
 	int r;
 
-	(void)ctx;
+	local_draw(ctx);
 	r = local_object_open(w, link, &found);
 	if (r < 0)
 		return r;
@@ -176,6 +179,7 @@ int local_link(struct op_context *ctx, struct workspace *workspace, const struct
 	cleanup_parent struct local_parent parent = {.owned_fd = -1};
 	int r;
 
+	local_draw(ctx);
 	r = local_object_open(w, object, &found);
 	if (r == 0)
 		r = local_parent_open(w, path, &ctx->new_parent, &parent);
@@ -184,18 +188,33 @@ int local_link(struct op_context *ctx, struct workspace *workspace, const struct
 	if (linkat(AT_FDCWD, local_fd_path(found.fd).text, parent.fd, parent.name,
 		    AT_SYMLINK_FOLLOW) < 0)
 		return -errno;
-	return local_stat_fd(found.fd, ret_attributes);
+	local_draw(ctx);
+	r = local_stat_fd(found.fd, ret_attributes);
+	if (r == 0)
+		local_tell_name(ctx, &parent, &ret_attributes->id);
+	return r;
 }
 
 /* ---- New names -------------------------------------------------------------------- */
+
+static int tell_made(struct op_context *ctx, const struct local_parent *parent,
+	struct attributes *ret_attributes)
+{
+	local_draw(ctx);
+	if (ctx->facts)
+		local_stat_fd(parent->fd, &ctx->facts->parent);
+	return local_stat_name(parent->fd, parent->name, ret_attributes);
+}
 
 int local_mkdir(struct op_context *ctx, struct workspace *workspace, const char *path,
 	uint32_t mode, struct attributes *ret_attributes)
 {
 	const struct local_workspace *w = local_from(workspace);
 	cleanup_parent struct local_parent parent = {.owned_fd = -1};
-	int r = local_parent_open(w, path, &ctx->parent, &parent);
+	int r;
 
+	local_draw(ctx);
+	r = local_parent_open(w, path, &ctx->parent, &parent);
 	if (r < 0)
 		return r;
 	{
@@ -204,7 +223,7 @@ int local_mkdir(struct op_context *ctx, struct workspace *workspace, const char 
 		if (mkdirat(parent.fd, parent.name, mode & ~guise.mask) < 0)
 			return -errno;
 	}
-	return local_stat_name(parent.fd, parent.name, ret_attributes);
+	return tell_made(ctx, &parent, ret_attributes);
 }
 
 int local_mknod(struct op_context *ctx, struct workspace *workspace, const char *path,
@@ -212,8 +231,10 @@ int local_mknod(struct op_context *ctx, struct workspace *workspace, const char 
 {
 	const struct local_workspace *w = local_from(workspace);
 	cleanup_parent struct local_parent parent = {.owned_fd = -1};
-	int r = local_parent_open(w, path, &ctx->parent, &parent);
+	int r;
 
+	local_draw(ctx);
+	r = local_parent_open(w, path, &ctx->parent, &parent);
 	if (r < 0)
 		return r;
 	{
@@ -222,7 +243,7 @@ int local_mknod(struct op_context *ctx, struct workspace *workspace, const char 
 		if (mknodat(parent.fd, parent.name, mode & ~guise.mask, (dev_t)rdev) < 0)
 			return -errno;
 	}
-	return local_stat_name(parent.fd, parent.name, ret_attributes);
+	return tell_made(ctx, &parent, ret_attributes);
 }
 
 int local_symlink(struct op_context *ctx, struct workspace *workspace, const char *target,
@@ -230,8 +251,10 @@ int local_symlink(struct op_context *ctx, struct workspace *workspace, const cha
 {
 	const struct local_workspace *w = local_from(workspace);
 	cleanup_parent struct local_parent parent = {.owned_fd = -1};
-	int r = local_parent_open(w, path, &ctx->parent, &parent);
+	int r;
 
+	local_draw(ctx);
+	r = local_parent_open(w, path, &ctx->parent, &parent);
 	if (r < 0)
 		return r;
 	{
@@ -240,7 +263,7 @@ int local_symlink(struct op_context *ctx, struct workspace *workspace, const cha
 		if (symlinkat(target, parent.fd, parent.name) < 0)
 			return -errno;
 	}
-	return local_stat_name(parent.fd, parent.name, ret_attributes);
+	return tell_made(ctx, &parent, ret_attributes);
 }
 
 /* ---- Names that go ------------------------------------------------------------------ */
@@ -256,17 +279,23 @@ static int check_name(const struct local_parent *parent, const struct object_id 
 	return r < 0 ? r : local_check_id(expected, &attributes);
 }
 
-static int remove_name(const struct op_context *ctx, const struct local_workspace *w,
-	const char *path, const struct object_id *expected, int flags)
+static int remove_name(struct op_context *ctx, const struct local_workspace *w, const char *path,
+	const struct object_id *expected, int flags)
 {
 	cleanup_parent struct local_parent parent = {.owned_fd = -1};
-	int r = local_parent_open(w, path, &ctx->parent, &parent);
+	int r;
 
+	local_draw(ctx);
+	r = local_parent_open(w, path, &ctx->parent, &parent);
 	if (r == 0)
 		r = check_name(&parent, expected);
 	if (r < 0)
 		return r;
-	return unlinkat(parent.fd, parent.name, flags) < 0 ? -errno : 0;
+	if (unlinkat(parent.fd, parent.name, flags) < 0)
+		return -errno;
+	local_draw(ctx);
+	local_tell_name(ctx, &parent, NULL);
+	return 0;
 }
 
 int local_unlink(struct op_context *ctx, struct workspace *workspace, const char *path,
@@ -312,22 +341,57 @@ static int rename_at(const struct local_workspace *w, const struct op_context *c
 	return 0;
 }
 
+/* What two names led to before a rename, for who wants to know of what is there after it. */
+struct before {
+	struct attributes moved, target;
+};
+
+static int look_before(const struct local_parent *from, const struct local_parent *to,
+	unsigned flags, struct before *before)
+{
+	int r = local_stat_name(from->fd, from->name, &before->moved);
+
+	if (r == 0 && (flags & RENAME_SWAP))
+		r = local_stat_name(to->fd, to->name, &before->target);
+	return r;
+}
+
+static void tell_moved(struct op_context *ctx, const struct local_parent *from,
+	const struct local_parent *to, unsigned flags, const struct before *before)
+{
+	struct attributes *object = &ctx->facts->object;
+
+	local_stat_fd(to->fd, &ctx->facts->new_parent);
+	local_tell_name(ctx, from, flags & RENAME_SWAP ? &before->target.id : NULL);
+	if (local_stat_name(to->fd, to->name, object) < 0 ||
+		!object_id_equal(&object->id, &before->moved.id))
+		ctx->served.position = 0;
+}
+
 int local_rename(struct op_context *ctx, struct workspace *workspace, const char *from,
 	const char *to, unsigned flags, const struct object_id *expected)
 {
 	const struct local_workspace *w = local_from(workspace);
 	cleanup_parent struct local_parent old_parent = {.owned_fd = -1};
 	cleanup_parent struct local_parent new_parent = {.owned_fd = -1};
-	int r = local_parent_open(w, from, &ctx->parent, &old_parent);
+	struct before before;
+	int r;
 
+	local_draw(ctx);
+	r = local_parent_open(w, from, &ctx->parent, &old_parent);
 	if (r == 0)
 		r = local_parent_open(w, to, &ctx->new_parent, &new_parent);
 	if (r == 0)
 		r = check_name(&old_parent, expected);
+	if (r == 0 && ctx->facts)
+		r = look_before(&old_parent, &new_parent, flags, &before);
 	if (r == 0)
 		r = rename_at(w, ctx, &old_parent, &new_parent, flags);
 	if (r < 0)
 		return r;
+	local_draw(ctx);
+	if (ctx->facts)
+		tell_moved(ctx, &old_parent, &new_parent, flags, &before);
 	if (w->watcher)
 		move_watches(w, &new_parent, from, to, flags);
 	return 0;

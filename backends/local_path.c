@@ -259,6 +259,26 @@ void local_object_done(struct local_object *object)
 	object->owned_fd = -1;
 }
 
+void local_tell_name(
+	struct op_context *ctx, const struct local_parent *parent, const struct object_id *object)
+{
+	struct attributes found;
+	int r;
+
+	if (!ctx->facts)
+		return;
+	local_stat_fd(parent->fd, &ctx->facts->parent);
+	r = local_stat_name(parent->fd, parent->name, &found);
+	if (object ? r < 0 || !object_id_equal(object, &found.id) : r != -ENOENT)
+		ctx->served.position = 0;
+}
+
+void local_tell_object(struct op_context *ctx, int fd)
+{
+	if (ctx->facts)
+		local_stat_fd(fd, &ctx->facts->object);
+}
+
 struct local_fd_path local_fd_path(int fd)
 {
 	struct local_fd_path path;

@@ -5,11 +5,11 @@
 
 #include "backends/watch.h"
 
-static int look(void *user, const char *path, struct attributes *ret_attributes)
+static int look(void *user, const struct object_ref *object, struct attributes *ret_attributes)
 {
 	struct op_context ctx = {.pid = 0};
 
-	return local_getattr(&ctx, user, &OBJECT_AT(path), ret_attributes);
+	return local_getattr(&ctx, user, object, ret_attributes);
 }
 
 int local_watch(struct workspace *workspace, change_sink sink, void *user)
@@ -37,7 +37,7 @@ int local_watch_directory(struct op_context *ctx, struct workspace *workspace,
 	struct watcher *watcher = w->watcher;
 	int r;
 
-	(void)ctx;
+	local_draw(ctx);
 	r = local_object_open(w, directory, &found);
 	if (r < 0)
 		return r;
@@ -45,6 +45,7 @@ int local_watch_directory(struct op_context *ctx, struct workspace *workspace,
 		return -ENOTDIR;
 	*ret_watched =
 		watcher && watcher_add(watcher, found.fd, directory->path, &found.attributes.id);
+	local_draw(ctx);
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/path.h"
+#include "ops/support/position.h"
 
 enum { SIZE_MIN_BYTES = 64 << 10 };
 
@@ -33,6 +34,20 @@ int mem_charge(struct mem *m, uint64_t bytes)
 void mem_refund(struct mem *m, uint64_t bytes)
 {
 	atomic_fetch_sub(&m->used_bytes, bytes);
+}
+
+/* ---- The lock ------------------------------------------------------------------ */
+
+void mem_lock_to_look(struct mem *m, struct op_context *ctx)
+{
+	pthread_rwlock_rdlock(&m->tree_lock);
+	ctx->served.position = position_draw();
+}
+
+void mem_lock_to_change(struct mem *m, struct op_context *ctx)
+{
+	pthread_rwlock_wrlock(&m->tree_lock);
+	ctx->served.position = position_draw();
 }
 
 /* ---- Inodes ------------------------------------------------------------------- */
@@ -122,6 +137,18 @@ struct attributes mem_inode_attributes(const struct mem_inode *inode)
 	if (S_ISREG(attributes.mode))
 		attributes.blocks = inode->pages.count * (MEM_PAGE_BYTES / 512);
 	return attributes;
+}
+
+void mem_tell_parent(struct op_context *ctx, const struct mem_inode *directory)
+{
+	if (ctx->facts)
+		ctx->facts->parent = mem_inode_attributes(directory);
+}
+
+void mem_tell_object(struct op_context *ctx, const struct mem_inode *inode)
+{
+	if (ctx->facts)
+		ctx->facts->object = mem_inode_attributes(inode);
 }
 
 int mem_walk(struct mem *m, const char *path, size_t length, struct mem_inode **ret_inode)

@@ -118,6 +118,15 @@ static inline struct mem_file *mem_file_of(struct open_file *file)
 int mem_charge(struct mem *m, uint64_t bytes);
 void mem_refund(struct mem *m, uint64_t bytes);
 
+/* Takes tree_lock for an operation, and draws its position: nothing changes between the two and
+ * what is looked at or left under the lock. */
+void mem_lock_to_look(struct mem *m, struct op_context *ctx);
+void mem_lock_to_change(struct mem *m, struct op_context *ctx);
+
+/* What a change left behind, where somebody wants to know; under tree_lock. */
+void mem_tell_parent(struct op_context *ctx, const struct mem_inode *directory);
+void mem_tell_object(struct op_context *ctx, const struct mem_inode *inode);
+
 /* The clock of all timestamps. */
 struct timespec mem_now(void);
 
@@ -186,7 +195,7 @@ void mem_pages_zero(struct mem *m, struct mem_pages *pages, uint64_t offset, uin
 int mem_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	struct attributes *ret_attributes);
 int mem_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-	bool watch, dir_entry_sink sink, void *user, bool *ret_watched);
+	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since);
 int mem_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
 	char **ret_target);
 int mem_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,

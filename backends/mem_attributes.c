@@ -61,7 +61,7 @@ int mem_setattr(struct op_context *ctx, struct workspace *w, const struct object
 	struct mem_inode *inode;
 	int r;
 
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	r = mem_find(m, object, &inode);
 	if (r == 0)
 		r = check_setattr(inode, mask);

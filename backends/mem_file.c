@@ -53,7 +53,7 @@ int mem_file_open(struct op_context *ctx, struct workspace *w, const struct obje
 	struct mem_inode *inode;
 	int r;
 
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	r = mem_find(m, object, &inode);
 	if (r == 0)
 		r = check_openable(inode->attributes.mode);
@@ -117,10 +117,9 @@ ssize_t mem_read(
 	uint64_t at = (uint64_t)offset, file_size;
 	bool touch;
 
-	(void)ctx;
 	if (!is_readable(file))
 		return -EBADF;
-	pthread_rwlock_rdlock(&m->tree_lock);
+	mem_lock_to_look(m, ctx);
 	file_size = file->inode->attributes.size_bytes;
 	if (at >= file_size)
 		size = 0;
@@ -180,10 +179,12 @@ ssize_t mem_write(struct op_context *ctx, struct open_file *open_file, const voi
 
 	if (!is_writable(file))
 		return -EBADF;
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	if (file->flags & O_APPEND)
 		at = inode->attributes.size_bytes;
 	written = write_locked(ctx, m, inode, data, size, at);
+	if (written >= 0)
+		mem_tell_object(ctx, inode);
 	pthread_rwlock_unlock(&m->tree_lock);
 	return written;
 }
@@ -243,9 +244,11 @@ int mem_fallocate(struct op_context *ctx, struct open_file *open_file, unsigned 
 		mode != (ALLOCATE_ZERO_RANGE | ALLOCATE_KEEP_SIZE) &&
 		mode != (ALLOCATE_PUNCH_HOLE | ALLOCATE_KEEP_SIZE))
 		return -EOPNOTSUPP;
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	r = fallocate_locked(
 		ctx, m, file->inode, mode, (uint64_t)offset, (uint64_t)offset + (uint64_t)length);
+	if (r == 0)
+		mem_tell_object(ctx, file->inode);
 	pthread_rwlock_unlock(&m->tree_lock);
 	return r;
 }
@@ -269,8 +272,7 @@ off_t mem_seek(struct op_context *ctx, struct open_file *open_file, off_t offset
 	struct mem *m = mem_of(open_file->workspace);
 	off_t found;
 
-	(void)ctx;
-	pthread_rwlock_rdlock(&m->tree_lock);
+	mem_lock_to_look(m, ctx);
 	found = seek_locked(mem_file_of(open_file)->inode, (uint64_t)offset, whence);
 	pthread_rwlock_unlock(&m->tree_lock);
 	return found;
@@ -322,9 +324,11 @@ ssize_t mem_copy_range(struct op_context *ctx, struct open_file *from, off_t fro
 	if (!is_readable(mem_file_of(from)) || !is_writable(mem_file_of(to)) ||
 		(mem_file_of(to)->flags & O_APPEND))
 		return -EBADF;
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	copied = copy_range_locked(ctx, m, mem_file_of(from)->inode, (uint64_t)from_offset,
 		mem_file_of(to)->inode, (uint64_t)to_offset, size);
+	if (copied >= 0)
+		mem_tell_object(ctx, mem_file_of(to)->inode);
 	pthread_rwlock_unlock(&m->tree_lock);
 	return copied;
 }

@@ -67,8 +67,7 @@ int mem_getattr(struct op_context *ctx, struct workspace *w, const struct object
 	struct place place;
 	int r;
 
-	(void)ctx;
-	pthread_rwlock_rdlock(&m->tree_lock);
+	mem_lock_to_look(m, ctx);
 	r = object->file ? 0 : find_place(m, object->path, &object->parent, &place);
 	if (r == 0)
 		r = mem_find(m, object, &inode);
@@ -116,16 +115,15 @@ static int list(const struct mem_directory *directory, struct listing *listing)
 }
 
 int mem_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-	bool watch, dir_entry_sink sink, void *user, bool *ret_watched)
+	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since)
 {
 	cleanup_with(listing_done) struct listing listing = {0};
 	struct mem *m = mem_of(w);
 	struct mem_inode *inode;
 	int r;
 
-	(void)ctx;
 	(void)watch;
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	r = mem_find(m, directory, &inode);
 	if (r == 0 && !is_directory(inode))
 		r = -ENOTDIR;
@@ -142,7 +140,7 @@ int mem_readdir(struct op_context *ctx, struct workspace *w, const struct object
 	}
 	if (r < 0)
 		return r;
-	*ret_watched = false;
+	*ret_since = 0;
 	return 0;
 }
 
@@ -154,8 +152,7 @@ int mem_readlink(struct op_context *ctx, struct workspace *w, const struct objec
 	char *target = NULL;
 	int r;
 
-	(void)ctx;
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	r = mem_find(m, link, &inode);
 	if (r == 0 && !S_ISLNK(inode->attributes.mode))
 		r = -EINVAL;
@@ -211,7 +208,7 @@ static int add_name(struct mem *m, const struct place *place, struct mem_inode *
 	return 0;
 }
 
-static int make_locked(struct mem *m, const struct op_context *ctx, const char *path, uint32_t mode,
+static int make_locked(struct mem *m, struct op_context *ctx, const char *path, uint32_t mode,
 	struct mem_inode **ret_inode)
 {
 	struct mem_inode *inode;
@@ -229,6 +226,7 @@ static int make_locked(struct mem *m, const struct op_context *ctx, const char *
 		mem_inode_release(m, inode);
 		return r;
 	}
+	mem_tell_parent(ctx, place.parent);
 	*ret_inode = inode;
 	return 0;
 }
@@ -240,7 +238,7 @@ static int make(struct op_context *ctx, struct workspace *w, const char *path, u
 	struct mem_inode *inode;
 	int r;
 
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	r = make_locked(m, ctx, path, mode, &inode);
 	if (r == 0) {
 		inode->attributes.rdev = rdev;
@@ -282,7 +280,7 @@ int mem_symlink(struct op_context *ctx, struct workspace *w, const char *target,
 	r = mem_charge(m, size + 1);
 	if (r < 0)
 		return r;
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	r = make_locked(m, ctx, path, S_IFLNK | 0777, &inode);
 	if (r == 0) {
 		inode->target = steal_ptr(&copy);
@@ -321,7 +319,7 @@ static int create(struct op_context *ctx, struct workspace *w, const char *path,
 	if (r < 0)
 		return r;
 	mode = S_IFREG | (mode & 07777);
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	r = unnamed ? make_unnamed_locked(m, ctx, path, mode, &inode)
 		    : make_locked(m, ctx, path, mode, &inode);
 	if (r == 0) {
@@ -353,7 +351,7 @@ int mem_create_unnamed(struct op_context *ctx, struct workspace *w, const char *
 	return create(ctx, w, directory, true, flags, mode, ret_file, ret_attributes);
 }
 
-static int link_locked(struct mem *m, const struct op_context *ctx, const struct object_ref *object,
+static int link_locked(struct mem *m, struct op_context *ctx, const struct object_ref *object,
 	const char *path, struct mem_inode **ret_inode)
 {
 	struct mem_inode *inode;
@@ -377,6 +375,7 @@ static int link_locked(struct mem *m, const struct op_context *ctx, const struct
 		return r;
 	inode->linkable = false;
 	inode->attributes.ctime = mem_now();
+	mem_tell_parent(ctx, place.parent);
 	*ret_inode = inode;
 	return 0;
 }
@@ -388,7 +387,7 @@ int mem_link(struct op_context *ctx, struct workspace *w, const struct object_re
 	struct mem_inode *inode;
 	int r;
 
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	r = link_locked(m, ctx, object, path, &inode);
 	if (r == 0)
 		*ret_attributes = mem_inode_attributes(inode);
@@ -447,14 +446,16 @@ static int remove_name(struct op_context *ctx, struct workspace *w, const char *
 	struct place place = {0};
 	int r;
 
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	r = find_place(m, path, &ctx->parent, &place);
 	if (r == 0)
 		r = check_expected(&place, expected);
 	if (r == 0)
 		r = check(place.dirent->inode);
-	if (r == 0)
+	if (r == 0) {
 		drop_name(m, &place);
+		mem_tell_parent(ctx, place.parent);
+	}
 	pthread_rwlock_unlock(&m->tree_lock);
 	return r;
 }
@@ -568,18 +569,30 @@ int mem_rename(struct op_context *ctx, struct workspace *w, const char *from, co
 	unsigned flags, const struct object_id *expected)
 {
 	struct place from_place, to_place;
+	struct mem_inode *moved = NULL, *target = NULL;
 	struct mem *m = mem_of(w);
 	int r;
 
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	r = find_place(m, from, &ctx->parent, &from_place);
 	if (r == 0)
 		r = check_expected(&from_place, expected);
 	if (r == 0)
 		r = find_place(m, to, &ctx->new_parent, &to_place);
 	if (r == 0)
+		moved = from_place.dirent->inode;
+	if (r == 0 && to_place.dirent)
+		target = to_place.dirent->inode;
+	if (r == 0)
 		r = flags & RENAME_SWAP ? swap(&from_place, &to_place)
 					: move(m, ctx, &from_place, &to_place, flags);
+	/* Something is at the old name still. */
+	if (r == 0 && ((flags & RENAME_LEAVE_WHITEOUT) || target == moved))
+		ctx->served.position = 0;
+	if (r == 0 && ctx->facts)
+		*ctx->facts = (struct facts){.parent = mem_inode_attributes(from_place.parent),
+			.new_parent = mem_inode_attributes(to_place.parent),
+			.object = mem_inode_attributes(moved)};
 	pthread_rwlock_unlock(&m->tree_lock);
 	return r;
 }

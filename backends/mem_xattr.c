@@ -89,8 +89,7 @@ ssize_t mem_getxattr(struct op_context *ctx, struct workspace *w, const struct o
 	struct mem_inode *inode;
 	ssize_t r;
 
-	(void)ctx;
-	pthread_rwlock_rdlock(&m->tree_lock);
+	mem_lock_to_look(m, ctx);
 	r = mem_find(m, object, &inode);
 	if (r == 0)
 		r = get_locked(inode, name, value, size);
@@ -121,8 +120,7 @@ ssize_t mem_listxattr(struct op_context *ctx, struct workspace *w, const struct 
 	struct mem_inode *inode;
 	ssize_t r;
 
-	(void)ctx;
-	pthread_rwlock_rdlock(&m->tree_lock);
+	mem_lock_to_look(m, ctx);
 	r = mem_find(m, object, &inode);
 	if (r == 0)
 		r = list_locked(inode, names, size);
@@ -188,15 +186,16 @@ int mem_setxattr(struct op_context *ctx, struct workspace *w, const struct objec
 	struct mem_inode *inode;
 	int r;
 
-	(void)ctx;
 	if (size > VALUE_MAX_BYTES)
 		return -E2BIG;
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	r = mem_find(m, object, &inode);
 	if (r == 0)
 		r = check_name(inode, name);
 	if (r == 0)
 		r = set_locked(m, inode, name, value, size, flags);
+	if (r == 0)
+		mem_tell_object(ctx, inode);
 	pthread_rwlock_unlock(&m->tree_lock);
 	return r;
 }
@@ -209,8 +208,7 @@ int mem_removexattr(struct op_context *ctx, struct workspace *w, const struct ob
 	struct mem_inode *inode;
 	int r;
 
-	(void)ctx;
-	pthread_rwlock_wrlock(&m->tree_lock);
+	mem_lock_to_change(m, ctx);
 	r = mem_find(m, object, &inode);
 	if (r == 0)
 		r = check_name(inode, name);
@@ -222,6 +220,7 @@ int mem_removexattr(struct op_context *ctx, struct workspace *w, const struct ob
 			*link = xattr->next;
 			xattr_free(m, inode, xattr);
 			inode->attributes.ctime = mem_now();
+			mem_tell_object(ctx, inode);
 		}
 	}
 	pthread_rwlock_unlock(&m->tree_lock);

@@ -15,15 +15,17 @@
 
 #include "backends/watch_mounts.h"
 #include "backends/watch_table.h"
-#include "ops/support/clock.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 #include "ops/support/path.h"
+#include "ops/support/position.h"
 
 enum {
 	BATCH_BYTES = 64 * 1024,
 	BATCH_SLOTS = 4096, /* a power of two, at least as many as events fit into a batch */
 	PAIR_WAIT_MS = 20,  /* for the second half of a rename */
 	DRAIN_READS_MAX = 256,
+	MISSED_MAX = 1024,
 	FAILED_MAX = 65536,
 	WATCH_MASK = IN_CREATE | IN_DELETE | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE |
 		     IN_MOVED_FROM | IN_MOVED_TO | IN_MOVE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK,
@@ -32,6 +34,13 @@ enum {
 
 /* What an event is charged, and how much is credited at most: see let_events_gather(). */
 static const uint64_t EVENT_NS = 2000000, CREDIT_NS = 512000000;
+
+/* A name that changed in a directory which was not at its path when we looked. */
+struct missed {
+	struct missed *next;
+	int number;
+	char name[];
+};
 
 struct watcher {
 	watcher_look look;
@@ -46,12 +55,15 @@ struct watcher {
 	pthread_cond_t drained;
 	struct watch_table table; /* guarded by mutex, as what follows */
 	uint64_t drains_wanted, drains_done;
+	bool displaced; /* a directory was found where another one is watched */
 	bool stop;
 
 	/* The thread's own. */
 	struct mount_points mounts;
 	char *moved_from; /* a directory whose new name has not been read yet; or NULL */
 	uint32_t moved_cookie;
+	struct missed *missed; /* looked at once more when more events have been read */
+	size_t missed_count;
 	int touched[BATCH_SLOTS]; /* watch numbers of the directories in which names changed */
 	size_t touched_count;
 	uint64_t charged_until_ns;        /* see let_events_gather() */
@@ -61,36 +73,58 @@ struct watcher {
 
 /* ---- Telling ------------------------------------------------------------------------------ */
 
-static void tell(struct watcher *watcher, enum change_kind kind, const char *path)
+static void tell(struct watcher *watcher, const struct change *change)
 {
-	struct change change = {.kind = kind, .path = path};
-
-	watcher->sink(watcher->sink_user, &change);
+	watcher->sink(watcher->sink_user, change);
 }
 
-static void tell_entry(struct watcher *watcher, const char *path)
+static void tell_rescan(struct watcher *watcher)
 {
-	struct change change = {.kind = CHANGE_ENTRY, .path = path, .looked_ns = clock_now_ns()};
+	const struct change change = {.kind = CHANGE_RESCAN, .path = "", .at = position_draw()};
 
-	change.exists = watcher->look(watcher->look_user, path, &change.attributes) == 0;
-	watcher->sink(watcher->sink_user, &change);
+	tell(watcher, &change);
+}
+
+/* Under the mutex.  What is watched anew later has a higher position than the one that is drawn
+ * now for the end. */
+static uint64_t take_out(struct watcher *watcher, struct watch_node *node)
+{
+	watch_table_take(&watcher->table, node);
+	return position_draw();
+}
+
+/* Of a node that take_out() gave, right after it. */
+static void tell_end(struct watcher *watcher, struct watch_node *node, uint64_t at)
+{
+	const struct change change = {
+		.kind = CHANGE_UNWATCHED, .path = node->path, .directory = node->id, .at = at};
+
+	if (node->since)
+		tell(watcher, &change);
+	watch_node_free(node);
 }
 
 /* ---- Keeping the table true ----------------------------------------------------------------- */
 
 static bool leads_to(struct watcher *watcher, const char *path, const struct object_id *id)
 {
+	const struct object_ref object = {.path = path, .id = *id};
 	struct attributes attributes;
 
-	return watcher->look(watcher->look_user, path, &attributes) == 0 &&
-	       object_id_equal(&attributes.id, id);
+	return watcher->look(watcher->look_user, &object, &attributes) == 0;
+}
+
+static void remove_watch(struct watcher *watcher, const struct watch_node *node)
+{
+	if (node->number >= 0)
+		inotify_rm_watch(watcher->inotify_fd, node->number);
 }
 
 static void drop_node(struct watcher *watcher, struct watch_node *node)
 {
-	if (node->number >= 0)
-		inotify_rm_watch(watcher->inotify_fd, node->number);
-	watch_table_remove(&watcher->table, node);
+	remove_watch(watcher, node);
+	watch_table_take(&watcher->table, node);
+	watch_node_free(node);
 }
 
 /* Moves the node to where its directory went: `from` has become `to` (or, when NULL, is
@@ -113,29 +147,119 @@ static bool follow_node(
 static void follow(struct watcher *watcher, const char *from, const char *to)
 {
 	cleanup_free struct watch_node **nodes = NULL;
-	cleanup_free char **lost = NULL;
-	size_t count = 0, lost_count = 0;
+	size_t count = 0, lost = 0;
+	uint64_t at = 0;
 
 	pthread_mutex_lock(&watcher->mutex);
 	nodes = watch_table_within(&watcher->table, from, &count);
-	lost = nodes ? calloc(count, sizeof(*lost)) : NULL;
-	for (size_t i = 0; lost && i < count; i++) {
+	for (size_t i = 0; i < count; i++) {
 		if (!follow_node(watcher, nodes[i], from, to))
 			continue;
-		lost[lost_count] = strdup(nodes[i]->path);
-		lost_count += lost[lost_count] != NULL;
-		drop_node(watcher, nodes[i]);
+		remove_watch(watcher, nodes[i]);
+		at = take_out(watcher, nodes[i]);
+		nodes[lost++] = nodes[i];
 	}
 	pthread_mutex_unlock(&watcher->mutex);
-	for (size_t i = 0; i < lost_count; i++) {
-		tell(watcher, CHANGE_UNWATCHED, lost[i]);
-		free(lost[i]);
+	for (size_t i = 0; i < lost; i++)
+		tell_end(watcher, nodes[i], at);
+}
+
+/* The watch has ended (`is_dead`), or is of no use. */
+static void lose_number(struct watcher *watcher, int number, bool is_dead)
+{
+	struct watch_node *node;
+	uint64_t at = 0;
+
+	pthread_mutex_lock(&watcher->mutex);
+	node = watch_table_find_number(&watcher->table, number);
+	if (node && !is_dead)
+		remove_watch(watcher, node);
+	if (node)
+		at = take_out(watcher, node);
+	pthread_mutex_unlock(&watcher->mutex);
+	if (node)
+		tell_end(watcher, node, at);
+}
+
+/* ---- Looking -------------------------------------------------------------------------------- */
+
+/* Tells what is now at the name in a watched directory, or, where that is "", of the directory
+ * itself.  An error says that this is not known: the directory is not at its path, or nobody can
+ * look there. */
+static int look_and_tell(struct watcher *watcher, int number, const char *name)
+{
+	struct change change = {.kind = CHANGE_ENTRY};
+	struct object_ref object = {0};
+	cleanup_free char *path = NULL;
+	struct watch_node *node;
+	int r;
+
+	pthread_mutex_lock(&watcher->mutex);
+	node = watch_table_find_number(&watcher->table, number);
+	if (node) {
+		path = path_join(node->path, name);
+		*(*name ? &object.parent : &object.id) = node->id;
 	}
+	pthread_mutex_unlock(&watcher->mutex);
+	if (!node)
+		return 0; /* its end has been told */
+	if (!path)
+		return -ENOMEM;
+	object.path = change.path = path;
+	change.directory = object.parent;
+	change.at = position_draw();
+	r = watcher->look(watcher->look_user, &object, &change.attributes);
+	change.exists = r == 0;
+	if (r < 0 && !(r == -ENOENT && *name))
+		return r;
+	tell(watcher, &change);
+	return 0;
+}
+
+/* False: too many. */
+static bool keep_missed(struct watcher *watcher, int number, const char *name)
+{
+	size_t size = strlen(name) + 1;
+	struct missed *missed = NULL;
+
+	if (watcher->missed_count < MISSED_MAX)
+		missed = malloc(sizeof(*missed) + size);
+	if (!missed)
+		return false;
+	missed->next = watcher->missed;
+	missed->number = number;
+	memcpy(missed->name, name, size);
+	watcher->missed = missed;
+	watcher->missed_count++;
+	return true;
+}
+
+static void take_name(struct watcher *watcher, int number, const char *name)
+{
+	int r = look_and_tell(watcher, number, name);
+
+	if (r < 0 && !(path_misses_object(r) && keep_missed(watcher, number, name)))
+		lose_number(watcher, number, false);
+}
+
+/* Events that tell where the directories went have been read, or are not to come. */
+static void take_missed(struct watcher *watcher)
+{
+	while (watcher->missed) {
+		struct missed *missed = watcher->missed;
+
+		watcher->missed = missed->next;
+		if (look_and_tell(watcher, missed->number, missed->name) < 0)
+			lose_number(watcher, missed->number, false);
+		free(missed);
+	}
+	watcher->missed_count = 0;
 }
 
 /* ---- Events --------------------------------------------------------------------------------- */
 
-/* "directory/name" of the event; NULL when the directory is not (any more) watched. */
+/* A directory in which names changed has changed itself: its times, its link count.  So has one
+ * that was moved. */
 static char *path_of(struct watcher *watcher, const struct inotify_event *event)
 {
 	struct watch_node *node;
@@ -144,7 +268,7 @@ static char *path_of(struct watcher *watcher, const struct inotify_event *event)
 	pthread_mutex_lock(&watcher->mutex);
 	node = watch_table_find_number(&watcher->table, event->wd);
 	if (node) {
-		if ((event->mask & NAME_EVENTS) && !node->touched) {
+		if ((event->mask & (NAME_EVENTS | IN_MOVE_SELF)) && !node->touched) {
 			node->touched = true;
 			watcher->touched[watcher->touched_count++] = event->wd;
 		}
@@ -177,23 +301,6 @@ static void follow_directory(
 	}
 }
 
-/* The kernel has dropped the watch: the directory is gone. */
-static void forget_number(struct watcher *watcher, int number)
-{
-	cleanup_free char *path = NULL;
-	struct watch_node *node;
-
-	pthread_mutex_lock(&watcher->mutex);
-	node = watch_table_find_number(&watcher->table, number);
-	if (node) {
-		path = strdup(node->path);
-		watch_table_remove(&watcher->table, node);
-	}
-	pthread_mutex_unlock(&watcher->mutex);
-	if (path)
-		tell(watcher, CHANGE_UNWATCHED, path);
-}
-
 /* Events of a directory itself come from its parent's watch too, except: */
 static bool speaks_for_itself(struct watcher *watcher, const char *path)
 {
@@ -208,50 +315,58 @@ static bool speaks_for_itself(struct watcher *watcher, const char *path)
 	return result;
 }
 
-static void take_event(struct watcher *watcher, const struct inotify_event *event, bool is_last)
+/* What the event says of directories: all of a batch are followed before anybody looks. */
+static void follow_event(struct watcher *watcher, const struct inotify_event *event)
 {
 	cleanup_free char *path = NULL;
 
 	if (event->mask & IN_Q_OVERFLOW) {
-		tell(watcher, CHANGE_RESCAN, "");
 		follow(watcher, "", NULL);
+		tell_rescan(watcher);
 		return;
 	}
 	if (event->mask & IN_IGNORED) {
-		forget_number(watcher, event->wd);
+		lose_number(watcher, event->wd, true);
 		return;
 	}
 	path = path_of(watcher, event);
 	if (!path)
 		return;
-	if (event->mask & IN_MOVE_SELF) {
-		/* Where both parents are watched, their events have been followed by now. */
-		if (!watcher->moved_from || !path_is_within(path, watcher->moved_from))
-			follow(watcher, path, NULL);
-		return;
-	}
+	/* Where both parents are watched, their events have been followed by now. */
+	if (event->mask & IN_MOVE_SELF &&
+		(!watcher->moved_from || !path_is_within(path, watcher->moved_from)))
+		follow(watcher, path, NULL);
 	if (event->mask & IN_ISDIR && event->len)
 		follow_directory(watcher, event, path);
-	if (is_last && (event->len || speaks_for_itself(watcher, path)))
-		tell_entry(watcher, path);
 }
 
-/* A directory in which names changed has changed itself: its times, its link count. */
-static void tell_touched(struct watcher *watcher)
+static void look_after(struct watcher *watcher, const struct inotify_event *event)
+{
+	cleanup_free char *path = NULL;
+
+	if (event->mask & (IN_Q_OVERFLOW | IN_IGNORED | IN_MOVE_SELF))
+		return;
+	if (event->len) {
+		take_name(watcher, event->wd, event->name);
+		return;
+	}
+	path = path_of(watcher, event);
+	if (path && speaks_for_itself(watcher, path))
+		take_name(watcher, event->wd, "");
+}
+
+static void take_touched(struct watcher *watcher)
 {
 	for (size_t i = 0; i < watcher->touched_count; i++) {
-		cleanup_free char *path = NULL;
 		struct watch_node *node;
 
 		pthread_mutex_lock(&watcher->mutex);
 		node = watch_table_find_number(&watcher->table, watcher->touched[i]);
-		if (node) {
+		if (node)
 			node->touched = false;
-			path = strdup(node->path);
-		}
 		pthread_mutex_unlock(&watcher->mutex);
-		if (path)
-			tell_entry(watcher, path);
+		if (node)
+			take_name(watcher, watcher->touched[i], "");
 	}
 	watcher->touched_count = 0;
 }
@@ -304,12 +419,14 @@ static void take_batch(struct watcher *watcher, size_t size)
 	}
 	charge(watcher, count);
 	for (size_t at = 0; at < size;
-		at += sizeof(struct inotify_event) + event_at(watcher, at)->len) {
-		const struct inotify_event *event = event_at(watcher, at);
-
-		take_event(watcher, event, *slot_of(watcher, event) == at + 1);
-	}
-	tell_touched(watcher);
+		at += sizeof(struct inotify_event) + event_at(watcher, at)->len)
+		follow_event(watcher, event_at(watcher, at));
+	take_missed(watcher);
+	for (size_t at = 0; at < size;
+		at += sizeof(struct inotify_event) + event_at(watcher, at)->len)
+		if (*slot_of(watcher, event_at(watcher, at)) == at + 1)
+			look_after(watcher, event_at(watcher, at));
+	take_touched(watcher);
 }
 
 static bool read_batch(struct watcher *watcher)
@@ -327,8 +444,26 @@ static bool read_batch(struct watcher *watcher)
 /* Another directory is at the path than before, and others below it. */
 static void take_mount(void *user, const char *path)
 {
-	follow(user, path, NULL);
-	tell_entry(user, path);
+	struct watcher *watcher = user;
+	cleanup_free char *parent = strndup(path, path_parent_length(path));
+	struct change change = {.kind = CHANGE_ENTRY, .path = path};
+	struct watch_node *node;
+	int number = -1;
+
+	follow(watcher, path, NULL);
+	pthread_mutex_lock(&watcher->mutex);
+	node = parent && *path ? watch_table_find(&watcher->table, parent) : NULL;
+	if (node)
+		number = node->number;
+	pthread_mutex_unlock(&watcher->mutex);
+	if (number >= 0) {
+		take_name(watcher, number, path_name(path));
+		return;
+	}
+	change.at = position_draw();
+	change.exists =
+		watcher->look(watcher->look_user, &OBJECT_AT(path), &change.attributes) == 0;
+	tell(watcher, &change);
 }
 
 static void take_mounts(struct watcher *watcher)
@@ -349,18 +484,23 @@ static bool mounts_changed(struct watcher *watcher)
 static bool take_wake(struct watcher *watcher)
 {
 	uint64_t wanted, count;
-	bool stop;
+	bool stop, displaced;
 
 	if (read(watcher->wake_fd, &count, sizeof(count)) < 0)
 		return false;
 	pthread_mutex_lock(&watcher->mutex);
 	wanted = watcher->drains_wanted;
 	stop = watcher->stop;
+	displaced = watcher->displaced;
+	watcher->displaced = false;
 	pthread_mutex_unlock(&watcher->mutex);
 	if (!stop && mounts_changed(watcher))
 		take_mounts(watcher);
 	for (int i = 0; !stop && i < DRAIN_READS_MAX && read_batch(watcher); i++) {}
 	lose_moved(watcher);
+	if (displaced)
+		follow(watcher, "", NULL);
+	take_missed(watcher);
 	pthread_mutex_lock(&watcher->mutex);
 	watcher->drains_done = wanted;
 	pthread_cond_broadcast(&watcher->drained);
@@ -389,10 +529,13 @@ static void *watch_thread(void *user)
 		{.fd = watcher->mounts_fd, .events = POLLPRI}};
 
 	for (;;) {
-		int r = poll(fds, array_size(fds), watcher->moved_from ? PAIR_WAIT_MS : -1);
+		bool waits = watcher->moved_from || watcher->missed;
+		int r = poll(fds, array_size(fds), waits ? PAIR_WAIT_MS : -1);
 
-		if (r == 0)
+		if (r == 0) {
 			lose_moved(watcher);
+			take_missed(watcher);
+		}
 		if (r <= 0)
 			continue;
 		if (fds[2].revents) /* and not again before the next change */
@@ -438,6 +581,12 @@ static void watcher_destroy(struct watcher *watcher)
 	mount_points_done(&watcher->mounts);
 	watch_table_done(&watcher->table);
 	free(watcher->moved_from);
+	while (watcher->missed) {
+		struct missed *missed = watcher->missed;
+
+		watcher->missed = missed->next;
+		free(missed);
+	}
 	pthread_cond_destroy(&watcher->drained);
 	pthread_mutex_destroy(&watcher->mutex);
 	free(watcher);
@@ -524,7 +673,8 @@ static bool is_shared(int fd)
 	return false;
 }
 
-static bool add_node(struct watcher *watcher, int fd, const char *path, const struct object_id *id)
+static uint64_t add_node(
+	struct watcher *watcher, int fd, const char *path, const struct object_id *id)
 {
 	bool shared = is_shared(fd);
 	struct watch_node *node;
@@ -535,33 +685,41 @@ static bool add_node(struct watcher *watcher, int fd, const char *path, const st
 	number = inotify_add_watch(watcher->inotify_fd, proc_path, WATCH_MASK);
 	/* Watched under another path: it has been moved where nobody watched. */
 	node = number >= 0 ? watch_table_find_number(&watcher->table, number) : NULL;
-	if (node)
-		return watch_table_move(&watcher->table, node, path) == 0 && !node->is_shared;
+	if (node) {
+		node->id = *id;
+		return watch_table_move(&watcher->table, node, path) == 0 ? node->since : 0;
+	}
 	if (number < 0 && watcher->table.failed_count >= FAILED_MAX)
-		return false;
+		return 0;
 	node = watch_table_add(&watcher->table, path, id, number, shared);
+	if (node && number >= 0 && !shared)
+		node->since = position_draw();
 	if (!node && number >= 0)
 		inotify_rm_watch(watcher->inotify_fd, number);
-	return node && number >= 0 && !shared;
+	return node ? node->since : 0;
 }
 
-bool watcher_add(struct watcher *watcher, int fd, const char *path, const struct object_id *id)
+uint64_t watcher_add(struct watcher *watcher, int fd, const char *path, const struct object_id *id)
 {
 	struct watch_node *node;
-	bool watched;
+	uint64_t since;
 
 	pthread_mutex_lock(&watcher->mutex);
 	node = watch_table_find(&watcher->table, path);
-	watched = node && node->number >= 0 && object_id_equal(&node->id, id);
-	if (!watched) {
-		if (node)
-			drop_node(watcher, node);
-		watched = add_node(watcher, fd, path, id);
+	if (node && node->number >= 0 && object_id_equal(&node->id, id)) {
+		since = node->since;
 	} else {
-		watched = !node->is_shared;
+		if (node && node->number < 0) {
+			drop_node(watcher, node);
+		} else if (node) {
+			/* The thread finds out where that one went, or tells its end. */
+			watcher->displaced = true;
+			wake(watcher);
+		}
+		since = add_node(watcher, fd, path, id);
 	}
 	pthread_mutex_unlock(&watcher->mutex);
-	return watched;
+	return since;
 }
 
 void watcher_remove(struct watcher *watcher, const char *path)

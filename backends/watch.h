@@ -2,9 +2,10 @@
  * backends/watch.h - the change feed of a directory tree of this machine, by inotify.
  *
  * One watch per directory, added when somebody reads it.  A thread of the watcher's own
- * reads the events, looks at what is at each path now, and tells the sink.  Watches follow
- * their directory when it is renamed; where that cannot be seen, they are dropped and
- * reported as CHANGE_UNWATCHED.  What is mounted or unmounted in the tree is told of too.
+ * reads the events, looks at what is at each name now, in that very directory, and tells the
+ * sink.  Watches follow their directory when it is renamed; where that cannot be seen, or
+ * nobody can look there, they are dropped and reported as CHANGE_UNWATCHED.  What is mounted
+ * or unmounted in the tree is told of too.
  * Not seen, as inotify does not say it: changes of a file through a hard link in a directory
  * that is not watched, and writes through mmap before the file is closed.
  * Threads: any, but the sink must not call watcher_drain() or watcher_free().
@@ -15,8 +16,9 @@
 
 struct watcher;
 
-/* Attributes of what is at `path` now; 0 or -errno. */
-typedef int (*watcher_look)(void *user, const char *path, struct attributes *ret_attributes);
+/* As workspace_getattr(). */
+typedef int (*watcher_look)(
+	void *user, const struct object_ref *object, struct attributes *ret_attributes);
 
 /* Of the tree whose root is open as `root_fd`, needed during the call only.
  * -EMFILE, -ENOMEM, -EOPNOTSUPP (no inotify here), -EAGAIN (no thread). */
@@ -27,10 +29,11 @@ int watcher_new(int root_fd, watcher_look look, void *look_user, change_sink sin
 void watcher_free(struct watcher *watcher);
 
 /* Watches the directory `id` that is open as `fd` and is at `path`; costs nothing when it is
- * watched already.  False when it cannot be watched: then it is counted, and tried again with
- * the next call.  False also for a directory of a network file system: the sink is told of what
- * is changed by this machine, but not of what others change. */
-bool watcher_add(struct watcher *watcher, int fd, const char *path, const struct object_id *id);
+ * watched already.  Returns the position from which on every change of what is looked at is told:
+ * the same each time, as long as it is watched.  0 when it cannot be watched: then it is counted,
+ * and tried again with the next call.  0 also for a directory of a network file system: the sink
+ * is told of what is changed by this machine, but not of what others change. */
+uint64_t watcher_add(struct watcher *watcher, int fd, const char *path, const struct object_id *id);
 
 /* The directory is of no interest any more. */
 void watcher_remove(struct watcher *watcher, const char *path);

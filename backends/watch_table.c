@@ -28,6 +28,12 @@ static struct watch_node **number_bucket(const struct watch_table *table, int nu
 	return &table->by_number[(unsigned)number & (table->bucket_count - 1)];
 }
 
+void watch_node_free(struct watch_node *node)
+{
+	free(node->path);
+	free(node);
+}
+
 void watch_table_done(struct watch_table *table)
 {
 	for (size_t i = 0; i < table->bucket_count; i++)
@@ -35,8 +41,7 @@ void watch_table_done(struct watch_table *table)
 			struct watch_node *node = table->by_path[i];
 
 			table->by_path[i] = node->next_by_path;
-			free(node->path);
-			free(node);
+			watch_node_free(node);
 		}
 	free(table->by_path);
 	free(table->by_number);
@@ -140,7 +145,7 @@ static void unlink_by_path(struct watch_table *table, struct watch_node *node)
 	*at = node->next_by_path;
 }
 
-void watch_table_remove(struct watch_table *table, struct watch_node *node)
+void watch_table_take(struct watch_table *table, struct watch_node *node)
 {
 	struct watch_node **at = number_bucket(table, node->number);
 
@@ -150,8 +155,6 @@ void watch_table_remove(struct watch_table *table, struct watch_node *node)
 	unlink_by_path(table, node);
 	table->node_count--;
 	table->failed_count -= is_failed(node);
-	free(node->path);
-	free(node);
 }
 
 int watch_table_move(struct watch_table *table, struct watch_node *node, const char *path)

@@ -12,6 +12,8 @@ struct watch_node {
 	struct object_id id;
 	uint64_t path_hash;
 	int number;     /* of inotify; -1: could not be watched */
+	uint64_t since; /* position drawn right after the watch was added; 0: not every change of
+			 * what is looked at from then on is told */
 	bool is_shared; /* with other machines, of whose changes inotify does not tell */
 	bool touched;   /* names in it changed in this batch of events */
 	char *path;
@@ -31,12 +33,14 @@ void watch_table_done(struct watch_table *table);
 struct watch_node *watch_table_find(struct watch_table *table, const char *path);
 struct watch_node *watch_table_find_number(struct watch_table *table, int number);
 
-/* Adds a node; the path is copied.  NULL when there is no memory. */
+/* Adds a node, in front of those with the same path, which is copied.  NULL when there is no
+ * memory. */
 struct watch_node *watch_table_add(struct watch_table *table, const char *path,
 	const struct object_id *id, int number, bool is_shared);
 
-/* Takes the node out and frees it. */
-void watch_table_remove(struct watch_table *table, struct watch_node *node);
+/* Takes the node out; it is the caller's then. */
+void watch_table_take(struct watch_table *table, struct watch_node *node);
+void watch_node_free(struct watch_node *node);
 
 /* Gives the node another path.  -ENOMEM: unchanged. */
 int watch_table_move(struct watch_table *table, struct watch_node *node, const char *path);

@@ -31,11 +31,11 @@ struct left {
 	struct inode *inode; /* with a reference */
 };
 
-/* A directory that was renamed through this mount: what the place looked at before it was done with
- * that is told by the old path. */
+/* A directory that was renamed through this mount: what the place looked at before that is told by
+ * the old path. */
 struct moved_directory {
 	struct moved_directory *next;
-	uint64_t done_ns; /* by the place's clock */
+	uint64_t at;
 	bool swap;
 	char *from, *to;
 };
@@ -382,9 +382,9 @@ static void moved_free(struct moved_directory *moved)
 }
 
 /* Events are told in the order of their looks: none will be older.  With the lock held. */
-static void forget_moved(struct invalidator *v, uint64_t looked_ns)
+static void forget_moved(struct invalidator *v, uint64_t at)
 {
-	while (v->moved && v->moved->done_ns <= looked_ns) {
+	while (v->moved && v->moved->at <= at) {
 		struct moved_directory *moved = v->moved;
 
 		v->moved = moved->next;
@@ -409,10 +409,10 @@ static char *follow_moved(struct invalidator *v, const struct change *change)
 	char *path;
 
 	pthread_mutex_lock(&v->lock);
-	forget_moved(v, change->looked_ns);
+	forget_moved(v, change->at);
 	path = v->moved ? strdup(change->path) : NULL;
 	for (const struct moved_directory *moved = v->moved; path && moved; moved = moved->next) {
-		if (moved->done_ns <= change->looked_ns)
+		if (moved->at <= change->at)
 			continue;
 		if (path_is_within(path, moved->from))
 			follow(&path, moved->from, moved->to);
@@ -442,7 +442,7 @@ static void handle(struct invalidator *v, const struct change *change)
 	struct change followed = *change;
 
 	if (change->kind != CHANGE_ENTRY)
-		followed.looked_ns = 0; /* unknown: perhaps before all renames */
+		followed.at = 0; /* unknown: perhaps before all renames */
 	handle_at_path(v->session, change);
 	now_at = follow_moved(v, &followed);
 	if (!now_at)
@@ -780,7 +780,7 @@ void invalidator_free(struct invalidator *v)
 }
 
 void invalidator_moved(
-	struct invalidator *v, const char *from, const char *to, bool swap, uint64_t done_ns)
+	struct invalidator *v, const char *from, const char *to, bool swap, uint64_t at)
 {
 	struct moved_directory *moved = calloc(1, sizeof(*moved));
 	struct queued *lost = NULL;
@@ -788,11 +788,11 @@ void invalidator_moved(
 
 	if (moved)
 		*moved = (struct moved_directory){
-			.done_ns = done_ns, .swap = swap, .from = strdup(from), .to = strdup(to)};
+			.at = at, .swap = swap, .from = strdup(from), .to = strdup(to)};
 	pthread_mutex_lock(&v->lock);
 	for (const struct moved_directory *m = v->moved; m; m = m->next)
 		count++;
-	if (!moved || !moved->from || !moved->to || count > MOVED_MAX) {
+	if (!at || !moved || !moved->from || !moved->to || count > MOVED_MAX) {
 		if (moved)
 			moved_free(moved);
 		forget_moved(v, UINT64_MAX);

@@ -37,11 +37,11 @@ struct renaming {
 void invalidator_renaming(struct invalidator *invalidator, struct renaming *renaming);
 void invalidator_renamed(struct invalidator *invalidator, struct renaming *renaming);
 
-/* A directory was renamed through this mount (or two have changed places), which the place was done
- * with then by its clock.  Before the inode table knows it: who does not find something by its old
- * path any more finds it by the new one. */
-void invalidator_moved(struct invalidator *invalidator, const char *from, const char *to, bool swap,
-	uint64_t done_ns);
+/* A directory was renamed through this mount (or two have changed places); `at` is the position of
+ * that (0: unknown, then changes may have been lost).  Before the inode table knows it: who does
+ * not find something by its old path any more finds it by the new one. */
+void invalidator_moved(
+	struct invalidator *invalidator, const char *from, const char *to, bool swap, uint64_t at);
 
 /* A spare handle was added (inode_table_handle_add()): sees to it that it is closed in time. */
 void invalidator_spare_added(struct invalidator *invalidator);

@@ -231,7 +231,7 @@ static int read_successor(struct request *r, struct listing *listing)
 		listing->entries.size = 0;
 		listing->positions.size = 0;
 		result = workspace_readdir(&r->op, r->mount->workspace, &OBJECT_AT(path.path),
-			false, keep_entry, listing, &(bool){false});
+			false, keep_entry, listing, &(uint64_t){0});
 	} while (result == -ESTALE && ++r->attempts <= ATTEMPTS_MAX);
 	path_string_done(&path);
 	return result != -ESTALE && path_misses_object(result) ? 0 : result;
@@ -241,7 +241,7 @@ static int read_entries(struct request *r, struct listing *listing)
 {
 	struct inode *inode = listing->inode;
 	struct object_ref object;
-	bool watched = false;
+	uint64_t since = 0;
 	uint32_t losses;
 	int result;
 
@@ -253,7 +253,7 @@ static int read_entries(struct request *r, struct listing *listing)
 		result = request_locate(r, inode, &object);
 		if (result == 0)
 			result = workspace_readdir(&r->op, r->mount->workspace, &object, true,
-				keep_entry, listing, &watched);
+				keep_entry, listing, &since);
 	} while (request_retry(r, result, NULL));
 	if (path_misses_object(result))
 		result = read_successor(r, listing);
@@ -261,7 +261,7 @@ static int read_entries(struct request *r, struct listing *listing)
 		return result;
 	sort_positions(listing);
 	if (!listing->of_another)
-		inode_table_set_watched(r->mount->inodes, inode, watched, losses);
+		inode_table_set_watched(r->mount->inodes, inode, since, losses);
 	return 0;
 }
 

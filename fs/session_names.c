@@ -10,7 +10,6 @@
 #include "fs/invalidate.h"
 #include "fs/virtual.h"
 #include "ops/support/cleanup.h"
-#include "ops/support/clock.h"
 
 /* ---- Finding and forgetting -------------------------------------------------------- */
 
@@ -477,13 +476,11 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	inode_table_making(r->mount->inodes, new_parent, new_name);
 	rename_begin(r->session);
 	invalidator_renaming(r->session->invalidator, &renaming);
-	r->op.served.done_ns = 0;
 	result = workspace_rename(&r->op, r->mount->workspace, r->path.path, r->path2.path, flags,
 		moved ? &moved->id : &unknown);
 	if (result == 0 && (!moved || moved->is_directory || (flags & RENAME_SWAP)))
 		invalidator_moved(r->session->invalidator, r->path.path, r->path2.path,
-			flags & RENAME_SWAP,
-			r->op.served.done_ns ? r->op.served.done_ns : clock_now_ns());
+			flags & RENAME_SWAP, r->op.served.position);
 	if (result == 0)
 		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name, moved,
 			flags & RENAME_SWAP);

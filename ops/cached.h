@@ -10,10 +10,10 @@
  * Coherence: directories that the place watches are believed until its change feed says
  * otherwise; all others for `ttl_ms`.  A file with several links is always on the TTL, as
  * a change through a name elsewhere is not seen.  The workspace's own changes go through
- * and update what is known at once.
- * The times and link count of a directory follow an own change of its entries with the feed,
- * some milliseconds later.  What inotify does not tell of (a link made to a file in a
- * directory that nobody watches) is learnt when that directory is looked at.
+ * and update what is known at once, the times of directories included, where the place says
+ * what they left (struct facts); else that is asked for.
+ * What inotify does not tell of (a link made to a file in a directory that nobody watches) is
+ * learnt when that directory is looked at.
  * Owner, mode and times that are set on a new file while its creator has it open go out
  * with the creator's next write, flush or fsync, which returns their error; whoever looks
  * at the file meanwhile, or runs a command, makes them go out first.

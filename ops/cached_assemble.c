@@ -40,7 +40,7 @@ static void begin(struct cached *c, struct cached_file *file)
 	struct assembly *a = calloc(1, sizeof(*a));
 
 	if (a)
-		a->content = content_new_blank(size, file->node->looked_ns);
+		a->content = content_new_blank(size, file->node->object_at);
 	if (!a || !a->content) {
 		free(a);
 		return;

@@ -8,31 +8,39 @@
 #include "ops/support/path.h"
 
 /* The name is as an own change left it, or only the place knows. */
-static void mark_own(struct cached *c, struct node *node, const struct learnt *learnt)
+static void mark_own(struct cached *c, struct node *node, const struct own *own)
 {
 	node->changed_at = ++c->clock;
-	node_note_done(node, learnt->done_ns);
+	node_raise(node, own->learnt.at);
 }
 
-/* Events that were lost may have told of a later change. */
-static enum order order_of_own(
-	const struct cached *c, const struct node *node, const struct learnt *learnt)
+/* What the change left of an object whose content it did not touch. */
+static void set_own(struct cached *c, struct node *node, const struct attributes *attributes,
+	const struct own *own)
 {
-	return learnt->asked <= c->rescan_at ? ORDER_UNCLEAR
-					     : node_order(node, node->parent, learnt);
+	static const struct attributes unknown;
+
+	node_set_object(c, node, own->told ? attributes : &unknown,
+		attributes_same_content_times(&node->attributes, attributes), own->learnt.at);
 }
 
-void cached_own_parent(struct cached *c, struct node *node, const struct learnt *learnt)
+/* The directory in which a name was made, removed or moved.  False: another one is known there. */
+static bool set_parent(struct cached *c, struct node *parent, const struct attributes *attributes,
+	const struct own *own)
 {
-	struct node *parent = node->parent;
+	if (attributes->mode && parent->state == NODE_PRESENT &&
+		!node_is_object(parent, attributes)) {
+		if (parent->at < own->learnt.at)
+			node_set_doubtful(c, parent);
+		return false;
+	}
+	set_own(c, parent, attributes, own);
+	return true;
+}
 
-	/* The feed, or a look, was quicker. */
-	if (parent->attributes_known && parent->looked_ns >= learnt->done_ns)
-		return;
-	node_set_stale(c, parent);
-	node_note_done(parent, learnt->done_ns);
-	if (!c->feed || !parent->directory || !parent->directory->watched)
-		parent->echo_awaited = false;
+static bool takes(const struct node *node, const struct own *own)
+{
+	return own->told && node_takes(node, node->parent, own->learnt.at);
 }
 
 void cached_store_answer(struct cached *c, const char *path, int r,
@@ -44,7 +52,7 @@ void cached_store_answer(struct cached *c, const char *path, int r,
 	if ((r < 0 && r != -ENOENT && !is_another) || learnt->asked <= c->rescan_at)
 		return;
 	node = tree_make(c, path);
-	if (!node || node_order(node, node->parent, learnt) != ORDER_NEWER)
+	if (!node || !node_takes(node, node->parent, learnt->at))
 		return;
 	if (r == 0)
 		node_set_present(c, node, attributes, learnt);
@@ -54,85 +62,58 @@ void cached_store_answer(struct cached *c, const char *path, int r,
 		node_set_absent(c, node, learnt);
 }
 
-/* What an own change says of an object, in view of what was learnt meanwhile. */
+/* What an own change put at the name, unless something was learnt of it since. */
 static void settle(struct cached *c, struct node *node, const struct attributes *attributes,
-	const struct learnt *learnt)
+	const struct own *own)
 {
-	bool same = node->state == NODE_PRESENT &&
-		    object_id_equal(&node->attributes.id, &attributes->id);
-	/* Our clock is the one of loss. */
-	const struct learnt now = {++c->clock, learnt->looked_ns, learnt->done_ns};
-
-	switch (order_of_own(c, node, learnt)) {
-	case ORDER_NEWER:
-		node_set_present(c, node, attributes, &now);
-		break;
-	case ORDER_UNCLEAR:
-		if (same && node->attributes_known &&
-			attributes_same_version(&node->attributes, attributes))
-			break;
-		if (!same)
-			node_set_present(c, node, attributes, &now);
-		node_set_doubtful(c, node);
-		break;
-	case ORDER_OLDER:
-		break;
-	}
-	mark_own(c, node, learnt);
+	if (!own->told)
+		node_set_unknown(c, node);
+	if (takes(node, own))
+		node_set_present(c, node, attributes, &own->learnt);
+	mark_own(c, node, own);
 }
 
 struct node *cached_own_present(struct cached *c, const char *path,
-	const struct attributes *attributes, const struct learnt *learnt)
+	const struct attributes *attributes, const struct own *own)
 {
 	struct node *node = tree_make(c, path);
 
-	if (!node)
+	if (!node || !set_parent(c, node->parent, &own->facts.parent, own))
 		return NULL;
-	cached_own_parent(c, node, learnt);
-	settle(c, node, attributes, learnt);
-	return node->state == NODE_PRESENT ? node : NULL;
+	settle(c, node, attributes, own);
+	return node_is_object(node, attributes) ? node : NULL;
 }
 
 /* Nothing is at the name any more, unless somebody put something there since. */
-static void settle_absent(struct cached *c, struct node *node, const struct learnt *learnt)
+static void settle_absent(struct cached *c, struct node *node, const struct own *own)
 {
-	const struct learnt now = {++c->clock, learnt->looked_ns, learnt->done_ns};
-
-	switch (order_of_own(c, node, learnt)) {
-	case ORDER_NEWER:
-		node_set_absent(c, node, &now);
-		break;
-	case ORDER_UNCLEAR:
-		if (node->state != NODE_ABSENT)
-			node_set_doubtful(c, node);
-		break;
-	case ORDER_OLDER:
-		break;
-	}
+	if (!own->told)
+		node_set_unknown(c, node);
+	if (takes(node, own))
+		node_set_absent(c, node, &own->learnt);
 	node->removed_here = node->state == NODE_ABSENT;
-	mark_own(c, node, learnt);
+	mark_own(c, node, own);
 }
 
-void cached_own_absent(struct cached *c, const char *path, const struct learnt *learnt)
+void cached_own_absent(struct cached *c, const char *path, const struct own *own)
 {
 	struct node *node = tree_make(c, path);
 
-	if (!node)
+	if (!node || !set_parent(c, node->parent, &own->facts.parent, own))
 		return;
-	cached_own_parent(c, node, learnt);
 	if (node->state != NODE_PRESENT || !node->attributes_known || node->attributes.nlink > 1)
 		c->links_epoch++;
-	settle_absent(c, node, learnt);
+	settle_absent(c, node, own);
 }
 
-void cached_own_unknown(struct cached *c, const char *path, const struct learnt *learnt)
+void cached_own_unknown(struct cached *c, const char *path, const struct own *own)
 {
 	struct node *node = tree_make(c, path);
 
 	if (!node || !node->parent)
 		return;
 	node_set_unknown(c, node);
-	mark_own(c, node, learnt);
+	mark_own(c, node, own);
 }
 
 void cached_doubt_parent(struct cached *c, const char *path)
@@ -143,19 +124,22 @@ void cached_doubt_parent(struct cached *c, const char *path)
 		node_set_doubtful(c, parent);
 }
 
-void cached_own_done(struct cached *c, const char *path, uint64_t done_ns)
+void cached_own_done(struct cached *c, const char *path, uint64_t at)
 {
 	struct node *node = tree_make(c, path);
 
 	if (!node)
 		return;
-	if (node->state == NODE_PRESENT && node->looked_ns < done_ns) {
+	if (node->state == NODE_PRESENT && node->object_at < at) {
 		content_detach(c, node);
 		node_set_doubtful(c, node);
 	}
+	if (node->object_at < at)
+		node->object_at = at;
 	node->changed_at = ++c->clock;
-	node_note_done(node, done_ns);
 }
+
+/* ---- Moving ---------------------------------------------------------------------------- */
 
 void cached_note_moved(struct cached *c, const char *from, struct moved *ret_moved)
 {
@@ -164,22 +148,16 @@ void cached_note_moved(struct cached *c, const char *from, struct moved *ret_mov
 	*ret_moved = (struct moved){0};
 	if (!node || node->state != NODE_PRESENT)
 		return;
-	ret_moved->id = node->attributes.id;
-	ret_moved->mtime = node->attributes.mtime;
-	if (!node->content || node->writers > 0 || (!node->content->own && !node->attributes_known))
-		return;
-	ret_moved->content = content_ref(node->content);
+	ret_moved->attributes = node->attributes;
+	if (node->content && node->writers == 0 && node->attributes_known)
+		ret_moved->content = content_ref(node->content);
 }
 
-/* The content comes along, unless the file was written to meanwhile. */
+/* The feed was quicker.  The content comes along, unless the file was written to meanwhile. */
 static void bring_content(struct cached *c, struct node *node, struct moved *moved)
 {
-	const struct timespec *mtime = &node->attributes.mtime;
-
-	if (!moved->content || moved->content->own || node->content || !node->attributes_known ||
-		node->attributes.size_bytes != moved->content->size)
-		return;
-	if (mtime->tv_sec != moved->mtime.tv_sec || mtime->tv_nsec != moved->mtime.tv_nsec)
+	if (!moved->content || node->content || !node->attributes_known ||
+		!attributes_same_content_times(&node->attributes, &moved->attributes))
 		return;
 	content_detach_elsewhere(c, moved->content);
 	content_attach(c, node, steal_ptr(&moved->content));
@@ -193,101 +171,102 @@ static bool is_object(const struct node *node, const struct object_id *id)
 
 /* Something was learnt of a side of the move meanwhile. */
 static void settle_target(
-	struct cached *c, struct node *to, struct moved *moved, const struct learnt *learnt)
+	struct cached *c, struct node *to, struct moved *moved, const struct own *own)
 {
-	bool is_there = is_object(to, &moved->id);
-
-	if (is_there)
-		bring_content(c, to, moved);
-	else if (order_of_own(c, to, learnt) != ORDER_OLDER)
+	if (own->facts.object.mode)
+		settle(c, to, &own->facts.object, own);
+	else if (!is_object(to, &moved->attributes.id) &&
+		 node_takes(to, to->parent, own->learnt.at))
 		node_set_unknown(c, to);
-	mark_own(c, to, learnt);
+	if (is_object(to, &moved->attributes.id))
+		bring_content(c, to, moved);
+	mark_own(c, to, own);
 }
 
 static void settle_source(
-	struct cached *c, struct node *from, const struct moved *moved, const struct learnt *learnt)
+	struct cached *c, struct node *from, const struct moved *moved, const struct own *own)
 {
 	/* Two names of one object: rename(2) does nothing then. */
-	if (is_object(from, &moved->id) && from->attributes.nlink > 1) {
+	if (is_object(from, &moved->attributes.id) && from->attributes.nlink > 1) {
 		node_set_doubtful(c, from);
-		mark_own(c, from, learnt);
+		mark_own(c, from, own);
 	} else {
-		settle_absent(c, from, learnt);
+		settle_absent(c, from, own);
 	}
 }
 
-/* A rename changes ctime, and so the version, but not the content. */
-static void keep_over_rename(struct node *node)
+/* The two directories, and whether they are those that are known there. */
+static bool set_parents(struct cached *c, struct node *from, struct node *to, const struct own *own)
 {
-	if (!node->content || node->content->own || !node->attributes_known)
-		return;
-	node->content->own = true;
-	node->content->keeps_mtime = true;
+	bool is_known = true;
+
+	if (from && from->parent)
+		is_known = set_parent(c, from->parent, &own->facts.parent, own);
+	if (to && to->parent)
+		is_known = set_parent(c, to->parent, &own->facts.new_parent, own) && is_known;
+	return is_known;
+}
+
+void cached_own_names(struct cached *c, const char *from, const char *to, const struct own *own)
+{
+	set_parents(c, tree_find(c, from, strlen(from)), tree_find(c, to, strlen(to)), own);
+	cached_own_unknown(c, to, own);
+	cached_own_unknown(c, from, own);
 }
 
 void cached_own_moved(struct cached *c, const char *from_path, const char *to_path,
-	struct moved *moved, const struct learnt *learnt)
+	struct moved *moved, const struct own *own)
 {
 	struct node *from = tree_find(c, from_path, strlen(from_path));
 	struct node *to = tree_make(c, to_path);
 
-	if (from && from->parent)
-		cached_own_parent(c, from, learnt);
-	if (to)
-		cached_own_parent(c, to, learnt);
 	c->links_epoch++;
-	if (!to || !from) {
-		cached_own_unknown(c, to_path, learnt);
-		cached_own_unknown(c, from_path, learnt);
+	if (!to || !from || !own->told) {
+		cached_own_names(c, from_path, to_path, own);
 		return;
 	}
-	if (!is_object(from, &moved->id) || is_object(to, &moved->id) ||
-		order_of_own(c, from, learnt) != ORDER_NEWER ||
-		order_of_own(c, to, learnt) != ORDER_NEWER) {
-		settle_target(c, to, moved, learnt);
-		settle_source(c, from, moved, learnt);
+	if (!set_parents(c, from, to, own)) {
+		cached_own_unknown(c, to_path, own);
+		cached_own_unknown(c, from_path, own);
 		return;
 	}
-	node_move(c, from, to, &(struct learnt){++c->clock, learnt->looked_ns, learnt->done_ns});
+	if (!is_object(from, &moved->attributes.id) || is_object(to, &moved->attributes.id) ||
+		!takes(from, own) || !takes(to, own)) {
+		settle_target(c, to, moved, own);
+		settle_source(c, from, moved, own);
+		return;
+	}
+	node_move(c, from, to, &own->learnt);
 	if (to->directory)
 		tree_drop(c, to);
-	keep_over_rename(to);
-	node_set_stale(c, to);
+	set_own(c, to, &own->facts.object, own);
 	from->removed_here = true;
-	mark_own(c, from, learnt);
-	mark_own(c, to, learnt);
+	mark_own(c, from, own);
+	mark_own(c, to, own);
 }
 
-static bool keeps_content(
-	const struct node *node, unsigned mask, const struct attributes *attributes)
-{
-	const struct timespec *a = &node->attributes.mtime, *b = &attributes->mtime;
+/* ---- Attributes ------------------------------------------------------------------------ */
 
-	if (!node->content || node->content->own || (mask & SET_SIZE) ||
-		node->content->size != attributes->size_bytes)
-		return false;
-	return node->attributes_known &&
-	       ((mask & (SET_MTIME | SET_MTIME_NOW)) ||
-		       (a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec));
+void cached_own_object(struct cached *c, struct node *node, const struct own *own)
+{
+	set_own(c, node, &own->facts.object, own);
+	node->changed_at = ++c->clock;
 }
 
 void cached_own_attributes(struct cached *c, struct node *node, unsigned mask,
-	const struct attributes *attributes, const struct learnt *learnt)
+	const struct attributes *attributes, const struct own *own)
 {
-	enum order order = order_of_own(c, node, learnt);
-	uint8_t xattrs = node->xattrs;
-	struct content *content = NULL;
+	static const struct attributes unknown;
+	bool keeps_content =
+		!(mask & SET_SIZE) &&
+		((mask & (SET_MTIME | SET_MTIME_NOW)) ||
+			attributes_same_content_times(&node->attributes, attributes)) &&
+		node->attributes.size_bytes == attributes->size_bytes;
 
-	if (node->state != NODE_PRESENT || !object_id_equal(&node->attributes.id, &attributes->id))
+	if (!node_is_object(node, attributes))
 		return;
 	if (attributes->nlink > 1 && !S_ISDIR(attributes->mode))
 		c->links_epoch++;
-	if (keeps_content(node, mask, attributes))
-		content = content_ref(node->content);
-	settle(c, node, attributes, learnt);
-	if (order == ORDER_NEWER)
-		node->xattrs = xattrs;
-	if (content && order == ORDER_NEWER && node->content != content)
-		content_attach(c, node, content_ref(content));
-	content_unref(content);
+	node_set_object(c, node, own->told ? attributes : &unknown, keeps_content, own->learnt.at);
+	node->changed_at = ++c->clock;
 }

@@ -12,18 +12,18 @@ enum {
 	IDLE_MS = 300, /* since a small file was last opened: time to write to the store */
 };
 
-struct content *content_new_blank(size_t size, uint64_t looked_ns)
+struct content *content_new_blank(size_t size, uint64_t at)
 {
 	struct content *content = malloc(sizeof(*content) + size);
 
 	if (content)
-		*content = (struct content){.refs = 1, .size = size, .looked_ns = looked_ns};
+		*content = (struct content){.refs = 1, .size = size, .at = at};
 	return content;
 }
 
-struct content *content_new(const void *data, size_t size, uint64_t looked_ns)
+struct content *content_new(const void *data, size_t size, uint64_t at)
 {
-	struct content *content = content_new_blank(size, looked_ns);
+	struct content *content = content_new_blank(size, at);
 
 	if (content && size)
 		memcpy(content->data, data, size);
@@ -112,13 +112,11 @@ void content_used(struct cached *c, struct content *content)
 	list_add(c, content);
 }
 
-bool content_has_hash(const struct content *content, const uint8_t *hash)
+bool bytes_have_hash(const void *data, size_t size, const uint8_t *hash)
 {
 	XXH128_canonical_t own;
 
-	if (!hash)
-		return false;
-	XXH128_canonicalFromHash(&own, XXH3_128bits(content->data, content->size));
+	XXH128_canonicalFromHash(&own, XXH3_128bits(data, size));
 	return memcmp(own.digest, hash, HASH_BYTES) == 0;
 }
 
@@ -164,7 +162,7 @@ void content_keep(struct cached *c, const struct node *node, const struct attrib
 {
 	struct keeping *keeping;
 
-	if (!c->store || !node->content || node->content->own || !node->attributes_known ||
+	if (!c->store || !node->content || !node->attributes_known ||
 		c->keeping_bytes > c->memory_bytes_max || version->changed_lately ||
 		content_store_has(c->store, version))
 		return;
@@ -189,7 +187,7 @@ void content_restore(struct cached *c, const char *path)
 {
 	struct node *node = tree_find(c, path, strlen(path));
 	struct attributes version = node->attributes;
-	uint64_t asked = c->clock, looked_ns = node->looked_ns;
+	uint64_t asked = c->clock, at = node->object_at;
 	struct content *content = NULL;
 	void *data = NULL;
 	int r;
@@ -198,7 +196,7 @@ void content_restore(struct cached *c, const char *path)
 	pthread_mutex_unlock(&c->lock);
 	r = content_store_get(c->store, &version, &data);
 	if (r == 0)
-		content = content_new(data, version.size_bytes, looked_ns);
+		content = content_new(data, version.size_bytes, at);
 	free(data);
 	pthread_mutex_lock(&c->lock);
 	c->asking--;

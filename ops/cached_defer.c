@@ -112,10 +112,14 @@ static unsigned take(struct cached *c, struct cached_file *file, struct attribut
 }
 
 /* The kernel was told what it would be; now it is, with a later ctime. */
-static void tell(struct cached *c, const char *path, const struct attributes *attributes)
+static void tell(
+	struct cached *c, const char *path, const struct attributes *attributes, uint64_t at)
 {
-	struct change change = {
-		.kind = CHANGE_ENTRY, .path = path, .exists = true, .attributes = *attributes};
+	struct change change = {.kind = CHANGE_ENTRY,
+		.path = path,
+		.at = at,
+		.exists = true,
+		.attributes = *attributes};
 
 	if (c->sink)
 		c->sink(c->sink_user, &change);
@@ -126,19 +130,20 @@ static int apply(struct cached *c, struct op_context *ctx, struct node *node,
 {
 	cleanup_free char *path = node ? node_path(node) : NULL;
 	struct attributes attributes;
-	struct learnt learnt = cached_begin_asking(c, ctx);
+	struct own own;
 	int r;
 
+	cached_begin_change(c, ctx, &own);
 	pthread_mutex_unlock(&c->lock);
 	r = workspace_setattr(ctx, c->inner, object, mask, want, &attributes);
 	pthread_mutex_lock(&c->lock);
-	cached_end_asking(c, ctx, &learnt);
+	cached_end_change(c, ctx, &own);
 	c->statistics.misses++;
 	node = path ? tree_find(c, path, strlen(path)) : NULL;
 	if (r < 0 || !node)
 		return r;
-	cached_own_attributes(c, node, mask, &attributes, &learnt);
-	tell(c, path, &attributes);
+	cached_own_attributes(c, node, mask, &attributes, &own);
+	tell(c, path, &attributes, own.learnt.at);
 	return 0;
 }
 

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ops/support/clock.h"
 #include "ops/support/path.h"
 
 static void changed(struct cached *c, struct node *node)
@@ -13,72 +12,89 @@ static void changed(struct cached *c, struct node *node)
 	node->changed_at = ++c->clock;
 }
 
-static bool is_still_true(struct content *content, const struct change *change)
+/* A write now could leave size and times as they are. */
+static bool may_hide_writes(const struct attributes *a)
 {
-	if (!change->hash)
-		return !content->own && content->looked_ns >= change->looked_ns;
-	content->own = false;
-	return content_has_hash(content, change->hash);
+	return a->changed_lately && a->mtime.tv_sec == a->ctime.tv_sec &&
+	       a->mtime.tv_nsec == a->ctime.tv_nsec;
 }
 
-/* The version we know: an echo, or a change within the same tick of the far clock, after what it
- * holds was read. */
+static bool is_still_true(const struct node *node, const struct change *change)
+{
+	const struct content *content = node->content;
+	const struct attributes *a = &change->attributes;
+
+	if (change->hash && a->size_bytes == content->size)
+		return bytes_have_hash(content->data, content->size, change->hash);
+	return change->at <= content->at ||
+	       (attributes_same_version(&node->attributes, a) && !may_hide_writes(a));
+}
+
+/* The file is, or was when that was looked at, as the handle left it or will. */
+static bool may_be_captured(
+	const struct cached_file *file, const struct node *node, const struct change *change)
+{
+	uint64_t size = change->attributes.size_bytes;
+
+	if (node->writers == 0 &&
+		!attributes_same_content_times(&node->attributes, &change->attributes))
+		return false;
+	if (size == file->capture_size && change->hash)
+		return bytes_have_hash(file->capture, size, change->hash);
+	return size <= file->capture_size;
+}
+
+static void check_captured(struct node *node, const struct change *change)
+{
+	for (struct cached_file *file = node->files; file; file = file->next)
+		if (file->capturing && !may_be_captured(file, node, change))
+			file->capturing = false;
+}
+
+/* The version we know: an echo, or a change within the same tick of the far clock. */
 static void take_echo(struct cached *c, struct node *node, const struct change *change)
 {
-	if (node->content && !is_still_true(node->content, change)) {
-		content_detach(c, node);
+	if (may_hide_writes(&change->attributes))
 		changed(c, node);
-	}
-	if (node->link_target && node->looked_ns < change->looked_ns) {
+	if (node->link_target && node->object_at < change->at) {
 		free(node->link_target);
 		node->link_target = NULL;
 		changed(c, node);
 	}
-	if (node->looked_ns < change->looked_ns)
-		node->looked_ns = change->looked_ns;
-	node_note_done(node, change->looked_ns);
+	node->object_at = change->at;
 }
 
-static void note_early(struct node *node, const struct change *change)
-{
-	const uint8_t *hash = change->hash;
-
-	if (!node->early)
-		node->early = malloc(sizeof(*node->early));
-	if (!node->early)
-		return;
-	*node->early = (struct early){
-		.attributes = change->attributes, .looked_ns = change->looked_ns, .hashed = hash};
-	if (hash)
-		memcpy(node->early->hash, hash, HASH_BYTES);
-}
-
-static void take_same_object(
-	struct cached *c, struct node *node, const struct change *change, enum order order)
+static void take_same_object(struct cached *c, struct node *node, const struct change *change)
 {
 	const struct attributes *a = &change->attributes;
+	bool is_same = attributes_same_version(&node->attributes, a);
 
-	if (node->attributes_known && attributes_same_version(&node->attributes, a)) {
-		take_echo(c, node, change);
-	} else if (node->writers > 0) {
-		note_early(node, change);
-	} else if (order == ORDER_NEWER) {
-		node_set_told(c, node, a, change->hash, change->looked_ns);
+	if (node->content && !is_still_true(node, change)) {
+		content_detach(c, node);
 		changed(c, node);
-	} else if (order == ORDER_UNCLEAR && node->attributes_known) {
-		node_set_doubtful(c, node);
 	}
+	check_captured(node, change);
+	if (node->writers > 0 || change->at < node->object_at)
+		return;
+	if (is_same && node->attributes_known) {
+		take_echo(c, node, change);
+		return;
+	}
+	if (!is_same)
+		node->xattrs = XATTRS_UNKNOWN;
+	if (node->content && node->content->size == a->size_bytes && change->hash)
+		is_same = true;
+	node_set_object(c, node, a, is_same, change->at);
+	changed(c, node);
 }
 
-static void take_other_object(
-	struct cached *c, struct node *node, const struct change *change, enum order order)
+/* The name leads to another object than before, or to none. */
+static void take_other_object(struct cached *c, struct node *node, const struct change *change)
 {
-	const struct learnt learnt = {++c->clock, change->looked_ns, change->looked_ns};
+	const struct learnt learnt = {++c->clock, change->at};
 
-	if (order == ORDER_UNCLEAR)
-		node_set_doubtful(c, node);
-	else if (change->exists)
-		node_set_told(c, node, &change->attributes, change->hash, change->looked_ns);
+	if (change->exists)
+		node_set_present(c, node, &change->attributes, &learnt);
 	else
 		node_set_absent(c, node, &learnt);
 	changed(c, node);
@@ -87,17 +103,14 @@ static void take_other_object(
 /* The parent's times changed with the name. */
 static void doubt_parent(struct cached *c, struct node *parent, const struct change *change)
 {
-	if (!parent->attributes_known || parent->looked_ns >= change->looked_ns)
-		return;
-	node_set_stale(c, parent);
-	parent->echo_awaited = false;
+	if (parent->attributes_known && parent->object_at < change->at)
+		node_set_stale(c, parent, change->at);
 }
 
-/* A name that is not there needs no node, unless an answer under way, or an event from before
- * an own change, may still tell of it. */
+/* A name that is not there needs no node, unless an answer under way may still tell of it. */
 static void remove_if_idle(struct cached *c, struct node *node, const struct change *change)
 {
-	if (node->state == NODE_ABSENT && c->asking == 0 && node->done_ns <= change->looked_ns &&
+	if (node->state == NODE_ABSENT && c->asking == 0 && node->at <= change->at &&
 		node_is_complete(c, node->parent))
 		node_remove(c, node);
 }
@@ -126,45 +139,70 @@ static void forget_listing(struct cached *c, struct node *parent)
 	cached_forget_answers(c);
 }
 
-/* True when somebody above may believe otherwise.  That we know it already does not count: what
- * was handed out before has not been taken back by that. */
-static bool take_entry(struct cached *c, const struct change *change)
+/* What is told of a name in the directory is older than what is known of it. */
+static bool is_older(
+	const struct node *node, const struct node *parent, const struct change *change)
 {
-	const struct learnt learnt = {c->clock, change->looked_ns, change->looked_ns};
-	size_t parent_length = path_parent_length(change->path);
-	struct node *parent = tree_find(c, change->path, parent_length);
-	struct node *node = tree_find(c, change->path, strlen(change->path));
-	bool is_echo = !change->exists && node && node->removed_here;
-	enum order order;
+	if (parent->state != NODE_PRESENT)
+		return !node_takes(node, parent, change->at);
+	return change->at < (node                                 ? node->at
+				    : parent->directory->complete ? parent->directory->listed_at
+								  : 0);
+}
 
-	if ((!parent || !parent->directory) && c->asking > 0 && *change->path) {
-		node = make_for_answers(c, change->path);
-		parent = node ? node->parent : NULL;
-	}
-	if (!parent || (*change->path && !parent->directory))
-		return true;
-	order = node_order(node, *change->path ? parent : NULL, &learnt);
-	if (change->exists && node && node->state == NODE_PRESENT &&
-		object_id_equal(&node->attributes.id, &change->attributes.id)) {
-		take_same_object(c, node, change, order);
-		return true;
-	}
-	if (!*change->path || (!node && order == ORDER_OLDER))
-		return true;
+/* What the name leads to, in the directory that was looked into. */
+static void take_name(struct cached *c, struct node *parent, struct node *node,
+	const struct change *change, bool is_echo)
+{
+	bool is_same = change->exists && node && node_is_object(node, &change->attributes);
+
+	if (is_same)
+		take_same_object(c, node, change);
+	if (is_older(node, parent, change))
+		return;
 	if (!node && has_room(c))
 		node = tree_make(c, change->path);
 	if (!node) {
 		forget_listing(c, parent);
+		return;
+	}
+	if (!is_same && (change->exists || node->state != NODE_ABSENT))
+		take_other_object(c, node, change);
+	node->at = change->at;
+	if (is_same && node->attributes_known) {
+		node->known_at = ++c->clock;
+		node->fetched_ms = cached_now_ms();
+	}
+	if (!is_same && !is_echo)
+		doubt_parent(c, parent, change);
+	remove_if_idle(c, node, change);
+}
+
+/* True when somebody above may believe otherwise.  That we know it already does not count: what
+ * was handed out before has not been taken back by that. */
+static bool take_entry(struct cached *c, const struct change *change)
+{
+	size_t parent_length = path_parent_length(change->path);
+	struct node *parent = tree_find(c, change->path, parent_length);
+	struct node *node = tree_find(c, change->path, strlen(change->path));
+	bool is_echo = !change->exists && node && node->removed_here;
+
+	if (!*change->path || !change->directory.inode) {
+		if (change->exists && node && node_is_object(node, &change->attributes))
+			take_same_object(c, node, change);
 		return true;
 	}
-	if (change->exists || node->state != NODE_ABSENT) {
-		if (order != ORDER_OLDER)
-			take_other_object(c, node, change, order);
-	} else if (order == ORDER_NEWER) {
-		node->looked_ns = node->done_ns = change->looked_ns;
+	if ((!parent || !parent->directory) && c->asking > 0) {
+		node = make_for_answers(c, change->path);
+		parent = node ? node->parent : NULL;
 	}
-	doubt_parent(c, parent, change);
-	remove_if_idle(c, node, change);
+	if (!parent || !parent->directory)
+		return true;
+	/* Another directory than the one that has this path, as far as is known. */
+	if (parent->state == NODE_PRESENT &&
+		!object_id_equal(&parent->attributes.id, &change->directory))
+		return true;
+	take_name(c, parent, node, change, is_echo);
 	return !is_echo;
 }
 
@@ -213,9 +251,11 @@ void cached_take_change(void *user, const struct change *change)
 	change_sink sink;
 	void *sink_user;
 
-	if (!timed.looked_ns) /* by our own clock, then */
-		timed.looked_ns = clock_now_ns();
 	pthread_mutex_lock(&c->lock);
+	if (c->highest < change->at)
+		c->highest = change->at;
+	if (!change->at)
+		timed.at = c->highest;
 	if (change->kind == CHANGE_ENTRY)
 		is_news = take_entry(c, &timed) && !is_quiet(c, change->path);
 	else if (change->kind == CHANGE_UNWATCHED)
@@ -234,6 +274,7 @@ void cached_take_change(void *user, const struct change *change)
 
 struct unheard {
 	struct unheard *next;
+	struct object_id id;
 	char *path;
 };
 
@@ -248,16 +289,19 @@ static bool push_unheard(struct unheard **list, struct node *node)
 		return false;
 	}
 	node->directory->watched = false;
-	*unheard = (struct unheard){.next = *list, .path = path};
+	*unheard = (struct unheard){.next = *list, .id = node->attributes.id, .path = path};
 	*list = unheard;
 	return true;
 }
 
 /* Whoever is above believes nothing of it; but he may have listened before all was forgotten once.
  */
-static void unwatch(struct cached *c, struct unheard *unheard, change_sink sink)
+static void unwatch(struct cached *c, struct unheard *unheard, uint64_t at, change_sink sink)
 {
-	const struct change change = {.kind = CHANGE_UNWATCHED, .path = unheard->path};
+	const struct change change = {.kind = CHANGE_UNWATCHED,
+		.path = unheard->path,
+		.directory = unheard->id,
+		.at = at};
 
 	workspace_unwatch(c->inner, unheard->path);
 	if (sink)
@@ -270,6 +314,7 @@ void cached_forget_all(struct cached *c)
 {
 	struct unheard *list = NULL;
 	change_sink sink = c->sink;
+	uint64_t at = c->highest;
 	bool all = true;
 
 	c->forgetting = true;
@@ -280,7 +325,7 @@ void cached_forget_all(struct cached *c)
 	while (list) {
 		struct unheard *next = list->next;
 
-		unwatch(c, list, sink);
+		unwatch(c, list, at, sink);
 		list = next;
 	}
 	pthread_mutex_lock(&c->lock);

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
-#include "ops/support/clock.h"
 
 static bool is_writable(int flags)
 {
@@ -121,6 +120,47 @@ static int file_inner(
 	return 0;
 }
 
+static struct cached_file *find_unopened(struct cached *c, const char *path)
+{
+	const struct node *node = tree_find(c, path, strlen(path));
+	struct cached_file *file = node ? node->files : NULL;
+
+	while (file && atomic_load(&file->inner))
+		file = file->next;
+	return file;
+}
+
+void cached_hold_open(struct cached *c, struct op_context *ctx, const char *path)
+{
+	struct cached_file *file;
+
+	while ((file = find_unopened(c, path))) {
+		struct object_ref object = {.path = path, .id = file->attributes.id};
+		struct open_file *inner;
+		struct attributes attributes;
+		int flags = file->flags, r;
+
+		pthread_mutex_unlock(&c->lock);
+		r = workspace_open_file(ctx, c->inner, &object, flags, &inner, &attributes);
+		pthread_mutex_lock(&c->lock);
+		if (r < 0)
+			return;
+		/* Else it was closed, or somebody is opening it. */
+		if (find_unopened(c, path) == file && file->flags == flags &&
+			pthread_mutex_trylock(&file->open_lock) == 0) {
+			if (!atomic_load(&file->inner))
+				atomic_store(&file->inner, steal_ptr(&inner));
+			pthread_mutex_unlock(&file->open_lock);
+		}
+		if (!inner)
+			continue;
+		pthread_mutex_unlock(&c->lock);
+		workspace_close(ctx, inner);
+		pthread_mutex_lock(&c->lock);
+		return;
+	}
+}
+
 int cached_inner_object(
 	struct op_context *ctx, const struct object_ref *object, struct object_ref *ret_object)
 {
@@ -183,7 +223,7 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 {
 	struct cached_file *file = file_new(c, object->path, flags);
 	uint64_t started_ms = cached_now_ms();
-	struct learnt learnt, look;
+	struct own own;
 	struct open_file *inner;
 	struct object_ref at;
 	struct node *node;
@@ -196,29 +236,28 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 	}
 	pthread_mutex_lock(&c->lock);
 	cached_apply_deferred_at(c, ctx, object->path);
-	learnt = cached_begin_asking(c, ctx);
+	cached_begin_change(c, ctx, &own);
 	pthread_mutex_unlock(&c->lock);
 	r = workspace_open_file(ctx, c->inner, &at, flags, &inner, &file->attributes);
 	pthread_mutex_lock(&c->lock);
-	cached_end_asking(c, ctx, &learnt);
-	look = learnt_by_looking(&learnt);
+	cached_end_change(c, ctx, &own);
 	cached_count_trip(c, started_ms);
 	if (r == 0) {
 		atomic_store(&file->inner, inner);
 		if (!object->file && !(flags & O_TRUNC))
-			cached_store_answer(c, object->path, 0, &file->attributes, &look);
+			cached_store_answer(c, object->path, 0, &file->attributes, &own.learnt);
 		node = object->file ? cached_file_of(object->file)->node
 				    : tree_find(c, object->path, strlen(object->path));
 		join_node(file, node);
 		if (file->node && (flags & O_TRUNC)) {
 			file->node->write_count++;
-			cached_own_attributes(c, file->node, SET_SIZE, &file->attributes, &learnt);
+			cached_own_attributes(c, file->node, SET_SIZE, &file->attributes, &own);
 		} else if (flags & O_TRUNC) {
-			cached_own_done(c, file->path, learnt.done_ns);
+			cached_own_done(c, file->path, own.learnt.at);
 		}
 		start_capture(file);
 	} else if (!object->file) {
-		cached_store_answer(c, object->path, r, NULL, &look);
+		cached_store_answer(c, object->path, r, NULL, &own.learnt);
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (r < 0) {
@@ -236,22 +275,22 @@ int cached_create(struct op_context *ctx, struct workspace *w, const char *path,
 	struct cached *c = cached_of(w);
 	struct cached_file *file = file_new(c, path, flags);
 	struct open_file *inner;
-	struct learnt learnt;
 	struct node *node;
+	struct own own;
 	int r;
 
 	if (!file)
 		return -ENOMEM;
 	pthread_mutex_lock(&c->lock);
-	learnt = cached_begin_asking(c, ctx);
+	cached_begin_change(c, ctx, &own);
 	pthread_mutex_unlock(&c->lock);
 	r = workspace_create(ctx, c->inner, path, flags, mode, &inner, &file->attributes);
 	pthread_mutex_lock(&c->lock);
-	cached_end_asking(c, ctx, &learnt);
+	cached_end_change(c, ctx, &own);
 	c->statistics.misses++;
 	if (r == 0) {
 		atomic_store(&file->inner, inner);
-		node = cached_own_present(c, path, &file->attributes, &learnt);
+		node = cached_own_present(c, path, &file->attributes, &own);
 		if (node)
 			node->xattrs = XATTRS_NO_CAPABILITY;
 		join_node(file, node);
@@ -259,7 +298,7 @@ int cached_create(struct op_context *ctx, struct workspace *w, const char *path,
 		file->created = true;
 		file->created_ms = cached_now_ms();
 	} else if (r == -EEXIST || r == -ENOENT) {
-		cached_own_unknown(c, path, &learnt);
+		cached_own_unknown(c, path, &own);
 	} else if (r == -ESTALE) {
 		cached_doubt_parent(c, path);
 	}
@@ -320,6 +359,19 @@ static void last_attributes(const struct cached_file *file, struct attributes *r
 		ret_attributes->nlink--;
 }
 
+/* They say nothing of the name. */
+static void take_attributes(
+	struct cached *c, struct node *node, const struct attributes *attributes, uint64_t at)
+{
+	bool same = attributes_same_version(&node->attributes, attributes);
+
+	if (at < node->object_at)
+		return;
+	if (!same)
+		node->xattrs = XATTRS_UNKNOWN;
+	node_set_object(c, node, attributes, same, at);
+}
+
 int cached_file_getattr(
 	struct op_context *ctx, struct cached_file *file, struct attributes *ret_attributes)
 {
@@ -332,9 +384,6 @@ int cached_file_getattr(
 
 	pthread_mutex_lock(&c->lock);
 	cached_apply_all_deferred(c, ctx);
-	while (file->node && file->node->writers == 0 && cached_awaits_echo(c, file->node))
-		if (cached_wait(c, ctx, "") < 0)
-			break;
 	node = file->node;
 	is_known = node && node->writers == 0 && node_attributes_are_fresh(c, node);
 	if (is_known || is_cut_off(c, file)) {
@@ -344,6 +393,7 @@ int cached_file_getattr(
 			last_attributes(file, ret_attributes);
 		c->statistics.hits++;
 		ctx->served.from_cache = true;
+		ctx->served.position = is_known ? node->object_at : 0;
 		pthread_mutex_unlock(&c->lock);
 		return 0;
 	}
@@ -358,10 +408,8 @@ int cached_file_getattr(
 	cached_end_asking(c, ctx, &learnt);
 	c->statistics.misses++;
 	node = file->node;
-	learnt = learnt_by_looking(&learnt);
-	if (r == 0 && node && node->writers == 0 && learnt.asked > c->rescan_at &&
-		node_order(node, node->parent, &learnt) == ORDER_NEWER)
-		node_set_present(c, node, ret_attributes, &learnt);
+	if (r == 0 && node && node->writers == 0 && learnt.asked > c->rescan_at)
+		take_attributes(c, node, ret_attributes, learnt.at);
 	pthread_mutex_unlock(&c->lock);
 	if (path_misses_object(r) && file->content && !object.file) {
 		last_attributes(file, ret_attributes);
@@ -390,8 +438,7 @@ static struct content *known_content(struct cached *c, const struct cached_file 
 		return content_ref(file->content);
 	if (!node || node->writers > 0 || !node->content || node_is_locked(node))
 		return NULL;
-	if (!node_attributes_are_fresh(c, node) &&
-		!(node->content->own && node_name_is_fresh(c, node)))
+	if (!node_attributes_are_fresh(c, node))
 		return NULL;
 	content_used(c, node->content);
 	return content_ref(node->content);
@@ -431,7 +478,7 @@ static ssize_t read_whole(struct op_context *ctx, struct cached_file *file, stru
 	pthread_mutex_lock(&c->lock);
 	cached_end_asking(c, ctx, &learnt);
 	if (got == (ssize_t)room - 1)
-		content = content_new(buffer, (size_t)got, learnt.looked_ns);
+		content = content_new(buffer, (size_t)got, learnt.at);
 	c->statistics.misses++;
 	node = file->node;
 	if (content && node && node->writers == 0 && !node->content &&
@@ -573,11 +620,8 @@ void cached_mark_dirty(struct cached *c, struct cached_file *file)
 		file->dirty = true;
 		node->writers++;
 	}
-	node_set_stale(c, node);
-	node->echo_awaited = false;
-	node->changed_at = c->clock;
-	free(node->early);
-	node->early = NULL;
+	node->attributes_known = false;
+	node->changed_at = ++c->clock;
 }
 
 /* What is known of the content and attributes is void from here on. */
@@ -596,12 +640,22 @@ static void mark_written(struct cached *c, struct cached_file *file)
 		c->links_epoch++;
 }
 
+/* Where each write tells what it left, there may be nothing to flush. */
+static void note_left(struct cached_file *file, const struct own *own)
+{
+	if (own->told && own->learnt.at < file->left_at)
+		return;
+	file->left = own->told ? own->facts.object : (struct attributes){0};
+	file->left_at = own->learnt.at;
+}
+
 ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const void *data,
 	size_t size, off_t offset)
 {
 	struct cached_file *file = cached_file_of(open_file);
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner;
+	struct own own;
 	ssize_t written;
 	int r = file_inner(ctx, file, &inner);
 
@@ -610,6 +664,7 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&c->lock);
+	cached_begin_change(c, ctx, &own);
 	mark_written(c, file);
 	if (!(file->flags & O_APPEND))
 		capture(file, data, size, offset);
@@ -618,6 +673,8 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 	pthread_mutex_unlock(&c->lock);
 	written = workspace_write(ctx, inner, data, size, offset);
 	pthread_mutex_lock(&c->lock);
+	cached_end_change(c, ctx, &own);
+	note_left(file, &own);
 	if (written != (ssize_t)size)
 		file->capturing = false;
 	if (file->node)
@@ -626,37 +683,41 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 	return written;
 }
 
-/* What was captured is the content, as far as we know.  An echo may have come before the writes
- * were known to have arrived. */
-static void take_captured(struct cached *c, struct cached_file *file, const struct early *early)
+/* What was captured is the content of the state in which the file was left. */
+static void take_captured(struct cached *c, struct cached_file *file, uint64_t at)
 {
 	struct node *node = file->node;
 	struct content *content;
 
-	if (node_is_locked(node) ||
-		(node->attributes_known && node->attributes.size_bytes != file->capture_size))
+	if (node_is_locked(node) || !node->attributes_known || node->object_at != at ||
+		node->attributes.size_bytes != file->capture_size)
 		return;
-	content = content_new(file->capture, file->capture_size, node->done_ns);
-	if (!content)
-		return;
-	content->own = true;
-	content_attach(c, node, content);
-	if (early && early->looked_ns >= node->done_ns)
-		node_set_told(c, node, &early->attributes, early->hashed ? early->hash : NULL,
-			early->looked_ns);
+	content = content_new(file->capture, file->capture_size, at);
+	if (content)
+		content_attach(c, node, content);
 }
 
-/* The writes have arrived: the feed will tell the attributes, and what was captured is the
- * content unless somebody else here wrote too. */
-static void settle_writes(
-	struct cached *c, const struct op_context *ctx, struct cached_file *file, int r)
+/* The writes have arrived, and left the file in this state. */
+static void take_left(struct cached *c, struct cached_file *file, const struct own *own, int r)
 {
-	uint64_t done_ns = ctx->served.done_ns ? ctx->served.done_ns : clock_now_ns();
 	struct node *node = file->node;
-	cleanup_free struct early *early = NULL;
+	bool flush_tells = own->told && own->facts.object.mode;
+	const struct attributes *left = flush_tells ? &own->facts.object : &file->left;
+	uint64_t at = flush_tells ? own->learnt.at : file->left_at;
+
+	node_set_object(c, node, left, false, at);
+	if (r == 0 && file->capturing && file->captured_writes == node->write_count)
+		take_captured(c, file, at);
+	else
+		node->xattrs = XATTRS_UNKNOWN;
+}
+
+static void settle_writes(struct cached *c, struct cached_file *file, const struct own *own, int r)
+{
+	struct node *node = file->node;
 
 	if (!node && file->was_written)
-		cached_own_done(c, file->path, done_ns);
+		cached_own_done(c, file->path, own->learnt.at);
 	file->was_written = false;
 	if (!file->dirty)
 		return;
@@ -666,20 +727,24 @@ static void settle_writes(
 	if (node->writers > 0)
 		node->writers--;
 	node->changed_at = ++c->clock;
-	node_note_done(node, done_ns);
-	if (node->writers > 0)
-		return;
-	early = steal_ptr(&node->early);
-	if (!node->attributes_known)
-		node_set_stale(c, node);
-	if (r == 0 && file->capturing && file->captured_writes == node->write_count)
-		take_captured(c, file, early);
+	if (node->writers == 0)
+		take_left(c, file, own, r);
 }
 
-static int settle(struct cached *c, const struct op_context *ctx, struct cached_file *file, int r)
+/* Begin and end of a call after which writes have arrived; without the lock. */
+static void begin_settling(struct cached *c, struct op_context *ctx, struct own *own)
 {
 	pthread_mutex_lock(&c->lock);
-	settle_writes(c, ctx, file, r);
+	cached_begin_change(c, ctx, own);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int settle(
+	struct cached *c, struct op_context *ctx, struct cached_file *file, struct own *own, int r)
+{
+	pthread_mutex_lock(&c->lock);
+	cached_end_change(c, ctx, own);
+	settle_writes(c, file, own, r);
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
@@ -695,13 +760,14 @@ int cached_flush(struct op_context *ctx, struct open_file *open_file)
 	struct cached_file *file = cached_file_of(open_file);
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner = atomic_load(&file->inner);
+	struct own own;
 	int r;
 
 	if (!inner)
 		return 0;
 	r = cached_apply_deferred(c, ctx, file, true);
-	ctx->served.done_ns = 0;
-	return settle(c, ctx, file, first_error(r, workspace_flush(ctx, inner)));
+	begin_settling(c, ctx, &own);
+	return settle(c, ctx, file, &own, first_error(r, workspace_flush(ctx, inner)));
 }
 
 int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *open_file,
@@ -710,6 +776,7 @@ int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	struct cached *c = cached_of(w);
 	struct cached_file *file = cached_file_of(open_file);
 	struct open_file *inner;
+	struct own own;
 	int r;
 
 	if (!open_file)
@@ -718,21 +785,23 @@ int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	if (!inner)
 		return 0;
 	r = file->created ? cached_apply_deferred(c, ctx, file, false) : 0;
-	ctx->served.done_ns = 0;
-	return settle(c, ctx, file, first_error(r, workspace_fsync(ctx, inner, data_only)));
+	begin_settling(c, ctx, &own);
+	return settle(c, ctx, file, &own, first_error(r, workspace_fsync(ctx, inner, data_only)));
 }
 
 int cached_close(struct op_context *ctx, struct open_file *open_file)
 {
 	struct cached_file *file = cached_file_of(open_file);
 	struct cached *c = cached_of_file(file);
+	struct own own;
 	int r;
 
 	r = atomic_load(&file->inner) ? cached_apply_deferred(c, ctx, file, true) : 0;
-	ctx->served.done_ns = 0;
+	begin_settling(c, ctx, &own);
 	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
 	pthread_mutex_lock(&c->lock);
-	settle_writes(c, ctx, file, r);
+	cached_end_change(c, ctx, &own);
+	settle_writes(c, file, &own, r);
 	leave_node(file);
 	cached_assemble_end(c, file);
 	file_free(file);
@@ -755,6 +824,7 @@ int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsign
 	struct cached_file *file = cached_file_of(open_file);
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner;
+	struct own own;
 	int r = file_inner(ctx, file, &inner);
 
 	if (r == 0 && file->created)
@@ -762,8 +832,8 @@ int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsign
 	if (r < 0)
 		return r;
 	content_changed(c, file);
-	ctx->served.done_ns = 0;
-	return settle(c, ctx, file, workspace_fallocate(ctx, inner, mode, offset, length));
+	begin_settling(c, ctx, &own);
+	return settle(c, ctx, file, &own, workspace_fallocate(ctx, inner, mode, offset, length));
 }
 
 ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
@@ -772,6 +842,7 @@ ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 	struct cached_file *target = cached_file_of(to);
 	struct cached *c = cached_of_file(target);
 	struct open_file *inner_from, *inner_to;
+	struct own own;
 	ssize_t copied;
 	int r = file_inner(ctx, cached_file_of(from), &inner_from);
 
@@ -782,9 +853,9 @@ ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 	if (r < 0)
 		return r;
 	content_changed(c, target);
-	ctx->served.done_ns = 0;
+	begin_settling(c, ctx, &own);
 	copied = workspace_copy_range(ctx, inner_from, from_offset, inner_to, to_offset, size);
-	settle(c, ctx, target, 0);
+	settle(c, ctx, target, &own, 0);
 	return copied;
 }
 
@@ -828,7 +899,6 @@ static void distrust(struct cached *c, struct cached_file *file)
 	file->has_locks = true;
 	if (node) {
 		node->attributes_known = false;
-		node->echo_awaited = false;
 		node->changed_at = ++c->clock;
 		content_detach(c, node);
 	}

@@ -13,19 +13,14 @@
  * cached_feed.c  what the change feed says
  *
  * Order.  Answers, own changes and events of the feed overtake one another on their way here.
- * What they tell carries the time of the place's clock at which it was looked at (struct learnt),
- * and one rule decides, in node_order():
- *   - what was looked at before what is known is older, and not believed;
- *   - what was looked at while an own change of the name (or of a directory on the way to it) was
- *     being made may be from before it or from after it: from an event, nothing is believed any
- *     more, and the place is asked; an answer is passed over;
- *   - what was looked at after that is newer, and replaces what is known.
- * So nothing depends on how long anything takes.  A change by others that a look missed has an
- * event that was looked at later than that look.
+ * What they tell carries the position of the look at it (ops/workspace.h), and the look with the
+ * higher position counts: of a name, node->at; of the attributes of the object that it leads to,
+ * node->object_at.  Own changes tell what they left of the object and of directories; that says
+ * nothing of the names that lead there.
  *
  * `clock` counts changes of what is known.  A reply that was asked for at clock S adds nothing
  * (content, link target, extended attributes) to a name that changed after S, nor anything at all
- * after a loss of events: that has nothing to do with the place's time.
+ * after a loss of events.
  * All functions here want `lock` held unless they say otherwise.
  */
 #pragma once
@@ -41,8 +36,6 @@ enum {
 	LARGE_FILE_MAX_BYTES = 4 << 20,   /* ... or kept once all of it was read */
 	OBJECT_BUCKETS = 1 << 15,
 	HASH_BYTES = 16,
-	ECHO_WAIT_MIN_MS = 15,  /* how long an own change's echo may take before we ask: */
-	ECHO_WAIT_MAX_MS = 100, /* two round trips, within these bounds */
 };
 
 enum node_state {
@@ -53,21 +46,27 @@ enum node_state {
 
 enum xattr_knowledge { XATTRS_UNKNOWN, XATTRS_NO_CAPABILITY, XATTRS_NONE };
 
-/* When something was learnt: the clock here when it was asked for, and the time of the place.
- * An own change was made between `looked_ns`, too, and `done_ns`; else these are the same. */
+/* When something was learnt: the clock here when it was asked for, and the position of the look. */
 struct learnt {
 	uint64_t asked;
-	uint64_t looked_ns, done_ns;
+	uint64_t at;
+};
+
+/* A call of the inner workspace that changes something.  Where its position was not told, or events
+ * were lost meanwhile, nothing is known of what it left as of `at` (`told` is false). */
+struct own {
+	struct learnt learnt;
+	bool told;
+	struct facts facts;
+	struct facts *callers; /* where the caller wants them */
 };
 
 struct content {
 	struct content *newer, *older; /* of those that belong to a node */
 	struct node *node;
-	uint32_t refs;      /* the node's and those of handles */
-	uint64_t looked_ns; /* by the place's clock, before it was read */
+	uint32_t refs; /* the node's and those of handles */
+	uint64_t at;   /* position before it was read */
 	size_t size;
-	bool own; /* what we wrote or moved: which version that is, the feed will tell ... */
-	bool keeps_mtime; /* ... by the mtime, which is the one known; else by the hash */
 	uint8_t data[];
 };
 
@@ -77,10 +76,10 @@ struct directory {
 	bool complete;         /* every name is here */
 	bool scanned;          /* it has been read; else it was made here */
 	bool watched;          /* the feed reports changes ... */
-	uint64_t watched_at;   /* ... of what was asked for at or after this clock */
+	uint64_t watched_at;   /* ... of what was looked at from this position on */
 	uint64_t unwatched_at; /* clock when the watch was last lost */
 	uint64_t loaded_ms;
-	uint64_t listed_ns;         /* by the place's clock, when all names were looked at */
+	uint64_t listed_at;         /* position before all names were looked at */
 	unsigned branches;          /* in which directories were loaded because somebody asked */
 	uint32_t last_branch;       /* hash of its name */
 	unsigned opens;             /* branches in which content was missed */
@@ -102,34 +101,23 @@ struct node {
 	uint8_t state;  /* enum node_state */
 	uint8_t xattrs; /* enum xattr_knowledge */
 	bool attributes_known;
-	bool removed_here;   /* by an own change: whoever asked for that knows */
-	bool echo_awaited;   /* an own change made the attributes unknown; the feed will tell */
-	uint32_t writers;    /* handles with writes that are not flushed */
-	uint64_t looked_ns;  /* what is known was looked at then, by the place's clock ... */
-	uint64_t done_ns;    /* ... or later, as an own change was made between then and this */
-	uint64_t became_ns;  /* what is said of names below from before that is of another object */
-	uint64_t known_at;   /* clock when what is known was asked for */
+	bool removed_here;  /* by an own change: whoever asked for that knows */
+	uint32_t writers;   /* handles with writes that are not flushed */
+	uint64_t at;        /* position of the look that found what the name leads to */
+	uint64_t object_at; /* ... of the one at the object's attributes: none from before counts */
+	uint64_t became_at; /* what is said of names below from before that is of another object */
+	uint64_t known_at;  /* clock when what is known was asked for; 0: it is doubtful */
 	uint64_t changed_at; /* clock of the last change, by whomever */
 	uint64_t fetched_ms;
-	uint64_t stale_ms; /* since when the echo is awaited */
 	uint64_t links_epoch;
 	uint64_t write_count;
 	bool locked;                  /* byte ranges have been locked through this mount */
-	struct early *early;          /* NULL: the feed told nothing of what is being written */
 	struct attributes attributes; /* id always valid when present */
 	struct directory *directory;  /* of a directory once looked into */
 	char *link_target;
 	struct content *content;
 	struct cached_file *files; /* handles that were opened by this name */
 	char name[];
-};
-
-/* What the feed told of a file while handles had writes that were not flushed. */
-struct early {
-	struct attributes attributes;
-	uint64_t looked_ns;
-	bool hashed;
-	uint8_t hash[HASH_BYTES];
 };
 
 /* A directory that a caller is reading, at the path that he knows it by: a directory that is
@@ -168,6 +156,7 @@ struct cached {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* something awaited was learnt, or a load ended */
 	uint64_t clock;
+	uint64_t highest;   /* position of all that was told */
 	uint64_t rescan_at; /* clock of the last loss of everything: what was asked for by then is
 			       void */
 	uint64_t links_epoch;
@@ -218,9 +207,12 @@ struct cached_file {
 	size_t capture_size, capture_room;
 	uint64_t captured_writes;
 	bool capturing;
-	atomic_bool created;    /* by this handle, at ... */
-	uint64_t created_ms;    /* ... by cached_now_ms() */
-	bool has_locks;         /* or had; under lock */
+	struct attributes
+		left;        /* what the last write left, where the place tells that at once ... */
+	uint64_t left_at;    /* ... and its position; under lock */
+	atomic_bool created; /* by this handle, at ... */
+	uint64_t created_ms; /* ... by cached_now_ms() */
+	bool has_locks;      /* or had; under lock */
 	unsigned deferred_mask; /* attribute changes that wait for its flush ... */
 	struct attributes deferred;
 	int deferred_error; /* ... or failed when they did not wait */
@@ -276,23 +268,28 @@ bool node_name_is_fresh(const struct cached *c, const struct node *node);
 bool node_attributes_are_fresh(const struct cached *c, const struct node *node);
 bool node_is_complete(const struct cached *c, const struct node *node);
 
-/* How what was learnt of a name now stands to what is known of it (see above).  Without a node:
- * `parent` is where there is none. */
-enum order { ORDER_OLDER, ORDER_UNCLEAR, ORDER_NEWER };
-enum order node_order(
-	const struct node *node, const struct node *parent, const struct learnt *learnt);
+/* What was looked at then is not older than what is known of the name.  Without a node: `parent` is
+ * where there is none. */
+bool node_takes(const struct node *node, const struct node *parent, uint64_t at);
 
-/* Records what is at a name now, whatever was known. */
+/* They may well have the same content: size and mtime agree. */
+bool attributes_same_content_times(const struct attributes *a, const struct attributes *b);
+
+/* The name leads to this object, as far as is known. */
+bool node_is_object(const struct node *node, const struct attributes *attributes);
+
+/* Records what is at a name now, whatever was known; of the attributes, only if no later look at
+ * the object is. */
 void node_set_present(struct cached *c, struct node *node, const struct attributes *attributes,
 	const struct learnt *learnt);
 void node_set_absent(struct cached *c, struct node *node, const struct learnt *learnt);
 
-/* Records what the feed says is at a name now; `hash` of its content, or NULL. */
-void node_set_told(struct cached *c, struct node *node, const struct attributes *attributes,
-	const uint8_t *hash, uint64_t looked_ns);
+/* Records what is known of the object now, whichever names lead to it; `mode` 0: nothing is. */
+void node_set_object(struct cached *c, struct node *node, const struct attributes *attributes,
+	bool keeps_content, uint64_t at);
 
-/* An own change has been made by then, whatever it left known. */
-void node_note_done(struct node *node, uint64_t done_ns);
+/* Nothing that was looked at before is believed of the name. */
+void node_raise(struct node *node, uint64_t at);
 
 /* A handle of this mount has had a lock on the file: nothing is believed of it. */
 bool node_is_locked(const struct node *node);
@@ -301,8 +298,8 @@ void node_set_unknown(struct cached *c, struct node *node);
 /* What is known stays, with the handles on it, but only the place can tell whether it is so. */
 void node_set_doubtful(struct cached *c, struct node *node);
 
-/* An own change made the attributes of what is there unknown. */
-void node_set_stale(struct cached *c, struct node *node);
+/* The attributes changed by then, nobody knows how. */
+void node_set_stale(struct cached *c, struct node *node, uint64_t at);
 
 /* Finds a known node by path, whether fresh or not; NULL. */
 struct node *tree_find(const struct cached *c, const char *path, size_t length);
@@ -336,9 +333,9 @@ void cached_assemble_end(struct cached *c, struct cached_file *file);
 
 /* ---- cached_content.c ---------------------------------------------------------- */
 
-struct content *content_new(const void *data, size_t size, uint64_t looked_ns);
+struct content *content_new(const void *data, size_t size, uint64_t at);
 /* The bytes are the caller's to fill. */
-struct content *content_new_blank(size_t size, uint64_t looked_ns);
+struct content *content_new_blank(size_t size, uint64_t at);
 
 /* One file of this size does not displace most others. */
 bool content_may_be_kept(const struct cached *c, uint64_t size);
@@ -350,7 +347,7 @@ void content_attach(struct cached *c, struct node *node, struct content *content
 void content_detach(struct cached *c, struct node *node);
 void content_detach_elsewhere(struct cached *c, struct content *content);
 void content_used(struct cached *c, struct content *content);
-bool content_has_hash(const struct content *content, const uint8_t *hash); /* NULL: no */
+bool bytes_have_hash(const void *data, size_t size, const uint8_t *hash);
 
 /* Puts the node's content into the store on disk, some time.  `version`: as it was looked at before
  * that content was read. */
@@ -381,19 +378,15 @@ int cached_load_names(
 int cached_await_content(
 	struct cached *c, struct op_context *ctx, const char *path, struct node **ret_node);
 
-/* An own change's echo may still come in time. */
-bool cached_awaits_echo(const struct cached *c, const struct node *node);
-
-/* Begin and end of a call of the inner workspace whose reply will be stored: what it says of
- * where things are was learnt then.  Right before and after the call, but for the lock. */
+/* Begin and end of a call of the inner workspace whose reply will be stored: of one that looks,
+ * and of one that changes something. */
 struct learnt cached_begin_asking(struct cached *c, struct op_context *ctx);
 void cached_end_asking(struct cached *c, const struct op_context *ctx, struct learnt *learnt);
-
-/* The same reply, as that of a call that changed nothing. */
-struct learnt learnt_by_looking(const struct learnt *learnt);
+void cached_begin_change(struct cached *c, struct op_context *ctx, struct own *own);
+void cached_end_change(struct cached *c, struct op_context *ctx, struct own *own);
 
 /* A directory that was just made is empty, and wants to be watched.  NULL is fine. */
-void cached_own_directory(struct cached *c, struct node *node);
+void cached_own_directory(struct cached *c, struct node *node, const struct own *own);
 
 /* Counts a call of the inner workspace for a caller. */
 void cached_count_trip(struct cached *c, uint64_t started_ms);
@@ -414,37 +407,39 @@ struct directory *cached_note_unwatched(struct cached *c, const char *path);
 void cached_store_answer(struct cached *c, const char *path, int r,
 	const struct attributes *attributes, const struct learnt *learnt);
 
-/* An own change succeeded: this is at the path now; nothing is; or (also when it failed)
- * nobody knows. */
+/* An own change succeeded: this is at the path now (NULL: but nobody can say so); nothing is; or
+ * (also when it failed) nobody knows. */
 struct node *cached_own_present(struct cached *c, const char *path,
-	const struct attributes *attributes, const struct learnt *learnt);
-void cached_own_absent(struct cached *c, const char *path, const struct learnt *learnt);
-void cached_own_unknown(struct cached *c, const char *path, const struct learnt *learnt);
+	const struct attributes *attributes, const struct own *own);
+void cached_own_absent(struct cached *c, const char *path, const struct own *own);
+void cached_own_unknown(struct cached *c, const char *path, const struct own *own);
 
 /* The place found another directory there than was meant: it is asked before that is believed. */
 void cached_doubt_parent(struct cached *c, const char *path);
 
 /* An own change of something at the path that was not known here: an answer from before it may be
  * on its way, or have come meanwhile. */
-void cached_own_done(struct cached *c, const char *path, uint64_t done_ns);
+void cached_own_done(struct cached *c, const char *path, uint64_t at);
 
 /* What an own rename is about to move; content is referenced until cached_own_moved(). */
 struct moved {
-	struct object_id id; /* inode 0: unknown */
-	struct timespec mtime;
+	struct attributes attributes; /* inode 0: unknown */
 	struct content *content;
 };
 
 void cached_note_moved(struct cached *c, const char *from, struct moved *ret_moved);
 void cached_own_moved(struct cached *c, const char *from, const char *to, struct moved *moved,
-	const struct learnt *learnt);
+	const struct own *own);
+
+/* A rename whose result nobody knows, or that left something at both names. */
+void cached_own_names(struct cached *c, const char *from, const char *to, const struct own *own);
+
+/* An own change told what it left of the object; its content is what it was. */
+void cached_own_object(struct cached *c, struct node *node, const struct own *own);
 
 /* An own change of attributes: what they are now. */
 void cached_own_attributes(struct cached *c, struct node *node, unsigned mask,
-	const struct attributes *attributes, const struct learnt *learnt);
-
-/* The parent's times changed with one of its names. */
-void cached_own_parent(struct cached *c, struct node *node, const struct learnt *learnt);
+	const struct attributes *attributes, const struct own *own);
 
 /* ---- cached_defer.c: attribute changes of a file that its creator has open ------------------ */
 
@@ -469,7 +464,7 @@ void cached_mark_dirty(struct cached *c, struct cached_file *file);
 int cached_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	struct attributes *ret_attributes);
 int cached_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-	bool watch, dir_entry_sink sink, void *user, bool *ret_watched);
+	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since);
 int cached_watch_directory(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, bool *ret_watched);
 int cached_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
@@ -526,6 +521,10 @@ int cached_lock_release_owner(struct op_context *ctx, struct open_file *file, ui
 /* Attributes through a handle; without the lock. */
 int cached_file_getattr(
 	struct op_context *ctx, struct cached_file *file, struct attributes *ret_attributes);
+
+/* Before a name goes: has files at the path that were opened here only opened by the inner
+ * workspace too, where they stay valid.  With the lock, which it drops meanwhile. */
+void cached_hold_open(struct cached *c, struct op_context *ctx, const char *path);
 
 /* The same object for the inner workspace.  Without the lock. */
 int cached_inner_object(

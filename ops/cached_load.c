@@ -38,21 +38,35 @@ struct learnt cached_begin_asking(struct cached *c, struct op_context *ctx)
 	if (c->node_count >= c->node_count_max && !c->forgetting)
 		cached_forget_all(c);
 	c->asking++;
-	ctx->served.began_ns = ctx->served.done_ns = 0;
-	return (struct learnt){.asked = c->clock, .looked_ns = clock_now_ns()};
+	ctx->served.position = 0;
+	return (struct learnt){.asked = c->clock, .at = c->highest};
 }
 
 void cached_end_asking(struct cached *c, const struct op_context *ctx, struct learnt *learnt)
 {
 	c->asking--;
-	learnt->done_ns = ctx->served.done_ns ? ctx->served.done_ns : clock_now_ns();
-	if (ctx->served.done_ns)
-		learnt->looked_ns = ctx->served.began_ns;
+	if (ctx->served.position)
+		learnt->at = ctx->served.position;
+	if (c->highest < learnt->at)
+		c->highest = learnt->at;
 }
 
-struct learnt learnt_by_looking(const struct learnt *learnt)
+void cached_begin_change(struct cached *c, struct op_context *ctx, struct own *own)
 {
-	return (struct learnt){learnt->asked, learnt->looked_ns, learnt->looked_ns};
+	*own = (struct own){.learnt = cached_begin_asking(c, ctx), .callers = ctx->facts};
+	ctx->facts = &own->facts;
+}
+
+void cached_end_change(struct cached *c, struct op_context *ctx, struct own *own)
+{
+	cached_end_asking(c, ctx, &own->learnt);
+	/* Events that were lost may have told of a later change. */
+	own->told = ctx->served.position && own->learnt.asked > c->rescan_at;
+	if (!ctx->served.position)
+		own->learnt.at = c->highest;
+	if (own->callers)
+		*own->callers = own->facts;
+	ctx->facts = own->callers;
 }
 
 void cached_count_trip(struct cached *c, uint64_t started_ms)
@@ -66,17 +80,6 @@ void cached_count_trip(struct cached *c, uint64_t started_ms)
 static uint64_t round_trips_ms(const struct cached *c, unsigned count)
 {
 	return c->round_trip_us * count / 1000;
-}
-
-bool cached_awaits_echo(const struct cached *c, const struct node *node)
-{
-	uint64_t patience_ms = round_trips_ms(c, 2);
-
-	if (patience_ms < ECHO_WAIT_MIN_MS)
-		patience_ms = ECHO_WAIT_MIN_MS;
-	if (patience_ms > ECHO_WAIT_MAX_MS)
-		patience_ms = ECHO_WAIT_MAX_MS;
-	return node->echo_awaited && cached_now_ms() - node->stale_ms <= patience_ms;
 }
 
 int cached_wait(struct cached *c, struct op_context *ctx, const char *path)
@@ -110,7 +113,7 @@ void cached_learnt(struct cached *c, const struct node *node)
  * so all children of one are told before the first grandchild. */
 struct listed {
 	struct listed *next;
-	uint64_t looked_ns;
+	uint64_t at;
 	char path[];
 };
 
@@ -131,30 +134,29 @@ static void intake_init(struct intake *intake, struct cached *c, const char *top
 }
 
 /* What the complete scan did not tell of is not there. */
-static void drop_unseen(struct cached *c, struct node *directory, uint64_t looked_ns)
+static void drop_unseen(struct cached *c, struct node *directory, uint64_t at)
 {
 	struct directory *d = directory->directory;
 
 	for (size_t i = 0; i < d->bucket_count; i++)
 		for (struct node *child = d->buckets[i], *next; child; child = next) {
 			next = child->next;
-			if (child->looked_ns < looked_ns && child->done_ns <= looked_ns)
+			if (child->at < at)
 				node_remove(c, child);
 		}
 }
 
-static void set_complete(struct cached *c, const char *path, uint64_t asked, uint64_t looked_ns)
+static void set_complete(struct cached *c, const char *path, uint64_t asked, uint64_t at)
 {
 	struct node *node = tree_find(c, path, strlen(path));
 
-	if (!node || !node->directory || asked <= c->rescan_at ||
-		node->directory->listed_ns > looked_ns)
+	if (!node || !node->directory || asked <= c->rescan_at || node->directory->listed_at > at)
 		return;
-	for (const struct node *at = node; at; at = at->parent)
-		if (at->became_ns > looked_ns)
+	for (const struct node *up = node; up; up = up->parent)
+		if (up->became_at > at)
 			return;
-	drop_unseen(c, node, looked_ns);
-	node->directory->listed_ns = looked_ns;
+	drop_unseen(c, node, at);
+	node->directory->listed_at = at;
 	node->directory->complete = true;
 	node->directory->scanned = true;
 	node->directory->loaded_ms = cached_now_ms();
@@ -173,7 +175,7 @@ static void complete_until(struct intake *intake, const char *parent)
 	while (intake->first && (!parent || strcmp(intake->first->path, parent) != 0)) {
 		struct listed *listed = intake->first;
 
-		set_complete(intake->cached, listed->path, intake->learnt.asked, listed->looked_ns);
+		set_complete(intake->cached, listed->path, intake->learnt.asked, listed->at);
 		intake->first = listed->next;
 		if (!intake->first)
 			intake->last = &intake->first;
@@ -189,7 +191,7 @@ static void push_listed(struct intake *intake, const char *path)
 	if (!listed)
 		return;
 	listed->next = NULL;
-	listed->looked_ns = intake->learnt.looked_ns;
+	listed->at = intake->learnt.at;
 	memcpy(listed->path, path, size);
 	*intake->last = listed;
 	intake->last = &listed->next;
@@ -202,10 +204,11 @@ static void take_directory(
 
 	if (!d)
 		return;
-	if (entry->watched && d->unwatched_at <= intake->learnt.asked && !d->watched &&
+	if (entry->watched_since && d->unwatched_at <= intake->learnt.asked &&
+		(!d->watched || d->watched_at < entry->watched_since) &&
 		!intake->cached->forgetting) {
 		d->watched = true;
-		d->watched_at = intake->learnt.asked;
+		d->watched_at = entry->watched_since;
 		d->complete = false; /* what this listing says next, no event tells */
 	}
 	if (!entry->complete)
@@ -227,7 +230,7 @@ static void take_file(struct intake *intake, struct node *node, const struct dir
 	if (!entry->content || node->content || !S_ISREG(entry->attributes.mode) ||
 		entry->content_size != entry->attributes.size_bytes)
 		return;
-	content = content_new(entry->content, entry->content_size, intake->learnt.looked_ns);
+	content = content_new(entry->content, entry->content_size, intake->learnt.at);
 	if (!content)
 		return;
 	content_attach(c, node, content);
@@ -271,7 +274,7 @@ static int take_entry_locked(struct intake *intake, const struct dir_entry *entr
 	const char *path = full_path(intake, entry->path);
 	bool is_directory = S_ISDIR(entry->attributes.mode);
 	struct node *node;
-	enum order order;
+	bool takes;
 
 	if (!path)
 		return -ENOMEM;
@@ -288,13 +291,15 @@ static int take_entry_locked(struct intake *intake, const struct dir_entry *entr
 	node = tree_make(c, path);
 	if (!node)
 		return may_hold_names(c, path) ? -ENOMEM : 0;
-	if (entry->looked_ns)
-		intake->learnt.looked_ns = intake->learnt.done_ns = entry->looked_ns;
-	order = node_order(node, node->parent, &intake->learnt);
+	if (entry->at)
+		intake->learnt.at = entry->at;
+	if (c->highest < intake->learnt.at)
+		c->highest = intake->learnt.at;
+	takes = node_takes(node, node->parent, intake->learnt.at);
 	/* A scan does not wait for writes that are under way. */
-	if (order == ORDER_NEWER && node->writers > 0)
-		node->looked_ns = node->done_ns = intake->learnt.looked_ns;
-	else if (order == ORDER_NEWER)
+	if (takes && node->writers > 0 && node_is_object(node, &entry->attributes))
+		node_raise(node, intake->learnt.at);
+	else if (takes)
 		node_set_present(c, node, &entry->attributes, &intake->learnt);
 	if (node->state != NODE_PRESENT ||
 		!object_id_equal(&node->attributes.id, &entry->attributes.id))
@@ -338,7 +343,6 @@ static int scan(struct cached *c, struct op_context *ctx, const char *path,
 	int r;
 
 	c->statistics.scans++;
-	learnt.done_ns = learnt.looked_ns;
 	intake_init(&intake, c, path, &learnt, prefetch);
 	pthread_mutex_unlock(&c->lock);
 	r = workspace_scan(ctx, c->inner, &object, request, take_entry, &intake);
@@ -509,14 +513,14 @@ static int load(struct cached *c, struct op_context *ctx, struct node *node, boo
 	return r;
 }
 
-void cached_own_directory(struct cached *c, struct node *node)
+void cached_own_directory(struct cached *c, struct node *node, const struct own *own)
 {
 	struct scan_request request = {.flags = SCAN_WATCH, .depth_max = 1};
 
 	if (!node || !node_directory(node))
 		return;
 	node->directory->complete = true;
-	node->directory->listed_ns = node->looked_ns;
+	node->directory->listed_at = own->learnt.at;
 	node->directory->loaded_ms = cached_now_ms();
 	if (c->feed)
 		start_prefetch(c, node, &request, 0);
@@ -583,13 +587,7 @@ int cached_resolve(struct cached *c, struct op_context *ctx, const char *path, b
 		}
 		if (r < 0 && r != -EAGAIN)
 			return r;
-		if (r == 0) {
-			/* A name that never comes to rest is not waited for. */
-			if (!cached_awaits_echo(c, node) ||
-				cached_now_ms() - since_ms > ECHO_WAIT_MIN_MS)
-				return -EAGAIN;
-			r = cached_wait(c, ctx, path);
-		} else if (!directory || is_hopeless(c, directory)) {
+		if (r == 0 || !directory || is_hopeless(c, directory)) {
 			return -EAGAIN;
 		} else if (is_coming(c, directory, since_ms)) {
 			r = cached_wait(c, ctx, path);

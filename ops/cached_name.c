@@ -18,11 +18,12 @@ static void unlock(struct cached *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* An answer from what is known, without the lock held afterwards. */
-static int answer(struct cached *c, struct op_context *ctx, int r)
+/* An answer from what is known, looked at then or later; without the lock held afterwards. */
+static int answer(struct cached *c, struct op_context *ctx, int r, uint64_t at)
 {
 	c->statistics.hits++;
 	ctx->served.from_cache = ctx->served.round_trips == 0;
+	ctx->served.position = at;
 	unlock(c);
 	return r;
 }
@@ -39,6 +40,20 @@ static void end(struct cached *c, const struct op_context *ctx, struct learnt *l
 {
 	lock(c);
 	cached_end_asking(c, ctx, learnt);
+	c->statistics.misses++;
+}
+
+/* The same around a call that changes something: begins with the lock held, ends so. */
+static void begin_change(struct cached *c, struct op_context *ctx, struct own *own)
+{
+	cached_begin_change(c, ctx, own);
+	unlock(c);
+}
+
+static void end_change(struct cached *c, struct op_context *ctx, struct own *own)
+{
+	lock(c);
+	cached_end_change(c, ctx, own);
 	c->statistics.misses++;
 }
 
@@ -76,7 +91,6 @@ static int ask_attributes(struct cached *c, struct op_context *ctx, const struct
 	lock(c);
 	cached_end_asking(c, ctx, &learnt);
 	cached_count_trip(c, started_ms);
-	learnt = learnt_by_looking(&learnt);
 	cached_store_answer(c, object->path, r, &attributes, &learnt);
 	if (r == -ESTALE && object->parent.inode)
 		cached_doubt_parent(c, object->path);
@@ -104,13 +118,14 @@ int cached_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 		r = -ESTALE;
 	if (r == 0)
 		*ret_attributes = node->attributes;
-	return answer(c, ctx, r);
+	return answer(c, ctx, r, r == 0 ? node->at : 0);
 }
 
 /* The entries of a directory, copied so that the sink runs without the lock. */
 struct listing {
 	struct listed {
 		struct attributes attributes;
+		uint64_t at;
 		size_t name; /* offset in names */
 	} * entries;
 	size_t count;
@@ -145,8 +160,8 @@ static int list(const struct cached *c, const struct node *node, struct listing 
 				listing->doubtful = true;
 			if (child->state != NODE_PRESENT)
 				continue;
-			listing->entries[listing->count++] =
-				(struct listed){.attributes = child->attributes, .name = used};
+			listing->entries[listing->count++] = (struct listed){
+				.attributes = child->attributes, .at = child->at, .name = used};
 			memcpy(listing->names + used, child->name, child->name_length + 1u);
 			used += child->name_length + 1u;
 		}
@@ -190,36 +205,37 @@ static void note_heard(struct cached *c, const char *path)
 }
 
 int cached_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-	bool watch, dir_entry_sink sink, void *user, bool *ret_watched)
+	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since)
 {
 	cleanup_with(listing_done) struct listing listing = {0};
 	struct cached *c = cached_of(w);
 	struct node *node = NULL;
-	bool watched = false;
+	uint64_t since = 0;
 	int r;
 
 	lock(c);
 	r = list_fresh(c, ctx, directory->path, &listing, &node);
 	if (r == 0 && is_other(node, &directory->id))
 		r = -ESTALE;
-	if (r == 0)
-		watched = c->feed && node->directory->watched;
+	if (r == 0 && c->feed && node->directory->watched)
+		since = node->directory->watched_at;
 	if (watch && (r == 0 || r == -EAGAIN))
 		note_heard(c, directory->path);
 	if (r == -EAGAIN) {
 		unlock(c);
-		return workspace_readdir(ctx, c->inner, directory, watch, sink, user, ret_watched);
+		return workspace_readdir(ctx, c->inner, directory, watch, sink, user, ret_since);
 	}
-	answer(c, ctx, r);
+	answer(c, ctx, r, r == 0 ? node->directory->listed_at : 0);
 	for (size_t i = 0; r >= 0 && i < listing.count; i++) {
 		struct dir_entry entry = {.path = listing.names + listing.entries[i].name,
-			.attributes = listing.entries[i].attributes};
+			.attributes = listing.entries[i].attributes,
+			.at = listing.entries[i].at};
 
 		r = sink(user, &entry);
 	}
 	if (r < 0)
 		return r;
-	*ret_watched = watched;
+	*ret_since = since;
 	return 0;
 }
 
@@ -275,13 +291,11 @@ static int ask_target(
 	struct learnt learnt = begin(c, ctx);
 	char *target;
 	int r = workspace_readlink(ctx, c->inner, link, &target);
-	struct learnt look;
 	struct node *node;
 
 	end(c, ctx, &learnt);
-	look = learnt_by_looking(&learnt);
 	if (r < 0)
-		cached_store_answer(c, link->path, r, NULL, &look);
+		cached_store_answer(c, link->path, r, NULL, &learnt);
 	node = tree_find(c, link->path, strlen(link->path));
 	if (r == 0 && node && node->state == NODE_PRESENT && S_ISLNK(node->attributes.mode) &&
 		node->changed_at <= learnt.asked && !node->link_target)
@@ -313,7 +327,7 @@ int cached_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 		target = strdup(node->link_target);
 	if (r == 0 && !target)
 		r = -ENOMEM;
-	r = answer(c, ctx, r);
+	r = answer(c, ctx, r, r == 0 ? node->at : 0);
 	if (r == 0)
 		*ret_target = target;
 	return r;
@@ -322,16 +336,16 @@ int cached_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 /* ---- Making --------------------------------------------------------------------------- */
 
 /* Ends a call that made a name; leaves with the lock held, for the caller's own touch. */
-static struct node *made(struct cached *c, const struct op_context *ctx, const char *path, int r,
-	const struct attributes *attributes, struct learnt *learnt)
+static struct node *made(struct cached *c, struct op_context *ctx, const char *path, int r,
+	const struct attributes *attributes, struct own *own)
 {
 	struct node *node = NULL;
 
-	end(c, ctx, learnt);
+	end_change(c, ctx, own);
 	if (r == 0)
-		node = cached_own_present(c, path, attributes, learnt);
+		node = cached_own_present(c, path, attributes, own);
 	else if (r == -EEXIST || r == -ENOENT)
-		cached_own_unknown(c, path, learnt);
+		cached_own_unknown(c, path, own);
 	else if (r == -ESTALE)
 		cached_doubt_parent(c, path);
 	if (node)
@@ -343,13 +357,13 @@ int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, 
 	struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of(w);
-	struct learnt learnt;
+	struct own own;
 	int r;
 
 	lock(c);
-	learnt = begin(c, ctx);
+	begin_change(c, ctx, &own);
 	r = workspace_mkdir(ctx, c->inner, path, mode, ret_attributes);
-	cached_own_directory(c, made(c, ctx, path, r, ret_attributes, &learnt));
+	cached_own_directory(c, made(c, ctx, path, r, ret_attributes, &own), &own);
 	unlock(c);
 	return r;
 }
@@ -358,13 +372,13 @@ int cached_mknod(struct op_context *ctx, struct workspace *w, const char *path, 
 	uint64_t rdev, struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of(w);
-	struct learnt learnt;
+	struct own own;
 	int r;
 
 	lock(c);
-	learnt = begin(c, ctx);
+	begin_change(c, ctx, &own);
 	r = workspace_mknod(ctx, c->inner, path, mode, rdev, ret_attributes);
-	made(c, ctx, path, r, ret_attributes, &learnt);
+	made(c, ctx, path, r, ret_attributes, &own);
 	unlock(c);
 	return r;
 }
@@ -374,13 +388,13 @@ int cached_symlink(struct op_context *ctx, struct workspace *w, const char *targ
 {
 	struct cached *c = cached_of(w);
 	struct node *node;
-	struct learnt learnt;
+	struct own own;
 	int r;
 
 	lock(c);
-	learnt = begin(c, ctx);
+	begin_change(c, ctx, &own);
 	r = workspace_symlink(ctx, c->inner, target, path, ret_attributes);
-	node = made(c, ctx, path, r, ret_attributes, &learnt);
+	node = made(c, ctx, path, r, ret_attributes, &own);
 	if (node && !node->link_target)
 		node->link_target = strdup(target);
 	unlock(c);
@@ -392,24 +406,23 @@ int cached_link(struct op_context *ctx, struct workspace *w, const struct object
 {
 	struct cached *c = cached_of(w);
 	struct object_ref inner;
-	struct learnt learnt;
+	struct own own;
 	int r = cached_inner_object(ctx, object, &inner);
 
 	if (r < 0)
 		return r;
 	lock(c);
 	cached_apply_all_deferred(c, ctx);
-	learnt = begin(c, ctx);
+	begin_change(c, ctx, &own);
 	r = workspace_link(ctx, c->inner, &inner, path, ret_attributes);
-	made(c, ctx, path, r, ret_attributes, &learnt);
+	made(c, ctx, path, r, ret_attributes, &own);
 	c->links_epoch++;
 	if (r == 0 && !object->file) {
 		struct node *node = tree_find(c, object->path, strlen(object->path));
 
-		if (node) {
-			node_set_stale(c, node);
-			node_note_done(node, learnt.done_ns);
-		}
+		own.facts.object = *ret_attributes;
+		if (node)
+			cached_own_object(c, node, &own);
 	}
 	unlock(c);
 	return r;
@@ -417,14 +430,14 @@ int cached_link(struct op_context *ctx, struct workspace *w, const struct object
 
 /* ---- Removing and moving ------------------------------------------------------------------ */
 
-static int removed(struct cached *c, const struct op_context *ctx, const char *path, int r,
-	struct learnt *learnt)
+static int removed(
+	struct cached *c, struct op_context *ctx, const char *path, int r, struct own *own)
 {
-	end(c, ctx, learnt);
+	end_change(c, ctx, own);
 	if (r == 0)
-		cached_own_absent(c, path, learnt);
+		cached_own_absent(c, path, own);
 	else if (path_misses_object(r) || r == -EISDIR)
-		cached_own_unknown(c, path, learnt);
+		cached_own_unknown(c, path, own);
 	if (r == -ESTALE)
 		cached_doubt_parent(c, path);
 	unlock(c);
@@ -435,40 +448,27 @@ int cached_unlink(struct op_context *ctx, struct workspace *w, const char *path,
 	const struct object_id *expected)
 {
 	struct cached *c = cached_of(w);
-	struct learnt learnt;
+	struct own own;
 	int r;
 
 	lock(c);
-	learnt = begin(c, ctx);
+	cached_hold_open(c, ctx, path);
+	begin_change(c, ctx, &own);
 	r = workspace_unlink(ctx, c->inner, path, expected);
-	return removed(c, ctx, path, r, &learnt);
+	return removed(c, ctx, path, r, &own);
 }
 
 int cached_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
 	const struct object_id *expected)
 {
 	struct cached *c = cached_of(w);
-	struct learnt learnt;
+	struct own own;
 	int r;
 
 	lock(c);
-	learnt = begin(c, ctx);
+	begin_change(c, ctx, &own);
 	r = workspace_rmdir(ctx, c->inner, path, expected);
-	return removed(c, ctx, path, r, &learnt);
-}
-
-static void own_names_unknown(
-	struct cached *c, const char *from, const char *to, const struct learnt *learnt)
-{
-	const char *const paths[] = {from, to};
-
-	for (size_t i = 0; i < array_size(paths); i++) {
-		struct node *node = tree_find(c, paths[i], strlen(paths[i]));
-
-		if (node && node->parent)
-			cached_own_parent(c, node, learnt);
-		cached_own_unknown(c, paths[i], learnt);
-	}
+	return removed(c, ctx, path, r, &own);
 }
 
 int cached_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
@@ -476,20 +476,22 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 {
 	struct cached *c = cached_of(w);
 	struct moved moved;
-	struct learnt learnt;
+	struct own own;
 	int r;
 
 	lock(c);
+	if (!(flags & RENAME_SWAP))
+		cached_hold_open(c, ctx, to);
 	cached_note_moved(c, from, &moved);
-	learnt = begin(c, ctx);
+	begin_change(c, ctx, &own);
 	r = workspace_rename(ctx, c->inner, from, to, flags, expected);
-	end(c, ctx, &learnt);
+	end_change(c, ctx, &own);
 	if (r == 0 && !(flags & (RENAME_SWAP | RENAME_LEAVE_WHITEOUT)) && strcmp(from, to) != 0) {
-		cached_own_moved(c, from, to, &moved, &learnt);
+		cached_own_moved(c, from, to, &moved, &own);
 	} else if (r == 0 || path_misses_object(r) || r == -EEXIST || r == -ENOTEMPTY) {
-		own_names_unknown(c, from, to, &learnt);
+		cached_own_names(c, from, to, &own);
 	} else {
-		cached_own_unknown(c, to, &learnt);
+		cached_own_unknown(c, to, &own);
 	}
 	if (r == -ESTALE) {
 		cached_doubt_parent(c, from);
@@ -519,7 +521,7 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 	struct cached *c = cached_of(w);
 	struct object_ref inner;
 	struct node *node;
-	struct learnt learnt;
+	struct own own;
 	int r = cached_inner_object(ctx, object, &inner);
 
 	if (r < 0)
@@ -534,16 +536,16 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 	node = node_of(c, object);
 	if (node && (mask & SET_SIZE))
 		node->write_count++;
-	learnt = begin(c, ctx);
+	begin_change(c, ctx, &own);
 	r = workspace_setattr(ctx, c->inner, &inner, mask, want, ret_attributes);
-	end(c, ctx, &learnt);
+	end_change(c, ctx, &own);
 	node = node_of(c, object);
 	if (node && r == 0)
-		cached_own_attributes(c, node, mask, ret_attributes, &learnt);
+		cached_own_attributes(c, node, mask, ret_attributes, &own);
 	else if (r == 0 && !object->file)
-		cached_own_done(c, object->path, learnt.done_ns);
+		cached_own_done(c, object->path, own.learnt.at);
 	else if (path_misses_object(r))
-		cached_own_unknown(c, object->path, &learnt);
+		cached_own_unknown(c, object->path, &own);
 	unlock(c);
 	return r;
 }
@@ -592,7 +594,7 @@ ssize_t cached_getxattr(struct op_context *ctx, struct workspace *w,
 	known = known_xattrs(c, ctx, object);
 	if (known == XATTRS_NONE ||
 		(known == XATTRS_NO_CAPABILITY && strcmp(name, "security.capability") == 0))
-		return answer(c, ctx, -ENODATA);
+		return answer(c, ctx, -ENODATA, 0);
 	unlock(c);
 	r = cached_inner_object(ctx, object, &inner);
 	if (r < 0)
@@ -618,7 +620,7 @@ ssize_t cached_listxattr(struct op_context *ctx, struct workspace *w,
 
 	lock(c);
 	if (known_xattrs(c, ctx, object) == XATTRS_NONE)
-		return answer(c, ctx, 0);
+		return answer(c, ctx, 0, 0);
 	unlock(c);
 	r = cached_inner_object(ctx, object, &inner);
 	if (r < 0)
@@ -629,20 +631,18 @@ ssize_t cached_listxattr(struct op_context *ctx, struct workspace *w,
 	return r;
 }
 
-static void xattrs_changed(struct cached *c, const struct op_context *ctx,
-	const struct object_ref *object, struct learnt *learnt)
+static void xattrs_changed(
+	struct cached *c, struct op_context *ctx, const struct object_ref *object, struct own *own)
 {
 	struct node *node;
 
-	end(c, ctx, learnt);
+	end_change(c, ctx, own);
 	node = node_of(c, object);
 	if (node) {
 		node->xattrs = XATTRS_UNKNOWN;
-		node_set_stale(c, node);
-		node_note_done(node, learnt->done_ns);
-		node->changed_at = c->clock;
+		cached_own_object(c, node, own);
 	} else if (!object->file) {
-		cached_own_done(c, object->path, learnt->done_ns);
+		cached_own_done(c, object->path, own->learnt.at);
 	}
 	unlock(c);
 }
@@ -652,16 +652,16 @@ int cached_setxattr(struct op_context *ctx, struct workspace *w, const struct ob
 {
 	struct cached *c = cached_of(w);
 	struct object_ref inner;
-	struct learnt learnt;
+	struct own own;
 	int r = cached_inner_object(ctx, object, &inner);
 
 	if (r < 0)
 		return r;
 	lock(c);
 	cached_apply_all_deferred(c, ctx);
-	learnt = begin(c, ctx);
+	begin_change(c, ctx, &own);
 	r = workspace_setxattr(ctx, c->inner, &inner, name, value, size, flags);
-	xattrs_changed(c, ctx, object, &learnt);
+	xattrs_changed(c, ctx, object, &own);
 	return r;
 }
 
@@ -670,15 +670,15 @@ int cached_removexattr(struct op_context *ctx, struct workspace *w, const struct
 {
 	struct cached *c = cached_of(w);
 	struct object_ref inner;
-	struct learnt learnt;
+	struct own own;
 	int r = cached_inner_object(ctx, object, &inner);
 
 	if (r < 0)
 		return r;
 	lock(c);
 	cached_apply_all_deferred(c, ctx);
-	learnt = begin(c, ctx);
+	begin_change(c, ctx, &own);
 	r = workspace_removexattr(ctx, c->inner, &inner, name);
-	xattrs_changed(c, ctx, object, &learnt);
+	xattrs_changed(c, ctx, object, &own);
 	return r;
 }

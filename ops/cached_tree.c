@@ -85,7 +85,7 @@ static struct node *node_make_child(
 	node->state = NODE_UNKNOWN;
 	node->hash = hash_name(name, length);
 	node->name_length = (uint16_t)length;
-	node->looked_ns = node->done_ns = d->complete ? d->listed_ns : 0;
+	node->at = d->complete ? d->listed_at : 0;
 	memcpy(node->name, name, length);
 	insert(d, node);
 	d->count++;
@@ -177,7 +177,6 @@ static void doubt_names(struct cached *c, struct node *node)
 	for (struct node *other = *object_bucket(c, node); other; other = other->same_bucket)
 		if (other != node && object_id_equal(&other->attributes.id, &node->attributes.id)) {
 			other->attributes_known = false;
-			other->echo_awaited = false;
 			other->changed_at = c->clock;
 			content_detach(c, other);
 		}
@@ -189,7 +188,6 @@ static void node_free(struct cached *c, struct node *node)
 	leave_object(node);
 	content_detach(c, node);
 	free(node->link_target);
-	free(node->early);
 	if (node->directory)
 		free(node->directory->buckets);
 	free(node->directory);
@@ -253,9 +251,6 @@ void node_clear(struct cached *c, struct node *node)
 		node->directory = NULL;
 	}
 	node->attributes_known = false;
-	node->echo_awaited = false;
-	free(node->early);
-	node->early = NULL;
 	node->writers = 0;
 	node->xattrs = XATTRS_UNKNOWN;
 }
@@ -267,13 +262,10 @@ void node_remove(struct cached *c, struct node *node)
 	node_free(c, node);
 }
 
-static void doubt(struct cached *c, struct node *node)
+static void doubt(struct node *node)
 {
 	node->known_at = 0;
 	node->fetched_ms = 0;
-	/* What would have told its version may be lost. */
-	if (node->content && node->content->own && !node->content->keeps_mtime)
-		content_detach(c, node);
 	if (!node->directory)
 		return;
 	node->directory->complete = false;
@@ -325,7 +317,7 @@ void tree_drop(struct cached *c, struct node *top)
 {
 	cached_forget_answers(c);
 	for (struct node *node = top; node; node = tree_next(top, node))
-		doubt(c, node);
+		doubt(node);
 	pthread_cond_broadcast(&c->changed);
 }
 
@@ -336,11 +328,12 @@ static bool is_young(const struct cached *c, uint64_t fetched_ms)
 	return fetched_ms > c->exec_ms && cached_now_ms() - fetched_ms < c->ttl_ms;
 }
 
-static bool is_watched(const struct cached *c, const struct node *directory, uint64_t known_at)
+/* An event will tell when what was looked at then changes. */
+static bool is_watched(const struct cached *c, const struct node *directory, uint64_t at)
 {
 	const struct directory *d = directory->directory;
 
-	return c->feed && d && d->watched && known_at >= d->watched_at;
+	return c->feed && d && d->watched && at >= d->watched_at;
 }
 
 bool node_is_locked(const struct node *node)
@@ -356,8 +349,8 @@ bool node_name_is_fresh(const struct cached *c, const struct node *node)
 {
 	if (!node->parent)
 		return true;
-	return node->state != NODE_UNKNOWN &&
-	       (is_watched(c, node->parent, node->known_at) || is_young(c, node->fetched_ms));
+	return node->state != NODE_UNKNOWN && node->known_at &&
+	       (is_watched(c, node->parent, node->at) || is_young(c, node->fetched_ms));
 }
 
 bool node_attributes_are_fresh(const struct cached *c, const struct node *node)
@@ -372,7 +365,7 @@ bool node_attributes_are_fresh(const struct cached *c, const struct node *node)
 	/* A directory's times and links change with its entries: its parent is not told. */
 	if (S_ISDIR(a->mode))
 		return node_name_is_fresh(c, node) &&
-		       (is_watched(c, node, node->known_at) || is_young(c, node->fetched_ms));
+		       (is_watched(c, node, node->object_at) || is_young(c, node->fetched_ms));
 	return node_name_is_fresh(c, node);
 }
 
@@ -385,137 +378,119 @@ bool node_is_complete(const struct cached *c, const struct node *node)
 
 /* ---- Learning ---------------------------------------------------------------------------- */
 
-enum order node_order(
-	const struct node *node, const struct node *parent, const struct learnt *learnt)
+bool node_takes(const struct node *node, const struct node *parent, uint64_t at)
 {
 	const struct directory *d = parent ? parent->directory : NULL;
-	uint64_t looked_ns = d && d->complete ? d->listed_ns : 0, done_ns = looked_ns;
 
-	if (node) {
-		looked_ns = node->looked_ns;
-		done_ns = node->done_ns;
-	}
-	for (; parent; parent = parent->parent)
-		if (parent->became_ns > done_ns)
-			done_ns = parent->became_ns;
-	if (learnt->looked_ns >= done_ns)
-		return ORDER_NEWER;
-	return learnt->done_ns <= looked_ns ? ORDER_OLDER : ORDER_UNCLEAR;
+	if (at < (node ? node->at : d && d->complete ? d->listed_at : 0))
+		return false;
+	while (parent && at >= parent->became_at)
+		parent = parent->parent;
+	return !parent;
 }
 
-void node_note_done(struct node *node, uint64_t done_ns)
+bool attributes_same_content_times(const struct attributes *a, const struct attributes *b)
 {
-	if (node->done_ns < done_ns)
-		node->done_ns = done_ns;
+	return a->size_bytes == b->size_bytes && a->mtime.tv_sec == b->mtime.tv_sec &&
+	       a->mtime.tv_nsec == b->mtime.tv_nsec;
+}
+
+/* A far end may say anything: of the same object that it is of another type by now. */
+bool node_is_object(const struct node *node, const struct attributes *attributes)
+{
+	return node->state == NODE_PRESENT &&
+	       object_id_equal(&node->attributes.id, &attributes->id) &&
+	       ((node->attributes.mode ^ attributes->mode) & S_IFMT) == 0;
+}
+
+void node_raise(struct node *node, uint64_t at)
+{
+	if (node->at < at)
+		node->at = at;
 }
 
 static void note_learnt(struct cached *c, struct node *node, const struct learnt *learnt)
 {
 	c->clock++;
 	node->known_at = learnt->asked;
-	node->looked_ns = learnt->looked_ns;
-	node_note_done(node, learnt->done_ns);
+	node->at = learnt->at;
 	node->fetched_ms = cached_now_ms();
 	node->links_epoch = c->links_epoch;
-	node->echo_awaited = false;
 	node->removed_here = false;
 	cached_learnt(c, node);
 }
 
-static bool same_time(const struct timespec *a, const struct timespec *b)
+/* The attributes of the object that the name leads to.  Its content stays if `keeps_content`. */
+static void set_version(struct cached *c, struct node *node, const struct attributes *attributes,
+	bool keeps_content, uint64_t at)
 {
-	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
-/* What an answer says of own content.  As long as the feed has not told whether it is the
- * version that was seen, it is believed where the feed will tell. */
-static bool may_be_own(
-	const struct cached *c, const struct node *node, const struct attributes *attributes)
-{
-	const struct directory *d = node->parent ? node->parent->directory : NULL;
-
-	return !node->attributes_known && c->feed && d && d->watched &&
-	       node->content->size == attributes->size_bytes;
-}
-
-/* The same object, perhaps in another state: is that its content still? */
-static bool keeps_content(const struct cached *c, const struct node *node,
-	const struct attributes *attributes, bool told, const uint8_t *hash)
-{
-	struct content *content = node->content;
-
-	if (hash && content->size == attributes->size_bytes) {
-		content->own = false;
-		return content_has_hash(content, hash);
-	}
-	if (!content->own)
-		return attributes_same_version(&node->attributes, attributes);
-	if (!content->keeps_mtime)
-		return !told && may_be_own(c, node, attributes);
-	content->own = false;
-	return content->size == attributes->size_bytes &&
-	       same_time(&node->attributes.mtime, &attributes->mtime);
-}
-
-static void new_version(struct cached *c, struct node *node, const struct attributes *attributes,
-	bool told, const uint8_t *hash)
-{
-	bool is_own = node->content && node->content->own;
-
-	if (node->content && !keeps_content(c, node, attributes, told, hash))
+	if (!keeps_content)
 		content_detach(c, node);
-	if (node->attributes_known || !is_own || !node->content)
-		node->xattrs = XATTRS_UNKNOWN;
-}
-
-static void set_present(struct cached *c, struct node *node, const struct attributes *attributes,
-	const struct learnt *learnt, bool told, const uint8_t *hash)
-{
-	if (node->state != NODE_PRESENT ||
-		!object_id_equal(&node->attributes.id, &attributes->id)) {
-		struct directory *early = NULL;
-
-		/* Names in a directory may be told of before it is known. */
-		if (node->state == NODE_UNKNOWN && S_ISDIR(attributes->mode))
-			early = steal_ptr(&node->directory);
-		node_clear(c, node);
-		node->directory = early;
-	} else if (!attributes_same_version(&node->attributes, attributes) ||
-		   (node->content && node->content->own)) {
-		new_version(c, node, attributes, told, hash);
-	}
-	if (node->state != NODE_PRESENT) {
-		node->state = NODE_PRESENT;
-		node->attributes = *attributes;
-		node->became_ns = learnt->done_ns;
-		join_object(c, node);
-	}
 	node->attributes = *attributes;
 	node->attributes_known = node->writers == 0;
-	note_learnt(c, node, learnt);
-	doubt_names(c, node);
+	node->object_at = at;
+}
+
+/* Another object than before. */
+static void become(struct cached *c, struct node *node, const struct attributes *attributes,
+	const struct learnt *learnt)
+{
+	/* Names in a directory may be told of, and an object changed, before it is known. */
+	bool was_unknown = node->state == NODE_UNKNOWN;
+	uint64_t object_at = was_unknown ? node->object_at : 0;
+	struct directory *early = NULL;
+
+	if (was_unknown && S_ISDIR(attributes->mode))
+		early = steal_ptr(&node->directory);
+	node_clear(c, node);
+	node->directory = early;
+	node->state = NODE_PRESENT;
+	node->became_at = learnt->at;
+	set_version(c, node, attributes, false, learnt->at);
+	join_object(c, node);
+	if (learnt->at < object_at) {
+		node->attributes_known = false;
+		node->object_at = object_at;
+	}
 }
 
 void node_set_present(struct cached *c, struct node *node, const struct attributes *attributes,
 	const struct learnt *learnt)
 {
-	set_present(c, node, attributes, learnt, false, NULL);
+	if (!node_is_object(node, attributes)) {
+		become(c, node, attributes, learnt);
+	} else if (learnt->at >= node->object_at) {
+		bool same = attributes_same_version(&node->attributes, attributes);
+
+		if (!same)
+			node->xattrs = XATTRS_UNKNOWN;
+		set_version(c, node, attributes, same, learnt->at);
+	}
+	note_learnt(c, node, learnt);
+	doubt_names(c, node);
 }
 
-void node_set_told(struct cached *c, struct node *node, const struct attributes *attributes,
-	const uint8_t *hash, uint64_t looked_ns)
+void node_set_object(struct cached *c, struct node *node, const struct attributes *attributes,
+	bool keeps_content, uint64_t at)
 {
-	const struct learnt learnt = {
-		.asked = ++c->clock, .looked_ns = looked_ns, .done_ns = looked_ns};
-
-	set_present(c, node, attributes, &learnt, true, hash);
+	if (!attributes->mode) {
+		node_set_stale(c, node, at);
+		return;
+	}
+	if (!node_is_object(node, attributes) || at < node->object_at)
+		return;
+	set_version(c, node, attributes, keeps_content, at);
+	node->links_epoch = c->links_epoch;
+	c->clock++;
+	cached_learnt(c, node);
+	doubt_names(c, node);
 }
 
 void node_set_absent(struct cached *c, struct node *node, const struct learnt *learnt)
 {
 	node_clear(c, node);
 	node->state = NODE_ABSENT;
-	node->became_ns = learnt->done_ns;
+	node->became_at = learnt->at;
 	note_learnt(c, node, learnt);
 }
 
@@ -534,19 +509,17 @@ void node_set_doubtful(struct cached *c, struct node *node)
 		return;
 	}
 	node->attributes_known = false;
-	node->echo_awaited = false;
 	node->known_at = 0;
 	node->fetched_ms = 0;
 	node->changed_at = ++c->clock;
 }
 
-void node_set_stale(struct cached *c, struct node *node)
+void node_set_stale(struct cached *c, struct node *node, uint64_t at)
 {
-	if (node->state != NODE_PRESENT)
+	if (node->state != NODE_PRESENT || at < node->object_at)
 		return;
 	node->attributes_known = false;
-	node->echo_awaited = c->feed;
-	node->stale_ms = cached_now_ms();
+	node->object_at = at;
 	c->clock++;
 }
 
@@ -652,11 +625,11 @@ void node_move(struct cached *c, struct node *node, struct node *to, const struc
 	to->attributes = node->attributes;
 	join_object(c, to);
 	to->attributes_known = node->attributes_known;
+	to->object_at = node->object_at;
 	to->xattrs = node->xattrs;
 	to->locked = node->locked;
 	to->writers = node->writers;
 	to->write_count = node->write_count;
-	to->early = steal_ptr(&node->early);
 	to->link_target = steal_ptr(&node->link_target);
 	to->content = steal_ptr(&node->content);
 	if (to->content)
@@ -668,7 +641,7 @@ void node_move(struct cached *c, struct node *node, struct node *to, const struc
 	for (size_t i = 0; to->directory && i < to->directory->bucket_count; i++)
 		for (struct node *child = to->directory->buckets[i]; child; child = child->next)
 			child->parent = to;
-	to->became_ns = learnt->done_ns;
+	to->became_at = learnt->at;
 	note_learnt(c, to, learnt);
 	node_set_absent(c, node, learnt);
 }

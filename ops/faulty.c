@@ -265,12 +265,12 @@ static int faulty_getattr(struct op_context *ctx, struct workspace *w,
 
 static int faulty_readdir(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, bool watch, dir_entry_sink sink, void *user,
-	bool *ret_watched)
+	uint64_t *ret_since)
 {
 	struct object_ref inner = inner_object(directory);
 
 	ENTER(w, readdir);
-	return workspace_readdir(ctx, faulty_of(w)->inner, &inner, watch, sink, user, ret_watched);
+	return workspace_readdir(ctx, faulty_of(w)->inner, &inner, watch, sink, user, ret_since);
 }
 
 static int faulty_scan(struct op_context *ctx, struct workspace *w,

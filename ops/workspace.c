@@ -79,6 +79,19 @@ static int check_range(off_t offset, size_t size)
 
 static const struct object_id no_id;
 
+/* What the context tells is of the call that begins. */
+static void begin(struct op_context *ctx)
+{
+	ctx->served.position = 0;
+}
+
+static void begin_change(struct op_context *ctx)
+{
+	begin(ctx);
+	if (ctx->facts)
+		*ctx->facts = (struct facts){0};
+}
+
 /* ---- Workspace ------------------------------------------------------------ */
 
 void workspace_free(struct workspace *w)
@@ -104,16 +117,18 @@ int workspace_getattr(struct op_context *ctx, struct workspace *w, const struct 
 {
 	int r = check_object(object);
 
+	begin(ctx);
 	return r < 0 ? r : w->ops->getattr(ctx, w, object, ret_attributes);
 }
 
 int workspace_readdir(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, bool watch, dir_entry_sink sink, void *user,
-	bool *ret_watched)
+	uint64_t *ret_since)
 {
 	int r = check_object(directory);
 
-	return r < 0 ? r : w->ops->readdir(ctx, w, directory, watch, sink, user, ret_watched);
+	begin(ctx);
+	return r < 0 ? r : w->ops->readdir(ctx, w, directory, watch, sink, user, ret_since);
 }
 
 int workspace_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
@@ -121,6 +136,7 @@ int workspace_scan(struct op_context *ctx, struct workspace *w, const struct obj
 {
 	int r = check_object(directory);
 
+	begin(ctx);
 	if (r < 0)
 		return r;
 	if (!w->ops->scan)
@@ -133,6 +149,7 @@ int workspace_readlink(struct op_context *ctx, struct workspace *w, const struct
 {
 	int r = check_object(link);
 
+	begin(ctx);
 	return r < 0 ? r : w->ops->readlink(ctx, w, link, ret_target);
 }
 
@@ -141,6 +158,7 @@ int workspace_mkdir(struct op_context *ctx, struct workspace *w, const char *pat
 {
 	int r = *path ? check_changed_path(path) : -EEXIST;
 
+	begin_change(ctx);
 	REQUIRE_OPERATION(w, mkdir, -EROFS);
 	return r < 0 ? r : w->ops->mkdir(ctx, w, path, mode & 07777, ret_attributes);
 }
@@ -150,6 +168,7 @@ int workspace_mknod(struct op_context *ctx, struct workspace *w, const char *pat
 {
 	int r = *path ? check_changed_path(path) : -EEXIST;
 
+	begin_change(ctx);
 	REQUIRE_OPERATION(w, mknod, -EROFS);
 	return r < 0 ? r : w->ops->mknod(ctx, w, path, mode, rdev, ret_attributes);
 }
@@ -159,6 +178,7 @@ int workspace_symlink(struct op_context *ctx, struct workspace *w, const char *t
 {
 	int r = *path ? check_changed_path(path) : -EEXIST;
 
+	begin_change(ctx);
 	REQUIRE_OPERATION(w, symlink, -EROFS);
 	if (r < 0)
 		return r;
@@ -174,6 +194,7 @@ int workspace_link(struct op_context *ctx, struct workspace *w, const struct obj
 {
 	int r = *path ? check_changed_path(path) : -EEXIST;
 
+	begin_change(ctx);
 	REQUIRE_OPERATION(w, link, -EROFS);
 	if (r == 0)
 		r = check_object(object);
@@ -185,6 +206,7 @@ int workspace_unlink(struct op_context *ctx, struct workspace *w, const char *pa
 {
 	int r = check_changed_path(path);
 
+	begin_change(ctx);
 	REQUIRE_OPERATION(w, unlink, -EROFS);
 	return r < 0 ? r : w->ops->unlink(ctx, w, path, expected ? expected : &no_id);
 }
@@ -194,6 +216,7 @@ int workspace_rmdir(struct op_context *ctx, struct workspace *w, const char *pat
 {
 	int r = check_changed_path(path);
 
+	begin_change(ctx);
 	REQUIRE_OPERATION(w, rmdir, -EROFS);
 	return r < 0 ? r : w->ops->rmdir(ctx, w, path, expected ? expected : &no_id);
 }
@@ -203,6 +226,7 @@ int workspace_rename(struct op_context *ctx, struct workspace *w, const char *fr
 {
 	int r = check_changed_path(from);
 
+	begin_change(ctx);
 	REQUIRE_OPERATION(w, rename, -EROFS);
 	if (r == 0)
 		r = check_changed_path(to);
@@ -220,6 +244,7 @@ int workspace_setattr(struct op_context *ctx, struct workspace *w, const struct 
 {
 	int r = check_object(object);
 
+	begin_change(ctx);
 	REQUIRE_OPERATION(w, setattr, -EROFS);
 	if (r < 0)
 		return r;
@@ -233,6 +258,7 @@ ssize_t workspace_getxattr(struct op_context *ctx, struct workspace *w,
 {
 	int r = check_object(object);
 
+	begin(ctx);
 	REQUIRE_OPERATION(w, getxattr, -EOPNOTSUPP);
 	return r < 0 ? r : w->ops->getxattr(ctx, w, object, name, value, size);
 }
@@ -242,6 +268,7 @@ ssize_t workspace_listxattr(struct op_context *ctx, struct workspace *w,
 {
 	int r = check_object(object);
 
+	begin(ctx);
 	REQUIRE_OPERATION(w, listxattr, -EOPNOTSUPP);
 	return r < 0 ? r : w->ops->listxattr(ctx, w, object, names, size);
 }
@@ -251,6 +278,7 @@ int workspace_setxattr(struct op_context *ctx, struct workspace *w, const struct
 {
 	int r = check_object(object);
 
+	begin_change(ctx);
 	REQUIRE_OPERATION(w, setxattr, -EOPNOTSUPP);
 	return r < 0 ? r : w->ops->setxattr(ctx, w, object, name, value, size, flags);
 }
@@ -260,6 +288,7 @@ int workspace_removexattr(struct op_context *ctx, struct workspace *w,
 {
 	int r = check_object(object);
 
+	begin_change(ctx);
 	REQUIRE_OPERATION(w, removexattr, -EOPNOTSUPP);
 	return r < 0 ? r : w->ops->removexattr(ctx, w, object, name);
 }
@@ -277,6 +306,7 @@ int workspace_open_file(struct op_context *ctx, struct workspace *w,
 {
 	int r = check_object(object);
 
+	begin_change(ctx);
 	if (r < 0)
 		return r;
 	if (!w->ops->write && ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC)))
@@ -289,6 +319,7 @@ int workspace_create(struct op_context *ctx, struct workspace *w, const char *pa
 {
 	int r = *path ? check_changed_path(path) : -EEXIST;
 
+	begin_change(ctx);
 	REQUIRE_OPERATION(w, create, -EROFS);
 	if (r < 0)
 		return r;
@@ -298,6 +329,7 @@ int workspace_create(struct op_context *ctx, struct workspace *w, const char *pa
 int workspace_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
 	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
 {
+	begin_change(ctx);
 	REQUIRE_OPERATION(w, create_unnamed, -EOPNOTSUPP);
 	if (!path_is_normal(directory))
 		return -EINVAL;
@@ -310,6 +342,7 @@ ssize_t workspace_read(
 {
 	int r = check_range(offset, size);
 
+	begin(ctx);
 	return r < 0 ? r : file->workspace->ops->read(ctx, file, data, size, offset);
 }
 
@@ -318,18 +351,21 @@ ssize_t workspace_write(
 {
 	int r = check_range(offset, size);
 
+	begin_change(ctx);
 	REQUIRE_OPERATION(file->workspace, write, -EROFS);
 	return r < 0 ? r : file->workspace->ops->write(ctx, file, data, size, offset);
 }
 
 int workspace_flush(struct op_context *ctx, struct open_file *file)
 {
+	begin_change(ctx);
 	REQUIRE_OPERATION(file->workspace, flush, 0);
 	return file->workspace->ops->flush(ctx, file);
 }
 
 int workspace_fsync(struct op_context *ctx, struct open_file *file, bool data_only)
 {
+	begin_change(ctx);
 	if (!file->workspace->ops->fsync)
 		return workspace_flush(ctx, file);
 	return file->workspace->ops->fsync(ctx, file->workspace, file, "", data_only);
@@ -346,12 +382,16 @@ int workspace_fsync_directory(
 
 int workspace_close(struct op_context *ctx, struct open_file *file)
 {
-	return file ? file->workspace->ops->close(ctx, file) : 0;
+	if (!file)
+		return 0;
+	begin_change(ctx);
+	return file->workspace->ops->close(ctx, file);
 }
 
 int workspace_fallocate(
 	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length)
 {
+	begin_change(ctx);
 	REQUIRE_OPERATION(file->workspace, fallocate, -EOPNOTSUPP);
 	if (offset < 0 || length <= 0)
 		return -EINVAL;
@@ -395,6 +435,7 @@ ssize_t workspace_copy_range(struct op_context *ctx, struct open_file *from, off
 {
 	int r = check_range(from_offset, size);
 
+	begin_change(ctx);
 	REQUIRE_OPERATION(from->workspace, copy_range, -EOPNOTSUPP);
 	if (from->workspace != to->workspace)
 		return -EXDEV;
@@ -491,12 +532,17 @@ int workspace_watch_directory(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, bool *ret_watched)
 {
 	int r = check_object(directory);
+	uint64_t since;
 
 	if (r < 0)
 		return r;
-	if (!w->ops->watch_directory)
-		return w->ops->readdir(ctx, w, directory, true, pass_over, NULL, ret_watched);
-	return w->ops->watch_directory(ctx, w, directory, ret_watched);
+	begin(ctx);
+	if (w->ops->watch_directory)
+		return w->ops->watch_directory(ctx, w, directory, ret_watched);
+	r = w->ops->readdir(ctx, w, directory, true, pass_over, NULL, &since);
+	if (r == 0)
+		*ret_watched = since > 0;
+	return r;
 }
 
 void workspace_unwatch(struct workspace *w, const char *path)

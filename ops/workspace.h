@@ -26,6 +26,11 @@
  *          set and the path leads to another object, the call answers -ESTALE and
  *          changes nothing.  So it does when the one that is told is not the directory
  *          at a name: who works in a directory does not change another in its place.
+ * Positions: numbers of one counter of the place, which never goes back (ops/support/position.h).
+ *          One is drawn right before each look at the workspace; after a change of the caller's
+ *          own, after that change and before the look at what it left.  So of two things told
+ *          about the same name or object the one with the higher position counts, in whichever
+ *          order they arrive.  0: unknown.
  * Semantics are those of the Linux system call of the same name (man section 2),
  * unless the operation's comment says otherwise.
  */
@@ -97,6 +102,15 @@ bool path_misses_object(int result);
  * link where there was none or none where one was. */
 bool path_leads_to_another(int result);
 
+/* What a change left behind, looked at after it, at served.position.  `mode` 0: not told. */
+struct facts {
+	struct attributes parent;     /* of the directory that holds the name which was made,
+				       * removed or moved ... */
+	struct attributes new_parent; /* ... and of the one that holds the new name of a rename */
+	struct attributes object;     /* of what was moved, written to or had its extended
+				       * attributes changed */
+};
+
 /* Who asks, and what served the call.  In the caller's memory; one call at a time. */
 struct op_context {
 	/* The calling process as the workspace shall see it (ids are already mapped). */
@@ -119,14 +133,17 @@ struct op_context {
 	bool (*interrupted)(struct op_context *ctx);
 	void *interrupted_data;
 
+	/* Where a change that succeeds tells what it left behind; the operation clears it first.
+	 * NULL: nobody wants to know. */
+	struct facts *facts;
+
 	/* Filled in by lower layers, for the mount log. */
 	struct {
 		uint32_t round_trips; /* waits for the far end on this call's behalf */
 		uint32_t repeats;     /* requests made anew, as the far end had forgotten them */
 		bool from_cache;      /* answered without asking the place */
-		uint64_t began_ns; /* when the place began with it: what it says was looked at ...*/
-		uint64_t done_ns;  /* ... between then and this, by a clock of its own that never
-				    * goes back; both 0: by this machine's (clock_now_ns()) */
+		uint64_t position;    /* see Positions: what the call tells was looked at then or
+				       * later (a flush: what all writes left) */
 	} served;
 };
 
@@ -145,13 +162,14 @@ struct dir_entry {
 	const char *path; /* readdir: the name; scan: path relative to the scanned directory
 			   * ("" for that directory itself, which comes first) */
 	struct attributes attributes;
-	uint64_t looked_ns;      /* scan: not before that, by the place's clock, it was looked at;
-				  * and what is in it, when it is complete.  0: unknown */
+	uint64_t at;             /* scan: position of the look at it, and of the look at what is
+				  * in it when it is complete */
 	const char *link_target; /* scan only: of a symbolic link; else NULL */
 	const void *content;     /* scan only, with SCAN_CONTENT: the whole file, or NULL */
 	size_t content_size;
-	bool watched;  /* a directory whose changes will be reported (see watch) */
-	bool complete; /* scan only: a directory all of whose entries are in this scan */
+	uint64_t watched_since; /* scan only: a directory whose changes are reported (see watch), of
+				 * what is looked at from this position on.  0: they are not */
+	bool complete;          /* scan only: a directory all of whose entries are in this scan */
 };
 
 /* Takes one entry.  A negative result ends the walk and is returned from it. */
@@ -245,11 +263,15 @@ enum change_kind {
 
 struct change {
 	enum change_kind kind;
-	const char *path; /* CHANGE_ENTRY: of the entry; else of the directory */
-	bool exists;      /* CHANGE_ENTRY: what is at the path now, read after the event ... */
+	const char *path;           /* CHANGE_ENTRY: of the entry; else of the directory */
+	struct object_id directory; /* CHANGE_ENTRY: the directory that was looked into, for the
+				     * path's last name; inode 0: unknown, only what `attributes`
+				     * say of their object counts.  CHANGE_UNWATCHED: that
+				     * directory. CHANGE_RESCAN: inode 0 */
+	uint64_t at;                /* position of the look; of CHANGE_RESCAN: drawn after the last
+				     * event that was lost; never less than in an earlier change */
+	bool exists; /* CHANGE_ENTRY: what is at the path now, read after the event ... */
 	struct attributes attributes; /* ... valid when it exists */
-	uint64_t looked_ns;           /* CHANGE_ENTRY: right before it was read, by the clock of
-				       * served.began_ns; never less than in an earlier event */
 	const uint8_t *hash; /* 16 bytes xxh3-128 (canonical) of the content of a regular file in
 			      * the state that `attributes` tells, where the place gives it; or
 			      * NULL.  Valid during the call of the sink only */
@@ -316,10 +338,11 @@ struct workspace_ops {
 
 	/* Required.  All entries of a directory with full attributes, "." and ".." left out,
 	 * in any order.  An entry that vanishes meanwhile is left out.  With `watch`, the
-	 * directory is watched before it is read; `*ret_watched` says whether that worked. */
+	 * directory is watched before it is read; `*ret_since`: events tell of what is looked at
+	 * from this position on (that of the listing is not below it); 0: it is not watched. */
 	int (*readdir)(struct op_context *ctx, struct workspace *w,
 		const struct object_ref *directory, bool watch, dir_entry_sink sink, void *user,
-		bool *ret_watched);
+		uint64_t *ret_since);
 
 	/* Optional (NULL: walks with readdir, readlink, open and read).  A subtree, parents
 	 * before children, breadth first.  What cannot be read is left out and its
@@ -516,7 +539,7 @@ int workspace_getattr(struct op_context *ctx, struct workspace *w, const struct 
 	struct attributes *ret_attributes);
 int workspace_readdir(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, bool watch, dir_entry_sink sink, void *user,
-	bool *ret_watched);
+	uint64_t *ret_since);
 int workspace_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
 	const struct scan_request *request, dir_entry_sink sink, void *user);
 int workspace_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,

@@ -7,14 +7,13 @@
 
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
-#include "ops/support/clock.h"
 #include "ops/support/path.h"
 
 struct pending_directory {
 	struct pending_directory *next;
 	struct object_id id;
 	struct attributes attributes;
-	uint64_t looked_ns;
+	uint64_t at; /* position of the look at it */
 	uint32_t depth;
 	char path[]; /* relative to the scanned directory */
 };
@@ -22,7 +21,6 @@ struct pending_directory {
 struct child {
 	struct child *next;
 	struct attributes attributes;
-	uint64_t looked_ns;
 	char name[];
 };
 
@@ -35,7 +33,7 @@ struct walk {
 	void *user;
 	struct pending_directory *first, **last;
 	struct child *children, **last_child; /* of the directory being read ... */
-	uint64_t looked_ns;                   /* ... which was begun then */
+	uint64_t at;                          /* ... and the position of that look */
 	uint64_t entries;
 	uint64_t content_bytes;
 	struct buffer content; /* of one file: fresh memory for each costs more than reading it */
@@ -65,17 +63,15 @@ static void walk_done(struct walk *walk)
 }
 
 static int push_directory(struct walk *walk, const char *path, const struct attributes *attributes,
-	uint64_t looked_ns, uint32_t depth)
+	uint64_t at, uint32_t depth)
 {
 	size_t size = strlen(path) + 1;
 	struct pending_directory *directory = malloc(sizeof(*directory) + size);
 
 	if (!directory)
 		return -ENOMEM;
-	*directory = (struct pending_directory){.id = attributes->id,
-		.attributes = *attributes,
-		.looked_ns = looked_ns,
-		.depth = depth};
+	*directory = (struct pending_directory){
+		.id = attributes->id, .attributes = *attributes, .at = at, .depth = depth};
 	memcpy(directory->path, path, size);
 	*walk->last = directory;
 	walk->last = &directory->next;
@@ -90,8 +86,7 @@ static int keep_child(void *user, const struct dir_entry *entry)
 
 	if (!child)
 		return -ENOMEM;
-	*child = (struct child){.attributes = entry->attributes,
-		.looked_ns = entry->looked_ns ? entry->looked_ns : walk->looked_ns};
+	*child = (struct child){.attributes = entry->attributes};
 	memcpy(child->name, entry->path, size);
 	*walk->last_child = child;
 	walk->last_child = &child->next;
@@ -119,8 +114,7 @@ static int emit_child(
 {
 	const struct attributes *attributes = &child->attributes;
 	struct object_ref object = {.path = full_path, .id = attributes->id};
-	struct dir_entry entry = {
-		.path = path, .attributes = *attributes, .looked_ns = child->looked_ns};
+	struct dir_entry entry = {.path = path, .attributes = *attributes, .at = walk->at};
 	cleanup_free char *target = NULL;
 	const struct scan_request *request = walk->request;
 	bool wanted = (request->flags & SCAN_CONTENT) && S_ISREG(attributes->mode) &&
@@ -157,8 +151,8 @@ static int emit_children(struct walk *walk, const struct pending_directory *dire
 			return -ENOMEM;
 		walk->entries++;
 		if (S_ISDIR(child->attributes.mode))
-			r = push_directory(walk, path, &child->attributes, child->looked_ns,
-				directory->depth + 1);
+			r = push_directory(
+				walk, path, &child->attributes, walk->at, directory->depth + 1);
 		else
 			r = emit_child(walk, path, full_path, child);
 		if (r < 0)
@@ -171,9 +165,8 @@ static int emit_children(struct walk *walk, const struct pending_directory *dire
  * whether it is watched and complete. */
 static int visit(struct walk *walk, const struct pending_directory *directory)
 {
-	struct dir_entry entry = {.path = directory->path,
-		.attributes = directory->attributes,
-		.looked_ns = directory->looked_ns};
+	struct dir_entry entry = {
+		.path = directory->path, .attributes = directory->attributes, .at = directory->at};
 	cleanup_free char *full_path = path_join(walk->root->path, directory->path);
 	struct object_ref object = {.path = full_path, .id = directory->id};
 	bool too_deep = walk->request->depth_max && directory->depth >= walk->request->depth_max;
@@ -189,9 +182,9 @@ static int visit(struct walk *walk, const struct pending_directory *directory)
 		return -EINTR;
 	children_free(walk);
 	if (!too_deep && !is_left_out && !is_full(walk)) {
-		walk->looked_ns = clock_now_ns();
 		r = workspace_readdir(walk->ctx, walk->workspace, &object,
-			walk->request->flags & SCAN_WATCH, keep_child, walk, &entry.watched);
+			walk->request->flags & SCAN_WATCH, keep_child, walk, &entry.watched_since);
+		walk->at = walk->ctx->served.position;
 		if (r < 0 && (!*directory->path || r == -EINTR || r == -ENOMEM || r == -ENOTCONN))
 			return r;
 		if (r < 0)
@@ -200,8 +193,7 @@ static int visit(struct walk *walk, const struct pending_directory *directory)
 		entry.complete = r == 0 && workspace_getattr(walk->ctx, walk->workspace, &object,
 						   &entry.attributes) == 0;
 		if (entry.complete)
-			entry.looked_ns =
-				walk->children ? walk->children->looked_ns : walk->looked_ns;
+			entry.at = walk->at;
 	}
 	r = walk->sink(walk->user, &entry);
 	return r < 0 ? r : emit_children(walk, directory);
@@ -218,14 +210,15 @@ int workspace_scan_by_walking(struct op_context *ctx, struct workspace *w,
 		.sink = sink,
 		.user = user};
 	struct attributes attributes;
+	uint64_t at;
 	int r;
 
 	walk.last = &walk.first;
 	walk.last_child = &walk.children;
-	walk.looked_ns = clock_now_ns();
 	r = workspace_getattr(ctx, w, directory, &attributes);
+	at = ctx->served.position;
 	if (r == 0)
-		r = push_directory(&walk, "", &attributes, walk.looked_ns, 0);
+		r = push_directory(&walk, "", &attributes, at, 0);
 	while (r == 0 && walk.first) {
 		struct pending_directory *next = walk.first;
 
@@ -236,5 +229,6 @@ int workspace_scan_by_walking(struct op_context *ctx, struct workspace *w,
 		free(next);
 	}
 	walk_done(&walk);
+	ctx->served.position = at; /* everything was looked at later */
 	return r < 0 ? r : 0;
 }

@@ -266,7 +266,7 @@ static void take_part(struct query *q, int (*take)(void *user, struct wire_reade
 	call->data_bytes -= part->size + FRAME_HEADER_BYTES;
 	pthread_mutex_unlock(&q->remote->lock);
 	if (*taken_result >= 0) {
-		q->clock_offset_ns = part->clock_offset_ns;
+		q->base = part->base;
 		*taken_result = take(user, &reader);
 		if (*taken_result < 0)
 			send_cancel(call);
@@ -302,8 +302,7 @@ int64_t query_run_stream(
 	}
 	if (r < 0)
 		abandon(q);
-	q->ctx->served.began_ns = q->call ? q->call->began_ns : 0;
-	q->ctx->served.done_ns = q->call ? q->call->done_ns : 0;
+	q->ctx->served.position = q->call ? q->call->position : 0;
 	pthread_mutex_unlock(&remote->lock);
 	if (r < 0)
 		return r;
@@ -360,9 +359,42 @@ bool query_end(struct query *q, int64_t *result)
 	return remote_again(q->ctx, result);
 }
 
+/* Their replies end with facts. */
+static bool is_change(enum frame_type type)
+{
+	switch (type) {
+	case REQUEST_MKDIR:
+	case REQUEST_MKNOD:
+	case REQUEST_SYMLINK:
+	case REQUEST_LINK:
+	case REQUEST_UNLINK:
+	case REQUEST_RMDIR:
+	case REQUEST_RENAME:
+	case REQUEST_SETXATTR:
+	case REQUEST_REMOVEXATTR:
+	case REQUEST_CREATE:
+	case REQUEST_WRITE:
+	case REQUEST_FALLOCATE:
+	case REQUEST_COPY_RANGE:
+		return true;
+	default:
+		return false;
+	}
+}
+
 int64_t query_finish(struct query *q, int64_t result)
 {
-	return result >= 0 && wire_reader_finish(&q->in) < 0 ? -EIO : result;
+	struct facts facts = {0};
+
+	if (result < 0)
+		return result;
+	if (is_change(q->call->type))
+		wire_get_facts(&q->in, &facts);
+	if (wire_reader_finish(&q->in) < 0)
+		return -EIO;
+	if (q->ctx->facts)
+		*q->ctx->facts = facts;
+	return result;
 }
 
 /* ---- The reader thread ------------------------------------------------------------------ */
@@ -447,46 +479,27 @@ static bool has_count(enum frame_type type)
 	}
 }
 
-/* Another machine may serve the new session, or the same after a restart. */
-void remote_note_clock(struct remote *remote, uint64_t far_ns)
-{
-	if (remote->clock_is_new)
-		remote->clock_offset_ns = far_ns < remote->done_ns ? remote->done_ns - far_ns : 0;
-	remote->clock_is_new = false;
-}
-
-/* Under the lock. */
-static void note_time(struct remote *remote, uint64_t *began_ns, uint64_t *done_ns)
-{
-	remote_note_clock(remote, *began_ns);
-	*began_ns += remote->clock_offset_ns;
-	*done_ns += remote->clock_offset_ns;
-	if (*done_ns > remote->done_ns)
-		remote->done_ns = *done_ns;
-}
-
 static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size_t size)
 {
 	struct wire_reader body = wire_reader_over(payload, size);
-	uint64_t began_ns, done_ns;
-	int64_t result = wire_get_result(&body, &began_ns, &done_ns);
+	uint64_t position;
+	int64_t result = wire_get_result(&body, &position);
 	struct call *call;
 	bool ours = false;
 
-	if (body.failed) {
+	if (body.failed || !remote_position_is_good(position)) {
 		free(payload);
 		return -EPROTO;
 	}
 	pthread_mutex_lock(&remote->lock);
-	note_time(remote, &began_ns, &done_ns);
 	call = find_call(remote, id);
 	if (call && !call->done) {
 		if (result > 0 && !has_count(call->type))
 			result = -EIO;
 		call->payload = payload;
 		call->body = body;
-		call->began_ns = began_ns;
-		call->done_ns = done_ns;
+		call->base = remote_base(remote);
+		call->position = position ? position + call->base : 0;
 		ours = finish_call(call, result);
 		payload = NULL;
 	}
@@ -500,19 +513,6 @@ static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size
 static bool is_listing(enum frame_type type)
 {
 	return type == REQUEST_READDIR || type == REQUEST_SCAN;
-}
-
-/* The first entry of a session may come before any result.  Under the lock. */
-static void note_time_of_entry(struct remote *remote, const uint8_t *payload, size_t size)
-{
-	struct wire_reader reader = wire_reader_over(payload, size);
-	cleanup_buffer struct buffer path = {0};
-	struct dir_entry entry;
-	uint64_t looked_ns = 0;
-
-	wire_get_dir_entry(&reader, &path, &looked_ns, &entry);
-	if (!reader.failed && looked_ns)
-		remote_note_clock(remote, looked_ns);
 }
 
 static int take_data(struct remote *remote, uint32_t id, uint8_t *payload, size_t size)
@@ -532,9 +532,7 @@ static int take_data(struct remote *remote, uint32_t id, uint8_t *payload, size_
 	if (call && (!is_listing(call->type) || call->data_bytes > 2 * CREDIT_LISTING_BYTES)) {
 		r = -EPROTO;
 	} else if (call && !call->abandoned && !call->done) {
-		if (remote->clock_is_new)
-			note_time_of_entry(remote, payload, size);
-		part->clock_offset_ns = remote->clock_offset_ns;
+		part->base = remote_base(remote);
 		call->data_bytes += size + FRAME_HEADER_BYTES;
 		*call->last = part;
 		call->last = &part->next;

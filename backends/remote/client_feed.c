@@ -11,6 +11,8 @@ enum { WATCH_BUCKETS = 4096 };
 /* The directories whose changes the session reports. */
 struct watched_directory {
 	struct watched_directory *next;
+	struct object_id id;
+	uint64_t since;
 	char path[];
 };
 
@@ -32,39 +34,49 @@ static struct watched_directory **watch_slot(struct watch_set *set, const char *
 	return slot;
 }
 
-static void watch_set_remove(struct watch_set *set, const char *path)
+static struct watched_directory *take_out(struct watch_set *set, struct watched_directory **slot)
 {
-	struct watched_directory **slot = watch_slot(set, path);
 	struct watched_directory *directory = *slot;
 
-	if (!directory)
-		return;
 	*slot = directory->next;
 	set->count--;
-	free(directory);
+	return directory;
 }
 
-static void watch_set_add(struct watch_set *set, const char *path)
+/* `id` NULL: whichever is there. */
+static void watch_set_remove(struct watch_set *set, const char *path, const struct object_id *id)
+{
+	struct watched_directory **slot = watch_slot(set, path);
+
+	if (*slot && (!id || object_id_equal(&(*slot)->id, id)))
+		free(take_out(set, slot));
+}
+
+static void watch_set_add(
+	struct watch_set *set, const char *path, const struct object_id *id, uint64_t since)
 {
 	struct watched_directory **slot = watch_slot(set, path);
 	size_t size = strlen(path) + 1;
 
-	if (*slot)
-		return;
-	*slot = malloc(sizeof(**slot) + size);
-	if (!*slot)
-		return;
-	(*slot)->next = NULL;
-	memcpy((*slot)->path, path, size);
-	set->count++;
+	if (!*slot) {
+		*slot = malloc(sizeof(**slot) + size);
+		if (!*slot)
+			return;
+		(*slot)->next = NULL;
+		memcpy((*slot)->path, path, size);
+		set->count++;
+	}
+	(*slot)->id = *id;
+	(*slot)->since = since;
 }
 
-void remote_note_watched(struct remote *remote, const char *path, bool watched)
+void remote_note_watched(
+	struct remote *remote, const char *path, const struct object_id *id, uint64_t since)
 {
 	pthread_mutex_lock(&remote->lock);
-	if (remote->watched && watched)
-		watch_set_add(remote->watched, path);
-	else if (!watched)
+	if (remote->watched && since)
+		watch_set_add(remote->watched, path, id, since);
+	else if (!since)
 		remote->unwatched++;
 	pthread_mutex_unlock(&remote->lock);
 }
@@ -85,64 +97,102 @@ static void deliver(struct remote *remote, const struct change *change)
 {
 	if (change->kind == CHANGE_UNWATCHED) {
 		pthread_mutex_lock(&remote->lock);
-		watch_set_remove(remote->watched, change->path);
+		watch_set_remove(remote->watched, change->path, &change->directory);
 		pthread_mutex_unlock(&remote->lock);
 	}
 	if (change->kind == CHANGE_ENTRY && change->exists)
 		remote_object_changed(remote, &change->attributes.id);
+	if (change->kind == CHANGE_RESCAN)
+		remote_object_changed(remote, NULL);
 	remote->sink(remote->sink_user, change);
 }
 
-static void deliver_rescan(struct remote *remote)
+static void deliver_rescan(struct remote *remote, uint64_t at)
 {
-	static const struct change rescan = {.kind = CHANGE_RESCAN, .path = ""};
+	const struct change rescan = {.kind = CHANGE_RESCAN, .path = "", .at = at};
 
-	remote_object_changed(remote, NULL);
 	deliver(remote, &rescan);
 }
 
-/* The new session watches nothing. */
-static void deliver_loss(struct remote *remote)
+/* Those that are watched since `at` at the latest.  Under the lock. */
+static struct watched_directory *take_former(struct watch_set *set, uint64_t at)
 {
-	struct watch_set *set = calloc(1, sizeof(*set));
-	struct watch_set *old;
+	struct watched_directory *former = NULL;
 
-	deliver_rescan(remote);
-	if (!set)
-		return;
-	pthread_mutex_lock(&remote->lock);
-	old = remote->watched;
-	remote->watched = set;
-	pthread_mutex_unlock(&remote->lock);
-	for (size_t i = 0; i < WATCH_BUCKETS; i++)
-		while (old->buckets[i]) {
-			struct watched_directory *directory = old->buckets[i];
-			struct change change = {.kind = CHANGE_UNWATCHED, .path = directory->path};
+	for (size_t i = 0; i < WATCH_BUCKETS; i++) {
+		struct watched_directory **slot = &set->buckets[i];
 
-			old->buckets[i] = directory->next;
-			remote->sink(remote->sink_user, &change);
-			free(directory);
+		while (*slot) {
+			struct watched_directory *directory = *slot;
+
+			if (directory->since > at) {
+				slot = &directory->next;
+				continue;
+			}
+			take_out(set, slot);
+			directory->next = former;
+			former = directory;
 		}
-	free(old);
+	}
+	return former;
+}
+
+static void deliver_loss(struct remote *remote, uint64_t at)
+{
+	struct watched_directory *former;
+
+	deliver_rescan(remote, at);
+	pthread_mutex_lock(&remote->lock);
+	former = take_former(remote->watched, at);
+	pthread_mutex_unlock(&remote->lock);
+	while (former) {
+		struct watched_directory *directory = former;
+		struct change change = {.kind = CHANGE_UNWATCHED,
+			.path = directory->path,
+			.directory = directory->id,
+			.at = at};
+
+		former = directory->next;
+		remote->sink(remote->sink_user, &change);
+		free(directory);
+	}
 }
 
 /* Under the lock, but meanwhile.  False: nothing was. */
-static bool deliver_what_was_dropped(struct remote *remote)
+static bool deliver_what_was_lost(struct remote *remote)
 {
-	bool lost = remote->feed_lost;
+	uint64_t at = remote->feed_lost_at;
 
-	if (!remote->feed_overflowed && !lost)
+	if (!remote->feed_lost)
 		return false;
-	remote->feed_overflowed = remote->feed_lost = false;
+	remote->feed_lost = false;
 	pthread_mutex_unlock(&remote->lock);
-	if (lost)
-		deliver_loss(remote);
-	else
-		deliver_rescan(remote);
+	deliver_loss(remote, at);
 	pthread_mutex_lock(&remote->lock);
 	remote->feed_delivered++;
 	pthread_cond_broadcast(&remote->feed_moved);
 	return true;
+}
+
+static void deliver_item(struct remote *remote, const struct feed_change *item)
+{
+	struct wire_reader reader;
+	struct change change;
+
+	if (!item->payload) {
+		deliver_rescan(remote, item->at);
+		return;
+	}
+	reader = wire_reader_over(item->payload, item->size);
+	wire_get_change(&reader, &change);
+	change.at = item->at;
+	deliver(remote, &change);
+}
+
+static void item_free(struct feed_change *item)
+{
+	free(item->payload);
+	free(item);
 }
 
 static void *run_feed(void *argument)
@@ -152,10 +202,8 @@ static void *run_feed(void *argument)
 	pthread_mutex_lock(&remote->lock);
 	while (remote->feed_runs) {
 		struct feed_change *item = remote->feed_first;
-		struct wire_reader reader;
-		struct change change;
 
-		if (deliver_what_was_dropped(remote))
+		if (deliver_what_was_lost(remote))
 			continue;
 		if (!item) {
 			pthread_cond_wait(&remote->feed_moved, &remote->lock);
@@ -167,12 +215,8 @@ static void *run_feed(void *argument)
 		remote->feed_count--;
 		remote->feed_bytes -= item->size;
 		pthread_mutex_unlock(&remote->lock);
-		reader = wire_reader_over(item->payload, item->size);
-		wire_get_change(&reader, &change);
-		change.looked_ns += item->clock_offset_ns;
-		deliver(remote, &change);
-		free(item->payload);
-		free(item);
+		deliver_item(remote, item);
+		item_free(item);
 		pthread_mutex_lock(&remote->lock);
 		remote->feed_delivered++;
 		pthread_cond_broadcast(&remote->feed_moved);
@@ -181,48 +225,118 @@ static void *run_feed(void *argument)
 	return NULL;
 }
 
-/* Under the lock. */
-static void clear_queue(struct remote *remote)
+/* Under the lock, as what follows. */
+static void append(struct remote *remote, struct feed_change *item)
 {
-	while (remote->feed_first) {
-		struct feed_change *next = remote->feed_first->next;
-
-		free(remote->feed_first->payload);
-		free(remote->feed_first);
-		remote->feed_first = next;
-		remote->feed_delivered++;
-	}
-	remote->feed_last = &remote->feed_first;
-	remote->feed_count = remote->feed_bytes = 0;
-}
-
-/* Under the lock.  What is dropped counts as one change that comes: no memory is needed for that.
- */
-static void drop_queue(struct remote *remote, bool *why)
-{
-	clear_queue(remote);
-	if (!remote->feed_overflowed && !remote->feed_lost)
-		remote->feed_received++;
-	*why = true;
+	item->next = NULL;
+	*remote->feed_last = item;
+	remote->feed_last = &item->next;
+	remote->feed_count++;
+	remote->feed_bytes += item->size;
 	pthread_cond_broadcast(&remote->feed_moved);
 }
 
-/* Under the lock. */
-static int push(struct remote *remote, uint8_t *payload, size_t size)
+static struct feed_change *take_queue(struct remote *remote)
+{
+	struct feed_change *items = remote->feed_first;
+
+	remote->feed_first = NULL;
+	remote->feed_last = &remote->feed_first;
+	remote->feed_count = remote->feed_bytes = 0;
+	return items;
+}
+
+static void clear_queue(struct remote *remote)
+{
+	struct feed_change *items = take_queue(remote);
+
+	while (items) {
+		struct feed_change *next = items->next;
+
+		item_free(items);
+		items = next;
+		remote->feed_delivered++;
+	}
+}
+
+/* All watches that began up to there count as ended.  No memory is needed for that. */
+static void lose_watches(struct remote *remote, uint64_t at)
+{
+	clear_queue(remote);
+	if (!remote->feed_lost)
+		remote->feed_received++;
+	remote->feed_lost = true;
+	remote->feed_lost_at = at;
+	pthread_cond_broadcast(&remote->feed_moved);
+}
+
+static bool is_full(const struct remote *remote)
+{
+	return remote->feed_count >= FEED_MAX_CHANGES || remote->feed_bytes >= FEED_MAX_BYTES;
+}
+
+static bool is_end_of_watch(const struct feed_change *item)
+{
+	return item->payload && item->payload[0] == CHANGE_UNWATCHED;
+}
+
+/* Ends of watches stay, and in their order: nothing else tells of them.  The others, and what has
+ * come with `at`, become one loss behind them, in the memory of one of them. */
+static void drop_changes(struct remote *remote, uint64_t at)
+{
+	struct feed_change *items = take_queue(remote), *loss = NULL;
+
+	while (items) {
+		struct feed_change *item = items;
+
+		items = item->next;
+		if (is_end_of_watch(item)) {
+			append(remote, item);
+			continue;
+		}
+		if (loss) {
+			item_free(loss);
+			remote->feed_delivered++;
+		}
+		loss = item;
+	}
+	if (loss) {
+		free(loss->payload);
+		*loss = (struct feed_change){.at = at};
+		append(remote, loss);
+	}
+	if (is_full(remote))
+		lose_watches(remote, at);
+}
+
+static int push(struct remote *remote, uint8_t *payload, size_t size, uint64_t at)
 {
 	struct feed_change *item = calloc(1, sizeof(*item));
 
 	if (!item)
 		return -ENOMEM;
-	*item = (struct feed_change){
-		.payload = payload, .size = size, .clock_offset_ns = remote->clock_offset_ns};
-	*remote->feed_last = item;
-	remote->feed_last = &item->next;
-	remote->feed_count++;
-	remote->feed_bytes += size;
+	*item = (struct feed_change){.payload = payload, .size = size, .at = at};
+	append(remote, item);
 	remote->feed_received++;
-	pthread_cond_broadcast(&remote->feed_moved);
 	return 0;
+}
+
+/* Without a sink, or where there is no room, the payload is not needed. */
+static int take_change(struct remote *remote, uint8_t **payload, size_t size, uint64_t at)
+{
+	int r;
+
+	if (!remote->sink)
+		return 0;
+	if (is_full(remote)) {
+		drop_changes(remote, at);
+		if ((*payload)[0] != CHANGE_UNWATCHED)
+			return 0;
+	}
+	r = push(remote, *payload, size, at);
+	if (r == 0)
+		*payload = NULL;
+	return r;
 }
 
 int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size)
@@ -233,24 +347,13 @@ int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size)
 
 	wire_get_change(&reader, &change);
 	r = wire_reader_finish(&reader);
-	if (r < 0) {
-		free(payload);
-		return r;
-	}
+	if (r == 0 && !remote_position_is_good(change.at))
+		r = -EPROTO;
 	pthread_mutex_lock(&remote->lock);
-	if (!remote->sink) {
-		free(payload);
-	} else if (remote->feed_count >= FEED_MAX_CHANGES || remote->feed_bytes >= FEED_MAX_BYTES) {
-		drop_queue(remote, &remote->feed_overflowed);
-		free(payload);
-	} else {
-		if (change.looked_ns)
-			remote_note_clock(remote, change.looked_ns);
-		r = push(remote, payload, size);
-		if (r < 0)
-			free(payload);
-	}
+	if (r == 0)
+		r = take_change(remote, &payload, size, change.at + remote_base(remote));
 	pthread_mutex_unlock(&remote->lock);
+	free(payload);
 	return r;
 }
 
@@ -295,7 +398,7 @@ void remote_feed_lost(struct remote *remote)
 	pthread_mutex_lock(&remote->lock);
 	watching = remote->sink;
 	if (watching)
-		drop_queue(remote, &remote->feed_lost);
+		lose_watches(remote, remote_base(remote));
 	pthread_mutex_unlock(&remote->lock);
 	if (watching)
 		ask_for_feed_again(remote);
@@ -343,7 +446,7 @@ void remote_unwatch(struct workspace *w, const char *path)
 
 	pthread_mutex_lock(&remote->lock);
 	if (remote->watched)
-		watch_set_remove(remote->watched, path);
+		watch_set_remove(remote->watched, path, NULL);
 	pthread_mutex_unlock(&remote->lock);
 	lane_writer_init(&writer);
 	wire_put_string(&writer, path);
@@ -364,6 +467,6 @@ void remote_feed_stop(struct remote *remote)
 	clear_queue(remote);
 	for (size_t i = 0; remote->watched && i < WATCH_BUCKETS; i++)
 		while (remote->watched->buckets[i])
-			watch_set_remove(remote->watched, remote->watched->buckets[i]->path);
+			free(take_out(remote->watched, &remote->watched->buckets[i]));
 	free(remote->watched);
 }

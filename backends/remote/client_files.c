@@ -102,6 +102,8 @@ static int64_t take_opened(struct query *q, int64_t result, struct remote_file *
 			return -EIO;
 		remote_file_prefill(
 			file, steal_ptr(&q->call->payload), q->in.data + q->in.offset, got, wanted);
+	} else if (query_finish(q, result) < 0) {
+		return -EIO;
 	}
 	*ret_attributes = attributes;
 	pthread_mutex_lock(&file->remote->lock);
@@ -324,8 +326,10 @@ int remote_close(struct op_context *ctx, struct open_file *open_file)
 {
 	struct remote_file *file = remote_file_of(open_file);
 	int r = remote_flush(ctx, open_file);
+	uint64_t position = ctx->served.position;
 
 	send_close(ctx, file);
+	ctx->served.position = position; /* of the writes */
 	file_unpublish(file);
 	pthread_mutex_lock(&file->lock);
 	remote_file_drop_chunks(file);
@@ -388,7 +392,7 @@ ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 			r = remote_file_ready(ctx, target);
 		remote_request_begin(&request, &q);
 		query_uses(&q, target);
-		result = r < 0 ? r : query_run(&q);
+		result = r < 0 ? r : query_finish(&q, query_run(&q));
 	} while (query_end(&q, &result));
 	return result > 0 && (uint64_t)result > size ? -EIO : (ssize_t)result;
 }

@@ -43,7 +43,7 @@ struct call_data {
 	struct call_data *next;
 	uint8_t *payload;
 	size_t size;
-	uint64_t clock_offset_ns; /* of the session that it came in */
+	uint64_t base; /* of the session that it came in */
 };
 
 /* One request under way. */
@@ -60,8 +60,9 @@ struct call {
 	bool may_spread; /* any channel will do */
 	struct remote_channel *channel; /* that it went out by; NULL: the first */
 	int64_t result;
-	uint64_t began_ns, done_ns;
-	uint8_t *payload; /* of the reply */
+	uint64_t position; /* of the reply; 0: none */
+	uint64_t base;     /* of the session that it came in */
+	uint8_t *payload;  /* of the reply */
 	struct wire_reader body;
 	struct call_data *first, **last;
 	size_t data_bytes; /* of the frames in that list */
@@ -79,9 +80,9 @@ struct call {
 
 struct feed_change {
 	struct feed_change *next;
-	uint8_t *payload;
+	uint8_t *payload; /* NULL: changes up to `at` were dropped */
 	size_t size;
-	uint64_t clock_offset_ns; /* of the session that it came in */
+	uint64_t at;
 };
 
 struct remote_file;
@@ -121,7 +122,7 @@ struct remote {
 	struct remote_process *processes;
 	uint64_t next_handle;
 	uint32_t next_process;
-	uint64_t epoch; /* counts sessions: handles of another one are gone */
+	uint64_t epoch; /* counts sessions: handles of another one are gone, positions higher */
 
 	/* the link; under the lock */
 	pthread_t manager_thread;
@@ -154,20 +155,32 @@ struct remote {
 	pthread_cond_t feed_moved;
 	struct feed_change *feed_first, **feed_last;
 	size_t feed_count, feed_bytes;
-	bool feed_overflowed, feed_lost; /* to be told before what is in the queue */
+	bool feed_lost;        /* all watches ended: to be told before what is in the queue ... */
+	uint64_t feed_lost_at; /* ... those that began up to this position */
 	uint64_t feed_received, feed_delivered;
 	struct watch_set *watched;
 
 	atomic_bool lost;                 /* the lane said so */
 	atomic_int_fast64_t bad_since_ms; /* 0: the link is fine */
 	atomic_uint_fast64_t round_trips, reconnects, unwatched;
-	uint64_t done_ns; /* the far clock, as of the latest result; under lock */
-	/* What is added to the far clock, so that it does not go back with a new session. */
-	uint64_t clock_offset_ns;     /* under lock */
-	bool clock_is_new;            /* no time has come in this session; under lock */
 	atomic_size_t chunk_bytes;    /* of all files, read ahead or on the way */
 	atomic_uint_fast64_t changes; /* of content that we know of */
 };
+
+/* Positions of the far end begin anew with each session.  Here those of a later one are higher than
+ * all of those before, of which some may be on their way to their caller still. */
+enum { SESSION_POSITION_BITS = 42 };
+
+static inline bool remote_position_is_good(uint64_t position)
+{
+	return position >> SESSION_POSITION_BITS == 0;
+}
+
+/* Under the lock. */
+static inline uint64_t remote_base(const struct remote *remote)
+{
+	return remote->epoch << SESSION_POSITION_BITS;
+}
 
 static inline struct remote *remote_of(struct workspace *w)
 {
@@ -189,9 +202,9 @@ struct query {
 	struct remote *remote;
 	struct op_context *ctx;
 	struct call *call;
-	struct wire_writer out;   /* the arguments go here */
-	struct wire_reader in;    /* the answer, after query_run() */
-	uint64_t clock_offset_ns; /* of the part that is being taken */
+	struct wire_writer out; /* the arguments go here */
+	struct wire_reader in;  /* the answer, after query_run() */
+	uint64_t base;          /* of the part that is being taken */
 	enum lane_priority priority;
 	int error; /* of the start; query_run() returns it */
 };
@@ -227,7 +240,8 @@ void query_done(struct query *q);
 /* query_done(), and remote_again(): whether the request is to be made anew. */
 bool query_end(struct query *q, int64_t *result);
 
-/* Checks the end of the answer: `result`, or -EIO for a malformed one. */
+/* Takes the facts behind the answer to a change, and checks its end: `result`, or -EIO for a
+ * malformed one. */
 int64_t query_finish(struct query *q, int64_t result);
 
 void call_free(struct call *call);
@@ -243,10 +257,6 @@ int remote_wait(struct remote *remote, struct op_context *ctx, pthread_cond_t *c
 
 /* True when the link has been down for longer than calls may wait. */
 bool remote_is_offline(struct remote *remote);
-
-/* A time of the far clock has come: sets the session's clock_offset_ns if it is the first.  Under
- * the lock, by the reader thread. */
-void remote_note_clock(struct remote *remote, uint64_t far_ns);
 
 /* From the reader thread. */
 int remote_received(void *user, const struct frame_header *header, uint8_t *payload);
@@ -337,7 +347,9 @@ void remote_unwatch(struct workspace *w, const char *path);
 int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size);
 void remote_feed_lost(struct remote *remote); /* a new session */
 void remote_feed_stop(struct remote *remote);
-void remote_note_watched(struct remote *remote, const char *path, bool watched);
+/* `since` 0: it could not be watched. */
+void remote_note_watched(
+	struct remote *remote, const char *path, const struct object_id *id, uint64_t since);
 size_t remote_watched_count(struct remote *remote);
 
 /* ---- client_names.c ------------------------------------------------------------------------ */
@@ -345,7 +357,7 @@ size_t remote_watched_count(struct remote *remote);
 int remote_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	struct attributes *ret_attributes);
 int remote_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-	bool watch, dir_entry_sink sink, void *user, bool *ret_watched);
+	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since);
 int remote_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
 	const struct scan_request *scan, dir_entry_sink sink, void *user);
 int remote_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
@@ -399,12 +411,13 @@ struct chunk {
 struct remote_file {
 	struct open_file base;
 	struct remote *remote;
-	struct remote_file *next; /* in remote->files; under remote->lock, as are the next eight */
-	unsigned refs;            /* the owner, and requests under way */
-	unsigned writes;          /* not yet acknowledged */
-	int write_error;          /* -errno that no flush or fsync has told; 0 */
-	bool writer_told;         /* of it, by write */
-	uint64_t done_ns;         /* when the far end was done with the latest write */
+	struct remote_file *next;  /* in remote->files; under remote->lock, as are the next nine */
+	unsigned refs;             /* the owner, and requests under way */
+	unsigned writes;           /* not yet acknowledged */
+	int write_error;           /* -errno that no flush or fsync has told; 0 */
+	bool writer_told;          /* of it, by write */
+	uint64_t written_at;       /* the highest position of its writes' replies, and ... */
+	struct attributes written; /* ... what that tells of the file */
 	bool closed;
 	bool is_new;     /* made through this handle */
 	bool has_xattrs; /* is_new: some were set since */

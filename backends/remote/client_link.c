@@ -168,7 +168,6 @@ static void begin_session(struct remote *remote)
 {
 	lane_reset(remote->lane);
 	pthread_mutex_lock(&remote->lock);
-	remote->clock_is_new = true;
 	remote_channels_drop(remote);
 	remote_fail_calls(remote);
 	remote_processes_lost(remote);

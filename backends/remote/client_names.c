@@ -45,12 +45,12 @@ static int note_entry(struct listing *listing, const struct dir_entry *entry)
 {
 	cleanup_free char *path = NULL;
 
-	if (!listing->directory || !entry->watched)
+	if (!listing->directory || !entry->watched_since)
 		return 0;
 	path = path_join(listing->directory, entry->path);
 	if (!path)
 		return -ENOMEM;
-	remote_note_watched(listing->remote, path, true);
+	remote_note_watched(listing->remote, path, &entry->attributes.id, entry->watched_since);
 	return 0;
 }
 
@@ -61,24 +61,36 @@ static bool is_endless(struct listing *listing, const struct dir_entry *entry)
 	return listing->bytes > LISTING_MAX_BYTES;
 }
 
+/* False: the far end tells positions that it cannot have, or none for an entry of a scan. */
+static bool rebase(const struct listing *listing, struct dir_entry *entry)
+{
+	if (!remote_position_is_good(entry->at) || !remote_position_is_good(entry->watched_since) ||
+		(listing->directory && !entry->at))
+		return false;
+	if (entry->at)
+		entry->at += listing->query->base;
+	if (entry->watched_since)
+		entry->watched_since += listing->query->base;
+	return true;
+}
+
 static int take_entries(void *user, struct wire_reader *part)
 {
 	struct listing *listing = user;
 	cleanup_buffer struct buffer path = {0};
-	uint64_t looked_ns = 0;
+	uint64_t at = 0;
 	struct dir_entry entry;
 	size_t path_bytes = 0;
 	int r = 0;
 
 	while (r >= 0 && wire_reader_left(part) > 0) {
-		wire_get_dir_entry(part, &path, &looked_ns, &entry);
+		wire_get_dir_entry(part, &path, &at, &entry);
 		path_bytes += path.size;
 		if (part->failed || path_bytes > LISTING_PATHS_MAX_BYTES ||
-			(listing->directory && !entry.looked_ns) ||
+			!rebase(listing, &entry) ||
 			(!listing->directory && !path_is_name(entry.path)) ||
 			is_endless(listing, &entry))
 			return -EIO;
-		entry.looked_ns += listing->query->clock_offset_ns;
 		r = note_entry(listing, &entry);
 		if (r >= 0)
 			r = listing->sink(listing->user, &entry);
@@ -94,13 +106,13 @@ static int64_t no_second_time(const struct listing *listing, int64_t result)
 }
 
 int remote_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-	bool watch, dir_entry_sink sink, void *user, bool *ret_watched)
+	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since)
 {
 	cleanup_remote_request struct remote_request request = {
 		ctx, remote_of(w), REQUEST_READDIR, .object = directory};
 	struct query q;
 	struct listing listing = {.remote = remote_of(w), .query = &q, .sink = sink, .user = user};
-	bool watched = false;
+	uint64_t since = 0;
 	int64_t result;
 	int r = remote_settle(ctx, remote_of(w));
 
@@ -111,7 +123,8 @@ int remote_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 		remote_request_begin(&request, &q);
 		result = query_run_stream(&q, take_entries, &listing);
 		if (result >= 0) {
-			watched = wire_get_number_max(&q.in, 1);
+			since = wire_get_number(&q.in);
+			since = since && remote_position_is_good(since) ? since + q.call->base : 0;
 			result = query_finish(&q, result);
 		}
 		result = no_second_time(&listing, result);
@@ -119,8 +132,8 @@ int remote_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 	if (result < 0)
 		return (int)result;
 	if (watch && !directory->file)
-		remote_note_watched(remote_of(w), directory->path, watched);
-	*ret_watched = watched;
+		remote_note_watched(remote_of(w), directory->path, &directory->id, since);
+	*ret_since = since;
 	return 0;
 }
 

@@ -63,8 +63,8 @@ int64_t remote_request_run(const struct remote_request *request,
 	do {
 		remote_request_begin(request, &q);
 		result = query_run(&q);
-		if (result >= 0 && take)
-			result = take(user, &q, result);
+		if (result >= 0)
+			result = take ? take(user, &q, result) : query_finish(&q, result);
 	} while (query_end(&q, &result));
 	return result;
 }

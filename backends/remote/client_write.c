@@ -82,7 +82,8 @@ static void release(const struct queued_write *write)
 	pthread_cond_broadcast(&remote->freed);
 }
 
-static void finish_write(struct call *call, int64_t result)
+/* `written`: what the reply tells of the file, or NULL. */
+static void finish_write(struct call *call, int64_t result, const struct attributes *written)
 {
 	struct queued_write *write = call->user;
 	struct remote_file *file = write->file;
@@ -91,8 +92,10 @@ static void finish_write(struct call *call, int64_t result)
 	if (result == RESULT_AGAIN)
 		result = -EIO;
 	pthread_mutex_lock(&remote->lock);
-	if (call->done_ns > file->done_ns)
-		file->done_ns = call->done_ns;
+	if (written && call->position > file->written_at) {
+		file->written_at = call->position;
+		file->written = *written;
+	}
 	if (result < 0 && !file->write_error)
 		file->write_error = (int)result;
 	if (result < 0)
@@ -107,9 +110,17 @@ static void finish_write(struct call *call, int64_t result)
 static void write_answered(struct call *call)
 {
 	const struct queued_write *write = call->user;
-	bool is_short = call->result >= 0 && (uint64_t)call->result < write->size;
+	int64_t result = call->result;
+	struct facts facts = {0};
 
-	finish_write(call, is_short ? -ENOSPC : call->result);
+	if (result >= 0) {
+		wire_get_facts(&call->body, &facts);
+		if (wire_reader_finish(&call->body) < 0)
+			result = -EIO;
+		else if ((uint64_t)result < write->size)
+			result = -ENOSPC;
+	}
+	finish_write(call, result, facts.object.mode ? &facts.object : NULL);
 }
 
 /* Under remote->lock. */
@@ -218,8 +229,9 @@ static int wait_for_writes(struct op_context *ctx, struct remote_file *file)
 		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
 	if (r == 0)
 		r = take_error(file);
-	ctx->served.done_ns = file->done_ns ? file->done_ns : remote->done_ns;
-	ctx->served.began_ns = ctx->served.done_ns;
+	ctx->served.position = file->written_at;
+	if (ctx->facts)
+		ctx->facts->object = file->written;
 	pthread_mutex_unlock(&remote->lock);
 	return r;
 }
@@ -251,6 +263,7 @@ ssize_t remote_write(struct op_context *ctx, struct open_file *open_file, const 
 	}
 	/* Only now: whoever reads from here on reads behind the queued writes. */
 	remote_object_changed(file->remote, &file->id);
+	ctx->served.position = 0;
 	if (r < 0 && done)
 		return (ssize_t)done; /* whoever comes next is told */
 	if (r < 0)

@@ -80,6 +80,8 @@ static int64_t job_answer(struct job *job, const struct request_type *type, stru
 
 	if (!job->cancelled)
 		result = type->handle(job, out);
+	if (result >= 0 && type->is_change)
+		wire_put_facts(out, &job->facts);
 	if (job->in.failed)
 		result = -EPROTO;
 	if (result >= 0 && out->error)
@@ -105,7 +107,6 @@ static void job_run(struct job *job)
 	const struct request_type *type = server_request_type(job->header.type);
 	static const uint8_t room[WIRE_RESULT_BYTES];
 	cleanup_wire_writer struct wire_writer out = {0};
-	uint64_t began_ns = clock_now_ns();
 	int64_t result;
 
 	lane_writer_init(&out);
@@ -114,7 +115,7 @@ static void job_run(struct job *job)
 		result = job_answer(job, type, &out);
 		out.error = 0;
 		wire_set_result(
-			out.buffer.data + FRAME_HEADER_BYTES, result, began_ns, clock_now_ns());
+			out.buffer.data + FRAME_HEADER_BYTES, result, job->ctx.served.position);
 	}
 	if (lane_send(job->lane, answer_priority(job), FRAME_REPLY, job->header.id, &out) < 0)
 		log_error("no memory for the answer to request %u", job->header.id);
@@ -281,6 +282,8 @@ static int read_prologue(struct job *job, uint64_t *ret_order)
 		job->groups[i] = (gid_t)wire_get_number_max(&job->in, UINT32_MAX);
 	job->ctx.groups = job->groups;
 	job->ctx.group_count = count;
+	if (server_request_type(job->header.type)->is_change)
+		job->ctx.facts = &job->facts;
 	*ret_order = wire_get_number(&job->in);
 	return job->in.failed ? -EPROTO : 0;
 }
@@ -597,7 +600,8 @@ int server_new(struct workspace *w, const struct server_callbacks *callbacks, vo
 	server->small.last = &server->small.first;
 	server->bulk.last = &server->bulk.first;
 	pthread_mutex_init(&server->lock, NULL);
-	pthread_mutex_init(&server->written_lock, NULL);
+	pthread_mutex_init(&server->changed_lock, NULL);
+	pthread_mutex_init(&server->feed_lock, NULL);
 	clock_cond_init(&server->work);
 	clock_cond_init(&server->moved);
 	*ret_server = server;
@@ -640,7 +644,8 @@ void server_free(struct server *server)
 	pthread_cond_destroy(&server->work);
 	pthread_cond_destroy(&server->moved);
 	pthread_mutex_destroy(&server->lock);
-	pthread_mutex_destroy(&server->written_lock);
+	pthread_mutex_destroy(&server->changed_lock);
+	pthread_mutex_destroy(&server->feed_lock);
 	free(server);
 }
 

@@ -11,29 +11,27 @@
 
 enum { HASHED_MAX_BYTES = 256 << 10 };
 
-/* ---- What the client wrote to ------------------------------------------------------ */
+/* ---- What the client changed -------------------------------------------------------- */
 
-static struct object_id *written_slot(struct server *server, const struct object_id *id)
+static struct object_id *changed_slot(struct server *server, const struct object_id *id)
 {
-	return &server->written[XXH3_64bits(id, sizeof(*id)) % WRITTEN_SLOTS];
+	return &server->changed[XXH3_64bits(id, sizeof(*id)) % CHANGED_SLOTS];
 }
 
-void server_note_written(struct server *server, struct handle *handle)
+void server_note_changed(struct server *server, const struct object_id *id)
 {
-	if (atomic_exchange(&handle->written, true))
-		return;
-	pthread_mutex_lock(&server->written_lock);
-	*written_slot(server, &handle->object) = handle->object;
-	pthread_mutex_unlock(&server->written_lock);
+	pthread_mutex_lock(&server->changed_lock);
+	*changed_slot(server, id) = *id;
+	pthread_mutex_unlock(&server->changed_lock);
 }
 
-static bool was_written(struct server *server, const struct object_id *id)
+static bool was_changed(struct server *server, const struct object_id *id)
 {
 	bool result;
 
-	pthread_mutex_lock(&server->written_lock);
-	result = object_id_equal(written_slot(server, id), id);
-	pthread_mutex_unlock(&server->written_lock);
+	pthread_mutex_lock(&server->changed_lock);
+	result = object_id_equal(changed_slot(server, id), id);
+	pthread_mutex_unlock(&server->changed_lock);
 	return result;
 }
 
@@ -73,7 +71,7 @@ static bool hash_content(
 	cleanup_free uint8_t *data = NULL;
 
 	if (change->kind != CHANGE_ENTRY || !change->exists || !S_ISREG(now->mode) || !size ||
-		now->size_bytes > HASHED_MAX_BYTES || !was_written(server, &now->id))
+		now->size_bytes > HASHED_MAX_BYTES || !was_changed(server, &now->id))
 		return false;
 	data = malloc(size + 1);
 	if (!data || read_in_state(server, change->path, now, data, size + 1) < 0)
@@ -94,9 +92,10 @@ static void send_change(struct server *server, const struct change *change)
 		server->feed_lost = true;
 }
 
-void server_tick(struct server *server)
+/* Under feed_lock. */
+static void send_loss(struct server *server)
 {
-	static const struct change rescan = {.kind = CHANGE_RESCAN, .path = ""};
+	const struct change rescan = {.kind = CHANGE_RESCAN, .path = "", .at = server->feed_at};
 
 	if (!server->feed_lost || lane_waiting_bytes(server->lane) > FEED_MAX_BYTES / 2)
 		return;
@@ -104,20 +103,33 @@ void server_tick(struct server *server)
 	send_change(server, &rescan);
 }
 
+void server_tick(struct server *server)
+{
+	/* Who has it does this himself, and may have to wait for a file system. */
+	if (pthread_mutex_trylock(&server->feed_lock) != 0)
+		return;
+	send_loss(server);
+	pthread_mutex_unlock(&server->feed_lock);
+}
+
+/* The end of a watch is told whatever else is not: there is one at most for each. */
 static void feed(void *user, const struct change *change)
 {
 	struct server *server = user;
 	struct change told = *change;
 	XXH128_canonical_t hash;
 
+	pthread_mutex_lock(&server->feed_lock);
+	server->feed_at = change->at;
 	if (lane_waiting_bytes(server->lane) > FEED_MAX_BYTES)
 		server->feed_lost = true;
-	server_tick(server);
-	if (server->feed_lost)
-		return;
-	if (hash_content(server, change, &hash))
-		told.hash = hash.digest;
-	send_change(server, &told);
+	if (change->kind == CHANGE_UNWATCHED || !server->feed_lost) {
+		if (hash_content(server, change, &hash))
+			told.hash = hash.digest;
+		send_change(server, &told);
+	}
+	send_loss(server);
+	pthread_mutex_unlock(&server->feed_lock);
 }
 
 int64_t handle_watch(struct job *job, struct wire_writer *out)

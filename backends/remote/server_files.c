@@ -33,6 +33,7 @@ static int read_file_ref(struct job *job, struct file_ref *ref)
 static int put_opened(struct job *job, struct wire_writer *out, struct open_file *file,
 	const struct attributes *attributes, size_t inline_bytes)
 {
+	uint64_t position = job->ctx.served.position;
 	ssize_t got = 0;
 
 	wire_put_attributes(out, attributes);
@@ -45,6 +46,7 @@ static int put_opened(struct job *job, struct wire_writer *out, struct open_file
 			&job->ctx, file, out->buffer.data + out->buffer.size, inline_bytes, 0);
 	if (got > 0)
 		out->buffer.size += (size_t)got;
+	job->ctx.served.position = position; /* that of the attributes */
 	return 0;
 }
 
@@ -179,7 +181,7 @@ int64_t handle_write(struct job *job, struct wire_writer *out)
 		r = wire_reader_finish(&job->in);
 	if (r < 0)
 		return r;
-	server_note_written(job->server, ref.handle);
+	server_note_changed(job->server, &ref.handle->object);
 	return write_all(job, ref.handle->file, data, size, (off_t)offset);
 }
 
@@ -216,9 +218,10 @@ int64_t handle_fallocate(struct job *job, struct wire_writer *out)
 	(void)out;
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
-	return r < 0 ? r
-		     : workspace_fallocate(
-			       &job->ctx, ref.handle->file, mode, (off_t)offset, (off_t)length);
+	if (r < 0)
+		return r;
+	server_note_changed(job->server, &ref.handle->object);
+	return workspace_fallocate(&job->ctx, ref.handle->file, mode, (off_t)offset, (off_t)length);
 }
 
 int64_t handle_seek(struct job *job, struct wire_writer *out)
@@ -250,9 +253,11 @@ int64_t handle_copy_range(struct job *job, struct wire_writer *out)
 		r = r_to;
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
-	return r < 0 ? r
-		     : workspace_copy_range(&job->ctx, from.handle->file, (off_t)from_offset,
-			       to.handle->file, (off_t)to_offset, size);
+	if (r < 0)
+		return r;
+	server_note_changed(job->server, &to.handle->object);
+	return workspace_copy_range(&job->ctx, from.handle->file, (off_t)from_offset,
+		to.handle->file, (off_t)to_offset, size);
 }
 
 /* ---- Locks ------------------------------------------------------------------------ */

@@ -23,7 +23,7 @@ enum {
 	JOB_BUCKETS = 256,
 	HANDLE_BUCKETS = 1024,
 	SERVER_STACK_BYTES = 512 << 10,
-	WRITTEN_SLOTS = 4096,
+	CHANGED_SLOTS = 4096,
 };
 
 /* One connection of the session, of those it may have. */
@@ -42,6 +42,7 @@ struct job {
 	uint8_t *payload;
 	struct wire_reader in; /* what the handler has not read yet */
 	struct op_context ctx;
+	struct facts facts; /* of a request that changes something */
 	gid_t *groups;
 	atomic_bool cancelled;
 	int64_t credit;         /* listings: bytes that may be sent; under server->lock */
@@ -59,7 +60,6 @@ struct handle {
 	struct job *first, **last;
 	struct open_file *file;
 	struct object_id object;
-	atomic_bool written; /* it is in server->written */
 };
 
 struct job_queue {
@@ -88,9 +88,11 @@ struct server {
 	unsigned closing; /* CLOSE requests that are not done */
 	struct server_process *processes;
 	size_t process_count;
-	atomic_bool feed_lost;
-	pthread_mutex_t written_lock;
-	struct object_id written[WRITTEN_SLOTS]; /* files that the client wrote to lately */
+	pthread_mutex_t feed_lock; /* changes leave in the order of their positions */
+	bool feed_lost;            /* under it, as is the next */
+	uint64_t feed_at;          /* position of the latest change, told or lost */
+	pthread_mutex_t changed_lock;
+	struct object_id changed[CHANGED_SLOTS]; /* objects that the client changed lately */
 };
 
 /* ---- server.c ---------------------------------------------------------------- */
@@ -129,9 +131,9 @@ struct handle *server_handle_remove(struct server *server, uint64_t id);
 
 /* ---- server_feed.c ------------------------------------------------------------ */
 
-/* The client writes through the handle: changes of its file are told with a hash of the
- * content from now on, so that the client knows whether it is what it wrote. */
-void server_note_written(struct server *server, struct handle *handle);
+/* The client changes the object: changes of a file are told with a hash of its content from now
+ * on, so that the client knows whether it is what it wrote, or had before. */
+void server_note_changed(struct server *server, const struct object_id *id);
 
 /* ---- server_names.c, server_files.c, server_exec.c ------------------------------ */
 
@@ -141,8 +143,9 @@ typedef int64_t (*request_handler)(struct job *job, struct wire_writer *out);
 
 struct request_type {
 	request_handler handle;
-	bool is_long; /* may wait for other requests: gets a thread of its own */
-	bool is_bulk; /* the reply may be large */
+	bool is_long;   /* may wait for other requests: gets a thread of its own */
+	bool is_bulk;   /* the reply may be large */
+	bool is_change; /* facts of what it left behind follow the answer */
 };
 
 /* NULL: unknown.  (server_requests.c) */

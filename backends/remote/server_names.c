@@ -31,6 +31,12 @@ void server_object_done(struct server_object *object)
 	object->handle = NULL;
 }
 
+static void note_changed(const struct server_object *object)
+{
+	server_note_changed(
+		object->server, object->handle ? &object->handle->object : &object->ref.id);
+}
+
 int64_t handle_getattr(struct job *job, struct wire_writer *out)
 {
 	cleanup_server_object struct server_object object;
@@ -56,7 +62,7 @@ struct listing {
 	struct wire_writer chunk;
 	size_t chunk_bytes;
 	struct buffer previous; /* path of the last entry in the chunk ... */
-	uint64_t previous_ns;   /* ... and when it was looked at */
+	uint64_t previous_at;   /* ... and its position */
 	size_t path_bytes;      /* of all paths in it */
 };
 
@@ -85,7 +91,7 @@ static void start_chunk(struct listing *listing)
 	else
 		lane_writer_init(&listing->chunk);
 	listing->previous.size = 0;
-	listing->previous_ns = 0;
+	listing->previous_at = 0;
 	listing->path_bytes = 0;
 }
 
@@ -121,8 +127,8 @@ static int put_entry(void *user, const struct dir_entry *entry)
 	}
 	if (r < 0)
 		return r;
-	wire_put_dir_entry(&listing->chunk, previous, listing->previous_ns, &small);
-	listing->previous_ns = small.looked_ns;
+	wire_put_dir_entry(&listing->chunk, previous, listing->previous_at, &small);
+	listing->previous_at = small.at;
 	listing->previous.size = 0;
 	listing->path_bytes += path_size;
 	return buffer_append(&listing->previous, entry->path, path_size);
@@ -132,8 +138,9 @@ int64_t handle_readdir(struct job *job, struct wire_writer *out)
 {
 	cleanup_listing struct listing listing = {.job = job};
 	cleanup_server_object struct server_object object;
-	bool watch, watched = false;
 	int r = server_object_read(job, &object);
+	uint64_t since = 0;
+	bool watch;
 
 	watch = wire_get_number_max(&job->in, 1);
 	if (r == 0)
@@ -141,11 +148,11 @@ int64_t handle_readdir(struct job *job, struct wire_writer *out)
 	if (r < 0)
 		return r;
 	start_chunk(&listing);
-	r = workspace_readdir(&job->ctx, job->server->workspace, &object.ref, watch, put_entry,
-		&listing, &watched);
+	r = workspace_readdir(
+		&job->ctx, job->server->workspace, &object.ref, watch, put_entry, &listing, &since);
 	if (r >= 0)
 		r = flush_listing(&listing);
-	wire_put_number(out, watched);
+	wire_put_number(out, since);
 	return r;
 }
 
@@ -248,6 +255,8 @@ int64_t handle_link(struct job *job, struct wire_writer *out)
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
 	if (r == 0)
+		note_changed(&object);
+	if (r == 0)
 		r = workspace_link(
 			&job->ctx, job->server->workspace, &object.ref, path, &attributes);
 	return put_made(out, r, &attributes);
@@ -290,9 +299,10 @@ int64_t handle_rename(struct job *job, struct wire_writer *out)
 	(void)out;
 	wire_get_object_id(&job->in, &expected);
 	r = wire_reader_finish(&job->in);
-	return r < 0 ? r
-		     : workspace_rename(
-			       &job->ctx, job->server->workspace, from, to, flags, &expected);
+	if (r < 0)
+		return r;
+	server_note_changed(job->server, &expected);
+	return workspace_rename(&job->ctx, job->server->workspace, from, to, flags, &expected);
 }
 
 /* ---- Attributes ---------------------------------------------------------------------- */
@@ -307,6 +317,8 @@ int64_t handle_setattr(struct job *job, struct wire_writer *out)
 	wire_get_attributes(&job->in, &want);
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
+	if (r == 0)
+		note_changed(&object);
 	if (r == 0)
 		r = workspace_setattr(
 			&job->ctx, job->server->workspace, &object.ref, mask, &want, &attributes);

@@ -174,14 +174,13 @@ void wire_put_object(
 	wire_put_number(w, handle);
 }
 
-void wire_set_result(uint8_t *at, int64_t result, uint64_t began_ns, uint64_t done_ns)
+void wire_set_result(uint8_t *out, int64_t result, uint64_t position)
 {
 	uint64_t code = (uint64_t)(result < 0 ? -wire_code_of_errno((int)-result) : result);
 
 	for (int i = 0; i < 8; i++) {
-		at[i] = (uint8_t)(code >> (8 * i));
-		at[8 + i] = (uint8_t)(began_ns >> (8 * i));
-		at[16 + i] = (uint8_t)(done_ns >> (8 * i));
+		out[i] = (uint8_t)(code >> (8 * i));
+		out[8 + i] = (uint8_t)(position >> (8 * i));
 	}
 }
 
@@ -250,11 +249,32 @@ void wire_put_fs_stats(struct wire_writer *w, const struct fs_stats *s)
 		wire_put_number(w, numbers[i]);
 }
 
+enum fact_bits {
+	FACT_PARENT = 1 << 0,
+	FACT_NEW_PARENT = 1 << 1,
+	FACT_OBJECT = 1 << 2,
+	FACT_BITS = (1 << 3) - 1,
+};
+
+void wire_put_facts(struct wire_writer *w, const struct facts *facts)
+{
+	wire_put_number(w, (facts->parent.mode ? FACT_PARENT : 0) |
+				   (facts->new_parent.mode ? FACT_NEW_PARENT : 0) |
+				   (facts->object.mode ? FACT_OBJECT : 0));
+	if (facts->parent.mode)
+		wire_put_attributes(w, &facts->parent);
+	if (facts->new_parent.mode)
+		wire_put_attributes(w, &facts->new_parent);
+	if (facts->object.mode)
+		wire_put_attributes(w, &facts->object);
+}
+
 void wire_put_change(struct wire_writer *w, const struct change *change)
 {
 	wire_put_number(w, change->kind);
 	wire_put_string(w, change->path);
-	wire_put_number(w, change->looked_ns);
+	wire_put_object_id(w, &change->directory);
+	wire_put_number(w, change->at);
 	wire_put_number(w, change->exists);
 	if (!change->exists)
 		return;
@@ -269,7 +289,7 @@ enum entry_bits {
 	ENTRY_COMPLETE = 1 << 1,
 	ENTRY_LINK = 1 << 2,
 	ENTRY_CONTENT = 1 << 3,
-	ENTRY_LOOKED = 1 << 4,
+	ENTRY_MOVED_ON = 1 << 4, /* its position is not that of the entry before */
 	ENTRY_BITS = (1 << 5) - 1,
 };
 
@@ -282,21 +302,24 @@ static size_t shared_length(const char *a, const char *b)
 	return length;
 }
 
-void wire_put_dir_entry(struct wire_writer *w, const char *previous, uint64_t previous_ns,
+void wire_put_dir_entry(struct wire_writer *w, const char *previous, uint64_t previous_at,
 	const struct dir_entry *entry)
 {
 	size_t shared = shared_length(previous, entry->path);
-	unsigned bits =
-		(entry->watched ? ENTRY_WATCHED : 0) | (entry->complete ? ENTRY_COMPLETE : 0) |
-		(entry->link_target ? ENTRY_LINK : 0) | (entry->content ? ENTRY_CONTENT : 0) |
-		(entry->looked_ns != previous_ns ? ENTRY_LOOKED : 0);
+	unsigned bits = (entry->watched_since ? ENTRY_WATCHED : 0) |
+			(entry->complete ? ENTRY_COMPLETE : 0) |
+			(entry->link_target ? ENTRY_LINK : 0) |
+			(entry->content ? ENTRY_CONTENT : 0) |
+			(entry->at != previous_at ? ENTRY_MOVED_ON : 0);
 
 	wire_put_number(w, bits);
 	wire_put_number(w, shared);
 	wire_put_string(w, entry->path + shared);
 	wire_put_attributes(w, &entry->attributes);
-	if (entry->looked_ns != previous_ns)
-		wire_put_number(w, entry->looked_ns);
+	if (entry->at != previous_at)
+		wire_put_signed(w, (int64_t)(entry->at - previous_at));
+	if (entry->watched_since)
+		wire_put_signed(w, (int64_t)(entry->at - entry->watched_since));
 	if (entry->link_target)
 		wire_put_string(w, entry->link_target);
 	if (entry->content)
@@ -414,18 +437,16 @@ int64_t wire_get_error(struct wire_reader *r)
 	return result_of_code(wire_get_signed(r));
 }
 
-int64_t wire_get_result(struct wire_reader *r, uint64_t *ret_began_ns, uint64_t *ret_done_ns)
+int64_t wire_get_result(struct wire_reader *r, uint64_t *ret_position)
 {
 	const uint8_t *bytes = wire_get_raw(r, WIRE_RESULT_BYTES);
-	uint64_t code = 0, began_ns = 0, done_ns = 0;
+	uint64_t code = 0, position = 0;
 
 	for (int i = 0; bytes && i < 8; i++) {
 		code |= (uint64_t)bytes[i] << (8 * i);
-		began_ns |= (uint64_t)bytes[8 + i] << (8 * i);
-		done_ns |= (uint64_t)bytes[16 + i] << (8 * i);
+		position |= (uint64_t)bytes[8 + i] << (8 * i);
 	}
-	*ret_began_ns = began_ns;
-	*ret_done_ns = done_ns;
+	*ret_position = position;
 	return result_of_code((int64_t)code);
 }
 
@@ -511,12 +532,26 @@ void wire_get_fs_stats(struct wire_reader *r, struct fs_stats *s)
 	s->name_max_bytes = (uint32_t)wire_get_number_max(r, UINT32_MAX);
 }
 
+void wire_get_facts(struct wire_reader *r, struct facts *facts)
+{
+	unsigned bits = (unsigned)wire_get_number_max(r, FACT_BITS);
+
+	*facts = (struct facts){0};
+	if (bits & FACT_PARENT)
+		wire_get_attributes(r, &facts->parent);
+	if (bits & FACT_NEW_PARENT)
+		wire_get_attributes(r, &facts->new_parent);
+	if (bits & FACT_OBJECT)
+		wire_get_attributes(r, &facts->object);
+}
+
 void wire_get_change(struct wire_reader *r, struct change *change)
 {
 	*change = (struct change){0};
 	change->kind = (enum change_kind)wire_get_number_max(r, CHANGE_UNWATCHED);
 	change->path = wire_get_path(r);
-	change->looked_ns = wire_get_number(r);
+	wire_get_object_id(r, &change->directory);
+	change->at = wire_get_number(r);
 	change->exists = wire_get_number_max(r, 1);
 	if (!change->exists)
 		return;
@@ -540,17 +575,18 @@ static void get_entry_path(struct wire_reader *r, struct buffer *path)
 }
 
 void wire_get_dir_entry(
-	struct wire_reader *r, struct buffer *path, uint64_t *looked_ns, struct dir_entry *entry)
+	struct wire_reader *r, struct buffer *path, uint64_t *at, struct dir_entry *entry)
 {
 	unsigned bits = (unsigned)wire_get_number_max(r, ENTRY_BITS);
 
-	*entry = (struct dir_entry){
-		.path = "", .watched = bits & ENTRY_WATCHED, .complete = bits & ENTRY_COMPLETE};
+	*entry = (struct dir_entry){.path = "", .complete = bits & ENTRY_COMPLETE};
 	get_entry_path(r, path);
 	wire_get_attributes(r, &entry->attributes);
-	if (bits & ENTRY_LOOKED)
-		*looked_ns = wire_get_number(r);
-	entry->looked_ns = *looked_ns;
+	if (bits & ENTRY_MOVED_ON)
+		*at += (uint64_t)wire_get_signed(r);
+	entry->at = *at;
+	if (bits & ENTRY_WATCHED)
+		entry->watched_since = *at - (uint64_t)wire_get_signed(r);
 	if (bits & ENTRY_LINK)
 		entry->link_target = wire_get_link_target(r);
 	if (bits & ENTRY_CONTENT)

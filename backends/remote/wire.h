@@ -42,19 +42,21 @@ void wire_put_attributes(struct wire_writer *w, const struct attributes *attribu
 void wire_put_open_flags(struct wire_writer *w, int flags);
 void wire_put_lock(struct wire_writer *w, const struct file_lock *lock);
 void wire_put_fs_stats(struct wire_writer *w, const struct fs_stats *stats);
+/* What a change left behind; behind the answer of a request. */
+void wire_put_facts(struct wire_writer *w, const struct facts *facts);
 void wire_put_change(struct wire_writer *w, const struct change *change);
 
 /* One entry of a listing.  `previous` is the path of the entry before it in the same
- * message ("" for the first): the part they share is not sent again; nor is the time of the look
- * when it is `previous_ns` (0 for the first). */
-void wire_put_dir_entry(struct wire_writer *w, const char *previous, uint64_t previous_ns,
+ * message ("" for the first): the part they share is not sent again; nor is the position when it
+ * is `previous_at` (0 for the first). */
+void wire_put_dir_entry(struct wire_writer *w, const char *previous, uint64_t previous_at,
 	const struct dir_entry *entry);
 
 /* ---- Reading -------------------------------------------------------------- */
 
 /* Room of fixed size for a result that is known later, and the result in it. */
-enum { WIRE_RESULT_BYTES = 24 };
-void wire_set_result(uint8_t *at, int64_t result, uint64_t began_ns, uint64_t done_ns);
+enum { WIRE_RESULT_BYTES = 16 };
+void wire_set_result(uint8_t *out, int64_t result, uint64_t position);
 
 /* Walks over a message.  Past the first malformed value `failed` sticks and every
  * further value reads as 0 or "". */
@@ -91,20 +93,20 @@ const char *wire_get_path(struct wire_reader *r); /* a normal workspace path */
 const char *wire_get_name(struct wire_reader *r, struct object_id *ret_directory);
 const char *wire_get_link_target(struct wire_reader *r); /* no longer than PATH_MAX */
 
-int64_t wire_get_error(struct wire_reader *r); /* 0, a count or -errno */
-/* of wire_set_result() */
-int64_t wire_get_result(struct wire_reader *r, uint64_t *ret_began_ns, uint64_t *ret_done_ns);
+int64_t wire_get_error(struct wire_reader *r);                          /* 0, a count or -errno */
+int64_t wire_get_result(struct wire_reader *r, uint64_t *ret_position); /* of wire_set_result() */
 void wire_get_object_id(struct wire_reader *r, struct object_id *ret_id);
 void wire_get_attributes(struct wire_reader *r, struct attributes *ret_attributes);
 int wire_get_open_flags(struct wire_reader *r);
 void wire_get_lock(struct wire_reader *r, struct file_lock *ret_lock);
 void wire_get_fs_stats(struct wire_reader *r, struct fs_stats *ret_stats);
+void wire_get_facts(struct wire_reader *r, struct facts *ret_facts);
 void wire_get_change(struct wire_reader *r, struct change *ret_change);
 
 /* `path` holds the path of the entry before ("" for the first) and then this one's, to
- * which `ret_entry->path` points; `*looked_ns` likewise (0 for the first). */
-void wire_get_dir_entry(struct wire_reader *r, struct buffer *path, uint64_t *looked_ns,
-	struct dir_entry *ret_entry);
+ * which `ret_entry->path` points; `*at` likewise (0 for the first). */
+void wire_get_dir_entry(
+	struct wire_reader *r, struct buffer *path, uint64_t *at, struct dir_entry *ret_entry);
 
 /* ---- Codes ---------------------------------------------------------------- */
 

@@ -197,9 +197,8 @@ const char *names(struct fixture *f, const char *path)
 	static char joined[64 * 300];
 	struct name_list list = {.count = 0};
 	size_t used = 0;
-	bool watched;
-	int r = workspace_readdir(
-		&f->ctx, f->w, &OBJECT_AT(path), false, keep_name, &list, &watched);
+	uint64_t since;
+	int r = workspace_readdir(&f->ctx, f->w, &OBJECT_AT(path), false, keep_name, &list, &since);
 
 	if (r < 0) {
 		snprintf(joined, sizeof(joined), "<%s>", strerrorname_np(-r));

@@ -453,13 +453,13 @@ static int refuse_entry(void *user, const struct dir_entry *entry)
 PROMISE(readdir_gives_full_attributes)
 {
 	struct attribute_check check = {.f = f};
-	bool watched;
+	uint64_t since;
 
 	CHECK_RC(0, put(f, "file", "1234"));
 	CHECK_RC(0, make_directory(f, "d"));
 	CHECK_RC(0, workspace_symlink(&f->ctx, f->w, "file", "s", &f->a));
 	CHECK_RC(0, workspace_readdir(
-			    &f->ctx, f->w, &OBJECT_AT(""), false, check_entry, &check, &watched));
+			    &f->ctx, f->w, &OBJECT_AT(""), false, check_entry, &check, &since));
 	CHECK_RC(3, check.count);
 	CHECK_RC(0, check.wrong);
 }
@@ -467,7 +467,7 @@ PROMISE(readdir_gives_full_attributes)
 PROMISE(readdir_refuses)
 {
 	struct object_ref stale = {.path = "d", .id = {.device = 1, .inode = 2}};
-	bool watched;
+	uint64_t since;
 
 	CHECK_RC(0, put(f, "file", ""));
 	CHECK_RC(0, make_directory(f, "d"));
@@ -475,9 +475,9 @@ PROMISE(readdir_refuses)
 	CHECK_STRING("<ENOENT>", names(f, "missing"));
 	CHECK_STRING("", names(f, "d"));
 	CHECK_RC(-ESTALE,
-		workspace_readdir(&f->ctx, f->w, &stale, false, refuse_entry, NULL, &watched));
-	CHECK_RC(-EPIPE, workspace_readdir(&f->ctx, f->w, &OBJECT_AT(""), false, refuse_entry, NULL,
-				 &watched));
+		workspace_readdir(&f->ctx, f->w, &stale, false, refuse_entry, NULL, &since));
+	CHECK_RC(-EPIPE, workspace_readdir(
+				 &f->ctx, f->w, &OBJECT_AT(""), false, refuse_entry, NULL, &since));
 }
 
 static int count_entry(void *user, const struct dir_entry *entry)
@@ -491,7 +491,7 @@ PROMISE(readdir_gives_all_of_many)
 {
 	char name[32];
 	size_t count = 0;
-	bool watched;
+	uint64_t since;
 
 	for (int i = 0; i < 2000; i++) {
 		snprintf(name, sizeof(name), "entry-with-a-name-%d", i);
@@ -499,7 +499,7 @@ PROMISE(readdir_gives_all_of_many)
 			break;
 	}
 	CHECK_RC(0, workspace_readdir(
-			    &f->ctx, f->w, &OBJECT_AT(""), false, count_entry, &count, &watched));
+			    &f->ctx, f->w, &OBJECT_AT(""), false, count_entry, &count, &since));
 	CHECK_RC(2000, count);
 }
 
@@ -658,6 +658,103 @@ PROMISE(statfs_is_plausible)
 	CHECK_RC(255, st.name_max_bytes);
 }
 
+/* Of the object at the path, as it is now. */
+static bool is_told(struct fixture *f, const struct attributes *told, const char *path)
+{
+	struct attributes now;
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	return workspace_getattr(&ctx, f->w, &OBJECT_AT(path), &now) == 0 &&
+	       attributes_same_version(told, &now);
+}
+
+static bool only(const struct facts *facts, bool parent, bool new_parent, bool object)
+{
+	return !facts->parent.mode == !parent && !facts->new_parent.mode == !new_parent &&
+	       !facts->object.mode == !object;
+}
+
+PROMISE(changes_of_names_tell_what_they_left)
+{
+	struct object_ref f1 = OBJECT_AT("d/f");
+	struct open_file *file = NULL;
+	struct facts facts;
+
+	CHECK_RC(0, make_directory(f, "d"));
+	CHECK_RC(0, make_directory(f, "e"));
+	f->ctx.facts = &facts;
+	CHECK_RC(0, workspace_mkdir(&f->ctx, f->w, "d/sub", 0755, &f->a));
+	CHECK(only(&facts, true, false, false) && is_told(f, &facts.parent, "d"));
+	CHECK_RC(0, workspace_mknod(&f->ctx, f->w, "d/f", S_IFREG | 0644, 0, &f->a));
+	CHECK(only(&facts, true, false, false) && is_told(f, &facts.parent, "d"));
+	CHECK_RC(0, workspace_symlink(&f->ctx, f->w, "to", "d/link", &f->a));
+	CHECK(only(&facts, true, false, false) && is_told(f, &facts.parent, "d"));
+	CHECK_RC(0, workspace_link(&f->ctx, f->w, &f1, "e/f", &f->a));
+	CHECK(only(&facts, true, false, false) && is_told(f, &facts.parent, "e"));
+	CHECK_RC(0, workspace_unlink(&f->ctx, f->w, "e/f", NULL));
+	CHECK(only(&facts, true, false, false) && is_told(f, &facts.parent, "e"));
+	CHECK_RC(0, workspace_rmdir(&f->ctx, f->w, "d/sub", NULL));
+	CHECK(only(&facts, true, false, false) && is_told(f, &facts.parent, "d"));
+	CHECK_RC(0, workspace_rename(&f->ctx, f->w, "d/f", "e/g", 0, NULL));
+	CHECK(only(&facts, true, true, true) && is_told(f, &facts.parent, "d"));
+	CHECK(is_told(f, &facts.new_parent, "e") && is_told(f, &facts.object, "e/g"));
+	CHECK_RC(0, workspace_create(&f->ctx, f->w, "d/c", O_RDWR, 0644, &file, &f->a));
+	CHECK(only(&facts, true, false, false) && is_told(f, &facts.parent, "d"));
+	CHECK_RC(0, workspace_close(&f->ctx, file));
+	CHECK_RC(-ENOENT, workspace_unlink(&f->ctx, f->w, "d/none", NULL));
+	CHECK(only(&facts, false, false, false));
+	f->ctx.facts = NULL;
+}
+
+PROMISE(changes_of_content_tell_what_they_left)
+{
+	struct open_file *file = NULL;
+	struct facts facts;
+
+	f->ctx.facts = &facts;
+	CHECK_RC(0, workspace_create(&f->ctx, f->w, "f", O_RDWR, 0644, &file, &f->a));
+	CHECK_RC(4, workspace_write(&f->ctx, file, "text", 4, 0));
+	if (!facts.object.mode) /* it was queued: */
+		CHECK_RC(0, workspace_flush(&f->ctx, file));
+	CHECK(f->ctx.served.position > 0);
+	CHECK(only(&facts, false, false, true) && is_told(f, &facts.object, "f"));
+	CHECK_RC(4, facts.object.size_bytes);
+	if (workspace_fallocate(&f->ctx, file, 0, 0, 1000) == 0) {
+		CHECK(only(&facts, false, false, true) && is_told(f, &facts.object, "f"));
+		CHECK_RC(1000, facts.object.size_bytes);
+	}
+	if (workspace_setxattr(&f->ctx, f->w, &OBJECT_OF(file), "user.x", "1", 1, 0) == 0)
+		CHECK(only(&facts, false, false, true) && is_told(f, &facts.object, "f"));
+	CHECK_RC(0, workspace_close(&f->ctx, file));
+	f->ctx.facts = NULL;
+}
+
+PROMISE(positions_are_in_the_order_of_looks_and_changes)
+{
+	uint64_t looked, made, missed;
+	struct workspace_status status;
+
+	CHECK_RC(-ENOENT, stat_of(f, "d", &f->a));
+	workspace_status(f->w, &status);
+	if (status.cache_hits + status.cache_misses > 0)
+		return; /* who answers by a cache need not say when the place was looked at */
+	looked = f->ctx.served.position;
+	CHECK(looked > 0);
+	CHECK_RC(0, make_directory(f, "d"));
+	made = f->ctx.served.position;
+	CHECK(made > looked);
+	CHECK_RC(0, stat_of(f, "d", &f->a));
+	looked = f->ctx.served.position;
+	CHECK(looked > made);
+	CHECK_RC(0, workspace_rmdir(&f->ctx, f->w, "d", NULL));
+	made = f->ctx.served.position;
+	CHECK(made > looked);
+	CHECK_RC(-ENOENT, workspace_unlink(&f->ctx, f->w, "d", NULL));
+	missed = f->ctx.served.position;
+	CHECK(missed > made);
+}
+
 TEST_GROUP(names_promises, TEST(root_is_a_directory), TEST(getattr_says_why_a_path_leads_nowhere),
 	TEST(paths_that_are_not_normal_are_refused),
 	TEST(no_component_is_followed_when_it_is_a_link),
@@ -677,4 +774,6 @@ TEST_GROUP(names_promises, TEST(root_is_a_directory), TEST(getattr_says_why_a_pa
 	TEST(names_may_hold_any_byte), TEST(names_may_be_255_bytes_long),
 	TEST(paths_may_be_longer_than_path_max), TEST(scan_walks_a_subtree),
 	TEST(scan_leaves_hidden_directories_out), TEST(scan_stays_within_its_bounds),
-	TEST(statfs_is_plausible));
+	TEST(statfs_is_plausible), TEST(changes_of_names_tell_what_they_left),
+	TEST(changes_of_content_tell_what_they_left),
+	TEST(positions_are_in_the_order_of_looks_and_changes));

@@ -27,11 +27,11 @@ static int ignore_entry(void *user, const struct dir_entry *entry)
 
 static void watch(struct fixture *f, const char *path)
 {
-	bool watched = false;
+	uint64_t since = 0;
 
 	CHECK_RC(0, workspace_readdir(
-			    &f->ctx, f->w, &OBJECT_AT(path), true, ignore_entry, NULL, &watched));
-	CHECK(watched);
+			    &f->ctx, f->w, &OBJECT_AT(path), true, ignore_entry, NULL, &since));
+	CHECK(since > 0);
 }
 
 PROMISE(changes_behind_the_back_are_reported)

@@ -94,9 +94,9 @@ static int take_entry(void *user, const struct dir_entry *entry)
 static void list(struct op_context *ctx, struct workspace *w)
 {
 	static const struct scan_request request = {.flags = SCAN_CONTENT};
-	bool watched;
+	uint64_t since;
 
-	remote_readdir(ctx, w, &OBJECT_AT("d"), true, take_entry, NULL, &watched);
+	remote_readdir(ctx, w, &OBJECT_AT("d"), true, take_entry, NULL, &since);
 	remote_scan(ctx, w, &OBJECT_AT(""), &request, take_entry, NULL);
 }
 

@@ -20,6 +20,13 @@ static void get_change(struct wire_reader *r)
 	wire_get_change(r, &change);
 }
 
+static void get_facts(struct wire_reader *r)
+{
+	struct facts facts;
+
+	wire_get_facts(r, &facts);
+}
+
 static void get_lock(struct wire_reader *r)
 {
 	struct file_lock lock;
@@ -37,11 +44,11 @@ static void get_stats(struct wire_reader *r)
 static void get_listing(struct wire_reader *r)
 {
 	cleanup_buffer struct buffer path = {0};
-	uint64_t looked_ns = 0;
+	uint64_t at = 0;
 	struct dir_entry entry;
 
 	while (wire_reader_left(r) > 0) {
-		wire_get_dir_entry(r, &path, &looked_ns, &entry);
+		wire_get_dir_entry(r, &path, &at, &entry);
 		if (!r->failed && strlen(entry.path) + 1 != path.size)
 			abort();
 	}
@@ -60,9 +67,9 @@ static void get_text(struct wire_reader *r)
 
 static void get_results(struct wire_reader *r)
 {
-	uint64_t began_ns, done_ns;
+	uint64_t position;
 
-	if (wire_get_error(r) < -4096 || wire_get_result(r, &began_ns, &done_ns) < -4096)
+	if (wire_get_error(r) < -4096 || wire_get_result(r, &position) < -4096)
 		abort();
 }
 
@@ -94,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static void (*const getters[])(struct wire_reader * r) = {get_attributes, get_change,
 		get_lock, get_stats, get_listing, get_flags, get_text, get_results, get_openings,
-		get_header};
+		get_header, get_facts};
 	struct wire_reader r = wire_reader_over(data, size);
 
 	while (wire_reader_left(&r) > 0) {

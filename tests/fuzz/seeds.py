@@ -101,21 +101,21 @@ ATTRIBUTES = p.Attributes((5, 77, 1), stat.S_IFREG | 0o644, 1, 0, 0, 0, 7, 8, 40
 
 
 def replies():
-    answer = p.result(0, 5, 9) + p.put_attributes(ATTRIBUTES)
-    return b"".join(frame(p.REPLY, i, answer) for i in range(1, 5)) + frame(p.REPLY, 5, p.result(-2, 5, 9))
+    answer = p.result(0, 5) + p.put_attributes(ATTRIBUTES) + p.put_facts(ATTRIBUTES, None, ATTRIBUTES)
+    return b"".join(frame(p.REPLY, i, answer) for i in range(1, 5)) + frame(p.REPLY, 5, p.result(-2, 5))
 
 
 def listing():
-    entries = [p.Entry(b"d/f", 0, 1, ATTRIBUTES, None, b"content", 6), p.Entry(b"d/l", 0, 1, ATTRIBUTES, b"to", None, 6)]
-    return b"".join(frame(p.DATA, 3, part) for part in p.put_listing(entries)) + frame(p.REPLY, 3, p.result(0, 5, 9))
+    entries = [p.Entry(b"d/f", 4, 1, ATTRIBUTES, None, b"content", 6), p.Entry(b"d/l", 0, 1, ATTRIBUTES, b"to", None, 3)]
+    return b"".join(frame(p.DATA, 3, part) for part in p.put_listing(entries)) + frame(p.REPLY, 3, p.result(0, 5))
 
 
 def changes():
-    entry = p.number(0) + p.string(b"d/f") + p.numbers(6, 1) + p.put_attributes(ATTRIBUTES)
+    entry = p.number(0) + p.string(b"d/f") + p.object_id((5, 6, 0)) + p.numbers(6, 1) + p.put_attributes(ATTRIBUTES)
     return (frame(p.CHANGE, 0, entry + p.number(1) + bytes(16)) + frame(p.CHANGE, 0, entry + p.number(0))
-            + frame(p.CHANGE, 0, p.number(0) + p.string(b"gone") + p.numbers(6, 0))
-            + frame(p.CHANGE, 0, p.number(1) + p.string(b"") + p.numbers(0, 0))
-            + frame(p.CHANGE, 0, p.number(2) + p.string(b"d") + p.numbers(0, 0)))
+            + frame(p.CHANGE, 0, p.number(0) + p.string(b"gone") + p.object_id(p.NO_ID) + p.numbers(6, 0))
+            + frame(p.CHANGE, 0, p.number(1) + p.string(b"") + p.object_id(p.NO_ID) + p.numbers(7, 0))
+            + frame(p.CHANGE, 0, p.number(2) + p.string(b"d") + p.object_id((5, 6, 0)) + p.numbers(8, 0)))
 
 
 def outputs():

@@ -110,12 +110,12 @@ class Liar(Server):
         self.reply(0, self.wrong(name, **most[self.told % len(most)]))
         return True
 
-    def lie_moments(self, kind, name):
-        """Done before it began, at the end of time, never."""
+    def lie_positions(self, kind, name):
+        """The highest of all, one too high, the highest that may be, none."""
         self.told += 1
-        moments = [(2**64 - 1, 1), (2**63, 2**64 - 1), (0, 0)][self.told % 3]
+        position = [2**64 - 1, 2**42, 2**42 - 1, 0][self.told % 4]
         if kind == p.GETATTR:
-            self.lane.send(p.REPLY, self.identifier, p.result(0, *moments) + self.wrong(name))
+            self.lane.send(p.REPLY, self.identifier, p.result(0, position) + self.wrong(name))
         return kind == p.GETATTR
 
     # ---- How much there is ----------------------------------------------------------------------
@@ -259,7 +259,7 @@ class Liar(Server):
     def lie_events(self, kind, name):
         """Changes of what is not there, of the root, of nothing at all."""
         there = p.number(1) + self.wrong(name, mode=stat.S_IFDIR) + p.number(1) + bytes(16)
-        now = p.number(p.time.monotonic_ns())
+        now = p.object_id((77, 1, 0)) + p.number(p.draw())
         for path in (b"", b"no/such/path", b"x" * 5000, name, name + b"/below", b"lies", b".isthmus/status"):
             for which in (0, 1, 2):
                 self.lane.send(p.CHANGE, 0, p.number(which) + p.string(path) + now + p.number(0))
@@ -270,7 +270,7 @@ class Liar(Server):
         """The file that was written is told to hold something else."""
         if kind == p.WRITE:
             super().answer(self.request)
-            self.lane.send(p.CHANGE, 0, p.number(0) + p.string(name) + p.numbers(p.time.monotonic_ns(), 1)
+            self.lane.send(p.CHANGE, 0, p.number(0) + p.string(name) + p.object_id(p.NO_ID) + p.numbers(p.draw(), 1)
                            + self.wrong(name) + p.number(1) + b"\5" * 16)
             return True
         return False

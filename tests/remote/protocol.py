@@ -1,6 +1,7 @@
 """The protocol of backends/remote/PROTOCOL.md, written from that text alone: values, records, the
 opening, and frames.  Section numbers are those of the document."""
 import collections
+import itertools
 import os
 import secrets
 import select
@@ -44,8 +45,16 @@ def strings(values):
     return number(len(values)) + b"".join(map(string, values))
 
 
-def result(code, began_ns, done_ns=None):
-    return struct.pack("<qQQ", code, began_ns, time.monotonic_ns() if done_ns is None else done_ns)
+POSITIONS = itertools.count(1)
+
+
+def draw():
+    """The next position."""
+    return next(POSITIONS)
+
+
+def result(code, position):
+    return struct.pack("<qQ", code, position)
 
 
 def time_of(nanoseconds):
@@ -55,9 +64,10 @@ def time_of(nanoseconds):
 ATTRIBUTES = "id mode nlink uid gid rdev size blocks block_size atime mtime ctime lately"
 Attributes = collections.namedtuple("Attributes", ATTRIBUTES)
 NO_ID = (0, 0, 0)
+Facts = collections.namedtuple("Facts", "parent new_parent object")
 NO_ATTRIBUTES = Attributes(NO_ID, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 Lock = collections.namedtuple("Lock", "kind type owner offset length pid")
-Entry = collections.namedtuple("Entry", "path watched complete attributes target content looked")
+Entry = collections.namedtuple("Entry", "path since complete attributes target content at")
 FLOCK, POSIX = 0, 1
 SHARED, EXCLUSIVE, NO_LOCK = 0, 1, 2
 
@@ -74,6 +84,12 @@ def put_attributes(a):
 def attributes_of(s):
     return Attributes((s.st_dev, s.st_ino, 0), s.st_mode, s.st_nlink, s.st_uid, s.st_gid, s.st_rdev, s.st_size,
                       s.st_blocks, s.st_blksize, s.st_atime_ns, s.st_mtime_ns, s.st_ctime_ns, int(time.time_ns() - s.st_ctime_ns < 3 * 10**9))
+
+
+def put_facts(*facts):
+    """Attributes or None of the directory, of that of the new name, of the object."""
+    told = [fact for fact in facts if fact]
+    return number(sum(1 << i for i, fact in enumerate(facts) if fact)) + b"".join(map(put_attributes, told))
 
 
 def name(path, directory=NO_ID):
@@ -111,14 +127,16 @@ def flags_of_bits(bits):
     return flags | (os.O_SYNC if bits & 64 else 0)
 
 
-def put_entry(before, looked, entry):
-    """One entry of a listing; `before` and `looked` are of the entry before it in the same frame."""
+def put_entry(before, at, entry):
+    """One entry of a listing; `before` and `at` are of the entry before it in the same frame."""
     shared = len(os.path.commonprefix([before, entry.path]))
-    bits = entry.watched | entry.complete << 1 | (entry.target is not None) << 2 | (entry.content is not None) << 3
-    bits |= (entry.looked != looked) << 4
+    bits = (entry.since > 0) | entry.complete << 1 | (entry.target is not None) << 2 | (entry.content is not None) << 3
+    bits |= (entry.at != at) << 4
     out = numbers(bits, shared) + string(entry.path[shared:]) + put_attributes(entry.attributes)
-    if entry.looked != looked:
-        out += number(entry.looked)
+    if entry.at != at:
+        out += signed(entry.at - at)
+    if entry.since:
+        out += signed(entry.at - entry.since)
     if entry.target is not None:
         out += string(entry.target)
     return out + (data(entry.content) if entry.content is not None else b"")
@@ -126,13 +144,13 @@ def put_entry(before, looked, entry):
 
 def put_listing(entries, frame_bytes=64 << 10):
     """The payloads of DATA frames."""
-    out, before, looked = b"", b"", 0
+    out, before, at = b"", b"", 0
     for entry in entries:
-        out += put_entry(before, looked, entry)
-        before, looked = entry.path, entry.looked
+        out += put_entry(before, at, entry)
+        before, at = entry.path, entry.at
         if len(out) >= frame_bytes:
             yield out
-            out, before, looked = b"", b"", 0
+            out, before, at = b"", b"", 0
     if out:
         yield out
 
@@ -197,7 +215,7 @@ class Reader:
         return path
 
     def result(self):
-        return struct.unpack("<qQQ", self.raw(24))
+        return struct.unpack("<qQ", self.raw(16))
 
     def object_id(self):
         return self.number(), self.number(), self.number()
@@ -213,6 +231,10 @@ class Reader:
         fields = [self.object_id()] + [self.number() for _ in range(8)] + [self.time() for _ in range(3)]
         return Attributes(*fields, self.number())
 
+    def facts(self):
+        told = self.number()
+        return Facts(*[self.attributes() if told >> i & 1 else None for i in range(3)])
+
     def target(self):
         return self.path(), self.object_id(), self.number()
 
@@ -227,24 +249,25 @@ class Reader:
         return uid, gid, umask, [self.number() for _ in range(count)]
 
     def listing(self):
-        before, looked = b"", 0
+        before, at = b"", 0
         while self.left():
             bits, shared = self.number(), self.number()
             if shared > len(before):
                 raise Malformed("an entry shares more than there is")
             before = before[:shared] + self.string()
             attributes = self.attributes()
-            looked = self.number() if bits & 16 else looked
+            at += self.signed() if bits & 16 else 0
+            since = at - self.signed() if bits & 1 else 0
             link = self.string() if bits & 4 else None
             content = self.data() if bits & 8 else None
-            yield Entry(before, bits & 1, bits >> 1 & 1, attributes, link, content, looked)
+            yield Entry(before, since, bits >> 1 & 1, attributes, link, content, at)
 
 
 # ---- Section 2: the opening -------------------------------------------------------------
 
 HELLO, WELCOME = b"\xffisthmC\x01", b"\xffisthmS\x01"
 CAN_EXEC, CAN_WATCH, READ_ONLY = 1, 2, 8
-VERSION = 2
+VERSION = 3
 Welcome = collections.namedtuple("Welcome", "version error reason resumed session token received capabilities uid gid channels")
 
 
@@ -276,6 +299,7 @@ ACK, PING, PONG, BYE = 1, 2, 3, 4
 (GETATTR, READDIR, SCAN, READLINK, MKDIR, MKNOD, SYMLINK, LINK, UNLINK, RMDIR, RENAME, SETATTR, GETXATTR, LISTXATTR,
  SETXATTR, REMOVEXATTR, STATFS, OPEN, CREATE, CREATE_UNNAMED, READ, WRITE, FSYNC, CLOSE, FALLOCATE, SEEK, COPY_RANGE,
  LOCK, LOCK_TEST, LOCK_RELEASE_OWNER, EXEC, SIGNAL, RESIZE, WATCH) = range(32, 66)
+CHANGES = {MKDIR, MKNOD, SYMLINK, LINK, UNLINK, RMDIR, RENAME, SETXATTR, REMOVEXATTR, CREATE, WRITE, FALLOCATE, COPY_RANGE}
 
 Frame = collections.namedtuple("Frame", "type id payload")
 PAYLOAD_MAX = 1 << 20
@@ -398,7 +422,7 @@ class Lane:
 
 # ---- A client ------------------------------------------------------------------------------
 
-Answer = collections.namedtuple("Answer", "result body listing")
+Answer = collections.namedtuple("Answer", "result body listing position")
 
 
 class Refused(Exception):
@@ -440,9 +464,8 @@ class Client:
         frame = self.lane.receive(timeout)
         if frame.type == REPLY:
             reader = Reader(frame.payload)
-            code, began_ns, done_ns = reader.result()
-            assert 0 < began_ns <= done_ns, (began_ns, done_ns)
-            self.answers[frame.id] = Answer(code, reader, self.parts.pop(frame.id, []))
+            code, position = reader.result()
+            self.answers[frame.id] = Answer(code, reader, self.parts.pop(frame.id, []), position)
         elif frame.type == DATA:
             self.parts.setdefault(frame.id, []).extend(Reader(frame.payload).listing())
             self.lane.send(CREDIT, frame.id, number(16 + len(frame.payload)))

@@ -164,14 +164,14 @@ def walk(name):
 
 def test_scan():
     make_tree(b"scanned")
-    before = time.monotonic_ns()
     entries = scan(b"scanned")
     same(walk(b"scanned"), {e.path for e in entries})
     same(b"", entries[0].path)
     for entry in entries:
         same_as_stat(os.path.join(b"scanned", entry.path).rstrip(b"/"), entry.attributes)
         same(stat.S_ISDIR(entry.attributes.mode), bool(entry.complete))
-        same(True, before <= entry.looked <= time.monotonic_ns())
+        same(True, entry.at > 0)
+        same(0, entry.since)
         same(b"one" if entry.path == b"sub/link" else None, entry.target)
 
 
@@ -245,6 +245,53 @@ def test_rmdir():
     fails(errno.ENOTEMPTY, client.call, p.RMDIR, p.name(b"full") + p.object_id(p.NO_ID))
     client.call(p.RMDIR, p.name(b"full/inner") + p.object_id(p.NO_ID))
     same([], os.listdir(at(b"full")))
+
+
+def left_by(kind, arguments):
+    """The facts of a change, whose position is higher than that of a look before it."""
+    before = client.call(p.GETATTR, p.target() + p.object_id(p.NO_ID)).position
+    answer = client.call(kind, arguments)
+    same(True, answer.position > before)
+    if kind in (p.MKDIR, p.MKNOD, p.SYMLINK, p.LINK, p.CREATE):
+        answer.body.attributes()
+    facts = answer.body.facts()
+    answer.body.end()
+    return facts
+
+
+def same_facts(facts, **names):
+    for kind in p.Facts._fields:
+        same(kind in names, getattr(facts, kind) is not None)
+        if kind in names:
+            same_as_stat(names[kind], getattr(facts, kind))
+
+
+def test_changes_tell_what_they_left():
+    os.makedirs(at(b"left/to"))
+    same_facts(left_by(p.MKDIR, p.name(b"left/d") + p.number(0o755)), parent=b"left")
+    same_facts(left_by(p.MKNOD, p.name(b"left/f") + p.numbers(stat.S_IFREG | 0o644, 0)), parent=b"left")
+    same_facts(left_by(p.SYMLINK, p.string(b"x") + p.name(b"left/s")), parent=b"left")
+    same_facts(left_by(p.LINK, p.target(b"left/f") + p.name(b"left/to/l")), parent=b"left/to")
+    same_facts(left_by(p.UNLINK, p.name(b"left/s") + p.object_id(p.NO_ID)), parent=b"left")
+    same_facts(left_by(p.RMDIR, p.name(b"left/d") + p.object_id(p.NO_ID)), parent=b"left")
+    same_facts(left_by(p.RENAME, p.name(b"left/f") + p.name(b"left/to/f") + p.number(0) + p.object_id(p.NO_ID)),
+               parent=b"left", new_parent=b"left/to", object=b"left/to/f")
+    same_facts(left_by(p.CREATE, p.name(b"left/c") + p.open_flags(os.O_RDWR) + p.numbers(0o644, 4321)), parent=b"left")
+    same_facts(left_by(p.WRITE, p.numbers(4321, 0) + p.data(b"some")), object=b"left/c")
+    same_facts(left_by(p.FALLOCATE, p.numbers(4321, 0, 0, 100)), object=b"left/c")
+    same_facts(left_by(p.COPY_RANGE, p.numbers(4321, 0, 4321, 1000, 100)), object=b"left/c")
+    client.call(p.CLOSE, p.number(4321))
+    if has_xattrs():
+        same_facts(left_by(p.SETXATTR, p.target(b"left/c") + p.string(b"user.x") + p.number(0) + p.data(b"v")), object=b"left/c")
+        same_facts(left_by(p.REMOVEXATTR, p.target(b"left/c") + p.string(b"user.x")), object=b"left/c")
+
+
+def has_xattrs():
+    try:
+        os.setxattr(at(b"left/c"), b"user.probe", b"1")
+    except OSError:
+        return False
+    return True
 
 
 def test_a_name_in_another_directory_is_stale():
@@ -595,15 +642,15 @@ def test_exec_on_a_terminal():
 def changes_until(name, after=[0]):
     while True:
         r = p.Reader(client.next_of(p.CHANGE).payload)
-        kind, path, looked, exists = r.number(), r.path(), r.number(), r.number()
+        kind, path, directory, position, exists = r.number(), r.path(), r.object_id(), r.number(), r.number()
         attributes = r.attributes() if exists else None
         if exists and r.number():
             r.raw(16)
         r.end()
-        if kind == 0:
-            same(True, looked > 0 and looked >= after[0])
-            after[0] = looked
+        same(True, position > 0 and position >= after[0])
+        after[0] = position
         if path == name and kind == 0:
+            same(getattr_of(os.path.dirname(name)).id, directory)
             return attributes
 
 
@@ -611,7 +658,11 @@ def test_changes():
     os.mkdir(at(b"watched"))
     client.call(p.WATCH)
     answer = client.call(p.READDIR, p.target(b"watched") + p.number(1))
-    same(1, answer.body.number())
+    since = answer.body.number()
+    same(True, 0 < since <= answer.position)
+    answer = client.call(p.READDIR, p.target(b"watched") + p.number(1))
+    same(since, answer.body.number())
+    same([since], [e.since for e in scan(b"watched", flags=1)])
     write_file(b"watched/new")
     while changes_until(b"watched/new").size != len(b"content\n"):
         pass

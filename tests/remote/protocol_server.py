@@ -8,7 +8,6 @@ import os
 import secrets
 import stat
 import sys
-import time
 
 import protocol as p
 
@@ -63,13 +62,16 @@ class Server:
     def answer(self, frame):
         r = p.Reader(frame.payload)
         self.identifier = frame.id
-        self.began_ns = time.monotonic_ns()
+        self.kind, self.position = frame.type, p.draw()
         try:
             self.uid, self.gid, self.umask, _ = r.caller()
             r.number()  # everything is in order here
             if frame.type not in self.methods:
                 raise Fault(errno.EOPNOTSUPP)
+            before = self.position
             answer = self.methods[frame.type](r)
+            if self.kind in p.CHANGES and self.position == before:
+                self.position = p.draw()
             code, payload = answer if isinstance(answer, tuple) else (0, answer or b"")
         except p.Malformed:
             code, payload = -errno.EPROTO, b""
@@ -78,7 +80,9 @@ class Server:
         self.reply(code, payload)
 
     def reply(self, code, payload):
-        self.lane.send(p.REPLY, self.identifier, p.result(code, self.began_ns) + payload)
+        if code >= 0 and self.kind in p.CHANGES:
+            payload += p.put_facts(None, None, None)
+        self.lane.send(p.REPLY, self.identifier, p.result(code, self.position) + payload)
 
     def send_listing(self, entries):
         credit = DATA_MAX
@@ -128,6 +132,7 @@ class Server:
         return self.handles[handle]
 
     def attributes(self, where):
+        self.position = p.draw()
         return p.put_attributes(p.attributes_of(os.fstat(where) if isinstance(where, int) else os.lstat(where)))
 
     def made(self, path):
@@ -144,7 +149,7 @@ class Server:
     def entries(self, path):
         for name in os.listdir(path):
             attributes = p.attributes_of(os.lstat(os.path.join(path, name)))
-            yield p.Entry(name, 0, 0, attributes, None, None, self.began_ns)
+            yield p.Entry(name, 0, 0, attributes, None, None, self.position)
 
     def readdir(self, r):
         self.send_listing(self.entries(self.find(r)))
@@ -153,7 +158,7 @@ class Server:
     def scan(self, r):
         where = self.find(r)
         _, depth, _, _, _ = (r.number() for _ in range(5))
-        found = [p.Entry(b"", 0, 1, p.attributes_of(os.lstat(where)), None, None, self.began_ns)]
+        found = [p.Entry(b"", 0, 1, p.attributes_of(os.lstat(where)), None, None, self.position)]
         for entry in self.entries(where):
             is_link = stat.S_ISLNK(entry.attributes.mode)
             found.append(entry._replace(target=os.readlink(os.path.join(where, entry.path)) if is_link else None))

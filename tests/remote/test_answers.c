@@ -23,6 +23,7 @@ struct far_end {
 	struct remote *remote;
 	unsigned forgets, parts;
 	bool renews;
+	uint64_t position; /* of its answers */
 	struct wire_writer part;
 	unsigned seen; /* requests */
 	atomic_uint refused;
@@ -90,7 +91,7 @@ static bool awaits_parts(struct remote *remote, uint32_t id)
 
 static void answer(struct far_end *far, uint32_t id)
 {
-	static const uint8_t result[WIRE_RESULT_BYTES] = {0};
+	uint8_t result[WIRE_RESULT_BYTES];
 	cleanup_wire_writer struct wire_writer reply = {0};
 	const struct attributes attributes = {.id.inode = 42, .mode = S_IFREG};
 	bool lists = far->parts > 0;
@@ -98,6 +99,7 @@ static void answer(struct far_end *far, uint32_t id)
 	lane_withdraw(far->remote->lane, id); /* it was sent */
 	for (; far->parts > 0 && awaits_parts(far->remote, id) && !far->stop; far->parts--)
 		give(far, FRAME_DATA, id, far->part.buffer.data, far->part.buffer.size);
+	wire_set_result(result, 0, far->position);
 	wire_put_raw(&reply, result, sizeof(result));
 	if (!lists)
 		wire_put_attributes(&reply, &attributes);
@@ -272,7 +274,7 @@ static void reply(struct far_files *far, uint32_t id, int64_t result,
 
 	lane_writer_init(&out);
 	wire_put_raw(&out, room, sizeof(room));
-	wire_set_result(out.buffer.data + FRAME_HEADER_BYTES, result, 1, 1);
+	wire_set_result(out.buffer.data + FRAME_HEADER_BYTES, result, 1);
 	if (attributes)
 		wire_put_attributes(&out, attributes);
 	for (size_t i = 0; i < size; i++)
@@ -295,7 +297,7 @@ static void take_read(struct far_files *far, uint32_t id, uint64_t order)
 	if (is_first)
 		return;
 	reply(far, id, 512, NULL, 'n', 512);
-	reply(far, far->write, 1, NULL, 0, 0);
+	reply(far, far->write, 1, NULL, 0, 1); /* without facts */
 }
 
 static int take_request(void *user, const struct frame_header *header, uint8_t *payload)
@@ -453,11 +455,10 @@ static void fill_part(struct far_end *far, unsigned entries)
 	for (size_t i = 200; i < LONG_PATH_BYTES; i += 200)
 		path[i] = '/';
 	for (unsigned i = 0; i < entries; i++) {
-		struct dir_entry entry = {
-			.path = path, .attributes.id.inode = i + 1, .looked_ns = 1};
+		struct dir_entry entry = {.path = path, .attributes.id.inode = i + 1, .at = 7};
 
 		snprintf(path + LONG_PATH_BYTES, 8, "/%04u", i % 10000);
-		wire_put_dir_entry(&far->part, previous, i > 0, &entry);
+		wire_put_dir_entry(&far->part, previous, i > 0 ? 7 : 0, &entry);
 		memcpy(previous, path, sizeof(path));
 	}
 }
@@ -555,76 +556,180 @@ static void test_paths_that_grow_in_decoding_are_refused(void)
 	CHECK((uint64_t)taken * LONG_PATH_BYTES <= LISTING_PATHS_MAX_BYTES);
 }
 
-/* ---- Clocks ----------------------------------------------------------------------------- */
+/* ---- Positions -------------------------------------------------------------------------- */
 
-struct times {
+struct positions {
 	struct far_end *far;
 	unsigned taken;
-	uint64_t looked_ns[2];
+	uint64_t at[2];
 };
 
-static void give_times(struct far_end *far, uint64_t began_ns, uint64_t done_ns)
+/* After the first entry another session begins. */
+static int take_position(void *user, const struct dir_entry *entry)
 {
-	cleanup_wire_writer struct wire_writer reply = {0};
-	uint8_t result[WIRE_RESULT_BYTES] = {0};
+	struct positions *positions = user;
 
-	wire_put_raw(&reply, result, sizeof(result));
-	wire_set_result(reply.buffer.data, 0, began_ns, done_ns);
-	give(far, FRAME_REPLY, UINT32_MAX, reply.buffer.data, reply.buffer.size);
-}
-
-/* After the first entry a session begins at a machine that was restarted. */
-static int take_time(void *user, const struct dir_entry *entry)
-{
-	struct times *times = user;
-	struct remote *remote = times->far->remote;
-
-	if (times->taken == 0) {
-		pthread_mutex_lock(&remote->lock);
-		remote->clock_is_new = true;
-		pthread_mutex_unlock(&remote->lock);
-		give_times(times->far, 10, 20);
-	}
-	if (times->taken < 2)
-		times->looked_ns[times->taken++] = entry->looked_ns;
+	if (positions->taken == 0)
+		begin_session(positions->far->remote);
+	if (positions->taken < 2)
+		positions->at[positions->taken++] = entry->at;
 	return 0;
 }
 
-static void test_times_belong_to_the_session_that_they_come_in(void)
+static void test_positions_of_a_later_session_are_higher(void)
 {
 	static const struct scan_request request = {0};
-	struct far_end far = {.parts = 1};
-	struct times times = {.far = &far};
+	struct far_end far = {.parts = 1, .position = 1};
+	struct positions positions = {.far = &far};
+	struct attributes attributes;
 	struct op_context ctx;
 
 	op_context_init(&ctx);
 	fill_part(&far, 2);
 	far_end_start(&far, run_far_end);
-	give_times(&far, 900, 1000);
-	CHECK_RC(0,
-		remote_scan(&ctx, &far.remote->base, &OBJECT_AT(""), &request, take_time, &times));
-	CHECK_RC(1, times.looked_ns[0]);
-	CHECK_RC(1, times.looked_ns[1]);
+	CHECK_RC(0, remote_scan(&ctx, &far.remote->base, &OBJECT_AT(""), &request, take_position,
+			    &positions));
+	CHECK_RC(7, positions.at[0]);
+	CHECK_RC(7, positions.at[1]);
+	CHECK_RC(0, remote_getattr(&ctx, &far.remote->base, &OBJECT_AT("f"), &attributes));
+	CHECK(ctx.served.position > 7);
 	far_end_stop(&far);
 }
 
-static void test_the_first_entry_of_a_session_sets_its_clock(void)
+static int receive_position(struct remote *remote, uint64_t position)
 {
-	static const struct scan_request request = {0};
-	struct far_end far = {.parts = 1};
-	struct times times = {.far = &far, .taken = 0};
+	struct frame_header header = {
+		.type = FRAME_REPLY, .id = UINT32_MAX, .size = WIRE_RESULT_BYTES};
+	uint8_t *payload = malloc(WIRE_RESULT_BYTES);
+
+	if (!payload)
+		abort();
+	wire_set_result(payload, 0, position);
+	return remote_received(remote, &header, payload);
+}
+
+static void test_positions_that_would_reach_the_next_session_are_refused(void)
+{
+	struct far_end far = {0};
+
+	far_end_start(&far, run_far_end);
+	CHECK_RC(0, receive_position(far.remote, (UINT64_C(1) << 42) - 1));
+	CHECK_RC(-EPROTO, receive_position(far.remote, UINT64_C(1) << 42));
+	CHECK_RC(-EPROTO, receive_position(far.remote, UINT64_MAX));
+	far_end_stop(&far);
+}
+
+/* An open, and writes whose replies come with these positions. */
+static void *answer_writes(void *argument)
+{
+	static const uint64_t positions[] = {3, 9, 5};
+	struct far_end *far = argument;
+
+	while (!far->stop) {
+		cleanup_wire_writer struct wire_writer reply = {0};
+		uint8_t result[WIRE_RESULT_BYTES];
+		uint32_t id = request_id(far->remote);
+		unsigned i = far->seen < 3 ? far->seen : 0;
+		struct facts facts = {.object = {.id.inode = 42, .mode = S_IFREG, .nlink = i}};
+
+		if (!id) {
+			sched_yield();
+			continue;
+		}
+		lane_withdraw(far->remote->lane, id);
+		wire_set_result(result, i ? 4 : 0, positions[i]);
+		wire_put_raw(&reply, result, sizeof(result));
+		if (i)
+			wire_put_facts(&reply, &facts);
+		else
+			wire_put_attributes(&reply, &facts.object);
+		far->seen++;
+		give(far, FRAME_REPLY, id, reply.buffer.data, reply.buffer.size);
+	}
+	return NULL;
+}
+
+static void test_a_flush_tells_the_latest_state_that_writes_left(void)
+{
+	struct far_end far = {0};
+	struct attributes attributes;
+	struct open_file *file;
 	struct op_context ctx;
+	struct facts facts;
 
 	op_context_init(&ctx);
-	fill_part(&far, 1);
+	far_end_start(&far, answer_writes);
+	CHECK_RC(0, workspace_open_file(&ctx, &far.remote->base, &OBJECT_AT("f"), O_WRONLY, &file,
+			    &attributes));
+	CHECK_RC(3, ctx.served.position);
+	ctx.facts = &facts;
+	CHECK_RC(4, workspace_write(&ctx, file, "text", 4, 0));
+	CHECK_RC(0, ctx.served.position);
+	CHECK_RC(0, facts.object.mode);
+	CHECK_RC(0, workspace_flush(&ctx, file));
+	CHECK_RC(9, ctx.served.position);
+	CHECK_RC(1, facts.object.nlink);
+	CHECK_RC(4, workspace_write(&ctx, file, "text", 4, 0));
+	CHECK_RC(0, workspace_flush(&ctx, file));
+	CHECK_RC(9, ctx.served.position);
+	CHECK_RC(1, facts.object.nlink);
+	far.seen = 0; /* whatever a close is told */
+	CHECK_RC(0, workspace_close(&ctx, file));
+	CHECK_RC(9, ctx.served.position);
+	while (request_id(far.remote)) /* nobody waits for the close */
+		sched_yield();
+	far_end_stop(&far);
+}
+
+/* ---- Watches ------------------------------------------------------------------------------ */
+
+static struct {
+	unsigned count;
+	struct change changes[4];
+	char paths[4][8];
+} told;
+
+static void note_told(void *user, const struct change *change)
+{
+	(void)user;
+	if (told.count < 4) {
+		told.changes[told.count] = *change;
+		snprintf(told.paths[told.count], sizeof(told.paths[0]), "%s", change->path);
+	}
+	told.count++;
+}
+
+static void await_feed(struct remote *remote)
+{
+	pthread_mutex_lock(&remote->lock);
+	while (remote->feed_delivered != remote->feed_received)
+		pthread_cond_wait(&remote->feed_moved, &remote->lock);
+	pthread_mutex_unlock(&remote->lock);
+}
+
+static void test_a_new_session_ends_the_watches_of_those_before(void)
+{
+	static const struct object_id former = {1, 2, 3}, later = {1, 2, 4};
+	struct far_end far = {0};
+	uint64_t base;
+
+	told.count = 0;
 	far_end_start(&far, run_far_end);
-	give_times(&far, 900, 1000);
-	pthread_mutex_lock(&far.remote->lock);
-	far.remote->clock_is_new = true;
-	pthread_mutex_unlock(&far.remote->lock);
-	CHECK_RC(0,
-		remote_scan(&ctx, &far.remote->base, &OBJECT_AT(""), &request, take_time, &times));
-	CHECK_RC(1000, times.looked_ns[0]);
+	CHECK_RC(0, remote_feed_start(far.remote, note_told, NULL));
+	remote_note_watched(far.remote, "former", &former, 5);
+	begin_session(far.remote);
+	base = remote_base(far.remote);
+	remote_note_watched(far.remote, "later", &later, base + 5);
+	remote_feed_lost(far.remote);
+	await_feed(far.remote);
+	CHECK_RC(2, told.count);
+	CHECK_RC(CHANGE_RESCAN, told.changes[0].kind);
+	CHECK(told.changes[0].at == base);
+	CHECK_RC(CHANGE_UNWATCHED, told.changes[1].kind);
+	CHECK(told.changes[1].at == base);
+	CHECK_STRING("former", told.paths[1]);
+	CHECK(object_id_equal(&former, &told.changes[1].directory));
+	CHECK_RC(1, remote_watched_count(far.remote));
 	far_end_stop(&far);
 }
 
@@ -713,7 +818,9 @@ TEST_MAIN("answers", TEST(test_what_a_session_forgot_is_asked_anew),
 	TEST(test_a_listing_that_is_given_up_after_its_answer_leaves_nothing),
 	TEST(test_a_listing_without_end_is_refused),
 	TEST(test_paths_that_grow_in_decoding_are_refused),
-	TEST(test_times_belong_to_the_session_that_they_come_in),
-	TEST(test_the_first_entry_of_a_session_sets_its_clock),
+	TEST(test_positions_of_a_later_session_are_higher),
+	TEST(test_positions_that_would_reach_the_next_session_are_refused),
+	TEST(test_a_flush_tells_the_latest_state_that_writes_left),
+	TEST(test_a_new_session_ends_the_watches_of_those_before),
 	TEST(test_the_feed_of_a_new_session_waits_for_no_slot),
 	TEST(test_thousands_of_handles_can_be_given_back_at_once))

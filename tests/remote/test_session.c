@@ -179,7 +179,7 @@ static void ask_for(const char *path)
 	struct welcome welcome;
 	struct wire_reader reader;
 	uint8_t bytes[FRAME_HEADER_BYTES + WIRE_RESULT_BYTES];
-	uint64_t began_ns, done_ns;
+	uint64_t position;
 
 	CHECK_RC(0, greet(&peer, &hello, &body, &welcome));
 	put_caller(&writer);
@@ -192,7 +192,7 @@ static void ask_for(const char *path)
 		CHECK_RC(0, frame_header_decode(bytes, &header));
 		CHECK_RC(FRAME_REPLY, header.type);
 		reader = wire_reader_over(bytes + FRAME_HEADER_BYTES, WIRE_RESULT_BYTES);
-		CHECK(wire_get_result(&reader, &began_ns, &done_ns) < 0);
+		CHECK(wire_get_result(&reader, &position) < 0);
 	}
 	say_goodbye(&peer);
 	end_helper(&peer);

@@ -93,9 +93,9 @@ static int count_entry(void *user, const struct dir_entry *entry)
 int count(const char *path)
 {
 	struct object_ref object = OBJECT_AT(path);
-	bool watched;
+	uint64_t since;
 	int entries = 0;
-	int r = workspace_readdir(&context, w, &object, true, count_entry, &entries, &watched);
+	int r = workspace_readdir(&context, w, &object, true, count_entry, &entries, &since);
 
 	return r < 0 ? r : entries;
 }

@@ -57,9 +57,9 @@ static int ignore_entry(void *user, const struct dir_entry *entry)
 static int count_in(const char *path)
 {
 	unsigned count = 0;
-	bool watched;
+	uint64_t since;
 	int r = workspace_readdir(
-		&context, w, &OBJECT_AT(path), true, ignore_entry, &count, &watched);
+		&context, w, &OBJECT_AT(path), true, ignore_entry, &count, &since);
 
 	return r < 0 ? r : (int)count;
 }

@@ -132,9 +132,9 @@ static int ignore_entry(void *user, const struct dir_entry *entry)
 static void read_directory(struct side *side, const char *path)
 {
 	struct object_ref object = OBJECT_AT(path);
-	bool watched;
+	uint64_t since;
 
-	workspace_readdir(&side->ctx, side->w, &object, true, ignore_entry, NULL, &watched);
+	workspace_readdir(&side->ctx, side->w, &object, true, ignore_entry, NULL, &since);
 }
 
 static void look(struct side *side, const char *path)
@@ -235,9 +235,8 @@ static int compare_names(const void *a, const void *b)
 static int list(struct side *side, const char *path, struct listing *listing)
 {
 	struct object_ref object = OBJECT_AT(path);
-	bool watched;
-	int r = workspace_readdir(
-		&side->ctx, side->w, &object, true, take_entry, listing, &watched);
+	uint64_t since;
+	int r = workspace_readdir(&side->ctx, side->w, &object, true, take_entry, listing, &since);
 
 	qsort(listing->entries, listing->count, sizeof(listing->entries[0]), compare_names);
 	return r;

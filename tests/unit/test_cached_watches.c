@@ -4,6 +4,7 @@
 
 #include "ops/cached.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/position.h"
 #include "tests/check.h"
 #include "tests/no_memory.h"
 #include "tests/unit/place.h"
@@ -36,9 +37,9 @@ static unsigned watches(void)
 static int place_getattr(struct op_context *ctx, struct workspace *place,
 	const struct object_ref *object, struct attributes *ret_attributes)
 {
-	(void)ctx;
 	(void)place;
 	(void)object;
+	ctx->served.position = position_draw();
 	*ret_attributes = any_directory;
 	return 0;
 }
@@ -46,27 +47,36 @@ static int place_getattr(struct op_context *ctx, struct workspace *place,
 static int place_mkdir(struct op_context *ctx, struct workspace *place, const char *path,
 	uint32_t mode, struct attributes *ret_attributes)
 {
-	(void)ctx;
 	(void)place;
 	(void)path;
 	(void)mode;
+	ctx->served.position = position_draw();
 	*ret_attributes = any_directory;
 	return 0;
+}
+
+/* The entry is looked at now, and was watched before that. */
+static void look_at(struct dir_entry *entry)
+{
+	entry->watched_since = position_draw();
+	entry->at = position_draw();
 }
 
 /* Somebody else has made "new/x" before it was watched. */
 static int list_new(dir_entry_sink sink, void *user)
 {
-	struct dir_entry entry = {
-		.path = "", .attributes = any_directory, .watched = true, .complete = true};
+	struct dir_entry entry = {.path = "", .attributes = any_directory, .complete = true};
 	void (*run)(void) = while_listing;
-	int r = sink(user, &entry);
+	int r;
 
+	look_at(&entry);
+	r = sink(user, &entry);
 	while_listing = NULL;
 	if (run)
 		run();
 	entry.path = "x";
 	entry.attributes.id.inode = 2;
+	look_at(&entry);
 	r = r < 0 ? r : sink(user, &entry);
 	return r < 0 ? r : 0;
 }
@@ -75,8 +85,7 @@ static int place_scan(struct op_context *ctx, struct workspace *place,
 	const struct object_ref *scanned, const struct scan_request *request, dir_entry_sink sink,
 	void *user)
 {
-	struct dir_entry entry = {
-		.path = "", .attributes = any_directory, .watched = true, .complete = true};
+	struct dir_entry entry = {.path = "", .attributes = any_directory, .complete = true};
 	char name[16];
 	int r = 0;
 
@@ -87,6 +96,7 @@ static int place_scan(struct op_context *ctx, struct workspace *place,
 		return list_new(sink, user);
 	for (unsigned i = 0; r >= 0 && i < 100 && !*scanned->path; i++) {
 		is_watched_there[i] = true;
+		look_at(&entry);
 		if (i == 5 && while_scanning)
 			while_scanning();
 		r = sink(user, &entry);
@@ -246,7 +256,10 @@ static void test_a_watch_that_ends_before_it_is_known_is_not_believed(void)
 
 static void lose_d5(void)
 {
-	const struct change loss = {.kind = CHANGE_UNWATCHED, .path = "d5"};
+	const struct change loss = {.kind = CHANGE_UNWATCHED,
+		.path = "d5",
+		.directory = {.inode = 104},
+		.at = position_draw()};
 
 	is_watched_there[5] = false;
 	place_sink(place_user, &loss);
@@ -269,11 +282,13 @@ static void tell_of_many(void)
 	char path[16];
 	struct change change = {.kind = CHANGE_ENTRY,
 		.path = path,
+		.directory = any_directory.id,
 		.exists = true,
 		.attributes = {.id = {.inode = 7}, .mode = S_IFREG, .nlink = 1}};
 
 	for (unsigned i = 0; i < 1000; i++) {
 		snprintf(path, sizeof(path), i % 2 ? "x%u" : "y%u/z", i);
+		change.at = position_draw();
 		place_sink(place_user, &change);
 	}
 }

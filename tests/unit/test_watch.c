@@ -17,13 +17,45 @@ enum { EVENTS = 20000 };
 
 static char directory[] = "/tmp/test-watch-XXXXXX";
 static pthread_mutex_t hold = PTHREAD_MUTEX_INITIALIZER;
-static atomic_uint rescans, entries;
+static atomic_uint rescans, entries, calls;
+
+/* What was told since the last forget(); under seen_lock. */
+static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct seen {
+	enum change_kind kind;
+	char path[32];
+	struct object_id directory;
+	uint64_t at;
+	bool exists;
+} seen[64];
+static unsigned seen_count;
+static uint64_t last_at;
+static bool at_went_back;
+
+static void note(const struct change *change)
+{
+	pthread_mutex_lock(&seen_lock);
+	at_went_back = at_went_back || change->at < last_at;
+	last_at = change->at;
+	if (seen_count < array_size(seen)) {
+		struct seen *s = &seen[seen_count++];
+
+		*s = (struct seen){.kind = change->kind,
+			.directory = change->directory,
+			.at = change->at,
+			.exists = change->exists};
+		snprintf(s->path, sizeof(s->path), "%.31s", change->path);
+	}
+	pthread_mutex_unlock(&seen_lock);
+}
 
 static void see(void *user, const struct change *change)
 {
 	(void)user;
+	calls++;
 	pthread_mutex_lock(&hold);
 	pthread_mutex_unlock(&hold);
+	note(change);
 	rescans += change->kind == CHANGE_RESCAN && !*change->path;
 	entries += change->kind == CHANGE_ENTRY;
 }
@@ -45,15 +77,14 @@ static int ignore_entry(void *user, const struct dir_entry *entry)
 	return 0;
 }
 
-static bool watch(struct workspace *w, const char *path)
+static uint64_t watch(struct workspace *w, const char *path)
 {
 	struct op_context ctx;
-	bool watched = false;
+	uint64_t since = 0;
 
 	op_context_init(&ctx);
-	CHECK_RC(0,
-		workspace_readdir(&ctx, w, &OBJECT_AT(path), true, ignore_entry, NULL, &watched));
-	return watched;
+	CHECK_RC(0, workspace_readdir(&ctx, w, &OBJECT_AT(path), true, ignore_entry, NULL, &since));
+	return since;
 }
 
 static void make_and_remove_files(unsigned count)
@@ -77,7 +108,7 @@ static void test_lost_events_are_reported_as_a_rescan(void)
 {
 	struct workspace *w = open_workspace();
 
-	CHECK(watch(w, ""));
+	CHECK(watch(w, "") > 0);
 	pthread_mutex_lock(&hold);
 	make_and_remove_files(EVENTS);
 	pthread_mutex_unlock(&hold);
@@ -103,7 +134,7 @@ static void test_a_stream_of_changes_is_reported_at_a_bounded_rate(void)
 	snprintf(path, sizeof(path), "%s/stream", directory);
 	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	CHECK(fd >= 0);
-	CHECK(watch(w, ""));
+	CHECK(watch(w, "") > 0);
 	entries = 0;
 	while (clock_now_ms() - start_ms < STREAM_MS)
 		CHECK_RC(1, write(fd, "x", 1));
@@ -113,6 +144,200 @@ static void test_a_stream_of_changes_is_reported_at_a_bounded_rate(void)
 	CHECK(entries <= CREDIT + MORE + (clock_now_ms() - start_ms) / EVENT_MS);
 	close(fd);
 	unlink(path);
+}
+
+/* ---- Directories are what they are, not where they are -------------------------------------- */
+
+static void forget(void)
+{
+	pthread_mutex_lock(&seen_lock);
+	seen_count = 0;
+	pthread_mutex_unlock(&seen_lock);
+}
+
+static bool find(enum change_kind kind, const char *path, struct seen *ret_seen)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&seen_lock);
+	for (unsigned i = 0; i < seen_count && !found; i++) {
+		found = seen[i].kind == kind && strcmp(seen[i].path, path) == 0;
+		if (found)
+			*ret_seen = seen[i];
+	}
+	pthread_mutex_unlock(&seen_lock);
+	return found;
+}
+
+static bool await_seen(enum change_kind kind, const char *path, struct seen *ret_seen)
+{
+	for (int i = 0; i < 3000; i++) {
+		if (find(kind, path, ret_seen))
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+static const char *at(const char *name)
+{
+	static char paths[4][64];
+	static unsigned next;
+	char *path = paths[next++ % 4];
+
+	snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
+	return path;
+}
+
+static void touch(const char *name)
+{
+	CHECK_RC(0, mknod(at(name), S_IFREG | 0600, 0));
+}
+
+static struct object_id id_of(struct workspace *w, const char *path)
+{
+	struct attributes attributes = {0};
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	CHECK_RC(0, workspace_getattr(&ctx, w, &OBJECT_AT(path), &attributes));
+	return attributes.id;
+}
+
+/* Holds up the thread of the watcher: it has read what was before, and nothing of what comes. */
+static void hold_watcher(const char *name)
+{
+	unsigned before = calls;
+
+	pthread_mutex_lock(&hold);
+	touch(name);
+	for (int i = 0; i < 3000 && calls == before; i++)
+		usleep(10000);
+	CHECK(calls > before);
+}
+
+static void go_on(void)
+{
+	pthread_mutex_unlock(&hold);
+}
+
+static void test_a_directory_is_watched_since_the_same_position_until_it_is_not(void)
+{
+	struct workspace *w = open_workspace();
+	uint64_t since = watch(w, "a"), again;
+	struct object_id id = id_of(w, "a");
+	struct seen found;
+
+	CHECK(since > 0);
+	CHECK(watch(w, "a") == since);
+	forget();
+	touch("a/f");
+	CHECK(await_seen(CHANGE_ENTRY, "a/f", &found));
+	CHECK(found.exists && found.at > since && object_id_equal(&found.directory, &id));
+	workspace_unwatch(w, "a");
+	again = watch(w, "a");
+	CHECK(again > found.at);
+	workspace_free(w);
+	CHECK(!at_went_back);
+	unlink(at("a/f"));
+}
+
+static void test_the_end_of_a_watch_is_before_the_next_watch(void)
+{
+	struct workspace *w = open_workspace();
+	struct object_id id;
+	struct seen found;
+	uint64_t since;
+
+	CHECK_RC(0, mkdir(at("d"), 0755));
+	since = watch(w, "d");
+	id = id_of(w, "d");
+	forget();
+	CHECK_RC(0, rmdir(at("d")));
+	CHECK(await_seen(CHANGE_UNWATCHED, "d", &found));
+	CHECK(found.at > since && object_id_equal(&found.directory, &id));
+	CHECK_RC(0, mkdir(at("d"), 0755));
+	CHECK(watch(w, "d") > found.at);
+	workspace_free(w);
+	CHECK_RC(0, rmdir(at("d")));
+}
+
+/* "a/x" is made in a directory that is somewhere else by the time that anybody looks; another one,
+ * in which there is no x, is at its path. */
+static void test_a_name_is_not_looked_for_in_another_directory(void)
+{
+	struct workspace *w = open_workspace();
+	struct object_id id = id_of(w, "a");
+	struct seen found;
+
+	CHECK(watch(w, "a") > 0);
+	forget();
+	hold_watcher("a/y");
+	touch("a/x");
+	CHECK_RC(0, rename(at("a"), at("moved")));
+	CHECK_RC(0, mkdir(at("a"), 0755));
+	go_on();
+	CHECK(await_seen(CHANGE_UNWATCHED, "a", &found));
+	CHECK(object_id_equal(&found.directory, &id));
+	CHECK(!find(CHANGE_ENTRY, "a/x", &found));
+	workspace_free(w);
+	CHECK(!at_went_back);
+	CHECK_RC(0, rmdir(at("a")));
+	CHECK_RC(0, rename(at("moved"), at("a")));
+	unlink(at("a/x"));
+	unlink(at("a/y"));
+}
+
+static void test_a_watch_goes_with_its_directory_though_names_changed_before(void)
+{
+	struct workspace *w = open_workspace();
+	struct object_id id = id_of(w, "a");
+	uint64_t since = watch(w, "a");
+	struct seen found;
+
+	CHECK(watch(w, "") > 0);
+	forget();
+	hold_watcher("a/y");
+	touch("a/x");
+	CHECK_RC(0, rename(at("a"), at("moved")));
+	go_on();
+	CHECK(await_seen(CHANGE_ENTRY, "moved/x", &found));
+	CHECK(found.exists && object_id_equal(&found.directory, &id));
+	CHECK(!find(CHANGE_ENTRY, "a/x", &found) && !find(CHANGE_UNWATCHED, "a", &found));
+	CHECK(watch(w, "moved") == since);
+	workspace_free(w);
+	CHECK(!at_went_back);
+	CHECK_RC(0, rename(at("moved"), at("a")));
+	unlink(at("a/x"));
+	unlink(at("a/y"));
+}
+
+/* Nobody has read yet that the first one was moved. */
+static void test_two_directories_at_a_path_are_watched_for_themselves(void)
+{
+	struct workspace *w = open_workspace();
+	struct object_id first = id_of(w, "a"), second;
+	struct seen found;
+
+	CHECK(watch(w, "a") > 0);
+	forget();
+	hold_watcher("a/y");
+	CHECK_RC(0, rename(at("a"), at("moved")));
+	CHECK_RC(0, mkdir(at("a"), 0755));
+	second = id_of(w, "a");
+	CHECK(watch(w, "a") > 0);
+	go_on();
+	CHECK(await_seen(CHANGE_UNWATCHED, "a", &found));
+	CHECK(object_id_equal(&found.directory, &first));
+	touch("a/z");
+	CHECK(await_seen(CHANGE_ENTRY, "a/z", &found));
+	CHECK(found.exists && object_id_equal(&found.directory, &second));
+	workspace_free(w);
+	CHECK(!at_went_back);
+	unlink(at("a/z"));
+	CHECK_RC(0, rmdir(at("a")));
+	CHECK_RC(0, rename(at("moved"), at("a")));
+	unlink(at("a/y"));
 }
 
 /* In a user namespace of its own, whose bound is ours to set.  77: not possible here. */
@@ -159,6 +384,11 @@ static const struct test_case cases[] = {
 	TEST(test_directories_beyond_the_bound_are_counted_and_tried_again),
 	TEST(test_lost_events_are_reported_as_a_rescan),
 	TEST(test_a_stream_of_changes_is_reported_at_a_bounded_rate),
+	TEST(test_a_directory_is_watched_since_the_same_position_until_it_is_not),
+	TEST(test_the_end_of_a_watch_is_before_the_next_watch),
+	TEST(test_a_name_is_not_looked_for_in_another_directory),
+	TEST(test_a_watch_goes_with_its_directory_though_names_changed_before),
+	TEST(test_two_directories_at_a_path_are_watched_for_themselves),
 };
 
 static void make_subdirectory(const char *name)

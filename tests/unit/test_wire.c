@@ -102,7 +102,7 @@ static void test_errors_travel_as_codes(void)
 	static const int errors[] = {ENOENT, EDQUOT, ESTALE, EOPNOTSUPP, ELOOP, ENODATA};
 	static const int64_t results[] = {0, 1, 255, 65536, INT64_MAX, -ENOENT, -EDQUOT};
 	uint8_t bytes[WIRE_RESULT_BYTES];
-	uint64_t began_ns, done_ns;
+	uint64_t position;
 
 	for (size_t i = 0; i < array_size(errors); i++)
 		CHECK_RC(errors[i], wire_errno_of_code(wire_code_of_errno(errors[i])));
@@ -113,10 +113,9 @@ static void test_errors_travel_as_codes(void)
 	for (size_t i = 0; i < array_size(results); i++) {
 		struct wire_reader r = wire_reader_over(bytes, sizeof(bytes));
 
-		wire_set_result(bytes, results[i], i, UINT64_MAX - i);
-		CHECK(results[i] == wire_get_result(&r, &began_ns, &done_ns));
-		CHECK(began_ns == i);
-		CHECK(done_ns == UINT64_MAX - i);
+		wire_set_result(bytes, results[i], UINT64_MAX - i);
+		CHECK(results[i] == wire_get_result(&r, &position));
+		CHECK(position == UINT64_MAX - i);
 	}
 }
 
@@ -145,25 +144,26 @@ static bool same_attributes(const struct attributes *a, const struct attributes 
 static void put_listing(struct wire_writer *w)
 {
 	const struct dir_entry entries[] = {
-		{.path = "", .attributes = sample, .watched = true, .complete = true},
-		{.path = "src", .attributes = sample, .looked_ns = 7},
+		{.path = "", .attributes = sample, .at = 9, .watched_since = 5, .complete = true},
+		{.path = "src", .attributes = sample, .at = 7},
 		{.path = "src/main.c",
 			.attributes = sample,
-			.looked_ns = 7,
+			.at = 7,
 			.content = "int x;",
 			.content_size = 6},
 		{.path = "src/main",
 			.attributes = sample,
-			.looked_ns = UINT64_MAX,
+			.at = UINT64_MAX,
+			.watched_since = 1,
 			.link_target = "main.c"},
 	};
 	const char *previous = "";
-	uint64_t previous_ns = 0;
+	uint64_t previous_at = 0;
 
 	for (size_t i = 0; i < array_size(entries); i++) {
-		wire_put_dir_entry(w, previous, previous_ns, &entries[i]);
+		wire_put_dir_entry(w, previous, previous_at, &entries[i]);
 		previous = entries[i].path;
-		previous_ns = entries[i].looked_ns;
+		previous_at = entries[i].at;
 	}
 }
 
@@ -172,28 +172,29 @@ static void test_a_listing_keeps_its_entries(void)
 	cleanup_wire_writer struct wire_writer w = {0};
 	cleanup_buffer struct buffer path = {0};
 	struct dir_entry entry;
-	uint64_t looked_ns = 0;
+	uint64_t at = 0;
 	struct wire_reader r;
 
 	put_listing(&w);
 	CHECK_RC(0, w.error);
 	r = wire_reader_over(w.buffer.data, w.buffer.size);
-	wire_get_dir_entry(&r, &path, &looked_ns, &entry);
+	wire_get_dir_entry(&r, &path, &at, &entry);
 	CHECK_STRING("", entry.path);
-	CHECK_RC(0, entry.looked_ns);
-	CHECK(entry.watched && entry.complete && same_attributes(&sample, &entry.attributes));
-	wire_get_dir_entry(&r, &path, &looked_ns, &entry);
+	CHECK_RC(9, entry.at);
+	CHECK_RC(5, entry.watched_since);
+	CHECK(entry.complete && same_attributes(&sample, &entry.attributes));
+	wire_get_dir_entry(&r, &path, &at, &entry);
 	CHECK_STRING("src", entry.path);
-	CHECK_RC(7, entry.looked_ns);
-	CHECK(!entry.watched && !entry.complete && !entry.content);
-	wire_get_dir_entry(&r, &path, &looked_ns, &entry);
+	CHECK_RC(7, entry.at);
+	CHECK(!entry.watched_since && !entry.complete && !entry.content);
+	wire_get_dir_entry(&r, &path, &at, &entry);
 	CHECK_STRING("src/main.c", entry.path);
-	CHECK_RC(7, entry.looked_ns);
+	CHECK_RC(7, entry.at);
 	CHECK(entry.content_size == 6 && memcmp(entry.content, "int x;", 6) == 0);
-	wire_get_dir_entry(&r, &path, &looked_ns, &entry);
+	wire_get_dir_entry(&r, &path, &at, &entry);
 	CHECK_STRING("src/main", entry.path);
 	CHECK_STRING("main.c", entry.link_target);
-	CHECK(entry.looked_ns == UINT64_MAX);
+	CHECK(entry.at == UINT64_MAX && entry.watched_since == 1);
 	CHECK_RC(0, wire_reader_finish(&r));
 }
 
@@ -209,12 +210,12 @@ static void test_a_listing_may_be_cut_at_every_byte(void)
 		cleanup_free uint8_t *copy = malloc(size ? size : 1);
 		cleanup_buffer struct buffer path = {0};
 		struct wire_reader r = wire_reader_over(copy, size);
-		uint64_t looked_ns = 0;
+		uint64_t at = 0;
 		struct dir_entry entry;
 
 		memcpy(copy, w.buffer.data, size);
 		while (wire_reader_left(&r) > 0)
-			wire_get_dir_entry(&r, &path, &looked_ns, &entry);
+			wire_get_dir_entry(&r, &path, &at, &entry);
 		whole += !r.failed;
 	}
 	CHECK_RC(5, whole); /* nothing, and after each of the four entries */
@@ -226,13 +227,60 @@ static void test_an_entry_cannot_leave_its_directory(void)
 	cleanup_wire_writer struct wire_writer w = {0};
 	cleanup_buffer struct buffer path = {0};
 	struct dir_entry got;
-	uint64_t looked_ns = 0;
+	uint64_t at = 0;
 	struct wire_reader r;
 
 	wire_put_dir_entry(&w, "", 0, &entry);
 	r = wire_reader_over(w.buffer.data, w.buffer.size);
-	wire_get_dir_entry(&r, &path, &looked_ns, &got);
+	wire_get_dir_entry(&r, &path, &at, &got);
 	CHECK(r.failed);
+}
+
+static void test_facts_keep_what_is_told(void)
+{
+	struct attributes other = sample;
+
+	other.id.inode++;
+	for (unsigned told = 0; told < 8; told++) {
+		cleanup_wire_writer struct wire_writer w = {0};
+		struct facts facts = {0}, got;
+		struct wire_reader r;
+
+		if (told & 1)
+			facts.parent = sample;
+		if (told & 2)
+			facts.new_parent = other;
+		if (told & 4)
+			facts.object = sample;
+		wire_put_facts(&w, &facts);
+		r = wire_reader_over(w.buffer.data, w.buffer.size);
+		wire_get_facts(&r, &got);
+		CHECK_RC(0, wire_reader_finish(&r));
+		CHECK(same_attributes(&facts.parent, &got.parent));
+		CHECK(same_attributes(&facts.new_parent, &got.new_parent));
+		CHECK(same_attributes(&facts.object, &got.object));
+	}
+}
+
+static void test_a_change_names_its_directory(void)
+{
+	const struct change change = {.kind = CHANGE_ENTRY,
+		.path = "d/f",
+		.directory = {5, 6, 7},
+		.at = UINT64_MAX,
+		.exists = true,
+		.attributes = sample};
+	cleanup_wire_writer struct wire_writer w = {0};
+	struct wire_reader r;
+	struct change got;
+
+	wire_put_change(&w, &change);
+	r = wire_reader_over(w.buffer.data, w.buffer.size);
+	wire_get_change(&r, &got);
+	CHECK_RC(0, wire_reader_finish(&r));
+	CHECK_STRING("d/f", got.path);
+	CHECK(object_id_equal(&change.directory, &got.directory) && got.at == UINT64_MAX);
+	CHECK(got.exists && same_attributes(&sample, &got.attributes));
 }
 
 static void test_a_frame_header_keeps_its_fields(void)
@@ -349,6 +397,7 @@ TEST_MAIN("wire", TEST(test_numbers_keep_their_value),
 	TEST(test_paths_that_leave_the_root_are_malformed), TEST(test_errors_travel_as_codes),
 	TEST(test_open_flags_keep_their_meaning), TEST(test_a_listing_keeps_its_entries),
 	TEST(test_a_listing_may_be_cut_at_every_byte),
-	TEST(test_an_entry_cannot_leave_its_directory), TEST(test_a_frame_header_keeps_its_fields),
+	TEST(test_an_entry_cannot_leave_its_directory), TEST(test_facts_keep_what_is_told),
+	TEST(test_a_change_names_its_directory), TEST(test_a_frame_header_keeps_its_fields),
 	TEST(test_a_hello_is_found_behind_noise_and_nothing_beyond_is_taken),
 	TEST(test_a_hello_may_be_cut_at_every_byte), TEST(test_a_welcome_keeps_its_fields))
