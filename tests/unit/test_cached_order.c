@@ -1,8 +1,11 @@
 /* What the cached decorator believes when answers, own changes and events of the feed overtake one
  * another. */
+#define XXH_INLINE_ALL
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include "ops/cached.h"
 #include "tests/check.h"
@@ -100,13 +103,13 @@ static void set_size_7(void)
 
 static void test_an_event_from_before_an_own_change_is_not_believed(void)
 {
-	struct change early;
+	struct change older;
 
 	setup();
 	place_set_size("d/a", 5);
-	early = place_event("d/a");
+	older = place_event("d/a");
 	set_size(7);
-	place_deliver(&early);
+	place_deliver(&older);
 	CHECK_RC(0, look("d/a"));
 	CHECK_RC(7, seen.size_bytes);
 	CHECK_RC(0, place_looks());
@@ -200,6 +203,61 @@ static void test_an_answer_from_before_an_own_change_is_not_believed(void)
 	teardown();
 }
 
+static struct open_file *written;
+
+static void flush_it(void)
+{
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	CHECK_RC(0, workspace_flush(&ctx, written));
+}
+
+static void test_an_answer_from_before_a_flush_is_not_believed(void)
+{
+	setup();
+	CHECK_RC(0, workspace_open_file(&context, w, &OBJECT_AT("d/a"), O_RDWR, &written, &seen));
+	CHECK_RC(4, workspace_write(&context, written, "data", 4, 0));
+	before_it_arrives = flush_it;
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(0, seen.size_bytes);
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(4, seen.size_bytes);
+	CHECK_RC(0, workspace_close(&context, written));
+	teardown();
+}
+
+static void remove_and_tell(void)
+{
+	place_remove("d/a");
+	place_tell("d/a");
+}
+
+static void test_an_answer_that_an_event_overtook_is_not_believed(void)
+{
+	setup();
+	place_make("d/b", S_IFREG | 0644);
+	CHECK_RC(-EEXIST, /* so that nobody knows what is there */
+		workspace_rename(&context, w, "d/b", "d/a", RENAME_KEEP_TARGET, NULL));
+	before_it_arrives = remove_and_tell;
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(-ENOENT, look("d/a"));
+	teardown();
+}
+
+static void test_an_event_from_before_an_own_removal_brings_nothing_back(void)
+{
+	struct change older;
+
+	setup();
+	older = place_event("d/a");
+	CHECK_RC(0, workspace_unlink(&context, w, "d/a", NULL));
+	place_deliver(&older);
+	CHECK_RC(-ENOENT, look("d/a"));
+	CHECK_RC(0, place_looks());
+	teardown();
+}
+
 static void make_directory(void)
 {
 	struct op_context ctx;
@@ -268,16 +326,16 @@ static void check_content(char letter, unsigned opens)
 /* Two changes within a tick of the place's file system look the same. */
 static void test_content_is_as_old_as_the_look_at_it(void)
 {
-	struct change early, late;
+	struct change older, late;
 
 	setup();
 	place_set_size("d/a", 4);
 	place_tell("d/a");
 	place_set_letter('a');
-	early = place_event("d/a");
+	older = place_event("d/a");
 	check_content('a', 1);
 	check_content('a', 0);
-	place_deliver(&early);
+	place_deliver(&older);
 	check_content('a', 0);
 	place_set_letter('b');
 	late = place_event("d/a");
@@ -369,6 +427,274 @@ static void test_what_is_in_a_directory_that_is_listed_again_is_told(void)
 	teardown();
 }
 
+/* ---- What own changes leave ------------------------------------------------------------ */
+
+static void test_what_a_new_name_left_of_its_directory_is_known(void)
+{
+	struct attributes before;
+
+	setup();
+	CHECK_RC(0, look("d"));
+	before = seen;
+	make_directory();
+	cached_quiesce(w);
+	place_looks();
+	CHECK_RC(0, look("d"));
+	CHECK_RC(before.nlink + 1, seen.nlink);
+	CHECK(before.mtime.tv_nsec < seen.mtime.tv_nsec);
+	CHECK_RC(0, workspace_rmdir(&context, w, "d/new", NULL));
+	CHECK_RC(0, look("d"));
+	CHECK_RC(before.nlink, seen.nlink);
+	CHECK_RC(0, place_looks());
+	teardown();
+}
+
+/* The reply arrives first. */
+static void test_what_an_own_change_left_of_a_directory_says_nothing_of_its_name(void)
+{
+	struct change late;
+
+	setup();
+	place_move("d", "e");
+	place_make("d", S_IFDIR | 0700);
+	late = place_event("d");
+	place_move("d", "f"); /* on the way, the call found the former one */
+	place_move("e", "d");
+	make_directory();
+	place_move("d", "e");
+	place_move("f", "d");
+	place_deliver(&late);
+	CHECK_RC(0, look("d"));
+	CHECK_RC(0700, seen.mode & 07777);
+	CHECK_RC(-ENOENT, look("d/new"));
+	teardown();
+}
+
+static struct change replaced;
+
+static void replace_file(void)
+{
+	place_make("d/a", S_IFREG | 0600);
+	replaced = place_event("d/a");
+}
+
+static void write_it(struct open_file *file, const char *data)
+{
+	CHECK_RC((int)strlen(data), workspace_write(&context, file, data, strlen(data), 0));
+	CHECK_RC(0, workspace_flush(&context, file));
+}
+
+static struct open_file *open_to_write(void)
+{
+	struct open_file *file = NULL;
+
+	CHECK_RC(0, workspace_open_file(&context, w, &OBJECT_AT("d/a"), O_RDWR, &file, &seen));
+	return file;
+}
+
+/* Its event is older than what the flush says of the file that was replaced. */
+static void test_what_a_flush_left_says_nothing_of_the_name(void)
+{
+	struct open_file *file;
+
+	setup();
+	file = open_to_write();
+	before_it_looks = replace_file;
+	write_it(file, "aaaa");
+	place_deliver(&replaced);
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(0600, seen.mode & 07777);
+	CHECK_RC(0, seen.size_bytes);
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
+static void move_made(void)
+{
+	place_move("d/new", "d/old");
+	place_tell("d/new");
+	place_tell("d/old");
+}
+
+static void test_what_was_made_and_moved_by_others_is_not_believed_to_be_there(void)
+{
+	setup();
+	before_it_looks = move_made;
+	make_directory();
+	CHECK_RC(-ENOENT, look("d/new"));
+	CHECK_RC(0, look("d/old"));
+	teardown();
+}
+
+/* Both saw the same. */
+static void test_an_event_from_between_the_number_of_a_look_and_the_look_counts(void)
+{
+	setup();
+	while_it_looks = grow_unseen;
+	set_size(7);
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(9, seen.size_bytes);
+	CHECK_RC(0, place_looks());
+	teardown();
+}
+
+/* The path is that of another by now. */
+static void test_an_event_of_a_directory_that_was_replaced_is_not_of_the_new_one(void)
+{
+	struct change late;
+
+	setup();
+	place_make("d/x", S_IFREG | 0644);
+	late = place_event("d/x");
+	place_make("d", S_IFDIR | 0755);
+	place_tell("d");
+	CHECK_RC(-ENOENT, look("d/x"));
+	cached_quiesce(w);
+	late.at = UINT32_MAX; /* however late it was looked at */
+	place_deliver(&late);
+	CHECK_RC(-ENOENT, look("d/x"));
+	teardown();
+}
+
+/* ---- What was written ------------------------------------------------------------------ */
+
+static void hash_of(const char *data, uint8_t hash[16])
+{
+	XXH128_canonical_t canonical;
+
+	XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, strlen(data)));
+	memcpy(hash, canonical.digest, 16);
+}
+
+/* Writes "aaaa" from the first byte on. */
+static struct open_file *setup_written(void)
+{
+	struct open_file *file;
+
+	setup();
+	file = open_to_write();
+	write_it(file, "aaaa");
+	place_looks();
+	return file;
+}
+
+static void close_it(struct open_file *file)
+{
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
+static void test_what_was_written_is_known(void)
+{
+	struct open_file *file = setup_written();
+
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(4, seen.size_bytes);
+	check_content('a', 0);
+	CHECK_RC(0, place_looks());
+	close_it(file);
+}
+
+static void test_an_event_with_the_hash_of_what_was_written_keeps_it(void)
+{
+	struct open_file *file = setup_written();
+	struct change echo = place_event("d/a");
+	uint8_t hash[16];
+
+	hash_of("aaaa", hash);
+	echo.hash = hash;
+	place_deliver(&echo);
+	check_content('a', 0);
+	close_it(file);
+}
+
+static void test_an_event_with_another_hash_drops_what_was_written(void)
+{
+	struct open_file *file = setup_written();
+	struct change change;
+	uint8_t hash[16];
+
+	place_set_letter('b');
+	change = place_event("d/a");
+	hash_of("bbbb", hash);
+	change.hash = hash;
+	place_deliver(&change);
+	check_content('b', 1);
+	close_it(file);
+}
+
+/* It was written to in the same tick of the clock, maybe. */
+static void test_an_event_without_a_hash_drops_what_was_written_just_now(void)
+{
+	struct open_file *file = setup_written();
+
+	place_set_letter('b');
+	place_tell("d/a");
+	check_content('b', 1);
+	close_it(file);
+}
+
+static struct change early;
+static uint8_t early_hash[16];
+
+static void overwrite_unseen(void)
+{
+	place_set_letter('b');
+	early = place_event("d/a");
+	hash_of("bbbb", early_hash);
+	early.hash = early_hash;
+	place_deliver(&early);
+}
+
+/* While the flush was on its way, and as many bytes. */
+static void test_what_others_wrote_over_it_is_not_taken_for_what_was_written(void)
+{
+	struct open_file *file;
+
+	setup();
+	file = open_to_write();
+	before_it_looks = overwrite_unseen;
+	write_it(file, "aaaa");
+	check_content('b', 1);
+	close_it(file);
+}
+
+static void test_content_stays_over_an_own_rename_and_a_change_of_mode(void)
+{
+	const struct attributes want = {.mode = 0600};
+	struct open_file *file = setup_written();
+
+	CHECK_RC(0, workspace_rename(&context, w, "d/a", "d/b", 0, NULL));
+	place_tell("d/a");
+	place_tell("d/b");
+	CHECK_RC(0, workspace_setattr(&context, w, &OBJECT_AT("d/b"), SET_MODE, &want, &seen));
+	place_tell("d/b");
+	CHECK_RC(0, workspace_rename(&context, w, "d/b", "d/a", 0, NULL));
+	CHECK_RC(-ENOENT, look("d/b"));
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(0600, seen.mode & 07777);
+	check_content('a', 0);
+	CHECK_RC(0, place_looks());
+	close_it(file);
+}
+
+static void tell_of_the_move(void)
+{
+	place_tell("d/a");
+	place_tell("d/b");
+}
+
+static void test_content_stays_over_a_rename_that_the_feed_tells_first(void)
+{
+	struct open_file *file = setup_written();
+
+	before_it_arrives = tell_of_the_move;
+	CHECK_RC(0, workspace_rename(&context, w, "d/a", "d/b", 0, NULL));
+	CHECK_RC(0, workspace_rename(&context, w, "d/b", "d/a", 0, NULL));
+	check_content('a', 0);
+	close_it(file);
+}
+
 TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_the_echo_of_an_own_removal_is_no_news),
 	TEST(test_what_others_do_shows_without_a_look),
@@ -378,10 +704,26 @@ TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_what_is_doubtful_is_asked_for_when_it_is_to_be_watched),
 	TEST(test_an_event_that_is_quicker_than_our_answer_counts),
 	TEST(test_an_answer_from_before_an_own_change_is_not_believed),
+	TEST(test_an_answer_from_before_a_flush_is_not_believed),
+	TEST(test_an_answer_that_an_event_overtook_is_not_believed),
+	TEST(test_an_event_from_before_an_own_removal_brings_nothing_back),
 	TEST(test_a_listing_from_before_an_own_change_takes_nothing_away),
 	TEST(test_what_we_made_may_be_gone_before_we_hear_that_it_is_made),
 	TEST(test_content_is_as_old_as_the_look_at_it),
 	TEST(test_who_has_what_was_replaced_does_not_ask_for_it),
 	TEST(test_a_look_from_before_a_write_is_not_believed_after_it),
 	TEST(test_what_is_in_a_directory_that_is_listed_again_is_told),
-	TEST(test_what_is_learnt_after_a_loss_is_known))
+	TEST(test_what_is_learnt_after_a_loss_is_known),
+	TEST(test_what_a_new_name_left_of_its_directory_is_known),
+	TEST(test_what_an_own_change_left_of_a_directory_says_nothing_of_its_name),
+	TEST(test_what_a_flush_left_says_nothing_of_the_name),
+	TEST(test_what_was_made_and_moved_by_others_is_not_believed_to_be_there),
+	TEST(test_an_event_from_between_the_number_of_a_look_and_the_look_counts),
+	TEST(test_an_event_of_a_directory_that_was_replaced_is_not_of_the_new_one),
+	TEST(test_what_was_written_is_known),
+	TEST(test_an_event_with_the_hash_of_what_was_written_keeps_it),
+	TEST(test_an_event_with_another_hash_drops_what_was_written),
+	TEST(test_an_event_without_a_hash_drops_what_was_written_just_now),
+	TEST(test_what_others_wrote_over_it_is_not_taken_for_what_was_written),
+	TEST(test_content_stays_over_an_own_rename_and_a_change_of_mode),
+	TEST(test_content_stays_over_a_rename_that_the_feed_tells_first))

@@ -267,19 +267,12 @@ static bool differ(const char *path, const char *what, bool report)
 	return false;
 }
 
-/* The times of a directory follow a change of its entries with the feed, some ms later. */
-static bool directories_lag;
-
 /* Linking a file and removing that link again moves ctime, and inotify is silent. */
 static bool same_version(const struct attributes *a, const struct attributes *b)
 {
 	struct attributes but_ctime = *a;
 
 	but_ctime.ctime = b->ctime;
-	if (directories_lag && S_ISDIR(b->mode)) {
-		but_ctime.mtime = b->mtime;
-		but_ctime.nlink = b->nlink;
-	}
 	return attributes_same_version(&but_ctime, b);
 }
 
@@ -402,10 +395,8 @@ static void run(struct side *cached, struct side *direct)
 		operate_for_a_round(cached);
 		pthread_join(other, NULL);
 		/* Own changes show at once. */
-		directories_lag = true;
 		if (direct->only_looks && !CHECK(same_tree(cached, direct, "", true)))
 			return;
-		directories_lag = false;
 		if (!CHECK(becomes_same(cached, direct)))
 			return;
 	}
