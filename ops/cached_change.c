@@ -141,45 +141,40 @@ void cached_own_done(struct cached *c, const char *path, uint64_t at)
 
 /* ---- Moving ---------------------------------------------------------------------------- */
 
-void cached_note_moved(struct cached *c, const char *from, struct moved *ret_moved)
+static bool is_object(const struct node *node, const struct object_id *id)
+{
+	return id->inode && node && node->state == NODE_PRESENT &&
+	       object_id_equal(&node->attributes.id, id);
+}
+
+void cached_begin_move(struct cached *c, const char *from, const char *to, struct moved *ret_moved)
 {
 	struct node *node = tree_find(c, from, strlen(from));
 
 	*ret_moved = (struct moved){0};
 	if (!node || node->state != NODE_PRESENT)
 		return;
-	ret_moved->attributes = node->attributes;
-	if (node->content && node->writers == 0 && node->attributes_known)
-		ret_moved->content = content_ref(node->content);
+	ret_moved->id = node->attributes.id;
+	ret_moved->was_there = is_object(tree_find(c, to, strlen(to)), &ret_moved->id);
+	if (!node->moves++)
+		node->gone = false;
 }
 
-/* The feed was quicker.  The content comes along, unless the file was written to meanwhile. */
-static void bring_content(struct cached *c, struct node *node, struct moved *moved)
+void cached_end_move(struct cached *c, const char *from)
 {
-	if (!moved->content || node->content || !node->attributes_known ||
-		!attributes_same_content_times(&node->attributes, &moved->attributes))
-		return;
-	content_detach_elsewhere(c, moved->content);
-	content_attach(c, node, steal_ptr(&moved->content));
+	struct node *node = tree_find(c, from, strlen(from));
+
+	if (node && node->moves)
+		node->moves--;
 }
 
-static bool is_object(const struct node *node, const struct object_id *id)
-{
-	return id->inode && node->state == NODE_PRESENT &&
-	       object_id_equal(&node->attributes.id, id);
-}
-
-/* Something was learnt of a side of the move meanwhile. */
-static void settle_target(
-	struct cached *c, struct node *to, struct moved *moved, const struct own *own)
+/* What is at the two names cannot be told by moving what is known. */
+static void settle_target(struct cached *c, struct node *to, const struct own *own)
 {
 	if (own->facts.object.mode)
 		settle(c, to, &own->facts.object, own);
-	else if (!is_object(to, &moved->attributes.id) &&
-		 node_takes(to, to->parent, own->learnt.at))
+	else if (node_takes(to, to->parent, own->learnt.at))
 		node_set_unknown(c, to);
-	if (is_object(to, &moved->attributes.id))
-		bring_content(c, to, moved);
 	mark_own(c, to, own);
 }
 
@@ -187,12 +182,36 @@ static void settle_source(
 	struct cached *c, struct node *from, const struct moved *moved, const struct own *own)
 {
 	/* Two names of one object: rename(2) does nothing then. */
-	if (is_object(from, &moved->attributes.id) && from->attributes.nlink > 1) {
+	if (is_object(from, &moved->id) && from->attributes.nlink > 1) {
 		node_set_doubtful(c, from);
 		mark_own(c, from, own);
-	} else {
-		settle_absent(c, from, own);
+		return;
 	}
+	settle_absent(c, from, own);
+	if (is_object(from, &moved->id))
+		node_set_unknown(c, from);
+}
+
+/* All that is known goes along.  What the feed told of either name since stays. */
+static void move(struct cached *c, struct node *from, struct node *to, const struct own *own)
+{
+	bool is_told = is_object(to, &from->attributes.id);
+	const struct attributes told = to->attributes;
+	uint64_t told_at = to->object_at, to_at = to->at, from_at = from->at;
+	bool keeps_content = attributes_same_content_times(&from->attributes, &told);
+	bool gone = from->gone;
+
+	node_move(c, from, to, &own->learnt);
+	node_raise(to, to_at);
+	if (to->directory)
+		tree_drop(c, to);
+	set_own(c, to, &own->facts.object, own);
+	if (is_told)
+		node_set_object(c, to, &told, keeps_content, told_at);
+	if (from->at < from_at && !gone)
+		node_set_unknown(c, from);
+	node_raise(from, from_at);
+	from->removed_here = from->state == NODE_ABSENT;
 }
 
 /* The two directories, and whether they are those that are known there. */
@@ -215,7 +234,7 @@ void cached_own_names(struct cached *c, const char *from, const char *to, const 
 }
 
 void cached_own_moved(struct cached *c, const char *from_path, const char *to_path,
-	struct moved *moved, const struct own *own)
+	const struct moved *moved, const struct own *own)
 {
 	struct node *from = tree_find(c, from_path, strlen(from_path));
 	struct node *to = tree_make(c, to_path);
@@ -230,19 +249,15 @@ void cached_own_moved(struct cached *c, const char *from_path, const char *to_pa
 		cached_own_unknown(c, from_path, own);
 		return;
 	}
-	if (!is_object(from, &moved->attributes.id) || is_object(to, &moved->attributes.id) ||
-		!takes(from, own) || !takes(to, own)) {
-		settle_target(c, to, moved, own);
+	if (is_object(from, &moved->id) && !moved->was_there &&
+		(takes(to, own) || is_object(to, &moved->id))) {
+		move(c, from, to, own);
+		mark_own(c, from, own);
+		mark_own(c, to, own);
+	} else {
+		settle_target(c, to, own);
 		settle_source(c, from, moved, own);
-		return;
 	}
-	node_move(c, from, to, &own->learnt);
-	if (to->directory)
-		tree_drop(c, to);
-	set_own(c, to, &own->facts.object, own);
-	from->removed_here = true;
-	mark_own(c, from, own);
-	mark_own(c, to, own);
 }
 
 /* ---- Attributes ------------------------------------------------------------------------ */

@@ -86,12 +86,6 @@ void content_detach(struct cached *c, struct node *node)
 	content_unref(content);
 }
 
-void content_detach_elsewhere(struct cached *c, struct content *content)
-{
-	if (content->node)
-		content_detach(c, content->node);
-}
-
 void content_attach(struct cached *c, struct node *node, struct content *content)
 {
 	content_detach(c, node);

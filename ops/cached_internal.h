@@ -102,6 +102,8 @@ struct node {
 	uint8_t xattrs; /* enum xattr_knowledge */
 	bool attributes_known;
 	bool removed_here;  /* by an own change: whoever asked for that knows */
+	uint32_t moves;     /* own renames under way, which will take along what is known ... */
+	bool gone;          /* ... although the name leads nowhere by now */
 	uint32_t writers;   /* handles with writes that are not flushed */
 	uint64_t at;        /* position of the look that found what the name leads to */
 	uint64_t object_at; /* ... of the one at the object's attributes: none from before counts */
@@ -345,7 +347,6 @@ void content_unref(struct content *content);
 /* Makes it the node's content (takes over the caller's reference). */
 void content_attach(struct cached *c, struct node *node, struct content *content);
 void content_detach(struct cached *c, struct node *node);
-void content_detach_elsewhere(struct cached *c, struct content *content);
 void content_used(struct cached *c, struct content *content);
 bool bytes_have_hash(const void *data, size_t size, const uint8_t *hash);
 
@@ -421,14 +422,18 @@ void cached_doubt_parent(struct cached *c, const char *path);
  * on its way, or have come meanwhile. */
 void cached_own_done(struct cached *c, const char *path, uint64_t at);
 
-/* What an own rename is about to move; content is referenced until cached_own_moved(). */
+/* What an own rename moves. */
 struct moved {
-	struct attributes attributes; /* inode 0: unknown */
-	struct content *content;
+	struct object_id id; /* inode 0: unknown */
+	bool was_there;      /* the new name led to it before, too */
 };
 
-void cached_note_moved(struct cached *c, const char *from, struct moved *ret_moved);
-void cached_own_moved(struct cached *c, const char *from, const char *to, struct moved *moved,
+/* Around the call: what is known of the object stays at its name, whatever is told of that. */
+void cached_begin_move(struct cached *c, const char *from, const char *to, struct moved *ret_moved);
+void cached_end_move(struct cached *c, const char *from);
+
+/* After that: it succeeded. */
+void cached_own_moved(struct cached *c, const char *from, const char *to, const struct moved *moved,
 	const struct own *own);
 
 /* A rename whose result nobody knows, or that left something at both names. */

@@ -141,7 +141,7 @@ static void drop_unseen(struct cached *c, struct node *directory, uint64_t at)
 	for (size_t i = 0; i < d->bucket_count; i++)
 		for (struct node *child = d->buckets[i], *next; child; child = next) {
 			next = child->next;
-			if (child->at < at)
+			if (child->at < at && !child->moves)
 				node_remove(c, child);
 		}
 }

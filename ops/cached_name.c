@@ -482,10 +482,11 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 	lock(c);
 	if (!(flags & RENAME_SWAP))
 		cached_hold_open(c, ctx, to);
-	cached_note_moved(c, from, &moved);
+	cached_begin_move(c, from, to, &moved);
 	begin_change(c, ctx, &own);
 	r = workspace_rename(ctx, c->inner, from, to, flags, expected);
 	end_change(c, ctx, &own);
+	cached_end_move(c, from);
 	if (r == 0 && !(flags & (RENAME_SWAP | RENAME_LEAVE_WHITEOUT)) && strcmp(from, to) != 0) {
 		cached_own_moved(c, from, to, &moved, &own);
 	} else if (r == 0 || path_misses_object(r) || r == -EEXIST || r == -ENOTEMPTY) {
@@ -497,7 +498,6 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 		cached_doubt_parent(c, from);
 		cached_doubt_parent(c, to);
 	}
-	content_unref(moved.content);
 	unlock(c);
 	return r;
 }

@@ -252,6 +252,7 @@ void node_clear(struct cached *c, struct node *node)
 	}
 	node->attributes_known = false;
 	node->writers = 0;
+	node->moves = 0;
 	node->xattrs = XATTRS_UNKNOWN;
 }
 
@@ -454,9 +455,22 @@ static void become(struct cached *c, struct node *node, const struct attributes 
 	}
 }
 
+/* What is known goes along with an own rename that is under way. */
+static bool is_held(struct cached *c, struct node *node, bool gone, const struct learnt *learnt)
+{
+	if (!node->moves)
+		return false;
+	node_set_doubtful(c, node);
+	node->at = learnt->at;
+	node->gone = gone;
+	return true;
+}
+
 void node_set_present(struct cached *c, struct node *node, const struct attributes *attributes,
 	const struct learnt *learnt)
 {
+	if (!node_is_object(node, attributes) && is_held(c, node, false, learnt))
+		return;
 	if (!node_is_object(node, attributes)) {
 		become(c, node, attributes, learnt);
 	} else if (learnt->at >= node->object_at) {
@@ -488,6 +502,8 @@ void node_set_object(struct cached *c, struct node *node, const struct attribute
 
 void node_set_absent(struct cached *c, struct node *node, const struct learnt *learnt)
 {
+	if (is_held(c, node, true, learnt))
+		return;
 	node_clear(c, node);
 	node->state = NODE_ABSENT;
 	node->became_at = learnt->at;
@@ -619,6 +635,7 @@ char *node_path(const struct node *node)
 void node_move(struct cached *c, struct node *node, struct node *to, const struct learnt *learnt)
 {
 	node_clear(c, to);
+	node->moves = 0;
 	leave_object(node);
 	to->state = node->state;
 	node->state = NODE_UNKNOWN;

@@ -695,6 +695,72 @@ static void test_content_stays_over_a_rename_that_the_feed_tells_first(void)
 	close_it(file);
 }
 
+/* Which the place has not seen yet. */
+static void test_a_handle_follows_a_rename_that_the_feed_tells_first(void)
+{
+	struct open_file *file = setup_written(), *known = NULL;
+
+	CHECK_RC(0, workspace_open_file(&context, w, &OBJECT_AT("d/a"), O_RDONLY, &known, &seen));
+	before_it_arrives = tell_of_the_move;
+	CHECK_RC(0, workspace_rename(&context, w, "d/a", "d/b", 0, NULL));
+	place_looks();
+	CHECK_RC(-ENOENT, look("d/a"));
+	CHECK_RC(0, look("d/b"));
+	CHECK_RC(0, workspace_getattr(&context, w, &OBJECT_OF(known), &seen));
+	CHECK_RC(1, seen.nlink);
+	CHECK_RC(0, place_looks());
+	CHECK_RC(0, workspace_close(&context, known));
+	close_it(file);
+}
+
+static void take_the_old_name(void)
+{
+	tell_of_the_move();
+	place_make("d/a", S_IFREG | 0600);
+	place_tell("d/a");
+}
+
+static void test_what_others_put_at_the_old_name_during_a_rename_counts(void)
+{
+	setup();
+	before_it_arrives = take_the_old_name;
+	CHECK_RC(0, workspace_rename(&context, w, "d/a", "d/b", 0, NULL));
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(0600, seen.mode & 07777);
+	CHECK_RC(0, look("d/b"));
+	CHECK_RC(0644, seen.mode & 07777);
+	teardown();
+}
+
+static void take_the_new_name(void)
+{
+	tell_of_the_move();
+	place_make("d/b", S_IFREG | 0600);
+	place_tell("d/b");
+}
+
+static void test_what_others_put_at_the_new_name_during_a_rename_counts(void)
+{
+	setup();
+	before_it_arrives = take_the_new_name;
+	CHECK_RC(0, workspace_rename(&context, w, "d/a", "d/b", 0, NULL));
+	CHECK_RC(-ENOENT, look("d/a"));
+	CHECK_RC(0, look("d/b"));
+	CHECK_RC(0600, seen.mode & 07777);
+	teardown();
+}
+
+static void test_a_rename_that_fails_leaves_what_others_did(void)
+{
+	setup();
+	place_make("d/b", S_IFREG | 0600);
+	before_it_arrives = remove_and_tell;
+	CHECK_RC(-EEXIST, workspace_rename(&context, w, "d/a", "d/b", RENAME_KEEP_TARGET, NULL));
+	CHECK_RC(-ENOENT, look("d/a"));
+	CHECK_RC(0, look("d/b"));
+	teardown();
+}
+
 TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_the_echo_of_an_own_removal_is_no_news),
 	TEST(test_what_others_do_shows_without_a_look),
@@ -726,4 +792,8 @@ TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_an_event_without_a_hash_drops_what_was_written_just_now),
 	TEST(test_what_others_wrote_over_it_is_not_taken_for_what_was_written),
 	TEST(test_content_stays_over_an_own_rename_and_a_change_of_mode),
-	TEST(test_content_stays_over_a_rename_that_the_feed_tells_first))
+	TEST(test_content_stays_over_a_rename_that_the_feed_tells_first),
+	TEST(test_a_handle_follows_a_rename_that_the_feed_tells_first),
+	TEST(test_what_others_put_at_the_old_name_during_a_rename_counts),
+	TEST(test_what_others_put_at_the_new_name_during_a_rename_counts),
+	TEST(test_a_rename_that_fails_leaves_what_others_did))
