@@ -700,11 +700,14 @@ static void take_captured(struct cached *c, struct cached_file *file, uint64_t a
 /* The writes have arrived, and left the file in this state. */
 static void take_left(struct cached *c, struct cached_file *file, const struct own *own, int r)
 {
+	static const struct attributes unknown;
 	struct node *node = file->node;
-	bool flush_tells = own->told && own->facts.object.mode;
+	bool flush_tells = own->facts.object.mode || !file->left.mode;
 	const struct attributes *left = flush_tells ? &own->facts.object : &file->left;
 	uint64_t at = flush_tells ? own->learnt.at : file->left_at;
 
+	if (flush_tells && !own->told) /* and what is older says nothing of what was written */
+		left = &unknown;
 	node_set_object(c, node, left, false, at);
 	if (r == 0 && file->capturing && file->captured_writes == node->write_count)
 		take_captured(c, file, at);
