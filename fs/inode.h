@@ -91,7 +91,7 @@ struct inode {
 	atomic_uint asides_done;
 	struct write_aside *_Atomic asides; /* session_files.c; struct session's lock */
 	struct missing *missing;            /* names that are not in it; the latest first */
-	uint64_t lost_ns;                   /* CLOCK_MONOTONIC: when the last name went */
+	uint64_t lost_ns; /* CLOCK_MONOTONIC: when the last name went; or LOST_UNTOLD */
 	const struct inode *kernels_parent; /* a directory: where the kernel has it; never used but
 					     * compared */
 	_Atomic uint16_t written_ms;        /* through this mount, last: it wraps around */
@@ -226,6 +226,9 @@ int inode_table_path(struct inode_table *table, struct inode *inode, const char 
 int inode_table_last_path(struct inode_table *table, struct inode *inode, const char *name,
 	struct path_string *ret_path);
 
+/* The last name went, and the kernel does not know it yet. */
+#define LOST_UNTOLD UINT64_MAX
+
 /* Since when (CLOCK_MONOTONIC) the inode, or a directory above it, has no name; 0: it has one. */
 uint64_t inode_table_lost_ns(struct inode_table *table, const struct inode *inode);
 
@@ -243,6 +246,9 @@ void inode_table_removed(struct inode_table *table, struct inode *parent, const 
 uint64_t inode_table_epoch(struct inode_table *table);
 bool inode_table_vanished(
 	struct inode_table *table, struct inode *parent, const char *name, uint64_t epoch);
+
+/* The kernel has been told that the name is gone: who still comes by it means the inode. */
+void inode_table_told_of_loss(struct inode_table *table, struct inode *inode);
 
 /* The directory of this id that the kernel knows, if it is known to be elsewhere than at the name
  * or nowhere; with a reference for the caller, or NULL. */

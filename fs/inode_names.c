@@ -402,6 +402,7 @@ bool inode_table_vanished(
 {
 	struct forgotten *list = NULL;
 	struct inode_name *name;
+	struct inode *inode;
 	bool current;
 
 	pthread_mutex_lock(&t->lock);
@@ -409,13 +410,26 @@ bool inode_table_vanished(
 	current = !name || name->epoch <= epoch;
 	parent->changes++;
 	if (name && current) {
-		if (name->inode->version.nlink)
-			name->inode->version.nlink--;
+		inode = name->inode;
+		inode->references++;
+		if (inode->version.nlink)
+			inode->version.nlink--;
 		name_lose(t, name, &list);
+		if (!inode->names)
+			inode->lost_ns = LOST_UNTOLD;
+		inode_unref(t, inode, &list);
 	}
 	pthread_mutex_unlock(&t->lock);
 	inode_report_forgotten(t, list);
 	return current;
+}
+
+void inode_table_told_of_loss(struct inode_table *t, struct inode *inode)
+{
+	pthread_mutex_lock(&t->lock);
+	if (inode->lost_ns == LOST_UNTOLD)
+		inode->lost_ns = clock_now_ns();
+	pthread_mutex_unlock(&t->lock);
 }
 
 struct inode *inode_table_misplaced(

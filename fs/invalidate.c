@@ -227,6 +227,7 @@ static bool entry_replaced(
 	if (!inode_table_vanished(s->mount->inodes, parent, path_name(path), epoch))
 		return false;
 	drop_name(s, parent, path_name(path), child);
+	inode_table_told_of_loss(s->mount->inodes, child);
 	return true;
 }
 

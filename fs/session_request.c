@@ -301,7 +301,7 @@ bool request_is_removed(struct request *r, const struct inode *directory)
 {
 	uint64_t lost_ns = inode_table_lost_ns(r->mount->inodes, directory);
 
-	return lost_ns && clock_now_ns() - lost_ns > STALE_NS;
+	return lost_ns && lost_ns != LOST_UNTOLD && clock_now_ns() - lost_ns > STALE_NS;
 }
 
 /* `ret_parent`: the directory that the place is to find there. */

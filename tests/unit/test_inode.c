@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include "ops/support/clock.h"
 #include "tests/check.h"
 
 static char last_forgotten[64];
@@ -79,6 +80,27 @@ static void test_a_rename_is_known_though_the_feed_was_quicker(void)
 	CHECK_RC(-ENOENT, check_path(table, file, ""));
 	inode_table_renamed(table, root, "a", root, "b", a, false);
 	CHECK_RC(0, check_path(table, file, "b/file"));
+	inode_table_free(table);
+}
+
+/* Else a path that leads to it in the kernel only would end there with ENOENT. */
+static void test_a_name_that_the_kernel_still_has_was_not_lost_long_ago(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *a = enter(table, root, "a", object(2, S_IFDIR));
+	struct inode *below = enter(table, a, "below", object(3, S_IFDIR));
+	uint64_t before_ns;
+
+	CHECK_RC(0, inode_table_lost_ns(table, below));
+	CHECK(inode_table_vanished(table, root, "a", inode_table_epoch(table)));
+	CHECK(inode_table_lost_ns(table, below) == LOST_UNTOLD);
+	before_ns = clock_now_ns();
+	inode_table_told_of_loss(table, a);
+	CHECK(inode_table_lost_ns(table, below) >= before_ns);
+	CHECK(inode_table_lost_ns(table, below) <= clock_now_ns());
+	enter(table, root, "a", object(2, S_IFDIR));
+	CHECK_RC(0, inode_table_lost_ns(table, below));
 	inode_table_free(table);
 }
 
@@ -633,6 +655,7 @@ static void test_deep_trees_have_paths_and_can_be_forgotten(void)
 
 TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_a_rename_is_known_though_the_feed_was_quicker),
+	TEST(test_a_name_that_the_kernel_still_has_was_not_lost_long_ago),
 	TEST(test_where_a_replaced_object_was_is_known_until_it_has_a_name_again),
 	TEST(test_what_is_made_again_is_not_removed_by_us),
 	TEST(test_a_watch_that_ends_while_it_begins_is_none),
