@@ -114,8 +114,9 @@ simulate_link() {
 prepare_backend() {
 	mkdir -p "$tmp/ws"
 	backing=$tmp/ws
-	# A far end that lost us for good need not wait for long.
-	case "$1" in helper | ssh) mount_options+=(-o linger=2) ;; esac
+	# A far end that lost us for good need not wait for long; but by ssh, where a link that is silent
+	# for some seconds is given up, the session has to outlast that on a machine that is busy.
+	case "$1" in helper) mount_options+=(-o linger=2) ;; ssh) mount_options+=(-o linger=20) ;; esac
 	case "$1" in
 	local | helper) uri=$1:$backing ;;
 	mem)
