@@ -14,10 +14,12 @@ struct dropper {
 	struct session *session;
 	pthread_t thread;
 	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	struct drops drops; /* lock, as all below */
-	unsigned draining;  /* how many wait for it to be idle ... */
-	unsigned granting;  /* ... and before a lock is granted */
+	pthread_cond_t told;      /* something was, or was replied: for those who wait (lock) */
+	pthread_cond_t is_due;    /* something is, before `sleeps_until_ns`: for the thread */
+	uint64_t sleeps_until_ns; /* lock, as all below; 0: for ever */
+	struct drops drops;
+	unsigned waiting;
+	unsigned draining; /* of those; pages are dropped although they are being written */
 	bool ending;
 };
 
@@ -30,11 +32,18 @@ static bool is_being_written(const struct inode *inode)
 	return inode->mappers && ago_ms < WRITTEN_MS;
 }
 
-/* With the lock held. */
-static void wake(struct dropper *d)
+/* With the lock held: something is due then. */
+static void wake_thread(struct dropper *d, uint64_t due_ns)
 {
-	if (d->drops.count || d->draining || d->granting)
-		pthread_cond_broadcast(&d->changed);
+	if (d->drops.count && (!d->sleeps_until_ns || due_ns < d->sleeps_until_ns))
+		pthread_cond_signal(&d->is_due);
+}
+
+/* With the lock held. */
+static void wake_waiting(struct dropper *d)
+{
+	if (d->waiting)
+		pthread_cond_broadcast(&d->told);
 }
 
 /* With the lock held.  False: there is no room. */
@@ -73,7 +82,7 @@ static int tell(struct dropper *d, struct inode *inode, enum drop_what what,
 		drops_granted(&d->drops, inode, granted);
 	if (found && what == DROP_PAGES)
 		drops_clean(&d->drops, inode, found);
-	wake(d);
+	wake_waiting(d);
 	pthread_mutex_unlock(&d->lock);
 	if (is_gone)
 		inode_table_unref(d->session->mount->inodes, inode);
@@ -93,7 +102,7 @@ int dropper_drop(
 		what = drops_take(&d->drops, inode, d->draining ? DROPS_HURRY : DROPS_USUAL,
 			clock_now_ns(), &due_ns);
 	if (due_ns)
-		wake(d);
+		wake_thread(d, due_ns);
 	pthread_mutex_unlock(&d->lock);
 	if (!has_room)
 		return session_drop_inode(d->session, inode, pages);
@@ -116,9 +125,9 @@ static enum drops_decision decide(
 
 		if (decision != DROPS_GRANT_WAITS || clock_now_ns() >= end_ns)
 			return decision;
-		d->granting++;
-		pthread_cond_timedwait(&d->changed, &d->lock, &until);
-		d->granting--;
+		d->waiting++;
+		pthread_cond_timedwait(&d->told, &d->lock, &until);
+		d->waiting--;
 	}
 }
 
@@ -154,7 +163,7 @@ void dropper_unlocking(
 		drops_unlock(&d->drops, inode, lock);
 	else
 		drops_relock(&d->drops, inode, lock);
-	wake(d);
+	wake_thread(d, 0);
 	pthread_mutex_unlock(&d->lock);
 }
 
@@ -174,13 +183,16 @@ void dropper_replied(struct dropper *d, unsigned number, struct inode *inode,
 	const struct attributes *attributes)
 {
 	struct inode_version version = {0};
+	uint64_t now_ns;
 	bool is_gone;
 
 	if (attributes)
 		inode_version_of(attributes, &version);
 	pthread_mutex_lock(&d->lock);
-	is_gone = drops_replied(&d->drops, number, inode, &version, clock_now_ns());
-	wake(d);
+	now_ns = clock_now_ns();
+	is_gone = drops_replied(&d->drops, number, inode, &version, now_ns);
+	wake_thread(d, now_ns + DROPS_REPEAT_NS);
+	wake_waiting(d);
 	pthread_mutex_unlock(&d->lock);
 	if (is_gone)
 		inode_table_unref(d->session->mount->inodes, inode);
@@ -220,10 +232,11 @@ static void *thread_main(void *data)
 		if (drop_next(d, &due_ns))
 			continue;
 		until = clock_at_ns(due_ns);
+		d->sleeps_until_ns = due_ns;
 		if (due_ns)
-			pthread_cond_timedwait(&d->changed, &d->lock, &until);
+			pthread_cond_timedwait(&d->is_due, &d->lock, &until);
 		else
-			pthread_cond_wait(&d->changed, &d->lock);
+			pthread_cond_wait(&d->is_due, &d->lock);
 	}
 	pthread_mutex_unlock(&d->lock);
 	return NULL;
@@ -238,7 +251,8 @@ int dropper_start(struct session *s, struct dropper **ret_dropper)
 		return -ENOMEM;
 	d->session = s;
 	pthread_mutex_init(&d->lock, NULL);
-	clock_cond_init(&d->changed);
+	clock_cond_init(&d->told);
+	clock_cond_init(&d->is_due);
 	r = -pthread_create(&d->thread, NULL, thread_main, d);
 	if (r < 0) {
 		free(d);
@@ -254,7 +268,8 @@ void dropper_stop(struct dropper *d)
 		return;
 	pthread_mutex_lock(&d->lock);
 	d->ending = true;
-	pthread_cond_broadcast(&d->changed);
+	pthread_cond_broadcast(&d->told);
+	pthread_cond_signal(&d->is_due);
 	pthread_mutex_unlock(&d->lock);
 	pthread_join(d->thread, NULL);
 }
@@ -263,7 +278,8 @@ void dropper_free(struct dropper *d)
 {
 	if (!d)
 		return;
-	pthread_cond_destroy(&d->changed);
+	pthread_cond_destroy(&d->told);
+	pthread_cond_destroy(&d->is_due);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
@@ -274,9 +290,11 @@ void dropper_drain(struct dropper *d)
 
 	pthread_mutex_lock(&d->lock);
 	d->draining++;
-	pthread_cond_broadcast(&d->changed);
+	d->waiting++;
+	wake_thread(d, 0);
 	while (!drops_are_told(&d->drops, now_ns) && !d->ending)
-		pthread_cond_wait(&d->changed, &d->lock);
+		pthread_cond_wait(&d->told, &d->lock);
 	d->draining--;
+	d->waiting--;
 	pthread_mutex_unlock(&d->lock);
 }

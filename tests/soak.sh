@@ -3,7 +3,8 @@
 # more by io_uring where root can switch that on; the random tests and the link faults once each;
 # all under the thread sanitizer (TSAN_BUILD).  Then searches, a million random operations on one
 # file, and a million on names, on local: (BUILD; OPERATIONS: fewer); and 100,000 on both sides of a
-# mount, with three seeds; and for TREE_SECONDS (3600) random orders of facts in ops/tree.
+# mount, with three seeds; and for TREE_SECONDS (3600) random orders of facts in ops/tree, for
+# DROPS_SECONDS (600) of drops in fs/drops.
 # A failure prints its seed.  Ends with "N passed, N failed".
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
@@ -65,6 +66,7 @@ done
 round "link faults" tests/mounted/faults.sh ssh
 TREE_SECONDS=${TREE_SECONDS:-3600} round "random orders of facts in the tree" \
 	"$plain_build/tests/test_tree_orders"
+DROPS_SECONDS=${DROPS_SECONDS:-600} round "random orders of drops" "$plain_build/tests/test_drops_orders"
 ISTHMUS=$plain_build/fs/isthmus
 # Eight processes work on names.
 OPERATIONS=$million NAME_OPERATIONS=$((million / 8)) round "$million operations of each model on local" \
