@@ -32,6 +32,13 @@ static bool changed_lately(const struct statx *st)
 	return now.tv_sec - st->stx_ctime.tv_sec <= SETTLED_SECONDS;
 }
 
+/* Where the clock ticks coarsely, what is made right after a removal may have its inode number and
+ * its time of birth: a link is no file for all that. */
+static uint64_t generation_of(const struct statx *st, uint64_t born)
+{
+	return st->stx_mask & STATX_BTIME ? born ^ (st->stx_mode & S_IFMT) : 0;
+}
+
 static void from_statx(const struct statx *st, struct attributes *ret_attributes)
 {
 	uint64_t born = (uint64_t)st->stx_btime.tv_sec * 1000000000 + st->stx_btime.tv_nsec;
@@ -43,7 +50,7 @@ static void from_statx(const struct statx *st, struct attributes *ret_attributes
 	*ret_attributes = (struct attributes){
 		.id = {.device = makedev(st->stx_dev_major, st->stx_dev_minor),
 			.inode = st->stx_ino,
-			.generation = st->stx_mask & STATX_BTIME ? born : 0},
+			.generation = generation_of(st, born)},
 		.mode = st->stx_mode,
 		.nlink = st->stx_nlink,
 		.uid = st->stx_uid,

@@ -50,6 +50,21 @@ PROMISE(no_component_is_followed_when_it_is_a_link)
 	CHECK_STRING("x", get(f, "real/file"));
 }
 
+PROMISE(what_takes_over_an_inode_number_has_another_identity)
+{
+	for (int i = 0; i < 200; i++) {
+		struct object_id file, link;
+
+		CHECK_RC(0, put(f, "name", "x"));
+		file = id_of(f, "name");
+		CHECK_RC(0, workspace_unlink(&f->ctx, f->w, "name", &file));
+		CHECK_RC(0, workspace_symlink(&f->ctx, f->w, "target", "name", &f->a));
+		link = id_of(f, "name");
+		CHECK(!object_id_equal(&file, &link));
+		CHECK_RC(0, workspace_unlink(&f->ctx, f->w, "name", &link));
+	}
+}
+
 PROMISE(an_identity_does_not_open_a_way_through_a_link)
 {
 	struct object_ref object = {.path = "link/file"};
@@ -758,6 +773,7 @@ PROMISE(positions_are_in_the_order_of_looks_and_changes)
 TEST_GROUP(names_promises, TEST(root_is_a_directory), TEST(getattr_says_why_a_path_leads_nowhere),
 	TEST(paths_that_are_not_normal_are_refused),
 	TEST(no_component_is_followed_when_it_is_a_link),
+	TEST(what_takes_over_an_inode_number_has_another_identity),
 	TEST(an_identity_does_not_open_a_way_through_a_link), TEST(mkdir_makes_a_directory),
 	TEST(modes_are_exact), TEST(new_objects_belong_to_the_caller),
 	TEST(a_umask_takes_bits_away), TEST(a_set_group_id_directory_gives_its_group),
