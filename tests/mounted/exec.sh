@@ -205,7 +205,7 @@ test_the_log_names_the_command_that_changed_a_file() {
 	at -- sh -c 'echo x >by-command; echo y >beside-it'
 	expect by-command "$("$ISTHMUS" log "$mnt" --path by-command --json --op exec |
 		python3 -c 'import json, sys
-for line in sys.stdin: print(*(name for name in json.loads(line).get("changed", []) if name == "by-command"))')" "the command"
+for line in sys.stdin: [print(name) for name in json.loads(line).get("changed", []) if name == "by-command"]')" "the command"
 	"$ISTHMUS" log "$mnt" --op exec -n 1 >"$tmp/log"
 	grep -q '^    changed  by-command$' "$tmp/log" || fail "no such path: $(cat "$tmp/log")"
 	grep -q '^    changed  beside-it$' "$tmp/log" || fail "no such path: $(cat "$tmp/log")"
