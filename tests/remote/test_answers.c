@@ -707,6 +707,16 @@ static void await_feed(struct remote *remote)
 	pthread_mutex_unlock(&remote->lock);
 }
 
+static bool has_calls(struct remote *remote)
+{
+	bool has;
+
+	pthread_mutex_lock(&remote->lock);
+	has = remote->call_count;
+	pthread_mutex_unlock(&remote->lock);
+	return has;
+}
+
 static void test_a_new_session_ends_the_watches_of_those_before(void)
 {
 	static const struct object_id former = {1, 2, 3}, later = {1, 2, 4};
@@ -730,6 +740,8 @@ static void test_a_new_session_ends_the_watches_of_those_before(void)
 	CHECK_STRING("former", told.paths[1]);
 	CHECK(object_id_equal(&former, &told.changes[1].directory));
 	CHECK_RC(1, remote_watched_count(far.remote));
+	while (has_calls(far.remote)) /* for the feed again */
+		usleep(1000);
 	far_end_stop(&far);
 }
 
