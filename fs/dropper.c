@@ -23,9 +23,7 @@ struct dropper {
 	bool ending;
 };
 
-/* Pages that are dropped while what a program wrote into them is on its way here come back as they
- * were before, and then a map may be written back over that. */
-static bool is_being_written(const struct inode *inode)
+bool dropper_is_being_written(const struct inode *inode)
 {
 	uint16_t ago_ms = (uint16_t)((uint16_t)clock_now_ms() - inode->written_ms);
 
@@ -53,7 +51,7 @@ static bool want(
 	static const struct inode_version unknown;
 	uint64_t now_ns = clock_now_ns();
 	uint64_t not_before_ns =
-		pages && is_being_written(inode) ? now_ns + WRITTEN_MS * 1000000 : 0;
+		pages && dropper_is_being_written(inode) ? now_ns + WRITTEN_MS * 1000000 : 0;
 
 	switch (drops_want(
 		&d->drops, inode, pages, found ? found : &unknown, not_before_ns, now_ns)) {
@@ -209,7 +207,7 @@ static bool drop_next(struct dropper *d, uint64_t *ret_due_ns)
 
 	if (!inode)
 		return false;
-	if (what == DROP_PAGES && !d->draining && is_being_written(inode)) {
+	if (what == DROP_PAGES && !d->draining && dropper_is_being_written(inode)) {
 		want(d, inode, true, NULL);
 		drops_end(&d->drops, inode);
 		return true;

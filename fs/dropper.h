@@ -13,6 +13,11 @@ int dropper_start(struct session *s, struct dropper **ret_dropper);
 void dropper_stop(struct dropper *dropper); /* ends the thread; NULL is fine */
 void dropper_free(struct dropper *dropper); /* after the inode table is free; NULL is fine */
 
+/* A program here wrote to the file just now, and one (perhaps the same) may map it: pages that are
+ * dropped while what was written is on its way come back as they were before, and then a map may be
+ * written back over that.  dropper_drop() waits for the end of it. */
+bool dropper_is_being_written(const struct inode *inode);
+
 /* The kernel is to ask for the attributes again, and with `pages` for content too; `found`: what is
  * there now (NULL: not known).  0: it has been told, or will be.  -ENOENT: it does not know the
  * inode (yet). */

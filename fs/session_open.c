@@ -150,13 +150,16 @@ static bool hand_over_content(struct request *r, struct open_handle *handle,
 }
 
 /* Whether the pages that the kernel has are those of the file as it was opened.  With cache=strict
- * only the place knows; but where others here may map the file, a page that is dropped while it is
- * written may come back as it was before. */
+ * only the place knows.  But a page that is dropped while it is written may come back as it was
+ * before, and a map be written back over what was written: it is dropped a while later. */
 static bool has_the_pages(struct request *r, struct open_handle *handle,
 	const struct attributes *attributes, const struct inode_note *note, unsigned turn)
 {
-	if (r->mount->options->cache_strict &&
-		handle->inode->mappers == ((handle->flags & O_ACCMODE) == O_RDWR))
+	if (dropper_is_being_written(handle->inode)) {
+		dropper_drop(r->session->dropper, handle->inode, true, NULL);
+		return true;
+	}
+	if (r->mount->options->cache_strict)
 		return false;
 	return hand_over_content(r, handle, attributes, note, turn) || !note->data_changed;
 }
