@@ -99,7 +99,7 @@ int local_check_directory(int fd, const struct object_id *expected);
 
 /* What a change left behind, where somebody wants to know (op_context.facts); after the position
  * was drawn.  Of a name: the object that it leads to (NULL: none), as the caller will believe; but
- * if somebody else was quicker there is no position, and nothing is known. */
+ * if somebody else was quicker, or something is left there, no facts are told. */
 void local_tell_object(struct op_context *ctx, int fd);
 void local_tell_name(
 	struct op_context *ctx, const struct local_parent *parent, const struct object_id *object);

@@ -361,11 +361,13 @@ static void tell_moved(struct op_context *ctx, const struct local_parent *from,
 {
 	struct attributes *object = &ctx->facts->object;
 
-	local_stat_fd(to->fd, &ctx->facts->new_parent);
 	local_tell_name(ctx, from, flags & RENAME_SWAP ? &before->target.id : NULL);
+	if (!ctx->facts->parent.mode)
+		return;
+	local_stat_fd(to->fd, &ctx->facts->new_parent);
 	if (local_stat_name(to->fd, to->name, object) < 0 ||
 		!object_id_equal(&object->id, &before->moved.id))
-		ctx->served.position = 0;
+		*ctx->facts = (struct facts){0};
 }
 
 int local_rename(struct op_context *ctx, struct workspace *workspace, const char *from,

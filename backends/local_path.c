@@ -277,7 +277,7 @@ void local_tell_name(
 	local_stat_fd(parent->fd, &ctx->facts->parent);
 	r = local_stat_name(parent->fd, parent->name, &found);
 	if (object ? r < 0 || !object_id_equal(object, &found.id) : r != -ENOENT)
-		ctx->served.position = 0;
+		*ctx->facts = (struct facts){0};
 }
 
 void local_tell_object(struct op_context *ctx, int fd)

@@ -586,10 +586,8 @@ int mem_rename(struct op_context *ctx, struct workspace *w, const char *from, co
 	if (r == 0)
 		r = flags & RENAME_SWAP ? swap(&from_place, &to_place)
 					: move(m, ctx, &from_place, &to_place, flags);
-	/* Something is at the old name still. */
-	if (r == 0 && ((flags & RENAME_LEAVE_WHITEOUT) || target == moved))
-		ctx->served.position = 0;
-	if (r == 0 && ctx->facts)
+	/* Else something is at the old name still. */
+	if (r == 0 && ctx->facts && !(flags & RENAME_LEAVE_WHITEOUT) && target != moved)
 		*ctx->facts = (struct facts){.parent = mem_inode_attributes(from_place.parent),
 			.new_parent = mem_inode_attributes(to_place.parent),
 			.object = mem_inode_attributes(moved)};

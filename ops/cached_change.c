@@ -38,9 +38,15 @@ static bool set_parent(struct cached *c, struct node *parent, const struct attri
 	return true;
 }
 
+/* The names are as the change was to leave them. */
+static bool tells_names(const struct own *own)
+{
+	return own->told && own->facts.parent.mode;
+}
+
 static bool takes(const struct node *node, const struct own *own)
 {
-	return own->told && node_takes(node, node->parent, own->learnt.at);
+	return tells_names(own) && node_takes(node, node->parent, own->learnt.at);
 }
 
 void cached_store_answer(struct cached *c, const char *path, int r,
@@ -66,7 +72,7 @@ void cached_store_answer(struct cached *c, const char *path, int r,
 static void settle(struct cached *c, struct node *node, const struct attributes *attributes,
 	const struct own *own)
 {
-	if (!own->told)
+	if (!tells_names(own))
 		node_set_unknown(c, node);
 	if (takes(node, own))
 		node_set_present(c, node, attributes, &own->learnt);
@@ -87,7 +93,7 @@ struct node *cached_own_present(struct cached *c, const char *path,
 /* Nothing is at the name any more, unless somebody put something there since. */
 static void settle_absent(struct cached *c, struct node *node, const struct own *own)
 {
-	if (!own->told)
+	if (!tells_names(own))
 		node_set_unknown(c, node);
 	if (takes(node, own))
 		node_set_absent(c, node, &own->learnt);
@@ -240,7 +246,7 @@ void cached_own_moved(struct cached *c, const char *from_path, const char *to_pa
 	struct node *to = tree_make(c, to_path);
 
 	c->links_epoch++;
-	if (!to || !from || !own->told) {
+	if (!to || !from || !tells_names(own)) {
 		cached_own_names(c, from_path, to_path, own);
 		return;
 	}

@@ -102,7 +102,9 @@ bool path_misses_object(int result);
  * link where there was none or none where one was. */
 bool path_leads_to_another(int result);
 
-/* What a change left behind, looked at after it, at served.position.  `mode` 0: not told. */
+/* What a change left behind, looked at after it, at served.position.  `mode` 0: not told.  Without
+ * a parent the names are not as the change was to leave them: somebody else was quicker, or
+ * something is at the old name still. */
 struct facts {
 	struct attributes parent;     /* of the directory that holds the name which was made,
 				       * removed or moved ... */

@@ -408,9 +408,8 @@ static int made(struct call *call, const struct name *name, const struct object 
 	struct attributes *ret_attributes)
 {
 	number(call);
-	if (name->of != object)
-		call->position = 0;
-	call->facts.parent = name->in->attributes;
+	if (name->of == object)
+		call->facts.parent = name->in->attributes;
 	*ret_attributes = object->attributes;
 	return reply(call, 0);
 }
@@ -576,9 +575,8 @@ static int scripted_remove(struct op_context *ctx, const char *path,
 		return refuse(&call, r);
 	set_name(name, NULL);
 	number(&call);
-	if (name->of)
-		call.position = 0;
-	call.facts.parent = name->in->attributes;
+	if (!name->of)
+		call.facts.parent = name->in->attributes;
 	return reply(&call, 0);
 }
 
@@ -630,11 +628,10 @@ static int scripted_rename(struct op_context *ctx, struct workspace *w, const ch
 	move(from, to, flags & RENAME_SWAP);
 	left = from->of;
 	number(&call);
-	if (to->of != moved || from->of != left)
-		call.position = 0;
-	call.facts.parent = from->in->attributes;
-	call.facts.new_parent = to->in->attributes;
-	call.facts.object = moved->attributes;
+	if (to->of == moved && from->of == left)
+		call.facts = (struct facts){.parent = from->in->attributes,
+			.new_parent = to->in->attributes,
+			.object = moved->attributes};
 	return reply(&call, 0);
 }
 

@@ -3,7 +3,7 @@
  *
  * A few files and directories, and a feed that reports what the test has it report.  Looks are
  * numbered as ops/workspace.h says: before a look, and between a change and the look at what it
- * left; that one is reported as facts.  Where a name leads elsewhere by then, the position is 0.
+ * left; that one is reported as facts.  Where a name leads elsewhere by then, no facts are told.
  * Each change moves the ctime on and marks the object as changed lately.
  * Threads: any may call its operations, as prefetches do.  The hooks are run by the test's own
  * thread only.

@@ -739,6 +739,25 @@ static void take_the_new_name(void)
 	place_tell("d/b");
 }
 
+static void make_a_device(void)
+{
+	place_make("d/a", S_IFCHR | 0600);
+}
+
+static void test_an_event_from_before_a_rename_does_not_hide_what_others_left(void)
+{
+	struct change before;
+
+	setup();
+	before = place_event("d/a");
+	before_it_looks = make_a_device;
+	CHECK_RC(0, workspace_rename(&context, w, "d/a", "d/b", 0, NULL));
+	place_deliver(&before);
+	CHECK_RC(0, look("d/a"));
+	CHECK(S_ISCHR(seen.mode));
+	teardown();
+}
+
 static void test_what_others_put_at_the_new_name_during_a_rename_counts(void)
 {
 	setup();
@@ -795,5 +814,6 @@ TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_content_stays_over_a_rename_that_the_feed_tells_first),
 	TEST(test_a_handle_follows_a_rename_that_the_feed_tells_first),
 	TEST(test_what_others_put_at_the_old_name_during_a_rename_counts),
+	TEST(test_an_event_from_before_a_rename_does_not_hide_what_others_left),
 	TEST(test_what_others_put_at_the_new_name_during_a_rename_counts),
 	TEST(test_a_rename_that_fails_leaves_what_others_did))

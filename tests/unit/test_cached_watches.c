@@ -51,6 +51,8 @@ static int place_mkdir(struct op_context *ctx, struct workspace *place, const ch
 	(void)path;
 	(void)mode;
 	ctx->served.position = position_draw();
+	if (ctx->facts)
+		ctx->facts->parent = any_directory;
 	*ret_attributes = any_directory;
 	return 0;
 }
