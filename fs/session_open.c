@@ -149,16 +149,28 @@ static bool hand_over_content(struct request *r, struct open_handle *handle,
 	return handle->inode->content_told;
 }
 
+/* Through another handle the file may be mapped, and it was written to just now.  A page that is
+ * dropped meanwhile may come back as it was before, and the map be written back over what was
+ * written: it is dropped a while later. */
+static bool drops_later(struct request *r, struct open_handle *handle)
+{
+	unsigned own = (handle->flags & O_ACCMODE) == O_RDWR;
+
+	if (handle->inode->mappers == own || !dropper_is_being_written(handle->inode))
+		return false;
+	session_thread_lend();
+	dropper_drop(r->session->dropper, handle->inode, true, NULL);
+	session_thread_return();
+	return true;
+}
+
 /* Whether the pages that the kernel has are those of the file as it was opened.  With cache=strict
- * only the place knows.  But a page that is dropped while it is written may come back as it was
- * before, and a map be written back over what was written: it is dropped a while later. */
+ * only the place knows. */
 static bool has_the_pages(struct request *r, struct open_handle *handle,
 	const struct attributes *attributes, const struct inode_note *note, unsigned turn)
 {
-	if (dropper_is_being_written(handle->inode)) {
-		dropper_drop(r->session->dropper, handle->inode, true, NULL);
+	if (drops_later(r, handle))
 		return true;
-	}
 	if (r->mount->options->cache_strict)
 		return false;
 	return hand_over_content(r, handle, attributes, note, turn) || !note->data_changed;

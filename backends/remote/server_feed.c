@@ -105,7 +105,8 @@ static void send_loss(struct server *server)
 
 void server_tick(struct server *server)
 {
-	/* Who has it does this himself, and may have to wait for a file system. */
+	/* The thread that holds the lock sends the loss itself; it may be waiting for a file
+	 * system, and this one must not wait. */
 	if (pthread_mutex_trylock(&server->feed_lock) != 0)
 		return;
 	send_loss(server);
