@@ -334,6 +334,7 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 		inode->rewritten = true; /* the mtime may have been set back */
 	ret_note->has_shrunk = version.size_bytes < inode->version.size_bytes;
 	ret_note->former = NULL;
+	ret_note->is_old = false;
 	ret_note->only_handle = !inode->handles || !inode->handles->next;
 	inode->version = version;
 	ret_note->belief = belief_in(t, inode, a->nlink);

@@ -155,6 +155,7 @@ struct inode_note {
 	bool data_changed;  /* content is not what the kernel last had ... */
 	bool has_shrunk;    /* ... and less of it */
 	bool only_handle;   /* one at most is open */
+	bool is_old;        /* inode_table_enter(): something newer is known of the name */
 	struct inode *former; /* inode_table_enter(): the directory was this one, or this one was
 			       * there; with a reference for the caller; or NULL */
 };
@@ -169,16 +170,18 @@ struct inode_state {
 void inode_table_state(
 	struct inode_table *table, struct inode *inode, struct inode_state *ret_state);
 
-/* The object `attributes` is at (parent, name); the kernel is told of it: one more lookup.
+/* The object `attributes` is at (parent, name), looked at at position `at` (0: unknown); the kernel
+ * is told of it: one more lookup.  A name of which something newer is known stays as it is.
  * -ENOMEM; -ELOOP: it is `parent` itself, or a directory above. */
 int inode_table_enter(struct inode_table *table, struct inode *parent, const char *name,
-	const struct attributes *attributes, struct inode **ret_inode, struct inode_note *ret_note);
+	const struct attributes *attributes, uint64_t at, struct inode **ret_inode,
+	struct inode_note *ret_note);
 
 /* As inode_table_enter(), with what a listing of `parent` said when `changes` was the value
  * of parent->changes.  -ESTALE: that may no longer be so. */
 int inode_table_enter_listed(struct inode_table *table, struct inode *parent, const char *name,
-	const struct attributes *attributes, uint32_t changes, struct inode **ret_inode,
-	struct inode_note *ret_note);
+	const struct attributes *attributes, uint64_t at, uint32_t changes,
+	struct inode **ret_inode, struct inode_note *ret_note);
 
 /* An object that has no name (O_TMPFILE); one lookup.  -ENOMEM. */
 int inode_table_enter_unnamed(
@@ -232,46 +235,36 @@ int inode_table_last_path(struct inode_table *table, struct inode *inode, const 
 /* Since when (CLOCK_MONOTONIC) the inode, or a directory above it, has no name; 0: it has one. */
 uint64_t inode_table_lost_ns(struct inode_table *table, const struct inode *inode);
 
-/* What is known at a path or name, or of the directory that something is in: NULL, or an inode with
- * a reference for the caller. */
+/* What is known at a path or name, of an object, or of the directory that something is in: NULL, or
+ * an inode with a reference for the caller. */
 struct inode *inode_table_find(struct inode_table *table, const char *path);
+struct inode *inode_table_find_id(struct inode_table *table, const struct object_id *id);
 struct inode *inode_table_parent(struct inode_table *table, struct inode *inode);
 struct inode *inode_table_child(struct inode_table *table, struct inode *parent, const char *name);
 
-/* What the workspace did to names. */
-void inode_table_removed(struct inode_table *table, struct inode *parent, const char *name);
-
-/* Counts what became of names.  With a value of it, inode_table_vanished() removes a name
- * that somebody else removed, unless it has been entered or moved since: false then. */
-uint64_t inode_table_epoch(struct inode_table *table);
-bool inode_table_vanished(
-	struct inode_table *table, struct inode *parent, const char *name, uint64_t epoch);
+/* The change feed says what was at a name at position `at`: an object (with attributes), or
+ * nothing.  Returns what the kernel has to hear of it.  ELSEWHERE: `*ret_lost` has the name no
+ * more, with a reference for the caller.  A directory that the kernel has elsewhere goes along. */
+enum name_news {
+	NAME_AS_KNOWN,
+	NAME_WAS_UNKNOWN, /* to the kernel perhaps not */
+	NAME_LEADS_ELSEWHERE,
+};
+enum name_news inode_table_told(struct inode_table *table, struct inode *parent, const char *name,
+	const struct attributes *found, uint64_t at, struct inode **ret_lost);
 
 /* The kernel has been told that the name is gone: who still comes by it means the inode. */
 void inode_table_told_of_loss(struct inode_table *table, struct inode *inode);
 
-/* The directory of this id that the kernel knows, if it is known to be elsewhere than at the name
- * or nowhere; with a reference for the caller, or NULL. */
-struct inode *inode_table_misplaced(struct inode_table *table, struct inode *parent,
-	const char *name, const struct object_id *id);
+/* What we did to names at position `at`. */
+void inode_table_removed(
+	struct inode_table *table, struct inode *parent, const char *name, uint64_t at);
 
-/* Somebody else moved the directory there; nothing is done when it has been entered or moved since
- * inode_table_epoch() was `epoch`. */
-void inode_table_moved(struct inode_table *table, struct inode *parent, const char *name,
-	struct inode *inode, uint64_t epoch);
-
-/* `inode`: what was at the old name before the rename began, or NULL.  The change feed may have
- * been quicker, and taken the old name away; the kernel has moved what it knows all the same.
- * `swap`: the two names have changed places; else what the new one led to is gone. */
+/* `inode`: what was at the old name before the rename began, or NULL.  `swap`: the two names have
+ * changed places; else what the new one led to is gone. */
 void inode_table_renamed(struct inode_table *table, struct inode *parent, const char *name,
-	struct inode *new_parent, const char *new_name, struct inode *inode, bool swap);
-
-/* True when a name was removed by us within the last seconds. */
-bool inode_table_removed_lately(
-	struct inode_table *table, const struct inode *parent, const char *name);
-
-/* We are about to make a name: from now on it is somebody else who removes it. */
-void inode_table_making(struct inode_table *table, const struct inode *parent, const char *name);
+	struct inode *new_parent, const char *new_name, struct inode *inode, bool swap,
+	uint64_t at);
 
 /* One known name: `inode` and `parent` carry references. */
 struct inode_place {

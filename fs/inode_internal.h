@@ -12,7 +12,6 @@
 #pragma once
 
 #include <pthread.h>
-#include <time.h>
 
 #include "ops/support/hash_table.h"
 #include "fs/inode.h"
@@ -24,14 +23,15 @@ struct inode_name {
 	struct inode_name *next; /* of the same inode */
 	struct inode *parent;    /* holds a reference */
 	struct inode *inode;
-	uint64_t epoch; /* of the table when it was last found there */
+	uint64_t at; /* position of the look that found it there, or of the change that put it */
 	char name[];
 };
 
 /* Names that we removed lately, by hash: the change feed will echo that. */
 struct removal {
 	size_t hash;
-	time_t when;
+	uint64_t at;
+	bool is_due; /* the echo is still to come */
 };
 
 struct inode_table {
@@ -46,7 +46,6 @@ struct inode_table {
 	uint64_t missing_bytes;     /* of those */
 	struct open_handle *spares; /* whose time is over first comes first */
 	struct open_handle **last_spare;
-	uint64_t epoch;
 	struct removal removals[REMOVALS];
 	void (*forgotten)(void *user, const char *path);
 	void *user;

@@ -5,13 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <xxhash.h>
 
 #include "ops/support/clock.h"
 #include "ops/support/hash_seed.h"
-
-enum { REMOVAL_SECONDS = 5 };
 
 size_t name_hash(const struct inode *parent, const char *name)
 {
@@ -111,8 +108,8 @@ bool inode_is_below(const struct inode *inode, const struct inode *top)
 
 /* Paths end at the root, whatever the place says: a directory that shows up again below itself
  * (a bind mount there, or a far end that lies) gets no name there. */
-static int name_add(
-	struct inode_table *t, struct inode *parent, const char *text, struct inode *inode)
+static int name_add(struct inode_table *t, struct inode *parent, const char *text,
+	struct inode *inode, uint64_t at)
 {
 	size_t length = strlen(text);
 	struct inode_name *name;
@@ -123,7 +120,7 @@ static int name_add(
 	if (!name)
 		return -ENOMEM;
 	*name = (struct inode_name){
-		.parent = parent, .inode = inode, .next = inode->names, .epoch = ++t->epoch};
+		.parent = parent, .inode = inode, .next = inode->names, .at = at};
 	memcpy(name->name, text, length + 1);
 	inode->names = name;
 	parent->references++;
@@ -136,53 +133,43 @@ static int name_add(
 
 /* ---- What was removed lately ------------------------------------------------------- */
 
-static time_t coarse_seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return now.tv_sec;
-}
-
-static void remember_removal(struct inode_table *t, const struct inode *parent, const char *text)
+static void remember_removal(
+	struct inode_table *t, const struct inode *parent, const char *text, uint64_t at)
 {
 	size_t hash = name_hash(parent, text);
 
-	t->removals[hash % REMOVALS] = (struct removal){.hash = hash, .when = coarse_seconds()};
+	t->removals[hash % REMOVALS] = (struct removal){.hash = hash, .at = at, .is_due = true};
 }
 
-/* Somebody made it again: what the feed says next is no echo. */
+/* It was made again: what the feed says next is no echo. */
 static void forget_removal(struct inode_table *t, const struct inode *parent, const char *text)
 {
 	struct removal *removal = &t->removals[name_hash(parent, text) % REMOVALS];
 
 	if (removal->hash == name_hash(parent, text))
-		removal->hash = 0;
+		removal->is_due = false;
 }
 
-bool inode_table_removed_lately(struct inode_table *t, const struct inode *parent, const char *text)
+/* What the feed says of a name that nobody knows: older than our removal, or the echo of it. */
+static bool is_of_removal(struct inode_table *t, const struct inode *parent, const char *text,
+	bool exists, uint64_t at)
 {
 	size_t hash = name_hash(parent, text);
-	const struct removal *removal = &t->removals[hash % REMOVALS];
-	bool lately;
+	struct removal *removal = &t->removals[hash % REMOVALS];
+	bool is_echo = removal->is_due && !exists;
 
-	pthread_mutex_lock(&t->lock);
-	lately = removal->hash == hash && coarse_seconds() - removal->when <= REMOVAL_SECONDS;
-	pthread_mutex_unlock(&t->lock);
-	return lately;
-}
-
-void inode_table_making(struct inode_table *t, const struct inode *parent, const char *text)
-{
-	pthread_mutex_lock(&t->lock);
-	forget_removal(t, parent, text);
-	pthread_mutex_unlock(&t->lock);
+	if (removal->hash != hash)
+		return false;
+	if (at < removal->at)
+		return true;
+	removal->is_due = false;
+	return is_echo;
 }
 
 /* ---- Where the place says that objects are ----------------------------------------- */
 
 static int name_point(struct inode_table *t, struct inode *parent, const char *text,
-	struct inode *inode, bool only_name, struct forgotten **list)
+	struct inode *inode, uint64_t at, bool only_name, struct forgotten **list)
 {
 	struct inode_name *name = name_find(t, parent, text);
 	int r;
@@ -192,10 +179,10 @@ static int name_point(struct inode_table *t, struct inode *parent, const char *t
 		name_lose(t, name, list);
 		name = NULL;
 	}
-	if (name) {
-		name->epoch = ++t->epoch;
-	} else {
-		r = name_add(t, parent, text, inode);
+	if (name && name->at < at)
+		name->at = at;
+	if (!name) {
+		r = name_add(t, parent, text, inode, at);
 		if (r < 0)
 			return r;
 	}
@@ -209,6 +196,23 @@ static int name_point(struct inode_table *t, struct inode *parent, const char *t
 			list);
 	}
 	return 0;
+}
+
+/* A later look has found something else at the name, or the object, of which that would be the only
+ * name, at another. */
+static bool is_overtaken(struct inode_table *t, const struct inode *parent, const char *text,
+	const struct inode *inode, uint64_t at, bool only_name)
+{
+	const struct inode_name *name = name_find(t, parent, text);
+
+	if (!at)
+		return false;
+	if (name && name->inode != inode)
+		return name->at > at;
+	for (const struct inode_name *other = inode->names; other && only_name; other = other->next)
+		if (other != name && other->at > at)
+			return true;
+	return false;
 }
 
 /* The one whose entry was in `parent` before, if it comes back to it.  NULL: there is none. */
@@ -251,11 +255,12 @@ static struct inode *find_displaced(
 
 /* With the lock held. */
 static int enter(struct inode_table *t, struct inode *parent, const char *name,
-	const struct attributes *a, struct inode **ret_inode, struct inode_note *ret_note,
-	struct forgotten **list)
+	const struct attributes *a, uint64_t at, struct inode **ret_inode,
+	struct inode_note *ret_note, struct forgotten **list)
 {
 	struct inode *inode = inode_find(t, &a->id), *former = NULL;
-	int r;
+	bool only_name = S_ISDIR(a->mode) || a->nlink == 1, is_old;
+	int r = 0;
 
 	if (inode == t->root)
 		return -ELOOP;
@@ -272,7 +277,9 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 	else if (S_ISDIR(a->mode) && (former = find_displaced(t, parent, name, inode)))
 		former->references++;
 	inode->is_former = false;
-	r = name_point(t, parent, name, inode, S_ISDIR(a->mode) || a->nlink == 1, list);
+	is_old = !former && is_overtaken(t, parent, name, inode, at, only_name);
+	if (!is_old)
+		r = name_point(t, parent, name, inode, at, only_name, list);
 	if (r < 0) {
 		inode_free_if_unused(t, inode, list);
 		if (former)
@@ -281,6 +288,7 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 	}
 	inode_note(t, inode, a, ret_note);
 	ret_note->former = former;
+	ret_note->is_old = is_old;
 	inode->kernels_parent = parent;
 	inode->lookups++;
 	*ret_inode = inode;
@@ -288,13 +296,14 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 }
 
 int inode_table_enter(struct inode_table *t, struct inode *parent, const char *name,
-	const struct attributes *a, struct inode **ret_inode, struct inode_note *ret_note)
+	const struct attributes *a, uint64_t at, struct inode **ret_inode,
+	struct inode_note *ret_note)
 {
 	struct forgotten *list = NULL;
 	int r;
 
 	pthread_mutex_lock(&t->lock);
-	r = enter(t, parent, name, a, ret_inode, ret_note, &list);
+	r = enter(t, parent, name, a, at, ret_inode, ret_note, &list);
 	if (r == 0)
 		inode_found(t, parent, name);
 	pthread_mutex_unlock(&t->lock);
@@ -315,7 +324,7 @@ static bool is_older(const struct inode *known, const struct attributes *a)
 }
 
 int inode_table_enter_listed(struct inode_table *t, struct inode *parent, const char *name,
-	const struct attributes *a, uint32_t changes, struct inode **ret_inode,
+	const struct attributes *a, uint64_t at, uint32_t changes, struct inode **ret_inode,
 	struct inode_note *ret_note)
 {
 	struct forgotten *list = NULL;
@@ -325,7 +334,7 @@ int inode_table_enter_listed(struct inode_table *t, struct inode *parent, const 
 	if (parent->changes != changes || is_older(inode_find(t, &a->id), a))
 		r = -ESTALE;
 	else
-		r = enter(t, parent, name, a, ret_inode, ret_note, &list);
+		r = enter(t, parent, name, a, at, ret_inode, ret_note, &list);
 	pthread_mutex_unlock(&t->lock);
 	inode_report_forgotten(t, list);
 	return r;
@@ -369,59 +378,79 @@ int inode_table_enter_stale(
 
 /* ---- What became of names ---------------------------------------------------------- */
 
-void inode_table_removed(struct inode_table *t, struct inode *parent, const char *text)
+/* With the lock held. */
+static void lose_link(struct inode_table *t, struct inode_name *name, struct forgotten **list)
+{
+	if (name->inode->version.nlink)
+		name->inode->version.nlink--;
+	name_lose(t, name, list);
+}
+
+void inode_table_removed(struct inode_table *t, struct inode *parent, const char *text, uint64_t at)
 {
 	struct forgotten *list = NULL;
 	struct inode_name *name;
 
 	pthread_mutex_lock(&t->lock);
 	name = name_find(t, parent, text);
-	if (name) {
-		if (name->inode->version.nlink)
-			name->inode->version.nlink--;
-		name_lose(t, name, &list);
-	}
-	remember_removal(t, parent, text);
+	if (name)
+		lose_link(t, name, &list);
+	remember_removal(t, parent, text, at);
 	parent->changes++;
 	pthread_mutex_unlock(&t->lock);
 	inode_report_forgotten(t, list);
 }
 
-uint64_t inode_table_epoch(struct inode_table *t)
+/* With the lock held: a directory that the kernel knows is there.  Those who work in it, or have it
+ * open, go along. */
+static void follow_directory(struct inode_table *t, struct inode *parent, const char *text,
+	const struct attributes *found, uint64_t at, struct forgotten **list)
 {
-	uint64_t epoch;
+	struct inode *inode = S_ISDIR(found->mode) ? inode_find(t, &found->id) : NULL;
 
-	pthread_mutex_lock(&t->lock);
-	epoch = t->epoch;
-	pthread_mutex_unlock(&t->lock);
-	return epoch;
+	if (inode && inode != t->root && inode->lookups &&
+		!is_overtaken(t, parent, text, inode, at, true))
+		name_point(t, parent, text, inode, at, true, list);
 }
 
-bool inode_table_vanished(
-	struct inode_table *t, struct inode *parent, const char *text, uint64_t epoch)
+/* With the lock held.  It has another object than `found`, or nothing. */
+static struct inode *lose_told(
+	struct inode_table *t, struct inode_name *name, struct forgotten **list)
 {
+	struct inode *inode = name->inode;
+
+	inode->references++;
+	lose_link(t, name, list);
+	if (!inode->names)
+		inode->lost_ns = LOST_UNTOLD;
+	return inode;
+}
+
+enum name_news inode_table_told(struct inode_table *t, struct inode *parent, const char *text,
+	const struct attributes *found, uint64_t at, struct inode **ret_lost)
+{
+	enum name_news news = NAME_AS_KNOWN;
 	struct forgotten *list = NULL;
 	struct inode_name *name;
-	struct inode *inode;
-	bool current;
 
 	pthread_mutex_lock(&t->lock);
 	name = name_find(t, parent, text);
-	current = !name || name->epoch <= epoch;
-	parent->changes++;
-	if (name && current) {
-		inode = name->inode;
-		inode->references++;
-		if (inode->version.nlink)
-			inode->version.nlink--;
-		name_lose(t, name, &list);
-		if (!inode->names)
-			inode->lost_ns = LOST_UNTOLD;
-		inode_unref(t, inode, &list);
+	if (!name) {
+		parent->changes++;
+		if (!is_of_removal(t, parent, text, found, at))
+			news = NAME_WAS_UNKNOWN;
+	} else if (found && object_id_equal(&name->inode->id, &found->id)) {
+		name->at = name->at < at ? at : name->at;
+	} else if (name->at < at) {
+		parent->changes++;
+		*ret_lost = lose_told(t, name, &list);
+		news = NAME_LEADS_ELSEWHERE;
 	}
+	if (news != NAME_AS_KNOWN && found)
+		follow_directory(t, parent, text, found, at, &list);
 	pthread_mutex_unlock(&t->lock);
 	inode_report_forgotten(t, list);
-	return current;
+	return news;
 }
 
 void inode_table_told_of_loss(struct inode_table *t, struct inode *inode)
@@ -432,38 +461,8 @@ void inode_table_told_of_loss(struct inode_table *t, struct inode *inode)
 	pthread_mutex_unlock(&t->lock);
 }
 
-struct inode *inode_table_misplaced(
-	struct inode_table *t, struct inode *parent, const char *text, const struct object_id *id)
-{
-	const struct inode_name *name;
-	struct inode *inode;
-
-	pthread_mutex_lock(&t->lock);
-	name = name_find(t, parent, text);
-	inode = inode_find(t, id);
-	if (inode && (inode == t->root || !inode->is_directory || !inode->lookups ||
-			     (name && name->inode == inode)))
-		inode = NULL;
-	if (inode)
-		inode->references++;
-	pthread_mutex_unlock(&t->lock);
-	return inode;
-}
-
-void inode_table_moved(struct inode_table *t, struct inode *parent, const char *text,
-	struct inode *inode, uint64_t epoch)
-{
-	struct forgotten *list = NULL;
-
-	pthread_mutex_lock(&t->lock);
-	if (!inode->is_former && (!inode->names || inode->names->epoch <= epoch))
-		name_point(t, parent, text, inode, true, &list);
-	pthread_mutex_unlock(&t->lock);
-	inode_report_forgotten(t, list);
-}
-
 void inode_table_renamed(struct inode_table *t, struct inode *parent, const char *text,
-	struct inode *new_parent, const char *new_text, struct inode *inode, bool swap)
+	struct inode *new_parent, const char *new_text, struct inode *inode, bool swap, uint64_t at)
 {
 	struct forgotten *list = NULL;
 	struct inode_name *from, *to;
@@ -490,12 +489,13 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 			name_lose(t, to, &list);
 	}
 	/* A name that cannot be added is merely unknown until the next lookup. */
-	if (inode && name_add(t, new_parent, new_text, inode) == 0)
+	if (inode && name_add(t, new_parent, new_text, inode, at) == 0)
 		inode_forget_lost(t, inode, &list);
+	forget_removal(t, new_parent, new_text);
 	if (inode)
 		inode->kernels_parent = new_parent;
 	if (other && swap) {
-		name_add(t, parent, text, other);
+		name_add(t, parent, text, other, at);
 		other->kernels_parent = parent;
 	} else if (other && other != inode && other->version.nlink) {
 		other->version.nlink--;
@@ -505,7 +505,7 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 	if (other)
 		inode_unref(t, other, &list);
 	if (!swap)
-		remember_removal(t, parent, text);
+		remember_removal(t, parent, text, at);
 	parent->changes++;
 	new_parent->changes++;
 	inode_unref(t, parent, &list);

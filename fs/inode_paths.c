@@ -157,6 +157,18 @@ struct inode *inode_table_find(struct inode_table *t, const char *path)
 	return inode;
 }
 
+struct inode *inode_table_find_id(struct inode_table *t, const struct object_id *id)
+{
+	struct inode *inode;
+
+	pthread_mutex_lock(&t->lock);
+	inode = inode_find(t, id);
+	if (inode)
+		inode->references++;
+	pthread_mutex_unlock(&t->lock);
+	return inode;
+}
+
 static int add_place(struct inode_place *place, struct inode_name *name)
 {
 	char *text = strdup(name->name);

@@ -14,14 +14,12 @@
 
 enum {
 	QUEUE_MAX = 65536,
-	MOVED_MAX = 256,   /* renames without an event since */
 	NO_MEMORY_MS = 50, /* until what there was no memory for is tried again */
 };
 
 struct queued {
 	struct queued *next;
 	struct change change; /* `path` points to the text below */
-	uint64_t renames;     /* of ours that had begun when it was handled; 0: it has not been */
 	char path[];
 };
 
@@ -31,29 +29,18 @@ struct left {
 	struct inode *inode; /* with a reference */
 };
 
-/* A directory that was renamed through this mount: what the place looked at before that is told by
- * the old path. */
-struct moved_directory {
-	struct moved_directory *next;
-	uint64_t at;
-	bool swap;
-	char *from, *to;
-};
-
 struct invalidator {
 	struct session *session;
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct queued *first, **last;       /* lock, as all below */
-	struct queued *again, **last_again; /* to be queued once more: keep_for_renames() */
-	size_t count, again_count;
-	struct renaming *renaming, **last_renaming; /* under way, the first began first */
-	uint64_t renames;                           /* that have begun */
+	struct queued *first, **last;           /* lock, as all below */
+	struct queued *waiting, **last_waiting; /* for the end of a change of our own */
+	size_t count;                           /* of both */
+	struct own_change *own;
 	struct left *left;
-	struct moved_directory *moved, **last_moved; /* in the order of renames */
-	uint64_t spares_due_ns;                      /* when to look at them; 0: there is none */
-	bool busy;                                   /* the thread works on some */
+	uint64_t spares_due_ns; /* when to look at them; 0: there is none */
+	bool busy;              /* the thread works on some */
 	atomic_bool ending;
 	bool lost;   /* changes were dropped: rescan everything */
 	bool expire; /* what is believed for a time only is to go */
@@ -149,40 +136,38 @@ static void note_lost(struct session *s, const char *path)
 
 /* An event that tells nothing new is an echo of our own doing, or of what changed within one tick
  * of the place's clock, or of a write that had set the mtime but not yet the content when the
- * kernel looked: it asks us again.  (Nor is it told by how long answers take whether one from
- * before has overtaken another.) */
-static void entry_changed(struct session *s, struct inode *parent, struct inode *child,
-	const char *path, const struct attributes *now)
+ * kernel looked: it asks us again.  `path`: to be logged if it is news; NULL: it has been. */
+static void object_changed(struct session *s, struct inode *parent, const char *name,
+	struct inode *inode, const struct attributes *now, const char *path)
 {
-	const char *name = path_name(path);
 	struct inode_version version;
 	struct inode_state known;
 	struct inode_note note;
 
 	inode_version_of(now, &version);
-	inode_table_state(s->mount->inodes, child, &known);
+	inode_table_state(s->mount->inodes, inode, &known);
 	if (memcmp(&known.version, &version, sizeof(version)) == 0) {
 		if (known.writers)
-			drop_child(s, parent, name, child, false, &version);
-		if (!child->is_directory)
-			drop_child(s, parent, name, child, true, &version);
+			drop_child(s, parent, name, inode, false, &version);
+		if (!inode->is_directory)
+			drop_child(s, parent, name, inode, true, &version);
 		return;
 	}
 	/* Names in a directory are told of by themselves. */
-	if (child->is_directory && known.version.mode == version.mode &&
+	if (path && inode->is_directory && known.version.mode == version.mode &&
 		known.version.uid == version.uid && known.version.gid == version.gid)
 		control_note_change(s->mount, path);
-	else
+	else if (path)
 		note_change(s, path, &now->id);
 	if (known.writers) {
 		/* Most likely our own writes, but perhaps not only: the kernel compares the
 		 * times before it trusts its pages again. */
-		drop_child(s, parent, name, child, false, &version);
+		drop_child(s, parent, name, inode, false, &version);
 		return;
 	}
-	inode_table_note(s->mount->inodes, child, now, &note);
+	inode_table_note(s->mount->inodes, inode, now, &note);
 	/* Whoever has written may have set the mtime back: ctime moves all the same. */
-	drop_child(s, parent, name, child,
+	drop_child(s, parent, name, inode,
 		note.data_changed || version.ctime_ns != known.version.ctime_ns ||
 			S_ISLNK(now->mode),
 		&version);
@@ -198,104 +183,47 @@ static void drop_name(
 		dropper_drop(s->dropper, child, child->is_directory, NULL);
 }
 
-static bool is_ending(struct op_context *op)
+/* True: that was news, and has been logged. */
+static bool name_changed(struct session *s, struct inode *parent, const char *name,
+	const struct change *change, const char *path)
 {
-	const struct session *s = op->interrupted_data;
+	const struct attributes *found = change->exists ? &change->attributes : NULL;
+	struct inode *lost = NULL;
 
-	return s->invalidator->ending;
-}
-
-/* The event may be older than what the kernel knows: what is there now decides.  False: the
- * name was entered meanwhile, by somebody who may have looked before. */
-static bool entry_replaced(
-	struct session *s, struct inode *parent, const char *path, struct inode *child)
-{
-	uint64_t epoch = inode_table_epoch(s->mount->inodes);
-	struct attributes now;
-	struct op_context op;
-	int r;
-
-	op_context_init(&op);
-	op.interrupted = is_ending;
-	op.interrupted_data = s;
-	r = workspace_getattr(&op, s->mount->workspace, &OBJECT_AT(path), &now);
-	if (r == 0 && object_id_equal(&child->id, &now.id)) {
-		entry_changed(s, parent, child, path, &now);
-		return true;
-	}
-	note_change(s, path, NULL);
-	if (!inode_table_vanished(s->mount->inodes, parent, path_name(path), epoch))
+	if (inode_table_told(s->mount->inodes, parent, name, found, change->at, &lost) ==
+		NAME_AS_KNOWN)
 		return false;
-	drop_name(s, parent, path_name(path), child);
-	inode_table_told_of_loss(s->mount->inodes, child);
+	note_change(s, path, found ? &found->id : NULL);
+	drop_name(s, parent, name, lost);
+	if (lost)
+		inode_table_told_of_loss(s->mount->inodes, lost);
+	inode_table_unref(s->mount->inodes, lost);
 	return true;
-}
-
-/* A directory that the kernel knows was moved here: who works in it, or has it open, goes along. */
-static void directory_moved(
-	struct session *s, struct inode *parent, const char *path, const struct object_id *id)
-{
-	struct inode_table *table = s->mount->inodes;
-	uint64_t epoch = inode_table_epoch(table);
-	struct inode *inode = inode_table_misplaced(table, parent, path_name(path), id);
-	struct attributes now;
-	struct op_context op;
-
-	if (!inode)
-		return;
-	op_context_init(&op);
-	op.interrupted = is_ending;
-	op.interrupted_data = s;
-	if (workspace_getattr(&op, s->mount->workspace, &OBJECT_AT(path), &now) == 0 &&
-		object_id_equal(&now.id, id))
-		inode_table_moved(table, parent, path_name(path), inode, epoch);
-	inode_table_unref(table, inode);
-}
-
-static bool is_about(const struct change *change, const struct inode *child)
-{
-	return change->exists && object_id_equal(&child->id, &change->attributes.id);
 }
 
 static void handle_entry(struct session *s, const struct change *change)
 {
 	struct inode_table *table = s->mount->inodes;
-	size_t parent_length = path_parent_length(change->path);
-	cleanup_free char *parent_path = strndup(change->path, parent_length);
-	const char *name = path_name(change->path);
-	struct inode *parent, *child;
+	struct inode *parent = inode_table_find_id(table, &change->directory);
+	const char *name = path_name(change->path), *path = change->path;
+	struct path_string now_at = {.heap = NULL};
+	struct inode *inode = NULL;
+	bool is_logged;
 
-	if (!*change->path) {
-		entry_changed(s, NULL, inode_table_root(table), "", &change->attributes);
-		return;
-	}
-	if (!parent_path) {
-		try_again(s->invalidator);
-		return;
-	}
-	parent = inode_table_find(table, parent_path);
-	if (!parent) {
-		note_change(s, change->path, change->exists ? &change->attributes.id : NULL);
-		return;
-	}
-	child = inode_table_child(table, parent, name);
-	if (!child)
-		parent->changes++;
-	if (!child && (change->exists || !inode_table_removed_lately(table, parent, name))) {
-		note_change(s, change->path, change->exists ? &change->attributes.id : NULL);
-		drop_name(s, parent, name, NULL);
-	}
-	while (child && !is_about(change, child) &&
-		!entry_replaced(s, parent, change->path, child)) {
-		inode_table_unref(table, child);
-		child = inode_table_child(table, parent, name);
-	}
-	if (child && is_about(change, child))
-		entry_changed(s, parent, child, change->path, &change->attributes);
-	else if (change->exists && S_ISDIR(change->attributes.mode))
-		directory_moved(s, parent, change->path, &change->attributes.id);
-	inode_table_unref(table, child);
+	/* A directory above may have been renamed through this mount since the look. */
+	if (parent && inode_table_path(table, parent, name, &now_at) == 0)
+		path = now_at.path;
+	is_logged = parent && name_changed(s, parent, name, change, path);
+	if (change->exists)
+		inode = inode_table_find_id(table, &change->attributes.id);
+	if (inode)
+		object_changed(
+			s, parent, name, inode, &change->attributes, is_logged ? NULL : path);
+	else if (!parent)
+		note_change(s, path, change->exists ? &change->attributes.id : NULL);
+	inode_table_unref(table, inode);
 	inode_table_unref(table, parent);
+	path_string_done(&now_at);
 }
 
 /* What was not there may be there now. */
@@ -362,94 +290,38 @@ static void drop_unwatched(struct session *s)
 
 static void handle_directory(struct session *s, const struct change *change)
 {
-	struct inode *top = inode_table_find(s->mount->inodes, change->path);
+	struct inode_table *table = s->mount->inodes;
+	struct inode *top = inode_table_find_id(table, &change->directory);
 
-	if (change->kind == CHANGE_RESCAN)
-		note_lost(s, change->path);
 	if (!top)
 		return;
-	inode_table_watch_lost(s->mount->inodes, top, change->kind == CHANGE_RESCAN);
-	drop_subtree(s, top, change->kind == CHANGE_RESCAN);
-	inode_table_unref(s->mount->inodes, top);
+	inode_table_watch_lost(table, top, false);
+	drop_subtree(s, top, false);
+	inode_table_unref(table, top);
 }
 
-/* ---- Directories that we renamed ----------------------------------------------------------- */
-
-static void moved_free(struct moved_directory *moved)
+static void handle_loss(struct session *s)
 {
-	free(moved->from);
-	free(moved->to);
-	free(moved);
+	struct inode *root = inode_table_root(s->mount->inodes);
+
+	note_lost(s, "");
+	inode_table_watch_lost(s->mount->inodes, root, true);
+	drop_subtree(s, root, true);
 }
 
-/* Events are told in the order of their looks: none will be older.  With the lock held. */
-static void forget_moved(struct invalidator *v, uint64_t at)
+static void handle(struct session *s, const struct change *change)
 {
-	while (v->moved && v->moved->at <= at) {
-		struct moved_directory *moved = v->moved;
-
-		v->moved = moved->next;
-		moved_free(moved);
-	}
-	if (!v->moved)
-		v->last_moved = &v->moved;
-}
-
-static void follow(char **path, const char *from, const char *to)
-{
-	const char *rest = *path + strlen(from);
-	char *followed = path_join(to, *rest == '/' ? rest + 1 : rest);
-
-	free(*path);
-	*path = followed;
-}
-
-/* Where what the event tells of is now; NULL: at its path. */
-static char *follow_moved(struct invalidator *v, const struct change *change)
-{
-	char *path;
-
-	pthread_mutex_lock(&v->lock);
-	forget_moved(v, change->at);
-	path = v->moved ? strdup(change->path) : NULL;
-	for (const struct moved_directory *moved = v->moved; path && moved; moved = moved->next) {
-		if (moved->at <= change->at)
-			continue;
-		if (path_is_within(path, moved->from))
-			follow(&path, moved->from, moved->to);
-		else if (moved->swap && path_is_within(path, moved->to))
-			follow(&path, moved->to, moved->from);
-	}
-	v->lost = v->lost || (v->moved && !path); /* no memory */
-	pthread_mutex_unlock(&v->lock);
-	if (path && strcmp(path, change->path) == 0) {
-		free(path);
-		path = NULL;
-	}
-	return path;
-}
-
-static void handle_at_path(struct session *s, const struct change *change)
-{
-	if (change->kind == CHANGE_ENTRY)
+	switch (change->kind) {
+	case CHANGE_ENTRY:
 		handle_entry(s, change);
-	else
+		break;
+	case CHANGE_UNWATCHED:
 		handle_directory(s, change);
-}
-
-static void handle(struct invalidator *v, const struct change *change)
-{
-	cleanup_free char *now_at = NULL;
-	struct change followed = *change;
-
-	if (change->kind != CHANGE_ENTRY)
-		followed.at = 0; /* unknown: perhaps before all renames */
-	handle_at_path(v->session, change);
-	now_at = follow_moved(v, &followed);
-	if (!now_at)
-		return;
-	followed.path = now_at;
-	handle_at_path(v->session, &followed);
+		break;
+	case CHANGE_RESCAN:
+		handle_loss(s);
+		break;
+	}
 }
 
 /* ---- The queue ---- */
@@ -469,12 +341,12 @@ static struct queued *lose_changes(struct invalidator *v)
 {
 	struct queued *list;
 
-	*v->last = v->again;
+	*v->last = v->waiting;
 	list = v->first;
-	v->first = v->again = NULL;
+	v->first = v->waiting = NULL;
 	v->last = &v->first;
-	v->last_again = &v->again;
-	v->count = v->again_count = 0;
+	v->last_waiting = &v->waiting;
+	v->count = 0;
 	v->lost = true;
 	return list;
 }
@@ -485,7 +357,7 @@ static void enqueue(struct invalidator *v, struct queued *entry)
 	struct queued *lost = NULL;
 
 	pthread_mutex_lock(&v->lock);
-	if (!entry || v->count + v->again_count >= QUEUE_MAX) {
+	if (!entry || v->count >= QUEUE_MAX) {
 		lost = lose_changes(v);
 		if (entry)
 			entry->next = lost;
@@ -514,9 +386,9 @@ static void take_change(void *user, const struct change *change)
 	enqueue(user, entry);
 }
 
-void invalidator_unwatched(struct invalidator *v, const char *path)
+void invalidator_unwatched(struct invalidator *v, const struct object_id *id)
 {
-	const struct change change = {.kind = CHANGE_UNWATCHED, .path = path};
+	const struct change change = {.kind = CHANGE_UNWATCHED, .path = "", .directory = *id};
 
 	take_change(v, &change);
 }
@@ -549,110 +421,97 @@ static void handle_left(struct invalidator *v, struct left *list)
 	}
 }
 
-/* ---- Renames under way ----
+/* ---- Changes of our own under way ----
  *
- * The workspace tells of a change by the new path as soon as it has renamed the directory.  Until
- * the reply has been entered in the inode table, nothing is known by that path here.  So what is
- * handled while a rename of ours is under way is handled once more when that is done. */
+ * The kernel holds the directory's lock until it has our answer, so that a notification of the name
+ * would wait for that, and then take back what the answer has told. */
 
-/* With the lock held.  True when it leads to work. */
-static bool queue_again(struct invalidator *v)
+void invalidator_own_begin(struct invalidator *v, struct own_change *own)
 {
-	bool any = false;
-
-	while (v->again && (!v->renaming || v->again->renames < v->renaming->number)) {
-		struct queued *entry = v->again;
-
-		v->again = entry->next;
-		v->again_count--;
-		entry->next = NULL;
-		*v->last = entry;
-		v->last = &entry->next;
-		v->count++;
-		any = true;
-	}
-	if (!v->again)
-		v->last_again = &v->again;
-	return any;
+	pthread_mutex_lock(&v->lock);
+	own->next = v->own;
+	v->own = own;
+	pthread_mutex_unlock(&v->lock);
 }
 
-/* With the lock held.  `list` was handled while a rename was under way.  Returns what need not be
- * handled any more. */
-static struct queued *keep_for_renames(struct invalidator *v, struct queued *list)
+void invalidator_own_end(struct invalidator *v, const struct own_change *own)
 {
-	struct queued *done = NULL;
+	struct own_change **at = &v->own;
 
+	pthread_mutex_lock(&v->lock);
+	while (*at != own)
+		at = &(*at)->next;
+	*at = own->next;
+	if (v->waiting) {
+		*v->last_waiting = v->first;
+		if (!v->first)
+			v->last = v->last_waiting;
+		v->first = v->waiting;
+		v->waiting = NULL;
+		v->last_waiting = &v->waiting;
+		pthread_cond_broadcast(&v->changed);
+	}
+	pthread_mutex_unlock(&v->lock);
+}
+
+/* True: it has been put aside, until one of them ends. */
+static bool waits_for_own(struct invalidator *v, struct queued *entry)
+{
+	const struct change *change = &entry->change;
+	const struct own_change *own;
+
+	if (change->kind != CHANGE_ENTRY)
+		return false;
+	pthread_mutex_lock(&v->lock);
+	own = v->own;
+	while (own && !(object_id_equal(&own->directory, &change->directory) &&
+			      strcmp(own->name, path_name(change->path)) == 0))
+		own = own->next;
+	if (own) {
+		entry->next = NULL;
+		*v->last_waiting = entry;
+		v->last_waiting = &entry->next;
+		v->count++;
+	}
+	pthread_mutex_unlock(&v->lock);
+	return own;
+}
+
+static void handle_list(struct invalidator *v, struct queued *list)
+{
 	while (list) {
 		struct queued *entry = list;
 
 		list = entry->next;
-		if (entry->renames) {
-			entry->next = done;
-			done = entry;
+		if (waits_for_own(v, entry))
 			continue;
-		}
-		entry->renames = v->renames;
-		entry->next = NULL;
-		*v->last_again = entry;
-		v->last_again = &entry->next;
-		v->again_count++;
+		handle(v->session, &entry->change);
+		free(entry);
 	}
-	queue_again(v);
-	return done;
-}
-
-void invalidator_renaming(struct invalidator *v, struct renaming *renaming)
-{
-	pthread_mutex_lock(&v->lock);
-	*renaming = (struct renaming){.number = ++v->renames};
-	*v->last_renaming = renaming;
-	v->last_renaming = &renaming->next;
-	pthread_mutex_unlock(&v->lock);
-}
-
-void invalidator_renamed(struct invalidator *v, struct renaming *renaming)
-{
-	struct renaming **at = &v->renaming;
-
-	pthread_mutex_lock(&v->lock);
-	while (*at != renaming)
-		at = &(*at)->next;
-	*at = renaming->next;
-	if (!*at)
-		v->last_renaming = at;
-	if (queue_again(v))
-		pthread_cond_broadcast(&v->changed);
-	pthread_mutex_unlock(&v->lock);
 }
 
 /* With the lock held, but meanwhile. */
 static void handle_all(struct invalidator *v)
 {
-	static const struct change everything = {.kind = CHANGE_RESCAN, .path = ""};
 	struct queued *list = v->first;
 	struct left *left = v->left;
-	bool lost = v->lost, expire = v->expire, is_renaming = v->renaming;
-	uint64_t renames = v->renames;
+	bool lost = v->lost, expire = v->expire;
 
 	v->first = NULL;
 	v->last = &v->first;
 	v->count = 0;
+	for (const struct queued *entry = v->waiting; entry; entry = entry->next)
+		v->count++;
 	v->left = NULL;
 	v->lost = v->expire = false;
 	v->busy = true;
 	pthread_mutex_unlock(&v->lock);
 	if (lost)
-		handle(v, &everything);
+		handle_loss(v->session);
 	handle_left(v, left);
-	for (const struct queued *entry = list; entry; entry = entry->next)
-		handle(v, &entry->change);
+	handle_list(v, list);
 	if (expire)
 		drop_unwatched(v->session);
-	pthread_mutex_lock(&v->lock);
-	if (is_renaming || v->renames != renames)
-		list = keep_for_renames(v, list);
-	pthread_mutex_unlock(&v->lock);
-	queue_free(list);
 	pthread_mutex_lock(&v->lock);
 	v->busy = false;
 	pthread_cond_broadcast(&v->changed);
@@ -733,9 +592,7 @@ int invalidator_start(struct session *s, struct invalidator **ret_invalidator)
 		return -ENOMEM;
 	v->session = s;
 	v->last = &v->first;
-	v->last_again = &v->again;
-	v->last_moved = &v->moved;
-	v->last_renaming = &v->renaming;
+	v->last_waiting = &v->waiting;
 	pthread_mutex_init(&v->lock, NULL);
 	clock_cond_init(&v->changed);
 	*ret_invalidator = v; /* the thread asks there whether it is to end */
@@ -774,37 +631,9 @@ void invalidator_free(struct invalidator *v)
 		free(v->left);
 		v->left = next;
 	}
-	forget_moved(v, UINT64_MAX);
 	pthread_cond_destroy(&v->changed);
 	pthread_mutex_destroy(&v->lock);
 	free(v);
-}
-
-void invalidator_moved(
-	struct invalidator *v, const char *from, const char *to, bool swap, uint64_t at)
-{
-	struct moved_directory *moved = calloc(1, sizeof(*moved));
-	struct queued *lost = NULL;
-	size_t count = 1;
-
-	if (moved)
-		*moved = (struct moved_directory){
-			.at = at, .swap = swap, .from = strdup(from), .to = strdup(to)};
-	pthread_mutex_lock(&v->lock);
-	for (const struct moved_directory *m = v->moved; m; m = m->next)
-		count++;
-	if (!at || !moved || !moved->from || !moved->to || count > MOVED_MAX) {
-		if (moved)
-			moved_free(moved);
-		forget_moved(v, UINT64_MAX);
-		lost = lose_changes(v);
-		pthread_cond_broadcast(&v->changed);
-	} else {
-		*v->last_moved = moved;
-		v->last_moved = &moved->next;
-	}
-	pthread_mutex_unlock(&v->lock);
-	queue_free(lost);
 }
 
 void invalidator_drain(struct invalidator *v)
@@ -813,7 +642,7 @@ void invalidator_drain(struct invalidator *v)
 	if (atomic_exchange(&v->session->believes_for_a_time, false))
 		v->expire = true;
 	pthread_cond_broadcast(&v->changed);
-	while ((has_work(v) || v->again || v->busy) && !v->ending)
+	while ((has_work(v) || v->waiting || v->busy) && !v->ending)
 		pthread_cond_wait(&v->changed, &v->lock);
 	pthread_mutex_unlock(&v->lock);
 	dropper_drain(v->session->dropper);

@@ -21,27 +21,16 @@ void invalidator_stop(struct invalidator *invalidator);
 void invalidator_free(struct invalidator *invalidator);
 
 /* The directory is not watched any more, for a reason of our own. */
-void invalidator_unwatched(struct invalidator *invalidator, const char *path);
+void invalidator_unwatched(struct invalidator *invalidator, const struct object_id *directory);
 
 /* What the kernel knows in a directory that is another inode now (is_former) may not be true for
  * long.  Takes over the reference. */
 void invalidator_left(struct invalidator *invalidator, struct inode *former);
 
-/* A rename through this mount that is under way, in the caller's memory. */
-struct renaming {
-	struct renaming *next;
-	uint64_t number;
-};
-
-/* Before the workspace is asked to rename something, and when the inode table knows the result. */
-void invalidator_renaming(struct invalidator *invalidator, struct renaming *renaming);
-void invalidator_renamed(struct invalidator *invalidator, struct renaming *renaming);
-
-/* A directory was renamed through this mount (or two have changed places); `at` is the position of
- * that (0: unknown, then changes may have been lost).  Before the inode table knows it: who does
- * not find something by its old path any more finds it by the new one. */
-void invalidator_moved(
-	struct invalidator *invalidator, const char *from, const char *to, bool swap, uint64_t at);
+/* Around a change through this mount of a name: from before the workspace is asked until the inode
+ * table knows the outcome.  What the feed tells of that name meanwhile is handled after it. */
+void invalidator_own_begin(struct invalidator *invalidator, struct own_change *own);
+void invalidator_own_end(struct invalidator *invalidator, const struct own_change *own);
 
 /* A spare handle was added (inode_table_handle_add()): sees to it that it is closed in time. */
 void invalidator_spare_added(struct invalidator *invalidator);

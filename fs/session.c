@@ -284,7 +284,7 @@ static void directory_forgotten(void *user, const char *path)
 	/* Somebody may have found it again, and believe it to be watched. */
 	inode = inode_table_find(s->mount->inodes, path);
 	if (inode && s->invalidator)
-		invalidator_unwatched(s->invalidator, path);
+		invalidator_unwatched(s->invalidator, &inode->id);
 	inode_table_unref(s->mount->inodes, inode);
 }
 

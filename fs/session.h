@@ -111,6 +111,13 @@ struct session {
 	atomic_uint_fast64_t pages_seen;
 };
 
+/* A change of ours under way that makes, removes or moves this name (invalidate.h). */
+struct own_change {
+	struct own_change *next;
+	struct object_id directory;
+	const char *name;
+};
+
 struct request {
 	struct session *session;
 	struct mount *mount;
@@ -119,6 +126,8 @@ struct request {
 	struct log_record record;
 	struct path_string path, path2;
 	struct open_handle *handle; /* borrowed for this request (request_locate) */
+	struct own_change own[2];
+	unsigned own_count;
 	uint64_t renames_seen;
 	unsigned attempts;
 	uint64_t start_ns;                    /* CLOCK_MONOTONIC */
@@ -139,6 +148,10 @@ struct request {
 
 /* `op` is static; `flags`: enum log_op_flags. */
 void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned flags);
+
+/* The request makes, removes or moves the name: what the feed tells of that is handled when its
+ * outcome is known here, after request_record().  At most two of them; `name` stays. */
+void request_owns_name(struct request *r, const struct inode *parent, const char *name);
 
 /* The request is about to change what is at `path` (NULL: nothing), the object `id` (or NULL): what
  * the feed tells of it is our own doing. */
@@ -198,14 +211,15 @@ fuse_ino_t session_ino(struct session *s, const struct inode *inode);
 void session_stat(struct session *s, const struct inode *inode, const struct attributes *attributes,
 	struct stat *ret_stat);
 
-/* The kernel is told that (parent, name) is this object. */
+/* The kernel is told that (parent, name) was this object at position `at`. */
 int session_enter(struct session *s, struct inode *parent, const char *name,
-	const struct attributes *attributes, struct fuse_entry_param *ret_entry,
+	const struct attributes *attributes, uint64_t at, struct fuse_entry_param *ret_entry,
 	struct inode **ret_inode);
 
 /* The same from a listing of `parent`: see inode_table_enter_listed(). */
 int session_enter_listed(struct session *s, struct inode *parent, const char *name,
-	const struct attributes *attributes, uint32_t changes, struct fuse_entry_param *ret_entry);
+	const struct attributes *attributes, uint64_t at, uint32_t changes,
+	struct fuse_entry_param *ret_entry);
 
 /* Tells the kernel to forget the attributes of the inode, and with `data` its pages too.
  * -ENOENT: the kernel does not know it (yet). */

@@ -21,7 +21,8 @@ struct listing {
 	struct listing *next; /* the latest first (listings_lock) */
 	atomic_uint references;
 	struct inode *inode;     /* holds a reference */
-	uint32_t changes;        /* of the inode, before it was read */
+	uint32_t changes;        /* of the inode, before it was read ... */
+	uint64_t at;             /* ... at this position */
 	bool of_another;         /* that was in its place: names alone */
 	struct buffer entries;   /* struct snapshot_entry, name, padding; in turn */
 	struct buffer positions; /* struct position, ascending */
@@ -254,6 +255,7 @@ static int read_entries(struct request *r, struct listing *listing)
 		if (result == 0)
 			result = workspace_readdir(&r->op, r->mount->workspace, &object, true,
 				keep_entry, listing, &since);
+		listing->at = r->op.served.position;
 	} while (request_retry(r, result, NULL));
 	if (path_misses_object(result))
 		result = read_successor(r, listing);
@@ -425,10 +427,10 @@ static bool add_entry(struct page *page, const struct snapshot_entry *snapshot, 
 	if (fuse_add_direntry_plus(page->r->fuse, NULL, 0, snapshot->name, NULL, 0) >
 		page->size - page->used)
 		return false;
-	r = page->listing->of_another
-		    ? -ESTALE
-		    : session_enter_listed(s, page->listing->inode, snapshot->name,
-			      &snapshot->attributes, page->listing->changes, &entry);
+	r = page->listing->of_another ? -ESTALE
+				      : session_enter_listed(s, page->listing->inode,
+						snapshot->name, &snapshot->attributes,
+						page->listing->at, page->listing->changes, &entry);
 	if (r == -ESTALE || r == -ELOOP) { /* the name alone: the kernel asks if it needs more */
 		entry = (struct fuse_entry_param){.ino = 0};
 		session_stat(s, NULL, &snapshot->attributes, &entry.attr);

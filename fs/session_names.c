@@ -37,7 +37,8 @@ static void reply_entry(struct request *r, struct inode *parent, const char *nam
 	struct inode *inode;
 
 	if (result == 0)
-		result = session_enter(r->session, parent, name, attributes, &entry, &inode);
+		result = session_enter(r->session, parent, name, attributes, r->op.served.position,
+			&entry, &inode);
 	if (result < 0) {
 		request_finish(r, result);
 		return;
@@ -51,6 +52,7 @@ static void reply_entry(struct request *r, struct inode *parent, const char *nam
  * it is opened, or read, at once. */
 struct found {
 	struct attributes attributes;
+	uint64_t at;               /* position of that look */
 	struct open_handle *spare; /* of a file; or NULL */
 	char *target;              /* of a link; or NULL */
 };
@@ -78,6 +80,7 @@ static int open_found(struct request *r, struct found *found)
 	*handle = (struct open_handle){.flags = O_RDONLY, .is_spare = true};
 	result = workspace_open_file(&r->op, r->mount->workspace, &object, O_RDONLY | O_NOATIME,
 		&handle->file, &found->attributes);
+	found->at = r->op.served.position;
 	if (result == 0 && is_in_another(r)) {
 		workspace_close(&r->op, handle->file);
 		result = -ESTALE;
@@ -112,6 +115,7 @@ static int find(struct request *r, struct found *found)
 	do {
 		result =
 			workspace_getattr(&r->op, r->mount->workspace, &object, &found->attributes);
+		found->at = r->op.served.position;
 		if (result < 0 || !attempts)
 			break;
 		held = hold(r, found);
@@ -141,8 +145,8 @@ static void reply_found(struct request *r, struct inode *parent, const char *nam
 	struct inode *inode = NULL;
 
 	if (result == 0)
-		result =
-			session_enter(r->session, parent, name, &found->attributes, &entry, &inode);
+		result = session_enter(
+			r->session, parent, name, &found->attributes, found->at, &entry, &inode);
 	keep_spare(r, inode, found->spare);
 	if (inode && found->target)
 		inode_table_keep_target(r->mount->inodes, inode, found->target);
@@ -299,7 +303,7 @@ static void make_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
 	request_begin(&r, fuse, op, LOG_IS_MUTATION);
 	r.record.path2 = making->target;
 	parent = session_inode(r.session, parent_ino);
-	inode_table_making(r.mount->inodes, parent, name);
+	request_owns_name(&r, parent, name);
 	do {
 		result = request_locate_entry(&r, parent, name);
 		if (result == 0)
@@ -343,7 +347,7 @@ void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent_ino, const 
 	inode_table_ref(s->mount->inodes, inode);
 	reply = dropper_reply(s->dropper, inode, r.op.pid);
 	parent = session_inode(r.session, parent_ino);
-	inode_table_making(r.mount->inodes, parent, name);
+	request_owns_name(&r, parent, name);
 	do {
 		result = request_locate(&r, inode, &object);
 		is_gone = result == -ENOENT;
@@ -392,6 +396,7 @@ static void remove_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *nam
 		return;
 	request_begin(&r, fuse, op, LOG_IS_MUTATION);
 	parent = session_inode(r.session, parent_ino);
+	request_owns_name(&r, parent, name);
 	known = inode_table_child(r.mount->inodes, parent, name);
 	do {
 		result = request_locate_entry(&r, parent, name);
@@ -400,7 +405,7 @@ static void remove_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *nam
 	} while (request_retry_entry(&r, result, parent, NULL));
 	inode_table_unref(r.mount->inodes, known);
 	if (result == 0)
-		inode_table_removed(r.mount->inodes, parent, name);
+		inode_table_removed(r.mount->inodes, parent, name, r.op.served.position);
 	request_finish(&r, result);
 }
 
@@ -460,7 +465,6 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 {
 	static const struct object_id unknown;
 	struct inode *moved, *target;
-	struct renaming renaming;
 	struct open_handle *spare;
 	int result = request_locate_entry(r, parent, name);
 
@@ -473,18 +477,12 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 			 ? NULL
 			 : inode_table_child(r->mount->inodes, new_parent, new_name);
 	spare = open_spare(r, target);
-	inode_table_making(r->mount->inodes, new_parent, new_name);
 	rename_begin(r->session);
-	invalidator_renaming(r->session->invalidator, &renaming);
 	result = workspace_rename(&r->op, r->mount->workspace, r->path.path, r->path2.path, flags,
 		moved ? &moved->id : &unknown);
-	if (result == 0 && (!moved || moved->is_directory || (flags & RENAME_SWAP)))
-		invalidator_moved(r->session->invalidator, r->path.path, r->path2.path,
-			flags & RENAME_SWAP, r->op.served.position);
 	if (result == 0)
 		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name, moved,
-			flags & RENAME_SWAP);
-	invalidator_renamed(r->session->invalidator, &renaming);
+			flags & RENAME_SWAP, r->op.served.position);
 	keep_spare(r, result == 0 ? target : NULL, spare);
 	rename_end(r->session, result == 0);
 	inode_table_unref(r->mount->inodes, target);
@@ -516,6 +514,8 @@ void session_rename(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
 		request_finish(&r, -EINVAL);
 		return;
 	}
+	request_owns_name(&r, parent, name);
+	request_owns_name(&r, new_parent, new_name);
 	do {
 		result = rename_entry(&r, parent, name, new_parent, new_name, our_flags);
 	} while (request_retry_entry(&r, result, parent, new_parent));

@@ -402,7 +402,6 @@ static int create_named(struct request *r, struct inode *parent, const char *nam
 {
 	int result = request_locate_entry(r, parent, name);
 
-	inode_table_making(r->mount->inodes, parent, name);
 	return result < 0 ? result : create(r, mode, flags, ret_file, ret_attributes);
 }
 
@@ -413,7 +412,8 @@ static int enter_created(struct request *r, struct inode *parent, const char *na
 	int result;
 
 	if (!session_raw_is_unnamed())
-		return session_enter(r->session, parent, name, attributes, ret_entry, ret_inode);
+		return session_enter(r->session, parent, name, attributes, r->op.served.position,
+			ret_entry, ret_inode);
 	result = inode_table_enter_unnamed(r->mount->inodes, attributes, ret_inode);
 	if (result < 0)
 		return result;
@@ -446,6 +446,8 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 		return;
 	request_begin(&r, fuse, unnamed ? "tmpfile" : "create", LOG_IS_MUTATION);
 	parent = session_inode(r.session, parent_ino);
+	if (!unnamed)
+		request_owns_name(&r, parent, name);
 	do {
 		result = unnamed ? create_unnamed(
 					   &r, parent, mode & 07777, fi->flags, &file, &attributes)

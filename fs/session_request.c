@@ -89,6 +89,7 @@ void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned 
 	r->is_gone = false;
 	r->is_astray = false;
 	r->attempts = 0;
+	r->own_count = 0;
 	r->path.heap = NULL;
 	r->path.path = r->path.fixed;
 	r->path.fixed[0] = '\0';
@@ -216,6 +217,14 @@ void request_changes(struct request *r, const char *path, const struct object_id
 		foreign_own(&r->session->foreign, path, id, clock_now_ms());
 }
 
+void request_owns_name(struct request *r, const struct inode *parent, const char *name)
+{
+	struct own_change *own = &r->own[r->own_count++];
+
+	*own = (struct own_change){.directory = parent->id, .name = name};
+	invalidator_own_begin(r->session->invalidator, own);
+}
+
 void request_record(struct request *r, int64_t result)
 {
 	uint64_t took_us = (clock_now_ns() - r->start_ns) / 1000;
@@ -239,6 +248,8 @@ void request_record(struct request *r, int64_t result)
 		has_stepped(r);
 	else
 		has_arrived(r);
+	while (r->own_count)
+		invalidator_own_end(r->session->invalidator, &r->own[--r->own_count]);
 	drop_handle(r);
 	drop_paths(r);
 }
@@ -506,46 +517,48 @@ double session_missing_ttl(
 	return belief == BELIEF_BRIEF ? 0 : ttl_of(r->session, belief);
 }
 
+/* What the kernel is told of an inode that was entered. */
 static void describe(struct session *s, const struct inode *parent, const struct inode *inode,
 	const struct inode_note *note, const struct attributes *a,
 	struct fuse_entry_param *ret_entry)
 {
-	*ret_entry = (struct fuse_entry_param){.ino = session_ino(s, inode),
-		.attr_timeout = session_attr_ttl(s, note),
-		.entry_timeout = session_entry_ttl(s, parent)};
+	if (note->former)
+		invalidator_left(s->invalidator, note->former);
+	*ret_entry = (struct fuse_entry_param){.ino = session_ino(s, inode)};
+	if (!note->is_old) {
+		ret_entry->attr_timeout = session_attr_ttl(s, note);
+		ret_entry->entry_timeout = session_entry_ttl(s, parent);
+	}
 	session_stat(s, inode, a, &ret_entry->attr);
 }
 
 int session_enter(struct session *s, struct inode *parent, const char *name,
-	const struct attributes *a, struct fuse_entry_param *ret_entry, struct inode **ret_inode)
+	const struct attributes *a, uint64_t at, struct fuse_entry_param *ret_entry,
+	struct inode **ret_inode)
 {
 	struct inode_note note;
 	struct inode *inode;
-	int r = inode_table_enter(s->mount->inodes, parent, name, a, &inode, &note);
+	int r = inode_table_enter(s->mount->inodes, parent, name, a, at, &inode, &note);
 
 	if (r < 0)
 		return r;
-	if (note.former)
-		invalidator_left(s->invalidator, note.former);
 	describe(s, parent, inode, &note, a, ret_entry);
-	if (ret_inode)
-		*ret_inode = inode;
+	*ret_inode = inode;
 	return 0;
 }
 
 int session_enter_listed(struct session *s, struct inode *parent, const char *name,
-	const struct attributes *a, uint32_t changes, struct fuse_entry_param *ret_entry)
+	const struct attributes *a, uint64_t at, uint32_t changes,
+	struct fuse_entry_param *ret_entry)
 {
 	struct inode_note note;
 	struct inode *inode;
-	int r = inode_table_enter_listed(s->mount->inodes, parent, name, a, changes, &inode, &note);
+	int r = inode_table_enter_listed(
+		s->mount->inodes, parent, name, a, at, changes, &inode, &note);
 
-	if (r < 0)
-		return r;
-	if (note.former)
-		invalidator_left(s->invalidator, note.former);
-	describe(s, parent, inode, &note, a, ret_entry);
-	return 0;
+	if (r == 0)
+		describe(s, parent, inode, &note, a, ret_entry);
+	return r;
 }
 
 static void begin_drop(struct session *s, struct inode *inode, bool data)

@@ -37,9 +37,33 @@ static struct inode *enter(struct inode_table *table, struct inode *parent, cons
 	struct inode *inode = NULL;
 	struct inode_note note;
 
-	CHECK_RC(0, inode_table_enter(table, parent, name, &attributes, &inode, &note));
+	CHECK_RC(0, inode_table_enter(table, parent, name, &attributes, 0, &inode, &note));
 	inode_table_unref(table, note.former);
 	return inode;
+}
+
+/* What was looked at at position `at`; true: something newer is known. */
+static bool is_old(struct inode_table *table, struct inode *parent, const char *name,
+	struct attributes attributes, uint64_t at)
+{
+	struct inode *inode;
+	struct inode_note note;
+
+	CHECK_RC(0, inode_table_enter(table, parent, name, &attributes, at, &inode, &note));
+	inode_table_unref(table, note.former);
+	return note.is_old;
+}
+
+/* The feed says so. */
+static enum name_news told(struct inode_table *table, struct inode *parent, const char *name,
+	const struct attributes *found, uint64_t at)
+{
+	struct inode *lost = NULL;
+	enum name_news news = inode_table_told(table, parent, name, found, at, &lost);
+
+	CHECK((news == NAME_LEADS_ELSEWHERE) == (lost != NULL));
+	inode_table_unref(table, lost);
+	return news;
 }
 
 static int check_path(struct inode_table *table, struct inode *inode, const char *want)
@@ -63,23 +87,33 @@ static void test_paths_follow_renames_of_directories(void)
 	struct inode *file = enter(table, b, "file", object(4, S_IFREG));
 
 	CHECK_RC(0, check_path(table, file, "a/b/file"));
-	inode_table_renamed(table, a, "b", root, "c", b, false);
+	inode_table_renamed(table, a, "b", root, "c", b, false, 0);
 	CHECK_RC(0, check_path(table, file, "c/file"));
 	CHECK_RC(0, check_path(table, root, ""));
 	inode_table_free(table);
 }
 
-static void test_a_rename_is_known_though_the_feed_was_quicker(void)
+static void test_of_two_things_told_of_a_name_the_later_look_counts(void)
 {
+	const struct attributes first = object(2, S_IFREG), second = object(3, S_IFREG);
 	struct inode_table *table = new_table();
-	struct inode *root = inode_table_root(table);
-	struct inode *a = enter(table, root, "a", object(2, S_IFDIR));
-	struct inode *file = enter(table, a, "file", object(3, S_IFREG));
+	struct inode *root = inode_table_root(table), *at;
 
-	CHECK(inode_table_vanished(table, root, "a", inode_table_epoch(table)));
-	CHECK_RC(-ENOENT, check_path(table, file, ""));
-	inode_table_renamed(table, root, "a", root, "b", a, false);
-	CHECK_RC(0, check_path(table, file, "b/file"));
+	CHECK(!is_old(table, root, "a", first, 10));
+	CHECK_RC(NAME_AS_KNOWN, told(table, root, "a", NULL, 9));
+	CHECK_RC(NAME_AS_KNOWN, told(table, root, "a", &second, 9));
+	CHECK_RC(NAME_AS_KNOWN, told(table, root, "a", &first, 20));
+	CHECK(is_old(table, root, "a", second, 19));
+	at = inode_table_child(table, root, "a");
+	CHECK_RC(2, inode_number(at));
+	inode_table_unref(table, at);
+	CHECK_RC(NAME_LEADS_ELSEWHERE, told(table, root, "a", &second, 21));
+	CHECK(!is_old(table, root, "a", second, 22));
+	/* Of a file with one name, too. */
+	CHECK(is_old(table, root, "before", second, 18));
+	CHECK(!inode_table_child(table, root, "before"));
+	CHECK(!is_old(table, root, "now", second, 23));
+	CHECK(!inode_table_child(table, root, "a"));
 	inode_table_free(table);
 }
 
@@ -93,7 +127,7 @@ static void test_a_name_that_the_kernel_still_has_was_not_lost_long_ago(void)
 	uint64_t before_ns;
 
 	CHECK_RC(0, inode_table_lost_ns(table, below));
-	CHECK(inode_table_vanished(table, root, "a", inode_table_epoch(table)));
+	CHECK_RC(NAME_LEADS_ELSEWHERE, told(table, root, "a", NULL, 9));
 	CHECK(inode_table_lost_ns(table, below) == LOST_UNTOLD);
 	before_ns = clock_now_ns();
 	inode_table_told_of_loss(table, a);
@@ -125,16 +159,16 @@ static void test_where_a_replaced_object_was_is_known_until_it_has_a_name_again(
 
 	check_last(table, seen, "a/seen");
 	enter(table, a, "seen", object(6, S_IFREG));
-	CHECK(inode_table_vanished(table, a, "gone", inode_table_epoch(table)));
-	inode_table_renamed(table, a, "seen", a, "over", NULL, false);
-	inode_table_renamed(table, root, "a", root, "b", a, false);
+	CHECK_RC(NAME_LEADS_ELSEWHERE, told(table, a, "gone", NULL, 9));
+	inode_table_renamed(table, a, "seen", a, "over", NULL, false, 0);
+	inode_table_renamed(table, root, "a", root, "b", a, false, 0);
 	check_last(table, seen, "b/seen");
 	check_last(table, gone, "b/gone");
 	check_last(table, over, "b/over");
 	enter(table, root, "again", object(3, S_IFREG));
 	CHECK_RC(0, check_path(table, seen, "again"));
 	check_last(table, seen, "again");
-	CHECK(inode_table_vanished(table, root, "b", inode_table_epoch(table)));
+	CHECK_RC(NAME_LEADS_ELSEWHERE, told(table, root, "b", NULL, 9));
 	CHECK_RC(-ENOENT, check_path(table, gone, ""));
 	check_last(table, gone, "b/gone");
 	inode_table_forget(table, gone, 1);
@@ -142,15 +176,25 @@ static void test_where_a_replaced_object_was_is_known_until_it_has_a_name_again(
 	inode_table_free(table);
 }
 
-static void test_what_is_made_again_is_not_removed_by_us(void)
+static void test_of_our_removal_the_feed_tells_nothing_new(void)
 {
+	const struct attributes file = object(2, S_IFREG);
 	struct inode_table *table = new_table();
 	struct inode *root = inode_table_root(table);
 
-	inode_table_removed(table, root, "a");
-	CHECK(inode_table_removed_lately(table, root, "a"));
-	inode_table_making(table, root, "a");
-	CHECK(!inode_table_removed_lately(table, root, "a"));
+	enter(table, root, "a", file);
+	inode_table_removed(table, root, "a", 10);
+	CHECK_RC(NAME_AS_KNOWN, told(table, root, "a", &file, 9));
+	CHECK_RC(NAME_AS_KNOWN, told(table, root, "a", NULL, 9));
+	CHECK_RC(NAME_AS_KNOWN, told(table, root, "a", NULL, 11));
+	/* Somebody else has made and removed it meanwhile. */
+	CHECK_RC(NAME_WAS_UNKNOWN, told(table, root, "a", NULL, 12));
+	inode_table_removed(table, root, "a", 20);
+	CHECK_RC(NAME_WAS_UNKNOWN, told(table, root, "a", &file, 21));
+	inode_table_removed(table, root, "a", 30);
+	enter(table, root, "a", file);
+	CHECK_RC(NAME_LEADS_ELSEWHERE, told(table, root, "a", NULL, 31));
+	CHECK_RC(NAME_WAS_UNKNOWN, told(table, root, "a", NULL, 32));
 	inode_table_free(table);
 }
 
@@ -310,7 +354,7 @@ static void test_names_that_are_made_are_missing_no_more(void)
 		snprintf(name, sizeof(name), "%0255d", i);
 		CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, root, name, root->changes));
 		if (i % 2)
-			inode_table_renamed(table, root, "made", root, name, NULL, false);
+			inode_table_renamed(table, root, "made", root, name, NULL, false, 0);
 		else
 			inode_table_forget(table, enter(table, root, name, object(2, S_IFREG)), 1);
 	}
@@ -327,9 +371,9 @@ static void test_directories_do_not_hold_each_other(void)
 	struct inode *again;
 	uint64_t inodes, bytes;
 
-	CHECK(inode_table_vanished(table, a, "b", inode_table_epoch(table)));
+	CHECK_RC(NAME_LEADS_ELSEWHERE, told(table, a, "b", NULL, 9));
 	check_last(table, b, "a/b");
-	CHECK(inode_table_vanished(table, root, "a", inode_table_epoch(table)));
+	CHECK_RC(NAME_LEADS_ELSEWHERE, told(table, root, "a", NULL, 9));
 	again = enter(table, b, "c", object(2, S_IFDIR));
 	inode_table_forget(table, b, 1);
 	inode_table_forget(table, a, 1);
@@ -368,24 +412,22 @@ static void test_a_directory_that_was_moved_has_a_new_inode_where_it_is(void)
 
 static void test_who_holds_a_directory_goes_along_where_the_feed_says_it_is(void)
 {
+	const struct attributes directory = object(4, S_IFDIR);
 	struct inode_table *table = new_table();
 	struct inode *root = inode_table_root(table);
 	struct inode *a = enter(table, root, "a", object(2, S_IFDIR));
-	struct inode *held = enter(table, root, "held", object(4, S_IFDIR));
+	struct inode *held = enter(table, root, "held", directory);
 	struct inode *file = enter(table, held, "file", object(5, S_IFREG));
-	uint64_t epoch = inode_table_epoch(table);
 	struct inode *new;
 
-	CHECK(inode_table_misplaced(table, root, "held", &held->id) == NULL);
-	CHECK(inode_table_misplaced(table, a, "moved", &held->id) == held);
-	inode_table_moved(table, a, "moved", held, epoch);
-	inode_table_unref(table, held);
+	CHECK_RC(NAME_AS_KNOWN, told(table, root, "held", &directory, 10));
+	CHECK_RC(NAME_WAS_UNKNOWN, told(table, a, "moved", &directory, 20));
 	CHECK_RC(0, check_path(table, file, "a/moved/file"));
 	CHECK(inode_table_child(table, root, "held") == NULL);
-	inode_table_moved(table, root, "before", held, epoch);
+	CHECK_RC(NAME_WAS_UNKNOWN, told(table, root, "before", &directory, 19));
 	CHECK_RC(0, check_path(table, held, "a/moved"));
 	/* The kernel has it in the root. */
-	new = enter(table, a, "moved", object(4, S_IFDIR));
+	new = enter(table, a, "moved", directory);
 	CHECK(new != held);
 	CHECK_RC(0, check_path(table, file, "a/moved/file"));
 	CHECK_RC(0, check_path(table, new, "a/moved"));
@@ -420,7 +462,7 @@ static void test_swapped_names_lead_to_each_other(void)
 	struct inode *a = enter(table, root, "a", object(2, S_IFREG));
 	struct inode *b = enter(table, root, "b", object(3, S_IFREG));
 
-	inode_table_renamed(table, root, "a", root, "b", a, true);
+	inode_table_renamed(table, root, "a", root, "b", a, true, 0);
 	CHECK_RC(0, check_path(table, a, "b"));
 	CHECK_RC(0, check_path(table, b, "a"));
 	inode_table_free(table);
@@ -437,9 +479,9 @@ static void test_links_share_an_inode_and_outlive_each_other(void)
 	one = enter(table, root, "one", file);
 	other = enter(table, root, "other", file);
 	CHECK(one == other);
-	inode_table_removed(table, root, "other");
+	inode_table_removed(table, root, "other", 0);
 	CHECK_RC(0, check_path(table, one, "one"));
-	inode_table_removed(table, root, "one");
+	inode_table_removed(table, root, "one", 0);
 	CHECK_RC(-ENOENT, check_path(table, one, ""));
 	inode_table_free(table);
 }
@@ -619,13 +661,13 @@ static void test_a_directory_below_itself_is_a_loop(void)
 	struct inode *again, *b;
 	struct inode_note note;
 
-	CHECK_RC(-ELOOP, inode_table_enter(table, a, "a", &of_a, &again, &note));
+	CHECK_RC(-ELOOP, inode_table_enter(table, a, "a", &of_a, 0, &again, &note));
 	b = enter(table, a, "b", object(3, S_IFDIR));
-	CHECK_RC(-ELOOP, inode_table_enter(table, a, "a", &of_a, &again, &note));
-	CHECK_RC(-ELOOP, inode_table_enter(table, b, "a", &of_a, &again, &note));
-	CHECK_RC(-ELOOP, inode_table_enter(table, b, "root", &of_root, &again, &note));
+	CHECK_RC(-ELOOP, inode_table_enter(table, a, "a", &of_a, 0, &again, &note));
+	CHECK_RC(-ELOOP, inode_table_enter(table, b, "a", &of_a, 0, &again, &note));
+	CHECK_RC(-ELOOP, inode_table_enter(table, b, "root", &of_root, 0, &again, &note));
 	CHECK_RC(0, check_path(table, b, "a/b"));
-	inode_table_renamed(table, root, "a", b, "a", a, false);
+	inode_table_renamed(table, root, "a", b, "a", a, false, 0);
 	CHECK_RC(-ENOENT, check_path(table, a, ""));
 	CHECK_RC(-ENOENT, check_path(table, b, ""));
 	inode_table_free(table);
@@ -654,10 +696,10 @@ static void test_deep_trees_have_paths_and_can_be_forgotten(void)
 }
 
 TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
-	TEST(test_a_rename_is_known_though_the_feed_was_quicker),
+	TEST(test_of_two_things_told_of_a_name_the_later_look_counts),
 	TEST(test_a_name_that_the_kernel_still_has_was_not_lost_long_ago),
 	TEST(test_where_a_replaced_object_was_is_known_until_it_has_a_name_again),
-	TEST(test_what_is_made_again_is_not_removed_by_us),
+	TEST(test_of_our_removal_the_feed_tells_nothing_new),
 	TEST(test_a_watch_that_ends_while_it_begins_is_none),
 	TEST(test_a_forgotten_directory_is_told_of_though_its_watch_was_lost),
 	TEST(test_a_watch_that_was_denied_is_not_wanted_again_at_once),

@@ -133,17 +133,20 @@ static const struct workspace_ops place_ops = {
 	.watch = place_watch,
 };
 
-static void tell(enum change_kind kind, const char *path)
+static void tell_of_end(const struct inode *directory)
 {
-	const struct change change = {.kind = kind, .path = path};
+	const struct change change = {
+		.kind = CHANGE_UNWATCHED, .path = "", .directory = directory->id};
 
 	place.sink(place.user, &change);
 }
 
-static void tell_of_file(const char *path, uint64_t number)
+static void tell_of_file(const struct inode *directory, const char *name, uint64_t number)
 {
 	const struct change change = {.kind = CHANGE_ENTRY,
-		.path = path,
+		.path = name,
+		.directory = directory->id,
+		.at = 1,
 		.exists = true,
 		.attributes = {.id = {.inode = number}, .mode = S_IFREG, .size_bytes = 1}};
 
@@ -164,7 +167,7 @@ static struct inode *enter(struct inode *parent, const char *name, uint64_t numb
 	struct inode *inode = NULL;
 	struct inode_note note = {0};
 
-	CHECK_RC(0, inode_table_enter(mount.inodes, parent, name, &a, &inode, &note));
+	CHECK_RC(0, inode_table_enter(mount.inodes, parent, name, &a, 0, &inode, &note));
 	left = note.former;
 	return inode;
 }
@@ -201,18 +204,18 @@ static void teardown(void)
 static void overflow(void (*first)(void))
 {
 	kernel_takes_time(true);
-	tell_of_file("d/f", 3);
+	tell_of_file(d, "f", 3);
 	await_kernel();
 	first();
 	for (int i = 0; i < TOO_MANY; i++)
-		tell_of_file("d/f", 3);
+		tell_of_file(d, "f", 3);
 	kernel_takes_time(false);
 	invalidator_drain(session.invalidator);
 }
 
 static void unwatch_d(void)
 {
-	tell(CHANGE_UNWATCHED, "d");
+	tell_of_end(d);
 }
 
 static void test_a_watch_that_ended_among_too_many_changes_is_not_believed(void)
@@ -223,46 +226,10 @@ static void test_a_watch_that_ended_among_too_many_changes_is_not_believed(void)
 	teardown();
 }
 
-static void test_a_watch_that_ended_before_a_rename_is_not_believed_after_it(void)
-{
-	struct inode *root;
-
-	setup();
-	root = inode_table_root(mount.inodes);
-	inode_table_renamed(mount.inodes, root, "d", root, "e", d, false);
-	invalidator_moved(session.invalidator, "d", "e", false, 1);
-	unwatch_d();
-	invalidator_drain(session.invalidator);
-	CHECK(!d->watched);
-	teardown();
-}
-
 static void await_drop(const struct inode *inode)
 {
 	while (!was_dropped(inode))
 		sched_yield();
-}
-
-/* The place tells of "f" in "e" as soon as it has renamed "d", before its reply is known here. */
-static void test_a_change_told_by_the_new_path_of_a_directory_counts_after_the_rename(void)
-{
-	struct renaming renaming;
-	struct inode *root, *other;
-
-	setup();
-	root = inode_table_root(mount.inodes);
-	other = enter(root, "other", 4, S_IFREG);
-	invalidator_renaming(session.invalidator, &renaming);
-	tell_of_file("e/f", 3);
-	tell_of_file("other", 4);
-	await_drop(other); /* so "e/f" has been handled */
-	CHECK(!was_dropped(f));
-	invalidator_moved(session.invalidator, "d", "e", false, 1);
-	inode_table_renamed(mount.inodes, root, "d", root, "e", d, false);
-	invalidator_renamed(session.invalidator, &renaming);
-	invalidator_drain(session.invalidator);
-	CHECK(was_dropped(f));
-	teardown();
 }
 
 static void forget_drops(void)
@@ -272,27 +239,32 @@ static void forget_drops(void)
 	pthread_mutex_unlock(&kernel.lock);
 }
 
-static void test_a_change_waits_for_no_rename_that_began_after_it(void)
+/* The place tells of "f" in "d" as soon as it has made it, before its reply is known here. */
+static void test_a_change_of_a_name_waits_for_our_own_change_of_it(void)
 {
-	struct renaming first, second, third;
-	struct inode *root, *other, *next;
+	struct own_change own = {.name = "f"}, same = {.name = "f"}, another = {.name = "g"};
+	struct inode *other;
 
 	setup();
-	root = inode_table_root(mount.inodes);
-	other = enter(root, "other", 4, S_IFREG);
-	next = enter(root, "next", 5, S_IFREG);
-	invalidator_renaming(session.invalidator, &first);
-	invalidator_renaming(session.invalidator, &second);
-	tell_of_file("other", 4);
-	await_drop(other);
-	tell_of_file("next", 5);
-	await_drop(next); /* so the thread is done with "other" */
-	invalidator_renaming(session.invalidator, &third);
-	invalidator_renamed(session.invalidator, &second);
+	own.directory = same.directory = another.directory = d->id;
+	other = enter(inode_table_root(mount.inodes), "other", 4, S_IFREG);
+	invalidator_own_begin(session.invalidator, &own);
+	invalidator_own_begin(session.invalidator, &same);
+	invalidator_own_begin(session.invalidator, &another);
+	tell_of_file(d, "f", 3);
+	tell_of_file(inode_table_root(mount.inodes), "f", 5);
+	tell_of_file(inode_table_root(mount.inodes), "other", 4);
+	await_drop(other); /* so the others have been looked at */
+	CHECK(!was_dropped(f));
+	invalidator_own_end(session.invalidator, &own);
 	forget_drops();
-	invalidator_renamed(session.invalidator, &first);
+	tell_of_file(inode_table_root(mount.inodes), "other", 4);
 	await_drop(other);
-	invalidator_renamed(session.invalidator, &third);
+	CHECK(!was_dropped(f));
+	invalidator_own_end(session.invalidator, &same);
+	invalidator_drain(session.invalidator);
+	CHECK(was_dropped(f));
+	invalidator_own_end(session.invalidator, &another);
 	teardown();
 }
 
@@ -340,7 +312,7 @@ static void test_a_change_without_memory_is_told_of_when_there_is_some(void)
 
 		setup();
 		memory_ends_after(lasts);
-		tell_of_file("d/f", 3);
+		tell_of_file(d, "f", 3);
 		nanosleep(&pause, NULL);
 		memory_is_back();
 		invalidator_drain(session.invalidator);
@@ -391,9 +363,7 @@ TEST_MAIN("invalidate", TEST(test_what_was_wanted_under_a_lock_is_dropped_at_the
 	TEST(test_a_lock_that_another_one_covers_drops_nothing),
 	TEST(test_a_drop_during_a_reply_that_is_installed_later_is_repeated),
 	TEST(test_a_watch_that_ended_among_too_many_changes_is_not_believed),
-	TEST(test_a_watch_that_ended_before_a_rename_is_not_believed_after_it),
-	TEST(test_a_change_told_by_the_new_path_of_a_directory_counts_after_the_rename),
-	TEST(test_a_change_waits_for_no_rename_that_began_after_it),
+	TEST(test_a_change_of_a_name_waits_for_our_own_change_of_it),
 	TEST(test_a_directory_that_was_left_among_too_many_changes_is_told_of),
 	TEST(test_a_directory_that_was_left_without_memory_is_told_of),
 	TEST(test_a_change_without_memory_is_told_of_when_there_is_some))
