@@ -194,7 +194,7 @@ int local_lock_release_owner(struct op_context *ctx, struct open_file *file, uin
 int local_watch(struct workspace *w, change_sink sink, void *user);
 int local_watch_directory(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, bool *ret_watched);
-void local_unwatch(struct workspace *w, const char *path);
+void local_unwatch(struct workspace *w, const struct object_ref *directory);
 int local_exec(struct op_context *ctx, struct workspace *w, const struct exec_request *request,
 	struct process **ret_process);
 int local_process_next(struct op_context *ctx, struct process *process, void *buffer, size_t size,

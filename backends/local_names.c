@@ -135,11 +135,12 @@ int local_readdir(struct op_context *ctx, struct workspace *workspace,
 	r = local_stat_fd(fd, &attributes);
 	if (r == 0)
 		r = local_check_id(&directory->id, &attributes);
-	if (r == 0 && watch && watcher)
-		since = watcher_add(watcher, fd, directory->path, &attributes.id);
 	if (r < 0)
 		return r;
 	local_draw(ctx);
+	if (watch && watcher)
+		since = watcher_add(
+			watcher, fd, directory->path, &attributes.id, &ctx->served.position);
 	r = emit_entries(ctx, fd, &attributes.id, sink, user);
 	if (r < 0)
 		return r;

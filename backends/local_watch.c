@@ -43,16 +43,16 @@ int local_watch_directory(struct op_context *ctx, struct workspace *workspace,
 		return r;
 	if (!S_ISDIR(found.attributes.mode))
 		return -ENOTDIR;
-	*ret_watched =
-		watcher && watcher_add(watcher, found.fd, directory->path, &found.attributes.id);
 	local_draw(ctx);
+	*ret_watched = watcher && watcher_add(watcher, found.fd, directory->path,
+					  &found.attributes.id, &ctx->served.position);
 	return 0;
 }
 
-void local_unwatch(struct workspace *workspace, const char *path)
+void local_unwatch(struct workspace *workspace, const struct object_ref *directory)
 {
 	struct watcher *watcher = local_from(workspace)->watcher;
 
 	if (watcher)
-		watcher_remove(watcher, path);
+		watcher_remove(watcher, &directory->id);
 }

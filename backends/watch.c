@@ -116,7 +116,7 @@ static bool leads_to(struct watcher *watcher, const char *path, const struct obj
 
 static void remove_watch(struct watcher *watcher, const struct watch_node *node)
 {
-	if (node->number >= 0)
+	if (node->number >= 0 && !node->has_ended)
 		inotify_rm_watch(watcher->inotify_fd, node->number);
 }
 
@@ -135,12 +135,14 @@ static bool follow_node(
 	const char *below = node->path + strlen(from);
 	cleanup_free char *path = NULL;
 
+	if (node->has_ended)
+		return true;
 	if (leads_to(watcher, node->path, &node->id))
 		return false;
 	if (to)
 		path = path_join(to, *below == '/' ? below + 1 : below);
 	return !path || !leads_to(watcher, path, &node->id) ||
-	       watch_table_move(&watcher->table, node, path) < 0;
+	       watch_table_move(&watcher->table, node, path, &node->id) < 0;
 }
 
 /* Puts all nodes at or below `from` right; those that are lost are dropped and told of. */
@@ -685,10 +687,8 @@ static uint64_t add_node(
 	number = inotify_add_watch(watcher->inotify_fd, proc_path, WATCH_MASK);
 	/* Watched under another path: it has been moved where nobody watched. */
 	node = number >= 0 ? watch_table_find_number(&watcher->table, number) : NULL;
-	if (node) {
-		node->id = *id;
-		return watch_table_move(&watcher->table, node, path) == 0 ? node->since : 0;
-	}
+	if (node)
+		return watch_table_move(&watcher->table, node, path, id) == 0 ? node->since : 0;
 	if (number < 0 && watcher->table.failed_count >= FAILED_MAX)
 		return 0;
 	node = watch_table_add(&watcher->table, path, id, number, shared);
@@ -699,7 +699,8 @@ static uint64_t add_node(
 	return node ? node->since : 0;
 }
 
-uint64_t watcher_add(struct watcher *watcher, int fd, const char *path, const struct object_id *id)
+uint64_t watcher_add(struct watcher *watcher, int fd, const char *path, const struct object_id *id,
+	uint64_t *ret_at)
 {
 	struct watch_node *node;
 	uint64_t since;
@@ -718,18 +719,25 @@ uint64_t watcher_add(struct watcher *watcher, int fd, const char *path, const st
 		}
 		since = add_node(watcher, fd, path, id);
 	}
+	*ret_at = position_draw();
 	pthread_mutex_unlock(&watcher->mutex);
 	return since;
 }
 
-void watcher_remove(struct watcher *watcher, const char *path)
+/* What is watched gets IN_IGNORED now, behind the events that came before. */
+void watcher_remove(struct watcher *watcher, const struct object_id *id)
 {
 	struct watch_node *node;
 
 	pthread_mutex_lock(&watcher->mutex);
-	node = watch_table_find(&watcher->table, path);
-	if (node)
-		drop_node(watcher, node);
+	while ((node = watch_table_find_id(&watcher->table, id))) {
+		if (node->number < 0) {
+			drop_node(watcher, node);
+			continue;
+		}
+		remove_watch(watcher, node);
+		watch_table_end(&watcher->table, node);
+	}
 	pthread_mutex_unlock(&watcher->mutex);
 }
 
@@ -762,6 +770,6 @@ void watcher_counts(struct watcher *watcher, uint64_t *ret_watched, uint64_t *re
 {
 	pthread_mutex_lock(&watcher->mutex);
 	*ret_unwatched = watcher->table.failed_count;
-	*ret_watched = watcher->table.node_count - watcher->table.failed_count;
+	*ret_watched = watcher->table.watched_count;
 	pthread_mutex_unlock(&watcher->mutex);
 }

@@ -4,8 +4,8 @@
  * One watch per directory, added when somebody reads it.  A thread of the watcher's own
  * reads the events, looks at what is at each name now, in that very directory, and tells the
  * sink.  Watches follow their directory when it is renamed; where that cannot be seen, or
- * nobody can look there, they are dropped and reported as CHANGE_UNWATCHED.  What is mounted
- * or unmounted in the tree is told of too.
+ * nobody can look there, they are dropped.  The end of a watch is reported as CHANGE_UNWATCHED.
+ * What is mounted or unmounted in the tree is told of too.
  * Not seen, as inotify does not say it: changes of a file through a hard link in a directory
  * that is not watched, and writes through mmap before the file is closed.
  * Threads: any, but the sink must not call watcher_drain() or watcher_free().
@@ -32,11 +32,13 @@ void watcher_free(struct watcher *watcher);
  * watched already.  Returns the position from which on every change of what is looked at is told:
  * the same each time, as long as it is watched.  0 when it cannot be watched: then it is counted,
  * and tried again with the next call.  0 also for a directory of a network file system: the sink
- * is told of what is changed by this machine, but not of what others change. */
-uint64_t watcher_add(struct watcher *watcher, int fd, const char *path, const struct object_id *id);
+ * is told of what is changed by this machine, but not of what others change.  `*ret_at` is a
+ * position drawn while it is watched: the watch ends at a higher one. */
+uint64_t watcher_add(struct watcher *watcher, int fd, const char *path, const struct object_id *id,
+	uint64_t *ret_at);
 
-/* The directory is of no interest any more. */
-void watcher_remove(struct watcher *watcher, const char *path);
+/* Ends the watch of the directory, wherever it is.  The sink is told of that by the thread. */
+void watcher_remove(struct watcher *watcher, const struct object_id *id);
 
 /* A directory has been renamed by our own hand: its watches go with it at once. */
 void watcher_renamed(struct watcher *watcher, const char *from, const char *to);

@@ -23,6 +23,13 @@ static struct watch_node **path_bucket(const struct watch_table *table, uint64_t
 	return &table->by_path[hash & (table->bucket_count - 1)];
 }
 
+static struct watch_node **id_bucket(const struct watch_table *table, const struct object_id *id)
+{
+	uint64_t hash = (id->inode ^ hash_seed()) * 0x9e3779b97f4a7c15U;
+
+	return &table->by_id[hash >> 32 & (table->bucket_count - 1)];
+}
+
 static struct watch_node **number_bucket(const struct watch_table *table, int number)
 {
 	return &table->by_number[(unsigned)number & (table->bucket_count - 1)];
@@ -44,6 +51,7 @@ void watch_table_done(struct watch_table *table)
 			watch_node_free(node);
 		}
 	free(table->by_path);
+	free(table->by_id);
 	free(table->by_number);
 	*table = (struct watch_table){0};
 }
@@ -51,12 +59,32 @@ void watch_table_done(struct watch_table *table)
 static void link_node(struct watch_table *table, struct watch_node *node)
 {
 	struct watch_node **path = path_bucket(table, node->path_hash);
+	struct watch_node **id = id_bucket(table, &node->id);
 	struct watch_node **number = number_bucket(table, node->number);
 
 	node->next_by_path = *path;
 	*path = node;
+	node->next_by_id = *id;
+	*id = node;
 	node->next_by_number = *number;
 	*number = node;
+}
+
+static void unlink_node(struct watch_table *table, struct watch_node *node)
+{
+	struct watch_node **path = path_bucket(table, node->path_hash);
+	struct watch_node **id = id_bucket(table, &node->id);
+	struct watch_node **number = number_bucket(table, node->number);
+
+	while (*path != node)
+		path = &(*path)->next_by_path;
+	*path = node->next_by_path;
+	while (*id != node)
+		id = &(*id)->next_by_id;
+	*id = node->next_by_id;
+	while (*number != node)
+		number = &(*number)->next_by_number;
+	*number = node->next_by_number;
 }
 
 static int grow(struct watch_table *table)
@@ -68,9 +96,11 @@ static int grow(struct watch_table *table)
 		return 0;
 	larger.bucket_count = count;
 	larger.by_path = calloc(count, sizeof(*larger.by_path));
+	larger.by_id = calloc(count, sizeof(*larger.by_id));
 	larger.by_number = calloc(count, sizeof(*larger.by_number));
-	if (!larger.by_path || !larger.by_number) {
+	if (!larger.by_path || !larger.by_id || !larger.by_number) {
 		free(larger.by_path);
+		free(larger.by_id);
 		free(larger.by_number);
 		return table->bucket_count ? 0 : -ENOMEM;
 	}
@@ -82,6 +112,7 @@ static int grow(struct watch_table *table)
 			link_node(&larger, node);
 		}
 	free(table->by_path);
+	free(table->by_id);
 	free(table->by_number);
 	*table = larger;
 	return 0;
@@ -92,8 +123,18 @@ struct watch_node *watch_table_find(struct watch_table *table, const char *path)
 	uint64_t hash = hash_path(path);
 	struct watch_node *node = table->bucket_count ? *path_bucket(table, hash) : NULL;
 
-	while (node && (node->path_hash != hash || strcmp(node->path, path) != 0))
+	while (node &&
+		(node->has_ended || node->path_hash != hash || strcmp(node->path, path) != 0))
 		node = node->next_by_path;
+	return node;
+}
+
+struct watch_node *watch_table_find_id(struct watch_table *table, const struct object_id *id)
+{
+	struct watch_node *node = table->bucket_count ? *id_bucket(table, id) : NULL;
+
+	while (node && (node->has_ended || !object_id_equal(&node->id, id)))
+		node = node->next_by_id;
 	return node;
 }
 
@@ -106,9 +147,10 @@ struct watch_node *watch_table_find_number(struct watch_table *table, int number
 	return node;
 }
 
-static bool is_failed(const struct watch_node *node)
+/* Where it is counted. */
+static size_t *count_of(struct watch_table *table, const struct watch_node *node)
 {
-	return node->number < 0 || node->is_shared;
+	return node->number < 0 || node->is_shared ? &table->failed_count : &table->watched_count;
 }
 
 struct watch_node *watch_table_add(struct watch_table *table, const char *path,
@@ -132,45 +174,37 @@ struct watch_node *watch_table_add(struct watch_table *table, const char *path,
 	}
 	link_node(table, node);
 	table->node_count++;
-	table->failed_count += is_failed(node);
+	++*count_of(table, node);
 	return node;
 }
 
-static void unlink_by_path(struct watch_table *table, struct watch_node *node)
+void watch_table_end(struct watch_table *table, struct watch_node *node)
 {
-	struct watch_node **at = path_bucket(table, node->path_hash);
-
-	while (*at != node)
-		at = &(*at)->next_by_path;
-	*at = node->next_by_path;
+	if (!node->has_ended)
+		--*count_of(table, node);
+	node->has_ended = true;
 }
 
 void watch_table_take(struct watch_table *table, struct watch_node *node)
 {
-	struct watch_node **at = number_bucket(table, node->number);
-
-	while (*at != node)
-		at = &(*at)->next_by_number;
-	*at = node->next_by_number;
-	unlink_by_path(table, node);
+	watch_table_end(table, node);
+	unlink_node(table, node);
 	table->node_count--;
-	table->failed_count -= is_failed(node);
 }
 
-int watch_table_move(struct watch_table *table, struct watch_node *node, const char *path)
+int watch_table_move(struct watch_table *table, struct watch_node *node, const char *path,
+	const struct object_id *id)
 {
 	char *copy = strdup(path);
-	struct watch_node **bucket;
 
 	if (!copy)
 		return -ENOMEM;
-	unlink_by_path(table, node);
+	unlink_node(table, node);
 	free(node->path);
 	node->path = copy;
 	node->path_hash = hash_path(copy);
-	bucket = path_bucket(table, node->path_hash);
-	node->next_by_path = *bucket;
-	*bucket = node;
+	node->id = *id;
+	link_node(table, node);
 	return 0;
 }
 

@@ -60,21 +60,22 @@ struct inode *inode_make(struct inode_table *t, const struct attributes *attribu
 static void remember_forgotten(struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
 	struct path_string path;
+	bool has_path;
 	struct forgotten *entry;
 	size_t size;
 
-	if ((!inode->watched && !inode->watch_losses) ||
-		name_build_path(t, inode, NULL, false, &path) < 0)
+	if ((!inode->watched && !inode->watch_losses) || inode->is_former)
 		return;
-	size = strlen(path.path) + 1;
+	has_path = name_build_path(t, inode, NULL, false, &path) == 0;
+	size = has_path ? strlen(path.path) + 1 : 1;
 	entry = malloc(sizeof(*entry) + size);
 	if (entry) {
-		entry->spare = NULL;
-		memcpy(entry->path, path.path, size);
-		entry->next = *list;
+		*entry = (struct forgotten){.next = *list, .id = inode->id};
+		memcpy(entry->path, has_path ? path.path : "", size);
 		*list = entry;
 	}
-	path_string_done(&path);
+	if (has_path)
+		path_string_done(&path);
 }
 
 static void forget_hash(struct inode_table *t, struct inode *inode)
@@ -136,7 +137,8 @@ void inode_report_forgotten(struct inode_table *t, struct forgotten *list)
 		if (list->spare)
 			handle_close_spare(list->spare);
 		else
-			t->forgotten(t->user, list->path);
+			t->forgotten(
+				t->user, &(struct object_ref){.path = list->path, .id = list->id});
 		free(list);
 		list = next;
 	}
@@ -154,8 +156,8 @@ static bool shrink(struct inode_table *t)
 	return true;
 }
 
-int inode_table_new(const struct attributes *root, void (*forgotten)(void *user, const char *path),
-	void *user, struct inode_table **ret_table)
+int inode_table_new(const struct attributes *root, inode_forgotten forgotten, void *user,
+	struct inode_table **ret_table)
 {
 	struct inode_table *t = calloc(1, sizeof(*t));
 	struct inode_note note;

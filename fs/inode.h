@@ -126,10 +126,13 @@ struct path_string {
 };
 void path_string_done(struct path_string *path);
 
-/* `root`: attributes of the workspace's root.  `forgotten` is called, without a lock, with
- * the path of each directory that the kernel forgot and that is, or was once, watched. */
-int inode_table_new(const struct attributes *root, void (*forgotten)(void *user, const char *path),
-	void *user, struct inode_table **ret_table);
+/* A directory that the kernel forgot and that is, or was once, watched; "" where it has no path.
+ * Called without a lock. */
+typedef void (*inode_forgotten)(void *user, const struct object_ref *directory);
+
+/* `root`: attributes of the workspace's root. */
+int inode_table_new(const struct attributes *root, inode_forgotten forgotten, void *user,
+	struct inode_table **ret_table);
 void inode_table_free(struct inode_table *table); /* NULL is fine */
 
 struct inode *inode_table_root(struct inode_table *table); /* without a reference */

@@ -47,7 +47,7 @@ struct inode_table {
 	struct open_handle *spares; /* whose time is over first comes first */
 	struct open_handle **last_spare;
 	struct removal removals[REMOVALS];
-	void (*forgotten)(void *user, const char *path);
+	inode_forgotten forgotten;
 	void *user;
 };
 
@@ -55,6 +55,7 @@ struct inode_table {
 struct forgotten {
 	struct forgotten *next;
 	struct open_handle *spare;
+	struct object_id id;
 	char path[];
 };
 

@@ -275,16 +275,16 @@ static int serve(struct session *s, void (*ready)(void *user), void *user)
 	return r;
 }
 
-static void directory_forgotten(void *user, const char *path)
+static void directory_forgotten(void *user, const struct object_ref *directory)
 {
 	struct session *s = user;
 	struct inode *inode;
 
-	workspace_unwatch(s->mount->workspace, path);
+	workspace_unwatch(s->mount->workspace, directory);
 	/* Somebody may have found it again, and believe it to be watched. */
-	inode = inode_table_find(s->mount->inodes, path);
+	inode = inode_table_find_id(s->mount->inodes, &directory->id);
 	if (inode && s->invalidator)
-		invalidator_unwatched(s->invalidator, &inode->id);
+		invalidator_unwatched(s->invalidator, &directory->id);
 	inode_table_unref(s->mount->inodes, inode);
 }
 

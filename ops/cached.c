@@ -144,24 +144,23 @@ static int cached_watch(struct workspace *w, change_sink sink, void *user)
 
 /* The kernel forgot the directory, but we have not: it stays watched as long as we believe
  * what we know of it. */
-static void cached_unwatch(struct workspace *w, const char *path)
+static void cached_unwatch(struct workspace *w, const struct object_ref *directory)
 {
 	struct cached *c = cached_of(w);
 	const struct node *node;
-	struct directory *d;
-	bool believed;
+	bool believed = false;
 
 	pthread_mutex_lock(&c->lock);
-	node = tree_find(c, path, strlen(path));
-	believed = node && node->directory && node->directory->watched;
-	d = believed ? node->directory : cached_note_unwatched(c, path);
-	if (d) {
-		d->heard = false;
-		d->quiet = true;
+	node = tree_find(c, directory->path, strlen(directory->path));
+	if (node && node->directory && node->state == NODE_PRESENT &&
+		object_id_equal(&node->attributes.id, &directory->id)) {
+		node->directory->heard = false;
+		node->directory->quiet = true;
+		believed = node->directory->watched;
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (!believed)
-		workspace_unwatch(c->inner, path);
+		workspace_unwatch(c->inner, directory);
 }
 
 static void cached_status(struct workspace *w, struct workspace_status *ret_status)

@@ -303,7 +303,7 @@ static void unwatch(struct cached *c, struct unheard *unheard, uint64_t at, chan
 		.directory = unheard->id,
 		.at = at};
 
-	workspace_unwatch(c->inner, unheard->path);
+	workspace_unwatch(c->inner, &(struct object_ref){.path = unheard->path, .id = unheard->id});
 	if (sink)
 		sink(c->sink_user, &change);
 	free(unheard->path);

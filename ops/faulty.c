@@ -614,9 +614,9 @@ static int faulty_watch_directory(struct op_context *ctx, struct workspace *w,
 	return workspace_watch_directory(ctx, faulty_of(w)->inner, directory, ret_watched);
 }
 
-static void faulty_unwatch(struct workspace *w, const char *path)
+static void faulty_unwatch(struct workspace *w, const struct object_ref *directory)
 {
-	workspace_unwatch(faulty_of(w)->inner, path);
+	workspace_unwatch(faulty_of(w)->inner, directory);
 }
 
 static void faulty_status(struct workspace *w, struct workspace_status *ret_status)

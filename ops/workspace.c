@@ -545,8 +545,8 @@ int workspace_watch_directory(struct op_context *ctx, struct workspace *w,
 	return r;
 }
 
-void workspace_unwatch(struct workspace *w, const char *path)
+void workspace_unwatch(struct workspace *w, const struct object_ref *directory)
 {
-	if (w->ops->unwatch)
-		w->ops->unwatch(w, path);
+	if (w->ops->unwatch && directory->id.inode)
+		w->ops->unwatch(w, directory);
 }

@@ -271,7 +271,8 @@ struct change {
 				     * say of their object counts.  CHANGE_UNWATCHED: that
 				     * directory. CHANGE_RESCAN: inode 0 */
 	uint64_t at;                /* position of the look; of CHANGE_RESCAN: drawn after the last
-				     * event that was lost; never less than in an earlier change */
+				     * event that was lost; of CHANGE_UNWATCHED: after the end of
+				     * the watch; never less than in an earlier change */
 	bool exists; /* CHANGE_ENTRY: what is at the path now, read after the event ... */
 	struct attributes attributes; /* ... valid when it exists */
 	const uint8_t *hash; /* 16 bytes xxh3-128 (canonical) of the content of a regular file in
@@ -341,7 +342,8 @@ struct workspace_ops {
 	/* Required.  All entries of a directory with full attributes, "." and ".." left out,
 	 * in any order.  An entry that vanishes meanwhile is left out.  With `watch`, the
 	 * directory is watched before it is read; `*ret_since`: events tell of what is looked at
-	 * from this position on (that of the listing is not below it); 0: it is not watched. */
+	 * from this position on (that of the listing is not below it, and an end of the watch that
+	 * comes later is above that); 0: it is not watched. */
 	int (*readdir)(struct op_context *ctx, struct workspace *w,
 		const struct object_ref *directory, bool watch, dir_entry_sink sink, void *user,
 		uint64_t *ret_since);
@@ -509,9 +511,11 @@ struct workspace_ops {
 	int (*watch_directory)(struct op_context *ctx, struct workspace *w,
 		const struct object_ref *directory, bool *ret_watched);
 
-	/* Optional (NULL: nothing to do).  The kernel above forgot the directory: stop
-	 * watching it.  Asynchronous; cannot fail. */
-	void (*unwatch)(struct workspace *w, const char *path);
+	/* Optional (NULL: nothing to do).  The kernel above forgot the directory: stop watching
+	 * it, wherever it is.  Its id says which one (inode 0: none), the path only where it was.
+	 * The end of the watch is told as any other is (CHANGE_UNWATCHED); a decorator that needs
+	 * the watch itself may keep it.  Asynchronous; cannot fail. */
+	void (*unwatch)(struct workspace *w, const struct object_ref *directory);
 };
 
 /* First members of every implementation's own structs; set by it. */
@@ -614,4 +618,4 @@ void workspace_process_free(struct process *process); /* NULL is fine */
 int workspace_watch(struct workspace *w, change_sink sink, void *user);
 int workspace_watch_directory(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, bool *ret_watched);
-void workspace_unwatch(struct workspace *w, const char *path);
+void workspace_unwatch(struct workspace *w, const struct object_ref *directory);

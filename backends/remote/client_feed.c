@@ -43,12 +43,14 @@ static struct watched_directory *take_out(struct watch_set *set, struct watched_
 	return directory;
 }
 
-/* `id` NULL: whichever is there. */
-static void watch_set_remove(struct watch_set *set, const char *path, const struct object_id *id)
+/* A watch has ended, maybe one before the present one.  Who asked by the path alone may not know
+ * the id. */
+static void watch_set_remove(struct watch_set *set, const struct change *end)
 {
-	struct watched_directory **slot = watch_slot(set, path);
+	struct watched_directory **slot = watch_slot(set, end->path);
 
-	if (*slot && (!id || object_id_equal(&(*slot)->id, id)))
+	if (*slot && (*slot)->since <= end->at &&
+		(!(*slot)->id.inode || object_id_equal(&(*slot)->id, &end->directory)))
 		free(take_out(set, slot));
 }
 
@@ -97,7 +99,7 @@ static void deliver(struct remote *remote, const struct change *change)
 {
 	if (change->kind == CHANGE_UNWATCHED) {
 		pthread_mutex_lock(&remote->lock);
-		watch_set_remove(remote->watched, change->path, &change->directory);
+		watch_set_remove(remote->watched, change);
 		pthread_mutex_unlock(&remote->lock);
 	}
 	if (change->kind == CHANGE_ENTRY && change->exists)
@@ -439,17 +441,13 @@ int remote_watch(struct workspace *w, change_sink sink, void *user)
 	return r < 0 ? r : ask_for_feed(remote);
 }
 
-void remote_unwatch(struct workspace *w, const char *path)
+void remote_unwatch(struct workspace *w, const struct object_ref *directory)
 {
 	struct remote *remote = remote_of(w);
 	struct wire_writer writer;
 
-	pthread_mutex_lock(&remote->lock);
-	if (remote->watched)
-		watch_set_remove(remote->watched, path, NULL);
-	pthread_mutex_unlock(&remote->lock);
 	lane_writer_init(&writer);
-	wire_put_string(&writer, path);
+	wire_put_object_id(&writer, &directory->id);
 	lane_send(remote->lane, LANE_URGENT, FRAME_UNWATCH, 0, &writer);
 }
 

@@ -343,7 +343,7 @@ void remote_session_forget(struct remote *remote); /* it has been told to end */
 
 int remote_feed_start(struct remote *remote, change_sink sink, void *user);
 int remote_watch(struct workspace *w, change_sink sink, void *user);
-void remote_unwatch(struct workspace *w, const char *path);
+void remote_unwatch(struct workspace *w, const struct object_ref *directory);
 int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size);
 void remote_feed_lost(struct remote *remote); /* a new session */
 void remote_feed_stop(struct remote *remote);

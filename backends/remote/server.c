@@ -417,10 +417,11 @@ void server_wait_for_closes(struct job *job)
 
 static int take_unwatch(struct server *server, struct wire_reader *in)
 {
-	const char *path = wire_get_path(in);
+	struct object_ref directory = {.path = ""}; /* where it was, we do not know */
 
+	wire_get_object_id(in, &directory.id);
 	if (!in->failed)
-		workspace_unwatch(server->workspace, path);
+		workspace_unwatch(server->workspace, &directory);
 	return wire_reader_finish(in);
 }
 

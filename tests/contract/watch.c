@@ -34,6 +34,19 @@ static void watch(struct fixture *f, const char *path)
 	CHECK(since > 0);
 }
 
+static struct object_ref directory_at(struct fixture *f, const char *path)
+{
+	CHECK_RC(0, stat_of(f, path, &f->a));
+	return (struct object_ref){.path = path, .id = f->a.id};
+}
+
+static void unwatch(struct fixture *f, const char *path)
+{
+	struct object_ref directory = directory_at(f, path);
+
+	workspace_unwatch(f->w, &directory);
+}
+
 PROMISE(changes_behind_the_back_are_reported)
 {
 	struct seen_change change;
@@ -106,7 +119,7 @@ PROMISE(a_directory_can_be_watched_before_it_is_read)
 	forget_changes();
 	CHECK_RC(0, behind(f, "printf 22 > d/f"));
 	CHECK(await_change(CHANGE_ENTRY, "d/f", &change));
-	workspace_unwatch(f->w, "d");
+	unwatch(f, "d");
 	CHECK_RC(0, watch_without_reading(f, "d", &watched));
 	CHECK(watched);
 	CHECK_RC(0, behind(f, "echo > d/g"));
@@ -178,12 +191,34 @@ PROMISE(an_unwatched_directory_is_quiet)
 	CHECK_RC(0, make_directory(f, "d"));
 	watch(f, "");
 	watch(f, "d");
-	workspace_unwatch(f->w, "d");
+	unwatch(f, "d");
 	usleep(200000);
 	forget_changes();
 	CHECK_RC(0, behind(f, "echo > d/f && echo > after"));
 	CHECK(await_change(CHANGE_ENTRY, "after", &change));
 	CHECK(!was_changed("d/f"));
+}
+
+/* The kernel forgets a directory that others have moved away, and another to its place. */
+PROMISE(the_directory_that_was_meant_is_unwatched)
+{
+	struct object_ref meant;
+	struct seen_change change;
+
+	if (!is_watchable(f))
+		return;
+	CHECK_RC(0, make_directory(f, "p"));
+	CHECK_RC(0, make_directory(f, "r"));
+	watch(f, "");
+	watch(f, "p");
+	watch(f, "r");
+	meant = directory_at(f, "p");
+	CHECK_RC(0, behind(f, "mv p q && mv r p && echo > p/before"));
+	CHECK(await_change(CHANGE_ENTRY, "p/before", &change));
+	workspace_unwatch(f->w, &meant);
+	CHECK_RC(0, stat_of(f, "p", &f->a)); /* asked after that */
+	CHECK_RC(0, behind(f, "echo > p/after"));
+	CHECK(await_change(CHANGE_ENTRY, "p/after", &change));
 }
 
 PROMISE(scan_watches_what_it_covers)
@@ -242,5 +277,5 @@ TEST_GROUP(watch_promises, TEST(changes_behind_the_back_are_reported),
 	TEST(a_directory_can_be_watched_before_it_is_read),
 	TEST(directories_keep_being_watched_when_they_move), TEST(own_renames_keep_the_watch_right),
 	TEST(a_removed_directory_is_unwatched), TEST(an_unwatched_directory_is_quiet),
-	TEST(scan_watches_what_it_covers), TEST(exec_ends_after_its_changes_were_reported),
-	TEST(there_is_one_sink));
+	TEST(the_directory_that_was_meant_is_unwatched), TEST(scan_watches_what_it_covers),
+	TEST(exec_ends_after_its_changes_were_reported), TEST(there_is_one_sink));

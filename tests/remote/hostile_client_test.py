@@ -144,7 +144,8 @@ def test_answers_to_what_was_never_asked():
             a.lane.send(kind, 4711, p.number(0xFFFFFFFF))
         for kind in (p.CANCEL, p.KILL, p.INPUT):
             a.lane.send(kind, 4711)
-        a.lane.send(p.UNWATCH, 0, p.string(b"never/watched"))
+        for number in 0, 4711, 1 << 63:
+            a.lane.send(p.UNWATCH, 0, p.object_id((number, number, number)))
         a.is_alive()
 
 

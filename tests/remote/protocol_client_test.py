@@ -639,16 +639,21 @@ def test_exec_on_a_terminal():
 # ---- Changes, and the connection -----------------------------------------------------------------------
 
 
-def changes_until(name, after=[0]):
+def next_change(after=[0]):
+    r = p.Reader(client.next_of(p.CHANGE).payload)
+    kind, path, directory, position, exists = r.number(), r.path(), r.object_id(), r.number(), r.number()
+    attributes = r.attributes() if exists else None
+    if exists and r.number():
+        r.raw(16)
+    r.end()
+    same(True, position > 0 and position >= after[0])
+    after[0] = position
+    return kind, path, directory, position, attributes
+
+
+def changes_until(name):
     while True:
-        r = p.Reader(client.next_of(p.CHANGE).payload)
-        kind, path, directory, position, exists = r.number(), r.path(), r.object_id(), r.number(), r.number()
-        attributes = r.attributes() if exists else None
-        if exists and r.number():
-            r.raw(16)
-        r.end()
-        same(True, position > 0 and position >= after[0])
-        after[0] = position
+        kind, path, directory, _, attributes = next_change()
         if path == name and kind == 0:
             same(getattr_of(os.path.dirname(name)).id, directory)
             return attributes
@@ -669,7 +674,23 @@ def test_changes():
     os.unlink(at(b"watched/new"))
     while changes_until(b"watched/new"):
         pass
-    client.lane.send(p.UNWATCH, 0, p.string(b"watched"))
+    os.mkdir(at(b"other"))
+    client.lane.send(p.UNWATCH, 0, p.object_id(getattr_of(b"other").id))  # is not watched
+    answer = client.call(p.READDIR, p.target(b"watched") + p.number(1))
+    same(since, answer.body.number())
+    unwatched = getattr_of(b"watched").id
+    client.call(p.READDIR, p.target(b"") + p.number(1))  # so that it is seen where they go
+    os.rename(at(b"watched"), at(b"moved"))
+    os.rename(at(b"other"), at(b"watched"))
+    other_since = client.call(p.READDIR, p.target(b"watched") + p.number(1)).body.number()
+    client.lane.send(p.UNWATCH, 0, p.object_id(unwatched))
+    ends = []
+    while not ends:
+        kind, _, directory, position, _ = next_change()
+        ends += [(directory, position)] if kind == 2 else []
+    same(unwatched, ends[0][0])
+    same(True, ends[0][1] > answer.position)
+    same(other_since, client.call(p.READDIR, p.target(b"watched") + p.number(1)).body.number())
 
 
 def test_ping():

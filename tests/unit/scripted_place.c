@@ -643,15 +643,24 @@ static int scripted_watch(struct workspace *w, change_sink sink, void *user)
 	return 0;
 }
 
-static void scripted_unwatch(struct workspace *w, const char *path)
+static void scripted_unwatch(struct workspace *w, const struct object_ref *directory)
 {
-	struct object *object;
+	struct change end = {
+		.kind = CHANGE_UNWATCHED, .path = directory->path, .directory = directory->id};
 
 	(void)w;
 	pthread_mutex_lock(&lock);
-	if (walk(path, strlen(path), &object) == 0)
+	for (size_t i = 0; i < OBJECTS; i++) {
+		struct object *object = &place.objects[i];
+
+		if (!object->watched_since || is_other(object, &directory->id))
+			continue;
 		object->watched_since = 0;
+		end.at = position_draw();
+	}
 	pthread_mutex_unlock(&lock);
+	if (end.at && place.sink)
+		place.sink(place.sink_user, &end);
 }
 
 static const struct workspace_ops scripted_ops = {

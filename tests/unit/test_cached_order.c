@@ -412,7 +412,8 @@ static void test_what_is_in_a_directory_that_is_listed_again_is_told(void)
 	uint64_t since = 0;
 
 	setup();
-	workspace_unwatch(w, "d");
+	CHECK_RC(0, look("d"));
+	workspace_unwatch(w, &(struct object_ref){.path = "d", .id = seen.id});
 	CHECK_RC(0, workspace_open_file(&context, w, &OBJECT_AT("d/a"), O_RDWR, &file, &seen));
 	CHECK_RC(4, workspace_write(&context, file, "data", 4, 0));
 	CHECK_RC(0, workspace_readdir(

@@ -117,10 +117,17 @@ static int place_watch(struct workspace *place, change_sink sink, void *user)
 	return 0;
 }
 
-static void place_unwatch(struct workspace *place, const char *path)
+/* And tells of the end, as every place does. */
+static void place_unwatch(struct workspace *place, const struct object_ref *directory)
 {
+	const struct change end = {.kind = CHANGE_UNWATCHED,
+		.path = directory->path,
+		.directory = directory->id,
+		.at = position_draw()};
+
 	(void)place;
-	is_watched_there[*path ? atoi(path + 1) : 0] = false;
+	is_watched_there[*directory->path ? atoi(directory->path + 1) : 0] = false;
+	place_sink(place_user, &end);
 }
 
 static const struct workspace_ops place_ops = {
@@ -172,6 +179,11 @@ static bool is_watched(const char *path)
 	return watched;
 }
 
+static void unwatch(const char *path, uint64_t number)
+{
+	workspace_unwatch(w, &(struct object_ref){.path = path, .id = {.inode = number}});
+}
+
 static bool new_is_watched;
 static int look_in_new;
 
@@ -211,7 +223,7 @@ static void test_what_is_forgotten_is_not_watched(void)
 	CHECK(is_watched_there[1]);
 	CHECK(watches() <= 2); /* that, and the first directory that was too much */
 	CHECK(told_of_watches >= 40);
-	workspace_unwatch(w, "d1");
+	unwatch("d1", 100);
 	CHECK(!is_watched_there[1]);
 	teardown();
 }
@@ -241,7 +253,7 @@ static void test_what_is_forgotten_without_memory_is_not_watched(void)
 
 static void unwatch_d5(void)
 {
-	workspace_unwatch(w, "d5");
+	unwatch("d5", 104);
 }
 
 /* The kernel forgets what nobody here knew any more, and which somebody is reading again. */

@@ -10,10 +10,13 @@
 
 static char last_forgotten[64];
 
-static void keep_forgotten(void *user, const char *path)
+static struct object_id last_forgotten_id;
+
+static void keep_forgotten(void *user, const struct object_ref *directory)
 {
 	(void)user;
-	snprintf(last_forgotten, sizeof(last_forgotten), "%s", path);
+	snprintf(last_forgotten, sizeof(last_forgotten), "%s", directory->path);
+	last_forgotten_id = directory->id;
 }
 
 static struct attributes object(uint64_t number, uint32_t mode)
@@ -227,6 +230,7 @@ static void test_a_forgotten_directory_is_told_of_though_its_watch_was_lost(void
 	CHECK(!b->watched);
 	inode_table_forget(table, b, 1);
 	CHECK_STRING("a/b", last_forgotten);
+	CHECK(last_forgotten_id.inode == 3);
 	inode_table_free(table);
 }
 

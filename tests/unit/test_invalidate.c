@@ -155,10 +155,10 @@ static void tell_of_file(const struct inode *directory, const char *name, uint64
 
 /* ---- What the tests do ---------------------------------------------------------------- */
 
-static void ignore_forgotten(void *user, const char *path)
+static void ignore_forgotten(void *user, const struct object_ref *directory)
 {
 	(void)user;
-	(void)path;
+	(void)directory;
 }
 
 static struct inode *enter(struct inode *parent, const char *name, uint64_t number, uint32_t mode)

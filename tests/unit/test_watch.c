@@ -13,7 +13,7 @@
 #include "tests/check.h"
 
 /* More than the kernel keeps for one reader. */
-enum { EVENTS = 20000 };
+enum { EVENTS = 20000, ENTRIES_SEEN = 48 };
 
 static char directory[] = "/tmp/test-watch-XXXXXX";
 static pthread_mutex_t hold = PTHREAD_MUTEX_INITIALIZER;
@@ -37,7 +37,7 @@ static void note(const struct change *change)
 	pthread_mutex_lock(&seen_lock);
 	at_went_back = at_went_back || change->at < last_at;
 	last_at = change->at;
-	if (seen_count < array_size(seen)) {
+	if (seen_count < (change->kind == CHANGE_ENTRY ? ENTRIES_SEEN : array_size(seen))) {
 		struct seen *s = &seen[seen_count++];
 
 		*s = (struct seen){.kind = change->kind,
@@ -85,6 +85,21 @@ static uint64_t watch(struct workspace *w, const char *path)
 	op_context_init(&ctx);
 	CHECK_RC(0, workspace_readdir(&ctx, w, &OBJECT_AT(path), true, ignore_entry, NULL, &since));
 	return since;
+}
+
+static struct object_id id_of(struct workspace *w, const char *path)
+{
+	struct attributes attributes = {0};
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	CHECK_RC(0, workspace_getattr(&ctx, w, &OBJECT_AT(path), &attributes));
+	return attributes.id;
+}
+
+static void unwatch(struct workspace *w, const char *path)
+{
+	workspace_unwatch(w, &(struct object_ref){.path = path, .id = id_of(w, path)});
 }
 
 static void make_and_remove_files(unsigned count)
@@ -194,16 +209,6 @@ static void touch(const char *name)
 	CHECK_RC(0, mknod(at(name), S_IFREG | 0600, 0));
 }
 
-static struct object_id id_of(struct workspace *w, const char *path)
-{
-	struct attributes attributes = {0};
-	struct op_context ctx;
-
-	op_context_init(&ctx);
-	CHECK_RC(0, workspace_getattr(&ctx, w, &OBJECT_AT(path), &attributes));
-	return attributes.id;
-}
-
 /* Holds up the thread of the watcher: it has read what was before, and nothing of what comes. */
 static void hold_watcher(const char *name)
 {
@@ -224,7 +229,7 @@ static void go_on(void)
 static void test_a_directory_is_watched_since_the_same_position_until_it_is_not(void)
 {
 	struct workspace *w = open_workspace();
-	uint64_t since = watch(w, "a"), again;
+	uint64_t since = watch(w, "a"), last, again;
 	struct object_id id = id_of(w, "a");
 	struct seen found;
 
@@ -234,9 +239,16 @@ static void test_a_directory_is_watched_since_the_same_position_until_it_is_not(
 	touch("a/f");
 	CHECK(await_seen(CHANGE_ENTRY, "a/f", &found));
 	CHECK(found.exists && found.at > since && object_id_equal(&found.directory, &id));
-	workspace_unwatch(w, "a");
+	unwatch(w, ""); /* which is not watched */
+	CHECK(watch(w, "a") == since);
+	last = found.at;
+	unwatch(w, "a");
 	again = watch(w, "a");
-	CHECK(again > found.at);
+	CHECK(again > last);
+	CHECK(await_seen(CHANGE_UNWATCHED, "a", &found));
+	CHECK(found.at > last && object_id_equal(&found.directory, &id));
+	CHECK(watch(w, "a") == again);
+	CHECK(!find(CHANGE_UNWATCHED, "", &found));
 	workspace_free(w);
 	CHECK(!at_went_back);
 	unlink(at("a/f"));
@@ -340,6 +352,60 @@ static void test_two_directories_at_a_path_are_watched_for_themselves(void)
 	unlink(at("a/y"));
 }
 
+/* Others move one away and the other to its place; then the first is of no interest any more. */
+static void test_the_watch_of_the_directory_that_was_meant_ends(void)
+{
+	struct workspace *w = open_workspace();
+	struct object_ref meant = {.path = "a", .id = id_of(w, "a")};
+	struct object_id other = id_of(w, "b");
+	uint64_t since = watch(w, "a"), since_other = watch(w, "b");
+	struct seen found;
+
+	CHECK(watch(w, "") > 0);
+	forget();
+	CHECK_RC(0, rename(at("a"), at("moved")));
+	CHECK_RC(0, rename(at("b"), at("a")));
+	touch("a/x");
+	CHECK(await_seen(CHANGE_ENTRY, "a/x", &found));
+	workspace_unwatch(w, &meant);
+	CHECK(await_seen(CHANGE_UNWATCHED, "moved", &found));
+	CHECK(found.at > since && object_id_equal(&found.directory, &meant.id));
+	touch("a/y");
+	CHECK(await_seen(CHANGE_ENTRY, "a/y", &found));
+	CHECK(object_id_equal(&found.directory, &other));
+	CHECK(watch(w, "a") == since_other);
+	CHECK(watch(w, "moved") > found.at);
+	workspace_free(w);
+	CHECK(!at_went_back);
+	unlink(at("a/x"));
+	unlink(at("a/y"));
+	CHECK_RC(0, rename(at("a"), at("b")));
+	CHECK_RC(0, rename(at("moved"), at("a")));
+}
+
+/* The event that says so is among those that are lost. */
+static void test_the_end_of_a_watch_is_reported_though_events_are_lost(void)
+{
+	struct workspace *w = open_workspace();
+	struct object_id id = id_of(w, "a");
+	uint64_t since = watch(w, "a");
+	struct seen found;
+
+	CHECK(watch(w, "") > 0);
+	forget();
+	hold_watcher("a/y");
+	make_and_remove_files(EVENTS);
+	unwatch(w, "a");
+	forget();
+	go_on();
+	CHECK(await_seen(CHANGE_UNWATCHED, "a", &found));
+	CHECK(found.at > since && object_id_equal(&found.directory, &id));
+	CHECK(watch(w, "a") > found.at);
+	workspace_free(w);
+	CHECK(!at_went_back);
+	unlink(at("a/y"));
+}
+
 /* In a user namespace of its own, whose bound is ours to set.  77: not possible here. */
 static int watch_too_many(void)
 {
@@ -358,8 +424,8 @@ static int watch_too_many(void)
 	workspace_status(w, &status);
 	if (status.watched_directories != 1 || status.unwatched_directories != 2)
 		return 2;
-	workspace_unwatch(w, "");
-	workspace_unwatch(w, "b");
+	unwatch(w, "");
+	unwatch(w, "b");
 	if (!watch(w, "a"))
 		return 3;
 	workspace_status(w, &status);
@@ -389,6 +455,8 @@ static const struct test_case cases[] = {
 	TEST(test_a_name_is_not_looked_for_in_another_directory),
 	TEST(test_a_watch_goes_with_its_directory_though_names_changed_before),
 	TEST(test_two_directories_at_a_path_are_watched_for_themselves),
+	TEST(test_the_watch_of_the_directory_that_was_meant_ends),
+	TEST(test_the_end_of_a_watch_is_reported_though_events_are_lost),
 };
 
 static void make_subdirectory(const char *name)
