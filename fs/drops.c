@@ -173,6 +173,10 @@ unsigned drops_reply(struct drops *d, const struct inode *inode, pid_t caller)
 {
 	unsigned number = d->reply_next;
 
+	/* The kernel asks for one after the other: what was replied before is installed. */
+	for (unsigned i = 0; i < DROPS_MAX; i++)
+		if (d->replies[i].inode == inode && !d->replies[i].is_under_way)
+			d->replies[i].inode = NULL;
 	for (unsigned i = 0; i < DROPS_MAX && d->replies[number].is_under_way; i++)
 		number = (number + 1) % DROPS_MAX;
 	d->reply_next = (number + 1) % DROPS_MAX;
