@@ -71,6 +71,7 @@ int local_setattr(struct op_context *ctx, struct workspace *workspace,
 	r = local_object_open(w, object, &found);
 	if (r < 0)
 		return r;
+	local_changing_object(w, object);
 	/* The size first, as it is what may be refused; the owner before the mode, as a change
 	 * of owner clears set-user-ID. */
 	if (mask & SET_SIZE)
@@ -125,15 +126,17 @@ int local_setxattr(struct op_context *ctx, struct workspace *workspace,
 	const struct object_ref *object, const char *name, const void *value, size_t size,
 	unsigned flags)
 {
+	const struct local_workspace *w = local_from(workspace);
 	cleanup_object struct local_object found = {.owned_fd = -1};
 	int kernel_flags = (flags & XATTR_MUST_CREATE ? XATTR_CREATE : 0) |
 			   (flags & XATTR_MUST_REPLACE ? XATTR_REPLACE : 0);
 	int r;
 
 	local_draw(ctx);
-	r = local_object_open(local_from(workspace), object, &found);
+	r = local_object_open(w, object, &found);
 	if (r < 0)
 		return r;
+	local_changing_object(w, object);
 	if (setxattr(local_fd_path(found.fd).text, name, value, size, kernel_flags) < 0)
 		return -errno;
 	local_draw(ctx);
@@ -144,13 +147,15 @@ int local_setxattr(struct op_context *ctx, struct workspace *workspace,
 int local_removexattr(struct op_context *ctx, struct workspace *workspace,
 	const struct object_ref *object, const char *name)
 {
+	const struct local_workspace *w = local_from(workspace);
 	cleanup_object struct local_object found = {.owned_fd = -1};
 	int r;
 
 	local_draw(ctx);
-	r = local_object_open(local_from(workspace), object, &found);
+	r = local_object_open(w, object, &found);
 	if (r < 0)
 		return r;
+	local_changing_object(w, object);
 	if (removexattr(local_fd_path(found.fd).text, name) < 0)
 		return -errno;
 	local_draw(ctx);

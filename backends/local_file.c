@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/watch.h"
+
 enum {
 	PASSED_FLAGS = O_ACCMODE | O_APPEND | O_SYNC | O_DSYNC | O_NOATIME,
 	/* Never wait for a fifo that took the file's place. */
@@ -12,7 +14,7 @@ enum {
 };
 
 static int file_new(struct workspace *w, int *fd, int flags, const struct attributes *attributes,
-	struct open_file **ret_file)
+	uint64_t path_hash, struct open_file **ret_file)
 {
 	struct local_file *file = malloc(sizeof(*file));
 
@@ -23,6 +25,7 @@ static int file_new(struct workspace *w, int *fd, int flags, const struct attrib
 		.fd = steal_fd(fd),
 		.access = flags & O_ACCMODE,
 		.id = attributes->id,
+		.path_hash = path_hash,
 	};
 	*ret_file = &file->base;
 	return 0;
@@ -72,6 +75,8 @@ int local_open_file(struct op_context *ctx, struct workspace *workspace,
 {
 	const struct local_workspace *w = local_from(workspace);
 	int open_flags = (flags & PASSED_FLAGS) | ALWAYS_FLAGS;
+	uint64_t path_hash = object->file ? local_file_from(object->file)->path_hash
+					  : watcher_path_hash(object->path);
 	struct attributes attributes;
 	cleanup_fd int fd = -1;
 	int r;
@@ -85,17 +90,19 @@ int local_open_file(struct op_context *ctx, struct workspace *workspace,
 	r = local_stat_fd(fd, &attributes);
 	if (r == 0)
 		r = check_opened(object, &attributes);
-	if (r == 0 && (flags & O_TRUNC))
+	if (r == 0 && (flags & O_TRUNC)) {
+		local_changing_object(w, object);
 		r = truncate_opened(ctx, fd, flags, &attributes);
+	}
 	if (r == 0)
-		r = file_new(workspace, &fd, flags, &attributes, ret_file);
+		r = file_new(workspace, &fd, flags, &attributes, path_hash, ret_file);
 	if (r == 0)
 		*ret_attributes = attributes;
 	return r;
 }
 
 static int open_new(struct op_context *ctx, struct workspace *workspace, int base_fd,
-	const char *path, int flags, uint32_t mode, struct open_file **ret_file,
+	const char *path, int flags, uint32_t mode, uint64_t path_hash, struct open_file **ret_file,
 	struct attributes *ret_attributes)
 {
 	const struct local_workspace *w = local_from(workspace);
@@ -113,7 +120,7 @@ static int open_new(struct op_context *ctx, struct workspace *workspace, int bas
 	local_draw(ctx);
 	r = local_stat_fd(fd, &attributes);
 	if (r == 0)
-		r = file_new(workspace, &fd, flags, &attributes, ret_file);
+		r = file_new(workspace, &fd, flags, &attributes, path_hash, ret_file);
 	if (r == 0)
 		*ret_attributes = attributes;
 	return r;
@@ -129,9 +136,11 @@ int local_create(struct op_context *ctx, struct workspace *workspace, const char
 	flags = (flags & PASSED_FLAGS & ~O_NOATIME) | ALWAYS_FLAGS | O_CREAT | O_EXCL;
 	local_draw(ctx);
 	r = local_parent_open(w, path, &ctx->parent, &parent);
-	if (r == 0)
-		r = open_new(ctx, workspace, parent.fd, parent.name, flags, mode, ret_file,
-			ret_attributes);
+	if (r < 0)
+		return r;
+	local_changing(w, path);
+	r = open_new(ctx, workspace, parent.fd, parent.name, flags, mode, watcher_path_hash(path),
+		ret_file, ret_attributes);
 	if (r == 0)
 		local_tell_name(ctx, &parent, &ret_attributes->id);
 	return r;
@@ -149,7 +158,7 @@ int local_create_unnamed(struct op_context *ctx, struct workspace *workspace, co
 	if (r < 0)
 		return r;
 	flags = (flags & (PASSED_FLAGS | O_EXCL) & ~O_NOATIME) | ALWAYS_FLAGS | O_TMPFILE;
-	return open_new(ctx, workspace, fd, ".", flags, mode, ret_file, ret_attributes);
+	return open_new(ctx, workspace, fd, ".", flags, mode, 0, ret_file, ret_attributes);
 }
 
 int local_close(struct op_context *ctx, struct open_file *open_file)
@@ -159,6 +168,8 @@ int local_close(struct op_context *ctx, struct open_file *open_file)
 
 	(void)ctx;
 	local_locks_forget_file(local_from(open_file->workspace)->locks, file);
+	if (file->access != O_RDONLY)
+		local_changing_file(file);
 	r = close(file->fd) < 0 && errno != EINTR ? -errno : 0;
 	free(file);
 	return r;
@@ -214,11 +225,13 @@ static void tell_written(struct op_context *ctx, int fd)
 ssize_t local_write(
 	struct op_context *ctx, struct open_file *file, const void *data, size_t size, off_t offset)
 {
-	int fd = local_file_from(file)->fd;
-	ssize_t written = write_all(fd, data, size, offset);
+	const struct local_file *f = local_file_from(file);
+	ssize_t written;
 
+	local_changing_file(f);
+	written = write_all(f->fd, data, size, offset);
 	if (written >= 0)
-		tell_written(ctx, fd);
+		tell_written(ctx, f->fd);
 	return written;
 }
 
@@ -247,6 +260,7 @@ int local_fallocate(
 	int fd = local_file_from(file)->fd;
 	int r;
 
+	local_changing_file(local_file_from(file));
 	do {
 		r = fallocate(fd, (int)mode, offset, length);
 	} while (r < 0 && errno == EINTR && !op_interrupted(ctx));
@@ -274,9 +288,10 @@ ssize_t local_copy_range(struct op_context *ctx, struct open_file *from, off_t f
 	struct open_file *to, off_t to_offset, size_t size)
 {
 	int fd = local_file_from(to)->fd;
-	ssize_t done =
-		copy_file_range(local_file_from(from)->fd, &from_offset, fd, &to_offset, size, 0);
+	ssize_t done;
 
+	local_changing_file(local_file_from(to));
+	done = copy_file_range(local_file_from(from)->fd, &from_offset, fd, &to_offset, size, 0);
 	if (done < 0)
 		return -errno;
 	tell_written(ctx, fd);

@@ -40,6 +40,7 @@ struct local_file {
 	int fd;
 	int access; /* O_ACCMODE part of the flags */
 	struct object_id id;
+	uint64_t path_hash; /* of the path by which it was opened: local_changing() */
 };
 
 struct local_workspace *local_from(struct workspace *w);
@@ -96,6 +97,11 @@ int local_check_id(const struct object_id *expected, const struct attributes *at
 
 /* The same for an open directory. */
 int local_check_directory(int fd, const struct object_id *expected);
+
+/* The call is about to change what is at the path, or a file: see watcher_changing(). */
+void local_changing(const struct local_workspace *w, const char *path);
+void local_changing_object(const struct local_workspace *w, const struct object_ref *object);
+void local_changing_file(const struct local_file *file);
 
 /* What a change left behind, where somebody wants to know (op_context.facts); after the position
  * was drawn.  Of a name: the object that it leads to (NULL: none), as the caller will believe; but

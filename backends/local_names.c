@@ -186,6 +186,8 @@ int local_link(struct op_context *ctx, struct workspace *workspace, const struct
 		r = local_parent_open(w, path, &ctx->new_parent, &parent);
 	if (r < 0)
 		return r;
+	local_changing_object(w, object);
+	local_changing(w, path);
 	if (linkat(AT_FDCWD, local_fd_path(found.fd).text, parent.fd, parent.name,
 		    AT_SYMLINK_FOLLOW) < 0)
 		return -errno;
@@ -218,6 +220,7 @@ int local_mkdir(struct op_context *ctx, struct workspace *workspace, const char 
 	r = local_parent_open(w, path, &ctx->parent, &parent);
 	if (r < 0)
 		return r;
+	local_changing(w, path);
 	{
 		cleanup_guise struct local_guise guise = local_act_as(w, ctx);
 
@@ -238,6 +241,7 @@ int local_mknod(struct op_context *ctx, struct workspace *workspace, const char 
 	r = local_parent_open(w, path, &ctx->parent, &parent);
 	if (r < 0)
 		return r;
+	local_changing(w, path);
 	{
 		cleanup_guise struct local_guise guise = local_act_as(w, ctx);
 
@@ -258,6 +262,7 @@ int local_symlink(struct op_context *ctx, struct workspace *workspace, const cha
 	r = local_parent_open(w, path, &ctx->parent, &parent);
 	if (r < 0)
 		return r;
+	local_changing(w, path);
 	{
 		cleanup_guise struct local_guise guise = local_act_as(w, ctx);
 
@@ -292,6 +297,7 @@ static int remove_name(struct op_context *ctx, const struct local_workspace *w, 
 		r = check_name(&parent, expected);
 	if (r < 0)
 		return r;
+	local_changing(w, path);
 	if (unlinkat(parent.fd, parent.name, flags) < 0)
 		return -errno;
 	local_draw(ctx);
@@ -388,8 +394,11 @@ int local_rename(struct op_context *ctx, struct workspace *workspace, const char
 		r = check_name(&old_parent, expected);
 	if (r == 0 && ctx->facts)
 		r = look_before(&old_parent, &new_parent, flags, &before);
-	if (r == 0)
-		r = rename_at(w, ctx, &old_parent, &new_parent, flags);
+	if (r < 0)
+		return r;
+	local_changing(w, from);
+	local_changing(w, to);
+	r = rename_at(w, ctx, &old_parent, &new_parent, flags);
 	if (r < 0)
 		return r;
 	local_draw(ctx);

@@ -49,6 +49,28 @@ int local_watch_directory(struct op_context *ctx, struct workspace *workspace,
 	return 0;
 }
 
+void local_changing(const struct local_workspace *w, const char *path)
+{
+	if (w->watcher)
+		watcher_changing(w->watcher, watcher_path_hash(path));
+}
+
+void local_changing_file(const struct local_file *file)
+{
+	struct watcher *watcher = local_from(file->base.workspace)->watcher;
+
+	if (watcher)
+		watcher_changing(watcher, file->path_hash);
+}
+
+void local_changing_object(const struct local_workspace *w, const struct object_ref *object)
+{
+	if (object->file)
+		local_changing_file(local_file_from(object->file));
+	else
+		local_changing(w, object->path);
+}
+
 void local_unwatch(struct workspace *workspace, const struct object_ref *directory)
 {
 	struct watcher *watcher = local_from(workspace)->watcher;

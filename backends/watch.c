@@ -1,3 +1,4 @@
+#define XXH_INLINE_ALL
 #include "backends/watch.h"
 
 #include <errno.h>
@@ -6,17 +7,20 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "backends/watch_mounts.h"
 #include "backends/watch_table.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
+#include "ops/support/hash_seed.h"
 #include "ops/support/path.h"
 #include "ops/support/position.h"
 
@@ -27,13 +31,17 @@ enum {
 	DRAIN_READS_MAX = 256,
 	MISSED_MAX = 1024,
 	FAILED_MAX = 65536,
+	OWN_SLOTS = 4096,
+	OWN_MS = 20, /* so long after a change of our own its events are echoes */
 	WATCH_MASK = IN_CREATE | IN_DELETE | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE |
 		     IN_MOVED_FROM | IN_MOVED_TO | IN_MOVE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK,
 	NAME_EVENTS = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO,
 };
 
-/* What an event is charged, and how much is credited at most: see let_events_gather(). */
+/* What an event is charged, and how much is credited at most: see read_and_gather(). */
 static const uint64_t EVENT_NS = 2000000, CREDIT_NS = 512000000;
+
+_Static_assert(BATCH_SLOTS * sizeof(struct inotify_event) >= BATCH_BYTES, "a slot for each event");
 
 /* A name that changed in a directory which was not at its path when we looked. */
 struct missed {
@@ -51,6 +59,9 @@ struct watcher {
 	int mounts_fd; /* urgent when something was mounted or unmounted; -1: cannot be told */
 	pthread_t thread;
 
+	/* By the hash of the path, of which the upper half is kept, with the time in ms. */
+	atomic_uint_fast64_t own_changes[OWN_SLOTS];
+
 	pthread_mutex_t mutex;
 	pthread_cond_t drained;
 	struct watch_table table; /* guarded by mutex, as what follows */
@@ -66,7 +77,7 @@ struct watcher {
 	size_t missed_count;
 	int touched[BATCH_SLOTS]; /* watch numbers of the directories in which names changed */
 	size_t touched_count;
-	uint64_t charged_until_ns;        /* see let_events_gather() */
+	uint64_t charged_until_ns;        /* see read_and_gather() */
 	uint32_t last_event[BATCH_SLOTS]; /* of each name in the batch: its offset + 1 */
 	_Alignas(struct inotify_event) char batch[BATCH_BYTES];
 };
@@ -373,6 +384,37 @@ static void take_touched(struct watcher *watcher)
 	watcher->touched_count = 0;
 }
 
+/* ---- Changes of our own -------------------------------------------------------------------- */
+
+uint64_t watcher_path_hash(const char *path)
+{
+	return XXH3_64bits_withSeed(path, strlen(path), hash_seed());
+}
+
+void watcher_changing(struct watcher *watcher, uint64_t path_hash)
+{
+	watcher->own_changes[path_hash % OWN_SLOTS] =
+		(path_hash & ~(uint64_t)UINT32_MAX) | (uint32_t)clock_now_ms();
+}
+
+static bool is_echo(struct watcher *watcher, const struct inotify_event *event, uint32_t now_ms)
+{
+	cleanup_free char *path = NULL;
+	struct watch_node *node;
+	uint64_t hash, own;
+
+	pthread_mutex_lock(&watcher->mutex);
+	node = watch_table_find_number(&watcher->table, event->wd);
+	if (node)
+		path = path_join(node->path, event->len ? event->name : "");
+	pthread_mutex_unlock(&watcher->mutex);
+	if (!path)
+		return false;
+	hash = watcher_path_hash(path);
+	own = watcher->own_changes[hash % OWN_SLOTS];
+	return hash >> 32 == own >> 32 && now_ms - (uint32_t)own <= OWN_MS;
+}
+
 /* ---- Batches: a name that changed many times is told of once --------------------------------- */
 
 static const struct inotify_event *event_at(const struct watcher *watcher, size_t at)
@@ -399,27 +441,24 @@ static uint32_t *slot_of(struct watcher *watcher, const struct inotify_event *ev
 	return &watcher->last_event[slot];
 }
 
-static void charge(struct watcher *watcher, size_t events)
+/* Of others. */
+static size_t count_changes(struct watcher *watcher, size_t size)
 {
-	uint64_t now_ns = clock_now_ns(), until_ns = watcher->charged_until_ns;
+	uint32_t now_ms = (uint32_t)clock_now_ms();
+	size_t count = 0;
 
-	if (until_ns + CREDIT_NS < now_ns)
-		until_ns = now_ns - CREDIT_NS;
-	until_ns += events * EVENT_NS;
-	watcher->charged_until_ns = until_ns < now_ns + EVENT_NS ? until_ns : now_ns + EVENT_NS;
+	for (size_t at = 0; at < size;
+		at += sizeof(struct inotify_event) + event_at(watcher, at)->len)
+		count += !is_echo(watcher, event_at(watcher, at), now_ms);
+	return count;
 }
 
 static void take_batch(struct watcher *watcher, size_t size)
 {
-	size_t count = 0;
-
 	memset(watcher->last_event, 0, sizeof(watcher->last_event));
 	for (size_t at = 0; at < size;
-		at += sizeof(struct inotify_event) + event_at(watcher, at)->len) {
+		at += sizeof(struct inotify_event) + event_at(watcher, at)->len)
 		*slot_of(watcher, event_at(watcher, at)) = (uint32_t)at + 1;
-		count++;
-	}
-	charge(watcher, count);
 	for (size_t at = 0; at < size;
 		at += sizeof(struct inotify_event) + event_at(watcher, at)->len)
 		follow_event(watcher, event_at(watcher, at));
@@ -431,14 +470,20 @@ static void take_batch(struct watcher *watcher, size_t size)
 	take_touched(watcher);
 }
 
+static size_t read_events(struct watcher *watcher, size_t at)
+{
+	ssize_t got = read(watcher->inotify_fd, watcher->batch + at, sizeof(watcher->batch) - at);
+
+	return got > 0 ? (size_t)got : 0;
+}
+
 static bool read_batch(struct watcher *watcher)
 {
-	ssize_t got = read(watcher->inotify_fd, watcher->batch, sizeof(watcher->batch));
+	size_t size = read_events(watcher, 0);
 
-	if (got <= 0)
-		return false;
-	take_batch(watcher, (size_t)got);
-	return true;
+	if (size)
+		take_batch(watcher, size);
+	return size;
 }
 
 /* ---- Mounts -------------------------------------------------------------------------------- */
@@ -510,17 +555,42 @@ static bool take_wake(struct watcher *watcher)
 	return stop;
 }
 
-/* Events are handled as soon as they come, unless many do: each batch wakes several threads and
- * invalidates what the kernel caches, which costs a stream of changes (untar, a log that grows)
- * several times as much as handling its events together.  So each event takes EVENT_NS from a
- * credit that grows with time; without credit, the events of EVENT_NS are handled together. */
-static void let_events_gather(struct watcher *watcher, struct pollfd *wake_fd)
+static void charge(struct watcher *watcher, size_t events)
+{
+	uint64_t now_ns = clock_now_ns(), until_ns = watcher->charged_until_ns;
+
+	if (until_ns + CREDIT_NS < now_ns)
+		until_ns = now_ns - CREDIT_NS;
+	until_ns += events * EVENT_NS;
+	watcher->charged_until_ns = until_ns < now_ns + EVENT_NS ? until_ns : now_ns + EVENT_NS;
+}
+
+static void wait_for(struct pollfd *wake_fd, uint64_t ns)
+{
+	ppoll(wake_fd, 1, &(struct timespec){.tv_nsec = (long)ns}, NULL);
+}
+
+/* Changes of others are handled as soon as they come, unless many do: each batch wakes several
+ * threads and invalidates what the kernel caches, which costs a stream of changes (a log that
+ * grows) several times as much as handling its events together.  So each event takes EVENT_NS from
+ * a credit that grows with time; without credit, the events of EVENT_NS are handled together.
+ *
+ * So are echoes, always: they are known, unless others changed the same name at the same moment. */
+static void read_and_gather(struct watcher *watcher, struct pollfd *wake_fd)
 {
 	uint64_t now_ns = clock_now_ns();
-	struct timespec wait = {.tv_nsec = (long)(watcher->charged_until_ns - now_ns)};
+	size_t size, changes;
 
 	if (watcher->charged_until_ns > now_ns)
-		ppoll(wake_fd, 1, &wait, NULL);
+		wait_for(wake_fd, watcher->charged_until_ns - now_ns);
+	size = read_events(watcher, 0);
+	changes = count_changes(watcher, size);
+	charge(watcher, changes);
+	if (size && !changes) {
+		wait_for(wake_fd, EVENT_NS);
+		size += read_events(watcher, size);
+	}
+	take_batch(watcher, size);
 }
 
 static void *watch_thread(void *user)
@@ -542,12 +612,10 @@ static void *watch_thread(void *user)
 			continue;
 		if (fds[2].revents) /* and not again before the next change */
 			take_mounts(watcher);
-		if (fds[0].revents && !fds[1].revents)
-			let_events_gather(watcher, &fds[1]);
 		if (fds[1].revents && take_wake(watcher))
 			return NULL;
 		if (fds[0].revents)
-			read_batch(watcher);
+			read_and_gather(watcher, &fds[1]);
 	}
 }
 

@@ -102,6 +102,16 @@ static void unwatch(struct workspace *w, const char *path)
 	workspace_unwatch(w, &(struct object_ref){.path = path, .id = id_of(w, path)});
 }
 
+static const char *at(const char *name)
+{
+	static char paths[4][64];
+	static unsigned next;
+	char *path = paths[next++ % 4];
+
+	snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
+	return path;
+}
+
 static void make_and_remove_files(unsigned count)
 {
 	char path[64];
@@ -137,7 +147,7 @@ static void test_lost_events_are_reported_as_a_rescan(void)
 }
 
 /* Each change by itself would be reported thousands of times in that while: see
- * let_events_gather() in backends/watch.c. */
+ * read_and_gather() in backends/watch.c. */
 static void test_a_stream_of_changes_is_reported_at_a_bounded_rate(void)
 {
 	enum { STREAM_MS = 500, CREDIT = 256, EVENT_MS = 2, MORE = 8 };
@@ -159,6 +169,33 @@ static void test_a_stream_of_changes_is_reported_at_a_bounded_rate(void)
 	CHECK(entries <= CREDIT + MORE + (clock_now_ms() - start_ms) / EVENT_MS);
 	close(fd);
 	unlink(path);
+}
+
+/* What this process changes it knows: what it writes within 2 ms is
+ * reported once, though there is credit for each write. */
+static void test_changes_of_our_own_are_reported_together(void)
+{
+	enum { STREAM_MS = 400, TOGETHER_MS = 2, MORE = 8 };
+	struct workspace *w = open_workspace();
+	struct attributes attributes;
+	struct open_file *file;
+	struct op_context ctx;
+	uint64_t start_ms;
+
+	op_context_init(&ctx);
+	CHECK(watch(w, "") > 0);
+	CHECK_RC(0, workspace_create(&ctx, w, "own", O_WRONLY, 0600, &file, &attributes));
+	entries = 0;
+	start_ms = clock_now_ms();
+	while (clock_now_ms() - start_ms < STREAM_MS)
+		CHECK_RC(1, workspace_write(&ctx, file, "x", 1, 0));
+	await(&entries);
+	CHECK_RC(0, workspace_close(&ctx, file));
+	workspace_free(w);
+	CHECK(entries > 0);
+	/* Each time the name, and at first the directory. */
+	CHECK(entries <= MORE + (clock_now_ms() - start_ms) / TOGETHER_MS);
+	unlink(at("own"));
 }
 
 /* ---- Directories are what they are, not where they are -------------------------------------- */
@@ -192,16 +229,6 @@ static bool await_seen(enum change_kind kind, const char *path, struct seen *ret
 		usleep(10000);
 	}
 	return false;
-}
-
-static const char *at(const char *name)
-{
-	static char paths[4][64];
-	static unsigned next;
-	char *path = paths[next++ % 4];
-
-	snprintf(path, sizeof(paths[0]), "%s/%s", directory, name);
-	return path;
 }
 
 static void touch(const char *name)
@@ -450,6 +477,7 @@ static const struct test_case cases[] = {
 	TEST(test_directories_beyond_the_bound_are_counted_and_tried_again),
 	TEST(test_lost_events_are_reported_as_a_rescan),
 	TEST(test_a_stream_of_changes_is_reported_at_a_bounded_rate),
+	TEST(test_changes_of_our_own_are_reported_together),
 	TEST(test_a_directory_is_watched_since_the_same_position_until_it_is_not),
 	TEST(test_the_end_of_a_watch_is_before_the_next_watch),
 	TEST(test_a_name_is_not_looked_for_in_another_directory),
