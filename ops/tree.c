@@ -10,7 +10,12 @@
 
 #include "ops/support/hash_seed.h"
 
-enum { SWEEP_BUCKETS = 64 };
+enum {
+	SWEEP_BUCKETS = 64, /* with each fact, while there are too many ... */
+	CLEAN_BUCKETS = 2,  /* ... or not */
+	SETTLE_MS = 10000,  /* no fact is on its way for longer */
+	LINKS_MAX = 64,     /* with more, attributes are not backed: walking all names takes long */
+};
 
 #ifdef TREE_MUTANTS
 enum tree_rule tree_rule_off = RULE_COUNT;
@@ -97,58 +102,7 @@ static struct slot *slot_next(const struct directory_facts *d, const struct slot
 	return NULL;
 }
 
-/* ---- Notifications ------------------------------------------------------------------------- */
-
-static void queue_leave(struct tree *t, struct slot *s)
-{
-	if (s->queued == QUEUE_FORGETS)
-		TAILQ_REMOVE(&t->forgets, s, queue);
-	if (s->queued == QUEUE_REPEATS)
-		TAILQ_REMOVE(&t->repeats, s, queue);
-	s->queued = QUEUE_NONE;
-}
-
-static void queue_join(struct tree *t, struct slot *s, enum forget_queue queue)
-{
-	if (s->queued == queue)
-		return;
-	queue_leave(t, s);
-	if (queue == QUEUE_FORGETS)
-		TAILQ_INSERT_TAIL(&t->forgets, s, queue);
-	else
-		TAILQ_INSERT_TAIL(&t->repeats, s, queue);
-	s->queued = queue;
-}
-
-static bool forget_is_pending(const struct slot *s)
-{
-	return s->taken || s->queued != QUEUE_NONE;
-}
-
-/* The kernel is to be notified.  It may be using what it was given until that is done. */
-static void forget(struct tree *t, struct slot *s, enum forget_kind kind)
-{
-	s->held = false;
-	s->given_since = false;
-	if (!RULE(FORGET))
-		return;
-	if (!RULE(CERTAIN))
-		kind = FORGET_DOUBT;
-	if (kind > s->wanted)
-		s->wanted = kind & 3;
-	if (!s->taken)
-		queue_join(t, s, QUEUE_FORGETS);
-}
-
-/* An own change made the kernel drop its entry, or replace it. */
-static void forget_no_more(struct tree *t, struct slot *s)
-{
-	queue_leave(t, s);
-	s->wanted = FORGET_NO;
-	s->mixed = false;
-	s->held = false;
-	s->given = GIVEN_NONE;
-}
+/* ---- Losses --------------------------------------------------------------------------------- */
 
 static void doubt_directory(struct tree *t, const struct directory_facts *d, uint64_t below)
 {
@@ -156,23 +110,29 @@ static void doubt_directory(struct tree *t, const struct directory_facts *d, uin
 
 	for (struct slot *s = slot_first(d, &bucket); s; s = slot_next(d, s, &bucket))
 		if (s->held && s->at < below)
-			forget(t, s, FORGET_DOUBT);
+			tree_forget_slot(t, s, FORGET_DOUBT);
 }
 
-static void doubt_all(struct tree *t, uint64_t below)
+/* The watch was told of before the last loss: it may have ended with that. */
+static bool is_watch_lost(const struct tree *t, const struct directory_facts *d)
 {
-	for (size_t i = 0; i <= t->objects.mask; i++)
-		for (const struct object *o = t->objects.buckets[i]; o; o = o->next)
-			if (o->directory)
-				doubt_directory(t, o->directory, below);
+	return d->watch_seen < t->lost_at && RULE(LOST_WATCH);
 }
 
-/* Whatever was looked at before may have changed without a fact. */
+/* Whatever was looked at before may have changed without a fact, and later what is in directories
+ * whose watch was lost, too. */
 static void lose(struct tree *t, uint64_t at)
 {
 	if (RULE(LOSS) && at > t->lost_at)
 		t->lost_at = at;
-	doubt_all(t, t->lost_at);
+	for (size_t i = 0; i <= t->objects.mask; i++)
+		for (const struct object *o = t->objects.buckets[i]; o; o = o->next) {
+			const struct directory_facts *d = o->directory;
+
+			if (d)
+				doubt_directory(
+					t, d, is_watch_lost(t, d) ? UINT64_MAX : t->lost_at);
+		}
 }
 
 /* There is no memory for a fact of that position. */
@@ -185,6 +145,19 @@ static void lose_fact(struct tree *t, uint64_t at)
 }
 
 /* ---- Objects and slots --------------------------------------------------------------------- */
+
+/* A look at that position has an event when what it saw changes. */
+static bool is_backed(const struct tree *t, const struct directory_facts *d, uint64_t at)
+{
+	return d->on && !is_watch_lost(t, d) && (at >= d->watch_at || !RULE(BACKED)) &&
+	       at >= t->lost_at;
+}
+
+/* What has no slot is not there. */
+static bool is_listed(const struct tree *t, const struct directory_facts *d)
+{
+	return d->listed_at && is_backed(t, d, d->listed_at);
+}
 
 static void object_leave(struct slot *s)
 {
@@ -209,7 +182,7 @@ static void object_join(struct slot *s, struct object *o)
 
 static void slot_free(struct tree *t, struct slot *s)
 {
-	queue_leave(t, s);
+	tree_queue_leave(t, s);
 	object_leave(s);
 	hash_table_remove(&s->in->directory->slots, s, slot_entry_hash, slot_entry_link);
 	t->names--;
@@ -217,11 +190,16 @@ static void slot_free(struct tree *t, struct slot *s)
 	free(s);
 }
 
+static bool slot_is_needed(const struct slot *s)
+{
+	return s->own || (RULE(EVICT_HELD) ? s->held || tree_is_forgetting(s) : s->taken);
+}
+
 bool tree_evict_slot(struct tree *t, struct slot *s)
 {
 	struct directory_facts *d = s->in->directory;
 
-	if (s->own || (RULE(EVICT_HELD) ? s->held || forget_is_pending(s) : s->taken))
+	if (slot_is_needed(s))
 		return false;
 	if (s->of || s->unknown) {
 		if (RULE(EVICT_LISTED))
@@ -255,24 +233,78 @@ bool tree_evict_object(struct tree *t, struct object *o)
 	return true;
 }
 
+/* Its names may be dropped, and the caller agrees. */
+static bool may_drop(struct tree *t, struct object *o)
+{
+	for (const struct slot *s = o->slots; s; s = s->next_of)
+		if (slot_is_needed(s))
+			return false;
+	if (t->options.drop && !t->options.drop(t->options.user, &o->attributes.id, o->kept))
+		return false;
+	o->kept = NULL;
+	return true;
+}
+
+/* Those of the directory that `is_chosen` chooses; NULL: all. */
+static void evict_slots(struct tree *t, const struct directory_facts *d,
+	bool (*is_chosen)(const struct tree *t, struct slot *s))
+{
+	struct slot *next;
+	size_t bucket;
+
+	for (struct slot *s = slot_first(d, &bucket); s; s = next) {
+		next = slot_next(d, s, &bucket);
+		if (!is_chosen || is_chosen(t, s))
+			tree_evict_slot(t, s);
+	}
+}
+
+static bool is_unused_absence(const struct tree *t, struct slot *s)
+{
+	bool used = s->used;
+
+	(void)t;
+	s->used = false;
+	return !s->of && !used;
+}
+
+static bool is_settled_absence(const struct tree *t, struct slot *s)
+{
+	return !s->of && !s->unknown && s->at <= t->settled_at;
+}
+
+/* Nothing is known of the object that an answer on its way may be older than. */
+static bool is_settled(const struct tree *t, const struct object *o)
+{
+	const struct directory_facts *d = o->directory;
+	size_t bucket;
+
+	if (o->at > t->settled_at)
+		return false;
+	if (!d)
+		return true;
+	if (d->on || d->watch_seen > t->settled_at || d->listed_at > t->settled_at ||
+		d->evicted_at > t->settled_at)
+		return false;
+	for (const struct slot *s = slot_first(d, &bucket); s; s = slot_next(d, s, &bucket))
+		if (s->at > t->settled_at || slot_is_needed(s))
+			return false;
+	return true;
+}
+
 /* Drops what was not used since the last sweep: names in it that lead nowhere, then it itself. */
 static void sweep_object(struct tree *t, struct object *o)
 {
-	size_t bucket;
 	struct slot *next;
 
 	if (o->directory)
-		for (struct slot *s = slot_first(o->directory, &bucket); s; s = next) {
-			next = slot_next(o->directory, s, &bucket);
-			if (!s->of && !s->used)
-				tree_evict_slot(t, s);
-			else
-				s->used = false;
-		}
+		evict_slots(t, o->directory, is_unused_absence);
 	if (o->used || (o->directory && o->directory->slots.count > 0)) {
 		o->used = false;
 		return;
 	}
+	if (!may_drop(t, o))
+		return;
 	for (struct slot *s = o->slots; s; s = next) {
 		next = s->next_of;
 		tree_evict_slot(t, s);
@@ -280,19 +312,48 @@ static void sweep_object(struct tree *t, struct object *o)
 	tree_evict_object(t, o);
 }
 
-static void sweep(struct tree *t)
+/* What nobody will ask for: names that are not there, as the listing says as well, and objects that
+ * have no name.  A fact about them that was still on its way would make the tree ask. */
+static void clean_object(struct tree *t, struct object *o)
+{
+	struct directory_facts *d = o->directory;
+
+	if (d && is_listed(t, d))
+		evict_slots(t, d, is_settled_absence);
+	if (o->slots || !is_settled(t, o) || !may_drop(t, o))
+		return;
+	if (d)
+		evict_slots(t, d, NULL);
+	tree_evict_object(t, o);
+}
+
+static void sweep_bucket(
+	struct tree *t, size_t *hand, void (*sweep_one)(struct tree *t, struct object *o))
+{
+	struct object *next;
+
+	*hand = (*hand + 1) & t->objects.mask;
+	for (struct object *o = t->objects.buckets[*hand]; o; o = next) {
+		next = o->next;
+		sweep_one(t, o);
+	}
+}
+
+static void sweep(struct tree *t, uint64_t now_ms)
 {
 	size_t max = t->options.facts_max;
 
-	for (int i = 0; max > 0 && i < SWEEP_BUCKETS && t->objects.count + t->names > max; i++) {
-		struct object *next;
-
-		t->hand = (t->hand + 1) & t->objects.mask;
-		for (struct object *o = t->objects.buckets[t->hand]; o; o = next) {
-			next = o->next;
-			sweep_object(t, o);
-		}
+	if (max == 0)
+		return;
+	if (now_ms >= t->mark_ms + SETTLE_MS) {
+		t->settled_at = t->mark_at;
+		t->mark_at = t->highest;
+		t->mark_ms = now_ms;
 	}
+	for (int i = 0; i < CLEAN_BUCKETS; i++)
+		sweep_bucket(t, &t->clean_hand, clean_object);
+	for (int i = 0; i < SWEEP_BUCKETS && t->objects.count + t->names > max; i++)
+		sweep_bucket(t, &t->sweep_hand, sweep_object);
 }
 
 /* Found or made; NULL: no memory. */
@@ -315,7 +376,7 @@ static struct object *object_make(struct tree *t, const struct object_id *id)
 }
 
 /* The directory with room for what is said of it; NULL: no memory. */
-static struct object *directory_make(struct tree *t, const struct object_id *id)
+struct object *tree_directory_make(struct tree *t, const struct object_id *id)
 {
 	struct object *o;
 	struct directory_facts *d;
@@ -335,7 +396,7 @@ static struct object *directory_make(struct tree *t, const struct object_id *id)
 }
 
 /* What is known of a name without slot becomes a slot; NULL: no memory. */
-static struct slot *slot_make(struct tree *t, struct object *in, const char *name)
+struct slot *tree_slot_make(struct tree *t, struct object *in, const char *name)
 {
 	struct directory_facts *d = in->directory;
 	size_t size = strlen(name) + 1;
@@ -359,16 +420,13 @@ static struct slot *slot_make(struct tree *t, struct object *in, const char *nam
 
 /* ---- Facts --------------------------------------------------------------------------------- */
 
-/* 1 and `*ret_at`: to be applied; 0: of an earlier session; -EPROTO. */
-static int look_position(struct tree *t, const struct tree_look *look, uint64_t *ret_at)
+/* 0 or -EPROTO. */
+static int note_position(struct tree *t, uint64_t at)
 {
-	if (look->at == 0 || look->at >= TREE_POSITIONS)
+	if (at == 0 || at >= TREE_POSITIONS)
 		return -EPROTO;
-	if (look->session != t->session && RULE(SESSIONS))
-		return 0;
-	*ret_at = t->base + look->at;
-	t->highest = higher(t->highest, *ret_at);
-	return 1;
+	t->highest = higher(t->highest, at);
+	return 0;
 }
 
 /* A directory has one name: the one that was looked at last. */
@@ -381,7 +439,7 @@ static void keep_one_name(struct tree *t, struct slot *s)
 			continue;
 		older->unknown = true;
 		if (older->held)
-			forget(t, older, FORGET_DOUBT);
+			tree_forget_slot(t, older, FORGET_DOUBT);
 	}
 }
 
@@ -391,40 +449,45 @@ static bool is_older(uint64_t at, uint64_t known_at)
 }
 
 static void learn_slot(
-	struct tree *t, struct slot *s, struct object *of, uint64_t at, uint64_t looked_ms)
+	struct tree *t, struct slot *s, struct object *of, const struct tree_look *look)
 {
 	bool changed = s->of != of;
 
-	if (is_older(at, s->at))
+	if (is_older(look->at, s->at))
 		return;
-	s->at = at;
-	s->looked_ms = looked_ms;
+	/* It has a name less, and nobody told its attributes since. */
+	if (changed && s->of && !s->of->is_directory && look->at > s->of->at)
+		s->of->unknown = true;
+	s->at = look->at;
+	s->looked_ms = look->ms;
 	s->unknown = false;
 	s->used = true;
 	if (changed) {
 		object_leave(s);
 		object_join(s, of);
-		if (s->held || forget_is_pending(s))
-			forget(t, s, FORGET_CERTAIN);
+		if (s->held || tree_is_forgetting(s))
+			tree_forget_slot(t, s, FORGET_CERTAIN);
 	}
 	if (of && of->is_directory)
 		keep_one_name(t, s);
 }
 
 static void learn_object(struct tree *t, struct object *o, const struct attributes *attributes,
-	uint64_t at, uint64_t looked_ms)
+	const struct tree_look *look)
 {
 	o->is_directory = S_ISDIR(attributes->mode);
-	if (is_older(at, o->at))
+	if (is_older(look->at, o->at))
 		return;
 	/* It is the earlier look that came so early that a change might leave the times as they
 	 * are. */
 	if (!attributes_same_version(&o->attributes, attributes) ||
-		(o->attributes.changed_lately && RULE(SAME_TICK)))
+		(o->attributes.changed_lately && RULE(SAME_TICK))) {
 		o->state = ++t->states;
+		o->mark = 0;
+	}
 	o->attributes = *attributes;
-	o->at = at;
-	o->looked_ms = looked_ms;
+	o->at = look->at;
+	o->looked_ms = look->ms;
 	o->unknown = false;
 }
 
@@ -440,34 +503,41 @@ static bool is_ignored(const struct tree *t, const struct object_id *id)
 	return !RULE(KEEP_UNKNOWN) && !tree_object(t, id);
 }
 
+/* There is no memory for what is in the directory. */
+static void lose_name(struct tree *t, struct object *in, uint64_t at)
+{
+	if (in)
+		in->directory->evicted_at = higher(in->directory->evicted_at, at);
+	lose_fact(t, at);
+}
+
 int tree_learn_name(struct tree *t, const struct tree_look *look, const struct object_id *directory,
 	const char *name, const struct attributes *found)
 {
 	struct object *in, *of = NULL;
 	struct slot *s;
-	uint64_t at;
-	int r = look_position(t, look, &at);
+	int r = note_position(t, look->at);
 
-	if (r <= 0 || is_ignored(t, directory))
-		return r < 0 ? r : 0;
-	in = directory_make(t, directory);
+	if (r < 0 || is_ignored(t, directory))
+		return r;
+	in = tree_directory_make(t, directory);
 	if (found)
 		of = object_make(t, &found->id);
 	if (!in || (found && !of)) {
-		lose_fact(t, at);
+		lose_name(t, in, look->at);
 		return 0;
 	}
 	if (found)
-		learn_object(t, of, found, at, look->ms);
+		learn_object(t, of, found, look);
 	s = tree_slot(in, name);
-	if (!s && !is_old_news(in->directory, at)) {
-		s = slot_make(t, in, name);
+	if (!s && !is_old_news(in->directory, look->at)) {
+		s = tree_slot_make(t, in, name);
 		if (!s)
-			lose_fact(t, at);
+			lose_name(t, in, look->at);
 	}
 	if (s)
-		learn_slot(t, s, of, at, look->ms);
-	sweep(t);
+		learn_slot(t, s, of, look);
+	sweep(t, look->ms);
 	return 0;
 }
 
@@ -475,58 +545,44 @@ int tree_learn_attributes(
 	struct tree *t, const struct tree_look *look, const struct attributes *attributes)
 {
 	struct object *o;
-	uint64_t at;
-	int r = look_position(t, look, &at);
+	int r = note_position(t, look->at);
 
-	if (r <= 0)
+	if (r < 0)
 		return r;
 	o = object_make(t, &attributes->id);
-	if (!o)
-		lose_fact(t, at);
-	else {
-		learn_object(t, o, attributes, at, look->ms);
-		sweep(t);
+	if (!o) {
+		lose_fact(t, look->at);
+		return 0;
 	}
+	learn_object(t, o, attributes, look);
+	sweep(t, look->ms);
 	return 0;
 }
 
-int tree_learn_listing(struct tree *t, const struct tree_look *look,
-	const struct object_id *directory, const char *const *names, size_t count)
+int tree_learn_listing(
+	struct tree *t, const struct tree_look *look, const struct object_id *directory)
 {
 	struct object *in;
 	struct directory_facts *d;
-	bool complete = true;
 	size_t bucket;
-	uint64_t at;
-	int r = look_position(t, look, &at);
+	int r = note_position(t, look->at);
 
-	if (r <= 0 || is_ignored(t, directory))
-		return r < 0 ? r : 0;
-	in = directory_make(t, directory);
+	if (r < 0 || is_ignored(t, directory))
+		return r;
+	in = tree_directory_make(t, directory);
 	if (!in) {
-		lose_fact(t, at);
+		lose_fact(t, look->at);
 		return 0;
 	}
 	d = in->directory;
-	if (at <= d->listed_at)
+	if (look->at <= d->listed_at)
 		return 0;
-	/* A listed name leads its slot past the listing's position, for the time of this call. */
-	for (size_t i = 0; i < count; i++) {
-		struct slot *s = tree_slot(in, names[i]);
-
-		if (s)
-			s->listed = true;
-		/* There was no memory for what was found there. */
-		if ((!s || s->at < at) && RULE(LISTING_COMPLETE))
-			complete = false;
-	}
-	for (struct slot *s = slot_first(d, &bucket); s; s = slot_next(d, s, &bucket)) {
-		if (!s->listed)
-			learn_slot(t, s, NULL, at, look->ms);
-		s->listed = false;
-	}
-	if (complete && (at > d->evicted_at || !RULE(EVICTED))) {
-		d->listed_at = at;
+	for (struct slot *s = slot_first(d, &bucket); s; s = slot_next(d, s, &bucket))
+		if (s->at < look->at)
+			learn_slot(t, s, NULL, look);
+	/* Else a name of it may have been dropped, or there was no memory for it. */
+	if (look->at > d->evicted_at || !RULE(EVICTED)) {
+		d->listed_at = look->at;
 		d->listed_ms = look->ms;
 	}
 	return 0;
@@ -538,24 +594,23 @@ int tree_learn_watch(struct tree *t, const struct tree_look *look,
 	struct object *in;
 	struct directory_facts *d;
 	bool began;
-	uint64_t at;
-	int r = since > look->at ? -EPROTO : look_position(t, look, &at);
+	int r = since > look->at ? -EPROTO : note_position(t, look->at);
 
-	if (r <= 0 || is_ignored(t, directory))
-		return r < 0 ? r : 0;
-	in = directory_make(t, directory);
+	if (r < 0 || is_ignored(t, directory))
+		return r;
+	in = tree_directory_make(t, directory);
 	if (!in) {
-		lose_fact(t, at);
-		return 0;
+		lose_fact(t, look->at);
+		return -ENOMEM;
 	}
 	d = in->directory;
-	if (at <= d->watch_seen && RULE(WATCH_ORDER))
+	if (look->at <= d->watch_seen && RULE(WATCH_ORDER))
 		return 0;
-	began = on && t->base + since > d->watch_at;
-	d->watch_seen = at;
+	began = on && since > d->watch_at;
+	d->watch_seen = look->at;
 	d->on = on;
 	if (on)
-		d->watch_at = t->base + since;
+		d->watch_at = since;
 	/* Also when it was on before: it went off in between, and that fact has not come yet. */
 	if ((!on || began) && RULE(WATCH_DOUBT))
 		doubt_directory(t, d, on ? d->watch_at : UINT64_MAX);
@@ -564,22 +619,12 @@ int tree_learn_watch(struct tree *t, const struct tree_look *look,
 
 int tree_learn_loss(struct tree *t, const struct tree_look *look)
 {
-	uint64_t at;
-	int r = look_position(t, look, &at);
+	int r = note_position(t, look->at);
 
-	if (r <= 0)
+	if (r < 0)
 		return r;
-	lose(t, at);
+	lose(t, look->at);
 	return 0;
-}
-
-uint32_t tree_new_session(struct tree *t)
-{
-	if (RULE(SESSIONS))
-		t->base = t->highest;
-	t->session++;
-	lose(t, t->base + 1);
-	return t->session;
 }
 
 void tree_command_ran(struct tree *t, uint64_t now_ms)
@@ -589,29 +634,17 @@ void tree_command_ran(struct tree *t, uint64_t now_ms)
 
 /* ---- What is known ------------------------------------------------------------------------- */
 
-/* Of this session: the watches of earlier ones ended with them. */
-static bool is_on(const struct tree *t, const struct directory_facts *d)
-{
-	return d->on && (d->watch_seen > t->base || !RULE(SESSIONS));
-}
-
-/* A look at that position has an event when what it saw changes. */
-static bool is_backed(const struct tree *t, const struct directory_facts *d, uint64_t at)
-{
-	return is_on(t, d) && (at >= d->watch_at || !RULE(BACKED)) && at >= t->lost_at;
-}
-
 static bool is_young(const struct tree *t, uint64_t looked_ms, uint64_t now_ms)
 {
 	return looked_ms >= t->command_ms && now_ms < looked_ms + t->options.ttl_ms;
 }
 
-static enum tree_validity validity(const struct tree *t, const struct directory_facts *d,
+enum tree_validity tree_validity_at(const struct tree *t, const struct directory_facts *d,
 	uint64_t at, uint64_t looked_ms, uint64_t now_ms)
 {
 	if (is_backed(t, d, at))
 		return TREE_WATCHED;
-	return !is_on(t, d) && is_young(t, looked_ms, now_ms) ? TREE_BRIEFLY : TREE_ASK;
+	return !d->on && is_young(t, looked_ms, now_ms) ? TREE_BRIEFLY : TREE_ASK;
 }
 
 enum tree_validity tree_get_name(struct tree *t, const struct object_id *directory,
@@ -627,14 +660,15 @@ enum tree_validity tree_get_name(struct tree *t, const struct object_id *directo
 	if (!s)
 		return in->directory->listed_at == 0
 			       ? TREE_ASK
-			       : validity(t, in->directory, in->directory->listed_at,
+			       : tree_validity_at(t, in->directory, in->directory->listed_at,
 					 in->directory->listed_ms, now_ms);
 	s->used = true;
 	if (s->of) {
 		*ret_id = s->of->attributes.id;
 		s->of->used = true;
 	}
-	return s->unknown ? TREE_ASK : validity(t, in->directory, s->at, s->looked_ms, now_ms);
+	return s->unknown ? TREE_ASK
+			  : tree_validity_at(t, in->directory, s->at, s->looked_ms, now_ms);
 }
 
 /* A change through whichever of its names has an event when all of them are in watched
@@ -642,20 +676,34 @@ enum tree_validity tree_get_name(struct tree *t, const struct object_id *directo
 static enum tree_validity file_validity(
 	const struct tree *t, const struct object *o, uint64_t now_ms)
 {
-	bool all_on = true, all_backed = true;
+	bool all_on = o->attributes.nlink <= LINKS_MAX, all_backed = true;
 	uint32_t names = 0;
 
-	for (const struct slot *s = o->slots; s; s = s->next_of) {
+	for (const struct slot *s = o->slots; s && all_on; s = s->next_of) {
 		const struct directory_facts *d = s->in->directory;
 
 		if (s->unknown)
 			continue;
 		names++;
-		all_on = all_on && is_on(t, d);
+		all_on = all_on && d->on;
 		all_backed = all_backed && is_backed(t, d, s->at) && is_backed(t, d, o->at);
 	}
 	if (names > 0 && (names == o->attributes.nlink || !RULE(ALL_LINKS)) && all_on)
 		return all_backed ? TREE_WATCHED : TREE_ASK;
+	if (o->attributes.nlink > 1 && o->looked_ms <= t->links_ms)
+		return TREE_ASK;
+	return is_young(t, o->looked_ms, now_ms) ? TREE_BRIEFLY : TREE_ASK;
+}
+
+static enum tree_validity object_validity(
+	const struct tree *t, const struct object *o, uint64_t now_ms)
+{
+	if (o->unknown)
+		return TREE_ASK;
+	if (!o->is_directory)
+		return file_validity(t, o, now_ms);
+	if (o->directory)
+		return tree_validity_at(t, o->directory, o->at, o->looked_ms, now_ms);
 	return is_young(t, o->looked_ms, now_ms) ? TREE_BRIEFLY : TREE_ASK;
 }
 
@@ -665,41 +713,100 @@ enum tree_validity tree_get_attributes(struct tree *t, const struct object_id *i
 	struct object *o = tree_object(t, id);
 	enum tree_validity v;
 
-	if (!o || o->unknown)
+	if (!o)
 		return TREE_ASK;
 	o->used = true;
-	if (!o->is_directory)
-		v = file_validity(t, o, now_ms);
-	else if (o->directory)
-		v = validity(t, o->directory, o->at, o->looked_ms, now_ms);
-	else
-		v = is_young(t, o->looked_ms, now_ms) ? TREE_BRIEFLY : TREE_ASK;
+	v = object_validity(t, o, now_ms);
 	if (v != TREE_ASK)
 		*ret_attributes = o->attributes;
 	return v;
 }
 
+static enum tree_validity listing_validity(
+	const struct tree *t, const struct directory_facts *d, uint64_t now_ms)
+{
+	return d->listed_at ? tree_validity_at(t, d, d->listed_at, d->listed_ms, now_ms) : TREE_ASK;
+}
+
+enum tree_validity tree_get_listing(
+	struct tree *t, const struct object_id *directory, uint64_t now_ms)
+{
+	struct object *in = tree_object(t, directory);
+
+	if (!in || !in->directory)
+		return TREE_ASK;
+	in->used = true;
+	return listing_validity(t, in->directory, now_ms);
+}
+
+static struct tree_entry entry_of(struct tree *t, const struct slot *s, uint64_t now_ms)
+{
+	return (struct tree_entry){
+		.name = s->name,
+		.attributes = &s->of->attributes,
+		.name_validity = s->unknown ? TREE_ASK
+					    : tree_validity_at(t, s->in->directory, s->at,
+						      s->looked_ms, now_ms),
+		.attributes_validity = object_validity(t, s->of, now_ms),
+		.kept = s->of->kept,
+	};
+}
+
 enum tree_validity tree_list(struct tree *t, const struct object_id *directory, uint64_t now_ms,
-	void (*sink)(void *user, const char *name, const struct object_id *id), void *user)
+	bool (*sink)(void *user, const struct tree_entry *entry), void *user)
 {
 	struct object *in = tree_object(t, directory);
 	struct directory_facts *d = in ? in->directory : NULL;
 	enum tree_validity v;
+	bool goes_on = true;
 	size_t bucket;
 
-	if (!d || d->listed_at == 0)
+	if (!d)
 		return TREE_ASK;
 	in->used = true;
-	v = validity(t, d, d->listed_at, d->listed_ms, now_ms);
-	for (struct slot *s = slot_first(d, &bucket); s && v != TREE_ASK;
-		s = slot_next(d, s, &bucket))
+	v = listing_validity(t, d, now_ms);
+	for (struct slot *s = slot_first(d, &bucket); s; s = slot_next(d, s, &bucket)) {
 		if (s->unknown)
 			v = TREE_ASK;
-	for (struct slot *s = slot_first(d, &bucket); s && v != TREE_ASK;
-		s = slot_next(d, s, &bucket))
-		if (s->of)
-			sink(user, s->name, &s->of->attributes.id);
+		if (s->of && goes_on) {
+			const struct tree_entry entry = entry_of(t, s, now_ms);
+
+			goes_on = sink(user, &entry);
+		}
+	}
 	return v;
+}
+
+const struct attributes *tree_last_attributes(
+	const struct tree *t, const struct object_id *id, uint64_t *ret_at)
+{
+	const struct object *o = tree_object(t, id);
+
+	if (!o || !o->attributes.mode)
+		return NULL;
+	*ret_at = o->at;
+	return &o->attributes;
+}
+
+const char *tree_name_of(
+	const struct tree *t, const struct object_id *id, struct object_id *ret_directory)
+{
+	const struct object *o = tree_object(t, id);
+	const struct slot *s = o ? o->slots : NULL;
+
+	while (s && s->unknown && s->next_of)
+		s = s->next_of;
+	if (!s)
+		return NULL;
+	*ret_directory = s->in->attributes.id;
+	return s->name;
+}
+
+uint64_t tree_watched_since(const struct tree *t, const struct object_id *directory)
+{
+	const struct object *o = tree_object(t, directory);
+
+	return o && o->directory && o->directory->on ? o->directory->watch_at : 0;
 }
 
 uint64_t tree_state(const struct tree *t, const struct object_id *id)
@@ -709,220 +816,96 @@ uint64_t tree_state(const struct tree *t, const struct object_id *id)
 	return o ? o->state : 0;
 }
 
-/* ---- The kernel's names -------------------------------------------------------------------- */
+/* ---- Doubt --------------------------------------------------------------------------------- */
 
-static uint64_t number_of(struct tree *t, const struct object_id *id)
+static void doubt_slot(struct tree *t, struct slot *s, uint64_t at)
 {
-	struct object *o = tree_object(t, id);
-
-	if (id->inode == 0)
-		return 0;
-	return o ? o->number : GIVEN_NONE;
+	s->unknown = true;
+	s->at = higher(s->at, at);
+	if (s->held)
+		tree_forget_slot(t, s, FORGET_DOUBT);
 }
 
-/* The slot of a name of which the kernel knows something; NULL: no memory. */
-static struct slot *slot_for_kernel(
-	struct tree *t, const struct object_id *directory, const char *name)
+static void doubt_object(struct object *o, uint64_t at)
 {
-	struct object *in = directory_make(t, directory);
+	if (!o)
+		return;
+	o->unknown = true;
+	o->at = higher(o->at, at);
+}
+
+void tree_doubt_name(
+	struct tree *t, uint64_t at, const struct object_id *directory, const char *name)
+{
+	struct object *in = tree_object(t, directory);
 	struct slot *s = tree_slot(in, name);
 
-	if (in && !s)
-		s = slot_make(t, in, name);
-	return s;
-}
-
-static enum tree_validity slot_validity(
-	const struct tree *t, const struct slot *s, const struct object_id *id, uint64_t now_ms)
-{
-	const struct object *o = tree_object(t, id);
-
-	if (s->unknown || s->of != o || (id->inode != 0 && !o))
-		return TREE_ASK;
-	return validity(t, s->in->directory, s->at, s->looked_ms, now_ms);
-}
-
-enum tree_validity tree_given(struct tree *t, const struct object_id *directory, const char *name,
-	const struct object_id *id, uint64_t now_ms)
-{
-	struct slot *s = slot_for_kernel(t, directory, name);
-	enum tree_validity v;
-	uint64_t number;
-
+	if (!in || !in->directory)
+		return;
 	if (!s)
-		return TREE_ASK;
-	number = number_of(t, id);
-	if (s->given != GIVEN_NONE && s->given != number && (s->held || forget_is_pending(s)) &&
-		RULE(OWN_MIXED))
-		s->mixed = true;
-	s->given = number;
-	s->given_ms = now_ms;
-	s->given_since = true;
-	v = slot_validity(t, s, id, now_ms);
-	if (v != TREE_ASK)
-		s->held = true;
-	return v;
-}
-
-void tree_own_begin(struct tree *t, const struct object_id *directory, const char *name)
-{
-	struct slot *s = slot_for_kernel(t, directory, name);
-
+		s = tree_slot_make(t, in, name);
 	if (s)
-		s->own++;
-}
-
-static struct slot *own_end(struct tree *t, const struct object_id *directory, const char *name)
-{
-	struct slot *s = slot_for_kernel(t, directory, name);
-
-	if (s && s->own > 0)
-		s->own--;
-	return s;
-}
-
-enum tree_validity tree_own_made(struct tree *t, const struct object_id *directory,
-	const char *name, const struct object_id *id, uint64_t now_ms)
-{
-	struct slot *s = own_end(t, directory, name);
-	enum tree_validity v;
-
-	if (!s)
-		return TREE_ASK;
-	forget_no_more(t, s);
-	s->given = number_of(t, id);
-	s->given_ms = now_ms;
-	s->given_since = true;
-	v = RULE(OWN_AGREES) ? slot_validity(t, s, id, now_ms) : TREE_WATCHED;
-	s->held = v != TREE_ASK;
-	return v;
-}
-
-void tree_own_removed(struct tree *t, const struct object_id *directory, const char *name)
-{
-	struct slot *s = own_end(t, directory, name);
-
-	if (s)
-		forget_no_more(t, s);
-}
-
-/* The kernel's entry of that number is at the name now, and may be used for long. */
-static void entry_arrived(
-	struct tree *t, struct slot *s, uint64_t number, bool sure, uint64_t now_ms)
-{
-	const uint64_t known = s->of ? s->of->number : 0;
-	const struct object_id none = {0};
-
-	forget_no_more(t, s);
-	s->given = number;
-	s->given_ms = now_ms;
-	s->given_since = true;
-	s->mixed = !sure;
-	if ((!sure || number != known) && RULE(OWN_MOVED))
-		forget(t, s, FORGET_CERTAIN);
-	else if (slot_validity(t, s, s->of ? &s->of->attributes.id : &none, now_ms) == TREE_ASK)
-		forget(t, s, FORGET_DOUBT);
+		doubt_slot(t, s, at);
 	else
-		s->held = true;
+		in->directory->listed_at = 0;
 }
 
-void tree_own_moved(struct tree *t, const struct object_id *from_directory, const char *from,
-	const struct object_id *to_directory, const char *to, bool swap, uint64_t now_ms)
+void tree_doubt_attributes(struct tree *t, uint64_t at, const struct object_id *id)
 {
-	struct slot *a = own_end(t, from_directory, from), *b = own_end(t, to_directory, to);
-	const uint64_t given_a = a ? a->given : GIVEN_NONE, given_b = b ? b->given : GIVEN_NONE;
-	const bool sure_a = given_a != GIVEN_NONE && !a->mixed;
-	const bool sure_b = given_b != GIVEN_NONE && !b->mixed;
-
-	if (b)
-		entry_arrived(t, b, given_a, sure_a, now_ms);
-	if (a && swap)
-		entry_arrived(t, a, given_b, sure_b, now_ms);
-	else if (a)
-		forget_no_more(t, a);
+	doubt_object(tree_object(t, id), at);
 }
 
-void tree_own_failed(struct tree *t, const struct object_id *directory, const char *name)
+void tree_doubt_links(struct tree *t, uint64_t now_ms)
 {
-	own_end(t, directory, name);
+	t->links_ms = now_ms;
 }
 
-void tree_own_unclear(struct tree *t, const struct object_id *directory, const char *name,
-	const struct object_id *linked)
+void tree_own_unclear(struct tree *t, uint64_t at, const struct object_id *directory,
+	const char *name, const struct object_id *linked)
 {
-	struct slot *s = own_end(t, directory, name);
-	struct object *o = linked ? tree_object(t, linked) : NULL;
+	struct slot *s = tree_own_end(t, directory, name);
 
 	if (!s || !RULE(UNCLEAR))
 		return;
-	s->unknown = s->in->unknown = true;
 	s->in->directory->listed_at = 0;
-	if (s->of)
-		s->of->unknown = true;
+	doubt_object(s->in, at);
+	doubt_object(s->of, at);
+	doubt_object(linked ? tree_object(t, linked) : NULL, at);
+	doubt_slot(t, s, at);
+}
+
+/* ---- What the caller keeps ------------------------------------------------------------------ */
+
+void *tree_kept(const struct tree *t, const struct object_id *id)
+{
+	const struct object *o = tree_object(t, id);
+
+	return o ? o->kept : NULL;
+}
+
+int tree_keep(struct tree *t, const struct object_id *id, void *kept)
+{
+	struct object *o = object_make(t, id);
+
+	if (!o)
+		return -ENOMEM;
+	o->kept = kept;
+	return 0;
+}
+
+uint8_t tree_mark(const struct tree *t, const struct object_id *id)
+{
+	const struct object *o = tree_object(t, id);
+
+	return o ? o->mark : 0;
+}
+
+void tree_set_mark(struct tree *t, const struct object_id *id, uint8_t mark)
+{
+	struct object *o = tree_object(t, id);
+
 	if (o)
-		o->unknown = true;
-	if (s->held)
-		forget(t, s, FORGET_DOUBT);
-}
-
-static void take(struct tree *t, struct slot *s, struct tree_forget *ret_forget)
-{
-	*ret_forget = (struct tree_forget){
-		.directory = s->in->attributes.id,
-		.certain = s->wanted == FORGET_CERTAIN,
-		.repeated = s->queued == QUEUE_REPEATS,
-		.slot = s,
-	};
-	queue_leave(t, s);
-	s->taken = true;
-	s->wanted = FORGET_NO;
-	memcpy(ret_forget->name, s->name, strlen(s->name) + 1);
-}
-
-bool tree_take_forget(
-	struct tree *t, uint64_t now_ms, struct tree_forget *ret_forget, uint64_t *ret_due_ms)
-{
-	struct slot *s;
-
-	*ret_due_ms = UINT64_MAX;
-	TAILQ_FOREACH(s, &t->forgets, queue)
-	if (s->own == 0 || !RULE(OWN_WAITS)) {
-		take(t, s, ret_forget);
-		return true;
-	}
-	TAILQ_FOREACH(s, &t->repeats, queue)
-	{
-		if (s->due_ms > now_ms) {
-			*ret_due_ms = s->due_ms;
-			return false;
-		}
-		if (s->own == 0) {
-			take(t, s, ret_forget);
-			return true;
-		}
-	}
-	return false;
-}
-
-void tree_forgotten(struct tree *t, const struct tree_forget *taken, uint64_t now_ms)
-{
-	struct slot *s = taken->slot;
-
-	s->taken = false;
-	if (s->wanted != FORGET_NO) {
-		queue_join(t, s, QUEUE_FORGETS);
-		return;
-	}
-	/* An answer from before may undo the first expiry, but its thread runs within that time. */
-	if (!taken->certain && !taken->repeated && now_ms < s->given_ms + FORGET_REPEAT_MS &&
-		RULE(REPEAT)) {
-		s->due_ms = now_ms + FORGET_REPEAT_MS;
-		queue_join(t, s, QUEUE_REPEATS);
-		return;
-	}
-	s->mixed = false;
-	if (taken->certain && !s->given_since)
-		s->given = GIVEN_NONE;
+		o->mark = mark;
 }
 
 /* ---- The tree ------------------------------------------------------------------------------ */
@@ -941,9 +924,12 @@ struct tree *tree_new(const struct tree_options *options)
 	return t;
 }
 
-static void object_free(struct object *o)
+static void object_free(struct tree *t, struct object *o)
 {
 	struct directory_facts *d = o->directory;
+
+	if (o->kept)
+		t->options.drop(t->options.user, &o->attributes.id, o->kept);
 
 	for (size_t i = 0; d && i <= d->slots.mask; i++)
 		while (d->slots.buckets[i]) {
@@ -967,10 +953,15 @@ void tree_free(struct tree *t)
 			struct object *o = t->objects.buckets[i];
 
 			t->objects.buckets[i] = o->next;
-			object_free(o);
+			object_free(t, o);
 		}
 	free(t->objects.buckets);
 	free(t);
+}
+
+size_t tree_names(const struct tree *t)
+{
+	return t->names;
 }
 
 void tree_usage(const struct tree *t, struct tree_usage *ret_usage)

@@ -1,16 +1,16 @@
 /*
  * ops/tree.h - what is known of a workspace: one fact per name and object, ordered by position.
  *
- * NOT USED BY THE DAEMON YET.  It is to replace the stores in ops/cached* and fs/inode*; until
- * then tests alone call it.  The rules, and the races that they answer, are in ops/COHERENCE.md.
+ * The store of the cached decorator (ops/cached.h).  The rules, and the races that they answer, are
+ * in ops/COHERENCE.md.
  *
  * A helper at the workspace draws a number, the position, right before each look at the workspace
  * (after a change of our own: after the change, before the look at its result).  Whatever it
  * reports is a fact with such a position, and the fact with the highest position counts, in
  * whichever order facts arrive.  Directories are named by id, never by path.
  *
- * The tree also keeps which names the kernel holds, and queues the notifications that it needs.
- * It calls nobody.  Attributes and pages that the kernel holds are not kept here.
+ * The tree also keeps which names the kernel holds, and queues the notifications that it needs:
+ * only tests use that part yet.  Attributes and pages that the kernel holds are not kept here.
  *
  * Threads: none; the owner has a lock around all of it.  No function waits or looks at a clock:
  *          times are the caller's (ms, one monotonic clock).
@@ -28,12 +28,18 @@
 struct tree;
 
 /* A position is above 0 and below this. */
-static const uint64_t TREE_POSITIONS = (uint64_t)1 << 48;
+static const uint64_t TREE_POSITIONS = (uint64_t)1 << 62;
 
 struct tree_options {
 	uint64_t ttl_ms;  /* how long what nobody watches stays valid; 0: not at all */
 	size_t facts_max; /* objects and names; beyond it, what the kernel does not hold and nobody
-			     used lately is dropped.  0: no bound */
+			     used lately is dropped.  0: no bound, nothing is dropped */
+
+	/* Asked before an object is dropped, while its names are still there, and when the tree is
+	 * freed: may it go?  Frees what the caller kept with it (tree_keep), if anything.  It may
+	 * ask the tree, but not tell it anything.  NULL: yes. */
+	bool (*drop)(void *user, const struct object_id *id, void *kept);
+	void *user;
 };
 
 /* NULL: no memory. */
@@ -44,10 +50,8 @@ void tree_free(struct tree *t); /* NULL is fine */
 
 /* When something was looked at. */
 struct tree_look {
-	uint64_t at;      /* the position that the helper drew */
-	uint32_t session; /* of that helper (see tree_new_session); facts of earlier ones are
-			     ignored */
-	uint64_t ms;      /* when the look was asked for, or later news of it came */
+	uint64_t at; /* the position that the helper drew */
+	uint64_t ms; /* when the look was asked for, or later news of it came */
 };
 
 /* Each returns 0, or -EPROTO and has done nothing: the position is none.
@@ -61,22 +65,19 @@ int tree_learn_name(struct tree *t, const struct tree_look *look, const struct o
 int tree_learn_attributes(
 	struct tree *t, const struct tree_look *look, const struct attributes *attributes);
 
-/* A directory was listed from position look->at on, and these were all its names.  After the
- * tree_learn_name() of each of them. */
-int tree_learn_listing(struct tree *t, const struct tree_look *look,
-	const struct object_id *directory, const char *const *names, size_t count);
+/* A directory was listed from position look->at on, and tree_learn_name() has been called for each
+ * of its names, with a position that is not below that. */
+int tree_learn_listing(
+	struct tree *t, const struct tree_look *look, const struct object_id *directory);
 
 /* The directory is watched by a watch that was added at position `since`: what is looked at later
- * has an event when it changes.  Or it is not watched. */
+ * has an event when it changes.  Or it is not watched.  -ENOMEM: that is not known. */
 int tree_learn_watch(struct tree *t, const struct tree_look *look,
 	const struct object_id *directory, bool on, uint64_t since);
 
-/* Events were lost.  The position was drawn after the last one that was. */
+/* Events were lost, and perhaps watches, too.  The position was drawn after the last one that was;
+ * or it is below all of a new helper, and not below any of the former one. */
 int tree_learn_loss(struct tree *t, const struct tree_look *look);
-
-/* The connection was lost and another helper begins to count from 1.  Its facts carry the number
- * that this returns.  The first session is 0. */
-uint32_t tree_new_session(struct tree *t);
 
 /* A command has run: what nobody watches is not valid any more if it was looked at before. */
 void tree_command_ran(struct tree *t, uint64_t now_ms);
@@ -97,15 +98,67 @@ enum tree_validity tree_get_name(struct tree *t, const struct object_id *directo
 enum tree_validity tree_get_attributes(struct tree *t, const struct object_id *id, uint64_t now_ms,
 	struct attributes *ret_attributes);
 
-/* Calls the sink for each name; never with TREE_ASK.  The sink must not call the tree. */
+/* That the directory has no names but those that are known. */
+enum tree_validity tree_get_listing(
+	struct tree *t, const struct object_id *directory, uint64_t now_ms);
+
+/* A name that leads somewhere, as far as is known. */
+struct tree_entry {
+	const char *name;
+	const struct attributes *attributes; /* `id` counts always, the rest if it is valid */
+	enum tree_validity name_validity, attributes_validity;
+	void *kept; /* with the object */
+};
+
+/* Calls the sink for each of them until it returns false.  With TREE_ASK there may be others, or
+ * some may lead elsewhere.  The sink may ask the tree, but not tell it anything. */
 enum tree_validity tree_list(struct tree *t, const struct object_id *directory, uint64_t now_ms,
-	void (*sink)(void *user, const char *name, const struct object_id *id), void *user);
+	bool (*sink)(void *user, const struct tree_entry *entry), void *user);
+
+/* The attributes that were looked at last, valid or not, and the position of that look; NULL:
+ * none. */
+const struct attributes *tree_last_attributes(
+	const struct tree *t, const struct object_id *id, uint64_t *ret_at);
+
+/* A name that leads to the object as far as is known, and the directory that it is in; NULL. */
+const char *tree_name_of(
+	const struct tree *t, const struct object_id *id, struct object_id *ret_directory);
+
+/* Looks from this position on have an event when what they saw changes; 0: it is not watched. */
+uint64_t tree_watched_since(const struct tree *t, const struct object_id *directory);
 
 /* Numbers the states of an object, as far as they are known; 0: nothing is known of it.  Content is
  * that of the object's attributes as long as this is the number that it was before the content was
  * asked for.  Content that comes unasked has attributes that were looked at before it was read: it
  * counts if those are what is known and have not changed lately. */
 uint64_t tree_state(const struct tree *t, const struct object_id *id);
+
+/* ---- Doubt: only the workspace can tell, until a later look has ------------------------------
+ *
+ * `at`: the position of the reply that brought it; 0: there is none. */
+
+void tree_doubt_name(
+	struct tree *t, uint64_t at, const struct object_id *directory, const char *name);
+void tree_doubt_attributes(struct tree *t, uint64_t at, const struct object_id *id);
+
+/* A file has a name less; nobody knows which: the attributes of files with several links. */
+void tree_doubt_links(struct tree *t, uint64_t now_ms);
+
+/* A change of our own was given up, perhaps in the middle (its reply will be applied if it comes),
+ * or its reply does not tell what it left.  In doubt are the name, the listing and the attributes
+ * of what it is about; `linked`: also those of the object that was to get the name, or NULL. */
+void tree_own_unclear(struct tree *t, uint64_t at, const struct object_id *directory,
+	const char *name, const struct object_id *linked);
+
+/* ---- What the caller keeps with an object ---------------------------------------------------- */
+
+/* NULL: nothing. */
+void *tree_kept(const struct tree *t, const struct object_id *id);
+int tree_keep(struct tree *t, const struct object_id *id, void *kept); /* 0 or -ENOMEM */
+
+/* A small number that goes with the state of the object, and is 0 in the next one. */
+uint8_t tree_mark(const struct tree *t, const struct object_id *id);
+void tree_set_mark(struct tree *t, const struct object_id *id, uint8_t mark);
 
 /* ---- The kernel's names -------------------------------------------------------------------- */
 
@@ -127,11 +180,7 @@ void tree_own_removed(struct tree *t, const struct object_id *directory, const c
 void tree_own_moved(struct tree *t, const struct object_id *from_directory, const char *from,
 	const struct object_id *to_directory, const char *to, bool swap, uint64_t now_ms);
 void tree_own_failed(struct tree *t, const struct object_id *directory, const char *name);
-/* It was given up, perhaps in the middle; its reply will be applied when it comes.  Until then the
- * name, the listing and the attributes of what it is about are asked for; `linked`: also those of
- * the object that was to get the name, or NULL. */
-void tree_own_unclear(struct tree *t, const struct object_id *directory, const char *name,
-	const struct object_id *linked);
+/* ... or tree_own_unclear(). */
 
 /* A notification that the kernel needs, in the order in which they came up. */
 struct tree_forget {
@@ -153,7 +202,8 @@ void tree_forgotten(struct tree *t, const struct tree_forget *forget, uint64_t n
 
 struct tree_usage {
 	size_t objects, names;
-	size_t bytes; /* without what malloc adds */
+	size_t bytes; /* without what malloc adds, and what the caller keeps */
 };
 
+size_t tree_names(const struct tree *t);
 void tree_usage(const struct tree *t, struct tree_usage *ret_usage);

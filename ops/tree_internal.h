@@ -1,5 +1,5 @@
 /*
- * ops/tree_internal.h - the tree's own structures, for tree.c and its tests.
+ * ops/tree_internal.h - the tree's own structures, for the tree and its tests.
  */
 #pragma once
 
@@ -12,29 +12,28 @@
  * The rules, by their names in ops/COHERENCE.md.  A test builds the tree once more so that it can
  * switch each of them off in turn, and must find out.
  */
-#define TREE_RULES(X)       \
-	X(HIGHEST_WINS)     \
-	X(KEEP_UNKNOWN)     \
-	X(SESSIONS)         \
-	X(LOSS)             \
-	X(NO_MEMORY)        \
-	X(BACKED)           \
-	X(WATCH_ORDER)      \
-	X(WATCH_DOUBT)      \
-	X(LISTING_COMPLETE) \
-	X(EVICTED)          \
-	X(EVICT_LISTED)     \
-	X(EVICT_HELD)       \
-	X(ONE_NAME)         \
-	X(ALL_LINKS)        \
-	X(SAME_TICK)        \
-	X(FORGET)           \
-	X(CERTAIN)          \
-	X(REPEAT)           \
-	X(OWN_AGREES)       \
-	X(OWN_MOVED)        \
-	X(OWN_MIXED)        \
-	X(OWN_WAITS)        \
+#define TREE_RULES(X)   \
+	X(HIGHEST_WINS) \
+	X(KEEP_UNKNOWN) \
+	X(LOSS)         \
+	X(LOST_WATCH)   \
+	X(NO_MEMORY)    \
+	X(BACKED)       \
+	X(WATCH_ORDER)  \
+	X(WATCH_DOUBT)  \
+	X(EVICTED)      \
+	X(EVICT_LISTED) \
+	X(EVICT_HELD)   \
+	X(ONE_NAME)     \
+	X(ALL_LINKS)    \
+	X(SAME_TICK)    \
+	X(FORGET)       \
+	X(CERTAIN)      \
+	X(REPEAT)       \
+	X(OWN_AGREES)   \
+	X(OWN_MOVED)    \
+	X(OWN_MIXED)    \
+	X(OWN_WAITS)    \
 	X(UNCLEAR)
 
 enum tree_rule {
@@ -82,7 +81,6 @@ struct slot {
 	uint8_t held : 1;        /* the kernel may use `of` without asking */
 	uint8_t unknown : 1;     /* ask */
 	uint8_t used : 1;        /* since the sweep last passed */
-	uint8_t listed : 1;      /* during tree_learn_listing() only */
 	char name[];
 };
 
@@ -105,6 +103,8 @@ struct object {
 	struct object *next;               /* in the bucket */
 	struct slot *slots;                /* all whose `of` it is */
 	struct directory_facts *directory; /* of a directory of which something was said */
+	void *kept;                        /* the caller's */
+	uint8_t mark;                      /* the caller's, of this state */
 	bool unknown;                      /* ask for the attributes */
 	bool is_directory;
 	bool used; /* since the sweep last passed */
@@ -116,14 +116,15 @@ struct tree {
 	struct tree_options options;
 	struct hash_table objects; /* by id */
 	uint64_t numbers, states;  /* of objects, and of their states; given out so far */
-	uint32_t session;
-	uint64_t base;       /* is added to this session's positions */
-	uint64_t highest;    /* of all facts applied */
-	uint64_t lost_at;    /* what was looked at before is not backed */
-	uint64_t evicted_at; /* highest position of the objects that were dropped */
+	uint64_t highest;          /* position of all facts applied */
+	uint64_t lost_at;          /* what was looked at before is not backed */
+	uint64_t evicted_at;       /* highest position of the objects that were dropped */
 	uint64_t command_ms;
+	uint64_t links_ms; /* attributes of files with several links are as old at least */
 	size_t names, name_bytes, directories;
-	size_t hand; /* of the sweep: the next bucket */
+	size_t sweep_hand, clean_hand; /* the buckets that were swept last */
+	uint64_t mark_at, mark_ms;     /* `highest`, and when */
+	uint64_t settled_at;           /* nothing from before is on its way any more */
 	struct slot_queue forgets, repeats;
 };
 
@@ -134,3 +135,21 @@ struct slot *tree_slot(const struct object *directory, const char *name);     /*
  * is needed. */
 bool tree_evict_slot(struct tree *t, struct slot *s);
 bool tree_evict_object(struct tree *t, struct object *o);
+
+/* Found or made; NULL: no memory.  tree_slot_make(): only where there is none. */
+struct object *tree_directory_make(struct tree *t, const struct object_id *id);
+struct slot *tree_slot_make(struct tree *t, struct object *in, const char *name);
+
+/* Of what was looked at there at that position. */
+enum tree_validity tree_validity_at(const struct tree *t, const struct directory_facts *d,
+	uint64_t at, uint64_t looked_ms, uint64_t now_ms);
+
+/* ---- tree_kernel.c -------------------------------------------------------------------------- */
+
+/* The kernel is to be notified.  It may be using what it was given until that is done. */
+void tree_forget_slot(struct tree *t, struct slot *s, enum forget_kind kind);
+bool tree_is_forgetting(const struct slot *s);
+void tree_queue_leave(struct tree *t, struct slot *s);
+
+/* The slot of a name that a change of our own is about no more; NULL: no memory. */
+struct slot *tree_own_end(struct tree *t, const struct object_id *directory, const char *name);

@@ -29,6 +29,8 @@ const char *const world_mistakes[MISTAKE_COUNT] = {
 	[MISTAKE_NO_MOVE_SELF] = "no event of a directory that moves itself",
 	[MISTAKE_NO_PARENT_LOOK] = "no look at the directory of an event",
 	[MISTAKE_LOSS_TOO_EARLY] = "LOSS is numbered too early",
+	[MISTAKE_WATCH_TOO_EARLY] = "the watch is looked at before its position is drawn",
+	[MISTAKE_SESSION_COUNTS_FROM_1] = "a new helper's positions begin below those of before",
 };
 
 /* clang-format off */
@@ -62,7 +64,7 @@ const struct world_case world_cases[WORLD_CASES] = {
 	{"writes", 1, 1, false, {[B_WRITE] = 3, [B_OWN_WRITE] = 1, [B_READ] = 1, [B_GETATTR] = 1}},
 	{"watches", 1, 1, false, {[B_CHANGE] = 2, [B_UNWATCH] = 2, [B_WATCH] = 2, [B_LOOKUP] = 2, [B_LIST] = 1}},
 	{"nothing known", 2, 1, true, {[B_CHANGE] = 2, [B_UNWATCH] = 1, [B_WATCH] = 2, [B_LOOKUP] = 2, [B_LIST] = 1, [B_GETATTR] = 1}},
-	{"loss", 1, 2, false, {[B_CHANGE] = 2, [B_DROP] = 1, [B_LOOKUP] = 2, [B_LIST] = 1, [B_OWN] = 1}},
+	{"loss", 1, 2, false, {[B_CHANGE] = 2, [B_DROP] = 1, [B_WATCH] = 1, [B_LOOKUP] = 2, [B_LIST] = 1, [B_OWN] = 1}},
 	{"session", 1, 1, false, {[B_CHANGE] = 2, [B_SESSION] = 1, [B_WATCH] = 1, [B_LOOKUP] = 2, [B_OWN] = 1}},
 	{"listings", 1, 2, false, {[B_CHANGE] = 2, [B_RENAME] = 1, [B_LIST] = 2, [B_EVICT] = 1, [B_LOOKUP] = 1}},
 	{"eviction", 1, 1, false, {[B_CHANGE] = 2, [B_EVICT] = 3, [B_GETATTR] = 1, [B_LIST] = 1, [B_LOOKUP] = 2}},
@@ -164,7 +166,7 @@ struct fact {
 };
 
 struct message {
-	uint8_t count, call, session;
+	uint8_t count, call;
 	struct fact facts[FACTS];
 };
 
@@ -199,7 +201,7 @@ struct world {
 	/* The workspace and the helper. */
 	uint8_t at[DIRECTORIES][NAMES]; /* object; 0: none */
 	struct place_object objects[OBJECTS];
-	uint8_t next_object, session;
+	uint8_t next_object;
 	bool watched[DIRECTORIES];
 	bool pending[DIRECTORIES][NAMES], pending_self[DIRECTORIES], overflow;
 	bool ignored[DIRECTORIES]; /* the watch has ended, and that is still to be read */
@@ -347,11 +349,6 @@ static struct slot *slot_at(uint8_t d, uint8_t n)
 	return tree_slot(object_at(directory_object(d)), names[n]);
 }
 
-static uint64_t absolute(uint64_t at)
-{
-	return tree->base + at;
-}
-
 static uint8_t nlink_of(uint8_t object)
 {
 	uint8_t count = is_directory(object) ? 2 : 0;
@@ -385,7 +382,7 @@ static void links_changed(uint8_t object, bool dropped)
 	if (object == 0)
 		return;
 	w.objects[object].version++;
-	w.objects[object].linked_at = absolute(w.drawn + 1);
+	w.objects[object].linked_at = w.drawn + 1;
 	if (object == 2 && w.watched[1] && world_mistake != MISTAKE_NO_MOVE_SELF) {
 		if (dropped)
 			w.overflow = true;
@@ -492,7 +489,6 @@ static void add(struct message *m, struct fact fact)
 static void send(struct message m, uint8_t call)
 {
 	m.call = call;
-	m.session = w.session;
 	assert(w.message_count < MESSAGES);
 	w.messages[w.message_count++] = m;
 }
@@ -539,13 +535,11 @@ static void learn_content(const struct fact *fact)
 	w.content_state = state;
 }
 
-static void learn(const struct fact *fact, uint8_t session)
+static void learn(const struct fact *fact)
 {
-	const struct tree_look look = {.at = fact->at, .session = session, .ms = now_ms()};
+	const struct tree_look look = {.at = fact->at, .ms = now_ms()};
 	const struct object_id directory = id_of(directory_object(fact->d));
 	const struct attributes attributes = attributes_of(fact);
-	const char *listed[NAMES];
-	size_t count = 0;
 
 	switch ((enum fact_kind)fact->kind) {
 	case F_NAME:
@@ -562,10 +556,7 @@ static void learn(const struct fact *fact, uint8_t session)
 		tree_learn_loss(tree, &look);
 		break;
 	case F_LISTING:
-		for (int i = 0; i < NAMES; i++)
-			if (fact->value & 1 << i)
-				listed[count++] = names[i];
-		tree_learn_listing(tree, &look, &directory, listed, count);
+		tree_learn_listing(tree, &look, &directory);
 		break;
 	case F_CONTENT:
 		learn_content(fact);
@@ -631,7 +622,7 @@ static struct dentry entry_for_own(uint8_t d, uint8_t n)
 	if (w.kernel[d][n].id != 0 && w.kernel[d][n].is_valid)
 		return w.kernel[d][n];
 	fact = look_at_name(d, n, ++w.drawn);
-	learn(&fact, w.session);
+	learn(&fact);
 	id = id_of(fact.value);
 	enter(d, n, fact.value, tree_given(tree, &directory, names[n], &id, now_ms()) != TREE_ASK);
 	return w.kernel[d][n];
@@ -757,7 +748,7 @@ static void fail_own(const struct object_id *directory, const char *name,
 		tree_own_failed(tree, directory, name);
 		return;
 	}
-	tree_own_unclear(tree, directory, name, linked);
+	tree_own_unclear(tree, 0, directory, name, linked);
 	HOLDS(tree_get_name(tree, directory, name, now_ms(), &id) == TREE_ASK &&
 			tree_get_attributes(tree, directory, now_ms(), &a) == TREE_ASK &&
 			(!linked || tree_get_attributes(tree, linked, now_ms(), &a) == TREE_ASK),
@@ -784,9 +775,9 @@ static void end_own(struct call *c, bool unclear)
 		return;
 	}
 	if (c->own != O_LINK)
-		w.own_at[c->d][c->n] = absolute(c->changed_at);
+		w.own_at[c->d][c->n] = c->changed_at;
 	if (c->own == O_RENAME || c->own == O_SWAP || c->own == O_LINK)
-		w.own_at[c->to_d][c->to_n] = absolute(c->changed_at);
+		w.own_at[c->to_d][c->to_n] = c->changed_at;
 	switch ((enum own_kind)c->own) {
 	case O_MAKE:
 		c->is_valid = tree_own_made(tree, &directory, name, &id, now_ms()) != TREE_ASK;
@@ -871,7 +862,7 @@ static void deliver(uint8_t i)
 	memmove(&w.messages[i], &w.messages[i + 1],
 		(size_t)(w.message_count - i) * sizeof(w.messages[0]));
 	for (int f = 0; f < m.count; f++)
-		learn(&m.facts[f], m.session);
+		learn(&m.facts[f]);
 	is_without_memory = false;
 	if (m.call == NO_CALL)
 		return;
@@ -884,6 +875,21 @@ static void deliver(uint8_t i)
 		compose(&w.calls[m.call]);
 	else
 		call_end(m.call);
+}
+
+/* What is watched is told with a position drawn now. */
+static void number_watch(struct call *c, uint8_t i)
+{
+	struct message m = {0};
+
+	c->at = ++w.drawn;
+	add(&m, (struct fact){.kind = F_WATCH,
+			.d = c->d,
+			.value = 1,
+			.at = c->at,
+			.since = c->reply.facts[0].since});
+	c->stage = S_REPLY;
+	send(m, i);
 }
 
 /* A call of the daemon's goes one step further at the helper. */
@@ -907,18 +913,19 @@ static void advance(uint8_t i)
 		reply_own(c, i);
 		return;
 	}
-	if (c->kind == C_WATCH) {
-		c->at = ++w.drawn;
+	if (c->kind == C_WATCH && c->stage == S_SENT) {
 		if (!w.watched[c->d])
-			w.since[c->d] = c->at;
+			w.since[c->d] = ++w.drawn;
 		w.watched[c->d] = true;
-		add(&m, (struct fact){.kind = F_WATCH,
-				.d = c->d,
-				.value = 1,
-				.at = c->at,
-				.since = w.since[c->d]});
-		c->stage = S_REPLY;
-		send(m, i);
+		c->reply.facts[0].since = w.since[c->d];
+		c->stage = S_LOOKED;
+		/* So that it cannot end before its position is drawn. */
+		if (world_mistake != MISTAKE_WATCH_TOO_EARLY)
+			number_watch(c, i);
+		return;
+	}
+	if (c->kind == C_WATCH) {
+		number_watch(c, i);
 		return;
 	}
 	if (c->stage == S_SENT) {
@@ -986,6 +993,18 @@ static struct call *call_new(uint8_t kind, uint8_t d, uint8_t n)
 	return c;
 }
 
+/* They do not arrive; events may, some time. */
+static void drop_replies(void)
+{
+	uint8_t kept = 0;
+
+	for (uint8_t m = 0; m < w.message_count; m++)
+		if (w.messages[m].call == NO_CALL)
+			w.messages[kept++] = w.messages[m];
+	memset(&w.messages[kept], 0, (size_t)(w.message_count - kept) * sizeof(w.messages[0]));
+	w.message_count = kept;
+}
+
 static void new_session(void)
 {
 	memset(w.watched, 0, sizeof(w.watched));
@@ -994,8 +1013,11 @@ static void new_session(void)
 	memset(w.ignored, 0, sizeof(w.ignored));
 	memset(&w.event, 0, sizeof(w.event));
 	w.overflow = false;
-	w.drawn = w.drawn_before_loss = 0;
-	w.session = (uint8_t)tree_new_session(tree);
+	w.drawn_before_loss = 0;
+	if (world_mistake == MISTAKE_SESSION_COUNTS_FROM_1)
+		w.drawn = 0;
+	send_fact((struct fact){.kind = F_LOSS, .at = ++w.drawn});
+	drop_replies();
 	for (uint8_t i = w.call_count; i-- > 0;) {
 		struct call *c = &w.calls[i];
 
@@ -1006,8 +1028,6 @@ static void new_session(void)
 		else
 			call_end(i);
 	}
-	for (int m = 0; m < w.message_count; m++)
-		w.messages[m].call = NO_CALL;
 }
 
 static void run_event(enum action_kind kind, uint8_t d, uint8_t n)
@@ -1524,20 +1544,28 @@ static bool is_at_rest(void)
 	       !w.is_taken && TAILQ_EMPTY(&tree->forgets) && TAILQ_EMPTY(&tree->repeats);
 }
 
-static void count_name(void *user, const char *name, const struct object_id *id)
-{
-	uint8_t d = *(uint8_t *)user;
+struct listed {
+	uint8_t d, count;
+	bool is_wrong;
+};
 
-	HOLDS(w.at[d][name[0] == 'b'] == object_of(id), "I7: a listing has what is not there");
-	((uint8_t *)user)[1]++;
+static bool count_name(void *user, const struct tree_entry *entry)
+{
+	struct listed *listed = user;
+
+	if (w.at[listed->d][entry->name[0] == 'b'] != object_of(&entry->attributes->id))
+		listed->is_wrong = true;
+	listed->count++;
+	return true;
 }
 
 static void check_directory_at_rest(uint8_t d)
 {
 	const struct object_id directory = id_of(directory_object(d));
 	const struct object *in = object_at(directory_object(d));
-	uint8_t listed[2] = {d, 0}, there = 0;
+	struct listed listed = {.d = d};
 	struct object_id id;
+	uint8_t there = 0;
 
 	for (uint8_t n = 0; n < config->names; n++) {
 		const struct slot *s = slot_at(d, n);
@@ -1557,9 +1585,9 @@ static void check_directory_at_rest(uint8_t d)
 	}
 	for (int n = 0; n < NAMES; n++)
 		there = (uint8_t)(there + (w.at[d][n] != 0));
-	if (tree_list(tree, &directory, now_ms(), count_name, listed) != TREE_ASK)
-		HOLDS(listed[1] == there, "I7: a listing lacks what is there");
-	if (in && in->directory && in->directory->on && in->directory->watch_seen > tree->base)
+	if (tree_list(tree, &directory, now_ms(), count_name, &listed) != TREE_ASK)
+		HOLDS(listed.count == there && !listed.is_wrong, "I7: a listing is wrong");
+	if (in && in->directory && in->directory->on && in->directory->watch_seen > tree->lost_at)
 		HOLDS(w.watched[d], "I7: a directory is not watched");
 }
 
@@ -1624,24 +1652,20 @@ static void start(const struct world_case *c)
 
 		if (c->is_cold && d == 1)
 			break;
-		learn(&fact, 0);
+		learn(&fact);
 		if (c->is_cold)
 			break;
 		w.watched[d] = true;
 		w.since[d] = ++w.drawn;
-		learn(&(struct fact){.kind = F_WATCH,
-			      .d = d,
-			      .value = 1,
-			      .at = w.drawn,
-			      .since = w.drawn},
-			0);
-		learn(&(struct fact){.kind = F_LISTING, .d = d, .at = ++w.drawn}, 0);
+		learn(&(struct fact){
+			.kind = F_WATCH, .d = d, .value = 1, .at = w.drawn, .since = w.drawn});
+		learn(&(struct fact){.kind = F_LISTING, .d = d, .at = ++w.drawn});
 		fact = look_at_object(directory_object(d), ++w.drawn);
-		learn(&fact, 0);
+		learn(&fact);
 		for (uint8_t n = 0; n < NAMES; n++)
 			if (w.at[d][n]) {
 				fact = look_at_name(d, n, ++w.drawn);
-				learn(&fact, 0);
+				learn(&fact);
 			}
 	}
 }
@@ -1799,13 +1823,13 @@ static void put_state(uint8_t object, uint64_t state)
 	put(o && o->state == state);
 }
 
-static void put_fact(const struct fact *f, bool is_current)
+static void put_fact(const struct fact *f)
 {
 	put(f->kind | f->d << 4 | f->n << 6 | f->value << 8 | f->version << 16 |
 		(uint64_t)f->nlink << 24 | (uint64_t)f->lately << 32 | (uint64_t)f->content << 40);
-	put_at(is_current && f->at ? absolute(f->at) : 0);
+	put_at(f->at);
 	if (f->kind == F_WATCH)
-		put_at(is_current && f->since ? absolute(f->since) : 0);
+		put_at(f->since);
 	if (f->kind == F_CONTENT)
 		put_state(f->value, f->since);
 }
@@ -1818,12 +1842,11 @@ static void put_messages(void)
 
 	for (int i = 0; i < w.message_count; i++) {
 		const struct message *m = &w.messages[i];
-		bool is_current = m->session == w.session;
 
 		number_count = first;
-		put(m->call | (uint64_t)is_current << 8);
+		put(m->call);
 		for (int f = 0; f < m->count; f++)
-			put_fact(&m->facts[f], is_current);
+			put_fact(&m->facts[f]);
 		if (is_ranked)
 			sum += XXH3_64bits(&numbers[first],
 				(size_t)(number_count - first) * sizeof(numbers[0]));
@@ -1841,13 +1864,13 @@ static void put_call(const struct call *c)
 		(uint64_t)c->is_valid << 32 | (uint64_t)c->has_failed << 33 |
 		(uint64_t)c->is_given_up << 34 | (uint64_t)c->moved << 40 |
 		(uint64_t)c->replaced << 48 | (uint64_t)c->seen << 56);
-	put_at(c->at ? absolute(c->at) : 0);
-	put_at(c->changed_at ? absolute(c->changed_at) : 0);
+	put_at(c->at);
+	put_at(c->changed_at);
 	if (c->kind == C_READ)
 		put_state(c->n, c->reply.facts[0].since);
 	if (c->stage < S_REPLY)
 		for (int f = 0; f < FACTS; f++)
-			put_fact(&c->reply.facts[f], true);
+			put_fact(&c->reply.facts[f]);
 }
 
 static uint64_t object_of_number(uint64_t number)
@@ -1877,7 +1900,6 @@ static void put_tree(void)
 {
 	const struct slot *s;
 
-	put_at(tree->base);
 	put_at(tree->lost_at);
 	put_at(tree->evicted_at);
 	for (uint8_t i = 1; i < w.next_object; i++) {
@@ -1915,15 +1937,14 @@ static void put_tree(void)
 
 static void put_world(void)
 {
-	put(w.next_object | w.session << 8 | w.overflow << 16 | w.is_taken << 17 |
-		w.event.is_under_way << 18 | w.event.is_self << 19 | w.event.is_numbered << 20 |
-		(uint64_t)w.event.d << 24 | (uint64_t)w.event.n << 28 | (uint64_t)w.seconds << 32 |
-		(uint64_t)w.content << 40);
-	put_at(absolute(w.drawn));
-	put_fact(&w.event.fact, true);
+	put(w.next_object | w.overflow << 16 | w.is_taken << 17 | w.event.is_under_way << 18 |
+		w.event.is_self << 19 | w.event.is_numbered << 20 | (uint64_t)w.event.d << 24 |
+		(uint64_t)w.event.n << 28 | (uint64_t)w.seconds << 32 | (uint64_t)w.content << 40);
+	put_at(w.drawn);
+	put_fact(&w.event.fact);
 	for (int d = 0; d < DIRECTORIES; d++) {
 		put(w.watched[d] | w.pending_self[d] << 1 | w.ignored[d] << 2);
-		put_at(w.since[d] ? absolute(w.since[d]) : 0);
+		put_at(w.since[d]);
 		for (int n = 0; n < NAMES; n++) {
 			const struct dentry *entry = &w.kernel[d][n];
 

@@ -54,6 +54,8 @@ enum world_mistake {
 	MISTAKE_NO_MOVE_SELF,         /* a directory's own move has no event */
 	MISTAKE_NO_PARENT_LOOK,       /* a name's event does not look at the directory */
 	MISTAKE_LOSS_TOO_EARLY,       /* LOSS is numbered before the last event that was lost */
+	MISTAKE_WATCH_TOO_EARLY,      /* a watch may end before the position of the look at it */
+	MISTAKE_SESSION_COUNTS_FROM_1,
 	MISTAKE_COUNT
 };
 
