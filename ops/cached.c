@@ -41,9 +41,9 @@ static int cached_exec(struct op_context *ctx, struct workspace *w,
 	if (!process)
 		return -ENOMEM;
 	process->process.workspace = w;
-	pthread_mutex_lock(&cached_of(w)->lock);
+	cached_enter(cached_of(w));
 	cached_apply_all_deferred(cached_of(w), ctx);
-	pthread_mutex_unlock(&cached_of(w)->lock);
+	cached_leave(cached_of(w));
 	r = workspace_exec(ctx, cached_of(w)->inner, request, &process->inner);
 	if (r < 0)
 		free(process);
@@ -55,10 +55,10 @@ static int cached_exec(struct op_context *ctx, struct workspace *w,
 /* A command may have changed what nobody watches. */
 static void forget_unwatched(struct cached *c)
 {
-	pthread_mutex_lock(&c->lock);
+	cached_enter(c);
 	c->exec_ms = cached_now_ms();
-	c->links_epoch++;
-	pthread_mutex_unlock(&c->lock);
+	tree_command_ran(c->tree, c->exec_ms + 1);
+	cached_leave(c);
 }
 
 static int cached_process_next(struct op_context *ctx, struct process *process, void *buffer,
@@ -107,18 +107,18 @@ static int cached_statfs(struct op_context *ctx, struct workspace *w, struct fs_
 	struct fs_stats stats;
 	int r;
 
-	pthread_mutex_lock(&c->lock);
+	cached_enter(c);
 	stats = c->stats;
 	ctx->served.from_cache = c->stats_ms && cached_now_ms() - c->stats_ms < STATS_MS;
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 	if (!ctx->served.from_cache) {
 		r = workspace_statfs(ctx, c->inner, &stats);
 		if (r < 0)
 			return r;
-		pthread_mutex_lock(&c->lock);
+		cached_enter(c);
 		c->stats = stats;
 		c->stats_ms = cached_now_ms();
-		pthread_mutex_unlock(&c->lock);
+		cached_leave(c);
 	}
 	*ret_stats = stats;
 	return 0;
@@ -129,7 +129,7 @@ static int cached_watch(struct workspace *w, change_sink sink, void *user)
 	struct cached *c = cached_of(w);
 	int r = 0;
 
-	pthread_mutex_lock(&c->lock);
+	cached_enter(c);
 	if (!c->feed)
 		r = -EOPNOTSUPP;
 	else if (c->sink)
@@ -138,28 +138,27 @@ static int cached_watch(struct workspace *w, change_sink sink, void *user)
 		c->sink = sink;
 		c->sink_user = user;
 	}
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 	return r;
 }
 
-/* The kernel forgot the directory, but we have not: it stays watched as long as we believe
- * what we know of it. */
+/* The kernel forgot the directory, but we have not: it stays watched as long as what we know of it
+ * is valid. */
 static void cached_unwatch(struct workspace *w, const struct object_ref *directory)
 {
 	struct cached *c = cached_of(w);
-	const struct node *node;
-	bool believed = false;
+	struct directory *d;
+	bool is_watched;
 
-	pthread_mutex_lock(&c->lock);
-	node = tree_find(c, directory->path, strlen(directory->path));
-	if (node && node->directory && node->state == NODE_PRESENT &&
-		object_id_equal(&node->attributes.id, &directory->id)) {
-		node->directory->heard = false;
-		node->directory->quiet = true;
-		believed = node->directory->watched;
+	cached_enter(c);
+	is_watched = tree_watched_since(c->tree, &directory->id) != 0;
+	d = directory_find(c, &directory->id);
+	if (d) {
+		d->heard = false;
+		d->quiet = true;
 	}
-	pthread_mutex_unlock(&c->lock);
-	if (!believed)
+	cached_leave(c);
+	if (!is_watched)
 		workspace_unwatch(c->inner, directory);
 }
 
@@ -185,11 +184,7 @@ static void cached_free(struct workspace *w)
 	worker_pool_free(c->keepers);
 	content_store_close(c->store);
 	workspace_free(c->inner);
-	if (c->root) {
-		node_clear(c, c->root);
-		free(c->root);
-	}
-	free(c->objects);
+	tree_free(c->tree);
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -286,23 +281,23 @@ int cached_new(struct workspace *inner, const struct cached_options *options,
 	struct workspace **ret_workspace)
 {
 	struct cached *c = calloc(1, sizeof(*c));
+	uint64_t names_max;
 	int r;
 
 	if (!c)
 		return -ENOMEM;
-	c->root = calloc(1, sizeof(*c->root) + 1);
-	c->objects = calloc(OBJECT_BUCKETS, sizeof(*c->objects));
+	names_max = options->names_max ? options->names_max : NAMES_DEFAULT_MAX;
+	c->tree = tree_new(&(struct tree_options){.ttl_ms = options->ttl_ms,
+		.facts_max = 2 * names_max,
+		.drop = cached_drop,
+		.user = c});
 	c->inner = inner;
 	c->memory_bytes_max = options->memory_bytes ? options->memory_bytes : MEMORY_DEFAULT_BYTES;
 	c->ttl_ms = options->ttl_ms;
-	c->node_count_max = options->names_max ? options->names_max : NAMES_DEFAULT_MAX;
-	c->clock = 1;
 	pthread_mutex_init(&c->lock, NULL);
 	clock_cond_init(&c->changed);
 	set_operations(c);
-	if (c->root)
-		c->root->state = NODE_UNKNOWN;
-	r = c->root && c->objects ? start(c, options) : -ENOMEM;
+	r = c->tree ? start(c, options) : -ENOMEM;
 	if (r < 0) {
 		c->inner = NULL;
 		cached_free(&c->workspace);
@@ -316,11 +311,11 @@ void cached_statistics(struct workspace *w, struct cached_stats *ret_stats)
 {
 	struct cached *c = cached_of(w);
 
-	pthread_mutex_lock(&c->lock);
+	cached_enter(c);
 	*ret_stats = c->statistics;
-	ret_stats->nodes = c->node_count;
+	ret_stats->names = tree_names(c->tree);
 	ret_stats->content_bytes = c->content_bytes;
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 }
 
 void cached_quiesce(struct workspace *w)

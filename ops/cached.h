@@ -7,11 +7,11 @@
  * is asked for: a miss loads the directory; a walk through directories loads the subtree;
  * opening several small files loads the content of their directory, then of the subtree.
  *
- * Coherence: directories that the place watches are believed until its change feed says
- * otherwise; all others for `ttl_ms`.  A file with several links is always on the TTL, as
- * a change through a name elsewhere is not seen.  The workspace's own changes go through
- * and update what is known at once, the times of directories included, where the place says
- * what they left (struct facts); else that is asked for.
+ * Coherence (ops/COHERENCE.md): what is in directories that the place watches is valid until its
+ * change feed says otherwise; all else for `ttl_ms`.  So is a file with several links, unless all
+ * of them are known in watched directories.  The workspace's own changes go through and update
+ * what is known at once, the times of directories included, where the place says what they left
+ * (struct facts); else that is asked for.
  * What inotify does not tell of (a link made to a file in a directory that nobody watches) is
  * learnt when that directory is looked at.
  * Owner, mode and times that are set on a new file while its creator has it open go out
@@ -31,7 +31,7 @@ struct cached_options {
 	uint64_t disk_bytes;        /* of the content store; 0: no store */
 	const char *disk_directory; /* NULL: ${XDG_CACHE_HOME:-~/.cache}/isthmus/content */
 	const char *identity;       /* names the workspace across mounts (its URI); may be NULL */
-	uint32_t ttl_ms;            /* 0: unwatched names are never believed */
+	uint32_t ttl_ms;            /* 0: what nobody watches is never valid */
 	uint64_t names_max;         /* known at a time; 0: 1 Mi */
 };
 
@@ -42,7 +42,7 @@ int cached_new(struct workspace *inner, const struct cached_options *options,
 struct cached_stats {
 	uint64_t hits;   /* operations answered from the cache */
 	uint64_t misses; /* operations that asked the place */
-	uint64_t nodes;  /* names known */
+	uint64_t names;  /* known, whether something is there or not */
 	uint64_t content_bytes;
 	uint64_t disk_hits;
 	uint64_t scans; /* by this decorator, on its own account or a caller's */

@@ -14,7 +14,6 @@ enum {
 };
 
 struct assembly {
-	uint64_t asked; /* clock when the first piece was asked for */
 	struct content *content;
 	size_t missing; /* pieces */
 	bool has[PIECES_MAX];
@@ -29,7 +28,7 @@ static bool is_eligible(const struct cached *c, const struct cached_file *file)
 {
 	uint64_t size = file->attributes.size_bytes;
 
-	return file->node && (file->flags & O_ACCMODE) == O_RDONLY && size > SMALL_FILE_MAX_BYTES &&
+	return (file->flags & O_ACCMODE) == O_RDONLY && size > SMALL_FILE_MAX_BYTES &&
 	       content_may_be_kept(c, size) && S_ISREG(file->attributes.mode) &&
 	       c->assembling_bytes + size <= c->memory_bytes_max / 4;
 }
@@ -40,25 +39,25 @@ static void begin(struct cached *c, struct cached_file *file)
 	struct assembly *a = calloc(1, sizeof(*a));
 
 	if (a)
-		a->content = content_new_blank(size, file->node->object_at);
+		a->content = content_new_blank(size);
 	if (!a || !a->content) {
 		free(a);
 		return;
 	}
-	a->asked = c->clock;
 	a->missing = count_pieces(size);
 	c->assembling_bytes += size;
 	file->assembly = a;
 }
 
 /* Nothing of it counts when the file may have changed since. */
-static bool is_valid(const struct cached *c, const struct cached_file *file)
+static bool is_valid(struct cached *c, const struct cached_file *file)
 {
-	const struct node *node = file->node;
+	const struct extra *x = file->extra;
+	struct attributes now;
 
-	return node && node->writers == 0 && !node->content && !node_is_locked(node) &&
-	       node->changed_at <= file->assembly->asked && node_attributes_are_fresh(c, node) &&
-	       attributes_same_version(&node->attributes, &file->attributes);
+	return !x->content && tree_state(c->tree, &x->id) == file->opened_state &&
+	       cached_get_attributes(c, &x->id, &now) &&
+	       attributes_same_version(&now, &file->attributes);
 }
 
 void cached_assemble_begin(struct cached *c, struct cached_file *file)
@@ -107,7 +106,7 @@ void cached_assemble_take(
 	take(a, data, size, (size_t)offset);
 	if (a->missing)
 		return;
-	content_attach(c, file->node, content_ref(a->content));
-	content_keep(c, file->node, &file->attributes);
+	if (content_attach(c, file->extra, content_ref(a->content)))
+		content_keep(c, file->extra);
 	cached_assemble_end(c, file);
 }

@@ -12,18 +12,18 @@ enum {
 	IDLE_MS = 300, /* since a small file was last opened: time to write to the store */
 };
 
-struct content *content_new_blank(size_t size, uint64_t at)
+struct content *content_new_blank(size_t size)
 {
 	struct content *content = malloc(sizeof(*content) + size);
 
 	if (content)
-		*content = (struct content){.refs = 1, .size = size, .at = at};
+		*content = (struct content){.refs = 1, .size = size};
 	return content;
 }
 
-struct content *content_new(const void *data, size_t size, uint64_t at)
+struct content *content_new(const void *data, size_t size)
 {
-	struct content *content = content_new_blank(size, at);
+	struct content *content = content_new_blank(size);
 
 	if (content && size)
 		memcpy(content->data, data, size);
@@ -73,34 +73,46 @@ static void list_add(struct cached *c, struct content *content)
 	c->newest = content;
 }
 
-void content_detach(struct cached *c, struct node *node)
+void content_detach(struct cached *c, struct extra *x)
 {
-	struct content *content = node->content;
+	struct content *content = x->content;
 
 	if (!content)
 		return;
 	list_remove(c, content);
 	c->content_bytes -= sizeof(*content) + content->size;
-	node->content = NULL;
-	content->node = NULL;
+	x->content = NULL;
+	content->extra = NULL;
 	content_unref(content);
 }
 
-void content_attach(struct cached *c, struct node *node, struct content *content)
+bool content_attach(struct cached *c, struct extra *x, struct content *content)
 {
-	content_detach(c, node);
-	node->content = content;
-	content->node = node;
+	const struct attributes *known = tree_last_attributes(c->tree, &x->id, &content->at);
+
+	if (!known || known->size_bytes != content->size) {
+		content_unref(content);
+		extra_tidy(c, x);
+		return false;
+	}
+	content_detach(c, x);
+	content->settled = !known->changed_lately;
+	x->content = content;
+	content->extra = x;
 	list_add(c, content);
 	c->content_bytes += sizeof(*content) + content->size;
-	while (c->content_bytes > c->memory_bytes_max && c->oldest != content)
-		content_detach(c, c->oldest->node);
-	cached_learnt(c, node);
+	while (c->content_bytes > c->memory_bytes_max && c->oldest != content) {
+		struct extra *oldest = c->oldest->extra;
+
+		content_detach(c, oldest);
+		extra_tidy(c, oldest);
+	}
+	return true;
 }
 
 void content_used(struct cached *c, struct content *content)
 {
-	if (!content->node || content == c->newest)
+	if (!content->extra || content == c->newest)
 		return;
 	list_remove(c, content);
 	list_add(c, content);
@@ -112,6 +124,11 @@ bool bytes_have_hash(const void *data, size_t size, const uint8_t *hash)
 
 	XXH128_canonicalFromHash(&own, XXH3_128bits(data, size));
 	return memcmp(own.digest, hash, HASH_BYTES) == 0;
+}
+
+bool content_has_hash(const struct content *content, const uint8_t *hash)
+{
+	return bytes_have_hash(content->data, content->size, hash);
 }
 
 /* ---- The store on disk ---------------------------------------------------------------- */
@@ -152,18 +169,19 @@ static void keep(void *user)
 	free(keeping);
 }
 
-void content_keep(struct cached *c, const struct node *node, const struct attributes *version)
+void content_keep(struct cached *c, const struct extra *x)
 {
 	struct keeping *keeping;
+	uint64_t at;
+	const struct attributes *version = tree_last_attributes(c->tree, &x->id, &at);
 
-	if (!c->store || !node->content || !node->attributes_known ||
-		c->keeping_bytes > c->memory_bytes_max || version->changed_lately ||
-		content_store_has(c->store, version))
+	if (!c->store || !x->content || !version || version->changed_lately ||
+		c->keeping_bytes > c->memory_bytes_max || content_store_has(c->store, version))
 		return;
 	keeping = malloc(sizeof(*keeping));
 	if (!keeping)
 		return;
-	*keeping = (struct keeping){c, content_ref(node->content), *version};
+	*keeping = (struct keeping){c, content_ref(x->content), *version};
 	if (worker_pool_submit(c->keepers, keep, keeping)) {
 		c->keeping_bytes += keeping->content->size;
 		return;
@@ -172,34 +190,29 @@ void content_keep(struct cached *c, const struct node *node, const struct attrib
 	free(keeping);
 }
 
-bool content_is_kept(const struct cached *c, const struct node *node)
+bool content_is_kept(const struct cached *c, const struct attributes *version)
 {
-	return c->store && content_store_has(c->store, &node->attributes);
+	return c->store && content_store_has(c->store, version);
 }
 
-void content_restore(struct cached *c, const char *path)
+void content_restore(struct cached *c, const struct attributes *version)
 {
-	struct node *node = tree_find(c, path, strlen(path));
-	struct attributes version = node->attributes;
-	uint64_t asked = c->clock, at = node->object_at;
+	uint64_t state = tree_state(c->tree, &version->id);
 	struct content *content = NULL;
+	struct extra *x;
 	void *data = NULL;
 	int r;
 
-	c->asking++;
-	pthread_mutex_unlock(&c->lock);
-	r = content_store_get(c->store, &version, &data);
+	cached_leave(c);
+	r = content_store_get(c->store, version, &data);
 	if (r == 0)
-		content = content_new(data, version.size_bytes, at);
+		content = content_new(data, version->size_bytes);
 	free(data);
-	pthread_mutex_lock(&c->lock);
-	c->asking--;
-	node = tree_find(c, path, strlen(path));
-	if (content && node && !node->content && node->attributes_known && node->writers == 0 &&
-		node->changed_at <= asked && attributes_same_version(&node->attributes, &version)) {
-		content_attach(c, node, content);
-		c->statistics.disk_hits++;
-	} else {
+	cached_enter(c);
+	x = content && tree_state(c->tree, &version->id) == state ? extra_make(c, &version->id)
+								  : NULL;
+	if (!x || x->content || x->writers)
 		content_unref(content);
-	}
+	else if (content_attach(c, x, content))
+		c->statistics.disk_hits++;
 }

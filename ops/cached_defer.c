@@ -13,9 +13,9 @@ enum {
 	SPECIAL_BITS = 07000,
 };
 
-static struct cached_file *creator_of(const struct node *node)
+static struct cached_file *creator_of(const struct extra *x)
 {
-	struct cached_file *file = node->files;
+	struct cached_file *file = x->files;
 
 	while (file && !file->created)
 		file = file->next;
@@ -25,18 +25,17 @@ static struct cached_file *creator_of(const struct node *node)
 /* What others write the creator does not know: neither the size nor which mtime is to stay. */
 static bool is_alone(const struct cached_file *creator)
 {
-	const struct cached_file *file = creator->node->files;
+	const struct cached_file *file = creator->extra->files;
 
 	while (file && (file == creator || (file->flags & O_ACCMODE) == O_RDONLY))
 		file = file->next;
-	return !file && creator->captured_writes == creator->node->write_count;
+	return !file && creator->captured_writes == creator->extra->write_count;
 }
 
 /* What can fail, or what only the place can tell the result of, is not held back. */
-static bool may_wait(const struct op_context *ctx, const struct cached_file *file, unsigned mask,
-	const struct attributes *want)
+static bool may_wait(const struct op_context *ctx, const struct cached_file *file,
+	const struct attributes *now, unsigned mask, const struct attributes *want)
 {
-	const struct attributes *now = &file->node->attributes;
 	bool knows_mtime =
 		file->capture_size == 0 || (file->deferred_mask & SET_MTIME) || (mask & SET_MTIME);
 
@@ -73,15 +72,17 @@ static struct timespec time_at_place(const struct cached_file *file)
 		.tv_nsec = (long)(ns % 1000000000)};
 }
 
-bool cached_defer(struct cached *c, const struct op_context *ctx, struct node *node, unsigned mask,
-	const struct attributes *want, struct attributes *ret_attributes)
+bool cached_defer(struct cached *c, const struct op_context *ctx, const struct extra *x,
+	unsigned mask, const struct attributes *want, struct attributes *ret_attributes)
 {
-	struct cached_file *file = creator_of(node);
+	struct cached_file *file = creator_of(x);
+	uint64_t at;
+	const struct attributes *now = tree_last_attributes(c->tree, &x->id, &at);
 
-	if (!file || node->state != NODE_PRESENT || !may_wait(ctx, file, mask, want))
+	if (!file || !now || !may_wait(ctx, file, now, mask, want))
 		return false;
 	if (!file->deferred_mask) {
-		file->deferred = node->attributes;
+		file->deferred = *now;
 		file->next_deferred = c->deferred;
 		c->deferred = file;
 	}
@@ -90,7 +91,7 @@ bool cached_defer(struct cached *c, const struct op_context *ctx, struct node *n
 	file->deferred.blocks = (file->capture_size + 511) / 512;
 	file->deferred.ctime = time_at_place(file);
 	merge(&file->deferred, mask, want);
-	cached_mark_dirty(c, file);
+	cached_mark_dirty(file);
 	*ret_attributes = file->deferred;
 	return true;
 }
@@ -112,11 +113,12 @@ static unsigned take(struct cached *c, struct cached_file *file, struct attribut
 }
 
 /* The kernel was told what it would be; now it is, with a later ctime. */
-static void tell(
-	struct cached *c, const char *path, const struct attributes *attributes, uint64_t at)
+static void tell(struct cached *c, uint64_t at, const char *path, const struct object_id *directory,
+	const struct attributes *attributes)
 {
-	struct change change = {.kind = CHANGE_ENTRY,
+	const struct change change = {.kind = CHANGE_ENTRY,
 		.path = path,
+		.directory = *directory,
 		.at = at,
 		.exists = true,
 		.attributes = *attributes};
@@ -125,25 +127,24 @@ static void tell(
 		c->sink(c->sink_user, &change);
 }
 
-static int apply(struct cached *c, struct op_context *ctx, struct node *node,
+/* `path`: of the object as far as is known, or NULL. */
+static int apply(struct cached *c, struct op_context *ctx, const char *path,
 	const struct object_ref *object, unsigned mask, const struct attributes *want)
 {
-	cleanup_free char *path = node ? node_path(node) : NULL;
 	struct attributes attributes;
-	struct own own;
+	struct asking asking;
+	struct found found;
 	int r;
 
-	cached_begin_change(c, ctx, &own);
-	pthread_mutex_unlock(&c->lock);
+	cached_begin_change(c, ctx, &asking);
 	r = workspace_setattr(ctx, c->inner, object, mask, want, &attributes);
-	pthread_mutex_lock(&c->lock);
-	cached_end_change(c, ctx, &own);
-	c->statistics.misses++;
-	node = path ? tree_find(c, path, strlen(path)) : NULL;
-	if (r < 0 || !node)
+	cached_end_asking(c, ctx, &asking);
+	if (r < 0)
 		return r;
-	cached_own_attributes(c, node, mask, &attributes, &own);
-	tell(c, path, &attributes, own.learnt.at);
+	cached_changed(c, &asking, &attributes.id, &attributes, cached_source_of(mask));
+	found = path ? cached_find(c, path) : (struct found){0};
+	if (object_id_equal(&found.id, &attributes.id))
+		tell(c, asking.look.at, path, &found.directory, &attributes);
 	return 0;
 }
 
@@ -151,57 +152,64 @@ int cached_apply_deferred(
 	struct cached *c, struct op_context *ctx, struct cached_file *file, bool last)
 {
 	struct object_ref object = OBJECT_OF(atomic_load(&file->inner));
+	cleanup_free char *path = NULL;
 	struct attributes want;
 	unsigned mask;
 	int r;
 
-	pthread_mutex_lock(&c->lock);
+	cached_enter(c);
 	/* Nothing waits for a handle that may be on its way to be closed. */
 	file->created = file->created && !last;
 	r = file->deferred_error;
 	file->deferred_error = 0;
 	mask = take(c, file, &want);
-	if (mask && r == 0)
-		r = apply(c, ctx, file->node, &object, mask, &want);
-	pthread_mutex_unlock(&c->lock);
+	if (mask && r == 0) {
+		cached_path_of(c, &file->extra->id, &path);
+		r = apply(c, ctx, path, &object, mask, &want);
+	}
+	cached_leave(c);
 	return r;
 }
 
 /* The creator is told when it closes; but not of a file that somebody has removed or replaced. */
-static void note_failure(struct cached *c, const char *path, int r)
+static void note_failure(struct cached *c, const struct object_id *id, int r)
 {
-	struct node *node = tree_find(c, path, strlen(path));
-	struct cached_file *file = node ? creator_of(node) : NULL;
+	const struct extra *x = extra_find(c, id);
+	struct cached_file *file = x ? creator_of(x) : NULL;
 
 	if (file)
 		file->deferred_error = r;
 }
 
-/* False: there is no memory; what waits goes on waiting. */
+/* False: it has no name any more, or there is no memory; what waits goes on waiting. */
 static bool apply_one(struct cached *c, struct op_context *ctx, struct cached_file *file)
 {
-	cleanup_free char *path = node_path(file->node);
-	struct object_ref object = {.path = path, .id = file->attributes.id};
+	cleanup_free char *path = NULL;
+	struct object_ref object = {.id = file->attributes.id};
 	struct attributes want;
 	unsigned mask;
 	int r;
 
-	if (!path)
+	if (cached_path_of(c, &file->extra->id, &path) < 0)
 		return false;
+	object.path = path;
 	mask = take(c, file, &want);
-	r = apply(c, ctx, file->node, &object, mask, &want);
+	r = apply(c, ctx, path, &object, mask, &want);
 	if (r < 0 && !path_misses_object(r))
-		note_failure(c, path, r);
+		note_failure(c, &object.id, r);
 	return true;
 }
 
 void cached_apply_deferred_at(struct cached *c, struct op_context *ctx, const char *path)
 {
-	struct node *node = c->deferred ? tree_find(c, path, strlen(path)) : NULL;
-	struct cached_file *file = node ? creator_of(node) : NULL;
+	const struct object_id id = c->deferred ? cached_find(c, path).id : (struct object_id){0};
+	const struct extra *x = extra_find(c, &id);
+	struct cached_file *file = x ? creator_of(x) : NULL;
 
 	if (file && file->deferred_mask)
 		apply_one(c, ctx, file);
+	else if (!id.inode)
+		cached_apply_all_deferred(c, ctx);
 }
 
 void cached_apply_all_deferred(struct cached *c, struct op_context *ctx)
@@ -209,5 +217,5 @@ void cached_apply_all_deferred(struct cached *c, struct op_context *ctx)
 	struct cached_file *file = c->deferred;
 
 	while (file)
-		file = file->node && apply_one(c, ctx, file) ? c->deferred : file->next_deferred;
+		file = apply_one(c, ctx, file) ? c->deferred : file->next_deferred;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 
 static bool is_writable(int flags)
 {
@@ -52,37 +53,43 @@ static void file_free(struct cached_file *file)
 	free(file);
 }
 
-static void join_node(struct cached_file *file, struct node *node)
+/* To the object whose attributes the handle has.  -ENOMEM. */
+static int join_object(struct cached *c, struct cached_file *file)
 {
-	if (!node || node->state != NODE_PRESENT ||
-		!object_id_equal(&node->attributes.id, &file->attributes.id))
-		return;
-	file->node = node;
-	file->next = node->files;
-	node->files = file;
+	struct extra *x = extra_make(c, &file->attributes.id);
+
+	if (!x)
+		return -ENOMEM;
+	file->extra = x;
+	file->next = x->files;
+	x->files = file;
+	return 0;
 }
 
-static void leave_node(struct cached_file *file)
+static void leave_object(struct cached *c, struct cached_file *file)
 {
-	struct cached_file **link = file->node ? &file->node->files : NULL;
+	struct cached_file **link = &file->extra->files;
 
-	if (!link)
-		return;
 	while (*link != file)
 		link = &(*link)->next;
 	*link = file->next;
-	file->node = NULL;
+	if (file->extra->files)
+		return;
+	file->extra->locked = false;
+	extra_tidy(c, file->extra);
+	cached_drop_dead(c, &file->attributes.id);
 }
 
-/* The path of the object as far as we know: moved along by own renames. */
+/* A path of the object as far as is known. */
 static char *current_path(struct cached *c, struct cached_file *file)
 {
-	char *path;
+	char *path = NULL;
+	int r;
 
-	pthread_mutex_lock(&c->lock);
-	path = file->node ? node_path(file->node) : strdup(file->path);
-	pthread_mutex_unlock(&c->lock);
-	return path;
+	cached_enter(c);
+	r = cached_path_of(c, &file->extra->id, &path);
+	cached_leave(c);
+	return r == -ENOENT ? strdup(file->path) : path;
 }
 
 static int open_inner(struct op_context *ctx, struct cached_file *file)
@@ -94,11 +101,20 @@ static int open_inner(struct op_context *ctx, struct cached_file *file)
 	struct open_file *inner;
 	int r;
 
+	uint64_t state;
+
 	if (!path)
 		return -ENOMEM;
+	cached_enter(c);
+	state = tree_state(c->tree, &file->extra->id);
+	cached_leave(c);
 	r = workspace_open_file(ctx, c->inner, &object, file->flags, &inner, &attributes);
-	if (r == 0)
+	if (r == 0) {
+		cached_enter(c);
+		file->opened_state = state;
 		atomic_store(&file->inner, inner);
+		cached_leave(c);
+	}
 	return r;
 }
 
@@ -122,8 +138,9 @@ static int file_inner(
 
 static struct cached_file *find_unopened(struct cached *c, const char *path)
 {
-	const struct node *node = tree_find(c, path, strlen(path));
-	struct cached_file *file = node ? node->files : NULL;
+	const struct object_id id = cached_find(c, path).id;
+	const struct extra *x = extra_find(c, &id);
+	struct cached_file *file = x ? x->files : NULL;
 
 	while (file && atomic_load(&file->inner))
 		file = file->next;
@@ -140,9 +157,9 @@ void cached_hold_open(struct cached *c, struct op_context *ctx, const char *path
 		struct attributes attributes;
 		int flags = file->flags, r;
 
-		pthread_mutex_unlock(&c->lock);
+		cached_leave(c);
 		r = workspace_open_file(ctx, c->inner, &object, flags, &inner, &attributes);
-		pthread_mutex_lock(&c->lock);
+		cached_enter(c);
 		if (r < 0)
 			return;
 		/* Else it was closed, or somebody is opening it. */
@@ -154,9 +171,9 @@ void cached_hold_open(struct cached *c, struct op_context *ctx, const char *path
 		}
 		if (!inner)
 			continue;
-		pthread_mutex_unlock(&c->lock);
+		cached_leave(c);
 		workspace_close(ctx, inner);
-		pthread_mutex_lock(&c->lock);
+		cached_enter(c);
 		return;
 	}
 }
@@ -172,39 +189,45 @@ int cached_inner_object(
 
 /* ---- Opening ---------------------------------------------------------------------- */
 
-static int check_type(const struct node *node)
+static int check_type(const struct attributes *attributes)
 {
-	if (S_ISREG(node->attributes.mode))
+	if (S_ISREG(attributes->mode))
 		return 0;
-	if (S_ISLNK(node->attributes.mode))
+	if (S_ISLNK(attributes->mode))
 		return -ELOOP;
-	return S_ISDIR(node->attributes.mode) ? -EISDIR : -ENXIO;
+	return S_ISDIR(attributes->mode) ? -EISDIR : -ENXIO;
 }
 
 /* A handle on content that is known.  -EAGAIN: it is not. */
 static int open_known(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
 {
+	struct attributes attributes;
 	struct cached_file *file;
-	struct node *node;
-	int r = cached_await_content(c, ctx, object->path, &node);
+	const struct extra *x;
+	struct found found;
+	int r = cached_await_content(c, ctx, object->path, &found, &attributes);
 
 	if (r < 0)
 		return r;
-	if (object->id.inode && !object_id_equal(&object->id, &node->attributes.id))
+	if (object->id.inode && !object_id_equal(&object->id, &found.id))
 		return -ESTALE;
-	r = check_type(node);
+	r = check_type(&attributes);
 	if (r < 0)
 		return r;
-	if (!node->content && node->attributes.size_bytes > 0)
+	x = extra_find(c, &found.id);
+	if (!(x && x->content) && attributes.size_bytes > 0)
 		return -EAGAIN;
 	file = file_new(c, object->path, flags);
 	if (!file)
 		return -ENOMEM;
-	file->content = node->content ? content_ref(node->content) : content_new("", 0, 0);
-	file->attributes = node->attributes;
-	join_node(file, node);
-	*ret_attributes = node->attributes;
+	file->content = x && x->content ? content_ref(x->content) : content_new("", 0);
+	file->attributes = attributes;
+	if (!file->content || join_object(c, file) < 0) {
+		file_free(file);
+		return -ENOMEM;
+	}
+	*ret_attributes = attributes;
 	*ret_file = &file->file;
 	c->statistics.hits++;
 	ctx->served.from_cache = ctx->served.round_trips == 0;
@@ -212,21 +235,39 @@ static int open_known(struct cached *c, struct op_context *ctx, const struct obj
 }
 
 /* What a handle writes from the first byte on is captured, so that it can be read back. */
-static void start_capture(struct cached_file *file)
+static void start_capture(struct cached_file *file, uint64_t at)
 {
+	file->opened_at = at;
 	file->capturing = is_writable(file->flags) && file->attributes.size_bytes == 0;
-	file->captured_writes = file->node ? file->node->write_count : 0;
+	file->captured_writes = file->extra->write_count;
+}
+
+/* The place has opened it.  -ENOMEM: closed again. */
+static int opened(struct cached *c, struct op_context *ctx, struct cached_file *file, uint64_t at,
+	struct open_file *inner)
+{
+	int r = join_object(c, file);
+
+	if (r == 0) {
+		atomic_store(&file->inner, inner);
+		if (cached_is_newest(c, &file->extra->id, at))
+			file->opened_state = tree_state(c->tree, &file->extra->id);
+		start_capture(file, at);
+		return 0;
+	}
+	cached_leave(c);
+	workspace_close(ctx, inner);
+	cached_enter(c);
+	return r;
 }
 
 static int open_asking(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
 {
 	struct cached_file *file = file_new(c, object->path, flags);
-	uint64_t started_ms = cached_now_ms();
-	struct own own;
 	struct open_file *inner;
+	struct asking asking;
 	struct object_ref at;
-	struct node *node;
 	int r = file ? cached_inner_object(ctx, object, &at) : -ENOMEM;
 
 	if (r < 0) {
@@ -234,32 +275,25 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 			file_free(file);
 		return r;
 	}
-	pthread_mutex_lock(&c->lock);
+	cached_enter(c);
 	cached_apply_deferred_at(c, ctx, object->path);
-	cached_begin_change(c, ctx, &own);
-	pthread_mutex_unlock(&c->lock);
+	cached_ask(c, ctx, &asking);
 	r = workspace_open_file(ctx, c->inner, &at, flags, &inner, &file->attributes);
-	pthread_mutex_lock(&c->lock);
-	cached_end_change(c, ctx, &own);
-	cached_count_trip(c, started_ms);
+	cached_end_asking(c, ctx, &asking);
 	if (r == 0) {
-		atomic_store(&file->inner, inner);
-		if (!object->file && !(flags & O_TRUNC))
-			cached_store_answer(c, object->path, 0, &file->attributes, &own.learnt);
-		node = object->file ? cached_file_of(object->file)->node
-				    : tree_find(c, object->path, strlen(object->path));
-		join_node(file, node);
-		if (file->node && (flags & O_TRUNC)) {
-			file->node->write_count++;
-			cached_own_attributes(c, file->node, SET_SIZE, &file->attributes, &own);
-		} else if (flags & O_TRUNC) {
-			cached_own_done(c, file->path, own.learnt.at);
-		}
-		start_capture(file);
-	} else if (!object->file) {
-		cached_store_answer(c, object->path, r, NULL, &own.learnt);
+		if (flags & O_TRUNC)
+			cached_changed(
+				c, &asking, &file->attributes.id, &file->attributes, FROM_CHANGE);
+		else
+			cached_learn_attributes(
+				c, &asking.look, &file->attributes, FROM_LOOK, NULL);
+		r = opened(c, ctx, file, asking.look.at, inner);
+		if (r == 0 && (flags & O_TRUNC))
+			file->captured_writes = ++file->extra->write_count;
+	} else if (!object->file && (path_misses_object(r) || path_leads_to_another(r))) {
+		cached_doubt(c, asking.look.at, object->path);
 	}
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 	if (r < 0) {
 		file_free(file);
 		return r;
@@ -275,34 +309,26 @@ int cached_create(struct op_context *ctx, struct workspace *w, const char *path,
 	struct cached *c = cached_of(w);
 	struct cached_file *file = file_new(c, path, flags);
 	struct open_file *inner;
-	struct node *node;
-	struct own own;
+	struct asking asking;
 	int r;
 
 	if (!file)
 		return -ENOMEM;
-	pthread_mutex_lock(&c->lock);
-	cached_begin_change(c, ctx, &own);
-	pthread_mutex_unlock(&c->lock);
+	cached_enter(c);
+	cached_begin_change(c, ctx, &asking);
 	r = workspace_create(ctx, c->inner, path, flags, mode, &inner, &file->attributes);
-	pthread_mutex_lock(&c->lock);
-	cached_end_change(c, ctx, &own);
-	c->statistics.misses++;
+	cached_end_asking(c, ctx, &asking);
 	if (r == 0) {
-		atomic_store(&file->inner, inner);
-		node = cached_own_present(c, path, &file->attributes, &own);
-		if (node)
-			node->xattrs = XATTRS_NO_CAPABILITY;
-		join_node(file, node);
-		start_capture(file);
+		cached_made(c, &asking, path, &file->attributes);
+		if (cached_is_newest(c, &file->attributes.id, asking.look.at))
+			tree_set_mark(c->tree, &file->attributes.id, XATTRS_NO_CAPABILITY);
+		r = opened(c, ctx, file, asking.look.at, inner);
 		file->created = true;
 		file->created_ms = cached_now_ms();
-	} else if (r == -EEXIST || r == -ENOENT) {
-		cached_own_unknown(c, path, &own);
-	} else if (r == -ESTALE) {
-		cached_doubt_parent(c, path);
+	} else {
+		cached_failed(c, &asking, path, NULL, r);
 	}
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 	if (r < 0) {
 		file_free(file);
 		return r;
@@ -324,11 +350,15 @@ int cached_create_unnamed(struct op_context *ctx, struct workspace *w, const cha
 		return -ENOMEM;
 	r = workspace_create_unnamed(
 		ctx, c->inner, directory, flags, mode, &inner, &file->attributes);
+	if (r == 0) {
+		cached_enter(c);
+		r = opened(c, ctx, file, ctx->served.position, inner);
+		cached_leave(c);
+	}
 	if (r < 0) {
 		file_free(file);
 		return r;
 	}
-	atomic_store(&file->inner, inner);
 	*ret_attributes = file->attributes;
 	*ret_file = &file->file;
 	return 0;
@@ -338,17 +368,17 @@ int cached_create_unnamed(struct op_context *ctx, struct workspace *w, const cha
 
 /* The place never saw the handle, and as far as is known the name leads to another by now, or to
  * nothing: to ask would be in vain. */
-static bool is_cut_off(const struct cached *c, const struct cached_file *file)
+static bool is_cut_off(struct cached *c, const struct cached_file *file)
 {
-	struct node *node, *directory;
+	struct object_id directory;
+	struct found found;
 	int r;
 
-	if (file->node || !file->content || atomic_load(&file->inner))
+	if (!file->content || atomic_load(&file->inner) ||
+		tree_name_of(c->tree, &file->extra->id, &directory))
 		return false;
-	r = tree_lookup(c, file->path, &node, &directory);
-	if (r == 0)
-		return !object_id_equal(&node->attributes.id, &file->attributes.id);
-	return path_misses_object(r);
+	r = cached_walk(c, file->path, &found);
+	return r == 0 || path_misses_object(r);
 }
 
 /* What we know has to do. */
@@ -359,58 +389,37 @@ static void last_attributes(const struct cached_file *file, struct attributes *r
 		ret_attributes->nlink--;
 }
 
-/* They say nothing of the name. */
-static void take_attributes(
-	struct cached *c, struct node *node, const struct attributes *attributes, uint64_t at)
-{
-	bool same = attributes_same_version(&node->attributes, attributes);
-
-	if (at < node->object_at)
-		return;
-	if (!same)
-		node->xattrs = XATTRS_UNKNOWN;
-	node_set_object(c, node, attributes, same, at);
-}
-
 int cached_file_getattr(
 	struct op_context *ctx, struct cached_file *file, struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of_file(file);
 	struct object_ref object = {.path = ""};
-	struct learnt learnt;
-	struct node *node;
+	struct asking asking;
 	bool is_known;
 	int r;
 
-	pthread_mutex_lock(&c->lock);
+	cached_enter(c);
 	cached_apply_all_deferred(c, ctx);
-	node = file->node;
-	is_known = node && node->writers == 0 && node_attributes_are_fresh(c, node);
+	is_known = cached_get_attributes(c, &file->extra->id, ret_attributes);
 	if (is_known || is_cut_off(c, file)) {
-		if (is_known)
-			*ret_attributes = node->attributes;
-		else
+		if (!is_known)
 			last_attributes(file, ret_attributes);
 		c->statistics.hits++;
 		ctx->served.from_cache = true;
-		ctx->served.position = is_known ? node->object_at : 0;
-		pthread_mutex_unlock(&c->lock);
+		cached_leave(c);
 		return 0;
 	}
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 	r = file_inner(ctx, file, &object.file);
-	pthread_mutex_lock(&c->lock);
-	learnt = cached_begin_asking(c, ctx);
-	pthread_mutex_unlock(&c->lock);
-	if (r == 0)
+	if (r == 0) {
+		cached_enter(c);
+		cached_ask(c, ctx, &asking);
 		r = workspace_getattr(ctx, c->inner, &object, ret_attributes);
-	pthread_mutex_lock(&c->lock);
-	cached_end_asking(c, ctx, &learnt);
-	c->statistics.misses++;
-	node = file->node;
-	if (r == 0 && node && node->writers == 0 && learnt.asked > c->rescan_at)
-		take_attributes(c, node, ret_attributes, learnt.at);
-	pthread_mutex_unlock(&c->lock);
+		cached_end_asking(c, ctx, &asking);
+		if (r == 0)
+			cached_learn_attributes(c, &asking.look, ret_attributes, FROM_LOOK, NULL);
+		cached_leave(c);
+	}
 	if (path_misses_object(r) && file->content && !object.file) {
 		last_attributes(file, ret_attributes);
 		return 0;
@@ -432,16 +441,14 @@ static ssize_t copy_out(const struct content *content, void *data, size_t size, 
 /* What the file holds now, if that is known, or held when it was last known; referenced. */
 static struct content *known_content(struct cached *c, const struct cached_file *file)
 {
-	const struct node *node = file->node;
+	struct attributes attributes;
 
 	if (is_cut_off(c, file))
 		return content_ref(file->content);
-	if (!node || node->writers > 0 || !node->content || node_is_locked(node))
+	if (!file->extra->content || !cached_get_attributes(c, &file->extra->id, &attributes))
 		return NULL;
-	if (!node_attributes_are_fresh(c, node))
-		return NULL;
-	content_used(c, node->content);
-	return content_ref(node->content);
+	content_used(c, file->extra->content);
+	return content_ref(file->extra->content);
 }
 
 static ssize_t read_content(struct cached *c, struct op_context *ctx, struct content *content,
@@ -449,12 +456,29 @@ static ssize_t read_content(struct cached *c, struct op_context *ctx, struct con
 {
 	ssize_t count = copy_out(content, data, size, offset);
 
-	pthread_mutex_lock(&c->lock);
+	cached_enter(c);
 	content_unref(content);
 	c->statistics.hits++;
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 	ctx->served.from_cache = true;
 	return count;
+}
+
+static bool is_worth_keeping(const struct cached_file *file)
+{
+	return file->extra->writers == 0 && is_small(&file->attributes) &&
+	       !extra_is_locked(file->extra) && file->attributes.size_bytes > 0;
+}
+
+/* The file is as it was when it was opened: the place sends content along with that. */
+static bool is_as_opened(struct cached *c, const struct cached_file *file)
+{
+	const struct object_id *id = &file->extra->id;
+	uint64_t at;
+	const struct attributes *known = tree_last_attributes(c->tree, id, &at);
+
+	return known && tree_state(c->tree, id) == file->opened_state &&
+	       attributes_same_version(known, &file->attributes);
 }
 
 /* Reads a small file whole and keeps it, if it still is what it was when opened. */
@@ -465,31 +489,20 @@ static ssize_t read_whole(struct op_context *ctx, struct cached_file *file, stru
 	size_t room = file->attributes.size_bytes + 1;
 	cleanup_free void *buffer = malloc(room);
 	struct content *content = NULL;
-	struct learnt learnt;
-	struct node *node;
 	ssize_t got, count;
 
 	if (!buffer)
 		return -ENOMEM;
-	pthread_mutex_lock(&c->lock);
-	learnt = cached_begin_asking(c, ctx);
-	pthread_mutex_unlock(&c->lock);
 	got = workspace_read(ctx, inner, buffer, room, 0);
-	pthread_mutex_lock(&c->lock);
-	cached_end_asking(c, ctx, &learnt);
+	cached_enter(c);
 	if (got == (ssize_t)room - 1)
-		content = content_new(buffer, (size_t)got, learnt.at);
+		content = content_new(buffer, (size_t)got);
 	c->statistics.misses++;
-	node = file->node;
-	if (content && node && node->writers == 0 && !node->content &&
-		node->changed_at <= learnt.asked && node->attributes_known &&
-		attributes_same_version(&node->attributes, &file->attributes)) {
-		content_attach(c, node, content);
-		content_keep(c, node, &file->attributes);
-	} else {
+	if (!content || file->extra->content || !is_worth_keeping(file) || !is_as_opened(c, file))
 		content_unref(content);
-	}
-	pthread_mutex_unlock(&c->lock);
+	else if (content_attach(c, file->extra, content))
+		content_keep(c, file->extra);
+	cached_leave(c);
 	if (got < 0)
 		return got;
 	if (got == (ssize_t)room)
@@ -499,14 +512,6 @@ static ssize_t read_whole(struct op_context *ctx, struct cached_file *file, stru
 	count = got - offset < (ssize_t)size ? got - offset : (ssize_t)size;
 	memcpy(data, (char *)buffer + offset, (size_t)count);
 	return count;
-}
-
-static bool is_worth_keeping(const struct cached_file *file)
-{
-	const struct node *node = file->node;
-
-	return node && node->writers == 0 && is_small(&file->attributes) && !node_is_locked(node) &&
-	       file->attributes.size_bytes > 0;
 }
 
 ssize_t cached_read(
@@ -522,13 +527,13 @@ ssize_t cached_read(
 
 	if ((file->flags & O_ACCMODE) == O_WRONLY)
 		return -EBADF;
-	pthread_mutex_lock(&c->lock);
+	cached_enter(c);
 	content = known_content(c, file);
 	if (!content)
 		cached_assemble_begin(c, file);
 	worth_keeping = is_worth_keeping(file);
 	is_gathered = file->assembly;
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 	if (content)
 		return read_content(c, ctx, content, data, size, offset);
 	r = file_inner(ctx, file, &inner);
@@ -541,9 +546,9 @@ ssize_t cached_read(
 	count = workspace_read(ctx, inner, data, size, offset);
 	if (!is_gathered || count <= 0)
 		return count;
-	pthread_mutex_lock(&c->lock);
+	cached_enter(c);
 	cached_assemble_take(c, file, data, (size_t)count, offset);
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 	return count;
 }
 
@@ -554,9 +559,9 @@ static void keep_content(struct op_context *ctx, struct cached_file *file)
 	bool wanted;
 	char none;
 
-	pthread_mutex_lock(&c->lock);
-	wanted = is_worth_keeping(file) && !file->node->content;
-	pthread_mutex_unlock(&c->lock);
+	cached_enter(c);
+	wanted = is_worth_keeping(file) && !file->extra->content;
+	cached_leave(c);
 	if (wanted)
 		read_whole(ctx, file, atomic_load(&file->inner), &none, 0, 0);
 }
@@ -569,9 +574,9 @@ int cached_open(struct op_context *ctx, struct workspace *w, const struct object
 
 	/* With O_NOATIME it is to be kept rather than read: that takes a handle at the place. */
 	if (!object->file && !is_writable(flags) && !(flags & O_NOATIME)) {
-		pthread_mutex_lock(&c->lock);
+		cached_enter(c);
 		r = open_known(c, ctx, object, flags, ret_file, ret_attributes);
-		pthread_mutex_unlock(&c->lock);
+		cached_leave(c);
 	}
 	if (r != -EAGAIN)
 		return r;
@@ -607,46 +612,19 @@ static void capture(struct cached_file *file, const void *data, size_t size, off
 	file->captured_writes++;
 }
 
-void cached_mark_dirty(struct cached *c, struct cached_file *file)
+void cached_mark_dirty(struct cached_file *file)
 {
-	struct node *node = file->node;
-
-	if (!node) /* it may be known again by now */
-		join_node(file, tree_find(c, file->path, strlen(file->path)));
-	node = file->node;
-	if (!node)
-		return;
-	if (!file->dirty) {
-		file->dirty = true;
-		node->writers++;
-	}
-	node->attributes_known = false;
-	node->changed_at = ++c->clock;
+	file->extra->writers += !file->dirty;
+	file->dirty = true;
 }
 
 /* What is known of the content and attributes is void from here on. */
 static void mark_written(struct cached *c, struct cached_file *file)
 {
-	struct node *node;
-
-	cached_mark_dirty(c, file);
-	file->was_written = true;
-	node = file->node;
-	if (!node)
-		return;
-	node->write_count++;
-	content_detach(c, node);
-	if (node->attributes.nlink > 1)
-		c->links_epoch++;
-}
-
-/* Where each write tells what it left, there may be nothing to flush. */
-static void note_left(struct cached_file *file, const struct own *own)
-{
-	if (own->told && own->learnt.at < file->left_at)
-		return;
-	file->left = own->told ? own->facts.object : (struct attributes){0};
-	file->left_at = own->learnt.at;
+	cached_mark_dirty(file);
+	file->written = true;
+	file->extra->write_count++;
+	content_detach(c, file->extra);
 }
 
 ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const void *data,
@@ -655,7 +633,6 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 	struct cached_file *file = cached_file_of(open_file);
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner;
-	struct own own;
 	ssize_t written;
 	int r = file_inner(ctx, file, &inner);
 
@@ -663,92 +640,60 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 		r = cached_apply_deferred(c, ctx, file, false);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&c->lock);
-	cached_begin_change(c, ctx, &own);
+	cached_enter(c);
 	mark_written(c, file);
 	if (!(file->flags & O_APPEND))
 		capture(file, data, size, offset);
 	else
 		file->capturing = false;
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 	written = workspace_write(ctx, inner, data, size, offset);
-	pthread_mutex_lock(&c->lock);
-	cached_end_change(c, ctx, &own);
-	note_left(file, &own);
+	cached_enter(c);
 	if (written != (ssize_t)size)
 		file->capturing = false;
-	if (file->node)
-		file->node->changed_at = ++c->clock;
-	pthread_mutex_unlock(&c->lock);
+	if (!file->dirty) { /* a flush came between */
+		file->capturing = false;
+		mark_written(c, file);
+	}
+	cached_leave(c);
 	return written;
 }
 
-/* What was captured is the content of the state in which the file was left. */
-static void take_captured(struct cached *c, struct cached_file *file, uint64_t at)
+/* What was captured is the content of the state that is known, unless somebody else here wrote,
+ * too; somebody there: then an event has told, or will. */
+static void take_captured(struct cached *c, struct cached_file *file)
 {
-	struct node *node = file->node;
+	struct extra *x = file->extra;
 	struct content *content;
 
-	if (node_is_locked(node) || !node->attributes_known || node->object_at != at ||
-		node->attributes.size_bytes != file->capture_size)
+	if (!file->capturing || file->captured_writes != x->write_count || x->writers > 0 ||
+		extra_is_locked(x) || !file->capture_size)
 		return;
-	content = content_new(file->capture, file->capture_size, at);
-	if (content)
-		content_attach(c, node, content);
+	content = content_new(file->capture, file->capture_size);
+	if (content && content_attach(c, x, content)) {
+		content->settled = false;
+		content->is_own = true;
+	}
 }
 
-/* The writes have arrived, and left the file in this state. */
-static void take_left(struct cached *c, struct cached_file *file, const struct own *own, int r)
+/* A call of the place has returned that all earlier writes of the handle are in, or that changed
+ * the file itself. */
+static int settle(struct cached *c, struct op_context *ctx, struct cached_file *file,
+	struct asking *asking, int r)
 {
-	static const struct attributes unknown;
-	struct node *node = file->node;
-	bool flush_tells = own->facts.object.mode || !file->left.mode;
-	const struct attributes *left = flush_tells ? &own->facts.object : &file->left;
-	uint64_t at = flush_tells ? own->learnt.at : file->left_at;
+	const struct attributes *told = &asking->told->object;
+	bool was_dirty;
 
-	if (flush_tells && !own->told) /* and what is older says nothing of what was written */
-		left = &unknown;
-	node_set_object(c, node, left, false, at);
-	if (r == 0 && file->capturing && file->captured_writes == node->write_count)
-		take_captured(c, file, at);
-	else
-		node->xattrs = XATTRS_UNKNOWN;
-}
-
-static void settle_writes(struct cached *c, struct cached_file *file, const struct own *own, int r)
-{
-	struct node *node = file->node;
-
-	if (!node && file->was_written)
-		cached_own_done(c, file->path, own->learnt.at);
-	file->was_written = false;
-	if (!file->dirty)
-		return;
+	cached_take_reply(c, ctx, asking);
+	was_dirty = file->dirty;
+	file->extra->writers -= was_dirty;
 	file->dirty = false;
-	if (!node)
-		return;
-	if (node->writers > 0)
-		node->writers--;
-	node->changed_at = ++c->clock;
-	if (node->writers == 0)
-		take_left(c, file, own, r);
-}
-
-/* Begin and end of a call after which writes have arrived; without the lock. */
-static void begin_settling(struct cached *c, struct op_context *ctx, struct own *own)
-{
-	pthread_mutex_lock(&c->lock);
-	cached_begin_change(c, ctx, own);
-	pthread_mutex_unlock(&c->lock);
-}
-
-static int settle(
-	struct cached *c, struct op_context *ctx, struct cached_file *file, struct own *own, int r)
-{
-	pthread_mutex_lock(&c->lock);
-	cached_end_change(c, ctx, own);
-	settle_writes(c, file, own, r);
-	pthread_mutex_unlock(&c->lock);
+	if (file->written || (was_dirty && told->mode))
+		cached_changed(c, asking, &file->extra->id, told, FROM_CHANGE);
+	if (file->written && r == 0 && told->mode)
+		take_captured(c, file);
+	file->written = false;
+	cached_leave(c);
 	return r;
 }
 
@@ -763,14 +708,16 @@ int cached_flush(struct op_context *ctx, struct open_file *open_file)
 	struct cached_file *file = cached_file_of(open_file);
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner = atomic_load(&file->inner);
-	struct own own;
+	struct asking asking;
 	int r;
 
 	if (!inner)
 		return 0;
 	r = cached_apply_deferred(c, ctx, file, true);
-	begin_settling(c, ctx, &own);
-	return settle(c, ctx, file, &own, first_error(r, workspace_flush(ctx, inner)));
+	cached_enter(c);
+	cached_begin_change(c, ctx, &asking);
+	r = first_error(r, workspace_flush(ctx, inner));
+	return settle(c, ctx, file, &asking, r);
 }
 
 int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *open_file,
@@ -779,7 +726,7 @@ int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	struct cached *c = cached_of(w);
 	struct cached_file *file = cached_file_of(open_file);
 	struct open_file *inner;
-	struct own own;
+	struct asking asking;
 	int r;
 
 	if (!open_file)
@@ -788,37 +735,39 @@ int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	if (!inner)
 		return 0;
 	r = file->created ? cached_apply_deferred(c, ctx, file, false) : 0;
-	begin_settling(c, ctx, &own);
-	return settle(c, ctx, file, &own, first_error(r, workspace_fsync(ctx, inner, data_only)));
+	cached_enter(c);
+	cached_begin_change(c, ctx, &asking);
+	r = first_error(r, workspace_fsync(ctx, inner, data_only));
+	return settle(c, ctx, file, &asking, r);
 }
 
 int cached_close(struct op_context *ctx, struct open_file *open_file)
 {
 	struct cached_file *file = cached_file_of(open_file);
 	struct cached *c = cached_of_file(file);
-	struct own own;
+	struct asking asking;
 	int r;
 
 	r = atomic_load(&file->inner) ? cached_apply_deferred(c, ctx, file, true) : 0;
-	begin_settling(c, ctx, &own);
+	cached_enter(c);
+	cached_begin_change(c, ctx, &asking);
 	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
-	pthread_mutex_lock(&c->lock);
-	cached_end_change(c, ctx, &own);
-	settle_writes(c, file, &own, r);
-	leave_node(file);
+	settle(c, ctx, file, &asking, r);
+	cached_enter(c);
 	cached_assemble_end(c, file);
+	leave_object(c, file);
 	file_free(file);
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 	return r;
 }
 
-/* A change of content by other means than write. */
+/* By other means than write: before the change, and after it, as a flush may have come between. */
 static void content_changed(struct cached *c, struct cached_file *file)
 {
-	pthread_mutex_lock(&c->lock);
+	cached_enter(c);
 	file->capturing = false;
 	mark_written(c, file);
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 }
 
 int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsigned mode,
@@ -827,7 +776,7 @@ int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsign
 	struct cached_file *file = cached_file_of(open_file);
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner;
-	struct own own;
+	struct asking asking;
 	int r = file_inner(ctx, file, &inner);
 
 	if (r == 0 && file->created)
@@ -835,8 +784,11 @@ int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsign
 	if (r < 0)
 		return r;
 	content_changed(c, file);
-	begin_settling(c, ctx, &own);
-	return settle(c, ctx, file, &own, workspace_fallocate(ctx, inner, mode, offset, length));
+	cached_enter(c);
+	cached_begin_change(c, ctx, &asking);
+	r = workspace_fallocate(ctx, inner, mode, offset, length);
+	content_changed(c, file);
+	return settle(c, ctx, file, &asking, r);
 }
 
 ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
@@ -845,7 +797,7 @@ ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 	struct cached_file *target = cached_file_of(to);
 	struct cached *c = cached_of_file(target);
 	struct open_file *inner_from, *inner_to;
-	struct own own;
+	struct asking asking;
 	ssize_t copied;
 	int r = file_inner(ctx, cached_file_of(from), &inner_from);
 
@@ -856,9 +808,11 @@ ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 	if (r < 0)
 		return r;
 	content_changed(c, target);
-	begin_settling(c, ctx, &own);
+	cached_enter(c);
+	cached_begin_change(c, ctx, &asking);
 	copied = workspace_copy_range(ctx, inner_from, from_offset, inner_to, to_offset, size);
-	settle(c, ctx, target, &own, 0);
+	content_changed(c, target);
+	settle(c, ctx, target, &asking, 0);
 	return copied;
 }
 
@@ -871,12 +825,12 @@ off_t cached_seek(struct op_context *ctx, struct open_file *open_file, off_t off
 	off_t size = 0;
 	int r;
 
-	pthread_mutex_lock(&c->lock);
+	cached_enter(c);
 	content = known_content(c, file);
 	if (content)
 		size = (off_t)content->size;
 	content_unref(content);
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 	if (content) {
 		ctx->served.from_cache = true;
 		if (offset >= size)
@@ -895,17 +849,11 @@ off_t cached_seek(struct op_context *ctx, struct open_file *open_file, off_t off
  * as long as the handle is open. */
 static void distrust(struct cached *c, struct cached_file *file)
 {
-	struct node *node;
-
-	pthread_mutex_lock(&c->lock);
-	node = file->node;
+	cached_enter(c);
 	file->has_locks = true;
-	if (node) {
-		node->attributes_known = false;
-		node->changed_at = ++c->clock;
-		content_detach(c, node);
-	}
-	pthread_mutex_unlock(&c->lock);
+	tree_doubt_attributes(c->tree, 0, &file->extra->id);
+	content_detach(c, file->extra);
+	cached_leave(c);
 }
 
 int cached_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,
@@ -919,11 +867,9 @@ int cached_lock(struct op_context *ctx, struct open_file *open_file, const struc
 	if (r < 0)
 		return r;
 	if (lock->kind == LOCK_KIND_POSIX) {
-		pthread_mutex_lock(&c->lock);
-		c->ranges_locked = true;
-		if (file->node)
-			file->node->locked = true;
-		pthread_mutex_unlock(&c->lock);
+		cached_enter(c);
+		file->extra->locked = true;
+		cached_leave(c);
 	}
 	if (is_writable(file->flags))
 		r = workspace_flush(ctx, inner); /* before the next holder reads */
@@ -955,9 +901,9 @@ int cached_lock_release_owner(struct op_context *ctx, struct open_file *open_fil
 	bool locked;
 	int r;
 
-	pthread_mutex_lock(&c->lock);
-	locked = file->node ? file->node->locked : c->ranges_locked;
-	pthread_mutex_unlock(&c->lock);
+	cached_enter(c);
+	locked = file->extra->locked;
+	cached_leave(c);
 	if (!locked)
 		return 0;
 	r = file_inner(ctx, file, &inner);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ops/support/buffer.h"
+#include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/path.h"
 
@@ -29,60 +29,18 @@ enum {
 	LOAD_CONTENT_MAX_BYTES = 64 << 10,
 	WALK_MS =
 		2000, /* who opens files so soon after walking through directories searches them */
-	DEPTH_MAX = 64, /* of directories looked at to size up a prefetch */
+	DEPTH_MAX = 64, /* of directories looked at, up or down, to size up a prefetch */
 	REFUSED_MS = 5000,
 };
-
-struct learnt cached_begin_asking(struct cached *c, struct op_context *ctx)
-{
-	if (c->node_count >= c->node_count_max && !c->forgetting)
-		cached_forget_all(c);
-	c->asking++;
-	ctx->served.position = 0;
-	return (struct learnt){.asked = c->clock, .at = c->highest};
-}
-
-void cached_end_asking(struct cached *c, const struct op_context *ctx, struct learnt *learnt)
-{
-	c->asking--;
-	if (ctx->served.position)
-		learnt->at = ctx->served.position;
-	if (c->highest < learnt->at)
-		c->highest = learnt->at;
-}
-
-void cached_begin_change(struct cached *c, struct op_context *ctx, struct own *own)
-{
-	*own = (struct own){.learnt = cached_begin_asking(c, ctx), .callers = ctx->facts};
-	ctx->facts = &own->facts;
-}
-
-void cached_end_change(struct cached *c, struct op_context *ctx, struct own *own)
-{
-	cached_end_asking(c, ctx, &own->learnt);
-	/* Events that were lost may have told of a later change. */
-	own->told = ctx->served.position && own->learnt.asked > c->rescan_at;
-	if (!ctx->served.position)
-		own->learnt.at = c->highest;
-	if (own->callers)
-		*own->callers = own->facts;
-	ctx->facts = own->callers;
-}
-
-void cached_count_trip(struct cached *c, uint64_t started_ms)
-{
-	uint64_t took_us = (cached_now_ms() - started_ms) * 1000;
-
-	c->statistics.misses++;
-	c->round_trip_us = c->round_trip_us ? (c->round_trip_us * 7 + took_us) / 8 : took_us;
-}
 
 static uint64_t round_trips_ms(const struct cached *c, unsigned count)
 {
 	return c->round_trip_us * count / 1000;
 }
 
-int cached_wait(struct cached *c, struct op_context *ctx, const char *path)
+/* Waits until something is learnt of what has the path's last name, or a directory is complete, or
+ * the feed tells something; 20 ms at most.  -EINTR when the caller gave up. */
+static int wait_for(struct cached *c, struct op_context *ctx, const char *path)
 {
 	struct waiter waiter = {.name = path_name(path)}, **link;
 
@@ -97,11 +55,11 @@ int cached_wait(struct cached *c, struct op_context *ctx, const char *path)
 	return 0;
 }
 
-void cached_learnt(struct cached *c, const struct node *node)
+void cached_wake(struct cached *c, const char *name)
 {
 	const struct waiter *waiter = c->waiters;
 
-	while (waiter && *waiter->name && strcmp(waiter->name, node->name) != 0)
+	while (waiter && strcmp(waiter->name, name) != 0)
 		waiter = waiter->next;
 	if (waiter)
 		pthread_cond_broadcast(&c->changed);
@@ -109,132 +67,132 @@ void cached_learnt(struct cached *c, const struct node *node)
 
 /* ---- Taking in what a scan says ---------------------------------------------------- */
 
-/* Directories whose entries are known once the scan has gone on far enough: breadth first,
- * so all children of one are told before the first grandchild. */
+/* A directory of the scan.  Breadth first: all children of one are told before the first
+ * grandchild, and then its listing is known. */
 struct listed {
 	struct listed *next;
+	struct object_id id;
 	uint64_t at;
-	char path[];
+	bool complete;
+	char path[]; /* as the scan tells it */
 };
 
 struct intake {
 	struct cached *cached;
 	const char *top;           /* path of the scanned directory */
-	struct learnt learnt;      /* of the entry that is being taken in */
+	struct object_id id;       /* its own; inode 0: not told */
+	struct tree_look look;     /* at the entry that is being taken in */
+	uint64_t asked_ms;         /* when the scan began */
 	struct prefetch *prefetch; /* NULL: for a caller */
-	struct buffer path;
-	struct listed *first, **last;
+	struct listed *first, *last;
 };
 
-static void intake_init(struct intake *intake, struct cached *c, const char *top,
-	const struct learnt *learnt, struct prefetch *prefetch)
+static void complete(struct cached *c, const struct listed *listed, uint64_t ms)
 {
-	*intake = (struct intake){.cached = c, .top = top, .learnt = *learnt, .prefetch = prefetch};
-	intake->last = &intake->first;
-}
+	const struct tree_look look = {.at = listed->at, .ms = ms};
+	struct directory *d = directory_make(c, &listed->id);
 
-/* What the complete scan did not tell of is not there. */
-static void drop_unseen(struct cached *c, struct node *directory, uint64_t at)
-{
-	struct directory *d = directory->directory;
-
-	for (size_t i = 0; i < d->bucket_count; i++)
-		for (struct node *child = d->buckets[i], *next; child; child = next) {
-			next = child->next;
-			if (child->at < at && !child->moves)
-				node_remove(c, child);
-		}
-}
-
-static void set_complete(struct cached *c, const char *path, uint64_t asked, uint64_t at)
-{
-	struct node *node = tree_find(c, path, strlen(path));
-
-	if (!node || !node->directory || asked <= c->rescan_at || node->directory->listed_at > at)
-		return;
-	for (const struct node *up = node; up; up = up->parent)
-		if (up->became_at > at)
-			return;
-	drop_unseen(c, node, at);
-	node->directory->listed_at = at;
-	node->directory->complete = true;
-	node->directory->scanned = true;
-	node->directory->loaded_ms = cached_now_ms();
+	tree_learn_listing(c->tree, &look, &listed->id);
+	if (d)
+		d->scanned = true;
 	pthread_cond_broadcast(&c->changed);
 }
 
-/* Completes the listed directories in front of `parent`; NULL: all. */
-static void complete_until(struct intake *intake, const char *parent)
+/* Finishes the listed directories in front of `until`; NULL: all. */
+static void complete_until(struct intake *intake, const struct listed *until)
 {
-	const struct listed *at = intake->first;
-
-	while (at && parent && strcmp(at->path, parent) != 0)
-		at = at->next;
-	if (parent && !at)
-		return;
-	while (intake->first && (!parent || strcmp(intake->first->path, parent) != 0)) {
+	while (intake->first != until) {
 		struct listed *listed = intake->first;
 
-		set_complete(intake->cached, listed->path, intake->learnt.asked, listed->at);
+		if (listed->complete)
+			complete(intake->cached, listed, intake->look.ms);
 		intake->first = listed->next;
-		if (!intake->first)
-			intake->last = &intake->first;
 		free(listed);
 	}
+	if (!until)
+		intake->last = NULL;
 }
 
-static void push_listed(struct intake *intake, const char *path)
+/* The directory that holds the entry; NULL: it was not told, or there was no memory for it. */
+static struct listed *holder_of(const struct intake *intake, const char *path)
 {
-	size_t size = strlen(path) + 1;
+	size_t length = path_parent_length(path);
+	struct listed *at = intake->last;
+
+	/* A file follows its directory; a directory comes later. */
+	if (at && strlen(at->path) == length && memcmp(at->path, path, length) == 0)
+		return at;
+	for (at = intake->first; at; at = at->next)
+		if (strlen(at->path) == length && memcmp(at->path, path, length) == 0)
+			break;
+	return at;
+}
+
+static void push_listed(struct intake *intake, const struct dir_entry *entry)
+{
+	size_t size = strlen(entry->path) + 1;
 	struct listed *listed = malloc(sizeof(*listed) + size);
 
 	if (!listed)
 		return;
-	listed->next = NULL;
-	listed->at = intake->learnt.at;
-	memcpy(listed->path, path, size);
-	*intake->last = listed;
-	intake->last = &listed->next;
+	*listed = (struct listed){
+		.id = entry->attributes.id, .at = entry->at, .complete = entry->complete};
+	memcpy(listed->path, entry->path, size);
+	if (intake->last)
+		intake->last->next = listed;
+	else
+		intake->first = listed;
+	intake->last = listed;
 }
 
-static void take_directory(
-	struct intake *intake, struct node *node, const char *path, const struct dir_entry *entry)
+/* What is watched and not known to be is to be watched no more.  -ENOMEM: it is. */
+static int take_watch(const struct intake *intake, const struct dir_entry *entry)
 {
-	struct directory *d = node_directory(node);
+	const struct object_id *id = &entry->attributes.id;
+	struct tree_look look = intake->look;
+	struct cached *c = intake->cached;
 
-	if (!d)
-		return;
-	if (entry->watched_since && d->unwatched_at <= intake->learnt.asked &&
-		(!d->watched || d->watched_at < entry->watched_since) &&
-		!intake->cached->forgetting) {
-		d->watched = true;
-		d->watched_at = entry->watched_since;
-		d->complete = false; /* what this listing says next, no event tells */
-	}
-	if (!entry->complete)
-		return;
-	push_listed(intake, path);
+	if (!c->feed || (!entry->complete && !entry->watched_since))
+		return 0;
+	/* It may have been watched since after the look at it. */
+	if (look.at < entry->watched_since)
+		look.at = entry->watched_since;
+	tree_learn_watch(c->tree, &look, id, entry->watched_since, entry->watched_since);
+	if (!entry->watched_since || tree_watched_since(c->tree, id))
+		return 0;
+	return cached_end_watch(c, id) ? 0 : -ENOMEM;
 }
 
-static void take_file(struct intake *intake, struct node *node, const struct dir_entry *entry)
+/* What comes with attributes that may be passed over counts if these are what is known; after a
+ * change within the same tick it was read too early unless nothing has been looked at since. */
+static bool is_of_known_state(struct cached *c, const struct dir_entry *entry)
+{
+	uint64_t known_at;
+	const struct attributes *known =
+		tree_last_attributes(c->tree, &entry->attributes.id, &known_at);
+
+	return known && attributes_same_version(known, &entry->attributes) &&
+	       (known_at == entry->at || !entry->attributes.changed_lately);
+}
+
+static void take_content(struct intake *intake, const struct dir_entry *entry)
 {
 	struct cached *c = intake->cached;
+	struct extra *x = extra_find(c, &entry->attributes.id);
 	struct content *content;
 
-	if (!attributes_same_version(&node->attributes, &entry->attributes) ||
-		!node->attributes_known || node->changed_at > intake->learnt.asked)
+	if (!is_of_known_state(c, entry) ||
+		(x && (x->content || x->writers > 0 || extra_is_locked(x))))
 		return;
-	if (entry->link_target && !node->link_target)
-		node->link_target = strdup(entry->link_target);
-	/* A far end may say anything. */
-	if (!entry->content || node->content || !S_ISREG(entry->attributes.mode) ||
-		entry->content_size != entry->attributes.size_bytes)
+	content = content_new(entry->content, entry->content_size);
+	x = content ? extra_make(c, &entry->attributes.id) : NULL;
+	if (!x) {
+		content_unref(content);
 		return;
-	content = content_new(entry->content, entry->content_size, intake->learnt.at);
-	if (!content)
+	}
+	if (!content_attach(c, x, content))
 		return;
-	content_attach(c, node, content);
-	content_keep(c, node, &entry->attributes);
+	content_keep(c, x);
 	if (intake->prefetch) {
 		if (!intake->prefetch->first_content_ms)
 			intake->prefetch->first_content_ms = cached_now_ms();
@@ -243,72 +201,42 @@ static void take_file(struct intake *intake, struct node *node, const struct dir
 	}
 }
 
-/* "top/relative" in the intake's buffer. */
-static const char *full_path(struct intake *intake, const char *relative)
+static void take_file(struct intake *intake, const struct dir_entry *entry)
 {
-	struct buffer *b = &intake->path;
+	struct cached *c = intake->cached;
 
-	b->size = 0;
-	if (buffer_append_string(b, intake->top) < 0)
-		return NULL;
-	if (*intake->top && *relative && buffer_append_string(b, "/") < 0)
-		return NULL;
-	if (buffer_append(b, relative, strlen(relative) + 1) < 0)
-		return NULL;
-	return (const char *)b->data;
-}
-
-/* The directory that the path is in is still there. */
-static bool may_hold_names(const struct cached *c, const char *path)
-{
-	const struct node *parent = tree_find(c, path, path_parent_length(path));
-
-	return parent &&
-	       (parent->state == NODE_UNKNOWN ||
-		       (parent->state == NODE_PRESENT && S_ISDIR(parent->attributes.mode)));
+	/* A far end may say anything. */
+	if (entry->link_target && S_ISLNK(entry->attributes.mode))
+		extra_set_target(c, &entry->attributes.id, entry->link_target);
+	if (entry->content && S_ISREG(entry->attributes.mode) &&
+		entry->content_size == entry->attributes.size_bytes)
+		take_content(intake, entry);
 }
 
 static int take_entry_locked(struct intake *intake, const struct dir_entry *entry)
 {
 	struct cached *c = intake->cached;
-	const char *path = full_path(intake, entry->path);
 	bool is_directory = S_ISDIR(entry->attributes.mode);
-	struct node *node;
-	bool takes;
+	const struct listed *holder = *entry->path ? holder_of(intake, entry->path) : NULL;
 
-	if (!path)
-		return -ENOMEM;
-	if (is_directory && *entry->path) {
-		cleanup_free char *parent = strndup(path, path_parent_length(path));
-
-		if (parent)
-			complete_until(intake, parent);
-	}
-	if (c->node_count >= c->node_count_max)
-		return -ENOSPC;
-	if (intake->learnt.asked <= c->rescan_at)
-		return 0;
-	node = tree_make(c, path);
-	if (!node)
-		return may_hold_names(c, path) ? -ENOMEM : 0;
-	if (entry->at)
-		intake->learnt.at = entry->at;
-	if (c->highest < intake->learnt.at)
-		c->highest = intake->learnt.at;
-	takes = node_takes(node, node->parent, intake->learnt.at);
-	/* A scan does not wait for writes that are under way. */
-	if (takes && node->writers > 0 && node_is_object(node, &entry->attributes))
-		node_raise(node, intake->learnt.at);
-	else if (takes)
-		node_set_present(c, node, &entry->attributes, &intake->learnt);
-	if (node->state != NODE_PRESENT ||
-		!object_id_equal(&node->attributes.id, &entry->attributes.id))
-		return 0;
-	if (is_directory)
-		take_directory(intake, node, path, entry);
+	intake->look = cached_look(c, entry->at, intake->asked_ms);
+	if (is_directory && holder)
+		complete_until(intake, holder);
+	if (holder)
+		cached_learn_name(c, &intake->look, &holder->id, path_name(entry->path),
+			&entry->attributes, FROM_LOOK, NULL);
 	else
-		take_file(intake, node, entry);
-	return 0;
+		cached_learn_attributes(c, &intake->look, &entry->attributes, FROM_LOOK, NULL);
+	if (!*entry->path)
+		intake->id = entry->attributes.id;
+	if (!*entry->path && !*intake->top)
+		c->root = intake->id;
+	if (!is_directory) {
+		take_file(intake, entry);
+		return 0;
+	}
+	push_listed(intake, entry);
+	return take_watch(intake, entry);
 }
 
 /* Content for a search that ended long before it came. */
@@ -325,28 +253,27 @@ static int take_entry(void *user, const struct dir_entry *entry)
 	struct intake *intake = user;
 	int r;
 
-	pthread_mutex_lock(&intake->cached->lock);
+	cached_enter(intake->cached);
 	if (intake->prefetch)
 		intake->prefetch->flowed_ms = cached_now_ms();
 	r = is_unwanted(intake) ? -EINTR : take_entry_locked(intake, entry);
-	pthread_mutex_unlock(&intake->cached->lock);
+	cached_leave(intake->cached);
 	return r;
 }
 
-/* Scans without the lock; takes and leaves with it. */
+/* Scans without the lock; takes and leaves with it.  `*ret_id`: of the directory, or inode 0. */
 static int scan(struct cached *c, struct op_context *ctx, const char *path,
-	const struct scan_request *request, struct prefetch *prefetch)
+	const struct scan_request *request, struct prefetch *prefetch, struct object_id *ret_id)
 {
 	struct object_ref object = OBJECT_AT(path);
-	struct learnt learnt = cached_begin_asking(c, ctx);
-	struct intake intake;
+	struct intake intake = {
+		.cached = c, .top = path, .prefetch = prefetch, .asked_ms = cached_now_ms()};
 	int r;
 
 	c->statistics.scans++;
-	intake_init(&intake, c, path, &learnt, prefetch);
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 	r = workspace_scan(ctx, c->inner, &object, request, take_entry, &intake);
-	pthread_mutex_lock(&c->lock);
+	cached_enter(c);
 	if (r == 0)
 		complete_until(&intake, NULL);
 	while (intake.first) {
@@ -355,8 +282,7 @@ static int scan(struct cached *c, struct op_context *ctx, const char *path,
 		free(intake.first);
 		intake.first = next;
 	}
-	buffer_done(&intake.path);
-	cached_end_asking(c, ctx, &learnt);
+	*ret_id = intake.id;
 	return r;
 }
 
@@ -373,29 +299,29 @@ static void run_prefetch(void *user)
 {
 	struct prefetch *prefetch = user, **link;
 	struct cached *c = prefetch->cached;
+	struct object_id ignored;
 	struct op_context ctx;
 
 	op_context_init(&ctx);
 	ctx.interrupted = stops;
 	ctx.interrupted_data = c;
-	pthread_mutex_lock(&c->lock);
+	cached_enter(c);
 	prefetch->started_ms = cached_now_ms();
 	if (!c->stopping)
-		scan(c, &ctx, prefetch->path, &prefetch->request, prefetch);
+		scan(c, &ctx, prefetch->path, &prefetch->request, prefetch, &ignored);
 	for (link = &c->prefetches; *link != prefetch; link = &(*link)->next)
 		;
 	*link = prefetch->next;
 	pthread_cond_broadcast(&c->changed);
-	pthread_mutex_unlock(&c->lock);
+	cached_leave(c);
 	free(prefetch);
 }
 
-static bool start_prefetch(struct cached *c, const struct node *top,
-	const struct scan_request *request, uint64_t expected_bytes)
+static bool start_prefetch(struct cached *c, const char *path, const struct scan_request *request,
+	uint64_t expected_bytes)
 {
-	cleanup_free char *path = node_path(top);
-	size_t size = path ? strlen(path) + 1 : 0;
-	struct prefetch *prefetch = path ? calloc(1, sizeof(*prefetch) + size) : NULL;
+	size_t size = strlen(path) + 1;
+	struct prefetch *prefetch = calloc(1, sizeof(*prefetch) + size);
 	unsigned running = 0;
 
 	for (const struct prefetch *p = c->prefetches; p; p = p->next)
@@ -417,6 +343,15 @@ static bool start_prefetch(struct cached *c, const struct node *top,
 	prefetch->next = c->prefetches;
 	c->prefetches = prefetch;
 	return true;
+}
+
+static bool start_prefetch_of(struct cached *c, const struct object_id *top,
+	const struct scan_request *request, uint64_t expected_bytes)
+{
+	cleanup_free char *path = NULL;
+
+	return cached_path_of(c, top, &path) == 0 &&
+	       start_prefetch(c, path, request, expected_bytes);
 }
 
 /* Below a directory that the scan of `top` leaves out. */
@@ -443,87 +378,109 @@ static const struct prefetch *find_prefetch(const struct cached *c, const char *
 	return p;
 }
 
-/* What was fetched is believed until the feed says otherwise, or for a while. */
-static bool is_due(const struct cached *c, const struct directory *d, uint64_t last_ms)
+static bool is_watched(const struct cached *c, const struct object_id *id)
 {
-	uint64_t while_ms = c->feed && d->watched ? PREFETCH_REPEAT_MS : c->ttl_ms;
-
-	return !last_ms || cached_now_ms() - last_ms > while_ms;
+	return tree_watched_since(c->tree, id) != 0;
 }
 
-static bool is_listed(const struct node *directory)
+/* What was fetched is valid until the feed says otherwise, or for a while. */
+static bool is_due(const struct cached *c, const struct object_id *id, uint64_t last_ms)
 {
-	return directory && directory->directory && directory->directory->listed;
+	uint64_t while_ms = is_watched(c, id) ? PREFETCH_REPEAT_MS : c->ttl_ms;
+
+	return last_ms <= c->lost_ms || cached_now_ms() - last_ms > while_ms;
+}
+
+static bool is_listed(struct cached *c, const struct object_id *id)
+{
+	const struct directory *d = directory_find(c, id);
+
+	return d && d->listed;
+}
+
+/* From an object to the directory that it is in, as far as is known.  False: none. */
+static bool climb(const struct cached *c, struct object_id *id)
+{
+	return !object_id_equal(id, &c->root) && tree_name_of(c->tree, id, id);
 }
 
 /* Directories were loaded in several branches of one directory, or all on the way to this one
  * were listed: somebody walks.  Fetch all names below the highest such directory, or the highest
  * that was not fetched just now. */
-static void consider_names(struct cached *c, struct node *node, bool listing)
+static void consider_names(struct cached *c, const struct object_id *id, bool listing)
 {
 	struct scan_request request = {.flags = SCAN_WATCH, .entries_max = PREFETCH_ENTRIES_MAX};
-	struct node *top = NULL;
+	struct object_id at = *id, top = {0};
+	uint64_t branch = at.inode;
 
-	for (struct node *at = node->parent, *branch = node; at; branch = at, at = at->parent) {
-		struct directory *d = at->directory;
+	for (int depth = 0; depth < DEPTH_MAX && climb(c, &at); depth++, branch = at.inode) {
+		struct directory *d = directory_make(c, &at);
 
-		if (d->last_branch != branch->hash || d->branches == 0)
-			d->branches++;
-		d->last_branch = branch->hash;
+		if (!d)
+			return;
+		d->branches += d->last_branch != branch;
+		d->last_branch = branch;
 		listing = listing && d->listed;
-		if ((d->branches >= 2 || listing) && is_due(c, d, d->names_wanted_ms))
+		if ((d->branches >= 2 || listing) && is_due(c, &at, d->names_wanted_ms))
 			top = at;
 	}
-	if (!top)
+	if (!top.inode)
 		return;
-	top->directory->names_wanted_ms = cached_now_ms();
-	start_prefetch(c, top, &request, 0);
+	directory_make(c, &top)->names_wanted_ms = cached_now_ms();
+	start_prefetch_of(c, &top, &request, 0);
 }
 
 /* ---- Directories --------------------------------------------------------------------------- */
 
-static int load(struct cached *c, struct op_context *ctx, struct node *node, bool listing)
+static void note_loaded(struct cached *c, const struct object_id *id, bool listing, int r)
+{
+	struct directory *d = id->inode ? directory_make(c, id) : NULL;
+
+	if (!d)
+		return;
+	d->listed = d->listed || listing;
+	d->refused_ms = r < 0 && r != -EINTR ? cached_now_ms() : 0;
+}
+
+/* `id`: of what is known to be there, or inode 0. */
+static int load(struct cached *c, struct op_context *ctx, const char *path,
+	const struct object_id *id, bool listing)
 {
 	struct scan_request request = {.flags = SCAN_WATCH | SCAN_CONTENT,
 		.depth_max = LOAD_DEPTH,
 		.entries_max = LOAD_ENTRIES_MAX,
 		.content_max_bytes = LOAD_FILE_MAX_BYTES,
 		.content_total_bytes = LOAD_CONTENT_MAX_BYTES};
-	cleanup_free char *path = node_path(node);
-	struct directory *d = node_directory(node);
+	struct load load = {.next = c->loads, .path = path}, **link;
 	uint64_t started_ms = cached_now_ms();
-	struct load load, **link;
+	struct object_id told = {0};
 	int r;
 
-	if (!path || !d)
-		return path && !d ? -ENOTDIR : -ENOMEM;
-	consider_names(c, node, listing);
-	d->listed = d->listed || listing;
-	load = (struct load){.next = c->loads, .path = path};
+	if (id->inode) {
+		consider_names(c, id, listing);
+		note_loaded(c, id, listing, 0);
+	}
 	c->loads = &load;
-	r = scan(c, ctx, path, &request, NULL);
+	r = scan(c, ctx, path, &request, NULL, &told);
 	for (link = &c->loads; *link != &load; link = &(*link)->next)
 		;
 	*link = load.next;
 	cached_count_trip(c, started_ms);
-	node = tree_find(c, path, strlen(path));
-	if (node && node->directory)
-		node->directory->refused_ms = r < 0 && r != -EINTR ? cached_now_ms() : 0;
+	note_loaded(c, told.inode ? &told : id, listing, r);
+	if (told.inode && id->inode && !object_id_equal(&told, id))
+		cached_doubt(c, 0, path);
 	pthread_cond_broadcast(&c->changed);
 	return r;
 }
 
-void cached_own_directory(struct cached *c, struct node *node, const struct own *own)
+void cached_own_directory(struct cached *c, const struct tree_look *look, const char *path,
+	const struct object_id *id)
 {
 	struct scan_request request = {.flags = SCAN_WATCH, .depth_max = 1};
 
-	if (!node || !node_directory(node))
-		return;
-	node->directory->complete = true;
-	node->directory->listed_at = own->learnt.at;
-	node->directory->loaded_ms = cached_now_ms();
+	tree_learn_listing(c->tree, look, id);
 	if (c->feed)
-		start_prefetch(c, node, &request, 0);
+		start_prefetch(c, path, &request, 0);
 }
 
 /* Names are coming in, more of them all the time: those of one more directory come sooner than
@@ -543,131 +500,178 @@ static bool is_flowing(const struct cached *c, const char *path)
 }
 
 /* Somebody else is at it, and it is worth waiting for. */
-static bool is_coming(const struct cached *c, const struct node *node, uint64_t since_ms)
+static bool is_coming(const struct cached *c, const char *path, uint64_t since_ms)
 {
 	uint64_t waited_ms = cached_now_ms() - since_ms;
-	bool prefetched = c->prefetches && waited_ms <= NAMES_WAIT_MAX_MS;
-	cleanup_free char *path = c->loads || prefetched ? node_path(node) : NULL;
 
-	for (const struct load *load = c->loads; path && load; load = load->next)
+	for (const struct load *load = c->loads; load; load = load->next)
 		if (strcmp(load->path, path) == 0)
 			return true;
-	if (!path || !prefetched)
+	if (!c->prefetches || waited_ms > NAMES_WAIT_MAX_MS)
 		return false;
 	if (waited_ms > round_trips_ms(c, 2) + WAIT_STEP_MS)
 		return is_flowing(c, path);
 	return find_prefetch(c, path, false);
 }
 
-/* It cannot be read, or what it says is not to be believed. */
-static bool is_hopeless(const struct cached *c, const struct node *directory)
+/* It cannot be read, or what it says is void at once. */
+static bool is_hopeless(struct cached *c, const struct object_id *id)
 {
-	const struct directory *d = directory->directory;
+	const struct directory *d = directory_find(c, id);
 
 	if (!d)
 		return false;
 	if (d->refused_ms && cached_now_ms() - d->refused_ms < REFUSED_MS)
 		return true;
-	return d->loaded_ms && !(c->feed && d->watched) && c->ttl_ms == 0;
+	return d->scanned && !is_watched(c, id) && c->ttl_ms == 0;
 }
 
-int cached_resolve(struct cached *c, struct op_context *ctx, const char *path, bool attributes,
-	struct node **ret_node)
+static bool is_complete(struct cached *c, const struct object_id *id)
+{
+	return tree_get_listing(c->tree, id, cached_now_ms()) != TREE_ASK;
+}
+
+/* Loads the directory that the path's last name is in, or waits until somebody else has.  -EAGAIN:
+ * that is no use. */
+static int load_around(struct cached *c, struct op_context *ctx, const char *path,
+	const struct object_id *directory, uint64_t since_ms, bool *loaded)
+{
+	cleanup_free char *parent = strndup(path, path_parent_length(path));
+	int r;
+
+	if (!parent)
+		return -ENOMEM;
+	if (is_hopeless(c, directory))
+		return -EAGAIN;
+	if (is_coming(c, parent, since_ms))
+		return wait_for(c, ctx, path);
+	if (*loaded || is_complete(c, directory))
+		return -EAGAIN;
+	*loaded = true;
+	r = load(c, ctx, parent, directory, false);
+	/* What the place refuses to list, it may tell nevertheless. */
+	return r == -EINTR || r == -ENOTCONN || r == -EIO ? r : 0;
+}
+
+int cached_resolve(struct cached *c, struct op_context *ctx, const char *path,
+	struct found *ret_found, struct attributes *ret_attributes)
 {
 	uint64_t since_ms = cached_now_ms();
-	struct node *node, *directory;
 	bool loaded = false;
 	int r;
 
 	for (;;) {
-		r = tree_lookup(c, path, &node, &directory);
-		if (r == 0 && (!attributes || node_attributes_are_fresh(c, node))) {
-			*ret_node = node;
-			return 0;
-		}
-		if (r < 0 && r != -EAGAIN)
+		r = cached_walk(c, path, ret_found);
+		if (r == 0 && ret_attributes &&
+			!cached_get_attributes(c, &ret_found->id, ret_attributes))
+			return -EAGAIN;
+		if (r != -EAGAIN)
 			return r;
-		if (r == 0 || !directory || is_hopeless(c, directory)) {
+		if (!ret_found->directory.inode && path_parent_length(path))
 			return -EAGAIN;
-		} else if (is_coming(c, directory, since_ms)) {
-			r = cached_wait(c, ctx, path);
-		} else if (loaded || node_is_complete(c, directory)) {
-			return -EAGAIN;
-		} else {
-			r = load(c, ctx, directory, false);
-			loaded = true;
-		}
-		if (r == -EINTR || r == -ENOTCONN || r == -EIO)
+		r = load_around(c, ctx, path, &ret_found->directory, since_ms, &loaded);
+		if (r < 0)
 			return r;
 	}
+}
+
+struct walker {
+	struct cached *c;
+	struct object_id unknown; /* a directory; inode 0: none */
+};
+
+static bool find_unknown(void *user, const struct tree_entry *entry)
+{
+	const struct object_id *id = &entry->attributes->id;
+	struct walker *walker = user;
+
+	if (S_ISDIR(entry->attributes->mode) && !is_complete(walker->c, id))
+		walker->unknown = *id;
+	return !walker->unknown.inode;
 }
 
 /* The listing is known, but not what is below: do not wait until it is asked for. */
-static void consider_walk(struct cached *c, struct node *node)
+static void consider_walk(struct cached *c, const struct object_id *id)
 {
-	const struct directory *d = node->directory;
+	struct walker walker = {.c = c};
+	struct object_id parent = *id;
+	const struct directory *d;
 
-	if (!is_listed(node->parent) ||
-		!is_due(c, node->parent->directory, node->parent->directory->names_wanted_ms))
+	if (!climb(c, &parent))
 		return;
-	for (size_t i = 0; i < d->bucket_count; i++)
-		for (struct node *child = d->buckets[i]; child; child = child->next)
-			if (child->state == NODE_PRESENT && S_ISDIR(child->attributes.mode) &&
-				!node_is_complete(c, child)) {
-				consider_names(c, child, true);
-				return;
-			}
+	d = directory_find(c, &parent);
+	if (!d || !d->listed || !is_due(c, &parent, d->names_wanted_ms))
+		return;
+	tree_list(c->tree, id, cached_now_ms(), find_unknown, &walker);
+	if (walker.unknown.inode)
+		consider_names(c, &walker.unknown, true);
 }
 
-int cached_load_listing(struct cached *c, struct op_context *ctx, const char *path)
+/* What it leads to is a directory, or may be one. */
+static int resolve_directory(
+	struct cached *c, struct op_context *ctx, const char *path, struct found *ret_found)
+{
+	int r = cached_resolve(c, ctx, path, ret_found, NULL);
+	mode_t type = r == 0 ? cached_type(c, &ret_found->id) : 0;
+
+	return r == 0 && type && type != S_IFDIR ? -ENOTDIR : r;
+}
+
+int cached_load_listing(struct cached *c, struct op_context *ctx, const char *path, bool anew,
+	struct found *ret_found)
 {
 	uint64_t since_ms = cached_now_ms();
-	struct node *node;
 	int r;
 
 	for (;;) {
-		r = cached_resolve(c, ctx, path, false, &node);
+		struct directory *d;
+
+		r = resolve_directory(c, ctx, path, ret_found);
 		if (r < 0)
 			return r;
-		if (node->state == NODE_PRESENT && !S_ISDIR(node->attributes.mode))
-			return -ENOTDIR;
-		if (node_is_complete(c, node) && (node->directory->scanned || !c->feed)) {
-			node->directory->listed = true;
-			consider_walk(c, node);
+		d = directory_find(c, &ret_found->id);
+		if (!anew && is_complete(c, &ret_found->id) && d && (d->scanned || !c->feed)) {
+			d->listed = true;
+			consider_walk(c, &ret_found->id);
 			return 0;
 		}
-		if (is_coming(c, node, since_ms)) {
-			r = cached_wait(c, ctx, path);
-			if (r < 0)
-				return r;
-			continue;
-		}
-		return load(c, ctx, node, true);
+		if (is_hopeless(c, &ret_found->id))
+			return -EAGAIN;
+		if (!is_coming(c, path, since_ms))
+			break;
+		r = wait_for(c, ctx, path);
+		if (r < 0)
+			return r;
 	}
+	r = load(c, ctx, path, &ret_found->id, true);
+	return r < 0 ? r : resolve_directory(c, ctx, path, ret_found);
+}
+
+/* Names in it are known, and it is watched if it can be, or a scan is on its way that will tell. */
+static bool has_names(struct cached *c, const char *path, const struct object_id *id)
+{
+	const struct directory *d = directory_find(c, id);
+
+	return is_complete(c, id) && (!c->feed || is_watched(c, id) || (d && d->scanned) ||
+					     find_prefetch(c, path, false));
 }
 
 int cached_load_names(
-	struct cached *c, struct op_context *ctx, const char *path, struct node **ret_node)
+	struct cached *c, struct op_context *ctx, const char *path, struct found *ret_found)
 {
 	uint64_t since_ms = cached_now_ms();
 	bool loaded = false;
-	struct node *node;
 	int r;
 
 	for (;;) {
-		r = cached_resolve(c, ctx, path, false, &node);
-		if (r < 0)
+		r = resolve_directory(c, ctx, path, ret_found);
+		if (r < 0 || loaded || has_names(c, path, &ret_found->id) ||
+			is_hopeless(c, &ret_found->id))
 			return r;
-		if (node->state == NODE_PRESENT && !S_ISDIR(node->attributes.mode))
-			return -ENOTDIR;
-		if (loaded || node_is_complete(c, node) || is_hopeless(c, node)) {
-			*ret_node = node;
-			return 0;
-		}
-		if (is_coming(c, node, since_ms)) {
-			r = cached_wait(c, ctx, path);
+		if (is_coming(c, path, since_ms)) {
+			r = wait_for(c, ctx, path);
 		} else {
-			r = load(c, ctx, node, false);
+			r = load(c, ctx, path, &ret_found->id, false);
 			loaded = true;
 		}
 		if (r < 0)
@@ -677,46 +681,72 @@ int cached_load_names(
 
 /* ---- Content --------------------------------------------------------------------------------- */
 
-static bool lacks_content(const struct cached *c, const struct node *node)
+static bool has_content(const struct tree_entry *entry)
 {
-	return node->state == NODE_PRESENT && S_ISREG(node->attributes.mode) && !node->content &&
-	       node->attributes.size_bytes > 0 && node_name_is_fresh(c, node);
+	const struct extra *x = entry->kept;
+
+	return x && x->content;
 }
 
-static bool is_wanted_file(const struct cached *c, const struct node *node)
+static bool lacks_content(const struct tree_entry *entry)
 {
-	return lacks_content(c, node) && node->attributes.size_bytes <= SMALL_FILE_MAX_BYTES;
+	return S_ISREG(entry->attributes->mode) && !has_content(entry) &&
+	       entry->attributes->size_bytes > 0 && entry->name_validity != TREE_ASK;
 }
 
-static bool may_restore(const struct cached *c, const struct node *node)
+static bool is_small(const struct attributes *attributes)
 {
-	return lacks_content(c, node) && content_may_be_kept(c, node->attributes.size_bytes) &&
-	       content_is_kept(c, node);
+	return attributes->size_bytes <= SMALL_FILE_MAX_BYTES;
 }
 
-/* Bytes of small files below `top` whose content is missing; stops beyond `max`.  Adds up
- * what is here or on disk in `*kept`: a scan would bring it once more. */
-static uint64_t missing_bytes(const struct cached *c, const struct node *top, unsigned depth,
-	uint64_t max, uint64_t *kept)
+static bool may_restore(const struct cached *c, const struct tree_entry *entry)
 {
-	const struct directory *d = top->directory;
-	uint64_t bytes = 0;
-
-	for (size_t i = 0; d && i < d->bucket_count && bytes <= max; i++)
-		for (const struct node *child = d->buckets[i]; child; child = child->next) {
-			if (child->attributes.size_bytes <= SMALL_FILE_MAX_BYTES &&
-				(child->content || may_restore(c, child)))
-				*kept += child->attributes.size_bytes;
-			else if (is_wanted_file(c, child))
-				bytes += child->attributes.size_bytes;
-			else if (depth > 1 && child->directory && child->name[0] != '.')
-				bytes += missing_bytes(c, child, depth - 1, max, kept);
-		}
-	return bytes;
+	return lacks_content(entry) && content_may_be_kept(c, entry->attributes->size_bytes) &&
+	       content_is_kept(c, entry->attributes);
 }
 
-static bool fetch_content(
-	struct cached *c, struct node *top, uint32_t depth, uint64_t expected, uint64_t total_max)
+struct missing {
+	struct cached *c;
+	unsigned depth;
+	uint64_t bytes, max; /* of small files whose content is missing; stops beyond `max` */
+	uint64_t kept;       /* ... whose content is here or on disk: a scan would bring it again */
+};
+
+static void count_missing(struct missing *missing, const struct object_id *directory);
+
+static bool count_entry(void *user, const struct tree_entry *entry)
+{
+	const struct attributes *a = entry->attributes;
+	struct missing *missing = user;
+
+	if (is_small(a) && (has_content(entry) || may_restore(missing->c, entry))) {
+		missing->kept += a->size_bytes;
+	} else if (is_small(a) && lacks_content(entry)) {
+		missing->bytes += a->size_bytes;
+	} else if (missing->depth > 1 && S_ISDIR(a->mode) && entry->name[0] != '.') {
+		missing->depth--;
+		count_missing(missing, &a->id);
+		missing->depth++;
+	}
+	return missing->bytes <= missing->max;
+}
+
+static void count_missing(struct missing *missing, const struct object_id *directory)
+{
+	tree_list(missing->c->tree, directory, cached_now_ms(), count_entry, missing);
+}
+
+static struct missing missing_in(
+	struct cached *c, const struct object_id *top, unsigned depth, uint64_t max)
+{
+	struct missing missing = {.c = c, .depth = depth, .max = max};
+
+	count_missing(&missing, top);
+	return missing;
+}
+
+static bool fetch_content(struct cached *c, const struct object_id *top, uint32_t depth,
+	uint64_t expected, uint64_t total_max)
 {
 	struct scan_request request = {
 		.flags = SCAN_WATCH | SCAN_CONTENT | SCAN_NOT_HIDDEN | SCAN_GUESS,
@@ -724,98 +754,116 @@ static bool fetch_content(
 		.entries_max = depth == 1 ? 0 : PREFETCH_ENTRIES_MAX,
 		.content_max_bytes = SMALL_FILE_MAX_BYTES,
 		.content_total_bytes = total_max};
+	struct directory *d = directory_make(c, top);
 
-	if (!start_prefetch(c, top, &request, expected))
+	if (!d || !start_prefetch_of(c, top, &request, expected))
 		return false;
-	top->directory->content_wanted_ms = cached_now_ms();
+	d->content_wanted_ms = cached_now_ms();
 	return true;
 }
 
 /* Somebody listed the directory, and just now walked through one around it or opened files in
  * several of its branches. */
-static bool is_searched(const struct node *directory)
+static bool is_searched(struct cached *c, const struct object_id *directory)
 {
 	uint64_t now_ms = cached_now_ms();
+	struct object_id at = *directory;
 
-	if (!is_listed(directory))
+	if (!is_listed(c, directory))
 		return false;
-	for (const struct node *at = directory; at; at = at->parent) {
-		const struct directory *d = at->directory;
+	for (int depth = 0; depth < DEPTH_MAX; depth++) {
+		const struct directory *d = directory_find(c, &at);
 
-		if (d->opens > WALK_OPENS ||
-			(d->names_wanted_ms && now_ms - d->names_wanted_ms < WALK_MS))
+		if (d && (d->opens > WALK_OPENS ||
+				 (d->names_wanted_ms && now_ms - d->names_wanted_ms < WALK_MS)))
 			return true;
+		if (!climb(c, &at))
+			break;
 	}
 	return false;
 }
 
-static bool fetch_all_of(struct cached *c, struct node *directory, uint64_t allowed)
-{
-	uint64_t kept = 0, bytes;
+struct beside {
+	struct cached *c;
+	uint64_t allowed;
+};
 
-	if (!directory->directory || directory->name[0] == '.' ||
-		!is_due(c, directory->directory, directory->directory->content_wanted_ms))
-		return false;
-	bytes = missing_bytes(c, directory, DEPTH_MAX, allowed, &kept);
-	return bytes && bytes <= allowed && bytes >= kept &&
-	       fetch_content(c, directory, 0, bytes, allowed);
+static bool fetch_all_of(void *user, const struct tree_entry *entry)
+{
+	const struct beside *beside = user;
+	const struct object_id *id = &entry->attributes->id;
+	const struct extra *x = entry->kept;
+	struct missing missing;
+
+	if (!x || !x->directory || entry->name[0] == '.' ||
+		!is_due(beside->c, id, x->directory->content_wanted_ms))
+		return true;
+	missing = missing_in(beside->c, id, DEPTH_MAX, beside->allowed);
+	return missing.bytes == 0 || missing.bytes > beside->allowed ||
+	       missing.bytes < missing.kept ||
+	       !fetch_content(beside->c, id, 0, missing.bytes, beside->allowed);
 }
 
-/* Who searches a directory will want another one beside it: the link is not to rest meanwhile. */
-static void fetch_beside(struct cached *c, const struct node *top, uint64_t allowed)
+/* Who searches a directory will want another one beside it: keep the pipe full. */
+static void fetch_beside(struct cached *c, const struct object_id *top, uint64_t allowed)
 {
-	const struct directory *d = top->parent ? top->parent->directory : NULL;
+	struct beside beside = {.c = c, .allowed = allowed};
+	struct object_id parent = *top;
 
-	for (size_t i = 0; d && i < d->bucket_count; i++)
-		for (struct node *child = d->buckets[i]; child; child = child->next)
-			if (fetch_all_of(c, child, allowed))
-				return;
+	if (climb(c, &parent))
+		tree_list(c->tree, &parent, cached_now_ms(), fetch_all_of, &beside);
 }
 
 /* The highest directory around the file in several branches of which content was wanted, and
  * whose missing content is not too much.  True when the file is to be waited for. */
-static bool consider_content(struct cached *c, struct node *file)
+static bool consider_content(
+	struct cached *c, const struct found *file, const struct attributes *attributes)
 {
-	uint64_t most = c->memory_bytes_max / 2, expected = 0, allowed = 0, kept = 0;
-	bool is_search = is_searched(file->parent);
-	struct node *top = NULL;
+	uint64_t most = c->memory_bytes_max / 2, expected = 0, allowed = 0;
+	bool is_search = is_searched(c, &file->directory);
+	struct object_id at = file->directory, top = {0};
+	uint64_t branch = file->id.inode;
+	struct directory *d;
+	struct missing missing;
 
 	if (most > PREFETCH_CONTENT_MAX_BYTES)
 		most = PREFETCH_CONTENT_MAX_BYTES;
-	for (struct node *at = file->parent, *branch = file; at; branch = at, at = at->parent) {
-		unsigned evidence;
-		uint64_t bytes, max;
+	for (int depth = 0; depth < DEPTH_MAX; depth++) {
+		uint64_t evidence, max;
 
-		kept = 0;
-		if (at->directory->last_opened != branch->hash || !at->directory->opens)
-			at->directory->opens++;
-		at->directory->last_opened = branch->hash;
-		evidence = at->directory->opens;
-		if (is_search)
-			evidence += WALK_OPENS;
-		max = (uint64_t)evidence * evidence * CONTENT_STEP_BYTES;
+		d = directory_make(c, &at);
+		if (!d)
+			return false;
+		d->opens += d->last_opened != branch;
+		d->last_opened = branch;
+		evidence = d->opens + (is_search ? WALK_OPENS : 0);
+		max = evidence * evidence * CONTENT_STEP_BYTES;
 		if (max > most)
 			max = most;
-		if (evidence < 2 || !is_due(c, at->directory, at->directory->content_wanted_ms))
-			continue;
-		bytes = missing_bytes(c, at, DEPTH_MAX, max, &kept);
-		if (bytes > max || bytes < kept)
-			continue;
-		top = at;
-		expected = bytes;
-		allowed = max;
+		if (evidence >= 2 && is_due(c, &at, d->content_wanted_ms)) {
+			missing = missing_in(c, &at, DEPTH_MAX, max);
+			if (missing.bytes <= max && missing.bytes >= missing.kept) {
+				top = at;
+				expected = missing.bytes;
+				allowed = max;
+			}
+		}
+		branch = at.inode;
+		if (!climb(c, &at))
+			break;
 	}
-	if (top) {
-		bool awaited = fetch_content(c, top, 0, expected, allowed) && is_search;
+	if (top.inode) {
+		bool awaited = fetch_content(c, &top, 0, expected, allowed) && is_search;
 
 		if (awaited)
-			fetch_beside(c, top, allowed);
+			fetch_beside(c, &top, allowed);
 		return awaited;
 	}
-	expected = missing_bytes(c, file->parent, 1, DIRECTORY_CONTENT_MAX_BYTES, &kept);
-	if (file->parent->directory->opens == 1 && expected > file->attributes.size_bytes &&
-		expected <= DIRECTORY_CONTENT_MAX_BYTES)
-		fetch_content(c, file->parent, 1, expected, DIRECTORY_CONTENT_MAX_BYTES);
+	d = directory_make(c, &file->directory);
+	missing = missing_in(c, &file->directory, 1, DIRECTORY_CONTENT_MAX_BYTES);
+	if (d && d->opens == 1 && missing.bytes > attributes->size_bytes &&
+		missing.bytes <= DIRECTORY_CONTENT_MAX_BYTES)
+		fetch_content(c, &file->directory, 1, missing.bytes, DIRECTORY_CONTENT_MAX_BYTES);
 	return false;
 }
 
@@ -835,42 +883,43 @@ static bool is_worth_waiting(const struct cached *c, const struct prefetch *p, b
 	       rest_bytes * flowing_ms <= p->received_bytes * CONTENT_WAIT_MAX_MS;
 }
 
-int cached_await_content(
-	struct cached *c, struct op_context *ctx, const char *path, struct node **ret_node)
+int cached_await_content(struct cached *c, struct op_context *ctx, const char *path,
+	struct found *ret_found, struct attributes *ret_attributes)
 {
 	uint64_t since_ms = cached_now_ms();
 	bool restored = false, considered = false;
-	struct node *node;
 	int r;
 
 	for (;;) {
 		const struct prefetch *p;
+		struct tree_entry entry = {.attributes = ret_attributes};
 
 		c->content_opened_ms = cached_now_ms();
-		r = cached_resolve(c, ctx, path, true, &node);
+		r = cached_resolve(c, ctx, path, ret_found, ret_attributes);
 		if (r < 0)
 			return r;
-		*ret_node = node;
-		if (!restored && may_restore(c, node)) {
+		entry.kept = extra_find(c, &ret_found->id);
+		entry.name_validity = TREE_WATCHED;
+		if (!restored && may_restore(c, &entry)) {
 			restored = true;
 			if (op_interrupted(ctx))
 				return -EINTR;
-			content_restore(c, path);
+			content_restore(c, ret_attributes);
 			continue;
 		}
-		if (!is_wanted_file(c, node))
+		if (!lacks_content(&entry) || !is_small(ret_attributes))
 			return 0;
 		p = find_prefetch(c, path, true);
-		if (!p && !considered && consider_content(c, node)) {
+		if (!p && !considered && consider_content(c, ret_found, ret_attributes)) {
 			considered = true;
 			continue;
 		}
 		if (!p)
 			return 0;
 		if (cached_now_ms() - since_ms > CONTENT_WAIT_MAX_MS ||
-			!is_worth_waiting(c, p, is_listed(node->parent)))
+			!is_worth_waiting(c, p, is_listed(c, &ret_found->directory)))
 			return 0;
-		r = cached_wait(c, ctx, path);
+		r = wait_for(c, ctx, path);
 		if (r < 0)
 			return r;
 	}

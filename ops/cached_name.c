@@ -5,234 +5,224 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
 
-static void lock(struct cached *c)
-{
-	pthread_mutex_lock(&c->lock);
-}
-
-static void unlock(struct cached *c)
-{
-	pthread_mutex_unlock(&c->lock);
-}
-
-/* An answer from what is known, looked at then or later; without the lock held afterwards. */
-static int answer(struct cached *c, struct op_context *ctx, int r, uint64_t at)
+/* An answer from what is known, without the lock held afterwards. */
+static int answer(struct cached *c, struct op_context *ctx, int r)
 {
 	c->statistics.hits++;
 	ctx->served.from_cache = ctx->served.round_trips == 0;
-	ctx->served.position = at;
-	unlock(c);
+	cached_leave(c);
 	return r;
 }
 
-static struct learnt begin(struct cached *c, struct op_context *ctx)
+static bool is_other(const struct object_id *id, const struct object_id *expected)
 {
-	struct learnt learnt = cached_begin_asking(c, ctx);
-
-	unlock(c);
-	return learnt;
+	return expected->inode && !object_id_equal(id, expected);
 }
 
-static void end(struct cached *c, const struct op_context *ctx, struct learnt *learnt)
+/* What is known is of another directory than the one that is meant. */
+static bool is_in_another(const struct object_ref *object, const struct found *found)
 {
-	lock(c);
-	cached_end_asking(c, ctx, learnt);
-	c->statistics.misses++;
+	return *object->path && is_other(&found->directory, &object->parent);
 }
 
-/* The same around a call that changes something: begins with the lock held, ends so. */
-static void begin_change(struct cached *c, struct op_context *ctx, struct own *own)
+/* The object that is meant, as far as is known. */
+static struct object_id object_of(struct cached *c, const struct object_ref *object)
 {
-	cached_begin_change(c, ctx, own);
-	unlock(c);
-}
-
-static void end_change(struct cached *c, struct op_context *ctx, struct own *own)
-{
-	lock(c);
-	cached_end_change(c, ctx, own);
-	c->statistics.misses++;
-}
-
-static bool is_other(const struct node *node, const struct object_id *id)
-{
-	return id->inode && !object_id_equal(id, &node->attributes.id);
-}
-
-/* As is known: another directory than the one that is meant is where that was, or none. */
-static bool is_in_another(const struct cached *c, const struct object_ref *object, int result)
-{
-	const struct node *parent;
-
-	if (!object->parent.inode || !*object->path)
-		return false;
-	parent = tree_find(c, object->path, path_parent_length(object->path));
-	if (!parent || parent->state != NODE_PRESENT)
-		return result < 0;
-	return is_other(parent, &object->parent);
+	if (object->file)
+		return cached_file_of(object->file)->extra->id;
+	return object->id.inode ? object->id : cached_find(c, object->path).id;
 }
 
 /* ---- Looking ----------------------------------------------------------------------- */
 
+/* Learns what a look at a path found.  The place has verified that `directory` holds the name;
+ * inode 0: it has not. */
+static void learn_answer(struct cached *c, const struct asking *asking, const char *path,
+	const struct object_id *directory, int r, const struct attributes *attributes)
+{
+	if (r == 0 && !*path)
+		c->root = attributes->id;
+	if (directory->inode && *path && (r == 0 || r == -ENOENT))
+		cached_learn_name(c, &asking->look, directory, path_name(path),
+			r == 0 ? attributes : NULL, FROM_LOOK, NULL);
+	else if (r == 0)
+		cached_learn_attributes(c, &asking->look, attributes, FROM_LOOK, NULL);
+	else if (path_misses_object(r) || path_leads_to_another(r))
+		cached_doubt(c, asking->look.at, path);
+	if (r == -ESTALE)
+		cached_doubt_parent(c, asking->look.at, path);
+}
+
+static int ask_once(struct cached *c, struct op_context *ctx, const struct object_ref *object,
+	const struct object_id *directory, struct attributes *ret_attributes)
+{
+	struct object_ref asked = {.path = object->path, .parent = *directory};
+	struct asking asking;
+	int r;
+
+	if (!directory->inode)
+		asked.id = object->id;
+	cached_ask(c, ctx, &asking);
+	r = workspace_getattr(ctx, c->inner, &asked, ret_attributes);
+	cached_end_asking(c, ctx, &asking);
+	learn_answer(c, &asking, object->path, directory, r, ret_attributes);
+	return r;
+}
+
+/* The place verifies which directory it looks into, so that the answer is a fact about it. */
 static int ask_attributes(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	struct attributes *ret_attributes)
 {
-	uint64_t started_ms = cached_now_ms();
+	static const struct object_id unknown;
+	struct object_id directory = object->parent;
 	struct attributes attributes;
-	struct learnt learnt;
 	int r;
 
 	cached_apply_deferred_at(c, ctx, object->path);
-	learnt = begin(c, ctx);
-	r = workspace_getattr(ctx, c->inner, object, &attributes);
-	lock(c);
-	cached_end_asking(c, ctx, &learnt);
-	cached_count_trip(c, started_ms);
-	cached_store_answer(c, object->path, r, &attributes, &learnt);
-	if (r == -ESTALE && object->parent.inode)
-		cached_doubt_parent(c, object->path);
-	unlock(c);
-	if (r < 0)
-		return r;
-	*ret_attributes = attributes;
-	return 0;
+	if (!directory.inode)
+		directory = cached_find(c, object->path).directory;
+	r = ask_once(c, ctx, object, &directory, &attributes);
+	/* It was we who took that directory for the one at the path. */
+	if (r == -ESTALE && directory.inode && !object->parent.inode)
+		r = ask_once(c, ctx, object, &unknown, &attributes);
+	cached_leave(c);
+	if (r == 0 && is_other(&attributes.id, &object->id))
+		r = -ESTALE;
+	if (r == 0)
+		*ret_attributes = attributes;
+	return r;
 }
 
 int cached_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of(w);
-	struct node *node;
+	struct attributes attributes;
+	struct found found;
 	int r;
 
 	if (object->file)
 		return cached_file_getattr(ctx, cached_file_of(object->file), ret_attributes);
-	lock(c);
-	r = cached_resolve(c, ctx, object->path, true, &node);
+	cached_enter(c);
+	r = cached_resolve(c, ctx, object->path, &found, &attributes);
 	if (r == -EAGAIN)
 		return ask_attributes(c, ctx, object, ret_attributes);
-	if ((r == 0 && is_other(node, &object->id)) || is_in_another(c, object, r))
+	if ((r == 0 && is_other(&found.id, &object->id)) ||
+		((r == 0 || path_misses_object(r)) && is_in_another(object, &found)))
 		r = -ESTALE;
 	if (r == 0)
-		*ret_attributes = node->attributes;
-	return answer(c, ctx, r, r == 0 ? node->at : 0);
+		*ret_attributes = attributes;
+	return answer(c, ctx, r);
 }
 
 /* The entries of a directory, copied so that the sink runs without the lock. */
 struct listing {
-	struct listed {
-		struct attributes attributes;
-		uint64_t at;
-		size_t name; /* offset in names */
-	} * entries;
-	size_t count;
-	char *names;
-	bool doubtful; /* attributes of some are not fresh */
+	struct buffer entries; /* struct tree_entry's attributes, each followed by the name */
+	bool doubtful;         /* not all of it is valid */
+	int error;
 };
 
 static void listing_done(struct listing *listing)
 {
-	free(listing->entries);
-	free(listing->names);
-	*listing = (struct listing){0};
+	buffer_done(&listing->entries);
 }
 
-static int list(const struct cached *c, const struct node *node, struct listing *listing)
-{
-	const struct directory *d = node->directory;
-	size_t used = 0, names_size = 0;
+#define cleanup_listing cleanup_with(listing_done)
 
-	for (size_t i = 0; i < d->bucket_count; i++)
-		for (const struct node *child = d->buckets[i]; child; child = child->next)
-			names_size += child->name_length + 1u;
-	listing->entries = calloc(d->count + 1, sizeof(*listing->entries));
-	listing->names = malloc(names_size + 1);
-	if (!listing->entries || !listing->names)
-		return -ENOMEM;
-	for (size_t i = 0; i < d->bucket_count; i++)
-		for (const struct node *child = d->buckets[i]; child; child = child->next) {
-			if (child->state == NODE_UNKNOWN ||
-				(child->state == NODE_PRESENT &&
-					!node_attributes_are_fresh(c, child)))
-				listing->doubtful = true;
-			if (child->state != NODE_PRESENT)
-				continue;
-			listing->entries[listing->count++] = (struct listed){
-				.attributes = child->attributes, .at = child->at, .name = used};
-			memcpy(listing->names + used, child->name, child->name_length + 1u);
-			used += child->name_length + 1u;
-		}
-	return 0;
+static bool list_entry(void *user, const struct tree_entry *entry)
+{
+	const struct extra *x = entry->kept;
+	struct listing *listing = user;
+
+	if (entry->attributes_validity == TREE_ASK || (x && (x->writers > 0 || extra_is_locked(x))))
+		listing->doubtful = true;
+	listing->error =
+		buffer_append(&listing->entries, entry->attributes, sizeof(*entry->attributes));
+	if (listing->error == 0)
+		listing->error =
+			buffer_append(&listing->entries, entry->name, strlen(entry->name) + 1);
+	return !listing->doubtful && listing->error == 0;
 }
 
 /* -EAGAIN: it changes too quickly to be told from what is known. */
-static int list_fresh(struct cached *c, struct op_context *ctx, const char *path,
-	struct listing *listing, struct node **ret_node)
+static int list_known(struct cached *c, struct op_context *ctx, const char *path,
+	struct listing *listing, struct found *ret_found)
 {
-	struct node *node;
-	int r = 0;
+	for (int attempt = 0; attempt < 2; attempt++) {
+		int r = cached_load_listing(c, ctx, path, attempt > 0, ret_found);
 
-	for (int attempt = 0; r == 0 && attempt < 2; attempt++) {
-		r = cached_load_listing(c, ctx, path);
-		node = r == 0 ? tree_find(c, path, strlen(path)) : NULL;
 		if (r < 0)
-			break;
-		if (!node || !node->directory || !node->directory->complete)
-			return -EAGAIN;
-		listing_done(listing);
-		r = list(c, node, listing);
-		*ret_node = node;
-		if (r < 0 || !listing->doubtful)
 			return r;
-		node->directory->complete = false;
+		listing->entries.size = 0;
+		listing->doubtful = false;
+		if (tree_list(c->tree, &ret_found->id, cached_now_ms(), list_entry, listing) ==
+			TREE_ASK)
+			listing->doubtful = true;
+		if (listing->error < 0 || !listing->doubtful)
+			return listing->error;
 		cached_apply_all_deferred(c, ctx);
 	}
-	return r < 0 ? r : -EAGAIN;
+	return -EAGAIN;
 }
 
-/* The listener wants to hear of what is in the directory, as whoever tells of it will. */
-static void note_heard(struct cached *c, const char *path)
+static int emit(const struct listing *listing, dir_entry_sink sink, void *user)
 {
-	struct node *node = tree_find(c, path, strlen(path));
+	const uint8_t *at = listing->entries.data, *end = at + listing->entries.size;
 
-	if (!node || !node->directory)
+	while (at < end) {
+		struct dir_entry entry;
+		int r;
+
+		memset(&entry, 0, sizeof(entry));
+		memcpy(&entry.attributes, at, sizeof(entry.attributes));
+		entry.path = (const char *)at + sizeof(entry.attributes);
+		r = sink(user, &entry);
+		if (r < 0)
+			return r;
+		at += sizeof(entry.attributes) + strlen(entry.path) + 1;
+	}
+	return 0;
+}
+
+/* The listener wants to hear of what is in the directory. */
+static void note_heard(struct cached *c, const struct object_id *id)
+{
+	struct directory *d = id->inode ? directory_make(c, id) : NULL;
+
+	if (!d)
 		return;
-	node->directory->quiet = false;
-	node->directory->heard = true;
+	d->quiet = false;
+	d->heard = true;
 }
 
 int cached_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
 	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since)
 {
-	cleanup_with(listing_done) struct listing listing = {0};
 	struct cached *c = cached_of(w);
-	struct node *node = NULL;
+	cleanup_listing struct listing listing = {0};
+	struct found found = {0};
 	uint64_t since = 0;
 	int r;
 
-	lock(c);
-	r = list_fresh(c, ctx, directory->path, &listing, &node);
-	if (r == 0 && is_other(node, &directory->id))
+	cached_enter(c);
+	r = list_known(c, ctx, directory->path, &listing, &found);
+	if (r == 0 && is_other(&found.id, &directory->id))
 		r = -ESTALE;
-	if (r == 0 && c->feed && node->directory->watched)
-		since = node->directory->watched_at;
+	if (r == 0)
+		since = tree_watched_since(c->tree, &found.id);
 	if (watch && (r == 0 || r == -EAGAIN))
-		note_heard(c, directory->path);
+		note_heard(c, &found.id);
 	if (r == -EAGAIN) {
-		unlock(c);
+		cached_leave(c);
 		return workspace_readdir(ctx, c->inner, directory, watch, sink, user, ret_since);
 	}
-	answer(c, ctx, r, r == 0 ? node->directory->listed_at : 0);
-	for (size_t i = 0; r >= 0 && i < listing.count; i++) {
-		struct dir_entry entry = {.path = listing.names + listing.entries[i].name,
-			.attributes = listing.entries[i].attributes,
-			.at = listing.entries[i].at};
-
-		r = sink(user, &entry);
-	}
+	answer(c, ctx, r);
+	if (r == 0)
+		r = emit(&listing, sink, user);
 	if (r < 0)
 		return r;
 	*ret_since = since;
@@ -241,93 +231,96 @@ int cached_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 
 /* What is known does not say whether the name leads there still. */
 static int ask_directory(struct cached *c, struct op_context *ctx,
-	const struct object_ref *directory, struct node **ret_node)
+	const struct object_ref *directory, struct found *ret_found)
 {
 	struct attributes attributes;
 	int r = ask_attributes(c, ctx, directory, &attributes);
 
-	lock(c);
+	cached_enter(c);
 	if (r < 0)
 		return r;
 	if (!S_ISDIR(attributes.mode))
 		return -ENOTDIR;
-	return cached_load_names(c, ctx, directory->path, ret_node);
+	return cached_load_names(c, ctx, directory->path, ret_found);
 }
 
 int cached_watch_directory(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, bool *ret_watched)
 {
 	struct cached *c = cached_of(w);
-	struct node *node = NULL;
-	struct directory *d;
-	bool watched = false;
+	const struct directory *d;
+	bool is_watched = false;
+	struct found found;
 	int r;
 
-	lock(c);
-	r = cached_load_names(c, ctx, directory->path, &node);
+	cached_enter(c);
+	r = cached_load_names(c, ctx, directory->path, &found);
 	if (r == -EAGAIN)
-		r = ask_directory(c, ctx, directory, &node);
-	if (r == 0 && is_other(node, &directory->id))
+		r = ask_directory(c, ctx, directory, &found);
+	if (r == 0 && is_other(&found.id, &directory->id))
 		r = -ESTALE;
-	d = r == 0 ? node->directory : NULL;
-	if (d && c->feed && d->watched) {
-		watched = true;
-		note_heard(c, directory->path);
-	} else if (d && c->feed && d->complete && !d->scanned) {
-		r = -EAGAIN; /* it was made here just now */
+	if (r == 0) {
+		is_watched = tree_watched_since(c->tree, &found.id) != 0;
+		d = directory_find(c, &found.id);
+		if (is_watched)
+			note_heard(c, &found.id);
+		else if (c->feed && !(d && d->scanned) &&
+			 tree_get_listing(c->tree, &found.id, cached_now_ms()) != TREE_ASK)
+			r = -EAGAIN; /* it was made here just now */
 	} else if (r == -EAGAIN) {
 		r = 0; /* nothing is kept of what it is in, nor of this one then */
 	}
-	unlock(c);
+	cached_leave(c);
 	if (r < 0)
 		return r;
-	*ret_watched = watched;
+	*ret_watched = is_watched;
 	return 0;
 }
 
 static int ask_target(
 	struct cached *c, struct op_context *ctx, const struct object_ref *link, char **ret_target)
 {
-	struct learnt learnt = begin(c, ctx);
+	struct asking asking;
 	char *target;
-	int r = workspace_readlink(ctx, c->inner, link, &target);
-	struct node *node;
+	int r;
 
-	end(c, ctx, &learnt);
-	if (r < 0)
-		cached_store_answer(c, link->path, r, NULL, &learnt);
-	node = tree_find(c, link->path, strlen(link->path));
-	if (r == 0 && node && node->state == NODE_PRESENT && S_ISLNK(node->attributes.mode) &&
-		node->changed_at <= learnt.asked && !node->link_target)
-		node->link_target = strdup(target);
-	unlock(c);
-	if (r < 0)
-		return r;
-	*ret_target = target;
-	return 0;
+	cached_ask(c, ctx, &asking);
+	r = workspace_readlink(ctx, c->inner, link, &target);
+	cached_end_asking(c, ctx, &asking);
+	if (path_misses_object(r) || path_leads_to_another(r))
+		cached_doubt(c, asking.look.at, link->path);
+	if (r == 0 && link->id.inode)
+		extra_set_target(c, &link->id, target);
+	cached_leave(c);
+	if (r == 0)
+		*ret_target = target;
+	return r;
 }
 
 int cached_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
 	char **ret_target)
 {
 	struct cached *c = cached_of(w);
+	const struct extra *x = NULL;
 	char *target = NULL;
-	struct node *node;
+	struct found found;
 	int r;
 
-	lock(c);
-	r = cached_resolve(c, ctx, link->path, false, &node);
-	if (r == 0 && is_other(node, &link->id))
+	cached_enter(c);
+	r = cached_resolve(c, ctx, link->path, &found, NULL);
+	if (r == 0 && is_other(&found.id, &link->id))
 		r = -ESTALE;
-	else if (r == 0 && node->state == NODE_PRESENT && !S_ISLNK(node->attributes.mode))
+	else if (r == 0 && found.id.inode && cached_type(c, &found.id) != S_IFLNK)
 		r = -EINVAL;
-	if (r == -EAGAIN || (r == 0 && !node->link_target))
+	if (r == 0)
+		x = extra_find(c, &found.id);
+	if (r == -EAGAIN || (r == 0 && !(x && x->link_target)))
 		return ask_target(c, ctx, link, ret_target);
 	if (r == 0)
-		target = strdup(node->link_target);
+		target = strdup(x->link_target);
 	if (r == 0 && !target)
 		r = -ENOMEM;
-	r = answer(c, ctx, r, r == 0 ? node->at : 0);
+	r = answer(c, ctx, r);
 	if (r == 0)
 		*ret_target = target;
 	return r;
@@ -336,35 +329,33 @@ int cached_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 /* ---- Making --------------------------------------------------------------------------- */
 
 /* Ends a call that made a name; leaves with the lock held, for the caller's own touch. */
-static struct node *made(struct cached *c, struct op_context *ctx, const char *path, int r,
-	const struct attributes *attributes, struct own *own)
+static int made(struct cached *c, struct op_context *ctx, const char *path, int r,
+	const struct attributes *attributes, struct asking *asking)
 {
-	struct node *node = NULL;
-
-	end_change(c, ctx, own);
-	if (r == 0)
-		node = cached_own_present(c, path, attributes, own);
-	else if (r == -EEXIST || r == -ENOENT)
-		cached_own_unknown(c, path, own);
-	else if (r == -ESTALE)
-		cached_doubt_parent(c, path);
-	if (node)
-		node->xattrs = XATTRS_NO_CAPABILITY;
-	return node;
+	cached_end_asking(c, ctx, asking);
+	if (r == 0) {
+		cached_made(c, asking, path, attributes);
+		if (cached_is_newest(c, &attributes->id, asking->look.at))
+			tree_set_mark(c->tree, &attributes->id, XATTRS_NO_CAPABILITY);
+	} else {
+		cached_failed(c, asking, path, NULL, r);
+	}
+	return r;
 }
 
 int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
 	struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of(w);
-	struct own own;
+	struct asking asking;
 	int r;
 
-	lock(c);
-	begin_change(c, ctx, &own);
+	cached_enter(c);
+	cached_begin_change(c, ctx, &asking);
 	r = workspace_mkdir(ctx, c->inner, path, mode, ret_attributes);
-	cached_own_directory(c, made(c, ctx, path, r, ret_attributes, &own), &own);
-	unlock(c);
+	if (made(c, ctx, path, r, ret_attributes, &asking) == 0)
+		cached_own_directory(c, &asking.look, path, &ret_attributes->id);
+	cached_leave(c);
 	return r;
 }
 
@@ -372,14 +363,14 @@ int cached_mknod(struct op_context *ctx, struct workspace *w, const char *path, 
 	uint64_t rdev, struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of(w);
-	struct own own;
+	struct asking asking;
 	int r;
 
-	lock(c);
-	begin_change(c, ctx, &own);
+	cached_enter(c);
+	cached_begin_change(c, ctx, &asking);
 	r = workspace_mknod(ctx, c->inner, path, mode, rdev, ret_attributes);
-	made(c, ctx, path, r, ret_attributes, &own);
-	unlock(c);
+	made(c, ctx, path, r, ret_attributes, &asking);
+	cached_leave(c);
 	return r;
 }
 
@@ -387,17 +378,15 @@ int cached_symlink(struct op_context *ctx, struct workspace *w, const char *targ
 	const char *path, struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of(w);
-	struct node *node;
-	struct own own;
+	struct asking asking;
 	int r;
 
-	lock(c);
-	begin_change(c, ctx, &own);
+	cached_enter(c);
+	cached_begin_change(c, ctx, &asking);
 	r = workspace_symlink(ctx, c->inner, target, path, ret_attributes);
-	node = made(c, ctx, path, r, ret_attributes, &own);
-	if (node && !node->link_target)
-		node->link_target = strdup(target);
-	unlock(c);
+	if (made(c, ctx, path, r, ret_attributes, &asking) == 0)
+		extra_set_target(c, &ret_attributes->id, target);
+	cached_leave(c);
 	return r;
 }
 
@@ -406,41 +395,41 @@ int cached_link(struct op_context *ctx, struct workspace *w, const struct object
 {
 	struct cached *c = cached_of(w);
 	struct object_ref inner;
-	struct own own;
+	struct asking asking;
+	struct object_id id;
 	int r = cached_inner_object(ctx, object, &inner);
 
 	if (r < 0)
 		return r;
-	lock(c);
+	cached_enter(c);
 	cached_apply_all_deferred(c, ctx);
-	begin_change(c, ctx, &own);
+	cached_begin_change(c, ctx, &asking);
 	r = workspace_link(ctx, c->inner, &inner, path, ret_attributes);
-	made(c, ctx, path, r, ret_attributes, &own);
-	c->links_epoch++;
-	if (r == 0 && !object->file) {
-		struct node *node = tree_find(c, object->path, strlen(object->path));
-
-		own.facts.object = *ret_attributes;
-		if (node)
-			cached_own_object(c, node, &own);
+	cached_end_asking(c, ctx, &asking);
+	if (r == 0) {
+		cached_made(c, &asking, path, ret_attributes);
+	} else {
+		id = object_of(c, object);
+		cached_failed(c, &asking, path, &id, r);
 	}
-	unlock(c);
+	cached_leave(c);
 	return r;
 }
 
 /* ---- Removing and moving ------------------------------------------------------------------ */
 
-static int removed(
-	struct cached *c, struct op_context *ctx, const char *path, int r, struct own *own)
+/* `gone`: what was there, as far as is known. */
+static int removed(struct cached *c, struct op_context *ctx, const char *path, int r,
+	struct asking *asking, const struct object_id *gone)
 {
-	end_change(c, ctx, own);
-	if (r == 0)
-		cached_own_absent(c, path, own);
-	else if (path_misses_object(r) || r == -EISDIR)
-		cached_own_unknown(c, path, own);
-	if (r == -ESTALE)
-		cached_doubt_parent(c, path);
-	unlock(c);
+	cached_end_asking(c, ctx, asking);
+	if (r == 0) {
+		cached_removed(c, asking, path);
+		cached_drop_dead(c, gone);
+	} else {
+		cached_failed(c, asking, path, NULL, r);
+	}
+	cached_leave(c);
 	return r;
 }
 
@@ -448,137 +437,134 @@ int cached_unlink(struct op_context *ctx, struct workspace *w, const char *path,
 	const struct object_id *expected)
 {
 	struct cached *c = cached_of(w);
-	struct own own;
+	struct asking asking;
+	struct object_id id;
 	int r;
 
-	lock(c);
+	cached_enter(c);
 	cached_hold_open(c, ctx, path);
-	begin_change(c, ctx, &own);
+	id = cached_find(c, path).id;
+	cached_begin_change(c, ctx, &asking);
 	r = workspace_unlink(ctx, c->inner, path, expected);
-	return removed(c, ctx, path, r, &own);
+	return removed(c, ctx, path, r, &asking, &id);
 }
 
 int cached_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
 	const struct object_id *expected)
 {
 	struct cached *c = cached_of(w);
-	struct own own;
+	struct asking asking;
+	struct object_id id;
 	int r;
 
-	lock(c);
-	begin_change(c, ctx, &own);
+	cached_enter(c);
+	id = cached_find(c, path).id;
+	cached_begin_change(c, ctx, &asking);
 	r = workspace_rmdir(ctx, c->inner, path, expected);
-	return removed(c, ctx, path, r, &own);
+	return removed(c, ctx, path, r, &asking, &id);
 }
 
 int cached_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
 	unsigned flags, const struct object_id *expected)
 {
 	struct cached *c = cached_of(w);
-	struct moved moved;
-	struct own own;
+	struct asking asking;
 	int r;
 
-	lock(c);
+	cached_enter(c);
 	if (!(flags & RENAME_SWAP))
 		cached_hold_open(c, ctx, to);
-	cached_begin_move(c, from, to, &moved);
-	begin_change(c, ctx, &own);
+	cached_begin_change(c, ctx, &asking);
 	r = workspace_rename(ctx, c->inner, from, to, flags, expected);
-	end_change(c, ctx, &own);
-	cached_end_move(c, from);
-	if (r == 0 && !(flags & (RENAME_SWAP | RENAME_LEAVE_WHITEOUT)) && strcmp(from, to) != 0) {
-		cached_own_moved(c, from, to, &moved, &own);
-	} else if (r == 0 || path_misses_object(r) || r == -EEXIST || r == -ENOTEMPTY) {
-		cached_own_names(c, from, to, &own);
-	} else {
-		cached_own_unknown(c, to, &own);
+	cached_end_asking(c, ctx, &asking);
+	if (r < 0) {
+		cached_failed(c, &asking, from, NULL, r);
+		cached_failed(c, &asking, to, NULL, r);
+	} else if (strcmp(from, to) != 0) {
+		cached_moved(c, &asking, from, to, flags);
 	}
-	if (r == -ESTALE) {
-		cached_doubt_parent(c, from);
-		cached_doubt_parent(c, to);
-	}
-	unlock(c);
+	cached_leave(c);
 	return r;
 }
 
 /* ---- Attributes ------------------------------------------------------------------------------ */
-
-/* The node that the object means, if it is still that object. */
-static struct node *node_of(struct cached *c, const struct object_ref *object)
-{
-	struct node *node = object->file ? cached_file_of(object->file)->node
-					 : tree_find(c, object->path, strlen(object->path));
-
-	if (!node || node->state != NODE_PRESENT || is_other(node, &object->id))
-		return NULL;
-	return node;
-}
 
 int cached_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	unsigned mask, const struct attributes *want, struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of(w);
 	struct object_ref inner;
-	struct node *node;
-	struct own own;
+	struct asking asking;
+	struct object_id id;
+	struct extra *x;
 	int r = cached_inner_object(ctx, object, &inner);
 
 	if (r < 0)
 		return r;
-	lock(c);
-	node = node_of(c, object);
-	if (node && cached_defer(c, ctx, node, mask, want, ret_attributes)) {
-		unlock(c);
+	cached_enter(c);
+	id = object_of(c, object);
+	x = extra_find(c, &id);
+	if (x && cached_defer(c, ctx, x, mask, want, ret_attributes)) {
+		cached_leave(c);
 		return 0;
 	}
 	cached_apply_all_deferred(c, ctx);
-	node = node_of(c, object);
-	if (node && (mask & SET_SIZE))
-		node->write_count++;
-	begin_change(c, ctx, &own);
+	x = extra_find(c, &id);
+	if (x && (mask & SET_SIZE))
+		x->write_count++;
+	cached_begin_change(c, ctx, &asking);
 	r = workspace_setattr(ctx, c->inner, &inner, mask, want, ret_attributes);
-	end_change(c, ctx, &own);
-	node = node_of(c, object);
-	if (node && r == 0)
-		cached_own_attributes(c, node, mask, ret_attributes, &own);
-	else if (r == 0 && !object->file)
-		cached_own_done(c, object->path, own.learnt.at);
-	else if (path_misses_object(r))
-		cached_own_unknown(c, object->path, &own);
-	unlock(c);
+	cached_end_asking(c, ctx, &asking);
+	if (r == 0) {
+		cached_changed(
+			c, &asking, &ret_attributes->id, ret_attributes, cached_source_of(mask));
+	} else {
+		tree_doubt_attributes(c->tree, asking.look.at, &id);
+		if (!object->file && path_misses_object(r))
+			cached_doubt(c, asking.look.at, object->path);
+	}
+	cached_leave(c);
 	return r;
 }
 
 /* ---- xattrs -------------------------------------------------------------------------------------
  */
 
-/* What is known without asking: the knowledge belongs to a version of the attributes. */
+/* What is known without asking: the knowledge belongs to a state of the object. */
 static enum xattr_knowledge known_xattrs(
 	struct cached *c, struct op_context *ctx, const struct object_ref *object)
 {
-	struct node *node = NULL;
+	struct attributes attributes;
+	struct found found;
+	struct object_id id;
 
-	if (!object->file && cached_resolve(c, ctx, object->path, false, &node) < 0)
+	if (!object->file && cached_resolve(c, ctx, object->path, &found, NULL) < 0)
 		return XATTRS_UNKNOWN;
-	node = node_of(c, object);
-	return node ? node->xattrs : XATTRS_UNKNOWN;
+	id = object->file ? cached_file_of(object->file)->extra->id : found.id;
+	/* Writes of our own add none, so they do not count here. */
+	if (is_other(&id, &object->id) ||
+		tree_get_attributes(c->tree, &id, cached_now_ms(), &attributes) == TREE_ASK)
+		return XATTRS_UNKNOWN;
+	return tree_mark(c->tree, &id);
 }
 
 /* Asks for the names; most objects have none, and then never need to be asked again. */
 static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	const struct object_ref *inner, char *names, size_t size)
 {
-	struct learnt learnt = begin(c, ctx);
-	ssize_t r = workspace_listxattr(ctx, c->inner, inner, names, size);
-	struct node *node;
+	const struct object_id id = object_of(c, object);
+	uint64_t state = tree_state(c->tree, &id);
+	bool is_certain = object->file || object->id.inode;
+	struct asking asking;
+	ssize_t r;
 
-	end(c, ctx, &learnt);
-	node = node_of(c, object);
-	if (r == 0 && node && node->changed_at <= learnt.asked)
-		node->xattrs = XATTRS_NONE;
-	else if (r == -ESTALE && node)
-		node_set_doubtful(c, node);
+	cached_ask(c, ctx, &asking);
+	r = workspace_listxattr(ctx, c->inner, inner, names, size);
+	cached_end_asking(c, ctx, &asking);
+	if (r == 0 && is_certain && state && tree_state(c->tree, &id) == state)
+		tree_set_mark(c->tree, &id, XATTRS_NONE);
+	else if (path_misses_object((int)r) && !object->file)
+		cached_doubt(c, asking.look.at, object->path);
 	return r;
 }
 
@@ -590,21 +576,21 @@ ssize_t cached_getxattr(struct op_context *ctx, struct workspace *w,
 	struct object_ref inner;
 	int r;
 
-	lock(c);
+	cached_enter(c);
 	known = known_xattrs(c, ctx, object);
 	if (known == XATTRS_NONE ||
 		(known == XATTRS_NO_CAPABILITY && strcmp(name, "security.capability") == 0))
-		return answer(c, ctx, -ENODATA, 0);
-	unlock(c);
+		return answer(c, ctx, -ENODATA);
+	cached_leave(c);
 	r = cached_inner_object(ctx, object, &inner);
 	if (r < 0)
 		return r;
 	if (known == XATTRS_UNKNOWN) {
 		ssize_t names;
 
-		lock(c);
+		cached_enter(c);
 		names = ask_names(c, ctx, object, &inner, NULL, 0);
-		unlock(c);
+		cached_leave(c);
 		if (names == 0)
 			return -ENODATA;
 	}
@@ -618,33 +604,29 @@ ssize_t cached_listxattr(struct op_context *ctx, struct workspace *w,
 	struct object_ref inner;
 	ssize_t r;
 
-	lock(c);
+	cached_enter(c);
 	if (known_xattrs(c, ctx, object) == XATTRS_NONE)
-		return answer(c, ctx, 0, 0);
-	unlock(c);
+		return answer(c, ctx, 0);
+	cached_leave(c);
 	r = cached_inner_object(ctx, object, &inner);
 	if (r < 0)
 		return r;
-	lock(c);
+	cached_enter(c);
 	r = ask_names(c, ctx, object, &inner, names, size);
-	unlock(c);
+	cached_leave(c);
 	return r;
 }
 
-static void xattrs_changed(
-	struct cached *c, struct op_context *ctx, const struct object_ref *object, struct own *own)
+static void end_of_xattr_change(struct cached *c, struct op_context *ctx,
+	const struct object_ref *object, struct asking *asking)
 {
-	struct node *node;
+	struct object_id id;
 
-	end_change(c, ctx, own);
-	node = node_of(c, object);
-	if (node) {
-		node->xattrs = XATTRS_UNKNOWN;
-		cached_own_object(c, node, own);
-	} else if (!object->file) {
-		cached_own_done(c, object->path, own->learnt.at);
-	}
-	unlock(c);
+	cached_end_asking(c, ctx, asking);
+	id = asking->told->object.mode ? asking->told->object.id : object_of(c, object);
+	tree_set_mark(c->tree, &id, XATTRS_UNKNOWN);
+	cached_changed(c, asking, &id, &asking->told->object, FROM_CHANGE);
+	cached_leave(c);
 }
 
 int cached_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
@@ -652,16 +634,16 @@ int cached_setxattr(struct op_context *ctx, struct workspace *w, const struct ob
 {
 	struct cached *c = cached_of(w);
 	struct object_ref inner;
-	struct own own;
+	struct asking asking;
 	int r = cached_inner_object(ctx, object, &inner);
 
 	if (r < 0)
 		return r;
-	lock(c);
+	cached_enter(c);
 	cached_apply_all_deferred(c, ctx);
-	begin_change(c, ctx, &own);
+	cached_begin_change(c, ctx, &asking);
 	r = workspace_setxattr(ctx, c->inner, &inner, name, value, size, flags);
-	xattrs_changed(c, ctx, object, &own);
+	end_of_xattr_change(c, ctx, object, &asking);
 	return r;
 }
 
@@ -670,15 +652,15 @@ int cached_removexattr(struct op_context *ctx, struct workspace *w, const struct
 {
 	struct cached *c = cached_of(w);
 	struct object_ref inner;
-	struct own own;
+	struct asking asking;
 	int r = cached_inner_object(ctx, object, &inner);
 
 	if (r < 0)
 		return r;
-	lock(c);
+	cached_enter(c);
 	cached_apply_all_deferred(c, ctx);
-	begin_change(c, ctx, &own);
+	cached_begin_change(c, ctx, &asking);
 	r = workspace_removexattr(ctx, c->inner, &inner, name);
-	xattrs_changed(c, ctx, object, &own);
+	end_of_xattr_change(c, ctx, object, &asking);
 	return r;
 }

@@ -1,5 +1,7 @@
 /* What the cached decorator believes to be watched, and what it has the place watch: a place of
- * many directories, d1 to d99. */
+ * many directories, d1 to d99, and perhaps as many in each of them. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "ops/cached.h"
@@ -9,7 +11,9 @@
 #include "tests/no_memory.h"
 #include "tests/unit/place.h"
 
-static bool is_watched_there[100]; /* the first is the root */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the next one */
+static bool is_watched_there[100][100];                  /* "", dN and dN/dM, at N and M */
+static bool is_deep;                                     /* in each directory there are as many */
 static change_sink place_sink;
 static void *place_user;
 static void (*while_scanning)(void); /* once d5 is watched, before that is told */
@@ -18,19 +22,44 @@ static void (*while_listing)(void);  /* once "new" is watched, before what is in
 static struct workspace *w;
 static struct op_context context;
 static struct attributes ignored;
-static unsigned told_of_watches;
+static atomic_uint told_of_watches;
+static atomic_bool told_of_d1;
 
 /* ---- The place --------------------------------------------------------------------- */
 
-static const struct attributes any_directory = {
-	.id = {.inode = 1}, .mode = S_IFDIR | 0755, .nlink = 2};
+enum { NEW = 50 };
+
+/* Of "", dN, or dN/dM; of "new". */
+static struct attributes directory_at(const char *path)
+{
+	const char *slash = strchr(path, '/');
+	uint64_t inode = *path == 'd' ? 100 * (uint64_t)atoi(path + 1) : 1;
+
+	if (slash)
+		inode += (uint64_t)atoi(slash + 2);
+	if (*path == 'n')
+		inode = NEW;
+	return (struct attributes){.id = {.inode = inode}, .mode = S_IFDIR | 0755, .nlink = 2};
+}
+
+static bool *watch_of_id(const struct object_id *id)
+{
+	return &is_watched_there[id->inode / 100][id->inode % 100];
+}
+
+static bool *watch_of(const char *path)
+{
+	const struct attributes directory = directory_at(path);
+
+	return watch_of_id(&directory.id);
+}
 
 static unsigned watches(void)
 {
 	unsigned count = 0;
 
-	for (size_t i = 0; i < array_size(is_watched_there); i++)
-		count += is_watched_there[i];
+	for (size_t i = 0; i < sizeof(is_watched_there); i++)
+		count += is_watched_there[i / 100][i % 100];
 	return count;
 }
 
@@ -38,9 +67,8 @@ static int place_getattr(struct op_context *ctx, struct workspace *place,
 	const struct object_ref *object, struct attributes *ret_attributes)
 {
 	(void)place;
-	(void)object;
 	ctx->served.position = position_draw();
-	*ret_attributes = any_directory;
+	*ret_attributes = directory_at(object->path);
 	return 0;
 }
 
@@ -48,12 +76,11 @@ static int place_mkdir(struct op_context *ctx, struct workspace *place, const ch
 	uint32_t mode, struct attributes *ret_attributes)
 {
 	(void)place;
-	(void)path;
 	(void)mode;
 	ctx->served.position = position_draw();
 	if (ctx->facts)
-		ctx->facts->parent = any_directory;
-	*ret_attributes = any_directory;
+		ctx->facts->parent = directory_at("");
+	*ret_attributes = directory_at(path);
 	return 0;
 }
 
@@ -67,7 +94,7 @@ static void look_at(struct dir_entry *entry)
 /* Somebody else has made "new/x" before it was watched. */
 static int list_new(dir_entry_sink sink, void *user)
 {
-	struct dir_entry entry = {.path = "", .attributes = any_directory, .complete = true};
+	struct dir_entry entry = {.path = "", .attributes = directory_at("new"), .complete = true};
 	void (*run)(void) = while_listing;
 	int r;
 
@@ -87,8 +114,9 @@ static int place_scan(struct op_context *ctx, struct workspace *place,
 	const struct object_ref *scanned, const struct scan_request *request, dir_entry_sink sink,
 	void *user)
 {
-	struct dir_entry entry = {.path = "", .attributes = any_directory, .complete = true};
-	char name[16];
+	struct dir_entry entry = {
+		.path = "", .attributes = directory_at(scanned->path), .complete = true};
+	char name[16], path[32];
 	int r = 0;
 
 	(void)ctx;
@@ -96,15 +124,21 @@ static int place_scan(struct op_context *ctx, struct workspace *place,
 	(void)request;
 	if (strcmp(scanned->path, "new") == 0)
 		return list_new(sink, user);
-	for (unsigned i = 0; r >= 0 && i < 100 && !*scanned->path; i++) {
-		is_watched_there[i] = true;
+	snprintf(path, sizeof(path), "%s", scanned->path);
+	for (unsigned i = 0; r >= 0 && i < 100; i++) {
+		pthread_mutex_lock(&lock);
+		*watch_of(path) = true;
 		look_at(&entry);
+		pthread_mutex_unlock(&lock);
 		if (i == 5 && while_scanning)
 			while_scanning();
 		r = sink(user, &entry);
 		snprintf(name, sizeof(name), "d%u", i + 1);
+		snprintf(path, sizeof(path), "%s%s%s", scanned->path, *scanned->path ? "/" : "",
+			name);
 		entry.path = name;
-		entry.attributes.id.inode = 100 + i;
+		entry.attributes = directory_at(path);
+		entry.complete = !is_deep;
 	}
 	return r < 0 ? r : 0;
 }
@@ -120,13 +154,14 @@ static int place_watch(struct workspace *place, change_sink sink, void *user)
 /* And tells of the end, as every place does. */
 static void place_unwatch(struct workspace *place, const struct object_ref *directory)
 {
-	const struct change end = {.kind = CHANGE_UNWATCHED,
-		.path = directory->path,
-		.directory = directory->id,
-		.at = position_draw()};
+	struct change end = {
+		.kind = CHANGE_UNWATCHED, .path = directory->path, .directory = directory->id};
 
 	(void)place;
-	is_watched_there[*directory->path ? atoi(directory->path + 1) : 0] = false;
+	pthread_mutex_lock(&lock);
+	*watch_of_id(&directory->id) = false;
+	end.at = position_draw();
+	pthread_mutex_unlock(&lock);
 	place_sink(place_user, &end);
 }
 
@@ -147,6 +182,9 @@ static void count_change(void *user, const struct change *change)
 {
 	(void)user;
 	told_of_watches += change->kind == CHANGE_UNWATCHED;
+	if (change->kind == CHANGE_UNWATCHED &&
+		change->directory.inode == directory_at("d1").id.inode)
+		told_of_d1 = true;
 }
 
 static void setup(uint64_t names_max)
@@ -155,6 +193,8 @@ static void setup(uint64_t names_max)
 	const struct cached_options options = {.ttl_ms = 1000, .names_max = names_max};
 
 	op_context_init(&context);
+	told_of_watches = 0;
+	told_of_d1 = false;
 	memset(is_watched_there, 0, sizeof(is_watched_there));
 	CHECK_RC(0, cached_new(&place, &options, &w));
 	CHECK_RC(0, workspace_watch(w, count_change, NULL));
@@ -163,6 +203,7 @@ static void setup(uint64_t names_max)
 static void teardown(void)
 {
 	while_scanning = NULL;
+	is_deep = false;
 	workspace_free(w);
 }
 
@@ -179,9 +220,9 @@ static bool is_watched(const char *path)
 	return watched;
 }
 
-static void unwatch(const char *path, uint64_t number)
+static void unwatch(const char *path)
 {
-	workspace_unwatch(w, &(struct object_ref){.path = path, .id = {.inode = number}});
+	workspace_unwatch(w, &(struct object_ref){.path = path, .id = directory_at(path).id});
 }
 
 static bool new_is_watched;
@@ -210,50 +251,56 @@ static void test_what_we_made_is_not_watched_before_it_is_listed(void)
 	teardown();
 }
 
-/* What is forgotten as it is too much is watched no more, but where whoever is above listens. */
-static void test_what_is_forgotten_is_not_watched(void)
+enum { NAMES_MAX = 150, KNOWN_MAX = 2 * NAMES_MAX };
+
+/* Whatever else is dropped for it. */
+static void look_into(unsigned first, unsigned last)
 {
-	setup(40);
-	CHECK_RC(0, look("d1"));
+	char path[32];
+
+	for (unsigned i = first; i <= last; i++) {
+		snprintf(path, sizeof(path), "d%u/d1", i);
+		CHECK_RC(0, look(path));
+	}
 	cached_quiesce(w);
-	CHECK(watches() > 40);
+}
+
+/* What is dropped as it is too much is watched no more; the layer above is told if it listens. */
+static void test_what_is_dropped_is_not_watched(void)
+{
+	setup(NAMES_MAX);
+	is_deep = true;
 	CHECK(is_watched("d1"));
-	told_of_watches = 0;
-	CHECK_RC(0, look("elsewhere/d1"));
-	CHECK(is_watched_there[1]);
-	CHECK(watches() <= 2); /* that, and the first directory that was too much */
-	CHECK(told_of_watches >= 40);
-	unwatch("d1", 100);
-	CHECK(!is_watched_there[1]);
+	look_into(2, 30);
+	CHECK(told_of_watches > 100);
+	CHECK(watches() <= KNOWN_MAX + 2);
+	CHECK(*watch_of("d1") || told_of_d1);
+	unwatch("d1");
+	look_into(31, 60);
+	CHECK(watches() <= KNOWN_MAX + 1);
 	teardown();
 }
 
-static void look_elsewhere(void)
-{
-	CHECK_RC(0, look("elsewhere/d1"));
-}
-
 /* Without memory it is not forgotten that they are watched there. */
-static void test_what_is_forgotten_without_memory_is_not_watched(void)
+static void test_what_is_dropped_without_memory_is_not_watched(void)
 {
-	for (int lasts = 0; lasts < 90; lasts++) {
-		setup(40);
-		CHECK_RC(0, look("d1"));
-		cached_quiesce(w);
+	for (int lasts = 0; lasts < 600; lasts += lasts < 90 ? 1 : 17) {
+		setup(NAMES_MAX);
+		is_deep = true;
 		CHECK(is_watched("d1"));
 		memory_ends_after(lasts);
-		look("elsewhere/d1");
+		look("d2/d1");
+		look("d3/d1");
 		memory_is_back();
-		look_elsewhere();
-		look_elsewhere();
-		CHECK(watches() <= 2);
+		look_into(4, 12);
+		CHECK(watches() <= KNOWN_MAX + 4); /* as many as scans that ended so */
 		teardown();
 	}
 }
 
 static void unwatch_d5(void)
 {
-	unwatch("d5", 104);
+	unwatch("d5");
 }
 
 /* The kernel forgets what nobody here knew any more, and which somebody is reading again. */
@@ -264,7 +311,7 @@ static void test_a_watch_that_ends_before_it_is_known_is_not_believed(void)
 	CHECK_RC(0, look("d1"));
 	cached_quiesce(w);
 	CHECK(is_watched("d4"));
-	CHECK(is_watched("d5") == is_watched_there[5]);
+	CHECK(is_watched("d5") == *watch_of("d5"));
 	teardown();
 }
 
@@ -272,10 +319,10 @@ static void lose_d5(void)
 {
 	const struct change loss = {.kind = CHANGE_UNWATCHED,
 		.path = "d5",
-		.directory = {.inode = 104},
+		.directory = {.inode = 500},
 		.at = position_draw()};
 
-	is_watched_there[5] = false;
+	*watch_of("d5") = false;
 	place_sink(place_user, &loss);
 }
 
@@ -287,7 +334,7 @@ static void test_a_watch_that_is_lost_before_it_is_known_is_not_believed(void)
 	CHECK_RC(0, look("d1"));
 	cached_quiesce(w);
 	CHECK(is_watched("d4"));
-	CHECK(is_watched("d5") == is_watched_there[5]);
+	CHECK(is_watched("d5") == *watch_of("d5"));
 	teardown();
 }
 
@@ -296,7 +343,7 @@ static void tell_of_many(void)
 	char path[16];
 	struct change change = {.kind = CHANGE_ENTRY,
 		.path = path,
-		.directory = any_directory.id,
+		.directory = {.inode = 1},
 		.exists = true,
 		.attributes = {.id = {.inode = 7}, .mode = S_IFREG, .nlink = 1}};
 
@@ -307,22 +354,27 @@ static void tell_of_many(void)
 	}
 }
 
-/* Whoever tells us may tell us anything. */
-static void test_what_the_feed_tells_is_bounded_too(void)
+static uint64_t names_known(void)
 {
 	struct cached_stats stats;
 
+	cached_statistics(w, &stats);
+	return stats.names;
+}
+
+/* Whoever tells us may tell us anything. */
+static void test_what_the_feed_tells_is_bounded_too(void)
+{
 	setup(40);
 	while_scanning = tell_of_many;
 	look("d1");
 	cached_quiesce(w);
-	cached_statistics(w, &stats);
-	CHECK(stats.nodes <= 42);
+	CHECK(names_known() <= 80);
 	teardown();
 }
 
 TEST_MAIN("cached_watches", TEST(test_what_we_made_is_not_watched_before_it_is_listed),
-	TEST(test_what_is_forgotten_is_not_watched), TEST(test_what_the_feed_tells_is_bounded_too),
-	TEST(test_what_is_forgotten_without_memory_is_not_watched),
+	TEST(test_what_is_dropped_is_not_watched), TEST(test_what_the_feed_tells_is_bounded_too),
+	TEST(test_what_is_dropped_without_memory_is_not_watched),
 	TEST(test_a_watch_that_ends_before_it_is_known_is_not_believed),
 	TEST(test_a_watch_that_is_lost_before_it_is_known_is_not_believed))
