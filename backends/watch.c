@@ -40,6 +40,7 @@ enum {
 
 /* What an event is charged, and how much is credited at most: see read_and_gather(). */
 static const uint64_t EVENT_NS = 2000000, CREDIT_NS = 512000000;
+static const uint64_t ECHO_NS = 4000000; /* less, and most files are looked at half written, too */
 
 _Static_assert(BATCH_SLOTS * sizeof(struct inotify_event) >= BATCH_BYTES, "a slot for each event");
 
@@ -575,7 +576,8 @@ static void wait_for(struct pollfd *wake_fd, uint64_t ns)
  * grows) several times as much as handling its events together.  So each event takes EVENT_NS from
  * a credit that grows with time; without credit, the events of EVENT_NS are handled together.
  *
- * So are echoes, always: they are known, unless others changed the same name at the same moment. */
+ * So are echoes, always, for ECHO_NS: they are known, unless others changed the same name at the
+ * same moment. */
 static void read_and_gather(struct watcher *watcher, struct pollfd *wake_fd)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -587,7 +589,7 @@ static void read_and_gather(struct watcher *watcher, struct pollfd *wake_fd)
 	changes = count_changes(watcher, size);
 	charge(watcher, changes);
 	if (size && !changes) {
-		wait_for(wake_fd, EVENT_NS);
+		wait_for(wake_fd, ECHO_NS);
 		size += read_events(watcher, size);
 	}
 	take_batch(watcher, size);

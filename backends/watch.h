@@ -38,7 +38,7 @@ uint64_t watcher_add(struct watcher *watcher, int fd, const char *path, const st
 	uint64_t *ret_at);
 
 /* This process is about to change what is at the path.  Events that come within 20 ms are echoes:
- * what comes within 2 ms of one is handled together.  A hint only: what is not known to be an echo
+ * what comes within 4 ms of one is handled together.  A hint only: what is not known to be an echo
  * is handled at once. */
 uint64_t watcher_path_hash(const char *path);
 void watcher_changing(struct watcher *watcher, uint64_t path_hash);

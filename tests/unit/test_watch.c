@@ -171,11 +171,11 @@ static void test_a_stream_of_changes_is_reported_at_a_bounded_rate(void)
 	unlink(path);
 }
 
-/* What this process changes it knows: what it writes within 2 ms is
+/* What this process changes it knows: what it writes within 4 ms is
  * reported once, though there is credit for each write. */
 static void test_changes_of_our_own_are_reported_together(void)
 {
-	enum { STREAM_MS = 400, TOGETHER_MS = 2, MORE = 8 };
+	enum { STREAM_MS = 400, TOGETHER_MS = 4, MORE = 8 };
 	struct workspace *w = open_workspace();
 	struct attributes attributes;
 	struct open_file *file;
