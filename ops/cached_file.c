@@ -320,8 +320,7 @@ int cached_create(struct op_context *ctx, struct workspace *w, const char *path,
 	cached_end_asking(c, ctx, &asking);
 	if (r == 0) {
 		cached_made(c, &asking, path, &file->attributes);
-		if (cached_is_newest(c, &file->attributes.id, asking.look.at))
-			tree_set_mark(c->tree, &file->attributes.id, XATTRS_NO_CAPABILITY);
+		cached_note_new(c, &file->attributes);
 		r = opened(c, ctx, file, asking.look.at, inner);
 		file->created = true;
 		file->created_ms = cached_now_ms();

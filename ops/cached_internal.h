@@ -286,6 +286,10 @@ void cached_made(struct cached *c, const struct asking *asking, const char *path
 	const struct attributes *attributes);
 void cached_removed(struct cached *c, const struct asking *asking, const char *path);
 
+/* The object was made with these attributes: it has no capability unless its times tell that others
+ * have changed it since. */
+void cached_note_new(struct cached *c, const struct attributes *attributes);
+
 void cached_moved(struct cached *c, const struct asking *asking, const char *from, const char *to,
 	unsigned flags);
 

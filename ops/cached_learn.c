@@ -224,6 +224,15 @@ void cached_made(struct cached *c, const struct asking *asking, const char *path
 	learn_directory(c, &asking->look, parent, path);
 }
 
+void cached_note_new(struct cached *c, const struct attributes *attributes)
+{
+	uint64_t at;
+	const struct attributes *known = tree_last_attributes(c->tree, &attributes->id, &at);
+
+	if (known && attributes_same_version(known, attributes))
+		tree_set_mark(c->tree, &attributes->id, XATTRS_NO_CAPABILITY);
+}
+
 /* Something is not at the name any more, which had perhaps other names. */
 static void doubt_links(struct cached *c, const struct object_id *directory, const char *path)
 {

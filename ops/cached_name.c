@@ -335,8 +335,7 @@ static int made(struct cached *c, struct op_context *ctx, const char *path, int 
 	cached_end_asking(c, ctx, asking);
 	if (r == 0) {
 		cached_made(c, asking, path, attributes);
-		if (cached_is_newest(c, &attributes->id, asking->look.at))
-			tree_set_mark(c->tree, &attributes->id, XATTRS_NO_CAPABILITY);
+		cached_note_new(c, attributes);
 	} else {
 		cached_failed(c, asking, path, NULL, r);
 	}

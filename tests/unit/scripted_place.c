@@ -533,6 +533,35 @@ static int scripted_setxattr(struct op_context *ctx, struct workspace *w,
 	return reply(&call, 0);
 }
 
+static ssize_t scripted_listxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, char *names, size_t size)
+{
+	struct object *found;
+	int r;
+	struct call call = look(ctx, object, &r, &found);
+
+	(void)w;
+	(void)names;
+	(void)size;
+	place.looks++;
+	return reply(&call, r);
+}
+
+static ssize_t scripted_getxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, const char *attribute, void *value, size_t size)
+{
+	struct object *found;
+	int r;
+	struct call call = look(ctx, object, &r, &found);
+
+	(void)w;
+	(void)attribute;
+	(void)value;
+	(void)size;
+	place.looks++;
+	return reply(&call, r < 0 ? r : -ENODATA);
+}
+
 static bool is_empty(const struct object *directory)
 {
 	for (size_t i = 0; i < NAMES; i++)
@@ -678,6 +707,8 @@ static const struct workspace_ops scripted_ops = {
 	.mkdir = scripted_mkdir,
 	.link = scripted_link,
 	.setattr = scripted_setattr,
+	.getxattr = scripted_getxattr,
+	.listxattr = scripted_listxattr,
 	.setxattr = scripted_setxattr,
 	.unlink = scripted_unlink,
 	.rmdir = scripted_rmdir,

@@ -44,7 +44,7 @@ void place_tell(const char *path);
 /* All events until now were lost. */
 void place_lose(void);
 
-/* Calls of getattr and open since it was last asked. */
+/* Calls that look at attributes, extended ones too, and of open since it was last asked. */
 unsigned place_looks(void);
 unsigned place_opens(void);
 

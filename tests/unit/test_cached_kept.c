@@ -1,5 +1,6 @@
 /* What the cached decorator keeps, and for how long: content that comes while its file changes,
  * watches that end while a scan tells of them, what nobody can ask for any more. */
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -264,6 +265,56 @@ static void test_an_unwatched_directory_is_the_one_with_that_id(void)
 	teardown();
 }
 
+/* ---- Extended attributes --------------------------------------------------------------------- */
+
+/* The kernel asks for it before it writes. */
+static void check_no_capability(struct open_file *file)
+{
+	char value[8];
+
+	CHECK_RC(-ENODATA, workspace_getxattr(&context, w, &OBJECT_OF(file), "security.capability",
+				   value, sizeof(value)));
+	CHECK_RC(0, place_looks());
+}
+
+static void tell_of_new(void)
+{
+	place_tell("d/new");
+}
+
+static void test_what_is_made_has_no_capability_though_its_event_is_quicker(void)
+{
+	struct open_file *file = NULL;
+
+	setup();
+	before_it_arrives = tell_of_new;
+	CHECK_RC(0, workspace_create(&context, w, "d/new", O_RDWR, 0644, &file, &seen));
+	check_no_capability(file);
+	CHECK_RC(4, workspace_write(&context, file, "data", 4, 0));
+	check_no_capability(file);
+	CHECK_RC(0, workspace_flush(&context, file));
+	place_tell("d/new");
+	check_no_capability(file);
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
+static void test_others_may_give_it_a_capability(void)
+{
+	struct open_file *file = NULL;
+	char value[8];
+
+	setup();
+	CHECK_RC(0, workspace_create(&context, w, "d/new", O_RDWR, 0644, &file, &seen));
+	place_set_ctime("d/new", 1000);
+	place_tell("d/new");
+	CHECK_RC(-ENODATA, workspace_getxattr(&context, w, &OBJECT_OF(file), "security.capability",
+				   value, sizeof(value)));
+	CHECK_RC(1, place_looks());
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
 /* ---- Positions ------------------------------------------------------------------------------ */
 
 static void test_what_the_hundredth_helper_tells_counts(void)
@@ -307,5 +358,7 @@ TEST_MAIN("cached_kept", TEST(test_content_that_came_late_is_not_that_of_a_chang
 	TEST(test_a_directory_that_vanishes_does_not_fail_the_scan_around_it),
 	TEST(test_a_watch_that_ends_and_begins_during_a_scan_is_known_as_it_is),
 	TEST(test_an_unwatched_directory_is_the_one_with_that_id),
+	TEST(test_what_is_made_has_no_capability_though_its_event_is_quicker),
+	TEST(test_others_may_give_it_a_capability),
 	TEST(test_what_the_hundredth_helper_tells_counts),
 	TEST(test_what_is_made_is_known_though_the_event_of_a_removal_is_quicker))
