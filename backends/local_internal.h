@@ -103,6 +103,10 @@ void local_changing(const struct local_workspace *w, const char *path);
 void local_changing_object(const struct local_workspace *w, const struct object_ref *object);
 void local_changing_file(const struct local_file *file);
 
+/* Watches an open directory: see watcher_add().  Draws the position. */
+uint64_t local_watch_fd(struct op_context *ctx, const struct local_workspace *w, int fd,
+	const char *path, const struct object_id *id);
+
 /* What a change left behind, where somebody wants to know (op_context.facts); after the position
  * was drawn.  Of a name: the object that it leads to (NULL: none), as the caller will believe; but
  * if somebody else was quicker, or something is left there, no facts are told. */

@@ -122,7 +122,6 @@ int local_readdir(struct op_context *ctx, struct workspace *workspace,
 	uint64_t *ret_since)
 {
 	const struct local_workspace *w = local_from(workspace);
-	struct watcher *watcher = w->watcher;
 	uint64_t since = 0;
 	cleanup_fd int fd = -1;
 	struct attributes attributes;
@@ -137,10 +136,10 @@ int local_readdir(struct op_context *ctx, struct workspace *workspace,
 		r = local_check_id(&directory->id, &attributes);
 	if (r < 0)
 		return r;
-	local_draw(ctx);
-	if (watch && watcher)
-		since = watcher_add(
-			watcher, fd, directory->path, &attributes.id, &ctx->served.position);
+	if (watch)
+		since = local_watch_fd(ctx, w, fd, directory->path, &attributes.id);
+	else
+		local_draw(ctx);
 	r = emit_entries(ctx, fd, &attributes.id, sink, user);
 	if (r < 0)
 		return r;
@@ -317,19 +316,15 @@ int local_rmdir(struct op_context *ctx, struct workspace *workspace, const char 
 	return remove_name(ctx, local_from(workspace), path, expected, AT_REMOVEDIR);
 }
 
-/* The feed cannot see the rename of a directory that lies in unwatched ones. */
-static void move_watches(const struct local_workspace *w, const struct local_parent *new_parent,
-	const char *from, const char *to, unsigned flags)
+/* Where nobody watches, no event tells of it. */
+static void move_watches(
+	const struct local_workspace *w, const struct local_parent *parent, const char *path)
 {
-	struct attributes attributes;
+	struct attributes moved, holder;
 
-	if (!(flags & RENAME_SWAP) &&
-		(local_stat_name(new_parent->fd, new_parent->name, &attributes) < 0 ||
-			!S_ISDIR(attributes.mode)))
-		return;
-	watcher_renamed(w->watcher, from, to);
-	if (flags & RENAME_SWAP)
-		watcher_renamed(w->watcher, to, from);
+	if (local_stat_name(parent->fd, parent->name, &moved) == 0 && S_ISDIR(moved.mode) &&
+		local_stat_fd(parent->fd, &holder) == 0)
+		watcher_moved(w->watcher, path, &moved.id, &holder.id);
 }
 
 /* A whiteout is a new object. */
@@ -405,7 +400,9 @@ int local_rename(struct op_context *ctx, struct workspace *workspace, const char
 	if (ctx->facts)
 		tell_moved(ctx, &old_parent, &new_parent, flags, &before);
 	if (w->watcher)
-		move_watches(w, &new_parent, from, to, flags);
+		move_watches(w, &new_parent, to);
+	if (w->watcher && (flags & RENAME_SWAP))
+		move_watches(w, &old_parent, from);
 	return 0;
 }
 

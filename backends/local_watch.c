@@ -29,12 +29,25 @@ int local_watch(struct workspace *workspace, change_sink sink, void *user)
 	return -EBUSY;
 }
 
+uint64_t local_watch_fd(struct op_context *ctx, const struct local_workspace *w, int fd,
+	const char *path, const struct object_id *id)
+{
+	struct watcher *watcher = w->watcher;
+	struct attributes parent = {0};
+
+	local_draw(ctx);
+	if (!watcher)
+		return 0;
+	if (*path)
+		local_stat_name(fd, "..", &parent);
+	return watcher_add(watcher, fd, path, id, &parent.id, &ctx->served.position);
+}
+
 int local_watch_directory(struct op_context *ctx, struct workspace *workspace,
 	const struct object_ref *directory, bool *ret_watched)
 {
 	const struct local_workspace *w = local_from(workspace);
 	cleanup_object struct local_object found = {.owned_fd = -1};
-	struct watcher *watcher = w->watcher;
 	int r;
 
 	local_draw(ctx);
@@ -43,9 +56,7 @@ int local_watch_directory(struct op_context *ctx, struct workspace *workspace,
 		return r;
 	if (!S_ISDIR(found.attributes.mode))
 		return -ENOTDIR;
-	local_draw(ctx);
-	*ret_watched = watcher && watcher_add(watcher, found.fd, directory->path,
-					  &found.attributes.id, &ctx->served.position);
+	*ret_watched = local_watch_fd(ctx, w, found.fd, directory->path, &found.attributes.id) > 0;
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -27,7 +28,6 @@
 enum {
 	BATCH_BYTES = 64 * 1024,
 	BATCH_SLOTS = 4096, /* a power of two, at least as many as events fit into a batch */
-	PAIR_WAIT_MS = 20,  /* for the second half of a rename */
 	DRAIN_READS_MAX = 256,
 	MISSED_MAX = 1024,
 	FAILED_MAX = 65536,
@@ -44,7 +44,7 @@ static const uint64_t ECHO_NS = 4000000; /* less, and most files are looked at h
 
 _Static_assert(BATCH_SLOTS * sizeof(struct inotify_event) >= BATCH_BYTES, "a slot for each event");
 
-/* A name that changed in a directory which was not at its path when we looked. */
+/* A name that changed in a directory which was not where it is known to be when we looked. */
 struct missed {
 	struct missed *next;
 	int number;
@@ -67,14 +67,11 @@ struct watcher {
 	pthread_cond_t drained;
 	struct watch_table table; /* guarded by mutex, as what follows */
 	uint64_t drains_wanted, drains_done;
-	bool displaced; /* a directory was found where another one is watched */
 	bool stop;
 
 	/* The thread's own. */
 	struct mount_points mounts;
-	char *moved_from; /* a directory whose new name has not been read yet; or NULL */
-	uint32_t moved_cookie;
-	struct missed *missed; /* looked at once more when more events have been read */
+	struct missed *missed; /* looked at once more when all events have been read */
 	size_t missed_count;
 	int touched[BATCH_SLOTS]; /* watch numbers of the directories in which names changed */
 	size_t touched_count;
@@ -97,125 +94,100 @@ static void tell_rescan(struct watcher *watcher)
 	tell(watcher, &change);
 }
 
-/* Under the mutex.  What is watched anew later has a higher position than the one that is drawn
- * now for the end. */
-static uint64_t take_out(struct watcher *watcher, struct watch_node *node)
-{
-	watch_table_take(&watcher->table, node);
-	return position_draw();
-}
+/* ---- Ends --------------------------------------------------------------------------------- */
 
-/* Of a node that take_out() gave, right after it. */
-static void tell_end(struct watcher *watcher, struct watch_node *node, uint64_t at)
-{
-	const struct change change = {
-		.kind = CHANGE_UNWATCHED, .path = node->path, .directory = node->id, .at = at};
-
-	if (node->since)
-		tell(watcher, &change);
-	watch_node_free(node);
-}
-
-/* ---- Keeping the table true ----------------------------------------------------------------- */
-
-static bool leads_to(struct watcher *watcher, const char *path, const struct object_id *id)
-{
-	const struct object_ref object = {.path = path, .id = *id};
-	struct attributes attributes;
-
-	return watcher->look(watcher->look_user, &object, &attributes) == 0;
-}
-
-static void remove_watch(struct watcher *watcher, const struct watch_node *node)
-{
-	if (node->number >= 0 && !node->has_ended)
-		inotify_rm_watch(watcher->inotify_fd, node->number);
-}
-
-static void drop_node(struct watcher *watcher, struct watch_node *node)
-{
-	remove_watch(watcher, node);
-	watch_table_take(&watcher->table, node);
-	watch_node_free(node);
-}
-
-/* Moves the node to where its directory went: `from` has become `to` (or, when NULL, is
- * somewhere else).  True when it is lost.  With mutex held. */
-static bool follow_node(
-	struct watcher *watcher, struct watch_node *node, const char *from, const char *to)
-{
-	const char *below = node->path + strlen(from);
-	cleanup_free char *path = NULL;
-
-	if (node->has_ended)
-		return true;
-	if (leads_to(watcher, node->path, &node->id))
-		return false;
-	if (to)
-		path = path_join(to, *below == '/' ? below + 1 : below);
-	return !path || !leads_to(watcher, path, &node->id) ||
-	       watch_table_move(&watcher->table, node, path, &node->id) < 0;
-}
-
-/* Puts all nodes at or below `from` right; those that are lost are dropped and told of. */
-static void follow(struct watcher *watcher, const char *from, const char *to)
-{
-	cleanup_free struct watch_node **nodes = NULL;
-	size_t count = 0, lost = 0;
-	uint64_t at = 0;
-
-	pthread_mutex_lock(&watcher->mutex);
-	nodes = watch_table_within(&watcher->table, from, &count);
-	for (size_t i = 0; i < count; i++) {
-		if (!follow_node(watcher, nodes[i], from, to))
-			continue;
-		remove_watch(watcher, nodes[i]);
-		at = take_out(watcher, nodes[i]);
-		nodes[lost++] = nodes[i];
-	}
-	pthread_mutex_unlock(&watcher->mutex);
-	for (size_t i = 0; i < lost; i++)
-		tell_end(watcher, nodes[i], at);
-}
-
-/* The watch has ended (`is_dead`), or is of no use. */
+/* The watch has ended (`is_dead`), or is of no use.  What is watched anew later has a higher
+ * position than this end, as that is numbered under the mutex. */
 static void lose_number(struct watcher *watcher, int number, bool is_dead)
 {
-	struct watch_node *node;
-	uint64_t at = 0;
+	struct change end = {.kind = CHANGE_UNWATCHED};
+	cleanup_free char *path = NULL;
+	bool was_told = false;
+	struct watch *watch;
 
 	pthread_mutex_lock(&watcher->mutex);
-	node = watch_table_find_number(&watcher->table, number);
-	if (node && !is_dead)
-		remove_watch(watcher, node);
-	if (node)
-		at = take_out(watcher, node);
+	watch = watch_table_find(&watcher->table, number);
+	if (watch) {
+		was_told = watch->since;
+		path = watch_place_path(watch->place, "");
+		end.path = path ? path : "";
+		end.directory = watch->place->id;
+		if (!is_dead && !watch->has_ended)
+			inotify_rm_watch(watcher->inotify_fd, number);
+		watch_table_remove(&watcher->table, watch);
+		end.at = position_draw();
+	}
 	pthread_mutex_unlock(&watcher->mutex);
-	if (node)
-		tell_end(watcher, node, at);
+	if (was_told)
+		tell(watcher, &end);
+}
+
+static bool is_there(struct watcher *watcher, int number, const char *top)
+{
+	struct object_ref directory = {.path = NULL};
+	cleanup_free char *path = NULL;
+	struct attributes ignored;
+	const struct watch *watch;
+
+	pthread_mutex_lock(&watcher->mutex);
+	watch = watch_table_find(&watcher->table, number);
+	if (watch && !watch->has_ended) {
+		directory.path = path = watch_place_path(watch->place, "");
+		directory.id = watch->place->id;
+	}
+	pthread_mutex_unlock(&watcher->mutex);
+	return path && (!path_is_within(path, top) ||
+			       watcher->look(watcher->look_user, &directory, &ignored) == 0);
+}
+
+/* Ends the watches at or below the path whose directories are not there (any more). */
+static void lose_missing(struct watcher *watcher, const char *top)
+{
+	cleanup_free int *numbers = NULL;
+	size_t count;
+
+	pthread_mutex_lock(&watcher->mutex);
+	numbers = watch_table_numbers(&watcher->table, &count);
+	pthread_mutex_unlock(&watcher->mutex);
+	for (size_t i = 0; i < count; i++)
+		if (!is_there(watcher, numbers[i], top))
+			lose_number(watcher, numbers[i], false);
 }
 
 /* ---- Looking -------------------------------------------------------------------------------- */
 
+/* Where what was found is watched, or holds what is, it is there now. */
+static void follow(
+	struct watcher *watcher, int number, const char *name, const struct attributes *found)
+{
+	const struct watch *watch;
+
+	pthread_mutex_lock(&watcher->mutex);
+	watch = watch_table_find(&watcher->table, number);
+	if (watch && watch_table_find_place(&watcher->table, &found->id))
+		watch_table_put(&watcher->table, watch->place, name, &found->id);
+	pthread_mutex_unlock(&watcher->mutex);
+}
+
 /* Tells what is now at the name in a watched directory, or, where that is "", of the directory
- * itself.  An error says that this is not known: the directory is not at its path, or nobody can
+ * itself.  An error says that this is not known: the directory is not where it was, or nobody can
  * look there. */
 static int look_and_tell(struct watcher *watcher, int number, const char *name)
 {
 	struct change change = {.kind = CHANGE_ENTRY};
 	struct object_ref object = {0};
 	cleanup_free char *path = NULL;
-	struct watch_node *node;
+	const struct watch *watch;
 	int r;
 
 	pthread_mutex_lock(&watcher->mutex);
-	node = watch_table_find_number(&watcher->table, number);
-	if (node) {
-		path = path_join(node->path, name);
-		*(*name ? &object.parent : &object.id) = node->id;
+	watch = watch_table_find(&watcher->table, number);
+	if (watch) {
+		path = watch_place_path(watch->place, name);
+		*(*name ? &object.parent : &object.id) = watch->place->id;
 	}
 	pthread_mutex_unlock(&watcher->mutex);
-	if (!node)
+	if (!watch)
 		return 0; /* its end has been told */
 	if (!path)
 		return -ENOMEM;
@@ -226,6 +198,8 @@ static int look_and_tell(struct watcher *watcher, int number, const char *name)
 	change.exists = r == 0;
 	if (r < 0 && !(r == -ENOENT && *name))
 		return r;
+	if (change.exists && *name && S_ISDIR(change.attributes.mode))
+		follow(watcher, number, name, &change.attributes);
 	tell(watcher, &change);
 	return 0;
 }
@@ -256,15 +230,29 @@ static void take_name(struct watcher *watcher, int number, const char *name)
 		lose_number(watcher, number, false);
 }
 
-/* Events that tell where the directories went have been read, or are not to come. */
+/* All events that tell where directories went have been read.  What is found may be one that
+ * others are in. */
 static void take_missed(struct watcher *watcher)
 {
+	for (bool finds = true; finds;) {
+		finds = false;
+		for (struct missed **at = &watcher->missed; *at;) {
+			struct missed *missed = *at;
+
+			if (look_and_tell(watcher, missed->number, missed->name) < 0) {
+				at = &missed->next;
+				continue;
+			}
+			*at = missed->next;
+			free(missed);
+			finds = true;
+		}
+	}
 	while (watcher->missed) {
 		struct missed *missed = watcher->missed;
 
 		watcher->missed = missed->next;
-		if (look_and_tell(watcher, missed->number, missed->name) < 0)
-			lose_number(watcher, missed->number, false);
+		lose_number(watcher, missed->number, false);
 		free(missed);
 	}
 	watcher->missed_count = 0;
@@ -273,113 +261,67 @@ static void take_missed(struct watcher *watcher)
 /* ---- Events --------------------------------------------------------------------------------- */
 
 /* A directory in which names changed has changed itself: its times, its link count.  So has one
- * that was moved. */
-static char *path_of(struct watcher *watcher, const struct inotify_event *event)
+ * that was moved, and it may be out of sight. */
+static void touch(struct watcher *watcher, int number)
 {
-	struct watch_node *node;
-	char *path = NULL;
+	struct watch *watch;
 
 	pthread_mutex_lock(&watcher->mutex);
-	node = watch_table_find_number(&watcher->table, event->wd);
-	if (node) {
-		if ((event->mask & (NAME_EVENTS | IN_MOVE_SELF)) && !node->touched) {
-			node->touched = true;
-			watcher->touched[watcher->touched_count++] = event->wd;
-		}
-		path = path_join(node->path, event->len ? event->name : "");
+	watch = watch_table_find(&watcher->table, number);
+	if (watch && !watch->touched) {
+		watch->touched = true;
+		watcher->touched[watcher->touched_count++] = number;
 	}
 	pthread_mutex_unlock(&watcher->mutex);
-	return path;
 }
 
-static void lose_moved(struct watcher *watcher)
+/* What can be known of all of a batch before anybody looks. */
+static void take_event(struct watcher *watcher, const struct inotify_event *event)
 {
-	cleanup_free char *from = steal_ptr(&watcher->moved_from);
-
-	if (from)
-		follow(watcher, from, NULL);
-}
-
-static void follow_directory(
-	struct watcher *watcher, const struct inotify_event *event, const char *path)
-{
-	if (event->mask & IN_MOVED_FROM) {
-		lose_moved(watcher);
-		watcher->moved_from = strdup(path);
-		watcher->moved_cookie = event->cookie;
-	} else if (event->mask & IN_MOVED_TO && watcher->moved_from &&
-		   watcher->moved_cookie == event->cookie) {
-		cleanup_free char *from = steal_ptr(&watcher->moved_from);
-
-		follow(watcher, from, path);
+	if (event->mask & IN_Q_OVERFLOW) {
+		lose_missing(watcher, "");
+		tell_rescan(watcher);
+	} else if (event->mask & IN_IGNORED) {
+		lose_number(watcher, event->wd, true);
+	} else if (event->mask & (NAME_EVENTS | IN_MOVE_SELF)) {
+		touch(watcher, event->wd);
 	}
 }
 
 /* Events of a directory itself come from its parent's watch too, except: */
-static bool speaks_for_itself(struct watcher *watcher, const char *path)
+static bool speaks_for_itself(struct watcher *watcher, int number)
 {
-	cleanup_free char *parent = strndup(path, path_parent_length(path));
+	const struct watch *watch;
 	bool result;
 
-	if (!*path)
-		return true;
 	pthread_mutex_lock(&watcher->mutex);
-	result = parent && !watch_table_find(&watcher->table, parent);
+	watch = watch_table_find(&watcher->table, number);
+	result = watch && !(watch->place->parent && watch->place->parent->watch);
 	pthread_mutex_unlock(&watcher->mutex);
 	return result;
 }
 
-/* What the event says of directories: all of a batch are followed before anybody looks. */
-static void follow_event(struct watcher *watcher, const struct inotify_event *event)
-{
-	cleanup_free char *path = NULL;
-
-	if (event->mask & IN_Q_OVERFLOW) {
-		follow(watcher, "", NULL);
-		tell_rescan(watcher);
-		return;
-	}
-	if (event->mask & IN_IGNORED) {
-		lose_number(watcher, event->wd, true);
-		return;
-	}
-	path = path_of(watcher, event);
-	if (!path)
-		return;
-	/* Where both parents are watched, their events have been followed by now. */
-	if (event->mask & IN_MOVE_SELF &&
-		(!watcher->moved_from || !path_is_within(path, watcher->moved_from)))
-		follow(watcher, path, NULL);
-	if (event->mask & IN_ISDIR && event->len)
-		follow_directory(watcher, event, path);
-}
-
 static void look_after(struct watcher *watcher, const struct inotify_event *event)
 {
-	cleanup_free char *path = NULL;
-
 	if (event->mask & (IN_Q_OVERFLOW | IN_IGNORED | IN_MOVE_SELF))
 		return;
-	if (event->len) {
+	if (event->len)
 		take_name(watcher, event->wd, event->name);
-		return;
-	}
-	path = path_of(watcher, event);
-	if (path && speaks_for_itself(watcher, path))
+	else if (speaks_for_itself(watcher, event->wd))
 		take_name(watcher, event->wd, "");
 }
 
 static void take_touched(struct watcher *watcher)
 {
 	for (size_t i = 0; i < watcher->touched_count; i++) {
-		struct watch_node *node;
+		struct watch *watch;
 
 		pthread_mutex_lock(&watcher->mutex);
-		node = watch_table_find_number(&watcher->table, watcher->touched[i]);
-		if (node)
-			node->touched = false;
+		watch = watch_table_find(&watcher->table, watcher->touched[i]);
+		if (watch)
+			watch->touched = false;
 		pthread_mutex_unlock(&watcher->mutex);
-		if (node)
+		if (watch)
 			take_name(watcher, watcher->touched[i], "");
 	}
 	watcher->touched_count = 0;
@@ -401,13 +343,13 @@ void watcher_changing(struct watcher *watcher, uint64_t path_hash)
 static bool is_echo(struct watcher *watcher, const struct inotify_event *event, uint32_t now_ms)
 {
 	cleanup_free char *path = NULL;
-	struct watch_node *node;
+	const struct watch *watch;
 	uint64_t hash, own;
 
 	pthread_mutex_lock(&watcher->mutex);
-	node = watch_table_find_number(&watcher->table, event->wd);
-	if (node)
-		path = path_join(node->path, event->len ? event->name : "");
+	watch = watch_table_find(&watcher->table, event->wd);
+	if (watch)
+		path = watch_place_path(watch->place, event->len ? event->name : "");
 	pthread_mutex_unlock(&watcher->mutex);
 	if (!path)
 		return false;
@@ -454,6 +396,19 @@ static size_t count_changes(struct watcher *watcher, size_t size)
 	return count;
 }
 
+/* Directories first: others are looked for where they are now. */
+static void look_after_all(struct watcher *watcher, size_t size, bool directories)
+{
+	const struct inotify_event *event;
+
+	for (size_t at = 0; at < size; at += sizeof(*event) + event->len) {
+		event = event_at(watcher, at);
+		if (*slot_of(watcher, event) == at + 1 &&
+			(event->len && event->mask & IN_ISDIR) == directories)
+			look_after(watcher, event);
+	}
+}
+
 static void take_batch(struct watcher *watcher, size_t size)
 {
 	memset(watcher->last_event, 0, sizeof(watcher->last_event));
@@ -462,12 +417,9 @@ static void take_batch(struct watcher *watcher, size_t size)
 		*slot_of(watcher, event_at(watcher, at)) = (uint32_t)at + 1;
 	for (size_t at = 0; at < size;
 		at += sizeof(struct inotify_event) + event_at(watcher, at)->len)
-		follow_event(watcher, event_at(watcher, at));
-	take_missed(watcher);
-	for (size_t at = 0; at < size;
-		at += sizeof(struct inotify_event) + event_at(watcher, at)->len)
-		if (*slot_of(watcher, event_at(watcher, at)) == at + 1)
-			look_after(watcher, event_at(watcher, at));
+		take_event(watcher, event_at(watcher, at));
+	look_after_all(watcher, size, true);
+	look_after_all(watcher, size, false);
 	take_touched(watcher);
 }
 
@@ -487,7 +439,30 @@ static bool read_batch(struct watcher *watcher)
 	return size;
 }
 
+static void find_missed(struct watcher *watcher)
+{
+	for (int i = 0; watcher->missed && i < DRAIN_READS_MAX && read_batch(watcher); i++) {}
+	take_missed(watcher);
+}
+
 /* ---- Mounts -------------------------------------------------------------------------------- */
+
+/* The number of what watches the directory at the path; -1: nothing does. */
+static int number_at(struct watcher *watcher, const char *path)
+{
+	const struct watch_place *place;
+	struct attributes found;
+	int number = -1;
+
+	if (watcher->look(watcher->look_user, &OBJECT_AT(path), &found) < 0)
+		return -1;
+	pthread_mutex_lock(&watcher->mutex);
+	place = watch_table_find_place(&watcher->table, &found.id);
+	if (place && place->watch)
+		number = place->watch->number;
+	pthread_mutex_unlock(&watcher->mutex);
+	return number;
+}
 
 /* Another directory is at the path than before, and others below it. */
 static void take_mount(void *user, const char *path)
@@ -495,15 +470,10 @@ static void take_mount(void *user, const char *path)
 	struct watcher *watcher = user;
 	cleanup_free char *parent = strndup(path, path_parent_length(path));
 	struct change change = {.kind = CHANGE_ENTRY, .path = path};
-	struct watch_node *node;
-	int number = -1;
+	int number;
 
-	follow(watcher, path, NULL);
-	pthread_mutex_lock(&watcher->mutex);
-	node = parent && *path ? watch_table_find(&watcher->table, parent) : NULL;
-	if (node)
-		number = node->number;
-	pthread_mutex_unlock(&watcher->mutex);
+	lose_missing(watcher, path);
+	number = parent && *path ? number_at(watcher, parent) : -1;
 	if (number >= 0) {
 		take_name(watcher, number, path_name(path));
 		return;
@@ -532,22 +502,17 @@ static bool mounts_changed(struct watcher *watcher)
 static bool take_wake(struct watcher *watcher)
 {
 	uint64_t wanted, count;
-	bool stop, displaced;
+	bool stop;
 
 	if (read(watcher->wake_fd, &count, sizeof(count)) < 0)
 		return false;
 	pthread_mutex_lock(&watcher->mutex);
 	wanted = watcher->drains_wanted;
 	stop = watcher->stop;
-	displaced = watcher->displaced;
-	watcher->displaced = false;
 	pthread_mutex_unlock(&watcher->mutex);
 	if (!stop && mounts_changed(watcher))
 		take_mounts(watcher);
 	for (int i = 0; !stop && i < DRAIN_READS_MAX && read_batch(watcher); i++) {}
-	lose_moved(watcher);
-	if (displaced)
-		follow(watcher, "", NULL);
 	take_missed(watcher);
 	pthread_mutex_lock(&watcher->mutex);
 	watcher->drains_done = wanted;
@@ -603,14 +568,7 @@ static void *watch_thread(void *user)
 		{.fd = watcher->mounts_fd, .events = POLLPRI}};
 
 	for (;;) {
-		bool waits = watcher->moved_from || watcher->missed;
-		int r = poll(fds, array_size(fds), waits ? PAIR_WAIT_MS : -1);
-
-		if (r == 0) {
-			lose_moved(watcher);
-			take_missed(watcher);
-		}
-		if (r <= 0)
+		if (poll(fds, array_size(fds), -1) <= 0)
 			continue;
 		if (fds[2].revents) /* and not again before the next change */
 			take_mounts(watcher);
@@ -618,6 +576,7 @@ static void *watch_thread(void *user)
 			return NULL;
 		if (fds[0].revents)
 			read_and_gather(watcher, &fds[1]);
+		find_missed(watcher);
 	}
 }
 
@@ -652,7 +611,6 @@ static void watcher_destroy(struct watcher *watcher)
 		close(watcher->mounts_fd);
 	mount_points_done(&watcher->mounts);
 	watch_table_done(&watcher->table);
-	free(watcher->moved_from);
 	while (watcher->missed) {
 		struct missed *missed = watcher->missed;
 
@@ -683,6 +641,8 @@ int watcher_new(int root_fd, watcher_look look, void *look_user, change_sink sin
 	watcher->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (r == 0 && watcher->wake_fd < 0)
 		r = -errno;
+	if (watch_table_init(&watcher->table) < 0)
+		r = -ENOMEM;
 	watcher->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 	mount_points_init(&watcher->mounts, root_fd);
 	if (r == 0)
@@ -745,50 +705,90 @@ static bool is_shared(int fd)
 	return false;
 }
 
-static uint64_t add_node(
-	struct watcher *watcher, int fd, const char *path, const struct object_id *id)
+/* The place of the directory that holds what is at the path, by looking.  NULL: no memory, or what
+ * is there changes. */
+static struct watch_place *look_for_parent(struct watcher *watcher, const char *path)
 {
-	bool shared = is_shared(fd);
-	struct watch_node *node;
+	struct watch_place *place = NULL, *parent;
+	cleanup_free char *above = strdup("");
+	const char *end = path;
+
+	for (;;) {
+		struct attributes found;
+
+		parent = place;
+		place = NULL;
+		if (above && watcher->look(watcher->look_user, &OBJECT_AT(above), &found) == 0)
+			place = watch_table_put(
+				&watcher->table, parent, path_name(above), &found.id);
+		end = strchr(end, '/');
+		if (!place || !end)
+			break;
+		free(above);
+		above = strndup(path, (size_t)(end++ - path));
+	}
+	if (!place)
+		watch_table_tidy(&watcher->table, parent);
+	return place;
+}
+
+/* Under the mutex, as that.  Of use to nobody yet.  What is mounted in itself stays where it is. */
+static struct watch_place *place_at(struct watcher *watcher, const char *path,
+	const struct object_id *id, const struct object_id *parent_id)
+{
+	struct watch_place *place = watch_table_find_place(&watcher->table, id), *parent, *moved;
+	cleanup_free char *known = place ? watch_place_path(place, "") : NULL;
+	cleanup_free char *below = NULL;
+
+	if (known && strcmp(known, path) == 0)
+		return place;
+	if (!*path)
+		return watch_table_put(&watcher->table, NULL, "", id);
+	parent = watch_table_find_place(&watcher->table, parent_id);
+	below = parent ? watch_place_path(parent, path_name(path)) : NULL;
+	if (!below || strcmp(below, path) != 0)
+		parent = look_for_parent(watcher, path);
+	moved = parent ? watch_table_put(&watcher->table, parent, path_name(path), id) : NULL;
+	if (moved)
+		return moved;
+	watch_table_tidy(&watcher->table, parent);
+	return place;
+}
+
+static uint64_t add_watch(struct watcher *watcher, int fd, struct watch_place *place)
+{
+	struct watch_table *table = &watcher->table;
+	struct watch *watch = NULL;
 	char proc_path[32];
 	int number;
 
 	snprintf(proc_path, sizeof(proc_path), "/proc/self/fd/%d", fd);
 	number = inotify_add_watch(watcher->inotify_fd, proc_path, WATCH_MASK);
-	/* Watched under another path: it has been moved where nobody watched. */
-	node = number >= 0 ? watch_table_find_number(&watcher->table, number) : NULL;
-	if (node)
-		return watch_table_move(&watcher->table, node, path, id) == 0 ? node->since : 0;
-	if (number < 0 && watcher->table.failed_count >= FAILED_MAX)
-		return 0;
-	node = watch_table_add(&watcher->table, path, id, number, shared);
-	if (node && number >= 0 && !shared)
-		node->since = position_draw();
-	if (!node && number >= 0)
+	watch_table_set_failed(table, place, number < 0 && table->failed_count < FAILED_MAX);
+	if (number >= 0 && watch_table_find(table, number))
+		return 0; /* the same object with another id: none of what we know */
+	if (number >= 0)
+		watch = watch_table_add(table, place, number, is_shared(fd));
+	if (watch && !watch->is_shared)
+		watch->since = position_draw();
+	else if (number >= 0 && !watch)
 		inotify_rm_watch(watcher->inotify_fd, number);
-	return node ? node->since : 0;
+	return watch ? watch->since : 0;
 }
 
 uint64_t watcher_add(struct watcher *watcher, int fd, const char *path, const struct object_id *id,
-	uint64_t *ret_at)
+	const struct object_id *parent, uint64_t *ret_at)
 {
-	struct watch_node *node;
-	uint64_t since;
+	struct watch_place *place;
+	uint64_t since = 0;
 
 	pthread_mutex_lock(&watcher->mutex);
-	node = watch_table_find(&watcher->table, path);
-	if (node && node->number >= 0 && object_id_equal(&node->id, id)) {
-		since = node->since;
-	} else {
-		if (node && node->number < 0) {
-			drop_node(watcher, node);
-		} else if (node) {
-			/* The thread finds out where that one went, or tells its end. */
-			watcher->displaced = true;
-			wake(watcher);
-		}
-		since = add_node(watcher, fd, path, id);
-	}
+	place = place_at(watcher, path, id, parent);
+	if (place && place->watch)
+		since = place->watch->since;
+	else if (place)
+		since = add_watch(watcher, fd, place);
+	watch_table_tidy(&watcher->table, place);
 	*ret_at = position_draw();
 	pthread_mutex_unlock(&watcher->mutex);
 	return since;
@@ -797,30 +797,26 @@ uint64_t watcher_add(struct watcher *watcher, int fd, const char *path, const st
 /* What is watched gets IN_IGNORED now, behind the events that came before. */
 void watcher_remove(struct watcher *watcher, const struct object_id *id)
 {
-	struct watch_node *node;
+	struct watch_place *place;
 
 	pthread_mutex_lock(&watcher->mutex);
-	while ((node = watch_table_find_id(&watcher->table, id))) {
-		if (node->number < 0) {
-			drop_node(watcher, node);
-			continue;
-		}
-		remove_watch(watcher, node);
-		watch_table_end(&watcher->table, node);
+	place = watch_table_find_place(&watcher->table, id);
+	if (place && place->watch) {
+		inotify_rm_watch(watcher->inotify_fd, place->watch->number);
+		watch_table_end(&watcher->table, place->watch);
+	} else if (place) {
+		watch_table_set_failed(&watcher->table, place, false);
+		watch_table_tidy(&watcher->table, place);
 	}
 	pthread_mutex_unlock(&watcher->mutex);
 }
 
-void watcher_renamed(struct watcher *watcher, const char *from, const char *to)
+void watcher_moved(struct watcher *watcher, const char *path, const struct object_id *id,
+	const struct object_id *parent)
 {
-	cleanup_free struct watch_node **nodes = NULL;
-	size_t count = 0;
-
-	/* What cannot be found now is left to the events. */
 	pthread_mutex_lock(&watcher->mutex);
-	nodes = watch_table_within(&watcher->table, from, &count);
-	for (size_t i = 0; i < count; i++)
-		follow_node(watcher, nodes[i], from, to);
+	if (watch_table_find_place(&watcher->table, id))
+		place_at(watcher, path, id, parent);
 	pthread_mutex_unlock(&watcher->mutex);
 }
 

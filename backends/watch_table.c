@@ -7,231 +7,230 @@
 #include "ops/support/hash_seed.h"
 #include "ops/support/path.h"
 
-enum { FIRST_BUCKETS = 64 };
+/* ---- By id and by number ---- */
 
-static uint64_t hash_path(const char *path)
+static size_t hash_number(uint64_t number)
 {
-	uint64_t hash = 0xcbf29ce484222325U ^ hash_seed(); /* FNV-1a */
-
-	for (; *path; path++)
-		hash = (hash ^ (unsigned char)*path) * 0x100000001b3U;
-	return hash;
+	return (size_t)((number ^ hash_seed()) * 0x9e3779b97f4a7c15U >> 32);
 }
 
-static struct watch_node **path_bucket(const struct watch_table *table, uint64_t hash)
+static size_t place_hash(const void *entry)
 {
-	return &table->by_path[hash & (table->bucket_count - 1)];
+	return hash_number(((const struct watch_place *)entry)->id.inode);
 }
 
-static struct watch_node **id_bucket(const struct watch_table *table, const struct object_id *id)
+static void **place_link(void *entry)
 {
-	uint64_t hash = (id->inode ^ hash_seed()) * 0x9e3779b97f4a7c15U;
-
-	return &table->by_id[hash >> 32 & (table->bucket_count - 1)];
+	return (void **)&((struct watch_place *)entry)->next_by_id;
 }
 
-static struct watch_node **number_bucket(const struct watch_table *table, int number)
+static size_t watch_hash(const void *entry)
 {
-	return &table->by_number[(unsigned)number & (table->bucket_count - 1)];
+	return (unsigned)((const struct watch *)entry)->number;
 }
 
-void watch_node_free(struct watch_node *node)
+static void **watch_link(void *entry)
 {
-	free(node->path);
-	free(node);
+	return (void **)&((struct watch *)entry)->next_by_number;
+}
+
+int watch_table_init(struct watch_table *table)
+{
+	*table = (struct watch_table){0};
+	return hash_table_init(&table->places) < 0 || hash_table_init(&table->watches) < 0 ? -ENOMEM
+											   : 0;
+}
+
+static void place_free(struct watch_place *place)
+{
+	free(place->name);
+	free(place);
 }
 
 void watch_table_done(struct watch_table *table)
 {
-	for (size_t i = 0; i < table->bucket_count; i++)
-		while (table->by_path[i]) {
-			struct watch_node *node = table->by_path[i];
+	for (size_t i = 0; table->watches.buckets && i <= table->watches.mask; i++)
+		while (table->watches.buckets[i]) {
+			struct watch *watch = table->watches.buckets[i];
 
-			table->by_path[i] = node->next_by_path;
-			watch_node_free(node);
+			table->watches.buckets[i] = watch->next_by_number;
+			free(watch);
 		}
-	free(table->by_path);
-	free(table->by_id);
-	free(table->by_number);
+	for (size_t i = 0; table->places.buckets && i <= table->places.mask; i++)
+		while (table->places.buckets[i]) {
+			struct watch_place *place = table->places.buckets[i];
+
+			table->places.buckets[i] = place->next_by_id;
+			place_free(place);
+		}
+	free(table->watches.buckets);
+	free(table->places.buckets);
 	*table = (struct watch_table){0};
 }
 
-static void link_node(struct watch_table *table, struct watch_node *node)
+struct watch_place *watch_table_find_place(struct watch_table *table, const struct object_id *id)
 {
-	struct watch_node **path = path_bucket(table, node->path_hash);
-	struct watch_node **id = id_bucket(table, &node->id);
-	struct watch_node **number = number_bucket(table, node->number);
+	struct watch_place *place =
+		table->places.buckets[hash_number(id->inode) & table->places.mask];
 
-	node->next_by_path = *path;
-	*path = node;
-	node->next_by_id = *id;
-	*id = node;
-	node->next_by_number = *number;
-	*number = node;
+	while (place && !object_id_equal(&place->id, id))
+		place = place->next_by_id;
+	return place;
 }
 
-static void unlink_node(struct watch_table *table, struct watch_node *node)
+struct watch *watch_table_find(struct watch_table *table, int number)
 {
-	struct watch_node **path = path_bucket(table, node->path_hash);
-	struct watch_node **id = id_bucket(table, &node->id);
-	struct watch_node **number = number_bucket(table, node->number);
+	struct watch *watch = table->watches.buckets[(unsigned)number & table->watches.mask];
 
-	while (*path != node)
-		path = &(*path)->next_by_path;
-	*path = node->next_by_path;
-	while (*id != node)
-		id = &(*id)->next_by_id;
-	*id = node->next_by_id;
-	while (*number != node)
-		number = &(*number)->next_by_number;
-	*number = node->next_by_number;
+	while (watch && watch->number != number)
+		watch = watch->next_by_number;
+	return watch;
 }
 
-static int grow(struct watch_table *table)
-{
-	size_t count = table->bucket_count ? table->bucket_count * 2 : FIRST_BUCKETS;
-	struct watch_table larger = *table;
+/* ---- Places ---- */
 
-	if (table->node_count < table->bucket_count)
-		return 0;
-	larger.bucket_count = count;
-	larger.by_path = calloc(count, sizeof(*larger.by_path));
-	larger.by_id = calloc(count, sizeof(*larger.by_id));
-	larger.by_number = calloc(count, sizeof(*larger.by_number));
-	if (!larger.by_path || !larger.by_id || !larger.by_number) {
-		free(larger.by_path);
-		free(larger.by_id);
-		free(larger.by_number);
-		return table->bucket_count ? 0 : -ENOMEM;
+void watch_table_tidy(struct watch_table *table, struct watch_place *place)
+{
+	while (place && !place->uses) {
+		struct watch_place *parent = place->parent;
+
+		hash_table_remove(&table->places, place, place_hash, place_link);
+		place_free(place);
+		if (parent)
+			parent->uses--;
+		place = parent;
 	}
-	for (size_t i = 0; i < table->bucket_count; i++)
-		while (table->by_path[i]) {
-			struct watch_node *node = table->by_path[i];
-
-			table->by_path[i] = node->next_by_path;
-			link_node(&larger, node);
-		}
-	free(table->by_path);
-	free(table->by_id);
-	free(table->by_number);
-	*table = larger;
-	return 0;
 }
 
-struct watch_node *watch_table_find(struct watch_table *table, const char *path)
+static struct watch_place *new_place(struct watch_table *table, const struct object_id *id)
 {
-	uint64_t hash = hash_path(path);
-	struct watch_node *node = table->bucket_count ? *path_bucket(table, hash) : NULL;
+	struct watch_place *place = calloc(1, sizeof(*place));
 
-	while (node &&
-		(node->has_ended || node->path_hash != hash || strcmp(node->path, path) != 0))
-		node = node->next_by_path;
-	return node;
+	if (!place)
+		return NULL;
+	place->id = *id;
+	hash_table_insert(&table->places, place, place_hash, place_link);
+	return place;
 }
 
-struct watch_node *watch_table_find_id(struct watch_table *table, const struct object_id *id)
+struct watch_place *watch_table_put(struct watch_table *table, struct watch_place *parent,
+	const char *name, const struct object_id *id)
 {
-	struct watch_node *node = table->bucket_count ? *id_bucket(table, id) : NULL;
+	struct watch_place *place = watch_table_find_place(table, id), *former;
+	char *copy;
 
-	while (node && (node->has_ended || !object_id_equal(&node->id, id)))
-		node = node->next_by_id;
-	return node;
+	if (place && place->parent == parent && strcmp(place->name, name) == 0)
+		return place;
+	for (const struct watch_place *above = parent; above; above = above->parent)
+		if (above == place)
+			return NULL;
+	copy = strdup(name);
+	if (copy && !place)
+		place = new_place(table, id);
+	if (!copy || !place) {
+		free(copy);
+		return NULL;
+	}
+	free(place->name);
+	place->name = copy;
+	former = place->parent;
+	place->parent = parent;
+	if (parent)
+		parent->uses++;
+	if (former) {
+		former->uses--;
+		watch_table_tidy(table, former);
+	}
+	return place;
 }
 
-struct watch_node *watch_table_find_number(struct watch_table *table, int number)
+char *watch_place_path(const struct watch_place *place, const char *name)
 {
-	struct watch_node *node = table->bucket_count ? *number_bucket(table, number) : NULL;
+	size_t size = strlen(name) + 1;
+	char *path, *start;
 
-	while (node && node->number != number)
-		node = node->next_by_number;
-	return node;
+	for (const struct watch_place *at = place; at; at = at->parent)
+		size += strlen(at->name) + 1;
+	path = malloc(size);
+	if (!path)
+		return NULL;
+	start = path + size - 1;
+	*start = '\0';
+	for (;;) {
+		size_t length = strlen(name);
+
+		if (length && *start)
+			*--start = '/';
+		start -= length;
+		memcpy(start, name, length);
+		if (!place)
+			break;
+		name = place->name;
+		place = place->parent;
+	}
+	memmove(path, start, strlen(start) + 1);
+	return path;
 }
+
+void watch_table_set_failed(struct watch_table *table, struct watch_place *place, bool failed)
+{
+	if (place->has_failed == failed)
+		return;
+	place->has_failed = failed;
+	place->uses += failed ? 1 : -1;
+	table->failed_count += failed ? 1 : -1;
+}
+
+/* ---- Watches ---- */
 
 /* Where it is counted. */
-static size_t *count_of(struct watch_table *table, const struct watch_node *node)
+static size_t *count_of(struct watch_table *table, const struct watch *watch)
 {
-	return node->number < 0 || node->is_shared ? &table->failed_count : &table->watched_count;
+	return watch->is_shared ? &table->failed_count : &table->watched_count;
 }
 
-struct watch_node *watch_table_add(struct watch_table *table, const char *path,
-	const struct object_id *id, int number, bool is_shared)
+struct watch *watch_table_add(
+	struct watch_table *table, struct watch_place *place, int number, bool is_shared)
 {
-	struct watch_node *node;
+	struct watch *watch = malloc(sizeof(*watch));
 
-	if (grow(table) < 0)
+	if (!watch)
 		return NULL;
-	node = malloc(sizeof(*node));
-	if (!node)
-		return NULL;
-	*node = (struct watch_node){.id = *id,
-		.path_hash = hash_path(path),
-		.number = number,
-		.is_shared = is_shared,
-		.path = strdup(path)};
-	if (!node->path) {
-		free(node);
-		return NULL;
-	}
-	link_node(table, node);
-	table->node_count++;
-	++*count_of(table, node);
-	return node;
+	*watch = (struct watch){.place = place, .number = number, .is_shared = is_shared};
+	hash_table_insert(&table->watches, watch, watch_hash, watch_link);
+	place->watch = watch;
+	place->uses++;
+	++*count_of(table, watch);
+	return watch;
 }
 
-void watch_table_end(struct watch_table *table, struct watch_node *node)
+void watch_table_end(struct watch_table *table, struct watch *watch)
 {
-	if (!node->has_ended)
-		--*count_of(table, node);
-	node->has_ended = true;
+	if (watch->has_ended)
+		return;
+	watch->has_ended = true;
+	watch->place->watch = NULL;
+	--*count_of(table, watch);
 }
 
-void watch_table_take(struct watch_table *table, struct watch_node *node)
+void watch_table_remove(struct watch_table *table, struct watch *watch)
 {
-	watch_table_end(table, node);
-	unlink_node(table, node);
-	table->node_count--;
+	watch_table_end(table, watch);
+	hash_table_remove(&table->watches, watch, watch_hash, watch_link);
+	watch->place->uses--;
+	watch_table_tidy(table, watch->place);
+	free(watch);
 }
 
-int watch_table_move(struct watch_table *table, struct watch_node *node, const char *path,
-	const struct object_id *id)
+int *watch_table_numbers(const struct watch_table *table, size_t *ret_count)
 {
-	char *copy = strdup(path);
+	int *numbers = malloc((table->watches.count + 1) * sizeof(*numbers));
+	size_t count = 0;
 
-	if (!copy)
-		return -ENOMEM;
-	unlink_node(table, node);
-	free(node->path);
-	node->path = copy;
-	node->path_hash = hash_path(copy);
-	node->id = *id;
-	link_node(table, node);
-	return 0;
-}
-
-struct watch_node **watch_table_within(
-	struct watch_table *table, const char *path, size_t *ret_count)
-{
-	struct watch_node **found = NULL;
-	size_t count = 0, capacity = 0;
-
-	for (size_t i = 0; i < table->bucket_count; i++)
-		for (struct watch_node *node = table->by_path[i]; node; node = node->next_by_path) {
-			if (!path_is_within(node->path, path))
-				continue;
-			if (count == capacity) {
-				struct watch_node **larger;
-
-				capacity = capacity ? capacity * 2 : 16;
-				larger = realloc(found, capacity * sizeof(*found));
-				if (!larger) {
-					free(found);
-					*ret_count = 0;
-					return NULL;
-				}
-				found = larger;
-			}
-			found[count++] = node;
-		}
+	for (size_t i = 0; numbers && i <= table->watches.mask; i++)
+		for (const struct watch *watch = table->watches.buckets[i]; watch;
+			watch = watch->next_by_number)
+			numbers[count++] = watch->number;
 	*ret_count = count;
-	return found;
+	return numbers;
 }

@@ -1,58 +1,74 @@
 /*
- * backends/watch_table.h - the directories of a watcher, found by path, by id and by watch number.
+ * backends/watch_table.h - the watches of a watcher by number, and where their directories are.
  *
+ * A directory is found by its id, and has a name in the one that holds it: those below it move
+ * with it.
  * Threads: none; the watcher guards it.
  */
 #pragma once
 
+#include "ops/support/hash_table.h"
 #include "ops/workspace.h"
 
-struct watch_node {
-	struct watch_node *next_by_path, *next_by_id, *next_by_number;
+/* A directory that is watched, or that holds one, or that could not be watched. */
+struct watch_place {
+	struct watch_place *next_by_id;
+	struct watch_place *parent; /* NULL: of the root */
 	struct object_id id;
-	uint64_t path_hash;
-	int number;     /* of inotify; -1: could not be watched */
+	struct watch *watch; /* NULL: it is not watched (any more) */
+	size_t uses;         /* watches, places in it, and one if it has failed */
+	bool has_failed;     /* it could not be watched */
+	char *name;          /* in the parent */
+};
+
+struct watch {
+	struct watch *next_by_number;
+	struct watch_place *place;
 	uint64_t since; /* position drawn right after the watch was added; 0: not every change of
 			 * what is looked at from then on is told */
+	int number;     /* of inotify */
 	bool is_shared; /* with other machines, of whose changes inotify does not tell */
-	bool has_ended; /* it is not watched any more, but that has not been read yet */
+	bool has_ended; /* but that has not been read yet */
 	bool touched;   /* names in it changed in this batch of events */
-	char *path;
 };
 
 struct watch_table {
-	struct watch_node **by_path, **by_id, **by_number;
-	size_t bucket_count; /* a power of two, or 0 */
-	size_t node_count;
-	size_t watched_count; /* of those that have not ended */
-	size_t failed_count;  /* nodes without a watch, or shared */
+	struct hash_table places, watches;
+	size_t watched_count; /* directories that are watched ... */
+	size_t failed_count;  /* ... and that could not be, or are shared */
 };
 
-/* Frees every node. */
+/* 0 or -ENOMEM: done all the same. */
+int watch_table_init(struct watch_table *table);
 void watch_table_done(struct watch_table *table);
 
-/* The node, or NULL.  By path and id: one that has not ended. */
-struct watch_node *watch_table_find(struct watch_table *table, const char *path);
-struct watch_node *watch_table_find_id(struct watch_table *table, const struct object_id *id);
-struct watch_node *watch_table_find_number(struct watch_table *table, int number);
+/* Or NULL. */
+struct watch_place *watch_table_find_place(struct watch_table *table, const struct object_id *id);
+struct watch *watch_table_find(struct watch_table *table, int number);
 
-/* Adds a node, in front of those with the same path, which is copied.  NULL when there is no
- * memory. */
-struct watch_node *watch_table_add(struct watch_table *table, const char *path,
-	const struct object_id *id, int number, bool is_shared);
+/* The directory has this name in the parent now (NULL and "": it is the root).  Unless it is in the
+ * table it is added, and of use to nobody yet.  NULL: no memory, or it would be in itself. */
+struct watch_place *watch_table_put(struct watch_table *table, struct watch_place *parent,
+	const char *name, const struct object_id *id);
 
-/* Its watch has ended. */
-void watch_table_end(struct watch_table *table, struct watch_node *node);
+/* Forgets a place, and those that hold it, that is of no use. */
+void watch_table_tidy(struct watch_table *table, struct watch_place *place);
 
-/* Takes the node out; it is the caller's then. */
-void watch_table_take(struct watch_table *table, struct watch_node *node);
-void watch_node_free(struct watch_node *node);
+/* The path of the directory, or of a name in it; the caller frees it.  NULL: no memory. */
+char *watch_place_path(const struct watch_place *place, const char *name);
 
-/* Gives the node another path and id.  -ENOMEM: unchanged. */
-int watch_table_move(struct watch_table *table, struct watch_node *node, const char *path,
-	const struct object_id *id);
+/* Whether a directory that is not watched could not be. */
+void watch_table_set_failed(struct watch_table *table, struct watch_place *place, bool failed);
 
-/* All nodes at or below `path`, as an array that the caller frees; NULL when there is none
- * or no memory. */
-struct watch_node **watch_table_within(
-	struct watch_table *table, const char *path, size_t *ret_count);
+/* Of a directory that has none.  NULL: no memory. */
+struct watch *watch_table_add(
+	struct watch_table *table, struct watch_place *place, int number, bool is_shared);
+
+/* It has ended: the directory has none. */
+void watch_table_end(struct watch_table *table, struct watch *watch);
+
+/* Takes it out and frees it. */
+void watch_table_remove(struct watch_table *table, struct watch *watch);
+
+/* The numbers of all watches, as an array that the caller frees; NULL: none, or no memory. */
+int *watch_table_numbers(const struct watch_table *table, size_t *ret_count);

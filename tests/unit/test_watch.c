@@ -10,6 +10,7 @@
 #include "backends/local.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
+#include "ops/support/path.h"
 #include "tests/check.h"
 
 /* More than the kernel keeps for one reader. */
@@ -351,6 +352,63 @@ static void test_a_watch_goes_with_its_directory_though_names_changed_before(voi
 	unlink(at("a/y"));
 }
 
+static void test_a_watch_goes_with_its_directory_through_several_moves(void)
+{
+	struct workspace *w = open_workspace();
+	struct object_id id;
+	struct seen found;
+	uint64_t since;
+
+	CHECK_RC(0, mkdir(at("a/sub"), 0755));
+	CHECK(watch(w, "") > 0 && watch(w, "a") > 0 && watch(w, "b") > 0);
+	since = watch(w, "a/sub");
+	id = id_of(w, "a/sub");
+	forget();
+	hold_watcher("a/y");
+	touch("a/sub/x");
+	CHECK_RC(0, rename(at("a/sub"), at("b/deep")));
+	CHECK_RC(0, rename(at("b"), at("c")));
+	touch("c/z");
+	go_on();
+	CHECK(await_seen(CHANGE_ENTRY, "c/deep/x", &found));
+	CHECK(found.exists && object_id_equal(&found.directory, &id));
+	CHECK(await_seen(CHANGE_ENTRY, "c/z", &found));
+	CHECK(watch(w, "c/deep") == since);
+	CHECK_RC(0, rename(at("c"), at("b")));
+	CHECK(watch(w, "b/deep") == since);
+	touch("b/deep/more");
+	CHECK(await_seen(CHANGE_ENTRY, "b/deep/more", &found));
+	workspace_free(w);
+	CHECK(!at_went_back);
+	unlink(at("b/deep/more"));
+	unlink(at("b/deep/x"));
+	unlink(at("b/z"));
+	unlink(at("a/y"));
+	CHECK_RC(0, rmdir(at("b/deep")));
+}
+
+static void test_a_watch_goes_with_a_directory_above_that_is_not_watched(void)
+{
+	struct workspace *w = open_workspace();
+	struct seen found;
+	uint64_t since;
+
+	CHECK_RC(0, mkdir(at("a/sub"), 0755));
+	since = watch(w, "a/sub");
+	CHECK(since > 0 && watch(w, "") > 0);
+	forget();
+	CHECK_RC(0, rename(at("a"), at("moved")));
+	touch("moved/sub/x");
+	CHECK(await_seen(CHANGE_ENTRY, "moved/sub/x", &found));
+	CHECK(!find(CHANGE_UNWATCHED, "a/sub", &found));
+	CHECK(watch(w, "moved/sub") == since);
+	workspace_free(w);
+	CHECK(!at_went_back);
+	unlink(at("moved/sub/x"));
+	CHECK_RC(0, rmdir(at("moved/sub")));
+	CHECK_RC(0, rename(at("moved"), at("a")));
+}
+
 /* Nobody has read yet that the first one was moved. */
 static void test_two_directories_at_a_path_are_watched_for_themselves(void)
 {
@@ -433,6 +491,117 @@ static void test_the_end_of_a_watch_is_reported_though_events_are_lost(void)
 	unlink(at("a/y"));
 }
 
+/* ---- Directories that others move about ---------------------------------------------------- */
+
+enum { MOVED = 8 };
+
+static struct moved {
+	struct object_id id;
+	bool ended, told; /* under seen_lock */
+} moved[MOVED];
+
+static void see_moved(void *user, const struct change *change)
+{
+	(void)user;
+	pthread_mutex_lock(&seen_lock);
+	for (size_t i = 0; i < MOVED; i++) {
+		if (!object_id_equal(&change->directory, &moved[i].id))
+			continue;
+		moved[i].ended |= change->kind == CHANGE_UNWATCHED;
+		moved[i].told |= change->kind == CHANGE_ENTRY && change->exists &&
+				 strcmp(path_name(change->path), "last") == 0;
+	}
+	pthread_mutex_unlock(&seen_lock);
+}
+
+static bool is_told_or_ended(const struct moved *of)
+{
+	bool result;
+
+	pthread_mutex_lock(&seen_lock);
+	result = of->told || of->ended;
+	pthread_mutex_unlock(&seen_lock);
+	return result;
+}
+
+/* "d0" to "d7", each into the root, one of the others or "b". */
+static void move_at_random(char paths[MOVED][128], unsigned targets, unsigned *seed)
+{
+	unsigned from = (unsigned)rand_r(seed) % MOVED, to = (unsigned)rand_r(seed) % targets;
+	char former[128], target[128];
+	size_t length;
+
+	snprintf(former, sizeof(former), "%s", paths[from]);
+	snprintf(target, sizeof(target), "%s/d%u",
+		to == MOVED       ? directory
+		: to == MOVED + 1 ? at("b")
+				  : paths[to],
+		from);
+	if (rename(former, target) < 0)
+		return; /* into itself */
+	length = strlen(former);
+	for (size_t i = 0; i < MOVED; i++) {
+		char rest[128];
+
+		if (strncmp(paths[i], former, length) != 0 ||
+			(paths[i][length] && paths[i][length] != '/'))
+			continue;
+		snprintf(rest, sizeof(rest), "%s", paths[i] + length);
+		snprintf(paths[i], sizeof(paths[i]), "%.90s%.36s", target, rest);
+	}
+}
+
+/* A watch goes with its directory, or its end is told. */
+static void move_many(unsigned targets, int moves)
+{
+	char paths[MOVED][128], last[128];
+	struct workspace *w = NULL;
+	unsigned seed = (unsigned)clock_now_ns();
+	char name[8];
+
+	CHECK_RC(0,
+		local_workspace_new(open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC), NULL, &w));
+	CHECK_RC(0, workspace_watch(w, see_moved, NULL));
+	CHECK(watch(w, "") > 0);
+	for (size_t i = 0; i < MOVED; i++) {
+		snprintf(name, sizeof(name), "d%zu", i);
+		snprintf(paths[i], sizeof(paths[i]), "%s", at(name));
+		CHECK_RC(0, mkdir(paths[i], 0755));
+		pthread_mutex_lock(&seen_lock);
+		moved[i] = (struct moved){.id = id_of(w, name)};
+		pthread_mutex_unlock(&seen_lock);
+		CHECK(watch(w, name) > 0);
+	}
+	for (int i = 0; i < moves; i++)
+		move_at_random(paths, targets, &seed);
+	for (size_t i = 0; i < MOVED; i++) {
+		snprintf(last, sizeof(last), "%.100s/last", paths[i]);
+		CHECK_RC(0, mknod(last, S_IFREG | 0600, 0));
+	}
+	for (size_t i = 0; i < MOVED; i++) {
+		for (int wait = 0; wait < 3000 && !is_told_or_ended(&moved[i]); wait++)
+			usleep(10000);
+		CHECK(is_told_or_ended(&moved[i]));
+	}
+	workspace_free(w);
+	for (size_t i = 0; i < MOVED; i++) {
+		snprintf(last, sizeof(last), "%.100s/last", paths[i]);
+		CHECK_RC(0, unlink(last));
+	}
+	for (bool some = true; some;) {
+		some = false;
+		for (size_t i = 0; i < MOVED; i++)
+			some |= rmdir(paths[i]) == 0;
+	}
+}
+
+static void test_no_watch_is_lost_in_silence(void)
+{
+	move_many(MOVED + 1, 1000);
+	for (int i = 0; i < 10; i++)
+		move_many(MOVED + 2, i); /* nobody watches "b" */
+}
+
 /* In a user namespace of its own, whose bound is ours to set.  77: not possible here. */
 static int watch_too_many(void)
 {
@@ -482,9 +651,12 @@ static const struct test_case cases[] = {
 	TEST(test_the_end_of_a_watch_is_before_the_next_watch),
 	TEST(test_a_name_is_not_looked_for_in_another_directory),
 	TEST(test_a_watch_goes_with_its_directory_though_names_changed_before),
+	TEST(test_a_watch_goes_with_its_directory_through_several_moves),
+	TEST(test_a_watch_goes_with_a_directory_above_that_is_not_watched),
 	TEST(test_two_directories_at_a_path_are_watched_for_themselves),
 	TEST(test_the_watch_of_the_directory_that_was_meant_ends),
 	TEST(test_the_end_of_a_watch_is_reported_though_events_are_lost),
+	TEST(test_no_watch_is_lost_in_silence),
 };
 
 static void make_subdirectory(const char *name)
