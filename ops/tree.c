@@ -11,8 +11,7 @@
 #include "ops/support/hash_seed.h"
 
 enum {
-	SWEEP_BUCKETS = 64, /* with each fact, while there are too many ... */
-	CLEAN_BUCKETS = 2,  /* ... or not */
+	SWEEP_BUCKETS = 64, /* with each fact, while there are too many */
 	SETTLE_MS = 10000,  /* no fact is on its way for longer */
 	LINKS_MAX = 64,     /* with more, attributes are not backed: walking all names takes long */
 };
@@ -268,24 +267,23 @@ static bool is_unused_absence(const struct tree *t, struct slot *s)
 	return !s->of && !used;
 }
 
-static bool is_settled_absence(const struct tree *t, struct slot *s)
-{
-	return !s->of && !s->unknown && s->at <= t->settled_at;
-}
-
 /* Nothing is known of the object that an answer on its way may be older than. */
 static bool is_settled(const struct tree *t, const struct object *o)
 {
 	const struct directory_facts *d = o->directory;
+
+	return o->at <= t->settled_at &&
+	       (!d || (!d->on && d->watch_seen <= t->settled_at && d->listed_at <= t->settled_at &&
+			      d->evicted_at <= t->settled_at));
+}
+
+/* The names in it, too. */
+static bool are_settled(const struct tree *t, const struct directory_facts *d)
+{
 	size_t bucket;
 
-	if (o->at > t->settled_at)
-		return false;
 	if (!d)
 		return true;
-	if (d->on || d->watch_seen > t->settled_at || d->listed_at > t->settled_at ||
-		d->evicted_at > t->settled_at)
-		return false;
 	for (const struct slot *s = slot_first(d, &bucket); s; s = slot_next(d, s, &bucket))
 		if (s->at > t->settled_at || slot_is_needed(s))
 			return false;
@@ -312,19 +310,28 @@ static void sweep_object(struct tree *t, struct object *o)
 	tree_evict_object(t, o);
 }
 
-/* What nobody will ask for: names that are not there, as the listing says as well, and objects that
- * have no name.  A fact about them that was still on its way would make the tree ask. */
+/* Drops an object that has no name: nobody will ask for it.  Not sooner, as a fact about it that is
+ * still on its way would make the tree ask. */
 static void clean_object(struct tree *t, struct object *o)
 {
-	struct directory_facts *d = o->directory;
-
-	if (d && is_listed(t, d))
-		evict_slots(t, d, is_settled_absence);
-	if (o->slots || !is_settled(t, o) || !may_drop(t, o))
+	if (o->slots || !is_settled(t, o) || !may_drop(t, o) || !are_settled(t, o->directory))
 		return;
-	if (d)
-		evict_slots(t, d, NULL);
+	if (o->directory)
+		evict_slots(t, o->directory, NULL);
 	tree_evict_object(t, o);
+}
+
+/* The same of names that are not there, as the listing says as well; a few each time. */
+static void clean_names(struct tree *t, struct directory_facts *d)
+{
+	struct slot *next;
+
+	d->hand = (d->hand + 1) & d->slots.mask;
+	for (struct slot *s = d->slots.buckets[d->hand]; s && is_listed(t, d); s = next) {
+		next = s->next;
+		if (!s->of && !s->unknown && s->at <= t->settled_at)
+			tree_evict_slot(t, s);
+	}
 }
 
 static void sweep_bucket(
@@ -350,8 +357,7 @@ static void sweep(struct tree *t, uint64_t now_ms)
 		t->mark_at = t->highest;
 		t->mark_ms = now_ms;
 	}
-	for (int i = 0; i < CLEAN_BUCKETS; i++)
-		sweep_bucket(t, &t->clean_hand, clean_object);
+	sweep_bucket(t, &t->clean_hand, clean_object);
 	for (int i = 0; i < SWEEP_BUCKETS && t->objects.count + t->names > max; i++)
 		sweep_bucket(t, &t->sweep_hand, sweep_object);
 }
@@ -537,6 +543,8 @@ int tree_learn_name(struct tree *t, const struct tree_look *look, const struct o
 	}
 	if (s)
 		learn_slot(t, s, of, look);
+	if (t->options.facts_max)
+		clean_names(t, in->directory);
 	sweep(t, look->ms);
 	return 0;
 }

@@ -91,6 +91,7 @@ struct directory_facts {
 	uint64_t listed_at;  /* names without slot were absent at that look; 0: ask */
 	uint64_t listed_ms;
 	uint64_t evicted_at; /* highest position of the slots that were dropped */
+	size_t hand;         /* the bucket that was cleaned last */
 	bool on;
 };
 
