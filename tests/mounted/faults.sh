@@ -62,13 +62,19 @@ kill_far_sessions() {
 	done
 }
 
-# In each way once: until the file $tmp/over is there.
+# In each way once, and again when there is a connection: until the file $tmp/over is there.
 kill_connections() {
+	local before
+
 	while [ ! -e "$tmp/over" ]; do
+		before=$(reconnects)
 		sleep 0.3
 		pkill -KILL -P "$daemon_pid" || : # it may be connecting
 		sleep 0.5
 		kill_far_sessions
+		while [ ! -e "$tmp/over" ] && [ "$(reconnects)" = "$before" ]; do
+			sleep 0.1
+		done
 	done
 }
 
