@@ -35,7 +35,11 @@ make_tree() {
 }
 
 nothing_is_on_ttl() {
-	"$ISTHMUS" status "$mnt" --json | grep -A1 '"on_ttl"' | grep -q '"count":[[:space:]]*0'
+	local status
+
+	status=$("$ISTHMUS" status "$mnt" --json)
+	grep -A1 '"on_ttl"' <<<"$status" | grep -q '"count":[[:space:]]*0' ||
+		fail "on a time-to-live: $(grep -A12 '"on_ttl"' <<<"$status")"
 }
 
 test_where_nobody_has_listed() {
