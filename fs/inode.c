@@ -438,7 +438,8 @@ void inode_table_set_watched(
 	struct inode_table *t, struct inode *inode, bool watched, uint32_t losses)
 {
 	pthread_mutex_lock(&t->lock);
-	set_watched(t, inode, watched && inode->watch_losses == losses);
+	if (!watched || inode->watch_losses == losses)
+		set_watched(t, inode, watched);
 	pthread_mutex_unlock(&t->lock);
 }
 

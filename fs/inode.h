@@ -282,9 +282,9 @@ int inode_table_places(struct inode_table *table, struct inode *top, bool whole_
 	struct inode_place **ret_places, size_t *ret_count);
 void inode_table_places_free(struct inode_table *table, struct inode_place *places, size_t count);
 
-/* A directory begins to be watched by a call that told `watched`, unless that ended since the
- * number of losses, which was taken before the call, was what it was.  wants_watch(): it is to be
- * asked for, as it was neither granted nor denied lately. */
+/* A directory begins to be watched by a call that told `watched`; if that ended since the number of
+ * losses, which was taken before the call, was what it was, nobody has asked.  wants_watch(): it is
+ * to be asked for, as it was neither granted nor denied lately. */
 bool inode_table_wants_watch(struct inode_table *table, struct inode *inode, uint32_t *ret_losses);
 uint32_t inode_table_watch_losses(struct inode_table *table, struct inode *inode);
 void inode_table_set_watched(

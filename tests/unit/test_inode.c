@@ -249,6 +249,10 @@ static void test_a_watch_that_was_denied_is_not_wanted_again_at_once(void)
 	inode_table_watch_lost(table, a, false);
 	CHECK(inode_table_wants_watch(table, a, &losses));
 	CHECK_RC(0, inode_table_on_ttl(table, NULL, 0, &count));
+	inode_table_watch_lost(table, a, false);
+	inode_table_set_watched(table, a, true, losses); /* what was granted before that */
+	CHECK(inode_table_wants_watch(table, a, &losses));
+	CHECK_RC(0, inode_table_on_ttl(table, NULL, 0, &count));
 	inode_table_set_watched(table, a, true, losses);
 	CHECK(!inode_table_wants_watch(table, a, &losses));
 	inode_table_free(table);
