@@ -366,12 +366,17 @@ static void watch_answered(struct call *call)
 	call_free(call);
 }
 
-/* By the manager's thread, which must not wait: nobody else sees that the link is lost again. */
-static void ask_for_feed_again(struct remote *remote)
+void remote_feed_again(struct remote *remote)
 {
 	struct op_context ctx;
 	struct query q;
+	bool watching;
 
+	pthread_mutex_lock(&remote->lock);
+	watching = remote->sink;
+	pthread_mutex_unlock(&remote->lock);
+	if (!watching)
+		return;
 	op_context_init(&ctx);
 	query_begin(&q, &ctx, remote, REQUEST_WATCH, 0);
 	query_gives_back(&q);
@@ -395,15 +400,10 @@ static int ask_for_feed(struct remote *remote)
 
 void remote_feed_lost(struct remote *remote)
 {
-	bool watching;
-
 	pthread_mutex_lock(&remote->lock);
-	watching = remote->sink;
-	if (watching)
+	if (remote->sink)
 		lose_watches(remote, remote_base(remote));
 	pthread_mutex_unlock(&remote->lock);
-	if (watching)
-		ask_for_feed_again(remote);
 }
 
 int remote_feed_start(struct remote *remote, change_sink sink, void *user)

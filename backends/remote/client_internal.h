@@ -345,7 +345,12 @@ int remote_feed_start(struct remote *remote, change_sink sink, void *user);
 int remote_watch(struct workspace *w, change_sink sink, void *user);
 void remote_unwatch(struct workspace *w, const struct object_ref *directory);
 int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size);
-void remote_feed_lost(struct remote *remote); /* a new session */
+
+/* A new session: what was watched in those before is not any more; and asks for its feed, by the
+ * manager's thread, which must not wait: nobody else sees that the link is lost again. */
+void remote_feed_lost(struct remote *remote);
+void remote_feed_again(struct remote *remote);
+
 void remote_feed_stop(struct remote *remote);
 /* `since` 0: it could not be watched. */
 void remote_note_watched(

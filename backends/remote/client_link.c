@@ -198,12 +198,14 @@ static int take_welcome(
 	remote->heartbeat = (struct heartbeat){0};
 	pthread_mutex_unlock(&remote->lock);
 	stream->in_fd = stream->out_fd = -1;
+	if (renewed) /* before anything of the new session comes */
+		remote_feed_lost(remote);
 	r = lane_attach(remote->lane, in_fd, out_fd, welcome->received);
 	if (r < 0)
 		return r;
 	remote->bad_since_ms = 0;
 	if (renewed)
-		remote_feed_lost(remote);
+		remote_feed_again(remote);
 	return 0;
 }
 

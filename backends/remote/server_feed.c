@@ -133,10 +133,17 @@ static void feed(void *user, const struct change *change)
 	pthread_mutex_unlock(&server->feed_lock);
 }
 
+int server_begin_feed(struct server *server)
+{
+	int r = workspace_watch(server->workspace, feed, server);
+
+	return r == -EBUSY ? 0 : r; /* it has begun */
+}
+
 int64_t handle_watch(struct job *job, struct wire_writer *out)
 {
 	int r = wire_reader_finish(&job->in);
 
 	(void)out;
-	return r < 0 ? r : workspace_watch(job->server->workspace, feed, job->server);
+	return r < 0 ? r : server_begin_feed(job->server);
 }

@@ -183,6 +183,9 @@ int64_t handle_removexattr(struct job *job, struct wire_writer *out);
 int64_t handle_statfs(struct job *job, struct wire_writer *out);
 int64_t handle_watch(struct job *job, struct wire_writer *out);
 
+/* What watches may be quicker than the request that asks for the feed. */
+int server_begin_feed(struct server *server);
+
 int64_t handle_open(struct job *job, struct wire_writer *out);
 int64_t handle_create(struct job *job, struct wire_writer *out);
 int64_t handle_create_unnamed(struct job *job, struct wire_writer *out);

@@ -147,6 +147,8 @@ int64_t handle_readdir(struct job *job, struct wire_writer *out)
 		r = wire_reader_finish(&job->in);
 	if (r < 0)
 		return r;
+	if (watch)
+		server_begin_feed(job->server);
 	start_chunk(&listing);
 	r = workspace_readdir(
 		&job->ctx, job->server->workspace, &object.ref, watch, put_entry, &listing, &since);
@@ -177,6 +179,8 @@ int64_t handle_scan(struct job *job, struct wire_writer *out)
 	if (request.content_max_bytes > INLINE_MAX_BYTES)
 		request.content_max_bytes = INLINE_MAX_BYTES;
 	job->is_guess = request.flags & SCAN_GUESS;
+	if (request.flags & SCAN_WATCH)
+		server_begin_feed(job->server);
 	start_chunk(&listing);
 	r = workspace_scan(
 		&job->ctx, job->server->workspace, &object.ref, &request, put_entry, &listing);

@@ -693,6 +693,20 @@ def test_changes():
     same(other_since, client.call(p.READDIR, p.target(b"watched") + p.number(1)).body.number())
 
 
+def test_what_watches_may_be_quicker_than_the_request_for_the_feed():
+    other = p.Client([helper], root)
+    os.mkdir(at(b"early"))
+    same(True, other.call(p.READDIR, p.target(b"early") + p.number(1)).body.number() > 0)
+    other.call(p.WATCH)
+    write_file(b"early/new")
+    path = None
+    while path != b"early/new":
+        r = p.Reader(other.next_of(p.CHANGE).payload)
+        r.number()
+        path = r.path()
+    other.close()
+
+
 def test_ping():
     client.lane.send(p.PING, 4711)
     same((p.PONG, 4711), client.next_of(p.PONG)[:2])

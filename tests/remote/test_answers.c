@@ -740,7 +740,8 @@ static void test_a_new_session_ends_the_watches_of_those_before(void)
 	CHECK_STRING("former", told.paths[1]);
 	CHECK(object_id_equal(&former, &told.changes[1].directory));
 	CHECK_RC(1, remote_watched_count(far.remote));
-	while (has_calls(far.remote)) /* for the feed again */
+	remote_feed_again(far.remote);
+	while (has_calls(far.remote))
 		usleep(1000);
 	far_end_stop(&far);
 }
@@ -763,6 +764,7 @@ static void *begin_feed_anew(void *argument)
 	struct far_end *far = argument;
 
 	remote_feed_lost(far->remote);
+	remote_feed_again(far->remote);
 	far->stop = true;
 	return NULL;
 }
