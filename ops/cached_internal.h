@@ -357,6 +357,10 @@ int cached_resolve(struct cached *c, struct op_context *ctx, const char *path,
 int cached_load_listing(struct cached *c, struct op_context *ctx, const char *path, bool anew,
 	struct found *ret_found);
 
+/* Loads the directory at a path, which is `id` as far as is known (inode 0: unknown). */
+int cached_load(struct cached *c, struct op_context *ctx, const char *path,
+	const struct object_id *id, bool listing);
+
 /* The same, as somebody will look names up in it.  One that was made here a moment ago is known
  * without that, though not watched yet. */
 int cached_load_names(

@@ -443,7 +443,7 @@ static void note_loaded(struct cached *c, const struct object_id *id, bool listi
 }
 
 /* `id`: of what is known to be there, or inode 0. */
-static int load(struct cached *c, struct op_context *ctx, const char *path,
+int cached_load(struct cached *c, struct op_context *ctx, const char *path,
 	const struct object_id *id, bool listing)
 {
 	struct scan_request request = {.flags = SCAN_WATCH | SCAN_CONTENT,
@@ -548,7 +548,7 @@ static int load_around(struct cached *c, struct op_context *ctx, const char *pat
 	if (*loaded || is_complete(c, directory))
 		return -EAGAIN;
 	*loaded = true;
-	r = load(c, ctx, parent, directory, false);
+	r = cached_load(c, ctx, parent, directory, false);
 	/* What the place refuses to list, it may tell nevertheless. */
 	return r == -EINTR || r == -ENOTCONN || r == -EIO ? r : 0;
 }
@@ -643,7 +643,7 @@ int cached_load_listing(struct cached *c, struct op_context *ctx, const char *pa
 		if (r < 0)
 			return r;
 	}
-	r = load(c, ctx, path, &ret_found->id, true);
+	r = cached_load(c, ctx, path, &ret_found->id, true);
 	return r < 0 ? r : resolve_directory(c, ctx, path, ret_found);
 }
 
@@ -671,7 +671,7 @@ int cached_load_names(
 		if (is_coming(c, path, since_ms)) {
 			r = wait_for(c, ctx, path);
 		} else {
-			r = load(c, ctx, path, &ret_found->id, false);
+			r = cached_load(c, ctx, path, &ret_found->id, false);
 			loaded = true;
 		}
 		if (r < 0)

@@ -268,7 +268,11 @@ int cached_watch_directory(struct op_context *ctx, struct workspace *w,
 			 tree_get_listing(c->tree, &found.id, cached_now_ms()) != TREE_ASK)
 			r = -EAGAIN; /* it was made here just now */
 	} else if (r == -EAGAIN) {
-		r = 0; /* nothing is kept of what it is in, nor of this one then */
+		/* What leads to it is not known, since a loss perhaps; it itself can be. */
+		r = cached_load(c, ctx, directory->path, &directory->id, false);
+		is_watched = r == 0 && tree_watched_since(c->tree, &directory->id);
+		if (is_watched)
+			note_heard(c, &directory->id);
 	}
 	cached_leave(c);
 	if (r < 0)

@@ -177,6 +177,23 @@ static void test_what_is_doubtful_is_asked_for_when_it_is_to_be_watched(void)
 	teardown();
 }
 
+/* The kernel knows "d/s" all the same. */
+static void test_what_is_in_unknown_directories_can_be_watched(void)
+{
+	struct object_ref object = {.path = "d/s"};
+	bool watched = false;
+
+	setup();
+	place_make("d/s", S_IFDIR | 0755);
+	place_tell("d/s");
+	CHECK_RC(0, look("d/s"));
+	object.id = seen.id;
+	place_lose();
+	CHECK_RC(0, workspace_watch_directory(&context, w, &object, &watched));
+	CHECK(watched);
+	teardown();
+}
+
 static void test_an_event_that_is_quicker_than_our_answer_counts(void)
 {
 	setup();
@@ -799,6 +816,7 @@ TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_an_event_from_after_an_own_change_is_believed_at_once),
 	TEST(test_what_an_own_change_left_counts_against_an_event_from_before_that_look),
 	TEST(test_what_is_doubtful_is_asked_for_when_it_is_to_be_watched),
+	TEST(test_what_is_in_unknown_directories_can_be_watched),
 	TEST(test_an_event_that_is_quicker_than_our_answer_counts),
 	TEST(test_an_answer_from_before_an_own_change_is_not_believed),
 	TEST(test_an_answer_from_before_a_flush_is_not_believed),
