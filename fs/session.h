@@ -211,6 +211,10 @@ fuse_ino_t session_ino(struct session *s, const struct inode *inode);
 void session_stat(struct session *s, const struct inode *inode, const struct attributes *attributes,
 	struct stat *ret_stat);
 
+/* The position of what a call of the request has told of a name; 0 if it may have looked into
+ * another directory than the kernel means. */
+uint64_t request_position(const struct request *r);
+
 /* The kernel is told that (parent, name) was this object at position `at`. */
 int session_enter(struct session *s, struct inode *parent, const char *name,
 	const struct attributes *attributes, uint64_t at, struct fuse_entry_param *ret_entry,

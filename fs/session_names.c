@@ -37,8 +37,8 @@ static void reply_entry(struct request *r, struct inode *parent, const char *nam
 	struct inode *inode;
 
 	if (result == 0)
-		result = session_enter(r->session, parent, name, attributes, r->op.served.position,
-			&entry, &inode);
+		result = session_enter(
+			r->session, parent, name, attributes, request_position(r), &entry, &inode);
 	if (result < 0) {
 		request_finish(r, result);
 		return;
@@ -80,7 +80,7 @@ static int open_found(struct request *r, struct found *found)
 	*handle = (struct open_handle){.flags = O_RDONLY, .is_spare = true};
 	result = workspace_open_file(&r->op, r->mount->workspace, &object, O_RDONLY | O_NOATIME,
 		&handle->file, &found->attributes);
-	found->at = r->op.served.position;
+	found->at = request_position(r);
 	if (result == 0 && is_in_another(r)) {
 		workspace_close(&r->op, handle->file);
 		result = -ESTALE;
@@ -115,7 +115,7 @@ static int find(struct request *r, struct found *found)
 	do {
 		result =
 			workspace_getattr(&r->op, r->mount->workspace, &object, &found->attributes);
-		found->at = r->op.served.position;
+		found->at = request_position(r);
 		if (result < 0 || !attempts)
 			break;
 		held = hold(r, found);
@@ -405,7 +405,7 @@ static void remove_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *nam
 	} while (request_retry_entry(&r, result, parent, NULL));
 	inode_table_unref(r.mount->inodes, known);
 	if (result == 0)
-		inode_table_removed(r.mount->inodes, parent, name, r.op.served.position);
+		inode_table_removed(r.mount->inodes, parent, name, request_position(&r));
 	request_finish(&r, result);
 }
 
@@ -482,7 +482,7 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 		moved ? &moved->id : &unknown);
 	if (result == 0)
 		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name, moved,
-			flags & RENAME_SWAP, r->op.served.position);
+			flags & RENAME_SWAP, request_position(r));
 	keep_spare(r, result == 0 ? target : NULL, spare);
 	rename_end(r->session, result == 0);
 	inode_table_unref(r->mount->inodes, target);

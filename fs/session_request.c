@@ -532,6 +532,11 @@ static void describe(struct session *s, const struct inode *parent, const struct
 	session_stat(s, inode, a, &ret_entry->attr);
 }
 
+uint64_t request_position(const struct request *r)
+{
+	return r->is_astray ? 0 : r->op.served.position;
+}
+
 int session_enter(struct session *s, struct inode *parent, const char *name,
 	const struct attributes *a, uint64_t at, struct fuse_entry_param *ret_entry,
 	struct inode **ret_inode)

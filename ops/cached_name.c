@@ -9,11 +9,13 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
 
-/* An answer from what is known, without the lock held afterwards. */
+/* An answer from what is known, without the lock held afterwards.  It may have been known before
+ * what had to be loaded for it was looked at. */
 static int answer(struct cached *c, struct op_context *ctx, int r)
 {
 	c->statistics.hits++;
 	ctx->served.from_cache = ctx->served.round_trips == 0;
+	ctx->served.position = 0;
 	cached_leave(c);
 	return r;
 }

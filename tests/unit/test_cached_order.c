@@ -421,6 +421,21 @@ static void test_what_is_learnt_after_a_loss_is_known(void)
 	teardown();
 }
 
+/* Else an event of before what was loaded would be taken for older. */
+static void test_what_was_known_has_not_the_position_of_what_is_loaded(void)
+{
+	unsigned count = 0;
+	uint64_t since;
+
+	setup();
+	place_lose();
+	CHECK_RC(0, workspace_readdir(
+			    &context, w, &OBJECT_AT("d"), true, ignore_entry, &count, &since));
+	CHECK(count > 0 && since > 0);
+	CHECK(context.served.position == 0);
+	teardown();
+}
+
 /* The kernel forgot the directory, and has it listed again while a file in it is being written. */
 static void test_what_is_in_a_directory_that_is_listed_again_is_told(void)
 {
@@ -829,6 +844,7 @@ TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_a_look_from_before_a_write_is_not_believed_after_it),
 	TEST(test_what_is_in_a_directory_that_is_listed_again_is_told),
 	TEST(test_what_is_learnt_after_a_loss_is_known),
+	TEST(test_what_was_known_has_not_the_position_of_what_is_loaded),
 	TEST(test_what_a_new_name_left_of_its_directory_is_known),
 	TEST(test_what_an_own_change_left_of_a_directory_says_nothing_of_its_name),
 	TEST(test_what_a_flush_left_says_nothing_of_the_name),
