@@ -345,8 +345,7 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 void inode_table_state(struct inode_table *t, struct inode *inode, struct inode_state *ret_state)
 {
 	pthread_mutex_lock(&t->lock);
-	*ret_state = (struct inode_state){
-		.version = inode->version, .writers = inode->writers, .has_name = inode->names};
+	*ret_state = (struct inode_state){.version = inode->version, .writers = inode->writers};
 	pthread_mutex_unlock(&t->lock);
 }
 

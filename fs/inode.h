@@ -167,7 +167,6 @@ struct inode_note {
 struct inode_state {
 	struct inode_version version;
 	uint32_t writers;
-	bool has_name;
 };
 
 void inode_table_state(
