@@ -339,25 +339,24 @@ PROMISE(appends_from_many_threads_lose_no_line)
 /* ---- A replace by rename that races with opens ------------------------------------------ */
 
 struct replacer {
-	struct fixture *f;
+	struct fixture own; /* the other thread's: a context is in use by one call at a time */
 	atomic_bool stop;
 };
 
 static void *keep_replacing(void *user)
 {
 	struct replacer *me = user;
-	struct fixture own = *me->f;
 
 	while (!me->stop) {
-		put(&own, "new", "whole");
-		workspace_rename(&own.ctx, own.w, "new", "f", 0, NULL);
+		put(&me->own, "new", "whole");
+		workspace_rename(&me->own.ctx, me->own.w, "new", "f", 0, NULL);
 	}
 	return NULL;
 }
 
 PROMISE(opens_race_with_replaces_without_a_failure_but_stale)
 {
-	struct replacer replacer = {.f = f};
+	struct replacer replacer;
 	struct object_ref object = {.path = "f"};
 	struct open_file *file;
 	struct attributes a;
@@ -365,6 +364,7 @@ PROMISE(opens_race_with_replaces_without_a_failure_but_stale)
 	int r = 0;
 
 	CHECK_RC(0, put(f, "f", "whole"));
+	replacer = (struct replacer){.own = *f};
 	pthread_create(&thread, NULL, keep_replacing, &replacer);
 	for (int i = 0; i < 200 && r == 0; i++) {
 		object.id = (struct object_id){0};
