@@ -25,9 +25,10 @@ struct dropper {
 
 bool dropper_is_being_written(const struct inode *inode)
 {
-	uint16_t ago_ms = (uint16_t)((uint16_t)clock_now_ms() - inode->written_ms);
+	const struct inode_file *file = inode->file;
 
-	return inode->mappers && ago_ms < WRITTEN_MS;
+	return file && file->mappers &&
+	       (uint16_t)((uint16_t)clock_now_ms() - file->written_ms) < WRITTEN_MS;
 }
 
 /* With the lock held: something is due then. */

@@ -57,6 +57,20 @@ struct inode *inode_make(struct inode_table *t, const struct attributes *attribu
 	return inode;
 }
 
+struct inode_file *inode_make_file(struct inode_table *t, struct inode *inode)
+{
+	struct inode_file *file = inode->file;
+
+	if (file)
+		return file;
+	file = calloc(1, sizeof(*file));
+	if (!file)
+		return NULL;
+	inode->file = file;
+	t->bytes += sizeof(*file) + MALLOC_OVERHEAD_BYTES;
+	return file;
+}
+
 static void remember_forgotten(struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
 	struct path_string path;
@@ -78,14 +92,28 @@ static void remember_forgotten(struct inode_table *t, struct inode *inode, struc
 		path_string_done(&path);
 }
 
-static void forget_hash(struct inode_table *t, struct inode *inode)
+static void forget_hash(struct inode_table *t, struct inode_file *file)
 {
-	if (!inode->has_hash)
+	if (!file->written)
 		return;
-	t->bytes -= sizeof(*inode->written) + MALLOC_OVERHEAD_BYTES;
-	free(inode->written);
-	inode->written = NULL;
-	inode->has_hash = false;
+	t->bytes -= sizeof(*file->written) + MALLOC_OVERHEAD_BYTES;
+	free(file->written);
+	file->written = NULL;
+}
+
+/* Only spare handles outlive the references to the inode. */
+static void free_file(struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	struct inode_file *file = inode->file;
+
+	if (!file)
+		return;
+	while (file->handles)
+		handle_take_spare(t, inode, list);
+	forget_hash(t, file);
+	free(file->target);
+	free(file);
+	t->bytes -= sizeof(*file) + MALLOC_OVERHEAD_BYTES;
 }
 
 /* Returns what may be unused now, too: recursion would need stack for the whole depth of a tree. */
@@ -94,8 +122,7 @@ static struct inode *free_unused(
 {
 	struct inode *parent = NULL;
 
-	while (inode->handles)
-		handle_take_spare(t, inode, list);
+	free_file(t, inode, list);
 	remember_forgotten(t, inode, list);
 	t->on_ttl -= inode->on_ttl;
 	inode->references++; /* names may lead back here */
@@ -108,8 +135,6 @@ static struct inode *free_unused(
 	hash_table_remove(&t->inodes, inode, inode_entry_hash, inode_entry_link);
 	t->bytes -= sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
 	inode_forget_missing(t, inode);
-	forget_hash(t, inode);
-	free(inode->target);
 	free(inode);
 	if (parent)
 		parent->references--;
@@ -199,7 +224,7 @@ void inode_table_free(struct inode_table *t)
 			t->inodes.buckets[i] = inode->hash_next;
 			free(inode->lost);
 			missing_free(inode->missing);
-			free(inode->target); /* or `written` */
+			free_file(t, inode, NULL);
 			free(inode);
 		}
 	free(t->names.buckets);
@@ -272,22 +297,27 @@ void inode_table_forget(struct inode_table *t, struct inode *inode, uint64_t cou
 
 void inode_table_keep_target(struct inode_table *t, struct inode *inode, char *target)
 {
-	char *former;
+	struct inode_file *file;
+	char *former = target;
 
 	pthread_mutex_lock(&t->lock);
-	forget_hash(t, inode);
-	former = inode->target;
-	inode->target = target;
+	file = inode_make_file(t, inode);
+	if (file) {
+		former = file->target;
+		file->target = target;
+	}
 	pthread_mutex_unlock(&t->lock);
 	free(former);
 }
 
 char *inode_table_target(struct inode_table *t, struct inode *inode)
 {
+	const struct inode_file *file;
 	char *target;
 
 	pthread_mutex_lock(&t->lock);
-	target = inode->target ? strdup(inode->target) : NULL;
+	file = inode->file;
+	target = file && file->target ? strdup(file->target) : NULL;
 	pthread_mutex_unlock(&t->lock);
 	return target;
 }
@@ -327,25 +357,30 @@ static enum belief belief_in(const struct inode_table *t, const struct inode *in
 void inode_note(struct inode_table *t, struct inode *inode, const struct attributes *a,
 	struct inode_note *ret_note)
 {
+	struct inode_file *file = inode->file;
 	struct inode_version version;
 
 	inode_version_of(a, &version);
 	ret_note->data_changed = version.size_bytes != inode->version.size_bytes ||
 				 version.mtime_ns != inode->version.mtime_ns;
-	if (inode->version.mode && version.ctime_ns != inode->version.ctime_ns)
-		inode->rewritten = true; /* the mtime may have been set back */
+	if (file && version.ctime_ns != inode->version.ctime_ns)
+		file->rewritten = true; /* the mtime may have been set back */
 	ret_note->has_shrunk = version.size_bytes < inode->version.size_bytes;
 	ret_note->former = NULL;
 	ret_note->is_old = false;
-	ret_note->only_handle = !inode->handles || !inode->handles->next;
+	ret_note->only_handle = !file || !file->handles || !file->handles->next;
 	inode->version = version;
 	ret_note->belief = belief_in(t, inode, a->nlink);
 }
 
 void inode_table_state(struct inode_table *t, struct inode *inode, struct inode_state *ret_state)
 {
+	const struct inode_file *file;
+
 	pthread_mutex_lock(&t->lock);
-	*ret_state = (struct inode_state){.version = inode->version, .writers = inode->writers};
+	file = inode->file;
+	*ret_state = (struct inode_state){
+		.version = inode->version, .writers = file ? file->writers : 0};
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -359,6 +394,24 @@ void inode_table_note(struct inode_table *t, struct inode *inode, const struct a
 
 /* ---- Hashes ------------------------------------------------------------------------ */
 
+/* With the lock held. */
+static const struct known_hash *known_hash_of(const struct inode *inode)
+{
+	const struct inode_file *file = inode->file;
+
+	return file ? file->written : NULL;
+}
+
+bool inode_table_has_hash(struct inode_table *t, const struct inode *inode)
+{
+	bool has_hash;
+
+	pthread_mutex_lock(&t->lock);
+	has_hash = known_hash_of(inode);
+	pthread_mutex_unlock(&t->lock);
+	return has_hash;
+}
+
 bool inode_table_hash(struct inode_table *t, struct inode *inode, const struct attributes *a,
 	uint8_t ret_digest[CONTENT_HASH_BYTES])
 {
@@ -368,7 +421,7 @@ bool inode_table_hash(struct inode_table *t, struct inode *inode, const struct a
 
 	inode_version_of(a, &version);
 	pthread_mutex_lock(&t->lock);
-	known = inode->has_hash ? inode->written : NULL;
+	known = known_hash_of(inode);
 	is_same = known && known->version.size_bytes == version.size_bytes &&
 		  known->version.mtime_ns == version.mtime_ns &&
 		  known->version.ctime_ns == version.ctime_ns;
@@ -382,18 +435,19 @@ bool inode_table_keep_hash(struct inode_table *t, struct inode *inode, const str
 	const uint8_t *digest)
 {
 	struct known_hash *known = NULL;
+	struct inode_file *file;
 	bool is_alone;
 
 	pthread_mutex_lock(&t->lock);
-	forget_hash(t, inode);
-	is_alone = !inode->is_mixed;
+	file = inode->file;
+	forget_hash(t, file);
+	is_alone = !file->is_mixed;
 	if (is_alone && a)
 		known = malloc(sizeof(*known));
 	if (known) {
 		inode_version_of(a, &known->version);
 		memcpy(known->digest, digest, CONTENT_HASH_BYTES);
-		inode->written = known;
-		inode->has_hash = true;
+		file->written = known;
 		t->bytes += sizeof(*known) + MALLOC_OVERHEAD_BYTES;
 	}
 	pthread_mutex_unlock(&t->lock);

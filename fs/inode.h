@@ -62,46 +62,53 @@ struct known_hash {
 	uint8_t digest[CONTENT_HASH_BYTES];
 };
 
+/* What is known of a file that is or was open.  It goes with its inode, so that who has the one may
+ * read the other. */
+struct inode_file {
+	/* The table's lock: */
+	struct open_handle *handles;
+	struct known_hash *written; /* the content, if it was written here last; or NULL */
+	char *target;               /* of a link, which is never open: keep_target(); or NULL */
+	uint32_t writers;           /* handles open for writing */
+	bool is_mixed; /* more than one handle may have written since none was open for it */
+
+	/* struct session's backing_lock: */
+	uint32_t backing_users; /* handles with the id ... */
+	uint32_t cached_users;  /* ... and without */
+	int32_t backing_id;
+
+	/* Read without a lock: */
+	atomic_uint asides_done;            /* session_files.c; changed under ... */
+	struct write_aside *_Atomic asides; /* ... struct session's asides_lock */
+	atomic_uint mappers;                /* handles that a shared map can be written through */
+	_Atomic uint16_t written_ms;        /* through this mount, last: it wraps around */
+	atomic_bool content_told; /* the kernel was given all of it; session's store_lock */
+	atomic_bool rewritten;    /* perhaps: ctime has moved since it was last opened */
+	atomic_bool was_locked;   /* by fcntl(2), at some time */
+};
+
 struct inode {
 	struct inode *hash_next;
 	struct object_id id;
-	struct inode_name *names;    /* the latest first; NULL: unlinked, or the root */
-	struct inode_name *lost;     /* without names, known to the kernel: the last one it had */
-	struct open_handle *handles; /* of regular files */
-	union {
-		struct known_hash *written; /* a file: with has_hash */
-		char *target; /* of a link that was stale when it was looked for; or NULL */
-	};
-	uint64_t lookups;       /* by the kernel */
-	uint32_t references;    /* names that have it as parent, handles, requests */
-	uint32_t writers;       /* handles open for writing */
-	atomic_uint mappers;    /* handles that a shared map can be written through */
-	uint32_t backing_users; /* handles with the id below (struct session's lock) */
-	uint32_t cached_users;  /* handles without */
-	int32_t backing_id;
-	struct inode_version version; /* as last told to the kernel; mode 0: none */
-	atomic_bool content_told;     /* the kernel was given the whole file */
-	atomic_bool rewritten;        /* perhaps: ctime has moved since it was last opened */
-	atomic_bool was_locked;       /* by fcntl(2), at some time */
-	atomic_bool watched;          /* a directory whose changes are reported ... */
-	uint32_t watch_losses;        /* ... and how often that ended; the table's lock */
-	uint32_t denied_ms;           /* when watching it was last asked for in vain */
-	atomic_uint pages_turn;       /* raised before its pages are dropped, or may be written */
-	atomic_uint changes;          /* a directory: names in it went, or changed unseen */
-	atomic_uint asides_done;
-	struct write_aside *_Atomic asides; /* session_files.c; struct session's lock */
-	struct missing *missing;            /* names that are not in it; the latest first */
+	struct inode_name *names; /* the latest first; NULL: unlinked, or the root */
+	struct inode_name *lost;  /* without names, known to the kernel: the last one it had */
+	struct inode_file *_Atomic file; /* from its first open handle on; before: NULL */
+	uint64_t lookups;                /* by the kernel */
+	uint32_t references;             /* names that have it as parent, handles, requests */
+	struct inode_version version;    /* as last told to the kernel; mode 0: none */
+	atomic_bool watched;             /* a directory whose changes are reported ... */
+	uint32_t watch_losses;           /* ... and how often that ended; the table's lock */
+	uint32_t denied_ms;              /* when watching it was last asked for in vain */
+	atomic_uint changes;             /* a directory: names in it went, or changed unseen */
+	struct missing *missing;         /* names that are not in it; the latest first */
 	uint64_t lost_ns; /* CLOCK_MONOTONIC: when the last name went; or LOST_UNTOLD */
 	const struct inode *kernels_parent; /* a directory: where the kernel has it; never used but
 					     * compared */
-	_Atomic uint16_t written_ms;        /* through this mount, last: it wraps around */
 	atomic_bool on_ttl;                 /* watching it was denied; the table's lock */
-	bool is_former;       /* a directory that was found elsewhere: another has its id now */
-	bool is_stale;        /* of no use but to be looked for again: it never has a name */
-	bool is_mixed;        /* more than one handle may have written since none was open for it */
-	atomic_bool has_hash; /* of what was written through this mount last */
-	bool is_root : 1;     /* these are as they were made */
-	bool is_virtual : 1;  /* below .isthmus (fs/virtual.h); in no table */
+	bool is_former;      /* a directory that was found elsewhere: another has its id now */
+	bool is_stale;       /* of no use but to be looked for again: it never has a name */
+	bool is_root : 1;    /* these are as they were made */
+	bool is_virtual : 1; /* below .isthmus (fs/virtual.h); in no table */
 	bool is_directory : 1;
 	bool is_renumbered : 1;
 };
@@ -199,7 +206,8 @@ void inode_table_note(struct inode_table *table, struct inode *inode,
 	const struct attributes *attributes, struct inode_note *ret_note);
 
 /* The hash of the content that the object has in this version, if the last change through this
- * mount made it.  False: not known. */
+ * mount made it.  False: not known.  has_hash(): that of some version is. */
+bool inode_table_has_hash(struct inode_table *table, const struct inode *inode);
 bool inode_table_hash(struct inode_table *table, struct inode *inode,
 	const struct attributes *attributes, uint8_t ret_digest[CONTENT_HASH_BYTES]);
 
@@ -314,10 +322,10 @@ uint64_t inode_table_on_ttl(struct inode_table *table, char **paths, size_t max,
 /* Handles.  A spare one serves whoever is about to open a file that another has just replaced; it
  * is closed with the inode, or when nobody has used it for SPARE_NS.  Adding any other takes a
  * reference on the inode; handle_any() takes one on the handle (NULL: none is open, or only a spare
- * one without `spare`).  The last handle_put() closes the file and frees the handle.  Adding a
- * second spare one fails (false); the caller keeps it.  is_kept(): the object has one, and the
- * caller is going to use it. */
-bool inode_table_handle_add(struct inode_table *table, struct open_handle *handle);
+ * one without `spare`).  The last handle_put() closes the file and frees the handle.  -EEXIST: it
+ * has a spare one; -ENOMEM: the caller keeps the handle.  is_kept(): the object has a spare one,
+ * and the caller is going to use it. */
+int inode_table_handle_add(struct inode_table *table, struct open_handle *handle);
 bool inode_table_is_kept(struct inode_table *table, const struct object_id *id);
 struct open_handle *inode_table_handle_any(
 	struct inode_table *table, struct inode *inode, bool spare);

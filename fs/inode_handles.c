@@ -2,6 +2,7 @@
 #include "fs/inode_internal.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <xxhash.h>
@@ -47,8 +48,8 @@ static void release_number(struct inode_table *t, struct open_handle *handle)
 	if (!handle->holds_number)
 		return;
 	hash_table_remove(&t->numbers, handle, number_entry_hash, number_entry_link);
-	if (handle->inode->handles)
-		hold_number(t, handle->inode->handles);
+	if (handle->inode->file->handles)
+		hold_number(t, handle->inode->file->handles);
 }
 
 bool handle_has_number(const struct inode_table *t, const struct object_id *id)
@@ -113,10 +114,9 @@ static void take_spare(struct inode_table *t, struct open_handle *handle, struct
 	*list = entry;
 }
 
-/* Only spare handles outlive the references to their inode. */
 void handle_take_spare(struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
-	struct open_handle *handle = inode->handles;
+	struct open_handle *handle = inode->file->handles;
 
 	assert(handle->is_spare && handle->references == 1);
 	take_spare(t, handle, list);
@@ -151,45 +151,56 @@ static bool is_mapper(const struct open_handle *handle)
 	return (handle->flags & O_ACCMODE) == O_RDWR;
 }
 
+static struct open_handle *first_handle(const struct inode *inode)
+{
+	const struct inode_file *file = inode->file;
+
+	return file ? file->handles : NULL;
+}
+
 static struct open_handle *spare_of(const struct inode *inode)
 {
-	struct open_handle *handle = inode->handles;
+	struct open_handle *handle = first_handle(inode);
 
 	while (handle && !handle->is_spare)
 		handle = handle->next;
 	return handle;
 }
 
-static bool has_spare_alone(const struct inode *inode)
+/* With the lock held. */
+static void join_file(struct inode_table *t, struct inode_file *file, struct open_handle *handle)
 {
-	return inode->handles && inode->handles->is_spare && !inode->handles->next;
-}
-
-bool inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
-{
-	struct inode *inode = handle->inode;
-
-	pthread_mutex_lock(&t->lock);
-	if (handle->is_spare && spare_of(inode)) {
-		pthread_mutex_unlock(&t->lock);
-		return false;
-	}
-	if (!inode->handles)
+	if (!file->handles)
 		hold_number(t, handle);
 	handle->references = 1;
-	handle->next = inode->handles;
-	handle->link = &inode->handles;
+	handle->next = file->handles;
+	handle->link = &file->handles;
 	if (handle->next)
 		handle->next->link = &handle->next;
-	inode->handles = handle;
+	file->handles = handle;
 	if (handle->is_spare)
 		join_spares(t, handle);
-	inode->references += !handle->is_spare;
+	handle->inode->references += !handle->is_spare;
 	if (is_writer(handle))
-		inode->is_mixed = ++inode->writers > 1;
-	inode->mappers += is_mapper(handle);
+		file->is_mixed = ++file->writers > 1;
+	file->mappers += is_mapper(handle);
+}
+
+int inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
+{
+	struct inode_file *file;
+	int r = 0;
+
+	pthread_mutex_lock(&t->lock);
+	file = inode_make_file(t, handle->inode);
+	if (!file)
+		r = -ENOMEM;
+	else if (handle->is_spare && spare_of(handle->inode))
+		r = -EEXIST;
+	else
+		join_file(t, file, handle);
 	pthread_mutex_unlock(&t->lock);
-	return true;
+	return r;
 }
 
 bool inode_table_is_kept(struct inode_table *t, const struct object_id *id)
@@ -211,13 +222,13 @@ struct open_handle *inode_table_handle_any(struct inode_table *t, struct inode *
 	struct open_handle *handle;
 
 	pthread_mutex_lock(&t->lock);
-	handle = inode->handles;
+	handle = first_handle(inode);
 	while (handle && !is_writer(handle) && handle->next)
 		handle = handle->next;
 	/* One that was opened to be kept leads to the object for certain. */
 	if (handle && !is_writer(handle) && spare_of(inode))
 		handle = spare_of(inode);
-	if (handle && !spare && has_spare_alone(inode))
+	if (handle && !spare && handle->is_spare && !first_handle(inode)->next)
 		handle = NULL;
 	if (handle)
 		handle->references++;
@@ -238,8 +249,8 @@ int inode_table_handle_put(
 	last = --handle->references == 0;
 	if (last) {
 		leave_inode(t, handle);
-		handle->inode->writers -= is_writer(handle);
-		handle->inode->mappers -= is_mapper(handle);
+		handle->inode->file->writers -= is_writer(handle);
+		handle->inode->file->mappers -= is_mapper(handle);
 		inode_unref(t, handle->inode, &list);
 	}
 	pthread_mutex_unlock(&t->lock);
@@ -259,14 +270,15 @@ static struct open_handle *take_handles(struct inode_table *t)
 
 	pthread_mutex_lock(&t->lock);
 	for (size_t i = 0; i <= t->inodes.mask; i++)
-		for (struct inode *inode = t->inodes.buckets[i]; inode; inode = inode->hash_next)
-			while (inode->handles) {
-				struct open_handle *handle = inode->handles;
+		for (struct inode *inode = t->inodes.buckets[i]; inode; inode = inode->hash_next) {
+			struct open_handle *handle;
 
-				inode->handles = handle->next;
+			while ((handle = first_handle(inode))) {
+				inode->file->handles = handle->next;
 				handle->next = all;
 				all = handle;
 			}
+		}
 	pthread_mutex_unlock(&t->lock);
 	return all;
 }

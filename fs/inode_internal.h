@@ -69,6 +69,9 @@ struct inode *inode_find(struct inode_table *t, const struct object_id *id);
 /* A new one that nobody knows yet.  NULL: no memory. */
 struct inode *inode_make(struct inode_table *t, const struct attributes *attributes);
 
+/* What the inode has as a file, from now on.  NULL: no memory. */
+struct inode_file *inode_make_file(struct inode_table *t, struct inode *inode);
+
 /* Frees it when neither the kernel nor we hold it. */
 void inode_free_if_unused(struct inode_table *t, struct inode *inode, struct forgotten **list);
 

@@ -314,13 +314,15 @@ int inode_table_enter(struct inode_table *t, struct inode *parent, const char *n
 /* The kernel must not be told what is older than what it knows. */
 static bool is_older(const struct inode *known, const struct attributes *a)
 {
+	const struct inode_file *file = known ? known->file : NULL;
 	struct inode_version version;
 
 	if (!known || !known->version.mode)
 		return false;
 	inode_version_of(a, &version);
-	return known->writers || (memcmp(&version, &known->version, sizeof(version)) != 0 &&
-					 version.ctime_ns <= known->version.ctime_ns);
+	return (file && file->writers) ||
+	       (memcmp(&version, &known->version, sizeof(version)) != 0 &&
+		       version.ctime_ns <= known->version.ctime_ns);
 }
 
 int inode_table_enter_listed(struct inode_table *t, struct inode *parent, const char *name,

@@ -22,6 +22,7 @@ struct invalidator;
 
 /* Lives as long as the mount serves; userdata of the FUSE session. */
 enum { LOOKERS = 256, FOUND_MAX = 16, ATTEMPTS_MAX = 16, FILES_MAX = 16, READS_MAX = 64 };
+enum { PAGES_TURNS = 1024 };
 
 enum { SESSION_REQUEST_MAX_BYTES = 1 << 20 }; /* of data, in a request or its answer */
 
@@ -52,8 +53,8 @@ struct session {
 	bool kills_suid;       /* clearing set-user-ID bits on writes is our task */
 	bool may_pass_through; /* this process has the right, the workspace the descriptors */
 	bool passes_through;   /* the kernel reads backing files by itself */
-	pthread_mutex_t backing_lock; /* the backing_* fields of inodes */
-	pthread_mutex_t asides_lock;  /* and what inodes have of writes that go past the pages */
+	pthread_mutex_t backing_lock; /* the backing_* fields of files */
+	pthread_mutex_t asides_lock;  /* and what files have of writes that go past the pages */
 	/* The last reads into the kernel's pages that came by io_uring (session_files.c). */
 	struct seen_read {
 		const struct inode *inode;
@@ -78,9 +79,11 @@ struct session {
 	uint32_t renames_active;      /* rename_lock */
 	atomic_uint_fast64_t renames; /* that took place; changed under rename_lock */
 
-	/* Shared: content is handed to the kernel; alone: it is told to forget (inode->pages_turn).
-	 */
+	/* Shared: content is handed to the kernel; alone: it is told to forget. */
 	pthread_rwlock_t store_lock;
+	/* Raised before an inode's pages are dropped, or may be written; by its address.  Where two
+	 * inodes have the same one, the kernel reads what could have been handed to it. */
+	atomic_uint pages_turns[PAGES_TURNS];
 	/* Threads of callers that look again (session_request.c), by their numbers. */
 	struct looker {
 		atomic_int thread; /* 0: nobody */
@@ -232,6 +235,9 @@ int session_drop_inode(struct session *s, struct inode *inode, bool data);
 /* Tells it to write back what a map has changed in these pages, and to forget them, and waits for
  * that: another thread has to serve the writes. */
 void session_drop_pages(struct session *s, struct inode *inode, off_t offset, size_t size);
+
+/* Content that was read since this was the number may be handed to the kernel (s->store_lock). */
+unsigned session_pages_turn(struct session *s, const struct inode *inode);
 
 /* The caller may change the file from now on: content that was read for the kernel before is in its
  * pages when this returns, or never will be. */

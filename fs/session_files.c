@@ -64,24 +64,26 @@ struct write_aside {
 
 static void begin_aside(struct session *s, struct inode *inode, struct write_aside *aside)
 {
+	struct inode_file *file = inode->file;
+
 	pthread_mutex_lock(&s->asides_lock);
-	aside->next = inode->asides;
-	inode->asides = aside;
+	aside->next = file->asides;
+	file->asides = aside;
 	pthread_mutex_unlock(&s->asides_lock);
 	session_drop_pages(s, inode, aside->offset, aside->size);
 }
 
-static void end_aside(struct session *s, struct inode *inode, struct write_aside *aside)
+static void end_aside(struct session *s, struct inode_file *file, struct write_aside *aside)
 {
 	struct write_aside *before;
 
 	pthread_mutex_lock(&s->asides_lock);
-	inode->asides_done++; /* first: who reads looks here last */
-	before = inode->asides;
+	file->asides_done++; /* first: who reads looks here last */
+	before = file->asides;
 	while (before != aside && before->next != aside)
 		before = before->next;
 	if (before == aside)
-		inode->asides = aside->next;
+		file->asides = aside->next;
 	else
 		before->next = aside->next;
 	pthread_mutex_unlock(&s->asides_lock);
@@ -95,7 +97,7 @@ static ssize_t write_aside(
 
 	begin_aside(r->session, handle->inode, &aside);
 	done = workspace_write(&r->op, handle->file, data, size, offset);
-	end_aside(r->session, handle->inode, &aside);
+	end_aside(r->session, handle->inode->file, &aside);
 	if (done != (ssize_t)size)
 		session_drop_pages(r->session, handle->inode, offset, size);
 	return done;
@@ -119,16 +121,16 @@ static ssize_t show_aside(
 }
 
 /* False: one ended since there were `asides_done` of them; what was read may be of before. */
-static bool show_asides(struct session *s, struct inode *inode, unsigned asides_done, char *data,
-	size_t size, off_t offset, ssize_t *got)
+static bool show_asides(struct session *s, struct inode_file *file, unsigned asides_done,
+	char *data, size_t size, off_t offset, ssize_t *got)
 {
 	bool shown;
 
-	if (!inode->asides && inode->asides_done == asides_done)
+	if (!file->asides && file->asides_done == asides_done)
 		return true;
 	pthread_mutex_lock(&s->asides_lock);
-	shown = inode->asides_done == asides_done;
-	for (const struct write_aside *aside = inode->asides; shown && aside; aside = aside->next)
+	shown = file->asides_done == asides_done;
+	for (const struct write_aside *aside = file->asides; shown && aside; aside = aside->next)
 		*got = show_aside(aside, data, size, offset, *got);
 	pthread_mutex_unlock(&s->asides_lock);
 	return shown;
@@ -137,15 +139,14 @@ static bool show_asides(struct session *s, struct inode *inode, unsigned asides_
 static ssize_t read_file(
 	struct request *r, struct open_handle *handle, char *data, size_t size, off_t offset)
 {
-	struct inode *inode = handle->inode;
+	struct inode_file *file = handle->inode->file;
 	unsigned asides_done;
 	ssize_t got;
 
 	do {
-		asides_done = inode->asides_done;
+		asides_done = file->asides_done;
 		got = workspace_read(&r->op, handle->file, data, size, offset);
-	} while (
-		got >= 0 && !show_asides(r->session, inode, asides_done, data, size, offset, &got));
+	} while (got >= 0 && !show_asides(r->session, file, asides_done, data, size, offset, &got));
 	return got;
 }
 
@@ -211,7 +212,7 @@ void session_read(
 
 static void content_has_changed(struct request *r, struct open_handle *handle)
 {
-	handle->inode->written_ms = (uint16_t)clock_now_ms();
+	handle->inode->file->written_ms = (uint16_t)clock_now_ms();
 	if (r->session->kills_suid && session_raw_kills_suid())
 		session_clear_suid(r, handle);
 }
@@ -252,13 +253,13 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 	(void)ino;
 	handle = session_begin_on_handle(&r, fuse, "write", LOG_IS_MUTATION | LOG_HAS_RANGE, fi);
 	r.record.offset = offset;
-	handle->inode->written_ms = (uint16_t)clock_now_ms();
+	handle->inode->file->written_ms = (uint16_t)clock_now_ms();
 	if (fi->writepage)
 		page_begins(r.session);
 	if ((fi->flags ^ handle->flags) & O_APPEND)
 		done = write_otherwise(&r, handle, data, size, offset);
 	else if (handle->way == WAY_DIRECT && !fi->writepage && !(fi->flags & O_APPEND) &&
-		 (handle->inode->mappers || (fi->flags & O_DIRECT)))
+		 (handle->inode->file->mappers || (fi->flags & O_DIRECT)))
 		done = write_aside(&r, handle, data, size, offset);
 	else
 		done = workspace_write(&r.op, handle->file, data, size, offset);
@@ -304,7 +305,7 @@ void session_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	handle = session_begin_on_handle(&r, fuse, "flush", 0, fi);
 	/* First: the next holder of a lock is to find what was written. */
 	result = workspace_flush(&r.op, handle->file);
-	if (handle->inode->was_locked)
+	if (handle->inode->file->was_locked)
 		dropper_unlocking(r.session->dropper, handle->inode,
 			&(struct file_lock){.kind = LOCK_KIND_POSIX,
 				.type = LOCK_NONE,
@@ -471,7 +472,7 @@ static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi
 	handle = session_begin_on_handle(&r, fuse, "lock", 0, fi);
 	r.any_signal_interrupts = true;
 	if (lock->kind == LOCK_KIND_POSIX)
-		handle->inode->was_locked = true;
+		handle->inode->file->was_locked = true;
 	if (may_block)
 		session_thread_lend();
 	dropper_unlocking(r.session->dropper, handle->inode, lock, r.op.pid);

@@ -129,7 +129,7 @@ static void keep_spare(struct request *r, struct inode *inode, struct open_handl
 	if (!spare)
 		return;
 	spare->inode = inode;
-	if (inode && inode_table_handle_add(r->mount->inodes, spare)) {
+	if (inode && inode_table_handle_add(r->mount->inodes, spare) == 0) {
 		invalidator_spare_added(r->session->invalidator);
 		return;
 	}

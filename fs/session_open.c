@@ -75,36 +75,36 @@ static int start_backing(struct session *s, struct open_handle *handle)
 static void choose_way(struct session *s, struct open_handle *handle,
 	const struct fuse_file_info *fi, const struct attributes *attributes)
 {
-	struct inode *inode = handle->inode;
+	struct inode_file *file = handle->inode->file;
 	int id;
 
 	handle->way = wants_direct(s, handle) ? WAY_DIRECT : WAY_CACHED;
 	if (!s->passes_through || s->mount->options->log_reads || s->mount->options->no_atime)
 		return;
 	pthread_mutex_lock(&s->backing_lock);
-	if (!inode->cached_users && !inode->backing_users && wants_backing(fi, attributes)) {
+	if (!file->cached_users && !file->backing_users && wants_backing(fi, attributes)) {
 		id = start_backing(s, handle);
-		inode->backing_id = id > 0 ? id : 0;
+		file->backing_id = id > 0 ? id : 0;
 	}
-	if (inode->backing_id && !inode->cached_users)
+	if (file->backing_id && !file->cached_users)
 		handle->way = WAY_BACKED;
-	inode->backing_users += handle->way == WAY_BACKED;
-	inode->cached_users += handle->way == WAY_CACHED;
-	handle->backing_id = handle->way == WAY_BACKED ? inode->backing_id : 0;
+	file->backing_users += handle->way == WAY_BACKED;
+	file->cached_users += handle->way == WAY_CACHED;
+	handle->backing_id = handle->way == WAY_BACKED ? file->backing_id : 0;
 	pthread_mutex_unlock(&s->backing_lock);
 }
 
 static void leave_way(struct session *s, struct open_handle *handle)
 {
-	struct inode *inode = handle->inode;
+	struct inode_file *file = handle->inode->file;
 
 	if (!s->passes_through)
 		return;
 	pthread_mutex_lock(&s->backing_lock);
-	inode->cached_users -= handle->way == WAY_CACHED;
-	if (handle->way == WAY_BACKED && --inode->backing_users == 0) {
-		session_raw_backing_close(s, inode->backing_id);
-		inode->backing_id = 0;
+	file->cached_users -= handle->way == WAY_CACHED;
+	if (handle->way == WAY_BACKED && --file->backing_users == 0) {
+		session_raw_backing_close(s, file->backing_id);
+		file->backing_id = 0;
 	}
 	pthread_mutex_unlock(&s->backing_lock);
 }
@@ -113,7 +113,7 @@ static void leave_way(struct session *s, struct open_handle *handle)
  * takes a flush. */
 static bool needs_flush(const struct session *s, const struct open_handle *handle)
 {
-	if (handle->inode->was_locked)
+	if (handle->inode->file->was_locked)
 		return true;
 	return s->is_remote ? is_writing(handle->flags) : (handle->flags & O_ACCMODE) == O_RDWR;
 }
@@ -126,13 +126,13 @@ static bool hand_over_content(struct request *r, struct open_handle *handle,
 {
 	char *data = session_thread_buffer(STORE_MAX_BYTES);
 	struct fuse_bufvec content = FUSE_BUFVEC_INIT(0);
+	struct inode_file *file = handle->inode->file;
 	ssize_t got;
 
 	if (handle->way != WAY_CACHED || is_writing(handle->flags) || !data ||
 		attributes->size_bytes > STORE_MAX_BYTES || !attributes->size_bytes)
 		return false;
-	if (!note->only_handle || note->has_shrunk ||
-		(!note->data_changed && handle->inode->content_told))
+	if (!note->only_handle || note->has_shrunk || (!note->data_changed && file->content_told))
 		return false;
 	got = workspace_read(&r->op, handle->file, data, attributes->size_bytes, 0);
 	if (got != (ssize_t)attributes->size_bytes)
@@ -141,12 +141,11 @@ static bool hand_over_content(struct request *r, struct open_handle *handle,
 	content.buf[0].size = (size_t)got;
 	/* Not what the kernel was told to forget while we had it in our hands. */
 	pthread_rwlock_rdlock(&r->session->store_lock);
-	handle->inode->content_told =
-		handle->inode->pages_turn == turn &&
-		fuse_lowlevel_notify_store(r->session->fuse, session_ino(r->session, handle->inode),
-			0, &content, 0) == 0;
+	file->content_told = session_pages_turn(r->session, handle->inode) == turn &&
+			     fuse_lowlevel_notify_store(r->session->fuse,
+				     session_ino(r->session, handle->inode), 0, &content, 0) == 0;
 	pthread_rwlock_unlock(&r->session->store_lock);
-	return handle->inode->content_told;
+	return file->content_told;
 }
 
 /* Through another handle the file may be mapped, and it was written to just now.  A page that is
@@ -156,7 +155,7 @@ static bool drops_later(struct request *r, struct open_handle *handle)
 {
 	unsigned own = (handle->flags & O_ACCMODE) == O_RDWR;
 
-	if (handle->inode->mappers == own || !dropper_is_being_written(handle->inode))
+	if (handle->inode->file->mappers == own || !dropper_is_being_written(handle->inode))
 		return false;
 	session_thread_lend();
 	dropper_drop(r->session->dropper, handle->inode, true, NULL);
@@ -208,7 +207,12 @@ static int make_handle(struct request *r, struct inode *inode, struct open_file 
 		handle->hash = content_hash_new(!attributes->size_bytes);
 		handle->knows_before = hash_before(r, inode, before, handle->hash_before);
 	}
-	inode_table_handle_add(r->mount->inodes, handle);
+	if (inode_table_handle_add(r->mount->inodes, handle) < 0) {
+		workspace_close(&r->op, file);
+		content_hash_free(handle->hash);
+		free(handle);
+		return -ENOMEM;
+	}
 	if (is_writing(fi->flags) || (fi->flags & O_TRUNC))
 		session_bar_content(r->session, inode);
 	choose_way(r->session, handle, fi, attributes);
@@ -291,7 +295,8 @@ static int flags_there(const struct session *s, int flags)
 static bool look_before(struct request *r, struct inode *inode, const struct object_ref *object,
 	int flags, struct attributes *ret_attributes)
 {
-	return (flags & O_TRUNC) && !r->session->is_remote && inode->has_hash &&
+	return (flags & O_TRUNC) && !r->session->is_remote &&
+	       inode_table_has_hash(r->mount->inodes, inode) &&
 	       workspace_getattr(&r->op, r->mount->workspace, object, ret_attributes) == 0;
 }
 
@@ -312,7 +317,7 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	request_begin(&r, fuse, "open", (fi->flags & O_TRUNC) ? LOG_IS_MUTATION : 0);
 	inode = session_inode(r.session, ino);
-	turn = inode->pages_turn;
+	turn = session_pages_turn(r.session, inode);
 	do {
 		result = request_locate(&r, inode, &object);
 		before = result == 0 && look_before(&r, inode, &object, fi->flags, &truncated)
@@ -335,7 +340,7 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	inode_table_note(r.mount->inodes, inode, &attributes, &note);
-	if (atomic_exchange(&inode->rewritten, false) && note.belief != BELIEF_WATCHED)
+	if (atomic_exchange(&inode->file->rewritten, false) && note.belief != BELIEF_WATCHED)
 		note.data_changed = true;
 	fi->keep_cache = has_the_pages(&r, session_handle(fi), &attributes, &note, turn);
 	/* The size that the kernel believes, above all. */

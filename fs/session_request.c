@@ -566,13 +566,26 @@ int session_enter_listed(struct session *s, struct inode *parent, const char *na
 	return r;
 }
 
+static atomic_uint *pages_turn(struct session *s, const struct inode *inode)
+{
+	return &s->pages_turns[(uintptr_t)inode / sizeof(*inode) % PAGES_TURNS];
+}
+
+unsigned session_pages_turn(struct session *s, const struct inode *inode)
+{
+	return *pages_turn(s, inode);
+}
+
 static void begin_drop(struct session *s, struct inode *inode, bool data)
 {
+	struct inode_file *file;
+
 	/* What is being handed over (session_open.c) comes before, or not at all. */
 	pthread_rwlock_wrlock(&s->store_lock);
-	inode->pages_turn++;
-	if (data)
-		inode->content_told = false;
+	++*pages_turn(s, inode);
+	file = inode->file;
+	if (file && data)
+		file->content_told = false;
 	pthread_rwlock_unlock(&s->store_lock);
 }
 
