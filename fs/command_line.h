@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include <getopt.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* The known word that is nearest to a mistyped one. */
@@ -17,7 +17,31 @@ struct command_guess {
 void command_guess_init(struct command_guess *guess, const char *word);
 void command_guess_offer(struct command_guess *guess, const char *candidate); /* keeps it */
 
-/* getopt_long(), but what is wrong is said in the words of command_usage_error(), and '?' is all
- * that it returns then.  `letters` begins with ":" (or "+:"). */
-int command_getopt(const char *command, int argc, char **argv, const char *letters,
-	const struct option *known);
+/* Puts a value, or a word, into what it is for: 0, the exit code after saying what is wrong, or
+ * -errno. */
+typedef int (*command_setter)(void *into, const char *value);
+
+/* One option: a flag, a value that is kept as it is, or a value that is read by `set`. */
+struct command_option {
+	const char *name;   /* --name; NULL: it has a letter only */
+	char letter;        /* -l; 0: it has a name only */
+	bool *flag;         /* becomes true */
+	const char **value; /* becomes the word of argv */
+	command_setter set;
+	void *into; /* of `set` */
+};
+
+enum { COMMAND_OPTIONS_MAX = 32 }; /* of a command */
+
+struct command_line {
+	const char *command;
+	const char *usage;                    /* what -h and --help print */
+	const struct command_option *options; /* beside those two; {0} ends them; or NULL */
+	int arguments_max;                    /* may follow the options or stand between them */
+	command_setter argument; /* gets each of them; what follows "--" is left.  NULL: all are */
+	void *into;              /* of `argument` */
+};
+
+/* Reads the options of argv; what is left begins at argv[optind].  False: the command ends with
+ * `*ret_code`, as help was asked for or something is wrong, which was said. */
+bool command_parse(const struct command_line *line, int argc, char **argv, int *ret_code);

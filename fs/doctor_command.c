@@ -297,22 +297,16 @@ static const struct {
 
 int doctor_command(int argc, char **argv)
 {
-	static const struct option known[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
 	static const char *const words[] = {
 		[FOUND_GOOD] = "good",
 		[FOUND_NOTE] = "note",
 		[FOUND_BROKEN] = "BROKEN",
 	};
-	int option = command_getopt("doctor", argc, argv, ":h", known), broken = 0;
+	const struct command_line line = {.command = "doctor", .usage = usage};
+	int broken = 0, code;
 
-	if (option == 'h') {
-		fputs(usage, stdout);
-		return 0;
-	}
-	if (option >= 0)
-		return EXIT_USAGE;
-	if (optind < argc)
-		return command_usage_error("doctor", "it takes no arguments");
+	if (!command_parse(&line, argc, argv, &code))
+		return code;
 	for (size_t i = 0; i < array_size(checks); i++) {
 		struct report report = {0};
 		enum finding finding = checks[i].run(&report);

@@ -384,101 +384,77 @@ static int run(const struct exec_options *options)
 
 /* ---- The command line --------------------------------------------------------------------- */
 
-static bool add_variable(struct exec_options *options, const char *text)
+static int add_variable(void *into, const char *text)
 {
+	cJSON *environment = into;
 	const char *equals = strchr(text, '=');
 	cleanup_free char *name = strndup(text, equals ? (size_t)(equals - text) : strlen(text));
 	const char *value = equals ? equals + 1 : getenv(text);
 
 	if (!name || !*name)
-		return false;
-	cJSON_DeleteItemFromObjectCaseSensitive(options->environment, name);
-	return !value || cJSON_AddStringToObject(options->environment, name, value);
+		return command_usage_error("exec", "\"%s\" is not NAME=VALUE", text);
+	cJSON_DeleteItemFromObjectCaseSensitive(environment, name);
+	return !value || cJSON_AddStringToObject(environment, name, value) ? 0 : -ENOMEM;
 }
 
-/* 0: go on; -1: --help; else the exit code. */
-static int parse_option(struct exec_options *options, int option)
+static int set_timeout(void *into, const char *text)
 {
-	switch (option) {
-	case 'e':
-		if (add_variable(options, optarg))
-			return 0;
-		command_usage_error("exec", "\"%s\" is not NAME=VALUE", optarg);
-		return EXIT_OWN_FAILURE;
-	case 'C':
-		options->cwd = optarg;
+	uint64_t *timeout_us = into;
+
+	if (command_parse_time(text, timeout_us) && *timeout_us > 0)
 		return 0;
-	case 'T':
-		if (command_parse_time(optarg, &options->timeout_us) && options->timeout_us > 0)
-			return 0;
-		command_usage_error("exec", "\"%s\" is not a time such as 30, 1.5 or 2m", optarg);
-		return EXIT_OWN_FAILURE;
-	case 'c':
-		options->call_id = optarg;
-		return 0;
-	case 't':
-		options->tty = true;
-		return 0;
-	case 'h':
-		fputs(usage, stdout);
-		return -1;
-	default:
-		return EXIT_OWN_FAILURE;
-	}
+	return command_usage_error("exec", "\"%s\" is not a time such as 30, 1.5 or 2m", text);
 }
 
-static int parse(int argc, char **argv, struct exec_options *options)
+static int set_directory(void *into, const char *text)
 {
-	static const struct option known[] = {
-		{"env", required_argument, NULL, 'e'},
-		{"cwd", required_argument, NULL, 'C'},
-		{"timeout", required_argument, NULL, 'T'},
-		{"tty", no_argument, NULL, 't'},
-		{"call", required_argument, NULL, 'c'},
-		{"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
+	const char **directory = into;
+
+	if (*directory)
+		return command_usage_error("exec", "the command comes after \"--\"");
+	*directory = text;
+	return 0;
+}
+
+static int parse_and_run(int argc, char **argv, struct exec_options *options)
+{
+	const struct command_option known[] = {
+		{"env", 'e', .set = add_variable, .into = options->environment},
+		{"cwd", 'C', .value = &options->cwd},
+		{"timeout", .set = set_timeout, .into = &options->timeout_us},
+		{"tty", 't', .flag = &options->tty},
+		{"call", .value = &options->call_id},
+		{0},
 	};
-	int option, r;
+	const struct command_line line = {.command = "exec",
+		.usage = usage,
+		.options = known,
+		.argument = set_directory,
+		.into = &options->directory};
+	int code;
 
-	for (;;) {
-		option = command_getopt("exec", argc, argv, "+:e:C:th", known);
-		if (option >= 0) {
-			r = parse_option(options, option);
-			if (r != 0)
-				return r;
-			continue;
-		}
-		if (optind >= argc || strcmp(argv[optind - 1], "--") == 0)
-			break;
-		if (options->directory) {
-			command_usage_error("exec", "the command comes after \"--\"");
-			return EXIT_OWN_FAILURE;
-		}
-		options->directory = argv[optind++];
-	}
-	if (optind >= argc) {
+	if (!command_parse(&line, argc, argv, &code))
+		return code ? EXIT_OWN_FAILURE : 0;
+	options->command = argv + optind;
+	if (!*options->command) {
 		command_usage_error("exec", "there is no command after \"--\"");
 		return EXIT_OWN_FAILURE;
 	}
-	options->command = argv + optind;
-	return 0;
+	if (options->tty && !isatty(STDIN_FILENO)) {
+		command_error("exec", "-t needs a terminal as standard input");
+		return EXIT_OWN_FAILURE;
+	}
+	if (options->tty && getenv("TERM") && !cJSON_HasObjectItem(options->environment, "TERM"))
+		add_variable(options->environment, "TERM");
+	return run(options);
 }
 
 int exec_command(int argc, char **argv)
 {
 	struct exec_options options = {.environment = cJSON_CreateObject()};
-	int result = parse(argc, argv, &options);
+	int result = parse_and_run(argc, argv, &options);
 
-	if (result == 0 && options.tty && !isatty(STDIN_FILENO)) {
-		command_error("exec", "-t needs a terminal as standard input");
-		result = EXIT_OWN_FAILURE;
-	}
-	if (result == 0 && options.tty && getenv("TERM") &&
-		!cJSON_HasObjectItem(options.environment, "TERM"))
-		add_variable(&options, "TERM");
-	if (result == 0)
-		result = run(&options);
 	cJSON_Delete(options.environment);
 	/* The threads may be anywhere; nothing of theirs needs an end. */
-	leave(result < 0 ? 0 : result);
+	leave(result);
 }

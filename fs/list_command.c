@@ -259,26 +259,14 @@ static int print_json(const struct list *list)
 
 int list_command(int argc, char **argv)
 {
-	static const struct option known[] = {
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
-	};
 	cleanup_with(list_done) struct list list = {0};
 	bool json = false;
-	int option;
+	const struct command_option options[] = {{"json", .flag = &json}, {0}};
+	const struct command_line line = {.command = "list", .usage = usage, .options = options};
+	int code;
 
-	while ((option = command_getopt("list", argc, argv, ":h", known)) >= 0) {
-		if (option == 'h') {
-			fputs(usage, stdout);
-			return 0;
-		}
-		if (option != 'j')
-			return EXIT_USAGE;
-		json = true;
-	}
-	if (optind < argc)
-		return command_usage_error("list", "unexpected argument \"%s\"", argv[optind]);
+	if (!command_parse(&line, argc, argv, &code))
+		return code;
 	if (gather(&list) != 0)
 		return 1;
 	if (json)

@@ -53,7 +53,7 @@ enum { FOLLOW_LINES = 10, LINES_MAX = 1000000 };
 struct log_options {
 	const char *directory;
 	struct log_filter filter;
-	long lines;                    /* 0: all */
+	int64_t lines;                 /* 0: all */
 	enum log_export_format format; /* 0: none */
 	bool follow, json, summary, verify, setup_keys;
 	struct log_verify_words words;
@@ -144,7 +144,7 @@ static void show_line(const struct log_options *options, const char *line, const
 /* Where to begin: a number of lines before the end, or at a time. */
 struct search {
 	const struct log_options *options;
-	long found;
+	int64_t found;
 };
 
 static enum log_visit look_for_begin(void *user, const char *line, size_t length)
@@ -162,10 +162,10 @@ static enum log_visit look_for_begin(void *user, const char *line, size_t length
 }
 
 /* Shows `limit` lines (0: all) of those that are there. */
-static int show_all(struct log_reader *reader, const struct log_options *options, long limit,
+static int show_all(struct log_reader *reader, const struct log_options *options, int64_t limit,
 	struct log_summary *summary, struct log_export *export)
 {
-	long shown = 0;
+	int64_t shown = 0;
 	cJSON *record;
 	size_t length;
 	char *line;
@@ -252,10 +252,10 @@ static int setup_keys(const char *directory)
 
 /* ---- The command line ---- */
 
-static bool parse_count(const char *text, long max, long *ret_number)
+static bool parse_count(const char *text, int64_t max, int64_t *ret_number)
 {
 	char *end;
-	long number = strtol(text, &end, 10);
+	int64_t number = strtoll(text, &end, 10);
 
 	if (end == text || *end || number <= 0 || number > max)
 		return false;
@@ -270,8 +270,9 @@ static const char *const operations[] = {"lookup", "getattr", "access", "readlin
 	"symlink", "link", "unlink", "rmdir", "rename", "chmod", "chown", "truncate", "utimens",
 	"setxattr", "removexattr", "exec", "foreign", "connection", "dropped", "lost", "removed"};
 
-static int check_operations(const char *list)
+static int set_operations(void *into, const char *list)
 {
+	*(const char **)into = list;
 	do {
 		size_t length = strcspn(list, ",");
 		cleanup_free char *word = strndup(list, length);
@@ -294,130 +295,90 @@ static int check_operations(const char *list)
 	return 0;
 }
 
-/* 0: go on; else the exit code (-1: 0, the help was shown). */
-static int parse_option(struct log_options *options, int option)
+static int set_pid(void *into, const char *text)
+{
+	if (parse_count(text, INT32_MAX, into))
+		return 0;
+	return command_usage_error("log", "\"%s\" is not a pid", text);
+}
+
+static int set_lines(void *into, const char *text)
+{
+	if (parse_count(text, LINES_MAX, into))
+		return 0;
+	return command_usage_error("log", "\"%s\" is not a number of lines", text);
+}
+
+static int set_slow(void *into, const char *text)
+{
+	if (command_parse_time(text, into))
+		return 0;
+	return command_usage_error("log", "\"%s\" is not a time such as 50ms or 1.5s", text);
+}
+
+static int set_time(void *into, const char *text)
+{
+	if (log_parse_time(text, into))
+		return 0;
+	return command_usage_error("log",
+		"\"%s\" is not a time such as 2026-11-23, 10:28 or 2026-11-23T10:28:12Z", text);
+}
+
+static int set_last(void *into, const char *text)
 {
 	uint64_t last_us;
-	long number;
 
-	switch (option) {
-	case 'o':
-		options->filter.ops = optarg;
-		return check_operations(optarg);
-	case 'p':
-		options->filter.glob = optarg;
+	if (!command_parse_time(text, &last_us))
+		return command_usage_error(
+			"log", "\"%s\" is not a time such as 90s, 10m or 2h", text);
+	log_format_time(time(NULL) - (time_t)(last_us / 1000000), into);
+	return 0;
+}
+
+static int set_export(void *into, const char *text)
+{
+	enum log_export_format *format = into;
+
+	*format = log_export_format(text);
+	if (*format)
 		return 0;
-	case 'i':
-		if (!parse_count(optarg, INT32_MAX, &number))
-			return command_usage_error("log", "\"%s\" is not a pid", optarg);
-		options->filter.pid = number;
-		return 0;
-	case 'c':
-		options->filter.call = optarg;
-		return 0;
-	case 'C':
-		options->filter.conversation = optarg;
-		return 0;
-	case 's':
-		if (!command_parse_time(optarg, &options->filter.slow_us))
-			return command_usage_error(
-				"log", "\"%s\" is not a time such as 50ms or 1.5s", optarg);
-		return 0;
-	case 'e':
-		options->filter.errors = true;
-		return 0;
-	case 'n':
-		if (!parse_count(optarg, LINES_MAX, &options->lines))
-			return command_usage_error(
-				"log", "\"%s\" is not a number of lines", optarg);
-		return 0;
-	case 'b':
-	case 'u':
-		if (!log_parse_time(
-			    optarg, option == 'b' ? options->filter.since : options->filter.until))
-			return command_usage_error("log",
-				"\"%s\" is not a time such as 2026-11-23, 10:28 or "
-				"2026-11-23T10:28:12Z",
-				optarg);
-		return 0;
-	case 'l':
-		if (!command_parse_time(optarg, &last_us))
-			return command_usage_error(
-				"log", "\"%s\" is not a time such as 90s, 10m or 2h", optarg);
-		log_format_time(time(NULL) - (time_t)(last_us / 1000000), options->filter.since);
-		return 0;
-	case 'x':
-		options->format = log_export_format(optarg);
-		if (!options->format)
-			return command_usage_error(
-				"log", "--export takes csv or otlp, not \"%s\"", optarg);
-		return 0;
-	case 'f':
-		options->follow = true;
-		return 0;
-	case 'j':
-		options->json = true;
-		return 0;
-	case 'S':
-		options->summary = true;
-		return 0;
-	case 'v':
-		options->verify = true;
-		return 0;
-	case 'k':
-		options->verify = true;
-		options->words.key = optarg;
-		return 0;
-	case 'a':
-		options->verify = true;
-		options->words.anchor = optarg;
-		return 0;
-	case 'K':
-		options->setup_keys = true;
-		return 0;
-	case 'h':
-		fputs(usage, stdout);
-		return -1;
-	default:
-		return EXIT_USAGE;
-	}
+	return command_usage_error("log", "--export takes csv or otlp, not \"%s\"", text);
 }
 
 int log_command(int argc, char **argv)
 {
-	static const struct option known[] = {
-		{"op", required_argument, NULL, 'o'},
-		{"path", required_argument, NULL, 'p'},
-		{"pid", required_argument, NULL, 'i'},
-		{"call", required_argument, NULL, 'c'},
-		{"conversation", required_argument, NULL, 'C'},
-		{"slow", required_argument, NULL, 's'},
-		{"errors", no_argument, NULL, 'e'},
-		{"since", required_argument, NULL, 'b'},
-		{"until", required_argument, NULL, 'u'},
-		{"last", required_argument, NULL, 'l'},
-		{"export", required_argument, NULL, 'x'},
-		{"lines", required_argument, NULL, 'n'},
-		{"follow", no_argument, NULL, 'f'},
-		{"json", no_argument, NULL, 'j'},
-		{"summary", no_argument, NULL, 'S'},
-		{"verify", no_argument, NULL, 'v'},
-		{"verify-key", required_argument, NULL, 'k'},
-		{"anchor", required_argument, NULL, 'a'},
-		{"setup-keys", no_argument, NULL, 'K'},
-		{"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
-	};
 	struct log_options options = {.directory = "."};
+	struct log_filter *filter = &options.filter;
+	const struct command_option known[] = {
+		{"op", .set = set_operations, .into = &filter->ops},
+		{"path", .value = &filter->glob},
+		{"pid", .set = set_pid, .into = &filter->pid},
+		{"call", .value = &filter->call},
+		{"conversation", .value = &filter->conversation},
+		{"slow", .set = set_slow, .into = &filter->slow_us},
+		{"errors", .flag = &filter->errors},
+		{"since", .set = set_time, .into = filter->since},
+		{"until", .set = set_time, .into = filter->until},
+		{"last", .set = set_last, .into = filter->since},
+		{"export", .set = set_export, .into = &options.format},
+		{"lines", 'n', .set = set_lines, .into = &options.lines},
+		{"follow", 'f', .flag = &options.follow},
+		{"json", .flag = &options.json},
+		{"summary", .flag = &options.summary},
+		{"verify", .flag = &options.verify},
+		{"verify-key", .value = &options.words.key},
+		{"anchor", .value = &options.words.anchor},
+		{"setup-keys", .flag = &options.setup_keys},
+		{0},
+	};
+	const struct command_line line = {
+		.command = "log", .usage = usage, .options = known, .arguments_max = 1};
 	struct log_place place = {0};
-	int option, result = 0;
+	int result;
 
-	while (result == 0 && (option = command_getopt("log", argc, argv, ":n:fh", known)) >= 0)
-		result = parse_option(&options, option);
-	if (result != 0)
-		return result < 0 ? 0 : result;
-	if (optind + 1 < argc)
-		return command_usage_error("log", "unexpected argument \"%s\"", argv[optind + 1]);
+	if (!command_parse(&line, argc, argv, &result))
+		return result;
+	options.verify |= options.words.key || options.words.anchor;
 	if (optind < argc)
 		options.directory = argv[optind];
 	if (options.json && (options.summary || options.verify))

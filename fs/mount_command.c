@@ -559,13 +559,11 @@ static int mount_at(struct mount_options *options)
 int mount_command(int argc, char **argv)
 {
 	struct mount_options options;
-	int r = mount_options_parse(argc, argv, &options);
+	int code;
 
-	if (r == 0)
-		r = mount_at(&options);
-	else if (r != EXIT_USAGE)
-		r = r < 0; /* no memory; else help was all that was wanted */
+	if (mount_options_parse(argc, argv, &options, &code))
+		code = mount_at(&options);
 	mount_options_done(&options);
 	runtime_mount_done(&daemon_state.runtime);
-	return r;
+	return code;
 }

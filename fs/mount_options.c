@@ -1,9 +1,11 @@
 #include "fs/mount_options.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fs/command_line.h"
 #include "fs/commands.h"
@@ -36,7 +38,7 @@ static const char *const fuse_words[] = {"allow_other", "allow_root", "nodev", "
 
 /* Words of fstab lines for mount(8) itself, or what always holds. */
 static const char *const ignored_words[] = {"auto", "noauto", "user", "nouser", "users", "owner",
-	"group", "_netdev", "nofail", "defaults", "default_permissions", "nonempty"};
+	"group", "_netdev", "nofail", "defaults", "default_permissions"};
 
 static bool is_one_of(const char *word, const char *const *words, size_t count)
 {
@@ -63,7 +65,18 @@ static int add_pair(const char *const **list, const char *text)
 	return longer[count] ? 0 : -ENOMEM;
 }
 
-static int set_ttl(struct mount_options *options, const char *text)
+static int add_setting(const char *const **list, const char *key, const char *value)
+{
+	cleanup_free char *word = NULL;
+
+	if (asprintf(&word, "%s=%s", key, value) < 0) {
+		word = NULL;
+		return -ENOMEM;
+	}
+	return add_pair(list, word);
+}
+
+static int set_ttl(void *into, const char *text)
 {
 	char *end;
 	double seconds = strtod(text, &end);
@@ -71,12 +84,14 @@ static int set_ttl(struct mount_options *options, const char *text)
 	if (end == text || *end || !(seconds >= 0 && seconds <= 86400))
 		return command_usage_error(
 			"mount", "ttl takes 0 to 86400 seconds, not \"%s\"", text);
-	options->ttl_ms = (uint32_t)(seconds * 1000 + 0.5);
+	*(uint32_t *)into = (uint32_t)(seconds * 1000 + 0.5);
 	return 0;
 }
 
-static int set_idmap(struct mount_options *options, const char *text)
+static int set_idmap(void *into, const char *text)
 {
+	struct mount_options *options = into;
+
 	if (strcmp(text, "user") != 0 && strcmp(text, "none") != 0)
 		return command_usage_error(
 			"mount", "idmap takes \"user\" or \"none\", not \"%s\"", text);
@@ -85,14 +100,16 @@ static int set_idmap(struct mount_options *options, const char *text)
 	return 0;
 }
 
-static int set_string(char **string, const char *value)
+static int set_string(void *into, const char *text)
 {
+	char **string = into;
+
 	free(*string);
-	*string = strdup(value);
+	*string = strdup(text);
 	return *string ? 0 : -ENOMEM;
 }
 
-static int set_size(const char *key, const char *text, uint64_t *ret_bytes)
+static int set_bytes(void *into, const char *text)
 {
 	static const char units[] = "kMGT";
 	char *end;
@@ -104,79 +121,89 @@ static int set_size(const char *key, const char *text, uint64_t *ret_bytes)
 	end += unit != NULL;
 	if (end == text || *end || !(bytes >= 1 << 20 && bytes <= (double)(1ULL << 50)))
 		return command_usage_error("mount",
-			"%s takes bytes with k, M, G or T behind them (512M), and no less than 1M, "
-			"not \"%s\"",
-			key, text);
-	*ret_bytes = (uint64_t)bytes;
+			"log_size and log_keep take bytes with k, M, G or T behind them (512M), "
+			"and no less than 1M, not \"%s\"",
+			text);
+	*(uint64_t *)into = (uint64_t)bytes;
 	return 0;
 }
 
-static int set_log(struct mount_options *options, const char *text)
+static int set_log(void *into, const char *text)
 {
 	if (strcmp(text, "required") != 0 && strcmp(text, "best_effort") != 0)
 		return command_usage_error(
 			"mount", "log takes \"required\" or \"best_effort\", not \"%s\"", text);
-	options->log_required = strcmp(text, "required") == 0;
+	*(bool *)into = strcmp(text, "required") == 0;
 	return 0;
 }
 
 /* The other caches are the business of the place. */
-static int set_cache(struct mount_options *options, const char *word)
+static int set_cache(void *into, const char *text)
 {
-	options->cache_strict = strcmp(word, "cache=strict") == 0;
-	return options->cache_strict ? 0 : add_pair(&options->backend_pairs, word);
+	struct mount_options *options = into;
+
+	options->cache_strict = strcmp(text, "strict") == 0;
+	return options->cache_strict ? 0 : add_setting(&options->backend_pairs, "cache", text);
 }
+
+static int set_size(void *into, const char *text)
+{
+	return add_setting(into, "size", text);
+}
+
+#define FIELD(name) offsetof(struct mount_options, name)
+
+/* Our own options of -o: those with a `set` take a value, the others are `flag`. */
+static const struct {
+	const char *word;
+	size_t field;
+	command_setter set;
+	bool flag;
+} own[] = {
+	{"ro", FIELD(read_only), .flag = true},
+	{"rw", FIELD(read_only), .flag = false},
+	{"ttl", FIELD(ttl_ms), set_ttl},
+	{"idmap", 0, set_idmap},
+	{"cache", 0, set_cache},
+	{"log", FIELD(log_required), set_log},
+	{"log_anchor", FIELD(log_anchor), set_string},
+	{"log_keep", FIELD(log_keep), set_bytes},
+	{"log_size", FIELD(log_size), set_bytes},
+	{"log_reads", FIELD(log_reads), .flag = true},
+	{"log_secrets", FIELD(log_secrets), .flag = true},
+	{"io_uring", FIELD(io_uring), .flag = true},
+	{"nonempty", FIELD(nonempty), .flag = true},
+	{"remount", FIELD(remount), .flag = true},
+};
 
 static int set_option(struct mount_options *options, const char *word)
 {
+	size_t length = strcspn(word, "=");
+
 	if (!*word || strncmp(word, "x-", 2) == 0 || strncmp(word, "comment=", 8) == 0 ||
-		is_one_of(word, ignored_words, array_size(ignored_words))) {
-		options->nonempty |= strcmp(word, "nonempty") == 0;
+		is_one_of(word, ignored_words, array_size(ignored_words)))
 		return 0;
-	}
-	if (strcmp(word, "ro") == 0 || strcmp(word, "rw") == 0) {
-		options->read_only = strcmp(word, "ro") == 0;
-		return 0;
-	}
-	if (strcmp(word, "log_reads") == 0) {
-		options->log_reads = true;
-		return 0;
-	}
-	if (strcmp(word, "log_secrets") == 0) {
-		options->log_secrets = true;
-		return 0;
-	}
-	if (strcmp(word, "io_uring") == 0) {
-		options->io_uring = true;
-		return 0;
-	}
-	if (strcmp(word, "remount") == 0) {
-		options->remount = true;
+	for (size_t i = 0; i < array_size(own); i++) {
+		char *into = (char *)options + own[i].field;
+
+		if (strncmp(word, own[i].word, length) != 0 || own[i].word[length])
+			continue;
+		if (own[i].set && word[length])
+			return own[i].set(into, word + length + 1);
+		if (own[i].set || word[length])
+			break;
+		*(bool *)into = own[i].flag;
 		return 0;
 	}
 	if (strcmp(word, "noatime") == 0 || strcmp(word, "atime") == 0)
 		options->no_atime = strcmp(word, "noatime") == 0;
-	if (strncmp(word, "log=", 4) == 0)
-		return set_log(options, word + 4);
-	if (strncmp(word, "log_size=", 9) == 0)
-		return set_size("log_size", word + 9, &options->log_size);
-	if (strncmp(word, "log_keep=", 9) == 0)
-		return set_size("log_keep", word + 9, &options->log_keep);
-	if (strncmp(word, "log_anchor=", 11) == 0)
-		return set_string(&options->log_anchor, word + 11);
-	if (strncmp(word, "ttl=", 4) == 0)
-		return set_ttl(options, word + 4);
-	if (strncmp(word, "idmap=", 6) == 0)
-		return set_idmap(options, word + 6);
-	if (strncmp(word, "cache=", 6) == 0)
-		return set_cache(options, word);
 	if (is_one_of(word, fuse_words, array_size(fuse_words)))
 		return add_pair(&options->fuse_pairs, word);
 	return add_pair(&options->backend_pairs, word);
 }
 
 /* "a,b\,c,d": a backslash keeps a comma inside a value. */
-static int set_options(struct mount_options *options, const char *list)
+static int set_options(void *into, const char *list)
 {
 	cleanup_free char *word = malloc(strlen(list) + 1);
 	size_t length = 0;
@@ -190,7 +217,7 @@ static int set_options(struct mount_options *options, const char *list)
 		} else {
 			word[length] = '\0';
 			length = 0;
-			r = set_option(options, word);
+			r = set_option(into, word);
 			if (!*c)
 				break;
 		}
@@ -198,89 +225,51 @@ static int set_options(struct mount_options *options, const char *list)
 	return r;
 }
 
-static int set_long(struct mount_options *options, const char *key, const char *value)
+bool mount_options_parse(int argc, char **argv, struct mount_options *ret_options, int *ret_code)
 {
-	cleanup_free char *word = NULL;
-
-	if (asprintf(&word, "%s=%s", key, value) < 0)
-		return -ENOMEM;
-	return set_option(options, word);
-}
-
-static int parse_one(struct mount_options *options, int letter)
-{
-	switch (letter) {
-	case 'f':
-		options->foreground = true;
-		return 0;
-	case 'r':
-		options->read_only = true;
-		return 0;
-	case 'o':
-		return set_options(options, optarg);
-	case 'i':
-		return set_idmap(options, optarg);
-	case 't':
-		return set_ttl(options, optarg);
-	case 's':
-		return set_long(options, "size", optarg);
-	case 'L':
-		return set_log(options, optarg);
-	case 'A':
-		return set_string(&options->log_anchor, optarg);
-	case 'n': /* mount(8): do not write /etc/mtab */
-	case 'v':
-		return 0;
-	case 'h':
-		fputs(usage, stdout);
-		return 1;
-	default:
-		return EXIT_USAGE;
-	}
-}
-
-int mount_options_parse(int argc, char **argv, struct mount_options *ret_options)
-{
-	static const struct option longs[] = {{"foreground", no_argument, NULL, 'f'},
-		{"read-only", no_argument, NULL, 'r'}, {"idmap", required_argument, NULL, 'i'},
-		{"ttl", required_argument, NULL, 't'}, {"size", required_argument, NULL, 's'},
-		{"log-anchor", required_argument, NULL, 'A'}, {"log", required_argument, NULL, 'L'},
-		{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-	int letter, r = 0;
+	bool unused;
+	struct mount_options *o = ret_options;
+	const struct command_option known[] = {
+		{"foreground", 'f', .flag = &o->foreground},
+		{"read-only", 'r', .flag = &o->read_only},
+		{NULL, 'o', .set = set_options, .into = o},
+		{"idmap", .set = set_idmap, .into = o},
+		{"ttl", .set = set_ttl, .into = &o->ttl_ms},
+		{"size", .set = set_size, .into = &o->backend_pairs},
+		{"log", .set = set_log, .into = &o->log_required},
+		{"log-anchor", .set = set_string, .into = &o->log_anchor},
+		{NULL, 'n', .flag = &unused}, /* mount(8): do not write /etc/mtab */
+		{NULL, 'v', .flag = &unused},
+		{0},
+	};
+	const struct command_line line = {
+		.command = "mount", .usage = usage, .options = known, .arguments_max = 2};
 
 	*ret_options = (struct mount_options){.ttl_ms = 1000};
-	optind = 0;
-	while (r == 0 && (letter = command_getopt("mount", argc, argv, ":frnvo:h", longs)) >= 0)
-		r = parse_one(ret_options, letter);
-	if (r == 0 && argc - optind != 2)
-		r = command_usage_error("mount", "it takes a URI and a directory");
-	if (r == 0) {
-		ret_options->uri = argv[optind];
-		ret_options->mount_point = argv[optind + 1];
+	if (!command_parse(&line, argc, argv, ret_code))
+		return false;
+	if (argc - optind != 2) {
+		*ret_code = command_usage_error("mount", "it takes a URI and a directory");
+		return false;
 	}
-	if (r < 0)
-		command_error("mount", "%s", strerror(-r));
-	return r;
-}
-
-static void offer(struct command_guess *guess, const char *const *words, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		command_guess_offer(guess, words[i]);
+	ret_options->uri = argv[optind];
+	ret_options->mount_point = argv[optind + 1];
+	return true;
 }
 
 void mount_options_guess(const char *unknown)
 {
-	static const char *const own[] = {
-		"ro", "ttl", "idmap", "log", "log_anchor", "log_keep", "log_reads", "log_size"};
 	cleanup_free char *word = strndup(unknown, strcspn(unknown, "="));
 	struct command_guess guess;
 
 	command_guess_init(&guess, word ? word : "");
-	offer(&guess, own, array_size(own));
-	offer(&guess, fuse_words, array_size(fuse_words));
-	offer(&guess, ignored_words, array_size(ignored_words));
-	if (guess.nearest)
+	for (size_t i = 0; i < array_size(own); i++)
+		command_guess_offer(&guess, own[i].word);
+	for (size_t i = 0; i < array_size(fuse_words); i++)
+		command_guess_offer(&guess, fuse_words[i]);
+	for (size_t i = 0; i < array_size(ignored_words); i++)
+		command_guess_offer(&guess, ignored_words[i]);
+	if (guess.nearest && guess.steps > 0)
 		fprintf(stderr, "Did you mean -o %s?\n", guess.nearest);
 }
 

@@ -7,9 +7,9 @@
 
 #include "fs/mount.h"
 
-/* Parses argv of `mount [options] URI DIR`, into which the options point.  0; 1: --help was
- * answered; EXIT_USAGE, -ENOMEM: after a line on stderr. */
-int mount_options_parse(int argc, char **argv, struct mount_options *ret_options);
+/* Parses argv of `mount [options] URI DIR`, into which the options point.  False: as
+ * command_parse(). */
+bool mount_options_parse(int argc, char **argv, struct mount_options *ret_options, int *ret_code);
 
 /* Says on stderr which of our own options may have been meant by one ("key=value" or "key") that
  * the workspace does not know, if one is near. */

@@ -247,25 +247,13 @@ static int show(const char *directory, bool json)
 
 int status_command(int argc, char **argv)
 {
-	static const struct option known[] = {
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
-	};
 	bool json = false;
-	int option;
+	const struct command_option options[] = {{"json", .flag = &json}, {0}};
+	const struct command_line line = {
+		.command = "status", .usage = usage, .options = options, .arguments_max = 1};
+	int code;
 
-	while ((option = command_getopt("status", argc, argv, ":h", known)) >= 0) {
-		if (option == 'h') {
-			fputs(usage, stdout);
-			return 0;
-		}
-		if (option != 'j')
-			return EXIT_USAGE;
-		json = true;
-	}
-	if (optind + 1 < argc)
-		return command_usage_error(
-			"status", "unexpected argument \"%s\"", argv[optind + 1]);
+	if (!command_parse(&line, argc, argv, &code))
+		return code;
 	return show(optind < argc ? argv[optind] : ".", json);
 }

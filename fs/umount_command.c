@@ -153,21 +153,14 @@ static int unmount(const char *path, bool lazy)
 
 int umount_command(int argc, char **argv)
 {
-	static const struct option longs[] = {{"lazy", no_argument, NULL, 'l'},
-		{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
 	bool lazy = false;
-	int letter;
+	const struct command_option options[] = {{"lazy", 'l', .flag = &lazy}, {0}};
+	const struct command_line line = {
+		.command = "umount", .usage = usage, .options = options, .arguments_max = 1};
+	int code;
 
-	optind = 0;
-	while ((letter = command_getopt("umount", argc, argv, ":lh", longs)) >= 0) {
-		if (letter == 'h') {
-			fputs(usage, stdout);
-			return 0;
-		}
-		if (letter != 'l')
-			return EXIT_USAGE;
-		lazy = true;
-	}
+	if (!command_parse(&line, argc, argv, &code))
+		return code;
 	if (argc - optind != 1)
 		return command_usage_error("umount", "it takes one directory");
 	return unmount(argv[optind], lazy);

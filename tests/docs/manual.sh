@@ -45,8 +45,7 @@ done || failed=1
 
 # Words of -o: what the manual has is what the sources know.
 known_words=$(
-	sed -n 's/.*strn\?cmp(word, "\([a-z_]*\)=\?".*/"\1"/p' "$sources/fs/mount_options.c"
-	awk '/char \*const (fuse_words|known_options|known)\[\]/ { inside = 1 }
+	awk '/char \*const (fuse_words|known_options|known)\[\]|^} own\[\]/ { inside = 1 }
 		inside { print } /};/ { inside = 0 }' \
 		"$sources/fs/mount_options.c" "$sources"/backends/*.c "$sources"/backends/remote/open.c
 )
