@@ -103,15 +103,6 @@ static struct slot *slot_next(const struct directory_facts *d, const struct slot
 
 /* ---- Losses --------------------------------------------------------------------------------- */
 
-static void doubt_directory(struct tree *t, const struct directory_facts *d, uint64_t below)
-{
-	size_t bucket;
-
-	for (struct slot *s = slot_first(d, &bucket); s; s = slot_next(d, s, &bucket))
-		if (s->held && s->at < below)
-			tree_forget_slot(t, s, FORGET_DOUBT);
-}
-
 /* The watch was told of before the last loss: it may have ended with that. */
 static bool is_watch_lost(const struct tree *t, const struct directory_facts *d)
 {
@@ -124,14 +115,6 @@ static void lose(struct tree *t, uint64_t at)
 {
 	if (RULE(LOSS) && at > t->lost_at)
 		t->lost_at = at;
-	for (size_t i = 0; i <= t->objects.mask; i++)
-		for (const struct object *o = t->objects.buckets[i]; o; o = o->next) {
-			const struct directory_facts *d = o->directory;
-
-			if (d)
-				doubt_directory(
-					t, d, is_watch_lost(t, d) ? UINT64_MAX : t->lost_at);
-		}
 }
 
 /* There is no memory for a fact of that position. */
@@ -181,7 +164,6 @@ static void object_join(struct slot *s, struct object *o)
 
 static void slot_free(struct tree *t, struct slot *s)
 {
-	tree_queue_leave(t, s);
 	object_leave(s);
 	hash_table_remove(&s->in->directory->slots, s, slot_entry_hash, slot_entry_link);
 	t->names--;
@@ -189,17 +171,10 @@ static void slot_free(struct tree *t, struct slot *s)
 	free(s);
 }
 
-static bool slot_is_needed(const struct slot *s)
-{
-	return s->own || (RULE(EVICT_HELD) ? s->held || tree_is_forgetting(s) : s->taken);
-}
-
-bool tree_evict_slot(struct tree *t, struct slot *s)
+void tree_evict_slot(struct tree *t, struct slot *s)
 {
 	struct directory_facts *d = s->in->directory;
 
-	if (slot_is_needed(s))
-		return false;
 	if (s->of || s->unknown) {
 		if (RULE(EVICT_LISTED))
 			d->listed_at = 0;
@@ -207,7 +182,6 @@ bool tree_evict_slot(struct tree *t, struct slot *s)
 	if (RULE(EVICTED))
 		d->evicted_at = higher(d->evicted_at, s->at);
 	slot_free(t, s);
-	return true;
 }
 
 bool tree_evict_object(struct tree *t, struct object *o)
@@ -232,12 +206,9 @@ bool tree_evict_object(struct tree *t, struct object *o)
 	return true;
 }
 
-/* Its names may be dropped, and the caller agrees. */
+/* The caller agrees. */
 static bool may_drop(struct tree *t, struct object *o)
 {
-	for (const struct slot *s = o->slots; s; s = s->next_of)
-		if (slot_is_needed(s))
-			return false;
 	if (t->options.drop && !t->options.drop(t->options.user, &o->attributes.id, o->kept))
 		return false;
 	o->kept = NULL;
@@ -285,7 +256,7 @@ static bool are_settled(const struct tree *t, const struct directory_facts *d)
 	if (!d)
 		return true;
 	for (const struct slot *s = slot_first(d, &bucket); s; s = slot_next(d, s, &bucket))
-		if (s->at > t->settled_at || slot_is_needed(s))
+		if (s->at > t->settled_at)
 			return false;
 	return true;
 }
@@ -374,7 +345,6 @@ static struct object *object_make(struct tree *t, const struct object_id *id)
 		o->attributes.id = *id;
 		o->unknown = true;
 		o->at = t->evicted_at;
-		o->number = ++t->numbers;
 		hash_table_insert(&t->objects, o, object_entry_hash, object_entry_link);
 	}
 	o->used = true;
@@ -382,7 +352,7 @@ static struct object *object_make(struct tree *t, const struct object_id *id)
 }
 
 /* The directory with room for what is said of it; NULL: no memory. */
-struct object *tree_directory_make(struct tree *t, const struct object_id *id)
+static struct object *directory_make(struct tree *t, const struct object_id *id)
 {
 	struct object *o;
 	struct directory_facts *d;
@@ -402,7 +372,7 @@ struct object *tree_directory_make(struct tree *t, const struct object_id *id)
 }
 
 /* What is known of a name without slot becomes a slot; NULL: no memory. */
-struct slot *tree_slot_make(struct tree *t, struct object *in, const char *name)
+static struct slot *slot_make(struct tree *t, struct object *in, const char *name)
 {
 	struct directory_facts *d = in->directory;
 	size_t size = strlen(name) + 1;
@@ -413,7 +383,6 @@ struct slot *tree_slot_make(struct tree *t, struct object *in, const char *name)
 	memcpy(s->name, name, size);
 	s->hash = name_hash(name);
 	s->in = in;
-	s->given = GIVEN_NONE;
 	/* Nobody remembers whether the name was dropped with that position or never had one. */
 	s->at = higher(d->listed_at, d->evicted_at);
 	s->unknown = d->listed_at == 0 || d->listed_at < d->evicted_at;
@@ -436,7 +405,7 @@ static int note_position(struct tree *t, uint64_t at)
 }
 
 /* A directory has one name: the one that was looked at last. */
-static void keep_one_name(struct tree *t, struct slot *s)
+static void keep_one_name(struct slot *s)
 {
 	for (struct slot *other = s->of->slots; other && RULE(ONE_NAME); other = other->next_of) {
 		struct slot *older = other->at > s->at ? s : other;
@@ -444,8 +413,6 @@ static void keep_one_name(struct tree *t, struct slot *s)
 		if (other == s || other->unknown)
 			continue;
 		older->unknown = true;
-		if (older->held)
-			tree_forget_slot(t, older, FORGET_DOUBT);
 	}
 }
 
@@ -454,8 +421,7 @@ static bool is_older(uint64_t at, uint64_t known_at)
 	return at <= known_at && RULE(HIGHEST_WINS);
 }
 
-static void learn_slot(
-	struct tree *t, struct slot *s, struct object *of, const struct tree_look *look)
+static void learn_slot(struct slot *s, struct object *of, const struct tree_look *look)
 {
 	bool changed = s->of != of;
 
@@ -471,11 +437,9 @@ static void learn_slot(
 	if (changed) {
 		object_leave(s);
 		object_join(s, of);
-		if (s->held || tree_is_forgetting(s))
-			tree_forget_slot(t, s, FORGET_CERTAIN);
 	}
 	if (of && of->is_directory)
-		keep_one_name(t, s);
+		keep_one_name(s);
 }
 
 static void learn_object(struct tree *t, struct object *o, const struct attributes *attributes,
@@ -526,7 +490,7 @@ int tree_learn_name(struct tree *t, const struct tree_look *look, const struct o
 
 	if (r < 0 || is_ignored(t, directory))
 		return r;
-	in = tree_directory_make(t, directory);
+	in = directory_make(t, directory);
 	if (found)
 		of = object_make(t, &found->id);
 	if (!in || (found && !of)) {
@@ -537,12 +501,12 @@ int tree_learn_name(struct tree *t, const struct tree_look *look, const struct o
 		learn_object(t, of, found, look);
 	s = tree_slot(in, name);
 	if (!s && !is_old_news(in->directory, look->at)) {
-		s = tree_slot_make(t, in, name);
+		s = slot_make(t, in, name);
 		if (!s)
 			lose_name(t, in, look->at);
 	}
 	if (s)
-		learn_slot(t, s, of, look);
+		learn_slot(s, of, look);
 	if (t->options.facts_max)
 		clean_names(t, in->directory);
 	sweep(t, look->ms);
@@ -577,7 +541,7 @@ int tree_learn_listing(
 
 	if (r < 0 || is_ignored(t, directory))
 		return r;
-	in = tree_directory_make(t, directory);
+	in = directory_make(t, directory);
 	if (!in) {
 		lose_fact(t, look->at);
 		return 0;
@@ -587,7 +551,7 @@ int tree_learn_listing(
 		return 0;
 	for (struct slot *s = slot_first(d, &bucket); s; s = slot_next(d, s, &bucket))
 		if (s->at < look->at)
-			learn_slot(t, s, NULL, look);
+			learn_slot(s, NULL, look);
 	/* Else a name of it may have been dropped, or there was no memory for it. */
 	if (look->at > d->evicted_at || !RULE(EVICTED)) {
 		d->listed_at = look->at;
@@ -601,12 +565,11 @@ int tree_learn_watch(struct tree *t, const struct tree_look *look,
 {
 	struct object *in;
 	struct directory_facts *d;
-	bool began;
 	int r = since > look->at ? -EPROTO : note_position(t, look->at);
 
 	if (r < 0 || is_ignored(t, directory))
 		return r;
-	in = tree_directory_make(t, directory);
+	in = directory_make(t, directory);
 	if (!in) {
 		lose_fact(t, look->at);
 		return -ENOMEM;
@@ -614,14 +577,10 @@ int tree_learn_watch(struct tree *t, const struct tree_look *look,
 	d = in->directory;
 	if (look->at <= d->watch_seen && RULE(WATCH_ORDER))
 		return 0;
-	began = on && since > d->watch_at;
 	d->watch_seen = look->at;
 	d->on = on;
 	if (on)
 		d->watch_at = since;
-	/* Also when it was on before: it went off in between, and that fact has not come yet. */
-	if ((!on || began) && RULE(WATCH_DOUBT))
-		doubt_directory(t, d, on ? d->watch_at : UINT64_MAX);
 	return 0;
 }
 
@@ -647,7 +606,7 @@ static bool is_young(const struct tree *t, uint64_t looked_ms, uint64_t now_ms)
 	return looked_ms >= t->command_ms && now_ms < looked_ms + t->options.ttl_ms;
 }
 
-enum tree_validity tree_validity_at(const struct tree *t, const struct directory_facts *d,
+static enum tree_validity validity_at(const struct tree *t, const struct directory_facts *d,
 	uint64_t at, uint64_t looked_ms, uint64_t now_ms)
 {
 	if (is_backed(t, d, at))
@@ -668,15 +627,14 @@ enum tree_validity tree_get_name(struct tree *t, const struct object_id *directo
 	if (!s)
 		return in->directory->listed_at == 0
 			       ? TREE_ASK
-			       : tree_validity_at(t, in->directory, in->directory->listed_at,
+			       : validity_at(t, in->directory, in->directory->listed_at,
 					 in->directory->listed_ms, now_ms);
 	s->used = true;
 	if (s->of) {
 		*ret_id = s->of->attributes.id;
 		s->of->used = true;
 	}
-	return s->unknown ? TREE_ASK
-			  : tree_validity_at(t, in->directory, s->at, s->looked_ms, now_ms);
+	return s->unknown ? TREE_ASK : validity_at(t, in->directory, s->at, s->looked_ms, now_ms);
 }
 
 /* A change through whichever of its names has an event when all of them are in watched
@@ -711,7 +669,7 @@ static enum tree_validity object_validity(
 	if (!o->is_directory)
 		return file_validity(t, o, now_ms);
 	if (o->directory)
-		return tree_validity_at(t, o->directory, o->at, o->looked_ms, now_ms);
+		return validity_at(t, o->directory, o->at, o->looked_ms, now_ms);
 	return is_young(t, o->looked_ms, now_ms) ? TREE_BRIEFLY : TREE_ASK;
 }
 
@@ -733,7 +691,7 @@ enum tree_validity tree_get_attributes(struct tree *t, const struct object_id *i
 static enum tree_validity listing_validity(
 	const struct tree *t, const struct directory_facts *d, uint64_t now_ms)
 {
-	return d->listed_at ? tree_validity_at(t, d, d->listed_at, d->listed_ms, now_ms) : TREE_ASK;
+	return d->listed_at ? validity_at(t, d, d->listed_at, d->listed_ms, now_ms) : TREE_ASK;
 }
 
 enum tree_validity tree_get_listing(
@@ -752,9 +710,9 @@ static struct tree_entry entry_of(struct tree *t, const struct slot *s, uint64_t
 	return (struct tree_entry){
 		.name = s->name,
 		.attributes = &s->of->attributes,
-		.name_validity = s->unknown ? TREE_ASK
-					    : tree_validity_at(t, s->in->directory, s->at,
-						      s->looked_ms, now_ms),
+		.name_validity =
+			s->unknown ? TREE_ASK
+				   : validity_at(t, s->in->directory, s->at, s->looked_ms, now_ms),
 		.attributes_validity = object_validity(t, s->of, now_ms),
 		.kept = s->of->kept,
 	};
@@ -826,12 +784,10 @@ uint64_t tree_state(const struct tree *t, const struct object_id *id)
 
 /* ---- Doubt --------------------------------------------------------------------------------- */
 
-static void doubt_slot(struct tree *t, struct slot *s, uint64_t at)
+static void doubt_slot(struct slot *s, uint64_t at)
 {
 	s->unknown = true;
 	s->at = higher(s->at, at);
-	if (s->held)
-		tree_forget_slot(t, s, FORGET_DOUBT);
 }
 
 static void doubt_object(struct object *o, uint64_t at)
@@ -851,9 +807,9 @@ void tree_doubt_name(
 	if (!in || !in->directory)
 		return;
 	if (!s)
-		s = tree_slot_make(t, in, name);
+		s = slot_make(t, in, name);
 	if (s)
-		doubt_slot(t, s, at);
+		doubt_slot(s, at);
 	else
 		in->directory->listed_at = 0;
 }
@@ -871,15 +827,18 @@ void tree_doubt_links(struct tree *t, uint64_t now_ms)
 void tree_own_unclear(struct tree *t, uint64_t at, const struct object_id *directory,
 	const char *name, const struct object_id *linked)
 {
-	struct slot *s = tree_own_end(t, directory, name);
+	struct object *in = directory_make(t, directory);
+	struct slot *s = tree_slot(in, name);
 
+	if (in && !s)
+		s = slot_make(t, in, name);
 	if (!s || !RULE(UNCLEAR))
 		return;
-	s->in->directory->listed_at = 0;
-	doubt_object(s->in, at);
+	in->directory->listed_at = 0;
+	doubt_object(in, at);
 	doubt_object(s->of, at);
 	doubt_object(linked ? tree_object(t, linked) : NULL, at);
-	doubt_slot(t, s, at);
+	doubt_slot(s, at);
 }
 
 /* ---- What the caller keeps ------------------------------------------------------------------ */
@@ -927,8 +886,6 @@ struct tree *tree_new(const struct tree_options *options)
 		return NULL;
 	}
 	t->options = *options;
-	TAILQ_INIT(&t->forgets);
-	TAILQ_INIT(&t->repeats);
 	return t;
 }
 

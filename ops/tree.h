@@ -9,9 +9,6 @@
  * reports is a fact with such a position, and the fact with the highest position counts, in
  * whichever order facts arrive.  Directories are named by id, never by path.
  *
- * The tree also keeps which names the kernel holds, and queues the notifications that it needs:
- * only tests use that part yet.  Attributes and pages that the kernel holds are not kept here.
- *
  * Threads: none; the owner has a lock around all of it.  No function waits or looks at a clock:
  *          times are the caller's (ms, one monotonic clock).
  * Memory:  nothing here fails for want of it.  A fact that cannot be kept counts as a loss of
@@ -32,8 +29,8 @@ static const uint64_t TREE_POSITIONS = (uint64_t)1 << 62;
 
 struct tree_options {
 	uint64_t ttl_ms;  /* how long what nobody watches stays valid; 0: not at all */
-	size_t facts_max; /* objects and names; beyond it, what the kernel does not hold and nobody
-			     used lately is dropped.  0: no bound, nothing is dropped */
+	size_t facts_max; /* objects and names; beyond it, what nobody used lately is
+			     dropped.  0: no bound, nothing is dropped */
 
 	/* Asked before an object is dropped, while its names are still there, and when the tree is
 	 * freed: may it go?  Frees what the caller kept with it (tree_keep), if anything.  It may
@@ -159,44 +156,6 @@ int tree_keep(struct tree *t, const struct object_id *id, void *kept); /* 0 or -
 /* A small number that goes with the state of the object, and is 0 in the next one. */
 uint8_t tree_mark(const struct tree *t, const struct object_id *id);
 void tree_set_mark(struct tree *t, const struct object_id *id, uint8_t mark);
-
-/* ---- The kernel's names -------------------------------------------------------------------- */
-
-/* The kernel is answered that `id` is at the name (inode 0: nothing), right after this call and
- * under the same lock.  How long it may use the answer: TREE_ASK, when it is not what is known. */
-enum tree_validity tree_given(struct tree *t, const struct object_id *directory, const char *name,
-	const struct object_id *id, uint64_t now_ms);
-
-/* A change of our own begins that makes, removes or moves the name (of a rename: both).  The kernel
- * keeps its directory locked; no notification of this name is taken until the change ends. */
-void tree_own_begin(struct tree *t, const struct object_id *directory, const char *name);
-
-/* The ends of it, after the reply's facts and before the caller is answered.  made(): the kernel
- * enters `id` at the name; how long it may use that: TREE_ASK, unless the tree agrees. */
-enum tree_validity tree_own_made(struct tree *t, const struct object_id *directory,
-	const char *name, const struct object_id *id, uint64_t now_ms);
-void tree_own_removed(struct tree *t, const struct object_id *directory, const char *name);
-/* The kernel moves whatever it holds at one name to the other; `swap`: it exchanges them. */
-void tree_own_moved(struct tree *t, const struct object_id *from_directory, const char *from,
-	const struct object_id *to_directory, const char *to, bool swap, uint64_t now_ms);
-void tree_own_failed(struct tree *t, const struct object_id *directory, const char *name);
-/* ... or tree_own_unclear(). */
-
-/* A notification that the kernel needs, in the order in which they came up. */
-struct tree_forget {
-	struct object_id directory;
-	char name[256];
-	bool certain; /* the name leads elsewhere: unhash it.  Else it may: expire it */
-	bool repeated;
-	void *slot; /* the tree's */
-};
-
-/* Takes the next one that is due.  The caller sends it, without the lock, and calls
- * tree_forgotten() once the kernel has taken it.  False: none is; `*ret_due_ms` is when the next
- * will be, UINT64_MAX: none. */
-bool tree_take_forget(
-	struct tree *t, uint64_t now_ms, struct tree_forget *ret_forget, uint64_t *ret_due_ms);
-void tree_forgotten(struct tree *t, const struct tree_forget *forget, uint64_t now_ms);
 
 /* ---- State --------------------------------------------------------------------------------- */
 

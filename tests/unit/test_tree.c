@@ -58,27 +58,6 @@ static void check_name(enum tree_validity want, uint64_t inode, const char *name
 	CHECK_RC(inode, id.inode);
 }
 
-static enum tree_validity give(const char *name, uint64_t inode, uint64_t now_ms)
-{
-	const struct object_id id = {.inode = inode};
-
-	return tree_given(tree, &root, name, &id, now_ms);
-}
-
-/* The next notification; 0: none; 1: doubt; 2: certain. */
-static int forget_next(const char *name, uint64_t now_ms)
-{
-	struct tree_forget f;
-	uint64_t due;
-
-	if (!tree_take_forget(tree, now_ms, &f, &due))
-		return 0;
-	CHECK_STRING(name, f.name);
-	CHECK_RC(root.inode, f.directory.inode);
-	tree_forgotten(tree, &f, now_ms);
-	return f.certain ? 2 : 1;
-}
-
 static void test_highest_position_wins_in_any_order_of_arrival(void)
 {
 	start(0, 0);
@@ -141,21 +120,6 @@ static void test_watch_is_known_in_any_order_of_arrival(void)
 	watch(12, false, 0);
 	watch(11, true, 11);
 	check_name(TREE_ASK, 7, "x", 0);
-}
-
-static void test_a_watch_that_begins_anew_is_doubted_before_its_end_is_known(void)
-{
-	start(0, 0);
-	watch(1, true, 1);
-	learn(2, "x", 7);
-	CHECK_RC(TREE_WATCHED, give("x", 7, 5000));
-	watch(9, true, 9);
-	CHECK_RC(1, forget_next("x", 9000));
-	/* The same watch, told once more. */
-	learn(10, "x", 7);
-	CHECK_RC(TREE_WATCHED, give("x", 7, 9500));
-	watch(12, true, 9);
-	CHECK_RC(0, forget_next("x", 20000));
 }
 
 static void test_a_watch_of_before_a_loss_backs_nothing(void)
@@ -223,80 +187,6 @@ static void test_an_equal_look_within_a_tick_is_another_state(void)
 	CHECK(tree_state(tree, &id) == state);
 }
 
-static void test_kernel_is_notified_of_what_it_holds_only(void)
-{
-	start(0, 0);
-	watch(1, true, 1);
-	learn(2, "held", 7);
-	learn(2, "other", 8);
-	CHECK_RC(TREE_WATCHED, give("held", 7, 0));
-	learn(5, "held", 9);
-	learn(5, "other", 9);
-	CHECK_RC(2, forget_next("held", 0));
-	CHECK_RC(0, forget_next("", 5000));
-}
-
-static void test_an_expiry_is_repeated_after_a_recent_answer(void)
-{
-	const struct tree_look l = look(9);
-
-	start(0, 0);
-	watch(1, true, 1);
-	learn(2, "x", 7);
-	CHECK_RC(TREE_WATCHED, give("x", 7, 500));
-	CHECK_RC(0, tree_learn_loss(tree, &l));
-	CHECK_RC(1, forget_next("x", 600));
-	CHECK_RC(0, forget_next("x", 1599));
-	CHECK_RC(1, forget_next("x", 1600));
-	CHECK_RC(0, forget_next("x", 9999));
-}
-
-static void test_own_names_are_not_forgotten(void)
-{
-	const struct object_id id = {.inode = 7};
-
-	start(0, 0);
-	watch(1, true, 1);
-	list(2);
-	CHECK_RC(TREE_WATCHED, give("x", 0, 0));
-	tree_own_begin(tree, &root, "x");
-	/* The echo comes before the reply. */
-	learn(6, "x", 7);
-	CHECK_RC(0, forget_next("x", 9000));
-	learn(5, "x", 7);
-	CHECK_RC(TREE_WATCHED, tree_own_made(tree, &root, "x", &id, 0));
-	CHECK_RC(0, forget_next("x", 9000));
-}
-
-static void test_own_result_that_is_not_what_is_known_is_not_held(void)
-{
-	const struct object_id id = {.inode = 7};
-
-	start(0, 0);
-	watch(1, true, 1);
-	tree_own_begin(tree, &root, "x");
-	learn(6, "x", 8);
-	learn(5, "x", 7);
-	CHECK_RC(TREE_ASK, tree_own_made(tree, &root, "x", &id, 0));
-}
-
-static void test_a_rename_that_moved_something_else_is_forgotten(void)
-{
-	start(0, 0);
-	watch(1, true, 1);
-	learn(2, "a", 7);
-	learn(3, "b", 0);
-	CHECK_RC(TREE_WATCHED, give("a", 7, 0));
-	tree_own_begin(tree, &root, "a");
-	tree_own_begin(tree, &root, "b");
-	/* Others had put another file there. */
-	learn(6, "a", 0);
-	learn(6, "b", 8);
-	tree_own_moved(tree, &root, "a", &root, "b", false, 0);
-	CHECK_RC(2, forget_next("b", 0));
-	CHECK_RC(0, forget_next("", 9000));
-}
-
 static void test_a_change_that_was_given_up_is_asked_for(void)
 {
 	const struct object_id id = {.inode = 7};
@@ -306,7 +196,6 @@ static void test_a_change_that_was_given_up_is_asked_for(void)
 	watch(1, true, 1);
 	list(2);
 	learn(3, "x", 7);
-	tree_own_begin(tree, &root, "y");
 	tree_own_unclear(tree, 0, &root, "y", &id);
 	check_name(TREE_ASK, 0, "y", 0);
 	CHECK_RC(TREE_ASK, tree_get_attributes(tree, &id, 0, &a));
@@ -350,29 +239,26 @@ static void test_a_dropped_name_does_not_come_back(void)
 	watch(1, true, 1);
 	list(2);
 	learn(9, "x", 0);
-	CHECK(tree_evict_slot(tree, tree_slot(tree_object(tree, &root), "x")));
+	tree_evict_slot(tree, tree_slot(tree_object(tree, &root), "x"));
 	learn(5, "x", 7);
 	check_name(TREE_ASK, 0, "x", 0);
 	learn(10, "x", 7);
 	check_name(TREE_WATCHED, 7, "x", 0);
 }
 
-static void test_facts_are_bounded_but_for_what_the_kernel_holds(void)
+static void test_facts_are_bounded(void)
 {
 	struct tree_usage usage;
 	char name[32];
 
 	start(0, 1000);
 	watch(1, true, 1);
-	learn(2, "held", 7);
-	CHECK_RC(TREE_WATCHED, give("held", 7, 0));
 	for (unsigned i = 0; i < 20000; i++) {
 		snprintf(name, sizeof(name), "name %u", i);
 		learn(10 + i, name, i % 2 ? 0 : 100 + i);
 	}
 	tree_usage(tree, &usage);
 	CHECK(usage.objects + usage.names <= 1100);
-	check_name(TREE_WATCHED, 7, "held", 0);
 	check_name(TREE_ASK, 0, "name 0", 0);
 }
 
@@ -424,18 +310,16 @@ static void test_without_memory_it_is_a_loss(void)
 	start(0, 0);
 	watch(1, true, 1);
 	learn(2, "x", 7);
-	CHECK_RC(TREE_WATCHED, give("x", 7, 5000));
 	memory_ends_after(0);
 	learn(5, "y", 8);
 	memory_is_back();
 	check_name(TREE_ASK, 7, "x", 5000);
-	CHECK_RC(1, forget_next("x", 9000));
 	watch(6, true, 1);
 	learn(7, "x", 7);
 	check_name(TREE_WATCHED, 7, "x", 9000);
 }
 
-static void test_a_known_file_takes_352_bytes_at_most(void)
+static void test_a_known_file_takes_304_bytes_at_most(void)
 {
 	enum { FILES = 11000, PER_DIRECTORY = 15 };
 	struct tree_usage usage;
@@ -455,7 +339,7 @@ static void test_a_known_file_takes_352_bytes_at_most(void)
 	printf("%zu bytes a file, of which %zu for its name and %zu for the object\n",
 		usage.bytes / FILES, sizeof(struct slot) + 17, sizeof(struct object));
 	CHECK_RC(FILES, usage.names);
-	CHECK(usage.bytes / FILES <= 352);
+	CHECK(usage.bytes / FILES <= 304);
 	tree_free(tree);
 	tree = NULL;
 }
@@ -464,19 +348,13 @@ TEST_MAIN("tree", TEST(test_highest_position_wins_in_any_order_of_arrival),
 	TEST(test_what_is_listed_is_complete), TEST(test_a_loss_makes_ask_for_all_that_is_older),
 	TEST(test_what_nobody_watches_is_valid_for_its_time),
 	TEST(test_watch_is_known_in_any_order_of_arrival),
-	TEST(test_a_watch_that_begins_anew_is_doubted_before_its_end_is_known),
 	TEST(test_a_watch_of_before_a_loss_backs_nothing), TEST(test_no_position_is_refused),
 	TEST(test_a_file_is_known_when_all_its_names_are),
 	TEST(test_an_equal_look_within_a_tick_is_another_state),
-	TEST(test_kernel_is_notified_of_what_it_holds_only),
-	TEST(test_an_expiry_is_repeated_after_a_recent_answer),
-	TEST(test_own_names_are_not_forgotten),
-	TEST(test_own_result_that_is_not_what_is_known_is_not_held),
-	TEST(test_a_rename_that_moved_something_else_is_forgotten),
 	TEST(test_a_change_that_was_given_up_is_asked_for),
 	TEST(test_what_a_reply_leaves_open_is_not_known_from_before_it),
 	TEST(test_a_removal_says_nothing_of_other_names),
 	TEST(test_a_dropped_name_does_not_come_back),
 	TEST(test_what_is_gone_is_dropped_when_nothing_of_it_is_on_its_way),
-	TEST(test_facts_are_bounded_but_for_what_the_kernel_holds),
-	TEST(test_without_memory_it_is_a_loss), TEST(test_a_known_file_takes_352_bytes_at_most))
+	TEST(test_facts_are_bounded), TEST(test_without_memory_it_is_a_loss),
+	TEST(test_a_known_file_takes_304_bytes_at_most))

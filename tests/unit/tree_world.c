@@ -19,13 +19,13 @@ enum {
 	ACTIONS_MAX = 128,
 	DEPTH_MAX = 160,
 	NO_CALL = 255,
+	NOW_MS = 1,
 };
 
 enum world_mistake world_mistake;
 const char *const world_mistakes[MISTAKE_COUNT] = {
 	[MISTAKE_NUMBER_AFTER_LOOK] = "the position is drawn after the look",
 	[MISTAKE_NUMBER_BEFORE_CHANGE] = "the position is drawn before the own change",
-	[MISTAKE_ANSWER_WITH_REPLY] = "the kernel is answered with the reply",
 	[MISTAKE_NO_MOVE_SELF] = "no event of a directory that moves itself",
 	[MISTAKE_NO_PARENT_LOOK] = "no look at the directory of an event",
 	[MISTAKE_LOSS_TOO_EARLY] = "LOSS is numbered too early",
@@ -170,26 +170,21 @@ struct message {
 	struct fact facts[FACTS];
 };
 
-enum call_kind { C_FRESH, C_REVAL, C_LIST, C_WATCH, C_GETATTR, C_READ, C_OWN };
+enum call_kind { C_LOOKUP, C_LIST, C_WATCH, C_GETATTR, C_READ, C_OWN };
 enum own_kind { O_MAKE, O_REMOVE, O_RENAME, O_SWAP, O_LINK, O_WRITE };
-/* What a call waits for: to be sent on, its number, its look, its reply, or the kernel's thread. */
-enum stage { S_SENT, S_CHANGED, S_NUMBERED, S_LOOKED, S_REPLY, S_WRITTEN };
+/* What a call waits for: to be sent on, its number, its look, or its reply. */
+enum stage { S_SENT, S_CHANGED, S_NUMBERED, S_LOOKED, S_REPLY };
 
 struct call {
 	uint8_t kind, stage, own;
 	uint8_t d, n, to_d, to_n; /* names; `n`: object of C_GETATTR, C_READ, O_WRITE */
-	uint8_t value, is_valid;  /* the answer */
-	uint8_t dentry;           /* C_REVAL */
+	uint8_t value;            /* C_OWN: the object; C_LIST: names that were there, as bits */
 	uint8_t has_failed, is_given_up;
 	uint8_t moved, replaced; /* objects whose links it changed */
 	uint8_t seen;            /* C_LIST: names still to be looked at, as bits */
 	uint64_t at;
 	uint64_t changed_at; /* C_OWN: the first position after the change */
 	struct message reply;
-};
-
-struct dentry {
-	uint8_t id, value, is_valid; /* id 0: there is none */
 };
 
 struct place_object {
@@ -217,12 +212,6 @@ struct world {
 	struct message messages[MESSAGES];
 	uint8_t call_count;
 	struct call calls[CALLS];
-	/* The kernel. */
-	struct dentry kernel[DIRECTORIES][NAMES];
-	uint8_t next_dentry;
-	bool is_taken;
-	struct tree_forget taken;
-	uint8_t seconds;
 	/* Content of the last file that was read. */
 	uint8_t content_object, content;
 	uint64_t content_state;
@@ -248,20 +237,14 @@ enum action_kind {
 	A_SESSION,
 	A_DELIVER,
 	A_DELIVER_NO_MEMORY,
-	A_FRESH,
-	A_REVAL,
+	A_LOOKUP,
 	A_OWN,
 	A_LIST,
 	A_WATCH,
 	A_GETATTR,
 	A_READ,
-	A_ANSWER,
 	A_ADVANCE,
-	A_INSTALL,
 	A_FAIL,
-	A_TAKE,
-	A_NOTIFY,
-	A_TICK,
 	A_EVICT,
 	A_EVICT_OBJECT,
 };
@@ -284,19 +267,13 @@ static const char *const action_names[] = {
 	"deliver",
 	"deliver without memory",
 	"lookup",
-	"revalidate",
 	"own",
 	"list",
 	"watch",
 	"getattr",
 	"read",
-	"answer",
 	"advance",
-	"install",
 	"fail",
-	"take",
-	"notify",
-	"second",
 	"evict",
 	"evict object",
 };
@@ -512,11 +489,6 @@ static struct attributes attributes_of(const struct fact *fact)
 	};
 }
 
-static uint64_t now_ms(void)
-{
-	return w.seconds * 1000u + 1;
-}
-
 /* fact->since: the state when it was asked for. */
 static void learn_content(const struct fact *fact)
 {
@@ -537,7 +509,7 @@ static void learn_content(const struct fact *fact)
 
 static void learn(const struct fact *fact)
 {
-	const struct tree_look look = {.at = fact->at, .ms = now_ms()};
+	const struct tree_look look = {.at = fact->at, .ms = NOW_MS};
 	const struct object_id directory = id_of(directory_object(fact->d));
 	const struct attributes attributes = attributes_of(fact);
 
@@ -564,7 +536,7 @@ static void learn(const struct fact *fact)
 	}
 }
 
-/* ---- The kernel ---------------------------------------------------------------------------------
+/* ---- Changes of our own -------------------------------------------------------------------------
  */
 
 static bool is_call_on(const struct call *c, uint8_t d)
@@ -575,20 +547,13 @@ static bool is_call_on(const struct call *c, uint8_t d)
 	       ((c->d == d && c->own != O_LINK) || (has_two && c->to_d == d));
 }
 
-/* A change of ours, or also a first lookup, has the directory locked. */
-static bool is_locked(uint8_t d, bool also_lookups)
+/* The kernel has a directory locked while it is changed. */
+static bool is_locked(uint8_t d)
 {
 	for (int i = 0; i < w.call_count; i++)
-		if (is_call_on(&w.calls[i], d) ||
-			(also_lookups && w.calls[i].kind == C_FRESH && w.calls[i].d == d))
+		if (is_call_on(&w.calls[i], d))
 			return true;
 	return false;
-}
-
-static void enter(uint8_t d, uint8_t n, uint8_t value, bool is_valid)
-{
-	w.kernel[d][n] =
-		(struct dentry){.id = ++w.next_dentry, .value = value, .is_valid = is_valid};
 }
 
 static uint8_t object_of(const struct object_id *id)
@@ -596,73 +561,21 @@ static uint8_t object_of(const struct object_id *id)
 	return (uint8_t)id->inode;
 }
 
-/* The answer to a lookup: what the tree says, or has just been taught. */
-static void compose(struct call *c)
-{
-	const struct object_id directory = id_of(directory_object(c->d));
-	struct object_id id;
-
-	tree_get_name(tree, &directory, names[c->n], now_ms(), &id);
-	if (world_mistake == MISTAKE_ANSWER_WITH_REPLY && c->reply.count > 0)
-		id = id_of(c->reply.facts[0].value);
-	c->is_valid = tree_given(tree, &directory, names[c->n], &id, now_ms()) != TREE_ASK;
-	if (world_mistake == MISTAKE_ANSWER_WITH_REPLY)
-		c->is_valid = true;
-	c->value = object_of(&id);
-	c->stage = S_WRITTEN;
-}
-
-/* What the kernel has at the name when a change of ours begins; it looks if it has to. */
-static struct dentry entry_for_own(uint8_t d, uint8_t n)
-{
-	const struct object_id directory = id_of(directory_object(d));
-	struct fact fact;
-	struct object_id id;
-
-	if (w.kernel[d][n].id != 0 && w.kernel[d][n].is_valid)
-		return w.kernel[d][n];
-	fact = look_at_name(d, n, ++w.drawn);
-	learn(&fact);
-	id = id_of(fact.value);
-	enter(d, n, fact.value, tree_given(tree, &directory, names[n], &id, now_ms()) != TREE_ASK);
-	return w.kernel[d][n];
-}
-
-static void own_begin(uint8_t d, uint8_t n)
-{
-	const struct object_id directory = id_of(directory_object(d));
-
-	tree_own_begin(tree, &directory, names[n]);
-}
-
 /* False: the kernel itself refuses. */
 static bool begin_own(struct call *c)
 {
-	struct dentry at = {0}, to;
+	uint8_t at = w.at[c->d][c->n], to = w.at[c->to_d][c->to_n];
 
 	if (c->own == O_WRITE)
 		return true;
-	at = entry_for_own(c->d, c->n);
-	if (c->own == O_MAKE ? at.value != 0 : at.value == 0)
+	if (c->own == O_MAKE ? at != 0 : at == 0)
 		return false;
-	c->value = at.value;
-	if (c->own == O_REMOVE && is_directory(at.value))
+	c->value = at;
+	if ((c->own == O_REMOVE || c->own == O_LINK) && is_directory(at))
 		return false;
-	if (c->own == O_RENAME || c->own == O_SWAP || c->own == O_LINK) {
-		to = entry_for_own(c->to_d, c->to_n);
-		if ((c->own == O_SWAP && to.value == 0) || (c->own == O_LINK && to.value != 0))
-			return false;
-		if (c->own == O_LINK && is_directory(at.value))
-			return false;
-		if (at.value == to.value || (is_directory(at.value) && c->to_d == 1))
-			return false;
-		if (is_directory(to.value) && (c->d == 1 || c->own == O_RENAME))
-			return false;
-		own_begin(c->to_d, c->to_n);
-	}
-	if (c->own != O_LINK)
-		own_begin(c->d, c->n);
-	return true;
+	if (c->own == O_RENAME || c->own == O_SWAP)
+		return may_move(c->d, c->n, c->to_d, c->to_n, c->own == O_SWAP);
+	return c->own != O_LINK || to == 0;
 }
 
 /* The helper makes the change, if it can be made. */
@@ -738,104 +651,43 @@ static void reply_own(struct call *c, uint8_t number)
 	send(m, number);
 }
 
-static void fail_own(const struct object_id *directory, const char *name,
-	const struct object_id *linked, bool unclear)
+static void give_up_name(
+	const struct object_id *directory, const char *name, const struct object_id *linked)
 {
 	struct attributes a;
 	struct object_id id;
 
-	if (!unclear) {
-		tree_own_failed(tree, directory, name);
-		return;
-	}
 	tree_own_unclear(tree, 0, directory, name, linked);
-	HOLDS(tree_get_name(tree, directory, name, now_ms(), &id) == TREE_ASK &&
-			tree_get_attributes(tree, directory, now_ms(), &a) == TREE_ASK &&
-			(!linked || tree_get_attributes(tree, linked, now_ms(), &a) == TREE_ASK),
+	HOLDS(tree_get_name(tree, directory, name, NOW_MS, &id) == TREE_ASK &&
+			tree_get_attributes(tree, directory, NOW_MS, &a) == TREE_ASK &&
+			(!linked || tree_get_attributes(tree, linked, NOW_MS, &a) == TREE_ASK),
 		"I6: what a change that was given up has done is not asked for");
 }
 
-/* After its facts: the tree learns how the change ended. */
-static void end_own(struct call *c, bool unclear)
+/* The caller is answered before the reply has come. */
+static void own_unclear(const struct call *c)
 {
 	const struct object_id directory = id_of(directory_object(c->d));
 	const struct object_id to_directory = id_of(directory_object(c->to_d));
 	const struct object_id id = id_of(c->value);
-	const char *name = names[c->n], *to_name = names[c->to_n];
 
-	c->stage = S_WRITTEN;
 	if (c->own == O_WRITE)
 		return;
-	if (c->has_failed || unclear) {
-		c->has_failed = true;
-		if (c->own != O_LINK)
-			fail_own(&directory, name, NULL, unclear);
-		if (c->own == O_RENAME || c->own == O_SWAP || c->own == O_LINK)
-			fail_own(&to_directory, to_name, c->own == O_LINK ? &id : NULL, unclear);
+	if (c->own != O_LINK)
+		give_up_name(&directory, names[c->n], NULL);
+	if (c->own == O_RENAME || c->own == O_SWAP || c->own == O_LINK)
+		give_up_name(&to_directory, names[c->to_n], c->own == O_LINK ? &id : NULL);
+}
+
+/* After its facts: what the caller is answered counts. */
+static void own_made(const struct call *c)
+{
+	if (c->own == O_WRITE || c->has_failed)
 		return;
-	}
 	if (c->own != O_LINK)
 		w.own_at[c->d][c->n] = c->changed_at;
 	if (c->own == O_RENAME || c->own == O_SWAP || c->own == O_LINK)
 		w.own_at[c->to_d][c->to_n] = c->changed_at;
-	switch ((enum own_kind)c->own) {
-	case O_MAKE:
-		c->is_valid = tree_own_made(tree, &directory, name, &id, now_ms()) != TREE_ASK;
-		break;
-	case O_REMOVE:
-		tree_own_removed(tree, &directory, name);
-		break;
-	case O_RENAME:
-	case O_SWAP:
-		tree_own_moved(
-			tree, &directory, name, &to_directory, to_name, c->own == O_SWAP, now_ms());
-		break;
-	case O_LINK:
-		c->is_valid =
-			tree_own_made(tree, &to_directory, to_name, &id, now_ms()) != TREE_ASK;
-		break;
-	case O_WRITE:
-		break;
-	}
-}
-
-/* The caller's thread runs on in the kernel. */
-static void install(struct call *c)
-{
-	struct dentry *at = &w.kernel[c->d][c->n], *to = &w.kernel[c->to_d][c->to_n], moved;
-
-	if (c->kind == C_FRESH)
-		enter(c->d, c->n, c->value, c->is_valid);
-	if (c->kind == C_REVAL && at->id == c->dentry) {
-		if (c->value == at->value)
-			at->is_valid = c->is_valid;
-		else
-			*at = (struct dentry){0};
-	}
-	if (c->kind != C_OWN || c->has_failed)
-		return;
-	switch ((enum own_kind)c->own) {
-	case O_MAKE:
-		enter(c->d, c->n, c->value, c->is_valid);
-		break;
-	case O_REMOVE:
-		*at = (struct dentry){0};
-		break;
-	case O_RENAME:
-		*to = *at;
-		*at = (struct dentry){0};
-		break;
-	case O_SWAP:
-		moved = *to;
-		*to = *at;
-		*at = moved;
-		break;
-	case O_LINK:
-		enter(c->to_d, c->to_n, c->value, c->is_valid);
-		break;
-	case O_WRITE:
-		break;
-	}
 }
 
 static void call_end(uint8_t i)
@@ -866,15 +718,9 @@ static void deliver(uint8_t i)
 	is_without_memory = false;
 	if (m.call == NO_CALL)
 		return;
-	w.calls[m.call].reply = m;
-	if (w.calls[m.call].is_given_up)
-		call_end(m.call);
-	else if (w.calls[m.call].kind == C_OWN)
-		end_own(&w.calls[m.call], false);
-	else if (w.calls[m.call].kind <= C_REVAL)
-		compose(&w.calls[m.call]);
-	else
-		call_end(m.call);
+	if (w.calls[m.call].kind == C_OWN && !w.calls[m.call].is_given_up)
+		own_made(&w.calls[m.call]);
+	call_end(m.call);
 }
 
 /* What is watched is told with a position drawn now. */
@@ -931,7 +777,7 @@ static void advance(uint8_t i)
 	if (c->stage == S_SENT) {
 		if (!is_late || c->kind == C_LIST)
 			c->at = ++w.drawn;
-		else if (c->kind <= C_REVAL)
+		else if (c->kind == C_LOOKUP)
 			c->reply.facts[0] = look_at_name(c->d, c->n, 0);
 		c->stage = S_NUMBERED;
 		return;
@@ -1021,12 +867,9 @@ static void new_session(void)
 	for (uint8_t i = w.call_count; i-- > 0;) {
 		struct call *c = &w.calls[i];
 
-		if (c->stage == S_WRITTEN)
-			continue;
 		if (c->kind == C_OWN && !c->is_given_up)
-			end_own(c, true);
-		else
-			call_end(i);
+			own_unclear(c);
+		call_end(i);
 	}
 }
 
@@ -1066,16 +909,6 @@ static void run_event(enum action_kind kind, uint8_t d, uint8_t n)
 	memset(&w.event, 0, sizeof(w.event));
 }
 
-/* The caller is answered; the change goes on. */
-static void give_up(struct call *c)
-{
-	uint8_t stage = c->stage;
-
-	end_own(c, true);
-	c->stage = stage;
-	c->is_given_up = true;
-}
-
 static enum budget own_budget(uint8_t own)
 {
 	static const enum budget budgets[] = {
@@ -1096,39 +929,9 @@ static void spend(enum budget budget)
 	w.budgets[budget]--;
 }
 
-static void notify(void)
-{
-	uint8_t d = (uint8_t)(object_of(&w.taken.directory) - 1), n = w.taken.name[0] == 'b';
-
-	if (w.taken.certain)
-		w.kernel[d][n] = (struct dentry){0};
-	else
-		w.kernel[d][n].is_valid = false;
-	w.is_taken = false;
-	tree_forgotten(tree, &w.taken, now_ms());
-	memset(&w.taken, 0, sizeof(w.taken));
-}
-
-/* Or the kernel would unhash what the change enters. */
-static void check_taken(void)
-{
-	const struct slot *s = w.taken.slot;
-
-	for (int i = 0; i < w.call_count; i++) {
-		const struct call *c = &w.calls[i];
-		uint8_t n = w.taken.name[0] == 'b',
-			d = (uint8_t)(object_of(&w.taken.directory) - 1);
-
-		if (c->kind == C_OWN && c->own <= O_SWAP && !c->is_given_up && c->d == d &&
-			c->n == n && c->stage < S_WRITTEN)
-			HOLDS(s->own == 0, "a notification during an own change of the name");
-	}
-}
-
 static void step(const struct action *a)
 {
 	struct call *c;
-	uint64_t due;
 
 	if (a->dropped)
 		spend(B_DROP);
@@ -1190,14 +993,9 @@ static void step(const struct action *a)
 	case A_DELIVER:
 		deliver(a->a);
 		break;
-	case A_FRESH:
+	case A_LOOKUP:
 		spend(B_LOOKUP);
-		call_new(C_FRESH, a->a, a->b);
-		break;
-	case A_REVAL:
-		spend(B_LOOKUP);
-		c = call_new(C_REVAL, a->a, a->b);
-		c->dentry = w.kernel[a->a][a->b].id;
+		call_new(C_LOOKUP, a->a, a->b);
 		break;
 	case A_OWN:
 		spend(own_budget(a->own));
@@ -1228,34 +1026,18 @@ static void step(const struct action *a)
 		c = call_new(C_READ, 0, a->a);
 		c->reply.facts[0].since = tree_state(tree, &(struct object_id){.inode = a->a});
 		break;
-	case A_ANSWER:
-		compose(&w.calls[a->a]);
-		break;
 	case A_ADVANCE:
 		advance(a->a);
 		break;
-	case A_INSTALL:
-		install(&w.calls[a->a]);
-		call_end(a->a);
-		break;
 	case A_FAIL:
 		spend(B_FAIL);
-		give_up(&w.calls[a->a]);
-		break;
-	case A_TAKE:
-		w.is_taken = tree_take_forget(tree, now_ms(), &w.taken, &due);
-		check_taken();
-		break;
-	case A_NOTIFY:
-		notify();
-		break;
-	case A_TICK:
-		w.seconds++;
+		own_unclear(&w.calls[a->a]);
+		w.calls[a->a].is_given_up = true; /* the change goes on */
 		break;
 	case A_EVICT:
 		spend(B_EVICT);
-		if (tree_evict_slot(tree, slot_at(a->a, a->b)))
-			w.last_at[a->a][a->b] = 0;
+		tree_evict_slot(tree, slot_at(a->a, a->b));
+		w.last_at[a->a][a->b] = 0;
 		break;
 	case A_EVICT_OBJECT:
 		spend(B_EVICT);
@@ -1288,17 +1070,8 @@ static void offer_change(struct action a, bool is_watched)
 	}
 }
 
-static bool is_asked_for(uint8_t d, uint8_t n)
-{
-	for (int i = 0; i < w.call_count; i++)
-		if (w.calls[i].kind == C_FRESH && w.calls[i].d == d && w.calls[i].n == n)
-			return true;
-	return false;
-}
-
 static void offer_name(uint8_t d, uint8_t n)
 {
-	const struct dentry *entry = &w.kernel[d][n];
 	uint8_t object = w.at[d][n];
 	bool has_room = w.call_count < CALLS && w.message_count + w.call_count < MESSAGES - 2;
 
@@ -1313,13 +1086,9 @@ static void offer_name(uint8_t d, uint8_t n)
 		offer((struct action){A_OWN, d, n, 0, 0, O_WRITE, 0});
 	if (w.budgets[B_EVICT] && slot_at(d, n))
 		offer((struct action){A_EVICT, d, n, 0, 0, 0, 0});
-	if (w.budgets[B_LOOKUP] && has_room && !is_locked(d, false)) {
-		if (entry->id && entry->value)
-			offer((struct action){A_REVAL, d, n, 0, 0, 0, 0});
-		else if (!is_asked_for(d, n) && !entry->is_valid)
-			offer((struct action){A_FRESH, d, n, 0, 0, 0, 0});
-	}
-	if (has_room && !is_locked(d, true) && w.budgets[B_OWN]) {
+	if (w.budgets[B_LOOKUP] && has_room)
+		offer((struct action){A_LOOKUP, d, n, 0, 0, 0, 0});
+	if (has_room && !is_locked(d) && w.budgets[B_OWN]) {
 		offer((struct action){A_OWN, d, n, 0, 0, O_MAKE, 0});
 		offer((struct action){A_OWN, d, n, 0, 0, O_REMOVE, 0});
 	}
@@ -1338,7 +1107,7 @@ static void offer_pair(uint8_t d, uint8_t n, uint8_t to_d, uint8_t to_n)
 	if (w.budgets[B_LINK] && w.at[d][n] && !is_directory(w.at[d][n]) && !w.at[to_d][to_n] &&
 		w.watched[to_d])
 		offer_change((struct action){A_LINK, d, n, to_d, to_n, 0, 0}, true);
-	if (!has_room || is_locked(d, true) || is_locked(to_d, true))
+	if (!has_room || is_locked(d) || is_locked(to_d))
 		return;
 	if (w.budgets[B_OWN_RENAME]) {
 		offer((struct action){A_OWN, d, n, to_d, to_n, O_RENAME, 0});
@@ -1405,18 +1174,10 @@ static void offer_calls(void)
 	}
 	for (uint8_t i = 0; i < w.call_count; i++) {
 		const struct call *c = &w.calls[i];
-		const struct object_id directory = id_of(directory_object(c->d));
-		struct object_id id;
 
-		if (c->stage == S_WRITTEN)
-			offer((struct action){A_INSTALL, i, 0, 0, 0, 0, 0});
-		else if (c->stage != S_REPLY)
+		if (c->stage != S_REPLY)
 			offer((struct action){A_ADVANCE, i, 0, 0, 0, 0, 0});
-		if (c->kind <= C_REVAL && c->stage == S_SENT &&
-			tree_get_name(tree, &directory, names[c->n], now_ms(), &id) != TREE_ASK)
-			offer((struct action){A_ANSWER, i, 0, 0, 0, 0, 0});
-		if (c->kind == C_OWN && c->stage > S_SENT && c->stage < S_WRITTEN &&
-			w.budgets[B_FAIL] && !c->is_given_up)
+		if (c->kind == C_OWN && c->stage > S_SENT && w.budgets[B_FAIL] && !c->is_given_up)
 			offer((struct action){A_FAIL, i, 0, 0, 0, 0, 0});
 	}
 	for (uint8_t i = 0; i < w.message_count; i++) {
@@ -1424,31 +1185,6 @@ static void offer_calls(void)
 		if (w.budgets[B_MEMORY])
 			offer((struct action){A_DELIVER_NO_MEMORY, i, 0, 0, 0, 0, 0});
 	}
-}
-
-static void offer_notifier(void)
-{
-	const struct slot *s;
-	bool is_running = false;
-
-	for (int i = 0; i < w.call_count; i++)
-		is_running = is_running || w.calls[i].stage == S_WRITTEN;
-	if (w.is_taken) {
-		if (!is_locked((uint8_t)(object_of(&w.taken.directory) - 1), true))
-			offer((struct action){A_NOTIFY, 0, 0, 0, 0, 0, 0});
-		return;
-	}
-	TAILQ_FOREACH(s, &tree->forgets, queue)
-	if (s->own == 0 || !RULE(OWN_WAITS)) {
-		offer((struct action){A_TAKE, 0, 0, 0, 0, 0, 0});
-		return;
-	}
-	s = TAILQ_FIRST(&tree->repeats);
-	if (s && s->due_ms <= now_ms() && s->own == 0)
-		offer((struct action){A_TAKE, 0, 0, 0, 0, 0, 0});
-	/* A thread whose answer was written runs within the second. */
-	if (s && s->due_ms > now_ms() && !is_running)
-		offer((struct action){A_TICK, 0, 0, 0, 0, 0, 0});
 }
 
 static void list_actions(int level)
@@ -1468,7 +1204,6 @@ static void list_actions(int level)
 			offer_object(object);
 	offer_helper();
 	offer_calls();
-	offer_notifier();
 }
 
 /* ---- What must hold -----------------------------------------------------------------------------
@@ -1479,25 +1214,18 @@ static void check_name(uint8_t d, uint8_t n)
 	const struct object_id directory = id_of(directory_object(d));
 	const struct object *in = object_at(directory_object(d));
 	const struct slot *s = slot_at(d, n);
-	const struct dentry *entry = &w.kernel[d][n];
 	struct object_id id;
 	uint64_t at = 0;
 
 	HOLDS(!s || s->at >= w.last_at[d][n], "I1: the position of a name fell");
 	w.last_at[d][n] = s ? s->at : 0;
-	if (entry->id && entry->is_valid && !is_locked(d, false))
-		HOLDS(s && (s->taken || s->queued == QUEUE_FORGETS ||
-				   ((s->held || s->queued == QUEUE_REPEATS) &&
-					   (s->of ? s->of->attributes.id.inode : 0) ==
-						   entry->value)),
-			"I4: the kernel holds what the tree does not know of");
 	if (s)
 		at = s->at;
 	else if (in && in->directory)
 		at = in->directory->listed_at > in->directory->evicted_at
 			     ? in->directory->listed_at
 			     : in->directory->evicted_at;
-	if (tree_get_name(tree, &directory, names[n], now_ms(), &id) != TREE_ASK)
+	if (tree_get_name(tree, &directory, names[n], NOW_MS, &id) != TREE_ASK)
 		HOLDS(at >= w.own_at[d][n], "I6: older than the answer of an own change");
 }
 
@@ -1540,8 +1268,7 @@ static bool is_at_rest(void)
 			if (w.pending[d][n])
 				return false;
 	}
-	return !w.overflow && !w.event.is_under_way && w.message_count == 0 && w.call_count == 0 &&
-	       !w.is_taken && TAILQ_EMPTY(&tree->forgets) && TAILQ_EMPTY(&tree->repeats);
+	return !w.overflow && !w.event.is_under_way && w.message_count == 0 && w.call_count == 0;
 }
 
 struct listed {
@@ -1568,24 +1295,14 @@ static void check_directory_at_rest(uint8_t d)
 	uint8_t there = 0;
 
 	for (uint8_t n = 0; n < config->names; n++) {
-		const struct slot *s = slot_at(d, n);
-		const struct dentry *entry = &w.kernel[d][n];
-
-		if (tree_get_name(tree, &directory, names[n], now_ms(), &id) != TREE_ASK) {
+		if (tree_get_name(tree, &directory, names[n], NOW_MS, &id) != TREE_ASK) {
 			HOLDS(object_of(&id) == w.at[d][n], "I7: a name leads elsewhere");
 			result->valid_names++;
 		}
-		if (entry->id && entry->is_valid) {
-			HOLDS(entry->value == w.at[d][n], "I8: the kernel holds what is not so");
-			result->held_names++;
-		}
-		if (s)
-			HOLDS(s->own == 0 && !s->mixed && s->wanted == FORGET_NO,
-				"I9: a name waits");
 	}
 	for (int n = 0; n < NAMES; n++)
 		there = (uint8_t)(there + (w.at[d][n] != 0));
-	if (tree_list(tree, &directory, now_ms(), count_name, &listed) != TREE_ASK)
+	if (tree_list(tree, &directory, NOW_MS, count_name, &listed) != TREE_ASK)
 		HOLDS(listed.count == there && !listed.is_wrong, "I7: a listing is wrong");
 	if (in && in->directory && in->directory->on && in->directory->watch_seen > tree->lost_at)
 		HOLDS(w.watched[d], "I7: a directory is not watched");
@@ -1600,7 +1317,7 @@ static void check_at_rest(void)
 		const struct object_id id = id_of(object);
 		struct attributes a;
 
-		if (tree_get_attributes(tree, &id, now_ms(), &a) == TREE_ASK)
+		if (tree_get_attributes(tree, &id, NOW_MS, &a) == TREE_ASK)
 			continue;
 		result->valid_attributes++;
 		/* Of a link that comes and goes no event says which object's it was: the ctime of
@@ -1857,11 +1574,8 @@ static void put_messages(void)
 
 static void put_call(const struct call *c)
 {
-	bool is_current = c->kind == C_REVAL && w.kernel[c->d][c->n].id == c->dentry;
-
 	put(c->kind | c->stage << 4 | c->own << 8 | c->d << 12 | c->n << 16 | c->to_d << 20 |
-		c->to_n << 21 | (uint64_t)is_current << 22 | (uint64_t)c->value << 24 |
-		(uint64_t)c->is_valid << 32 | (uint64_t)c->has_failed << 33 |
+		c->to_n << 21 | (uint64_t)c->value << 24 | (uint64_t)c->has_failed << 33 |
 		(uint64_t)c->is_given_up << 34 | (uint64_t)c->moved << 40 |
 		(uint64_t)c->replaced << 48 | (uint64_t)c->seen << 56);
 	put_at(c->at);
@@ -1873,27 +1587,10 @@ static void put_call(const struct call *c)
 			put_fact(&c->reply.facts[f]);
 }
 
-static uint64_t object_of_number(uint64_t number)
-{
-	for (uint8_t i = 1; i < w.next_object; i++) {
-		const struct object *o = object_at(i);
-
-		if (o && o->number == number)
-			return i;
-	}
-	return number == 0 || number == GIVEN_NONE ? number : 100;
-}
-
 static void put_slot(const struct slot *s)
 {
 	put_at(s->at);
-	put(s->own | s->wanted << 8 | s->queued << 10 | s->taken << 12 | s->given_since << 13 |
-		s->mixed << 14 | s->held << 15 | s->unknown << 16 |
-		(s->of ? s->of->attributes.id.inode : 0) << 20);
-	put(object_of_number(s->given));
-	put(s->given_ms);
-	if (s->queued == QUEUE_REPEATS)
-		put(s->due_ms);
+	put(s->unknown | (s->of ? s->of->attributes.id.inode : 0) << 1);
 }
 
 static void put_tree(void)
@@ -1928,28 +1625,20 @@ static void put_tree(void)
 				put_slot(s);
 		}
 	}
-	TAILQ_FOREACH(s, &tree->forgets, queue)
-	put(s->in->attributes.id.inode << 8 | (uint8_t)s->name[0]);
-	put(0);
-	TAILQ_FOREACH(s, &tree->repeats, queue)
-	put(s->in->attributes.id.inode << 8 | (uint8_t)s->name[0]);
 }
 
 static void put_world(void)
 {
-	put(w.next_object | w.overflow << 16 | w.is_taken << 17 | w.event.is_under_way << 18 |
-		w.event.is_self << 19 | w.event.is_numbered << 20 | (uint64_t)w.event.d << 24 |
-		(uint64_t)w.event.n << 28 | (uint64_t)w.seconds << 32 | (uint64_t)w.content << 40);
+	put(w.next_object | w.overflow << 16 | w.event.is_under_way << 18 | w.event.is_self << 19 |
+		w.event.is_numbered << 20 | (uint64_t)w.event.d << 24 | (uint64_t)w.event.n << 28 |
+		(uint64_t)w.content << 40);
 	put_at(w.drawn);
 	put_fact(&w.event.fact);
 	for (int d = 0; d < DIRECTORIES; d++) {
 		put(w.watched[d] | w.pending_self[d] << 1 | w.ignored[d] << 2);
 		put_at(w.since[d]);
 		for (int n = 0; n < NAMES; n++) {
-			const struct dentry *entry = &w.kernel[d][n];
-
-			put(w.at[d][n] | w.pending[d][n] << 8 | (entry->id != 0) << 9 |
-				entry->is_valid << 10 | entry->value << 16);
+			put(w.at[d][n] | w.pending[d][n] << 8);
 			put_at(w.own_at[d][n]);
 		}
 	}
@@ -1959,9 +1648,6 @@ static void put_world(void)
 	}
 	for (int i = 0; i < B_COUNT; i++)
 		put(w.budgets[i]);
-	if (w.is_taken)
-		put(w.taken.directory.inode << 16 | (uint64_t)w.taken.name[0] << 8 |
-			w.taken.certain << 1 | w.taken.repeated);
 	for (int i = 0; i < w.call_count; i++)
 		put_call(&w.calls[i]);
 	put_messages();

@@ -1,6 +1,6 @@
 /*
- * tests/unit/tree_world.h - a workspace, its helper, the way from it, and the kernel, all played:
- * around the real ops/tree.c, in every order or in random ones.
+ * tests/unit/tree_world.h - a workspace, its helper, and the way from it, all played: around the
+ * real ops/tree.c, in every order or in random ones.
  *
  * The world advances in steps, each of which happens at once; between any two of them anything
  * else may happen.  What is played, and what is not, is in ops/COHERENCE.md.
@@ -19,7 +19,7 @@ enum budget {
 	B_DROP,       /* an event of that is lost */
 	B_UNWATCH,    /* the helper loses a watch */
 	B_SESSION,    /* the connection is lost, and the helper */
-	B_LOOKUP,     /* the kernel asks for a name */
+	B_LOOKUP,     /* the daemon asks for a name */
 	B_OWN,        /* we make or remove a name */
 	B_OWN_RENAME, /* rename or exchange */
 	B_OWN_LINK,
@@ -50,7 +50,6 @@ enum world_mistake {
 	MISTAKE_NONE,
 	MISTAKE_NUMBER_AFTER_LOOK,    /* the helper draws the position after the look */
 	MISTAKE_NUMBER_BEFORE_CHANGE, /* ... of an own change before it is made */
-	MISTAKE_ANSWER_WITH_REPLY,    /* the kernel is answered with a reply instead of the tree */
 	MISTAKE_NO_MOVE_SELF,         /* a directory's own move has no event */
 	MISTAKE_NO_PARENT_LOOK,       /* a name's event does not look at the directory */
 	MISTAKE_LOSS_TOO_EARLY,       /* LOSS is numbered before the last event that was lost */
@@ -63,7 +62,7 @@ extern enum world_mistake world_mistake;
 extern const char *const world_mistakes[MISTAKE_COUNT];
 
 struct world_result {
-	uint64_t states, at_rest, valid_names, valid_attributes, held_names;
+	uint64_t states, at_rest, valid_names, valid_attributes;
 	char failure[256]; /* empty: none */
 	char steps[8192];  /* that led to it */
 	bool is_complete;  /* every order was run */
