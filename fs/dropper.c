@@ -25,7 +25,7 @@ struct dropper {
 
 bool dropper_is_being_written(const struct inode *inode)
 {
-	const struct inode_file *file = inode->file;
+	const struct inode_file *file = inode_file(inode);
 
 	return file && file->mappers &&
 	       (uint16_t)((uint16_t)clock_now_ms() - file->written_ms) < WRITTEN_MS;

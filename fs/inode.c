@@ -52,6 +52,14 @@ struct inode *inode_make(struct inode_table *t, const struct attributes *attribu
 	inode->id = attributes->id;
 	inode->is_renumbered = handle_has_number(t, &inode->id);
 	inode->is_directory = S_ISDIR(attributes->mode);
+	if (inode->is_directory) {
+		inode->directory = calloc(1, sizeof(*inode->directory));
+		if (!inode->directory) {
+			free(inode);
+			return NULL;
+		}
+		t->bytes += sizeof(*inode->directory) + MALLOC_OVERHEAD_BYTES;
+	}
 	hash_table_insert(&t->inodes, inode, inode_entry_hash, inode_entry_link);
 	t->bytes += sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
 	return inode;
@@ -78,7 +86,7 @@ static void remember_forgotten(struct inode_table *t, struct inode *inode, struc
 	struct forgotten *entry;
 	size_t size;
 
-	if ((!inode->watched && !inode->watch_losses) || inode->is_former)
+	if (inode->is_former || (!inode->directory->watched && !inode->directory->watch_losses))
 		return;
 	has_path = name_build_path(t, inode, NULL, false, &path) == 0;
 	size = has_path ? strlen(path.path) + 1 : 1;
@@ -104,7 +112,7 @@ static void forget_hash(struct inode_table *t, struct inode_file *file)
 /* Only spare handles outlive the references to the inode. */
 static void free_file(struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
-	struct inode_file *file = inode->file;
+	struct inode_file *file = inode_file(inode);
 
 	if (!file)
 		return;
@@ -116,15 +124,27 @@ static void free_file(struct inode_table *t, struct inode *inode, struct forgott
 	t->bytes -= sizeof(*file) + MALLOC_OVERHEAD_BYTES;
 }
 
+static void free_directory(struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	struct inode_directory *directory = inode->directory;
+
+	remember_forgotten(t, inode, list);
+	t->on_ttl -= directory->on_ttl;
+	inode_forget_missing(t, directory);
+	free(directory);
+	t->bytes -= sizeof(*directory) + MALLOC_OVERHEAD_BYTES;
+}
+
 /* Returns what may be unused now, too: recursion would need stack for the whole depth of a tree. */
 static struct inode *free_unused(
 	struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
 	struct inode *parent = NULL;
 
-	free_file(t, inode, list);
-	remember_forgotten(t, inode, list);
-	t->on_ttl -= inode->on_ttl;
+	if (inode->is_directory)
+		free_directory(t, inode, list);
+	else
+		free_file(t, inode, list);
 	inode->references++; /* names may lead back here */
 	inode_forget_lost(t, inode, list);
 	while (inode->names) {
@@ -134,7 +154,6 @@ static struct inode *free_unused(
 	}
 	hash_table_remove(&t->inodes, inode, inode_entry_hash, inode_entry_link);
 	t->bytes -= sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
-	inode_forget_missing(t, inode);
 	free(inode);
 	if (parent)
 		parent->references--;
@@ -223,8 +242,12 @@ void inode_table_free(struct inode_table *t)
 
 			t->inodes.buckets[i] = inode->hash_next;
 			free(inode->lost);
-			missing_free(inode->missing);
-			free_file(t, inode, NULL);
+			if (inode->is_directory) {
+				missing_free(inode->directory->missing);
+				free(inode->directory);
+			} else {
+				free_file(t, inode, NULL);
+			}
 			free(inode);
 		}
 	free(t->names.buckets);
@@ -301,7 +324,7 @@ void inode_table_keep_target(struct inode_table *t, struct inode *inode, char *t
 	char *former = target;
 
 	pthread_mutex_lock(&t->lock);
-	file = inode_make_file(t, inode);
+	file = inode->is_directory ? NULL : inode_make_file(t, inode);
 	if (file) {
 		former = file->target;
 		file->target = target;
@@ -316,7 +339,7 @@ char *inode_table_target(struct inode_table *t, struct inode *inode)
 	char *target;
 
 	pthread_mutex_lock(&t->lock);
-	file = inode->file;
+	file = inode_file(inode);
 	target = file && file->target ? strdup(file->target) : NULL;
 	pthread_mutex_unlock(&t->lock);
 	return target;
@@ -349,7 +372,7 @@ static enum belief belief_in(const struct inode_table *t, const struct inode *in
 
 	if (inode != t->root)
 		by_parent = inode->names ? inode_belief(inode->names->parent) : BELIEF_TTL;
-	if (S_ISDIR(inode->version.mode))
+	if (inode->is_directory)
 		own = inode_belief(inode);
 	return own > by_parent ? own : by_parent;
 }
@@ -357,7 +380,7 @@ static enum belief belief_in(const struct inode_table *t, const struct inode *in
 void inode_note(struct inode_table *t, struct inode *inode, const struct attributes *a,
 	struct inode_note *ret_note)
 {
-	struct inode_file *file = inode->file;
+	struct inode_file *file = inode_file(inode);
 	struct inode_version version;
 
 	inode_version_of(a, &version);
@@ -378,7 +401,7 @@ void inode_table_state(struct inode_table *t, struct inode *inode, struct inode_
 	const struct inode_file *file;
 
 	pthread_mutex_lock(&t->lock);
-	file = inode->file;
+	file = inode_file(inode);
 	*ret_state = (struct inode_state){
 		.version = inode->version, .writers = file ? file->writers : 0};
 	pthread_mutex_unlock(&t->lock);
@@ -397,7 +420,7 @@ void inode_table_note(struct inode_table *t, struct inode *inode, const struct a
 /* With the lock held. */
 static const struct known_hash *known_hash_of(const struct inode *inode)
 {
-	const struct inode_file *file = inode->file;
+	const struct inode_file *file = inode_file(inode);
 
 	return file ? file->written : NULL;
 }
@@ -459,20 +482,24 @@ bool inode_table_keep_hash(struct inode_table *t, struct inode *inode, const str
 /* With the lock held. */
 static void set_watched(struct inode_table *t, struct inode *inode, bool watched)
 {
-	inode->watched = watched && !inode->is_former;
-	t->on_ttl += (uint64_t)!watched - inode->on_ttl;
-	inode->on_ttl = !watched;
-	inode->denied_ms = (uint32_t)clock_now_ms();
+	struct inode_directory *directory = inode->directory;
+
+	directory->watched = watched && !inode->is_former;
+	t->on_ttl += (uint64_t)!watched - directory->on_ttl;
+	directory->on_ttl = !watched;
+	directory->denied_ms = (uint32_t)clock_now_ms();
 }
 
 bool inode_table_wants_watch(struct inode_table *t, struct inode *inode, uint32_t *ret_losses)
 {
+	const struct inode_directory *directory = inode->directory;
 	bool wanted;
 
 	pthread_mutex_lock(&t->lock);
-	wanted = !inode->watched && !inode->is_former &&
-		 (!inode->on_ttl || (uint32_t)clock_now_ms() - inode->denied_ms > DENIED_AGAIN_MS);
-	*ret_losses = inode->watch_losses;
+	wanted = !directory->watched && !inode->is_former &&
+		 (!directory->on_ttl ||
+			 (uint32_t)clock_now_ms() - directory->denied_ms > DENIED_AGAIN_MS);
+	*ret_losses = directory->watch_losses;
 	pthread_mutex_unlock(&t->lock);
 	return wanted;
 }
@@ -482,7 +509,7 @@ uint32_t inode_table_watch_losses(struct inode_table *t, struct inode *inode)
 	uint32_t losses;
 
 	pthread_mutex_lock(&t->lock);
-	losses = inode->watch_losses;
+	losses = inode->directory->watch_losses;
 	pthread_mutex_unlock(&t->lock);
 	return losses;
 }
@@ -491,19 +518,19 @@ void inode_table_set_watched(
 	struct inode_table *t, struct inode *inode, bool watched, uint32_t losses)
 {
 	pthread_mutex_lock(&t->lock);
-	if (!watched || inode->watch_losses == losses)
+	if (!watched || inode->directory->watch_losses == losses)
 		set_watched(t, inode, watched);
 	pthread_mutex_unlock(&t->lock);
 }
 
 /* With the lock held. */
-static void lose_watch(struct inode_table *t, struct inode *inode)
+static void lose_watch(struct inode_table *t, struct inode_directory *directory)
 {
-	inode->watch_losses++;
-	inode->changes++;
-	inode->watched = false;
-	t->on_ttl -= inode->on_ttl;
-	inode->on_ttl = false;
+	directory->watch_losses++;
+	directory->changes++;
+	directory->watched = false;
+	t->on_ttl -= directory->on_ttl;
+	directory->on_ttl = false;
 }
 
 void inode_table_watch_lost(struct inode_table *t, struct inode *top, bool whole_subtree)
@@ -512,8 +539,8 @@ void inode_table_watch_lost(struct inode_table *t, struct inode *top, bool whole
 	for (size_t i = 0; whole_subtree && i <= t->inodes.mask; i++)
 		for (struct inode *at = t->inodes.buckets[i]; at; at = at->hash_next)
 			if (at != top && at->is_directory && inode_is_below(at, top))
-				lose_watch(t, at);
-	lose_watch(t, top);
+				lose_watch(t, at->directory);
+	lose_watch(t, top->directory);
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -529,7 +556,7 @@ uint64_t inode_table_on_ttl(struct inode_table *t, char **paths, size_t max, siz
 			inode = inode->hash_next) {
 			struct path_string path;
 
-			if (!inode->on_ttl)
+			if (!inode->is_directory || !inode->directory->on_ttl)
 				continue;
 			left--;
 			if (name_build_path(t, inode, NULL, false, &path) < 0)

@@ -87,31 +87,45 @@ struct inode_file {
 	atomic_bool was_locked;   /* by fcntl(2), at some time */
 };
 
+/* What is known of a directory, from its making on. */
+struct inode_directory {
+	struct missing *missing;            /* names that are not in it; the latest first */
+	const struct inode *kernels_parent; /* where the kernel has it; never used but compared */
+	uint32_t watch_losses;              /* how often a watch of it ended */
+	uint32_t denied_ms;                 /* when watching it was last asked for in vain */
+
+	/* Changed under the table's lock, as those above, but read without it: */
+	atomic_uint changes; /* names in it went, or changed unseen */
+	atomic_bool watched; /* its changes are reported */
+	atomic_bool on_ttl;  /* watching it was denied */
+};
+
 struct inode {
 	struct inode *hash_next;
 	struct object_id id;
 	struct inode_name *names; /* the latest first; NULL: unlinked, or the root */
 	struct inode_name *lost;  /* without names, known to the kernel: the last one it had */
-	struct inode_file *_Atomic file; /* from its first open handle on; before: NULL */
-	uint64_t lookups;                /* by the kernel */
-	uint32_t references;             /* names that have it as parent, handles, requests */
-	struct inode_version version;    /* as last told to the kernel; mode 0: none */
-	atomic_bool watched;             /* a directory whose changes are reported ... */
-	uint32_t watch_losses;           /* ... and how often that ended; the table's lock */
-	uint32_t denied_ms;              /* when watching it was last asked for in vain */
-	atomic_uint changes;             /* a directory: names in it went, or changed unseen */
-	struct missing *missing;         /* names that are not in it; the latest first */
-	uint64_t lost_ns; /* CLOCK_MONOTONIC: when the last name went; or LOST_UNTOLD */
-	const struct inode *kernels_parent; /* a directory: where the kernel has it; never used but
-					     * compared */
-	atomic_bool on_ttl;                 /* watching it was denied; the table's lock */
-	bool is_former;      /* a directory that was found elsewhere: another has its id now */
+	union {
+		struct inode_directory *directory; /* if is_directory; else ... */
+		struct inode_file *_Atomic file;   /* ... from its first handle on; inode_file() */
+	};
+	uint64_t lookups;             /* by the kernel */
+	uint32_t references;          /* names that have it as parent, handles, requests */
+	struct inode_version version; /* as last told to the kernel; mode 0: none */
+	uint64_t lost_ns;             /* CLOCK_MONOTONIC: when the last name went; or LOST_UNTOLD */
+	bool is_former;      /* found elsewhere, or as another kind: another has its id now */
 	bool is_stale;       /* of no use but to be looked for again: it never has a name */
 	bool is_root : 1;    /* these are as they were made */
 	bool is_virtual : 1; /* below .isthmus (fs/virtual.h); in no table */
 	bool is_directory : 1;
 	bool is_renumbered : 1;
 };
+
+/* What it has as a file; NULL: it was never open.  One that a handle leads to was. */
+static inline struct inode_file *inode_file(const struct inode *inode)
+{
+	return inode->is_directory ? NULL : inode->file;
+}
 
 /* The number that programs see: the workspace's own, unless that was, when the inode was made, the
  * number of a file that is open here.  The workspace may have freed that one, and its number. */
@@ -154,9 +168,9 @@ enum belief { BELIEF_WATCHED, BELIEF_BRIEF, BELIEF_TTL };
 /* ... of the names in a directory. */
 static inline enum belief inode_belief(const struct inode *directory)
 {
-	if (directory->watched)
+	if (directory->directory->watched)
 		return BELIEF_WATCHED;
-	return directory->on_ttl ? BELIEF_TTL : BELIEF_BRIEF;
+	return directory->directory->on_ttl ? BELIEF_TTL : BELIEF_BRIEF;
 }
 
 /* What became of the kernel's idea of an object when newer attributes came. */
@@ -166,7 +180,7 @@ struct inode_note {
 	bool has_shrunk;    /* ... and less of it */
 	bool only_handle;   /* one at most is open */
 	bool is_old;        /* inode_table_enter(): something newer is known of the name */
-	struct inode *former; /* inode_table_enter(): the directory was this one, or this one was
+	struct inode *former; /* inode_table_enter(): the object was this one, or this directory was
 			       * there; with a reference for the caller; or NULL */
 };
 
@@ -187,7 +201,7 @@ int inode_table_enter(struct inode_table *table, struct inode *parent, const cha
 	struct inode_note *ret_note);
 
 /* As inode_table_enter(), with what a listing of `parent` said when `changes` was the value
- * of parent->changes.  -ESTALE: that may no longer be so. */
+ * of its `changes`.  -ESTALE: that may no longer be so. */
 int inode_table_enter_listed(struct inode_table *table, struct inode *parent, const char *name,
 	const struct attributes *attributes, uint64_t at, uint32_t changes,
 	struct inode **ret_inode, struct inode_note *ret_note);
@@ -245,10 +259,11 @@ int inode_table_last_path(struct inode_table *table, struct inode *inode, const 
 /* Since when (CLOCK_MONOTONIC) the inode, or a directory above it, has no name; 0: it has one. */
 uint64_t inode_table_lost_ns(struct inode_table *table, const struct inode *inode);
 
-/* What is known at a path or name, of an object, or of the directory that something is in: NULL, or
- * an inode with a reference for the caller. */
+/* What is known at a path or name, of an object (that is a directory), or of the directory that
+ * something is in: NULL, or an inode with a reference for the caller. */
 struct inode *inode_table_find(struct inode_table *table, const char *path);
 struct inode *inode_table_find_id(struct inode_table *table, const struct object_id *id);
+struct inode *inode_table_find_directory(struct inode_table *table, const struct object_id *id);
 struct inode *inode_table_parent(struct inode_table *table, struct inode *inode);
 struct inode *inode_table_child(struct inode_table *table, struct inode *parent, const char *name);
 
@@ -301,8 +316,8 @@ void inode_table_set_watched(
  * again. */
 void inode_table_watch_lost(struct inode_table *table, struct inode *top, bool whole_subtree);
 
-/* A name that was looked for in the directory, when `changes` was the value of directory->changes,
- * is not there: for how long?  (BELIEF_BRIEF: nobody might tell.)  What the feed is to take back is
+/* A name that was looked for in the directory, when `changes` was the value of its `changes`, is
+ * not there: for how long?  (BELIEF_BRIEF: nobody might tell.)  What the feed is to take back is
  * kept, as the kernel can be told of it only by its name, should events be lost. */
 enum belief inode_table_missing(
 	struct inode_table *table, struct inode *directory, const char *name, uint32_t changes);
@@ -323,8 +338,8 @@ uint64_t inode_table_on_ttl(struct inode_table *table, char **paths, size_t max,
  * is closed with the inode, or when nobody has used it for SPARE_NS.  Adding any other takes a
  * reference on the inode; handle_any() takes one on the handle (NULL: none is open, or only a spare
  * one without `spare`).  The last handle_put() closes the file and frees the handle.  -EEXIST: it
- * has a spare one; -ENOMEM: the caller keeps the handle.  is_kept(): the object has a spare one,
- * and the caller is going to use it. */
+ * has a spare one; -EISDIR; -ENOMEM: the caller keeps the handle.  is_kept(): the object has a
+ * spare one, and the caller is going to use it. */
 int inode_table_handle_add(struct inode_table *table, struct open_handle *handle);
 bool inode_table_is_kept(struct inode_table *table, const struct object_id *id);
 struct open_handle *inode_table_handle_any(

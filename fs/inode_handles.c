@@ -153,7 +153,7 @@ static bool is_mapper(const struct open_handle *handle)
 
 static struct open_handle *first_handle(const struct inode *inode)
 {
-	const struct inode_file *file = inode->file;
+	const struct inode_file *file = inode_file(inode);
 
 	return file ? file->handles : NULL;
 }
@@ -191,6 +191,8 @@ int inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
 	struct inode_file *file;
 	int r = 0;
 
+	if (handle->inode->is_directory)
+		return -EISDIR;
 	pthread_mutex_lock(&t->lock);
 	file = inode_make_file(t, handle->inode);
 	if (!file)

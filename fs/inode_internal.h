@@ -69,7 +69,7 @@ struct inode *inode_find(struct inode_table *t, const struct object_id *id);
 /* A new one that nobody knows yet.  NULL: no memory. */
 struct inode *inode_make(struct inode_table *t, const struct attributes *attributes);
 
-/* What the inode has as a file, from now on.  NULL: no memory. */
+/* What the inode, no directory, has as a file from now on.  NULL: no memory. */
 struct inode_file *inode_make_file(struct inode_table *t, struct inode *inode);
 
 /* Frees it when neither the kernel nor we hold it. */
@@ -115,7 +115,7 @@ int name_build_path(struct inode_table *t, const struct inode *inode, const char
 
 /* inode_table_not_missing(), and the same for all names in a directory. */
 void inode_found(struct inode_table *t, const struct inode *parent, const char *name);
-void inode_forget_missing(struct inode_table *t, struct inode *inode);
+void inode_forget_missing(struct inode_table *t, struct inode_directory *directory);
 void inode_shrink_missing(struct inode_table *t);
 
 /* ---- inode_handles.c */

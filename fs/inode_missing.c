@@ -35,6 +35,7 @@ static struct missing *find(struct inode_table *t, const struct inode *parent, c
 /* With the lock held.  False: there is no room for it. */
 static bool keep(struct inode_table *t, struct inode *parent, const char *name)
 {
+	struct inode_directory *directory = parent->directory;
 	size_t bytes = missing_bytes(name);
 	struct missing *entry;
 
@@ -46,11 +47,11 @@ static bool keep(struct inode_table *t, struct inode *parent, const char *name)
 	if (!entry)
 		return false;
 	*entry = (struct missing){
-		.next = parent->missing, .link = &parent->missing, .parent = parent};
+		.next = directory->missing, .link = &directory->missing, .parent = parent};
 	strcpy(entry->name, name);
 	if (entry->next)
 		entry->next->link = &entry->next;
-	parent->missing = entry;
+	directory->missing = entry;
 	hash_table_insert(&t->missing, entry, missing_hash, missing_link);
 	t->missing_bytes += bytes;
 	t->bytes += bytes;
@@ -68,7 +69,7 @@ static void take_out(struct inode_table *t, struct missing *entry)
 
 void inode_found(struct inode_table *t, const struct inode *parent, const char *name)
 {
-	struct missing *entry = parent->missing ? find(t, parent, name) : NULL;
+	struct missing *entry = parent->directory->missing ? find(t, parent, name) : NULL;
 
 	if (!entry)
 		return;
@@ -80,13 +81,13 @@ void inode_found(struct inode_table *t, const struct inode *parent, const char *
 }
 
 /* With the lock held. */
-static struct missing *take_all(struct inode_table *t, struct inode *parent)
+static struct missing *take_all(struct inode_table *t, struct inode_directory *directory)
 {
-	struct missing *list = parent->missing;
+	struct missing *list = directory->missing;
 
 	for (struct missing *entry = list; entry; entry = entry->next)
 		take_out(t, entry);
-	parent->missing = NULL;
+	directory->missing = NULL;
 	return list;
 }
 
@@ -100,9 +101,9 @@ void missing_free(struct missing *list)
 	}
 }
 
-void inode_forget_missing(struct inode_table *t, struct inode *inode)
+void inode_forget_missing(struct inode_table *t, struct inode_directory *directory)
 {
-	missing_free(take_all(t, inode));
+	missing_free(take_all(t, directory));
 }
 
 void inode_shrink_missing(struct inode_table *t)
@@ -116,7 +117,7 @@ enum belief inode_table_missing(
 	enum belief belief = BELIEF_BRIEF;
 
 	pthread_mutex_lock(&t->lock);
-	if (inode->watched && inode->changes == changes)
+	if (inode->directory->watched && inode->directory->changes == changes)
 		belief = keep(t, inode, name) ? BELIEF_WATCHED : BELIEF_TTL;
 	pthread_mutex_unlock(&t->lock);
 	return belief;
@@ -133,8 +134,10 @@ struct missing *inode_table_take_missing(struct inode_table *t, struct inode *in
 {
 	struct missing *list;
 
+	if (!inode->is_directory)
+		return NULL;
 	pthread_mutex_lock(&t->lock);
-	list = take_all(t, inode);
+	list = take_all(t, inode->directory);
 	pthread_mutex_unlock(&t->lock);
 	return list;
 }

@@ -221,7 +221,8 @@ static struct inode *find_former(
 {
 	struct inode *inode = t->inodes.buckets[inode_id_hash(id) & t->inodes.mask];
 
-	while (inode && !(inode->is_former && inode->kernels_parent == parent &&
+	while (inode && !(inode->is_former && inode->is_directory &&
+				inode->directory->kernels_parent == parent &&
 				object_id_equal(&inode->id, id)))
 		inode = inode->hash_next;
 	return inode;
@@ -230,8 +231,21 @@ static struct inode *find_former(
 /* The kernel has the directory elsewhere than in `parent`; nor is it above that. */
 static bool is_elsewhere(const struct inode *inode, const struct inode *parent)
 {
-	return inode->is_directory && inode->lookups && inode->kernels_parent != parent &&
-	       !inode_is_below(parent, inode);
+	return inode->is_directory && inode->lookups &&
+	       inode->directory->kernels_parent != parent && !inode_is_below(parent, inode);
+}
+
+/* The number of an object that is gone may be that of another: where objects have no generation,
+ * only the kind tells. */
+static bool is_same_kind(const struct inode *inode, const struct attributes *a)
+{
+	return inode->is_directory == S_ISDIR(a->mode);
+}
+
+static void moved_in_kernel(struct inode *inode, const struct inode *parent)
+{
+	if (inode->is_directory)
+		inode->directory->kernels_parent = parent;
 }
 
 /* With the lock held.  Another takes its place; it keeps what it was last. */
@@ -239,7 +253,8 @@ static void become_former(struct inode_table *t, struct inode *inode, struct for
 {
 	inode->references++;
 	inode->is_former = true;
-	inode->watched = false;
+	if (inode->is_directory)
+		inode->directory->watched = false;
 	while (inode->names)
 		name_lose(t, inode->names, list);
 }
@@ -264,9 +279,9 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 
 	if (inode == t->root)
 		return -ELOOP;
-	if (inode && is_elsewhere(inode, parent)) {
+	if (inode && (!is_same_kind(inode, a) || is_elsewhere(inode, parent))) {
 		former = inode;
-		inode = find_former(t, &a->id, parent);
+		inode = S_ISDIR(a->mode) ? find_former(t, &a->id, parent) : NULL;
 	}
 	if (!inode)
 		inode = inode_make(t, a);
@@ -289,7 +304,7 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 	inode_note(t, inode, a, ret_note);
 	ret_note->former = former;
 	ret_note->is_old = is_old;
-	inode->kernels_parent = parent;
+	moved_in_kernel(inode, parent);
 	inode->lookups++;
 	*ret_inode = inode;
 	return 0;
@@ -314,7 +329,7 @@ int inode_table_enter(struct inode_table *t, struct inode *parent, const char *n
 /* The kernel must not be told what is older than what it knows. */
 static bool is_older(const struct inode *known, const struct attributes *a)
 {
-	const struct inode_file *file = known ? known->file : NULL;
+	const struct inode_file *file = known ? inode_file(known) : NULL;
 	struct inode_version version;
 
 	if (!known || !known->version.mode)
@@ -333,7 +348,7 @@ int inode_table_enter_listed(struct inode_table *t, struct inode *parent, const 
 	int r;
 
 	pthread_mutex_lock(&t->lock);
-	if (parent->changes != changes || is_older(inode_find(t, &a->id), a))
+	if (parent->directory->changes != changes || is_older(inode_find(t, &a->id), a))
 		r = -ESTALE;
 	else
 		r = enter(t, parent, name, a, at, ret_inode, ret_note, &list);
@@ -345,11 +360,17 @@ int inode_table_enter_listed(struct inode_table *t, struct inode *parent, const 
 int inode_table_enter_unnamed(
 	struct inode_table *t, const struct attributes *a, struct inode **ret_inode)
 {
+	struct forgotten *list = NULL;
 	struct inode_note ignored;
 	struct inode *inode;
 
 	pthread_mutex_lock(&t->lock);
 	inode = inode_find(t, &a->id);
+	if (inode && !is_same_kind(inode, a)) {
+		become_former(t, inode, &list);
+		inode_unref(t, inode, &list);
+		inode = NULL;
+	}
 	if (!inode)
 		inode = inode_make(t, a);
 	if (inode) {
@@ -358,6 +379,7 @@ int inode_table_enter_unnamed(
 		*ret_inode = inode;
 	}
 	pthread_mutex_unlock(&t->lock);
+	inode_report_forgotten(t, list);
 	return inode ? 0 : -ENOMEM;
 }
 
@@ -398,7 +420,7 @@ void inode_table_removed(struct inode_table *t, struct inode *parent, const char
 	if (name)
 		lose_link(t, name, &list);
 	remember_removal(t, parent, text, at);
-	parent->changes++;
+	parent->directory->changes++;
 	pthread_mutex_unlock(&t->lock);
 	inode_report_forgotten(t, list);
 }
@@ -410,7 +432,7 @@ static void follow_directory(struct inode_table *t, struct inode *parent, const 
 {
 	struct inode *inode = S_ISDIR(found->mode) ? inode_find(t, &found->id) : NULL;
 
-	if (inode && inode != t->root && inode->lookups &&
+	if (inode && inode->is_directory && inode != t->root && inode->lookups &&
 		!is_overtaken(t, parent, text, inode, at, true))
 		name_point(t, parent, text, inode, at, true, list);
 }
@@ -438,13 +460,14 @@ enum name_news inode_table_told(struct inode_table *t, struct inode *parent, con
 	pthread_mutex_lock(&t->lock);
 	name = name_find(t, parent, text);
 	if (!name) {
-		parent->changes++;
+		parent->directory->changes++;
 		if (!is_of_removal(t, parent, text, found, at))
 			news = NAME_WAS_UNKNOWN;
-	} else if (found && object_id_equal(&name->inode->id, &found->id)) {
+	} else if (found && is_same_kind(name->inode, found) &&
+		   object_id_equal(&name->inode->id, &found->id)) {
 		name->at = name->at < at ? at : name->at;
 	} else if (name->at < at) {
-		parent->changes++;
+		parent->directory->changes++;
 		*ret_lost = lose_told(t, name, &list);
 		news = NAME_LEADS_ELSEWHERE;
 	}
@@ -495,10 +518,10 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 		inode_forget_lost(t, inode, &list);
 	forget_removal(t, new_parent, new_text);
 	if (inode)
-		inode->kernels_parent = new_parent;
+		moved_in_kernel(inode, new_parent);
 	if (other && swap) {
 		name_add(t, parent, text, other, at);
-		other->kernels_parent = parent;
+		moved_in_kernel(other, parent);
 	} else if (other && other != inode && other->version.nlink) {
 		other->version.nlink--;
 	}
@@ -508,8 +531,8 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 		inode_unref(t, other, &list);
 	if (!swap)
 		remember_removal(t, parent, text, at);
-	parent->changes++;
-	new_parent->changes++;
+	parent->directory->changes++;
+	new_parent->directory->changes++;
 	inode_unref(t, parent, &list);
 	inode_unref(t, new_parent, &list);
 	pthread_mutex_unlock(&t->lock);

@@ -13,10 +13,10 @@ enum { DEPTH_MAX = 1 << 16 };
 /* `last`: what has no name counts as being where it was. */
 static const struct inode_name *name_of(struct inode_table *t, const struct inode *inode, bool last)
 {
-	const struct inode *now =
-		inode->is_former && !inode->is_stale ? inode_find(t, &inode->id) : NULL;
+	bool follows = inode->is_former && inode->is_directory && !inode->is_stale;
+	const struct inode *now = follows ? inode_find(t, &inode->id) : NULL;
 
-	if (now && now->names)
+	if (now && now->is_directory && now->names)
 		return now->names;
 	return inode->names || !last ? inode->names : inode->lost;
 }
@@ -169,6 +169,20 @@ struct inode *inode_table_find_id(struct inode_table *t, const struct object_id 
 	return inode;
 }
 
+struct inode *inode_table_find_directory(struct inode_table *t, const struct object_id *id)
+{
+	struct inode *inode;
+
+	pthread_mutex_lock(&t->lock);
+	inode = inode_find(t, id);
+	if (inode && !inode->is_directory)
+		inode = NULL;
+	if (inode)
+		inode->references++;
+	pthread_mutex_unlock(&t->lock);
+	return inode;
+}
+
 static int add_place(struct inode_place *place, struct inode_name *name)
 {
 	char *text = strdup(name->name);
@@ -181,6 +195,12 @@ static int add_place(struct inode_place *place, struct inode_name *name)
 	return 0;
 }
 
+static void note_unseen(struct inode *inode)
+{
+	if (inode->is_directory)
+		inode->directory->changes++;
+}
+
 int inode_table_places(struct inode_table *t, struct inode *top, bool whole_subtree,
 	struct inode_place **ret_places, size_t *ret_count)
 {
@@ -190,7 +210,7 @@ int inode_table_places(struct inode_table *t, struct inode *top, bool whole_subt
 	int r = 0;
 
 	pthread_mutex_lock(&t->lock);
-	top->changes++;
+	note_unseen(top);
 	places = calloc(t->names.count + 1, sizeof(*places));
 	for (size_t i = 0; places && r == 0 && i <= t->names.mask; i++)
 		for (struct inode_name *n = t->names.buckets[i]; n && r == 0; n = n->hash_next)
@@ -198,7 +218,8 @@ int inode_table_places(struct inode_table *t, struct inode *top, bool whole_subt
 				(whole_subtree && inode_is_below(n->parent, top))) {
 				r = add_place(&places[count], n);
 				count += r == 0;
-				n->inode->changes += whole_subtree;
+				if (whole_subtree)
+					note_unseen(n->inode);
 			}
 	pthread_mutex_unlock(&t->lock);
 	if (!places)

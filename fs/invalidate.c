@@ -204,7 +204,7 @@ static bool name_changed(struct session *s, struct inode *parent, const char *na
 static void handle_entry(struct session *s, const struct change *change)
 {
 	struct inode_table *table = s->mount->inodes;
-	struct inode *parent = inode_table_find_id(table, &change->directory);
+	struct inode *parent = inode_table_find_directory(table, &change->directory);
 	const char *name = path_name(change->path), *path = change->path;
 	struct path_string now_at = {.heap = NULL};
 	struct inode *inode = NULL;
@@ -276,12 +276,12 @@ static void drop_unwatched(struct session *s)
 		struct inode_state state;
 
 		inode_table_state(table, place->inode, &state);
-		if (place->parent && place->parent->watched &&
-			(place->inode->is_directory ? place->inode->watched
+		if (place->parent && place->parent->directory->watched &&
+			(place->inode->is_directory ? place->inode->directory->watched
 						    : state.version.nlink == 1))
 			continue;
 		dropper_drop(s->dropper, place->inode, true, NULL);
-		if (place->parent && !place->parent->watched)
+		if (place->parent && !place->parent->directory->watched)
 			drop_entry(s, place->parent, place->name);
 	}
 	dropper_drop(s->dropper, root, false, NULL);
@@ -291,7 +291,7 @@ static void drop_unwatched(struct session *s)
 static void handle_directory(struct session *s, const struct change *change)
 {
 	struct inode_table *table = s->mount->inodes;
-	struct inode *top = inode_table_find_id(table, &change->directory);
+	struct inode *top = inode_table_find_directory(table, &change->directory);
 
 	if (!top)
 		return;

@@ -250,7 +250,7 @@ static int read_entries(struct request *r, struct listing *listing)
 		losses = inode_table_watch_losses(r->mount->inodes, inode);
 		listing->entries.size = 0;
 		listing->positions.size = 0;
-		listing->changes = inode->changes;
+		listing->changes = inode->directory->changes;
 		result = request_locate(r, inode, &object);
 		if (result == 0)
 			result = workspace_readdir(&r->op, r->mount->workspace, &object, true,
@@ -310,7 +310,7 @@ static void watch(struct mount *m, struct op_context *op, struct inode *inode)
 
 void session_watch(struct request *r, struct inode *directory)
 {
-	if (!directory->watched && r->session->can_watch)
+	if (!directory->directory->watched && r->session->can_watch)
 		watch(r->mount, &r->op, directory);
 }
 
@@ -333,7 +333,8 @@ void mount_watch(struct mount *m, const char *path)
 	if (!inode)
 		return;
 	op_context_init(&op);
-	watch(m, &op, inode);
+	if (inode->is_directory)
+		watch(m, &op, inode);
 	inode_table_unref(m->inodes, inode);
 }
 
@@ -461,7 +462,7 @@ static void fill(struct page *page, off_t offset)
 static void finish_listing(struct session *s, const struct listing *listing)
 {
 	listing_drop(s, listing->inode);
-	if (!listing->inode->watched || listing->of_another)
+	if (!listing->inode->directory->watched || listing->of_another)
 		fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, listing->inode), 0, 0);
 }
 

@@ -158,7 +158,7 @@ static void reply_found(struct request *r, struct inode *parent, const char *nam
 	}
 	request_found(r, inode);
 	/* The change may have been of this name, when nobody knew it. */
-	if (parent->changes != changes || r->is_astray)
+	if (parent->directory->changes != changes || r->is_astray)
 		entry.entry_timeout = entry.attr_timeout = 0;
 	reply_known(r, &entry, inode);
 }
@@ -205,7 +205,7 @@ void session_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
 	r.is_step = true;
 	parent = session_inode(r.session, parent_ino);
 	session_watch(&r, parent);
-	changes = parent->changes;
+	changes = parent->directory->changes;
 	do {
 		result = request_locate_entry(&r, parent, name);
 		if (result == 0)

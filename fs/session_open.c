@@ -197,6 +197,7 @@ static int make_handle(struct request *r, struct inode *inode, struct open_file 
 	struct fuse_file_info *fi)
 {
 	struct open_handle *handle = malloc(sizeof(*handle));
+	int result;
 
 	if (!handle) {
 		workspace_close(&r->op, file);
@@ -207,11 +208,12 @@ static int make_handle(struct request *r, struct inode *inode, struct open_file 
 		handle->hash = content_hash_new(!attributes->size_bytes);
 		handle->knows_before = hash_before(r, inode, before, handle->hash_before);
 	}
-	if (inode_table_handle_add(r->mount->inodes, handle) < 0) {
+	result = inode_table_handle_add(r->mount->inodes, handle);
+	if (result < 0) {
 		workspace_close(&r->op, file);
 		content_hash_free(handle->hash);
 		free(handle);
-		return -ENOMEM;
+		return result;
 	}
 	if (is_writing(fi->flags) || (fi->flags & O_TRUNC))
 		session_bar_content(r->session, inode);

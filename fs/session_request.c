@@ -583,7 +583,7 @@ static void begin_drop(struct session *s, struct inode *inode, bool data)
 	/* What is being handed over (session_open.c) comes before, or not at all. */
 	pthread_rwlock_wrlock(&s->store_lock);
 	++*pages_turn(s, inode);
-	file = inode->file;
+	file = inode_file(inode);
 	if (file && data)
 		file->content_told = false;
 	pthread_rwlock_unlock(&s->store_lock);

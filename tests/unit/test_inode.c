@@ -1,6 +1,7 @@
 #include "fs/inode.h"
 #include "fs/misses.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -209,11 +210,11 @@ static void test_a_watch_that_ends_while_it_begins_is_none(void)
 
 	inode_table_watch_lost(table, a, false);
 	inode_table_set_watched(table, a, true, losses);
-	CHECK(!a->watched);
+	CHECK(!a->directory->watched);
 	inode_table_set_watched(table, a, true, inode_table_watch_losses(table, a));
-	CHECK(a->watched);
+	CHECK(a->directory->watched);
 	inode_table_watch_lost(table, a, false);
-	CHECK(!a->watched);
+	CHECK(!a->directory->watched);
 	inode_table_free(table);
 }
 
@@ -227,7 +228,7 @@ static void test_a_forgotten_directory_is_told_of_though_its_watch_was_lost(void
 
 	inode_table_set_watched(table, b, true, 0);
 	inode_table_watch_lost(table, root, true);
-	CHECK(!b->watched);
+	CHECK(!b->directory->watched);
 	inode_table_forget(table, b, 1);
 	CHECK_STRING("a/b", last_forgotten);
 	CHECK(last_forgotten_id.inode == 3);
@@ -288,13 +289,13 @@ static void test_missing_names_are_kept_once(void)
 	struct missing *names;
 
 	inode_table_usage(table, &inodes, &before);
-	CHECK_RC(BELIEF_BRIEF, inode_table_missing(table, a, "one", a->changes));
+	CHECK_RC(BELIEF_BRIEF, inode_table_missing(table, a, "one", a->directory->changes));
 	CHECK(!inode_table_take_missing(table, a));
 	inode_table_set_watched(table, a, true, 0);
-	CHECK_RC(BELIEF_BRIEF, inode_table_missing(table, a, "one", a->changes - 1));
-	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, "one", a->changes));
-	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, "two", a->changes));
-	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, "one", a->changes));
+	CHECK_RC(BELIEF_BRIEF, inode_table_missing(table, a, "one", a->directory->changes - 1));
+	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, "one", a->directory->changes));
+	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, "two", a->directory->changes));
+	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, "one", a->directory->changes));
 	names = inode_table_take_missing(table, a);
 	CHECK(names && names->next && !names->next->next);
 	CHECK_STRING("two", names->name);
@@ -336,17 +337,17 @@ static void test_missing_names_have_a_bound(void)
 	inode_table_set_watched(table, a, true, 0);
 	for (i = 0; i < 1000000; i++) {
 		snprintf(name, sizeof(name), "%0255d", i);
-		if (inode_table_missing(table, a, name, a->changes) == BELIEF_TTL)
+		if (inode_table_missing(table, a, name, a->directory->changes) == BELIEF_TTL)
 			break;
 	}
 	CHECK(i > 100000 && i < 1000000);
 	inode_table_usage(table, &inodes, &bytes);
 	CHECK(bytes < 100 << 20);
 	inode_table_not_missing(table, a, name);
-	CHECK_RC(BELIEF_TTL, inode_table_missing(table, a, name, a->changes));
+	CHECK_RC(BELIEF_TTL, inode_table_missing(table, a, name, a->directory->changes));
 	snprintf(name, sizeof(name), "%0255d", 0);
 	inode_table_not_missing(table, a, name);
-	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, name, a->changes));
+	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, name, a->directory->changes));
 	inode_table_free(table);
 }
 
@@ -360,7 +361,8 @@ static void test_names_that_are_made_are_missing_no_more(void)
 	inode_table_set_watched(table, root, true, 0);
 	for (int i = 0; i < 250000; i++) {
 		snprintf(name, sizeof(name), "%0255d", i);
-		CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, root, name, root->changes));
+		CHECK_RC(BELIEF_WATCHED,
+			inode_table_missing(table, root, name, root->directory->changes));
 		if (i % 2)
 			inode_table_renamed(table, root, "made", root, name, NULL, false, 0);
 		else
@@ -507,6 +509,30 @@ static void test_another_object_takes_the_name_over(void)
 	inode_table_free(table);
 }
 
+/* Where objects have no generation. */
+static void test_a_number_that_another_kind_of_object_has_now_is_another_inode(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct inode *file = enter(table, root, "a", object(2, S_IFREG));
+	struct inode *directory = enter(table, root, "b", object(2, S_IFDIR));
+	struct attributes unnamed = object(2, S_IFREG);
+	struct inode *again;
+
+	CHECK(directory != file && directory->is_directory && !file->is_directory);
+	CHECK_RC(-ENOENT, check_path(table, file, ""));
+	CHECK_RC(0, check_path(table, directory, "b"));
+	enter(table, directory, "c", object(3, S_IFREG));
+	CHECK_RC(NAME_LEADS_ELSEWHERE, told(table, root, "b", &unnamed, 9));
+	CHECK_RC(0, inode_table_enter_unnamed(table, &unnamed, &again));
+	CHECK(again != directory && !again->is_directory);
+	CHECK(inode_table_find_directory(table, &unnamed.id) == NULL);
+	CHECK_RC(-ENOENT, check_path(table, directory, ""));
+	CHECK(enter(table, root, "b", object(2, S_IFDIR)) == directory);
+	CHECK_RC(0, check_path(table, directory, "b"));
+	inode_table_free(table);
+}
+
 static struct attributes file_of_generation(uint64_t generation)
 {
 	struct attributes file = object(2, S_IFREG);
@@ -561,7 +587,7 @@ static void test_what_the_kernel_forgets_is_gone_when_nothing_needs_it(void)
 	struct inode *file = enter(table, directory, "f", object(3, S_IFREG));
 	uint64_t inodes, bytes;
 
-	directory->watched = true;
+	directory->directory->watched = true;
 	inode_table_forget(table, directory, 1);
 	CHECK_RC(0, check_path(table, file, "d/f"));
 	CHECK_STRING("", last_forgotten);
@@ -590,7 +616,7 @@ static void test_a_change_of_content_is_noticed(void)
 	inode_table_free(table);
 }
 
-static void test_a_known_file_takes_less_than_260_bytes(void)
+static void test_a_known_file_takes_less_than_225_bytes(void)
 {
 	struct inode_table *table = new_table();
 	struct inode *root = inode_table_root(table);
@@ -603,7 +629,7 @@ static void test_a_known_file_takes_less_than_260_bytes(void)
 	}
 	inode_table_usage(table, &inodes, &bytes);
 	CHECK_RC(100001, inodes);
-	CHECK(bytes / inodes < 260);
+	CHECK(bytes / inodes < 225);
 	inode_table_free(table);
 }
 
@@ -721,10 +747,11 @@ TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_what_has_no_name_leads_nowhere), TEST(test_swapped_names_lead_to_each_other),
 	TEST(test_links_share_an_inode_and_outlive_each_other),
 	TEST(test_another_object_takes_the_name_over),
+	TEST(test_a_number_that_another_kind_of_object_has_now_is_another_inode),
 	TEST(test_an_open_file_keeps_its_number_for_itself),
 	TEST(test_a_long_path_leaves_the_fixed_buffer),
 	TEST(test_a_directory_below_itself_is_a_loop),
 	TEST(test_deep_trees_have_paths_and_can_be_forgotten),
 	TEST(test_what_the_kernel_forgets_is_gone_when_nothing_needs_it),
 	TEST(test_a_change_of_content_is_noticed),
-	TEST(test_a_known_file_takes_less_than_260_bytes), TEST(test_a_hash_is_of_one_version))
+	TEST(test_a_known_file_takes_less_than_225_bytes), TEST(test_a_hash_is_of_one_version))

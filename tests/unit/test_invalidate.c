@@ -222,7 +222,7 @@ static void test_a_watch_that_ended_among_too_many_changes_is_not_believed(void)
 {
 	setup();
 	overflow(unwatch_d);
-	CHECK(!d->watched);
+	CHECK(!d->directory->watched);
 	teardown();
 }
 
