@@ -19,6 +19,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
 #include "ops/support/path.h"
+#include "ops/support/write_all.h"
 
 enum {
 	EXIT_OWN_FAILURE = 125,
@@ -198,21 +199,6 @@ static bool start_thread(void *(*run)(void *), void *user)
 
 /* ---- From the daemon: output, the end ---------------------------------------------------- */
 
-static bool write_all(int fd, const uint8_t *data, size_t size)
-{
-	while (size > 0) {
-		ssize_t done = write(fd, data, size);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done < 0)
-			return false;
-		data += done;
-		size -= (size_t)done;
-	}
-	return true;
-}
-
 static int number_member(const cJSON *object, const char *name)
 {
 	const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
@@ -264,9 +250,10 @@ static int receive_output(void)
 		switch (type) {
 		case CONTROL_STDOUT:
 		case CONTROL_STDERR:
-			if (!write_all(type == CONTROL_STDOUT ? STDOUT_FILENO : STDERR_FILENO,
-				    payload.data, payload.size))
-				return errno == EPIPE ? EXIT_SIGNALLED + SIGPIPE : EXIT_OWN_FAILURE;
+			r = write_all(type == CONTROL_STDOUT ? STDOUT_FILENO : STDERR_FILENO,
+				payload.data, payload.size);
+			if (r < 0)
+				return r == -EPIPE ? EXIT_SIGNALLED + SIGPIPE : EXIT_OWN_FAILURE;
 			break;
 		case CONTROL_EXIT:
 			return exit_code_of(&payload);

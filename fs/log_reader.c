@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fs/mount_log_segment.h"
@@ -49,31 +48,22 @@ static int open_segment(struct log_reader *reader, const char *name, uint32_t nu
 	return 0;
 }
 
-static bool is_rotated(const char *name, uint32_t *ret_number)
-{
-	return sscanf(name, "%*[a-z]-%u", ret_number) == 1;
-}
-
 /* The segment after the one at hand: renamed by rotation meanwhile, or the current one.  When
  * rotation has deleted it, the oldest that is left. */
 static int open_following(struct log_reader *reader)
 {
-	char **names;
-	uint32_t number;
-	int r;
+	cleanup_free struct log_segment_name *names = NULL;
+	int count = log_segment_names(reader->directory, reader->ring, &names);
 
-	r = log_segment_names(reader->directory, reader->ring, &names);
-	if (r < 0)
-		return r;
-	r = -ENOENT;
-	for (size_t i = 0; names[i] && r == -ENOENT; i++) {
-		if (!is_rotated(names[i], &number))
+	for (int i = 0; i < count; i++) {
+		uint32_t number = names[i].number;
+
+		if (number == LOG_CURRENT)
 			number = reader->number + 1;
 		if (number > reader->number)
-			r = open_segment(reader, names[i], number);
+			return open_segment(reader, names[i].name, number);
 	}
-	log_names_free(names);
-	return r;
+	return count < 0 ? count : -ENOENT;
 }
 
 static void current_name(const struct log_reader *reader, char name[LOG_NAME_BYTES])
@@ -81,19 +71,16 @@ static void current_name(const struct log_reader *reader, char name[LOG_NAME_BYT
 	snprintf(name, LOG_NAME_BYTES, "%s.jsonl", reader->ring);
 }
 
-/* The first number of the segment at hand; 0: unknown. */
-static uint64_t first_seq_of(int file)
+/* A member of the first line of the segment at hand; 0: unknown. */
+static uint64_t header_number(const struct log_reader *reader, const char *key)
 {
 	char line[256] = "";
 	const char *member;
-	uint64_t seq = 0;
 
-	if (pread(file, line, sizeof(line) - 1, 0) <= 0)
+	if (pread(reader->file, line, sizeof(line) - 1, 0) <= 0)
 		return 0;
-	member = strstr(line, ",\"first_seq\":");
-	if (member)
-		sscanf(member, ",\"first_seq\":%" SCNu64, &seq);
-	return seq;
+	member = strstr(line, key);
+	return member ? strtoull(member + strlen(key), NULL, 10) : 0;
 }
 
 static int enter_ring(struct log_reader *reader, const char *ring)
@@ -110,7 +97,7 @@ static int open_oldest(struct log_reader *reader)
 
 	if (r < 0)
 		return r;
-	reader->until_seq = first_seq_of(reader->file);
+	reader->until_seq = header_number(reader, ",\"first_seq\":");
 	if (reader->until_seq <= 1)
 		return 0;
 	r = enter_ring(reader, LOG_CHANGES_RING);
@@ -128,13 +115,10 @@ static bool is_copy(const struct log_reader *reader, const char *line)
 
 static bool is_current(const struct log_reader *reader)
 {
-	struct stat mine, current;
 	char name[LOG_NAME_BYTES];
 
 	current_name(reader, name);
-	return fstat(reader->file, &mine) == 0 &&
-	       fstatat(reader->directory, name, &current, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       mine.st_ino == current.st_ino && mine.st_dev == current.st_dev;
+	return log_segment_is_at(reader->directory, name, reader->file);
 }
 
 /* 1: there is more text; 0: the end of the segment for now. */
@@ -293,52 +277,35 @@ static int go_back_in_segment(
 	return r;
 }
 
-static uint32_t number_of(int file, uint32_t otherwise)
-{
-	char line[96] = "";
-	uint32_t number = otherwise;
-
-	if (pread(file, line, sizeof(line) - 1, 0) > 0)
-		sscanf(line, SEGMENT_LINE, &number);
-	return number;
-}
-
 /* The youngest of those older than the one at hand.  -ENOENT: there is none. */
 static int open_preceding(struct log_reader *reader)
 {
-	const char *found = NULL;
-	uint32_t number, best = 0;
-	char **names;
-	int r;
+	cleanup_free struct log_segment_name *names = NULL;
+	int i = log_segment_names(reader->directory, reader->ring, &names);
 
-	r = log_segment_names(reader->directory, reader->ring, &names);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; names[i]; i++) {
-		if (is_rotated(names[i], &number) && number < reader->number && number >= best) {
-			best = number;
-			found = names[i];
-		}
-	}
-	r = found ? open_segment(reader, found, best) : -ENOENT;
-	log_names_free(names);
-	return r;
+	if (i < 0)
+		return i;
+	while (i > 0 && names[i - 1].number >= reader->number)
+		i--;
+	return i > 0 ? open_segment(reader, names[i - 1].name, names[i - 1].number) : -ENOENT;
 }
 
 /* The newest segment of the ring. */
 static int open_newest(struct log_reader *reader, const char *ring)
 {
 	char name[LOG_NAME_BYTES];
+	uint64_t number;
 	int r;
 
 	reader->ring = ring;
 	current_name(reader, name);
-	r = open_segment(reader, name, UINT32_MAX);
-	reader->number = UINT32_MAX;
-	if (r == 0)
-		reader->number = number_of(reader->file, UINT32_MAX);
-	else if (r == -ENOENT) /* right between two of them: the older ones are all there is */
-		r = open_preceding(reader);
+	r = open_segment(reader, name, LOG_CURRENT);
+	reader->number = LOG_CURRENT;
+	if (r == -ENOENT) /* right between two of them: the older ones are all there is */
+		return open_preceding(reader);
+	number = r < 0 ? 0 : header_number(reader, ",\"segment\":");
+	if (number)
+		reader->number = (uint32_t)number;
 	return r;
 }
 
@@ -366,7 +333,7 @@ int log_reader_go_back(struct log_reader *reader, visitor visit, void *user)
 		r = go_back_in_ring(reader, visit, user, &wish);
 	if (r < 0 || wish != LOG_GO_BACK)
 		return r == -ENOENT ? 0 : r;
-	reader->until_seq = first_seq_of(reader->file);
+	reader->until_seq = header_number(reader, ",\"first_seq\":");
 	if (reader->until_seq <= 1)
 		return 0;
 	r = open_newest(reader, LOG_CHANGES_RING);

@@ -9,6 +9,7 @@
 #include "fs/commands.h"
 #include "fs/mount_log_segment.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/hex.h"
 #include "ops/support/visible.h"
 
 /* LOG_EXIT_ALTERED when it was said that the log is not as the daemon wrote it; else 0. */
@@ -85,6 +86,8 @@ static void print_means(
 static void print_found(
 	const struct log_verify_report *report, const struct log_verify_means *means, int code)
 {
+	char digest[2 * sizeof(report->digest) + 1];
+
 	printf("%s: numbers %" PRIu64 " to %" PRIu64 " in %u segment%s are as they were written\n",
 		code ? "not altered" : "good", report->first_seq, report->last_seq,
 		report->segments, report->segments == 1 ? "" : "s");
@@ -96,17 +99,15 @@ static void print_found(
 		printf("note: rotation has deleted older segments; changes are kept from number "
 		       "%" PRIu64 " on\n",
 			report->changes_first_seq);
-	fputs("digest ", stdout);
-	for (size_t i = 0; i < sizeof(report->digest); i++)
-		printf("%02x", report->digest[i]);
-	putchar('\n');
+	hex_write(report->digest, sizeof(report->digest), digest);
+	printf("digest %s\n", digest);
 }
 
 /* 0, or the exit code. */
 static int read_key(const char *text, uint8_t ret_key[LOG_KEY_BYTES])
 {
 	char line[LOG_KEY_TEXT_BYTES + 1] = "";
-	int r;
+	bool is_key;
 
 	if (strcmp(text, "-") == 0) {
 		if (!fgets(line, sizeof(line), stdin))
@@ -114,13 +115,13 @@ static int read_key(const char *text, uint8_t ret_key[LOG_KEY_BYTES])
 		line[strcspn(line, "\n")] = '\0';
 		text = line;
 	}
-	r = log_key_parse(text, ret_key);
+	is_key = hex_read(text, ret_key, LOG_KEY_BYTES);
 	log_seal_erase(line, sizeof(line));
-	if (r < 0)
-		return command_usage_error("log",
-			"that is not a verification key: it has 64 digits from 0 to f, as "
-			"--setup-keys has shown them");
-	return 0;
+	if (is_key)
+		return 0;
+	return command_usage_error("log",
+		"that is not a verification key: it has 64 digits from 0 to f, as --setup-keys has "
+		"shown them");
 }
 
 int log_verify_place(const struct log_place *place, const struct log_verify_words *words)

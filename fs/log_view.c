@@ -8,6 +8,7 @@
 #include "fs/command_text.h"
 #include "fs/mount_log_format.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/hex.h"
 
 enum {
 	CHANGED_SHOWN_MAX = 100,
@@ -30,15 +31,9 @@ static double number_member(const cJSON *record, const char *name)
 static char *from_hex(const char *hex)
 {
 	size_t length = strlen(hex) / 2;
-	char *path = calloc(1, length + 1);
+	cleanup_free char *path = calloc(1, length + 1);
 
-	for (size_t i = 0; path && i < length; i++) {
-		unsigned byte = 0;
-
-		sscanf(hex + 2 * i, "%2x", &byte);
-		path[i] = (char)byte;
-	}
-	return path;
+	return path && hex_read(hex, path, length) ? steal_ptr(&path) : NULL;
 }
 
 /* The bytes of a path: of path_hex where path could not hold them; the caller frees. */

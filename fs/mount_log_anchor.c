@@ -11,8 +11,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "fs/mount_log_seal.h"
-#include "ops/support/cleanup.h"
+#include "ops/support/hex.h"
 
 #define LINE_START "isthmus-log-anchor 1 "
 
@@ -139,8 +138,7 @@ int log_anchor_note(
 	anchor->pending[slot].ring = ring;
 	line = anchor->pending[slot].line;
 
-	for (size_t i = 0; i < 32; i++)
-		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+	hex_write(digest, 32, hex);
 	snprintf(line, LINE_BYTES, LINE_START "%s %s %" PRIu64 " %s\n", anchor->log_name, ring,
 		last_seq, hex);
 	return deliver_pending(anchor, 0);
@@ -175,7 +173,7 @@ static bool parse_line(struct log_anchor_check *check, const char *line)
 	       sscanf(start, LINE_START "%255s %31s %" SCNu64 " %64[0-9a-f]", name, ring,
 		       &check->seq, hex) == 4 &&
 	       strcmp(name, check->log_name) == 0 && strcmp(ring, check->ring) == 0 &&
-	       log_key_parse(hex, check->digest) == 0;
+	       hex_read(hex, check->digest, sizeof(check->digest));
 }
 
 static void advance(struct log_anchor_check *check)

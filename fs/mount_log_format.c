@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/hex.h"
 #include "ops/support/utf8.h"
 
 enum { LINE_FIXED_MAX_BYTES = 1024 }; /* all that is not a string of the record */
@@ -43,13 +44,8 @@ static void put_signed(struct buffer *out, int64_t number)
 
 static void put_hex(struct buffer *out, const void *data, size_t size)
 {
-	static const char digits[] = "0123456789abcdef";
-	const uint8_t *bytes = data;
-
-	for (size_t i = 0; i < size; i++) {
-		out->data[out->size++] = (uint8_t)digits[bytes[i] >> 4];
-		out->data[out->size++] = (uint8_t)digits[bytes[i] & 15];
-	}
+	hex_write(data, size, (char *)out->data + out->size); /* there is room for the NUL */
+	out->size += 2 * size;
 }
 
 static void put_escape(struct buffer *out, uint8_t byte)

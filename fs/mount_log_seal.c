@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/hex.h"
 
 /* What a forged log can make a reader compute: some seconds. */
 enum { LINKS_MAX = 1 << 24 };
@@ -52,35 +53,14 @@ static int derive(const uint8_t key[LOG_KEY_BYTES], const char *label, uint8_t t
 	return r;
 }
 
-static void to_hex(const uint8_t *bytes, size_t size, char *text)
-{
-	for (size_t i = 0; i < size; i++)
-		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-}
-
 static int name_key(const uint8_t key[LOG_KEY_BYTES], char id[LOG_KEY_ID_BYTES])
 {
 	uint8_t name[LOG_KEY_BYTES];
 	int r = derive(key, "id", name);
 
 	if (r == 0)
-		to_hex(name, (LOG_KEY_ID_BYTES - 1) / 2, id);
+		hex_write(name, (LOG_KEY_ID_BYTES - 1) / 2, id);
 	return r;
-}
-
-int log_key_parse(const char *text, uint8_t ret_key[LOG_KEY_BYTES])
-{
-	if (strlen(text) != LOG_KEY_TEXT_BYTES - 1 ||
-		strspn(text, "0123456789abcdef") != LOG_KEY_TEXT_BYTES - 1)
-		return -EINVAL;
-	for (size_t i = 0; i < LOG_KEY_BYTES; i++) {
-		unsigned byte;
-
-		if (sscanf(text + 2 * i, "%2x", &byte) != 1)
-			return -EINVAL;
-		ret_key[i] = (uint8_t)byte;
-	}
-	return 0;
 }
 
 /* Moves on to generation `number`. */
@@ -108,7 +88,7 @@ static int read_key(int fd, struct log_generation *ret_generation)
 	text[got] = '\0';
 	if (sscanf(text, KEY_FILE_FORMAT, &ret_generation->number, ret_generation->id, hex) == 3 &&
 		ret_generation->number < LINKS_MAX)
-		r = log_key_parse(hex, ret_generation->key) < 0 ? -EBADMSG : 0;
+		r = hex_read(hex, ret_generation->key, LOG_KEY_BYTES) ? 0 : -EBADMSG;
 	log_seal_erase(text, sizeof(text));
 	log_seal_erase(hex, sizeof(hex));
 	return r;
@@ -139,7 +119,7 @@ static int write_new_key(int directory, const struct log_generation *generation)
 	char text[256], hex[LOG_KEY_TEXT_BYTES];
 	int length, r;
 
-	to_hex(generation->key, LOG_KEY_BYTES, hex);
+	hex_write(generation->key, LOG_KEY_BYTES, hex);
 	length = snprintf(text, sizeof(text), "isthmus-sealing-key 1 %u %s %s\n",
 		generation->number, generation->id, hex);
 	unlinkat(directory, KEY_NEW_NAME, 0); /* of a daemon that was killed here */
@@ -176,7 +156,7 @@ int log_keys_setup(int directory, char ret_key[LOG_KEY_TEXT_BYTES])
 	if (r == 0 && fsync(directory) < 0)
 		r = -errno;
 	if (r == 0)
-		to_hex(generation.key, LOG_KEY_BYTES, ret_key);
+		hex_write(generation.key, LOG_KEY_BYTES, ret_key);
 	log_seal_erase(&generation, sizeof(generation));
 	return r;
 }
@@ -266,7 +246,7 @@ static int sign(const struct log_seal *seal, const void *data, size_t size, char
 
 	if (!HMAC(EVP_sha256(), seal->key, LOG_KEY_BYTES, data, size, hmac, &length))
 		return -EIO;
-	to_hex(hmac, sizeof(hmac), hex);
+	hex_write(hmac, sizeof(hmac), hex);
 	return 0;
 }
 

@@ -37,9 +37,6 @@ int log_digest(const uint8_t previous[32], const void *data, size_t size, uint8_
  * `ret_key` in hexadecimal.  -EEXIST: it has one; -errno. */
 int log_keys_setup(int directory_fd, char ret_key[LOG_KEY_TEXT_BYTES]);
 
-/* Reads what a user typed.  -EINVAL. */
-int log_key_parse(const char *text, uint8_t ret_key[LOG_KEY_BYTES]);
-
 /* ---- Sealing ------------------------------------------------------------------ */
 
 /* A generation: what a daemon has of the key file. */

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/rename.h"
+#include "ops/support/write_all.h"
 
 enum {
 	SEGMENTS_WANTED = 8, /* the limit divided by this is the size of one */
@@ -41,58 +41,32 @@ struct log_segments {
 	struct log_anchor *anchor;
 	int anchor_error;
 	struct log_clock clock;
-	struct buffer seal;
 };
 
 /* ---- Writing ---------------------------------------------------------------- */
 
-static int write_all(int fd, struct iovec *parts, int count)
+/* Appends the seal to the lines, and both to the file. */
+static int write_sealed(struct log_segments *s, struct buffer *lines, uint64_t last_seq)
 {
-	while (count > 0) {
-		ssize_t done = writev(fd, parts, count);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done < 0)
-			return -errno;
-		while (count > 0 && (size_t)done >= parts->iov_len) {
-			done -= (ssize_t)parts->iov_len;
-			parts++;
-			count--;
-		}
-		if (count > 0) {
-			parts->iov_base = (char *)parts->iov_base + done;
-			parts->iov_len -= (size_t)done;
-		}
-	}
-	return 0;
-}
-
-static int write_sealed(struct log_segments *s, const struct buffer *lines, uint64_t last_seq)
-{
-	struct iovec parts[2];
+	size_t start = lines->size;
 	uint8_t digest[32];
 	int r;
 
-	r = log_digest(s->digest, lines->data, lines->size, digest);
-	if (r < 0)
-		return r;
-	s->seal.size = 0;
-	r = log_format_seal(&s->seal, last_seq, digest);
+	r = log_digest(s->digest, lines->data, start, digest);
 	if (r == 0)
-		r = log_seal_finish(&s->next_seal, &s->seal, 0);
+		r = log_format_seal(lines, last_seq, digest);
+	if (r == 0)
+		r = log_seal_finish(&s->next_seal, lines, start);
 	if (r < 0)
 		return r;
-	parts[0] = (struct iovec){.iov_base = lines->data, .iov_len = lines->size};
-	parts[1] = (struct iovec){.iov_base = s->seal.data, .iov_len = s->seal.size};
-	r = write_all(s->file, parts, 2);
+	r = write_all(s->file, lines->data, lines->size);
 	if (r < 0) {
 		/* Half a batch would look like tampering. */
 		if (ftruncate(s->file, (off_t)s->size_bytes) < 0)
 			return -errno;
 		return r;
 	}
-	s->size_bytes += lines->size + s->seal.size;
+	s->size_bytes += lines->size;
 	memcpy(s->digest, digest, sizeof(digest));
 	s->last_seq = last_seq;
 	if (s->anchor)
@@ -157,65 +131,48 @@ static int retire_current(struct log_segments *s, char name[LOG_NAME_BYTES])
 	return r;
 }
 
-/* The number in a name of log_segment_names(); the current segment has none there. */
-static uint32_t number_in(const char *name)
-{
-	uint32_t number = UINT32_MAX;
-
-	sscanf(name, "%*[a-z]-%u", &number);
-	return number;
-}
-
 /* The oldest segment that stays when one more begins. */
-static uint32_t oldest_to_keep(const struct log_segments *s, char *const *names)
+static uint32_t oldest_to_keep(
+	const struct log_segments *s, const struct log_segment_name *names, int count)
 {
 	uint64_t total = s->segment_bytes;
 	uint32_t oldest = s->number + 1;
-	size_t count = 0;
 
-	while (names[count])
-		count++;
 	while (count-- > 0) {
 		struct stat attributes;
 
-		if (strcmp(names[count], s->current) == 0 ||
-			fstatat(s->directory->fd, names[count], &attributes, AT_SYMLINK_NOFOLLOW) <
-				0)
+		if (names[count].number == LOG_CURRENT ||
+			fstatat(s->directory->fd, names[count].name, &attributes,
+				AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
 		total += (uint64_t)attributes.st_size;
 		if (total > s->limit_bytes)
 			return oldest;
-		oldest = number_in(names[count]);
+		oldest = names[count].number;
 	}
 	return s->oldest;
-}
-
-static void drop_before(const struct log_segments *s, char *const *names, uint32_t oldest)
-{
-	for (size_t i = 0; names[i]; i++)
-		if (number_in(names[i]) < oldest)
-			unlinkat(s->directory->fd, names[i], 0);
 }
 
 /* The new segment says which is the oldest before the others go: --verify knows them from
  * those that somebody else deletes. */
 static void rotate(struct log_segments *s, uint64_t first_seq)
 {
-	char name[LOG_NAME_BYTES], **names;
+	cleanup_free struct log_segment_name *names = NULL;
+	char name[LOG_NAME_BYTES];
 	uint32_t oldest;
+	int count;
 
 	if (retire_current(s, name) < 0)
 		return;
-	if (log_segment_names(s->directory->fd, s->ring, &names) < 0) {
+	count = log_segment_names(s->directory->fd, s->ring, &names);
+	oldest = count < 0 ? 0 : oldest_to_keep(s, names, count);
+	if (count < 0 || begin_segment(s, oldest, first_seq) < 0) {
 		rename_to_free_name(s->directory->fd, name, s->current);
 		return;
 	}
-	oldest = oldest_to_keep(s, names);
-	if (begin_segment(s, oldest, first_seq) < 0)
-		rename_to_free_name(s->directory->fd, name, s->current);
-	else
-		drop_before(s, names, oldest);
-	log_names_free(names);
+	for (int i = 0; i < count; i++)
+		if (names[i].number < oldest)
+			unlinkat(s->directory->fd, names[i].name, 0);
 }
 
 /* The first line of a daemon: one that was killed before is known by it. */
@@ -231,15 +188,6 @@ static int write_begin(struct log_segments *s)
 }
 
 /* ---- Removed while it is written ---------------------------------------------- */
-
-static bool is_in_place(const struct log_segments *s)
-{
-	struct stat mine, named;
-
-	return fstat(s->file, &mine) == 0 && mine.st_nlink > 0 &&
-	       fstatat(s->directory->fd, s->current, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
-}
 
 static int reopen_directory(struct log_directory *directory)
 {
@@ -278,7 +226,7 @@ int log_segments_look(struct log_segments *s)
 
 	if (s->anchor)
 		s->anchor_error = log_anchor_flush(s->anchor);
-	if (is_in_place(s))
+	if (log_segment_is_at(s->directory->fd, s->current, s->file))
 		return 0;
 	r = reopen_directory(s->directory);
 	if (r == 0)
@@ -312,7 +260,7 @@ bool log_segments_take_removed(struct log_segments *s, uint64_t *ret_count)
 /* ---- Appending ----------------------------------------------------------------- */
 
 int log_segments_append(
-	struct log_segments *s, const struct buffer *lines, uint64_t first_seq, uint64_t last_seq)
+	struct log_segments *s, struct buffer *lines, uint64_t first_seq, uint64_t last_seq)
 {
 	/* When there is no new segment to be had, the old one goes on.  A full disk drops nothing
 	 * old: whoever can fill it could else remove what he did. */
@@ -336,11 +284,10 @@ int log_segments_anchor_error(const struct log_segments *s)
 
 void log_segments_end(struct log_segments *s)
 {
-	char text[] = LOG_END_LINE;
-	const struct buffer line = {.data = (uint8_t *)text, .size = strlen(text)};
+	cleanup_buffer struct buffer line = {0};
 
 	/* Without it, --verify says that the daemon was killed: no more can be done here. */
-	if (log_segments_look(s) == 0)
+	if (log_segments_look(s) == 0 && buffer_append_string(&line, LOG_END_LINE) == 0)
 		write_sealed(s, &line, s->last_seq);
 }
 
@@ -410,30 +357,25 @@ void log_directory_close(struct log_directory *directory)
 	*directory = (struct log_directory){.fd = -1, .lock = -1};
 }
 
-/* The newest of the renamed segments. */
+/* The newest of the renamed segments.  -ENOENT: there is none. */
 static int scan_newest_old(struct log_segments *s, struct log_segment_report *ret_report)
 {
+	cleanup_free struct log_segment_name *names = NULL;
+	int count = log_segment_names(s->directory->fd, s->ring, &names), r;
 	cleanup_fd int file = -1;
-	char **names;
-	size_t count = 0;
-	int r;
 
-	r = log_segment_names(s->directory->fd, s->ring, &names);
-	if (r < 0)
-		return r;
-	while (names[count] && strcmp(names[count], s->current) != 0)
-		count++;
-	if (count > 0)
-		file = openat(
-			s->directory->fd, names[count - 1], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	else
-		errno = ENOENT;
+	if (count < 0)
+		return count;
+	if (count > 0 && names[count - 1].number == LOG_CURRENT)
+		count--;
+	if (count == 0)
+		return -ENOENT;
+	file = openat(s->directory->fd, names[count - 1].name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	r = file < 0 ? -errno : log_segment_scan(file, NULL, ret_report);
 	if (r == 0)
-		ret_report->number = number_in(names[count - 1]);
+		ret_report->number = names[count - 1].number;
 	if (r == 0 && !ret_report->oldest)
-		ret_report->oldest = number_in(names[0]);
-	log_names_free(names);
+		ret_report->oldest = names[0].number;
 	return r;
 }
 
@@ -521,6 +463,5 @@ void log_segments_close(struct log_segments *s)
 	if (s->file >= 0)
 		close(s->file);
 	log_seal_erase(&s->next_seal, sizeof(s->next_seal));
-	buffer_done(&s->seal);
 	free(s);
 }

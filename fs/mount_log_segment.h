@@ -58,9 +58,9 @@ void log_segments_close(struct log_segments *segments); /* NULL is fine */
 
 /* Writes a batch of whole lines whose first and last sequence numbers are given, rotating
  * before it and dropping the oldest segments where the bounds ask for it.  On failure
- * nothing of the batch stays in the file. */
-int log_segments_append(struct log_segments *segments, const struct buffer *lines,
-	uint64_t first_seq, uint64_t last_seq);
+ * nothing of the batch stays in the file.  The seal is appended to `lines`. */
+int log_segments_append(
+	struct log_segments *segments, struct buffer *lines, uint64_t first_seq, uint64_t last_seq);
 
 /* When the file that is written was removed or replaced, or its directory was removed: begins a
  * new one, as log_segments_append() does.  -errno of that. */
@@ -112,10 +112,19 @@ int log_segment_scan(int fd, struct log_scan *scan, struct log_segment_report *r
 
 enum { LOG_NAME_BYTES = 48 };
 
-/* The segments of a ring of a directory in order of age; `*ret_names` is NULL-terminated and freed
- * with log_names_free(). */
-int log_segment_names(int directory_fd, const char *ring, char ***ret_names);
-void log_names_free(char **names);
+struct log_segment_name {
+	char name[256];
+	uint32_t number; /* LOG_CURRENT: its name has none, as it is being written */
+};
+
+#define LOG_CURRENT UINT32_MAX
+
+/* The segments of a ring of a directory in order of age, which the caller frees.  Returns how many
+ * there are, or -errno. */
+int log_segment_names(int directory_fd, const char *ring, struct log_segment_name **ret_names);
+
+/* True while an open segment has this name. */
+bool log_segment_is_at(int directory_fd, const char *name, int file);
 
 struct log_verify_report {
 	uint32_t segments;

@@ -9,76 +9,77 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/hex.h"
 #include "ops/support/path.h"
 
 /* ---- Names ------------------------------------------------------------------ */
 
-static bool is_segment(const char *name, const char *ring)
+static bool is_segment(const char *name, const char *ring, uint32_t *ret_number)
 {
-	size_t length = strlen(ring);
-	unsigned number;
-	int end = 0;
+	size_t length = strlen(ring), digits;
 
+	*ret_number = LOG_CURRENT;
 	if (strncmp(name, ring, length) != 0)
 		return false;
 	name += length;
-	return strcmp(name, ".jsonl") == 0 ||
-	       (sscanf(name, "-%8u.jsonl%n", &number, &end) == 1 && end > 0 && name[end] == '\0');
-}
-
-static int add_name(char ***names, size_t *count, const char *name)
-{
-	char **longer = realloc(*names, (*count + 2) * sizeof(*longer));
-
-	if (!longer)
-		return -ENOMEM;
-	*names = longer;
-	longer[*count] = strdup(name);
-	longer[*count + 1] = NULL;
-	return longer[(*count)++] ? 0 : -ENOMEM;
-}
-
-/* "log-0..." sorts before "log.", so the current one comes last. */
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-int log_segment_names(int directory_fd, const char *ring, char ***ret_names)
-{
-	int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-	char **names = calloc(1, sizeof(*names));
-	struct dirent *entry;
-	size_t count = 0;
-	int r = stream ? 0 : -errno;
-
-	if (!names)
-		r = -ENOMEM;
-	while (r == 0 && (entry = readdir(stream)))
-		if (is_segment(entry->d_name, ring))
-			r = add_name(&names, &count, entry->d_name);
-	if (stream)
-		closedir(stream);
-	else if (fd >= 0)
-		close(fd);
-	if (r < 0) {
-		log_names_free(names);
-		return r;
+	if (*name == '-') {
+		digits = strspn(++name, "0123456789");
+		if (digits < 1 || digits > 8)
+			return false;
+		*ret_number = (uint32_t)strtoul(name, NULL, 10);
+		name += digits;
 	}
-	qsort(names, count, sizeof(*names), by_name);
-	*ret_names = names;
-	return 0;
+	return strcmp(name, ".jsonl") == 0;
 }
 
-void log_names_free(char **names)
+static int by_number(const void *a, const void *b)
 {
-	for (size_t i = 0; names && names[i]; i++)
-		free(names[i]);
-	free(names);
+	const struct log_segment_name *first = a, *second = b;
+
+	return (first->number > second->number) - (first->number < second->number);
+}
+
+int log_segment_names(int directory_fd, const char *ring, struct log_segment_name **ret_names)
+{
+	cleanup_fd int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_dir DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	cleanup_free struct log_segment_name *names = NULL;
+	const struct dirent *entry;
+	uint32_t number;
+	int count = 0;
+
+	if (!stream)
+		return -errno;
+	steal_fd(&fd);
+	while ((entry = readdir(stream))) {
+		struct log_segment_name *longer;
+
+		if (!is_segment(entry->d_name, ring, &number))
+			continue;
+		longer = reallocarray(names, (size_t)count + 1, sizeof(*names));
+		if (!longer)
+			return -ENOMEM;
+		names = longer;
+		names[count].number = number;
+		strcpy(names[count++].name, entry->d_name);
+	}
+	if (count)
+		qsort(names, (size_t)count, sizeof(*names), by_number);
+	*ret_names = steal_ptr(&names);
+	return count;
+}
+
+bool log_segment_is_at(int directory_fd, const char *name, int file)
+{
+	struct stat mine, named;
+
+	return fstat(file, &mine) == 0 &&
+	       fstatat(directory_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
 }
 
 /* ---- One segment ------------------------------------------------------------ */
@@ -89,20 +90,6 @@ static void complain(struct log_segment_report *report, const char *problem)
 		return;
 	report->problem = problem;
 	report->problem_line = report->lines;
-}
-
-static bool parse_digest(const char *text, uint8_t ret_digest[32])
-{
-	if (!text || strlen(text) != 64 || strspn(text, "0123456789abcdef") != 64)
-		return false;
-	for (size_t i = 0; i < 32; i++) {
-		unsigned byte;
-
-		if (sscanf(text + 2 * i, "%2x", &byte) != 1)
-			return false;
-		ret_digest[i] = (uint8_t)byte;
-	}
-	return true;
 }
 
 static void read_header(struct log_segment_report *report, const char *line, size_t length)
@@ -117,8 +104,8 @@ static void read_header(struct log_segment_report *report, const char *line, siz
 	report->unsealed_lines++;
 	if (cJSON_IsNumber(number) && cJSON_IsNumber(first_seq) && cJSON_IsNumber(schema) &&
 		schema->valueint >= 1 && schema->valueint <= LOG_SCHEMA &&
-		first_seq->valuedouble >= 1 &&
-		parse_digest(cJSON_GetStringValue(previous), report->previous)) {
+		first_seq->valuedouble >= 1 && cJSON_IsString(previous) &&
+		hex_read(previous->valuestring, report->previous, sizeof(report->previous))) {
 		report->has_header = true;
 		report->schema = (unsigned)schema->valueint;
 		report->number = (uint32_t)number->valuedouble;
@@ -395,14 +382,11 @@ static void check_anchor(struct log_scan *scan, const struct log_verify_means *m
 static int verify_segments(
 	int directory, const char *ring, struct log_scan *scan, struct log_verify_report *report)
 {
-	char **names;
-	int r = log_segment_names(directory, ring, &names);
+	cleanup_free struct log_segment_name *names = NULL;
+	int count = log_segment_names(directory, ring, &names), r = count < 0 ? count : 0;
 
-	if (r < 0)
-		return r;
-	for (size_t i = 0; r == 0 && names[i] && !report->problem[0]; i++)
-		r = verify_segment(directory, names[i], scan, report);
-	log_names_free(names);
+	for (int i = 0; r == 0 && i < count && !report->problem[0]; i++)
+		r = verify_segment(directory, names[i].name, scan, report);
 	return r;
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/hex.h"
 #include "tests/remove_tree.h"
 
 static char directory[64];
@@ -67,7 +68,7 @@ static void new_keys(void)
 	new_directory();
 	fd = open_directory();
 	CHECK_RC(0, log_keys_setup(fd, text));
-	CHECK_RC(0, log_key_parse(text, key));
+	CHECK(hex_read(text, key, sizeof(key)));
 }
 
 static struct mount_log *open_log(uint64_t limit_bytes)
@@ -236,7 +237,7 @@ static void test_a_log_of_before_its_keys_is_good(void)
 	run_daemon("a", 3);
 	fd = open_directory();
 	CHECK_RC(0, log_keys_setup(fd, text));
-	CHECK_RC(0, log_key_parse(text, key));
+	CHECK(hex_read(text, key, sizeof(key)));
 	CHECK_RC(-EEXIST, log_keys_setup(fd, text));
 	expect_gap("no daemon has sealed");
 	run_daemon("b", 3);

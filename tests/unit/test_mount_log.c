@@ -390,8 +390,9 @@ static void test_rotation_keeps_the_log_within_its_bound(void)
 	struct mount_log *log = new_log(64 << 10);
 	struct log_verify_report report;
 	struct stat attributes;
+	struct log_segment_name *names = NULL;
 	uint64_t total = 0;
-	char **names, path[128];
+	char path[128];
 
 	fill(log, 2000);
 	mount_log_close(log);
@@ -400,16 +401,16 @@ static void test_rotation_keeps_the_log_within_its_bound(void)
 	CHECK(report.oldest_gone);
 	CHECK_RC(2000, report.last_seq);
 	int fd = open(directory, O_RDONLY | O_CLOEXEC);
-	CHECK_RC(0, log_segment_names(fd, LOG_ALL_RING, &names));
-	for (size_t i = 0; names[i]; i++) {
-		snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
+	int segments = log_segment_names(fd, LOG_ALL_RING, &names);
+	for (int i = 0; i < segments; i++) {
+		snprintf(path, sizeof(path), "%s/%s", directory, names[i].name);
 		CHECK_RC(0, stat(path, &attributes));
 		CHECK_RC(0600, attributes.st_mode & 07777);
 		total += (uint64_t)attributes.st_size;
 	}
 	CHECK(total <= (64 << 10) + (16 << 10));
 	CHECK(report.segments >= 4);
-	log_names_free(names);
+	free(names);
 	close(fd);
 	remove_directory();
 }
@@ -418,18 +419,19 @@ static void test_rotation_keeps_the_log_within_its_bound(void)
 static bool ring_has(const char *ring, const char *op)
 {
 	int fd = open(directory, O_RDONLY | O_CLOEXEC);
-	char **names, wanted[32];
+	struct log_segment_name *names = NULL;
+	char wanted[32];
 	bool found = false;
 
 	snprintf(wanted, sizeof(wanted), "\"op\":\"%s\"", op);
-	CHECK_RC(0, log_segment_names(fd, ring, &names));
+	int segments = log_segment_names(fd, ring, &names);
 	close(fd);
-	for (size_t i = 0; names[i]; i++) {
-		cleanup_free char *text = read_segment(names[i]);
+	for (int i = 0; i < segments; i++) {
+		cleanup_free char *text = read_segment(names[i].name);
 
 		found |= text && strstr(text, wanted);
 	}
-	log_names_free(names);
+	free(names);
 	return found;
 }
 
@@ -710,12 +712,12 @@ static uint64_t lines_told_lost(const char *reason)
 	static const char start[] = "\"op\":\"lost\"";
 	int fd = open(directory, O_RDONLY | O_CLOEXEC);
 	uint64_t count = 0;
-	char **names;
+	struct log_segment_name *names = NULL;
 
-	CHECK_RC(0, log_segment_names(fd, LOG_ALL_RING, &names));
+	int segments = log_segment_names(fd, LOG_ALL_RING, &names);
 	close(fd);
-	for (size_t i = 0; names[i]; i++) {
-		cleanup_free char *text = read_segment(names[i]);
+	for (int i = 0; i < segments; i++) {
+		cleanup_free char *text = read_segment(names[i].name);
 		const char *at = text;
 
 		while (at && (at = strstr(at, start))) {
@@ -731,7 +733,7 @@ static uint64_t lines_told_lost(const char *reason)
 			at += strlen(start);
 		}
 	}
-	log_names_free(names);
+	free(names);
 	return count;
 }
 
