@@ -97,16 +97,15 @@ static uint8_t *copy_string(uint8_t *to, const char *string, uint32_t length)
 	return to + length;
 }
 
-static uint32_t changed_length(const struct log_record *record, bool *ret_truncated)
+static uint32_t changed_length(struct log_record *record)
 {
 	uint32_t total = 0;
 
-	*ret_truncated = record->changed_truncated;
 	for (const char *const *name = record->changed; name && *name; name++) {
 		size_t length = strlen(*name) + 1;
 
 		if (total + length > LOG_CHANGED_MAX_BYTES) {
-			*ret_truncated = true;
+			record->changed_truncated = true;
 			break;
 		}
 		total += (uint32_t)length;
@@ -133,8 +132,7 @@ static void gather(const struct log_record *record, const struct tool_call *call
 	strings[LOG_DETAIL] = record->detail;
 }
 
-static void measure(struct queued_record *queued, const struct log_record *record,
-	const char *const strings[LOG_STRINGS])
+static void measure(struct queued_record *queued, const char *const strings[LOG_STRINGS])
 {
 	static const size_t max_bytes[LOG_STRINGS] = {
 		[LOG_PATH] = LOG_PATH_MAX_BYTES,
@@ -152,13 +150,13 @@ static void measure(struct queued_record *queued, const struct log_record *recor
 		queued->lengths[i] = bounded_length(strings[i], max_bytes[i], &queued->cut);
 		size += queued->lengths[i];
 	}
-	queued->changed_length = changed_length(record, &queued->changed_truncated);
+	queued->changed_length = changed_length(&queued->record);
 	size += queued->changed_length;
 	queued->size = (uint32_t)((size + 7) & ~(size_t)7);
 }
 
-static void copy_record(uint8_t *to, const struct queued_record *queued,
-	const struct log_record *record, const char *const strings[LOG_STRINGS])
+static void copy_record(
+	uint8_t *to, const struct queued_record *queued, const char *const strings[LOG_STRINGS])
 {
 	uint32_t left = queued->changed_length;
 
@@ -166,7 +164,7 @@ static void copy_record(uint8_t *to, const struct queued_record *queued,
 	to += sizeof(*queued);
 	for (unsigned i = 0; i < LOG_STRINGS; i++)
 		to = copy_string(to, strings[i], queued->lengths[i]);
-	for (const char *const *name = record->changed; left > 0; name++) {
+	for (const char *const *name = queued->record.changed; left > 0; name++) {
 		uint32_t length = (uint32_t)strlen(*name) + 1;
 
 		to = copy_string(to, *name, length);
@@ -191,19 +189,20 @@ static uint8_t *take_room(struct mount_log *log, size_t size, bool is_mutation)
 	return room;
 }
 
-static uint64_t enqueue(struct mount_log *log, struct queued_record *queued,
-	const struct log_record *record, const char *const strings[LOG_STRINGS])
+static uint64_t enqueue(
+	struct mount_log *log, struct queued_record *queued, const char *const strings[LOG_STRINGS])
 {
-	const char *error = queued->result < 0 ? strerrorname_np(-queued->result) : NULL;
-	bool is_error = queued->result < 0 && !log_is_miss(queued->op, error);
+	const struct log_record *record = &queued->record;
+	const char *error = record->result < 0 ? strerrorname_np(-record->result) : NULL;
+	bool is_error = record->result < 0 && !log_is_miss(record->op, error);
 	bool wake = false;
 	uint8_t *room;
 
 	pthread_mutex_lock(&log->lock);
-	room = take_room(log, queued->size, queued->flags & LOG_IS_MUTATION);
+	room = take_room(log, queued->size, record->flags & LOG_IS_MUTATION);
 	if (room) {
 		queued->seq = ++log->last_seq;
-		copy_record(room, queued, record, strings);
+		copy_record(room, queued, strings);
 		log->stats.records++;
 		log->stats.errors += is_error;
 	} else {
@@ -231,20 +230,7 @@ static void note_last_seq(struct tool_call *call, uint64_t seq)
 
 uint64_t mount_log_record(struct mount_log *log, const struct log_record *record)
 {
-	struct queued_record queued = {
-		.op = record->op,
-		.flags = record->flags,
-		.tid = record->pid,
-		.uid = record->uid,
-		.start_ns = record->start_ns,
-		.latency_us = record->latency_us,
-		.result = record->result,
-		.offset = record->offset,
-		.bytes = record->bytes,
-		.round_trips = record->round_trips,
-		.exit_code = record->exit_code,
-		.signal = record->signal,
-	};
+	struct queued_record queued = {.record = *record};
 	const char *strings[LOG_STRINGS];
 	struct caller caller;
 	uint64_t seq;
@@ -254,17 +240,13 @@ uint64_t mount_log_record(struct mount_log *log, const struct log_record *record
 	callers_find(log->callers, record->pid, record->start_ns, &caller);
 	queued.pid = caller.pid;
 	memcpy(queued.process, caller.name, sizeof(queued.process));
-	if (record->flags & LOG_HAS_HASH)
-		memcpy(queued.hash, record->hash, sizeof(queued.hash));
-	if (record->flags & LOG_HAS_HASH_BEFORE)
-		memcpy(queued.hash_before, record->hash_before, sizeof(queued.hash_before));
 	if (record->call_id) {
 		caller_done(&caller);
 		caller.call = callers_call_by_id(log->callers, record->call_id);
 	}
 	gather(record, caller.call, strings);
-	measure(&queued, record, strings);
-	seq = enqueue(log, &queued, record, strings);
+	measure(&queued, strings);
+	seq = enqueue(log, &queued, strings);
 	if (caller.call && seq)
 		note_last_seq(caller.call, seq);
 	caller_done(&caller);
@@ -384,17 +366,17 @@ static void write_batch(struct mount_log *log, struct ring *ring)
 
 static void add_lost_line(struct mount_log *log, struct ring *ring)
 {
-	struct queued_record record = {
-		.size = sizeof(record),
-		.op = "lost",
+	const struct queued_record line = {
+		.size = sizeof(line),
 		.seq = ring->lost_first_seq,
-		.start_ns = ring->lost_since_ns,
+		.record = {.op = "lost",
+			.start_ns = ring->lost_since_ns,
+			.result = ring->lost_error},
 		.count = ring->lost,
-		.result = ring->lost_error,
 	};
 
-	if (log_format_record(&ring->text, &record, &log->clock) == 0)
-		ring->first_seq = record.seq;
+	if (log_format_record(&ring->text, &line, &log->clock) == 0)
+		ring->first_seq = line.seq;
 }
 
 /* Before a line gets into the batch. */
@@ -419,49 +401,47 @@ static void end_line(struct mount_log *log, struct ring *ring, uint64_t seq, int
 		write_batch(log, ring);
 }
 
-static void add_line(struct mount_log *log, const struct queued_record *record)
+static void add_line(struct mount_log *log, const struct queued_record *queued)
 {
 	struct ring *all = &log->rings[RING_ALL], *changes = &log->rings[RING_CHANGES];
 	size_t start;
 	int r;
 
-	begin_line(log, all, record->seq);
+	begin_line(log, all, queued->seq);
 	start = all->text.size;
-	r = log_format_record(&all->text, record, &log->clock);
-	if (record->flags & LOG_IS_MUTATION) {
-		begin_line(log, changes, record->seq);
-		end_line(log, changes, record->seq,
+	r = log_format_record(&all->text, queued, &log->clock);
+	if (queued->record.flags & LOG_IS_MUTATION) {
+		begin_line(log, changes, queued->seq);
+		end_line(log, changes, queued->seq,
 			r < 0 ? r
 			      : buffer_append(&changes->text, all->text.data + start,
 					all->text.size - start));
 	}
-	end_line(log, all, record->seq, r);
+	end_line(log, all, queued->seq, r);
 }
 
 /* A line of the log itself, which says how many records it has not. */
 static void add_count(
 	struct mount_log *log, const char *op, unsigned flags, uint64_t count, uint64_t seq)
 {
-	struct queued_record record = {
-		.size = sizeof(record),
-		.op = op,
-		.flags = flags,
+	const struct queued_record line = {
+		.size = sizeof(line),
 		.seq = seq,
-		.start_ns = clock_wall_ns(),
+		.record = {.op = op, .flags = flags, .start_ns = clock_wall_ns()},
 		.count = count,
 	};
 
-	add_line(log, &record);
+	add_line(log, &line);
 }
 
 static void drain(
 	struct mount_log *log, uint64_t dropped_seq, uint64_t dropped, uint64_t removed_seq)
 {
 	for (size_t at = 0; at < log->draining.used;) {
-		const struct queued_record *record = (const void *)(log->draining.data + at);
+		const struct queued_record *queued = (const void *)(log->draining.data + at);
 
-		add_line(log, record);
-		at += record->size;
+		add_line(log, queued);
+		at += queued->size;
 	}
 	log->draining.used = 0;
 	if (dropped_seq)

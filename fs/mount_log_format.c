@@ -1,6 +1,6 @@
 #include "fs/mount_log_format.h"
 
-#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,23 +23,19 @@ static void put_text(struct buffer *out, const char *text)
 	put(out, text, strlen(text));
 }
 
-static void put_number(struct buffer *out, uint64_t number)
+static void put_number(struct buffer *out, int64_t number)
 {
+	uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
 	char digits[20];
 	size_t at = sizeof(digits);
 
 	do {
-		digits[--at] = (char)('0' + number % 10);
-		number /= 10;
-	} while (number);
-	put(out, digits + at, sizeof(digits) - at);
-}
-
-static void put_signed(struct buffer *out, int64_t number)
-{
+		digits[--at] = (char)('0' + rest % 10);
+		rest /= 10;
+	} while (rest);
 	if (number < 0)
-		put(out, "-", 1);
-	put_number(out, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
+		digits[--at] = '-';
+	put(out, digits + at, sizeof(digits) - at);
 }
 
 static void put_hex(struct buffer *out, const void *data, size_t size)
@@ -110,6 +106,12 @@ static void put_key(struct buffer *out, const char *key)
 	put(out, "\":", 2);
 }
 
+static void put_member(struct buffer *out, const char *key, int64_t number)
+{
+	put_key(out, key);
+	put_number(out, number);
+}
+
 /* `"key":"..."`, and, when that is not the whole truth, `"key_hex":"..."` with every byte. */
 static void put_bytes(struct buffer *out, const char *key, const char *string, size_t size)
 {
@@ -123,26 +125,6 @@ static void put_bytes(struct buffer *out, const char *key, const char *string, s
 	put(out, "\"", 1);
 }
 
-static void put_time(struct buffer *out, uint64_t ns, struct log_clock *clock)
-{
-	time_t second = (time_t)(ns / 1000000000);
-	uint32_t us = (uint32_t)(ns % 1000000000 / 1000);
-	char fraction[9] = {'.', 0, 0, 0, 0, 0, 0, 'Z', '"'};
-
-	if (second != clock->second || !clock->text[0]) {
-		struct tm parts;
-
-		gmtime_r(&second, &parts);
-		strftime(clock->text, sizeof(clock->text), "%Y-%m-%dT%H:%M:%S", &parts);
-		clock->second = second;
-	}
-	for (int i = 6; i > 0; i--, us /= 10)
-		fraction[i] = (char)('0' + us % 10);
-	put_text(out, ",\"time\":\"");
-	put_text(out, clock->text);
-	put(out, fraction, sizeof(fraction));
-}
-
 static void put_result(struct buffer *out, int result)
 {
 	const char *name = result < 0 ? strerrorname_np(-result) : NULL;
@@ -153,7 +135,7 @@ static void put_result(struct buffer *out, int result)
 		put_text(out, name);
 		put(out, "\"", 1);
 	} else {
-		put_signed(out, result);
+		put_number(out, result);
 	}
 }
 
@@ -188,7 +170,7 @@ static void put_changed(struct buffer *out, const char *names, size_t size)
 /* ---- Lines ------------------------------------------------------------------ */
 
 /* Puts those from `first` to `last`; returns where the following ones are. */
-static const char *put_strings(struct buffer *out, const struct queued_record *record,
+static const char *put_strings(struct buffer *out, const struct queued_record *queued,
 	const char *at, enum log_string first, enum log_string last)
 {
 	static const char *const keys[LOG_STRINGS] = {
@@ -203,25 +185,21 @@ static const char *put_strings(struct buffer *out, const struct queued_record *r
 	};
 
 	for (unsigned i = first; i <= last; i++) {
-		if (record->lengths[i])
-			put_bytes(out, keys[i], at, record->lengths[i] - 1);
-		at += record->lengths[i];
+		if (queued->lengths[i])
+			put_bytes(out, keys[i], at, queued->lengths[i] - 1);
+		at += queued->lengths[i];
 	}
 	return at;
 }
 
-static void put_caller(struct buffer *out, const struct queued_record *record)
+static void put_caller(struct buffer *out, const struct queued_record *queued)
 {
-	put_key(out, "pid");
-	put_signed(out, record->pid);
-	if (record->tid != record->pid) {
-		put_key(out, "tid");
-		put_signed(out, record->tid);
-	}
-	if (record->process[0])
-		put_bytes(out, "process", record->process, strlen(record->process));
-	put_key(out, "uid");
-	put_number(out, record->uid);
+	put_member(out, "pid", queued->pid);
+	if (queued->record.pid != queued->pid)
+		put_member(out, "tid", queued->record.pid);
+	if (queued->process[0])
+		put_bytes(out, "process", queued->process, strlen(queued->process));
+	put_member(out, "uid", queued->record.uid);
 }
 
 static void put_digest(struct buffer *out, const char *key, const uint8_t digest[16])
@@ -232,35 +210,28 @@ static void put_digest(struct buffer *out, const char *key, const uint8_t digest
 	put(out, "\"", 1);
 }
 
-static void put_outcome(struct buffer *out, const struct queued_record *record)
+static void put_outcome(struct buffer *out, const struct log_record *record, uint64_t count)
 {
 	if (record->flags & LOG_HAS_RANGE) {
-		put_key(out, "offset");
-		put_signed(out, record->offset);
-		put_key(out, "bytes");
-		put_number(out, record->bytes);
+		put_member(out, "offset", record->offset);
+		put_member(out, "bytes", (int64_t)record->bytes);
 	}
-	put_key(out, "latency_us");
-	put_number(out, record->latency_us);
+	put_member(out, "latency_us", record->latency_us);
 	put_result(out, record->result);
 	if (record->flags & LOG_FROM_CACHE)
 		put_text(out, ",\"cached\":true");
-	if (record->round_trips) {
-		put_key(out, "round_trips");
-		put_number(out, record->round_trips);
-	}
+	if (record->round_trips)
+		put_member(out, "round_trips", record->round_trips);
 	if (record->flags & LOG_HAS_HASH)
 		put_digest(out, "hash", record->hash);
 	if (record->flags & LOG_HAS_HASH_BEFORE)
 		put_digest(out, "hash_before", record->hash_before);
-	if (record->flags & LOG_HAS_EXIT) {
-		put_key(out, record->exit_code < 0 ? "signal" : "exit_code");
-		put_signed(out, record->exit_code < 0 ? record->signal : record->exit_code);
-	}
-	if (record->count) {
-		put_key(out, "count");
-		put_number(out, record->count);
-	}
+	if ((record->flags & LOG_HAS_EXIT) && record->exit_code < 0)
+		put_member(out, "signal", record->signal);
+	else if (record->flags & LOG_HAS_EXIT)
+		put_member(out, "exit_code", record->exit_code);
+	if (count)
+		put_member(out, "count", (int64_t)count);
 }
 
 bool log_is_miss(const char *op, const char *error)
@@ -275,35 +246,52 @@ bool log_is_miss(const char *op, const char *error)
 	return false;
 }
 
-int log_format_record(
-	struct buffer *out, const struct queued_record *record, struct log_clock *clock)
+/* "2026-11-23T10:28:12.000000Z" */
+static void format_time(uint64_t ns, struct log_clock *clock, char text[48])
 {
-	const char *at = (const char *)(record + 1);
+	time_t second = (time_t)(ns / 1000000000);
+
+	if (second != clock->second || !clock->text[0]) {
+		struct tm parts;
+
+		gmtime_r(&second, &parts);
+		strftime(clock->text, sizeof(clock->text), "%Y-%m-%dT%H:%M:%S", &parts);
+		clock->second = second;
+	}
+	snprintf(text, 48, "%s.%06uZ", clock->text, (unsigned)(ns % 1000000000 / 1000));
+}
+
+int log_format_record(
+	struct buffer *out, const struct queued_record *queued, struct log_clock *clock)
+{
+	const struct log_record *record = &queued->record;
+	const char *at = (const char *)(queued + 1);
+	char time[48];
 	int r;
 
 	/* A byte of a path may become 6 (\u00xx) and two more in hex. */
-	r = buffer_reserve(out, LINE_FIXED_MAX_BYTES + 8 * (size_t)record->size);
+	r = buffer_reserve(out, LINE_FIXED_MAX_BYTES + 8 * (size_t)queued->size);
 	if (r < 0)
 		return r;
+	format_time(record->start_ns, clock, time);
 	put_text(out, "{\"seq\":");
-	put_number(out, record->seq);
-	put_time(out, record->start_ns, clock);
-	put_key(out, "op");
-	put_string(out, record->op, strlen(record->op));
+	put_number(out, (int64_t)queued->seq);
+	put_bytes(out, "time", time, strlen(time));
+	put_bytes(out, "op", record->op, strlen(record->op));
 
-	at = put_strings(out, record, at, LOG_PATH, LOG_PATH2);
-	if (!record->count && !(record->flags & LOG_HAS_NO_CALLER))
-		put_caller(out, record);
-	at = put_strings(out, record, at, LOG_CALL, LOG_CONVERSATION);
-	put_outcome(out, record);
-	at = put_strings(out, record, at, LOG_DETAIL, LOG_DETAIL);
+	at = put_strings(out, queued, at, LOG_PATH, LOG_PATH2);
+	if (!queued->count && !(record->flags & LOG_HAS_NO_CALLER))
+		put_caller(out, queued);
+	at = put_strings(out, queued, at, LOG_CALL, LOG_CONVERSATION);
+	put_outcome(out, record, queued->count);
+	at = put_strings(out, queued, at, LOG_DETAIL, LOG_DETAIL);
 	if (record->flags & LOG_IS_REDACTED)
 		put_text(out, ",\"redacted\":true");
-	if (record->changed_length)
-		put_changed(out, at, record->changed_length);
+	if (queued->changed_length)
+		put_changed(out, at, queued->changed_length);
 	if (record->changed_truncated)
 		put_text(out, ",\"changed_truncated\":true");
-	if (record->cut)
+	if (queued->cut)
 		put_text(out, ",\"cut\":true");
 	put(out, "}\n", 2);
 	return 0;
@@ -312,47 +300,32 @@ int log_format_record(
 int log_format_segment(
 	struct buffer *out, const struct log_segment_header *header, struct log_clock *clock)
 {
-	int r = buffer_reserve(out, LINE_FIXED_MAX_BYTES);
+	char time[48], previous[65];
 
-	if (r < 0)
-		return r;
-	put_text(out, "{\"op\":\"segment\",\"schema\":");
-	put_number(out, LOG_SCHEMA);
-	put_key(out, "segment");
-	put_number(out, header->number);
-	put_time(out, header->now_ns, clock);
-	put_key(out, "first_seq");
-	put_number(out, header->first_seq);
-	put_key(out, "oldest");
-	put_number(out, header->oldest);
-	put_text(out, ",\"program\":\"isthmus " ISTHMUS_VERSION "\",\"previous\":\"");
-	put_hex(out, header->previous, 32);
-	put(out, "\"}\n", 3);
-	return 0;
+	format_time(header->now_ns, clock, time);
+	hex_write(header->previous, 32, previous);
+	return buffer_printf(out,
+		"{\"op\":\"segment\",\"schema\":%d,\"segment\":%u,\"time\":\"%s\","
+		"\"first_seq\":%" PRIu64 ",\"oldest\":%u,\"program\":\"isthmus " ISTHMUS_VERSION
+		"\",\"previous\":\"%s\"}\n",
+		LOG_SCHEMA, header->number, time, header->first_seq, header->oldest, previous);
 }
 
 int log_format_begin(struct buffer *out, uint64_t now_ns, struct log_clock *clock)
 {
-	int r = buffer_reserve(out, LINE_FIXED_MAX_BYTES);
+	char time[48];
 
-	if (r < 0)
-		return r;
-	put_text(out, LOG_BEGIN_START);
-	put_time(out, now_ns, clock);
-	put_text(out, ",\"program\":\"isthmus " ISTHMUS_VERSION "\"}\n");
-	return 0;
+	format_time(now_ns, clock, time);
+	return buffer_printf(out,
+		LOG_BEGIN_START ",\"time\":\"%s\",\"program\":\"isthmus " ISTHMUS_VERSION "\"}\n",
+		time);
 }
 
 int log_format_seal(struct buffer *out, uint64_t last_seq, const uint8_t digest[32])
 {
-	int r = buffer_reserve(out, LINE_FIXED_MAX_BYTES);
+	char hex[65];
 
-	if (r < 0)
-		return r;
-	put_text(out, "{\"op\":\"seal\",\"last_seq\":");
-	put_number(out, last_seq);
-	put_text(out, ",\"sha256\":\"");
-	put_hex(out, digest, 32);
-	put(out, "\"", 1);
-	return 0;
+	hex_write(digest, 32, hex);
+	return buffer_printf(
+		out, "{\"op\":\"seal\",\"last_seq\":%" PRIu64 ",\"sha256\":\"%s\"", last_seq, hex);
 }

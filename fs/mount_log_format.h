@@ -32,28 +32,16 @@ enum log_string {
 	LOG_STRINGS,
 };
 
-/* A record as it waits to be written: this, then the strings, each with its NUL.  A length
+/* A record as it waits to be written: this, then its strings, each with its NUL.  A length
  * counts the NUL, so 0 means that there is no such string. */
 struct queued_record {
 	uint32_t size; /* of it all, a multiple of 8 */
-	uint32_t latency_us;
 	uint64_t seq;
-	uint64_t start_ns;
-	const char *op;
-	int64_t offset;
-	uint64_t bytes;
-	unsigned flags;
-	pid_t pid, tid;
-	uid_t uid;
-	int result;
-	uint32_t round_trips;
-	int exit_code;
-	int signal;
-	uint8_t hash[16], hash_before[16];
+	struct log_record record; /* whose pointers to strings are not to be followed */
+	pid_t pid;                /* of the process that has the thread record.pid */
 	char process[16];
 	uint32_t lengths[LOG_STRINGS], changed_length;
-	bool cut; /* a string was longer than its bound */
-	bool changed_truncated;
+	bool cut;       /* a string was longer than its bound */
 	uint64_t count; /* dropped, lost */
 };
 
@@ -69,7 +57,7 @@ bool log_is_miss(const char *op, const char *error);
 
 /* Appends the line of a record.  -ENOMEM. */
 int log_format_record(
-	struct buffer *out, const struct queued_record *record, struct log_clock *clock);
+	struct buffer *out, const struct queued_record *queued, struct log_clock *clock);
 
 /* What the first line of a segment says. */
 struct log_segment_header {
