@@ -9,10 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/callers.h"
 #include "fs/changed_paths.h"
 #include "fs/redact.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
+#include "ops/support/json.h"
 
 enum {
 	OUTPUT_BYTES = 64 << 10, /* of one frame */
@@ -42,20 +44,12 @@ bool control_exec_note_change(struct control_server *server, const char *path)
 	bool taken;
 
 	pthread_mutex_lock(&server->lock);
-	for (struct exec_run *run = server->commands; run; run = run->next)
-		changed_paths_add(&run->changed, path);
-	taken = server->commands;
-	pthread_mutex_unlock(&server->lock);
-	return taken;
-}
-
-bool control_exec_note_lost(struct control_server *server)
-{
-	bool taken;
-
-	pthread_mutex_lock(&server->lock);
-	for (struct exec_run *run = server->commands; run; run = run->next)
-		run->changed.truncated = true;
+	for (struct exec_run *run = server->commands; run; run = run->next) {
+		if (path)
+			changed_paths_add(&run->changed, path);
+		else
+			run->changed.truncated = true;
+	}
 	taken = server->commands;
 	pthread_mutex_unlock(&server->lock);
 	return taken;
@@ -232,8 +226,6 @@ static int pump_output(struct exec_run *run, struct op_context *ctx, struct exec
 struct exec_words {
 	const char **argv;
 	char **environment;
-	const char *command;
-	const char *cwd;
 	const char *call_id;
 };
 
@@ -245,15 +237,9 @@ static void exec_words_done(struct exec_words *words)
 	free(words->argv);
 }
 
-static const char *string_member(const cJSON *request, const char *name)
+static long long bounded_member(const cJSON *request, const char *name, long long max)
 {
-	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(request, name));
-}
-
-static double number_member(const cJSON *request, const char *name, double max)
-{
-	const cJSON *item = cJSON_GetObjectItemCaseSensitive(request, name);
-	double number = cJSON_IsNumber(item) ? item->valuedouble : 0;
+	long long number = json_integer(request, name);
 
 	return number < 0 ? 0 : number > max ? max : number;
 }
@@ -311,27 +297,26 @@ static int parse(const cJSON *request, struct exec_words *words, struct exec_req
 		{"kill_leftovers", EXEC_KILL_LEFTOVERS},
 	};
 	const cJSON *argv = cJSON_GetObjectItemCaseSensitive(request, "argv");
+	const char *cwd = json_text(request, "cwd"), *command = json_text(request, "command");
 	int r;
 
-	words->command = string_member(request, "command");
-	words->cwd = string_member(request, "cwd");
-	words->call_id = string_member(request, "call_id");
+	words->call_id = json_text(request, "call_id");
 	if (cJSON_IsArray(argv))
 		r = parse_argv(argv, words);
 	else
-		r = words->command ? 0 : -EINVAL;
+		r = command ? 0 : -EINVAL;
 	if (r == 0)
 		r = parse_environment(cJSON_GetObjectItemCaseSensitive(request, "env"), words);
 	if (r < 0)
 		return r;
 	*ret_exec = (struct exec_request){
 		.argv = words->argv,
-		.command = words->command,
-		.cwd = words->cwd ? words->cwd : "",
+		.command = command,
+		.cwd = cwd ? cwd : "",
 		.environment = (const char *const *)words->environment,
-		.timeout_ms = (uint32_t)number_member(request, "timeout_ms", UINT32_MAX),
-		.rows = (uint16_t)number_member(request, "rows", UINT16_MAX),
-		.columns = (uint16_t)number_member(request, "columns", UINT16_MAX),
+		.timeout_ms = (uint32_t)bounded_member(request, "timeout_ms", UINT32_MAX),
+		.rows = (uint16_t)bounded_member(request, "rows", UINT16_MAX),
+		.columns = (uint16_t)bounded_member(request, "columns", UINT16_MAX),
 	};
 	for (size_t i = 0; i < array_size(flags); i++)
 		if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(request, flags[i].name)))
@@ -403,41 +388,38 @@ static void reply_lost(struct connection *connection, int error)
 }
 
 /* The command line as it may be logged; the caller frees.  NULL: no memory. */
-static char *line_to_log(const struct mount *m, const struct exec_words *words, bool *redacted)
+static char *line_to_log(const struct mount *m, const struct exec_request *exec, bool *redacted)
 {
-	struct buffer line = {0};
+	cleanup_buffer struct buffer line = {0};
+	const char *const *words = exec->argv;
 	int r = 0;
 
 	if (!m->options->log_secrets)
-		r = words->argv ? redact_words(&line, words->argv, redacted)
-				: redact_line(&line, words->command, redacted);
-	else if (!words->argv)
-		r = buffer_append_string(&line, words->command);
-	for (const char **word = words->argv; m->options->log_secrets && word && *word; word++)
-		if (r == 0)
-			r = buffer_printf(&line, "%s%s", line.size ? " " : "", *word);
-	if (r < 0) {
-		buffer_done(&line);
-		return NULL;
-	}
-	return buffer_steal_string(&line);
+		r = words ? redact_words(&line, words, redacted)
+			  : redact_line(&line, exec->command, redacted);
+	else if (!words)
+		r = buffer_append_string(&line, exec->command);
+	else
+		for (; r == 0 && *words; words++)
+			r = buffer_printf(&line, "%s%s", line.size ? " " : "", *words);
+	return r < 0 ? NULL : buffer_steal_string(&line);
 }
 
-static uint64_t log_command(const struct exec_run *run, const struct exec_words *words,
+static uint64_t log_command(const struct exec_run *run, const char *call_id,
 	const struct exec_request *exec, const struct log_record *outcome)
 {
 	const struct mount *m = run->connection->server->mount;
 	struct log_record record = *outcome;
 	uint64_t elapsed_us = (clock_wall_ns() - record.start_ns) / 1000;
 	bool redacted = false;
-	cleanup_free char *line = line_to_log(m, words, &redacted);
+	cleanup_free char *line = line_to_log(m, exec, &redacted);
 
 	record.op = "exec";
 	record.flags |= LOG_IS_MUTATION | (redacted ? LOG_IS_REDACTED : 0);
 	record.path = exec->cwd;
 	record.pid = run->connection->peer.pid;
 	record.uid = run->connection->peer.uid;
-	record.call_id = words->call_id;
+	record.call_id = call_id;
 	record.latency_us = elapsed_us > UINT32_MAX ? UINT32_MAX : (uint32_t)elapsed_us;
 	record.detail = line;
 	record.changed = (const char *const *)run->changed.names;
@@ -482,8 +464,8 @@ static void reply_exit(const struct exec_run *run, const struct exec_event *even
 		control_send(run->connection->fd, CONTROL_EXIT, text, strlen(text));
 }
 
-static void run_command(struct connection *connection, const struct exec_words *words,
-	const struct exec_request *exec)
+static void run_command(
+	struct connection *connection, const char *call_id, const struct exec_request *exec)
 {
 	struct exec_run *run = calloc(1, sizeof(*run));
 	struct log_record outcome = {.start_ns = clock_wall_ns()};
@@ -525,7 +507,7 @@ static void run_command(struct connection *connection, const struct exec_words *
 		outcome.signal = event.signal;
 	}
 	outcome.round_trips = ctx.served.round_trips;
-	last_seq = log_command(run, words, exec, &outcome);
+	last_seq = log_command(run, call_id, exec, &outcome);
 	if (outcome.result == 0)
 		reply_exit(run, &event, first_seq, last_seq);
 	else if (started)
@@ -538,27 +520,24 @@ static void run_command(struct connection *connection, const struct exec_words *
 void control_exec(struct connection *connection, const cJSON *request)
 {
 	cleanup_with(exec_words_done) struct exec_words words = {0};
+	struct mount_log *log = connection->server->mount->log;
 	struct exec_request exec;
 	int r;
 
 	r = parse(request, &words, &exec);
-	if (r < 0) {
+	if (r < 0)
 		control_reply_failure(connection, r,
 			"exec needs argv or command as strings, and env as names with values");
-		return;
-	}
-	if (mount_log_refuses(connection->server->mount->log)) {
+	else if (mount_log_refuses(log))
 		control_reply_failure(connection, -EIO,
 			"the mount log cannot be written, and the mount requires it: 'isthmus "
 			"status' says why");
-		return;
-	}
-	if (words.call_id && mount_log_call_check(connection->server->mount->log, words.call_id,
-				     connection->peer.pid) < 0) {
+	else if (log && words.call_id &&
+		 callers_call_check(mount_log_callers(log), words.call_id, connection->peer.pid) <
+			 0)
 		control_reply_failure(connection, -EPERM,
 			"call \"%s\" is one of another process tree: run the command without it",
 			words.call_id);
-		return;
-	}
-	run_command(connection, &words, &exec);
+	else
+		run_command(connection, words.call_id, &exec);
 }

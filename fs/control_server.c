@@ -9,6 +9,7 @@
 
 #include "fs/callers.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/json.h"
 #include "ops/support/log.h"
 
 enum {
@@ -26,17 +27,16 @@ void control_reply_failure(struct connection *connection, int error, const char 
 {
 	cJSON *failure = cJSON_CreateObject();
 	const char *name = strerrorname_np(-error);
-	cleanup_free char *message = NULL, *text = NULL;
+	cleanup_buffer struct buffer message = {0};
+	cleanup_free char *words = NULL, *text = NULL;
 	va_list arguments;
-	int length;
 
 	va_start(arguments, format);
-	length = vasprintf(&message, format, arguments);
+	buffer_vprintf(&message, format, arguments);
 	va_end(arguments);
-	if (length < 0)
-		message = NULL;
+	words = buffer_steal_string(&message);
 	cJSON_AddStringToObject(failure, "error", name ? name : "EIO");
-	cJSON_AddStringToObject(failure, "message", message ? message : "");
+	cJSON_AddStringToObject(failure, "message", words ? words : "");
 	text = cJSON_PrintUnformatted(failure);
 	cJSON_Delete(failure);
 	/* A client that has gone needs no answer. */
@@ -44,143 +44,119 @@ void control_reply_failure(struct connection *connection, int error, const char 
 		control_send(connection->fd, CONTROL_FAILURE, text, strlen(text));
 }
 
-static void reply_text(struct connection *connection, const char *text)
+/* Frees the text; NULL: there was no memory for it. */
+static void reply_text(struct connection *connection, char *text)
 {
 	if (text)
 		control_send(connection->fd, CONTROL_JSON, text, strlen(text));
 	else
 		control_reply_failure(connection, -ENOMEM, "out of memory");
+	free(text);
 }
 
 static void reply_object(struct connection *connection, cJSON *object)
 {
-	cleanup_free char *text = cJSON_PrintUnformatted(object);
-
+	reply_text(connection, cJSON_PrintUnformatted(object));
 	cJSON_Delete(object);
-	reply_text(connection, text);
+}
+
+/* Of a call, the number of a record. */
+static void reply_number(struct connection *connection, const char *name, uint64_t number)
+{
+	cJSON *reply = cJSON_CreateObject();
+
+	cJSON_AddNumberToObject(reply, name, (double)number);
+	reply_object(connection, reply);
 }
 
 /* ---- Requests ----------------------------------------------------------------- */
 
-static const char *member(const cJSON *request, const char *name)
+static void refuse_call(struct connection *connection, const char *id, int error)
 {
-	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(request, name));
+	control_reply_failure(connection, error, "call \"%s\": %s", id,
+		error == -ENOENT  ? "is not under way"
+		: error == -EPERM ? "it is a call of another process tree"
+				  : strerror(-error));
 }
-
-static void serve_status(struct connection *connection, const cJSON *request)
-{
-	cleanup_free char *text = mount_status_json(connection->server->mount);
-
-	(void)request;
-	reply_text(connection, text);
-}
-
-static void serve_stats(struct connection *connection, const cJSON *request)
-{
-	cleanup_free char *text = mount_stats_json(connection->server->mount);
-
-	(void)request;
-	reply_text(connection, text);
-}
-
-#define NOT_YOURS "it is a call of another process tree"
 
 static void serve_call_begin(struct connection *connection, const cJSON *request)
 {
 	const cJSON *pid = cJSON_GetObjectItemCaseSensitive(request, "pid");
 	const struct call_identity identity = {
-		.id = member(request, "call_id"),
-		.tool = member(request, "tool"),
-		.agent = member(request, "agent"),
-		.user = member(request, "user"),
-		.conversation = member(request, "conversation"),
+		.id = json_text(request, "call_id"),
+		.tool = json_text(request, "tool"),
+		.agent = json_text(request, "agent"),
+		.user = json_text(request, "user"),
+		.conversation = json_text(request, "conversation"),
 		.pid = cJSON_IsNumber(pid) ? pid->valueint : connection->peer.pid,
 		.owner = connection->peer.pid,
 	};
-	uint64_t first_seq = 0;
-	cJSON *reply;
+	struct mount_log *log = connection->server->mount->log;
+	uint64_t first_seq = mount_log_last_seq(log) + 1;
 	int r;
 
 	if (!identity.id) {
 		control_reply_failure(connection, -EINVAL, "call_begin needs a call_id");
 		return;
 	}
-	r = mount_log_call_begin(connection->server->mount->log, &identity, &first_seq);
-	if (r == -EPERM) {
+	r = callers_call_begin(mount_log_callers(log), &identity);
+	if (r == -EPERM)
 		control_reply_failure(connection, r,
 			"call \"%s\": %d is not your process, nor one that you have started",
 			identity.id, identity.pid);
-		return;
-	}
-	if (r < 0) {
-		control_reply_failure(connection, r, "call \"%s\": %s", identity.id,
-			r == -ENOTCONN ? "this mount keeps no log" : strerror(-r));
-		return;
-	}
-	reply = cJSON_CreateObject();
-	cJSON_AddNumberToObject(reply, "first_seq", (double)first_seq);
-	reply_object(connection, reply);
+	else if (r < 0)
+		refuse_call(connection, identity.id, r);
+	else
+		reply_number(connection, "first_seq", first_seq);
 }
 
 static void serve_call_join(struct connection *connection, const cJSON *request)
 {
+	struct callers *callers = mount_log_callers(connection->server->mount->log);
 	const cJSON *pid = cJSON_GetObjectItemCaseSensitive(request, "pid");
-	const char *call_id = member(request, "call_id");
+	const char *call_id = json_text(request, "call_id");
 	int r;
 
 	if (!call_id || !cJSON_IsNumber(pid)) {
 		control_reply_failure(connection, -EINVAL, "call_join needs a call_id and a pid");
 		return;
 	}
-	r = mount_log_call_join(
-		connection->server->mount->log, call_id, pid->valueint, connection->peer.pid);
+	r = callers_call_join(callers, call_id, pid->valueint, connection->peer.pid);
 	if (r < 0)
-		control_reply_failure(connection, r, "call \"%s\": %s", call_id,
-			r == -EPERM ? NOT_YOURS : strerror(-r));
+		refuse_call(connection, call_id, r);
 	else
 		reply_object(connection, cJSON_CreateObject());
 }
 
 static void serve_call_end(struct connection *connection, const cJSON *request)
 {
-	const char *call_id = member(request, "call_id");
-	uint64_t last_seq = 0;
-	cJSON *reply;
+	struct callers *callers = mount_log_callers(connection->server->mount->log);
+	const char *call_id = json_text(request, "call_id");
+	struct tool_call *call;
 	int r;
 
 	if (!call_id) {
 		control_reply_failure(connection, -EINVAL, "call_end needs a call_id");
 		return;
 	}
-	r = mount_log_call_end(
-		connection->server->mount->log, call_id, connection->peer.pid, &last_seq);
+	r = callers_call_end(callers, call_id, connection->peer.pid, &call);
 	if (r < 0) {
-		control_reply_failure(connection, r, "call \"%s\": %s", call_id,
-			r == -ENOENT  ? "is not under way"
-			: r == -EPERM ? NOT_YOURS
-				      : strerror(-r));
+		refuse_call(connection, call_id, r);
 		return;
 	}
-	reply = cJSON_CreateObject();
-	cJSON_AddNumberToObject(reply, "last_seq", (double)last_seq);
-	reply_object(connection, reply);
+	reply_number(connection, "last_seq", atomic_load(&call->last_seq));
+	tool_call_unref(call);
 }
 
 static void serve_log_flush(struct connection *connection, const cJSON *request)
 {
 	struct mount_log *log = connection->server->mount->log;
+	uint64_t last_seq = mount_log_last_seq(log); /* later ones may not be written yet */
+	cJSON *reply = cJSON_CreateObject();
 	struct mount_log_stats stats;
-	uint64_t last_seq;
-	cJSON *reply;
 
 	(void)request;
-	if (!log) {
-		control_reply_failure(connection, -ENOTCONN, "this mount keeps no log");
-		return;
-	}
-	last_seq = mount_log_last_seq(log); /* what is recorded later may not be written yet */
 	mount_log_flush(log);
-	reply = cJSON_CreateObject();
 	mount_log_stats(log, &stats);
 	cJSON_AddNumberToObject(reply, "last_seq", (double)last_seq);
 	cJSON_AddNumberToObject(reply, "lost", (double)stats.lost);
@@ -188,38 +164,45 @@ static void serve_log_flush(struct connection *connection, const cJSON *request)
 	reply_object(connection, reply);
 }
 
-static void serve_unmount(struct connection *connection, const cJSON *request)
+static char *stop(struct mount *m)
 {
-	(void)request;
-	mount_stop(connection->server->mount);
-	reply_text(connection, "{}");
+	mount_stop(m);
+	return strdup("{}");
 }
 
 static const struct {
 	const char *name;
+	char *(*text)(struct mount *m); /* the whole reply; NULL: `serve` */
 	void (*serve)(struct connection *connection, const cJSON *request);
+	bool needs_log;
 } requests[] = {
-	{"status", serve_status},
-	{"stats", serve_stats},
-	{"call_begin", serve_call_begin},
-	{"call_join", serve_call_join},
-	{"call_end", serve_call_end},
-	{"log_flush", serve_log_flush},
-	{"unmount", serve_unmount},
-	{"exec", control_exec},
+	{"status", .text = mount_status_json},
+	{"stats", .text = mount_stats_json},
+	{"unmount", .text = stop},
+	{"call_begin", .serve = serve_call_begin, .needs_log = true},
+	{"call_join", .serve = serve_call_join, .needs_log = true},
+	{"call_end", .serve = serve_call_end, .needs_log = true},
+	{"log_flush", .serve = serve_log_flush, .needs_log = true},
+	{"exec", .serve = control_exec},
 };
 
 static void serve(struct connection *connection, const cJSON *request)
 {
-	const char *name = member(request, "request");
+	const char *name = json_text(request, "request");
+	struct mount *m = connection->server->mount;
+	size_t i = 0;
 
-	for (size_t i = 0; name && i < array_size(requests); i++) {
-		if (strcmp(requests[i].name, name) == 0) {
-			requests[i].serve(connection, request);
-			return;
-		}
-	}
-	control_reply_failure(connection, -EINVAL, "there is no request \"%s\"", name ? name : "");
+	while (i < array_size(requests) && strcmp(requests[i].name, name ? name : "") != 0)
+		i++;
+	if (i == array_size(requests))
+		control_reply_failure(
+			connection, -EINVAL, "there is no request \"%s\"", name ? name : "");
+	else if (requests[i].needs_log && !m->log)
+		control_reply_failure(connection, -ENOTCONN, "this mount keeps no log");
+	else if (requests[i].text)
+		reply_text(connection, requests[i].text(m));
+	else
+		requests[i].serve(connection, request);
 }
 
 /* ---- Connections --------------------------------------------------------------- */
@@ -456,22 +439,10 @@ void control_server_stop(struct control_server *server)
 
 bool control_note_change(struct mount *m, const char *path)
 {
-	bool taken = false;
+	bool taken;
 
 	pthread_rwlock_rdlock(&control_lock);
-	if (m->control)
-		taken = control_exec_note_change(m->control, path);
-	pthread_rwlock_unlock(&control_lock);
-	return taken;
-}
-
-bool control_note_lost(struct mount *m)
-{
-	bool taken = false;
-
-	pthread_rwlock_rdlock(&control_lock);
-	if (m->control)
-		taken = control_exec_note_lost(m->control);
+	taken = m->control && control_exec_note_change(m->control, path);
 	pthread_rwlock_unlock(&control_lock);
 	return taken;
 }

@@ -45,8 +45,6 @@ void control_reply_failure(struct connection *connection, int error, const char 
 /* Serves an "exec" request to its end. */
 void control_exec(struct connection *connection, const cJSON *request);
 
-/* Remembers the path for every command that runs now.  False: none does. */
+/* Remembers the path, or for NULL that not all are known, for every command that runs now.  False:
+ * none does. */
 bool control_exec_note_change(struct control_server *server, const char *path);
-
-/* Changes were missed: what every command that runs now has changed is not known in full. */
-bool control_exec_note_lost(struct control_server *server);

@@ -128,7 +128,7 @@ static void note_change(struct session *s, const char *path, const struct object
 /* Changes at or below `path` were missed. */
 static void note_lost(struct session *s, const char *path)
 {
-	if (!control_note_lost(s->mount))
+	if (!control_note_change(s->mount, NULL))
 		record_foreign(s, path, true);
 }
 

@@ -99,12 +99,9 @@ int control_server_start(struct mount *m, struct control_server **ret_server);
 /* Ends every connection (and the commands that run for them), removes the socket. */
 void control_server_stop(struct control_server *server); /* NULL is fine */
 
-/* Somebody at the workspace has changed `path`: commands that run now may have done it.  False:
- * none does. */
+/* Somebody at the workspace has changed `path` (NULL: what it was has been missed): commands that
+ * run now may have done it.  False: none does. */
 bool control_note_change(struct mount *m, const char *path);
-
-/* Changes at the workspace were missed.  False: as above. */
-bool control_note_lost(struct mount *m);
 
 /* Connections and commands under way. */
 void control_usage(struct mount *m, uint32_t *ret_connections, uint32_t *ret_commands);

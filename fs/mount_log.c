@@ -588,42 +588,9 @@ const char *mount_log_path(struct mount_log *log)
 	return log ? log->path : "";
 }
 
-int mount_log_call_begin(
-	struct mount_log *log, const struct call_identity *identity, uint64_t *ret_first_seq)
+struct callers *mount_log_callers(struct mount_log *log)
 {
-	int r;
-
-	if (!log)
-		return -ENOTCONN;
-	*ret_first_seq = mount_log_last_seq(log) + 1;
-	r = callers_call_begin(log->callers, identity);
-	return r;
-}
-
-int mount_log_call_join(struct mount_log *log, const char *call_id, pid_t pid, pid_t peer)
-{
-	return log ? callers_call_join(log->callers, call_id, pid, peer) : -ENOTCONN;
-}
-
-int mount_log_call_check(struct mount_log *log, const char *call_id, pid_t peer)
-{
-	return log ? callers_call_check(log->callers, call_id, peer) : 0;
-}
-
-int mount_log_call_end(
-	struct mount_log *log, const char *call_id, pid_t peer, uint64_t *ret_last_seq)
-{
-	struct tool_call *call;
-	int r;
-
-	if (!log)
-		return -ENOTCONN;
-	r = callers_call_end(log->callers, call_id, peer, &call);
-	if (r < 0)
-		return r;
-	*ret_last_seq = atomic_load(&call->last_seq);
-	tool_call_unref(call);
-	return 0;
+	return log ? log->callers : NULL;
 }
 
 /* ---- Life --------------------------------------------------------------------- */

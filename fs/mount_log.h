@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct callers; /* fs/callers.h */
 struct log_anchor;
 struct mount_log;
 
@@ -98,24 +99,5 @@ void mount_log_stats(struct mount_log *log, struct mount_log_stats *ret_stats);
  * the log. */
 const char *mount_log_path(struct mount_log *log);
 
-/* ---- Attribution: which tool call a process belongs to --------------------- */
-
-struct call_identity; /* fs/callers.h */
-
-/* From now on operations of the process (or thread) and its descendants carry the call.
- * -ENOSPC: too many calls at once (4096), -EEXIST, -EINVAL, -EPERM, -ENOTCONN (log is NULL). */
-int mount_log_call_begin(
-	struct mount_log *log, const struct call_identity *identity, uint64_t *ret_first_seq);
-
-/* `peer` is the process that asks; -EPERM as in fs/callers.h. */
-
-/* Another thread of the caller works for the call too.  -ENOENT, -ENOSPC, -EINVAL, -EPERM,
- * -ENOTCONN. */
-int mount_log_call_join(struct mount_log *log, const char *call_id, pid_t pid, pid_t peer);
-
-/* Ends it; `*ret_last_seq` is the last record of the call so far (0: none).  -ENOENT, -EPERM. */
-int mount_log_call_end(
-	struct mount_log *log, const char *call_id, pid_t peer, uint64_t *ret_last_seq);
-
-/* Whether the peer may name the call for what it does: 0 or -EPERM. */
-int mount_log_call_check(struct mount_log *log, const char *call_id, pid_t peer);
+/* Where tool calls begin and end, which the records of their processes name.  NULL: log is NULL. */
+struct callers *mount_log_callers(struct mount_log *log);

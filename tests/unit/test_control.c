@@ -243,8 +243,10 @@ static void test_the_socket_is_for_its_owner_only(void)
 static void test_requests_that_are_none_are_refused(void)
 {
 	cleanup_free char *deep = malloc(100001);
+	struct mount_log *log;
 
 	start_server();
+	log = mount_.log;
 	memset(deep, '[', 100000);
 	deep[100000] = '\0';
 	check_answer("", -EINVAL, "not a JSON object");
@@ -270,6 +272,11 @@ static void test_requests_that_are_none_are_refused(void)
 	check_answer("{\"request\":\"call_end\",\"call_id\":\"x\"}", -ENOENT, "not under way");
 	check_answer("{\"request\":\"call_begin\"}", -EINVAL, "call_id");
 	check_answer("{\"request\":\"call_begin\",\"call_id\":\"x\",\"pid\":-1}", -EINVAL, "x");
+	mount_.log = NULL;
+	check_answer("{\"request\":\"call_begin\",\"call_id\":\"x\"}", -ENOTCONN, "no log");
+	check_answer("{\"request\":\"call_end\",\"call_id\":\"x\"}", -ENOTCONN, "no log");
+	check_answer("{\"request\":\"log_flush\"}", -ENOTCONN, "no log");
+	mount_.log = log;
 	check_answer("{\"request\":\"status\"}", 0, "local:");
 	check_answer("{\"request\":\"stats\"}", 0, "requests");
 	check_answer("{\"request\":\"log_flush\"}", 0, "log.jsonl");
@@ -643,7 +650,7 @@ static void test_changes_that_were_missed_are_marked(void)
 	start_server();
 	fd = start_command("read line");
 	wait_for_command();
-	control_note_lost(&mount_);
+	control_note_change(&mount_, NULL);
 	changed = changed_in_reply(fd, &truncated);
 	CHECK_RC(0, cJSON_GetArraySize(changed));
 	CHECK(truncated);

@@ -74,12 +74,6 @@ bool control_note_change(struct mount *m, const char *path)
 	return true;
 }
 
-bool control_note_lost(struct mount *m)
-{
-	(void)m;
-	return true;
-}
-
 static void kernel_takes_time(bool takes_time)
 {
 	pthread_mutex_lock(&kernel.lock);
