@@ -389,7 +389,7 @@ static void test_rotation_keeps_the_log_within_its_bound(void)
 	struct stat attributes;
 	struct log_segment_name *names = NULL;
 	uint64_t total = 0;
-	char path[128];
+	char path[384];
 
 	fill(log, 2000);
 	mount_log_close(log);
