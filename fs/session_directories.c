@@ -520,8 +520,8 @@ void session_fsyncdir(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fus
 	do {
 		result = request_locate_entry(&r, inode, NULL);
 		if (result == 0)
-			result = workspace_fsync_directory(
-				&r.op, r.mount->workspace, r.path.path, data_only);
+			result = workspace_fsync(
+				&r.op, r.mount->workspace, NULL, r.path.path, data_only);
 	} while (request_retry(&r, result, NULL));
 	if (result == -ESTALE) /* the kernel does not look again for what is open */
 		result = -ENOENT;

@@ -323,7 +323,8 @@ void session_fsync(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fuse_f
 	if (virtual_refuses(fuse, ino))
 		return;
 	handle = session_begin_on_handle(&r, fuse, "fsync", 0, fi);
-	request_finish(&r, workspace_fsync(&r.op, handle->file, data_only));
+	request_finish(
+		&r, workspace_fsync(&r.op, handle->file->workspace, handle->file, "", data_only));
 }
 
 void session_fallocate(fuse_req_t fuse, fuse_ino_t ino, int mode, off_t offset, off_t length,

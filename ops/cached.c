@@ -6,7 +6,6 @@
 
 #include "ops/cached_internal.h"
 #include "ops/content_store.h"
-#include "ops/decorator.h"
 #include "ops/support/clock.h"
 #include "ops/support/log.h"
 
@@ -20,36 +19,15 @@ enum {
 	NAMES_DEFAULT_MAX = 1 << 20,
 };
 
-struct cached_process {
-	struct process process;
-	struct process *inner;
-};
-
-static struct process *inner_process(struct process *process)
-{
-	return ((struct cached_process *)process)->inner;
-}
-
 /* ---- Processes ------------------------------------------------------------------ */
 
-static int cached_exec(struct op_context *ctx, struct workspace *w,
-	const struct exec_request *request, struct process **ret_process)
+int cached_exec(struct op_context *ctx, struct workspace *w, const struct exec_request *request,
+	struct process **ret_process)
 {
-	struct cached_process *process = calloc(1, sizeof(*process));
-	int r;
-
-	if (!process)
-		return -ENOMEM;
-	process->process.workspace = w;
 	cached_enter(cached_of(w));
 	cached_apply_all_deferred(cached_of(w), ctx);
 	cached_leave(cached_of(w));
-	r = workspace_exec(ctx, cached_of(w)->inner, request, &process->inner);
-	if (r < 0)
-		free(process);
-	else
-		*ret_process = &process->process;
-	return r;
+	return forward_exec(ctx, w, request, ret_process);
 }
 
 /* A command may have changed what nobody watches. */
@@ -61,47 +39,19 @@ static void forget_unwatched(struct cached *c)
 	cached_leave(c);
 }
 
-static int cached_process_next(struct op_context *ctx, struct process *process, void *buffer,
-	size_t size, struct exec_event *ret_event)
+int cached_process_next(struct op_context *ctx, struct process *process, void *buffer, size_t size,
+	struct exec_event *ret_event)
 {
-	int r = workspace_process_next(ctx, inner_process(process), buffer, size, ret_event);
+	int r = forward_process_next(ctx, process, buffer, size, ret_event);
 
 	if (r >= 0 && ret_event->type == EXEC_EXIT)
 		forget_unwatched(cached_of(process->workspace));
 	return r;
 }
 
-static ssize_t cached_process_write(
-	struct op_context *ctx, struct process *process, const void *data, size_t size)
-{
-	return workspace_process_write(ctx, inner_process(process), data, size);
-}
-
-static int cached_process_close_stdin(struct op_context *ctx, struct process *process)
-{
-	return workspace_process_close_stdin(ctx, inner_process(process));
-}
-
-static int cached_process_signal(struct op_context *ctx, struct process *process, int signal)
-{
-	return workspace_process_signal(ctx, inner_process(process), signal);
-}
-
-static int cached_process_resize(
-	struct op_context *ctx, struct process *process, uint16_t rows, uint16_t columns)
-{
-	return workspace_process_resize(ctx, inner_process(process), rows, columns);
-}
-
-static void cached_process_free(struct process *process)
-{
-	workspace_process_free(inner_process(process));
-	free(process);
-}
-
 /* ---- The workspace ------------------------------------------------------------------ */
 
-static int cached_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats)
+int cached_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats)
 {
 	struct cached *c = cached_of(w);
 	struct fs_stats stats;
@@ -112,7 +62,7 @@ static int cached_statfs(struct op_context *ctx, struct workspace *w, struct fs_
 	ctx->served.from_cache = c->stats_ms && cached_now_ms() - c->stats_ms < STATS_MS;
 	cached_leave(c);
 	if (!ctx->served.from_cache) {
-		r = workspace_statfs(ctx, c->inner, &stats);
+		r = workspace_statfs(ctx, c->base.inner, &stats);
 		if (r < 0)
 			return r;
 		cached_enter(c);
@@ -124,7 +74,7 @@ static int cached_statfs(struct op_context *ctx, struct workspace *w, struct fs_
 	return 0;
 }
 
-static int cached_watch(struct workspace *w, change_sink sink, void *user)
+int cached_watch(struct workspace *w, change_sink sink, void *user)
 {
 	struct cached *c = cached_of(w);
 	int r = 0;
@@ -144,7 +94,7 @@ static int cached_watch(struct workspace *w, change_sink sink, void *user)
 
 /* The kernel forgot the directory, but we have not: it stays watched as long as what we know of it
  * is valid. */
-static void cached_unwatch(struct workspace *w, const struct object_ref *directory)
+void cached_unwatch(struct workspace *w, const struct object_ref *directory)
 {
 	struct cached *c = cached_of(w);
 	struct directory *d;
@@ -159,14 +109,14 @@ static void cached_unwatch(struct workspace *w, const struct object_ref *directo
 	}
 	cached_leave(c);
 	if (!is_watched)
-		workspace_unwatch(c->inner, directory);
+		workspace_unwatch(c->base.inner, directory);
 }
 
-static void cached_status(struct workspace *w, struct workspace_status *ret_status)
+void cached_status(struct workspace *w, struct workspace_status *ret_status)
 {
 	struct cached_stats stats;
 
-	workspace_status(cached_of(w)->inner, ret_status);
+	workspace_status(cached_of(w)->base.inner, ret_status);
 	cached_statistics(w, &stats);
 	ret_status->cache_hits = stats.hits;
 	ret_status->cache_misses = stats.misses;
@@ -175,7 +125,7 @@ static void cached_status(struct workspace *w, struct workspace_status *ret_stat
 	ret_status->prefetched_bytes = stats.prefetched_bytes;
 }
 
-static void cached_free(struct workspace *w)
+void cached_free(struct workspace *w)
 {
 	struct cached *c = cached_of(w);
 
@@ -183,7 +133,7 @@ static void cached_free(struct workspace *w)
 	worker_pool_free(c->scanners);
 	worker_pool_free(c->keepers);
 	content_store_close(c->store);
-	workspace_free(c->inner);
+	workspace_free(c->base.inner);
 	tree_free(c->tree);
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
@@ -210,7 +160,7 @@ static const struct workspace_ops cached_ops = {
 	.setxattr = cached_setxattr,
 	.removexattr = cached_removexattr,
 	.statfs = cached_statfs,
-	.open = cached_open,
+	.open_file = cached_open_file,
 	.create = cached_create,
 	.create_unnamed = cached_create_unnamed,
 	.read = cached_read,
@@ -226,11 +176,11 @@ static const struct workspace_ops cached_ops = {
 	.lock_release_owner = cached_lock_release_owner,
 	.exec = cached_exec,
 	.process_next = cached_process_next,
-	.process_write = cached_process_write,
-	.process_close_stdin = cached_process_close_stdin,
-	.process_signal = cached_process_signal,
-	.process_resize = cached_process_resize,
-	.process_free = cached_process_free,
+	.process_write = forward_process_write,
+	.process_close_stdin = forward_process_close_stdin,
+	.process_signal = forward_process_signal,
+	.process_resize = forward_process_resize,
+	.process_free = forward_process_free,
 	.watch = cached_watch,
 	.watch_directory = cached_watch_directory,
 	.unwatch = cached_unwatch,
@@ -238,16 +188,14 @@ static const struct workspace_ops cached_ops = {
 
 /* What the decorator needs even where the inner workspace has a default.  For people it
  * is the place that counts: the name is its. */
-static void set_operations(struct cached *c)
+static void set_operations(struct cached *c, struct workspace *inner)
 {
-	c->ops = cached_ops;
-	decorator_mask_operations(&c->ops, c->inner->ops);
-	c->ops.name = c->inner->ops->name;
-	c->ops.flush = cached_flush;
-	c->ops.fsync = cached_fsync;
-	c->ops.seek = cached_seek;
-	c->ops.watch_directory = cached_watch_directory;
-	c->workspace.ops = &c->ops;
+	forward_init(&c->base, inner, &cached_ops);
+	c->base.ops.name = inner->ops->name;
+	c->base.ops.flush = cached_flush;
+	c->base.ops.fsync = cached_fsync;
+	c->base.ops.seek = cached_seek;
+	c->base.ops.watch_directory = cached_watch_directory;
 }
 
 static int open_store(struct cached *c, const struct cached_options *options)
@@ -273,7 +221,7 @@ static int start(struct cached *c, const struct cached_options *options)
 	if (r == 0)
 		r = open_store(c, options);
 	if (r == 0)
-		c->feed = workspace_watch(c->inner, cached_take_change, c) == 0;
+		c->feed = workspace_watch(c->base.inner, cached_take_change, c) == 0;
 	return r;
 }
 
@@ -291,19 +239,18 @@ int cached_new(struct workspace *inner, const struct cached_options *options,
 		.facts_max = 2 * names_max,
 		.drop = cached_drop,
 		.user = c});
-	c->inner = inner;
 	c->memory_bytes_max = options->memory_bytes ? options->memory_bytes : MEMORY_DEFAULT_BYTES;
 	c->ttl_ms = options->ttl_ms;
 	pthread_mutex_init(&c->lock, NULL);
 	clock_cond_init(&c->changed);
-	set_operations(c);
+	set_operations(c, inner);
 	r = c->tree ? start(c, options) : -ENOMEM;
 	if (r < 0) {
-		c->inner = NULL;
-		cached_free(&c->workspace);
+		c->base.inner = NULL;
+		cached_free(&c->base.workspace);
 		return r;
 	}
-	*ret_workspace = &c->workspace;
+	*ret_workspace = &c->base.workspace;
 	return 0;
 }
 

@@ -137,7 +137,7 @@ static int apply(struct cached *c, struct op_context *ctx, const char *path,
 	int r;
 
 	cached_begin_change(c, ctx, &asking);
-	r = workspace_setattr(ctx, c->inner, object, mask, want, &attributes);
+	r = workspace_setattr(ctx, c->base.inner, object, mask, want, &attributes);
 	cached_end_asking(c, ctx, &asking);
 	if (r < 0)
 		return r;

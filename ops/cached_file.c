@@ -33,7 +33,7 @@ static struct cached_file *file_new(struct cached *c, const char *path, int flag
 
 	if (!file)
 		return NULL;
-	file->file.workspace = &c->workspace;
+	file->file.workspace = &c->base.workspace;
 	file->flags = flags;
 	file->path = strdup(path);
 	if (!file->path) {
@@ -108,7 +108,7 @@ static int open_inner(struct op_context *ctx, struct cached_file *file)
 	cached_enter(c);
 	state = tree_state(c->tree, &file->extra->id);
 	cached_leave(c);
-	r = workspace_open_file(ctx, c->inner, &object, file->flags, &inner, &attributes);
+	r = workspace_open_file(ctx, c->base.inner, &object, file->flags, &inner, &attributes);
 	if (r == 0) {
 		cached_enter(c);
 		file->opened_state = state;
@@ -158,7 +158,7 @@ void cached_hold_open(struct cached *c, struct op_context *ctx, const char *path
 		int flags = file->flags, r;
 
 		cached_leave(c);
-		r = workspace_open_file(ctx, c->inner, &object, flags, &inner, &attributes);
+		r = workspace_open_file(ctx, c->base.inner, &object, flags, &inner, &attributes);
 		cached_enter(c);
 		if (r < 0)
 			return;
@@ -278,7 +278,7 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 	cached_enter(c);
 	cached_apply_deferred_at(c, ctx, object->path);
 	cached_ask(c, ctx, &asking);
-	r = workspace_open_file(ctx, c->inner, &at, flags, &inner, &file->attributes);
+	r = workspace_open_file(ctx, c->base.inner, &at, flags, &inner, &file->attributes);
 	cached_end_asking(c, ctx, &asking);
 	if (r == 0) {
 		if (flags & O_TRUNC)
@@ -316,7 +316,7 @@ int cached_create(struct op_context *ctx, struct workspace *w, const char *path,
 		return -ENOMEM;
 	cached_enter(c);
 	cached_begin_change(c, ctx, &asking);
-	r = workspace_create(ctx, c->inner, path, flags, mode, &inner, &file->attributes);
+	r = workspace_create(ctx, c->base.inner, path, flags, mode, &inner, &file->attributes);
 	cached_end_asking(c, ctx, &asking);
 	if (r == 0) {
 		cached_made(c, &asking, path, &file->attributes);
@@ -348,7 +348,7 @@ int cached_create_unnamed(struct op_context *ctx, struct workspace *w, const cha
 	if (!file)
 		return -ENOMEM;
 	r = workspace_create_unnamed(
-		ctx, c->inner, directory, flags, mode, &inner, &file->attributes);
+		ctx, c->base.inner, directory, flags, mode, &inner, &file->attributes);
 	if (r == 0) {
 		cached_enter(c);
 		r = opened(c, ctx, file, ctx->served.position, inner);
@@ -413,7 +413,7 @@ int cached_file_getattr(
 	if (r == 0) {
 		cached_enter(c);
 		cached_ask(c, ctx, &asking);
-		r = workspace_getattr(ctx, c->inner, &object, ret_attributes);
+		r = workspace_getattr(ctx, c->base.inner, &object, ret_attributes);
 		cached_end_asking(c, ctx, &asking);
 		if (r == 0)
 			cached_learn_attributes(c, &asking.look, ret_attributes, FROM_LOOK, NULL);
@@ -565,7 +565,7 @@ static void keep_content(struct op_context *ctx, struct cached_file *file)
 		read_whole(ctx, file, atomic_load(&file->inner), &none, 0, 0);
 }
 
-int cached_open(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+int cached_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of(w);
@@ -729,14 +729,14 @@ int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	int r;
 
 	if (!open_file)
-		return workspace_fsync_directory(ctx, c->inner, path, data_only);
+		return workspace_fsync(ctx, c->base.inner, NULL, path, data_only);
 	inner = atomic_load(&file->inner);
 	if (!inner)
 		return 0;
 	r = file->created ? cached_apply_deferred(c, ctx, file, false) : 0;
 	cached_enter(c);
 	cached_begin_change(c, ctx, &asking);
-	r = first_error(r, workspace_fsync(ctx, inner, data_only));
+	r = first_error(r, workspace_fsync(ctx, c->base.inner, inner, "", data_only));
 	return settle(c, ctx, file, &asking, r);
 }
 

@@ -22,6 +22,7 @@
 #include <stdatomic.h>
 
 #include "ops/cached.h"
+#include "ops/forward.h"
 #include "ops/tree.h"
 #include "ops/worker_pool.h"
 
@@ -111,9 +112,7 @@ struct prefetch {
 };
 
 struct cached {
-	struct workspace workspace;
-	struct workspace_ops ops;
-	struct workspace *inner;
+	struct forward base;
 	uint64_t memory_bytes_max;
 	uint32_t ttl_ms;
 
@@ -395,65 +394,9 @@ void cached_apply_all_deferred(struct cached *c, struct op_context *ctx);
 /* The place is asked for the attributes until the handle is flushed. */
 void cached_mark_dirty(struct cached_file *file);
 
-/* ---- Operations: cached_name.c and cached_file.c ----------------------------------------------
- */
+/* ---- Operations: cached.c, cached_name.c and cached_file.c ---------------------------------- */
 
-int cached_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	struct attributes *ret_attributes);
-int cached_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since);
-int cached_watch_directory(struct op_context *ctx, struct workspace *w,
-	const struct object_ref *directory, bool *ret_watched);
-int cached_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
-	char **ret_target);
-int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
-	struct attributes *ret_attributes);
-int cached_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
-	uint64_t rdev, struct attributes *ret_attributes);
-int cached_symlink(struct op_context *ctx, struct workspace *w, const char *target,
-	const char *path, struct attributes *ret_attributes);
-int cached_link(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	const char *path, struct attributes *ret_attributes);
-int cached_unlink(struct op_context *ctx, struct workspace *w, const char *path,
-	const struct object_id *expected);
-int cached_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
-	const struct object_id *expected);
-int cached_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
-	unsigned flags, const struct object_id *expected);
-int cached_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	unsigned mask, const struct attributes *want, struct attributes *ret_attributes);
-ssize_t cached_getxattr(struct op_context *ctx, struct workspace *w,
-	const struct object_ref *object, const char *name, void *value, size_t size);
-ssize_t cached_listxattr(struct op_context *ctx, struct workspace *w,
-	const struct object_ref *object, char *names, size_t size);
-int cached_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	const char *name, const void *value, size_t size, unsigned flags);
-int cached_removexattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	const char *name);
-
-int cached_open(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	int flags, struct open_file **ret_file, struct attributes *ret_attributes);
-int cached_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
-	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
-int cached_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
-	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
-ssize_t cached_read(
-	struct op_context *ctx, struct open_file *file, void *data, size_t size, off_t offset);
-ssize_t cached_write(struct op_context *ctx, struct open_file *file, const void *data, size_t size,
-	off_t offset);
-int cached_flush(struct op_context *ctx, struct open_file *file);
-int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *file,
-	const char *path, bool data_only);
-int cached_close(struct op_context *ctx, struct open_file *file);
-int cached_fallocate(
-	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length);
-off_t cached_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
-ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
-	struct open_file *to, off_t to_offset, size_t size);
-int cached_lock(
-	struct op_context *ctx, struct open_file *file, const struct file_lock *lock, bool wait);
-int cached_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
-int cached_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner);
+WORKSPACE_DECLARE_OPERATIONS(cached)
 
 /* Attributes through a handle; without the lock. */
 int cached_file_getattr(

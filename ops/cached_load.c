@@ -272,7 +272,7 @@ static int scan(struct cached *c, struct op_context *ctx, const char *path,
 
 	c->statistics.scans++;
 	cached_leave(c);
-	r = workspace_scan(ctx, c->inner, &object, request, take_entry, &intake);
+	r = workspace_scan(ctx, c->base.inner, &object, request, take_entry, &intake);
 	cached_enter(c);
 	if (r == 0)
 		complete_until(&intake, NULL);

@@ -69,7 +69,7 @@ static int ask_once(struct cached *c, struct op_context *ctx, const struct objec
 	if (!directory->inode)
 		asked.id = object->id;
 	cached_ask(c, ctx, &asking);
-	r = workspace_getattr(ctx, c->inner, &asked, ret_attributes);
+	r = workspace_getattr(ctx, c->base.inner, &asked, ret_attributes);
 	cached_end_asking(c, ctx, &asking);
 	learn_answer(c, &asking, object->path, directory, r, ret_attributes);
 	return r;
@@ -220,7 +220,8 @@ int cached_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 		note_heard(c, &found.id);
 	if (r == -EAGAIN) {
 		cached_leave(c);
-		return workspace_readdir(ctx, c->inner, directory, watch, sink, user, ret_since);
+		return workspace_readdir(
+			ctx, c->base.inner, directory, watch, sink, user, ret_since);
 	}
 	answer(c, ctx, r);
 	if (r == 0)
@@ -291,7 +292,7 @@ static int ask_target(
 	int r;
 
 	cached_ask(c, ctx, &asking);
-	r = workspace_readlink(ctx, c->inner, link, &target);
+	r = workspace_readlink(ctx, c->base.inner, link, &target);
 	cached_end_asking(c, ctx, &asking);
 	if (path_misses_object(r) || path_leads_to_another(r))
 		cached_doubt(c, asking.look.at, link->path);
@@ -357,7 +358,7 @@ int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, 
 
 	cached_enter(c);
 	cached_begin_change(c, ctx, &asking);
-	r = workspace_mkdir(ctx, c->inner, path, mode, ret_attributes);
+	r = workspace_mkdir(ctx, c->base.inner, path, mode, ret_attributes);
 	if (made(c, ctx, path, r, ret_attributes, &asking) == 0)
 		cached_own_directory(c, &asking.look, path, &ret_attributes->id);
 	cached_leave(c);
@@ -373,7 +374,7 @@ int cached_mknod(struct op_context *ctx, struct workspace *w, const char *path, 
 
 	cached_enter(c);
 	cached_begin_change(c, ctx, &asking);
-	r = workspace_mknod(ctx, c->inner, path, mode, rdev, ret_attributes);
+	r = workspace_mknod(ctx, c->base.inner, path, mode, rdev, ret_attributes);
 	made(c, ctx, path, r, ret_attributes, &asking);
 	cached_leave(c);
 	return r;
@@ -388,7 +389,7 @@ int cached_symlink(struct op_context *ctx, struct workspace *w, const char *targ
 
 	cached_enter(c);
 	cached_begin_change(c, ctx, &asking);
-	r = workspace_symlink(ctx, c->inner, target, path, ret_attributes);
+	r = workspace_symlink(ctx, c->base.inner, target, path, ret_attributes);
 	if (made(c, ctx, path, r, ret_attributes, &asking) == 0)
 		extra_set_target(c, &ret_attributes->id, target);
 	cached_leave(c);
@@ -409,7 +410,7 @@ int cached_link(struct op_context *ctx, struct workspace *w, const struct object
 	cached_enter(c);
 	cached_apply_all_deferred(c, ctx);
 	cached_begin_change(c, ctx, &asking);
-	r = workspace_link(ctx, c->inner, &inner, path, ret_attributes);
+	r = workspace_link(ctx, c->base.inner, &inner, path, ret_attributes);
 	cached_end_asking(c, ctx, &asking);
 	if (r == 0) {
 		cached_made(c, &asking, path, ret_attributes);
@@ -450,7 +451,7 @@ int cached_unlink(struct op_context *ctx, struct workspace *w, const char *path,
 	cached_hold_open(c, ctx, path);
 	id = cached_find(c, path).id;
 	cached_begin_change(c, ctx, &asking);
-	r = workspace_unlink(ctx, c->inner, path, expected);
+	r = workspace_unlink(ctx, c->base.inner, path, expected);
 	return removed(c, ctx, path, r, &asking, &id);
 }
 
@@ -465,7 +466,7 @@ int cached_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
 	cached_enter(c);
 	id = cached_find(c, path).id;
 	cached_begin_change(c, ctx, &asking);
-	r = workspace_rmdir(ctx, c->inner, path, expected);
+	r = workspace_rmdir(ctx, c->base.inner, path, expected);
 	return removed(c, ctx, path, r, &asking, &id);
 }
 
@@ -480,7 +481,7 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 	if (!(flags & RENAME_SWAP))
 		cached_hold_open(c, ctx, to);
 	cached_begin_change(c, ctx, &asking);
-	r = workspace_rename(ctx, c->inner, from, to, flags, expected);
+	r = workspace_rename(ctx, c->base.inner, from, to, flags, expected);
 	cached_end_asking(c, ctx, &asking);
 	if (r < 0) {
 		cached_failed(c, &asking, from, NULL, r);
@@ -518,7 +519,7 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 	if (x && (mask & SET_SIZE))
 		x->write_count++;
 	cached_begin_change(c, ctx, &asking);
-	r = workspace_setattr(ctx, c->inner, &inner, mask, want, ret_attributes);
+	r = workspace_setattr(ctx, c->base.inner, &inner, mask, want, ret_attributes);
 	cached_end_asking(c, ctx, &asking);
 	if (r == 0) {
 		cached_changed(
@@ -564,7 +565,7 @@ static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct 
 	ssize_t r;
 
 	cached_ask(c, ctx, &asking);
-	r = workspace_listxattr(ctx, c->inner, inner, names, size);
+	r = workspace_listxattr(ctx, c->base.inner, inner, names, size);
 	cached_end_asking(c, ctx, &asking);
 	if (r == 0 && is_certain && state && tree_state(c->tree, &id) == state)
 		tree_set_mark(c->tree, &id, XATTRS_NONE);
@@ -599,7 +600,7 @@ ssize_t cached_getxattr(struct op_context *ctx, struct workspace *w,
 		if (names == 0)
 			return -ENODATA;
 	}
-	return workspace_getxattr(ctx, c->inner, &inner, name, value, size);
+	return workspace_getxattr(ctx, c->base.inner, &inner, name, value, size);
 }
 
 ssize_t cached_listxattr(struct op_context *ctx, struct workspace *w,
@@ -647,7 +648,7 @@ int cached_setxattr(struct op_context *ctx, struct workspace *w, const struct ob
 	cached_enter(c);
 	cached_apply_all_deferred(c, ctx);
 	cached_begin_change(c, ctx, &asking);
-	r = workspace_setxattr(ctx, c->inner, &inner, name, value, size, flags);
+	r = workspace_setxattr(ctx, c->base.inner, &inner, name, value, size, flags);
 	end_of_xattr_change(c, ctx, object, &asking);
 	return r;
 }
@@ -665,7 +666,7 @@ int cached_removexattr(struct op_context *ctx, struct workspace *w, const struct
 	cached_enter(c);
 	cached_apply_all_deferred(c, ctx);
 	cached_begin_change(c, ctx, &asking);
-	r = workspace_removexattr(ctx, c->inner, &inner, name);
+	r = workspace_removexattr(ctx, c->base.inner, &inner, name);
 	end_of_xattr_change(c, ctx, object, &asking);
 	return r;
 }

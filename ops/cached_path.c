@@ -31,7 +31,7 @@ void cached_leave(struct cached *c)
 	while (list) {
 		struct unheard *next = list->next;
 
-		workspace_unwatch(c->inner, &(struct object_ref){.path = "", .id = list->id});
+		workspace_unwatch(c->base.inner, &(struct object_ref){.path = "", .id = list->id});
 		free(list);
 		list = next;
 	}

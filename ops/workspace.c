@@ -311,7 +311,7 @@ int workspace_open_file(struct op_context *ctx, struct workspace *w,
 		return r;
 	if (!w->ops->write && ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC)))
 		return -EROFS;
-	return w->ops->open(ctx, w, object, flags, ret_file, ret_attributes);
+	return w->ops->open_file(ctx, w, object, flags, ret_file, ret_attributes);
 }
 
 int workspace_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
@@ -363,21 +363,15 @@ int workspace_flush(struct op_context *ctx, struct open_file *file)
 	return file->workspace->ops->flush(ctx, file);
 }
 
-int workspace_fsync(struct op_context *ctx, struct open_file *file, bool data_only)
+int workspace_fsync(struct op_context *ctx, struct workspace *w, struct open_file *file,
+	const char *path, bool data_only)
 {
 	begin_change(ctx);
-	if (!file->workspace->ops->fsync)
-		return workspace_flush(ctx, file);
-	return file->workspace->ops->fsync(ctx, file->workspace, file, "", data_only);
-}
-
-int workspace_fsync_directory(
-	struct op_context *ctx, struct workspace *w, const char *path, bool data_only)
-{
-	REQUIRE_OPERATION(w, fsync, 0);
+	if (!w->ops->fsync)
+		return file ? workspace_flush(ctx, file) : 0;
 	if (!path_is_normal(path))
 		return -EINVAL;
-	return w->ops->fsync(ctx, w, NULL, path, data_only);
+	return w->ops->fsync(ctx, w, file, path, data_only);
 }
 
 int workspace_close(struct op_context *ctx, struct open_file *file)

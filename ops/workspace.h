@@ -407,8 +407,9 @@ struct workspace_ops {
 	 * and its writes, with O_APPEND, go to the end of file as one piece whoever else
 	 * appends.  The caller closes it.  -EISDIR, -ETXTBSY, -ENXIO.
 	 * Through object->file it opens the same object once more, with other flags. */
-	int (*open)(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-		int flags, struct open_file **ret_file, struct attributes *ret_attributes);
+	int (*open_file)(struct op_context *ctx, struct workspace *w,
+		const struct object_ref *object, int flags, struct open_file **ret_file,
+		struct attributes *ret_attributes);
 
 	/* Optional (NULL: -EROFS).  Creates a regular file that must not exist (-EEXIST),
 	 * and opens it. */
@@ -531,91 +532,36 @@ struct process {
 	struct workspace *workspace;
 };
 
+/* Every operation, in the order above: for what must leave none out. */
+/* clang-format off */
+#define WORKSPACE_OPERATIONS(X, prefix) \
+	X(prefix, free) X(prefix, status) \
+	X(prefix, getattr) X(prefix, readdir) X(prefix, scan) X(prefix, readlink) \
+	X(prefix, mkdir) X(prefix, mknod) X(prefix, symlink) X(prefix, link) \
+	X(prefix, unlink) X(prefix, rmdir) X(prefix, rename) X(prefix, setattr) \
+	X(prefix, getxattr) X(prefix, listxattr) X(prefix, setxattr) X(prefix, removexattr) \
+	X(prefix, statfs) \
+	X(prefix, open_file) X(prefix, create) X(prefix, create_unnamed) \
+	X(prefix, read) X(prefix, write) X(prefix, flush) X(prefix, fsync) X(prefix, close) \
+	X(prefix, fallocate) X(prefix, descriptor) X(prefix, seek) X(prefix, copy_range) \
+	X(prefix, lock) X(prefix, lock_test) X(prefix, lock_release_owner) \
+	X(prefix, exec) X(prefix, process_next) X(prefix, process_write) \
+	X(prefix, process_close_stdin) X(prefix, process_signal) X(prefix, process_resize) \
+	X(prefix, process_free) \
+	X(prefix, watch) X(prefix, watch_directory) X(prefix, unwatch)
+/* clang-format on */
+
+/* Declares an operation's function by the type of its slot, and all of them: local_getattr() ... */
+#define WORKSPACE_DECLARE(prefix, name) \
+	__typeof__(*((struct workspace_ops *)NULL)->name) prefix##_##name;
+#define WORKSPACE_DECLARE_OPERATIONS(prefix) WORKSPACE_OPERATIONS(WORKSPACE_DECLARE, prefix)
+
 /* ---- The calls ---------------------------------------------------------- */
 
-/* One function per operation: same meaning, same errors.  They check what every
- * implementation may rely on (normal paths, names below the root for changes,
- * sane offsets: -EINVAL, -ENAMETOOLONG, -EBUSY for the root) and apply defaults. */
+/* workspace_getattr() and so on, one function per operation: same parameters, same meaning, same
+ * errors.  They check what every implementation may rely on (normal paths, names below the root
+ * for changes, sane offsets: -EINVAL, -ENAMETOOLONG, -EBUSY for the root) and apply defaults.
+ * NULL is fine for those that free, and for close. */
+WORKSPACE_DECLARE_OPERATIONS(workspace)
 
-void workspace_free(struct workspace *w); /* NULL is fine */
 const char *workspace_name(const struct workspace *w);
-void workspace_status(struct workspace *w, struct workspace_status *ret_status);
-
-int workspace_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	struct attributes *ret_attributes);
-int workspace_readdir(struct op_context *ctx, struct workspace *w,
-	const struct object_ref *directory, bool watch, dir_entry_sink sink, void *user,
-	uint64_t *ret_since);
-int workspace_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-	const struct scan_request *request, dir_entry_sink sink, void *user);
-int workspace_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
-	char **ret_target);
-int workspace_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
-	struct attributes *ret_attributes);
-int workspace_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
-	uint64_t rdev, struct attributes *ret_attributes);
-int workspace_symlink(struct op_context *ctx, struct workspace *w, const char *target,
-	const char *path, struct attributes *ret_attributes);
-int workspace_link(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	const char *path, struct attributes *ret_attributes);
-int workspace_unlink(struct op_context *ctx, struct workspace *w, const char *path,
-	const struct object_id *expected);
-int workspace_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
-	const struct object_id *expected);
-int workspace_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
-	unsigned flags, const struct object_id *expected);
-int workspace_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	unsigned mask, const struct attributes *want, struct attributes *ret_attributes);
-ssize_t workspace_getxattr(struct op_context *ctx, struct workspace *w,
-	const struct object_ref *object, const char *name, void *value, size_t size);
-ssize_t workspace_listxattr(struct op_context *ctx, struct workspace *w,
-	const struct object_ref *object, char *names, size_t size);
-int workspace_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	const char *name, const void *value, size_t size, unsigned flags);
-int workspace_removexattr(struct op_context *ctx, struct workspace *w,
-	const struct object_ref *object, const char *name);
-int workspace_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats);
-
-int workspace_open_file(struct op_context *ctx, struct workspace *w,
-	const struct object_ref *object, int flags, struct open_file **ret_file,
-	struct attributes *ret_attributes);
-int workspace_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
-	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
-int workspace_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
-	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
-ssize_t workspace_read(
-	struct op_context *ctx, struct open_file *file, void *data, size_t size, off_t offset);
-ssize_t workspace_write(struct op_context *ctx, struct open_file *file, const void *data,
-	size_t size, off_t offset);
-int workspace_flush(struct op_context *ctx, struct open_file *file);
-int workspace_fsync(struct op_context *ctx, struct open_file *file, bool data_only);
-int workspace_fsync_directory(
-	struct op_context *ctx, struct workspace *w, const char *path, bool data_only);
-int workspace_close(struct op_context *ctx, struct open_file *file); /* NULL is fine */
-int workspace_fallocate(
-	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length);
-int workspace_descriptor(struct open_file *file);
-off_t workspace_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
-ssize_t workspace_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
-	struct open_file *to, off_t to_offset, size_t size);
-int workspace_lock(
-	struct op_context *ctx, struct open_file *file, const struct file_lock *lock, bool wait);
-int workspace_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
-int workspace_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner);
-
-int workspace_exec(struct op_context *ctx, struct workspace *w, const struct exec_request *request,
-	struct process **ret_process);
-int workspace_process_next(struct op_context *ctx, struct process *process, void *buffer,
-	size_t size, struct exec_event *ret_event);
-ssize_t workspace_process_write(
-	struct op_context *ctx, struct process *process, const void *data, size_t size);
-int workspace_process_close_stdin(struct op_context *ctx, struct process *process);
-int workspace_process_signal(struct op_context *ctx, struct process *process, int signal);
-int workspace_process_resize(
-	struct op_context *ctx, struct process *process, uint16_t rows, uint16_t columns);
-void workspace_process_free(struct process *process); /* NULL is fine */
-
-int workspace_watch(struct workspace *w, change_sink sink, void *user);
-int workspace_watch_directory(struct op_context *ctx, struct workspace *w,
-	const struct object_ref *directory, bool *ret_watched);
-void workspace_unwatch(struct workspace *w, const struct object_ref *directory);

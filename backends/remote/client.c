@@ -94,7 +94,7 @@ static void remote_status(struct workspace *w, struct workspace_status *ret_stat
 		.rmdir = remote_rmdir, .rename = remote_rename, .setattr = remote_setattr,        \
 		.getxattr = remote_getxattr, .listxattr = remote_listxattr,                       \
 		.setxattr = remote_setxattr, .removexattr = remote_removexattr,                   \
-		.statfs = remote_statfs, .open = remote_open_file, .create = remote_create,       \
+		.statfs = remote_statfs, .open_file = remote_open_file, .create = remote_create,  \
 		.create_unnamed = remote_create_unnamed, .read = remote_read,                     \
 		.write = remote_write, .flush = remote_flush, .fsync = remote_fsync,              \
 		.close = remote_close, .fallocate = remote_fallocate, .seek = remote_seek,        \

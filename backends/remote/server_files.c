@@ -197,12 +197,11 @@ int64_t handle_fsync(struct job *job, struct wire_writer *out)
 	if (r < 0)
 		return r;
 	if (!id)
-		return workspace_fsync_directory(
-			&job->ctx, job->server->workspace, path, data_only);
+		return workspace_fsync(&job->ctx, job->server->workspace, NULL, path, data_only);
 	handle = server_handle_get(job->server, id);
 	if (!handle)
 		return -EBADF;
-	r = workspace_fsync(&job->ctx, handle->file, data_only);
+	r = workspace_fsync(&job->ctx, job->server->workspace, handle->file, "", data_only);
 	server_handle_put(job->server, handle);
 	return r;
 }

@@ -501,10 +501,10 @@ PROMISE(fsync_works_on_files_and_directories)
 
 	CHECK_RC(1, write_text(f, file, "x", 0));
 	CHECK_RC(0, workspace_flush(&f->ctx, file));
-	CHECK_RC(0, workspace_fsync(&f->ctx, file, false));
-	CHECK_RC(0, workspace_fsync(&f->ctx, file, true));
+	CHECK_RC(0, workspace_fsync(&f->ctx, f->w, file, "", false));
+	CHECK_RC(0, workspace_fsync(&f->ctx, f->w, file, "", true));
 	CHECK_RC(0, workspace_close(&f->ctx, file));
-	CHECK_RC(0, workspace_fsync_directory(&f->ctx, f->w, "", false));
+	CHECK_RC(0, workspace_fsync(&f->ctx, f->w, NULL, "", false));
 }
 
 TEST_GROUP(files_promises, TEST(create_makes_a_new_file_only),

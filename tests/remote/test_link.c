@@ -279,7 +279,7 @@ static void test_bulk_data_survives_cuts(void)
 		if (i % PIECES_PER_CUT == PIECES_PER_CUT - 1)
 			cut(w);
 	}
-	CHECK_RC(0, workspace_fsync(&ctx, file, false));
+	CHECK_RC(0, workspace_fsync(&ctx, w, file, "", false));
 	for (size_t i = 0; i < BULK_BYTES / PIECE_BYTES; i++) {
 		fill(want, i);
 		CHECK_RC(PIECE_BYTES,

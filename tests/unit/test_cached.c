@@ -62,7 +62,7 @@ static void test_a_walk_costs_a_handful_of_calls(void)
 		snprintf(path, sizeof(path), "%d/b/g", i);
 		CHECK_RC(i, atoi(text_of(path)));
 	}
-	CHECK(faulty_calls(counter, "open") <= 4);
+	CHECK(faulty_calls(counter, "open_file") <= 4);
 	teardown();
 }
 
@@ -203,7 +203,7 @@ static void test_an_agents_step_costs_three_calls(void)
 	CHECK_RC(2, count("d"));
 	CHECK_RC(1, faulty_calls(counter, "create"));
 	CHECK_RC(1, faulty_calls(counter, "rename"));
-	CHECK_RC(0, faulty_calls(counter, "open"));
+	CHECK_RC(0, faulty_calls(counter, "open_file"));
 	CHECK_RC(0, faulty_calls(counter, "read"));
 	CHECK_RC(0, faulty_calls(counter, "getattr"));
 	CHECK_RC(0, faulty_calls(counter, "scan"));

@@ -60,7 +60,7 @@ static void test_the_store_spares_reading_and_is_verified(void)
 
 	mount_it(&options);
 	read_all();
-	CHECK_RC(0, faulty_calls(counter, "open"));
+	CHECK_RC(0, faulty_calls(counter, "open_file"));
 	CHECK_RC(1, faulty_calls(counter, "scan"));
 	cached_statistics(w, &stats);
 	CHECK_RC(6, stats.disk_hits);

@@ -1,8 +1,8 @@
 #include <fcntl.h>
 
 #include "backends/backend.h"
-#include "ops/decorator.h"
 #include "ops/faulty.h"
+#include "ops/forward.h"
 #include "tests/check.h"
 
 static struct op_context context;
@@ -85,15 +85,12 @@ static struct workspace_ops full_ops(void)
 	struct workspace_ops ops = {.name = "full"};
 	void (*function)(void) = do_nothing;
 
-	for (size_t slot = 0; slot < DECORATOR_SLOTS; slot++)
+	for (size_t slot = 0; slot < OPERATION_COUNT; slot++)
 		memcpy((char *)&ops + offsetof(struct workspace_ops, free) +
 				slot * sizeof(function),
 			&function, sizeof(function));
 	return ops;
 }
-
-/* Reads through a descriptor would go past the faults. */
-enum { DESCRIPTOR_SLOT = offsetof(struct workspace_ops, descriptor) / sizeof(void *) - 1 };
 
 static void test_every_operation_has_a_row(void)
 {
@@ -101,8 +98,11 @@ static void test_every_operation_has_a_row(void)
 	struct workspace full = {.ops = &ops}, *w = NULL;
 
 	CHECK_RC(0, faulty_new(&full, "", &w));
-	for (size_t slot = 0; slot < DECORATOR_SLOTS; slot++)
-		CHECK(decorator_has_slot(w->ops, slot) == (slot != DESCRIPTOR_SLOT));
+#define CHECK_ROW(w, name)                            \
+	if (OPERATION_##name != OPERATION_descriptor) \
+		CHECK((w)->ops->name != NULL);
+	WORKSPACE_OPERATIONS(CHECK_ROW, w)
+	CHECK(w->ops->descriptor == NULL); /* reads through it would go past the faults */
 	free(w);
 }
 
