@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/capability.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,22 +23,24 @@ static const char usage[] =
 	"Checks what isthmus needs on this machine and says how to mend what is\n"
 	"broken.  Exit code 1: something that every mount needs is missing.\n";
 
-enum {
-	WATCHES_WANTED = 65536,
-	INSTANCES_WANTED = 64,
-	FILES_WANTED = 4096,
-};
-
 enum finding { FOUND_GOOD, FOUND_NOTE, FOUND_BROKEN };
 
-/* What a check has to say: the fact, and unless it is good, what to do. */
 struct report {
 	char fact[PATH_MAX + 256];
-	char remedy[512];
+	const char *remedy; /* static; NULL: all is good */
 };
 
-#define say_fact(report, ...)   snprintf((report)->fact, sizeof((report)->fact), __VA_ARGS__)
-#define say_remedy(report, ...) snprintf((report)->remedy, sizeof((report)->remedy), __VA_ARGS__)
+__attribute__((format(printf, 4, 5))) static enum finding say(
+	struct report *report, enum finding finding, const char *remedy, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(report->fact, sizeof(report->fact), format, arguments);
+	va_end(arguments);
+	report->remedy = remedy;
+	return finding;
+}
 
 static char *find_in_path(const char *name)
 {
@@ -55,35 +58,22 @@ static char *find_in_path(const char *name)
 	return NULL;
 }
 
-static bool read_number(const char *path, unsigned long long *ret_number)
-{
-	cleanup_file FILE *file = fopen(path, "re");
-
-	return file && fscanf(file, "%llu", ret_number) == 1;
-}
-
 /* ---- Checks ----------------------------------------------------------------------------- */
 
 static enum finding check_device(struct report *report)
 {
 	cleanup_fd int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	const char *remedy = "modprobe fuse (as root), and see dmesg";
 
-	if (fd >= 0) {
-		say_fact(report, "/dev/fuse can be opened");
-		return FOUND_GOOD;
-	}
-	say_fact(report, "/dev/fuse: %s", strerror(errno));
+	if (fd >= 0)
+		return say(report, FOUND_GOOD, NULL, "/dev/fuse can be opened");
 	if (errno == ENOENT)
-		say_remedy(report,
-			"modprobe fuse (as root); in a container, start it with --device /dev/fuse "
-			"--cap-add SYS_ADMIN");
+		remedy = "modprobe fuse (as root); in a container, start it with --device "
+			 "/dev/fuse --cap-add SYS_ADMIN";
 	else if (errno == EACCES || errno == EPERM)
-		say_remedy(report,
-			"chmod 666 /dev/fuse (as root); in a container, allow the device with "
-			"--device /dev/fuse");
-	else
-		say_remedy(report, "modprobe fuse (as root), and see dmesg");
-	return FOUND_BROKEN;
+		remedy = "chmod 666 /dev/fuse (as root); in a container, allow the device with "
+			 "--device /dev/fuse";
+	return say(report, FOUND_BROKEN, remedy, "/dev/fuse: %s", strerror(errno));
 }
 
 /* CapEff of proc(5): mount(2) wants bit 21. */
@@ -101,17 +91,12 @@ static bool may_mount(void)
 
 static enum finding check_right(struct report *report)
 {
-	if (geteuid() != 0) {
-		say_fact(report, "a user mounts with fusermount3");
-		return FOUND_GOOD;
-	}
-	if (may_mount()) {
-		say_fact(report, "root has CAP_SYS_ADMIN");
-		return FOUND_GOOD;
-	}
-	say_fact(report, "root lacks the capability CAP_SYS_ADMIN and cannot mount");
-	say_remedy(report, "start the container with --cap-add SYS_ADMIN");
-	return FOUND_BROKEN;
+	if (geteuid() != 0)
+		return say(report, FOUND_GOOD, NULL, "a user mounts with fusermount3");
+	if (may_mount())
+		return say(report, FOUND_GOOD, NULL, "root has CAP_SYS_ADMIN");
+	return say(report, FOUND_BROKEN, "start the container with --cap-add SYS_ADMIN",
+		"root lacks the capability CAP_SYS_ADMIN and cannot mount");
 }
 
 static enum finding check_fusermount(struct report *report)
@@ -119,65 +104,50 @@ static enum finding check_fusermount(struct report *report)
 	cleanup_free char *path = find_in_path("fusermount3");
 	struct stat attributes;
 
-	if (!path) {
-		say_fact(report, "fusermount3 is not in PATH");
-		say_remedy(report, "apt-get install fuse3");
-		return geteuid() == 0 ? FOUND_NOTE : FOUND_BROKEN;
-	}
-	say_fact(report, "%s is there", path);
-	if (geteuid() == 0)
-		return FOUND_GOOD;
-	if (stat(path, &attributes) == 0 && (attributes.st_mode & S_ISUID) &&
-		attributes.st_uid == 0)
-		return FOUND_GOOD;
-	say_fact(report, "%s is not setuid root: only root can mount", path);
-	say_remedy(report, "chown root %s && chmod u+s %s (as root)", path, path);
-	return FOUND_BROKEN;
+	if (!path)
+		return say(report, geteuid() == 0 ? FOUND_NOTE : FOUND_BROKEN,
+			"apt-get install fuse3", "fusermount3 is not in PATH");
+	if (geteuid() == 0 || (stat(path, &attributes) == 0 && (attributes.st_mode & S_ISUID) &&
+				      attributes.st_uid == 0))
+		return say(report, FOUND_GOOD, NULL, "%s is there", path);
+	return say(report, FOUND_BROKEN, "chown root FILE && chmod u+s FILE (as root)",
+		"%s is not setuid root: only root can mount", path);
 }
 
 static enum finding check_allow_other(struct report *report)
 {
 	cleanup_file FILE *file = fopen("/etc/fuse.conf", "re");
+	bool allowed = geteuid() == 0;
 	char line[256];
 
-	say_fact(report, "other users may be let in (-o allow_other)");
-	if (geteuid() == 0)
-		return FOUND_GOOD;
-	while (file && fgets(line, sizeof(line), file)) {
-		char *text = line + strspn(line, " \t");
-
-		if (strncmp(text, "user_allow_other", strlen("user_allow_other")) == 0)
-			return FOUND_GOOD;
-	}
-	say_fact(report, "-o allow_other is for root only");
-	say_remedy(report, "if you want it: echo user_allow_other >>/etc/fuse.conf (as root)");
-	return FOUND_NOTE;
+	while (!allowed && file && fgets(line, sizeof(line), file))
+		allowed = strncmp(line + strspn(line, " \t"), "user_allow_other",
+				  strlen("user_allow_other")) == 0;
+	if (allowed)
+		return say(report, FOUND_GOOD, NULL, "other users may be let in (-o allow_other)");
+	return say(report, FOUND_NOTE,
+		"if you want it: echo user_allow_other >>/etc/fuse.conf (as root)",
+		"-o allow_other is for root only");
 }
 
 static enum finding check_ssh(struct report *report)
 {
 	cleanup_free char *path = find_in_path("ssh");
 
-	if (path) {
-		say_fact(report, "%s is there", path);
-		return FOUND_GOOD;
-	}
-	say_fact(report, "ssh is not in PATH: no ssh:// workspaces");
-	say_remedy(report, "apt-get install openssh-client");
-	return FOUND_NOTE;
+	if (path)
+		return say(report, FOUND_GOOD, NULL, "%s is there", path);
+	return say(report, FOUND_NOTE, "apt-get install openssh-client",
+		"ssh is not in PATH: no ssh:// workspaces");
 }
 
 static enum finding check_program(struct report *report, const char *name, const char *loss)
 {
 	cleanup_free char *path = command_find_program(name);
 
-	if (path) {
-		say_fact(report, "%s is there", path);
-		return FOUND_GOOD;
-	}
-	say_fact(report, "%s is not beside isthmus: %s", name, loss);
-	say_remedy(report, "install isthmus again (meson install -C build)");
-	return FOUND_BROKEN;
+	if (path)
+		return say(report, FOUND_GOOD, NULL, "%s is there", path);
+	return say(report, FOUND_BROKEN, "install isthmus again (meson install -C build)",
+		"%s is not beside isthmus: %s", name, loss);
 }
 
 static enum finding check_tools(struct report *report)
@@ -190,56 +160,45 @@ static enum finding check_helper(struct report *report)
 	return check_program(report, "isthmus-helper", "no remote workspaces");
 }
 
-static enum finding check_limit(
-	struct report *report, const char *file, const char *name, unsigned long long wanted)
+static enum finding check_limit(struct report *report, const char *path, const char *name,
+	unsigned long long wanted, const char *remedy)
 {
+	cleanup_file FILE *file = fopen(path, "re");
 	unsigned long long limit;
-	char path[96];
 
-	snprintf(path, sizeof(path), "/proc/sys/fs/inotify/%s", file);
-	if (!read_number(path, &limit)) {
-		say_fact(report, "%s: %s", path, strerror(errno));
-		say_remedy(
-			report, "without inotify, changes by others show after the time-to-live");
-		return FOUND_NOTE;
-	}
-	say_fact(report, "inotify: %llu %s for each user", limit, name);
-	if (limit >= wanted)
-		return FOUND_GOOD;
-	say_remedy(report,
-		"for large local workspaces: sysctl -w fs.inotify.%s=%llu (as root), and in "
-		"/etc/sysctl.d/",
-		file, wanted);
-	return FOUND_NOTE;
+	if (!file || fscanf(file, "%llu", &limit) != 1)
+		return say(report, FOUND_NOTE,
+			"without inotify, changes by others show after the time-to-live", "%s: %s",
+			path, strerror(errno));
+	return say(report, limit >= wanted ? FOUND_GOOD : FOUND_NOTE,
+		limit >= wanted ? NULL : remedy, "inotify: %llu %s for each user", limit, name);
 }
 
 static enum finding check_watches(struct report *report)
 {
-	return check_limit(report, "max_user_watches", "watches", WATCHES_WANTED);
+	return check_limit(report, "/proc/sys/fs/inotify/max_user_watches", "watches", 65536,
+		"for large local workspaces: sysctl -w fs.inotify.max_user_watches=65536 (as "
+		"root), and in /etc/sysctl.d/");
 }
 
 static enum finding check_instances(struct report *report)
 {
-	return check_limit(report, "max_user_instances", "instances", INSTANCES_WANTED);
+	return check_limit(report, "/proc/sys/fs/inotify/max_user_instances", "instances", 64,
+		"for large local workspaces: sysctl -w fs.inotify.max_user_instances=64 (as "
+		"root), and in /etc/sysctl.d/");
 }
 
 static enum finding check_open_files(struct report *report)
 {
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
-		say_fact(report, "open files: %s", strerror(errno));
-		return FOUND_NOTE;
-	}
-	if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= FILES_WANTED) {
-		say_fact(report, "open files: enough for each process");
-		return FOUND_GOOD;
-	}
-	say_fact(report, "open files: at most %llu for each process",
-		(unsigned long long)limit.rlim_max);
-	say_remedy(report, "raise the hard limit: ulimit -Hn %d, or /etc/security/limits.conf",
-		FILES_WANTED);
-	return FOUND_NOTE;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return say(report, FOUND_NOTE, NULL, "open files: %s", strerror(errno));
+	if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= 4096)
+		return say(report, FOUND_GOOD, NULL, "open files: enough for each process");
+	return say(report, FOUND_NOTE,
+		"raise the hard limit: ulimit -Hn 4096, or /etc/security/limits.conf",
+		"open files: at most %llu for each process", (unsigned long long)limit.rlim_max);
 }
 
 /* Only what an administrator can do something about: most kernels have it not. */
@@ -248,17 +207,16 @@ static enum finding check_io_uring(struct report *report)
 	cleanup_file FILE *file = fopen("/sys/module/fuse/parameters/enable_uring", "re");
 	int letter = file ? fgetc(file) : EOF;
 
-	if (letter != 'N') {
-		say_fact(report, letter == 'Y'
-					 ? "on in the kernel, for mounts with -o io_uring"
-					 : "this kernel has none for FUSE; /dev/fuse will do");
-		return FOUND_GOOD;
-	}
-	say_fact(report, "off in the kernel: no mounts with -o io_uring, which are faster");
-	say_remedy(report,
+	if (letter == 'Y')
+		return say(
+			report, FOUND_GOOD, NULL, "on in the kernel, for mounts with -o io_uring");
+	if (letter != 'N')
+		return say(report, FOUND_GOOD, NULL,
+			"this kernel has none for FUSE; /dev/fuse will do");
+	return say(report, FOUND_NOTE,
 		"if you want it: echo Y >/sys/module/fuse/parameters/enable_uring (as root), and "
-		"for the next boots fuse.enable_uring=1 on the kernel's command line");
-	return FOUND_NOTE;
+		"for the next boots fuse.enable_uring=1 on the kernel's command line",
+		"off in the kernel: no mounts with -o io_uring, which are faster");
 }
 
 static enum finding check_runtime(struct report *report)
@@ -266,15 +224,13 @@ static enum finding check_runtime(struct report *report)
 	cleanup_free char *path = NULL;
 	int r = runtime_directory(&path);
 
-	if (r == 0) {
-		say_fact(report, "%s is private and can be used", path);
-		return FOUND_GOOD;
-	}
+	if (r == 0)
+		return say(report, FOUND_GOOD, NULL, "%s is private and can be used", path);
 	path = runtime_directory_path();
-	say_fact(report, "%s: %s", path ? path : "their directory",
+	return say(report, FOUND_BROKEN,
+		"set XDG_RUNTIME_DIR to a directory of yours with mode 0700", "%s: %s",
+		path ? path : "their directory",
 		r == -EPERM ? "belongs to somebody else, or is open to others" : strerror(-r));
-	say_remedy(report, "set XDG_RUNTIME_DIR to a directory of yours with mode 0700");
-	return FOUND_BROKEN;
 }
 
 static const struct {
@@ -315,7 +271,7 @@ int doctor_command(int argc, char **argv)
 		printf("%-6s  %-13s  ", words[finding], checks[i].name);
 		command_print_safe(stdout, report.fact);
 		putchar('\n');
-		if (report.remedy[0])
+		if (report.remedy)
 			printf("%25s%s\n", "-> ", report.remedy);
 	}
 	if (broken)

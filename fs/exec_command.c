@@ -18,6 +18,7 @@
 #include "fs/commands.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
+#include "ops/support/json.h"
 #include "ops/support/path.h"
 #include "ops/support/write_all.h"
 
@@ -199,17 +200,10 @@ static bool start_thread(void *(*run)(void *), void *user)
 
 /* ---- From the daemon: output, the end ---------------------------------------------------- */
 
-static int number_member(const cJSON *object, const char *name)
-{
-	const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-
-	return cJSON_IsNumber(item) ? item->valueint : 0;
-}
-
 static int exit_code_of(const struct buffer *payload)
 {
 	cJSON *end = cJSON_ParseWithLength((const char *)payload->data, payload->size);
-	int signal = number_member(end, "signal"), code = number_member(end, "exit_code");
+	int signal = (int)json_integer(end, "signal"), code = (int)json_integer(end, "exit_code");
 
 	if (!cJSON_IsObject(end))
 		code = EXIT_OWN_FAILURE;

@@ -19,6 +19,7 @@
 #include "fs/runtime.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
+#include "ops/support/json.h"
 
 static const char usage[] =
 	"usage: isthmus log [DIR] [OPTION...]\n"
@@ -61,13 +62,6 @@ struct log_options {
 
 /* ---- Where the log is ---------------------------------------------------------------------- */
 
-static uint64_t number_member(const cJSON *object, const char *name)
-{
-	const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-
-	return cJSON_IsNumber(item) && item->valuedouble > 0 ? (uint64_t)item->valuedouble : 0;
-}
-
 /* Asks the daemon to write what it has; sets what it answers. */
 static void flush_log(const char *control_path, struct log_place *place)
 {
@@ -80,13 +74,13 @@ static void flush_log(const char *control_path, struct log_place *place)
 		return;
 	}
 	answer = cJSON_Parse(reply);
-	path = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(answer, "path"));
+	path = json_text(answer, "path");
 	if (path && strrchr(path, '/')) {
 		free(place->directory);
 		place->directory = strndup(path, (size_t)(strrchr(path, '/') - path));
 		place->lives = true;
-		place->last_seq = number_member(answer, "last_seq");
-		place->lost = number_member(answer, "lost");
+		place->last_seq = (uint64_t)json_integer(answer, "last_seq");
+		place->lost = (uint64_t)json_integer(answer, "lost");
 	}
 	cJSON_Delete(answer);
 }

@@ -5,9 +5,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "fs/log_view.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/json.h"
 
 enum {
 	BATCH_RECORDS = 512, /* in one line of OTLP */
@@ -104,22 +105,19 @@ static cJSON *any_value(const cJSON *item)
 		cJSON_ArrayForEach(element, item) cJSON_AddItemToArray(list, any_value(element));
 	} else {
 		/* A path that is not UTF-8. */
-		cJSON_AddStringToObject(value, "stringValue",
-			cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "hex")));
+		cJSON_AddStringToObject(value, "stringValue", json_text(item, "hex"));
 	}
 	return value;
 }
 
 static void add_time(cJSON *log_record, const char *text)
 {
-	struct tm parts = {0};
-	const char *fraction = text ? strptime(text, "%Y-%m-%dT%H:%M:%S.", &parts) : NULL;
+	uint64_t us = text ? log_time_us(text) : 0;
 	char digits[32];
 
-	if (!fraction)
+	if (!us)
 		return;
-	snprintf(digits, sizeof(digits), "%" PRIu64,
-		((uint64_t)timegm(&parts) * 1000000 + strtoul(fraction, NULL, 10)) * 1000);
+	snprintf(digits, sizeof(digits), "%" PRIu64, us * 1000);
 	cJSON_AddStringToObject(log_record, "timeUnixNano", digits);
 }
 
@@ -130,8 +128,7 @@ static cJSON *log_record_of(const cJSON *record)
 	cJSON *log_record = cJSON_CreateObject(), *attributes;
 	bool failed = cJSON_IsString(result);
 
-	add_time(
-		log_record, cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(record, "time")));
+	add_time(log_record, json_text(record, "time"));
 	cJSON_AddNumberToObject(
 		log_record, "severityNumber", failed ? SEVERITY_ERROR : SEVERITY_INFO);
 	cJSON_AddStringToObject(log_record, "severityText", failed ? "ERROR" : "INFO");

@@ -9,23 +9,12 @@
 #include "fs/mount_log_format.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/hex.h"
+#include "ops/support/json.h"
 
 enum {
 	CHANGED_SHOWN_MAX = 100,
 	ORDER_US = 10000000, /* how long a record may be on its way to the log, by far */
 };
-
-static const char *text_member(const cJSON *record, const char *name)
-{
-	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(record, name));
-}
-
-static double number_member(const cJSON *record, const char *name)
-{
-	const cJSON *item = cJSON_GetObjectItemCaseSensitive(record, name);
-
-	return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
 
 /* The bytes that a text in hex stands for; the caller frees. */
 static char *from_hex(const char *hex)
@@ -39,11 +28,11 @@ static char *from_hex(const char *hex)
 /* The bytes of a path: of path_hex where path could not hold them; the caller frees. */
 static char *path_member(const cJSON *record, const char *name)
 {
-	const char *text = text_member(record, name), *hex;
+	const char *text = json_text(record, name), *hex;
 	char key[32];
 
 	snprintf(key, sizeof(key), "%s_hex", name);
-	hex = text_member(record, key);
+	hex = json_text(record, key);
 	if (hex)
 		return from_hex(hex);
 	return text ? strdup(text) : NULL;
@@ -52,7 +41,7 @@ static char *path_member(const cJSON *record, const char *name)
 /* The bytes of one of the paths in `changed`; the caller frees. */
 static char *changed_path(const cJSON *item)
 {
-	const char *text = cJSON_GetStringValue(item), *hex = text_member(item, "hex");
+	const char *text = cJSON_GetStringValue(item), *hex = json_text(item, "hex");
 
 	if (text)
 		return strdup(text);
@@ -101,19 +90,19 @@ static bool changed_matches(const cJSON *record, const char *glob)
 
 static bool is_text(const cJSON *record, const char *name, const char *wanted)
 {
-	const char *text = wanted ? text_member(record, name) : NULL;
+	const char *text = wanted ? json_text(record, name) : NULL;
 
 	return !wanted || (text && strcmp(text, wanted) == 0);
 }
 
 static bool is_miss(const cJSON *record)
 {
-	return log_is_miss(text_member(record, "op"), text_member(record, "result"));
+	return log_is_miss(json_text(record, "op"), json_text(record, "result"));
 }
 
 static bool record_passes(const struct log_filter *filter, const cJSON *record)
 {
-	const char *op = text_member(record, "op");
+	const char *op = json_text(record, "op");
 
 	if (!op || (filter->ops && !is_listed(filter->ops, op)))
 		return false;
@@ -122,9 +111,9 @@ static bool record_passes(const struct log_filter *filter, const cJSON *record)
 		return false;
 	if (filter->errors && is_miss(record))
 		return false;
-	if (filter->pid && (int64_t)number_member(record, "pid") != filter->pid)
+	if (filter->pid && json_integer(record, "pid") != filter->pid)
 		return false;
-	if (filter->slow_us && number_member(record, "latency_us") < (double)filter->slow_us)
+	if (filter->slow_us && (uint64_t)json_integer(record, "latency_us") < filter->slow_us)
 		return false;
 	return !filter->glob || path_matches(record, "path", filter->glob) ||
 	       path_matches(record, "path2", filter->glob) || changed_matches(record, filter->glob);
@@ -175,7 +164,7 @@ bool log_parse_time(const char *text, char ret_time[LOG_TIME_BYTES])
 	return false;
 }
 
-static uint64_t time_us(const char *time)
+uint64_t log_time_us(const char *time)
 {
 	struct tm parts = {0};
 	const char *fraction = strptime(time, "%Y-%m-%dT%H:%M:%S.", &parts);
@@ -191,8 +180,8 @@ bool log_filter_is_past(const struct log_filter *filter, const char *line)
 	if (!time || strncmp(time, filter->since, LOG_TIME_BYTES - 1) >= 0)
 		return false;
 	took = strstr(line, latency);
-	return took && time_us(time) + strtoul(took + strlen(latency), NULL, 10) + ORDER_US <
-			       time_us(filter->since);
+	return took && log_time_us(time) + strtoul(took + strlen(latency), NULL, 10) + ORDER_US <
+			       log_time_us(filter->since);
 }
 
 static bool is_in_time(const struct log_filter *filter, const char *line)
@@ -237,7 +226,7 @@ bool log_filter_match(
 static void print_time(FILE *out, const cJSON *record)
 {
 	static char date_before[16];
-	const char *text = text_member(record, "time"), *fraction;
+	const char *text = json_text(record, "time"), *fraction;
 	struct tm utc = {0}, local;
 	char date[16], clock[16];
 	time_t second;
@@ -257,8 +246,8 @@ static void print_time(FILE *out, const cJSON *record)
 
 static void print_process(FILE *out, const cJSON *record)
 {
-	const char *process = text_member(record, "process");
-	int pid = (int)number_member(record, "pid"), width;
+	const char *process = json_text(record, "process");
+	int pid = (int)json_integer(record, "pid"), width;
 	char name[32];
 
 	if (!pid && !process) {
@@ -289,20 +278,20 @@ static void print_path(FILE *out, const cJSON *record)
 
 static void print_outcome(FILE *out, const cJSON *record)
 {
-	const char *error = text_member(record, "result");
+	const char *error = json_text(record, "result");
 	char size[16];
 
 	if (cJSON_HasObjectItem(record, "bytes")) {
-		command_format_size((uint64_t)number_member(record, "bytes"), size);
-		fprintf(out, "  %s at %.0f", size, number_member(record, "offset"));
+		command_format_size((uint64_t)json_integer(record, "bytes"), size);
+		fprintf(out, "  %s at %lld", size, json_integer(record, "offset"));
 	}
 	if (cJSON_HasObjectItem(record, "exit_code"))
-		fprintf(out, "  exit %.0f", number_member(record, "exit_code"));
+		fprintf(out, "  exit %lld", json_integer(record, "exit_code"));
 	if (cJSON_HasObjectItem(record, "signal"))
-		fprintf(out, "  killed by signal %.0f", number_member(record, "signal"));
-	if (number_member(record, "round_trips") > 0)
-		fprintf(out, "  %.0f round trip%s", number_member(record, "round_trips"),
-			number_member(record, "round_trips") > 1 ? "s" : "");
+		fprintf(out, "  killed by signal %lld", json_integer(record, "signal"));
+	if (json_integer(record, "round_trips") > 0)
+		fprintf(out, "  %lld round trip%s", json_integer(record, "round_trips"),
+			json_integer(record, "round_trips") > 1 ? "s" : "");
 	if (error) {
 		fputs("  = ", out);
 		command_print_safe(out, error);
@@ -319,8 +308,8 @@ static void print_named(FILE *out, const char *word, const char *name)
 
 static void print_extras(FILE *out, const cJSON *record)
 {
-	const char *call = text_member(record, "call"), *tool = text_member(record, "tool");
-	const char *detail = text_member(record, "detail");
+	const char *call = json_text(record, "call"), *tool = json_text(record, "tool");
+	const char *detail = json_text(record, "detail");
 	int changed = cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(record, "changed"));
 	bool truncated = cJSON_HasObjectItem(record, "changed_truncated");
 
@@ -329,8 +318,8 @@ static void print_extras(FILE *out, const cJSON *record)
 		command_print_safe(out, detail);
 		fputs("'", out);
 	}
-	print_named(out, "  before ", text_member(record, "hash_before"));
-	print_named(out, "  hash ", text_member(record, "hash"));
+	print_named(out, "  before ", json_text(record, "hash_before"));
+	print_named(out, "  hash ", json_text(record, "hash"));
 	if (changed > 0 || truncated)
 		fprintf(out, "  %d%s changed", changed, truncated ? " or more" : "");
 	if (!call)
@@ -341,9 +330,9 @@ static void print_extras(FILE *out, const cJSON *record)
 		fputs(" ", out);
 	}
 	command_print_safe(out, call);
-	print_named(out, " by ", text_member(record, "agent"));
-	print_named(out, " for ", text_member(record, "user"));
-	print_named(out, " in ", text_member(record, "conversation"));
+	print_named(out, " by ", json_text(record, "agent"));
+	print_named(out, " for ", json_text(record, "user"));
+	print_named(out, " in ", json_text(record, "conversation"));
 	fputs("]", out);
 }
 
@@ -376,22 +365,22 @@ static void print_changed(FILE *out, const cJSON *record, const char *glob)
 
 void log_view_print(FILE *out, const cJSON *record, const char *glob)
 {
-	const char *op = text_member(record, "op");
+	const char *op = json_text(record, "op");
 	char latency[16];
 
 	print_time(out, record);
 	if (strcmp(op, "removed") == 0) {
-		fprintf(out, "somebody removed the log's file: %.0f operations are missing\n",
-			number_member(record, "count"));
+		fprintf(out, "somebody removed the log's file: %lld operations are missing\n",
+			json_integer(record, "count"));
 		return;
 	}
 	if (strcmp(op, "dropped") == 0 || strcmp(op, "lost") == 0) {
-		fprintf(out, "%.0f %s\n", number_member(record, "count"),
+		fprintf(out, "%lld %s\n", json_integer(record, "count"),
 			strcmp(op, "lost") == 0 ? "operations could not be written to the log"
 						: "reads were not recorded");
 		return;
 	}
-	command_format_time((uint64_t)number_member(record, "latency_us"), latency);
+	command_format_time((uint64_t)json_integer(record, "latency_us"), latency);
 	print_process(out, record);
 	command_print_safe(out, op);
 	fprintf(out, "%*s  %7s", strlen(op) < 11 ? 11 - (int)strlen(op) : 0, "", latency);
@@ -467,30 +456,30 @@ static struct total *find_total(struct totals *totals, const char *name)
 
 static void add_to(struct total *total, const cJSON *record)
 {
-	uint64_t latency_us = (uint64_t)number_member(record, "latency_us");
+	uint64_t latency_us = (uint64_t)json_integer(record, "latency_us");
 
 	if (!total)
 		return;
 	total->count++;
-	total->errors += text_member(record, "result") && !is_miss(record);
+	total->errors += json_text(record, "result") && !is_miss(record);
 	total->latency_us += latency_us;
 	if (latency_us > total->slowest_us)
 		total->slowest_us = latency_us;
-	total->bytes += (uint64_t)number_member(record, "bytes");
-	total->round_trips += (uint64_t)number_member(record, "round_trips");
+	total->bytes += (uint64_t)json_integer(record, "bytes");
+	total->round_trips += (uint64_t)json_integer(record, "round_trips");
 }
 
 void log_summary_add(struct log_summary *summary, const cJSON *record)
 {
-	const char *op = text_member(record, "op"), *process = text_member(record, "process");
-	const char *call = text_member(record, "call"), *time = text_member(record, "time");
+	const char *op = json_text(record, "op"), *process = json_text(record, "process");
+	const char *call = json_text(record, "call"), *time = json_text(record, "time");
 
 	if (strcmp(op, "dropped") == 0) {
-		summary->dropped += (uint64_t)number_member(record, "count");
+		summary->dropped += (uint64_t)json_integer(record, "count");
 		return;
 	}
 	if (strcmp(op, "lost") == 0) {
-		summary->lost += (uint64_t)number_member(record, "count");
+		summary->lost += (uint64_t)json_integer(record, "count");
 		return;
 	}
 	add_to(&summary->all, record);

@@ -37,6 +37,9 @@ bool log_filter_is_past(const struct log_filter *filter, const char *line);
 bool log_parse_time(const char *text, char ret_time[LOG_TIME_BYTES]);
 void log_format_time(time_t seconds, char ret_time[LOG_TIME_BYTES]);
 
+/* Since 1970; 0: it is no time as the log has it. */
+uint64_t log_time_us(const char *time);
+
 /* One line for people, and one below it for each path that a command has changed: of those that
  * match `glob`, or all (NULL). */
 void log_view_print(FILE *out, const cJSON *record, const char *glob);

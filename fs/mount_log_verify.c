@@ -1,6 +1,5 @@
 #include "fs/mount_log_segment.h"
 
-#include <cjson/cJSON.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +13,7 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/hex.h"
+#include "ops/support/json.h"
 #include "ops/support/path.h"
 
 /* ---- Names ------------------------------------------------------------------ */
@@ -95,22 +95,18 @@ static void complain(struct log_segment_report *report, const char *problem)
 static void read_header(struct log_segment_report *report, const char *line, size_t length)
 {
 	cJSON *header = cJSON_ParseWithLength(line, length);
-	const cJSON *number = cJSON_GetObjectItemCaseSensitive(header, "segment");
-	const cJSON *first_seq = cJSON_GetObjectItemCaseSensitive(header, "first_seq");
-	const cJSON *schema = cJSON_GetObjectItemCaseSensitive(header, "schema");
-	const cJSON *previous = cJSON_GetObjectItemCaseSensitive(header, "previous");
-	const cJSON *oldest = cJSON_GetObjectItemCaseSensitive(header, "oldest");
+	long long schema = json_integer(header, "schema"), number = json_integer(header, "segment");
+	long long first_seq = json_integer(header, "first_seq");
+	const char *previous = json_text(header, "previous");
 
 	report->unsealed_lines++;
-	if (cJSON_IsNumber(number) && cJSON_IsNumber(first_seq) && cJSON_IsNumber(schema) &&
-		schema->valueint >= 1 && schema->valueint <= LOG_SCHEMA &&
-		first_seq->valuedouble >= 1 && cJSON_IsString(previous) &&
-		hex_read(previous->valuestring, report->previous, sizeof(report->previous))) {
+	if (schema >= 1 && schema <= LOG_SCHEMA && number >= 1 && first_seq >= 1 && previous &&
+		hex_read(previous, report->previous, sizeof(report->previous))) {
 		report->has_header = true;
-		report->schema = (unsigned)schema->valueint;
-		report->number = (uint32_t)number->valuedouble;
-		report->oldest = cJSON_IsNumber(oldest) ? (uint32_t)oldest->valuedouble : 0;
-		report->first_seq = (uint64_t)first_seq->valuedouble;
+		report->schema = (unsigned)schema;
+		report->number = (uint32_t)number;
+		report->oldest = (uint32_t)json_integer(header, "oldest");
+		report->first_seq = (uint64_t)first_seq;
 		report->last_seq = report->first_seq - 1;
 		memcpy(report->digest, report->previous, sizeof(report->digest));
 	} else {

@@ -16,6 +16,7 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
+#include "ops/support/json.h"
 
 enum { STATE_MAX_BYTES = 1 << 16, BESIDE_TRIES = 100 };
 
@@ -375,16 +376,9 @@ void runtime_remove_own(const char *id, pid_t pid)
 
 static char *copy_member(const cJSON *state, const char *name)
 {
-	const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(state, name));
+	const char *value = json_text(state, name);
 
 	return value ? strdup(value) : NULL;
-}
-
-static double number_member(const cJSON *state, const char *name)
-{
-	const cJSON *member = cJSON_GetObjectItemCaseSensitive(state, name);
-
-	return cJSON_IsNumber(member) && member->valuedouble > 0 ? member->valuedouble : 0;
 }
 
 static bool load(int directory, const char *name, struct runtime_mount *ret_mount)
@@ -406,9 +400,9 @@ static bool load(int directory, const char *name, struct runtime_mount *ret_moun
 	mount.mount_point = copy_member(state, "mount_point");
 	mount.control_path = copy_member(state, "control");
 	mount.log_directory = copy_member(state, "log");
-	mount.pid = (pid_t)number_member(state, "pid");
-	mount.pid_started = (uint64_t)number_member(state, "pid_started");
-	mount.connection = (unsigned)number_member(state, "connection");
+	mount.pid = (pid_t)json_integer(state, "pid");
+	mount.pid_started = (uint64_t)json_integer(state, "pid_started");
+	mount.connection = (unsigned)json_integer(state, "connection");
 	cJSON_Delete(state);
 	if (!mount.id || !mount.uri || !mount.mount_point || !mount.control_path)
 		return false;

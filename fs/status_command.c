@@ -12,6 +12,7 @@
 #include "fs/runtime.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
+#include "ops/support/json.h"
 #include "ops/support/utf8.h"
 #include "ops/support/visible.h"
 
@@ -29,16 +30,9 @@ static const cJSON *member(const cJSON *object, const char *name)
 
 static const char *text_member(const cJSON *object, const char *name)
 {
-	const char *text = cJSON_GetStringValue(member(object, name));
+	const char *text = json_text(object, name);
 
 	return text ? text : "";
-}
-
-static uint64_t number_member(const cJSON *object, const char *name)
-{
-	const cJSON *item = member(object, name);
-
-	return cJSON_IsNumber(item) && item->valuedouble > 0 ? (uint64_t)item->valuedouble : 0;
 }
 
 /* ---- For people ------------------------------------------------------------------------ */
@@ -76,17 +70,13 @@ static void print_link(const cJSON *workspace)
 /* Which directories show changes by others late. */
 static void print_on_ttl(const cJSON *on_ttl)
 {
-	unsigned long long count = number_member(on_ttl, "count"), named = 0;
+	long long count = json_integer(on_ttl, "count"), named = 0;
 	const cJSON *path;
 
-	cJSON_ArrayForEach(path, member(on_ttl, "directories"))
-	{
-		printf("%-12s ", named++ ? "" : "unwatched");
-		command_print_safe(stdout, cJSON_IsString(path) ? path->valuestring : "");
-		putchar('\n');
-	}
+	cJSON_ArrayForEach(path, member(on_ttl, "directories")) print_line(
+		named++ ? "" : "unwatched", cJSON_IsString(path) ? path->valuestring : "");
 	if (count > named)
-		printf("%-12s and %llu more\n", "", count - named);
+		printf("%-12s and %lld more\n", "", count - named);
 }
 
 static void print_traffic(const cJSON *status)
@@ -94,18 +84,16 @@ static void print_traffic(const cJSON *status)
 	const cJSON *workspace = member(status, "workspace");
 	char sent[16], received[16];
 
-	command_format_size(number_member(workspace, "bytes_sent"), sent);
-	command_format_size(number_member(workspace, "bytes_received"), received);
-	if (number_member(workspace, "round_trips"))
-		printf("%-12s %llu round trips, %s sent, %s received, %llu reconnects, "
-		       "%llu connections\n",
-			"traffic", (unsigned long long)number_member(workspace, "round_trips"),
-			sent, received, (unsigned long long)number_member(workspace, "reconnects"),
-			(unsigned long long)number_member(workspace, "channels"));
-	printf("%-12s %llu watched, %llu on a time-to-live of %llu ms\n", "directories",
-		(unsigned long long)number_member(workspace, "watched_directories"),
-		(unsigned long long)number_member(member(status, "on_ttl"), "count"),
-		(unsigned long long)number_member(status, "ttl_ms"));
+	command_format_size((uint64_t)json_integer(workspace, "bytes_sent"), sent);
+	command_format_size((uint64_t)json_integer(workspace, "bytes_received"), received);
+	if (json_integer(workspace, "round_trips"))
+		printf("%-12s %lld round trips, %s sent, %s received, %lld reconnects, "
+		       "%lld connections\n",
+			"traffic", json_integer(workspace, "round_trips"), sent, received,
+			json_integer(workspace, "reconnects"), json_integer(workspace, "channels"));
+	printf("%-12s %lld watched, %lld on a time-to-live of %lld ms\n", "directories",
+		json_integer(workspace, "watched_directories"),
+		json_integer(member(status, "on_ttl"), "count"), json_integer(status, "ttl_ms"));
 	print_on_ttl(member(status, "on_ttl"));
 }
 
@@ -115,41 +103,37 @@ static void print_cache(const cJSON *cache)
 
 	if (!cache)
 		return;
-	command_format_size(number_member(cache, "bytes"), bytes);
-	command_format_size(number_member(cache, "prefetched_bytes"), prefetched);
-	printf("%-12s %llu hits, %llu misses, %s in memory, %llu files from disk, %s prefetched\n",
-		"cache", (unsigned long long)number_member(cache, "hits"),
-		(unsigned long long)number_member(cache, "misses"), bytes,
-		(unsigned long long)number_member(cache, "disk_hits"), prefetched);
+	command_format_size((uint64_t)json_integer(cache, "bytes"), bytes);
+	command_format_size((uint64_t)json_integer(cache, "prefetched_bytes"), prefetched);
+	printf("%-12s %lld hits, %lld misses, %s in memory, %lld files from disk, %s prefetched\n",
+		"cache", json_integer(cache, "hits"), json_integer(cache, "misses"), bytes,
+		json_integer(cache, "disk_hits"), prefetched);
 }
 
 static void print_log(const cJSON *status, const cJSON *log)
 {
+	const char *path = text_member(status, "log");
 	const char *last_error = text_member(log, "last_error");
 	const char *anchor_error = text_member(log, "anchor_error");
-	unsigned long long lost = (unsigned long long)number_member(log, "lost");
 
-	if (!*text_member(status, "log")) {
-		print_line("log", "none");
+	print_line("log", *path ? path : "none");
+	if (!*path)
 		return;
-	}
-	print_line("log", text_member(status, "log"));
-	printf("%-12s %llu lines, %llu errors, %llu reads dropped", "",
-		(unsigned long long)number_member(log, "records"),
-		(unsigned long long)number_member(log, "errors"),
-		(unsigned long long)number_member(log, "dropped"));
+	printf("%-12s %lld lines, %lld errors, %lld reads dropped", "",
+		json_integer(log, "records"), json_integer(log, "errors"),
+		json_integer(log, "dropped"));
 	if (*last_error) {
 		fputs(", cannot be written (", stdout);
 		command_print_safe(stdout, last_error);
 		putchar(')');
 	}
-	if (lost)
-		printf(", %llu LINES LOST", lost);
+	if (json_integer(log, "lost"))
+		printf(", %lld LINES LOST", json_integer(log, "lost"));
 	putchar('\n');
-	if (number_member(log, "removed") > 0)
-		printf("%-12s THE LOG WAS REMOVED while it was written, and begun anew (%.0f "
+	if (json_integer(log, "removed"))
+		printf("%-12s THE LOG WAS REMOVED while it was written, and begun anew (%lld "
 		       "times)\n",
-			"", (double)number_member(log, "removed"));
+			"", json_integer(log, "removed"));
 	if (cJSON_IsTrue(member(log, "refuses")))
 		printf("%-12s NOTHING IS SERVED while it cannot be written (-o log=required)\n",
 			"");
@@ -167,17 +151,16 @@ static void print_status(const cJSON *status, const cJSON *stats)
 	command_print_safe(stdout, text_member(status, "version"));
 	fputs(" since ", stdout);
 	command_print_safe(stdout, text_member(status, "started"));
-	printf(", pid %llu%s\n", (unsigned long long)number_member(status, "pid"),
+	printf(", pid %lld%s\n", json_integer(status, "pid"),
 		cJSON_IsTrue(member(status, "read_only")) ? ", read-only" : "");
 	print_link(member(status, "workspace"));
 	print_traffic(status);
-	print_cache(cJSON_GetObjectItem(member(status, "workspace"), "cache"));
-	command_format_size(number_member(stats, "resident_bytes"), resident);
-	printf("%-12s %llu requests%s, %llu commands running, %llu files known, %s of memory\n",
-		"use", (unsigned long long)number_member(stats, "requests"),
+	print_cache(member(member(status, "workspace"), "cache"));
+	command_format_size((uint64_t)json_integer(stats, "resident_bytes"), resident);
+	printf("%-12s %lld requests%s, %lld commands running, %lld files known, %s of memory\n",
+		"use", json_integer(stats, "requests"),
 		cJSON_IsTrue(member(stats, "io_uring")) ? " by io_uring" : "",
-		(unsigned long long)number_member(stats, "commands"),
-		(unsigned long long)number_member(stats, "inodes"), resident);
+		json_integer(stats, "commands"), json_integer(stats, "inodes"), resident);
 	print_log(status, member(stats, "log"));
 }
 
