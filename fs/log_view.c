@@ -50,20 +50,6 @@ static char *changed_path(const cJSON *item)
 
 /* ---- The filter ------------------------------------------------------------------------ */
 
-static bool is_listed(const char *list, const char *word)
-{
-	size_t length = strlen(word);
-
-	while (*list) {
-		size_t size = strcspn(list, ",");
-
-		if (size == length && strncmp(list, word, size) == 0)
-			return true;
-		list += size + (list[size] == ',');
-	}
-	return false;
-}
-
 static bool path_matches(const cJSON *record, const char *name, const char *glob)
 {
 	cleanup_free char *path = path_member(record, name);
@@ -104,7 +90,7 @@ static bool record_passes(const struct log_filter *filter, const cJSON *record)
 {
 	const char *op = json_text(record, "op");
 
-	if (!op || (filter->ops && !is_listed(filter->ops, op)))
+	if (!op || (filter->ops && !command_lists(filter->ops, ',', op)))
 		return false;
 	if (!is_text(record, "call", filter->call) ||
 		!is_text(record, "conversation", filter->conversation))

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "fs/command_text.h"
 #include "ops/support/cleanup.h"
 
 enum {
@@ -24,57 +25,30 @@ struct span {
 enum option_value {
 	NO_VALUE,
 	SECRET,
-	AFTER_COLON,   /* user:SECRET */
-	AFTER_PERCENT, /* user%SECRET */
-	AFTER_COMMA,   /* user,SECRET */
-	BEARER,        /* SECRET, if it does not look like a word of a language */
-	HEADER,        /* name: SECRET */
-};
-
-struct program_option {
-	const char *program, *command; /* command: NULL, or a word that comes before the option */
-	const char *option;
-	enum option_value value;
-	bool attached_only; /* without a value in the same word, there is none */
+	BEARER,              /* SECRET, if it does not look like a word of a language */
+	HEADER,              /* name: SECRET */
+	AFTER_COLON = ':',   /* user:SECRET */
+	AFTER_PERCENT = '%', /* user%SECRET */
+	AFTER_COMMA = ',',   /* user,SECRET */
 };
 
 /* Options that mean a secret with these programs only. */
-static const struct program_option program_options[] = {
-	{"mysql", NULL, "-p", SECRET, true},
-	{"mysqladmin", NULL, "-p", SECRET, true},
-	{"mysqlcheck", NULL, "-p", SECRET, true},
-	{"mysqldump", NULL, "-p", SECRET, true},
-	{"mysqlimport", NULL, "-p", SECRET, true},
-	{"mysqlshow", NULL, "-p", SECRET, true},
-	{"mariadb", NULL, "-p", SECRET, true},
-	{"mariadb-admin", NULL, "-p", SECRET, true},
-	{"mariadb-dump", NULL, "-p", SECRET, true},
-	{"7z", NULL, "-p", SECRET, true},
-	{"7za", NULL, "-p", SECRET, true},
-	{"sshpass", NULL, "-p", SECRET, false},
-	{"docker", "login", "-p", SECRET, false},
-	{"podman", "login", "-p", SECRET, false},
-	{"buildah", "login", "-p", SECRET, false},
-	{"nerdctl", "login", "-p", SECRET, false},
-	{"helm", "login", "-p", SECRET, false},
-	{"oc", "login", "-p", SECRET, false},
-	{"az", "login", "-p", SECRET, false},
-	{"cf", "login", "-p", SECRET, false},
-	{"mongo", NULL, "-p", SECRET, false},
-	{"mongosh", NULL, "-p", SECRET, false},
-	{"mongodump", NULL, "-p", SECRET, false},
-	{"mongoexport", NULL, "-p", SECRET, false},
-	{"mongoimport", NULL, "-p", SECRET, false},
-	{"mongorestore", NULL, "-p", SECRET, false},
+static const struct {
+	const char *programs; /* with blanks between them */
+	const char *command;  /* NULL, or a word that comes before the option */
+	const char *option;
+	enum option_value value;
+	bool attached_only; /* without a value in the same word, there is none */
+} program_options[] = {
+	{"mysql mysqladmin mysqlcheck mysqldump mysqlimport mysqlshow mariadb mariadb-admin "
+	 "mariadb-dump 7z 7za",
+		NULL, "-p", SECRET, true},
+	{"sshpass mongo mongosh mongodump mongoexport mongoimport mongorestore", NULL, "-p", SECRET,
+		false},
+	{"docker podman buildah nerdctl helm oc az cf", "login", "-p", SECRET, false},
 	{"redis-cli", NULL, "-a", SECRET, false},
-	{"ldapadd", NULL, "-w", SECRET, false},
-	{"ldapdelete", NULL, "-w", SECRET, false},
-	{"ldapmodify", NULL, "-w", SECRET, false},
-	{"ldapsearch", NULL, "-w", SECRET, false},
-	{"ldapwhoami", NULL, "-w", SECRET, false},
-	{"zip", NULL, "-P", SECRET, false},
-	{"unzip", NULL, "-P", SECRET, false},
-	{"sqlcmd", NULL, "-P", SECRET, false},
+	{"ldapadd ldapdelete ldapmodify ldapsearch ldapwhoami", NULL, "-w", SECRET, false},
+	{"zip unzip sqlcmd", NULL, "-P", SECRET, false},
 	{"curl", NULL, "-u", AFTER_COLON, false},
 	{"curl", NULL, "--user", AFTER_COLON, false},
 	{"curl", NULL, "-U", AFTER_COLON, false},
@@ -87,9 +61,28 @@ static const struct program_option program_options[] = {
 	{"lftp", NULL, "-u", AFTER_COMMA, false},
 };
 
+/* Lists of words, with blanks between them. */
+
 /* Words before the program of a command. */
-static const char *const prefixes[] = {"!", "{", "command", "do", "doas", "elif", "else", "env",
-	"exec", "if", "nohup", "sudo", "then", "time", "until", "while", "xargs"};
+static const char prefixes[] =
+	"! { command do doas elif else env exec if nohup sudo then time until while xargs";
+
+/* Parts of names. */
+static const char secret_words[] =
+	"accesskey accesstoken apikey apitoken authtoken credential credentials keypass passcode "
+	"passphrase passwd password privatekey secret secretkey storepass token";
+
+/* ... which are one before "key". */
+static const char secret_keys[] =
+	"access account api auth encryption master private secret signing storage";
+
+/* A name that ends so tells of a secret, but does not hold one. */
+static const char harmless_ends[] =
+	"alg algorithm cmd command count dir directory duration enabled endpoint env expires "
+	"expiry fd field file format header id kind len length limit max min mode name path "
+	"policy prompt provider required scope size stdin store timeout ttl type uri url version";
+
+static const char harmless_values[] = "$ 0 1 false no none null true yes";
 
 /* Keys that are known by how they begin, and how many bytes follow at least. */
 static const struct {
@@ -125,33 +118,6 @@ static const struct {
 	{"ya29.", 20, "_-."},
 	{"eyJ", 30, "_-."},
 };
-
-/* Parts of names. */
-static const char *const secret_words[] = {"accesskey", "accesstoken", "apikey", "apitoken",
-	"authtoken", "credential", "credentials", "keypass", "passcode", "passphrase", "passwd",
-	"password", "privatekey", "secret", "secretkey", "storepass", "token"};
-
-/* ... which are one before "key". */
-static const char *const secret_keys[] = {"access", "account", "api", "auth", "encryption",
-	"master", "private", "secret", "signing", "storage"};
-
-/* A name that ends so tells of a secret, but does not hold one. */
-static const char *const harmless_ends[] = {"alg", "algorithm", "cmd", "command", "count", "dir",
-	"directory", "duration", "enabled", "endpoint", "env", "expires", "expiry", "fd", "field",
-	"file", "format", "header", "id", "kind", "len", "length", "limit", "max", "min", "mode",
-	"name", "path", "policy", "prompt", "provider", "required", "scope", "size", "stdin",
-	"store", "timeout", "ttl", "type", "uri", "url", "version"};
-
-static const char *const harmless_values[] = {
-	"", "$", "0", "1", "false", "no", "none", "null", "true", "yes"};
-
-static bool is_one_of(const char *word, const char *const *words, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (strcmp(word, words[i]) == 0)
-			return true;
-	return false;
-}
 
 /* ---- Names --------------------------------------------------------------------------------- */
 
@@ -193,7 +159,7 @@ static bool is_secret_segment(char *const *segments, size_t count, size_t i)
 {
 	const char *word = segments[i];
 
-	if (is_one_of(word, secret_words, array_size(secret_words)))
+	if (command_lists(secret_words, ' ', word))
 		return true;
 	if (strcmp(word, "pass") == 0)
 		return i == count - 1;
@@ -201,8 +167,7 @@ static bool is_secret_segment(char *const *segments, size_t count, size_t i)
 		return false;
 	if (strcmp(word, "pwd") == 0)
 		return strcmp(segments[i - 1], "old") != 0;
-	return strcmp(word, "key") == 0 &&
-	       is_one_of(segments[i - 1], secret_keys, array_size(secret_keys));
+	return strcmp(word, "key") == 0 && command_lists(secret_keys, ' ', segments[i - 1]);
 }
 
 /* A name such as DB_PASSWORD, api-key or accessToken. */
@@ -212,7 +177,7 @@ static bool is_secret_name(struct span name)
 	size_t count = split_name(name, text, segments);
 
 	if (count == 0 || strcmp(segments[0], "no") == 0 ||
-		is_one_of(segments[count - 1], harmless_ends, array_size(harmless_ends)))
+		command_lists(harmless_ends, ' ', segments[count - 1]))
 		return false;
 	for (size_t i = 0; i < count; i++)
 		if (is_secret_segment(segments, count, i))
@@ -246,7 +211,7 @@ static bool is_harmless_value(struct span value)
 	if (size < sizeof(text)) {
 		memcpy(text, value.at, size);
 		text[size] = '\0';
-		if (is_one_of(text, harmless_values, array_size(harmless_values)))
+		if (size == 0 || command_lists(harmless_values, ' ', text))
 			return true;
 	}
 	for (size_t i = 0; i < array_size(descriptions); i++)
@@ -559,20 +524,13 @@ static void put_value(struct redactor *r, struct span word, enum option_value va
 	case SECRET:
 		put_hidden(r, word);
 		break;
-	case AFTER_COLON:
-		put_after(r, word, ':');
-		break;
-	case AFTER_PERCENT:
-		put_after(r, word, '%');
-		break;
-	case AFTER_COMMA:
-		put_after(r, word, ',');
-		break;
 	case BEARER:
 		put_bearer(r, word);
 		break;
 	case HEADER:
 		break; /* put_header() */
+	default:
+		put_after(r, word, (char)value);
 	}
 }
 
@@ -582,24 +540,26 @@ static bool put_program_option(struct redactor *r, struct span word)
 	size_t size = (size_t)(word.end - word.at);
 
 	for (size_t i = 0; i < array_size(program_options); i++) {
-		const struct program_option *known = &program_options[i];
-		size_t length = strlen(known->option);
+		const char *option = program_options[i].option,
+			   *command = program_options[i].command;
+		enum option_value value = program_options[i].value;
+		size_t length = strlen(option);
 		bool is_long = length > 2;
 
-		if (strcmp(known->program, r->program) != 0 || size < length ||
-			strncmp(word.at, known->option, length) != 0 ||
-			(known->command && strcmp(known->command, r->command) != 0))
+		if (size < length || strncmp(word.at, option, length) != 0 ||
+			!command_lists(program_options[i].programs, ' ', r->program) ||
+			(command && strcmp(command, r->command) != 0))
 			continue;
 		if (size == length) {
 			put(r, word.at, word.end);
-			r->next = known->attached_only ? NO_VALUE : known->value;
+			r->next = program_options[i].attached_only ? NO_VALUE : value;
 			return true;
 		}
 		if (is_long && word.at[length] != '=')
 			continue;
 		length += is_long;
 		put(r, word.at, word.at + length);
-		put_value(r, (struct span){word.at + length, word.end}, known->value);
+		put_value(r, (struct span){word.at + length, word.end}, value);
 		return true;
 	}
 	return false;
@@ -619,7 +579,7 @@ static void note_word(struct redactor *r, struct span word)
 		if (*word.at == '-' || memchr(word.at, '=', (size_t)(word.end - word.at)))
 			return;
 		snprintf(r->program, sizeof(r->program), "%.*s", (int)size, base.at);
-		r->at_program = is_one_of(r->program, prefixes, array_size(prefixes));
+		r->at_program = command_lists(prefixes, ' ', r->program);
 		return;
 	}
 	if (size >= 6 && starts(word.end - 6, word.end, "bearer"))
