@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "fs/commands.h"
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 
 char *command_find_program(const char *name)
@@ -19,13 +20,10 @@ char *command_find_program(const char *name)
 	self[length] = '\0';
 	*strrchr(self, '/') = '\0';
 	for (size_t i = 0; i < array_size(places); i++) {
-		char *path;
+		cleanup_free char *path = string_printf("%s/%s%s", self, places[i], name);
 
-		if (asprintf(&path, "%s/%s%s", self, places[i], name) < 0)
-			return NULL;
-		if (access(path, X_OK) == 0)
-			return path;
-		free(path);
+		if (path && access(path, X_OK) == 0)
+			return steal_ptr(&path);
 	}
 	return NULL;
 }

@@ -276,12 +276,9 @@ static int parse_environment(const cJSON *pairs, struct exec_words *words)
 		if (!cJSON_IsString(item) || !item->string || !*item->string ||
 			strchr(item->string, '='))
 			return -EINVAL;
-		if (asprintf(&words->environment[count], "%s=%s", item->string, item->valuestring) <
-			0) {
-			words->environment[count] = NULL;
+		words->environment[count] = string_printf("%s=%s", item->string, item->valuestring);
+		if (!words->environment[count++])
 			return -ENOMEM;
-		}
-		count++;
 	}
 	return 0;
 }

@@ -15,6 +15,7 @@
 #include "fs/command_text.h"
 #include "fs/commands.h"
 #include "fs/runtime.h"
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 
 static const char usage[] =
@@ -46,14 +47,14 @@ static char *find_in_path(const char *name)
 {
 	const char *path = getenv("PATH");
 	cleanup_free char *copy = strdup(path ? path : "/usr/bin:/bin");
-	char *rest = copy, *directory, *found;
+	char *rest = copy, *directory;
 
 	while (copy && (directory = strsep(&rest, ":"))) {
-		if (asprintf(&found, "%s/%s", *directory ? directory : ".", name) < 0)
-			return NULL;
-		if (access(found, X_OK) == 0)
-			return found;
-		free(found);
+		cleanup_free char *found =
+			string_printf("%s/%s", *directory ? directory : ".", name);
+
+		if (found && access(found, X_OK) == 0)
+			return steal_ptr(&found);
 	}
 	return NULL;
 }

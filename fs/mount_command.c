@@ -253,19 +253,17 @@ static void mount_is_ready(void *user)
 static void record_link(void *user, bool is_back, const char *reason)
 {
 	const struct mount *m = user;
-	cleanup_free char *detail = NULL;
+	cleanup_free char *detail = string_printf("%s%s%s", is_back ? "back" : "lost",
+		reason ? "; not before, as: " : "", reason ? reason : "");
 	struct log_record record = {
 		.op = "connection",
 		.flags = LOG_IS_MUTATION | LOG_HAS_NO_CALLER, /* not to be dropped */
 		.start_ns = clock_wall_ns(),
+		.detail = detail,
 	};
 
 	if (!daemon_state.log_is_open)
 		return;
-	if (asprintf(&detail, "%s%s%s", is_back ? "back" : "lost",
-		    reason ? "; not before, as: " : "", reason ? reason : "") < 0)
-		detail = NULL;
-	record.detail = detail;
 	mount_log_record(m->log, &record);
 }
 

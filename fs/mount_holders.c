@@ -194,16 +194,14 @@ static char *tell_copy(int processes, const char *pid, unsigned connection)
 {
 	cleanup_free char *found = find_copy((pid_t)atoi(pid), connection);
 	cleanup_fd int process = -1;
-	char name[64], *words;
+	char name[64];
 
 	if (!found)
 		return NULL;
 	process = openat(processes, pid, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	read_name(process, name, sizeof(name));
-	if (asprintf(&words, "%s (pid %s) has a copy of the mount in its mount namespace", name,
-		    pid) < 0)
-		return NULL;
-	return words;
+	return string_printf(
+		"%s (pid %s) has a copy of the mount in its mount namespace", name, pid);
 }
 
 char *mount_point_copy(unsigned connection)
@@ -214,7 +212,7 @@ char *mount_point_copy(unsigned connection)
 	char *words = NULL;
 
 	if (here)
-		return asprintf(&words, "it is also mounted at \"%s\"", here) < 0 ? NULL : words;
+		return string_printf("it is also mounted at \"%s\"", here);
 	while (!words && processes && (entry = readdir(processes)))
 		if (isdigit((unsigned char)entry->d_name[0]))
 			words = tell_copy(dirfd(processes), entry->d_name, connection);

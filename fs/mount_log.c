@@ -655,13 +655,10 @@ static int log_init(
 {
 	int r;
 
-	if (asprintf(&log->path, "%s/" LOG_CURRENT_NAME, directory) < 0) {
-		log->path = NULL;
-		return -ENOMEM;
-	}
+	log->path = string_printf("%s/" LOG_CURRENT_NAME, directory);
 	log->filling.data = malloc(QUEUE_BYTES);
 	log->draining.data = malloc(QUEUE_BYTES);
-	if (!log->filling.data || !log->draining.data)
+	if (!log->path || !log->filling.data || !log->draining.data)
 		return -ENOMEM;
 	r = callers_new(&log->callers);
 	if (r < 0)

@@ -9,6 +9,7 @@
 
 #include "fs/command_line.h"
 #include "fs/commands.h"
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 
 static const char usage[] =
@@ -67,13 +68,9 @@ static int add_pair(const char *const **list, const char *text)
 
 static int add_setting(const char *const **list, const char *key, const char *value)
 {
-	cleanup_free char *word = NULL;
+	cleanup_free char *word = string_printf("%s=%s", key, value);
 
-	if (asprintf(&word, "%s=%s", key, value) < 0) {
-		word = NULL;
-		return -ENOMEM;
-	}
-	return add_pair(list, word);
+	return word ? add_pair(list, word) : -ENOMEM;
 }
 
 static int set_ttl(void *into, const char *text)

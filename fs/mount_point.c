@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "fs/runtime.h"
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/log.h"
 #include "ops/support/mountinfo.h"
@@ -118,9 +119,8 @@ int mount_point_resolve(const char *path, char **ret_path)
 	}
 	if (!parent)
 		return -errno;
-	if (asprintf(ret_path, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, name) < 0)
-		return -ENOMEM;
-	return 0;
+	*ret_path = string_printf("%s/%s", strcmp(parent, "/") == 0 ? "" : parent, name);
+	return *ret_path ? 0 : -ENOMEM;
 }
 
 static enum mount_point_state look_inside(const char *path)

@@ -14,9 +14,11 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
 #include "ops/support/json.h"
+#include "ops/support/write_all.h"
 
 enum { STATE_MAX_BYTES = 1 << 16, BESIDE_TRIES = 100 };
 
@@ -56,19 +58,15 @@ static int check_private(const char *path)
 static char *usual_path(bool *ret_is_shared)
 {
 	const char *base = getenv("XDG_RUNTIME_DIR");
-	char user_directory[48], *path;
-	int r;
+	char user_directory[48];
 
 	if (!base || *base != '/') {
 		snprintf(user_directory, sizeof(user_directory), "/run/user/%u", geteuid());
 		base = access(user_directory, W_OK) == 0 ? user_directory : NULL;
 	}
 	*ret_is_shared = !base;
-	if (base)
-		r = asprintf(&path, "%s/isthmus", base);
-	else
-		r = asprintf(&path, "/tmp/isthmus-%u", geteuid());
-	return r < 0 ? NULL : path;
+	return base ? string_printf("%s/isthmus", base)
+		    : string_printf("/tmp/isthmus-%u", geteuid());
 }
 
 char *runtime_directory_path(void)
@@ -89,18 +87,16 @@ static int find_beside(const char *usual, const char *except, char **ret_path)
 	if (!directory)
 		return -errno;
 	while ((entry = readdir(directory))) {
-		cleanup_free char *path = NULL;
+		cleanup_free char *path = string_printf("/tmp/%s", entry->d_name);
 		struct stat attributes;
 
+		if (!path)
+			return -ENOMEM;
 		if (strncmp(entry->d_name, name, strlen(name)) != 0 ||
 			entry->d_name[strlen(name)] != '.' ||
 			fstatat(dirfd(directory), entry->d_name, &attributes, AT_SYMLINK_NOFOLLOW) <
 				0)
 			continue;
-		if (asprintf(&path, "/tmp/%s", entry->d_name) < 0) {
-			path = NULL;
-			return -ENOMEM;
-		}
 		if (!is_private(&attributes) || (except && strcmp(path, except) == 0))
 			continue;
 		*ret_path = steal_ptr(&path);
@@ -116,12 +112,10 @@ static int directory_beside(const char *usual, char **ret_path)
 	int r = find_beside(usual, NULL, ret_path);
 
 	for (int i = 0; i < BESIDE_TRIES && r == -ENOENT; i++) {
-		cleanup_free char *made = NULL, *other = NULL;
+		cleanup_free char *made = string_printf("%s.XXXXXX", usual), *other = NULL;
 
-		if (asprintf(&made, "%s.XXXXXX", usual) < 0) {
-			made = NULL;
+		if (!made)
 			return -ENOMEM;
-		}
 		if (!mkdtemp(made))
 			return -errno;
 		if (find_beside(usual, made, &other) == -ENOENT) {
@@ -154,33 +148,22 @@ int runtime_directory(char **ret_path)
 
 char *runtime_id(const char *mount_point)
 {
-	char *id;
-
-	if (asprintf(&id, "%016llx",
-		    (unsigned long long)XXH3_64bits(mount_point, strlen(mount_point))) < 0)
-		return NULL;
-	return id;
+	return string_printf(
+		"%016llx", (unsigned long long)XXH3_64bits(mount_point, strlen(mount_point)));
 }
 
-static int log_directory_of(const char *id, char **ret_path)
+static char *log_directory_of(const char *id)
 {
 	const char *base = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
 	const struct passwd *user;
-	int r;
 
-	if (base && *base == '/') {
-		r = asprintf(ret_path, "%s/isthmus/%s", base, id);
-	} else {
-		if (!home || *home != '/') {
-			user = getpwuid(geteuid());
-			home = user ? user->pw_dir : "/tmp";
-		}
-		r = asprintf(ret_path, "%s/.local/state/isthmus/%s", home, id);
+	if (base && *base == '/')
+		return string_printf("%s/isthmus/%s", base, id);
+	if (!home || *home != '/') {
+		user = getpwuid(geteuid());
+		home = user ? user->pw_dir : "/tmp";
 	}
-	if (r >= 0)
-		return 0;
-	*ret_path = NULL;
-	return -ENOMEM;
+	return string_printf("%s/.local/state/isthmus/%s", home, id);
 }
 
 int runtime_mount_init(struct runtime_mount *mount, const char *mount_point)
@@ -193,20 +176,15 @@ int runtime_mount_init(struct runtime_mount *mount, const char *mount_point)
 	if (r < 0)
 		return r;
 	fresh.id = runtime_id(mount_point);
+	if (!fresh.id)
+		return -ENOMEM;
 	fresh.mount_point = strdup(mount_point);
-	if (!fresh.id || !fresh.mount_point)
+	fresh.control_path = string_printf("%s/%s.sock", directory, fresh.id);
+	fresh.session_path = string_printf("%s/%s.session", directory, fresh.id);
+	fresh.log_directory = log_directory_of(fresh.id);
+	if (!fresh.mount_point || !fresh.control_path || !fresh.session_path ||
+		!fresh.log_directory)
 		return -ENOMEM;
-	if (asprintf(&fresh.control_path, "%s/%s.sock", directory, fresh.id) < 0) {
-		fresh.control_path = NULL;
-		return -ENOMEM;
-	}
-	if (asprintf(&fresh.session_path, "%s/%s.session", directory, fresh.id) < 0) {
-		fresh.session_path = NULL;
-		return -ENOMEM;
-	}
-	r = log_directory_of(fresh.id, &fresh.log_directory);
-	if (r < 0)
-		return r;
 	*mount = fresh;
 	memset(&fresh, 0, sizeof(fresh));
 	return 0;
@@ -301,36 +279,37 @@ static char *state_text(const struct runtime_mount *mount)
 	return text;
 }
 
+/* The directory of the runtime files, or -errno. */
+static int open_directory(void)
+{
+	cleanup_free char *path = NULL;
+	int r = runtime_directory(&path), fd;
+
+	if (r < 0)
+		return r;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
 static int write_file(int directory, const char *name, const char *text)
 {
 	cleanup_fd int fd = openat(
 		directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	size_t size = strlen(text);
-	ssize_t done;
 
-	if (fd < 0)
-		return -errno;
-	done = write(fd, text, size);
-	if (done < 0)
-		return -errno;
-	return (size_t)done == size ? 0 : -ENOSPC;
+	return fd < 0 ? -errno : write_all(fd, text, strlen(text));
 }
 
 int runtime_save(const struct runtime_mount *mount)
 {
-	cleanup_free char *directory = NULL, *text = state_text(mount);
-	cleanup_fd int fd = -1;
+	cleanup_free char *text = state_text(mount);
+	cleanup_fd int fd = open_directory();
 	char name[64], fresh[64];
 	int r;
 
 	if (!text)
 		return -ENOMEM;
-	r = runtime_directory(&directory);
-	if (r < 0)
-		return r;
-	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	snprintf(name, sizeof(name), "%s.json", mount->id);
 	snprintf(fresh, sizeof(fresh), "%s.json.new", mount->id);
 	r = write_file(fd, fresh, text);
@@ -341,27 +320,20 @@ int runtime_save(const struct runtime_mount *mount)
 	return r;
 }
 
-static void remove_files(const char *id, bool socket)
+static void remove_file(const char *id, const char *suffix)
 {
-	cleanup_free char *directory = NULL;
-	cleanup_fd int fd = -1;
+	cleanup_fd int fd = open_directory();
 	char name[64];
 
-	if (runtime_directory(&directory) < 0)
-		return;
-	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	snprintf(name, sizeof(name), "%s.sock", id);
-	if (socket)
+	snprintf(name, sizeof(name), "%s.%s", id, suffix);
+	if (fd >= 0)
 		unlinkat(fd, name, 0);
-	snprintf(name, sizeof(name), "%s.json", id);
-	unlinkat(fd, name, 0);
 }
 
 void runtime_remove(const char *id)
 {
-	remove_files(id, true);
+	remove_file(id, "sock");
+	remove_file(id, "json");
 }
 
 void runtime_remove_own(const char *id, pid_t pid)
@@ -369,7 +341,7 @@ void runtime_remove_own(const char *id, pid_t pid)
 	cleanup_with(runtime_mount_done) struct runtime_mount saved = {0};
 
 	if (runtime_load(id, &saved) && saved.pid == pid)
-		remove_files(id, false);
+		remove_file(id, "json");
 }
 
 /* ---- What was saved ---------------------------------------------------------- */
@@ -413,13 +385,9 @@ static bool load(int directory, const char *name, struct runtime_mount *ret_moun
 
 bool runtime_load(const char *id, struct runtime_mount *ret_mount)
 {
-	cleanup_free char *directory = NULL;
-	cleanup_fd int fd = -1;
+	cleanup_fd int fd = open_directory();
 	char name[64];
 
-	if (runtime_directory(&directory) < 0)
-		return false;
-	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	snprintf(name, sizeof(name), "%s.json", id);
 	return fd >= 0 && load(fd, name, ret_mount);
 }
@@ -433,19 +401,15 @@ static int by_mount_point(const void *a, const void *b)
 
 int runtime_list(struct runtime_mount **ret_mounts, size_t *ret_count)
 {
-	cleanup_free char *path = NULL;
-	cleanup_dir DIR *directory = NULL;
+	cleanup_fd int fd = open_directory();
+	cleanup_dir DIR *directory = fd < 0 ? NULL : fdopendir(fd);
 	struct runtime_mount *mounts = NULL;
 	const struct dirent *entry;
 	size_t count = 0;
-	int r;
 
-	r = runtime_directory(&path);
-	if (r < 0)
-		return r;
-	directory = opendir(path);
 	if (!directory)
-		return -errno;
+		return fd < 0 ? fd : -errno;
+	steal_fd(&fd);
 	while ((entry = readdir(directory))) {
 		size_t length = strlen(entry->d_name);
 		struct runtime_mount *more;

@@ -104,3 +104,15 @@ char *buffer_steal_string(struct buffer *b)
 	b->capacity = 0;
 	return string;
 }
+
+char *string_printf(const char *format, ...)
+{
+	struct buffer text cleanup_buffer = {0};
+	va_list arguments;
+	int r;
+
+	va_start(arguments, format);
+	r = buffer_vprintf(&text, format, arguments);
+	va_end(arguments);
+	return r < 0 ? NULL : buffer_steal_string(&text);
+}

@@ -45,4 +45,7 @@ void buffer_consume(struct buffer *b, size_t size);
  * empties the buffer; NULL when there is no memory. */
 char *buffer_steal_string(struct buffer *b);
 
+/* The text that printf(3) would print, which the caller frees; NULL when there is no memory. */
+char *string_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #define cleanup_buffer cleanup_with(buffer_done)
