@@ -88,15 +88,16 @@ void content_detach(struct cached *c, struct extra *x)
 
 bool content_attach(struct cached *c, struct extra *x, struct content *content)
 {
-	const struct attributes *known = tree_last_attributes(c->tree, &x->id, &content->at);
+	struct attributes known;
 
-	if (!known || known->size_bytes != content->size) {
+	content->at = tree_last_attributes(c->tree, &x->id, &known);
+	if (!content->at || known.size_bytes != content->size) {
 		content_unref(content);
 		extra_tidy(c, x);
 		return false;
 	}
 	content_detach(c, x);
-	content->settled = !known->changed_lately;
+	content->settled = !known.changed_lately;
 	x->content = content;
 	content->extra = x;
 	list_add(c, content);
@@ -172,16 +173,16 @@ static void keep(void *user)
 void content_keep(struct cached *c, const struct extra *x)
 {
 	struct keeping *keeping;
-	uint64_t at;
-	const struct attributes *version = tree_last_attributes(c->tree, &x->id, &at);
+	struct attributes version;
 
-	if (!c->store || !x->content || !version || version->changed_lately ||
-		c->keeping_bytes > c->memory_bytes_max || content_store_has(c->store, version))
+	if (!c->store || !x->content || !tree_last_attributes(c->tree, &x->id, &version) ||
+		version.changed_lately || c->keeping_bytes > c->memory_bytes_max ||
+		content_store_has(c->store, &version))
 		return;
 	keeping = malloc(sizeof(*keeping));
 	if (!keeping)
 		return;
-	*keeping = (struct keeping){c, content_ref(x->content), *version};
+	*keeping = (struct keeping){c, content_ref(x->content), version};
 	if (worker_pool_submit(c->keepers, keep, keeping)) {
 		c->keeping_bytes += keeping->content->size;
 		return;

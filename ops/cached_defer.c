@@ -76,13 +76,13 @@ bool cached_defer(struct cached *c, const struct op_context *ctx, const struct e
 	unsigned mask, const struct attributes *want, struct attributes *ret_attributes)
 {
 	struct cached_file *file = creator_of(x);
-	uint64_t at;
-	const struct attributes *now = tree_last_attributes(c->tree, &x->id, &at);
+	struct attributes now;
 
-	if (!file || !now || !may_wait(ctx, file, now, mask, want))
+	if (!file || !tree_last_attributes(c->tree, &x->id, &now) ||
+		!may_wait(ctx, file, &now, mask, want))
 		return false;
 	if (!file->deferred_mask) {
-		file->deferred = *now;
+		file->deferred = now;
 		file->next_deferred = c->deferred;
 		c->deferred = file;
 	}

@@ -473,11 +473,11 @@ static bool is_worth_keeping(const struct cached_file *file)
 static bool is_as_opened(struct cached *c, const struct cached_file *file)
 {
 	const struct object_id *id = &file->extra->id;
-	uint64_t at;
-	const struct attributes *known = tree_last_attributes(c->tree, id, &at);
+	struct attributes known;
 
-	return known && tree_state(c->tree, id) == file->opened_state &&
-	       attributes_same_version(known, &file->attributes);
+	return tree_last_attributes(c->tree, id, &known) &&
+	       tree_state(c->tree, id) == file->opened_state &&
+	       attributes_same_version(&known, &file->attributes);
 }
 
 /* Reads a small file whole and keeps it, if it still is what it was when opened. */

@@ -230,8 +230,6 @@ int cached_path_of(struct cached *c, const struct object_id *id, char **ret_path
 bool cached_get_attributes(
 	struct cached *c, const struct object_id *id, struct attributes *ret_attributes);
 
-mode_t cached_type(struct cached *c, const struct object_id *id); /* 0: unknown */
-
 struct extra *extra_find(struct cached *c, const struct object_id *id); /* or NULL */
 struct extra *extra_make(struct cached *c, const struct object_id *id); /* NULL: no memory */
 struct directory *directory_find(struct cached *c, const struct object_id *id);

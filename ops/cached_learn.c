@@ -82,11 +82,8 @@ static struct news news_begin(struct cached *c, uint64_t at, const struct attrib
 {
 	struct news news = {.told = told, .at = at, .source = source, .hash = hash};
 	struct attributes ignored;
-	uint64_t before_at;
-	const struct attributes *before = tree_last_attributes(c->tree, &told->id, &before_at);
 
-	if (before)
-		news.before = *before;
+	tree_last_attributes(c->tree, &told->id, &news.before);
 	news.was_watched =
 		tree_get_attributes(c->tree, &told->id, cached_now_ms(), &ignored) == TREE_WATCHED;
 	news.mark = tree_mark(c->tree, &told->id);
@@ -95,9 +92,10 @@ static struct news news_begin(struct cached *c, uint64_t at, const struct attrib
 
 bool cached_is_newest(struct cached *c, const struct object_id *id, uint64_t at)
 {
-	uint64_t known_at;
+	struct attributes known;
+	uint64_t known_at = tree_last_attributes(c->tree, id, &known);
 
-	return tree_last_attributes(c->tree, id, &known_at) && known_at == at;
+	return known_at && known_at == at;
 }
 
 /* What is known of extended attributes now: changes of our own add none. */
@@ -226,10 +224,10 @@ void cached_made(struct cached *c, const struct asking *asking, const char *path
 
 void cached_note_new(struct cached *c, const struct attributes *attributes)
 {
-	uint64_t at;
-	const struct attributes *known = tree_last_attributes(c->tree, &attributes->id, &at);
+	struct attributes known;
 
-	if (known && attributes_same_version(known, attributes))
+	if (tree_last_attributes(c->tree, &attributes->id, &known) &&
+		attributes_same_version(&known, attributes))
 		tree_set_mark(c->tree, &attributes->id, XATTRS_NO_CAPABILITY);
 }
 

@@ -167,11 +167,10 @@ static int take_watch(const struct intake *intake, const struct dir_entry *entry
  * change within the same tick it was read too early unless nothing has been looked at since. */
 static bool is_of_known_state(struct cached *c, const struct dir_entry *entry)
 {
-	uint64_t known_at;
-	const struct attributes *known =
-		tree_last_attributes(c->tree, &entry->attributes.id, &known_at);
+	struct attributes known;
+	uint64_t known_at = tree_last_attributes(c->tree, &entry->attributes.id, &known);
 
-	return known && attributes_same_version(known, &entry->attributes) &&
+	return known_at && attributes_same_version(&known, &entry->attributes) &&
 	       (known_at == entry->at || !entry->attributes.changed_lately);
 }
 
@@ -612,7 +611,7 @@ static int resolve_directory(
 	struct cached *c, struct op_context *ctx, const char *path, struct found *ret_found)
 {
 	int r = cached_resolve(c, ctx, path, ret_found, NULL);
-	mode_t type = r == 0 ? cached_type(c, &ret_found->id) : 0;
+	uint32_t type = r == 0 ? tree_type(c->tree, &ret_found->id) : 0;
 
 	return r == 0 && type && type != S_IFDIR ? -ENOTDIR : r;
 }

@@ -317,7 +317,7 @@ int cached_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 	r = cached_resolve(c, ctx, link->path, &found, NULL);
 	if (r == 0 && is_other(&found.id, &link->id))
 		r = -ESTALE;
-	else if (r == 0 && found.id.inode && cached_type(c, &found.id) != S_IFLNK)
+	else if (r == 0 && found.id.inode && tree_type(c->tree, &found.id) != S_IFLNK)
 		r = -EINVAL;
 	if (r == 0)
 		x = extra_find(c, &found.id);

@@ -93,18 +93,10 @@ static size_t next_name(const char *path, char name[256])
 	return length;
 }
 
-mode_t cached_type(struct cached *c, const struct object_id *id)
-{
-	uint64_t at;
-	const struct attributes *last = tree_last_attributes(c->tree, id, &at);
-
-	return last ? last->mode & S_IFMT : 0;
-}
-
 /* 0: names may be looked up in it. */
 static int check_directory(struct cached *c, const struct object_id *id)
 {
-	mode_t type = cached_type(c, id);
+	uint32_t type = tree_type(c->tree, id);
 
 	if (type == S_IFLNK)
 		return -ELOOP;
@@ -124,7 +116,7 @@ int cached_walk(struct cached *c, const char *path, struct found *ret_found)
 		enum tree_validity v = TREE_ASK;
 		struct object_id id = {0};
 
-		r = at.inode && cached_type(c, &at) ? check_directory(c, &at) : 0;
+		r = at.inode && tree_type(c->tree, &at) ? check_directory(c, &at) : 0;
 		length = next_name(path, name);
 		if (r < 0 || length == 0)
 			return r < 0 ? r : -EAGAIN;
@@ -132,7 +124,7 @@ int cached_walk(struct cached *c, const char *path, struct found *ret_found)
 			ret_found->directory = at;
 		if (at.inode)
 			v = tree_get_name(c->tree, &at, name, now_ms, &id);
-		if (v == TREE_ASK || (id.inode && !cached_type(c, &id)))
+		if (v == TREE_ASK || (id.inode && !tree_type(c->tree, &id)))
 			return -EAGAIN;
 		if (!id.inode)
 			return -ENOENT;

@@ -14,7 +14,12 @@ enum {
 	SWEEP_BUCKETS = 64, /* with each fact, while there are too many */
 	SETTLE_MS = 10000,  /* no fact is on its way for longer */
 	LINKS_MAX = 64,     /* with more, attributes are not backed: walking all names takes long */
+	NANOSECONDS = 1000000000,
 };
+
+/* What fits into struct object. */
+static const uint64_t BLOCKS_MAX = ((uint64_t)1 << 40) - 1;
+static const uint32_t BLOCK_SIZE_MAX_BYTES = (1 << 24) - 1;
 
 #ifdef TREE_MUTANTS
 enum tree_rule tree_rule_off = RULE_COUNT;
@@ -34,7 +39,7 @@ static size_t id_hash(const struct object_id *id)
 
 static size_t object_entry_hash(const void *entry)
 {
-	return id_hash(&((const struct object *)entry)->attributes.id);
+	return id_hash(&((const struct object *)entry)->id);
 }
 
 static void **object_entry_link(void *entry)
@@ -61,7 +66,7 @@ struct object *tree_object(const struct tree *t, const struct object_id *id)
 {
 	struct object *o = t->objects.buckets[id_hash(id) & t->objects.mask];
 
-	while (o && !object_id_equal(&o->attributes.id, id))
+	while (o && !object_id_equal(&o->id, id))
 		o = o->next;
 	return o;
 }
@@ -72,9 +77,9 @@ struct slot *tree_slot(const struct object *directory, const char *name)
 	struct slot *s;
 	uint32_t hash;
 
-	if (!directory || !directory->directory)
+	if (!directory || !directory->has_facts)
 		return NULL;
-	slots = &directory->directory->slots;
+	slots = &directory->facts->slots;
 	hash = name_hash(name);
 	s = slots->buckets[hash & slots->mask];
 	while (s && (s->hash != hash || strcmp(s->name, name) != 0))
@@ -99,6 +104,72 @@ static struct slot *slot_next(const struct directory_facts *d, const struct slot
 		if (d->slots.buckets[*bucket])
 			return d->slots.buckets[*bucket];
 	return NULL;
+}
+
+/* ---- Attributes ----------------------------------------------------------------------------- */
+
+/* False: it does not fit; what is nearest. */
+static bool set_time(int64_t *ns, const struct timespec *time)
+{
+	if (!__builtin_mul_overflow(time->tv_sec, NANOSECONDS, ns) &&
+		!__builtin_add_overflow(*ns, time->tv_nsec, ns))
+		return true;
+	*ns = time->tv_sec < 0 ? INT64_MIN : INT64_MAX;
+	return false;
+}
+
+static struct timespec time_of(int64_t ns)
+{
+	struct timespec time = {.tv_sec = ns / NANOSECONDS, .tv_nsec = ns % NANOSECONDS};
+
+	if (time.tv_nsec < 0) {
+		time.tv_sec--;
+		time.tv_nsec += NANOSECONDS;
+	}
+	return time;
+}
+
+static bool is_device(uint32_t mode)
+{
+	return S_ISCHR(mode) || S_ISBLK(mode);
+}
+
+/* False: they do not fit, and what is kept differs from them. */
+static bool set_attributes(struct object *o, const struct attributes *a)
+{
+	bool fits = set_time(&o->atime_ns, &a->atime);
+
+	fits = set_time(&o->mtime_ns, &a->mtime) && fits;
+	fits = set_time(&o->ctime_ns, &a->ctime) && fits;
+	o->mode = a->mode & UINT16_MAX;
+	o->nlink = a->nlink;
+	o->uid = a->uid;
+	o->gid = a->gid;
+	o->size_or_rdev = is_device(a->mode) ? a->rdev : a->size_bytes;
+	o->blocks = a->blocks & BLOCKS_MAX;
+	o->block_size_bytes = a->block_size_bytes & BLOCK_SIZE_MAX_BYTES;
+	o->changed_lately = a->changed_lately;
+	return fits && o->mode == a->mode && o->blocks == a->blocks &&
+	       o->block_size_bytes == a->block_size_bytes;
+}
+
+static struct attributes attributes_of(const struct object *o)
+{
+	return (struct attributes){
+		.id = o->id,
+		.mode = o->mode,
+		.nlink = o->nlink,
+		.uid = o->uid,
+		.gid = o->gid,
+		.rdev = is_device(o->mode) ? o->size_or_rdev : 0,
+		.size_bytes = is_device(o->mode) ? 0 : o->size_or_rdev,
+		.blocks = o->blocks,
+		.block_size_bytes = o->block_size_bytes,
+		.atime = time_of(o->atime_ns),
+		.mtime = time_of(o->mtime_ns),
+		.ctime = time_of(o->ctime_ns),
+		.changed_lately = o->changed_lately,
+	};
 }
 
 /* ---- Losses --------------------------------------------------------------------------------- */
@@ -141,6 +212,11 @@ static bool is_listed(const struct tree *t, const struct directory_facts *d)
 	return d->listed_at && is_backed(t, d, d->listed_at);
 }
 
+static void **kept_of(struct object *o)
+{
+	return o->has_facts ? &o->facts->kept : &o->kept;
+}
+
 static void object_leave(struct slot *s)
 {
 	struct slot **link;
@@ -165,15 +241,14 @@ static void object_join(struct slot *s, struct object *o)
 static void slot_free(struct tree *t, struct slot *s)
 {
 	object_leave(s);
-	hash_table_remove(&s->in->directory->slots, s, slot_entry_hash, slot_entry_link);
+	hash_table_remove(&s->in->facts->slots, s, slot_entry_hash, slot_entry_link);
 	t->names--;
-	t->name_bytes -= strlen(s->name) + 1;
 	free(s);
 }
 
 void tree_evict_slot(struct tree *t, struct slot *s)
 {
-	struct directory_facts *d = s->in->directory;
+	struct directory_facts *d = s->in->facts;
 
 	if (s->of || s->unknown) {
 		if (RULE(EVICT_LISTED))
@@ -186,7 +261,7 @@ void tree_evict_slot(struct tree *t, struct slot *s)
 
 bool tree_evict_object(struct tree *t, struct object *o)
 {
-	struct directory_facts *d = o->directory;
+	struct directory_facts *d = tree_facts(o);
 
 	if (o->slots || (d && d->slots.count > 0))
 		return false;
@@ -197,10 +272,8 @@ bool tree_evict_object(struct tree *t, struct object *o)
 				higher(d->watch_seen, higher(d->listed_at, d->evicted_at)));
 	}
 	hash_table_remove(&t->objects, o, object_entry_hash, object_entry_link);
-	if (d) {
+	if (d)
 		free(d->slots.buckets);
-		t->directories--;
-	}
 	free(d);
 	free(o);
 	return true;
@@ -209,9 +282,9 @@ bool tree_evict_object(struct tree *t, struct object *o)
 /* The caller agrees. */
 static bool may_drop(struct tree *t, struct object *o)
 {
-	if (t->options.drop && !t->options.drop(t->options.user, &o->attributes.id, o->kept))
+	if (t->options.drop && !t->options.drop(t->options.user, &o->id, *kept_of(o)))
 		return false;
-	o->kept = NULL;
+	*kept_of(o) = NULL;
 	return true;
 }
 
@@ -241,7 +314,7 @@ static bool is_unused_absence(const struct tree *t, struct slot *s)
 /* Nothing is known of the object that an answer on its way may be older than. */
 static bool is_settled(const struct tree *t, const struct object *o)
 {
-	const struct directory_facts *d = o->directory;
+	const struct directory_facts *d = tree_facts(o);
 
 	return o->at <= t->settled_at &&
 	       (!d || (!d->on && d->watch_seen <= t->settled_at && d->listed_at <= t->settled_at &&
@@ -264,11 +337,12 @@ static bool are_settled(const struct tree *t, const struct directory_facts *d)
 /* Drops what was not used since the last sweep: names in it that lead nowhere, then it itself. */
 static void sweep_object(struct tree *t, struct object *o)
 {
+	struct directory_facts *d = tree_facts(o);
 	struct slot *next;
 
-	if (o->directory)
-		evict_slots(t, o->directory, is_unused_absence);
-	if (o->used || (o->directory && o->directory->slots.count > 0)) {
+	if (d)
+		evict_slots(t, d, is_unused_absence);
+	if (o->used || (d && d->slots.count > 0)) {
 		o->used = false;
 		return;
 	}
@@ -285,10 +359,12 @@ static void sweep_object(struct tree *t, struct object *o)
  * still on its way would make the tree ask. */
 static void clean_object(struct tree *t, struct object *o)
 {
-	if (o->slots || !is_settled(t, o) || !may_drop(t, o) || !are_settled(t, o->directory))
+	struct directory_facts *d = tree_facts(o);
+
+	if (o->slots || !is_settled(t, o) || !may_drop(t, o) || !are_settled(t, d))
 		return;
-	if (o->directory)
-		evict_slots(t, o->directory, NULL);
+	if (d)
+		evict_slots(t, d, NULL);
 	tree_evict_object(t, o);
 }
 
@@ -342,7 +418,7 @@ static struct object *object_make(struct tree *t, const struct object_id *id)
 		o = calloc(1, sizeof(*o));
 		if (!o)
 			return NULL;
-		o->attributes.id = *id;
+		o->id = *id;
 		o->unknown = true;
 		o->at = t->evicted_at;
 		hash_table_insert(&t->objects, o, object_entry_hash, object_entry_link);
@@ -358,7 +434,7 @@ static struct object *directory_make(struct tree *t, const struct object_id *id)
 	struct directory_facts *d;
 
 	o = object_make(t, id);
-	if (!o || o->directory)
+	if (!o || o->has_facts)
 		return o;
 	d = calloc(1, sizeof(*d));
 	if (!d || hash_table_init_small(&d->slots) < 0) {
@@ -366,17 +442,18 @@ static struct object *directory_make(struct tree *t, const struct object_id *id)
 		return NULL;
 	}
 	d->watch_seen = d->evicted_at = t->evicted_at;
-	o->directory = d;
-	t->directories++;
+	d->kept = o->kept;
+	o->facts = d;
+	o->has_facts = true;
 	return o;
 }
 
 /* What is known of a name without slot becomes a slot; NULL: no memory. */
 static struct slot *slot_make(struct tree *t, struct object *in, const char *name)
 {
-	struct directory_facts *d = in->directory;
+	struct directory_facts *d = in->facts;
 	size_t size = strlen(name) + 1;
-	struct slot *s = calloc(1, sizeof(*s) + size);
+	struct slot *s = calloc(1, offsetof(struct slot, name) + size);
 
 	if (!s)
 		return NULL;
@@ -389,7 +466,6 @@ static struct slot *slot_make(struct tree *t, struct object *in, const char *nam
 	s->looked_ms = d->listed_ms;
 	hash_table_insert(&d->slots, s, slot_entry_hash, slot_entry_link);
 	t->names++;
-	t->name_bytes += size;
 	return s;
 }
 
@@ -445,20 +521,24 @@ static void learn_slot(struct slot *s, struct object *of, const struct tree_look
 static void learn_object(struct tree *t, struct object *o, const struct attributes *attributes,
 	const struct tree_look *look)
 {
+	struct attributes before;
+
 	o->is_directory = S_ISDIR(attributes->mode);
 	if (is_older(look->at, o->at))
 		return;
 	/* It is the earlier look that came so early that a change might leave the times as they
 	 * are. */
-	if (!attributes_same_version(&o->attributes, attributes) ||
-		(o->attributes.changed_lately && RULE(SAME_TICK))) {
-		o->state = ++t->states;
+	before = attributes_of(o);
+	if (!attributes_same_version(&before, attributes) ||
+		(before.changed_lately && RULE(SAME_TICK))) {
+		if (++t->states == 0)
+			t->states = 1;
+		o->state = t->states;
 		o->mark = 0;
 	}
-	o->attributes = *attributes;
+	o->unknown = !set_attributes(o, attributes);
 	o->at = look->at;
 	o->looked_ms = look->ms;
-	o->unknown = false;
 }
 
 /* Of a name without slot, nothing that is not known already. */
@@ -477,7 +557,7 @@ static bool is_ignored(const struct tree *t, const struct object_id *id)
 static void lose_name(struct tree *t, struct object *in, uint64_t at)
 {
 	if (in)
-		in->directory->evicted_at = higher(in->directory->evicted_at, at);
+		in->facts->evicted_at = higher(in->facts->evicted_at, at);
 	lose_fact(t, at);
 }
 
@@ -500,7 +580,7 @@ int tree_learn_name(struct tree *t, const struct tree_look *look, const struct o
 	if (found)
 		learn_object(t, of, found, look);
 	s = tree_slot(in, name);
-	if (!s && !is_old_news(in->directory, look->at)) {
+	if (!s && !is_old_news(in->facts, look->at)) {
 		s = slot_make(t, in, name);
 		if (!s)
 			lose_name(t, in, look->at);
@@ -508,7 +588,7 @@ int tree_learn_name(struct tree *t, const struct tree_look *look, const struct o
 	if (s)
 		learn_slot(s, of, look);
 	if (t->options.facts_max)
-		clean_names(t, in->directory);
+		clean_names(t, in->facts);
 	sweep(t, look->ms);
 	return 0;
 }
@@ -546,7 +626,7 @@ int tree_learn_listing(
 		lose_fact(t, look->at);
 		return 0;
 	}
-	d = in->directory;
+	d = in->facts;
 	if (look->at <= d->listed_at)
 		return 0;
 	for (struct slot *s = slot_first(d, &bucket); s; s = slot_next(d, s, &bucket))
@@ -574,7 +654,7 @@ int tree_learn_watch(struct tree *t, const struct tree_look *look,
 		lose_fact(t, look->at);
 		return -ENOMEM;
 	}
-	d = in->directory;
+	d = in->facts;
 	if (look->at <= d->watch_seen && RULE(WATCH_ORDER))
 		return 0;
 	d->watch_seen = look->at;
@@ -621,20 +701,19 @@ enum tree_validity tree_get_name(struct tree *t, const struct object_id *directo
 	struct slot *s = tree_slot(in, name);
 
 	*ret_id = (struct object_id){0};
-	if (!in || !in->directory)
+	if (!in || !in->has_facts)
 		return TREE_ASK;
 	in->used = true;
 	if (!s)
-		return in->directory->listed_at == 0
-			       ? TREE_ASK
-			       : validity_at(t, in->directory, in->directory->listed_at,
-					 in->directory->listed_ms, now_ms);
+		return in->facts->listed_at == 0 ? TREE_ASK
+						 : validity_at(t, in->facts, in->facts->listed_at,
+							   in->facts->listed_ms, now_ms);
 	s->used = true;
 	if (s->of) {
-		*ret_id = s->of->attributes.id;
+		*ret_id = s->of->id;
 		s->of->used = true;
 	}
-	return s->unknown ? TREE_ASK : validity_at(t, in->directory, s->at, s->looked_ms, now_ms);
+	return s->unknown ? TREE_ASK : validity_at(t, in->facts, s->at, s->looked_ms, now_ms);
 }
 
 /* A change through whichever of its names has an event when all of them are in watched
@@ -642,11 +721,11 @@ enum tree_validity tree_get_name(struct tree *t, const struct object_id *directo
 static enum tree_validity file_validity(
 	const struct tree *t, const struct object *o, uint64_t now_ms)
 {
-	bool all_on = o->attributes.nlink <= LINKS_MAX, all_backed = true;
+	bool all_on = o->nlink <= LINKS_MAX, all_backed = true;
 	uint32_t names = 0;
 
 	for (const struct slot *s = o->slots; s && all_on; s = s->next_of) {
-		const struct directory_facts *d = s->in->directory;
+		const struct directory_facts *d = s->in->facts;
 
 		if (s->unknown)
 			continue;
@@ -654,9 +733,9 @@ static enum tree_validity file_validity(
 		all_on = all_on && d->on;
 		all_backed = all_backed && is_backed(t, d, s->at) && is_backed(t, d, o->at);
 	}
-	if (names > 0 && (names == o->attributes.nlink || !RULE(ALL_LINKS)) && all_on)
+	if (names > 0 && (names == o->nlink || !RULE(ALL_LINKS)) && all_on)
 		return all_backed ? TREE_WATCHED : TREE_ASK;
-	if (o->attributes.nlink > 1 && o->looked_ms <= t->links_ms)
+	if (o->nlink > 1 && o->looked_ms <= t->links_ms)
 		return TREE_ASK;
 	return is_young(t, o->looked_ms, now_ms) ? TREE_BRIEFLY : TREE_ASK;
 }
@@ -668,8 +747,8 @@ static enum tree_validity object_validity(
 		return TREE_ASK;
 	if (!o->is_directory)
 		return file_validity(t, o, now_ms);
-	if (o->directory)
-		return validity_at(t, o->directory, o->at, o->looked_ms, now_ms);
+	if (o->has_facts)
+		return validity_at(t, o->facts, o->at, o->looked_ms, now_ms);
 	return is_young(t, o->looked_ms, now_ms) ? TREE_BRIEFLY : TREE_ASK;
 }
 
@@ -684,7 +763,7 @@ enum tree_validity tree_get_attributes(struct tree *t, const struct object_id *i
 	o->used = true;
 	v = object_validity(t, o, now_ms);
 	if (v != TREE_ASK)
-		*ret_attributes = o->attributes;
+		*ret_attributes = attributes_of(o);
 	return v;
 }
 
@@ -699,22 +778,25 @@ enum tree_validity tree_get_listing(
 {
 	struct object *in = tree_object(t, directory);
 
-	if (!in || !in->directory)
+	if (!in || !in->has_facts)
 		return TREE_ASK;
 	in->used = true;
-	return listing_validity(t, in->directory, now_ms);
+	return listing_validity(t, in->facts, now_ms);
 }
 
-static struct tree_entry entry_of(struct tree *t, const struct slot *s, uint64_t now_ms)
+/* `attributes`: room for them. */
+static struct tree_entry entry_of(
+	struct tree *t, const struct slot *s, uint64_t now_ms, struct attributes *attributes)
 {
+	*attributes = attributes_of(s->of);
 	return (struct tree_entry){
 		.name = s->name,
-		.attributes = &s->of->attributes,
+		.attributes = attributes,
 		.name_validity =
 			s->unknown ? TREE_ASK
-				   : validity_at(t, s->in->directory, s->at, s->looked_ms, now_ms),
+				   : validity_at(t, s->in->facts, s->at, s->looked_ms, now_ms),
 		.attributes_validity = object_validity(t, s->of, now_ms),
-		.kept = s->of->kept,
+		.kept = *kept_of(s->of),
 	};
 }
 
@@ -722,7 +804,7 @@ enum tree_validity tree_list(struct tree *t, const struct object_id *directory, 
 	bool (*sink)(void *user, const struct tree_entry *entry), void *user)
 {
 	struct object *in = tree_object(t, directory);
-	struct directory_facts *d = in ? in->directory : NULL;
+	struct directory_facts *d = in ? tree_facts(in) : NULL;
 	enum tree_validity v;
 	bool goes_on = true;
 	size_t bucket;
@@ -735,7 +817,8 @@ enum tree_validity tree_list(struct tree *t, const struct object_id *directory, 
 		if (s->unknown)
 			v = TREE_ASK;
 		if (s->of && goes_on) {
-			const struct tree_entry entry = entry_of(t, s, now_ms);
+			struct attributes attributes;
+			const struct tree_entry entry = entry_of(t, s, now_ms, &attributes);
 
 			goes_on = sink(user, &entry);
 		}
@@ -743,15 +826,22 @@ enum tree_validity tree_list(struct tree *t, const struct object_id *directory, 
 	return v;
 }
 
-const struct attributes *tree_last_attributes(
-	const struct tree *t, const struct object_id *id, uint64_t *ret_at)
+uint64_t tree_last_attributes(
+	const struct tree *t, const struct object_id *id, struct attributes *ret_attributes)
 {
 	const struct object *o = tree_object(t, id);
 
-	if (!o || !o->attributes.mode)
-		return NULL;
-	*ret_at = o->at;
-	return &o->attributes;
+	if (!o || !o->mode)
+		return 0;
+	*ret_attributes = attributes_of(o);
+	return o->at;
+}
+
+uint32_t tree_type(const struct tree *t, const struct object_id *id)
+{
+	const struct object *o = tree_object(t, id);
+
+	return o ? o->mode & S_IFMT : 0;
 }
 
 const char *tree_name_of(
@@ -764,7 +854,7 @@ const char *tree_name_of(
 		s = s->next_of;
 	if (!s)
 		return NULL;
-	*ret_directory = s->in->attributes.id;
+	*ret_directory = s->in->id;
 	return s->name;
 }
 
@@ -772,7 +862,7 @@ uint64_t tree_watched_since(const struct tree *t, const struct object_id *direct
 {
 	const struct object *o = tree_object(t, directory);
 
-	return o && o->directory && o->directory->on ? o->directory->watch_at : 0;
+	return o && o->has_facts && o->facts->on ? o->facts->watch_at : 0;
 }
 
 uint64_t tree_state(const struct tree *t, const struct object_id *id)
@@ -804,14 +894,14 @@ void tree_doubt_name(
 	struct object *in = tree_object(t, directory);
 	struct slot *s = tree_slot(in, name);
 
-	if (!in || !in->directory)
+	if (!in || !in->has_facts)
 		return;
 	if (!s)
 		s = slot_make(t, in, name);
 	if (s)
 		doubt_slot(s, at);
 	else
-		in->directory->listed_at = 0;
+		in->facts->listed_at = 0;
 }
 
 void tree_doubt_attributes(struct tree *t, uint64_t at, const struct object_id *id)
@@ -834,7 +924,7 @@ void tree_own_unclear(struct tree *t, uint64_t at, const struct object_id *direc
 		s = slot_make(t, in, name);
 	if (!s || !RULE(UNCLEAR))
 		return;
-	in->directory->listed_at = 0;
+	in->facts->listed_at = 0;
 	doubt_object(in, at);
 	doubt_object(s->of, at);
 	doubt_object(linked ? tree_object(t, linked) : NULL, at);
@@ -845,9 +935,9 @@ void tree_own_unclear(struct tree *t, uint64_t at, const struct object_id *direc
 
 void *tree_kept(const struct tree *t, const struct object_id *id)
 {
-	const struct object *o = tree_object(t, id);
+	struct object *o = tree_object(t, id);
 
-	return o ? o->kept : NULL;
+	return o ? *kept_of(o) : NULL;
 }
 
 int tree_keep(struct tree *t, const struct object_id *id, void *kept)
@@ -856,7 +946,7 @@ int tree_keep(struct tree *t, const struct object_id *id, void *kept)
 
 	if (!o)
 		return -ENOMEM;
-	o->kept = kept;
+	*kept_of(o) = kept;
 	return 0;
 }
 
@@ -891,10 +981,10 @@ struct tree *tree_new(const struct tree_options *options)
 
 static void object_free(struct tree *t, struct object *o)
 {
-	struct directory_facts *d = o->directory;
+	struct directory_facts *d = tree_facts(o);
 
-	if (o->kept)
-		t->options.drop(t->options.user, &o->attributes.id, o->kept);
+	if (*kept_of(o))
+		t->options.drop(t->options.user, &o->id, *kept_of(o));
 
 	for (size_t i = 0; d && i <= d->slots.mask; i++)
 		while (d->slots.buckets[i]) {
@@ -927,22 +1017,4 @@ void tree_free(struct tree *t)
 size_t tree_names(const struct tree *t)
 {
 	return t->names;
-}
-
-void tree_usage(const struct tree *t, struct tree_usage *ret_usage)
-{
-	size_t buckets = t->objects.mask + 1;
-
-	for (size_t i = 0; i <= t->objects.mask; i++)
-		for (const struct object *o = t->objects.buckets[i]; o; o = o->next)
-			if (o->directory)
-				buckets += o->directory->slots.mask + 1;
-	*ret_usage = (struct tree_usage){
-		.objects = t->objects.count,
-		.names = t->names,
-		.bytes = sizeof(*t) + buckets * sizeof(void *) +
-			 t->objects.count * sizeof(struct object) +
-			 t->directories * sizeof(struct directory_facts) +
-			 t->names * sizeof(struct slot) + t->name_bytes,
-	};
 }

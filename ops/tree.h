@@ -112,10 +112,12 @@ struct tree_entry {
 enum tree_validity tree_list(struct tree *t, const struct object_id *directory, uint64_t now_ms,
 	bool (*sink)(void *user, const struct tree_entry *entry), void *user);
 
-/* The attributes that were looked at last, valid or not, and the position of that look; NULL:
- * none. */
-const struct attributes *tree_last_attributes(
-	const struct tree *t, const struct object_id *id, uint64_t *ret_at);
+/* The attributes that were looked at last, valid or not.  The position of that look; 0: none. */
+uint64_t tree_last_attributes(
+	const struct tree *t, const struct object_id *id, struct attributes *ret_attributes);
+
+/* Their type (S_IFMT); 0: unknown. */
+uint32_t tree_type(const struct tree *t, const struct object_id *id);
 
 /* A name that leads to the object as far as is known, and the directory that it is in; NULL. */
 const char *tree_name_of(
@@ -153,16 +155,10 @@ void tree_own_unclear(struct tree *t, uint64_t at, const struct object_id *direc
 void *tree_kept(const struct tree *t, const struct object_id *id);
 int tree_keep(struct tree *t, const struct object_id *id, void *kept); /* 0 or -ENOMEM */
 
-/* A small number that goes with the state of the object, and is 0 in the next one. */
+/* A number below 8 that goes with the state of the object, and is 0 in the next one. */
 uint8_t tree_mark(const struct tree *t, const struct object_id *id);
 void tree_set_mark(struct tree *t, const struct object_id *id, uint8_t mark);
 
 /* ---- State --------------------------------------------------------------------------------- */
 
-struct tree_usage {
-	size_t objects, names;
-	size_t bytes; /* without what malloc adds, and what the caller keeps */
-};
-
 size_t tree_names(const struct tree *t);
-void tree_usage(const struct tree *t, struct tree_usage *ret_usage);

@@ -46,10 +46,10 @@ struct slot {
 	struct slot *next;    /* in the bucket */
 	struct slot *next_of; /* of the object */
 	uint64_t at;          /* position of the look */
-	uint64_t looked_ms;
+	uint64_t looked_ms : 40;
+	uint64_t unknown : 1; /* ask */
+	uint64_t used : 1;    /* since the sweep last passed */
 	uint32_t hash;
-	uint8_t unknown : 1; /* ask */
-	uint8_t used : 1;    /* since the sweep last passed */
 	char name[];
 };
 
@@ -61,34 +61,45 @@ struct directory_facts {
 	uint64_t listed_ms;
 	uint64_t evicted_at; /* highest position of the slots that were dropped */
 	size_t hand;         /* the bucket that was cleaned last */
+	void *kept;          /* the caller's, with the directory */
 	bool on;
 };
 
+/* Every known file has one, with its attributes in as few bytes as most of them fit in. */
 struct object {
-	struct attributes attributes; /* what the look at `at` found; mode 0: there was none yet */
-	uint64_t at;
-	uint64_t looked_ms;
-	uint64_t state;                    /* see tree_state() */
-	struct object *next;               /* in the bucket */
-	struct slot *slots;                /* all whose `of` it is */
-	struct directory_facts *directory; /* of a directory of which something was said */
-	void *kept;                        /* the caller's */
-	uint8_t mark;                      /* the caller's, of this state */
-	bool unknown;                      /* ask for the attributes */
-	bool is_directory;
-	bool used; /* since the sweep last passed */
+	struct object_id id;
+	uint64_t size_or_rdev;                /* of a device: its number; it has no size */
+	int64_t atime_ns, mtime_ns, ctime_ns; /* since 1970 */
+	uint64_t blocks : 40, block_size_bytes : 24;
+	uint32_t nlink, uid, gid;
+	uint32_t state; /* see tree_state(); comes again after 4 billion changes in the workspace */
+	uint64_t at;    /* position of the look that found the attributes */
+	uint64_t looked_ms : 40;
+	uint64_t mode : 16;          /* 0: there was no look yet */
+	uint64_t mark : 3;           /* the caller's, of this state */
+	uint64_t changed_lately : 1; /* as in struct attributes */
+	uint64_t unknown : 1;        /* ask for the attributes */
+	uint64_t is_directory : 1;
+	uint64_t has_facts : 1;
+	uint64_t used : 1;   /* since the sweep last passed */
+	struct object *next; /* in the bucket */
+	struct slot *slots;  /* all whose `of` it is */
+	union {
+		void *kept;                    /* the caller's; with has_facts: theirs */
+		struct directory_facts *facts; /* with has_facts: see tree_facts() */
+	};
 };
 
 struct tree {
 	struct tree_options options;
 	struct hash_table objects; /* by id */
-	uint64_t states;           /* of objects; given out so far */
+	uint32_t states;           /* of objects; given out so far */
 	uint64_t highest;          /* position of all facts applied */
 	uint64_t lost_at;          /* what was looked at before is not backed */
 	uint64_t evicted_at;       /* highest position of the objects that were dropped */
 	uint64_t command_ms;
 	uint64_t links_ms; /* attributes of files with several links are as old at least */
-	size_t names, name_bytes, directories;
+	size_t names;
 	size_t sweep_hand, clean_hand; /* the buckets that were swept last */
 	uint64_t mark_at, mark_ms;     /* `highest`, and when */
 	uint64_t settled_at;           /* nothing from before is on its way any more */
@@ -96,6 +107,12 @@ struct tree {
 
 struct object *tree_object(const struct tree *t, const struct object_id *id); /* or NULL */
 struct slot *tree_slot(const struct object *directory, const char *name);     /* or NULL */
+
+/* What was said of it as a directory; NULL: nothing. */
+static inline struct directory_facts *tree_facts(const struct object *o)
+{
+	return o->has_facts ? o->facts : NULL;
+}
 
 /* Drops what is known of a name, or of an object without names.  False: it has some. */
 void tree_evict_slot(struct tree *t, struct slot *s);

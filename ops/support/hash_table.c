@@ -3,7 +3,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { BUCKETS_AT_FIRST = 1024, BUCKETS_SMALL = 8 };
+enum {
+	BUCKETS_AT_FIRST = 1024,
+	BUCKETS_SMALL = 4,
+	FILL = 2, /* entries a bucket, before the table doubles */
+};
 
 static int init(struct hash_table *table, size_t buckets)
 {
@@ -49,7 +53,7 @@ void hash_table_insert(
 {
 	size_t at;
 
-	if (table->count > table->mask)
+	if (table->count / FILL > table->mask)
 		resize(table, table->mask * 2 + 1, hash_of, link_of);
 	at = hash_of(entry) & table->mask;
 	*link_of(entry) = table->buckets[at];

@@ -28,6 +28,30 @@ static int look(const char *path)
 	return workspace_getattr(&context, w, &OBJECT_AT(path), &seen);
 }
 
+struct listed {
+	const char *name;
+	time_t ctime;
+};
+
+static int take_ctime(void *user, const struct dir_entry *entry)
+{
+	struct listed *listed = user;
+
+	if (strcmp(entry->path, listed->name) == 0)
+		listed->ctime = entry->attributes.ctime.tv_sec;
+	return 0;
+}
+
+static time_t ctime_listed(const char *directory, const char *name)
+{
+	struct listed listed = {.name = name};
+	uint64_t since;
+
+	CHECK_RC(0, workspace_readdir(
+			    &context, w, &OBJECT_AT(directory), true, take_ctime, &listed, &since));
+	return listed.ctime;
+}
+
 /* With the directory "d", which is known and watched. */
 static void setup(void)
 {
@@ -84,6 +108,23 @@ static void test_what_others_do_shows_without_a_look(void)
 	CHECK_RC(5, seen.size_bytes);
 	CHECK_RC(0, place_looks());
 	CHECK_RC(1, told);
+	teardown();
+}
+
+/* The tree has no room for it. */
+static void test_a_time_too_far_away_is_asked_for(void)
+{
+	const time_t far = (time_t)1 << 40;
+
+	setup();
+	place_set_ctime("d/a", far);
+	place_tell("d/a");
+	for (int i = 0; i < 2; i++) {
+		CHECK_RC(0, look("d/a"));
+		CHECK_RC(far, seen.ctime.tv_sec);
+		CHECK_RC(1, place_looks());
+	}
+	CHECK_RC(far, ctime_listed("d", "a"));
 	teardown();
 }
 
@@ -826,7 +867,7 @@ static void test_a_rename_that_fails_leaves_what_others_did(void)
 
 TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_the_echo_of_an_own_removal_changes_nothing),
-	TEST(test_what_others_do_shows_without_a_look),
+	TEST(test_what_others_do_shows_without_a_look), TEST(test_a_time_too_far_away_is_asked_for),
 	TEST(test_an_event_from_before_an_own_change_is_not_believed),
 	TEST(test_an_event_from_after_an_own_change_is_believed_at_once),
 	TEST(test_what_an_own_change_left_counts_against_an_event_from_before_that_look),

@@ -1,4 +1,5 @@
 /* The tree's promises one by one; that they hold together is for test_tree_orders. */
+#include <malloc.h>
 #include <sys/stat.h>
 
 #include "ops/tree_internal.h"
@@ -248,7 +249,6 @@ static void test_a_dropped_name_does_not_come_back(void)
 
 static void test_facts_are_bounded(void)
 {
-	struct tree_usage usage;
 	char name[32];
 
 	start(0, 1000);
@@ -257,8 +257,7 @@ static void test_facts_are_bounded(void)
 		snprintf(name, sizeof(name), "name %u", i);
 		learn(10 + i, name, i % 2 ? 0 : 100 + i);
 	}
-	tree_usage(tree, &usage);
-	CHECK(usage.objects + usage.names <= 1100);
+	CHECK(tree->objects.count + tree->names <= 1100);
 	check_name(TREE_ASK, 0, "name 0", 0);
 }
 
@@ -274,7 +273,6 @@ static void test_what_is_gone_is_dropped_when_nothing_of_it_is_on_its_way(void)
 {
 	const struct tree_options options = {.facts_max = 1000000, .drop = is_not_root};
 	const struct object_id id = {.inode = 999};
-	struct tree_usage usage;
 
 	start(0, 0);
 	tree_free(tree);
@@ -289,8 +287,7 @@ static void test_what_is_gone_is_dropped_when_nothing_of_it_is_on_its_way(void)
 		CHECK_RC(0, tree_learn_name(tree, &l, &root, "x", &a));
 		CHECK_RC(0, tree_learn_name(tree, &later, &root, "x", NULL));
 	}
-	tree_usage(tree, &usage);
-	CHECK(usage.objects < 60);
+	CHECK(tree->objects.count < 60);
 	CHECK(tree_state(tree, &id) != 0); /* a moment ago */
 	check_name(TREE_WATCHED, 0, "x", 0);
 	for (uint64_t i = 1000; i < 1100; i++) {
@@ -299,9 +296,8 @@ static void test_what_is_gone_is_dropped_when_nothing_of_it_is_on_its_way(void)
 
 		CHECK_RC(0, tree_learn_name(tree, &l, &root, "y", &a));
 	}
-	tree_usage(tree, &usage);
-	CHECK_RC(2, usage.objects);
-	CHECK_RC(1, usage.names);
+	CHECK_RC(2, tree->objects.count);
+	CHECK_RC(1, tree->names);
 	check_name(TREE_WATCHED, 0, "x", 0);
 }
 
@@ -319,10 +315,104 @@ static void test_without_memory_it_is_a_loss(void)
 	check_name(TREE_WATCHED, 7, "x", 9000);
 }
 
-static void test_a_known_file_takes_304_bytes_at_most(void)
+static struct attributes odd_attributes(void)
 {
-	enum { FILES = 11000, PER_DIRECTORY = 15 };
-	struct tree_usage usage;
+	return (struct attributes){.id = {1, 7, 3},
+		.mode = S_IFREG | 07777,
+		.nlink = UINT32_MAX,
+		.uid = UINT32_MAX - 1,
+		.gid = UINT32_MAX - 2,
+		.size_bytes = UINT64_MAX,
+		.blocks = ((uint64_t)1 << 40) - 1,
+		.block_size_bytes = (1 << 24) - 1,
+		.atime = {-1, 999999999},
+		.mtime = {-9000000000, 1},
+		.ctime = {9000000000, 0},
+		.changed_lately = true};
+}
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* How the tree tells what it learnt: as it is. */
+static enum tree_validity told(const struct attributes *learnt)
+{
+	const struct tree_look l = {.at = 9, .ms = 9};
+	struct attributes a = {0};
+	enum tree_validity v;
+
+	start(1000, 0);
+	CHECK_RC(0, tree_learn_attributes(tree, &l, learnt));
+	v = tree_get_attributes(tree, &learnt->id, 9, &a);
+	if (v != TREE_ASK)
+		CHECK(attributes_same_version(&a, learnt) && same_time(&a.atime, &learnt->atime) &&
+			a.blocks == learnt->blocks && a.rdev == learnt->rdev &&
+			a.block_size_bytes == learnt->block_size_bytes &&
+			a.changed_lately == learnt->changed_lately);
+	return v;
+}
+
+static void test_attributes_are_told_as_they_are_or_asked_for(void)
+{
+	const struct attributes odd = odd_attributes();
+	struct attributes a = odd;
+
+	CHECK_RC(TREE_BRIEFLY, told(&a));
+	a.mode = S_IFBLK | 0600;
+	a.size_bytes = 0;
+	a.rdev = UINT64_MAX;
+	CHECK_RC(TREE_BRIEFLY, told(&a));
+	a = odd;
+	a.atime.tv_sec = (time_t)1 << 40;
+	CHECK_RC(TREE_ASK, told(&a));
+	a = odd;
+	a.mtime.tv_sec = -((time_t)1 << 40);
+	CHECK_RC(TREE_ASK, told(&a));
+	a = odd;
+	a.ctime.tv_sec = (time_t)1 << 62;
+	CHECK_RC(TREE_ASK, told(&a));
+	a = odd;
+	a.blocks++;
+	CHECK_RC(TREE_ASK, told(&a));
+	a = odd;
+	a.block_size_bytes++;
+	CHECK_RC(TREE_ASK, told(&a));
+	a = odd;
+	a.mode |= 1 << 16;
+	CHECK_RC(TREE_ASK, told(&a));
+}
+
+/* With what malloc adds to it. */
+static size_t bytes_of(void *allocated)
+{
+	return malloc_usable_size(allocated) + sizeof(size_t);
+}
+
+static size_t bytes_of_directory(const struct directory_facts *d)
+{
+	size_t bytes = bytes_of((void *)d) + bytes_of(d->slots.buckets);
+
+	for (size_t i = 0; i <= d->slots.mask; i++)
+		for (struct slot *s = d->slots.buckets[i]; s; s = s->next)
+			bytes += bytes_of(s);
+	return bytes;
+}
+
+static size_t bytes_of_tree(void)
+{
+	size_t bytes = bytes_of(tree) + bytes_of(tree->objects.buckets);
+
+	for (size_t i = 0; i <= tree->objects.mask; i++)
+		for (struct object *o = tree->objects.buckets[i]; o; o = o->next)
+			bytes += bytes_of(o) + (o->has_facts ? bytes_of_directory(o->facts) : 0);
+	return bytes;
+}
+
+static void test_a_known_file_takes_224_bytes_at_most(void)
+{
+	enum { FILES = 100000, PER_DIRECTORY = 100 };
 	char name[32];
 
 	start(0, 0);
@@ -335,11 +425,10 @@ static void test_a_known_file_takes_304_bytes_at_most(void)
 		snprintf(name, sizeof(name), "a_source_%05u.c", i);
 		CHECK_RC(0, tree_learn_name(tree, &l, &directory, name, &a));
 	}
-	tree_usage(tree, &usage);
 	printf("%zu bytes a file, of which %zu for its name and %zu for the object\n",
-		usage.bytes / FILES, sizeof(struct slot) + 17, sizeof(struct object));
-	CHECK_RC(FILES, usage.names);
-	CHECK(usage.bytes / FILES <= 304);
+		bytes_of_tree() / FILES, offsetof(struct slot, name) + 17, sizeof(struct object));
+	CHECK_RC(FILES, tree->names);
+	CHECK(bytes_of_tree() / FILES <= 224);
 	tree_free(tree);
 	tree = NULL;
 }
@@ -357,4 +446,5 @@ TEST_MAIN("tree", TEST(test_highest_position_wins_in_any_order_of_arrival),
 	TEST(test_a_dropped_name_does_not_come_back),
 	TEST(test_what_is_gone_is_dropped_when_nothing_of_it_is_on_its_way),
 	TEST(test_facts_are_bounded), TEST(test_without_memory_it_is_a_loss),
-	TEST(test_a_known_file_takes_304_bytes_at_most))
+	TEST(test_attributes_are_told_as_they_are_or_asked_for),
+	TEST(test_a_known_file_takes_224_bytes_at_most))

@@ -493,14 +493,14 @@ static struct attributes attributes_of(const struct fact *fact)
 static void learn_content(const struct fact *fact)
 {
 	const struct object_id id = id_of(fact->value);
-	const struct object *o = object_at(fact->value);
 	const struct attributes attributes = attributes_of(fact);
+	struct attributes known;
 	uint64_t state = tree_state(tree, &id);
 
 	if (state == 0)
 		return;
-	if (fact->since != state &&
-		(fact->lately || !attributes_same_version(&o->attributes, &attributes)))
+	if (fact->since != state && (fact->lately || !tree_last_attributes(tree, &id, &known) ||
+					    !attributes_same_version(&known, &attributes)))
 		return;
 	w.content_object = fact->value;
 	w.content = fact->content;
@@ -1221,10 +1221,9 @@ static void check_name(uint8_t d, uint8_t n)
 	w.last_at[d][n] = s ? s->at : 0;
 	if (s)
 		at = s->at;
-	else if (in && in->directory)
-		at = in->directory->listed_at > in->directory->evicted_at
-			     ? in->directory->listed_at
-			     : in->directory->evicted_at;
+	else if (in && in->has_facts)
+		at = in->facts->listed_at > in->facts->evicted_at ? in->facts->listed_at
+								  : in->facts->evicted_at;
 	if (tree_get_name(tree, &directory, names[n], NOW_MS, &id) != TREE_ASK)
 		HOLDS(at >= w.own_at[d][n], "I6: older than the answer of an own change");
 }
@@ -1244,7 +1243,7 @@ static void check_object(uint8_t object)
 	}
 	if (is_directory(object))
 		HOLDS(valid <= 1, "I3: two names of a directory");
-	if (!o->directory)
+	if (!o->has_facts)
 		return;
 	for (uint8_t n = 0; n < config->names; n++) {
 		const struct slot *s = tree_slot(o, names[n]),
@@ -1254,8 +1253,7 @@ static void check_object(uint8_t object)
 			other = other->next_of;
 		HOLDS(other == s, "I2: an object that does not know its name");
 		if (s)
-			HOLDS(s->at >= o->directory->listed_at,
-				"I1: a name is older than the listing");
+			HOLDS(s->at >= o->facts->listed_at, "I1: a name is older than the listing");
 	}
 }
 
@@ -1304,7 +1302,7 @@ static void check_directory_at_rest(uint8_t d)
 		there = (uint8_t)(there + (w.at[d][n] != 0));
 	if (tree_list(tree, &directory, NOW_MS, count_name, &listed) != TREE_ASK)
 		HOLDS(listed.count == there && !listed.is_wrong, "I7: a listing is wrong");
-	if (in && in->directory && in->directory->on && in->directory->watch_seen > tree->lost_at)
+	if (in && in->has_facts && in->facts->on && in->facts->watch_seen > tree->lost_at)
 		HOLDS(w.watched[d], "I7: a directory is not watched");
 }
 
@@ -1590,7 +1588,7 @@ static void put_call(const struct call *c)
 static void put_slot(const struct slot *s)
 {
 	put_at(s->at);
-	put(s->unknown | (s->of ? s->of->attributes.id.inode : 0) << 1);
+	put(s->unknown | (s->of ? s->of->id.inode : 0) << 1);
 }
 
 static void put_tree(void)
@@ -1602,22 +1600,21 @@ static void put_tree(void)
 	for (uint8_t i = 1; i < w.next_object; i++) {
 		const struct object *o = object_at(i);
 
-		put(o ? o->attributes.mode | (uint64_t)o->unknown << 32 |
-					(uint64_t)(o->directory != NULL) << 33 |
-					(uint64_t)o->attributes.nlink << 40
+		put(o ? o->mode | (uint64_t)o->unknown << 32 | (uint64_t)o->has_facts << 33 |
+					(uint64_t)o->nlink << 40
 		      : UINT64_MAX);
 		if (!o)
 			continue;
 		put_at(o->at);
-		put((uint64_t)o->attributes.mtime.tv_sec << 1 | o->attributes.changed_lately);
+		put((uint64_t)o->mtime_ns << 1 | o->changed_lately);
 		put(w.content_object == i && w.content_state == o->state);
-		if (!o->directory)
+		if (!o->has_facts)
 			continue;
-		put(o->directory->on);
-		put_at(o->directory->watch_seen);
-		put_at(o->directory->watch_at);
-		put_at(o->directory->listed_at);
-		put_at(o->directory->evicted_at);
+		put(o->facts->on);
+		put_at(o->facts->watch_seen);
+		put_at(o->facts->watch_at);
+		put_at(o->facts->listed_at);
+		put_at(o->facts->evicted_at);
 		for (uint8_t n = 0; n < NAMES; n++) {
 			s = tree_slot(o, names[n]);
 			put(s != NULL);
