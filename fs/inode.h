@@ -46,7 +46,6 @@ struct open_handle {
 	bool knows_before;
 	uint8_t hash_before[CONTENT_HASH_BYTES]; /* of the content when it was opened */
 	enum handle_way way;
-	int backing_id; /* WAY_BACKED */
 };
 
 /* What tells one state of an object from the next (see attributes_same_version). */

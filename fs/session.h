@@ -290,9 +290,10 @@ uint64_t session_raw_unique(void);
 /* Registers a descriptor for the kernel to read; returns its id.  -errno. */
 int session_raw_backing_open(struct session *s, int fd);
 void session_raw_backing_close(struct session *s, int id);
-int session_raw_reply_open(fuse_req_t fuse, const struct fuse_file_info *fi, int backing_id);
-int session_raw_reply_create(fuse_req_t fuse, const struct fuse_entry_param *entry,
-	const struct fuse_file_info *fi, int backing_id);
+
+/* The request that this thread serves opens a file that the kernel shall read by itself: libfuse's
+ * answer will say so. */
+void session_raw_answer_backed(int id);
 
 /* ---- The operations, by file ---------------------------------------------------------- */
 

@@ -65,32 +65,27 @@ static bool wants_direct(const struct session *s, const struct open_handle *hand
 	return (handle->flags & O_ACCMODE) == O_WRONLY || (handle->flags & (O_APPEND | O_DIRECT));
 }
 
-static int start_backing(struct session *s, struct open_handle *handle)
-{
-	int fd = workspace_descriptor(handle->file);
-
-	return fd < 0 ? fd : session_raw_backing_open(s, fd);
-}
-
 static void choose_way(struct session *s, struct open_handle *handle,
 	const struct fuse_file_info *fi, const struct attributes *attributes)
 {
 	struct inode_file *file = handle->inode->file;
-	int id;
+	int fd, id;
 
 	handle->way = wants_direct(s, handle) ? WAY_DIRECT : WAY_CACHED;
 	if (!s->passes_through || s->mount->options->log_reads || s->mount->options->no_atime)
 		return;
 	pthread_mutex_lock(&s->backing_lock);
 	if (!file->cached_users && !file->backing_users && wants_backing(fi, attributes)) {
-		id = start_backing(s, handle);
+		fd = workspace_descriptor(handle->file);
+		id = fd < 0 ? fd : session_raw_backing_open(s, fd);
 		file->backing_id = id > 0 ? id : 0;
 	}
-	if (file->backing_id && !file->cached_users)
+	if (file->backing_id && !file->cached_users) {
 		handle->way = WAY_BACKED;
+		session_raw_answer_backed(file->backing_id);
+	}
 	file->backing_users += handle->way == WAY_BACKED;
 	file->cached_users += handle->way == WAY_CACHED;
-	handle->backing_id = handle->way == WAY_BACKED ? file->backing_id : 0;
 	pthread_mutex_unlock(&s->backing_lock);
 }
 
@@ -234,14 +229,6 @@ static void drop_failed_handle(struct session *s, struct fuse_file_info *fi)
 	inode_table_handle_put(s->mount->inodes, &op, session_handle(fi));
 }
 
-static int reply_open(fuse_req_t fuse, struct fuse_file_info *fi)
-{
-	int backing_id = session_handle(fi)->backing_id;
-
-	return backing_id ? session_raw_reply_open(fuse, fi, backing_id)
-			  : fuse_reply_open(fuse, fi);
-}
-
 static bool caller_is_in_group(const struct request *r, gid_t gid)
 {
 	gid_t groups[64];
@@ -353,7 +340,7 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	if ((fi->flags & O_TRUNC) && session_raw_kills_suid())
 		session_clear_suid(&r, session_handle(fi));
 	request_record(&r, 0);
-	if (reply_open(fuse, fi) < 0)
+	if (fuse_reply_open(fuse, fi) < 0)
 		drop_failed_handle(r.session, fi);
 }
 
@@ -429,15 +416,6 @@ static int enter_created(struct request *r, struct inode *parent, const char *na
 	return 0;
 }
 
-static int reply_create(
-	fuse_req_t fuse, const struct fuse_entry_param *entry, struct fuse_file_info *fi)
-{
-	int backing_id = session_handle(fi)->backing_id;
-
-	return backing_id ? session_raw_reply_create(fuse, entry, fi, backing_id)
-			  : fuse_reply_create(fuse, entry, fi);
-}
-
 void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mode_t mode,
 	struct fuse_file_info *fi)
 {
@@ -479,7 +457,7 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 		return;
 	}
 	request_record(&r, 0);
-	if (reply_create(fuse, &entry, fi) < 0) {
+	if (fuse_reply_create(fuse, &entry, fi) < 0) {
 		drop_failed_handle(r.session, fi);
 		inode_table_forget(r.mount->inodes, inode, 1);
 	}

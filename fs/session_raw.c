@@ -1,7 +1,7 @@
 /*
  * What the kernel offers and libfuse 3.14 has no words for.  Requests are looked at (and
- * one of them is translated) before libfuse gets them; of the answers only the first, the
- * negotiation, is touched.
+ * one of them is translated) before libfuse gets them.  Two kinds of answers are completed: the
+ * first one, the negotiation, and those that open a file which the kernel reads by itself.
  */
 #include "fs/session.h"
 
@@ -38,6 +38,7 @@ static _Thread_local struct {
 	const struct fuse_in_header *header; /* in the buffer it was read into */
 	bool is_unnamed;                     /* O_TMPFILE, translated to create */
 	bool kills_sgid; /* setxattr of an access list by somebody outside the group */
+	int backing_id;  /* of the file that the answer opens; 0: none */
 } current;
 
 /* ---- Negotiation ------------------------------------------------------------------------- */
@@ -103,11 +104,27 @@ static ssize_t answer_init(struct session *s, int fd, const struct iovec *parts)
 	return r;
 }
 
+/* The end of an answer to open or create.  The kernel refuses other flags, as FOPEN_KEEP_CACHE,
+ * together with this one. */
+static void add_backing(const struct iovec *answer)
+{
+	char *end = (char *)answer->iov_base + answer->iov_len;
+	struct fuse_open_out out;
+
+	memcpy(&out, end - sizeof(out), sizeof(out));
+	out.open_flags = OPEN_PASSTHROUGH | (out.open_flags & (FOPEN_DIRECT_IO | FOPEN_NOFLUSH));
+	out.padding = (uint32_t)current.backing_id;
+	memcpy(end - sizeof(out), &out, sizeof(out));
+	current.backing_id = 0;
+}
+
 static ssize_t write_device(int fd, struct iovec *parts, int count, void *user)
 {
 	const struct fuse_out_header *header = parts[0].iov_base;
 	struct session *s = user;
 
+	if (current.backing_id && header->unique == current.header->unique && count == 2)
+		add_backing(&parts[1]);
 	if (session_ring_answer(parts, count))
 		return header->len;
 	session_ring_flush(s);
@@ -143,6 +160,8 @@ void session_raw_begin(const struct session *s, struct fuse_buf *buffer)
 	struct fuse_in_header *header = buffer->mem;
 
 	current.header = header;
+	current.backing_id = 0;
+	current.kills_sgid = false;
 	if (header->opcode == FUSE_SETXATTR && (s->kernel_flags & FUSE_SETXATTR_EXT))
 		shorten_setxattr(buffer, header);
 	current.is_unnamed = header->opcode == OPCODE_TMPFILE;
@@ -232,62 +251,7 @@ void session_raw_backing_close(struct session *s, int id)
 	ioctl(fuse_session_fd(s->fuse), BACKING_CLOSE, &number);
 }
 
-/* Other flags, as FOPEN_KEEP_CACHE, are refused together with this one. */
-static struct fuse_open_out open_out(const struct fuse_file_info *fi, int backing_id)
+void session_raw_answer_backed(int id)
 {
-	struct fuse_open_out out = {.fh = fi->fh, .padding = (uint32_t)backing_id};
-
-	out.open_flags = OPEN_PASSTHROUGH;
-	if (fi->direct_io)
-		out.open_flags |= FOPEN_DIRECT_IO;
-	if (fi->noflush)
-		out.open_flags |= FOPEN_NOFLUSH;
-	return out;
-}
-
-int session_raw_reply_open(fuse_req_t fuse, const struct fuse_file_info *fi, int backing_id)
-{
-	struct fuse_open_out out = open_out(fi, backing_id);
-
-	return fuse_reply_buf(fuse, (const char *)&out, sizeof(out));
-}
-
-static void set_timeout(double seconds, uint64_t *ret_seconds, uint32_t *ret_ns)
-{
-	*ret_seconds = (uint64_t)seconds;
-	*ret_ns = (uint32_t)((seconds - (double)*ret_seconds) * 1e9);
-}
-
-static struct fuse_attr attr_out(const struct stat *stat)
-{
-	return (struct fuse_attr){.ino = stat->st_ino,
-		.size = (uint64_t)stat->st_size,
-		.blocks = (uint64_t)stat->st_blocks,
-		.atime = (uint64_t)stat->st_atim.tv_sec,
-		.mtime = (uint64_t)stat->st_mtim.tv_sec,
-		.ctime = (uint64_t)stat->st_ctim.tv_sec,
-		.atimensec = (uint32_t)stat->st_atim.tv_nsec,
-		.mtimensec = (uint32_t)stat->st_mtim.tv_nsec,
-		.ctimensec = (uint32_t)stat->st_ctim.tv_nsec,
-		.mode = stat->st_mode,
-		.nlink = (uint32_t)stat->st_nlink,
-		.uid = stat->st_uid,
-		.gid = stat->st_gid,
-		.rdev = (uint32_t)stat->st_rdev,
-		.blksize = (uint32_t)stat->st_blksize};
-}
-
-int session_raw_reply_create(fuse_req_t fuse, const struct fuse_entry_param *entry,
-	const struct fuse_file_info *fi, int backing_id)
-{
-	struct {
-		struct fuse_entry_out entry;
-		struct fuse_open_out open;
-	} out = {.entry = {.nodeid = entry->ino, .generation = entry->generation},
-		.open = open_out(fi, backing_id)};
-
-	set_timeout(entry->entry_timeout, &out.entry.entry_valid, &out.entry.entry_valid_nsec);
-	set_timeout(entry->attr_timeout, &out.entry.attr_valid, &out.entry.attr_valid_nsec);
-	out.entry.attr = attr_out(&entry->attr);
-	return fuse_reply_buf(fuse, (const char *)&out, sizeof(out));
+	current.backing_id = id;
 }
