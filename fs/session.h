@@ -163,6 +163,9 @@ void request_changes(struct request *r, const char *path, const struct object_id
 /* Records the outcome and frees; `result`: 0, a count or -errno.  Comes before the answer. */
 void request_record(struct request *r, int64_t result);
 
+/* request_record(); true: the result is an error, which has been answered. */
+bool request_failed(struct request *r, int64_t result);
+
 /* request_record(), and answers an error (or success without data). */
 void request_finish(struct request *r, int result);
 

@@ -221,11 +221,8 @@ void session_statfs(fuse_req_t fuse, fuse_ino_t ino)
 	(void)ino;
 	request_begin(&r, fuse, "statfs", 0);
 	result = workspace_statfs(&r.op, r.mount->workspace, &stats);
-	if (result < 0) {
-		request_finish(&r, result);
+	if (request_failed(&r, result))
 		return;
-	}
-	request_record(&r, 0);
 	fuse_reply_statfs(fuse, &(struct statvfs){.f_bsize = stats.block_size_bytes,
 					.f_frsize = stats.fragment_size_bytes,
 					.f_blocks = stats.blocks,

@@ -202,11 +202,8 @@ void session_read(
 	if (handle->way == WAY_CACHED && !(fi->flags & O_DIRECT))
 		see_read(r.session, handle->inode, size, offset);
 	got = data ? read_file(&r, handle, data, size, offset) : -ENOMEM;
-	if (got < 0) {
-		request_finish(&r, (int)got);
+	if (request_failed(&r, got))
 		return;
-	}
-	request_record(&r, got);
 	fuse_reply_buf(fuse, data, (size_t)got);
 }
 
@@ -237,12 +234,6 @@ static ssize_t write_otherwise(
 	return done >= 0 && result < 0 ? result : done;
 }
 
-static void page_begins(struct session *s)
-{
-	s->pages_under_way++;
-	s->pages_seen++;
-}
-
 void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t size, off_t offset,
 	struct fuse_file_info *fi)
 {
@@ -254,8 +245,10 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 	handle = session_begin_on_handle(&r, fuse, "write", LOG_IS_MUTATION | LOG_HAS_RANGE, fi);
 	r.record.offset = offset;
 	handle->inode->file->written_ms = (uint16_t)clock_now_ms();
-	if (fi->writepage)
-		page_begins(r.session);
+	if (fi->writepage) {
+		r.session->pages_under_way++;
+		r.session->pages_seen++;
+	}
 	if ((fi->flags ^ handle->flags) & O_APPEND)
 		done = write_otherwise(&r, handle, data, size, offset);
 	else if (handle->way == WAY_DIRECT && !fi->writepage && !(fi->flags & O_APPEND) &&
@@ -273,11 +266,8 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 		content_hash_disturb(handle->hash);
 	if (fi->writepage)
 		r.session->pages_under_way--;
-	if (done < 0) {
-		request_finish(&r, (int)done);
+	if (request_failed(&r, done))
 		return;
-	}
-	request_record(&r, done);
 	fuse_reply_write(fuse, (size_t)done);
 }
 
@@ -365,12 +355,10 @@ void session_copy_file_range(fuse_req_t fuse, fuse_ino_t from, off_t from_offset
 	content_hash_disturb(session_handle(to_fi)->hash);
 	done = workspace_copy_range(
 		&r.op, source->file, from_offset, session_handle(to_fi)->file, to_offset, size);
-	if (done < 0) {
-		request_finish(&r, (int)done);
+	if (done >= 0)
+		content_has_changed(&r, session_handle(to_fi));
+	if (request_failed(&r, done))
 		return;
-	}
-	content_has_changed(&r, session_handle(to_fi));
-	request_record(&r, done);
 	fuse_reply_write(fuse, (size_t)done);
 }
 
@@ -386,11 +374,8 @@ void session_lseek(
 	handle = session_begin_on_handle(&r, fuse, "seek", 0, fi);
 	r.record.offset = offset;
 	found = workspace_seek(&r.op, handle->file, offset, whence);
-	if (found < 0) {
-		request_finish(&r, (int)found);
+	if (request_failed(&r, found))
 		return;
-	}
-	request_record(&r, 0);
 	fuse_reply_lseek(fuse, found);
 }
 
@@ -431,11 +416,8 @@ void session_getlk(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi, s
 		return;
 	handle = session_begin_on_handle(&r, fuse, "lock_test", 0, fi);
 	result = workspace_lock_test(&r.op, handle->file, &wanted);
-	if (result < 0) {
-		request_finish(&r, result);
+	if (request_failed(&r, result))
 		return;
-	}
-	request_record(&r, 0);
 	fuse_reply_lock(fuse, &(struct flock){.l_type = fcntl_type_of(wanted.type),
 				      .l_whence = SEEK_SET,
 				      .l_start = (off_t)wanted.offset,

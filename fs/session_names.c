@@ -22,30 +22,10 @@ static void reply_negative(struct request *r, double ttl)
 }
 
 static void reply_known(
-	struct request *r, const struct fuse_entry_param *entry, struct inode *inode)
+	struct request *r, int result, const struct fuse_entry_param *entry, struct inode *inode)
 {
-	request_record(r, 0);
-	if (fuse_reply_entry(r->fuse, entry) < 0)
+	if (!request_failed(r, result) && fuse_reply_entry(r->fuse, entry) < 0)
 		inode_table_forget(r->mount->inodes, inode, 1);
-}
-
-/* Answers a request that made the entry `name` (result 0). */
-static void reply_entry(struct request *r, struct inode *parent, const char *name, int result,
-	const struct attributes *attributes)
-{
-	struct fuse_entry_param entry;
-	struct inode *inode;
-
-	if (result == 0)
-		result = session_enter(
-			r->session, parent, name, attributes, request_position(r), &entry, &inode);
-	if (result < 0) {
-		request_finish(r, result);
-		return;
-	}
-	if (r->is_astray)
-		entry.entry_timeout = entry.attr_timeout = 0;
-	reply_known(r, &entry, inode);
 }
 
 /* What a lookup found.  When it was stale before, it may be so again before the kernel gets at it:
@@ -137,8 +117,9 @@ static void keep_spare(struct request *r, struct inode *inode, struct open_handl
 	free(spare);
 }
 
-/* Answers a request that found the entry.  `changes`: of the parent, before it was looked at. */
-static void reply_found(struct request *r, struct inode *parent, const char *name, int result,
+/* Answers a request that found or made the entry.  `changes`: of the parent, before it was looked
+ * at. */
+static void reply_entry(struct request *r, struct inode *parent, const char *name, int result,
 	const struct found *found, unsigned changes)
 {
 	struct fuse_entry_param entry;
@@ -152,15 +133,13 @@ static void reply_found(struct request *r, struct inode *parent, const char *nam
 		inode_table_keep_target(r->mount->inodes, inode, found->target);
 	else
 		free(found->target);
-	if (result < 0) {
-		request_finish(r, result);
-		return;
+	if (inode) {
+		request_found(r, inode);
+		/* The change may have been of this name, when nobody knew it. */
+		if (parent->directory->changes != changes || r->is_astray)
+			entry.entry_timeout = entry.attr_timeout = 0;
 	}
-	request_found(r, inode);
-	/* The change may have been of this name, when nobody knew it. */
-	if (parent->directory->changes != changes || r->is_astray)
-		entry.entry_timeout = entry.attr_timeout = 0;
-	reply_known(r, &entry, inode);
+	reply_known(r, result, &entry, inode);
 }
 
 /* Another directory is where `parent` was.  What has the name there is not what `parent` held, but
@@ -170,7 +149,7 @@ static void reply_stale(struct request *r)
 {
 	struct fuse_entry_param entry = {.entry_timeout = 0};
 	struct attributes attributes;
-	struct inode *inode;
+	struct inode *inode = NULL;
 	int result = *r->path.path ? workspace_getattr(&r->op, r->mount->workspace,
 					     &OBJECT_AT(r->path.path), &attributes)
 				   : -ESTALE;
@@ -182,13 +161,11 @@ static void reply_stale(struct request *r)
 	}
 	if (result == 0)
 		result = inode_table_enter_stale(r->mount->inodes, &attributes, &inode);
-	if (result < 0) {
-		request_finish(r, -ESTALE);
-		return;
+	if (result == 0) {
+		entry.ino = session_ino(r->session, inode);
+		session_stat(r->session, inode, &attributes, &entry.attr);
 	}
-	entry.ino = session_ino(r->session, inode);
-	session_stat(r->session, inode, &attributes, &entry.attr);
-	reply_known(r, &entry, inode);
+	reply_known(r, result < 0 ? -ESTALE : 0, &entry, inode);
 }
 
 void session_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
@@ -216,7 +193,7 @@ void session_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
 	else if (result == -ESTALE)
 		reply_stale(&r);
 	else
-		reply_found(&r, parent, name, result, &found, changes);
+		reply_entry(&r, parent, name, result, &found, changes);
 }
 
 static void forget(struct session *s, fuse_ino_t ino, uint64_t count)
@@ -255,18 +232,14 @@ void session_readlink(fuse_req_t fuse, fuse_ino_t ino)
 			result = workspace_readlink(&r.op, r.mount->workspace, &object, &target);
 	} while (request_retry(&r, result, inode));
 	/* Whoever reads a link while it is replaced may get either target. */
-	if (request_is_stale(&r, inode, result) && workspace_readlink(&r.op, r.mount->workspace,
-							   &OBJECT_AT(r.path.path), &target) == 0)
-		result = 0;
-	else if (request_is_stale(&r, inode, result) &&
-		 (target = inode_table_target(r.mount->inodes, inode)))
+	if (request_is_stale(&r, inode, result) &&
+		(workspace_readlink(&r.op, r.mount->workspace, &OBJECT_AT(r.path.path), &target) ==
+				0 ||
+			(target = inode_table_target(r.mount->inodes, inode))))
 		result = 0;
 	result = request_object_result(&r, inode, result);
-	if (result < 0) {
-		request_finish(&r, result);
+	if (request_failed(&r, result))
 		return;
-	}
-	request_record(&r, 0);
 	fuse_reply_readlink(fuse, target);
 }
 
@@ -293,7 +266,7 @@ static int make(struct request *r, const struct making *making, struct attribute
 static void make_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, const char *op,
 	const struct making *making)
 {
-	struct attributes attributes;
+	struct found made = {.spare = NULL};
 	struct inode *parent;
 	struct request r;
 	int result;
@@ -307,9 +280,10 @@ static void make_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
 	do {
 		result = request_locate_entry(&r, parent, name);
 		if (result == 0)
-			result = make(&r, making, &attributes);
+			result = make(&r, making, &made.attributes);
 	} while (request_retry_entry(&r, result, parent, NULL));
-	reply_entry(&r, parent, name, result, &attributes);
+	made.at = request_position(&r);
+	reply_entry(&r, parent, name, result, &made, parent->directory->changes);
 }
 
 void session_mknod(fuse_req_t fuse, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
@@ -330,7 +304,7 @@ void session_symlink(fuse_req_t fuse, const char *target, fuse_ino_t parent, con
 
 void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent_ino, const char *name)
 {
-	struct attributes attributes;
+	struct found made = {.spare = NULL};
 	struct inode *inode, *parent;
 	struct object_ref object;
 	struct request r;
@@ -355,13 +329,14 @@ void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent_ino, const 
 			result = request_locate_second(&r, parent, name);
 		if (result == 0)
 			result = workspace_link(
-				&r.op, r.mount->workspace, &object, r.path2.path, &attributes);
+				&r.op, r.mount->workspace, &object, r.path2.path, &made.attributes);
 	} while (request_retry_entry(&r, result, parent, NULL) ||
 		 request_retry_name(&r, result, inode));
 	if (is_gone || result == -ESTALE)
 		result = request_object_result(&r, inode, result);
-	reply_entry(&r, parent, name, result, &attributes);
-	dropper_replied(s->dropper, reply, inode, result == 0 ? &attributes : NULL);
+	made.at = request_position(&r);
+	reply_entry(&r, parent, name, result, &made, parent->directory->changes);
+	dropper_replied(s->dropper, reply, inode, result == 0 ? &made.attributes : NULL);
 	inode_table_unref(s->mount->inodes, inode);
 }
 

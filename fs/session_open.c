@@ -452,11 +452,8 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 		if (result < 0)
 			inode_table_forget(r.mount->inodes, inode, 1);
 	}
-	if (result < 0) {
-		request_finish(&r, result);
+	if (request_failed(&r, result))
 		return;
-	}
-	request_record(&r, 0);
 	if (fuse_reply_create(fuse, &entry, fi) < 0) {
 		drop_failed_handle(r.session, fi);
 		inode_table_forget(r.mount->inodes, inode, 1);

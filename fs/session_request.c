@@ -254,10 +254,18 @@ void request_record(struct request *r, int64_t result)
 	drop_paths(r);
 }
 
-void request_finish(struct request *r, int result)
+bool request_failed(struct request *r, int64_t result)
 {
 	request_record(r, result);
-	fuse_reply_err(r->fuse, result < 0 ? -result : 0);
+	if (result < 0)
+		fuse_reply_err(r->fuse, (int)-result);
+	return result < 0;
+}
+
+void request_finish(struct request *r, int result)
+{
+	if (!request_failed(r, result))
+		fuse_reply_err(r->fuse, 0);
 }
 
 /* ---- Where things are ------------------------------------------------------------ */

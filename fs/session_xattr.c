@@ -10,25 +10,12 @@
 #include "fs/virtual.h"
 #include "ops/support/cleanup.h"
 
-/* A directory that is gone is, to who works in it. */
+/* Of a removed working directory: ENOENT, not ESTALE. */
 static ssize_t object_result(struct request *r, struct inode *inode, ssize_t result)
 {
 	if (result >= 0 || (result == -ENOENT && inode->is_directory))
 		return result;
 	return request_object_result(r, inode, (int)result);
-}
-
-static void reply_value(struct request *r, ssize_t got, size_t size, const char *value)
-{
-	if (got < 0) {
-		request_finish(r, (int)got);
-		return;
-	}
-	request_record(r, 0);
-	if (size)
-		fuse_reply_buf(r->fuse, value, (size_t)got);
-	else
-		fuse_reply_xattr(r->fuse, (size_t)got);
 }
 
 /* To the kernel, which asks before it lets others than the owner in, only "there is none" means
@@ -41,48 +28,46 @@ static ssize_t without_list(const char *name, ssize_t got)
 	return got == -EOPNOTSUPP && is_list ? -ENODATA : got;
 }
 
-void session_getxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, size_t size)
+/* `name` NULL: the names of all. */
+static void read_xattr(
+	fuse_req_t fuse, fuse_ino_t ino, const char *op, const char *name, size_t size)
 {
 	cleanup_free char *value = size ? malloc(size) : NULL;
 	struct object_ref object;
+	struct workspace *w;
 	struct inode *inode;
 	struct request r;
 	ssize_t got;
 
-	if (virtual_getxattr(fuse, ino, name, size))
-		return;
-	request_begin(&r, fuse, "getxattr", 0);
-	r.is_step = true;
+	request_begin(&r, fuse, op, 0);
+	r.is_step = name;
+	w = r.mount->workspace;
 	inode = session_inode(r.session, ino);
 	do {
 		got = size && !value ? -ENOMEM : request_locate_open(&r, inode, &object);
 		if (got == 0)
-			got = workspace_getxattr(
-				&r.op, r.mount->workspace, &object, name, value, size);
+			got = name ? workspace_getxattr(&r.op, w, &object, name, value, size)
+				   : workspace_listxattr(&r.op, w, &object, value, size);
 	} while (request_retry_name(&r, (int)got, inode));
 	got = object_result(&r, inode, got);
-	reply_value(&r, without_list(name, got), size, value);
+	if (request_failed(&r, name ? without_list(name, got) : got))
+		return;
+	if (size)
+		fuse_reply_buf(fuse, value, (size_t)got);
+	else
+		fuse_reply_xattr(fuse, (size_t)got);
+}
+
+void session_getxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, size_t size)
+{
+	if (!virtual_getxattr(fuse, ino, name, size))
+		read_xattr(fuse, ino, "getxattr", name, size);
 }
 
 void session_listxattr(fuse_req_t fuse, fuse_ino_t ino, size_t size)
 {
-	cleanup_free char *names = size ? malloc(size) : NULL;
-	struct object_ref object;
-	struct inode *inode;
-	struct request r;
-	ssize_t got;
-
-	if (virtual_listxattr(fuse, ino, size))
-		return;
-	request_begin(&r, fuse, "listxattr", 0);
-	inode = session_inode(r.session, ino);
-	do {
-		got = size && !names ? -ENOMEM : request_locate_open(&r, inode, &object);
-		if (got == 0)
-			got = workspace_listxattr(&r.op, r.mount->workspace, &object, names, size);
-	} while (request_retry_name(&r, (int)got, inode));
-	got = object_result(&r, inode, got);
-	reply_value(&r, got, size, names);
+	if (!virtual_listxattr(fuse, ino, size))
+		read_xattr(fuse, ino, "listxattr", NULL, size);
 }
 
 static void clear_sgid(struct request *r, const struct object_ref *object, struct inode *inode)
@@ -100,53 +85,43 @@ static void clear_sgid(struct request *r, const struct object_ref *object, struc
 	session_drop_inode(r->session, inode, false);
 }
 
-void session_setxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, const char *value,
-	size_t size, int flags)
+/* `value` NULL: removes it. */
+static void change_xattr(fuse_req_t fuse, fuse_ino_t ino, const char *op, const char *name,
+	const char *value, size_t size, unsigned flags)
 {
 	struct object_ref object;
+	struct workspace *w;
 	struct inode *inode;
 	struct request r;
-	unsigned our_flags = 0;
 	int result;
 
 	if (virtual_refuses(fuse, ino) || virtual_refuses_xattr(fuse, name))
 		return;
-	request_begin(&r, fuse, "setxattr", LOG_IS_MUTATION);
+	request_begin(&r, fuse, op, LOG_IS_MUTATION);
 	r.record.detail = name;
+	w = r.mount->workspace;
 	inode = session_inode(r.session, ino);
-	if (flags & XATTR_CREATE)
-		our_flags |= XATTR_MUST_CREATE;
-	if (flags & XATTR_REPLACE)
-		our_flags |= XATTR_MUST_REPLACE;
 	do {
 		result = request_locate_open(&r, inode, &object);
 		if (result == 0)
-			result = workspace_setxattr(
-				&r.op, r.mount->workspace, &object, name, value, size, our_flags);
+			result = value ? workspace_setxattr(
+						 &r.op, w, &object, name, value, size, flags)
+				       : workspace_removexattr(&r.op, w, &object, name);
 	} while (request_retry_name(&r, result, inode));
 	if (result == 0 && session_raw_kills_sgid())
 		clear_sgid(&r, &object, inode);
-	result = (int)object_result(&r, inode, result);
-	request_finish(&r, result);
+	request_finish(&r, (int)object_result(&r, inode, result));
+}
+
+void session_setxattr(fuse_req_t fuse, fuse_ino_t ino, const char *name, const char *value,
+	size_t size, int flags)
+{
+	change_xattr(fuse, ino, "setxattr", name, value, size,
+		(flags & XATTR_CREATE ? XATTR_MUST_CREATE : 0) |
+			(flags & XATTR_REPLACE ? XATTR_MUST_REPLACE : 0));
 }
 
 void session_removexattr(fuse_req_t fuse, fuse_ino_t ino, const char *name)
 {
-	struct object_ref object;
-	struct inode *inode;
-	struct request r;
-	int result;
-
-	if (virtual_refuses(fuse, ino) || virtual_refuses_xattr(fuse, name))
-		return;
-	request_begin(&r, fuse, "removexattr", LOG_IS_MUTATION);
-	r.record.detail = name;
-	inode = session_inode(r.session, ino);
-	do {
-		result = request_locate_open(&r, inode, &object);
-		if (result == 0)
-			result = workspace_removexattr(&r.op, r.mount->workspace, &object, name);
-	} while (request_retry_name(&r, result, inode));
-	result = (int)object_result(&r, inode, result);
-	request_finish(&r, result);
+	change_xattr(fuse, ino, "removexattr", name, NULL, 0, 0);
 }

@@ -338,11 +338,8 @@ static void reply_hash(fuse_req_t fuse, struct inode *inode, size_t size)
 		result = hash_file(&r, file, text);
 		workspace_close(&r.op, file);
 	}
-	if (result < 0) {
-		request_finish(&r, result);
+	if (request_failed(&r, result))
 		return;
-	}
-	request_record(&r, 0);
 	reply_xattr(fuse, text, size);
 }
 
