@@ -379,75 +379,53 @@ struct page {
 	size_t size, used;
 };
 
-/* Adds one entry; 0 when it does not fit. */
-static bool add_plain(struct page *page, const char *name, const struct stat *stat, off_t next)
-{
-	size_t length = fuse_add_direntry(
-		page->r->fuse, page->data + page->used, page->size - page->used, name, stat, next);
-
-	if (length > page->size - page->used)
-		return false;
-	page->used += length;
-	return true;
-}
-
-static bool add_plus(
+/* Adds one entry; false when it does not fit. */
+static bool add(
 	struct page *page, const char *name, const struct fuse_entry_param *entry, off_t next)
 {
-	size_t length = fuse_add_direntry_plus(
-		page->r->fuse, page->data + page->used, page->size - page->used, name, entry, next);
+	char *at = page->data + page->used;
+	size_t room = page->size - page->used;
+	size_t length =
+		page->plus ? fuse_add_direntry_plus(page->r->fuse, at, room, name, entry, next)
+			   : fuse_add_direntry(page->r->fuse, at, room, name, &entry->attr, next);
 
-	if (length > page->size - page->used)
+	if (length > room)
 		return false;
 	page->used += length;
 	return true;
-}
-
-static bool add_dots(struct page *page, off_t at)
-{
-	struct fuse_entry_param entry = {
-		.attr = {.st_ino = inode_number(page->listing->inode), .st_mode = S_IFDIR}};
-	const char *name = at ? ".." : ".";
-
-	if (page->plus)
-		return add_plus(page, name, &entry, at + 1);
-	return add_plain(page, name, &entry.attr, at + 1);
 }
 
 static bool add_entry(struct page *page, const struct snapshot_entry *snapshot, off_t next)
 {
 	struct session *s = page->r->session;
 	struct fuse_entry_param entry;
-	struct stat stat;
-	int r;
+	int r = -ESTALE;
 
-	if (!page->plus) {
-		session_stat(s, NULL, &snapshot->attributes, &stat);
-		return add_plain(page, snapshot->name, &stat, next);
-	}
-	if (fuse_add_direntry_plus(page->r->fuse, NULL, 0, snapshot->name, NULL, 0) >
-		page->size - page->used)
+	/* Each one that is entered counts as a lookup by the kernel: only if it fits. */
+	if (page->plus && fuse_add_direntry_plus(page->r->fuse, NULL, 0, snapshot->name, NULL, 0) >
+				  page->size - page->used)
 		return false;
-	r = page->listing->of_another ? -ESTALE
-				      : session_enter_listed(s, page->listing->inode,
-						snapshot->name, &snapshot->attributes,
-						page->listing->at, page->listing->changes, &entry);
+	if (page->plus && !page->listing->of_another)
+		r = session_enter_listed(s, page->listing->inode, snapshot->name,
+			&snapshot->attributes, page->listing->at, page->listing->changes, &entry);
 	if (r == -ESTALE || r == -ELOOP) { /* the name alone: the kernel asks if it needs more */
 		entry = (struct fuse_entry_param){.ino = 0};
 		session_stat(s, NULL, &snapshot->attributes, &entry.attr);
 	} else if (r < 0) {
 		return false;
 	}
-	return add_plus(page, snapshot->name, &entry, next);
+	return add(page, snapshot->name, &entry, next);
 }
 
 static void fill(struct page *page, off_t offset)
 {
 	const struct listing *listing = page->listing;
+	const struct fuse_entry_param dots = {
+		.attr = {.st_ino = inode_number(listing->inode), .st_mode = S_IFDIR}};
 	const struct position *position, *end;
 
 	for (; offset < DOTS; offset++)
-		if (!add_dots(page, offset))
+		if (!add(page, offset ? ".." : ".", &dots, offset + 1))
 			return;
 	position = find_position(listing, (uint64_t)offset);
 	end = (const void *)(listing->positions.data + listing->positions.size);
