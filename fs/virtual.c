@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -20,31 +21,23 @@
 
 enum { NODE_DIRECTORY, NODE_STATUS, NODE_STATS, NODE_LOG, NODES };
 
-static struct inode nodes[NODES] = {
-	[NODE_DIRECTORY] = {.is_virtual = true},
-	[NODE_STATUS] = {.is_virtual = true},
-	[NODE_STATS] = {.is_virtual = true},
-	[NODE_LOG] = {.is_virtual = true},
-};
-
-static const char *const node_names[NODES] = {
-	[NODE_DIRECTORY] = DIRECTORY_NAME,
-	[NODE_STATUS] = "status",
-	[NODE_STATS] = "stats",
-	[NODE_LOG] = "log",
-};
-
-/* An open status or stats is a text; an open log is a descriptor, which follows it. */
-struct virtual_file {
-	int fd;
-	char *text;
+/* The log tells of everybody's work, command lines included: it is its owner's alone. */
+static struct node {
+	struct inode inode;
+	const char *name;
+	mode_t mode;
+} nodes[NODES] = {
+	[NODE_DIRECTORY] = {{.is_virtual = true}, DIRECTORY_NAME, S_IFDIR | 0555},
+	[NODE_STATUS] = {{.is_virtual = true}, "status", S_IFREG | 0444},
+	[NODE_STATS] = {{.is_virtual = true}, "stats", S_IFREG | 0444},
+	[NODE_LOG] = {{.is_virtual = true}, "log", S_IFREG | 0400},
 };
 
 /* Node of a virtual inode, or -1. */
 static int node_of(fuse_ino_t ino)
 {
 	for (int node = 0; node < NODES; node++)
-		if (ino == (fuse_ino_t)(uintptr_t)&nodes[node])
+		if (ino == (fuse_ino_t)(uintptr_t)&nodes[node].inode)
 			return node;
 	return -1;
 }
@@ -59,18 +52,10 @@ bool virtual_hides(const struct inode *directory, const char *name)
 	return name[0] == '.' && strcmp(name, DIRECTORY_NAME) == 0 && directory->is_root;
 }
 
-/* The log tells of everybody's work, command lines included: it is its owner's alone. */
-static const mode_t node_modes[NODES] = {
-	[NODE_DIRECTORY] = S_IFDIR | 0555,
-	[NODE_STATUS] = S_IFREG | 0444,
-	[NODE_STATS] = S_IFREG | 0444,
-	[NODE_LOG] = S_IFREG | 0400,
-};
-
 static void fill_stat(const struct session *s, int node, struct stat *stat)
 {
 	*stat = (struct stat){.st_ino = UINT64_MAX - (uint64_t)node,
-		.st_mode = node_modes[node],
+		.st_mode = nodes[node].mode,
 		.st_nlink = node == NODE_DIRECTORY ? 2 : 1,
 		.st_uid = s->mount->mount_uid,
 		.st_gid = s->mount->mount_gid,
@@ -108,16 +93,16 @@ bool virtual_lookup(fuse_req_t fuse, fuse_ino_t parent, const char *name)
 
 	if (is_directory_entry(parent, name))
 		node = NODE_DIRECTORY;
-	else if (parent != (fuse_ino_t)(uintptr_t)&nodes[NODE_DIRECTORY])
+	else if (parent != (fuse_ino_t)(uintptr_t)&nodes[NODE_DIRECTORY].inode)
 		return false;
 	for (int i = NODE_STATUS; node < 0 && i < NODES; i++)
-		if (strcmp(name, node_names[i]) == 0)
+		if (strcmp(name, nodes[i].name) == 0)
 			node = i;
 	if (node < 0) {
 		fuse_reply_err(fuse, ENOENT);
 		return true;
 	}
-	entry.ino = (fuse_ino_t)(uintptr_t)&nodes[node];
+	entry.ino = (fuse_ino_t)(uintptr_t)&nodes[node].inode;
 	fill_stat(fuse_req_userdata(fuse), node, &entry.attr);
 	fuse_reply_entry(fuse, &entry);
 	return true;
@@ -157,91 +142,64 @@ static int open_log(struct mount *m)
 	return fd < 0 ? -errno : fd;
 }
 
-static int open_node(struct mount *m, int node, struct virtual_file *file)
+/* What it says when it is opened.  Takes over the text (NULL: no memory for it). */
+static int open_text(char *text)
 {
-	if (node == NODE_LOG) {
-		file->fd = open_log(m);
-		return file->fd < 0 ? file->fd : 0;
-	}
-	file->text = utf8_repair(node == NODE_STATUS ? mount_status_json(m) : mount_stats_json(m));
-	return file->text ? 0 : -ENOMEM;
+	cleanup_free char *owned = text;
+	cleanup_fd int fd = memfd_create("isthmus", MFD_CLOEXEC);
+	size_t size = text ? strlen(text) : 0;
+
+	if (!text)
+		return -ENOMEM;
+	if (fd < 0)
+		return -errno;
+	if (write(fd, text, size) != (ssize_t)size)
+		return -ENOSPC;
+	return steal_fd(&fd);
 }
 
-static void file_free(struct virtual_file *file)
+static int open_node(struct mount *m, int node)
 {
-	if (file->fd >= 0)
-		close(file->fd);
-	free(file->text);
-	free(file);
+	if (node == NODE_LOG)
+		return open_log(m);
+	return open_text(
+		utf8_repair(node == NODE_STATUS ? mount_status_json(m) : mount_stats_json(m)));
 }
 
 bool virtual_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct session *s = fuse_req_userdata(fuse);
-	struct virtual_file *file;
-	int node = node_of(ino);
-	int r = -EACCES;
+	int node = node_of(ino), fd;
 
 	if (node < 0)
 		return false;
-	file = calloc(1, sizeof(*file));
-	if (file) {
-		file->fd = -1;
-		if ((fi->flags & O_ACCMODE) == O_RDONLY)
-			r = open_node(s->mount, node, file);
-		if (r < 0)
-			file_free(file);
-	}
-	if (!file || r < 0) {
-		fuse_reply_err(fuse, file ? -r : ENOMEM);
+	fd = (fi->flags & O_ACCMODE) == O_RDONLY ? open_node(s->mount, node) : -EACCES;
+	if (fd < 0) {
+		fuse_reply_err(fuse, -fd);
 		return true;
 	}
-	fi->fh = (uintptr_t)file;
+	fi->fh = (uint64_t)fd;
 	fi->direct_io = 1; /* the size is not known beforehand */
 	fi->noflush = 1;
 	if (fuse_reply_open(fuse, fi) < 0)
-		file_free(file);
+		close(fd);
 	return true;
-}
-
-static void read_log(fuse_req_t fuse, int fd, size_t size, off_t offset)
-{
-	char *data = session_thread_buffer(size);
-	ssize_t got = data ? pread(fd, data, size, offset) : -1;
-
-	if (got < 0)
-		fuse_reply_err(fuse, data ? errno : ENOMEM);
-	else
-		fuse_reply_buf(fuse, data, (size_t)got);
-}
-
-/* From a copy: the caller may have closed the file before write(2) of the answer returns. */
-static void read_text(fuse_req_t fuse, const char *text, size_t size, off_t offset)
-{
-	size_t length = strlen(text);
-	size_t start = (size_t)offset < length ? (size_t)offset : length;
-	size_t count = length - start < size ? length - start : size;
-	char *data = session_thread_buffer(size);
-
-	if (!data) {
-		fuse_reply_err(fuse, ENOMEM);
-		return;
-	}
-	memcpy(data, text + start, count);
-	fuse_reply_buf(fuse, data, count);
 }
 
 bool virtual_read(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
 {
-	const struct virtual_file *file = (struct virtual_file *)(uintptr_t)fi->fh;
+	ssize_t got;
+	char *data;
 
 	if (node_of(ino) < 0)
 		return false;
-	if (file->fd >= 0)
-		read_log(fuse, file->fd, size, offset);
+	data = session_thread_buffer(size);
+	got = data ? pread((int)fi->fh, data, size, offset) : -1;
+	if (got < 0)
+		fuse_reply_err(fuse, data ? errno : ENOMEM);
 	else
-		read_text(fuse, file->text, size, offset);
+		fuse_reply_buf(fuse, data, (size_t)got);
 	return true;
 }
 
@@ -249,7 +207,7 @@ bool virtual_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	if (node_of(ino) < 0)
 		return false;
-	file_free((struct virtual_file *)(uintptr_t)fi->fh);
+	close((int)fi->fh);
 	fuse_reply_err(fuse, 0);
 	return true;
 }
@@ -264,7 +222,7 @@ bool virtual_readdir(fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset,
 		return false;
 	assert(size >= sizeof(data));
 	for (off_t at = offset; at < NODES - 1; at++) {
-		const char *name = node_names[at + 1];
+		const char *name = nodes[at + 1].name;
 
 		fill_stat(fuse_req_userdata(fuse), (int)at + 1, &entry.attr);
 		if (plus)
