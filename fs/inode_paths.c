@@ -68,6 +68,8 @@ void path_string_done(struct path_string *path)
 {
 	free(path->heap);
 	path->heap = NULL;
+	path->path = path->fixed;
+	path->fixed[0] = '\0';
 }
 
 int inode_table_path(

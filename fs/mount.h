@@ -57,11 +57,10 @@ struct mount {
 	atomic_bool uses_io_uring;     /* they come that way */
 };
 
-/* ids as seen on this machine <-> ids at the workspace (--idmap) */
-uid_t mount_uid_to_local(const struct mount *m, uid_t uid);
-gid_t mount_gid_to_local(const struct mount *m, gid_t gid);
-uid_t mount_uid_to_workspace(const struct mount *m, uid_t uid);
-gid_t mount_gid_to_workspace(const struct mount *m, gid_t gid);
+/* --idmap, in both directions: as seen on this machine <-> at the workspace.  Two ids change
+ * places, so the mapping undoes itself. */
+uid_t mount_swap_uid(const struct mount *m, uid_t uid);
+gid_t mount_swap_gid(const struct mount *m, gid_t gid);
 
 /* ---- fs/session.c: the FUSE edge ------------------------------------------- */
 

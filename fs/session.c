@@ -217,12 +217,6 @@ void mount_stop(struct mount *m)
 	sem_post(&stop_wanted);
 }
 
-static void wait_for_stop(void)
-{
-	while (sem_wait(&stop_wanted) < 0)
-		;
-}
-
 struct stopper {
 	struct session *session;
 	pthread_t thread;
@@ -249,7 +243,8 @@ static void *stopper_main(void *data)
 	struct stopper *stopper = data;
 	struct session *s = stopper->session;
 
-	wait_for_stop();
+	while (sem_wait(&stop_wanted) < 0)
+		;
 	if (!stopper->over) {
 		unmount(s);
 		session_loop_end(s);

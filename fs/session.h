@@ -261,9 +261,8 @@ bool request_means_name(const struct request *r, const struct inode *inode);
  * only those come who work in it or have it open; nobody is on his way to what is there now. */
 bool request_is_removed(struct request *r, const struct inode *directory);
 
-/* How long the attributes just noted stay true, in seconds. */
-double session_attr_ttl(struct session *s, const struct inode_note *note);
-double session_entry_ttl(struct session *s, const struct inode *parent);
+/* How long what is told now may be cached, in seconds. */
+double session_ttl(struct session *s, enum belief belief);
 
 /* ... and that there is no such name.  Where nobody watches not at all, as that could not be taken
  * back after a command. */

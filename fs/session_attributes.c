@@ -23,7 +23,7 @@ static void reply_attributes(
 	session_stat(r->session, inode, attributes, &stat);
 	if (!r->by_name) {
 		inode_table_note(r->mount->inodes, inode, attributes, &note);
-		ttl = session_attr_ttl(r->session, &note);
+		ttl = session_ttl(r->session, note.belief);
 	}
 	request_record(r, 0);
 	fuse_reply_attr(r->fuse, &stat, ttl);
@@ -186,8 +186,8 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 	s = r.session;
 	inode = session_inode(s, ino);
 	want = (struct attributes){.mode = stat->st_mode & 07777,
-		.uid = mount_uid_to_workspace(r.mount, stat->st_uid),
-		.gid = mount_gid_to_workspace(r.mount, stat->st_gid),
+		.uid = mount_swap_uid(r.mount, stat->st_uid),
+		.gid = mount_swap_gid(r.mount, stat->st_gid),
 		.size_bytes = (uint64_t)stat->st_size,
 		.atime = stat->st_atim,
 		.mtime = stat->st_mtim};

@@ -254,7 +254,7 @@ bool session_clears_suid(const struct request *r, struct inode *inode, uint32_t 
 	*ret_permissions = mode & ~(uint32_t)S_ISUID;
 	if ((mode & S_ISGID) &&
 		((mode & S_IXGRP) ||
-			!caller_is_in_group(r, mount_gid_to_local(r->mount, state.version.gid))))
+			!caller_is_in_group(r, mount_swap_gid(r->mount, state.version.gid))))
 		*ret_permissions &= ~(uint32_t)S_ISGID;
 	return *ret_permissions != mode;
 }
@@ -363,12 +363,16 @@ static int open_existing(struct request *r, int flags, struct open_file **ret_fi
 	return result == -ESTALE ? -ENOENT : result;
 }
 
-/* What is there may go again before it is opened, and another may come. */
+/* What is there may go again before it is opened, and another may come.  O_TMPFILE: a file in the
+ * directory at the path, but without a name. */
 static int create(struct request *r, mode_t mode, int flags, struct open_file **ret_file,
 	struct attributes *ret_attributes)
 {
 	int result, attempts = 0;
 
+	if (session_raw_is_unnamed())
+		return workspace_create_unnamed(&r->op, r->mount->workspace, r->path.path,
+			flags & ~O_TMPFILE, mode, ret_file, ret_attributes);
 	do {
 		result = workspace_create(&r->op, r->mount->workspace, r->path.path, flags, mode,
 			ret_file, ret_attributes);
@@ -377,26 +381,6 @@ static int create(struct request *r, mode_t mode, int flags, struct open_file **
 		result = open_existing(r, flags, ret_file, ret_attributes);
 	} while (result == -ENOENT && ++attempts <= ATTEMPTS_MAX);
 	return result;
-}
-
-/* O_TMPFILE: a file in the directory `parent`, but without a name. */
-static int create_unnamed(struct request *r, struct inode *parent, mode_t mode, int flags,
-	struct open_file **ret_file, struct attributes *ret_attributes)
-{
-	int result = request_locate_entry(r, parent, NULL);
-
-	if (result < 0)
-		return result;
-	return workspace_create_unnamed(&r->op, r->mount->workspace, r->path.path,
-		flags & ~O_TMPFILE, mode, ret_file, ret_attributes);
-}
-
-static int create_named(struct request *r, struct inode *parent, const char *name, mode_t mode,
-	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
-{
-	int result = request_locate_entry(r, parent, name);
-
-	return result < 0 ? result : create(r, mode, flags, ret_file, ret_attributes);
 }
 
 static int enter_created(struct request *r, struct inode *parent, const char *name,
@@ -434,10 +418,9 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 	if (!unnamed)
 		request_owns_name(&r, parent, name);
 	do {
-		result = unnamed ? create_unnamed(
-					   &r, parent, mode & 07777, fi->flags, &file, &attributes)
-				 : create_named(&r, parent, name, mode & 07777, fi->flags, &file,
-					   &attributes);
+		result = request_locate_entry(&r, parent, unnamed ? NULL : name);
+		if (result == 0)
+			result = create(&r, mode & 07777, fi->flags, &file, &attributes);
 	} while (request_retry_entry(&r, result, parent, NULL));
 	if (result == 0) {
 		result = enter_created(&r, parent, name, &attributes, &entry, &inode);

@@ -75,38 +75,22 @@ void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned 
 	const struct fuse_ctx *caller = fuse_req_ctx(fuse);
 	struct session *s = fuse_req_userdata(fuse);
 
-	r->session = s;
-	r->mount = s->mount;
-	r->fuse = fuse;
-	r->handle = NULL;
-	r->by_handle = false;
-	r->any_signal_interrupts = false;
-	r->asked_to_end_ns = 0;
-	r->by_name = false;
-	r->by_path = false;
-	r->is_found = false;
-	r->is_step = false;
-	r->is_gone = false;
-	r->is_astray = false;
-	r->attempts = 0;
-	r->own_count = 0;
-	r->path.heap = NULL;
+	*r = (struct request){.session = s,
+		.mount = s->mount,
+		.fuse = fuse,
+		.op = {.pid = caller->pid,
+			.uid = mount_swap_uid(s->mount, caller->uid),
+			.gid = mount_swap_gid(s->mount, caller->gid),
+			.umask = caller->umask & 0777,
+			.interrupted = interrupted,
+			.interrupted_data = r},
+		.record = {.op = op,
+			.flags = flags,
+			.pid = caller->pid,
+			.uid = caller->uid,
+			.start_ns = clock_wall_ns()},
+		.start_ns = clock_now_ns()};
 	r->path.path = r->path.fixed;
-	r->path.fixed[0] = '\0';
-	r->path2.heap = NULL;
-	r->path2.path = NULL;
-	r->op = (struct op_context){.pid = caller->pid,
-		.uid = mount_uid_to_workspace(s->mount, caller->uid),
-		.gid = mount_gid_to_workspace(s->mount, caller->gid),
-		.umask = caller->umask & 0777,
-		.interrupted = interrupted,
-		.interrupted_data = r};
-	r->record = (struct log_record){.op = op,
-		.flags = flags,
-		.pid = caller->pid,
-		.uid = caller->uid,
-		.start_ns = clock_wall_ns()};
-	r->start_ns = clock_now_ns();
 	atomic_fetch_add_explicit(&s->mount->requests, 1, memory_order_relaxed);
 }
 
@@ -198,19 +182,6 @@ bool request_looks_again(const struct request *r)
 
 /* ---- The end ------------------------------------------------------------------------- */
 
-static void drop_paths(struct request *r)
-{
-	path_string_done(&r->path);
-	path_string_done(&r->path2);
-}
-
-static void drop_handle(struct request *r)
-{
-	if (r->handle)
-		inode_table_handle_put(r->mount->inodes, &r->op, r->handle);
-	r->handle = NULL;
-}
-
 void request_changes(struct request *r, const char *path, const struct object_id *id)
 {
 	if (r->record.flags & LOG_IS_MUTATION)
@@ -250,8 +221,10 @@ void request_record(struct request *r, int64_t result)
 		has_arrived(r);
 	while (r->own_count)
 		invalidator_own_end(r->session->invalidator, &r->own[--r->own_count]);
-	drop_handle(r);
-	drop_paths(r);
+	if (r->handle)
+		inode_table_handle_put(r->mount->inodes, &r->op, r->handle);
+	path_string_done(&r->path);
+	path_string_done(&r->path2);
 }
 
 bool request_failed(struct request *r, int64_t result)
@@ -287,17 +260,15 @@ int request_locate(struct request *r, struct inode *inode, struct object_ref *re
 		*ret_object = (struct object_ref){.path = r->path.path, .id = r->successor};
 		return 0;
 	}
-	path_string_done(&r->path);
 	r->renames_seen = r->session->renames;
-	if (!r->by_handle)
+	if (!r->by_handle) {
+		path_string_done(&r->path);
 		error = inode_table_path(r->mount->inodes, inode, NULL, &r->path);
+	}
 	if ((r->by_handle || error == -ENOENT) && !r->handle)
 		r->handle = any_handle(r, inode);
-	if (error < 0 && !r->handle) {
-		r->path.path = r->path.fixed;
-		r->path.fixed[0] = '\0';
+	if (error < 0 && !r->handle)
 		return error;
-	}
 	request_changes(r, r->path.path, &inode->id);
 	*ret_object = (struct object_ref){
 		.path = r->path.path, .id = inode->id, .file = r->handle ? r->handle->file : NULL};
@@ -340,10 +311,6 @@ static int locate_entry(struct request *r, struct inode *parent, const char *nam
 		return error;
 	r->is_astray = true;
 	error = inode_table_last_path(r->mount->inodes, parent, name, path);
-	if (error < 0) {
-		path->path = path->fixed;
-		path->fixed[0] = '\0';
-	}
 	if (r->by_path)
 		return error;
 	return request_is_removed(r, parent) ? -ENOENT : -ESTALE;
@@ -409,13 +376,8 @@ bool request_is_stale(struct request *r, struct inode *inode, int result)
 {
 	if (!path_misses_object(result))
 		return false;
-	if (*r->path.path)
-		return true;
-	path_string_done(&r->path);
-	if (inode_table_last_path(r->mount->inodes, inode, NULL, &r->path) == 0)
-		return true;
-	r->path.path = r->path.fixed;
-	r->path.fixed[0] = '\0';
+	if (!*r->path.path)
+		inode_table_last_path(r->mount->inodes, inode, NULL, &r->path);
 	return true;
 }
 
@@ -423,9 +385,7 @@ int request_object_result(struct request *r, struct inode *inode, int result)
 {
 	if (!request_is_stale(r, inode, result))
 		return result;
-	if (r->is_gone)
-		return -ENOENT;
-	return -ESTALE;
+	return r->is_gone ? -ENOENT : -ESTALE;
 }
 
 int request_successor(
@@ -484,8 +444,8 @@ void session_stat(struct session *s, const struct inode *inode, const struct att
 	*ret_stat = (struct stat){.st_ino = inode ? inode_number(inode) : a->id.inode,
 		.st_mode = a->mode,
 		.st_nlink = a->nlink,
-		.st_uid = mount_uid_to_local(s->mount, a->uid),
-		.st_gid = mount_gid_to_local(s->mount, a->gid),
+		.st_uid = mount_swap_uid(s->mount, a->uid),
+		.st_gid = mount_swap_gid(s->mount, a->gid),
 		.st_rdev = a->rdev,
 		.st_size = (off_t)a->size_bytes,
 		.st_blocks = (blkcnt_t)a->blocks,
@@ -495,23 +455,13 @@ void session_stat(struct session *s, const struct inode *inode, const struct att
 		.st_ctim = a->ctime};
 }
 
-static double ttl_of(struct session *s, enum belief belief)
+double session_ttl(struct session *s, enum belief belief)
 {
 	if (belief == BELIEF_WATCHED)
 		return s->watched_ttl;
 	if (!atomic_load_explicit(&s->believes_for_a_time, memory_order_relaxed))
 		s->believes_for_a_time = true;
 	return belief == BELIEF_BRIEF ? s->brief_ttl : s->ttl;
-}
-
-double session_attr_ttl(struct session *s, const struct inode_note *note)
-{
-	return ttl_of(s, note->belief);
-}
-
-double session_entry_ttl(struct session *s, const struct inode *parent)
-{
-	return ttl_of(s, inode_belief(parent));
 }
 
 double session_missing_ttl(
@@ -522,7 +472,7 @@ double session_missing_ttl(
 	if (!r->is_astray && !r->mount->options->cache_strict &&
 		misses_again(&r->session->misses, parent, name, (uint32_t)clock_now_ms()))
 		belief = inode_table_missing(r->mount->inodes, parent, name, changes);
-	return belief == BELIEF_BRIEF ? 0 : ttl_of(r->session, belief);
+	return belief == BELIEF_BRIEF ? 0 : session_ttl(r->session, belief);
 }
 
 /* What the kernel is told of an inode that was entered. */
@@ -534,8 +484,8 @@ static void describe(struct session *s, const struct inode *parent, const struct
 		invalidator_left(s->invalidator, note->former);
 	*ret_entry = (struct fuse_entry_param){.ino = session_ino(s, inode)};
 	if (!note->is_old) {
-		ret_entry->attr_timeout = session_attr_ttl(s, note);
-		ret_entry->entry_timeout = session_entry_ttl(s, parent);
+		ret_entry->attr_timeout = session_ttl(s, note->belief);
+		ret_entry->entry_timeout = session_ttl(s, inode_belief(parent));
 	}
 	session_stat(s, inode, a, &ret_entry->attr);
 }
@@ -618,7 +568,6 @@ void session_drop_pages(struct session *s, struct inode *inode, off_t offset, si
 
 /* ---- Whose is it (--idmap) ------------------------------------------------------------ */
 
-/* The two ids change places, so that the mapping can be undone. */
 static uint32_t swap_ids(const struct mount *m, uint32_t id, uint32_t one, uint32_t other)
 {
 	if (m->options->idmap_none)
@@ -628,22 +577,12 @@ static uint32_t swap_ids(const struct mount *m, uint32_t id, uint32_t one, uint3
 	return id == other ? one : id;
 }
 
-uid_t mount_uid_to_local(const struct mount *m, uid_t uid)
+uid_t mount_swap_uid(const struct mount *m, uid_t uid)
 {
 	return swap_ids(m, uid, m->workspace_uid, m->mount_uid);
 }
 
-gid_t mount_gid_to_local(const struct mount *m, gid_t gid)
-{
-	return swap_ids(m, gid, m->workspace_gid, m->mount_gid);
-}
-
-uid_t mount_uid_to_workspace(const struct mount *m, uid_t uid)
-{
-	return swap_ids(m, uid, m->workspace_uid, m->mount_uid);
-}
-
-gid_t mount_gid_to_workspace(const struct mount *m, gid_t gid)
+gid_t mount_swap_gid(const struct mount *m, gid_t gid)
 {
 	return swap_ids(m, gid, m->workspace_gid, m->mount_gid);
 }
