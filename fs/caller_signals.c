@@ -1,16 +1,12 @@
 #include "fs/caller_signals.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "ops/support/cleanup.h"
+#include "fs/proc.h"
 
 #define SIGNAL(number) ((uint64_t)1 << ((number)-1))
 
@@ -23,20 +19,6 @@ static const uint64_t asks_to_end =
 static const uint64_t harmless = SIGNAL(SIGCHLD) | SIGNAL(SIGURG) | SIGNAL(SIGWINCH) |
 				 SIGNAL(SIGCONT) | SIGNAL(SIGSTOP) | SIGNAL(SIGTSTP) |
 				 SIGNAL(SIGTTIN) | SIGNAL(SIGTTOU);
-
-/* "status" takes no lock that a caller in execve(2) holds. */
-static bool read_status(pid_t tid, char *text, size_t size)
-{
-	cleanup_fd int fd = -1;
-	ssize_t length;
-	char path[32];
-
-	snprintf(path, sizeof(path), "/proc/%d/status", tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	length = fd < 0 ? -1 : read(fd, text, size - 1);
-	text[length > 0 ? length : 0] = '\0';
-	return length > 0;
-}
 
 static bool read_set(const char *text, const char *key, uint64_t *ret_set)
 {
@@ -52,9 +34,11 @@ enum caller_wish caller_wish(pid_t tid)
 	uint64_t own, shared, blocked, ignored, handled, came;
 	char text[STATUS_MAX_BYTES];
 
-	if (!read_status(tid, text, sizeof(text)) || !read_set(text, "\nSigPnd:", &own) ||
-		!read_set(text, "\nShdPnd:", &shared) || !read_set(text, "\nSigBlk:", &blocked) ||
-		!read_set(text, "\nSigIgn:", &ignored) || !read_set(text, "\nSigCgt:", &handled))
+	/* This file takes no lock that a caller in execve(2) holds. */
+	if (proc_read(tid, "status", text, sizeof(text)) <= 0 ||
+		!read_set(text, "\nSigPnd:", &own) || !read_set(text, "\nShdPnd:", &shared) ||
+		!read_set(text, "\nSigBlk:", &blocked) || !read_set(text, "\nSigIgn:", &ignored) ||
+		!read_set(text, "\nSigCgt:", &handled))
 		return CALLER_UNKNOWN;
 	came = (own | shared) & ~blocked & ~ignored;
 	if (came & ~handled & ~harmless)

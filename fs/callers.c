@@ -1,7 +1,6 @@
 #include "fs/callers.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "fs/proc.h"
 #include "ops/support/cleanup.h"
 
 enum {
@@ -54,23 +54,6 @@ struct process_facts {
 };
 
 /* ---- /proc ------------------------------------------------------------------ */
-
-static ssize_t read_proc(pid_t id, const char *file, char *text, size_t size)
-{
-	char path[48];
-	cleanup_fd int fd = -1;
-	ssize_t length;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", id, file);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	length = read(fd, text, size - 1);
-	if (length < 0)
-		return -errno;
-	text[length] = '\0';
-	return length;
-}
 
 /* The one line of /proc/PID/status with this key. */
 static const char *status_line(const char *text, const char *key)
@@ -120,7 +103,7 @@ static bool read_facts(pid_t tid, struct process_facts *ret_facts)
 	const char *process, *parent;
 	pid_t pid;
 
-	if (read_proc(tid, "status", text, sizeof(text)) < 0)
+	if (proc_read(tid, "status", text, sizeof(text)) < 0)
 		return false;
 	process = status_line(text, "\nTgid:");
 	parent = status_line(text, "\nPPid:");

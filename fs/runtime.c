@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "fs/proc.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
@@ -192,18 +193,6 @@ int runtime_mount_init(struct runtime_mount *mount, const char *mount_point)
 
 /* ---- The daemon --------------------------------------------------------------- */
 
-static void read_proc(pid_t pid, const char *file, char *text, size_t size)
-{
-	char path[64];
-	cleanup_fd int fd = -1;
-	ssize_t length;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	length = fd < 0 ? 0 : read(fd, text, size - 1);
-	text[length > 0 ? length : 0] = '\0';
-}
-
 /* In clock ticks since the machine began; 0: there is no such process. */
 static uint64_t start_time(pid_t pid)
 {
@@ -211,7 +200,7 @@ static uint64_t start_time(pid_t pid)
 	char text[512];
 	const char *end;
 
-	read_proc(pid, "stat", text, sizeof(text));
+	proc_read(pid, "stat", text, sizeof(text));
 	end = strrchr(text, ')'); /* of the name, which may hold anything */
 	if (end)
 		sscanf(end,
@@ -237,7 +226,7 @@ static bool is_ending(pid_t pid)
 	const char *threads;
 	bool is_zombie;
 
-	read_proc(pid, "status", text, sizeof(text));
+	proc_read(pid, "status", text, sizeof(text));
 	threads = strstr(text, "\nThreads:\t");
 	if (!threads || (strstr(text, "\nVmSize:") && !is_killed(text)))
 		return false;
