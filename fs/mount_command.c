@@ -32,8 +32,7 @@ static struct {
 	struct runtime_mount runtime;
 	struct control_server *control;
 	struct log_anchor *anchor;
-	int report_fd; /* where the waiting parent reads the outcome; -1: nobody waits */
-	bool foreground;
+	int report_fd;           /* where the waiting parent reads the outcome; -1: nobody waits */
 	atomic_bool log_is_open; /* mount.log is what it will be */
 } daemon_state = {.report_fd = -1};
 
@@ -238,7 +237,7 @@ static void mount_is_ready(void *user)
 			daemon_state.options.mount_point);
 	if (chdir("/") < 0)
 		log_warning("cannot change to \"/\": %s, ignoring", strerror(errno));
-	if (daemon_state.foreground)
+	if (daemon_state.options.foreground)
 		return;
 	open_diagnostics(daemon_state.runtime.log_directory);
 	detach_from_terminal(); /* first, as it may go with the command that waits */
@@ -331,7 +330,7 @@ static void explain_busy_log(const struct runtime_mount *runtime)
 /* Diagnostics go on beside the log that was begun anew. */
 static void log_was_removed(void)
 {
-	if (!daemon_state.foreground)
+	if (!daemon_state.options.foreground)
 		open_diagnostics(daemon_state.runtime.log_directory);
 }
 
@@ -385,12 +384,6 @@ static int explain_no_runtime(int r)
 		r == -EPERM ? "it belongs to somebody else, or is open to others" : strerror(-r));
 }
 
-static int explain_mount_failure(const struct mount *m, int r, const char *reason)
-{
-	return command_error("mount", "cannot mount on \"%s\": %s%s", m->options->mount_point,
-		reason ? reason : strerror(-r), mount_remedy(r));
-}
-
 static int run_daemon(void)
 {
 	struct mount *m = &daemon_state.mount;
@@ -421,7 +414,8 @@ static int run_daemon(void)
 			m->control_path, strerror(-r));
 	r = mount_run(m, mount_is_ready, NULL, &reason);
 	if (r < 0)
-		code = explain_mount_failure(m, r, reason);
+		code = command_error("mount", "cannot mount on \"%s\": %s%s",
+			m->options->mount_point, reason ? reason : strerror(-r), mount_remedy(r));
 	control_server_stop(daemon_state.control);
 	workspace_free(m->workspace);
 	mount_done(m);
@@ -491,15 +485,6 @@ static int start_daemon(void)
 	exit(run_daemon());
 }
 
-static int refuse_mount_point(const struct mount_options *options, int r)
-{
-	const char *path = options->mount_point;
-
-	if (r == -ENOENT)
-		return command_error("mount", "\"%s\" does not exist: mkdir -p it first", path);
-	return command_error("mount", "\"%s\": %s", path, strerror(-r));
-}
-
 static int remount(const struct mount_options *options)
 {
 	int r = mount_point_remount(options->mount_point, options->read_only, options->fuse_pairs);
@@ -524,7 +509,8 @@ static int mount_at(struct mount_options *options)
 			options->mount_point, options->uri);
 	r = mount_point_resolve(options->mount_point, &path);
 	if (r < 0)
-		return refuse_mount_point(options, r);
+		return command_error("mount", "\"%s\": %s", options->mount_point,
+			r == -ENOENT ? "no such directory: mkdir -p it first" : strerror(-r));
 	options->mount_point = path;
 	if (options->remount)
 		return remount(options);
@@ -547,7 +533,6 @@ static int mount_at(struct mount_options *options)
 	leave_mount_point_alone(path);
 	warn_of_flags_for_root(options);
 	daemon_state.options = *options;
-	daemon_state.foreground = options->foreground;
 	if (!options->foreground)
 		return start_daemon();
 	close_inherited(log_anchor_fd(daemon_state.anchor), -1);

@@ -23,7 +23,7 @@ enum {
 };
 
 struct log_anchor {
-	char *where, *log_name;
+	char *log_name;
 	int fd; /* -1: syslog */
 	bool is_socket, is_file;
 	struct {
@@ -60,10 +60,9 @@ int log_anchor_open(const char *where, const char *log_name, struct log_anchor *
 
 	if (!anchor)
 		return -ENOMEM;
-	anchor->where = strdup(where);
 	anchor->log_name = strndup(log_name, NAME_MAX_BYTES);
 	r = open_place(where, &anchor->fd);
-	if (r == 0 && (!anchor->where || !anchor->log_name))
+	if (r == 0 && !anchor->log_name)
 		r = -ENOMEM;
 	if (r == 0 && anchor->fd >= 0 && fstat(anchor->fd, &attributes) < 0)
 		r = -errno;
@@ -80,11 +79,6 @@ int log_anchor_open(const char *where, const char *log_name, struct log_anchor *
 int log_anchor_fd(const struct log_anchor *anchor)
 {
 	return anchor ? anchor->fd : -1;
-}
-
-const char *log_anchor_place(const struct log_anchor *anchor)
-{
-	return anchor ? anchor->where : "";
 }
 
 /* ---- Delivering ------------------------------------------------------------------- */
@@ -112,7 +106,7 @@ static int deliver(struct log_anchor *anchor, const char *line, int wait_ms)
 	return (size_t)done == length ? 0 : -EIO;
 }
 
-static int deliver_pending(struct log_anchor *anchor, int wait_ms)
+int log_anchor_flush(struct log_anchor *anchor, int wait_ms)
 {
 	for (unsigned i = 0; i < RINGS_MAX; i++) {
 		char *line = anchor->pending[i].line;
@@ -141,22 +135,16 @@ int log_anchor_note(
 	hex_write(digest, 32, hex);
 	snprintf(line, LINE_BYTES, LINE_START "%s %s %" PRIu64 " %s\n", anchor->log_name, ring,
 		last_seq, hex);
-	return deliver_pending(anchor, 0);
-}
-
-int log_anchor_flush(struct log_anchor *anchor)
-{
-	return deliver_pending(anchor, 0);
+	return log_anchor_flush(anchor, 0);
 }
 
 void log_anchor_close(struct log_anchor *anchor)
 {
 	if (!anchor)
 		return;
-	deliver_pending(anchor, CLOSE_WAIT_MS / RINGS_MAX);
+	log_anchor_flush(anchor, CLOSE_WAIT_MS / RINGS_MAX);
 	if (anchor->fd >= 0)
 		close(anchor->fd);
-	free(anchor->where);
 	free(anchor->log_name);
 	free(anchor);
 }

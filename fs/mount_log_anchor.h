@@ -22,16 +22,15 @@ int log_anchor_open(const char *where, const char *log_name, struct log_anchor *
 /* Delivers what could not be delivered, for at most a second.  NULL is fine. */
 void log_anchor_close(struct log_anchor *anchor);
 
-int log_anchor_fd(const struct log_anchor *anchor);            /* -1: it has none, or is NULL */
-const char *log_anchor_place(const struct log_anchor *anchor); /* `where`; "": NULL */
+int log_anchor_fd(const struct log_anchor *anchor); /* -1: it has none, or is NULL */
 
 /* Never waits: what a full pipe or socket does not take now it gets with the next seal, or when
  * the anchor is closed, unless a newer seal has taken its place.  0, -errno. */
 int log_anchor_note(
 	struct log_anchor *anchor, const char *ring, uint64_t last_seq, const uint8_t digest[32]);
 
-/* Tries again what could not be delivered.  0, -errno. */
-int log_anchor_flush(struct log_anchor *anchor);
+/* Tries again what could not be delivered, and waits for room for so long.  0, -errno. */
+int log_anchor_flush(struct log_anchor *anchor, int wait_ms);
 
 /* ---- Comparing ----------------------------------------------------------------- */
 

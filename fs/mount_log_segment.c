@@ -225,7 +225,7 @@ int log_segments_look(struct log_segments *s)
 	int r;
 
 	if (s->anchor)
-		s->anchor_error = log_anchor_flush(s->anchor);
+		s->anchor_error = log_anchor_flush(s->anchor, 0);
 	if (log_segment_is_at(s->directory->fd, s->current, s->file))
 		return 0;
 	r = reopen_directory(s->directory);

@@ -96,13 +96,12 @@ struct log_segment_report {
 	const char *problem;   /* static; NULL: none */
 };
 
-/* What is known across segments while they are read in order; {0} before the first. */
+struct log_verify_report;
+
+/* What is known across segments while they are read in order, beside what is reported. */
 struct log_scan {
-	uint32_t segments;    /* that were read */
+	struct log_verify_report *report;
 	bool session_is_open; /* lines of a daemon that has not written its last one */
-	uint64_t lost;        /* records that no segment has: the disk was full or broken */
-	uint32_t gap_count;
-	char gap[256]; /* for people: the first place where records may be missing; "" */
 	struct log_seal_check seals;
 	struct log_anchor_check *anchor; /* NULL: not compared */
 };

@@ -115,15 +115,29 @@ static void read_header(struct log_segment_report *report, const char *line, siz
 	cJSON_Delete(header);
 }
 
+/* Each keeps the first only. */
+
 __attribute__((format(printf, 2, 3))) static void note_gap(
-	struct log_scan *scan, const char *format, ...)
+	struct log_verify_report *report, const char *format, ...)
 {
 	va_list arguments;
 
-	if (scan->gap_count++ > 0)
+	if (report->gap_count++ > 0)
 		return;
 	va_start(arguments, format);
-	vsnprintf(scan->gap, sizeof(scan->gap), format, arguments);
+	vsnprintf(report->gap, sizeof(report->gap), format, arguments);
+	va_end(arguments);
+}
+
+__attribute__((format(printf, 2, 3))) static void note_problem(
+	struct log_verify_report *report, const char *format, ...)
+{
+	va_list arguments;
+
+	if (report->problem[0])
+		return;
+	va_start(arguments, format);
+	vsnprintf(report->problem, sizeof(report->problem), format, arguments);
 	va_end(arguments);
 }
 
@@ -133,20 +147,20 @@ static void check_key(struct log_scan *scan, struct log_segment_report *report, 
 {
 	const char *words = NULL;
 
-	switch (log_seal_check_line(
-		&scan->seals, report->number, scan->segments == 0, line, length, start, &words)) {
+	switch (log_seal_check_line(&scan->seals, report->number, scan->report->segments == 0, line,
+		length, start, &words)) {
 	case LOG_SEAL_ALTERED:
 		complain(report, words);
 		break;
 	case LOG_SEAL_MISSING:
-		note_gap(scan, "at number %" PRIu64 ": %s", report->last_seq, words);
+		note_gap(scan->report, "at number %" PRIu64 ": %s", report->last_seq, words);
 		break;
 	case LOG_SEAL_GOOD:
 		break;
 	}
 	if (scan->anchor)
 		log_anchor_check_seal(scan->anchor, report->last_seq, digest,
-			scan->segments == 0 && report->number > 1);
+			scan->report->segments == 0 && report->number > 1);
 }
 
 static void check_seal(struct log_scan *scan, struct log_segment_report *report, const char *line,
@@ -192,8 +206,9 @@ static void note_lost(
 
 	if (!count || sscanf(count, ",\"count\":%" SCNu64, &lost) != 1)
 		return;
-	scan->lost += lost;
-	note_gap(scan, "%" PRIu64 " records from number %" PRIu64 " on could not be written", lost,
+	scan->report->lost += lost;
+	note_gap(scan->report,
+		"%" PRIu64 " records from number %" PRIu64 " on could not be written", lost,
 		report->last_seq);
 }
 
@@ -204,7 +219,7 @@ static void follow_session(
 	bool begins = strncmp(line, LOG_BEGIN_START, strlen(LOG_BEGIN_START)) == 0;
 
 	if (begins && scan->session_is_open)
-		note_gap(scan,
+		note_gap(scan->report,
 			"the daemon that wrote number %" PRIu64
 			" was killed, or the end of what it wrote was cut off",
 			report->last_seq);
@@ -265,28 +280,29 @@ int log_segment_scan(int fd, struct log_scan *scan, struct log_segment_report *r
 
 /* ---- The whole log ---------------------------------------------------------- */
 
+/* `report`: of the segments before it. */
 static void check_links(struct log_verify_report *report, const char *name,
-	const struct log_segment_report *segment, uint32_t number_before)
+	const struct log_segment_report *segment)
 {
 	if (segment->problem)
-		snprintf(report->problem, sizeof(report->problem), "\"%s\": line %" PRIu64 " %s",
-			name, segment->problem_line, segment->problem);
+		note_problem(report, "\"%s\": line %" PRIu64 " %s", name, segment->problem_line,
+			segment->problem);
 	else if (!segment->has_header)
-		snprintf(
-			report->problem, sizeof(report->problem), "\"%s\" has no first line", name);
-	else if (report->segments > 0 && segment->number != number_before + 1)
-		snprintf(report->problem, sizeof(report->problem),
+		note_problem(report, "\"%s\" has no first line", name);
+	else if (report->segments == 0)
+		return;
+	else if (segment->number != report->number + 1)
+		note_problem(report,
 			"\"%s\" is segment %u, but segment %u should follow %u: a segment was "
 			"deleted or replaced",
-			name, segment->number, number_before + 1, number_before);
-	else if (report->segments > 0 &&
-		 memcmp(segment->previous, report->digest, sizeof(report->digest)) != 0)
-		snprintf(report->problem, sizeof(report->problem),
+			name, segment->number, report->number + 1, report->number);
+	else if (memcmp(segment->previous, report->digest, sizeof(report->digest)) != 0)
+		note_problem(report,
 			"\"%s\" does not continue the segment before it: one of them was changed, "
 			"cut or replaced",
 			name);
-	else if (report->segments > 0 && segment->first_seq <= report->last_seq)
-		snprintf(report->problem, sizeof(report->problem),
+	else if (segment->first_seq <= report->last_seq)
+		note_problem(report,
 			"\"%s\" begins with number %" PRIu64 ", but %" PRIu64 " is before it", name,
 			segment->first_seq, report->last_seq);
 }
@@ -312,23 +328,22 @@ static void add_segment(struct log_verify_report *report, const struct log_segme
 /* Rotation names the oldest segment that it leaves. */
 static void check_oldest(struct log_verify_report *report)
 {
-	if (report->problem[0] || !report->oldest || report->first_number <= report->oldest)
-		return;
-	snprintf(report->problem, sizeof(report->problem),
-		"the log begins with segment %u, but the daemon has deleted those before %u only: "
-		"somebody else deleted segments",
-		report->first_number, report->oldest);
+	if (report->oldest && report->first_number > report->oldest)
+		note_problem(report,
+			"the log begins with segment %u, but the daemon has deleted those before "
+			"%u only: somebody else deleted segments",
+			report->first_number, report->oldest);
 }
 
-static int verify_segment(
-	int directory, const char *name, struct log_scan *scan, struct log_verify_report *report)
+static int verify_segment(int directory, const char *name, struct log_scan *scan)
 {
 	cleanup_fd int file = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	struct log_verify_report *report = scan->report;
 	struct log_segment_report segment;
 	int r;
 
 	if (report->unsealed_lines) {
-		note_gap(scan,
+		note_gap(report,
 			"%" PRIu64 " lines at the end of segment %u have no seal: the daemon was "
 			"killed while it wrote them, or somebody added or altered them",
 			report->unsealed_lines, report->number);
@@ -337,85 +352,70 @@ static int verify_segment(
 	r = file < 0 ? -errno : log_segment_scan(file, scan, &segment);
 	if (r < 0)
 		return r;
-	check_links(report, name, &segment, report->number);
+	check_links(report, name, &segment);
 	add_segment(report, &segment);
-	scan->segments++;
 	return 0;
 }
 
 /* What the key file says of the end. */
-static void check_key_file(struct log_scan *scan, int directory, struct log_verify_report *report)
+static void check_key_file(struct log_scan *scan, int directory)
 {
 	const char *words = NULL;
 	enum log_seal_verdict verdict = log_seal_check_file(&scan->seals, directory, &words);
 
 	if (verdict == LOG_SEAL_MISSING)
-		note_gap(scan, "%s", words);
+		note_gap(scan->report, "%s", words);
 	else if (verdict == LOG_SEAL_ALTERED)
-		snprintf(report->problem, sizeof(report->problem), "%s", words);
+		note_problem(scan->report, "%s", words);
 }
 
 /* What the anchor says of the end. */
-static void check_anchor(struct log_scan *scan, const struct log_verify_means *means,
-	struct log_verify_report *report)
+static void check_anchor(const struct log_anchor_check *anchor,
+	const struct log_verify_means *means, struct log_verify_report *report)
 {
-	const struct log_anchor_check *anchor = scan->anchor;
-
 	report->anchored = anchor->found > 0;
 	report->anchored_seq = anchor->found_seq;
 	if (anchor->has_next && !report->problem[0])
-		snprintf(report->problem, sizeof(report->problem),
+		note_problem(report,
 			"the anchor has a seal of number %" PRIu64
 			" that the log has not: it was altered, cut off or replaced before that",
 			anchor->seq);
 	else if (!anchor->found)
-		note_gap(scan, "the anchor has nothing of this log");
+		note_gap(report, "the anchor has nothing of this log");
 	else if (anchor->has_beyond &&
 		 (!means->known_seq || anchor->beyond_seq <= means->known_seq))
-		note_gap(scan, "the anchor has nothing after number %" PRIu64, anchor->found_seq);
-}
-
-static int verify_segments(
-	int directory, const char *ring, struct log_scan *scan, struct log_verify_report *report)
-{
-	cleanup_free struct log_segment_name *names = NULL;
-	int count = log_segment_names(directory, ring, &names), r = count < 0 ? count : 0;
-
-	for (int i = 0; r == 0 && i < count && !report->problem[0]; i++)
-		r = verify_segment(directory, names[i].name, scan, report);
-	return r;
+		note_gap(report, "the anchor has nothing after number %" PRIu64, anchor->found_seq);
 }
 
 static int verify_ring(int directory, const char *ring, struct log_anchor_check *anchor,
-	const struct log_verify_means *means, struct log_verify_report *ret_report)
+	const struct log_verify_means *means, struct log_verify_report *report)
 {
-	struct log_scan scan = {.anchor = means->anchor ? anchor : NULL};
-	int r = log_seal_check_init(&scan.seals, means->key, ring);
+	cleanup_free struct log_segment_name *names = NULL;
+	struct log_scan scan = {.report = report, .anchor = means->anchor ? anchor : NULL};
+	int r = log_seal_check_init(&scan.seals, means->key, ring), count = 0;
 
-	memset(ret_report, 0, sizeof(*ret_report));
 	if (r == 0)
-		r = verify_segments(directory, ring, &scan, ret_report);
-	check_oldest(ret_report);
-	if (r == 0 && means->key && !ret_report->problem[0])
-		check_key_file(&scan, directory, ret_report);
-	if (r == 0 && means->anchor)
-		check_anchor(&scan, means, ret_report);
-	ret_report->is_keyed = scan.seals.saw_keyed;
-	ret_report->lost = scan.lost;
-	ret_report->gap_count = scan.gap_count;
-	strcpy(ret_report->gap, scan.gap);
+		r = count = log_segment_names(directory, ring, &names);
+	for (int i = 0; r >= 0 && i < count && !report->problem[0]; i++)
+		r = verify_segment(directory, names[i].name, &scan);
+	check_oldest(report);
+	if (r >= 0 && means->key && !report->problem[0])
+		check_key_file(&scan, directory);
+	if (r >= 0 && means->anchor)
+		check_anchor(anchor, means, report);
+	report->is_keyed = scan.seals.saw_keyed;
 	log_seal_erase(&scan.seals, sizeof(scan.seals));
-	return r;
+	return r < 0 ? r : 0;
 }
 
 /* What is wrong with the changes is wrong with the log. */
 static void add_changes(struct log_verify_report *report, const struct log_verify_report *changes)
 {
 	report->changes_first_seq = changes->first_seq;
-	if (changes->segments == 0 && report->schema >= 2 && !report->problem[0])
-		strcpy(report->problem, "\"" LOG_CHANGES_RING ".jsonl\" was deleted");
-	if (changes->problem[0] && !report->problem[0])
-		strcpy(report->problem, changes->problem);
+	if (changes->segments == 0 && report->schema >= 2)
+		note_problem(report, "\"" LOG_CHANGES_RING ".jsonl\" was deleted");
+	if (changes->problem[0])
+		note_problem(report, "%s", changes->problem);
 	if (report->gap_count == 0)
 		strcpy(report->gap, changes->gap);
 	report->gap_count =
