@@ -23,14 +23,14 @@ enum { NODE_DIRECTORY, NODE_STATUS, NODE_STATS, NODE_LOG, NODES };
 
 /* The log tells of everybody's work, command lines included: it is its owner's alone. */
 static struct node {
-	struct inode inode;
 	const char *name;
 	mode_t mode;
+	struct inode inode;
 } nodes[NODES] = {
-	[NODE_DIRECTORY] = {{.is_virtual = true}, DIRECTORY_NAME, S_IFDIR | 0555},
-	[NODE_STATUS] = {{.is_virtual = true}, "status", S_IFREG | 0444},
-	[NODE_STATS] = {{.is_virtual = true}, "stats", S_IFREG | 0444},
-	[NODE_LOG] = {{.is_virtual = true}, "log", S_IFREG | 0400},
+	[NODE_DIRECTORY] = {DIRECTORY_NAME, S_IFDIR | 0555, {.is_virtual = true}},
+	[NODE_STATUS] = {"status", S_IFREG | 0444, {.is_virtual = true}},
+	[NODE_STATS] = {"stats", S_IFREG | 0444, {.is_virtual = true}},
+	[NODE_LOG] = {"log", S_IFREG | 0400, {.is_virtual = true}},
 };
 
 /* Node of a virtual inode, or -1. */

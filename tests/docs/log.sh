@@ -29,7 +29,7 @@ for op in $(sed -n '/^### Operations/,/^`flush`/p' "$document" | grep '^|' | gre
 		complain "isthmus log --op does not know $op"
 done
 
-fields=$(sed -n 's/.*put_\(key\|bytes\)(out, "\([a-z_0-9]*\)".*/\2/p; s/.*put_text(out, ",\\"\([a-z_]*\)\\".*/\1/p' \
+fields=$(sed -n 's/.*put_\(key\|bytes\|member\|digest\)(out, "\([a-z_0-9]*\)".*/\2/p; s/.*put_text(out, ",\\"\([a-z_]*\)\\".*/\1/p' \
 	"$sources"/mount_log_format.c | sort -u)
 [ "$(wc -w <<<"$fields")" -gt 15 ] || complain "only these fields were found: $fields"
 for field in $fields; do
