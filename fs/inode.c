@@ -43,12 +43,20 @@ uint64_t inode_number(const struct inode *inode)
 	return inode->is_renumbered ? XXH3_64bits(&inode->id, sizeof(inode->id)) : inode->id.inode;
 }
 
-struct inode *inode_make(struct inode_table *t, const struct attributes *attributes)
+static size_t inode_bytes(const struct inode *inode)
 {
-	struct inode *inode = calloc(1, sizeof(*inode));
+	return sizeof(*inode) + strlen(inode->own.name) + 1 + MALLOC_OVERHEAD_BYTES;
+}
+
+struct inode *inode_make(
+	struct inode_table *t, const struct attributes *attributes, const char *name)
+{
+	struct inode *inode = calloc(1, sizeof(*inode) + strlen(name) + 1);
 
 	if (!inode)
 		return NULL;
+	inode->own.is_own = true;
+	strcpy(inode->own.name, name);
 	inode->id = attributes->id;
 	inode->is_renumbered = handle_has_number(t, &inode->id);
 	inode->is_directory = S_ISDIR(attributes->mode);
@@ -61,8 +69,13 @@ struct inode *inode_make(struct inode_table *t, const struct attributes *attribu
 		t->bytes += sizeof(*inode->directory) + MALLOC_OVERHEAD_BYTES;
 	}
 	hash_table_insert(&t->inodes, inode, inode_entry_hash, inode_entry_link);
-	t->bytes += sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
+	t->bytes += inode_bytes(inode);
 	return inode;
+}
+
+void inode_add_lookup(struct inode *inode)
+{
+	inode->lookups += inode->lookups < LOOKUPS_MAX;
 }
 
 struct inode_file *inode_make_file(struct inode_table *t, struct inode *inode)
@@ -140,6 +153,7 @@ static struct inode *free_unused(
 	struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
 	struct inode *parent = NULL;
+	struct inode_name *name;
 
 	if (inode->is_directory)
 		free_directory(t, inode, list);
@@ -147,13 +161,13 @@ static struct inode *free_unused(
 		free_file(t, inode, list);
 	inode->references++; /* names may lead back here */
 	inode_forget_lost(t, inode, list);
-	while (inode->names) {
+	while ((name = name_latest(inode))) {
 		if (parent)
 			inode_unref(t, parent, list);
-		parent = name_detach(t, inode->names);
+		parent = name_detach(t, name);
 	}
 	hash_table_remove(&t->inodes, inode, inode_entry_hash, inode_entry_link);
-	t->bytes -= sizeof(*inode) + MALLOC_OVERHEAD_BYTES;
+	t->bytes -= inode_bytes(inode);
 	free(inode);
 	if (parent)
 		parent->references--;
@@ -214,7 +228,7 @@ int inode_table_new(const struct attributes *root, inode_forgotten forgotten, vo
 	t->last_spare = &t->spares;
 	if (hash_table_init(&t->inodes) < 0 || hash_table_init(&t->numbers) < 0 ||
 		hash_table_init(&t->names) < 0 || hash_table_init(&t->missing) < 0 ||
-		!(t->root = inode_make(t, root))) {
+		!(t->root = inode_make(t, root, ""))) {
 		inode_table_free(t);
 		return -ENOMEM;
 	}
@@ -229,19 +243,12 @@ void inode_table_free(struct inode_table *t)
 {
 	if (!t)
 		return;
-	for (size_t i = 0; t->names.buckets && i <= t->names.mask; i++)
-		while (t->names.buckets[i]) {
-			struct inode_name *name = t->names.buckets[i];
-
-			t->names.buckets[i] = name->hash_next;
-			free(name);
-		}
 	for (size_t i = 0; t->inodes.buckets && i <= t->inodes.mask; i++)
 		while (t->inodes.buckets[i]) {
 			struct inode *inode = t->inodes.buckets[i];
 
 			t->inodes.buckets[i] = inode->hash_next;
-			free(inode->lost);
+			name_free_all(inode);
 			if (inode->is_directory) {
 				missing_free(inode->directory->missing);
 				free(inode->directory);
@@ -298,9 +305,10 @@ void inode_table_forget(struct inode_table *t, struct inode *inode, uint64_t cou
 	bool much;
 
 	pthread_mutex_lock(&t->lock);
-	assert(inode->lookups >= count);
-	inode->lookups -= count;
-	if (!inode->lookups && inode->lost) {
+	assert(inode->lookups >= count || inode->lookups == LOOKUPS_MAX);
+	if (inode->lookups < LOOKUPS_MAX)
+		inode->lookups -= (uint32_t)count;
+	if (!inode->lookups && inode->is_lost) {
 		/* Directories that remember would hold each other. */
 		inode->references++;
 		inode_forget_lost(t, inode, &list);
@@ -358,10 +366,10 @@ void inode_version_of(const struct attributes *a, struct inode_version *ret_vers
 	*ret_version = (struct inode_version){.size_bytes = a->size_bytes,
 		.mtime_ns = nanoseconds(&a->mtime),
 		.ctime_ns = nanoseconds(&a->ctime),
-		.mode = a->mode,
-		.nlink = a->nlink,
 		.uid = a->uid,
-		.gid = a->gid};
+		.gid = a->gid,
+		.mode = (uint16_t)a->mode,
+		.nlink = a->nlink < UINT16_MAX ? (uint16_t)a->nlink : UINT16_MAX};
 }
 
 /* inotify sees a change of a file through the name that was used for it: other links'
@@ -369,9 +377,10 @@ void inode_version_of(const struct attributes *a, struct inode_version *ret_vers
 static enum belief belief_in(const struct inode_table *t, const struct inode *inode, uint32_t nlink)
 {
 	enum belief by_parent = BELIEF_WATCHED, own = nlink == 1 ? BELIEF_WATCHED : BELIEF_TTL;
+	const struct inode_name *name = name_latest(inode);
 
 	if (inode != t->root)
-		by_parent = inode->names ? inode_belief(inode->names->parent) : BELIEF_TTL;
+		by_parent = name ? inode_belief(name->parent) : BELIEF_TTL;
 	if (inode->is_directory)
 		own = inode_belief(inode);
 	return own > by_parent ? own : by_parent;

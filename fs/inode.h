@@ -3,7 +3,8 @@
  *
  * One `struct inode` per object (hard links share it), found by object_id; its address is
  * the node id that the kernel uses.  A name is (parent inode, name), so that paths are
- * computed from the names and a rename touches one of them, whatever lies below it.
+ * computed from the names and a rename touches one of them, whatever lies below it.  An inode holds
+ * the name that it was found by; others (hard links, and after renames) are kept beside it.
  * A directory that somebody else moved into another one gets a new inode, as the kernel cannot
  * always move what it has (ESTALE).
  * An inode lives as long as the kernel counts lookups of it, a handle of it is open, or
@@ -21,7 +22,6 @@
 #include "ops/workspace.h"
 
 struct inode_table;
-struct inode_name;
 
 /* Whoever looks again may have to wait for the processor; but meanwhile the file takes space though
  * it was removed, and its file system cannot be unmounted. */
@@ -48,12 +48,14 @@ struct open_handle {
 	enum handle_way way;
 };
 
-/* What tells one state of an object from the next (see attributes_same_version). */
+/* What tells one state of an object from the next (see attributes_same_version).  Without padding:
+ * it is compared as a whole. */
 struct inode_version {
 	uint64_t size_bytes;
 	int64_t mtime_ns, ctime_ns;
-	uint32_t mode, nlink, uid, gid;
-};
+	uint32_t uid, gid;
+	uint16_t mode, nlink; /* as many as fit */
+} __attribute__((packed, aligned(4)));
 
 /* Of the content that a file had in one version. */
 struct known_hash {
@@ -99,25 +101,38 @@ struct inode_directory {
 	atomic_bool on_ttl;  /* watching it was denied */
 };
 
+struct inode_name {
+	struct inode_name *hash_next; /* unless the inode has lost it */
+	struct inode_name *next;      /* of the same inode, older; see struct inode */
+	struct inode *parent;         /* holds a reference */
+	/* Position of the look that found it there, or of the change that put it.  Of one that is
+	 * lost: since when (CLOCK_MONOTONIC), or LOST_UNTOLD. */
+	uint64_t at : 63;
+	uint64_t is_own : 1;
+	char name[];
+};
+
 struct inode {
 	struct inode *hash_next;
 	struct object_id id;
-	struct inode_name *names; /* the latest first; NULL: unlinked, or the root */
-	struct inode_name *lost;  /* without names, known to the kernel: the last one it had */
 	union {
 		struct inode_directory *directory; /* if is_directory; else ... */
 		struct inode_file *_Atomic file;   /* ... from its first handle on; inode_file() */
 	};
-	uint64_t lookups;             /* by the kernel */
-	uint32_t references;          /* names that have it as parent, handles, requests */
+	uint32_t lookups;    /* by the kernel; LOOKUPS_MAX: so many that it stays for good */
+	uint32_t references; /* names that have it as parent, handles, requests */
 	struct inode_version version; /* as last told to the kernel; mode 0: none */
-	uint64_t lost_ns;             /* CLOCK_MONOTONIC: when the last name went; or LOST_UNTOLD */
-	bool is_former;      /* found elsewhere, or as another kind: another has its id now */
-	bool is_stale;       /* of no use but to be looked for again: it never has a name */
-	bool is_root : 1;    /* these are as they were made */
+	bool is_former; /* found elsewhere, or as another kind: another has its id now */
+	bool is_lost;   /* known to the kernel, without a name: what is below is the last one it had
+			 */
+	/* As it was made: */
+	bool is_stale : 1; /* of no use but to be looked for again: it never has a name */
+	bool is_root : 1;
 	bool is_virtual : 1; /* below .isthmus (fs/virtual.h); in no table */
 	bool is_directory : 1;
 	bool is_renumbered : 1;
+	/* The oldest name, unless its parent is NULL; `own.next` is the latest of all others. */
+	struct inode_name own;
 };
 
 /* What it has as a file; NULL: it was never open.  One that a handle leads to was. */
@@ -253,7 +268,7 @@ int inode_table_last_path(struct inode_table *table, struct inode *inode, const 
 	struct path_string *ret_path);
 
 /* The last name went, and the kernel does not know it yet. */
-#define LOST_UNTOLD UINT64_MAX
+#define LOST_UNTOLD (UINT64_MAX >> 1)
 
 /* Since when (CLOCK_MONOTONIC) the inode, or a directory above it, has no name; 0: it has one. */
 uint64_t inode_table_lost_ns(struct inode_table *table, const struct inode *inode);

@@ -18,14 +18,7 @@
 
 enum { MALLOC_OVERHEAD_BYTES = 8, REMOVALS = 4096 };
 
-struct inode_name {
-	struct inode_name *hash_next;
-	struct inode_name *next; /* of the same inode */
-	struct inode *parent;    /* holds a reference */
-	struct inode *inode;
-	uint64_t at; /* position of the look that found it there, or of the change that put it */
-	char name[];
-};
+#define LOOKUPS_MAX UINT32_MAX
 
 /* Names that we removed lately, by hash: the change feed will echo that. */
 struct removal {
@@ -66,8 +59,12 @@ size_t inode_id_hash(const struct object_id *id); /* without the lock */
 /* The inode of an object, no former one.  NULL: there is none. */
 struct inode *inode_find(struct inode_table *t, const struct object_id *id);
 
-/* A new one that nobody knows yet.  NULL: no memory. */
-struct inode *inode_make(struct inode_table *t, const struct attributes *attributes);
+/* A new one that nobody knows yet, and that is going to have this name.  NULL: no memory. */
+struct inode *inode_make(
+	struct inode_table *t, const struct attributes *attributes, const char *name);
+
+/* The kernel is told of it. */
+void inode_add_lookup(struct inode *inode);
 
 /* What the inode, no directory, has as a file from now on.  NULL: no memory. */
 struct inode_file *inode_make_file(struct inode_table *t, struct inode *inode);
@@ -96,11 +93,22 @@ size_t name_hash(const struct inode *parent, const char *name);
 /* What is known at a name.  NULL: nothing. */
 struct inode_name *name_find(struct inode_table *t, const struct inode *parent, const char *name);
 
+struct inode *name_inode(struct inode_name *name);
+
+/* The names of an inode, from the latest one on.  NULL: there is none; a lost one does not count,
+ * but for name_last(). */
+struct inode_name *name_latest(const struct inode *inode);
+struct inode_name *name_older(const struct inode *inode, const struct inode_name *name);
+struct inode_name *name_last(const struct inode *inode);
+
 /* True when it is `top` itself, too. */
 bool inode_is_below(const struct inode *inode, const struct inode *top);
 
 /* Removes a name; the caller gets the reference that it had on its parent. */
 struct inode *name_detach(struct inode_table *t, struct inode_name *name);
+
+/* The inode goes with all others. */
+void name_free_all(struct inode *inode);
 
 /* Forgets where an object without names was last. */
 void inode_forget_lost(struct inode_table *t, struct inode *inode, struct forgotten **list);

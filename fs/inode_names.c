@@ -2,6 +2,7 @@
 #include "fs/inode_internal.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -37,36 +38,95 @@ struct inode_name *name_find(struct inode_table *t, const struct inode *parent, 
 	return entry;
 }
 
+/* ---- The names of an inode --------------------------------------------------------- */
+
+/* A name that is not the inode's own. */
+struct link_name {
+	struct inode *inode;
+	struct inode_name name;
+};
+
+static struct link_name *link_of(struct inode_name *name)
+{
+	return (void *)((char *)name - offsetof(struct link_name, name));
+}
+
+struct inode *name_inode(struct inode_name *name)
+{
+	if (name->is_own)
+		return (void *)((char *)name - offsetof(struct inode, own));
+	return link_of(name)->inode;
+}
+
+/* NULL: it has another name, or none. */
+static struct inode_name *own_name(const struct inode *inode)
+{
+	return inode->own.parent ? (struct inode_name *)&inode->own : NULL;
+}
+
+struct inode_name *name_last(const struct inode *inode)
+{
+	return inode->own.next ? inode->own.next : own_name(inode);
+}
+
+struct inode_name *name_latest(const struct inode *inode)
+{
+	return inode->is_lost ? NULL : name_last(inode);
+}
+
+struct inode_name *name_older(const struct inode *inode, const struct inode_name *name)
+{
+	if (name->is_own)
+		return NULL;
+	return name->next ? name->next : own_name(inode);
+}
+
+/* One that is not this one.  NULL: there is none. */
+static struct inode_name *name_besides(const struct inode *inode, const struct inode_name *name)
+{
+	struct inode_name *latest = name_latest(inode);
+
+	return latest == name ? name_older(inode, name) : latest;
+}
+
 /* ---- Life of names ----------------------------------------------------------------- */
 
-static size_t name_bytes(const char *name)
+static size_t link_bytes(const char *name)
 {
-	return sizeof(struct inode_name) + strlen(name) + 1 + MALLOC_OVERHEAD_BYTES;
+	return sizeof(struct link_name) + strlen(name) + 1 + MALLOC_OVERHEAD_BYTES;
 }
 
-/* Returns the parent, with the reference that the name had. */
+/* It is not in the table.  Returns the parent, with the reference that the name had. */
 static struct inode *name_free(struct inode_table *t, struct inode_name *name)
 {
+	struct inode_name **at = &name_inode(name)->own.next;
 	struct inode *parent = name->parent;
 
-	t->bytes -= name_bytes(name->name);
-	free(name);
-	return parent;
-}
-
-static void name_take_out(struct inode_table *t, struct inode_name *name)
-{
-	struct inode_name **at = &name->inode->names;
-
+	if (name->is_own) {
+		name->parent = NULL;
+		return parent;
+	}
 	while (*at != name)
 		at = &(*at)->next;
 	*at = name->next;
-	hash_table_remove(&t->names, name, name_entry_hash, name_entry_link);
+	t->bytes -= link_bytes(name->name);
+	free(link_of(name));
+	return parent;
+}
+
+void name_free_all(struct inode *inode)
+{
+	while (inode->own.next) {
+		struct inode_name *next = inode->own.next->next;
+
+		free(link_of(inode->own.next));
+		inode->own.next = next;
+	}
 }
 
 struct inode *name_detach(struct inode_table *t, struct inode_name *name)
 {
-	name_take_out(t, name);
+	hash_table_remove(&t->names, name, name_entry_hash, name_entry_link);
 	return name_free(t, name);
 }
 
@@ -77,9 +137,9 @@ static void name_drop(struct inode_table *t, struct inode_name *name, struct for
 
 void inode_forget_lost(struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
-	struct inode_name *lost = inode->lost;
+	struct inode_name *lost = inode->is_lost ? name_last(inode) : NULL;
 
-	inode->lost = NULL;
+	inode->is_lost = false;
 	if (lost)
 		inode_unref(t, name_free(t, lost), list);
 }
@@ -87,45 +147,60 @@ void inode_forget_lost(struct inode_table *t, struct inode *inode, struct forgot
 /* The name is gone, or another's. */
 static void name_lose(struct inode_table *t, struct inode_name *name, struct forgotten **list)
 {
-	struct inode *inode = name->inode;
+	struct inode *inode = name_inode(name);
 
-	name_take_out(t, name);
-	if (inode->names || !inode->lookups) {
-		inode_unref(t, name_free(t, name), list);
+	if (name_besides(inode, name) || !inode->lookups) {
+		name_drop(t, name, list);
 		return;
 	}
-	inode_forget_lost(t, inode, list);
-	inode->lost = name;
-	inode->lost_ns = clock_now_ns();
+	hash_table_remove(&t->names, name, name_entry_hash, name_entry_link);
+	name->at = clock_now_ns();
+	inode->is_lost = true;
 }
 
 bool inode_is_below(const struct inode *inode, const struct inode *top)
 {
-	while (!object_id_equal(&inode->id, &top->id) && inode->names)
-		inode = inode->names->parent;
+	const struct inode_name *name;
+
+	while (!object_id_equal(&inode->id, &top->id) && (name = name_latest(inode)))
+		inode = name->parent;
 	return object_id_equal(&inode->id, &top->id);
+}
+
+/* Its own, if that is free and this one.  NULL: no memory. */
+static struct inode_name *name_make(struct inode_table *t, struct inode *inode, const char *text)
+{
+	struct link_name *link;
+
+	if (!name_last(inode) && strcmp(inode->own.name, text) == 0)
+		return &inode->own;
+	link = malloc(sizeof(*link) + strlen(text) + 1);
+	if (!link)
+		return NULL;
+	*link = (struct link_name){.inode = inode, .name = {.next = inode->own.next}};
+	strcpy(link->name.name, text);
+	inode->own.next = &link->name;
+	t->bytes += link_bytes(text);
+	return &link->name;
 }
 
 /* Paths end at the root, whatever the place says: a directory that shows up again below itself
  * (a bind mount there, or a far end that lies) gets no name there. */
 static int name_add(struct inode_table *t, struct inode *parent, const char *text,
-	struct inode *inode, uint64_t at)
+	struct inode *inode, uint64_t at, struct forgotten **list)
 {
-	size_t length = strlen(text);
 	struct inode_name *name;
 
 	if (parent == inode || (inode->references && inode_is_below(parent, inode)))
 		return -ELOOP;
-	name = malloc(sizeof(*name) + length + 1);
+	inode_forget_lost(t, inode, list);
+	name = name_make(t, inode, text);
 	if (!name)
 		return -ENOMEM;
-	*name = (struct inode_name){
-		.parent = parent, .inode = inode, .next = inode->names, .at = at};
-	memcpy(name->name, text, length + 1);
-	inode->names = name;
+	name->parent = parent;
+	name->at = at;
 	parent->references++;
 	hash_table_insert(&t->names, name, name_entry_hash, name_entry_link);
-	t->bytes += name_bytes(text);
 	if (t->bytes > t->bytes_most)
 		t->bytes_most = t->bytes;
 	return 0;
@@ -171,30 +246,24 @@ static bool is_of_removal(struct inode_table *t, const struct inode *parent, con
 static int name_point(struct inode_table *t, struct inode *parent, const char *text,
 	struct inode *inode, uint64_t at, bool only_name, struct forgotten **list)
 {
-	struct inode_name *name = name_find(t, parent, text);
+	struct inode_name *name = name_find(t, parent, text), *other;
 	int r;
 
 	forget_removal(t, parent, text);
-	if (name && name->inode != inode) {
+	if (name && name_inode(name) != inode) {
 		name_lose(t, name, list);
 		name = NULL;
 	}
-	if (name && name->at < at)
-		name->at = at;
 	if (!name) {
-		r = name_add(t, parent, text, inode, at);
+		r = name_add(t, parent, text, inode, at, list);
 		if (r < 0)
 			return r;
+		name = name_latest(inode);
 	}
-	inode_forget_lost(t, inode, list);
-	while (only_name && inode->names && inode->names->next) {
-		struct inode_name *first = inode->names;
-
-		name_drop(t,
-			first->parent == parent && strcmp(first->name, text) == 0 ? first->next
-										  : first,
-			list);
-	}
+	if (name->at < at)
+		name->at = at;
+	while (only_name && (other = name_besides(inode, name)))
+		name_drop(t, other, list);
 	return 0;
 }
 
@@ -203,13 +272,13 @@ static int name_point(struct inode_table *t, struct inode *parent, const char *t
 static bool is_overtaken(struct inode_table *t, const struct inode *parent, const char *text,
 	const struct inode *inode, uint64_t at, bool only_name)
 {
-	const struct inode_name *name = name_find(t, parent, text);
+	struct inode_name *name = name_find(t, parent, text), *other;
 
 	if (!at)
 		return false;
-	if (name && name->inode != inode)
+	if (name && name_inode(name) != inode)
 		return name->at > at;
-	for (const struct inode_name *other = inode->names; other && only_name; other = other->next)
+	for (other = name_latest(inode); other && only_name; other = name_older(inode, other))
 		if (other != name && other->at > at)
 			return true;
 	return false;
@@ -251,21 +320,24 @@ static void moved_in_kernel(struct inode *inode, const struct inode *parent)
 /* With the lock held.  Another takes its place; it keeps what it was last. */
 static void become_former(struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
+	struct inode_name *name;
+
 	inode->references++;
 	inode->is_former = true;
 	if (inode->is_directory)
 		inode->directory->watched = false;
-	while (inode->names)
-		name_lose(t, inode->names, list);
+	while ((name = name_latest(inode)))
+		name_lose(t, name, list);
 }
 
 /* The directory that another is found in the place of.  NULL: there is none. */
 static struct inode *find_displaced(
 	struct inode_table *t, struct inode *parent, const char *text, const struct inode *by)
 {
-	const struct inode_name *name = name_find(t, parent, text);
+	struct inode_name *name = name_find(t, parent, text);
+	struct inode *inode = name ? name_inode(name) : NULL;
 
-	return name && name->inode != by && name->inode->is_directory ? name->inode : NULL;
+	return inode && inode != by && inode->is_directory ? inode : NULL;
 }
 
 /* With the lock held. */
@@ -284,7 +356,7 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 		inode = S_ISDIR(a->mode) ? find_former(t, &a->id, parent) : NULL;
 	}
 	if (!inode)
-		inode = inode_make(t, a);
+		inode = inode_make(t, a, name);
 	if (!inode)
 		return -ENOMEM;
 	if (former)
@@ -305,7 +377,7 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 	ret_note->former = former;
 	ret_note->is_old = is_old;
 	moved_in_kernel(inode, parent);
-	inode->lookups++;
+	inode_add_lookup(inode);
 	*ret_inode = inode;
 	return 0;
 }
@@ -372,10 +444,10 @@ int inode_table_enter_unnamed(
 		inode = NULL;
 	}
 	if (!inode)
-		inode = inode_make(t, a);
+		inode = inode_make(t, a, "");
 	if (inode) {
 		inode_note(t, inode, a, &ignored);
-		inode->lookups++;
+		inode_add_lookup(inode);
 		*ret_inode = inode;
 	}
 	pthread_mutex_unlock(&t->lock);
@@ -389,10 +461,10 @@ int inode_table_enter_stale(
 	struct inode *inode;
 
 	pthread_mutex_lock(&t->lock);
-	inode = inode_make(t, a);
+	inode = inode_make(t, a, "");
 	if (inode) {
-		inode->is_former = inode->is_stale = true;
-		inode->lost_ns = clock_now_ns();
+		inode->is_former = inode->is_stale = inode->is_lost = true;
+		inode->own.at = clock_now_ns();
 		inode->lookups = 1;
 		*ret_inode = inode;
 	}
@@ -405,8 +477,10 @@ int inode_table_enter_stale(
 /* With the lock held. */
 static void lose_link(struct inode_table *t, struct inode_name *name, struct forgotten **list)
 {
-	if (name->inode->version.nlink)
-		name->inode->version.nlink--;
+	struct inode *inode = name_inode(name);
+
+	if (inode->version.nlink)
+		inode->version.nlink--;
 	name_lose(t, name, list);
 }
 
@@ -441,12 +515,12 @@ static void follow_directory(struct inode_table *t, struct inode *parent, const 
 static struct inode *lose_told(
 	struct inode_table *t, struct inode_name *name, struct forgotten **list)
 {
-	struct inode *inode = name->inode;
+	struct inode *inode = name_inode(name);
 
 	inode->references++;
 	lose_link(t, name, list);
-	if (!inode->names)
-		inode->lost_ns = LOST_UNTOLD;
+	if (inode->is_lost)
+		name->at = LOST_UNTOLD;
 	return inode;
 }
 
@@ -463,8 +537,8 @@ enum name_news inode_table_told(struct inode_table *t, struct inode *parent, con
 		parent->directory->changes++;
 		if (!is_of_removal(t, parent, text, found, at))
 			news = NAME_WAS_UNKNOWN;
-	} else if (found && is_same_kind(name->inode, found) &&
-		   object_id_equal(&name->inode->id, &found->id)) {
+	} else if (found && is_same_kind(name_inode(name), found) &&
+		   object_id_equal(&name_inode(name)->id, &found->id)) {
 		name->at = name->at < at ? at : name->at;
 	} else if (name->at < at) {
 		parent->directory->changes++;
@@ -480,9 +554,12 @@ enum name_news inode_table_told(struct inode_table *t, struct inode *parent, con
 
 void inode_table_told_of_loss(struct inode_table *t, struct inode *inode)
 {
+	struct inode_name *lost;
+
 	pthread_mutex_lock(&t->lock);
-	if (inode->lost_ns == LOST_UNTOLD)
-		inode->lost_ns = clock_now_ns();
+	lost = inode->is_lost ? name_last(inode) : NULL;
+	if (lost && lost->at == LOST_UNTOLD)
+		lost->at = clock_now_ns();
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -500,13 +577,13 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 	parent->references++;
 	new_parent->references++;
 	if (!inode && from)
-		inode = from->inode;
+		inode = name_inode(from);
 	if (inode)
 		inode->references++;
 	if (from)
 		name_drop(t, from, &list);
 	if (to && to != from) {
-		other = to->inode;
+		other = name_inode(to);
 		other->references++;
 		if (swap)
 			name_drop(t, to, &list);
@@ -514,13 +591,13 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 			name_lose(t, to, &list);
 	}
 	/* A name that cannot be added is merely unknown until the next lookup. */
-	if (inode && name_add(t, new_parent, new_text, inode, at) == 0)
-		inode_forget_lost(t, inode, &list);
+	if (inode)
+		name_add(t, new_parent, new_text, inode, at, &list);
 	forget_removal(t, new_parent, new_text);
 	if (inode)
 		moved_in_kernel(inode, new_parent);
 	if (other && swap) {
-		name_add(t, parent, text, other, at);
+		name_add(t, parent, text, other, at, &list);
 		moved_in_kernel(other, parent);
 	} else if (other && other != inode && other->version.nlink) {
 		other->version.nlink--;

@@ -16,9 +16,9 @@ static const struct inode_name *name_of(struct inode_table *t, const struct inod
 	bool follows = inode->is_former && inode->is_directory && !inode->is_stale;
 	const struct inode *now = follows ? inode_find(t, &inode->id) : NULL;
 
-	if (now && now->is_directory && now->names)
-		return now->names;
-	return inode->names || !last ? inode->names : inode->lost;
+	if (now && now->is_directory && name_latest(now))
+		return name_latest(now);
+	return last ? name_last(inode) : name_latest(inode);
 }
 
 int name_build_path(struct inode_table *t, const struct inode *inode, const char *name, bool last,
@@ -94,6 +94,15 @@ int inode_table_last_path(
 	return r;
 }
 
+static uint64_t lost_ns_of(const struct inode *inode)
+{
+	const struct inode_name *last = name_last(inode);
+
+	if (!inode->is_lost)
+		return 0;
+	return last ? last->at : inode->own.at;
+}
+
 uint64_t inode_table_lost_ns(struct inode_table *t, const struct inode *inode)
 {
 	const struct inode_name *at;
@@ -103,17 +112,19 @@ uint64_t inode_table_lost_ns(struct inode_table *t, const struct inode *inode)
 	pthread_mutex_lock(&t->lock);
 	while (inode != t->root && ++depth < DEPTH_MAX && (at = name_of(t, inode, false)))
 		inode = at->parent;
-	lost_ns = inode != t->root ? inode->lost_ns : 0;
+	lost_ns = inode != t->root ? lost_ns_of(inode) : 0;
 	pthread_mutex_unlock(&t->lock);
 	return lost_ns;
 }
 
 struct inode *inode_table_parent(struct inode_table *t, struct inode *inode)
 {
+	const struct inode_name *name;
 	struct inode *parent;
 
 	pthread_mutex_lock(&t->lock);
-	parent = inode->names ? inode->names->parent : NULL;
+	name = name_latest(inode);
+	parent = name ? name->parent : NULL;
 	if (parent)
 		parent->references++;
 	pthread_mutex_unlock(&t->lock);
@@ -128,7 +139,7 @@ struct inode *inode_table_child(struct inode_table *t, struct inode *parent, con
 	pthread_mutex_lock(&t->lock);
 	name = name_find(t, parent, text);
 	if (name) {
-		inode = name->inode;
+		inode = name_inode(name);
 		inode->references++;
 	}
 	pthread_mutex_unlock(&t->lock);
@@ -150,7 +161,7 @@ struct inode *inode_table_find(struct inode_table *t, const char *path)
 			component[length] = '\0';
 			name = name_find(t, inode, component);
 		}
-		inode = name ? name->inode : NULL;
+		inode = name ? name_inode(name) : NULL;
 		path += length + (path[length] == '/');
 	}
 	if (inode)
@@ -191,7 +202,8 @@ static int add_place(struct inode_place *place, struct inode_name *name)
 
 	if (!text)
 		return -ENOMEM;
-	*place = (struct inode_place){.inode = name->inode, .parent = name->parent, .name = text};
+	*place = (struct inode_place){
+		.inode = name_inode(name), .parent = name->parent, .name = text};
 	place->inode->references++;
 	place->parent->references++;
 	return 0;
@@ -221,7 +233,7 @@ int inode_table_places(struct inode_table *t, struct inode *top, bool whole_subt
 				r = add_place(&places[count], n);
 				count += r == 0;
 				if (whole_subtree)
-					note_unseen(n->inode);
+					note_unseen(name_inode(n));
 			}
 	pthread_mutex_unlock(&t->lock);
 	if (!places)
