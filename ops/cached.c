@@ -243,6 +243,7 @@ int cached_new(struct workspace *inner, const struct cached_options *options,
 	c->ttl_ms = options->ttl_ms;
 	pthread_mutex_init(&c->lock, NULL);
 	clock_cond_init(&c->changed);
+	TAILQ_INIT(&c->contents);
 	set_operations(c, inner);
 	r = c->tree ? start(c, options) : -ENOMEM;
 	if (r < 0) {

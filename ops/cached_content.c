@@ -50,36 +50,13 @@ void content_unref(struct content *content)
 
 /* ---- The bound: least recently used goes first ----------------------------------- */
 
-static void list_remove(struct cached *c, struct content *content)
-{
-	if (content->newer)
-		content->newer->older = content->older;
-	else
-		c->newest = content->older;
-	if (content->older)
-		content->older->newer = content->newer;
-	else
-		c->oldest = content->newer;
-	content->newer = content->older = NULL;
-}
-
-static void list_add(struct cached *c, struct content *content)
-{
-	content->older = c->newest;
-	if (c->newest)
-		c->newest->newer = content;
-	else
-		c->oldest = content;
-	c->newest = content;
-}
-
 void content_detach(struct cached *c, struct extra *x)
 {
 	struct content *content = x->content;
 
 	if (!content)
 		return;
-	list_remove(c, content);
+	TAILQ_REMOVE(&c->contents, content, used);
 	c->content_bytes -= sizeof(*content) + content->size;
 	x->content = NULL;
 	content->extra = NULL;
@@ -100,10 +77,10 @@ bool content_attach(struct cached *c, struct extra *x, struct content *content)
 	content->settled = !known.changed_lately;
 	x->content = content;
 	content->extra = x;
-	list_add(c, content);
+	TAILQ_INSERT_HEAD(&c->contents, content, used);
 	c->content_bytes += sizeof(*content) + content->size;
-	while (c->content_bytes > c->memory_bytes_max && c->oldest != content) {
-		struct extra *oldest = c->oldest->extra;
+	while (c->content_bytes > c->memory_bytes_max && TAILQ_NEXT(content, used)) {
+		struct extra *oldest = TAILQ_LAST(&c->contents, content_list)->extra;
 
 		content_detach(c, oldest);
 		extra_tidy(c, oldest);
@@ -113,10 +90,8 @@ bool content_attach(struct cached *c, struct extra *x, struct content *content)
 
 void content_used(struct cached *c, struct content *content)
 {
-	if (!content->extra || content == c->newest)
-		return;
-	list_remove(c, content);
-	list_add(c, content);
+	TAILQ_REMOVE(&c->contents, content, used);
+	TAILQ_INSERT_HEAD(&c->contents, content, used);
 }
 
 bool bytes_have_hash(const void *data, size_t size, const uint8_t *hash)
@@ -125,11 +100,6 @@ bool bytes_have_hash(const void *data, size_t size, const uint8_t *hash)
 
 	XXH128_canonicalFromHash(&own, XXH3_128bits(data, size));
 	return memcmp(own.digest, hash, HASH_BYTES) == 0;
-}
-
-bool content_has_hash(const struct content *content, const uint8_t *hash)
-{
-	return bytes_have_hash(content->data, content->size, hash);
 }
 
 /* ---- The store on disk ---------------------------------------------------------------- */

@@ -15,21 +15,23 @@ enum {
 
 static struct cached_file *creator_of(const struct extra *x)
 {
-	struct cached_file *file = x->files;
+	struct cached_file *file;
 
-	while (file && !file->created)
-		file = file->next;
+	LIST_FOREACH(file, &x->files, link)
+		if (file->created)
+			break;
 	return file;
 }
 
 /* What others write the creator does not know: neither the size nor which mtime is to stay. */
 static bool is_alone(const struct cached_file *creator)
 {
-	const struct cached_file *file = creator->extra->files;
+	const struct cached_file *file;
 
-	while (file && (file == creator || (file->flags & O_ACCMODE) == O_RDONLY))
-		file = file->next;
-	return !file && creator->captured_writes == creator->extra->write_count;
+	LIST_FOREACH(file, &creator->extra->files, link)
+		if (file != creator && (file->flags & O_ACCMODE) != O_RDONLY)
+			return false;
+	return creator->captured_writes == creator->extra->write_count;
 }
 
 /* What can fail, or what only the place can tell the result of, is not held back. */
@@ -37,7 +39,7 @@ static bool may_wait(const struct op_context *ctx, const struct cached_file *fil
 	const struct attributes *now, unsigned mask, const struct attributes *want)
 {
 	bool knows_mtime =
-		file->capture_size == 0 || (file->deferred_mask & SET_MTIME) || (mask & SET_MTIME);
+		file->capture.size == 0 || (file->deferred_mask & SET_MTIME) || (mask & SET_MTIME);
 
 	return (mask & ~(unsigned)DEFERRABLE) == 0 && file->capturing && is_alone(file) &&
 	       knows_mtime && (ctx->uid == 0 || ctx->uid == now->uid) &&
@@ -83,12 +85,11 @@ bool cached_defer(struct cached *c, const struct op_context *ctx, const struct e
 		return false;
 	if (!file->deferred_mask) {
 		file->deferred = now;
-		file->next_deferred = c->deferred;
-		c->deferred = file;
+		LIST_INSERT_HEAD(&c->deferred, file, deferred_link);
 	}
 	file->deferred_mask |= mask;
-	file->deferred.size_bytes = file->capture_size;
-	file->deferred.blocks = (file->capture_size + 511) / 512;
+	file->deferred.size_bytes = file->capture.size;
+	file->deferred.blocks = (file->capture.size + 511) / 512;
 	file->deferred.ctime = time_at_place(file);
 	merge(&file->deferred, mask, want);
 	cached_mark_dirty(file);
@@ -97,16 +98,13 @@ bool cached_defer(struct cached *c, const struct op_context *ctx, const struct e
 }
 
 /* Takes the changes out of the handle.  0: there are none. */
-static unsigned take(struct cached *c, struct cached_file *file, struct attributes *ret_want)
+static unsigned take(struct cached_file *file, struct attributes *ret_want)
 {
 	unsigned mask = file->deferred_mask;
-	struct cached_file **link = &c->deferred;
 
 	if (!mask)
 		return 0;
-	while (*link != file)
-		link = &(*link)->next_deferred;
-	*link = file->next_deferred;
+	LIST_REMOVE(file, deferred_link);
 	*ret_want = file->deferred;
 	file->deferred_mask = 0;
 	return mask;
@@ -162,7 +160,7 @@ int cached_apply_deferred(
 	file->created = file->created && !last;
 	r = file->deferred_error;
 	file->deferred_error = 0;
-	mask = take(c, file, &want);
+	mask = take(file, &want);
 	if (mask && r == 0) {
 		cached_path_of(c, &file->extra->id, &path);
 		r = apply(c, ctx, path, &object, mask, &want);
@@ -193,7 +191,7 @@ static bool apply_one(struct cached *c, struct op_context *ctx, struct cached_fi
 	if (cached_path_of(c, &file->extra->id, &path) < 0)
 		return false;
 	object.path = path;
-	mask = take(c, file, &want);
+	mask = take(file, &want);
 	r = apply(c, ctx, path, &object, mask, &want);
 	if (r < 0 && !path_misses_object(r))
 		note_failure(c, &object.id, r);
@@ -202,7 +200,8 @@ static bool apply_one(struct cached *c, struct op_context *ctx, struct cached_fi
 
 void cached_apply_deferred_at(struct cached *c, struct op_context *ctx, const char *path)
 {
-	const struct object_id id = c->deferred ? cached_find(c, path).id : (struct object_id){0};
+	const struct object_id id =
+		LIST_EMPTY(&c->deferred) ? (struct object_id){0} : cached_find(c, path).id;
 	const struct extra *x = extra_find(c, &id);
 	struct cached_file *file = x ? creator_of(x) : NULL;
 
@@ -214,8 +213,9 @@ void cached_apply_deferred_at(struct cached *c, struct op_context *ctx, const ch
 
 void cached_apply_all_deferred(struct cached *c, struct op_context *ctx)
 {
-	struct cached_file *file = c->deferred;
+	struct cached_file *file = LIST_FIRST(&c->deferred);
 
 	while (file)
-		file = apply_one(c, ctx, file) ? c->deferred : file->next_deferred;
+		file = apply_one(c, ctx, file) ? LIST_FIRST(&c->deferred)
+					       : LIST_NEXT(file, deferred_link);
 }

@@ -35,6 +35,7 @@ static struct cached_file *file_new(struct cached *c, const char *path, int flag
 		return NULL;
 	file->file.workspace = &c->base.workspace;
 	file->flags = flags;
+	file->capture.limit_bytes = SMALL_FILE_MAX_BYTES;
 	file->path = strdup(path);
 	if (!file->path) {
 		free(file);
@@ -48,7 +49,7 @@ static void file_free(struct cached_file *file)
 {
 	pthread_mutex_destroy(&file->open_lock);
 	content_unref(file->content);
-	free(file->capture);
+	buffer_done(&file->capture);
 	free(file->path);
 	free(file);
 }
@@ -61,19 +62,14 @@ static int join_object(struct cached *c, struct cached_file *file)
 	if (!x)
 		return -ENOMEM;
 	file->extra = x;
-	file->next = x->files;
-	x->files = file;
+	LIST_INSERT_HEAD(&x->files, file, link);
 	return 0;
 }
 
 static void leave_object(struct cached *c, struct cached_file *file)
 {
-	struct cached_file **link = &file->extra->files;
-
-	while (*link != file)
-		link = &(*link)->next;
-	*link = file->next;
-	if (file->extra->files)
+	LIST_REMOVE(file, link);
+	if (!LIST_EMPTY(&file->extra->files))
 		return;
 	file->extra->locked = false;
 	extra_tidy(c, file->extra);
@@ -140,10 +136,10 @@ static struct cached_file *find_unopened(struct cached *c, const char *path)
 {
 	const struct object_id id = cached_find(c, path).id;
 	const struct extra *x = extra_find(c, &id);
-	struct cached_file *file = x ? x->files : NULL;
+	struct cached_file *file = x ? LIST_FIRST(&x->files) : NULL;
 
 	while (file && atomic_load(&file->inner))
-		file = file->next;
+		file = LIST_NEXT(file, link);
 	return file;
 }
 
@@ -589,26 +585,11 @@ int cached_open_file(struct op_context *ctx, struct workspace *w, const struct o
 
 static void capture(struct cached_file *file, const void *data, size_t size, off_t offset)
 {
-	size_t room = file->capture_room ? file->capture_room : 4096;
-	uint8_t *grown;
-
 	if (!file->capturing)
 		return;
-	file->capturing = (size_t)offset == file->capture_size &&
-			  file->capture_size + size <= SMALL_FILE_MAX_BYTES;
-	while (file->capturing && room < file->capture_size + size)
-		room *= 2;
-	if (file->capturing && room > file->capture_room) {
-		grown = realloc(file->capture, room);
-		file->capturing = grown != NULL;
-		file->capture = grown ? grown : file->capture;
-		file->capture_room = grown ? room : file->capture_room;
-	}
-	if (!file->capturing)
-		return;
-	memcpy(file->capture + file->capture_size, data, size);
-	file->capture_size += size;
-	file->captured_writes++;
+	file->capturing = (size_t)offset == file->capture.size &&
+			  buffer_append(&file->capture, data, size) == 0;
+	file->captured_writes += file->capturing;
 }
 
 void cached_mark_dirty(struct cached_file *file)
@@ -666,9 +647,9 @@ static void take_captured(struct cached *c, struct cached_file *file)
 	struct content *content;
 
 	if (!file->capturing || file->captured_writes != x->write_count || x->writers > 0 ||
-		extra_is_locked(x) || !file->capture_size)
+		extra_is_locked(x) || !file->capture.size)
 		return;
-	content = content_new(file->capture, file->capture_size);
+	content = content_new(file->capture.data, file->capture.size);
 	if (content && content_attach(c, x, content)) {
 		content->settled = false;
 		content->is_own = true;

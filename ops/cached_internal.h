@@ -20,9 +20,11 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include "ops/cached.h"
 #include "ops/forward.h"
+#include "ops/support/buffer.h"
 #include "ops/tree.h"
 #include "ops/worker_pool.h"
 
@@ -36,10 +38,10 @@ enum {
 enum xattr_knowledge { XATTRS_UNKNOWN, XATTRS_NO_CAPABILITY, XATTRS_NONE };
 
 struct content {
-	struct content *newer, *older; /* of those that are attached */
-	struct extra *extra;           /* that of the file whose content it is; or NULL */
-	uint32_t refs;                 /* that one's and those of handles */
-	uint64_t at;                   /* the attributes whose content it is were looked at then */
+	TAILQ_ENTRY(content) used; /* of those that are attached */
+	struct extra *extra;       /* that of the file whose content it is; or NULL */
+	uint32_t refs;             /* that one's and those of handles */
+	uint64_t at;               /* the attributes whose content it is were looked at then */
 	bool settled; /* nobody can have changed it since and left those times as they are */
 	bool is_own;  /* we wrote it, perhaps others before that look; until its hash is told */
 	size_t size;
@@ -65,9 +67,9 @@ struct directory {
  * An object with open handles stays in the tree. */
 struct extra {
 	struct object_id id;
-	struct content *content;   /* that of the attributes which are known, or NULL */
-	char *link_target;         /* or NULL */
-	struct cached_file *files; /* open handles */
+	struct content *content;        /* that of the attributes which are known, or NULL */
+	char *link_target;              /* or NULL */
+	LIST_HEAD(, cached_file) files; /* open handles */
 	struct directory *directory;
 	uint64_t write_count;
 	uint32_t writers; /* handles with writes that are not flushed */
@@ -82,14 +84,14 @@ struct found {
 
 /* A directory that a caller is reading, at the path that he knows it by. */
 struct load {
-	struct load *next;
+	LIST_ENTRY(load) link;
 	const char *path;
 };
 
 /* A caller that waits for what is learnt of something of this name: thousands of others may come
  * in meanwhile. */
 struct waiter {
-	struct waiter *next;
+	LIST_ENTRY(waiter) link;
 	const char *name;
 };
 
@@ -101,7 +103,7 @@ struct unheard {
 
 /* A scan under way that was not asked for by a waiting caller. */
 struct prefetch {
-	struct prefetch *next;
+	LIST_ENTRY(prefetch) link;
 	struct cached *cached;
 	bool content;
 	uint64_t started_ms, first_content_ms; /* 0: none has come */
@@ -125,16 +127,16 @@ struct cached {
 	uint64_t lost_ms;      /* when events were last lost */
 	uint64_t exec_ms;      /* when a command last ended */
 	struct unheard *unheard;
-	struct content *newest, *oldest;
+	TAILQ_HEAD(content_list, content) contents; /* last used first */
 	uint64_t content_bytes;
 	uint64_t assembling_bytes;
-	struct load *loads;
-	struct waiter *waiters;
+	LIST_HEAD(, load) loads;
+	LIST_HEAD(, waiter) waiters;
 	uint64_t keeping_bytes; /* waiting to be written to the store */
-	struct prefetch *prefetches;
-	uint64_t content_opened_ms;   /* when somebody last opened a small file */
-	struct cached_file *deferred; /* handles with attribute changes that wait */
-	uint64_t round_trip_us;       /* smoothed */
+	LIST_HEAD(, prefetch) prefetches;
+	uint64_t content_opened_ms;        /* when somebody last opened a small file */
+	LIST_HEAD(, cached_file) deferred; /* handles with attribute changes that wait */
+	uint64_t round_trip_us;            /* smoothed */
 	struct fs_stats stats;
 	uint64_t stats_ms;
 	struct cached_stats statistics;
@@ -148,7 +150,7 @@ struct cached {
 
 struct cached_file {
 	struct open_file file;
-	struct cached_file *next;     /* of the same object; under lock */
+	LIST_ENTRY(cached_file) link; /* of the same object; under lock */
 	struct extra *extra;          /* of the object */
 	char *path;                   /* when opened */
 	struct attributes attributes; /* when opened */
@@ -158,8 +160,7 @@ struct cached_file {
 	struct content *content;   /* what a file without `inner` is read from; under lock */
 	struct assembly *assembly; /* of what was read so far, or NULL; under lock */
 	bool dirty;                /* not flushed yet: one of extra->writers; under lock */
-	uint8_t *capture;          /* what was written so far, from 0 on; under lock */
-	size_t capture_size, capture_room;
+	struct buffer capture;     /* what was written so far, from 0 on; under lock */
 	uint64_t captured_writes;
 	bool capturing;
 	bool written;           /* while dirty; else that is for what waits only */
@@ -171,7 +172,7 @@ struct cached_file {
 	unsigned deferred_mask; /* attribute changes that wait for its flush ... */
 	struct attributes deferred;
 	int deferred_error; /* ... or failed when they did not wait */
-	struct cached_file *next_deferred;
+	LIST_ENTRY(cached_file) deferred_link;
 };
 
 static inline struct cached *cached_of(struct workspace *w)
@@ -332,7 +333,6 @@ void content_unref(struct content *content);
 bool content_attach(struct cached *c, struct extra *x, struct content *content);
 void content_detach(struct cached *c, struct extra *x);
 void content_used(struct cached *c, struct content *content);
-bool content_has_hash(const struct content *content, const uint8_t *hash);
 bool bytes_have_hash(const void *data, size_t size, const uint8_t *hash);
 
 /* Puts the object's content into the store on disk, some time. */

@@ -32,7 +32,7 @@ static bool keeps_content(const struct content *content, const struct news *news
 	const struct attributes *before = &news->before, *now = news->told;
 
 	if (news->hash)
-		return content_has_hash(content, news->hash);
+		return bytes_have_hash(content->data, content->size, news->hash);
 	if (news->source == FROM_TIMES)
 		return content->size == now->size_bytes;
 	if (news->source == FROM_CHANGE)
@@ -45,7 +45,8 @@ static bool keeps_content(const struct content *content, const struct news *news
  * written here may have been overwritten before that look. */
 static bool outlives_older_event(const struct content *content, const struct news *news)
 {
-	if (content->settled || (news->hash && content_has_hash(content, news->hash)))
+	if (content->settled ||
+		(news->hash && bytes_have_hash(content->data, content->size, news->hash)))
 		return true;
 	return content->is_own && news->told->size_bytes != content->size;
 }
@@ -130,7 +131,7 @@ void cached_drop_dead(struct cached *c, const struct object_id *id)
 	struct extra *x = extra_find(c, id);
 	struct object_id directory;
 
-	if (!x || x->files || x->directory || tree_name_of(c->tree, id, &directory))
+	if (!x || !LIST_EMPTY(&x->files) || x->directory || tree_name_of(c->tree, id, &directory))
 		return;
 	content_detach(c, x);
 	free(steal_ptr(&x->link_target));
@@ -334,13 +335,16 @@ void cached_changed(struct cached *c, const struct asking *asking, const struct 
 static void check_captures(struct cached *c, const struct change *change)
 {
 	const struct attributes *now = &change->attributes;
-	const struct extra *x = change->exists ? extra_find(c, &now->id) : NULL;
+	struct extra *x = change->exists ? extra_find(c, &now->id) : NULL;
+	struct cached_file *file;
 
-	for (struct cached_file *file = x ? x->files : NULL; file; file = file->next)
+	if (!x)
+		return;
+	LIST_FOREACH(file, &x->files, link)
 		if (file->capturing && change->at > file->opened_at && now->size_bytes > 0 &&
-			(now->size_bytes > file->capture_size ||
-				(change->hash && !bytes_have_hash(file->capture, now->size_bytes,
-							 change->hash))))
+			(now->size_bytes > file->capture.size ||
+				(change->hash && !bytes_have_hash(file->capture.data,
+							 now->size_bytes, change->hash))))
 			file->capturing = false;
 }
 

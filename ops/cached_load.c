@@ -42,27 +42,25 @@ static uint64_t round_trips_ms(const struct cached *c, unsigned count)
  * the feed tells something; 20 ms at most.  -EINTR when the caller gave up. */
 static int wait_for(struct cached *c, struct op_context *ctx, const char *path)
 {
-	struct waiter waiter = {.name = path_name(path)}, **link;
+	struct waiter waiter = {.name = path_name(path)};
 
 	if (op_interrupted(ctx))
 		return -EINTR;
-	waiter.next = c->waiters;
-	c->waiters = &waiter;
+	LIST_INSERT_HEAD(&c->waiters, &waiter, link);
 	clock_cond_wait_ms(&c->changed, &c->lock, WAIT_STEP_MS);
-	for (link = &c->waiters; *link != &waiter; link = &(*link)->next)
-		;
-	*link = waiter.next;
+	LIST_REMOVE(&waiter, link);
 	return 0;
 }
 
 void cached_wake(struct cached *c, const char *name)
 {
-	const struct waiter *waiter = c->waiters;
+	const struct waiter *waiter;
 
-	while (waiter && strcmp(waiter->name, name) != 0)
-		waiter = waiter->next;
-	if (waiter)
-		pthread_cond_broadcast(&c->changed);
+	LIST_FOREACH(waiter, &c->waiters, link)
+		if (strcmp(waiter->name, name) == 0) {
+			pthread_cond_broadcast(&c->changed);
+			return;
+		}
 }
 
 /* ---- Taking in what a scan says ---------------------------------------------------- */
@@ -296,7 +294,7 @@ static bool stops(struct op_context *ctx)
 
 static void run_prefetch(void *user)
 {
-	struct prefetch *prefetch = user, **link;
+	struct prefetch *prefetch = user;
 	struct cached *c = prefetch->cached;
 	struct object_id ignored;
 	struct op_context ctx;
@@ -308,9 +306,7 @@ static void run_prefetch(void *user)
 	prefetch->started_ms = cached_now_ms();
 	if (!c->stopping)
 		scan(c, &ctx, prefetch->path, &prefetch->request, prefetch, &ignored);
-	for (link = &c->prefetches; *link != prefetch; link = &(*link)->next)
-		;
-	*link = prefetch->next;
+	LIST_REMOVE(prefetch, link);
 	pthread_cond_broadcast(&c->changed);
 	cached_leave(c);
 	free(prefetch);
@@ -321,9 +317,10 @@ static bool start_prefetch(struct cached *c, const char *path, const struct scan
 {
 	size_t size = strlen(path) + 1;
 	struct prefetch *prefetch = calloc(1, sizeof(*prefetch) + size);
+	const struct prefetch *p;
 	unsigned running = 0;
 
-	for (const struct prefetch *p = c->prefetches; p; p = p->next)
+	LIST_FOREACH(p, &c->prefetches, link)
 		running++;
 	if (!prefetch || running >= PREFETCHES_MAX) {
 		free(prefetch);
@@ -339,8 +336,7 @@ static bool start_prefetch(struct cached *c, const char *path, const struct scan
 		free(prefetch);
 		return false;
 	}
-	prefetch->next = c->prefetches;
-	c->prefetches = prefetch;
+	LIST_INSERT_HEAD(&c->prefetches, prefetch, link);
 	return true;
 }
 
@@ -364,16 +360,24 @@ static bool is_hidden_below(const char *path, const char *top)
 	return false;
 }
 
+/* It will bring the names in the directory at that path, or the content of the file. */
+static bool will_bring(const struct prefetch *p, const char *path, bool content)
+{
+	if (!path_is_within(path, p->path))
+		return false;
+	if (!content)
+		return p->request.depth_max != 1 || strcmp(p->path, path) == 0;
+	return p->content && !is_hidden_below(path, p->path) &&
+	       (p->request.depth_max != 1 || strlen(p->path) == path_parent_length(path));
+}
+
 static const struct prefetch *find_prefetch(const struct cached *c, const char *path, bool content)
 {
-	const struct prefetch *p = c->prefetches;
+	const struct prefetch *p;
 
-	while (p && ((content && !p->content) || !path_is_within(path, p->path) ||
-			    (content && is_hidden_below(path, p->path)) ||
-			    (p->request.depth_max == 1 && content &&
-				    strlen(p->path) != path_parent_length(path)) ||
-			    (p->request.depth_max == 1 && !content && strcmp(p->path, path) != 0)))
-		p = p->next;
+	LIST_FOREACH(p, &c->prefetches, link)
+		if (will_bring(p, path, content))
+			break;
 	return p;
 }
 
@@ -450,7 +454,7 @@ int cached_load(struct cached *c, struct op_context *ctx, const char *path,
 		.entries_max = LOAD_ENTRIES_MAX,
 		.content_max_bytes = LOAD_FILE_MAX_BYTES,
 		.content_total_bytes = LOAD_CONTENT_MAX_BYTES};
-	struct load load = {.next = c->loads, .path = path}, **link;
+	struct load load = {.path = path};
 	uint64_t started_ms = cached_now_ms();
 	struct object_id told = {0};
 	int r;
@@ -459,11 +463,9 @@ int cached_load(struct cached *c, struct op_context *ctx, const char *path,
 		consider_names(c, id, listing);
 		note_loaded(c, id, listing, 0);
 	}
-	c->loads = &load;
+	LIST_INSERT_HEAD(&c->loads, &load, link);
 	r = scan(c, ctx, path, &request, NULL, &told);
-	for (link = &c->loads; *link != &load; link = &(*link)->next)
-		;
-	*link = load.next;
+	LIST_REMOVE(&load, link);
 	cached_count_trip(c, started_ms);
 	note_loaded(c, told.inode ? &told : id, listing, r);
 	if (told.inode && id->inode && !object_id_equal(&told, id))
@@ -487,8 +489,9 @@ void cached_own_directory(struct cached *c, const struct tree_look *look, const 
 static bool is_flowing(const struct cached *c, const char *path)
 {
 	uint64_t now_ms = cached_now_ms(), pause_ms = round_trips_ms(c, 2) + NAMES_PAUSE_MAX_MS;
+	const struct prefetch *p;
 
-	for (const struct prefetch *p = c->prefetches; p; p = p->next) {
+	LIST_FOREACH(p, &c->prefetches, link) {
 		uint64_t last_ms = p->flowed_ms ? p->flowed_ms : p->started_ms;
 
 		if (!p->content && p->request.depth_max != 1 && path_is_within(path, p->path) &&
@@ -502,11 +505,12 @@ static bool is_flowing(const struct cached *c, const char *path)
 static bool is_coming(const struct cached *c, const char *path, uint64_t since_ms)
 {
 	uint64_t waited_ms = cached_now_ms() - since_ms;
+	const struct load *load;
 
-	for (const struct load *load = c->loads; load; load = load->next)
+	LIST_FOREACH(load, &c->loads, link)
 		if (strcmp(load->path, path) == 0)
 			return true;
-	if (!c->prefetches || waited_ms > NAMES_WAIT_MAX_MS)
+	if (LIST_EMPTY(&c->prefetches) || waited_ms > NAMES_WAIT_MAX_MS)
 		return false;
 	if (waited_ms > round_trips_ms(c, 2) + WAIT_STEP_MS)
 		return is_flowing(c, path);

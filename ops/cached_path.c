@@ -233,11 +233,12 @@ struct directory *directory_make(struct cached *c, const struct object_id *id)
 
 bool extra_is_locked(const struct extra *x)
 {
-	const struct cached_file *file = x->files;
+	const struct cached_file *file;
 
-	while (file && !file->has_locks)
-		file = file->next;
-	return file;
+	LIST_FOREACH(file, &x->files, link)
+		if (file->has_locks)
+			return true;
+	return false;
 }
 
 void extra_set_target(struct cached *c, const struct object_id *id, const char *target)
@@ -260,7 +261,7 @@ static void extra_free(struct cached *c, struct extra *x)
 
 void extra_tidy(struct cached *c, struct extra *x)
 {
-	if (x->files || x->content || x->link_target || x->directory)
+	if (!LIST_EMPTY(&x->files) || x->content || x->link_target || x->directory)
 		return;
 	tree_keep(c->tree, &x->id, NULL);
 	extra_free(c, x);
@@ -283,7 +284,7 @@ bool cached_drop(void *user, const struct object_id *id, void *kept)
 	struct extra *x = kept;
 	bool is_heard = x && x->directory && x->directory->heard;
 
-	if ((x && x->files) || (!c->stopping && object_id_equal(id, &c->root)))
+	if ((x && !LIST_EMPTY(&x->files)) || (!c->stopping && object_id_equal(id, &c->root)))
 		return false;
 	if (!c->stopping && !is_heard && tree_watched_since(c->tree, id) &&
 		!cached_end_watch(c, id))
