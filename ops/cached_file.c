@@ -47,6 +47,8 @@ static struct cached_file *file_new(struct cached *c, const char *path, int flag
 
 static void file_free(struct cached_file *file)
 {
+	if (!file)
+		return;
 	pthread_mutex_destroy(&file->open_lock);
 	content_unref(file->content);
 	buffer_done(&file->capture);
@@ -194,6 +196,18 @@ static int check_type(const struct attributes *attributes)
 	return S_ISDIR(attributes->mode) ? -EISDIR : -ENXIO;
 }
 
+static int hand_out(struct cached_file *file, int r, struct open_file **ret_file,
+	struct attributes *ret_attributes)
+{
+	if (r < 0) {
+		file_free(file);
+		return r;
+	}
+	*ret_attributes = file->attributes;
+	*ret_file = &file->file;
+	return 0;
+}
+
 /* A handle on content that is known.  -EAGAIN: it is not. */
 static int open_known(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
@@ -219,15 +233,12 @@ static int open_known(struct cached *c, struct op_context *ctx, const struct obj
 		return -ENOMEM;
 	file->content = x && x->content ? content_ref(x->content) : content_new("", 0);
 	file->attributes = attributes;
-	if (!file->content || join_object(c, file) < 0) {
-		file_free(file);
-		return -ENOMEM;
+	r = file->content ? join_object(c, file) : -ENOMEM;
+	if (r == 0) {
+		c->statistics.hits++;
+		ctx->served.from_cache = ctx->served.round_trips == 0;
 	}
-	*ret_attributes = attributes;
-	*ret_file = &file->file;
-	c->statistics.hits++;
-	ctx->served.from_cache = ctx->served.round_trips == 0;
-	return 0;
+	return hand_out(file, r, ret_file, ret_attributes);
 }
 
 /* What a handle writes from the first byte on is captured, so that it can be read back. */
@@ -267,8 +278,7 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 	int r = file ? cached_inner_object(ctx, object, &at) : -ENOMEM;
 
 	if (r < 0) {
-		if (file)
-			file_free(file);
+		file_free(file);
 		return r;
 	}
 	cached_enter(c);
@@ -290,13 +300,7 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 		cached_doubt(c, asking.look.at, object->path);
 	}
 	cached_leave(c);
-	if (r < 0) {
-		file_free(file);
-		return r;
-	}
-	*ret_attributes = file->attributes;
-	*ret_file = &file->file;
-	return 0;
+	return hand_out(file, r, ret_file, ret_attributes);
 }
 
 int cached_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
@@ -313,24 +317,14 @@ int cached_create(struct op_context *ctx, struct workspace *w, const char *path,
 	cached_enter(c);
 	cached_begin_change(c, ctx, &asking);
 	r = workspace_create(ctx, c->base.inner, path, flags, mode, &inner, &file->attributes);
-	cached_end_asking(c, ctx, &asking);
+	cached_end_making(c, ctx, &asking, path, NULL, r, &file->attributes);
 	if (r == 0) {
-		cached_made(c, &asking, path, &file->attributes);
-		cached_note_new(c, &file->attributes);
 		r = opened(c, ctx, file, asking.look.at, inner);
 		file->created = true;
 		file->created_ms = cached_now_ms();
-	} else {
-		cached_failed(c, &asking, path, NULL, r);
 	}
 	cached_leave(c);
-	if (r < 0) {
-		file_free(file);
-		return r;
-	}
-	*ret_attributes = file->attributes;
-	*ret_file = &file->file;
-	return 0;
+	return hand_out(file, r, ret_file, ret_attributes);
 }
 
 int cached_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
@@ -350,13 +344,7 @@ int cached_create_unnamed(struct op_context *ctx, struct workspace *w, const cha
 		r = opened(c, ctx, file, ctx->served.position, inner);
 		cached_leave(c);
 	}
-	if (r < 0) {
-		file_free(file);
-		return r;
-	}
-	*ret_attributes = file->attributes;
-	*ret_file = &file->file;
-	return 0;
+	return hand_out(file, r, ret_file, ret_attributes);
 }
 
 /* ---- Attributes through a handle ------------------------------------------------------ */
@@ -583,6 +571,17 @@ int cached_open_file(struct op_context *ctx, struct workspace *w, const struct o
 
 /* ---- Writing -------------------------------------------------------------------------------- */
 
+/* The handle at the place, for a change that comes after those that wait for it. */
+static int writable_inner(
+	struct op_context *ctx, struct cached_file *file, struct open_file **ret_inner)
+{
+	int r = file_inner(ctx, file, ret_inner);
+
+	if (r == 0 && file->created)
+		r = cached_apply_deferred(cached_of_file(file), ctx, file, false);
+	return r;
+}
+
 static void capture(struct cached_file *file, const void *data, size_t size, off_t offset)
 {
 	if (!file->capturing)
@@ -614,10 +613,8 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner;
 	ssize_t written;
-	int r = file_inner(ctx, file, &inner);
+	int r = writable_inner(ctx, file, &inner);
 
-	if (r == 0 && file->created)
-		r = cached_apply_deferred(c, ctx, file, false);
 	if (r < 0)
 		return r;
 	cached_enter(c);
@@ -757,10 +754,8 @@ int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsign
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner;
 	struct asking asking;
-	int r = file_inner(ctx, file, &inner);
+	int r = writable_inner(ctx, file, &inner);
 
-	if (r == 0 && file->created)
-		r = cached_apply_deferred(c, ctx, file, false);
 	if (r < 0)
 		return r;
 	content_changed(c, file);
@@ -782,9 +777,7 @@ ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 	int r = file_inner(ctx, cached_file_of(from), &inner_from);
 
 	if (r == 0)
-		r = file_inner(ctx, target, &inner_to);
-	if (r == 0 && target->created)
-		r = cached_apply_deferred(c, ctx, target, false);
+		r = writable_inner(ctx, target, &inner_to);
 	if (r < 0)
 		return r;
 	content_changed(c, target);

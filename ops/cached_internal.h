@@ -261,7 +261,8 @@ enum source {
 	FROM_EVENT,  /* with the hash of the content, or NULL */
 };
 
-/* What is at a name (NULL: nothing), or what the attributes of an object are. */
+/* What is at a name (NULL: nothing), or what the attributes of an object are.  Of a name in an
+ * unknown directory (inode 0), or of the root's, "", only the latter counts. */
 void cached_learn_name(struct cached *c, const struct tree_look *look,
 	const struct object_id *directory, const char *name, const struct attributes *found,
 	enum source source, const uint8_t *hash);
@@ -279,15 +280,14 @@ void cached_drop_dead(struct cached *c, const struct object_id *id);
 void cached_doubt(struct cached *c, uint64_t at, const char *path);
 void cached_doubt_parent(struct cached *c, uint64_t at, const char *path);
 
-/* A change of our own made this, or removed or moved what was there. */
-void cached_made(struct cached *c, const struct asking *asking, const char *path,
-	const struct attributes *attributes);
-void cached_removed(struct cached *c, const struct asking *asking, const char *path);
+/* Take the reply of a change of our own that makes the name of what is new, or of `linked` if that
+ * is set; or removes it (`gone`: what was there, as far as is known). */
+void cached_end_making(struct cached *c, struct op_context *ctx, struct asking *asking,
+	const char *path, const struct object_id *linked, int r, const struct attributes *made);
+void cached_end_removing(struct cached *c, struct op_context *ctx, struct asking *asking,
+	const char *path, const struct object_id *gone, int r);
 
-/* The object was made with these attributes: it has no capability unless its times tell that others
- * have changed it since. */
-void cached_note_new(struct cached *c, const struct attributes *attributes);
-
+/* A change of our own moved what was there ... */
 void cached_moved(struct cached *c, const struct asking *asking, const char *from, const char *to,
 	unsigned flags);
 
@@ -350,18 +350,20 @@ void content_restore(struct cached *c, const struct attributes *version);
 int cached_resolve(struct cached *c, struct op_context *ctx, const char *path,
 	struct found *ret_found, struct attributes *ret_attributes);
 
-/* Reads a directory whole, as somebody wants to list it; `anew`: although it is known. */
-int cached_load_listing(struct cached *c, struct op_context *ctx, const char *path, bool anew,
-	struct found *ret_found);
-
 /* Loads the directory at a path, which is `id` as far as is known (inode 0: unknown). */
 int cached_load(struct cached *c, struct op_context *ctx, const char *path,
 	const struct object_id *id, bool listing);
 
-/* The same, as somebody will look names up in it.  One that was made here a moment ago is known
- * without that, though not watched yet. */
-int cached_load_names(
-	struct cached *c, struct op_context *ctx, const char *path, struct found *ret_found);
+enum wanted_of_directory {
+	WANT_NAMES,        /* somebody will look some up.  One that was made here a moment ago is
+			    * known without a load, though not watched yet */
+	WANT_LISTING,      /* somebody lists it; -EAGAIN: to load it is no use */
+	WANT_LISTING_ANEW, /* the same, although it is known */
+};
+
+/* The same, unless what is wanted is known or on its way. */
+int cached_load_directory(struct cached *c, struct op_context *ctx, const char *path,
+	enum wanted_of_directory wanted, struct found *ret_found);
 
 /* Waits for the content of a small file if it is on its way, and thinks about fetching more.
  * Releases the lock. */

@@ -145,6 +145,11 @@ void cached_learn_name(struct cached *c, const struct tree_look *look,
 	struct object_id before;
 	struct news news;
 
+	if (!directory->inode || !*name) {
+		if (found)
+			cached_learn_attributes(c, look, found, source, hash);
+		return;
+	}
 	tree_get_name(c->tree, directory, name, look->ms, &before);
 	if (found)
 		news = news_begin(c, look->at, found, source, hash);
@@ -209,27 +214,28 @@ static bool is_told(const struct asking *asking, const struct attributes *direct
 	return asking->look.at && directory->mode;
 }
 
-void cached_made(struct cached *c, const struct asking *asking, const char *path,
-	const struct attributes *attributes)
+void cached_end_making(struct cached *c, struct op_context *ctx, struct asking *asking,
+	const char *path, const struct object_id *linked, int r, const struct attributes *made)
 {
 	const struct attributes *parent = &asking->told->parent;
-
-	if (!is_told(asking, parent)) {
-		unclear(c, asking, path, &attributes->id);
-		return;
-	}
-	cached_learn_name(
-		c, &asking->look, &parent->id, path_name(path), attributes, FROM_CHANGE, NULL);
-	learn_directory(c, &asking->look, parent, path);
-}
-
-void cached_note_new(struct cached *c, const struct attributes *attributes)
-{
 	struct attributes known;
 
-	if (tree_last_attributes(c->tree, &attributes->id, &known) &&
-		attributes_same_version(&known, attributes))
-		tree_set_mark(c->tree, &attributes->id, XATTRS_NO_CAPABILITY);
+	cached_end_asking(c, ctx, asking);
+	if (r < 0) {
+		cached_failed(c, asking, path, linked, r);
+		return;
+	}
+	if (is_told(asking, parent)) {
+		cached_learn_name(
+			c, &asking->look, &parent->id, path_name(path), made, FROM_CHANGE, NULL);
+		learn_directory(c, &asking->look, parent, path);
+	} else {
+		unclear(c, asking, path, &made->id);
+	}
+	/* What is new has no capability unless its times tell that others have changed it since. */
+	if (!linked && tree_last_attributes(c->tree, &made->id, &known) &&
+		attributes_same_version(&known, made))
+		tree_set_mark(c->tree, &made->id, XATTRS_NO_CAPABILITY);
 }
 
 /* Something is not at the name any more, which had perhaps other names. */
@@ -250,14 +256,23 @@ static void learn_absence(struct cached *c, const struct tree_look *look,
 	learn_directory(c, look, parent, path);
 }
 
-void cached_removed(struct cached *c, const struct asking *asking, const char *path)
+void cached_end_removing(struct cached *c, struct op_context *ctx, struct asking *asking,
+	const char *path, const struct object_id *gone, int r)
 {
-	if (!is_told(asking, &asking->told->parent)) {
-		unclear(c, asking, path, NULL);
+	const struct attributes *parent = &asking->told->parent;
+
+	cached_end_asking(c, ctx, asking);
+	if (r < 0) {
+		cached_failed(c, asking, path, NULL, r);
 		return;
 	}
-	doubt_links(c, &asking->told->parent.id, path);
-	learn_absence(c, &asking->look, &asking->told->parent, path);
+	if (is_told(asking, parent)) {
+		doubt_links(c, &parent->id, path);
+		learn_absence(c, &asking->look, parent, path);
+	} else {
+		unclear(c, asking, path, NULL);
+	}
+	cached_drop_dead(c, gone);
 }
 
 void cached_moved(struct cached *c, const struct asking *asking, const char *from, const char *to,
@@ -351,14 +366,10 @@ static void check_captures(struct cached *c, const struct change *change)
 static void take_entry(struct cached *c, const struct tree_look *look, const struct change *change)
 {
 	const struct attributes *found = change->exists ? &change->attributes : NULL;
-	const char *name = path_name(change->path);
 
 	check_captures(c, change);
-	if (change->directory.inode && *name)
-		cached_learn_name(
-			c, look, &change->directory, name, found, FROM_EVENT, change->hash);
-	else if (found)
-		cached_learn_attributes(c, look, found, FROM_EVENT, change->hash);
+	cached_learn_name(c, look, &change->directory, path_name(change->path), found, FROM_EVENT,
+		change->hash);
 }
 
 static void take_end_of_watch(

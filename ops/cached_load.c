@@ -212,6 +212,7 @@ static void take_file(struct intake *intake, const struct dir_entry *entry)
 
 static int take_entry_locked(struct intake *intake, const struct dir_entry *entry)
 {
+	static const struct object_id unknown;
 	struct cached *c = intake->cached;
 	bool is_directory = S_ISDIR(entry->attributes.mode);
 	const struct listed *holder = *entry->path ? holder_of(intake, entry->path) : NULL;
@@ -219,11 +220,8 @@ static int take_entry_locked(struct intake *intake, const struct dir_entry *entr
 	intake->look = cached_look(c, entry->at, intake->asked_ms);
 	if (is_directory && holder)
 		complete_until(intake, holder);
-	if (holder)
-		cached_learn_name(c, &intake->look, &holder->id, path_name(entry->path),
-			&entry->attributes, FROM_LOOK, NULL);
-	else
-		cached_learn_attributes(c, &intake->look, &entry->attributes, FROM_LOOK, NULL);
+	cached_learn_name(c, &intake->look, holder ? &holder->id : &unknown, path_name(entry->path),
+		&entry->attributes, FROM_LOOK, NULL);
 	if (!*entry->path)
 		intake->id = entry->attributes.id;
 	if (!*entry->path && !*intake->top)
@@ -620,66 +618,50 @@ static int resolve_directory(
 	return r == 0 && type && type != S_IFDIR ? -ENOTDIR : r;
 }
 
-int cached_load_listing(struct cached *c, struct op_context *ctx, const char *path, bool anew,
-	struct found *ret_found)
-{
-	uint64_t since_ms = cached_now_ms();
-	int r;
-
-	for (;;) {
-		struct directory *d;
-
-		r = resolve_directory(c, ctx, path, ret_found);
-		if (r < 0)
-			return r;
-		d = directory_find(c, &ret_found->id);
-		if (!anew && is_complete(c, &ret_found->id) && d && (d->scanned || !c->feed)) {
-			d->listed = true;
-			consider_walk(c, &ret_found->id);
-			return 0;
-		}
-		if (is_hopeless(c, &ret_found->id))
-			return -EAGAIN;
-		if (!is_coming(c, path, since_ms))
-			break;
-		r = wait_for(c, ctx, path);
-		if (r < 0)
-			return r;
-	}
-	r = cached_load(c, ctx, path, &ret_found->id, true);
-	return r < 0 ? r : resolve_directory(c, ctx, path, ret_found);
-}
-
-/* Names in it are known, and it is watched if it can be, or a scan is on its way that will tell. */
-static bool has_names(struct cached *c, const char *path, const struct object_id *id)
+/* It is known, and watched if it can be.  For names a scan is enough that is on its way and will
+ * tell. */
+static bool has_wanted(struct cached *c, const char *path, const struct object_id *id,
+	enum wanted_of_directory wanted)
 {
 	const struct directory *d = directory_find(c, id);
 
-	return is_complete(c, id) && (!c->feed || is_watched(c, id) || (d && d->scanned) ||
-					     find_prefetch(c, path, false));
+	if (wanted == WANT_LISTING_ANEW || !is_complete(c, id))
+		return false;
+	if (wanted == WANT_LISTING)
+		return d && (d->scanned || !c->feed);
+	return !c->feed || is_watched(c, id) || (d && d->scanned) || find_prefetch(c, path, false);
 }
 
-int cached_load_names(
-	struct cached *c, struct op_context *ctx, const char *path, struct found *ret_found)
+int cached_load_directory(struct cached *c, struct op_context *ctx, const char *path,
+	enum wanted_of_directory wanted, struct found *ret_found)
 {
+	const struct object_id *id = &ret_found->id;
 	uint64_t since_ms = cached_now_ms();
 	bool loaded = false;
 	int r;
 
 	for (;;) {
 		r = resolve_directory(c, ctx, path, ret_found);
-		if (r < 0 || loaded || has_names(c, path, &ret_found->id) ||
-			is_hopeless(c, &ret_found->id))
+		if (r < 0 || loaded)
 			return r;
+		if (has_wanted(c, path, id, wanted))
+			break;
+		if (is_hopeless(c, id))
+			return wanted == WANT_NAMES ? 0 : -EAGAIN;
 		if (is_coming(c, path, since_ms)) {
 			r = wait_for(c, ctx, path);
 		} else {
-			r = cached_load(c, ctx, path, &ret_found->id, false);
+			r = cached_load(c, ctx, path, id, wanted != WANT_NAMES);
 			loaded = true;
 		}
 		if (r < 0)
 			return r;
 	}
+	if (wanted == WANT_LISTING) {
+		directory_find(c, id)->listed = true;
+		consider_walk(c, id);
+	}
+	return 0;
 }
 
 /* ---- Content --------------------------------------------------------------------------------- */

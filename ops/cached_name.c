@@ -48,11 +48,9 @@ static void learn_answer(struct cached *c, const struct asking *asking, const ch
 {
 	if (r == 0 && !*path)
 		c->root = attributes->id;
-	if (directory->inode && *path && (r == 0 || r == -ENOENT))
+	if (r == 0 || (r == -ENOENT && directory->inode && *path))
 		cached_learn_name(c, &asking->look, directory, path_name(path),
 			r == 0 ? attributes : NULL, FROM_LOOK, NULL);
-	else if (r == 0)
-		cached_learn_attributes(c, &asking->look, attributes, FROM_LOOK, NULL);
 	else if (path_misses_object(r) || path_leads_to_another(r))
 		cached_doubt(c, asking->look.at, path);
 	if (r == -ESTALE)
@@ -155,7 +153,8 @@ static int list_known(struct cached *c, struct op_context *ctx, const char *path
 	struct listing *listing, struct found *ret_found)
 {
 	for (int attempt = 0; attempt < 2; attempt++) {
-		int r = cached_load_listing(c, ctx, path, attempt > 0, ret_found);
+		int r = cached_load_directory(
+			c, ctx, path, attempt ? WANT_LISTING_ANEW : WANT_LISTING, ret_found);
 
 		if (r < 0)
 			return r;
@@ -244,7 +243,7 @@ static int ask_directory(struct cached *c, struct op_context *ctx,
 		return r;
 	if (!S_ISDIR(attributes.mode))
 		return -ENOTDIR;
-	return cached_load_names(c, ctx, directory->path, ret_found);
+	return cached_load_directory(c, ctx, directory->path, WANT_NAMES, ret_found);
 }
 
 int cached_watch_directory(struct op_context *ctx, struct workspace *w,
@@ -257,7 +256,7 @@ int cached_watch_directory(struct op_context *ctx, struct workspace *w,
 	int r;
 
 	cached_enter(c);
-	r = cached_load_names(c, ctx, directory->path, &found);
+	r = cached_load_directory(c, ctx, directory->path, WANT_NAMES, &found);
 	if (r == -EAGAIN)
 		r = ask_directory(c, ctx, directory, &found);
 	if (r == 0 && is_other(&found.id, &directory->id))
@@ -335,20 +334,6 @@ int cached_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 
 /* ---- Making --------------------------------------------------------------------------- */
 
-/* Ends a call that made a name; leaves with the lock held, for the caller's own touch. */
-static int made(struct cached *c, struct op_context *ctx, const char *path, int r,
-	const struct attributes *attributes, struct asking *asking)
-{
-	cached_end_asking(c, ctx, asking);
-	if (r == 0) {
-		cached_made(c, asking, path, attributes);
-		cached_note_new(c, attributes);
-	} else {
-		cached_failed(c, asking, path, NULL, r);
-	}
-	return r;
-}
-
 int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
 	struct attributes *ret_attributes)
 {
@@ -359,7 +344,8 @@ int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, 
 	cached_enter(c);
 	cached_begin_change(c, ctx, &asking);
 	r = workspace_mkdir(ctx, c->base.inner, path, mode, ret_attributes);
-	if (made(c, ctx, path, r, ret_attributes, &asking) == 0)
+	cached_end_making(c, ctx, &asking, path, NULL, r, ret_attributes);
+	if (r == 0)
 		cached_own_directory(c, &asking.look, path, &ret_attributes->id);
 	cached_leave(c);
 	return r;
@@ -375,7 +361,7 @@ int cached_mknod(struct op_context *ctx, struct workspace *w, const char *path, 
 	cached_enter(c);
 	cached_begin_change(c, ctx, &asking);
 	r = workspace_mknod(ctx, c->base.inner, path, mode, rdev, ret_attributes);
-	made(c, ctx, path, r, ret_attributes, &asking);
+	cached_end_making(c, ctx, &asking, path, NULL, r, ret_attributes);
 	cached_leave(c);
 	return r;
 }
@@ -390,7 +376,8 @@ int cached_symlink(struct op_context *ctx, struct workspace *w, const char *targ
 	cached_enter(c);
 	cached_begin_change(c, ctx, &asking);
 	r = workspace_symlink(ctx, c->base.inner, target, path, ret_attributes);
-	if (made(c, ctx, path, r, ret_attributes, &asking) == 0)
+	cached_end_making(c, ctx, &asking, path, NULL, r, ret_attributes);
+	if (r == 0)
 		extra_set_target(c, &ret_attributes->id, target);
 	cached_leave(c);
 	return r;
@@ -409,38 +396,18 @@ int cached_link(struct op_context *ctx, struct workspace *w, const struct object
 		return r;
 	cached_enter(c);
 	cached_apply_all_deferred(c, ctx);
+	id = object_of(c, object);
 	cached_begin_change(c, ctx, &asking);
 	r = workspace_link(ctx, c->base.inner, &inner, path, ret_attributes);
-	cached_end_asking(c, ctx, &asking);
-	if (r == 0) {
-		cached_made(c, &asking, path, ret_attributes);
-	} else {
-		id = object_of(c, object);
-		cached_failed(c, &asking, path, &id, r);
-	}
+	cached_end_making(c, ctx, &asking, path, &id, r, ret_attributes);
 	cached_leave(c);
 	return r;
 }
 
 /* ---- Removing and moving ------------------------------------------------------------------ */
 
-/* `gone`: what was there, as far as is known. */
-static int removed(struct cached *c, struct op_context *ctx, const char *path, int r,
-	struct asking *asking, const struct object_id *gone)
-{
-	cached_end_asking(c, ctx, asking);
-	if (r == 0) {
-		cached_removed(c, asking, path);
-		cached_drop_dead(c, gone);
-	} else {
-		cached_failed(c, asking, path, NULL, r);
-	}
-	cached_leave(c);
-	return r;
-}
-
-int cached_unlink(struct op_context *ctx, struct workspace *w, const char *path,
-	const struct object_id *expected)
+static int remove_name(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected, __typeof__(workspace_unlink) *remove)
 {
 	struct cached *c = cached_of(w);
 	struct asking asking;
@@ -451,23 +418,22 @@ int cached_unlink(struct op_context *ctx, struct workspace *w, const char *path,
 	cached_hold_open(c, ctx, path);
 	id = cached_find(c, path).id;
 	cached_begin_change(c, ctx, &asking);
-	r = workspace_unlink(ctx, c->base.inner, path, expected);
-	return removed(c, ctx, path, r, &asking, &id);
+	r = remove(ctx, c->base.inner, path, expected);
+	cached_end_removing(c, ctx, &asking, path, &id, r);
+	cached_leave(c);
+	return r;
+}
+
+int cached_unlink(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected)
+{
+	return remove_name(ctx, w, path, expected, workspace_unlink);
 }
 
 int cached_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
 	const struct object_id *expected)
 {
-	struct cached *c = cached_of(w);
-	struct asking asking;
-	struct object_id id;
-	int r;
-
-	cached_enter(c);
-	id = cached_find(c, path).id;
-	cached_begin_change(c, ctx, &asking);
-	r = workspace_rmdir(ctx, c->base.inner, path, expected);
-	return removed(c, ctx, path, r, &asking, &id);
+	return remove_name(ctx, w, path, expected, workspace_rmdir);
 }
 
 int cached_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
@@ -623,6 +589,19 @@ ssize_t cached_listxattr(struct op_context *ctx, struct workspace *w,
 	return r;
 }
 
+static int begin_xattr_change(struct cached *c, struct op_context *ctx,
+	const struct object_ref *object, struct object_ref *ret_inner, struct asking *ret_asking)
+{
+	int r = cached_inner_object(ctx, object, ret_inner);
+
+	if (r < 0)
+		return r;
+	cached_enter(c);
+	cached_apply_all_deferred(c, ctx);
+	cached_begin_change(c, ctx, ret_asking);
+	return 0;
+}
+
 static void end_of_xattr_change(struct cached *c, struct op_context *ctx,
 	const struct object_ref *object, struct asking *asking)
 {
@@ -641,13 +620,10 @@ int cached_setxattr(struct op_context *ctx, struct workspace *w, const struct ob
 	struct cached *c = cached_of(w);
 	struct object_ref inner;
 	struct asking asking;
-	int r = cached_inner_object(ctx, object, &inner);
+	int r = begin_xattr_change(c, ctx, object, &inner, &asking);
 
 	if (r < 0)
 		return r;
-	cached_enter(c);
-	cached_apply_all_deferred(c, ctx);
-	cached_begin_change(c, ctx, &asking);
 	r = workspace_setxattr(ctx, c->base.inner, &inner, name, value, size, flags);
 	end_of_xattr_change(c, ctx, object, &asking);
 	return r;
@@ -659,13 +635,10 @@ int cached_removexattr(struct op_context *ctx, struct workspace *w, const struct
 	struct cached *c = cached_of(w);
 	struct object_ref inner;
 	struct asking asking;
-	int r = cached_inner_object(ctx, object, &inner);
+	int r = begin_xattr_change(c, ctx, object, &inner, &asking);
 
 	if (r < 0)
 		return r;
-	cached_enter(c);
-	cached_apply_all_deferred(c, ctx);
-	cached_begin_change(c, ctx, &asking);
 	r = workspace_removexattr(ctx, c->base.inner, &inner, name);
 	end_of_xattr_change(c, ctx, object, &asking);
 	return r;
