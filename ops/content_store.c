@@ -13,6 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 
 enum {
@@ -308,27 +309,17 @@ struct stored {
 };
 
 struct inventory {
-	struct stored *files;
-	size_t count, room;
+	struct buffer files; /* of struct stored */
 	uint64_t bytes;
 };
 
 static bool count_file(struct inventory *inventory, const char *name, const struct stat *st)
 {
-	struct stored *grown;
+	struct stored stored = {.used = st->st_mtime, .bytes = (uint64_t)st->st_blocks * 512};
 
-	if (inventory->count == inventory->room) {
-		inventory->room = inventory->room ? inventory->room * 2 : 1024;
-		grown = realloc(inventory->files, inventory->room * sizeof(*grown));
-		if (!grown)
-			return false;
-		inventory->files = grown;
-	}
-	inventory->files[inventory->count] =
-		(struct stored){.used = st->st_mtime, .bytes = (uint64_t)st->st_blocks * 512};
-	snprintf(inventory->files[inventory->count].name, NAME_BYTES, "%s", name);
-	inventory->bytes += inventory->files[inventory->count++].bytes;
-	return true;
+	snprintf(stored.name, sizeof(stored.name), "%s", name);
+	inventory->bytes += stored.bytes;
+	return buffer_append(&inventory->files, &stored, sizeof(stored)) == 0;
 }
 
 /* NULL: it is not there, or cannot be read. */
@@ -393,19 +384,21 @@ static void trim(struct content_store *store)
 	for (unsigned i = 0; good && i < FAN_OUT; i++) {
 		char fan[3];
 
-		snprintf(fan, sizeof(fan), "%02x", i);
+		snprintf(fan, sizeof(fan), "%02x", (uint8_t)i);
 		good = count_directory(store, &inventory, fan);
 	}
 	if (good && inventory.bytes > store->max_bytes) {
-		qsort(inventory.files, inventory.count, sizeof(*inventory.files), compare_use);
-		for (size_t i = 0; i < inventory.count &&
-				   inventory.bytes > store->max_bytes - store->max_bytes / 8;
-			i++) {
-			unlinkat(store->directory_fd, inventory.files[i].name, 0);
-			inventory.bytes -= inventory.files[i].bytes;
+		struct stored *file = (struct stored *)inventory.files.data;
+		size_t count = inventory.files.size / sizeof(*file);
+
+		qsort(file, count, sizeof(*file), compare_use);
+		for (; count > 0 && inventory.bytes > store->max_bytes - store->max_bytes / 8;
+			file++, count--) {
+			unlinkat(store->directory_fd, file->name, 0);
+			inventory.bytes -= file->bytes;
 		}
 	}
-	free(inventory.files);
+	buffer_done(&inventory.files);
 }
 
 /* Counting the files takes a while, so not after every one. */
