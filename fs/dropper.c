@@ -54,17 +54,12 @@ static bool want(
 	uint64_t not_before_ns =
 		pages && dropper_is_being_written(inode) ? now_ns + WRITTEN_MS * 1000000 : 0;
 
-	switch (drops_want(
-		&d->drops, inode, pages, found ? found : &unknown, not_before_ns, now_ns)) {
-	case DROPS_FULL:
-		return false;
-	case DROPS_NEW:
+	enum drops_added added = drops_want(
+		&d->drops, inode, pages, found ? found : &unknown, not_before_ns, now_ns);
+
+	if (added == DROPS_NEW)
 		inode_table_ref(d->session->mount->inodes, inode);
-		break;
-	case DROPS_KNOWN:
-		break;
-	}
-	return true;
+	return added != DROPS_FULL;
 }
 
 /* What was taken; the lock that it was for, or NULL, and what was found then.  Without the lock

@@ -111,7 +111,6 @@ static const struct fuse_lowlevel_ops operations = {
 	.opendir = session_opendir,
 	.readdir = session_readdir,
 	.readdirplus = session_readdirplus,
-	.releasedir = session_releasedir,
 	.fsyncdir = session_fsyncdir,
 };
 

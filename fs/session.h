@@ -221,15 +221,11 @@ void session_stat(struct session *s, const struct inode *inode, const struct att
  * another directory than the kernel means. */
 uint64_t request_position(const struct request *r);
 
-/* The kernel is told that (parent, name) was this object at position `at`. */
+/* The kernel is told that (parent, name) was this object at position `at`.  `changes`: of a listing
+ * of `parent` that says so (see inode_table_enter_listed()); NULL: none does. */
 int session_enter(struct session *s, struct inode *parent, const char *name,
-	const struct attributes *attributes, uint64_t at, struct fuse_entry_param *ret_entry,
-	struct inode **ret_inode);
-
-/* The same from a listing of `parent`: see inode_table_enter_listed(). */
-int session_enter_listed(struct session *s, struct inode *parent, const char *name,
-	const struct attributes *attributes, uint64_t at, uint32_t changes,
-	struct fuse_entry_param *ret_entry);
+	const struct attributes *attributes, uint64_t at, const uint32_t *changes,
+	struct fuse_entry_param *ret_entry, struct inode **ret_inode);
 
 /* Tells the kernel to forget the attributes of the inode, and with `data` its pages too.
  * -ENOENT: the kernel does not know it (yet). */
@@ -372,7 +368,6 @@ void session_readdir(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 void session_readdirplus(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
-void session_releasedir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
 void session_fsyncdir(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
 
 /* Before names in the directory (or attributes of the object) are looked at: what is found is to be

@@ -61,13 +61,6 @@ void session_opendir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	fuse_reply_open(fuse, fi);
 }
 
-void session_releasedir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-	(void)ino;
-	(void)fi;
-	fuse_reply_err(fuse, 0);
-}
-
 /* ---- Listings in use --------------------------------------------------------------------- */
 
 static void listing_free(struct listing *listing)
@@ -399,6 +392,7 @@ static bool add_entry(struct page *page, const struct snapshot_entry *snapshot, 
 {
 	struct session *s = page->r->session;
 	struct fuse_entry_param entry;
+	struct inode *inode;
 	int r = -ESTALE;
 
 	/* Each one that is entered counts as a lookup by the kernel: only if it fits. */
@@ -406,8 +400,8 @@ static bool add_entry(struct page *page, const struct snapshot_entry *snapshot, 
 				  page->size - page->used)
 		return false;
 	if (page->plus && !page->listing->of_another)
-		r = session_enter_listed(s, page->listing->inode, snapshot->name,
-			&snapshot->attributes, page->listing->at, page->listing->changes, &entry);
+		r = session_enter(s, page->listing->inode, snapshot->name, &snapshot->attributes,
+			page->listing->at, &page->listing->changes, &entry, &inode);
 	if (r == -ESTALE || r == -ELOOP) { /* the name alone: the kernel asks if it needs more */
 		entry = (struct fuse_entry_param){.ino = 0};
 		session_stat(s, NULL, &snapshot->attributes, &entry.attr);

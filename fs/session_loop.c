@@ -182,23 +182,20 @@ static void start_one_more(struct thread_group *group)
 		start_thread(group, NULL);
 }
 
-/* True: in some group nobody is idle. */
-static bool is_saturated(struct session *s)
+/* True: in some group nobody was idle. */
+static bool start_where_saturated(struct session *s)
 {
-	bool found = s->device.idle == 0;
+	bool found = false;
 
-	for (unsigned i = 0; i < s->queue_count; i++)
-		found |= s->queues[i].idle == 0;
+	for (unsigned i = 0; i <= s->queue_count; i++) {
+		struct thread_group *group = i ? &s->queues[i - 1] : &s->device;
+
+		if (group->idle)
+			continue;
+		start_one_more(group);
+		found = true;
+	}
 	return found;
-}
-
-static void start_where_saturated(struct session *s)
-{
-	if (s->device.idle == 0)
-		start_one_more(&s->device);
-	for (unsigned i = 0; i < s->queue_count; i++)
-		if (s->queues[i].idle == 0)
-			start_one_more(&s->queues[i]);
 }
 
 static void *watch_threads(void *data)
@@ -209,12 +206,11 @@ static void *watch_threads(void *data)
 	while (!s->ending) {
 		while (sem_wait(&s->look) < 0)
 			;
-		do {
+		do
 			nanosleep(&interval, NULL);
-			start_where_saturated(s);
-		} while (is_saturated(s) && !s->ending);
+		while (start_where_saturated(s) && !s->ending);
 		s->is_saturated = false;
-		if (is_saturated(s)) /* since the last look: nobody has told */
+		if (start_where_saturated(s)) /* since the last look: nobody has told */
 			want_look(s);
 	}
 	return NULL;

@@ -47,29 +47,51 @@ static bool is_in_another(struct request *r)
 	       workspace_getattr(&r->op, r->mount->workspace, &object, &attributes) == -ESTALE;
 }
 
+/* Opens a file for whoever is about to open it, and may find it replaced. */
+static int open_spare(struct request *r, const struct object_ref *object,
+	struct attributes *ret_attributes, struct open_handle **ret_spare)
+{
+	struct open_handle *spare = malloc(sizeof(*spare));
+	int result;
+
+	if (!spare)
+		return -ENOMEM;
+	*spare = (struct open_handle){.flags = O_RDONLY, .is_spare = true};
+	result = workspace_open_file(&r->op, r->mount->workspace, object, O_RDONLY | O_NOATIME,
+		&spare->file, ret_attributes);
+	if (result < 0)
+		free(spare);
+	else
+		*ret_spare = spare;
+	return result;
+}
+
+/* Takes over the handle, or closes it (`inode` NULL).  NULL is fine. */
+static void keep_spare(struct request *r, struct inode *inode, struct open_handle *spare)
+{
+	if (!spare)
+		return;
+	spare->inode = inode;
+	if (inode && inode_table_handle_add(r->mount->inodes, spare) == 0) {
+		invalidator_spare_added(r->session->invalidator);
+		return;
+	}
+	workspace_close(&r->op, spare->file);
+	free(spare);
+}
+
 /* Whichever file has the name by now; one that is replaced all the time would otherwise never be
  * the one that was found. */
 static int open_found(struct request *r, struct found *found)
 {
-	struct open_handle *handle = malloc(sizeof(*handle));
-	struct object_ref object = {.path = r->path.path};
-	int result;
+	int result = open_spare(r, &OBJECT_AT(r->path.path), &found->attributes, &found->spare);
 
-	if (!handle)
-		return -ENOMEM;
-	*handle = (struct open_handle){.flags = O_RDONLY, .is_spare = true};
-	result = workspace_open_file(&r->op, r->mount->workspace, &object, O_RDONLY | O_NOATIME,
-		&handle->file, &found->attributes);
 	found->at = request_position(r);
-	if (result == 0 && is_in_another(r)) {
-		workspace_close(&r->op, handle->file);
-		result = -ESTALE;
-	}
-	if (result < 0)
-		free(handle);
-	else
-		found->spare = handle;
-	return result;
+	if (result < 0 || !is_in_another(r))
+		return result;
+	keep_spare(r, NULL, found->spare);
+	found->spare = NULL;
+	return -ESTALE;
 }
 
 /* The kernel may look twice for one open.  -ENOENT, or the like: it is not what it was. */
@@ -103,20 +125,6 @@ static int find(struct request *r, struct found *found)
 	return result;
 }
 
-/* Takes over the handle, or closes it (`inode` NULL).  NULL is fine. */
-static void keep_spare(struct request *r, struct inode *inode, struct open_handle *spare)
-{
-	if (!spare)
-		return;
-	spare->inode = inode;
-	if (inode && inode_table_handle_add(r->mount->inodes, spare) == 0) {
-		invalidator_spare_added(r->session->invalidator);
-		return;
-	}
-	workspace_close(&r->op, spare->file);
-	free(spare);
-}
-
 /* Answers a request that found or made the entry.  `changes`: of the parent, before it was looked
  * at. */
 static void reply_entry(struct request *r, struct inode *parent, const char *name, int result,
@@ -126,8 +134,8 @@ static void reply_entry(struct request *r, struct inode *parent, const char *nam
 	struct inode *inode = NULL;
 
 	if (result == 0)
-		result = session_enter(
-			r->session, parent, name, &found->attributes, found->at, &entry, &inode);
+		result = session_enter(r->session, parent, name, &found->attributes, found->at,
+			NULL, &entry, &inode);
 	keep_spare(r, inode, found->spare);
 	if (inode && found->target)
 		inode_table_keep_target(r->mount->inodes, inode, found->target);
@@ -412,27 +420,19 @@ static void rename_end(struct session *s, bool renamed)
 
 /* A process may have found the file that is about to be replaced, and open it only after:
  * that has to succeed, as it does on a disk.  NULL: no such file, or it takes a round trip. */
-static struct open_handle *open_spare(struct request *r, struct inode *target)
+static struct open_handle *open_target(struct request *r, struct inode *target)
 {
-	struct object_ref object = {.path = r->path2.path};
-	struct open_handle *handle;
+	struct open_handle *spare = NULL;
 	struct attributes attributes;
 	struct inode_state state;
 
 	if (!target || target->is_directory || r->session->is_remote)
 		return NULL;
 	inode_table_state(r->mount->inodes, target, &state);
-	handle = S_ISREG(state.version.mode) ? malloc(sizeof(*handle)) : NULL;
-	if (!handle)
-		return NULL;
-	*handle = (struct open_handle){.flags = O_RDONLY, .is_spare = true};
-	object.id = target->id;
-	if (workspace_open_file(&r->op, r->mount->workspace, &object, O_RDONLY | O_NOATIME,
-		    &handle->file, &attributes) < 0) {
-		free(handle);
-		return NULL;
-	}
-	return handle;
+	if (S_ISREG(state.version.mode))
+		open_spare(r, &(struct object_ref){.path = r->path2.path, .id = target->id},
+			&attributes, &spare);
+	return spare;
 }
 
 static int rename_entry(struct request *r, struct inode *parent, const char *name,
@@ -451,7 +451,7 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	target = flags & (RENAME_KEEP_TARGET | RENAME_SWAP)
 			 ? NULL
 			 : inode_table_child(r->mount->inodes, new_parent, new_name);
-	spare = open_spare(r, target);
+	spare = open_target(r, target);
 	rename_begin(r->session);
 	result = workspace_rename(&r->op, r->mount->workspace, r->path.path, r->path2.path, flags,
 		moved ? &moved->id : &unknown);

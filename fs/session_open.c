@@ -391,7 +391,7 @@ static int enter_created(struct request *r, struct inode *parent, const char *na
 
 	if (!session_raw_is_unnamed())
 		return session_enter(r->session, parent, name, attributes, request_position(r),
-			ret_entry, ret_inode);
+			NULL, ret_entry, ret_inode);
 	result = inode_table_enter_unnamed(r->mount->inodes, attributes, ret_inode);
 	if (result < 0)
 		return result;

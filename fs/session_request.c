@@ -475,53 +475,32 @@ double session_missing_ttl(
 	return belief == BELIEF_BRIEF ? 0 : session_ttl(r->session, belief);
 }
 
-/* What the kernel is told of an inode that was entered. */
-static void describe(struct session *s, const struct inode *parent, const struct inode *inode,
-	const struct inode_note *note, const struct attributes *a,
-	struct fuse_entry_param *ret_entry)
-{
-	if (note->former)
-		invalidator_left(s->invalidator, note->former);
-	*ret_entry = (struct fuse_entry_param){.ino = session_ino(s, inode)};
-	if (!note->is_old) {
-		ret_entry->attr_timeout = session_ttl(s, note->belief);
-		ret_entry->entry_timeout = session_ttl(s, inode_belief(parent));
-	}
-	session_stat(s, inode, a, &ret_entry->attr);
-}
-
 uint64_t request_position(const struct request *r)
 {
 	return r->is_astray ? 0 : r->op.served.position;
 }
 
 int session_enter(struct session *s, struct inode *parent, const char *name,
-	const struct attributes *a, uint64_t at, struct fuse_entry_param *ret_entry,
-	struct inode **ret_inode)
+	const struct attributes *a, uint64_t at, const uint32_t *changes,
+	struct fuse_entry_param *ret_entry, struct inode **ret_inode)
 {
+	struct inode_table *inodes = s->mount->inodes;
 	struct inode_note note;
-	struct inode *inode;
-	int r = inode_table_enter(s->mount->inodes, parent, name, a, at, &inode, &note);
+	int r = changes ? inode_table_enter_listed(
+				  inodes, parent, name, a, at, *changes, ret_inode, &note)
+			: inode_table_enter(inodes, parent, name, a, at, ret_inode, &note);
 
 	if (r < 0)
 		return r;
-	describe(s, parent, inode, &note, a, ret_entry);
-	*ret_inode = inode;
+	if (note.former)
+		invalidator_left(s->invalidator, note.former);
+	*ret_entry = (struct fuse_entry_param){.ino = session_ino(s, *ret_inode)};
+	if (!note.is_old) {
+		ret_entry->attr_timeout = session_ttl(s, note.belief);
+		ret_entry->entry_timeout = session_ttl(s, inode_belief(parent));
+	}
+	session_stat(s, *ret_inode, a, &ret_entry->attr);
 	return 0;
-}
-
-int session_enter_listed(struct session *s, struct inode *parent, const char *name,
-	const struct attributes *a, uint64_t at, uint32_t changes,
-	struct fuse_entry_param *ret_entry)
-{
-	struct inode_note note;
-	struct inode *inode;
-	int r = inode_table_enter_listed(
-		s->mount->inodes, parent, name, a, at, changes, &inode, &note);
-
-	if (r == 0)
-		describe(s, parent, inode, &note, a, ret_entry);
-	return r;
 }
 
 static atomic_uint *pages_turn(struct session *s, const struct inode *inode)
