@@ -238,9 +238,9 @@ void session_drop_pages(struct session *s, struct inode *inode, off_t offset, si
 /* Content that was read since this was the number may be handed to the kernel (s->store_lock). */
 unsigned session_pages_turn(struct session *s, const struct inode *inode);
 
-/* The caller may change the file from now on: content that was read for the kernel before is in its
- * pages when this returns, or never will be. */
-void session_bar_content(struct session *s, struct inode *inode);
+/* The caller may change the file from now on, or with `drops` tells the kernel to forget its pages:
+ * content that was read for the kernel before is in them when this returns, or never will be. */
+void session_bar_content(struct session *s, struct inode *inode, bool drops);
 
 /* Whether the lookup at r->path comes for what was stale: it is to be had at once, or it may be
  * replaced once more before it is opened. */
@@ -259,11 +259,6 @@ bool request_is_removed(struct request *r, const struct inode *directory);
 
 /* How long what is told now may be cached, in seconds. */
 double session_ttl(struct session *s, enum belief belief);
-
-/* ... and that there is no such name.  Where nobody watches not at all, as that could not be taken
- * back after a command. */
-double session_missing_ttl(
-	const struct request *r, struct inode *parent, const char *name, uint32_t changes);
 
 /* ---- Beyond libfuse (session_raw.c) --------------------------------------------------- */
 

@@ -10,8 +10,22 @@
 #include "fs/invalidate.h"
 #include "fs/virtual.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 
 /* ---- Finding and forgetting -------------------------------------------------------- */
+
+/* How long the kernel may cache that there is no such name.  Not at all where nobody watches, as
+ * that could not be taken back after a command. */
+static double missing_ttl(
+	const struct request *r, struct inode *parent, const char *name, uint32_t changes)
+{
+	enum belief belief = BELIEF_BRIEF;
+
+	if (!r->is_astray && !r->mount->options->cache_strict &&
+		misses_again(&r->session->misses, parent, name, (uint32_t)clock_now_ms()))
+		belief = inode_table_missing(r->mount->inodes, parent, name, changes);
+	return belief == BELIEF_BRIEF ? 0 : session_ttl(r->session, belief);
+}
 
 static void reply_negative(struct request *r, double ttl)
 {
@@ -197,7 +211,7 @@ void session_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
 			result = find(&r, &found);
 	} while (request_retry_entry(&r, result, parent, NULL));
 	if (result == -ENOENT)
-		reply_negative(&r, session_missing_ttl(&r, parent, name, changes));
+		reply_negative(&r, missing_ttl(&r, parent, name, changes));
 	else if (result == -ESTALE)
 		reply_stale(&r);
 	else

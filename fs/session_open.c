@@ -211,7 +211,7 @@ static int make_handle(struct request *r, struct inode *inode, struct open_file 
 		return result;
 	}
 	if (is_writing(fi->flags) || (fi->flags & O_TRUNC))
-		session_bar_content(r->session, inode);
+		session_bar_content(r->session, inode, false);
 	choose_way(r->session, handle, fi, attributes);
 	fi->fh = (uintptr_t)handle;
 	fi->direct_io =

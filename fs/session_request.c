@@ -464,17 +464,6 @@ double session_ttl(struct session *s, enum belief belief)
 	return belief == BELIEF_BRIEF ? s->brief_ttl : s->ttl;
 }
 
-double session_missing_ttl(
-	const struct request *r, struct inode *parent, const char *name, uint32_t changes)
-{
-	enum belief belief = BELIEF_BRIEF;
-
-	if (!r->is_astray && !r->mount->options->cache_strict &&
-		misses_again(&r->session->misses, parent, name, (uint32_t)clock_now_ms()))
-		belief = inode_table_missing(r->mount->inodes, parent, name, changes);
-	return belief == BELIEF_BRIEF ? 0 : session_ttl(r->session, belief);
-}
-
 uint64_t request_position(const struct request *r)
 {
 	return r->is_astray ? 0 : r->op.served.position;
@@ -513,7 +502,7 @@ unsigned session_pages_turn(struct session *s, const struct inode *inode)
 	return *pages_turn(s, inode);
 }
 
-static void begin_drop(struct session *s, struct inode *inode, bool data)
+void session_bar_content(struct session *s, struct inode *inode, bool drops)
 {
 	struct inode_file *file;
 
@@ -521,25 +510,20 @@ static void begin_drop(struct session *s, struct inode *inode, bool data)
 	pthread_rwlock_wrlock(&s->store_lock);
 	++*pages_turn(s, inode);
 	file = inode_file(inode);
-	if (file && data)
+	if (file && drops)
 		file->content_told = false;
 	pthread_rwlock_unlock(&s->store_lock);
 }
 
-void session_bar_content(struct session *s, struct inode *inode)
-{
-	begin_drop(s, inode, false);
-}
-
 int session_drop_inode(struct session *s, struct inode *inode, bool data)
 {
-	begin_drop(s, inode, data);
+	session_bar_content(s, inode, data);
 	return fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), data ? 0 : -1, 0);
 }
 
 void session_drop_pages(struct session *s, struct inode *inode, off_t offset, size_t size)
 {
-	begin_drop(s, inode, true);
+	session_bar_content(s, inode, true);
 	session_thread_lend();
 	fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), offset, (off_t)size);
 	session_thread_return();
