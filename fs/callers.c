@@ -366,18 +366,15 @@ static struct entry *find_entry(struct callers *callers, pid_t tid)
 
 static struct entry *pick_entry(struct callers *callers, pid_t tid)
 {
-	struct entry *set = callers->sets[set_of(tid)], *victim = find_entry(callers, tid);
+	struct entry *set = callers->sets[set_of(tid)], *oldest = &set[0];
+	struct entry *known = find_entry(callers, tid);
 
-	for (unsigned i = 0; i < WAYS && !victim; i++)
+	for (unsigned i = 0; i < WAYS && !known; i++)
 		if (set[i].tid == 0)
-			victim = &set[i];
-	if (victim)
-		return victim;
-	victim = &set[0];
-	for (unsigned i = 1; i < WAYS; i++)
-		if ((int32_t)(set[i].used - victim->used) < 0)
-			victim = &set[i];
-	return victim;
+			known = &set[i];
+		else if ((int32_t)(set[i].used - oldest->used) < 0)
+			oldest = &set[i];
+	return known ? known : oldest;
 }
 
 /* Takes a reference to the call that a known process belongs to.  False: look further up. */
