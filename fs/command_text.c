@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "ops/support/cleanup.h"
-#include "ops/support/visible.h"
 
 bool command_lists(const char *list, char separator, const char *word)
 {
@@ -77,9 +76,4 @@ void command_format_size(uint64_t bytes, char text[16])
 	for (size /= 1024; size >= 1024; size /= 1024)
 		unit++;
 	snprintf(text, 16, "%.1f%c", size, units[unit]);
-}
-
-void command_print_safe(FILE *out, const char *text)
-{
-	visible_print_name(out, text);
 }

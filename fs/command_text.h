@@ -18,7 +18,3 @@ void command_format_time(uint64_t us, char text[16]);
 
 /* "17", "4.2k", "1.3M", "2.0G" (powers of 1024) into `text`. */
 void command_format_size(uint64_t bytes, char text[16]);
-
-/* Prints text of unknown origin: what could move a terminal's cursor, or is not UTF-8, as
- * \xNN. */
-void command_print_safe(FILE *out, const char *text);

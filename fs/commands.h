@@ -7,6 +7,8 @@
  */
 #pragma once
 
+struct cJSON;
+
 int mount_command(int argc, char **argv);
 int umount_command(int argc, char **argv);
 int list_command(int argc, char **argv);
@@ -30,6 +32,9 @@ int command_error(const char *command, const char *format, ...)
 /* The same for what is no failure. */
 void command_note(const char *command, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* Prints JSON that may have text of unknown origin; returns the exit code. */
+int command_print_json(const char *command, const struct cJSON *json);
 
 /* For a command that had rather fail than wait for a far end or a daemon that hangs: bounds the
  * next command_find_mount(). */

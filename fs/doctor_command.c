@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #include "fs/command_line.h"
-#include "fs/command_text.h"
 #include "fs/commands.h"
 #include "fs/runtime.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/visible.h"
 
 static const char usage[] =
 	"usage: isthmus doctor\n"
@@ -270,7 +270,7 @@ int doctor_command(int argc, char **argv)
 
 		broken += finding == FOUND_BROKEN;
 		printf("%-6s  %-13s  ", words[finding], checks[i].name);
-		command_print_safe(stdout, report.fact);
+		visible_print_name(stdout, report.fact);
 		putchar('\n');
 		if (report.remedy)
 			printf("%25s%s\n", "-> ", report.remedy);

@@ -1,3 +1,4 @@
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,6 +16,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
 #include "ops/support/standard_files.h"
+#include "ops/support/utf8.h"
 #include "ops/support/visible.h"
 
 enum { ANSWER_WAIT_S = 10 };
@@ -84,6 +86,17 @@ int command_usage_error(const char *command, const char *format, ...)
 	va_end(arguments);
 	fprintf(stderr, "Try 'isthmus %s --help'.\n", command);
 	return EXIT_USAGE;
+}
+
+int command_print_json(const char *command, const cJSON *json)
+{
+	cleanup_free char *text = utf8_repair(cJSON_Print(json));
+
+	if (!text)
+		return command_error(command, "out of memory");
+	visible_print(stdout, text, strlen(text), VISIBLE_JSON);
+	putchar('\n');
+	return 0;
 }
 
 /* Who waits in the kernel for a daemon that hangs can only be killed: a thread ends us all. */

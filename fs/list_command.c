@@ -11,12 +11,10 @@
 #include <unistd.h>
 
 #include "fs/command_line.h"
-#include "fs/command_text.h"
 #include "fs/commands.h"
 #include "fs/runtime.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/mountinfo.h"
-#include "ops/support/utf8.h"
 #include "ops/support/visible.h"
 
 static const char usage[] = "usage: isthmus list [--json]\n"
@@ -222,10 +220,10 @@ static void print_list(const struct list *list)
 
 		if (item->pid)
 			snprintf(pid, sizeof(pid), "%d", item->pid);
-		command_print_safe(stdout, item->mount_point);
+		visible_print_name(stdout, item->mount_point);
 		printf("%*s  %-9s  %7s  ", (int)(width - strlen(item->mount_point)), "",
 			states[item->state].name, pid);
-		command_print_safe(stdout, item->uri);
+		visible_print_name(stdout, item->uri);
 		putchar('\n');
 		if (states[item->state].remedy)
 			printf("    %s\n", states[item->state].remedy);
@@ -235,7 +233,7 @@ static void print_list(const struct list *list)
 static int print_json(const struct list *list)
 {
 	cJSON *array = cJSON_CreateArray();
-	cleanup_free char *text = NULL;
+	int code;
 
 	for (size_t i = 0; i < list->count; i++) {
 		const struct listed *item = &list->items[i];
@@ -248,13 +246,9 @@ static int print_json(const struct list *list)
 			cJSON_AddNumberToObject(object, "pid", item->pid);
 		cJSON_AddItemToArray(array, object);
 	}
-	text = utf8_repair(cJSON_Print(array));
+	code = command_print_json("list", array);
 	cJSON_Delete(array);
-	if (!text)
-		return command_error("list", "out of memory");
-	visible_print(stdout, text, strlen(text), VISIBLE_JSON);
-	putchar('\n');
-	return 0;
+	return code;
 }
 
 int list_command(int argc, char **argv)

@@ -10,7 +10,6 @@
 #include "fs/mount_log_segment.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/hex.h"
-#include "ops/support/visible.h"
 
 /* LOG_EXIT_ALTERED when it was said that the log is not as the daemon wrote it; else 0. */
 static int check_altered(const struct log_place *place, const struct log_verify_report *report)
@@ -29,45 +28,35 @@ static int check_altered(const struct log_place *place, const struct log_verify_
 	return 0;
 }
 
-static int incomplete(const struct log_place *place)
-{
-	fputs("isthmus log: \"", stderr);
-	visible_print_name(stderr, place->directory);
-	fputs("\" is incomplete: ", stderr);
-	return LOG_EXIT_INCOMPLETE;
-}
-
-/* Each of these may be an accident. */
+/* Each of these may be an accident: 0 or LOG_EXIT_INCOMPLETE. */
 static int check_complete(const struct log_place *place, const struct log_verify_report *report)
 {
-	int code = 0;
+	const char *directory = place->directory;
+	bool is_lost = place->lost > report->lost;
+	bool is_unsealed = !place->lives && report->unsealed_lines;
+	bool is_cut = !place->lives && !report->unsealed_lines && !report->ended;
 
-	if (place->lost > report->lost) {
-		code = incomplete(place);
-		fprintf(stderr,
-			"the daemon could not write %" PRIu64
-			" records; 'isthmus status' says why\n",
-			place->lost - report->lost);
-	}
-	if (!place->lives && report->unsealed_lines) {
-		code = incomplete(place);
-		fprintf(stderr,
-			"the last %" PRIu64
+	if (is_lost)
+		command_note("log",
+			"\"%s\" is incomplete: the daemon could not write %" PRIu64
+			" records; 'isthmus status' says why",
+			directory, place->lost - report->lost);
+	if (is_unsealed)
+		command_note("log",
+			"\"%s\" is incomplete: the last %" PRIu64
 			" lines have no seal: the daemon was killed while it wrote them, or "
-			"somebody added or altered them\n",
-			report->unsealed_lines);
-	} else if (!place->lives && !report->ended) {
-		code = incomplete(place);
-		fputs("the daemon was killed, or somebody cut off the end\n", stderr);
-	}
-	if (report->gap_count) {
-		code = incomplete(place);
-		fputs(report->gap, stderr);
-		if (report->gap_count > 1)
-			fprintf(stderr, "; and %u more such places", report->gap_count - 1);
-		fputc('\n', stderr);
-	}
-	return code;
+			"somebody added or altered them",
+			directory, report->unsealed_lines);
+	if (is_cut)
+		command_note("log",
+			"\"%s\" is incomplete: the daemon was killed, or somebody cut off the end",
+			directory);
+	if (report->gap_count == 1)
+		command_note("log", "\"%s\" is incomplete: %s", directory, report->gap);
+	if (report->gap_count > 1)
+		command_note("log", "\"%s\" is incomplete: %s; and %u more such places", directory,
+			report->gap, report->gap_count - 1);
+	return is_lost || is_unsealed || is_cut || report->gap_count ? LOG_EXIT_INCOMPLETE : 0;
 }
 
 static void print_means(

@@ -10,6 +10,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/hex.h"
 #include "ops/support/json.h"
+#include "ops/support/visible.h"
 
 enum {
 	CHANGED_SHOWN_MAX = 100,
@@ -243,7 +244,7 @@ static void print_process(FILE *out, const cJSON *record)
 	/* Padding counts bytes: a name that is not plain is printed without it. */
 	snprintf(name, sizeof(name), "[%d]", pid);
 	width = 20 - (int)strlen(name) - (int)(process ? strlen(process) : 0);
-	command_print_safe(out, process ? process : "");
+	visible_print_name(out, process ? process : "");
 	fprintf(out, "%s%*s  ", name, width > 0 ? width : 0, "");
 }
 
@@ -254,11 +255,11 @@ static void print_path(FILE *out, const cJSON *record)
 
 	if (path) {
 		fputs("  ", out);
-		command_print_safe(out, *path ? path : ".");
+		visible_print_name(out, *path ? path : ".");
 	}
 	if (path2) {
 		fputs(" -> ", out);
-		command_print_safe(out, path2);
+		visible_print_name(out, path2);
 	}
 }
 
@@ -280,7 +281,7 @@ static void print_outcome(FILE *out, const cJSON *record)
 			json_integer(record, "round_trips") > 1 ? "s" : "");
 	if (error) {
 		fputs("  = ", out);
-		command_print_safe(out, error);
+		visible_print_name(out, error);
 	}
 }
 
@@ -289,7 +290,7 @@ static void print_named(FILE *out, const char *word, const char *name)
 	if (!name)
 		return;
 	fputs(word, out);
-	command_print_safe(out, name);
+	visible_print_name(out, name);
 }
 
 static void print_extras(FILE *out, const cJSON *record)
@@ -301,7 +302,7 @@ static void print_extras(FILE *out, const cJSON *record)
 
 	if (detail) {
 		fputs("  '", out);
-		command_print_safe(out, detail);
+		visible_print_name(out, detail);
 		fputs("'", out);
 	}
 	print_named(out, "  before ", json_text(record, "hash_before"));
@@ -312,10 +313,10 @@ static void print_extras(FILE *out, const cJSON *record)
 		return;
 	fputs("  [", out);
 	if (tool) {
-		command_print_safe(out, tool);
+		visible_print_name(out, tool);
 		fputs(" ", out);
 	}
-	command_print_safe(out, call);
+	visible_print_name(out, call);
 	print_named(out, " by ", json_text(record, "agent"));
 	print_named(out, " for ", json_text(record, "user"));
 	print_named(out, " in ", json_text(record, "conversation"));
@@ -340,7 +341,7 @@ static void print_changed(FILE *out, const cJSON *record, const char *glob)
 		}
 		shown++;
 		fputs("    changed  ", out);
-		command_print_safe(out, *path ? path : ".");
+		visible_print_name(out, *path ? path : ".");
 		fputc('\n', out);
 	}
 	if (left)
@@ -368,7 +369,7 @@ void log_view_print(FILE *out, const cJSON *record, const char *glob)
 	}
 	command_format_time((uint64_t)json_integer(record, "latency_us"), latency);
 	print_process(out, record);
-	command_print_safe(out, op);
+	visible_print_name(out, op);
 	fprintf(out, "%*s  %7s", strlen(op) < 11 ? 11 - (int)strlen(op) : 0, "", latency);
 	print_path(out, record);
 	print_outcome(out, record);
@@ -394,8 +395,10 @@ struct totals {
 	size_t count;
 };
 
+enum { BY_OP, BY_PROCESS, BY_CALL, KINDS };
+
 struct log_summary {
-	struct totals ops, processes, calls;
+	struct totals kinds[KINDS];
 	struct total all;
 	uint64_t dropped, lost;
 	char first_time[32], last_time[32];
@@ -406,19 +409,11 @@ struct log_summary *log_summary_new(void)
 	return calloc(1, sizeof(struct log_summary));
 }
 
-static void totals_done(struct totals *totals)
-{
-	for (size_t i = 0; i < totals->count; i++)
-		free(totals->items[i].name);
-}
-
 void log_summary_free(struct log_summary *summary)
 {
-	if (!summary)
-		return;
-	totals_done(&summary->ops);
-	totals_done(&summary->processes);
-	totals_done(&summary->calls);
+	for (int kind = 0; summary && kind < KINDS; kind++)
+		for (size_t i = 0; i < summary->kinds[kind].count; i++)
+			free(summary->kinds[kind].items[i].name);
 	free(summary);
 }
 
@@ -469,10 +464,10 @@ void log_summary_add(struct log_summary *summary, const cJSON *record)
 		return;
 	}
 	add_to(&summary->all, record);
-	add_to(find_total(&summary->ops, op), record);
-	add_to(find_total(&summary->processes, process ? process : "(kernel)"), record);
+	add_to(find_total(&summary->kinds[BY_OP], op), record);
+	add_to(find_total(&summary->kinds[BY_PROCESS], process ? process : "(kernel)"), record);
 	if (call)
-		add_to(find_total(&summary->calls, call), record);
+		add_to(find_total(&summary->kinds[BY_CALL], call), record);
 	if (!time)
 		return;
 	if (!summary->first_time[0])
@@ -487,21 +482,15 @@ static int by_time(const void *a, const void *b)
 	return (first->latency_us < second->latency_us) - (first->latency_us > second->latency_us);
 }
 
-static void print_totals(FILE *out, const char *title, const struct totals *totals)
+static void print_totals(FILE *out, const char *title, struct totals *totals)
 {
-	struct totals *sorted;
-
 	if (totals->count == 0)
 		return;
-	sorted = malloc(sizeof(*sorted));
-	if (!sorted)
-		return;
-	*sorted = *totals;
-	qsort(sorted->items, sorted->count, sizeof(sorted->items[0]), by_time);
+	qsort(totals->items, totals->count, sizeof(totals->items[0]), by_time);
 	fprintf(out, "\n%-16s  %9s  %7s  %8s  %8s  %8s  %8s  %8s\n", title, "COUNT", "ERRORS",
 		"TIME", "MEAN", "SLOWEST", "BYTES", "TRIPS");
-	for (size_t i = 0; i < sorted->count && i < SHOWN_MAX; i++) {
-		const struct total *total = &sorted->items[i];
+	for (size_t i = 0; i < totals->count && i < SHOWN_MAX; i++) {
+		const struct total *total = &totals->items[i];
 		char time[16], mean[16], slowest[16], bytes[16];
 		int pad = 16 - (int)strlen(total->name);
 
@@ -509,18 +498,18 @@ static void print_totals(FILE *out, const char *title, const struct totals *tota
 		command_format_time(total->latency_us / total->count, mean);
 		command_format_time(total->slowest_us, slowest);
 		command_format_size(total->bytes, bytes);
-		command_print_safe(out, total->name);
+		visible_print_name(out, total->name);
 		fprintf(out, "%*s  %9llu  %7llu  %8s  %8s  %8s  %8s  %8llu\n", pad > 0 ? pad : 0,
 			"", (unsigned long long)total->count, (unsigned long long)total->errors,
 			time, mean, slowest, bytes, (unsigned long long)total->round_trips);
 	}
-	if (sorted->count > SHOWN_MAX)
-		fprintf(out, "... and %zu more\n", sorted->count - SHOWN_MAX);
-	free(sorted);
+	if (totals->count > SHOWN_MAX)
+		fprintf(out, "... and %zu more\n", totals->count - SHOWN_MAX);
 }
 
-void log_summary_print(FILE *out, const struct log_summary *summary)
+void log_summary_print(FILE *out, struct log_summary *summary)
 {
+	static const char *const titles[KINDS] = {"OPERATION", "PROCESS", "CALL"};
 	char time[16], bytes[16];
 
 	command_format_time(summary->all.latency_us, time);
@@ -536,7 +525,6 @@ void log_summary_print(FILE *out, const struct log_summary *summary)
 	if (summary->lost)
 		fprintf(out, "%llu operations could not be written to the log\n",
 			(unsigned long long)summary->lost);
-	print_totals(out, "OPERATION", &summary->ops);
-	print_totals(out, "PROCESS", &summary->processes);
-	print_totals(out, "CALL", &summary->calls);
+	for (int kind = 0; kind < KINDS; kind++)
+		print_totals(out, titles[kind], &summary->kinds[kind]);
 }

@@ -49,5 +49,5 @@ struct log_summary;
 
 struct log_summary *log_summary_new(void); /* NULL when there is no memory */
 void log_summary_add(struct log_summary *summary, const cJSON *record);
-void log_summary_print(FILE *out, const struct log_summary *summary);
-void log_summary_free(struct log_summary *summary); /* NULL is fine */
+void log_summary_print(FILE *out, struct log_summary *summary); /* last: it sorts them */
+void log_summary_free(struct log_summary *summary);             /* NULL is fine */

@@ -37,15 +37,13 @@ static bool points_into(int directory, const char *link, const char *mount_point
 
 static bool has_open(int process, const char *mount_point)
 {
-	int fd = openat(process, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_fd int fd = openat(process, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	cleanup_dir DIR *directory = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *entry;
 
-	if (!directory) {
-		if (fd >= 0)
-			close(fd);
+	if (!directory)
 		return false;
-	}
+	steal_fd(&fd);
 	while ((entry = readdir(directory)))
 		if (points_into(dirfd(directory), entry->d_name, mount_point))
 			return true;
@@ -54,13 +52,13 @@ static bool has_open(int process, const char *mount_point)
 
 static bool has_mapped(int process, const char *mount_point)
 {
-	int fd = openat(process, "maps", O_RDONLY | O_CLOEXEC);
+	cleanup_fd int fd = openat(process, "maps", O_RDONLY | O_CLOEXEC);
 	cleanup_file FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
 	cleanup_free char *line = NULL;
 	size_t size = 0, prefix = strlen(mount_point);
 
-	if (!file && fd >= 0)
-		close(fd);
+	if (file)
+		steal_fd(&fd);
 	while (file && getline(&line, &size, file) > 0) {
 		const char *path = strchr(line, '/');
 

@@ -265,26 +265,16 @@ static void note_lost(struct ring *ring, uint64_t first_seq, uint64_t count, int
 	ring->lost_error = error;
 }
 
-/* Of the first ring that has one. */
-static int find_error(const struct mount_log *log)
-{
-	return log->rings[RING_ALL].error ? log->rings[RING_ALL].error
-					  : log->rings[RING_CHANGES].error;
-}
-
-static int find_anchor_error(const struct mount_log *log)
-{
-	int error = log_segments_anchor_error(log->rings[RING_ALL].segments);
-
-	return error ? error : log_segments_anchor_error(log->rings[RING_CHANGES].segments);
-}
-
 /* Says what does not work once, and once more when it works again. */
 static void note_state(struct mount_log *log)
 {
-	int error = find_error(log), anchor_error = find_anchor_error(log);
+	const struct ring *all = &log->rings[RING_ALL], *changes = &log->rings[RING_CHANGES];
+	int error = all->error ? all->error : changes->error;
+	int anchor_error = log_segments_anchor_error(all->segments);
 	bool is_failing = error < 0;
 
+	if (!anchor_error)
+		anchor_error = log_segments_anchor_error(changes->segments);
 	if (is_failing && !log->is_failing)
 		log_warning("\"%s\": %s: %s until it can be written again", log->path,
 			strerror(-error),

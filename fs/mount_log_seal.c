@@ -190,29 +190,20 @@ int log_generation_take(int directory, struct log_generation *ret_generation)
 
 /* ---- Sealing ------------------------------------------------------------------------ */
 
-/* What a generation derives for its first segment, of the number 0. */
-static int enter_ring(
-	struct log_seal *seal, const struct log_generation *generation, const char *ring)
+int log_seal_init(struct log_seal *seal, const struct log_generation *generation, const char *ring)
 {
-	int r = derive(generation->key, "daemon", seal->next_segment);
+	int r;
 
+	*seal = (struct log_seal){.is_keyed = true, .generation = generation->number};
+	memcpy(seal->id, generation->id, sizeof(seal->id));
+	r = derive(generation->key, "daemon", seal->next_segment);
 	if (r == 0)
 		r = derive(seal->next_segment, ring, seal->next_segment);
 	if (r == 0)
 		r = derive(seal->next_segment, "seal", seal->key);
 	if (r == 0)
 		r = derive(seal->next_segment, "segment", seal->next_segment);
-	seal->generation = generation->number;
-	seal->segment = seal->epoch = 0;
 	return r;
-}
-
-int log_seal_init(struct log_seal *seal, const struct log_generation *generation, const char *ring)
-{
-	memset(seal, 0, sizeof(*seal));
-	seal->is_keyed = true;
-	memcpy(seal->id, generation->id, sizeof(seal->id));
-	return enter_ring(seal, generation, ring);
 }
 
 int log_seal_to_segment(struct log_seal *seal, uint32_t segment)
@@ -239,31 +230,24 @@ int log_seal_next(struct log_seal *seal)
 	return derive(seal->key, "epoch", seal->key);
 }
 
-static int sign(const struct log_seal *seal, const void *data, size_t size, char hex[65])
+int log_seal_finish(const struct log_seal *seal, struct buffer *line, size_t start)
 {
 	uint8_t hmac[32];
 	unsigned length = sizeof(hmac);
-
-	if (!HMAC(EVP_sha256(), seal->key, LOG_KEY_BYTES, data, size, hmac, &length))
-		return -EIO;
-	hex_write(hmac, sizeof(hmac), hex);
-	return 0;
-}
-
-int log_seal_finish(const struct log_seal *seal, struct buffer *line, size_t start)
-{
-	char hmac[65];
+	char hex[65];
 	int r;
 
 	if (!seal->is_keyed)
 		return buffer_append_string(line, "}\n");
 	r = buffer_printf(line, ",\"key\":\"%s\",\"generation\":%u,\"epoch\":%u", seal->id,
 		seal->generation, seal->epoch);
-	if (r == 0)
-		r = sign(seal, line->data + start, line->size - start, hmac);
-	if (r == 0)
-		r = buffer_printf(line, ",\"hmac\":\"%s\"}\n", hmac);
-	return r;
+	if (r < 0)
+		return r;
+	if (!HMAC(EVP_sha256(), seal->key, LOG_KEY_BYTES, line->data + start, line->size - start,
+		    hmac, &length))
+		return -EIO;
+	hex_write(hmac, sizeof(hmac), hex);
+	return buffer_printf(line, ",\"hmac\":\"%s\"}\n", hex);
 }
 
 /* ---- Checking ------------------------------------------------------------------------- */

@@ -13,7 +13,6 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
 #include "ops/support/json.h"
-#include "ops/support/utf8.h"
 #include "ops/support/visible.h"
 
 static const char usage[] =
@@ -40,7 +39,7 @@ static const char *text_member(const cJSON *object, const char *name)
 static void print_line(const char *name, const char *text)
 {
 	printf("%-12s ", name);
-	command_print_safe(stdout, text);
+	visible_print_name(stdout, text);
 	putchar('\n');
 }
 
@@ -50,19 +49,19 @@ static void print_link(const cJSON *workspace)
 	const cJSON *capability;
 
 	printf("%-12s ", "link");
-	command_print_safe(stdout, text_member(workspace, "link"));
+	visible_print_name(stdout, text_member(workspace, "link"));
 	if (*last_error) {
 		fputs(", last error: ", stdout);
-		command_print_safe(stdout, last_error);
+		visible_print_name(stdout, last_error);
 	}
 	printf("\n%-12s ", "workspace");
-	command_print_safe(stdout, text_member(workspace, "backend"));
+	visible_print_name(stdout, text_member(workspace, "backend"));
 	cJSON_ArrayForEach(capability, member(workspace, "capabilities"))
 	{
 		const char *name = cJSON_GetStringValue(capability);
 
 		fputs(", ", stdout);
-		command_print_safe(stdout, name ? name : "");
+		visible_print_name(stdout, name ? name : "");
 	}
 	putchar('\n');
 }
@@ -124,7 +123,7 @@ static void print_log(const cJSON *status, const cJSON *log)
 		json_integer(log, "dropped"));
 	if (*last_error) {
 		fputs(", cannot be written (", stdout);
-		command_print_safe(stdout, last_error);
+		visible_print_name(stdout, last_error);
 		putchar(')');
 	}
 	if (json_integer(log, "lost"))
@@ -148,9 +147,9 @@ static void print_status(const cJSON *status, const cJSON *stats)
 	print_line("uri", text_member(status, "uri"));
 	print_line("mount point", text_member(status, "mount_point"));
 	printf("%-12s ", "daemon");
-	command_print_safe(stdout, text_member(status, "version"));
+	visible_print_name(stdout, text_member(status, "version"));
 	fputs(" since ", stdout);
-	command_print_safe(stdout, text_member(status, "started"));
+	visible_print_name(stdout, text_member(status, "started"));
 	printf(", pid %lld%s\n", json_integer(status, "pid"),
 		cJSON_IsTrue(member(status, "read_only")) ? ", read-only" : "");
 	print_link(member(status, "workspace"));
@@ -200,8 +199,9 @@ static int find_socket(const char *directory, char **ret_socket)
 
 static int show(const char *directory, bool json)
 {
-	cleanup_free char *socket_path = NULL, *text = NULL;
+	cleanup_free char *socket_path = NULL;
 	cJSON *status, *stats;
+	int code = 0;
 
 	command_limit_wait("status", directory);
 	if (find_socket(directory, &socket_path) < 0)
@@ -216,16 +216,13 @@ static int show(const char *directory, bool json)
 	}
 	if (json) {
 		cJSON_AddItemToObject(status, "stats", stats);
-		text = utf8_repair(cJSON_Print(status));
-		visible_print(
-			stdout, text ? text : "null", strlen(text ? text : "null"), VISIBLE_JSON);
-		putchar('\n');
+		code = command_print_json("status", status);
 	} else {
 		print_status(status, stats);
 		cJSON_Delete(stats);
 	}
 	cJSON_Delete(status);
-	return 0;
+	return code;
 }
 
 int status_command(int argc, char **argv)
