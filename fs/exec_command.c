@@ -18,9 +18,9 @@
 #include "fs/commands.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
+#include "ops/support/files.h"
 #include "ops/support/json.h"
 #include "ops/support/path.h"
-#include "ops/support/write_all.h"
 
 enum {
 	EXIT_OWN_FAILURE = 125,

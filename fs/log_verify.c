@@ -9,6 +9,7 @@
 #include "fs/commands.h"
 #include "fs/mount_log_segment.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/files.h"
 #include "ops/support/hex.h"
 
 /* LOG_EXIT_ALTERED when it was said that the log is not as the daemon wrote it; else 0. */
@@ -145,11 +146,9 @@ int log_verify_place(const struct log_place *place, const struct log_verify_word
 int log_setup_keys(const char *directory)
 {
 	char key[LOG_KEY_TEXT_BYTES];
-	cleanup_fd int fd = -1;
-	int r = log_directory_make(directory, &fd);
+	cleanup_fd int fd = make_directories(directory);
+	int r = fd < 0 ? fd : log_keys_setup(fd, key);
 
-	if (r == 0)
-		r = log_keys_setup(fd, key);
 	if (r == -EEXIST)
 		return command_error("log",
 			"\"%s/" LOG_KEY_NAME

@@ -12,8 +12,8 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
+#include "ops/support/files.h"
 #include "ops/support/rename.h"
-#include "ops/support/write_all.h"
 
 enum {
 	SEGMENTS_WANTED = 8, /* the limit divided by this is the size of one */
@@ -293,21 +293,6 @@ void log_segments_end(struct log_segments *s)
 
 /* ---- Opening ---------------------------------------------------------------- */
 
-static int make_parents(const char *directory)
-{
-	cleanup_free char *path = strdup(directory);
-
-	if (!path)
-		return -ENOMEM;
-	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(path, 0700) < 0 && errno != EEXIST)
-			return -errno;
-		*slash = '/';
-	}
-	return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
-}
-
 static int take_lock(struct log_directory *directory)
 {
 	directory->lock =
@@ -324,23 +309,14 @@ static int take_lock(struct log_directory *directory)
 	return 0;
 }
 
-int log_directory_make(const char *path, int *ret_fd)
-{
-	int r = make_parents(path);
-
-	if (r < 0)
-		return r;
-	*ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return *ret_fd < 0 ? -errno : 0;
-}
-
 int log_directory_open(struct log_directory *directory, const char *path)
 {
 	int r;
 
-	*directory = (struct log_directory){.path = strdup(path), .fd = -1, .lock = -1};
-	r = directory->path ? log_directory_make(path, &directory->fd) : -ENOMEM;
-	if (r == 0)
+	*directory = (struct log_directory){
+		.path = strdup(path), .fd = make_directories(path), .lock = -1};
+	r = directory->path ? directory->fd : -ENOMEM;
+	if (r >= 0)
 		r = take_lock(directory);
 	if (r < 0)
 		log_directory_close(directory);

@@ -32,10 +32,8 @@ struct log_directory {
 	int lock;
 };
 
-/* Makes `path` (0700) when missing, its parents too. */
-int log_directory_make(const char *path, int *ret_fd);
-
-/* The same, and locks it.  -EBUSY: locked by another; -errno. */
+/* Makes `path` (0700) when missing, its parents too, and locks it.  -EBUSY: locked by another;
+ * -errno. */
 int log_directory_open(struct log_directory *directory, const char *path);
 void log_directory_close(struct log_directory *directory); /* also one that is not open */
 

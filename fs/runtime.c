@@ -18,8 +18,8 @@
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
+#include "ops/support/files.h"
 #include "ops/support/json.h"
-#include "ops/support/write_all.h"
 
 enum { STATE_MAX_BYTES = 1 << 16, BESIDE_TRIES = 100 };
 

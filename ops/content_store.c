@@ -15,6 +15,7 @@
 
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/files.h"
 
 enum {
 	HASH_BYTES = 16,
@@ -217,16 +218,6 @@ static ssize_t read_all(int fd, uint8_t *data, size_t size)
 	return (ssize_t)done;
 }
 
-static bool write_all(int fd, const uint8_t *data, size_t size)
-{
-	size_t done = 0;
-	ssize_t put;
-
-	while (done < size && (put = write(fd, data + done, size - done)) > 0)
-		done += (size_t)put;
-	return done == size;
-}
-
 /* The trim goes by mtime. */
 static void note_use(int fd, const struct stat *st)
 {
@@ -279,15 +270,14 @@ static int write_file(struct content_store *store, const char *name, const void 
 {
 	char temporary[64];
 	cleanup_fd int fd = -1;
-	int r = 0;
+	int r;
 
 	snprintf(temporary, sizeof(temporary), TEMPORARY "%d-%p", getpid(), data);
 	fd = openat(store->directory_fd, temporary,
 		O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
-	if (!write_all(fd, data, size))
-		r = -EIO;
+	r = write_all(fd, data, size);
 	if (r == 0 && renameat(store->directory_fd, temporary, store->directory_fd, name) < 0) {
 		char fan[3] = {name[0], name[1], '\0'};
 
@@ -447,14 +437,10 @@ int content_store_put(
 static char *default_directory(void)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	char *directory = NULL;
-	int r = -1;
 
 	if (cache && *cache == '/')
-		r = asprintf(&directory, "%s/isthmus/content", cache);
-	else if (home && *home == '/')
-		r = asprintf(&directory, "%s/.cache/isthmus/content", home);
-	return r < 0 ? NULL : directory;
+		return string_printf("%s/isthmus/content", cache);
+	return home && *home == '/' ? string_printf("%s/.cache/isthmus/content", home) : NULL;
 }
 
 /* What others could write to is not believed: the hashes tell damage, not malice. */
@@ -471,24 +457,9 @@ static int make_private(int fd)
 
 static int open_directory(const char *path)
 {
-	cleanup_free char *copy = strdup(path);
-	cleanup_fd int fd = -1;
-	int r;
+	cleanup_fd int fd = make_directories(path);
+	int r = fd < 0 ? fd : make_private(fd);
 
-	if (!copy)
-		return -ENOMEM;
-	for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		if (mkdir(copy, 0700) < 0 && errno != EEXIST)
-			return -errno;
-		*slash = '/';
-	}
-	if (mkdir(copy, 0700) < 0 && errno != EEXIST)
-		return -errno;
-	fd = open(copy, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	r = make_private(fd);
 	return r < 0 ? r : steal_fd(&fd);
 }
 
@@ -518,7 +489,7 @@ static int make_seed(struct content_store *store)
 		O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
-	r = write_all(fd, (const uint8_t *)words, sizeof(words[0])) ? 0 : -EIO;
+	r = write_all(fd, words, sizeof(words[0]));
 	close(fd);
 	if (r == 0 && linkat(store->directory_fd, temporary, store->directory_fd, SEED_NAME, 0) < 0)
 		r = errno == EEXIST ? 0 : -errno;
