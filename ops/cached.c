@@ -30,22 +30,18 @@ int cached_exec(struct op_context *ctx, struct workspace *w, const struct exec_r
 	return forward_exec(ctx, w, request, ret_process);
 }
 
-/* A command may have changed what nobody watches. */
-static void forget_unwatched(struct cached *c)
-{
-	cached_enter(c);
-	c->exec_ms = cached_now_ms();
-	tree_command_ran(c->tree, c->exec_ms + 1);
-	cached_leave(c);
-}
-
 int cached_process_next(struct op_context *ctx, struct process *process, void *buffer, size_t size,
 	struct exec_event *ret_event)
 {
 	int r = forward_process_next(ctx, process, buffer, size, ret_event);
+	struct cached *c = cached_of(process->workspace);
 
-	if (r >= 0 && ret_event->type == EXEC_EXIT)
-		forget_unwatched(cached_of(process->workspace));
+	if (r < 0 || ret_event->type != EXEC_EXIT)
+		return r;
+	cached_enter(c);
+	c->exec_ms = cached_now_ms();
+	tree_command_ran(c->tree, c->exec_ms + 1); /* what nobody watches may have changed */
+	cached_leave(c);
 	return r;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 
 enum {
 	DEFERRABLE = SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME,
@@ -66,12 +67,12 @@ static void merge(struct attributes *into, unsigned mask, const struct attribute
 /* By the place's clock, which gave the creation its time. */
 static struct timespec time_at_place(const struct cached_file *file)
 {
-	uint64_t ns = (cached_now_ms() - file->created_ms) * 1000000 +
-		      (uint64_t)file->attributes.ctime.tv_nsec;
+	const struct timespec *created = &file->attributes.ctime;
+	uint64_t since_ns = (cached_now_ms() - file->created_ms) * 1000000;
+	struct timespec time = clock_at_ns(since_ns + (uint64_t)created->tv_nsec);
 
-	return (struct timespec){
-		.tv_sec = file->attributes.ctime.tv_sec + (time_t)(ns / 1000000000),
-		.tv_nsec = (long)(ns % 1000000000)};
+	time.tv_sec += created->tv_sec;
+	return time;
 }
 
 bool cached_defer(struct cached *c, const struct op_context *ctx, const struct extra *x,

@@ -78,34 +78,23 @@ static void leave_object(struct cached *c, struct cached_file *file)
 	cached_drop_dead(c, &file->attributes.id);
 }
 
-/* A path of the object as far as is known. */
-static char *current_path(struct cached *c, struct cached_file *file)
-{
-	char *path = NULL;
-	int r;
-
-	cached_enter(c);
-	r = cached_path_of(c, &file->extra->id, &path);
-	cached_leave(c);
-	return r == -ENOENT ? strdup(file->path) : path;
-}
-
 static int open_inner(struct op_context *ctx, struct cached_file *file)
 {
 	struct cached *c = cached_of_file(file);
-	cleanup_free char *path = current_path(c, file);
-	struct object_ref object = {.path = path, .id = file->attributes.id};
+	struct object_ref object = {.id = file->attributes.id};
+	cleanup_free char *path = NULL;
 	struct attributes attributes;
 	struct open_file *inner;
+	uint64_t state;
 	int r;
 
-	uint64_t state;
-
-	if (!path)
-		return -ENOMEM;
 	cached_enter(c);
 	state = tree_state(c->tree, &file->extra->id);
+	r = cached_path_of(c, &file->extra->id, &path);
 	cached_leave(c);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	object.path = path ? path : file->path;
 	r = workspace_open_file(ctx, c->base.inner, &object, file->flags, &inner, &attributes);
 	if (r == 0) {
 		cached_enter(c);

@@ -382,22 +382,10 @@ static void take_end_of_watch(
 		d->scanned = false; /* a scan may have it watched again */
 }
 
-static void take_loss(struct cached *c, const struct tree_look *look)
-{
-	tree_learn_loss(c->tree, look);
-	c->lost_ms = look->ms;
-}
-
-static bool is_quiet(struct cached *c, const struct change *change)
-{
-	const struct directory *d = directory_find(c, &change->directory);
-
-	return change->kind == CHANGE_ENTRY && d && d->quiet;
-}
-
 void cached_take_change(void *user, const struct change *change)
 {
 	const struct tree_look look = {.at = change->at, .ms = cached_now_ms()};
+	const struct directory *d;
 	struct cached *c = user;
 	change_sink sink;
 
@@ -410,10 +398,12 @@ void cached_take_change(void *user, const struct change *change)
 		take_end_of_watch(c, &look, &change->directory);
 		break;
 	case CHANGE_RESCAN:
-		take_loss(c, &look);
+		tree_learn_loss(c->tree, &look);
+		c->lost_ms = look.ms;
 		break;
 	}
-	sink = is_quiet(c, change) ? NULL : c->sink;
+	d = change->kind == CHANGE_ENTRY ? directory_find(c, &change->directory) : NULL;
+	sink = d && d->quiet ? NULL : c->sink;
 	pthread_cond_broadcast(&c->changed);
 	cached_leave(c);
 	if (sink)

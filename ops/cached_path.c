@@ -93,33 +93,24 @@ static size_t next_name(const char *path, char name[256])
 	return length;
 }
 
-/* 0: names may be looked up in it. */
-static int check_directory(struct cached *c, const struct object_id *id)
-{
-	uint32_t type = tree_type(c->tree, id);
-
-	if (type == S_IFLNK)
-		return -ELOOP;
-	return type == S_IFDIR ? 0 : -ENOTDIR;
-}
-
 int cached_walk(struct cached *c, const char *path, struct found *ret_found)
 {
 	struct object_id at = c->root;
 	uint64_t now_ms = cached_now_ms();
 	char name[256];
 	size_t length;
-	int r;
 
 	*ret_found = (struct found){0};
 	for (; *path; path += length + 1) {
+		uint32_t type = at.inode ? tree_type(c->tree, &at) : 0;
 		enum tree_validity v = TREE_ASK;
 		struct object_id id = {0};
 
-		r = at.inode && tree_type(c->tree, &at) ? check_directory(c, &at) : 0;
+		if (type && type != S_IFDIR)
+			return type == S_IFLNK ? -ELOOP : -ENOTDIR;
 		length = next_name(path, name);
-		if (r < 0 || length == 0)
-			return r < 0 ? r : -EAGAIN;
+		if (length == 0)
+			return -EAGAIN;
 		if (!path[length])
 			ret_found->directory = at;
 		if (at.inode)
