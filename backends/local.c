@@ -13,7 +13,7 @@
 #include "backends/local_internal.h"
 #include "backends/watch.h"
 
-static void local_free(struct workspace *workspace)
+void local_free(struct workspace *workspace)
 {
 	struct local_workspace *w = local_from(workspace);
 
@@ -24,7 +24,7 @@ static void local_free(struct workspace *workspace)
 	free(w);
 }
 
-static void local_status(struct workspace *workspace, struct workspace_status *ret_status)
+void local_status(struct workspace *workspace, struct workspace_status *ret_status)
 {
 	const struct local_workspace *w = local_from(workspace);
 

@@ -227,7 +227,7 @@ void mem_content_changed(const struct op_context *ctx, struct mem_inode *inode)
 
 /* ---- The workspace --------------------------------------------------------------- */
 
-static void mem_free(struct workspace *w)
+void mem_free(struct workspace *w)
 {
 	struct mem *m = mem_of(w);
 
@@ -239,7 +239,7 @@ static void mem_free(struct workspace *w)
 	free(m);
 }
 
-static void mem_status(struct workspace *w, struct workspace_status *ret_status)
+void mem_status(struct workspace *w, struct workspace_status *ret_status)
 {
 	struct mem *m = mem_of(w);
 
@@ -247,7 +247,7 @@ static void mem_status(struct workspace *w, struct workspace_status *ret_status)
 		.link = LINK_ONLINE, .owner_uid = m->owner_uid, .owner_gid = m->owner_gid};
 }
 
-static int mem_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats)
+int mem_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats)
 {
 	struct mem *m = mem_of(w);
 	uint64_t free_bytes = m->limit_bytes - atomic_load(&m->used_bytes);
@@ -286,7 +286,7 @@ static const struct workspace_ops mem_ops = {
 	.setxattr = mem_setxattr,
 	.removexattr = mem_removexattr,
 	.statfs = mem_statfs,
-	.open_file = mem_file_open,
+	.open_file = mem_open_file,
 	.create = mem_create,
 	.create_unnamed = mem_create_unnamed,
 	.read = mem_read,

@@ -192,67 +192,16 @@ void mem_pages_zero(struct mem *m, struct mem_pages *pages, uint64_t offset, uin
 
 /* ---- The operations, for the table in mem.c ----------------------------------------------- */
 
-int mem_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	struct attributes *ret_attributes);
-int mem_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since);
-int mem_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
-	char **ret_target);
-int mem_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
-	struct attributes *ret_attributes);
-int mem_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
-	uint64_t rdev, struct attributes *ret_attributes);
-int mem_symlink(struct op_context *ctx, struct workspace *w, const char *target, const char *path,
-	struct attributes *ret_attributes);
-int mem_link(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	const char *path, struct attributes *ret_attributes);
-int mem_unlink(struct op_context *ctx, struct workspace *w, const char *path,
-	const struct object_id *expected);
-int mem_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
-	const struct object_id *expected);
-int mem_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
-	unsigned flags, const struct object_id *expected);
-int mem_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	unsigned mask, const struct attributes *want, struct attributes *ret_attributes);
-int mem_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
-	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
-int mem_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
-	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
-
-ssize_t mem_getxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	const char *name, void *value, size_t size);
-ssize_t mem_listxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	char *names, size_t size);
-int mem_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	const char *name, const void *value, size_t size, unsigned flags);
-int mem_removexattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	const char *name);
+WORKSPACE_DECLARE_OPERATIONS(mem)
 
 /* All of the inode's, with the room they take. */
 void mem_xattrs_free(struct mem *m, struct mem_inode *inode);
 
 /* A handle on an inode; takes tree_lock's exclusive side for granted.  -ENOMEM. */
 int mem_file_new(struct mem *m, struct mem_inode *inode, int flags, struct open_file **ret_file);
-int mem_file_open(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	int flags, struct open_file **ret_file, struct attributes *ret_attributes);
-ssize_t mem_read(
-	struct op_context *ctx, struct open_file *file, void *data, size_t size, off_t offset);
-ssize_t mem_write(struct op_context *ctx, struct open_file *file, const void *data, size_t size,
-	off_t offset);
-int mem_close(struct op_context *ctx, struct open_file *file);
-int mem_fallocate(
-	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length);
-off_t mem_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
-ssize_t mem_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
-	struct open_file *to, off_t to_offset, size_t size);
 
 /* Sets the size of a regular file; growing makes a hole. */
 void mem_set_size(struct mem *m, struct mem_inode *inode, uint64_t size);
-
-int mem_lock(
-	struct op_context *ctx, struct open_file *file, const struct file_lock *lock, bool wait);
-int mem_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
-int mem_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner);
 
 /* Releases what was locked through the handle, and wakes who waits for it. */
 void mem_locks_drop_handle(struct mem *m, struct mem_file *file);

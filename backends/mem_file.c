@@ -46,7 +46,7 @@ static int check_openable(uint32_t mode)
 	return S_ISDIR(mode) ? -EISDIR : -ENXIO;
 }
 
-int mem_file_open(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+int mem_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
 {
 	struct mem *m = mem_of(w);

@@ -43,7 +43,7 @@ void remote_release(struct remote *remote)
 }
 
 /* What is still under way nobody waits for: answers that did not come in time. */
-static void remote_free(struct workspace *w)
+void remote_free(struct workspace *w)
 {
 	struct remote *remote = remote_of(w);
 
@@ -62,7 +62,7 @@ static enum link_state link_of(struct remote *remote)
 	return remote_is_offline(remote) ? LINK_OFFLINE : LINK_DEGRADED;
 }
 
-static void remote_status(struct workspace *w, struct workspace_status *ret_status)
+void remote_status(struct workspace *w, struct workspace_status *ret_status)
 {
 	struct remote *remote = remote_of(w);
 	struct lane_counters counters;

@@ -342,8 +342,6 @@ void remote_session_forget(struct remote *remote); /* it has been told to end */
 /* ---- client_feed.c ----------------------------------------------------------------------- */
 
 int remote_feed_start(struct remote *remote, change_sink sink, void *user);
-int remote_watch(struct workspace *w, change_sink sink, void *user);
-void remote_unwatch(struct workspace *w, const struct object_ref *directory);
 int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size);
 
 /* A new session: what was watched in those before is not any more; and asks for its feed, by the
@@ -357,43 +355,12 @@ void remote_note_watched(
 	struct remote *remote, const char *path, const struct object_id *id, uint64_t since);
 size_t remote_watched_count(struct remote *remote);
 
-/* ---- client_names.c ------------------------------------------------------------------------ */
+/* ---- The operations, as in ops/workspace.h -------------------------------------------------- */
 
-int remote_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	struct attributes *ret_attributes);
-int remote_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since);
-int remote_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-	const struct scan_request *scan, dir_entry_sink sink, void *user);
-int remote_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
-	char **ret_target);
-int remote_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
-	struct attributes *ret_attributes);
-int remote_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
-	uint64_t rdev, struct attributes *ret_attributes);
-int remote_symlink(struct op_context *ctx, struct workspace *w, const char *target,
-	const char *path, struct attributes *ret_attributes);
-int remote_link(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	const char *path, struct attributes *ret_attributes);
-int remote_unlink(struct op_context *ctx, struct workspace *w, const char *path,
-	const struct object_id *expected);
-int remote_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
-	const struct object_id *expected);
-int remote_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
-	unsigned flags, const struct object_id *expected);
-int remote_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	unsigned mask, const struct attributes *want, struct attributes *ret_attributes);
-ssize_t remote_getxattr(struct op_context *ctx, struct workspace *w,
-	const struct object_ref *object, const char *name, void *value, size_t size);
-ssize_t remote_listxattr(struct op_context *ctx, struct workspace *w,
-	const struct object_ref *object, char *names, size_t size);
-int remote_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	const char *name, const void *value, size_t size, unsigned flags);
-int remote_removexattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	const char *name);
-int remote_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats);
+WORKSPACE_DECLARE_OPERATIONS(remote)
 
-/* ---- client_files.c, client_read.c, client_write.c ------------------------------------- */
+/* ---- Open files: client_files.c, client_read.c, client_write.c
+ * ------------------------------------- */
 
 /* File content that came in, or is to come, ahead of its read. */
 struct chunk {
@@ -477,30 +444,6 @@ bool remote_has_no_xattrs(struct remote *remote, const struct object_ref *object
 /* Waits until no write is under way that was queued before the call.  -EINTR, -EIO. */
 int remote_settle(struct op_context *ctx, struct remote *remote);
 
-int remote_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	int flags, struct open_file **ret_file, struct attributes *ret_attributes);
-int remote_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
-	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
-int remote_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
-	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
-ssize_t remote_read(
-	struct op_context *ctx, struct open_file *file, void *data, size_t size, off_t offset);
-ssize_t remote_write(struct op_context *ctx, struct open_file *file, const void *data, size_t size,
-	off_t offset);
-int remote_flush(struct op_context *ctx, struct open_file *file);
-int remote_fsync(struct op_context *ctx, struct workspace *w, struct open_file *file,
-	const char *path, bool data_only);
-int remote_close(struct op_context *ctx, struct open_file *file);
-int remote_fallocate(
-	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length);
-off_t remote_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
-ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
-	struct open_file *to, off_t to_offset, size_t size);
-int remote_lock(
-	struct op_context *ctx, struct open_file *file, const struct file_lock *lock, bool wait);
-int remote_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
-int remote_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner);
-
 /* client_read.c.  `payload` holds `got` bytes at `data`, the start of the file. */
 void remote_file_prefill(
 	struct remote_file *file, uint8_t *payload, const uint8_t *data, size_t got, size_t wanted);
@@ -513,17 +456,6 @@ void remote_file_unref(struct remote_file *file);
 /* ---- client_exec.c ------------------------------------------------------------------- */
 
 int remote_process_new(struct remote *remote, struct remote_process **ret_process);
-int remote_exec(struct op_context *ctx, struct workspace *w, const struct exec_request *request,
-	struct process **ret_process);
-int remote_process_next(struct op_context *ctx, struct process *process, void *buffer, size_t size,
-	struct exec_event *ret_event);
-ssize_t remote_process_write(
-	struct op_context *ctx, struct process *process, const void *data, size_t size);
-int remote_process_close_stdin(struct op_context *ctx, struct process *process);
-int remote_process_signal(struct op_context *ctx, struct process *process, int signal);
-int remote_process_resize(
-	struct op_context *ctx, struct process *process, uint16_t rows, uint16_t columns);
-void remote_process_free(struct process *process);
 
 /* OUTPUT, EXIT and INPUT_CREDIT frames.  Owns the payload. */
 int remote_process_frame(
