@@ -5,53 +5,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ops/cached.h"
 #include "tests/check.h"
-#include "tests/unit/scripted_place.h"
+#include "tests/unit/scripted_cached.h"
 
 enum { REPLIES_MAX = 16 }; /* more than any list here takes */
-
-static struct workspace *w;
-static struct op_context context;
-static struct attributes seen;
-static unsigned told; /* events that the cache passed on */
-
-static void count_told(void *user, const struct change *change)
-{
-	(void)user;
-	(void)change;
-	told++;
-}
-
-static int look(const char *path)
-{
-	return workspace_getattr(&context, w, &OBJECT_AT(path), &seen);
-}
-
-/* With the file "d/a", which is known and watched. */
-static void setup(void)
-{
-	static const struct cached_options options = {.ttl_ms = 1000};
-	struct workspace *place = place_new();
-
-	op_context_init(&context);
-	place_make("d", S_IFDIR | 0755);
-	place_make("d/a", S_IFREG | 0644);
-	CHECK_RC(0, cached_new(place, &options, &w));
-	CHECK_RC(0, workspace_watch(w, count_told, NULL));
-	CHECK_RC(0, look("d"));
-	CHECK_RC(0, look("d/a"));
-	cached_quiesce(w);
-	place_looks();
-	place_opens();
-	told = 0;
-}
-
-static void teardown(void)
-{
-	before_it_arrives = NULL;
-	workspace_free(w);
-}
 
 static int replies_left;
 static void (*at_reply)(void);

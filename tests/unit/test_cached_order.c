@@ -7,26 +7,8 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include "ops/cached.h"
 #include "tests/check.h"
-#include "tests/unit/scripted_place.h"
-
-static struct workspace *w;
-static struct op_context context;
-static struct attributes seen;
-static unsigned told; /* events that the cache passed on */
-
-static void count_told(void *user, const struct change *change)
-{
-	(void)user;
-	(void)change;
-	told++;
-}
-
-static int look(const char *path)
-{
-	return workspace_getattr(&context, w, &OBJECT_AT(path), &seen);
-}
+#include "tests/unit/scripted_cached.h"
 
 struct listed {
 	const char *name;
@@ -50,30 +32,6 @@ static time_t ctime_listed(const char *directory, const char *name)
 	CHECK_RC(0, workspace_readdir(
 			    &context, w, &OBJECT_AT(directory), true, take_ctime, &listed, &since));
 	return listed.ctime;
-}
-
-/* With the directory "d", which is known and watched. */
-static void setup(void)
-{
-	static const struct cached_options options = {.ttl_ms = 1000};
-
-	struct workspace *place = place_new();
-
-	op_context_init(&context);
-	place_make("d", S_IFDIR | 0755);
-	place_make("d/a", S_IFREG | 0644);
-	CHECK_RC(0, cached_new(place, &options, &w));
-	CHECK_RC(0, workspace_watch(w, count_told, NULL));
-	CHECK_RC(0, look("d"));
-	CHECK_RC(0, look("d/a"));
-	cached_quiesce(w);
-	place_looks();
-	told = 0;
-}
-
-static void teardown(void)
-{
-	workspace_free(w);
 }
 
 /* Who was told by the look need not be the only one who believes in the name. */
