@@ -4,13 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "fs/callers.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/json.h"
-#include "ops/support/log.h"
 
 enum {
 	CONNECTIONS_MAX = 256,
@@ -216,21 +214,6 @@ static bool is_allowed(struct connection *connection)
 	return connection->peer.uid == geteuid() || connection->peer.uid == 0;
 }
 
-static void set_receive_timeout(int fd, time_t seconds)
-{
-	const struct timeval timeout = {.tv_sec = seconds};
-
-	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0)
-		log_warning("control socket: %s, ignoring", strerror(errno));
-}
-
-static void note_request(struct connection *connection)
-{
-	pthread_mutex_lock(&connection->server->lock);
-	connection->is_idle = false;
-	pthread_mutex_unlock(&connection->server->lock);
-}
-
 static void converse(struct connection *connection)
 {
 	cleanup_buffer struct buffer payload = {0};
@@ -238,9 +221,11 @@ static void converse(struct connection *connection)
 	cJSON *request;
 	int r;
 
-	set_receive_timeout(connection->fd, REQUEST_TIMEOUT_S);
+	control_set_timeout(connection->fd, SO_RCVTIMEO, REQUEST_TIMEOUT_S);
 	r = control_receive(connection->fd, &type, &payload);
-	note_request(connection);
+	pthread_mutex_lock(&connection->server->lock);
+	connection->is_idle = false;
+	pthread_mutex_unlock(&connection->server->lock);
 	if (r == -ECONNRESET)
 		return;
 	if (r < 0 || type != CONTROL_JSON) {
@@ -248,7 +233,7 @@ static void converse(struct connection *connection)
 			"the first frame of a connection is a request in JSON");
 		return;
 	}
-	set_receive_timeout(connection->fd, 0);
+	control_set_timeout(connection->fd, SO_RCVTIMEO, 0);
 	request = cJSON_ParseWithLength((const char *)payload.data, payload.size);
 	if (cJSON_IsObject(request))
 		serve(connection, request);

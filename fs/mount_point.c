@@ -42,22 +42,20 @@ static bool note_mounted(void *user, const struct mountinfo_line *line)
 	return true;
 }
 
-/* What is mounted at exactly `path` (the last one wins): its type, which the caller frees.
- * False: nothing. */
-static bool find_mounted(const char *path, char **ret_type)
+/* What is mounted at exactly `path` (the last one wins); the caller frees its type, which is NULL
+ * for nothing. */
+static struct mounted find_mounted(const char *path)
 {
 	struct mounted mounted = {.path = path};
 
 	mountinfo_walk(note_mounted, &mounted);
-	*ret_type = mounted.type;
-	return mounted.type;
+	return mounted;
 }
 
 unsigned mount_point_connection(const char *path)
 {
-	struct mounted mounted = {.path = path};
+	struct mounted mounted = find_mounted(path);
 
-	mountinfo_walk(note_mounted, &mounted);
 	free(mounted.type);
 	return mounted.connection;
 }
@@ -179,19 +177,14 @@ static bool is_dead(const char *path)
 
 enum mount_point_state mount_point_look(const char *path, char **ret_type)
 {
-	char *type;
-	bool is_mounted = find_mounted(path, &type), is_fuse;
+	cleanup_free char *type = find_mounted(path).type;
+	bool is_mounted = type, is_fuse = type && strncmp(type, "fuse", 4) == 0;
 
-	is_fuse = type && strncmp(type, "fuse", 4) == 0;
 	if (ret_type)
-		*ret_type = type;
-	else
-		free(type);
+		*ret_type = steal_ptr(&type);
 	if (!is_mounted)
 		return look_inside(path);
-	if (is_fuse && is_dead(path))
-		return MOUNT_POINT_DEAD;
-	return MOUNT_POINT_MOUNTED;
+	return is_fuse && is_dead(path) ? MOUNT_POINT_DEAD : MOUNT_POINT_MOUNTED;
 }
 
 /* ---- Other flags ------------------------------------------------------------------------- */
@@ -239,11 +232,11 @@ static unsigned long change_flags(unsigned long flags, const char *word)
 
 int mount_point_remount(const char *path, bool read_only, const char *const *words)
 {
-	cleanup_free char *type = NULL;
+	cleanup_free char *type = find_mounted(path).type;
 	struct statvfs found;
 	unsigned long flags;
 
-	if (!find_mounted(path, &type) || strcmp(type, "fuse.isthmus") != 0)
+	if (!type || strcmp(type, "fuse.isthmus") != 0)
 		return -EINVAL;
 	if (statvfs(path, &found) < 0)
 		return -errno;
@@ -279,9 +272,9 @@ static int run_fusermount(const char *path, bool lazy)
 
 int mount_point_unmount(const char *path, bool lazy)
 {
-	cleanup_free char *type = NULL;
+	cleanup_free char *type = find_mounted(path).type;
 
-	if (!find_mounted(path, &type))
+	if (!type)
 		return -EINVAL;
 	if (umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
 		return 0;

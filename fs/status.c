@@ -65,7 +65,8 @@ static void add_cache(cJSON *object, const struct workspace_status *status)
 	add_counter(cache, "prefetched_bytes", status->prefetched_bytes);
 }
 
-static void add_workspace(cJSON *object, const struct mount *m)
+static void add_workspace(
+	cJSON *object, const struct mount *m, const struct workspace_status *status)
 {
 	static const char *const links[] = {
 		[LINK_ONLINE] = "online",
@@ -73,24 +74,22 @@ static void add_workspace(cJSON *object, const struct mount *m)
 		[LINK_OFFLINE] = "offline",
 	};
 	cJSON *workspace = cJSON_AddObjectToObject(object, "workspace");
-	struct workspace_status status = {0};
 
-	workspace_status(m->workspace, &status);
 	cJSON_AddStringToObject(workspace, "backend", workspace_name(m->workspace));
-	add_capabilities(workspace, status.capabilities);
-	cJSON_AddStringToObject(workspace, "link", links[status.link]);
-	cJSON_AddStringToObject(workspace, "last_error", status.last_error);
-	add_counter(workspace, "round_trips", status.round_trips);
-	add_counter(workspace, "bytes_sent", status.bytes_sent);
-	add_counter(workspace, "bytes_received", status.bytes_received);
-	add_counter(workspace, "reconnects", status.reconnects);
-	add_counter(workspace, "channels", status.channels);
-	add_counter(workspace, "watched_directories", status.watched_directories);
-	add_counter(workspace, "unwatched_directories", status.unwatched_directories);
-	if (status.cache_hits || status.cache_misses)
-		add_cache(workspace, &status);
-	add_counter(workspace, "owner_uid", status.owner_uid);
-	add_counter(workspace, "owner_gid", status.owner_gid);
+	add_capabilities(workspace, status->capabilities);
+	cJSON_AddStringToObject(workspace, "link", links[status->link]);
+	cJSON_AddStringToObject(workspace, "last_error", status->last_error);
+	add_counter(workspace, "round_trips", status->round_trips);
+	add_counter(workspace, "bytes_sent", status->bytes_sent);
+	add_counter(workspace, "bytes_received", status->bytes_received);
+	add_counter(workspace, "reconnects", status->reconnects);
+	add_counter(workspace, "channels", status->channels);
+	add_counter(workspace, "watched_directories", status->watched_directories);
+	add_counter(workspace, "unwatched_directories", status->unwatched_directories);
+	if (status->cache_hits || status->cache_misses)
+		add_cache(workspace, status);
+	add_counter(workspace, "owner_uid", status->owner_uid);
+	add_counter(workspace, "owner_gid", status->owner_gid);
 }
 
 static int compare_paths(const void *a, const void *b)
@@ -100,16 +99,14 @@ static int compare_paths(const void *a, const void *b)
 
 /* Directories whose changes by others show late.  Without watches at all, that goes without saying.
  */
-static void add_on_ttl(cJSON *object, const struct mount *m)
+static void add_on_ttl(cJSON *object, const struct mount *m, const struct workspace_status *status)
 {
 	cJSON *on_ttl = cJSON_AddObjectToObject(object, "on_ttl"), *list;
-	struct workspace_status status = {0};
 	char *paths[ON_TTL_NAMES];
 	uint64_t total = 0;
 	size_t count = 0;
 
-	workspace_status(m->workspace, &status);
-	if (m->inodes && (status.capabilities & WORKSPACE_CAN_WATCH))
+	if (m->inodes && (status->capabilities & WORKSPACE_CAN_WATCH))
 		total = inode_table_on_ttl(m->inodes, paths, ON_TTL_NAMES, &count);
 	qsort(paths, count, sizeof(paths[0]), compare_paths);
 	add_counter(on_ttl, "count", total);
@@ -123,9 +120,11 @@ static void add_on_ttl(cJSON *object, const struct mount *m)
 char *mount_status_json(struct mount *m)
 {
 	cJSON *object = cJSON_CreateObject();
+	struct workspace_status status = {0};
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
+	workspace_status(m->workspace, &status);
 	cJSON_AddStringToObject(object, "uri", m->options->uri);
 	cJSON_AddStringToObject(object, "mount_point", m->options->mount_point);
 	cJSON_AddStringToObject(object, "version", ISTHMUS_VERSION);
@@ -137,8 +136,8 @@ char *mount_status_json(struct mount *m)
 	cJSON_AddNumberToObject(object, "ttl_ms", m->options->ttl_ms);
 	cJSON_AddStringToObject(object, "control", m->control_path ? m->control_path : "");
 	cJSON_AddStringToObject(object, "log", mount_log_path(m->log));
-	add_workspace(object, m);
-	add_on_ttl(object, m);
+	add_workspace(object, m, &status);
+	add_on_ttl(object, m, &status);
 	return print_and_delete(object);
 }
 

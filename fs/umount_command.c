@@ -20,14 +20,6 @@ static const char usage[] = "usage: isthmus umount [-l] DIR\n"
 			    "\n"
 			    "  -l, --lazy    also when programs still use it: they lose it\n";
 
-static void forget_runtime_files(const char *mount_point)
-{
-	cleanup_free char *id = runtime_id(mount_point);
-
-	if (id)
-		runtime_remove(id);
-}
-
 /* Why the daemon still runs; the caller frees.  It listens for as long as it is mounted somewhere,
  * and sends what was written after that. */
 static char *why_it_runs(const char *mount_point, unsigned connection)
@@ -121,19 +113,9 @@ static int unmount_living(const char *mount_point, const char *type, bool lazy)
 	return lazy ? 0 : wait_for_end(pidfd, mount_point, connection);
 }
 
-static int explain_not_mounted(const char *path)
-{
-	cleanup_free char *around = mount_point_around(path, false);
-
-	if (around)
-		return command_error("umount",
-			"nothing is mounted at \"%s\"; it lies on the mount \"%s\"", path, around);
-	return command_error("umount", "nothing is mounted at \"%s\": see 'isthmus list'", path);
-}
-
 static int unmount(const char *path, bool lazy)
 {
-	cleanup_free char *mount_point = NULL, *type = NULL;
+	cleanup_free char *mount_point = NULL, *type = NULL, *around = NULL, *id = NULL;
 	enum mount_point_state state;
 	int r = mount_point_resolve(path, &mount_point);
 
@@ -142,12 +124,18 @@ static int unmount(const char *path, bool lazy)
 	state = mount_point_look(mount_point, &type);
 	if (state == MOUNT_POINT_MOUNTED)
 		return unmount_living(mount_point, type, lazy);
-	if (state != MOUNT_POINT_DEAD)
-		return explain_not_mounted(mount_point);
+	if (state != MOUNT_POINT_DEAD) {
+		around = mount_point_around(mount_point, false);
+		return command_error("umount", "nothing is mounted at \"%s\"%s%s%s", mount_point,
+			around ? "; it lies on the mount \"" : ": see 'isthmus list'",
+			around ? around : "", around ? "\"" : "");
+	}
 	r = mount_point_recover(mount_point);
 	if (r < 0)
 		return explain_failure(mount_point, r);
-	forget_runtime_files(mount_point);
+	id = runtime_id(mount_point);
+	if (id)
+		runtime_remove(id);
 	return 0;
 }
 

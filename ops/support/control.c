@@ -1,6 +1,5 @@
 #include "ops/support/control.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -15,6 +14,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "ops/support/json.h"
 #include "ops/support/mountinfo.h"
 #include "ops/support/path.h"
 
@@ -111,11 +111,8 @@ static int workspace_path_of(
 	if (strncmp(absolute, line->mount_point, length) != 0 ||
 		(absolute[length] != '/' && absolute[length] != '\0'))
 		return -ENOENT;
-	if (asprintf(&joined, "%s%s", line->root, absolute + length) < 0) {
-		joined = NULL;
-		return -ENOMEM;
-	}
-	return path_normalise(joined, ret_workspace_path);
+	joined = string_printf("%s%s", line->root, absolute + length);
+	return joined ? path_normalise(joined, ret_workspace_path) : -ENOMEM;
 }
 
 int control_find(
@@ -198,11 +195,11 @@ static bool peer_is_trusted(int fd)
 	return peer.uid == geteuid() || peer.uid == 0 || geteuid() == 0;
 }
 
-static int set_send_timeout(int fd, time_t seconds)
+int control_set_timeout(int fd, int option, time_t seconds)
 {
 	const struct timeval timeout = {.tv_sec = seconds};
 
-	return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0 ? -errno : 0;
+	return setsockopt(fd, SOL_SOCKET, option, &timeout, sizeof(timeout)) < 0 ? -errno : 0;
 }
 
 int control_connect(const char *socket_path)
@@ -213,13 +210,13 @@ int control_connect(const char *socket_path)
 	if (fd < 0)
 		return -errno;
 	/* It waits while a daemon that hangs has many connections to accept. */
-	r = set_send_timeout(fd, CALL_TIMEOUT_S);
+	r = control_set_timeout(fd, SO_SNDTIMEO, CALL_TIMEOUT_S);
 	if (r == 0)
 		r = connect_socket(fd, socket_path);
 	if (r == 0 && !peer_is_trusted(fd))
 		r = -EPERM;
 	if (r == 0)
-		r = set_send_timeout(fd, 0);
+		r = control_set_timeout(fd, SO_SNDTIMEO, 0);
 	if (r < 0)
 		return r == -EAGAIN ? -ETIMEDOUT : r;
 	return steal_fd(&fd);
@@ -350,12 +347,9 @@ static int errno_by_name(const char *name)
 int control_failure(const struct buffer *payload, char **ret_message)
 {
 	cJSON *failure = cJSON_ParseWithLength((const char *)payload->data, payload->size);
-	const char *message, *name;
-	int number;
+	const char *message = json_text(failure, "message");
+	int number = errno_by_name(json_text(failure, "error"));
 
-	message = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(failure, "message"));
-	name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(failure, "error"));
-	number = errno_by_name(name);
 	*ret_message = message ? strdup(message) : NULL;
 	cJSON_Delete(failure);
 	return -number;
@@ -364,7 +358,6 @@ int control_failure(const struct buffer *payload, char **ret_message)
 int control_call(const char *socket_path, const char *request_json, char **ret_reply)
 {
 	cleanup_buffer struct buffer payload = {0};
-	struct timeval timeout = {.tv_sec = CALL_TIMEOUT_S};
 	cleanup_fd int fd = control_connect(socket_path);
 	enum control_frame_type type;
 	int r;
@@ -372,12 +365,11 @@ int control_call(const char *socket_path, const char *request_json, char **ret_r
 	*ret_reply = NULL;
 	if (fd < 0)
 		return fd;
-	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0)
-		return -errno;
-	r = control_send(fd, CONTROL_JSON, request_json, strlen(request_json));
-	if (r < 0)
-		return r;
-	r = control_receive(fd, &type, &payload);
+	r = control_set_timeout(fd, SO_RCVTIMEO, CALL_TIMEOUT_S);
+	if (r == 0)
+		r = control_send(fd, CONTROL_JSON, request_json, strlen(request_json));
+	if (r == 0)
+		r = control_receive(fd, &type, &payload);
 	if (r < 0)
 		return r;
 	if (type == CONTROL_FAILURE)

@@ -40,6 +40,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "ops/support/buffer.h"
 
@@ -75,6 +76,9 @@ bool control_is_served(const char *socket_path);
 
 /* Makes the socket (0600; one that is there already is replaced) and listens. */
 int control_listen(const char *socket_path);
+
+/* `option`: SO_SNDTIMEO or SO_RCVTIMEO; 0 s: none.  0 or -errno. */
+int control_set_timeout(int fd, int option, time_t seconds);
 
 /* 0, -EPIPE, -errno. */
 int control_send(int fd, enum control_frame_type type, const void *payload, size_t size);
