@@ -20,18 +20,15 @@
 
 static bool is_segment(const char *name, const char *ring, uint32_t *ret_number)
 {
-	size_t length = strlen(ring), digits;
+	size_t length = strlen(ring);
 
 	*ret_number = LOG_CURRENT;
 	if (strncmp(name, ring, length) != 0)
 		return false;
 	name += length;
-	if (*name == '-') {
-		digits = strspn(++name, "0123456789");
-		if (digits < 1 || digits > 8)
-			return false;
-		*ret_number = (uint32_t)strtoul(name, NULL, 10);
-		name += digits;
+	if (*name == '-' && strspn(name + 1, "0123456789") == 8) {
+		*ret_number = (uint32_t)strtoul(name + 1, NULL, 10);
+		name += 9;
 	}
 	return strcmp(name, ".jsonl") == 0;
 }

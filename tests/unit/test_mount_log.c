@@ -412,6 +412,22 @@ static void test_rotation_keeps_the_log_within_its_bound(void)
 	remove_directory();
 }
 
+static void test_a_file_of_another_name_is_no_segment(void)
+{
+	static const char *const others[] = {"log-5.jsonl", "log--0000001.jsonl",
+		"log- 0000001.jsonl", "log-000000001.jsonl", "log-00000001.json"};
+	struct mount_log *log = new_log(0);
+	struct log_verify_report report;
+
+	mount_log_close(log);
+	for (size_t i = 0; i < array_size(others); i++)
+		write_segment(others[i], "x\n", 2);
+	CHECK_RC(0, verify(&report));
+	CHECK_STRING("", report.problem);
+	CHECK_RC(1, report.segments);
+	remove_directory();
+}
+
 /* True when a segment of the ring has a record of this operation. */
 static bool ring_has(const char *ring, const char *op)
 {
@@ -949,7 +965,8 @@ TEST_MAIN("mount log", TEST(test_every_field_reaches_the_line),
 	TEST(test_a_daemon_that_did_not_end_leaves_a_gap), TEST(test_only_one_daemon_writes_a_log),
 	TEST(test_a_flood_drops_no_mutation_and_counts_the_reads_it_drops),
 	TEST(test_rotation_keeps_the_log_within_its_bound),
-	TEST(test_reads_do_not_push_changes_out), TEST(test_changes_have_a_bound_of_their_own),
+	TEST(test_a_file_of_another_name_is_no_segment), TEST(test_reads_do_not_push_changes_out),
+	TEST(test_changes_have_a_bound_of_their_own),
 	TEST(test_verify_detects_what_is_wrong_with_the_changes),
 	TEST(test_what_cannot_be_written_is_counted_in_a_line),
 	TEST(test_a_file_that_is_removed_while_it_is_written_is_begun_anew),
