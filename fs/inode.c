@@ -542,14 +542,15 @@ static void lose_watch(struct inode_table *t, struct inode_directory *directory)
 	directory->on_ttl = false;
 }
 
-void inode_table_watch_lost(struct inode_table *t, struct inode *top, bool whole_subtree)
+void inode_table_watch_lost(struct inode_table *t, struct inode *directory)
 {
 	pthread_mutex_lock(&t->lock);
-	for (size_t i = 0; whole_subtree && i <= t->inodes.mask; i++)
-		for (struct inode *at = t->inodes.buckets[i]; at; at = at->hash_next)
-			if (at != top && at->is_directory && inode_is_below(at, top))
-				lose_watch(t, at->directory);
-	lose_watch(t, top->directory);
+	if (directory)
+		lose_watch(t, directory->directory);
+	for (size_t i = 0; !directory && i <= t->inodes.mask; i++)
+		for (struct inode *inode = t->inodes.buckets[i]; inode; inode = inode->hash_next)
+			if (inode->is_directory)
+				lose_watch(t, inode->directory);
 	pthread_mutex_unlock(&t->lock);
 }
 

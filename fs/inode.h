@@ -311,10 +311,9 @@ struct inode_place {
 	char *name;
 };
 
-/* All that is known in the directory `top`, or everywhere below it (below the root, also in former
- * directories); what was looked at before and is entered later shows by the `changes` of its
- * directory.  -ENOMEM. */
-int inode_table_places(struct inode_table *table, struct inode *top, bool whole_subtree,
+/* All that is known in the directory, or everywhere (NULL); what was looked at before and is
+ * entered later shows by the `changes` of its directory.  -ENOMEM. */
+int inode_table_places(struct inode_table *table, struct inode *directory,
 	struct inode_place **ret_places, size_t *ret_count);
 void inode_table_places_free(struct inode_table *table, struct inode_place *places, size_t count);
 
@@ -326,9 +325,8 @@ uint32_t inode_table_watch_losses(struct inode_table *table, struct inode *inode
 void inode_table_set_watched(
 	struct inode_table *table, struct inode *inode, bool watched, uint32_t losses);
 
-/* It (or nothing at or below it) is not watched any more, for no reason of which it could not be
- * again. */
-void inode_table_watch_lost(struct inode_table *table, struct inode *top, bool whole_subtree);
+/* It (NULL: no directory) is not watched any more, for no reason of which it could not be again. */
+void inode_table_watch_lost(struct inode_table *table, struct inode *directory);
 
 /* A name that was looked for in the directory, when `changes` was the value of its `changes`, is
  * not there: for how long?  (BELIEF_BRIEF: nobody might tell.)  What the feed is to take back is

@@ -117,6 +117,13 @@ uint64_t inode_table_lost_ns(struct inode_table *t, const struct inode *inode)
 	return lost_ns;
 }
 
+static struct inode *with_reference(struct inode *inode)
+{
+	if (inode)
+		inode->references++;
+	return inode;
+}
+
 struct inode *inode_table_parent(struct inode_table *t, struct inode *inode)
 {
 	const struct inode_name *name;
@@ -124,24 +131,19 @@ struct inode *inode_table_parent(struct inode_table *t, struct inode *inode)
 
 	pthread_mutex_lock(&t->lock);
 	name = name_latest(inode);
-	parent = name ? name->parent : NULL;
-	if (parent)
-		parent->references++;
+	parent = with_reference(name ? name->parent : NULL);
 	pthread_mutex_unlock(&t->lock);
 	return parent;
 }
 
 struct inode *inode_table_child(struct inode_table *t, struct inode *parent, const char *text)
 {
-	struct inode *inode = NULL;
 	struct inode_name *name;
+	struct inode *inode;
 
 	pthread_mutex_lock(&t->lock);
 	name = name_find(t, parent, text);
-	if (name) {
-		inode = name_inode(name);
-		inode->references++;
-	}
+	inode = with_reference(name ? name_inode(name) : NULL);
 	pthread_mutex_unlock(&t->lock);
 	return inode;
 }
@@ -164,8 +166,7 @@ struct inode *inode_table_find(struct inode_table *t, const char *path)
 		inode = name ? name_inode(name) : NULL;
 		path += length + (path[length] == '/');
 	}
-	if (inode)
-		inode->references++;
+	with_reference(inode);
 	pthread_mutex_unlock(&t->lock);
 	return inode;
 }
@@ -175,9 +176,7 @@ struct inode *inode_table_find_id(struct inode_table *t, const struct object_id 
 	struct inode *inode;
 
 	pthread_mutex_lock(&t->lock);
-	inode = inode_find(t, id);
-	if (inode)
-		inode->references++;
+	inode = with_reference(inode_find(t, id));
 	pthread_mutex_unlock(&t->lock);
 	return inode;
 }
@@ -188,10 +187,7 @@ struct inode *inode_table_find_directory(struct inode_table *t, const struct obj
 
 	pthread_mutex_lock(&t->lock);
 	inode = inode_find(t, id);
-	if (inode && !inode->is_directory)
-		inode = NULL;
-	if (inode)
-		inode->references++;
+	inode = with_reference(inode && inode->is_directory ? inode : NULL);
 	pthread_mutex_unlock(&t->lock);
 	return inode;
 }
@@ -202,10 +198,9 @@ static int add_place(struct inode_place *place, struct inode_name *name)
 
 	if (!text)
 		return -ENOMEM;
-	*place = (struct inode_place){
-		.inode = name_inode(name), .parent = name->parent, .name = text};
-	place->inode->references++;
-	place->parent->references++;
+	*place = (struct inode_place){.inode = with_reference(name_inode(name)),
+		.parent = with_reference(name->parent),
+		.name = text};
 	return 0;
 }
 
@@ -215,24 +210,22 @@ static void note_unseen(struct inode *inode)
 		inode->directory->changes++;
 }
 
-int inode_table_places(struct inode_table *t, struct inode *top, bool whole_subtree,
+int inode_table_places(struct inode_table *t, struct inode *directory,
 	struct inode_place **ret_places, size_t *ret_count)
 {
-	bool everything = whole_subtree && top == t->root; /* former directories, too */
 	struct inode_place *places;
 	size_t count = 0;
 	int r = 0;
 
 	pthread_mutex_lock(&t->lock);
-	note_unseen(top);
+	note_unseen(directory ? directory : t->root);
 	places = calloc(t->names.count + 1, sizeof(*places));
 	for (size_t i = 0; places && r == 0 && i <= t->names.mask; i++)
 		for (struct inode_name *n = t->names.buckets[i]; n && r == 0; n = n->hash_next)
-			if (n->parent == top || everything ||
-				(whole_subtree && inode_is_below(n->parent, top))) {
+			if (!directory || n->parent == directory) {
 				r = add_place(&places[count], n);
 				count += r == 0;
-				if (whole_subtree)
+				if (!directory)
 					note_unseen(name_inode(n));
 			}
 	pthread_mutex_unlock(&t->lock);

@@ -236,22 +236,22 @@ static void drop_missing(struct session *s, struct inode *directory)
 	missing_free(names);
 }
 
-/* Everything known at or below `top` may have changed. */
-static void drop_subtree(struct session *s, struct inode *top, bool whole_subtree)
+/* Everything known in the directory may have changed, or everywhere (NULL). */
+static void drop_known(struct session *s, struct inode *directory)
 {
 	struct inode_table *table = s->mount->inodes;
+	struct inode *top = directory ? directory : inode_table_root(table);
 	struct inode_place *places;
 	size_t count;
 
-	if (inode_table_places(table, top, whole_subtree, &places, &count) < 0) {
+	if (inode_table_places(table, directory, &places, &count) < 0) {
 		try_again(s->invalidator);
 		return;
 	}
 	for (size_t i = 0; i < count; i++) {
 		dropper_drop(s->dropper, places[i].inode, true, NULL);
-		if (places[i].parent)
-			drop_entry(s, places[i].parent, places[i].name);
-		if (whole_subtree)
+		drop_entry(s, places[i].parent, places[i].name);
+		if (!directory)
 			drop_missing(s, places[i].inode);
 	}
 	drop_missing(s, top);
@@ -267,7 +267,7 @@ static void drop_unwatched(struct session *s)
 	struct inode_place *places;
 	size_t count;
 
-	if (inode_table_places(table, root, true, &places, &count) < 0) {
+	if (inode_table_places(table, NULL, &places, &count) < 0) {
 		try_again(s->invalidator);
 		return;
 	}
@@ -276,12 +276,12 @@ static void drop_unwatched(struct session *s)
 		struct inode_state state;
 
 		inode_table_state(table, place->inode, &state);
-		if (place->parent && place->parent->directory->watched &&
+		if (place->parent->directory->watched &&
 			(place->inode->is_directory ? place->inode->directory->watched
 						    : state.version.nlink == 1))
 			continue;
 		dropper_drop(s->dropper, place->inode, true, NULL);
-		if (place->parent && !place->parent->directory->watched)
+		if (!place->parent->directory->watched)
 			drop_entry(s, place->parent, place->name);
 	}
 	dropper_drop(s->dropper, root, false, NULL);
@@ -295,18 +295,16 @@ static void handle_directory(struct session *s, const struct change *change)
 
 	if (!top)
 		return;
-	inode_table_watch_lost(table, top, false);
-	drop_subtree(s, top, false);
+	inode_table_watch_lost(table, top);
+	drop_known(s, top);
 	inode_table_unref(table, top);
 }
 
 static void handle_loss(struct session *s)
 {
-	struct inode *root = inode_table_root(s->mount->inodes);
-
 	note_lost(s, "");
-	inode_table_watch_lost(s->mount->inodes, root, true);
-	drop_subtree(s, root, true);
+	inode_table_watch_lost(s->mount->inodes, NULL);
+	drop_known(s, NULL);
 }
 
 static void handle(struct session *s, const struct change *change)
@@ -414,7 +412,7 @@ static void handle_left(struct invalidator *v, struct left *list)
 	while (list) {
 		struct left *next = list->next;
 
-		drop_subtree(v->session, list->inode, false);
+		drop_known(v->session, list->inode);
 		inode_table_unref(v->session->mount->inodes, list->inode);
 		free(list);
 		list = next;

@@ -208,12 +208,12 @@ static void test_a_watch_that_ends_while_it_begins_is_none(void)
 	struct inode *a = enter(table, inode_table_root(table), "a", object(2, S_IFDIR));
 	uint32_t losses = inode_table_watch_losses(table, a);
 
-	inode_table_watch_lost(table, a, false);
+	inode_table_watch_lost(table, a);
 	inode_table_set_watched(table, a, true, losses);
 	CHECK(!a->directory->watched);
 	inode_table_set_watched(table, a, true, inode_table_watch_losses(table, a));
 	CHECK(a->directory->watched);
-	inode_table_watch_lost(table, a, false);
+	inode_table_watch_lost(table, a);
 	CHECK(!a->directory->watched);
 	inode_table_free(table);
 }
@@ -227,7 +227,7 @@ static void test_a_forgotten_directory_is_told_of_though_its_watch_was_lost(void
 	struct inode *b = enter(table, a, "b", object(3, S_IFDIR));
 
 	inode_table_set_watched(table, b, true, 0);
-	inode_table_watch_lost(table, root, true);
+	inode_table_watch_lost(table, NULL);
 	CHECK(!b->directory->watched);
 	inode_table_forget(table, b, 1);
 	CHECK_STRING("a/b", last_forgotten);
@@ -247,10 +247,10 @@ static void test_a_watch_that_was_denied_is_not_wanted_again_at_once(void)
 	inode_table_set_watched(table, a, false, losses);
 	CHECK(!inode_table_wants_watch(table, a, &losses));
 	CHECK_RC(1, inode_table_on_ttl(table, NULL, 0, &count));
-	inode_table_watch_lost(table, a, false);
+	inode_table_watch_lost(table, a);
 	CHECK(inode_table_wants_watch(table, a, &losses));
 	CHECK_RC(0, inode_table_on_ttl(table, NULL, 0, &count));
-	inode_table_watch_lost(table, a, false);
+	inode_table_watch_lost(table, a);
 	inode_table_set_watched(table, a, true, losses); /* what was granted before that */
 	CHECK(inode_table_wants_watch(table, a, &losses));
 	CHECK_RC(0, inode_table_on_ttl(table, NULL, 0, &count));
