@@ -82,21 +82,17 @@ static struct news news_begin(struct cached *c, uint64_t at, const struct attrib
 	enum source source, const uint8_t *hash)
 {
 	struct news news = {.told = told, .at = at, .source = source, .hash = hash};
-	struct attributes ignored;
 
 	tree_last_attributes(c->tree, &told->id, &news.before);
 	news.was_watched =
-		tree_get_attributes(c->tree, &told->id, cached_now_ms(), &ignored) == TREE_WATCHED;
+		tree_get_attributes(c->tree, &told->id, cached_now_ms(), NULL) == TREE_WATCHED;
 	news.mark = tree_mark(c->tree, &told->id);
 	return news;
 }
 
 bool cached_is_newest(struct cached *c, const struct object_id *id, uint64_t at)
 {
-	struct attributes known;
-	uint64_t known_at = tree_last_attributes(c->tree, id, &known);
-
-	return known_at && known_at == at;
+	return at && tree_last_attributes(c->tree, id, NULL) == at;
 }
 
 /* What is known of extended attributes now: changes of our own add none. */

@@ -506,7 +506,6 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 static enum xattr_knowledge known_xattrs(
 	struct cached *c, struct op_context *ctx, const struct object_ref *object)
 {
-	struct attributes attributes;
 	struct found found;
 	struct object_id id;
 
@@ -515,7 +514,7 @@ static enum xattr_knowledge known_xattrs(
 	id = object->file ? cached_file_of(object->file)->extra->id : found.id;
 	/* Writes of our own add none, so they do not count here. */
 	if (is_other(&id, &object->id) ||
-		tree_get_attributes(c->tree, &id, cached_now_ms(), &attributes) == TREE_ASK)
+		tree_get_attributes(c->tree, &id, cached_now_ms(), NULL) == TREE_ASK)
 		return XATTRS_UNKNOWN;
 	return tree_mark(c->tree, &id);
 }

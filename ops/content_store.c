@@ -85,7 +85,7 @@ static int make_room(struct content_store *store)
 	size_t room = store->room ? store->room * 2 : 1024;
 	struct record *table;
 
-	if (store->count * 2 < store->room)
+	if (store->count < store->room / 4 * 3)
 		return 0;
 	if (store->count >= RECORDS_MAX)
 		return -ENOSPC;

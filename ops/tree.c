@@ -14,12 +14,7 @@ enum {
 	SWEEP_BUCKETS = 64, /* with each fact, while there are too many */
 	SETTLE_MS = 10000,  /* no fact is on its way for longer */
 	LINKS_MAX = 64,     /* with more, attributes are not backed: walking all names takes long */
-	NANOSECONDS = 1000000000,
 };
-
-/* What fits into struct object. */
-static const uint64_t BLOCKS_MAX = ((uint64_t)1 << 40) - 1;
-static const uint32_t BLOCK_SIZE_MAX_BYTES = (1 << 24) - 1;
 
 #ifdef TREE_MUTANTS
 enum tree_rule tree_rule_off = RULE_COUNT;
@@ -108,25 +103,16 @@ static struct slot *slot_next(const struct directory_facts *d, const struct slot
 
 /* ---- Attributes ----------------------------------------------------------------------------- */
 
-/* False: it does not fit; what is nearest. */
-static bool set_time(int64_t *ns, const struct timespec *time)
+/* False: it does not fit. */
+static bool set_time(struct short_time *into, const struct timespec *time)
 {
-	if (!__builtin_mul_overflow(time->tv_sec, NANOSECONDS, ns) &&
-		!__builtin_add_overflow(*ns, time->tv_nsec, ns))
-		return true;
-	*ns = time->tv_sec < 0 ? INT64_MIN : INT64_MAX;
-	return false;
+	*into = (struct short_time){.seconds = time->tv_sec, .ns = (uint64_t)time->tv_nsec};
+	return into->seconds == time->tv_sec;
 }
 
-static struct timespec time_of(int64_t ns)
+static struct timespec time_of(const struct short_time *time)
 {
-	struct timespec time = {.tv_sec = ns / NANOSECONDS, .tv_nsec = ns % NANOSECONDS};
-
-	if (time.tv_nsec < 0) {
-		time.tv_sec--;
-		time.tv_nsec += NANOSECONDS;
-	}
-	return time;
+	return (struct timespec){.tv_sec = time->seconds, .tv_nsec = time->ns};
 }
 
 static bool is_device(uint32_t mode)
@@ -137,37 +123,38 @@ static bool is_device(uint32_t mode)
 /* False: they do not fit, and what is kept differs from them. */
 static bool set_attributes(struct object *o, const struct attributes *a)
 {
-	bool fits = set_time(&o->atime_ns, &a->atime);
+	bool fits = set_time(&o->atime, &a->atime);
 
-	fits = set_time(&o->mtime_ns, &a->mtime) && fits;
-	fits = set_time(&o->ctime_ns, &a->ctime) && fits;
+	fits = set_time(&o->mtime, &a->mtime) && fits;
+	fits = set_time(&o->ctime, &a->ctime) && fits;
 	o->mode = a->mode & UINT16_MAX;
 	o->nlink = a->nlink;
 	o->uid = a->uid;
 	o->gid = a->gid;
 	o->size_or_rdev = is_device(a->mode) ? a->rdev : a->size_bytes;
-	o->blocks = a->blocks & BLOCKS_MAX;
-	o->block_size_bytes = a->block_size_bytes & BLOCK_SIZE_MAX_BYTES;
+	o->blocks = (uint32_t)a->blocks;
+	o->block_size_bytes = a->block_size_bytes;
 	o->changed_lately = a->changed_lately;
-	return fits && o->mode == a->mode && o->blocks == a->blocks &&
-	       o->block_size_bytes == a->block_size_bytes;
+	return fits && o->mode == a->mode && o->blocks == a->blocks;
 }
 
 static struct attributes attributes_of(const struct object *o)
 {
+	bool has_rdev = is_device(o->mode);
+
 	return (struct attributes){
 		.id = o->id,
 		.mode = o->mode,
 		.nlink = o->nlink,
 		.uid = o->uid,
 		.gid = o->gid,
-		.rdev = is_device(o->mode) ? o->size_or_rdev : 0,
-		.size_bytes = is_device(o->mode) ? 0 : o->size_or_rdev,
+		.rdev = has_rdev ? o->size_or_rdev : 0,
+		.size_bytes = has_rdev ? 0 : o->size_or_rdev,
 		.blocks = o->blocks,
 		.block_size_bytes = o->block_size_bytes,
-		.atime = time_of(o->atime_ns),
-		.mtime = time_of(o->mtime_ns),
-		.ctime = time_of(o->ctime_ns),
+		.atime = time_of(&o->atime),
+		.mtime = time_of(&o->mtime),
+		.ctime = time_of(&o->ctime),
 		.changed_lately = o->changed_lately,
 	};
 }
@@ -529,8 +516,8 @@ static void learn_object(struct tree *t, struct object *o, const struct attribut
 	/* It is the earlier look that came so early that a change might leave the times as they
 	 * are. */
 	before = attributes_of(o);
-	if (!attributes_same_version(&before, attributes) ||
-		(before.changed_lately && RULE(SAME_TICK))) {
+	if ((o->changed_lately && RULE(SAME_TICK)) ||
+		!attributes_same_version(&before, attributes)) {
 		if (++t->states == 0)
 			t->states = 1;
 		o->state = t->states;
@@ -762,7 +749,7 @@ enum tree_validity tree_get_attributes(struct tree *t, const struct object_id *i
 		return TREE_ASK;
 	o->used = true;
 	v = object_validity(t, o, now_ms);
-	if (v != TREE_ASK)
+	if (v != TREE_ASK && ret_attributes)
 		*ret_attributes = attributes_of(o);
 	return v;
 }
@@ -833,7 +820,8 @@ uint64_t tree_last_attributes(
 
 	if (!o || !o->mode)
 		return 0;
-	*ret_attributes = attributes_of(o);
+	if (ret_attributes)
+		*ret_attributes = attributes_of(o);
 	return o->at;
 }
 

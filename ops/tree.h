@@ -91,7 +91,7 @@ enum tree_validity {
 enum tree_validity tree_get_name(struct tree *t, const struct object_id *directory,
 	const char *name, uint64_t now_ms, struct object_id *ret_id);
 
-/* Written unless TREE_ASK is returned. */
+/* Written unless TREE_ASK is returned.  NULL: they are not needed. */
 enum tree_validity tree_get_attributes(struct tree *t, const struct object_id *id, uint64_t now_ms,
 	struct attributes *ret_attributes);
 
@@ -112,7 +112,8 @@ struct tree_entry {
 enum tree_validity tree_list(struct tree *t, const struct object_id *directory, uint64_t now_ms,
 	bool (*sink)(void *user, const struct tree_entry *entry), void *user);
 
-/* The attributes that were looked at last, valid or not.  The position of that look; 0: none. */
+/* The attributes that were looked at last, valid or not; NULL: not needed.  The position of that
+ * look; 0: none. */
 uint64_t tree_last_attributes(
 	const struct tree *t, const struct object_id *id, struct attributes *ret_attributes);
 

@@ -65,12 +65,18 @@ struct directory_facts {
 	bool on;
 };
 
+/* From 1697 to 2242. */
+struct short_time {
+	int64_t seconds : 34;
+	uint64_t ns : 30;
+};
+
 /* Every known file has one, with its attributes in as few bytes as most of them fit in. */
 struct object {
 	struct object_id id;
-	uint64_t size_or_rdev;                /* of a device: its number; it has no size */
-	int64_t atime_ns, mtime_ns, ctime_ns; /* since 1970 */
-	uint64_t blocks : 40, block_size_bytes : 24;
+	uint64_t size_or_rdev; /* of a device: its number; it has no size */
+	struct short_time atime, mtime, ctime;
+	uint32_t blocks, block_size_bytes;
 	uint32_t nlink, uid, gid;
 	uint32_t state; /* see tree_state(); comes again after 4 billion changes in the workspace */
 	uint64_t at;    /* position of the look that found the attributes */

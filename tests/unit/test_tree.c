@@ -323,11 +323,11 @@ static struct attributes odd_attributes(void)
 		.uid = UINT32_MAX - 1,
 		.gid = UINT32_MAX - 2,
 		.size_bytes = UINT64_MAX,
-		.blocks = ((uint64_t)1 << 40) - 1,
-		.block_size_bytes = (1 << 24) - 1,
+		.blocks = UINT32_MAX,
+		.block_size_bytes = UINT32_MAX,
 		.atime = {-1, 999999999},
-		.mtime = {-9000000000, 1},
-		.ctime = {9000000000, 0},
+		.mtime = {-8500000000, 1},
+		.ctime = {8500000000, 0},
 		.changed_lately = true};
 }
 
@@ -375,9 +375,6 @@ static void test_attributes_are_told_as_they_are_or_asked_for(void)
 	CHECK_RC(TREE_ASK, told(&a));
 	a = odd;
 	a.blocks++;
-	CHECK_RC(TREE_ASK, told(&a));
-	a = odd;
-	a.block_size_bytes++;
 	CHECK_RC(TREE_ASK, told(&a));
 	a = odd;
 	a.mode |= 1 << 16;

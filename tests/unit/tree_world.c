@@ -1606,7 +1606,7 @@ static void put_tree(void)
 		if (!o)
 			continue;
 		put_at(o->at);
-		put((uint64_t)o->mtime_ns << 1 | o->changed_lately);
+		put((uint64_t)o->mtime.seconds << 1 | o->changed_lately);
 		put(w.content_object == i && w.content_state == o->state);
 		if (!o->has_facts)
 			continue;
