@@ -12,6 +12,10 @@
 #include "ops/support/clock.h"
 #include "ops/support/hash_seed.h"
 
+#ifdef INODE_MUTANTS
+enum inode_rule inode_rule_off = INODE_RULE_COUNT;
+#endif
+
 enum { RETURN_BYTES = 16 << 20, DENIED_AGAIN_MS = 1000 };
 
 size_t inode_id_hash(const struct object_id *id)
@@ -250,7 +254,7 @@ void inode_table_free(struct inode_table *t)
 			t->inodes.buckets[i] = inode->hash_next;
 			name_free_all(inode);
 			if (inode->is_directory) {
-				missing_free(inode->directory->missing);
+				inode_forget_missing(t, inode->directory);
 				free(inode->directory);
 			} else {
 				free_file(t, inode, NULL);
@@ -399,7 +403,7 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 		file->rewritten = true; /* the mtime may have been set back */
 	ret_note->has_shrunk = version.size_bytes < inode->version.size_bytes;
 	ret_note->former = NULL;
-	ret_note->is_old = false;
+	ret_note->is_old = ret_note->is_another = false;
 	ret_note->only_handle = !file || !file->handles || !file->handles->next;
 	inode->version = version;
 	ret_note->belief = belief_in(t, inode, a->nlink);
@@ -527,7 +531,7 @@ void inode_table_set_watched(
 	struct inode_table *t, struct inode *inode, bool watched, uint32_t losses)
 {
 	pthread_mutex_lock(&t->lock);
-	if (!watched || inode->directory->watch_losses == losses)
+	if (!watched || inode->directory->watch_losses == losses || !RULE(LOSSES))
 		set_watched(t, inode, watched);
 	pthread_mutex_unlock(&t->lock);
 }

@@ -149,7 +149,8 @@ uint64_t inode_number(const struct inode *inode);
 struct missing {
 	struct missing *hash_next;
 	struct missing *next, **link; /* of the same directory */
-	const struct inode *parent;
+	struct inode *parent;
+	uint64_t at; /* answers that were looked at before are older */
 	char name[];
 };
 
@@ -187,6 +188,13 @@ static inline enum belief inode_belief(const struct inode *directory)
 	return directory->directory->on_ttl ? BELIEF_TTL : BELIEF_BRIEF;
 }
 
+/* Before a look at names in a directory, and when its reply is used: if the two differ, they may
+ * have changed unseen, as names went, or the watch began only after the look, or has ended. */
+static inline uint32_t inode_changes(const struct inode *directory)
+{
+	return directory->directory->changes << 1 | directory->directory->watched;
+}
+
 /* What became of the kernel's idea of an object when newer attributes came. */
 struct inode_note {
 	enum belief belief; /* in the attributes: parent and (of a directory) itself are watched */
@@ -194,6 +202,7 @@ struct inode_note {
 	bool has_shrunk;    /* ... and less of it */
 	bool only_handle;   /* one at most is open */
 	bool is_old;        /* inode_table_enter(): something newer is known of the name */
+	bool is_another;    /* inode_table_enter(): the kernel was told of another there lately */
 	struct inode *former; /* inode_table_enter(): the object was this one, or this directory was
 			       * there; with a reference for the caller; or NULL */
 };
@@ -292,10 +301,20 @@ enum name_news {
 enum name_news inode_table_told(struct inode_table *table, struct inode *parent, const char *name,
 	const struct attributes *found, uint64_t at, struct inode **ret_lost);
 
+/* The kernel was told of the name in the last GIVEN_LATELY_MS, or perhaps. */
+enum { GIVEN_LATELY_MS = 1000 };
+bool inode_table_given_lately(
+	struct inode_table *table, const struct inode *parent, const char *name);
+
 /* The kernel has been told that the name is gone: who still comes by it means the inode. */
 void inode_table_told_of_loss(struct inode_table *table, struct inode *inode);
 
-/* What we did to names at position `at`. */
+/* The highest position so far: what is looked at after a change that begins now has a higher one.
+ */
+uint64_t inode_table_position(struct inode_table *table);
+
+/* What we did to names, which nobody has looked at since: `at` was the position before (of a
+ * removal: may be one of after it, too). */
 void inode_table_removed(
 	struct inode_table *table, struct inode *parent, const char *name, uint64_t at);
 
@@ -305,14 +324,15 @@ void inode_table_renamed(struct inode_table *table, struct inode *parent, const 
 	struct inode *new_parent, const char *new_name, struct inode *inode, bool swap,
 	uint64_t at);
 
-/* One known name: `inode` and `parent` carry references. */
+/* A name that the kernel may have: `inode` (NULL: none is known there) and `parent` carry
+ * references. */
 struct inode_place {
 	struct inode *inode, *parent;
 	char *name;
 };
 
-/* All that is known in the directory, or everywhere (NULL); what was looked at before and is
- * entered later shows by the `changes` of its directory.  -ENOMEM. */
+/* All names of the directory that are known or that are kept as missing, or everywhere (NULL); what
+ * was looked at before and is entered later shows by the `changes` of its directory.  -ENOMEM. */
 int inode_table_places(struct inode_table *table, struct inode *directory,
 	struct inode_place **ret_places, size_t *ret_count);
 void inode_table_places_free(struct inode_table *table, struct inode_place *places, size_t count);
@@ -329,18 +349,16 @@ void inode_table_set_watched(
 void inode_table_watch_lost(struct inode_table *table, struct inode *directory);
 
 /* A name that was looked for in the directory, when `changes` was the value of its `changes`, is
- * not there: for how long?  (BELIEF_BRIEF: nobody might tell.)  What the feed is to take back is
- * kept, as the kernel can be told of it only by its name, should events be lost. */
+ * not there, by a look at that position: for how long?  (BELIEF_BRIEF: nobody might tell.)  What
+ * the feed is to take back is kept, as the kernel can be told of it only by its name, should events
+ * be lost. */
 enum belief inode_table_missing(
-	struct inode_table *table, struct inode *directory, const char *name, uint32_t changes);
+	struct inode_table *table, struct inode *directory, const char *name, uint32_t changes,
+	uint64_t at);
 
 /* The kernel does not believe that any more. */
 void inode_table_not_missing(
 	struct inode_table *table, const struct inode *directory, const char *name);
-
-/* All names of the directory that were kept, for the caller. */
-struct missing *inode_table_take_missing(struct inode_table *table, struct inode *directory);
-void missing_free(struct missing *list);
 
 /* How many directories are to be watched and are not; the paths of up to `max` of them, which the
  * caller frees, and their count.  Without memory there are fewer. */

@@ -15,8 +15,12 @@
 
 #include "ops/support/hash_table.h"
 #include "fs/inode.h"
+#include "fs/inode_rules.h"
 
-enum { MALLOC_OVERHEAD_BYTES = 8, REMOVALS = 4096 };
+enum { MALLOC_OVERHEAD_BYTES = 8 };
+#ifndef REMOVALS /* a test has fewer */
+#define REMOVALS 4096
+#endif
 
 #define LOOKUPS_MAX UINT32_MAX
 
@@ -39,7 +43,9 @@ struct inode_table {
 	uint64_t missing_bytes;     /* of those */
 	struct open_handle *spares; /* whose time is over first comes first */
 	struct open_handle **last_spare;
+	uint64_t highest; /* position that was told so far */
 	struct removal removals[REMOVALS];
+	uint32_t given_ms[REMOVALS]; /* when the kernel was told of a name, by hash */
 	inode_forgotten forgotten;
 	void *user;
 };
@@ -120,6 +126,15 @@ int name_build_path(struct inode_table *t, const struct inode *inode, const char
 	struct path_string *path);
 
 /* ---- inode_missing.c */
+
+/* Keeps a name that the kernel may hold though nothing is known to be there: it is told of it when
+ * events are lost.  `at`: of the look that found nothing; 0: none did.  False: there is no room for
+ * it. */
+bool inode_missing_keep(struct inode_table *t, struct inode *parent, const char *name, uint64_t at);
+
+/* What was looked at at that position is older than the answer that it is missing. */
+bool inode_missing_since(
+	struct inode_table *t, const struct inode *parent, const char *name, uint64_t at);
 
 /* inode_table_not_missing(), and the same for all names in a directory. */
 void inode_found(struct inode_table *t, const struct inode *parent, const char *name);

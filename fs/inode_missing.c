@@ -32,22 +32,26 @@ static struct missing *find(struct inode_table *t, const struct inode *parent, c
 	return entry;
 }
 
-/* With the lock held.  False: there is no room for it. */
-static bool keep(struct inode_table *t, struct inode *parent, const char *name)
+bool inode_missing_keep(struct inode_table *t, struct inode *parent, const char *name, uint64_t at)
 {
 	struct inode_directory *directory = parent->directory;
 	size_t bytes = missing_bytes(name);
 	struct missing *entry;
 
-	if (find(t, parent, name))
+	entry = find(t, parent, name);
+	if (entry) {
+		entry->at = at > entry->at ? at : entry->at;
 		return true;
+	}
 	if (t->missing_bytes + bytes > MISSING_MAX_BYTES)
 		return false;
 	entry = malloc(sizeof(*entry) + strlen(name) + 1);
 	if (!entry)
 		return false;
-	*entry = (struct missing){
-		.next = directory->missing, .link = &directory->missing, .parent = parent};
+	*entry = (struct missing){.next = directory->missing,
+		.link = &directory->missing,
+		.parent = parent,
+		.at = at};
 	strcpy(entry->name, name);
 	if (entry->next)
 		entry->next->link = &entry->next;
@@ -67,6 +71,14 @@ static void take_out(struct inode_table *t, struct missing *entry)
 	t->bytes -= bytes;
 }
 
+bool inode_missing_since(
+	struct inode_table *t, const struct inode *parent, const char *name, uint64_t at)
+{
+	struct missing *entry = parent->directory->missing ? find(t, parent, name) : NULL;
+
+	return entry && entry->at > at;
+}
+
 void inode_found(struct inode_table *t, const struct inode *parent, const char *name)
 {
 	struct missing *entry = parent->directory->missing ? find(t, parent, name) : NULL;
@@ -80,30 +92,18 @@ void inode_found(struct inode_table *t, const struct inode *parent, const char *
 	free(entry);
 }
 
-/* With the lock held. */
-static struct missing *take_all(struct inode_table *t, struct inode_directory *directory)
+void inode_forget_missing(struct inode_table *t, struct inode_directory *directory)
 {
 	struct missing *list = directory->missing;
 
-	for (struct missing *entry = list; entry; entry = entry->next)
-		take_out(t, entry);
 	directory->missing = NULL;
-	return list;
-}
-
-void missing_free(struct missing *list)
-{
 	while (list) {
 		struct missing *next = list->next;
 
+		take_out(t, list);
 		free(list);
 		list = next;
 	}
-}
-
-void inode_forget_missing(struct inode_table *t, struct inode_directory *directory)
-{
-	missing_free(take_all(t, directory));
 }
 
 void inode_shrink_missing(struct inode_table *t)
@@ -112,13 +112,16 @@ void inode_shrink_missing(struct inode_table *t)
 }
 
 enum belief inode_table_missing(
-	struct inode_table *t, struct inode *inode, const char *name, uint32_t changes)
+	struct inode_table *t, struct inode *inode, const char *name, uint32_t changes, uint64_t at)
 {
 	enum belief belief = BELIEF_BRIEF;
 
 	pthread_mutex_lock(&t->lock);
-	if (inode->directory->watched && inode->directory->changes == changes)
-		belief = keep(t, inode, name) ? BELIEF_WATCHED : BELIEF_TTL;
+	/* What is known to be there is so until an event says otherwise, which would be no news if
+	 * it found it there again. */
+	if (inode->directory->watched && inode_changes(inode) == changes &&
+		(!name_find(t, inode, name) || !RULE(KNOWN)))
+		belief = inode_missing_keep(t, inode, name, at) ? BELIEF_WATCHED : BELIEF_TTL;
 	pthread_mutex_unlock(&t->lock);
 	return belief;
 }
@@ -128,16 +131,4 @@ void inode_table_not_missing(struct inode_table *t, const struct inode *inode, c
 	pthread_mutex_lock(&t->lock);
 	inode_found(t, inode, name);
 	pthread_mutex_unlock(&t->lock);
-}
-
-struct missing *inode_table_take_missing(struct inode_table *t, struct inode *inode)
-{
-	struct missing *list;
-
-	if (!inode->is_directory)
-		return NULL;
-	pthread_mutex_lock(&t->lock);
-	list = take_all(t, inode->directory);
-	pthread_mutex_unlock(&t->lock);
-	return list;
 }

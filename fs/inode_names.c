@@ -262,8 +262,12 @@ static int name_point(struct inode_table *t, struct inode *parent, const char *t
 	}
 	if (name->at < at)
 		name->at = at;
-	while (only_name && (other = name_besides(inode, name)))
+	while (only_name && (other = name_besides(inode, name))) {
+		/* The kernel has it until an event says that it is gone, or that is lost. */
+		if (RULE(MOVED) && !inode_missing_keep(t, other->parent, other->name, 0))
+			break;
 		name_drop(t, other, list);
+	}
 	return 0;
 }
 
@@ -278,6 +282,8 @@ static bool is_overtaken(struct inode_table *t, const struct inode *parent, cons
 		return false;
 	if (name && name_inode(name) != inode)
 		return name->at > at;
+	if (!name && inode_missing_since(t, parent, text, at))
+		return true;
 	for (other = name_latest(inode); other && only_name; other = name_older(inode, other))
 		if (other != name && other->at > at)
 			return true;
@@ -301,7 +307,8 @@ static struct inode *find_former(
 static bool is_elsewhere(const struct inode *inode, const struct inode *parent)
 {
 	return inode->is_directory && inode->lookups &&
-	       inode->directory->kernels_parent != parent && !inode_is_below(parent, inode);
+	       inode->directory->kernels_parent != parent && !inode_is_below(parent, inode) &&
+	       RULE(FORMER);
 }
 
 /* The number of an object that is gone may be that of another: where objects have no generation,
@@ -326,8 +333,11 @@ static void become_former(struct inode_table *t, struct inode *inode, struct for
 	inode->is_former = true;
 	if (inode->is_directory)
 		inode->directory->watched = false;
-	while ((name = name_latest(inode)))
+	while ((name = name_latest(inode))) {
+		if (RULE(MOVED))
+			inode_missing_keep(t, name->parent, name->name, 0);
 		name_lose(t, name, list);
+	}
 }
 
 /* The directory that another is found in the place of.  NULL: there is none. */
@@ -340,13 +350,50 @@ static struct inode *find_displaced(
 	return inode && inode != by && inode->is_directory ? inode : NULL;
 }
 
+static void note_given(struct inode_table *t, const struct inode *parent, const char *text)
+{
+	t->given_ms[name_hash(parent, text) % REMOVALS] = (uint32_t)clock_now_ms();
+}
+
+static bool is_given_lately(struct inode_table *t, const struct inode *parent, const char *text)
+{
+	return (uint32_t)clock_now_ms() - t->given_ms[name_hash(parent, text) % REMOVALS] <=
+	       GIVEN_LATELY_MS;
+}
+
+bool inode_table_given_lately(struct inode_table *t, const struct inode *parent, const char *text)
+{
+	bool is_given;
+
+	pthread_mutex_lock(&t->lock);
+	is_given = is_given_lately(t, parent, text);
+	pthread_mutex_unlock(&t->lock);
+	return is_given;
+}
+
+static void note_position(struct inode_table *t, uint64_t at)
+{
+	t->highest = at > t->highest ? at : t->highest;
+}
+
+uint64_t inode_table_position(struct inode_table *t)
+{
+	uint64_t highest;
+
+	pthread_mutex_lock(&t->lock);
+	highest = t->highest;
+	pthread_mutex_unlock(&t->lock);
+	return highest;
+}
+
 /* With the lock held. */
 static int enter(struct inode_table *t, struct inode *parent, const char *name,
 	const struct attributes *a, uint64_t at, struct inode **ret_inode,
 	struct inode_note *ret_note, struct forgotten **list)
 {
 	struct inode *inode = inode_find(t, &a->id), *former = NULL;
-	bool only_name = S_ISDIR(a->mode) || a->nlink == 1, is_old;
+	bool only_name = S_ISDIR(a->mode) || a->nlink == 1, is_old, is_another;
+	struct inode_name *known;
 	int r = 0;
 
 	if (inode == t->root)
@@ -364,6 +411,8 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 	else if (S_ISDIR(a->mode) && (former = find_displaced(t, parent, name, inode)))
 		former->references++;
 	inode->is_former = false;
+	known = name_find(t, parent, name);
+	is_another = known && name_inode(known) != inode && is_given_lately(t, parent, name);
 	is_old = !former && is_overtaken(t, parent, name, inode, at, only_name);
 	if (!is_old)
 		r = name_point(t, parent, name, inode, at, only_name, list);
@@ -376,8 +425,11 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 	inode_note(t, inode, a, ret_note);
 	ret_note->former = former;
 	ret_note->is_old = is_old;
+	ret_note->is_another = is_another && !is_old;
 	moved_in_kernel(inode, parent);
 	inode_add_lookup(inode);
+	note_given(t, parent, name);
+	note_position(t, at);
 	*ret_inode = inode;
 	return 0;
 }
@@ -391,7 +443,7 @@ int inode_table_enter(struct inode_table *t, struct inode *parent, const char *n
 
 	pthread_mutex_lock(&t->lock);
 	r = enter(t, parent, name, a, at, ret_inode, ret_note, &list);
-	if (r == 0)
+	if (r == 0 && !ret_note->is_old)
 		inode_found(t, parent, name);
 	pthread_mutex_unlock(&t->lock);
 	inode_report_forgotten(t, list);
@@ -420,7 +472,7 @@ int inode_table_enter_listed(struct inode_table *t, struct inode *parent, const 
 	int r;
 
 	pthread_mutex_lock(&t->lock);
-	if (parent->directory->changes != changes || is_older(inode_find(t, &a->id), a))
+	if (inode_changes(parent) != changes || is_older(inode_find(t, &a->id), a))
 		r = -ESTALE;
 	else
 		r = enter(t, parent, name, a, at, ret_inode, ret_note, &list);
@@ -490,6 +542,7 @@ void inode_table_removed(struct inode_table *t, struct inode *parent, const char
 	struct inode_name *name;
 
 	pthread_mutex_lock(&t->lock);
+	note_position(t, at);
 	name = name_find(t, parent, text);
 	if (name)
 		lose_link(t, name, &list);
@@ -532,16 +585,17 @@ enum name_news inode_table_told(struct inode_table *t, struct inode *parent, con
 	struct inode_name *name;
 
 	pthread_mutex_lock(&t->lock);
+	note_position(t, at);
 	name = name_find(t, parent, text);
 	if (!name) {
-		parent->directory->changes++;
+		parent->directory->changes += RULE(CHANGES);
 		if (!is_of_removal(t, parent, text, found, at))
 			news = NAME_WAS_UNKNOWN;
 	} else if (found && is_same_kind(name_inode(name), found) &&
 		   object_id_equal(&name_inode(name)->id, &found->id)) {
 		name->at = name->at < at ? at : name->at;
 	} else if (name->at < at) {
-		parent->directory->changes++;
+		parent->directory->changes += RULE(CHANGES);
 		*ret_lost = lose_told(t, name, &list);
 		news = NAME_LEADS_ELSEWHERE;
 	}
@@ -569,6 +623,7 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 	struct forgotten *list = NULL;
 	struct inode_name *from, *to;
 	struct inode *other = NULL;
+	uint64_t to_at = at;
 
 	pthread_mutex_lock(&t->lock);
 	from = name_find(t, parent, text);
@@ -580,6 +635,9 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 		inode = name_inode(from);
 	if (inode)
 		inode->references++;
+	/* A lookup was quicker than the reply. */
+	if (to && name_inode(to) == inode && to->at > at)
+		to_at = to->at;
 	if (from)
 		name_drop(t, from, &list);
 	if (to && to != from) {
@@ -592,10 +650,14 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 	}
 	/* A name that cannot be added is merely unknown until the next lookup. */
 	if (inode)
-		name_add(t, new_parent, new_text, inode, at, &list);
+		name_add(t, new_parent, new_text, inode, to_at, &list);
 	forget_removal(t, new_parent, new_text);
 	if (inode)
 		moved_in_kernel(inode, new_parent);
+	else if (RULE(MOVED)) /* whatever the kernel has moved */
+		inode_missing_keep(t, new_parent, new_text, 0);
+	if (swap && !other && RULE(MOVED))
+		inode_missing_keep(t, parent, text, 0);
 	if (other && swap) {
 		name_add(t, parent, text, other, at, &list);
 		moved_in_kernel(other, parent);
@@ -610,6 +672,9 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 		remember_removal(t, parent, text, at);
 	parent->directory->changes++;
 	new_parent->directory->changes++;
+	note_given(t, new_parent, new_text); /* what was told of the old name is there now */
+	if (swap)
+		note_given(t, parent, text);
 	inode_unref(t, parent, &list);
 	inode_unref(t, new_parent, &list);
 	pthread_mutex_unlock(&t->lock);

@@ -192,51 +192,75 @@ struct inode *inode_table_find_directory(struct inode_table *t, const struct obj
 	return inode;
 }
 
-static int add_place(struct inode_place *place, struct inode_name *name)
-{
-	char *text = strdup(name->name);
+struct place_list {
+	struct inode_place *places;
+	size_t count;
+	bool is_full; /* no memory */
+};
 
-	if (!text)
-		return -ENOMEM;
-	*place = (struct inode_place){.inode = with_reference(name_inode(name)),
-		.parent = with_reference(name->parent),
-		.name = text};
-	return 0;
+static void add_place(
+	struct place_list *list, struct inode *parent, const char *name, struct inode *inode)
+{
+	char *text = strdup(name);
+
+	if (!text) {
+		list->is_full = true;
+		return;
+	}
+	list->places[list->count++] = (struct inode_place){
+		.inode = with_reference(inode), .parent = with_reference(parent), .name = text};
 }
 
-static void note_unseen(struct inode *inode)
+static void add_names(struct inode_table *t, const struct inode *directory, struct place_list *list)
 {
-	if (inode->is_directory)
-		inode->directory->changes++;
+	for (size_t i = 0; i <= t->names.mask; i++)
+		for (struct inode_name *n = t->names.buckets[i]; n; n = n->hash_next) {
+			struct inode *inode = name_inode(n);
+
+			if (directory && n->parent != directory)
+				continue;
+			add_place(list, n->parent, n->name, inode);
+			if (!directory && inode->is_directory)
+				inode->directory->changes++;
+		}
+}
+
+static void add_missing(struct inode_table *t, struct inode *directory, struct place_list *list)
+{
+	if (directory) {
+		struct missing *first =
+			directory->is_directory ? directory->directory->missing : NULL;
+
+		for (struct missing *m = first; m; m = m->next)
+			add_place(list, directory, m->name, NULL);
+		return;
+	}
+	for (size_t i = 0; i <= t->missing.mask; i++)
+		for (struct missing *m = t->missing.buckets[i]; m; m = m->hash_next)
+			add_place(list, m->parent, m->name, NULL);
 }
 
 int inode_table_places(struct inode_table *t, struct inode *directory,
 	struct inode_place **ret_places, size_t *ret_count)
 {
-	struct inode_place *places;
-	size_t count = 0;
-	int r = 0;
+	struct place_list list = {NULL};
 
 	pthread_mutex_lock(&t->lock);
-	note_unseen(directory ? directory : t->root);
-	places = calloc(t->names.count + 1, sizeof(*places));
-	for (size_t i = 0; places && r == 0 && i <= t->names.mask; i++)
-		for (struct inode_name *n = t->names.buckets[i]; n && r == 0; n = n->hash_next)
-			if (!directory || n->parent == directory) {
-				r = add_place(&places[count], n);
-				count += r == 0;
-				if (!directory)
-					note_unseen(name_inode(n));
-			}
-	pthread_mutex_unlock(&t->lock);
-	if (!places)
-		return -ENOMEM;
-	if (r < 0) {
-		inode_table_places_free(t, places, count);
-		return r;
+	if (!directory || directory->is_directory)
+		(directory ? directory : t->root)->directory->changes++;
+	list.places = calloc(t->names.count + t->missing.count + 1, sizeof(*list.places));
+	list.is_full = !list.places;
+	if (list.places) {
+		add_names(t, directory, &list);
+		add_missing(t, directory, &list);
 	}
-	*ret_places = places;
-	*ret_count = count;
+	pthread_mutex_unlock(&t->lock);
+	if (list.is_full) {
+		inode_table_places_free(t, list.places, list.count);
+		return -ENOMEM;
+	}
+	*ret_places = list.places;
+	*ret_count = list.count;
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-#include "fs/invalidate.h"
+#include "fs/invalidate_internal.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "fs/dropper.h"
+#include "fs/inode_rules.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/log.h"
@@ -15,35 +16,6 @@
 enum {
 	QUEUE_MAX = 65536,
 	NO_MEMORY_MS = 50, /* until what there was no memory for is tried again */
-};
-
-struct queued {
-	struct queued *next;
-	struct change change; /* `path` points to the text below */
-	char path[];
-};
-
-/* A directory that is another inode now. */
-struct left {
-	struct left *next;
-	struct inode *inode; /* with a reference */
-};
-
-struct invalidator {
-	struct session *session;
-	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	struct queued *first, **last;           /* lock, as all below */
-	struct queued *waiting, **last_waiting; /* for the end of a change of our own */
-	size_t count;                           /* of both */
-	struct own_change *own;
-	struct left *left;
-	uint64_t spares_due_ns; /* when to look at them; 0: there is none */
-	bool busy;              /* the thread works on some */
-	atomic_bool ending;
-	bool lost;   /* changes were dropped: rescan everything */
-	bool expire; /* what is believed for a time only is to go */
 };
 
 /* By the thread: what it could not do for want of memory is done with all else, a while later. */
@@ -65,13 +37,11 @@ static void try_again(struct invalidator *v)
  * our own mkdir is on its way to the kernel.  So the entry is not dropped at once, which would
  * take the path from whoever has that as his working directory, and a file system that is mounted
  * there away; older kernels (before 6.2) know no other way. */
-static void drop_entry(struct session *s, const struct inode *parent, const char *name)
+static void send_expiry(struct session *s, const struct inode *parent, const char *name)
 {
 	fuse_ino_t ino = session_ino(s, parent);
 	size_t length = strlen(name);
 
-	/* First: when the kernel has looked again it may be missing still. */
-	inode_table_not_missing(s->mount->inodes, parent, name);
 	if (!s->expires_entries)
 		fuse_lowlevel_notify_inval_entry(s->fuse, ino, name, length);
 	else
@@ -82,9 +52,52 @@ static void drop_entry(struct session *s, const struct inode *parent, const char
 #endif
 }
 
+/* NULL: no memory. */
+static struct repeat *repeat_new(struct invalidator *v, struct inode *parent, const char *name)
+{
+	size_t size = strlen(name) + 1;
+	struct repeat *repeat = calloc(1, sizeof(*repeat) + size);
+
+	if (!repeat)
+		return NULL;
+	inode_table_ref(v->session->mount->inodes, parent);
+	repeat->directory = parent;
+	memcpy(repeat->name, name, size);
+	return repeat;
+}
+
+/* A revalidation has no lock: the reply to one may still be on its way to the kernel, and would
+ * undo the expiry.  Its thread runs within that time. */
+static void repeat_later(struct invalidator *v, struct inode *parent, const char *name)
+{
+	struct repeat *repeat = repeat_new(v, parent, name);
+
+	if (!repeat) {
+		try_again(v);
+		return;
+	}
+	repeat->due_ns = clock_now_ns() + GIVEN_LATELY_MS * 1000000;
+	pthread_mutex_lock(&v->lock);
+	*v->last_repeat = repeat;
+	v->last_repeat = &repeat->next;
+	pthread_cond_broadcast(&v->changed);
+	pthread_mutex_unlock(&v->lock);
+}
+
+static void drop_entry(struct session *s, struct inode *parent, const char *name)
+{
+	bool is_given = inode_table_given_lately(s->mount->inodes, parent, name);
+
+	/* First: when the kernel has looked again it may be missing still. */
+	inode_table_not_missing(s->mount->inodes, parent, name);
+	send_expiry(s, parent, name);
+	if (is_given && RULE(REPEAT))
+		repeat_later(s->invalidator, parent, name);
+}
+
 /* While an answer that names the inode is on its way, the kernel does not know it: dropping
  * the entry waits for that.  `found`: what is there now, or NULL. */
-static void drop_child(struct session *s, const struct inode *parent, const char *name,
+static void drop_child(struct session *s, struct inode *parent, const char *name,
 	struct inode *child, bool pages, const struct inode_version *found)
 {
 	if (dropper_drop(s->dropper, child, pages, found) == -ENOENT && parent) {
@@ -226,16 +239,6 @@ static void handle_entry(struct session *s, const struct change *change)
 	path_string_done(&now_at);
 }
 
-/* What was not there may be there now. */
-static void drop_missing(struct session *s, struct inode *directory)
-{
-	struct missing *names = inode_table_take_missing(s->mount->inodes, directory);
-
-	for (const struct missing *missing = names; missing; missing = missing->next)
-		drop_entry(s, directory, missing->name);
-	missing_free(names);
-}
-
 /* Everything known in the directory may have changed, or everywhere (NULL). */
 static void drop_known(struct session *s, struct inode *directory)
 {
@@ -249,12 +252,11 @@ static void drop_known(struct session *s, struct inode *directory)
 		return;
 	}
 	for (size_t i = 0; i < count; i++) {
-		dropper_drop(s->dropper, places[i].inode, true, NULL);
-		drop_entry(s, places[i].parent, places[i].name);
-		if (!directory)
-			drop_missing(s, places[i].inode);
+		if (places[i].inode)
+			dropper_drop(s->dropper, places[i].inode, true, NULL);
+		if (places[i].inode || RULE(MISSING_TOLD))
+			drop_entry(s, places[i].parent, places[i].name);
 	}
-	drop_missing(s, top);
 	dropper_drop(s->dropper, top, true, NULL);
 	inode_table_places_free(table, places, count);
 }
@@ -275,6 +277,8 @@ static void drop_unwatched(struct session *s)
 		struct inode_place *place = &places[i];
 		struct inode_state state;
 
+		if (!place->inode)
+			continue;
 		inode_table_state(table, place->inode, &state);
 		if (place->parent->directory->watched &&
 			(place->inode->is_directory ? place->inode->directory->watched
@@ -370,7 +374,7 @@ static void enqueue(struct invalidator *v, struct queued *entry)
 	queue_free(lost);
 }
 
-static void take_change(void *user, const struct change *change)
+void invalidator_take(void *user, const struct change *change)
 {
 	size_t size = strlen(change->path) + 1;
 	struct queued *entry = malloc(sizeof(*entry) + size);
@@ -388,7 +392,7 @@ void invalidator_unwatched(struct invalidator *v, const struct object_id *id)
 {
 	const struct change change = {.kind = CHANGE_UNWATCHED, .path = "", .directory = *id};
 
-	take_change(v, &change);
+	invalidator_take(v, &change);
 }
 
 void invalidator_left(struct invalidator *v, struct inode *former)
@@ -407,16 +411,9 @@ void invalidator_left(struct invalidator *v, struct inode *former)
 		inode_table_unref(v->session->mount->inodes, former);
 }
 
-static void handle_left(struct invalidator *v, struct left *list)
+void invalidator_another(struct invalidator *v, struct inode *directory, const char *name)
 {
-	while (list) {
-		struct left *next = list->next;
-
-		drop_known(v->session, list->inode);
-		inode_table_unref(v->session->mount->inodes, list->inode);
-		free(list);
-		list = next;
-	}
+	repeat_later(v, directory, name);
 }
 
 /* ---- Changes of our own under way ----
@@ -432,10 +429,37 @@ void invalidator_own_begin(struct invalidator *v, struct own_change *own)
 	pthread_mutex_unlock(&v->lock);
 }
 
+/* The kernel has moved what it had: perhaps with what a notification under way was to take back at
+ * the old name, or to where no event will say that it has changed. */
+static void expire_moved(struct invalidator *v, const struct own_change *own)
+{
+	struct repeat *repeat = NULL;
+	bool is_told;
+
+	pthread_mutex_lock(&v->lock);
+	is_told = v->busy || v->repeats || !own->moves_in->directory->watched;
+	pthread_mutex_unlock(&v->lock);
+	if (is_told && RULE(OWN_MOVED))
+		repeat = repeat_new(v, own->moves_in, own->name);
+	pthread_mutex_lock(&v->lock);
+	v->lost = v->lost || (is_told && !repeat && RULE(OWN_MOVED));
+	if (repeat) {
+		repeat->is_first = true;
+		repeat->next = v->repeats;
+		v->repeats = repeat;
+		if (!repeat->next)
+			v->last_repeat = &repeat->next;
+	}
+	pthread_cond_broadcast(&v->changed);
+	pthread_mutex_unlock(&v->lock);
+}
+
 void invalidator_own_end(struct invalidator *v, const struct own_change *own)
 {
 	struct own_change **at = &v->own;
 
+	if (own->moves_in)
+		expire_moved(v, own);
 	pthread_mutex_lock(&v->lock);
 	while (*at != own)
 		at = &(*at)->next;
@@ -475,50 +499,78 @@ static bool waits_for_own(struct invalidator *v, struct queued *entry)
 	return own;
 }
 
-static void handle_list(struct invalidator *v, struct queued *list)
+/* With the lock held.  NULL: there is none. */
+static struct queued *take_first(struct invalidator *v)
 {
-	while (list) {
-		struct queued *entry = list;
+	struct queued *first = v->first;
 
-		list = entry->next;
-		if (waits_for_own(v, entry))
-			continue;
-		handle(v->session, &entry->change);
-		free(entry);
-	}
+	if (first && !(v->first = first->next))
+		v->last = &v->first;
+	v->count -= first != NULL;
+	return first;
+}
+
+static bool is_repeat_due(const struct invalidator *v)
+{
+	return v->repeats && v->repeats->due_ns <= clock_now_ns();
+}
+
+/* With the lock held.  NULL: none is due. */
+static struct repeat *take_repeat(struct invalidator *v)
+{
+	struct repeat *first = is_repeat_due(v) ? v->repeats : NULL;
+
+	if (first && !(v->repeats = first->next))
+		v->last_repeat = &v->repeats;
+	return first;
 }
 
 /* With the lock held, but meanwhile. */
-static void handle_all(struct invalidator *v)
+void invalidator_handle_next(struct invalidator *v)
 {
-	struct queued *list = v->first;
-	struct left *left = v->left;
-	bool lost = v->lost, expire = v->expire;
+	const bool lost = v->lost;
+	struct left *left = lost ? NULL : v->left;
+	struct queued *entry = lost || left ? NULL : take_first(v);
+	const bool expire = !lost && !left && !entry && v->expire;
+	struct repeat *repeat = lost || left || entry || expire ? NULL : take_repeat(v);
 
-	v->first = NULL;
-	v->last = &v->first;
-	v->count = 0;
-	for (const struct queued *entry = v->waiting; entry; entry = entry->next)
-		v->count++;
-	v->left = NULL;
-	v->lost = v->expire = false;
+	v->lost = false;
+	if (left)
+		v->left = left->next;
+	if (expire)
+		v->expire = false;
 	v->busy = true;
 	pthread_mutex_unlock(&v->lock);
 	if (lost)
 		handle_loss(v->session);
-	handle_left(v, left);
-	handle_list(v, list);
+	if (left) {
+		drop_known(v->session, left->inode);
+		inode_table_unref(v->session->mount->inodes, left->inode);
+		free(left);
+	}
+	if (entry && !waits_for_own(v, entry)) {
+		handle(v->session, &entry->change);
+		free(entry);
+	}
 	if (expire)
 		drop_unwatched(v->session);
+	if (repeat) {
+		if (repeat->is_first)
+			drop_entry(v->session, repeat->directory, repeat->name);
+		else
+			send_expiry(v->session, repeat->directory, repeat->name);
+		inode_table_unref(v->session->mount->inodes, repeat->directory);
+		free(repeat);
+	}
 	pthread_mutex_lock(&v->lock);
 	v->busy = false;
 	pthread_cond_broadcast(&v->changed);
 }
 
 /* With the lock held. */
-static bool has_work(const struct invalidator *v)
+bool invalidator_has_work(const struct invalidator *v)
 {
-	return v->first || v->left || v->lost || v->expire;
+	return v->first || v->left || v->lost || v->expire || is_repeat_due(v);
 }
 
 /* Whichever is earlier; 0 is never. */
@@ -555,9 +607,10 @@ static bool close_spares(struct invalidator *v)
 /* With the lock held. */
 static void wait_for_work(struct invalidator *v)
 {
-	struct timespec until = clock_at_ns(v->spares_due_ns);
+	uint64_t due_ns = earlier(v->spares_due_ns, v->repeats ? v->repeats->due_ns : 0);
+	struct timespec until = clock_at_ns(due_ns);
 
-	if (v->spares_due_ns)
+	if (due_ns)
 		pthread_cond_timedwait(&v->changed, &v->lock, &until);
 	else
 		pthread_cond_wait(&v->changed, &v->lock);
@@ -571,36 +624,47 @@ static void *thread_main(void *data)
 	while (!v->ending) {
 		if (close_spares(v))
 			continue;
-		if (!has_work(v)) {
+		if (!invalidator_has_work(v)) {
 			wait_for_work(v);
 			continue;
 		}
-		handle_all(v);
+		invalidator_handle_next(v);
 	}
 	pthread_mutex_unlock(&v->lock);
 	return NULL;
 }
 
-int invalidator_start(struct session *s, struct invalidator **ret_invalidator)
+int invalidator_new(struct session *s, struct invalidator **ret_invalidator)
 {
 	struct invalidator *v = calloc(1, sizeof(*v));
-	int r;
 
 	if (!v)
 		return -ENOMEM;
 	v->session = s;
 	v->last = &v->first;
 	v->last_waiting = &v->waiting;
+	v->last_repeat = &v->repeats;
 	pthread_mutex_init(&v->lock, NULL);
 	clock_cond_init(&v->changed);
-	*ret_invalidator = v; /* the thread asks there whether it is to end */
+	*ret_invalidator = v;
+	return 0;
+}
+
+int invalidator_start(struct session *s, struct invalidator **ret_invalidator)
+{
+	struct invalidator *v;
+	int r = invalidator_new(s, ret_invalidator);
+
+	if (r < 0)
+		return r;
+	v = *ret_invalidator; /* the thread asks there whether it is to end */
 	r = -pthread_create(&v->thread, NULL, thread_main, v);
 	if (r < 0) {
 		*ret_invalidator = NULL;
 		free(v);
 		return r;
 	}
-	r = workspace_watch(s->mount->workspace, take_change, v);
+	r = workspace_watch(s->mount->workspace, invalidator_take, v);
 	if (r < 0 && r != -EOPNOTSUPP)
 		log_warning("changes at \"%s\" are not reported (%s): believing names for %u ms",
 			s->mount->options->uri, strerror(-r), s->mount->options->ttl_ms);
@@ -629,6 +693,12 @@ void invalidator_free(struct invalidator *v)
 		free(v->left);
 		v->left = next;
 	}
+	while (v->repeats) {
+		struct repeat *next = v->repeats->next;
+
+		free(v->repeats);
+		v->repeats = next;
+	}
 	pthread_cond_destroy(&v->changed);
 	pthread_mutex_destroy(&v->lock);
 	free(v);
@@ -640,7 +710,7 @@ void invalidator_drain(struct invalidator *v)
 	if (atomic_exchange(&v->session->believes_for_a_time, false))
 		v->expire = true;
 	pthread_cond_broadcast(&v->changed);
-	while ((has_work(v) || v->waiting || v->busy) && !v->ending)
+	while ((invalidator_has_work(v) || v->waiting || v->busy) && !v->ending)
 		pthread_cond_wait(&v->changed, &v->lock);
 	pthread_mutex_unlock(&v->lock);
 	dropper_drain(v->session->dropper);

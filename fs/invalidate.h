@@ -27,6 +27,11 @@ void invalidator_unwatched(struct invalidator *invalidator, const struct object_
  * long.  Takes over the reference. */
 void invalidator_left(struct invalidator *invalidator, struct inode *former);
 
+/* A reply says that another object is at the name than one of just before did, which may reach the
+ * kernel later. */
+void invalidator_another(
+	struct invalidator *invalidator, struct inode *directory, const char *name);
+
 /* Around a change through this mount of a name: from before the workspace is asked until the inode
  * table knows the outcome.  What the feed tells of that name meanwhile is handled after it. */
 void invalidator_own_begin(struct invalidator *invalidator, struct own_change *own);

@@ -119,6 +119,8 @@ struct own_change {
 	struct own_change *next;
 	struct object_id directory;
 	const char *name;
+	struct inode
+		*moves_in; /* that directory, if the name is moved or replaced by one that is */
 };
 
 struct request {
@@ -154,7 +156,8 @@ void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned 
 
 /* The request makes, removes or moves the name: what the feed tells of that is handled when its
  * outcome is known here, after request_record().  At most two of them; `name` stays. */
-void request_owns_name(struct request *r, const struct inode *parent, const char *name);
+struct own_change *request_owns_name(
+	struct request *r, const struct inode *parent, const char *name);
 
 /* The request is about to change what is at `path` (NULL: nothing), the object `id` (or NULL): what
  * the feed tells of it is our own doing. */

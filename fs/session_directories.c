@@ -243,7 +243,7 @@ static int read_entries(struct request *r, struct listing *listing)
 		losses = inode_table_watch_losses(r->mount->inodes, inode);
 		listing->entries.size = 0;
 		listing->positions.size = 0;
-		listing->changes = inode->directory->changes;
+		listing->changes = inode_changes(inode);
 		result = request_locate(r, inode, &object);
 		if (result == 0)
 			result = workspace_readdir(&r->op, r->mount->workspace, &object, true,
@@ -257,6 +257,8 @@ static int read_entries(struct request *r, struct listing *listing)
 	sort_positions(listing);
 	if (!listing->of_another)
 		inode_table_set_watched(r->mount->inodes, inode, since, losses);
+	/* It was listed after the watch began. */
+	listing->changes = (listing->changes & ~1U) | (since != 0);
 	return 0;
 }
 

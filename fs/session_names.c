@@ -23,7 +23,8 @@ static double missing_ttl(
 
 	if (!r->is_astray && !r->mount->options->cache_strict &&
 		misses_again(&r->session->misses, parent, name, (uint32_t)clock_now_ms()))
-		belief = inode_table_missing(r->mount->inodes, parent, name, changes);
+		belief = inode_table_missing(
+			r->mount->inodes, parent, name, changes, request_position(r));
 	return belief == BELIEF_BRIEF ? 0 : session_ttl(r->session, belief);
 }
 
@@ -158,7 +159,7 @@ static void reply_entry(struct request *r, struct inode *parent, const char *nam
 	if (inode) {
 		request_found(r, inode);
 		/* The change may have been of this name, when nobody knew it. */
-		if (parent->directory->changes != changes || r->is_astray)
+		if (inode_changes(parent) != changes || r->is_astray)
 			entry.entry_timeout = entry.attr_timeout = 0;
 	}
 	reply_known(r, result, &entry, inode);
@@ -204,7 +205,7 @@ void session_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
 	r.is_step = true;
 	parent = session_inode(r.session, parent_ino);
 	session_watch(&r, parent);
-	changes = parent->directory->changes;
+	changes = inode_changes(parent);
 	do {
 		result = request_locate_entry(&r, parent, name);
 		if (result == 0)
@@ -455,6 +456,7 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	static const struct object_id unknown;
 	struct inode *moved, *target;
 	struct open_handle *spare;
+	uint64_t before;
 	int result = request_locate_entry(r, parent, name);
 
 	if (result == 0)
@@ -467,11 +469,12 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 			 : inode_table_child(r->mount->inodes, new_parent, new_name);
 	spare = open_target(r, target);
 	rename_begin(r->session);
+	before = inode_table_position(r->mount->inodes);
 	result = workspace_rename(&r->op, r->mount->workspace, r->path.path, r->path2.path, flags,
 		moved ? &moved->id : &unknown);
 	if (result == 0)
 		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name, moved,
-			flags & RENAME_SWAP, request_position(r));
+			flags & RENAME_SWAP, r->is_astray ? 0 : before);
 	keep_spare(r, result == 0 ? target : NULL, spare);
 	rename_end(r->session, result == 0);
 	inode_table_unref(r->mount->inodes, target);
@@ -503,8 +506,8 @@ void session_rename(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
 		request_finish(&r, -EINVAL);
 		return;
 	}
-	request_owns_name(&r, parent, name);
-	request_owns_name(&r, new_parent, new_name);
+	request_owns_name(&r, parent, name)->moves_in = parent;
+	request_owns_name(&r, new_parent, new_name)->moves_in = new_parent;
 	do {
 		result = rename_entry(&r, parent, name, new_parent, new_name, our_flags);
 	} while (request_retry_entry(&r, result, parent, new_parent));

@@ -188,12 +188,14 @@ void request_changes(struct request *r, const char *path, const struct object_id
 		foreign_own(&r->session->foreign, path, id, clock_now_ms());
 }
 
-void request_owns_name(struct request *r, const struct inode *parent, const char *name)
+struct own_change *request_owns_name(
+	struct request *r, const struct inode *parent, const char *name)
 {
 	struct own_change *own = &r->own[r->own_count++];
 
 	*own = (struct own_change){.directory = parent->id, .name = name};
 	invalidator_own_begin(r->session->invalidator, own);
+	return own;
 }
 
 void request_record(struct request *r, int64_t result)
@@ -483,6 +485,8 @@ int session_enter(struct session *s, struct inode *parent, const char *name,
 		return r;
 	if (note.former)
 		invalidator_left(s->invalidator, note.former);
+	if (note.is_another)
+		invalidator_another(s->invalidator, parent, name);
 	*ret_entry = (struct fuse_entry_param){.ino = session_ino(s, *ret_inode)};
 	if (!note.is_old) {
 		ret_entry->attr_timeout = session_ttl(s, note.belief);

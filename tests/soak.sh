@@ -4,7 +4,7 @@
 # all under the thread sanitizer (TSAN_BUILD).  Then searches, a million random operations on one
 # file, and a million on names, on local: (BUILD; OPERATIONS: fewer); and 100,000 on both sides of a
 # mount, with three seeds; and for TREE_SECONDS (3600) random orders of facts in ops/tree, for
-# DROPS_SECONDS (600) of drops in fs/drops.
+# DROPS_SECONDS (600) of drops in fs/drops, for INODE_SECONDS (600) of names in fs/inode.
 # A failure prints its seed.  Ends with "N passed, N failed".
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
@@ -66,6 +66,7 @@ done
 round "link faults" tests/mounted/faults.sh ssh
 TREE_SECONDS=${TREE_SECONDS:-3600} round "random orders of facts in the tree" \
 	"$plain_build/tests/test_tree_orders"
+INODE_SECONDS=${INODE_SECONDS:-600} round "random orders of the kernel's names" "$plain_build/tests/test_inode_orders"
 DROPS_SECONDS=${DROPS_SECONDS:-600} round "random orders of drops" "$plain_build/tests/test_drops_orders"
 ISTHMUS=$plain_build/fs/isthmus
 # Eight processes work on names.
