@@ -352,9 +352,8 @@ void inode_table_watch_lost(struct inode_table *table, struct inode *directory);
  * not there, by a look at that position: for how long?  (BELIEF_BRIEF: nobody might tell.)  What
  * the feed is to take back is kept, as the kernel can be told of it only by its name, should events
  * be lost. */
-enum belief inode_table_missing(
-	struct inode_table *table, struct inode *directory, const char *name, uint32_t changes,
-	uint64_t at);
+enum belief inode_table_missing(struct inode_table *table, struct inode *directory,
+	const char *name, uint32_t changes, uint64_t at);
 
 /* The kernel does not believe that any more. */
 void inode_table_not_missing(

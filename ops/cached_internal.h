@@ -224,6 +224,9 @@ int cached_walk(struct cached *c, const char *path, struct found *ret_found);
 /* Follows it as far as anything is known, valid or not. */
 struct found cached_find(struct cached *c, const char *path);
 
+/* The same, where the directory of the last name is known; inode 0: it is not. */
+struct found cached_find_in(struct cached *c, const struct object_id *directory, const char *path);
+
 /* A path that leads to the object as far as is known, the caller's to free.  -ENOENT, -ENOMEM. */
 int cached_path_of(struct cached *c, const struct object_id *id, char **ret_path);
 
@@ -275,25 +278,19 @@ bool cached_is_newest(struct cached *c, const struct object_id *id, uint64_t at)
 /* Drops the content of what has neither a name nor a handle: nobody will look for it. */
 void cached_drop_dead(struct cached *c, const struct object_id *id);
 
-/* Only the place can tell where the path's last name leads; or its directory's.  `at`: position of
- * the reply that brought the doubt, or 0. */
-void cached_doubt(struct cached *c, uint64_t at, const char *path);
+/* Only the place can tell where the path's last name leads, which is in `parent` (inode 0:
+ * unknown); or its directory's.  `at`: position of the reply that brought the doubt, or 0. */
+void cached_doubt(struct cached *c, uint64_t at, const struct object_id *parent, const char *path);
 void cached_doubt_parent(struct cached *c, uint64_t at, const char *path);
 
 /* Take the reply of a change of our own that makes the name of what is new, or of `linked` if that
- * is set; or removes it (`gone`: what was there, as far as is known). */
+ * is set; or removes it (`gone`: what was there, as far as is known); or moves what is there. */
 void cached_end_making(struct cached *c, struct op_context *ctx, struct asking *asking,
 	const char *path, const struct object_id *linked, int r, const struct attributes *made);
 void cached_end_removing(struct cached *c, struct op_context *ctx, struct asking *asking,
 	const char *path, const struct object_id *gone, int r);
-
-/* A change of our own moved what was there ... */
-void cached_moved(struct cached *c, const struct asking *asking, const char *from, const char *to,
-	unsigned flags);
-
-/* ... or failed; `linked`: what was to get the name, or NULL. */
-void cached_failed(struct cached *c, const struct asking *asking, const char *path,
-	const struct object_id *linked, int r);
+void cached_end_moving(struct cached *c, struct op_context *ctx, struct asking *asking,
+	const char *from, const char *to, unsigned flags, int r);
 
 /* A change of our own left the object's attributes so: `told`, if the place has. */
 void cached_changed(struct cached *c, const struct asking *asking, const struct object_id *id,

@@ -169,9 +169,9 @@ void cached_learn_attributes(struct cached *c, const struct tree_look *look,
 
 /* ---- Own changes ---------------------------------------------------------------------------- */
 
-void cached_doubt(struct cached *c, uint64_t at, const char *path)
+void cached_doubt(struct cached *c, uint64_t at, const struct object_id *parent, const char *path)
 {
-	struct found found = cached_find(c, path);
+	struct found found = cached_find_in(c, parent, path);
 
 	if (found.directory.inode)
 		tree_doubt_name(c->tree, at, &found.directory, path_name(path));
@@ -179,10 +179,11 @@ void cached_doubt(struct cached *c, uint64_t at, const char *path)
 
 void cached_doubt_parent(struct cached *c, uint64_t at, const char *path)
 {
+	static const struct object_id unknown;
 	cleanup_free char *parent = strndup(path, path_parent_length(path));
 
 	if (parent)
-		cached_doubt(c, at, parent);
+		cached_doubt(c, at, &unknown, parent);
 }
 
 /* Of the name at that path. */
@@ -194,14 +195,50 @@ static void learn_directory(struct cached *c, const struct tree_look *look,
 	cached_learn_attributes(c, look, directory, FROM_CHANGE, NULL);
 }
 
-static void unclear(struct cached *c, const struct asking *asking, const char *path,
-	const struct object_id *linked)
+/* What was looked up in the directory before is known by its id, though no name may lead there. */
+static void unclear(struct cached *c, const struct asking *asking, const struct object_id *parent,
+	const char *path, const struct object_id *linked)
 {
-	struct found found = cached_find(c, path);
+	struct found found = cached_find_in(c, parent, path);
 
 	if (found.directory.inode)
 		tree_own_unclear(
 			c->tree, asking->look.at, &found.directory, path_name(path), linked);
+}
+
+/* `linked`: what was to get the name, or NULL. */
+static void failed(struct cached *c, const struct asking *asking, const struct object_id *parent,
+	const char *path, const struct object_id *linked, int r)
+{
+	switch (-r) {
+	case EACCES:
+	case EBUSY:
+	case EDQUOT:
+	case EINVAL:
+	case EMLINK:
+	case ENAMETOOLONG:
+	case ENOSPC:
+	case ENOTEMPTY:
+	case EOPNOTSUPP:
+	case EPERM:
+	case EROFS:
+	case EXDEV:
+		break; /* nothing that was not known */
+	case EEXIST:
+	case EISDIR:
+	case ELOOP:
+	case ENOENT:
+	case ENOTDIR:
+		cached_doubt(c, asking->look.at, parent, path);
+		break;
+	case ESTALE:
+		cached_doubt(c, asking->look.at, parent, path);
+		cached_doubt_parent(c, asking->look.at, path);
+		break;
+	default:
+		unclear(c, asking, parent, path,
+			linked); /* it may have been made, or may still be */
+	}
 }
 
 /* The place has told what the change left in the directory; not if others changed it at once. */
@@ -214,11 +251,12 @@ void cached_end_making(struct cached *c, struct op_context *ctx, struct asking *
 	const char *path, const struct object_id *linked, int r, const struct attributes *made)
 {
 	const struct attributes *parent = &asking->told->parent;
+	const struct object_id *directory = linked ? &ctx->new_parent : &ctx->parent;
 	struct attributes known;
 
 	cached_end_asking(c, ctx, asking);
 	if (r < 0) {
-		cached_failed(c, asking, path, linked, r);
+		failed(c, asking, directory, path, linked, r);
 		return;
 	}
 	if (is_told(asking, parent)) {
@@ -226,7 +264,7 @@ void cached_end_making(struct cached *c, struct op_context *ctx, struct asking *
 			c, &asking->look, &parent->id, path_name(path), made, FROM_CHANGE, NULL);
 		learn_directory(c, &asking->look, parent, path);
 	} else {
-		unclear(c, asking, path, &made->id);
+		unclear(c, asking, directory, path, &made->id);
 	}
 	/* What is new has no capability unless its times tell that others have changed it since. */
 	if (!linked && tree_last_attributes(c->tree, &made->id, &known) &&
@@ -259,28 +297,36 @@ void cached_end_removing(struct cached *c, struct op_context *ctx, struct asking
 
 	cached_end_asking(c, ctx, asking);
 	if (r < 0) {
-		cached_failed(c, asking, path, NULL, r);
+		failed(c, asking, &ctx->parent, path, NULL, r);
 		return;
 	}
 	if (is_told(asking, parent)) {
 		doubt_links(c, &parent->id, path);
 		learn_absence(c, &asking->look, parent, path);
 	} else {
-		unclear(c, asking, path, NULL);
+		unclear(c, asking, &ctx->parent, path, NULL);
 	}
 	cached_drop_dead(c, gone);
 }
 
-void cached_moved(struct cached *c, const struct asking *asking, const char *from, const char *to,
-	unsigned flags)
+void cached_end_moving(struct cached *c, struct op_context *ctx, struct asking *asking,
+	const char *from, const char *to, unsigned flags, int r)
 {
 	const struct facts *told = asking->told;
 	const struct attributes *object = &told->object;
 
+	cached_end_asking(c, ctx, asking);
+	if (r < 0) {
+		failed(c, asking, &ctx->parent, from, NULL, r);
+		failed(c, asking, &ctx->new_parent, to, NULL, r);
+		return;
+	}
+	if (strcmp(from, to) == 0)
+		return;
 	if (!is_told(asking, &told->parent) || !is_told(asking, &told->new_parent) ||
 		!object->mode) {
-		unclear(c, asking, from, NULL);
-		unclear(c, asking, to, NULL);
+		unclear(c, asking, &ctx->parent, from, NULL);
+		unclear(c, asking, &ctx->new_parent, to, NULL);
 		return;
 	}
 	doubt_links(c, &told->new_parent.id, to);
@@ -295,39 +341,6 @@ void cached_moved(struct cached *c, const struct asking *asking, const char *fro
 		learn_absence(c, &asking->look, &told->parent, from);
 	learn_directory(c, &asking->look, &told->parent, from);
 	learn_directory(c, &asking->look, &told->new_parent, to);
-}
-
-void cached_failed(struct cached *c, const struct asking *asking, const char *path,
-	const struct object_id *linked, int r)
-{
-	switch (-r) {
-	case EACCES:
-	case EBUSY:
-	case EDQUOT:
-	case EINVAL:
-	case EMLINK:
-	case ENAMETOOLONG:
-	case ENOSPC:
-	case ENOTEMPTY:
-	case EOPNOTSUPP:
-	case EPERM:
-	case EROFS:
-	case EXDEV:
-		break; /* nothing that was not known */
-	case EEXIST:
-	case EISDIR:
-	case ELOOP:
-	case ENOENT:
-	case ENOTDIR:
-		cached_doubt(c, asking->look.at, path);
-		break;
-	case ESTALE:
-		cached_doubt(c, asking->look.at, path);
-		cached_doubt_parent(c, asking->look.at, path);
-		break;
-	default:
-		unclear(c, asking, path, linked); /* it may have been made, or may still be */
-	}
 }
 
 void cached_changed(struct cached *c, const struct asking *asking, const struct object_id *id,

@@ -454,7 +454,7 @@ int cached_load(struct cached *c, struct op_context *ctx, const char *path,
 		.content_total_bytes = LOAD_CONTENT_MAX_BYTES};
 	struct load load = {.path = path};
 	uint64_t started_ms = cached_now_ms();
-	struct object_id told = {0};
+	struct object_id told = {0}, unknown = {0};
 	int r;
 
 	if (id->inode) {
@@ -467,7 +467,7 @@ int cached_load(struct cached *c, struct op_context *ctx, const char *path,
 	cached_count_trip(c, started_ms);
 	note_loaded(c, told.inode ? &told : id, listing, r);
 	if (told.inode && id->inode && !object_id_equal(&told, id))
-		cached_doubt(c, 0, path);
+		cached_doubt(c, 0, &unknown, path);
 	pthread_cond_broadcast(&c->changed);
 	return r;
 }

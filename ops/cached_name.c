@@ -36,7 +36,7 @@ static struct object_id object_of(struct cached *c, const struct object_ref *obj
 {
 	if (object->file)
 		return cached_file_of(object->file)->extra->id;
-	return object->id.inode ? object->id : cached_find(c, object->path).id;
+	return object->id.inode ? object->id : cached_find_in(c, &object->parent, object->path).id;
 }
 
 /* ---- Looking ----------------------------------------------------------------------- */
@@ -52,7 +52,7 @@ static void learn_answer(struct cached *c, const struct asking *asking, const ch
 		cached_learn_name(c, &asking->look, directory, path_name(path),
 			r == 0 ? attributes : NULL, FROM_LOOK, NULL);
 	else if (path_misses_object(r) || path_leads_to_another(r))
-		cached_doubt(c, asking->look.at, path);
+		cached_doubt(c, asking->look.at, directory, path);
 	if (r == -ESTALE)
 		cached_doubt_parent(c, asking->look.at, path);
 }
@@ -78,13 +78,12 @@ static int ask_attributes(struct cached *c, struct op_context *ctx, const struct
 	struct attributes *ret_attributes)
 {
 	static const struct object_id unknown;
-	struct object_id directory = object->parent;
+	struct object_id directory;
 	struct attributes attributes;
 	int r;
 
 	cached_apply_deferred_at(c, ctx, object->path);
-	if (!directory.inode)
-		directory = cached_find(c, object->path).directory;
+	directory = cached_find_in(c, &object->parent, object->path).directory;
 	r = ask_once(c, ctx, object, &directory, &attributes);
 	/* It was we who took that directory for the one at the path. */
 	if (r == -ESTALE && directory.inode && !object->parent.inode)
@@ -294,7 +293,7 @@ static int ask_target(
 	r = workspace_readlink(ctx, c->base.inner, link, &target);
 	cached_end_asking(c, ctx, &asking);
 	if (path_misses_object(r) || path_leads_to_another(r))
-		cached_doubt(c, asking.look.at, link->path);
+		cached_doubt(c, asking.look.at, &link->parent, link->path);
 	if (r == 0 && link->id.inode)
 		extra_set_target(c, &link->id, target);
 	cached_leave(c);
@@ -416,7 +415,7 @@ static int remove_name(struct op_context *ctx, struct workspace *w, const char *
 
 	cached_enter(c);
 	cached_hold_open(c, ctx, path);
-	id = cached_find(c, path).id;
+	id = cached_find_in(c, &ctx->parent, path).id;
 	cached_begin_change(c, ctx, &asking);
 	r = remove(ctx, c->base.inner, path, expected);
 	cached_end_removing(c, ctx, &asking, path, &id, r);
@@ -448,13 +447,7 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 		cached_hold_open(c, ctx, to);
 	cached_begin_change(c, ctx, &asking);
 	r = workspace_rename(ctx, c->base.inner, from, to, flags, expected);
-	cached_end_asking(c, ctx, &asking);
-	if (r < 0) {
-		cached_failed(c, &asking, from, NULL, r);
-		cached_failed(c, &asking, to, NULL, r);
-	} else if (strcmp(from, to) != 0) {
-		cached_moved(c, &asking, from, to, flags);
-	}
+	cached_end_moving(c, ctx, &asking, from, to, flags, r);
 	cached_leave(c);
 	return r;
 }
@@ -493,7 +486,7 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 	} else {
 		tree_doubt_attributes(c->tree, asking.look.at, &id);
 		if (!object->file && path_misses_object(r))
-			cached_doubt(c, asking.look.at, object->path);
+			cached_doubt(c, asking.look.at, &object->parent, object->path);
 	}
 	cached_leave(c);
 	return r;
@@ -535,7 +528,7 @@ static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct 
 	if (r == 0 && is_certain && state && tree_state(c->tree, &id) == state)
 		tree_set_mark(c->tree, &id, XATTRS_NONE);
 	else if (path_misses_object((int)r) && !object->file)
-		cached_doubt(c, asking.look.at, object->path);
+		cached_doubt(c, asking.look.at, &object->parent, object->path);
 	return r;
 }
 

@@ -147,6 +147,16 @@ struct found cached_find(struct cached *c, const char *path)
 	return found;
 }
 
+struct found cached_find_in(struct cached *c, const struct object_id *directory, const char *path)
+{
+	struct found found = {.directory = *directory};
+
+	if (!directory->inode || !*path)
+		return cached_find(c, path);
+	tree_get_name(c->tree, directory, path_name(path), 0, &found.id);
+	return found;
+}
+
 int cached_path_of(struct cached *c, const struct object_id *id, char **ret_path)
 {
 	struct object_id at = *id, directory;

@@ -308,6 +308,55 @@ static void test_what_is_made_is_known_though_the_event_of_a_removal_is_quicker(
 	teardown();
 }
 
+/* ---- Replies without facts ------------------------------------------------------------------- */
+
+static struct workspace_ops silent_ops;
+static const struct workspace_ops *telling_ops;
+
+static int refused_scan(struct op_context *ctx, struct workspace *place,
+	const struct object_ref *directory, const struct scan_request *request, dir_entry_sink sink,
+	void *user)
+{
+	(void)ctx, (void)place, (void)directory, (void)request, (void)sink, (void)user;
+	return -EACCES;
+}
+
+static int untold_link(struct op_context *ctx, struct workspace *place,
+	const struct object_ref *object, const char *path, struct attributes *ret_attributes)
+{
+	int r = telling_ops->link(ctx, place, object, path, ret_attributes);
+
+	if (ctx->facts)
+		*ctx->facts = (struct facts){0};
+	return r;
+}
+
+/* It knows the directory by its id only: no look has told where it is. */
+static void test_a_name_is_made_in_a_directory_that_is_known_by_its_id(void)
+{
+	static const struct cached_options options = {.ttl_ms = 60000};
+	struct object_ref object = {.path = "new/file"};
+	struct workspace *place = place_new();
+
+	op_context_init(&context);
+	telling_ops = place->ops;
+	silent_ops = *telling_ops;
+	silent_ops.scan = refused_scan;
+	silent_ops.link = untold_link;
+	place->ops = &silent_ops;
+	place_make("new", S_IFDIR | 0755);
+	place_make("file", S_IFREG | 0644);
+	CHECK_RC(0, cached_new(place, &options, &w));
+	CHECK_RC(0, look(""));
+	object.parent = place_id("new");
+	CHECK_RC(-ENOENT, workspace_getattr(&context, w, &object, &seen));
+	context.new_parent = object.parent;
+	CHECK_RC(0, workspace_link(&context, w, &OBJECT_AT("file"), "new/file", &seen));
+	CHECK_RC(0, look("new"));
+	CHECK_RC(0, workspace_getattr(&context, w, &object, &seen));
+	teardown();
+}
+
 TEST_MAIN("cached_kept", TEST(test_content_that_came_late_is_not_that_of_a_change_in_the_same_tick),
 	TEST(test_content_stays_when_times_are_set),
 	TEST(test_a_new_file_whose_times_were_set_is_known),
@@ -318,4 +367,5 @@ TEST_MAIN("cached_kept", TEST(test_content_that_came_late_is_not_that_of_a_chang
 	TEST(test_what_is_made_has_no_capability_though_its_event_is_quicker),
 	TEST(test_others_may_give_it_a_capability),
 	TEST(test_what_the_hundredth_helper_tells_counts),
-	TEST(test_what_is_made_is_known_though_the_event_of_a_removal_is_quicker))
+	TEST(test_what_is_made_is_known_though_the_event_of_a_removal_is_quicker),
+	TEST(test_a_name_is_made_in_a_directory_that_is_known_by_its_id))
