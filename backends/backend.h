@@ -19,14 +19,14 @@ int backend_check_options(const char *scheme, const struct workspace_options *op
 int backend_parse_size(const char *option, const char *text, uint64_t min_bytes,
 	uint64_t *ret_bytes, char **ret_reason);
 
-/* local:/dir (backends/local.c) */
+/* local:/dir (backends/local/local.c) */
 int local_open(const char *scheme, const char *rest, const struct workspace_options *options,
 	struct workspace **ret_workspace, char **ret_reason);
 
-/* mem: (backends/mem.c); option size=BYTES[kMGT] (default: half of the memory) */
+/* mem: (backends/mem/mem.c); option size=BYTES[kMGT] (default: half of the memory) */
 int mem_open(const char *scheme, const char *rest, const struct workspace_options *options,
 	struct workspace **ret_workspace, char **ret_reason);
 
-/* helper:/dir and ssh://[user@]host[:port]/dir (backends/remote/open.c) */
+/* helper:/dir and ssh://[user@]host[:port]/dir (backends/remote/client/open.c) */
 int remote_open(const char *scheme, const char *rest, const struct workspace_options *options,
 	struct workspace **ret_workspace, char **ret_reason);

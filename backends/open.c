@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "backends/backend.h"
-#include "ops/cached.h"
+#include "ops/cache/cached.h"
 #include "ops/support/cleanup.h"
 
 /* What nobody watches is believed here in addition to the kernel's own time-to-live, so

@@ -32,7 +32,7 @@ struct workspace_options {
  * The last one wins.  Points into the options. */
 const char *workspace_option(const struct workspace_options *options, const char *key);
 
-/* Opens the workspace that `uri` names; a far one is cached (ops/cached.h), with the
+/* Opens the workspace that `uri` names; a far one is cached (ops/cache/cached.h), with the
  * options cache=on|memory|off (memory: nothing on disk) and cache_size=BYTES[kMGT] (on disk;
  * default 2G), unless `strict` is set.  It waits for a far end no longer than 15 s.
  * On failure `*ret_reason` is a sentence for people (what failed, on what, why, what

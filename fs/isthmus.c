@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fs/command_line.h"
-#include "fs/commands.h"
+#include "fs/commands/command_line.h"
+#include "fs/commands/commands.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"

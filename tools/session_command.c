@@ -5,7 +5,7 @@
 
 #include "ops/support/visible.h"
 #include "tools/commands.h"
-#include "tools/permission.h"
+#include "tools/permission/permission.h"
 
 static int complain(const struct buffer *problem)
 {

@@ -10,8 +10,8 @@
 #include "ops/support/control.h"
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
-#include "tools/permission.h"
-#include "tools/schema.h"
+#include "tools/permission/permission.h"
+#include "tools/base/schema.h"
 
 /* ---- Session and call ------------------------------------------------------- */
 

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "ops/support/buffer.h"
-#include "tools/files.h"
+#include "tools/base/files.h"
 
 struct permission_question;
 struct permissions;
@@ -66,22 +66,24 @@ enum tool_hints { /* MCP annotations beyond the level */
 };
 
 struct tool {
-	const char *name;         /* [a-z_], at most 40 bytes; unique */
-	const char *label;        /* for people: "Read file" */
-	const char *description;  /* for models: when to use it, limits */
-	const char *input_schema; /* JSON Schema of the arguments: an object, see tools/schema.h */
-	const char *data_schema;  /* JSON Schema of the result's data: an object */
-	enum tool_level level;    /* the highest that `permission` leaves out; see there */
-	unsigned hints;           /* enum tool_hints */
-	unsigned uses;            /* what is done to the argument `path`: enum permission_use; 0:
-				     rules about this tool match commands, not paths */
+	const char *name;        /* [a-z_], at most 40 bytes; unique */
+	const char *label;       /* for people: "Read file" */
+	const char *description; /* for models: when to use it, limits */
+	const char *
+		input_schema; /* JSON Schema of the arguments: an object, see tools/base/schema.h */
+	const char *data_schema; /* JSON Schema of the result's data: an object */
+	enum tool_level level;   /* the highest that `permission` leaves out; see there */
+	unsigned hints;          /* enum tool_hints */
+	unsigned uses;           /* what is done to the argument `path`: enum permission_use; 0:
+				    rules about this tool match commands, not paths */
 
 	/* Optional: checks what the schema cannot say, before anybody is asked.  What rules deny
 	 * has failed already; with `asks_first` it must not show what `path` holds. */
 	int (*validate)(struct tool_call *call);
 
 	/* Optional: asks for what the call is about to do, by permission_ask() once per thing
-	 * (tools/permission.h).  NULL: asked once at `level`, about the argument `path`. */
+	 * (tools/permission/permission.h).  NULL: asked once at `level`, about the argument `path`.
+	 */
 	int (*permission)(struct tool_call *call);
 
 	/* Required.  Does it: fills in `data` and `text`. */
@@ -126,8 +128,8 @@ struct tool_call {
 	void *state; /* the tool's own, from validate to execute */
 	void (*state_free)(void *state);
 
-	/* Answers a question with an enum permission_answer (tools/permission.h); NULL: nobody is
-	 * there to ask. */
+	/* Answers a question with an enum permission_answer (tools/permission/permission.h); NULL:
+	 * nobody is there to ask. */
 	int (*ask_permission)(struct tool_call *call, const struct permission_question *question);
 	void *asker;     /* whose that is */
 	bool deferred;   /* ended only to ask: it will be called again with the answer */

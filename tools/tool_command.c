@@ -8,8 +8,8 @@
 
 #include "ops/support/visible.h"
 #include "tools/commands.h"
-#include "tools/options.h"
-#include "tools/permission.h"
+#include "tools/base/options.h"
+#include "tools/permission/permission.h"
 #include "tools/tool.h"
 
 /* Exit codes.  A command that bash ran passes its own code on. */

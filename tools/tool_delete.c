@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ops/support/path.h"
-#include "tools/permission.h"
+#include "tools/permission/permission.h"
 #include "tools/registry.h"
 
 enum { DEPTH_MAX = 400 };

@@ -2,12 +2,12 @@
 #include <string.h>
 
 #include "ops/support/utf8.h"
-#include "tools/edits.h"
-#include "tools/output_file.h"
-#include "tools/permission.h"
+#include "tools/text/edits.h"
+#include "tools/base/output_file.h"
+#include "tools/permission/permission.h"
 #include "tools/registry.h"
-#include "tools/syntax.h"
-#include "tools/text.h"
+#include "tools/syntax/syntax.h"
+#include "tools/text/text.h"
 #include "tools/writing.h"
 
 enum { FILE_MAX_BYTES = 256 << 20, TRIES_MAX = 5, AROUND = 3, FRESH_LINES = 20 };

@@ -1,6 +1,6 @@
 #include <errno.h>
 
-#include "tools/permission.h"
+#include "tools/permission/permission.h"
 #include "tools/registry.h"
 #include "tools/writing.h"
 

@@ -7,10 +7,10 @@
 
 #include "ops/support/utf8.h"
 #include "ops/support/visible.h"
-#include "tools/glob.h"
-#include "tools/permission.h"
+#include "tools/search/glob.h"
+#include "tools/permission/permission.h"
 #include "tools/registry.h"
-#include "tools/walk.h"
+#include "tools/search/walk.h"
 
 enum { FIND_LIMIT = 1000, FOUND_MAX = 500000, MOUNT_THREADS = 8 };
 

@@ -9,12 +9,12 @@
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
 #include "ops/support/visible.h"
-#include "tools/glob.h"
-#include "tools/permission.h"
+#include "tools/search/glob.h"
+#include "tools/permission/permission.h"
 #include "tools/registry.h"
-#include "tools/search.h"
-#include "tools/text.h"
-#include "tools/walk.h"
+#include "tools/search/search.h"
+#include "tools/text/text.h"
+#include "tools/search/walk.h"
 
 enum {
 	LIMIT_DEFAULT = 100,

@@ -2,11 +2,11 @@
 #include <string.h>
 
 #include "ops/support/utf8.h"
-#include "tools/process.h"
+#include "tools/base/process.h"
 #include "tools/registry.h"
-#include "tools/shell_ask.h"
-#include "tools/shell_parse.h"
-#include "tools/tail.h"
+#include "tools/shell/shell_ask.h"
+#include "tools/shell/shell_parse.h"
+#include "tools/base/tail.h"
 
 static const char input_schema[] =
 	"{\"type\":\"object\",\"properties\":{"

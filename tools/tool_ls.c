@@ -8,7 +8,7 @@
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
 #include "ops/support/visible.h"
-#include "tools/permission.h"
+#include "tools/permission/permission.h"
 #include "tools/registry.h"
 
 enum { LIMIT_DEFAULT = 500, ENTRIES_MAX = 1000000 };

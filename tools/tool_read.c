@@ -4,10 +4,10 @@
 #include <xxhash.h>
 
 #include "ops/support/utf8.h"
-#include "tools/output_file.h"
-#include "tools/permission.h"
+#include "tools/base/output_file.h"
+#include "tools/permission/permission.h"
 #include "tools/registry.h"
-#include "tools/text.h"
+#include "tools/text/text.h"
 
 enum {
 	IMAGE_MAX_BYTES = 5 << 20,

@@ -1,4 +1,4 @@
-#include "tools/permission.h"
+#include "tools/permission/permission.h"
 #include "tools/registry.h"
 #include "tools/writing.h"
 

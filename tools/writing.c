@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tools/permission.h"
-#include "tools/syntax.h"
-#include "tools/text.h"
+#include "tools/permission/permission.h"
+#include "tools/syntax/syntax.h"
+#include "tools/text/text.h"
 
 static bool call_interrupted(void *user)
 {

@@ -2,7 +2,7 @@
  * ops/support/log.h - diagnostics of our own programs, one line a failure.
  *
  * A line names the thing in quotes, says why, and what was done about it
- * ("..., ignoring").  Not the mount log: that is fs/mount_log.h.
+ * ("..., ignoring").  Not the mount log: that is fs/log/mount_log.h.
  * Threads: any.
  */
 #pragma once

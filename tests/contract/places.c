@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "backends/backend.h"
-#include "backends/local.h"
-#include "ops/cached.h"
+#include "backends/local/local.h"
+#include "ops/cache/cached.h"
 #include "ops/faulty.h"
 #include "tests/remove_tree.h"
 

@@ -47,7 +47,7 @@ done || failed=1
 known_words=$(
 	awk '/char \*const (fuse_words|known_options|known)\[\]|^} own\[\]/ { inside = 1 }
 		inside { print } /};/ { inside = 0 }' \
-		"$sources/fs/mount_options.c" "$sources"/backends/*.c "$sources"/backends/remote/open.c
+		"$sources/fs/commands/mount_options.c" "$sources"/backends/*.c "$sources"/backends/*/*.c "$sources/backends/remote/client/open.c"
 )
 known_words=$(grep -o '"[a-z_]*"' <<<"$known_words" | tr -d '"' | grep -vxE 'dev|suid|exec|atime|async|comment' | sort -u)
 manual_words=$(sed -n '/^The options of$/,/^\.Ss umount$/p' "$manual" | sed -n 's/^\.It Cm //p' |

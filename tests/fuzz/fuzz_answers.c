@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/remote/client_internal.h"
+#include "backends/remote/client/client_internal.h"
 #include "tests/fuzz/fuzz.h"
 
 struct far_end {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/remote/client_internal.h"
+#include "backends/remote/client/client_internal.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { REQUESTS = 8 };

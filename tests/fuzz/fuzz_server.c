@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "backends/backend.h"
-#include "backends/remote/server.h"
+#include "backends/remote/server/server.h"
 #include "ops/support/clock.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -5,13 +5,13 @@
 
 #include "ops/support/utf8.h"
 #include "tests/fuzz/fuzz.h"
-#include "tools/edits.h"
-#include "tools/glob.h"
-#include "tools/ignore.h"
-#include "tools/mcp.h"
-#include "tools/permission.h"
-#include "tools/shell.h"
-#include "tools/syntax.h"
+#include "tools/text/edits.h"
+#include "tools/search/glob.h"
+#include "tools/search/ignore.h"
+#include "tools/mcp/mcp.h"
+#include "tools/permission/permission.h"
+#include "tools/shell/shell.h"
+#include "tools/syntax/syntax.h"
 
 static void json(const char *text, size_t size)
 {

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/remote/protocol.h"
-#include "backends/remote/wire.h"
+#include "backends/remote/wire/protocol.h"
+#include "backends/remote/wire/wire.h"
 #include "tests/fuzz/fuzz.h"
 
 static void get_attributes(struct wire_reader *r)

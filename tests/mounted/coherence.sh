@@ -254,7 +254,7 @@ test_a_file_that_was_replaced_costs_one_round_trip() {
 }
 
 # The looks take longer than a walk along a path may, even for who is held up (STALE_NS and
-# HELD_UP_NS in fs/session_request.c).
+# HELD_UP_NS in fs/edge/session_request.c).
 test_what_is_replaced_all_the_time_opens_over_a_slow_link() {
 	need python3
 	case "$uri" in ssh:*) ;; *) skip "no link to be slow" ;; esac

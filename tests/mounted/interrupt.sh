@@ -30,7 +30,7 @@ test_a_hundred_blocked_calls_can_be_interrupted() {
 
 	daemon=$daemon_pid
 	callers --times 100 mkdir
-	[ -z "${MOUNTED_IO_URING:-}" ] || return 0 # they stay: fs/session_uring.c
+	[ -z "${MOUNTED_IO_URING:-}" ] || return 0 # they stay: fs/edge/session_uring.c
 	wait_for 20 sh -c "[ \$(awk '/^Threads:/ { print \$2 }' /proc/$daemon/status) -lt 64 ]" ||
 		fail "the threads stay"
 }

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/remote/client_internal.h"
+#include "backends/remote/client/client_internal.h"
 #include "tests/check.h"
 
 enum { LONG_PATH_BYTES = 60000, LONG_PATHS = 60, FRAMES_MAX = 1000, HANDLES = 8192 };

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/remote/protocol.h"
+#include "backends/remote/wire/protocol.h"
 #include "ops/support/cleanup.h"
 #include "tests/check.h"
 

@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "tools/process.h"
+#include "tools/base/process.h"
 
 static struct bash_verdict *running;
 

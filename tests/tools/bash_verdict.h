@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "tools/permission.h"
+#include "tools/permission/permission.h"
 
 struct bash_verdict {
 	enum permission_action action;

@@ -194,7 +194,7 @@ def test_every_errno_has_words(_):
     with open(project + "/tools/error.c", encoding="utf-8") as file:
         rows = set(re.findall(r"\{(E[A-Z0-9]+), TOOL_", file.read()))
     check(len(promised) > 20, "errnos of workspace.h: %s" % promised)
-    equal(set(), promised - rows, "errnos without a row in tools/error.c")
+    equal(set(), promised - rows, "errnos without a row in tools/base/error.c")
 
 
 def test_linked_libraries(_):

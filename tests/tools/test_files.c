@@ -1,8 +1,8 @@
-/* What tools/files.h promises where the scripts cannot look. */
+/* What tools/base/files.h promises where the scripts cannot look. */
 #include "tests/check.h"
 
 #include "tests/rename_without_flags.h"
-#include "tools/files.h"
+#include "tools/base/files.h"
 
 static void test_new_files_are_written_where_rename_knows_no_flags(void)
 {

@@ -1,4 +1,4 @@
-/* Which files are guarded because they make something run later (tools/guard.h). */
+/* Which files are guarded because they make something run later (tools/permission/guard.h). */
 #include "tests/check.h"
 
 #include <fcntl.h>
@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "tests/remove_tree.h"
-#include "tools/guard.h"
+#include "tools/permission/guard.h"
 
 static void test_names_are_guarded_wherever_they_are(void)
 {

@@ -1,16 +1,16 @@
 /*
- * What single commands do, as tools/shell_programs.h judges them: the table program_words.txt with
- * "words => answer" on each line.  There 'a b' is one word, a word that ends in $ is known up to
- * there only ($$: may be several words), and one with * ? [ is a pattern.
- * The answer: "reads" (allowed without a rule), "asks", or "-" (as the rules say); then its uses
- * (r read, w written, b both, upper case with what is below, F read with what is below and through
- * links; "?" behind: not known), then "inner: words" (too: it does more than run them),
- * "line: text", and "always: n" and "from: n" where they are not 1.
+ * What single commands do, as tools/shell/shell_programs.h judges them: the table program_words.txt
+ * with "words => answer" on each line.  There 'a b' is one word, a word that ends in $ is known up
+ * to there only ($$: may be several words), and one with * ? [ is a pattern. The answer: "reads"
+ * (allowed without a rule), "asks", or "-" (as the rules say); then its uses (r read, w written, b
+ * both, upper case with what is below, F read with what is below and through links; "?" behind: not
+ * known), then "inner: words" (too: it does more than run them), "line: text", and "always: n" and
+ * "from: n" where they are not 1.
  */
 #include "tests/check.h"
 
 #include "ops/support/buffer.h"
-#include "tools/shell_programs_internal.h"
+#include "tools/shell/shell_programs_internal.h"
 
 #define WORDS_MAX 64
 

@@ -10,7 +10,7 @@
 
 #include "tests/remove_tree.h"
 #include "tests/tools/bash_verdict.h"
-#include "tools/shell.h"
+#include "tools/shell/shell.h"
 
 static const char *table_path;
 static char place[64]; /* the tree that the lines are about */

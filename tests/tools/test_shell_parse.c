@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/shell_parse.h"
+#include "tools/shell/shell_parse.h"
 
 /* The line printed anew, or "?" and what is outside the subset.  The caller frees it. */
 static char *printed(const char *line)

@@ -6,7 +6,7 @@
 
 #include "ops/support/process.h"
 #include "tests/remove_tree.h"
-#include "tools/permission.h"
+#include "tools/permission/permission.h"
 
 static struct tool_session session;
 static bool bash_is_missing;

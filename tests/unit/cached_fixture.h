@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "ops/cached.h"
+#include "ops/cache/cached.h"
 
 extern char directory[64];  /* holds the workspace, "tree" */
 extern bool through_helper; /* the next setup() reaches it so */

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "ops/cached.h"
+#include "ops/cache/cached.h"
 #include "tests/unit/scripted_place.h"
 
 extern struct workspace *w;

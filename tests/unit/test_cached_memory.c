@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ops/cached.h"
+#include "ops/cache/cached.h"
 #include "tests/check.h"
 #include "tests/no_memory.h"
 #include "tests/unit/scripted_place.h"

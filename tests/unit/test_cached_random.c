@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "backends/backend.h"
-#include "ops/cached.h"
+#include "ops/cache/cached.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
 #include "tests/check.h"

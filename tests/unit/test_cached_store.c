@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ops/content_store.h"
+#include "ops/cache/content_store.h"
 #include "ops/faulty.h"
 #include "ops/support/cleanup.h"
 #include "tests/check.h"

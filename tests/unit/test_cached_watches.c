@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
-#include "ops/cached.h"
+#include "ops/cache/cached.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/position.h"
 #include "tests/check.h"

@@ -1,4 +1,4 @@
-#include "fs/callers.h"
+#include "fs/log/callers.h"
 #include "tests/check.h"
 
 #include <pthread.h>

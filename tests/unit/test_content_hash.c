@@ -1,4 +1,4 @@
-#include "fs/content_hash.h"
+#include "fs/inode/content_hash.h"
 
 #include <fcntl.h>
 

@@ -1,4 +1,4 @@
-#include "fs/mount.h"
+#include "fs/mount/mount.h"
 #include "ops/support/control.h"
 #include "tests/check.h"
 

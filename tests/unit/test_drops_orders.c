@@ -1,6 +1,6 @@
 /*
- * The rules of fs/drops.c in a played world: a file at a workspace, others who lock and write it,
- * the daemon, and the kernel with attributes, pages and requests.  The world advances in steps,
+ * The rules of fs/edge/drops.c in a played world: a file at a workspace, others who lock and write
+ * it, the daemon, and the kernel with attributes, pages and requests.  The world advances in steps,
  * each of which happens at once; between any two of them anything else may happen.  All orders of
  * small cases, then random schedules of larger ones.  Each rule is switched off in turn, and each
  * mistake made around them: that must be found.
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <xxhash.h>
 
-#include "fs/drops_internal.h"
+#include "fs/edge/drops_internal.h"
 #include "ops/support/cleanup.h"
 #include "tests/check.h"
 

@@ -1,5 +1,5 @@
 /* What the client is told of the changes that its queue has no room for. */
-#include "backends/remote/client_internal.h"
+#include "backends/remote/client/client_internal.h"
 #include "tests/check.h"
 #include "tests/no_memory.h"
 

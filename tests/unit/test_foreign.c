@@ -1,4 +1,4 @@
-#include "fs/foreign.h"
+#include "fs/edge/foreign.h"
 #include "tests/check.h"
 
 #include <stdlib.h>

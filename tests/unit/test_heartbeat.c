@@ -1,5 +1,5 @@
 /* A heartbeat in simulated time. */
-#include "backends/remote/heartbeat.h"
+#include "backends/remote/client/heartbeat.h"
 #include "tests/check.h"
 
 enum { PATIENCE_MS = 5000 };

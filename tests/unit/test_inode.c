@@ -1,5 +1,5 @@
-#include "fs/inode.h"
-#include "fs/misses.h"
+#include "fs/inode/inode.h"
+#include "fs/inode/misses.h"
 
 #include <errno.h>
 #include <fcntl.h>

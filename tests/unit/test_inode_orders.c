@@ -1,6 +1,6 @@
 /*
- * The names of fs/inode* and what fs/invalidate.c tells the kernel of them, in a played world: a
- * workspace with its helper, the daemon's requests step by step, and a kernel with entries, locks
+ * The names of fs/inode/ and what fs/edge/invalidate.c tells the kernel of them, in a played world:
+ * a workspace with its helper, the daemon's requests step by step, and a kernel with entries, locks
  * of directories, lookups, revalidations, changes and forgets.  All orders of small cases, then
  * random schedules of larger ones.  Each rule is switched off in turn, and each mistake made around
  * them: that must be found.
@@ -16,10 +16,10 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "fs/dropper.h"
-#include "fs/inode_internal.h"
-#include "fs/inode_rules.h"
-#include "fs/invalidate_internal.h"
+#include "fs/edge/dropper.h"
+#include "fs/inode/inode_internal.h"
+#include "fs/inode/inode_rules.h"
+#include "fs/edge/invalidate_internal.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "tests/check.h"

@@ -1,12 +1,12 @@
 /* What the kernel is told when the feed brings more than can be kept, or there is no memory: a
  * kernel that only notes what it is told, and that can be made to take its time. */
-#include "fs/invalidate.h"
+#include "fs/edge/invalidate.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <sys/stat.h>
 
-#include "fs/dropper.h"
+#include "fs/edge/dropper.h"
 #include "tests/check.h"
 #include "tests/no_memory.h"
 #include "tests/unit/place.h"

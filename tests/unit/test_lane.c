@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-#include "backends/remote/lane.h"
+#include "backends/remote/wire/lane.h"
 #include "tests/check.h"
 
 struct end {

@@ -1,6 +1,6 @@
-#include "fs/log_reader.h"
-#include "fs/log_view.h"
-#include "fs/mount_log.h"
+#include "fs/commands/log_reader.h"
+#include "fs/commands/log_view.h"
+#include "fs/log/mount_log.h"
 #include "tests/check.h"
 
 #include <inttypes.h>

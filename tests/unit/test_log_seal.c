@@ -1,7 +1,7 @@
 /*
  * What somebody can do to a log who may write all of its files, and what is found of it.
  */
-#include "fs/mount_log_segment.h"
+#include "fs/log/mount_log_segment.h"
 #include "tests/check.h"
 
 #include <fcntl.h>

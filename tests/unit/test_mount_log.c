@@ -1,4 +1,4 @@
-#include "fs/mount_log_segment.h"
+#include "fs/log/mount_log_segment.h"
 #include "tests/check.h"
 
 #include <cjson/cJSON.h>

@@ -1,7 +1,7 @@
 /* A pace on links that are simulated in simulated time. */
 #include <stddef.h>
 
-#include "backends/remote/pace.h"
+#include "backends/remote/wire/pace.h"
 #include "ops/support/cleanup.h"
 #include "tests/check.h"
 

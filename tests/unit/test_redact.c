@@ -1,4 +1,4 @@
-#include "fs/redact.h"
+#include "fs/log/redact.h"
 #include "tests/check.h"
 
 #include <stdlib.h>

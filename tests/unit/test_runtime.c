@@ -1,4 +1,4 @@
-#include "fs/runtime.h"
+#include "fs/mount/runtime.h"
 
 #include <pthread.h>
 #include <signal.h>

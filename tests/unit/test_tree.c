@@ -2,7 +2,7 @@
 #include <malloc.h>
 #include <sys/stat.h>
 
-#include "ops/tree_internal.h"
+#include "ops/cache/tree_internal.h"
 #include "tests/check.h"
 #include "tests/no_memory.h"
 

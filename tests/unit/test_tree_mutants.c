@@ -2,7 +2,7 @@
  * Each rule of the tree is switched off in turn, and each mistake made around it: the played world
  * (tree_world.h) must find out.
  */
-#include "ops/tree_internal.h"
+#include "ops/cache/tree_internal.h"
 #include "tests/check.h"
 #include "tests/unit/tree_world.h"
 

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/local.h"
+#include "backends/local/local.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/path.h"
@@ -148,7 +148,7 @@ static void test_lost_events_are_reported_as_a_rescan(void)
 }
 
 /* Each change by itself would be reported thousands of times in that while: see
- * read_and_gather() in backends/watch.c. */
+ * read_and_gather() in backends/local/watch.c. */
 static void test_a_stream_of_changes_is_reported_at_a_bounded_rate(void)
 {
 	enum { STREAM_MS = 500, CREDIT = 256, EVENT_MS = 2, MORE = 8 };

@@ -2,8 +2,8 @@
 #include <limits.h>
 #include <unistd.h>
 
-#include "backends/remote/protocol.h"
-#include "backends/remote/wire.h"
+#include "backends/remote/wire/protocol.h"
+#include "backends/remote/wire/wire.h"
 #include "tests/check.h"
 
 static const struct attributes sample = {

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include "ops/tree_internal.h"
+#include "ops/cache/tree_internal.h"
 
 enum {
 	DIRECTORIES = 2,

@@ -1,9 +1,9 @@
 /*
  * tests/unit/tree_world.h - a workspace, its helper, and the way from it, all played: around the
- * real ops/tree.c, in every order or in random ones.
+ * real ops/cache/tree.c, in every order or in random ones.
  *
  * The world advances in steps, each of which happens at once; between any two of them anything
- * else may happen.  What is played, and what is not, is in ops/COHERENCE.md.
+ * else may happen.  What is played, and what is not, is in ops/cache/COHERENCE.md.
  */
 #pragma once
 

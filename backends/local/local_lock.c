@@ -1,0 +1,311 @@
+#include "backends/local/local_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+/*
+ * The POSIX locks of one owner on one file are open-file-description locks of a description
+ * of their own: so they hold against processes at the workspace, and against other owners of
+ * the same handle.
+ */
+struct lock_owner {
+	struct lock_owner *next; /* guarded by local_locks.mutex, as are the fields below */
+	struct object_id file_id;
+	uint64_t owner;
+	const struct local_file *file; /* through which it came first */
+	pid_t pid;
+	unsigned users; /* calls under way */
+	bool gone;      /* freed by the last user */
+	int fd;
+};
+
+struct local_locks {
+	pthread_mutex_t mutex;
+	atomic_uint owner_count;
+	struct lock_owner *buckets[256]; /* guarded by mutex */
+};
+
+enum { LOCK_WAIT_FIRST_MS = 1, LOCK_WAIT_MAX_MS = 50 };
+
+int local_locks_new(struct local_locks **ret_locks)
+{
+	struct local_locks *locks = calloc(1, sizeof(*locks));
+
+	if (!locks)
+		return -ENOMEM;
+	pthread_mutex_init(&locks->mutex, NULL);
+	*ret_locks = locks;
+	return 0;
+}
+
+static void owner_free(struct lock_owner *owner)
+{
+	close(owner->fd);
+	free(owner);
+}
+
+void local_locks_free(struct local_locks *locks)
+{
+	if (!locks)
+		return;
+	for (size_t i = 0; i < array_size(locks->buckets); i++)
+		while (locks->buckets[i]) {
+			struct lock_owner *next = locks->buckets[i]->next;
+
+			owner_free(locks->buckets[i]);
+			locks->buckets[i] = next;
+		}
+	pthread_mutex_destroy(&locks->mutex);
+	free(locks);
+}
+
+/* ---- The owners of one file share a bucket ----------------------------------------------- */
+
+static struct lock_owner **bucket_of(struct local_locks *locks, const struct object_id *id)
+{
+	return &locks->buckets[id->inode * 0x9e3779b97f4a7c15U >> 56];
+}
+
+static struct lock_owner **find_owner(
+	struct local_locks *locks, const struct object_id *id, uint64_t owner)
+{
+	struct lock_owner **at = bucket_of(locks, id);
+
+	while (*at && ((*at)->owner != owner || !object_id_equal(&(*at)->file_id, id)))
+		at = &(*at)->next;
+	return at;
+}
+
+/* Takes it off the table; with mutex held. */
+static void remove_owner(struct local_locks *locks, struct lock_owner **at)
+{
+	struct lock_owner *owner = *at;
+
+	*at = owner->next;
+	locks->owner_count--;
+	owner->gone = true;
+	if (!owner->users)
+		owner_free(owner);
+}
+
+/* A description that can hold both kinds of lock where the file allows. */
+static int open_description(const struct local_file *file)
+{
+	static const int accesses[] = {O_RDWR, O_RDONLY, O_WRONLY};
+	struct local_fd_path path = local_fd_path(file->fd);
+	int error = 0;
+
+	for (size_t i = 0; i < array_size(accesses); i++) {
+		int fd = open(path.text, accesses[i] | O_CLOEXEC | O_NONBLOCK);
+
+		if (fd >= 0)
+			return fd;
+		error = error ? error : -errno;
+	}
+	return error;
+}
+
+static int get_owner(struct local_locks *locks, const struct local_file *file,
+	const struct file_lock *lock, struct lock_owner **ret_owner)
+{
+	struct lock_owner *owner, **at;
+	int r = 0;
+
+	pthread_mutex_lock(&locks->mutex);
+	at = find_owner(locks, &file->id, lock->owner);
+	if (!*at) {
+		owner = malloc(sizeof(*owner));
+		r = owner ? open_description(file) : -ENOMEM;
+		if (r < 0) {
+			free(owner);
+			goto out;
+		}
+		*owner = (struct lock_owner){.file_id = file->id,
+			.owner = lock->owner,
+			.file = file,
+			.pid = lock->pid,
+			.fd = r};
+		*at = owner;
+		locks->owner_count++;
+		r = 0;
+	}
+	(*at)->users++;
+	*ret_owner = *at;
+out:
+	pthread_mutex_unlock(&locks->mutex);
+	return r;
+}
+
+static void put_owner(struct local_locks *locks, struct lock_owner *owner)
+{
+	pthread_mutex_lock(&locks->mutex);
+	if (--owner->users == 0 && owner->gone)
+		owner_free(owner);
+	pthread_mutex_unlock(&locks->mutex);
+}
+
+void local_locks_forget_file(struct local_locks *locks, const struct local_file *file)
+{
+	struct lock_owner **at;
+
+	if (!locks->owner_count)
+		return;
+	pthread_mutex_lock(&locks->mutex);
+	at = bucket_of(locks, &file->id);
+	while (*at)
+		if ((*at)->file == file)
+			remove_owner(locks, at);
+		else
+			at = &(*at)->next;
+	pthread_mutex_unlock(&locks->mutex);
+}
+
+int local_lock_release_owner(struct op_context *ctx, struct open_file *open_file, uint64_t owner)
+{
+	const struct local_file *file = local_file_from(open_file);
+	struct local_locks *locks = local_from(open_file->workspace)->locks;
+	struct lock_owner **at;
+
+	(void)ctx;
+	if (!locks->owner_count)
+		return 0;
+	pthread_mutex_lock(&locks->mutex);
+	at = find_owner(locks, &file->id, owner);
+	if (*at)
+		remove_owner(locks, at);
+	pthread_mutex_unlock(&locks->mutex);
+	return 0;
+}
+
+/* ---- Setting ------------------------------------------------------------------------------ */
+
+static const short kernel_types[] = {
+	[LOCK_SHARED] = F_RDLCK, [LOCK_EXCLUSIVE] = F_WRLCK, [LOCK_NONE] = F_UNLCK};
+static const int flock_operations[] = {
+	[LOCK_SHARED] = LOCK_SH, [LOCK_EXCLUSIVE] = LOCK_EX, [LOCK_NONE] = LOCK_UN};
+
+static struct flock to_kernel(const struct file_lock *lock)
+{
+	return (struct flock){
+		.l_type = kernel_types[lock->type],
+		.l_whence = SEEK_SET,
+		.l_start = (off_t)lock->offset,
+		.l_len = (off_t)lock->length,
+	};
+}
+
+static int try_lock(int fd, const struct file_lock *lock)
+{
+	struct flock range = to_kernel(lock);
+	int r;
+
+	if (lock->kind == LOCK_KIND_FLOCK)
+		r = flock(fd, flock_operations[lock->type] | LOCK_NB);
+	else
+		r = fcntl(fd, F_OFD_SETLK, &range);
+	if (r < 0)
+		return errno == EACCES ? -EAGAIN : -errno;
+	return 0;
+}
+
+/* The kernel's own wait could not be given up without a signal to this thread. */
+static int wait_lock(struct op_context *ctx, int fd, const struct file_lock *lock)
+{
+	long wait_ms = LOCK_WAIT_FIRST_MS;
+	int r;
+
+	while ((r = try_lock(fd, lock)) == -EAGAIN) {
+		struct timespec pause = {.tv_nsec = wait_ms * 1000000};
+
+		if (op_interrupted(ctx))
+			return -EINTR;
+		nanosleep(&pause, NULL);
+		wait_ms = wait_ms * 2 < LOCK_WAIT_MAX_MS ? wait_ms * 2 : LOCK_WAIT_MAX_MS;
+	}
+	return r;
+}
+
+static int lock_fd(struct op_context *ctx, int fd, const struct file_lock *lock, bool wait)
+{
+	return wait ? wait_lock(ctx, fd, lock) : try_lock(fd, lock);
+}
+
+int local_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,
+	bool wait)
+{
+	const struct local_file *file = local_file_from(open_file);
+	struct local_locks *locks = local_from(open_file->workspace)->locks;
+	struct lock_owner *owner;
+	int r;
+
+	if (lock->kind == LOCK_KIND_FLOCK)
+		return lock_fd(ctx, file->fd, lock, wait);
+	if (lock->type == LOCK_NONE && !lock->offset && !lock->length)
+		return local_lock_release_owner(ctx, open_file, lock->owner);
+	r = get_owner(locks, file, lock, &owner);
+	if (r < 0)
+		return r;
+	r = lock_fd(ctx, owner->fd, lock, wait);
+	put_owner(locks, owner);
+	return r;
+}
+
+/* ---- Testing ------------------------------------------------------------------------------- */
+
+/* The kernel knows no process of these locks; when it can be one owner only, we do. */
+static pid_t guess_holder(
+	struct local_locks *locks, const struct object_id *id, uint64_t asking_owner)
+{
+	pid_t pid = 0;
+	unsigned count = 0;
+
+	pthread_mutex_lock(&locks->mutex);
+	for (struct lock_owner *at = *bucket_of(locks, id); at; at = at->next)
+		if (at->owner != asking_owner && object_id_equal(&at->file_id, id)) {
+			pid = at->pid;
+			count++;
+		}
+	pthread_mutex_unlock(&locks->mutex);
+	return count == 1 ? pid : 0;
+}
+
+/* The asker's own locks must not stand in its way. */
+static int test_posix(
+	struct local_locks *locks, const struct local_file *file, struct file_lock *lock)
+{
+	struct flock range = to_kernel(lock);
+	struct lock_owner *owner;
+	int r;
+
+	pthread_mutex_lock(&locks->mutex);
+	owner = *find_owner(locks, &file->id, lock->owner);
+	r = fcntl(owner ? owner->fd : file->fd, F_OFD_GETLK, &range) < 0 ? -errno : 0;
+	pthread_mutex_unlock(&locks->mutex);
+	if (r < 0)
+		return r;
+	if (range.l_type == F_UNLCK) {
+		lock->type = LOCK_NONE;
+		return 0;
+	}
+	lock->type = range.l_type == F_RDLCK ? LOCK_SHARED : LOCK_EXCLUSIVE;
+	lock->offset = (uint64_t)range.l_start;
+	lock->length = (uint64_t)range.l_len;
+	lock->pid = range.l_pid > 0 ? range.l_pid : guess_holder(locks, &file->id, lock->owner);
+	return 0;
+}
+
+int local_lock_test(struct op_context *ctx, struct open_file *open_file, struct file_lock *lock)
+{
+	const struct local_file *file = local_file_from(open_file);
+
+	(void)ctx;
+	if (lock->kind == LOCK_KIND_FLOCK)
+		return -EOPNOTSUPP; /* there is no such system call */
+	return test_posix(local_from(open_file->workspace)->locks, file, lock);
+}

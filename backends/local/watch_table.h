@@ -1,0 +1,75 @@
+/*
+ * backends/local/watch_table.h - the watches of a watcher by number, and where their directories
+ * are.
+ *
+ * A directory is found by its id, and has a name in the one that holds it: those below it move
+ * with it.
+ * Threads: none; the watcher guards it.
+ */
+#pragma once
+
+#include "ops/support/hash_table.h"
+#include "ops/workspace.h"
+
+/* A directory that is watched, or that holds one, or that could not be watched. */
+struct watch_place {
+	struct watch_place *next_by_id;
+	struct watch_place *parent; /* NULL: of the root */
+	struct object_id id;
+	struct watch *watch; /* NULL: it is not watched (any more) */
+	size_t uses;         /* watches, places in it, and one if it has failed */
+	bool has_failed;     /* it could not be watched */
+	char *name;          /* in the parent */
+};
+
+struct watch {
+	struct watch *next_by_number;
+	struct watch_place *place;
+	uint64_t since; /* position drawn right after the watch was added; 0: not every change of
+			 * what is looked at from then on is told */
+	int number;     /* of inotify */
+	bool is_shared; /* with other machines, of whose changes inotify does not tell */
+	bool has_ended; /* but that has not been read yet */
+	bool touched;   /* names in it changed in this batch of events */
+};
+
+struct watch_table {
+	struct hash_table places, watches;
+	size_t watched_count; /* directories that are watched ... */
+	size_t failed_count;  /* ... and that could not be, or are shared */
+};
+
+/* 0 or -ENOMEM: done all the same. */
+int watch_table_init(struct watch_table *table);
+void watch_table_done(struct watch_table *table);
+
+/* Or NULL. */
+struct watch_place *watch_table_find_place(struct watch_table *table, const struct object_id *id);
+struct watch *watch_table_find(struct watch_table *table, int number);
+
+/* The directory has this name in the parent now (NULL and "": it is the root).  Unless it is in the
+ * table it is added, and of use to nobody yet.  NULL: no memory, or it would be in itself. */
+struct watch_place *watch_table_put(struct watch_table *table, struct watch_place *parent,
+	const char *name, const struct object_id *id);
+
+/* Forgets a place, and those that hold it, that is of no use. */
+void watch_table_tidy(struct watch_table *table, struct watch_place *place);
+
+/* The path of the directory, or of a name in it; the caller frees it.  NULL: no memory. */
+char *watch_place_path(const struct watch_place *place, const char *name);
+
+/* Whether a directory that is not watched could not be. */
+void watch_table_set_failed(struct watch_table *table, struct watch_place *place, bool failed);
+
+/* Of a directory that has none.  NULL: no memory. */
+struct watch *watch_table_add(
+	struct watch_table *table, struct watch_place *place, int number, bool is_shared);
+
+/* It has ended: the directory has none. */
+void watch_table_end(struct watch_table *table, struct watch *watch);
+
+/* Takes it out and frees it. */
+void watch_table_remove(struct watch_table *table, struct watch *watch);
+
+/* The numbers of all watches, as an array that the caller frees; NULL: none, or no memory. */
+int *watch_table_numbers(const struct watch_table *table, size_t *ret_count);

@@ -1,0 +1,32 @@
+/*
+ * backends/remote/client/client.h - a workspace at a far end, behind a transport.
+ *
+ * Requests are submitted with an id and completed by the connection's reader thread; the
+ * operations wait for that, interruptibly and with a bound when the link is down.  The
+ * session at the far end outlives connections: open files, locks and commands go on.
+ */
+#pragma once
+
+#include "backends/remote/client/transport.h"
+#include "ops/workspace.h"
+
+struct remote_settings {
+	const char *name;           /* "ssh"; static */
+	struct transport transport; /* taken over on success */
+	char *root;                 /* absolute, at the far end; taken over on success */
+	char *helper_directory;     /* or NULL; taken over on success */
+	char *session_path;         /* as in struct workspace_options; taken over on success */
+	void (*link_changed)(void *user, bool is_back, const char *reason); /* or NULL: as in ... */
+	void *link_user;         /* ... struct workspace_options */
+	uint32_t timeout_ms;     /* calls fail with -EIO when the link is down so long */
+	uint32_t linger_seconds; /* the session waits so long for us */
+	uint32_t channels;       /* connections at most, 1 to CHANNELS_MAX */
+};
+
+/* Connects.  The process ignores SIGPIPE from then on.  Errors and `*ret_reason` as
+ * workspace_open(). */
+int remote_workspace_new(const struct remote_settings *settings, struct workspace **ret_workspace,
+	char **ret_reason);
+
+/* Frees what the settings own. */
+void remote_settings_done(struct remote_settings *settings);

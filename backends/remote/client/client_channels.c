@@ -1,0 +1,329 @@
+/*
+ * A channel of ssh has at most 2 MiB under way (CHAN_SES_WINDOW_DEFAULT of OpenSSH), so on a long
+ * link one connection carries less than the link does.  While that shows, more connections
+ * of the same session carry what is read ahead: nothing but READ, which may be asked for
+ * again.  So nothing is lost with such a connection, and it never needs to come back.
+ *
+ * Each has a thread, which connects, waits until the connection is lost, stalled or needed no
+ * longer, and ends it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/remote/client/bootstrap.h"
+#include "backends/remote/client/client_internal.h"
+#include "ops/support/log.h"
+
+enum {
+	MEASURED_MS = 250,             /* the rate is that of so long a time at least */
+	QUICKEST_MIN_MS = 5,           /* a shorter link is never the bound */
+	UNDER_WAY_MIN_BYTES = 1 << 20, /* half of what ssh lets through */
+	WANTED_MS = 10000,             /* kept so long after they were of use */
+	REST_MIN_MS = 60000,           /* after a failure; doubled with each */
+	REST_MAX_MS = 3600000,
+	REST_AFTER_LOSS_MS = 2000,
+	STALLED_MS = 2000,
+	LOOK_MS = 200,
+};
+
+/* ---- Whether they are wanted ------------------------------------------------------------ */
+
+static void *run_channel(void *argument);
+
+/* Under the lock. */
+static void want(struct remote *remote, int64_t now_ms)
+{
+	remote->channels_until_ms = now_ms + WANTED_MS;
+	for (unsigned i = 1; i < remote->channels_max && !remote->stopping; i++) {
+		struct remote_channel *channel = &remote->channels[i];
+
+		channel->runs = channel->runs ||
+				remote_thread_start(&channel->thread, run_channel, channel) == 0;
+	}
+	pthread_cond_broadcast(&remote->channels_moved);
+}
+
+void remote_note_streamed(struct remote *remote, size_t bytes, int64_t quickest_ms)
+{
+	int64_t now = clock_now_ms(), took_ms;
+	size_t under_way;
+
+	if (remote->settings.channels < 2 || quickest_ms < QUICKEST_MIN_MS)
+		return;
+	pthread_mutex_lock(&remote->lock);
+	took_ms = now - remote->streamed_since_ms;
+	remote->streamed_bytes += bytes;
+	if (took_ms >= MEASURED_MS) {
+		under_way = remote->streamed_bytes / (size_t)took_ms * (size_t)quickest_ms;
+		if (under_way >= UNDER_WAY_MIN_BYTES)
+			want(remote, now);
+		remote->streamed_since_ms = now;
+		remote->streamed_bytes = 0;
+	}
+	pthread_mutex_unlock(&remote->lock);
+}
+
+/* Under the lock. */
+static bool is_wanted(const struct remote_channel *channel)
+{
+	const struct remote *remote = channel->remote;
+	int64_t now = clock_now_ms();
+
+	return now < remote->channels_until_ms && now >= remote->channels_rested_ms &&
+	       channel->index < remote->channels_max && !remote->lost && !remote->bad_since_ms &&
+	       (channel->index == 1 || remote->channels_work);
+}
+
+/* ---- One connection --------------------------------------------------------------------- */
+
+static void publish(struct remote_channel *channel, struct stream *connecting)
+{
+	pthread_mutex_lock(&channel->remote->lock);
+	channel->connecting = connecting;
+	if (connecting && channel->remote->stopping)
+		stream_interrupt(connecting);
+	pthread_mutex_unlock(&channel->remote->lock);
+}
+
+static int greet(struct remote_channel *channel, struct stream *stream, char **ret_reason)
+{
+	const struct remote_settings *settings = &channel->remote->settings;
+	cleanup_buffer struct buffer noise = {0}, body = {0};
+	struct welcome welcome;
+	int r = 0;
+
+	if (settings->transport.gives_shell)
+		r = bootstrap_run(stream, settings->helper_directory,
+			transport_patience_ms(&settings->transport), &noise, ret_reason);
+	if (r == 0)
+		r = remote_exchange_hello(
+			channel->remote, stream, channel->index, &body, &noise, &welcome);
+	return r < 0 ? r : welcome.error;
+}
+
+static int attach(struct remote_channel *channel, struct stream *stream, uint64_t epoch)
+{
+	struct remote *remote = channel->remote;
+	int in_fd = stream->in_fd, out_fd = stream->out_fd;
+	int r;
+
+	stream->in_fd = stream->out_fd = -1;
+	channel->lost = false;
+	lane_clear(channel->lane);
+	r = lane_attach(channel->lane, in_fd, out_fd, 0);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&remote->lock);
+	channel->up = remote->epoch == epoch;
+	remote->channels_work = true;
+	remote->channels_rest_ms = 0;
+	pthread_cond_broadcast(&remote->channels_moved);
+	pthread_mutex_unlock(&remote->lock);
+	return 0;
+}
+
+/* `ret_stream` is to be closed whatever comes out. */
+static int connect_channel(struct remote_channel *channel, struct stream *ret_stream)
+{
+	struct remote *remote = channel->remote;
+	cleanup_with(transport_done) struct transport transport = {0};
+	cleanup_free char *reason = NULL;
+	uint64_t epoch;
+	int r;
+
+	pthread_mutex_lock(&remote->lock);
+	epoch = remote->epoch;
+	r = transport_copy(&remote->settings.transport, &transport);
+	pthread_mutex_unlock(&remote->lock);
+	if (r == 0)
+		r = stream_open(&transport, ret_stream);
+	if (r < 0)
+		return r;
+	publish(channel, ret_stream);
+	r = greet(channel, ret_stream, &reason);
+	publish(channel, NULL);
+	if (r == 0)
+		r = attach(channel, ret_stream, epoch);
+	if (r < 0)
+		log_info("no further connection to \"%s\": %s", transport.place,
+			reason ? reason : strerror(-r));
+	return r;
+}
+
+/* Under the lock. */
+static bool is_stalled(const struct remote_channel *channel)
+{
+	return channel->calls > 0 && clock_now_ms() - channel->asked_ms > STALLED_MS &&
+	       lane_silence_ms(channel->lane) > STALLED_MS;
+}
+
+/* Under the lock. */
+static bool is_of_use(const struct remote_channel *channel)
+{
+	const struct remote *remote = channel->remote;
+
+	return channel->up && !channel->lost && !remote->stopping && !is_stalled(channel) &&
+	       (channel->calls > 0 || clock_now_ms() < remote->channels_until_ms);
+}
+
+/* A far end that lets nobody in without a question is not to be asked again and again.  Under the
+ * lock. */
+static void note_failure(struct remote *remote)
+{
+	int64_t rest_ms = 2 * remote->channels_rest_ms;
+
+	rest_ms = rest_ms < REST_MIN_MS ? REST_MIN_MS : rest_ms;
+	remote->channels_rest_ms = rest_ms < REST_MAX_MS ? rest_ms : REST_MAX_MS;
+	remote->channels_rested_ms = clock_now_ms() + remote->channels_rest_ms;
+}
+
+/* Under the lock, which it drops meanwhile. */
+static void run_once(struct remote_channel *channel)
+{
+	struct remote *remote = channel->remote;
+	struct stream stream = {.in_fd = -1, .out_fd = -1};
+	int r;
+
+	pthread_mutex_unlock(&remote->lock);
+	r = connect_channel(channel, &stream);
+	pthread_mutex_lock(&remote->lock);
+	while (is_of_use(channel))
+		clock_cond_wait_ms(&remote->channels_moved, &remote->lock, LOOK_MS);
+	if (r < 0)
+		note_failure(remote);
+	else if (channel->lost || is_stalled(channel))
+		remote->channels_rested_ms = clock_now_ms() + REST_AFTER_LOSS_MS;
+	channel->up = false;
+	remote_fail_calls_of(remote, channel);
+	pthread_mutex_unlock(&remote->lock);
+	lane_detach(channel->lane);
+	stream_close(&stream);
+	pthread_mutex_lock(&remote->lock);
+}
+
+static void *run_channel(void *argument)
+{
+	struct remote_channel *channel = argument;
+	struct remote *remote = channel->remote;
+
+	pthread_mutex_lock(&remote->lock);
+	while (!remote->stopping) {
+		if (is_wanted(channel))
+			run_once(channel);
+		else
+			pthread_cond_wait(&remote->channels_moved, &remote->lock);
+	}
+	pthread_mutex_unlock(&remote->lock);
+	return NULL;
+}
+
+/* From any thread, perhaps under the lock: the channel's thread looks soon. */
+static void channel_lost(void *user, int error)
+{
+	struct remote_channel *channel = user;
+
+	(void)error;
+	channel->lost = true;
+	pthread_cond_broadcast(&channel->remote->channels_moved);
+}
+
+static int channel_received(void *user, const struct frame_header *header, uint8_t *payload)
+{
+	struct remote_channel *channel = user;
+
+	if (header->type == FRAME_REPLY)
+		return remote_received(channel->remote, header, payload);
+	free(payload);
+	return -EPROTO;
+}
+
+/* ---- Turns ------------------------------------------------------------------------------ */
+
+struct remote_channel *remote_channel_take(struct remote *remote)
+{
+	struct remote_channel *channel;
+
+	do {
+		remote->next_channel = (remote->next_channel + 1) % CHANNELS_MAX;
+		channel = &remote->channels[remote->next_channel];
+	} while (remote->next_channel > 0 && (!channel->up || channel->lost));
+	if (remote->next_channel == 0)
+		return NULL;
+	if (channel->calls++ == 0)
+		channel->asked_ms = clock_now_ms();
+	return channel;
+}
+
+void remote_channel_put(struct remote_channel *channel)
+{
+	channel->calls--;
+}
+
+unsigned remote_channel_count(struct remote *remote)
+{
+	unsigned count = !remote->bad_since_ms;
+
+	pthread_mutex_lock(&remote->lock);
+	for (unsigned i = 1; i < CHANNELS_MAX; i++)
+		count += remote->channels[i].up;
+	pthread_mutex_unlock(&remote->lock);
+	return count;
+}
+
+void remote_channels_add_traffic(struct remote *remote, struct lane_counters *counters)
+{
+	struct lane_counters more;
+
+	for (unsigned i = 1; i < CHANNELS_MAX; i++) {
+		lane_count(remote->channels[i].lane, &more);
+		counters->bytes_sent += more.bytes_sent;
+		counters->bytes_received += more.bytes_received;
+	}
+}
+
+/* ---- Life ------------------------------------------------------------------------------- */
+
+int remote_channels_new(struct remote *remote)
+{
+	static const struct lane_callbacks callbacks = {
+		.received = channel_received, .lost = channel_lost};
+	int r = 0;
+
+	clock_cond_init(&remote->channels_moved);
+	for (unsigned i = 1; i < CHANNELS_MAX && r == 0; i++) {
+		struct remote_channel *channel = &remote->channels[i];
+
+		channel->remote = remote;
+		channel->index = i;
+		r = lane_new(&callbacks, channel, &channel->lane);
+	}
+	return r;
+}
+
+void remote_channels_free(struct remote *remote)
+{
+	for (unsigned i = 1; i < CHANNELS_MAX; i++)
+		lane_free(remote->channels[i].lane);
+	pthread_cond_destroy(&remote->channels_moved);
+}
+
+void remote_channels_drop(struct remote *remote)
+{
+	for (unsigned i = 1; i < CHANNELS_MAX; i++)
+		remote->channels[i].up = false;
+	pthread_cond_broadcast(&remote->channels_moved);
+}
+
+void remote_channels_stop(struct remote *remote)
+{
+	pthread_mutex_lock(&remote->lock);
+	for (unsigned i = 1; i < CHANNELS_MAX; i++)
+		if (remote->channels[i].connecting)
+			stream_interrupt(remote->channels[i].connecting);
+	pthread_cond_broadcast(&remote->channels_moved);
+	pthread_mutex_unlock(&remote->lock);
+	for (unsigned i = 1; i < CHANNELS_MAX; i++)
+		if (remote->channels[i].runs)
+			pthread_join(remote->channels[i].thread, NULL);
+}

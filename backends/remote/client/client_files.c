@@ -1,0 +1,473 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/remote/client/client_internal.h"
+#include "ops/support/log.h"
+
+enum { INLINE_READ_BYTES = 128 << 10 }; /* the most that the kernel asks for at once */
+
+/* ---- Life ------------------------------------------------------------------------ */
+
+static int file_new(struct remote *remote, const char *path, int flags, struct remote_file **ret)
+{
+	struct remote_file *file = calloc(1, sizeof(*file));
+
+	if (!file)
+		return -ENOMEM;
+	file->path = strdup(path);
+	if (!file->path) {
+		free(file);
+		return -ENOMEM;
+	}
+	file->base.workspace = &remote->base;
+	file->remote = remote;
+	file->refs = 1;
+	file->flags = flags;
+	pthread_mutex_init(&file->lock, NULL);
+	clock_cond_init(&file->changed);
+	pthread_mutex_lock(&remote->lock);
+	file->handle = ++remote->next_handle;
+	pthread_mutex_unlock(&remote->lock);
+	*ret = file;
+	return 0;
+}
+
+static void file_free(struct remote_file *file)
+{
+	if (!file)
+		return;
+	remote_file_drop_chunks(file);
+	pthread_cond_destroy(&file->changed);
+	pthread_mutex_destroy(&file->lock);
+	free(file->path);
+	free(file);
+}
+
+void remote_file_unref(struct remote_file *file)
+{
+	bool last;
+
+	pthread_mutex_lock(&file->remote->lock);
+	last = --file->refs == 0;
+	pthread_mutex_unlock(&file->remote->lock);
+	if (last)
+		file_free(file);
+}
+
+static void file_publish(struct remote_file *file)
+{
+	struct remote *remote = file->remote;
+
+	pthread_mutex_lock(&remote->lock);
+	file->next = *remote_bucket(remote, &file->id);
+	*remote_bucket(remote, &file->id) = file;
+	pthread_mutex_unlock(&remote->lock);
+}
+
+static void file_unpublish(struct remote_file *file)
+{
+	struct remote *remote = file->remote;
+	struct remote_file **slot = remote_bucket(remote, &file->id);
+
+	pthread_mutex_lock(&remote->lock);
+	while (*slot && *slot != file)
+		slot = &(*slot)->next;
+	if (*slot)
+		*slot = file->next;
+	file->closed = true;
+	pthread_mutex_unlock(&remote->lock);
+}
+
+/* ---- Opening -------------------------------------------------------------------------------- */
+
+static int64_t take_opened(struct query *q, int64_t result, struct remote_file *file,
+	struct attributes *ret_attributes, size_t wanted)
+{
+	struct attributes attributes;
+
+	if (result < 0)
+		return result;
+	wire_get_attributes(&q->in, &attributes);
+	/* The kernel drops the answer to an open of anything else, and never closes it. */
+	if (q->in.failed || !S_ISREG(attributes.mode))
+		return -EIO;
+	if (result > 0) {
+		size_t got = wire_reader_left(&q->in);
+
+		if (got > wanted)
+			return -EIO;
+		remote_file_prefill(
+			file, steal_ptr(&q->call->payload), q->in.data + q->in.offset, got, wanted);
+	} else if (query_finish(q, result) < 0) {
+		return -EIO;
+	}
+	*ret_attributes = attributes;
+	pthread_mutex_lock(&file->remote->lock);
+	file->epoch = q->call->epoch;
+	pthread_mutex_unlock(&file->remote->lock);
+	return 0;
+}
+
+static size_t inline_size(int flags)
+{
+	bool reads = (flags & O_ACCMODE) != O_WRONLY;
+
+	return reads && !(flags & (O_TRUNC | O_DIRECT)) ? INLINE_READ_BYTES : 0;
+}
+
+static int finish_open(struct remote_file *file, int64_t result,
+	const struct attributes *attributes, struct open_file **ret_file)
+{
+	if (result < 0) {
+		file_free(file);
+		return (int)result;
+	}
+	file->id = attributes->id;
+	file->size_hint = (off_t)attributes->size_bytes;
+	file->flags &= ~(O_TRUNC | O_EXCL | O_CREAT);
+	file_publish(file);
+	*ret_file = &file->base;
+	return 0;
+}
+
+/* Content that came along with the open may be older than a change made meanwhile, by a write
+ * that did not know of this handle yet. */
+static void distrust_prefill(struct remote_file *file, uint64_t changes)
+{
+	if (file->remote->changes == changes)
+		return;
+	pthread_mutex_lock(&file->lock);
+	remote_file_drop_chunks(file);
+	pthread_mutex_unlock(&file->lock);
+}
+
+int remote_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	const char *path = object->file ? remote_file_of(object->file)->path : object->path;
+	struct remote *remote = remote_of(w);
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote, REQUEST_OPEN, .object = object};
+	struct attributes attributes = {0};
+	struct remote_file *file;
+	uint64_t changes = remote->changes;
+	struct query q;
+	int64_t result;
+	int r = file_new(remote, path, flags, &file);
+
+	if (r < 0)
+		return r;
+	wire_put_open_flags(&request.arguments, flags);
+	wire_put_number(&request.arguments, file->handle);
+	wire_put_number(&request.arguments, inline_size(flags));
+	do {
+		remote_request_begin(&request, &q);
+		if (q.call) {
+			q.call->object = file->handle;
+			q.call->repeatable = !(flags & O_TRUNC);
+		}
+		result = take_opened(&q, query_run(&q), file, &attributes, inline_size(flags));
+	} while (query_end(&q, &result));
+	r = finish_open(file, result, &attributes, ret_file);
+	if (r < 0)
+		return r;
+	distrust_prefill(file, changes);
+	if (flags & O_TRUNC)
+		remote_object_changed(remote, &attributes.id);
+	*ret_attributes = attributes;
+	return 0;
+}
+
+static int create(struct op_context *ctx, struct workspace *w, enum frame_type type,
+	const char *path, int flags, uint32_t mode, struct open_file **ret_file,
+	struct attributes *ret_attributes)
+{
+	struct remote *remote = remote_of(w);
+	struct attributes attributes = {0};
+	struct remote_file *file;
+	struct query q;
+	int64_t result;
+	int r = file_new(remote, path, flags, &file);
+
+	if (r < 0)
+		return r;
+	do {
+		query_begin(&q, ctx, remote, type, 0);
+		wire_put_name(&q.out, path, &ctx->parent);
+		wire_put_open_flags(&q.out, flags);
+		wire_put_number(&q.out, mode);
+		wire_put_number(&q.out, file->handle);
+		if (q.call)
+			q.call->object = file->handle;
+		result = take_opened(&q, query_run(&q), file, &attributes, 0);
+	} while (query_end(&q, &result));
+	r = finish_open(file, result, &attributes, ret_file);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&remote->lock);
+	file->is_new = true;
+	pthread_mutex_unlock(&remote->lock);
+	*ret_attributes = attributes;
+	return 0;
+}
+
+int remote_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
+	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	return create(ctx, w, REQUEST_CREATE, path, flags, mode, ret_file, ret_attributes);
+}
+
+int remote_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
+	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	return create(
+		ctx, w, REQUEST_CREATE_UNNAMED, directory, flags, mode, ret_file, ret_attributes);
+}
+
+/* The session that knew the handle is gone.  The name may lead to the same object still. */
+static int reopen(struct op_context *ctx, struct remote_file *file)
+{
+	struct remote *remote = file->remote;
+	struct object_ref object = {.path = file->path, .id = file->id};
+	struct attributes attributes = {0};
+	struct query q;
+	int64_t result;
+
+	do {
+		query_begin(&q, ctx, remote, REQUEST_OPEN, 0);
+		remote_put_object(&q, &object);
+		wire_put_open_flags(&q.out, file->flags);
+		wire_put_number(&q.out, file->handle);
+		wire_put_number(&q.out, 0);
+		result = take_opened(&q, query_run(&q), file, &attributes, 0);
+	} while (query_end(&q, &result));
+	return (int)result;
+}
+
+/* Somebody else may have had the lock since, so it is not taken again behind the owner's back. */
+static void tell_loss(const struct remote_file *file, bool locked)
+{
+	log_warning("\"%s\" on \"%s\": the session there ended and %s; what has it open gets EIO "
+		    "until it opens it again",
+		file->path, file->remote->settings.transport.place,
+		locked ? "its locks with it" : "the file is no longer there");
+}
+
+/* In a new session.  True: it is lost. */
+static bool get_back(struct op_context *ctx, struct remote_file *file, int *ret_error)
+{
+	int r = file->has_locks ? -ENOENT : reopen(ctx, file);
+	bool lost = path_misses_object(r);
+
+	if (lost)
+		tell_loss(file, file->has_locks);
+	*ret_error = r < 0 && r != -EINTR ? -EIO : r;
+	return lost;
+}
+
+int remote_file_ready(struct op_context *ctx, struct remote_file *file)
+{
+	struct remote *remote = file->remote;
+	bool lost = false;
+	int r = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	while (file->is_reopening && r == 0)
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	if (r == 0 && file->is_lost)
+		r = -EIO;
+	if (r == 0 && file->epoch != remote->epoch) {
+		file->is_reopening = true;
+		pthread_mutex_unlock(&remote->lock);
+		lost = get_back(ctx, file, &r);
+		pthread_mutex_lock(&remote->lock);
+		file->is_lost = lost;
+		file->is_reopening = false;
+		pthread_cond_broadcast(&remote->freed);
+	}
+	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+/* ---- Closing ---------------------------------------------------------------------- */
+
+static void close_answered(struct call *call)
+{
+	call_free(call);
+}
+
+/* Not waited for unless locks go with it: else the answer has no news, as all writes are
+ * acknowledged by then. */
+static void send_close(struct op_context *ctx, struct remote_file *file)
+{
+	struct query q;
+	bool current;
+
+	pthread_mutex_lock(&file->remote->lock);
+	current = file->epoch == file->remote->epoch;
+	pthread_mutex_unlock(&file->remote->lock);
+	if (!current)
+		return;
+	query_begin(&q, ctx, file->remote, REQUEST_CLOSE, file->handle);
+	query_gives_back(&q);
+	wire_put_number(&q.out, file->handle);
+	if (file->has_locks)
+		query_run(&q);
+	else
+		query_submit(&q, close_answered, NULL);
+	query_done(&q);
+}
+
+int remote_close(struct op_context *ctx, struct open_file *open_file)
+{
+	struct remote_file *file = remote_file_of(open_file);
+	int r = remote_flush(ctx, open_file);
+	uint64_t position = ctx->served.position;
+
+	send_close(ctx, file);
+	ctx->served.position = position; /* of the writes */
+	file_unpublish(file);
+	pthread_mutex_lock(&file->lock);
+	remote_file_drop_chunks(file);
+	pthread_mutex_unlock(&file->lock);
+	remote_file_unref(file);
+	return r;
+}
+
+/* ---- The rest of an open file --------------------------------------------------------- */
+
+/* A request about the handle. */
+static struct remote_request on_file(
+	struct op_context *ctx, struct open_file *open_file, enum frame_type type)
+{
+	struct remote_file *file = remote_file_of(open_file);
+
+	return (struct remote_request){ctx, file->remote, type, .file = file};
+}
+
+int remote_fallocate(
+	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length)
+{
+	cleanup_remote_request struct remote_request request =
+		on_file(ctx, file, REQUEST_FALLOCATE);
+
+	remote_object_changed(request.remote, &request.file->id);
+	wire_put_number(&request.arguments, mode);
+	wire_put_number(&request.arguments, (uint64_t)offset);
+	wire_put_number(&request.arguments, (uint64_t)length);
+	return (int)remote_request_run(&request, NULL, NULL);
+}
+
+off_t remote_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence)
+{
+	cleanup_remote_request struct remote_request request = on_file(ctx, file, REQUEST_SEEK);
+
+	wire_put_number(&request.arguments, (uint64_t)offset);
+	wire_put_number(&request.arguments, whence == SEEK_HOLE ? SEEK_CODE_HOLE : SEEK_CODE_DATA);
+	return (off_t)remote_request_run(&request, NULL, NULL);
+}
+
+ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
+	struct open_file *to, off_t to_offset, size_t size)
+{
+	cleanup_remote_request struct remote_request request =
+		on_file(ctx, from, REQUEST_COPY_RANGE);
+	struct remote_file *target = remote_file_of(to);
+	struct query q;
+	int64_t result;
+
+	remote_object_changed(request.remote, &target->id);
+	wire_put_number(&request.arguments, (uint64_t)from_offset);
+	wire_put_number(&request.arguments, target->handle);
+	wire_put_number(&request.arguments, (uint64_t)to_offset);
+	wire_put_number(&request.arguments, size);
+	do {
+		int r = remote_settle(ctx, request.remote);
+
+		if (r == 0)
+			r = remote_file_ready(ctx, target);
+		remote_request_begin(&request, &q);
+		query_uses(&q, target);
+		result = r < 0 ? r : query_finish(&q, query_run(&q));
+	} while (query_end(&q, &result));
+	return result > 0 && (uint64_t)result > size ? -EIO : (ssize_t)result;
+}
+
+/* ---- Locks ------------------------------------------------------------------------------ */
+
+int remote_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,
+	bool wait)
+{
+	cleanup_remote_request struct remote_request request =
+		on_file(ctx, open_file, REQUEST_LOCK);
+	struct remote_file *file = request.file;
+	struct query q;
+	int64_t result;
+
+	wire_put_lock(&request.arguments, lock);
+	wire_put_number(&request.arguments, wait);
+	request.gives_back = lock->type == LOCK_NONE;
+	do {
+		remote_request_begin(&request, &q);
+		if (q.call) {
+			q.call->object = file->handle;
+			q.call->lock = *lock;
+		}
+		result = query_run(&q);
+	} while (query_end(&q, &result));
+	if (result == 0 && lock->type != LOCK_NONE) {
+		file->has_locks = true; /* until it is closed */
+		/* What was read ahead, or came with the open, is from before. */
+		remote_object_changed(file->remote, &file->id);
+	}
+	return (int)result;
+}
+
+static int64_t take_lock(void *ret_lock, struct query *q, int64_t result)
+{
+	struct file_lock found = {0};
+
+	wire_get_lock(&q->in, &found);
+	result = query_finish(q, result);
+	if (result >= 0)
+		*(struct file_lock *)ret_lock = found;
+	return result;
+}
+
+int remote_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock)
+{
+	cleanup_remote_request struct remote_request request =
+		on_file(ctx, file, REQUEST_LOCK_TEST);
+
+	wire_put_lock(&request.arguments, lock);
+	return (int)remote_request_run(&request, take_lock, lock);
+}
+
+/* Every close(2) comes by here: without locks it costs nothing. */
+static bool object_has_locks(struct remote_file *file)
+{
+	struct remote *remote = file->remote;
+	bool found = false;
+
+	pthread_mutex_lock(&remote->lock);
+	for (struct remote_file *f = *remote_bucket(remote, &file->id); f && !found; f = f->next)
+		found = f->has_locks && object_id_equal(&f->id, &file->id);
+	pthread_mutex_unlock(&remote->lock);
+	return found;
+}
+
+int remote_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner)
+{
+	cleanup_remote_request struct remote_request request =
+		on_file(ctx, file, REQUEST_LOCK_RELEASE_OWNER);
+
+	if (!object_has_locks(request.file))
+		return 0;
+	request.gives_back = true;
+	wire_put_number(&request.arguments, owner);
+	return (int)remote_request_run(&request, NULL, NULL);
+}

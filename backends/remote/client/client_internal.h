@@ -1,0 +1,465 @@
+/*
+ * backends/remote/client/client_internal.h - shared by the client's files only.
+ *
+ * Locks, outer before inner: file->lock, remote->lock.  The lane has its own below both.
+ * Answers take them: nobody waits for the far end with one held.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backends/remote/client/client.h"
+#include "backends/remote/client/heartbeat.h"
+#include "backends/remote/wire/lane.h"
+#include "ops/support/clock.h"
+#include "ops/workspace.h"
+
+enum {
+	CALLS_MAX = 1000,              /* under way at once; the helper reads on up to 1024 */
+	CALL_SLOTS = 1 << 17,          /* and all of its 65,536 handles being given back */
+	WAIT_MS = 50,                  /* between two looks at interrupted() */
+	CANCEL_GRACE_MS = 90,          /* for a call that may take long: it is cancelled at once */
+	INTERRUPT_GRACE_MS = 300,      /* for others: their answer is on its way */
+	WRITE_WINDOW_BYTES = 16 << 20, /* writes not yet acknowledged, of the whole workspace */
+	WRITE_GENERATIONS = 64,
+	FILE_BUCKETS = 256,
+	FEED_MAX_CHANGES = 65536,
+	FEED_MAX_BYTES = 32 << 20,
+	REPEATS_MAX = 3, /* of one operation, when each new session ends like the one before */
+};
+
+/* Results beside those of the contract, for the client's own loops. */
+enum {
+	RESULT_AGAIN = -10001, /* the session is a new one and the request had no effect */
+	RESULT_BUSY = -10002,  /* no slot is free */
+	RESULT_LOST = -10003,  /* its channel is gone: it is to be asked for by the first */
+};
+
+struct remote;
+
+/* A part of a streamed answer. */
+struct call_data {
+	struct call_data *next;
+	uint8_t *payload;
+	size_t size;
+	uint64_t base; /* of the session that it came in */
+};
+
+/* One request under way. */
+struct call {
+	struct remote *remote;
+	uint32_t id;
+	enum frame_type type;
+	bool repeatable; /* has no effect at the far end */
+	bool done, abandoned;
+	bool withdrawn;  /* it never left, and its session is gone */
+	uint64_t epoch;  /* remote->epoch when it was made */
+	bool gives_back; /* a lock or a handle: neither the bound nor a broken link keeps it here */
+	bool at_once;    /* made under file->lock: RESULT_BUSY rather than wait for a slot */
+	bool may_spread; /* any channel will do */
+	struct remote_channel *channel; /* that it went out by; NULL: the first */
+	int64_t result;
+	uint64_t position; /* of the reply; 0: none */
+	uint64_t base;     /* of the session that it came in */
+	uint8_t *payload;  /* of the reply */
+	struct wire_reader body;
+	struct call_data *first, **last;
+	size_t data_bytes; /* of the frames in that list */
+	pthread_cond_t changed;
+
+	/* Not waited for: called instead, by the reader thread without locks; frees it. */
+	void (*complete)(struct call *call);
+	void *user;
+
+	const struct remote_file *used[2]; /* query_uses(); NULL: none */
+
+	uint64_t object; /* the handle or process that it makes: undone when abandoned */
+	struct file_lock lock;
+};
+
+struct feed_change {
+	struct feed_change *next;
+	uint8_t *payload; /* NULL: changes up to `at` were dropped */
+	size_t size;
+	uint64_t at;
+};
+
+struct remote_file;
+struct remote_process;
+
+/* A connection beside the first, while much is read (client_channels.c). */
+struct remote_channel {
+	struct remote *remote;
+	unsigned index;
+	struct lane *lane;
+	pthread_t thread;
+	bool runs; /* under remote->lock, as are the next five */
+	bool up;
+	struct stream *connecting; /* being made */
+	size_t calls;              /* under way by it */
+	int64_t asked_ms;          /* when `calls` last became 1 */
+	atomic_bool lost;          /* the lane said so */
+};
+
+struct remote {
+	struct workspace base;
+	struct remote_settings settings;
+	struct lane *lane;
+	uint64_t capabilities;
+	uint32_t owner_uid, owner_gid;
+
+	pthread_mutex_t lock;
+	pthread_cond_t freed;   /* a slot is free, write window opened */
+	pthread_cond_t manager; /* the manager thread is to look */
+	struct call *calls[CALL_SLOTS];
+	uint32_t call_serial;
+	size_t call_count;
+	size_t write_bytes;                            /* not yet acknowledged */
+	unsigned write_generation;                     /* each queued write belongs to one ... */
+	unsigned generation_writes[WRITE_GENERATIONS]; /* ... and counts here (modulo) */
+	struct remote_file *files[FILE_BUCKETS];       /* by inode */
+	struct remote_process *processes;
+	uint64_t next_handle;
+	uint32_t next_process;
+	uint64_t epoch; /* counts sessions: handles of another one are gone, positions higher */
+
+	/* the link; under the lock */
+	pthread_t manager_thread;
+	bool manager_runs, stopping;
+	struct stream stream;
+	struct stream *connecting; /* being made by the manager */
+	struct heartbeat heartbeat;
+	char last_error[WORKSPACE_ERROR_BYTES];
+	uint8_t session[TOKEN_BYTES], token[TOKEN_BYTES];
+	int session_fd;    /* where these are kept for the next daemon; -1: nowhere */
+	bool ends_session; /* they are those of a daemon that was killed */
+
+	/* more connections, for what is read ahead; under the lock */
+	struct remote_channel channels[CHANNELS_MAX]; /* [0] is not used */
+	pthread_cond_t channels_moved;
+	unsigned channels_max;      /* the first included */
+	unsigned next_channel;      /* takes turns */
+	bool channels_work;         /* one could be had */
+	int64_t channels_until_ms;  /* they are wanted until then ... */
+	int64_t channels_rest_ms;   /* ... but after a failure not for so long, */
+	int64_t channels_rested_ms; /* that is, until then */
+	int64_t streamed_since_ms;  /* what was read ahead came in ... */
+	size_t streamed_bytes;      /* ... so much */
+
+	/* the change feed; under the lock */
+	change_sink sink;
+	void *sink_user;
+	pthread_t feed_thread;
+	bool feed_runs;
+	pthread_cond_t feed_moved;
+	struct feed_change *feed_first, **feed_last;
+	size_t feed_count, feed_bytes;
+	bool feed_lost;        /* all watches ended: to be told before what is in the queue ... */
+	uint64_t feed_lost_at; /* ... those that began up to this position */
+	uint64_t feed_received, feed_delivered;
+	struct watch_set *watched;
+
+	atomic_bool lost;                 /* the lane said so */
+	atomic_int_fast64_t bad_since_ms; /* 0: the link is fine */
+	atomic_uint_fast64_t round_trips, reconnects, unwatched;
+	atomic_size_t chunk_bytes;    /* of all files, read ahead or on the way */
+	atomic_uint_fast64_t changes; /* of content that we know of */
+};
+
+/* Positions of the far end begin anew with each session.  Here those of a later one are higher than
+ * all of those before, of which some may be on their way to their caller still. */
+enum { SESSION_POSITION_BITS = 42 };
+
+static inline bool remote_position_is_good(uint64_t position)
+{
+	return position >> SESSION_POSITION_BITS == 0;
+}
+
+/* Under the lock. */
+static inline uint64_t remote_base(const struct remote *remote)
+{
+	return remote->epoch << SESSION_POSITION_BITS;
+}
+
+static inline struct remote *remote_of(struct workspace *w)
+{
+	return (struct remote *)w;
+}
+
+/* ---- client.c ---------------------------------------------------------------------- */
+
+/* Without a connection yet; `settings` is copied as it is. */
+int remote_new(const struct remote_settings *settings, struct remote **ret_remote);
+void remote_release(struct remote *remote);
+
+/* Starts a thread that no signal is delivered to. */
+int remote_thread_start(pthread_t *ret_thread, void *(*run)(void *), void *argument);
+
+/* ---- client_call.c: requests ------------------------------------------------------ */
+
+struct query {
+	struct remote *remote;
+	struct op_context *ctx;
+	struct call *call;
+	struct wire_writer out; /* the arguments go here */
+	struct wire_reader in;  /* the answer, after query_run() */
+	uint64_t base;          /* of the part that is being taken */
+	enum lane_priority priority;
+	int error; /* of the start; query_run() returns it */
+};
+
+/* Starts a request.  `order`: 0, or the handle whose earlier requests come first. */
+void query_begin(struct query *q, struct op_context *ctx, struct remote *remote,
+	enum frame_type type, uint64_t order);
+
+/* It gives a lock or a handle back: it is sent whatever happens, also when nobody waits for the
+ * answer any more.  (So may the threads of the reader and the manager, which must not wait.) */
+void query_gives_back(struct query *q);
+
+/* The file's handle, which was ready, is among the arguments of this request.  Where the session
+ * has become another one since, the request is not sent: RESULT_AGAIN. */
+void query_uses(struct query *q, const struct remote_file *file);
+
+/* Sends it and waits.  Returns the result of the answer.  -EIO, -EINTR, RESULT_AGAIN. */
+int64_t query_run(struct query *q);
+
+/* As query_run(), and calls `take` for every part of a streamed answer meanwhile. */
+int64_t query_run_stream(
+	struct query *q, int (*take)(void *user, struct wire_reader *part), void *user);
+
+/* Sends it; `complete` gets the answer.  On failure nothing was sent. */
+int query_submit(struct query *q, void (*complete)(struct call *call), void *user);
+
+/* Whether an operation goes on with the same request in a new session: `*result` was RESULT_AGAIN,
+ * and that has not happened too often (then it becomes -EIO). */
+bool remote_again(struct op_context *ctx, int64_t *result);
+
+void query_done(struct query *q);
+
+/* query_done(), and remote_again(): whether the request is to be made anew. */
+bool query_end(struct query *q, int64_t *result);
+
+/* Takes the facts behind the answer to a change, and checks its end: `result`, or -EIO for a
+ * malformed one. */
+int64_t query_finish(struct query *q, int64_t result);
+
+void call_free(struct call *call);
+
+/* Waits for a slot, without taking it: for requests that must be made `at_once`.  Under no lock.
+ * -EINTR, -EIO. */
+int remote_wait_for_slot(struct remote *remote, struct op_context *ctx);
+
+/* Waits on `condition` under remote->lock or file->lock for at most WAIT_MS.
+ * 0, -EINTR, -EIO (the link has been down for too long). */
+int remote_wait(struct remote *remote, struct op_context *ctx, pthread_cond_t *condition,
+	pthread_mutex_t *lock);
+
+/* True when the link has been down for longer than calls may wait. */
+bool remote_is_offline(struct remote *remote);
+
+/* From the reader thread. */
+int remote_received(void *user, const struct frame_header *header, uint8_t *payload);
+
+/* A new epoch begins: what was made before is lost.  Under the lock, which it drops now and then.
+ */
+void remote_fail_calls(struct remote *remote);
+
+/* The same for what went out by the channel.  Under the lock. */
+void remote_fail_calls_of(struct remote *remote, const struct remote_channel *channel);
+
+void remote_count_round_trip(struct remote *remote, struct op_context *ctx);
+
+/* ---- client_request.c: requests until they are answered -------------------------- */
+
+/* A whole request, which is sent anew where RESULT_AGAIN says so. */
+struct remote_request {
+	struct op_context *ctx;
+	struct remote *remote;
+	enum frame_type type;
+	const struct object_ref *object; /* the first argument; NULL: none, or `file` is */
+	struct remote_file *file;        /* likewise, as its handle */
+	struct wire_writer arguments;    /* that follow */
+	bool gives_back;                 /* query_gives_back() */
+};
+
+void remote_request_done(struct remote_request *request);
+
+#define cleanup_remote_request cleanup_with(remote_request_done)
+
+/* query_begin() with the arguments, behind the writes queued for the object or file.  When
+ * that fails query_run() says so. */
+void remote_request_begin(const struct remote_request *request, struct query *q);
+
+/* Sends it, as often as needed, and waits.  `take` (may be NULL) reads a good answer and
+ * returns the result.  -EIO, -EINTR, errors of the far end. */
+int64_t remote_request_run(const struct remote_request *request,
+	int64_t (*take)(void *user, struct query *q, int64_t result), void *user);
+
+/* Puts the object, through its handle if it has one.  0, -EIO. */
+int remote_put_object(struct query *q, const struct object_ref *object);
+
+/* ---- client_link.c: the connection ---------------------------------------------------- */
+
+int remote_connect(struct remote *remote, bool first, char **ret_reason);
+int remote_manager_start(struct remote *remote);
+void remote_manager_stop(struct remote *remote);
+void remote_lost(void *user, int error);
+
+/* Says hello for the channel (0: the first).  -errno. */
+int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned channel,
+	struct buffer *body, struct buffer *noise, struct welcome *ret_welcome);
+
+/* ---- client_channels.c: more connections for what is read ahead -------------------------- */
+
+int remote_channels_new(struct remote *remote);
+void remote_channels_free(struct remote *remote);
+
+/* All of them end.  From the thread that frees the workspace. */
+void remote_channels_stop(struct remote *remote);
+
+/* The session is another one: what they carry is lost.  Under the lock. */
+void remote_channels_drop(struct remote *remote);
+
+/* The channel whose turn it is, which the call then counts in; NULL: the first.  Under the lock. */
+struct remote_channel *remote_channel_take(struct remote *remote);
+void remote_channel_put(struct remote_channel *channel); /* the call is over; under the lock */
+
+/* So much that was read ahead came in; the quickest answer took `quickest_ms`. */
+void remote_note_streamed(struct remote *remote, size_t bytes, int64_t quickest_ms);
+
+/* How many connections carry data now. */
+unsigned remote_channel_count(struct remote *remote);
+void remote_channels_add_traffic(struct remote *remote, struct lane_counters *counters);
+
+/* ---- client_session.c ------------------------------------------------------------------ */
+
+/* Before the first connection: what a killed daemon of this mount left is to end. */
+void remote_session_recall(struct remote *remote);
+void remote_session_note(struct remote *remote);   /* there is a new session; under the lock */
+void remote_session_forget(struct remote *remote); /* it has been told to end */
+
+/* ---- client_feed.c ----------------------------------------------------------------------- */
+
+int remote_feed_start(struct remote *remote, change_sink sink, void *user);
+int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size);
+
+/* A new session: what was watched in those before is not any more; and asks for its feed, by the
+ * manager's thread, which must not wait: nobody else sees that the link is lost again. */
+void remote_feed_lost(struct remote *remote);
+void remote_feed_again(struct remote *remote);
+
+void remote_feed_stop(struct remote *remote);
+/* `since` 0: it could not be watched. */
+void remote_note_watched(
+	struct remote *remote, const char *path, const struct object_id *id, uint64_t since);
+size_t remote_watched_count(struct remote *remote);
+
+/* ---- The operations, as in ops/workspace.h -------------------------------------------------- */
+
+WORKSPACE_DECLARE_OPERATIONS(remote)
+
+/* ---- Open files: client_files.c, client_read.c, client_write.c
+ * ------------------------------------- */
+
+/* File content that came in, or is to come, ahead of its read. */
+struct chunk {
+	struct chunk *next;
+	struct remote_file *file;
+	off_t offset;
+	size_t size; /* wanted; less than that came: end of file */
+	size_t got;  /* once it is done */
+	bool done;
+	bool dropped; /* out of the list; freed when it is done */
+	int error;
+	uint64_t epoch; /* the session that was asked */
+	size_t used;    /* bytes handed out */
+	bool is_ahead;  /* nobody had asked for it when it was sent for */
+	int64_t sent_ms, done_ms;
+	uint8_t *payload; /* owns `data` */
+	const uint8_t *data;
+};
+
+struct remote_file {
+	struct open_file base;
+	struct remote *remote;
+	struct remote_file *next;  /* in remote->files; under remote->lock, as are the next nine */
+	unsigned refs;             /* the owner, and requests under way */
+	unsigned writes;           /* not yet acknowledged */
+	int write_error;           /* -errno that no flush or fsync has told; 0 */
+	bool writer_told;          /* of it, by write */
+	uint64_t written_at;       /* the highest position of its writes' replies, and ... */
+	struct attributes written; /* ... what that tells of the file */
+	bool closed;
+	bool is_new;     /* made through this handle */
+	bool has_xattrs; /* is_new: some were set since */
+
+	uint64_t handle;
+	uint64_t epoch;
+	bool is_reopening; /* somebody gets it back; under remote->lock, as is is_lost */
+	int flags;
+	char *path; /* at the time of the open */
+	struct object_id id;
+	bool has_locks;
+	bool is_lost; /* cannot be had back: -EIO for good */
+
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t changed;
+	struct chunk *chunks;
+	atomic_bool has_chunks; /* as far as one can tell without the lock */
+	off_t next_offset;      /* where a sequential reader goes on */
+	off_t ahead_offset;     /* up to here everything has been asked for */
+	size_t ahead_bytes;   /* how far to read ahead; grows while the reader still has to wait */
+	off_t grown_offset;   /* what was asked for before ahead_bytes last grew ends here */
+	int64_t quickest_ms;  /* of the answers to its reads */
+	bool ahead_is_enough; /* reading further ahead only makes the answers come later */
+	off_t size_hint;      /* at the time of the open */
+};
+
+/* Where the files of an object are listed. */
+static inline struct remote_file **remote_bucket(struct remote *remote, const struct object_id *id)
+{
+	return &remote->files[id->inode % FILE_BUCKETS];
+}
+
+static inline struct remote_file *remote_file_of(struct open_file *file)
+{
+	return (struct remote_file *)file;
+}
+
+/* The handle for a request; opens the file anew when the session is another one.
+ * 0, -EIO. */
+int remote_file_ready(struct op_context *ctx, struct remote_file *file);
+
+/* Which handle's queued writes a request about `object` has to follow (0: none; only one handle of
+ * an object has any).  Waits for all writes when it is not known which object is meant. */
+int remote_order(struct op_context *ctx, struct remote *remote, const struct object_ref *object,
+	uint64_t *ret_order);
+uint64_t remote_order_locked(struct remote *remote, const struct object_id *id);
+
+/* True for an object that was made through a handle that is still open, and got no extended
+ * attributes since; `now_set`: it gets one now. */
+bool remote_has_no_xattrs(struct remote *remote, const struct object_ref *object, bool now_set);
+
+/* Waits until no write is under way that was queued before the call.  -EINTR, -EIO. */
+int remote_settle(struct op_context *ctx, struct remote *remote);
+
+/* client_read.c.  `payload` holds `got` bytes at `data`, the start of the file. */
+void remote_file_prefill(
+	struct remote_file *file, uint8_t *payload, const uint8_t *data, size_t got, size_t wanted);
+void remote_file_drop_chunks(struct remote_file *file); /* under file->lock */
+
+/* Forgets what was read ahead of the object; NULL: of all. */
+void remote_object_changed(struct remote *remote, const struct object_id *id);
+void remote_file_unref(struct remote_file *file);
+
+/* ---- client_exec.c ------------------------------------------------------------------- */
+
+int remote_process_new(struct remote *remote, struct remote_process **ret_process);
+
+/* OUTPUT, EXIT and INPUT_CREDIT frames.  Owns the payload. */
+int remote_process_frame(
+	struct remote *remote, const struct frame_header *header, uint8_t *payload);
+
+/* A new session: all commands are gone.  Under remote->lock. */
+void remote_processes_lost(struct remote *remote);

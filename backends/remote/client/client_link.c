@@ -1,0 +1,478 @@
+#include <ctype.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backends/remote/client/bootstrap.h"
+#include "backends/remote/client/client_internal.h"
+#include "ops/support/log.h"
+
+enum {
+	TICK_MS = 100,
+	TICK_IDLE_MS = 1000,     /* while nobody waits for anything */
+	PONG_LOST_MAX_MS = 5000, /* then the link is given up */
+	PONG_LOST_MIN_MS = 2000,
+	BACKOFF_FIRST_MS = 100,
+	BACKOFF_MAX_MS = 10000,
+	NOISE_LINE_BYTES = 200,
+	WORDS_WAIT_MS = 1000,
+	GOODBYE_WAIT_MS = 1000,
+};
+
+/* ---- One attempt --------------------------------------------------------------- */
+
+/* Tells words of ssh that mean a certain error. */
+static const struct {
+	const char *words;
+	int error;
+	const char *advice;
+} known_words[] = {
+	{"cannot run \"ssh\"", -ENOENT,
+		"install it (openssh-client), or name another with the option "
+		"ssh_command"},
+	{"ssh_command: ", -ENOENT, "correct the option ssh_command"},
+	{"REMOTE HOST IDENTIFICATION HAS CHANGED", -EACCES,
+		"if the change is expected, remove the old key with ssh-keygen -R"},
+	{"Host key verification failed", -EACCES,
+		"connect once with ssh by hand, to check and accept its key"},
+	{"Permission denied", -EACCES,
+		"ssh itself must get in without a question: load the key into the agent "
+		"(ssh-add), or name it in ~/.ssh/config"},
+	{"Could not resolve", -EHOSTUNREACH, "check the spelling of the host"},
+	{"timed out", -ETIMEDOUT, "check that the host is up and its port open"},
+	{"Connection refused", -EHOSTUNREACH, "check that sshd runs there, and the port"},
+	{"No route to host", -EHOSTUNREACH, "check the network"},
+	{"unreachable", -EHOSTUNREACH, "check the network"},
+};
+
+static const uint8_t no_session[TOKEN_BYTES];
+
+static void first_line(const struct buffer *noise, char *out, size_t size)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < noise->size && used < size - 1; i++) {
+		uint8_t c = noise->data[i];
+
+		if (c == '\n' && used)
+			break;
+		if (c >= ' ' && c != 0x7f)
+			out[used++] = (char)c;
+	}
+	out[used] = '\0';
+}
+
+/* Words of the far end go to terminals and logs: as text only. */
+static void disarm(char *text)
+{
+	for (uint8_t *c = (uint8_t *)text; *c; c++) {
+		if ((*c < ' ' && *c != '\n' && *c != '\t') || *c == 0x7f)
+			*c = '?';
+		if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+			c[0] = c[1] = '?'; /* the same in UTF-8 */
+	}
+}
+
+/* Writes the sentence for people. */
+static void write_reason(const struct remote *remote, int error, const char *detail,
+	const char *words, const char *line, const char *advice, char **ret_reason)
+{
+	cleanup_buffer struct buffer text = {0};
+	bool has_words = words && *words;
+
+	buffer_printf(
+		&text, "cannot reach the workspace on \"%s\": ", remote->settings.transport.place);
+	if (detail)
+		buffer_append_string(&text, detail);
+	if (has_words)
+		buffer_printf(&text, "%s%s", detail ? "; " : "", words);
+	if (!detail && !has_words)
+		buffer_append_string(
+			&text, error == -ENOTCONN    ? "the connection ended before the helper ran"
+			       : error == -ETIMEDOUT ? "the helper there does not answer"
+						     : strerror(-error));
+	if (*line)
+		buffer_printf(&text, " (it said first: \"%s\")", line);
+	if (*advice)
+		buffer_printf(&text, "; %s", advice);
+	*ret_reason = buffer_steal_string(&text);
+	if (*ret_reason)
+		disarm(*ret_reason);
+}
+
+/* Gathers what is known of a failed attempt and picks the best errno. */
+static int explain(const struct remote *remote, struct stream *stream, int error,
+	const struct buffer *noise, char **ret_reason)
+{
+	cleanup_free char *words = stream->child ? stream_words(stream, WORDS_WAIT_MS) : NULL;
+	cleanup_free char *detail = *ret_reason;
+	char line[NOISE_LINE_BYTES];
+	const char *advice = "";
+	bool is_first = memcmp(remote->session, no_session, TOKEN_BYTES) == 0;
+
+	for (size_t i = 0; words && i < array_size(known_words); i++)
+		if (strstr(words, known_words[i].words)) {
+			error = known_words[i].error;
+			advice = known_words[i].advice;
+			break;
+		}
+	first_line(noise, line, sizeof(line));
+	if (error == -EPIPE || error == -EPROTO || error == -ECANCELED)
+		error = -ENOTCONN;
+	if (!*advice && !detail && is_first && remote->settings.transport.gives_shell &&
+		(error == -ENOTCONN || error == -ETIMEDOUT))
+		advice = "'ssh HOST true' must work: the account there must be able to run "
+			 "commands (sftp alone will not do), and what its shell does first "
+			 "(.bashrc) must ask nothing and come to an end";
+	write_reason(remote, error, detail, words, line, advice, ret_reason);
+	return error;
+}
+
+int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned channel,
+	struct buffer *body, struct buffer *noise, struct welcome *ret_welcome)
+{
+	cleanup_wire_writer struct wire_writer writer = {0};
+	struct hello hello = {.version = PROTOCOL_VERSION,
+		.received = channel ? 0 : lane_received_count(remote->lane),
+		.linger_seconds = remote->settings.linger_seconds,
+		.ends = remote->ends_session,
+		.channel = channel,
+		.root = remote->settings.root};
+	uint8_t nonce[NONCE_BYTES];
+	int r;
+
+	if (getrandom(hello.nonce, NONCE_BYTES, 0) != NONCE_BYTES)
+		return -EIO;
+	pthread_mutex_lock(&remote->lock);
+	memcpy(hello.session, remote->session, TOKEN_BYTES);
+	memcpy(hello.token, remote->token, TOKEN_BYTES);
+	pthread_mutex_unlock(&remote->lock);
+	hello_encode(&writer, &hello);
+	r = writer.error;
+	if (r == 0)
+		r = stream_write(stream->out_fd, writer.buffer.data, writer.buffer.size,
+			transport_patience_ms(&remote->settings.transport));
+	if (r == 0)
+		r = hello_receive(stream->in_fd, true, hello.nonce,
+			transport_patience_ms(&remote->settings.transport), nonce, body, noise);
+	return r < 0 ? r : welcome_decode(nonce, body->data, body->size, ret_welcome);
+}
+
+/* What an earlier session knew of us is gone. */
+static void begin_session(struct remote *remote)
+{
+	lane_reset(remote->lane);
+	pthread_mutex_lock(&remote->lock);
+	remote_channels_drop(remote);
+	remote_fail_calls(remote);
+	remote_processes_lost(remote);
+	pthread_mutex_unlock(&remote->lock);
+}
+
+static int take_welcome(
+	struct remote *remote, struct stream *stream, const struct welcome *welcome, bool first)
+{
+	int in_fd = stream->in_fd, out_fd = stream->out_fd;
+	bool renewed = !first && !welcome->resumed;
+	int r;
+
+	if (!welcome->resumed)
+		begin_session(remote);
+	pthread_mutex_lock(&remote->lock);
+	memcpy(remote->session, welcome->session, TOKEN_BYTES);
+	memcpy(remote->token, welcome->token, TOKEN_BYTES);
+	if (!welcome->resumed)
+		remote_session_note(remote);
+	remote->capabilities = welcome->capabilities;
+	remote->channels_max = welcome->channels < remote->settings.channels
+				       ? (unsigned)welcome->channels
+				       : remote->settings.channels;
+	remote->owner_uid = welcome->owner_uid;
+	remote->owner_gid = welcome->owner_gid;
+	remote->lost = false;
+	remote->heartbeat = (struct heartbeat){0};
+	pthread_mutex_unlock(&remote->lock);
+	stream->in_fd = stream->out_fd = -1;
+	if (renewed) /* before anything of the new session comes */
+		remote_feed_lost(remote);
+	r = lane_attach(remote->lane, in_fd, out_fd, welcome->received);
+	if (r < 0)
+		return r;
+	remote->bad_since_ms = 0;
+	if (renewed)
+		remote_feed_again(remote);
+	return 0;
+}
+
+/* A refusal of the helper: its words are the message. */
+static int take_refusal(const struct welcome *welcome, char **ret_reason)
+{
+	*ret_reason = strdup(welcome->version == PROTOCOL_VERSION
+				     ? welcome->reason
+				     : "the helper there speaks another version of the protocol");
+	return welcome->error ? welcome->error : -EPROTO;
+}
+
+static int try_to_connect(struct remote *remote, struct stream *stream, bool first,
+	struct buffer *noise, char **ret_reason)
+{
+	cleanup_buffer struct buffer body = {0};
+	struct welcome welcome;
+	int r = 0;
+
+	if (remote->settings.transport.gives_shell)
+		r = bootstrap_run(stream, remote->settings.helper_directory,
+			transport_patience_ms(&remote->settings.transport), noise, ret_reason);
+	if (r == 0)
+		r = remote_exchange_hello(remote, stream, 0, &body, noise, &welcome);
+	if (r < 0)
+		return r;
+	if (welcome.error || welcome.version != PROTOCOL_VERSION)
+		return take_refusal(&welcome, ret_reason);
+	return take_welcome(remote, stream, &welcome, first);
+}
+
+static void publish(struct remote *remote, struct stream *connecting)
+{
+	pthread_mutex_lock(&remote->lock);
+	remote->connecting = connecting;
+	if (connecting && remote->stopping)
+		stream_interrupt(connecting);
+	pthread_mutex_unlock(&remote->lock);
+}
+
+int remote_connect(struct remote *remote, bool first, char **ret_reason)
+{
+	cleanup_buffer struct buffer noise = {0};
+	struct stream stream = {.in_fd = -1, .out_fd = -1};
+	int r = stream_open(&remote->settings.transport, &stream);
+
+	if (r == 0) {
+		publish(remote, &stream);
+		r = try_to_connect(remote, &stream, first, &noise, ret_reason);
+		publish(remote, NULL);
+	}
+	if (r < 0) {
+		r = explain(remote, &stream, r, &noise, ret_reason);
+		stream_close(&stream);
+		return r;
+	}
+	remote->stream = stream;
+	return 0;
+}
+
+/* ---- The manager thread ------------------------------------------------------------- */
+
+/* Called by any thread, perhaps under remote->lock: what the manager misses it sees at its next
+ * tick. */
+void remote_lost(void *user, int error)
+{
+	struct remote *remote = user;
+
+	(void)error;
+	remote->lost = true;
+	pthread_cond_signal(&remote->manager);
+}
+
+/* Without the frame of "@" that ssh puts around what matters most. */
+static void write_on_one_line(const char *words, char *out, size_t size)
+{
+	size_t used = 0;
+
+	for (; *words && used < size - 1; words++) {
+		bool space = isspace((unsigned char)*words) || strncmp(words, "@@", 2) == 0 ||
+			     (*words == '@' && (used == 0 || out[used - 1] == ' '));
+
+		if (!space)
+			out[used++] = *words;
+		else if (used > 0 && out[used - 1] != ' ')
+			out[used++] = ' ';
+	}
+	out[used] = '\0';
+}
+
+static void note_error(struct remote *remote, const char *words)
+{
+	pthread_mutex_lock(&remote->lock);
+	write_on_one_line(words, remote->last_error, sizeof(remote->last_error));
+	pthread_mutex_unlock(&remote->lock);
+}
+
+/* Waits between two attempts; false when the workspace is being freed. */
+static bool pause_before(struct remote *remote, int64_t ms)
+{
+	int64_t end = clock_now_ms() + ms;
+	bool go_on;
+
+	pthread_mutex_lock(&remote->lock);
+	while (!remote->stopping && clock_now_ms() < end)
+		clock_cond_wait_ms(&remote->manager, &remote->lock, end - clock_now_ms());
+	go_on = !remote->stopping;
+	pthread_mutex_unlock(&remote->lock);
+	return go_on;
+}
+
+static int64_t with_jitter(int64_t ms)
+{
+	uint32_t random = 0;
+
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
+		return ms;
+	return ms / 2 + (int64_t)(random % (uint32_t)ms);
+}
+
+static void close_connection(struct remote *remote)
+{
+	lane_detach(remote->lane);
+	stream_close(&remote->stream);
+}
+
+static void tell_link(const struct remote *remote, bool is_back, const char *reason)
+{
+	if (remote->settings.link_changed)
+		remote->settings.link_changed(remote->settings.link_user, is_back, reason);
+}
+
+static void reconnect(struct remote *remote)
+{
+	cleanup_free char *last_reason = NULL;
+	int64_t backoff_ms = BACKOFF_FIRST_MS;
+	int64_t none = 0;
+	bool share = false;
+
+	atomic_compare_exchange_strong(&remote->bad_since_ms, &none, clock_now_ms());
+	log_info("connection to \"%s\" lost, connecting again", remote->settings.transport.place);
+	tell_link(remote, false, NULL);
+	close_connection(remote);
+	for (;;) {
+		cleanup_free char *reason = NULL;
+		int r;
+
+		if (!pause_before(remote, with_jitter(backoff_ms)))
+			return;
+		pthread_mutex_lock(&remote->lock);
+		r = transport_share(&remote->settings.transport, share);
+		pthread_mutex_unlock(&remote->lock);
+		if (r == 0)
+			r = remote_connect(remote, false, &reason);
+		if (r == 0)
+			break;
+		share = !share; /* the shared one may be the only way in without a question */
+		note_error(remote, reason ? reason : strerror(-r));
+		log_info("%s", reason ? reason : strerror(-r));
+		free(last_reason);
+		last_reason = strdup(reason ? reason : strerror(-r));
+		backoff_ms = backoff_ms * 2 < BACKOFF_MAX_MS ? backoff_ms * 2 : BACKOFF_MAX_MS;
+	}
+	remote->reconnects++;
+	log_info("connected to \"%s\" again", remote->settings.transport.place);
+	tell_link(remote, true, last_reason);
+}
+
+/* Early enough for a new connection within the bound of the calls.  A helper on this machine is
+ * waited for: it is busy, stopped, or gets no processor, and a new connection leads to the same
+ * one. When it ends, that ends the connection. */
+static int64_t pong_lost_ms(const struct remote *remote)
+{
+	int64_t third = remote->settings.timeout_ms / 3;
+
+	if (!remote->settings.transport.gives_shell)
+		return INT64_MAX;
+	if (third < PONG_LOST_MIN_MS)
+		return PONG_LOST_MIN_MS;
+	return third < PONG_LOST_MAX_MS ? third : PONG_LOST_MAX_MS;
+}
+
+/* Under the lock.  True when the connection is to be given up. */
+static bool check_silence(struct remote *remote)
+{
+	struct lane_counters traffic;
+	struct heartbeat_state state = {
+		.now_ms = clock_now_ms(),
+		.is_busy = remote->call_count > 0,
+		.patience_ms = pong_lost_ms(remote),
+	};
+	enum heartbeat_verdict verdict;
+
+	lane_count(remote->lane, &traffic);
+	state.received_bytes = traffic.bytes_received;
+	state.silence_ms = lane_silence_ms(remote->lane);
+	verdict = heartbeat_check(&remote->heartbeat, &state);
+	if (verdict == HEARTBEAT_SEND)
+		lane_send(remote->lane, LANE_URGENT, FRAME_PING, 0, NULL);
+	if (verdict == HEARTBEAT_GOOD)
+		remote->bad_since_ms = 0;
+	if (verdict == HEARTBEAT_LATE && !remote->bad_since_ms)
+		remote->bad_since_ms = remote->heartbeat.pinged_ms;
+	return verdict == HEARTBEAT_LOST;
+}
+
+static void *run_manager(void *argument)
+{
+	struct remote *remote = argument;
+
+	pthread_mutex_lock(&remote->lock);
+	while (!remote->stopping) {
+		bool lost = remote->lost || check_silence(remote);
+
+		if (lost) {
+			pthread_mutex_unlock(&remote->lock);
+			reconnect(remote);
+			pthread_mutex_lock(&remote->lock);
+			continue;
+		}
+		clock_cond_wait_ms(&remote->manager, &remote->lock,
+			remote->call_count || remote->heartbeat.pinged_ms ? TICK_MS : TICK_IDLE_MS);
+	}
+	pthread_mutex_unlock(&remote->lock);
+	return NULL;
+}
+
+int remote_manager_start(struct remote *remote)
+{
+	int r = remote_thread_start(&remote->manager_thread, run_manager, remote);
+
+	remote->manager_runs = r == 0;
+	return r;
+}
+
+/* True when the session ended the connection: then it has heard us and will not linger. */
+static bool say_goodbye(struct remote *remote)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	int64_t end = clock_now_ms() + GOODBYE_WAIT_MS;
+	bool silent;
+
+	/* The manager may not have looked since the link came back. */
+	pthread_mutex_lock(&remote->lock);
+	silent = check_silence(remote) || remote->bad_since_ms;
+	pthread_mutex_unlock(&remote->lock);
+	if (silent || remote->lost)
+		return false;
+	lane_send(remote->lane, LANE_BULK, FRAME_BYE, 0, NULL);
+	while (!remote->lost && clock_now_ms() < end)
+		nanosleep(&pause, NULL);
+	return remote->lost;
+}
+
+void remote_manager_stop(struct remote *remote)
+{
+	pthread_mutex_lock(&remote->lock);
+	remote->stopping = true;
+	if (remote->connecting)
+		stream_interrupt(remote->connecting);
+	pthread_cond_broadcast(&remote->manager);
+	pthread_mutex_unlock(&remote->lock);
+	if (remote->manager_runs)
+		pthread_join(remote->manager_thread, NULL);
+	remote_channels_stop(remote);
+	/* A session that lingers is ended by the next mount. */
+	if (say_goodbye(remote))
+		remote_session_forget(remote);
+	close_connection(remote);
+}

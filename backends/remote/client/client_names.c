@@ -1,0 +1,379 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/remote/client/client_internal.h"
+#include "ops/support/path.h"
+
+enum { LISTING_MAX_BYTES = 512 << 20 };
+
+/* The answer to most requests that look at or change an object. */
+static int64_t take_attributes(void *ret_attributes, struct query *q, int64_t result)
+{
+	struct attributes attributes;
+
+	wire_get_attributes(&q->in, &attributes);
+	result = query_finish(q, result);
+	if (result >= 0)
+		*(struct attributes *)ret_attributes = attributes;
+	return result;
+}
+
+int remote_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	struct attributes *ret_attributes)
+{
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_GETATTR, .object = object};
+
+	wire_put_object_id(&request.arguments, &object->parent);
+	return (int)remote_request_run(&request, take_attributes, ret_attributes);
+}
+
+/* ---- Listings ----------------------------------------------------------------- */
+
+struct listing {
+	struct remote *remote;
+	const struct query *query;
+	dir_entry_sink sink;
+	void *user;
+	const char *directory; /* scan: watched ones among the entries are noted */
+	uint64_t taken;
+	uint64_t bytes; /* about what the entries take here */
+};
+
+static int note_entry(struct listing *listing, const struct dir_entry *entry)
+{
+	cleanup_free char *path = NULL;
+
+	if (!listing->directory || !entry->watched_since)
+		return 0;
+	path = path_join(listing->directory, entry->path);
+	if (!path)
+		return -ENOMEM;
+	remote_note_watched(listing->remote, path, &entry->attributes.id, entry->watched_since);
+	return 0;
+}
+
+/* A far end that never comes to an end must not fill our memory. */
+static bool is_endless(struct listing *listing, const struct dir_entry *entry)
+{
+	listing->bytes += sizeof(*entry) + strlen(entry->path) + entry->content_size;
+	return listing->bytes > LISTING_MAX_BYTES;
+}
+
+/* False: the far end tells positions that it cannot have, or none for an entry of a scan. */
+static bool rebase(const struct listing *listing, struct dir_entry *entry)
+{
+	if (!remote_position_is_good(entry->at) || !remote_position_is_good(entry->watched_since) ||
+		(listing->directory && !entry->at))
+		return false;
+	if (entry->at)
+		entry->at += listing->query->base;
+	if (entry->watched_since)
+		entry->watched_since += listing->query->base;
+	return true;
+}
+
+static int take_entries(void *user, struct wire_reader *part)
+{
+	struct listing *listing = user;
+	cleanup_buffer struct buffer path = {0};
+	uint64_t at = 0;
+	struct dir_entry entry;
+	size_t path_bytes = 0;
+	int r = 0;
+
+	while (r >= 0 && wire_reader_left(part) > 0) {
+		wire_get_dir_entry(part, &path, &at, &entry);
+		path_bytes += path.size;
+		if (part->failed || path_bytes > LISTING_PATHS_MAX_BYTES ||
+			!rebase(listing, &entry) ||
+			(!listing->directory && !path_is_name(entry.path)) ||
+			is_endless(listing, &entry))
+			return -EIO;
+		r = note_entry(listing, &entry);
+		if (r >= 0)
+			r = listing->sink(listing->user, &entry);
+		listing->taken++;
+	}
+	return r;
+}
+
+/* Once the sink has seen entries the call cannot be made anew. */
+static int64_t no_second_time(const struct listing *listing, int64_t result)
+{
+	return result == RESULT_AGAIN && listing->taken ? -EIO : result;
+}
+
+int remote_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
+	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since)
+{
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_READDIR, .object = directory};
+	struct query q;
+	struct listing listing = {.remote = remote_of(w), .query = &q, .sink = sink, .user = user};
+	uint64_t since = 0;
+	int64_t result;
+	int r = remote_settle(ctx, remote_of(w));
+
+	if (r < 0)
+		return r;
+	wire_put_number(&request.arguments, watch);
+	do {
+		remote_request_begin(&request, &q);
+		result = query_run_stream(&q, take_entries, &listing);
+		if (result >= 0) {
+			since = wire_get_number(&q.in);
+			since = since && remote_position_is_good(since) ? since + q.call->base : 0;
+			result = query_finish(&q, result);
+		}
+		result = no_second_time(&listing, result);
+	} while (query_end(&q, &result));
+	if (result < 0)
+		return (int)result;
+	if (watch && !directory->file)
+		remote_note_watched(remote_of(w), directory->path, &directory->id, since);
+	*ret_since = since;
+	return 0;
+}
+
+int remote_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
+	const struct scan_request *scan, dir_entry_sink sink, void *user)
+{
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_SCAN, .object = directory};
+	struct query q;
+	struct listing listing = {.remote = remote_of(w),
+		.query = &q,
+		.sink = sink,
+		.user = user,
+		.directory = directory->path};
+	int64_t result;
+	int r = remote_settle(ctx, remote_of(w));
+
+	if (r < 0)
+		return r;
+	wire_put_number(&request.arguments, scan->flags);
+	wire_put_number(&request.arguments, scan->depth_max);
+	wire_put_number(&request.arguments, scan->entries_max);
+	wire_put_number(&request.arguments, scan->content_max_bytes);
+	wire_put_number(&request.arguments, scan->content_total_bytes);
+	do {
+		remote_request_begin(&request, &q);
+		result = query_run_stream(&q, take_entries, &listing);
+		result = no_second_time(&listing, query_finish(&q, result));
+	} while (query_end(&q, &result));
+	return (int)result;
+}
+
+static int64_t take_target(void *ret_target, struct query *q, int64_t result)
+{
+	const char *target = wire_get_link_target(&q->in);
+	char *copy;
+
+	result = query_finish(q, result);
+	if (result < 0)
+		return result;
+	copy = strdup(target);
+	if (!copy)
+		return -ENOMEM;
+	*(char **)ret_target = copy;
+	return 0;
+}
+
+int remote_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
+	char **ret_target)
+{
+	struct remote_request request = {ctx, remote_of(w), REQUEST_READLINK, .object = link};
+
+	return (int)remote_request_run(&request, take_target, ret_target);
+}
+
+/* ---- Making, removing, moving ------------------------------------------------------ */
+
+int remote_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	struct attributes *ret_attributes)
+{
+	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), REQUEST_MKDIR};
+
+	wire_put_name(&request.arguments, path, &ctx->parent);
+	wire_put_number(&request.arguments, mode);
+	return (int)remote_request_run(&request, take_attributes, ret_attributes);
+}
+
+int remote_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	uint64_t rdev, struct attributes *ret_attributes)
+{
+	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), REQUEST_MKNOD};
+
+	wire_put_name(&request.arguments, path, &ctx->parent);
+	wire_put_number(&request.arguments, mode);
+	wire_put_number(&request.arguments, rdev);
+	return (int)remote_request_run(&request, take_attributes, ret_attributes);
+}
+
+int remote_symlink(struct op_context *ctx, struct workspace *w, const char *target,
+	const char *path, struct attributes *ret_attributes)
+{
+	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), REQUEST_SYMLINK};
+
+	wire_put_string(&request.arguments, target);
+	wire_put_name(&request.arguments, path, &ctx->parent);
+	return (int)remote_request_run(&request, take_attributes, ret_attributes);
+}
+
+int remote_link(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *path, struct attributes *ret_attributes)
+{
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_LINK, .object = object};
+
+	wire_put_name(&request.arguments, path, &ctx->new_parent);
+	return (int)remote_request_run(&request, take_attributes, ret_attributes);
+}
+
+static int remove_name(struct op_context *ctx, struct workspace *w, enum frame_type type,
+	const char *path, const struct object_id *expected)
+{
+	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), type};
+
+	wire_put_name(&request.arguments, path, &ctx->parent);
+	wire_put_object_id(&request.arguments, expected);
+	return (int)remote_request_run(&request, NULL, NULL);
+}
+
+int remote_unlink(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected)
+{
+	return remove_name(ctx, w, REQUEST_UNLINK, path, expected);
+}
+
+int remote_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected)
+{
+	return remove_name(ctx, w, REQUEST_RMDIR, path, expected);
+}
+
+int remote_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
+	unsigned flags, const struct object_id *expected)
+{
+	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), REQUEST_RENAME};
+
+	wire_put_name(&request.arguments, from, &ctx->parent);
+	wire_put_name(&request.arguments, to, &ctx->new_parent);
+	wire_put_number(&request.arguments, flags);
+	wire_put_object_id(&request.arguments, expected);
+	return (int)remote_request_run(&request, NULL, NULL);
+}
+
+/* ---- Attributes ------------------------------------------------------------------------ */
+
+int remote_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	unsigned mask, const struct attributes *want, struct attributes *ret_attributes)
+{
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_SETATTR, .object = object};
+	struct attributes attributes = *want;
+	int r;
+
+	attributes.size_bytes = mask & SET_SIZE ? want->size_bytes : 0;
+	attributes.atime = mask & SET_ATIME ? want->atime : (struct timespec){0};
+	attributes.mtime = mask & SET_MTIME ? want->mtime : (struct timespec){0};
+	attributes.ctime = (struct timespec){0};
+	wire_put_number(&request.arguments, mask);
+	wire_put_attributes(&request.arguments, &attributes);
+	r = (int)remote_request_run(&request, take_attributes, ret_attributes);
+	if (r >= 0 && (mask & SET_SIZE))
+		remote_object_changed(remote_of(w), &ret_attributes->id);
+	return r;
+}
+
+/* Room for the bytes of an xattr answer; 0: only their count is asked for. */
+struct value {
+	void *bytes;
+	size_t size;
+};
+
+static int64_t take_value(void *user, struct query *q, int64_t result)
+{
+	struct value *value = user;
+	const uint8_t *bytes;
+
+	if (value->size == 0)
+		return result;
+	if ((uint64_t)result > value->size)
+		return -EIO;
+	bytes = wire_get_raw(&q->in, (size_t)result);
+	if (!bytes)
+		return -EIO;
+	memcpy(value->bytes, bytes, (size_t)result);
+	return result;
+}
+
+ssize_t remote_getxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, const char *name, void *value, size_t size)
+{
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_GETXATTR, .object = object};
+
+	/* The kernel asks for it before it changes a file's content or owner. */
+	if (strcmp(name, "security.capability") == 0 &&
+		remote_has_no_xattrs(remote_of(w), object, false)) {
+		ctx->served.from_cache = true;
+		return -ENODATA;
+	}
+	wire_put_string(&request.arguments, name);
+	wire_put_number(&request.arguments, size);
+	return (ssize_t)remote_request_run(&request, take_value, &(struct value){value, size});
+}
+
+ssize_t remote_listxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, char *names, size_t size)
+{
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_LISTXATTR, .object = object};
+
+	wire_put_number(&request.arguments, size);
+	return (ssize_t)remote_request_run(&request, take_value, &(struct value){names, size});
+}
+
+int remote_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name, const void *value, size_t size, unsigned flags)
+{
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_SETXATTR, .object = object};
+
+	remote_has_no_xattrs(remote_of(w), object, true);
+	wire_put_string(&request.arguments, name);
+	wire_put_number(&request.arguments, flags);
+	wire_put_bytes(&request.arguments, value, size);
+	return (int)remote_request_run(&request, NULL, NULL);
+}
+
+int remote_removexattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name)
+{
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_REMOVEXATTR, .object = object};
+
+	wire_put_string(&request.arguments, name);
+	return (int)remote_request_run(&request, NULL, NULL);
+}
+
+static int64_t take_stats(void *ret_stats, struct query *q, int64_t result)
+{
+	struct fs_stats stats = {0};
+
+	wire_get_fs_stats(&q->in, &stats);
+	result = query_finish(q, result);
+	if (result >= 0)
+		*(struct fs_stats *)ret_stats = stats;
+	return result;
+}
+
+int remote_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats)
+{
+	struct remote_request request = {ctx, remote_of(w), REQUEST_STATFS};
+
+	return (int)remote_request_run(&request, take_stats, ret_stats);
+}

@@ -1,0 +1,67 @@
+/* The far session of a daemon that was killed keeps its locks, and nobody else can adopt it: its
+ * name and token lie where the next daemon of the same mount finds them, and ends it. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "backends/remote/client/client_internal.h"
+#include "ops/support/cleanup.h"
+
+struct session_record {
+	uint64_t place; /* hash of how it was reached, and of the root */
+	uint8_t session[TOKEN_BYTES], token[TOKEN_BYTES];
+};
+
+static uint64_t hash_place(const struct remote_settings *settings)
+{
+	uint64_t hash = XXH3_64bits(settings->root, strlen(settings->root));
+
+	for (char **argument = settings->transport.argv; *argument; argument++)
+		hash = XXH3_64bits_withSeed(*argument, strlen(*argument), hash);
+	return hash;
+}
+
+void remote_session_recall(struct remote *remote)
+{
+	const char *path = remote->settings.session_path;
+	cleanup_fd int fd = -1;
+	struct session_record record;
+
+	remote->session_fd = -1;
+	if (path)
+		fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	/* As long as the lock is held that daemon lives. */
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return;
+	if (pread(fd, &record, sizeof(record), 0) == sizeof(record) &&
+		record.place == hash_place(&remote->settings)) {
+		memcpy(remote->session, record.session, TOKEN_BYTES);
+		memcpy(remote->token, record.token, TOKEN_BYTES);
+		remote->ends_session = true;
+	}
+	remote->session_fd = steal_fd(&fd);
+}
+
+void remote_session_note(struct remote *remote)
+{
+	struct session_record record = {.place = hash_place(&remote->settings)};
+
+	remote->ends_session = false;
+	if (remote->session_fd < 0)
+		return;
+	memcpy(record.session, remote->session, TOKEN_BYTES);
+	memcpy(record.token, remote->token, TOKEN_BYTES);
+	if (pwrite(remote->session_fd, &record, sizeof(record), 0) != sizeof(record))
+		remote_session_forget(remote);
+}
+
+void remote_session_forget(struct remote *remote)
+{
+	if (remote->session_fd < 0)
+		return;
+	unlink(remote->settings.session_path);
+	close(remote->session_fd);
+	remote->session_fd = -1;
+}

@@ -1,0 +1,318 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/remote/client/client_internal.h"
+
+enum { SYNC_FLAGS = O_DSYNC | O_SYNC };
+
+/* ---- Order among queued writes and what follows them ------------------------------------ */
+
+uint64_t remote_order_locked(struct remote *remote, const struct object_id *id)
+{
+	const struct remote_file *f = *remote_bucket(remote, id);
+
+	while (f && !(f->writes && object_id_equal(&f->id, id)))
+		f = f->next;
+	return f ? f->handle : 0;
+}
+
+int remote_order(struct op_context *ctx, struct remote *remote, const struct object_ref *object,
+	uint64_t *ret_order)
+{
+	struct object_id id = object->file ? remote_file_of(object->file)->id : object->id;
+	bool settles;
+
+	pthread_mutex_lock(&remote->lock);
+	settles = !id.inode && remote->write_bytes;
+	*ret_order = settles ? 0 : remote_order_locked(remote, &id);
+	pthread_mutex_unlock(&remote->lock);
+	return settles ? remote_settle(ctx, remote) : 0;
+}
+
+/* Under the lock.  True when a write of this generation or an earlier one is under way. */
+static bool has_older_writes(const struct remote *remote, unsigned generation)
+{
+	unsigned newer = remote->write_generation - generation;
+
+	for (unsigned i = newer; i < WRITE_GENERATIONS; i++)
+		if (remote->generation_writes[(remote->write_generation - i) % WRITE_GENERATIONS])
+			return true;
+	return false;
+}
+
+/* Writes that are queued from now on belong to a new generation, so that a steady writer does
+ * not keep others waiting. */
+int remote_settle(struct op_context *ctx, struct remote *remote)
+{
+	unsigned generation;
+	int r = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	if (remote->write_bytes)
+		remote_count_round_trip(remote, ctx);
+	while (r == 0 &&
+		remote->generation_writes[(remote->write_generation + 1) % WRITE_GENERATIONS])
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	generation = remote->write_generation++;
+	while (r == 0 && remote->write_generation - generation < WRITE_GENERATIONS &&
+		has_older_writes(remote, generation))
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+/* ---- Writing ---------------------------------------------------------------------- */
+
+struct queued_write {
+	struct remote_file *file;
+	size_t size;
+	unsigned generation;
+};
+
+/* Gives the room in the window back.  Under remote->lock. */
+static void release(const struct queued_write *write)
+{
+	struct remote *remote = write->file->remote;
+
+	write->file->writes--;
+	remote->write_bytes -= write->size;
+	remote->generation_writes[write->generation % WRITE_GENERATIONS]--;
+	pthread_cond_broadcast(&remote->freed);
+}
+
+/* `written`: what the reply tells of the file, or NULL. */
+static void finish_write(struct call *call, int64_t result, const struct attributes *written)
+{
+	struct queued_write *write = call->user;
+	struct remote_file *file = write->file;
+	struct remote *remote = file->remote;
+
+	if (result == RESULT_AGAIN)
+		result = -EIO;
+	pthread_mutex_lock(&remote->lock);
+	if (written && call->position > file->written_at) {
+		file->written_at = call->position;
+		file->written = *written;
+	}
+	if (result < 0 && !file->write_error)
+		file->write_error = (int)result;
+	if (result < 0)
+		file->writer_told = false;
+	release(write);
+	pthread_mutex_unlock(&remote->lock);
+	remote_file_unref(file);
+	free(write);
+	call_free(call);
+}
+
+static void write_answered(struct call *call)
+{
+	const struct queued_write *write = call->user;
+	int64_t result = call->result;
+	struct facts facts = {0};
+
+	if (result >= 0) {
+		wire_get_facts(&call->body, &facts);
+		if (wire_reader_finish(&call->body) < 0)
+			result = -EIO;
+		else if ((uint64_t)result < write->size)
+			result = -ENOSPC;
+	}
+	finish_write(call, result, facts.object.mode ? &facts.object : NULL);
+}
+
+/* Under remote->lock. */
+static int take_error(struct remote_file *file)
+{
+	int error = file->write_error;
+
+	file->write_error = 0;
+	return error;
+}
+
+/* It may go on writing.  But flush and fsync tell the error all the same: the kernel passes only
+ * the count of a large write on, or writes pages that nobody waits for. */
+static void tell_writer(struct remote_file *file, int error)
+{
+	pthread_mutex_lock(&file->remote->lock);
+	file->writer_told = file->write_error == error;
+	pthread_mutex_unlock(&file->remote->lock);
+}
+
+/* Under remote->lock.  Requests of different handles may overtake each other. */
+static bool others_write(struct remote *remote, const struct remote_file *file)
+{
+	for (struct remote_file *f = *remote_bucket(remote, &file->id); f; f = f->next)
+		if (f != file && f->writes && object_id_equal(&f->id, &file->id))
+			return true;
+	return false;
+}
+
+static bool must_wait(struct remote *remote, const struct remote_file *file)
+{
+	return remote->write_bytes >= WRITE_WINDOW_BYTES || others_write(remote, file);
+}
+
+/* Waits for room in the window, and takes it. */
+static int reserve(struct op_context *ctx, struct queued_write *write)
+{
+	struct remote_file *file = write->file;
+	struct remote *remote = file->remote;
+	int r;
+
+	pthread_mutex_lock(&remote->lock);
+	r = file->writer_told ? 0 : file->write_error;
+	if (r == 0 && must_wait(remote, file))
+		remote_count_round_trip(remote, ctx);
+	while (r == 0 && must_wait(remote, file))
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	if (r == 0) {
+		write->generation = remote->write_generation;
+		remote->generation_writes[write->generation % WRITE_GENERATIONS]++;
+		remote->write_bytes += write->size;
+		file->writes++;
+		file->refs++;
+	}
+	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+static void unreserve(struct queued_write *write)
+{
+	struct remote_file *file = write->file;
+
+	pthread_mutex_lock(&file->remote->lock);
+	release(write);
+	pthread_mutex_unlock(&file->remote->lock);
+	remote_file_unref(file);
+}
+
+static int queue_write(struct op_context *ctx, struct remote_file *file, const void *data,
+	size_t size, off_t offset)
+{
+	struct queued_write *write = malloc(sizeof(*write));
+	struct query q;
+	int64_t result;
+
+	if (!write)
+		return -ENOMEM;
+	*write = (struct queued_write){.file = file, .size = size};
+	result = reserve(ctx, write);
+	if (result < 0) {
+		free(write);
+		return (int)result;
+	}
+	query_begin(&q, ctx, file->remote, REQUEST_WRITE, file->handle);
+	query_uses(&q, file);
+	wire_put_number(&q.out, file->handle);
+	wire_put_number(&q.out, (uint64_t)offset);
+	wire_put_bytes(&q.out, data, size);
+	result = query_submit(&q, write_answered, write);
+	if (result < 0) {
+		unreserve(write);
+		free(write);
+	}
+	return query_end(&q, &result) ? RESULT_AGAIN : (int)result;
+}
+
+static int wait_for_writes(struct op_context *ctx, struct remote_file *file)
+{
+	struct remote *remote = file->remote;
+	int r = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	if (file->writes)
+		remote_count_round_trip(remote, ctx);
+	while (file->writes && r == 0)
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	if (r == 0)
+		r = take_error(file);
+	ctx->served.position = file->written_at;
+	if (ctx->facts)
+		ctx->facts->object = file->written;
+	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+ssize_t remote_write(struct op_context *ctx, struct open_file *open_file, const void *data,
+	size_t size, off_t offset)
+{
+	struct remote_file *file = remote_file_of(open_file);
+	size_t done = 0;
+	int r;
+
+	if ((file->flags & O_ACCMODE) == O_RDONLY)
+		return -EBADF;
+	r = remote_file_ready(ctx, file);
+	if (r < 0)
+		return r;
+	while (r == 0 && done < size) {
+		size_t part = size - done < TRANSFER_MAX_BYTES ? size - done : TRANSFER_MAX_BYTES;
+
+		r = queue_write(
+			ctx, file, (const uint8_t *)data + done, part, offset + (off_t)done);
+		if (r == RESULT_AGAIN) {
+			r = remote_file_ready(ctx, file);
+			continue;
+		}
+		if (r < 0)
+			break;
+		done += part;
+	}
+	/* Only now: whoever reads from here on reads behind the queued writes. */
+	remote_object_changed(file->remote, &file->id);
+	ctx->served.position = 0;
+	if (r < 0 && done)
+		return (ssize_t)done; /* whoever comes next is told */
+	if (r < 0)
+		tell_writer(file, r);
+	else if (file->flags & SYNC_FLAGS)
+		r = wait_for_writes(ctx, file);
+	return r < 0 ? r : (ssize_t)done;
+}
+
+int remote_flush(struct op_context *ctx, struct open_file *file)
+{
+	return wait_for_writes(ctx, remote_file_of(file));
+}
+
+int remote_fsync(struct op_context *ctx, struct workspace *w, struct open_file *open_file,
+	const char *path, bool data_only)
+{
+	struct remote_file *file = open_file ? remote_file_of(open_file) : NULL;
+	struct query q;
+	int64_t result;
+	int r;
+
+	do {
+		r = file ? remote_file_ready(ctx, file) : 0;
+		query_begin(&q, ctx, remote_of(w), REQUEST_FSYNC, file ? file->handle : 0);
+		if (file)
+			query_uses(&q, file);
+		wire_put_number(&q.out, file ? file->handle : 0);
+		wire_put_string(&q.out, file ? "" : path);
+		wire_put_number(&q.out, data_only);
+		result = r < 0 ? r : query_run(&q);
+	} while (query_end(&q, &result));
+	if (!file)
+		return (int)result;
+	r = wait_for_writes(ctx, file);
+	return r < 0 ? r : (int)result;
+}
+
+bool remote_has_no_xattrs(struct remote *remote, const struct object_ref *object, bool now_set)
+{
+	struct object_id id = object->file ? remote_file_of(object->file)->id : object->id;
+	bool none = false;
+
+	pthread_mutex_lock(&remote->lock);
+	for (struct remote_file *f = *remote_bucket(remote, &id); f; f = f->next)
+		if (f->is_new && object_id_equal(&f->id, &id)) {
+			f->has_xattrs = f->has_xattrs || now_set;
+			none = !f->has_xattrs;
+		}
+	pthread_mutex_unlock(&remote->lock);
+	return none;
+}

@@ -1,0 +1,20 @@
+/*
+ * backends/remote/client/ssh_options.h - what ssh is told besides, which depends on its
+ * configuration.
+ */
+#pragma once
+
+/* Options to give to ssh, static; NULL: none. */
+struct ssh_options {
+	/* OpenSSH before 10.0 prefers chacha20-poly1305, which takes several times the processor
+	 * time of AES-GCM where the processor knows AES.  Unless the user has chosen. */
+	const char *cipher;
+
+	/* Others' sessions would end with a connection of ours that they share, unless
+	 * ControlPersist keeps that. */
+	const char *sharing;
+};
+
+/* `argv` runs ssh with the options for `host`, without the host; ssh is asked what it would do
+ * there (ssh -G: nothing is connected to).  Takes milliseconds, 2 s at most. */
+void ssh_options_find(char *const *argv, const char *host, struct ssh_options *ret_options);

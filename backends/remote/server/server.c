@@ -1,0 +1,656 @@
+#include "backends/remote/server/server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/remote/server/server_internal.h"
+#include "ops/support/clock.h"
+#include "ops/support/log.h"
+
+/* ---- Jobs ------------------------------------------------------------------- */
+
+static struct job **job_slot(struct server *server, uint32_t id)
+{
+	struct job **slot = &server->jobs[id % JOB_BUCKETS];
+
+	while (*slot && (*slot)->header.id != id)
+		slot = &(*slot)->in_hash;
+	return slot;
+}
+
+static void job_free(struct job *job)
+{
+	free(job->groups);
+	free(job->payload);
+	free(job);
+}
+
+static bool job_interrupted(struct op_context *ctx)
+{
+	const struct job *job = ctx->interrupted_data;
+
+	return job->cancelled;
+}
+
+static void submit(struct server *server, struct job *job);
+
+int server_leave_order(struct job *job)
+{
+	struct server *server = job->server;
+	struct handle *handle = job->ordered;
+	struct job *next;
+
+	if (!handle)
+		return 0;
+	job->ordered = NULL;
+	pthread_mutex_lock(&server->lock);
+	next = handle->first;
+	handle->busy = next;
+	if (next) {
+		handle->first = next->next;
+		if (!handle->first)
+			handle->last = &handle->first;
+		submit(server, next);
+	}
+	pthread_mutex_unlock(&server->lock);
+	return server_handle_put(server, handle);
+}
+
+static void job_finish(struct job *job)
+{
+	struct server *server = job->server;
+
+	server_leave_order(job);
+	pthread_mutex_lock(&server->lock);
+	*job_slot(server, job->header.id) = job->in_hash;
+	server->job_count--;
+	server->job_bytes -= job->header.size;
+	server->closing -= job->header.type == REQUEST_CLOSE;
+	pthread_cond_broadcast(&server->moved);
+	pthread_mutex_unlock(&server->lock);
+	job_free(job);
+}
+
+static int64_t job_answer(struct job *job, const struct request_type *type, struct wire_writer *out)
+{
+	size_t start = out->buffer.size;
+	int64_t result = -EINTR;
+
+	if (!job->cancelled)
+		result = type->handle(job, out);
+	if (result >= 0 && type->is_change)
+		wire_put_facts(out, &job->facts);
+	if (job->in.failed)
+		result = -EPROTO;
+	if (result >= 0 && out->error)
+		result = out->error;
+	if (result < 0)
+		out->buffer.size = start;
+	return result;
+}
+
+/* A short listing is what somebody waits for; a long one is to let others pass. */
+static enum lane_priority answer_priority(const struct job *job)
+{
+	if (!server_request_type(job->header.type)->is_bulk)
+		return LANE_URGENT;
+	if (job->is_guess)
+		return LANE_GUESS;
+	return job->listed_bytes && job->listed_bytes <= LISTING_SHORT_BYTES ? LANE_URGENT
+									     : LANE_BULK;
+}
+
+static void job_run(struct job *job)
+{
+	const struct request_type *type = server_request_type(job->header.type);
+	static const uint8_t room[WIRE_RESULT_BYTES];
+	cleanup_wire_writer struct wire_writer out = {0};
+	int64_t result;
+
+	lane_writer_init(&out);
+	wire_put_raw(&out, room, sizeof(room));
+	if (out.error == 0) {
+		result = job_answer(job, type, &out);
+		out.error = 0;
+		wire_set_result(
+			out.buffer.data + FRAME_HEADER_BYTES, result, job->ctx.served.position);
+	}
+	if (lane_send(job->lane, answer_priority(job), FRAME_REPLY, job->header.id, &out) < 0)
+		log_error("no memory for the answer to request %u", job->header.id);
+	job_finish(job);
+}
+
+/* The first whose lane has not so much to send yet. */
+static struct job *pop_job(struct job_queue *queue, size_t waiting_max_bytes)
+{
+	struct job **slot = &queue->first;
+	struct job *job;
+
+	while (*slot && lane_waiting_bytes((*slot)->lane) >= waiting_max_bytes)
+		slot = &(*slot)->next;
+	job = *slot;
+	if (!job)
+		return NULL;
+	*slot = job->next;
+	if (!*slot)
+		queue->last = slot;
+	return job;
+}
+
+static void push_job(struct job_queue *queue, struct job *job)
+{
+	job->next = NULL;
+	*queue->last = job;
+	queue->last = &job->next;
+}
+
+/* Small requests first; bulk ones wait while there is plenty to send, or a client that
+ * reads nothing could grow us.  (Not reading from it instead would leave its acknowledgements
+ * unread.)  Under the lock. */
+static struct job *next_job(struct server *server)
+{
+	bool stopping = server->stopping;
+	struct job *job = pop_job(&server->small, stopping ? SIZE_MAX : WAITING_SMALL_MAX_BYTES);
+
+	if (!job)
+		job = pop_job(&server->bulk, stopping ? SIZE_MAX : WAITING_MAX_BYTES);
+	if (job)
+		server->queued--;
+	return job;
+}
+
+/* Nobody signals that the lane has room again.  Under the lock. */
+static void wait_for_room(struct server *server, pthread_cond_t *condition)
+{
+	clock_cond_wait_ms(condition, &server->lock, WAITING_POLL_MS);
+}
+
+static void wait_for_work(struct server *server)
+{
+	if (!server->bulk.first && !server->small.first)
+		pthread_cond_wait(&server->work, &server->lock);
+	else
+		wait_for_room(server, &server->work);
+}
+
+bool server_wait_for_credit(struct server *server, const int64_t *credit)
+{
+	if (*credit <= 0)
+		pthread_cond_wait(&server->moved, &server->lock);
+	else if (lane_waiting_bytes(server->lane) > WAITING_SMALL_MAX_BYTES)
+		wait_for_room(server, &server->moved);
+	else
+		return false;
+	return true;
+}
+
+static void *run_worker(void *argument)
+{
+	struct server *server = argument;
+
+	pthread_mutex_lock(&server->lock);
+	for (;;) {
+		struct job *job = next_job(server);
+
+		if (job) {
+			pthread_mutex_unlock(&server->lock);
+			job_run(job);
+			pthread_mutex_lock(&server->lock);
+			continue;
+		}
+		if (server->stopping)
+			break;
+		server->idle_workers++;
+		wait_for_work(server);
+		server->idle_workers--;
+	}
+	server->workers--;
+	pthread_cond_broadcast(&server->moved);
+	pthread_mutex_unlock(&server->lock);
+	return NULL;
+}
+
+static void *run_long_job(void *argument)
+{
+	struct job *job = argument;
+	struct server *server = job->server;
+
+	job_run(job);
+	pthread_mutex_lock(&server->lock);
+	server->long_jobs--;
+	pthread_cond_broadcast(&server->moved);
+	pthread_mutex_unlock(&server->lock);
+	return NULL;
+}
+
+int server_thread(void *(*run)(void *), void *argument)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	int r;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, SERVER_STACK_BYTES);
+	r = -pthread_create(&thread, &attributes, run, argument);
+	pthread_attr_destroy(&attributes);
+	return r;
+}
+
+/* Under the lock. */
+static void submit(struct server *server, struct job *job)
+{
+	const struct request_type *type = server_request_type(job->header.type);
+
+	if (type->is_long) {
+		server->long_jobs++;
+		if (server_thread(run_long_job, job) == 0)
+			return;
+		server->long_jobs--;
+	}
+	push_job(type->is_bulk ? &server->bulk : &server->small, job);
+	server->queued++;
+	if (server->queued > server->idle_workers && server->workers < WORKERS_MAX &&
+		server_thread(run_worker, server) == 0)
+		server->workers++;
+	pthread_cond_signal(&server->work);
+}
+
+/* ---- Requests ------------------------------------------------------------------ */
+
+/* Who asks, and which handle's earlier jobs come first. */
+static int read_prologue(struct job *job, uint64_t *ret_order)
+{
+	size_t count;
+
+	op_context_init(&job->ctx);
+	job->ctx.pid = 0;
+	job->ctx.interrupted = job_interrupted;
+	job->ctx.interrupted_data = job;
+	job->ctx.uid = (uid_t)wire_get_number_max(&job->in, UINT32_MAX);
+	job->ctx.gid = (gid_t)wire_get_number_max(&job->in, UINT32_MAX);
+	job->ctx.umask = (mode_t)wire_get_number_max(&job->in, 0777);
+	count = wire_get_number_max(&job->in, GROUPS_MAX);
+	if (count) {
+		job->groups = calloc(count, sizeof(*job->groups));
+		if (!job->groups)
+			return -ENOMEM;
+	}
+	for (size_t i = 0; i < count; i++)
+		job->groups[i] = (gid_t)wire_get_number_max(&job->in, UINT32_MAX);
+	job->ctx.groups = job->groups;
+	job->ctx.group_count = count;
+	if (server_request_type(job->header.type)->is_change)
+		job->ctx.facts = &job->facts;
+	*ret_order = wire_get_number(&job->in);
+	return job->in.failed ? -EPROTO : 0;
+}
+
+static struct handle **handle_slot(struct server *server, uint64_t id)
+{
+	struct handle **slot = &server->handles[id % HANDLE_BUCKETS];
+
+	while (*slot && (*slot)->id != id)
+		slot = &(*slot)->next;
+	return slot;
+}
+
+static int accept_job(struct server *server, struct job *job, uint64_t order)
+{
+	struct job **slot;
+	struct handle *handle;
+	int r = 0;
+
+	pthread_mutex_lock(&server->lock);
+	slot = job_slot(server, job->header.id);
+	if (*slot) {
+		r = -EPROTO;
+		goto out;
+	}
+	*slot = job;
+	server->job_count++;
+	server->job_bytes += job->header.size;
+	server->closing += job->header.type == REQUEST_CLOSE;
+	handle = order ? *handle_slot(server, order) : NULL;
+	if (handle) {
+		handle->refs++;
+		job->ordered = handle;
+	}
+	if (!handle || !handle->busy) {
+		if (handle)
+			handle->busy = true;
+		submit(server, job);
+	} else {
+		job->next = NULL;
+		*handle->last = job;
+		handle->last = &job->next;
+	}
+out:
+	pthread_mutex_unlock(&server->lock);
+	return r;
+}
+
+static int take_request(
+	struct server_channel *channel, const struct frame_header *header, uint8_t *payload)
+{
+	struct server *server = channel->server;
+	struct job *job = calloc(1, sizeof(*job));
+	uint64_t order;
+	int r;
+
+	if (!job) {
+		free(payload);
+		return -ENOMEM;
+	}
+	job->server = server;
+	job->lane = channel->lane;
+	job->header = *header;
+	job->payload = payload;
+	job->in = wire_reader_over(payload, header->size);
+	job->credit = CREDIT_LISTING_BYTES;
+	r = read_prologue(job, &order);
+	if (r == 0)
+		r = accept_job(server, job, order);
+	if (r < 0)
+		job_free(job);
+	return r;
+}
+
+void server_add_credit(int64_t *credit, uint64_t bytes, int64_t max)
+{
+	*credit = (int64_t)bytes < max - *credit ? *credit + (int64_t)bytes : max;
+}
+
+static void take_credit(struct server *server, uint32_t id, uint64_t bytes)
+{
+	struct job *job;
+
+	pthread_mutex_lock(&server->lock);
+	job = *job_slot(server, id);
+	if (job)
+		server_add_credit(&job->credit, bytes, CREDIT_LISTING_BYTES);
+	pthread_cond_broadcast(&server->moved);
+	pthread_mutex_unlock(&server->lock);
+}
+
+static void take_cancel(struct server *server, uint32_t id)
+{
+	struct job *job;
+
+	pthread_mutex_lock(&server->lock);
+	job = *job_slot(server, id);
+	if (job)
+		job->cancelled = true;
+	pthread_cond_broadcast(&server->moved);
+	pthread_mutex_unlock(&server->lock);
+}
+
+int server_send_data(struct job *job, struct wire_writer *writer)
+{
+	struct server *server = job->server;
+	size_t size = writer->buffer.size;
+	bool stop;
+
+	pthread_mutex_lock(&server->lock);
+	while (!job->cancelled && !server->stopping && server_wait_for_credit(server, &job->credit))
+		;
+	job->credit -= (int64_t)size;
+	stop = job->cancelled || server->stopping;
+	pthread_mutex_unlock(&server->lock);
+	if (stop)
+		return -EINTR;
+	job->listed_bytes += size;
+	return lane_send(job->lane, answer_priority(job), FRAME_DATA, job->header.id, writer);
+}
+
+void server_wait_for_closes(struct job *job)
+{
+	struct server *server = job->server;
+
+	pthread_mutex_lock(&server->lock);
+	while (server->closing && !job->cancelled && !server->stopping)
+		pthread_cond_wait(&server->moved, &server->lock);
+	pthread_mutex_unlock(&server->lock);
+}
+
+static int take_unwatch(struct server *server, struct wire_reader *in)
+{
+	struct object_ref directory = {.path = ""}; /* where it was, we do not know */
+
+	wire_get_object_id(in, &directory.id);
+	if (!in->failed)
+		workspace_unwatch(server->workspace, &directory);
+	return wire_reader_finish(in);
+}
+
+static int received(void *user, const struct frame_header *header, uint8_t *payload)
+{
+	struct server_channel *channel = user;
+	struct server *server = channel->server;
+	struct wire_reader in = wire_reader_over(payload, header->size);
+	int r = 0;
+
+	if (channel->index > 0 && header->type != REQUEST_READ) {
+		free(payload);
+		return -EPROTO;
+	}
+	if (server_request_type(header->type))
+		return take_request(channel, header, payload);
+	switch (header->type) {
+	case FRAME_CREDIT:
+		take_credit(server, header->id, wire_get_number_max(&in, UINT32_MAX));
+		r = wire_reader_finish(&in);
+		break;
+	case FRAME_CANCEL:
+		take_cancel(server, header->id);
+		break;
+	case FRAME_UNWATCH:
+		r = take_unwatch(server, &in);
+		break;
+	case FRAME_BYE:
+		server->callbacks.goodbye(server->user);
+		break;
+	case FRAME_INPUT:
+	case FRAME_OUTPUT_CREDIT:
+	case FRAME_KILL:
+		return server_process_frame(server, header, payload);
+	default:
+		r = -EPROTO;
+		break;
+	}
+	free(payload);
+	return r;
+}
+
+static bool ready(void *user)
+{
+	struct server *server = ((struct server_channel *)user)->server;
+	bool room;
+
+	pthread_mutex_lock(&server->lock);
+	room = server->job_count < JOBS_MAX && server->job_bytes < JOB_BYTES_MAX;
+	pthread_mutex_unlock(&server->lock);
+	return room;
+}
+
+static void lost(void *user, int error)
+{
+	struct server_channel *channel = user;
+	struct server *server = channel->server;
+
+	log_info("connection lost: %s", strerror(-error));
+	server->callbacks.lost(server->user, channel->index);
+}
+
+/* ---- Handles ---------------------------------------------------------------------- */
+
+struct handle *server_handle_get(struct server *server, uint64_t id)
+{
+	struct handle *handle;
+
+	pthread_mutex_lock(&server->lock);
+	handle = *handle_slot(server, id);
+	if (handle)
+		handle->refs++;
+	pthread_mutex_unlock(&server->lock);
+	return handle;
+}
+
+int server_handle_put(struct server *server, struct handle *handle)
+{
+	struct op_context ctx;
+	bool last;
+	int r;
+
+	pthread_mutex_lock(&server->lock);
+	last = --handle->refs == 0;
+	pthread_mutex_unlock(&server->lock);
+	if (!last)
+		return 0;
+	op_context_init(&ctx);
+	r = workspace_close(&ctx, handle->file);
+	free(handle);
+	return r;
+}
+
+int server_handle_add(
+	struct server *server, uint64_t id, struct open_file *file, const struct object_id *object)
+{
+	struct handle *handle = calloc(1, sizeof(*handle));
+	struct handle **slot;
+	int r = 0;
+
+	if (!handle)
+		return -ENOMEM;
+	handle->id = id;
+	handle->refs = 1;
+	handle->file = file;
+	handle->object = *object;
+	handle->last = &handle->first;
+	pthread_mutex_lock(&server->lock);
+	slot = handle_slot(server, id);
+	if (*slot || id == 0)
+		r = -EBADF;
+	else if (server->handle_count >= HANDLES_MAX)
+		r = -EMFILE;
+	if (r == 0) {
+		*slot = handle;
+		server->handle_count++;
+	}
+	pthread_mutex_unlock(&server->lock);
+	if (r < 0)
+		free(handle);
+	return r;
+}
+
+struct handle *server_handle_remove(struct server *server, uint64_t id)
+{
+	struct handle **slot;
+	struct handle *handle;
+
+	pthread_mutex_lock(&server->lock);
+	slot = handle_slot(server, id);
+	handle = *slot;
+	if (handle) {
+		*slot = handle->next;
+		server->handle_count--;
+	}
+	pthread_mutex_unlock(&server->lock);
+	return handle;
+}
+
+/* ---- Life ------------------------------------------------------------------------------ */
+
+static void free_lanes(struct server *server)
+{
+	for (unsigned i = 0; i < CHANNELS_MAX; i++)
+		lane_free(server->channels[i].lane);
+}
+
+static int new_lanes(struct server *server)
+{
+	static const struct lane_callbacks callbacks = {
+		.received = received, .ready = ready, .lost = lost};
+	int r = 0;
+
+	for (unsigned i = 0; i < CHANNELS_MAX && r == 0; i++) {
+		server->channels[i] = (struct server_channel){.server = server, .index = i};
+		r = lane_new(&callbacks, &server->channels[i], &server->channels[i].lane);
+	}
+	server->lane = server->channels[0].lane;
+	return r;
+}
+
+int server_new(struct workspace *w, const struct server_callbacks *callbacks, void *user,
+	struct server **ret_server)
+{
+	struct server *server = calloc(1, sizeof(*server));
+	int r = server ? new_lanes(server) : -ENOMEM;
+
+	if (r < 0) {
+		if (server)
+			free_lanes(server);
+		free(server);
+		return r;
+	}
+	server->workspace = w;
+	server->callbacks = *callbacks;
+	server->user = user;
+	server->small.last = &server->small.first;
+	server->bulk.last = &server->bulk.first;
+	pthread_mutex_init(&server->lock, NULL);
+	pthread_mutex_init(&server->changed_lock, NULL);
+	pthread_mutex_init(&server->feed_lock, NULL);
+	clock_cond_init(&server->work);
+	clock_cond_init(&server->moved);
+	*ret_server = server;
+	return 0;
+}
+
+static void stop_everything(struct server *server)
+{
+	pthread_mutex_lock(&server->lock);
+	server->stopping = true;
+	for (size_t i = 0; i < JOB_BUCKETS; i++)
+		for (struct job *job = server->jobs[i]; job; job = job->in_hash)
+			job->cancelled = true;
+	pthread_cond_broadcast(&server->work);
+	pthread_cond_broadcast(&server->moved);
+	pthread_mutex_unlock(&server->lock);
+	server_processes_stop(server);
+	pthread_mutex_lock(&server->lock);
+	while (server->job_count || server->workers || server->long_jobs || server->process_count)
+		pthread_cond_wait(&server->moved, &server->lock);
+	pthread_mutex_unlock(&server->lock);
+}
+
+void server_free(struct server *server)
+{
+	if (!server)
+		return;
+	for (unsigned i = 0; i < CHANNELS_MAX; i++)
+		lane_detach(server->channels[i].lane);
+	stop_everything(server);
+	for (size_t i = 0; i < HANDLE_BUCKETS; i++)
+		while (server->handles[i]) {
+			struct handle *handle = server->handles[i];
+
+			server->handles[i] = handle->next;
+			server_handle_put(server, handle);
+		}
+	workspace_free(server->workspace);
+	free_lanes(server);
+	pthread_cond_destroy(&server->work);
+	pthread_cond_destroy(&server->moved);
+	pthread_mutex_destroy(&server->lock);
+	pthread_mutex_destroy(&server->changed_lock);
+	pthread_mutex_destroy(&server->feed_lock);
+	free(server);
+}
+
+struct lane *server_lane(struct server *server, unsigned channel)
+{
+	return server->channels[channel].lane;
+}

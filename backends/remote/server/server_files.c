@@ -1,0 +1,312 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/remote/server/server_internal.h"
+
+/* The handle that a request names; `*job` has it until handle_done(). */
+struct file_ref {
+	struct server *server;
+	struct handle *handle;
+};
+
+static void file_ref_done(struct file_ref *ref)
+{
+	if (ref->handle)
+		server_handle_put(ref->server, ref->handle);
+}
+
+#define cleanup_file_ref cleanup_with(file_ref_done)
+
+static int read_file_ref(struct job *job, struct file_ref *ref)
+{
+	ref->server = job->server;
+	ref->handle = server_handle_get(job->server, wire_get_number(&job->in));
+	return ref->handle ? 0 : -EBADF;
+}
+
+/* ---- Opening ------------------------------------------------------------------ */
+
+/* Appends attributes and the first bytes of the file. */
+static int put_opened(struct job *job, struct wire_writer *out, struct open_file *file,
+	const struct attributes *attributes, size_t inline_bytes)
+{
+	uint64_t position = job->ctx.served.position;
+	ssize_t got = 0;
+
+	wire_put_attributes(out, attributes);
+	if (out->error == 0 && inline_bytes)
+		out->error = buffer_reserve(&out->buffer, inline_bytes);
+	if (out->error)
+		return out->error;
+	if (inline_bytes)
+		got = workspace_read(
+			&job->ctx, file, out->buffer.data + out->buffer.size, inline_bytes, 0);
+	if (got > 0)
+		out->buffer.size += (size_t)got;
+	job->ctx.served.position = position; /* that of the attributes */
+	return 0;
+}
+
+/* Result 0: nothing inline; 1: the rest of the reply is the start of the file. */
+static int64_t keep_opened(struct job *job, struct wire_writer *out, int r, uint64_t id,
+	struct open_file *file, const struct attributes *attributes, size_t inline_bytes)
+{
+	if (r < 0)
+		return r;
+	r = put_opened(job, out, file, attributes, inline_bytes);
+	if (r == 0)
+		r = server_handle_add(job->server, id, file, &attributes->id);
+	if (r < 0)
+		workspace_close(&job->ctx, file);
+	return r < 0 ? r : inline_bytes > 0;
+}
+
+int64_t handle_open(struct job *job, struct wire_writer *out)
+{
+	cleanup_server_object struct server_object object;
+	int r = server_object_read(job, &object);
+	int flags = wire_get_open_flags(&job->in);
+	uint64_t id = wire_get_number(&job->in);
+	size_t inline_bytes = wire_get_number_max(&job->in, TRANSFER_MAX_BYTES);
+	struct open_file *file = NULL;
+	struct attributes attributes;
+
+	if (r == 0)
+		r = wire_reader_finish(&job->in);
+	if (r == 0)
+		r = workspace_open_file(
+			&job->ctx, job->server->workspace, &object.ref, flags, &file, &attributes);
+	return keep_opened(job, out, r, id, file, &attributes, inline_bytes);
+}
+
+static int64_t create(struct job *job, struct wire_writer *out,
+	int (*make)(struct op_context *ctx, struct workspace *w, const char *path, int flags,
+		uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes))
+{
+	const char *path = wire_get_name(&job->in, &job->ctx.parent);
+	int flags = wire_get_open_flags(&job->in);
+	uint32_t mode = (uint32_t)wire_get_number_max(&job->in, UINT32_MAX);
+	uint64_t id = wire_get_number(&job->in);
+	int r = wire_reader_finish(&job->in);
+	struct open_file *file = NULL;
+	struct attributes attributes;
+
+	if (r == 0)
+		r = make(&job->ctx, job->server->workspace, path, flags, mode, &file, &attributes);
+	return keep_opened(job, out, r, id, file, &attributes, 0);
+}
+
+int64_t handle_create(struct job *job, struct wire_writer *out)
+{
+	return create(job, out, workspace_create);
+}
+
+int64_t handle_create_unnamed(struct job *job, struct wire_writer *out)
+{
+	return create(job, out, workspace_create_unnamed);
+}
+
+/* Closed before the reply goes out.  When other jobs still use the file the last of them
+ * closes it, and the error is lost, as with close(2) of a descriptor that was duplicated. */
+int64_t handle_close(struct job *job, struct wire_writer *out)
+{
+	uint64_t id = wire_get_number(&job->in);
+	int r = wire_reader_finish(&job->in);
+	struct handle *handle;
+	int r_order;
+
+	(void)out;
+	if (r < 0)
+		return r;
+	handle = server_handle_remove(job->server, id);
+	if (!handle)
+		return -EBADF;
+	r = server_handle_put(job->server, handle);
+	r_order = server_leave_order(job);
+	return r < 0 ? r : r_order;
+}
+
+/* ---- Content -------------------------------------------------------------------- */
+
+int64_t handle_read(struct job *job, struct wire_writer *out)
+{
+	cleanup_file_ref struct file_ref ref = {0};
+	int r = read_file_ref(job, &ref);
+	uint64_t offset = wire_get_number_max(&job->in, INT64_MAX);
+	size_t size = wire_get_number_max(&job->in, TRANSFER_MAX_BYTES);
+	ssize_t got;
+
+	if (r == 0)
+		r = wire_reader_finish(&job->in);
+	if (r == 0)
+		r = buffer_reserve(&out->buffer, size);
+	if (r < 0)
+		return r;
+	got = workspace_read(&job->ctx, ref.handle->file, out->buffer.data + out->buffer.size, size,
+		(off_t)offset);
+	if (got > 0)
+		out->buffer.size += (size_t)got;
+	return got;
+}
+
+/* What stops it halfway is the result: the client has gone on, and wants to know why. */
+static int64_t write_all(
+	struct job *job, struct open_file *file, const uint8_t *data, size_t size, off_t offset)
+{
+	size_t done = 0;
+	ssize_t written;
+
+	do {
+		written = workspace_write(
+			&job->ctx, file, data + done, size - done, offset + (off_t)done);
+		if (written > 0)
+			done += (size_t)written;
+	} while (written > 0 && done < size);
+	return written < 0 ? written : (int64_t)done;
+}
+
+int64_t handle_write(struct job *job, struct wire_writer *out)
+{
+	cleanup_file_ref struct file_ref ref = {0};
+	int r = read_file_ref(job, &ref);
+	uint64_t offset = wire_get_number_max(&job->in, INT64_MAX);
+	size_t size;
+	const uint8_t *data = wire_get_bytes(&job->in, &size);
+
+	(void)out;
+	if (r == 0)
+		r = wire_reader_finish(&job->in);
+	if (r < 0)
+		return r;
+	server_note_changed(job->server, &ref.handle->object);
+	return write_all(job, ref.handle->file, data, size, (off_t)offset);
+}
+
+int64_t handle_fsync(struct job *job, struct wire_writer *out)
+{
+	uint64_t id = wire_get_number(&job->in);
+	const char *path = wire_get_path(&job->in);
+	bool data_only = wire_get_number_max(&job->in, 1);
+	int r = wire_reader_finish(&job->in);
+	struct handle *handle;
+
+	(void)out;
+	if (r < 0)
+		return r;
+	if (!id)
+		return workspace_fsync(&job->ctx, job->server->workspace, NULL, path, data_only);
+	handle = server_handle_get(job->server, id);
+	if (!handle)
+		return -EBADF;
+	r = workspace_fsync(&job->ctx, job->server->workspace, handle->file, "", data_only);
+	server_handle_put(job->server, handle);
+	return r;
+}
+
+int64_t handle_fallocate(struct job *job, struct wire_writer *out)
+{
+	cleanup_file_ref struct file_ref ref = {0};
+	int r = read_file_ref(job, &ref);
+	unsigned mode = (unsigned)wire_get_number_max(&job->in, UINT32_MAX);
+	uint64_t offset = wire_get_number_max(&job->in, INT64_MAX);
+	uint64_t length = wire_get_number_max(&job->in, INT64_MAX);
+
+	(void)out;
+	if (r == 0)
+		r = wire_reader_finish(&job->in);
+	if (r < 0)
+		return r;
+	server_note_changed(job->server, &ref.handle->object);
+	return workspace_fallocate(&job->ctx, ref.handle->file, mode, (off_t)offset, (off_t)length);
+}
+
+int64_t handle_seek(struct job *job, struct wire_writer *out)
+{
+	cleanup_file_ref struct file_ref ref = {0};
+	int r = read_file_ref(job, &ref);
+	uint64_t offset = wire_get_number_max(&job->in, INT64_MAX);
+	bool hole = wire_get_number_max(&job->in, SEEK_CODE_HOLE) == SEEK_CODE_HOLE;
+
+	(void)out;
+	if (r == 0)
+		r = wire_reader_finish(&job->in);
+	return r < 0 ? r
+		     : workspace_seek(&job->ctx, ref.handle->file, (off_t)offset,
+			       hole ? SEEK_HOLE : SEEK_DATA);
+}
+
+int64_t handle_copy_range(struct job *job, struct wire_writer *out)
+{
+	cleanup_file_ref struct file_ref from = {0}, to = {0};
+	int r = read_file_ref(job, &from);
+	uint64_t from_offset = wire_get_number_max(&job->in, INT64_MAX);
+	int r_to = read_file_ref(job, &to);
+	uint64_t to_offset = wire_get_number_max(&job->in, INT64_MAX);
+	uint64_t size = wire_get_number_max(&job->in, INT64_MAX);
+
+	(void)out;
+	if (r == 0)
+		r = r_to;
+	if (r == 0)
+		r = wire_reader_finish(&job->in);
+	if (r < 0)
+		return r;
+	server_note_changed(job->server, &to.handle->object);
+	return workspace_copy_range(&job->ctx, from.handle->file, (off_t)from_offset,
+		to.handle->file, (off_t)to_offset, size);
+}
+
+/* ---- Locks ------------------------------------------------------------------------ */
+
+int64_t handle_lock(struct job *job, struct wire_writer *out)
+{
+	cleanup_file_ref struct file_ref ref = {0};
+	int r = read_file_ref(job, &ref);
+	struct file_lock lock;
+	int r_order;
+	bool wait;
+
+	(void)out;
+	wire_get_lock(&job->in, &lock);
+	wait = wire_get_number_max(&job->in, 1);
+	if (r == 0)
+		r = wire_reader_finish(&job->in);
+	/* Who holds the lock may have to close a handle that this request came after. */
+	r_order = server_leave_order(job);
+	if (r == 0)
+		r = r_order;
+	server_wait_for_closes(job);
+	return r < 0 ? r : workspace_lock(&job->ctx, ref.handle->file, &lock, wait);
+}
+
+int64_t handle_lock_test(struct job *job, struct wire_writer *out)
+{
+	cleanup_file_ref struct file_ref ref = {0};
+	int r = read_file_ref(job, &ref);
+	struct file_lock lock;
+
+	wire_get_lock(&job->in, &lock);
+	if (r == 0)
+		r = wire_reader_finish(&job->in);
+	server_wait_for_closes(job);
+	if (r == 0)
+		r = workspace_lock_test(&job->ctx, ref.handle->file, &lock);
+	if (r == 0)
+		wire_put_lock(out, &lock);
+	return r;
+}
+
+int64_t handle_lock_release_owner(struct job *job, struct wire_writer *out)
+{
+	cleanup_file_ref struct file_ref ref = {0};
+	int r = read_file_ref(job, &ref);
+	uint64_t owner = wire_get_number(&job->in);
+
+	(void)out;
+	if (r == 0)
+		r = wire_reader_finish(&job->in);
+	return r < 0 ? r : workspace_lock_release_owner(&job->ctx, ref.handle->file, owner);
+}

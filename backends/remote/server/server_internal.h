@@ -1,0 +1,212 @@
+/*
+ * backends/remote/server/server_internal.h - shared by the server's files only.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backends/remote/server/server.h"
+#include "ops/workspace.h"
+
+enum {
+	JOBS_MAX = 1024,
+	JOB_BYTES_MAX = 64 << 20,
+	WAITING_MAX_BYTES = 16 << 20, /* replies not yet sent; beyond, no bulk request is begun */
+	WAITING_SMALL_MAX_BYTES = 64 << 20, /* the same for the others */
+	WAITING_POLL_MS = 5,
+	FEED_MAX_BYTES = 8 << 20, /* the same, for the change feed */
+	LISTING_SHORT_BYTES = 256 << 10,
+	HANDLES_MAX = 65536,
+	PROCESSES_MAX = 256,
+	WORKERS_MAX = 16,
+	JOB_BUCKETS = 256,
+	HANDLE_BUCKETS = 1024,
+	SERVER_STACK_BYTES = 512 << 10,
+	CHANGED_SLOTS = 4096,
+};
+
+/* One connection of the session, of those it may have. */
+struct server_channel {
+	struct server *server;
+	struct lane *lane;
+	unsigned index;
+};
+
+struct job {
+	struct job *next;    /* in the pool's or a handle's queue */
+	struct job *in_hash; /* by id */
+	struct server *server;
+	struct lane *lane; /* that it came by: the answer goes back there */
+	struct frame_header header;
+	uint8_t *payload;
+	struct wire_reader in; /* what the handler has not read yet */
+	struct op_context ctx;
+	struct facts facts; /* of a request that changes something */
+	gid_t *groups;
+	atomic_bool cancelled;
+	int64_t credit;         /* listings: bytes that may be sent; under server->lock */
+	size_t listed_bytes;    /* sent of a listing */
+	bool is_guess;          /* nobody waits for it */
+	struct handle *ordered; /* runs after the earlier jobs of this handle; a reference */
+};
+
+/* An open file of the client. */
+struct handle {
+	struct handle *next;
+	uint64_t id;
+	unsigned refs; /* under server->lock, as are the next two */
+	bool busy;     /* an ordered job runs */
+	struct job *first, **last;
+	struct open_file *file;
+	struct object_id object;
+};
+
+struct job_queue {
+	struct job *first, **last;
+};
+
+struct server_process;
+
+struct server {
+	struct workspace *workspace;
+	struct server_callbacks callbacks;
+	void *user;
+	struct server_channel channels[CHANNELS_MAX];
+	struct lane *lane; /* of the first */
+
+	pthread_mutex_t lock;
+	pthread_cond_t work;  /* the pool waits here */
+	pthread_cond_t moved; /* credit came, a job ended, the server stops */
+	bool stopping;
+	struct job_queue small, bulk; /* waiting for a worker */
+	struct job *jobs[JOB_BUCKETS];
+	size_t job_count, job_bytes;
+	unsigned queued, workers, idle_workers, long_jobs;
+	struct handle *handles[HANDLE_BUCKETS];
+	size_t handle_count;
+	unsigned closing; /* CLOSE requests that are not done */
+	struct server_process *processes;
+	size_t process_count;
+	pthread_mutex_t feed_lock; /* changes leave in the order of their positions */
+	bool feed_lost;            /* under it, as is the next */
+	uint64_t feed_at;          /* position of the latest change, told or lost */
+	pthread_mutex_t changed_lock;
+	struct object_id changed[CHANGED_SLOTS]; /* objects that the client changed lately */
+};
+
+/* ---- server.c ---------------------------------------------------------------- */
+
+int server_thread(void *(*run)(void *), void *argument);
+
+/* Sends a chunk of a listing; waits for credit.  -EINTR when the job is cancelled. */
+int server_send_data(struct job *job, struct wire_writer *writer);
+
+/* One step of waiting until there is credit, and room in the lane: what was credited without
+ * having been read must not grow us.  False: there is.  Under the lock. */
+bool server_wait_for_credit(struct server *server, const int64_t *credit);
+
+/* Credit never passes what there was at the start.  `bytes` is below 2^32.  Under the lock. */
+void server_add_credit(int64_t *credit, uint64_t bytes, int64_t max);
+
+/* A CLOSE is not waited for by the client, and yet what comes after it must find the file
+ * closed: no lock in the way, no "text file busy". */
+void server_wait_for_closes(struct job *job);
+
+/* Lets the next job of the handle run that this one followed, and drops the reference to it. */
+int server_leave_order(struct job *job);
+
+/* A reference, or NULL when there is no such handle. */
+struct handle *server_handle_get(struct server *server, uint64_t id);
+
+/* The last reference closes the file and returns what close said; else 0. */
+int server_handle_put(struct server *server, struct handle *handle);
+
+/* Takes ownership of the file on success.  -EMFILE, -EBADF (the id is in use), -ENOMEM. */
+int server_handle_add(
+	struct server *server, uint64_t id, struct open_file *file, const struct object_id *object);
+
+/* Takes the handle out of the table; its reference goes to the caller.  NULL: unknown. */
+struct handle *server_handle_remove(struct server *server, uint64_t id);
+
+/* ---- server_feed.c ------------------------------------------------------------ */
+
+/* The client changes the object: changes of a file are told with a hash of its content from now
+ * on, so that the client knows whether it is what it wrote, or had before. */
+void server_note_changed(struct server *server, const struct object_id *id);
+
+/* ---- server_names.c, server_files.c, server_exec.c ------------------------------ */
+
+/* Reads its arguments from job->in and appends the answer to `out` (nothing counts when the
+ * result is an error).  Returns what the REPLY says. */
+typedef int64_t (*request_handler)(struct job *job, struct wire_writer *out);
+
+struct request_type {
+	request_handler handle;
+	bool is_long;   /* may wait for other requests: gets a thread of its own */
+	bool is_bulk;   /* the reply may be large */
+	bool is_change; /* facts of what it left behind follow the answer */
+};
+
+/* NULL: unknown.  (server_requests.c) */
+const struct request_type *server_request_type(unsigned type);
+
+/* An object of a request, with the handle it may go through. */
+struct server_object {
+	struct object_ref ref;
+	struct handle *handle;
+	struct server *server;
+};
+
+/* 0, -EBADF, -EPROTO.  Always ends with server_object_done(). */
+int server_object_read(struct job *job, struct server_object *object);
+void server_object_done(struct server_object *object);
+
+#define cleanup_server_object cleanup_with(server_object_done)
+
+int64_t handle_getattr(struct job *job, struct wire_writer *out);
+int64_t handle_readdir(struct job *job, struct wire_writer *out);
+int64_t handle_scan(struct job *job, struct wire_writer *out);
+int64_t handle_readlink(struct job *job, struct wire_writer *out);
+int64_t handle_mkdir(struct job *job, struct wire_writer *out);
+int64_t handle_mknod(struct job *job, struct wire_writer *out);
+int64_t handle_symlink(struct job *job, struct wire_writer *out);
+int64_t handle_link(struct job *job, struct wire_writer *out);
+int64_t handle_unlink(struct job *job, struct wire_writer *out);
+int64_t handle_rmdir(struct job *job, struct wire_writer *out);
+int64_t handle_rename(struct job *job, struct wire_writer *out);
+int64_t handle_setattr(struct job *job, struct wire_writer *out);
+int64_t handle_getxattr(struct job *job, struct wire_writer *out);
+int64_t handle_listxattr(struct job *job, struct wire_writer *out);
+int64_t handle_setxattr(struct job *job, struct wire_writer *out);
+int64_t handle_removexattr(struct job *job, struct wire_writer *out);
+int64_t handle_statfs(struct job *job, struct wire_writer *out);
+int64_t handle_watch(struct job *job, struct wire_writer *out);
+
+/* What watches may be quicker than the request that asks for the feed. */
+int server_begin_feed(struct server *server);
+
+int64_t handle_open(struct job *job, struct wire_writer *out);
+int64_t handle_create(struct job *job, struct wire_writer *out);
+int64_t handle_create_unnamed(struct job *job, struct wire_writer *out);
+int64_t handle_read(struct job *job, struct wire_writer *out);
+int64_t handle_write(struct job *job, struct wire_writer *out);
+int64_t handle_fsync(struct job *job, struct wire_writer *out);
+int64_t handle_close(struct job *job, struct wire_writer *out);
+int64_t handle_fallocate(struct job *job, struct wire_writer *out);
+int64_t handle_seek(struct job *job, struct wire_writer *out);
+int64_t handle_copy_range(struct job *job, struct wire_writer *out);
+int64_t handle_lock(struct job *job, struct wire_writer *out);
+int64_t handle_lock_test(struct job *job, struct wire_writer *out);
+int64_t handle_lock_release_owner(struct job *job, struct wire_writer *out);
+
+int64_t handle_exec(struct job *job, struct wire_writer *out);
+int64_t handle_signal(struct job *job, struct wire_writer *out);
+int64_t handle_resize(struct job *job, struct wire_writer *out);
+
+/* INPUT, OUTPUT_CREDIT and KILL frames.  Owns the payload. */
+int server_process_frame(
+	struct server *server, const struct frame_header *header, uint8_t *payload);
+
+/* Asks every process to end; they count in process_count until they have. */
+void server_processes_stop(struct server *server);

@@ -1,0 +1,76 @@
+#include "backends/remote/wire/pace.h"
+
+enum {
+	RATE_PERIOD_US = 1000000,
+	JITTER_US = 15000, /* above all: acknowledgements are gathered for 10 ms */
+};
+
+void pace_init(struct pace *pace)
+{
+	*pace = (struct pace){.window_bytes = PACE_FIRST_BYTES};
+}
+
+void pace_sent(
+	struct pace *pace, size_t under_way_bytes, uint64_t now_us, struct pace_mark *ret_mark)
+{
+	if (!under_way_bytes)
+		pace->arrived_us = now_us; /* the link was idle: that time does not count */
+	*ret_mark = (struct pace_mark){
+		.sent_us = now_us,
+		.arrived_bytes = pace->arrived_bytes,
+		.arrived_us = pace->arrived_us,
+	};
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Of a sender who had nothing more to send, only a high rate says something. */
+static void note_rate(struct pace *pace, uint64_t rate, bool was_limited, uint64_t now_us)
+{
+	if (!was_limited && rate <= larger(pace->rates[0], pace->rates[1]))
+		return;
+	if (now_us - pace->rates_since_us > RATE_PERIOD_US) {
+		pace->rates[1] = pace->rates[0];
+		pace->rates[0] = 0;
+		pace->rates_since_us = now_us;
+	}
+	pace->rates[0] = larger(pace->rates[0], rate);
+}
+
+/* Nothing queues up although all that is allowed is under way: the link may carry more. */
+static size_t widened(const struct pace *pace, size_t bytes, uint64_t took_us)
+{
+	bool queues_up = took_us > pace->quickest_us + pace->quickest_us / 4 + JITTER_US;
+
+	return queues_up ? 0 : pace->window_bytes + bytes;
+}
+
+void pace_arrived(struct pace *pace, size_t bytes, const struct pace_mark *mark, uint64_t now_us)
+{
+	bool was_limited = pace->refused_us && pace->refused_us >= mark->sent_us;
+	uint64_t took_us = larger(now_us - mark->sent_us, 1), for_us, window;
+
+	pace->arrived_bytes += bytes;
+	pace->arrived_us = now_us;
+	for_us = larger(now_us - mark->arrived_us, took_us);
+	if (!pace->quickest_us || took_us < pace->quickest_us)
+		pace->quickest_us = took_us;
+	note_rate(pace, (pace->arrived_bytes - mark->arrived_bytes) * 1000000 / for_us, was_limited,
+		now_us);
+	window = larger(pace->rates[0], pace->rates[1]) * (pace->quickest_us + PACE_QUEUE_US) /
+		 1000000;
+	window = larger(window, was_limited ? widened(pace, bytes, took_us) : pace->window_bytes);
+	window = larger(window, PACE_MIN_BYTES);
+	pace->window_bytes = window < PACE_MAX_BYTES ? (size_t)window : PACE_MAX_BYTES;
+}
+
+bool pace_allows(struct pace *pace, size_t under_way_bytes, bool is_guess, uint64_t now_us)
+{
+	if (under_way_bytes < pace->window_bytes * (is_guess ? 1 : 2))
+		return true;
+	pace->refused_us = now_us;
+	return false;
+}

@@ -1,0 +1,160 @@
+/*
+ * backends/remote/wire/protocol.h - messages, limits and the opening of a connection.
+ *
+ * PROTOCOL.md is the text; this is the same in C.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backends/remote/wire/wire.h"
+
+enum {
+	PROTOCOL_VERSION = 3,
+
+	FRAME_HEADER_BYTES = 16,
+	FRAME_PAYLOAD_MAX_BYTES = 1 << 20,
+	TRANSFER_MAX_BYTES = 256 << 10, /* file content in one READ reply or WRITE */
+	LISTING_FIRST_BYTES =
+		8 << 10, /* entries are sent when this much has gathered at first ... */
+	LISTING_CHUNK_BYTES = 128 << 10,   /* ... and this much in the end */
+	LISTING_PATHS_MAX_BYTES = 4 << 20, /* all paths in one frame, each in full with a NUL */
+	INLINE_MAX_BYTES = 512 << 10,      /* file content in one entry of a scan */
+	CREDIT_LISTING_BYTES = 4 << 20,    /* what a sender may send before the first CREDIT */
+	CREDIT_OUTPUT_BYTES = 1 << 20,
+	CREDIT_INPUT_BYTES = 256 << 10,
+	OUTPUT_CHUNK_BYTES = 32 << 10,
+	XATTR_MAX_BYTES = 64 << 10,
+	ARGUMENTS_MAX = 65536, /* argv and environment of an exec, each */
+	GROUPS_MAX = 1024,
+
+	CHANNELS_MAX = 4, /* connections of a session */
+	HELLO_MAX_BYTES = 64 << 10,
+	NOISE_MAX_BYTES = 8 << 20, /* skipped before a hello */
+	MAGIC_BYTES = 8,
+	NONCE_BYTES = 16,
+	TOKEN_BYTES = 16,
+};
+
+enum frame_type {
+	/* Of the connection: neither counted nor sent again. */
+	FRAME_ACK = 1,
+	FRAME_PING = 2,
+	FRAME_PONG = 3,
+	FRAME_BYE = 4,
+
+	/* From here on counted: each arrives exactly once, whatever happens to the
+	 * connection. */
+	FRAME_FIRST_COUNTED = 8,
+	FRAME_REPLY = 8,   /* to the request `id` */
+	FRAME_DATA = 9,    /* more of the answer to `id`, before its REPLY */
+	FRAME_CREDIT = 10, /* the receiver of the listing `id` took this many bytes */
+	FRAME_CANCEL = 11, /* nobody waits for `id` any more */
+	FRAME_CHANGE = 12, /* of the change feed */
+	FRAME_OUTPUT = 13, /* of the process `id` */
+	FRAME_EXIT = 14,   /* of the process `id`; the last one about it */
+	FRAME_INPUT = 15,  /* for the process `id`; empty: end of file */
+	FRAME_INPUT_CREDIT = 16,
+	FRAME_KILL = 17, /* the process `id` is to be killed and forgotten */
+	FRAME_UNWATCH = 18,
+	FRAME_OUTPUT_CREDIT = 19,
+
+	/* Requests: each is answered by one REPLY. */
+	REQUEST_FIRST = 32,
+	REQUEST_GETATTR = 32,
+	REQUEST_READDIR,
+	REQUEST_SCAN,
+	REQUEST_READLINK,
+	REQUEST_MKDIR,
+	REQUEST_MKNOD,
+	REQUEST_SYMLINK,
+	REQUEST_LINK,
+	REQUEST_UNLINK,
+	REQUEST_RMDIR,
+	REQUEST_RENAME,
+	REQUEST_SETATTR,
+	REQUEST_GETXATTR,
+	REQUEST_LISTXATTR,
+	REQUEST_SETXATTR,
+	REQUEST_REMOVEXATTR,
+	REQUEST_STATFS,
+	REQUEST_OPEN,
+	REQUEST_CREATE,
+	REQUEST_CREATE_UNNAMED,
+	REQUEST_READ,
+	REQUEST_WRITE,
+	REQUEST_FSYNC,
+	REQUEST_CLOSE,
+	REQUEST_FALLOCATE,
+	REQUEST_SEEK,
+	REQUEST_COPY_RANGE,
+	REQUEST_LOCK,
+	REQUEST_LOCK_TEST,
+	REQUEST_LOCK_RELEASE_OWNER,
+	REQUEST_EXEC,
+	REQUEST_SIGNAL,
+	REQUEST_RESIZE,
+	REQUEST_WATCH,
+	REQUEST_END,
+};
+
+/* Flags of a SEEK request. */
+enum { SEEK_CODE_DATA = 0, SEEK_CODE_HOLE = 1 };
+
+struct frame_header {
+	uint32_t size; /* of the payload */
+	uint8_t type;  /* enum frame_type */
+	uint32_t id;
+	uint32_t ack; /* counted frames received so far, modulo 2^32 */
+};
+
+void frame_header_encode(const struct frame_header *header, uint8_t out[FRAME_HEADER_BYTES]);
+
+/* 0, or -EPROTO for a header that no peer of this version sends. */
+int frame_header_decode(const uint8_t in[FRAME_HEADER_BYTES], struct frame_header *ret_header);
+
+/* ---- The opening ----------------------------------------------------------- */
+
+struct hello {
+	uint8_t nonce[NONCE_BYTES]; /* the client's; the welcome repeats it */
+	uint64_t version;
+	uint8_t session[TOKEN_BYTES]; /* all zero: a new one, please */
+	uint8_t token[TOKEN_BYTES];   /* proves that the session is the sender's */
+	uint64_t received;            /* counted frames that the sender has received */
+	uint64_t linger_seconds;      /* how long the session outlives its connection */
+	bool ends;                    /* that session is to end: a new one, please */
+	uint64_t channel;             /* 0: the session's own connection; else one beside it */
+	const char *root;             /* absolute directory */
+};
+
+struct welcome {
+	uint8_t nonce[NONCE_BYTES];
+	uint64_t version;
+	int error;          /* 0, or why there is no session: -errno ... */
+	const char *reason; /* ... in words */
+	bool resumed;
+	uint64_t channels; /* connections that the session takes */
+	uint8_t session[TOKEN_BYTES];
+	uint8_t token[TOKEN_BYTES];
+	uint64_t received;
+	uint64_t capabilities; /* enum workspace_capabilities */
+	uint32_t owner_uid, owner_gid;
+};
+
+/* Appends magic, nonce, length and body. */
+void hello_encode(struct wire_writer *w, const struct hello *hello);
+void welcome_encode(struct wire_writer *w, const struct welcome *welcome);
+
+/* Decode the body; its text points into it.  -EPROTO. */
+int hello_decode(const uint8_t nonce[NONCE_BYTES], const uint8_t *body, size_t size,
+	struct hello *ret_hello);
+int welcome_decode(const uint8_t nonce[NONCE_BYTES], const uint8_t *body, size_t size,
+	struct welcome *ret_welcome);
+
+/* Reads from `fd`, skipping noise, up to and including a hello (`nonce` NULL: any; else
+ * the one with this nonce) and no byte further.  Kept in `*noise`: the first bytes of
+ * what was skipped, for the error message.  0; -EPROTO (only noise came), -EPIPE (end of
+ * file), -ETIMEDOUT, -errno. */
+int hello_receive(int fd, bool from_helper, const uint8_t *nonce, int timeout_ms,
+	uint8_t ret_nonce[NONCE_BYTES], struct buffer *ret_body, struct buffer *noise);

@@ -1,0 +1,282 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/capability.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/commands/command_line.h"
+#include "fs/commands/commands.h"
+#include "fs/mount/runtime.h"
+#include "ops/support/buffer.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/visible.h"
+
+static const char usage[] =
+	"usage: isthmus doctor\n"
+	"\n"
+	"Checks what isthmus needs on this machine and says how to mend what is\n"
+	"broken.  Exit code 1: something that every mount needs is missing.\n";
+
+enum finding { FOUND_GOOD, FOUND_NOTE, FOUND_BROKEN };
+
+struct report {
+	char fact[PATH_MAX + 256];
+	const char *remedy; /* static; NULL: all is good */
+};
+
+__attribute__((format(printf, 4, 5))) static enum finding say(
+	struct report *report, enum finding finding, const char *remedy, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(report->fact, sizeof(report->fact), format, arguments);
+	va_end(arguments);
+	report->remedy = remedy;
+	return finding;
+}
+
+static char *find_in_path(const char *name)
+{
+	const char *path = getenv("PATH");
+	cleanup_free char *copy = strdup(path ? path : "/usr/bin:/bin");
+	char *rest = copy, *directory;
+
+	while (copy && (directory = strsep(&rest, ":"))) {
+		cleanup_free char *found =
+			string_printf("%s/%s", *directory ? directory : ".", name);
+
+		if (found && access(found, X_OK) == 0)
+			return steal_ptr(&found);
+	}
+	return NULL;
+}
+
+/* ---- Checks ----------------------------------------------------------------------------- */
+
+static enum finding check_device(struct report *report)
+{
+	cleanup_fd int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	const char *remedy = "modprobe fuse (as root), and see dmesg";
+
+	if (fd >= 0)
+		return say(report, FOUND_GOOD, NULL, "/dev/fuse can be opened");
+	if (errno == ENOENT)
+		remedy = "modprobe fuse (as root); in a container, start it with --device "
+			 "/dev/fuse --cap-add SYS_ADMIN";
+	else if (errno == EACCES || errno == EPERM)
+		remedy = "chmod 666 /dev/fuse (as root); in a container, allow the device with "
+			 "--device /dev/fuse";
+	return say(report, FOUND_BROKEN, remedy, "/dev/fuse: %s", strerror(errno));
+}
+
+/* CapEff of proc(5): mount(2) wants bit 21. */
+static bool may_mount(void)
+{
+	cleanup_file FILE *file = fopen("/proc/self/status", "re");
+	unsigned long long effective = ~0ULL;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "CapEff: %llx", &effective) == 1)
+			break;
+	return effective >> CAP_SYS_ADMIN & 1;
+}
+
+static enum finding check_right(struct report *report)
+{
+	if (geteuid() != 0)
+		return say(report, FOUND_GOOD, NULL, "a user mounts with fusermount3");
+	if (may_mount())
+		return say(report, FOUND_GOOD, NULL, "root has CAP_SYS_ADMIN");
+	return say(report, FOUND_BROKEN, "start the container with --cap-add SYS_ADMIN",
+		"root lacks the capability CAP_SYS_ADMIN and cannot mount");
+}
+
+static enum finding check_fusermount(struct report *report)
+{
+	cleanup_free char *path = find_in_path("fusermount3");
+	struct stat attributes;
+
+	if (!path)
+		return say(report, geteuid() == 0 ? FOUND_NOTE : FOUND_BROKEN,
+			"apt-get install fuse3", "fusermount3 is not in PATH");
+	if (geteuid() == 0 || (stat(path, &attributes) == 0 && (attributes.st_mode & S_ISUID) &&
+				      attributes.st_uid == 0))
+		return say(report, FOUND_GOOD, NULL, "%s is there", path);
+	return say(report, FOUND_BROKEN, "chown root FILE && chmod u+s FILE (as root)",
+		"%s is not setuid root: only root can mount", path);
+}
+
+static enum finding check_allow_other(struct report *report)
+{
+	cleanup_file FILE *file = fopen("/etc/fuse.conf", "re");
+	bool allowed = geteuid() == 0;
+	char line[256];
+
+	while (!allowed && file && fgets(line, sizeof(line), file))
+		allowed = strncmp(line + strspn(line, " \t"), "user_allow_other",
+				  strlen("user_allow_other")) == 0;
+	if (allowed)
+		return say(report, FOUND_GOOD, NULL, "other users may be let in (-o allow_other)");
+	return say(report, FOUND_NOTE,
+		"if you want it: echo user_allow_other >>/etc/fuse.conf (as root)",
+		"-o allow_other is for root only");
+}
+
+static enum finding check_ssh(struct report *report)
+{
+	cleanup_free char *path = find_in_path("ssh");
+
+	if (path)
+		return say(report, FOUND_GOOD, NULL, "%s is there", path);
+	return say(report, FOUND_NOTE, "apt-get install openssh-client",
+		"ssh is not in PATH: no ssh:// workspaces");
+}
+
+static enum finding check_program(struct report *report, const char *name, const char *loss)
+{
+	cleanup_free char *path = command_find_program(name);
+
+	if (path)
+		return say(report, FOUND_GOOD, NULL, "%s is there", path);
+	return say(report, FOUND_BROKEN, "install isthmus again (meson install -C build)",
+		"%s is not beside isthmus: %s", name, loss);
+}
+
+static enum finding check_tools(struct report *report)
+{
+	return check_program(report, "isthmus-tools", "no 'isthmus tool' and 'isthmus mcp'");
+}
+
+static enum finding check_helper(struct report *report)
+{
+	return check_program(report, "isthmus-helper", "no remote workspaces");
+}
+
+static enum finding check_limit(struct report *report, const char *path, const char *name,
+	unsigned long long wanted, const char *remedy)
+{
+	cleanup_file FILE *file = fopen(path, "re");
+	unsigned long long limit;
+
+	if (!file || fscanf(file, "%llu", &limit) != 1)
+		return say(report, FOUND_NOTE,
+			"without inotify, changes by others show after the time-to-live", "%s: %s",
+			path, strerror(errno));
+	return say(report, limit >= wanted ? FOUND_GOOD : FOUND_NOTE,
+		limit >= wanted ? NULL : remedy, "inotify: %llu %s for each user", limit, name);
+}
+
+static enum finding check_watches(struct report *report)
+{
+	return check_limit(report, "/proc/sys/fs/inotify/max_user_watches", "watches", 65536,
+		"for large local workspaces: sysctl -w fs.inotify.max_user_watches=65536 (as "
+		"root), and in /etc/sysctl.d/");
+}
+
+static enum finding check_instances(struct report *report)
+{
+	return check_limit(report, "/proc/sys/fs/inotify/max_user_instances", "instances", 64,
+		"for large local workspaces: sysctl -w fs.inotify.max_user_instances=64 (as "
+		"root), and in /etc/sysctl.d/");
+}
+
+static enum finding check_open_files(struct report *report)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return say(report, FOUND_NOTE, NULL, "open files: %s", strerror(errno));
+	if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= 4096)
+		return say(report, FOUND_GOOD, NULL, "open files: enough for each process");
+	return say(report, FOUND_NOTE,
+		"raise the hard limit: ulimit -Hn 4096, or /etc/security/limits.conf",
+		"open files: at most %llu for each process", (unsigned long long)limit.rlim_max);
+}
+
+/* Only what an administrator can do something about: most kernels have it not. */
+static enum finding check_io_uring(struct report *report)
+{
+	cleanup_file FILE *file = fopen("/sys/module/fuse/parameters/enable_uring", "re");
+	int letter = file ? fgetc(file) : EOF;
+
+	if (letter == 'Y')
+		return say(
+			report, FOUND_GOOD, NULL, "on in the kernel, for mounts with -o io_uring");
+	if (letter != 'N')
+		return say(report, FOUND_GOOD, NULL,
+			"this kernel has none for FUSE; /dev/fuse will do");
+	return say(report, FOUND_NOTE,
+		"if you want it: echo Y >/sys/module/fuse/parameters/enable_uring (as root), and "
+		"for the next boots fuse.enable_uring=1 on the kernel's command line",
+		"off in the kernel: no mounts with -o io_uring, which are faster");
+}
+
+static enum finding check_runtime(struct report *report)
+{
+	cleanup_free char *path = NULL;
+	int r = runtime_directory(&path);
+
+	if (r == 0)
+		return say(report, FOUND_GOOD, NULL, "%s is private and can be used", path);
+	path = runtime_directory_path();
+	return say(report, FOUND_BROKEN,
+		"set XDG_RUNTIME_DIR to a directory of yours with mode 0700", "%s: %s",
+		path ? path : "their directory",
+		r == -EPERM ? "belongs to somebody else, or is open to others" : strerror(-r));
+}
+
+static const struct {
+	const char *name;
+	enum finding (*run)(struct report *report);
+} checks[] = {
+	{"FUSE device", check_device},
+	{"mount right", check_right},
+	{"mount helper", check_fusermount},
+	{"runtime files", check_runtime},
+	{"tool layer", check_tools},
+	{"remote helper", check_helper},
+	{"ssh", check_ssh},
+	{"other users", check_allow_other},
+	{"watches", check_watches},
+	{"watchers", check_instances},
+	{"open files", check_open_files},
+	{"io_uring", check_io_uring},
+};
+
+int doctor_command(int argc, char **argv)
+{
+	static const char *const words[] = {
+		[FOUND_GOOD] = "good",
+		[FOUND_NOTE] = "note",
+		[FOUND_BROKEN] = "BROKEN",
+	};
+	const struct command_line line = {.command = "doctor", .usage = usage};
+	int broken = 0, code;
+
+	if (!command_parse(&line, argc, argv, &code))
+		return code;
+	for (size_t i = 0; i < array_size(checks); i++) {
+		struct report report = {0};
+		enum finding finding = checks[i].run(&report);
+
+		broken += finding == FOUND_BROKEN;
+		printf("%-6s  %-13s  ", words[finding], checks[i].name);
+		visible_print_name(stdout, report.fact);
+		putchar('\n');
+		if (report.remedy)
+			printf("%25s%s\n", "-> ", report.remedy);
+	}
+	if (broken)
+		printf("\n%d of %zu checks failed: see \"->\" for what to do.\n", broken,
+			array_size(checks));
+	return broken ? 1 : 0;
+}

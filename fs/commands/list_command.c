@@ -1,0 +1,270 @@
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/commands/command_line.h"
+#include "fs/commands/commands.h"
+#include "fs/mount/runtime.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/mountinfo.h"
+#include "ops/support/visible.h"
+
+static const char usage[] = "usage: isthmus list [--json]\n"
+			    "\n"
+			    "Shows the mounts of this user, also those whose daemon is gone.\n"
+			    "\n"
+			    "      --json  one JSON array\n";
+
+enum { PROBE_TRIES = 100 }; /* 5 ms apart */
+
+enum listed_state { UNKNOWN, MOUNTED, DEAD, SILENT, ELSEWHERE };
+
+static const struct {
+	const char *name;
+	const char *remedy; /* NULL: none is needed */
+} states[] = {
+	[UNKNOWN] = {"unknown", NULL},
+	[MOUNTED] = {"mounted", NULL},
+	[DEAD] = {"dead", "its daemon is gone: run 'isthmus umount' on it"},
+	[SILENT] = {"silent", "its daemon does not answer: run 'isthmus umount' on it"},
+	[ELSEWHERE] = {"elsewhere", "it is mounted in another mount namespace"},
+};
+
+/* One mount, from ID.json, from the kernel's list, or from both. */
+struct listed {
+	char *mount_point;
+	char *uri;
+	pid_t pid;           /* 0: unknown */
+	unsigned connection; /* in the kernel's list */
+	enum listed_state state;
+};
+
+struct list {
+	struct listed *items;
+	size_t count;
+	bool no_memory;
+};
+
+static void list_done(struct list *list)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		free(list->items[i].mount_point);
+		free(list->items[i].uri);
+	}
+	free(list->items);
+}
+
+/* ---- Gathering: nothing here touches a mount point ------------------------------------- */
+
+static struct listed *find_listed(struct list *list, const char *mount_point)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (strcmp(list->items[i].mount_point, mount_point) == 0)
+			return &list->items[i];
+	return NULL;
+}
+
+static struct listed *add_listed(struct list *list, const char *mount_point, const char *uri)
+{
+	struct listed *more, *item;
+
+	more = reallocarray(list->items, list->count + 1, sizeof(*more));
+	if (!more) {
+		list->no_memory = true;
+		return NULL;
+	}
+	list->items = more;
+	item = &more[list->count++];
+	*item = (struct listed){.mount_point = strdup(mount_point), .uri = strdup(uri)};
+	if (item->mount_point && item->uri)
+		return item;
+	free(item->mount_point);
+	free(item->uri);
+	list->count--;
+	list->no_memory = true;
+	return NULL;
+}
+
+static bool is_of_this_user(const struct mountinfo_line *line)
+{
+	char id[32];
+	const char *found;
+
+	if (strcmp(line->type, "fuse.isthmus") != 0)
+		return false;
+	snprintf(id, sizeof(id), "user_id=%u", geteuid());
+	found = strstr(line->super_options, id);
+	return found && strchr(",\n", found[strlen(id)]);
+}
+
+static bool add_mounted(void *user, const struct mountinfo_line *line)
+{
+	struct list *list = user;
+	struct listed *item;
+
+	if (!is_of_this_user(line))
+		return true;
+	item = find_listed(list, line->mount_point);
+	if (!item)
+		item = add_listed(list, line->mount_point, line->source);
+	if (item)
+		item->connection = line->minor;
+	return true;
+}
+
+/* For a mount that has no ID.json here (another XDG_RUNTIME_DIR): a child asks, because the
+ * answer may never come. */
+static void probe(struct listed *item)
+{
+	const struct timespec pause = {.tv_nsec = 5000000};
+	pid_t child = fork();
+	char value[1];
+	int status;
+
+	/* No attribute of its own is in the kernel's caches. */
+	if (child == 0)
+		_exit(getxattr(item->mount_point, "user.isthmus.uri", value, 0) < 0 &&
+			errno == ENOTCONN);
+	for (int i = 0; child > 0 && i < PROBE_TRIES; i++) {
+		if (waitpid(child, &status, WNOHANG) == child) {
+			item->state =
+				WIFEXITED(status) && WEXITSTATUS(status) == 1 ? DEAD : MOUNTED;
+			return;
+		}
+		nanosleep(&pause, NULL);
+	}
+	if (child > 0)
+		kill(child, SIGKILL);
+	item->state = SILENT;
+}
+
+static void add_saved(struct list *list, const struct runtime_mount *mount)
+{
+	struct listed *item = find_listed(list, mount->mount_point);
+	bool lives = runtime_is_alive(mount);
+
+	if (item && item->connection && item->connection != mount->connection)
+		item = NULL; /* another mount is there now */
+	if (!item && !lives) {
+		/* Left by a daemon that crashed, and unmounted since. */
+		runtime_remove(mount->id);
+		return;
+	}
+	if (!item) {
+		item = add_listed(list, mount->mount_point, mount->uri);
+		if (item)
+			item->state = ELSEWHERE;
+	} else {
+		item->state = lives ? MOUNTED : DEAD;
+	}
+	if (item)
+		item->pid = lives ? mount->pid : 0;
+}
+
+/* The kernel's list is shown all the same. */
+static void complain_of_directory(int error)
+{
+	cleanup_free char *path = runtime_directory_path();
+
+	command_error("list",
+		"runtime files, \"%s\": %s: showing only the mounts that the kernel lists; set "
+		"XDG_RUNTIME_DIR to a directory of yours with mode 0700",
+		path ? path : "",
+		error == -EPERM ? "it belongs to somebody else, or is open to others"
+				: strerror(-error));
+}
+
+static int gather(struct list *list)
+{
+	struct runtime_mount *mounts = NULL;
+	size_t count = 0;
+	int r;
+
+	r = mountinfo_walk(add_mounted, list);
+	if (r < 0)
+		return command_error("list", "/proc/self/mountinfo: %s", strerror(-r));
+	r = runtime_list(&mounts, &count);
+	if (r < 0)
+		complain_of_directory(r);
+	for (size_t i = 0; i < count; i++)
+		add_saved(list, &mounts[i]);
+	for (size_t i = 0; i < list->count; i++)
+		if (list->items[i].state == UNKNOWN)
+			probe(&list->items[i]);
+	runtime_list_free(mounts, count);
+	return list->no_memory ? command_error("list", "out of memory") : 0;
+}
+
+/* ---- Printing ------------------------------------------------------------------------- */
+
+static void print_list(const struct list *list)
+{
+	size_t width = strlen("MOUNT POINT");
+
+	for (size_t i = 0; i < list->count; i++)
+		if (strlen(list->items[i].mount_point) > width)
+			width = strlen(list->items[i].mount_point);
+	if (list->count > 0)
+		printf("%-*s  %-9s  %7s  %s\n", (int)width, "MOUNT POINT", "STATE", "PID", "URI");
+	for (size_t i = 0; i < list->count; i++) {
+		const struct listed *item = &list->items[i];
+		char pid[16] = "-";
+
+		if (item->pid)
+			snprintf(pid, sizeof(pid), "%d", item->pid);
+		visible_print_name(stdout, item->mount_point);
+		printf("%*s  %-9s  %7s  ", (int)(width - strlen(item->mount_point)), "",
+			states[item->state].name, pid);
+		visible_print_name(stdout, item->uri);
+		putchar('\n');
+		if (states[item->state].remedy)
+			printf("    %s\n", states[item->state].remedy);
+	}
+}
+
+static int print_json(const struct list *list)
+{
+	cJSON *array = cJSON_CreateArray();
+	int code;
+
+	for (size_t i = 0; i < list->count; i++) {
+		const struct listed *item = &list->items[i];
+		cJSON *object = cJSON_CreateObject();
+
+		cJSON_AddStringToObject(object, "mount_point", item->mount_point);
+		cJSON_AddStringToObject(object, "state", states[item->state].name);
+		cJSON_AddStringToObject(object, "uri", item->uri);
+		if (item->pid)
+			cJSON_AddNumberToObject(object, "pid", item->pid);
+		cJSON_AddItemToArray(array, object);
+	}
+	code = command_print_json("list", array);
+	cJSON_Delete(array);
+	return code;
+}
+
+int list_command(int argc, char **argv)
+{
+	cleanup_with(list_done) struct list list = {0};
+	bool json = false;
+	const struct command_option options[] = {{"json", .flag = &json}, {0}};
+	const struct command_line line = {.command = "list", .usage = usage, .options = options};
+	int code;
+
+	if (!command_parse(&line, argc, argv, &code))
+		return code;
+	if (gather(&list) != 0)
+		return 1;
+	if (json)
+		return print_json(&list);
+	print_list(&list);
+	return 0;
+}

@@ -1,0 +1,395 @@
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/commands/command_line.h"
+#include "fs/commands/command_text.h"
+#include "fs/commands/commands.h"
+#include "fs/commands/log_export.h"
+#include "fs/commands/log_reader.h"
+#include "fs/commands/log_verify.h"
+#include "fs/commands/log_view.h"
+#include "fs/mount/mount_point.h"
+#include "fs/mount/runtime.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/control.h"
+#include "ops/support/json.h"
+
+static const char usage[] =
+	"usage: isthmus log [DIR] [OPTION...]\n"
+	"\n"
+	"Shows what was done through the mount on DIR (default: the current directory), also\n"
+	"after it was unmounted.\n"
+	"\n"
+	"      --op OP,...     only these operations: read, write, rename, exec ...\n"
+	"      --path GLOB     only paths that match, also of what a command has changed;\n"
+	"                      '*' matches '/' too\n"
+	"      --pid N         only this process\n"
+	"      --call ID       only what this tool call did, its children included\n"
+	"      --conversation ID  only what the calls of this conversation did\n"
+	"      --slow TIME     only what took at least TIME (50ms, 1.5s)\n"
+	"      --errors        only what failed, lookups of what is not there aside\n"
+	"      --since TIME    only what began at TIME or later: 2026-11-23, 10:28,\n"
+	"                      '2026-11-23 10:28:12', or with Z for UTC: 2026-11-23T10:28Z\n"
+	"      --until TIME    only what began before TIME\n"
+	"      --last TIME     only what began in the last TIME (90s, 10m, 2h, 1d)\n"
+	"  -n, --lines N       only the last N of them\n"
+	"  -f, --follow        go on with what happens (starts with the last 10)\n"
+	"      --json          the lines as they are in the log, see LOG.md\n"
+	"      --export FORMAT csv, or otlp: OpenTelemetry logs as JSON, one batch a line\n"
+	"      --summary       totals by operation, process and call\n"
+	"      --verify        verify the log; exit 1 if it was altered, 3 if it is incomplete\n"
+	"      --verify-key KEY  ... with the verification key; '-' reads it from standard input\n"
+	"      --anchor FILE   ... with what the anchor of the log got (mount -o log_anchor=)\n"
+	"      --setup-keys    seal the log from the next mount on; shows the verification key\n";
+
+enum { FOLLOW_LINES = 10, LINES_MAX = 1000000 };
+
+struct log_options {
+	const char *directory;
+	struct log_filter filter;
+	int64_t lines;                 /* 0: all */
+	enum log_export_format format; /* 0: none */
+	bool follow, json, summary, verify, setup_keys;
+	struct log_verify_words words;
+};
+
+/* ---- Where the log is ---------------------------------------------------------------------- */
+
+/* Asks the daemon to write what it has; sets what it answers. */
+static void flush_log(const char *control_path, struct log_place *place)
+{
+	cleanup_free char *reply = NULL;
+	const char *path;
+	cJSON *answer;
+
+	if (control_call(control_path, "{\"request\":\"log_flush\"}", &reply) < 0) {
+		command_error("log", "the daemon does not answer: its last lines may be missing");
+		return;
+	}
+	answer = cJSON_Parse(reply);
+	path = json_text(answer, "path");
+	if (path && strrchr(path, '/')) {
+		free(place->directory);
+		place->directory = strndup(path, (size_t)(strrchr(path, '/') - path));
+		place->lives = true;
+		place->last_seq = (uint64_t)json_integer(answer, "last_seq");
+		place->lost = (uint64_t)json_integer(answer, "lost");
+	}
+	cJSON_Delete(answer);
+}
+
+/* By the mount point alone, without touching it: it may be dead, hung or unmounted. */
+static int find_by_mount_point(const char *directory, struct log_place *place)
+{
+	cleanup_with(runtime_mount_done) struct runtime_mount mount = {0};
+	cleanup_free char *mount_point = NULL;
+	int r;
+
+	r = mount_point_resolve(directory, &mount_point);
+	if (r < 0)
+		return r;
+	r = runtime_mount_init(&mount, mount_point);
+	if (r < 0)
+		return r;
+	if (!mount.log_directory || access(mount.log_directory, R_OK | X_OK) < 0)
+		return -ENODATA;
+	place->directory = steal_ptr(&mount.log_directory);
+	if (mount_point_daemon(mount_point))
+		flush_log(mount.control_path, place);
+	return 0;
+}
+
+static int find_log(const char *directory, struct log_place *place)
+{
+	cleanup_free char *control_path = NULL;
+	int r;
+
+	r = find_by_mount_point(directory, place);
+	if (r == 0)
+		return 0;
+	command_limit_wait("log", directory);
+	r = command_find_mount("log", directory, &control_path, NULL, NULL);
+	if (r < 0)
+		return r;
+	flush_log(control_path, place);
+	if (place->directory)
+		return 0;
+	command_error("log", "the mount of \"%s\" keeps no log", directory);
+	return -ENODATA;
+}
+
+/* ---- Showing ---------------------------------------------------------------------- */
+
+static void show_line(const struct log_options *options, const char *line, const cJSON *record)
+{
+	if (options->json)
+		puts(line);
+	else
+		log_view_print(stdout, record, options->filter.glob);
+}
+
+/* Where to begin: a number of lines before the end, or at a time. */
+struct search {
+	const struct log_options *options;
+	int64_t found;
+};
+
+static enum log_visit look_for_begin(void *user, const char *line, size_t length)
+{
+	struct search *search = user;
+	cJSON *record;
+
+	if (log_filter_is_past(&search->options->filter, line))
+		return LOG_BEGIN_AFTER;
+	if (!search->options->lines ||
+		!log_filter_match(&search->options->filter, line, length, &record))
+		return LOG_GO_BACK;
+	cJSON_Delete(record);
+	return ++search->found == search->options->lines ? LOG_BEGIN_HERE : LOG_GO_BACK;
+}
+
+/* Shows `limit` lines (0: all) of those that are there. */
+static int show_all(struct log_reader *reader, const struct log_options *options, int64_t limit,
+	struct log_summary *summary, struct log_export *export)
+{
+	int64_t shown = 0;
+	cJSON *record;
+	size_t length;
+	char *line;
+	int r = 0;
+
+	while ((!limit || shown < limit) && (r = log_reader_next(reader, &line, &length)) > 0) {
+		if (!log_filter_match(&options->filter, line, length, &record))
+			continue;
+		shown++;
+		if (summary)
+			log_summary_add(summary, record);
+		else if (export)
+			log_export_add(export, record);
+		else
+			show_line(options, line, record);
+		cJSON_Delete(record);
+	}
+	return r < 0 ? r : 0;
+}
+
+static int follow(struct log_reader *reader, const struct log_options *options)
+{
+	int r = 0;
+
+	while (r == 0) {
+		r = show_all(reader, options, 0, NULL, NULL);
+		if (fflush(stdout) != 0)
+			return -errno;
+		if (r == 0)
+			r = log_reader_wait(reader);
+	}
+	return r;
+}
+
+static int show(const struct log_options *options, const struct log_place *place)
+{
+	struct log_summary *summary = options->summary ? log_summary_new() : NULL;
+	struct log_export *export =
+		options->format ? log_export_new(stdout, options->format) : NULL;
+	struct search search = {.options = options};
+	struct log_reader *reader = NULL;
+	int r;
+
+	r = log_reader_open(place->directory, &reader);
+	if (r == 0 && ((options->summary && !summary) || (options->format && !export)))
+		r = -ENOMEM;
+	if (r == 0) {
+		if (options->lines || *options->filter.since)
+			r = log_reader_go_back(reader, look_for_begin, &search);
+		/* More lines may have come since it went back. */
+		if (r == 0 && (!options->lines || search.found))
+			r = show_all(reader, options, search.found, summary, export);
+		if (summary)
+			log_summary_print(stdout, summary);
+		if (r == 0 && options->follow)
+			r = follow(reader, options);
+	}
+	log_reader_close(reader);
+	log_export_end(export);
+	log_summary_free(summary);
+	if (r < 0)
+		return command_error("log", "\"%s\": %s", place->directory, strerror(-r));
+	return 0;
+}
+
+/* ---- Keys ----------------------------------------------------------------------------------- */
+
+static int setup_keys(const char *directory)
+{
+	cleanup_with(runtime_mount_done) struct runtime_mount mount = {0};
+	cleanup_free char *mount_point = NULL;
+	int r;
+
+	r = mount_point_resolve(directory, &mount_point);
+	if (r == 0)
+		r = runtime_mount_init(&mount, mount_point);
+	if (r == 0 && !mount.log_directory)
+		r = -ENOTDIR;
+	if (r < 0)
+		return command_error(
+			"log", "no log can be kept for \"%s\": %s", directory, strerror(-r));
+	return log_setup_keys(mount.log_directory);
+}
+
+/* ---- The command line ---- */
+
+static bool parse_count(const char *text, int64_t max, int64_t *ret_number)
+{
+	char *end;
+	int64_t number = strtoll(text, &end, 10);
+
+	if (end == text || *end || number <= 0 || number > max)
+		return false;
+	*ret_number = number;
+	return true;
+}
+
+/* Names each operation that LOG.md has. */
+static const char *const operations[] = {"lookup", "getattr", "access", "readlink", "readdir",
+	"statfs", "getxattr", "listxattr", "hash", "open", "create", "read", "write", "flush",
+	"fsync", "close", "fallocate", "copy_range", "seek", "lock", "lock_test", "mkdir", "mknod",
+	"symlink", "link", "unlink", "rmdir", "rename", "chmod", "chown", "truncate", "utimens",
+	"setxattr", "removexattr", "exec", "foreign", "connection", "dropped", "lost", "removed"};
+
+static int set_operations(void *into, const char *list)
+{
+	*(const char **)into = list;
+	do {
+		size_t length = strcspn(list, ",");
+		cleanup_free char *word = strndup(list, length);
+		struct command_guess guess;
+
+		command_guess_init(&guess, word ? word : "");
+		guess.steps = length + 1;
+		for (size_t i = 0; i < array_size(operations); i++)
+			command_guess_offer(&guess, operations[i]);
+		if (guess.steps > 0 && !guess.nearest)
+			return command_usage_error("log",
+				"there is no operation \"%s\": LOG.md has all of them", guess.word);
+		if (guess.steps > 0)
+			return command_usage_error("log",
+				"there is no operation \"%s\"; did you mean \"%s\"? LOG.md has all "
+				"of them",
+				guess.word, guess.nearest);
+		list += length + (list[length] == ',');
+	} while (*list);
+	return 0;
+}
+
+static int set_pid(void *into, const char *text)
+{
+	if (parse_count(text, INT32_MAX, into))
+		return 0;
+	return command_usage_error("log", "\"%s\" is not a pid", text);
+}
+
+static int set_lines(void *into, const char *text)
+{
+	if (parse_count(text, LINES_MAX, into))
+		return 0;
+	return command_usage_error("log", "\"%s\" is not a number of lines", text);
+}
+
+static int set_slow(void *into, const char *text)
+{
+	if (command_parse_time(text, into))
+		return 0;
+	return command_usage_error("log", "\"%s\" is not a time such as 50ms or 1.5s", text);
+}
+
+static int set_time(void *into, const char *text)
+{
+	if (log_parse_time(text, into))
+		return 0;
+	return command_usage_error("log",
+		"\"%s\" is not a time such as 2026-11-23, 10:28 or 2026-11-23T10:28:12Z", text);
+}
+
+static int set_last(void *into, const char *text)
+{
+	uint64_t last_us;
+
+	if (!command_parse_time(text, &last_us))
+		return command_usage_error(
+			"log", "\"%s\" is not a time such as 90s, 10m or 2h", text);
+	log_format_time(time(NULL) - (time_t)(last_us / 1000000), into);
+	return 0;
+}
+
+static int set_export(void *into, const char *text)
+{
+	enum log_export_format *format = into;
+
+	*format = log_export_format(text);
+	if (*format)
+		return 0;
+	return command_usage_error("log", "--export takes csv or otlp, not \"%s\"", text);
+}
+
+int log_command(int argc, char **argv)
+{
+	struct log_options options = {.directory = "."};
+	struct log_filter *filter = &options.filter;
+	const struct command_option known[] = {
+		{"op", .set = set_operations, .into = &filter->ops},
+		{"path", .value = &filter->glob},
+		{"pid", .set = set_pid, .into = &filter->pid},
+		{"call", .value = &filter->call},
+		{"conversation", .value = &filter->conversation},
+		{"slow", .set = set_slow, .into = &filter->slow_us},
+		{"errors", .flag = &filter->errors},
+		{"since", .set = set_time, .into = filter->since},
+		{"until", .set = set_time, .into = filter->until},
+		{"last", .set = set_last, .into = filter->since},
+		{"export", .set = set_export, .into = &options.format},
+		{"lines", 'n', .set = set_lines, .into = &options.lines},
+		{"follow", 'f', .flag = &options.follow},
+		{"json", .flag = &options.json},
+		{"summary", .flag = &options.summary},
+		{"verify", .flag = &options.verify},
+		{"verify-key", .value = &options.words.key},
+		{"anchor", .value = &options.words.anchor},
+		{"setup-keys", .flag = &options.setup_keys},
+		{0},
+	};
+	const struct command_line line = {
+		.command = "log", .usage = usage, .options = known, .arguments_max = 1};
+	struct log_place place = {0};
+	int result;
+
+	if (!command_parse(&line, argc, argv, &result))
+		return result;
+	options.verify |= options.words.key || options.words.anchor;
+	if (optind < argc)
+		options.directory = argv[optind];
+	if (options.json && (options.summary || options.verify))
+		return command_usage_error(
+			"log", "--summary and --verify speak to people, not in JSON");
+	if (options.format && (options.json || options.summary || options.verify || options.follow))
+		return command_usage_error(
+			"log", "--export goes without --json, --summary, --verify and --follow");
+	if (options.follow && (options.summary || options.verify))
+		return command_usage_error("log", "--follow has no end to sum up or verify");
+	if (options.follow && !options.lines)
+		options.lines = FOLLOW_LINES;
+	if (options.setup_keys)
+		return setup_keys(options.directory);
+	if (find_log(options.directory, &place) < 0)
+		return 1;
+	result = options.verify ? log_verify_place(&place, &options.words) : show(&options, &place);
+	free(place.directory);
+	return result;
+}

@@ -1,0 +1,396 @@
+#include "fs/commands/log_reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "fs/log/mount_log_segment.h"
+#include "ops/support/cleanup.h"
+
+/* The first line of each. */
+#define SEGMENT_LINE "{\"op\":\"segment\",\"schema\":%*u,\"segment\":%u,"
+
+enum {
+	CHUNK_BYTES = 256 << 10,
+	LINE_MAX_BYTES = 4 << 20, /* the longest that is written is far below */
+};
+
+struct log_reader {
+	int directory;
+	const char *ring; /* that is being read: first the changes that are in no segment of all */
+	uint64_t until_seq; /* ... which begin with this number */
+	int changes;        /* inotify of the directory; -1: not yet */
+	int file;
+	uint32_t number; /* of the segment in `file`; by its first line, once that was read */
+	struct buffer text;
+	size_t at; /* what of `text` has been given out */
+};
+
+/* `number`: of the segment, for one whose first line does not tell. */
+static int open_segment(struct log_reader *reader, const char *name, uint32_t number)
+{
+	int file = openat(reader->directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (file < 0)
+		return -errno;
+	if (reader->file >= 0)
+		close(reader->file);
+	reader->file = file;
+	reader->number = number;
+	reader->text.size = reader->at = 0;
+	return 0;
+}
+
+/* The segment after the one at hand: renamed by rotation meanwhile, or the current one.  When
+ * rotation has deleted it, the oldest that is left. */
+static int open_following(struct log_reader *reader)
+{
+	cleanup_free struct log_segment_name *names = NULL;
+	int count = log_segment_names(reader->directory, reader->ring, &names);
+
+	for (int i = 0; i < count; i++) {
+		uint32_t number = names[i].number;
+
+		if (number == LOG_CURRENT)
+			number = reader->number + 1;
+		if (number > reader->number)
+			return open_segment(reader, names[i].name, number);
+	}
+	return count < 0 ? count : -ENOENT;
+}
+
+static void current_name(const struct log_reader *reader, char name[LOG_NAME_BYTES])
+{
+	snprintf(name, LOG_NAME_BYTES, "%s.jsonl", reader->ring);
+}
+
+/* A member of the first line of the segment at hand; 0: unknown. */
+static uint64_t header_number(const struct log_reader *reader, const char *key)
+{
+	char line[256] = "";
+	const char *member;
+
+	if (pread(reader->file, line, sizeof(line) - 1, 0) <= 0)
+		return 0;
+	member = strstr(line, key);
+	return member ? strtoull(member + strlen(key), NULL, 10) : 0;
+}
+
+static int enter_ring(struct log_reader *reader, const char *ring)
+{
+	reader->ring = ring;
+	reader->number = 0;
+	return open_following(reader);
+}
+
+/* Changes are kept longer than all else. */
+static int open_oldest(struct log_reader *reader)
+{
+	int r = enter_ring(reader, LOG_ALL_RING);
+
+	if (r < 0)
+		return r;
+	reader->until_seq = header_number(reader, ",\"first_seq\":");
+	if (reader->until_seq <= 1)
+		return 0;
+	r = enter_ring(reader, LOG_CHANGES_RING);
+	return r == -ENOENT ? enter_ring(reader, LOG_ALL_RING) : r;
+}
+
+/* True for a line of the changes that is among all lines, too. */
+static bool is_copy(const struct log_reader *reader, const char *line)
+{
+	uint64_t seq;
+
+	return strcmp(reader->ring, LOG_CHANGES_RING) == 0 &&
+	       sscanf(line, "{\"seq\":%" SCNu64 ",", &seq) == 1 && seq >= reader->until_seq;
+}
+
+static bool is_current(const struct log_reader *reader)
+{
+	char name[LOG_NAME_BYTES];
+
+	current_name(reader, name);
+	return log_segment_is_at(reader->directory, name, reader->file);
+}
+
+/* 1: there is more text; 0: the end of the segment for now. */
+static int fill(struct log_reader *reader)
+{
+	ssize_t got;
+	int r;
+
+	buffer_consume(&reader->text, reader->at);
+	reader->at = 0;
+	r = buffer_reserve(&reader->text, CHUNK_BYTES + 1);
+	if (r < 0)
+		return r;
+	got = read(reader->file, reader->text.data + reader->text.size, CHUNK_BYTES);
+	if (got < 0)
+		return -errno;
+	reader->text.size += (size_t)got;
+	return got > 0;
+}
+
+static bool take_line(struct log_reader *reader, char **ret_line, size_t *ret_length)
+{
+	char *start, *end;
+	uint32_t number;
+
+	if (reader->at >= reader->text.size)
+		return false;
+	start = (char *)reader->text.data + reader->at;
+	end = memchr(start, '\n', reader->text.size - reader->at);
+	if (!end)
+		return false;
+	*end = '\0';
+	*ret_line = start;
+	*ret_length = (size_t)(end - start);
+	reader->at += *ret_length + 1;
+	if (strncmp(start, "{\"op\":", strlen("{\"op\":")) == 0 &&
+		sscanf(start, SEGMENT_LINE, &number) == 1 && number > reader->number)
+		reader->number = number;
+	return true;
+}
+
+/* At the end of a segment: 1 when another one follows. */
+static int advance(struct log_reader *reader)
+{
+	int r;
+
+	if (is_current(reader) && strcmp(reader->ring, LOG_ALL_RING) == 0)
+		return 0;
+	/* Lines may have come between the last read and the rename. */
+	r = fill(reader);
+	if (r != 0)
+		return r;
+	r = is_current(reader) ? -ENOENT : open_following(reader);
+	if (r == -ENOENT && strcmp(reader->ring, LOG_CHANGES_RING) == 0)
+		r = enter_ring(reader, LOG_ALL_RING);
+	return r == -ENOENT ? 0 : r < 0 ? r : 1;
+}
+
+int log_reader_next(struct log_reader *reader, char **ret_line, size_t *ret_length)
+{
+	int r;
+
+	for (;;) {
+		if (take_line(reader, ret_line, ret_length)) {
+			if (!is_copy(reader, *ret_line))
+				return 1;
+			r = enter_ring(reader, LOG_ALL_RING);
+			if (r < 0)
+				return r;
+			continue;
+		}
+		if (reader->text.size - reader->at > LINE_MAX_BYTES)
+			return -EBADMSG;
+		r = fill(reader);
+		if (r == 0)
+			r = advance(reader);
+		if (r <= 0)
+			return r;
+	}
+}
+
+/* ---- Backwards ----------------------------------------------------------------------- */
+
+typedef enum log_visit (*visitor)(void *user, const char *line, size_t length);
+
+/* The lines of a text, the last one first.  What comes before the first newline may be a part of a
+ * line: it stays, unless the file begins with it. */
+static enum log_visit visit_lines(const struct log_reader *reader, struct buffer *text,
+	bool is_begin, visitor visit, void *user)
+{
+	enum log_visit wish = LOG_GO_BACK;
+	char *data = (char *)text->data;
+
+	while (wish == LOG_GO_BACK && text->size > 0) {
+		size_t end = text->size - 1; /* of the line: its newline */
+		char *before = memrchr(data, '\n', end);
+		size_t start = before ? (size_t)(before + 1 - data) : 0;
+
+		if (!before && !is_begin)
+			break;
+		data[end] = '\0';
+		if (!is_copy(reader, data + start))
+			wish = visit(user, data + start, end - start);
+		data[end] = '\n';
+		text->size = wish == LOG_BEGIN_AFTER ? end + 1 : start;
+	}
+	return wish;
+}
+
+/* Puts what is before `*offset` in front of the text. */
+static int read_before(int file, off_t *offset, struct buffer *text)
+{
+	size_t size = *offset < CHUNK_BYTES ? (size_t)*offset : CHUNK_BYTES, done = 0;
+	int r = buffer_reserve(text, size + 1);
+
+	if (r < 0)
+		return r;
+	memmove(text->data + size, text->data, text->size);
+	text->size += size;
+	*offset -= (off_t)size;
+	while (done < size) {
+		ssize_t got = pread(file, text->data + done, size - done, *offset + (off_t)done);
+
+		if (got <= 0)
+			return got < 0 ? -errno : -EIO;
+		done += (size_t)got;
+	}
+	return 0;
+}
+
+/* Within the segment at hand; leaves the reader where it is to go on. */
+static int go_back_in_segment(
+	struct log_reader *reader, visitor visit, void *user, enum log_visit *ret_wish)
+{
+	cleanup_buffer struct buffer text = {0};
+	enum log_visit wish = LOG_GO_BACK;
+	off_t offset = lseek(reader->file, 0, SEEK_END);
+	bool at_end = true;
+	int r = offset < 0 ? -errno : 0;
+
+	while (r == 0 && wish == LOG_GO_BACK && offset > 0) {
+		r = read_before(reader->file, &offset, &text);
+		/* The last line may be on its way still. */
+		while (r == 0 && at_end && text.size && text.data[text.size - 1] != '\n')
+			text.size--;
+		at_end = at_end && text.size == 0;
+		if (r == 0 && text.size > LINE_MAX_BYTES)
+			r = -EBADMSG;
+		if (r == 0 && text.size)
+			wish = visit_lines(reader, &text, offset == 0, visit, user);
+	}
+	if (r == 0 && lseek(reader->file, offset + (off_t)text.size, SEEK_SET) < 0)
+		r = -errno;
+	reader->text.size = reader->at = 0;
+	*ret_wish = wish;
+	return r;
+}
+
+/* The youngest of those older than the one at hand.  -ENOENT: there is none. */
+static int open_preceding(struct log_reader *reader)
+{
+	cleanup_free struct log_segment_name *names = NULL;
+	int i = log_segment_names(reader->directory, reader->ring, &names);
+
+	if (i < 0)
+		return i;
+	while (i > 0 && names[i - 1].number >= reader->number)
+		i--;
+	return i > 0 ? open_segment(reader, names[i - 1].name, names[i - 1].number) : -ENOENT;
+}
+
+/* The newest segment of the ring. */
+static int open_newest(struct log_reader *reader, const char *ring)
+{
+	char name[LOG_NAME_BYTES];
+	uint64_t number;
+	int r;
+
+	reader->ring = ring;
+	current_name(reader, name);
+	r = open_segment(reader, name, LOG_CURRENT);
+	reader->number = LOG_CURRENT;
+	if (r == -ENOENT) /* right between two of them: the older ones are all there is */
+		return open_preceding(reader);
+	number = r < 0 ? 0 : header_number(reader, ",\"segment\":");
+	if (number)
+		reader->number = (uint32_t)number;
+	return r;
+}
+
+static int go_back_in_ring(
+	struct log_reader *reader, visitor visit, void *user, enum log_visit *ret_wish)
+{
+	int r = 0;
+
+	while (r == 0) {
+		r = go_back_in_segment(reader, visit, user, ret_wish);
+		if (r < 0 || *ret_wish != LOG_GO_BACK)
+			return r;
+		r = open_preceding(reader);
+	}
+	/* The reader is at the beginning of the oldest. */
+	return r == -ENOENT ? 0 : r;
+}
+
+int log_reader_go_back(struct log_reader *reader, visitor visit, void *user)
+{
+	enum log_visit wish = LOG_GO_BACK;
+	int r = open_newest(reader, LOG_ALL_RING);
+
+	if (r == 0)
+		r = go_back_in_ring(reader, visit, user, &wish);
+	if (r < 0 || wish != LOG_GO_BACK)
+		return r == -ENOENT ? 0 : r;
+	reader->until_seq = header_number(reader, ",\"first_seq\":");
+	if (reader->until_seq <= 1)
+		return 0;
+	r = open_newest(reader, LOG_CHANGES_RING);
+	if (r == 0)
+		r = go_back_in_ring(reader, visit, user, &wish);
+	return r == -ENOENT ? enter_ring(reader, LOG_ALL_RING) : r;
+}
+
+int log_reader_wait(struct log_reader *reader)
+{
+	char events[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+	char path[48];
+
+	if (reader->changes < 0) {
+		reader->changes = inotify_init1(IN_CLOEXEC);
+		if (reader->changes < 0)
+			return -errno;
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", reader->directory);
+		if (inotify_add_watch(reader->changes, path, IN_MODIFY | IN_CREATE | IN_MOVED_TO) <
+			0)
+			return -errno;
+		return 0; /* what came before the watch is read first */
+	}
+	return read(reader->changes, events, sizeof(events)) < 0 ? -errno : 0;
+}
+
+int log_reader_open(const char *directory, struct log_reader **ret_reader)
+{
+	struct log_reader *reader = calloc(1, sizeof(*reader));
+	int r;
+
+	if (!reader)
+		return -ENOMEM;
+	reader->changes = reader->file = -1;
+	reader->ring = LOG_ALL_RING;
+	reader->directory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = reader->directory < 0 ? -errno : 0;
+	if (r == 0)
+		r = open_oldest(reader);
+	if (r < 0) {
+		log_reader_close(reader);
+		return r;
+	}
+	*ret_reader = reader;
+	return 0;
+}
+
+void log_reader_close(struct log_reader *reader)
+{
+	if (!reader)
+		return;
+	if (reader->file >= 0)
+		close(reader->file);
+	if (reader->changes >= 0)
+		close(reader->changes);
+	if (reader->directory >= 0)
+		close(reader->directory);
+	buffer_done(&reader->text);
+	free(reader);
+}

@@ -1,0 +1,168 @@
+#include "fs/commands/log_verify.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/commands/commands.h"
+#include "fs/log/mount_log_segment.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/files.h"
+#include "ops/support/hex.h"
+
+/* LOG_EXIT_ALTERED when it was said that the log is not as the daemon wrote it; else 0. */
+static int check_altered(const struct log_place *place, const struct log_verify_report *report)
+{
+	if (report->problem[0])
+		return command_error(
+			"log", "\"%s\" was altered: %s", place->directory, report->problem);
+	if (report->segments == 0)
+		return command_error(
+			"log", "\"%s\" holds no log: somebody deleted it", place->directory);
+	if (report->last_seq + place->lost < place->last_seq)
+		return command_error("log",
+			"\"%s\" was altered: it ends with number %" PRIu64
+			", but the daemon has written %" PRIu64,
+			place->directory, report->last_seq, place->last_seq);
+	return 0;
+}
+
+/* Each of these may be an accident: 0 or LOG_EXIT_INCOMPLETE. */
+static int check_complete(const struct log_place *place, const struct log_verify_report *report)
+{
+	const char *directory = place->directory;
+	bool is_lost = place->lost > report->lost;
+	bool is_unsealed = !place->lives && report->unsealed_lines;
+	bool is_cut = !place->lives && !report->unsealed_lines && !report->ended;
+
+	if (is_lost)
+		command_note("log",
+			"\"%s\" is incomplete: the daemon could not write %" PRIu64
+			" records; 'isthmus status' says why",
+			directory, place->lost - report->lost);
+	if (is_unsealed)
+		command_note("log",
+			"\"%s\" is incomplete: the last %" PRIu64
+			" lines have no seal: the daemon was killed while it wrote them, or "
+			"somebody added or altered them",
+			directory, report->unsealed_lines);
+	if (is_cut)
+		command_note("log",
+			"\"%s\" is incomplete: the daemon was killed, or somebody cut off the end",
+			directory);
+	if (report->gap_count == 1)
+		command_note("log", "\"%s\" is incomplete: %s", directory, report->gap);
+	if (report->gap_count > 1)
+		command_note("log", "\"%s\" is incomplete: %s; and %u more such places", directory,
+			report->gap, report->gap_count - 1);
+	return is_lost || is_unsealed || is_cut || report->gap_count ? LOG_EXIT_INCOMPLETE : 0;
+}
+
+static void print_means(
+	const struct log_verify_report *report, const struct log_verify_means *means)
+{
+	if (means->key && report->is_keyed)
+		puts("proved: sealed with the key by the daemons that wrote it");
+	else if (report->is_keyed && !report->anchored)
+		puts("not proved: whoever can write there could have made it all anew; the seals "
+		     "have a key, so verify with --verify-key");
+	else if (!report->anchored)
+		puts("not proved: whoever can write there could have made it all anew; see "
+		     "--setup-keys");
+}
+
+static void print_found(
+	const struct log_verify_report *report, const struct log_verify_means *means, int code)
+{
+	char digest[2 * sizeof(report->digest) + 1];
+
+	printf("%s: numbers %" PRIu64 " to %" PRIu64 " in %u segment%s are as they were written\n",
+		code ? "not altered" : "good", report->first_seq, report->last_seq,
+		report->segments, report->segments == 1 ? "" : "s");
+	print_means(report, means);
+	if (report->anchored)
+		printf("proved: up to number %" PRIu64 " as the anchor has it\n",
+			report->anchored_seq);
+	if (report->oldest_gone)
+		printf("note: rotation has deleted older segments; changes are kept from number "
+		       "%" PRIu64 " on\n",
+			report->changes_first_seq);
+	hex_write(report->digest, sizeof(report->digest), digest);
+	printf("digest %s\n", digest);
+}
+
+/* 0, or the exit code. */
+static int read_key(const char *text, uint8_t ret_key[LOG_KEY_BYTES])
+{
+	char line[LOG_KEY_TEXT_BYTES + 1] = "";
+	bool is_key;
+
+	if (strcmp(text, "-") == 0) {
+		if (!fgets(line, sizeof(line), stdin))
+			return command_error("log", "no verification key on standard input");
+		line[strcspn(line, "\n")] = '\0';
+		text = line;
+	}
+	is_key = hex_read(text, ret_key, LOG_KEY_BYTES);
+	log_seal_erase(line, sizeof(line));
+	if (is_key)
+		return 0;
+	return command_usage_error("log",
+		"that is not a verification key: it has 64 digits from 0 to f, as --setup-keys has "
+		"shown them");
+}
+
+int log_verify_place(const struct log_place *place, const struct log_verify_words *words)
+{
+	struct log_verify_means means = {0};
+	struct log_verify_report report;
+	uint8_t key[LOG_KEY_BYTES];
+	int r, code;
+
+	if (words->key) {
+		code = read_key(words->key, key);
+		if (code)
+			return code;
+		means.key = key;
+	}
+	means.anchor = words->anchor;
+	means.known_seq = place->lives ? place->last_seq : 0;
+	if (means.anchor && access(means.anchor, R_OK) < 0)
+		return command_error("log", "\"%s\": %s", means.anchor, strerror(errno));
+	r = log_verify(place->directory, &means, &report);
+	log_seal_erase(key, sizeof(key));
+	if (r < 0)
+		return command_error("log", "\"%s\": %s", place->directory, strerror(-r));
+	code = check_altered(place, &report);
+	if (code)
+		return code;
+	code = check_complete(place, &report);
+	print_found(&report, &means, code);
+	return code;
+}
+
+int log_setup_keys(const char *directory)
+{
+	char key[LOG_KEY_TEXT_BYTES];
+	cleanup_fd int fd = make_directories(directory);
+	int r = fd < 0 ? fd : log_keys_setup(fd, key);
+
+	if (r == -EEXIST)
+		return command_error("log",
+			"\"%s/" LOG_KEY_NAME
+			"\" is there already: to begin anew, move the log's directory away first",
+			directory);
+	if (r < 0)
+		return command_error(
+			"log", "cannot make \"%s/" LOG_KEY_NAME "\": %s", directory, strerror(-r));
+	puts(key);
+	log_seal_erase(key, sizeof(key));
+	fputs("This is the verification key, which is shown only now and kept nowhere: store it "
+	      "on\nanother machine or on paper. From the next mount on, the log is sealed; "
+	      "verify it with\n'isthmus log DIR --verify --verify-key -' and the key on standard "
+	      "input.\n",
+		stderr);
+	return 0;
+}

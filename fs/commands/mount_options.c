@@ -1,0 +1,285 @@
+#include "fs/commands/mount_options.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/commands/command_line.h"
+#include "fs/commands/commands.h"
+#include "ops/support/buffer.h"
+#include "ops/support/cleanup.h"
+
+static const char usage[] =
+	"usage: isthmus mount [-f] [-o OPTION,...] [--idmap=user|none] [--size=BYTES]\n"
+	"                     [--ttl=SECONDS] [--read-only] URI DIR\n"
+	"\n"
+	"Mounts the workspace URI on the empty directory DIR and returns when it can be used.\n"
+	"\n"
+	"  -f, --foreground     stay in front; diagnostics go to stderr\n"
+	"  -o OPTION,...        ro, allow_other, allow_root, nonempty, ttl=, idmap=, cache=strict\n"
+	"                       (cache nothing that others can change: slower), or an option of\n"
+	"                       the place: see isthmus(1)\n"
+	"  --idmap=user|none    show the workspace owner's files as yours (default where the\n"
+	"                       workspace is on another machine), or ids as they are\n"
+	"  --size=BYTES[kMGT]   bound of a mem: workspace\n"
+	"  --ttl=SECONDS        how long names are believed where changes are not reported (1)\n"
+	"  --log=required       serve nothing while the log cannot be written (default:\n"
+	"                       best_effort)\n"
+	"  --log-anchor=PLACE   send the digests of the log to a FILE, fd:N or syslog, too\n"
+	"  -r, --read-only      refuse changes (-o ro)\n"
+	"\n"
+	"URI: local:/dir, mem:, helper:/dir, ssh://[user@]host[:port]/dir\n";
+
+/* Options of -o that are neither ours nor the backend's. */
+static const char *const fuse_words[] = {"allow_other", "allow_root", "nodev", "dev", "nosuid",
+	"suid", "noexec", "exec", "noatime", "atime", "sync", "async", "dirsync"};
+
+/* Words of fstab lines for mount(8) itself, or what always holds. */
+static const char *const ignored_words[] = {"auto", "noauto", "user", "nouser", "users", "owner",
+	"group", "_netdev", "nofail", "defaults", "default_permissions"};
+
+static bool is_one_of(const char *word, const char *const *words, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(word, words[i]) == 0)
+			return true;
+	return false;
+}
+
+/* Appends a copy of `text` to a NULL-terminated list. */
+static int add_pair(const char *const **list, const char *text)
+{
+	size_t count = 0;
+	const char **longer;
+
+	while (*list && (*list)[count])
+		count++;
+	longer = realloc((void *)*list, (count + 2) * sizeof(*longer));
+	if (!longer)
+		return -ENOMEM;
+	*list = longer;
+	longer[count] = strdup(text);
+	longer[count + 1] = NULL;
+	return longer[count] ? 0 : -ENOMEM;
+}
+
+static int add_setting(const char *const **list, const char *key, const char *value)
+{
+	cleanup_free char *word = string_printf("%s=%s", key, value);
+
+	return word ? add_pair(list, word) : -ENOMEM;
+}
+
+static int set_ttl(void *into, const char *text)
+{
+	char *end;
+	double seconds = strtod(text, &end);
+
+	if (end == text || *end || !(seconds >= 0 && seconds <= 86400))
+		return command_usage_error(
+			"mount", "ttl takes 0 to 86400 seconds, not \"%s\"", text);
+	*(uint32_t *)into = (uint32_t)(seconds * 1000 + 0.5);
+	return 0;
+}
+
+static int set_idmap(void *into, const char *text)
+{
+	struct mount_options *options = into;
+
+	if (strcmp(text, "user") != 0 && strcmp(text, "none") != 0)
+		return command_usage_error(
+			"mount", "idmap takes \"user\" or \"none\", not \"%s\"", text);
+	options->idmap_none = strcmp(text, "none") == 0;
+	options->idmap_given = true;
+	return 0;
+}
+
+static int set_string(void *into, const char *text)
+{
+	char **string = into;
+
+	free(*string);
+	*string = strdup(text);
+	return *string ? 0 : -ENOMEM;
+}
+
+static int set_bytes(void *into, const char *text)
+{
+	static const char units[] = "kMGT";
+	char *end;
+	double bytes = strtod(text, &end);
+	const char *unit = *end ? strchr(units, *end) : NULL;
+
+	for (const char *u = units; unit && u <= unit; u++)
+		bytes *= 1024;
+	end += unit != NULL;
+	if (end == text || *end || !(bytes >= 1 << 20 && bytes <= (double)(1ULL << 50)))
+		return command_usage_error("mount",
+			"log_size and log_keep take bytes with k, M, G or T behind them (512M), "
+			"and no less than 1M, not \"%s\"",
+			text);
+	*(uint64_t *)into = (uint64_t)bytes;
+	return 0;
+}
+
+static int set_log(void *into, const char *text)
+{
+	if (strcmp(text, "required") != 0 && strcmp(text, "best_effort") != 0)
+		return command_usage_error(
+			"mount", "log takes \"required\" or \"best_effort\", not \"%s\"", text);
+	*(bool *)into = strcmp(text, "required") == 0;
+	return 0;
+}
+
+/* The other caches are the business of the place. */
+static int set_cache(void *into, const char *text)
+{
+	struct mount_options *options = into;
+
+	options->cache_strict = strcmp(text, "strict") == 0;
+	return options->cache_strict ? 0 : add_setting(&options->backend_pairs, "cache", text);
+}
+
+static int set_size(void *into, const char *text)
+{
+	return add_setting(into, "size", text);
+}
+
+#define FIELD(name) offsetof(struct mount_options, name)
+
+/* Our own options of -o: those with a `set` take a value, the others are `flag`. */
+static const struct {
+	const char *word;
+	size_t field;
+	command_setter set;
+	bool flag;
+} own[] = {
+	{"ro", FIELD(read_only), .flag = true},
+	{"rw", FIELD(read_only), .flag = false},
+	{"ttl", FIELD(ttl_ms), set_ttl},
+	{"idmap", 0, set_idmap},
+	{"cache", 0, set_cache},
+	{"log", FIELD(log_required), set_log},
+	{"log_anchor", FIELD(log_anchor), set_string},
+	{"log_keep", FIELD(log_keep), set_bytes},
+	{"log_size", FIELD(log_size), set_bytes},
+	{"log_reads", FIELD(log_reads), .flag = true},
+	{"log_secrets", FIELD(log_secrets), .flag = true},
+	{"io_uring", FIELD(io_uring), .flag = true},
+	{"nonempty", FIELD(nonempty), .flag = true},
+	{"remount", FIELD(remount), .flag = true},
+};
+
+static int set_option(struct mount_options *options, const char *word)
+{
+	size_t length = strcspn(word, "=");
+
+	if (!*word || strncmp(word, "x-", 2) == 0 || strncmp(word, "comment=", 8) == 0 ||
+		is_one_of(word, ignored_words, array_size(ignored_words)))
+		return 0;
+	for (size_t i = 0; i < array_size(own); i++) {
+		char *into = (char *)options + own[i].field;
+
+		if (strncmp(word, own[i].word, length) != 0 || own[i].word[length])
+			continue;
+		if (own[i].set && word[length])
+			return own[i].set(into, word + length + 1);
+		if (own[i].set || word[length])
+			break;
+		*(bool *)into = own[i].flag;
+		return 0;
+	}
+	if (strcmp(word, "noatime") == 0 || strcmp(word, "atime") == 0)
+		options->no_atime = strcmp(word, "noatime") == 0;
+	if (is_one_of(word, fuse_words, array_size(fuse_words)))
+		return add_pair(&options->fuse_pairs, word);
+	return add_pair(&options->backend_pairs, word);
+}
+
+/* "a,b\,c,d": a backslash keeps a comma inside a value. */
+static int set_options(void *into, const char *list)
+{
+	cleanup_free char *word = malloc(strlen(list) + 1);
+	size_t length = 0;
+	int r = word ? 0 : -ENOMEM;
+
+	for (const char *c = list; r == 0; c++) {
+		if (*c == '\\' && c[1] == ',') {
+			word[length++] = *++c;
+		} else if (*c && *c != ',') {
+			word[length++] = *c;
+		} else {
+			word[length] = '\0';
+			length = 0;
+			r = set_option(into, word);
+			if (!*c)
+				break;
+		}
+	}
+	return r;
+}
+
+bool mount_options_parse(int argc, char **argv, struct mount_options *ret_options, int *ret_code)
+{
+	bool unused;
+	struct mount_options *o = ret_options;
+	const struct command_option known[] = {
+		{"foreground", 'f', .flag = &o->foreground},
+		{"read-only", 'r', .flag = &o->read_only},
+		{NULL, 'o', .set = set_options, .into = o},
+		{"idmap", .set = set_idmap, .into = o},
+		{"ttl", .set = set_ttl, .into = &o->ttl_ms},
+		{"size", .set = set_size, .into = &o->backend_pairs},
+		{"log", .set = set_log, .into = &o->log_required},
+		{"log-anchor", .set = set_string, .into = &o->log_anchor},
+		{NULL, 'n', .flag = &unused}, /* mount(8): do not write /etc/mtab */
+		{NULL, 'v', .flag = &unused},
+		{0},
+	};
+	const struct command_line line = {
+		.command = "mount", .usage = usage, .options = known, .arguments_max = 2};
+
+	*ret_options = (struct mount_options){.ttl_ms = 1000};
+	if (!command_parse(&line, argc, argv, ret_code))
+		return false;
+	if (argc - optind != 2) {
+		*ret_code = command_usage_error("mount", "it takes a URI and a directory");
+		return false;
+	}
+	ret_options->uri = argv[optind];
+	ret_options->mount_point = argv[optind + 1];
+	return true;
+}
+
+void mount_options_guess(const char *unknown)
+{
+	cleanup_free char *word = strndup(unknown, strcspn(unknown, "="));
+	struct command_guess guess;
+
+	command_guess_init(&guess, word ? word : "");
+	for (size_t i = 0; i < array_size(own); i++)
+		command_guess_offer(&guess, own[i].word);
+	for (size_t i = 0; i < array_size(fuse_words); i++)
+		command_guess_offer(&guess, fuse_words[i]);
+	for (size_t i = 0; i < array_size(ignored_words); i++)
+		command_guess_offer(&guess, ignored_words[i]);
+	if (guess.nearest && guess.steps > 0)
+		fprintf(stderr, "Did you mean -o %s?\n", guess.nearest);
+}
+
+static void free_pairs(const char *const *pairs)
+{
+	for (const char *const *pair = pairs; pair && *pair; pair++)
+		free((void *)*pair);
+	free((void *)pairs);
+}
+
+void mount_options_done(struct mount_options *options)
+{
+	free_pairs(options->backend_pairs);
+	free_pairs(options->fuse_pairs);
+	free(options->log_anchor);
+}

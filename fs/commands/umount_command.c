@@ -1,0 +1,155 @@
+#include "fs/commands/commands.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "fs/commands/command_line.h"
+#include "fs/mount/mount_point.h"
+#include "fs/mount/runtime.h"
+#include "ops/support/cleanup.h"
+
+enum { QUIET_WAIT_MS = 2000, END_WAIT_MS = 58000, BUSY_TRIES = 10, BUSY_WAIT_MS = 50 };
+
+static const char usage[] = "usage: isthmus umount [-l] DIR\n"
+			    "\n"
+			    "Unmounts the workspace at DIR, once everything written has arrived.\n"
+			    "\n"
+			    "  -l, --lazy    also when programs still use it: they lose it\n";
+
+/* Why the daemon still runs; the caller frees.  It listens for as long as it is mounted somewhere,
+ * and sends what was written after that. */
+static char *why_it_runs(const char *mount_point, unsigned connection)
+{
+	char *copy = mount_point_copy(connection);
+
+	if (copy)
+		return copy;
+	return strdup(mount_point_daemon(mount_point)
+			      ? "somebody out of sight has a copy of the mount"
+			      : "it waits for the workspace to take what was written");
+}
+
+/* When the daemon has ended, everything is there. */
+static int wait_for_end(int pidfd, const char *mount_point, unsigned connection)
+{
+	struct pollfd end = {.fd = pidfd, .events = POLLIN};
+	cleanup_free char *first = NULL, *last = NULL;
+
+	if (pidfd < 0 || poll(&end, 1, QUIET_WAIT_MS) != 0)
+		return 0;
+	first = why_it_runs(mount_point, connection);
+	command_note("umount", "\"%s\" is unmounted, waiting for its daemon: %s", mount_point,
+		first ? first : "");
+	if (poll(&end, 1, END_WAIT_MS) != 0)
+		return 0;
+	last = why_it_runs(mount_point, connection);
+	return command_error("umount", "\"%s\" is unmounted, but its daemon still runs: %s",
+		mount_point, last ? last : "");
+}
+
+static int explain_failure(const char *mount_point, int r)
+{
+	cleanup_free char *holders = r == -EBUSY ? mount_point_holders(mount_point) : NULL;
+	cleanup_free char *below = r == -EBUSY ? mount_point_around(mount_point, true) : NULL;
+
+	if (below)
+		return command_error("umount",
+			"\"%s\" cannot be unmounted: \"%s\" is mounted below it, unmount that "
+			"first",
+			mount_point, below);
+	if (holders)
+		return command_error("umount",
+			"\"%s\" is in use by %s: end them, or detach it with --lazy", mount_point,
+			holders);
+	if (r == -EBUSY)
+		return command_error("umount",
+			"\"%s\" cannot be unmounted: a program that waits for it, or somebody "
+			"else, uses it, or somebody else mounted it; detach it with --lazy, or "
+			"try as root",
+			mount_point);
+	if (r == -ENOENT)
+		return command_error("umount",
+			"fusermount3 is missing, which a user needs to unmount: apt-get install "
+			"fuse3");
+	return command_error("umount", "cannot unmount \"%s\": %s", mount_point, strerror(-r));
+}
+
+/* Whoever looks at all mounts (df, a desktop) holds each for a moment. */
+static int unmount_when_idle(const char *mount_point, bool lazy)
+{
+	int r = mount_point_unmount(mount_point, lazy);
+
+	for (int tries = 0; r == -EBUSY && tries < BUSY_TRIES; tries++) {
+		cleanup_free char *holders = mount_point_holders(mount_point);
+
+		if (holders)
+			break;
+		poll(NULL, 0, BUSY_WAIT_MS);
+		r = mount_point_unmount(mount_point, lazy);
+	}
+	return r;
+}
+
+static int unmount_living(const char *mount_point, const char *type, bool lazy)
+{
+	cleanup_fd int pidfd = -1;
+	pid_t pid = mount_point_daemon(mount_point);
+	unsigned connection = mount_point_connection(mount_point);
+	int r;
+
+	if (type && strcmp(type, "fuse.isthmus") != 0)
+		return command_error("umount",
+			"\"%s\" is a mount of type %s, not of isthmus: use umount(8)", mount_point,
+			type);
+	if (pid)
+		pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	r = unmount_when_idle(mount_point, lazy);
+	if (r < 0)
+		return explain_failure(mount_point, r);
+	return lazy ? 0 : wait_for_end(pidfd, mount_point, connection);
+}
+
+static int unmount(const char *path, bool lazy)
+{
+	cleanup_free char *mount_point = NULL, *type = NULL, *around = NULL, *id = NULL;
+	enum mount_point_state state;
+	int r = mount_point_resolve(path, &mount_point);
+
+	if (r < 0)
+		return command_error("umount", "\"%s\": %s", path, strerror(-r));
+	state = mount_point_look(mount_point, &type);
+	if (state == MOUNT_POINT_MOUNTED)
+		return unmount_living(mount_point, type, lazy);
+	if (state != MOUNT_POINT_DEAD) {
+		around = mount_point_around(mount_point, false);
+		return command_error("umount", "nothing is mounted at \"%s\"%s%s%s", mount_point,
+			around ? "; it lies on the mount \"" : ": see 'isthmus list'",
+			around ? around : "", around ? "\"" : "");
+	}
+	r = mount_point_recover(mount_point);
+	if (r < 0)
+		return explain_failure(mount_point, r);
+	id = runtime_id(mount_point);
+	if (id)
+		runtime_remove(id);
+	return 0;
+}
+
+int umount_command(int argc, char **argv)
+{
+	bool lazy = false;
+	const struct command_option options[] = {{"lazy", 'l', .flag = &lazy}, {0}};
+	const struct command_line line = {
+		.command = "umount", .usage = usage, .options = options, .arguments_max = 1};
+	int code;
+
+	if (!command_parse(&line, argc, argv, &code))
+		return code;
+	if (argc - optind != 1)
+		return command_usage_error("umount", "it takes one directory");
+	return unmount(argv[optind], lazy);
+}

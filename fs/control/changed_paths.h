@@ -1,0 +1,26 @@
+/*
+ * fs/control/changed_paths.h - the set of paths that changed while a command ran.
+ *
+ * Bounded: what does not fit is left out, and `truncated` says so.
+ * Threads: one at a time.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CHANGED_PATHS_MAX = 8192, CHANGED_PATHS_MAX_BYTES = 512 << 10 };
+
+struct changed_paths {
+	char **names;    /* in the order of their changes, NULL-terminated; or NULL: none */
+	uint32_t *slots; /* open addressing: index in `names` plus 1; 0: free */
+	size_t capacity; /* of names, a power of two; slots has twice as many */
+	size_t count;
+	size_t bytes;   /* of the names, with their NULs */
+	bool truncated; /* something is missing */
+};
+
+/* Adds a copy, once.  No room or no memory: sets `truncated`. */
+void changed_paths_add(struct changed_paths *paths, const char *path);
+void changed_paths_done(struct changed_paths *paths);

@@ -1,0 +1,446 @@
+#include "fs/control/control_server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/log/callers.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/json.h"
+
+enum {
+	CONNECTIONS_MAX = 256,
+	REQUEST_TIMEOUT_S = 10,
+	THREAD_STACK_BYTES = 256 << 10,
+};
+
+/* Guards `control` of a mount: changes are reported until the workspace is freed. */
+static pthread_rwlock_t control_lock = PTHREAD_RWLOCK_INITIALIZER;
+
+/* ---- Replies ------------------------------------------------------------------ */
+
+void control_reply_failure(struct connection *connection, int error, const char *format, ...)
+{
+	cJSON *failure = cJSON_CreateObject();
+	const char *name = strerrorname_np(-error);
+	cleanup_buffer struct buffer message = {0};
+	cleanup_free char *words = NULL, *text = NULL;
+	va_list arguments;
+
+	va_start(arguments, format);
+	buffer_vprintf(&message, format, arguments);
+	va_end(arguments);
+	words = buffer_steal_string(&message);
+	cJSON_AddStringToObject(failure, "error", name ? name : "EIO");
+	cJSON_AddStringToObject(failure, "message", words ? words : "");
+	text = cJSON_PrintUnformatted(failure);
+	cJSON_Delete(failure);
+	/* A client that has gone needs no answer. */
+	if (text)
+		control_send(connection->fd, CONTROL_FAILURE, text, strlen(text));
+}
+
+/* Frees the text; NULL: there was no memory for it. */
+static void reply_text(struct connection *connection, char *text)
+{
+	if (text)
+		control_send(connection->fd, CONTROL_JSON, text, strlen(text));
+	else
+		control_reply_failure(connection, -ENOMEM, "out of memory");
+	free(text);
+}
+
+static void reply_object(struct connection *connection, cJSON *object)
+{
+	reply_text(connection, cJSON_PrintUnformatted(object));
+	cJSON_Delete(object);
+}
+
+/* Of a call, the number of a record. */
+static void reply_number(struct connection *connection, const char *name, uint64_t number)
+{
+	cJSON *reply = cJSON_CreateObject();
+
+	cJSON_AddNumberToObject(reply, name, (double)number);
+	reply_object(connection, reply);
+}
+
+/* ---- Requests ----------------------------------------------------------------- */
+
+static void refuse_call(struct connection *connection, const char *id, int error)
+{
+	control_reply_failure(connection, error, "call \"%s\": %s", id,
+		error == -ENOENT  ? "is not under way"
+		: error == -EPERM ? "it is a call of another process tree"
+				  : strerror(-error));
+}
+
+static void serve_call_begin(struct connection *connection, const cJSON *request)
+{
+	const cJSON *pid = cJSON_GetObjectItemCaseSensitive(request, "pid");
+	const struct call_identity identity = {
+		.id = json_text(request, "call_id"),
+		.tool = json_text(request, "tool"),
+		.agent = json_text(request, "agent"),
+		.user = json_text(request, "user"),
+		.conversation = json_text(request, "conversation"),
+		.pid = cJSON_IsNumber(pid) ? pid->valueint : connection->peer.pid,
+		.owner = connection->peer.pid,
+	};
+	struct mount_log *log = connection->server->mount->log;
+	uint64_t first_seq = mount_log_last_seq(log) + 1;
+	int r;
+
+	if (!identity.id) {
+		control_reply_failure(connection, -EINVAL, "call_begin needs a call_id");
+		return;
+	}
+	r = callers_call_begin(mount_log_callers(log), &identity);
+	if (r == -EPERM)
+		control_reply_failure(connection, r,
+			"call \"%s\": %d is not your process, nor one that you have started",
+			identity.id, identity.pid);
+	else if (r < 0)
+		refuse_call(connection, identity.id, r);
+	else
+		reply_number(connection, "first_seq", first_seq);
+}
+
+static void serve_call_join(struct connection *connection, const cJSON *request)
+{
+	struct callers *callers = mount_log_callers(connection->server->mount->log);
+	const cJSON *pid = cJSON_GetObjectItemCaseSensitive(request, "pid");
+	const char *call_id = json_text(request, "call_id");
+	int r;
+
+	if (!call_id || !cJSON_IsNumber(pid)) {
+		control_reply_failure(connection, -EINVAL, "call_join needs a call_id and a pid");
+		return;
+	}
+	r = callers_call_join(callers, call_id, pid->valueint, connection->peer.pid);
+	if (r < 0)
+		refuse_call(connection, call_id, r);
+	else
+		reply_object(connection, cJSON_CreateObject());
+}
+
+static void serve_call_end(struct connection *connection, const cJSON *request)
+{
+	struct callers *callers = mount_log_callers(connection->server->mount->log);
+	const char *call_id = json_text(request, "call_id");
+	struct tool_call *call;
+	int r;
+
+	if (!call_id) {
+		control_reply_failure(connection, -EINVAL, "call_end needs a call_id");
+		return;
+	}
+	r = callers_call_end(callers, call_id, connection->peer.pid, &call);
+	if (r < 0) {
+		refuse_call(connection, call_id, r);
+		return;
+	}
+	reply_number(connection, "last_seq", atomic_load(&call->last_seq));
+	tool_call_unref(call);
+}
+
+static void serve_log_flush(struct connection *connection, const cJSON *request)
+{
+	struct mount_log *log = connection->server->mount->log;
+	uint64_t last_seq = mount_log_last_seq(log); /* later ones may not be written yet */
+	cJSON *reply = cJSON_CreateObject();
+	struct mount_log_stats stats;
+
+	(void)request;
+	mount_log_flush(log);
+	mount_log_stats(log, &stats);
+	cJSON_AddNumberToObject(reply, "last_seq", (double)last_seq);
+	cJSON_AddNumberToObject(reply, "lost", (double)stats.lost);
+	cJSON_AddStringToObject(reply, "path", mount_log_path(log));
+	reply_object(connection, reply);
+}
+
+static char *stop(struct mount *m)
+{
+	mount_stop(m);
+	return strdup("{}");
+}
+
+static const struct {
+	const char *name;
+	char *(*text)(struct mount *m); /* the whole reply; NULL: `serve` */
+	void (*serve)(struct connection *connection, const cJSON *request);
+	bool needs_log;
+} requests[] = {
+	{"status", .text = mount_status_json},
+	{"stats", .text = mount_stats_json},
+	{"unmount", .text = stop},
+	{"call_begin", .serve = serve_call_begin, .needs_log = true},
+	{"call_join", .serve = serve_call_join, .needs_log = true},
+	{"call_end", .serve = serve_call_end, .needs_log = true},
+	{"log_flush", .serve = serve_log_flush, .needs_log = true},
+	{"exec", .serve = control_exec},
+};
+
+static void serve(struct connection *connection, const cJSON *request)
+{
+	const char *name = json_text(request, "request");
+	struct mount *m = connection->server->mount;
+	size_t i = 0;
+
+	while (i < array_size(requests) && strcmp(requests[i].name, name ? name : "") != 0)
+		i++;
+	if (i == array_size(requests))
+		control_reply_failure(
+			connection, -EINVAL, "there is no request \"%s\"", name ? name : "");
+	else if (requests[i].needs_log && !m->log)
+		control_reply_failure(connection, -ENOTCONN, "this mount keeps no log");
+	else if (requests[i].text)
+		reply_text(connection, requests[i].text(m));
+	else
+		requests[i].serve(connection, request);
+}
+
+/* ---- Connections --------------------------------------------------------------- */
+
+static bool is_allowed(struct connection *connection)
+{
+	socklen_t size = sizeof(connection->peer);
+
+	if (getsockopt(connection->fd, SOL_SOCKET, SO_PEERCRED, &connection->peer, &size) < 0)
+		return false;
+	return connection->peer.uid == geteuid() || connection->peer.uid == 0;
+}
+
+static void converse(struct connection *connection)
+{
+	cleanup_buffer struct buffer payload = {0};
+	enum control_frame_type type;
+	cJSON *request;
+	int r;
+
+	control_set_timeout(connection->fd, SO_RCVTIMEO, REQUEST_TIMEOUT_S);
+	r = control_receive(connection->fd, &type, &payload);
+	pthread_mutex_lock(&connection->server->lock);
+	connection->is_idle = false;
+	pthread_mutex_unlock(&connection->server->lock);
+	if (r == -ECONNRESET)
+		return;
+	if (r < 0 || type != CONTROL_JSON) {
+		control_reply_failure(connection, r < 0 ? r : -EPROTO,
+			"the first frame of a connection is a request in JSON");
+		return;
+	}
+	control_set_timeout(connection->fd, SO_RCVTIMEO, 0);
+	request = cJSON_ParseWithLength((const char *)payload.data, payload.size);
+	if (cJSON_IsObject(request))
+		serve(connection, request);
+	else
+		control_reply_failure(connection, -EINVAL, "the request is not a JSON object");
+	cJSON_Delete(request);
+}
+
+static void forget_connection(struct connection *connection)
+{
+	struct control_server *server = connection->server;
+	struct connection **at = &server->connections;
+
+	pthread_mutex_lock(&server->lock);
+	while (*at != connection)
+		at = &(*at)->next;
+	*at = connection->next;
+	server->connection_count--;
+	close(connection->fd);
+	free(connection);
+	pthread_cond_signal(&server->gone);
+	pthread_mutex_unlock(&server->lock);
+}
+
+static void *connection_run(void *user)
+{
+	pthread_setname_np(pthread_self(), "control");
+	converse(user);
+	forget_connection(user);
+	return NULL;
+}
+
+static bool start_thread(struct connection *connection)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	int r;
+
+	if (pthread_attr_init(&attributes) != 0)
+		return false;
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
+	r = pthread_create(&thread, &attributes, connection_run, connection);
+	pthread_attr_destroy(&attributes);
+	return r == 0;
+}
+
+/* Under the lock.  When all are in use, ends the connection that has been idle for longest:
+ * clients that send nothing must not keep requests out.  False: none is idle. */
+static bool make_room(struct control_server *server)
+{
+	struct connection *oldest = NULL;
+
+	if (server->connection_count < CONNECTIONS_MAX)
+		return true;
+	for (struct connection *at = server->connections; at; at = at->next)
+		if (at->is_idle)
+			oldest = at;
+	if (!oldest)
+		return false;
+	shutdown(oldest->fd, SHUT_RDWR);
+	while (server->connection_count >= CONNECTIONS_MAX)
+		pthread_cond_wait(&server->gone, &server->lock);
+	return true;
+}
+
+static void take_connection(struct control_server *server, int fd)
+{
+	struct connection *connection = calloc(1, sizeof(*connection));
+	bool room;
+
+	if (!connection) {
+		close(fd);
+		return;
+	}
+	connection->server = server;
+	connection->fd = fd;
+	connection->is_idle = true;
+	if (!is_allowed(connection)) {
+		control_reply_failure(connection, -EPERM, "this mount belongs to another user");
+		close(fd);
+		free(connection);
+		return;
+	}
+	pthread_mutex_lock(&server->lock);
+	room = make_room(server);
+	connection->next = server->connections;
+	server->connections = connection;
+	server->connection_count++;
+	pthread_mutex_unlock(&server->lock);
+	if (room && start_thread(connection))
+		return;
+	control_reply_failure(connection, -EAGAIN, "too many connections: try again later");
+	forget_connection(connection);
+}
+
+static void *acceptor_run(void *user)
+{
+	struct control_server *server = user;
+
+	pthread_setname_np(pthread_self(), "control-accept");
+	while (!server->stopping) {
+		int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
+
+		if (fd >= 0)
+			take_connection(server, fd);
+		else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+			usleep(100000);
+		else if (errno != EINTR && errno != ECONNABORTED)
+			break;
+	}
+	return NULL;
+}
+
+/* ---- Life ---------------------------------------------------------------------- */
+
+static void set_control(struct mount *m, struct control_server *server)
+{
+	pthread_rwlock_wrlock(&control_lock);
+	m->control = server;
+	pthread_rwlock_unlock(&control_lock);
+}
+
+int control_server_start(struct mount *m, struct control_server **ret_server)
+{
+	struct control_server *server = calloc(1, sizeof(*server));
+	int r;
+
+	if (!server)
+		return -ENOMEM;
+	server->mount = m;
+	pthread_mutex_init(&server->lock, NULL);
+	pthread_cond_init(&server->gone, NULL);
+	server->listener = control_listen(m->control_path);
+	r = server->listener;
+	if (r >= 0) {
+		r = -pthread_create(&server->acceptor, NULL, acceptor_run, server);
+		if (r < 0) {
+			close(server->listener);
+			unlink(m->control_path);
+		}
+	}
+	if (r < 0) {
+		pthread_mutex_destroy(&server->lock);
+		pthread_cond_destroy(&server->gone);
+		free(server);
+		return r;
+	}
+	lstat(m->control_path, &server->socket); /* failed: it stays */
+	set_control(m, server);
+	*ret_server = server;
+	return 0;
+}
+
+/* A later daemon of the mount point may have put its own there. */
+static void remove_socket(const struct control_server *server)
+{
+	const char *path = server->mount->control_path;
+	struct stat now;
+
+	if (lstat(path, &now) == 0 && now.st_dev == server->socket.st_dev &&
+		now.st_ino == server->socket.st_ino)
+		unlink(path);
+}
+
+void control_server_stop(struct control_server *server)
+{
+	if (!server)
+		return;
+	server->stopping = true;
+	shutdown(server->listener, SHUT_RDWR);
+	pthread_join(server->acceptor, NULL);
+	remove_socket(server);
+	close(server->listener);
+	pthread_mutex_lock(&server->lock);
+	for (struct connection *at = server->connections; at; at = at->next)
+		shutdown(at->fd, SHUT_RDWR);
+	while (server->connection_count > 0)
+		pthread_cond_wait(&server->gone, &server->lock);
+	pthread_mutex_unlock(&server->lock);
+	set_control(server->mount, NULL);
+	pthread_mutex_destroy(&server->lock);
+	pthread_cond_destroy(&server->gone);
+	free(server);
+}
+
+/* ---- For the rest of the daemon -------------------------------------------------- */
+
+bool control_note_change(struct mount *m, const char *path)
+{
+	bool taken;
+
+	pthread_rwlock_rdlock(&control_lock);
+	taken = m->control && control_exec_note_change(m->control, path);
+	pthread_rwlock_unlock(&control_lock);
+	return taken;
+}
+
+void control_usage(struct mount *m, uint32_t *ret_connections, uint32_t *ret_commands)
+{
+	*ret_connections = *ret_commands = 0;
+	pthread_rwlock_rdlock(&control_lock);
+	if (m->control) {
+		pthread_mutex_lock(&m->control->lock);
+		*ret_connections = m->control->connection_count;
+		*ret_commands = m->control->command_count;
+		pthread_mutex_unlock(&m->control->lock);
+	}
+	pthread_rwlock_unlock(&control_lock);
+}

@@ -1,0 +1,50 @@
+/*
+ * fs/control/control_server.h - what the files of the control server share.
+ *
+ * control_server.c takes connections and answers the short requests; control_exec.c runs
+ * a command for a connection.
+ */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "fs/mount/mount.h"
+#include "ops/support/control.h"
+
+struct control_server {
+	struct mount *mount;
+	int listener;
+	struct stat socket; /* of it */
+	pthread_t acceptor;
+	atomic_bool stopping;
+
+	pthread_mutex_t lock;
+	pthread_cond_t gone;                      /* a connection has ended */
+	struct connection *connections;           /* guarded by lock */
+	struct exec_run *commands;                /* guarded by lock */
+	uint32_t connection_count, command_count; /* guarded by lock */
+};
+
+struct connection {
+	struct connection *next;
+	struct control_server *server;
+	int fd;
+	bool is_idle; /* has sent no request yet; guarded by the server's lock */
+	struct ucred peer;
+};
+
+/* Sends CONTROL_FAILURE: `error` is -errno, the message is for people. */
+void control_reply_failure(struct connection *connection, int error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Serves an "exec" request to its end. */
+void control_exec(struct connection *connection, const cJSON *request);
+
+/* Remembers the path, or for NULL that not all are known, for every command that runs now.  False:
+ * none does. */
+bool control_exec_note_change(struct control_server *server, const char *path);

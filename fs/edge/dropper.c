@@ -1,0 +1,294 @@
+#include "fs/edge/dropper.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "fs/edge/drops.h"
+#include "ops/support/clock.h"
+
+enum { GRANT_WAIT_MS = 100 };
+
+static const uint64_t WRITTEN_MS = 80; /* a map may be written back in several requests */
+
+struct dropper {
+	struct session *session;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t told;      /* something was, or was replied: for those who wait (lock) */
+	pthread_cond_t is_due;    /* something is, before `sleeps_until_ns`: for the thread */
+	uint64_t sleeps_until_ns; /* lock, as all below; 0: for ever */
+	struct drops drops;
+	unsigned waiting;
+	unsigned draining; /* of those; pages are dropped although they are being written */
+	bool ending;
+};
+
+bool dropper_is_being_written(const struct inode *inode)
+{
+	const struct inode_file *file = inode_file(inode);
+
+	return file && file->mappers &&
+	       (uint16_t)((uint16_t)clock_now_ms() - file->written_ms) < WRITTEN_MS;
+}
+
+/* With the lock held: something is due then. */
+static void wake_thread(struct dropper *d, uint64_t due_ns)
+{
+	if (d->drops.count && (!d->sleeps_until_ns || due_ns < d->sleeps_until_ns))
+		pthread_cond_signal(&d->is_due);
+}
+
+/* With the lock held. */
+static void wake_waiting(struct dropper *d)
+{
+	if (d->waiting)
+		pthread_cond_broadcast(&d->told);
+}
+
+/* With the lock held.  False: there is no room. */
+static bool want(
+	struct dropper *d, struct inode *inode, bool pages, const struct inode_version *found)
+{
+	static const struct inode_version unknown;
+	uint64_t now_ns = clock_now_ns();
+	uint64_t not_before_ns =
+		pages && dropper_is_being_written(inode) ? now_ns + WRITTEN_MS * 1000000 : 0;
+
+	enum drops_added added = drops_want(
+		&d->drops, inode, pages, found ? found : &unknown, not_before_ns, now_ns);
+
+	if (added == DROPS_NEW)
+		inode_table_ref(d->session->mount->inodes, inode);
+	return added != DROPS_FULL;
+}
+
+/* What was taken; the lock that it was for, or NULL, and what was found then.  Without the lock
+ * held. */
+static int tell(struct dropper *d, struct inode *inode, enum drop_what what,
+	const struct file_lock *granted, const struct inode_version *found)
+{
+	int r = session_drop_inode(d->session, inode, what == DROP_PAGES);
+	bool is_gone;
+
+	pthread_mutex_lock(&d->lock);
+	is_gone = drops_end(&d->drops, inode);
+	if (granted)
+		drops_granted(&d->drops, inode, granted);
+	if (found && what == DROP_PAGES)
+		drops_clean(&d->drops, inode, found);
+	wake_waiting(d);
+	pthread_mutex_unlock(&d->lock);
+	if (is_gone)
+		inode_table_unref(d->session->mount->inodes, inode);
+	return r;
+}
+
+int dropper_drop(
+	struct dropper *d, struct inode *inode, bool pages, const struct inode_version *found)
+{
+	enum drop_what what = DROP_NOTHING;
+	uint64_t due_ns = 0;
+	bool has_room;
+
+	pthread_mutex_lock(&d->lock);
+	has_room = want(d, inode, pages, found);
+	if (has_room)
+		what = drops_take(&d->drops, inode, d->draining ? DROPS_HURRY : DROPS_USUAL,
+			clock_now_ns(), &due_ns);
+	if (due_ns)
+		wake_thread(d, due_ns);
+	pthread_mutex_unlock(&d->lock);
+	if (!has_room)
+		return session_drop_inode(d->session, inode, pages);
+	return what ? tell(d, inode, what, NULL, NULL) : 0;
+}
+
+/* ---- Locks --------------------------------------------------------------------------- */
+
+/* Not for ever: a drop may wait for a page that is being read.  With the lock held. */
+static enum drops_decision decide(
+	struct dropper *d, const struct inode *inode, const struct file_lock *lock)
+{
+	const uint64_t end_ns = clock_now_ns() + GRANT_WAIT_MS * 1000000;
+
+	for (;;) {
+		uint64_t due_ns = end_ns;
+		enum drops_decision decision =
+			drops_decide(&d->drops, inode, lock, clock_now_ns(), &due_ns);
+		struct timespec until = clock_at_ns(due_ns);
+
+		if (decision != DROPS_GRANT_WAITS || clock_now_ns() >= end_ns)
+			return decision;
+		d->waiting++;
+		pthread_cond_timedwait(&d->told, &d->lock, &until);
+		d->waiting--;
+	}
+}
+
+void dropper_locked(struct dropper *d, struct inode *inode, const struct file_lock *lock,
+	const struct inode_version *found)
+{
+	enum drop_what what = DROP_NOTHING;
+	uint64_t due_ns = 0;
+	bool has_room = true, pages = true;
+
+	pthread_mutex_lock(&d->lock);
+	drops_lock(&d->drops, inode, lock, clock_now_ns());
+	if (decide(d, inode, lock) == DROPS_GRANT_NOTHING) {
+		drops_granted(&d->drops, inode, lock);
+	} else {
+		pages = !found || !drops_is_clean(&d->drops, inode, found);
+		has_room = want(d, inode, pages, NULL);
+		what = drops_take(&d->drops, inode, DROPS_GRANT, clock_now_ns(), &due_ns);
+	}
+	pthread_mutex_unlock(&d->lock);
+	if (!has_room)
+		session_drop_inode(d->session, inode, pages);
+	if (what)
+		tell(d, inode, what, lock, found);
+}
+
+void dropper_unlocking(
+	struct dropper *d, const struct inode *inode, const struct file_lock *lock, pid_t caller)
+{
+	pthread_mutex_lock(&d->lock);
+	drops_installed(&d->drops, inode, caller);
+	if (lock->type == LOCK_NONE)
+		drops_unlock(&d->drops, inode, lock);
+	else
+		drops_relock(&d->drops, inode, lock);
+	wake_thread(d, 0);
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* ---- Replies ------------------------------------------------------------------------- */
+
+unsigned dropper_reply(struct dropper *d, const struct inode *inode, pid_t caller)
+{
+	unsigned number;
+
+	pthread_mutex_lock(&d->lock);
+	number = drops_reply(&d->drops, inode, caller);
+	pthread_mutex_unlock(&d->lock);
+	return number;
+}
+
+void dropper_replied(struct dropper *d, unsigned number, struct inode *inode,
+	const struct attributes *attributes)
+{
+	struct inode_version version = {0};
+	uint64_t now_ns;
+	bool is_gone;
+
+	if (attributes)
+		inode_version_of(attributes, &version);
+	pthread_mutex_lock(&d->lock);
+	now_ns = clock_now_ns();
+	is_gone = drops_replied(&d->drops, number, inode, &version, now_ns);
+	wake_thread(d, now_ns + DROPS_REPEAT_NS);
+	wake_waiting(d);
+	pthread_mutex_unlock(&d->lock);
+	if (is_gone)
+		inode_table_unref(d->session->mount->inodes, inode);
+}
+
+/* ---- The thread ---------------------------------------------------------------------- */
+
+/* With the lock held.  False: nothing may be dropped now. */
+static bool drop_next(struct dropper *d, uint64_t *ret_due_ns)
+{
+	enum drops_mode mode = d->draining ? DROPS_HURRY : DROPS_USUAL;
+	enum drop_what what;
+	struct inode *inode = drops_next(&d->drops, mode, clock_now_ns(), &what, ret_due_ns);
+
+	if (!inode)
+		return false;
+	if (what == DROP_PAGES && !d->draining && dropper_is_being_written(inode)) {
+		want(d, inode, true, NULL);
+		drops_end(&d->drops, inode);
+		return true;
+	}
+	pthread_mutex_unlock(&d->lock);
+	tell(d, inode, what, NULL, NULL);
+	pthread_mutex_lock(&d->lock);
+	return true;
+}
+
+static void *thread_main(void *data)
+{
+	struct dropper *d = data;
+
+	pthread_mutex_lock(&d->lock);
+	while (!d->ending) {
+		uint64_t due_ns = 0;
+		struct timespec until;
+
+		if (drop_next(d, &due_ns))
+			continue;
+		until = clock_at_ns(due_ns);
+		d->sleeps_until_ns = due_ns;
+		if (due_ns)
+			pthread_cond_timedwait(&d->is_due, &d->lock, &until);
+		else
+			pthread_cond_wait(&d->is_due, &d->lock);
+	}
+	pthread_mutex_unlock(&d->lock);
+	return NULL;
+}
+
+int dropper_start(struct session *s, struct dropper **ret_dropper)
+{
+	struct dropper *d = calloc(1, sizeof(*d));
+	int r;
+
+	if (!d)
+		return -ENOMEM;
+	d->session = s;
+	pthread_mutex_init(&d->lock, NULL);
+	clock_cond_init(&d->told);
+	clock_cond_init(&d->is_due);
+	r = -pthread_create(&d->thread, NULL, thread_main, d);
+	if (r < 0) {
+		free(d);
+		return r;
+	}
+	*ret_dropper = d;
+	return 0;
+}
+
+void dropper_stop(struct dropper *d)
+{
+	if (!d)
+		return;
+	pthread_mutex_lock(&d->lock);
+	d->ending = true;
+	pthread_cond_broadcast(&d->told);
+	pthread_cond_signal(&d->is_due);
+	pthread_mutex_unlock(&d->lock);
+	pthread_join(d->thread, NULL);
+}
+
+void dropper_free(struct dropper *d)
+{
+	if (!d)
+		return;
+	pthread_cond_destroy(&d->told);
+	pthread_cond_destroy(&d->is_due);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+void dropper_drain(struct dropper *d)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	pthread_mutex_lock(&d->lock);
+	d->draining++;
+	d->waiting++;
+	wake_thread(d, 0);
+	while (!drops_are_told(&d->drops, now_ns) && !d->ending)
+		pthread_cond_wait(&d->told, &d->lock);
+	d->draining--;
+	d->waiting--;
+	pthread_mutex_unlock(&d->lock);
+}

@@ -1,0 +1,47 @@
+/*
+ * fs/edge/foreign.h - which changes at the workspace others have made, for the mount log.
+ *
+ * The change feed tells of our own changes too, and not whose they are: what comes within
+ * FOREIGN_OWN_MS of a change of the same path or object through this mount counts as ours.
+ * Threads: any.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ops/workspace.h"
+
+enum {
+	FOREIGN_OWN_MS = 5000,
+	FOREIGN_AGAIN_MS = 1000, /* a path is reported once in that time ... */
+	FOREIGN_MAX = 256,       /* ... and so many paths */
+	FOREIGN_SLOTS = 65536,
+	FOREIGN_WAYS = 4,
+};
+
+/* Keys and when they came last: the hash in the upper half, milliseconds in the lower. */
+struct foreign_times {
+	atomic_uint_fast64_t slots[FOREIGN_SLOTS];
+};
+
+/* Initialise with zeros. */
+struct foreign {
+	struct foreign_times own, reported;
+	atomic_uint_fast64_t period; /* its number in the upper half, reports in the lower */
+};
+
+enum foreign_verdict {
+	FOREIGN_NOT,  /* ours, or reported a moment ago */
+	FOREIGN_PATH, /* to be reported */
+	FOREIGN_MANY, /* once in a while: more change than is reported */
+};
+
+/* We are changing this, or just have: `path` and `id` may be NULL. */
+void foreign_own(
+	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms);
+
+/* The feed told of a change of this. */
+enum foreign_verdict foreign_judge(
+	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms);

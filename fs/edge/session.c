@@ -1,0 +1,391 @@
+#include "fs/edge/session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/edge/dropper.h"
+#include "fs/edge/invalidate.h"
+#include "fs/mount/mount_point.h"
+#include "ops/support/buffer.h"
+#include "ops/support/clock.h"
+#include "ops/support/log.h"
+
+enum {
+	WATCHED_TTL_SECONDS = 24 * 3600,
+};
+
+/* As late as a change may show where it could be told of. */
+static const double BRIEF_TTL_SECONDS = 0.1;
+
+static const struct {
+	unsigned capability;
+	bool wanted;
+} capabilities[] = {
+	{FUSE_CAP_ASYNC_READ, true}, {FUSE_CAP_ATOMIC_O_TRUNC, true},
+	{FUSE_CAP_PARALLEL_DIROPS, true}, {FUSE_CAP_AUTO_INVAL_DATA, true},
+	{FUSE_CAP_READDIRPLUS, true},
+	{FUSE_CAP_READDIRPLUS_AUTO, false}, /* each entry will be looked at: one request less */
+	{FUSE_CAP_CACHE_SYMLINKS, true}, {FUSE_CAP_ASYNC_DIO, true},
+	{FUSE_CAP_DONT_MASK, true}, /* where there is a default access list, no umask counts */
+	{FUSE_CAP_HANDLE_KILLPRIV, false}, /* the kernel clears set-user-ID bits by setattr */
+	{FUSE_CAP_SPLICE_READ, false},     /* costs more than the copy it saves */
+	{FUSE_CAP_WRITEBACK_CACHE, false}, /* would hide others' changes of size and times */
+};
+
+/* Nobody but root gets in, whom no permission stops: the kernel need not know the mode of a
+ * directory again after each change in it. */
+static bool root_alone(const struct mount_options *options)
+{
+	for (const char *const *pair = options->fuse_pairs; pair && *pair; pair++)
+		if (strncmp(*pair, "allow_", 6) == 0)
+			return false;
+	return geteuid() == 0;
+}
+
+static void session_init(void *user, struct fuse_conn_info *connection)
+{
+	struct session *s = user;
+
+	s->opens_directories = s->mount->options->cache_strict ||
+			       !(connection->capable & FUSE_CAP_NO_OPENDIR_SUPPORT);
+	s->expires_entries = connection->capable & FUSE_CAP_EXPIRE_ONLY;
+	for (size_t i = 0; i < array_size(capabilities); i++) {
+		connection->want &= ~capabilities[i].capability;
+		if (capabilities[i].wanted)
+			connection->want |= capabilities[i].capability & connection->capable;
+	}
+	/* Access control lists name ids of the workspace. */
+	if (!root_alone(s->mount->options) && s->mount->options->idmap_none)
+		connection->want |= FUSE_CAP_POSIX_ACL & connection->capable;
+	/* A listing without lookups; they come anyway. */
+	if (s->mount->options->cache_strict)
+		connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS | FUSE_CAP_CACHE_SYMLINKS);
+	if (!s->mount->workspace->ops->lock)
+		connection->want &= ~(unsigned)(FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
+	connection->max_write = SESSION_REQUEST_MAX_BYTES;
+	connection->max_readahead = SESSION_REQUEST_MAX_BYTES;
+	connection->max_background = 64;
+	connection->congestion_threshold = 48;
+}
+
+static const struct fuse_lowlevel_ops operations = {
+	.init = session_init,
+	.lookup = session_lookup,
+	.forget = session_forget,
+	.forget_multi = session_forget_multi,
+	.getattr = session_getattr,
+	.access = session_access,
+	.setattr = session_setattr,
+	.readlink = session_readlink,
+	.mknod = session_mknod,
+	.mkdir = session_mkdir,
+	.symlink = session_symlink,
+	.link = session_link,
+	.unlink = session_unlink,
+	.rmdir = session_rmdir,
+	.rename = session_rename,
+	.statfs = session_statfs,
+	.getxattr = session_getxattr,
+	.listxattr = session_listxattr,
+	.setxattr = session_setxattr,
+	.removexattr = session_removexattr,
+	.open = session_open,
+	.create = session_create,
+	.read = session_read,
+	.write = session_write,
+	.flush = session_flush,
+	.release = session_release,
+	.fsync = session_fsync,
+	.fallocate = session_fallocate,
+	.copy_file_range = session_copy_file_range,
+	.lseek = session_lseek,
+	.getlk = session_getlk,
+	.setlk = session_setlk,
+	.flock = session_flock,
+	.opendir = session_opendir,
+	.readdir = session_readdir,
+	.readdirplus = session_readdirplus,
+	.fsyncdir = session_fsyncdir,
+};
+
+/* ---- Words of libfuse, for the reason of a failure -------------------------------------- */
+
+static struct buffer fuse_words; /* before the session serves; one thread */
+
+__attribute__((format(printf, 2, 0))) static void keep_words(
+	enum fuse_log_level level, const char *format, va_list arguments)
+{
+	if (level <= FUSE_LOG_WARNING && fuse_words.size < 4096)
+		buffer_vprintf(&fuse_words, format, arguments);
+}
+
+__attribute__((format(printf, 2, 0))) static void log_words(
+	enum fuse_log_level level, const char *format, va_list arguments)
+{
+	char line[512];
+
+	vsnprintf(line, sizeof(line), format, arguments);
+	line[strcspn(line, "\n")] = '\0';
+	log_print(level <= FUSE_LOG_ERR ? LOG_LEVEL_ERROR : LOG_LEVEL_DEBUG, "%s", line);
+}
+
+static char *take_words(void)
+{
+	while (fuse_words.size && fuse_words.data[fuse_words.size - 1] == '\n')
+		fuse_words.size--;
+	return fuse_words.size ? buffer_steal_string(&fuse_words) : NULL;
+}
+
+/* ---- Mounting ------------------------------------------------------------------------------ */
+
+static int add_option(struct fuse_args *args, const char *option)
+{
+	return fuse_opt_add_arg(args, "-o") < 0 || fuse_opt_add_arg(args, option) < 0 ? -ENOMEM : 0;
+}
+
+static int add_name(struct fuse_args *args, const char *uri)
+{
+	cleanup_buffer struct buffer option = {0};
+	cleanup_free char *text = NULL;
+
+	buffer_append_string(&option, "fsname=");
+	for (const char *c = uri; *c; c++)
+		buffer_printf(&option, *c == ',' || *c == '\\' ? "\\%c" : "%c", *c);
+	text = buffer_steal_string(&option);
+	return text ? add_option(args, text) : -ENOMEM;
+}
+
+static int build_arguments(const struct mount_options *options, struct fuse_args *args)
+{
+	int r = fuse_opt_add_arg(args, "isthmus") < 0 ? -ENOMEM : 0;
+
+	if (r == 0)
+		r = add_name(args, options->uri);
+	if (r == 0)
+		r = add_option(args, "subtype=isthmus");
+	if (r == 0 && !root_alone(options))
+		r = add_option(args, "default_permissions");
+	if (r == 0 && options->read_only)
+		r = add_option(args, "ro");
+	for (const char *const *pair = options->fuse_pairs; pair && *pair && r == 0; pair++)
+		r = add_option(args, *pair);
+	return r;
+}
+
+static int mount_session(struct session *s, char **ret_reason)
+{
+	struct mount *m = s->mount;
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	int r = build_arguments(m->options, &args);
+
+	fuse_set_log_func(keep_words);
+	if (r == 0) {
+		s->fuse = fuse_session_new(&args, &operations, sizeof(operations), s);
+		r = s->fuse ? 0 : -EINVAL;
+	}
+	fuse_opt_free_args(&args);
+	if (r == 0 && fuse_session_mount(s->fuse, m->options->mount_point) < 0) {
+		r = -EPERM;
+		fuse_session_destroy(s->fuse);
+		s->fuse = NULL;
+	}
+	if (r == 0) {
+		m->connection = mount_point_connection(m->options->mount_point);
+		r = session_raw_attach(s);
+	}
+	if (r < 0)
+		*ret_reason = take_words();
+	buffer_done(&fuse_words);
+	fuse_set_log_func(log_words);
+	return r;
+}
+
+/* ---- Running --------------------------------------------------------------------------------- */
+
+static sem_t stop_wanted; /* posted by signal handlers too */
+
+void mount_stop(struct mount *m)
+{
+	(void)m;
+	sem_post(&stop_wanted);
+}
+
+struct stopper {
+	struct session *session;
+	pthread_t thread;
+	atomic_bool over; /* the session has ended by itself: unmounted from outside */
+};
+
+/* While others serve: what programs have mapped is written by way of them.  Where this mount was
+ * detached, another one may be by now. */
+static void unmount(struct session *s)
+{
+	const char *path = s->mount->options->mount_point;
+
+	if (mount_point_connection(path) != s->mount->connection)
+		return;
+	if (mount_point_unmount(path, false) != -EBUSY)
+		return;
+	mount_point_write_pages(path);
+	session_wait_for_pages(s);
+	mount_point_detach(path);
+}
+
+static void *stopper_main(void *data)
+{
+	struct stopper *stopper = data;
+	struct session *s = stopper->session;
+
+	while (sem_wait(&stop_wanted) < 0)
+		;
+	if (!stopper->over) {
+		unmount(s);
+		session_loop_end(s);
+	}
+	return NULL;
+}
+
+static int serve(struct session *s, void (*ready)(void *user), void *user)
+{
+	struct stopper stopper = {.session = s};
+	int r = -pthread_create(&stopper.thread, NULL, stopper_main, &stopper);
+
+	if (r < 0)
+		return r;
+	r = session_loop_start(s);
+	if (r == 0 && ready)
+		ready(user);
+	if (r == 0)
+		session_loop_wait(s);
+	stopper.over = true;
+	sem_post(&stop_wanted);
+	pthread_join(stopper.thread, NULL);
+	return r;
+}
+
+static void directory_forgotten(void *user, const struct object_ref *directory)
+{
+	struct session *s = user;
+	struct inode *inode;
+
+	workspace_unwatch(s->mount->workspace, directory);
+	/* Somebody may have found it again, and believe it to be watched. */
+	inode = inode_table_find_id(s->mount->inodes, &directory->id);
+	if (inode && s->invalidator)
+		invalidator_unwatched(s->invalidator, &directory->id);
+	inode_table_unref(s->mount->inodes, inode);
+}
+
+static int make_table(struct session *s)
+{
+	struct mount *m = s->mount;
+	struct attributes root;
+	struct op_context op;
+	int r;
+
+	op_context_init(&op);
+	r = workspace_getattr(&op, m->workspace, &OBJECT_AT(""), &root);
+	if (r == 0 && !S_ISDIR(root.mode))
+		r = -ENOTDIR;
+	return r < 0 ? r : inode_table_new(&root, directory_forgotten, s, &m->inodes);
+}
+
+static int session_new(struct mount *m)
+{
+	struct session *s = calloc(1, sizeof(*s));
+	struct workspace_status status;
+
+	if (!s)
+		return -ENOMEM;
+	workspace_status(m->workspace, &status);
+	s->is_remote = status.capabilities & WORKSPACE_IS_REMOTE;
+	s->can_watch = status.capabilities & WORKSPACE_CAN_WATCH;
+	s->mount = m;
+	if (!m->options->cache_strict) {
+		s->watched_ttl = WATCHED_TTL_SECONDS;
+		s->ttl = m->options->ttl_ms / 1000.0;
+	}
+	s->brief_ttl = s->can_watch && s->ttl > BRIEF_TTL_SECONDS ? BRIEF_TTL_SECONDS : s->ttl;
+	pthread_mutex_init(&s->rename_lock, NULL);
+	pthread_rwlock_init(&s->store_lock, NULL);
+	clock_cond_init(&s->rename_done);
+	pthread_mutex_init(&s->backing_lock, NULL);
+	pthread_mutex_init(&s->asides_lock, NULL);
+	pthread_mutex_init(&s->listings_lock, NULL);
+	s->may_pass_through = geteuid() == 0 && m->workspace->ops->descriptor;
+	pthread_mutex_init(&s->threads_lock, NULL);
+	clock_cond_init(&s->threads_changed);
+	pthread_cond_init(&s->threads_needed, NULL);
+	m->edge = s;
+	return 0;
+}
+
+int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret_reason)
+{
+	struct op_context op;
+	int r;
+
+	*ret_reason = NULL;
+	sem_init(&stop_wanted, 0, 0);
+	op_context_init(&op);
+	r = session_new(m);
+	if (r == 0)
+		r = make_table(m->edge);
+	if (r == 0)
+		r = mount_session(m->edge, ret_reason);
+	if (r < 0)
+		return r;
+	m->session = m->edge->fuse;
+	r = dropper_start(m->edge, &m->edge->dropper);
+	if (r == 0)
+		r = invalidator_start(m->edge, &m->edge->invalidator);
+	if (r == 0)
+		r = serve(m->edge, ready, user);
+	if (r < 0)
+		fuse_session_unmount(m->edge->fuse);
+	invalidator_stop(m->edge->invalidator);
+	dropper_stop(m->edge->dropper);
+	inode_table_close_all(m->inodes, &op);
+	return r;
+}
+
+void mount_drain_changes(struct mount *m)
+{
+	/* The control socket is there before the kernel's side is. */
+	if (m->edge && m->edge->invalidator)
+		invalidator_drain(m->edge->invalidator);
+}
+
+static bool connection_is_gone(struct session *s)
+{
+	struct pollfd device = {.fd = fuse_session_fd(s->fuse)};
+
+	return poll(&device, 1, 0) == 1 && (device.revents & POLLERR);
+}
+
+void mount_done(struct mount *m)
+{
+	struct session *s = m->edge;
+
+	if (!s)
+		return;
+	invalidator_free(s->invalidator);
+	if (s->fuse) {
+		if (connection_is_gone(s))
+			fuse_session_unmount(s->fuse); /* only frees: somebody else may be there */
+		fuse_session_destroy(s->fuse);
+	}
+	session_directories_done(s);
+	inode_table_free(m->inodes);
+	dropper_free(s->dropper);
+	free(s);
+	m->edge = NULL;
+	m->session = NULL;
+	m->inodes = NULL;
+}

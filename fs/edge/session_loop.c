@@ -1,0 +1,447 @@
+#include "fs/edge/session.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ops/support/clock.h"
+#include "ops/support/log.h"
+
+/*
+ * Every thread reads the device itself and serves what it read.  More of them than there is work
+ * for only pass it around: each request wakes another one.  Where a far end has what is asked
+ * for, most requests wait for nothing, and one thread finds the next there when it is done with
+ * the last.  Before it waits for the far end another takes its place, one that rests if there is
+ * one.  Everywhere, one more is started when some have been at one request for long while
+ * nobody is idle: a thread of its own looks after that.
+ *
+ * Somebody must read the device whatever happens, as it also says which requests were
+ * interrupted: threads that a far end keeps waiting do not count, up to a bound, and end once
+ * it answers again.
+ */
+enum {
+	THREADS_RESTING_MAX = 8,
+	THREADS_MAX = 64,           /* besides those that wait for a lock or are stalled */
+	THREADS_LENT_MAX = 1024,    /* wait for a lock */
+	THREADS_STALLED_MAX = 1024, /* at one request for so long that they do not count */
+	THREADS_OF_QUEUE = 4,
+	QUEUES_MAX = 256,
+	STACK_BYTES = 256 << 10,
+	WAKE_INTERVAL_MS = 10,
+	LOOK_INTERVAL_NS = 2000000,
+	LONG_NS = 4000000,
+	STALLED_NS = 100000000,
+};
+
+struct session_thread {
+	struct session_thread *next, **link; /* threads_lock */
+	struct thread_group *group;
+	struct session_ring *ring; /* NULL: it reads the device */
+	pthread_t thread;
+	atomic_uint_fast64_t busy_since; /* CLOCK_MONOTONIC_COARSE, ns; 0: idle, or lent */
+};
+
+static _Thread_local struct session_thread *this_thread;
+
+static int start_thread(struct thread_group *group, struct session_ring *ring);
+
+static uint64_t coarse_ns(void)
+{
+	return clock_read_ns(CLOCK_MONOTONIC_COARSE);
+}
+
+static bool may_start(struct thread_group *group, unsigned stalled)
+{
+	unsigned total = group->total, lent = group->lent;
+
+	if (stalled > THREADS_STALLED_MAX)
+		stalled = THREADS_STALLED_MAX;
+	return total - lent < THREADS_MAX + stalled && lent < THREADS_LENT_MAX &&
+	       !group->session->ending;
+}
+
+static void want_look(struct session *s)
+{
+	if (!atomic_exchange(&s->is_saturated, true))
+		sem_post(&s->look);
+}
+
+/* The last idle thread has got work; or, if it `waits`, a wait for the far end. */
+static void none_is_idle(struct thread_group *group, bool waits)
+{
+	if (may_start(group, 0) && (waits || group->total - group->lent < group->usual))
+		start_thread(group, NULL);
+	else
+		want_look(group->session);
+}
+
+void session_thread_waits(struct session *s)
+{
+	struct thread_group *group = this_thread ? this_thread->group : &s->device;
+
+	assert(!session_ring_has_answer());
+	if (s->is_remote && group->idle == 0)
+		none_is_idle(group, true);
+}
+
+static bool is_over(struct session *s)
+{
+	return s->ending || fuse_session_exited(s->fuse);
+}
+
+/* True: a request is there, or the next one has to be waited for. */
+static bool receive(struct session_thread *thread, struct fuse_buf *buffer, bool *ret_got)
+{
+	struct session *s = thread->group->session;
+	int r = thread->ring ? session_ring_receive(s, thread->ring, buffer)
+			     : fuse_session_receive_buf(s->fuse, buffer);
+
+	*ret_got = r > 0 || (r == 0 && thread->ring);
+	if (r == -ENOMEM) /* for its buffer: the others serve on meanwhile */
+		usleep(LOOK_INTERVAL_NS / 1000);
+	return *ret_got || r == -EINTR || r == -EAGAIN || r == -ENOMEM;
+}
+
+/* True: others read, enough of them.  False: it is over. */
+static bool serve(struct session_thread *thread, struct fuse_buf *buffer)
+{
+	struct thread_group *group = thread->group;
+	struct session *s = group->session;
+	bool enough = false; /* this one is not counted as idle */
+
+	while (!enough && !is_over(s)) {
+		bool got;
+
+		if (!receive(thread, buffer, &got)) {
+			fuse_session_exit(s->fuse);
+			break;
+		}
+		if (!got)
+			continue;
+		thread->busy_since = coarse_ns();
+		if (--group->idle == 0)
+			none_is_idle(group, false);
+		if (!session_raw_refuses(s, buffer)) {
+			session_raw_begin(s, buffer);
+			fuse_session_process_buf(s->fuse, buffer);
+		}
+		thread->busy_since = 0;
+		if (thread->ring)
+			session_ring_is_spare(thread->ring, group->idle >= group->usual);
+		else
+			enough = group->idle >= group->usual;
+		group->idle += !enough;
+	}
+	group->idle -= !enough;
+	group->total--;
+	return enough;
+}
+
+/* True: it is needed again, and counted. */
+static bool rest(struct session *s)
+{
+	bool needed;
+
+	pthread_mutex_lock(&s->threads_lock);
+	if (s->threads_resting < THREADS_RESTING_MAX) {
+		s->threads_resting++;
+		while (!s->threads_called && !is_over(s))
+			pthread_cond_wait(&s->threads_needed, &s->threads_lock);
+		s->threads_resting--;
+	}
+	needed = s->threads_called > 0;
+	s->threads_called -= needed;
+	pthread_mutex_unlock(&s->threads_lock);
+	return needed;
+}
+
+/* How many threads have been at one request for so long. */
+static unsigned threads_busy_for(struct thread_group *group, uint64_t ns)
+{
+	struct session *s = group->session;
+	uint64_t now = coarse_ns();
+	unsigned count = 0;
+
+	pthread_mutex_lock(&s->threads_lock);
+	for (struct session_thread *t = s->threads; t; t = t->next) {
+		uint64_t since = t->busy_since; /* perhaps later than `now` */
+
+		count += t->group == group && since && since + ns <= now;
+	}
+	pthread_mutex_unlock(&s->threads_lock);
+	return count;
+}
+
+static void start_one_more(struct thread_group *group)
+{
+	if (threads_busy_for(group, LONG_NS) &&
+		may_start(group, threads_busy_for(group, STALLED_NS)))
+		start_thread(group, NULL);
+}
+
+/* True: in some group nobody was idle. */
+static bool start_where_saturated(struct session *s)
+{
+	bool found = false;
+
+	for (unsigned i = 0; i <= s->queue_count; i++) {
+		struct thread_group *group = i ? &s->queues[i - 1] : &s->device;
+
+		if (group->idle)
+			continue;
+		start_one_more(group);
+		found = true;
+	}
+	return found;
+}
+
+static void *watch_threads(void *data)
+{
+	static const struct timespec interval = {.tv_nsec = LOOK_INTERVAL_NS};
+	struct session *s = data;
+
+	while (!s->ending) {
+		while (sem_wait(&s->look) < 0)
+			;
+		do
+			nanosleep(&interval, NULL);
+		while (start_where_saturated(s) && !s->ending);
+		s->is_saturated = false;
+		if (start_where_saturated(s)) /* since the last look: nobody has told */
+			want_look(s);
+	}
+	return NULL;
+}
+
+static void serve_queue(struct session_thread *thread)
+{
+	struct thread_group *group = thread->group;
+	bool joins = !thread->ring;
+	struct fuse_buf request;
+
+	if (joins)
+		thread->ring = session_ring_open((unsigned)group->queue);
+	if (thread->ring) {
+		session_ring_adopt(thread->ring);
+		if (joins)
+			session_ring_join(group->session, thread->ring);
+		serve(thread, &request);
+		session_ring_free(thread->ring);
+	} else {
+		group->idle--;
+		group->total--;
+	}
+}
+
+static void *thread_main(void *data)
+{
+	struct session_thread *thread = data;
+	struct session *s = thread->group->session;
+	struct fuse_buf buffer = {0};
+
+	this_thread = thread;
+	if (thread->group->queue >= 0)
+		serve_queue(thread);
+	while (thread->group->queue < 0 && serve(thread, &buffer) && rest(s))
+		;
+	free(buffer.mem);
+	session_thread_buffer_free();
+	pthread_mutex_lock(&s->threads_lock);
+	*thread->link = thread->next;
+	if (thread->next)
+		thread->next->link = thread->link;
+	pthread_cond_broadcast(&s->threads_changed);
+	pthread_cond_broadcast(&s->threads_needed);
+	pthread_mutex_unlock(&s->threads_lock);
+	free(thread);
+	return NULL;
+}
+
+/* Under threads_lock. */
+static bool call_resting(struct session *s)
+{
+	if (s->threads_called >= s->threads_resting)
+		return false;
+	s->threads_called++;
+	s->device.idle++;
+	s->device.total++;
+	pthread_cond_signal(&s->threads_needed);
+	return true;
+}
+
+static int start_thread(struct thread_group *group, struct session_ring *ring)
+{
+	struct session *s = group->session;
+	struct session_thread *thread;
+	pthread_attr_t attributes;
+	bool called;
+	int error;
+
+	pthread_mutex_lock(&s->threads_lock);
+	called = group->queue < 0 && call_resting(s);
+	pthread_mutex_unlock(&s->threads_lock);
+	if (called)
+		return 0;
+	thread = calloc(1, sizeof(*thread));
+	if (!thread)
+		return -ENOMEM;
+	thread->group = group;
+	thread->ring = ring;
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	pthread_mutex_lock(&s->threads_lock);
+	group->idle++; /* it may be at work before pthread_create() returns */
+	group->total++;
+	error = pthread_create(&thread->thread, &attributes, thread_main, thread);
+	if (error) {
+		group->idle--;
+		group->total--;
+		free(thread);
+	} else {
+		thread->next = s->threads;
+		thread->link = &s->threads;
+		if (thread->next)
+			thread->next->link = &thread->next;
+		s->threads = thread;
+	}
+	pthread_mutex_unlock(&s->threads_lock);
+	pthread_attr_destroy(&attributes);
+	return -error;
+}
+
+void session_thread_lend(void)
+{
+	struct thread_group *group = this_thread->group;
+
+	assert(!session_ring_has_answer());
+	this_thread->busy_since = 0;
+	group->lent++;
+	if (group->idle == 0)
+		none_is_idle(group, false);
+}
+
+void session_thread_return(void)
+{
+	this_thread->group->lent--;
+	this_thread->busy_since = coarse_ns();
+}
+
+static void wake_up(int signal)
+{
+	(void)signal;
+}
+
+/* A thread that is about to read when the signal comes gets another one later. */
+static void wait_for_threads(struct session *s)
+{
+	while (s->threads) {
+		if (s->ending)
+			for (struct session_thread *t = s->threads; t; t = t->next)
+				pthread_kill(t->thread, SIGUSR1);
+		if (s->ending)
+			clock_cond_wait_ms(&s->threads_changed, &s->threads_lock, WAKE_INTERVAL_MS);
+		else
+			pthread_cond_wait(&s->threads_changed, &s->threads_lock);
+	}
+}
+
+static unsigned usual_threads(const struct session *s)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (s->is_remote)
+		return processors < 4 ? 1 : processors > 15 ? 8 : (unsigned)processors / 2;
+	return processors < 2 ? 2 : processors > 15 ? 16 : (unsigned)processors + 1;
+}
+
+static void close_queues(struct session *s, unsigned count)
+{
+	while (count)
+		session_ring_free(s->queues[--count].first);
+	free(s->queues);
+	s->queues = NULL;
+}
+
+int session_loop_start(struct session *s)
+{
+	struct sigaction action = {.sa_handler = wake_up};
+	int r;
+
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGUSR1, &action, NULL);
+	s->device = (struct thread_group){.session = s, .usual = usual_threads(s), .queue = -1};
+	sem_init(&s->look, 0, 0);
+	r = -pthread_create(&s->watcher, NULL, watch_threads, s);
+	if (r < 0)
+		return r;
+	r = start_thread(&s->device, NULL);
+	if (r < 0) {
+		session_loop_end(s);
+		pthread_join(s->watcher, NULL);
+	}
+	return r;
+}
+
+void session_loop_wait(struct session *s)
+{
+	pthread_mutex_lock(&s->threads_lock);
+	wait_for_threads(s);
+	pthread_mutex_unlock(&s->threads_lock);
+	s->ending = true;
+	sem_post(&s->look);
+	pthread_join(s->watcher, NULL);
+	close_queues(s, s->queue_count);
+}
+
+void session_loop_end(struct session *s)
+{
+	s->ending = true;
+	fuse_session_exit(s->fuse);
+	sem_post(&s->look);
+	pthread_mutex_lock(&s->threads_lock);
+	pthread_cond_broadcast(&s->threads_changed);
+	pthread_cond_broadcast(&s->threads_needed);
+	pthread_mutex_unlock(&s->threads_lock);
+}
+
+/* ---- Queues (session_uring.c) ------------------------------------------------------------- */
+
+int session_queues_open(struct session *s)
+{
+	unsigned count = session_ring_queues();
+	int r = -ENOMEM;
+
+	if (count == 0 || count > QUEUES_MAX)
+		return -EOPNOTSUPP;
+	if (!session_ring_may_open_many())
+		return -ENOMEM;
+	s->queues = calloc(count, sizeof(*s->queues));
+	for (unsigned i = 0; s->queues && i < count; i++) {
+		s->queues[i].session = s;
+		s->queues[i].queue = (int)i;
+		s->queues[i].usual = THREADS_OF_QUEUE;
+		s->queues[i].first = session_ring_open(i);
+		if (!s->queues[i].first) {
+			r = -errno;
+			close_queues(s, i);
+		}
+	}
+	s->queue_count = s->queues ? count : 0;
+	s->mount->uses_io_uring = s->queues;
+	return s->queues ? 0 : r;
+}
+
+void session_queues_start(struct session *s)
+{
+	for (unsigned i = 0; i < s->queue_count; i++)
+		if (start_thread(&s->queues[i], s->queues[i].first) == 0) {
+			s->queues[i].first = NULL;
+		} else {
+			log_error("no thread can be started to serve the mount, unmounting");
+			fuse_session_exit(s->fuse);
+		}
+}

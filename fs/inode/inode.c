@@ -1,0 +1,585 @@
+#define XXH_INLINE_ALL
+#include "fs/inode/inode_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "ops/support/clock.h"
+#include "ops/support/hash_seed.h"
+
+#ifdef INODE_MUTANTS
+enum inode_rule inode_rule_off = INODE_RULE_COUNT;
+#endif
+
+enum { RETURN_BYTES = 16 << 20, DENIED_AGAIN_MS = 1000 };
+
+size_t inode_id_hash(const struct object_id *id)
+{
+	return (size_t)XXH3_64bits_withSeed(id, sizeof(*id), hash_seed());
+}
+
+static void **inode_entry_link(void *entry)
+{
+	return (void **)&((struct inode *)entry)->hash_next;
+}
+
+static size_t inode_entry_hash(const void *entry)
+{
+	return inode_id_hash(&((const struct inode *)entry)->id);
+}
+
+struct inode *inode_find(struct inode_table *t, const struct object_id *id)
+{
+	struct inode *inode = t->inodes.buckets[inode_id_hash(id) & t->inodes.mask];
+
+	while (inode && (inode->is_former || !object_id_equal(&inode->id, id)))
+		inode = inode->hash_next;
+	return inode;
+}
+
+uint64_t inode_number(const struct inode *inode)
+{
+	return inode->is_renumbered ? XXH3_64bits(&inode->id, sizeof(inode->id)) : inode->id.inode;
+}
+
+static size_t inode_bytes(const struct inode *inode)
+{
+	return sizeof(*inode) + strlen(inode->own.name) + 1 + MALLOC_OVERHEAD_BYTES;
+}
+
+struct inode *inode_make(
+	struct inode_table *t, const struct attributes *attributes, const char *name)
+{
+	struct inode *inode = calloc(1, sizeof(*inode) + strlen(name) + 1);
+
+	if (!inode)
+		return NULL;
+	inode->own.is_own = true;
+	strcpy(inode->own.name, name);
+	inode->id = attributes->id;
+	inode->is_renumbered = handle_has_number(t, &inode->id);
+	inode->is_directory = S_ISDIR(attributes->mode);
+	if (inode->is_directory) {
+		inode->directory = calloc(1, sizeof(*inode->directory));
+		if (!inode->directory) {
+			free(inode);
+			return NULL;
+		}
+		t->bytes += sizeof(*inode->directory) + MALLOC_OVERHEAD_BYTES;
+	}
+	hash_table_insert(&t->inodes, inode, inode_entry_hash, inode_entry_link);
+	t->bytes += inode_bytes(inode);
+	return inode;
+}
+
+void inode_add_lookup(struct inode *inode)
+{
+	inode->lookups += inode->lookups < LOOKUPS_MAX;
+}
+
+struct inode_file *inode_make_file(struct inode_table *t, struct inode *inode)
+{
+	struct inode_file *file = inode->file;
+
+	if (file)
+		return file;
+	file = calloc(1, sizeof(*file));
+	if (!file)
+		return NULL;
+	inode->file = file;
+	t->bytes += sizeof(*file) + MALLOC_OVERHEAD_BYTES;
+	return file;
+}
+
+static void remember_forgotten(struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	struct path_string path;
+	bool has_path;
+	struct forgotten *entry;
+	size_t size;
+
+	if (inode->is_former || (!inode->directory->watched && !inode->directory->watch_losses))
+		return;
+	has_path = name_build_path(t, inode, NULL, false, &path) == 0;
+	size = has_path ? strlen(path.path) + 1 : 1;
+	entry = malloc(sizeof(*entry) + size);
+	if (entry) {
+		*entry = (struct forgotten){.next = *list, .id = inode->id};
+		memcpy(entry->path, has_path ? path.path : "", size);
+		*list = entry;
+	}
+	if (has_path)
+		path_string_done(&path);
+}
+
+static void forget_hash(struct inode_table *t, struct inode_file *file)
+{
+	if (!file->written)
+		return;
+	t->bytes -= sizeof(*file->written) + MALLOC_OVERHEAD_BYTES;
+	free(file->written);
+	file->written = NULL;
+}
+
+/* Only spare handles outlive the references to the inode. */
+static void free_file(struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	struct inode_file *file = inode_file(inode);
+
+	if (!file)
+		return;
+	while (file->handles)
+		handle_take_spare(t, inode, list);
+	forget_hash(t, file);
+	free(file->target);
+	free(file);
+	t->bytes -= sizeof(*file) + MALLOC_OVERHEAD_BYTES;
+}
+
+static void free_directory(struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	struct inode_directory *directory = inode->directory;
+
+	remember_forgotten(t, inode, list);
+	t->on_ttl -= directory->on_ttl;
+	inode_forget_missing(t, directory);
+	free(directory);
+	t->bytes -= sizeof(*directory) + MALLOC_OVERHEAD_BYTES;
+}
+
+/* Returns what may be unused now, too: recursion would need stack for the whole depth of a tree. */
+static struct inode *free_unused(
+	struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	struct inode *parent = NULL;
+	struct inode_name *name;
+
+	if (inode->is_directory)
+		free_directory(t, inode, list);
+	else
+		free_file(t, inode, list);
+	inode->references++; /* names may lead back here */
+	inode_forget_lost(t, inode, list);
+	while ((name = name_latest(inode))) {
+		if (parent)
+			inode_unref(t, parent, list);
+		parent = name_detach(t, name);
+	}
+	hash_table_remove(&t->inodes, inode, inode_entry_hash, inode_entry_link);
+	t->bytes -= inode_bytes(inode);
+	free(inode);
+	if (parent)
+		parent->references--;
+	return parent;
+}
+
+void inode_free_if_unused(struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	while (inode && !inode->lookups && !inode->references && inode != t->root)
+		inode = free_unused(t, inode, list);
+}
+
+void inode_unref(struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	assert(inode->references > 0);
+	inode->references--;
+	inode_free_if_unused(t, inode, list);
+}
+
+void inode_report_forgotten(struct inode_table *t, struct forgotten *list)
+{
+	while (list) {
+		struct forgotten *next = list->next;
+
+		if (list->spare)
+			handle_close_spare(list->spare);
+		else
+			t->forgotten(
+				t->user, &(struct object_ref){.path = list->path, .id = list->id});
+		free(list);
+		list = next;
+	}
+}
+
+/* With the lock held.  True when the kernel has forgotten most of a large tree. */
+static bool shrink(struct inode_table *t)
+{
+	if (t->bytes_most < RETURN_BYTES || t->bytes >= t->bytes_most / 4)
+		return false;
+	t->bytes_most = t->bytes;
+	hash_table_shrink(&t->inodes, inode_entry_hash, inode_entry_link);
+	hash_table_shrink(&t->names, name_entry_hash, name_entry_link);
+	inode_shrink_missing(t);
+	return true;
+}
+
+int inode_table_new(const struct attributes *root, inode_forgotten forgotten, void *user,
+	struct inode_table **ret_table)
+{
+	struct inode_table *t = calloc(1, sizeof(*t));
+	struct inode_note note;
+
+	if (!t)
+		return -ENOMEM;
+	pthread_mutex_init(&t->lock, NULL);
+	t->forgotten = forgotten;
+	t->user = user;
+	t->last_spare = &t->spares;
+	if (hash_table_init(&t->inodes) < 0 || hash_table_init(&t->numbers) < 0 ||
+		hash_table_init(&t->names) < 0 || hash_table_init(&t->missing) < 0 ||
+		!(t->root = inode_make(t, root, ""))) {
+		inode_table_free(t);
+		return -ENOMEM;
+	}
+	t->root->lookups = 1;
+	t->root->is_root = true;
+	inode_table_note(t, t->root, root, &note);
+	*ret_table = t;
+	return 0;
+}
+
+void inode_table_free(struct inode_table *t)
+{
+	if (!t)
+		return;
+	for (size_t i = 0; t->inodes.buckets && i <= t->inodes.mask; i++)
+		while (t->inodes.buckets[i]) {
+			struct inode *inode = t->inodes.buckets[i];
+
+			t->inodes.buckets[i] = inode->hash_next;
+			name_free_all(inode);
+			if (inode->is_directory) {
+				inode_forget_missing(t, inode->directory);
+				free(inode->directory);
+			} else {
+				free_file(t, inode, NULL);
+			}
+			free(inode);
+		}
+	free(t->names.buckets);
+	free(t->missing.buckets);
+	free(t->inodes.buckets);
+	free(t->numbers.buckets);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+struct inode *inode_table_root(struct inode_table *t)
+{
+	return t->root;
+}
+
+void inode_table_usage(struct inode_table *t, uint64_t *ret_inodes, uint64_t *ret_bytes)
+{
+	pthread_mutex_lock(&t->lock);
+	*ret_inodes = t->inodes.count;
+	*ret_bytes = t->bytes +
+		     (t->inodes.mask + t->numbers.mask + t->names.mask + t->missing.mask + 4) *
+			     sizeof(void *);
+	pthread_mutex_unlock(&t->lock);
+}
+
+void inode_table_ref(struct inode_table *t, struct inode *inode)
+{
+	pthread_mutex_lock(&t->lock);
+	inode->references++;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void inode_table_unref(struct inode_table *t, struct inode *inode)
+{
+	struct forgotten *list = NULL;
+
+	if (!inode)
+		return;
+	pthread_mutex_lock(&t->lock);
+	inode_unref(t, inode, &list);
+	pthread_mutex_unlock(&t->lock);
+	inode_report_forgotten(t, list);
+}
+
+void inode_table_forget(struct inode_table *t, struct inode *inode, uint64_t count)
+{
+	struct forgotten *list = NULL;
+	bool much;
+
+	pthread_mutex_lock(&t->lock);
+	assert(inode->lookups >= count || inode->lookups == LOOKUPS_MAX);
+	if (inode->lookups < LOOKUPS_MAX)
+		inode->lookups -= (uint32_t)count;
+	if (!inode->lookups && inode->is_lost) {
+		/* Directories that remember would hold each other. */
+		inode->references++;
+		inode_forget_lost(t, inode, &list);
+		inode->references--;
+	}
+	inode_free_if_unused(t, inode, &list);
+	much = shrink(t);
+	pthread_mutex_unlock(&t->lock);
+	inode_report_forgotten(t, list);
+#ifdef __GLIBC__
+	if (much)
+		malloc_trim(0); /* it would keep what it took */
+#else
+	(void)much;
+#endif
+}
+
+void inode_table_keep_target(struct inode_table *t, struct inode *inode, char *target)
+{
+	struct inode_file *file;
+	char *former = target;
+
+	pthread_mutex_lock(&t->lock);
+	file = inode->is_directory ? NULL : inode_make_file(t, inode);
+	if (file) {
+		former = file->target;
+		file->target = target;
+	}
+	pthread_mutex_unlock(&t->lock);
+	free(former);
+}
+
+char *inode_table_target(struct inode_table *t, struct inode *inode)
+{
+	const struct inode_file *file;
+	char *target;
+
+	pthread_mutex_lock(&t->lock);
+	file = inode_file(inode);
+	target = file && file->target ? strdup(file->target) : NULL;
+	pthread_mutex_unlock(&t->lock);
+	return target;
+}
+
+/* ---- Versions ---------------------------------------------------------------------- */
+
+/* After the year 2262 another one, which tells two times apart all the same. */
+static int64_t nanoseconds(const struct timespec *time)
+{
+	return (int64_t)((uint64_t)time->tv_sec * 1000000000 + (uint64_t)time->tv_nsec);
+}
+
+void inode_version_of(const struct attributes *a, struct inode_version *ret_version)
+{
+	*ret_version = (struct inode_version){.size_bytes = a->size_bytes,
+		.mtime_ns = nanoseconds(&a->mtime),
+		.ctime_ns = nanoseconds(&a->ctime),
+		.uid = a->uid,
+		.gid = a->gid,
+		.mode = (uint16_t)a->mode,
+		.nlink = a->nlink < UINT16_MAX ? (uint16_t)a->nlink : UINT16_MAX};
+}
+
+/* inotify sees a change of a file through the name that was used for it: other links'
+ * directories hear nothing.  A directory's own times change with its entries. */
+static enum belief belief_in(const struct inode_table *t, const struct inode *inode, uint32_t nlink)
+{
+	enum belief by_parent = BELIEF_WATCHED, own = nlink == 1 ? BELIEF_WATCHED : BELIEF_TTL;
+	const struct inode_name *name = name_latest(inode);
+
+	if (inode != t->root)
+		by_parent = name ? inode_belief(name->parent) : BELIEF_TTL;
+	if (inode->is_directory)
+		own = inode_belief(inode);
+	return own > by_parent ? own : by_parent;
+}
+
+void inode_note(struct inode_table *t, struct inode *inode, const struct attributes *a,
+	struct inode_note *ret_note)
+{
+	struct inode_file *file = inode_file(inode);
+	struct inode_version version;
+
+	inode_version_of(a, &version);
+	ret_note->data_changed = version.size_bytes != inode->version.size_bytes ||
+				 version.mtime_ns != inode->version.mtime_ns;
+	if (file && version.ctime_ns != inode->version.ctime_ns)
+		file->rewritten = true; /* the mtime may have been set back */
+	ret_note->has_shrunk = version.size_bytes < inode->version.size_bytes;
+	ret_note->former = NULL;
+	ret_note->is_old = ret_note->is_another = false;
+	ret_note->only_handle = !file || !file->handles || !file->handles->next;
+	inode->version = version;
+	ret_note->belief = belief_in(t, inode, a->nlink);
+}
+
+void inode_table_state(struct inode_table *t, struct inode *inode, struct inode_state *ret_state)
+{
+	const struct inode_file *file;
+
+	pthread_mutex_lock(&t->lock);
+	file = inode_file(inode);
+	*ret_state = (struct inode_state){
+		.version = inode->version, .writers = file ? file->writers : 0};
+	pthread_mutex_unlock(&t->lock);
+}
+
+void inode_table_note(struct inode_table *t, struct inode *inode, const struct attributes *a,
+	struct inode_note *ret_note)
+{
+	pthread_mutex_lock(&t->lock);
+	inode_note(t, inode, a, ret_note);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- Hashes ------------------------------------------------------------------------ */
+
+/* With the lock held. */
+static const struct known_hash *known_hash_of(const struct inode *inode)
+{
+	const struct inode_file *file = inode_file(inode);
+
+	return file ? file->written : NULL;
+}
+
+bool inode_table_has_hash(struct inode_table *t, const struct inode *inode)
+{
+	bool has_hash;
+
+	pthread_mutex_lock(&t->lock);
+	has_hash = known_hash_of(inode);
+	pthread_mutex_unlock(&t->lock);
+	return has_hash;
+}
+
+bool inode_table_hash(struct inode_table *t, struct inode *inode, const struct attributes *a,
+	uint8_t ret_digest[CONTENT_HASH_BYTES])
+{
+	const struct known_hash *known;
+	struct inode_version version;
+	bool is_same;
+
+	inode_version_of(a, &version);
+	pthread_mutex_lock(&t->lock);
+	known = known_hash_of(inode);
+	is_same = known && known->version.size_bytes == version.size_bytes &&
+		  known->version.mtime_ns == version.mtime_ns &&
+		  known->version.ctime_ns == version.ctime_ns;
+	if (is_same)
+		memcpy(ret_digest, known->digest, CONTENT_HASH_BYTES);
+	pthread_mutex_unlock(&t->lock);
+	return is_same;
+}
+
+bool inode_table_keep_hash(struct inode_table *t, struct inode *inode, const struct attributes *a,
+	const uint8_t *digest)
+{
+	struct known_hash *known = NULL;
+	struct inode_file *file;
+	bool is_alone;
+
+	pthread_mutex_lock(&t->lock);
+	file = inode->file;
+	forget_hash(t, file);
+	is_alone = !file->is_mixed;
+	if (is_alone && a)
+		known = malloc(sizeof(*known));
+	if (known) {
+		inode_version_of(a, &known->version);
+		memcpy(known->digest, digest, CONTENT_HASH_BYTES);
+		file->written = known;
+		t->bytes += sizeof(*known) + MALLOC_OVERHEAD_BYTES;
+	}
+	pthread_mutex_unlock(&t->lock);
+	return is_alone;
+}
+
+/* ---- Watches ----------------------------------------------------------------------- */
+
+/* With the lock held. */
+static void set_watched(struct inode_table *t, struct inode *inode, bool watched)
+{
+	struct inode_directory *directory = inode->directory;
+
+	directory->watched = watched && !inode->is_former;
+	t->on_ttl += (uint64_t)!watched - directory->on_ttl;
+	directory->on_ttl = !watched;
+	directory->denied_ms = (uint32_t)clock_now_ms();
+}
+
+bool inode_table_wants_watch(struct inode_table *t, struct inode *inode, uint32_t *ret_losses)
+{
+	const struct inode_directory *directory = inode->directory;
+	bool wanted;
+
+	pthread_mutex_lock(&t->lock);
+	wanted = !directory->watched && !inode->is_former &&
+		 (!directory->on_ttl ||
+			 (uint32_t)clock_now_ms() - directory->denied_ms > DENIED_AGAIN_MS);
+	*ret_losses = directory->watch_losses;
+	pthread_mutex_unlock(&t->lock);
+	return wanted;
+}
+
+uint32_t inode_table_watch_losses(struct inode_table *t, struct inode *inode)
+{
+	uint32_t losses;
+
+	pthread_mutex_lock(&t->lock);
+	losses = inode->directory->watch_losses;
+	pthread_mutex_unlock(&t->lock);
+	return losses;
+}
+
+void inode_table_set_watched(
+	struct inode_table *t, struct inode *inode, bool watched, uint32_t losses)
+{
+	pthread_mutex_lock(&t->lock);
+	if (!watched || inode->directory->watch_losses == losses || !RULE(LOSSES))
+		set_watched(t, inode, watched);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* With the lock held. */
+static void lose_watch(struct inode_table *t, struct inode_directory *directory)
+{
+	directory->watch_losses++;
+	directory->changes++;
+	directory->watched = false;
+	t->on_ttl -= directory->on_ttl;
+	directory->on_ttl = false;
+}
+
+void inode_table_watch_lost(struct inode_table *t, struct inode *directory)
+{
+	pthread_mutex_lock(&t->lock);
+	if (directory)
+		lose_watch(t, directory->directory);
+	for (size_t i = 0; !directory && i <= t->inodes.mask; i++)
+		for (struct inode *inode = t->inodes.buckets[i]; inode; inode = inode->hash_next)
+			if (inode->is_directory)
+				lose_watch(t, inode->directory);
+	pthread_mutex_unlock(&t->lock);
+}
+
+uint64_t inode_table_on_ttl(struct inode_table *t, char **paths, size_t max, size_t *ret_count)
+{
+	uint64_t left, total;
+	size_t count = 0;
+
+	pthread_mutex_lock(&t->lock);
+	left = total = t->on_ttl;
+	for (size_t i = 0; i <= t->inodes.mask && left && count < max; i++)
+		for (const struct inode *inode = t->inodes.buckets[i]; inode && count < max;
+			inode = inode->hash_next) {
+			struct path_string path;
+
+			if (!inode->is_directory || !inode->directory->on_ttl)
+				continue;
+			left--;
+			if (name_build_path(t, inode, NULL, false, &path) < 0)
+				continue;
+			paths[count] = strdup(path.path);
+			count += paths[count] != NULL;
+			path_string_done(&path);
+		}
+	pthread_mutex_unlock(&t->lock);
+	*ret_count = count;
+	return total;
+}

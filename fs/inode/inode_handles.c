@@ -1,0 +1,299 @@
+#define XXH_INLINE_ALL
+#include "fs/inode/inode_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include "ops/support/clock.h"
+#include "ops/support/hash_seed.h"
+
+void handle_close_spare(struct open_handle *handle)
+{
+	struct op_context op;
+
+	op_context_init(&op);
+	workspace_close(&op, handle->file);
+	free(handle);
+}
+
+/* ---- Numbers ------------------------------------------------------------------------- */
+
+static size_t number_hash(uint64_t number)
+{
+	return (size_t)XXH3_64bits_withSeed(&number, sizeof(number), hash_seed());
+}
+
+static void **number_entry_link(void *entry)
+{
+	return (void **)&((struct open_handle *)entry)->number_next;
+}
+
+static size_t number_entry_hash(const void *entry)
+{
+	return number_hash(inode_number(((const struct open_handle *)entry)->inode));
+}
+
+static void hold_number(struct inode_table *t, struct open_handle *handle)
+{
+	handle->holds_number = true;
+	hash_table_insert(&t->numbers, handle, number_entry_hash, number_entry_link);
+}
+
+/* The handle has left its inode; another may hold the number from now on. */
+static void release_number(struct inode_table *t, struct open_handle *handle)
+{
+	if (!handle->holds_number)
+		return;
+	hash_table_remove(&t->numbers, handle, number_entry_hash, number_entry_link);
+	if (handle->inode->file->handles)
+		hold_number(t, handle->inode->file->handles);
+}
+
+bool handle_has_number(const struct inode_table *t, const struct object_id *id)
+{
+	const struct open_handle *handle =
+		t->numbers.buckets[number_hash(id->inode) & t->numbers.mask];
+
+	for (; handle; handle = handle->number_next)
+		if (inode_number(handle->inode) == id->inode &&
+			handle->inode->id.device == id->device &&
+			!object_id_equal(&handle->inode->id, id))
+			return true;
+	return false;
+}
+
+/* ---- Spare handles ------------------------------------------------------------------- */
+
+static void leave_spares(struct inode_table *t, struct open_handle *handle)
+{
+	*handle->spare_link = handle->spare_next;
+	if (handle->spare_next)
+		handle->spare_next->spare_link = handle->spare_link;
+	else
+		t->last_spare = handle->spare_link;
+}
+
+static void join_spares(struct inode_table *t, struct open_handle *handle)
+{
+	handle->spare_until_ns = clock_now_ns() + SPARE_NS;
+	handle->spare_next = NULL;
+	handle->spare_link = t->last_spare;
+	*t->last_spare = handle;
+	t->last_spare = &handle->spare_next;
+}
+
+static void spare_is_used(struct inode_table *t, struct open_handle *handle)
+{
+	leave_spares(t, handle);
+	join_spares(t, handle);
+}
+
+static void leave_inode(struct inode_table *t, struct open_handle *handle)
+{
+	*handle->link = handle->next;
+	if (handle->next)
+		handle->next->link = handle->link;
+	release_number(t, handle);
+	if (handle->is_spare)
+		leave_spares(t, handle);
+}
+
+static void take_spare(struct inode_table *t, struct open_handle *handle, struct forgotten **list)
+{
+	struct forgotten *entry = malloc(sizeof(*entry) + 1);
+
+	leave_inode(t, handle);
+	if (!entry) {
+		handle_close_spare(handle);
+		return;
+	}
+	*entry = (struct forgotten){.next = *list, .spare = handle};
+	*list = entry;
+}
+
+void handle_take_spare(struct inode_table *t, struct inode *inode, struct forgotten **list)
+{
+	struct open_handle *handle = inode->file->handles;
+
+	assert(handle->is_spare && handle->references == 1);
+	take_spare(t, handle, list);
+}
+
+uint64_t inode_table_close_spares(struct inode_table *t)
+{
+	uint64_t now = clock_now_ns(), next;
+	struct forgotten *list = NULL;
+
+	pthread_mutex_lock(&t->lock);
+	while (t->spares && t->spares->spare_until_ns <= now)
+		if (t->spares->references == 1)
+			take_spare(t, t->spares, &list);
+		else
+			spare_is_used(t, t->spares);
+	next = t->spares ? t->spares->spare_until_ns : 0;
+	pthread_mutex_unlock(&t->lock);
+	inode_report_forgotten(t, list);
+	return next;
+}
+
+/* ---- Handles ------------------------------------------------------------------------- */
+
+static bool is_writer(const struct open_handle *handle)
+{
+	return (handle->flags & O_ACCMODE) != O_RDONLY;
+}
+
+static bool is_mapper(const struct open_handle *handle)
+{
+	return (handle->flags & O_ACCMODE) == O_RDWR;
+}
+
+static struct open_handle *first_handle(const struct inode *inode)
+{
+	const struct inode_file *file = inode_file(inode);
+
+	return file ? file->handles : NULL;
+}
+
+static struct open_handle *spare_of(const struct inode *inode)
+{
+	struct open_handle *handle = first_handle(inode);
+
+	while (handle && !handle->is_spare)
+		handle = handle->next;
+	return handle;
+}
+
+/* With the lock held. */
+static void join_file(struct inode_table *t, struct inode_file *file, struct open_handle *handle)
+{
+	if (!file->handles)
+		hold_number(t, handle);
+	handle->references = 1;
+	handle->next = file->handles;
+	handle->link = &file->handles;
+	if (handle->next)
+		handle->next->link = &handle->next;
+	file->handles = handle;
+	if (handle->is_spare)
+		join_spares(t, handle);
+	handle->inode->references += !handle->is_spare;
+	if (is_writer(handle))
+		file->is_mixed = ++file->writers > 1;
+	file->mappers += is_mapper(handle);
+}
+
+int inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
+{
+	struct inode_file *file;
+	int r = 0;
+
+	if (handle->inode->is_directory)
+		return -EISDIR;
+	pthread_mutex_lock(&t->lock);
+	file = inode_make_file(t, handle->inode);
+	if (!file)
+		r = -ENOMEM;
+	else if (handle->is_spare && spare_of(handle->inode))
+		r = -EEXIST;
+	else
+		join_file(t, file, handle);
+	pthread_mutex_unlock(&t->lock);
+	return r;
+}
+
+bool inode_table_is_kept(struct inode_table *t, const struct object_id *id)
+{
+	struct open_handle *spare;
+	const struct inode *inode;
+
+	pthread_mutex_lock(&t->lock);
+	inode = inode_find(t, id);
+	spare = inode ? spare_of(inode) : NULL;
+	if (spare)
+		spare_is_used(t, spare);
+	pthread_mutex_unlock(&t->lock);
+	return spare;
+}
+
+struct open_handle *inode_table_handle_any(struct inode_table *t, struct inode *inode, bool spare)
+{
+	struct open_handle *handle;
+
+	pthread_mutex_lock(&t->lock);
+	handle = first_handle(inode);
+	while (handle && !is_writer(handle) && handle->next)
+		handle = handle->next;
+	/* One that was opened to be kept leads to the object for certain. */
+	if (handle && !is_writer(handle) && spare_of(inode))
+		handle = spare_of(inode);
+	if (handle && !spare && handle->is_spare && !first_handle(inode)->next)
+		handle = NULL;
+	if (handle)
+		handle->references++;
+	if (handle && handle->is_spare)
+		spare_is_used(t, handle);
+	pthread_mutex_unlock(&t->lock);
+	return handle;
+}
+
+int inode_table_handle_put(
+	struct inode_table *t, struct op_context *ctx, struct open_handle *handle)
+{
+	struct forgotten *list = NULL;
+	bool last;
+	int r;
+
+	pthread_mutex_lock(&t->lock);
+	last = --handle->references == 0;
+	if (last) {
+		leave_inode(t, handle);
+		handle->inode->file->writers -= is_writer(handle);
+		handle->inode->file->mappers -= is_mapper(handle);
+		inode_unref(t, handle->inode, &list);
+	}
+	pthread_mutex_unlock(&t->lock);
+	inode_report_forgotten(t, list);
+	if (!last)
+		return 0;
+	r = workspace_close(ctx, handle->file);
+	content_hash_free(handle->hash);
+	free(handle);
+	return r;
+}
+
+/* Takes all handles of all inodes, linked by `next`. */
+static struct open_handle *take_handles(struct inode_table *t)
+{
+	struct open_handle *all = NULL;
+
+	pthread_mutex_lock(&t->lock);
+	for (size_t i = 0; i <= t->inodes.mask; i++)
+		for (struct inode *inode = t->inodes.buckets[i]; inode; inode = inode->hash_next) {
+			struct open_handle *handle;
+
+			while ((handle = first_handle(inode))) {
+				inode->file->handles = handle->next;
+				handle->next = all;
+				all = handle;
+			}
+		}
+	pthread_mutex_unlock(&t->lock);
+	return all;
+}
+
+void inode_table_close_all(struct inode_table *t, struct op_context *ctx)
+{
+	struct open_handle *handle = take_handles(t);
+
+	while (handle) {
+		struct open_handle *next = handle->next;
+
+		workspace_close(ctx, handle->file);
+		free(handle);
+		handle = next;
+	}
+}

@@ -1,0 +1,153 @@
+/*
+ * fs/inode/inode_internal.h - the parts of the table of inodes.
+ *
+ * inode.c          the table, the life of inodes, what is known of one
+ * inode_names.c    names: where the place says that objects are, and what became of them
+ * inode_paths.c    the paths to objects, and what is known at them
+ * inode_handles.c  open files
+ *
+ * All functions here want the table's lock held unless they say otherwise.  What must not happen
+ * under it is put into a list, for inode_report_forgotten() once the lock is free.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "ops/support/hash_table.h"
+#include "fs/inode/inode.h"
+#include "fs/inode/inode_rules.h"
+
+enum { MALLOC_OVERHEAD_BYTES = 8 };
+#ifndef REMOVALS /* a test has fewer */
+#define REMOVALS 4096
+#endif
+
+#define LOOKUPS_MAX UINT32_MAX
+
+/* Names that we removed lately, by hash: the change feed will echo that. */
+struct removal {
+	size_t hash;
+	uint64_t at;
+	bool is_due; /* the echo is still to come */
+};
+
+struct inode_table {
+	pthread_mutex_t lock; /* all below, and the inodes' fields */
+	struct inode *root;
+	struct hash_table inodes;   /* by object id */
+	struct hash_table numbers;  /* of inodes that are open: one handle of each */
+	struct hash_table names;    /* by parent and name */
+	struct hash_table missing;  /* likewise: names that are not there */
+	uint64_t bytes, bytes_most; /* now; at most, since memory was returned */
+	uint64_t on_ttl;            /* inodes with that flag */
+	uint64_t missing_bytes;     /* of those */
+	struct open_handle *spares; /* whose time is over first comes first */
+	struct open_handle **last_spare;
+	uint64_t highest; /* position that was told so far */
+	struct removal removals[REMOVALS];
+	uint32_t given_ms[REMOVALS]; /* when the kernel was told of a name, by hash */
+	inode_forgotten forgotten;
+	void *user;
+};
+
+/* What to do once the lock is free: close a spare handle, or report a directory. */
+struct forgotten {
+	struct forgotten *next;
+	struct open_handle *spare;
+	struct object_id id;
+	char path[];
+};
+
+/* ---- inode.c */
+
+size_t inode_id_hash(const struct object_id *id); /* without the lock */
+
+/* The inode of an object, no former one.  NULL: there is none. */
+struct inode *inode_find(struct inode_table *t, const struct object_id *id);
+
+/* A new one that nobody knows yet, and that is going to have this name.  NULL: no memory. */
+struct inode *inode_make(
+	struct inode_table *t, const struct attributes *attributes, const char *name);
+
+/* The kernel is told of it. */
+void inode_add_lookup(struct inode *inode);
+
+/* What the inode, no directory, has as a file from now on.  NULL: no memory. */
+struct inode_file *inode_make_file(struct inode_table *t, struct inode *inode);
+
+/* Frees it when neither the kernel nor we hold it. */
+void inode_free_if_unused(struct inode_table *t, struct inode *inode, struct forgotten **list);
+
+/* Drops a reference; the inode may be gone afterwards. */
+void inode_unref(struct inode_table *t, struct inode *inode, struct forgotten **list);
+
+/* Without the lock: does and frees what is in the list. */
+void inode_report_forgotten(struct inode_table *t, struct forgotten *list);
+
+/* Takes newer attributes over; `ret_note` says what they changed. */
+void inode_note(struct inode_table *t, struct inode *inode, const struct attributes *a,
+	struct inode_note *ret_note);
+
+/* ---- inode_names.c */
+
+/* For the table of names (ops/support/hash_table.h). */
+void **name_entry_link(void *entry);
+size_t name_entry_hash(const void *entry);
+
+size_t name_hash(const struct inode *parent, const char *name);
+
+/* What is known at a name.  NULL: nothing. */
+struct inode_name *name_find(struct inode_table *t, const struct inode *parent, const char *name);
+
+struct inode *name_inode(struct inode_name *name);
+
+/* The names of an inode, from the latest one on.  NULL: there is none; a lost one does not count,
+ * but for name_last(). */
+struct inode_name *name_latest(const struct inode *inode);
+struct inode_name *name_older(const struct inode *inode, const struct inode_name *name);
+struct inode_name *name_last(const struct inode *inode);
+
+/* True when it is `top` itself, too. */
+bool inode_is_below(const struct inode *inode, const struct inode *top);
+
+/* Removes a name; the caller gets the reference that it had on its parent. */
+struct inode *name_detach(struct inode_table *t, struct inode_name *name);
+
+/* The inode goes with all others. */
+void name_free_all(struct inode *inode);
+
+/* Forgets where an object without names was last. */
+void inode_forget_lost(struct inode_table *t, struct inode *inode, struct forgotten **list);
+
+/* ---- inode_paths.c */
+
+/* `last`: what has no name counts as being where it was.  -ENOENT, -ENOMEM. */
+int name_build_path(struct inode_table *t, const struct inode *inode, const char *name, bool last,
+	struct path_string *path);
+
+/* ---- inode_missing.c */
+
+/* Keeps a name that the kernel may hold though nothing is known to be there: it is told of it when
+ * events are lost.  `at`: of the look that found nothing; 0: none did.  False: there is no room for
+ * it. */
+bool inode_missing_keep(struct inode_table *t, struct inode *parent, const char *name, uint64_t at);
+
+/* What was looked at at that position is older than the answer that it is missing. */
+bool inode_missing_since(
+	struct inode_table *t, const struct inode *parent, const char *name, uint64_t at);
+
+/* inode_table_not_missing(), and the same for all names in a directory. */
+void inode_found(struct inode_table *t, const struct inode *parent, const char *name);
+void inode_forget_missing(struct inode_table *t, struct inode_directory *directory);
+void inode_shrink_missing(struct inode_table *t);
+
+/* ---- inode_handles.c */
+
+/* A file that is open is shown with this number, and it is not this one. */
+bool handle_has_number(const struct inode_table *t, const struct object_id *id);
+
+/* Moves the spare handle of an inode that goes, its only one, to the list. */
+void handle_take_spare(struct inode_table *t, struct inode *inode, struct forgotten **list);
+
+/* Closes and frees it; without the lock, unless there is no memory for a list. */
+void handle_close_spare(struct open_handle *handle);

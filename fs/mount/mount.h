@@ -1,0 +1,106 @@
+/*
+ * fs/mount/mount.h - one mount: what the FUSE edge, the control socket and the log share.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "fs/log/mount_log.h"
+#include "ops/workspace.h"
+
+struct fuse_session;
+struct inode_table;
+struct session;
+
+struct mount_options {
+	const char *uri;
+	const char *mount_point;          /* absolute */
+	const char *const *backend_pairs; /* -o key=value that fs/ does not know; NULL-terminated */
+	const char *const *fuse_pairs;    /* -o that goes to libfuse; NULL-terminated */
+	bool read_only;
+	bool foreground;
+	bool remount;    /* -o remount: other flags for a mount that is there */
+	bool idmap_none; /* --idmap=none */
+	bool idmap_given;
+	bool log_reads;    /* -o log_reads: each one comes to the daemon */
+	bool cache_strict; /* -o cache=strict: nothing that others can change is cached */
+	bool log_secrets;  /* -o log_secrets: command lines are logged as they are */
+	bool no_atime;     /* -o noatime: nor does reading here touch the file at the workspace */
+	bool io_uring;     /* -o io_uring: requests come that way where the kernel can */
+	bool log_required; /* -o log=required: without its log it serves nothing */
+	uint64_t log_size; /* -o log_size=: bytes; 0: the default */
+	uint64_t log_keep; /* -o log_keep=: bytes; 0: the default */
+	char *log_anchor;  /* -o log_anchor=; NULL: none */
+	bool nonempty;     /* -o nonempty: hide what the mount point contains */
+	uint32_t ttl_ms;   /* how long unwatched names and attributes are believed */
+};
+
+struct mount {
+	const struct mount_options *options;
+	struct workspace *workspace;
+	struct mount_log *log; /* may be NULL: not logged */
+	struct inode_table *inodes;
+	struct fuse_session *session;
+	struct control_server *control; /* NULL: not running */
+	struct session *edge;           /* fs/edge/session.h */
+	char *control_path;             /* of the control socket */
+	unsigned connection;            /* mount_point_connection(); 0: not mounted yet */
+	struct timespec started;        /* CLOCK_REALTIME */
+	uid_t mount_uid, workspace_uid; /* --idmap=user maps one to the other */
+	gid_t mount_gid, workspace_gid;
+	atomic_uint_fast64_t requests; /* FUSE requests served */
+	atomic_bool uses_io_uring;     /* they come that way */
+};
+
+/* --idmap, in both directions: as seen on this machine <-> at the workspace.  Two ids change
+ * places, so the mapping undoes itself. */
+uid_t mount_swap_uid(const struct mount *m, uid_t uid);
+gid_t mount_swap_gid(const struct mount *m, gid_t gid);
+
+/* ---- fs/edge/session.c: the FUSE edge ------------------------------------------- */
+
+/* Mounts and serves until unmounted or mount_stop().  `ready` is called once the mount is
+ * usable.  0, or -errno with a line for people in `*ret_reason` (allocated, or NULL). */
+int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret_reason);
+
+/* Asks the session to end (async-signal-safe). */
+void mount_stop(struct mount *m);
+
+/* Waits until the kernel has been told of every change that the feed brought so far: what a
+ * command did at the workspace is visible on the mount. */
+void mount_drain_changes(struct mount *m);
+
+/* Changes in the directory `path` are reported from now on, where that can be and the kernel
+ * knows it, though nobody has listed it yet. */
+void mount_watch(struct mount *m, const char *path);
+
+/* Frees what mount_run() left; after workspace_free(), whose feed leads here. */
+void mount_done(struct mount *m);
+
+/* ---- fs/mount/status.c: status and statistics, for the control socket and .isthmus/ -- */
+
+/* JSON texts that the caller frees; NULL when there is no memory. */
+char *mount_status_json(struct mount *m);
+char *mount_stats_json(struct mount *m);
+
+/* ---- fs/control/control_server.c ----------------------------------------------------- */
+
+struct control_server;
+
+/* Serves the protocol of ops/support/control.h on m->control_path (0600). */
+int control_server_start(struct mount *m, struct control_server **ret_server);
+
+/* Ends every connection (and the commands that run for them), removes the socket. */
+void control_server_stop(struct control_server *server); /* NULL is fine */
+
+/* Somebody at the workspace has changed `path` (NULL: what it was has been missed): commands that
+ * run now may have done it.  False: none does. */
+bool control_note_change(struct mount *m, const char *path);
+
+/* Connections and commands under way. */
+void control_usage(struct mount *m, uint32_t *ret_connections, uint32_t *ret_commands);

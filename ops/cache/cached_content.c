@@ -1,0 +1,189 @@
+#define XXH_INLINE_ALL
+#include "ops/cache/cached_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <xxhash.h>
+
+#include "ops/cache/content_store.h"
+
+enum {
+	IDLE_MS = 300, /* since a small file was last opened: time to write to the store */
+};
+
+struct content *content_new_blank(size_t size)
+{
+	struct content *content = malloc(sizeof(*content) + size);
+
+	if (content)
+		*content = (struct content){.refs = 1, .size = size};
+	return content;
+}
+
+struct content *content_new(const void *data, size_t size)
+{
+	struct content *content = content_new_blank(size);
+
+	if (content && size)
+		memcpy(content->data, data, size);
+	return content;
+}
+
+bool content_may_be_kept(const struct cached *c, uint64_t size)
+{
+	return size <= SMALL_FILE_MAX_BYTES ||
+	       (size <= LARGE_FILE_MAX_BYTES && size <= c->memory_bytes_max / 16);
+}
+
+struct content *content_ref(struct content *content)
+{
+	content->refs++;
+	return content;
+}
+
+void content_unref(struct content *content)
+{
+	if (content && --content->refs == 0)
+		free(content);
+}
+
+/* ---- The bound: least recently used goes first ----------------------------------- */
+
+void content_detach(struct cached *c, struct extra *x)
+{
+	struct content *content = x->content;
+
+	if (!content)
+		return;
+	TAILQ_REMOVE(&c->contents, content, used);
+	c->content_bytes -= sizeof(*content) + content->size;
+	x->content = NULL;
+	content->extra = NULL;
+	content_unref(content);
+}
+
+bool content_attach(struct cached *c, struct extra *x, struct content *content)
+{
+	struct attributes known;
+
+	content->at = tree_last_attributes(c->tree, &x->id, &known);
+	if (!content->at || known.size_bytes != content->size) {
+		content_unref(content);
+		extra_tidy(c, x);
+		return false;
+	}
+	content_detach(c, x);
+	content->settled = !known.changed_lately;
+	x->content = content;
+	content->extra = x;
+	TAILQ_INSERT_HEAD(&c->contents, content, used);
+	c->content_bytes += sizeof(*content) + content->size;
+	while (c->content_bytes > c->memory_bytes_max && TAILQ_NEXT(content, used)) {
+		struct extra *oldest = TAILQ_LAST(&c->contents, content_list)->extra;
+
+		content_detach(c, oldest);
+		extra_tidy(c, oldest);
+	}
+	return true;
+}
+
+void content_used(struct cached *c, struct content *content)
+{
+	TAILQ_REMOVE(&c->contents, content, used);
+	TAILQ_INSERT_HEAD(&c->contents, content, used);
+}
+
+bool bytes_have_hash(const void *data, size_t size, const uint8_t *hash)
+{
+	XXH128_canonical_t own;
+
+	XXH128_canonicalFromHash(&own, XXH3_128bits(data, size));
+	return memcmp(own.digest, hash, HASH_BYTES) == 0;
+}
+
+/* ---- The store on disk ---------------------------------------------------------------- */
+
+struct keeping {
+	struct cached *cached;
+	struct content *content;
+	struct attributes version;
+};
+
+/* Making thousands of files takes as much of the machine as the search that brought them. */
+static void wait_for_idleness(struct cached *c)
+{
+	const struct timespec pause = {.tv_nsec = IDLE_MS * 1000000L / 2};
+
+	pthread_mutex_lock(&c->lock);
+	while (!c->stopping && c->keeping_bytes < c->memory_bytes_max / 4 * 3 &&
+		cached_now_ms() - c->content_opened_ms < IDLE_MS) {
+		pthread_mutex_unlock(&c->lock);
+		nanosleep(&pause, NULL);
+		pthread_mutex_lock(&c->lock);
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void keep(void *user)
+{
+	struct keeping *keeping = user;
+	struct cached *c = keeping->cached;
+
+	worker_give_way();
+	wait_for_idleness(c);
+	content_store_put(c->store, &keeping->version, keeping->content->data);
+	pthread_mutex_lock(&c->lock);
+	c->keeping_bytes -= keeping->content->size;
+	content_unref(keeping->content);
+	pthread_mutex_unlock(&c->lock);
+	free(keeping);
+}
+
+void content_keep(struct cached *c, const struct extra *x)
+{
+	struct keeping *keeping;
+	struct attributes version;
+
+	if (!c->store || !x->content || !tree_last_attributes(c->tree, &x->id, &version) ||
+		version.changed_lately || c->keeping_bytes > c->memory_bytes_max ||
+		content_store_has(c->store, &version))
+		return;
+	keeping = malloc(sizeof(*keeping));
+	if (!keeping)
+		return;
+	*keeping = (struct keeping){c, content_ref(x->content), version};
+	if (worker_pool_submit(c->keepers, keep, keeping)) {
+		c->keeping_bytes += keeping->content->size;
+		return;
+	}
+	content_unref(keeping->content);
+	free(keeping);
+}
+
+bool content_is_kept(const struct cached *c, const struct attributes *version)
+{
+	return c->store && content_store_has(c->store, version);
+}
+
+void content_restore(struct cached *c, const struct attributes *version)
+{
+	uint64_t state = tree_state(c->tree, &version->id);
+	struct content *content = NULL;
+	struct extra *x;
+	void *data = NULL;
+	int r;
+
+	cached_leave(c);
+	r = content_store_get(c->store, version, &data);
+	if (r == 0)
+		content = content_new(data, version->size_bytes);
+	free(data);
+	cached_enter(c);
+	x = content && tree_state(c->tree, &version->id) == state ? extra_make(c, &version->id)
+								  : NULL;
+	if (!x || x->content || x->writers)
+		content_unref(content);
+	else if (content_attach(c, x, content))
+		c->statistics.disk_hits++;
+}

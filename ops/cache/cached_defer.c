@@ -1,0 +1,222 @@
+/* Attribute changes of a file that its creator still has open: tar, cp and install make a
+ * file, write it, and set owner, mode and times before they close it. */
+#include "ops/cache/cached_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
+
+enum {
+	DEFERRABLE = SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME,
+	SPECIAL_BITS = 07000,
+};
+
+static struct cached_file *creator_of(const struct extra *x)
+{
+	struct cached_file *file;
+
+	LIST_FOREACH(file, &x->files, link)
+		if (file->created)
+			break;
+	return file;
+}
+
+/* What others write the creator does not know: neither the size nor which mtime is to stay. */
+static bool is_alone(const struct cached_file *creator)
+{
+	const struct cached_file *file;
+
+	LIST_FOREACH(file, &creator->extra->files, link)
+		if (file != creator && (file->flags & O_ACCMODE) != O_RDONLY)
+			return false;
+	return creator->captured_writes == creator->extra->write_count;
+}
+
+/* What can fail, or what only the place can tell the result of, is not held back. */
+static bool may_wait(const struct op_context *ctx, const struct cached_file *file,
+	const struct attributes *now, unsigned mask, const struct attributes *want)
+{
+	bool knows_mtime =
+		file->capture.size == 0 || (file->deferred_mask & SET_MTIME) || (mask & SET_MTIME);
+
+	return (mask & ~(unsigned)DEFERRABLE) == 0 && file->capturing && is_alone(file) &&
+	       knows_mtime && (ctx->uid == 0 || ctx->uid == now->uid) &&
+	       !((mask & SET_UID) && want->uid != now->uid) &&
+	       !((mask & SET_GID) && want->gid != now->gid) &&
+	       !((mask & SET_MODE) && (want->mode & SPECIAL_BITS)) && !(now->mode & SPECIAL_BITS) &&
+	       now->nlink == 1;
+}
+
+static void merge(struct attributes *into, unsigned mask, const struct attributes *want)
+{
+	if (mask & SET_MODE)
+		into->mode = (into->mode & ~07777u) | (want->mode & 07777);
+	if (mask & SET_UID)
+		into->uid = want->uid;
+	if (mask & SET_GID)
+		into->gid = want->gid;
+	if (mask & SET_ATIME)
+		into->atime = want->atime;
+	if (mask & SET_MTIME)
+		into->mtime = want->mtime;
+}
+
+/* By the place's clock, which gave the creation its time. */
+static struct timespec time_at_place(const struct cached_file *file)
+{
+	const struct timespec *created = &file->attributes.ctime;
+	uint64_t since_ns = (cached_now_ms() - file->created_ms) * 1000000;
+	struct timespec time = clock_at_ns(since_ns + (uint64_t)created->tv_nsec);
+
+	time.tv_sec += created->tv_sec;
+	return time;
+}
+
+bool cached_defer(struct cached *c, const struct op_context *ctx, const struct extra *x,
+	unsigned mask, const struct attributes *want, struct attributes *ret_attributes)
+{
+	struct cached_file *file = creator_of(x);
+	struct attributes now;
+
+	if (!file || !tree_last_attributes(c->tree, &x->id, &now) ||
+		!may_wait(ctx, file, &now, mask, want))
+		return false;
+	if (!file->deferred_mask) {
+		file->deferred = now;
+		LIST_INSERT_HEAD(&c->deferred, file, deferred_link);
+	}
+	file->deferred_mask |= mask;
+	file->deferred.size_bytes = file->capture.size;
+	file->deferred.blocks = (file->capture.size + 511) / 512;
+	file->deferred.ctime = time_at_place(file);
+	merge(&file->deferred, mask, want);
+	cached_mark_dirty(file);
+	*ret_attributes = file->deferred;
+	return true;
+}
+
+/* Takes the changes out of the handle.  0: there are none. */
+static unsigned take(struct cached_file *file, struct attributes *ret_want)
+{
+	unsigned mask = file->deferred_mask;
+
+	if (!mask)
+		return 0;
+	LIST_REMOVE(file, deferred_link);
+	*ret_want = file->deferred;
+	file->deferred_mask = 0;
+	return mask;
+}
+
+/* The kernel was told what it would be; now it is, with a later ctime. */
+static void tell(struct cached *c, uint64_t at, const char *path, const struct object_id *directory,
+	const struct attributes *attributes)
+{
+	const struct change change = {.kind = CHANGE_ENTRY,
+		.path = path,
+		.directory = *directory,
+		.at = at,
+		.exists = true,
+		.attributes = *attributes};
+
+	if (c->sink)
+		c->sink(c->sink_user, &change);
+}
+
+/* `path`: of the object as far as is known, or NULL. */
+static int apply(struct cached *c, struct op_context *ctx, const char *path,
+	const struct object_ref *object, unsigned mask, const struct attributes *want)
+{
+	struct attributes attributes;
+	struct asking asking;
+	struct found found;
+	int r;
+
+	cached_begin_change(c, ctx, &asking);
+	r = workspace_setattr(ctx, c->base.inner, object, mask, want, &attributes);
+	cached_end_asking(c, ctx, &asking);
+	if (r < 0)
+		return r;
+	cached_changed(c, &asking, &attributes.id, &attributes, cached_source_of(mask));
+	found = path ? cached_find(c, path) : (struct found){0};
+	if (object_id_equal(&found.id, &attributes.id))
+		tell(c, asking.look.at, path, &found.directory, &attributes);
+	return 0;
+}
+
+int cached_apply_deferred(
+	struct cached *c, struct op_context *ctx, struct cached_file *file, bool last)
+{
+	struct object_ref object = OBJECT_OF(atomic_load(&file->inner));
+	cleanup_free char *path = NULL;
+	struct attributes want;
+	unsigned mask;
+	int r;
+
+	cached_enter(c);
+	/* Nothing waits for a handle that may be on its way to be closed. */
+	file->created = file->created && !last;
+	r = file->deferred_error;
+	file->deferred_error = 0;
+	mask = take(file, &want);
+	if (mask && r == 0) {
+		cached_path_of(c, &file->extra->id, &path);
+		r = apply(c, ctx, path, &object, mask, &want);
+	}
+	cached_leave(c);
+	return r;
+}
+
+/* The creator is told when it closes; but not of a file that somebody has removed or replaced. */
+static void note_failure(struct cached *c, const struct object_id *id, int r)
+{
+	const struct extra *x = extra_find(c, id);
+	struct cached_file *file = x ? creator_of(x) : NULL;
+
+	if (file)
+		file->deferred_error = r;
+}
+
+/* False: it has no name any more, or there is no memory; what waits goes on waiting. */
+static bool apply_one(struct cached *c, struct op_context *ctx, struct cached_file *file)
+{
+	cleanup_free char *path = NULL;
+	struct object_ref object = {.id = file->attributes.id};
+	struct attributes want;
+	unsigned mask;
+	int r;
+
+	if (cached_path_of(c, &file->extra->id, &path) < 0)
+		return false;
+	object.path = path;
+	mask = take(file, &want);
+	r = apply(c, ctx, path, &object, mask, &want);
+	if (r < 0 && !path_misses_object(r))
+		note_failure(c, &object.id, r);
+	return true;
+}
+
+void cached_apply_deferred_at(struct cached *c, struct op_context *ctx, const char *path)
+{
+	const struct object_id id =
+		LIST_EMPTY(&c->deferred) ? (struct object_id){0} : cached_find(c, path).id;
+	const struct extra *x = extra_find(c, &id);
+	struct cached_file *file = x ? creator_of(x) : NULL;
+
+	if (file && file->deferred_mask)
+		apply_one(c, ctx, file);
+	else if (!id.inode)
+		cached_apply_all_deferred(c, ctx);
+}
+
+void cached_apply_all_deferred(struct cached *c, struct op_context *ctx)
+{
+	struct cached_file *file = LIST_FIRST(&c->deferred);
+
+	while (file)
+		file = apply_one(c, ctx, file) ? LIST_FIRST(&c->deferred)
+					       : LIST_NEXT(file, deferred_link);
+}

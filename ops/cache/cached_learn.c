@@ -1,0 +1,420 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ops/cache/cached_internal.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/path.h"
+
+/* ---- What a fact says of content and extended attributes ------------------------------------- */
+
+/* What was known of an object, and what is now told of it. */
+struct news {
+	const struct attributes *told;
+	uint64_t at;
+	enum source source;
+	const uint8_t *hash;
+	struct attributes before; /* mode 0: nothing */
+	bool was_watched;         /* every change after that had an event */
+	uint8_t mark;
+};
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* The content is that of the new state, too.  After a change of our own: if others changed it
+ * before, in the same tick, an event will tell. */
+static bool keeps_content(const struct content *content, const struct news *news)
+{
+	const struct attributes *before = &news->before, *now = news->told;
+
+	if (news->hash)
+		return bytes_have_hash(content->data, content->size, news->hash);
+	if (news->source == FROM_TIMES)
+		return content->size == now->size_bytes;
+	if (news->source == FROM_CHANGE)
+		return content->size == now->size_bytes && same_time(&before->mtime, &now->mtime);
+	return (content->settled || (news->source == FROM_LOOK && news->was_watched)) &&
+	       attributes_same_version(before, now);
+}
+
+/* An event of before the look at what is known: the content is that of a later state.  But what was
+ * written here may have been overwritten before that look. */
+static bool outlives_older_event(const struct content *content, const struct news *news)
+{
+	if (content->settled ||
+		(news->hash && bytes_have_hash(content->data, content->size, news->hash)))
+		return true;
+	return content->is_own && news->told->size_bytes != content->size;
+}
+
+static void settle_content(
+	struct cached *c, struct extra *x, const struct news *news, bool is_newest)
+{
+	struct content *content = x->content;
+	bool is_kept;
+
+	if (!content ||
+		(news->at <= content->at && !(content->is_own && news->source == FROM_EVENT)))
+		return;
+	if (is_newest && !news->before.changed_lately)
+		content->settled = true;
+	if (news->source == FROM_TIMES)
+		content->settled = false;
+	if (is_newest)
+		is_kept = keeps_content(content, news);
+	else
+		is_kept = news->source != FROM_EVENT || outlives_older_event(content, news);
+	if (is_kept && is_newest && news->hash) {
+		content->at = news->at;
+		content->is_own = false;
+	}
+	if (!is_kept) {
+		content_detach(c, x);
+		extra_tidy(c, x);
+	}
+}
+
+static struct news news_begin(struct cached *c, uint64_t at, const struct attributes *told,
+	enum source source, const uint8_t *hash)
+{
+	struct news news = {.told = told, .at = at, .source = source, .hash = hash};
+
+	tree_last_attributes(c->tree, &told->id, &news.before);
+	news.was_watched =
+		tree_get_attributes(c->tree, &told->id, cached_now_ms(), NULL) == TREE_WATCHED;
+	news.mark = tree_mark(c->tree, &told->id);
+	return news;
+}
+
+bool cached_is_newest(struct cached *c, const struct object_id *id, uint64_t at)
+{
+	return at && tree_last_attributes(c->tree, id, NULL) == at;
+}
+
+/* What is known of extended attributes now: changes of our own add none. */
+static uint8_t mark_after(struct cached *c, const struct news *news, bool is_newest)
+{
+	bool is_same = attributes_same_version(&news->before, news->told);
+
+	/* The echo of our own change, or others changed something in the same tick: hardly that. */
+	if (news->source == FROM_EVENT && is_same)
+		return news->mark == XATTRS_UNKNOWN ? XATTRS_UNKNOWN : XATTRS_NO_CAPABILITY;
+	/* Of what was changed before a change of our own nothing is known. */
+	if (news->source == FROM_EVENT && !is_newest)
+		return XATTRS_UNKNOWN;
+	if (is_newest && (news->source == FROM_CHANGE || news->source == FROM_TIMES ||
+				 (is_same && news->was_watched)))
+		return news->mark;
+	return tree_mark(c->tree, &news->told->id);
+}
+
+static void news_end(struct cached *c, const struct news *news)
+{
+	struct extra *x = extra_find(c, &news->told->id);
+	bool is_newest = cached_is_newest(c, &news->told->id, news->at);
+
+	tree_set_mark(c->tree, &news->told->id, mark_after(c, news, is_newest));
+	if (x)
+		settle_content(c, x, news, is_newest);
+}
+
+void cached_drop_dead(struct cached *c, const struct object_id *id)
+{
+	struct extra *x = extra_find(c, id);
+	struct object_id directory;
+
+	if (!x || !LIST_EMPTY(&x->files) || x->directory || tree_name_of(c->tree, id, &directory))
+		return;
+	content_detach(c, x);
+	free(steal_ptr(&x->link_target));
+	extra_tidy(c, x);
+}
+
+void cached_learn_name(struct cached *c, const struct tree_look *look,
+	const struct object_id *directory, const char *name, const struct attributes *found,
+	enum source source, const uint8_t *hash)
+{
+	struct object_id before;
+	struct news news;
+
+	if (!directory->inode || !*name) {
+		if (found)
+			cached_learn_attributes(c, look, found, source, hash);
+		return;
+	}
+	tree_get_name(c->tree, directory, name, look->ms, &before);
+	if (found)
+		news = news_begin(c, look->at, found, source, hash);
+	tree_learn_name(c->tree, look, directory, name, found);
+	if (found)
+		news_end(c, &news);
+	/* If others removed it, they may have moved it: another event tells where to. */
+	if (before.inode && (found || source == FROM_CHANGE))
+		cached_drop_dead(c, &before);
+	cached_wake(c, name);
+}
+
+void cached_learn_attributes(struct cached *c, const struct tree_look *look,
+	const struct attributes *attributes, enum source source, const uint8_t *hash)
+{
+	struct news news = news_begin(c, look->at, attributes, source, hash);
+
+	tree_learn_attributes(c->tree, look, attributes);
+	news_end(c, &news);
+}
+
+/* ---- Own changes ---------------------------------------------------------------------------- */
+
+void cached_doubt(struct cached *c, uint64_t at, const struct object_id *parent, const char *path)
+{
+	struct found found = cached_find_in(c, parent, path);
+
+	if (found.directory.inode)
+		tree_doubt_name(c->tree, at, &found.directory, path_name(path));
+}
+
+void cached_doubt_parent(struct cached *c, uint64_t at, const char *path)
+{
+	static const struct object_id unknown;
+	cleanup_free char *parent = strndup(path, path_parent_length(path));
+
+	if (parent)
+		cached_doubt(c, at, &unknown, parent);
+}
+
+/* Of the name at that path. */
+static void learn_directory(struct cached *c, const struct tree_look *look,
+	const struct attributes *directory, const char *path)
+{
+	if (!path_parent_length(path))
+		c->root = directory->id;
+	cached_learn_attributes(c, look, directory, FROM_CHANGE, NULL);
+}
+
+/* What was looked up in the directory before is known by its id, though no name may lead there. */
+static void unclear(struct cached *c, const struct asking *asking, const struct object_id *parent,
+	const char *path, const struct object_id *linked)
+{
+	struct found found = cached_find_in(c, parent, path);
+
+	if (found.directory.inode)
+		tree_own_unclear(
+			c->tree, asking->look.at, &found.directory, path_name(path), linked);
+}
+
+/* `linked`: what was to get the name, or NULL. */
+static void failed(struct cached *c, const struct asking *asking, const struct object_id *parent,
+	const char *path, const struct object_id *linked, int r)
+{
+	switch (-r) {
+	case EACCES:
+	case EBUSY:
+	case EDQUOT:
+	case EINVAL:
+	case EMLINK:
+	case ENAMETOOLONG:
+	case ENOSPC:
+	case ENOTEMPTY:
+	case EOPNOTSUPP:
+	case EPERM:
+	case EROFS:
+	case EXDEV:
+		break; /* nothing that was not known */
+	case EEXIST:
+	case EISDIR:
+	case ELOOP:
+	case ENOENT:
+	case ENOTDIR:
+		cached_doubt(c, asking->look.at, parent, path);
+		break;
+	case ESTALE:
+		cached_doubt(c, asking->look.at, parent, path);
+		cached_doubt_parent(c, asking->look.at, path);
+		break;
+	default:
+		unclear(c, asking, parent, path,
+			linked); /* it may have been made, or may still be */
+	}
+}
+
+/* The place has told what the change left in the directory; not if others changed it at once. */
+static bool is_told(const struct asking *asking, const struct attributes *directory)
+{
+	return asking->look.at && directory->mode;
+}
+
+void cached_end_making(struct cached *c, struct op_context *ctx, struct asking *asking,
+	const char *path, const struct object_id *linked, int r, const struct attributes *made)
+{
+	const struct attributes *parent = &asking->told->parent;
+	const struct object_id *directory = linked ? &ctx->new_parent : &ctx->parent;
+	struct attributes known;
+
+	cached_end_asking(c, ctx, asking);
+	if (r < 0) {
+		failed(c, asking, directory, path, linked, r);
+		return;
+	}
+	if (is_told(asking, parent)) {
+		cached_learn_name(
+			c, &asking->look, &parent->id, path_name(path), made, FROM_CHANGE, NULL);
+		learn_directory(c, &asking->look, parent, path);
+	} else {
+		unclear(c, asking, directory, path, &made->id);
+	}
+	/* What is new has no capability unless its times tell that others have changed it since. */
+	if (!linked && tree_last_attributes(c->tree, &made->id, &known) &&
+		attributes_same_version(&known, made))
+		tree_set_mark(c->tree, &made->id, XATTRS_NO_CAPABILITY);
+}
+
+/* Something is not at the name any more, which had perhaps other names. */
+static void doubt_links(struct cached *c, const struct object_id *directory, const char *path)
+{
+	uint64_t now_ms = cached_now_ms();
+	struct object_id ignored;
+
+	/* Else the tree knows which. */
+	if (tree_get_name(c->tree, directory, path_name(path), now_ms, &ignored) == TREE_ASK)
+		tree_doubt_links(c->tree, now_ms);
+}
+
+static void learn_absence(struct cached *c, const struct tree_look *look,
+	const struct attributes *parent, const char *path)
+{
+	cached_learn_name(c, look, &parent->id, path_name(path), NULL, FROM_CHANGE, NULL);
+	learn_directory(c, look, parent, path);
+}
+
+void cached_end_removing(struct cached *c, struct op_context *ctx, struct asking *asking,
+	const char *path, const struct object_id *gone, int r)
+{
+	const struct attributes *parent = &asking->told->parent;
+
+	cached_end_asking(c, ctx, asking);
+	if (r < 0) {
+		failed(c, asking, &ctx->parent, path, NULL, r);
+		return;
+	}
+	if (is_told(asking, parent)) {
+		doubt_links(c, &parent->id, path);
+		learn_absence(c, &asking->look, parent, path);
+	} else {
+		unclear(c, asking, &ctx->parent, path, NULL);
+	}
+	cached_drop_dead(c, gone);
+}
+
+void cached_end_moving(struct cached *c, struct op_context *ctx, struct asking *asking,
+	const char *from, const char *to, unsigned flags, int r)
+{
+	const struct facts *told = asking->told;
+	const struct attributes *object = &told->object;
+
+	cached_end_asking(c, ctx, asking);
+	if (r < 0) {
+		failed(c, asking, &ctx->parent, from, NULL, r);
+		failed(c, asking, &ctx->new_parent, to, NULL, r);
+		return;
+	}
+	if (strcmp(from, to) == 0)
+		return;
+	if (!is_told(asking, &told->parent) || !is_told(asking, &told->new_parent) ||
+		!object->mode) {
+		unclear(c, asking, &ctx->parent, from, NULL);
+		unclear(c, asking, &ctx->new_parent, to, NULL);
+		return;
+	}
+	doubt_links(c, &told->new_parent.id, to);
+	cached_learn_name(
+		c, &asking->look, &told->new_parent.id, path_name(to), object, FROM_CHANGE, NULL);
+	/* What was exchanged, or is left in its place, is not told; and of two names of one file
+	 * both stay. */
+	if ((flags & (RENAME_SWAP | RENAME_LEAVE_WHITEOUT)) ||
+		(object->nlink > 1 && !S_ISDIR(object->mode)))
+		tree_doubt_name(c->tree, asking->look.at, &told->parent.id, path_name(from));
+	else
+		learn_absence(c, &asking->look, &told->parent, from);
+	learn_directory(c, &asking->look, &told->parent, from);
+	learn_directory(c, &asking->look, &told->new_parent, to);
+}
+
+void cached_changed(struct cached *c, const struct asking *asking, const struct object_id *id,
+	const struct attributes *told, enum source source)
+{
+	if (asking->look.at && told->mode)
+		cached_learn_attributes(c, &asking->look, told, source, NULL);
+	else
+		tree_doubt_attributes(c->tree, asking->look.at, id);
+}
+
+/* ---- The change feed ------------------------------------------------------------------------ */
+
+/* Of a file that is being written here from its first byte on: the place has what we wrote so far,
+ * or others wrote, too. */
+static void check_captures(struct cached *c, const struct change *change)
+{
+	const struct attributes *now = &change->attributes;
+	struct extra *x = change->exists ? extra_find(c, &now->id) : NULL;
+	struct cached_file *file;
+
+	if (!x)
+		return;
+	LIST_FOREACH(file, &x->files, link)
+		if (file->capturing && change->at > file->opened_at && now->size_bytes > 0 &&
+			(now->size_bytes > file->capture.size ||
+				(change->hash && !bytes_have_hash(file->capture.data,
+							 now->size_bytes, change->hash))))
+			file->capturing = false;
+}
+
+static void take_entry(struct cached *c, const struct tree_look *look, const struct change *change)
+{
+	const struct attributes *found = change->exists ? &change->attributes : NULL;
+
+	check_captures(c, change);
+	cached_learn_name(c, look, &change->directory, path_name(change->path), found, FROM_EVENT,
+		change->hash);
+}
+
+static void take_end_of_watch(
+	struct cached *c, const struct tree_look *look, const struct object_id *id)
+{
+	struct directory *d = directory_find(c, id);
+
+	tree_learn_watch(c->tree, look, id, false, 0);
+	if (d && !tree_watched_since(c->tree, id))
+		d->scanned = false; /* a scan may have it watched again */
+}
+
+void cached_take_change(void *user, const struct change *change)
+{
+	const struct tree_look look = {.at = change->at, .ms = cached_now_ms()};
+	const struct directory *d;
+	struct cached *c = user;
+	change_sink sink;
+
+	cached_enter(c);
+	switch (change->kind) {
+	case CHANGE_ENTRY:
+		take_entry(c, &look, change);
+		break;
+	case CHANGE_UNWATCHED:
+		take_end_of_watch(c, &look, &change->directory);
+		break;
+	case CHANGE_RESCAN:
+		tree_learn_loss(c->tree, &look);
+		c->lost_ms = look.ms;
+		break;
+	}
+	d = change->kind == CHANGE_ENTRY ? directory_find(c, &change->directory) : NULL;
+	sink = d && d->quiet ? NULL : c->sink;
+	pthread_cond_broadcast(&c->changed);
+	cached_leave(c);
+	if (sink)
+		sink(c->sink_user, change);
+}

@@ -1,0 +1,637 @@
+#include "ops/cache/cached_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ops/support/buffer.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/path.h"
+
+/* An answer from what is known, without the lock held afterwards.  It may have been known before
+ * what had to be loaded for it was looked at. */
+static int answer(struct cached *c, struct op_context *ctx, int r)
+{
+	c->statistics.hits++;
+	ctx->served.from_cache = ctx->served.round_trips == 0;
+	ctx->served.position = 0;
+	cached_leave(c);
+	return r;
+}
+
+static bool is_other(const struct object_id *id, const struct object_id *expected)
+{
+	return expected->inode && !object_id_equal(id, expected);
+}
+
+/* What is known is of another directory than the one that is meant. */
+static bool is_in_another(const struct object_ref *object, const struct found *found)
+{
+	return *object->path && is_other(&found->directory, &object->parent);
+}
+
+/* The object that is meant, as far as is known. */
+static struct object_id object_of(struct cached *c, const struct object_ref *object)
+{
+	if (object->file)
+		return cached_file_of(object->file)->extra->id;
+	return object->id.inode ? object->id : cached_find_in(c, &object->parent, object->path).id;
+}
+
+/* ---- Looking ----------------------------------------------------------------------- */
+
+/* Learns what a look at a path found.  The place has verified that `directory` holds the name;
+ * inode 0: it has not. */
+static void learn_answer(struct cached *c, const struct asking *asking, const char *path,
+	const struct object_id *directory, int r, const struct attributes *attributes)
+{
+	if (r == 0 && !*path)
+		c->root = attributes->id;
+	if (r == 0 || (r == -ENOENT && directory->inode && *path))
+		cached_learn_name(c, &asking->look, directory, path_name(path),
+			r == 0 ? attributes : NULL, FROM_LOOK, NULL);
+	else if (path_misses_object(r) || path_leads_to_another(r))
+		cached_doubt(c, asking->look.at, directory, path);
+	if (r == -ESTALE)
+		cached_doubt_parent(c, asking->look.at, path);
+}
+
+static int ask_once(struct cached *c, struct op_context *ctx, const struct object_ref *object,
+	const struct object_id *directory, struct attributes *ret_attributes)
+{
+	struct object_ref asked = {.path = object->path, .parent = *directory};
+	struct asking asking;
+	int r;
+
+	if (!directory->inode)
+		asked.id = object->id;
+	cached_ask(c, ctx, &asking);
+	r = workspace_getattr(ctx, c->base.inner, &asked, ret_attributes);
+	cached_end_asking(c, ctx, &asking);
+	learn_answer(c, &asking, object->path, directory, r, ret_attributes);
+	return r;
+}
+
+/* The place verifies which directory it looks into, so that the answer is a fact about it. */
+static int ask_attributes(struct cached *c, struct op_context *ctx, const struct object_ref *object,
+	struct attributes *ret_attributes)
+{
+	static const struct object_id unknown;
+	struct object_id directory;
+	struct attributes attributes;
+	int r;
+
+	cached_apply_deferred_at(c, ctx, object->path);
+	directory = cached_find_in(c, &object->parent, object->path).directory;
+	r = ask_once(c, ctx, object, &directory, &attributes);
+	/* It was we who took that directory for the one at the path. */
+	if (r == -ESTALE && directory.inode && !object->parent.inode)
+		r = ask_once(c, ctx, object, &unknown, &attributes);
+	cached_leave(c);
+	if (r == 0 && is_other(&attributes.id, &object->id))
+		r = -ESTALE;
+	if (r == 0)
+		*ret_attributes = attributes;
+	return r;
+}
+
+int cached_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	struct attributes attributes;
+	struct found found;
+	int r;
+
+	if (object->file)
+		return cached_file_getattr(ctx, cached_file_of(object->file), ret_attributes);
+	cached_enter(c);
+	r = cached_resolve(c, ctx, object->path, &found, &attributes);
+	if (r == -EAGAIN)
+		return ask_attributes(c, ctx, object, ret_attributes);
+	if ((r == 0 && is_other(&found.id, &object->id)) ||
+		((r == 0 || path_misses_object(r)) && is_in_another(object, &found)))
+		r = -ESTALE;
+	if (r == 0)
+		*ret_attributes = attributes;
+	return answer(c, ctx, r);
+}
+
+/* The entries of a directory, copied so that the sink runs without the lock. */
+struct listing {
+	struct buffer entries; /* struct tree_entry's attributes, each followed by the name */
+	bool doubtful;         /* not all of it is valid */
+	int error;
+};
+
+static void listing_done(struct listing *listing)
+{
+	buffer_done(&listing->entries);
+}
+
+#define cleanup_listing cleanup_with(listing_done)
+
+static bool list_entry(void *user, const struct tree_entry *entry)
+{
+	const struct extra *x = entry->kept;
+	struct listing *listing = user;
+
+	if (entry->attributes_validity == TREE_ASK || (x && (x->writers > 0 || extra_is_locked(x))))
+		listing->doubtful = true;
+	listing->error =
+		buffer_append(&listing->entries, entry->attributes, sizeof(*entry->attributes));
+	if (listing->error == 0)
+		listing->error =
+			buffer_append(&listing->entries, entry->name, strlen(entry->name) + 1);
+	return !listing->doubtful && listing->error == 0;
+}
+
+/* -EAGAIN: it changes too quickly to be told from what is known. */
+static int list_known(struct cached *c, struct op_context *ctx, const char *path,
+	struct listing *listing, struct found *ret_found)
+{
+	for (int attempt = 0; attempt < 2; attempt++) {
+		int r = cached_load_directory(
+			c, ctx, path, attempt ? WANT_LISTING_ANEW : WANT_LISTING, ret_found);
+
+		if (r < 0)
+			return r;
+		listing->entries.size = 0;
+		listing->doubtful = false;
+		if (tree_list(c->tree, &ret_found->id, cached_now_ms(), list_entry, listing) ==
+			TREE_ASK)
+			listing->doubtful = true;
+		if (listing->error < 0 || !listing->doubtful)
+			return listing->error;
+		cached_apply_all_deferred(c, ctx);
+	}
+	return -EAGAIN;
+}
+
+static int emit(const struct listing *listing, dir_entry_sink sink, void *user)
+{
+	const uint8_t *at = listing->entries.data, *end = at + listing->entries.size;
+
+	while (at < end) {
+		struct dir_entry entry;
+		int r;
+
+		memset(&entry, 0, sizeof(entry));
+		memcpy(&entry.attributes, at, sizeof(entry.attributes));
+		entry.path = (const char *)at + sizeof(entry.attributes);
+		r = sink(user, &entry);
+		if (r < 0)
+			return r;
+		at += sizeof(entry.attributes) + strlen(entry.path) + 1;
+	}
+	return 0;
+}
+
+/* The listener wants to hear of what is in the directory. */
+static void note_heard(struct cached *c, const struct object_id *id)
+{
+	struct directory *d = id->inode ? directory_make(c, id) : NULL;
+
+	if (!d)
+		return;
+	d->quiet = false;
+	d->heard = true;
+}
+
+int cached_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
+	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since)
+{
+	struct cached *c = cached_of(w);
+	cleanup_listing struct listing listing = {0};
+	struct found found = {0};
+	uint64_t since = 0;
+	int r;
+
+	cached_enter(c);
+	r = list_known(c, ctx, directory->path, &listing, &found);
+	if (r == 0 && is_other(&found.id, &directory->id))
+		r = -ESTALE;
+	if (r == 0)
+		since = tree_watched_since(c->tree, &found.id);
+	if (watch && (r == 0 || r == -EAGAIN))
+		note_heard(c, &found.id);
+	if (r == -EAGAIN) {
+		cached_leave(c);
+		return workspace_readdir(
+			ctx, c->base.inner, directory, watch, sink, user, ret_since);
+	}
+	answer(c, ctx, r);
+	if (r == 0)
+		r = emit(&listing, sink, user);
+	if (r < 0)
+		return r;
+	*ret_since = since;
+	return 0;
+}
+
+/* What is known does not say whether the name leads there still. */
+static int ask_directory(struct cached *c, struct op_context *ctx,
+	const struct object_ref *directory, struct found *ret_found)
+{
+	struct attributes attributes;
+	int r = ask_attributes(c, ctx, directory, &attributes);
+
+	cached_enter(c);
+	if (r < 0)
+		return r;
+	if (!S_ISDIR(attributes.mode))
+		return -ENOTDIR;
+	return cached_load_directory(c, ctx, directory->path, WANT_NAMES, ret_found);
+}
+
+int cached_watch_directory(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, bool *ret_watched)
+{
+	struct cached *c = cached_of(w);
+	const struct directory *d;
+	bool is_watched = false;
+	struct found found;
+	int r;
+
+	cached_enter(c);
+	r = cached_load_directory(c, ctx, directory->path, WANT_NAMES, &found);
+	if (r == -EAGAIN)
+		r = ask_directory(c, ctx, directory, &found);
+	if (r == 0 && is_other(&found.id, &directory->id))
+		r = -ESTALE;
+	if (r == 0) {
+		is_watched = tree_watched_since(c->tree, &found.id) != 0;
+		d = directory_find(c, &found.id);
+		if (is_watched)
+			note_heard(c, &found.id);
+		else if (c->feed && !(d && d->scanned) &&
+			 tree_get_listing(c->tree, &found.id, cached_now_ms()) != TREE_ASK)
+			r = -EAGAIN; /* it was made here just now */
+	} else if (r == -EAGAIN) {
+		/* What leads to it is not known, since a loss perhaps; it itself can be. */
+		r = cached_load(c, ctx, directory->path, &directory->id, false);
+		is_watched = r == 0 && tree_watched_since(c->tree, &directory->id);
+		if (is_watched)
+			note_heard(c, &directory->id);
+	}
+	cached_leave(c);
+	if (r < 0)
+		return r;
+	*ret_watched = is_watched;
+	return 0;
+}
+
+static int ask_target(
+	struct cached *c, struct op_context *ctx, const struct object_ref *link, char **ret_target)
+{
+	struct asking asking;
+	char *target;
+	int r;
+
+	cached_ask(c, ctx, &asking);
+	r = workspace_readlink(ctx, c->base.inner, link, &target);
+	cached_end_asking(c, ctx, &asking);
+	if (path_misses_object(r) || path_leads_to_another(r))
+		cached_doubt(c, asking.look.at, &link->parent, link->path);
+	if (r == 0 && link->id.inode)
+		extra_set_target(c, &link->id, target);
+	cached_leave(c);
+	if (r == 0)
+		*ret_target = target;
+	return r;
+}
+
+int cached_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
+	char **ret_target)
+{
+	struct cached *c = cached_of(w);
+	const struct extra *x = NULL;
+	char *target = NULL;
+	struct found found;
+	int r;
+
+	cached_enter(c);
+	r = cached_resolve(c, ctx, link->path, &found, NULL);
+	if (r == 0 && is_other(&found.id, &link->id))
+		r = -ESTALE;
+	else if (r == 0 && found.id.inode && tree_type(c->tree, &found.id) != S_IFLNK)
+		r = -EINVAL;
+	if (r == 0)
+		x = extra_find(c, &found.id);
+	if (r == -EAGAIN || (r == 0 && !(x && x->link_target)))
+		return ask_target(c, ctx, link, ret_target);
+	if (r == 0)
+		target = strdup(x->link_target);
+	if (r == 0 && !target)
+		r = -ENOMEM;
+	r = answer(c, ctx, r);
+	if (r == 0)
+		*ret_target = target;
+	return r;
+}
+
+/* ---- Making --------------------------------------------------------------------------- */
+
+int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	struct asking asking;
+	int r;
+
+	cached_enter(c);
+	cached_begin_change(c, ctx, &asking);
+	r = workspace_mkdir(ctx, c->base.inner, path, mode, ret_attributes);
+	cached_end_making(c, ctx, &asking, path, NULL, r, ret_attributes);
+	if (r == 0)
+		cached_own_directory(c, &asking.look, path, &ret_attributes->id);
+	cached_leave(c);
+	return r;
+}
+
+int cached_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	uint64_t rdev, struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	struct asking asking;
+	int r;
+
+	cached_enter(c);
+	cached_begin_change(c, ctx, &asking);
+	r = workspace_mknod(ctx, c->base.inner, path, mode, rdev, ret_attributes);
+	cached_end_making(c, ctx, &asking, path, NULL, r, ret_attributes);
+	cached_leave(c);
+	return r;
+}
+
+int cached_symlink(struct op_context *ctx, struct workspace *w, const char *target,
+	const char *path, struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	struct asking asking;
+	int r;
+
+	cached_enter(c);
+	cached_begin_change(c, ctx, &asking);
+	r = workspace_symlink(ctx, c->base.inner, target, path, ret_attributes);
+	cached_end_making(c, ctx, &asking, path, NULL, r, ret_attributes);
+	if (r == 0)
+		extra_set_target(c, &ret_attributes->id, target);
+	cached_leave(c);
+	return r;
+}
+
+int cached_link(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *path, struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	struct object_ref inner;
+	struct asking asking;
+	struct object_id id;
+	int r = cached_inner_object(ctx, object, &inner);
+
+	if (r < 0)
+		return r;
+	cached_enter(c);
+	cached_apply_all_deferred(c, ctx);
+	id = object_of(c, object);
+	cached_begin_change(c, ctx, &asking);
+	r = workspace_link(ctx, c->base.inner, &inner, path, ret_attributes);
+	cached_end_making(c, ctx, &asking, path, &id, r, ret_attributes);
+	cached_leave(c);
+	return r;
+}
+
+/* ---- Removing and moving ------------------------------------------------------------------ */
+
+static int remove_name(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected, __typeof__(workspace_unlink) *remove)
+{
+	struct cached *c = cached_of(w);
+	struct asking asking;
+	struct object_id id;
+	int r;
+
+	cached_enter(c);
+	cached_hold_open(c, ctx, path);
+	id = cached_find_in(c, &ctx->parent, path).id;
+	cached_begin_change(c, ctx, &asking);
+	r = remove(ctx, c->base.inner, path, expected);
+	cached_end_removing(c, ctx, &asking, path, &id, r);
+	cached_leave(c);
+	return r;
+}
+
+int cached_unlink(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected)
+{
+	return remove_name(ctx, w, path, expected, workspace_unlink);
+}
+
+int cached_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected)
+{
+	return remove_name(ctx, w, path, expected, workspace_rmdir);
+}
+
+int cached_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
+	unsigned flags, const struct object_id *expected)
+{
+	struct cached *c = cached_of(w);
+	struct asking asking;
+	int r;
+
+	cached_enter(c);
+	if (!(flags & RENAME_SWAP))
+		cached_hold_open(c, ctx, to);
+	cached_begin_change(c, ctx, &asking);
+	r = workspace_rename(ctx, c->base.inner, from, to, flags, expected);
+	cached_end_moving(c, ctx, &asking, from, to, flags, r);
+	cached_leave(c);
+	return r;
+}
+
+/* ---- Attributes ------------------------------------------------------------------------------ */
+
+int cached_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	unsigned mask, const struct attributes *want, struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	struct object_ref inner;
+	struct asking asking;
+	struct object_id id;
+	struct extra *x;
+	int r = cached_inner_object(ctx, object, &inner);
+
+	if (r < 0)
+		return r;
+	cached_enter(c);
+	id = object_of(c, object);
+	x = extra_find(c, &id);
+	if (x && cached_defer(c, ctx, x, mask, want, ret_attributes)) {
+		cached_leave(c);
+		return 0;
+	}
+	cached_apply_all_deferred(c, ctx);
+	x = extra_find(c, &id);
+	if (x && (mask & SET_SIZE))
+		x->write_count++;
+	cached_begin_change(c, ctx, &asking);
+	r = workspace_setattr(ctx, c->base.inner, &inner, mask, want, ret_attributes);
+	cached_end_asking(c, ctx, &asking);
+	if (r == 0) {
+		cached_changed(
+			c, &asking, &ret_attributes->id, ret_attributes, cached_source_of(mask));
+	} else {
+		tree_doubt_attributes(c->tree, asking.look.at, &id);
+		if (!object->file && path_misses_object(r))
+			cached_doubt(c, asking.look.at, &object->parent, object->path);
+	}
+	cached_leave(c);
+	return r;
+}
+
+/* ---- xattrs -------------------------------------------------------------------------------------
+ */
+
+/* What is known without asking: the knowledge belongs to a state of the object. */
+static enum xattr_knowledge known_xattrs(
+	struct cached *c, struct op_context *ctx, const struct object_ref *object)
+{
+	struct found found;
+	struct object_id id;
+
+	if (!object->file && cached_resolve(c, ctx, object->path, &found, NULL) < 0)
+		return XATTRS_UNKNOWN;
+	id = object->file ? cached_file_of(object->file)->extra->id : found.id;
+	/* Writes of our own add none, so they do not count here. */
+	if (is_other(&id, &object->id) ||
+		tree_get_attributes(c->tree, &id, cached_now_ms(), NULL) == TREE_ASK)
+		return XATTRS_UNKNOWN;
+	return tree_mark(c->tree, &id);
+}
+
+/* Asks for the names; most objects have none, and then never need to be asked again. */
+static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct object_ref *object,
+	const struct object_ref *inner, char *names, size_t size)
+{
+	const struct object_id id = object_of(c, object);
+	uint64_t state = tree_state(c->tree, &id);
+	bool is_certain = object->file || object->id.inode;
+	struct asking asking;
+	ssize_t r;
+
+	cached_ask(c, ctx, &asking);
+	r = workspace_listxattr(ctx, c->base.inner, inner, names, size);
+	cached_end_asking(c, ctx, &asking);
+	if (r == 0 && is_certain && state && tree_state(c->tree, &id) == state)
+		tree_set_mark(c->tree, &id, XATTRS_NONE);
+	else if (path_misses_object((int)r) && !object->file)
+		cached_doubt(c, asking.look.at, &object->parent, object->path);
+	return r;
+}
+
+ssize_t cached_getxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, const char *name, void *value, size_t size)
+{
+	struct cached *c = cached_of(w);
+	enum xattr_knowledge known;
+	struct object_ref inner;
+	int r;
+
+	cached_enter(c);
+	known = known_xattrs(c, ctx, object);
+	if (known == XATTRS_NONE ||
+		(known == XATTRS_NO_CAPABILITY && strcmp(name, "security.capability") == 0))
+		return answer(c, ctx, -ENODATA);
+	cached_leave(c);
+	r = cached_inner_object(ctx, object, &inner);
+	if (r < 0)
+		return r;
+	if (known == XATTRS_UNKNOWN) {
+		ssize_t names;
+
+		cached_enter(c);
+		names = ask_names(c, ctx, object, &inner, NULL, 0);
+		cached_leave(c);
+		if (names == 0)
+			return -ENODATA;
+	}
+	return workspace_getxattr(ctx, c->base.inner, &inner, name, value, size);
+}
+
+ssize_t cached_listxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, char *names, size_t size)
+{
+	struct cached *c = cached_of(w);
+	struct object_ref inner;
+	ssize_t r;
+
+	cached_enter(c);
+	if (known_xattrs(c, ctx, object) == XATTRS_NONE)
+		return answer(c, ctx, 0);
+	cached_leave(c);
+	r = cached_inner_object(ctx, object, &inner);
+	if (r < 0)
+		return r;
+	cached_enter(c);
+	r = ask_names(c, ctx, object, &inner, names, size);
+	cached_leave(c);
+	return r;
+}
+
+static int begin_xattr_change(struct cached *c, struct op_context *ctx,
+	const struct object_ref *object, struct object_ref *ret_inner, struct asking *ret_asking)
+{
+	int r = cached_inner_object(ctx, object, ret_inner);
+
+	if (r < 0)
+		return r;
+	cached_enter(c);
+	cached_apply_all_deferred(c, ctx);
+	cached_begin_change(c, ctx, ret_asking);
+	return 0;
+}
+
+static void end_of_xattr_change(struct cached *c, struct op_context *ctx,
+	const struct object_ref *object, struct asking *asking)
+{
+	struct object_id id;
+
+	cached_end_asking(c, ctx, asking);
+	id = asking->told->object.mode ? asking->told->object.id : object_of(c, object);
+	tree_set_mark(c->tree, &id, XATTRS_UNKNOWN);
+	cached_changed(c, asking, &id, &asking->told->object, FROM_CHANGE);
+	cached_leave(c);
+}
+
+int cached_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name, const void *value, size_t size, unsigned flags)
+{
+	struct cached *c = cached_of(w);
+	struct object_ref inner;
+	struct asking asking;
+	int r = begin_xattr_change(c, ctx, object, &inner, &asking);
+
+	if (r < 0)
+		return r;
+	r = workspace_setxattr(ctx, c->base.inner, &inner, name, value, size, flags);
+	end_of_xattr_change(c, ctx, object, &asking);
+	return r;
+}
+
+int cached_removexattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name)
+{
+	struct cached *c = cached_of(w);
+	struct object_ref inner;
+	struct asking asking;
+	int r = begin_xattr_change(c, ctx, object, &inner, &asking);
+
+	if (r < 0)
+		return r;
+	r = workspace_removexattr(ctx, c->base.inner, &inner, name);
+	end_of_xattr_change(c, ctx, object, &asking);
+	return r;
+}

@@ -1,0 +1,481 @@
+/* The writing half of tools/base/files.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <time.h>
+
+#include "ops/support/path.h"
+#include "ops/support/rename.h"
+#include "tools/base/files.h"
+
+enum { XATTR_MAX_BYTES = 65536, BACKUPS_MAX = 1000 };
+
+static int write_all(int fd, const void *content, size_t size, off_t offset)
+{
+	while (size) {
+		ssize_t done = pwrite(fd, content, size, offset);
+
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done < 0)
+			return -errno;
+		content = (const char *)content + done;
+		offset += done;
+		size -= (size_t)done;
+	}
+	return 0;
+}
+
+/* ---- The temporary file and its guardian -------------------------------------
+ * The guardian is a child that holds one end of a socket pair.  A byte on it says that the
+ * name is gone (renamed or removed); end of file without one means that we died. */
+
+struct temporary {
+	int directory; /* borrowed */
+	char name[64];
+	int fd;
+	int guardian_socket;
+	pid_t guardian;
+};
+
+static void close_all_but(int a, int b)
+{
+	unsigned low = (unsigned)(a < b ? a : b), high = (unsigned)(a < b ? b : a);
+
+	if (low > 0)
+		close_range(0, low - 1, 0);
+	if (high > low + 1)
+		close_range(low + 1, high - 1, 0);
+	close_range(high + 1, ~0U, 0);
+}
+
+/* Async-signal-safe calls only: other threads of the parent may hold locks. */
+static void guard(int socket, int directory, const char *name)
+{
+	char byte;
+	ssize_t got;
+
+	setsid();
+	close_all_but(socket, directory);
+	do
+		got = read(socket, &byte, 1);
+	while (got < 0 && errno == EINTR);
+	if (got == 0)
+		unlinkat(directory, name, 0);
+	_exit(0);
+}
+
+static int start_guardian(struct temporary *t)
+{
+	int ends[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+		return -errno;
+	pid = fork();
+	if (pid < 0) {
+		int r = -errno;
+
+		close(ends[0]);
+		close(ends[1]);
+		return r;
+	}
+	if (pid == 0)
+		guard(ends[0], t->directory, t->name);
+	close(ends[0]);
+	t->guardian_socket = ends[1];
+	t->guardian = pid;
+	return 0;
+}
+
+static void dismiss_guardian(struct temporary *t)
+{
+	if (t->guardian_socket < 0)
+		return;
+	/* It cannot fail in a way that matters: at worst the guardian unlinks nothing. */
+	(void)!send(t->guardian_socket, "", 1, MSG_NOSIGNAL);
+	close(t->guardian_socket);
+	while (waitpid(t->guardian, NULL, 0) < 0 && errno == EINTR)
+		;
+	t->guardian_socket = -1;
+}
+
+static void temporary_done(struct temporary *t)
+{
+	if (t->fd >= 0) {
+		close(t->fd);
+		t->fd = -1;
+		if (t->name[0])
+			unlinkat(t->directory, t->name, 0);
+	}
+	dismiss_guardian(t);
+}
+
+#define cleanup_temporary cleanup_with(temporary_done)
+
+static int temporary_make(struct temporary *t, int directory, mode_t mode)
+{
+	uint64_t random;
+	int r;
+
+	t->directory = directory;
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return -EIO;
+	snprintf(t->name, sizeof(t->name), ".isthmus-%016llx.tmp", (unsigned long long)random);
+	r = start_guardian(t);
+	if (r < 0)
+		return r;
+	t->fd = openat(
+		directory, t->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+	return t->fd < 0 ? -errno : 0;
+}
+
+static int temporary_rename(struct temporary *t, const char *name, bool must_create)
+{
+	int r = 0;
+
+	if (must_create)
+		r = rename_to_free_name(t->directory, t->name, name);
+	else if (renameat(t->directory, t->name, t->directory, name) < 0)
+		r = -errno;
+	if (r == 0)
+		t->name[0] = '\0';
+	return r;
+}
+
+/* ---- What a replacement keeps ------------------------------------------------- */
+
+static int copy_xattrs(int from, int to)
+{
+	cleanup_free char *names = malloc(XATTR_MAX_BYTES), *value = malloc(XATTR_MAX_BYTES);
+	ssize_t size;
+
+	if (!names || !value)
+		return -ENOMEM;
+	size = flistxattr(from, names, XATTR_MAX_BYTES);
+	if (size < 0)
+		return errno == EOPNOTSUPP || errno == ENOSYS ? 0 : -errno;
+	for (const char *name = names; name < names + size; name += strlen(name) + 1) {
+		ssize_t length = fgetxattr(from, name, value, XATTR_MAX_BYTES);
+
+		/* What this user may not read or set (security.*) is the system's affair. */
+		if (length < 0 || fsetxattr(to, name, value, (size_t)length, 0) == 0)
+			continue;
+		if (errno == ENOSPC || errno == EDQUOT || errno == EIO)
+			return -errno;
+	}
+	return 0;
+}
+
+/* -EPERM when the owner cannot be kept. */
+static int copy_metadata(int from, int to, const struct stat *status)
+{
+	struct stat made;
+
+	if (fstat(to, &made) < 0)
+		return -errno;
+	if ((made.st_uid != status->st_uid || made.st_gid != status->st_gid) &&
+		fchown(to, status->st_uid, status->st_gid) < 0)
+		return -EPERM;
+	if (fchmod(to, status->st_mode & 07777) < 0)
+		return -errno;
+	return copy_xattrs(from, to);
+}
+
+static bool same_version(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* ---- The two ways to write ------------------------------------------------------ */
+
+struct target {
+	int directory;
+	char name[256];
+	int fd; /* the existing file, or -1 */
+	struct stat status;
+	const struct stat *expected;
+};
+
+static int check_expected(const struct target *target)
+{
+	struct stat now;
+
+	if (!target->expected)
+		return 0;
+	if (fstatat(target->directory, target->name, &now, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? -ESTALE : -errno;
+	return same_version(&now, target->expected) ? 0 : -ESTALE;
+}
+
+static int write_beside(struct target *target, const void *content, size_t size, bool must_create)
+{
+	struct temporary t cleanup_temporary = {.fd = -1, .guardian_socket = -1};
+	int r;
+
+	r = temporary_make(&t, target->directory, target->fd < 0 ? 0666 : 0600);
+	if (r < 0)
+		return r;
+	r = write_all(t.fd, content, size, 0);
+	if (r == 0 && target->fd >= 0)
+		r = copy_metadata(target->fd, t.fd, &target->status);
+	if (r == 0 && fsync(t.fd) < 0)
+		r = -errno;
+	if (r == 0)
+		r = check_expected(target);
+	if (r == 0)
+		r = temporary_rename(&t, target->name, must_create);
+	return r;
+}
+
+static int put_back(int fd, const struct buffer *old)
+{
+	int r = write_all(fd, old->data, old->size, 0);
+
+	if (r == 0 && ftruncate(fd, (off_t)old->size) < 0)
+		r = -errno;
+	return r;
+}
+
+static int overwrite(int fd, const void *content, size_t size, const struct buffer *old)
+{
+	int r = write_all(fd, content, size, 0);
+
+	if (r == 0 && ftruncate(fd, (off_t)size) < 0)
+		r = -errno;
+	if (r == 0 && fsync(fd) < 0)
+		r = -errno;
+	if (r < 0)
+		put_back(fd, old);
+	return r;
+}
+
+/* In a child of its own session, which goes on when we are killed: system calls only, as
+ * other threads may hold locks.  It keeps our lock on the directory as long as it lives. */
+static int overwrite_in_child(int fd, const void *content, size_t size, const struct buffer *old)
+{
+	int ends[2], r = -EIO;
+	ssize_t got;
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	pid = fork();
+	if (pid == 0) {
+		setsid();
+		close_range(0, 2, 0);
+		r = overwrite(fd, content, size, old);
+		(void)!write(ends[1], &r, sizeof(r));
+		_exit(0);
+	}
+	if (pid < 0)
+		r = -errno;
+	close(ends[1]);
+	if (pid > 0) {
+		do
+			got = read(ends[0], &r, sizeof(r));
+		while (got < 0 && errno == EINTR);
+		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		/* Somebody killed the child. */
+		if (got != sizeof(r))
+			r = put_back(fd, old) < 0 ? -EIO : -EINTR;
+	}
+	close(ends[0]);
+	return r;
+}
+
+/* For a file with several names, or one whose owner we cannot restore. */
+static int write_in_place(struct target *target, const void *content, size_t size)
+{
+	struct buffer old cleanup_buffer = {0};
+	char link[64];
+	cleanup_fd int fd = -1;
+	int r;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", target->fd);
+	fd = open(link, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (buffer_reserve(&old, (size_t)target->status.st_size + 1) < 0)
+		return -ENOMEM;
+	while (old.size < (size_t)target->status.st_size) {
+		ssize_t got = pread(fd, old.data + old.size,
+			(size_t)target->status.st_size - old.size, (off_t)old.size);
+
+		if (got < 0)
+			return -errno;
+		if (got == 0)
+			break;
+		old.size += (size_t)got;
+	}
+	r = check_expected(target);
+	if (r < 0)
+		return r;
+	/* Room first: the file then cannot be cut short by a full disk. */
+	if (size > old.size && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size) < 0 &&
+		errno != EOPNOTSUPP && errno != ENOSYS)
+		return -errno;
+	return overwrite_in_child(fd, content, size, &old);
+}
+
+static bool is_empty(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && status.st_size == 0;
+}
+
+/* What a dangling link names was made only to learn where that is. */
+static int forget_made(struct target *target)
+{
+	close(target->fd);
+	target->fd = -1;
+	return unlinkat(target->directory, target->name, 0) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+static int open_target(
+	const struct files_root *root, const char *path, unsigned flags, struct target *target)
+{
+	cleanup_free char *real = NULL;
+	bool made = false;
+	int r;
+
+	target->fd = files_open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+	if (target->fd == -EACCES)
+		return -EACCES;
+	if (target->fd == -ENOENT) {
+		struct stat link;
+
+		if (flags & FILES_MUST_REPLACE)
+			return -ENOENT;
+		/* A dangling link inside the root: what it names is made. */
+		if (files_lstat(root, path, &link) == 0 && S_ISLNK(link.st_mode)) {
+			if (flags & FILES_MUST_CREATE)
+				return -EEXIST;
+			target->fd = files_open(root, path, O_RDWR | O_CREAT | O_NOCTTY, 0666);
+			made = target->fd >= 0 && is_empty(target->fd);
+		}
+	}
+	if (target->fd < 0 && target->fd != -ENOENT)
+		return target->fd;
+	if (target->fd < 0) {
+		target->directory = files_open_parent(root, path, true, target->name);
+		return target->directory < 0 ? target->directory : 0;
+	}
+	if (fstat(target->fd, &target->status) < 0)
+		return -errno;
+	if (S_ISDIR(target->status.st_mode))
+		return -EISDIR;
+	if (flags & FILES_MUST_CREATE)
+		return -EEXIST;
+	if (!S_ISREG(target->status.st_mode))
+		return -EINVAL;
+	r = files_real_path(root, path, &real);
+	if (r < 0)
+		return r;
+	target->directory = files_open_parent(root, real, false, target->name);
+	if (target->directory < 0)
+		return target->directory;
+	return made ? forget_made(target) : 0;
+}
+
+static bool may_write(int fd)
+{
+	char link[64];
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	return faccessat(AT_FDCWD, link, W_OK, AT_EACCESS) == 0;
+}
+
+int files_write(const struct files_root *root, const char *path, const void *content, size_t size,
+	unsigned flags, const struct stat *expected)
+{
+	struct target target = {.directory = -1, .fd = -1, .expected = expected};
+	int r = open_target(root, path, flags, &target);
+	bool exists = target.fd >= 0;
+
+	if (r == 0 && exists && !may_write(target.fd))
+		r = -EACCES;
+	if (r == 0 && !exists && expected)
+		r = -ESTALE;
+	if (r == 0 && exists && target.status.st_nlink > 1) {
+		r = write_in_place(&target, content, size);
+	} else if (r == 0) {
+		r = write_beside(&target, content, size, !exists);
+		if (exists && (r == -EPERM || r == -EACCES))
+			r = write_in_place(&target, content, size);
+	}
+	if (target.fd >= 0)
+		close(target.fd);
+	if (target.directory >= 0)
+		close(target.directory);
+	return r;
+}
+
+/* ---- Backups ---------------------------------------------------------------------- */
+
+static int backup_name(const struct files_root *root, const char *path, char **ret_name)
+{
+	struct stat status;
+
+	for (int i = 0; i < BACKUPS_MAX; i++) {
+		cleanup_free char *name = NULL;
+		int r = i ? asprintf(&name, "%s.bak.%d", path, i) : asprintf(&name, "%s.bak", path);
+
+		if (r < 0)
+			return -ENOMEM;
+		r = files_lstat(root, name, &status);
+		if (r == -ENOENT) {
+			*ret_name = steal_ptr(&name);
+			return 0;
+		}
+		if (r < 0)
+			return r;
+	}
+	return -EEXIST;
+}
+
+static int set_metadata(const struct files_root *root, const char *path, const struct stat *status)
+{
+	const struct timespec times[2] = {status->st_atim, status->st_mtim};
+	cleanup_fd int fd = files_open(root, path, O_RDONLY | O_NOFOLLOW, 0);
+
+	if (fd < 0)
+		return fd;
+	if (fchmod(fd, status->st_mode & 07777) < 0 || futimens(fd, times) < 0)
+		return -errno;
+	return 0;
+}
+
+int files_backup(const struct files_root *root, const char *path, char **ret_backup)
+{
+	struct buffer content cleanup_buffer = {0};
+	cleanup_free char *name = NULL;
+	struct stat status;
+	int r;
+
+	r = files_read(root, path, SIZE_MAX - 1, &content, &status);
+	if (r < 0)
+		return r;
+	do { /* Somebody else may take the free name first. */
+		free(steal_ptr(&name));
+		r = backup_name(root, path, &name);
+		if (r < 0)
+			return r;
+		r = files_write(root, name, content.data, content.size, FILES_MUST_CREATE, NULL);
+	} while (r == -EEXIST);
+	if (r < 0)
+		return r;
+	r = set_metadata(root, name, &status);
+	if (r < 0)
+		return r;
+	*ret_backup = steal_ptr(&name);
+	return 0;
+}

@@ -1,0 +1,153 @@
+#include "tools/base/output_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "ops/support/cleanup.h"
+#include "ops/support/path.h"
+
+enum { KEEP_COUNT = 100, KEEP_SECONDS = 86400, NAMES_MAX = 4096 };
+
+static const off_t keep_bytes = 2LL << 30;
+
+static char *directory_path(void)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	char *path = NULL;
+	int r;
+
+	if (cache && *cache == '/')
+		r = asprintf(&path, "%s/isthmus/outputs", cache);
+	else if (home && *home == '/')
+		r = asprintf(&path, "%s/.cache/isthmus/outputs", home);
+	else
+		r = asprintf(&path, "/tmp/isthmus-%u/outputs", (unsigned)geteuid());
+	return r < 0 ? NULL : path;
+}
+
+/* Ours, and closed to others: /tmp is everybody's. */
+static int open_private(const char *path)
+{
+	cleanup_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	struct stat status;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &status) < 0)
+		return -errno;
+	if (status.st_uid != geteuid() || (status.st_mode & 0022))
+		return -EPERM;
+	return steal_fd(&fd);
+}
+
+/* Makes what is missing of the path, for this user only. */
+static int open_directory(char *path)
+{
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		int r;
+
+		*slash = '\0';
+		r = mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
+		*slash = '/';
+		/* One above that cannot be made may still be there (read-only, not ours). */
+		if (r < 0 && r != -EROFS && r != -EACCES)
+			return r;
+	}
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	return open_private(path);
+}
+
+struct kept {
+	struct timespec time;
+	off_t size;
+	char name[256];
+};
+
+static int newest_first(const void *a, const void *b)
+{
+	const struct kept *left = a, *right = b;
+
+	if (left->time.tv_sec != right->time.tv_sec)
+		return left->time.tv_sec < right->time.tv_sec ? 1 : -1;
+	return left->time.tv_nsec < right->time.tv_nsec   ? 1
+	       : left->time.tv_nsec > right->time.tv_nsec ? -1
+							  : 0;
+}
+
+static void remove_old(int directory)
+{
+	cleanup_free struct kept *files = calloc(NAMES_MAX, sizeof(*files));
+	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_dir DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+	time_t now = time(NULL);
+	struct dirent *entry;
+	struct stat status;
+	size_t count = 0;
+	off_t bytes = 0;
+
+	while (files && stream && count < NAMES_MAX && (entry = readdir(stream))) {
+		if (!path_is_name(entry->d_name) ||
+			fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		files[count].time = status.st_mtim;
+		files[count].size = status.st_size;
+		strcpy(files[count++].name, entry->d_name);
+	}
+	if (!files)
+		return;
+	qsort(files, count, sizeof(*files), newest_first);
+	for (size_t i = 0; i < count; i++) {
+		bytes += files[i].size;
+		if (i >= KEEP_COUNT || bytes > keep_bytes ||
+			now - files[i].time.tv_sec > KEEP_SECONDS)
+			unlinkat(directory, files[i].name, 0);
+	}
+}
+
+int output_file_make(const char *name, char **ret_path)
+{
+	cleanup_free char *directory = directory_path(), *path = NULL, *file = NULL;
+	cleanup_fd int directory_fd = -1;
+	int fd;
+
+	if (!directory || asprintf(&file, "%s.txt", name) < 0)
+		return -ENOMEM;
+	for (char *at = file; *at; at++)
+		if (*at == '/')
+			*at = '_';
+	directory_fd = open_directory(directory);
+	if (directory_fd < 0)
+		return directory_fd;
+	remove_old(directory_fd);
+	path = path_join(directory, file);
+	if (!path)
+		return -ENOMEM;
+	fd = openat(directory_fd, file, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	*ret_path = steal_ptr(&path);
+	return fd;
+}
+
+int output_file_open(const char *path)
+{
+	cleanup_free char *directory = directory_path();
+	cleanup_fd int directory_fd = -1;
+	size_t length = directory ? strlen(directory) : 0;
+	int fd;
+
+	if (!directory || strncmp(path, directory, length) != 0 || path[length] != '/' ||
+		!path_is_name(path + length + 1))
+		return -ENOENT;
+	directory_fd = open_private(directory);
+	if (directory_fd < 0)
+		return directory_fd;
+	fd = openat(directory_fd, path + length + 1, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
+}

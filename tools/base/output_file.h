@@ -1,0 +1,15 @@
+/*
+ * tools/base/output_file.h - where output that is too long for an answer is kept.
+ *
+ * A private directory of the user ($XDG_CACHE_HOME/isthmus/outputs, else below ~/.cache).  Files
+ * older than a day, all but the newest 100 and what is beyond 2 GiB go when a new one is made.  The
+ * tool read opens these files although they are outside the root. Threads: any.
+ */
+#pragma once
+
+/* Makes a file for `name`; `*ret_path` is absolute and the caller frees it.  Returns the
+ * descriptor. */
+int output_file_make(const char *name, char **ret_path);
+
+/* Opens one of these files for reading; -ENOENT when `path` is none. */
+int output_file_open(const char *path);

@@ -1,0 +1,325 @@
+#include "tools/base/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ops/support/control.h"
+#include "ops/support/path.h"
+#include "ops/support/process.h"
+
+/* ---- Here ---------------------------------------------------------------------------- */
+
+static const char *const basic_names[] = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG"};
+
+/* The value in the first pair "NAME=value" of that name; NULL: there is none. */
+static const char *find_value(const char *const *pairs, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (; pairs && *pairs; pairs++)
+		if (strncmp(*pairs, name, length) == 0 && (*pairs)[length] == '=')
+			return *pairs + length + 1;
+	return NULL;
+}
+
+/* Git must not take a directory for a repository, and run what its settings say, only because it
+ * looks like a bare one. */
+static const char *const git_names[] = {"GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"};
+
+static int make_git_settings(const char *const *more, char *settings[3])
+{
+	const char *before = find_value(more, git_names[0]);
+	unsigned long count = before ? strtoul(before, NULL, 10) : 0;
+
+	if (asprintf(&settings[0], "%s=%lu", git_names[0], count + 1) < 0)
+		settings[0] = NULL;
+	if (asprintf(&settings[1], "%s%lu=safe.bareRepository", git_names[1], count) < 0)
+		settings[1] = NULL;
+	if (asprintf(&settings[2], "%s%lu=explicit", git_names[2], count) < 0)
+		settings[2] = NULL;
+	return settings[0] && settings[1] && settings[2] ? 0 : -ENOMEM;
+}
+
+/* What the request adds to the environment, and our own settings for git.  The strings are
+ * borrowed.  NULL: no memory. */
+static const char **environment_add(const char *const *more, char *const settings[3])
+{
+	size_t count = 0, used = 0;
+	const char **list;
+
+	while (more && more[count])
+		count++;
+	list = calloc(count + 4, sizeof(*list));
+	for (size_t i = 0; list && i < count; i++)
+		if (strncmp(more[i], "GIT_CONFIG_COUNT=", 17) != 0)
+			list[used++] = more[i];
+	for (size_t i = 0; list && i < 3; i++)
+		list[used++] = settings[i];
+	return list;
+}
+
+/* That, and what a command may know of our own environment.  The strings are borrowed. */
+static const char **environment_make(const char *const *more)
+{
+	size_t count = 0, used = 0;
+	const char **environment;
+
+	while (more[count])
+		count++;
+	environment = calloc(count + array_size(basic_names) + 1, sizeof(*environment));
+	if (!environment)
+		return NULL;
+	for (size_t i = 0; i < array_size(basic_names); i++) {
+		const char *value = find_value((const char *const *)environ, basic_names[i]);
+
+		if (value && *value && !find_value(more, basic_names[i]))
+			environment[used++] = value - strlen(basic_names[i]) - 1;
+	}
+	memcpy(environment + used, more, count * sizeof(*more));
+	return environment;
+}
+
+static bool is_cancelled(void *call)
+{
+	return tool_cancelled(call);
+}
+
+/* Hands on the output until the command, and whatever it left behind, has ended. */
+static int take_events(struct tool_call *call, const struct process_request *request,
+	struct command *command, struct process_result *result)
+{
+	struct command_interrupt interrupt = {is_cancelled, call};
+	struct exec_event event;
+	char data[65536];
+
+	for (;;) {
+		int r = command_next(command, interrupt, data, sizeof(data), &event);
+
+		if (r == 0 && event.type != EXEC_EXIT)
+			r = request->output(
+				request->user, event.type == EXEC_STDERR, data, event.size);
+		if (r < 0)
+			return r == -EINTR ? -ECANCELED : r;
+		if (event.type != EXEC_EXIT)
+			continue;
+		result->exit_code = event.exit_code;
+		result->signal = event.signal;
+		result->timed_out = event.timed_out;
+		return 0;
+	}
+}
+
+static int run_here(struct tool_call *call, const struct process_request *request,
+	const char *const *argv, struct process_result *result)
+{
+	cleanup_free const char **environment = environment_make(request->environment);
+	cleanup_fd int cwd =
+		files_open(&call->session->root, request->directory, O_RDONLY | O_DIRECTORY, 0);
+	struct exec_request exec = {
+		.argv = argv,
+		.environment = environment,
+		.timeout_ms = request->timeout_ms,
+		.flags = EXEC_STDIN_CLOSED | EXEC_KILL_LEFTOVERS,
+	};
+	struct command *command;
+	int r;
+
+	if (!environment)
+		return -ENOMEM;
+	if (cwd < 0)
+		return cwd;
+	r = command_start(&exec, cwd, &command);
+	if (r < 0)
+		return r;
+	r = take_events(call, request, command, result);
+	command_free(command);
+	return r;
+}
+
+/* ---- At the workspace ------------------------------------------------------------------ */
+
+static char *exec_request_json(
+	struct tool_call *call, const struct process_request *request, const char *const *argv)
+{
+	cleanup_free char *cwd = path_join(call->session->workspace_path, request->directory);
+	cJSON *json = cJSON_CreateObject(), *list, *environment;
+	char *text = NULL;
+
+	cJSON_AddStringToObject(json, "request", "exec");
+	list = cJSON_AddArrayToObject(json, "argv");
+	for (size_t i = 0; argv[i]; i++)
+		cJSON_AddItemToArray(list, cJSON_CreateString(argv[i]));
+	cJSON_AddStringToObject(json, "cwd", cwd ? cwd : "");
+	environment = cJSON_AddObjectToObject(json, "env");
+	for (size_t i = 0; request->environment && request->environment[i]; i++) {
+		const char *entry = request->environment[i];
+		cleanup_free char *name = strndup(entry, strcspn(entry, "="));
+
+		if (name)
+			cJSON_AddStringToObject(environment, name, entry + strlen(name) + 1);
+	}
+	cJSON_AddNumberToObject(json, "timeout_ms", request->timeout_ms);
+	cJSON_AddTrueToObject(json, "stdin_closed");
+	cJSON_AddTrueToObject(json, "kill_leftovers");
+	cJSON_AddStringToObject(json, "call_id", call->call_id);
+	if (cwd)
+		text = cJSON_PrintUnformatted(json);
+	cJSON_Delete(json);
+	return text;
+}
+
+static void take_exit(const char *text, struct process_result *result)
+{
+	cJSON *json = cJSON_Parse(text);
+
+	result->exit_code =
+		(int)cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(json, "exit_code"));
+	if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(json, "signal")))
+		result->signal = cJSON_GetObjectItemCaseSensitive(json, "signal")->valueint;
+	result->timed_out = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "timed_out"));
+	result->changed_truncated =
+		cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "changed_truncated"));
+	result->changed = cJSON_DetachItemFromObjectCaseSensitive(json, "changed");
+	cJSON_Delete(json);
+}
+
+/* What the mount says went wrong, in its own words. */
+static int take_failure(struct tool_call *call, const char *text)
+{
+	cJSON *json = cJSON_Parse(text);
+	const char *message =
+		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "message"));
+	const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "error"));
+	int error = name && strcmp(name, "ENOENT") == 0       ? -ENOENT
+		    : name && strcmp(name, "EACCES") == 0     ? -EACCES
+		    : name && strcmp(name, "EOPNOTSUPP") == 0 ? -EOPNOTSUPP
+		    : name && strcmp(name, "ENOTCONN") == 0   ? -ENOTCONN
+							      : -EIO;
+
+	if (message && error != -ENOENT) {
+		const char *reason;
+
+		tool_fail(call, tool_error_from_errno(error, &reason), NULL, "%s", message);
+	}
+	cJSON_Delete(json);
+	return error;
+}
+
+/* 0, -ECANCELED, -errno. */
+static int await_frame(struct tool_call *call, int fd)
+{
+	struct pollfd fds[2] = {
+		{.fd = fd, .events = POLLIN}, {.fd = call->cancel_fd, .events = POLLIN}};
+
+	for (;;) {
+		int ready = poll(fds, 2, -1);
+
+		if (tool_cancelled(call))
+			return -ECANCELED;
+		if (ready > 0)
+			return 0;
+		if (errno != EINTR)
+			return -errno;
+	}
+}
+
+static int check_directory(struct tool_call *call, const char *directory)
+{
+	struct stat status;
+	int r = files_stat(&call->session->root, directory, &status);
+
+	return r == 0 && !S_ISDIR(status.st_mode) ? -ENOTDIR : r;
+}
+
+static int run_at_workspace(struct tool_call *call, const struct process_request *request,
+	const char *const *argv, struct process_result *result)
+{
+	cleanup_fd int fd = control_connect(call->session->control_socket);
+	cleanup_free char *json = exec_request_json(call, request, argv);
+	struct buffer payload cleanup_buffer = {0};
+	int r = check_directory(call, request->directory);
+
+	if (r < 0 || fd < 0)
+		return r < 0 ? r : fd;
+	if (!json)
+		return -ENOMEM;
+	r = control_send(fd, CONTROL_JSON, json, strlen(json));
+	while (r >= 0) {
+		enum control_frame_type type;
+
+		r = await_frame(call, fd);
+		if (r < 0)
+			break;
+		r = control_receive(fd, &type, &payload);
+		if (r < 0)
+			break;
+		if (type == CONTROL_EXIT) {
+			take_exit((const char *)payload.data, result);
+			return 0;
+		}
+		if (type == CONTROL_FAILURE)
+			return take_failure(call, (const char *)payload.data);
+		if (type == CONTROL_STDOUT || type == CONTROL_STDERR)
+			r = request->output(
+				request->user, type == CONTROL_STDERR, payload.data, payload.size);
+	}
+	return r;
+}
+
+static int run_argv(struct tool_call *call, const struct process_request *request,
+	const char *const *argv, struct process_result *ret_result)
+{
+	struct process_result result = {0};
+	int r = call->session->control_socket ? run_at_workspace(call, request, argv, &result)
+					      : run_here(call, request, argv, &result);
+
+	if (r == 0)
+		*ret_result = result;
+	else
+		cJSON_Delete(result.changed);
+	return r;
+}
+
+/* By its own name, so that the mount's log shows the command and no more. */
+static int run_shell(struct tool_call *call, const struct process_request *request,
+	struct process_result *ret_result)
+{
+	atomic_bool *no_bash = &call->session->no_bash;
+	const char *shell[] = {"/bin/bash", "-c", request->command, NULL};
+	int r = -ENOENT;
+
+	if (!atomic_load(no_bash)) {
+		r = run_argv(call, request, shell, ret_result);
+		if (r != -ENOENT || check_directory(call, request->directory) < 0)
+			return r;
+		atomic_store(no_bash, true);
+	}
+	if (!request->any_shell)
+		return -ENOEXEC;
+	shell[0] = "/bin/sh";
+	return run_argv(call, request, shell, ret_result);
+}
+
+int process_run(struct tool_call *call, const struct process_request *request,
+	struct process_result *ret_result)
+{
+	char *settings[3] = {NULL};
+	int r = make_git_settings(request->environment, settings);
+	cleanup_free const char **environment =
+		r < 0 ? NULL : environment_add(request->environment, settings);
+	struct process_request whole = *request;
+
+	whole.environment = environment;
+	if (!environment)
+		r = -ENOMEM;
+	else if (request->argv)
+		r = run_argv(call, &whole, request->argv, ret_result);
+	else
+		r = run_shell(call, &whole, ret_result);
+	for (size_t i = 0; i < array_size(settings); i++)
+		free(settings[i]);
+	return r;
+}

@@ -1,0 +1,286 @@
+/* Permission questions to the client: a request of ours in the legacy era, an
+ * `input_required` result in the other. */
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "tools/mcp/mcp.h"
+#include "tools/permission/permission.h"
+
+enum { STATES_MAX = 256, STATE_SECONDS = 3600 };
+
+/* What was asked and answered for one call, under an unguessable name that the client brings
+ * back.  The answers never leave this process, so the client cannot make them up. */
+struct state {
+	struct state *next;
+	char token[33];
+	time_t made;
+	char *call;     /* tool and arguments, printed: a state is for one call only */
+	cJSON *answers; /* sentence: "once", "always" or "no" */
+	char *asked;    /* the sentence that waits for its answer */
+};
+
+struct mcp_states {
+	pthread_mutex_t lock;
+	struct state *list; /* latest first; guarded by lock */
+};
+
+struct mcp_states *mcp_states_new(void)
+{
+	struct mcp_states *states = calloc(1, sizeof(*states));
+
+	if (states)
+		pthread_mutex_init(&states->lock, NULL);
+	return states;
+}
+
+static void state_free(struct state *state)
+{
+	if (!state)
+		return;
+	free(state->call);
+	free(state->asked);
+	cJSON_Delete(state->answers);
+	free(state);
+}
+
+void mcp_states_free(struct mcp_states *states)
+{
+	if (!states)
+		return;
+	while (states->list) {
+		struct state *state = states->list;
+
+		states->list = state->next;
+		state_free(state);
+	}
+	pthread_mutex_destroy(&states->lock);
+	free(states);
+}
+
+/* ---- What a question looks like -------------------------------------------------------- */
+
+static cJSON *decision_schema(const struct permission_question *question)
+{
+	static const struct {
+		const char *value, *title;
+	} choices[] = {{"once", "Allow once"}, {"deny", "Do not allow"},
+		{"always", "Allow for this session"}};
+	cJSON *schema = cJSON_CreateObject(), *decision, *values, *titles;
+	size_t count = question->remember_count ? 3 : 2;
+
+	cJSON_AddStringToObject(schema, "type", "object");
+	decision =
+		cJSON_AddObjectToObject(cJSON_AddObjectToObject(schema, "properties"), "decision");
+	cJSON_AddStringToObject(decision, "type", "string");
+	cJSON_AddStringToObject(decision, "title", "Allow it?");
+	values = cJSON_AddArrayToObject(decision, "enum");
+	titles = cJSON_AddArrayToObject(decision, "enumNames");
+	for (size_t i = 0; i < count; i++) {
+		cJSON_AddItemToArray(values, cJSON_CreateString(choices[i].value));
+		cJSON_AddItemToArray(titles, cJSON_CreateString(choices[i].title));
+	}
+	cJSON_AddItemToArray(
+		cJSON_AddArrayToObject(schema, "required"), cJSON_CreateString("decision"));
+	return schema;
+}
+
+static cJSON *elicit_params(const struct permission_question *question, bool modern)
+{
+	cJSON *params = cJSON_CreateObject();
+	struct buffer message cleanup_buffer = {0};
+	bool shown = permission_question_text(question, &message) == 0 &&
+		     buffer_append(&message, "", 1) == 0;
+
+	if (modern)
+		cJSON_AddStringToObject(params, "mode", "form");
+	cJSON_AddStringToObject(params, "message",
+		shown ? (const char *)message.data
+		      : "There is not enough memory to show the question: do not allow it.");
+	cJSON_AddItemToObject(params, "requestedSchema", decision_schema(question));
+	return params;
+}
+
+/* {"action": "accept", "content": {"decision": ...}} */
+static enum permission_answer read_answer(const cJSON *result)
+{
+	const char *action =
+		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(result, "action"));
+	const char *decision = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(
+		cJSON_GetObjectItemCaseSensitive(result, "content"), "decision"));
+
+	if (!action || strcmp(action, "accept") != 0 || !decision)
+		return PERMISSION_NO;
+	if (strcmp(decision, "always") == 0)
+		return PERMISSION_ALWAYS;
+	return strcmp(decision, "once") == 0 ? PERMISSION_ONCE : PERMISSION_NO;
+}
+
+/* ---- Legacy: ask and wait ------------------------------------------------------------------ */
+
+static enum permission_answer ask_and_wait(
+	struct mcp_request *request, const struct permission_question *question)
+{
+	struct mcp_server *server = request->server;
+	enum permission_answer answer;
+	char id[32];
+
+	pthread_mutex_lock(&server->lock);
+	snprintf(id, sizeof(id), "isthmus-%u", ++server->next_question);
+	request->elicitation = id;
+	pthread_mutex_unlock(&server->lock);
+	mcp_ask(server, id, "elicitation/create", elicit_params(question, false));
+	pthread_mutex_lock(&server->lock);
+	while (!request->elicited && !request->cancelled)
+		pthread_cond_wait(&request->news, &server->lock);
+	request->elicitation = NULL;
+	answer = request->elicited ? read_answer(request->elicited) : PERMISSION_NO;
+	cJSON_Delete(request->elicited);
+	request->elicited = NULL;
+	pthread_mutex_unlock(&server->lock);
+	return answer;
+}
+
+/* ---- 2026-07-28: the answer comes with the next call ------------------------------ */
+
+static char *print_call(const struct mcp_request *request)
+{
+	cJSON *call = cJSON_CreateArray();
+	char *text;
+
+	cJSON_AddItemToArray(call,
+		cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(request->params, "name"), true));
+	cJSON_AddItemToArray(call,
+		cJSON_Duplicate(
+			cJSON_GetObjectItemCaseSensitive(request->params, "arguments"), true));
+	text = cJSON_PrintUnformatted(call);
+	cJSON_Delete(call);
+	return text;
+}
+
+static struct state *take_state(struct mcp_states *states, const char *token)
+{
+	struct state **at, *state = NULL;
+
+	pthread_mutex_lock(&states->lock);
+	for (at = &states->list; *at; at = &(*at)->next) {
+		if (strcmp((*at)->token, token) == 0) {
+			state = *at;
+			*at = state->next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&states->lock);
+	return state;
+}
+
+static void keep_state(struct mcp_states *states, struct state *state)
+{
+	struct state **at;
+	unsigned count = 0;
+
+	pthread_mutex_lock(&states->lock);
+	state->next = states->list;
+	states->list = state;
+	/* The oldest go: they are at the end. */
+	for (at = &states->list; *at; at = &(*at)->next) {
+		if (++count <= STATES_MAX && state->made - (*at)->made < STATE_SECONDS)
+			continue;
+		while (*at) {
+			struct state *old = *at;
+
+			*at = old->next;
+			state_free(old);
+		}
+		break;
+	}
+	pthread_mutex_unlock(&states->lock);
+}
+
+int mcp_states_take(struct mcp_request *request)
+{
+	const cJSON *token = cJSON_GetObjectItemCaseSensitive(request->params, "requestState");
+	const cJSON *response = cJSON_GetObjectItemCaseSensitive(
+		cJSON_GetObjectItemCaseSensitive(request->params, "inputResponses"), "permission");
+	cleanup_free char *call = print_call(request);
+	struct state *state;
+	int r = -1;
+
+	if (!token)
+		return 0;
+	state = cJSON_IsString(token) ? take_state(request->server->states, token->valuestring)
+				      : NULL;
+	if (state && call && strcmp(call, state->call) == 0 &&
+		time(NULL) - state->made < STATE_SECONDS) {
+		static const char *const words[] = {"once", "always", "no"};
+
+		if (state->asked && response)
+			cJSON_AddStringToObject(
+				state->answers, state->asked, words[read_answer(response)]);
+		request->questions = state->answers;
+		state->answers = NULL;
+		r = 0;
+	}
+	state_free(state);
+	return r;
+}
+
+static enum permission_answer ask_later(
+	struct mcp_request *request, const struct permission_question *question)
+{
+	const char *answer = cJSON_GetStringValue(
+		cJSON_GetObjectItemCaseSensitive(request->questions, question->sentence));
+	cJSON *asked;
+
+	if (answer)
+		return strcmp(answer, "once") == 0     ? PERMISSION_ONCE
+		       : strcmp(answer, "always") == 0 ? PERMISSION_ALWAYS
+						       : PERMISSION_NO;
+	asked = cJSON_CreateObject();
+	cJSON_AddStringToObject(asked, "method", "elicitation/create");
+	cJSON_AddItemToObject(asked, "params", elicit_params(question, true));
+	cJSON_AddStringToObject(asked, "sentence", question->sentence);
+	cJSON_Delete(request->elicited);
+	request->elicited = asked;
+	return PERMISSION_LATER;
+}
+
+cJSON *mcp_states_question(struct mcp_request *request)
+{
+	struct state *state = calloc(1, sizeof(*state));
+	cJSON *result = cJSON_CreateObject(), *asked = request->elicited;
+	const char *sentence =
+		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(asked, "sentence"));
+	uint64_t random[2];
+
+	if (!state || getrandom(random, sizeof(random), 0) != sizeof(random)) {
+		state_free(state);
+		cJSON_Delete(result);
+		return NULL;
+	}
+	snprintf(state->token, sizeof(state->token), "%016llx%016llx",
+		(unsigned long long)random[0], (unsigned long long)random[1]);
+	state->made = time(NULL);
+	state->call = print_call(request);
+	state->asked = sentence ? strdup(sentence) : NULL;
+	state->answers = request->questions ? request->questions : cJSON_CreateObject();
+	request->questions = NULL;
+	request->elicited = NULL;
+	cJSON_DeleteItemFromObjectCaseSensitive(asked, "sentence");
+	cJSON_AddStringToObject(result, "resultType", "input_required");
+	cJSON_AddItemToObject(
+		cJSON_AddObjectToObject(result, "inputRequests"), "permission", asked);
+	cJSON_AddStringToObject(result, "requestState", state->token);
+	keep_state(request->server->states, state);
+	return result;
+}
+
+int mcp_ask_permission(struct tool_call *call, const struct permission_question *question)
+{
+	struct mcp_request *request = call->asker;
+
+	if (!request->can_elicit)
+		return PERMISSION_NOBODY;
+	return request->modern ? ask_later(request, question) : ask_and_wait(request, question);
+}

@@ -1,0 +1,231 @@
+/*
+ * The threads of the server are all alike.  One of them reads; when that brought calls, it hands
+ * the input on and runs a call itself, so that a call on a quiet server changes no thread.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "ops/support/clock.h"
+#include "tools/mcp/mcp.h"
+
+enum { END_GRACE_MS = 500, READ_BYTES = 65536, STACK_BYTES = 8 << 20 };
+
+static volatile sig_atomic_t told_to_end;
+
+static void on_signal(int signal)
+{
+	(void)signal;
+	told_to_end = 1;
+}
+
+static const int ending_signals[] = {SIGTERM, SIGINT, SIGHUP};
+
+/* They come while somebody waits for input only, so none is missed; threads inherit the mask. */
+static void take_signals(struct mcp_server *server)
+{
+	const struct sigaction end = {.sa_handler = on_signal}, ignore = {.sa_handler = SIG_IGN};
+	sigset_t blocked;
+
+	sigemptyset(&blocked);
+	for (size_t i = 0; i < array_size(ending_signals); i++) {
+		sigaction(ending_signals[i], &end, NULL);
+		sigaddset(&blocked, ending_signals[i]);
+	}
+	sigaction(SIGPIPE, &ignore, NULL);
+	pthread_sigmask(SIG_BLOCK, &blocked, &server->while_waiting);
+}
+
+/* ---- Reading ----------------------------------------------------------------------------- */
+
+static void take_lines(struct mcp_server *server, struct mcp_input *input)
+{
+	const char *start = (const char *)input->text.data, *end = start + input->text.size,
+		   *newline;
+
+	while ((newline = memchr(start, '\n', (size_t)(end - start)))) {
+		if (!input->skipping)
+			mcp_take_line(server, start, (size_t)(newline - start));
+		input->skipping = false;
+		start = newline + 1;
+	}
+	buffer_consume(&input->text, (size_t)(start - (const char *)input->text.data));
+	if (input->text.size > MCP_MESSAGE_MAX_BYTES) {
+		if (!input->skipping)
+			mcp_fail_raw(server, NULL, NULL, MCP_INVALID_REQUEST,
+				"a message must be shorter than 10 MiB", NULL);
+		input->skipping = true;
+	}
+	if (input->skipping)
+		input->text.size = 0;
+}
+
+/* Takes what the next read(2) brings.  False at the end of the input, or after a signal. */
+static bool read_some(struct mcp_server *server)
+{
+	struct mcp_input *input = &server->input;
+	struct pollfd wait = {.fd = STDIN_FILENO, .events = POLLIN};
+	ssize_t got;
+
+	if (ppoll(&wait, 1, NULL, &server->while_waiting) < 0)
+		return !told_to_end;
+	if (buffer_reserve(&input->text, READ_BYTES) < 0)
+		return false;
+	got = read(STDIN_FILENO, input->text.data + input->text.size, READ_BYTES);
+	if (got < 0 && (errno == EINTR || errno == EAGAIN))
+		return true;
+	if (got > 0) {
+		input->text.size += (size_t)got;
+		take_lines(server, input);
+		return true;
+	}
+	/* A last message without a line end. */
+	if (input->text.size && !input->skipping)
+		mcp_take_line(server, (const char *)input->text.data, input->text.size);
+	return false;
+}
+
+/* ---- The threads ---------------------------------------------------------------------------- */
+
+/* The one that waits longest. */
+static struct mcp_request *take_waiting(struct mcp_server *server)
+{
+	struct mcp_request **at = &server->waiting, *request;
+
+	while ((*at)->next_waiting)
+		at = &(*at)->next_waiting;
+	request = *at;
+	*at = NULL;
+	server->waiting_count--;
+	return request;
+}
+
+/* With the lock held, like what is in it. */
+static void read_input(struct mcp_server *server)
+{
+	bool more;
+
+	server->reading = true;
+	pthread_mutex_unlock(&server->lock);
+	more = read_some(server);
+	pthread_mutex_lock(&server->lock);
+	server->reading = false;
+	if (more)
+		return;
+	server->ended = true;
+	pthread_cond_broadcast(&server->idle);
+}
+
+static void run_waiting(struct mcp_server *server)
+{
+	struct mcp_request *request = take_waiting(server);
+
+	bool more = server->waiting;
+
+	pthread_mutex_unlock(&server->lock);
+	/* Somebody else reads meanwhile, and runs what came with this call. */
+	if (more)
+		pthread_cond_broadcast(&server->work);
+	else
+		pthread_cond_signal(&server->work);
+	mcp_run_call(request);
+	pthread_mutex_lock(&server->lock);
+}
+
+/* Threads stay until the process ends: there is never more than one for each call, and one. */
+static void *work(void *user)
+{
+	struct mcp_server *server = user;
+
+	pthread_mutex_lock(&server->lock);
+	for (;;) {
+		if (server->waiting) {
+			run_waiting(server);
+		} else if (!server->reading && !server->ended) {
+			read_input(server);
+		} else {
+			server->idle_threads++;
+			pthread_cond_wait(&server->work, &server->lock);
+			server->idle_threads--;
+		}
+	}
+	return NULL;
+}
+
+static int start_thread(struct mcp_server *server)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	int r;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	r = -pthread_create(&thread, &attributes, work, server);
+	pthread_attr_destroy(&attributes);
+	return r;
+}
+
+int mcp_queue_call(struct mcp_request *request)
+{
+	struct mcp_server *server = request->server;
+	int r = 0;
+
+	pthread_mutex_lock(&server->lock);
+	/* The thread that is here runs one of them, and somebody must read. */
+	if (server->call_count >= MCP_CALLS_MAX)
+		r = -EAGAIN;
+	else if (server->idle_threads <= server->waiting_count)
+		r = start_thread(server);
+	if (r == 0) {
+		request->next = server->calls;
+		server->calls = request;
+		server->call_count++;
+		request->next_waiting = server->waiting;
+		server->waiting = request;
+		server->waiting_count++;
+	}
+	pthread_mutex_unlock(&server->lock);
+	return r;
+}
+
+/* ---- The end ---------------------------------------------------------------------- */
+
+static void wait_idle(struct mcp_server *server, int limit_ms)
+{
+	const struct timespec until = clock_in_ms(limit_ms);
+
+	while (server->call_count)
+		if (pthread_cond_timedwait(&server->idle, &server->lock, &until) == ETIMEDOUT)
+			return;
+}
+
+/* Calls that are nearly done are answered; the others are stopped, with what they started. */
+static void end_calls(struct mcp_server *server)
+{
+	if (!told_to_end)
+		wait_idle(server, END_GRACE_MS);
+	for (struct mcp_request *at = server->calls; at; at = at->next)
+		mcp_cancel(at);
+	while (server->call_count)
+		pthread_cond_wait(&server->idle, &server->lock);
+}
+
+int mcp_serve(struct mcp_server *server)
+{
+	int r;
+
+	take_signals(server);
+	r = start_thread(server);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&server->lock);
+	while (!server->ended)
+		pthread_cond_wait(&server->idle, &server->lock);
+	end_calls(server);
+	pthread_mutex_unlock(&server->lock);
+	buffer_done(&server->input.text);
+	return 0;
+}

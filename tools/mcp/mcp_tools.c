@@ -1,0 +1,271 @@
+#include <errno.h>
+#include <string.h>
+
+#include "ops/support/clock.h"
+#include "ops/support/utf8.h"
+#include "tools/mcp/mcp.h"
+#include "tools/text/text.h"
+
+enum { PROGRESS_INTERVAL_NS = 100000000, PROGRESS_WORDS = 200 };
+
+/* ---- tools/list ---------------------------------------------------------------------- */
+
+static cJSON *tool_json(const struct tool *tool)
+{
+	cJSON *item = cJSON_CreateObject(), *annotations;
+	bool reads = tool->level == TOOL_READ;
+
+	cJSON_AddStringToObject(item, "name", tool->name);
+	cJSON_AddStringToObject(item, "title", tool->label);
+	cJSON_AddStringToObject(item, "description", tool->description);
+	cJSON_AddItemToObject(item, "inputSchema", cJSON_Parse(tool->input_schema));
+	cJSON_AddItemToObject(item, "outputSchema", tool_result_schema(tool));
+	annotations = cJSON_AddObjectToObject(item, "annotations");
+	cJSON_AddStringToObject(annotations, "title", tool->label);
+	cJSON_AddBoolToObject(annotations, "readOnlyHint", reads);
+	cJSON_AddBoolToObject(annotations, "destructiveHint", tool->hints & TOOL_IS_DESTRUCTIVE);
+	cJSON_AddBoolToObject(annotations, "idempotentHint", tool->hints & TOOL_IS_IDEMPOTENT);
+	cJSON_AddBoolToObject(annotations, "openWorldHint", tool->hints & TOOL_IS_OPEN_WORLD);
+	return item;
+}
+
+void mcp_list_tools(struct mcp_request *request)
+{
+	const cJSON *cursor = cJSON_GetObjectItemCaseSensitive(request->params, "cursor");
+	cJSON *result, *list;
+	const struct tool *tool;
+
+	if (cursor) {
+		mcp_fail(request, MCP_INVALID_PARAMS,
+			"there is no such page: all tools come at once", NULL);
+		return;
+	}
+	result = cJSON_CreateObject();
+	list = cJSON_AddArrayToObject(result, "tools");
+	for (size_t i = 0; (tool = registry_at(i)); i++)
+		cJSON_AddItemToArray(list, tool_json(tool));
+	if (request->modern) {
+		cJSON_AddNumberToObject(result, "ttlMs", 3600000);
+		cJSON_AddStringToObject(result, "cacheScope", "public");
+	}
+	mcp_answer(request, result);
+}
+
+/* ---- Results ------------------------------------------------------------------------------ */
+
+static char *base64(const uint8_t *bytes, size_t size)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	char *text = malloc((size + 2) / 3 * 4 + 1), *to = text;
+
+	if (!text)
+		return NULL;
+	for (size_t i = 0; i < size; i += 3) {
+		uint32_t group = (uint32_t)bytes[i] << 16;
+		size_t left = size - i;
+
+		group |= left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0;
+		group |= left > 2 ? bytes[i + 2] : 0;
+		*to++ = digits[group >> 18];
+		*to++ = digits[group >> 12 & 63];
+		*to++ = left > 1 ? digits[group >> 6 & 63] : '=';
+		*to++ = left > 2 ? digits[group & 63] : '=';
+	}
+	*to = '\0';
+	return text;
+}
+
+static void add_text(cJSON *content, const char *text)
+{
+	cJSON *block = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(block, "type", "text");
+	cJSON_AddStringToObject(block, "text", text);
+	cJSON_AddItemToArray(content, block);
+}
+
+static void add_image(cJSON *content, const struct tool_image *image)
+{
+	cleanup_free char *data = base64(image->bytes.data, image->bytes.size);
+	cJSON *block = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(block, "type", "image");
+	cJSON_AddStringToObject(block, "data", data ? data : "");
+	cJSON_AddStringToObject(block, "mimeType", image->mime_type);
+	cJSON_AddItemToArray(content, block);
+}
+
+/* What a model needs when it sees the text only: the output so far, then what went wrong. */
+static int whole_text(struct tool_call *call, struct buffer *text)
+{
+	int r = buffer_append(text, call->text.data, call->text.size);
+
+	if (r == 0 && call->code != TOOL_OK)
+		r = buffer_printf(text, "%s%s: %s",
+			text->size && text->data[text->size - 1] != '\n' ? "\n" : "",
+			tool_error_words(call->code)->name,
+			call->ai_message ? call->ai_message : "");
+	return r < 0 ? r : buffer_append(text, "", 1);
+}
+
+static cJSON *call_result(struct tool_call *call)
+{
+	cJSON *result = cJSON_CreateObject(), *content = cJSON_AddArrayToObject(result, "content");
+	struct buffer text cleanup_buffer = {0};
+
+	if (whole_text(call, &text) == 0)
+		add_text(content, (const char *)text.data);
+	if (call->image.mime_type && call->code == TOOL_OK)
+		add_image(content, &call->image);
+	cJSON_AddItemToObject(result, "structuredContent", tool_result_json(call));
+	cJSON_AddBoolToObject(result, "isError", call->code != TOOL_OK);
+	return result;
+}
+
+/* ---- Progress ------------------------------------------------------------------------------- */
+
+static void send_progress(struct mcp_request *request, const char *words)
+{
+	cJSON *params = cJSON_CreateObject();
+
+	cJSON_AddItemToObject(params, "progressToken", cJSON_CreateRaw(request->progress_token));
+	cJSON_AddNumberToObject(params, "progress", (double)request->progress_bytes);
+	if (*words)
+		cJSON_AddStringToObject(params, "message", words);
+	request->progress_ns = clock_now_ns();
+	/* While the tool runs, so none can follow the answer. */
+	mcp_notify(request->server, "notifications/progress", params);
+}
+
+static bool is_due(const struct mcp_request *request)
+{
+	return request->progress_token && !tool_cancelled(request->call) &&
+	       clock_now_ns() - request->progress_ns >= PROGRESS_INTERVAL_NS;
+}
+
+/* Output so far in bytes, with its last line as the message. */
+static void on_update(void *user, const char *text, size_t size)
+{
+	struct mcp_request *request = user;
+	struct buffer line cleanup_buffer = {0};
+	const char *start, *end = text + size;
+
+	request->progress_bytes += size;
+	if (!is_due(request))
+		return;
+	while (end > text && (end[-1] == '\n' || end[-1] == '\r'))
+		end--;
+	start = memrchr(text, '\n', (size_t)(end - text));
+	start = start ? start + 1 : text;
+	size = text_cut(start, (size_t)(end - start), PROGRESS_WORDS);
+	if (utf8_append_clean(&line, start, size) < 0 || buffer_append(&line, "", 1) < 0)
+		return;
+	send_progress(request, (const char *)line.data);
+}
+
+/* ---- tools/call -------------------------------------------------------------------------- */
+
+void mcp_request_free(struct mcp_request *request)
+{
+	if (!request)
+		return;
+	tool_call_free(request->call);
+	cJSON_Delete(request->params);
+	cJSON_Delete(request->elicited);
+	cJSON_Delete(request->questions);
+	pthread_cond_destroy(&request->news);
+	free(request->progress_token);
+	free(request->id);
+	mcp_batch_done(request->server, request->batch);
+	free(request);
+}
+
+void mcp_cancel(struct mcp_request *request)
+{
+	request->cancelled = true;
+	if (request->call)
+		tool_cancel(request->call);
+	pthread_cond_broadcast(&request->news);
+}
+
+static void unlink_request(struct mcp_request *request)
+{
+	struct mcp_server *server = request->server;
+	struct mcp_request **at;
+
+	pthread_mutex_lock(&server->lock);
+	for (at = &server->calls; *at != request; at = &(*at)->next)
+		;
+	*at = request->next;
+	pthread_mutex_unlock(&server->lock);
+}
+
+/* The last that a call does: the server may end once it counts one less. */
+static void count_down(struct mcp_server *server)
+{
+	pthread_mutex_lock(&server->lock);
+	server->call_count--;
+	pthread_cond_broadcast(&server->idle);
+	pthread_mutex_unlock(&server->lock);
+}
+
+static void finish(struct mcp_request *request)
+{
+	struct tool_call *call = request->call;
+	cJSON *result;
+
+	result = call->deferred ? mcp_states_question(request) : call_result(call);
+	if (result)
+		mcp_answer(request, result);
+	else
+		mcp_fail(request, MCP_INTERNAL_ERROR, "there is not enough memory", NULL);
+}
+
+void mcp_run_call(struct mcp_request *request)
+{
+	struct mcp_server *server = request->server;
+
+	tool_run(request->call);
+	finish(request);
+	unlink_request(request);
+	mcp_request_free(request);
+	count_down(server);
+}
+
+void mcp_call_tool(struct mcp_request *request)
+{
+	cJSON *name = cJSON_GetObjectItemCaseSensitive(request->params, "name"), *arguments;
+	const struct tool *tool = cJSON_IsString(name) ? registry_find(name->valuestring) : NULL;
+	cleanup_free char *message = NULL;
+
+	if (!cJSON_IsString(name))
+		mcp_fail(request, MCP_INVALID_PARAMS, "params.name must be a string", NULL);
+	else if (!tool && asprintf(&message, "Unknown tool: %s", name->valuestring) > 0)
+		mcp_fail(request, MCP_INVALID_PARAMS, message, NULL);
+	else if (request->modern && mcp_states_take(request) < 0)
+		mcp_fail(request, MCP_INVALID_PARAMS,
+			"params.requestState is not one that this server gave for this call", NULL);
+	if (request->answered) {
+		mcp_request_free(request);
+		return;
+	}
+	arguments = cJSON_GetObjectItemCaseSensitive(request->params, "arguments");
+	request->call = tool_call_new(
+		&request->server->session, tool, cJSON_Duplicate(arguments, true), NULL);
+	if (!request->call) {
+		mcp_fail(request, MCP_INTERNAL_ERROR, "there is not enough memory", NULL);
+		mcp_request_free(request);
+		return;
+	}
+	request->call->ask_permission = mcp_ask_permission;
+	request->call->asker = request;
+	strcpy(request->call->agent, request->agent);
+	if (request->progress_token)
+		request->call->sink = (struct tool_sink){.update = on_update, .user = request};
+	if (mcp_queue_call(request) < 0) {
+		mcp_fail(request, MCP_INTERNAL_ERROR,
+			"too many calls are under way: wait for one to end", NULL);
+		mcp_request_free(request);
+	}
+}

@@ -1,0 +1,389 @@
+/* The asking half of tools/permission/permission.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+
+#include "ops/support/path.h"
+#include "ops/support/visible.h"
+#include "tools/permission/permission.h"
+
+enum { LINKS_MAX = 16 };
+
+/* ---- Questions --------------------------------------------------------------------------- */
+
+static int fail_denied(struct tool_call *call, const char *subject)
+{
+	return tool_fail(call, TOOL_PERMISSION_DENIED, NULL, "A rule denies %s for \"%s\".",
+		call->tool->name, *subject ? subject : ".");
+}
+
+static int fail_nobody(struct tool_call *call, const char *sentence)
+{
+	return tool_fail(call, TOOL_PERMISSION_DENIED,
+		"Ask the user to allow it: with a rule such as {\"tool\": \"bash\", \"pattern\": "
+		"\"make *\", \"action\": \"allow\"} in ~/.config/isthmus/tools.json or a file "
+		"given with "
+		"--policy, or with --yes on the command line.",
+		"This needs permission and there is nobody to ask: %s.", sentence);
+}
+
+static int append_shown(struct buffer *out, const char *before, const char *text)
+{
+	int r = buffer_append_string(out, before);
+
+	return r < 0 ? r : visible_append(out, text, strlen(text), VISIBLE_INDENT | VISIBLE_BLANKS);
+}
+
+int permission_question_text(const struct permission_question *question, struct buffer *out)
+{
+	int r = append_shown(out, "", question->sentence);
+
+	if (r == 0 && question->reason)
+		r = append_shown(out, "\n(", question->reason);
+	if (r == 0 && question->reason)
+		r = buffer_append_string(out, ")");
+	for (size_t i = 0; i < question->remember_count && r == 0; i++)
+		r = append_shown(out,
+			i ? ", " : "\nFor this session would be allowed: ", question->remember[i]);
+	return r;
+}
+
+static int take_answer(struct tool_call *call, const struct permission_question *question,
+	enum permission_answer answer)
+{
+	switch (answer) {
+	case PERMISSION_ALWAYS:
+		for (size_t i = 0; i < question->remember_count; i++)
+			permissions_remember(call->session->permissions, call->tool->name,
+				question->remember[i]);
+		return 0;
+		call->approved = true;
+		return 0;
+	case PERMISSION_ONCE:
+		call->approved = true;
+		return 0;
+	case PERMISSION_NOBODY:
+		return fail_nobody(call, question->sentence);
+	case PERMISSION_LATER:
+		call->deferred = true;
+		return tool_fail(call, TOOL_PERMISSION_DENIED, NULL, "The question is on its way.");
+	case PERMISSION_NO:
+		break;
+	}
+	if (tool_cancelled(call))
+		return tool_fail_errno(call, -ECANCELED, "go on without permission", NULL);
+	return tool_fail(call, TOOL_PERMISSION_DENIED, NULL, "The user did not allow it: %s.",
+		question->sentence);
+}
+
+char *permission_literal(const char *text)
+{
+	char *literal = malloc(2 * strlen(text) + 1), *at = literal;
+
+	if (!literal)
+		return NULL;
+	for (; *text; text++) {
+		if (strchr("*?[]\\", *text))
+			*at++ = '\\';
+		*at++ = *text;
+	}
+	*at = '\0';
+	return literal;
+}
+
+int permission_ask(
+	struct tool_call *call, enum tool_level level, const char *subject, const char *sentence)
+{
+	cleanup_free char *literal = permission_literal(subject);
+	const struct permission_subject one = {.text = subject, .remember = literal};
+
+	return permission_ask_all(call, level, &one, 1, sentence, NULL);
+}
+
+/* What the link at `path` names, as a path below the root; NULL: no link, or outside. */
+static char *link_target(const struct files_root *root, const char *path)
+{
+	cleanup_fd int fd = files_open(root, path, O_PATH | O_NOFOLLOW, 0);
+	cleanup_free char *parent = strndup(path, path_parent_length(path)), *joined = NULL;
+	char target[PATH_MAX], *named = NULL;
+	ssize_t length = fd < 0 || !parent ? -1 : readlinkat(fd, "", target, sizeof(target) - 1);
+
+	if (length <= 0)
+		return NULL;
+	target[length] = '\0';
+	if (target[0] != '/')
+		joined = path_join(parent, target);
+	return files_resolve(root, joined ? joined : target, &named) < 0 ? NULL : named;
+}
+
+/* Where the path leads, also when its last names, or what a link names, do not exist yet.
+ * NULL: not known. */
+static char *real_path(const struct files_root *root, const char *path, bool follow, int links)
+{
+	size_t length = follow ? strlen(path) : path_parent_length(path);
+
+	for (;;) {
+		cleanup_free char *above = strndup(path, length), *real = NULL, *target = NULL;
+		const char *rest = path + length + (path[length] == '/');
+		int r = above ? files_real_path(root, above, &real) : -ENOMEM;
+
+		if (r == -ENOENT && links < LINKS_MAX)
+			target = link_target(root, above);
+		if (r == 0)
+			return path_join(real, rest);
+		if (target) {
+			cleanup_free char *whole = path_join(target, rest);
+
+			return whole ? real_path(root, whole, true, links + 1) : NULL;
+		}
+		if (r != -ENOENT || !length)
+			return NULL;
+		length = path_parent_length(above);
+	}
+}
+
+/* NULL: to itself, or it is not known. */
+static char *leads_to(const struct files_root *root, const char *path, unsigned uses)
+{
+	cleanup_free char *real = real_path(root, path, !(uses & PERMISSION_LINK), 0);
+
+	return real && strcmp(real, path) != 0 ? steal_ptr(&real) : NULL;
+}
+
+static const char *tool_of_paths(const struct tool_call *call)
+{
+	return call->tool->uses ? call->tool->name : NULL;
+}
+
+/* What is being asked for, as far as it is put together. */
+struct asking {
+	struct permission_question question;
+	const char **remember; /* room for one of each subject */
+	char **owned;          /* those of them that are ours */
+	bool ask;
+	bool lasting; /* "always" is offered */
+	struct buffer reason;
+};
+
+static void asking_done(struct asking *asking)
+{
+	for (size_t i = 0; asking->owned && i < asking->question.remember_count; i++)
+		free(asking->owned[i]);
+	free(asking->owned);
+	free(asking->remember);
+	buffer_done(&asking->reason);
+}
+
+static void remember(struct asking *asking, const char *pattern, char *owned)
+{
+	size_t at = asking->question.remember_count++;
+
+	asking->remember[at] = owned ? owned : pattern;
+	asking->owned[at] = owned;
+}
+
+static enum permission_action judge_command(
+	struct tool_call *call, enum tool_level level, const struct permission_subject *subject)
+{
+	struct permissions *permissions = call->session->permissions;
+	const char *tool = call->tool->name;
+	enum permission_action verdict = permissions_verdict(
+		permissions, tool, subject->only_reads ? TOOL_READ : level, subject->text);
+	enum permission_action plain = PERMISSION_ALLOW;
+
+	/* Of a lower level: only what a rule says counts. */
+	if (subject->plain)
+		plain = permissions_verdict(permissions, tool, TOOL_READ, subject->plain);
+	return plain > verdict ? plain : verdict;
+}
+
+/* Why a path asks: where it leads, and why that is guarded (each may be NULL). */
+static void explain(const char *path, const char *real, const char *guarded, struct buffer *reason)
+{
+	if (!real && !guarded)
+		return;
+	buffer_printf(reason, "%s%s%s%s%s%s", reason->size ? "; " : "", path,
+		real ? " leads to " : "", real ? real : "", guarded ? ": " : "",
+		guarded ? guarded : "");
+}
+
+/* `*ret_remember` is the caller's to free. */
+static enum permission_action judge_path_subject(struct tool_call *call, enum tool_level level,
+	const struct permission_subject *subject, char **ret_remember, struct buffer *reason)
+{
+	const struct files_root *root = &call->session->root;
+	cleanup_free char *real = leads_to(root, subject->text, subject->uses);
+	const char *tool = tool_of_paths(call), *place = real ? real : subject->text;
+	const char *guarded = NULL;
+	enum permission_action verdict;
+
+	if (!tool)
+		level = TOOL_READ; /* the command's own level is judged with the command */
+	if (subject->uses & PERMISSION_WRITES)
+		guarded = guard_path(root, place);
+	if (guarded)
+		level = TOOL_DANGEROUS;
+	verdict = permissions_path_verdict(
+		call->session->permissions, tool, level, subject->uses, subject->text, real);
+	if (verdict == PERMISSION_ASK && tool) {
+		verdict = permissions_settled(call->session->permissions, tool, place);
+		call->approved = call->approved || verdict == PERMISSION_ALLOW;
+		*ret_remember = permission_literal(place);
+	}
+	if (verdict == PERMISSION_ASK)
+		explain(subject->text, real, guarded, reason);
+	return verdict;
+}
+
+/* 0, or -1: denied. */
+static int take_subject(struct tool_call *call, enum tool_level level,
+	const struct permission_subject *subject, struct asking *asking)
+{
+	cleanup_free char *literal = NULL;
+	const char *pattern;
+	enum permission_action verdict =
+		subject->uses ? judge_path_subject(call, level, subject, &literal, &asking->reason)
+			      : judge_command(call, level, subject);
+
+	if (verdict == PERMISSION_DENY)
+		return fail_denied(call, subject->text);
+	if (verdict == PERMISSION_ALLOW && !subject->must_ask)
+		return 0;
+	asking->ask = true;
+	pattern = subject->uses ? literal : subject->remember;
+	if (pattern && !subject->must_ask)
+		remember(asking, pattern, steal_ptr(&literal));
+	else
+		asking->lasting = false;
+	return 0;
+}
+
+int permission_ask_all(struct tool_call *call, enum tool_level level,
+	const struct permission_subject *subjects, size_t count, const char *sentence,
+	const char *reason)
+{
+	struct asking asking cleanup_with(asking_done) = {
+		.question = {.level = level, .sentence = sentence, .reason = reason},
+		.remember = calloc(count + 1, sizeof(*asking.remember)),
+		.owned = calloc(count + 1, sizeof(*asking.owned)),
+		.lasting = true,
+	};
+	cleanup_free char *words = NULL;
+	struct permission_question question;
+
+	if (!asking.remember || !asking.owned)
+		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
+	if (!call->session->permissions)
+		return 0;
+	if (reason)
+		buffer_append_string(&asking.reason, reason);
+	for (size_t i = 0; i < count; i++)
+		if (take_subject(call, level, &subjects[i], &asking) < 0)
+			return -1;
+	if (!asking.ask)
+		return 0;
+	question = asking.question;
+	question.remember = asking.remember;
+	if (!asking.lasting)
+		question.remember_count = 0;
+	if (asking.reason.size)
+		question.reason = words = buffer_steal_string(&asking.reason);
+	return take_answer(call, &question,
+		call->ask_permission ? (enum permission_answer)call->ask_permission(call, &question)
+				     : PERMISSION_NOBODY);
+}
+
+int permission_ask_path(struct tool_call *call, enum tool_level level, unsigned uses,
+	const char *path, const char *sentence)
+{
+	const struct permission_subject one = {.text = path, .uses = uses};
+
+	return permission_ask_all(call, level, &one, 1, sentence, NULL);
+}
+
+int permission_deny_early(struct tool_call *call)
+{
+	struct permissions *permissions = call->session->permissions;
+	cleanup_free char *path = NULL, *real = NULL;
+	enum permission_action verdict;
+
+	if (!permissions || !call->tool->uses)
+		return 0;
+	if (tool_path(call, "path", &path) < 0)
+		return -1;
+	real = leads_to(&call->session->root, path, call->tool->uses);
+	verdict = permissions_path_verdict(
+		permissions, call->tool->name, TOOL_READ, call->tool->uses, path, real);
+	if (verdict == PERMISSION_ASK)
+		verdict = permissions_settled(permissions, call->tool->name, real ? real : path);
+	call->asks_first = verdict == PERMISSION_ASK;
+	return verdict == PERMISSION_DENY ? fail_denied(call, path) : 0;
+}
+
+/* ---- Entries of directories ----------------------------------------------------------------- */
+
+void permission_filter_init(struct permission_filter *filter, const struct tool_call *call,
+	unsigned uses, const char *path)
+{
+	*filter =
+		(struct permission_filter){.call = call, .uses = uses, .base_length = strlen(path)};
+	if (call->session->permissions)
+		filter->real_base = leads_to(&call->session->root, path, 0);
+}
+
+void permission_filter_done(struct permission_filter *filter)
+{
+	free(filter->real_base);
+}
+
+enum permission_action permission_filter_verdict(
+	const struct permission_filter *filter, enum tool_level level, const char *path)
+{
+	const struct tool_call *call = filter->call;
+	const char *rest = path + filter->base_length;
+	cleanup_free char *real = NULL;
+
+	if (!call->session->permissions)
+		return PERMISSION_ALLOW;
+	if (filter->real_base) {
+		real = path_join(filter->real_base, rest + (*rest == '/'));
+		if (!real)
+			return PERMISSION_DENY;
+	}
+	return permissions_path_verdict(
+		call->session->permissions, tool_of_paths(call), level, filter->uses, path, real);
+}
+
+bool permission_filter_shows(struct permission_filter *filter, const char *path)
+{
+	enum permission_action verdict = permission_filter_verdict(filter, TOOL_READ, path);
+
+	if (verdict == PERMISSION_ALLOW || (verdict == PERMISSION_ASK && filter->call->approved))
+		return true;
+	atomic_fetch_add(&filter->left_out, 1);
+	return false;
+}
+
+void permission_filter_report(const struct permission_filter *filter, struct tool_call *call)
+{
+	unsigned long long left_out = atomic_load(&filter->left_out);
+	const char *before =
+		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(call->data, "notice"));
+	struct buffer notice cleanup_buffer = {0};
+	cleanup_free char *words = NULL;
+
+	if (!left_out)
+		return;
+	if (before)
+		buffer_printf(&notice, "%s\n", before);
+	buffer_printf(
+		&notice, "[%llu entr%s left out by rules.]", left_out, left_out == 1 ? "y" : "ies");
+	words = buffer_steal_string(&notice);
+	cJSON_DeleteItemFromObjectCaseSensitive(call->data, "notice");
+	cJSON_AddStringToObject(call->data, "notice", words ? words : "");
+	cJSON_AddNumberToObject(call->data, "left_out", (double)left_out);
+	tool_text(call, "%s[%llu entr%s left out by rules.]",
+		call->text.size && call->text.data[call->text.size - 1] != '\n' ? "\n" : "",
+		left_out, left_out == 1 ? "y" : "ies");
+}

@@ -1,0 +1,385 @@
+#include "tools/search/ignore.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "ops/support/path.h"
+#include "tools/search/glob.h"
+
+enum { FILE_MAX_BYTES = 4 << 20, ABOVE_MAX = 64 };
+
+struct pattern {
+	const char *text; /* into the list's memory */
+	size_t length;
+	bool negated;
+	bool directory_only;
+	bool whole_path;    /* has a slash: matched from the list's directory */
+	bool plain;         /* no special character */
+	const char *suffix; /* "*suffix" with nothing special in it; else NULL */
+	size_t suffix_length;
+};
+
+struct ignore {
+	atomic_uint references;
+	struct ignore *next;
+	size_t base_length; /* of the directory, with its '/'; 0 at the top */
+	struct pattern *patterns;
+	size_t count;
+	char *memory;
+};
+
+struct ignore *ignore_ref(struct ignore *chain)
+{
+	if (chain)
+		atomic_fetch_add(&chain->references, 1);
+	return chain;
+}
+
+void ignore_unref(struct ignore *chain)
+{
+	while (chain && atomic_fetch_sub(&chain->references, 1) == 1) {
+		struct ignore *next = chain->next;
+
+		free(chain->patterns);
+		free(chain->memory);
+		free(chain);
+		chain = next;
+	}
+}
+
+/* ---- Parsing (gitignore(5)) ---------------------------------------------------------- */
+
+/* Trailing spaces do not count unless a backslash stands before them. */
+static void trim_spaces(char *line)
+{
+	char *last = NULL;
+
+	for (char *at = line; *at; at++) {
+		if (*at == ' ') {
+			last = last ? last : at;
+			continue;
+		}
+		last = NULL;
+		if (*at == '\\' && !*++at)
+			return;
+	}
+	if (last)
+		*last = '\0';
+}
+
+/* False for a line that is no pattern. */
+static bool parse_line(char *line, struct pattern *ret_pattern)
+{
+	struct pattern pattern = {0};
+
+	if (*line == '#')
+		return false;
+	trim_spaces(line);
+	if (*line == '!') {
+		pattern.negated = true;
+		line++;
+	} else if (*line == '\\' && (line[1] == '!' || line[1] == '#')) {
+		line++;
+	}
+	pattern.length = strlen(line);
+	if (pattern.length && line[pattern.length - 1] == '/') {
+		pattern.directory_only = true;
+		line[--pattern.length] = '\0';
+	}
+	if (!pattern.length)
+		return false;
+	pattern.whole_path = strchr(line, '/') != NULL;
+	if (*line == '/') {
+		line++;
+		pattern.length--;
+	}
+	pattern.text = line;
+	pattern.plain = !glob_is_special(line);
+	if (*line == '*' && !pattern.whole_path && !glob_is_special(line + 1)) {
+		pattern.suffix = line + 1;
+		pattern.suffix_length = pattern.length - 1;
+	}
+	*ret_pattern = pattern;
+	return true;
+}
+
+static int parse(struct ignore *list, size_t size)
+{
+	char *at = list->memory, *end = at + size;
+	size_t lines = 1;
+
+	for (const char *c = at; c < end; c++)
+		lines += *c == '\n';
+	list->patterns = calloc(lines, sizeof(*list->patterns));
+	if (!list->patterns)
+		return -ENOMEM;
+	if (size >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0)
+		at += 3;
+	while (at < end) {
+		char *newline = memchr(at, '\n', (size_t)(end - at)),
+		     *stop = newline ? newline : end;
+
+		*stop = '\0';
+		if (newline && stop > at && stop[-1] == '\r')
+			stop[-1] = '\0';
+		if (parse_line(at, &list->patterns[list->count]))
+			list->count++;
+		at = stop + 1;
+	}
+	return 0;
+}
+
+struct ignore *ignore_add(struct ignore *chain, const char *base, const char *content, size_t size)
+{
+	struct ignore *list = calloc(1, sizeof(*list));
+
+	if (!list)
+		goto fail;
+	atomic_init(&list->references, 1);
+	list->next = chain;
+	list->base_length = strlen(base) + (*base != '\0');
+	list->memory = malloc(size + 1);
+	if (!list->memory)
+		goto fail;
+	memcpy(list->memory, content, size);
+	list->memory[size] = '\0';
+	if (parse(list, size) < 0)
+		goto fail;
+	if (list->count)
+		return list;
+	ignore_ref(chain);
+	ignore_unref(list);
+	return chain;
+fail:
+	if (list)
+		ignore_unref(list);
+	else
+		ignore_unref(chain);
+	return NULL;
+}
+
+struct ignore *ignore_add_file(
+	struct ignore *chain, const char *base, int directory, const char *name)
+{
+	struct buffer content cleanup_buffer = {0};
+	/* git does not follow a link here either. */
+	cleanup_fd int fd = openat(directory, name,
+		O_RDONLY | O_CLOEXEC | O_NONBLOCK | (directory == AT_FDCWD ? 0 : O_NOFOLLOW));
+
+	if (fd < 0)
+		return chain;
+	for (;;) {
+		ssize_t got;
+
+		if (content.size > FILE_MAX_BYTES || buffer_reserve(&content, 16384) < 0)
+			return chain;
+		got = read(fd, content.data + content.size, 16384);
+		if (got == 0)
+			break;
+		if (got < 0)
+			return chain;
+		content.size += (size_t)got;
+	}
+	return content.size ? ignore_add(chain, base, (const char *)content.data, content.size)
+			    : chain;
+}
+
+/* ---- Matching ---------------------------------------------------------------------------- */
+
+static bool matches(const struct pattern *pattern, const char *path, const char *name,
+	size_t name_length, bool is_directory)
+{
+	if (pattern->directory_only && !is_directory)
+		return false;
+	if (pattern->whole_path)
+		return pattern->plain ? strcmp(pattern->text, path) == 0
+				      : glob_match(pattern->text, path);
+	if (pattern->plain)
+		return pattern->length == name_length &&
+		       memcmp(pattern->text, name, name_length) == 0;
+	if (pattern->suffix)
+		return name_length >= pattern->suffix_length &&
+		       memcmp(name + name_length - pattern->suffix_length, pattern->suffix,
+			       pattern->suffix_length) == 0;
+	return glob_match(pattern->text, name);
+}
+
+bool ignore_matches(const struct ignore *chain, const char *path, bool is_directory)
+{
+	const char *name = path_name(path);
+	size_t name_length = strlen(name);
+
+	for (; chain; chain = chain->next)
+		for (size_t i = chain->count; i-- > 0;)
+			if (matches(&chain->patterns[i], path + chain->base_length, name,
+				    name_length, is_directory))
+				return !chain->patterns[i].negated;
+	return false;
+}
+
+/* ---- Where the lists are ------------------------------------------------------------------- */
+
+/* The value of core.excludesFile in one configuration file, or NULL.  (git-config(1); the
+ * key in its plain form.) */
+static char *excludes_setting(const char *path)
+{
+	cleanup_file FILE *file = fopen(path, "re");
+	cleanup_free char *line = NULL;
+	char *value = NULL;
+	size_t capacity = 0;
+	bool in_core = false;
+
+	while (file && getline(&line, &capacity, file) > 0) {
+		char *at = line + strspn(line, " \t"), *end;
+
+		if (*at == '[')
+			in_core = strncasecmp(at, "[core]", 6) == 0;
+		if (!in_core || strncasecmp(at, "excludesfile", 12) != 0)
+			continue;
+		at += 12 + strspn(at + 12, " \t");
+		if (*at != '=')
+			continue;
+		at += 1 + strspn(at + 1, " \t");
+		if (*at == '"') {
+			end = at + 1 + strcspn(at + 1, "\"\n");
+			at++;
+		} else {
+			end = at + strcspn(at, "#;\n");
+			while (end > at && isspace((unsigned char)end[-1]))
+				end--;
+		}
+		free(value);
+		value = strndup(at, (size_t)(end - at));
+	}
+	return value;
+}
+
+static char *expand_home(char *path)
+{
+	const char *home = getenv("HOME");
+	char *expanded = NULL;
+
+	if (!path || strncmp(path, "~/", 2) != 0)
+		return path;
+	if (home)
+		expanded = path_join(home, path + 2);
+	free(path);
+	return expanded;
+}
+
+/* The setting in the last of these files that has it, else git's default. */
+static char *excludes_path(const char *repository)
+{
+	const char *home = getenv("HOME"), *config = getenv("XDG_CONFIG_HOME");
+	char names[4][4096] = {"/etc/gitconfig"};
+	char *found = NULL, *fallback = NULL;
+
+	if (config && *config)
+		snprintf(names[1], sizeof(names[1]), "%s/git/config", config);
+	else if (home)
+		snprintf(names[1], sizeof(names[1]), "%s/.config/git/config", home);
+	if (home)
+		snprintf(names[2], sizeof(names[2]), "%s/.gitconfig", home);
+	if (repository)
+		snprintf(names[3], sizeof(names[3]), "%s/.git/config", repository);
+	for (size_t i = 0; i < array_size(names); i++) {
+		char *value = *names[i] ? expand_home(excludes_setting(names[i])) : NULL;
+
+		if (value) {
+			free(found);
+			found = value;
+		}
+	}
+	if (found)
+		return found;
+	if (config && *config)
+		return asprintf(&fallback, "%s/git/ignore", config) < 0 ? NULL : fallback;
+	if (home)
+		return asprintf(&fallback, "%s/.config/git/ignore", home) < 0 ? NULL : fallback;
+	return NULL;
+}
+
+static struct ignore *add_excludes(const char *repository)
+{
+	cleanup_free char *path = excludes_path(repository);
+
+	return path ? ignore_add_file(NULL, "", AT_FDCWD, path) : NULL;
+}
+
+/* Bytes of the repository's path in `path`, the closest directory with a .git; -1: none. */
+static ssize_t find_repository(const char *path)
+{
+	size_t length = strlen(path);
+	char name[4096 + 8];
+
+	if (length > 4096)
+		return -1;
+	for (int i = 0; i < ABOVE_MAX; i++) {
+		snprintf(name, sizeof(name), "%.*s/.git", (int)length, path);
+		if (access(name, F_OK) == 0)
+			return (ssize_t)length;
+		while (length > 0 && path[--length] != '/')
+			;
+		if (length == 0)
+			return -1;
+	}
+	return -1;
+}
+
+/* The .gitignore of every directory from `top` down to above `path` (below `top`).  `base` is
+ * `top` itself, as a path below what the chain's paths are relative to. */
+static struct ignore *add_above(
+	struct ignore *chain, const char *top, const char *base, const char *path)
+{
+	size_t length = 0;
+
+	while (path[length]) {
+		cleanup_free char *part = strndup(path, length), *name = NULL, *where = NULL;
+
+		where = part ? path_join(base, part) : NULL;
+		if (where && asprintf(&name, "%s/%s%s.gitignore", top, part, *part ? "/" : "") > 0)
+			chain = ignore_add_file(chain, where, AT_FDCWD, name);
+		length += path[length] == '/';
+		length += strcspn(path + length, "/");
+	}
+	return chain;
+}
+
+int ignore_open(const struct files_root *root, const char *path, struct ignore **ret_chain,
+	char **ret_prefix)
+{
+	const char *root_path = strcmp(root->path, "/") == 0 ? "" : root->path;
+	cleanup_free char *start = NULL, *top = NULL, *prefix = NULL, *exclude = NULL;
+	size_t root_length = strlen(root_path), top_length;
+	const char *base;
+	struct ignore *chain;
+	ssize_t found;
+
+	if (asprintf(&start, "%s%s%s", root_path, *path ? "/" : "", path) < 0)
+		return -ENOMEM;
+	found = find_repository(start);
+	top_length = found < 0 ? root_length : (size_t)found;
+	top = strndup(start, top_length);
+	if (top_length < root_length && asprintf(&prefix, "%s/", root_path + top_length + 1) < 0)
+		return -ENOMEM;
+	if (!prefix)
+		prefix = strdup("");
+	if (!top || !prefix || asprintf(&exclude, "%s/.git/info/exclude", top) < 0)
+		return -ENOMEM;
+	/* A repository below the root: its lists apply from there. */
+	base = top_length > root_length ? top + root_length + 1 : "";
+	chain = add_excludes(found < 0 ? NULL : top);
+	if (found >= 0)
+		chain = ignore_add_file(chain, base, AT_FDCWD, exclude);
+	*ret_chain = add_above(chain, top, base, start + top_length + (start[top_length] == '/'));
+	*ret_prefix = steal_ptr(&prefix);
+	return 0;
+}
+
+struct ignore *ignore_open_nested(int directory, const char *base)
+{
+	return ignore_add_file(add_excludes(NULL), base, directory, ".git/info/exclude");
+}

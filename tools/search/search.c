@@ -1,0 +1,490 @@
+#include "tools/search/search.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <errno.h>
+#include <pcre2.h>
+#include <string.h>
+
+#include "ops/support/buffer.h"
+#include "tools/search/literal.h"
+
+enum {
+	CHUNK_BYTES = 64 << 10,
+	SUBJECT_MAX_BYTES = 64 << 20,
+	JIT_STACK_BYTES = 1 << 20,
+	MATCH_LIMIT = 5000000,
+};
+
+struct search_pattern {
+	pcre2_code *code;          /* NULL: the literal is all of it */
+	struct literals *literals; /* NULL: none would help */
+	bool multiline;
+	bool line_by_line; /* what is beyond a line's end could change what matches in it */
+};
+
+struct searcher {
+	const struct search_pattern *pattern;
+	pcre2_match_data *match;
+	pcre2_match_context *context;
+	pcre2_jit_stack *stack;
+	struct buffer memory;
+};
+
+/* ---- Compiling ---------------------------------------------------------------------------- */
+
+/* Constructs that look beyond the line, or whose match could change with what is there.
+ * ("$" is one: a CR in front of the line end does not belong to the line.) */
+static bool needs_line_by_line(const char *pattern)
+{
+	static const char *const constructs[] = {"(?=", "(?!", "(?<", "(?>", "(?(", "(*", "\\A",
+		"\\z", "\\Z", "\\G", "\\K", "\\X", "\\R", "++", "*+", "?+", "}+", "$"};
+
+	for (size_t i = 0; i < array_size(constructs); i++)
+		if (strstr(pattern, constructs[i]))
+			return true;
+	/* (?-m) and the like take a default away. */
+	for (const char *at = pattern; (at = strstr(at, "(?")); at += 2)
+		if (at[2 + strspn(at + 2, "abcdefghijklmnopqrstuvwxyz")] == '-')
+			return true;
+	return false;
+}
+
+static uint32_t compile_flags(const struct search_options *options)
+{
+	uint32_t flags = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_MULTILINE |
+			 PCRE2_NEVER_BACKSLASH_C;
+
+	if (options->literal)
+		/* PCRE2_LITERAL knows few other settings. */
+		flags = PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_LITERAL;
+	if (options->ignore_case)
+		flags |= PCRE2_CASELESS;
+	if (options->multiline && !options->literal)
+		flags |= PCRE2_DOTALL;
+	return flags;
+}
+
+/* Without regard to case, the classes of one case are those of both; PCRE2 with Unicode classes
+ * keeps them apart. */
+static void join_cases(char *pattern)
+{
+	static const char *const classes[] = {"[:upper:]", "[:lower:]"};
+
+	for (size_t i = 0; i < array_size(classes); i++)
+		for (char *at = pattern; (at = strstr(at, classes[i])); at++)
+			if (at == pattern || at[-1] != '\\')
+				memcpy(at, "[:alpha:]", 9);
+}
+
+static int compile_code(const struct search_options *options, struct search_pattern *pattern,
+	char *problem, size_t problem_size, size_t *ret_at)
+{
+	pcre2_compile_context *context;
+	cleanup_free char *text = strdup(options->pattern);
+	int error;
+	PCRE2_SIZE at;
+
+	if (!text)
+		return -ENOMEM;
+	if (options->ignore_case && !options->literal)
+		join_cases(text);
+	context = pcre2_compile_context_create(NULL);
+	if (!context)
+		return -ENOMEM;
+	pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+	pattern->code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
+		compile_flags(options), &error, &at, context);
+	pcre2_compile_context_free(context);
+	if (!pattern->code) {
+		pcre2_get_error_message(error, (PCRE2_UCHAR *)problem, problem_size);
+		*ret_at = at;
+		return -EINVAL;
+	}
+	/* Without a just-in-time compiler it is slower, no more. */
+	pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE);
+	return 0;
+}
+
+/* Where they are on most lines, the pattern over many lines at once is faster. */
+static void drop_common_literals(struct search_pattern *pattern)
+{
+	if (!pattern->literals || pattern->line_by_line || !literals_are_common(pattern->literals))
+		return;
+	literals_free(pattern->literals);
+	pattern->literals = NULL;
+}
+
+int search_compile(const struct search_options *options, struct search_pattern **ret_pattern,
+	char *problem, size_t problem_size, size_t *ret_at)
+{
+	struct search_pattern *pattern = calloc(1, sizeof(*pattern));
+	const char *text = options->pattern;
+	bool plain = options->literal || !strpbrk(text, "\\^$.[]{}?*+|()");
+	bool is_all = plain && !options->ignore_case && !options->multiline && !strchr(text, '\n');
+	int r = 0;
+
+	if (!pattern)
+		return -ENOMEM;
+	pattern->multiline = options->multiline;
+	pattern->line_by_line = !options->literal && needs_line_by_line(text);
+	if (!options->multiline)
+		r = literals_new(text, plain, options->ignore_case, &pattern->literals);
+	if (r == 0 && !is_all) {
+		drop_common_literals(pattern);
+		r = compile_code(options, pattern, problem, problem_size, ret_at);
+	}
+	if (r < 0) {
+		search_pattern_free(pattern);
+		return r;
+	}
+	*ret_pattern = pattern;
+	return 0;
+}
+
+void search_pattern_free(struct search_pattern *pattern)
+{
+	if (!pattern)
+		return;
+	pcre2_code_free(pattern->code);
+	literals_free(pattern->literals);
+	free(pattern);
+}
+
+int searcher_new(const struct search_pattern *pattern, struct searcher **ret_searcher)
+{
+	struct searcher *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->pattern = pattern;
+	if (pattern->code) {
+		s->match = pcre2_match_data_create(1, NULL);
+		s->context = pcre2_match_context_create(NULL);
+		s->stack = pcre2_jit_stack_create(32 << 10, JIT_STACK_BYTES, NULL);
+		if (!s->match || !s->context) {
+			searcher_free(s);
+			return -ENOMEM;
+		}
+		pcre2_set_match_limit(s->context, MATCH_LIMIT);
+		if (s->stack)
+			pcre2_jit_stack_assign(s->context, NULL, s->stack);
+	}
+	*ret_searcher = s;
+	return 0;
+}
+
+void searcher_free(struct searcher *s)
+{
+	if (!s)
+		return;
+	pcre2_match_data_free(s->match);
+	pcre2_match_context_free(s->context);
+	pcre2_jit_stack_free(s->stack);
+	buffer_done(&s->memory);
+	free(s);
+}
+
+/* ---- Searching a piece of whole lines ------------------------------------------------------- */
+
+struct run {
+	struct searcher *s;
+	const struct search_request *request;
+	const uint8_t *start; /* of the piece in memory */
+	const uint8_t *end;
+	const uint8_t *counted; /* line `number` begins here */
+	uint64_t number;        /* from 1 */
+	const uint8_t *told;    /* lines before this were given out, or dropped */
+	unsigned after;         /* context lines still to give out */
+	unsigned flags;
+	struct literal_scan scan;
+};
+
+static uint64_t count_newlines(const uint8_t *at, const uint8_t *end)
+{
+	uint64_t lines = 0;
+
+	for (; at < end; at++)
+		lines += *at == '\n';
+	return lines;
+}
+
+static const uint8_t *line_end(const uint8_t *at, const uint8_t *end)
+{
+	const uint8_t *newline = memchr(at, '\n', (size_t)(end - at));
+
+	return newline ? newline : end;
+}
+
+static const uint8_t *line_start(const uint8_t *start, const uint8_t *at)
+{
+	const uint8_t *newline = memrchr(start, '\n', (size_t)(at - start));
+
+	return newline ? newline + 1 : start;
+}
+
+static int give(struct run *run, const uint8_t *start, const uint8_t *end, bool is_match)
+{
+	struct search_line line = {.text = start, .is_match = is_match};
+
+	run->number += count_newlines(run->counted, start);
+	run->counted = start;
+	line.number = run->number;
+	line.size = (size_t)(end - start);
+	if (line.size && end[-1] == '\r')
+		line.size--;
+	run->told = end < run->end ? end + 1 : end;
+	return run->request->line(run->request->user, &line);
+}
+
+/* Context after the last match, up to `stop`. */
+static int give_after(struct run *run, const uint8_t *stop)
+{
+	while (run->after && run->told < stop) {
+		const uint8_t *start = run->told, *end = line_end(start, run->end);
+		int r = give(run, start, end, false);
+
+		run->after--;
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int give_before(struct run *run, const uint8_t *start)
+{
+	const uint8_t *first = start;
+
+	for (unsigned i = 0; i < run->request->context && first > run->told; i++)
+		first = line_start(run->told, first - 1);
+	while (first < start) {
+		const uint8_t *end = line_end(first, run->end);
+		int r = give(run, first, end, false);
+
+		if (r < 0)
+			return r;
+		first = end + 1;
+	}
+	return 0;
+}
+
+static int give_match(struct run *run, const uint8_t *start, const uint8_t *end)
+{
+	int r = give_after(run, start);
+
+	if (r == 0)
+		r = give_before(run, start);
+	if (r == 0)
+		r = give(run, start, end, true);
+	run->after = run->request->context;
+	return r;
+}
+
+/* Runs PCRE2 over [start, end) from `from`: 1 with the match, 0 none. */
+static int match_in(struct run *run, const uint8_t *start, const uint8_t *end, const uint8_t *from,
+	const uint8_t **ret_start, const uint8_t **ret_end)
+{
+	struct searcher *s = run->s;
+	PCRE2_SIZE *where;
+	int r = pcre2_match(s->pattern->code, start, (size_t)(end - start), (size_t)(from - start),
+		0, s->match, s->context);
+
+	if (r == PCRE2_ERROR_NOMATCH)
+		return 0;
+	if (r < 0) {
+		run->flags |= SEARCH_TOO_HARD;
+		return 0;
+	}
+	where = pcre2_get_ovector_pointer(s->match);
+	*ret_start = start + where[0];
+	*ret_end = start + where[1];
+	return 1;
+}
+
+static bool line_matches(struct run *run, const uint8_t *start, const uint8_t *end)
+{
+	const uint8_t *from, *to;
+
+	if (end > start && end[-1] == '\r')
+		end--;
+	return match_in(run, start, end, start, &from, &to) > 0;
+}
+
+/* Where the next match can be at the earliest: in the line of the result; NULL: nowhere. */
+static const uint8_t *next_candidate(struct run *run, const uint8_t *at)
+{
+	const struct search_pattern *pattern = run->s->pattern;
+	const uint8_t *from, *to;
+
+	if (pattern->literals)
+		return literals_find(pattern->literals, &run->scan, at, run->end);
+	if (pattern->line_by_line)
+		return at;
+	return match_in(run, at, run->end, at, &from, &to) ? from : NULL;
+}
+
+static int search_lines(struct run *run)
+{
+	const uint8_t *at = run->start;
+	int r = 0;
+
+	run->scan = (struct literal_scan){0};
+	while (at < run->end && r == 0) {
+		const uint8_t *place = next_candidate(run, at), *start, *end;
+
+		if (!place || place >= run->end)
+			break;
+		start = line_start(at, place);
+		end = line_end(place, run->end);
+		if (!run->s->pattern->code || line_matches(run, start, end))
+			r = give_match(run, start, end);
+		at = end + 1;
+		if (r == 0 && run->s->pattern->line_by_line && run->request->stopped &&
+			run->request->stopped(run->request->user))
+			r = -EINTR;
+	}
+	return r < 0 ? r : give_after(run, run->end);
+}
+
+/* A match may span lines; every line that it touches is given out. */
+static int search_whole(struct run *run)
+{
+	const uint8_t *at = run->start, *from, *to;
+	int r = 0;
+
+	while (at <= run->end && r == 0 && match_in(run, run->start, run->end, at, &from, &to)) {
+		const uint8_t *start = line_start(run->start, from);
+
+		if (from == run->end && (from == run->start || from[-1] == '\n'))
+			break; /* behind the last line there is none */
+		do {
+			const uint8_t *end = line_end(start, run->end);
+
+			if (start >= run->told)
+				r = give_match(run, start, end);
+			start = end + 1;
+		} while (r == 0 && start < to);
+		at = to > from ? to : to + 1;
+		/* Not into the middle of a character. */
+		while (at < run->end && (*at & 0xc0) == 0x80)
+			at++;
+		if (r == 0 && run->request->stopped && run->request->stopped(run->request->user))
+			r = -EINTR;
+	}
+	return r < 0 ? r : give_after(run, run->end);
+}
+
+/* ---- Searching a file ---------------------------------------------------------------------- */
+
+/* Reads one more chunk.  1; 0 at the end of the file; -errno. */
+static int read_chunk(struct searcher *s, int fd, struct run *run)
+{
+	uint8_t *at;
+	ssize_t got;
+
+	if (buffer_reserve(&s->memory, CHUNK_BYTES) < 0)
+		return -ENOMEM;
+	at = s->memory.data + s->memory.size;
+	do
+		got = read(fd, at, CHUNK_BYTES);
+	while (got < 0 && errno == EINTR);
+	if (got <= 0)
+		return got < 0 ? -errno : 0;
+	if (memchr(at, 0, (size_t)got)) {
+		run->flags |= SEARCH_BINARY;
+		return 0;
+	}
+	s->memory.size += (size_t)got;
+	return 1;
+}
+
+/* Where to begin keeping bytes for context in front of `at`. */
+static const uint8_t *keep_from(const struct run *run, const uint8_t *at)
+{
+	for (unsigned i = 0; i < run->request->context && at > run->start; i++)
+		at = line_start(run->start, at - 1);
+	return at;
+}
+
+/* Drops what is searched, but for the context lines, and makes the rest the next piece. */
+static void roll(struct run *run, const uint8_t *rest)
+{
+	struct buffer *memory = &run->s->memory;
+	const uint8_t *keep = keep_from(run, rest);
+	size_t dropped = (size_t)(keep - memory->data);
+
+	if (run->told > keep)
+		keep = run->told, dropped = (size_t)(keep - memory->data);
+	run->number += keep > run->counted ? count_newlines(run->counted, keep) : 0;
+	if (run->counted < keep)
+		run->counted = keep;
+	memory->size -= dropped;
+	memmove(memory->data, keep, memory->size);
+	run->counted = memory->data + (run->counted - keep);
+	run->told = memory->data;
+	run->start = memory->data + (rest - keep);
+}
+
+static int run_whole(struct searcher *s, int fd, struct run *run)
+{
+	int r;
+
+	while ((r = read_chunk(s, fd, run)) > 0)
+		if (s->memory.size > SUBJECT_MAX_BYTES) {
+			run->flags |= SEARCH_TOO_LARGE;
+			return 0;
+		}
+	if (r < 0 || (run->flags & SEARCH_BINARY))
+		return r;
+	run->start = run->counted = run->told = s->memory.data;
+	run->end = s->memory.data + s->memory.size;
+	return search_whole(run);
+}
+
+static int run_lines(struct searcher *s, int fd, struct run *run)
+{
+	size_t searched = 0, counted = 0, told = 0; /* offsets: the memory may move */
+
+	for (;;) {
+		int r = read_chunk(s, fd, run);
+		bool last = r == 0;
+		const uint8_t *stop;
+
+		if (r < 0 || (run->flags & SEARCH_BINARY))
+			return r;
+		run->start = s->memory.data + searched;
+		run->counted = s->memory.data + counted;
+		run->told = s->memory.data + told;
+		run->end = s->memory.data + s->memory.size;
+		stop = last ? run->end : line_start(run->start, run->end);
+		if (stop > run->start) {
+			run->end = stop;
+			r = search_lines(run);
+			run->start = s->memory.data;
+			if (r < 0 || last)
+				return r;
+			roll(run, stop);
+			searched = (size_t)(run->start - s->memory.data);
+			counted = (size_t)(run->counted - s->memory.data);
+			told = 0;
+		} else if (last) {
+			return 0;
+		} else if (s->memory.size > SUBJECT_MAX_BYTES) {
+			run->flags |= SEARCH_TOO_LARGE;
+			return 0;
+		}
+		if (run->request->stopped && run->request->stopped(run->request->user))
+			return -EINTR;
+	}
+}
+
+int searcher_run(
+	struct searcher *s, int fd, const struct search_request *request, unsigned *ret_flags)
+{
+	struct run run = {.s = s, .request = request, .number = 1};
+	int r;
+
+	s->memory.size = 0;
+	r = s->pattern->multiline ? run_whole(s, fd, &run) : run_lines(s, fd, &run);
+	*ret_flags = run.flags;
+	return r;
+}

@@ -1,0 +1,619 @@
+#include "tools/shell/shell.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+#include "ops/support/path.h"
+#include "tools/shell/shell_parse.h"
+#include "tools/shell/shell_programs.h"
+
+enum { NESTING_MAX = 8, WORDS_MAX = 5000 };
+
+/* A printed line must fit into one argument of a program. */
+enum { PRINTED_MAX_BYTES = 120000 };
+
+struct analyser {
+	struct shell_analysis *result;
+	const struct shell_place *place;
+	const char *settings;    /* in front of every command */
+	struct shell_tree *tree; /* that tokens belong to */
+	int nesting;             /* of commands in commands */
+	bool has_command;
+	bool sets_variables; /* so far */
+	bool no_memory;
+};
+
+/* A word of a command, and where it is in a tree that will be printed; NULL: nowhere. */
+struct view {
+	struct shell_word word;
+	struct shell_token *token;
+};
+
+static void must_ask(struct analyser *a, const char *reason)
+{
+	struct shell_analysis *result = a->result;
+
+	result->must_ask = true;
+	if (!*result->reason)
+		snprintf(result->reason, sizeof(result->reason), "%s", reason);
+}
+
+static char *steal_text(struct analyser *a, struct buffer *text)
+{
+	char *stolen = buffer_steal_string(text);
+
+	a->no_memory = a->no_memory || !stolen;
+	return stolen;
+}
+
+/* ---- Words ----------------------------------------- */
+
+/* What a word stands for, as far as it is known.  The caller frees the text. */
+static int word_value(const struct shell_token *token, struct shell_word *ret_word)
+{
+	struct shell_word word = {.known = true};
+	struct buffer text cleanup_buffer = {0};
+	int r = 0;
+
+	for (const struct shell_part *part = token->parts; part; part = part->next)
+		word.glob = word.glob || part->type == SHELL_PATTERN;
+	for (const struct shell_part *part = token->parts; part && r == 0; part = part->next) {
+		if (part->type == SHELL_VARIABLE || part->type == SHELL_OUTPUT) {
+			word.known = false;
+			word.split = word.split || !part->quoted;
+		}
+		if (!word.known)
+			continue;
+		for (const char *at = part->text; *at && r == 0; at++) {
+			if (word.glob && part->type == SHELL_LITERAL && strchr("*?[\\", *at))
+				r = buffer_append_string(&text, "\\");
+			if (r == 0)
+				r = buffer_append(&text, at, 1);
+		}
+	}
+	word.text = r < 0 ? NULL : buffer_steal_string(&text);
+	if (!word.text)
+		return -ENOMEM;
+	*ret_word = word;
+	return 0;
+}
+
+static int print_word(const struct view *view, struct buffer *out)
+{
+	int r = 0;
+
+	if (view->word.known && !view->word.glob)
+		return shell_print_literal(view->word.text, out);
+	if (view->token)
+		return shell_print_token(view->token, out);
+	if (*view->word.text)
+		r = shell_print_literal(view->word.text, out);
+	return r == 0 ? buffer_append_string(out, "${...}") : r;
+}
+
+/* `before`, then words [from, to) with a blank between. */
+static char *join(
+	struct analyser *a, const char *before, const struct view *views, size_t from, size_t to)
+{
+	struct buffer text cleanup_buffer = {0};
+	int r = buffer_append_string(&text, before);
+
+	for (size_t i = from; i < to && r == 0; i++) {
+		if (text.size && text.data[text.size - 1] != ' ')
+			r = buffer_append_string(&text, " ");
+		if (r == 0)
+			r = print_word(&views[i], &text);
+	}
+	a->no_memory = a->no_memory || r < 0;
+	return steal_text(a, &text);
+}
+
+/* A name that looks like another one must not pass for it. */
+static bool is_plain_name(const char *name)
+{
+	for (const char *at = name; *at; at++)
+		if (!isascii((unsigned char)*at) ||
+			(!isalnum((unsigned char)*at) && !strchr("_./,:+@%^-[", *at)))
+			return false;
+	return *name != '\0';
+}
+
+/* ---- Variables ----------------------------------------- */
+
+bool shell_variable_is_special(const char *name, size_t length)
+{
+	static const char *const names[] = {"PATH", "IFS", "ENV", "HOME", "SHELL", "SHELLOPTS",
+		"POSIXLY_CORRECT", "GLOBIGNORE", "EXECIGNORE", "PROMPT_COMMAND", "PS4", "CDPATH",
+		"EDITOR", "VISUAL", "BROWSER", "GCONV_PATH", "NLSPATH", "LOCPATH", "HOSTALIASES",
+		"TMPDIR", "MAKEFLAGS", "MFLAGS", "GREP_OPTIONS", "TAR_OPTIONS", "RSYNC_RSH",
+		"SSH_ASKPASS", "SUDO_ASKPASS", "OPENSSL_CONF", "CLASSPATH", "OPTIND", "FPATH",
+		"histchars", "auto_resume"};
+	static const char *const prefixes[] = {"LD_", "DYLD_", "GIT_", "BASH", "PYTHON", "NODE_",
+		"PERL", "RUBY", "LUA_", "JAVA_", "_JAVA", "JDK_", "NPM_CONFIG_", "npm_config_",
+		"RUSTC", "CARGO_", "GO", "GCC_", "LESS", "MAN", "XDG_", "RIPGREP_", "DOCKER_",
+		"CMAKE_"};
+	static const char pager[] = "PAGER";
+
+	for (size_t i = 0; i < array_size(names); i++)
+		if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0)
+			return true;
+	for (size_t i = 0; i < array_size(prefixes); i++)
+		if (length >= strlen(prefixes[i]) &&
+			memcmp(prefixes[i], name, strlen(prefixes[i])) == 0)
+			return true;
+	return length >= strlen(pager) &&
+	       memcmp(name + length - strlen(pager), pager, strlen(pager)) == 0;
+}
+
+/* TZ=Europe/Berlin, not TZ=../x. */
+bool shell_setting_is_harmless(const char *name, size_t length, const char *value)
+{
+	return shell_variable_is_harmless(name, length) && *value != '/' && *value != ':' &&
+	       !strstr(value, "..");
+}
+
+/* By custom a variable of programs has no small letters in its name, one of the line has. */
+static bool is_private(const char *name)
+{
+	for (; *name; name++)
+		if (islower((unsigned char)*name))
+			return true;
+	return false;
+}
+
+/* ---- Results ----------------------------------------- */
+
+static struct shell_step *add_step(struct analyser *a)
+{
+	struct shell_analysis *result = a->result;
+	struct shell_step *grown;
+
+	if (result->count >= SHELL_COMMANDS_MAX) {
+		must_ask(a, "it runs too many commands");
+		return NULL;
+	}
+	grown = reallocarray(result->steps, result->count + 1, sizeof(*grown));
+	if (!grown) {
+		a->no_memory = true;
+		return NULL;
+	}
+	result->steps = grown;
+	grown[result->count] = (struct shell_step){0};
+	return &grown[result->count++];
+}
+
+static void step_must_ask(struct analyser *a, struct shell_step *step, const char *reason)
+{
+	if (step)
+		step->must_ask = true;
+	must_ask(a, reason);
+}
+
+static void add_path(struct analyser *a, const char *path, unsigned use, unsigned flags)
+{
+	shell_paths_add(&a->result->paths, a->place, path, use, flags);
+	if (a->result->paths.reason)
+		must_ask(a, a->result->paths.reason);
+	a->no_memory = a->no_memory || a->result->paths.no_memory;
+}
+
+/* ---- Simple commands ----------------------------------------- */
+
+static void analyse_views(
+	struct analyser *a, const char *settings, struct view *views, size_t count);
+static void analyse_list(struct analyser *a, const struct shell_command *command);
+
+static void add_uses(struct analyser *a, const struct shell_program_answer *answer)
+{
+	const unsigned anything = SHELL_READS | SHELL_WRITES | SHELL_TREE;
+	bool copies = false;
+
+	for (size_t i = 0; i < answer->use_count; i++)
+		copies = copies || (answer->uses[i].use & anything) == SHELL_WRITES ||
+			 (answer->uses[i].use & anything) == (SHELL_WRITES | SHELL_TREE);
+	for (size_t i = 0; i < answer->use_count; i++) {
+		const struct shell_program_use *use = &answer->uses[i];
+
+		if (!use->known)
+			must_ask(a, "not all paths in it are known before it runs");
+		else
+			add_path(a, use->path, use->use,
+				(use->glob ? SHELL_PATH_PATTERN : 0) |
+					(copies ? SHELL_PATH_COPIED : 0));
+	}
+}
+
+/* The words of the inner command, with the tokens that they came from. */
+static void analyse_inner(struct analyser *a, const char *settings,
+	const struct shell_program_answer *answer, const struct view *views, size_t count)
+{
+	cleanup_free struct view *inner = calloc(answer->inner_count, sizeof(*inner));
+	size_t at = 0;
+
+	if (!inner) {
+		a->no_memory = true;
+		return;
+	}
+	for (size_t i = 0; i < answer->inner_count; i++) {
+		size_t found = at;
+
+		inner[i].word = answer->inner[i];
+		while (found < count && views[found].word.text != inner[i].word.text)
+			found++;
+		if (found < count) {
+			inner[i].token = views[found].token;
+			at = found + 1;
+		}
+	}
+	analyse_views(a, settings, inner, answer->inner_count);
+}
+
+/* A line for bash is analysed and printed anew in its turn. */
+static void analyse_inner_line(
+	struct analyser *a, const struct shell_program_answer *answer, const struct view *views)
+{
+	struct shell_token *token =
+		answer->inner_line_word ? views[answer->inner_line_word].token : NULL;
+	struct shell_tree tree = {0}, *outer = a->tree;
+	struct buffer printed cleanup_buffer = {0};
+	const char *problem = NULL;
+	int r = shell_parse(answer->inner_line, &tree, &problem);
+
+	a->tree = &tree;
+	if (r == -EINVAL)
+		must_ask(a, problem);
+	else if (r == 0)
+		analyse_list(a, tree.commands);
+	a->tree = outer;
+	if (r == 0 && !token)
+		must_ask(a, "it makes a command line of words");
+	else if (r == 0)
+		r = shell_print(tree.commands, &printed);
+	if (r == 0 && token &&
+		(buffer_append(&printed, "", 1) < 0 ||
+			shell_tree_replace(outer, token, (const char *)printed.data) < 0))
+		r = -ENOMEM;
+	a->no_memory = a->no_memory || r == -ENOMEM;
+	shell_tree_done(&tree);
+}
+
+static const char *name_problem(const struct shell_word *name)
+{
+	if (!name->known || name->glob)
+		return "the name of a command in it is not known before it runs";
+	return is_plain_name(name->text) ? NULL
+					 : "the name of a command in it has unusual characters";
+}
+
+/* What rules that deny look at: without settings, path, and options before a sub-command. */
+static char *plain_text(struct analyser *a, const struct shell_program_answer *answer,
+	const struct view *views, size_t count)
+{
+	return join(a, answer->name, views, answer->plain_from, count);
+}
+
+static void take_answer(struct analyser *a, const char *settings,
+	const struct shell_program_answer *answer, const struct view *views, size_t count)
+{
+	const char *outer_settings = a->settings;
+	bool by_name = !strchr(views[0].word.text, '/'); /* a path may be any program */
+	bool is_inner = answer->transparent && by_name && (answer->inner || answer->inner_line);
+	struct shell_step *step = is_inner && !*answer->reason ? NULL : add_step(a);
+
+	if (step) {
+		step->text = join(a, settings, views, 0, count);
+		step->plain = plain_text(a, answer, views, count);
+		step->remember = join(a, settings, views, 0, answer->prefix);
+		step->only_reads = answer->only_reads && by_name && !*settings;
+		if (*answer->reason)
+			step_must_ask(a, step, answer->reason);
+	}
+	add_uses(a, answer);
+	if (answer->inner)
+		analyse_inner(a, is_inner ? settings : "", answer, views, count);
+	if (is_inner)
+		a->settings = settings;
+	if (answer->inner_line)
+		analyse_inner_line(a, answer, views);
+	a->settings = outer_settings;
+}
+
+static void analyse_views(
+	struct analyser *a, const char *settings, struct view *views, size_t count)
+{
+	struct shell_program_answer answer = {0};
+	cleanup_free struct shell_word *words = calloc(count, sizeof(*words));
+	const char *problem = name_problem(&views[0].word);
+
+	a->has_command = true;
+	if (!words) {
+		a->no_memory = true;
+		return;
+	}
+	if (++a->nesting > NESTING_MAX || count > WORDS_MAX) {
+		must_ask(a, count > WORDS_MAX ? "a command in it has too many words"
+					      : "it is nested too deeply");
+		a->nesting--;
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		words[i] = views[i].word;
+	if (problem) {
+		struct shell_step *step = add_step(a);
+
+		if (step) {
+			step->text = join(a, settings, views, 0, count);
+			step->plain = join(a, "", views, 0, count);
+			step->remember = join(a, settings, views, 0, 1);
+		}
+		step_must_ask(a, step, problem);
+	} else if (shell_program_judge(words, count, &answer) < 0) {
+		a->no_memory = true;
+	} else {
+		take_answer(a, settings, &answer, views, count);
+		shell_program_answer_done(&answer);
+	}
+	a->nesting--;
+}
+
+/* ---- The tree ----------------------------------------- */
+
+/* $( ) in words. */
+static void analyse_outputs(struct analyser *a, const struct shell_token *token)
+{
+	for (; token; token = token->next)
+		for (const struct shell_part *part = token->parts; part; part = part->next)
+			if (part->type == SHELL_OUTPUT)
+				analyse_list(a, part->commands);
+}
+
+static void analyse_redirection(struct analyser *a, const struct shell_redirection *redirection)
+{
+	enum shell_redirection_type type = redirection->type;
+	struct shell_word word;
+
+	if (!redirection->target)
+		return;
+	analyse_outputs(a, redirection->target);
+	if (type == SHELL_READ_TEXT)
+		return;
+	if (word_value(redirection->target, &word) < 0) {
+		a->no_memory = true;
+		return;
+	}
+	if (word.known && *word.text)
+		add_path(a, word.text, type == SHELL_READ_FILE ? SHELL_READS : SHELL_WRITES, 0);
+	else
+		must_ask(a, "a file that it reads or writes is not known before it runs");
+	free((char *)word.text);
+}
+
+static bool is_harmless(const struct shell_token *token)
+{
+	const struct shell_part *part = token->parts;
+
+	if (part && (part->type != SHELL_LITERAL || part->next))
+		return false;
+	return shell_setting_is_harmless(token->name, strlen(token->name), part ? part->text : "");
+}
+
+/* What stands in front of the words, in front of what does for every command.  NULL: no memory. */
+static char *analyse_settings(struct analyser *a, const struct shell_command *command)
+{
+	struct buffer text cleanup_buffer = {0};
+	int r = buffer_append_string(&text, a->settings);
+
+	for (const struct shell_token *token = command->settings; token; token = token->next) {
+		size_t length = strlen(token->name);
+
+		if (shell_variable_is_special(token->name, length))
+			must_ask(a, "it sets a variable that changes how commands run");
+		if (command->words && is_harmless(token))
+			continue;
+		if (!command->words && is_private(token->name))
+			continue;
+		if (r == 0)
+			r = shell_print_token(token, &text);
+		if (r == 0)
+			r = buffer_append_string(&text, " ");
+	}
+	if (r < 0)
+		a->no_memory = true;
+	return steal_text(a, &text);
+}
+
+static void analyse_setting_alone(struct analyser *a, char *settings)
+{
+	struct shell_step *step;
+
+	if (strlen(settings) == strlen(a->settings))
+		return;
+	settings[strlen(settings) - 1] = '\0';
+	step = add_step(a);
+	if (!step)
+		return;
+	step->text = strdup(settings);
+	step->plain = strdup(settings);
+	step->remember = strdup(settings);
+	a->no_memory = a->no_memory || !step->text || !step->plain || !step->remember;
+}
+
+/* grep --include=*.c: a pattern that looks like an option and matches no name is that option, and
+ * is printed as that. */
+static int settle_option(struct analyser *a, struct view *view)
+{
+	char *text = (char *)view->word.text;
+
+	if (!view->word.glob || !view->word.known || *text != '-' ||
+		shell_pattern_matches(a->place, text))
+		return 0;
+	shell_pattern_unescape(text);
+	view->word.glob = false;
+	return shell_tree_replace(a->tree, view->token, text);
+}
+
+/* What is not known may have a pattern in it, and what it matches may be outside. */
+static void check_split(struct analyser *a, const struct view *view)
+{
+	if (view->word.glob && !view->word.known)
+		must_ask(a, "what a pattern in it matches is not known before it runs");
+	for (const struct shell_part *part = view->token->parts; part; part = part->next) {
+		if (part->quoted)
+			continue;
+		if (part->type == SHELL_OUTPUT)
+			must_ask(a, "what $( ) prints may become any words: write \"$( )\"");
+		if (part->type == SHELL_VARIABLE && a->sets_variables)
+			must_ask(a, "a variable that it sets may become any words: write \"$x\"");
+	}
+}
+
+/* The names that a pattern matches are read, whatever the program does with them. */
+static void add_pattern(struct analyser *a, const struct shell_word *word)
+{
+	const char *slash = strrchr(word->text, '/');
+	cleanup_free char *above = NULL;
+
+	if (!word->glob || !word->known || !slash)
+		return;
+	above = strndup(word->text, (size_t)(slash - word->text) + (slash == word->text));
+	if (above)
+		add_path(a, above, SHELL_READS, SHELL_PATH_PATTERN);
+	else
+		a->no_memory = true;
+}
+
+static void analyse_simple(struct analyser *a, const struct shell_command *command)
+{
+	cleanup_free char *settings = analyse_settings(a, command);
+	cleanup_free struct view *views = NULL;
+	size_t count = 0, used = 0;
+
+	analyse_outputs(a, command->settings);
+	analyse_outputs(a, command->words);
+	a->sets_variables = a->sets_variables || (command->settings && !command->words);
+	for (const struct shell_token *token = command->words; token; token = token->next)
+		count++;
+	views = calloc(count + 1, sizeof(*views));
+	if (!settings || !views) {
+		a->no_memory = true;
+		return;
+	}
+	for (struct shell_token *token = command->words; token; token = token->next) {
+		views[used].token = token;
+		if (word_value(token, &views[used].word) < 0)
+			break;
+		if (settle_option(a, &views[used++]) < 0)
+			a->no_memory = true;
+		check_split(a, &views[used - 1]);
+		add_pattern(a, &views[used - 1].word);
+	}
+	if (used < count)
+		a->no_memory = true;
+	else if (count)
+		analyse_views(a, settings, views, count);
+	else
+		analyse_setting_alone(a, settings);
+	for (size_t i = 0; i < used; i++)
+		free((char *)views[i].word.text);
+}
+
+static void analyse_list(struct analyser *a, const struct shell_command *command)
+{
+	for (; command && !a->no_memory; command = command->next) {
+		for (const struct shell_redirection *redirection = command->redirections;
+			redirection; redirection = redirection->next)
+			analyse_redirection(a, redirection);
+		if (command->type == SHELL_SIMPLE)
+			analyse_simple(a, command);
+		else
+			analyse_list(a, command->body);
+	}
+}
+
+static int finish(struct analyser *a, struct shell_analysis *ret_analysis)
+{
+	if (a->no_memory) {
+		shell_analysis_done(a->result);
+		return -ENOMEM;
+	}
+	*ret_analysis = *a->result;
+	return 0;
+}
+
+/* In a repository's own directory git takes what is there for its settings. */
+static void check_directory(struct analyser *a)
+{
+	const struct files_root *root = a->place->root;
+	cleanup_free char *real = NULL, *inside = NULL;
+
+	if (!*a->place->directory || files_real_path(root, a->place->directory, &real) < 0)
+		return;
+	inside = path_join(real, "HEAD");
+	if (!inside)
+		a->no_memory = true;
+	else if (guard_path(root, inside))
+		must_ask(a, "it runs in a directory with files that make something run");
+}
+
+int shell_analyse(const struct shell_place *place, const char *settings, const char *line,
+	struct shell_analysis *ret_analysis)
+{
+	struct shell_analysis result = {0};
+	struct shell_tree tree = {0};
+	struct analyser a = {
+		.result = &result, .place = place, .settings = settings, .tree = &tree};
+	struct buffer printed = {0};
+	const char *problem = NULL;
+	int r = shell_parse(line, &tree, &problem);
+
+	check_directory(&a);
+	if (r == -EINVAL) {
+		must_ask(&a, problem);
+	} else if (r == 0) {
+		analyse_list(&a, tree.commands);
+		if (!a.has_command)
+			must_ask(&a, "there is no command in it");
+		r = shell_print(tree.commands, &printed);
+		if (printed.size > PRINTED_MAX_BYTES)
+			must_ask(&a, "it is too long");
+		result.line = steal_text(&a, &printed);
+	}
+	a.no_memory = a.no_memory || r == -ENOMEM;
+	shell_tree_done(&tree);
+	return finish(&a, ret_analysis);
+}
+
+int shell_analyse_words(const struct shell_place *place, const char *const *argv,
+	struct shell_analysis *ret_analysis)
+{
+	struct shell_analysis result = {0};
+	struct analyser a = {.result = &result, .place = place, .settings = ""};
+	cleanup_free struct view *views = NULL;
+	size_t count = 0;
+
+	while (argv[count])
+		count++;
+	views = calloc(count, sizeof(*views));
+	if (!views)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++)
+		views[i].word = (struct shell_word){.text = argv[i], .known = true};
+	analyse_views(&a, "", views, count);
+	for (size_t i = 0; i < result.count; i++)
+		result.steps[i].only_reads = false; /* the table is about commands of bash */
+	return finish(&a, ret_analysis);
+}
+
+void shell_analysis_done(struct shell_analysis *analysis)
+{
+	for (size_t i = 0; i < analysis->count; i++) {
+		free(analysis->steps[i].text);
+		free(analysis->steps[i].plain);
+		free(analysis->steps[i].remember);
+	}
+	free(analysis->steps);
+	shell_paths_done(&analysis->paths);
+	free(analysis->line);
+	*analysis = (struct shell_analysis){0};
+}

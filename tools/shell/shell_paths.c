@@ -1,0 +1,568 @@
+#include "tools/shell/shell_paths.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <string.h>
+
+#include "ops/support/path.h"
+#include "tools/shell/shell_programs.h"
+
+enum { PATHS_MAX = 2000, ENTRIES_MAX = 20000, LINKS_MAX = 40, TREE_DEPTH_MAX = 100 };
+
+static const char *const too_many = "it is about more files than can be checked";
+static const char *const unusual = "it names a path in an unusual way";
+
+/* One path on its way. */
+struct walk {
+	struct shell_paths *paths;
+	const struct shell_place *place;
+	unsigned use, flags;
+	int links;     /* followed so far */
+	char *outside; /* set with -EXDEV */
+};
+
+void shell_paths_done(struct shell_paths *paths)
+{
+	for (size_t i = 0; i < paths->count; i++)
+		free(paths->list[i].path);
+	free(paths->list);
+	*paths = (struct shell_paths){0};
+}
+
+static void must_ask(struct shell_paths *paths, const char *reason)
+{
+	if (!paths->reason)
+		paths->reason = reason;
+}
+
+static void add(struct shell_paths *paths, const char *path, unsigned uses)
+{
+	struct shell_path *grown;
+
+	for (size_t i = 0; i < paths->count; i++) {
+		if (strcmp(paths->list[i].path, path) == 0 && !paths->list[i].uses == !uses) {
+			paths->list[i].uses |= uses;
+			return;
+		}
+	}
+	if (paths->count >= PATHS_MAX) {
+		must_ask(paths, too_many);
+		return;
+	}
+	grown = reallocarray(paths->list, paths->count + 1, sizeof(*grown));
+	if (!grown) {
+		paths->no_memory = true;
+		return;
+	}
+	paths->list = grown;
+	grown[paths->count] = (struct shell_path){.path = strdup(path), .uses = uses};
+	if (grown[paths->count].path)
+		paths->count++;
+	else
+		paths->no_memory = true;
+}
+
+/* ---- Patterns ----------------------------------------- */
+
+static bool is_pattern(const char *name)
+{
+	for (; *name; name++) {
+		if (*name == '\\' && name[1])
+			name++;
+		else if (strchr("*?[", *name))
+			return true;
+	}
+	return false;
+}
+
+void shell_pattern_unescape(char *name)
+{
+	char *to = name;
+
+	for (; *name; name++) {
+		if (*name == '\\' && name[1])
+			name++;
+		*to++ = *name;
+	}
+	*to = '\0';
+}
+
+/* What [...] means depends on the locale, and ? is a character of several bytes. */
+static void widen_pattern(const char *pattern, bool ascii, char *wide)
+{
+	for (; *pattern; pattern++) {
+		if (*pattern == '\\' && pattern[1]) {
+			*wide++ = *pattern++;
+			*wide++ = *pattern;
+		} else if (*pattern == '[' && strchr(pattern + 2, ']')) {
+			pattern = strchr(pattern + 2, ']');
+			*wide++ = ascii ? '?' : '*';
+		} else {
+			*wide++ = *pattern == '?' && !ascii ? '*' : *pattern;
+		}
+	}
+	*wide = '\0';
+}
+
+static bool is_dots(const char *name)
+{
+	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+static bool matches(const char *pattern, const char *name)
+{
+	char wide[PATH_NAME_MAX_BYTES + 1];
+	bool ascii = true;
+
+	for (const char *at = name; *at; at++)
+		ascii = ascii && !(*at & 0x80);
+	widen_pattern(pattern, ascii, wide);
+	return fnmatch(wide, name, FNM_PERIOD) == 0;
+}
+
+/* ---- What is outside ----------------------------------------- */
+
+static bool is_harmless(const char *path)
+{
+	static const char *const paths[] = {"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr",
+		"/dev/tty", "/dev/zero", "/dev/urandom", "/dev/random"};
+
+	for (size_t i = 0; i < array_size(paths); i++)
+		if (strcmp(path, paths[i]) == 0)
+			return true;
+	return false;
+}
+
+/* A rule "outside /tmp/x/ *" must not be about "/tmp/x/../y", nor about the root by another
+ * name. */
+static void add_outside(struct walk *w, const char *path)
+{
+	const struct shell_place *place = w->place;
+	cleanup_free char *normal = NULL, *whole = NULL;
+	const char *dots = path;
+
+	if (is_harmless(path))
+		return;
+	while (strncmp(dots, "../", 3) == 0)
+		dots += 3;
+	if (strcmp(dots, "..") == 0)
+		dots += 2;
+	if (path_normalise(*path == '~' ? path + 1 : dots, &normal) < 0 ||
+		(w->flags & SHELL_PATH_PATTERN && strstr(path, "/."))) {
+		must_ask(w->paths, unusual);
+		add(w->paths, path, 0);
+		return;
+	}
+	if (*path == '/' || *path == '~')
+		w->paths->no_memory |= asprintf(&whole, "%.1s%s%s", path,
+					       *path == '~' && *normal ? "/" : "", normal) < 0;
+	else
+		w->paths->no_memory |=
+			asprintf(&whole, "%.*s%s", (int)(dots - path), path, normal) < 0;
+	if (w->paths->no_memory)
+		return;
+	add(w->paths, whole, 0);
+	if (!place->root_unknown && *whole == '/' &&
+		(path_is_within(whole + 1, place->root->path + 1) ||
+			(w->use & SHELL_TREE && path_is_within(place->root->path + 1, whole + 1))))
+		must_ask(w->paths, unusual);
+}
+
+/* ---- What is below a directory ----------------------------------------- */
+
+/* What has no row in the table of programs may do anything with any file. */
+static bool has_row(const struct walk *w)
+{
+	return (w->use & (SHELL_READS | SHELL_WRITES)) != (SHELL_READS | SHELL_WRITES);
+}
+
+static bool rules_restrict(const struct walk *w, unsigned uses)
+{
+	const struct permissions *permissions = w->place->permissions;
+
+	return permissions &&
+	       ((uses & PERMISSION_READS && permissions_restrict(permissions, "read")) ||
+		       (uses & PERMISSION_WRITES && permissions_restrict(permissions, "write")));
+}
+
+/* What must be looked at of each entry. */
+struct tree_check {
+	unsigned uses;
+	bool by_rules;
+	bool by_guard;
+	bool by_link; /* what links lead to counts: there must be none */
+	bool below;   /* and what is below that */
+};
+
+static bool is_link(int directory, const struct dirent *entry)
+{
+	struct stat st;
+
+	if (entry->d_type != DT_UNKNOWN)
+		return entry->d_type == DT_LNK;
+	return fstatat(directory, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	       S_ISLNK(st.st_mode);
+}
+
+static const char *entry_problem(
+	const struct walk *w, const struct tree_check *check, const char *path)
+{
+	if (check->by_guard && guard_name(path))
+		return "it changes or copies a directory with files in it that make something run";
+	if (check->by_rules && permissions_path_verdict(w->place->permissions, NULL, TOOL_READ,
+				       check->uses, path, NULL) != PERMISSION_ALLOW)
+		return "rules do not allow all files below a directory that it names";
+	return NULL;
+}
+
+static void check_tree(struct walk *w, const struct tree_check *check, const char *path, int depth)
+{
+	cleanup_fd int fd =
+		files_open(w->place->root, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	cleanup_dir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (!dir && fd != -ENOENT && fd != -ENOTDIR)
+		must_ask(w->paths, "it names a directory that cannot be checked");
+	if (!dir)
+		return;
+	fd = -1;
+	while (!w->paths->reason && (entry = readdir(dir))) {
+		cleanup_free char *child = path_join(path, entry->d_name);
+		const char *problem;
+
+		if (is_dots(entry->d_name))
+			continue;
+		if (!child || ++w->paths->entries > ENTRIES_MAX || depth > TREE_DEPTH_MAX) {
+			must_ask(w->paths, too_many);
+			return;
+		}
+		problem = check->by_link && is_link(dirfd(dir), entry)
+				  ? "it follows links below a directory, wherever they lead"
+				  : entry_problem(w, check, child);
+		if (problem)
+			must_ask(w->paths, problem);
+		else if (check->below && (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN))
+			check_tree(w, check, child, depth + 1);
+	}
+}
+
+static void check_below(struct walk *w, unsigned uses, const char *path)
+{
+	const struct tree_check check = {
+		.uses = uses,
+		.by_rules = rules_restrict(w, uses),
+		.by_guard = w->use & SHELL_TREE && has_row(w) &&
+			    (w->use & SHELL_WRITES || w->flags & SHELL_PATH_COPIED),
+		.by_link = w->use & SHELL_FOLLOWS,
+		.below = w->use & SHELL_TREE,
+	};
+
+	if (check.by_rules || check.by_guard || check.by_link)
+		check_tree(w, &check, path, 0);
+}
+
+/* ---- The way ----------------------------------------- */
+
+/* Where a path is: without links, and as it is written. */
+struct spot {
+	char *real;
+	char *written; /* "" once it is not known */
+};
+
+static void spot_done(struct spot *spot)
+{
+	free(spot->real);
+	free(spot->written);
+}
+
+static void add_spot(struct walk *w, const struct spot *spot)
+{
+	unsigned uses = (w->use & SHELL_READS ? PERMISSION_READS : 0) |
+			(w->use & SHELL_WRITES ? PERMISSION_WRITES : 0);
+
+	add(w->paths, spot->real, uses);
+	if (strcmp(spot->written, spot->real) != 0)
+		add(w->paths, spot->written, uses | PERMISSION_LINK);
+	check_below(w, uses, spot->real);
+}
+
+/* `path` continues one that has left the root. */
+static int leave(struct walk *w, const char *before, const char *path)
+{
+	free(w->outside);
+	w->outside = NULL;
+	return asprintf(&w->outside, "%s%s%s", before, *before && *path ? "/" : "", path) < 0
+		       ? -ENOMEM
+		       : -EXDEV;
+}
+
+static int leave_upwards(struct walk *w, const char *rest)
+{
+	const char *root = w->place->root->path;
+	cleanup_free char *above = NULL;
+
+	if (w->place->root_unknown)
+		return leave(w, "..", rest);
+	above = strndup(root, path_parent_length(root));
+	return above ? leave(w, *above ? above : "/", rest) : -ENOMEM;
+}
+
+/* What an absolute path names below the root; NULL: it is outside. */
+static const char *below_root(const struct shell_place *place, const char *path)
+{
+	const char *root = place->root->path;
+
+	while (!place->root_unknown) {
+		size_t length;
+
+		root += strspn(root, "/");
+		path += strspn(path, "/");
+		if (!*root)
+			return path;
+		length = strcspn(path, "/");
+		if (length == 1 && *path == '.') {
+			path++;
+			continue;
+		}
+		if (strcspn(root, "/") != length || memcmp(root, path, length) != 0)
+			return NULL;
+		root += length;
+		path += length;
+	}
+	return NULL;
+}
+
+static int replace(char **path, char *joined)
+{
+	if (!joined)
+		return -ENOMEM;
+	free(*path);
+	*path = joined;
+	return 0;
+}
+
+static int enter_path(struct walk *w, char **real, const char *path);
+
+/* Goes from the directory `*real` to a name in it, and on where links lead. */
+static int enter(struct walk *w, char **real, const char *name)
+{
+	cleanup_free char *child = NULL;
+	char target[PATH_MAX];
+	ssize_t length;
+
+	if (strcmp(name, ".") == 0)
+		return 0;
+	if (strcmp(name, "..") == 0) {
+		if (!**real)
+			return leave_upwards(w, "");
+		(*real)[path_parent_length(*real)] = '\0';
+		return 0;
+	}
+	child = path_join(*real, name);
+	if (!child)
+		return -ENOMEM;
+	cleanup_fd int fd = files_open(w->place->root, child, O_PATH | O_NOFOLLOW, 0);
+
+	if (fd < 0 && fd != -ENOENT && fd != -ENOTDIR)
+		return fd;
+	length = fd < 0 ? -1 : readlinkat(fd, "", target, sizeof(target) - 1);
+	if (length <= 0)
+		return replace(real, steal_ptr(&child));
+	target[length] = '\0';
+	if (++w->links > LINKS_MAX)
+		return -ELOOP;
+	return enter_path(w, real, target);
+}
+
+static int enter_path(struct walk *w, char **real, const char *path)
+{
+	if (*path == '/') {
+		const char *below = below_root(w->place, path);
+
+		if (!below)
+			return leave(w, "", path);
+		path = below;
+		**real = '\0';
+	}
+	while (*path) {
+		size_t length = strcspn(path, "/");
+		cleanup_free char *name = strndup(path, length);
+		int r = !name ? -ENOMEM : length ? enter(w, real, name) : 0;
+
+		path += length;
+		path += strspn(path, "/");
+		if (r == -EXDEV) {
+			cleanup_free char *before = steal_ptr(&w->outside);
+
+			return leave(w, before, path);
+		}
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int append_written(struct spot *spot, const char *name)
+{
+	if (strcmp(name, ".") == 0)
+		return 0;
+	if (strcmp(name, "..") == 0) {
+		spot->written[path_parent_length(spot->written)] = '\0';
+		return 0;
+	}
+	return replace(&spot->written, path_join(spot->written, name));
+}
+
+static int follow(struct walk *w, struct spot *spot, const char *rest);
+
+/* One name that is no pattern, then the rest. */
+static int follow_name(struct walk *w, struct spot *spot, const char *name, const char *rest)
+{
+	int r = enter(w, &spot->real, name);
+
+	if (r == -EXDEV) {
+		cleanup_free char *before = steal_ptr(&w->outside);
+
+		return leave(w, before, rest);
+	}
+	if (r == 0)
+		r = append_written(spot, name);
+	return r < 0 ? r : follow(w, spot, rest);
+}
+
+/* As follow_name(), for one of several names: what it leads to is added, also outside. */
+static int follow_match(struct walk *w, const struct spot *spot, const char *name, const char *rest)
+{
+	struct spot copy cleanup_with(spot_done) = {strdup(spot->real), strdup(spot->written)};
+	int r;
+
+	if (!copy.real || !copy.written)
+		return -ENOMEM;
+	w->links = 0;
+	r = follow_name(w, &copy, name, rest);
+	if (r == -EXDEV) {
+		add_outside(w, w->outside);
+		r = 0;
+	}
+	return r;
+}
+
+/* Returns how many names match, or -errno. */
+static int follow_pattern(
+	struct walk *w, const struct spot *spot, const char *pattern, const char *rest)
+{
+	cleanup_fd int fd = files_open(w->place->root, spot->real, O_RDONLY | O_DIRECTORY, 0);
+	cleanup_dir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	int count = 0;
+
+	if (!dir)
+		return 0;
+	fd = -1;
+	while ((entry = readdir(dir))) {
+		int r;
+
+		if (++w->paths->entries > ENTRIES_MAX || w->paths->count >= PATHS_MAX) {
+			must_ask(w->paths, too_many);
+			return 1;
+		}
+		/* Before bash 5.2 ".*" is ".." too. */
+		if (!matches(pattern, entry->d_name) || (!*rest && strcmp(entry->d_name, ".") == 0))
+			continue;
+		r = follow_match(w, spot, entry->d_name, rest);
+		if (r < 0)
+			return r;
+		count++;
+	}
+	return count;
+}
+
+/* Adds where `rest` leads from the spot. */
+static int follow(struct walk *w, struct spot *spot, const char *rest)
+{
+	size_t length;
+	cleanup_free char *name = NULL;
+	int r;
+
+	rest += strspn(rest, "/");
+	if (!*rest) {
+		add_spot(w, spot);
+		return 0;
+	}
+	length = strcspn(rest, "/");
+	if (length > PATH_NAME_MAX_BYTES)
+		return -ENAMETOOLONG;
+	name = strndup(rest, length);
+	if (!name)
+		return -ENOMEM;
+	rest += length;
+	rest += strspn(rest, "/");
+	if (w->flags & SHELL_PATH_PATTERN) {
+		r = is_pattern(name) ? follow_pattern(w, spot, name, rest) : 0;
+		if (r != 0)
+			return r < 0 ? r : 0;
+		shell_pattern_unescape(name);
+	}
+	return follow_name(w, spot, name, rest);
+}
+
+void shell_paths_add(struct shell_paths *paths, const struct shell_place *place, const char *path,
+	unsigned use, unsigned flags)
+{
+	struct walk w = {.paths = paths, .place = place, .use = use, .flags = flags};
+	struct spot spot cleanup_with(spot_done) = {strdup(""), strdup("")};
+	const char *rest = path;
+	int r = spot.real && spot.written ? 0 : -ENOMEM;
+
+	if (paths->count >= PATHS_MAX) {
+		must_ask(paths, too_many);
+		return;
+	}
+	if (*path == '~' || *path == '/')
+		rest = *path == '/' ? below_root(place, path) : NULL;
+	if (!rest) {
+		add_outside(&w, path);
+		return;
+	}
+	if (strlen(path) >= PATH_MAX)
+		r = -ENAMETOOLONG;
+	if (r == 0 && rest == path) {
+		r = enter_path(&w, &spot.real, place->directory);
+		if (r == 0)
+			r = replace(&spot.written, strdup(place->directory));
+	}
+	if (r == 0)
+		r = follow(&w, &spot, rest);
+	if (r == -EXDEV)
+		add_outside(&w, w.outside);
+	else if (r == -ENOMEM)
+		paths->no_memory = true;
+	else if (r < 0)
+		must_ask(paths, unusual);
+	free(w.outside);
+}
+
+bool shell_pattern_matches(const struct shell_place *place, const char *pattern)
+{
+	const char *slash = strchr(pattern, '/');
+	cleanup_free char *above = strndup(pattern, slash ? (size_t)(slash - pattern) : 0);
+	cleanup_free char *directory = above ? path_join(place->directory, above) : NULL;
+	cleanup_fd int fd =
+		directory ? files_open(place->root, directory, O_RDONLY | O_DIRECTORY, 0) : -ENOMEM;
+	cleanup_dir DIR *dir = NULL;
+	struct dirent *entry;
+	bool found = false;
+
+	if (fd == -ENOENT)
+		return false;
+	dir = fd < 0 || slash ? NULL : fdopendir(fd);
+	if (!dir)
+		return true;
+	fd = -1;
+	for (unsigned count = 0; !found && (entry = readdir(dir)); count++)
+		found = count > ENTRIES_MAX || matches(pattern, entry->d_name);
+	return found;
+}

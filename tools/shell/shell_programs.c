@@ -1,0 +1,869 @@
+#include "tools/shell/shell_programs.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/support/cleanup.h"
+#include "ops/support/path.h"
+#include "tools/shell/shell_programs_internal.h"
+
+#define MARKS ":=#<>&@~+^$*!%/?"
+
+bool shell_variable_is_harmless(const char *name, size_t length)
+{
+	static const char *const names[] = {"LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE",
+		"LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "TZ", "NO_COLOR", "FORCE_COLOR", "CI",
+		"COLUMNS", "LINES", "RUST_BACKTRACE", "PYTHONUNBUFFERED"};
+
+	for (size_t i = 0; i < array_size(names); i++)
+		if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0)
+			return true;
+	return false;
+}
+
+void shell_judge_ask(struct shell_judge *judge, const char *format, ...)
+{
+	struct shell_program_answer *answer = judge->answer;
+	va_list arguments;
+
+	judge->not_proved = true;
+	if (answer->reason[0])
+		return;
+	va_start(arguments, format);
+	vsnprintf(answer->reason, sizeof(answer->reason), format, arguments);
+	va_end(arguments);
+}
+
+/* ---- Uses -------------------------------------------------------------------------------- */
+
+/* Makes room for one more; what is grown has room up to the next power of two. */
+static void *grow(void *list, size_t count, size_t size)
+{
+	if (count & (count - 1))
+		return list;
+	return reallocarray(list, count ? 2 * count : 1, size);
+}
+
+/* Takes `path`. */
+static void add_use(
+	struct shell_judge *judge, char *path, unsigned use, bool known, bool glob, size_t word)
+{
+	struct shell_program_answer *answer = judge->answer;
+	struct shell_program_use *grown = grow(answer->uses, answer->use_count, sizeof(*grown));
+
+	if (!grown || !path) {
+		free(path);
+		answer->uses = grown ? grown : answer->uses;
+		judge->no_memory = true;
+		return;
+	}
+	answer->uses = grown;
+	if (use & SHELL_WRITES)
+		judge->not_proved = true;
+	grown[answer->use_count++] = (struct shell_program_use){
+		.path = path, .use = use, .known = known, .glob = glob, .word = word};
+}
+
+void shell_judge_use(struct shell_judge *judge, size_t word, size_t offset, unsigned use)
+{
+	const struct shell_word *w = &judge->words[word];
+	const char *path = w->text + offset;
+
+	if (strcmp(path, "-") == 0 && use == SHELL_READS && w->known)
+		return; /* the standard input */
+	add_use(judge, strdup(path), use, w->known, w->glob, word);
+}
+
+void shell_judge_use_path(struct shell_judge *judge, const char *path, unsigned use)
+{
+	add_use(judge, strdup(path), use, true, false, 0);
+}
+
+void shell_judge_use_below(
+	struct shell_judge *judge, size_t word, size_t offset, const char *name, unsigned use)
+{
+	const struct shell_word *w = &judge->words[word];
+	char *path = NULL;
+
+	if (asprintf(&path, "%s/%s", w->text + offset, name) < 0)
+		path = NULL;
+	add_use(judge, path, use, w->known, w->glob, word);
+}
+
+static void guess_use(struct shell_judge *judge, size_t word, size_t offset)
+{
+	const struct shell_word *w = &judge->words[word];
+
+	if (w->text[offset] || !w->known)
+		shell_judge_use(judge, word, offset, SHELL_READS | SHELL_WRITES | SHELL_TREE);
+}
+
+/* The offset behind the first of `characters`, or 0. */
+static size_t behind(const char *text, const char *characters)
+{
+	size_t length = strcspn(text, characters);
+
+	return text[length] ? length + 1 : 0;
+}
+
+void shell_judge_guess(struct shell_judge *judge, size_t word)
+{
+	const char *text = judge->words[word].text;
+	size_t equals = behind(text, "="), colon = behind(text, ":"), at = behind(text, "@");
+
+	if (text[0] == '-' && text[1] != '-' && text[1] && text[2])
+		guess_use(judge, word, 2);
+	else if (text[0] != '-')
+		guess_use(judge, word, 0);
+	if (equals)
+		guess_use(judge, word, equals);
+	if (colon)
+		guess_use(judge, word, colon);
+	if (at)
+		guess_use(judge, word, at);
+}
+
+/* A program that works elsewhere: its paths are relative to that directory (and, to be sure, to
+ * the one where it starts: tar takes -f from there). */
+static void add_uses_elsewhere(struct shell_judge *judge)
+{
+	size_t count = judge->answer->use_count;
+
+	for (size_t i = 0; judge->directory && i < count; i++) {
+		struct shell_program_use *use = &judge->answer->uses[i];
+		char *path = NULL;
+
+		if (use->path[0] == '/' || use->path[0] == '~')
+			continue;
+		if (asprintf(&path, "%s/%s", judge->directory, use->path) < 0)
+			path = NULL;
+		add_use(judge, path, use->use, use->known && judge->directory_known, use->glob,
+			use->word);
+	}
+	if (judge->directory)
+		add_use(judge, strdup(judge->directory), SHELL_READS, judge->directory_known,
+			judge->words[judge->directory_word].glob, judge->directory_word);
+}
+
+/* As cd: the one after the other. */
+static void go_to(struct shell_judge *judge, size_t word, size_t offset)
+{
+	const struct shell_word *w = &judge->words[word];
+	const char *path = w->text + offset;
+	char *directory = NULL;
+
+	if (asprintf(&directory, "%s%s%s", judge->directory && *path != '/' ? judge->directory : "",
+		    judge->directory && *path != '/' ? "/" : "", path) < 0)
+		directory = NULL;
+	judge->no_memory = judge->no_memory || !directory;
+	judge->directory_known =
+		w->known && !w->glob && (judge->directory_known || !judge->directory);
+	free(judge->directory);
+	judge->directory = directory;
+}
+
+/* ---- Options ----------------------------------------------------------------------------- */
+
+static bool has_mark(const char *marks, char mark)
+{
+	size_t length = strcspn(marks, " ");
+
+	return memchr(marks, mark, length) != NULL;
+}
+
+static bool is_group(const struct shell_row *row, const char *token, size_t length)
+{
+	return token[0] == '-' && token[1] != '-' &&
+	       (!(row->flags & SHELL_ROW_WORD_OPTIONS) || length == 2);
+}
+
+/* Calls of the loop below see each token once: name[0..length) and its marks. */
+static const char *next_token(const char *at, size_t *ret_length)
+{
+	at += strspn(at, " ");
+	*ret_length = strcspn(at, MARKS " ");
+	return *at ? at : NULL;
+}
+
+const char *shell_row_option(const struct shell_row *row, const char *name, size_t length)
+{
+	const char *token = row->options ? row->options : "";
+	size_t size;
+
+	for (; (token = next_token(token, &size)); token += strcspn(token, " ")) {
+		size_t dashes = strspn(token, "-");
+
+		if (length == 1 && is_group(row, token, size)) {
+			if (memchr(token + 1, name[0], size - 1))
+				return token + size;
+		} else if (length == size - dashes && memcmp(token + dashes, name, length) == 0 &&
+			   !is_group(row, token, size)) {
+			return token + size;
+		}
+	}
+	return NULL;
+}
+
+/* For programs that take abbreviations: what begins with it, and is the most to ask about. */
+static const char *abbreviated_option(const struct shell_row *row, const char *name, size_t length)
+{
+	const char *token = row->options ? row->options : "", *found = NULL;
+	size_t size;
+
+	if (length == 0)
+		return NULL;
+	for (; (token = next_token(token, &size)); token += strcspn(token, " ")) {
+		if (is_group(row, token, size) || size < length + 2 ||
+			memcmp(token + 2, name, length) != 0)
+			continue;
+		if (!found || has_mark(token + size, '!') || has_mark(token + size, '%'))
+			found = token + size;
+	}
+	return found;
+}
+
+static bool takes_value(const char *marks)
+{
+	size_t length = strcspn(marks, " ");
+
+	for (size_t i = 0; i < length; i++)
+		if (strchr(":<>&@~", marks[i]))
+			return !has_mark(marks, '=');
+	return false;
+}
+
+static void note_option(
+	struct shell_judge *judge, const char *name, size_t length, size_t word, size_t offset)
+{
+	struct shell_option *grown = grow(judge->options, judge->option_count, sizeof(*grown));
+
+	if (!grown) {
+		judge->no_memory = true;
+		return;
+	}
+	judge->options = grown;
+	grown[judge->option_count++] = (struct shell_option){
+		.name = name, .length = length, .value_word = word, .value_offset = offset};
+}
+
+/* -d @FILE, -F name=@FILE, -F name=<FILE */
+static void use_at_file(struct shell_judge *judge, size_t word, size_t offset)
+{
+	const char *value = judge->words[word].text + offset;
+
+	for (size_t i = 0; value[i]; i++)
+		if (value[i] == '@' || value[i] == '<')
+			shell_judge_use(judge, word, offset + i + 1, SHELL_READS);
+}
+
+void shell_judge_marks(struct shell_judge *judge, const char *option, size_t length,
+	const char *marks, size_t word, size_t offset)
+{
+	const char *name = judge->label, *dashes = length > 1 ? "--" : "-";
+	int size = (int)(length < 40 ? length : 40);
+	unsigned tree = has_mark(marks, '*') ? SHELL_TREE : 0;
+
+	if (judge->row->flags & SHELL_ROW_WORD_OPTIONS)
+		dashes = "-";
+	if (has_mark(marks, '!'))
+		shell_judge_ask(
+			judge, "%s %s%.*s can run other commands", name, dashes, size, option);
+	if (has_mark(marks, '%'))
+		shell_judge_ask(judge, "%s %s%.*s can change what is read, written or run", name,
+			dashes, size, option);
+	if (has_mark(marks, '/'))
+		shell_judge_ask(judge, "%s %s%.*s follows links, wherever they lead", name, dashes,
+			size, option);
+	judge->not_proved = judge->not_proved || has_mark(marks, '?');
+	judge->first_taken = judge->first_taken || has_mark(marks, '^');
+	judge->last_taken = judge->last_taken || has_mark(marks, '$');
+	judge->tree = judge->tree || tree;
+	if (!word)
+		return;
+	if (has_mark(marks, '$')) {
+		judge->target_word = word;
+		judge->target_offset = offset;
+	}
+	if (has_mark(marks, '<'))
+		shell_judge_use(judge, word, offset, SHELL_READS | tree);
+	if (has_mark(marks, '>'))
+		shell_judge_use(judge, word, offset, SHELL_WRITES | tree);
+	if (has_mark(marks, '&'))
+		shell_judge_use(judge, word, offset, SHELL_READS | SHELL_WRITES | tree);
+	if (has_mark(marks, '@'))
+		use_at_file(judge, word, offset);
+	if (has_mark(marks, '~'))
+		go_to(judge, word, offset);
+}
+
+bool shell_judge_has_option(const struct shell_judge *judge, const char *name)
+{
+	for (size_t i = 0; i < judge->option_count; i++)
+		if (strlen(name) == judge->options[i].length &&
+			memcmp(name, judge->options[i].name, judge->options[i].length) == 0)
+			return true;
+	return false;
+}
+
+const char *shell_judge_fixed(const struct shell_judge *judge, size_t index)
+{
+	const struct shell_word *word = index < judge->count ? &judge->words[index] : NULL;
+
+	return word && word->known && !word->glob ? word->text : NULL;
+}
+
+const char *shell_judge_operand(const struct shell_judge *judge, size_t index)
+{
+	return index < judge->operand_count ? shell_judge_fixed(judge, judge->operands[index])
+					    : NULL;
+}
+
+static bool is_strict(const struct shell_judge *judge)
+{
+	return judge->row->flags & SHELL_ROW_ONLY_READS &&
+	       !(judge->row->flags & SHELL_ROW_ANY_OPTION);
+}
+
+/* An option that is in no row. */
+static void unknown_option(struct shell_judge *judge, size_t word)
+{
+	const struct shell_row *row = judge->row;
+
+	if (row->flags & SHELL_ROW_ANY_OPTION) {
+		if (strchr(judge->words[word].text, '/'))
+			shell_judge_guess(judge, word);
+		return;
+	}
+	judge->not_proved = true;
+	if (is_strict(judge) || (row->commands && !(row->flags & SHELL_ROW_UNKNOWN_OPTION_OK)))
+		shell_judge_ask(judge, "what %.40s %.60s does is not known", judge->label,
+			judge->words[word].text);
+	shell_judge_guess(judge, word);
+}
+
+static const char *find_option(struct shell_judge *judge, const char *name, size_t length)
+{
+	const char *marks = shell_row_option(judge->row, name, length);
+	bool inherits = judge->parent && judge->row->flags & SHELL_ROW_INHERITS;
+
+	if (!marks && inherits)
+		marks = shell_row_option(judge->parent, name, length);
+	if (!marks && length > 1 && !(judge->row->flags & SHELL_ROW_ONLY_READS)) {
+		marks = abbreviated_option(judge->row, name, length);
+		if (!marks && inherits)
+			marks = abbreviated_option(judge->parent, name, length);
+	}
+	return marks;
+}
+
+/* Words that may become options, or more than one word. */
+static bool is_multiple(const struct shell_word *word)
+{
+	return word->glob || (!word->known && word->split);
+}
+
+/* The value in the next word; returns the last word that is taken. */
+static size_t value_in_next(
+	struct shell_judge *judge, const char *name, size_t length, const char *marks, size_t word)
+{
+	size_t value = word + 1 + (has_mark(marks, '+') ? 1 : 0);
+
+	if (value >= judge->count) {
+		if (is_strict(judge))
+			shell_judge_ask(judge, "%s %.60s has no value", judge->label,
+				judge->words[word].text);
+		shell_judge_marks(judge, name, length, marks, 0, 0);
+		note_option(judge, name, length, 0, 0);
+		return judge->count - 1;
+	}
+	for (size_t i = word + 1; i <= value; i++) {
+		const char *text = judge->words[i].text;
+
+		if (is_multiple(&judge->words[i]))
+			shell_judge_ask(judge, "the value of %s %.60s may be several words",
+				judge->label, judge->words[word].text);
+		/* Not all programs take a value from the next word (git log --format). */
+		if (is_strict(judge) && !has_mark(marks, '^') && text[0] == '-' && text[1])
+			shell_judge_ask(judge, "the value of %s %.60s may be an option: %.60s",
+				judge->label, judge->words[word].text, text);
+	}
+	shell_judge_marks(judge, name, length, marks, value, 0);
+	note_option(judge, name, length, value, 0);
+	return value;
+}
+
+/* make -j 4 */
+static size_t number_in_next(struct shell_judge *judge, const char *marks, size_t word)
+{
+	const char *next = shell_judge_fixed(judge, word + 1);
+
+	return has_mark(marks, '#') && next && *next && !next[strspn(next, "0123456789.")]
+		       ? word + 1
+		       : word;
+}
+
+/* "--name", "--name=value", or "-name" where options are words.  Returns the last word taken. */
+static size_t take_long(struct shell_judge *judge, size_t word, size_t dashes)
+{
+	const struct shell_word *w = &judge->words[word];
+	const char *name = w->text + dashes;
+	size_t length = strcspn(name, "=");
+	const char *marks = find_option(judge, name, length);
+
+	if (!w->known && !name[length] && !(judge->row->flags & SHELL_ROW_ANY_OPTION))
+		shell_judge_ask(judge, "an option of %s is not known before it runs", judge->label);
+	if (!marks && dashes == 1 && length > 1) { /* -Ipath */
+		marks = shell_row_option(judge->row, name, 1);
+		if (marks && takes_value(marks)) {
+			shell_judge_marks(judge, name, 1, marks, word, dashes + 1);
+			note_option(judge, name, 1, word, dashes + 1);
+			return word;
+		}
+		marks = NULL;
+	}
+	if (!marks) {
+		unknown_option(judge, word);
+		note_option(judge, name, length, 0, 0);
+		return word;
+	}
+	if (name[length] == '=') {
+		shell_judge_marks(judge, name, length, marks, word, dashes + length + 1);
+		note_option(judge, name, length, word, dashes + length + 1);
+		return word;
+	}
+	if (takes_value(marks))
+		return value_in_next(judge, name, length, marks, word);
+	shell_judge_marks(judge, name, length, marks, 0, 0);
+	note_option(judge, name, length, 0, 0);
+	return number_in_next(judge, marks, word);
+}
+
+/* "-abc", "-ofile", "-o file" */
+static size_t take_short(struct shell_judge *judge, size_t word)
+{
+	const struct shell_word *w = &judge->words[word];
+	bool unknown = false, open = !w->known;
+	size_t last = word;
+
+	for (size_t i = 1; w->text[i]; i++) {
+		const char *option = w->text + i, *marks = find_option(judge, option, 1);
+
+		if (!marks) {
+			unknown = true;
+			continue;
+		}
+		if (takes_value(marks) && !option[1] && w->known) {
+			last = value_in_next(judge, option, 1, marks, word);
+			break;
+		}
+		if (takes_value(marks) || has_mark(marks, '=')) {
+			size_t value = option[1] || open ? word : 0;
+
+			shell_judge_marks(judge, option, 1, marks, value, i + 1);
+			note_option(judge, option, 1, value, i + 1);
+			open = open && !option[1]; /* -o"$X": an empty X takes the next word */
+			if (value && judge->row->flags & SHELL_ROW_SEPARATE_VALUES)
+				unknown = true;
+			if (!value)
+				last = number_in_next(judge, marks, word);
+			break;
+		}
+		shell_judge_marks(judge, option, 1, marks, 0, 0);
+		note_option(judge, option, 1, 0, 0);
+	}
+	if (open && !(judge->row->flags & SHELL_ROW_ANY_OPTION))
+		shell_judge_ask(judge, "an option of %s is not known before it runs", judge->label);
+	if (unknown)
+		unknown_option(judge, word);
+	return last;
+}
+
+/* ---- Words that are not known --------------------------------------------------------------- */
+
+/* An unquoted expansion may be "-o x", a pattern may find a file that is called "-o". */
+static bool may_be_option(const struct shell_word *word)
+{
+	if (!word->known)
+		return word->split || !word->text[0] || strcmp(word->text, "-") == 0;
+	return word->glob && strchr("*?[-", word->text[0]);
+}
+
+static void check_unknown(struct shell_judge *judge, size_t word)
+{
+	const struct shell_word *w = &judge->words[word];
+
+	if (judge->row->flags & (SHELL_ROW_ANY_OPTION | SHELL_ROW_PLAIN_WORDS) || !may_be_option(w))
+		return;
+	if (w->known)
+		shell_judge_ask(judge,
+			"a file name that matches %.40s may begin with \"-\" and be an option of "
+			"%.40s:"
+			" write ./%.20s",
+			w->text, judge->answer->name, w->text);
+	else
+		shell_judge_ask(judge,
+			"a word of %.40s that is not known before it runs may be an option",
+			judge->answer->name);
+}
+
+/* Also where it is the value of an option. */
+static void check_at_files(struct shell_judge *judge)
+{
+	for (size_t i = 1; i < judge->count; i++)
+		if (judge->words[i].text[0] == '@')
+			shell_judge_ask(judge, "%s takes more words from the file %.60s",
+				judge->label, judge->words[i].text);
+}
+
+/* Sorts words from `at` on into options and operands. */
+static void take_words(struct shell_judge *judge, size_t at)
+{
+	unsigned flags = judge->row->flags;
+	bool ended = flags & SHELL_ROW_PLAIN_WORDS;
+
+	for (; at < judge->count; at++) {
+		const struct shell_word *word = &judge->words[at];
+		const char *text = word->text;
+
+		if (!ended && flags & SHELL_ROW_PLUS_OPTIONS && text[0] == '+')
+			continue;
+		if (!ended && strcmp(text, "--") == 0 && word->known) {
+			ended = true;
+			continue;
+		}
+		if (!ended)
+			check_unknown(judge, at);
+		if (!ended && text[0] == '-' && text[1]) {
+			bool is_long = text[1] == '-';
+
+			if (is_long || flags & SHELL_ROW_WORD_OPTIONS)
+				at = take_long(judge, at, is_long ? 2 : 1);
+			else
+				at = take_short(judge, at);
+			ended = flags & SHELL_ROW_STOPS && judge->first_taken; /* python -m */
+			continue;
+		}
+		judge->operands[judge->operand_count++] = at;
+		ended = ended || flags & SHELL_ROW_STOPS || judge->row->commands;
+	}
+}
+
+/* ---- Operands ------------------------------------------------------------------------------ */
+
+static unsigned use_of_kind(char kind)
+{
+	switch (kind) {
+	case 'r':
+		return SHELL_READS;
+	case 'w':
+	case 'd':
+		return SHELL_WRITES;
+	case 'b':
+		return SHELL_READS | SHELL_WRITES;
+	case 'R':
+	case 'v':
+		return SHELL_READS | SHELL_TREE;
+	case 'F':
+		return SHELL_READS | SHELL_TREE | SHELL_FOLLOWS;
+	case 'W':
+	case 'D':
+		return SHELL_WRITES | SHELL_TREE;
+	case 'B':
+		return SHELL_READS | SHELL_WRITES | SHELL_TREE;
+	default:
+		return 0;
+	}
+}
+
+/* The kind of operand `index` of `count`: "tr*", "r*w", "rw". */
+static char kind_at(const char *kinds, size_t index, size_t count)
+{
+	size_t length = strlen(kinds), star = strcspn(kinds, "*"), before, after;
+
+	if (!kinds[star])
+		return index < length ? kinds[index] : 'B';
+	before = star - 1;
+	after = length - star - 1;
+	if (index < before)
+		return kinds[index];
+	if (count - index <= after)
+		return kinds[length - (count - index)];
+	return kinds[star - 1];
+}
+
+static void take_operand(struct shell_judge *judge, size_t word, char kind, unsigned all)
+{
+	unsigned use = use_of_kind(kind) | all;
+	size_t colon;
+
+	if (use)
+		shell_judge_use(judge, word, 0, use | (judge->tree ? SHELL_TREE : 0));
+	colon = kind == 'v' ? behind(judge->words[word].text, ":") : 0;
+	if (colon)
+		shell_judge_use(judge, word, colon, SHELL_READS);
+}
+
+static void take_operands(struct shell_judge *judge)
+{
+	const char *kinds = judge->row->operands;
+	size_t count = judge->operand_count, shift = 0;
+	bool multiple = false; /* a word may be several: places are not known */
+	unsigned all = 0;
+	char shortened[16];
+
+	for (size_t i = 0; i < count; i++) {
+		if (!kinds)
+			shell_judge_guess(judge, judge->operands[i]);
+		else if (is_multiple(&judge->words[judge->operands[i]]))
+			multiple = true;
+	}
+	if (!kinds)
+		return;
+	if (judge->first_taken)
+		shift = 1;
+	snprintf(shortened, sizeof(shortened), "%s", kinds + shift);
+	if (judge->last_taken && shortened[0])
+		shortened[strlen(shortened) - 1] = '\0';
+	for (size_t i = 0; multiple && shortened[i]; i++)
+		all |= use_of_kind(shortened[i]);
+	for (size_t i = 0; i < count; i++)
+		take_operand(judge, judge->operands[i],
+			shortened[0] ? kind_at(shortened, i, count) : 'B', all);
+}
+
+/* cp a b/c d: d, or d/a and d/c */
+static void take_target(struct shell_judge *judge)
+{
+	const char *kinds = judge->row->operands;
+	size_t count = judge->operand_count, word = judge->target_word;
+
+	if (!kinds || !strpbrk(kinds, "dD"))
+		return;
+	if (!word && count)
+		word = judge->operands[--count];
+	for (size_t i = 0; i < count; i++) {
+		const char *text = judge->words[judge->operands[i]].text;
+		size_t length = strlen(text);
+		cleanup_free char *name = NULL;
+
+		while (length > 1 && text[length - 1] == '/')
+			length--;
+		name = strndup(text, length);
+		if (name)
+			shell_judge_use_below(judge, word, judge->target_offset, path_name(name),
+				SHELL_WRITES |
+					(judge->tree || strchr(kinds, 'D') ? SHELL_TREE : 0));
+		else
+			judge->no_memory = true;
+	}
+}
+
+static void take_here(struct shell_judge *judge)
+{
+	const struct shell_row *row = judge->row;
+	size_t texts = row->operands && !judge->first_taken ? strspn(row->operands, "t") : 0;
+
+	if (row->operands && row->operands[texts] == '*')
+		texts = 0;
+	if (row->flags & SHELL_ROW_TREE)
+		shell_judge_use_path(judge, ".", SHELL_READS | SHELL_TREE);
+	else if (judge->operand_count <= texts && (row->flags & SHELL_ROW_HERE || judge->tree))
+		shell_judge_use_path(judge, ".",
+			SHELL_READS | (judge->tree || (row->operands && strchr(row->operands, 'R'))
+						      ? SHELL_TREE
+						      : 0));
+}
+
+/* ---- Inner commands ------------------------------------------------------------------------- */
+
+void shell_judge_inner(
+	struct shell_judge *judge, size_t from, size_t to, const char *placeholder, bool open)
+{
+	struct shell_program_answer *answer = judge->answer;
+	size_t count = to - from;
+
+	if (from >= to)
+		return;
+	if (answer->inner) {
+		shell_judge_ask(judge, "%.40s runs more than one command", answer->name);
+		return;
+	}
+	answer->inner = calloc(count + 1, sizeof(*answer->inner));
+	if (!answer->inner) {
+		judge->no_memory = true;
+		return;
+	}
+	for (size_t i = 0; i < count; i++) {
+		answer->inner[i] = judge->words[from + i];
+		if (placeholder && strstr(answer->inner[i].text, placeholder))
+			answer->inner[i] = (struct shell_word){.text = ""};
+	}
+	if (open)
+		answer->inner[count++] = (struct shell_word){.text = "", .split = true};
+	answer->inner_count = count;
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------
+ */
+
+static bool is_name_in(const char *names, const char *name)
+{
+	size_t length = strlen(name);
+
+	while (*names) {
+		size_t size = strcspn(names, " ");
+
+		if (size == length && memcmp(names, name, length) == 0)
+			return true;
+		names += size + strspn(names + size, " ");
+	}
+	return false;
+}
+
+static const struct shell_row *find_row(
+	const struct shell_row *rows, size_t count, const char *name)
+{
+	for (size_t i = 0; i < count; i++)
+		if (is_name_in(rows[i].names, name))
+			return &rows[i];
+	return NULL;
+}
+
+const struct shell_row *shell_row_find(const char *name)
+{
+	return find_row(shell_rows, shell_row_count, name);
+}
+
+/* Where the sub-command is, or what "always" covers besides the program. */
+static void note_prefix(struct shell_judge *judge, size_t operands)
+{
+	struct shell_program_answer *answer = judge->answer;
+	size_t value = judge->option_count ? judge->options[judge->option_count - 1].value_word : 0;
+
+	if (operands && judge->first_taken && value) { /* python -m MODULE */
+		answer->prefix = answer->plain_from = value + 1;
+		return;
+	}
+	for (size_t i = 0; i < operands && shell_judge_operand(judge, i); i++) {
+		if (answer->prefix <= 1)
+			answer->plain_from = judge->operands[i];
+		answer->prefix = judge->operands[i] + 1;
+	}
+}
+
+static void judge_row(struct shell_judge *judge, const struct shell_row *row, size_t at)
+{
+	static const struct shell_row unknown = {.names = ""};
+	const char *name;
+
+	judge->row = row;
+	judge->operand_count = 0;
+	if (row->flags & SHELL_ROW_AT_FILES)
+		check_at_files(judge);
+	take_words(judge, at);
+	if (row->commands && judge->operand_count) {
+		note_prefix(judge, 1);
+		name = shell_judge_operand(judge, 0);
+		judge->parent = row;
+		if (name)
+			snprintf(judge->label + strlen(judge->label),
+				sizeof(judge->label) - strlen(judge->label), " %s", name);
+		if (!name)
+			shell_judge_ask(judge, "what %.40s does is not known before it runs",
+				judge->answer->name);
+		row = name ? find_row(row->commands, row->command_count, name) : NULL;
+		judge_row(judge, row ? row : &unknown, judge->operands[0] + 1);
+		return;
+	}
+	note_prefix(judge, row->prefix);
+	if (!(row->flags & SHELL_ROW_ONLY_READS))
+		judge->not_proved = true;
+	if (row->flags & SHELL_ROW_CHANGES_SHELL)
+		shell_judge_ask(judge, "%s changes how what follows it runs", judge->label);
+	if (row->flags & SHELL_ROW_RUNS_OTHERS)
+		shell_judge_ask(
+			judge, "%s can run other commands, or set what is run", judge->label);
+	if (row->flags & SHELL_ROW_INNER) {
+		if (judge->operand_count > row->skip)
+			shell_judge_inner(
+				judge, judge->operands[row->skip], judge->count, NULL, false);
+		judge->answer->transparent =
+			row->flags & SHELL_ROW_TRANSPARENT && judge->answer->inner;
+		if (!(row->flags & SHELL_ROW_TRANSPARENT))
+			judge->answer->prefix = judge->count;
+	}
+	if (row->look)
+		row->look(judge);
+	if (!(row->flags & SHELL_ROW_INNER) && !judge->operands_taken)
+		take_operands(judge);
+	take_target(judge);
+	take_here(judge);
+}
+
+/* A path in front may be another program of that name. */
+static bool is_system_path(const char *path)
+{
+	static const char *const folders[] = {"/bin/", "/usr/bin/", "/usr/local/bin/"};
+
+	for (size_t i = 0; i < array_size(folders); i++)
+		if (strncmp(path, folders[i], strlen(folders[i])) == 0 &&
+			!strchr(path + strlen(folders[i]), '/'))
+			return true;
+	return !strchr(path, '/');
+}
+
+static void judge_program(struct shell_judge *judge)
+{
+	static const struct shell_row unknown = {.names = ""};
+	const struct shell_word *word = &judge->words[0];
+	const struct shell_row *row = shell_row_find(judge->answer->name);
+
+	snprintf(judge->label, sizeof(judge->label), "%.30s", judge->answer->name);
+	if (!word->known || word->glob) {
+		shell_judge_ask(judge, "which program it runs is not known before it runs");
+		row = NULL;
+	}
+	judge_row(judge, row ? row : &unknown, 1);
+	if (!is_system_path(word->text)) {
+		shell_judge_use(judge, 0, 0, SHELL_READS);
+		judge->not_proved = true;
+		judge->answer->transparent = false;
+	}
+	add_uses_elsewhere(judge);
+}
+
+int shell_program_judge(
+	const struct shell_word *words, size_t count, struct shell_program_answer *ret_answer)
+{
+	struct shell_program_answer answer = {
+		.name = path_name(words[0].text), .plain_from = 1, .prefix = 1};
+	struct shell_judge judge = {.words = words,
+		.count = count,
+		.answer = &answer,
+		.operands = calloc(count, sizeof(*judge.operands))};
+
+	if (judge.operands)
+		judge_program(&judge);
+	if (!judge.operands || judge.no_memory) {
+		shell_program_answer_done(&answer);
+	} else {
+		answer.only_reads = !judge.not_proved && !answer.reason[0];
+		*ret_answer = answer;
+	}
+	free(judge.operands);
+	free(judge.options);
+	free(judge.directory);
+	return judge.no_memory || !judge.operands ? -ENOMEM : 0;
+}
+
+void shell_program_answer_done(struct shell_program_answer *answer)
+{
+	for (size_t i = 0; i < answer->use_count; i++)
+		free(answer->uses[i].path);
+	free(answer->uses);
+	free(answer->inner);
+	free(answer->inner_line);
+	*answer = (struct shell_program_answer){0};
+}

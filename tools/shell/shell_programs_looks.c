@@ -1,0 +1,552 @@
+/* What the rows of some programs cannot say about their words. */
+#include <ctype.h>
+#include <string.h>
+
+#include "ops/support/buffer.h"
+#include "ops/support/path.h"
+#include "tools/shell/shell_programs_internal.h"
+
+static const char *const not_known = "what %.40s runs is not known before it runs";
+
+/* NAME=..., as a shell takes it; the length of NAME, or 0. */
+static size_t assignment_length(const char *text)
+{
+	size_t length = 0;
+
+	while (isalnum((unsigned char)text[length]) || text[length] == '_')
+		length++;
+	return text[length] == '=' && !isdigit((unsigned char)text[0]) ? length : 0;
+}
+
+static bool is_one_of(const char *word, const char *const *list, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(word, list[i]) == 0)
+			return true;
+	return false;
+}
+
+#define IS_ONE_OF(word, ...)                                  \
+	is_one_of((word), (const char *const[]){__VA_ARGS__}, \
+		array_size(((const char *const[]){__VA_ARGS__})))
+
+/* ---- Programs that run others -------------------------------------------------------------- */
+
+void shell_look_command(struct shell_judge *judge)
+{
+	if (shell_judge_has_option(judge, "v") || shell_judge_has_option(judge, "V"))
+		return;
+	if (judge->operand_count)
+		shell_judge_inner(judge, judge->operands[0], judge->count, NULL, false);
+	judge->answer->transparent = judge->answer->inner != NULL;
+}
+
+void shell_look_exec(struct shell_judge *judge)
+{
+	if (!judge->answer->inner)
+		shell_judge_ask(judge, "exec changes the files of the shell");
+}
+
+void shell_look_env(struct shell_judge *judge)
+{
+	size_t at = judge->operand_count ? judge->operands[0] : judge->count;
+
+	for (; at < judge->count; at++) {
+		const char *text = judge->words[at].text;
+		size_t length = assignment_length(text);
+
+		if (strcmp(text, "-") == 0 && judge->words[at].known)
+			continue; /* env - is env -i */
+		if (length == 0)
+			break;
+		if (!shell_variable_is_harmless(text, length))
+			shell_judge_ask(
+				judge, "the variable %.60s can change how commands run", text);
+	}
+	if (at >= judge->count) {
+		judge->not_proved = true; /* prints all variables: there may be secrets in them */
+		return;
+	}
+	shell_judge_inner(judge, at, judge->count, NULL, false);
+	judge->answer->transparent = true;
+}
+
+/* xargs -I{} CMD {}: what stands for {} is not known. */
+void shell_look_xargs(struct shell_judge *judge)
+{
+	const char *placeholder = NULL;
+
+	for (size_t i = 0; i < judge->option_count; i++) {
+		const struct shell_option *option = &judge->options[i];
+		bool replaces = (option->length == 1 && strchr("Ii", option->name[0])) ||
+				(option->length >= 3 &&
+					strncmp(option->name, "replace", option->length) == 0);
+
+		if (replaces)
+			placeholder = option->value_word ? judge->words[option->value_word].text +
+								   option->value_offset
+							 : "{}";
+	}
+	if (!judge->operand_count)
+		return; /* as echo */
+	shell_judge_inner(judge, judge->operands[0], judge->count, placeholder, !placeholder);
+	judge->answer->transparent = judge->answer->inner != NULL;
+}
+
+/* Also for words of which not all are known: then NULL. */
+static char *join(const struct shell_judge *judge, size_t from, size_t to)
+{
+	struct buffer text cleanup_buffer = {0};
+
+	for (size_t i = from; i < to; i++) {
+		if (!judge->words[i].known || judge->words[i].glob)
+			return NULL;
+		if (buffer_printf(&text, "%s%s", i > from ? " " : "", judge->words[i].text) < 0)
+			return NULL;
+	}
+	return buffer_steal_string(&text);
+}
+
+static void take_line(struct shell_judge *judge, size_t from, size_t to)
+{
+	judge->answer->prefix = judge->count;
+	judge->answer->inner_line = join(judge, from, to);
+	if (!judge->answer->inner_line)
+		shell_judge_ask(judge, not_known, judge->answer->name);
+}
+
+void shell_look_eval(struct shell_judge *judge)
+{
+	if (!judge->operand_count)
+		return;
+	take_line(judge, judge->operands[0], judge->count);
+	if (judge->operand_count > 1)
+		shell_judge_ask(judge, "eval makes a line of several words");
+	judge->answer->transparent = judge->answer->inner_line != NULL;
+	judge->answer->inner_line_word = judge->operands[0];
+}
+
+/* watch gives its words to sh -c. */
+void shell_look_watch(struct shell_judge *judge)
+{
+	if (judge->operand_count)
+		take_line(judge, judge->operands[0], judge->count);
+	judge->operands_taken = true;
+}
+
+void shell_look_trap(struct shell_judge *judge)
+{
+	if (judge->operand_count > 1)
+		take_line(judge, judge->operands[0], judge->operands[0] + 1);
+	judge->operands_taken = true;
+}
+
+/* bash -c LINE, bash FILE, and bash that reads its input. */
+void shell_look_shell(struct shell_judge *judge)
+{
+	struct shell_program_answer *answer = judge->answer;
+	size_t first = judge->operand_count ? judge->operands[0] : 0;
+
+	judge->operands_taken = true;
+	if (shell_judge_has_option(judge, "c")) {
+		if (first)
+			take_line(judge, first, first + 1);
+		else
+			shell_judge_ask(judge, not_known, answer->name);
+		answer->inner_line_word = first;
+		answer->transparent = answer->inner_line && strcmp(answer->name, "bash") == 0;
+		if (!answer->transparent)
+			shell_judge_ask(
+				judge, "%.40s may read its line otherwise than bash", answer->name);
+		return;
+	}
+	if (!first || shell_judge_has_option(judge, "s")) {
+		if (!shell_judge_has_option(judge, "version") &&
+			!shell_judge_has_option(judge, "help"))
+			shell_judge_ask(
+				judge, "%.40s runs what it reads from its input", answer->name);
+		return;
+	}
+	shell_judge_use(judge, first, 0, SHELL_READS);
+	for (size_t i = 1; i < judge->operand_count; i++)
+		shell_judge_guess(judge, judge->operands[i]);
+}
+
+/* fd -x CMD ..., up to ";" */
+void shell_look_fd(struct shell_judge *judge)
+{
+	for (size_t i = 1; i < judge->count; i++) {
+		const char *text = judge->words[i].text;
+		size_t end = i + 1;
+
+		if (strcmp(text, "--") == 0)
+			break;
+		if (!IS_ONE_OF(text, "-x", "-X", "--exec", "--exec-batch"))
+			continue;
+		while (end < judge->count && strcmp(judge->words[end].text, ";") != 0)
+			end++;
+		shell_judge_inner(judge, i + 1, end, "{", true);
+		judge->not_proved = true;
+		i = end;
+	}
+}
+
+/* ---- find -------------------------------------------------------------------------------- */
+
+/* find is no program of options and operands: paths, then an expression. */
+static bool begins_expression(const char *text)
+{
+	return (text[0] == '-' && text[1]) || IS_ONE_OF(text, "(", ")", "!", ",");
+}
+
+/* How many words after this one of the expression are its value. */
+static size_t words_value(const struct shell_row *row, const char *text)
+{
+	const char *marks =
+		text[0] == '-' ? shell_row_option(row, text + 1, strlen(text + 1)) : NULL;
+
+	return marks && *marks && strchr(":<>&", *marks) ? 1 : 0;
+}
+
+/* Returns the word behind the action. */
+static size_t take_find_exec(struct shell_judge *judge, size_t at)
+{
+	size_t end = at + 1;
+
+	while (end < judge->count && strcmp(judge->words[end].text, ";") != 0 &&
+		!(strcmp(judge->words[end].text, "+") == 0 &&
+			strcmp(judge->words[end - 1].text, "{}") == 0))
+		end++;
+	if (end >= judge->count || end == at + 1)
+		shell_judge_ask(judge, not_known, "find");
+	shell_judge_inner(judge, at + 1, end, "{}", true);
+	return end + 1;
+}
+
+static size_t take_find_primary(struct shell_judge *judge, size_t at)
+{
+	const char *text = judge->words[at].text, *marks;
+	size_t values;
+
+	if (IS_ONE_OF(text, "(", ")", "!", ","))
+		return at + 1;
+	if (IS_ONE_OF(text, "-exec", "-execdir", "-ok", "-okdir"))
+		return take_find_exec(judge, at);
+	marks = text[0] == '-' ? shell_row_option(judge->row, text + 1, strlen(text + 1)) : NULL;
+	if (!marks) {
+		shell_judge_ask(judge, "what find %.60s does is not known", text);
+		return at + 1;
+	}
+	if (strcmp(text, "-delete") == 0)
+		judge->deletes = true;
+	values = words_value(judge->row, text);
+	shell_judge_marks(judge, text + 1, strlen(text + 1), marks,
+		values && at + 1 < judge->count ? at + 1 : 0, 0);
+	if (strcmp(text, "-fprintf") == 0)
+		values++;
+	return at + 1 + values;
+}
+
+static void find_below(struct shell_judge *judge, size_t first, size_t paths, unsigned use)
+{
+	for (size_t i = first; i < paths; i++)
+		shell_judge_use(judge, i, 0, use);
+	if (first == paths)
+		shell_judge_use_path(judge, ".", use);
+}
+
+void shell_look_find(struct shell_judge *judge)
+{
+	size_t first, at = 1, paths;
+
+	judge->operands_taken = true;
+	while (at < judge->count && IS_ONE_OF(judge->words[at].text, "-H", "-L", "-P")) {
+		if (judge->words[at].text[1] != 'P')
+			shell_judge_ask(judge, "find %s follows links, wherever they lead",
+				judge->words[at].text);
+		at++;
+	}
+	first = at;
+	while (at < judge->count && !begins_expression(judge->words[at].text))
+		at++;
+	paths = at;
+	for (size_t i = 1; i < judge->count; i++) {
+		const struct shell_word *word = &judge->words[i];
+		bool as_path = i < paths && !strchr("*?[-(!,", word->text[0]);
+		bool as_value = i > paths && !word->glob && shell_judge_fixed(judge, i - 1) &&
+				words_value(judge->row, judge->words[i - 1].text);
+
+		if (!shell_judge_fixed(judge, i) && (word->split || !(as_path || as_value)))
+			shell_judge_ask(judge, "a word of find that is not known may run or delete"
+					       " something");
+	}
+	while (at < judge->count)
+		at = take_find_primary(judge, at);
+	find_below(judge, first, paths, SHELL_READS | SHELL_TREE);
+	if (judge->deletes)
+		find_below(judge, first, paths, SHELL_WRITES | SHELL_TREE);
+}
+
+/* ---- Built-ins --------------------------------------------------------------------------- */
+
+static bool is_file_test(const char *text)
+{
+	return text[0] == '-' && text[1] && !text[2] && strchr("abcdefghkprsuwxGLNOS", text[1]);
+}
+
+static bool is_binary_test(const char *text)
+{
+	return IS_ONE_OF(text, "=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge",
+		"-nt", "-ot", "-ef");
+}
+
+/* -v and -R evaluate a subscript; so a word that is not known must not become one of them. */
+void shell_look_test(struct shell_judge *judge)
+{
+	const struct shell_word *words = judge->words;
+	size_t count = judge->count, from = 1;
+
+	judge->operands_taken = true;
+	if (strcmp(judge->answer->name, "[") == 0 && count > 1)
+		count--;
+	if (count > from && strcmp(words[from].text, "!") == 0 && words[from].known)
+		from++;
+	for (size_t i = from; i < count; i++) {
+		bool only_value = (count - from == 2 && i == from + 1 && words[from].known &&
+					  words[from].text[0] == '-') ||
+				  (count - from == 3 && i != from + 1 && words[from + 1].known &&
+					  is_binary_test(words[from + 1].text)) ||
+				  count - from == 1;
+
+		if (words[i].glob || (!words[i].known && (words[i].split || !only_value)))
+			shell_judge_ask(judge, "a word of %s that is not known may be an operator",
+				judge->answer->name);
+		if (words[i].known && IS_ONE_OF(words[i].text, "-v", "-R"))
+			shell_judge_ask(judge, "%s %s can run a command in a subscript",
+				judge->answer->name, words[i].text);
+		if (i > from && words[i - 1].known && is_file_test(words[i - 1].text))
+			shell_judge_use(judge, i, 0, SHELL_READS);
+		if (words[i].known && IS_ONE_OF(words[i].text, "-nt", "-ot", "-ef") && i > from &&
+			i + 1 < count) {
+			shell_judge_use(judge, i - 1, 0, SHELL_READS);
+			shell_judge_use(judge, i + 1, 0, SHELL_READS);
+		}
+	}
+}
+
+/* set -e and its like change only when the shell stops. */
+void shell_look_set(struct shell_judge *judge)
+{
+	size_t at = 1;
+
+	judge->operands_taken = true;
+	for (; shell_judge_fixed(judge, at); at++) {
+		const char *text = shell_judge_fixed(judge, at);
+		const char *value = shell_judge_fixed(judge, at + 1);
+
+		if (IS_ONE_OF(text, "-e", "-u", "-eu", "-ue"))
+			continue;
+		if (!IS_ONE_OF(text, "-o", "-eo", "-uo", "-euo", "-ueo") || !value ||
+			!IS_ONE_OF(value, "errexit", "nounset", "pipefail"))
+			break;
+		at++;
+	}
+	if (at < judge->count || at == 1)
+		shell_judge_ask(judge, "set changes how what follows it runs");
+}
+
+/* ---- Others -----------------------------------------------------------------------------------
+ */
+
+/* With an operand they set something. */
+void shell_look_only_options(struct shell_judge *judge)
+{
+	judge->not_proved = judge->not_proved || judge->operand_count;
+}
+
+void shell_look_date(struct shell_judge *judge)
+{
+	for (size_t i = 0; i < judge->operand_count; i++)
+		if (judge->words[judge->operands[i]].text[0] != '+')
+			shell_judge_ask(judge, "date without a \"+\" may set the clock");
+}
+
+void shell_look_dd(struct shell_judge *judge)
+{
+	judge->operands_taken = true;
+	for (size_t i = 0; i < judge->operand_count; i++) {
+		size_t word = judge->operands[i];
+		const char *text = judge->words[word].text;
+
+		if (strncmp(text, "if=", 3) == 0)
+			shell_judge_use(judge, word, 3, SHELL_READS);
+		else if (strncmp(text, "of=", 3) == 0)
+			shell_judge_use(judge, word, 3, SHELL_WRITES);
+		else if (!judge->words[word].known && !strchr(text, '='))
+			shell_judge_ask(judge, "a word of dd is not known before it runs");
+	}
+}
+
+/* VAR=value: SHELL and its like are programs, as is what a value makes of a recipe. */
+void shell_look_make(struct shell_judge *judge)
+{
+	judge->operands_taken = true;
+	for (size_t i = 0; i < judge->operand_count; i++) {
+		const struct shell_word *word = &judge->words[judge->operands[i]];
+		size_t length = strcspn(word->text, ":+?!=");
+		const char *value = strchr(word->text, '=');
+
+		if (!word->known || word->glob)
+			shell_judge_ask(
+				judge, "a word of make that is not known may set a variable");
+		else if (!value)
+			shell_judge_guess(judge, judge->operands[i]);
+		else if ((length >= 4 && strncmp(word->text, "MAKE", 4) == 0) ||
+			 memmem(word->text, length, "SHELL", 5) ||
+			 strpbrk(value, "$`;|&<>()\n'\"\\"))
+			shell_judge_ask(judge, "make %.60s can run other commands", word->text);
+		else
+			shell_judge_guess(judge, judge->operands[i]);
+	}
+}
+
+/* "tar xzf FILE" is "tar -x -z -f FILE"; an archive "host:file" is fetched with rsh. */
+void shell_look_tar(struct shell_judge *judge)
+{
+	const char *first = judge->count > 1 ? judge->words[1].text : "";
+	bool old_style = first[0] && first[0] != '-', extracts = old_style && strchr(first, 'x');
+
+	if (old_style && strpbrk(first, "IFT"))
+		shell_judge_ask(judge, "tar %.40s can run other commands", first);
+	for (size_t i = 1; i < judge->count; i++) {
+		const char *text = judge->words[i].text;
+		bool is_long = strncmp(text, "--", 2) == 0;
+
+		if (strchr(text, ':') && !is_long)
+			shell_judge_ask(judge, "tar %.60s may name another machine", text);
+		extracts = extracts || (text[0] == '-' && !is_long && strchr(text, 'x')) ||
+			   (is_long && (text[2] == 'e' || text[2] == 'g'));
+	}
+	if (extracts)
+		shell_judge_use_path(judge, ".", SHELL_WRITES | SHELL_TREE);
+}
+
+/* less +!CMD, less "+&/x" */
+void shell_look_less(struct shell_judge *judge)
+{
+	for (size_t i = 0; i < judge->operand_count; i++)
+		if (judge->words[judge->operands[i]].text[0] == '+')
+			shell_judge_ask(judge, "%.40s %.60s can run other commands",
+				judge->answer->name, judge->words[judge->operands[i]].text);
+}
+
+void shell_look_unzip(struct shell_judge *judge)
+{
+	static const char *const prints[] = {"l", "p", "t", "v", "Z", "d"};
+
+	for (size_t i = 0; i < array_size(prints); i++)
+		if (shell_judge_has_option(judge, prints[i]))
+			return;
+	shell_judge_use_path(judge, ".", SHELL_WRITES | SHELL_TREE);
+}
+
+/* What is fetched is written under the last name of its address. */
+static void use_last_names(struct shell_judge *judge)
+{
+	for (size_t i = 0; i < judge->operand_count; i++) {
+		const char *text = judge->words[judge->operands[i]].text;
+
+		if (*path_name(text))
+			shell_judge_use(judge, judge->operands[i], (size_t)(path_name(text) - text),
+				SHELL_WRITES);
+		if (strpbrk(text, "{[?#"))
+			shell_judge_ask(
+				judge, "%s may write %.60s under another name", judge->label, text);
+	}
+}
+
+void shell_look_curl(struct shell_judge *judge)
+{
+	for (size_t i = 1; i < judge->count; i++) {
+		const char *text = judge->words[i].text;
+
+		if (strcasestr(text, "file:") || strcasestr(text, "scp:") ||
+			strcasestr(text, "sftp:"))
+			shell_judge_ask(judge, "curl %.60s reads files of this machine", text);
+	}
+	if (shell_judge_has_option(judge, "O") || shell_judge_has_option(judge, "remote-name") ||
+		shell_judge_has_option(judge, "remote-name-all"))
+		use_last_names(judge);
+}
+
+void shell_look_wget(struct shell_judge *judge)
+{
+	static const char *const many[] = {"r", "m", "p", "x", "recursive", "mirror",
+		"page-requisites", "content-disposition", "trust-server-names",
+		"force-directories"};
+
+	for (size_t i = 0; i < array_size(many); i++)
+		if (shell_judge_has_option(judge, many[i]))
+			shell_judge_use_path(judge, ".", SHELL_WRITES | SHELL_TREE);
+	if (!shell_judge_has_option(judge, "O") &&
+		!shell_judge_has_option(judge, "output-document"))
+		use_last_names(judge);
+}
+
+/* ---- git ----------------------------------------------------------------------------------- */
+
+/* "git branch NAME" makes one; with --list and its like the names are patterns. */
+void shell_look_git_branch(struct shell_judge *judge)
+{
+	static const char *const lists[] = {
+		"list", "l", "contains", "no-contains", "merged", "no-merged", "points-at", "n"};
+
+	for (size_t i = 0; i < array_size(lists); i++)
+		if (shell_judge_has_option(judge, lists[i]))
+			return;
+	judge->not_proved = judge->not_proved || judge->operand_count;
+}
+
+/* Setting one can name a program that git runs. */
+void shell_look_git_config(struct shell_judge *judge)
+{
+	static const char *const reads[] = {"get", "get-all", "get-regexp", "get-urlmatch", "list",
+		"l", "get-color", "get-colorbool"};
+	const char *first = shell_judge_operand(judge, 0);
+
+	for (size_t i = 0; i < array_size(reads); i++)
+		if (shell_judge_has_option(judge, reads[i]))
+			return;
+	if (judge->operand_count == 1 && first && strchr(first, '.'))
+		return;
+	if (judge->operand_count && first && IS_ONE_OF(first, "get", "list"))
+		return;
+	shell_judge_ask(judge, "git config can change which commands git runs");
+}
+
+/* It makes a .git, with hooks of a template in it. */
+void shell_look_git_init(struct shell_judge *judge)
+{
+	for (size_t i = 0; i < judge->operand_count; i++)
+		shell_judge_use_below(judge, judge->operands[i], 0, ".git", SHELL_WRITES);
+	if (!judge->operand_count)
+		shell_judge_use_path(judge, ".git", SHELL_WRITES);
+}
+
+void shell_look_git_remote(struct shell_judge *judge)
+{
+	if (judge->operand_count)
+		shell_look_git_transport(judge);
+	judge->not_proved = judge->not_proved || judge->operand_count;
+}
+
+/* "ext::sh -c ..." is an address that is a command. */
+void shell_look_git_transport(struct shell_judge *judge)
+{
+	for (size_t i = 0; i < judge->operand_count; i++) {
+		const char *text = judge->words[judge->operands[i]].text;
+
+		if (strstr(text, "::"))
+			shell_judge_ask(judge, "git %.60s can run other commands", text);
+	}
+}

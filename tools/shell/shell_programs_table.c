@@ -1,0 +1,1131 @@
+/*
+ * The programs that are known, a row each; shell_programs_internal.h says what the texts mean.
+ * What only reads comes first: there each option that the program has must be in the row (or is
+ * asked about), and tests/tools/programs_trace.py compares the row with the program.
+ */
+#include "ops/support/cleanup.h"
+#include "tools/shell/shell_programs_internal.h"
+
+#define READS          SHELL_ROW_ONLY_READS
+#define READS_ANY      (SHELL_ROW_ONLY_READS | SHELL_ROW_ANY_OPTION)
+#define PRINTS         (SHELL_ROW_ONLY_READS | SHELL_ROW_PLAIN_WORDS)
+#define HERE           SHELL_ROW_HERE
+#define TREE           SHELL_ROW_TREE
+#define STOPS          SHELL_ROW_STOPS
+#define TRANSPARENT    (SHELL_ROW_ONLY_READS | STOPS | SHELL_ROW_INNER | SHELL_ROW_TRANSPARENT)
+#define RUNS           (STOPS | SHELL_ROW_INNER)
+#define COMMANDS(list) .commands = (list), .command_count = array_size(list)
+
+/* ---- git ----------------------------------------------------------------------------------- */
+
+/* Options of what prints differences, and of what walks through revisions. */
+#define GIT_DIFF                                                                                  \
+	"-pusazRwWbDqr0 -UlSG: -BMCX= -O< --patch --no-patch --raw --minimal --patience "         \
+	"--histogram --anchored: --diff-algorithm: --stat= --compact-summary --numstat "          \
+	"--shortstat --dirstat= --cumulative --summary --no-renames --rename-empty "              \
+	"--no-rename-empty --full-index --binary --abbrev= --no-abbrev --check --color= "         \
+	"--no-color --color-moved= --color-words= --word-diff= --word-diff-regex: --name-only "   \
+	"--name-status --submodule= --find-renames= --find-copies= --find-copies-harder "         \
+	"--break-rewrites= --irreversible-delete --diff-filter: --find-object: --pickaxe-all "    \
+	"--pickaxe-regex --skip-to: --rotate-to: --relative= --no-relative --text "               \
+	"--ignore-cr-at-eol --ignore-space-at-eol --ignore-space-change --ignore-all-space "      \
+	"--ignore-blank-lines --ignore-matching-lines: --inter-hunk-context: --function-context " \
+	"--exit-code --quiet --no-ext-diff --no-textconv --textconv! --ignore-submodules= "       \
+	"--src-prefix: --dst-prefix: --no-prefix --line-prefix: --ita-invisible-in-index "        \
+	"--unified: --patch-with-stat --patch-with-raw --output-indicator-new: "                  \
+	"--output-indicator-old: --output-indicator-context: --output> --ext-diff! --no-index% "  \
+	"--cached --staged --merge-base --base --ours --theirs --cc -c --combined-all-paths "
+
+#define GIT_REVISIONS                                                                             \
+	"-gtivEFP123456789 -nL: --max-count: --skip: --since: --after: --until: --before: "       \
+	"--author: --committer: --grep: --grep-reflog: --all-match --invert-grep "                \
+	"--regexp-ignore-case --basic-regexp --extended-regexp --fixed-strings --perl-regexp "    \
+	"--remove-empty --merges --no-merges --min-parents: --max-parents: --no-min-parents "     \
+	"--no-max-parents --first-parent --exclude-first-parent-only --not --all --branches= "    \
+	"--tags= --remotes= --glob: --exclude: --reflog --alternate-refs --bisect --cherry-mark " \
+	"--cherry-pick --left-only --right-only --cherry --walk-reflogs --merge --boundary "      \
+	"--simplify-by-decoration --full-history --dense --sparse --simplify-merges "             \
+	"--ancestry-path= --show-pulls --date-order --author-date-order --topo-order --reverse "  \
+	"--pretty= --format: --abbrev-commit --no-abbrev-commit --oneline --encoding: "           \
+	"--expand-tabs= --no-expand-tabs --notes= --no-notes --relative-date --date: --parents "  \
+	"--children --left-right --graph --show-linear-break= --decorate= --no-decorate "         \
+	"--decorate-refs: --decorate-refs-exclude: --clear-decorations --source --use-mailmap "   \
+	"--mailmap --no-mailmap --log-size --follow --full-diff --diff-merges: --no-diff-merges " \
+	"--count --objects --stdin% --missing: --timestamp --header --since-as-filter: "
+
+static const struct shell_row git_stash[] = {
+	{.names = "list", .options = GIT_REVISIONS GIT_DIFF, .flags = READS | TREE},
+	{.names = "show",
+		.options = GIT_DIFF "--include-untracked --only-untracked",
+		.operands = "v*",
+		.flags = READS | TREE},
+};
+
+static const struct shell_row git_worktree[] = {
+	{.names = "list",
+		.options = "-vz --porcelain --verbose --expire:",
+		.operands = "t*",
+		.flags = READS},
+};
+
+static const struct shell_row git_reflog[] = {
+	{.names = "show",
+		.options = GIT_REVISIONS GIT_DIFF,
+		.operands = "v*",
+		.flags = READS | TREE},
+	{.names = "exists", .options = "", .operands = "t*", .flags = READS},
+};
+
+static const struct shell_row git_submodule[] = {
+	{.names = "foreach",
+		.operands = "t*",
+		.options = "-q --recursive --quiet",
+		.flags = STOPS,
+		.look = shell_look_watch},
+};
+
+static const struct shell_row git_bisect[] = {
+	{.names = "run", .flags = RUNS, .options = ""},
+	{.names = "log view", .options = "", .operands = "t*"},
+};
+
+static const struct shell_row git_commands[] = {
+	{.names = "status",
+		.operands = "r*",
+		.flags = READS,
+		.options = "-sbz -v? -uM= --short --branch --show-stash --porcelain= --long "
+			   "--verbose? "
+			   "--untracked-files= --ignore-submodules= --ignored= --column= "
+			   "--no-column --ahead-behind --no-ahead-behind --renames --no-renames "
+			   "--find-renames= --null"},
+	{.names = "log whatchanged",
+		.options = GIT_REVISIONS GIT_DIFF "-m --remerge-diff",
+		.operands = "v*",
+		.flags = READS | TREE},
+	{.names = "show",
+		.options = GIT_REVISIONS GIT_DIFF "-m --remerge-diff",
+		.operands = "v*",
+		.flags = READS | TREE},
+	{.names = "diff diff-tree diff-index diff-files",
+		.operands = "v*",
+		.flags = READS | TREE,
+		.options = GIT_DIFF "-mtvi123 --root --stdin% --pretty= --format: --no-commit-id "
+				    "--always --oneline"},
+	{.names = "range-diff",
+		.options = GIT_DIFF "--creation-factor: --no-dual-color",
+		.operands = "v*",
+		.flags = READS | TREE},
+	{.names = "rev-list",
+		.options = GIT_REVISIONS "--quiet --disk-usage= --no-object-names",
+		.operands = "v*",
+		.flags = READS},
+	{.names = "shortlog",
+		.options = "-nsec -w= --numbered --summary --email --group: " GIT_REVISIONS,
+		.operands = "v*",
+		.flags = READS},
+	{.names = "blame annotate",
+		.operands = "v*",
+		.flags = READS | TREE,
+		.options =
+			"-blrtfnwpsecki -L: -S< -CM= --root --show-stats --reverse --first-parent "
+			"--porcelain --line-porcelain --incremental --encoding: --contents< "
+			"--date: --progress --no-progress --score-debug --show-name "
+			"--show-number --show-email --minimal --ignore-rev: "
+			"--ignore-revs-file< --color-lines --color-by-age --abbrev="},
+	{.names = "branch",
+		.operands = "t*",
+		.flags = READS,
+		.look = shell_look_git_branch,
+		.options =
+			"-arvlqi --all --remotes --list --verbose --show-current --color= "
+			"--no-color --column= --no-column --sort: --points-at: --format: "
+			"--contains: --no-contains: --merged: --no-merged: --abbrev= --no-abbrev "
+			"--ignore-case --quiet --omit-empty "
+			"-dDmMcCfut? --delete? --move? --copy? --force? --track? --no-track? "
+			"--set-upstream-to? --unset-upstream? --edit-description! "
+			"--create-reflog? --recurse-submodules?"},
+	{.names = "tag",
+		.operands = "t*",
+		.flags = READS,
+		.look = shell_look_git_branch,
+		.options = "-li -n= --list --sort: --contains: --no-contains: --merged: "
+			   "--no-merged: --points-at: --format: --color= --column= --no-column "
+			   "--ignore-case --omit-empty "
+			   "-asdfe? -um:? -F< --annotate? --sign? --delete? --force? --message:? "
+			   "--file< --local-user:? --cleanup:? --create-reflog? -v! --verify!"},
+	{.names = "rev-parse",
+		.operands = "v*",
+		.flags = READS,
+		.options = "-qh --is-inside-work-tree --is-inside-git-dir --is-bare-repository "
+			   "--is-shallow-repository --show-toplevel --show-prefix --show-cdup "
+			   "--show-superproject-working-tree --git-dir --absolute-git-dir "
+			   "--git-common-dir --git-path: --abbrev-ref= --short= --symbolic "
+			   "--symbolic-full-name --verify --quiet --revs-only --no-revs --flags "
+			   "--no-flags --all --branches= --tags= --remotes= --glob: --exclude: "
+			   "--default: --not --sq --since: --until: --path-format: "
+			   "--show-object-format= --shared-index-path --disambiguate: "
+			   "--parseopt --keep-dashdash --stuck-long --sq-quote --end-of-options "
+			   "--local-env-vars"},
+	{.names = "ls-files",
+		.operands = "r*",
+		.flags = READS,
+		.options = "-cdmosiktuvfz -xX< --cached --deleted --modified --others --ignored "
+			   "--stage --directory --no-empty-directory --unmerged --killed "
+			   "--resolve-undo --exclude: --exclude-from< --exclude-per-directory: "
+			   "--exclude-standard --error-unmatch --with-tree: --full-name "
+			   "--recurse-submodules --abbrev= --debug --eol --deduplicate --sparse "
+			   "--format:"},
+	{.names = "ls-tree",
+		.operands = "v*",
+		.flags = READS,
+		.options = "-drtlz --long --name-only --name-status --object-only --full-name "
+			   "--full-tree --abbrev= --format:"},
+	{.names = "cat-file",
+		.operands = "v*",
+		.flags = READS | TREE,
+		.options = "-tspe --batch= --batch-check= --batch-command= --filters! "
+			   "--textconv! --path: --allow-unknown-type --batch-all-objects --buffer "
+			   "--unordered --follow-symlinks --use-mailmap --mailmap"},
+	{.names = "grep",
+		.operands = "tv*",
+		.flags = READS | TREE,
+		.options = "-aiIwvhHEGPFnlLczopWqr0123456789 -ABCm: -e:^ -f<^ -O!= "
+			   "--open-files-in-pager!= --no-index% --cached --untracked "
+			   "--exclude-standard --no-exclude-standard --recurse-submodules --text "
+			   "--ignore-case --max-depth: --recursive --no-recursive --word-regexp "
+			   "--invert-match --full-name --extended-regexp --basic-regexp "
+			   "--perl-regexp --fixed-strings --line-number --column "
+			   "--files-with-matches --name-only --files-without-match --null "
+			   "--only-matching --count --color= --no-color --break --heading "
+			   "--show-function --context: --after-context: --before-context: "
+			   "--function-context --max-count: --threads: --and^ --or^ --not^ "
+			   "--all-match --quiet --textconv! --no-textconv"},
+	{.names = "describe",
+		.operands = "v*",
+		.flags = READS,
+		.options = "--dirty= --broken= --all --tags --contains --abbrev: --candidates: "
+			   "--exact-match --debug --long --match: --exclude: --always "
+			   "--first-parent"},
+	{.names = "merge-base",
+		.operands = "v*",
+		.flags = READS,
+		.options = "-a --all --octopus --independent --is-ancestor --fork-point"},
+	{.names = "name-rev",
+		.operands = "v*",
+		.flags = READS,
+		.options = "--tags --refs: --exclude: --all --name-only --no-undefined --always"},
+	{.names = "show-ref",
+		.operands = "t*",
+		.flags = READS,
+		.options = "-dqs --head --heads --tags --branches --dereference --hash= --verify "
+			   "--exists --abbrev= --quiet"},
+	{.names = "for-each-ref",
+		.operands = "t*",
+		.flags = READS,
+		.options = "--count: --sort: --format: --color= --shell --perl --python --tcl "
+			   "--merged= --no-merged= --contains= --no-contains= --points-at: "
+			   "--ignore-case --omit-empty --exclude:"},
+	{.names = "check-ignore",
+		.operands = "r*",
+		.flags = READS,
+		.options = "-qvzn --quiet --verbose --non-matching --no-index --stdin"},
+	{.names = "count-objects",
+		.options = "-vH --verbose --human-readable",
+		.flags = READS,
+		.operands = "t*"},
+	{.names = "version", .options = "--build-options", .flags = READS, .operands = "t*"},
+	{.names = "reflog",
+		.options = GIT_REVISIONS GIT_DIFF,
+		.flags = READS | TREE,
+		COMMANDS(git_reflog)},
+	{.names = "stash",
+		.options = "",
+		.prefix = 1,
+		COMMANDS(git_stash),
+		.flags = SHELL_ROW_UNKNOWN_OPTION_OK},
+	{.names = "worktree", .options = "", .prefix = 1, COMMANDS(git_worktree)},
+	{.names = "submodule",
+		.options = "--quiet",
+		COMMANDS(git_submodule),
+		.flags = SHELL_ROW_UNKNOWN_OPTION_OK},
+	{.names = "bisect", .options = "", COMMANDS(git_bisect)},
+	{.names = "remote",
+		.options = "-v --verbose",
+		.operands = "t*",
+		.flags = READS,
+		.look = shell_look_git_remote},
+	{.names = "config",
+		.operands = "t*",
+		.look = shell_look_git_config,
+		.flags = READS,
+		.options = "-lz -f< --file< --blob: --get --get-all --get-regexp --get-urlmatch "
+			   "--list --local --global --system --worktree --type: --bool --int "
+			   "--bool-or-int --bool-or-str --path --expiry-date --null --name-only "
+			   "--show-origin --show-scope --includes --no-includes --default: "
+			   "--fixed-value --get-color --get-colorbool --all "
+			   "-e! --edit! --add! --unset! --unset-all! --replace-all! "
+			   "--rename-section! --remove-section!"},
+
+	/* What changes something: the options that run others, or name files. */
+	{.names = "push",
+		.options = "--receive-pack:! --exec:! --repo:",
+		.operands = "t*",
+		.look = shell_look_git_transport},
+	{.names = "fetch pull",
+		.options = "--upload-pack:! -o:",
+		.operands = "t*",
+		.look = shell_look_git_transport},
+	{.names = "ls-remote",
+		.options = "--upload-pack:! --exec:!",
+		.operands = "t*",
+		.look = shell_look_git_transport},
+	{.names = "clone",
+		.operands = "bW",
+		.look = shell_look_git_transport,
+		.options = "-u:! --upload-pack:! -c:! --config:! --template:! --separate-git-dir& "
+			   "--bare% --mirror% "
+			   "--reference< --reference-if-able< -bo: --depth: --branch: --origin:"},
+	{.names = "init",
+		.options = "--bare% --template:! --separate-git-dir& -b: --initial-branch:",
+		.operands = "W",
+		.look = shell_look_git_init},
+	{.names = "commit",
+		.options = "-m: -F< -t< -Cc: --file< --template< --message: --author: "
+			   "--date: --trailer: --pathspec-from-file<",
+		.operands = "r*"},
+	{.names = "add stage",
+		.options = "--pathspec-from-file< -i! -p! -e! --edit! "
+			   "--interactive! --patch!",
+		.operands = "R*"},
+	{.names = "mv", .operands = "b*d", .options = ""},
+	{.names = "rm", .operands = "W*", .options = "--pathspec-from-file<"},
+	{.names = "checkout restore switch reset",
+		.operands = "B*",
+		.options = "-bBcCs: --orphan: --source: --pathspec-from-file<"},
+	{.names = "clean", .operands = "W*", .options = "-e: --exclude:"},
+	{.names = "rebase",
+		.operands = "t*",
+		.options = "-x:! --exec:! -i! --interactive! -s:! "
+			   "--strategy:! --onto: -X:"},
+	{.names = "merge", .operands = "t*", .options = "-m: -X: -s:! --strategy:! -F< --file<"},
+	{.names = "cherry-pick revert", .operands = "t*", .options = "-m: -X: --strategy:!"},
+	{.names = "apply am", .operands = "r*", .options = "--directory& --build-fake-ancestor>"},
+	{.names = "format-patch",
+		.operands = "t*",
+		.flags = TREE,
+		.options = "-o> --output-directory> --output> "
+			   "--signature-file<"},
+	{.names = "archive",
+		.operands = "t*",
+		.flags = TREE,
+		.options = "-o> --output> --exec:! --remote! --add-file<"},
+	{.names = "bundle", .operands = "tw", .flags = TREE},
+	{.names = "difftool mergetool filter-branch send-email instaweb daemon web--browse shell "
+		  "credential hook p4 svn gui citool upload-pack receive-pack",
+		.flags = SHELL_ROW_RUNS_OTHERS},
+};
+
+#define GIT_OPTIONS                                                                            \
+	"-C~ -c:! -p! -P --paginate! --no-pager --exec-path:! --git-dir:% --work-tree:% "      \
+	"--namespace:% "                                                                       \
+	"--config-env:! --super-prefix:% --bare% --no-replace-objects --literal-pathspecs "    \
+	"--glob-pathspecs --noglob-pathspecs --icase-pathspecs --no-optional-locks --version " \
+	"--help? -h? -v --html-path --man-path --info-path --list-cmds: --attr-source:"
+
+/* ---- npm and its kin ------------------------------------------------------------------------ */
+
+static const struct shell_row npm_commands[] = {
+	{.names = "run run-script rum urn",
+		.prefix = 1,
+		.flags = SHELL_ROW_INHERITS,
+		.operands = "t*"},
+	{.names = "exec x", .prefix = 1, .flags = SHELL_ROW_INHERITS, .options = "-c:! --call:!"},
+	{.names = "config c set explore edit", .flags = SHELL_ROW_INHERITS | SHELL_ROW_RUNS_OTHERS},
+	{.names = "test t tst start stop restart ci install i add update up outdated ls list view "
+		  "info audit pack publish version uninstall remove rm un link dedupe prune why "
+		  "fund init create",
+		.flags = SHELL_ROW_INHERITS},
+};
+
+static const struct shell_row yarn_commands[] = {
+	{.names = "run", .prefix = 1, .flags = SHELL_ROW_INHERITS, .operands = "t*"},
+	{.names = "exec dlx",
+		.prefix = 1,
+		.flags = SHELL_ROW_INHERITS,
+		.options = "-c! --shell-mode!"},
+	{.names = "config set", .flags = SHELL_ROW_INHERITS | SHELL_ROW_RUNS_OTHERS},
+	{.names = "test start stop install i add update up remove rm list ls why build lint "
+		  "outdated audit",
+		.flags = SHELL_ROW_INHERITS},
+};
+
+#define NPM_OPTIONS                                                                                \
+	"-C~ --prefix~ --script-shell:! --shell:! --node-options:! --git:! --editor:! --viewer:! " \
+	"--browser:! --init-module:! --userconfig:% --globalconfig:% --onload-script:! --cache& "  \
+	"--registry:% -w: --workspace: -s --silent --workspaces --if-present --ignore-scripts "    \
+	"-q --quiet --verbose -d -g --global --yes -y --no --version -v --help -h --json "         \
+	"--loglevel: --foreground-scripts --no-audit --no-fund"
+
+/* ---- docker, cargo, go, gh, kubectl ---------------------------------------------------------- */
+
+#define DOCKER_RUN                                                                            \
+	" -v:% --volume:% --mount:% --volumes-from:% --privileged% --pid:% --ipc:% --uts:% "  \
+	"--userns:% "                                                                         \
+	"--net:% --network:% --device:% --device-cgroup-rule:% --cap-add:% --security-opt:% " \
+	"--cgroup-parent:% --runtime:% --env-file< --cidfile> --label-file< --entrypoint: "   \
+	"-e: --env: -p: --publish: --name: -w: --workdir: -u: --user: -h: --hostname: -m: "   \
+	"--memory: -l: --label: -itdP --rm --init --platform: --pull: --cpus: -q"
+
+static const struct shell_row docker_compose[] = {
+	{.names = "run exec",
+		.flags = STOPS,
+		.operands = "t*",
+		.options = " -v:% --volume:% -e: -u: "
+			   "-w: --entrypoint:"},
+	{.names = "cp", .operands = "b*"},
+};
+
+static const struct shell_row docker_commands[] = {
+	{.names = "run create", .options = DOCKER_RUN, .flags = STOPS, .operands = "t*"},
+	{.names = "exec",
+		.options = "-itd -e: -u: -w: --env: --user: --workdir: --env-file< "
+			   "--privileged%",
+		.flags = STOPS,
+		.operands = "t*"},
+	{.names = "build buildx",
+		.options = "-f< --file< -t: --tag: --build-arg: --iidfile> -o> "
+			   "--output> --secret:% --ssh:% --build-context<",
+		.operands = "R*"},
+	{.names = "cp", .operands = "b*"},
+	{.names = "compose",
+		.options = "-f< --file< --env-file< --project-directory~ -p: "
+			   "--profile:",
+		COMMANDS(docker_compose)},
+	{.names = "plugin context config swarm", .flags = SHELL_ROW_RUNS_OTHERS},
+	{.names = "save export", .options = "-o> --output>", .operands = "t*"},
+	{.names = "load import", .options = "-i< --input<", .operands = "r*"},
+	{.names = "ps images logs inspect version info top stats port history search pull push tag "
+		  "rm rmi stop start restart kill login logout",
+		.operands = "t*",
+		.options = ""},
+};
+
+#define CARGO_OPTIONS                                                                       \
+	"-C~ -Z:! --config:! --manifest-path< --target-dir> --out-dir> --artifact-dir> "    \
+	"--lockfile-path& "                                                                 \
+	"-v -q --verbose --quiet --locked --offline --frozen --color: --list --version -V " \
+	"--explain:"
+
+static const struct shell_row cargo_commands[] = {
+	{.names = "run r", .flags = SHELL_ROW_INHERITS | STOPS},
+	{.names = "install", .flags = SHELL_ROW_INHERITS, .options = "--root> --path< --git:"},
+	{.names = "build b check c test t bench clippy fmt doc d clean update add remove tree "
+		  "metadata "
+		  "fetch fix publish package new init search",
+		.flags = SHELL_ROW_INHERITS},
+};
+
+#define GO_OPTIONS                                                                              \
+	"-C~ -exec:! -toolexec:! -o> -overlay< -modfile& -pkgdir> -vettool:! -compiler:! "      \
+	"-gccgoflags:! "                                                                        \
+	"-ldflags:! -gcflags:! -asmflags:! -coverprofile> -cpuprofile> -memprofile> "           \
+	"-blockprofile> "                                                                       \
+	"-mutexprofile> -trace> -outputdir> -coverdir> -run: -bench: -count: -timeout: -tags: " \
+	"-v -race -x -n -a -json -short -cover -mod: -p: -parallel: -failfast -cpu:"
+
+static const struct shell_row go_commands[] = {
+	{.names = "run", .prefix = 1, .flags = SHELL_ROW_INHERITS | STOPS | SHELL_ROW_WORD_OPTIONS},
+	{.names = "env",
+		.flags = SHELL_ROW_WORD_OPTIONS,
+		.options = "-w! -u! -json -changed",
+		.operands = "t*"},
+	{.names = "build test vet install get list fmt doc mod generate tool clean version work "
+		  "fix",
+		.flags = SHELL_ROW_INHERITS | SHELL_ROW_WORD_OPTIONS},
+};
+
+static const struct shell_row gh_commands[] = {
+	{.names = "alias extension ext config", .flags = SHELL_ROW_RUNS_OTHERS},
+	{.names = "api",
+		.options = "-F:@ --field:@ --input< -f: -X: -H: -q: -t:",
+		.operands = "t*"},
+	{.names = "pr issue run repo release workflow search gist auth label status browse",
+		.prefix = 1},
+};
+
+static const struct shell_row kubectl_commands[] = {
+	{.names = "exec",
+		.options = "-itq -c: -n:",
+		.flags = STOPS | SHELL_ROW_INHERITS,
+		.operands = "t*"},
+	{.names = "apply create delete replace",
+		.flags = SHELL_ROW_INHERITS,
+		.options = "-f< --filename< -k<",
+		.prefix = 0},
+	{.names = "cp", .operands = "b*", .flags = SHELL_ROW_INHERITS},
+	{.names = "config", .flags = SHELL_ROW_RUNS_OTHERS},
+	{.names = "get describe logs top explain version cluster-info rollout scale edit label",
+		.flags = SHELL_ROW_INHERITS,
+		.operands = "t*"},
+};
+
+/* ---- All ------------------------------------------------------------------------------------- */
+
+#define CHECKSUMS                                                                              \
+	"-btzcw? -a:? -l:? --binary --text --tag --zero --check? --ignore-missing? --quiet? "  \
+	"--status? --strict? --warn? --version --help --algorithm: --base64 --raw --untagged " \
+	"--length: --debug"
+
+const struct shell_row shell_rows[] = {
+	/* These print their words. */
+	{.names = "echo true false : pwd exit return", .flags = PRINTS, .operands = "t*"},
+	{.names = "basename dirname",
+		.flags = READS_ANY,
+		.operands = "t*",
+		.options = "-s: --suffix:"},
+	{.names = "printf",
+		.options = "-v:%",
+		.flags = READS | STOPS,
+		.operands = "t*",
+		.look = shell_look_printf},
+	{.names = "test [", .flags = PRINTS, .operands = "t*", .look = shell_look_test},
+	{.names = "seq factor nproc arch whoami id groups uname tty logname sleep uptime "
+		  "free expr getconf which",
+		.flags = READS_ANY,
+		.operands = "t*"},
+	{.names = "type", .options = "-afptP", .flags = READS, .operands = "t*"},
+	{.names = "hostname",
+		.options = "-AadfiIsy -F:% -b% --alias --all-fqdns --all-ip-addresses "
+			   "--domain --fqdn --ip-address --long --nis --short --yp",
+		.flags = READS,
+		.operands = "t*",
+		.look = shell_look_only_options},
+	{.names = "date",
+		.flags = READS,
+		.operands = "t*",
+		.look = shell_look_date,
+		.options =
+			"-uR -d: -I= -r< -f< -s:% --date: --debug --file< --iso-8601= --resolution "
+			"--reference< --rfc-email --rfc-3339: --set:% --utc --universal "
+			"--version --help"},
+
+	/* These read the files that are their operands, and have no option that does more. */
+	{.names = "cat rev", .flags = READS_ANY, .operands = "r*", .options = ""},
+	{.names = "head",
+		.options = "-nc: --lines: --bytes:",
+		.flags = READS_ANY,
+		.operands = "r*"},
+	{.names = "tail",
+		.flags = READS_ANY,
+		.operands = "r*",
+		.options = "-nc: -s: -fF --lines: --bytes: --pid: --sleep-interval: "
+			   "--max-unchanged-stats: --follow="},
+	{.names = "cut",
+		.flags = READS_ANY,
+		.operands = "r*",
+		.options = "-bcdf: --bytes: --characters: --delimiter: --fields: "
+			   "--output-delimiter:"},
+	{.names = "paste", .options = "-d: --delimiters:", .flags = READS_ANY, .operands = "r*"},
+	{.names = "nl",
+		.flags = READS_ANY,
+		.operands = "r*",
+		.options =
+			"-bdfhilnsvw: --body-numbering: --section-delimiter: --footer-numbering: "
+			"--header-numbering: --line-increment: --join-blank-lines: "
+			"--number-format: --number-separator: --starting-line-number: "
+			"--number-width:"},
+	{.names = "fmt",
+		.flags = READS_ANY,
+		.operands = "r*",
+		.options = "-wgp: --width: --goal: --prefix:"},
+	{.names = "fold", .options = "-w: --width:", .flags = READS_ANY, .operands = "r*"},
+	{.names = "expand unexpand",
+		.options = "-t: --tabs:",
+		.flags = READS_ANY,
+		.operands = "r*"},
+	{.names = "tac", .options = "-s: --separator:", .flags = READS_ANY, .operands = "r*"},
+	{.names = "comm", .options = "--output-delimiter:", .flags = READS_ANY, .operands = "rr"},
+	{.names = "join", .options = "-12aejotv:", .flags = READS_ANY, .operands = "rr"},
+	{.names = "cmp",
+		.options = "-in: --ignore-initial: --bytes:",
+		.flags = READS_ANY,
+		.operands = "rrtt"},
+	{.names = "od",
+		.flags = READS_ANY,
+		.operands = "r*",
+		.options = "-AjNSt: --address-radix: --endian: --skip-bytes: --read-bytes: "
+			   "--format:"},
+	{.names = "tr", .flags = READS_ANY, .operands = "t*"},
+	{.names = "base64 base32", .options = "-w: --wrap:", .flags = READS_ANY, .operands = "r*"},
+	{.names = "stat",
+		.options = "-c: --format: --printf: --cached:",
+		.flags = READS_ANY,
+		.operands = "r*"},
+	{.names = "df",
+		.options = "-Btx: --block-size: --type: --exclude-type:",
+		.flags = READS_ANY,
+		.operands = "r*"},
+	{.names = "readlink", .flags = READS_ANY, .operands = "r*"},
+	{.names = "realpath",
+		.options = "--relative-to: --relative-base:",
+		.flags = READS_ANY,
+		.operands = "r*"},
+	{.names = "ls dir vdir",
+		.flags = READS_ANY | HERE,
+		.operands = "r*",
+		.options = "-R* -L/ -ITw: --recursive* --dereference/ --block-size: --hide: "
+			   "--ignore: --tabsize: --width: --format: --sort: --time: --time-style: "
+			   "--indicator-style: --quoting-style:"},
+
+	/* These have options that do more. */
+	{.names = "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum",
+		.options = CHECKSUMS,
+		.flags = READS,
+		.operands = "r*"},
+	{.names = "wc",
+		.flags = READS,
+		.operands = "r*",
+		.options = "-clmwL --bytes --chars --lines --words --max-line-length --total: "
+			   "--files0-from<% --help --version"},
+	{.names = "sort",
+		.flags = READS,
+		.operands = "r*",
+		.options = "-bdfgiMhnRrVcCmsuz -kSt: -o> -T> --key: --field-separator: "
+			   "--buffer-size: --batch-size: --parallel: --sort: --check= --debug "
+			   "--ignore-leading-blanks --dictionary-order --ignore-case "
+			   "--general-numeric-sort --ignore-nonprinting --month-sort "
+			   "--human-numeric-sort --numeric-sort --random-sort --random-source< "
+			   "--reverse --version-sort --merge --stable --unique --zero-terminated "
+			   "--output> --temporary-directory> --compress-program:! --files0-from<% "
+			   "--help --version"},
+	{.names = "uniq",
+		.flags = READS,
+		.operands = "rw",
+		.options = "-cdDiuz0123456789 -fsw: --count --repeated --all-repeated= --group= "
+			   "--ignore-case --unique --zero-terminated --skip-fields: "
+			   "--skip-chars: --check-chars: --help --version"},
+	{.names = "grep egrep fgrep",
+		.flags = READS,
+		.operands = "tr*",
+		.options = "-EFGPiyvwxzscoqHhnaILlTUVbZ0123456789 -ABCmD: -d:* -e:^ -f<^ -r* -R*/ "
+			   "--extended-regexp --fixed-strings --basic-regexp --perl-regexp "
+			   "--regexp:^ --file<^ --ignore-case --no-ignore-case --invert-match "
+			   "--word-regexp --line-regexp --count --color= --colour= "
+			   "--files-without-match --files-with-matches --max-count: "
+			   "--only-matching --quiet --silent --no-messages --byte-offset "
+			   "--with-filename --no-filename --label: --line-number --initial-tab "
+			   "--null --null-data --after-context: --before-context: --context: "
+			   "--group-separator: --no-group-separator --text --binary-files: "
+			   "--devices: --directories:* --exclude: --exclude-from< --exclude-dir: "
+			   "--include: --recursive* --dereference-recursive*/ --line-buffered "
+			   "--binary --help --version"},
+	{.names = "rg",
+		.flags = READS | HERE,
+		.operands = "tR*",
+		.options = "-abcFHhIilNnoPpqsSUuvVwx0. -ABCdEgjMmrtT: -e:^ -f<^ -L/ -z! "
+			   "--after-context: --before-context: --context: --max-depth: --maxdepth: "
+			   "--encoding: --glob: --iglob: --threads: --max-columns: --max-count: "
+			   "--replace: --type: --type-not: --type-add: --type-clear: --regexp:^ "
+			   "--file<^ --ignore-file< --pre:! --pre-glob: --hostname-bin:! "
+			   "--search-zip! --follow/ --color: --colors: --context-separator: "
+			   "--dfa-size-limit: --regex-size-limit: --engine: "
+			   "--field-context-separator: --field-match-separator: --max-filesize: "
+			   "--path-separator: --sort: --sortr: --files^ --type-list^ --version "
+			   "--help --text --byte-offset --case-sensitive --column --count "
+			   "--count-matches --crlf --debug --trace --no-config "
+			   "--files-with-matches --files-without-match --fixed-strings "
+			   "--glob-case-insensitive --heading --no-heading --hidden --no-hidden "
+			   "--ignore-case --include-zero --invert-match --json --line-buffered "
+			   "--block-buffered --line-number --no-line-number --line-regexp "
+			   "--max-columns-preview --mmap --no-mmap --multiline "
+			   "--multiline-dotall --no-filename --with-filename --no-ignore "
+			   "--no-ignore-dot --no-ignore-exclude --no-ignore-files "
+			   "--no-ignore-global --no-ignore-messages --no-ignore-parent "
+			   "--no-ignore-vcs --no-messages --no-require-git --null --null-data "
+			   "--one-file-system --only-matching --passthru --pcre2 --pretty --quiet "
+			   "--smart-case --stats --trim --unrestricted --vimgrep --word-regexp "
+			   "--binary --no-unicode --no-follow --no-binary --no-column --no-json "
+			   "--no-stats --no-trim --no-multiline --no-pcre2"},
+	{.names = "fd fdfind",
+		.flags = READS | HERE,
+		.operands = "tR*",
+		.look = shell_look_fd,
+		.options =
+			"-HIugFpisa01q -l? -L/ -dteESocjT: -xX! --exec:! --exec-batch:! --hidden "
+			"--no-ignore --unrestricted --glob --fixed-strings --full-path "
+			"--ignore-case --case-sensitive --absolute-path --follow/ --print0 "
+			"--max-depth: --min-depth: --exact-depth: --type: --extension: "
+			"--size: --exclude: --owner: --color: --threads: --changed-within: "
+			"--changed-before: --max-results: --quiet --ignore-file< "
+			"--search-path< --base-directory~ --no-ignore-vcs --list-details?"},
+	{.names = "find",
+		.flags = READS | SHELL_ROW_PLAIN_WORDS | SHELL_ROW_WORD_OPTIONS,
+		.look = shell_look_find,
+		.options = "-empty -false -true -depth -d -daystart -follow/ -help -version "
+			   "-ignore_readdir_race -noignore_readdir_race -mount -noleaf -nouser "
+			   "-nogroup -print -print0 -prune -quit -readable -writable -executable "
+			   "-xdev -warn -nowarn -ls -not -a -and -o -or -delete -amin: -anewer< "
+			   "-atime: -cmin: -cnewer< -ctime: -fstype: -gid: -group: -ilname: "
+			   "-iname: -inum: -ipath: -iregex: -iwholename: -links: -lname: "
+			   "-maxdepth: -mindepth: -mmin: -mtime: -name: -newer< -path: -perm: "
+			   "-regex: -regextype: -samefile< -size: -type: -uid: -used: -user: "
+			   "-wholename: -xtype: -context: -printf: -fls> -fprint> -fprint0> "
+			   "-fprintf>"},
+	{.names = "file",
+		.flags = READS,
+		.operands = "r*",
+		.options = "-bciklnNrsv0dhL -p? -eFP: -m<% -f<% -C> -zZ! -S% --brief --mime "
+			   "--mime-type "
+			   "--mime-encoding --extension --keep-going --no-pad --raw --print0 "
+			   "--dereference --no-dereference --no-buffer --separator: --exclude: "
+			   "--exclude-quiet: --parameter: --version --help --apple "
+			   "--checking-printout --special-files --magic-file<% --files-from<% "
+			   "--compile> --uncompress! --uncompress-noreport! --no-sandbox% "
+			   "--preserve-date? --list"},
+	{.names = "du",
+		.flags = READS | HERE,
+		.operands = "R*",
+		.options =
+			"-0abchHkmlPSsxD -L/ -Bdt: -X< --null --all --apparent-size --block-size: "
+			"--bytes --total --dereference-args --max-depth: --human-readable "
+			"--inodes --count-links --dereference/ --no-dereference --separate-dirs "
+			"--si --summarize --threshold: --time= --time-style: --exclude-from< "
+			"--exclude: --one-file-system --files0-from<% --help --version"},
+	{.names = "tree",
+		.flags = READS | HERE | SHELL_ROW_SEPARATE_VALUES,
+		.operands = "R*",
+		.options = "-adfinpqrsugDhCFAQNSJXUtcvx -LPIHT: -o:% -l/ --dirsfirst --filesfirst "
+			   "--noreport --prune --charset: --filelimit: --timefmt: --sort= --inodes "
+			   "--device --du --si --gitignore --ignore-case --matchdirs --metafirst "
+			   "--info --fromfile% --fromtabfile% --gitfile< --infofile< --version "
+			   "--help --nolinks --hintro% --houtro%"},
+	{.names = "diff",
+		.flags = READS,
+		.operands = "FF",
+		.options =
+			"-abBcdeEinNpPqstTuvwyZ0123456789 -l! -CDFISUWx: -X< -r* --normal --brief "
+			"--report-identical-files --context= --unified= --ed --rcs "
+			"--side-by-side --width: --left-column --suppress-common-lines "
+			"--show-c-function --show-function-line: --label: -L: --expand-tabs "
+			"--initial-tab --tabsize: --suppress-blank-empty --recursive* "
+			"--no-dereference --new-file --unidirectional-new-file "
+			"--ignore-file-name-case --no-ignore-file-name-case --exclude: "
+			"--exclude-from< --starting-file: --from-file:% --to-file:% "
+			"--ignore-case --ignore-tab-expansion --ignore-trailing-space "
+			"--ignore-space-change --ignore-all-space --ignore-blank-lines "
+			"--ignore-matching-lines: --text --strip-trailing-cr --ifdef: "
+			"--line-format: --old-line-format: --new-line-format: "
+			"--unchanged-line-format: --minimal --horizon-lines: "
+			"--speed-large-files --color= --palette: --help --version "
+			"--paginate!"},
+	{.names = "xxd",
+		.flags = READS | STOPS | SHELL_ROW_WORD_OPTIONS,
+		.operands = "rw",
+		.options = "-a -b -C -d -e -E -h -i -p -ps -plain -u -v -c: -cols: -g: -l: -len: "
+			   "-n: -o: -s: -seek: -r? -R:"},
+	{.names = "hexdump hd",
+		.flags = READS,
+		.operands = "r*",
+		.options = "-bCcdoxvX -ens: -f< --canonical --one-byte-octal --one-byte-char "
+			   "--one-byte-hex --two-bytes-decimal --two-bytes-octal --two-bytes-hex "
+			   "--format: --format-file< --length: --skip: --no-squeezing --color="},
+	{.names = "strings",
+		.flags = READS | SHELL_ROW_AT_FILES,
+		.operands = "r*",
+		.options = "-afowv0123456789 -enstUT: --all --data --print-file-name --bytes: "
+			   "--include-all-whitespace --encoding: --output-separator: --radix: "
+			   "--unicode: --target: --help --version"},
+	{.names = "nm",
+		.flags = READS | SHELL_ROW_AT_FILES,
+		.operands = "r*",
+		.options = "-aABCDfghjlnopPrSsuvW -tf: --plugin:! --debug-syms --print-file-name "
+			   "--demangle= --no-demangle --dynamic --defined-only --extern-only "
+			   "--format: --numeric-sort --no-sort --portability --print-armap "
+			   "--print-size --radix: --reverse-sort --size-sort --undefined-only "
+			   "--no-weak --special-syms --synthetic --with-symbol-versions "
+			   "--quiet --just-symbols --help --version"},
+	{.names = "objdump",
+		.flags = READS | SHELL_ROW_AT_FILES,
+		.operands = "r*",
+		.options = "-adDfghHioprRstTvVwxCz -bjmME: --archive-headers --file-headers "
+			   "--private-headers --section-headers --headers --all-headers "
+			   "--disassemble= --disassemble-all --disassemble-zeroes --debugging "
+			   "--full-contents --syms --dynamic-syms --reloc --dynamic-reloc "
+			   "--stabs --section: --disassembler-options: --demangle= "
+			   "--start-address: --stop-address: --wide --no-show-raw-insn "
+			   "--show-raw-insn --no-addresses --architecture: --target: --help "
+			   "--version"},
+	{.names = "size",
+		.flags = READS | SHELL_ROW_AT_FILES,
+		.operands = "r*",
+		.options = "-ABGdoxtfvh --format: --radix: --common --totals --target: --help "
+			   "--version"},
+	{.names = "readelf",
+		.flags = READS | SHELL_ROW_AT_FILES,
+		.operands = "r*",
+		.options = "-aAdgehlSsnruVIWtTcDCv -xpR: --all --file-header --program-headers "
+			   "--segments --section-headers --sections --symbols --syms --dyn-syms "
+			   "--notes --relocs --unwind --dynamic --version-info --hex-dump: "
+			   "--string-dump: --wide --help --version"},
+	{.names = "column",
+		.flags = READS,
+		.operands = "r*",
+		.options = "-txeJLd -csoNlHRTWEOnrpi: --table --separator: --output-separator: "
+			   "--output-width: --table-columns: --json --table-name: --table-right: "
+			   "--table-hide: --table-truncate: --table-wrap: --fillrows"},
+	{.names = "shuf",
+		.flags = READS,
+		.operands = "r*",
+		.options = "-ezr -in: -o> --echo --input-range: --head-count: --output> "
+			   "--random-source< --repeat --zero-terminated"},
+	{.names = "jq",
+		.flags = READS,
+		.operands = "tr*",
+		.look = shell_look_jq,
+		.options = "-cnrsRSCMaejhV -f% -L:% --from-file% --library-path:% --compact-output "
+			   "--null-input --raw-output --raw-output0 --join-output --slurp "
+			   "--raw-input --sort-keys --color-output --monochrome-output --tab "
+			   "--indent: --ascii-output --unbuffered --stream --stream-errors --seq "
+			   "--exit-status --arg+: --argjson+: --slurpfile+< --rawfile+< "
+			   "--argfile+< --args --jsonargs --help --version --run-tests% "
+			   "--build-configuration"},
+	{.names = "sed gsed",
+		.flags = READS,
+		.operands = "tr*",
+		.look = shell_look_sed,
+		.options = "-nErsuz -e:^ -l: -i=^? -f<%^ --quiet --silent --regexp-extended "
+			   "--separate --unbuffered --null-data --expression:^ --line-length: "
+			   "--in-place=^? --file:% --sandbox --help --version"},
+	{.names = "awk mawk gawk nawk",
+		.flags = READS | STOPS,
+		.operands = "tr*",
+		.look = shell_look_awk,
+		.options = "-Fv: -f<%^ --field-separator: --assign: --version"},
+	{.names = "zcat", .options = "-fqv", .flags = READS, .operands = "r*"},
+	{.names = "tee",
+		.options = "-aip --append --ignore-interrupts --output-error=",
+		.flags = READS,
+		.operands = "w*"},
+
+	/* git and others with sub-commands. */
+	{.names = "git", .options = GIT_OPTIONS, .flags = READS, COMMANDS(git_commands)},
+	{.names = "npm pnpm bun", .options = NPM_OPTIONS, COMMANDS(npm_commands)},
+	{.names = "yarn",
+		.options = "--cwd~ --use-yarnrc:% --script-shell:! --silent -s --version "
+			   "--use-yarn-path% --cache-folder&",
+		COMMANDS(yarn_commands)},
+	{.names = "npx pnpx bunx",
+		.flags = STOPS,
+		.prefix = 1,
+		.options = "-c:! --call:! --shell:! -p: --package: -y --yes --no -q --quiet "
+			   "--userconfig:% --prefix~ --node-options:! --script-shell:!"},
+	{.names = "cargo",
+		.options = CARGO_OPTIONS,
+		.flags = SHELL_ROW_PLUS_OPTIONS,
+		COMMANDS(cargo_commands)},
+	{.names = "go",
+		.options = GO_OPTIONS,
+		.flags = SHELL_ROW_WORD_OPTIONS,
+		COMMANDS(go_commands)},
+	{.names = "docker podman",
+		COMMANDS(docker_commands),
+		.options = "-H:% --host:% -c:% --context:% --config:% --tlscacert< --tlscert< "
+			   "--tlskey< "
+			   "-D --debug -l: --log-level: --tls --tlsverify --version -v --url:% "
+			   "--connection:% --root& --runroot& --remote% --hooks-dir:! --conmon:! "
+			   "--runtime:! --module:%"},
+	{.names = "docker-compose",
+		COMMANDS(docker_compose),
+		.options = "-f< --file< --env-file< --project-directory~ -p: --profile:"},
+	{.names = "kubectl",
+		COMMANDS(kubectl_commands),
+		.options = "--kubeconfig:% --context:% --cluster:% -s% --server:% -n: --namespace: "
+			   "--as:% --token: --cache-dir& --profile-output> -f<"},
+	{.names = "gh", .options = "--version --help -R: --repo:", COMMANDS(gh_commands)},
+	{.names = "pip pip3",
+		.prefix = 1,
+		.options = "--python:! -r< --requirement< -c< -t> --target> "
+			   "--prefix> --root> --config-settings:! "
+			   "-e< --cache-dir& --log> --src> -d> -w> "
+			   "--global-option:! --build-option:!"},
+	{.names = "systemctl apt apt-get dnf brew gradle mvn dotnet terraform deno uv poetry "
+		  "bundle "
+		  "rake",
+		.prefix = 1},
+
+	/* Builders. */
+	{.names = "make gmake",
+		.prefix = 1,
+		.look = shell_look_make,
+		.options =
+			"-bBdeikmnpqrRsStvw -jl=# -O= -f< -C~ -I< -E:! -o: -W: --file< --makefile< "
+			"--directory~ --include-dir< --eval:! --jobs=# --load-average=# "
+			"--old-file: --assume-old: --what-if: --new-file: --assume-new: "
+			"--output-sync= --debug= --keep-going --dry-run --just-print --recon "
+			"--silent --quiet --always-make --environment-overrides! --trace"},
+	{.names = "ninja",
+		.prefix = 1,
+		.options = "-C~ -f< -t:! -j: -k: -l: -d: -w: -nvq --quiet "
+			   "--verbose"},
+	{.names = "meson",
+		.prefix = 1,
+		.options = "--wrapper:! --wrap:! -C~ --native-file< "
+			   "--cross-file< --prefix: --gdb-path:! --setup: "
+			   "--logbase: --suite: -t: -j: -D:"},
+	{.names = "cmake",
+		.prefix = 1,
+		.options = "-P:! -E! -C:! --build~ --install~ -S< -B& -D: -G: "
+			   "-T: -A: --toolchain:! --preset: --target: -j= "
+			   "--graphviz> --trace-redirect> "
+			   "--debugger-dap-log>"},
+	{.names = "ctest pytest",
+		.prefix = 1,
+		.options = "-p:! -c< --rootdir: --basetemp> -S:! "
+			   "--build-makeprogram:! --overwrite! "
+			   "--test-command:! --junitxml> "
+			   "--junit-xml> --confcutdir: -o: -k: "
+			   "-m: -n: --override-ini:"},
+	{.names = "gcc cc g++ c++ clang clang++ cpp",
+		.operands = "b*",
+		.flags = SHELL_ROW_WORD_OPTIONS | SHELL_ROW_AT_FILES,
+		.options = "-o> -I< -L< -B:! -wrapper:! -fplugin:! -specs:! --specs:! -include< "
+			   "-imacros< "
+			   "-isystem< -iquote< -idirafter< -isysroot< --sysroot< -MF> -MT: -MQ: "
+			   "-MJ> -x: -D: -U: -l: -std: -Xclang:! -Xlinker: -Xassembler: -T< "
+			   "-fuse-ld! -dumpdir> -dumpbase> -load:! -fpass-plugin! --config:% "
+			   "-fprofile-use< -fprofile-generate> -fdump-passes -save-temps "
+			   "--ld-path:! -aux-info> -no-canonical-prefixes -gcc-toolchain!"},
+	{.names = "rustc",
+		.operands = "b*",
+		.flags = SHELL_ROW_AT_FILES,
+		.options = "-o> --out-dir> -C:! --codegen:! -Z:! -L< --sysroot< --extern< --emit> "
+			   "--print: --crate-type: --crate-name: --edition: --target: --cfg: "
+			   "-l: --cap-lints: --remap-path-prefix: -A: -W: -D: -F:"},
+	{.names = "python python3 pypy3",
+		.flags = STOPS,
+		.prefix = 1,
+		.operands = "rb*",
+		.options = "-bBdEhiIOPqsSuvVx -c:^ -m:^ -W: -X: --check-hash-based-pycs:"},
+	{.names = "node nodejs",
+		.flags = STOPS,
+		.prefix = 1,
+		.operands = "rb*",
+		.options = "-civ -e:^ -p:^ --eval:^ --print:^ -r< --require< --import:! --loader:! "
+			   "--experimental-loader:! --env-file< --inspect= --test --watch "
+			   "--max-old-space-size: --cpu-prof-dir> --diagnostic-dir> "
+			   "--redirect-warnings> --report-dir> --heapsnapshot-signal: "
+			   "--openssl-config< --icu-data-dir< --snapshot-blob& --version"},
+
+	/* Files. */
+	{.names = "cp",
+		.operands = "r*d",
+		.options = "-t>$ --target-directory>$ -S: --suffix: "
+			   "-rRa* --recursive* --archive* -LH/ "
+			   "--dereference/ -Z= --context= --backup= "
+			   "--preserve= --no-preserve: --sparse: "
+			   "--reflink= -bdfilnpPsTuvx"},
+	{.names = "mv",
+		.operands = "B*D",
+		.options = "-t>$ --target-directory>$ -S: --suffix: "
+			   "--backup= -bfinTuvZ"},
+	{.names = "rm",
+		.operands = "w*",
+		.options = "-rR* --recursive* -dfiIv --interactive= "
+			   "--force --dir --verbose --one-file-system "
+			   "--preserve-root= --no-preserve-root%"},
+	{.names = "rmdir mkdir",
+		.operands = "w*",
+		.options = "-m: --mode: -pvZ --parents "
+			   "--verbose --context= "
+			   "--ignore-fail-on-non-empty"},
+	{.names = "ln",
+		.operands = "b*d",
+		.options = "-t>$ --target-directory>$ -S: --suffix: "
+			   "--backup= -bdfFiLnPrsTv"},
+	{.names = "touch",
+		.operands = "w*",
+		.options = "-acfhm -d: -t: -r< --date: --reference< "
+			   "--time: --no-create"},
+	{.names = "chmod chown chgrp",
+		.operands = "tw*",
+		.options = "-R* --recursive* --reference<^ --from: -cfvhHPrwxXst -L/ --changes "
+			   "--quiet --silent --verbose --dereference --no-dereference"},
+	{.names = "truncate", .operands = "w*", .options = "-s: -r< --size: --reference<"},
+	{.names = "shred unlink",
+		.operands = "w*",
+		.options = "-n: -s: --iterations: --size: "
+			   "--random-source<"},
+	{.names = "install",
+		.operands = "r*d",
+		.options = "-m: -o: -g: -S: -t>$ --target-directory>$ --mode: --owner: --group: "
+			   "--suffix: --strip-program:! -s!"},
+	{.names = "dd", .look = shell_look_dd, .flags = SHELL_ROW_PLAIN_WORDS},
+	{.names = "tar bsdtar",
+		.operands = "B*",
+		.look = shell_look_tar,
+		.options = "-AcdrtuxkUWOpPszajJZhlmMnRSvwio -f& -C~ -g& -X< -T<% -I:! -F:! -L: -N< "
+			   "-b: "
+			   "-K: -V: -H: "
+			   "--file& --directory~ --listed-incremental& --exclude-from< "
+			   "--files-from:% --use-compress-program:! --to-command:! "
+			   "--checkpoint-action:! --rsh-command:! --rmt-command:! --info-script:! "
+			   "--new-volume-script:! --index-file> --volno-file& --warning: "
+			   "--exclude: --transform:! --xform:! --add-file< --one-top-level> "
+			   "--group-map< --owner-map< --checkpoint= --strip-components: "
+			   "--extract --get --create --list --verbose --gzip --xz --bzip2 --zstd "
+			   "--overwrite --absolute-names%"},
+	{.names = "zip",
+		.operands = "wF*",
+		.options = "-@% -T! --unzip-command:! -b> "
+			   "--temp-path> -O> --output-file> "
+			   "--logfile-path> -rqvjyumdfFg0123456789"},
+	{.names = "unzip",
+		.operands = "rt*",
+		.look = shell_look_unzip,
+		.options = "-d>* -abCjKLlMnopqtTuvVxXZz"},
+	{.names = "gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd",
+		.operands = "b*",
+		.options = "-S: -o> --files:% --files0:% --suffix: -r* --recursive* "
+			   "--output-dir-flat> "
+			   "-D< -cdfhklLnNqtvV123456789"},
+
+	/* Networks. */
+	{.names = "curl",
+		.operands = "t*",
+		.look = shell_look_curl,
+		.options = "-o> -T< -K:% -D> -c> -E< -b:@ -F:@ -d:@ -H:@ -w:@ -XAetuUxyYzrmPQC: "
+			   "-fgGiIjkLlNnOsSvV046123aBMpRqZ -J% --output> --upload-file< --config:% "
+			   "--dump-header> --cookie-jar> --cookie:@ --form:@ --data:@ "
+			   "--data-binary:@ --data-ascii:@ --data-urlencode:@ --json:@ "
+			   "--header:@ --proxy-header:@ --write-out:@ --url-query:@ --trace> "
+			   "--trace-ascii> --stderr> --cert< --key< --cacert< --capath< "
+			   "--netrc-file< --output-dir> --unix-socket:% "
+			   "--abstract-unix-socket:% --libcurl> --etag-save> --etag-compare< "
+			   "--hsts& --alt-svc& --egd-file< --random-file< --pubkey< --crlfile< "
+			   "--proxy-cert< --proxy-key< --proxy-cacert< --engine:! "
+			   "--request: --user-agent: --user: --max-time: --connect-timeout: "
+			   "--retry: --url: --referer: --proxy:% --resolve:% --connect-to:%"},
+	{.names = "wget",
+		.operands = "t*",
+		.look = shell_look_wget,
+		.options = "-rmpxqcNnSbKkHLdFE46 -O> -o> -a> -P> -i< -e:! --use-askpass:! "
+			   "--post-file< --body-file< "
+			   "--save-cookies> --load-cookies< --config:% --output-document> "
+			   "--output-file> --append-output> --directory-prefix> --input-file< "
+			   "--execute:! --certificate< --private-key< --ca-certificate< "
+			   "--ca-directory< --warc-file> --warc-tempdir> --hsts-file& "
+			   "--rejected-log> --egd-file< --random-file< --pinnedpubkey<"},
+	{.names = "ssh",
+		.operands = "t*",
+		.flags = STOPS,
+		.prefix = 1,
+		.options = "-o:! -F:% -P: -I:! -i< -E> -S:% -J:% -W:% -L:% -R:% -D:% -w:% -O:% -A% "
+			   "-X% -Y% "
+			   "-bBceglmpQ: -46aCfGgkKMNnqsTtVvxy"},
+	{.names = "scp sftp",
+		.operands = "F*D",
+		.options = "-o:! -S:! -D:! -F:% -i< -J:% -b< -cPlX: -s -R* -r* -346ABCOpqTv"},
+	{.names = "rsync",
+		.operands = "F*D",
+		.options =
+			"-e:! --rsh:! --rsync-path:! -M:! --remote-option:! --daemon! --config:% "
+			"--files-from< --exclude-from< --include-from< --log-file> "
+			"--password-file< -T> --temp-dir> --backup-dir> --partial-dir> "
+			"--compare-dest< --copy-dest< --link-dest< --write-batch> "
+			"--read-batch< --only-write-batch> -f:% --filter:% --early-input< "
+			"-L/ --copy-links/ --copy-unsafe-links/ --munge-links% -B: "
+			"--exclude: --include: --info: --out-format:"},
+
+	/* What runs a command that is among its words. */
+	{.names = "env",
+		.flags = READS | STOPS,
+		.look = shell_look_env,
+		.operands = "t*",
+		.options = "-i0v -S:! -u: -C:% --ignore-environment --null --unset: --chdir:% "
+			   "--split-string:! --debug --block-signal= --default-signal= "
+			   "--ignore-signal= --list-signal-handling --help --version"},
+	{.names = "printenv", .flags = STOPS, .operands = "t*"},
+	{.names = "nice",
+		.options = "-n: -0123456789 --adjustment: --help --version",
+		.flags = TRANSPARENT},
+	{.names = "nohup", .options = "--help --version", .flags = TRANSPARENT},
+	{.names = "timeout",
+		.flags = TRANSPARENT,
+		.skip = 1,
+		.options = "-ks: -vfp --kill-after: --signal: --foreground --preserve-status "
+			   "--verbose --help --version"},
+	{.names = "stdbuf", .options = "-ioe: --input: --output: --error:", .flags = TRANSPARENT},
+	{.names = "setsid", .options = "-cfw --ctty --fork --wait", .flags = TRANSPARENT},
+	{.names = "ionice",
+		.options = "-tcn: -pPu:? --class: --classdata: --ignore",
+		.flags = TRANSPARENT},
+	{.names = "time",
+		.options = "-apqvV -o> -f: --append --format: --output> --portability "
+			   "--quiet --verbose",
+		.flags = TRANSPARENT},
+	{.names = "command",
+		.options = "-pvV",
+		.flags = READS | STOPS,
+		.operands = "t*",
+		.look = shell_look_command},
+	{.names = "builtin", .options = "", .flags = TRANSPARENT},
+	{.names = "exec", .options = "-cl% -a:%", .flags = TRANSPARENT, .look = shell_look_exec},
+	{.names = "xargs",
+		.flags = READS | STOPS,
+		.look = shell_look_xargs,
+		.operands = "t*",
+		.options = "-0oprtx -a< -dEILnPs: -ile= --null --arg-file< --delimiter: --eof= "
+			   "--replace= --max-lines= --max-args: --max-procs: --max-chars: "
+			   "--interactive --no-run-if-empty --verbose --exit --show-limits "
+			   "--open-tty --process-slot-var:%"},
+	{.names = "watch",
+		.flags = STOPS,
+		.look = shell_look_watch,
+		.options = "-n: -q: -bcdegtwx "
+			   "--interval:"},
+	{.names = "sudo",
+		.flags = RUNS,
+		.options = "-ugpCrtTh: -RD:% -AbEeHiKklnPSsVv --user: --group: "
+			   "--prompt: --chdir:% --chroot:% --host:"},
+	{.names = "doas", .flags = RUNS, .options = "-u: -C: -Lns"},
+	{.names = "chroot", .flags = RUNS, .skip = 1, .options = "--userspec: --groups:"},
+	{.names = "strace ltrace",
+		.flags = RUNS,
+		.options = "-o> -esaPEpuObIjUX: -CcdfiknqrtTvxyzZ"},
+	{.names = "flock", .flags = RUNS, .skip = 1, .options = "-w: -E: -c! -exnosuFv"},
+	{.names = "taskset", .flags = RUNS, .skip = 1, .options = "-ap"},
+	{.names = "chrt", .flags = RUNS, .skip = 1, .options = "-TPD: -abdfimoprRv"},
+	{.names = "setarch linux32 linux64", .flags = RUNS, .skip = 1, .options = ""},
+	{.names = "unshare nsenter fakeroot busybox",
+		.flags = RUNS,
+		.options = "-SGRwlsib: -CfimnprTUuc --fork --mount-proc= --user= --mount= --pid= "
+			   "--net= --map-root-user"},
+	{.names = "script expect parallel entr su", .flags = SHELL_ROW_RUNS_OTHERS},
+
+	/* Shells, and what changes this one. */
+	{.names = "bash sh dash zsh ksh ash fish csh tcsh",
+		.flags = STOPS | SHELL_ROW_PLUS_OPTIONS,
+		.prefix = 1,
+		.look = shell_look_shell,
+		.options = "-cefuvxnsabhkmprtBCEHPT -i! -l! -o: -O:! --rcfile:! --init-file:! "
+			   "--login! "
+			   "--norc --noprofile --posix% --version --help"},
+	{.names = "eval", .flags = STOPS, .options = "", .look = shell_look_eval, .operands = "t*"},
+	{.names = "trap",
+		.flags = STOPS | SHELL_ROW_CHANGES_SHELL,
+		.look = shell_look_trap,
+		.options = "-lp"},
+	{.names = "set", .flags = PRINTS, .operands = "t*", .look = shell_look_set},
+	{.names = "hash source . cd pushd popd export unset alias unalias read getopts declare "
+		  "typeset local "
+		  "readonly let mapfile readarray shopt enable coproc bind complete "
+		  "compgen compopt caller dirs disown fc history jobs logout suspend ulimit "
+		  "umask wait exit return break continue shift times help bg fg",
+		.flags = SHELL_ROW_CHANGES_SHELL},
+	{.names = "less more man",
+		.operands = "r*",
+		.look = shell_look_less,
+		.options = "-o:% -O:% -k:% -P:! -H=! -T:% -M:% -C:% --pager:! --html:! "
+			   "--log-file:% --LOG-FILE:% --lesskey-file:%"},
+};
+const size_t shell_row_count = array_size(shell_rows);
