@@ -1,0 +1,291 @@
+#include "ops/support/exec_client.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ops/support/control.h"
+#include "ops/support/files.h"
+#include "ops/support/json.h"
+
+enum {
+	INPUT_BYTES = 64 << 10,
+	GRACE_S = 3, /* from the first interrupt to the end */
+};
+
+/* The connection, and who may send on it. */
+static struct {
+	int fd;
+	pthread_mutex_t send_lock;
+	atomic_int interrupted_by; /* signal; 0: none */
+	atomic_bool cut;           /* by ourselves: what was interrupted would not end */
+} link_to_daemon = {.fd = -1, .send_lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- The terminal --------------------------------------------------------------------- */
+
+static struct termios terminal_before;
+static atomic_bool terminal_is_raw;
+
+static void restore_terminal(void)
+{
+	if (atomic_exchange(&terminal_is_raw, false))
+		tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before);
+}
+
+static void make_terminal_raw(void)
+{
+	struct termios raw;
+
+	if (tcgetattr(STDIN_FILENO, &terminal_before) < 0)
+		return;
+	raw = terminal_before;
+	cfmakeraw(&raw);
+	if (tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0) {
+		terminal_is_raw = true;
+		atexit(restore_terminal);
+	}
+}
+
+void exec_client_leave(int code)
+{
+	restore_terminal();
+	fflush(stdout);
+	_exit(code);
+}
+
+/* ---- To the daemon: stdin, signals ------------------------------------------------------ */
+
+static bool send_frame(enum control_frame_type type, const void *data, size_t size)
+{
+	int r;
+
+	pthread_mutex_lock(&link_to_daemon.send_lock);
+	r = control_send(link_to_daemon.fd, type, data, size);
+	pthread_mutex_unlock(&link_to_daemon.send_lock);
+	return r == 0;
+}
+
+static void *input_run(void *user)
+{
+	static uint8_t data[INPUT_BYTES];
+
+	(void)user;
+	for (;;) {
+		ssize_t got = read(STDIN_FILENO, data, sizeof(data));
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			break;
+		if (!send_frame(CONTROL_STDIN, data, (size_t)got))
+			return NULL;
+	}
+	send_frame(CONTROL_STDIN_EOF, NULL, 0);
+	return NULL;
+}
+
+static void send_window(void)
+{
+	struct winsize window;
+	uint8_t payload[4];
+
+	if (ioctl(STDIN_FILENO, TIOCGWINSZ, &window) < 0)
+		return;
+	payload[0] = (uint8_t)window.ws_row;
+	payload[1] = (uint8_t)(window.ws_row >> 8);
+	payload[2] = (uint8_t)window.ws_col;
+	payload[3] = (uint8_t)(window.ws_col >> 8);
+	send_frame(CONTROL_RESIZE, payload, sizeof(payload));
+}
+
+/* Input that the command does not read may hold the connection: then the interrupt ends it. */
+static bool forward_signal(int signal)
+{
+	const uint8_t payload[4] = {(uint8_t)signal};
+	struct timespec deadline;
+	int r;
+
+	clock_gettime(CLOCK_REALTIME, &deadline);
+	deadline.tv_sec++;
+	if (pthread_mutex_timedlock(&link_to_daemon.send_lock, &deadline) != 0)
+		return false;
+	r = control_send(link_to_daemon.fd, CONTROL_SIGNAL, payload, sizeof(payload));
+	pthread_mutex_unlock(&link_to_daemon.send_lock);
+	return r == 0;
+}
+
+/* The daemon kills the tree when the connection closes. */
+static void *signals_run(void *user)
+{
+	const struct timespec grace = {.tv_sec = GRACE_S};
+	const sigset_t *set = user;
+
+	for (;;) {
+		int first = link_to_daemon.interrupted_by;
+		int signal = first ? sigtimedwait(set, NULL, &grace) : sigwaitinfo(set, NULL);
+
+		if (signal == SIGWINCH) {
+			send_window();
+			continue;
+		}
+		if (signal < 0 && errno == EINTR)
+			continue;
+		if (!first) {
+			link_to_daemon.interrupted_by = signal;
+			if (forward_signal(signal))
+				continue;
+			first = signal;
+		}
+		link_to_daemon.cut = true;
+		shutdown(link_to_daemon.fd, SHUT_RDWR);
+		exec_client_leave(EXEC_EXIT_SIGNALLED + first);
+	}
+}
+
+static bool start_thread(void *(*run)(void *), void *user)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, run, user) != 0)
+		return false;
+	pthread_detach(thread);
+	return true;
+}
+
+/* Blocked signals are inherited by the threads: the one that waits gets them all. */
+static bool start_threads(bool tty)
+{
+	static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	static sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < array_size(forwarded); i++)
+		sigaddset(&set, forwarded[i]);
+	if (tty)
+		sigaddset(&set, SIGWINCH);
+	signal(SIGPIPE, SIG_IGN);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	if (tty)
+		make_terminal_raw();
+	return start_thread(signals_run, &set) && start_thread(input_run, NULL);
+}
+
+/* ---- From the daemon: output, the end ---------------------------------------------------- */
+
+static void end_with(struct exec_client_end *end, int code, int error, const char *message)
+{
+	end->code = code;
+	end->error = error;
+	end->message = message ? strdup(message) : NULL;
+}
+
+static int exit_code_of(const struct buffer *payload)
+{
+	cJSON *end = cJSON_ParseWithLength((const char *)payload->data, payload->size);
+	int signal = (int)json_integer(end, "signal"), code = (int)json_integer(end, "exit_code");
+
+	if (!cJSON_IsObject(end))
+		code = EXEC_EXIT_OWN_FAILURE;
+	else if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(end, "timed_out")))
+		code = EXEC_EXIT_TIMED_OUT;
+	else if (signal)
+		code = EXEC_EXIT_SIGNALLED + signal;
+	cJSON_Delete(end);
+	return code;
+}
+
+static void end_by_failure(struct exec_client_end *end, const struct buffer *payload)
+{
+	end->error = control_failure(payload, &end->message);
+	end->code = end->error == -ENOENT                             ? EXEC_EXIT_NOT_FOUND
+		    : end->error == -EACCES || end->error == -ENOEXEC ? EXEC_EXIT_NOT_EXECUTABLE
+								      : EXEC_EXIT_OWN_FAILURE;
+}
+
+static void end_without_daemon(struct exec_client_end *end, int error)
+{
+	cleanup_free char *message = NULL;
+
+	if (link_to_daemon.cut) {
+		end_with(end, EXEC_EXIT_SIGNALLED + link_to_daemon.interrupted_by, 0, NULL);
+		return;
+	}
+	message = string_printf("the mount went away while the command ran (%s)", strerror(-error));
+	end_with(end, EXEC_EXIT_OWN_FAILURE, error, message);
+}
+
+static int take_output(const struct exec_client *client, bool is_stderr, const struct buffer *data)
+{
+	if (client->output)
+		return client->output(client->user, is_stderr, data->data, data->size);
+	return write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, data->data, data->size);
+}
+
+/* False: the command has ended, or nobody takes what it prints. */
+static bool take_frame(const struct exec_client *client, enum control_frame_type type,
+	const struct buffer *payload, struct exec_client_end *end)
+{
+	int r;
+
+	switch (type) {
+	case CONTROL_STDOUT:
+	case CONTROL_STDERR:
+		r = take_output(client, type == CONTROL_STDERR, payload);
+		if (r < 0)
+			end_with(end,
+				r == -EPIPE ? EXEC_EXIT_SIGNALLED + SIGPIPE : EXEC_EXIT_OWN_FAILURE,
+				r, NULL);
+		return r == 0;
+	case CONTROL_EXIT:
+		end_with(end, exit_code_of(payload), 0, NULL);
+		return false;
+	case CONTROL_FAILURE:
+		end_by_failure(end, payload);
+		return false;
+	default:
+		end_with(end, EXEC_EXIT_OWN_FAILURE, -EPROTO,
+			"the daemon sent what this version does not know");
+		return false;
+	}
+}
+
+/* ---- All of it ------------------------------------------------------------------------- */
+
+int exec_client_start(const struct exec_client *client)
+{
+	int r;
+
+	if (strlen(client->request) > CONTROL_FRAME_MAX_BYTES)
+		return -E2BIG;
+	r = link_to_daemon.fd = control_connect(client->control_path);
+	return r < 0 ? r : control_send(r, CONTROL_JSON, client->request, strlen(client->request));
+}
+
+void exec_client_run(const struct exec_client *client, struct exec_client_end *ret_end)
+{
+	cleanup_buffer struct buffer payload = {0};
+	enum control_frame_type type;
+	int r;
+
+	*ret_end = (struct exec_client_end){0};
+	if (!start_threads(client->tty)) {
+		end_with(ret_end, EXEC_EXIT_OWN_FAILURE, -EAGAIN, "no thread can be started");
+		return;
+	}
+	do {
+		r = control_receive(link_to_daemon.fd, &type, &payload);
+		if (r < 0) {
+			end_without_daemon(ret_end, r);
+			return;
+		}
+	} while (take_frame(client, type, &payload, ret_end));
+}

@@ -1,0 +1,48 @@
+/*
+ * ops/support/exec_client.h - one command at the workspace in the place of this process: its
+ * standard input, output, signals and terminal are those of the command.
+ *
+ * It uses threads for input and signals that nothing ends: the process is expected to leave with
+ * exec_client_leave() once the command has ended, or to exec.
+ * Threads: one command a process; all functions from its main thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum exec_exit_code {
+	EXEC_EXIT_TIMED_OUT = 124,
+	EXEC_EXIT_OWN_FAILURE = 125,
+	EXEC_EXIT_NOT_EXECUTABLE = 126,
+	EXEC_EXIT_NOT_FOUND = 127,
+	EXEC_EXIT_SIGNALLED = 128, /* plus the signal */
+};
+
+struct exec_client {
+	const char *control_path; /* of the mount's daemon */
+	const char *request;      /* JSON, as in ops/support/control.h */
+	bool tty;                 /* standard input is a terminal, which becomes raw */
+
+	/* Gets the output; 0 or -errno.  NULL: it goes to standard output and standard error. */
+	int (*output)(void *user, bool is_stderr, const void *data, size_t size);
+	void *user;
+};
+
+struct exec_client_end {
+	int code;      /* what a shell would show: enum exec_exit_code, or the command's own */
+	int error;     /* -errno: it was not started, or its end is not known; -EPIPE: nobody takes
+			* its output; 0: it ended */
+	char *message; /* for people, of `error`; the caller frees.  NULL: none */
+};
+
+/* Connects and sends the request.  0; -E2BIG: it is longer than a frame may be; or as
+ * control_connect(). */
+int exec_client_start(const struct exec_client *client);
+
+/* Passes everything on until the command has ended.  The first signal goes to the command; the
+ * second, or 3 s after the first, ends the process, and the daemon kills what runs. */
+void exec_client_run(const struct exec_client *client, struct exec_client_end *ret_end);
+
+/* Ends the process; a terminal that was made raw is as before. */
+_Noreturn void exec_client_leave(int code);
