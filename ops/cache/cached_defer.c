@@ -93,7 +93,8 @@ bool cached_defer(struct cached *c, const struct op_context *ctx, const struct e
 	file->deferred.blocks = (file->capture.size + 511) / 512;
 	file->deferred.ctime = time_at_place(file);
 	merge(&file->deferred, mask, want);
-	cached_mark_dirty(file);
+	cached_begin_write(file);
+	cached_end_write(file);
 	*ret_attributes = file->deferred;
 	return true;
 }

@@ -580,19 +580,31 @@ static void capture(struct cached_file *file, const void *data, size_t size, off
 	file->captured_writes += file->capturing;
 }
 
-void cached_mark_dirty(struct cached_file *file)
+void cached_begin_write(struct cached_file *file)
 {
 	file->extra->writers += !file->dirty;
 	file->dirty = true;
+	file->writes.begun++;
+}
+
+void cached_end_write(struct cached_file *file)
+{
+	file->writes.ended++;
 }
 
 /* What is known of the content and attributes is void from here on. */
-static void mark_written(struct cached *c, struct cached_file *file)
+static void begin_content(struct cached *c, struct cached_file *file)
 {
-	cached_mark_dirty(file);
+	cached_begin_write(file);
 	file->written = true;
 	file->extra->write_count++;
 	content_detach(c, file->extra);
+}
+
+/* Nothing was under way then, and nothing has begun since. */
+static bool has_written_since(const struct cached_file *file, struct writes then)
+{
+	return then.begun != then.ended || file->writes.begun != then.begun;
 }
 
 ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const void *data,
@@ -607,7 +619,7 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 	if (r < 0)
 		return r;
 	cached_enter(c);
-	mark_written(c, file);
+	begin_content(c, file);
 	if (!(file->flags & O_APPEND))
 		capture(file, data, size, offset);
 	else
@@ -617,10 +629,7 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 	cached_enter(c);
 	if (written != (ssize_t)size)
 		file->capturing = false;
-	if (!file->dirty) { /* a flush came between */
-		file->capturing = false;
-		mark_written(c, file);
-	}
+	cached_end_write(file);
 	cached_leave(c);
 	return written;
 }
@@ -642,25 +651,41 @@ static void take_captured(struct cached *c, struct cached_file *file)
 	}
 }
 
-/* A call of the place has returned that all earlier writes of the handle are in, or that changed
- * the file itself. */
+static void mark_clean(struct cached_file *file)
+{
+	file->extra->writers -= file->dirty;
+	file->dirty = false;
+}
+
+/* A call of the place has returned that all writes of the handle are in that had ended `then`,
+ * when it began, or that changed the file itself. */
 static int settle(struct cached *c, struct op_context *ctx, struct cached_file *file,
-	struct asking *asking, int r)
+	struct writes then, struct asking *asking, int r)
 {
 	const struct attributes *told = &asking->told->object;
-	bool was_dirty;
 
 	cached_take_reply(c, ctx, asking);
-	was_dirty = file->dirty;
-	file->extra->writers -= was_dirty;
-	file->dirty = false;
-	if (file->written || (was_dirty && told->mode))
+	if (file->written || (file->dirty && told->mode))
 		cached_changed(c, asking, &file->extra->id, told, FROM_CHANGE);
-	if (file->written && r == 0 && told->mode)
-		take_captured(c, file);
-	file->written = false;
+	if (!has_written_since(file, then)) {
+		mark_clean(file);
+		if (file->written && r == 0 && told->mode)
+			take_captured(c, file);
+		file->written = false;
+	}
 	cached_leave(c);
 	return r;
+}
+
+/* Before a call that is to settle what was written. */
+static struct writes writes_now(struct cached *c, const struct cached_file *file)
+{
+	struct writes now;
+
+	cached_enter(c);
+	now = file->writes;
+	cached_leave(c);
+	return now;
 }
 
 /* The error of what waited comes first: it was asked for first. */
@@ -675,15 +700,17 @@ int cached_flush(struct op_context *ctx, struct open_file *open_file)
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner = atomic_load(&file->inner);
 	struct asking asking;
+	struct writes then;
 	int r;
 
 	if (!inner)
 		return 0;
+	then = writes_now(c, file);
 	r = cached_apply_deferred(c, ctx, file, true);
 	cached_enter(c);
 	cached_begin_change(c, ctx, &asking);
 	r = first_error(r, workspace_flush(ctx, inner));
-	return settle(c, ctx, file, &asking, r);
+	return settle(c, ctx, file, then, &asking, r);
 }
 
 int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *open_file,
@@ -693,6 +720,7 @@ int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	struct cached_file *file = cached_file_of(open_file);
 	struct open_file *inner;
 	struct asking asking;
+	struct writes then;
 	int r;
 
 	if (!open_file)
@@ -700,11 +728,12 @@ int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	inner = atomic_load(&file->inner);
 	if (!inner)
 		return 0;
+	then = writes_now(c, file);
 	r = file->created ? cached_apply_deferred(c, ctx, file, false) : 0;
 	cached_enter(c);
 	cached_begin_change(c, ctx, &asking);
 	r = first_error(r, workspace_fsync(ctx, c->base.inner, inner, "", data_only));
-	return settle(c, ctx, file, &asking, r);
+	return settle(c, ctx, file, then, &asking, r);
 }
 
 int cached_close(struct op_context *ctx, struct open_file *open_file)
@@ -718,8 +747,9 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 	cached_enter(c);
 	cached_begin_change(c, ctx, &asking);
 	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
-	settle(c, ctx, file, &asking, r);
+	settle(c, ctx, file, file->writes, &asking, r); /* nobody else has the handle any more */
 	cached_enter(c);
+	mark_clean(file);
 	cached_assemble_end(c, file);
 	leave_object(c, file);
 	file_free(file);
@@ -727,13 +757,27 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 	return r;
 }
 
-/* By other means than write: before the change, and after it, as a flush may have come between. */
-static void content_changed(struct cached *c, struct cached_file *file)
+/* By other means than write; the reply says what that left.  With the lock, which is left. */
+static struct writes begin_content_change(
+	struct cached *c, struct op_context *ctx, struct cached_file *file, struct asking *asking)
+{
+	struct writes then;
+
+	file->capturing = false;
+	begin_content(c, file);
+	then = file->writes;
+	then.ended++; /* the change itself */
+	cached_begin_change(c, ctx, asking);
+	return then;
+}
+
+static void end_content_change(struct cached *c, struct op_context *ctx, struct cached_file *file,
+	struct writes then, struct asking *asking)
 {
 	cached_enter(c);
-	file->capturing = false;
-	mark_written(c, file);
+	cached_end_write(file);
 	cached_leave(c);
+	settle(c, ctx, file, then, asking, 0);
 }
 
 int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsigned mode,
@@ -743,16 +787,16 @@ int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsign
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner;
 	struct asking asking;
+	struct writes then;
 	int r = writable_inner(ctx, file, &inner);
 
 	if (r < 0)
 		return r;
-	content_changed(c, file);
 	cached_enter(c);
-	cached_begin_change(c, ctx, &asking);
+	then = begin_content_change(c, ctx, file, &asking);
 	r = workspace_fallocate(ctx, inner, mode, offset, length);
-	content_changed(c, file);
-	return settle(c, ctx, file, &asking, r);
+	end_content_change(c, ctx, file, then, &asking);
+	return r;
 }
 
 ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
@@ -762,6 +806,7 @@ ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 	struct cached *c = cached_of_file(target);
 	struct open_file *inner_from, *inner_to;
 	struct asking asking;
+	struct writes then;
 	ssize_t copied;
 	int r = file_inner(ctx, cached_file_of(from), &inner_from);
 
@@ -769,12 +814,10 @@ ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 		r = writable_inner(ctx, target, &inner_to);
 	if (r < 0)
 		return r;
-	content_changed(c, target);
 	cached_enter(c);
-	cached_begin_change(c, ctx, &asking);
+	then = begin_content_change(c, ctx, target, &asking);
 	copied = workspace_copy_range(ctx, inner_from, from_offset, inner_to, to_offset, size);
-	content_changed(c, target);
-	settle(c, ctx, target, &asking, 0);
+	end_content_change(c, ctx, target, then, &asking);
 	return copied;
 }
 

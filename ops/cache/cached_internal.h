@@ -148,6 +148,11 @@ struct cached {
 	void *sink_user;
 };
 
+/* Writes of a handle, deferred changes among them.  One that has not ended is under way. */
+struct writes {
+	uint64_t begun, ended;
+};
+
 struct cached_file {
 	struct open_file file;
 	LIST_ENTRY(cached_file) link; /* of the same object; under lock */
@@ -160,6 +165,7 @@ struct cached_file {
 	struct content *content;   /* what a file without `inner` is read from; under lock */
 	struct assembly *assembly; /* of what was read so far, or NULL; under lock */
 	bool dirty;                /* not flushed yet: one of extra->writers; under lock */
+	struct writes writes;      /* under lock */
 	struct buffer capture;     /* what was written so far, from 0 on; under lock */
 	uint64_t captured_writes;
 	bool capturing;
@@ -388,8 +394,9 @@ int cached_apply_deferred(
 void cached_apply_deferred_at(struct cached *c, struct op_context *ctx, const char *path);
 void cached_apply_all_deferred(struct cached *c, struct op_context *ctx);
 
-/* The place is asked for the attributes until the handle is flushed. */
-void cached_mark_dirty(struct cached_file *file);
+/* The place is asked for the attributes until a flush of the handle that began after the end. */
+void cached_begin_write(struct cached_file *file);
+void cached_end_write(struct cached_file *file);
 
 /* ---- Operations: cached.c, cached_name.c and cached_file.c ---------------------------------- */
 

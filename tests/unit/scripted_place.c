@@ -49,6 +49,7 @@ static struct {
 } place;
 
 void (*before_it_looks)(void), (*while_it_looks)(void), (*before_it_arrives)(void);
+void (*during_a_write)(void);
 
 /* ---- What is there: with the lock held ------------------------------------------------ */
 
@@ -373,6 +374,7 @@ static ssize_t scripted_write(
 	handle->letter = *(const char *)data;
 	if ((uint64_t)offset + size > handle->end)
 		handle->end = (uint64_t)offset + size;
+	run_once(&during_a_write);
 	pthread_mutex_unlock(&lock);
 	return (ssize_t)size;
 }
@@ -390,6 +392,29 @@ static int scripted_flush(struct op_context *ctx, struct open_file *file)
 				       : object->attributes.size_bytes);
 	}
 	handle->end = 0;
+	number(&call);
+	call.facts.object = object->attributes;
+	return reply(&call, 0);
+}
+
+static int scripted_fsync(struct op_context *ctx, struct workspace *w, struct open_file *file,
+	const char *path, bool data_only)
+{
+	(void)w;
+	(void)path;
+	(void)data_only;
+	return scripted_flush(ctx, file);
+}
+
+/* Room is made by growing the file. */
+static int scripted_fallocate(
+	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length)
+{
+	struct call call = begin(ctx);
+	struct object *object = handle_of(file)->object;
+
+	(void)mode;
+	resize(object, (uint64_t)(offset + length));
 	number(&call);
 	call.facts.object = object->attributes;
 	return reply(&call, 0);
@@ -703,6 +728,8 @@ static const struct workspace_ops scripted_ops = {
 	.read = scripted_read,
 	.write = scripted_write,
 	.flush = scripted_flush,
+	.fsync = scripted_fsync,
+	.fallocate = scripted_fallocate,
 	.close = scripted_close,
 	.mkdir = scripted_mkdir,
 	.link = scripted_link,

@@ -51,3 +51,5 @@ unsigned place_opens(void);
 /* What the test does during the next call, once: before the look is numbered (a change has been
  * made by then); between the number and the look; when all is done, before the answer is here. */
 extern void (*before_it_looks)(void), (*while_it_looks)(void), (*before_it_arrives)(void);
+/* ... and during the next write, which the place has, but which has not returned. */
+extern void (*during_a_write)(void);

@@ -1,0 +1,170 @@
+/* What the cached decorator believes of a file that one thread writes while another one has what
+ * was written so far sent. */
+#include <fcntl.h>
+#include <string.h>
+
+#include "tests/check.h"
+#include "tests/unit/scripted_cached.h"
+
+static struct open_file *file;
+
+static void open_it(void)
+{
+	setup();
+	CHECK_RC(0, workspace_open_file(&context, w, &OBJECT_AT("d/a"), O_RDWR, &file, &seen));
+	place_looks();
+}
+
+static void close_it(void)
+{
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
+static void write_at(off_t offset)
+{
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	CHECK_RC(4, workspace_write(&ctx, file, "data", 4, offset));
+}
+
+static void write_more(void)
+{
+	write_at(4);
+}
+
+static void flush_it(void)
+{
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	CHECK_RC(0, workspace_flush(&ctx, file));
+}
+
+static void sync_it(void)
+{
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	CHECK_RC(0, workspace_fsync(&ctx, w, file, "", false));
+}
+
+static unsigned looks_for_attributes(void)
+{
+	place_looks();
+	CHECK_RC(0, look("d/a"));
+	return place_looks();
+}
+
+static void test_what_was_flushed_is_known(void)
+{
+	open_it();
+	write_at(0);
+	CHECK_RC(1, looks_for_attributes());
+	flush_it();
+	CHECK_RC(0, looks_for_attributes());
+	CHECK_RC(4, seen.size_bytes);
+	close_it();
+}
+
+static void test_what_is_written_during_a_flush_is_asked_for_until_the_next_one(void)
+{
+	open_it();
+	write_at(0);
+	before_it_arrives = write_more;
+	flush_it();
+	CHECK_RC(1, looks_for_attributes());
+	flush_it();
+	CHECK_RC(0, looks_for_attributes());
+	CHECK_RC(8, seen.size_bytes);
+	close_it();
+}
+
+static void test_what_is_written_during_an_fsync_is_asked_for_until_the_next_one(void)
+{
+	open_it();
+	write_at(0);
+	before_it_arrives = write_more;
+	sync_it();
+	CHECK_RC(1, looks_for_attributes());
+	sync_it();
+	CHECK_RC(0, looks_for_attributes());
+	CHECK_RC(8, seen.size_bytes);
+	close_it();
+}
+
+static void test_a_flush_during_a_write_does_not_settle_it(void)
+{
+	open_it();
+	during_a_write = flush_it;
+	write_at(0);
+	CHECK_RC(1, looks_for_attributes());
+	flush_it();
+	CHECK_RC(0, looks_for_attributes());
+	close_it();
+}
+
+static void flush_and_look(void)
+{
+	flush_it();
+	CHECK_RC(1, looks_for_attributes());
+}
+
+/* Its end may be late; the attributes have changed by then. */
+static void test_a_write_that_is_under_way_is_asked_for_after_a_flush(void)
+{
+	open_it();
+	during_a_write = flush_and_look;
+	write_at(0);
+	close_it();
+}
+
+static void test_what_is_written_during_a_change_of_the_room_is_asked_for(void)
+{
+	open_it();
+	before_it_arrives = write_more;
+	CHECK_RC(0, workspace_fallocate(&context, file, 0, 0, 2));
+	CHECK_RC(1, looks_for_attributes());
+	flush_it();
+	CHECK_RC(0, looks_for_attributes());
+	close_it();
+}
+
+static void test_a_change_of_the_room_settles_itself(void)
+{
+	open_it();
+	CHECK_RC(0, workspace_fallocate(&context, file, 0, 0, 2));
+	CHECK_RC(0, looks_for_attributes());
+	CHECK_RC(2, seen.size_bytes);
+	close_it();
+}
+
+static void test_a_flush_during_a_change_of_the_room_does_not_settle_it(void)
+{
+	open_it();
+	before_it_looks = flush_and_look;
+	CHECK_RC(0, workspace_fallocate(&context, file, 0, 0, 2));
+	CHECK_RC(0, looks_for_attributes());
+	close_it();
+}
+
+static void test_what_was_closed_is_known(void)
+{
+	open_it();
+	write_at(0);
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_RC(0, looks_for_attributes());
+	CHECK_RC(4, seen.size_bytes);
+	teardown();
+}
+
+TEST_MAIN("cached_writes", TEST(test_what_was_flushed_is_known),
+	TEST(test_what_is_written_during_a_flush_is_asked_for_until_the_next_one),
+	TEST(test_what_is_written_during_an_fsync_is_asked_for_until_the_next_one),
+	TEST(test_a_flush_during_a_write_does_not_settle_it),
+	TEST(test_a_write_that_is_under_way_is_asked_for_after_a_flush),
+	TEST(test_what_is_written_during_a_change_of_the_room_is_asked_for),
+	TEST(test_a_change_of_the_room_settles_itself),
+	TEST(test_a_flush_during_a_change_of_the_room_does_not_settle_it),
+	TEST(test_what_was_closed_is_known))
