@@ -1,32 +1,54 @@
 /*
- * backends/backend.h - what a backend gives to the table in backends/open.c.
+ * backends/backend.h - what a backend gives to the table of schemes in backends/schemes.c.
  */
 #pragma once
 
 #include "backends/open.h"
 
-/* A constructor.  `rest` is the URI after "scheme:"; errors as workspace_open().
- * On failure it may set `*ret_reason` (allocated; NULL beforehand). */
-typedef int (*backend_open)(const char *scheme, const char *rest,
-	const struct workspace_options *options, struct workspace **ret_workspace,
-	char **ret_reason);
+struct end;
 
-/* Refuses options whose key is not in `known` (NULL-terminated), with a reason. */
-int backend_check_options(const char *scheme, const struct workspace_options *options,
-	const char *const *known, char **ret_reason);
+/* One kind of URI.  A new one is a file that defines its row, and a line in schemes.c. */
+struct scheme {
+	struct workspace_scheme about; /* first */
+
+	/* The constructor.  `rest` is the URI after "scheme:", and the options are known ones;
+	 * errors as workspace_open().  On failure it may set `*ret_reason` (allocated; NULL
+	 * beforehand). */
+	int (*open)(const struct scheme *scheme, const char *rest,
+		const struct workspace_options *options, struct workspace **ret_workspace,
+		char **ret_reason);
+
+	/* For `open` = remote_open: how the helper there is reached (backends/remote/client/end.h).
+	 */
+	const struct end *end;
+};
+
+/* The row for "name" or "name:rest"; NULL: there is none. */
+const struct scheme *scheme_find(const char *uri);
+
+/* Refuses options that the scheme does not have, with a reason. */
+int scheme_check_options(
+	const struct scheme *scheme, const struct workspace_options *options, char **ret_reason);
+
+/* workspace_open() of "NAME:REST", but nothing is cached. */
+int scheme_open(const char *name, const char *rest, const struct workspace_options *options,
+	struct workspace **ret_workspace, char **ret_reason);
 
 /* Parses the value of `option`: bytes, with k, M, G or T (powers of 1024) behind them. */
 int backend_parse_size(const char *option, const char *text, uint64_t min_bytes,
 	uint64_t *ret_bytes, char **ret_reason);
 
-/* local:/dir (backends/local/local.c) */
-int local_open(const char *scheme, const char *rest, const struct workspace_options *options,
-	struct workspace **ret_workspace, char **ret_reason);
+/* Opens a workspace that is served by isthmus-helper (backends/remote/client/open.c). */
+int remote_open(const struct scheme *scheme, const char *rest,
+	const struct workspace_options *options, struct workspace **ret_workspace,
+	char **ret_reason);
 
-/* mem: (backends/mem/mem.c); option size=BYTES[kMGT] (default: half of the memory) */
-int mem_open(const char *scheme, const char *rest, const struct workspace_options *options,
-	struct workspace **ret_workspace, char **ret_reason);
+/* What every such scheme takes: its `shared_options`. */
+extern const struct workspace_scheme_option remote_options[];
 
-/* helper:/dir and ssh://[user@]host[:port]/dir (backends/remote/client/open.c) */
-int remote_open(const char *scheme, const char *rest, const struct workspace_options *options,
-	struct workspace **ret_workspace, char **ret_reason);
+/* ---- The rows ------------------------------------------------------------------- */
+
+extern const struct scheme local_scheme;  /* backends/local/local.c */
+extern const struct scheme mem_scheme;    /* backends/mem/mem.c */
+extern const struct scheme helper_scheme; /* backends/remote/ends/helper.c */
+extern const struct scheme ssh_scheme;    /* backends/remote/ends/ssh.c */

@@ -6,6 +6,7 @@
 
 #include "backends/backend.h"
 #include "ops/cache/cached.h"
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 
 /* What nobody watches is believed here in addition to the kernel's own time-to-live, so
@@ -13,17 +14,6 @@
 enum { DISK_CACHE_MIN_BYTES = 1 << 20, UNWATCHED_TTL_MS = 250 };
 
 static const uint64_t disk_cache_default_bytes = 2ull << 30;
-
-static const struct {
-	const char *scheme;
-	backend_open open;
-	const char *form;
-} backends[] = {
-	{"local", local_open, "local:/dir"},
-	{"mem", mem_open, "mem:"},
-	{"helper", remote_open, "helper:/dir"},
-	{"ssh", remote_open, "ssh://[user@]host[:port]/dir"},
-};
 
 /* A plain path, or HOST:/dir as scp(1) has it.  NULL: no idea. */
 static char *guess_uri(const char *uri)
@@ -42,17 +32,16 @@ static char *guess_uri(const char *uri)
 static void explain_unknown_scheme(const char *uri, char **ret_reason)
 {
 	cleanup_free char *meant = guess_uri(uri);
-	char forms[256] = "";
-	size_t used = 0;
+	cleanup_buffer struct buffer words = {0};
+	const struct workspace_scheme *scheme;
 
-	for (size_t i = 0; i < array_size(backends); i++)
-		used += (size_t)snprintf(forms + used, sizeof(forms) - used, "%s%s", i ? ", " : "",
-			backends[i].form);
-	if (asprintf(ret_reason,
-		    "\"%s\" is not the URI of a workspace; it takes one of these forms: %s%s%s%s",
-		    uri, forms, meant ? "; did you mean \"" : "", meant ? meant : "",
-		    meant ? "\"?" : "") < 0)
-		*ret_reason = NULL;
+	buffer_printf(
+		&words, "\"%s\" is not the URI of a workspace; it takes one of these forms: ", uri);
+	for (size_t i = 0; (scheme = workspace_scheme(i)); i++)
+		buffer_printf(&words, "%s%s", i ? ", " : "", scheme->form);
+	if (meant)
+		buffer_printf(&words, "; did you mean \"%s\"?", meant);
+	*ret_reason = buffer_steal_string(&words);
 }
 
 static int read_cache_options(const char *uri, const struct workspace_options *options,
@@ -101,32 +90,23 @@ static int wrap(const char *uri, const struct workspace_options *options,
 	return r;
 }
 
-static int open_backend(size_t row, const char *uri, const char *rest,
-	const struct workspace_options *options, struct workspace **ret_workspace,
-	char **ret_reason)
+int workspace_open(const char *uri, const struct workspace_options *options,
+	struct workspace **ret_workspace, char **ret_reason)
 {
+	const struct scheme *scheme = strchr(uri, ':') ? scheme_find(uri) : NULL;
 	struct workspace *workspace = NULL;
-	int r = backends[row].open(backends[row].scheme, rest, options, &workspace, ret_reason);
+	int r;
 
+	*ret_reason = NULL;
+	if (!scheme) {
+		explain_unknown_scheme(uri, ret_reason);
+		return -EINVAL;
+	}
+	r = scheme_open(scheme->about.name, strchr(uri, ':') + 1, options, &workspace, ret_reason);
 	if (r == 0)
 		r = wrap(uri, options, &workspace, ret_reason);
 	if (r < 0)
 		return r;
 	*ret_workspace = workspace;
 	return 0;
-}
-
-int workspace_open(const char *uri, const struct workspace_options *options,
-	struct workspace **ret_workspace, char **ret_reason)
-{
-	size_t length = strcspn(uri, ":");
-
-	*ret_reason = NULL;
-	for (size_t i = 0; uri[length] && i < array_size(backends); i++)
-		if (strlen(backends[i].scheme) == length &&
-			strncmp(uri, backends[i].scheme, length) == 0)
-			return open_backend(
-				i, uri, uri + length + 1, options, ret_workspace, ret_reason);
-	explain_unknown_scheme(uri, ret_reason);
-	return -EINVAL;
 }

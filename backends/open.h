@@ -5,8 +5,27 @@
 
 #include "ops/workspace.h"
 
+/* An option of `-o` that a kind of workspace has. */
+struct workspace_scheme_option {
+	const char *name;
+	const char *value; /* its form, for people: "SECONDS"; NULL: it takes none */
+};
+
+/* A row of the table of schemes (backends/schemes.c), as far as people see it.  All static. */
+struct workspace_scheme {
+	const char *name;    /* "ssh": what stands before the colon */
+	const char *form;    /* "ssh://[user@]host[:port][/dir]" */
+	const char *summary; /* where that is, in a few words */
+	/* Lists that end with a NULL name; NULL: none. */
+	const struct workspace_scheme_option *options;        /* of this scheme */
+	const struct workspace_scheme_option *shared_options; /* of several */
+};
+
+/* The rows in order; NULL behind the last. */
+const struct workspace_scheme *workspace_scheme(size_t index);
+
 /* What `isthmus mount -o key=value` passed on: "key=value" or "key" strings,
- * NULL-terminated.  Each backend documents its own keys in isthmus(1). */
+ * NULL-terminated.  Which keys there are is in the table of schemes; isthmus(1) documents them. */
 struct workspace_options {
 	const char *const *pairs;
 

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/support/buffer.h"
-
 const char *workspace_option(const struct workspace_options *options, const char *key)
 {
 	size_t length = strlen(key);
@@ -21,44 +19,6 @@ const char *workspace_option(const struct workspace_options *options, const char
 			value = "";
 	}
 	return value;
-}
-
-static bool is_listed(const char *const *names, const char *pair)
-{
-	size_t length = strcspn(pair, "=");
-
-	while (*names && (strncmp(*names, pair, length) != 0 || (*names)[length]))
-		names++;
-	return *names;
-}
-
-static void explain_unknown(
-	const char *scheme, const char *pair, const char *const *known, char **ret_reason)
-{
-	cleanup_buffer struct buffer words = {0};
-
-	while (*known)
-		buffer_printf(&words, "%s, ", *known++);
-	if (asprintf(ret_reason,
-		    "\"%s:\" has no option \"%.*s\"; it has %.*sand see isthmus(1) for those of "
-		    "every mount",
-		    scheme, (int)strcspn(pair, "="), pair, (int)words.size,
-		    words.size ? (const char *)words.data : "") < 0)
-		*ret_reason = NULL;
-}
-
-int backend_check_options(const char *scheme, const struct workspace_options *options,
-	const char *const *known, char **ret_reason)
-{
-	for (const char *const *pair = options ? options->pairs : NULL; pair && *pair; pair++) {
-		if (is_listed(known, *pair))
-			continue;
-		explain_unknown(scheme, *pair, known, ret_reason);
-		if (options->ret_unknown)
-			*options->ret_unknown = *pair;
-		return -EINVAL;
-	}
-	return 0;
 }
 
 static int parse_size(const char *text, uint64_t *ret_bytes)

@@ -168,24 +168,18 @@ static int refuse(char **ret_reason, const char *text, const char *what)
 	return -EINVAL;
 }
 
-int local_open(const char *scheme, const char *rest, const struct workspace_options *options,
-	struct workspace **ret_workspace, char **ret_reason)
+static int local_open(const struct scheme *scheme, const char *rest,
+	const struct workspace_options *options, struct workspace **ret_workspace,
+	char **ret_reason)
 {
 	cleanup_fd int root_fd = -1;
 	int r;
 
 	(void)scheme;
+	(void)options;
 	if (rest[0] != '/')
 		return refuse(
 			ret_reason, "is not an absolute path; write the URI as local:/dir", rest);
-	if (options && options->pairs && options->pairs[0]) {
-		if (options->ret_unknown)
-			*options->ret_unknown = options->pairs[0];
-		return refuse(ret_reason,
-			"is not an option: a local: workspace has none of its own, see isthmus(1) "
-			"for those of every mount",
-			options->pairs[0]);
-	}
 	root_fd = local_open_root(rest);
 	r = root_fd < 0 ? root_fd : local_workspace_new(root_fd, NULL, ret_workspace);
 	if (r < 0) {
@@ -195,3 +189,8 @@ int local_open(const char *scheme, const char *rest, const struct workspace_opti
 	steal_fd(&root_fd);
 	return 0;
 }
+
+const struct scheme local_scheme = {
+	.about = {.name = "local", .form = "local:/dir", .summary = "a directory of this machine"},
+	.open = local_open,
+};

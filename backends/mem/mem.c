@@ -348,24 +348,34 @@ static int mem_new(uint64_t limit_bytes, struct workspace **ret_workspace)
 	return 0;
 }
 
-int mem_open(const char *scheme, const char *rest, const struct workspace_options *options,
-	struct workspace **ret_workspace, char **ret_reason)
+static int mem_open(const struct scheme *scheme, const char *rest,
+	const struct workspace_options *options, struct workspace **ret_workspace,
+	char **ret_reason)
 {
-	static const char *const known[] = {"size", NULL};
 	uint64_t limit_bytes = half_of_memory();
 	const char *size = workspace_option(options, "size");
-	int r;
+	int r = 0;
 
+	(void)scheme;
 	if (*rest) {
 		if (asprintf(ret_reason,
-			    "\"%s:%s\" names a place, but a workspace in memory has none; write "
-			    "\"%s:\"",
-			    scheme, rest, scheme) < 0)
+			    "\"mem:%s\" names a place, but a workspace in memory has none; write "
+			    "\"mem:\"",
+			    rest) < 0)
 			*ret_reason = NULL;
 		return -EINVAL;
 	}
-	r = backend_check_options(scheme, options, known, ret_reason);
-	if (r == 0 && size)
+	if (size)
 		r = backend_parse_size("size", size, SIZE_MIN_BYTES, &limit_bytes, ret_reason);
 	return r < 0 ? r : mem_new(limit_bytes, ret_workspace);
 }
+
+static const struct workspace_scheme_option mem_options[] = {{"size", "BYTES"}, {0}};
+
+const struct scheme mem_scheme = {
+	.about = {.name = "mem",
+		.form = "mem:",
+		.summary = "memory; gone after the unmount",
+		.options = mem_options},
+	.open = mem_open,
+};

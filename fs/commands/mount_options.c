@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/open.h"
 #include "fs/commands/command_line.h"
 #include "fs/commands/commands.h"
 #include "ops/support/buffer.h"
@@ -29,9 +30,51 @@ static const char usage[] =
 	"  --log=required       serve nothing while the log cannot be written (default:\n"
 	"                       best_effort)\n"
 	"  --log-anchor=PLACE   send the digests of the log to a FILE, fd:N or syslog, too\n"
-	"  -r, --read-only      refuse changes (-o ro)\n"
-	"\n"
-	"URI: local:/dir, mem:, helper:/dir, ssh://[user@]host[:port]/dir\n";
+	"  -r, --read-only      refuse changes (-o ro)\n";
+
+static void add_place_options(
+	struct buffer *text, const struct workspace_scheme_option *option, const char *first)
+{
+	for (; option && option->name; option++, first = ",")
+		buffer_printf(text, "%s%s%s%s", first, option->name, option->value ? "=" : "",
+			option->value ? option->value : "");
+}
+
+/* Schemes with the same shared options stand together there. */
+static void add_shared_options(struct buffer *text)
+{
+	const struct workspace_scheme *scheme, *next;
+	const char *separator = "\n";
+
+	for (size_t i = 0; (scheme = workspace_scheme(i)); i++) {
+		next = workspace_scheme(i + 1);
+		if (!scheme->shared_options)
+			continue;
+		buffer_printf(text, "%s%s:", separator, scheme->name);
+		separator = ", ";
+		if (next && next->shared_options == scheme->shared_options)
+			continue;
+		add_place_options(text, scheme->shared_options, "\n  -o ");
+		buffer_append_string(text, "\n");
+		separator = "\n";
+	}
+}
+
+/* From the table of schemes. */
+static void add_places(struct buffer *text)
+{
+	const struct workspace_scheme *scheme;
+
+	buffer_append_string(text, "\nURI, and the options of -o that only it has:\n");
+	for (size_t i = 0; (scheme = workspace_scheme(i)); i++) {
+		buffer_printf(text, "  %s\n      %s\n", scheme->form, scheme->summary);
+		add_place_options(text, scheme->options, "      -o ");
+		if (scheme->options)
+			buffer_append_string(text, "\n");
+	}
+	add_shared_options(text);
+	buffer_append(text, "", 1);
+}
 
 /* Options of -o that are neither ours nor the backend's. */
 static const char *const fuse_words[] = {"allow_other", "allow_root", "nodev", "dev", "nosuid",
@@ -239,10 +282,13 @@ bool mount_options_parse(int argc, char **argv, struct mount_options *ret_option
 		{NULL, 'v', .flag = &unused},
 		{0},
 	};
-	const struct command_line line = {
-		.command = "mount", .usage = usage, .options = known, .arguments_max = 2};
+	cleanup_buffer struct buffer text = {0};
+	struct command_line line = {.command = "mount", .options = known, .arguments_max = 2};
 
 	*ret_options = (struct mount_options){.ttl_ms = 1000};
+	buffer_append_string(&text, usage);
+	add_places(&text);
+	line.usage = text.data ? (const char *)text.data : usage;
 	if (!command_parse(&line, argc, argv, ret_code))
 		return false;
 	if (argc - optind != 2) {

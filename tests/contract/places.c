@@ -32,11 +32,10 @@ static void remove_directory(void)
 		fprintf(stderr, "\"%s\" is left behind\n", directory);
 }
 
-static int open_with(
-	backend_open open, const char *scheme, const char *rest, struct workspace **ret_workspace)
+static int open_with(const char *scheme, const char *rest, struct workspace **ret_workspace)
 {
 	cleanup_free char *reason = NULL;
-	int r = open(scheme, rest, NULL, ret_workspace, &reason);
+	int r = scheme_open(scheme, rest, NULL, ret_workspace, &reason);
 
 	if (r < 0)
 		fprintf(stderr, "%s:%s: %s\n", scheme, rest, reason ? reason : strerror(-r));
@@ -54,7 +53,7 @@ static int open_local(struct workspace **ret_workspace, const char **ret_directo
 	int r = make_private_directory();
 
 	*ret_directory = directory;
-	return r < 0 ? r : open_with(local_open, "local", directory, ret_workspace);
+	return r < 0 ? r : open_with("local", directory, ret_workspace);
 }
 
 /* As on a kernel without openat2. */
@@ -73,7 +72,7 @@ static int open_local_steps(struct workspace **ret_workspace, const char **ret_d
 static int open_mem(struct workspace **ret_workspace, const char **ret_directory)
 {
 	*ret_directory = NULL;
-	return open_with(mem_open, "mem", "", ret_workspace);
+	return open_with("mem", "", ret_workspace);
 }
 
 static int open_helper(struct workspace **ret_workspace, const char **ret_directory)
@@ -81,7 +80,7 @@ static int open_helper(struct workspace **ret_workspace, const char **ret_direct
 	int r = make_private_directory();
 
 	*ret_directory = directory;
-	return r < 0 ? r : open_with(remote_open, "helper", directory, ret_workspace);
+	return r < 0 ? r : open_with("helper", directory, ret_workspace);
 }
 
 /* The helper of the other architecture, run by qemu. */
@@ -110,7 +109,7 @@ static int open_helper_aarch64(struct workspace **ret_workspace, const char **re
 		return -EIO;
 	*ret_directory = directory;
 	snprintf(option, sizeof(option), "helper_dir=%s", helper_directory);
-	r = remote_open("helper", directory, &options, ret_workspace, &reason);
+	r = scheme_open("helper", directory, &options, ret_workspace, &reason);
 	snprintf(command, sizeof(command), "rm -r %s", helper_directory);
 	if (system(command) != 0 || r < 0)
 		fprintf(stderr, "%s\n", reason ? reason : strerror(-r));
@@ -169,7 +168,7 @@ static int open_ssh(struct workspace **ret_workspace, const char **ret_directory
 	*ret_directory = directory;
 	snprintf(option, sizeof(option), "ssh_command=ssh -F '%s/ssh_config'", sshd_directory);
 	snprintf(rest, sizeof(rest), "//box%s", directory);
-	r = remote_open("ssh", rest, &options, ret_workspace, &reason);
+	r = scheme_open("ssh", rest, &options, ret_workspace, &reason);
 	if (r < 0)
 		fprintf(stderr, "%s\n", reason ? reason : strerror(-r));
 	return r;

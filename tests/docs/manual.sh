@@ -43,18 +43,26 @@ done
 	grep -qE "^\.Ss (.*, )?$command(,.*)?\$" "$manual" || { echo "no section on $command"; exit 1; }
 done || failed=1
 
-# Words of -o: what the manual has is what the sources know.
+# Words of -o: what the manual has is what
+# the sources know, and what the table of schemes has.
 known_words=$(
-	awk '/char \*const (fuse_words|known_options|known)\[\]|^} own\[\]/ { inside = 1 }
-		inside { print } /};/ { inside = 0 }' \
-		"$sources/fs/commands/mount_options.c" "$sources"/backends/*.c "$sources"/backends/*/*.c "$sources/backends/remote/client/open.c"
+	awk '/char \*const fuse_words\[\]|^} own\[\]/ { inside = 1 } inside { print } /};/ { inside = 0 }' \
+		"$sources/fs/commands/mount_options.c" | grep -o '"[a-z_]*"' | tr -d '"'
 )
-known_words=$(grep -o '"[a-z_]*"' <<<"$known_words" | tr -d '"' | grep -vxE 'dev|suid|exec|atime|async|comment' | sort -u)
+place_words=$("$isthmus" mount --help | sed -n '/^URI/,$s/^ *-o //p' | tr ',' '\n' | sed 's/=.*//')
+[ "$(wc -l <<<"$place_words")" -gt 7 ] || complain "only these options of places were found: $place_words"
+known_words=$(printf '%s\n' "$known_words" "$place_words" | grep -vxE 'dev|suid|exec|atime|async|comment' | sort -u)
 manual_words=$(sed -n '/^The options of$/,/^\.Ss umount$/p' "$manual" | sed -n 's/^\.It Cm //p' |
 	tr ',' '\n' | sed 's/^ *\(Cm \)\?//; s/ .*//' | sort)
 [ "$(wc -l <<<"$known_words")" -gt 15 ] || complain "only these words of -o were found: $known_words"
 [ "$known_words" = "$manual_words" ] ||
 	complain "words of -o, known < > manual: $(diff <(echo "$known_words") <(echo "$manual_words"))"
+
+# Every scheme has a paragraph.
+for scheme in $("$isthmus" mount --help | sed -n '/^URI/,$s/^  \([a-z]*\):.*/\1/p'); do
+	sed -n '/^\.Ss Workspaces/,/^\.Ss mount/p' "$manual" | grep -qE "^\.It Cm (.*[ ,])?$scheme:" ||
+		complain "the manual has no paragraph on $scheme: in Workspaces"
+done
 
 # The tools: options, and what tools there are.
 tool_words=$(sed -n '/^\.\(It\|Op\) Fl /p' "$tools_manual" | tr -d -- '-')

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/backend.h"
 #include "backends/remote/client/client_internal.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -185,7 +186,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static void (*const operations[])(struct op_context * ctx, struct workspace * w) = {
 		list, look, change, open_it, create_it, execute};
-	static const struct remote_settings settings = {.name = "helper", .timeout_ms = 60000};
+	static const struct remote_settings settings = {
+		.scheme = &helper_scheme, .timeout_ms = 60000};
 	struct far_end far = {.in = wire_reader_over(data + 1, size ? size - 1 : 0)};
 	struct op_context ctx;
 	pthread_t thread;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/backend.h"
 #include "backends/remote/client/client_internal.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -58,7 +59,8 @@ static void feed_frames(struct remote *remote, struct wire_reader *in)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct remote_settings settings = {.name = "helper", .timeout_ms = 60000};
+	static const struct remote_settings settings = {
+		.scheme = &helper_scheme, .timeout_ms = 60000};
 	struct wire_reader in = wire_reader_over(data, size);
 	struct remote_process *process;
 	struct op_context ctx;

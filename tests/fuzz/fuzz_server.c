@@ -216,7 +216,7 @@ static struct workspace *make_tree(void)
 	char *reason = NULL;
 
 	op_context_init(&ctx);
-	if (mem_open("mem", "", NULL, &w, &reason) < 0)
+	if (scheme_open("mem", "", NULL, &w, &reason) < 0)
 		return NULL;
 	workspace_mkdir(&ctx, w, "d", 0755, &attributes);
 	workspace_symlink(&ctx, w, "target", "l", &attributes);

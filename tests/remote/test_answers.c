@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/backend.h"
 #include "backends/remote/client/client_internal.h"
 #include "tests/check.h"
 
@@ -131,7 +132,8 @@ static void *run_far_end(void *argument)
 
 static void far_end_start(struct far_end *far, void *(*run)(void *))
 {
-	static const struct remote_settings settings = {.name = "helper", .timeout_ms = 60000};
+	static const struct remote_settings settings = {
+		.scheme = &helper_scheme, .timeout_ms = 60000};
 
 	if (remote_new(&settings, &far->remote) < 0 ||
 		pthread_create(&far->thread, NULL, run, far) != 0)
@@ -330,7 +332,8 @@ static void ignore_loss(void *user, int error)
 
 static void far_files_start(struct far_files *far)
 {
-	static const struct remote_settings settings = {.name = "helper", .timeout_ms = 60000};
+	static const struct remote_settings settings = {
+		.scheme = &helper_scheme, .timeout_ms = 60000};
 	static const struct lane_callbacks there = {.received = take_request, .lost = ignore_loss};
 	int fds[2];
 
@@ -426,7 +429,8 @@ static void *ask_in_vain(void *argument)
  * lost for nothing. */
 static void test_a_silent_helper_on_this_machine_is_waited_for(void)
 {
-	static const struct remote_settings settings = {.name = "helper", .timeout_ms = 4000};
+	static const struct remote_settings settings = {
+		.scheme = &helper_scheme, .timeout_ms = 4000};
 	struct far_end far = {0};
 	struct pollfd end;
 	int fds[2];
@@ -772,7 +776,8 @@ static void *begin_feed_anew(void *argument)
 /* The manager's thread does: while it waits nobody notices that the link is lost again. */
 static void test_the_feed_of_a_new_session_waits_for_no_slot(void)
 {
-	static const struct remote_settings settings = {.name = "helper", .timeout_ms = 60000};
+	static const struct remote_settings settings = {
+		.scheme = &helper_scheme, .timeout_ms = 60000};
 	const struct timespec pause = {.tv_nsec = 10000000};
 	struct far_end far = {0};
 	struct op_context ctx;
@@ -803,7 +808,8 @@ static void test_the_feed_of_a_new_session_waits_for_no_slot(void)
 /* What a program has open when it ends; a close that is refused leaves the file open there. */
 static void test_thousands_of_handles_can_be_given_back_at_once(void)
 {
-	static const struct remote_settings settings = {.name = "helper", .timeout_ms = 60000};
+	static const struct remote_settings settings = {
+		.scheme = &helper_scheme, .timeout_ms = 60000};
 	struct far_end far = {0};
 	struct op_context ctx;
 	struct query q;

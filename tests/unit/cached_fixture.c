@@ -33,10 +33,10 @@ void mount_with(const struct cached_options *options, const char *faults)
 	op_context_init(&context);
 	snprintf(tree, sizeof(tree), "%s/tree", directory);
 	if (through_helper)
-		CHECK_RC(0, remote_open("helper", tree, &(struct workspace_options){0}, &local,
+		CHECK_RC(0, scheme_open("helper", tree, &(struct workspace_options){0}, &local,
 				    &reason));
 	else
-		CHECK_RC(0, local_open("local", tree, NULL, &local, &reason));
+		CHECK_RC(0, scheme_open("local", tree, NULL, &local, &reason));
 	CHECK_RC(0, faulty_new(local, faults, &counter));
 	CHECK_RC(0, cached_new(counter, options, &w));
 }

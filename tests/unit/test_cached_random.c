@@ -375,10 +375,10 @@ static struct workspace *open_directory(bool far)
 	char *reason = NULL;
 
 	if (far && strcmp(scheme, "helper") == 0)
-		CHECK_RC(0, remote_open("helper", directory, &(struct workspace_options){0}, &w,
+		CHECK_RC(0, scheme_open("helper", directory, &(struct workspace_options){0}, &w,
 				    &reason));
 	else
-		CHECK_RC(0, local_open("local", directory, NULL, &w, &reason));
+		CHECK_RC(0, scheme_open("local", directory, NULL, &w, &reason));
 	return w;
 }
 

@@ -13,7 +13,7 @@ static struct workspace *new_workspace(const char *specification)
 	char *reason = NULL;
 
 	op_context_init(&context);
-	CHECK_RC(0, mem_open("mem", "", NULL, &inner, &reason));
+	CHECK_RC(0, scheme_open("mem", "", NULL, &inner, &reason));
 	CHECK_RC(0, faulty_new(inner, specification, &w));
 	return w;
 }

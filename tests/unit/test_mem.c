@@ -22,7 +22,7 @@ static struct workspace *new_workspace(const char *size_option)
 	char *reason = NULL;
 
 	op_context_init(&context);
-	CHECK_RC(0, mem_open("mem", "", &options, &w, &reason));
+	CHECK_RC(0, scheme_open("mem", "", &options, &w, &reason));
 	free(reason);
 	return w;
 }
@@ -55,7 +55,7 @@ static void test_options_are_checked(void)
 		struct workspace_options options = {pairs};
 		char *reason = NULL;
 
-		CHECK_RC(-EINVAL, mem_open("mem", "", &options, &w, &reason));
+		CHECK_RC(-EINVAL, scheme_open("mem", "", &options, &w, &reason));
 		CHECK(reason != NULL);
 		free(reason);
 	}

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "backends/remote/client/client_internal.h"
+#include "backends/remote/client/end.h"
 
 int remote_thread_start(pthread_t *ret_thread, void *(*run)(void *), void *argument)
 {
@@ -23,6 +24,10 @@ int remote_thread_start(pthread_t *ret_thread, void *(*run)(void *), void *argum
 void remote_settings_done(struct remote_settings *settings)
 {
 	transport_done(&settings->transport);
+	argv_free_words(settings->place.engine);
+	free(settings->place.user);
+	free(settings->place.name);
+	free(settings->place.container);
 	free(settings->root);
 	free(settings->helper_directory);
 	free(settings->session_path);
@@ -85,31 +90,49 @@ void remote_status(struct workspace *w, struct workspace_status *ret_status)
 	pthread_mutex_unlock(&remote->lock);
 }
 
-#define REMOTE_OPERATIONS(name_)                                                                  \
-	{                                                                                         \
-		.name = (name_), .free = remote_free, .status = remote_status,                    \
-		.getattr = remote_getattr, .readdir = remote_readdir, .scan = remote_scan,        \
-		.readlink = remote_readlink, .mkdir = remote_mkdir, .mknod = remote_mknod,        \
-		.symlink = remote_symlink, .link = remote_link, .unlink = remote_unlink,          \
-		.rmdir = remote_rmdir, .rename = remote_rename, .setattr = remote_setattr,        \
-		.getxattr = remote_getxattr, .listxattr = remote_listxattr,                       \
-		.setxattr = remote_setxattr, .removexattr = remote_removexattr,                   \
-		.statfs = remote_statfs, .open_file = remote_open_file, .create = remote_create,  \
-		.create_unnamed = remote_create_unnamed, .read = remote_read,                     \
-		.write = remote_write, .flush = remote_flush, .fsync = remote_fsync,              \
-		.close = remote_close, .fallocate = remote_fallocate, .seek = remote_seek,        \
-		.copy_range = remote_copy_range, .lock = remote_lock,                             \
-		.lock_test = remote_lock_test, .lock_release_owner = remote_lock_release_owner,   \
-		.exec = remote_exec, .process_next = remote_process_next,                         \
-		.process_write = remote_process_write,                                            \
-		.process_close_stdin = remote_process_close_stdin,                                \
-		.process_signal = remote_process_signal, .process_resize = remote_process_resize, \
-		.process_free = remote_process_free, .watch = remote_watch,                       \
-		.unwatch = remote_unwatch                                                         \
-	}
-
-static const struct workspace_ops helper_ops = REMOTE_OPERATIONS("helper");
-static const struct workspace_ops ssh_ops = REMOTE_OPERATIONS("ssh");
+/* The name is that of the scheme. */
+static const struct workspace_ops remote_ops = {.free = remote_free,
+	.status = remote_status,
+	.getattr = remote_getattr,
+	.readdir = remote_readdir,
+	.scan = remote_scan,
+	.readlink = remote_readlink,
+	.mkdir = remote_mkdir,
+	.mknod = remote_mknod,
+	.symlink = remote_symlink,
+	.link = remote_link,
+	.unlink = remote_unlink,
+	.rmdir = remote_rmdir,
+	.rename = remote_rename,
+	.setattr = remote_setattr,
+	.getxattr = remote_getxattr,
+	.listxattr = remote_listxattr,
+	.setxattr = remote_setxattr,
+	.removexattr = remote_removexattr,
+	.statfs = remote_statfs,
+	.open_file = remote_open_file,
+	.create = remote_create,
+	.create_unnamed = remote_create_unnamed,
+	.read = remote_read,
+	.write = remote_write,
+	.flush = remote_flush,
+	.fsync = remote_fsync,
+	.close = remote_close,
+	.fallocate = remote_fallocate,
+	.seek = remote_seek,
+	.copy_range = remote_copy_range,
+	.lock = remote_lock,
+	.lock_test = remote_lock_test,
+	.lock_release_owner = remote_lock_release_owner,
+	.exec = remote_exec,
+	.process_next = remote_process_next,
+	.process_write = remote_process_write,
+	.process_close_stdin = remote_process_close_stdin,
+	.process_signal = remote_process_signal,
+	.process_resize = remote_process_resize,
+	.process_free = remote_process_free,
+	.watch = remote_watch,
+	.unwatch = remote_unwatch};
 
 int remote_new(const struct remote_settings *settings, struct remote **ret_remote)
 {
@@ -120,7 +143,9 @@ int remote_new(const struct remote_settings *settings, struct remote **ret_remot
 
 	if (!remote)
 		return -ENOMEM;
-	remote->base.ops = strcmp(settings->name, "ssh") == 0 ? &ssh_ops : &helper_ops;
+	remote->ops = remote_ops;
+	remote->ops.name = settings->scheme->about.name;
+	remote->base.ops = &remote->ops;
 	remote->settings = *settings;
 	remote->session_fd = -1;
 	pthread_mutex_init(&remote->lock, NULL);

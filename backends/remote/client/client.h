@@ -10,8 +10,19 @@
 #include "backends/remote/client/transport.h"
 #include "ops/workspace.h"
 
+struct scheme;
+
+/* Who is meant at an end, for the functions of its row (backends/remote/client/end.h). */
+struct end_place {
+	char **engine;   /* the command that reaches it, with its options; NULL: none is used */
+	char *user;      /* NULL: whoever that makes us */
+	char *name;      /* of the container, pod, machine */
+	char *container; /* of the pod; NULL: its only one */
+};
+
 struct remote_settings {
-	const char *name;           /* "ssh"; static */
+	const struct scheme *scheme;
+	struct end_place place;     /* taken over on success */
 	struct transport transport; /* taken over on success */
 	char *root;                 /* absolute, at the far end; taken over on success */
 	char *helper_directory;     /* or NULL; taken over on success */

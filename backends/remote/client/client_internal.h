@@ -104,6 +104,7 @@ struct remote_channel {
 
 struct remote {
 	struct workspace base;
+	struct workspace_ops ops; /* those of every far workspace, with the name of the scheme */
 	struct remote_settings settings;
 	struct lane *lane;
 	uint64_t capabilities;

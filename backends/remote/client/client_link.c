@@ -10,6 +10,7 @@
 
 #include "backends/remote/client/bootstrap.h"
 #include "backends/remote/client/client_internal.h"
+#include "backends/remote/client/end.h"
 #include "ops/support/log.h"
 
 enum {
@@ -25,30 +26,6 @@ enum {
 };
 
 /* ---- One attempt --------------------------------------------------------------- */
-
-/* Tells words of ssh that mean a certain error. */
-static const struct {
-	const char *words;
-	int error;
-	const char *advice;
-} known_words[] = {
-	{"cannot run \"ssh\"", -ENOENT,
-		"install it (openssh-client), or name another with the option "
-		"ssh_command"},
-	{"ssh_command: ", -ENOENT, "correct the option ssh_command"},
-	{"REMOTE HOST IDENTIFICATION HAS CHANGED", -EACCES,
-		"if the change is expected, remove the old key with ssh-keygen -R"},
-	{"Host key verification failed", -EACCES,
-		"connect once with ssh by hand, to check and accept its key"},
-	{"Permission denied", -EACCES,
-		"ssh itself must get in without a question: load the key into the agent "
-		"(ssh-add), or name it in ~/.ssh/config"},
-	{"Could not resolve", -EHOSTUNREACH, "check the spelling of the host"},
-	{"timed out", -ETIMEDOUT, "check that the host is up and its port open"},
-	{"Connection refused", -EHOSTUNREACH, "check that sshd runs there, and the port"},
-	{"No route to host", -EHOSTUNREACH, "check the network"},
-	{"unreachable", -EHOSTUNREACH, "check the network"},
-};
 
 static const uint8_t no_session[TOKEN_BYTES];
 
@@ -112,23 +89,22 @@ static int explain(const struct remote *remote, struct stream *stream, int error
 	cleanup_free char *words = stream->child ? stream_words(stream, WORDS_WAIT_MS) : NULL;
 	cleanup_free char *detail = *ret_reason;
 	char line[NOISE_LINE_BYTES];
+	const struct end *end = remote->settings.scheme->end;
 	const char *advice = "";
 	bool is_first = memcmp(remote->session, no_session, TOKEN_BYTES) == 0;
 
-	for (size_t i = 0; words && i < array_size(known_words); i++)
-		if (strstr(words, known_words[i].words)) {
-			error = known_words[i].error;
-			advice = known_words[i].advice;
+	for (const struct end_advice *known = end->advice; words && known && known->words; known++)
+		if (strstr(words, known->words)) {
+			error = known->error;
+			advice = known->advice;
 			break;
 		}
 	first_line(noise, line, sizeof(line));
 	if (error == -EPIPE || error == -EPROTO || error == -ECANCELED)
 		error = -ENOTCONN;
-	if (!*advice && !detail && is_first && remote->settings.transport.gives_shell &&
+	if (!*advice && !detail && is_first && end->silent_advice &&
 		(error == -ENOTCONN || error == -ETIMEDOUT))
-		advice = "'ssh HOST true' must work: the account there must be able to run "
-			 "commands (sftp alone will not do), and what its shell does first "
-			 "(.bashrc) must ask nothing and come to an end";
+		advice = end->silent_advice;
 	write_reason(remote, error, detail, words, line, advice, ret_reason);
 	return error;
 }

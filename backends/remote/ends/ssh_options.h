@@ -1,5 +1,5 @@
 /*
- * backends/remote/client/ssh_options.h - what ssh is told besides, which depends on its
+ * backends/remote/ends/ssh_options.h - what ssh is told besides, which depends on its
  * configuration.
  */
 #pragma once

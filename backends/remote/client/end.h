@@ -1,0 +1,48 @@
+/*
+ * backends/remote/client/end.h - how one kind of far end is reached: what its row in the table of
+ * schemes has besides.  One small file for each kind.
+ */
+#pragma once
+
+#include "backends/backend.h"
+#include "backends/remote/client/client.h"
+#include "backends/remote/client/argv.h"
+
+/* What a failure means, told by words of the command that gives the stream. */
+struct end_advice {
+	const char *words;  /* part of its stderr; NULL ends the list */
+	int error;          /* -errno */
+	const char *advice; /* what to do; "" where the words say it */
+};
+
+struct end {
+	/* Required.  Reads the URI (`rest` of it) and the options, and fills in the settings:
+	 * `root`, `transport.place`, and `place` or, unless `stream` is set, `transport.argv`.
+	 * Names are checked before they get into a command line, so that none can be an option.
+	 * -EINVAL with a reason; -ENOMEM. */
+	int (*prepare)(const char *rest, const struct workspace_options *options,
+		struct remote_settings *settings, char **ret_reason);
+
+	/* Optional: adds the command that runs the words there with our stdin and stdout.  NULL:
+	 * `prepare` did it all. */
+	void (*stream)(const struct end_place *place, char *const *words, struct argv *argv);
+
+	/* Optional: adds the command that prints what tells one incarnation of the place from the
+	 * next, or from another one of the same name.  NULL: what the helper says of itself must
+	 * do. */
+	void (*identity)(const struct end_place *place, struct argv *argv);
+
+	/* Optional: adds the command that copies a file of this machine there.  NULL: a place
+	 * without a shell cannot be served. */
+	void (*copy)(const struct end_place *place, const char *file, const char *target,
+		struct argv *argv);
+
+	/* Optional: adds the command that prints the names there are, one a line (completion). */
+	void (*names)(const struct workspace_options *options, struct argv *argv);
+
+	/* "?key=value&..." at the end of the URI is the same as -o key=value,... */
+	bool takes_parameters;
+
+	const struct end_advice *advice; /* NULL: none */
+	const char *silent_advice;       /* for an end that says nothing; NULL: none */
+};

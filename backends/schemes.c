@@ -1,0 +1,108 @@
+/* The table of schemes: usage texts, errors, completion and the check of the manual come from it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/backend.h"
+#include "ops/support/buffer.h"
+
+static const struct scheme *const schemes[] = {
+	&local_scheme,
+	&mem_scheme,
+	&ssh_scheme,
+	&helper_scheme,
+};
+
+const struct workspace_scheme *workspace_scheme(size_t index)
+{
+	return index < array_size(schemes) ? &schemes[index]->about : NULL;
+}
+
+const struct scheme *scheme_find(const char *uri)
+{
+	size_t length = strcspn(uri, ":");
+
+	for (size_t i = 0; i < array_size(schemes); i++)
+		if (strlen(schemes[i]->about.name) == length &&
+			strncmp(uri, schemes[i]->about.name, length) == 0)
+			return schemes[i];
+	return NULL;
+}
+
+static bool has_option(const struct workspace_scheme_option *list, const char *pair)
+{
+	size_t length = strcspn(pair, "=");
+
+	for (; list && list->name; list++)
+		if (strncmp(list->name, pair, length) == 0 && !list->name[length])
+			return true;
+	return false;
+}
+
+static bool scheme_has(const struct scheme *scheme, const char *pair)
+{
+	return has_option(scheme->about.options, pair) ||
+	       has_option(scheme->about.shared_options, pair);
+}
+
+static void list_options(struct buffer *words, const struct workspace_scheme_option *list)
+{
+	for (; list && list->name; list++)
+		buffer_printf(words, "%s, ", list->name);
+}
+
+/* Whose option it is, if it is one at all. */
+static void list_owners(struct buffer *words, const char *pair)
+{
+	for (size_t i = 0; i < array_size(schemes); i++)
+		if (scheme_has(schemes[i], pair))
+			buffer_printf(
+				words, "%s%s:", words->size ? ", " : "", schemes[i]->about.name);
+	if (words->size)
+		buffer_append(words, "", 1);
+}
+
+static void explain_unknown(const struct scheme *scheme, const char *pair, char **ret_reason)
+{
+	cleanup_buffer struct buffer owners = {0}, words = {0};
+	int length = (int)strcspn(pair, "=");
+
+	list_owners(&owners, pair);
+	buffer_printf(&words, "\"%s:\" has no option \"%.*s\"", scheme->about.name, length, pair);
+	if (owners.size)
+		buffer_printf(&words, ", which is for %s", (const char *)owners.data);
+	if (scheme->about.options || scheme->about.shared_options) {
+		buffer_append_string(&words, "; it has ");
+		list_options(&words, scheme->about.options);
+		list_options(&words, scheme->about.shared_options);
+		buffer_append_string(&words, "and see isthmus(1) for those of every mount");
+	} else {
+		buffer_append_string(&words,
+			"; it has none of its own, see isthmus(1) for those of every mount");
+	}
+	*ret_reason = buffer_steal_string(&words);
+}
+
+int scheme_check_options(
+	const struct scheme *scheme, const struct workspace_options *options, char **ret_reason)
+{
+	for (const char *const *pair = options ? options->pairs : NULL; pair && *pair; pair++) {
+		if (scheme_has(scheme, *pair))
+			continue;
+		explain_unknown(scheme, *pair, ret_reason);
+		if (options->ret_unknown)
+			*options->ret_unknown = *pair;
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int scheme_open(const char *name, const char *rest, const struct workspace_options *options,
+	struct workspace **ret_workspace, char **ret_reason)
+{
+	const struct scheme *scheme = scheme_find(name);
+	int r = scheme ? scheme_check_options(scheme, options, ret_reason) : -EINVAL;
+
+	return r < 0 ? r : scheme->open(scheme, rest, options, ret_workspace, ret_reason);
+}
