@@ -111,6 +111,8 @@ struct facts {
 	struct attributes new_parent; /* ... and of the one that holds the new name of a rename */
 	struct attributes object;     /* of what was moved, written to or had its extended
 				       * attributes changed */
+	bool little_room;             /* where content was written, or a file was opened: so little
+				       * that what is written next may not fit */
 };
 
 /* Who asks, and what served the call.  In the caller's memory; one call at a time. */

@@ -94,8 +94,11 @@ int local_open_file(struct op_context *ctx, struct workspace *workspace,
 		local_changing_object(w, object);
 		r = truncate_opened(ctx, fd, flags, &attributes);
 	}
-	if (r == 0)
-		r = file_new(workspace, &fd, flags, &attributes, path_hash, ret_file);
+	if (r < 0)
+		return r;
+	if ((flags & O_ACCMODE) != O_RDONLY)
+		local_tell_room(ctx, fd);
+	r = file_new(workspace, &fd, flags, &attributes, path_hash, ret_file);
 	if (r == 0)
 		*ret_attributes = attributes;
 	return r;
@@ -119,6 +122,7 @@ static int open_new(struct op_context *ctx, struct workspace *workspace, int bas
 		return fd;
 	local_draw(ctx);
 	r = local_stat_fd(fd, &attributes);
+	local_tell_room(ctx, fd);
 	if (r == 0)
 		r = file_new(workspace, &fd, flags, &attributes, path_hash, ret_file);
 	if (r == 0)
@@ -220,6 +224,7 @@ static void tell_written(struct op_context *ctx, int fd)
 {
 	local_draw(ctx);
 	local_tell_object(ctx, fd);
+	local_tell_room(ctx, fd);
 }
 
 ssize_t local_write(

@@ -114,6 +114,9 @@ void local_tell_object(struct op_context *ctx, int fd);
 void local_tell_name(
 	struct op_context *ctx, const struct local_parent *parent, const struct object_id *object);
 
+/* Whether the file system of the file has little room left.  After the others. */
+void local_tell_room(struct op_context *ctx, int fd);
+
 /* "/proc/self/fd/N": leads to the very object of an O_PATH descriptor, links included. */
 struct local_fd_path {
 	char text[32];

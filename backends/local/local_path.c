@@ -7,6 +7,7 @@
 #include <linux/stat.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <time.h>
@@ -14,7 +15,7 @@
 
 #include "ops/support/path.h"
 
-enum { SETTLED_SECONDS = 2 };
+enum { SETTLED_SECONDS = 2, LITTLE_ROOM_BYTES = 64 << 20 };
 
 /* ---- Attributes --------------------------------------------------------------- */
 
@@ -277,13 +278,23 @@ void local_tell_name(
 	local_stat_fd(parent->fd, &ctx->facts->parent);
 	r = local_stat_name(parent->fd, parent->name, &found);
 	if (object ? r < 0 || !object_id_equal(object, &found.id) : r != -ENOENT)
-		*ctx->facts = (struct facts){0};
+		ctx->facts->parent = (struct attributes){0};
 }
 
 void local_tell_object(struct op_context *ctx, int fd)
 {
 	if (ctx->facts)
 		local_stat_fd(fd, &ctx->facts->object);
+}
+
+/* One without a bound has no blocks. */
+void local_tell_room(struct op_context *ctx, int fd)
+{
+	struct statvfs st;
+
+	if (ctx->facts && fstatvfs(fd, &st) == 0)
+		ctx->facts->little_room =
+			st.f_blocks > 0 && st.f_bavail < LITTLE_ROOM_BYTES / st.f_frsize;
 }
 
 struct local_fd_path local_fd_path(int fd)

@@ -233,7 +233,9 @@ class Reader:
 
     def facts(self):
         told = self.number()
-        return Facts(*[self.attributes() if told >> i & 1 else None for i in range(3)])
+        told_of = [self.attributes() if told >> i & 1 else None for i in range(3)]
+        self.little_room = bool(told & 8)
+        return Facts(*told_of)
 
     def target(self):
         return self.path(), self.object_id(), self.number()
@@ -267,7 +269,7 @@ class Reader:
 
 HELLO, WELCOME = b"\xffisthmC\x01", b"\xffisthmS\x01"
 CAN_EXEC, CAN_WATCH, READ_ONLY = 1, 2, 8
-VERSION = 3
+VERSION = 4
 Welcome = collections.namedtuple("Welcome", "version error reason resumed session token received capabilities uid gid channels")
 
 

@@ -469,6 +469,8 @@ static bool has_count(enum frame_type type)
 	case REQUEST_GETXATTR:
 	case REQUEST_LISTXATTR:
 	case REQUEST_OPEN:
+	case REQUEST_CREATE:
+	case REQUEST_CREATE_UNNAMED:
 	case REQUEST_READ:
 	case REQUEST_WRITE:
 	case REQUEST_SEEK:

@@ -93,9 +93,9 @@ static int64_t take_opened(struct query *q, int64_t result, struct remote_file *
 		return result;
 	wire_get_attributes(&q->in, &attributes);
 	/* The kernel drops the answer to an open of anything else, and never closes it. */
-	if (q->in.failed || !S_ISREG(attributes.mode))
+	if (q->in.failed || !S_ISREG(attributes.mode) || (result & ~OPENED_BITS))
 		return -EIO;
-	if (result > 0) {
+	if (result & OPENED_INLINE) {
 		size_t got = wire_reader_left(&q->in);
 
 		if (got > wanted)
@@ -108,6 +108,7 @@ static int64_t take_opened(struct query *q, int64_t result, struct remote_file *
 	*ret_attributes = attributes;
 	pthread_mutex_lock(&file->remote->lock);
 	file->epoch = q->call->epoch;
+	file->little_room = result & OPENED_WITH_LITTLE_ROOM;
 	pthread_mutex_unlock(&file->remote->lock);
 	return 0;
 }

@@ -117,6 +117,7 @@ struct remote {
 	uint32_t call_serial;
 	size_t call_count;
 	size_t write_bytes;                            /* not yet acknowledged */
+	int64_t refused_ms;                            /* when a quota or disk was last full */
 	unsigned write_generation;                     /* each queued write belongs to one ... */
 	unsigned generation_writes[WRITE_GENERATIONS]; /* ... and counts here (modulo) */
 	struct remote_file *files[FILE_BUCKETS];       /* by inode */
@@ -384,7 +385,7 @@ struct chunk {
 struct remote_file {
 	struct open_file base;
 	struct remote *remote;
-	struct remote_file *next;  /* in remote->files; under remote->lock, as are the next nine */
+	struct remote_file *next;  /* in remote->files; under remote->lock, as are the next ten */
 	unsigned refs;             /* the owner, and requests under way */
 	unsigned writes;           /* not yet acknowledged */
 	int write_error;           /* -errno that no flush or fsync has told; 0 */
@@ -392,8 +393,9 @@ struct remote_file {
 	uint64_t written_at;       /* the highest position of its writes' replies, and ... */
 	struct attributes written; /* ... what that tells of the file */
 	bool closed;
-	bool is_new;     /* made through this handle */
-	bool has_xattrs; /* is_new: some were set since */
+	bool little_room; /* as was last told: each write waits for its answer */
+	bool is_new;      /* made through this handle */
+	bool has_xattrs;  /* is_new: some were set since */
 
 	uint64_t handle;
 	uint64_t epoch;

@@ -5,7 +5,7 @@
 
 #include "backends/remote/client/client_internal.h"
 
-enum { SYNC_FLAGS = O_DSYNC | O_SYNC };
+enum { SYNC_FLAGS = O_DSYNC | O_SYNC, REFUSED_FRESH_MS = 10000 };
 
 /* ---- Order among queued writes and what follows them ------------------------------------ */
 
@@ -82,8 +82,7 @@ static void release(const struct queued_write *write)
 	pthread_cond_broadcast(&remote->freed);
 }
 
-/* `written`: what the reply tells of the file, or NULL. */
-static void finish_write(struct call *call, int64_t result, const struct attributes *written)
+static void finish_write(struct call *call, int64_t result, const struct facts *facts)
 {
 	struct queued_write *write = call->user;
 	struct remote_file *file = write->file;
@@ -92,10 +91,14 @@ static void finish_write(struct call *call, int64_t result, const struct attribu
 	if (result == RESULT_AGAIN)
 		result = -EIO;
 	pthread_mutex_lock(&remote->lock);
-	if (written && call->position > file->written_at) {
+	if (facts->object.mode && call->position > file->written_at) {
 		file->written_at = call->position;
-		file->written = *written;
+		file->written = facts->object;
 	}
+	if (result >= 0)
+		file->little_room = facts->little_room;
+	if (result == -ENOSPC || result == -EDQUOT)
+		remote->refused_ms = clock_now_ms();
 	if (result < 0 && !file->write_error)
 		file->write_error = (int)result;
 	if (result < 0)
@@ -120,7 +123,7 @@ static void write_answered(struct call *call)
 		else if ((uint64_t)result < write->size)
 			result = -ENOSPC;
 	}
-	finish_write(call, result, facts.object.mode ? &facts.object : NULL);
+	finish_write(call, result, &facts);
 }
 
 /* Under remote->lock. */
@@ -217,22 +220,59 @@ static int queue_write(struct op_context *ctx, struct remote_file *file, const v
 	return query_end(&q, &result) ? RESULT_AGAIN : (int)result;
 }
 
-static int wait_for_writes(struct op_context *ctx, struct remote_file *file)
+/* Under remote->lock. */
+static int wait_for_answers(struct op_context *ctx, struct remote_file *file)
 {
 	struct remote *remote = file->remote;
 	int r = 0;
 
-	pthread_mutex_lock(&remote->lock);
 	if (file->writes)
 		remote_count_round_trip(remote, ctx);
 	while (file->writes && r == 0)
 		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	return r;
+}
+
+static int wait_for_writes(struct op_context *ctx, struct remote_file *file)
+{
+	struct remote *remote = file->remote;
+	int r;
+
+	pthread_mutex_lock(&remote->lock);
+	r = wait_for_answers(ctx, file);
 	if (r == 0)
 		r = take_error(file);
 	ctx->served.position = file->written_at;
 	if (ctx->facts)
 		ctx->facts->object = file->written;
 	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+/* Of a quota nothing is told before it is full. */
+static bool has_little_room(struct remote_file *file)
+{
+	int64_t refused_ms;
+	bool little;
+
+	pthread_mutex_lock(&file->remote->lock);
+	refused_ms = file->remote->refused_ms;
+	little =
+		file->little_room || (refused_ms && clock_now_ms() - refused_ms < REFUSED_FRESH_MS);
+	pthread_mutex_unlock(&file->remote->lock);
+	return little;
+}
+
+/* The error stays, for flush and fsync. */
+static int wait_for_error(struct op_context *ctx, struct remote_file *file)
+{
+	int r;
+
+	pthread_mutex_lock(&file->remote->lock);
+	r = wait_for_answers(ctx, file);
+	if (r == 0)
+		r = file->write_error;
+	pthread_mutex_unlock(&file->remote->lock);
 	return r;
 }
 
@@ -266,10 +306,12 @@ ssize_t remote_write(struct op_context *ctx, struct open_file *open_file, const 
 	ctx->served.position = 0;
 	if (r < 0 && done)
 		return (ssize_t)done; /* whoever comes next is told */
+	if (r == 0 && (file->flags & SYNC_FLAGS))
+		return (r = wait_for_writes(ctx, file)) < 0 ? r : (ssize_t)done;
+	if (r == 0 && has_little_room(file))
+		r = wait_for_error(ctx, file);
 	if (r < 0)
 		tell_writer(file, r);
-	else if (file->flags & SYNC_FLAGS)
-		r = wait_for_writes(ctx, file);
 	return r < 0 ? r : (ssize_t)done;
 }
 

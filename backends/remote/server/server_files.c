@@ -50,7 +50,7 @@ static int put_opened(struct job *job, struct wire_writer *out, struct open_file
 	return 0;
 }
 
-/* Result 0: nothing inline; 1: the rest of the reply is the start of the file. */
+/* OPENED_INLINE: the rest of the reply is the start of the file. */
 static int64_t keep_opened(struct job *job, struct wire_writer *out, int r, uint64_t id,
 	struct open_file *file, const struct attributes *attributes, size_t inline_bytes)
 {
@@ -61,7 +61,10 @@ static int64_t keep_opened(struct job *job, struct wire_writer *out, int r, uint
 		r = server_handle_add(job->server, id, file, &attributes->id);
 	if (r < 0)
 		workspace_close(&job->ctx, file);
-	return r < 0 ? r : inline_bytes > 0;
+	if (r < 0)
+		return r;
+	return (inline_bytes ? OPENED_INLINE : 0) |
+	       (job->facts.little_room ? OPENED_WITH_LITTLE_ROOM : 0);
 }
 
 int64_t handle_open(struct job *job, struct wire_writer *out)
@@ -74,6 +77,7 @@ int64_t handle_open(struct job *job, struct wire_writer *out)
 	struct open_file *file = NULL;
 	struct attributes attributes;
 
+	job->ctx.facts = &job->facts;
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
 	if (r == 0)
@@ -94,6 +98,7 @@ static int64_t create(struct job *job, struct wire_writer *out,
 	struct open_file *file = NULL;
 	struct attributes attributes;
 
+	job->ctx.facts = &job->facts;
 	if (r == 0)
 		r = make(&job->ctx, job->server->workspace, path, flags, mode, &file, &attributes);
 	return keep_opened(job, out, r, id, file, &attributes, 0);

@@ -11,7 +11,7 @@
 #include "backends/remote/wire/wire.h"
 
 enum {
-	PROTOCOL_VERSION = 3,
+	PROTOCOL_VERSION = 4,
 
 	FRAME_HEADER_BYTES = 16,
 	FRAME_PAYLOAD_MAX_BYTES = 1 << 20,
@@ -101,6 +101,13 @@ enum frame_type {
 
 /* Flags of a SEEK request. */
 enum { SEEK_CODE_DATA = 0, SEEK_CODE_HOLE = 1 };
+
+/* In the result of OPEN, CREATE and CREATE_UNNAMED. */
+enum {
+	OPENED_INLINE = 1 << 0,           /* the start of the file follows */
+	OPENED_WITH_LITTLE_ROOM = 1 << 1, /* struct facts has it */
+	OPENED_BITS = (1 << 2) - 1,
+};
 
 struct frame_header {
 	uint32_t size; /* of the payload */

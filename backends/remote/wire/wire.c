@@ -253,14 +253,16 @@ enum fact_bits {
 	FACT_PARENT = 1 << 0,
 	FACT_NEW_PARENT = 1 << 1,
 	FACT_OBJECT = 1 << 2,
-	FACT_BITS = (1 << 3) - 1,
+	FACT_LITTLE_ROOM = 1 << 3,
+	FACT_BITS = (1 << 4) - 1,
 };
 
 void wire_put_facts(struct wire_writer *w, const struct facts *facts)
 {
 	wire_put_number(w, (facts->parent.mode ? FACT_PARENT : 0) |
 				   (facts->new_parent.mode ? FACT_NEW_PARENT : 0) |
-				   (facts->object.mode ? FACT_OBJECT : 0));
+				   (facts->object.mode ? FACT_OBJECT : 0) |
+				   (facts->little_room ? FACT_LITTLE_ROOM : 0));
 	if (facts->parent.mode)
 		wire_put_attributes(w, &facts->parent);
 	if (facts->new_parent.mode)
@@ -543,6 +545,7 @@ void wire_get_facts(struct wire_reader *r, struct facts *facts)
 		wire_get_attributes(r, &facts->new_parent);
 	if (bits & FACT_OBJECT)
 		wire_get_attributes(r, &facts->object);
+	facts->little_room = bits & FACT_LITTLE_ROOM;
 }
 
 void wire_get_change(struct wire_reader *r, struct change *change)
