@@ -36,6 +36,8 @@ struct test_group {
 
 static inline int check_report(int good, const char *text, const char *file, int line)
 {
+	if (!good) /* at once: a test that crashes later has told why */
+		fprintf(stderr, "%s:%d: %s\n", file, line, text);
 	CU_assertImplementation(
 		good ? CU_TRUE : CU_FALSE, (unsigned)line, text, file, "", CU_FALSE);
 	return good;
@@ -44,23 +46,33 @@ static inline int check_report(int good, const char *text, const char *file, int
 /* Checks a condition; true when it holds. */
 #define CHECK(condition) check_report(!!(condition), #condition, __FILE__, __LINE__)
 
+enum { CHECK_RESULT_BYTES = 48 };
+
+/* "-ENOENT" for -2 and so on; any other number as it is. */
+static inline const char *check_result_name(long long result, char name[CHECK_RESULT_BYTES])
+{
+	const char *error = result < 0 && result > -4096 ? strerrorname_np((int)-result) : NULL;
+
+	if (error)
+		snprintf(name, CHECK_RESULT_BYTES, "-%s", error);
+	else
+		snprintf(name, CHECK_RESULT_BYTES, "%lld", result);
+	return name;
+}
+
 static inline int check_number(
 	long long want, long long got, const char *text, const char *file, int line)
 {
-	char message[512];
+	char message[512], wanted[CHECK_RESULT_BYTES], returned[CHECK_RESULT_BYTES];
 
 	if (want == got)
 		return check_report(1, text, file, line);
-	if (want <= 0 && got < 0)
-		snprintf(message, sizeof(message), "%s: want %lld, got %lld (%s)", text, want, got,
-			strerror((int)-got));
-	else
-		snprintf(message, sizeof(message), "%s: want %lld, got %lld", text, want, got);
-	fprintf(stderr, "%s:%d: %s\n", file, line, message);
+	snprintf(message, sizeof(message), "%s: want %s, got %s", text,
+		check_result_name(want, wanted), check_result_name(got, returned));
 	return check_report(0, message, file, line);
 }
 
-/* Checks a result (0, a count or -errno) and prints both when they differ. */
+/* Checks a result (0, a count or -errno); when they differ it prints both, errors by name. */
 #define CHECK_RC(want, expression) \
 	check_number((long long)(want), (long long)(expression), #expression, __FILE__, __LINE__)
 
@@ -73,7 +85,6 @@ static inline int check_string(
 		return check_report(1, text, file, line);
 	snprintf(message, sizeof(message), "%s: want \"%.400s\", got \"%.400s\"", text,
 		want ? want : "(null)", got ? got : "(null)");
-	fprintf(stderr, "%s:%d: %s\n", file, line, message);
 	return check_report(0, message, file, line);
 }
 

@@ -242,7 +242,7 @@ PROMISE(xattr_flags_are_kept)
 
 PROMISE(xattrs_work_on_directories_and_through_handles)
 {
-	struct open_file *file;
+	struct open_file *file = NULL;
 	char text[8];
 
 	if (!has_xattrs(f))

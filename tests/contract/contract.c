@@ -1,8 +1,6 @@
 #include "tests/contract/contract.h"
 
 #include <pthread.h>
-#include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 static const struct contract_place *place;
@@ -96,6 +94,18 @@ void contract_run(void (*body)(struct fixture *f))
 	place->close(f.w);
 }
 
+bool contract_use(const struct contract_place *chosen)
+{
+	const char *directory;
+	struct workspace *w;
+	int r = chosen->open(&w, &directory);
+
+	place = chosen;
+	if (r == 0)
+		place->close(w);
+	return r != -EOPNOTSUPP;
+}
+
 bool is_root(void)
 {
 	return geteuid() == 0;
@@ -138,7 +148,7 @@ int make_directory(struct fixture *f, const char *path)
 int put(struct fixture *f, const char *path, const char *text)
 {
 	size_t size = strlen(text);
-	struct open_file *file;
+	struct open_file *file = NULL;
 	ssize_t written;
 	int r;
 
@@ -155,7 +165,7 @@ int put(struct fixture *f, const char *path, const char *text)
 const char *get(struct fixture *f, const char *path)
 {
 	static char text[4096];
-	struct open_file *file;
+	struct open_file *file = NULL;
 	ssize_t got;
 	int r;
 
@@ -210,45 +220,4 @@ const char *names(struct fixture *f, const char *path)
 		used += (size_t)snprintf(
 			joined + used, sizeof(joined) - used, "%s%s", i ? " " : "", list.names[i]);
 	return joined;
-}
-
-/* ---- The program ---------------------------------------------------------------------- */
-
-static int usage(void)
-{
-	fprintf(stderr, "usage: contract PLACE, one of:");
-	for (size_t i = 0; i < contract_place_count; i++)
-		fprintf(stderr, " %s", contract_places[i].name);
-	fprintf(stderr, "\n");
-	return 2;
-}
-
-static bool is_available(void)
-{
-	const char *directory;
-	struct workspace *w;
-	int r = place->open(&w, &directory);
-
-	if (r == 0)
-		place->close(w);
-	return r != -EOPNOTSUPP;
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_group *const groups[] = {&names_promises, &attributes_promises,
-		&files_promises, &locks_promises, &exec_promises, &watch_promises};
-
-	for (size_t i = 0; argc == 2 && i < contract_place_count; i++)
-		if (strcmp(argv[1], contract_places[i].name) == 0)
-			place = &contract_places[i];
-	if (!place)
-		return usage();
-	umask(0);
-	signal(SIGPIPE, SIG_IGN);
-	if (!is_available()) {
-		printf("%s: not on this machine, skipped\n", place->name);
-		return 77;
-	}
-	return test_run_groups(place->name, groups, array_size(groups));
 }

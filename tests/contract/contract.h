@@ -2,8 +2,9 @@
  * tests/contract/contract.h - the promises of ops/workspace.h, run over every backend.
  *
  * A place is a row in places.c: how to get an empty workspace.  The program `contract` takes
- * the name of a place.  A promise is a function with a fixture: an empty workspace, a context,
- * room for attributes.  Adding a backend is adding a row.
+ * the name of a place, and of promises (none: all).  A promise is a function with a fixture: an
+ * empty workspace, a context, room for attributes; it runs in a process of its own.  Adding a
+ * backend is adding a row.
  */
 #pragma once
 
@@ -56,6 +57,9 @@ struct fixture {
 		contract_run(name##_body);          \
 	}                                           \
 	static void name##_body(struct fixture *f)
+
+/* What the promises run on from now on; false: it is not on this machine. */
+bool contract_use(const struct contract_place *chosen);
 
 void contract_run(void (*body)(struct fixture *f));
 

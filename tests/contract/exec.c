@@ -118,7 +118,7 @@ PROMISE(exec_says_why_it_cannot_start)
 	const char *const missing[] = {"no-such-program-here", NULL};
 	const char *const relative[] = {"./no-such", NULL};
 	const char *const plain[] = {"./plain", NULL};
-	struct process *process;
+	struct process *process = NULL;
 
 	NEEDS_EXEC(f);
 	CHECK_RC(0, put(f, "plain", "text"));
@@ -196,7 +196,7 @@ PROMISE(exec_passes_stdin_on)
 {
 	struct exec_request request = {.command = "cat; echo end", .cwd = ""};
 	struct outcome o = {.out_size = 0};
-	struct process *process;
+	struct process *process = NULL;
 
 	NEEDS_EXEC(f);
 	process = start(f, &request);
@@ -214,7 +214,7 @@ PROMISE(exec_passes_stdin_on)
 PROMISE(a_write_to_a_command_that_does_not_read_is_epipe)
 {
 	struct exec_request request = {.command = "exec <&-; echo ready; sleep 5", .cwd = ""};
-	struct process *process;
+	struct process *process = NULL;
 	struct exec_event event;
 	char byte[64];
 	ssize_t put_bytes = 0;
@@ -244,7 +244,7 @@ PROMISE(output_of_any_size_comes_through_a_slow_reader)
 		.cwd = "",
 		.flags = EXEC_STDIN_CLOSED};
 	struct outcome o = {.out_size = 0};
-	struct process *process;
+	struct process *process = NULL;
 
 	NEEDS_EXEC(f);
 	process = start(f, &request);
@@ -260,7 +260,7 @@ PROMISE(output_of_any_size_comes_through_a_slow_reader)
 PROMISE(output_arrives_while_the_command_runs)
 {
 	struct exec_request request = {.command = "echo early; sleep 20", .cwd = ""};
-	struct process *process;
+	struct process *process = NULL;
 	struct exec_event event;
 	int64_t started = clock_now_ms();
 	char text[64];
@@ -280,7 +280,7 @@ PROMISE(a_small_buffer_loses_nothing)
 {
 	struct exec_request request = {
 		.command = "printf abcdef", .cwd = "", .flags = EXEC_STDIN_CLOSED};
-	struct process *process;
+	struct process *process = NULL;
 	struct exec_event event = {.type = EXEC_STDOUT};
 	char text[8] = "", one[1];
 
@@ -366,7 +366,7 @@ PROMISE(freeing_a_running_command_kills_its_tree)
 {
 	char mark[32], command[128];
 	struct exec_request request = {.command = command, .cwd = ""};
-	struct process *process;
+	struct process *process = NULL;
 	struct exec_event event;
 	char text[16];
 
@@ -390,7 +390,7 @@ PROMISE(signals_reach_the_whole_tree)
 						  "while :; do sleep 0.02; done",
 		.cwd = ""};
 	struct outcome o = {.out_size = 0};
-	struct process *process;
+	struct process *process = NULL;
 	struct exec_event event;
 	char text[64];
 
@@ -458,7 +458,7 @@ PROMISE(a_terminal_takes_input_and_resizes)
 		.cwd = "",
 		.flags = EXEC_PTY};
 	struct outcome o = {.out_size = 0};
-	struct process *process;
+	struct process *process = NULL;
 
 	NEEDS_EXEC(f);
 	process = start(f, &request);
@@ -484,7 +484,7 @@ PROMISE(an_interrupted_wait_leaves_the_command_running)
 	struct exec_request request = {
 		.command = "sleep 0.5; echo done", .cwd = "", .flags = EXEC_STDIN_CLOSED};
 	struct outcome o = {.out_size = 0};
-	struct process *process;
+	struct process *process = NULL;
 	struct exec_event event;
 	char text[16];
 

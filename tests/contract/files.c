@@ -22,7 +22,7 @@ static int write_text(struct fixture *f, struct open_file *file, const char *tex
 
 PROMISE(create_makes_a_new_file_only)
 {
-	struct open_file *file;
+	struct open_file *file = NULL;
 	struct attributes seen;
 
 	CHECK_RC(0, workspace_create(&f->ctx, f->w, "f", O_RDWR, 0640, &file, &f->a));
@@ -43,7 +43,7 @@ PROMISE(create_makes_a_new_file_only)
 
 PROMISE(a_file_without_permissions_can_be_written_by_its_creator)
 {
-	struct open_file *file;
+	struct open_file *file = NULL;
 
 	CHECK_RC(0, workspace_create(&f->ctx, f->w, "f", O_WRONLY, 0, &file, &f->a));
 	CHECK_RC(2, write_text(f, file, "ok", 0));
@@ -54,7 +54,7 @@ PROMISE(a_file_without_permissions_can_be_written_by_its_creator)
 
 PROMISE(open_refuses_what_is_no_regular_file)
 {
-	struct open_file *file;
+	struct open_file *file = NULL;
 
 	CHECK_RC(0, make_directory(f, "d"));
 	CHECK_RC(0, workspace_mknod(&f->ctx, f->w, "p", S_IFIFO | 0600, 0, &f->a));
@@ -71,7 +71,7 @@ PROMISE(open_refuses_what_is_no_regular_file)
 PROMISE(open_of_another_object_is_stale_and_truncates_nothing)
 {
 	struct object_ref stale = {.path = "f", .id = {.device = 1, .inode = 2}};
-	struct open_file *file;
+	struct open_file *file = NULL;
 
 	CHECK_RC(0, put(f, "f", "keep"));
 	CHECK_RC(-ESTALE,
@@ -85,7 +85,7 @@ PROMISE(open_of_another_object_is_stale_and_truncates_nothing)
 
 PROMISE(open_can_truncate)
 {
-	struct open_file *file;
+	struct open_file *file = NULL;
 
 	CHECK_RC(0, put(f, "f", "old text"));
 	file = open_or_fail(f, "f", O_WRONLY | O_TRUNC);
@@ -96,7 +96,7 @@ PROMISE(open_can_truncate)
 
 PROMISE(test_read_stops_at_end_of_file)
 {
-	struct open_file *file;
+	struct open_file *file = NULL;
 	char text[16];
 
 	CHECK_RC(0, put(f, "f", "12345"));
@@ -116,7 +116,7 @@ PROMISE(a_read_may_be_far_larger_than_its_file)
 {
 	const size_t size = (size_t)260 << 20;
 	cleanup_free char *room = malloc(size);
-	struct open_file *file;
+	struct open_file *file = NULL;
 
 	CHECK(room != NULL);
 	CHECK_RC(0, put(f, "f", "12345"));
@@ -129,7 +129,7 @@ PROMISE(a_read_may_be_far_larger_than_its_file)
 
 PROMISE(a_handle_keeps_to_its_access)
 {
-	struct open_file *reader, *writer;
+	struct open_file *reader = NULL, *writer = NULL;
 	char text[4];
 
 	CHECK_RC(0, put(f, "f", "123"));
@@ -235,7 +235,7 @@ PROMISE(times_that_were_set_give_way_to_what_others_write)
 PROMISE(a_handle_outlives_its_name)
 {
 	struct open_file *file = create_or_fail(f, "f", O_RDWR);
-	struct open_file *again;
+	struct open_file *again = NULL;
 
 	CHECK_RC(3, write_text(f, file, "old", 0));
 	CHECK_RC(0, workspace_unlink(&f->ctx, f->w, "f", NULL));
@@ -255,7 +255,7 @@ PROMISE(a_handle_outlives_its_name)
 
 PROMISE(a_handle_follows_its_object_through_a_rename)
 {
-	struct open_file *file, *replaced;
+	struct open_file *file = NULL, *replaced = NULL;
 
 	CHECK_RC(0, put(f, "target", "target"));
 	replaced = open_or_fail(f, "target", O_RDONLY);
@@ -295,7 +295,7 @@ static void *append_lines(void *user)
 {
 	const struct appender *me = user;
 	struct op_context ctx = me->f->ctx;
-	struct open_file *file;
+	struct open_file *file = NULL;
 	struct attributes a;
 	char line[LINE_BYTES + 1];
 
@@ -315,7 +315,7 @@ PROMISE(appends_from_many_threads_lose_no_line)
 	struct appender appenders[APPENDERS];
 	static char text[APPENDERS * APPENDS * LINE_BYTES + 1];
 	int next[APPENDERS] = {0}, number, line, good = 0;
-	struct open_file *file;
+	struct open_file *file = NULL;
 
 	CHECK_RC(0, put(f, "f", ""));
 	for (int i = 0; i < APPENDERS; i++) {
@@ -358,7 +358,7 @@ PROMISE(opens_race_with_replaces_without_a_failure_but_stale)
 {
 	struct replacer replacer;
 	struct object_ref object = {.path = "f"};
-	struct open_file *file;
+	struct open_file *file = NULL;
 	struct attributes a;
 	pthread_t thread;
 	int r = 0;
@@ -388,7 +388,7 @@ PROMISE(opens_race_with_replaces_without_a_failure_but_stale)
 
 PROMISE(an_unnamed_file_can_be_given_a_name)
 {
-	struct open_file *file;
+	struct open_file *file = NULL;
 	int r = workspace_create_unnamed(&f->ctx, f->w, "", O_RDWR, 0640, &file, &f->a);
 
 	if (r == -EOPNOTSUPP)

@@ -46,7 +46,7 @@ static void close_two(struct fixture *f, struct open_file *a, struct open_file *
 
 PROMISE(flock_belongs_to_the_handle)
 {
-	struct open_file *a, *b;
+	struct open_file *a = NULL, *b = NULL;
 
 	if (!open_two(f, &a, &b))
 		return;
@@ -62,7 +62,7 @@ PROMISE(flock_belongs_to_the_handle)
 
 PROMISE(closing_a_handle_frees_its_flock)
 {
-	struct open_file *a, *b;
+	struct open_file *a = NULL, *b = NULL;
 
 	if (!open_two(f, &a, &b))
 		return;
@@ -74,7 +74,7 @@ PROMISE(closing_a_handle_frees_its_flock)
 
 PROMISE(posix_locks_belong_to_the_owner)
 {
-	struct open_file *a, *b;
+	struct open_file *a = NULL, *b = NULL;
 
 	if (!open_two(f, &a, &b))
 		return;
@@ -89,7 +89,7 @@ PROMISE(posix_locks_belong_to_the_owner)
 
 PROMISE(shared_ranges_are_shared)
 {
-	struct open_file *a, *b;
+	struct open_file *a = NULL, *b = NULL;
 
 	if (!open_two(f, &a, &b))
 		return;
@@ -103,7 +103,7 @@ PROMISE(shared_ranges_are_shared)
 
 PROMISE(unlocking_a_part_keeps_the_rest)
 {
-	struct open_file *a, *b;
+	struct open_file *a = NULL, *b = NULL;
 
 	if (!open_two(f, &a, &b))
 		return;
@@ -119,7 +119,7 @@ PROMISE(unlocking_a_part_keeps_the_rest)
 
 PROMISE(lock_test_says_what_stands_in_the_way)
 {
-	struct open_file *a, *b;
+	struct open_file *a = NULL, *b = NULL;
 	struct file_lock l;
 
 	if (!open_two(f, &a, &b))
@@ -142,7 +142,7 @@ PROMISE(lock_test_says_what_stands_in_the_way)
 
 PROMISE(releasing_an_owner_drops_all_its_ranges)
 {
-	struct open_file *a, *b;
+	struct open_file *a = NULL, *b = NULL;
 
 	if (!open_two(f, &a, &b))
 		return;
@@ -156,7 +156,7 @@ PROMISE(releasing_an_owner_drops_all_its_ranges)
 
 PROMISE(closing_a_handle_frees_what_was_locked_through_it)
 {
-	struct open_file *a, *b;
+	struct open_file *a = NULL, *b = NULL;
 
 	if (!open_two(f, &a, &b))
 		return;
@@ -170,7 +170,7 @@ PROMISE(closing_a_handle_frees_what_was_locked_through_it)
 
 PROMISE(posix_locks_do_not_mind_flocks)
 {
-	struct open_file *a, *b;
+	struct open_file *a = NULL, *b = NULL;
 
 	if (!open_two(f, &a, &b))
 		return;
@@ -216,7 +216,7 @@ static void start_waiting(
 
 PROMISE(a_waiting_lock_comes_when_the_other_goes)
 {
-	struct open_file *a, *b;
+	struct open_file *a = NULL, *b = NULL;
 	struct waiter waiter;
 
 	if (!open_two(f, &a, &b))
@@ -234,7 +234,7 @@ PROMISE(a_waiting_lock_comes_when_the_other_goes)
 
 PROMISE(a_waiting_lock_can_be_given_up)
 {
-	struct open_file *a, *b;
+	struct open_file *a = NULL, *b = NULL;
 	struct waiter waiter;
 
 	if (!open_two(f, &a, &b))
@@ -273,7 +273,7 @@ static int lock_natively(struct fixture *f, bool use_flock)
 
 PROMISE(locks_hold_against_processes_at_the_workspace)
 {
-	struct open_file *a, *b;
+	struct open_file *a = NULL, *b = NULL;
 
 	if (!f->directory || !open_two(f, &a, &b))
 		return;

@@ -32,7 +32,7 @@ PROMISE(paths_that_are_not_normal_are_refused)
 
 PROMISE(no_component_is_followed_when_it_is_a_link)
 {
-	struct open_file *file;
+	struct open_file *file = NULL;
 
 	CHECK_RC(0, make_directory(f, "real"));
 	CHECK_RC(0, put(f, "real/file", "x"));
@@ -99,7 +99,7 @@ PROMISE(mkdir_makes_a_directory)
 
 PROMISE(modes_are_exact)
 {
-	struct open_file *file;
+	struct open_file *file = NULL;
 
 	CHECK_RC(0, workspace_mkdir(&f->ctx, f->w, "d", 0777, &f->a));
 	CHECK_RC(0777, f->a.mode & 07777);
@@ -112,7 +112,7 @@ PROMISE(modes_are_exact)
 
 PROMISE(new_objects_belong_to_the_caller)
 {
-	struct open_file *file;
+	struct open_file *file = NULL;
 
 	if (!is_root())
 		return;
@@ -137,7 +137,7 @@ PROMISE(new_objects_belong_to_the_caller)
 
 PROMISE(a_umask_takes_bits_away)
 {
-	struct open_file *file;
+	struct open_file *file = NULL;
 
 	f->ctx.umask = 027;
 	CHECK_RC(0, workspace_mkdir(&f->ctx, f->w, "d", 0777, &f->a));
@@ -306,7 +306,7 @@ static void plant_held(struct fixture *f)
 PROMISE(a_name_in_another_directory_than_meant_is_stale)
 {
 	struct object_ref file = {.path = "d/file"};
-	struct open_file *opened;
+	struct open_file *opened = NULL;
 	struct object_id other;
 
 	plant_held(f);

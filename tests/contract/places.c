@@ -10,26 +10,47 @@
 #include "ops/faulty.h"
 #include "tests/remove_tree.h"
 
-static char directory[64];
+/* The parent of the promises makes `top`, and removes it with what a crash left in it. */
+static char top[64], directory[80];
+static pid_t top_owner;
 
-static int make_private_directory(void)
-{
-	snprintf(directory, sizeof(directory), "/tmp/isthmus-contract-XXXXXX");
-	if (!mkdtemp(directory))
-		return -errno;
-	return chmod(directory, 0755) < 0 ? -errno : 0;
-}
-
-static void remove_directory(void)
+/* Deeper than PATH_MAX is possible: the shell's rm can do that. */
+static void remove_directory(const char *path)
 {
 	char command[128];
 
-	/* Deeper than PATH_MAX is possible: the shell's rm can do that. */
-	if (remove_tree(directory) == 0)
+	if (remove_tree(path) == 0)
 		return;
-	snprintf(command, sizeof(command), "rm -rf '%s'", directory);
+	snprintf(command, sizeof(command), "rm -rf '%s'", path);
 	if (system(command) != 0)
-		fprintf(stderr, "\"%s\" is left behind\n", directory);
+		fprintf(stderr, "\"%s\" is left behind\n", path);
+}
+
+static void remove_top(void)
+{
+	if (getpid() == top_owner)
+		remove_directory(top);
+}
+
+static int make_directory_at(char *path)
+{
+	return mkdtemp(path) && chmod(path, 0755) == 0 ? 0 : -errno;
+}
+
+static int make_private_directory(void)
+{
+	int r;
+
+	if (!*top) {
+		snprintf(top, sizeof(top), "/tmp/isthmus-contract-XXXXXX");
+		r = make_directory_at(top);
+		if (r < 0)
+			return r;
+		top_owner = getpid();
+		atexit(remove_top);
+	}
+	snprintf(directory, sizeof(directory), "%s/XXXXXX", top);
+	return make_directory_at(directory);
 }
 
 static int open_with(const char *scheme, const char *rest, struct workspace **ret_workspace)
@@ -45,7 +66,7 @@ static int open_with(const char *scheme, const char *rest, struct workspace **re
 static void close_directory(struct workspace *w)
 {
 	workspace_free(w);
-	remove_directory();
+	remove_directory(directory);
 }
 
 static int open_local(struct workspace **ret_workspace, const char **ret_directory)
@@ -118,11 +139,14 @@ static int open_helper_aarch64(struct workspace **ret_workspace, const char **re
 
 /* One private sshd for all promises, and one connection of ssh to it that they share. */
 static char sshd_directory[64];
+static pid_t sshd_owner;
 
 static void stop_sshd(void)
 {
 	char command[512];
 
+	if (getpid() != sshd_owner)
+		return;
 	snprintf(command, sizeof(command),
 		"ssh -F '%s/ssh_config' -O exit box 2>/dev/null; '" SSHD_SCRIPT
 		"' stop '%s'; rm -rf '%s'",
@@ -141,6 +165,7 @@ static int start_sshd(void)
 	snprintf(sshd_directory, sizeof(sshd_directory), "/tmp/isthmus-sshd-XXXXXX");
 	if (!mkdtemp(sshd_directory))
 		return -errno;
+	sshd_owner = getpid();
 	atexit(stop_sshd);
 	snprintf(command, sizeof(command),
 		"cd '%s' && '" SSHD_SCRIPT "' start '%s' 'SetEnv XDG_CACHE_HOME=%s/cache' && "

@@ -245,7 +245,7 @@ PROMISE(exec_ends_after_its_changes_were_reported)
 		.cwd = "",
 		.flags = EXEC_STDIN_CLOSED};
 	struct exec_event event = {.type = EXEC_STDOUT};
-	struct process *process;
+	struct process *process = NULL;
 	char text[64];
 
 	if (!is_watchable(f))
