@@ -25,7 +25,7 @@ static const char usage[] = "usage: isthmus list [--json]\n"
 
 enum { PROBE_TRIES = 100 }; /* 5 ms apart */
 
-enum listed_state { UNKNOWN, MOUNTED, DEAD, SILENT, ELSEWHERE };
+enum listed_state { UNKNOWN, MOUNTED, DEAD, SILENT, STOPPED, ELSEWHERE };
 
 static const struct {
 	const char *name;
@@ -34,7 +34,9 @@ static const struct {
 	[UNKNOWN] = {"unknown", NULL},
 	[MOUNTED] = {"mounted", NULL},
 	[DEAD] = {"dead", "its daemon is gone: run 'isthmus umount' on it"},
-	[SILENT] = {"silent", "its daemon does not answer: run 'isthmus umount' on it"},
+	[SILENT] = {"silent", "its daemon does not answer: 'isthmus umount --force' gives it up"},
+	[STOPPED] = {"silent", "its daemon is stopped: continue it with 'kill -CONT' and its PID, "
+			       "or give it up with 'isthmus umount --force'"},
 	[ELSEWHERE] = {"elsewhere", "it is mounted in another mount namespace"},
 };
 
@@ -163,7 +165,10 @@ static void add_saved(struct list *list, const struct runtime_mount *mount)
 		if (item)
 			item->state = ELSEWHERE;
 	} else {
-		item->state = lives ? MOUNTED : DEAD;
+		item->state = !lives                           ? DEAD
+			      : runtime_is_stopped(mount->pid) ? STOPPED
+			      : runtime_answers(mount)         ? MOUNTED
+							       : SILENT;
 	}
 	if (item)
 		item->pid = lives ? mount->pid : 0;

@@ -188,9 +188,15 @@ static int find_socket(const char *directory, char **ret_socket)
 {
 	cleanup_with(runtime_mount_done) struct runtime_mount mount = {0};
 	cleanup_free char *path = NULL;
+	pid_t pid = 0;
 
-	if (mount_point_resolve(directory, &path) == 0 && mount_point_connection(path) &&
-		mount_point_daemon(path) && runtime_mount_init(&mount, path) == 0) {
+	if (mount_point_resolve(directory, &path) == 0 && mount_point_connection(path))
+		pid = mount_point_daemon(path);
+	if (pid && runtime_is_stopped(pid))
+		return -command_error("status",
+			"\"%s\": its daemon is stopped; continue it with 'kill -CONT %d'",
+			directory, pid);
+	if (pid && runtime_mount_init(&mount, path) == 0) {
 		*ret_socket = steal_ptr(&mount.control_path);
 		return 0;
 	}

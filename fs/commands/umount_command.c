@@ -10,43 +10,60 @@
 #include "fs/commands/command_line.h"
 #include "fs/mount/mount_point.h"
 #include "fs/mount/runtime.h"
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 
-enum { QUIET_WAIT_MS = 2000, END_WAIT_MS = 58000, BUSY_TRIES = 10, BUSY_WAIT_MS = 50 };
+enum {
+	QUIET_WAIT_MS = 2000,
+	END_WAIT_MS = 58000,
+	BUSY_TRIES = 10,
+	BUSY_WAIT_MS = 50,
+	FORCED_WAIT_MS = 5000
+};
 
-static const char usage[] = "usage: isthmus umount [-l] DIR\n"
-			    "\n"
-			    "Unmounts the workspace at DIR, once everything written has arrived.\n"
-			    "\n"
-			    "  -l, --lazy    also when programs still use it: they lose it\n";
+static const char usage[] =
+	"usage: isthmus umount [-f | -l] DIR\n"
+	"\n"
+	"Unmounts the workspace at DIR, once everything written has arrived.\n"
+	"\n"
+	"  -f, --force   also when its daemon does not answer: who waits for it gets an error,\n"
+	"                and what has not arrived by then is lost\n"
+	"  -l, --lazy    also when programs still use it: they lose it\n";
+
+enum how { USUAL, LAZY, FORCE };
 
 /* Why the daemon still runs; the caller frees.  It listens for as long as it is mounted somewhere,
  * and sends what was written after that. */
-static char *why_it_runs(const char *mount_point, unsigned connection)
+static char *why_it_runs(const char *mount_point, pid_t pid, unsigned connection)
 {
-	char *copy = mount_point_copy(connection);
+	char *copy;
 
+	if (runtime_is_stopped(pid))
+		return string_printf("it is stopped, continue it with 'kill -CONT %d'", pid);
+	copy = mount_point_copy(connection);
 	if (copy)
 		return copy;
-	return strdup(mount_point_daemon(mount_point)
-			      ? "somebody out of sight has a copy of the mount"
-			      : "it waits for the workspace to take what was written");
+	if (!mount_point_daemon(mount_point))
+		return strdup("it waits for the workspace to take what was written");
+	return strdup(mount_point_is_silent(mount_point)
+			      ? "it does not answer"
+			      : "somebody out of sight has a copy of the mount");
 }
 
 /* When the daemon has ended, everything is there. */
-static int wait_for_end(int pidfd, const char *mount_point, unsigned connection)
+static int wait_for_end(int pidfd, const char *mount_point, pid_t pid, unsigned connection)
 {
 	struct pollfd end = {.fd = pidfd, .events = POLLIN};
 	cleanup_free char *first = NULL, *last = NULL;
 
 	if (pidfd < 0 || poll(&end, 1, QUIET_WAIT_MS) != 0)
 		return 0;
-	first = why_it_runs(mount_point, connection);
+	first = why_it_runs(mount_point, pid, connection);
 	command_note("umount", "\"%s\" is unmounted, waiting for its daemon: %s", mount_point,
 		first ? first : "");
 	if (poll(&end, 1, END_WAIT_MS) != 0)
 		return 0;
-	last = why_it_runs(mount_point, connection);
+	last = why_it_runs(mount_point, pid, connection);
 	return command_error("umount", "\"%s\" is unmounted, but its daemon still runs: %s",
 		mount_point, last ? last : "");
 }
@@ -65,6 +82,12 @@ static int explain_failure(const char *mount_point, int r)
 		return command_error("umount",
 			"\"%s\" is in use by %s: end them, or detach it with --lazy", mount_point,
 			holders);
+	if (r == -EBUSY && mount_point_is_silent(mount_point))
+		return command_error("umount",
+			"\"%s\" cannot be unmounted: its daemon does not answer, and a program "
+			"waits "
+			"for it; give it up with --force",
+			mount_point);
 	if (r == -EBUSY)
 		return command_error("umount",
 			"\"%s\" cannot be unmounted: a program that waits for it, or somebody "
@@ -94,7 +117,29 @@ static int unmount_when_idle(const char *mount_point, bool lazy)
 	return r;
 }
 
-static int unmount_living(const char *mount_point, const char *type, bool lazy)
+/* Everything that waits for the daemon fails; so does the daemon's next look at the kernel, which
+ * has it end. */
+static int give_up(const char *mount_point, pid_t pid, int pidfd)
+{
+	struct pollfd end = {.fd = pidfd, .events = POLLIN};
+	int r = mount_point_recover(mount_point);
+
+	if (r < 0)
+		return explain_failure(mount_point, r);
+	if (pidfd >= 0 && runtime_is_stopped(pid))
+		command_note("umount",
+			"\"%s\" is unmounted; its daemon (pid %d) is stopped, and ends when it is "
+			"continued",
+			mount_point, pid);
+	else if (pidfd >= 0 && poll(&end, 1, FORCED_WAIT_MS) == 0)
+		command_note("umount",
+			"\"%s\" is unmounted; its daemon (pid %d) still runs: 'kill -KILL %d' "
+			"ends it",
+			mount_point, pid, pid);
+	return 0;
+}
+
+static int unmount_living(const char *mount_point, const char *type, enum how how)
 {
 	cleanup_fd int pidfd = -1;
 	pid_t pid = mount_point_daemon(mount_point);
@@ -107,13 +152,20 @@ static int unmount_living(const char *mount_point, const char *type, bool lazy)
 			type);
 	if (pid)
 		pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	r = unmount_when_idle(mount_point, lazy);
+	if (how == FORCE)
+		return give_up(mount_point, pid, pidfd);
+	if (how == USUAL && pid && runtime_is_stopped(pid))
+		return command_error("umount",
+			"\"%s\" cannot be unmounted: its daemon is stopped; continue it with 'kill "
+			"-CONT %d', or give it up with --force",
+			mount_point, pid);
+	r = unmount_when_idle(mount_point, how == LAZY);
 	if (r < 0)
 		return explain_failure(mount_point, r);
-	return lazy ? 0 : wait_for_end(pidfd, mount_point, connection);
+	return how == LAZY ? 0 : wait_for_end(pidfd, mount_point, pid, connection);
 }
 
-static int unmount(const char *path, bool lazy)
+static int unmount(const char *path, enum how how)
 {
 	cleanup_free char *mount_point = NULL, *type = NULL, *around = NULL, *id = NULL;
 	enum mount_point_state state;
@@ -123,7 +175,7 @@ static int unmount(const char *path, bool lazy)
 		return command_error("umount", "\"%s\": %s", path, strerror(-r));
 	state = mount_point_look(mount_point, &type);
 	if (state == MOUNT_POINT_MOUNTED)
-		return unmount_living(mount_point, type, lazy);
+		return unmount_living(mount_point, type, how);
 	if (state != MOUNT_POINT_DEAD) {
 		around = mount_point_around(mount_point, false);
 		return command_error("umount", "nothing is mounted at \"%s\"%s%s%s", mount_point,
@@ -141,8 +193,9 @@ static int unmount(const char *path, bool lazy)
 
 int umount_command(int argc, char **argv)
 {
-	bool lazy = false;
-	const struct command_option options[] = {{"lazy", 'l', .flag = &lazy}, {0}};
+	bool lazy = false, force = false;
+	const struct command_option options[] = {
+		{"force", 'f', .flag = &force}, {"lazy", 'l', .flag = &lazy}, {0}};
 	const struct command_line line = {
 		.command = "umount", .usage = usage, .options = options, .arguments_max = 1};
 	int code;
@@ -151,5 +204,5 @@ int umount_command(int argc, char **argv)
 		return code;
 	if (argc - optind != 1)
 		return command_usage_error("umount", "it takes one directory");
-	return unmount(argv[optind], lazy);
+	return unmount(argv[optind], force ? FORCE : lazy ? LAZY : USUAL);
 }

@@ -158,6 +158,16 @@ pid_t mount_point_daemon(const char *path)
 	return find_daemon(path, runtime_is_alive);
 }
 
+static bool is_silent(const struct runtime_mount *mount)
+{
+	return runtime_is_alive(mount) && !runtime_answers(mount);
+}
+
+bool mount_point_is_silent(const char *path)
+{
+	return find_daemon(path, is_silent);
+}
+
 /* What is mounted there now is that daemon's. */
 static bool hangs(const struct runtime_mount *mount)
 {

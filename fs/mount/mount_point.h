@@ -30,6 +30,9 @@ unsigned mount_point_connection(const char *path);
 /* The daemon that serves `path` and is alive; 0: none that we know of. */
 pid_t mount_point_daemon(const char *path);
 
+/* That daemon is there but does not answer.  Waits for 3 s at most. */
+bool mount_point_is_silent(const char *path);
+
 /* Absolute path of `path` without looking into the mount itself; the caller frees.
  * -ENOENT, -ENOTDIR, -EACCES of the directory above it. */
 int mount_point_resolve(const char *path, char **ret_path);
@@ -46,7 +49,8 @@ int mount_point_remount(const char *path, bool read_only, const char *const *wor
  * not.  -EBUSY, -EINVAL (nothing mounted), -EPERM, -ENOENT (no fusermount3). */
 int mount_point_unmount(const char *path, bool lazy);
 
-/* Unmounts what is MOUNT_POINT_DEAD; who waits for its daemon is freed.  Errors as above. */
+/* Unmounts what is MOUNT_POINT_DEAD, or is to be given up: who waits for its daemon gets an error.
+ * Errors as above. */
 int mount_point_recover(const char *path);
 
 /* Who uses the mount: "make (pid 12), bash (pid 7)", at most 8 of them; the caller frees.

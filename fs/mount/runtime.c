@@ -21,7 +21,7 @@
 #include "ops/support/files.h"
 #include "ops/support/json.h"
 
-enum { STATE_MAX_BYTES = 1 << 16, BESIDE_TRIES = 100 };
+enum { STATE_MAX_BYTES = 1 << 16, BESIDE_TRIES = 100, ANSWER_WAIT_S = 3 };
 
 void runtime_mount_done(struct runtime_mount *mount)
 {
@@ -239,6 +239,20 @@ static bool is_ending(pid_t pid)
 bool runtime_is_stuck(const struct runtime_mount *mount)
 {
 	return is_ending(mount->pid) && start_time(mount->pid) == mount->pid_started;
+}
+
+bool runtime_is_stopped(pid_t pid)
+{
+	char text[2048];
+
+	proc_read(pid, "status", text, sizeof(text));
+	return strstr(text, "\nState:\tT") || strstr(text, "\nState:\tt");
+}
+
+bool runtime_answers(const struct runtime_mount *mount)
+{
+	return !runtime_is_stopped(mount->pid) &&
+	       control_answers(mount->control_path, ANSWER_WAIT_S);
 }
 
 bool runtime_is_alive(const struct runtime_mount *mount)

@@ -62,6 +62,13 @@ bool runtime_is_alive(const struct runtime_mount *mount);
  * anything, which need not be what is mounted there now (see `connection`). */
 bool runtime_is_stuck(const struct runtime_mount *mount);
 
+/* True when the process is stopped (SIGSTOP, a debugger): it answers when it is continued. */
+bool runtime_is_stopped(pid_t pid);
+
+/* True when the daemon answers its control socket within a time that a busy machine may take; not
+ * asked when it is stopped.  Waits for 3 s at most. */
+bool runtime_answers(const struct runtime_mount *mount);
+
 /* Every mount that has been saved and not removed, by mount point.  -errno. */
 int runtime_list(struct runtime_mount **ret_mounts, size_t *ret_count);
 void runtime_list_free(struct runtime_mount *mounts, size_t count);

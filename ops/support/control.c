@@ -355,6 +355,20 @@ int control_failure(const struct buffer *payload, char **ret_message)
 	return -number;
 }
 
+/* Anything that it sends will do. */
+bool control_answers(const char *socket_path, time_t seconds)
+{
+	static const char request[] = "{\"request\":\"stats\"}";
+	cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	uint8_t header;
+
+	return fd >= 0 && control_set_timeout(fd, SO_SNDTIMEO, seconds) == 0 &&
+	       control_set_timeout(fd, SO_RCVTIMEO, seconds) == 0 &&
+	       connect_socket(fd, socket_path) == 0 &&
+	       control_send(fd, CONTROL_JSON, request, strlen(request)) == 0 &&
+	       receive_all(fd, &header, sizeof(header)) == 0;
+}
+
 int control_call(const char *socket_path, const char *request_json, char **ret_reply)
 {
 	cleanup_buffer struct buffer payload = {0};

@@ -74,6 +74,9 @@ int control_connect(const char *socket_path);
 /* True when a daemon is there, even one that hangs.  Never waits. */
 bool control_is_served(const char *socket_path);
 
+/* True when the daemon answers a request within that many seconds. */
+bool control_answers(const char *socket_path, time_t seconds);
+
 /* Makes the socket (0600; one that is there already is replaced) and listens. */
 int control_listen(const char *socket_path);
 

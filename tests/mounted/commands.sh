@@ -423,10 +423,14 @@ test_a_stopped_daemon_does_not_hold_the_list_up() {
 	timeout 10 "$ISTHMUS" list >"$tmp/list"
 	XDG_RUNTIME_DIR=$tmp/home timeout 10 "$ISTHMUS" list >"$tmp/list2" # without its runtime file
 	[ $((SECONDS - started)) -lt 6 ] || fail "took $((SECONDS - started)) s"
-	case $uri in local:*) timeout -k 1 20 "$ISTHMUS" status "$mnt" 2>"$tmp/err" || true ;; esac # it takes 10 s
+	timeout 5 "$ISTHMUS" status "$mnt" 2>"$tmp/stopped" || true
+	timeout 5 "$ISTHMUS" umount "$mnt" 2>"$tmp/kept" || true
+	case $uri in local:*) XDG_RUNTIME_DIR=$tmp/home timeout -k 1 20 "$ISTHMUS" status "$mnt" 2>"$tmp/err" || true ;; esac # it takes 10 s
 	kill -CONT "$daemon_pid"
 	case $uri in local:*) grep -q 'no answer for' "$tmp/err" || fail "message: $(cat "$tmp/err")" ;; esac
-	grep -qF "$mnt" "$tmp/list" || fail "not listed"
+	grep -F "$mnt" "$tmp/list" | grep -q silent || fail "not silent: $(cat "$tmp/list")"
+	grep -q "is stopped; continue it with 'kill -CONT $daemon_pid'" "$tmp/stopped" || fail "status: $(cat "$tmp/stopped")"
+	grep -q "cannot be unmounted: its daemon is stopped" "$tmp/kept" || fail "umount: $(cat "$tmp/kept")"
 	grep -F "$mnt" "$tmp/list2" | grep -q silent || fail "not silent: $(cat "$tmp/list2")"
 }
 

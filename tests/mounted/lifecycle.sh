@@ -141,6 +141,28 @@ test_mount_and_umount_recover_what_hangs_on_a_killed_daemon() {
 	umount_here
 }
 
+test_a_stopped_daemon_is_given_up_by_force() {
+	local daemon waiting code=0
+
+	mount_here
+	daemon=$(daemon_of_mount)
+	kill -STOP "$daemon"
+	timeout 60 cat "$mnt/file" 2>"$tmp/waiting" &
+	waiting=$!
+	sleep 0.2 # it may not have asked yet, which is as good
+	timeout 20 "$ISTHMUS" umount --force "$mnt" 2>"$tmp/err" || fail "umount: $(cat "$tmp/err")"
+	grep -q "(pid $daemon) is stopped, and ends when it is continued" "$tmp/err" || fail "said: $(cat "$tmp/err")"
+	not_mounted || fail "still mounted"
+	wait "$waiting" || code=$?
+	[ "$code" = 1 ] || fail "who waited ended with $code"
+	kill -CONT "$daemon"
+	wait_for 15 no_daemon || fail "the daemon did not end"
+	mount_here
+	echo works >"$mnt/again"
+	timeout 20 "$ISTHMUS" umount -f "$mnt"
+	wait_for 5 no_daemon
+}
+
 # As a daemon that hangs, but of a mount that is not there any more.
 hang_for_another_mount() {
 	python3 - "$XDG_RUNTIME_DIR"/isthmus/*.json <<-'END' &
