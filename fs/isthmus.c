@@ -36,6 +36,7 @@ static const struct command commands[] = {
 	{"list", list_command, "show the mounts of this user"},
 	{"status", status_command, "show how a mount is doing"},
 	{"exec", exec_command, "run a command at the workspace"},
+	{"forward", forward_command, "reach its ports from here, and ours from there"},
 	{"log", log_command, "show what was done to a workspace, and by whom"},
 	{"doctor", doctor_command, "check what isthmus needs on this machine"},
 	{"tool", tools_command, "run one tool of the agent's tool layer"},

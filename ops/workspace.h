@@ -294,6 +294,7 @@ enum workspace_capabilities {
 	WORKSPACE_CAN_WATCH = 1 << 1,
 	WORKSPACE_IS_REMOTE = 1 << 2, /* a call may cost a round trip */
 	WORKSPACE_READ_ONLY = 1 << 3,
+	WORKSPACE_CAN_STREAM = 1 << 4, /* exec takes EXEC_STREAM and EXEC_TELL_PORTS */
 };
 
 enum { WORKSPACE_ERROR_BYTES = 1536 };
@@ -482,6 +483,8 @@ struct workspace_ops {
 	/* Optional as a group (NULL: -EOPNOTSUPP; no commands run here).
 	 * exec: starts; -ENOENT, -EACCES, -ENOEXEC as execve(2) of argv[0] (looked up in the
 	 *   PATH of the new environment), -ENOENT or -ENOTDIR for cwd.
+	 *   EXEC_STREAM: errors of ops/support/socket_stream.h; -EOPNOTSUPP without
+	 *   WORKSPACE_CAN_STREAM.
 	 * process_next: waits for the next event.  Bounded memory: a process whose output is
 	 *   not fetched is held up by its pipe.  `buffer` has at least 1 byte.
 	 *   -EINTR leaves the process running; -ECONNRESET: what ran it is gone, how it ended

@@ -29,7 +29,7 @@ void local_status(struct workspace *workspace, struct workspace_status *ret_stat
 	const struct local_workspace *w = local_from(workspace);
 
 	*ret_status = (struct workspace_status){
-		.capabilities = WORKSPACE_CAN_EXEC | WORKSPACE_CAN_WATCH,
+		.capabilities = WORKSPACE_CAN_EXEC | WORKSPACE_CAN_WATCH | WORKSPACE_CAN_STREAM,
 		.link = LINK_ONLINE,
 		.owner_uid = w->owner_uid,
 		.owner_gid = w->owner_gid,

@@ -15,6 +15,7 @@ int list_command(int argc, char **argv);
 int status_command(int argc, char **argv);
 int log_command(int argc, char **argv);
 int exec_command(int argc, char **argv);
+int forward_command(int argc, char **argv);
 int doctor_command(int argc, char **argv);
 int version_command(int argc, char **argv);
 

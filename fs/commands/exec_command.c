@@ -82,6 +82,7 @@ static char *request_text(const struct exec_options *options, const char *cwd)
 		cJSON_AddNumberToObject(request, "columns", window.ws_col);
 	}
 	cJSON_AddBoolToObject(request, "pty", options->tty);
+	cJSON_AddBoolToObject(request, "tell_ports", true);
 	text = cJSON_PrintUnformatted(request);
 	cJSON_Delete(request);
 	return text;
@@ -103,12 +104,23 @@ static int explain_cwd(const char *cwd, int r)
 		r == -EINVAL ? "that is outside the workspace" : strerror(-r));
 }
 
+/* In a raw terminal a line feed goes straight down. */
+static void note_port(void *user, unsigned port)
+{
+	const struct exec_options *options = user;
+
+	command_note("exec", "port %u is now listening at the workspace: isthmus forward %s %u%s",
+		port, options->directory ? options->directory : ".", port,
+		options->tty ? "\r" : "");
+}
+
 static int run(const struct exec_options *options)
 {
 	cleanup_free char *socket_path = NULL, *mount_point = NULL, *workspace_path = NULL;
 	cleanup_free char *cwd = NULL, *text = NULL;
 	const char *directory = options->directory ? options->directory : ".";
-	struct exec_client client = {.tty = options->tty};
+	struct exec_client client = {
+		.tty = options->tty, .listening = note_port, .user = (void *)(uintptr_t)options};
 	struct exec_client_end end;
 	int r;
 

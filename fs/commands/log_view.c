@@ -270,8 +270,10 @@ static void print_outcome(FILE *out, const cJSON *record)
 
 	if (cJSON_HasObjectItem(record, "bytes")) {
 		command_format_size((uint64_t)json_integer(record, "bytes"), size);
-		fprintf(out, "  %s at %lld", size, json_integer(record, "offset"));
+		fprintf(out, "  %s", size);
 	}
+	if (cJSON_HasObjectItem(record, "offset"))
+		fprintf(out, " at %lld", json_integer(record, "offset"));
 	if (cJSON_HasObjectItem(record, "exit_code"))
 		fprintf(out, "  exit %lld", json_integer(record, "exit_code"));
 	if (cJSON_HasObjectItem(record, "signal"))

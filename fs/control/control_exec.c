@@ -1,7 +1,6 @@
-#include "fs/control/control_server.h"
+#include "fs/control/control_run.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,31 +9,13 @@
 #include <unistd.h>
 
 #include "fs/log/callers.h"
-#include "fs/control/changed_paths.h"
 #include "fs/log/redact.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/json.h"
 
 enum {
-	OUTPUT_BYTES = 64 << 10, /* of one frame */
-	STDIN_QUEUE_BYTES =
-		256 << 10, /* while the command does not read, more is left to the client */
 	CHANGED_REPLY_MAX_BYTES = 128 << 10, /* as JSON at most 6 times that: below a frame */
-};
-
-/* A command that runs for a connection. */
-struct exec_run {
-	struct exec_run *next; /* guarded by the server's lock */
-	struct connection *connection;
-	struct process *process;
-	atomic_bool client_gone;
-	atomic_bool ended;
-
-	struct changed_paths changed; /* guarded by the server's lock */
-
-	struct buffer input; /* the reader's: for the command's stdin */
-	bool input_ended;
 };
 
 /* ---- What changed meanwhile ------------------------------------------------------ */
@@ -77,148 +58,6 @@ static void delist(struct exec_run *run)
 	*at = run->next;
 	server->command_count--;
 	pthread_mutex_unlock(&server->lock);
-}
-
-/* ---- The client's frames ---------------------------------------------------------- */
-
-static bool is_ready(int fd, short events)
-{
-	struct pollfd one = {.fd = fd, .events = events};
-
-	return poll(&one, 1, 0) > 0 && (one.revents & (events | POLLHUP | POLLERR));
-}
-
-/* While the command does not read its stdin, signals must still get through. */
-static bool stdin_interrupted(struct op_context *ctx)
-{
-	struct exec_run *run = ctx->interrupted_data;
-	short events = POLLRDHUP;
-
-	if (run->input.size < STDIN_QUEUE_BYTES)
-		events |= POLLIN;
-	return run->ended || is_ready(run->connection->fd, events);
-}
-
-/* Writes what is queued; stops early when a frame comes in. */
-static int feed_stdin(struct exec_run *run)
-{
-	struct op_context ctx;
-	ssize_t done;
-
-	op_context_init(&ctx);
-	ctx.interrupted = stdin_interrupted;
-	ctx.interrupted_data = run;
-	done = workspace_process_write(&ctx, run->process, run->input.data, run->input.size);
-	if (done == -EINTR)
-		return is_ready(run->connection->fd, POLLRDHUP) &&
-				       run->input.size >= STDIN_QUEUE_BYTES
-			       ? -ECONNRESET
-			       : 0;
-	if (done < 0) {
-		/* Nobody will read it: the client may go on sending, as to a closed pipe. */
-		run->input.size = 0;
-		return 0;
-	}
-	buffer_consume(&run->input, (size_t)done);
-	return 0;
-}
-
-static int take_frame(struct exec_run *run, struct buffer *payload)
-{
-	enum control_frame_type type;
-	const uint8_t *data;
-	struct op_context ctx;
-	int r;
-
-	op_context_init(&ctx);
-	r = control_receive(run->connection->fd, &type, payload);
-	if (r < 0)
-		return r;
-	data = payload->data;
-	switch (type) {
-	case CONTROL_STDIN:
-		return run->input_ended ? 0
-					: buffer_append(&run->input, payload->data, payload->size);
-	case CONTROL_STDIN_EOF:
-		run->input_ended = true;
-		return 0;
-	case CONTROL_SIGNAL:
-		if (payload->size != 4 || data[0] == 0 || data[0] > SIGRTMAX || data[1] ||
-			data[2] || data[3])
-			return -EPROTO;
-		workspace_process_signal(&ctx, run->process, data[0]);
-		return 0;
-	case CONTROL_RESIZE:
-		if (payload->size != 4)
-			return -EPROTO;
-		workspace_process_resize(&ctx, run->process, (uint16_t)(data[0] | data[1] << 8),
-			(uint16_t)(data[2] | data[3] << 8));
-		return 0;
-	default:
-		return -EPROTO;
-	}
-}
-
-static void *reader_run(void *user)
-{
-	cleanup_buffer struct buffer payload = {0};
-	struct exec_run *run = user;
-	bool closed = false;
-	struct op_context ctx;
-	int r = 0;
-
-	pthread_setname_np(pthread_self(), "control-stdin");
-	op_context_init(&ctx);
-	while (r == 0 && !run->ended) {
-		if (run->input.size > 0)
-			r = feed_stdin(run);
-		if (run->input.size == 0 && run->input_ended && !closed) {
-			workspace_process_close_stdin(&ctx, run->process);
-			closed = true;
-		}
-		if (r == 0 && !run->ended &&
-			(run->input.size == 0 || (run->input.size < STDIN_QUEUE_BYTES &&
-							 is_ready(run->connection->fd, POLLIN))))
-			r = take_frame(run, &payload);
-	}
-	if (r < 0)
-		run->client_gone = true;
-	return NULL;
-}
-
-/* ---- The command's output ----------------------------------------------------------- */
-
-static bool output_interrupted(struct op_context *ctx)
-{
-	const struct exec_run *run = ctx->interrupted_data;
-
-	/* The reader tells of the end too, but only once the command runs. */
-	return run->client_gone || is_ready(run->connection->fd, POLLRDHUP);
-}
-
-/* Passes events on until the command has ended.  A client that is slow holds the command
- * up; -EPIPE or so when it has gone. */
-static int pump_output(struct exec_run *run, struct op_context *ctx, struct exec_event *ret_exit)
-{
-	cleanup_free uint8_t *buffer = malloc(OUTPUT_BYTES);
-	int r = buffer ? 0 : -ENOMEM;
-
-	while (r == 0) {
-		struct exec_event event;
-
-		r = workspace_process_next(ctx, run->process, buffer, OUTPUT_BYTES, &event);
-		if (r < 0)
-			break;
-		if (event.type == EXEC_EXIT) {
-			mount_drain_changes(run->connection->server->mount);
-			*ret_exit = event;
-			return 0;
-		}
-		r = control_send(run->connection->fd,
-			event.type == EXEC_STDOUT ? CONTROL_STDOUT : CONTROL_STDERR, buffer,
-			event.size);
-	}
-	return r;
 }
 
 /* ---- The request ---------------------------------------------------------------------- */
@@ -292,6 +131,7 @@ static int parse(const cJSON *request, struct exec_words *words, struct exec_req
 		{"pty", EXEC_PTY},
 		{"stdin_closed", EXEC_STDIN_CLOSED},
 		{"kill_leftovers", EXEC_KILL_LEFTOVERS},
+		{"tell_ports", EXEC_TELL_PORTS},
 	};
 	const cJSON *argv = cJSON_GetObjectItemCaseSensitive(request, "argv");
 	const char *cwd = json_text(request, "cwd"), *command = json_text(request, "command");
@@ -470,32 +310,21 @@ static void run_command(
 	struct exec_event event = {.exit_code = -1, .signal = SIGKILL};
 	uint64_t first_seq = mount_log_last_seq(m->log) + 1, last_seq;
 	struct op_context ctx;
-	bool started = false;
-	pthread_t reader;
+	bool started;
 
 	if (!run) {
 		control_reply_failure(connection, -ENOMEM, "out of memory");
 		return;
 	}
 	op_context_init(&ctx);
-	ctx.interrupted = output_interrupted;
-	ctx.interrupted_data = run;
 	run->connection = connection;
 	enlist(run);
 	mount_watch(m, exec->cwd);
-	outcome.result = workspace_exec(&ctx, m->workspace, exec, &run->process);
-	if (outcome.result == 0)
-		outcome.result = -pthread_create(&reader, NULL, reader_run, run);
-	if (outcome.result < 0) {
+	outcome.result = control_run(run, exec, &ctx, &started, &event);
+	if (outcome.result < 0 && !started)
 		reply_not_started(connection, exec, outcome.result);
-	} else {
-		started = true;
-		outcome.result = pump_output(run, &ctx, &event);
-		run->ended = true;
-		shutdown(connection->fd, SHUT_RD);
-		pthread_join(reader, NULL);
-	}
-	workspace_process_free(run->process);
+	if (outcome.result == 0)
+		mount_drain_changes(m);
 	delist(run);
 
 	if (outcome.result == 0) {
@@ -509,9 +338,17 @@ static void run_command(
 		reply_exit(run, &event, first_seq, last_seq);
 	else if (started)
 		reply_lost(connection, outcome.result);
-	changed_paths_done(&run->changed);
-	buffer_done(&run->input);
+	control_run_done(run);
 	free(run);
+}
+
+/* What listens on this machine needs no forward. */
+static bool ports_are_elsewhere(const struct mount *m)
+{
+	struct workspace_status status;
+
+	workspace_status(m->workspace, &status);
+	return status.capabilities & WORKSPACE_IS_REMOTE;
 }
 
 void control_exec(struct connection *connection, const cJSON *request)
@@ -522,6 +359,8 @@ void control_exec(struct connection *connection, const cJSON *request)
 	int r;
 
 	r = parse(request, &words, &exec);
+	if (r == 0 && !ports_are_elsewhere(connection->server->mount))
+		exec.flags &= ~(unsigned)EXEC_TELL_PORTS;
 	if (r < 0)
 		control_reply_failure(connection, r,
 			"exec needs argv or command as strings, and env as names with values");

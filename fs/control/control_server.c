@@ -182,6 +182,10 @@ static const struct {
 	{"call_end", .serve = serve_call_end, .needs_log = true},
 	{"log_flush", .serve = serve_log_flush, .needs_log = true},
 	{"exec", .serve = control_exec},
+	{"connect", .serve = control_connect_to},
+	{"accept", .serve = control_accept_from},
+	{"listen", .serve = control_listen_at},
+	{"forward", .serve = control_forward},
 };
 
 static void serve(struct connection *connection, const cJSON *request)

@@ -2,7 +2,7 @@
  * fs/control/control_server.h - what the files of the control server share.
  *
  * control_server.c takes connections and answers the short requests; control_exec.c runs
- * a command for a connection.
+ * a command for a connection, control_stream.c a connection of the workspace's machine.
  */
 #pragma once
 
@@ -44,6 +44,12 @@ void control_reply_failure(struct connection *connection, int error, const char 
 
 /* Serves an "exec" request to its end. */
 void control_exec(struct connection *connection, const cJSON *request);
+
+/* Serve requests about connections of the workspace's machine to their end. */
+void control_connect_to(struct connection *connection, const cJSON *request);
+void control_accept_from(struct connection *connection, const cJSON *request);
+void control_listen_at(struct connection *connection, const cJSON *request);
+void control_forward(struct connection *connection, const cJSON *request);
 
 /* Remembers the path, or for NULL that not all are known, for every command that runs now.  False:
  * none does. */

@@ -25,6 +25,7 @@ enum log_op_flags {
 	LOG_IS_REDACTED = 1 << 5,     /* secrets were left out of detail */
 	LOG_HAS_NO_CALLER = 1 << 6,   /* nobody here asked for it */
 	LOG_HAS_HASH_BEFORE = 1 << 7, /* hash_before is set */
+	LOG_HAS_BYTES = 1 << 8,       /* bytes is set, but no offset */
 };
 
 /* One operation.  The strings are copied. */
@@ -46,7 +47,8 @@ struct log_record {
 	uint8_t hash_before[16]; /* ... and of the one that it replaced */
 	int exit_code;           /* exec: as struct exec_event */
 	int signal;
-	const char *detail; /* exec: the command line; status changes: the text; or NULL */
+	const char *detail; /* exec: the command line; connect: where to; status changes: the text;
+			     * or NULL */
 	const char *const
 		*changed;       /* exec: paths that changed meanwhile, NULL-terminated; or NULL */
 	bool changed_truncated; /* ... there were more */

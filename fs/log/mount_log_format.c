@@ -212,10 +212,10 @@ static void put_digest(struct buffer *out, const char *key, const uint8_t digest
 
 static void put_outcome(struct buffer *out, const struct log_record *record, uint64_t count)
 {
-	if (record->flags & LOG_HAS_RANGE) {
+	if (record->flags & LOG_HAS_RANGE)
 		put_member(out, "offset", record->offset);
+	if (record->flags & (LOG_HAS_RANGE | LOG_HAS_BYTES))
 		put_member(out, "bytes", (int64_t)record->bytes);
-	}
 	put_member(out, "latency_us", record->latency_us);
 	put_result(out, record->result);
 	if (record->flags & LOG_FROM_CACHE)

@@ -46,6 +46,7 @@ static void add_capabilities(cJSON *object, unsigned capabilities)
 		{WORKSPACE_CAN_WATCH, "watch"},
 		{WORKSPACE_IS_REMOTE, "remote"},
 		{WORKSPACE_READ_ONLY, "read-only"},
+		{WORKSPACE_CAN_STREAM, "ports"},
 	};
 	cJSON *list = cJSON_AddArrayToObject(object, "capabilities");
 

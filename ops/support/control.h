@@ -22,14 +22,23 @@
  *   log_flush        answer: {last_seq, path}
  *   unmount          answer: {} once the session is ending
  *   exec             {argv: [..] | command: "..", cwd: "workspace path", env: {"K": "V"},
- *                     timeout_ms, pty, rows, columns, stdin_closed, kill_leftovers, call_id}
+ *                     timeout_ms, pty, rows, columns, stdin_closed, kill_leftovers, call_id,
+ *                     tell_ports}
  *                    then frames: client STDIN, STDIN_EOF, SIGNAL, RESIZE;
- *                    server STDOUT, STDERR, at last EXIT.  When the client closes the
- *                    connection the process tree is killed.
+ *                    server STDOUT, STDERR, with tell_ports LISTENING, at last EXIT.  When the
+ * client closes the connection the process tree is killed.
  *
  *                    CONTROL_FAILURE instead when it did not start: ENOENT, EACCES and
  *                    ENOEXEC are of the program, ENOTDIR of cwd.  Also instead of EXIT, when how
  *                    it ended is not known: ECONNRESET (what ran it is gone), EIO.
+ *
+ *   connect          {endpoint}              a connection of the workspace's machine
+ *   accept           {listener, connection}  one that was made to it
+ *                    Frames as of exec, but no signals; STDOUT_END when the other end sends no
+ *                    more.  EXIT with exit_code 1: it broke.  CONTROL_FAILURE: ECONNREFUSED, ...
+ *   listen           {endpoint}              STDOUT: lines, as ops/support/socket_stream.h; no end
+ *   forward          {text}                  answer: {}; goes into the log.  The connection stays
+ *                    open until the client or the mount ends.
  *
  * Strings are bytes: those that are not UTF-8 go through as they are.
  * Integers beyond 2^53 do not occur.  Threads: a connection belongs to one thread, but one
@@ -55,8 +64,10 @@ enum control_frame_type {
 	CONTROL_RESIZE = 'W', /* payload: u16 rows, u16 columns, little-endian */
 	CONTROL_STDOUT = 'O',
 	CONTROL_STDERR = 'E',
-	CONTROL_EXIT = 'X', /* payload: JSON {exit_code, signal, timed_out,
-			     * changed: [paths], changed_truncated, first_seq, last_seq} */
+	CONTROL_STDOUT_END = 'Z', /* of a connection: no more CONTROL_STDOUT comes */
+	CONTROL_LISTENING = 'P',  /* payload: u16 port, little-endian */
+	CONTROL_EXIT = 'X',       /* payload: JSON {exit_code, signal, timed_out,
+				   * changed: [paths], changed_truncated, first_seq, last_seq} */
 };
 
 /* Finds the mount that `path` (any file or directory) lies on: path of the control socket,

@@ -12,6 +12,8 @@ enum exec_flags {
 	EXEC_STDIN_CLOSED = 1 << 1,   /* stdin is /dev/null; process_write is not called */
 	EXEC_KILL_LEFTOVERS = 1 << 2, /* when the command itself has ended, kill what it left
 				       * running (also what left its group or session) */
+	EXEC_STREAM = 1 << 3, /* no program but a connection: argv as ops/support/socket_stream.h */
+	EXEC_TELL_PORTS = 1 << 4, /* EXEC_LISTENING is wanted */
 };
 
 struct exec_request {
@@ -26,11 +28,20 @@ struct exec_request {
 	uint16_t rows, columns; /* EXEC_PTY: initial window; 0: 24 x 80 */
 };
 
-enum exec_event_type { EXEC_STDOUT, EXEC_STDERR, EXEC_EXIT };
+enum exec_event_type {
+	EXEC_STDOUT,
+	EXEC_STDERR,
+	EXEC_STDOUT_END, /* of a stream: no more EXEC_STDOUT comes, input may still be sent */
+	EXEC_LISTENING,  /* something that the command started listens on a TCP port */
+	EXEC_EXIT,
+};
+
+enum { EXEC_PORTS_MAX = 16 };
 
 struct exec_event {
 	enum exec_event_type type;
-	size_t size; /* EXEC_STDOUT, EXEC_STDERR: bytes put into the buffer; never 0 */
+	size_t size;   /* EXEC_STDOUT, EXEC_STDERR: bytes put into the buffer; never 0 */
+	uint16_t port; /* EXEC_LISTENING; each port once, at most EXEC_PORTS_MAX of them */
 
 	/* EXEC_EXIT only; always the last event.  Output that the command wrote before it
 	 * ended comes first; a process it left behind does not hold the event up.  All

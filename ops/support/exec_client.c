@@ -234,6 +234,7 @@ static int take_output(const struct exec_client *client, bool is_stderr, const s
 static bool take_frame(const struct exec_client *client, enum control_frame_type type,
 	const struct buffer *payload, struct exec_client_end *end)
 {
+	const uint8_t *data = payload->data;
 	int r;
 
 	switch (type) {
@@ -245,6 +246,10 @@ static bool take_frame(const struct exec_client *client, enum control_frame_type
 				r == -EPIPE ? EXEC_EXIT_SIGNALLED + SIGPIPE : EXEC_EXIT_OWN_FAILURE,
 				r, NULL);
 		return r == 0;
+	case CONTROL_LISTENING:
+		if (client->listening && payload->size == 2)
+			client->listening(client->user, data[0] | (unsigned)data[1] << 8);
+		return true;
 	case CONTROL_EXIT:
 		end_with(end, exit_code_of(payload), 0, NULL);
 		return false;

@@ -26,6 +26,9 @@ struct exec_client {
 
 	/* Gets the output; 0 or -errno.  NULL: it goes to standard output and standard error. */
 	int (*output)(void *user, bool is_stderr, const void *data, size_t size);
+
+	/* The command listens on the port; of requests with tell_ports.  NULL: passed over. */
+	void (*listening)(void *user, unsigned port);
 	void *user;
 };
 

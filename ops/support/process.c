@@ -14,6 +14,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "ops/support/port_watch.h"
 #include "ops/support/process_internal.h"
 #include "ops/support/cleanup.h"
 
@@ -34,7 +35,8 @@ struct command {
 	size_t left_bytes[2]; /* once it has ended: output to pass on first */
 	unsigned turn;        /* which output is looked at first */
 	struct end_report report;
-	atomic_bool gone; /* signals come too late */
+	atomic_bool gone;         /* signals come too late */
+	struct port_watch *ports; /* NULL: nobody asks for them */
 
 	pthread_mutex_t input_mutex;
 	int input_fd; /* guarded by input_mutex; -1: closed */
@@ -270,6 +272,8 @@ int command_start(const struct exec_request *request, int cwd_fd, struct command
 	};
 	r = fork_supervisor(&launch, command);
 	close_all(launch.stdio, 3);
+	if (r == 0 && (request->flags & EXEC_TELL_PORTS))
+		command->ports = port_watch_new(command->supervisor);
 	if (r < 0) {
 		command_free(command);
 		return r;
@@ -290,6 +294,7 @@ void command_free(struct command *command)
 	if (command->supervisor > 0)
 		while (waitpid(command->supervisor, NULL, 0) < 0 && errno == EINTR) {}
 	pthread_mutex_destroy(&command->input_mutex);
+	port_watch_free(command->ports);
 	free(command);
 }
 
@@ -407,6 +412,23 @@ static bool is_interrupted(struct command_interrupt interrupt)
 	return interrupt.is_true && interrupt.is_true(interrupt.user);
 }
 
+/* How long to wait for something to happen; forever: -1. */
+static int wait_ms(const struct command *command, struct command_interrupt interrupt)
+{
+	if (interrupt.is_true)
+		return INTERRUPT_POLL_MS;
+	return command->ports ? PORT_WATCH_MS : -1;
+}
+
+static bool next_port(struct command *command, struct exec_event *ret_event)
+{
+	uint16_t port = command->ports ? port_watch_look(command->ports) : 0;
+
+	if (port)
+		*ret_event = (struct exec_event){.type = EXEC_LISTENING, .port = port};
+	return port;
+}
+
 int command_next(struct command *command, struct command_interrupt interrupt, void *buffer,
 	size_t size, struct exec_event *ret_event)
 {
@@ -420,7 +442,9 @@ int command_next(struct command *command, struct command_interrupt interrupt, vo
 		};
 		if (is_interrupted(interrupt))
 			return -EINTR;
-		r = poll(fds, 3, interrupt.is_true ? INTERRUPT_POLL_MS : -1);
+		if (next_port(command, ret_event))
+			return 0;
+		r = poll(fds, 3, wait_ms(command, interrupt));
 		if (r < 0 && errno != EINTR)
 			return -errno;
 		if (r <= 0)

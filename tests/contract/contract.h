@@ -88,4 +88,4 @@ bool was_changed(const char *path);
 void forget_changes(void);
 
 extern const struct test_group names_promises, files_promises, attributes_promises, locks_promises,
-	exec_promises, watch_promises;
+	exec_promises, streams_promises, watch_promises;

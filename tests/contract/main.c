@@ -8,7 +8,7 @@
 enum { PROMISE_SECONDS_MAX = 150, CANNOT_RUN = 2, NOT_HERE = 77 };
 
 static const struct test_group *const groups[] = {&names_promises, &attributes_promises,
-	&files_promises, &locks_promises, &exec_promises, &watch_promises};
+	&files_promises, &locks_promises, &exec_promises, &streams_promises, &watch_promises};
 
 typedef int (*promise_visitor)(const struct test_case *promise, void *user);
 

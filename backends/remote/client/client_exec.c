@@ -95,7 +95,9 @@ int remote_exec(struct op_context *ctx, struct workspace *w, const struct exec_r
 	struct remote_process *p = NULL;
 	struct query q;
 	int64_t result;
-	int r = remote->capabilities & WORKSPACE_CAN_EXEC ? 0 : -EOPNOTSUPP;
+	unsigned need = WORKSPACE_CAN_EXEC |
+			(request->flags & EXEC_STREAM ? (unsigned)WORKSPACE_CAN_STREAM : 0);
+	int r = (remote->capabilities & need) == need ? 0 : -EOPNOTSUPP;
 
 	if (r == 0)
 		r = remote_settle(ctx, remote);
@@ -138,12 +140,22 @@ static struct remote_process *find_process(struct remote *remote, uint32_t id)
 	return p;
 }
 
+/* What is told beside the bytes. */
+static int decode_note(struct output *output, struct wire_reader *in)
+{
+	if (output->event.type == EXEC_LISTENING)
+		output->event.port = (uint16_t)wire_get_number_max(in, UINT16_MAX);
+	return wire_reader_finish(in);
+}
+
 static int decode_output(struct output *output, const struct frame_header *header)
 {
 	struct wire_reader in = wire_reader_over(output->payload, header->size);
 
 	if (header->type == FRAME_OUTPUT) {
-		output->event.type = (enum exec_event_type)wire_get_number_max(&in, EXEC_STDERR);
+		output->event.type = (enum exec_event_type)wire_get_number_max(&in, EXEC_LISTENING);
+		if (output->event.type > EXEC_STDERR)
+			return decode_note(output, &in);
 		output->size = wire_reader_left(&in);
 		output->data = wire_get_raw(&in, output->size);
 		return in.failed || !output->size ? -EPROTO : 0;
@@ -269,9 +281,11 @@ static void take_first(
 	*ret_event = output->event;
 	if (output->event.type == EXEC_EXIT)
 		return;
-	memcpy(buffer, output->data, count);
+	if (count) {
+		memcpy(buffer, output->data, count);
+		output->data += count;
+	}
 	ret_event->size = count;
-	output->data += count;
 	output->size -= count;
 	if (output->size)
 		return;

@@ -119,7 +119,10 @@ static int send_output(
 
 	lane_writer_init(&writer);
 	wire_put_number(&writer, event->type);
-	wire_put_raw(&writer, data, event->size);
+	if (event->type == EXEC_LISTENING)
+		wire_put_number(&writer, event->port);
+	else
+		wire_put_raw(&writer, data, event->size);
 	if (!writer.error && !wait_for_credit(p, writer.buffer.size))
 		return -EINTR;
 	return lane_send(p->server->lane, LANE_BULK, FRAME_OUTPUT, p->id, &writer);

@@ -1,0 +1,35 @@
+/*
+ * fs/control/control_run.h - a process of the workspace whose streams are a connection's frames.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "fs/control/changed_paths.h"
+#include "fs/control/control_server.h"
+#include "ops/support/buffer.h"
+#include "ops/workspace.h"
+
+struct exec_run {
+	struct exec_run *next; /* guarded by the server's lock */
+	struct connection *connection;
+	struct process *process;
+	atomic_bool client_gone;
+	atomic_bool ended;
+
+	struct changed_paths changed; /* guarded by the server's lock */
+
+	struct buffer input; /* the reader's: for the process's stdin */
+	bool input_ended;
+	atomic_uint_fast64_t bytes; /* that went either way */
+};
+
+/* Runs `exec` for the connection of `run`, which is else zero, to its end.  Its exit, or -errno:
+ * it was not started, or how it ended is not known.  The client that closes its connection ends
+ * it. */
+int control_run(struct exec_run *run, const struct exec_request *exec, struct op_context *ctx,
+	bool *ret_started, struct exec_event *ret_exit);
+
+/* Frees what `run` holds. */
+void control_run_done(struct exec_run *run);
