@@ -104,8 +104,9 @@ static int open_helper(struct workspace **ret_workspace, const char **ret_direct
 	return r < 0 ? r : open_with("helper", directory, ret_workspace);
 }
 
-/* The helper of the other architecture, run by qemu. */
-static int open_helper_aarch64(struct workspace **ret_workspace, const char **ret_directory)
+/* The helper of another kind of machine, run by qemu. */
+static int open_helper_of(const char *machine, const char *qemu, struct workspace **ret_workspace,
+	const char **ret_directory)
 {
 	char helper_directory[sizeof(directory) + 8];
 	char option[128], command[1024];
@@ -114,18 +115,18 @@ static int open_helper_aarch64(struct workspace **ret_workspace, const char **re
 	cleanup_free char *reason = NULL;
 	int r;
 
-	if (access(AARCH64_HELPER, X_OK) < 0 ||
-		system("command -v qemu-aarch64-static >/dev/null") != 0)
+	snprintf(command, sizeof(command), "test -x %s-%s && command -v %s >/dev/null", HELPER,
+		machine, qemu);
+	if (system(command) != 0)
 		return -EOPNOTSUPP;
 	r = make_private_directory();
 	if (r < 0)
 		return r;
 	snprintf(helper_directory, sizeof(helper_directory), "%s.helper", directory);
 	snprintf(command, sizeof(command),
-		"mkdir %s && printf '#!/bin/sh\\nexec qemu-aarch64-static %s\\n' "
-		">%s/isthmus-helper && "
+		"mkdir %s && printf '#!/bin/sh\\nexec %s %s-%s\\n' >%s/isthmus-helper && "
 		"chmod +x %s/isthmus-helper",
-		helper_directory, AARCH64_HELPER, helper_directory, helper_directory);
+		helper_directory, qemu, HELPER, machine, helper_directory, helper_directory);
 	if (system(command) != 0)
 		return -EIO;
 	*ret_directory = directory;
@@ -135,6 +136,21 @@ static int open_helper_aarch64(struct workspace **ret_workspace, const char **re
 	if (system(command) != 0 || r < 0)
 		fprintf(stderr, "%s\n", reason ? reason : strerror(-r));
 	return r;
+}
+
+static int open_helper_aarch64(struct workspace **ret_workspace, const char **ret_directory)
+{
+	return open_helper_of("aarch64", "qemu-aarch64-static", ret_workspace, ret_directory);
+}
+
+static int open_helper_armv7l(struct workspace **ret_workspace, const char **ret_directory)
+{
+	return open_helper_of("armv7l", "qemu-arm-static", ret_workspace, ret_directory);
+}
+
+static int open_helper_riscv64(struct workspace **ret_workspace, const char **ret_directory)
+{
+	return open_helper_of("riscv64", "qemu-riscv64-static", ret_workspace, ret_directory);
 }
 
 /* One private sshd for all promises, and one connection of ssh to it that they share. */
@@ -244,6 +260,8 @@ const struct contract_place contract_places[] = {
 	{"cached-local", open_cached_local, close_directory},
 	{"helper", open_helper, close_directory},
 	{"helper-aarch64", open_helper_aarch64, close_directory},
+	{"helper-armv7l", open_helper_armv7l, close_directory},
+	{"helper-riscv64", open_helper_riscv64, close_directory},
 	{"ssh", open_ssh, close_directory},
 	{"cached-helper", open_cached_helper, close_directory},
 };

@@ -132,14 +132,28 @@ if [ "$(id -u)" = 0 ]; then
 	mounts=()
 fi
 
-# A uname that claims another machine, before all others in PATH.
-fresh
+# claim MACHINE: a uname that claims to be another machine, before all others in PATH.
+claim() {
+	fresh
+	printf '#!/bin/sh\n[ "$1" = -m ] && echo %s || echo Linux\n' "$1" >"$dir/bin/uname"
+	chmod +x "$dir/bin/uname"
+}
+
 mkdir "$dir/bin"
-printf '#!/bin/sh\n[ "$1" = -m ] && echo riscv64 || echo Linux\n' >"$dir/bin/uname"
-chmod +x "$dir/bin/uname"
 play sh "$dir/bin:$PATH"
-expect "a machine without a helper" '^error .*Linux riscv64'
+claim s390x
+expect "a machine without a helper" '^error .*Linux s390x'
 uploaded "a machine without a helper" '^$'
+# This machine cannot run what it gets then, and says which it was.
+helpers=$(dirname "$probe")/../../backends/remote
+for claimed in aarch64/aarch64 arm64/aarch64 armv7l/armv7l armv8l/armv7l riscv64/riscv64; do
+	helper=$helpers/isthmus-helper-${claimed#*/}
+	[ -e "$helper" ] && ! "$helper" --check >/dev/null 2>&1 || continue
+	claim "${claimed%/*}"
+	hash=$(sha256sum <"$helper" | head -c 16)
+	expect "a machine of kind ${claimed%/*}" "^error .*does not run .*isthmus-helper-$hash"
+	uploaded "a machine of kind ${claimed%/*}" '^$'
+done
 
 # busybox alone, and nothing to compute SHA-256 with.
 rm "$dir/bin/uname"

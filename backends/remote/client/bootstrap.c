@@ -68,6 +68,8 @@ static const struct {
 } machines[] = {
 	{"x86_64", "x86_64|amd64"},
 	{"aarch64", "aarch64|arm64"},
+	{"armv7l", "armv7*|armv8l"},
+	{"riscv64", "riscv64"},
 };
 
 /* ---- The helper's file ------------------------------------------------------------ */
@@ -291,8 +293,8 @@ static const struct {
 } complaints[] = {
 	{"machine", -EOPNOTSUPP,
 		"there is no isthmus-helper for its kind of machine (%s); it must be Linux on "
-		"x86_64 or "
-		"aarch64, and the helper for that must be installed here"},
+		"x86_64, aarch64, armv7l or riscv64, and the helper for that must be installed "
+		"here"},
 	{"place", -EACCES,
 		"found no directory to put isthmus-helper in:%s set XDG_CACHE_HOME there to one "
 		"that is "

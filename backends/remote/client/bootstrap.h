@@ -10,7 +10,7 @@
  * the next line of its input. */
 extern const char bootstrap_command[];
 
-/* Finds the helper for `machine` ("x86_64", "aarch64"; NULL: this one) beside our own
+/* Finds the helper for `machine` (as of `uname -m`; NULL: this one) beside our own
  * program, in ../libexec, or in the build tree; in `directory` when that is not NULL.  The
  * caller frees `*ret_path`.  -ENOENT, -ENOMEM. */
 int bootstrap_find_helper(const char *directory, const char *machine, char **ret_path);
