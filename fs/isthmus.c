@@ -37,6 +37,7 @@ static const struct command commands[] = {
 	{"status", status_command, "show how a mount is doing"},
 	{"exec", exec_command, "run a command at the workspace"},
 	{"forward", forward_command, "reach its ports from here, and ours from there"},
+	{"run", run_command, "start an agent whose files and commands are at the workspace"},
 	{"log", log_command, "show what was done to a workspace, and by whom"},
 	{"doctor", doctor_command, "check what isthmus needs on this machine"},
 	{"tool", tools_command, "run one tool of the agent's tool layer"},

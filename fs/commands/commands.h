@@ -16,6 +16,7 @@ int status_command(int argc, char **argv);
 int log_command(int argc, char **argv);
 int exec_command(int argc, char **argv);
 int forward_command(int argc, char **argv);
+int run_command(int argc, char **argv);
 int doctor_command(int argc, char **argv);
 int version_command(int argc, char **argv);
 

@@ -50,6 +50,16 @@ test_commands_at_the_workspace() {
 	expect made "$(cat "$mnt/made")"
 }
 
+# Where users may have user namespaces.
+test_an_agent_s_shell_is_at_the_workspace() {
+	[ -n "$backing" ] || skip "mem: runs no commands"
+	unshare -Um true 2>/dev/null || skip "no user namespaces"
+	need python3
+	expect "$backing there" "$("$ISTHMUS" run --agent pi "$mnt" -- python3 -c '
+import os, subprocess
+print(os.getcwd(), subprocess.check_output(["/bin/bash", "-c", "echo ${ISTHMUS_RUN:+there}"], text=True).strip())')"
+}
+
 test_status_and_log_are_the_user_s() {
 	"$ISTHMUS" status "$mnt" | grep "$mnt"
 	"$ISTHMUS" list | grep "$mnt"

@@ -1,0 +1,128 @@
+#!/bin/bash
+# agents.sh [AGENT...]: real agents under `isthmus run`, headless, with a scripted model.  Their npm
+# packages are expected in the directory ISTHMUS_AGENTS (npm install there what $packages has).
+set -uo pipefail
+
+packages='@anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai
+	@mariozechner/pi-coding-agent pi-new@npm:@earendil-works/pi-coding-agent'
+here=$(cd "$(dirname "$0")" && pwd)
+: "${ISTHMUS:?the path of the program isthmus (meson test sets it)}"
+agents=${ISTHMUS_AGENTS:-}
+[ -d "$agents/node_modules" ] || {
+	echo "skipped: ISTHMUS_AGENTS names no directory in which npm installed $packages"
+	exit 77
+}
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/agents-XXXXXX")
+trap 'kill "$model" 2>/dev/null; rm -rf --one-file-system "$tmp"' EXIT
+model=
+passed=0 failed=0
+
+# program AGENT: what starts it.
+program() {
+	local package
+
+	case $1 in
+	pi) package=@mariozechner/pi-coding-agent ;;
+	pi-new) package=pi-new ;;
+	*) echo "$agents/node_modules/.bin/$1"; return ;;
+	esac
+	node -p "const root = '$agents/node_modules/$package/';
+		root + Object.values(require(root + 'package.json').bin)[0]"
+}
+
+# configure AGENT URL: its settings in a home directory of its own; $words is its command line.
+configure() {
+	export HOME=$tmp/home-$1
+	mkdir -p "$HOME/.codex" "$HOME/.gemini" "$HOME/.pi/agent"
+	words=("$(program "$1")")
+	case $1 in
+	claude)
+		export ANTHROPIC_BASE_URL=$2 ANTHROPIC_API_KEY=sk-scripted IS_SANDBOX=1
+		export CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1
+		words+=(-p "run it" --dangerously-skip-permissions --model claude-sonnet-4-5)
+		;;
+	codex)
+		export SCRIPTED_KEY=x
+		cat >"$HOME/.codex/config.toml" <<-END
+			model = "scripted"
+			model_provider = "scripted"
+			[model_providers.scripted]
+			name = "scripted"
+			base_url = "$2/v1"
+			wire_api = "responses"
+			env_key = "SCRIPTED_KEY"
+		END
+		words+=(exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox "run it")
+		;;
+	gemini)
+		export GEMINI_API_KEY=x GOOGLE_GEMINI_BASE_URL=$2 GEMINI_CLI_TRUST_WORKSPACE=true
+		echo '{"security":{"auth":{"selectedType":"gemini-api-key"}},"telemetry":{"enabled":false}}' \
+			>"$HOME/.gemini/settings.json"
+		words+=(--yolo -m gemini-2.5-pro -p "run it")
+		;;
+	opencode)
+		export OPENCODE_CONFIG=$HOME/opencode.json
+		cat >"$OPENCODE_CONFIG" <<-END
+			{"model": "scripted/scripted", "permission": "allow", "autoupdate": false, "shell": "/bin/sh",
+			 "provider": {"scripted": {"npm": "@ai-sdk/openai-compatible",
+			  "options": {"baseURL": "$2/v1", "apiKey": "x"}, "models": {"scripted": {"name": "scripted"}}}}}
+		END
+		words+=(run "run it")
+		;;
+	pi | pi-new)
+		cat >"$HOME/.pi/agent/models.json" <<-END
+			{"providers": {"scripted": {"baseUrl": "$2/v1", "api": "openai-completions", "apiKey": "x",
+			 "models": [{"id": "scripted", "name": "scripted", "reasoning": false, "input": ["text"],
+			  "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
+			  "contextWindow": 100000, "maxTokens": 1000}]}}}
+		END
+		words+=(--provider scripted --model scripted -p "run it")
+		;;
+	esac
+}
+
+# The model has its agent run these in turn; what it was answered is in $tmp/log.
+commands=(
+	'echo "place:${ISTHMUS_RUN:+there}:$PWD"; echo made >made-there'
+	'mkdir -p sub; cd sub; exit 3'
+	'cd sub; echo "in:$PWD"'
+	'echo "then:$PWD"; yes | head -40000 | tail -1'
+)
+
+answers() {
+	grep -qF "$1" "$tmp/log" || { echo "  no \"$1\" in:"; cat "$tmp/log" "$tmp/output"; return 1; }
+}
+
+run_agent() {
+	local ws=$tmp/ws-$1 status=0 last
+
+	mkdir "$ws"
+	rm -f "$tmp/port" "$tmp/log"
+	python3 "$here/model.py" "$tmp/port" "$tmp/log" "${commands[@]}" &
+	model=$!
+	until [ -s "$tmp/port" ]; do sleep 0.05; done
+	(
+		configure "$1" "http://127.0.0.1:$(cat "$tmp/port")"
+		exec timeout 120 "$ISTHMUS" run --agent "${1%-new}" "helper:$ws" -- "${words[@]}"
+	) </dev/null >"$tmp/output" 2>&1 || status=$?
+	kill "$model"
+	wait "$model" 2>/dev/null
+	# Claude Code goes on in the directory where a command left it.
+	last=$ws
+	[ "$1" != claude ] || last=$ws/sub
+	[ "$status" = 0 ] || { echo "  it ended with $status:"; cat "$tmp/output"; return 1; }
+	[ -s "$ws/made-there" ] || { echo "  nothing was made there:"; cat "$tmp/log" "$tmp/output"; return 1; }
+	answers "place:there:$ws" && answers "in:$ws/sub" && answers "then:$last"
+}
+
+[ $# != 0 ] || set -- claude codex gemini opencode pi pi-new
+for agent; do
+	if run_agent "$agent"; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "FAILED $agent"
+	fi
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -1,0 +1,168 @@
+#!/bin/bash
+# isthmus run: an agent here, whose shell works at the workspace.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+agent=$(cd "$(dirname "$0")" && pwd)/run_agent.py
+
+# run_case AGENT CASE [ARGUMENT...]: what the agent printed.
+run_case() {
+	"$ISTHMUS" run "${mount_options[@]}" --agent "$1" "$uri" -- "$agent" "${@:2}"
+}
+
+setup_case() {
+	need python3
+	"$(dirname "$agent")/own_mounts.sh" true 2>/dev/null || skip "no mount namespaces"
+	mkdir -p "$backing/sub"
+	echo text >"$backing/sub/here"
+}
+
+nothing_left() {
+	[ -z "$(ls -A "$XDG_RUNTIME_DIR/isthmus")" ] || fail "left: $(ls -A "$XDG_RUNTIME_DIR/isthmus")"
+	! grep -F "$XDG_RUNTIME_DIR" /proc/self/mounts
+}
+
+test_every_way_to_a_shell_leads_to_the_workspace() {
+	setup_case
+	expect "$(printf "0 'there\\\\n' ''%.0s\n" 1 2 3 4 5)" "$(run_case other routes)"
+	nothing_left
+}
+
+test_commands_behave_as_in_a_local_shell() {
+	setup_case
+	run_case other semantics >"$tmp/got"
+	diff "$tmp/got" - <<-END
+		7 'out\n' 'err\n'
+		137 '' ''
+		0 'name one two\n' ''
+		3 'given\n' ''
+		0 '$backing/sub\ntext\n' ''
+		0 'outside\n' ''
+	END
+}
+
+test_keys_and_tokens_stay_here() {
+	setup_case
+	expect "0 ',kept,0\\n' ''" "$(run_case other environment)"
+}
+
+test_output_comes_while_the_command_runs() {
+	setup_case
+	expect "$(printf 'first\nsecond')" "$(run_case other streaming)"
+}
+
+test_a_killed_shell_leaves_nothing_running_there() {
+	setup_case
+	local mark=98765.$RANDOM
+
+	run_case pi leash "$mark"
+	wait_for 20 no_process "sleep $mark"
+}
+
+no_process() {
+	! pgrep -fx "$1"
+}
+
+test_a_terminal_is_one_there() {
+	setup_case
+	expect "4 33 99 /dev/pts" "$(run_case other terminal)"
+}
+
+test_claude_code_knows_the_new_directory() {
+	setup_case
+	run_case claude claude >"$tmp/got"
+	head -n 4 "$tmp/got" | diff - <(
+		cat <<-END
+			5 '' ''
+			no file
+			0 'a  b\n' ''
+			$backing/sub
+		END
+	)
+	sed -n 5p "$tmp/got" | grep -q "^125 '' .*does not know, so nothing was run"
+	expect "0 'here\\n' ''" "$(sed -n 6p "$tmp/got")"
+}
+
+test_gemini_cli_learns_of_background_jobs() {
+	setup_case
+	expect "$(printf "6 'out\\\\n' ''\nTrue")" "$(run_case gemini gemini)"
+}
+
+test_the_wrapper_of_codex_runs_here_and_its_command_there() {
+	setup_case
+	local login
+
+	login=$(getent passwd "$(id -un)" | cut -d: -f7)
+	expect "$(printf "2 'wrapper\\\\nthere\\\\n' ''\n0 'there\\\\n' ''")" "$(run_case codex codex "$login")"
+}
+
+test_paths_are_the_same_on_both_sides() {
+	setup_case
+	expect "True text" "$(run_case other same_path)"
+}
+
+test_commits_have_the_user_s_name() {
+	setup_case
+	need git
+	git config --global user.name "Some One"
+	git config --global user.email one@example.org
+	GIT_CONFIG_GLOBAL=$tmp/gitconfig run_case other commit >"$tmp/got"
+	rm -rf "${backing:?}/repo"
+	grep -q "Some One one@example.org\|$(HOME=$tmp/far git config user.email || echo none)" "$tmp/got"
+}
+
+test_the_exit_code_is_the_agent_s() {
+	setup_case
+	local status=0
+
+	"$ISTHMUS" run "${mount_options[@]}" "$uri" -- python3 -c 'import sys; sys.exit(9)' || status=$?
+	expect 9 "$status"
+	status=0
+	"$ISTHMUS" run "${mount_options[@]}" "$uri" -- python3 -c 'import os; os.kill(os.getpid(), 15)' || status=$?
+	expect 143 "$status"
+	status=0
+	"$ISTHMUS" run "${mount_options[@]}" "$uri" -- no-such-agent || status=$?
+	expect 127 "$status"
+	nothing_left
+}
+
+test_two_runs_share_one_mount() {
+	setup_case
+	run_case other wait_for_file "$tmp/go" >"$tmp/first" &
+	local first=$!
+
+	wait_for 30 grep -q started "$tmp/first"
+	run_case other routes >"$tmp/second"
+	expect 1 "$(grep -cF "$XDG_RUNTIME_DIR" /proc/self/mounts)" "mounts while the first run goes on"
+	touch "$tmp/go"
+	wait "$first"
+	expect "['here']" "$(tail -n 1 "$tmp/first")"
+	nothing_left
+}
+
+test_a_mount_that_is_there_stays() {
+	setup_case
+	start_daemon
+	expect "True text" "$("$ISTHMUS" run "$mnt" -- "$agent" same_path)"
+	is_mounted
+	stop_daemon
+}
+
+test_a_workspace_that_would_hide_the_home_is_shown_elsewhere() {
+	setup_case
+	HOME=$backing/sub run_case other semantics >"$tmp/got" 2>"$tmp/notes"
+	grep -q "would hide \"$backing/sub\"" "$tmp/notes"
+	expect "0 '$backing/sub\\ntext\\n' ''" "$(sed -n 5p "$tmp/got")"
+}
+
+test_where_no_command_runs_there_is_no_run() {
+	setup_case
+	local status=0
+
+	"$ISTHMUS" run mem: -- "$agent" routes >"$tmp/got" 2>&1 || status=$?
+	expect 125 "$status"
+	grep -q "it holds files only" "$tmp/got"
+	nothing_left
+}
+
+run_tests_unmounted "$1"
