@@ -3,12 +3,14 @@
  *
  * A test program is a table of named functions and TEST_MAIN; it prints one line per failed
  * check, then "N passed, N failed", and exits 1 when a test failed, 77 when all were
- * skipped.
+ * skipped.  TEST_ONLY=PATTERN in the environment runs only the functions whose names match it,
+ * with or without "test_".
  */
 #pragma once
 
 #include <CUnit/Basic.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +92,22 @@ static inline int check_string(
 
 #define CHECK_STRING(want, got) check_string((want), (got), #got, __FILE__, __LINE__)
 
+static inline int test_is_wanted(const char *name)
+{
+	const char *pattern = getenv("TEST_ONLY");
+
+	return !pattern || fnmatch(pattern, name, 0) == 0 ||
+	       (strncmp(name, "test_", 5) == 0 && fnmatch(pattern, name + 5, 0) == 0);
+}
+
+/* How many times longer than usual a test waits for what must happen (TEST_PATIENCE). */
+static inline int test_patience(void)
+{
+	const char *patience = getenv("TEST_PATIENCE");
+
+	return patience && atoi(patience) > 0 ? atoi(patience) : 1;
+}
+
 static inline int test_run_groups(
 	const char *suite_name, const struct test_group *const *groups, size_t group_count)
 {
@@ -101,13 +119,20 @@ static inline int test_run_groups(
 	suite = CU_add_suite(suite_name, NULL, NULL);
 	for (size_t g = 0; g < group_count; g++)
 		for (size_t i = 0; i < groups[g]->count; i++)
-			if (!suite || !CU_add_test(suite, groups[g]->cases[i].name,
-					      groups[g]->cases[i].run))
+			if (test_is_wanted(groups[g]->cases[i].name) &&
+				(!suite || !CU_add_test(suite, groups[g]->cases[i].name,
+						   groups[g]->cases[i].run)))
 				return 2;
 	CU_basic_set_mode(CU_BRM_NORMAL);
 	CU_basic_run_tests();
 	failed = CU_get_number_of_tests_failed();
-	printf("\n%u passed, %u failed\n", CU_get_number_of_tests_run() - failed, failed);
+	if (CU_get_number_of_tests_run() == 0) {
+		printf("\nno function is named %s\n", getenv("TEST_ONLY"));
+		failed = 1;
+	}
+	printf("\n%u passed, %u failed\n",
+		CU_get_number_of_tests_run() > failed ? CU_get_number_of_tests_run() - failed : 0,
+		failed);
 	CU_cleanup_registry();
 	return failed ? 1 : 0;
 }

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 clean=
-[ "$1" != --clean ] || { clean=yes; shift; }
+[ "$1" != --clean ] || { clean=5; shift; } # seconds to end by itself
 dir=$1
 
 mounts() {
@@ -12,13 +12,11 @@ mounts() {
 }
 
 # A process belongs to DIR when it was started with TMPDIR=DIR, runs in it, or names it.
-belongs() {
-	local pid=$1 link
-
-	for link in cwd exe; do
-		case "$(readlink "/proc/$pid/$link" 2>/dev/null || true)" in "$dir"/*) return 0 ;; esac
-	done
-	grep -aqF "$dir" "/proc/$pid/cmdline" "/proc/$pid/environ" 2>/dev/null
+candidates() {
+	{
+		grep -lsaF "$dir" /proc/[0-9]*/cmdline /proc/[0-9]*/environ
+		find /proc/[0-9]* -maxdepth 1 \( -name cwd -o -name exe \) -lname "$dir/*" 2>/dev/null
+	} | cut -d/ -f3 | sort -un
 }
 
 is_ancestor() {
@@ -31,25 +29,26 @@ is_ancestor() {
 	return 1
 }
 
-# The state of what was asked to end settles within a moment.
+# Without this very script and what it starts.
 processes() {
-	local path pid
+	local pid
 
-	for path in /proc/[0-9]*; do
-		pid=${path#/proc/}
-		[ -n "$(tr -d '\0' 2>/dev/null <"$path/cmdline" || true)" ] || continue
-		[ "$(awk '/^PPid:/ { print $2 }' "$path/status" 2>/dev/null)" != $$ ] || continue
+	for pid in $(candidates); do
+		[ -n "$(tr -d '\0' 2>/dev/null <"/proc/$pid/cmdline" || true)" ] || continue
+		[ "$(awk '/^PPid:/ { print $2 }' "/proc/$pid/status" 2>/dev/null)" != $$ ] || continue
 		is_ancestor "$pid" && continue
-		belongs "$pid" || continue
-		printf '%s %s\n' "$pid" "$(tr '\0' ' ' 2>/dev/null <"$path/cmdline" || true)"
+		printf '%s %s\n' "$pid" "$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" || true)"
 	done
 }
 
-# A helper that lost its client for good waits for it as long as the test wanted (-o linger=60).
-for _ in {1..155}; do
+# What was asked to end does so within a moment; a helper that lost its client for good waits for it
+# as long as the test wanted (-o linger=60).
+end=$((SECONDS + ${clean:-62}))
+while :; do
 	left_mounts=$(mounts)
 	left_processes=$(processes)
 	[ -n "$left_mounts$left_processes" ] || exit 0
+	[ "$SECONDS" -lt "$end" ] || break
 	sleep 0.4
 done
 [ -z "$left_mounts" ] || printf 'still mounted: %s\n' "$left_mounts" >&2

@@ -10,8 +10,17 @@ complain() {
 	bad=1
 }
 
+# files PATTERN...: those in git, and those that are new and not ignored.
+files() {
+	local file
+
+	git ls-files -co --exclude-standard -- "$@" | while read -r file; do
+		[ ! -e "$file" ] || printf '%s\n' "$file"
+	done
+}
+
 sources() {
-	git ls-files -- '*.c' '*.h'
+	files '*.c' '*.h'
 }
 
 check_format() {
@@ -27,23 +36,23 @@ check_headers_alone() {
 		printf '#include "%s"\n' "$header" |
 			cc -std=gnu17 -Wall -Wextra -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $flags \
 				-fsyntax-only -x c - || complain "$header does not compile alone"
-	done < <(git ls-files -- '*.h')
+	done < <(files '*.h')
 }
 
 # seam FOLDER REGEX: files below FOLDER include ours only from where REGEX allows.
 seam() {
 	local found
 
-	found=$(git grep -nE '^#include "' -- "$1/*.c" "$1/*.h" | grep -vE "#include \"($2)" || true)
+	found=$(git grep --untracked -nE '^#include "' -- "$1/*.c" "$1/*.h" | grep -vE "#include \"($2)" || true)
 	[ -z "$found" ] || complain "$1/ reaches where it must not:"$'\n'"$found"
 }
 
 check_seams() {
 	local found
 
-	found=$(git grep -nE '#include <(fuse|fuse3/)' -- '*.c' '*.h' ':!fs/' || true)
+	found=$(git grep --untracked -nE '#include <(fuse|fuse3/)' -- '*.c' '*.h' ':!fs/' || true)
 	[ -z "$found" ] || complain "only fs/ may include FUSE:"$'\n'"$found"
-	found=$(git grep -nE '#include <cjson' -- backends ops ':!ops/support' || true)
+	found=$(git grep --untracked -nE '#include <cjson' -- backends ops ':!ops/support' || true)
 	[ -z "$found" ] || complain "JSON belongs to fs/, tools/ and ops/support:"$'\n'"$found"
 	seam ops/support 'ops/support/'
 	seam ops 'ops/'
@@ -58,14 +67,14 @@ check_manuals() {
 	command -v mandoc >/dev/null || return 0
 	while read -r page; do
 		mandoc -T lint -W warning "$page" || complain "$page: see above"
-	done < <(git ls-files -- '*.[1-8]')
+	done < <(files '*.[1-8]')
 }
 
 # A copy of a FUSE mount keeps the daemon of another test alive.
 check_mount_namespaces() {
 	local found
 
-	found=$(git grep -nE 'unshare -m|unshare\(CLONE_NEWNS\)' -- 'tests/*.sh' 'tests/*.c' 'tests/*.h' |
+	found=$(git grep --untracked -nE 'unshare -m|unshare\(CLONE_NEWNS\)' -- 'tests/*.sh' 'tests/*.c' 'tests/*.h' |
 		grep -vE '/own_mounts\.|^tests/lint.sh|unshare -m sleep 60' || true)
 	[ -z "$found" ] || complain "use tests/mounted/own_mounts.sh or tests/own_mounts.h:"$'\n'"$found"
 }
@@ -78,15 +87,15 @@ check_scripts() {
 	while read -r script; do
 		shellcheck -x -P SCRIPTDIR -S info -e SC1091,SC2012,SC2013,SC2015,SC2016,SC2317 "$script" ||
 			complain "$script: see above"
-	done < <(git ls-files -- dev .ci/run '*.sh')
+	done < <(files dev .ci/run '*.sh')
 }
 
 check_words() {
 	local found
 
-	found=$(git grep -nE '\b(TODO|FIXME|XXX)\b' -- '*.c' '*.h' '*.sh' '*.py' '*.build' dev ':!tests/lint.sh' || true)
+	found=$(git grep --untracked -nE '\b(TODO|FIXME|XXX)\b' -- '*.c' '*.h' '*.sh' '*.py' '*.build' dev ':!tests/lint.sh' || true)
 	[ -z "$found" ] || complain "unfinished:"$'\n'"$found"
-	found=$(git grep -nI ' $' -- '*.c' '*.h' '*.sh' dev '*.build' || true)
+	found=$(git grep --untracked -nI ' $' -- '*.c' '*.h' '*.sh' dev '*.build' || true)
 	[ -z "$found" ] || complain "trailing blanks:"$'\n'"$found"
 }
 

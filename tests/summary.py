@@ -5,9 +5,9 @@ summary.py --failed FILE: prints the names of the tests that failed, a line each
 DIR holds NAME.json (as written by `meson test`), NAME.again (the same, of what failed and was
 run once more) and NAME.pass, NAME.fail (one test each).
 A program that ends with a line "N passed, N failed[, N skipped]" counts as that many
-tests, any other as one.  Failures are printed with the end of their output; one that passed
-when it was run again is printed as FLAKY and counts as passed.  Exits 1 when a test failed or
-none ran.
+tests, any other as one.  Failures are printed with the functions that failed and the end of
+their output; one that passed when it was run again is printed as FLAKY and counts as passed.  What was
+ended because the time was over counts as skipped.  Exits 1 when a test failed or none ran.
 """
 
 import json
@@ -16,13 +16,16 @@ import re
 import sys
 
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.MULTILINE)
-OUTPUT_LINES = 120
+OUTPUT_LINES = 60
+# As tests/mounted/lib.sh, tests/remote/functions.py and CUnit name a function that failed.
+FUNCTIONS = [re.compile(pattern, re.MULTILINE) for pattern in (
+    r"^FAILED (\w+) on ", r"^FAILED: (\w+)$", r"^ *Test: (\w+) \.\.\.(?:(?!passed|\n *Test: ).|\n)*?FAILED$")]
 
 
 def counts_of(record):
     """(passed, failed, skipped) of one program."""
     ok = record["result"] in ("OK", "EXPECTEDFAIL")
-    if record["result"] == "SKIP":
+    if record["result"] in ("SKIP", "INTERRUPT"):
         return 0, 0, 1
     found = COUNTS.findall(record.get("stdout") or "")
     if not found:
@@ -44,7 +47,13 @@ def records_of(path):
 
 
 def has_failed(record):
-    return record["result"] != "SKIP" and counts_of(record)[1] > 0
+    return counts_of(record)[1] > 0
+
+
+def functions_of(record):
+    """The names of the functions that failed, as far as the output says them."""
+    text = (record.get("stdout") or "") + "\n" + (record.get("stderr") or "")
+    return sorted({name for pattern in FUNCTIONS for name in pattern.findall(text)})
 
 
 def report(build, record, failed, title="FAILED"):
@@ -52,8 +61,12 @@ def report(build, record, failed, title="FAILED"):
     if record["result"] == "SKIP":
         reasons = [line for line in lines if line.startswith("skip")] or ["no reason given"]
         print(f"skipped: {build}: {record['name']}: {reasons[-1]}")
+    elif record["result"] == "INTERRUPT":
+        print(f"skipped: {build}: {record['name']}: ended after {record['duration']:.1f} s, the time was over")
     elif failed:
-        print(f"{title}: {build}: {record['name']} ({record['result']}, {record['duration']:.1f} s)")
+        functions = ", ".join(functions_of(record))
+        print(f"{title}: {build}: {record['name']} ({record['result']}, {record['duration']:.1f} s)"
+              + (f": {functions}" if functions else ""))
         print("\n".join("    " + line for line in lines[-OUTPUT_LINES:]))
     else:
         for line in lines:

@@ -54,7 +54,7 @@ static bool find_change(
 
 static bool await(enum change_kind kind, const char *path, int exists, struct seen_change *ret)
 {
-	for (int i = 0; i < 500; i++) {
+	for (int i = 0; i < 500 * test_patience(); i++) {
 		if (find_change(kind, path, exists, ret))
 			return true;
 		usleep(10000);

@@ -11,7 +11,7 @@ refused() {
 	timeout -k 5 $((seconds + 20)) "$@" >"$tmp/out" 2>&1 || code=$?
 	[ "$code" != 0 ] || fail "$*: succeeded"
 	[ "$code" -lt 126 ] || [ "$code" = 127 ] || fail "$*: ended with $code: $(cat "$tmp/out")"
-	[ $((SECONDS - started)) -le "$seconds" ] || fail "$*: took $((SECONDS - started)) s"
+	[ $((SECONDS - started)) -le "$(patient "$seconds")" ] || fail "$*: took $((SECONDS - started)) s"
 	grep -qF -- "$text" "$tmp/out" || fail "$*: '$text' is not in: $(cat "$tmp/out")"
 	! is_mounted || fail "$*: left a mount"
 	[ -z "$(pgrep -f "^$ISTHMUS mount .*$tmp")" ] || fail "$*: left a daemon"
@@ -148,7 +148,7 @@ clean() {
 
 # says WHAT COMMAND...: whatever comes of it.
 says() {
-	timeout 60 "${@:2}" >"$tmp/out" 2>&1 </dev/null || true
+	timeout "$(patient 60)" "${@:2}" >"$tmp/out" 2>&1 </dev/null || true
 	clean "$1" "$tmp/out"
 }
 
@@ -337,7 +337,7 @@ test_no_dev_fuse_says_what_to_do() {
 test_doctor_runs_anywhere() {
 	local code=0
 
-	timeout 15 "$ISTHMUS" doctor >"$tmp/out" 2>&1 || code=$?
+	timeout "$(patient 15)" "$ISTHMUS" doctor >"$tmp/out" 2>&1 || code=$?
 	[ "$code" -le 1 ] || fail "exit code $code"
 	grep -q '/dev/fuse' "$tmp/out" || fail "$(cat "$tmp/out")"
 }

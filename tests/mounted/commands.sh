@@ -420,11 +420,11 @@ test_a_stopped_daemon_does_not_hold_the_list_up() {
 	local started=$SECONDS
 
 	kill -STOP "$daemon_pid"
-	timeout 10 "$ISTHMUS" list >"$tmp/list"
-	XDG_RUNTIME_DIR=$tmp/home timeout 10 "$ISTHMUS" list >"$tmp/list2" # without its runtime file
-	[ $((SECONDS - started)) -lt 6 ] || fail "took $((SECONDS - started)) s"
-	timeout 5 "$ISTHMUS" status "$mnt" 2>"$tmp/stopped" || true
-	timeout 5 "$ISTHMUS" umount "$mnt" 2>"$tmp/kept" || true
+	timeout "$(patient 10)" "$ISTHMUS" list >"$tmp/list"
+	XDG_RUNTIME_DIR=$tmp/home timeout "$(patient 10)" "$ISTHMUS" list >"$tmp/list2" # without its runtime file
+	[ $((SECONDS - started)) -lt "$(patient 6)" ] || fail "took $((SECONDS - started)) s"
+	timeout "$(patient 5)" "$ISTHMUS" status "$mnt" 2>"$tmp/stopped" || true
+	timeout "$(patient 5)" "$ISTHMUS" umount "$mnt" 2>"$tmp/kept" || true
 	case $uri in local:*) XDG_RUNTIME_DIR=$tmp/home timeout -k 1 20 "$ISTHMUS" status "$mnt" 2>"$tmp/err" || true ;; esac # it takes 10 s
 	kill -CONT "$daemon_pid"
 	case $uri in local:*) grep -q 'no answer for' "$tmp/err" || fail "message: $(cat "$tmp/err")" ;; esac

@@ -21,7 +21,7 @@ survives() {
 	rm -f "$tmp/over"
 	fault_now_and_then "$@" &
 	faults=$!
-	timeout 120 "$programs/mixed_work" "$mnt/$1" "${PROCESSES:-6}" "${CROWD_OPERATIONS:-60}" || code=$?
+	timeout "$(patient 120)" "$programs/mixed_work" "$mnt/$1" "${PROCESSES:-6}" "${CROWD_OPERATIONS:-60}" || code=$?
 	touch "$tmp/over"
 	wait "$faults"
 	[ "$code" = 0 ] || fail "work under '$1' ended with $code"
@@ -138,7 +138,7 @@ test_the_output_of_a_command_is_whole_when_connections_are_killed() {
 	rm -f "$tmp/over"
 	kill_connections &
 	killer=$!
-	timeout 100 "$ISTHMUS" exec "$mnt" -- sh -c 'seq 300000; sleep 1; cat; exit 3' \
+	timeout "$(patient 100)" "$ISTHMUS" exec "$mnt" -- sh -c 'seq 300000; sleep 1; cat; exit 3' \
 		<"$tmp/numbers" >"$tmp/got" || code=$?
 	touch "$tmp/over"
 	wait "$killer"
@@ -153,10 +153,10 @@ test_a_link_that_is_down_for_good_gives_up_in_time() {
 	echo x >"$mnt/before"
 	echo reset >"$tmp/link"
 	started=$SECONDS
-	timeout 60 sh -c 'echo y >"$0/after"' "$mnt" 2>/dev/null || code=$?
+	timeout "$(patient 60)" sh -c 'echo y >"$0/after"' "$mnt" 2>/dev/null || code=$?
 	[ "$code" != 0 ] || fail "a write to nowhere succeeded"
 	[ "$code" != 124 ] || fail "a write to nowhere hangs"
-	[ $((SECONDS - started)) -le $((bound + 3)) ] || fail "took $((SECONDS - started)) s with a bound of $bound"
+	[ $((SECONDS - started)) -le "$(patient $((bound + 3)))" ] || fail "took $((SECONDS - started)) s with a bound of $bound"
 	echo up >"$tmp/link"
 	wait_for 20 sh -c "echo z >'$mnt/again'" || fail "did not come back by itself"
 	expect z "$(cat "$backing/again")"

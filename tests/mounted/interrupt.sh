@@ -5,7 +5,7 @@
 
 # callers NAME...: see $tmp/callers.py.
 callers() {
-	timeout 100 python3 "$tmp/callers.py" "$mnt" "$tmp/link" "$@"
+	timeout "$(patient 100)" python3 "$tmp/callers.py" "$mnt" "$tmp/link" "$@"
 }
 
 test_every_blocked_call_can_be_interrupted() {
@@ -53,7 +53,7 @@ test_who_is_held_up_within_execve_does_not_hold_umount_up() {
 	wait_for 10 grep -q stall "$tmp/link"
 	sleep 0.5
 	started=$SECONDS
-	timeout 20 "$ISTHMUS" umount "$mnt" 2>"$tmp/err" || status=$?
+	timeout "$(patient 20)" "$ISTHMUS" umount "$mnt" 2>"$tmp/err" || status=$?
 	started=$((SECONDS - started))
 	echo up >"$tmp/link"
 	wait "$holder"

@@ -45,8 +45,8 @@ test_many_waiting_locks_leave_room_for_who_unlocks() {
 		(exec 8>&- 9>>"$mnt/locked"; flock 9; echo got >&9) &
 	done
 	sleep 2
-	expect "" "$(timeout 10 cat "$mnt/locked")" "content while it is locked"
-	timeout 20 flock -u 8 || fail "cannot unlock"
+	expect "" "$(timeout "$(patient 10)" cat "$mnt/locked")" "content while it is locked"
+	timeout "$(patient 20)" flock -u 8 || fail "cannot unlock"
 	wait_for 60 eval '[ "$(grep -c got "$backing/locked")" = 150 ]' || fail "only $(wc -l <"$backing/locked") got the lock"
 	exec 8>&-
 	wait_for 10 eval '! jobs -r | grep -q flock'
@@ -156,10 +156,10 @@ test_a_killed_daemon_leaves_nothing_that_hangs() {
 	sleep 0.5
 	kill -KILL "$daemon_pid"
 	wait_for 10 eval '[ -z "$(jobs -r | grep echo)" ]' || fail "writers hang"
-	timeout 5 stat "$mnt/file1" 2>"$tmp/err" || status=$?
+	timeout "$(patient 5)" stat "$mnt/file1" 2>"$tmp/err" || status=$?
 	expect 1 "$status" "exit code of stat"
 	grep -q 'not connected' "$tmp/err" || fail "it says: $(cat "$tmp/err")"
-	timeout 20 "$ISTHMUS" umount "$mnt"
+	timeout "$(patient 20)" "$ISTHMUS" umount "$mnt"
 	wait "$daemon_pid" || true
 	start_daemon
 	for file in {1..20}; do

@@ -7,6 +7,9 @@
 #     run_tests_prepared               # ... after prepare_backend
 #     run_tests_unmounted BACKEND      # ... each mounts for itself
 #
+# TEST_ONLY=PATTERN (without "test_") runs only those functions whose names match; TEST_PATIENCE=N
+# makes every wait for what must happen N times longer.
+#
 # In a test: $mnt is the mount point, $backing the same directory at the workspace ("" for
 # mem:), $uri its URI, $tmp a private directory, $ISTHMUS the program, $programs where those are that
 # work on a mount.  Exit code 77: skipped.
@@ -66,9 +69,14 @@ expect() {
 	[ "$1" = "$2" ] || fail "${3:-value}: want '$1', got '$2'"
 }
 
+# patient SECONDS: as many on this machine, under these sanitizers.
+patient() {
+	echo $(($1 * ${TEST_PATIENCE:-1}))
+}
+
 # wait_for SECONDS COMMAND...: until it succeeds.
 wait_for() {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1 * ${TEST_PATIENCE:-1}))
 	shift
 
 	until "$@" >/dev/null 2>&1; do
@@ -300,14 +308,17 @@ count() {
 
 # run_functions: every test_* of the script, in the order of their names in the file.
 run_functions() {
-	local name
+	local name found=false
 
 	passed=0 failed=0 skipped=0
 	while read -r name; do
-		[ -z "${only:-}" ] || [ "$only" = "$name" ] || continue
+		# shellcheck disable=SC2053 # a pattern
+		[[ ${name#test_} == ${TEST_ONLY:-*} ]] || continue
+		found=true
 		run_one "$name"
 		[ -n "$daemon_pid" ] || forget_mount
 	done < <(grep -o '^test_[a-z0-9_]*' "$0")
+	"$found" || { echo "no function of $0 is named test_${TEST_ONLY:-*}"; failed=1; }
 }
 
 finish() {

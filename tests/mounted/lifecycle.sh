@@ -440,7 +440,7 @@ test_list_forgets_a_killed_daemon() {
 	mount_here
 	kill -KILL "$(daemon_of_mount)"
 	wait_for 5 no_daemon
-	timeout 10 "$ISTHMUS" list >"$tmp/list"
+	timeout "$(patient 10)" "$ISTHMUS" list >"$tmp/list"
 	umount_here
 	! "$ISTHMUS" list | grep -F "$mnt" || fail "list still shows it"
 }
@@ -455,7 +455,7 @@ test_status_says_what_is_there() {
 test_a_daemon_with_its_directories_inside_the_mount_does_not_hang() {
 	mkdir -p "$backing/inside"
 	mount_here
-	(cd "$mnt/inside" && TMPDIR=$mnt/inside HOME=$mnt/inside timeout 20 "$ISTHMUS" exec -- pwd) >"$tmp/out"
+	(cd "$mnt/inside" && TMPDIR=$mnt/inside HOME=$mnt/inside timeout "$(patient 20)" "$ISTHMUS" exec -- pwd) >"$tmp/out"
 	expect "$backing/inside" "$(cat "$tmp/out")"
 	umount_here
 	(cd "$mnt" && mount_here) || fail "mount from the mount point itself"
@@ -546,9 +546,9 @@ test_an_unmount_right_after_a_change_by_others_ends() {
 		"$ISTHMUS" mount "${mount_options[@]}" "$uri" "$mnt"
 		: >"$mnt/seen"
 		rm "$backing/seen"
-		timeout 20 "$ISTHMUS" umount "$mnt" || fail "hangs"
+		timeout "$(patient 20)" "$ISTHMUS" umount "$mnt" || fail "hangs"
 	done
-	[ $((SECONDS - started)) -lt 20 ] || fail "took $((SECONDS - started)) s"
+	[ $((SECONDS - started)) -lt "$(patient 20)" ] || fail "took $((SECONDS - started)) s"
 }
 
 run_tests_unmounted "$1"

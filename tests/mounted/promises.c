@@ -59,7 +59,7 @@ void elsewhere(const char *root, const char *name, char *path, size_t size)
 
 bool appears_soon(const char *path)
 {
-	for (int i = 0; i < 300; i++) {
+	for (int i = 0; i < 300 * test_patience(); i++) {
 		if (access(path, F_OK) == 0)
 			return true;
 		usleep(10000);

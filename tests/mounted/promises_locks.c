@@ -117,7 +117,7 @@ PROMISE(closing_frees_ofd_locks_and_flocks)
 	CHECK_RC(0, SYS(flock(fd, LOCK_EX)));
 	CHECK_RC(1, lock_elsewhere("f", BY_OFD));
 	close(fd);
-	for (int i = 0; i < 100 && lock_elsewhere("f", BY_OFD); i++)
+	for (int i = 0; i < 100 * test_patience() && lock_elsewhere("f", BY_OFD); i++)
 		usleep(10000); /* the kernel releases files in the background */
 	CHECK_RC(0, lock_elsewhere("f", BY_OFD));
 	CHECK_RC(0, lock_elsewhere("f", BY_FLOCK));

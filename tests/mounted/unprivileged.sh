@@ -123,11 +123,11 @@ test_a_killed_daemon_s_mount_is_recovered() {
 	mount_elsewhere
 	kill_elsewhere
 	! stat "$tmp/other" 2>"$tmp/err" || fail "the mount of a killed daemon answers"
-	timeout 20 "$ISTHMUS" umount "$tmp/other"
+	timeout "$(patient 20)" "$ISTHMUS" umount "$tmp/other"
 	! grep -F " $tmp/other fuse" /proc/self/mounts || fail "still mounted"
 	mount_elsewhere
 	kill_elsewhere
-	timeout 20 "$ISTHMUS" mount "${mount_options[@]}" "$uri" "$tmp/other" 2>"$tmp/err"
+	timeout "$(patient 20)" "$ISTHMUS" mount "${mount_options[@]}" "$uri" "$tmp/other" 2>"$tmp/err"
 	touch "$tmp/other/works"
 	kill_elsewhere
 	fusermount3 -u "$tmp/other"

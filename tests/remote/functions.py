@@ -1,4 +1,6 @@
 """What the tests of the helper share: running every function test_* of a program."""
+import fnmatch
+import os
 import shutil
 import sys
 import time
@@ -6,8 +8,10 @@ import traceback
 
 
 def run(functions, directory, prepare):
-    """Of globals(): prepares, runs each, removes the directory, and ends the program."""
-    tests = [(name, test) for name, test in functions.items() if name.startswith("test_")]
+    """Of globals(): prepares, runs each, removes the directory, and ends the program.
+    TEST_ONLY=PATTERN (without "test_") leaves the others out."""
+    pattern = "test_" + os.environ.get("TEST_ONLY", "*")
+    tests = [(name, test) for name, test in functions.items() if fnmatch.fnmatch(name, pattern)]
     failed = 0
     try:
         prepare()
@@ -24,4 +28,6 @@ def run(functions, directory, prepare):
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     print(f"{len(tests) - failed} passed, {failed} failed")
-    sys.exit(failed > 0)
+    if not tests:
+        print(f"no function is named {pattern}")
+    sys.exit(failed > 0 or not tests)

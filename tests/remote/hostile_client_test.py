@@ -21,7 +21,7 @@ MEMORY_MAX_KB = 120 << 10  # of what may wait to be sent: 64 MiB, and its copies
 
 
 def wait_until(condition, what, seconds=30):
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * p.PATIENCE
     while not condition():
         assert time.monotonic() < end, what
         time.sleep(0.005)

@@ -9,6 +9,8 @@ import struct
 import subprocess
 import time
 
+PATIENCE = int(os.environ.get("TEST_PATIENCE", 1))  # how many times longer than usual to wait
+
 # ---- Section 3: values ----------------------------------------------------------------
 
 
@@ -325,7 +327,7 @@ class Lane:
     def write(self, raw, timeout=30):
         """Writes while it reads, so that two ends that both write do not wait for each other."""
         self.waiting += raw
-        end = time.monotonic() + timeout
+        end = time.monotonic() + timeout * PATIENCE
         while self.waiting:
             left = end - time.monotonic()
             if left <= 0:
@@ -351,7 +353,7 @@ class Lane:
         self.pending += some
 
     def await_bytes(self, size, timeout):
-        end = time.monotonic() + timeout
+        end = time.monotonic() + timeout * PATIENCE
         while len(self.pending) < size:
             if not select.select([self.in_fd], [], [], max(0, end - time.monotonic()))[0]:
                 raise TimeoutError("nothing comes")
@@ -476,9 +478,9 @@ class Client:
         return frame
 
     def wait(self, identifier, timeout=30):
-        end = time.monotonic() + timeout
+        end = time.monotonic() + timeout * PATIENCE
         while identifier not in self.answers:
-            self.receive(max(0.01, end - time.monotonic()))
+            self.receive(max(0.01, end - time.monotonic()) / PATIENCE)
         return self.answers.pop(identifier)
 
     def call(self, kind, arguments=b"", order=0, caller=None):
@@ -490,13 +492,13 @@ class Client:
 
     def next_of(self, kind, timeout=30):
         """The next frame of a type that is no answer."""
-        end = time.monotonic() + timeout
+        end = time.monotonic() + timeout * PATIENCE
         while True:
             for frame in self.others:
                 if frame.type == kind:
                     self.others.remove(frame)
                     return frame
-            self.receive(max(0.01, end - time.monotonic()))
+            self.receive(max(0.01, end - time.monotonic()) / PATIENCE)
 
     def drop(self):
         """Breaks the connection without a word."""

@@ -61,9 +61,12 @@ start() {
 listen() {
 	port=$(($(od -An -N2 -tu2 /dev/urandom) % 20000 + 20000))
 	"$sshd" -f "$dir/sshd_config" -p "$port" -E "$dir/sshd.log" || return 1
-	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+	tries=$((100 * ${TEST_PATIENCE:-1}))
+	while [ "$tries" -gt 0 ]; do
 		[ ! -s "$dir/sshd.pid" ] || return 0
+		! grep -q '^Cannot bind any address' "$dir/sshd.log" || return 1
 		sleep 0.1
+		tries=$((tries - 1))
 	done
 	return 1
 }

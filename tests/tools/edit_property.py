@@ -6,10 +6,9 @@ import random
 import signal
 import stat
 import subprocess
-import sys
 import time
 
-from toolslib import PROGRAM, Directory, check, code, equal, finish, private_home, run
+from toolslib import PATIENCE, PROGRAM, Directory, check, code, equal, finish, private_home, run, wanted
 
 ENDS = [b"\n", b"\r\n", b"\r"]
 WORDS = [b"alpha", b"beta", b"gamma", "d\u00e9j\u00e0".encode(), "\u65e5\u672c".encode(), b"x = 1;",
@@ -202,7 +201,7 @@ def test_one_of_two_wins(directory):
             [PROGRAM, "tool", "edit", "--root", directory, "--output", "json", "race", "--old-text", "start",
              "--new-text", "winner %d" % n, "--expected-hash", expected],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for n in range(2)]
-        outs = [r.communicate(timeout=20)[0] for r in racers]
+        outs = [r.communicate(timeout=20 * PATIENCE)[0] for r in racers]
         winners = [n for n in range(2) if racers[n].returncode == 0]
         if check(len(winners) == 1, "exactly one wins, round %d: %s" % (i, winners)):
             equal(b"winner %d\n" % winners[0], read(path), "the winner's text")
@@ -304,7 +303,7 @@ def test_full_disk(directory):
 
 private_home()
 for name, test in sorted(globals().items()):
-    if name.startswith("test_") and (len(sys.argv) < 2 or sys.argv[1] in name):
+    if wanted(name):
         with Directory() as temporary:
             test(temporary)
 finish()

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 
-from toolslib import PROGRAM, Directory, check, code, equal, finish, private_home, run
+from toolslib import PATIENCE, PROGRAM, Directory, check, code, equal, finish, private_home, run, wanted
 
 CONTENT = "c0nt3nt"  # in every secret file
 NAME = "n4m3"        # in the name of every secret file
@@ -38,7 +38,7 @@ def rules(root, *rows):
 def ask_nobody(name, arguments, root):
     """As run(), but nothing is allowed beforehand and there is nobody to ask."""
     done = subprocess.run([PROGRAM, "tool", name, "--root", root, "--output", "json", "--json", "-"],
-                          input=json.dumps(arguments).encode(), capture_output=True, timeout=60, check=False)
+                          input=json.dumps(arguments).encode(), capture_output=True, timeout=60 * PATIENCE, check=False)
     return json.loads(done.stdout)
 
 
@@ -47,7 +47,7 @@ def shown_by(name, arguments, root):
     whole = b""
     for form in ["json", "text"]:
         done = subprocess.run([PROGRAM, "tool", name, "--root", root, "--output", form, "--yes", "--json", "-"],
-                              input=json.dumps(arguments).encode(), capture_output=True, timeout=60, check=False)
+                              input=json.dumps(arguments).encode(), capture_output=True, timeout=60 * PATIENCE, check=False)
         whole += done.stdout + done.stderr
     return whole.decode()
 
@@ -234,6 +234,6 @@ private_home()
 with Directory() as directory:
     make(directory)
     for key, test in list(globals().items()):
-        if key.startswith("test_"):
+        if wanted(key):
             test(directory)
 finish()

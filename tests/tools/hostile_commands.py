@@ -5,12 +5,12 @@ import signal
 import subprocess
 import time
 
-from toolslib import MARK, PROGRAM, Directory, check, code, equal, finish, private_home, run, running, wait_for
+from toolslib import MARK, PATIENCE, PROGRAM, Directory, check, code, equal, finish, private_home, run, running, wait_for, wanted
 
 
 def left_running():
     """What still runs although it was killed; a busy machine needs a while for that."""
-    end = time.time() + 10
+    end = time.time() + 10 * PATIENCE
     while running() and time.time() < end:
         time.sleep(0.1)
     return running()
@@ -19,7 +19,7 @@ def left_running():
 def timed(command, limit_s, **arguments):
     start = time.time()
     result = run("bash", dict(arguments, command=command), directory)
-    check(time.time() - start < limit_s, "%s took %.1f s" % (command, time.time() - start))
+    check(time.time() - start < limit_s * PATIENCE, "%s took %.1f s" % (command, time.time() - start))
     equal([], left_running(), "left by " + command)
     return result
 
@@ -60,7 +60,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, flush=True)
 sys.stdout.buffer.write(done.stdout)
 """, PROGRAM, "tool", "bash", "--yes", "--root", directory, "--output", "json",
                            "head -c 1000000000 /dev/zero | tr '\\0' x; echo; echo end"],
-                          capture_output=True, timeout=100, check=True)
+                          capture_output=True, timeout=100 * PATIENCE, check=True)
     peak_kb, text = done.stdout.split(b"\n", 1)
     check(int(peak_kb) < 40000, "1 GB of output needs %s KB of memory" % peak_kb)
     check(len(text) < 200000 and b'end\\n' in text, "its end is there")
@@ -178,6 +178,6 @@ private_home()
 with Directory() as directory, Directory() as outside:
     policy = os.path.join(outside, "policy.json")
     for name, test in sorted(globals().items()):
-        if name.startswith("test_"):
+        if wanted(name):
             test()
 finish()

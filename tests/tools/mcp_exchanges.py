@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 
-from toolslib import MARK, Directory, Mcp, check, equal, finish, private_home, running, wait_for
+from toolslib import MARK, Directory, Mcp, check, equal, finish, private_home, running, wait_for, wanted
 
 META = "io.modelcontextprotocol/"
 MODERN = {META + "protocolVersion": "2026-07-28", META + "clientCapabilities": {"elicitation": {}}}
@@ -275,6 +275,6 @@ with Directory() as directory:
     with open(directory + "/a.txt", "w", encoding="utf-8") as file:
         file.write("one\ntwo\n")
     for name, test in sorted(globals().items()):
-        if name.startswith("test_"):
+        if wanted(name):
             test(directory)
 finish()

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-from toolslib import Directory, check, equal, finish, private_home, run
+from toolslib import Directory, check, equal, finish, private_home, run, wanted
 
 PIECES = ["include", "static", "struct", "int", "return", "define", "[A-Z]+", "[0-9a-f]+", r"\w+", r"\s+",
           r"\(", r"\)", ".", ".*", "a?", r"\bif\b", "_", "x{2,3}", "(a|e)", "[^ ]", ";$", "^#", r"\t", "e+",
@@ -223,6 +223,6 @@ if not shutil.which("rg"):
     print("skipped: rg is not installed")
     sys.exit(77)
 for name, test in sorted(globals().items()):
-    if name.startswith("test_") and (len(sys.argv) < 2 or sys.argv[1] in name):
+    if wanted(name):
         test(PROJECT)
 finish()

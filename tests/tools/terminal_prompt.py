@@ -7,14 +7,14 @@ import signal
 import subprocess
 import time
 
-from toolslib import PROGRAM, Directory, check, equal, finish, private_home
+from toolslib import PATIENCE, PROGRAM, Directory, check, equal, finish, private_home, wanted
 
 QUESTION = b"Allow it?"
 
 
 def until(terminal, want, limit_s=10):
     """What the terminal shows up to `want` (None: until it closes)."""
-    shown, end = b"", time.time() + limit_s
+    shown, end = b"", time.time() + limit_s * PATIENCE
     while want is None or want not in shown:
         if not select.select([terminal], [], [], max(0, end - time.time()))[0]:
             return shown
@@ -186,7 +186,7 @@ def test_nobody_there(root):
     """Standard error is a terminal, standard input is not: a question would wait for ever."""
     main, side = pty.openpty()
     done = subprocess.run([PROGRAM, "tool", "bash", "touch made", "--root", root], stdin=subprocess.DEVNULL,
-                          stderr=side, stdout=side, timeout=20, check=False)
+                          stderr=side, stdout=side, timeout=20 * PATIENCE, check=False)
     os.close(side)
     shown = until(main, None, 1)
     os.close(main)
@@ -196,6 +196,6 @@ def test_nobody_there(root):
 private_home()
 with Directory() as directory:
     for name, test in sorted(globals().items()):
-        if name.startswith("test_"):
+        if wanted(name):
             test(directory)
 finish()

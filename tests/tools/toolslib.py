@@ -1,5 +1,6 @@
 """What the tests of isthmus-tools share: running a tool, talking MCP, counting what passed."""
 import atexit
+import fnmatch
 import json
 import os
 import shutil
@@ -8,6 +9,7 @@ import sys
 import tempfile
 import time
 
+PATIENCE = int(os.environ.get("TEST_PATIENCE", 1))  # how many times longer than usual to wait
 PROGRAM = os.environ["ISTHMUS_TOOLS"]
 failures = 0
 checks = 0
@@ -26,9 +28,16 @@ def equal(want, got, what):
     return check(want == got, "%s: want %r, got %r" % (what, want, got))
 
 
+def wanted(name):
+    """Of a test function; TEST_ONLY=PATTERN (without "test_") leaves the others out."""
+    return name.startswith("test_") and fnmatch.fnmatch(name[5:], os.environ.get("TEST_ONLY", "*"))
+
+
 def finish():
     print("%d checks passed, %d failed" % (checks - failures, failures))
-    sys.exit(1 if failures else 0)
+    if not checks:
+        print("no function is named test_" + os.environ.get("TEST_ONLY", "*"))
+    sys.exit(1 if failures or not checks else 0)
 
 
 def private_home():
@@ -50,7 +59,7 @@ def running():
 
 
 def wait_for(true, seconds=20):
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * PATIENCE
     while not true() and time.monotonic() < end:
         time.sleep(0.02)
     return check(true(), "%s within %d s" % (true.__name__, seconds))
@@ -71,7 +80,7 @@ def run(name, arguments, root, *options, timeout=60):
     """The result of one call, as JSON, with the exit code as "exit"."""
     done = subprocess.run(
         [PROGRAM, "tool", name, "--root", root, "--output", "json", "--yes", "--json", "-", *options],
-        input=json.dumps(arguments).encode(), capture_output=True, timeout=timeout, check=False)
+        input=json.dumps(arguments).encode(), capture_output=True, timeout=timeout * PATIENCE, check=False)
     try:
         result = json.loads(done.stdout)
     except ValueError:
@@ -113,4 +122,4 @@ class Mcp:
         """Ends the input; everything that still comes, and the exit code."""
         self.process.stdin.close()
         rest = self.process.stdout.read()
-        return rest, self.process.wait(10)
+        return rest, self.process.wait(10 * PATIENCE)

@@ -13,7 +13,7 @@
 /* Waits up to 2 s for the feed to make it so. */
 static bool comes_true(bool (*condition)(void))
 {
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < 200 * test_patience(); i++) {
 		if (condition())
 			return true;
 		usleep(10000);

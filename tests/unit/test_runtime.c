@@ -83,7 +83,7 @@ static bool mount_of(pid_t pid, struct runtime_mount *ret_mount)
 	mount.connection = 77;
 	CHECK_RC(0, runtime_save(&mount));
 	runtime_mount_done(&mount);
-	for (int i = 0; i < 500 && !is_zombie(pid); i++)
+	for (int i = 0; i < 500 * test_patience() && !is_zombie(pid); i++)
 		usleep(10000);
 	CHECK(is_zombie(pid));
 	CHECK_RC(0, runtime_list(&mounts, &count));

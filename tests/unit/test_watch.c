@@ -126,7 +126,7 @@ static void make_and_remove_files(unsigned count)
 
 static void await(const atomic_uint *counter)
 {
-	for (int i = 0; i < 500 && !*counter; i++)
+	for (int i = 0; i < 500 * test_patience() && !*counter; i++)
 		usleep(10000);
 }
 
