@@ -32,6 +32,39 @@ expect() {
 
 ssh="ssh_command=ssh -F $dir/ssh_config"
 expect "a directory" 15 '^ok ' "ssh://box$dir/ws" "$ssh"
+# Hosts that only the configuration understands, as those of systemd-ssh-proxy.
+sed -e '1s/.*/Host vsock,4 a%b vsock%4/' -e 's/^[[:blank:]]*HostName.*/HostName 127.0.0.1/' "$dir/ssh_config" >"$dir/hosts"
+{ printf 'Host vsock/* unix/*\nProxyCommand %s %%h %%p %s\n' "$dir/proxy" "$(sed -n 's/^[[:blank:]]*Port //p' "$dir/ssh_config")"
+	printf 'UserKnownHostsFile /dev/null\nStrictHostKeyChecking no\n'
+	sed -n '/User \|Identity\|Batch/p' "$dir/ssh_config"; cat "$dir/hosts"; } >"$dir/proxied"
+cat >"$dir/proxy" <<END
+#!/bin/sh
+echo "\$1" >>$dir/proxied.hosts
+exec python3 -c '
+import os, socket, sys, threading
+peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+def up():
+    while data := os.read(0, 65536):
+        peer.sendall(data)
+    peer.shutdown(socket.SHUT_WR)
+threading.Thread(target=up, daemon=True).start()
+while data := peer.recv(65536):
+    os.write(1, data)' "\$3"
+END
+chmod +x "$dir/proxy"
+for host in vsock%2F1234 unix%2frun%2Fsome.sock; do
+	expect "the host $host" 15 '^ok ' "ssh://$host$dir/ws" "ssh_command=ssh -F $dir/proxied"
+done
+if [ "$(paste -sd ' ' "$dir/proxied.hosts" | tr ' ' '\n' | uniq | paste -sd ' ')" != "vsock/1234 unix/run/some.sock" ]; then
+	echo "FAILED: the proxy was asked for $(cat "$dir/proxied.hosts")" >&2
+	failed=1
+fi
+# Some versions of ssh refuse a comma, which is theirs to say.
+for host in vsock,4 vsock%2c4 a%25b vsock%4; do
+	expect "the host $host" 15 '^ok |"vsock,4": hostname contains invalid characters' "ssh://$host$dir/ws" "ssh_command=ssh -F $dir/proxied"
+done
+expect "an option in disguise" 5 '^error .*%2Doption' "ssh://%2Doption$dir/ws" "$ssh"
+expect "a host with a blank" 5 '^error 22' "ssh://a%2F b$dir/ws" "$ssh"
 if grep -qw aes /proc/cpuinfo; then
 	expect_cipher() {
 		grep -q "kex: server->client cipher: $2 " "$dir/sshd.log" && echo "good: $1" ||

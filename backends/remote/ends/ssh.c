@@ -61,6 +61,30 @@ static void strip_brackets(char *host)
 	start[length - 2] = '\0';
 }
 
+/* "%2F", "%2C" and "%25": a host may be what only the user's configuration understands, such as
+ * vsock/3 of systemd-ssh-proxy.  Other percent signs stay (fe80::1%eth0). */
+static void decode_host(char *host)
+{
+	static const struct {
+		const char *code;
+		char meant;
+	} codes[] = {{"%2F", '/'}, {"%2C", ','}, {"%25", '%'}};
+	char *out = host;
+
+	while (*host) {
+		char c = *host++;
+
+		for (size_t i = 0; i < array_size(codes) && c == '%'; i++)
+			if (strncasecmp(host - 1, codes[i].code, 3) == 0) {
+				c = codes[i].meant;
+				host += 2;
+				break;
+			}
+		*out++ = c;
+	}
+	*out = '\0';
+}
+
 static int parse_ssh_address(const char *rest, struct ssh_address *address)
 {
 	const char *start = rest + 2;
@@ -88,6 +112,7 @@ static int parse_ssh_address(const char *rest, struct ssh_address *address)
 	if (strchr(address->host, ':') && !strchr(address->host, ']'))
 		return -EINVAL;
 	strip_brackets(address->host);
+	decode_host(strrchr(address->host, '@') ? strrchr(address->host, '@') + 1 : address->host);
 	return *address->host && *address->host != '@' ? 0 : -EINVAL;
 }
 
