@@ -26,12 +26,18 @@ struct scheme {
 /* The row for "name" or "name:rest"; NULL: there is none. */
 const struct scheme *scheme_find(const char *uri);
 
-/* Refuses options that the scheme does not have, with a reason. */
-int scheme_check_options(
-	const struct scheme *scheme, const struct workspace_options *options, char **ret_reason);
+/* Refuses options that the scheme does not have, with a reason.  Those of the layers on top of it
+ * count `with_layers` only. */
+int scheme_check_options(const struct scheme *scheme, const struct workspace_options *options,
+	bool with_layers, char **ret_reason);
 
-/* workspace_open() of "NAME:REST", but nothing is cached. */
+/* workspace_open() of "NAME:REST", but without layers. */
 int scheme_open(const char *name, const char *rest, const struct workspace_options *options,
+	struct workspace **ret_workspace, char **ret_reason);
+
+/* Puts the layers that the options want (backends/layers.c) on top of `place`, which is freed on
+ * failure.  Errors as workspace_open(). */
+int layers_add(const char *uri, const struct workspace_options *options, struct workspace *place,
 	struct workspace **ret_workspace, char **ret_reason);
 
 /* Parses the value of `option`: bytes, with k, M, G or T (powers of 1024) behind them. */

@@ -24,6 +24,17 @@ struct workspace_scheme {
 /* The rows in order; NULL behind the last. */
 const struct workspace_scheme *workspace_scheme(size_t index);
 
+/* A row of the table of layers (backends/layers.c): decorators on top of what a scheme opens, each
+ * where its options want it.  All static. */
+struct workspace_layer {
+	const char *name;
+	const struct workspace_scheme_option *options; /* ends with a NULL name */
+	bool far_only;                                 /* for schemes of `shared_options` only */
+};
+
+/* The rows from the bottom up; NULL behind the last. */
+const struct workspace_layer *workspace_layer(size_t index);
+
 /* What `isthmus mount -o key=value` passed on: "key=value" or "key" strings,
  * NULL-terminated.  Which keys there are is in the table of schemes; isthmus(1) documents them. */
 struct workspace_options {
@@ -51,9 +62,15 @@ struct workspace_options {
  * The last one wins.  Points into the options. */
 const char *workspace_option(const struct workspace_options *options, const char *key);
 
+/* The next value of a key that may be given several times, from `*next` (first 0); NULL: no more.
+ */
+const char *workspace_option_next(
+	const struct workspace_options *options, const char *key, size_t *next);
+
 /* Opens the workspace that `uri` names; a far one is cached (ops/cache/cached.h), with the
  * options cache=on|memory|off (memory: nothing on disk) and cache_size=BYTES[kMGT] (on disk;
- * default 2G), unless `strict` is set.  It waits for a far end no longer than 15 s.
+ * default 2G), unless `strict` is set; hide=PATTERN, protect=PATTERN and agentsignore put a policy
+ * (ops/policy.h) on top.  It waits for a far end no longer than 15 s.
  * On failure `*ret_reason` is a sentence for people (what failed, on what, why, what
  * to do; the words of ssh included) that the caller frees, or NULL.
  * -EINVAL: no such scheme, malformed URI, unknown option; -ENOENT, -ENOTDIR: no such

@@ -5,20 +5,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *workspace_option(const struct workspace_options *options, const char *key)
+const char *workspace_option_next(
+	const struct workspace_options *options, const char *key, size_t *next)
 {
 	size_t length = strlen(key);
-	const char *value = NULL;
 
-	for (const char *const *pair = options ? options->pairs : NULL; pair && *pair; pair++) {
-		if (strncmp(*pair, key, length) != 0)
+	while (options && options->pairs && options->pairs[*next]) {
+		const char *pair = options->pairs[(*next)++];
+
+		if (strncmp(pair, key, length) != 0)
 			continue;
-		if ((*pair)[length] == '=')
-			value = *pair + length + 1;
-		else if (!(*pair)[length])
-			value = "";
+		if (pair[length] == '=')
+			return pair + length + 1;
+		if (!pair[length])
+			return "";
 	}
-	return value;
+	return NULL;
+}
+
+const char *workspace_option(const struct workspace_options *options, const char *key)
+{
+	const char *last = NULL, *value;
+	size_t next = 0;
+
+	while ((value = workspace_option_next(options, key, &next)))
+		last = value;
+	return last;
 }
 
 static int parse_size(const char *text, uint64_t *ret_bytes)

@@ -40,8 +40,18 @@ static bool has_option(const struct workspace_scheme_option *list, const char *p
 	return false;
 }
 
-static bool scheme_has(const struct scheme *scheme, const char *pair)
+static bool has_layer(const struct scheme *scheme, const struct workspace_layer *layer)
 {
+	return !layer->far_only || scheme->about.shared_options;
+}
+
+static bool scheme_has(const struct scheme *scheme, const char *pair, bool with_layers)
+{
+	const struct workspace_layer *layer;
+
+	for (size_t i = 0; with_layers && (layer = workspace_layer(i)); i++)
+		if (has_layer(scheme, layer) && has_option(layer->options, pair))
+			return true;
 	return has_option(scheme->about.options, pair) ||
 	       has_option(scheme->about.shared_options, pair);
 }
@@ -56,11 +66,22 @@ static void list_options(struct buffer *words, const struct workspace_scheme_opt
 static void list_owners(struct buffer *words, const char *pair)
 {
 	for (size_t i = 0; i < array_size(schemes); i++)
-		if (scheme_has(schemes[i], pair))
+		if (scheme_has(schemes[i], pair, true))
 			buffer_printf(
 				words, "%s%s:", words->size ? ", " : "", schemes[i]->about.name);
 	if (words->size)
 		buffer_append(words, "", 1);
+}
+
+static void list_all(struct buffer *words, const struct scheme *scheme)
+{
+	const struct workspace_layer *layer;
+
+	list_options(words, scheme->about.options);
+	list_options(words, scheme->about.shared_options);
+	for (size_t i = 0; (layer = workspace_layer(i)); i++)
+		if (has_layer(scheme, layer))
+			list_options(words, layer->options);
 }
 
 static void explain_unknown(const struct scheme *scheme, const char *pair, char **ret_reason)
@@ -72,23 +93,17 @@ static void explain_unknown(const struct scheme *scheme, const char *pair, char 
 	buffer_printf(&words, "\"%s:\" has no option \"%.*s\"", scheme->about.name, length, pair);
 	if (owners.size)
 		buffer_printf(&words, ", which is for %s", (const char *)owners.data);
-	if (scheme->about.options || scheme->about.shared_options) {
-		buffer_append_string(&words, "; it has ");
-		list_options(&words, scheme->about.options);
-		list_options(&words, scheme->about.shared_options);
-		buffer_append_string(&words, "and see isthmus(1) for those of every mount");
-	} else {
-		buffer_append_string(&words,
-			"; it has none of its own, see isthmus(1) for those of every mount");
-	}
+	buffer_append_string(&words, "; it has ");
+	list_all(&words, scheme);
+	buffer_append_string(&words, "and see isthmus(1) for those of every mount");
 	*ret_reason = buffer_steal_string(&words);
 }
 
-int scheme_check_options(
-	const struct scheme *scheme, const struct workspace_options *options, char **ret_reason)
+int scheme_check_options(const struct scheme *scheme, const struct workspace_options *options,
+	bool with_layers, char **ret_reason)
 {
 	for (const char *const *pair = options ? options->pairs : NULL; pair && *pair; pair++) {
-		if (scheme_has(scheme, *pair))
+		if (scheme_has(scheme, *pair, with_layers))
 			continue;
 		explain_unknown(scheme, *pair, ret_reason);
 		if (options->ret_unknown)
@@ -102,7 +117,7 @@ int scheme_open(const char *name, const char *rest, const struct workspace_optio
 	struct workspace **ret_workspace, char **ret_reason)
 {
 	const struct scheme *scheme = scheme_find(name);
-	int r = scheme ? scheme_check_options(scheme, options, ret_reason) : -EINVAL;
+	int r = scheme ? scheme_check_options(scheme, options, true, ret_reason) : -EINVAL;
 
 	return r < 0 ? r : scheme->open(scheme, rest, options, ret_workspace, ret_reason);
 }

@@ -27,6 +27,7 @@ struct forward {
 struct forward_file {
 	struct open_file file;
 	struct open_file *inner;
+	bool is_marked; /* for the decorator's own use */
 };
 
 struct forward_process {

@@ -9,7 +9,7 @@
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
 #include "ops/support/visible.h"
-#include "tools/search/glob.h"
+#include "ops/support/glob.h"
 #include "tools/permission/permission.h"
 #include "tools/registry.h"
 #include "tools/search/search.h"

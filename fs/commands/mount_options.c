@@ -40,6 +40,15 @@ static void add_place_options(
 			option->value ? option->value : "");
 }
 
+static void add_layers(struct buffer *text, bool far_only)
+{
+	const struct workspace_layer *layer;
+
+	for (size_t i = 0; (layer = workspace_layer(i)); i++)
+		if (layer->far_only == far_only)
+			add_place_options(text, layer->options, "\n  -o ");
+}
+
 /* Schemes with the same shared options stand together there. */
 static void add_shared_options(struct buffer *text)
 {
@@ -55,6 +64,7 @@ static void add_shared_options(struct buffer *text)
 		if (next && next->shared_options == scheme->shared_options)
 			continue;
 		add_place_options(text, scheme->shared_options, "\n  -o ");
+		add_layers(text, true);
 		buffer_append_string(text, "\n");
 		separator = "\n";
 	}
@@ -73,7 +83,11 @@ static void add_places(struct buffer *text)
 			buffer_append_string(text, "\n");
 	}
 	add_shared_options(text);
-	buffer_append(text, "", 1);
+	buffer_append_string(text,
+		"\nEvery workspace (what they hide and protect is not hidden from, "
+		"or protected\nagainst, commands of exec):");
+	add_layers(text, false);
+	buffer_append(text, "\n", 2);
 }
 
 /* Options of -o that are neither ours nor the backend's. */

@@ -66,6 +66,30 @@ static void print_link(const cJSON *workspace)
 	putchar('\n');
 }
 
+static void print_patterns(const char *verb, const cJSON *patterns)
+{
+	const cJSON *pattern;
+
+	cJSON_ArrayForEach(pattern, patterns)
+	{
+		printf("%s ", verb);
+		visible_print_name(stdout, cJSON_IsString(pattern) ? pattern->valuestring : "");
+		fputs(", ", stdout);
+	}
+}
+
+static void print_policy(const cJSON *policy)
+{
+	if (!policy)
+		return;
+	printf("%-12s ", "policy");
+	print_patterns("hides", member(policy, "hide"));
+	print_patterns("protects", member(policy, "protect"));
+	if (cJSON_IsTrue(member(policy, "agentsignore")))
+		fputs("hides what .agentsignore lists, ", stdout);
+	puts("but not from commands of exec");
+}
+
 /* Which directories show changes by others late. */
 static void print_on_ttl(const cJSON *on_ttl)
 {
@@ -153,6 +177,7 @@ static void print_status(const cJSON *status, const cJSON *stats)
 	printf(", pid %lld%s\n", json_integer(status, "pid"),
 		cJSON_IsTrue(member(status, "read_only")) ? ", read-only" : "");
 	print_link(member(status, "workspace"));
+	print_policy(member(status, "policy"));
 	print_traffic(status);
 	print_cache(member(member(status, "workspace"), "cache"));
 	command_format_size((uint64_t)json_integer(stats, "resident_bytes"), resident);

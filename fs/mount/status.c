@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/open.h"
 #include "fs/inode/inode.h"
 #include "fs/mount/mount.h"
 #include "ops/support/cleanup.h"
@@ -93,6 +94,33 @@ static void add_workspace(
 	add_counter(workspace, "owner_gid", status->owner_gid);
 }
 
+static void add_values(cJSON *object, const struct workspace_options *options, const char *key)
+{
+	cJSON *list = cJSON_AddArrayToObject(object, key);
+	const char *value;
+	size_t next = 0;
+
+	while ((value = workspace_option_next(options, key, &next)))
+		cJSON_AddItemToArray(list, cJSON_CreateString(value));
+}
+
+/* What is hidden and protected, by the options of the mount; only where something is. */
+static void add_policy(cJSON *object, const struct mount *m)
+{
+	const struct workspace_options options = {.pairs = m->options->backend_pairs};
+	bool agentsignore = workspace_option(&options, "agentsignore");
+	cJSON *policy;
+
+	if (!agentsignore && !workspace_option(&options, "hide") &&
+		!workspace_option(&options, "protect"))
+		return;
+	policy = cJSON_AddObjectToObject(object, "policy");
+	add_values(policy, &options, "hide");
+	add_values(policy, &options, "protect");
+	cJSON_AddBoolToObject(policy, "agentsignore", agentsignore);
+	cJSON_AddBoolToObject(policy, "binds_exec", false);
+}
+
 static int compare_paths(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
@@ -138,6 +166,7 @@ char *mount_status_json(struct mount *m)
 	cJSON_AddStringToObject(object, "control", m->control_path ? m->control_path : "");
 	cJSON_AddStringToObject(object, "log", mount_log_path(m->log));
 	add_workspace(object, m, &status);
+	add_policy(object, m);
 	add_on_ttl(object, m, &status);
 	return print_and_delete(object);
 }

@@ -8,6 +8,8 @@
 #include "backends/local/local.h"
 #include "ops/cache/cached.h"
 #include "ops/faulty.h"
+#include "ops/policy.h"
+#include "ops/support/ignore.h"
 #include "tests/remove_tree.h"
 
 /* The parent of the promises makes `top`, and removes it with what a crash left in it. */
@@ -251,6 +253,33 @@ static int open_cached_helper(struct workspace **ret_workspace, const char **ret
 	return r < 0 ? r : cached_new(inner, &options, ret_workspace);
 }
 
+/* On top of `inner`; nothing of the suite's is hidden or protected. */
+static int put_policy(struct workspace *inner, struct workspace **ret_workspace)
+{
+	struct policy_rules rules = {.agentsignore = true};
+
+	if (ignore_add(&rules.hidden, "", "*.hidden", 8) < 0 ||
+		ignore_add(&rules.protected, "", "*.protected", 11) < 0)
+		return -ENOMEM;
+	return policy_new(inner, &rules, ret_workspace);
+}
+
+static int open_policy_mem(struct workspace **ret_workspace, const char **ret_directory)
+{
+	struct workspace *inner;
+	int r = open_mem(&inner, ret_directory);
+
+	return r < 0 ? r : put_policy(inner, ret_workspace);
+}
+
+static int open_policy_cached_local(struct workspace **ret_workspace, const char **ret_directory)
+{
+	struct workspace *inner;
+	int r = open_cached_local(&inner, ret_directory);
+
+	return r < 0 ? r : put_policy(inner, ret_workspace);
+}
+
 const struct contract_place contract_places[] = {
 	{"local", open_local, close_directory},
 	{"local-steps", open_local_steps, close_directory},
@@ -258,6 +287,8 @@ const struct contract_place contract_places[] = {
 	{"faulty-mem", open_faulty_mem, workspace_free},
 	{"cached-mem", open_cached_mem, workspace_free},
 	{"cached-local", open_cached_local, close_directory},
+	{"policy-mem", open_policy_mem, workspace_free},
+	{"policy-cached-local", open_policy_cached_local, close_directory},
 	{"helper", open_helper, close_directory},
 	{"helper-aarch64", open_helper_aarch64, close_directory},
 	{"helper-armv7l", open_helper_armv7l, close_directory},

@@ -6,8 +6,8 @@
 #include "ops/support/utf8.h"
 #include "tests/fuzz/fuzz.h"
 #include "tools/text/edits.h"
-#include "tools/search/glob.h"
-#include "tools/search/ignore.h"
+#include "ops/support/glob.h"
+#include "ops/support/ignore.h"
 #include "tools/mcp/mcp.h"
 #include "tools/permission/permission.h"
 #include "tools/shell/shell.h"
@@ -46,10 +46,12 @@ static void glob(const char *text, size_t size)
 
 static void ignore(const char *text, size_t size)
 {
-	struct ignore *chain = ignore_add(NULL, "", text, size);
+	struct ignore *chain = NULL;
 
+	ignore_add(&chain, "", text, size);
 	ignore_matches(chain, "some/path/file.o", false);
 	ignore_matches(chain, text, true);
+	ignore_names_below(chain, "some/path");
 	ignore_unref(chain);
 }
 

@@ -89,7 +89,7 @@ test_mistyped_words_are_guessed() {
 	refused 2 'it has ssh_command, timeout,' "$ISTHMUS" mount -o timout=3 ssh://box/x "$mnt"
 	refused 2 '"helper:" has no option "ssh_command", which is for ssh:; it has timeout,' \
 		"$ISTHMUS" mount -o ssh_command=true "helper:$tmp" "$mnt"
-	refused 2 '"local:" has no option "size", which is for mem:; it has none' "$ISTHMUS" mount -o size=1M "local:$tmp" "$mnt"
+	refused 2 '"local:" has no option "size", which is for mem:; it has hide,' "$ISTHMUS" mount -o size=1M "local:$tmp" "$mnt"
 	refused 2 'ssh://[user@]host[:port][/dir]' "$ISTHMUS" mount nowhere:/srv/app "$mnt"
 	refused 2 'has no option "cache"' "$ISTHMUS" mount -o cache=on mem: "$mnt"
 	refused 2 'write on, memory, off or strict' "$ISTHMUS" mount -o cache=strct "helper:$tmp" "$mnt"

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 
 #include "ops/support/path.h"
-#include "tools/search/ignore.h"
+#include "tools/search/ignore_files.h"
 
 enum { BATCH = 64, DENTS_BYTES = 64 << 10 };
 

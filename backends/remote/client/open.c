@@ -20,8 +20,6 @@ const struct workspace_scheme_option remote_options[] = {
 	{"timeout", "SECONDS"},
 	{"linger", "SECONDS"},
 	{"channels", "NUMBER"},
-	{"cache", "on|memory|off|strict"},
-	{"cache_size", "BYTES"},
 	{"helper_dir", "DIR"},
 	{0},
 };
@@ -119,7 +117,7 @@ static int take_parameters(
 	while ((pair = strsep(&parameters, "&")))
 		argv_add(pairs, pair);
 	options.pairs = (const char *const *)pairs->words;
-	return pairs->failed ? -ENOMEM : scheme_check_options(scheme, &options, ret_reason);
+	return pairs->failed ? -ENOMEM : scheme_check_options(scheme, &options, false, ret_reason);
 }
 
 int remote_open(const struct scheme *scheme, const char *rest,

@@ -1,4 +1,4 @@
-#include "tools/search/glob.h"
+#include "ops/support/glob.h"
 
 #include <ctype.h>
 #include <errno.h>

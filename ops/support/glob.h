@@ -1,5 +1,5 @@
 /*
- * tools/search/glob.h - shell patterns over paths, with git's meaning.
+ * ops/support/glob.h - shell patterns over paths, with git's meaning.
  *
  * `*` and `?` do not match '/'; a path component `**` matches any number of components;
  * [a-z], [!a-z], [[:alpha:]] and \x work.  Bytes are compared.

@@ -1,0 +1,180 @@
+/* The table of what is put on top of the place that a scheme opens, from the bottom up. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/backend.h"
+#include "ops/cache/cached.h"
+#include "ops/policy.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/glob.h"
+#include "ops/support/ignore.h"
+
+/* What nobody watches is believed here in addition to the kernel's own time-to-live, so
+ * only as long as it takes to make use of what one scan brought. */
+enum { DISK_CACHE_MIN_BYTES = 1 << 20, UNWATCHED_TTL_MS = 250 };
+
+static const uint64_t disk_cache_default_bytes = 2ull << 30;
+
+/* Puts the layer on `inner`, which it owns on success; `*ret_workspace` is `inner` itself when the
+ * options do not want the layer.  Errors as workspace_open(). */
+struct layer {
+	struct workspace_layer about; /* first */
+	int (*add)(const char *uri, const struct workspace_options *options,
+		struct workspace *inner, struct workspace **ret_workspace, char **ret_reason);
+};
+
+/* ---- The cache ------------------------------------------------------------------- */
+
+static const struct workspace_scheme_option cache_options[] = {
+	{"cache", "on|memory|off|strict"},
+	{"cache_size", "BYTES"},
+	{0},
+};
+
+static int read_cache_options(const char *uri, const struct workspace_options *options,
+	struct cached_options *ret_options, bool *ret_off, char **ret_reason)
+{
+	const char *cache = workspace_option(options, "cache");
+	const char *size = workspace_option(options, "cache_size");
+
+	*ret_options = (struct cached_options){.identity = uri,
+		.disk_bytes = disk_cache_default_bytes,
+		.ttl_ms = UNWATCHED_TTL_MS};
+	*ret_off = cache && strcmp(cache, "off") == 0;
+	if (cache && !*ret_off && strcmp(cache, "memory") == 0)
+		ret_options->disk_bytes = 0;
+	else if (cache && !*ret_off && strcmp(cache, "on") != 0) {
+		if (asprintf(ret_reason, "option cache=\"%s\": write on, memory, off or strict",
+			    cache) < 0)
+			*ret_reason = NULL;
+		return -EINVAL;
+	}
+	if (!size)
+		return 0;
+	return backend_parse_size(
+		"cache_size", size, DISK_CACHE_MIN_BYTES, &ret_options->disk_bytes, ret_reason);
+}
+
+/* What is near needs no more than the kernel's caches. */
+static int add_cache(const char *uri, const struct workspace_options *options,
+	struct workspace *inner, struct workspace **ret_workspace, char **ret_reason)
+{
+	struct cached_options cached_options;
+	struct workspace_status status;
+	bool off;
+	int r;
+
+	workspace_status(inner, &status);
+	*ret_workspace = inner;
+	if (!(status.capabilities & WORKSPACE_IS_REMOTE))
+		return 0;
+	r = read_cache_options(uri, options, &cached_options, &off, ret_reason);
+	if (r == 0 && !off && !(options && options->strict))
+		r = cached_new(inner, &cached_options, ret_workspace);
+	return r;
+}
+
+/* ---- The policy ------------------------------------------------------------------ */
+
+static const struct workspace_scheme_option policy_options[] = {
+	{"hide", "PATTERN"},
+	{"protect", "PATTERN"},
+	{"agentsignore", NULL},
+	{0},
+};
+
+/* A rule that cannot match anything would only seem to protect. */
+static bool is_pattern(const char *text)
+{
+	struct glob glob;
+
+	if (strchr(text, '\n') || glob_compile(text, &glob) < 0)
+		return false;
+	glob_done(&glob);
+	return true;
+}
+
+/* Each value goes in front: the last one that matches decides. */
+static int read_rules(const struct workspace_options *options, const char *key,
+	struct ignore **rules, char **ret_reason)
+{
+	const char *pattern;
+	size_t next = 0;
+
+	while ((pattern = workspace_option_next(options, key, &next))) {
+		int r = is_pattern(pattern) ? ignore_add(rules, "", pattern, strlen(pattern)) : 0;
+
+		if (r > 0)
+			continue;
+		if (r == 0 && asprintf(ret_reason,
+				      "option %s=\"%s\" is no pattern as in gitignore(5); write a "
+				      "name (.env), a glob (*.pem) or a path from the root "
+				      "(/deploy/keys)",
+				      key, pattern) < 0)
+			*ret_reason = NULL;
+		return r < 0 ? r : -EINVAL;
+	}
+	return 0;
+}
+
+static int read_policy(
+	const struct workspace_options *options, struct policy_rules *rules, char **ret_reason)
+{
+	const char *agentsignore = workspace_option(options, "agentsignore");
+	int r = read_rules(options, "hide", &rules->hidden, ret_reason);
+
+	if (r == 0)
+		r = read_rules(options, "protect", &rules->protected, ret_reason);
+	if (r == 0 && agentsignore && *agentsignore) {
+		*ret_reason = strdup("option agentsignore takes no value");
+		r = -EINVAL;
+	}
+	rules->agentsignore = agentsignore;
+	return r;
+}
+
+static int add_policy(const char *uri, const struct workspace_options *options,
+	struct workspace *inner, struct workspace **ret_workspace, char **ret_reason)
+{
+	struct policy_rules rules = {0};
+	int r = read_policy(options, &rules, ret_reason);
+
+	(void)uri;
+	*ret_workspace = inner;
+	if (r == 0 && (rules.hidden || rules.protected || rules.agentsignore)) {
+		r = policy_new(inner, &rules, ret_workspace);
+		if (r == 0)
+			return 0;
+	}
+	ignore_unref(rules.hidden);
+	ignore_unref(rules.protected);
+	return r;
+}
+
+/* ---- The stack ------------------------------------------------------------------- */
+
+static const struct layer layers[] = {
+	{{"cache", cache_options, .far_only = true}, add_cache},
+	{{"policy", policy_options}, add_policy}, /* above: nothing hidden is shown from a cache */
+};
+
+const struct workspace_layer *workspace_layer(size_t index)
+{
+	return index < array_size(layers) ? &layers[index].about : NULL;
+}
+
+int layers_add(const char *uri, const struct workspace_options *options, struct workspace *place,
+	struct workspace **ret_workspace, char **ret_reason)
+{
+	for (size_t i = 0; i < array_size(layers); i++) {
+		int r = layers[i].add(uri, options, place, &place, ret_reason);
+
+		if (r < 0) {
+			workspace_free(place);
+			return r;
+		}
+	}
+	*ret_workspace = place;
+	return 0;
+}
