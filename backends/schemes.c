@@ -11,6 +11,14 @@ static const struct scheme *const schemes[] = {
 	&local_scheme,
 	&mem_scheme,
 	&ssh_scheme,
+	&docker_scheme,
+	&podman_scheme,
+	&kube_scheme,
+	&kubectl_scheme,
+	&nspawn_scheme,
+	&lxc_scheme,
+	&wsl_scheme,
+	&cmd_scheme,
 	&helper_scheme,
 };
 

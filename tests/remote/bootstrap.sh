@@ -168,4 +168,50 @@ if busybox cksum </dev/null >/dev/null 2>&1; then
 	printf '#!/bin/false\n' >"$dir/bin/head"
 	expect "without head" '^ok '
 fi
+
+# Any command that gives a shell: cmd:.  In words of its own, by a script that quotes badly, and where
+# nothing can be written: then the helper is in memory.
+try() {
+	local said
+
+	said=$("$probe" "$2" timeout=5 2>&1 || true)
+	if [[ $said =~ $3 ]]; then
+		echo "good: $1"
+	else
+		echo "FAILED: $1: it said: $said" >&2
+		failed=1
+	fi
+}
+
+fresh
+export HOME=$dir/home
+unset XDG_CACHE_HOME
+printf '#!/bin/sh\nexec sh -c "$*"\n' >"$dir/jump script"
+chmod +x "$dir/jump script"
+try "cmd: a script" "cmd:'$dir/jump script' !$dir/ws" '^ok '
+try "cmd: a quoted place for the shell" "cmd:sh -c \"exec {}\" !$dir/ws" '^ok '
+try "cmd: a ! in the command" "cmd:env 'A=!b' !$dir/ws" '^ok '
+try "cmd: sh that reads blocks" "cmd:busybox !$dir/ws" '^ok '
+try "cmd: no directory" "cmd:sudo -n" '"!" and the directory are missing'
+try "cmd: an open quote" "cmd:sh -c 'x !/" 'a quote is not closed'
+try "cmd: no such program" "cmd:$dir/nosuch !/" 'cannot run .*nosuch.* correct the command'
+try "cmd: noise without end" "cmd:yes !/" 'it said first: "sh".* must give a shell'
+try "cmd: it ends at once" "cmd:true !/" 'the connection ended before the helper ran; .* ask nothing'
+try "cmd: it asks for a password" "cmd:sh -c 'echo a password is required >&2; exit 1' x !/" 'nobody can be asked'
+try "names are no options" "docker://--privileged/" '"--privileged" is not the name of a container'
+try "names are no options of kubectl" "kube://pod/?namespace=--all" '"--all" is not the name of a namespace'
+shut="bwrap --ro-bind / / --proc /proc --dev /dev --ro-bind / /dev/shm"
+for program in python3 perl; do
+	[ -x "/usr/bin/$program" ] && $shut true 2>/dev/null || continue
+	rm -rf "$dir/only" && mkdir "$dir/only"
+	printf '#!/bin/sh\necho 4242\n' >"$dir/only/id" && chmod +x "$dir/only/id" # nobody has left a helper for it
+	for tool in sh uname cksum sha256sum rm rmdir mkdir chmod dd head; do
+		ln -s "$(command -v $tool)" "$dir/only/$tool"
+	done
+	try "nothing can be written, nor is there $program" \
+		"cmd:$shut --setenv HOME /nowhere --setenv PATH $dir/only !$dir/ws" '^error .*found no directory'
+	ln -s "/usr/bin/$program" "$dir/only/$program"
+	try "nothing can be written: $program" \
+		"cmd:$shut --setenv HOME /nowhere --setenv PATH $dir/only !$dir/ws" '^ok '
+done
 exit $failed

@@ -28,10 +28,13 @@ def wait_until(condition, what, seconds=30):
 
 
 def peak_kb(pid):
-    with open(f"/proc/{pid}/status") as status:
-        for line in status:
-            if line.startswith("VmHWM"):
-                return int(line.split()[1])
+    try:
+        with open(f"/proc/{pid}/status") as status:
+            for line in status:
+                if line.startswith("VmHWM"):
+                    return int(line.split()[1])
+    except OSError:
+        pass
     return 0  # it has ended
 
 

@@ -25,19 +25,28 @@ enum {
 
 /* No backslash, "!" or newline inside the quotes: fish and csh must pass it on as it is.
  * `read` takes single bytes from a pipe, so the rest of the stream is untouched. */
+const char bootstrap_script[] = "read -r isthmus; eval \"$isthmus\"";
 const char bootstrap_command[] = "exec sh -c 'read -r isthmus; eval \"$isthmus\"'";
 
 /* Every answer is a line "MARKER word text".  The helper is looked for, and if need be put, in a
  * directory of our own (0700) that allows programs to run. */
 static const char script_format[] =
-	"m=%s; say() { printf '%%s %%s\\n' \"$m\" \"$*\"; }; why=; "
+	"m=%s; k=%s; say() { printf '%%s %%s\\n' \"$m\" \"$*\"; }; why=; "
 	"case $(uname -m) in %s *) say machine \"$(uname -s) $(uname -m)\"; exit 1;; esac; "
 	"mine() { [ -d \"$1\" ] && [ ! -h \"$1\" ] && [ -O \"$1\" ]; }; "
 	"good() { if command -v sha256sum >/dev/null 2>&1; then set -- $(sha256sum <\"$1\"); "
 	"[ \"$1\" = $s ]; else set -- $(cksum <\"$1\"); [ \"$1 $2\" = \"$c $n\" ]; fi; }; "
 	"u=$(id -u); each() { \"$1\" \"${XDG_CACHE_HOME:-$HOME/.cache}/isthmus\" || "
 	"\"$1\" \"${TMPDIR:-/tmp}/isthmus-$u\" || \"$1\" \"/tmp/isthmus-$u\" || "
-	"\"$1\" \"/dev/shm/isthmus-$u\" || \"$1\" \"/var/tmp/isthmus-$u\"; }; "
+	"\"$1\" \"/dev/shm/isthmus-$u\" || \"$1\" \"/var/tmp/isthmus-$u\" || "
+	"\"$1\" \"/run/isthmus-$u\" || volumes \"$1\"; }; "
+	/* Whatever else is mounted for writing and running. */
+	"volumes() { [ -r /proc/mounts ] || return 1; while read -r x d t o y; do "
+	"case \"$d\" in /dev*|/proc*|/sys*) continue;; esac; "
+	"case \"$t,$o,\" in proc,*|sysfs,*|cgroup*|dev*|mqueue,*|*,ro,*|*,noexec,*) continue;; "
+	"esac; "
+	"[ -d \"$d\" ] && \"$1\" \"${d%%/}/isthmus-$u\" && return 0; done </proc/mounts; return 1; "
+	"}; "
 	"look() { f=\"$1/isthmus-helper-$h\"; mine \"$1\" && [ -f \"$f\" ] && [ ! -h \"$f\" ] && "
 	"[ -O \"$f\" ] && good \"$f\" && \"$f\" --check >/dev/null 2>&1; }; "
 	"drop() { rm -f \"$t\"; rmdir \"$1\" 2>/dev/null; why=\"$why $1: $2;\"; return 1; }; "
@@ -50,8 +59,20 @@ static const char script_format[] =
 	"\"$t\" 2>/dev/null || drop \"$1\" 'programs may not run there (noexec)' || return 1; "
 	"dd if=/dev/zero of=\"$t\" bs=1024 count=$((n / 1024 + 1)) 2>/dev/null || "
 	"drop \"$1\" 'no space' || return 1; }; "
-	"if each look; then touch \"$f\" 2>/dev/null; say have; exec \"$f\"; fi; "
-	"if ! each room; then say place \"$why\"; exit 1; fi; "
+	"if each look; then touch \"$f\" 2>/dev/null; say have; exec \"$f\" $k; fi; "
+	"if ! each room; then "
+	/* In memory, by a program that is there already. */
+	"for p in python3 perl; do command -v $p >/dev/null 2>&1 || continue; say need $a; "
+	"if [ $p = perl ]; then exec perl -e '$^F=255; my ($n,$m,$s)=@ARGV; "
+	"my $f=syscall($s,my $x=\"isthmus-helper\",0); exit 1 if $f<0; open(my $o,\">&=\",$f); "
+	"while($n>0){my $r=sysread(STDIN,my $b,$n>65536?65536:$n) or exit 1; syswrite($o,$b,$r); "
+	"$n-=$r} syswrite(STDOUT,\"$m ready\\n\"); exec {\"/proc/self/fd/$f\"} \"isthmus-helper\"' "
+	"$n \"$m\" $(case $a in x86_64) echo 319;; armv7l) echo 385;; *) echo 279;; esac); fi; "
+	"exec $p -c 'import os,sys; n=int(sys.argv[1]); f=os.memfd_create(\"isthmus-helper\",0); "
+	"g=[0]; [g.__setitem__(0,g[0]+os.write(f,os.read(0,min(65536,n-g[0])) or sys.exit(1))) "
+	"for _ in iter(lambda:g[0]<n,False)]; os.write(1,(sys.argv[2]+\" ready\\n\").encode()); "
+	"os.execv(\"/proc/self/fd/%%d\"%%f,[\"isthmus-helper\"])' $n \"$m\"; done; "
+	"say place \"$why\"; exit 1; fi; "
 	"say need $a; "
 	"if [ \"$(printf abc | head -c 2 2>/dev/null)\" = ab ]; then head -c $n >\"$t\"; "
 	"else dd bs=1 count=$n of=\"$t\" 2>/dev/null; fi; "
@@ -60,7 +81,7 @@ static const char script_format[] =
 	"why=$(\"$t\" --check 2>&1); rm -f \"$t\"; say refused \"$f: $why\"; exit 1; fi; "
 	"mv -f \"$t\" \"$f\"; find \"${f%%/*}\" -type f "
 	"\\( -name 'isthmus-helper-*' -o -name 'upload.*' \\) -mtime +30 "
-	"-exec rm -f {} + 2>/dev/null; say ready; exec \"$f\"\n";
+	"-exec rm -f {} + 2>/dev/null; say ready; exec \"$f\" $k\n";
 
 static const struct {
 	const char *machine;
@@ -71,6 +92,20 @@ static const struct {
 	{"armv7l", "armv7*|armv8l"},
 	{"riscv64", "riscv64"},
 };
+
+const char *bootstrap_machine(size_t index)
+{
+	struct utsname system;
+	size_t own = 0;
+
+	if (uname(&system) == 0)
+		while (own < array_size(machines) &&
+			strcmp(machines[own].machine, system.machine) != 0)
+			own++;
+	if (own < array_size(machines) && index <= own)
+		index = index ? index - 1 : own;
+	return index < array_size(machines) ? machines[index].machine : NULL;
+}
 
 /* ---- The helper's file ------------------------------------------------------------ */
 
@@ -172,15 +207,17 @@ static int read_file(const char *path, struct buffer *content)
 	return 0;
 }
 
-static int load_helper(const char *directory, const char *machine, struct helper_file *file)
+static void helper_file_done(struct helper_file *file)
 {
-	cleanup_free char *path = NULL;
+	buffer_done(&file->content);
+}
+
+static int load_helper_at(const char *path, struct helper_file *file)
+{
 	uint8_t digest[EVP_MAX_MD_SIZE];
 	unsigned size;
-	int r = bootstrap_find_helper(directory, machine, &path);
+	int r = read_file(path, &file->content);
 
-	if (r == 0)
-		r = read_file(path, &file->content);
 	if (r < 0)
 		return r;
 	if (!EVP_Digest(file->content.data, file->content.size, digest, &size, EVP_sha256(), NULL))
@@ -189,6 +226,25 @@ static int load_helper(const char *directory, const char *machine, struct helper
 		sprintf(file->sha256 + 2 * i, "%02x", digest[i]);
 	file->cksum = posix_cksum(file->content.data, file->content.size);
 	return 0;
+}
+
+static int load_helper(const char *directory, const char *machine, struct helper_file *file)
+{
+	cleanup_free char *path = NULL;
+	int r = bootstrap_find_helper(directory, machine, &path);
+
+	return r < 0 ? r : load_helper_at(path, file);
+}
+
+char *bootstrap_target(const char *directory, const char *helper_path)
+{
+	cleanup_with(helper_file_done) struct helper_file file = {0};
+	char *target;
+
+	if (load_helper_at(helper_path, &file) < 0 ||
+		asprintf(&target, "%s/isthmus-helper-%.16s", directory, file.sha256) < 0)
+		return NULL;
+	return target;
 }
 
 /* ---- The conversation ---------------------------------------------------------------- */
@@ -206,11 +262,11 @@ struct conversation {
 static void conversation_done(struct conversation *c)
 {
 	for (size_t i = 0; i < array_size(machines); i++)
-		buffer_done(&c->helpers[i].content);
+		helper_file_done(&c->helpers[i]);
 	buffer_done(&c->heard);
 }
 
-static int make_script(struct conversation *c, struct buffer *script)
+static int make_script(struct conversation *c, bool forgets, struct buffer *script)
 {
 	cleanup_buffer struct buffer cases = {0};
 	int r = 0;
@@ -225,7 +281,9 @@ static int make_script(struct conversation *c, struct buffer *script)
 	}
 	if (r == 0)
 		r = buffer_append(&cases, "", 1);
-	return r < 0 ? r : buffer_printf(script, script_format, c->marker, (char *)cases.data);
+	return r < 0 ? r
+		     : buffer_printf(script, script_format, c->marker, forgets ? "--forget" : "",
+			       (char *)cases.data);
 }
 
 /* Takes the line after the marker out of what was heard; false when it is not there yet. */
@@ -295,7 +353,7 @@ static const struct {
 		"there is no isthmus-helper for its kind of machine (%s); it must be Linux on "
 		"x86_64, aarch64, armv7l or riscv64, and the helper for that must be installed "
 		"here"},
-	{"place", -EACCES,
+	{"place", -EROFS,
 		"found no directory to put isthmus-helper in:%s set XDG_CACHE_HOME there to one "
 		"that is "
 		"yours, writable, and allows programs to run"},
@@ -346,16 +404,17 @@ static int load_helpers(struct conversation *c, const char *directory, char **re
 	return -ENOENT;
 }
 
-int bootstrap_run(struct stream *stream, const char *helper_directory, int timeout_ms,
+int bootstrap_run(struct stream *stream, const struct remote_settings *settings,
 	struct buffer *noise, char **ret_reason)
 {
+	int timeout_ms = transport_patience_ms(&settings->transport);
 	cleanup_with(conversation_done) struct conversation c = {
 		.stream = stream, .noise = noise, .deadline_ms = clock_now_ms() + timeout_ms};
 	cleanup_buffer struct buffer script = {0};
 	uint64_t nonce[2];
 	char line[1200];
 	bool done = false;
-	int r = load_helpers(&c, helper_directory, ret_reason);
+	int r = load_helpers(&c, settings->helper_directory, ret_reason);
 
 	if (r < 0)
 		return r;
@@ -363,7 +422,7 @@ int bootstrap_run(struct stream *stream, const char *helper_directory, int timeo
 		return -EIO;
 	snprintf(c.marker, sizeof(c.marker), "isthmus-%016llx%016llx", (unsigned long long)nonce[0],
 		(unsigned long long)nonce[1]);
-	r = make_script(&c, &script);
+	r = make_script(&c, settings->forgets_helper, &script);
 	if (r == 0)
 		r = stream_write(stream->out_fd, script.data, script.size, timeout_ms);
 	if (r == -EPIPE)

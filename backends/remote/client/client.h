@@ -32,6 +32,7 @@ struct remote_settings {
 	uint32_t timeout_ms;     /* calls fail with -EIO when the link is down so long */
 	uint32_t linger_seconds; /* the session waits so long for us */
 	uint32_t channels;       /* connections at most, 1 to CHANNELS_MAX */
+	bool forgets_helper;     /* the helper's file there is removed as soon as it runs */
 };
 
 /* Connects.  The process ignores SIGPIPE from then on.  Errors and `*ret_reason` as

@@ -94,8 +94,7 @@ static int greet(struct remote_channel *channel, struct stream *stream, char **r
 	int r = 0;
 
 	if (settings->transport.gives_shell)
-		r = bootstrap_run(stream, settings->helper_directory,
-			transport_patience_ms(&settings->transport), &noise, ret_reason);
+		r = bootstrap_run(stream, settings, &noise, ret_reason);
 	if (r == 0)
 		r = remote_exchange_hello(
 			channel->remote, stream, channel->index, &body, &noise, &welcome);

@@ -22,6 +22,7 @@ enum {
 	BACKOFF_MAX_MS = 10000,
 	NOISE_LINE_BYTES = 200,
 	WORDS_WAIT_MS = 1000,
+	WORDS_MAX_BYTES = 16384, /* of the stream */
 	GOODBYE_WAIT_MS = 1000,
 };
 
@@ -55,6 +56,16 @@ static void disarm(char *text)
 	}
 }
 
+/* Each "%s" of it is the name there. */
+static void add_advice(struct buffer *text, const char *advice, const char *name)
+{
+	const char *hole;
+
+	for (; (hole = strstr(advice, "%s")); advice = hole + 2)
+		buffer_printf(text, "%.*s%s", (int)(hole - advice), advice, name);
+	buffer_append_string(text, advice);
+}
+
 /* Writes the sentence for people. */
 static void write_reason(const struct remote *remote, int error, const char *detail,
 	const char *words, const char *line, const char *advice, char **ret_reason)
@@ -75,37 +86,54 @@ static void write_reason(const struct remote *remote, int error, const char *det
 						     : strerror(-error));
 	if (*line)
 		buffer_printf(&text, " (it said first: \"%s\")", line);
-	if (*advice)
-		buffer_printf(&text, "; %s", advice);
+	if (*advice) {
+		buffer_append_string(&text, "; ");
+		add_advice(&text, advice, remote->settings.transport.place);
+	}
 	*ret_reason = buffer_steal_string(&text);
 	if (*ret_reason)
 		disarm(*ret_reason);
 }
 
-/* Gathers what is known of a failed attempt and picks the best errno. */
-static int explain(const struct remote *remote, struct stream *stream, int error,
+/* With what came in the stream: docker(1) tells some failures there. */
+static char *add_noise(const char *words, const struct buffer *noise)
+{
+	size_t size = noise->size < WORDS_MAX_BYTES ? noise->size : WORDS_MAX_BYTES;
+	char *all;
+
+	if (asprintf(&all, "%s\n%.*s", words ? words : "", (int)size,
+		    size ? (const char *)noise->data : "") < 0)
+		return NULL;
+	return all;
+}
+
+/* Gathers what is known of a failed attempt and picks the best errno.  `all`: the words,
+ * add_noise(). */
+static int explain(const struct remote *remote, const char *words, const char *all, int error,
 	const struct buffer *noise, char **ret_reason)
 {
-	cleanup_free char *words = stream->child ? stream_words(stream, WORDS_WAIT_MS) : NULL;
 	cleanup_free char *detail = *ret_reason;
 	char line[NOISE_LINE_BYTES];
+	int cause = error;
 	const struct end *end = remote->settings.scheme->end;
 	const char *advice = "";
 	bool is_first = memcmp(remote->session, no_session, TOKEN_BYTES) == 0;
 
-	for (const struct end_advice *known = end->advice; words && known && known->words; known++)
-		if (strstr(words, known->words)) {
+	for (const struct end_advice *known = end->advice; all && known && known->words; known++)
+		if (strstr(all, known->words)) {
 			error = known->error;
 			advice = known->advice;
 			break;
 		}
 	first_line(noise, line, sizeof(line));
-	if (error == -EPIPE || error == -EPROTO || error == -ECANCELED)
-		error = -ENOTCONN;
+	if (cause == -EPIPE || cause == -EPROTO || cause == -ECANCELED) {
+		error = error == cause ? -ENOTCONN : error;
+		cause = -ENOTCONN;
+	}
 	if (!*advice && !detail && is_first && end->silent_advice &&
 		(error == -ENOTCONN || error == -ETIMEDOUT))
 		advice = end->silent_advice;
-	write_reason(remote, error, detail, words, line, advice, ret_reason);
+	write_reason(remote, cause, detail, words, line, advice, ret_reason);
 	return error;
 }
 
@@ -202,8 +230,7 @@ static int try_to_connect(struct remote *remote, struct stream *stream, bool fir
 	int r = 0;
 
 	if (remote->settings.transport.gives_shell)
-		r = bootstrap_run(stream, remote->settings.helper_directory,
-			transport_patience_ms(&remote->settings.transport), noise, ret_reason);
+		r = bootstrap_run(stream, &remote->settings, noise, ret_reason);
 	if (r == 0)
 		r = remote_exchange_hello(remote, stream, 0, &body, noise, &welcome);
 	if (r < 0)
@@ -222,9 +249,19 @@ static void publish(struct remote *remote, struct stream *connecting)
 	pthread_mutex_unlock(&remote->lock);
 }
 
-int remote_connect(struct remote *remote, bool first, char **ret_reason)
+/* The command said that it finds no shell to run there, or not the helper that was copied. */
+static bool lacks_program(const struct remote *remote, const char *words)
+{
+	return words && remote->settings.scheme->end->copy && strstr(words, "exec") &&
+	       (strstr(words, "not found") || strstr(words, "no such file") ||
+		       strstr(words, "No such file"));
+}
+
+static int connect_once(
+	struct remote *remote, bool first, bool *ret_lacks_program, char **ret_reason)
 {
 	cleanup_buffer struct buffer noise = {0};
+	cleanup_free char *words = NULL, *all = NULL;
 	struct stream stream = {.in_fd = -1, .out_fd = -1};
 	int r = stream_open(&remote->settings.transport, &stream);
 
@@ -234,12 +271,51 @@ int remote_connect(struct remote *remote, bool first, char **ret_reason)
 		publish(remote, NULL);
 	}
 	if (r < 0) {
-		r = explain(remote, &stream, r, &noise, ret_reason);
+		words = stream.child ? stream_words(&stream, WORDS_WAIT_MS) : NULL;
+		all = add_noise(words, &noise);
+		*ret_lacks_program = *ret_reason ? r == -EROFS && remote->settings.scheme->end->copy
+						 : lacks_program(remote, all);
+		r = explain(remote, words, all, r, &noise, ret_reason);
 		stream_close(&stream);
 		return r;
 	}
 	remote->stream = stream;
 	return 0;
+}
+
+/* The threads of other channels copy the transport, under the lock. */
+static int copy_helper(struct remote *remote, char **ret_reason)
+{
+	struct remote_settings settings = remote->settings;
+	int r;
+
+	settings.transport.argv = NULL;
+	r = remote_copy_helper(&settings, ret_reason);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&remote->lock);
+	argv_free_words(remote->settings.transport.argv);
+	remote->settings.transport.argv = settings.transport.argv;
+	remote->settings.transport.gives_shell = false;
+	pthread_mutex_unlock(&remote->lock);
+	return 0;
+}
+
+int remote_connect(struct remote *remote, bool first, char **ret_reason)
+{
+	cleanup_free char *detail = NULL;
+	bool lacks_program = false;
+	int r = connect_once(remote, first, &lacks_program, ret_reason);
+
+	if (r == 0 || !lacks_program)
+		return r;
+	free(*ret_reason);
+	*ret_reason = NULL;
+	r = copy_helper(remote, &detail);
+	if (r == 0)
+		return connect_once(remote, first, &lacks_program, ret_reason);
+	write_reason(remote, r, detail, NULL, "", "", ret_reason);
+	return r;
 }
 
 /* ---- The manager thread ------------------------------------------------------------- */
@@ -357,7 +433,7 @@ static int64_t pong_lost_ms(const struct remote *remote)
 {
 	int64_t third = remote->settings.timeout_ms / 3;
 
-	if (!remote->settings.transport.gives_shell)
+	if (remote->settings.scheme->end->is_here)
 		return INT64_MAX;
 	if (third < PONG_LOST_MIN_MS)
 		return PONG_LOST_MIN_MS;

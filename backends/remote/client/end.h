@@ -12,7 +12,7 @@
 struct end_advice {
 	const char *words;  /* part of its stderr; NULL ends the list */
 	int error;          /* -errno */
-	const char *advice; /* what to do; "" where the words say it */
+	const char *advice; /* what to do, %s being the name there; "" where the words say it */
 };
 
 struct end {
@@ -40,9 +40,11 @@ struct end {
 	/* Optional: adds the command that prints the names there are, one a line (completion). */
 	void (*names)(const struct workspace_options *options, struct argv *argv);
 
+	bool is_here; /* on this machine, where a new connection leads to the same helper */
+
 	/* "?key=value&..." at the end of the URI is the same as -o key=value,... */
 	bool takes_parameters;
 
 	const struct end_advice *advice; /* NULL: none */
-	const char *silent_advice;       /* for an end that says nothing; NULL: none */
+	const char *silent_advice;       /* likewise, for an end that says nothing; NULL: none */
 };

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/remote/client/client.h"
+#include "backends/remote/client/bootstrap.h"
 #include "backends/remote/client/end.h"
 #include "backends/remote/wire/protocol.h"
 #include "ops/support/cleanup.h"
@@ -21,6 +21,7 @@ const struct workspace_scheme_option remote_options[] = {
 	{"linger", "SECONDS"},
 	{"channels", "NUMBER"},
 	{"helper_dir", "DIR"},
+	{"keep", "yes|no"},
 	{0},
 };
 
@@ -50,6 +51,26 @@ static int number_option(const struct workspace_options *options, const struct n
 	return 0;
 }
 
+/* One of `words` (which end with NULL); the first without the option. */
+static int word_option(const struct workspace_options *options, const char *key,
+	const char *const *words, unsigned *ret_index, char **ret_reason)
+{
+	const char *text = workspace_option(options, key);
+
+	*ret_index = 0;
+	for (unsigned i = 0; text && words[i]; i++)
+		if (strcmp(text, words[i]) == 0) {
+			*ret_index = i;
+			return 0;
+		}
+	if (!text)
+		return 0;
+	if (asprintf(ret_reason, "option %s=\"%s\": write %s or %s", key, text, words[0],
+		    words[1]) < 0)
+		*ret_reason = NULL;
+	return -EINVAL;
+}
+
 /* ---- Opening ------------------------------------------------------------------------------ */
 
 static int read_options(const struct workspace_options *options, struct remote_settings *settings,
@@ -61,7 +82,9 @@ static int read_options(const struct workspace_options *options, struct remote_s
 		"linger", "seconds", LINGER_DEFAULT_SECONDS, 0, LINGER_MAX_SECONDS};
 	static const struct number channels = {
 		"channels", "connections", CHANNELS_MAX, 1, CHANNELS_MAX};
+	static const char *const keep_words[] = {"yes", "no", NULL};
 	const char *directory = workspace_option(options, "helper_dir");
+	unsigned keep = 0;
 	uint32_t timeout_seconds;
 	int r = number_option(options, &timeout, &timeout_seconds, ret_reason);
 
@@ -69,8 +92,11 @@ static int read_options(const struct workspace_options *options, struct remote_s
 		r = number_option(options, &linger, &settings->linger_seconds, ret_reason);
 	if (r == 0)
 		r = number_option(options, &channels, &settings->channels, ret_reason);
+	if (r == 0)
+		r = word_option(options, "keep", keep_words, &keep, ret_reason);
 	if (r < 0)
 		return r;
+	settings->forgets_helper = keep == 1;
 	settings->timeout_ms = timeout_seconds * 1000;
 	settings->link_changed = options->link_changed;
 	settings->link_user = options->link_user;
@@ -138,6 +164,8 @@ int remote_open(const struct scheme *scheme, const char *rest,
 		r = read_options(&all, &settings, ret_reason);
 	if (r == 0)
 		r = scheme->end->prepare(bare, &all, &settings, ret_reason);
+	if (r == 0 && scheme->end->stream)
+		r = remote_start_at_shell(&settings);
 	if (r == 0)
 		r = remote_workspace_new(&settings, ret_workspace, ret_reason);
 	if (r < 0)

@@ -36,7 +36,7 @@ static int prepare(const char *rest, const struct workspace_options *options,
 	return argv_steal(&argv, &settings->transport.argv);
 }
 
-static const struct end helper_end = {.prepare = prepare};
+static const struct end helper_end = {.prepare = prepare, .is_here = true};
 
 const struct scheme helper_scheme = {
 	.about = {.name = "helper",

@@ -18,6 +18,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/local/local.h"
@@ -32,6 +34,7 @@ enum {
 	SILENCE_MAX_MS = 120000, /* the client says something every 15 s */
 	LINGER_MAX_SECONDS = 7 * 86400,
 	TICK_MS = 1000,
+	REAP_MS = 1000,
 };
 
 /* A connection of the session. */
@@ -447,7 +450,8 @@ static int resume(const struct hello *hello, const struct buffer *body)
 	return r;
 }
 
-/* "/~/src" is below the home directory, as in an ssh:// URI of git. */
+/* "/~/src" is below the home directory, as in an ssh:// URI of git; "" is the directory that we
+ * were started in. */
 static int open_root(const char *root)
 {
 	const char *home = getenv("HOME");
@@ -458,7 +462,19 @@ static int open_root(const char *root)
 			return -ENOMEM;
 		root = *path ? path : "/";
 	}
-	return local_open_root(root);
+	return local_open_root(*root ? root : ".");
+}
+
+/* The first process of many containers is no init: what it inherits stays a zombie.  So a session
+ * that is ending is waited for; nobody needs us for anything else. */
+static void reap(pid_t session)
+{
+	const struct timespec pause = {.tv_nsec = 5000000};
+
+	for (int fd = 0; fd <= 2; fd++)
+		close(fd);
+	for (int ms = 0; ms < REAP_MS && waitpid(session, NULL, WNOHANG) == 0; ms += 5)
+		nanosleep(&pause, NULL);
 }
 
 static int start_session(const struct hello *hello)
@@ -495,9 +511,12 @@ static int start_session(const struct hello *hello)
 		close(front[0]);
 		_exit(run_session(&session, hello, root_fd, in_fd, out_fd, front[1]));
 	}
+	close(in_fd);
+	close(out_fd);
 	close(front[1]);
 	close(session.listen_fd);
 	wait_for_end(front[0], false);
+	reap(pid);
 	return 0;
 }
 
@@ -526,11 +545,34 @@ static int serve_connection(void)
 	return start_session(&hello);
 }
 
+/* Leaves nothing behind in a place that is to stay as it is, whatever becomes of us. */
+static void forget_file(void)
+{
+	char path[4096], *name;
+	ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	if (length <= 0)
+		return;
+	path[length] = '\0';
+	name = strrchr(path, '/');
+	if (!name || strncmp(name + 1, "isthmus-helper-", strlen("isthmus-helper-")) != 0)
+		return;
+	unlink(path);
+	*name = '\0';
+	name = strrchr(path, '/');
+	if (name && strncmp(name + 1, "isthmus", strlen("isthmus")) == 0)
+		rmdir(path); /* unless others use it */
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 2 && strcmp(argv[1], "--check") == 0) {
 		puts("isthmus-helper " ISTHMUS_VERSION);
 		return 0;
+	}
+	if (argc == 2 && strcmp(argv[1], "--forget") == 0) {
+		forget_file();
+		argc--;
 	}
 	if (argc != 1) {
 		fprintf(stderr, "isthmus-helper is run by \"isthmus mount\" at the workspace, not "

@@ -1,0 +1,161 @@
+/* kube://[CONTAINER@]POD[/dir] - a container of a pod, by kubectl. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/remote/client/end.h"
+#include "backends/remote/ends/address.h"
+
+/* "deploy.NAME" is kubectl's deploy/NAME; a name of Kubernetes may have dots, so only that. */
+static int name_pod(const char *name, char **ret_name)
+{
+	static const char prefix[] = "deploy.";
+	int r = 0;
+
+	if (strncmp(name, prefix, strlen(prefix)) == 0)
+		r = asprintf(ret_name, "deploy/%s", name + strlen(prefix));
+	else
+		*ret_name = strdup(name);
+	return r < 0 || !*ret_name ? -ENOMEM : 0;
+}
+
+static int add_kubectl(
+	const struct workspace_options *options, struct argv *argv, char **ret_reason)
+{
+	const char *context = workspace_option(options, "context");
+	const char *namespace = workspace_option(options, "namespace");
+	int r = end_check_name("context", context, "_.-:/@", ret_reason);
+
+	if (r == 0)
+		r = end_check_name("namespace", namespace, "-", ret_reason);
+	argv_add(argv, "kubectl");
+	if (context)
+		argv_add_two(argv, "--context", context);
+	if (namespace)
+		argv_add_two(argv, "-n", namespace);
+	return r;
+}
+
+static int prepare(const char *rest, const struct workspace_options *options,
+	struct remote_settings *settings, char **ret_reason)
+{
+	cleanup_end_address struct end_address address = {0};
+	struct end_place *place = &settings->place;
+	cleanup_argv struct argv argv = {0};
+	int r = end_address_parse(&kube_scheme, rest, &address, ret_reason);
+
+	if (r == 0)
+		r = end_check_name("pod", address.name, ".-", ret_reason);
+	if (r == 0)
+		r = end_check_name("container", address.user, "-", ret_reason);
+	if (r == 0)
+		r = add_kubectl(options, &argv, ret_reason);
+	if (r == 0)
+		r = argv_steal(&argv, &place->engine);
+	if (r == 0)
+		r = name_pod(address.name, &place->name);
+	if (r < 0)
+		return r;
+	settings->transport.place = strdup(place->name);
+	place->container = steal_ptr(&address.user);
+	settings->root = steal_ptr(&address.directory);
+	return settings->transport.place ? 0 : -ENOMEM;
+}
+
+static void stream(const struct end_place *place, char *const *words, struct argv *argv)
+{
+	argv_add_list(argv, place->engine);
+	argv_add_two(argv, "exec", "-i");
+	argv_add(argv, place->name);
+	if (place->container)
+		argv_add_two(argv, "-c", place->container);
+	argv_add(argv, "--");
+	argv_add_list(argv, words);
+}
+
+/* Of a deployment, which pod it is that kubectl picks is not known: the helper says. */
+static void identity(const struct end_place *place, struct argv *argv)
+{
+	cleanup_free char *path = NULL;
+
+	if (strchr(place->name, '/'))
+		return;
+	argv_add_list(argv, place->engine);
+	argv_add_two(argv, "get", "pod");
+	argv_add_two(argv, place->name, "-o");
+	if (asprintf(&path,
+		    "jsonpath={.metadata.uid} {.status.containerStatuses[%s%s%s].containerID}",
+		    place->container ? "?(@.name==\"" : "*",
+		    place->container ? place->container : "", place->container ? "\")" : "") < 0) {
+		path = NULL;
+		argv->failed = true;
+		return;
+	}
+	argv_add(argv, path);
+}
+
+static void list(const struct workspace_options *options, struct argv *argv)
+{
+	cleanup_free char *reason = NULL;
+
+	argv->failed = add_kubectl(options, argv, &reason) < 0 || argv->failed;
+	argv_add_two(argv, "get", "pods");
+	argv_add_two(argv, "-o", "jsonpath={range .items[*]}{.metadata.name}{\"\\n\"}{end}");
+}
+
+static const struct end_advice advice[] = {
+	{"cannot run \"kubectl\"", -ENOENT, "install kubectl"},
+	{"container not found", -ENOENT,
+		"'kubectl get pod %s -o jsonpath={.spec.containers[*].name}' shows its containers"},
+	{"is not valid for pod", -EINVAL,
+		"'kubectl get pod %s -o jsonpath={.spec.containers[*].name}' shows its containers"},
+	{"Defaulted container", -EINVAL,
+		"the pod has several containers: write kube://CONTAINER@%s"},
+	{"a container name must be specified", -EINVAL,
+		"the pod has several containers: write kube://CONTAINER@%s"},
+	{"(NotFound)", -ENOENT, "'kubectl get pods' shows the names, with -n NAMESPACE elsewhere"},
+	{"(Forbidden)", -EACCES,
+		"the account needs the right to create pods/exec in that namespace: 'kubectl auth "
+		"can-i create pods/exec'"},
+	{"context was not found", -EINVAL, "'kubectl config get-contexts' shows the contexts"},
+	{"does not exist", -EINVAL, "'kubectl config get-contexts' shows the contexts"},
+	{"was refused", -EHOSTUNREACH, "check KUBECONFIG, and 'kubectl config current-context'"},
+	{"nable to connect to the server", -EHOSTUNREACH,
+		"check KUBECONFIG, and 'kubectl config current-context'"},
+	{"ou must be logged in", -EACCES,
+		"log in to the cluster by hand first: nobody is asked here"},
+	{"executable file not found", -EOPNOTSUPP,
+		"there is no shell in that image: 'kubectl debug -i %s --image=busybox "
+		"--target=CONTAINER --profile=general' adds a container that has one, and stays in "
+		"the pod; then mount that one's /proc/1/root/dir"},
+	{"completed pod", -EHOSTUNREACH, "the pod has ended: see 'kubectl describe pod %s'"},
+	{0},
+};
+
+static const struct workspace_scheme_option options[] = {
+	{"context", "NAME"}, {"namespace", "NAME"}, {0}};
+
+static const struct end kube_end = {
+	.prepare = prepare,
+	.stream = stream,
+	.identity = identity,
+	.names = list,
+	.takes_parameters = true,
+	.advice = advice,
+	.silent_advice = "'kubectl exec -i %s -- sh' must get a shell that reads its input",
+};
+
+#define ROW(name_, summary_)                                      \
+	{                                                         \
+		.about = {.name = (name_),                        \
+			.form = name_ "://[container@]pod[/dir]", \
+			.summary = (summary_),                    \
+			.options = options,                       \
+			.shared_options = remote_options},        \
+		.open = remote_open, .end = &kube_end,            \
+	}
+
+const struct scheme kube_scheme =
+	ROW("kube", "a container of a pod of Kubernetes; the pod may be deploy.NAME");
+const struct scheme kubectl_scheme = ROW("kubectl", "the same");

@@ -1,0 +1,207 @@
+#!/bin/bash
+# Containers, by a real engine of our own: podman or docker.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/mounted/containers_lib.sh
+. "$(dirname "$0")/containers_lib.sh"
+
+# ours NAME: processes of isthmus in the container.  With sleep(1) as its first process, whoever outlives
+# its parent there stays a zombie: "[isthmus-helper-]".
+ours() {
+	"$engine" exec "$1" ps 2>/dev/null | grep 'isthmus' | grep -v '\[isthmus'
+}
+
+nothing_of_ours() {
+	! ours "$1"
+}
+
+files_of_ours() {
+	"$engine" exec "$1" find / -xdev -name '*isthmus-*' 2>/dev/null | sort | tr '\n' ' '
+}
+
+# refused TEXT URI [option...]: the mount fails within 15 s with a sentence that has TEXT.
+refused() {
+	local text=$1 started=$SECONDS code=0
+
+	timeout -k 5 40 "$ISTHMUS" mount "${@:3}" "$2" "$mnt" >"$tmp/out" 2>&1 </dev/null || code=$?
+	[ "$code" = 1 ] || [ "$code" = 2 ] || fail "$2: ended with $code: $(cat "$tmp/out")"
+	[ $((SECONDS - started)) -le 15 ] || fail "$2: took $((SECONDS - started)) s"
+	grep -qF -- "$text" "$tmp/out" || fail "$2: '$text' is not in: $(cat "$tmp/out")"
+	! is_mounted || fail "$2: left a mount"
+}
+
+test_the_image_decides_about_directory_and_user() {
+	uri=$engine://plain
+	run_box plain box -u app -w /home/app
+	start_daemon
+	"$engine" exec plain sh -c 'echo there >/home/app/there'
+	expect there "$(cat "$mnt/there")"
+	echo here >"$mnt/here"
+	expect 'here 1000' "$("$engine" exec plain sh -c 'echo $(cat /home/app/here) $(stat -c %u /home/app/here)')"
+	expect "/home/app 1000" "$("$ISTHMUS" exec "$mnt" -- sh -c 'echo $PWD $(id -u)')" "what a command sees"
+	stop_daemon
+	wait_for 10 nothing_of_ours plain || fail "left $(ours plain)"
+	! "$engine" exec plain ps | grep isthmus || fail "a proper end leaves a zombie"
+	expect 1 "$(files_of_ours plain | wc -w)" "files left: the helper"
+}
+
+test_a_user_and_a_directory_can_be_named() {
+	uri=$engine://app@named/tmp/work
+	run_box named box
+	"$engine" exec -u app named mkdir /tmp/work
+	start_daemon
+	echo here >"$mnt/here"
+	expect 1000 "$("$engine" exec named stat -c %u /tmp/work/here)" "owner of a new file"
+	stop_daemon
+}
+
+test_keep_no_leaves_nothing() {
+	uri="$engine://clean?keep=no"
+	run_box clean box
+	start_daemon
+	echo here >"$mnt/here"
+	expect '' "$(files_of_ours clean)" "files while it is mounted"
+	stop_daemon
+	wait_for 10 nothing_of_ours clean || fail "left $(ours clean)"
+	expect '' "$(files_of_ours clean)" "files left"
+}
+
+test_an_image_without_a_shell() {
+	uri=$engine://bare
+	run_box bare bare
+	start_daemon
+	printf '\0\1\377' >"$mnt/bytes"
+	expect "00 01 ff" "$(od -An -tx1 "$mnt/bytes" | xargs)"
+	mkdir "$mnt/dir"
+	expect "bytes dir" "$(cd "$mnt" && echo *)"
+	stop_daemon
+	uri="$engine://bare?keep=no"
+	start_daemon
+	expect "bytes dir" "$(cd "$mnt" && echo *)"
+	stop_daemon
+	! "$engine" cp "bare:/tmp/." - | tar -t | grep isthmus || fail "the helper is left"
+}
+
+test_directories_that_cannot_hold_the_helper() {
+	# A home and a /tmp that let nothing run; a volume does.
+	local only=(--read-only)
+
+	[ "$engine" = docker ] || only+=(--read-only-tmpfs=false)
+	run_box narrow box "${only[@]}" --tmpfs /tmp:rw,noexec --tmpfs /data:rw,exec --tmpfs /dev/shm:rw,noexec
+	uri=$engine://narrow/data
+	start_daemon
+	echo here >"$mnt/here"
+	expect here "$("$engine" exec narrow cat /data/here)"
+	"$engine" exec narrow ls /data | grep -q '^isthmus-0$' || fail "the helper is not in the volume"
+	stop_daemon
+	run_box shut box "${only[@]}" --tmpfs /tmp:rw,noexec --tmpfs /dev/shm:rw,noexec
+	refused "a directory of it must be writable and let programs run" "$engine://shut/work"
+	grep -qE '/tmp[:/]' "$tmp/out" || fail "the reasons are missing: $(cat "$tmp/out")"
+	nothing_of_ours shut || fail "left $(ours shut)"
+	run_box shutbare bare "${only[@]}" --tmpfs /dev/shm:rw,noexec
+	refused "there is no shell, and isthmus-helper cannot be put there" "$engine://shutbare/app"
+}
+
+test_bad_input_is_answered_with_a_remedy() {
+	run_box down box
+	"$engine" kill down >/dev/null
+	refused "start it with '$engine start down'" "$engine://down/work"
+	expect false "$("$engine" inspect -f '{{.State.Running}}' down)" "a stopped container is never started"
+	refused "'$engine ps -a' shows the names" "$engine://nosuch/work"
+	run_box still box
+	"$engine" pause still >/dev/null
+	refused "$engine unpause still" "$engine://still/work"
+	"$engine" unpause still >/dev/null
+	refused "no such user in the container" "$engine://nobodyhere@still/work"
+	refused "cannot open the directory \"/nowhere\"" "$engine://still/nowhere"
+	refused "is not the name of a container" "$engine://--rm/work"
+	refused "is not the name of a user" "$engine://-u@still/work"
+	refused 'no option "contxt"' "$engine://still/work?contxt=x"
+	refused "no name is given" "$engine:///work"
+	nothing_of_ours still || fail "left $(ours still)"
+}
+
+test_an_engine_out_of_reach() {
+	if [ "$engine" = docker ]; then
+		DOCKER_HOST=unix://$tmp/nosocket refused "DOCKER_HOST" docker://any/work
+		refused "docker context ls" "docker://any/work?context=nosuch"
+		chmod 600 "$tmp/engine/docker.sock"
+		chmod 711 "$tmp"
+		mkdir -m 700 "$tmp/user" "$tmp/user/run" && mkdir "$tmp/user/mnt"
+		chown -R 65534 "$tmp/user"
+		setpriv --reuid 65534 --clear-groups env HOME="$tmp/user" XDG_RUNTIME_DIR="$tmp/user/run" \
+			XDG_STATE_HOME="$tmp/user" DOCKER_CONFIG="$tmp/user" \
+			"$ISTHMUS" mount docker://any/work "$tmp/user/mnt" >"$tmp/out" 2>&1 && fail "mounted without rights"
+		grep -q 'group docker\|/dev/fuse' "$tmp/out" || fail "$(cat "$tmp/out")"
+	else
+		refused "podman system connection list" "podman://any/work?connection=nosuch"
+	fi
+	PATH=$tmp/empty "$ISTHMUS" mount "$engine://any/work" "$mnt" >"$tmp/out" 2>&1 && fail "mounted without $engine"
+	grep -q "cannot run \"$engine\".*; install" "$tmp/out" || fail "$(cat "$tmp/out")"
+}
+
+test_a_restarting_container() {
+	# Where it is not running at the moment podman says so; docker says that it is restarting.
+	"$engine" run -d --name again --restart always --network none localhost/isthmus-test-box:1 false >/dev/null 2>&1 || true
+	wait_for 10 "$engine" inspect again || fail "not made"
+	refused "$engine " "$engine://again/work"
+	remove_box again
+}
+
+test_a_service_of_compose_is_found_by_its_labels() {
+	local label=com.docker.compose
+
+	run_box one box --label $label.project=shop --label $label.service=web
+	run_box two box --label $label.project=shop --label $label.service=db
+	run_box three box --label $label.project=shop --label $label.service=db
+	uri="$engine://web/work?compose=shop"
+	start_daemon
+	echo here >"$mnt/here"
+	expect here "$("$engine" exec one cat /work/here)"
+	stop_daemon
+	refused "has several containers" "$engine://db/work?compose=shop"
+	refused "has no running container" "$engine://mail/work?compose=shop"
+}
+
+test_a_dead_client_leaves_nothing() {
+	uri=$engine://gone
+	run_box gone box
+	start_daemon -o linger=1
+	"$ISTHMUS" exec "$mnt" -- sh -c 'sleep 1234 & sleep 1234' &
+	wait_for 10 eval '[ "$("$engine" exec gone ps | grep -c "[s]leep 1234")" -ge 2 ]' || fail "the command does not run"
+	kill -KILL "$daemon_pid"
+	wait "$daemon_pid" || true
+	daemon_pid=
+	umount -l "$mnt"
+	wait_for 20 eval 'nothing_of_ours gone && ! "$engine" exec gone ps | grep -q "[s]leep 1234"' ||
+		fail "left $("$engine" exec gone ps)"
+}
+
+test_a_killed_exec_of_the_engine_is_made_anew() {
+	uri=$engine://again2
+	run_box again2 box
+	start_daemon -o linger=30
+	exec 5>"$mnt/open"
+	echo one >&5
+	pkill -KILL -P "$daemon_pid" -f "^$engine exec" || fail "no exec of $engine below $daemon_pid"
+	echo two >&5
+	exec 5>&-
+	expect "one two" "$("$engine" exec again2 cat /work/open | xargs)"
+	stop_daemon
+	wait_for 10 nothing_of_ours again2 || fail "left $(ours again2)"
+}
+
+test_kill_reaches_the_tree() {
+	uri=$engine://tree
+	run_box tree box
+	start_daemon
+	! "$ISTHMUS" exec "$mnt" --timeout 0.5 -- sh -c 'sleep 1235 & (sleep 1235; :) & wait' || fail "no time-out"
+	wait_for 10 eval '! "$engine" exec tree ps | grep -q "[s]leep 1235"' || fail "left $("$engine" exec tree ps)"
+	stop_daemon
+}
+
+trap 'stop_daemon >/dev/null 2>&1; stop_engine; cleanup' EXIT
+need_fuse
+start_engine "$1"
+run_functions
+finish

@@ -1,0 +1,121 @@
+# shellcheck shell=bash
+# containers_lib.sh - private container engines for the tests, which leave nothing behind:
+#     start_engine podman|docker     an engine of our own below $tmp, with the images "box"
+#                                    (busybox; WORKDIR /work, users root and app) and "bare" (no shell)
+#     run_box NAME IMAGE [option of run...]    a running container without a network
+# $engine is its program.  Exit code 77 where it cannot run, with the reason.
+
+: "${tmp:?lib.sh comes first}"
+engine=
+engine_pid=''
+
+engine_log() {
+	tail -n 3 "$tmp/engine.log" | tr '\n' ' '
+}
+
+stop_engine() {
+	local mounted boxes
+
+	[ -n "$engine" ] || return 0
+	mapfile -t boxes < <("$engine" ps -aq 2>/dev/null)
+	remove_box "${boxes[@]}"
+	if [ -n "$engine_pid" ]; then
+		kill "$engine_pid" 2>/dev/null
+		wait_for 15 not_running "$engine_pid" || kill -KILL "$engine_pid"
+	fi
+	while read -r mounted; do umount -l "$mounted"; done < <(cut -d' ' -f2 /proc/self/mounts | grep -F "$tmp/engine/" | sort -r)
+	engine=''
+}
+
+# Not the containers of whoever runs the tests.  Limits that a process without CAP_SYS_RESOURCE may set.
+configure_podman() {
+	cat >"$tmp/engine/containers.conf" <<-END
+		[containers]
+		default_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]
+		netns = "none"
+		[engine]
+		cgroup_manager = "cgroupfs"
+		events_logger = "none"
+		runtime = "$(command -v runc >/dev/null && echo runc || echo crun)"
+		tmp_dir = "$tmp/engine/tmp"
+	END
+	cat >"$tmp/engine/storage.conf" <<-END
+		[storage]
+		driver = "overlay"
+		graphroot = "$tmp/engine/store"
+		runroot = "$tmp/engine/run"
+	END
+	export CONTAINERS_CONF=$tmp/engine/containers.conf CONTAINERS_STORAGE_CONF=$tmp/engine/storage.conf
+	unset CONTAINER_HOST
+}
+
+start_dockerd() {
+	export DOCKER_HOST=unix://$tmp/engine/docker.sock DOCKER_CONFIG=$tmp/engine/config
+	unset DOCKER_CONTEXT
+	dockerd --data-root "$tmp/engine/store" --exec-root "$tmp/engine/run" --pidfile "$tmp/engine/pid" \
+		-H "$DOCKER_HOST" --iptables=false --ip6tables=false --bridge=none \
+		--default-ulimit nofile=1024:1024 >"$tmp/engine.log" 2>&1 &
+	engine_pid=$!
+	wait_for 40 docker version || skip_all "dockerd does not start here: $(engine_log)"
+}
+
+# import DIR IMAGE [Dockerfile instruction...]
+import_image() {
+	local changes=() change
+
+	for change in "${@:3}"; do changes+=(-c "$change"); done
+	tar -C "$1" -cf "$tmp/engine/image.tar" .
+	"$engine" import "${changes[@]}" "$tmp/engine/image.tar" "$2" >"$tmp/engine.import" 2>&1 ||
+		skip_all "$engine cannot import an image: $(tail -n 1 "$tmp/engine.import")"
+}
+
+make_images() {
+	local root=$tmp/engine/root applet
+
+	mkdir -p "$root"/{bin,dev,proc,sys,etc,work,bare/{bin,dev,proc,sys,etc,app}}
+	mkdir -m 1777 "$root/tmp" "$root/bare/tmp"
+	cp "$(command -v busybox)" "$root/bin/busybox"
+	for applet in $("$root/bin/busybox" --list | grep -vxE 'busybox|init|linuxrc'); do
+		ln -sf busybox "$root/bin/$applet"
+	done
+	printf 'root:x:0:0::/root:/bin/sh\napp:x:1000:1000::/home/app:/bin/sh\n' >"$root/etc/passwd"
+	mkdir -p "$root/root" && mkdir -p "$root/home/app" && chown 1000:1000 "$root/home/app"
+	printf 'main(){for(;;)pause();}' |
+		cc -w -O2 -static -x c - -o "$root/bare/bin/pause" 2>/dev/null || skip_all "cc cannot link statically"
+	mv "$root/bare" "$tmp/engine/bare"
+	import_image "$root" localhost/isthmus-test-box:1 "WORKDIR /work" "ENV PLACE=container"
+	import_image "$tmp/engine/bare" localhost/isthmus-test-bare:1 "WORKDIR /app"
+}
+
+# What stops a container nicely would wait for ten seconds: the first process of ours takes no SIGTERM.
+remove_box() {
+	local now=()
+
+	[ $# != 0 ] || return 0
+	[ "$engine" = docker ] || now=(-t 0)
+	"$engine" rm -f "${now[@]}" "$@" >/dev/null 2>&1
+}
+
+run_box() {
+	local name=$1 image=$2 command=(/bin/sleep 1000000)
+
+	[ "$image" = box ] || command=(/bin/pause)
+	"$engine" run -d --name "$name" --network none "${@:3}" "localhost/isthmus-test-$image:1" "${command[@]}" \
+		>"$tmp/engine.run" 2>&1
+}
+
+start_engine() {
+	[ "$(id -u)" = 0 ] || skip_all "containers of our own need root"
+	command -v "$1" >/dev/null || skip_all "$1 is not installed"
+	[ "$1" != docker ] || command -v dockerd >/dev/null || skip_all "dockerd is not installed"
+	[ -x "$(command -v busybox)" ] && ! ldd "$(command -v busybox)" >/dev/null 2>&1 ||
+		skip_all "busybox-static is not installed"
+	mkdir -p "$tmp/engine"
+	engine=$1
+	if [ "$1" = docker ]; then start_dockerd; else configure_podman; fi
+	make_images
+	run_box probe box || skip_all "$1 cannot run a container here: $(tail -n 1 "$tmp/engine.run")"
+	"$engine" exec probe true >"$tmp/engine.run" 2>&1 ||
+		skip_all "$1 cannot run a command in a container: $(tail -n 1 "$tmp/engine.run")"
+	remove_box probe
+}
