@@ -19,7 +19,7 @@ COUNTS = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.MULT
 OUTPUT_LINES = 60
 # As tests/mounted/lib.sh, tests/remote/functions.py and CUnit name a function that failed.
 FUNCTIONS = [re.compile(pattern, re.MULTILINE) for pattern in (
-    r"^FAILED (\w+) on ", r"^FAILED: (\w+)$", r"^ *Test: (\w+) \.\.\.(?:(?!passed|\n *Test: ).|\n)*?FAILED$")]
+    r"^FAILED (\w+) on ", r"^broken: (\w+)", r"^FAILED: (\w+)$", r"^ *Test: (\w+) \.\.\.(?:(?!passed|\n *Test: ).|\n)*?FAILED$")]
 
 
 def counts_of(record):

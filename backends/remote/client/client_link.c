@@ -320,8 +320,8 @@ int remote_connect(struct remote *remote, bool first, char **ret_reason)
 
 /* ---- The manager thread ------------------------------------------------------------- */
 
-/* Called by any thread, perhaps under remote->lock: what the manager misses it sees at its next
- * tick. */
+/* lane_callbacks.lost: by any thread, perhaps under remote->lock (check_silence() sends under it).
+ * It takes no lock, so the manager may miss the signal; it then sees the flag at its next tick. */
 void remote_lost(void *user, int error)
 {
 	struct remote *remote = user;

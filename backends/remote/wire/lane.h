@@ -34,7 +34,9 @@ struct lane_callbacks {
 	 * cannot grow us.  NULL: always ready. */
 	bool (*ready)(void *user);
 
-	/* The connection failed; once for each attach, from any thread.  No lock is held. */
+	/* The connection failed; once for each attach, from any thread.  The lane's lock is not
+	 * held, but those of whoever called lane_send() or lane_push() may be: it must take no lock
+	 * and not wait, but set atomic flags and wake others. */
 	void (*lost)(void *user, int error);
 };
 
