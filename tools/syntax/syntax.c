@@ -1,19 +1,12 @@
 #include "tools/syntax/syntax.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <fnmatch.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <yaml.h>
 
-#include "ops/support/clock.h"
 #include "ops/support/path.h"
+#include "tools/base/limited_child.h"
 
 enum { CHECK_MS = 10000, CHECK_OUTPUT_BYTES = 4096, CHECK_MEMORY_BYTES = 1 << 30 };
 
@@ -47,102 +40,28 @@ int syntax_yaml(const void *content, size_t size, struct syntax_error *error)
 
 /* ---- Checkers that are programs ------------------------------------------------------- */
 
-static int content_fd(const void *content, size_t size)
-{
-	cleanup_fd int fd = memfd_create("content", MFD_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	while (size) {
-		ssize_t done = write(fd, content, size);
-
-		if (done < 0)
-			return -errno;
-		content = (const char *)content + done;
-		size -= (size_t)done;
-	}
-	if (lseek(fd, 0, SEEK_SET) < 0)
-		return -errno;
-	return steal_fd(&fd);
-}
-
-/* env(1) looks the program up in the PATH that it is given, not in ours. */
-static int spawn(const char *const *argv, int input, int output, pid_t *ret_pid)
-{
-	static const char *const environment[] = {
-		"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C.UTF-8", NULL};
-	posix_spawn_file_actions_t actions;
-	int r;
-
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, input, 0);
-	posix_spawn_file_actions_adddup2(&actions, output, 1);
-	posix_spawn_file_actions_adddup2(&actions, output, 2);
-	r = posix_spawnp(
-		ret_pid, argv[0], &actions, NULL, (char *const *)argv, (char *const *)environment);
-	posix_spawn_file_actions_destroy(&actions);
-	return -r;
-}
-
-static void limit(pid_t pid)
-{
-	const struct rlimit memory = {CHECK_MEMORY_BYTES, CHECK_MEMORY_BYTES}, cpu = {10, 10},
-			    files = {0, 0};
-
-	prlimit(pid, RLIMIT_AS, &memory, NULL);
-	prlimit(pid, RLIMIT_CPU, &cpu, NULL);
-	prlimit(pid, RLIMIT_FSIZE, &files, NULL);
-}
-
-/* What it prints, until it ends or its time is up. */
-static void collect(int fd, char output[CHECK_OUTPUT_BYTES])
-{
-	int64_t start_ms = clock_now_ms();
-	size_t used = 0;
-
-	for (;;) {
-		struct pollfd wait = {.fd = fd, .events = POLLIN};
-		char more[512];
-		ssize_t got;
-		int64_t passed_ms;
-
-		passed_ms = clock_now_ms() - start_ms;
-		if (passed_ms >= CHECK_MS || poll(&wait, 1, (int)(CHECK_MS - passed_ms)) == 0)
-			break;
-		got = read(fd, more, sizeof(more));
-		if (got == 0 || (got < 0 && errno != EINTR))
-			break;
-		for (ssize_t i = 0; i < got && used + 1 < CHECK_OUTPUT_BYTES; i++)
-			output[used++] = more[i];
-	}
-	output[used] = '\0';
-}
-
-/* Runs the checker with the content as its input.  Its exit code; -ENOENT: not there, or it
- * did not get to an answer. */
+/* Runs the checker with the content as its input.  Its exit code, or -errno: it is not there, or
+ * it did not get to an answer. */
 static int run_checker(
 	const char *const *argv, const void *content, size_t size, char output[CHECK_OUTPUT_BYTES])
 {
-	cleanup_fd int input = content_fd(content, size), from = -1, to = -1;
-	int ends[2], status, r;
-	pid_t pid;
+	const struct limited_child child = {
+		.argv = argv,
+		.content = content,
+		.size = size,
+		.memory_bytes = CHECK_MEMORY_BYTES,
+		.cpu_s = 10,
+		.timeout_ms = CHECK_MS,
+		.output_max_bytes = CHECK_OUTPUT_BYTES - 1,
+		.cancel_fd = -1,
+	};
+	struct buffer printed cleanup_buffer = {0};
+	int r = limited_child_run(&child, &printed);
 
-	if (input < 0)
-		return input;
-	if (pipe2(ends, O_CLOEXEC) < 0)
-		return -errno;
-	from = ends[0];
-	to = ends[1];
-	r = spawn(argv, input, to, &pid);
-	if (r < 0)
-		return r;
-	limit(pid);
-	close(steal_fd(&to));
-	collect(from, output);
-	kill(pid, SIGKILL); /* no-op for one that has ended: it is not reaped yet */
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -ENOENT;
+	if (printed.size)
+		memcpy(output, printed.data, printed.size);
+	output[printed.size] = '\0';
+	return r;
 }
 
 /* "LINE:COLUMN:words", as our own checks below print it. */

@@ -1,0 +1,133 @@
+#include "tools/base/limited_child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
+
+static int content_fd(const void *content, size_t size)
+{
+	cleanup_fd int fd = memfd_create("content", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	while (size) {
+		ssize_t done = write(fd, content, size);
+
+		if (done < 0)
+			return -errno;
+		content = (const char *)content + done;
+		size -= (size_t)done;
+	}
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return -errno;
+	return steal_fd(&fd);
+}
+
+/* env(1) looks the program up in the PATH that it is given, not in ours. */
+static int spawn(const struct limited_child *child, int input, int output, pid_t *ret_pid)
+{
+	static const char *const environment[] = {
+		"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C.UTF-8", NULL};
+	posix_spawn_file_actions_t actions;
+	int r;
+
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, input, 0);
+	posix_spawn_file_actions_adddup2(&actions, output, 1);
+	if (child->output_only)
+		posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+	else
+		posix_spawn_file_actions_adddup2(&actions, output, 2);
+	r = posix_spawnp(ret_pid, child->argv[0], &actions, NULL, (char *const *)child->argv,
+		(char *const *)environment);
+	posix_spawn_file_actions_destroy(&actions);
+	return -r;
+}
+
+static void limit(const struct limited_child *child, pid_t pid)
+{
+	const struct rlimit cpu = {child->cpu_s, child->cpu_s}, files = {0, 0};
+
+/* The address sanitizer reserves terabytes. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	const struct rlimit memory = {child->memory_bytes, child->memory_bytes};
+
+	prlimit(pid, RLIMIT_AS, &memory, NULL);
+#endif
+	prlimit(pid, RLIMIT_CPU, &cpu, NULL);
+	prlimit(pid, RLIMIT_FSIZE, &files, NULL);
+}
+
+/* Past the limit it is read, and dropped: the exit code still counts. */
+static int append(const struct limited_child *child, struct buffer *output, size_t start,
+	const void *more, size_t size)
+{
+	size_t room = child->output_max_bytes - (output->size - start);
+
+	return buffer_append(output, more, size < room ? size : room);
+}
+
+/* What it prints, until it ends or its time is up. */
+static int collect(const struct limited_child *child, int fd, struct buffer *output)
+{
+	int64_t end_ms = clock_now_ms() + child->timeout_ms;
+	size_t start = output->size;
+	int r = 0;
+
+	while (r == 0) {
+		struct pollfd waits[] = {
+			{.fd = fd, .events = POLLIN}, {.fd = child->cancel_fd, .events = POLLIN}};
+		int64_t left_ms = end_ms - clock_now_ms();
+		char more[16384];
+		ssize_t got;
+
+		if (left_ms <= 0 || poll(waits, 2, (int)left_ms) == 0)
+			return -ETIMEDOUT;
+		if (waits[1].revents & POLLIN)
+			return -ECANCELED;
+		if (!waits[0].revents)
+			continue;
+		got = read(fd, more, sizeof(more));
+		if (got == 0)
+			return 0;
+		if (got > 0)
+			r = append(child, output, start, more, (size_t)got);
+		else if (errno != EINTR)
+			r = -errno;
+	}
+	return r;
+}
+
+int limited_child_run(const struct limited_child *child, struct buffer *output)
+{
+	cleanup_fd int input = content_fd(child->content, child->size), from = -1, to = -1;
+	int ends[2], status, r;
+	pid_t pid;
+
+	if (input < 0)
+		return input;
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	from = ends[0];
+	to = ends[1];
+	r = spawn(child, input, to, &pid);
+	if (r < 0)
+		return r;
+	limit(child, pid);
+	close(steal_fd(&to));
+	r = collect(child, from, output);
+	kill(pid, SIGKILL); /* no-op for one that has ended: it is not reaped yet */
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (r < 0)
+		return r;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -ENOENT;
+}
