@@ -6,6 +6,7 @@
 #include "ops/support/standard_files.h"
 #include "ops/support/visible.h"
 #include "tools/commands.h"
+#include "tools/web/page.h"
 
 static const char usage[] =
 	"usage: isthmus-tools tool NAME [--OPTION VALUE]...   run one tool\n"
@@ -18,8 +19,8 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{"tool", tool_command},
-	{"mcp", mcp_command},
+	{"tool", tool_command}, {"mcp", mcp_command},
+	{"page", page_command}, /* for webfetch only: its limited child */
 };
 
 int main(int argc, char **argv)

@@ -16,6 +16,7 @@ static const struct tool *const tools[] = {
 	&tool_grep,
 	&tool_bash,
 	&tool_launch_app,
+	&tool_webfetch,
 };
 
 static cJSON *schemas[array_size(tools)]; /* guarded by schemas_lock */

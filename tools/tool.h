@@ -52,6 +52,7 @@ enum tool_error_code {
 	TOOL_NOT_CONNECTED,
 	TOOL_UNSUPPORTED,
 	TOOL_EXIT_STATUS,
+	TOOL_RATE_LIMITED,
 };
 
 /* Output limits of every tool: whichever comes first, whole lines only. */

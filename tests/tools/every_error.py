@@ -91,6 +91,8 @@ CASES = [  # tool, arguments, code, what the message must have
     ("launch_app", {"app_name": "./dir"}, "PERMISSION_DENIED", ""),
     ("launch_app", {"app_name": "sleep", "args": ["9"], "timeout_s": 0.2}, "TIMEOUT", ""),
     ("launch_app", {"app_name": "ls", "args": "x"}, "INVALID_ARGUMENT", "array"),
+    ("webfetch", {"url": "file:///etc/passwd"}, "INVALID_ARGUMENT", "http"),
+    ("webfetch", {"url": "http://127.0.0.1/"}, "PERMISSION_DENIED", "private network"),
 ]
 
 
@@ -136,6 +138,7 @@ def test_cases(root):
 
 def test_denied(root):
     for name, arguments in [("bash", {"command": "touch x"}), ("launch_app", {"app_name": "ls"}),
+                            ("webfetch", {"url": "http://127.0.0.1/"}),
                             ("delete", {"path": "full", "recursive": True})]:
         done = subprocess.run([PROGRAM, "tool", name, "--root", root, "--output", "json", "--json",
                                json.dumps(arguments)], capture_output=True, stdin=subprocess.DEVNULL, check=False)

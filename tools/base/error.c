@@ -60,6 +60,8 @@ static const struct tool_error_words words[] = {
 		"This workspace cannot do that: do it another way, for example with bash.", false},
 	[TOOL_EXIT_STATUS] = {"EXIT_STATUS",
 		"Read the output above for the reason, mend it, and run the command again.", true},
+	[TOOL_RATE_LIMITED] = {"RATE_LIMITED",
+		"Wait a minute before you ask there again, or use another source.", true},
 };
 
 const struct tool_error_words *tool_error_words(enum tool_error_code code)

@@ -467,6 +467,31 @@ bool permissions_allow_all(struct permissions *permissions, const char *tool)
 	return allowed;
 }
 
+static bool pattern_begins(const char *pattern, const char *name)
+{
+	for (; *name; name++, pattern++) {
+		pattern += *pattern == '\\';
+		if (*pattern != *name)
+			return false;
+	}
+	return strchr("/:", *pattern) != NULL;
+}
+
+bool permissions_name(const struct permissions *permissions, const char *tool, const char *subject,
+	const char *name)
+{
+	const struct rules *rules = &permissions->sources[PERMISSION_FROM_USER];
+
+	for (size_t i = rules->count; i-- > 0;) {
+		const struct rule *rule = &rules->list[i];
+
+		if (fnmatch(rule->tool, tool, 0) != 0 || !rule_is_about(rule, subject, false))
+			continue;
+		return rule->action == PERMISSION_ALLOW && pattern_begins(rule->pattern, name);
+	}
+	return false;
+}
+
 void permissions_remember(struct permissions *permissions, const char *tool, const char *pattern)
 {
 	pthread_mutex_lock(&permissions->lock);

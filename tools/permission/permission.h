@@ -72,6 +72,12 @@ bool permissions_restrict(const struct permissions *permissions, const char *too
 /* True when the user's rules allow the tool everything and no other rule is about it. */
 bool permissions_allow_all(struct permissions *permissions, const char *tool);
 
+/* True when the last of the user's rules that is about the subject allows it and names it: its
+ * pattern begins with `name` as it is, followed by "/", ":" or nothing.  For what is refused unless
+ * somebody meant exactly that. */
+bool permissions_name(const struct permissions *permissions, const char *tool, const char *subject,
+	const char *name);
+
 /* Allows what the pattern matches for the rest of the session.  The project's rules, and
  * those that deny, still count. */
 void permissions_remember(struct permissions *permissions, const char *tool, const char *pattern);
@@ -104,6 +110,7 @@ struct permission_subject {
 	const char *plain;    /* what rules that ask or deny match, too; or NULL */
 	const char *remember; /* pattern for "always"; NULL: not offered */
 	bool must_ask;        /* no rule allows it: it is not known what it does */
+	bool asks;            /* asks without a rule, whatever the level */
 	bool only_reads;      /* a command that is TOOL_READ, whatever the others are */
 	unsigned uses;        /* enum permission_use: `text` is a path below the root; see below */
 };

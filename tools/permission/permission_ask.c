@@ -18,14 +18,18 @@ static int fail_denied(struct tool_call *call, const char *subject)
 		call->tool->name, *subject ? subject : ".");
 }
 
-static int fail_nobody(struct tool_call *call, const char *sentence)
+static int fail_nobody(struct tool_call *call, const struct permission_question *question)
 {
-	return tool_fail(call, TOOL_PERMISSION_DENIED,
-		"Ask the user to allow it: with a rule such as {\"tool\": \"bash\", \"pattern\": "
-		"\"make *\", \"action\": \"allow\"} in ~/.config/isthmus/tools.json or a file "
-		"given with "
-		"--policy, or with --yes on the command line.",
-		"This needs permission and there is nobody to ask: %s.", sentence);
+	cleanup_free char *next = string_printf(
+		"Ask the user to allow it: with a rule such as {\"tool\": \"%s\", \"pattern\": "
+		"\"%s\", "
+		"\"action\": \"allow\"} in ~/.config/isthmus/tools.json or a file given with "
+		"--policy, "
+		"or with --yes on the command line.",
+		call->tool->name, question->remember_count ? question->remember[0] : "make *");
+
+	return tool_fail(call, TOOL_PERMISSION_DENIED, next,
+		"This needs permission and there is nobody to ask: %s.", question->sentence);
 }
 
 static int append_shown(struct buffer *out, const char *before, const char *text)
@@ -64,7 +68,7 @@ static int take_answer(struct tool_call *call, const struct permission_question 
 		call->approved = true;
 		return 0;
 	case PERMISSION_NOBODY:
-		return fail_nobody(call, question->sentence);
+		return fail_nobody(call, question);
 	case PERMISSION_LATER:
 		call->deferred = true;
 		return tool_fail(call, TOOL_PERMISSION_DENIED, NULL, "The question is on its way.");
@@ -188,8 +192,11 @@ static enum permission_action judge_command(
 {
 	struct permissions *permissions = call->session->permissions;
 	const char *tool = call->tool->name;
-	enum permission_action verdict = permissions_verdict(
-		permissions, tool, subject->only_reads ? TOOL_READ : level, subject->text);
+	enum permission_action verdict = permissions_verdict(permissions, tool,
+		subject->asks         ? TOOL_DANGEROUS
+		: subject->only_reads ? TOOL_READ
+				      : level,
+		subject->text);
 	enum permission_action plain = PERMISSION_ALLOW;
 
 	/* Of a lower level: only what a rule says counts. */

@@ -1,8 +1,15 @@
 // judge.mjs sdk1|sdk2 PROGRAM DIR [MODE]: works through the server with an official SDK.
 import assert from 'node:assert';
 import { existsSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
 
 const [, , which, program, dir, mode] = process.argv;
+
+// A server on this machine needs a rule that names it.
+const server = createServer((request, response) => response.end('<html><h1>Served</h1>'));
+await new Promise(resolve => server.listen(0, '127.0.0.1', resolve));
+const web = `http://127.0.0.1:${server.address().port}`, policy = dir + '-policy.json';
+writeFileSync(policy, JSON.stringify({ permissions: [{ tool: 'webfetch', pattern: web + '/*', action: 'allow' }] }));
 
 async function open() {
 	const asked = [];
@@ -16,7 +23,7 @@ async function open() {
 		const { ElicitRequestSchema } = await import('@modelcontextprotocol/sdk/types.js');
 		const client = new Client({ name: 'judge', version: '1' }, { capabilities: { elicitation: {} } });
 		client.setRequestHandler(ElicitRequestSchema, answer);
-		await client.connect(new StdioClientTransport({ command: program, args: ['mcp', dir] }));
+		await client.connect(new StdioClientTransport({ command: program, args: ['mcp', '--policy', policy, dir] }));
 		return { client, asked, call: (call, options) => client.callTool(call, undefined, options) };
 	}
 	const { Client } = await import('@modelcontextprotocol/client');
@@ -25,7 +32,7 @@ async function open() {
 	const client = new Client({ name: 'judge', version: '1' },
 		{ capabilities: { elicitation: { form: {} } }, versionNegotiation: { mode: negotiation } });
 	client.setRequestHandler('elicitation/create', answer);
-	await client.connect(new StdioClientTransport({ command: program, args: ['mcp', dir] }));
+	await client.connect(new StdioClientTransport({ command: program, args: ['mcp', '--policy', policy, dir] }));
 	assert.equal(client.getNegotiatedProtocolVersion(), mode === 'legacy' ? '2025-11-25' : '2026-07-28');
 	return { client, asked, call: (call, options) => client.callTool(call, options) };
 }
@@ -35,7 +42,6 @@ const use = (name, args, options) => call({ name, arguments: args }, options);
 
 // The client checks each result against the tool's output schema.
 const { tools } = await client.listTools();
-assert.equal(tools.length, 12);
 const png = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64');
 writeFileSync(dir + '/dot.png', png);
 const calls = {
@@ -51,6 +57,7 @@ const calls = {
 	bash: { command: 'cp a.txt c.txt; cat c.txt' },
 	launch_app: { app_name: 'ls', args: ['-a'] },
 	delete: { path: 'b.json' },
+	webfetch: { url: web + '/page' },
 };
 assert.deepEqual(Object.keys(calls).sort(), tools.map(tool => tool.name).sort());
 for (const [name, args] of Object.entries(calls)) {
@@ -90,4 +97,5 @@ await assert.rejects(use('bash', { command: 'sleep 4714' }, { signal: abort.sign
 const many = await Promise.all(Array.from({ length: 20 }, () => use('read', { path: 'a.txt' })));
 assert.ok(many.every(result => result.structuredContent.data.content === 'one\nthree\n'));
 await client.close();
+server.close();
 console.log(which, mode ?? '', 'is content');

@@ -1,0 +1,204 @@
+/* The limited child of tools/web/page.h.
+ *
+ * Its answer: the charset, a line end, the title (may be empty), a line end, the text. */
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "tools/base/limited_child.h"
+#include "tools/web/charset.h"
+#include "tools/web/page.h"
+
+enum {
+	CHILD_MEMORY_BYTES = 512 << 20,
+	CHILD_CPU_S = 5,
+	CHILD_MS = 20000, /* a busy machine may let it wait */
+	CHILD_OUTPUT_BYTES = 40 << 20,
+	INPUT_MAX_BYTES = 16 << 20,
+};
+
+void page_result_done(struct page_result *result)
+{
+	buffer_done(&result->text);
+	free(result->title);
+	free(result->charset);
+}
+
+/* ---- Here ------------------------------------------------------------------------------ */
+
+static char *take_line(struct buffer *text)
+{
+	const uint8_t *end = text->size ? memchr(text->data, '\n', text->size) : NULL;
+	char *line = end ? strndup((const char *)text->data, (size_t)(end - text->data)) : NULL;
+
+	if (line)
+		buffer_consume(text, (size_t)(end - text->data) + 1);
+	return line;
+}
+
+int page_convert_apart(const struct page_request *request, const char *content_type, int cancel_fd,
+	struct page_result *ret_result)
+{
+	char words[32];
+	/* In the child the link leads to this program still, also when its file was replaced. */
+	const char *const argv[] = {"/proc/self/exe", "page", words, request->base,
+		content_type ? content_type : "", NULL};
+	const struct limited_child child = {
+		.argv = argv,
+		.content = request->text,
+		.size = request->size,
+		.memory_bytes = CHILD_MEMORY_BYTES,
+		.cpu_s = CHILD_CPU_S,
+		.timeout_ms = CHILD_MS,
+		.output_max_bytes = CHILD_OUTPUT_BYTES,
+		.output_only = true,
+		.cancel_fd = cancel_fd,
+	};
+	struct page_result result cleanup_page = {0};
+	int r;
+
+	snprintf(words, sizeof(words), "%d.%d.%d", request->kind, request->format, request->whole);
+	r = limited_child_run(&child, &result.text);
+	if (r != 0)
+		return r < 0 ? r : -ENOENT;
+	result.charset = take_line(&result.text);
+	result.title = take_line(&result.text);
+	if (!result.charset || !result.title)
+		return -ENOENT;
+	if (!*result.title) {
+		free(result.title);
+		result.title = NULL;
+	}
+	*ret_result = result;
+	result = (struct page_result){0};
+	return 0;
+}
+
+/* ---- There ------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+#define THIS_ARCH AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define THIS_ARCH AUDIT_ARCH_AARCH64
+#endif
+
+/* From here on it computes, reads and writes what is open, and ends; nothing else.  A kernel
+ * without filters leaves it the other limits. */
+static void give_up_powers(void)
+{
+#if defined(THIS_ARCH) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define ALLOW(call)                                             \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_##call, 0, 1), \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+	static struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, THIS_ARCH, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		ALLOW(read),
+		ALLOW(write),
+		ALLOW(brk),
+		ALLOW(mmap),
+		ALLOW(munmap),
+		ALLOW(mremap),
+		ALLOW(mprotect),
+		ALLOW(madvise),
+		ALLOW(futex),
+		ALLOW(getrandom),
+		ALLOW(close),
+		ALLOW(rt_sigreturn),
+		ALLOW(clock_gettime),
+		ALLOW(exit),
+		ALLOW(exit_group),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+	};
+	static const struct sock_fprog program = {
+		.len = sizeof(filter) / sizeof(filter[0]), .filter = filter};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+#endif
+}
+
+static int read_input(struct buffer *content)
+{
+	ssize_t got;
+
+	content->limit_bytes = INPUT_MAX_BYTES;
+	do {
+		int r = buffer_reserve(content, 65536);
+
+		if (r < 0)
+			return r;
+		got = read(0, content->data + content->size, 65536);
+		content->size += got > 0 ? (size_t)got : 0;
+	} while (got > 0);
+	return got < 0 ? -errno : 0;
+}
+
+static int write_all(const void *bytes, size_t size)
+{
+	while (size) {
+		ssize_t done = write(1, bytes, size);
+
+		if (done < 0)
+			return -errno;
+		bytes = (const char *)bytes + done;
+		size -= (size_t)done;
+	}
+	return 0;
+}
+
+static int answer(const char *charset, const char *title, const struct buffer *text)
+{
+	struct buffer head cleanup_buffer = {0};
+	int r = buffer_printf(&head, "%s\n%s\n", charset, title ? title : "");
+
+	if (r == 0)
+		r = write_all(head.data, head.size);
+	return r < 0 ? r : write_all(text->data, text->size);
+}
+
+static int convert(struct page_request *request, const char *content_type)
+{
+	struct buffer content cleanup_buffer = {0}, utf8 cleanup_buffer = {0},
+			      out cleanup_buffer = {0};
+	cleanup_free char *text = NULL, *title = NULL;
+	struct charset charset = {.converter = (iconv_t)-1};
+	int r = read_input(&content);
+
+	if (r == 0)
+		r = charset_open(content_type,
+			request->kind == PAGE_HTML || request->kind == PAGE_FEED, content.data,
+			content.size, &charset);
+	give_up_powers();
+	if (r == 0)
+		r = charset_convert(&charset, content.data, content.size, &utf8);
+	request->size = utf8.size;
+	request->text = text = r < 0 ? NULL : buffer_steal_string(&utf8);
+	if (r == 0)
+		r = text ? page_convert(request, &out, &title) : -ENOMEM;
+	if (r == 0)
+		r = answer(charset.name, title, &out);
+	charset_close(&charset);
+	return r;
+}
+
+int page_command(int argc, char **argv)
+{
+	struct page_request request = {0};
+	unsigned kind, format, whole;
+
+	if (argc != 4 || sscanf(argv[1], "%u.%u.%u", &kind, &format, &whole) != 3 ||
+		kind > PAGE_TEXT || format > PAGE_SOURCE)
+		return 2;
+	request = (struct page_request){
+		.kind = kind, .format = format, .whole = whole != 0, .base = argv[2]};
+	return convert(&request, *argv[3] ? argv[3] : NULL) < 0;
+}
