@@ -12,6 +12,7 @@
 
 #include "fs/commands/command_line.h"
 #include "fs/commands/commands.h"
+#include "fs/watchers/event_protocol.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
@@ -296,6 +297,8 @@ int main(int argc, char **argv)
 		print_overview(stderr);
 		return EXIT_USAGE;
 	}
+	if (strcmp(argv[1], EVENT_PROGRAM_COMMAND) == 0)
+		return event_program(argc - 1, argv + 1);
 	if (is_uri(argv[1]))
 		return mount_as_helper(argc, argv);
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

@@ -18,6 +18,7 @@
 #include "fs/commands/mount_options.h"
 #include "fs/mount/mount_point.h"
 #include "fs/mount/runtime.h"
+#include "fs/watchers/watchers.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
@@ -31,6 +32,7 @@ static struct {
 	struct mount_options options;
 	struct runtime_mount runtime;
 	struct control_server *control;
+	struct watchers *watchers;
 	struct log_anchor *anchor;
 	int report_fd;           /* where the waiting parent reads the outcome; -1: nobody waits */
 	atomic_bool log_is_open; /* mount.log is what it will be */
@@ -235,6 +237,7 @@ static void mount_is_ready(void *user)
 		log_warning("cannot write the runtime file of \"%s\", ignoring: `isthmus list` "
 			    "will not show it",
 			daemon_state.options.mount_point);
+	daemon_state.watchers = watchers_start(&daemon_state.mount);
 	if (chdir("/") < 0)
 		log_warning("cannot change to \"/\": %s, ignoring", strerror(errno));
 	if (daemon_state.options.foreground)
@@ -416,6 +419,7 @@ static int run_daemon(void)
 	if (r < 0)
 		code = command_error("mount", "cannot mount on \"%s\": %s%s",
 			m->options->mount_point, reason ? reason : strerror(-r), mount_remedy(r));
+	watchers_stop(daemon_state.watchers);
 	control_server_stop(daemon_state.control);
 	workspace_free(m->workspace);
 	mount_done(m);

@@ -21,8 +21,9 @@ static const char usage[] =
 	"\n"
 	"  -f, --foreground     stay in front; diagnostics go to stderr\n"
 	"  -o OPTION,...        ro, allow_other, allow_root, nonempty, ttl=, idmap=, cache=strict\n"
-	"                       (cache nothing that others can change: slower), or an option of\n"
-	"                       the place: see isthmus(1)\n"
+	"                       (cache nothing that others can change: slower), watch_events=off\n"
+	"                       (no inotify events of others' changes), or an option of the\n"
+	"                       place: see isthmus(1)\n"
 	"  --idmap=user|none    show the workspace owner's files as yours (default where the\n"
 	"                       workspace is on another machine), or ids as they are\n"
 	"  --size=BYTES[kMGT]   bound of a mem: workspace\n"
@@ -191,6 +192,15 @@ static int set_log(void *into, const char *text)
 	return 0;
 }
 
+static int set_watch_events(void *into, const char *text)
+{
+	if (strcmp(text, "on") != 0 && strcmp(text, "off") != 0)
+		return command_usage_error(
+			"mount", "watch_events takes \"on\" or \"off\", not \"%s\"", text);
+	*(bool *)into = strcmp(text, "off") == 0;
+	return 0;
+}
+
 /* The other caches are the business of the place. */
 static int set_cache(void *into, const char *text)
 {
@@ -228,6 +238,7 @@ static const struct {
 	{"io_uring", FIELD(io_uring), .flag = true},
 	{"nonempty", FIELD(nonempty), .flag = true},
 	{"remount", FIELD(remount), .flag = true},
+	{"watch_events", FIELD(watch_events_off), set_watch_events},
 };
 
 static int set_option(struct mount_options *options, const char *word)

@@ -120,6 +120,25 @@ static void print_traffic(const cJSON *status)
 	print_on_ttl(member(status, "on_ttl"));
 }
 
+/* Whether programs that wait on inotify hear of changes by others. */
+static void print_watch_events(const cJSON *events)
+{
+	const char *reason = text_member(events, "reason");
+
+	printf("%-12s ", "watch events");
+	visible_print_name(stdout, text_member(events, "state"));
+	if (*reason) {
+		fputs(": ", stdout);
+		visible_print_name(stdout, reason);
+	} else {
+		printf(", %lld directories watched by programs here, %lld changes announced",
+			json_integer(events, "directories"), json_integer(events, "announced"));
+	}
+	if (json_integer(events, "failed"))
+		printf(", %lld failed", json_integer(events, "failed"));
+	putchar('\n');
+}
+
 static void print_cache(const cJSON *cache)
 {
 	char bytes[16], prefetched[16];
@@ -179,6 +198,7 @@ static void print_status(const cJSON *status, const cJSON *stats)
 	print_link(member(status, "workspace"));
 	print_policy(member(status, "policy"));
 	print_traffic(status);
+	print_watch_events(member(status, "watch_events"));
 	print_cache(member(member(status, "workspace"), "cache"));
 	command_format_size((uint64_t)json_integer(stats, "resident_bytes"), resident);
 	printf("%-12s %lld requests%s, %lld commands running, %lld files known, %s of memory\n",

@@ -78,14 +78,20 @@ static enum foreign_verdict count_report(struct foreign *foreign, uint64_t now_m
 	return (uint32_t)after == FOREIGN_MAX + 1 ? FOREIGN_MANY : FOREIGN_NOT;
 }
 
+bool foreign_is_own(
+	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms)
+{
+	return came_within(&foreign->own, hash_of_path(path), now_ms, FOREIGN_OWN_MS) ||
+	       (id && id->inode &&
+		       came_within(&foreign->own, hash_of_object(id), now_ms, FOREIGN_OWN_MS));
+}
+
 enum foreign_verdict foreign_judge(
 	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms)
 {
 	uint64_t hash = hash_of_path(path);
 
-	if (came_within(&foreign->own, hash, now_ms, FOREIGN_OWN_MS) ||
-		(id && id->inode &&
-			came_within(&foreign->own, hash_of_object(id), now_ms, FOREIGN_OWN_MS)) ||
+	if (foreign_is_own(foreign, path, id, now_ms) ||
 		came_within(&foreign->reported, hash, now_ms, FOREIGN_AGAIN_MS))
 		return FOREIGN_NOT;
 	set_time(&foreign->reported, hash, now_ms);

@@ -42,6 +42,10 @@ enum foreign_verdict {
 void foreign_own(
 	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms);
 
+/* We changed this lately. */
+bool foreign_is_own(
+	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms);
+
 /* The feed told of a change of this. */
 enum foreign_verdict foreign_judge(
 	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fs/edge/announce.h"
 #include "fs/edge/dropper.h"
 #include "fs/inode/inode_rules.h"
 #include "ops/support/cleanup.h"
@@ -214,6 +215,41 @@ static bool name_changed(struct session *s, struct inode *parent, const char *na
 	return true;
 }
 
+static void note_before(struct inode_table *table, struct inode *parent, const char *name,
+	struct known_before *ret_before)
+{
+	struct inode *inode = inode_table_child(table, parent, name);
+	struct inode_state state;
+
+	*ret_before = (struct known_before){.kind = BEFORE_UNKNOWN};
+	if (inode) {
+		inode_table_state(table, inode, &state);
+		ret_before->kind = state.version.mode ? BEFORE_OBJECT : BEFORE_UNKNOWN;
+		ret_before->id = inode->id;
+		ret_before->version = state.version;
+	} else if (inode_table_is_missing(table, parent, name)) {
+		ret_before->kind = BEFORE_NOTHING;
+	}
+	inode_table_unref(table, inode);
+}
+
+static void tell_observer(struct session *s, struct inode *parent, const struct change *change,
+	const struct known_before *before)
+{
+	const struct change_observer *observer = s->observer;
+
+	if (observer && *path_name(change->path))
+		observer->foreign(observer->user, parent, path_name(change->path), change, before);
+}
+
+static void observer_lost(struct session *s, struct inode *directory)
+{
+	const struct change_observer *observer = s->observer;
+
+	if (observer)
+		observer->lost(observer->user, directory);
+}
+
 static void handle_entry(struct session *s, const struct change *change)
 {
 	struct inode_table *table = s->mount->inodes;
@@ -221,11 +257,17 @@ static void handle_entry(struct session *s, const struct change *change)
 	const char *name = path_name(change->path), *path = change->path;
 	struct path_string now_at = {.heap = NULL};
 	struct inode *inode = NULL;
+	struct known_before before;
 	bool is_logged;
 
+	if (parent && s->observer)
+		note_before(table, parent, name, &before);
 	/* A directory above may have been renamed through this mount since the look. */
 	if (parent && inode_table_path(table, parent, name, &now_at) == 0)
 		path = now_at.path;
+	if (parent && s->observer)
+		before.is_ours = foreign_is_own(&s->foreign, path,
+			change->exists ? &change->attributes.id : NULL, clock_now_ms());
 	is_logged = parent && name_changed(s, parent, name, change, path);
 	if (change->exists)
 		inode = inode_table_find_id(table, &change->attributes.id);
@@ -234,6 +276,8 @@ static void handle_entry(struct session *s, const struct change *change)
 			s, parent, name, inode, &change->attributes, is_logged ? NULL : path);
 	else if (!parent)
 		note_change(s, path, change->exists ? &change->attributes.id : NULL);
+	if (parent && s->observer)
+		tell_observer(s, parent, change, &before);
 	inode_table_unref(table, inode);
 	inode_table_unref(table, parent);
 	path_string_done(&now_at);
@@ -301,6 +345,7 @@ static void handle_directory(struct session *s, const struct change *change)
 		return;
 	inode_table_watch_lost(table, top);
 	drop_known(s, top);
+	observer_lost(s, top);
 	inode_table_unref(table, top);
 }
 
@@ -309,6 +354,7 @@ static void handle_loss(struct session *s)
 	note_lost(s, "");
 	inode_table_watch_lost(s->mount->inodes, NULL);
 	drop_known(s, NULL);
+	observer_lost(s, NULL);
 }
 
 static void handle(struct session *s, const struct change *change)
@@ -409,6 +455,11 @@ void invalidator_left(struct invalidator *v, struct inode *former)
 	pthread_mutex_unlock(&v->lock);
 	if (!left)
 		inode_table_unref(v->session->mount->inodes, former);
+}
+
+void invalidator_expire(struct invalidator *v, struct inode *directory, const char *name)
+{
+	drop_entry(v->session, directory, name);
 }
 
 void invalidator_another(struct invalidator *v, struct inode *directory, const char *name)

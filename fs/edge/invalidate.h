@@ -32,6 +32,9 @@ void invalidator_left(struct invalidator *invalidator, struct inode *former);
 void invalidator_another(
 	struct invalidator *invalidator, struct inode *directory, const char *name);
 
+/* The kernel looks the name up again; it may wait for the lock of the directory. */
+void invalidator_expire(struct invalidator *invalidator, struct inode *directory, const char *name);
+
 /* Around a change through this mount of a name: from before the workspace is asked until the inode
  * table knows the outcome.  What the feed tells of that name meanwhile is handled after it. */
 void invalidator_own_begin(struct invalidator *invalidator, struct own_change *own);

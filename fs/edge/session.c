@@ -1,4 +1,4 @@
-#include "fs/edge/session.h"
+#include "fs/edge/announce.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -227,7 +227,10 @@ struct stopper {
 static void unmount(struct session *s)
 {
 	const char *path = s->mount->options->mount_point;
+	const struct change_observer *observer = s->observer;
 
+	if (observer)
+		observer->ending(observer->user);
 	if (mount_point_connection(path) != s->mount->connection)
 		return;
 	if (mount_point_unmount(path, false) != -EBUSY)
@@ -318,6 +321,7 @@ static int session_new(struct mount *m)
 	pthread_mutex_init(&s->backing_lock, NULL);
 	pthread_mutex_init(&s->asides_lock, NULL);
 	pthread_mutex_init(&s->listings_lock, NULL);
+	announce_init(s);
 	s->may_pass_through = geteuid() == 0 && m->workspace->ops->descriptor;
 	pthread_mutex_init(&s->threads_lock, NULL);
 	clock_cond_init(&s->threads_changed);
@@ -382,6 +386,7 @@ void mount_done(struct mount *m)
 		fuse_session_destroy(s->fuse);
 	}
 	session_directories_done(s);
+	announce_done(s);
 	inode_table_free(m->inodes);
 	dropper_free(s->dropper);
 	free(s);

@@ -17,12 +17,14 @@
 #include "fs/inode/misses.h"
 #include "fs/mount/mount.h"
 
+struct announcement;
+struct change_observer;
 struct dropper;
 struct invalidator;
 
 /* Lives as long as the mount serves; userdata of the FUSE session. */
 enum { LOOKERS = 256, FOUND_MAX = 16, ATTEMPTS_MAX = 16, FILES_MAX = 16, READS_MAX = 64 };
-enum { PAGES_TURNS = 1024 };
+enum { PAGES_TURNS = 1024, ANNOUNCERS = 4, ANNOUNCE_FLIGHTS = 4096 };
 
 enum { SESSION_REQUEST_MAX_BYTES = 1 << 20 }; /* of data, in a request or its answer */
 
@@ -69,6 +71,16 @@ struct session {
 	bool expires_entries;   /* the kernel can look a name up again without dropping it first */
 
 	struct misses misses;
+
+	/* Event helpers, and who is told of changes (fs/edge/announce.h). */
+	struct announcer {
+		atomic_int pid; /* 0: none */
+		pthread_mutex_t lock;
+		struct announcement *current; /* lock */
+	} announcers[ANNOUNCERS];
+	const struct change_observer *_Atomic observer;
+	atomic_bool observes_own;
+	atomic_uint flights[ANNOUNCE_FLIGHTS]; /* requests in flight, by the node they are for */
 
 	pthread_mutex_t listings_lock;
 	struct listing *listings; /* session_directories.c; listings_lock */
@@ -143,10 +155,12 @@ struct request {
 	bool by_name;               /* what has the object's name now: `successor` ... */
 	bool is_gone;               /* ... but nothing has */
 	struct object_id successor;
-	bool is_found;  /* what was to be created was there */
-	bool is_step;   /* perhaps on the way along a path */
-	bool by_path;   /* of an entry: in whatever directory has the name */
-	bool is_astray; /* the path leads through a directory that is not there any more */
+	bool is_announcement; /* an event helper's */
+	bool settles;         /* what was written before has arrived */
+	bool is_found;        /* what was to be created was there */
+	bool is_step;         /* perhaps on the way along a path */
+	bool by_path;         /* of an entry: in whatever directory has the name */
+	bool is_astray;       /* the path leads through a directory that is not there any more */
 };
 
 /* ---- Requests (session_request.c) ------------------------------------------------ */
@@ -371,6 +385,7 @@ void session_fsyncdir(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fus
 /* Before names in the directory (or attributes of the object) are looked at: what is found is to be
  * true until the feed says otherwise, where that can be. */
 void session_watch(struct request *r, struct inode *directory);
+void session_watch_directory(struct mount *m, struct op_context *op, struct inode *directory);
 void session_watch_around(struct request *r, struct inode *inode);
 
 /* Nobody serves requests any more. */

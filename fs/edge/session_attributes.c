@@ -1,4 +1,4 @@
-#include "fs/edge/session.h"
+#include "fs/edge/announce.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -184,6 +184,10 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 		return;
 	request_begin(&r, fuse, setattr_name(mask), LOG_IS_MUTATION);
 	s = r.session;
+	if (r.is_announcement) { /* answered with the attributes that are there */
+		mask = 0;
+		fi = NULL;
+	}
 	inode = session_inode(s, ino);
 	want = (struct attributes){.mode = stat->st_mode & 07777,
 		.uid = mount_swap_uid(r.mount, stat->st_uid),

@@ -285,7 +285,7 @@ static int read_directory(struct request *r, struct inode *inode, struct listing
 
 /* ---- Watching ---------------------------------------------------------------------------- */
 
-static void watch(struct mount *m, struct op_context *op, struct inode *inode)
+void session_watch_directory(struct mount *m, struct op_context *op, struct inode *inode)
 {
 	struct object_ref object = {.id = inode->id};
 	struct path_string path;
@@ -306,7 +306,7 @@ static void watch(struct mount *m, struct op_context *op, struct inode *inode)
 void session_watch(struct request *r, struct inode *directory)
 {
 	if (!directory->directory->watched && r->session->can_watch)
-		watch(r->mount, &r->op, directory);
+		session_watch_directory(r->mount, &r->op, directory);
 }
 
 void session_watch_around(struct request *r, struct inode *inode)
@@ -329,7 +329,7 @@ void mount_watch(struct mount *m, const char *path)
 		return;
 	op_context_init(&op);
 	if (inode->is_directory)
-		watch(m, &op, inode);
+		session_watch_directory(m, &op, inode);
 	inode_table_unref(m->inodes, inode);
 }
 

@@ -1,4 +1,4 @@
-#include "fs/edge/session.h"
+#include "fs/edge/announce.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -290,9 +290,10 @@ void session_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct request r;
 	int result;
 
-	if (virtual_refuses(fuse, ino))
+	if (virtual_refuses(fuse, ino) || announce_close(fuse, fi))
 		return;
 	handle = session_begin_on_handle(&r, fuse, "flush", 0, fi);
+	r.settles = true;
 	/* First: the next holder of a lock is to find what was written. */
 	result = workspace_flush(&r.op, handle->file);
 	if (handle->inode->file->was_locked)

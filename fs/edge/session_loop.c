@@ -1,4 +1,4 @@
-#include "fs/edge/session.h"
+#include "fs/edge/announce.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -125,8 +125,12 @@ static bool serve(struct session_thread *thread, struct fuse_buf *buffer)
 		if (--group->idle == 0)
 			none_is_idle(group, false);
 		if (!session_raw_refuses(s, buffer)) {
+			struct announce_flight flight;
+
+			announce_flight_begin(s, buffer, &flight);
 			session_raw_begin(s, buffer);
 			fuse_session_process_buf(s->fuse, buffer);
+			announce_flight_end(&flight);
 		}
 		thread->busy_since = 0;
 		if (thread->ring)

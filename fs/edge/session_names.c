@@ -1,4 +1,4 @@
-#include "fs/edge/session.h"
+#include "fs/edge/announce.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -199,7 +199,7 @@ void session_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
 	unsigned changes;
 	int result;
 
-	if (virtual_lookup(fuse, parent_ino, name))
+	if (virtual_lookup(fuse, parent_ino, name) || announce_lookup(fuse, parent_ino, name))
 		return;
 	request_begin(&r, fuse, "lookup", 0);
 	r.is_step = true;
@@ -294,7 +294,8 @@ static void make_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
 	struct request r;
 	int result;
 
-	if (virtual_refuses_entry(fuse, parent_ino, name))
+	if (virtual_refuses_entry(fuse, parent_ino, name) ||
+		announce_make(fuse, parent_ino, name, making->mode))
 		return;
 	request_begin(&r, fuse, op, LOG_IS_MUTATION);
 	r.record.path2 = making->target;
@@ -390,7 +391,8 @@ static void remove_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *nam
 	struct request r;
 	int result;
 
-	if (virtual_refuses_entry(fuse, parent_ino, name))
+	if (virtual_refuses_entry(fuse, parent_ino, name) ||
+		announce_remove(fuse, parent_ino, name))
 		return;
 	request_begin(&r, fuse, op, LOG_IS_MUTATION);
 	parent = session_inode(r.session, parent_ino);
@@ -491,7 +493,8 @@ void session_rename(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
 	int result;
 
 	if (virtual_refuses_entry(fuse, parent_ino, name) ||
-		virtual_refuses_entry(fuse, new_parent_ino, new_name))
+		virtual_refuses_entry(fuse, new_parent_ino, new_name) ||
+		announce_rename(fuse, parent_ino, name, new_parent_ino, new_name))
 		return;
 	request_begin(&r, fuse, "rename", LOG_IS_MUTATION);
 	parent = session_inode(r.session, parent_ino);

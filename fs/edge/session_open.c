@@ -1,4 +1,4 @@
-#include "fs/edge/session.h"
+#include "fs/edge/announce.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -302,7 +302,7 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	unsigned turn;
 	int result;
 
-	if (virtual_open(fuse, ino, fi))
+	if (virtual_open(fuse, ino, fi) || announce_open(fuse, fi))
 		return;
 	request_begin(&r, fuse, "open", (fi->flags & O_TRUNC) ? LOG_IS_MUTATION : 0);
 	inode = session_inode(r.session, ino);
@@ -467,7 +467,7 @@ void session_release(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct request r;
 	int result;
 
-	if (virtual_release(fuse, ino, fi))
+	if (virtual_release(fuse, ino, fi) || announce_close(fuse, fi))
 		return;
 	handle = session_begin_on_handle(
 		&r, fuse, "close", is_writing(fi->flags) ? LOG_IS_MUTATION : 0, fi);

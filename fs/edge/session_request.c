@@ -1,4 +1,4 @@
-#include "fs/edge/session.h"
+#include "fs/edge/announce.h"
 
 #include <errno.h>
 #include <string.h>
@@ -91,7 +91,9 @@ void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned 
 			.start_ns = clock_wall_ns()},
 		.start_ns = clock_now_ns()};
 	r->path.path = r->path.fixed;
-	atomic_fetch_add_explicit(&s->mount->requests, 1, memory_order_relaxed);
+	r->is_announcement = announce_is_helper(s, caller->pid);
+	if (!r->is_announcement)
+		atomic_fetch_add_explicit(&s->mount->requests, 1, memory_order_relaxed);
 }
 
 /* ---- Who looks again ---------------------------------------------------------------------------
@@ -184,7 +186,7 @@ bool request_looks_again(const struct request *r)
 
 void request_changes(struct request *r, const char *path, const struct object_id *id)
 {
-	if (r->record.flags & LOG_IS_MUTATION)
+	if ((r->record.flags & LOG_IS_MUTATION) && !r->is_announcement)
 		foreign_own(&r->session->foreign, path, id, clock_now_ms());
 }
 
@@ -196,6 +198,20 @@ struct own_change *request_owns_name(
 	*own = (struct own_change){.directory = parent->id, .name = name};
 	invalidator_own_begin(r->session->invalidator, own);
 	return own;
+}
+
+/* Before what the feed tells of the same is looked at. */
+static void tell_observer(struct request *r)
+{
+	const struct change_observer *observer = r->session->observer;
+	bool is_write = r->session->is_remote && strcmp(r->record.op, "write") == 0;
+
+	if (!r->session->observes_own || !observer || r->is_announcement ||
+		!((r->record.flags & LOG_IS_MUTATION) || r->settles))
+		return;
+	observer->own(observer->user, &r->op, r->path.path, !is_write);
+	if (r->path2.path && *r->path2.path)
+		observer->own(observer->user, &r->op, r->path2.path, true);
 }
 
 void request_record(struct request *r, int64_t result)
@@ -214,7 +230,10 @@ void request_record(struct request *r, int64_t result)
 		r->record.bytes = (uint64_t)result;
 	request_changes(r, r->path.path, NULL);
 	request_changes(r, r->path2.path, NULL);
-	mount_log_record(r->mount->log, &r->record);
+	if (!r->is_announcement)
+		mount_log_record(r->mount->log, &r->record);
+	if (result >= 0)
+		tell_observer(r);
 	if (result == -ESTALE)
 		tell(r);
 	else if (r->is_step)

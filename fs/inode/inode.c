@@ -330,6 +330,59 @@ void inode_table_forget(struct inode_table *t, struct inode *inode, uint64_t cou
 #endif
 }
 
+void inode_table_add_lookup(struct inode_table *t, struct inode *inode)
+{
+	pthread_mutex_lock(&t->lock);
+	inode_add_lookup(inode);
+	pthread_mutex_unlock(&t->lock);
+}
+
+void inode_table_moved_in_kernel(
+	struct inode_table *t, struct inode *inode, const struct inode *parent)
+{
+	pthread_mutex_lock(&t->lock);
+	if (inode->is_directory)
+		inode->directory->kernels_parent = parent;
+	pthread_mutex_unlock(&t->lock);
+}
+
+bool inode_table_is_known(struct inode_table *t, const struct inode *inode)
+{
+	bool is_known;
+
+	pthread_mutex_lock(&t->lock);
+	is_known = inode->lookups;
+	pthread_mutex_unlock(&t->lock);
+	return is_known;
+}
+
+static int compare_nodes(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+size_t inode_table_find_nodes(
+	struct inode_table *t, const uint64_t *sorted, size_t count, struct inode **ret_inodes)
+{
+	size_t found = 0;
+
+	pthread_mutex_lock(&t->lock);
+	for (size_t i = 0; i <= t->inodes.mask && found < count; i++)
+		for (struct inode *inode = t->inodes.buckets[i]; inode; inode = inode->hash_next) {
+			uint64_t node = (uintptr_t)inode;
+
+			if (!inode->lookups || found == count ||
+				!bsearch(&node, sorted, count, sizeof(node), compare_nodes))
+				continue;
+			inode->references++;
+			ret_inodes[found++] = inode;
+		}
+	pthread_mutex_unlock(&t->lock);
+	return found;
+}
+
 void inode_table_keep_target(struct inode_table *t, struct inode *inode, char *target)
 {
 	struct inode_file *file;

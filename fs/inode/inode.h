@@ -256,6 +256,25 @@ bool inode_table_keep_hash(struct inode_table *table, struct inode *inode,
 /* The kernel forgets `count` lookups; the inode may be gone afterwards. */
 void inode_table_forget(struct inode_table *table, struct inode *inode, uint64_t count);
 
+/* The kernel is told of a known inode once more. */
+void inode_table_add_lookup(struct inode_table *table, struct inode *inode);
+
+/* The kernel has moved what it has of it to another directory. */
+void inode_table_moved_in_kernel(
+	struct inode_table *table, struct inode *inode, const struct inode *parent);
+
+/* The kernel has removed it; a directory can never be used again there, and gets a new inode when
+ * it is found elsewhere. */
+void inode_table_removed_in_kernel(struct inode_table *table, struct inode *inode);
+
+/* The kernel knows it. */
+bool inode_table_is_known(struct inode_table *table, const struct inode *inode);
+
+/* Those of the nodes, sorted addresses, that are inodes which the kernel knows; each with a
+ * reference.  Returns their count. */
+size_t inode_table_find_nodes(struct inode_table *table, const uint64_t *sorted_nodes, size_t count,
+	struct inode **ret_inodes);
+
 /* Keeps what a link leads to, for who is about to read one that another has just replaced.  Takes
  * over the text.  The other returns a copy that the caller frees; NULL: there is none. */
 void inode_table_keep_target(struct inode_table *table, struct inode *inode, char *target);
@@ -354,6 +373,10 @@ void inode_table_watch_lost(struct inode_table *table, struct inode *directory);
  * be lost. */
 enum belief inode_table_missing(struct inode_table *table, struct inode *directory,
 	const char *name, uint32_t changes, uint64_t at);
+
+/* The kernel may believe that the name is not there. */
+bool inode_table_is_missing(
+	struct inode_table *table, const struct inode *directory, const char *name);
 
 /* The kernel does not believe that any more. */
 void inode_table_not_missing(

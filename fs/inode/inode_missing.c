@@ -126,6 +126,16 @@ enum belief inode_table_missing(
 	return belief;
 }
 
+bool inode_table_is_missing(struct inode_table *t, const struct inode *inode, const char *name)
+{
+	bool is_missing;
+
+	pthread_mutex_lock(&t->lock);
+	is_missing = inode->directory->missing && find(t, inode, name);
+	pthread_mutex_unlock(&t->lock);
+	return is_missing;
+}
+
 void inode_table_not_missing(struct inode_table *t, const struct inode *inode, const char *name)
 {
 	pthread_mutex_lock(&t->lock);

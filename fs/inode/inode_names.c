@@ -340,6 +340,22 @@ static void become_former(struct inode_table *t, struct inode *inode, struct for
 	}
 }
 
+void inode_table_removed_in_kernel(struct inode_table *t, struct inode *inode)
+{
+	struct forgotten *list = NULL;
+
+	if (!inode->is_directory)
+		return;
+	pthread_mutex_lock(&t->lock);
+	if (!inode->is_former) {
+		become_former(t, inode, &list);
+		inode_unref(t, inode, &list);
+	}
+	inode->directory->kernels_parent = NULL;
+	pthread_mutex_unlock(&t->lock);
+	inode_report_forgotten(t, list);
+}
+
 /* The directory that another is found in the place of.  NULL: there is none. */
 static struct inode *find_displaced(
 	struct inode_table *t, struct inode *parent, const char *text, const struct inode *by)

@@ -36,9 +36,13 @@ struct mount_options {
 	uint64_t log_size; /* -o log_size=: bytes; 0: the default */
 	uint64_t log_keep; /* -o log_keep=: bytes; 0: the default */
 	char *log_anchor;  /* -o log_anchor=; NULL: none */
-	bool nonempty;     /* -o nonempty: hide what the mount point contains */
-	uint32_t ttl_ms;   /* how long unwatched names and attributes are believed */
+	bool watch_events_off; /* -o watch_events=off */
+	bool nonempty;         /* -o nonempty: hide what the mount point contains */
+	uint32_t ttl_ms;       /* how long unwatched names and attributes are believed */
 };
+
+/* Whether programs here that wait on inotify(7) hear of others' changes (fs/watchers/). */
+enum watch_events_state { WATCH_EVENTS_OFF, WATCH_EVENTS_STARTING, WATCH_EVENTS_ON };
 
 struct mount {
 	const struct mount_options *options;
@@ -55,6 +59,13 @@ struct mount {
 	gid_t mount_gid, workspace_gid;
 	atomic_uint_fast64_t requests; /* FUSE requests served */
 	atomic_bool uses_io_uring;     /* they come that way */
+	struct {
+		_Atomic(enum watch_events_state) state;
+		const char *_Atomic reason; /* why they are off; static */
+		atomic_uint directories;    /* in which somebody waits */
+		atomic_uint undecided;      /* changes of which it is not known yet */
+		atomic_uint_fast64_t announced, failed;
+	} watch_events;
 };
 
 /* --idmap, in both directions: as seen on this machine <-> at the workspace.  Two ids change

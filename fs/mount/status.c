@@ -146,6 +146,25 @@ static void add_on_ttl(cJSON *object, const struct mount *m, const struct worksp
 	}
 }
 
+static void add_watch_events(cJSON *object, const struct mount *m)
+{
+	static const char *const states[] = {
+		[WATCH_EVENTS_OFF] = "off",
+		[WATCH_EVENTS_STARTING] = "starting",
+		[WATCH_EVENTS_ON] = "on",
+	};
+	cJSON *events = cJSON_AddObjectToObject(object, "watch_events");
+	const char *reason = m->watch_events.reason;
+
+	cJSON_AddStringToObject(events, "state", states[m->watch_events.state]);
+	cJSON_AddStringToObject(events, "reason",
+		m->watch_events.state == WATCH_EVENTS_OFF && reason ? reason : "");
+	add_counter(events, "directories", m->watch_events.directories);
+	add_counter(events, "undecided", m->watch_events.undecided);
+	add_counter(events, "announced", m->watch_events.announced);
+	add_counter(events, "failed", m->watch_events.failed);
+}
+
 char *mount_status_json(struct mount *m)
 {
 	cJSON *object = cJSON_CreateObject();
@@ -168,6 +187,7 @@ char *mount_status_json(struct mount *m)
 	add_workspace(object, m, &status);
 	add_policy(object, m);
 	add_on_ttl(object, m, &status);
+	add_watch_events(object, m);
 	return print_and_delete(object);
 }
 

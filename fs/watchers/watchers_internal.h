@@ -1,0 +1,75 @@
+/*
+ * fs/watchers/watchers_internal.h - the parts of the announcing of changes.
+ *
+ * watchers.c   the thread, and what it is told of
+ * discover.c   who watches what
+ * deliver.c    what differs from what they have seen, and in which order it is announced
+ */
+#pragma once
+
+#include "fs/watchers/event_helper.h"
+#include "fs/watchers/seen.h"
+#include "fs/watchers/watchers.h"
+
+enum {
+	STRANGERS_MAX = 4096,
+	PENDING_MAX = 32768,
+	DIRECTORIES_MAX = 4096, /* that are kept where it is not known who watches what */
+	NAMES_MAX = 1 << 20,
+};
+
+static const uint64_t PAIR_NS = 30000000;      /* the other half of a rename comes by then */
+static const uint64_t GATHER_NS = 50000000;    /* changes of one file within that are one */
+static const uint64_t PARENT_NS = 2000000000;  /* by then a directory's end has been told */
+static const uint64_t RETRY_NS = 20000000;     /* what has to wait for a request in flight */
+static const uint64_t WRITING_NS = 5000000000; /* as long after a write of ours changes are ours */
+
+/* A change in a directory of which it is not known whether anybody watches it. */
+struct stranger {
+	struct stranger *next;
+	struct inode *directory; /* with a reference */
+	struct known_before before;
+	bool exists;
+	struct attributes now;
+	uint64_t at, arrived_ns;
+	char name[];
+};
+
+struct watchers {
+	struct mount *mount;
+	struct change_observer observer;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	struct seen seen; /* lock, as all below */
+	struct stranger *strangers, **last_stranger;
+	unsigned stranger_count;
+	bool is_missed; /* changes anywhere were */
+	bool has_ended;
+
+	/* The thread's own; only it removes directories and names from `seen`. */
+	struct event_helpers helpers;
+	int wake_fd, stop_fd, mounts_fd;
+	bool knows_all; /* by the last scan: whoever watches can be seen */
+	unsigned turn;  /* of scans */
+	unsigned pass;  /* of deliveries */
+	unsigned starts_failed;
+	uint64_t scanned_ns, scan_cost_ns;
+	uint64_t requests_seen;
+	atomic_bool ending;
+};
+
+/* A context whose calls end with the thread. */
+void watchers_op(struct watchers *w, struct op_context *ret_op);
+
+/* With the lock held: the change is to be announced, if anybody watches there. */
+void watchers_want(struct watchers *w, struct seen_directory *directory, const char *name,
+	const struct known_before *before, const struct attributes *now, uint64_t at,
+	uint64_t arrived_ns);
+
+/* Looks for those who watch, if it is time to, and learns what they see.  Returns when
+ * (CLOCK_MONOTONIC) it is to be called again. */
+uint64_t watchers_discover(struct watchers *w);
+
+/* Announces what can be announced now.  Returns when to call again; 0: nothing is left. */
+uint64_t watchers_deliver(struct watchers *w);
