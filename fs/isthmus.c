@@ -32,10 +32,10 @@ static int help_command(int argc, char **argv);
 static int tools_command(int argc, char **argv);
 
 static const struct command commands[] = {
-	{"mount", mount_command, "bring a workspace to a directory here"},
-	{"umount", umount_command, "take it away again, also after a crash"},
+	{"mount", mount_command, "mount a workspace on a local directory"},
+	{"umount", umount_command, "unmount it, also after a crash"},
 	{"list", list_command, "show the mounts of this user"},
-	{"status", status_command, "show how a mount is doing"},
+	{"status", status_command, "show the state of a mount"},
 	{"exec", exec_command, "run a command at the workspace"},
 	{"forward", forward_command, "reach its ports from here, and ours from there"},
 	{"run", run_command, "start an agent whose files and commands are at the workspace"},
@@ -174,7 +174,7 @@ static void print_overview(FILE *out)
 		out);
 	for (size_t i = 0; i < array_size(commands); i++)
 		fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
-	fputs("\n'isthmus COMMAND --help' has more, and isthmus(1) all of it.\n", out);
+	fputs("\n'isthmus COMMAND --help' has more; isthmus(1) is complete.\n", out);
 }
 
 /* ---- Commands ------------------------------------------------------------------ */

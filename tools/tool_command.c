@@ -24,7 +24,7 @@ static const char usage[] =
 	"  --output FORMAT  text (default) or json: the whole result\n"
 	"  --policy FILE    more rules that say what is allowed\n"
 	"  --yes            allow everything that no rule denies\n"
-	"  --call-id ID     the id under which the mount's log has the call\n"
+	"  --call-id ID     the id under which the mount's log records it\n"
 	"  --agent NAME, --user NAME, --conversation ID\n"
 	"                   on whose behalf, for the mount's log\n"
 	"\n"

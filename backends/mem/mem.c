@@ -375,7 +375,7 @@ static const struct workspace_scheme_option mem_options[] = {{"size", "BYTES"}, 
 const struct scheme mem_scheme = {
 	.about = {.name = "mem",
 		.form = "mem:",
-		.summary = "memory; gone after the unmount",
+		.summary = "a tree in memory; lost at the unmount",
 		.options = mem_options},
 	.open = mem_open,
 };

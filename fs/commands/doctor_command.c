@@ -21,7 +21,7 @@
 static const char usage[] =
 	"usage: isthmus doctor\n"
 	"\n"
-	"Checks what isthmus needs on this machine and says how to mend what is\n"
+	"Checks what isthmus needs on this machine and says how to fix what is\n"
 	"broken.  Exit code 1: something that every mount needs is missing.\n";
 
 enum finding { FOUND_GOOD, FOUND_NOTE, FOUND_BROKEN };

@@ -21,12 +21,12 @@ static const char usage[] =
 	"Runs a command where the workspace is.  DIR is a directory of the mount and becomes the\n"
 	"command's working directory; without it the current directory does.\n"
 	"\n"
-	"  -e, --env NAME=VALUE  set a variable (NAME alone: with its value here)\n"
+	"  -e, --env NAME=VALUE  set a variable (NAME alone: pass on its local value)\n"
 	"  -C, --cwd PATH        run in this directory: relative to DIR, or a path of the mount,\n"
 	"                        or, with a leading '/', of the workspace\n"
 	"      --timeout TIME    end the command and all its children after TIME (30, 1.5, 2m)\n"
 	"  -t, --tty             give the command a terminal\n"
-	"      --call ID         the tool call that the log shall name\n"
+	"      --call ID         record under this tool-call id\n"
 	"\n"
 	"Exit code: that of the command, 128+N when signal N ended it, 124 after --timeout,\n"
 	"127 and 126 when it was not found or cannot be executed, 125 when isthmus failed.\n";
@@ -201,7 +201,7 @@ static int parse_and_run(int argc, char **argv, struct exec_options *options)
 		return code ? EXEC_EXIT_OWN_FAILURE : 0;
 	options->command = argv + optind;
 	if (!*options->command) {
-		command_usage_error("exec", "there is no command after \"--\"");
+		command_usage_error("exec", "no command; usage: exec [DIR] -- COMMAND");
 		return EXEC_EXIT_OWN_FAILURE;
 	}
 	if (options->tty && !isatty(STDIN_FILENO)) {

@@ -19,7 +19,7 @@
 
 static const char usage[] = "usage: isthmus list [--json]\n"
 			    "\n"
-			    "Shows the mounts of this user, also those whose daemon is gone.\n"
+			    "Shows the mounts of this user, including those whose daemon is dead.\n"
 			    "\n"
 			    "      --json  one JSON array\n";
 

@@ -34,19 +34,19 @@ static const char usage[] =
 	"      --call ID       only what this tool call did, its children included\n"
 	"      --conversation ID  only what the calls of this conversation did\n"
 	"      --slow TIME     only what took at least TIME (50ms, 1.5s)\n"
-	"      --errors        only what failed, lookups of what is not there aside\n"
+	"      --errors        only what failed, except lookups of missing names\n"
 	"      --since TIME    only what began at TIME or later: 2026-11-23, 10:28,\n"
 	"                      '2026-11-23 10:28:12', or with Z for UTC: 2026-11-23T10:28Z\n"
 	"      --until TIME    only what began before TIME\n"
 	"      --last TIME     only what began in the last TIME (90s, 10m, 2h, 1d)\n"
 	"  -n, --lines N       only the last N of them\n"
-	"  -f, --follow        go on with what happens (starts with the last 10)\n"
-	"      --json          the lines as they are in the log, see LOG.md\n"
+	"  -f, --follow        show new records as they are made (and the last 10)\n"
+	"      --json          the lines of the log unchanged, see LOG.md\n"
 	"      --export FORMAT csv, or otlp: OpenTelemetry logs as JSON, one batch a line\n"
 	"      --summary       totals by operation, process and call\n"
 	"      --verify        verify the log; exit 1 if it was altered, 3 if it is incomplete\n"
 	"      --verify-key KEY  ... with the verification key; '-' reads it from standard input\n"
-	"      --anchor FILE   ... with what the anchor of the log got (mount -o log_anchor=)\n"
+	"      --anchor FILE   ... and with its anchor (mount -o log_anchor=)\n"
 	"      --setup-keys    seal the log from the next mount on; shows the verification key\n";
 
 enum { FOLLOW_LINES = 10, LINES_MAX = 1000000 };

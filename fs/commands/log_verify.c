@@ -66,10 +66,11 @@ static void print_means(
 	if (means->key && report->is_keyed)
 		puts("proved: sealed with the key by the daemons that wrote it");
 	else if (report->is_keyed && !report->anchored)
-		puts("not proved: whoever can write there could have made it all anew; the seals "
+		puts("not proved: anybody who can write there could have replaced all of it; the "
+		     "seals "
 		     "have a key, so verify with --verify-key");
 	else if (!report->anchored)
-		puts("not proved: whoever can write there could have made it all anew; see "
+		puts("not proved: anybody who can write there could have replaced all of it; see "
 		     "--setup-keys");
 }
 
@@ -159,7 +160,7 @@ int log_setup_keys(const char *directory)
 			"log", "cannot make \"%s/" LOG_KEY_NAME "\": %s", directory, strerror(-r));
 	puts(key);
 	log_seal_erase(key, sizeof(key));
-	fputs("This is the verification key, which is shown only now and kept nowhere: store it "
+	fputs("This is the verification key, which is printed only now and not kept: store it "
 	      "on\nanother machine or on paper. From the next mount on, the log is sealed; "
 	      "verify it with\n'isthmus log DIR --verify --verify-key -' and the key on standard "
 	      "input.\n",

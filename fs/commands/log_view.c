@@ -349,7 +349,7 @@ static void print_changed(FILE *out, const cJSON *record, const char *glob)
 	if (left)
 		fprintf(out, "    changed  %u more: --json has them\n", left);
 	if (cJSON_HasObjectItem(record, "changed_truncated"))
-		fputs("    changed  perhaps more than could be recorded\n", out);
+		fputs("    changed  possibly more than could be recorded\n", out);
 }
 
 void log_view_print(FILE *out, const cJSON *record, const char *glob)

@@ -18,7 +18,7 @@
 static const char usage[] =
 	"usage: isthmus status [DIR] [--json]\n"
 	"\n"
-	"Shows how the mount that DIR (default: the current directory) lies on is doing.\n"
+	"Shows the state of the mount that contains DIR (default: the current directory).\n"
 	"\n"
 	"      --json  one JSON object: what DIR/.isthmus/status and stats hold\n";
 

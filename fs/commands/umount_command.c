@@ -24,11 +24,11 @@ enum {
 static const char usage[] =
 	"usage: isthmus umount [-f | -l] DIR\n"
 	"\n"
-	"Unmounts the workspace at DIR, once everything written has arrived.\n"
+	"Unmounts the workspace at DIR after everything written has arrived.\n"
 	"\n"
-	"  -f, --force   also when its daemon does not answer: who waits for it gets an error,\n"
+	"  -f, --force   even if its daemon does not answer: programs that wait get an error,\n"
 	"                and what has not arrived by then is lost\n"
-	"  -l, --lazy    also when programs still use it: they lose it\n";
+	"  -l, --lazy    detach now; running programs keep their open files\n";
 
 enum how { USUAL, LAZY, FORCE };
 

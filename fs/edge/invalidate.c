@@ -717,7 +717,7 @@ int invalidator_start(struct session *s, struct invalidator **ret_invalidator)
 	}
 	r = workspace_watch(s->mount->workspace, invalidator_take, v);
 	if (r < 0 && r != -EOPNOTSUPP)
-		log_warning("changes at \"%s\" are not reported (%s): believing names for %u ms",
+		log_warning("changes at \"%s\" are not reported (%s): caching names for %u ms",
 			s->mount->options->uri, strerror(-r), s->mount->options->ttl_ms);
 	return 0;
 }

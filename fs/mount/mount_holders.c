@@ -232,7 +232,7 @@ void mount_point_write_pages(const char *path)
 	int r = ask_child(sync_mount, path, WRITE_WAIT_MS, &nothing);
 
 	if (r < 0)
-		log_warning("\"%s\": what was changed through mmap(2) is perhaps not all written "
+		log_warning("\"%s\": changes made through mmap(2) may not all be written "
 			    "(%s), ignoring",
 			path, strerror(-r));
 }

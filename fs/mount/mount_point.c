@@ -318,7 +318,7 @@ void mount_point_detach(const char *path)
 {
 	cleanup_free char *holders = mount_point_holders(path);
 
-	log_warning("\"%s\" is in use by %s: detaching it all the same", path,
+	log_warning("\"%s\" is in use by %s: detaching it anyway", path,
 		holders ? holders : "somebody out of sight");
 	mount_point_unmount(path, true);
 }

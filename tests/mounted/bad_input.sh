@@ -113,7 +113,7 @@ test_mistyped_permission_rules_are_refused() {
 		echo "$rule" >"$tmp/rules"
 		refused 2 "\"$tmp/rules\" cannot be used" "$ISTHMUS" tool bash --root "$tmp/ws" --policy "$tmp/rules" true
 	done
-	refused 2 '"--polcy" is not an option of it' "$ISTHMUS" mcp --polcy x
+	refused 2 'unknown option "--polcy"' "$ISTHMUS" mcp --polcy x
 }
 
 test_a_refused_tool_says_what_to_do() {

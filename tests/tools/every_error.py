@@ -10,7 +10,7 @@ from toolslib import PROGRAM, Directory, check, code, equal, finish, private_hom
 
 # An ai_message names a next step with one of these words.
 STEPS = re.compile(r"\b(use|give|check|look|call|read|copy|correct|choose|set|ask|go on|name|make|add|free|"
-                   r"list|join|wait|mend|do it|do not)\b", re.I)
+                   r"list|join|wait|fix|do it|do not)\b", re.I)
 
 CASES = [  # tool, arguments, code, what the message must have
     ("read", {"path": "nofile"}, "NOT_FOUND", "nofile"),

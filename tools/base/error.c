@@ -59,7 +59,7 @@ static const struct tool_error_words words[] = {
 	[TOOL_UNSUPPORTED] = {"UNSUPPORTED",
 		"This workspace cannot do that: do it another way, for example with bash.", false},
 	[TOOL_EXIT_STATUS] = {"EXIT_STATUS",
-		"Read the output above for the reason, mend it, and run the command again.", true},
+		"Read the output above for the reason, fix it, and run the command again.", true},
 	[TOOL_RATE_LIMITED] = {"RATE_LIMITED",
 		"Wait a minute before you ask there again, or use another source.", true},
 };

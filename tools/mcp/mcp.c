@@ -416,11 +416,12 @@ static int parse(int argc, char **argv, struct options *options)
 		else if (argv[i][0] != '-' && words++ == 0)
 			options->directory = argv[i];
 		else {
-			fprintf(stderr, "isthmus mcp: \"%s\" %s\n\n", argv[i],
-				strcmp(argv[i], "--policy") == 0 ? "needs a file"
-				: is_name_option(argv[i])        ? "needs a value"
-				: argv[i][0] == '-'              ? "is not an option of it"
-								 : "is one DIR too many");
+			fprintf(stderr, "isthmus mcp: %s \"%s\"\n\n",
+				strcmp(argv[i], "--policy") == 0 ? "no file after"
+				: is_name_option(argv[i])        ? "no value after"
+				: argv[i][0] == '-'              ? "unknown option"
+								 : "more than one DIR:",
+				argv[i]);
 			return -1;
 		}
 	}

@@ -133,7 +133,7 @@ static const struct end cmd_end = {
 const struct scheme cmd_scheme = {
 	.about = {.name = "cmd",
 		.form = "cmd:COMMAND ARGUMENT... !/dir",
-		.summary = "whatever a command gives a shell at: sudo, nsenter, a script",
+		.summary = "any command that starts a shell: sudo, nsenter, a script",
 		.shared_options = remote_options},
 	.open = remote_open,
 	.end = &cmd_end,
