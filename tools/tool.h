@@ -64,6 +64,9 @@ enum tool_hints { /* MCP annotations beyond the level */
 	TOOL_IS_DESTRUCTIVE = 1 << 0,
 	TOOL_IS_IDEMPOTENT = 1 << 1,
 	TOOL_IS_OPEN_WORLD = 1 << 2,
+	/* Over MCP its results have structuredContent, which several hosts then show in the place
+	 * of the text: for results whose parts a text would mix up. */
+	TOOL_IS_STRUCTURED = 1 << 3,
 };
 
 struct tool {
@@ -139,6 +142,7 @@ struct tool_call {
 
 	cJSON *data;        /* success: an object.  A failure may have it too (output so far) */
 	struct buffer text; /* UTF-8 without NUL */
+	char *remark;       /* for models, apart from `text`; NULL: none */
 	struct tool_image image;
 
 	enum tool_error_code code; /* TOOL_OK: no failure so far */

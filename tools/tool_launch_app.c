@@ -166,7 +166,7 @@ const struct tool tool_launch_app = {
 	.input_schema = input_schema,
 	.data_schema = data_schema,
 	.level = TOOL_DANGEROUS,
-	.hints = TOOL_IS_DESTRUCTIVE | TOOL_IS_OPEN_WORLD,
+	.hints = TOOL_IS_DESTRUCTIVE | TOOL_IS_OPEN_WORLD | TOOL_IS_STRUCTURED,
 	.permission = permission,
 	.execute = execute,
 };

@@ -130,8 +130,8 @@ def test_stateless_era(root):
               "name " + tool["name"])
         equal({"title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"},
               set(tool["annotations"]), "annotations")
-        equal(("object", "object"), (tool["inputSchema"]["type"], tool["outputSchema"]["type"]),
-              "schemas")
+        equal("object", tool["inputSchema"]["type"], "schema")
+        equal(tool["name"] == "launch_app", "outputSchema" in tool, "which results are structured")
     call = {"_meta": MODERN, "name": "bash", "arguments": {"command": "mkdir hi && echo hi"}}
     first = server.ask("tools/call", call)["result"]
     equal("input_required", first["resultType"], "question")
@@ -147,7 +147,7 @@ def test_stateless_era(root):
     first = server.ask("tools/call", call)["result"]
     refused = server.ask("tools/call", dict(call, requestState=first["requestState"], inputResponses={
         "permission": {"action": "decline"}}))["result"]
-    equal("PERMISSION_DENIED", refused["structuredContent"]["error"]["code"], "declined")
+    equal("PERMISSION_DENIED", refused["_meta"]["isthmus/result"]["error"]["code"], "declined")
     without = dict(call, _meta={META + "protocolVersion": "2026-07-28", META + "clientCapabilities": {}})
     answer = server.ask("tools/call", without)["result"]
     check(answer["isError"] and "nobody to ask" in answer["content"][0]["text"], "nobody to ask")
@@ -162,9 +162,9 @@ def test_bad_arguments_are_results(root):
                             ("edit", {"path": "a.txt", "edits": []}), ("read", {"path": "../x"})]:
         answer = server.ask("tools/call", {"name": name, "arguments": arguments})
         result = answer.get("result", {})
-        check(result.get("isError") and not result["structuredContent"]["success"],
+        check(result.get("isError") and not result["_meta"]["isthmus/result"]["success"],
               "%s %s: %s" % (name, arguments, answer))
-        check(result["structuredContent"]["error"]["ai_message"] in result["content"][0]["text"],
+        check(result["_meta"]["isthmus/result"]["error"]["ai_message"] in result["content"][0]["text"],
               "the text says it all")
     server.close()
 
@@ -247,6 +247,65 @@ def test_progress(root):
         check(len(seen) >= 3 and seen == sorted(set(seen)), "increasing: %s" % seen)
     check(b"progress" not in json.dumps(server.call("bash", {"command": "echo x; sleep 0.3; echo y"}))
           .encode(), "none without a token")
+    server.close()
+
+
+def test_a_silent_call_shows_that_it_runs(root):
+    server = Mcp(root, "--yes")
+    server.send(request("tools/call", {"_meta": {"progressToken": 1}, "name": "bash",
+                                       "arguments": {"command": "sleep 7"}}))
+    message = json.loads(server.receive())
+    equal("notifications/progress", message["method"], "progress")
+    check("running 5 s, no output for 5 s" in message["params"]["message"]
+          or "running 6 s" in message["params"]["message"], message)
+    check("id" in json.loads(server.receive()), "the answer")
+    server.close()
+
+
+def test_half_a_surrogate_pair_is_answered(root):
+    server = Mcp(root, "--yes")
+    for text in [b"\\ud83d", b"x\\uDC00y", b"\\ud83d\\ud83d\\ude00"]:
+        server.send(b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"write","arguments":'
+                    b'{"path":"s","content":"' + text + b'"}}}')
+        answer = json.loads(server.receive())
+        equal(("a", -32602), (answer["id"], answer["error"]["code"]), text)
+    check(not os.path.exists(root + "/s"), "nothing was written")
+    server.send(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write","arguments":'
+                b'{"path":"s","content":"\\ud83d\\ude00 \\\\ud83d"}}}')
+    check(not json.loads(server.receive())["result"]["isError"], "a whole pair")
+    with open(root + "/s", encoding="utf-8") as written:
+        equal("\U0001f600 \\ud83d", written.read(), "as it was sent")
+    os.unlink(root + "/s")
+    server.close()
+
+
+def test_what_models_send_in_another_form(root):
+    server = Mcp(root, "--yes")
+    edit = {"old_text": "one", "new_text": "1"}
+    for edits in [json.dumps([edit]), edit, json.dumps(edit), [edit]]:
+        with open(root + "/e", "w", encoding="utf-8") as made:
+            made.write("one\n")
+        result = server.call("edit", {"path": "e", "edits": edits, "create_backup": "false"})
+        check(not result["isError"], (edits, result["content"]))
+    equal("1", server.call("read", {"path": "e", "limit": "1"})["content"][0]["text"].strip(), "a number as text")
+    check(server.call("read", {"path": "e", "limit": "x"})["isError"], "no number")
+    check(server.call("edit", {"path": "e", "edits": "[1"})["isError"], "no JSON")
+    os.unlink(root + "/e")
+    server.close()
+
+
+def test_results_are_as_short_as_their_text(root):
+    server = Mcp(root, "--yes")
+    result = server.call("bash", {"command": "echo hi"})
+    equal([{"type": "text", "text": "hi\n"}], result["content"], "what models see")
+    check("structuredContent" not in result, "hosts that prefer it would show it instead")
+    equal(0, result["_meta"]["isthmus/result"]["data"]["exit_code"], "for programs")
+    result = server.call("launch_app", {"app_name": "sh", "args": ["-c", "echo out; echo err >&2"]})
+    equal(("out\n", "err\n"), (result["structuredContent"]["data"]["stdout"],
+                               result["structuredContent"]["data"]["stderr"]), "parts apart")
+    result = server.call("read", {"path": "a.txt"})
+    equal("one\ntwo\n", result["content"][0]["text"], "raw text")
+    check(result["_meta"]["isthmus/result"]["data"]["hash"] in result["content"][1]["text"], "the hash, apart")
     server.close()
 
 

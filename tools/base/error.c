@@ -15,7 +15,8 @@ static const struct tool_error_words words[] = {
 	[TOOL_ALREADY_EXISTS] = {"ALREADY_EXISTS",
 		"Choose another path, or say that it may be overwritten.", true},
 	[TOOL_PERMISSION_DENIED] = {"PERMISSION_DENIED",
-		"Do not try the same again: use another way, or ask the user to allow it.", false},
+		"Do not try to reach the same in another way: go on without it, or ask the user.",
+		false},
 	[TOOL_PATH_OUTSIDE_ROOT] = {"PATH_OUTSIDE_ROOT",
 		"Use a path below the root, relative to it; use ls without a path to see what is "
 		"there.",
@@ -59,7 +60,9 @@ static const struct tool_error_words words[] = {
 	[TOOL_UNSUPPORTED] = {"UNSUPPORTED",
 		"This workspace cannot do that: do it another way, for example with bash.", false},
 	[TOOL_EXIT_STATUS] = {"EXIT_STATUS",
-		"Read the output above for the reason, fix it, and run the command again.", true},
+		"Read the output above for the reason. For grep, diff, test and the like an exit "
+		"code of 1 is an answer, not a failure.",
+		true},
 	[TOOL_RATE_LIMITED] = {"RATE_LIMITED",
 		"Wait a minute before you ask there again, or use another source.", true},
 };

@@ -198,12 +198,52 @@ static int check_array(const cJSON *schema, cJSON *value, const char *where, str
 	return 0;
 }
 
+/* `value` becomes what `other` is, where it stands; takes ownership of `other`. */
+static void become(cJSON *value, cJSON *other)
+{
+	cJSON was = *value;
+
+	value->type = other->type | (was.type & cJSON_StringIsConst);
+	value->child = other->child;
+	value->valuestring = other->valuestring;
+	value->valueint = other->valueint;
+	value->valuedouble = other->valuedouble;
+	other->type = was.type & ~cJSON_StringIsConst;
+	other->child = was.child;
+	other->valuestring = was.valuestring;
+	cJSON_Delete(other);
+}
+
+/* Models send a number as a string, a list as JSON text, or one item in the place of a list. */
+static bool convert(const cJSON *schema, cJSON *value, const char *type)
+{
+	cJSON *item, *other = NULL;
+
+	if (cJSON_IsString(value))
+		other = schema_value_from_text(schema, value->valuestring);
+	if (other)
+		become(value, other);
+	if (strcmp(type, "array") != 0 || !cJSON_IsObject(value))
+		return has_type(value, type);
+	item = cJSON_CreateObject();
+	other = cJSON_CreateArray();
+	if (!item || !cJSON_AddItemToArray(other, item)) {
+		cJSON_Delete(item);
+		cJSON_Delete(other);
+		return false;
+	}
+	item->child = value->child;
+	value->child = NULL;
+	become(value, other);
+	return true;
+}
+
 static int check(const cJSON *schema, cJSON *value, const char *where, struct buffer *problem)
 {
 	const char *type = schema_type(schema);
 	const cJSON *allowed = member(schema, "enum");
 
-	if (!has_type(value, type)) {
+	if (!has_type(value, type) && !convert(schema, value, type)) {
 		buffer_printf(problem, "%s must be %s %s", *where ? where : "the arguments",
 			strchr("aio", *type) ? "an" : "a", type);
 		return -EINVAL;

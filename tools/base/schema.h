@@ -12,8 +12,9 @@
 
 #include "ops/support/buffer.h"
 
-/* Checks `value` and adds the defaults of properties that are absent.  0, or -EINVAL with
- * one sentence in `problem` that names the argument. */
+/* Checks `value`, converts what models often send in another form (numbers and lists as text, one
+ * object in the place of a list of them), and adds the defaults of properties that are absent.  0,
+ * or -EINVAL with one sentence in `problem` that names the argument. */
 int schema_check(const cJSON *schema, cJSON *value, struct buffer *problem);
 
 /* True for one of the property names that `schema` requires. */

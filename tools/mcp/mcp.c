@@ -348,6 +348,23 @@ static void take_batch(struct mcp_server *server, cJSON *list)
 	mcp_batch_done(server, batch);
 }
 
+/* Such a request is no JSON, but its client waits for an answer to its id. */
+static bool refuse_lone_surrogate(struct mcp_server *server, const char *text, size_t size)
+{
+	cleanup_free char *copy = strndup(text, size), *id = NULL;
+	struct syntax_error error;
+
+	if (!copy || !mcp_replace_lone_surrogates(copy, size) ||
+		syntax_json(copy, size, 0, &error) != 0)
+		return false;
+	id = mcp_raw_member(copy, size, "id");
+	if (!id || (*id != '"' && !strchr("-0123456789", *id)))
+		return false;
+	mcp_fail_raw(server, NULL, id, MCP_INVALID_PARAMS,
+		"half of a surrogate pair (\\ud800 to \\udfff) is not a character", NULL);
+	return true;
+}
+
 void mcp_take_line(struct mcp_server *server, const char *text, size_t size)
 {
 	struct syntax_error error = {0};
@@ -360,6 +377,8 @@ void mcp_take_line(struct mcp_server *server, const char *text, size_t size)
 		return;
 	if (syntax_json(text, size, 0, &error) == 0)
 		message = cJSON_ParseWithLength(text, size);
+	if (!message && refuse_lone_surrogate(server, text, size))
+		return;
 	if (!message) {
 		snprintf(words, sizeof(words), "Parse error at column %zu: %s", error.column,
 			error.words);

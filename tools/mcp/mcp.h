@@ -62,9 +62,11 @@ struct mcp_request {
 	cJSON *elicited;   /* the answer to it */
 	pthread_cond_t news;
 
-	uint64_t progress_ns;    /* when the last one was sent */
-	uint64_t progress_bytes; /* of output so far */
-	cJSON *questions;        /* modern: what to ask the client, for the result */
+	uint64_t started_ns;  /* when it began to run; 0: it has not */
+	uint64_t output_ns;   /* when the last output came */
+	uint64_t progress_ns; /* when the last progress message was sent */
+	uint64_t progress;    /* bytes of output so far, and one for each message without */
+	cJSON *questions;     /* modern: what to ask the client, for the result */
 };
 
 struct mcp_input {
@@ -131,6 +133,9 @@ void mcp_batch_done(struct mcp_server *server, struct mcp_batch *batch);
  * the caller frees; NULL: there is none. */
 char *mcp_raw_member(const char *text, size_t size, const char *name);
 
+/* Replaces halves of surrogate pairs that stand alone by \ufffd, in place.  True: there was one. */
+bool mcp_replace_lone_surrogates(char *text, size_t size);
+
 /* True when a string in `text` (valid JSON) has an escaped NUL. */
 bool mcp_has_escaped_nul(const char *text, size_t size);
 
@@ -140,6 +145,10 @@ void mcp_list_tools(struct mcp_request *request);
 
 /* Takes ownership of the request. */
 void mcp_call_tool(struct mcp_request *request);
+
+/* Tells clients of calls that run without output that they do.  With lock held, about once a
+ * second. */
+void mcp_send_heartbeats(struct mcp_server *server);
 
 /* Runs a call that was queued, to its answer. */
 void mcp_run_call(struct mcp_request *request);

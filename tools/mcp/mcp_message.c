@@ -1,4 +1,5 @@
 /* Raw JSON text: what cJSON does not keep. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/mcp/mcp.h"
@@ -58,6 +59,44 @@ char *mcp_raw_member(const char *text, size_t size, const char *name)
 		at = skip_space(value_end + (value_end < end && *value_end == ','), end);
 	}
 	return NULL;
+}
+
+/* The value of four hexadecimal digits after \u; -1: there is none. */
+static int escaped_unit(const char *at, const char *end)
+{
+	char digits[5] = "";
+	char *stop;
+	long value;
+
+	if (end - at < 6 || at[0] != '\\' || at[1] != 'u')
+		return -1;
+	memcpy(digits, at + 2, 4);
+	value = strtol(digits, &stop, 16);
+	return stop == digits + 4 ? (int)value : -1;
+}
+
+bool mcp_replace_lone_surrogates(char *text, size_t size)
+{
+	char *end = text + size;
+	bool found = false;
+
+	for (char *at = text; at < end; at++) {
+		int unit;
+
+		if (*at != '\\')
+			continue;
+		unit = escaped_unit(at, end) & ~0x3ff;
+		if (unit == 0xd800 && (escaped_unit(at + 6, end) & ~0x3ff) == 0xdc00) {
+			at += 11;
+		} else if (unit == 0xd800 || unit == 0xdc00) {
+			memcpy(at + 2, "fffd", 4);
+			found = true;
+			at += 5;
+		} else {
+			at++;
+		}
+	}
+	return found;
 }
 
 bool mcp_has_escaped_nul(const char *text, size_t size)

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ops/support/clock.h"
 #include "tools/mcp/mcp.h"
@@ -154,7 +155,20 @@ static void *work(void *user)
 	return NULL;
 }
 
-static int start_thread(struct mcp_server *server)
+static void *beat(void *user)
+{
+	struct mcp_server *server = user;
+
+	for (;;) {
+		sleep(1);
+		pthread_mutex_lock(&server->lock);
+		mcp_send_heartbeats(server);
+		pthread_mutex_unlock(&server->lock);
+	}
+	return NULL;
+}
+
+static int start_thread(void *(*run)(void *), struct mcp_server *server)
 {
 	pthread_attr_t attributes;
 	pthread_t thread;
@@ -163,7 +177,7 @@ static int start_thread(struct mcp_server *server)
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	r = -pthread_create(&thread, &attributes, work, server);
+	r = -pthread_create(&thread, &attributes, run, server);
 	pthread_attr_destroy(&attributes);
 	return r;
 }
@@ -178,7 +192,7 @@ int mcp_queue_call(struct mcp_request *request)
 	if (server->call_count >= MCP_CALLS_MAX)
 		r = -EAGAIN;
 	else if (server->idle_threads <= server->waiting_count)
-		r = start_thread(server);
+		r = start_thread(work, server);
 	if (r == 0) {
 		request->next = server->calls;
 		server->calls = request;
@@ -218,7 +232,9 @@ int mcp_serve(struct mcp_server *server)
 	int r;
 
 	take_signals(server);
-	r = start_thread(server);
+	r = start_thread(work, server);
+	if (r == 0)
+		r = start_thread(beat, server);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&server->lock);

@@ -8,6 +8,9 @@
 
 enum { PROGRESS_INTERVAL_NS = 100000000, PROGRESS_WORDS = 200 };
 
+/* Clients give a silent call up after 60 s. */
+static const uint64_t heartbeat_interval_ns = 5000000000;
+
 /* ---- tools/list ---------------------------------------------------------------------- */
 
 static cJSON *tool_json(const struct tool *tool)
@@ -19,7 +22,8 @@ static cJSON *tool_json(const struct tool *tool)
 	cJSON_AddStringToObject(item, "title", tool->label);
 	cJSON_AddStringToObject(item, "description", tool->description);
 	cJSON_AddItemToObject(item, "inputSchema", cJSON_Parse(tool->input_schema));
-	cJSON_AddItemToObject(item, "outputSchema", tool_result_schema(tool));
+	if (tool->hints & TOOL_IS_STRUCTURED)
+		cJSON_AddItemToObject(item, "outputSchema", tool_result_schema(tool));
 	annotations = cJSON_AddObjectToObject(item, "annotations");
 	cJSON_AddStringToObject(annotations, "title", tool->label);
 	cJSON_AddBoolToObject(annotations, "readOnlyHint", reads);
@@ -109,6 +113,13 @@ static int whole_text(struct tool_call *call, struct buffer *text)
 	return r < 0 ? r : buffer_append(text, "", 1);
 }
 
+/* Models do not see `_meta`, and many hosts show structuredContent only: neither images then nor a
+ * text that is ten times as short. */
+static void add_for_programs(cJSON *result, cJSON *json)
+{
+	cJSON_AddItemToObject(cJSON_AddObjectToObject(result, "_meta"), "isthmus/result", json);
+}
+
 static cJSON *call_result(struct tool_call *call)
 {
 	cJSON *result = cJSON_CreateObject(), *content = cJSON_AddArrayToObject(result, "content");
@@ -118,23 +129,28 @@ static cJSON *call_result(struct tool_call *call)
 		add_text(content, (const char *)text.data);
 	if (call->image.mime_type && call->code == TOOL_OK)
 		add_image(content, &call->image);
-	cJSON_AddItemToObject(result, "structuredContent", tool_result_json(call));
+	if (call->remark && call->code == TOOL_OK)
+		add_text(content, call->remark);
+	if (call->tool->hints & TOOL_IS_STRUCTURED)
+		cJSON_AddItemToObject(result, "structuredContent", tool_result_json(call));
+	else
+		add_for_programs(result, tool_result_json(call));
 	cJSON_AddBoolToObject(result, "isError", call->code != TOOL_OK);
 	return result;
 }
 
 /* ---- Progress ------------------------------------------------------------------------------- */
 
+/* With the server's lock held, so that none can follow the answer. */
 static void send_progress(struct mcp_request *request, const char *words)
 {
 	cJSON *params = cJSON_CreateObject();
 
 	cJSON_AddItemToObject(params, "progressToken", cJSON_CreateRaw(request->progress_token));
-	cJSON_AddNumberToObject(params, "progress", (double)request->progress_bytes);
+	cJSON_AddNumberToObject(params, "progress", (double)request->progress);
 	if (*words)
 		cJSON_AddStringToObject(params, "message", words);
 	request->progress_ns = clock_now_ns();
-	/* While the tool runs, so none can follow the answer. */
 	mcp_notify(request->server, "notifications/progress", params);
 }
 
@@ -150,10 +166,8 @@ static void on_update(void *user, const char *text, size_t size)
 	struct mcp_request *request = user;
 	struct buffer line cleanup_buffer = {0};
 	const char *start, *end = text + size;
+	size_t whole = size;
 
-	request->progress_bytes += size;
-	if (!is_due(request))
-		return;
 	while (end > text && (end[-1] == '\n' || end[-1] == '\r'))
 		end--;
 	start = memrchr(text, '\n', (size_t)(end - text));
@@ -161,7 +175,36 @@ static void on_update(void *user, const char *text, size_t size)
 	size = text_cut(start, (size_t)(end - start), PROGRESS_WORDS);
 	if (utf8_append_clean(&line, start, size) < 0 || buffer_append(&line, "", 1) < 0)
 		return;
-	send_progress(request, (const char *)line.data);
+	pthread_mutex_lock(&request->server->lock);
+	request->progress += whole;
+	request->output_ns = clock_now_ns();
+	if (is_due(request))
+		send_progress(request, (const char *)line.data);
+	pthread_mutex_unlock(&request->server->lock);
+}
+
+static void send_heartbeat(struct mcp_request *request, uint64_t now)
+{
+	char words[PROGRESS_WORDS];
+
+	snprintf(words, sizeof(words), "running %u s, no output for %u s",
+		(unsigned)((now - request->started_ns) / 1000000000),
+		(unsigned)((now - request->output_ns) / 1000000000));
+	request->progress++;
+	send_progress(request, words);
+}
+
+void mcp_send_heartbeats(struct mcp_server *server)
+{
+	uint64_t now = clock_now_ns();
+
+	for (struct mcp_request *at = server->calls; at; at = at->next) {
+		uint64_t last = at->progress_ns > at->started_ns ? at->progress_ns : at->started_ns;
+
+		if (at->progress_token && at->started_ns && !at->answered && !at->cancelled &&
+			now - last >= heartbeat_interval_ns)
+			send_heartbeat(at, now);
+	}
 }
 
 /* ---- tools/call -------------------------------------------------------------------------- */
@@ -226,6 +269,9 @@ void mcp_run_call(struct mcp_request *request)
 {
 	struct mcp_server *server = request->server;
 
+	pthread_mutex_lock(&server->lock);
+	request->started_ns = request->output_ns = clock_now_ns();
+	pthread_mutex_unlock(&server->lock);
 	tool_run(request->call);
 	finish(request);
 	unlink_request(request);

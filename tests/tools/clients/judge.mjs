@@ -60,10 +60,11 @@ const calls = {
 	webfetch: { url: web + '/page' },
 };
 assert.deepEqual(Object.keys(calls).sort(), tools.map(tool => tool.name).sort());
+const whole = result => result.structuredContent ?? result._meta['isthmus/result'];
 for (const [name, args] of Object.entries(calls)) {
 	const result = await use(name, args);
 	assert.ok(!result.isError, name + ': ' + JSON.stringify(result));
-	assert.equal(result.structuredContent.tool_name, name);
+	assert.equal(whole(result).tool_name, name);
 	assert.ok(result.content[0].text.length > 0, name);
 }
 assert.equal(asked.length, 2, 'bash and launch_app ask');
@@ -73,7 +74,7 @@ assert.deepEqual([image.content[1].type, image.content[1].mimeType], ['image', '
 assert.deepEqual(Buffer.from(image.content[1].data, 'base64'), png);
 
 const failed = await use('bash', { command: 'echo out; exit 3' });
-assert.ok(failed.isError && failed.structuredContent.data.exit_code === 3);
+assert.ok(failed.isError && whole(failed).data.exit_code === 3);
 assert.match(failed.content[0].text, /out\nEXIT_STATUS/);
 assert.ok((await use('read', { path: 'nofile' })).isError);
 assert.ok((await use('read', {})).isError);
@@ -82,7 +83,7 @@ await assert.rejects(use('nope', {}), error => error.code === -32602);
 
 asked.reply = { action: 'decline' };
 const declined = await use('bash', { command: 'touch declined' });
-assert.ok(declined.isError && declined.structuredContent.error.code === 'PERMISSION_DENIED');
+assert.ok(declined.isError && whole(declined).error.code === 'PERMISSION_DENIED');
 assert.ok(!existsSync(dir + '/declined'));
 asked.reply = undefined;
 
@@ -95,7 +96,7 @@ const abort = new AbortController();
 setTimeout(() => abort.abort(), 200);
 await assert.rejects(use('bash', { command: 'sleep 4714' }, { signal: abort.signal }));
 const many = await Promise.all(Array.from({ length: 20 }, () => use('read', { path: 'a.txt' })));
-assert.ok(many.every(result => result.structuredContent.data.content === 'one\nthree\n'));
+assert.ok(many.every(result => whole(result).data.content === 'one\nthree\n'));
 await client.close();
 server.close();
 console.log(which, mode ?? '', 'is content');
