@@ -17,6 +17,7 @@ static const struct tool *const tools[] = {
 	&tool_bash,
 	&tool_launch_app,
 	&tool_webfetch,
+	&tool_websearch,
 };
 
 static cJSON *schemas[array_size(tools)]; /* guarded by schemas_lock */

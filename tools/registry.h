@@ -15,4 +15,5 @@ extern const struct tool tool_launch_app;
 extern const struct tool tool_ls;
 extern const struct tool tool_read;
 extern const struct tool tool_webfetch;
+extern const struct tool tool_websearch;
 extern const struct tool tool_write;

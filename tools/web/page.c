@@ -8,6 +8,7 @@
 #include "tools/syntax/syntax.h"
 #include "tools/web/page_feed.h"
 #include "tools/web/page_markdown.h"
+#include "tools/web/page_results.h"
 
 enum { OUTPUT_MAX_BYTES = 32 << 20, TITLE_MAX_BYTES = 300, JSON_PRETTY_MAX_BYTES = 1 << 20 };
 
@@ -212,6 +213,8 @@ int page_convert(const struct page_request *request, struct buffer *out, char **
 		return page_feed(request->text, request->size, out, ret_title);
 	case PAGE_JSON:
 		return convert_json(request, out);
+	case PAGE_RESULTS:
+		return page_results(request->text, request->size, out);
 	case PAGE_TEXT:
 		break;
 	}

@@ -3,6 +3,7 @@
  *
  * HTML becomes Markdown or plain text: its main part, links made absolute.  Feeds become lists of
  * their items, JSON is indented, other text stays as it is.
+ * PAGE_RESULTS is a page of a search engine (tools/web/page_results.h).
  * Threads: any.
  */
 #pragma once
@@ -11,7 +12,7 @@
 
 #include "ops/support/buffer.h"
 
-enum page_kind { PAGE_HTML, PAGE_FEED, PAGE_JSON, PAGE_TEXT };
+enum page_kind { PAGE_HTML, PAGE_FEED, PAGE_JSON, PAGE_RESULTS, PAGE_TEXT };
 enum page_format { PAGE_MARKDOWN, PAGE_PLAIN, PAGE_SOURCE };
 
 struct page_request {

@@ -6,9 +6,11 @@ import { createServer } from 'node:http';
 const [, , which, program, dir, mode] = process.argv;
 
 // A server on this machine needs a rule that names it.
-const server = createServer((request, response) => response.end('<html><h1>Served</h1>'));
+const server = createServer((request, response) => response.end(request.url.startsWith('/search')
+	? '{"results": [{"title": "One", "url": "https://one.test/", "content": "text"}]}' : '<html><h1>Served</h1>'));
 await new Promise(resolve => server.listen(0, '127.0.0.1', resolve));
 const web = `http://127.0.0.1:${server.address().port}`, policy = dir + '-policy.json';
+const env = { ...process.env, ISTHMUS_SEARXNG_URL: web, TAVILY_API_KEY: '', BRAVE_API_KEY: '' };
 writeFileSync(policy, JSON.stringify({ permissions: [{ tool: 'webfetch', pattern: web + '/*', action: 'allow' }] }));
 
 async function open() {
@@ -23,7 +25,7 @@ async function open() {
 		const { ElicitRequestSchema } = await import('@modelcontextprotocol/sdk/types.js');
 		const client = new Client({ name: 'judge', version: '1' }, { capabilities: { elicitation: {} } });
 		client.setRequestHandler(ElicitRequestSchema, answer);
-		await client.connect(new StdioClientTransport({ command: program, args: ['mcp', '--policy', policy, dir] }));
+		await client.connect(new StdioClientTransport({ command: program, args: ['mcp', '--policy', policy, dir], env }));
 		return { client, asked, call: (call, options) => client.callTool(call, undefined, options) };
 	}
 	const { Client } = await import('@modelcontextprotocol/client');
@@ -32,7 +34,7 @@ async function open() {
 	const client = new Client({ name: 'judge', version: '1' },
 		{ capabilities: { elicitation: { form: {} } }, versionNegotiation: { mode: negotiation } });
 	client.setRequestHandler('elicitation/create', answer);
-	await client.connect(new StdioClientTransport({ command: program, args: ['mcp', '--policy', policy, dir] }));
+	await client.connect(new StdioClientTransport({ command: program, args: ['mcp', '--policy', policy, dir], env }));
 	assert.equal(client.getNegotiatedProtocolVersion(), mode === 'legacy' ? '2025-11-25' : '2026-07-28');
 	return { client, asked, call: (call, options) => client.callTool(call, options) };
 }
@@ -58,6 +60,7 @@ const calls = {
 	launch_app: { app_name: 'ls', args: ['-a'] },
 	delete: { path: 'b.json' },
 	webfetch: { url: web + '/page' },
+	websearch: { query: 'words' },
 };
 assert.deepEqual(Object.keys(calls).sort(), tools.map(tool => tool.name).sort());
 const whole = result => result.structuredContent ?? result._meta['isthmus/result'];
