@@ -1,69 +1,45 @@
 #include "tools/text/normalise.h"
 
 #include <errno.h>
+#include <utf8proc.h>
 
+#include "ops/support/cleanup.h"
 #include "ops/support/utf8.h"
 
-struct decomposition {
-	uint32_t code;
-	uint32_t offset : 24; /* into the pool */
-	uint32_t length : 8;  /* bytes */
-};
+enum { DECOMPOSED_MAX = 18 }; /* characters: of U+FDFA */
 
-#include "nfkd.inc"
-
-static uint32_t decode(const uint8_t *at, size_t length)
+/* Punctuation that only looks different from ASCII; 0: the character is none of it. */
+static utf8proc_int32_t fold(utf8proc_int32_t code)
 {
-	static const uint8_t lead_bits[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-	uint32_t code = at[0] & lead_bits[length];
+	static const struct {
+		utf8proc_int32_t first, last;
+		char ascii;
+	} ranges[] = {
+		{0x2018, 0x201b, '\''},
+		{0x2032, 0x2032, '\''},
+		{0x02bc, 0x02bc, '\''},
+		{0x201c, 0x201f, '"'},
+		{0x2033, 0x2033, '"'},
+		{0x2010, 0x2015, '-'},
+		{0x2212, 0x2212, '-'},
+		{0x00a0, 0x00a0, ' '},
+		{0x2000, 0x200a, ' '},
+		{0x202f, 0x202f, ' '},
+		{0x205f, 0x205f, ' '},
+		{0x3000, 0x3000, ' '},
+	};
 
-	for (size_t i = 1; i < length; i++)
-		code = code << 6 | (at[i] & 0x3f);
-	return code;
-}
-
-static size_t encode3(uint32_t code, uint8_t *out)
-{
-	out[0] = (uint8_t)(0xe0 | code >> 12);
-	out[1] = (uint8_t)(0x80 | (code >> 6 & 0x3f));
-	out[2] = (uint8_t)(0x80 | (code & 0x3f));
-	return 3;
-}
-
-/* Hangul syllables: The Unicode Standard, section 3.12. */
-static size_t decompose_hangul(uint32_t code, uint8_t *out)
-{
-	uint32_t index = code - 0xac00, trailing = index % 28;
-	size_t used = encode3(0x1100 + index / 588, out);
-
-	used += encode3(0x1161 + index % 588 / 28, out + used);
-	if (trailing)
-		used += encode3(0x11a7 + trailing, out + used);
-	return used;
-}
-
-static const struct decomposition *find(uint32_t code)
-{
-	size_t low = 0, high = array_size(decompositions);
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (decompositions[middle].code < code)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < array_size(decompositions) && decompositions[low].code == code
-		       ? &decompositions[low]
-		       : NULL;
+	for (size_t i = 0; i < array_size(ranges); i++)
+		if (code >= ranges[i].first && code <= ranges[i].last)
+			return ranges[i].ascii;
+	return 0;
 }
 
 struct unit { /* one character of the original and what becomes of it */
 	size_t size;
 	const uint8_t *normal;
 	size_t normal_size;
-	uint8_t memory[16];
+	uint8_t memory[DECOMPOSED_MAX * 4];
 };
 
 static size_t blanks_before_line_end(const uint8_t *at, size_t size)
@@ -75,11 +51,31 @@ static size_t blanks_before_line_end(const uint8_t *at, size_t size)
 	return count && (count == size || at[count] == '\n' || at[count] == '\r') ? count : 0;
 }
 
+/* Of a valid character: folded to ASCII, or its compatibility decomposition (NFKD), folded too. */
+static void take_character(const uint8_t *at, struct unit *unit)
+{
+	utf8proc_int32_t codes[DECOMPOSED_MAX], code;
+	utf8proc_ssize_t count = 1;
+
+	utf8proc_iterate(at, (utf8proc_ssize_t)unit->size, &code);
+	codes[0] = fold(code);
+	if (!codes[0])
+		count = utf8proc_decompose_char(
+			code, codes, DECOMPOSED_MAX, UTF8PROC_COMPAT | UTF8PROC_DECOMPOSE, NULL);
+	if (count < 1 || count > DECOMPOSED_MAX)
+		return;
+	unit->normal = unit->memory;
+	unit->normal_size = 0;
+	for (utf8proc_ssize_t i = 0; i < count; i++) {
+		utf8proc_int32_t folded = fold(codes[i]);
+
+		unit->normal_size += (size_t)utf8proc_encode_char(
+			folded ? folded : codes[i], unit->memory + unit->normal_size);
+	}
+}
+
 static void take_unit(const uint8_t *at, size_t size, enum normalise_level level, struct unit *unit)
 {
-	const struct decomposition *entry;
-	uint32_t code;
-
 	unit->size = unit->normal_size = 1;
 	unit->normal = at;
 	if (*at == '\r') {
@@ -106,17 +102,7 @@ static void take_unit(const uint8_t *at, size_t size, enum normalise_level level
 		return;
 	}
 	unit->normal_size = unit->size;
-	code = decode(at, unit->size);
-	if (code >= 0xac00 && code <= 0xd7a3) {
-		unit->normal = unit->memory;
-		unit->normal_size = decompose_hangul(code, unit->memory);
-		return;
-	}
-	entry = find(code);
-	if (entry) {
-		unit->normal = decomposition_pool + entry->offset;
-		unit->normal_size = entry->length;
-	}
+	take_character(at, unit);
 }
 
 int normalise(const uint8_t *text, size_t size, enum normalise_level level, struct buffer *out,
