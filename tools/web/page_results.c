@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ops/support/utf8.h"
 #include "tools/web/page_tree.h"
 
 static int collect(const struct page_node *node, struct buffer *text)
@@ -49,7 +50,7 @@ static char *target_of(const char *href)
 
 	if (url && inner)
 		decode(url);
-	return url;
+	return utf8_repair(url);
 }
 
 static int add_result(const struct page_node *node, cJSON *list)
