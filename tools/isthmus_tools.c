@@ -6,6 +6,7 @@
 #include "ops/support/standard_files.h"
 #include "ops/support/visible.h"
 #include "tools/commands.h"
+#include "tools/custom/custom.h"
 #include "tools/web/page.h"
 
 static const char usage[] =
@@ -20,7 +21,8 @@ static const struct {
 	int (*run)(int argc, char **argv);
 } commands[] = {
 	{"tool", tool_command}, {"mcp", mcp_command},
-	{"page", page_command}, /* for webfetch only: its limited child */
+	{"page", page_command},                        /* for webfetch only: its limited child */
+	{"at-workspace", custom_at_workspace_command}, /* for custom tools only */
 };
 
 int main(int argc, char **argv)

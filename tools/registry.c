@@ -23,10 +23,51 @@ static const struct tool *const tools[] = {
 static cJSON *schemas[array_size(tools)]; /* guarded by schemas_lock */
 static pthread_mutex_t schemas_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static const struct tool *found[REGISTRY_FOUND_MAX]; /* guarded by found_lock, like its count */
+static size_t found_count;
+static pthread_mutex_t found_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct {
+	void (*load)(void *user);
+	void *user;
+	pthread_mutex_t lock; /* held while it loads */
+} loader = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void registry_set_loader(void (*load)(void *user), void *user)
+{
+	loader.load = load;
+	loader.user = user;
+}
+
+static void load_found(void)
+{
+	void (*load)(void *user);
+
+	pthread_mutex_lock(&loader.lock);
+	load = loader.load;
+	loader.load = NULL;
+	if (load)
+		load(loader.user);
+	pthread_mutex_unlock(&loader.lock);
+}
+
+void registry_set_found(const struct tool *const *list, size_t count)
+{
+	if (count > REGISTRY_FOUND_MAX)
+		count = REGISTRY_FOUND_MAX;
+	pthread_mutex_lock(&found_lock);
+	for (size_t i = 0; i < count; i++)
+		found[i] = list[i];
+	found_count = count;
+	pthread_mutex_unlock(&found_lock);
+}
+
 const cJSON *registry_input_schema(const struct tool *tool)
 {
 	const cJSON *schema = NULL;
 
+	if (tool->parsed_schema)
+		return tool->parsed_schema;
 	pthread_mutex_lock(&schemas_lock);
 	for (size_t i = 0; i < array_size(tools); i++) {
 		if (tools[i] != tool)
@@ -41,13 +82,32 @@ const cJSON *registry_input_schema(const struct tool *tool)
 
 const struct tool *registry_at(size_t index)
 {
-	return index < array_size(tools) ? tools[index] : NULL;
+	const struct tool *tool;
+
+	if (index < array_size(tools))
+		return tools[index];
+	load_found();
+	index -= array_size(tools);
+	pthread_mutex_lock(&found_lock);
+	tool = index < found_count ? found[index] : NULL;
+	pthread_mutex_unlock(&found_lock);
+	return tool;
 }
 
-const struct tool *registry_find(const char *name)
+const struct tool *registry_find_built_in(const char *name)
 {
 	for (size_t i = 0; i < array_size(tools); i++)
 		if (strcmp(tools[i]->name, name) == 0)
 			return tools[i];
 	return NULL;
+}
+
+const struct tool *registry_find(const char *name)
+{
+	const struct tool *tool = registry_find_built_in(name);
+
+	for (size_t i = array_size(tools); !tool && registry_at(i); i++)
+		if (strcmp(registry_at(i)->name, name) == 0)
+			tool = registry_at(i);
+	return tool;
 }

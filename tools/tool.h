@@ -75,11 +75,12 @@ struct tool {
 	const char *description; /* for models: when to use it, limits */
 	const char *
 		input_schema; /* JSON Schema of the arguments: an object, see tools/base/schema.h */
-	const char *data_schema; /* JSON Schema of the result's data: an object */
-	enum tool_level level;   /* the highest that `permission` leaves out; see there */
-	unsigned hints;          /* enum tool_hints */
-	unsigned uses;           /* what is done to the argument `path`: enum permission_use; 0:
-				    rules about this tool match commands, not paths */
+	const char *data_schema;    /* JSON Schema of the result's data: an object */
+	const cJSON *parsed_schema; /* input_schema of a tool found at run time; else NULL */
+	enum tool_level level;      /* the highest that `permission` leaves out; see there */
+	unsigned hints;             /* enum tool_hints */
+	unsigned uses;              /* what is done to the argument `path`: enum permission_use; 0:
+				       rules about this tool match commands, not paths */
 
 	/* Optional: checks what the schema cannot say, before anybody is asked.  What rules deny
 	 * has failed already; with `asks_first` it must not show what `path` holds. */
@@ -98,7 +99,20 @@ struct tool {
 struct tool_sink {
 	/* Optional.  A piece of output, as it comes; never empty, valid during the call only. */
 	void (*update)(void *user, const char *text, size_t size);
+
+	/* Optional.  What the call has so far, each instead of the one before. */
+	void (*partial)(void *user, const char *text, size_t size);
 	void *user;
+};
+
+enum tool_question_kind { TOOL_ASK_SELECT, TOOL_ASK_CONFIRM, TOOL_ASK_INPUT, TOOL_ASK_EDITOR };
+
+/* What a custom tool asks a person.  Strings may be NULL, but for `title`. */
+struct tool_question {
+	enum tool_question_kind kind;
+	const char *title, *message, *placeholder, *prefill;
+	const cJSON *options; /* select: strings, one at least */
+	long long timeout_ms; /* 0: none */
 };
 
 /* One root directory that calls work in. */
@@ -135,7 +149,11 @@ struct tool_call {
 	/* Answers a question with an enum permission_answer (tools/permission/permission.h); NULL:
 	 * nobody is there to ask. */
 	int (*ask_permission)(struct tool_call *call, const struct permission_question *question);
-	void *asker;     /* whose that is */
+	/* Asks a person while the tool waits: a string, for TOOL_ASK_CONFIRM a boolean, that the
+	 * caller deletes; NULL: no answer.  NULL itself: nobody is there. */
+	cJSON *(*ask_user)(struct tool_call *call, const struct tool_question *question);
+	void (*tell_user)(struct tool_call *call, const char *words); /* may be NULL */
+	void *asker;                                                  /* whose these are */
 	bool deferred;   /* ended only to ask: it will be called again with the answer */
 	bool asks_first; /* rules ask about `path`: nothing of it may be shown before the answer */
 	bool approved;   /* a person agreed, in this call or for the session */
@@ -232,8 +250,22 @@ const char *tool_level_name(enum tool_level level); /* "READ" */
 
 /* ---- The registry ---------------------------------------------------------- */
 
+/* The built-in ones and, once looked for, those that were found (tools/custom/custom.h), which
+ * live as long as the program.  Asking for a name that is not built in looks for them. */
 const struct tool *registry_find(const char *name);
 const struct tool *registry_at(size_t index); /* NULL past the last one */
+
+/* Only the built-in ones.  NULL: there is none of that name. */
+const struct tool *registry_find_built_in(const char *name);
+
+/* Has `load` called, once, when somebody asks for more than the built-in tools; it adds what it
+ * finds with registry_set_found(). */
+void registry_set_loader(void (*load)(void *user), void *user);
+
+enum { REGISTRY_FOUND_MAX = 500 };
+
+/* The tools beside the built-in ones, instead of those so far.  The pointers are copied. */
+void registry_set_found(const struct tool *const *found, size_t count);
 
 /* The tool's input schema, parsed once; it lives as long as the program. */
 const cJSON *registry_input_schema(const struct tool *tool);

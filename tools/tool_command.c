@@ -8,6 +8,7 @@
 
 #include "ops/support/visible.h"
 #include "tools/commands.h"
+#include "tools/custom/custom.h"
 #include "tools/base/options.h"
 #include "tools/permission/permission.h"
 #include "tools/tool.h"
@@ -18,12 +19,17 @@ enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 130 };
 static const char usage[] =
 	"usage: isthmus tool NAME [--OPTION VALUE]... [VALUE]...\n"
 	"       isthmus tool --list [--json]\n"
+	"       isthmus tool list [--json]        custom tools, too: where each is from, and why "
+	"not\n"
+	"       isthmus tool trust [--yes]        trust the tools that the project brings\n"
+	"       isthmus tool new NAME [--lang sh|python|c]\n"
 	"\n"
 	"  --root DIR       work below DIR (default: the current directory)\n"
 	"  --json JSON      all arguments at once; \"-\": from standard input\n"
 	"  --output FORMAT  text (default) or json: the whole result\n"
 	"  --policy FILE    more rules that say what is allowed\n"
 	"  --yes            allow everything that no rule denies\n"
+	"  --tool PATH      use the custom tool in PATH, too (may be repeated)\n"
 	"  --call-id ID     the id under which the mount's log records it\n"
 	"  --agent NAME, --user NAME, --conversation ID\n"
 	"                   on whose behalf, for the mount's log\n"
@@ -39,6 +45,7 @@ struct request {
 	bool yes;
 	bool as_json;
 	bool help;
+	struct custom_options custom;
 	int argc; /* the rest: the tool's own options */
 	char **argv;
 };
@@ -86,11 +93,19 @@ static bool take_option(const char *name, int argc, char **argv, int *index, con
 	return true;
 }
 
+static int add_custom(struct custom_options *custom, const char *path)
+{
+	if (custom->path_count == CUSTOM_PATHS_MAX)
+		return complain("more than %d times --tool", CUSTOM_PATHS_MAX);
+	custom->paths[custom->path_count++] = path;
+	return EXIT_OK;
+}
+
 static int split_words(int argc, char **argv, struct request *request)
 {
 	request->argv = argv;
 	for (int i = 0; i < argc; i++) {
-		const char *format = NULL;
+		const char *format = NULL, *path = NULL;
 
 		if (take_option("--root", argc, argv, &i, &request->root) ||
 			take_option("--json", argc, argv, &i, &request->json) ||
@@ -104,6 +119,9 @@ static int split_words(int argc, char **argv, struct request *request)
 			request->as_json = strcmp(format, "json") == 0;
 			if (!request->as_json && strcmp(format, "text") != 0)
 				return complain("--output is text or json, not \"%s\"", format);
+		} else if (take_option("--tool", argc, argv, &i, &path)) {
+			if (add_custom(&request->custom, path) != EXIT_OK)
+				return EXIT_USAGE;
 		} else if (strcmp(argv[i], "--yes") == 0) {
 			request->yes = true;
 		} else if (strcmp(argv[i], "--help") == 0) {
@@ -276,6 +294,19 @@ static void stream(void *user, const char *text, size_t size)
 	fflush(stdout);
 }
 
+/* One line that each further one replaces. */
+static void show_partial(void *user, const char *text, size_t size)
+{
+	const char *end = memchr(text, '\n', size);
+
+	(void)user;
+	if (!isatty(STDERR_FILENO))
+		return;
+	fputs("\r\033[K", stderr);
+	visible_print(stderr, text, end ? (size_t)(end - text) : size, 0);
+	fflush(stderr);
+}
+
 static int exit_code(const struct tool_call *call)
 {
 	if (call->code == TOOL_ABORTED)
@@ -350,6 +381,7 @@ static int run(const struct tool *tool, const struct request *request, cJSON *ar
 		current_call->ask_permission = ask_on_terminal;
 	if (!request->as_json) {
 		current_call->sink.update = stream;
+		current_call->sink.partial = show_partial;
 		current_call->sink.user = &output;
 	}
 	sigaction(SIGINT, &action, NULL);
@@ -362,9 +394,48 @@ static int run(const struct tool *tool, const struct request *request, cJSON *ar
 	return code;
 }
 
+/* Of tool list and tool trust: options only; --json has no value here. */
+static int split_list(int argc, char **argv, struct request *request, bool *ret_json)
+{
+	int left = 0;
+
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--json") == 0)
+			*ret_json = true;
+		else
+			argv[left++] = argv[i];
+	}
+	if (split_words(left, argv, request) != EXIT_OK)
+		return EXIT_USAGE;
+	request->custom.root = request->root;
+	return request->argc ? complain("\"%s\" is one word too many", request->argv[0]) : EXIT_OK;
+}
+
+static int manage(int argc, char **argv)
+{
+	static struct request request = {.root = "."};
+	bool lists = strcmp(argv[0], "list") == 0, as_json = false;
+
+	if (strcmp(argv[0], "new") == 0)
+		return custom_new_command(argc, argv);
+	if (split_list(argc, argv, &request, &as_json) != EXIT_OK)
+		return EXIT_USAGE;
+	if (request.help) {
+		fputs(usage, stdout);
+		return EXIT_OK;
+	}
+	return lists ? custom_list_command(&request.custom, as_json)
+		     : custom_trust_command(&request.custom, request.yes);
+}
+
+static bool is_managing(const char *word)
+{
+	return strcmp(word, "list") == 0 || strcmp(word, "trust") == 0 || strcmp(word, "new") == 0;
+}
+
 int tool_command(int argc, char **argv)
 {
-	struct request request = {.root = "."};
+	static struct request request = {.root = "."}; /* the registry keeps what is in it */
 	const struct tool *tool;
 	cJSON *arguments = NULL;
 	int code;
@@ -373,14 +444,19 @@ int tool_command(int argc, char **argv)
 		fputs(usage, argc < 2 ? stderr : stdout);
 		return argc < 2 ? EXIT_USAGE : EXIT_OK;
 	}
+	if (is_managing(argv[1]))
+		return manage(argc - 1, argv + 1);
 	if (strcmp(argv[1], "--list") == 0)
 		return list_tools(argc > 2 && strcmp(argv[2], "--json") == 0);
-	tool = registry_find(argv[1]);
-	if (!tool)
-		return complain("there is no tool \"%s\"; isthmus tool --list shows them", argv[1]);
 	code = split_words(argc - 2, argv + 2, &request);
 	if (code != EXIT_OK)
 		return code;
+	signal(SIGPIPE, SIG_IGN);
+	request.custom.root = request.root;
+	custom_use(&request.custom);
+	tool = registry_find(argv[1]);
+	if (!tool)
+		return complain("there is no tool \"%s\"; isthmus tool list shows them", argv[1]);
 	if (request.help)
 		return print_help(tool);
 	code = make_arguments(tool, &request, &arguments);

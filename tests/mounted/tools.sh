@@ -126,6 +126,29 @@ test_a_cancelled_command_leaves_nothing() {
 	wait_for 5 sleepers 0 || fail "still running: $(pgrep -fa "^sleep 4715.$$")"
 }
 
+test_custom_tools_at_the_workspace_and_here() {
+	local tool=$mnt/.isthmus-tools/far out
+
+	[ -n "$backing" ] || skip 'mem: has no commands'
+	mkdir -p "$tool"
+	echo '{"command": ["sh", "run.sh"], "where": "workspace"}' >"$tool/tool.json"
+	cat >"$tool/run.sh" <<-'END'
+		[ "$TOOLBOX_ACTION" = describe ] && { printf 'name: far\nword: string it\n'; exit; }
+		cat
+		pwd -P
+	END
+	export XDG_CONFIG_HOME=$tmp/config XDG_CACHE_HOME=$tmp/cache
+	"$ISTHMUS" tool trust --root "$mnt" --yes >/dev/null
+	out=$("$ISTHMUS" tool far --root "$mnt" --yes --word hello)
+	expect "word: hello"$'\n'"$(cd "$backing" && pwd -P)" "$out" 'at the workspace'
+	echo '{"command": ["sh", "run.sh"]}' >"$tool/tool.json"
+	! "$ISTHMUS" tool far --root "$mnt" --yes --word hello 2>/dev/null || fail 'it has changed'
+	"$ISTHMUS" tool trust --root "$mnt" --yes >/dev/null
+	out=$("$ISTHMUS" tool far --root "$mnt" --yes --word hello)
+	expect "word: hello"$'\n'"$mnt" "$out" 'here'
+	unset XDG_CONFIG_HOME XDG_CACHE_HOME
+}
+
 test_calls_side_by_side_are_told_apart() {
 	local i
 

@@ -40,6 +40,7 @@ static bool has_type(const cJSON *value, const char *type)
 		{"boolean", cJSON_True | cJSON_False},
 		{"array", cJSON_Array},
 		{"object", cJSON_Object},
+		{"null", cJSON_NULL},
 	};
 
 	for (size_t i = 0; i < array_size(types); i++)
@@ -240,10 +241,10 @@ static bool convert(const cJSON *schema, cJSON *value, const char *type)
 
 static int check(const cJSON *schema, cJSON *value, const char *where, struct buffer *problem)
 {
-	const char *type = schema_type(schema);
+	const char *type = cJSON_GetStringValue(member(schema, "type"));
 	const cJSON *allowed = member(schema, "enum");
 
-	if (!has_type(value, type) && !convert(schema, value, type)) {
+	if (type && !has_type(value, type) && !convert(schema, value, type)) {
 		buffer_printf(problem, "%s must be %s %s", *where ? where : "the arguments",
 			strchr("aio", *type) ? "an" : "a", type);
 		return -EINVAL;

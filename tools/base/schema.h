@@ -1,10 +1,9 @@
 /*
  * tools/base/schema.h - the part of JSON Schema that tool arguments use.
  *
- * type (one of string, integer, number, boolean, array, object), properties, required,
- * additionalProperties: false, items, enum, default, minimum, maximum, minLength,
- * maxLength, minItems, maxItems.  Other keywords are for readers.
- * Threads: any.
+ * type (one of string, integer, number, boolean, array, object, null; none, or a list of them:
+ * any), properties, required, additionalProperties: false, items, enum, default, minimum, maximum,
+ * minLength, maxLength, minItems, maxItems.  Other keywords are for readers. Threads: any.
  */
 #pragma once
 

@@ -4,6 +4,7 @@
 
 #include "ops/support/clock.h"
 #include "tools/commands.h"
+#include "tools/custom/custom.h"
 #include "tools/syntax/syntax.h"
 
 #define META "io.modelcontextprotocol/"
@@ -394,12 +395,14 @@ void mcp_take_line(struct mcp_server *server, const char *text, size_t size)
 /* ---- The command ---------------------------------------------------------------------- */
 
 static const char usage[] =
-	"usage: isthmus mcp [--policy FILE] [--yes] [--user NAME] [--conversation ID] [DIR]\n"
+	"usage: isthmus mcp [--policy FILE] [--yes] [--user NAME] [--conversation ID]\n"
+	"                   [--tool PATH]... [DIR]\n"
 	"\n"
 	"Serves the tools for DIR (default: the current directory) to an agent, as a server of\n"
 	"the Model Context Protocol on standard input and output.\n"
 	"  --policy FILE      rules that say what is allowed (isthmus-tools(1), PERMISSIONS)\n"
 	"  --yes              allow everything that no rule denies\n"
+	"  --tool PATH        serve the custom tool in PATH, too (may be repeated)\n"
 	"  --user NAME        on whose behalf, for the mount's log\n"
 	"  --conversation ID  the conversation that the calls belong to, for the mount's log\n";
 
@@ -408,11 +411,13 @@ struct options {
 	const char *policy;
 	const char *user, *conversation;
 	bool yes;
+	struct custom_options custom;
 };
 
 static bool is_name_option(const char *word)
 {
-	return strcmp(word, "--user") == 0 || strcmp(word, "--conversation") == 0;
+	return strcmp(word, "--user") == 0 || strcmp(word, "--tool") == 0 ||
+	       strcmp(word, "--conversation") == 0;
 }
 
 /* 0; 1: help was printed; -1: wrong. */
@@ -428,6 +433,9 @@ static int parse(int argc, char **argv, struct options *options)
 			options->yes = true;
 		else if (strcmp(argv[i], "--policy") == 0 && i + 1 < argc)
 			options->policy = argv[++i];
+		else if (strcmp(argv[i], "--tool") == 0 && i + 1 < argc &&
+			 options->custom.path_count < CUSTOM_PATHS_MAX)
+			options->custom.paths[options->custom.path_count++] = argv[++i];
 		else if (strcmp(argv[i], "--user") == 0 && i + 1 < argc)
 			options->user = argv[++i];
 		else if (strcmp(argv[i], "--conversation") == 0 && i + 1 < argc)
@@ -454,13 +462,15 @@ int mcp_command(int argc, char **argv)
 		.write_lock = PTHREAD_MUTEX_INITIALIZER,
 		.work = PTHREAD_COND_INITIALIZER,
 	};
-	struct options options;
+	static struct options options; /* the registry keeps what is in it */
 	int r = parse(argc, argv, &options);
 
 	if (r < 0)
 		fputs(usage, stderr);
 	if (r != 0)
 		return r < 0 ? 2 : 0;
+	options.custom.root = options.directory;
+	custom_use(&options.custom);
 	if (open_session(options.directory, options.policy, options.yes, &server.session) < 0)
 		return 1;
 	server.session.user = options.user;

@@ -66,6 +66,7 @@ struct mcp_request {
 	uint64_t output_ns;   /* when the last output came */
 	uint64_t progress_ns; /* when the last progress message was sent */
 	uint64_t progress;    /* bytes of output so far, and one for each message without */
+	unsigned partials;    /* results so far that a custom tool replaced */
 	cJSON *questions;     /* modern: what to ask the client, for the result */
 };
 

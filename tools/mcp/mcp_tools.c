@@ -6,7 +6,7 @@
 #include "tools/mcp/mcp.h"
 #include "tools/text/text.h"
 
-enum { PROGRESS_INTERVAL_NS = 100000000, PROGRESS_WORDS = 200 };
+enum { PROGRESS_INTERVAL_NS = 100000000, PROGRESS_WORDS = 200, PARTIALS_FREE = 100 };
 
 /* Clients give a silent call up after 60 s. */
 static const uint64_t heartbeat_interval_ns = 5000000000;
@@ -207,6 +207,25 @@ void mcp_send_heartbeats(struct mcp_server *server)
 	}
 }
 
+/* Each is sent, but for those of a tool that says more than anybody reads. */
+static void on_partial(void *user, const char *text, size_t size)
+{
+	struct mcp_request *request = user;
+	struct buffer line cleanup_buffer = {0};
+	const char *end = memchr(text, '\n', size);
+
+	size = text_cut(text, end ? (size_t)(end - text) : size, PROGRESS_WORDS);
+	if (utf8_append_clean(&line, text, size) < 0 || buffer_append(&line, "", 1) < 0)
+		return;
+	pthread_mutex_lock(&request->server->lock);
+	request->progress++;
+	request->output_ns = clock_now_ns();
+	if (!tool_cancelled(request->call) &&
+		(request->partials++ < PARTIALS_FREE || is_due(request)))
+		send_progress(request, (const char *)line.data);
+	pthread_mutex_unlock(&request->server->lock);
+}
+
 /* ---- tools/call -------------------------------------------------------------------------- */
 
 void mcp_request_free(struct mcp_request *request)
@@ -308,7 +327,8 @@ void mcp_call_tool(struct mcp_request *request)
 	request->call->asker = request;
 	strcpy(request->call->agent, request->agent);
 	if (request->progress_token)
-		request->call->sink = (struct tool_sink){.update = on_update, .user = request};
+		request->call->sink = (struct tool_sink){
+			.update = on_update, .partial = on_partial, .user = request};
 	if (mcp_queue_call(request) < 0) {
 		mcp_fail(request, MCP_INTERNAL_ERROR,
 			"too many calls are under way: wait for one to end", NULL);

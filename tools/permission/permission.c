@@ -183,9 +183,10 @@ int permissions_parse(struct permissions *permissions, enum permission_source so
 	cJSON *root = cJSON_ParseWithLength(json, size);
 	const cJSON *list =
 		cJSON_IsArray(root) ? root : cJSON_GetObjectItemCaseSensitive(root, "permissions");
-	static const char *const keys[] = {"permissions"};
-	const char *unknown =
-		cJSON_IsObject(root) ? unknown_key(root, keys, array_size(keys)) : NULL;
+	/* What follows "permissions" is of tools/custom/, and the user's own affair. */
+	static const char *const keys[] = {"permissions", "tools", "compat", "levels"};
+	size_t known = source == PERMISSION_FROM_USER ? array_size(keys) : 1;
+	const char *unknown = cJSON_IsObject(root) ? unknown_key(root, keys, known) : NULL;
 	const cJSON *item;
 	int r = 0;
 

@@ -1,0 +1,223 @@
+"""Where custom tools come from: toolboxes in both forms, order, names, trust, bad tools, tool new."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from toolslib import MARK, PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run, running  # noqa: E402
+
+TEXT_TOOL = """#!/bin/sh
+[ "$TOOLBOX_ACTION" = describe ] && { printf 'name: %s\\ndescription: %s\\ndir: string a place\\nnote: string? more\\n' %s %s; exit; }
+cat; echo "%s AGENT=$AGENT SECRET=$SECRET" $(basename "$PWD")
+"""
+JSON_TOOL = """#!/usr/bin/env python3
+import json, os, sys
+if os.environ["TOOLBOX_ACTION"] == "describe":
+    print(json.dumps({"name": "run-tests", "description": "Runs", "args": {"dir": ["string", "where"], "n": ["number", "(optional) how many"]}}))
+else:
+    call = json.load(sys.stdin)
+    print("ran in", call["dir"], file=sys.stderr)
+    print("got", sorted(call))
+    sys.exit(call.get("n", 0))
+"""
+
+
+def write(path, text, mode=0o755):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(path, mode)
+
+
+def text_tool(name, words="said"):
+    return TEXT_TOOL % ("%s", "%s", name, "Tells", words)
+
+
+def listed(root, *options):
+    done = subprocess.run([PROGRAM, "tool", "list", "--json", "--root", root, *options], capture_output=True, check=True)
+    return [item for item in json.loads(done.stdout) if item["state"] != "built-in"], done.stderr.decode()
+
+
+def states(root, *options):
+    return [(item["name"], item["state"]) for item in listed(root, *options)[0]]
+
+
+def reason(root, name, *options):
+    return " ".join(item.get("reason", "") for item in listed(root, *options)[0] if item["name"] == name)
+
+
+def test_toolbox_forms(home, root):
+    write(home + "/.config/amp/tools/tell", text_tool("tell"))
+    write(home + "/.config/amp/tools/notes.txt", "no program", 0o644)
+    write(home + "/.config/isthmus/tools/run-tests", JSON_TOOL)
+    equal([("tell", "ready"), ("run_tests", "ready")], states(root), "both are found, what is no program is not")
+    os.environ["SECRET"] = "x"
+    result = run("tell", {"dir": "here", "note": "two words"}, root)
+    equal("dir: here\nnote: two words\nsaid AGENT=isthmus SECRET= %s\n" % os.path.basename(root),
+          result["data"]["text"], "text form, at the root, without our secrets")
+    equal("INVALID_ARGUMENT", code(run("tell", {}, root)), "what is not optional is required")
+    result = run("run_tests", {"dir": "a"}, root)
+    equal("got ['dir']\n", result["data"]["text"], "JSON form; stderr is no failure")
+    result = run("run_tests", {"dir": "a", "n": 7}, root)
+    equal(("EXIT_STATUS", 7), (code(result), result["exit"]), "exit code")
+    check("ran in a" in result["error"]["message"] and result["data"]["text"].startswith("got"), "what it said: %r" % result)
+
+
+def test_order_and_names(home, root):
+    write(home + "/.config/amp/tools/same", text_tool("same", "amp"))
+    write(home + "/.config/isthmus/tools/same", text_tool("same", "own"))
+    write(home + "/elsewhere/configured", text_tool("same", "configured"))
+    write(home + "/elsewhere/named", text_tool("same", "named"))
+    write(home + "/.config/isthmus/tools/mine", text_tool("grep"))
+    write(home + "/.config/isthmus/tools.json", json.dumps({"tools": [home + "/elsewhere/configured", "/no/such/tool"],
+                                                            "levels": {"same": "READ"}}), 0o644)
+
+    def said(*options):
+        return run("same", {"dir": "x"}, root, *options)["data"]["text"].split("\n")[1].split()[0]
+
+    equal("configured", said(), "the configuration wins over places")
+    equal("named", said("--tool", home + "/elsewhere/named"), "--tool wins over all")
+    found, warnings = listed(root, "--tool", home + "/elsewhere/named")
+    equal(["shadowed"] * 3 + ["ready"], [i["state"] for i in found if i["name"] == "same"], "the list says so")
+    check('"%s" wins over "%s"' % (home + "/elsewhere/named", home + "/elsewhere/configured") in warnings, "both are named: " + warnings)
+    check('Tool name "grep" is reserved' in reason(root, "grep"), "reserved")
+    equal("READ", [i["level"] for i in found if i["state"] == "ready" and i["name"] == "same"][0], "the user's level")
+    check("No such file" in reason(root, "tool"), "a missing path is one line, and the rest works")
+    done = subprocess.run([PROGRAM, "tool", "same", "--root", root, "--dir", "x"], capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    equal(0, done.returncode, "READ needs no question: %r" % done.stderr)
+    done = subprocess.run([PROGRAM, "tool", "tell", "--root", root, "--dir", "x"], capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    check(done.returncode == 1 and b"nobody to ask: Run the custom tool tell" in done.stderr, "others ask: %r" % done.stderr)
+    rules = home + "/rules.json"
+    write(rules, '{"permissions": [{"tool": "tell", "pattern": "*\\"safe\\"*", "action": "allow"}]}', 0o644)
+    for word, want in [("safe", 0), ("other", 1)]:
+        done = subprocess.run([PROGRAM, "tool", "tell", "--root", root, "--policy", rules, "--dir", word], capture_output=True,
+                              stdin=subprocess.DEVNULL, check=False)
+        equal(want, done.returncode, "a rule about its arguments: " + word)
+    write(rules, '{"permissions": [{"tool": "telll", "action": "deny"}]}', 0o644)
+    done = subprocess.run([PROGRAM, "tool", "tell", "--root", root, "--policy", rules, "--dir", "x"], capture_output=True,
+                          stdin=subprocess.DEVNULL, check=False)
+    check(done.returncode == 2 and b'no tool "telll"' in done.stderr, "a mistyped rule is refused")
+
+
+def test_manifest(home, root):
+    base = home + "/made/counter"
+    write(base + "/run.py", JSON_TOOL, 0o644)
+    write(base + "/tool.json", json.dumps({"command": ["python3", "run.py"], "env": {"A": "b", "SECRET": True}, "timeout_s": 5}), 0o644)
+    equal("got ['dir']\n", run("run_tests", {"dir": "a"}, root, "--tool", base)["data"]["text"], "a command beside its manifest")
+    write(base + "/tool.json", '{"command": "python3"}', 0o644)
+    check("a list of words" in reason(root, "counter", "--tool", base), "bad manifest")
+    write(base + "/tool.json", '{', 0o644)
+    check("not a JSON object" in reason(root, "counter", "--tool", base), "no JSON")
+
+
+def test_bad_tools(home, root):
+    bad = home + "/bad/"
+    write(bad + "slow", "#!/bin/sh\nexec sleep %s\n" % MARK)
+    write(bad + "loud", "#!/bin/sh\nyes | head -c 200000\n")
+    write(bad + "broken", "#!/bin/sh\necho why >&2; exit 4\n")
+    write(bad + "binary", "#!/bin/sh\nprintf 'a\\000\\377b'\n")
+    write(bad + "nameless", "#!/bin/sh\necho hello\n")
+    write(bad + "lies", """#!/bin/sh\necho '{"name":"lies","inputSchema":{"type":"string"}}'\n""")
+    write(bad + "gone", "#!/no/such/interpreter\n")
+    write(bad + "plain", "#!/bin/sh\n", 0o644)
+    options = [word for name in sorted(os.listdir(bad)) for word in ("--tool", bad + name)]
+    start = time.monotonic()
+    found = {item["name"]: item.get("reason", "") for item in listed(root, *options)[0]}
+    check(time.monotonic() - start < 40, "all of them in bounded time")
+    for name, words in [("slow", "within 5 s"), ("loud", "more than 64 KiB"), ("broken", "exit code 4: why"), ("binary", "no text"),
+                        ("nameless", "says no name"), ("lies", "not about an object"), ("gone", "cannot be started"),
+                        ("plain", "chmod +x")]:
+        check(words in found.get(name, ""), "%s: %r" % (name, found.get(name)))
+    check(not running(), "nothing is left running")
+    write(bad + "flood", text_tool("flood").replace("cat;", "yes | head -c 3000000; cat;"))
+    data = run("flood", {"dir": "x"}, root, "--tool", bad + "flood")["data"]
+    check(len(data["text"]) < 52000 and os.path.getsize(data["output_file"]) > 3000000, "a flood is cut and kept")
+    write(bad + "forks", text_tool("forks").replace("cat;", "setsid sleep %s >/dev/null 2>&1 & cat;" % MARK))
+    equal("OK", code(run("forks", {"dir": "x"}, root, "--tool", bad + "forks")), "one that leaves a process behind")
+    check(not running(), "that process is gone")
+    write(bad + "tool.json", json.dumps({"command": ["sh", "-c", '[ $TOOLBOX_ACTION = describe ] && echo name: never || sleep ' + MARK],
+                                         "timeout_s": 0.5}), 0o644)
+    equal("TIMEOUT", code(run("never", {}, root, "--tool", bad)), "one that never answers")
+    check(not running(), "that is gone, too")
+
+
+def test_trust(root):
+    tool = root + "/.isthmus-tools/project"
+    write(tool, text_tool("project"))
+    equal([("project", "unavailable")], [s for s in states(root) if s[0] == "project"], "not before it is trusted")
+    check("isthmus tool trust" in reason(root, "project"), "the list says how")
+    equal("NONE", code(run("project", {"dir": "x"}, root)), "nor by name")
+    refused = subprocess.run([PROGRAM, "tool", "trust", "--root", root], capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    check(refused.returncode == 1 and tool.encode() in refused.stdout, "shows them, and needs a yes: %r" % refused)
+    subprocess.run([PROGRAM, "tool", "trust", "--root", root, "--yes"], capture_output=True, check=True)
+    equal("OK", code(run("project", {"dir": "x"}, root)), "trusted")
+    server = Mcp(root, "--yes")
+    check("project" in [t["name"] for t in server.ask("tools/list")["result"]["tools"]], "an agent has it")
+    write(root + "/.isthmus-tools/helper.sh", "changed", 0o644)
+    check("changed since" in reason(root, "project"), "a file beside it changed")
+    answer = server.call("project", {"dir": "x"})
+    check(answer["isError"] and "changed since they were trusted" in answer["content"][0]["text"], "nor does a server run it: %r" % answer)
+    server.close()
+    os.unlink(root + "/.isthmus-tools/helper.sh")
+    equal("OK", code(run("project", {"dir": "x"}, root)), "as it was trusted")
+    os.chmod(tool, 0o700)
+    check("changed since" in reason(root, "project"), "its mode counts")
+    subprocess.run([PROGRAM, "tool", "trust", "--root", root, "--yes"], capture_output=True, check=True)
+    equal("OK", code(run("project", {"dir": "x"}, root)), "trusted again")
+
+
+def test_nothing_runs_before_it_is_asked_for(home, root):
+    ran = home + "/ran"
+    write(home + "/.config/isthmus/tools/marks", "#!/bin/sh\ntouch %s\necho name: marks\n" % ran)
+    write(root + "/file", "x", 0o644)
+    equal("OK", code(run("read", {"path": "file"}, root)), "a built-in tool")
+    server = Mcp(root)
+    server.ask("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}})
+    check(not os.path.exists(ran), "nothing ran")
+    server.ask("tools/list")
+    check(os.path.exists(ran), "the list asks it")
+    server.close()
+    os.unlink(ran)
+    server = Mcp(root)
+    server.ask("tools/list")
+    check(not os.path.exists(ran), "its answer is kept")
+    server.close()
+
+
+def test_new(root):
+    program = os.path.dirname(root) + "/isthmus-" + os.path.basename(root)
+    os.symlink(PROGRAM, program)
+    environment = dict(os.environ, ISTHMUS=program)
+    for lang in ["sh", "python", "c"]:
+        done = subprocess.run([PROGRAM, "tool", "new", "my_" + lang, "--lang", lang, "--root", root], capture_output=True, check=False)
+        equal(0, done.returncode, done.stderr)
+        base = root + "/.isthmus-tools/my_" + lang
+        if lang == "c":
+            subprocess.run(["make", "-s", "-C", base], check=True)
+        done = subprocess.run([base + "/test.sh"], env=environment, capture_output=True, check=False)
+        equal((0, b"good\n"), (done.returncode, done.stdout), "the test of my_%s: %r" % (lang, done.stderr))
+    os.unlink(program)
+    for words in [["new", "grep"], ["new", "Bad-Name"], ["new", "x", "--lang", "cobol"], ["new"]]:
+        equal(2, subprocess.run([PROGRAM, "tool", *words, "--root", root], capture_output=True, check=False).returncode, words)
+    equal(1, subprocess.run([PROGRAM, "tool", "new", "my_sh", "--root", root], capture_output=True, check=False).returncode,
+          "never over one that is there")
+
+
+def main():
+    home = os.path.realpath(private_home())
+    with Directory() as root:
+        test_toolbox_forms(home, root)
+        test_order_and_names(home, root)
+        test_manifest(home, root)
+        test_bad_tools(home, root)
+        test_trust(root)
+        shutil.rmtree(root + "/.isthmus-tools")
+        test_new(root)
+        test_nothing_runs_before_it_is_asked_for(home, root)
+    finish()
+
+
+main()

@@ -1,0 +1,358 @@
+/* Entries become tools of the registry. */
+#include "tools/custom/custom.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+#include "ops/support/json.h"
+#include "ops/support/log.h"
+#include "ops/support/path.h"
+#include "tools/custom/internal.h"
+#include "tools/permission/permission.h"
+
+enum { THREADS = 8, FINDINGS_MAX = 2 * CUSTOM_ENTRIES_MAX, NAME_MAX_BYTES = 40 };
+
+static const char data_schema[] = "{\"type\":\"object\",\"properties\":{"
+				  "\"text\":{\"type\":\"string\"},\"details\":{},"
+				  "\"output_file\":{\"type\":\"string\"},"
+				  "\"notice\":{\"type\":\"string\"}}}";
+
+/* ---- Permission ------------------------------------------------------------------------------ */
+
+/* Rules match the arguments as compact JSON.  The words are ours: a tool must not word its own
+ * permission. */
+static int ask_permission(struct tool_call *call)
+{
+	const struct custom_entry *entry = &custom_tool_of(call)->source->entry;
+	cleanup_free char *arguments = cJSON_PrintUnformatted(call->arguments);
+	cleanup_free char *sentence = NULL;
+
+	/* It may have changed since the list was made. */
+	if (entry->place && custom_trusted(entry->place) != CUSTOM_TRUSTED)
+		return tool_fail(call, TOOL_PERMISSION_DENIED,
+			"Ask the user to look at the change and to run isthmus tool trust.",
+			"The project's tools in \"%s\" have changed since they were trusted.",
+			entry->place);
+	if (arguments)
+		sentence = string_printf("Run the custom tool %s (%s) with %s", call->tool->name,
+			entry->path, arguments);
+	if (!sentence)
+		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
+	return permission_ask(call, call->tool->level, arguments, sentence);
+}
+
+/* ---- Making tools ------------------------------------------------------------------------------
+ */
+
+static char *make_name(const char *own)
+{
+	char *name = strdup(own);
+
+	for (char *at = name; at && *at; at++)
+		if (*at == '-')
+			*at = '_';
+	return name;
+}
+
+static bool is_good_name(const char *name)
+{
+	size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
+	return islower((unsigned char)*name) && !name[length] && length <= NAME_MAX_BYTES;
+}
+
+static bool is_reserved(const char *name)
+{
+	static const char *const words[] = {"list", "new", "trust"};
+
+	for (size_t i = 0; i < array_size(words); i++)
+		if (strcmp(words[i], name) == 0)
+			return true;
+	return registry_find_built_in(name) != NULL;
+}
+
+bool custom_name_fits(const char *name)
+{
+	return is_good_name(name) && !is_reserved(name);
+}
+
+static enum tool_level level_named(const char *name)
+{
+	static const enum tool_level levels[] = {TOOL_READ, TOOL_MODIFY};
+
+	for (size_t i = 0; name && i < array_size(levels); i++)
+		if (strcmp(tool_level_name(levels[i]), name) == 0)
+			return levels[i];
+	return TOOL_DANGEROUS;
+}
+
+/* The user's word, in "levels" of tools.json; what a tool says of itself is no more than words. */
+static enum tool_level level_of(const cJSON *settings, const char *name)
+{
+	return level_named(json_text(cJSON_GetObjectItemCaseSensitive(settings, "levels"), name));
+}
+
+static double timeout_of(const struct custom_entry *entry, const cJSON *description)
+{
+	const cJSON *item = cJSON_GetObjectItemCaseSensitive(entry->manifest, "timeout_s");
+
+	if (!cJSON_IsNumber(item))
+		item = cJSON_GetObjectItemCaseSensitive(description, "timeout_s");
+	if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0.1))
+		return CUSTOM_TIMEOUT_S;
+	return item->valuedouble < 86400 ? item->valuedouble : 86400;
+}
+
+/* NULL: it is no schema of an object. */
+static cJSON *schema_of(const cJSON *description)
+{
+	const cJSON *given = cJSON_GetObjectItemCaseSensitive(description, "parameters");
+	cJSON *schema = given ? cJSON_Duplicate(given, true) : cJSON_CreateObject();
+
+	if (!cJSON_GetObjectItemCaseSensitive(schema, "type"))
+		cJSON_AddStringToObject(schema, "type", "object");
+	if (json_text(schema, "type") && strcmp(json_text(schema, "type"), "object") == 0)
+		return schema;
+	cJSON_Delete(schema);
+	return NULL;
+}
+
+static char *text_or(const cJSON *object, const char *name, const char *fallback)
+{
+	const char *text = json_text(object, name);
+
+	return strdup(text && *text ? text : fallback);
+}
+
+static struct custom_tool *make_tool(struct custom_source *source, const cJSON *description,
+	const cJSON *settings, const char **ret_reason)
+{
+	struct custom_tool *tool = calloc(1, sizeof(*tool));
+	const char *own = json_text(description, "name"),
+		   *keep = json_text(description, "truncate");
+	cJSON *schema = schema_of(description);
+	char *name = make_name(own ? own : "");
+
+	*ret_reason = !tool || !name ? "there is not enough memory"
+		      : !is_good_name(name)
+			      ? "a name is a letter and up to 39 more of a-z, 0-9 and _"
+		      : !schema ? "its schema of parameters is not about an object"
+				: NULL;
+	if (*ret_reason) {
+		cJSON_Delete(schema);
+		free(tool);
+		free(name);
+		return NULL;
+	}
+	tool->tool = (struct tool){
+		.name = name,
+		.label = text_or(description, "label", own),
+		.description = text_or(description, "description", "A custom tool."),
+		.input_schema = cJSON_PrintUnformatted(schema),
+		.parsed_schema = schema,
+		.data_schema = data_schema,
+		.level = level_of(settings, name),
+		.hints = TOOL_IS_DESTRUCTIVE | TOOL_IS_OPEN_WORLD,
+		.permission = ask_permission,
+		.execute = source->has_lines ? custom_lines_execute : custom_toolbox_execute,
+	};
+	tool->source = source;
+	tool->own_name = strdup(own);
+	tool->keep_tail = keep && strcmp(keep, "tail") == 0;
+	tool->timeout_s = timeout_of(&source->entry, description);
+	return tool;
+}
+
+/* ---- Describing, several at a time ----------------------------------------------------------- */
+
+struct work {
+	const struct tool_session *session;
+	struct custom_source *sources;
+	cJSON **descriptions;
+	size_t count;
+	atomic_size_t next;
+};
+
+static void check_trust(struct custom_entry *entry)
+{
+	switch (custom_trusted(entry->place)) {
+	case CUSTOM_TRUSTED:
+		return;
+	case CUSTOM_NEW:
+		custom_problem(entry, "the project brings it, and it is not trusted: look at it, "
+				      "then run isthmus tool trust");
+		return;
+	case CUSTOM_CHANGED:
+		custom_problem(entry, "it, or a file beside it, has changed since it was trusted: "
+				      "look at the change, then run isthmus tool trust");
+		return;
+	case CUSTOM_UNREADABLE:
+		custom_problem(entry, "not all files beside it can be read, or they are more than "
+				      "10,000 or 256 MiB, so it cannot be trusted");
+	}
+}
+
+static void *describe_some(void *user)
+{
+	struct work *work = user;
+	size_t at;
+
+	while ((at = atomic_fetch_add(&work->next, 1)) < work->count) {
+		struct custom_entry *entry = &work->sources[at].entry;
+
+		if (!entry->problem && entry->place)
+			check_trust(entry);
+		if (!entry->problem)
+			work->descriptions[at] = custom_describe(work->session, entry);
+	}
+	return NULL;
+}
+
+static void describe_all(struct work *work)
+{
+	pthread_t threads[THREADS];
+	size_t started = 0;
+
+	while (started < THREADS && started + 1 < work->count &&
+		pthread_create(&threads[started], NULL, describe_some, work) == 0)
+		started++;
+	describe_some(work);
+	while (started)
+		pthread_join(threads[--started], NULL);
+}
+
+/* ---- Findings
+ * ------------------------------------------------------------------------------------ */
+
+static struct custom_finding *add(struct custom_findings *findings, enum custom_state state,
+	const struct custom_entry *entry, const char *name, char *reason)
+{
+	struct custom_finding *finding;
+
+	if (findings->count == FINDINGS_MAX) {
+		free(reason);
+		return NULL;
+	}
+	finding = &findings->list[findings->count++];
+	*finding = (struct custom_finding){
+		.state = state, .entry = entry, .name = name, .reason = reason};
+	return finding;
+}
+
+static void shadow_earlier(struct custom_findings *findings, const struct custom_tool *tool)
+{
+	for (size_t i = 0; i < findings->count; i++) {
+		struct custom_finding *earlier = &findings->list[i];
+
+		if (earlier->state != CUSTOM_READY || strcmp(earlier->name, tool->tool.name) != 0)
+			continue;
+		earlier->state = CUSTOM_SHADOWED;
+		earlier->reason = string_printf(
+			"\"%s\" has a tool of the same name", tool->source->entry.path);
+		log_warning(
+			"Tool name \"%s\" conflicts with existing tool: \"%s\" wins over \"%s\"",
+			tool->tool.name, tool->source->entry.path, earlier->entry->path);
+	}
+}
+
+static void take_tool(struct custom_findings *findings, struct custom_source *source,
+	const cJSON *description, const cJSON *settings)
+{
+	const char *reason;
+	struct custom_tool *tool = make_tool(source, description, settings, &reason);
+	const struct custom_entry *entry = &source->entry;
+	struct custom_finding *finding;
+
+	if (!tool) {
+		add(findings, CUSTOM_REFUSED, entry, path_name(entry->path), strdup(reason));
+	} else if (is_reserved(tool->tool.name)) {
+		add(findings, CUSTOM_REFUSED, entry, tool->tool.name,
+			string_printf("Tool name \"%s\" is reserved", tool->tool.name));
+		log_warning("Tool name \"%s\" is reserved, ignoring the one in \"%s\"",
+			tool->tool.name, entry->path);
+	} else {
+		shadow_earlier(findings, tool);
+		finding = add(findings, CUSTOM_READY, entry, tool->tool.name, NULL);
+		if (finding)
+			finding->tool = tool;
+	}
+}
+
+static void take_source(struct custom_findings *findings, struct custom_source *source,
+	const cJSON *description, const cJSON *settings)
+{
+	const char *protocol = json_text(description, "protocol");
+	const cJSON *tool;
+
+	source->has_lines = protocol && strcmp(protocol, "isthmus-tool/1") == 0;
+	source->text_form = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(description, "text"));
+	if (protocol && !source->has_lines && strcmp(protocol, "toolbox") != 0)
+		custom_problem(&source->entry,
+			"it speaks the protocol \"%s\", which is not known here", protocol);
+	if (source->entry.problem) {
+		add(findings, CUSTOM_UNAVAILABLE, &source->entry, path_name(source->entry.path),
+			strdup(source->entry.problem));
+		return;
+	}
+	cJSON_ArrayForEach(tool, cJSON_GetObjectItemCaseSensitive(description, "tools"))
+	{
+		take_tool(findings, source, tool, settings);
+	}
+}
+
+int custom_look(const struct custom_options *options, struct custom_findings *ret_findings)
+{
+	struct tool_session session;
+	struct custom_entries entries = {0};
+	struct work work = {.session = &session};
+	cJSON *settings = custom_settings();
+	int r = tool_session_open(options->root, &session);
+
+	if (r == 0) {
+		r = custom_find(options, &session, settings, &entries);
+		*ret_findings = (struct custom_findings){
+			.list = calloc(FINDINGS_MAX, sizeof(*ret_findings->list)),
+			.sources = calloc(entries.count + 1, sizeof(*ret_findings->sources)),
+			.source_count = entries.count};
+		work.sources = ret_findings->sources;
+		work.descriptions = calloc(entries.count + 1, sizeof(*work.descriptions));
+		if (!ret_findings->list || !work.sources || !work.descriptions)
+			r = -ENOMEM;
+		work.count = r == 0 ? entries.count : 0;
+		for (size_t i = 0; i < work.count; i++)
+			work.sources[i].entry = entries.list[i];
+		free(entries.list);
+		describe_all(&work);
+		for (size_t i = 0; i < work.count; i++) {
+			take_source(ret_findings, &work.sources[i], work.descriptions[i], settings);
+			cJSON_Delete(work.descriptions[i]);
+		}
+		free(work.descriptions);
+		tool_session_close(&session);
+	}
+	cJSON_Delete(settings);
+	return r;
+}
+
+/* ---- The registry
+ * -------------------------------------------------------------------------------- */
+
+static void load(void *user)
+{
+	static struct custom_findings findings; /* what is in it lives on */
+	const struct tool *ready[REGISTRY_FOUND_MAX];
+	size_t count = 0;
+
+	if (custom_look(user, &findings) < 0)
+		return;
+	for (size_t i = 0; i < findings.count && count < REGISTRY_FOUND_MAX; i++)
+		if (findings.list[i].state == CUSTOM_READY)
+			ready[count++] = &findings.list[i].tool->tool;
+	registry_set_found(ready, count);
+}
+
+void custom_use(const struct custom_options *options)
+{
+	registry_set_loader(load, (void *)options);
+}

@@ -1,0 +1,175 @@
+/*
+ * tools/custom/internal.h - between the files of tools/custom/.
+ *
+ * places.c finds entries, trust.c says which of a project's may be looked at, describe.c asks each
+ * what it is, custom.c makes tools of the answers, toolbox.c and lines.c call them; process.c
+ * starts and stops what they run.
+ */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <pthread.h>
+
+#include "tools/custom/custom.h"
+#include "tools/tool.h"
+
+enum {
+	CUSTOM_ENTRIES_MAX = 500,
+	CUSTOM_DESCRIBE_MS = 5000,
+	CUSTOM_DESCRIBE_MAX_BYTES = 65536,
+	CUSTOM_LINE_MAX_BYTES = 8 << 20,
+	CUSTOM_TIMEOUT_S = 600,
+	CUSTOM_STOP_MS = 5000, /* from TERM to KILL, and from cancel to TERM */
+};
+
+/* ---- places.c, manifest.c ------------------------------------------------------------ */
+
+/* Where something that is, or should be, a tool was found. */
+struct custom_entry {
+	char *path;         /* absolute: the executable, or the directory */
+	char *directory;    /* absolute: where describe runs */
+	const char *origin; /* for people: the place; static */
+	char *place;        /* of a project: the directory that was trusted or not; else NULL */
+	cJSON *argv;        /* array of strings; NULL with `problem` */
+	cJSON *manifest;    /* tool.json; NULL: none */
+	bool at_workspace;
+	char *problem; /* why it is no tool, and what to do; NULL: none */
+};
+
+struct custom_entries {
+	struct custom_entry *list;
+	size_t count;
+};
+
+/* The user's settings: tools.json of isthmus-tools(1).  The caller deletes it; NULL: none. */
+cJSON *custom_settings(void);
+
+/* $XDG_CONFIG_HOME/isthmus/NAME (or below ~/.config); the caller frees.  NULL: no home. */
+char *custom_config_path(const char *name);
+
+/* All entries, in the order in which later ones win.  0 or -errno. */
+int custom_find(const struct custom_options *options, const struct tool_session *session,
+	const cJSON *settings, struct custom_entries *ret_entries);
+void custom_entries_done(struct custom_entries *entries);
+
+/* Reads tool.json in entry->directory, when there is one, into the entry.  True: there is. */
+bool custom_manifest(const struct tool_session *session, struct custom_entry *entry);
+
+/* Sets `problem` (once). */
+void custom_problem(struct custom_entry *entry, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* ---- trust.c --------------------------------------------------------------------------- */
+
+enum custom_trust { CUSTOM_TRUSTED, CUSTOM_NEW, CUSTOM_CHANGED, CUSTOM_UNREADABLE };
+
+/* Whether the content of `place`, a directory that a project brings, is what was trusted. */
+enum custom_trust custom_trusted(const char *place);
+
+/* Trusts it as it is.  0; -EFBIG: more than can be judged; -errno. */
+int custom_trust_now(const char *place);
+
+/* ---- describe.c ----------------------------------------------------------------------------- */
+
+/* Asks the entry what it is: {"protocol": "toolbox" or "isthmus-tool/1", "text": bool,
+ * "lifetime": .., "tools": [{name, label, description, parameters, level, truncate}]}; NULL after
+ * custom_problem().  Remembers the answer until the entry's files change. */
+cJSON *custom_describe(const struct tool_session *session, struct custom_entry *entry);
+
+/* What a toolbox printed, in the form above; NULL with a sentence.  toolbox_text.c */
+cJSON *custom_toolbox_description(const char *text, size_t size, struct buffer *problem);
+
+/* ---- process.c ---------------------------------------------------------------------------------
+ */
+
+struct custom_process;
+
+struct custom_events {
+	/* From the process's own thread, the end last.  NULL: not wanted. */
+	void (*output)(void *user, const void *data, size_t size);
+	void (*errors)(void *user, const void *data, size_t size);
+	void (*ended)(void *user, int exit_code, int signal); /* required */
+	void *user;
+};
+
+/* Starts the entry's command with TOOLBOX_ACTION=`action`, at the root or (describe) in its own
+ * directory.  `call` may be NULL.  0 or -errno; ENOENT and EACCES are of the program. */
+int custom_process_start(const struct tool_session *session, const struct custom_entry *entry,
+	const char *action, const struct tool_call *call, const struct custom_events *events,
+	struct custom_process **ret_process);
+
+/* Writes all of it; gives up once `call` (may be NULL) is cancelled, after 30 s, or with the end of
+ * the process.  0 or -errno. */
+int custom_process_write(
+	struct custom_process *process, struct tool_call *call, const void *data, size_t size);
+void custom_process_close_input(struct custom_process *process);
+
+/* TERM to all that it started. */
+void custom_process_signal(struct custom_process *process);
+
+/* Ends it: with its input closed it has `grace_ms`, then TERM, CUSTOM_STOP_MS later KILL.  Its
+ * whole tree is gone afterwards, and no event comes any more.  NULL is fine. */
+void custom_process_stop(struct custom_process *process, int grace_ms);
+
+/* ---- custom.c -------------------------------------------------------------------------------- */
+
+struct custom_lines; /* the process of a tool that speaks isthmus-tool/1: lines.h */
+
+/* An entry with what it says of itself. */
+struct custom_source {
+	struct custom_entry entry;
+	bool text_form; /* toolbox: key: value on its input */
+	bool has_lines; /* isthmus-tool/1 */
+};
+
+struct custom_tool {
+	struct tool tool; /* first: a call has this */
+	struct custom_source *source;
+	char *own_name; /* as the tool calls itself: "run-tests" */
+	bool keep_tail; /* of a long result */
+	double timeout_s;
+};
+
+static inline const struct custom_tool *custom_tool_of(const struct tool_call *call)
+{
+	return (const struct custom_tool *)call->tool;
+}
+
+/* Each is a struct tool's execute. */
+int custom_toolbox_execute(struct tool_call *call);
+int custom_lines_execute(struct tool_call *call);
+
+/* Text and structure of a result {content: [..], details}, the text cut to what an answer may have.
+ * 0 or -1 (recorded).  result.c */
+int custom_take_result(struct tool_call *call, const cJSON *result);
+
+/* What the model is told when a tool ended without an answer or with a failure: the end of what it
+ * wrote to stderr. */
+enum { CUSTOM_STDERR_KEPT = 2048 };
+
+/* ---- custom.c: what was found ----------------------------------------------------------- */
+
+enum custom_state { CUSTOM_READY, CUSTOM_SHADOWED, CUSTOM_REFUSED, CUSTOM_UNAVAILABLE };
+
+/* One line of isthmus tool list: a tool, or an entry that is none. */
+struct custom_finding {
+	enum custom_state state;
+	const char *name; /* of the tool; else of the entry's file */
+	const struct custom_entry *entry;
+	const struct custom_tool *tool; /* NULL: none */
+	char *reason;                   /* NULL: it is ready */
+};
+
+struct custom_findings {
+	struct custom_finding *list;
+	size_t count;
+	struct custom_source *sources;
+	size_t source_count;
+};
+
+/* True for a name that a custom tool may have. */
+bool custom_name_fits(const char *name);
+
+/* Finds and describes everything.  What is in `ret_findings` lives as long as the program.
+ * 0 or -errno. */
+int custom_look(const struct custom_options *options, struct custom_findings *ret_findings);

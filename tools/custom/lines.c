@@ -1,0 +1,247 @@
+#include "tools/custom/lines.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "ops/support/clock.h"
+#include "ops/support/json.h"
+#include "ops/support/log.h"
+#include "ops/support/utf8.h"
+
+enum { QUEUE_MAX = 256 };
+
+struct custom_lines {
+	struct custom_process *process;
+	pthread_mutex_t send_lock; /* one line at a time */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct custom_channel *channels; /* guarded by lock, like what follows */
+	struct buffer errors;
+	bool ended;
+	int exit_code, signal;
+	struct buffer input; /* belongs to the process's thread, as the next one does */
+	bool skipping;       /* the rest of a line that is too long */
+	const char *path;    /* of the tool, for the log */
+};
+
+/* With lock held.  What says no id is about the call that began last. */
+static struct custom_channel *find_channel(const struct custom_lines *lines, const cJSON *message)
+{
+	const char *id = json_text(message, "id");
+	struct custom_channel *channel = lines->channels;
+
+	while (id && channel && strcmp(channel->id, id) != 0)
+		channel = channel->next;
+	return channel;
+}
+
+static bool is_update(const cJSON *message)
+{
+	const char *type = json_text(message, "type");
+
+	return type && strcmp(type, "update") == 0;
+}
+
+/* A tool that floods loses updates first: the next one replaces them. */
+static void sort_message(struct custom_lines *lines, cJSON *message)
+{
+	struct custom_channel *channel;
+	int waiting;
+
+	pthread_mutex_lock(&lines->lock);
+	channel = find_channel(lines, message);
+	waiting = channel ? cJSON_GetArraySize(channel->queue) : QUEUE_MAX;
+	if (waiting < (is_update(message) ? QUEUE_MAX / 2 : QUEUE_MAX)) {
+		cJSON_AddItemToArray(channel->queue, message);
+		message = NULL;
+		pthread_cond_broadcast(&lines->changed);
+	}
+	pthread_mutex_unlock(&lines->lock);
+	if (message && !is_update(message))
+		log_info("\"%s\" said something about no call that runs, ignoring", lines->path);
+	cJSON_Delete(message);
+}
+
+static void take_line(struct custom_lines *lines, const char *text, size_t size)
+{
+	struct buffer clean cleanup_buffer = {0};
+	cJSON *message = NULL;
+
+	if (utf8_append_clean(&clean, text, size) == 0)
+		message = cJSON_ParseWithLength((const char *)clean.data, clean.size);
+	if (cJSON_IsObject(message)) {
+		sort_message(lines, message);
+		return;
+	}
+	cJSON_Delete(message);
+	if (size)
+		log_warning("\"%s\" wrote a line that is no JSON object, ignoring", lines->path);
+}
+
+static void take_output(void *user, const void *data, size_t size)
+{
+	struct custom_lines *lines = user;
+	const char *start, *end, *newline;
+
+	if (buffer_append(&lines->input, data, size) < 0)
+		return;
+	start = (const char *)lines->input.data;
+	end = start + lines->input.size;
+	while ((newline = memchr(start, '\n', (size_t)(end - start)))) {
+		if (!lines->skipping)
+			take_line(lines, start, (size_t)(newline - start));
+		lines->skipping = false;
+		start = newline + 1;
+	}
+	buffer_consume(&lines->input, (size_t)(start - (const char *)lines->input.data));
+	if (lines->input.size > CUSTOM_LINE_MAX_BYTES && !lines->skipping) {
+		log_warning("\"%s\" wrote a line of more than 8 MiB, ignoring", lines->path);
+		lines->skipping = true;
+	}
+	if (lines->skipping)
+		lines->input.size = 0;
+}
+
+static void take_errors(void *user, const void *data, size_t size)
+{
+	struct custom_lines *lines = user;
+
+	pthread_mutex_lock(&lines->lock);
+	(void)!buffer_append(&lines->errors, data, size);
+	if (lines->errors.size > 2 * CUSTOM_STDERR_KEPT)
+		buffer_consume(&lines->errors, lines->errors.size - CUSTOM_STDERR_KEPT);
+	pthread_mutex_unlock(&lines->lock);
+}
+
+static void take_end(void *user, int exit_code, int signal)
+{
+	struct custom_lines *lines = user;
+
+	/* A last line without a line end. */
+	if (!lines->skipping && lines->input.size)
+		take_line(lines, (const char *)lines->input.data, lines->input.size);
+	pthread_mutex_lock(&lines->lock);
+	lines->ended = true;
+	lines->exit_code = exit_code;
+	lines->signal = signal;
+	pthread_cond_broadcast(&lines->changed);
+	pthread_mutex_unlock(&lines->lock);
+}
+
+static void lines_free(struct custom_lines *lines)
+{
+	buffer_done(&lines->input);
+	buffer_done(&lines->errors);
+	pthread_cond_destroy(&lines->changed);
+	pthread_mutex_destroy(&lines->lock);
+	pthread_mutex_destroy(&lines->send_lock);
+	free(lines);
+}
+
+int custom_lines_start(const struct tool_session *session, const struct custom_source *source,
+	const struct tool_call *call, struct custom_lines **ret_lines)
+{
+	struct custom_lines *lines = calloc(1, sizeof(*lines));
+	const struct custom_events events = {take_output, take_errors, take_end, lines};
+	int r;
+
+	if (!lines)
+		return -ENOMEM;
+	pthread_mutex_init(&lines->lock, NULL);
+	pthread_mutex_init(&lines->send_lock, NULL);
+	clock_cond_init(&lines->changed);
+	lines->path = source->entry.path;
+	r = custom_process_start(
+		session, &source->entry, "execute", call, &events, &lines->process);
+	if (r < 0) {
+		lines_free(lines);
+		return r;
+	}
+	*ret_lines = lines;
+	return 0;
+}
+
+void custom_lines_stop(struct custom_lines *lines, int grace_ms)
+{
+	if (!lines)
+		return;
+	custom_process_stop(lines->process, grace_ms);
+	lines_free(lines);
+}
+
+bool custom_lines_ended(struct custom_lines *lines)
+{
+	bool ended;
+
+	pthread_mutex_lock(&lines->lock);
+	ended = lines->ended;
+	pthread_mutex_unlock(&lines->lock);
+	return ended;
+}
+
+int custom_lines_send(struct custom_lines *lines, struct tool_call *call, cJSON *message)
+{
+	cleanup_free char *text = cJSON_PrintUnformatted(message);
+	struct buffer line cleanup_buffer = {0};
+	int r;
+
+	cJSON_Delete(message);
+	if (!text || buffer_printf(&line, "%s\n", text) < 0)
+		return -ENOMEM;
+	pthread_mutex_lock(&lines->send_lock);
+	r = custom_process_write(lines->process, call, line.data, line.size);
+	pthread_mutex_unlock(&lines->send_lock);
+	return r;
+}
+
+void custom_channel_open(struct custom_lines *lines, struct custom_channel *channel, const char *id)
+{
+	snprintf(channel->id, sizeof(channel->id), "%s", id);
+	channel->queue = cJSON_CreateArray();
+	pthread_mutex_lock(&lines->lock);
+	channel->next = lines->channels;
+	lines->channels = channel;
+	pthread_mutex_unlock(&lines->lock);
+}
+
+void custom_channel_close(struct custom_lines *lines, struct custom_channel *channel)
+{
+	struct custom_channel **at = &lines->channels;
+
+	pthread_mutex_lock(&lines->lock);
+	while (*at != channel)
+		at = &(*at)->next;
+	*at = channel->next;
+	pthread_mutex_unlock(&lines->lock);
+	cJSON_Delete(channel->queue);
+}
+
+cJSON *custom_channel_next(struct custom_lines *lines, struct custom_channel *channel, int ms)
+{
+	const struct timespec until = clock_in_ms(ms);
+	cJSON *message;
+
+	pthread_mutex_lock(&lines->lock);
+	while (!channel->queue->child && !lines->ended &&
+		pthread_cond_timedwait(&lines->changed, &lines->lock, &until) == 0)
+		;
+	message = cJSON_DetachItemFromArray(channel->queue, 0);
+	pthread_mutex_unlock(&lines->lock);
+	return message;
+}
+
+void custom_lines_say_end(struct custom_lines *lines, struct buffer *words)
+{
+	size_t skip;
+
+	pthread_mutex_lock(&lines->lock);
+	skip = lines->errors.size > CUSTOM_STDERR_KEPT ? lines->errors.size - CUSTOM_STDERR_KEPT
+						       : 0;
+	buffer_printf(words, "%s %d", lines->signal ? "signal" : "exit",
+		lines->signal ? lines->signal : lines->exit_code);
+	if (lines->errors.size) {
+		buffer_append_string(words, ": ");
+		utf8_append_clean(words, lines->errors.data + skip, lines->errors.size - skip);
+	}
+	pthread_mutex_unlock(&lines->lock);
+}

@@ -1,0 +1,237 @@
+/* The places, in the order in which later ones win. */
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ops/support/path.h"
+#include "tools/custom/internal.h"
+
+enum { NAMES_MAX = 2000 };
+
+struct finder {
+	const struct tool_session *session;
+	struct custom_entries *entries;
+	const char *origin;
+	const char *place; /* of a project */
+};
+
+void custom_entries_done(struct custom_entries *entries)
+{
+	for (size_t i = 0; i < entries->count; i++) {
+		struct custom_entry *entry = &entries->list[i];
+
+		free(entry->path);
+		free(entry->directory);
+		free(entry->place);
+		free(entry->problem);
+		cJSON_Delete(entry->argv);
+		cJSON_Delete(entry->manifest);
+	}
+	free(entries->list);
+	*entries = (struct custom_entries){0};
+}
+
+static struct custom_entry *add(struct finder *finder, const char *path, bool is_directory)
+{
+	struct custom_entries *entries = finder->entries;
+	struct custom_entry *entry;
+
+	if (entries->count == CUSTOM_ENTRIES_MAX)
+		return NULL;
+	if (!entries->list)
+		entries->list = calloc(CUSTOM_ENTRIES_MAX, sizeof(*entries->list));
+	if (!entries->list)
+		return NULL;
+	entry = &entries->list[entries->count++];
+	entry->path = strdup(path);
+	entry->directory = is_directory ? strdup(path) : strndup(path, path_parent_length(path));
+	entry->origin = finder->origin;
+	entry->place = finder->place ? strdup(finder->place) : NULL;
+	if (!entry->path || !entry->directory)
+		custom_problem(entry, "there is not enough memory");
+	return entry;
+}
+
+static void take_program(struct custom_entry *entry, const char *program)
+{
+	entry->argv = cJSON_CreateArray();
+	cJSON_AddItemToArray(entry->argv, cJSON_CreateString(program));
+}
+
+static bool is_program(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
+}
+
+static void take_directory(struct finder *finder, const char *path)
+{
+	cleanup_free char *program = path_join(path, path_name(path));
+	struct custom_entry *entry = add(finder, path, true);
+
+	if (!entry || entry->problem || custom_manifest(finder->session, entry))
+		return;
+	if (program && is_program(program))
+		take_program(entry, program);
+	else
+		custom_problem(entry, "there is neither a tool.json nor an executable \"%s\" in it",
+			path_name(path));
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Sorted, so that which of two tools wins does not depend on the file system. */
+static size_t read_names(const char *path, char **names)
+{
+	cleanup_dir DIR *stream = opendir(path);
+	struct dirent *entry;
+	size_t count = 0;
+
+	while (stream && count < NAMES_MAX && (entry = readdir(stream)))
+		if (entry->d_name[0] != '.' && (names[count] = strdup(entry->d_name)))
+			count++;
+	qsort(names, count, sizeof(*names), by_name);
+	return count;
+}
+
+/* Every directory and every executable in it; other files are none of ours. */
+static void take_place(struct finder *finder, const char *path)
+{
+	cleanup_free char **names = calloc(NAMES_MAX, sizeof(*names));
+	size_t count = names ? read_names(path, names) : 0;
+
+	for (size_t i = 0; i < count; i++) {
+		cleanup_free char *name = names[i], *whole = path_join(path, name);
+		struct stat status;
+
+		if (!whole || stat(whole, &status) < 0)
+			continue;
+		if (S_ISDIR(status.st_mode)) {
+			take_directory(finder, whole);
+		} else if (is_program(whole)) {
+			struct custom_entry *entry = add(finder, whole, false);
+
+			if (entry)
+				take_program(entry, whole);
+		}
+	}
+}
+
+/* A path that somebody named: what is wrong with it is worth a line. */
+static void take_named(struct finder *finder, const char *given)
+{
+	const char *home = getenv("HOME");
+	cleanup_free char *whole =
+		strncmp(given, "~/", 2) == 0 && home ? path_join(home, given + 2) : strdup(given);
+	cleanup_free char *path = whole ? realpath(whole, NULL) : NULL;
+	struct custom_entry *entry;
+	struct stat status;
+
+	if (path && stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
+		take_directory(finder, path);
+		return;
+	}
+	entry = add(finder, path ? path : given, false);
+	if (!entry)
+		return;
+	if (!path)
+		custom_problem(entry, "%s", strerror(errno));
+	else if (is_program(path))
+		take_program(entry, path);
+	else
+		custom_problem(entry, "it is not executable: chmod +x it");
+}
+
+static void take_below(
+	struct finder *finder, const char *origin, const char *base, const char *name)
+{
+	cleanup_free char *path = base ? path_join(base, name) : NULL;
+
+	finder->origin = origin;
+	if (path)
+		take_place(finder, path);
+}
+
+/* As Amp has it: $AMP_TOOLBOX instead of its own directory, several separated by colons. */
+static void take_amp(struct finder *finder, const char *home)
+{
+	const char *toolbox = getenv("AMP_TOOLBOX");
+
+	if (!toolbox) {
+		take_below(finder, "~/.config/amp/tools", home, ".config/amp/tools");
+		return;
+	}
+	finder->origin = "$AMP_TOOLBOX";
+	while (*toolbox) {
+		size_t length = strcspn(toolbox, ":");
+		cleanup_free char *path = strndup(toolbox, length);
+
+		if (path && *path == '/')
+			take_place(finder, path);
+		toolbox += length + (toolbox[length] == ':');
+	}
+}
+
+static void take_project(struct finder *finder)
+{
+	static const char *const places[] = {".agents/tools", ".isthmus-tools"};
+
+	for (size_t i = 0; i < array_size(places); i++) {
+		cleanup_free char *path = path_join(finder->session->root.path, places[i]);
+		cleanup_free char *real = path ? realpath(path, NULL) : NULL;
+
+		if (!real)
+			continue;
+		finder->place = real;
+		finder->origin = places[i];
+		take_place(finder, real);
+		finder->place = NULL;
+	}
+}
+
+/* True unless "compat" in the settings leaves it out. */
+static bool wants(const cJSON *settings, const char *whose)
+{
+	const cJSON *list = cJSON_GetObjectItemCaseSensitive(settings, "compat"), *item;
+
+	if (!cJSON_IsArray(list))
+		return true;
+	cJSON_ArrayForEach(item, list)
+	{
+		if (cJSON_IsString(item) && strcmp(item->valuestring, whose) == 0)
+			return true;
+	}
+	return false;
+}
+
+int custom_find(const struct custom_options *options, const struct tool_session *session,
+	const cJSON *settings, struct custom_entries *ret_entries)
+{
+	struct finder finder = {.session = session, .entries = ret_entries};
+	cleanup_free char *own = custom_config_path("tools");
+	const char *home = getenv("HOME");
+	const cJSON *item;
+
+	*ret_entries = (struct custom_entries){0};
+	if (wants(settings, "amp"))
+		take_amp(&finder, home);
+	finder.origin = "~/.config/isthmus/tools";
+	if (own)
+		take_place(&finder, own);
+	take_project(&finder);
+	finder.origin = "\"tools\" in tools.json";
+	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(settings, "tools"))
+	{
+		if (cJSON_IsString(item))
+			take_named(&finder, item->valuestring);
+	}
+	finder.origin = "--tool";
+	for (size_t i = 0; i < options->path_count; i++)
+		take_named(&finder, options->paths[i]);
+	return 0;
+}
