@@ -301,25 +301,27 @@ static void keep_whole_diff(struct tool_call *call, const struct buffer *diff)
 
 static int describe(struct tool_call *call, struct work *work)
 {
-	struct buffer diff cleanup_buffer = {0}, shown cleanup_buffer = {0};
+	struct buffer diff cleanup_buffer = {0}, shortened cleanup_buffer = {0};
+	struct buffer shown cleanup_buffer = {0};
 	const struct edits_plan *plan = &work->plan;
-	bool cut;
+	bool cut, is_shortened;
 	char hash[33];
 
-	if (edits_diff(work->path, work->old.data, work->old.size, plan, &diff) < 0)
+	if (edits_diff(work->path, work->old.data, work->old.size, plan, &diff) < 0 ||
+		edits_diff_shorten(&diff, &shortened, &is_shortened) < 0)
 		return tool_fail_errno(call, -ENOMEM, "show the diff of", work->path);
-	cut = diff.size > TOOL_OUTPUT_MAX_BYTES;
-	if (utf8_append_clean(
-		    &shown, diff.data, text_cut(diff.data, diff.size, TOOL_OUTPUT_MAX_BYTES)) < 0 ||
+	cut = shortened.size > TOOL_OUTPUT_MAX_BYTES;
+	if (utf8_append_clean(&shown, shortened.data,
+		    text_cut(shortened.data, shortened.size, TOOL_OUTPUT_MAX_BYTES)) < 0 ||
 		buffer_append(&shown, "", 1) < 0)
 		return tool_fail_errno(call, -ENOMEM, "show the diff of", work->path);
 	files_hash(plan->result.data, plan->result.size, hash);
 	cJSON_AddStringToObject(call->data, "path", work->path);
 	cJSON_AddStringToObject(call->data, "diff", (const char *)shown.data);
-	cJSON_AddBoolToObject(call->data, "diff_truncated", cut);
+	cJSON_AddBoolToObject(call->data, "diff_truncated", cut || is_shortened);
 	if (!utf8_is_clean(diff.data, diff.size))
 		cJSON_AddTrueToObject(call->data, "diff_lossy");
-	if (cut)
+	if (cut || is_shortened)
 		keep_whole_diff(call, &diff);
 	cJSON_AddNumberToObject(call->data, "first_changed_line",
 		(double)edits_line_of(plan->result.data, plan->regions[0].new_start));
@@ -329,7 +331,10 @@ static int describe(struct tool_call *call, struct work *work)
 	return tool_text(call, "Edited %s: %zu replacement%s%s. Its hash is now %s.\n%s%s",
 		work->path, plan->count, plan->count == 1 ? "" : "s",
 		plan->tolerant ? " (matched without regard to blanks, quotes or line ends)" : "",
-		hash, (const char *)shown.data, cut ? "\n[The diff is cut at 50 KB.]" : "");
+		hash, (const char *)shown.data,
+		cut            ? "\n[The diff is cut at 50 KB.]"
+		: is_shortened ? "\n[Of very long lines only the part around the change is shown.]"
+			       : "");
 }
 
 static int execute(struct tool_call *call)

@@ -10,6 +10,7 @@
 #include "ops/support/glob.h"
 #include "tools/permission/permission.h"
 #include "tools/registry.h"
+#include "tools/search/pattern.h"
 #include "tools/search/walk.h"
 
 enum { FIND_LIMIT = 1000, FOUND_MAX = 500000, MOUNT_THREADS = 8 };
@@ -177,6 +178,7 @@ static int search(struct finding *finding)
 {
 	struct tool_call *call = finding->call;
 	const char *pattern = tool_string(call, "pattern");
+	const char *below = pattern_below_root(pattern, call->session->root.path);
 	cleanup_free char *path = NULL;
 	struct walk_request request = {
 		.root = &call->session->root,
@@ -193,12 +195,12 @@ static int search(struct finding *finding)
 
 	if (tool_path(call, "path", &path) < 0)
 		return -1;
-	r = glob_compile(pattern, &finding->glob);
+	r = glob_compile(below ? below : pattern, &finding->glob);
 	if (r < 0)
 		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL, "The pattern \"%s\" %s.",
 			pattern, r == -E2BIG ? "has too many alternatives" : "is not a valid glob");
 	request.path = path;
-	finding->base = strlen(path) + (*path != '\0');
+	finding->base = below ? 0 : strlen(path) + (*path != '\0');
 	permission_filter_init(&finding->filter, call, PERMISSION_READS, path);
 	r = walk(&request, &result);
 	if (tool_cancelled(call))

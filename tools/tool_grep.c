@@ -12,6 +12,7 @@
 #include "ops/support/glob.h"
 #include "tools/permission/permission.h"
 #include "tools/registry.h"
+#include "tools/search/pattern.h"
 #include "tools/search/search.h"
 #include "tools/text/text.h"
 #include "tools/search/walk.h"
@@ -538,7 +539,7 @@ static int compile(struct grep *grep)
 		.ignore_case = tool_flag(call, "ignore_case"),
 		.multiline = tool_flag(call, "multiline"),
 	};
-	const char *include = tool_string(call, "include");
+	const char *include = tool_string(call, "include"), *below;
 	char problem[256];
 	size_t at = 0;
 	int r = search_compile(&options, &grep->pattern, problem, sizeof(problem), &at);
@@ -551,7 +552,8 @@ static int compile(struct grep *grep)
 		return tool_fail_errno(call, r, "compile the pattern", NULL);
 	if (!include)
 		return 0;
-	r = glob_compile(include, &grep->include);
+	below = pattern_below_root(include, call->session->root.path);
+	r = glob_compile(below ? below : include, &grep->include);
 	if (r < 0)
 		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL, "include: \"%s\" %s.", include,
 			r == -E2BIG ? "has too many alternatives" : "is not a valid glob");

@@ -14,9 +14,13 @@ static bool call_interrupted(void *user)
 
 int writing_validate(struct tool_call *call)
 {
-	const char *content = tool_string(call, "content");
+	const char *content = tool_string(call, "content"), *given = tool_string(call, "path");
 	cleanup_free char *path = NULL;
 
+	if (given[strlen(given) - 1] == '/')
+		return tool_fail(call, TOOL_INVALID_ARGUMENT,
+			"Add the name of the file: its directories are made with it.",
+			"\"%s\" names a directory, not a file.", given);
 	if (tool_path(call, "path", &path) < 0)
 		return -1;
 	if (!tool_flag(call, "validate_syntax"))

@@ -187,7 +187,8 @@ int syntax_check(struct tool_call *call, const char *path, const void *content, 
 		struct syntax_error error = {0};
 		int r;
 
-		if (fnmatch(pattern, strchr(pattern, '/') ? path : path_name(path), 0) != 0)
+		if (fnmatch(pattern, strchr(pattern, '/') ? path : path_name(path), FNM_CASEFOLD) !=
+			0)
 			continue;
 		r = checkers[i].check(content, size, &error);
 		if (r == -EINVAL)

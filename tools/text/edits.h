@@ -70,3 +70,7 @@ int edits_show_lines(
  * with; real bytes.  0 or -errno. */
 int edits_diff(const char *path, const uint8_t *text, size_t size, const struct edits_plan *plan,
 	struct buffer *out);
+
+/* Copies a diff for a reader: of a line that is longer than a screen holds (a minified file's) only
+ * the part around its first change.  `*ret_cut`: some were.  -ENOMEM. */
+int edits_diff_shorten(const struct buffer *diff, struct buffer *out, bool *ret_cut);
