@@ -1,14 +1,26 @@
 #include "fs/edge/dropper.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "fs/edge/drops.h"
 #include "ops/support/clock.h"
 
-enum { GRANT_WAIT_MS = 100 };
+enum { GRANT_WAIT_MS = 100, READ_AHEAD_BYTES = 2 * SESSION_REQUEST_MAX_BYTES };
 
 static const uint64_t WRITTEN_MS = 80; /* a map may be written back in several requests */
+
+/* Of pages that were left out of a drop. */
+struct late_drop {
+	TAILQ_ENTRY(late_drop) link; /* lock, as all below */
+	struct inode *inode;         /* referenced */
+	off_t start, end;
+	uint64_t before; /* requests with lower numbers may have brought content of before */
+	uint64_t number; /* they are counted */
+	bool is_due;     /* the request is over */
+};
 
 struct dropper {
 	struct session *session;
@@ -18,6 +30,9 @@ struct dropper {
 	pthread_cond_t is_due;    /* something is, before `sleeps_until_ns`: for the thread */
 	uint64_t sleeps_until_ns; /* lock, as all below; 0: for ever */
 	struct drops drops;
+	LIST_HEAD(, page_request) requests;
+	TAILQ_HEAD(, late_drop) late;       /* the oldest first */
+	uint64_t late_count, request_count; /* of all so far */
 	unsigned waiting;
 	unsigned draining; /* of those; pages are dropped although they are being written */
 	bool ending;
@@ -45,6 +60,137 @@ static void wake_waiting(struct dropper *d)
 		pthread_cond_broadcast(&d->told);
 }
 
+/* ---- Pages of requests under way ----------------------------------------------------- */
+
+void dropper_begin_pages(struct dropper *d, struct page_request *request, const struct inode *inode,
+	off_t offset, size_t size)
+{
+	const off_t page = sysconf(_SC_PAGESIZE);
+
+	*request = (struct page_request){.inode = inode,
+		.start = offset / page * page,
+		.end = (offset + (off_t)size + page - 1) / page * page};
+	pthread_mutex_lock(&d->lock);
+	request->number = ++d->request_count;
+	LIST_INSERT_HEAD(&d->requests, request, link);
+	pthread_mutex_unlock(&d->lock);
+}
+
+void dropper_end_pages(struct dropper *d, struct page_request *request)
+{
+	pthread_mutex_lock(&d->lock);
+	LIST_REMOVE(request, link);
+	if (request->late) {
+		request->late->is_due = true;
+		pthread_cond_signal(&d->is_due);
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* Behind its pages are those that the kernel reads ahead: it has locked them, too, and the daemon
+ * may not have fetched that request yet. */
+static off_t busy_until(const struct page_request *request)
+{
+	return request->end + READ_AHEAD_BYTES;
+}
+
+/* The first request whose pages are busy from `start` on; NULL: none.  With the lock held. */
+static struct page_request *next_request(
+	const struct dropper *d, const struct inode *inode, off_t start)
+{
+	struct page_request *request, *first = NULL;
+
+	LIST_FOREACH(request, &d->requests, link)
+		if (request->inode == inode && busy_until(request) > start &&
+			(!first || request->start < first->start))
+			first = request;
+	return first;
+}
+
+/* With the lock held: leaves the request out of a drop up to `end`.  False: no memory. */
+static bool drop_later(struct dropper *d, struct inode *inode, struct page_request *request,
+	off_t end, uint64_t before)
+{
+	off_t from = request->number < before ? request->start : request->end;
+	off_t to = busy_until(request) < end ? busy_until(request) : end;
+	struct late_drop *late = request->late;
+
+	if (from >= to)
+		return true;
+	if (!late) {
+		late = malloc(sizeof(*late));
+		if (!late)
+			return false;
+		*late = (struct late_drop){
+			.inode = inode, .start = from, .end = to, .number = ++d->late_count};
+		inode_table_ref(d->session->mount->inodes, inode);
+		TAILQ_INSERT_TAIL(&d->late, late, link);
+		request->late = late;
+	}
+	late->start = from < late->start ? from : late->start;
+	late->end = to > late->end ? to : late->end;
+	late->before = before > late->before ? before : late->before;
+	return true;
+}
+
+/* The pages from `*at` up to `end` that no request has locked; those that one has are dropped
+ * later.
+ * `*at` becomes where to go on, the return value is the end of the first of them. */
+static off_t next_idle(
+	struct dropper *d, struct inode *inode, off_t *at, off_t end, uint64_t before)
+{
+	struct page_request *request;
+	off_t until = end;
+
+	pthread_mutex_lock(&d->lock);
+	while ((request = next_request(d, inode, *at)) && request->start <= *at && *at < end &&
+		drop_later(d, inode, request, end, before))
+		*at = busy_until(request);
+	if (request && request->start > *at && request->start < end)
+		until = request->start;
+	pthread_mutex_unlock(&d->lock);
+	return until;
+}
+
+static const off_t ALL_PAGES = INT64_MAX;
+
+/* Without the lock held. */
+static int drop_idle(
+	struct dropper *d, struct inode *inode, off_t start, off_t end, uint64_t before)
+{
+	off_t at = start, until = next_idle(d, inode, &at, end, before);
+	int r;
+
+	if (at == 0 && until == ALL_PAGES)
+		return session_drop_inode(d->session, inode, true);
+	r = session_drop_inode(d->session, inode, false);
+	while (r == 0 && at < end) {
+		session_drop_range(d->session, inode, at, until == ALL_PAGES ? 0 : until - at);
+		at = until;
+		until = next_idle(d, inode, &at, end, before);
+	}
+	return r;
+}
+
+/* What is asked for from now on is as the drop wants it. */
+static uint64_t next_number(struct dropper *d)
+{
+	uint64_t number;
+
+	pthread_mutex_lock(&d->lock);
+	number = d->request_count + 1;
+	pthread_mutex_unlock(&d->lock);
+	return number;
+}
+
+static int drop(struct dropper *d, struct inode *inode, bool pages)
+{
+	return pages ? drop_idle(d, inode, 0, ALL_PAGES, next_number(d))
+		     : session_drop_inode(d->session, inode, false);
+}
+
+/* ---- Drops --------------------------------------------------------------------------- */
+
 /* With the lock held.  False: there is no room. */
 static bool want(
 	struct dropper *d, struct inode *inode, bool pages, const struct inode_version *found)
@@ -67,8 +213,9 @@ static bool want(
 static int tell(struct dropper *d, struct inode *inode, enum drop_what what,
 	const struct file_lock *granted, const struct inode_version *found)
 {
-	int r = session_drop_inode(d->session, inode, what == DROP_PAGES);
-	bool is_gone;
+	bool pages = what == DROP_PAGES, is_gone;
+	/* The holder of a lock is to read no page that was asked for before. */
+	int r = granted ? session_drop_inode(d->session, inode, pages) : drop(d, inode, pages);
 
 	pthread_mutex_lock(&d->lock);
 	is_gone = drops_end(&d->drops, inode);
@@ -99,7 +246,7 @@ int dropper_drop(
 		wake_thread(d, due_ns);
 	pthread_mutex_unlock(&d->lock);
 	if (!has_room)
-		return session_drop_inode(d->session, inode, pages);
+		return drop(d, inode, pages);
 	return what ? tell(d, inode, what, NULL, NULL) : 0;
 }
 
@@ -194,6 +341,31 @@ void dropper_replied(struct dropper *d, unsigned number, struct inode *inode,
 
 /* ---- The thread ---------------------------------------------------------------------- */
 
+/* With the lock held.  False: nothing is left over. */
+static bool drop_late(struct dropper *d)
+{
+	struct late_drop *late;
+
+	TAILQ_FOREACH(late, &d->late, link)
+	if (late->is_due)
+		break;
+	if (!late)
+		return false;
+	if (d->draining || !dropper_is_being_written(late->inode) ||
+		!want(d, late->inode, true, NULL)) {
+		pthread_mutex_unlock(&d->lock);
+		drop_idle(d, late->inode, late->start, late->end, late->before);
+		pthread_mutex_lock(&d->lock);
+	}
+	TAILQ_REMOVE(&d->late, late, link);
+	wake_waiting(d);
+	pthread_mutex_unlock(&d->lock);
+	inode_table_unref(d->session->mount->inodes, late->inode);
+	pthread_mutex_lock(&d->lock);
+	free(late);
+	return true;
+}
+
 /* With the lock held.  False: nothing may be dropped now. */
 static bool drop_next(struct dropper *d, uint64_t *ret_due_ns)
 {
@@ -223,7 +395,7 @@ static void *thread_main(void *data)
 		uint64_t due_ns = 0;
 		struct timespec until;
 
-		if (drop_next(d, &due_ns))
+		if (drop_late(d) || drop_next(d, &due_ns))
 			continue;
 		until = clock_at_ns(due_ns);
 		d->sleeps_until_ns = due_ns;
@@ -244,6 +416,7 @@ int dropper_start(struct session *s, struct dropper **ret_dropper)
 	if (!d)
 		return -ENOMEM;
 	d->session = s;
+	TAILQ_INIT(&d->late);
 	pthread_mutex_init(&d->lock, NULL);
 	clock_cond_init(&d->told);
 	clock_cond_init(&d->is_due);
@@ -270,23 +443,41 @@ void dropper_stop(struct dropper *d)
 
 void dropper_free(struct dropper *d)
 {
+	struct late_drop *late;
+
 	if (!d)
 		return;
+	while ((late = TAILQ_FIRST(&d->late))) {
+		TAILQ_REMOVE(&d->late, late, link);
+		free(late);
+	}
 	pthread_cond_destroy(&d->told);
 	pthread_cond_destroy(&d->is_due);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
 
+/* With the lock held: of pages that were left out before. */
+static bool has_late(const struct dropper *d, uint64_t number)
+{
+	const struct late_drop *oldest = TAILQ_FIRST(&d->late);
+
+	return oldest && oldest->number <= number;
+}
+
 void dropper_drain(struct dropper *d)
 {
-	uint64_t now_ns = clock_now_ns();
+	uint64_t now_ns = clock_now_ns(), number;
 
 	pthread_mutex_lock(&d->lock);
 	d->draining++;
 	d->waiting++;
 	wake_thread(d, 0);
 	while (!drops_are_told(&d->drops, now_ns) && !d->ending)
+		pthread_cond_wait(&d->told, &d->lock);
+	number = d->late_count;
+	pthread_cond_signal(&d->is_due);
+	while (has_late(d, number) && !d->ending)
 		pthread_cond_wait(&d->told, &d->lock);
 	d->draining--;
 	d->waiting--;

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <sys/queue.h>
+
 #include "fs/edge/session.h"
 
 struct dropper;
@@ -34,6 +36,22 @@ void dropper_locked(struct dropper *dropper, struct inode *inode, const struct f
  * `caller`: the thread that asks for it. */
 void dropper_unlocking(struct dropper *dropper, const struct inode *inode,
 	const struct file_lock *lock, pid_t caller);
+
+/* Around a READ or WRITE of pages, which the kernel has locked until the reply: to drop them would
+ * wait for that, which may never come.  Until the end, which is told before the reply, a drop
+ * leaves these pages out, and what the kernel reads ahead behind them; they are dropped thereafter.
+ */
+struct page_request {
+	LIST_ENTRY(page_request) link; /* the dropper's */
+	const struct inode *inode;
+	off_t start, end; /* whole pages */
+	uint64_t number;
+	struct late_drop *late;
+};
+
+void dropper_begin_pages(struct dropper *dropper, struct page_request *request,
+	const struct inode *inode, off_t offset, size_t size);
+void dropper_end_pages(struct dropper *dropper, struct page_request *request);
 
 /* Around SETATTR and LINK (drops_reply()): before the workspace is asked, and after the reply, to
  * which the inode has to stay referenced.  `attributes`: that were replied, or NULL. */

@@ -18,6 +18,9 @@
 
 enum {
 	WATCHED_TTL_SECONDS = 24 * 3600,
+	WRITE_WAIT_MS = 5000,
+	WRITE_WAITS_MAX = 6,
+	SILENT_CLOSE_MS = 5000,
 };
 
 /* As late as a change may show where it could be told of. */
@@ -209,10 +212,12 @@ static int mount_session(struct session *s, char **ret_reason)
 /* ---- Running --------------------------------------------------------------------------------- */
 
 static sem_t stop_wanted; /* posted by signal handlers too */
+static atomic_bool was_stopped;
 
 void mount_stop(struct mount *m)
 {
 	(void)m;
+	was_stopped = true;
 	sem_post(&stop_wanted);
 }
 
@@ -221,6 +226,31 @@ struct stopper {
 	pthread_t thread;
 	atomic_bool over; /* the session has ended by itself: unmounted from outside */
 };
+
+/* A far end that does not answer is waited for no longer: whoever ends the daemon wants it to end.
+ */
+bool session_link_is_silent(const struct session *s)
+{
+	struct workspace_status status = {0};
+
+	workspace_status(s->mount->workspace, &status);
+	return status.link != LINK_ONLINE;
+}
+
+static void write_pages(struct session *s, const char *path)
+{
+	int r = -ETIMEDOUT;
+
+	for (int i = 0; i < WRITE_WAITS_MAX && r == -ETIMEDOUT; i++) {
+		r = mount_point_write_pages(path, WRITE_WAIT_MS);
+		if (session_link_is_silent(s))
+			break;
+	}
+	if (r < 0)
+		log_warning("\"%s\": changes made through mmap(2) may not all be written "
+			    "(%s), ignoring",
+			path, strerror(-r));
+}
 
 /* While others serve: what programs have mapped is written by way of them.  Where this mount was
  * detached, another one may be by now. */
@@ -235,7 +265,7 @@ static void unmount(struct session *s)
 		return;
 	if (mount_point_unmount(path, false) != -EBUSY)
 		return;
-	mount_point_write_pages(path);
+	write_pages(s, path);
 	session_wait_for_pages(s);
 	mount_point_detach(path);
 }
@@ -270,6 +300,56 @@ static int serve(struct session *s, void (*ready)(void *user), void *user)
 	sem_post(&stop_wanted);
 	pthread_join(stopper.thread, NULL);
 	return r;
+}
+
+struct closing {
+	struct session *session;
+	sem_t over;
+	atomic_bool gives_up;
+};
+
+/* What was written is sent for as long as -o timeout says; for whoever was told to end, as long as
+ * the far end answers. */
+static void *watch_closing(void *data)
+{
+	struct closing *closing = data;
+	int64_t heard_ms = clock_now_ms();
+	struct timespec until;
+
+	do {
+		if (!was_stopped || !session_link_is_silent(closing->session))
+			heard_ms = clock_now_ms();
+		closing->gives_up = clock_now_ms() - heard_ms >= SILENT_CLOSE_MS;
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_sec++;
+	} while (sem_clockwait(&closing->over, CLOCK_MONOTONIC, &until) < 0);
+	return NULL;
+}
+
+static bool gives_up(struct op_context *op)
+{
+	const struct closing *closing = op->interrupted_data;
+
+	return closing->gives_up;
+}
+
+static void close_all(struct session *s)
+{
+	struct closing closing = {.session = s};
+	struct op_context op;
+	pthread_t thread;
+	bool is_watched;
+
+	op_context_init(&op);
+	op.interrupted = gives_up;
+	op.interrupted_data = &closing;
+	sem_init(&closing.over, 0, 0);
+	is_watched = pthread_create(&thread, NULL, watch_closing, &closing) == 0;
+	inode_table_close_all(s->mount->inodes, &op);
+	sem_post(&closing.over);
+	if (is_watched)
+		pthread_join(thread, NULL);
+	sem_destroy(&closing.over);
 }
 
 static void directory_forgotten(void *user, const struct object_ref *directory)
@@ -332,12 +412,10 @@ static int session_new(struct mount *m)
 
 int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret_reason)
 {
-	struct op_context op;
 	int r;
 
 	*ret_reason = NULL;
 	sem_init(&stop_wanted, 0, 0);
-	op_context_init(&op);
 	r = session_new(m);
 	if (r == 0)
 		r = make_table(m->edge);
@@ -355,7 +433,7 @@ int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret
 		fuse_session_unmount(m->edge->fuse);
 	invalidator_stop(m->edge->invalidator);
 	dropper_stop(m->edge->dropper);
-	inode_table_close_all(m->inodes, &op);
+	close_all(m->edge);
 	return r;
 }
 

@@ -248,6 +248,9 @@ int session_enter(struct session *s, struct inode *parent, const char *name,
  * -ENOENT: the kernel does not know it (yet). */
 int session_drop_inode(struct session *s, struct inode *inode, bool data);
 
+/* Of the pages alone, without regard to who has them locked; `size` 0: all from `offset` on. */
+void session_drop_range(struct session *s, struct inode *inode, off_t offset, off_t size);
+
 /* Tells it to write back what a map has changed in these pages, and to forget them, and waits for
  * that: another thread has to serve the writes. */
 void session_drop_pages(struct session *s, struct inode *inode, off_t offset, size_t size);
@@ -360,6 +363,9 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 	struct fuse_file_info *fi);
 /* Until the kernel has no more pages of mapped files to write, after a sync; 30 s at most. */
 void session_wait_for_pages(struct session *s);
+
+/* The far end does not answer. */
+bool session_link_is_silent(const struct session *s);
 void session_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi);
 void session_fsync(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
 void session_fallocate(fuse_req_t fuse, fuse_ino_t ino, int mode, off_t offset, off_t length,

@@ -192,6 +192,8 @@ void session_read(
 {
 	struct open_handle *handle;
 	char *data = session_answer_buffer(size);
+	struct page_request pages;
+	bool fills_pages;
 	struct request r;
 	ssize_t got;
 
@@ -199,9 +201,14 @@ void session_read(
 		return;
 	handle = session_begin_on_handle(&r, fuse, "read", LOG_HAS_RANGE, fi);
 	r.record.offset = offset;
-	if (handle->way == WAY_CACHED && !(fi->flags & O_DIRECT))
+	fills_pages = handle->way == WAY_CACHED && !(fi->flags & O_DIRECT);
+	if (fills_pages) {
 		see_read(r.session, handle->inode, size, offset);
+		dropper_begin_pages(r.session->dropper, &pages, handle->inode, offset, size);
+	}
 	got = data ? read_file(&r, handle, data, size, offset) : -ENOMEM;
+	if (fills_pages)
+		dropper_end_pages(r.session->dropper, &pages);
 	if (request_failed(&r, got))
 		return;
 	fuse_reply_buf(fuse, data, (size_t)got);
@@ -238,7 +245,9 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 	struct fuse_file_info *fi)
 {
 	struct open_handle *handle;
+	struct page_request pages;
 	struct request r;
+	bool has_pages;
 	ssize_t done;
 
 	(void)ino;
@@ -249,6 +258,9 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 		r.session->pages_under_way++;
 		r.session->pages_seen++;
 	}
+	has_pages = fi->writepage || (handle->way == WAY_CACHED && !(fi->flags & O_DIRECT));
+	if (has_pages)
+		dropper_begin_pages(r.session->dropper, &pages, handle->inode, offset, size);
 	if ((fi->flags ^ handle->flags) & O_APPEND)
 		done = write_otherwise(&r, handle, data, size, offset);
 	else if (handle->way == WAY_DIRECT && !fi->writepage && !(fi->flags & O_APPEND) &&
@@ -266,6 +278,8 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 		content_hash_disturb(handle->hash);
 	if (fi->writepage)
 		r.session->pages_under_way--;
+	if (has_pages)
+		dropper_end_pages(r.session->dropper, &pages);
 	if (request_failed(&r, done))
 		return;
 	fuse_reply_write(fuse, (size_t)done);
@@ -281,7 +295,8 @@ void session_wait_for_pages(struct session *s)
 	do {
 		seen = s->pages_seen;
 		nanosleep(&pause, NULL);
-	} while ((s->pages_under_way || seen != s->pages_seen) && ++pauses < PAGES_PAUSES_MAX);
+	} while ((s->pages_under_way || seen != s->pages_seen) && ++pauses < PAGES_PAUSES_MAX &&
+		 !session_link_is_silent(s));
 }
 
 void session_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -544,6 +544,12 @@ int session_drop_inode(struct session *s, struct inode *inode, bool data)
 	return fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), data ? 0 : -1, 0);
 }
 
+void session_drop_range(struct session *s, struct inode *inode, off_t offset, off_t size)
+{
+	session_bar_content(s, inode, true);
+	fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), offset, size);
+}
+
 void session_drop_pages(struct session *s, struct inode *inode, off_t offset, size_t size)
 {
 	session_bar_content(s, inode, true);

@@ -17,10 +17,9 @@
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
-#include "ops/support/log.h"
 #include "ops/support/mountinfo.h"
 
-enum { HOLDERS_MAX = 8, LOOK_WAIT_MS = 2000, WRITE_WAIT_MS = 30000 };
+enum { HOLDERS_MAX = 8, LOOK_WAIT_MS = 2000 };
 
 static bool points_into(int directory, const char *link, const char *mount_point)
 {
@@ -226,13 +225,9 @@ static void sync_mount(const char *path)
 }
 
 /* By a child: the daemon answers what it writes, and would wait for itself. */
-void mount_point_write_pages(const char *path)
+int mount_point_write_pages(const char *path, int wait_ms)
 {
 	cleanup_buffer struct buffer nothing = {0};
-	int r = ask_child(sync_mount, path, WRITE_WAIT_MS, &nothing);
 
-	if (r < 0)
-		log_warning("\"%s\": changes made through mmap(2) may not all be written "
-			    "(%s), ignoring",
-			path, strerror(-r));
+	return ask_child(sync_mount, path, wait_ms, &nothing);
 }

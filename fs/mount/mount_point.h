@@ -63,8 +63,8 @@ char *mount_point_copy(unsigned connection);
 
 /* For the daemon that ends while the mount is busy, and goes on serving meanwhile.  Has the
  * kernel send the pages that programs changed through mmap(2): some may still be on their way
- * afterwards.  Takes 30 s at most. */
-void mount_point_write_pages(const char *path);
+ * afterwards.  -ETIMEDOUT: not within that time; -errno. */
+int mount_point_write_pages(const char *path, int wait_ms);
 
 /* Unmounts lazily, with a warning that says who uses it. */
 void mount_point_detach(const char *path);

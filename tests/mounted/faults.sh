@@ -162,6 +162,52 @@ test_a_link_that_is_down_for_good_gives_up_in_time() {
 	expect z "$(cat "$backing/again")"
 }
 
+# A new mount at the same place ends what a killed daemon of $mnt2 has left.
+end_far_session() {
+	second_mount
+	trap - EXIT
+	end_second_mount
+	wait_for 20 sh -c "echo z >'$mnt/again'" || fail "did not come back by itself"
+}
+
+# What is read is locked in the kernel until the answer; a change of the file that is told meanwhile
+# must not have the daemon wait there for that, where not even a signal ends it.
+test_a_killed_daemon_leaves_nobody_waiting_for_a_silent_link() {
+	local reader
+
+	truncate -s 1G "$backing/large"
+	mount_options=("${mount_options[@]/linger=60/linger=5}")
+	second_mount
+	trap 'echo up >"$tmp/link"; "$ISTHMUS" umount --force "$mnt2" || :; end_far_session' EXIT
+	timeout 100 cat "$mnt2/large" >/dev/null 2>&1 &
+	reader=$!
+	sleep 0.5
+	echo lose >"$tmp/link" # what the far end tells arrives
+	sleep 0.5
+	echo changed >>"$backing/large"
+	sleep 1
+	kill -KILL "$second_pid"
+	wait_for 15 not_running "$reader" || fail "who reads waits for the killed daemon"
+	wait_for 15 not_running "$second_pid" || fail "the killed daemon does not end"
+	rm "$backing/large"
+}
+
+test_a_daemon_that_is_to_end_waits_for_no_silent_link() {
+	mount_options=("${mount_options[@]/timeout=$bound/timeout=1000}")
+	mount_options=("${mount_options[@]/linger=60/linger=5}")
+	second_mount
+	trap 'echo up >"$tmp/link"; "$ISTHMUS" umount --force "$mnt2" 2>/dev/null || :; end_far_session' EXIT
+	timeout 100 dd if=/dev/zero of="$mnt2/much" bs=1M count=2000 2>/dev/null &
+	wait_for 10 [ -s "$backing/much" ]
+	echo lose >"$tmp/link"
+	sleep 1
+	kill -TERM "$second_pid"
+	wait_for 25 not_running "$second_pid" || fail "it waits"
+	! grep -qF " $mnt2 fuse" /proc/self/mounts || fail "it is still mounted"
+	echo up >"$tmp/link"
+	rm "$backing/much"
+}
+
 says_what_ssh_said() {
 	"$ISTHMUS" status "$mnt" | grep 'last error: .*HAS CHANGED.*key verification failed.*ssh-keygen -R'
 }

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <sys/stat.h>
 
 #include "fs/edge/dropper.h"
@@ -19,6 +20,7 @@ static struct {
 	bool takes_time, is_at_it; /* lock, as all below */
 	const struct inode *dropped[64];
 	unsigned drops;
+	char said[256]; /* "attributes", "pages" (all), or ranges of them, in turn */
 	char entry[16]; /* the last name that was dropped in ... */
 	fuse_ino_t in;  /* ... this directory, if it was the one that counts */
 } kernel = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -36,11 +38,22 @@ static struct inode *d, *f, *left;
 
 /* ---- The kernel ------------------------------------------------------------------------ */
 
+/* With the lock held. */
+__attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
+{
+	size_t length = strlen(kernel.said);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(kernel.said + length, sizeof(kernel.said) - length, format, arguments);
+	va_end(arguments);
+}
+
 int session_drop_inode(struct session *s, struct inode *inode, bool data)
 {
 	(void)s;
-	(void)data;
 	pthread_mutex_lock(&kernel.lock);
+	say("%s ", data ? "pages" : "attributes");
 	kernel.dropped[kernel.drops++ % 64] = inode;
 	kernel.is_at_it = true;
 	pthread_cond_broadcast(&kernel.changed);
@@ -48,6 +61,15 @@ int session_drop_inode(struct session *s, struct inode *inode, bool data)
 		pthread_cond_wait(&kernel.changed, &kernel.lock);
 	pthread_mutex_unlock(&kernel.lock);
 	return 0;
+}
+
+void session_drop_range(struct session *s, struct inode *inode, off_t offset, off_t size)
+{
+	(void)s;
+	(void)inode;
+	pthread_mutex_lock(&kernel.lock);
+	say("%lld+%lld ", (long long)offset, (long long)size);
+	pthread_mutex_unlock(&kernel.lock);
 }
 
 int fuse_lowlevel_notify_inval_entry(
@@ -175,6 +197,7 @@ static void setup(void)
 	mount = (struct mount){.options = &options, .workspace = &place.base};
 	session = (struct session){.mount = &mount};
 	kernel.drops = 0;
+	kernel.said[0] = '\0';
 	kernel.in = 0;
 	kernel.entry[0] = '\0';
 	CHECK_RC(0, inode_table_new(&root, ignore_forgotten, NULL, &mount.inodes));
@@ -353,7 +376,80 @@ static void test_a_drop_during_a_reply_that_is_installed_later_is_repeated(void)
 	teardown();
 }
 
-TEST_MAIN("invalidate", TEST(test_what_was_wanted_under_a_lock_is_dropped_at_the_release),
+enum { PAGE = 4096, AHEAD = 2 << 20 }; /* and what the kernel may be reading behind a read */
+
+/* To drop a page that is locked until a reply would wait for that. */
+static void test_pages_that_are_being_read_are_dropped_when_they_were(void)
+{
+	struct page_request first, second, other;
+
+	setup();
+	dropper_begin_pages(session.dropper, &first, f, PAGE, PAGE + 1);
+	dropper_begin_pages(session.dropper, &second, f, 8 << 20, PAGE);
+	dropper_begin_pages(session.dropper, &other, d, 2 * PAGE, PAGE);
+	CHECK_RC(0, dropper_drop(session.dropper, f, true, NULL));
+	/* up to the first, from behind it to the second, from behind that on */
+	CHECK_STRING("attributes 0+4096 2109440+6279168 10489856+0 ", kernel.said);
+	kernel.said[0] = '\0';
+	dropper_end_pages(session.dropper, &other);
+	dropper_end_pages(session.dropper, &first);
+	dropper_end_pages(session.dropper, &second);
+	dropper_drain(session.dropper);
+	CHECK_STRING("attributes 4096+2105344 attributes 8388608+2101248 ", kernel.said);
+	teardown();
+}
+
+static void test_what_is_read_after_a_drop_is_not_dropped(void)
+{
+	struct page_request first, again;
+
+	setup();
+	dropper_begin_pages(session.dropper, &first, f, 0, PAGE);
+	CHECK_RC(0, dropper_drop(session.dropper, f, true, NULL));
+	CHECK_RC(0, dropper_drop(session.dropper, f, true, NULL));
+	CHECK_STRING("attributes 2101248+0 attributes 2101248+0 ", kernel.said);
+	kernel.said[0] = '\0';
+	dropper_begin_pages(session.dropper, &again, f, AHEAD, PAGE);
+	dropper_end_pages(session.dropper, &first);
+	dropper_drain(session.dropper);
+	dropper_end_pages(session.dropper, &again);
+	dropper_drain(session.dropper);
+	CHECK_STRING("attributes 0+2097152 ", kernel.said);
+	teardown();
+}
+
+static void test_without_memory_a_drop_waits_for_the_pages(void)
+{
+	struct page_request reading;
+
+	setup();
+	dropper_begin_pages(session.dropper, &reading, f, PAGE, PAGE);
+	memory_ends_after(0);
+	CHECK_RC(0, dropper_drop(session.dropper, f, true, NULL));
+	memory_is_back();
+	CHECK_STRING("attributes 0+4096 4096+0 ", kernel.said);
+	dropper_end_pages(session.dropper, &reading);
+	teardown();
+}
+
+/* Its holder is to read nothing that was asked for before. */
+static void test_a_lock_waits_for_the_pages_that_are_being_read(void)
+{
+	struct page_request reading;
+
+	setup();
+	dropper_begin_pages(session.dropper, &reading, f, 0, 4096);
+	dropper_locked(session.dropper, f, &lock, NULL);
+	CHECK_STRING("pages ", kernel.said);
+	dropper_end_pages(session.dropper, &reading);
+	teardown();
+}
+
+TEST_MAIN("invalidate", TEST(test_pages_that_are_being_read_are_dropped_when_they_were),
+	TEST(test_what_is_read_after_a_drop_is_not_dropped),
+	TEST(test_without_memory_a_drop_waits_for_the_pages),
+	TEST(test_a_lock_waits_for_the_pages_that_are_being_read),
+	TEST(test_what_was_wanted_under_a_lock_is_dropped_at_the_release),
 	TEST(test_a_lock_that_another_one_covers_drops_nothing),
 	TEST(test_a_drop_during_a_reply_that_is_installed_later_is_repeated),
 	TEST(test_a_watch_that_ended_among_too_many_changes_is_not_believed),
