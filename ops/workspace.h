@@ -265,6 +265,8 @@ enum change_kind {
 	CHANGE_UNWATCHED, /* the directory `path` is no longer (or could not be) watched */
 };
 
+enum { CONTENT_HASH_BYTES = 16 }; /* xxh3-128, canonical */
+
 struct change {
 	enum change_kind kind;
 	const char *path;           /* CHANGE_ENTRY: of the entry; else of the directory */
@@ -277,9 +279,9 @@ struct change {
 				     * the watch; never less than in an earlier change */
 	bool exists; /* CHANGE_ENTRY: what is at the path now, read after the event ... */
 	struct attributes attributes; /* ... valid when it exists */
-	const uint8_t *hash; /* 16 bytes xxh3-128 (canonical) of the content of a regular file in
-			      * the state that `attributes` tells, where the place gives it; or
-			      * NULL.  Valid during the call of the sink only */
+	const uint8_t *hash;          /* CONTENT_HASH_BYTES of the content of a regular file in
+				       * the state that `attributes` tells, where the place gives it; or
+				       * NULL.  Valid during the call of the sink only */
 };
 
 /* Gets every change made by somebody else, in order, from one thread of the

@@ -58,6 +58,13 @@ check_seams() {
 	seam ops 'ops/'
 	seam backends 'backends/|ops/'
 	seam fs 'fs/|ops/|backends/open\.h'
+	seam fs/log 'fs/log/|ops/support/'
+	seam fs/inode 'fs/inode/|ops/'
+	seam fs/mount 'fs/mount/|fs/log/|fs/inode/|ops/|backends/open\.h'
+	seam fs/edge 'fs/edge/|fs/mount/|fs/log/|fs/inode/|ops/'
+	seam fs/control 'fs/control/|fs/edge/edge\.h|fs/mount/|fs/log/|ops/'
+	seam fs/watchers 'fs/watchers/|fs/edge/(announce|edge)\.h|fs/mount/|ops/'
+	seam fs/commands 'fs/commands/|fs/control/control\.h|fs/edge/edge\.h|fs/watchers/watchers\.h|fs/mount/|fs/log/|ops/|backends/open\.h'
 	seam tools 'tools/|ops/support/'
 }
 

@@ -5,21 +5,6 @@
 
 #include "ops/support/cleanup.h"
 
-bool command_lists(const char *list, char separator, const char *word)
-{
-	const char separators[] = {separator, '\0'};
-	size_t length = strlen(word);
-
-	while (*list) {
-		size_t size = strcspn(list, separators);
-
-		if (size == length && strncmp(list, word, size) == 0)
-			return true;
-		list += size + (list[size] == separator);
-	}
-	return false;
-}
-
 bool command_parse_time(const char *text, uint64_t *ret_us)
 {
 	static const struct {

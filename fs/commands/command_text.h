@@ -7,9 +7,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* True when the word is one of a list, which has `separator` between them. */
-bool command_lists(const char *list, char separator, const char *word);
-
 /* "30" and "30s" (seconds), "1.5", "500us", "50ms", "2m", "1h"; false for anything else. */
 bool command_parse_time(const char *text, uint64_t *ret_us);
 

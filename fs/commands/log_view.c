@@ -11,6 +11,7 @@
 #include "ops/support/hex.h"
 #include "ops/support/json.h"
 #include "ops/support/visible.h"
+#include "ops/support/words.h"
 
 enum {
 	CHANGED_SHOWN_MAX = 100,
@@ -91,7 +92,7 @@ static bool record_passes(const struct log_filter *filter, const cJSON *record)
 {
 	const char *op = json_text(record, "op");
 
-	if (!op || (filter->ops && !command_lists(filter->ops, ',', op)))
+	if (!op || (filter->ops && !words_contain(filter->ops, ',', op)))
 		return false;
 	if (!is_text(record, "call", filter->call) ||
 		!is_text(record, "conversation", filter->conversation))

@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 #include "backends/open.h"
-#include "fs/mount/mount.h"
+#include "fs/control/control.h"
+#include "fs/edge/edge.h"
 #include "fs/log/mount_log_anchor.h"
 #include "fs/mount/mount_loop.h"
 #include "fs/commands/mount_options.h"

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/edge/edge.h"
 #include "fs/log/callers.h"
 #include "fs/log/redact.h"
 #include "ops/support/cleanup.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/edge/edge.h"
 #include "fs/log/callers.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/json.h"
@@ -352,6 +353,33 @@ static void *acceptor_run(void *user)
 	return NULL;
 }
 
+/* ---- For the rest of the daemon -------------------------------------------------- */
+
+static bool note_change(struct mount *m, const char *path)
+{
+	bool taken;
+
+	pthread_rwlock_rdlock(&control_lock);
+	taken = m->control && control_exec_note_change(m->control, path);
+	pthread_rwlock_unlock(&control_lock);
+	return taken;
+}
+
+static void usage(struct mount *m, uint32_t *ret_connections, uint32_t *ret_commands)
+{
+	*ret_connections = *ret_commands = 0;
+	pthread_rwlock_rdlock(&control_lock);
+	if (m->control) {
+		pthread_mutex_lock(&m->control->lock);
+		*ret_connections = m->control->connection_count;
+		*ret_commands = m->control->command_count;
+		pthread_mutex_unlock(&m->control->lock);
+	}
+	pthread_rwlock_unlock(&control_lock);
+}
+
+static const struct mount_control calls = {.note_change = note_change, .usage = usage};
+
 /* ---- Life ---------------------------------------------------------------------- */
 
 static void set_control(struct mount *m, struct control_server *server)
@@ -369,6 +397,7 @@ int control_server_start(struct mount *m, struct control_server **ret_server)
 	if (!server)
 		return -ENOMEM;
 	server->mount = m;
+	m->control_calls = &calls;
 	pthread_mutex_init(&server->lock, NULL);
 	pthread_cond_init(&server->gone, NULL);
 	server->listener = control_listen(m->control_path);
@@ -422,29 +451,4 @@ void control_server_stop(struct control_server *server)
 	pthread_mutex_destroy(&server->lock);
 	pthread_cond_destroy(&server->gone);
 	free(server);
-}
-
-/* ---- For the rest of the daemon -------------------------------------------------- */
-
-bool control_note_change(struct mount *m, const char *path)
-{
-	bool taken;
-
-	pthread_rwlock_rdlock(&control_lock);
-	taken = m->control && control_exec_note_change(m->control, path);
-	pthread_rwlock_unlock(&control_lock);
-	return taken;
-}
-
-void control_usage(struct mount *m, uint32_t *ret_connections, uint32_t *ret_commands)
-{
-	*ret_connections = *ret_commands = 0;
-	pthread_rwlock_rdlock(&control_lock);
-	if (m->control) {
-		pthread_mutex_lock(&m->control->lock);
-		*ret_connections = m->control->connection_count;
-		*ret_commands = m->control->command_count;
-		pthread_mutex_unlock(&m->control->lock);
-	}
-	pthread_rwlock_unlock(&control_lock);
 }

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "fs/mount/mount.h"
+#include "fs/control/control.h"
 #include "ops/support/control.h"
 
 struct control_server {

@@ -125,7 +125,7 @@ static void record_foreign(struct session *s, const char *path, bool more)
 /* A command of ours may have done it, or one of our requests; else others have. */
 static void note_change(struct session *s, const char *path, const struct object_id *id)
 {
-	if (control_note_change(s->mount, path))
+	if (mount_note_change(s->mount, path))
 		return;
 	switch (foreign_judge(&s->foreign, path, id, clock_now_ms())) {
 	case FOREIGN_NOT:
@@ -142,7 +142,7 @@ static void note_change(struct session *s, const char *path, const struct object
 /* Changes at or below `path` were missed. */
 static void note_lost(struct session *s, const char *path)
 {
-	if (!control_note_change(s->mount, NULL))
+	if (!mount_note_change(s->mount, NULL))
 		record_foreign(s, path, true);
 }
 
@@ -170,7 +170,7 @@ static void object_changed(struct session *s, struct inode *parent, const char *
 	/* Names in a directory are told of by themselves. */
 	if (path && inode->is_directory && known.version.mode == version.mode &&
 		known.version.uid == version.uid && known.version.gid == version.gid)
-		control_note_change(s->mount, path);
+		mount_note_change(s->mount, path);
 	else if (path)
 		note_change(s, path, &now->id);
 	if (known.writers) {

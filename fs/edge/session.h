@@ -12,10 +12,11 @@
 #include <semaphore.h>
 #include <sys/uio.h>
 
+#include "fs/edge/content_hash.h"
+#include "fs/edge/edge.h"
 #include "fs/edge/foreign.h"
 #include "fs/inode/inode.h"
 #include "fs/inode/misses.h"
-#include "fs/mount/mount.h"
 
 struct announcement;
 struct change_observer;

@@ -186,6 +186,11 @@ static bool hash_before(struct request *r, struct inode *inode, const struct att
 	return before;
 }
 
+static void release_hash(struct open_handle *handle)
+{
+	content_hash_free(handle->hash);
+}
+
 /* Takes over `file`.  `before`: its attributes before it was opened, when they are known. */
 static int make_handle(struct request *r, struct inode *inode, struct open_file *file,
 	const struct attributes *attributes, const struct attributes *before,
@@ -201,6 +206,7 @@ static int make_handle(struct request *r, struct inode *inode, struct open_file 
 	*handle = (struct open_handle){.inode = inode, .file = file, .flags = fi->flags};
 	if (is_writing(fi->flags) && r->mount->log) {
 		handle->hash = content_hash_new(!attributes->size_bytes);
+		handle->release = release_hash;
 		handle->knows_before = hash_before(r, inode, before, handle->hash_before);
 	}
 	result = inode_table_handle_add(r->mount->inodes, handle);

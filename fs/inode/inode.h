@@ -18,7 +18,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fs/inode/content_hash.h"
 #include "ops/workspace.h"
 
 struct inode_table;
@@ -42,7 +41,8 @@ struct open_handle {
 	struct open_handle *spare_next, **spare_link; /* of all spare ones; the table's lock */
 	uint64_t spare_until_ns;                      /* CLOCK_MONOTONIC */
 	bool holds_number;
-	struct content_hash *hash; /* of what is written; NULL: not wanted */
+	struct content_hash *hash; /* of what is written; NULL: not wanted; the edge's */
+	void (*release)(struct open_handle *handle); /* frees what is the edge's; may be NULL */
 	bool knows_before;
 	uint8_t hash_before[CONTENT_HASH_BYTES]; /* of the content when it was opened */
 	enum handle_way way;

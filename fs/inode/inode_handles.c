@@ -240,6 +240,13 @@ struct open_handle *inode_table_handle_any(struct inode_table *t, struct inode *
 	return handle;
 }
 
+static void handle_free(struct open_handle *handle)
+{
+	if (handle->release)
+		handle->release(handle);
+	free(handle);
+}
+
 int inode_table_handle_put(
 	struct inode_table *t, struct op_context *ctx, struct open_handle *handle)
 {
@@ -260,8 +267,7 @@ int inode_table_handle_put(
 	if (!last)
 		return 0;
 	r = workspace_close(ctx, handle->file);
-	content_hash_free(handle->hash);
-	free(handle);
+	handle_free(handle);
 	return r;
 }
 
@@ -293,7 +299,7 @@ void inode_table_close_all(struct inode_table *t, struct op_context *ctx)
 		struct open_handle *next = handle->next;
 
 		workspace_close(ctx, handle->file);
-		free(handle);
+		handle_free(handle);
 		handle = next;
 	}
 }

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "fs/commands/command_text.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/words.h"
 
 enum {
 	DEPTH_MAX = 4, /* of lines inside the words of a line */
@@ -159,7 +159,7 @@ static bool is_secret_segment(char *const *segments, size_t count, size_t i)
 {
 	const char *word = segments[i];
 
-	if (command_lists(secret_words, ' ', word))
+	if (words_contain(secret_words, ' ', word))
 		return true;
 	if (strcmp(word, "pass") == 0)
 		return i == count - 1;
@@ -167,7 +167,7 @@ static bool is_secret_segment(char *const *segments, size_t count, size_t i)
 		return false;
 	if (strcmp(word, "pwd") == 0)
 		return strcmp(segments[i - 1], "old") != 0;
-	return strcmp(word, "key") == 0 && command_lists(secret_keys, ' ', segments[i - 1]);
+	return strcmp(word, "key") == 0 && words_contain(secret_keys, ' ', segments[i - 1]);
 }
 
 /* A name such as DB_PASSWORD, api-key or accessToken. */
@@ -177,7 +177,7 @@ static bool is_secret_name(struct span name)
 	size_t count = split_name(name, text, segments);
 
 	if (count == 0 || strcmp(segments[0], "no") == 0 ||
-		command_lists(harmless_ends, ' ', segments[count - 1]))
+		words_contain(harmless_ends, ' ', segments[count - 1]))
 		return false;
 	for (size_t i = 0; i < count; i++)
 		if (is_secret_segment(segments, count, i))
@@ -211,7 +211,7 @@ static bool is_harmless_value(struct span value)
 	if (size < sizeof(text)) {
 		memcpy(text, value.at, size);
 		text[size] = '\0';
-		if (size == 0 || command_lists(harmless_values, ' ', text))
+		if (size == 0 || words_contain(harmless_values, ' ', text))
 			return true;
 	}
 	for (size_t i = 0; i < array_size(descriptions); i++)
@@ -547,7 +547,7 @@ static bool put_program_option(struct redactor *r, struct span word)
 		bool is_long = length > 2;
 
 		if (size < length || strncmp(word.at, option, length) != 0 ||
-			!command_lists(program_options[i].programs, ' ', r->program) ||
+			!words_contain(program_options[i].programs, ' ', r->program) ||
 			(command && strcmp(command, r->command) != 0))
 			continue;
 		if (size == length) {
@@ -579,7 +579,7 @@ static void note_word(struct redactor *r, struct span word)
 		if (*word.at == '-' || memchr(word.at, '=', (size_t)(word.end - word.at)))
 			return;
 		snprintf(r->program, sizeof(r->program), "%.*s", (int)size, base.at);
-		r->at_program = command_lists(prefixes, ' ', r->program);
+		r->at_program = words_contain(prefixes, ' ', r->program);
 		return;
 	}
 	if (size >= 6 && starts(word.end - 6, word.end, "bearer"))

@@ -44,15 +44,26 @@ struct mount_options {
 /* Whether programs here that wait on inotify(7) hear of others' changes (fs/watchers/). */
 enum watch_events_state { WATCH_EVENTS_OFF, WATCH_EVENTS_STARTING, WATCH_EVENTS_ON };
 
+struct mount;
+
+/* What the control server does for those below it; set before anybody asks. */
+struct mount_control {
+	bool (*note_change)(struct mount *m, const char *path);
+
+	/* Connections and commands under way. */
+	void (*usage)(struct mount *m, uint32_t *ret_connections, uint32_t *ret_commands);
+};
+
 struct mount {
 	const struct mount_options *options;
 	struct workspace *workspace;
 	struct mount_log *log; /* may be NULL: not logged */
 	struct inode_table *inodes;
 	struct fuse_session *session;
-	struct control_server *control; /* NULL: not running */
-	struct session *edge;           /* fs/edge/session.h */
-	char *control_path;             /* of the control socket */
+	struct control_server *control;            /* NULL: not running */
+	const struct mount_control *control_calls; /* NULL: nobody runs commands */
+	struct session *edge;                      /* fs/edge/session.h */
+	char *control_path;                        /* of the control socket */
 	unsigned connection;            /* mount_point_connection(); 0: not mounted yet */
 	struct timespec started;        /* CLOCK_REALTIME */
 	uid_t mount_uid, workspace_uid; /* --idmap=user maps one to the other */
@@ -68,50 +79,17 @@ struct mount {
 	} watch_events;
 };
 
+/* Somebody at the workspace has changed `path` (NULL: what it was has been missed): commands that
+ * run now may have done it.  False: none does. */
+bool mount_note_change(struct mount *m, const char *path);
+
 /* --idmap, in both directions: as seen on this machine <-> at the workspace.  Two ids change
  * places, so the mapping undoes itself. */
 uid_t mount_swap_uid(const struct mount *m, uid_t uid);
 gid_t mount_swap_gid(const struct mount *m, gid_t gid);
-
-/* ---- fs/edge/session.c: the FUSE edge ------------------------------------------- */
-
-/* Mounts and serves until unmounted or mount_stop().  `ready` is called once the mount is
- * usable.  0, or -errno with a line for people in `*ret_reason` (allocated, or NULL). */
-int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret_reason);
-
-/* Asks the session to end (async-signal-safe). */
-void mount_stop(struct mount *m);
-
-/* Waits until the kernel has been told of every change that the feed brought so far: what a
- * command did at the workspace is visible on the mount. */
-void mount_drain_changes(struct mount *m);
-
-/* Changes in the directory `path` are reported from now on, where that can be and the kernel
- * knows it, though nobody has listed it yet. */
-void mount_watch(struct mount *m, const char *path);
-
-/* Frees what mount_run() left; after workspace_free(), whose feed leads here. */
-void mount_done(struct mount *m);
 
 /* ---- fs/mount/status.c: status and statistics, for the control socket and .isthmus/ -- */
 
 /* JSON texts that the caller frees; NULL when there is no memory. */
 char *mount_status_json(struct mount *m);
 char *mount_stats_json(struct mount *m);
-
-/* ---- fs/control/control_server.c ----------------------------------------------------- */
-
-struct control_server;
-
-/* Serves the protocol of ops/support/control.h on m->control_path (0600). */
-int control_server_start(struct mount *m, struct control_server **ret_server);
-
-/* Ends every connection (and the commands that run for them), removes the socket. */
-void control_server_stop(struct control_server *server); /* NULL is fine */
-
-/* Somebody at the workspace has changed `path` (NULL: what it was has been missed): commands that
- * run now may have done it.  False: none does. */
-bool control_note_change(struct mount *m, const char *path);
-
-/* Connections and commands under way. */
-void control_usage(struct mount *m, uint32_t *ret_connections, uint32_t *ret_commands);

@@ -230,9 +230,10 @@ char *mount_stats_json(struct mount *m)
 {
 	cJSON *object = cJSON_CreateObject();
 	uint64_t inodes = 0, inode_bytes = 0;
-	uint32_t connections, commands;
+	uint32_t connections = 0, commands = 0;
 
-	control_usage(m, &connections, &commands);
+	if (m->control_calls)
+		m->control_calls->usage(m, &connections, &commands);
 	if (m->inodes)
 		inode_table_usage(m->inodes, &inodes, &inode_bytes);
 	add_counter(object, "requests", m->requests);

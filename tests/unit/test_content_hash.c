@@ -1,4 +1,4 @@
-#include "fs/inode/content_hash.h"
+#include "fs/edge/content_hash.h"
 
 #include <fcntl.h>
 

@@ -1,4 +1,4 @@
-#include "fs/mount/mount.h"
+#include "fs/control/control.h"
 #include "ops/support/control.h"
 #include "tests/check.h"
 
@@ -555,7 +555,7 @@ static void test_the_death_of_the_client_ends_the_command(void)
 	for (int i = 0; i < 100; i++) {
 		uint32_t connections, commands;
 
-		control_usage(&mount_, &connections, &commands);
+		mount_.control_calls->usage(&mount_, &connections, &commands);
 		if (commands == 0)
 			break;
 		usleep(20000);
@@ -576,9 +576,9 @@ static void test_the_exit_tells_what_changed_and_where_it_stands_in_the_log(void
 	start_server();
 	fd = start_command("echo ready; read line; exit 7");
 	usleep(300000);
-	control_note_change(&mount_, "a/b");
-	control_note_change(&mount_, "a/b");
-	control_note_change(&mount_, "c");
+	mount_note_change(&mount_, "a/b");
+	mount_note_change(&mount_, "a/b");
+	mount_note_change(&mount_, "c");
 	CHECK_RC(0, control_send(fd, CONTROL_STDIN, "\n", 1));
 	CHECK_RC(CONTROL_EXIT, read_to_end(fd, &payload, &output));
 	end = cJSON_ParseWithLength((const char *)payload.data, payload.size);
@@ -613,7 +613,7 @@ static void wait_for_command(void)
 
 	while (commands == 0) {
 		usleep(1000);
-		control_usage(&mount_, &connections, &commands);
+		mount_.control_calls->usage(&mount_, &connections, &commands);
 	}
 }
 
@@ -629,7 +629,7 @@ static void test_more_changes_than_are_kept_are_marked(void)
 	wait_for_command();
 	for (int i = 0; i < 2 * 8193; i++) {
 		snprintf(path, sizeof(path), "directory/%d", i / 2);
-		control_note_change(&mount_, path);
+		mount_note_change(&mount_, path);
 	}
 	changed = changed_in_reply(fd, &truncated);
 	CHECK_RC(8192, cJSON_GetArraySize(changed));
@@ -650,7 +650,7 @@ static void test_changes_that_were_missed_are_marked(void)
 	start_server();
 	fd = start_command("read line");
 	wait_for_command();
-	control_note_change(&mount_, NULL);
+	mount_note_change(&mount_, NULL);
 	changed = changed_in_reply(fd, &truncated);
 	CHECK_RC(0, cJSON_GetArraySize(changed));
 	CHECK(truncated);
@@ -675,7 +675,7 @@ static void test_the_exit_arrives_whatever_changed(void)
 	for (int i = 0; i < 100; i++) {
 		path[0] = (char)('a' + i % 26);
 		path[1] = (char)('a' + i / 26);
-		control_note_change(&mount_, path);
+		mount_note_change(&mount_, path);
 	}
 	changed = changed_in_reply(fd, &truncated);
 	CHECK(cJSON_GetArraySize(changed) > 16);

@@ -738,6 +738,30 @@ static void test_a_hash_is_of_one_version(void)
 	inode_table_free(table);
 }
 
+static unsigned released;
+
+static void count_released(struct open_handle *handle)
+{
+	(void)handle;
+	released++;
+}
+
+static void test_what_hangs_on_a_handle_is_released_with_it(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *inode = enter(table, inode_table_root(table), "file", object(2, S_IFREG));
+	struct open_handle *handle = open_to_write(table, inode);
+
+	released = 0;
+	handle->release = count_released;
+	CHECK_RC(0, inode_table_handle_put(table, NULL, handle));
+	CHECK_RC(1, released);
+	open_to_write(table, inode)->release = count_released;
+	inode_table_close_all(table, NULL);
+	CHECK_RC(2, released);
+	inode_table_free(table);
+}
+
 static void test_a_directory_below_itself_is_a_loop(void)
 {
 	struct inode_table *table = new_table();
@@ -808,4 +832,5 @@ TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_deep_trees_have_paths_and_can_be_forgotten),
 	TEST(test_what_the_kernel_forgets_is_gone_when_nothing_needs_it),
 	TEST(test_a_change_of_content_is_noticed),
-	TEST(test_a_known_file_takes_less_than_155_bytes), TEST(test_a_hash_is_of_one_version))
+	TEST(test_a_known_file_takes_less_than_155_bytes), TEST(test_a_hash_is_of_one_version),
+	TEST(test_what_hangs_on_a_handle_is_released_with_it))

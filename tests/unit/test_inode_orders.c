@@ -298,7 +298,7 @@ void dropper_drain(struct dropper *d)
 	(void)d;
 }
 
-bool control_note_change(struct mount *m, const char *path)
+bool mount_note_change(struct mount *m, const char *path)
 {
 	(void)m;
 	(void)path;

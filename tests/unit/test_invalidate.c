@@ -89,7 +89,7 @@ fuse_ino_t session_ino(struct session *s, const struct inode *inode)
 	return (fuse_ino_t)(uintptr_t)inode;
 }
 
-bool control_note_change(struct mount *m, const char *path)
+bool mount_note_change(struct mount *m, const char *path)
 {
 	(void)m;
 	(void)path;

@@ -1,5 +1,5 @@
 /*
- * fs/inode/content_hash.h - the hash of what a handle has written, for the mount log.
+ * fs/edge/content_hash.h - the hash of what a handle has written, for the mount log.
  *
  * A file that is written from its start to its end is hashed on the way.  Any other is
  * read once more when it is closed, if it is small and near.
@@ -13,8 +13,6 @@
 #include <sys/types.h>
 
 #include "ops/workspace.h"
-
-enum { CONTENT_HASH_BYTES = 16 };
 
 struct content_hash;
 

@@ -1,5 +1,5 @@
 #define XXH_STATIC_LINKING_ONLY
-#include "fs/inode/content_hash.h"
+#include "fs/edge/content_hash.h"
 
 #include <fcntl.h>
 #include <pthread.h>

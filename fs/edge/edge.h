@@ -1,0 +1,26 @@
+/*
+ * fs/edge/edge.h - the FUSE edge of a mount, for the rest of the daemon.
+ *
+ * Threads: any.
+ */
+#pragma once
+
+#include "fs/mount/mount.h"
+
+/* Mounts and serves until unmounted or mount_stop().  `ready` is called once the mount is
+ * usable.  0, or -errno with a line for people in `*ret_reason` (allocated, or NULL). */
+int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret_reason);
+
+/* Asks the session to end (async-signal-safe). */
+void mount_stop(struct mount *m);
+
+/* Waits until the kernel has been told of every change that the feed brought so far: what a
+ * command did at the workspace is visible on the mount. */
+void mount_drain_changes(struct mount *m);
+
+/* Changes in the directory `path` are reported from now on, where that can be and the kernel
+ * knows it, though nobody has listed it yet. */
+void mount_watch(struct mount *m, const char *path);
+
+/* Frees what mount_run() left; after workspace_free(), whose feed leads here. */
+void mount_done(struct mount *m);
