@@ -12,3 +12,7 @@ int mcp_command(int argc, char **argv);
  * user's and the project's files; `yes` allows what no rule denies.  0, or -1 after a message
  * on stderr. */
 int open_session(const char *directory, const char *policy, bool yes, struct tool_session *session);
+
+/* For tool_call: a custom tool's questions and notes, on the terminal.  terminal_ui.c */
+cJSON *terminal_ask_user(struct tool_call *call, const struct tool_question *question);
+void terminal_tell_user(struct tool_call *call, const char *words);

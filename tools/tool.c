@@ -85,6 +85,7 @@ void tool_call_free(struct tool_call *call)
 	cJSON_Delete(call->data);
 	buffer_done(&call->text);
 	free(call->remark);
+	buffer_done(&call->notes);
 	buffer_done(&call->image.bytes);
 	free(call->image.mime_type);
 	free(call->message);

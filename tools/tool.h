@@ -158,9 +158,10 @@ struct tool_call {
 	bool asks_first; /* rules ask about `path`: nothing of it may be shown before the answer */
 	bool approved;   /* a person agreed, in this call or for the session */
 
-	cJSON *data;        /* success: an object.  A failure may have it too (output so far) */
-	struct buffer text; /* UTF-8 without NUL */
-	char *remark;       /* for models, apart from `text`; NULL: none */
+	cJSON *data;         /* success: an object.  A failure may have it too (output so far) */
+	struct buffer text;  /* UTF-8 without NUL */
+	struct buffer notes; /* for the user only, of a custom tool */
+	char *remark;        /* for models, apart from `text`; NULL: none */
 	struct tool_image image;
 
 	enum tool_error_code code; /* TOOL_OK: no failure so far */

@@ -379,6 +379,9 @@ static int run(const struct tool *tool, const struct request *request, cJSON *ar
 		snprintf(current_call->agent, sizeof(current_call->agent), "%s", request->agent);
 	if (terminal_is_there())
 		current_call->ask_permission = ask_on_terminal;
+	if (terminal_is_there())
+		current_call->ask_user = terminal_ask_user;
+	current_call->tell_user = terminal_tell_user;
 	if (!request->as_json) {
 		current_call->sink.update = stream;
 		current_call->sink.partial = show_partial;

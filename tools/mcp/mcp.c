@@ -192,7 +192,8 @@ static void cancel_call(struct mcp_server *server, const char *text, size_t size
 		return;
 	pthread_mutex_lock(&server->lock);
 	for (struct mcp_request *at = server->calls; at; at = at->next)
-		if (strcmp(at->id, id) == 0)
+		/* One that was answered is parked (mcp_ui.c): some clients cancel every call. */
+		if (!at->answered && strcmp(at->id, id) == 0)
 			mcp_cancel(at);
 	pthread_mutex_unlock(&server->lock);
 }
@@ -250,7 +251,7 @@ static struct mcp_request *request_new(
 	request->id = id;
 	request->batch = batch;
 	request->progress_token = take_progress_token(text, size);
-	pthread_cond_init(&request->news, NULL);
+	clock_cond_init(&request->news);
 	if (batch) {
 		pthread_mutex_lock(&server->write_lock);
 		batch->pending++;

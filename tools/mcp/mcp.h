@@ -61,6 +61,8 @@ struct mcp_request {
 	char *elicitation; /* the id of our own question that it waits for */
 	cJSON *elicited;   /* the answer to it */
 	pthread_cond_t news;
+	char handle[33];               /* while it is parked (mcp_ui.c); "": it is not */
+	struct mcp_request *successor; /* its call sent again, with the answer */
 
 	uint64_t started_ns;  /* when it began to run; 0: it has not */
 	uint64_t output_ns;   /* when the last output came */
@@ -168,8 +170,27 @@ int mcp_ask_permission(struct tool_call *call, const struct permission_question 
  * state is not one of ours, or for another call. */
 int mcp_states_take(struct mcp_request *request);
 
+/* True when both are calls of the same tool with the same arguments. */
+bool mcp_same_call(const struct mcp_request *a, const struct mcp_request *b);
+
+/* Asks by a request of ours (the era with a handshake): its result, which the caller deletes, or
+ * NULL once the call is cancelled or the time is over.  Takes ownership of `params`. */
+cJSON *mcp_elicit(struct mcp_request *request, cJSON *params, uint64_t until_ns);
+
 /* The result that asks the client; NULL: no memory. */
 cJSON *mcp_states_question(struct mcp_request *request);
+
+/* ---- mcp_ui.c: a custom tool's questions; for tool_call ------------------------------------ */
+
+cJSON *mcp_ask_user(struct tool_call *call, const struct tool_question *question);
+void mcp_tell_user(struct tool_call *call, const char *words);
+
+/* Has a parked call go on for `request`, which is that call with the answer, and takes ownership of
+ * it.  False: none waits for it. */
+bool mcp_ui_resume(struct mcp_request *request);
+
+/* Has progress of the request's call go to its client.  mcp_tools.c */
+void mcp_set_sink(struct mcp_request *request);
 
 /* What was asked and waits for its call to come again.  NULL: no memory. */
 struct mcp_states *mcp_states_new(void);

@@ -5,10 +5,11 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "ops/support/clock.h"
 #include "tools/mcp/mcp.h"
 #include "tools/permission/permission.h"
 
-enum { STATES_MAX = 256, STATE_SECONDS = 3600 };
+enum { STATES_MAX = 256, STATE_SECONDS = 3600, QUESTION_SECONDS = 86400 };
 
 /* What was asked and answered for one call, under an unguessable name that the client brings
  * back.  The answers never leave this process, so the client cannot make them up. */
@@ -119,26 +120,37 @@ static enum permission_answer read_answer(const cJSON *result)
 
 /* ---- Legacy: ask and wait ------------------------------------------------------------------ */
 
-static enum permission_answer ask_and_wait(
-	struct mcp_request *request, const struct permission_question *question)
+cJSON *mcp_elicit(struct mcp_request *request, cJSON *params, uint64_t until_ns)
 {
+	const struct timespec until = clock_at_ns(until_ns);
 	struct mcp_server *server = request->server;
-	enum permission_answer answer;
+	cJSON *result;
 	char id[32];
 
 	pthread_mutex_lock(&server->lock);
 	snprintf(id, sizeof(id), "isthmus-%u", ++server->next_question);
 	request->elicitation = id;
 	pthread_mutex_unlock(&server->lock);
-	mcp_ask(server, id, "elicitation/create", elicit_params(question, false));
+	mcp_ask(server, id, "elicitation/create", params);
 	pthread_mutex_lock(&server->lock);
-	while (!request->elicited && !request->cancelled)
-		pthread_cond_wait(&request->news, &server->lock);
+	while (!request->elicited && !request->cancelled &&
+		pthread_cond_timedwait(&request->news, &server->lock, &until) == 0)
+		;
 	request->elicitation = NULL;
-	answer = request->elicited ? read_answer(request->elicited) : PERMISSION_NO;
-	cJSON_Delete(request->elicited);
+	result = request->elicited;
 	request->elicited = NULL;
 	pthread_mutex_unlock(&server->lock);
+	return result;
+}
+
+static enum permission_answer ask_and_wait(
+	struct mcp_request *request, const struct permission_question *question)
+{
+	cJSON *result = mcp_elicit(request, elicit_params(question, false),
+		clock_now_ns() + QUESTION_SECONDS * 1000000000ULL);
+	enum permission_answer answer = result ? read_answer(result) : PERMISSION_NO;
+
+	cJSON_Delete(result);
 	return answer;
 }
 
@@ -157,6 +169,13 @@ static char *print_call(const struct mcp_request *request)
 	text = cJSON_PrintUnformatted(call);
 	cJSON_Delete(call);
 	return text;
+}
+
+bool mcp_same_call(const struct mcp_request *a, const struct mcp_request *b)
+{
+	cleanup_free char *one = print_call(a), *other = print_call(b);
+
+	return one && other && strcmp(one, other) == 0;
 }
 
 static struct state *take_state(struct mcp_states *states, const char *token)

@@ -120,6 +120,23 @@ static void add_for_programs(cJSON *result, cJSON *json)
 	cJSON_AddItemToObject(cJSON_AddObjectToObject(result, "_meta"), "isthmus/result", json);
 }
 
+/* What a custom tool tells the user, and the model need not read. */
+static void add_notes(cJSON *content, struct tool_call *call)
+{
+	struct buffer words cleanup_buffer = {0};
+	cJSON *block;
+
+	if (!call->notes.size ||
+		utf8_append_clean(&words, call->notes.data, call->notes.size) < 0 ||
+		buffer_append(&words, "", 1) < 0)
+		return;
+	add_text(content, (const char *)words.data);
+	block = cJSON_GetArrayItem(content, cJSON_GetArraySize(content) - 1);
+	cJSON_AddItemToArray(
+		cJSON_AddArrayToObject(cJSON_AddObjectToObject(block, "annotations"), "audience"),
+		cJSON_CreateString("user"));
+}
+
 static cJSON *call_result(struct tool_call *call)
 {
 	cJSON *result = cJSON_CreateObject(), *content = cJSON_AddArrayToObject(result, "content");
@@ -131,6 +148,7 @@ static cJSON *call_result(struct tool_call *call)
 		add_image(content, &call->image);
 	if (call->remark && call->code == TOOL_OK)
 		add_text(content, call->remark);
+	add_notes(content, call);
 	if (call->tool->hints & TOOL_IS_STRUCTURED)
 		cJSON_AddItemToObject(result, "structuredContent", tool_result_json(call));
 	else
@@ -226,6 +244,14 @@ static void on_partial(void *user, const char *text, size_t size)
 	pthread_mutex_unlock(&request->server->lock);
 }
 
+void mcp_set_sink(struct mcp_request *request)
+{
+	request->call->sink = (struct tool_sink){0};
+	if (request->progress_token)
+		request->call->sink = (struct tool_sink){
+			.update = on_update, .partial = on_partial, .user = request};
+}
+
 /* ---- tools/call -------------------------------------------------------------------------- */
 
 void mcp_request_free(struct mcp_request *request)
@@ -287,11 +313,14 @@ static void finish(struct mcp_request *request)
 void mcp_run_call(struct mcp_request *request)
 {
 	struct mcp_server *server = request->server;
+	struct tool_call *call;
 
 	pthread_mutex_lock(&server->lock);
 	request->started_ns = request->output_ns = clock_now_ns();
 	pthread_mutex_unlock(&server->lock);
-	tool_run(request->call);
+	call = request->call;
+	tool_run(call);
+	request = call->asker; /* another one, when the call was parked */
 	finish(request);
 	unlink_request(request);
 	mcp_request_free(request);
@@ -308,6 +337,8 @@ void mcp_call_tool(struct mcp_request *request)
 		mcp_fail(request, MCP_INVALID_PARAMS, "params.name must be a string", NULL);
 	else if (!tool && asprintf(&message, "Unknown tool: %s", name->valuestring) > 0)
 		mcp_fail(request, MCP_INVALID_PARAMS, message, NULL);
+	else if (request->modern && mcp_ui_resume(request))
+		return;
 	else if (request->modern && mcp_states_take(request) < 0)
 		mcp_fail(request, MCP_INVALID_PARAMS,
 			"params.requestState is not one that this server gave for this call", NULL);
@@ -326,9 +357,10 @@ void mcp_call_tool(struct mcp_request *request)
 	request->call->ask_permission = mcp_ask_permission;
 	request->call->asker = request;
 	strcpy(request->call->agent, request->agent);
-	if (request->progress_token)
-		request->call->sink = (struct tool_sink){
-			.update = on_update, .partial = on_partial, .user = request};
+	if (request->can_elicit)
+		request->call->ask_user = mcp_ask_user;
+	request->call->tell_user = mcp_tell_user;
+	mcp_set_sink(request);
 	if (mcp_queue_call(request) < 0) {
 		mcp_fail(request, MCP_INTERNAL_ERROR,
 			"too many calls are under way: wait for one to end", NULL);
