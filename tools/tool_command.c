@@ -22,7 +22,7 @@ static const char usage[] =
 	"       isthmus tool list [--json]        custom tools, too: where each is from, and why "
 	"not\n"
 	"       isthmus tool trust [--yes]        trust the tools that the project brings\n"
-	"       isthmus tool new NAME [--lang sh|python|c]\n"
+	"       isthmus tool new NAME [--lang sh|python|c|ts]\n"
 	"\n"
 	"  --root DIR       work below DIR (default: the current directory)\n"
 	"  --json JSON      all arguments at once; \"-\": from standard input\n"

@@ -186,7 +186,10 @@ static cJSON *ask(const struct tool_session *session, struct custom_entry *entry
 
 	clock_cond_init(&asking.changed);
 	r = custom_process_start(session, entry, "describe", NULL, &events, &process);
-	if (r < 0) {
+	if (r == -ENOENT && entry->for_node) {
+		custom_problem(entry, "it needs Node.js 22.18 or later, and there is no node in "
+				      "PATH");
+	} else if (r < 0) {
 		custom_problem(entry, "it cannot be started: %s", strerror(-r));
 	} else {
 		custom_process_close_input(process);

@@ -33,6 +33,7 @@ struct custom_entry {
 	cJSON *argv;        /* array of strings; NULL with `problem` */
 	cJSON *manifest;    /* tool.json; NULL: none */
 	bool at_workspace;
+	bool for_node; /* a script for pi, which node-host.mjs runs */
 	char *problem; /* why it is no tool, and what to do; NULL: none */
 };
 

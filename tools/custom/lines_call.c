@@ -6,6 +6,7 @@
 #include "ops/support/json.h"
 #include "ops/support/utf8.h"
 #include "tools/base/process.h"
+#include "tools/custom/journal.h"
 #include "tools/custom/lines.h"
 
 enum {
@@ -191,8 +192,12 @@ static int take_message(struct conversation *talk, const cJSON *message)
 	} else if (strcmp(type, "exec") == 0) {
 		run_exec(talk, message);
 	} else if (strcmp(type, "result") == 0) {
-		return custom_take_result(talk->call, message) < 0 ? -1 : 1;
+		if (custom_take_result(talk->call, message) < 0)
+			return -1;
+		custom_journal_add(talk->call, details, false);
+		return 1;
 	} else if (strcmp(type, "error") == 0) {
+		custom_journal_add(talk->call, details, true);
 		if (details)
 			cJSON_AddItemToObject(
 				talk->call->data, "details", cJSON_Duplicate(details, true));
@@ -241,6 +246,10 @@ static cJSON *execute_message(const struct conversation *talk)
 	cJSON_AddStringToObject(message, "tool", talk->tool->own_name);
 	cJSON_AddItemToObject(message, "params", cJSON_Duplicate(talk->call->arguments, true));
 	cJSON_AddBoolToObject(message, "has_ui", talk->call->ask_user != NULL);
+	if (talk->call->session->conversation)
+		cJSON_AddStringToObject(message, "session", talk->call->session->conversation);
+	cJSON_AddItemToObject(message, "entries",
+		custom_journal_entries(talk->call->session, talk->tool->source));
 	return message;
 }
 

@@ -122,6 +122,27 @@ static const char c_tool[] =
 	"\treturn 0;\n"
 	"}\n";
 
+static const char ts_tool[] =
+	"// A custom tool of pi: one file, no packages to install.  It needs Node.js 22.18.\n"
+	"import { readFileSync } from \"node:fs\";\n"
+	"import { Type } from \"typebox\";\n"
+	"\n"
+	"export default function (pi) {\n"
+	"\tpi.registerTool({\n"
+	"\t\tname: \"@NAME@\",\n"
+	"\t\tlabel: \"Count lines\",\n"
+	"\t\tdescription: \"Counts the lines of a file in the workspace\",\n"
+	"\t\tparameters: Type.Object({ path: Type.String({ description: \"the file, below the "
+	"root\" }) }),\n"
+	"\t\tasync execute(_id, { path }: { path: string }, _signal, onUpdate) {\n"
+	"\t\t\tonUpdate?.({ content: [{ type: \"text\", text: \"Counting\" }] });\n"
+	"\t\t\tconst lines = readFileSync(path, \"utf8\").split(\"\\n\").length - 1;\n"
+	"\t\t\tconst text = `${path} has ${lines} lines`;\n"
+	"\t\t\treturn { content: [{ type: \"text\", text }], details: { lines } };\n"
+	"\t\t},\n"
+	"\t});\n"
+	"}\n";
+
 static const char makefile[] = "@NAME@: @NAME@.c\n\tcc -O2 -Wall -o $@ $<\n";
 
 /* The same for all: what a person or an agent would do. */
@@ -150,10 +171,11 @@ static const struct language languages[] = {
 		{{"@NAME@.c", 0644, c_tool}, {"Makefile", 0644, makefile},
 			{"test.sh", 0755, test_script}},
 		"make -C "},
+	{"ts", {{"index.ts", 0644, ts_tool}, {"test.sh", 0755, test_script}}, NULL},
 };
 
 static const char usage[] =
-	"usage: isthmus tool new NAME [--lang sh|python|c] [--root DIR]\n"
+	"usage: isthmus tool new NAME [--lang sh|python|c|ts] [--root DIR]\n"
 	"\n"
 	"Writes a working example with its test to .isthmus-tools/NAME below DIR (default: the\n"
 	"current directory).  Change it, run its test.sh, then isthmus tool trust.\n";
@@ -252,7 +274,7 @@ int custom_new_command(int argc, char **argv)
 			name);
 	language = find_language(lang);
 	if (!language)
-		return complain("a language is sh, python or c: ", lang);
+		return complain("a language is sh, python, c or ts: ", lang);
 	path = string_printf("%s/.isthmus-tools/%s", root, name);
 	r = path ? write_tool(path, language, name) : -ENOMEM;
 	if (r < 0) {

