@@ -193,7 +193,7 @@ test_a_killed_daemon_leaves_nobody_waiting_for_a_silent_link() {
 }
 
 test_a_daemon_that_is_to_end_waits_for_no_silent_link() {
-	mount_options=("${mount_options[@]/timeout=$bound/timeout=1000}")
+	mount_options=("${mount_options[@]/timeout=$bound/timeout=forever}")
 	mount_options=("${mount_options[@]/linger=60/linger=5}")
 	second_mount
 	trap 'echo up >"$tmp/link"; "$ISTHMUS" umount --force "$mnt2" 2>/dev/null || :; end_far_session' EXIT

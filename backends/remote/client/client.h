@@ -20,6 +20,8 @@ struct end_place {
 	char *container; /* of the pod; NULL: its only one */
 };
 
+static const uint32_t REMOTE_WAITS_FOREVER = UINT32_MAX;
+
 struct remote_settings {
 	const struct scheme *scheme;
 	struct end_place place;     /* taken over on success */
@@ -29,7 +31,8 @@ struct remote_settings {
 	char *session_path;         /* as in struct workspace_options; taken over on success */
 	void (*link_changed)(void *user, bool is_back, const char *reason); /* or NULL: as in ... */
 	void *link_user;         /* ... struct workspace_options */
-	uint32_t timeout_ms;     /* calls fail with -EIO when the link is down so long */
+	uint32_t timeout_ms;     /* calls fail with -EIO when the link is down so long; or
+				  * REMOTE_WAITS_FOREVER */
 	uint32_t linger_seconds; /* the session waits so long for us */
 	uint32_t channels;       /* connections at most, 1 to CHANNELS_MAX */
 	bool forgets_helper;     /* the helper's file there is removed as soon as it runs */

@@ -9,7 +9,8 @@ bool remote_is_offline(struct remote *remote)
 {
 	int64_t since = remote->bad_since_ms;
 
-	return since && clock_now_ms() - since >= remote->settings.timeout_ms;
+	return since && remote->settings.timeout_ms != REMOTE_WAITS_FOREVER &&
+	       clock_now_ms() - since >= remote->settings.timeout_ms;
 }
 
 int remote_wait(struct remote *remote, struct op_context *ctx, pthread_cond_t *condition,
@@ -195,6 +196,10 @@ static int send_request(struct query *q)
 	int r = q->error ? q->error : q->out.error;
 	struct lane *lane = NULL;
 
+	if (r == 0 && q->remote->bad_since_ms && !q->remote->is_wanted) {
+		q->remote->is_wanted = true;
+		pthread_cond_signal(&q->remote->manager);
+	}
 	if (r == 0 && !q->call->gives_back && remote_is_offline(q->remote))
 		r = -EIO;
 	if (r == 0)

@@ -11,6 +11,7 @@
 
 #include "backends/remote/client/client.h"
 #include "backends/remote/client/heartbeat.h"
+#include "backends/remote/client/retry.h"
 #include "backends/remote/wire/lane.h"
 #include "ops/support/clock.h"
 #include "ops/workspace.h"
@@ -163,6 +164,7 @@ struct remote {
 	struct watch_set *watched;
 
 	atomic_bool lost;                 /* the lane said so */
+	atomic_bool is_wanted;            /* a call was made since the manager began to pause */
 	atomic_int_fast64_t bad_since_ms; /* 0: the link is fine */
 	atomic_uint_fast64_t round_trips, reconnects, unwatched;
 	atomic_size_t chunk_bytes;    /* of all files, read ahead or on the way */

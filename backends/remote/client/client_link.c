@@ -18,8 +18,7 @@ enum {
 	TICK_IDLE_MS = 1000,     /* while nobody waits for anything */
 	PONG_LOST_MAX_MS = 5000, /* then the link is given up */
 	PONG_LOST_MIN_MS = 2000,
-	BACKOFF_FIRST_MS = 100,
-	BACKOFF_MAX_MS = 10000,
+	NETWORK_TICK_MS = 200, /* between two looks at the network of this machine */
 	NOISE_LINE_BYTES = 200,
 	WORDS_WAIT_MS = 1000,
 	WORDS_MAX_BYTES = 16384, /* of the stream */
@@ -355,15 +354,26 @@ static void note_error(struct remote *remote, const char *words)
 	pthread_mutex_unlock(&remote->lock);
 }
 
-/* Waits between two attempts; false when the workspace is being freed. */
-static bool pause_before(struct remote *remote, int64_t ms)
+/* Waits between two attempts; false when the workspace is being freed.  `network`: as
+ * retry_network_has_changed() takes it. */
+static bool pause_before(struct remote *remote, int64_t ms, int network)
 {
-	int64_t end = clock_now_ms() + ms;
+	struct retry retry = {.began_ms = clock_now_ms(), .pause_ms = ms};
+	int64_t left_ms;
 	bool go_on;
 
+	remote->is_wanted = false;
 	pthread_mutex_lock(&remote->lock);
-	while (!remote->stopping && clock_now_ms() < end)
-		clock_cond_wait_ms(&remote->manager, &remote->lock, end - clock_now_ms());
+	for (;;) {
+		retry.has_waiting = remote->call_count > 0;
+		retry.is_wanted =
+			retry.is_wanted || remote->is_wanted || retry_network_has_changed(network);
+		left_ms = retry_at_ms(&retry) - clock_now_ms();
+		if (remote->stopping || left_ms <= 0)
+			break;
+		clock_cond_wait_ms(&remote->manager, &remote->lock,
+			left_ms < NETWORK_TICK_MS ? left_ms : NETWORK_TICK_MS);
+	}
 	go_on = !remote->stopping;
 	pthread_mutex_unlock(&remote->lock);
 	return go_on;
@@ -393,7 +403,8 @@ static void tell_link(const struct remote *remote, bool is_back, const char *rea
 static void reconnect(struct remote *remote)
 {
 	cleanup_free char *last_reason = NULL;
-	int64_t backoff_ms = BACKOFF_FIRST_MS;
+	cleanup_fd int network = retry_network_open();
+	int64_t backoff_ms = RETRY_FIRST_MS;
 	int64_t none = 0;
 	bool share = false;
 
@@ -405,7 +416,7 @@ static void reconnect(struct remote *remote)
 		cleanup_free char *reason = NULL;
 		int r;
 
-		if (!pause_before(remote, with_jitter(backoff_ms)))
+		if (!pause_before(remote, with_jitter(backoff_ms), network))
 			return;
 		pthread_mutex_lock(&remote->lock);
 		r = transport_share(&remote->settings.transport, share);
@@ -419,7 +430,7 @@ static void reconnect(struct remote *remote)
 		log_info("%s", reason ? reason : strerror(-r));
 		free(last_reason);
 		last_reason = strdup(reason ? reason : strerror(-r));
-		backoff_ms = backoff_ms * 2 < BACKOFF_MAX_MS ? backoff_ms * 2 : BACKOFF_MAX_MS;
+		backoff_ms = backoff_ms * 2 < RETRY_MAX_MS ? backoff_ms * 2 : RETRY_MAX_MS;
 	}
 	remote->reconnects++;
 	log_info("connected to \"%s\" again", remote->settings.transport.place);

@@ -17,7 +17,7 @@ enum {
 };
 
 const struct workspace_scheme_option remote_options[] = {
-	{"timeout", "SECONDS"},
+	{"timeout", "SECONDS|forever"},
 	{"linger", "SECONDS"},
 	{"channels", "NUMBER"},
 	{"helper_dir", "DIR"},
@@ -77,7 +77,7 @@ static int read_options(const struct workspace_options *options, struct remote_s
 	char **ret_reason)
 {
 	static const struct number timeout = {
-		"timeout", "seconds", TIMEOUT_DEFAULT_SECONDS, 0, TIMEOUT_MAX_SECONDS};
+		"timeout", "seconds", TIMEOUT_DEFAULT_SECONDS, 1, TIMEOUT_MAX_SECONDS};
 	static const struct number linger = {
 		"linger", "seconds", LINGER_DEFAULT_SECONDS, 0, LINGER_MAX_SECONDS};
 	static const struct number channels = {
@@ -85,8 +85,10 @@ static int read_options(const struct workspace_options *options, struct remote_s
 	static const char *const keep_words[] = {"yes", "no", NULL};
 	const char *directory = workspace_option(options, "helper_dir");
 	unsigned keep = 0;
-	uint32_t timeout_seconds;
-	int r = number_option(options, &timeout, &timeout_seconds, ret_reason);
+	const char *text = workspace_option(options, timeout.key);
+	bool is_forever = text && strcmp(text, "forever") == 0;
+	uint32_t timeout_seconds = 0;
+	int r = is_forever ? 0 : number_option(options, &timeout, &timeout_seconds, ret_reason);
 
 	if (r == 0)
 		r = number_option(options, &linger, &settings->linger_seconds, ret_reason);
@@ -97,7 +99,7 @@ static int read_options(const struct workspace_options *options, struct remote_s
 	if (r < 0)
 		return r;
 	settings->forgets_helper = keep == 1;
-	settings->timeout_ms = timeout_seconds * 1000;
+	settings->timeout_ms = is_forever ? REMOTE_WAITS_FOREVER : timeout_seconds * 1000;
 	settings->link_changed = options->link_changed;
 	settings->link_user = options->link_user;
 	if (options->session_path) {
