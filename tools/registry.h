@@ -4,6 +4,9 @@
 #include "tools/tool.h"
 
 extern const struct tool tool_bash;
+extern const struct tool tool_bash_input;
+extern const struct tool tool_bash_kill;
+extern const struct tool tool_bash_output;
 extern const struct tool tool_create_file;
 extern const struct tool tool_delete;
 extern const struct tool tool_edit;

@@ -10,6 +10,7 @@
 #include "ops/support/control.h"
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
+#include "tools/base/jobs.h"
 #include "tools/permission/permission.h"
 #include "tools/base/schema.h"
 
@@ -25,12 +26,14 @@ int tool_session_open(const char *directory, struct tool_session *ret_session)
 	/* Not on a mount is fine; a mount whose daemon is dead has failed above. */
 	control_find(session.root.path, &session.control_socket, &session.mount_point,
 		&session.workspace_path);
+	session.jobs = jobs_new();
 	*ret_session = session;
-	return 0;
+	return session.jobs ? 0 : -ENOMEM;
 }
 
 void tool_session_close(struct tool_session *session)
 {
+	jobs_free(session->jobs);
 	files_root_close(&session->root);
 	permissions_free(session->permissions);
 	free(session->control_socket);

@@ -22,6 +22,7 @@
 #include "ops/support/buffer.h"
 #include "tools/base/files.h"
 
+struct jobs;
 struct permission_question;
 struct permissions;
 struct tool_call;
@@ -124,6 +125,8 @@ struct tool_session {
 	struct permissions *permissions; /* may be NULL: everything is allowed */
 	const char *user, *conversation; /* on whose behalf, for the log; NULL: not said */
 	atomic_bool no_bash;             /* there is none where commands run: sh does */
+	struct jobs *jobs;               /* commands in the background */
+	bool keeps_jobs;                 /* further calls come, so that one can run on */
 };
 
 /* Opens `directory` as the root.  0 or -errno. */

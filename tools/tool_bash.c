@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ops/support/utf8.h"
+#include "tools/base/jobs.h"
 #include "tools/base/process.h"
 #include "tools/registry.h"
 #include "tools/shell/shell_ask.h"
@@ -21,6 +22,9 @@ static const char input_schema[] =
 	"\"env\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"},"
 	"\"description\":"
 	"\"Variables to set; nothing but PATH, HOME, USER, LOGNAME, SHELL and LANG is inherited\"},"
+	"\"background\":{\"type\":\"boolean\",\"default\":false,\"description\":\"Answer at once "
+	"and let it run on, without a time limit; then use bash_output, bash_input and "
+	"bash_kill\"},"
 	"\"description\":{\"type\":\"string\",\"description\":\"What it is for, in a few words\"}},"
 	"\"required\":[\"command\"],\"additionalProperties\":false}";
 
@@ -32,8 +36,8 @@ static const char data_schema[] =
 	"\"output_file\":{\"type\":\"string\"},\"output_bytes\":{\"type\":\"integer\"},"
 	"\"notice\":{\"type\":\"string\"},"
 	"\"changed\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"
-	"\"changed_truncated\":{\"type\":\"boolean\"}},"
-	"\"required\":[\"command\",\"output\",\"exit_code\",\"truncated\"]}";
+	"\"changed_truncated\":{\"type\":\"boolean\"},\"background_id\":{\"type\":\"integer\"}},"
+	"\"required\":[\"command\"]}";
 
 enum { EXIT_TIMED_OUT = 124 }; /* as timeout(1) */
 
@@ -275,6 +279,37 @@ static int run_command(struct tool_call *call, struct run *run, struct process_r
 	return request.command ? process_run(call, &request, result) : -EINVAL;
 }
 
+static int start_job(struct tool_call *call, const char *directory, const char *const *environment)
+{
+	struct line *line = call->state;
+	bool as_given = !line || call->approved;
+	const struct job_request request = {
+		.command = as_given ? tool_string(call, "command") : line->understood,
+		.any_shell = as_given,
+		.directory = directory,
+		.environment = environment,
+	};
+	unsigned number = 0;
+	int r;
+
+	if (!call->session->keeps_jobs)
+		return tool_fail(call, TOOL_UNSUPPORTED, "Run it without background.",
+			"A background command would end with this call.");
+	r = request.command ? jobs_start(call, &request, &number) : -EINVAL;
+	if (r == -EAGAIN)
+		return tool_fail(call, TOOL_CONFLICT,
+			"End one with bash_kill, or take the last output of one that has ended "
+			"with "
+			"bash_output.",
+			"There are %d background commands already.", JOBS_MAX);
+	if (r < 0)
+		return tool_fail_errno(call, r, "run the command in", directory);
+	cJSON_AddNumberToObject(call->data, "background_id", number);
+	return tool_text(call,
+		"Background command %u is running: bash_output with id %u shows its output.\n",
+		number, number);
+}
+
 static int execute(struct tool_call *call)
 {
 	cleanup_free char *directory = NULL;
@@ -286,6 +321,8 @@ static int execute(struct tool_call *call)
 	if (tool_path(call, "workdir", &directory) < 0 || make_environment(call, &environment) < 0)
 		return -1;
 	cJSON_AddStringToObject(call->data, "command", tool_string(call, "command"));
+	if (tool_flag(call, "background"))
+		return start_job(call, directory, (const char *const *)environment);
 	r = run_command(call, &run, &result, directory, (const char *const *)environment);
 	if (r == -ENOEXEC && permission(call) < 0) {
 		tail_done(&run.tail);
@@ -309,7 +346,9 @@ const struct tool tool_bash = {
 	.label = "Run command",
 	.description =
 		"Run a command with bash where the workspace is, and get its output and exit code. "
-		"There is no input. Everything it started is ended with it. Long output is cut to "
+		"There is no input. Everything it started is ended with it: for a server or a "
+		"watcher set "
+		"background. Long output is cut to "
 		"its "
 		"end (2000 lines or 50 KB); all of it is then in a file that read can show. For "
 		"files, prefer read, edit, write, ls, find and grep.",

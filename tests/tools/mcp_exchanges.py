@@ -309,6 +309,48 @@ def test_results_are_as_short_as_their_text(root):
     server.close()
 
 
+def text_of(result):
+    return result["content"][0]["text"]
+
+
+def start_job(server, command):
+    result = server.call("bash", {"command": command, "background": True})
+    check(not result["isError"], result)
+    return result["_meta"]["isthmus/result"]["data"]["background_id"]
+
+
+def test_background_commands(root):
+    server = Mcp(root, "--yes")
+    job = start_job(server, "echo one; read line; echo got:$line; sleep " + MARK)
+    seen = text_of(server.call("bash_output", {"id": job, "wait_s": 20}))
+    check(seen.startswith("one\n[Running "), seen)
+    check(not server.call("bash_input", {"id": job, "text": "word\n"})["isError"], "input")
+    check(text_of(server.call("bash_output", {"id": job, "wait_s": 20})).startswith("got:word\n[Running "), "since then")
+    check(("%d  running" % job) in text_of(server.call("bash_output", {})), "listed")
+    wait_for(running)
+    check(not server.call("bash_kill", {"id": job})["isError"], "killed")
+    equal([], running(), "its children are gone")
+    check("it was killed" in text_of(server.call("bash_output", {"id": job})), "told")
+    equal("NOT_FOUND", text_of(server.call("bash_output", {"id": job})).split(":")[0], "forgotten")
+    server.close()
+
+
+def test_background_commands_are_bounded(root):
+    server = Mcp(root, "--yes")
+    job = start_job(server, "seq 1 400000; exit 4")
+    text = ""
+    while "Ended" not in text:
+        text = text_of(server.call("bash_output", {"id": job, "wait_s": 20, "filter": "^39999[0-9]$|^400000$"}))
+    check("400000" in text and "[Ended with exit code 4.]" in text and len(text) < 60000, text[-200:])
+    jobs = [start_job(server, "sleep " + MARK) for _ in range(16)]
+    refused = server.call("bash", {"command": "true", "background": True})
+    check(refused["isError"] and "bash_kill" in text_of(refused), "one too many")
+    equal("NOT_FOUND", text_of(server.call("bash_kill", {"id": 999})).split(":")[0], "unknown")
+    check(server.call("bash_output", {"id": jobs[0], "filter": "("})["isError"], "a bad filter")
+    server.close()
+    equal([], running(), "they end with the session")
+
+
 def test_many_at_once(root):
     server = Mcp(root, "--yes")
     for i in range(40):

@@ -3,12 +3,93 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "ops/support/control.h"
 #include "ops/support/path.h"
 #include "ops/support/process.h"
+
+/* ---- Input -------------------------------------------------------------------------------- */
+
+/* A thread that passes input on until its end, or until the command has ended. */
+struct feeder {
+	int from, stop;          /* eventfd */
+	int socket;              /* of the mount's daemon; -1: */
+	struct command *command; /* here */
+	struct command_interrupt interrupt;
+	pthread_t thread;
+	bool runs;
+};
+
+static int feed_piece(struct feeder *feeder, const void *data, size_t size)
+{
+	const uint8_t *at = data;
+
+	if (feeder->socket >= 0)
+		return control_send(
+			feeder->socket, size ? CONTROL_STDIN : CONTROL_STDIN_EOF, data, size);
+	if (!size)
+		return command_close_stdin(feeder->command);
+	while (size > 0) {
+		ssize_t done = command_write(feeder->command, feeder->interrupt, at, size);
+
+		if (done < 0)
+			return (int)done;
+		at += done;
+		size -= (size_t)done;
+	}
+	return 0;
+}
+
+static void *feed(void *user)
+{
+	struct feeder *feeder = user;
+	struct pollfd fds[2] = {
+		{.fd = feeder->from, .events = POLLIN}, {.fd = feeder->stop, .events = POLLIN}};
+	char data[16384];
+	ssize_t got;
+
+	for (;;) {
+		if (poll(fds, 2, -1) < 0 && errno == EINTR)
+			continue;
+		if (fds[1].revents)
+			return NULL;
+		got = read(feeder->from, data, sizeof(data));
+		if (feed_piece(feeder, data, got > 0 ? (size_t)got : 0) < 0 || got <= 0)
+			return NULL;
+	}
+}
+
+static int feeder_start(struct feeder *feeder, const struct process_request *request)
+{
+	if (!request->has_input)
+		return 0;
+	feeder->from = request->input;
+	feeder->stop = eventfd(0, EFD_CLOEXEC);
+	if (feeder->stop < 0)
+		return -errno;
+	feeder->runs = pthread_create(&feeder->thread, NULL, feed, feeder) == 0;
+	return feeder->runs ? 0 : -EAGAIN;
+}
+
+static void feeder_end(struct feeder *feeder)
+{
+	const uint64_t one = 1;
+
+	if (feeder->runs) {
+		/* It may wait for room in the connection. */
+		if (feeder->socket >= 0)
+			shutdown(feeder->socket, SHUT_RDWR);
+		(void)!write(feeder->stop, &one, sizeof(one));
+		pthread_join(feeder->thread, NULL);
+	}
+	if (feeder->stop >= 0)
+		close(feeder->stop);
+}
 
 /* ---- Here ---------------------------------------------------------------------------- */
 
@@ -122,8 +203,9 @@ static int run_here(struct tool_call *call, const struct process_request *reques
 		.argv = argv,
 		.environment = environment,
 		.timeout_ms = request->timeout_ms,
-		.flags = EXEC_STDIN_CLOSED | EXEC_KILL_LEFTOVERS,
+		.flags = EXEC_KILL_LEFTOVERS | (request->has_input ? 0 : EXEC_STDIN_CLOSED),
 	};
+	struct feeder feeder = {.stop = -1, .socket = -1, .interrupt = {is_cancelled, call}};
 	struct command *command;
 	int r;
 
@@ -134,7 +216,11 @@ static int run_here(struct tool_call *call, const struct process_request *reques
 	r = command_start(&exec, cwd, &command);
 	if (r < 0)
 		return r;
-	r = take_events(call, request, command, result);
+	feeder.command = command;
+	r = feeder_start(&feeder, request);
+	if (r == 0)
+		r = take_events(call, request, command, result);
+	feeder_end(&feeder);
 	command_free(command);
 	return r;
 }
@@ -162,7 +248,7 @@ static char *exec_request_json(
 			cJSON_AddStringToObject(environment, name, entry + strlen(name) + 1);
 	}
 	cJSON_AddNumberToObject(json, "timeout_ms", request->timeout_ms);
-	cJSON_AddTrueToObject(json, "stdin_closed");
+	cJSON_AddBoolToObject(json, "stdin_closed", !request->has_input);
 	cJSON_AddTrueToObject(json, "kill_leftovers");
 	cJSON_AddStringToObject(json, "call_id", call->call_id);
 	if (cwd)
@@ -234,19 +320,12 @@ static int check_directory(struct tool_call *call, const char *directory)
 	return r == 0 && !S_ISDIR(status.st_mode) ? -ENOTDIR : r;
 }
 
-static int run_at_workspace(struct tool_call *call, const struct process_request *request,
-	const char *const *argv, struct process_result *result)
+static int take_frames(struct tool_call *call, const struct process_request *request, int fd,
+	struct process_result *result)
 {
-	cleanup_fd int fd = control_connect(call->session->control_socket);
-	cleanup_free char *json = exec_request_json(call, request, argv);
 	struct buffer payload cleanup_buffer = {0};
-	int r = check_directory(call, request->directory);
+	int r = 0;
 
-	if (r < 0 || fd < 0)
-		return r < 0 ? r : fd;
-	if (!json)
-		return -ENOMEM;
-	r = control_send(fd, CONTROL_JSON, json, strlen(json));
 	while (r >= 0) {
 		enum control_frame_type type;
 
@@ -266,6 +345,27 @@ static int run_at_workspace(struct tool_call *call, const struct process_request
 			r = request->output(
 				request->user, type == CONTROL_STDERR, payload.data, payload.size);
 	}
+	return r;
+}
+
+static int run_at_workspace(struct tool_call *call, const struct process_request *request,
+	const char *const *argv, struct process_result *result)
+{
+	cleanup_fd int fd = control_connect(call->session->control_socket);
+	cleanup_free char *json = exec_request_json(call, request, argv);
+	struct feeder feeder = {.stop = -1, .socket = fd};
+	int r = check_directory(call, request->directory);
+
+	if (r < 0 || fd < 0)
+		return r < 0 ? r : fd;
+	if (!json)
+		return -ENOMEM;
+	r = control_send(fd, CONTROL_JSON, json, strlen(json));
+	if (r == 0)
+		r = feeder_start(&feeder, request);
+	if (r == 0)
+		r = take_frames(call, request, fd, result);
+	feeder_end(&feeder);
 	return r;
 }
 

@@ -21,6 +21,8 @@ struct process_request {
 	const char *directory;          /* below the root */
 	const char *const *environment; /* "NAME=value" to add, NULL-terminated; may be NULL */
 	uint32_t timeout_ms;            /* 0: none */
+	bool has_input;                 /* else its standard input is empty */
+	int input;                      /* where that comes from, until its end */
 
 	/* Output as it comes.  A negative result ends the run and is returned from it. */
 	int (*output)(void *user, bool is_stderr, const void *data, size_t size);

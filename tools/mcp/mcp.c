@@ -476,6 +476,7 @@ int mcp_command(int argc, char **argv)
 		return 1;
 	server.session.user = options.user;
 	server.session.conversation = options.conversation;
+	server.session.keeps_jobs = true;
 	clock_cond_init(&server.idle);
 	server.states = mcp_states_new();
 	if (!server.states)
