@@ -15,6 +15,7 @@ static struct open_handle helpers_handle;
 
 void announce_init(struct session *s)
 {
+	pthread_mutex_init(&s->announcing, NULL);
 	for (unsigned i = 0; i < ANNOUNCE_HELPERS_MAX; i++)
 		pthread_mutex_init(&s->announcers[i].lock, NULL);
 }
@@ -25,6 +26,7 @@ void announce_done(struct session *s)
 		announce_end(s->mount, i);
 		pthread_mutex_destroy(&s->announcers[i].lock);
 	}
+	pthread_mutex_destroy(&s->announcing);
 }
 
 void announce_observe(struct mount *m, const struct change_observer *observer)
@@ -393,6 +395,23 @@ bool announce_must_wait(struct mount *m, const struct inode *inode)
 {
 	return atomic_load_explicit(
 		       flights_of(m->edge, session_ino(m->edge, inode)), memory_order_acquire) > 0;
+}
+
+/* ---- Calls and notifications -------------------------------------------------------------- */
+
+/* Calls come one upon another: whoever is to send a notification goes first. */
+void announce_call_begin(struct mount *m)
+{
+	static const struct timespec moment = {.tv_nsec = 20000};
+
+	while (m->edge->expiring)
+		nanosleep(&moment, NULL);
+	pthread_mutex_lock(&m->edge->announcing);
+}
+
+void announce_call_end(struct mount *m)
+{
+	pthread_mutex_unlock(&m->edge->announcing);
 }
 
 /* ---- The rest ----------------------------------------------------------------------------- */

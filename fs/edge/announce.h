@@ -81,6 +81,24 @@ void announce_helper(struct mount *m, unsigned slot, pid_t pid);
 void announce_begin(struct mount *m, unsigned slot, const struct announcement *announcement);
 void announce_end(struct mount *m, unsigned slot);
 
+/* Around a call of a helper, and around a notification that takes the lock of a directory: not both
+ * at once.  The kernel may hold that lock for the helper until the daemon has answered; a thread of
+ * the daemon that waits for it in the kernel cannot be killed, and after a kill -9 nobody would
+ * ever answer. */
+void announce_call_begin(struct mount *m);
+void announce_call_end(struct mount *m);
+static inline void announce_expiry_begin(struct session *s)
+{
+	s->expiring++;
+	pthread_mutex_lock(&s->announcing);
+	s->expiring--;
+}
+
+static inline void announce_expiry_end(struct session *s)
+{
+	pthread_mutex_unlock(&s->announcing);
+}
+
 /* The kernel may hold a lock of the inode, or a page of it, until a request is answered: whoever
  * touches it would wait for that, and cannot be killed. */
 bool announce_must_wait(struct mount *m, const struct inode *inode);

@@ -43,6 +43,7 @@ static void send_expiry(struct session *s, const struct inode *parent, const cha
 	fuse_ino_t ino = session_ino(s, parent);
 	size_t length = strlen(name);
 
+	announce_expiry_begin(s);
 	if (!s->expires_entries)
 		fuse_lowlevel_notify_inval_entry(s->fuse, ino, name, length);
 	else
@@ -51,6 +52,7 @@ static void send_expiry(struct session *s, const struct inode *parent, const cha
 #else
 		fuse_lowlevel_notify_expire_entry(s->fuse, ino, name, length);
 #endif
+	announce_expiry_end(s);
 }
 
 /* NULL: no memory. */

@@ -79,6 +79,8 @@ struct session {
 		pthread_mutex_t lock;
 		struct announcement *current; /* lock */
 	} announcers[ANNOUNCERS];
+	pthread_mutex_t announcing; /* a helper's call is under way, or an expiry of a name */
+	atomic_uint expiring;       /* who is about to take that for an expiry */
 	const struct change_observer *_Atomic observer;
 	atomic_bool observes_own;
 	atomic_uint flights[ANNOUNCE_FLIGHTS]; /* requests in flight, by the node they are for */

@@ -302,11 +302,12 @@ int inode_table_last_path(struct inode_table *table, struct inode *inode, const 
 uint64_t inode_table_lost_ns(struct inode_table *table, const struct inode *inode);
 
 /* What is known at a path or name, of an object (that is a directory), or of the directory that
- * something is in: NULL, or an inode with a reference for the caller. */
+ * something is in, or was last: NULL, or an inode with a reference for the caller. */
 struct inode *inode_table_find(struct inode_table *table, const char *path);
 struct inode *inode_table_find_id(struct inode_table *table, const struct object_id *id);
 struct inode *inode_table_find_directory(struct inode_table *table, const struct object_id *id);
 struct inode *inode_table_parent(struct inode_table *table, struct inode *inode);
+struct inode *inode_table_last_parent(struct inode_table *table, struct inode *inode);
 struct inode *inode_table_child(struct inode_table *table, struct inode *parent, const char *name);
 
 /* The change feed says what was at a name at position `at`: an object (with attributes), or

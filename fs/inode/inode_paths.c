@@ -136,6 +136,18 @@ struct inode *inode_table_parent(struct inode_table *t, struct inode *inode)
 	return parent;
 }
 
+struct inode *inode_table_last_parent(struct inode_table *t, struct inode *inode)
+{
+	const struct inode_name *name;
+	struct inode *parent;
+
+	pthread_mutex_lock(&t->lock);
+	name = name_last(inode);
+	parent = with_reference(name ? name->parent : NULL);
+	pthread_mutex_unlock(&t->lock);
+	return parent;
+}
+
 struct inode *inode_table_child(struct inode_table *t, struct inode *parent, const char *text)
 {
 	struct inode_name *name;

@@ -64,9 +64,8 @@ static int call(struct delivery *d, enum event_call what)
 		d->w->mount->watch_events.announced++;
 	else if (r != -EINTR && r != -ECHILD && r != -EBUSY)
 		d->w->mount->watch_events.failed++;
-	if (r < 0)
-		log_info("\"%s\": the event of a change there was not raised: %s", d->command.path,
-			strerror(-r));
+	log_info("\"%s\": announced a change (call %d): %s", d->command.path, (int)what,
+		r < 0 ? strerror(-r) : "done");
 	d->w->starts_failed = r == -ECHILD ? d->w->starts_failed + 1 : 0;
 	return r;
 }
@@ -138,7 +137,7 @@ static void copy_names(struct watchers *w, const struct inode *inode, struct see
 {
 	struct seen_directory *directory;
 
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	directory = inode ? seen_find(&w->seen, inode) : NULL;
 	if (directory)
 		list->entries = calloc(directory->names.count + 1, sizeof(*list->entries));
@@ -152,7 +151,7 @@ static void copy_names(struct watchers *w, const struct inode *inode, struct see
 			entry->name = strdup(n->name);
 			list->count += entry->name != NULL;
 		}
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 }
 
 static int announce_gone(struct delivery *d, const char *path, struct inode *parent,
@@ -178,14 +177,14 @@ static int announce_content_gone(struct delivery *d, const char *path, struct in
 			r = announce_gone(d, below, inode, list.entries[i].name,
 				&list.entries[i].object, depth + 1);
 	}
-	pthread_mutex_lock(&d->w->lock);
+	watchers_lock(d->w);
 	directory = inode ? seen_find(&d->w->seen, inode) : NULL;
 	for (size_t i = 0; directory && i <= directory->names.mask; i++)
 		for (struct seen_name *n = directory->names.buckets[i]; n; n = n->hash_next) {
 			seen_settle(&d->w->seen, n);
 			seen_set(&d->w->seen, n, NULL, 0);
 		}
-	pthread_mutex_unlock(&d->w->lock);
+	watchers_unlock(d->w);
 	return r;
 }
 
@@ -257,6 +256,26 @@ static int announce_move(struct delivery *d, struct inode *from, const char *fro
 	return r;
 }
 
+/* A file is saved by renaming another one, which may have come and gone before anybody saw it: to
+ * be announced as the same, and not as removed and made.  False: there was none. */
+static bool was_saved(struct watchers *w, const struct inode *inode, char *ret_name)
+{
+	struct seen_directory *directory;
+	bool found;
+
+	watchers_lock(w);
+	directory = seen_find(&w->seen, inode);
+	found = directory && directory->vanished &&
+		clock_now_ns() < directory->vanished_ns + SAVED_NS;
+	if (found) {
+		set_name(ret_name, directory->vanished);
+		free(directory->vanished);
+		directory->vanished = NULL;
+	}
+	watchers_unlock(w);
+	return found;
+}
+
 /* ---- Which of them -------------------------------------------------------------------------- */
 
 static bool is_same_data(const struct inode_version *a, const struct inode_version *b)
@@ -320,12 +339,16 @@ static void guess_before(struct delivery *d)
 
 static int announce_change(struct delivery *d, bool is_known)
 {
+	char saved_as[NAME_MAX + 1];
 	int r = 0;
 
 	if (!is_known)
 		guess_before(d);
 	if (d->was.exists && d->exists && object_id_equal(&d->was.id, &d->now.id))
 		return announce_state(d);
+	if (d->was.exists && d->exists && S_ISREG(d->now.mode) && S_ISREG(d->was.version.mode) &&
+		was_saved(d->w, d->parent, saved_as))
+		return announce_move(d, d->parent, saved_as);
 	if (d->was.exists || (!is_known && !d->exists))
 		r = announce_removal(d);
 	if (d->exists && r != -EINTR && r != -ECHILD && r != -EBUSY)
@@ -393,6 +416,15 @@ static uint64_t wait_until(struct watchers *w, const struct seen_name *name, uin
 	return 0;
 }
 
+static void note_vanished(const struct seen_name *name, uint64_t now_ns)
+{
+	struct seen_directory *directory = name->directory;
+
+	free(directory->vanished);
+	directory->vanished = strdup(name->name);
+	directory->vanished_ns = now_ns;
+}
+
 /* With the lock held.  True: there is nothing to be told. */
 static bool is_settled(struct watchers *w, struct seen_name *name, uint64_t now_ns)
 {
@@ -411,8 +443,10 @@ static bool is_settled(struct watchers *w, struct seen_name *name, uint64_t now_
 	}
 	if (!name->is_known || name->was.exists != name->now_exists)
 		return false;
-	if (!name->now_exists)
+	if (!name->now_exists) {
+		note_vanished(name, now_ns);
 		return true;
+	}
 	inode_version_of(&name->now, &now);
 	return object_id_equal(&name->was.id, &name->now.id) &&
 	       memcmp(&name->was.version, &now, sizeof(now)) == 0;
@@ -459,12 +493,12 @@ static void deliver_name(struct watchers *w, struct delivery *d, struct seen_nam
 	d->exists = name->now_exists;
 	d->now = name->now;
 	d->at = name->now_at;
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 	if (former)
 		r = announce_move(d, former->directory->inode, former->name);
 	else
 		r = announce_change(d, is_known);
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	if (former && r != -ECHILD && r != -EBUSY) {
 		seen_set(&w->seen, former, NULL, 0);
 		if (!former->now_exists)
@@ -522,7 +556,7 @@ uint64_t watchers_deliver(struct watchers *w)
 	uint64_t next_ns = 0;
 	size_t count;
 
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	names = pending_names(w, &count);
 	w->pass++;
 	for (unsigned only_moves = 1; d && only_moves < 2; only_moves--) {
@@ -535,7 +569,7 @@ uint64_t watchers_deliver(struct watchers *w)
 	}
 	for (size_t i = 0; i < count; i++)
 		tidy(w, names[i]);
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 	if (w->starts_failed > STARTS_FAILED_MAX)
 		give_up(w);
 	return next_ns;

@@ -10,9 +10,9 @@
 #include "ops/support/path.h"
 
 /* A scan takes up to this share of the time: 1/100 as a rule, more while changes wait for it. */
-enum { SHARE_USUAL = 100, SHARE_URGENT = 20 };
+enum { SHARE_USUAL = 100, SHARE_URGENT = 50 };
 
-static const uint64_t SCAN_LEAST_NS = 250000000, SCAN_MOST_NS = 2000000000;
+static const uint64_t SCAN_LEAST_NS = 250000000, SCAN_MOST_NS = 5000000000;
 static const uint64_t SCAN_URGENT_NS = 20000000, IDLE_NS = 1000000000;
 
 /* ---- What is in a directory ---------------------------------------------------------------- */
@@ -134,7 +134,7 @@ static void look_into(struct watchers *w, struct inode *inode)
 	uint64_t at = 0;
 	int r = list(w, inode, &listed, &at);
 
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	directory = seen_find(&w->seen, inode);
 	if (directory && r == 0 && !directory->is_listed)
 		learn(w, directory, &listed, at);
@@ -142,7 +142,7 @@ static void look_into(struct watchers *w, struct inode *inode)
 		compare(w, directory, &listed, at);
 	if (directory)
 		directory->is_missed = false;
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 }
 
 /* ---- Who watches --------------------------------------------------------------------------- */
@@ -159,16 +159,17 @@ static struct seen_directory *want_directory(struct watchers *w, struct inode *i
 	return directory;
 }
 
+/* Also one that was just removed, or replaced: that is what is to be told. */
 static void want_file(struct watchers *w, struct inode *inode)
 {
-	struct inode *parent = inode_table_parent(w->mount->inodes, inode);
+	struct inode *parent = inode_table_last_parent(w->mount->inodes, inode);
 	struct seen_directory *directory = NULL;
 	struct seen_name *name = NULL;
 	struct path_string path;
 
 	if (!parent)
 		return;
-	if (inode_table_path(w->mount->inodes, inode, NULL, &path) == 0) {
+	if (inode_table_last_path(w->mount->inodes, inode, NULL, &path) == 0) {
 		directory = want_directory(w, parent);
 		if (directory)
 			name = seen_add_name(&w->seen, directory, path_name(path.path));
@@ -176,14 +177,14 @@ static void want_file(struct watchers *w, struct inode *inode)
 			name->is_wanted = true;
 		path_string_done(&path);
 	}
-	inode_table_unref(w->mount->inodes, parent);
+	seen_release(&w->seen, parent);
 }
 
 static void want_inode(struct watchers *w, struct inode *inode)
 {
 	struct seen_directory *directory;
 
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	if (inode->is_directory) {
 		directory = want_directory(w, inode);
 		if (directory)
@@ -191,7 +192,7 @@ static void want_inode(struct watchers *w, struct inode *inode)
 	} else {
 		want_file(w, inode);
 	}
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 }
 
 static void want_nodes(struct watchers *w, const struct inotify_scan *scan)
@@ -245,7 +246,7 @@ static void admit_strangers(struct watchers *w, uint64_t until_ns)
 		if (!w->strangers)
 			w->last_stranger = &w->strangers;
 		w->mount->watch_events.undecided = --w->stranger_count;
-		inode_table_unref(w->mount->inodes, s->directory);
+		seen_release(&w->seen, s->directory);
 		free(s);
 	}
 }
@@ -255,7 +256,7 @@ static struct inode *next_to_look_into(struct watchers *w)
 {
 	struct inode *inode = NULL;
 
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	for (struct seen_directory *d = w->seen.first; d; d = d->next) {
 		d->is_missed = d->is_missed || w->is_missed;
 		if ((!d->is_listed || d->is_missed) && !inode)
@@ -264,7 +265,7 @@ static struct inode *next_to_look_into(struct watchers *w)
 	w->is_missed = false;
 	if (inode)
 		inode_table_ref(w->mount->inodes, inode);
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 	return inode;
 }
 
@@ -277,18 +278,18 @@ static void look_into_all(struct watchers *w)
 		struct seen_directory *directory;
 
 		look_into(w, inode);
-		pthread_mutex_lock(&w->lock);
+		watchers_lock(w);
 		directory = seen_find(&w->seen, inode);
 		if (directory && !directory->is_listed) /* gone, or nobody may list it */
 			seen_remove(&w->seen, directory);
-		pthread_mutex_unlock(&w->lock);
+		watchers_unlock(w);
 		inode_table_unref(w->mount->inodes, inode);
 	}
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	for (struct seen_directory *d = w->seen.first; d; d = d->next)
 		count++;
 	announce_wants_own(w->mount, count);
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 	w->mount->watch_events.directories = count;
 }
 
@@ -312,10 +313,10 @@ static void scan(struct watchers *w)
 	w->knows_all = !found.is_everything;
 	want_nodes(w, &found);
 	free(found.nodes);
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	forget_unwatched(w);
 	admit_strangers(w, began_ns);
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 	w->scanned_ns = clock_now_ns();
 	w->scan_cost_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
 }
@@ -340,7 +341,7 @@ uint64_t watchers_discover(struct watchers *w)
 	uint64_t now_ns = clock_now_ns();
 	bool is_urgent, is_used = w->mount->requests != w->requests_seen;
 
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	/* Who watched may be gone. */
 	is_used = is_used || (w->seen.first && w->scanned_ns + IDLE_NS <= now_ns);
 	is_urgent = w->strangers;
@@ -348,7 +349,7 @@ uint64_t watchers_discover(struct watchers *w)
 		admit_strangers(w, now_ns);
 		is_urgent = false;
 	}
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 	if ((is_urgent || is_used || !w->scanned_ns) && scan_due(w, is_urgent) <= now_ns) {
 		scan(w);
 		is_urgent = is_used = false;

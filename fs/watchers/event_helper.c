@@ -178,9 +178,13 @@ int event_helpers_call(struct event_helpers *h, const struct event_command *comm
 	if (r < 0)
 		return -ECHILD;
 	announce_begin(h->mount, slot, announcement);
+	announce_call_begin(h->mount);
 	if (send(h->helpers[slot].socket, command, sizeof(*command), MSG_NOSIGNAL) < 0) {
 		end(h, slot);
-		return -ECHILD;
+		r = -ECHILD;
+	} else {
+		r = await(h, slot);
 	}
-	return await(h, slot);
+	announce_call_end(h->mount);
+	return r;
 }

@@ -34,6 +34,7 @@ enum { PROBE_WAIT_MS = 1000 };
 static struct {
 	const char *mount_point;
 	unsigned device;
+	bool has_root_fd;
 } mount;
 
 /* ---- Where ---------------------------------------------------------------------------- */
@@ -49,10 +50,9 @@ static bool is_on_mount(int fd)
 
 static int open_root(void)
 {
-	int fd = fcntl(EVENT_ROOT_FD, F_DUPFD_CLOEXEC, EVENT_ROOT_FD + 1);
+	int fd = mount.has_root_fd ? fcntl(EVENT_ROOT_FD, F_DUPFD_CLOEXEC, EVENT_ROOT_FD + 1)
+				   : open(mount.mount_point, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-	if (fd < 0)
-		fd = open(mount.mount_point, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd >= 0 && !is_on_mount(fd)) {
 		close(fd);
 		errno = ENODEV;
@@ -186,6 +186,7 @@ int event_program(int argc, char **argv)
 		return EXIT_FAILURE;
 	mount.mount_point = argv[1];
 	mount.device = (unsigned)strtoul(argv[2], NULL, 10);
+	mount.has_root_fd = fcntl(EVENT_ROOT_FD, F_GETFD) >= 0;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setsid();
 	umask(0);

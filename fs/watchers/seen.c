@@ -69,6 +69,7 @@ void seen_done(struct seen *seen)
 {
 	while (seen->first)
 		seen_remove(seen, seen->first);
+	seen_free_released(seen->inodes, seen_take_released(seen));
 	free(seen->directories.buckets);
 	free(seen->objects.buckets);
 }
@@ -113,9 +114,46 @@ void seen_remove(struct seen *seen, struct seen_directory *directory)
 	*directory->link = directory->next;
 	if (directory->next)
 		directory->next->link = directory->link;
-	inode_table_unref(seen->inodes, directory->inode);
+	seen_release(seen, directory->inode);
 	free(directory->names.buckets);
+	free(directory->vanished);
 	free(directory);
+}
+
+/* ---- References ----------------------------------------------------------------------------- */
+
+struct seen_released {
+	struct seen_released *next;
+	struct inode *inode;
+};
+
+void seen_release(struct seen *seen, struct inode *inode)
+{
+	struct seen_released *released = malloc(sizeof(*released));
+
+	if (!released)
+		return; /* it stays as long as the mount */
+	*released = (struct seen_released){.next = seen->released, .inode = inode};
+	seen->released = released;
+}
+
+struct seen_released *seen_take_released(struct seen *seen)
+{
+	struct seen_released *released = seen->released;
+
+	seen->released = NULL;
+	return released;
+}
+
+void seen_free_released(struct inode_table *inodes, struct seen_released *released)
+{
+	while (released) {
+		struct seen_released *next = released->next;
+
+		inode_table_unref(inodes, released->inode);
+		free(released);
+		released = next;
+	}
 }
 
 /* ---- Names -------------------------------------------------------------------------------- */

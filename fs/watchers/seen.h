@@ -53,6 +53,8 @@ struct seen_directory {
 	bool is_missed; /* to be listed again: changes were missed */
 	unsigned turn;  /* of the last scan that found it watched */
 	unsigned blocked_turn;
+	char *vanished;       /* a name that came and went before anybody saw it, ... */
+	uint64_t vanished_ns; /* ... the last one, and when; it may be NULL */
 };
 
 struct seen {
@@ -62,6 +64,7 @@ struct seen {
 	struct seen_directory *first;
 	struct seen_name *pending, **last_pending; /* in the order of arrival */
 	size_t pending_count, name_count;
+	struct seen_released *released;
 };
 
 int seen_init(struct seen *seen, struct inode_table *inodes);
@@ -75,6 +78,12 @@ struct seen_name *seen_find_name(const struct seen_directory *directory, const c
 struct seen_name *seen_add_name(
 	struct seen *seen, struct seen_directory *directory, const char *name);
 void seen_remove_name(struct seen *seen, struct seen_name *name);
+
+/* A reference that is dropped once the lock is free, as the workspace may have to be told of it:
+ * the caller takes the list under the lock and frees it without. */
+void seen_release(struct seen *seen, struct inode *inode);
+struct seen_released *seen_take_released(struct seen *seen);
+void seen_free_released(struct inode_table *inodes, struct seen_released *released);
 
 /* What is at the name has been announced.  `attributes` NULL: nothing is there. */
 void seen_set(struct seen *seen, struct seen_name *name, const struct attributes *attributes,

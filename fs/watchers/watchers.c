@@ -48,6 +48,19 @@ void watchers_op(struct watchers *w, struct op_context *ret_op)
 	ret_op->interrupted_data = w;
 }
 
+void watchers_lock(struct watchers *w)
+{
+	pthread_mutex_lock(&w->lock);
+}
+
+void watchers_unlock(struct watchers *w)
+{
+	struct seen_released *released = seen_take_released(&w->seen);
+
+	pthread_mutex_unlock(&w->lock);
+	seen_free_released(w->mount->inodes, released);
+}
+
 void watchers_want(struct watchers *w, struct seen_directory *directory, const char *text,
 	const struct known_before *before, const struct attributes *now, uint64_t at,
 	uint64_t arrived_ns)
@@ -98,14 +111,14 @@ static void foreign(void *user, struct inode *parent, const char *name, const st
 
 	if (!inode_table_is_known(w->mount->inodes, parent))
 		return; /* nobody can watch what the kernel does not have */
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	directory = seen_find(&w->seen, parent);
 	if (directory)
 		watchers_want(w, directory, name, before,
 			change->exists ? &change->attributes : NULL, change->at, clock_now_ns());
 	else if (!before->is_ours)
 		keep_stranger(w, parent, name, change, before);
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 	wake(w->wake_fd);
 }
 
@@ -118,9 +131,9 @@ static struct inode *watched_parent(struct watchers *w, const char *path)
 
 	if (!inode)
 		return NULL;
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	is_watched = seen_find(&w->seen, inode);
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 	if (is_watched)
 		return inode;
 	inode_table_unref(w->mount->inodes, inode);
@@ -133,14 +146,14 @@ static void note_own(struct watchers *w, struct inode *parent, const char *text,
 	struct seen_directory *directory;
 	struct seen_name *name;
 
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	directory = seen_find(&w->seen, parent);
 	name = directory ? seen_add_name(&w->seen, directory, text) : NULL;
 	if (name)
 		name->written_ns = settled ? 0 : clock_now_ns();
 	if (name && settled && (!at || at >= name->at))
 		seen_set(&w->seen, name, found, at);
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 }
 
 static void own(void *user, struct op_context *op, const char *path, bool settled)
@@ -173,12 +186,12 @@ static void lost(void *user, struct inode *inode)
 	struct watchers *w = user;
 	struct seen_directory *directory;
 
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	directory = inode ? seen_find(&w->seen, inode) : NULL;
 	if (directory)
 		directory->is_missed = true;
 	w->is_missed = w->is_missed || !inode;
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 	wake(w->wake_fd);
 }
 
@@ -190,11 +203,11 @@ static void ending(void *user)
 
 	w->ending = true;
 	wake(w->stop_fd);
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	while (!w->has_ended)
 		if (pthread_cond_timedwait(&w->ended, &w->lock, &until) == ETIMEDOUT)
 			break;
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 }
 
 /* ---- The thread ----------------------------------------------------------------------------- */
@@ -290,10 +303,10 @@ static void *thread_main(void *user)
 	}
 	event_helpers_done(&w->helpers);
 	announce_wants_own(w->mount, false);
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	w->has_ended = true;
 	pthread_cond_broadcast(&w->ended);
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 	return NULL;
 }
 
@@ -317,7 +330,7 @@ static const char *why_not(const struct mount *m)
 
 static void watchers_free(struct watchers *w)
 {
-	pthread_mutex_lock(&w->lock);
+	watchers_lock(w);
 	while (w->strangers) {
 		struct stranger *next = w->strangers->next;
 
@@ -326,7 +339,7 @@ static void watchers_free(struct watchers *w)
 		w->strangers = next;
 	}
 	seen_done(&w->seen);
-	pthread_mutex_unlock(&w->lock);
+	watchers_unlock(w);
 	close(w->wake_fd);
 	close(w->stop_fd);
 	if (w->mounts_fd >= 0)

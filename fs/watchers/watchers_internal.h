@@ -20,6 +20,7 @@ enum {
 
 static const uint64_t PAIR_NS = 30000000;      /* the other half of a rename comes by then */
 static const uint64_t GATHER_NS = 50000000;    /* changes of one file within that are one */
+static const uint64_t SAVED_NS = 200000000;    /* after its first name went, a file has its last */
 static const uint64_t PARENT_NS = 2000000000;  /* by then a directory's end has been told */
 static const uint64_t RETRY_NS = 20000000;     /* what has to wait for a request in flight */
 static const uint64_t WRITING_NS = 5000000000; /* as long after a write of ours changes are ours */
@@ -61,6 +62,9 @@ struct watchers {
 
 /* A context whose calls end with the thread. */
 void watchers_op(struct watchers *w, struct op_context *ret_op);
+
+void watchers_lock(struct watchers *w);
+void watchers_unlock(struct watchers *w);
 
 /* With the lock held: the change is to be announced, if anybody watches there. */
 void watchers_want(struct watchers *w, struct seen_directory *directory, const char *name,

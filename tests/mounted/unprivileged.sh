@@ -43,6 +43,26 @@ test_work() {
 	"$ISTHMUS" tool read --root "$mnt" moved | grep text
 }
 
+hears() {
+	grep -q "$1" "$tmp/events" || { echo again >>"$backing/watched/file"; return 1; }
+}
+
+test_who_watches_hears_of_others() {
+	[ -n "$backing" ] || skip "mem: is changed by nobody else"
+	need inotifywait
+	mkdir "$backing/watched"
+	echo old >"$backing/watched/file"
+	cat "$mnt/watched/file"
+	inotifywait -q -m --format '%f %e' -o "$tmp/events" "$mnt/watched" >/dev/null 2>&1 &
+	listener=$!
+	trap 'kill $listener' EXIT
+	wait_for 20 hears '^file MODIFY' || fail "no change: $("$ISTHMUS" status "$mnt" | grep 'watch events')"
+	mv "$backing/watched/file" "$backing/watched/moved"
+	wait_for 10 grep '^moved MOVED_TO' "$tmp/events" || fail "not that it was renamed: $(cat "$tmp/events")"
+	rm "$backing/watched/moved"
+	wait_for 10 grep '^moved DELETE' "$tmp/events" || fail "not that it was removed: $(cat "$tmp/events")"
+}
+
 test_commands_at_the_workspace() {
 	[ -n "$backing" ] || skip "mem: runs no commands"
 	expect "$(id -u)" "$("$ISTHMUS" exec "$mnt" -- id -u)"
