@@ -52,6 +52,10 @@ struct workspace_options {
 	 * back (`reason`: why it could not be at once, or NULL).  From a thread of the link's own;
 	 * until workspace_free(). */
 	void (*link_changed)(void *user, bool is_back, const char *reason);
+	/* Optional, likewise: another machine or container answers to the name now, which `what`
+	 * says together with what was lost: files that were open are ESTALE, what was not
+	 * acknowledged is EIO. */
+	void (*replaced)(void *user, const char *what);
 	void *link_user;
 
 	/* Gets the pair that the place does not know, as it has no such option; or NULL. */

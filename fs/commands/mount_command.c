@@ -270,6 +270,20 @@ static void record_link(void *user, bool is_back, const char *reason)
 	mount_log_record(m->log, &record);
 }
 
+static void record_replaced(void *user, const char *what)
+{
+	const struct mount *m = user;
+	struct log_record record = {
+		.op = "connection",
+		.flags = LOG_IS_MUTATION | LOG_HAS_NO_CALLER,
+		.start_ns = clock_wall_ns(),
+		.detail = what,
+	};
+
+	if (daemon_state.log_is_open)
+		mount_log_record(m->log, &record);
+}
+
 static int open_workspace(struct mount *m)
 {
 	const char *unknown = NULL;
@@ -277,6 +291,7 @@ static int open_workspace(struct mount *m)
 		.strict = m->options->cache_strict,
 		.session_path = daemon_state.runtime.session_path,
 		.link_changed = record_link,
+		.replaced = record_replaced,
 		.link_user = m,
 		.ret_unknown = &unknown};
 	cleanup_free char *reason = NULL;

@@ -200,6 +200,77 @@ test_kill_reaches_the_tree() {
 	stop_daemon
 }
 
+# begins_anew NAME: a crash, and another life of the same container.
+begins_anew() {
+	"$engine" kill "$1" >/dev/null 5>&- 6>&-
+	"$engine" start "$1" >/dev/null 5>&- 6>&-
+}
+
+replaced_is_told() {
+	wait_for 20 eval '"$ISTHMUS" status "$mnt" | grep -q "workspace replaced"' ||
+		fail "status says $("$ISTHMUS" status "$mnt")"
+	"$ISTHMUS" log "$mnt" --op connection | grep -q 'workspace replaced' || fail "the log does not say it"
+}
+
+# What was open is lost; all else goes on with the new one.
+handles_are_stale() {
+	begins_anew "$1"
+	replaced_is_told
+	! { echo two >&5; } 2>"$tmp/err" || fail "a write to what was open before succeeds"
+	grep -q 'Stale file handle' "$tmp/err" || fail "$(cat "$tmp/err")"
+	exec 5>&-
+	expect one "$(cat "$mnt/open")"
+	echo three >"$mnt/after"
+	expect three "$("$engine" exec "$1" cat /work/after)"
+}
+
+test_a_restarted_container_is_another_place() {
+	uri=$engine://life
+	run_box life box
+	start_daemon -o timeout=20
+	echo one >"$mnt/open"
+	exec 5>>"$mnt/open"
+	handles_are_stale life
+	stop_daemon
+	# Told by the helper alone: the engine is not known.
+	uri="cmd:$engine exec -i -w /work life !"
+	start_daemon -o timeout=20
+	exec 5>>"$mnt/open"
+	handles_are_stale life
+	stop_daemon
+}
+
+test_another_container_of_the_name() {
+	uri=$engine://heir
+	run_box heir box
+	start_daemon -o timeout=30
+	mkdir "$mnt/dir"
+	echo one | tee "$mnt/file" "$mnt/dir/file" >/dev/null
+	cat "$mnt/file" "$mnt/dir/file" >/dev/null
+	remove_box heir
+	run_box heir box
+	"$engine" exec heir sh -c 'echo two >/work/file'
+	expect two "$(cat "$mnt/file")"
+	expect file "$(cd "$mnt" && echo *)" "what is there"
+	! cat "$mnt/dir/file" 2>/dev/null || fail "a file of the one before is there"
+	replaced_is_told
+	stop_daemon
+}
+
+test_restart_stop_does_not_follow() {
+	uri="$engine://stay/work?restart=stop"
+	run_box stay box
+	start_daemon -o timeout=20
+	echo one >"$mnt/file"
+	begins_anew stay
+	wait_for 20 eval '"$ISTHMUS" status "$mnt" | grep -q "restart=stop does not follow"' ||
+		fail "status says $("$ISTHMUS" status "$mnt")"
+	! echo two >"$mnt/other" 2>/dev/null || fail "it works on"
+	"$ISTHMUS" status "$mnt" | grep -q '^link *offline' || fail "status says $("$ISTHMUS" status "$mnt")"
+	wait_for 10 nothing_of_ours stay || fail "left $(ours stay)"
+	stop_daemon
+}
+
 trap 'stop_daemon >/dev/null 2>&1; stop_engine; cleanup' EXIT
 need_fuse
 start_engine "$1"

@@ -36,6 +36,7 @@ void remote_settings_done(struct remote_settings *settings)
 void remote_release(struct remote *remote)
 {
 	remote_feed_stop(remote);
+	remote_place_forget(remote);
 	if (remote->session_fd >= 0)
 		close(remote->session_fd);
 	lane_free(remote->lane);

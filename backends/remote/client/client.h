@@ -30,12 +30,14 @@ struct remote_settings {
 	char *helper_directory;     /* or NULL; taken over on success */
 	char *session_path;         /* as in struct workspace_options; taken over on success */
 	void (*link_changed)(void *user, bool is_back, const char *reason); /* or NULL: as in ... */
-	void *link_user;         /* ... struct workspace_options */
-	uint32_t timeout_ms;     /* calls fail with -EIO when the link is down so long; or
-				  * REMOTE_WAITS_FOREVER */
-	uint32_t linger_seconds; /* the session waits so long for us */
-	uint32_t channels;       /* connections at most, 1 to CHANNELS_MAX */
-	bool forgets_helper;     /* the helper's file there is removed as soon as it runs */
+	void (*replaced)(void *user, const char *what);                     /* likewise */
+	void *link_user;          /* ... struct workspace_options */
+	uint32_t timeout_ms;      /* calls fail with -EIO when the link is down so long; or
+				   * REMOTE_WAITS_FOREVER */
+	uint32_t linger_seconds;  /* the session waits so long for us */
+	uint32_t channels;        /* connections at most, 1 to CHANNELS_MAX */
+	bool stops_when_replaced; /* the link stays down when another place answers to the name */
+	bool forgets_helper;      /* the helper's file there is removed as soon as it runs */
 };
 
 /* Connects.  The process ignores SIGPIPE from then on.  Errors and `*ret_reason` as

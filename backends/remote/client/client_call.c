@@ -9,6 +9,8 @@ bool remote_is_offline(struct remote *remote)
 {
 	int64_t since = remote->bad_since_ms;
 
+	if (remote->is_stopped)
+		return true;
 	return since && remote->settings.timeout_ms != REMOTE_WAITS_FOREVER &&
 	       clock_now_ms() - since >= remote->settings.timeout_ms;
 }

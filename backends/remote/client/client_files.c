@@ -279,14 +279,15 @@ int remote_file_ready(struct op_context *ctx, struct remote_file *file)
 	pthread_mutex_lock(&remote->lock);
 	while (file->is_reopening && r == 0)
 		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
-	if (r == 0 && file->is_lost)
-		r = -EIO;
+	if (r == 0)
+		r = file->lost_error;
 	if (r == 0 && file->epoch != remote->epoch) {
 		file->is_reopening = true;
 		pthread_mutex_unlock(&remote->lock);
 		lost = get_back(ctx, file, &r);
 		pthread_mutex_lock(&remote->lock);
-		file->is_lost = lost;
+		if (lost && !file->lost_error)
+			file->lost_error = -EIO;
 		file->is_reopening = false;
 		pthread_cond_broadcast(&remote->freed);
 	}

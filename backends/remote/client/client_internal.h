@@ -135,8 +135,12 @@ struct remote {
 	struct heartbeat heartbeat;
 	char last_error[WORKSPACE_ERROR_BYTES];
 	uint8_t session[TOKEN_BYTES], token[TOKEN_BYTES];
-	int session_fd;    /* where these are kept for the next daemon; -1: nowhere */
-	bool ends_session; /* they are those of a daemon that was killed */
+	struct place_question
+		*question; /* client_place.c; the manager's thread only, as the next */
+	char *engine_identity, *helper_identity; /* NULL: not known */
+	atomic_bool is_stopped; /* the place is another one, and is not to be followed */
+	int session_fd;         /* where these are kept for the next daemon; -1: nowhere */
+	bool ends_session;      /* they are those of a daemon that was killed */
 
 	/* more connections, for what is read ahead; under the lock */
 	struct remote_channel channels[CHANNELS_MAX]; /* [0] is not used */
@@ -314,6 +318,25 @@ void remote_lost(void *user, int error);
 int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned channel,
 	struct buffer *body, struct buffer *noise, struct welcome *ret_welcome);
 
+/* ---- client_place.c: whether the place is what it was ------------------------------------- */
+
+/* Begins to ask the engine, if the end has a question. */
+void remote_place_ask(struct remote *remote);
+void remote_place_forget(struct remote *remote);
+
+/* What the helper said of the place: at the first connection, and of one that replaced it. -ENOMEM.
+ */
+int remote_place_first(struct remote *remote, const char *identity);
+int remote_place_replace(struct remote *remote, const char *identity);
+
+/* A new session: whether the place is known to be another one.  May wait for the engine's answer.
+ */
+bool remote_place_differs(struct remote *remote, const char *identity);
+
+/* It is: every open file is lost (-ESTALE).  Before the requests of the former session fail.
+ * Returns the sentence about what went with it, allocated, or NULL. */
+char *remote_place_lose(struct remote *remote);
+
 /* ---- client_channels.c: more connections for what is read ahead -------------------------- */
 
 int remote_channels_new(struct remote *remote);
@@ -401,12 +424,12 @@ struct remote_file {
 
 	uint64_t handle;
 	uint64_t epoch;
-	bool is_reopening; /* somebody gets it back; under remote->lock, as is is_lost */
+	bool is_reopening; /* somebody gets it back; under remote->lock, as is lost_error */
 	int flags;
 	char *path; /* at the time of the open */
 	struct object_id id;
 	bool has_locks;
-	bool is_lost; /* cannot be had back: -EIO for good */
+	int lost_error; /* 0, or why it cannot be had back: -EIO, -ESTALE (the place is another) */
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;

@@ -20,6 +20,7 @@ enum {
 	PONG_LOST_MIN_MS = 2000,
 	NETWORK_TICK_MS = 200, /* between two looks at the network of this machine */
 	NOISE_LINE_BYTES = 200,
+	PATIENCE_FIRST_MS = 3000, /* to connect again */
 	WORDS_WAIT_MS = 1000,
 	WORDS_MAX_BYTES = 16384, /* of the stream */
 	GOODBYE_WAIT_MS = 1000,
@@ -221,6 +222,66 @@ static int take_refusal(const struct welcome *welcome, char **ret_reason)
 	return welcome->error ? welcome->error : -EPROTO;
 }
 
+/* Without the frame of "@" that ssh puts around what matters most. */
+static void write_on_one_line(const char *words, char *out, size_t size)
+{
+	size_t used = 0;
+
+	for (; *words && used < size - 1; words++) {
+		bool space = isspace((unsigned char)*words) || strncmp(words, "@@", 2) == 0 ||
+			     (*words == '@' && (used == 0 || out[used - 1] == ' '));
+
+		if (!space)
+			out[used++] = *words;
+		else if (used > 0 && out[used - 1] != ' ')
+			out[used++] = ' ';
+	}
+	out[used] = '\0';
+}
+
+static void note_error(struct remote *remote, const char *words)
+{
+	pthread_mutex_lock(&remote->lock);
+	write_on_one_line(words, remote->last_error, sizeof(remote->last_error));
+	pthread_mutex_unlock(&remote->lock);
+}
+
+/* The session that was made there is not wanted. */
+static int stop(struct remote *remote, struct stream *stream, char **ret_reason)
+{
+	const struct frame_header goodbye = {.type = FRAME_BYE};
+	uint8_t frame[FRAME_HEADER_BYTES];
+
+	frame_header_encode(&goodbye, frame);
+	stream_write(stream->out_fd, frame, sizeof(frame), GOODBYE_WAIT_MS);
+	remote->is_stopped = true;
+	*ret_reason =
+		strdup("another machine or container answers to the name now, which the option "
+		       "restart=stop does not follow: unmount, and mount again");
+	return -ESTALE;
+}
+
+/* Before anything of a new session is taken: what the former one had may be gone with its place. */
+static int check_place(struct remote *remote, struct stream *stream, const struct welcome *welcome,
+	bool first, char **ret_reason)
+{
+	cleanup_free char *what = NULL;
+
+	if (first)
+		return remote_place_first(remote, welcome->place);
+	if (welcome->resumed || !remote_place_differs(remote, welcome->place))
+		return 0;
+	if (remote->settings.stops_when_replaced)
+		return stop(remote, stream, ret_reason);
+	what = remote_place_lose(remote);
+	log_warning("%s", what ? what : "workspace replaced");
+	note_error(remote, what ? what : "workspace replaced");
+	if (remote->settings.replaced)
+		remote->settings.replaced(
+			remote->settings.link_user, what ? what : "workspace replaced");
+	return remote_place_replace(remote, welcome->place);
+}
+
 static int try_to_connect(struct remote *remote, struct stream *stream, bool first,
 	struct buffer *noise, char **ret_reason)
 {
@@ -236,7 +297,8 @@ static int try_to_connect(struct remote *remote, struct stream *stream, bool fir
 		return r;
 	if (welcome.error || welcome.version != PROTOCOL_VERSION)
 		return take_refusal(&welcome, ret_reason);
-	return take_welcome(remote, stream, &welcome, first);
+	r = check_place(remote, stream, &welcome, first, ret_reason);
+	return r < 0 ? r : take_welcome(remote, stream, &welcome, first);
 }
 
 static void publish(struct remote *remote, struct stream *connecting)
@@ -262,8 +324,10 @@ static int connect_once(
 	cleanup_buffer struct buffer noise = {0};
 	cleanup_free char *words = NULL, *all = NULL;
 	struct stream stream = {.in_fd = -1, .out_fd = -1};
-	int r = stream_open(&remote->settings.transport, &stream);
+	int r;
 
+	remote_place_ask(remote);
+	r = stream_open(&remote->settings.transport, &stream);
 	if (r == 0) {
 		publish(remote, &stream);
 		r = try_to_connect(remote, &stream, first, &noise, ret_reason);
@@ -330,30 +394,6 @@ void remote_lost(void *user, int error)
 	pthread_cond_signal(&remote->manager);
 }
 
-/* Without the frame of "@" that ssh puts around what matters most. */
-static void write_on_one_line(const char *words, char *out, size_t size)
-{
-	size_t used = 0;
-
-	for (; *words && used < size - 1; words++) {
-		bool space = isspace((unsigned char)*words) || strncmp(words, "@@", 2) == 0 ||
-			     (*words == '@' && (used == 0 || out[used - 1] == ' '));
-
-		if (!space)
-			out[used++] = *words;
-		else if (used > 0 && out[used - 1] != ' ')
-			out[used++] = ' ';
-	}
-	out[used] = '\0';
-}
-
-static void note_error(struct remote *remote, const char *words)
-{
-	pthread_mutex_lock(&remote->lock);
-	write_on_one_line(words, remote->last_error, sizeof(remote->last_error));
-	pthread_mutex_unlock(&remote->lock);
-}
-
 /* Waits between two attempts; false when the workspace is being freed.  `network`: as
  * retry_network_has_changed() takes it. */
 static bool pause_before(struct remote *remote, int64_t ms, int network)
@@ -400,12 +440,21 @@ static void tell_link(const struct remote *remote, bool is_back, const char *rea
 		remote->settings.link_changed(remote->settings.link_user, is_back, reason);
 }
 
+/* podman exec hangs when its container ends at that moment: the next attempt is soon. */
+static int patience_of(const struct remote *remote, unsigned attempts)
+{
+	if (!remote->settings.scheme->end->stream || attempts >= 3)
+		return 0;
+	return PATIENCE_FIRST_MS << attempts;
+}
+
 static void reconnect(struct remote *remote)
 {
 	cleanup_free char *last_reason = NULL;
 	cleanup_fd int network = retry_network_open();
 	int64_t backoff_ms = RETRY_FIRST_MS;
 	int64_t none = 0;
+	unsigned attempts = 0;
 	bool share = false;
 
 	atomic_compare_exchange_strong(&remote->bad_since_ms, &none, clock_now_ms());
@@ -420,6 +469,7 @@ static void reconnect(struct remote *remote)
 			return;
 		pthread_mutex_lock(&remote->lock);
 		r = transport_share(&remote->settings.transport, share);
+		remote->settings.transport.patience_ms = patience_of(remote, attempts++);
 		pthread_mutex_unlock(&remote->lock);
 		if (r == 0)
 			r = remote_connect(remote, false, &reason);
@@ -430,6 +480,8 @@ static void reconnect(struct remote *remote)
 		log_info("%s", reason ? reason : strerror(-r));
 		free(last_reason);
 		last_reason = strdup(reason ? reason : strerror(-r));
+		if (remote->is_stopped)
+			return;
 		backoff_ms = backoff_ms * 2 < RETRY_MAX_MS ? backoff_ms * 2 : RETRY_MAX_MS;
 	}
 	remote->reconnects++;
@@ -481,7 +533,7 @@ static void *run_manager(void *argument)
 
 	pthread_mutex_lock(&remote->lock);
 	while (!remote->stopping) {
-		bool lost = remote->lost || check_silence(remote);
+		bool lost = !remote->is_stopped && (remote->lost || check_silence(remote));
 
 		if (lost) {
 			pthread_mutex_unlock(&remote->lock);

@@ -22,6 +22,7 @@ const struct workspace_scheme_option remote_options[] = {
 	{"channels", "NUMBER"},
 	{"helper_dir", "DIR"},
 	{"keep", "yes|no"},
+	{"restart", "follow|stop"},
 	{0},
 };
 
@@ -83,8 +84,9 @@ static int read_options(const struct workspace_options *options, struct remote_s
 	static const struct number channels = {
 		"channels", "connections", CHANNELS_MAX, 1, CHANNELS_MAX};
 	static const char *const keep_words[] = {"yes", "no", NULL};
+	static const char *const restart_words[] = {"follow", "stop", NULL};
 	const char *directory = workspace_option(options, "helper_dir");
-	unsigned keep = 0;
+	unsigned keep = 0, restart = 0;
 	const char *text = workspace_option(options, timeout.key);
 	bool is_forever = text && strcmp(text, "forever") == 0;
 	uint32_t timeout_seconds = 0;
@@ -96,11 +98,15 @@ static int read_options(const struct workspace_options *options, struct remote_s
 		r = number_option(options, &channels, &settings->channels, ret_reason);
 	if (r == 0)
 		r = word_option(options, "keep", keep_words, &keep, ret_reason);
+	if (r == 0)
+		r = word_option(options, "restart", restart_words, &restart, ret_reason);
 	if (r < 0)
 		return r;
+	settings->stops_when_replaced = restart == 1;
 	settings->forgets_helper = keep == 1;
 	settings->timeout_ms = is_forever ? REMOTE_WAITS_FOREVER : timeout_seconds * 1000;
 	settings->link_changed = options->link_changed;
+	settings->replaced = options->replaced;
 	settings->link_user = options->link_user;
 	if (options->session_path) {
 		settings->session_path = strdup(options->session_path);

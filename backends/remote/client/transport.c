@@ -45,6 +45,8 @@ static void keep_words(struct child *child, const char *data, size_t size)
 
 int transport_patience_ms(const struct transport *transport)
 {
+	if (transport->patience_ms)
+		return transport->patience_ms;
 	return transport->may_prompt ? PATIENCE_PROMPT_MS : PATIENCE_MS;
 }
 

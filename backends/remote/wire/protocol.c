@@ -89,6 +89,7 @@ void welcome_encode(struct wire_writer *w, const struct welcome *welcome)
 	wire_put_number(&body, welcome->owner_uid);
 	wire_put_number(&body, welcome->owner_gid);
 	wire_put_number(&body, welcome->channels);
+	wire_put_string(&body, welcome->place ? welcome->place : "");
 	encode_opening(w, welcome_magic, welcome->nonce, &body);
 }
 
@@ -141,6 +142,7 @@ int welcome_decode(const uint8_t nonce[NONCE_BYTES], const uint8_t *body, size_t
 	welcome.owner_uid = (uint32_t)wire_get_number_max(&r, UINT32_MAX);
 	welcome.owner_gid = (uint32_t)wire_get_number_max(&r, UINT32_MAX);
 	welcome.channels = wire_get_number(&r);
+	welcome.place = wire_reader_left(&r) > 0 ? wire_get_string(&r) : "";
 	if (r.failed)
 		return -EPROTO;
 	*ret_welcome = welcome;
