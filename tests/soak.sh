@@ -3,7 +3,8 @@
 # more by io_uring where root can switch that on; the random tests and the link faults once each;
 # all under the thread sanitizer (TSAN_BUILD).  Then searches, a million random operations on one
 # file, and a million on names, on local: (BUILD; OPERATIONS: fewer); and 100,000 on both sides of a
-# mount, with three seeds; and for TREE_SECONDS (3600) random orders of facts in ops/tree, for
+# mount, with three seeds; what programs of npm that watch files hear; and for TREE_SECONDS (3600)
+# random orders of facts in ops/tree, for
 # DROPS_SECONDS (600) of drops in fs/drops, for INODE_SECONDS (600) of names in fs/inode.
 # A failure prints its seed.  Ends with "N passed, N failed".
 set -uo pipefail
@@ -69,6 +70,9 @@ TREE_SECONDS=${TREE_SECONDS:-3600} round "random orders of facts in the tree" \
 INODE_SECONDS=${INODE_SECONDS:-600} round "random orders of the kernel's names" "$plain_build/tests/test_inode_orders"
 DROPS_SECONDS=${DROPS_SECONDS:-600} round "random orders of drops" "$plain_build/tests/test_drops_orders"
 ISTHMUS=$plain_build/fs/isthmus
+for backend in local ssh; do
+	round "programs that wait for changes on $backend" tests/mounted/watch_programs.sh "$backend"
+done
 # Eight processes work on names.
 OPERATIONS=$million NAME_OPERATIONS=$((million / 8)) round "$million operations of each model on local" \
 	tests/mounted/models.sh local
