@@ -271,6 +271,77 @@ test_restart_stop_does_not_follow() {
 	stop_daemon
 }
 
+# As kubectl: noise on stderr, no users, options before and behind the verb.
+play_kubectl() {
+	mkdir -p "$tmp/bin"
+	cat >"$tmp/bin/kubectl" <<-END
+		#!/bin/bash
+		echo "\$*" >>"$tmp/kubectl.calls"
+		while [[ \$1 == --context || \$1 == -n ]]; do shift 2; done
+		missing() { echo "Error from server (NotFound): pods \"\$1\" not found" >&2; exit 1; }
+		case "\$1 \$2" in
+		"exec -i")
+			pod=\${3#deploy/}; shift 3
+			[ "\$1" != -c ] || { [ "\$2" = main ] || { echo "error: container \$2 is not valid for pod \$pod" >&2; exit 1; }; shift 2; }
+			[ "\$1" = -- ] || exit 64
+			shift
+			"$engine" inspect "\$pod" >/dev/null 2>&1 || missing "\$pod"
+			echo 'Defaulted container "main" out of: main' >&2
+			exec "$engine" exec -i "\$pod" "\$@" ;;
+		"get pod") exec "$engine" inspect -f '{{.Id}} {{.State.StartedAt}}' "\$3" ;;
+		*) exit 64 ;;
+		esac
+	END
+	chmod +x "$tmp/bin/kubectl"
+	PATH=$tmp/bin:$PATH
+}
+
+# What an agent's framework wants of a place: read, write, access, mkdir -p, and commands with their
+# output as it comes, exit code, time-out, abort and environment.
+operations() {
+	local pid code=0
+
+	expect hello "$("$ISTHMUS" exec "$mnt" -- echo hello)"
+	"$ISTHMUS" exec "$mnt" -- sh -c 'exit 42' || code=$?
+	expect 42 "$code" "exit code"
+	code=0
+	"$ISTHMUS" exec "$mnt" --timeout 0.1 -- sleep 10 2>"$tmp/err" || code=$?
+	[ "$code" != 0 ] && grep -qi 'time' "$tmp/err" || fail "time-out: $code $(cat "$tmp/err")"
+	"$ISTHMUS" exec "$mnt" -- sh -c 'echo first; exec sleep 1236' >"$tmp/said" &
+	pid=$!
+	wait_for 10 grep -q first "$tmp/said" || fail "output does not come while the command runs"
+	kill -TERM "$pid"
+	code=0
+	wait "$pid" || code=$?
+	[ "$code" != 0 ] || fail "an aborted command succeeds"
+	expect 'it is' "$("$ISTHMUS" exec "$mnt" -e 'SEEN=it is' -- sh -c 'echo "$SEEN"')" "environment"
+	mkdir -p "$mnt/a/deep/directory"
+	head -c 200000 /dev/urandom >"$tmp/bytes"
+	cp "$tmp/bytes" "$mnt/a/deep/directory/bytes"
+	expect "$(sha256sum <"$tmp/bytes")" "$("$ISTHMUS" exec "$mnt" -- sh -c 'sha256sum <a/deep/directory/bytes')" "bytes"
+	"$ISTHMUS" exec "$mnt" -- sh -c 'cp a/deep/directory/bytes back'
+	cmp "$tmp/bytes" "$mnt/back"
+	! cat "$mnt/nothing" 2>/dev/null || fail "what is not there can be read"
+	rm -r "$mnt/a" "$mnt/back"
+}
+
+test_operations_are_the_same_everywhere() {
+	run_box ops box
+	play_kubectl
+	for uri in "$engine://ops/work" "kube://main@ops/work?namespace=test&context=far" kubectl://deploy.ops \
+		"cmd:$engine exec -i ops !/work" \
+		"cmd:nsenter -t $("$engine" inspect -f '{{.State.Pid}}' ops) -m -p -u -i !/work"; do
+		start_daemon
+		operations || fail "at $uri"
+		stop_daemon
+	done
+	grep -qxF -- "--context far -n test exec -i ops -c main -- sh -c read -r isthmus; eval \"\$isthmus\"" "$tmp/kubectl.calls" ||
+		fail "kubectl was called so: $(cat "$tmp/kubectl.calls")"
+	refused "'kubectl get pods' shows the names" kube://nosuch/work
+	refused "shows its containers" kube://other@ops/work
+	refused "is not the name of a namespace" "kube://ops/work?namespace=-x"
+}
+
 trap 'stop_daemon >/dev/null 2>&1; stop_engine; cleanup' EXIT
 need_fuse
 start_engine "$1"
