@@ -45,9 +45,9 @@ static int ask_permission(struct tool_call *call)
 /* ---- Making tools ------------------------------------------------------------------------------
  */
 
-static char *make_name(const char *own)
+static char *make_name(const char *prefix, const char *own)
 {
-	char *name = strdup(own);
+	char *name = string_printf("%s%s", prefix ? prefix : "", own);
 
 	for (char *at = name; at && *at; at++)
 		if (*at == '-')
@@ -132,7 +132,7 @@ static struct custom_tool *make_tool(struct custom_source *source, const cJSON *
 	const char *own = json_text(description, "name"),
 		   *keep = json_text(description, "truncate");
 	cJSON *schema = schema_of(description);
-	char *name = make_name(own ? own : "");
+	char *name = make_name(source->entry.prefix, own ? own : "");
 
 	*ret_reason = !tool || !name ? "there is not enough memory"
 		      : !is_good_name(name)
@@ -155,7 +155,9 @@ static struct custom_tool *make_tool(struct custom_source *source, const cJSON *
 		.level = level_of(settings, name),
 		.hints = TOOL_IS_DESTRUCTIVE | TOOL_IS_OPEN_WORLD,
 		.permission = ask_permission,
-		.execute = source->has_lines ? custom_lines_execute : custom_toolbox_execute,
+		.execute = source->entry.is_mcp ? custom_mcp_execute
+			   : source->has_lines  ? custom_lines_execute
+						: custom_toolbox_execute,
 	};
 	tool->source = source;
 	tool->own_name = strdup(own);
@@ -287,7 +289,8 @@ static void take_source(struct custom_findings *findings, struct custom_source *
 
 	source->has_lines = protocol && strcmp(protocol, "isthmus-tool/1") == 0;
 	source->text_form = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(description, "text"));
-	if (protocol && !source->has_lines && strcmp(protocol, "toolbox") != 0)
+	if (protocol && !source->has_lines && !source->entry.is_mcp &&
+		strcmp(protocol, "toolbox") != 0)
 		custom_problem(&source->entry,
 			"it speaks the protocol \"%s\", which is not known here", protocol);
 	if (source->entry.problem) {

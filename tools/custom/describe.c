@@ -218,7 +218,7 @@ cJSON *custom_describe(const struct tool_session *session, struct custom_entry *
 	description = path ? recall(path, (const char *)stamp.data) : NULL;
 	if (description)
 		return description;
-	description = ask(session, entry);
+	description = entry->is_mcp ? custom_mcp_describe(session, entry) : ask(session, entry);
 	if (description && path)
 		keep(path, (const char *)stamp.data, description);
 	return description;

@@ -33,6 +33,8 @@ struct custom_entry {
 	cJSON *argv;        /* array of strings; NULL with `problem` */
 	cJSON *manifest;    /* tool.json; NULL: none */
 	bool at_workspace;
+	bool is_mcp;   /* a server of the Model Context Protocol */
+	char *prefix;  /* of its tools' names: "github_"; NULL: none */
 	bool for_node; /* a script for pi, which node-host.mjs runs */
 	char *problem; /* why it is no tool, and what to do; NULL: none */
 };
@@ -56,6 +58,10 @@ void custom_entries_done(struct custom_entries *entries);
 /* Reads tool.json in entry->directory, when there is one, into the entry.  True: there is. */
 bool custom_manifest(const struct tool_session *session, struct custom_entry *entry);
 
+/* Makes the entry one of "mcpServers" in a tool.json; takes ownership of `server`. */
+void custom_manifest_server(
+	const struct tool_session *session, struct custom_entry *entry, cJSON *server);
+
 /* Sets `problem` (once). */
 void custom_problem(struct custom_entry *entry, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -76,6 +82,9 @@ int custom_trust_now(const char *place);
  * "lifetime": .., "tools": [{name, label, description, parameters, level, truncate}]}; NULL after
  * custom_problem().  Remembers the answer until the entry's files change. */
 cJSON *custom_describe(const struct tool_session *session, struct custom_entry *entry);
+
+/* The same of a server of MCP, with "protocol": "mcp".  mcp_client.c */
+cJSON *custom_mcp_describe(const struct tool_session *session, struct custom_entry *entry);
 
 /* What a toolbox printed, in the form above; NULL with a sentence.  toolbox_text.c */
 cJSON *custom_toolbox_description(const char *text, size_t size, struct buffer *problem);
@@ -139,6 +148,7 @@ static inline const struct custom_tool *custom_tool_of(const struct tool_call *c
 /* Each is a struct tool's execute. */
 int custom_toolbox_execute(struct tool_call *call);
 int custom_lines_execute(struct tool_call *call);
+int custom_mcp_execute(struct tool_call *call);
 
 /* Text and structure of a result {content: [..], details}, the text cut to what an answer may have.
  * 0 or -1 (recorded).  result.c */

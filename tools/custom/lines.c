@@ -24,10 +24,11 @@ struct custom_lines {
 	const char *path;    /* of the tool, for the log */
 };
 
-/* With lock held.  What says no id is about the call that began last. */
+/* With lock held.  What says no id of ours is about the call that began last; so is all of MCP,
+ * whose ids are of requests. */
 static struct custom_channel *find_channel(const struct custom_lines *lines, const cJSON *message)
 {
-	const char *id = json_text(message, "id");
+	const char *id = json_text(message, "jsonrpc") ? NULL : json_text(message, "id");
 	struct custom_channel *channel = lines->channels;
 
 	while (id && channel && strcmp(channel->id, id) != 0)

@@ -110,6 +110,38 @@ static void take_where(const struct tool_session *session, struct custom_entry *
 		entry->at_workspace = true;
 }
 
+static bool take_protocol(struct custom_entry *entry)
+{
+	const char *protocol = json_text(entry->manifest, "protocol");
+
+	entry->is_mcp = protocol && strcmp(protocol, "mcp") == 0;
+	return !cJSON_GetObjectItemCaseSensitive(entry->manifest, "mcpServers");
+}
+
+/* "command" is one word there, and "args" are the others. */
+void custom_manifest_server(
+	const struct tool_session *session, struct custom_entry *entry, cJSON *server)
+{
+	cJSON *command = cJSON_DetachItemFromObjectCaseSensitive(server, "command"), *words, *word;
+	const cJSON *args = cJSON_GetObjectItemCaseSensitive(server, "args");
+
+	words = cJSON_CreateArray();
+	if (command)
+		cJSON_AddItemToArray(words, command);
+	cJSON_ArrayForEach(word, args)
+	{
+		cJSON_AddItemToArray(words, cJSON_Duplicate(word, true));
+	}
+	cJSON_AddItemToObject(server, "command", words);
+	entry->manifest = server;
+	entry->is_mcp = true;
+	take_where(session, entry);
+	if (take_command(session, entry) < 0)
+		custom_problem(entry,
+			"a server here needs \"command\", a word, and \"args\", a list "
+			"of words; one with \"url\" is for the agent itself");
+}
+
 bool custom_manifest(const struct tool_session *session, struct custom_entry *entry)
 {
 	cleanup_free char *path = path_join(entry->directory, "tool.json");
@@ -123,6 +155,8 @@ bool custom_manifest(const struct tool_session *session, struct custom_entry *en
 			error == -EINVAL || error == 0 ? "is not a JSON object" : strerror(-error));
 		return true;
 	}
+	if (!take_protocol(entry))
+		return true;
 	take_where(session, entry);
 	if (take_command(session, entry) < 0)
 		custom_problem(entry,

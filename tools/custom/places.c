@@ -17,18 +17,21 @@ struct finder {
 	bool is_pi;        /* files are scripts for pi, not programs */
 };
 
+static void entry_done(struct custom_entry *entry)
+{
+	free(entry->path);
+	free(entry->directory);
+	free(entry->place);
+	free(entry->prefix);
+	free(entry->problem);
+	cJSON_Delete(entry->argv);
+	cJSON_Delete(entry->manifest);
+}
+
 void custom_entries_done(struct custom_entries *entries)
 {
-	for (size_t i = 0; i < entries->count; i++) {
-		struct custom_entry *entry = &entries->list[i];
-
-		free(entry->path);
-		free(entry->directory);
-		free(entry->place);
-		free(entry->problem);
-		cJSON_Delete(entry->argv);
-		cJSON_Delete(entry->manifest);
-	}
+	for (size_t i = 0; i < entries->count; i++)
+		entry_done(&entries->list[i]);
 	free(entries->list);
 	*entries = (struct custom_entries){0};
 }
@@ -126,13 +129,46 @@ static char *find_index(const char *directory)
 	return NULL;
 }
 
+/* Each of "mcpServers", as every client writes it, is an entry of its own instead of the one that
+ * was added last. */
+static void take_servers(struct finder *finder, struct custom_entry *entry)
+{
+	cJSON *servers = cJSON_DetachItemFromObjectCaseSensitive(entry->manifest, "mcpServers");
+	struct custom_entry all = *entry;
+	cJSON *server;
+
+	if (!servers)
+		return;
+	finder->entries->count--;
+	*entry = (struct custom_entry){0};
+	while ((server = cJSON_DetachItemFromArray(servers, 0))) {
+		cleanup_free char *path = string_printf("%s#%s", all.path, server->string);
+		struct custom_entry *one = path ? add(finder, path, false) : NULL;
+
+		if (!one) {
+			cJSON_Delete(server);
+			continue;
+		}
+		free(one->directory);
+		one->directory = strdup(all.directory);
+		one->prefix = string_printf("%s_", server->string);
+		custom_manifest_server(finder->session, one, server);
+	}
+	cJSON_Delete(servers);
+	entry_done(&all);
+}
+
 static void take_directory(struct finder *finder, const char *path)
 {
 	cleanup_free char *program = path_join(path, path_name(path)), *index = find_index(path);
 	struct custom_entry *entry = add(finder, path, true);
 
-	if (!entry || entry->problem || custom_manifest(finder->session, entry))
+	if (!entry || entry->problem)
 		return;
+	if (custom_manifest(finder->session, entry)) {
+		take_servers(finder, entry);
+		return;
+	}
 	if (index)
 		take_node(entry, index);
 	else if (program && is_program(program))
