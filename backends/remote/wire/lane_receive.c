@@ -1,0 +1,195 @@
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/remote/wire/lane_internal.h"
+
+enum {
+	ACK_AFTER_FRAMES = 64, /* acknowledged at once, as is ... */
+	ACK_AFTER_BYTES = 1 << 20,
+	ACK_MANY_BYTES = 128 << 10, /* so much is after ACK_MANY_US ... */
+	ACK_MANY_US = 2000,
+	ACK_SOME_BYTES = 8 << 10, /* and so much after ACK_SOME_US */
+	ACK_SOME_US = 10000,
+	RECEIVE_BYTES = 64 << 10,
+	NOT_READY_MS = 5,
+	PONGS_MAX = 256, /* that wait for a peer who asks and asks but reads nothing */
+};
+
+struct receiver {
+	uint8_t data[RECEIVE_BYTES];
+	size_t start, end;
+};
+
+/* How long what was received may go without an acknowledgement; -1: for ever.  Under the lock. */
+static int64_t ack_due_us(const struct lane *lane)
+{
+	uint64_t since_us = lane_now_us() - lane->told_us, patience_us;
+
+	if (lane->ack_queued || lane->unacked_received_bytes < ACK_SOME_BYTES)
+		return lane->unacked_received_frames > ACK_AFTER_FRAMES && !lane->ack_queued ? 0
+											     : -1;
+	if (lane->unacked_received_bytes > ACK_AFTER_BYTES ||
+		lane->unacked_received_frames > ACK_AFTER_FRAMES)
+		return 0;
+	patience_us = lane->unacked_received_bytes < ACK_MANY_BYTES ? ACK_SOME_US : ACK_MANY_US;
+	return since_us < patience_us ? (int64_t)(patience_us - since_us) : 0;
+}
+
+/* Tells the peer what has arrived, if that is due.  Returns in how many ms it will be; -1: in
+ * none. */
+static int acknowledge(struct lane *lane)
+{
+	int64_t due_us;
+
+	pthread_mutex_lock(&lane->lock);
+	due_us = ack_due_us(lane);
+	if (due_us == 0)
+		lane->ack_queued = true;
+	pthread_mutex_unlock(&lane->lock);
+	if (due_us != 0)
+		return due_us < 0 ? -1 : (int)(due_us / 1000) + 1;
+	lane_send(lane, LANE_URGENT, FRAME_ACK, 0, NULL);
+	return -1;
+}
+
+/* Waits for input or for the end of the lane.  Returns the count, 0 at end of file. */
+static ssize_t receive_some(struct lane *lane, void *data, size_t size, bool is_bulk)
+{
+	struct pollfd ready[2] = {
+		{.fd = lane->in_fd, .events = POLLIN}, {.fd = lane->wake_fd, .events = POLLIN}};
+
+	while (lane->up) {
+		ssize_t n = read(lane->in_fd, data, size);
+
+		if (n > 0) {
+			lane->bytes_received += (uint64_t)n;
+			lane->last_receive_ms = clock_now_ms();
+		}
+		if (n >= 0)
+			return n;
+		if (errno != EAGAIN && errno != EINTR)
+			return -errno;
+		if (is_bulk)
+			lane_let_gather(lane);
+		poll(ready, 2, acknowledge(lane));
+	}
+	return -ECANCELED;
+}
+
+static int receive_exactly(struct lane *lane, struct receiver *in, uint8_t *out, size_t size)
+{
+	while (size > 0) {
+		size_t have = in->end - in->start;
+		ssize_t n;
+
+		if (have > 0) {
+			have = have < size ? have : size;
+			memcpy(out, in->data + in->start, have);
+			in->start += have;
+			out += have;
+			size -= have;
+			continue;
+		}
+		in->start = in->end = 0;
+		n = size >= sizeof(in->data)
+			    ? receive_some(lane, out, size, true)
+			    : receive_some(lane, in->data, sizeof(in->data), false);
+		if (n == 0)
+			return -EPIPE;
+		if (n < 0)
+			return (int)n;
+		if (size >= sizeof(in->data)) {
+			out += n;
+			size -= (size_t)n;
+		} else {
+			in->end = (size_t)n;
+		}
+	}
+	return 0;
+}
+
+static void count_received(struct lane *lane, const struct frame_header *header)
+{
+	pthread_mutex_lock(&lane->lock);
+	lane->received++;
+	lane->unacked_received_bytes += header->size;
+	lane->unacked_received_frames++;
+	pthread_mutex_unlock(&lane->lock);
+	acknowledge(lane);
+}
+
+static int answer_ping(struct lane *lane, uint32_t id)
+{
+	bool too_many;
+
+	pthread_mutex_lock(&lane->lock);
+	too_many = lane->pongs_queued >= PONGS_MAX;
+	pthread_mutex_unlock(&lane->lock);
+	return too_many ? -EPROTO : lane_send(lane, LANE_URGENT, FRAME_PONG, id, NULL);
+}
+
+/* Meanwhile nothing is read, and perhaps nothing may be written: only so is an end seen. */
+static int wait_until_ready(struct lane *lane)
+{
+	struct pollfd stop[2] = {
+		{.fd = lane->wake_fd, .events = POLLIN}, {.fd = lane->out_fd, .events = 0}};
+
+	while (lane->callbacks.ready && lane->up && !lane->callbacks.ready(lane->user)) {
+		poll(stop, 2, NOT_READY_MS);
+		if (stop[1].revents)
+			return -EPIPE;
+	}
+	return 0;
+}
+
+static int receive_frame(struct lane *lane, struct receiver *in)
+{
+	uint8_t bytes[FRAME_HEADER_BYTES];
+	struct frame_header header;
+	cleanup_free uint8_t *payload = NULL;
+	int r;
+
+	r = wait_until_ready(lane);
+	if (r == 0)
+		r = receive_exactly(lane, in, bytes, sizeof(bytes));
+	if (r == 0)
+		r = frame_header_decode(bytes, &header);
+	if (r == 0)
+		r = lane_take_ack(lane, header.ack);
+	if (r < 0)
+		return r;
+	payload = malloc((size_t)header.size + 1);
+	if (!payload)
+		return -ENOMEM;
+	payload[header.size] = '\0';
+	r = receive_exactly(lane, in, payload, header.size);
+	if (r < 0)
+		return r;
+	if (header.type == FRAME_PING)
+		return answer_ping(lane, header.id);
+	if (header.type == FRAME_ACK || header.type == FRAME_PONG)
+		return 0;
+	r = lane->callbacks.received(lane->user, &header, steal_ptr(&payload));
+	/* Without memory it has not arrived, and is sent again. */
+	if (header.type >= FRAME_FIRST_COUNTED && r != -ENOMEM)
+		count_received(lane, &header);
+	return r;
+}
+
+void *lane_run_reader(void *user)
+{
+	struct lane *lane = user;
+	struct receiver *in = malloc(sizeof(*in));
+	int r = in ? 0 : -ENOMEM;
+
+	if (in)
+		in->start = in->end = 0;
+	while (r >= 0)
+		r = receive_frame(lane, in);
+	free(in);
+	lane_report_lost(lane, r);
+	return NULL;
+}

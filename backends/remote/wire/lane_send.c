@@ -1,0 +1,356 @@
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "backends/remote/wire/lane_internal.h"
+
+enum {
+	UNACKED_MAX_BYTES = 32 << 20, /* sent, kept for a reconnect; then sending pauses */
+	BATCH_FRAMES = 16,
+	BATCH_BYTES = 512 << 10,
+	CALLER_BYTES = 1 << 20, /* what a sender writes itself before the writer thread goes on */
+	DRAIN_US = 500,         /* a pipe of that size is not empty sooner, nor full */
+};
+
+/* Frees the message, but not all of its memory: fresh pages cost as much as what fills them. */
+static void retire(struct lane *lane, struct message *m)
+{
+	if (m->is_large && lane->spare_count < SPARES_MAX)
+		lane->spares[lane->spare_count++] = steal_ptr(&m->data);
+	lane_message_free(m);
+}
+
+static void trim_unacked(struct lane *lane)
+{
+	struct pace_mark last = {0};
+	size_t bytes = 0;
+
+	while (lane->unacked.first && lane->unacked.first->sequence <= lane->peer_ack) {
+		struct message *m = lane_queue_pop(&lane->unacked);
+
+		bytes += m->size;
+		last = m->mark;
+		retire(lane, m);
+	}
+	if (bytes)
+		pace_arrived(&lane->pace, bytes, &last, lane_now_us());
+}
+
+static size_t under_way_bytes(const struct lane *lane)
+{
+	return lane->unacked.bytes + lane->batch.bytes;
+}
+
+static bool may_send(struct lane *lane, enum lane_priority priority)
+{
+	return lane->waiting[priority].first &&
+	       (priority == LANE_URGENT || pace_allows(&lane->pace, under_way_bytes(lane),
+						   priority == LANE_GUESS, lane_now_us()));
+}
+
+static struct message *next_to_send(struct lane *lane)
+{
+	struct message *m = lane_queue_pop(&lane->resend);
+
+	if (m)
+		return m;
+	if (lane->waiting[LANE_URGENT].first && !lane->waiting[LANE_URGENT].first->counted)
+		return lane_queue_pop(&lane->waiting[LANE_URGENT]);
+	if (lane->unacked.bytes > UNACKED_MAX_BYTES)
+		return NULL;
+	for (enum lane_priority i = 0; i < LANE_PRIORITIES; i++)
+		if (may_send(lane, i))
+			return lane_queue_pop(&lane->waiting[i]);
+	return NULL;
+}
+
+static void stamp(struct lane *lane, struct message *m)
+{
+	struct frame_header header;
+
+	if (m->counted && !m->sequence)
+		m->sequence = ++lane->assigned;
+	lane->told_us = lane_now_us();
+	pace_sent(&lane->pace, under_way_bytes(lane), lane->told_us, &m->mark);
+	frame_header_decode(m->data, &header);
+	header.ack = (uint32_t)lane->received;
+	frame_header_encode(&header, m->data);
+	if (header.type == FRAME_ACK)
+		lane->ack_queued = false;
+	lane->pongs_queued -= header.type == FRAME_PONG;
+	lane->unacked_received_bytes = 0;
+	lane->unacked_received_frames = 0;
+}
+
+static int gather(struct lane *lane, struct iovec *vector)
+{
+	size_t count = 0, skip = lane->batch_offset;
+
+	if (!lane->batch.first) {
+		struct message *m;
+
+		for (int i = 0; i < BATCH_FRAMES && lane->batch.bytes < BATCH_BYTES; i++) {
+			m = next_to_send(lane);
+			if (!m)
+				break;
+			stamp(lane, m);
+			lane_queue_push(&lane->batch, m);
+		}
+	}
+	for (struct message *m = lane->batch.first; m; m = m->next) {
+		vector[count++] = (struct iovec){m->data + skip, m->size - skip};
+		skip = 0;
+	}
+	return (int)count;
+}
+
+static void account(struct lane *lane, size_t written)
+{
+	lane->bytes_sent += written;
+	lane->batch_offset += written;
+	while (lane->batch.first && lane->batch_offset >= lane->batch.first->size) {
+		struct message *m = lane_queue_pop(&lane->batch);
+
+		lane->batch_offset -= m->size;
+		if (m->counted)
+			lane_queue_push(&lane->unacked, m);
+		else
+			lane_message_free(m);
+	}
+	trim_unacked(lane);
+}
+
+void lane_take_down(struct lane *lane)
+{
+	uint64_t one = 1;
+
+	lane->up = false;
+	pthread_cond_broadcast(&lane->writable);
+	if (write(lane->wake_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		abort();
+}
+
+void lane_report_lost(struct lane *lane, int error)
+{
+	bool first;
+
+	pthread_mutex_lock(&lane->lock);
+	first = lane->up;
+	if (first)
+		lane_take_down(lane);
+	pthread_mutex_unlock(&lane->lock);
+	if (first)
+		lane->callbacks.lost(lane->user, error);
+}
+
+/* Writes what there is until the descriptor is full.  Under the lock, which it drops while
+ * it writes.  -errno when it found the connection broken: the caller reports that with
+ * callbacks.lost, once it has dropped the lock. */
+static int pump(struct lane *lane, size_t bytes_max)
+{
+	size_t total = 0;
+	int r = 0;
+
+	lane->writing = true;
+	while (lane->up && r == 0) {
+		struct iovec vector[BATCH_FRAMES];
+		int count = gather(lane, vector);
+		ssize_t n;
+
+		if (count == 0)
+			break;
+		if (total > bytes_max) {
+			lane->blocked = true;
+			break;
+		}
+		pthread_mutex_unlock(&lane->lock);
+		n = writev(lane->out_fd, vector, count);
+		if (n < 0)
+			r = errno == EINTR ? 0 : -errno;
+		pthread_mutex_lock(&lane->lock);
+		if (n >= 0) {
+			account(lane, (size_t)n);
+			total += (size_t)n;
+		} else if (r == -EAGAIN) {
+			lane->blocked = true;
+			r = 0;
+			break;
+		}
+	}
+	lane->writing = false;
+	pthread_cond_broadcast(&lane->writable);
+	if (!lane->up)
+		return 0;
+	if (r < 0)
+		lane_take_down(lane);
+	return r;
+}
+
+bool lane_has_work(const struct lane *lane)
+{
+	bool waits = false;
+
+	for (int i = 0; i < LANE_PRIORITIES; i++)
+		waits = waits || lane->waiting[i].first;
+	return waits || lane->batch.first || lane->resend.first;
+}
+
+void lane_let_gather(const struct lane *lane)
+{
+	const struct timespec pause = {.tv_nsec = DRAIN_US * 1000};
+
+	if (lane->has_room)
+		nanosleep(&pause, NULL);
+}
+
+int lane_take_ack(struct lane *lane, uint32_t ack)
+{
+	uint64_t full;
+	int r = 0, pumped = 0;
+
+	pthread_mutex_lock(&lane->lock);
+	full = lane->peer_ack + (uint32_t)(ack - (uint32_t)lane->peer_ack);
+	if (full <= lane->assigned) {
+		size_t before = lane->unacked.bytes;
+
+		lane->peer_ack = full;
+		trim_unacked(lane);
+		if (lane->unacked.bytes < before && lane_has_work(lane) && lane->up &&
+			!lane->writing && !lane->blocked)
+			pumped = pump(lane, CALLER_BYTES);
+	} else if ((int32_t)(ack - (uint32_t)lane->peer_ack) > 0) {
+		r = -EPROTO;
+	}
+	pthread_mutex_unlock(&lane->lock);
+	if (pumped < 0)
+		lane->callbacks.lost(lane->user, pumped);
+	return r;
+}
+
+void *lane_run_writer(void *user)
+{
+	struct lane *lane = user;
+	int r = 0;
+
+	pthread_mutex_lock(&lane->lock);
+	while (lane->up && r == 0) {
+		struct pollfd ready[2] = {{.fd = lane->out_fd, .events = POLLOUT},
+			{.fd = lane->wake_fd, .events = POLLIN}};
+
+		if (!lane->blocked || lane->writing) {
+			pthread_cond_wait(&lane->writable, &lane->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&lane->lock);
+		lane_let_gather(lane);
+		poll(ready, 2, -1);
+		pthread_mutex_lock(&lane->lock);
+		lane->blocked = false;
+		if (lane->up && !lane->writing)
+			r = pump(lane, SIZE_MAX);
+	}
+	pthread_mutex_unlock(&lane->lock);
+	if (r < 0)
+		lane->callbacks.lost(lane->user, r);
+	return NULL;
+}
+
+static void start_writer(struct wire_writer *writer, uint8_t *spare)
+{
+	static const uint8_t room[FRAME_HEADER_BYTES];
+
+	*writer = (struct wire_writer){
+		.buffer = {.data = spare,
+			.capacity = spare ? LANE_LARGE_BYTES : 0,
+			.limit_bytes = FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX_BYTES}};
+	wire_put_raw(writer, room, sizeof(room));
+}
+
+void lane_writer_init(struct wire_writer *writer)
+{
+	start_writer(writer, NULL);
+}
+
+void lane_writer_init_large(struct lane *lane, struct wire_writer *writer)
+{
+	uint8_t *spare = NULL;
+
+	pthread_mutex_lock(&lane->lock);
+	if (lane->spare_count)
+		spare = lane->spares[--lane->spare_count];
+	pthread_mutex_unlock(&lane->lock);
+	start_writer(writer, spare);
+	if (writer->error == 0)
+		writer->error =
+			buffer_reserve(&writer->buffer, LANE_LARGE_BYTES - FRAME_HEADER_BYTES);
+}
+
+int lane_queue(struct lane *lane, enum lane_priority priority, enum frame_type type, uint32_t id,
+	struct wire_writer *writer)
+{
+	struct message *m = NULL;
+	int r = writer ? writer->error : 0;
+
+	if (r == 0)
+		r = lane_message_new(type, id, writer, LANE_LARGE_BYTES, &m);
+	if (writer)
+		wire_writer_done(writer);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&lane->lock);
+	if (m->counted || lane->up) {
+		lane_queue_push(&lane->waiting[priority], m);
+		lane->pongs_queued += type == FRAME_PONG;
+		m = NULL;
+	}
+	pthread_mutex_unlock(&lane->lock);
+	lane_message_free(m);
+	return 0;
+}
+
+void lane_push(struct lane *lane)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&lane->lock);
+	if (lane->up && !lane->writing && !lane->blocked)
+		r = pump(lane, CALLER_BYTES);
+	pthread_mutex_unlock(&lane->lock);
+	if (r < 0)
+		lane->callbacks.lost(lane->user, r);
+}
+
+int lane_send(struct lane *lane, enum lane_priority priority, enum frame_type type, uint32_t id,
+	struct wire_writer *writer)
+{
+	int r = lane_queue(lane, priority, type, id, writer);
+
+	if (r == 0)
+		lane_push(lane);
+	return r;
+}
+
+size_t lane_withdraw_all(struct lane *lane, bool (*wanted)(void *user, uint32_t id), void *user)
+{
+	struct message_queue taken = {.last = &taken.first};
+	size_t count = 0;
+
+	pthread_mutex_lock(&lane->lock);
+	for (int i = 0; i < LANE_PRIORITIES; i++)
+		count += lane_queue_take_requests(&lane->waiting[i], wanted, user, &taken);
+	pthread_mutex_unlock(&lane->lock);
+	lane_queue_clear(&taken);
+	return count;
+}
+
+static bool is_it(void *user, uint32_t id)
+{
+	return *(uint32_t *)user == id;
+}
+
+bool lane_withdraw(struct lane *lane, uint32_t id)
+{
+	return lane_withdraw_all(lane, is_it, &id) > 0;
+}
