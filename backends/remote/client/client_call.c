@@ -125,27 +125,6 @@ int remote_wait_for_slot(struct remote *remote, struct op_context *ctx)
 	return r;
 }
 
-static bool is_repeatable(enum frame_type type)
-{
-	switch (type) {
-	case REQUEST_GETATTR:
-	case REQUEST_READDIR:
-	case REQUEST_SCAN:
-	case REQUEST_READLINK:
-	case REQUEST_GETXATTR:
-	case REQUEST_LISTXATTR:
-	case REQUEST_STATFS:
-	case REQUEST_OPEN:
-	case REQUEST_READ:
-	case REQUEST_SEEK:
-	case REQUEST_LOCK_TEST:
-	case REQUEST_WATCH:
-		return true;
-	default:
-		return false;
-	}
-}
-
 static int call_new(struct remote *remote, enum frame_type type, struct call **ret_call)
 {
 	struct call *call = calloc(1, sizeof(*call));
@@ -154,7 +133,7 @@ static int call_new(struct remote *remote, enum frame_type type, struct call **r
 		return -ENOMEM;
 	call->remote = remote;
 	call->type = type;
-	call->repeatable = is_repeatable(type);
+	call->repeatable = request_flags(type) & REQUEST_IS_REPEATABLE;
 	call->last = &call->first;
 	clock_cond_init(&call->changed);
 	*ret_call = call;
@@ -229,18 +208,12 @@ static void abandon(struct query *q)
 	q->call = NULL;
 }
 
-static bool may_take_long(enum frame_type type)
-{
-	return type == REQUEST_LOCK || type == REQUEST_SCAN || type == REQUEST_COPY_RANGE ||
-	       type == REQUEST_FSYNC;
-}
-
 /* Under the lock.  0, or why to give up.
  * What has its answer on the way gets it, also when somebody gives up. */
 static int go_on(struct query *q, int64_t *interrupted_ms)
 {
 	struct call *call = q->call;
-	bool is_long = may_take_long(call->type);
+	bool is_long = request_flags(call->type) & REQUEST_TAKES_LONG;
 	int64_t now = clock_now_ms();
 
 	if (remote_is_offline(q->remote))
@@ -366,36 +339,13 @@ bool query_end(struct query *q, int64_t *result)
 	return remote_again(q->ctx, result);
 }
 
-/* Their replies end with facts. */
-static bool is_change(enum frame_type type)
-{
-	switch (type) {
-	case REQUEST_MKDIR:
-	case REQUEST_MKNOD:
-	case REQUEST_SYMLINK:
-	case REQUEST_LINK:
-	case REQUEST_UNLINK:
-	case REQUEST_RMDIR:
-	case REQUEST_RENAME:
-	case REQUEST_SETXATTR:
-	case REQUEST_REMOVEXATTR:
-	case REQUEST_CREATE:
-	case REQUEST_WRITE:
-	case REQUEST_FALLOCATE:
-	case REQUEST_COPY_RANGE:
-		return true;
-	default:
-		return false;
-	}
-}
-
 int64_t query_finish(struct query *q, int64_t result)
 {
 	struct facts facts = {0};
 
 	if (result < 0)
 		return result;
-	if (is_change(q->call->type))
+	if (request_flags(q->call->type) & REQUEST_HAS_FACTS)
 		wire_get_facts(&q->in, &facts);
 	if (wire_reader_finish(&q->in) < 0)
 		return -EIO;
@@ -469,25 +419,6 @@ static void dispose(struct call *call)
 	call_free(call);
 }
 
-/* The others answer 0 or an error. */
-static bool has_count(enum frame_type type)
-{
-	switch (type) {
-	case REQUEST_GETXATTR:
-	case REQUEST_LISTXATTR:
-	case REQUEST_OPEN:
-	case REQUEST_CREATE:
-	case REQUEST_CREATE_UNNAMED:
-	case REQUEST_READ:
-	case REQUEST_WRITE:
-	case REQUEST_SEEK:
-	case REQUEST_COPY_RANGE:
-		return true;
-	default:
-		return false;
-	}
-}
-
 static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size_t size)
 {
 	struct wire_reader body = wire_reader_over(payload, size);
@@ -503,7 +434,7 @@ static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size
 	pthread_mutex_lock(&remote->lock);
 	call = find_call(remote, id);
 	if (call && !call->done) {
-		if (result > 0 && !has_count(call->type))
+		if (result > 0 && !(request_flags(call->type) & REQUEST_HAS_COUNT))
 			result = -EIO;
 		call->payload = payload;
 		call->body = body;
@@ -517,11 +448,6 @@ static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size
 	if (ours)
 		dispose(call);
 	return 0;
-}
-
-static bool is_listing(enum frame_type type)
-{
-	return type == REQUEST_READDIR || type == REQUEST_SCAN;
 }
 
 static int take_data(struct remote *remote, uint32_t id, uint8_t *payload, size_t size)
@@ -538,7 +464,8 @@ static int take_data(struct remote *remote, uint32_t id, uint8_t *payload, size_
 	part->size = size;
 	pthread_mutex_lock(&remote->lock);
 	call = find_call(remote, id);
-	if (call && (!is_listing(call->type) || call->data_bytes > 2 * CREDIT_LISTING_BYTES)) {
+	if (call && (!(request_flags(call->type) & REQUEST_IS_LISTING) ||
+			    call->data_bytes > 2 * CREDIT_LISTING_BYTES)) {
 		r = -EPROTO;
 	} else if (call && !call->abandoned && !call->done) {
 		part->base = remote_base(remote);

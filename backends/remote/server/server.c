@@ -73,14 +73,14 @@ static void job_finish(struct job *job)
 	job_free(job);
 }
 
-static int64_t job_answer(struct job *job, const struct request_type *type, struct wire_writer *out)
+static int64_t job_answer(struct job *job, struct wire_writer *out)
 {
 	size_t start = out->buffer.size;
 	int64_t result = -EINTR;
 
 	if (!job->cancelled)
-		result = type->handle(job, out);
-	if (result >= 0 && type->is_change)
+		result = server_request_handler(job->header.type)(job, out);
+	if (result >= 0 && (request_flags(job->header.type) & REQUEST_HAS_FACTS))
 		wire_put_facts(out, &job->facts);
 	if (job->in.failed)
 		result = -EPROTO;
@@ -94,7 +94,7 @@ static int64_t job_answer(struct job *job, const struct request_type *type, stru
 /* A short listing is what somebody waits for; a long one is to let others pass. */
 static enum lane_priority answer_priority(const struct job *job)
 {
-	if (!server_request_type(job->header.type)->is_bulk)
+	if (!(request_flags(job->header.type) & REQUEST_IS_BULK))
 		return LANE_URGENT;
 	if (job->is_guess)
 		return LANE_GUESS;
@@ -104,7 +104,6 @@ static enum lane_priority answer_priority(const struct job *job)
 
 static void job_run(struct job *job)
 {
-	const struct request_type *type = server_request_type(job->header.type);
 	static const uint8_t room[WIRE_RESULT_BYTES];
 	cleanup_wire_writer struct wire_writer out = {0};
 	int64_t result;
@@ -112,7 +111,7 @@ static void job_run(struct job *job)
 	lane_writer_init(&out);
 	wire_put_raw(&out, room, sizeof(room));
 	if (out.error == 0) {
-		result = job_answer(job, type, &out);
+		result = job_answer(job, &out);
 		out.error = 0;
 		wire_set_result(
 			out.buffer.data + FRAME_HEADER_BYTES, result, job->ctx.served.position);
@@ -242,15 +241,15 @@ int server_thread(void *(*run)(void *), void *argument)
 /* Under the lock. */
 static void submit(struct server *server, struct job *job)
 {
-	const struct request_type *type = server_request_type(job->header.type);
+	unsigned flags = request_flags(job->header.type);
 
-	if (type->is_long) {
+	if (flags & REQUEST_WAITS) {
 		server->long_jobs++;
 		if (server_thread(run_long_job, job) == 0)
 			return;
 		server->long_jobs--;
 	}
-	push_job(type->is_bulk ? &server->bulk : &server->small, job);
+	push_job(flags & REQUEST_IS_BULK ? &server->bulk : &server->small, job);
 	server->queued++;
 	if (server->queued > server->idle_workers && server->workers < WORKERS_MAX &&
 		server_thread(run_worker, server) == 0)
@@ -282,7 +281,7 @@ static int read_prologue(struct job *job, uint64_t *ret_order)
 		job->groups[i] = (gid_t)wire_get_number_max(&job->in, UINT32_MAX);
 	job->ctx.groups = job->groups;
 	job->ctx.group_count = count;
-	if (server_request_type(job->header.type)->is_change)
+	if (request_flags(job->header.type) & REQUEST_HAS_FACTS)
 		job->ctx.facts = &job->facts;
 	*ret_order = wire_get_number(&job->in);
 	return job->in.failed ? -EPROTO : 0;
@@ -436,7 +435,7 @@ static int received(void *user, const struct frame_header *header, uint8_t *payl
 		free(payload);
 		return -EPROTO;
 	}
-	if (server_request_type(header->type))
+	if (server_request_handler(header->type))
 		return take_request(channel, header, payload);
 	switch (header->type) {
 	case FRAME_CREDIT:

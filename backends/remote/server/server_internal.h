@@ -135,21 +135,19 @@ struct handle *server_handle_remove(struct server *server, uint64_t id);
  * on, so that the client knows whether it is what it wrote, or had before. */
 void server_note_changed(struct server *server, const struct object_id *id);
 
-/* ---- server_names.c, server_files.c, server_exec.c ------------------------------ */
+/* ---- server_names.c, server_files.c, server_exec.c, server_feed.c ---------------- */
 
 /* Reads its arguments from job->in and appends the answer to `out` (nothing counts when the
  * result is an error).  Returns what the REPLY says. */
 typedef int64_t (*request_handler)(struct job *job, struct wire_writer *out);
 
-struct request_type {
-	request_handler handle;
-	bool is_long;   /* may wait for other requests: gets a thread of its own */
-	bool is_bulk;   /* the reply may be large */
-	bool is_change; /* facts of what it left behind follow the answer */
-};
+/* NULL: there is no such request.  (server_requests.c) */
+request_handler server_request_handler(unsigned type);
 
-/* NULL: unknown.  (server_requests.c) */
-const struct request_type *server_request_type(unsigned type);
+/* handle_getattr() and so on. */
+#define REQUEST(NAME, name, flags) int64_t handle_##name(struct job *job, struct wire_writer *out);
+#include "backends/remote/wire/requests.def"
+#undef REQUEST
 
 /* An object of a request, with the handle it may go through. */
 struct server_object {
@@ -164,45 +162,8 @@ void server_object_done(struct server_object *object);
 
 #define cleanup_server_object cleanup_with(server_object_done)
 
-int64_t handle_getattr(struct job *job, struct wire_writer *out);
-int64_t handle_readdir(struct job *job, struct wire_writer *out);
-int64_t handle_scan(struct job *job, struct wire_writer *out);
-int64_t handle_readlink(struct job *job, struct wire_writer *out);
-int64_t handle_mkdir(struct job *job, struct wire_writer *out);
-int64_t handle_mknod(struct job *job, struct wire_writer *out);
-int64_t handle_symlink(struct job *job, struct wire_writer *out);
-int64_t handle_link(struct job *job, struct wire_writer *out);
-int64_t handle_unlink(struct job *job, struct wire_writer *out);
-int64_t handle_rmdir(struct job *job, struct wire_writer *out);
-int64_t handle_rename(struct job *job, struct wire_writer *out);
-int64_t handle_setattr(struct job *job, struct wire_writer *out);
-int64_t handle_getxattr(struct job *job, struct wire_writer *out);
-int64_t handle_listxattr(struct job *job, struct wire_writer *out);
-int64_t handle_setxattr(struct job *job, struct wire_writer *out);
-int64_t handle_removexattr(struct job *job, struct wire_writer *out);
-int64_t handle_statfs(struct job *job, struct wire_writer *out);
-int64_t handle_watch(struct job *job, struct wire_writer *out);
-
 /* What watches may be quicker than the request that asks for the feed. */
 int server_begin_feed(struct server *server);
-
-int64_t handle_open(struct job *job, struct wire_writer *out);
-int64_t handle_create(struct job *job, struct wire_writer *out);
-int64_t handle_create_unnamed(struct job *job, struct wire_writer *out);
-int64_t handle_read(struct job *job, struct wire_writer *out);
-int64_t handle_write(struct job *job, struct wire_writer *out);
-int64_t handle_fsync(struct job *job, struct wire_writer *out);
-int64_t handle_close(struct job *job, struct wire_writer *out);
-int64_t handle_fallocate(struct job *job, struct wire_writer *out);
-int64_t handle_seek(struct job *job, struct wire_writer *out);
-int64_t handle_copy_range(struct job *job, struct wire_writer *out);
-int64_t handle_lock(struct job *job, struct wire_writer *out);
-int64_t handle_lock_test(struct job *job, struct wire_writer *out);
-int64_t handle_lock_release_owner(struct job *job, struct wire_writer *out);
-
-int64_t handle_exec(struct job *job, struct wire_writer *out);
-int64_t handle_signal(struct job *job, struct wire_writer *out);
-int64_t handle_resize(struct job *job, struct wire_writer *out);
 
 /* INPUT, OUTPUT_CREDIT and KILL frames.  Owns the payload. */
 int server_process_frame(

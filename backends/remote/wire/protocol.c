@@ -45,6 +45,19 @@ int frame_header_decode(const uint8_t in[FRAME_HEADER_BYTES], struct frame_heade
 	return 0;
 }
 
+_Static_assert(REQUEST_WATCH == 65, "the numbers of requests stay: new ones come last");
+
+unsigned request_flags(unsigned type)
+{
+	static const unsigned flags_of[REQUEST_END] = {
+#define REQUEST(NAME, name, flags) [REQUEST_##NAME] = (flags),
+#include "backends/remote/wire/requests.def"
+#undef REQUEST
+	};
+
+	return type < REQUEST_END ? flags_of[type] : 0;
+}
+
 static void encode_opening(struct wire_writer *w, const uint8_t *magic, const uint8_t *nonce,
 	const struct wire_writer *body)
 {

@@ -61,43 +61,26 @@ enum frame_type {
 	FRAME_OUTPUT_CREDIT = 19,
 
 	/* Requests: each is answered by one REPLY. */
-	REQUEST_FIRST = 32,
-	REQUEST_GETATTR = 32,
-	REQUEST_READDIR,
-	REQUEST_SCAN,
-	REQUEST_READLINK,
-	REQUEST_MKDIR,
-	REQUEST_MKNOD,
-	REQUEST_SYMLINK,
-	REQUEST_LINK,
-	REQUEST_UNLINK,
-	REQUEST_RMDIR,
-	REQUEST_RENAME,
-	REQUEST_SETATTR,
-	REQUEST_GETXATTR,
-	REQUEST_LISTXATTR,
-	REQUEST_SETXATTR,
-	REQUEST_REMOVEXATTR,
-	REQUEST_STATFS,
-	REQUEST_OPEN,
-	REQUEST_CREATE,
-	REQUEST_CREATE_UNNAMED,
-	REQUEST_READ,
-	REQUEST_WRITE,
-	REQUEST_FSYNC,
-	REQUEST_CLOSE,
-	REQUEST_FALLOCATE,
-	REQUEST_SEEK,
-	REQUEST_COPY_RANGE,
-	REQUEST_LOCK,
-	REQUEST_LOCK_TEST,
-	REQUEST_LOCK_RELEASE_OWNER,
-	REQUEST_EXEC,
-	REQUEST_SIGNAL,
-	REQUEST_RESIZE,
-	REQUEST_WATCH,
+	REQUEST_BELOW_FIRST = 31,
+#define REQUEST(NAME, name, flags) REQUEST_##NAME,
+#include "backends/remote/wire/requests.def"
+#undef REQUEST
 	REQUEST_END,
+	REQUEST_FIRST = REQUEST_BELOW_FIRST + 1,
 };
+
+enum request_flags {
+	REQUEST_IS_REPEATABLE = 1 << 0, /* only looks: sent again when its answer was lost */
+	REQUEST_HAS_FACTS = 1 << 1,     /* facts of what it left behind follow a good answer */
+	REQUEST_HAS_COUNT = 1 << 2,     /* a good answer may be more than 0 */
+	REQUEST_IS_LISTING = 1 << 3,    /* DATA comes before the reply, as far as there is credit */
+	REQUEST_IS_BULK = 1 << 4,       /* the reply may be large */
+	REQUEST_WAITS = 1 << 5,         /* may wait for other requests: a thread of its own */
+	REQUEST_TAKES_LONG = 1 << 6,    /* at the place itself, however good the link is */
+};
+
+/* enum request_flags; 0 for what is no request. */
+unsigned request_flags(unsigned type);
 
 /* Flags of a SEEK request. */
 enum { SEEK_CODE_DATA = 0, SEEK_CODE_HOLE = 1 };
