@@ -57,6 +57,17 @@ check_seams() {
 	seam ops/support 'ops/support/'
 	seam ops 'ops/'
 	seam backends 'backends/|ops/'
+	seam backends/local 'backends/local/|backends/backend\.h|ops/'
+	seam backends/mem 'backends/mem/|backends/backend\.h|ops/'
+	seam backends/remote/wire 'backends/remote/wire/|ops/'
+	seam backends/remote/server 'backends/remote/(wire|server)/|backends/local/local\.h|ops/'
+	# The link hands up by struct link_handlers; calls know no operations.
+	found=$(git grep -nwE '(query|remote_(fail_calls|feed|process))_[a-z_]*|remote_(fail_calls|received|take_answer)' -- \
+		backends/remote/client/client_{link,channels,session}.c || true)
+	[ -z "$found" ] || complain "the link of the client reaches up:"$'\n'"$found"
+	found=$(git grep -nwE 'remote_(feed|process(es)?)_[a-z_]*|remote_received' -- \
+		backends/remote/client/client_{call,request}.c || true)
+	[ -z "$found" ] || complain "the calls of the client reach up:"$'\n'"$found"
 	seam fs 'fs/|ops/|backends/open\.h'
 	seam fs/log 'fs/log/|ops/support/'
 	seam fs/inode 'fs/inode/|ops/'

@@ -9,18 +9,6 @@
 #include "backends/remote/client/client_internal.h"
 #include "backends/remote/client/end.h"
 
-int remote_thread_start(pthread_t *ret_thread, void *(*run)(void *), void *argument)
-{
-	sigset_t all, before;
-	int r;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	r = -pthread_create(ret_thread, NULL, run, argument);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return r;
-}
-
 void remote_settings_done(struct remote_settings *settings)
 {
 	transport_done(&settings->transport);
@@ -135,6 +123,40 @@ static const struct workspace_ops remote_ops = {.free = remote_free,
 	.watch = remote_watch,
 	.unwatch = remote_unwatch};
 
+/* ---- What the link hands up -------------------------------------------------------------- */
+
+int remote_received(void *user, const struct frame_header *header, uint8_t *payload)
+{
+	struct remote *remote = user;
+
+	switch (header->type) {
+	case FRAME_REPLY:
+	case FRAME_DATA:
+		return remote_take_answer(remote, header, payload);
+	case FRAME_CHANGE:
+		return remote_feed_take(remote, payload, header->size);
+	case FRAME_OUTPUT:
+	case FRAME_EXIT:
+	case FRAME_INPUT_CREDIT:
+		return remote_process_frame(remote, header, payload);
+	default:
+		free(payload);
+		return -EPROTO;
+	}
+}
+
+static void session_ended(struct remote *remote)
+{
+	remote_fail_calls(remote);
+	remote_processes_lost(remote);
+}
+
+static const struct link_handlers handlers = {.received = remote_received,
+	.session_ended = session_ended,
+	.channel_ended = remote_fail_calls_of,
+	.session_is_other = remote_feed_lost,
+	.session_is_attached = remote_feed_again};
+
 int remote_new(const struct remote_settings *settings, struct remote **ret_remote)
 {
 	static const struct lane_callbacks callbacks = {
@@ -148,6 +170,7 @@ int remote_new(const struct remote_settings *settings, struct remote **ret_remot
 	remote->ops.name = settings->scheme->about.name;
 	remote->base.ops = &remote->ops;
 	remote->settings = *settings;
+	remote->above = &handlers;
 	remote->session_fd = -1;
 	pthread_mutex_init(&remote->lock, NULL);
 	clock_cond_init(&remote->freed);

@@ -482,25 +482,10 @@ static int take_data(struct remote *remote, uint32_t id, uint8_t *payload, size_
 	return r;
 }
 
-int remote_received(void *user, const struct frame_header *header, uint8_t *payload)
+int remote_take_answer(struct remote *remote, const struct frame_header *header, uint8_t *payload)
 {
-	struct remote *remote = user;
-
-	switch (header->type) {
-	case FRAME_REPLY:
-		return take_reply(remote, header->id, payload, header->size);
-	case FRAME_DATA:
-		return take_data(remote, header->id, payload, header->size);
-	case FRAME_CHANGE:
-		return remote_feed_take(remote, payload, header->size);
-	case FRAME_OUTPUT:
-	case FRAME_EXIT:
-	case FRAME_INPUT_CREDIT:
-		return remote_process_frame(remote, header, payload);
-	default:
-		free(payload);
-		return -EPROTO;
-	}
+	return header->type == FRAME_REPLY ? take_reply(remote, header->id, payload, header->size)
+					   : take_data(remote, header->id, payload, header->size);
 }
 
 /* Under the lock, which it drops where somebody is to be told. */

@@ -14,6 +14,7 @@
 #include "backends/remote/client/bootstrap.h"
 #include "backends/remote/client/client_internal.h"
 #include "ops/support/log.h"
+#include "ops/support/thread.h"
 
 enum {
 	MEASURED_MS = 250,             /* the rate is that of so long a time at least */
@@ -39,7 +40,7 @@ static void want(struct remote *remote, int64_t now_ms)
 		struct remote_channel *channel = &remote->channels[i];
 
 		channel->runs = channel->runs ||
-				remote_thread_start(&channel->thread, run_channel, channel) == 0;
+				thread_start(&channel->thread, 0, run_channel, channel) == 0;
 	}
 	pthread_cond_broadcast(&remote->channels_moved);
 }
@@ -194,7 +195,7 @@ static void run_once(struct remote_channel *channel)
 	else if (channel->lost || is_stalled(channel))
 		remote->channels_rested_ms = clock_now_ms() + REST_AFTER_LOSS_MS;
 	channel->up = false;
-	remote_fail_calls_of(remote, channel);
+	remote->above->channel_ended(remote, channel);
 	pthread_mutex_unlock(&remote->lock);
 	lane_detach(channel->lane);
 	stream_close(&stream);
@@ -232,7 +233,7 @@ static int channel_received(void *user, const struct frame_header *header, uint8
 	struct remote_channel *channel = user;
 
 	if (header->type == FRAME_REPLY)
-		return remote_received(channel->remote, header, payload);
+		return channel->remote->above->received(channel->remote, header, payload);
 	free(payload);
 	return -EPROTO;
 }

@@ -5,6 +5,7 @@
 #include "backends/remote/client/client_internal.h"
 #include "ops/support/hash_seed.h"
 #include "ops/support/path.h"
+#include "ops/support/thread.h"
 
 enum { WATCH_BUCKETS = 4096 };
 
@@ -419,7 +420,7 @@ int remote_feed_start(struct remote *remote, change_sink sink, void *user)
 		r = -ENOMEM;
 	if (r == 0) {
 		remote->feed_runs = true;
-		r = remote_thread_start(&remote->feed_thread, run_feed, remote);
+		r = thread_start(&remote->feed_thread, 0, run_feed, remote);
 		remote->feed_runs = r == 0;
 	}
 	if (r == 0) {

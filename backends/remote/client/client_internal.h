@@ -103,10 +103,30 @@ struct remote_channel {
 	atomic_bool lost;          /* the lane said so */
 };
 
+/*
+ * The files of the client know only what is below them, from the bottom: the link (client_link.c,
+ * client_channels.c, client_session.c), calls (client_call.c, client_request.c), the operations
+ * (client_names.c, client_files.c, ..., client_exec.c, client_feed.c), client.c.  The link hands
+ * up by these.
+ */
+struct link_handlers {
+	int (*received)(void *user, const struct frame_header *header, uint8_t *payload);
+
+	/* Under the lock, which it may drop now and then. */
+	void (*session_ended)(struct remote *remote);
+	void (*channel_ended)(struct remote *remote, const struct remote_channel *channel);
+
+	/* Another session has taken the place of the one before: nothing of it has come yet, and
+	 * then, frames come and go. */
+	void (*session_is_other)(struct remote *remote);
+	void (*session_is_attached)(struct remote *remote);
+};
+
 struct remote {
 	struct workspace base;
 	struct workspace_ops ops; /* those of every far workspace, with the name of the scheme */
 	struct remote_settings settings;
+	const struct link_handlers *above;
 	struct lane *lane;
 	uint64_t capabilities;
 	uint32_t owner_uid, owner_gid;
@@ -201,8 +221,8 @@ static inline struct remote *remote_of(struct workspace *w)
 int remote_new(const struct remote_settings *settings, struct remote **ret_remote);
 void remote_release(struct remote *remote);
 
-/* Starts a thread that no signal is delivered to. */
-int remote_thread_start(pthread_t *ret_thread, void *(*run)(void *), void *argument);
+/* Every frame that the link hands up, from the reader thread.  Owns the payload. */
+int remote_received(void *user, const struct frame_header *header, uint8_t *payload);
 
 /* ---- client_call.c: requests ------------------------------------------------------ */
 
@@ -266,8 +286,8 @@ int remote_wait(struct remote *remote, struct op_context *ctx, pthread_cond_t *c
 /* True when the link has been down for longer than calls may wait. */
 bool remote_is_offline(struct remote *remote);
 
-/* From the reader thread. */
-int remote_received(void *user, const struct frame_header *header, uint8_t *payload);
+/* REPLY and DATA, from the reader thread. */
+int remote_take_answer(struct remote *remote, const struct frame_header *header, uint8_t *payload);
 
 /* A new epoch begins: what was made before is lost.  Under the lock, which it drops now and then.
  */

@@ -12,6 +12,7 @@
 #include "backends/remote/client/client_internal.h"
 #include "backends/remote/client/end.h"
 #include "ops/support/log.h"
+#include "ops/support/thread.h"
 
 enum {
 	TICK_MS = 100,
@@ -173,8 +174,7 @@ static void begin_session(struct remote *remote)
 	lane_reset(remote->lane);
 	pthread_mutex_lock(&remote->lock);
 	remote_channels_drop(remote);
-	remote_fail_calls(remote);
-	remote_processes_lost(remote);
+	remote->above->session_ended(remote);
 	pthread_mutex_unlock(&remote->lock);
 }
 
@@ -203,13 +203,13 @@ static int take_welcome(
 	pthread_mutex_unlock(&remote->lock);
 	stream->in_fd = stream->out_fd = -1;
 	if (renewed) /* before anything of the new session comes */
-		remote_feed_lost(remote);
+		remote->above->session_is_other(remote);
 	r = lane_attach(remote->lane, in_fd, out_fd, welcome->received);
 	if (r < 0)
 		return r;
 	remote->bad_since_ms = 0;
 	if (renewed)
-		remote_feed_again(remote);
+		remote->above->session_is_attached(remote);
 	return 0;
 }
 
@@ -550,7 +550,7 @@ static void *run_manager(void *argument)
 
 int remote_manager_start(struct remote *remote)
 {
-	int r = remote_thread_start(&remote->manager_thread, run_manager, remote);
+	int r = thread_start(&remote->manager_thread, 0, run_manager, remote);
 
 	remote->manager_runs = r == 0;
 	return r;

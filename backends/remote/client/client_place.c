@@ -8,6 +8,7 @@
 #include "backends/remote/client/client_internal.h"
 #include "backends/remote/client/end.h"
 #include "ops/support/log.h"
+#include "ops/support/thread.h"
 
 enum { ASK_MS = 8000, NAMES_MAX = 20, NAMES_MAX_BYTES = 600 };
 
@@ -67,7 +68,7 @@ void remote_place_ask(struct remote *remote)
 		return;
 	end->identity(&remote->settings.place, &question->argv);
 	if (!question->argv.words || question->argv.failed ||
-		remote_thread_start(&question->thread, run_question, question) < 0)
+		thread_start(&question->thread, 0, run_question, question) < 0)
 		question_free(question);
 	else
 		remote->question = question;

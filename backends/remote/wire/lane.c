@@ -2,12 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "backends/remote/wire/lane_internal.h"
+#include "ops/support/thread.h"
 
 enum {
 	PIPE_BYTES = 1 << 20,
@@ -117,24 +117,15 @@ static int make_nonblocking(int fd)
 
 static int start_threads(struct lane *lane)
 {
-	pthread_attr_t attributes;
-	sigset_t all, before;
-	int r;
+	int r = thread_start(&lane->reader, THREAD_STACK_BYTES, lane_run_reader, lane);
 
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	r = -pthread_create(&lane->reader, &attributes, lane_run_reader, lane);
-	if (r == 0) {
-		r = -pthread_create(&lane->writer, &attributes, lane_run_writer, lane);
-		if (r < 0) {
-			lane_report_lost(lane, r);
-			pthread_join(lane->reader, NULL);
-		}
+	if (r < 0)
+		return r;
+	r = thread_start(&lane->writer, THREAD_STACK_BYTES, lane_run_writer, lane);
+	if (r < 0) {
+		lane_report_lost(lane, r);
+		pthread_join(lane->reader, NULL);
 	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
 	return r;
 }
 
