@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs random commands of which tools/shell/shell_programs_table.c says that they only read, and has
+"""Runs random commands of which tools/shell/shell_programs_*.c say that they only read, and has
 strace watch that they write nothing, run nothing, and open no file but those that were named.
 
 For developers, after a change of the table or a new version of a program; not part of ./dev test:
@@ -89,9 +89,12 @@ def long_options(command, environment, work):
 
 def table_options(program):
     """Long options that the table has, whatever --help says."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/shell/shell_programs_table.c")
-    with open(path) as file:
-        return sorted(set(re.findall(r"--[a-z0-9][-a-z0-9]+", file.read())))
+    directory = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/shell")
+    found = set()
+    for name in "git", "packages", "table":
+        with open(f"{directory}/shell_programs_{name}.c") as file:
+            found.update(re.findall(r"--[a-z0-9][-a-z0-9]+", file.read()))
+    return sorted(found)
 
 
 def random_option(rng, longs, every, values):

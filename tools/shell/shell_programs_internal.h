@@ -64,9 +64,12 @@ struct shell_row {
 	size_t command_count;
 };
 
-/* shell_programs_table.c */
-extern const struct shell_row shell_rows[];
-extern const size_t shell_row_count;
+/* shell_programs_git.c, shell_programs_packages.c, shell_programs_table.c */
+struct shell_rows {
+	const struct shell_row *rows;
+	size_t count;
+};
+extern const struct shell_rows shell_rows_git, shell_rows_packages, shell_rows_other;
 
 /* NULL: no row. */
 const struct shell_row *shell_row_find(const char *name);
@@ -123,6 +126,20 @@ void shell_judge_guess(struct shell_judge *judge, size_t word);
  * `placeholder` (NULL: none) are not known. */
 void shell_judge_inner(
 	struct shell_judge *judge, size_t from, size_t to, const char *placeholder, bool open);
+
+/* Room for one more entry in a list that doubles as it fills; NULL: no memory. */
+void *shell_judge_grow(void *list, size_t count, size_t size);
+
+/* The program works in the directory that words[word].text + offset is. */
+void shell_judge_go_to(struct shell_judge *judge, size_t word, size_t offset);
+
+/* shell_programs_options.c: the options of one word, "--long" (after so many dashes) or "-xyz"; the
+ * last word that they take. */
+size_t shell_judge_take_long(struct shell_judge *judge, size_t word, size_t dashes);
+size_t shell_judge_take_short(struct shell_judge *judge, size_t word);
+
+/* True for a word that may become several. */
+bool shell_judge_is_multiple(const struct shell_word *word);
 
 /* The marks of an option in the row (up to a blank), or NULL: it is not there. */
 const char *shell_row_option(const struct shell_row *row, const char *name, size_t length);
