@@ -123,3 +123,48 @@ static inline struct directory_facts *tree_facts(const struct object *o)
 /* Drops what is known of a name, or of an object without names.  False: it has some. */
 void tree_evict_slot(struct tree *t, struct slot *s);
 bool tree_evict_object(struct tree *t, struct object *o);
+
+static inline uint64_t tree_higher(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* ---- tree_store.c: what is kept; tree.c: what follows from it -------------------- */
+
+/* The first and the next of all slots of a directory; `*bucket` is the walk's. */
+struct slot *tree_slot_first(const struct directory_facts *d, size_t *bucket);
+struct slot *tree_slot_next(const struct directory_facts *d, const struct slot *s, size_t *bucket);
+
+/* False: they do not fit, and what is kept differs from them. */
+bool tree_set_attributes(struct object *o, const struct attributes *a);
+struct attributes tree_attributes_of(const struct object *o);
+
+/* Whatever was looked at before may have changed without a fact, and later what is in directories
+ * whose watch was lost, too. */
+void tree_lose(struct tree *t, uint64_t at);
+
+/* There is no memory for a fact of that position. */
+void tree_lose_fact(struct tree *t, uint64_t at);
+
+/* A look at that position has an event when what it saw changes. */
+bool tree_is_backed(const struct tree *t, const struct directory_facts *d, uint64_t at);
+
+void **tree_kept_of(struct object *o);
+
+/* The slot's name leads no longer, or from now on, to the object. */
+void tree_object_leave(struct slot *s);
+void tree_object_join(struct slot *s, struct object *o);
+
+/* Drops names that are not there, where the listing says so as well, and what was not used since
+ * the last time while too much is known; a few each time. */
+void tree_clean_names(struct tree *t, struct directory_facts *d);
+void tree_sweep(struct tree *t, uint64_t now_ms);
+
+/* Found or made; NULL: no memory. */
+struct object *tree_object_make(struct tree *t, const struct object_id *id);
+
+/* The directory with room for what is said of it; NULL: no memory. */
+struct object *tree_directory_make(struct tree *t, const struct object_id *id);
+
+/* What is known of a name without slot becomes a slot; NULL: no memory. */
+struct slot *tree_slot_make(struct tree *t, struct object *in, const char *name);

@@ -1,0 +1,438 @@
+/* The rules are in ops/cache/COHERENCE.md, under the names that RULE() has here. */
+#include "ops/cache/tree_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "ops/support/hash_seed.h"
+
+enum {
+	SWEEP_BUCKETS = 64, /* with each fact, while there are too many */
+	SETTLE_MS = 10000,  /* no fact is on its way for longer */
+};
+
+/* ---- Tables -------------------------------------------------------------------------------- */
+
+static size_t id_hash(const struct object_id *id)
+{
+	return XXH3_64bits_withSeed(id, sizeof(*id), hash_seed());
+}
+
+static size_t object_entry_hash(const void *entry)
+{
+	return id_hash(&((const struct object *)entry)->id);
+}
+
+static void **object_entry_link(void *entry)
+{
+	return (void **)&((struct object *)entry)->next;
+}
+
+static uint32_t name_hash(const char *name)
+{
+	return (uint32_t)XXH3_64bits_withSeed(name, strlen(name), hash_seed());
+}
+
+static size_t slot_entry_hash(const void *entry)
+{
+	return ((const struct slot *)entry)->hash;
+}
+
+static void **slot_entry_link(void *entry)
+{
+	return (void **)&((struct slot *)entry)->next;
+}
+
+struct object *tree_object(const struct tree *t, const struct object_id *id)
+{
+	struct object *o = t->objects.buckets[id_hash(id) & t->objects.mask];
+
+	while (o && !object_id_equal(&o->id, id))
+		o = o->next;
+	return o;
+}
+
+struct slot *tree_slot(const struct object *directory, const char *name)
+{
+	const struct hash_table *slots;
+	struct slot *s;
+	uint32_t hash;
+
+	if (!directory || !directory->has_facts)
+		return NULL;
+	slots = &directory->facts->slots;
+	hash = name_hash(name);
+	s = slots->buckets[hash & slots->mask];
+	while (s && (s->hash != hash || strcmp(s->name, name) != 0))
+		s = s->next;
+	return s;
+}
+
+struct slot *tree_slot_first(const struct directory_facts *d, size_t *bucket)
+{
+	for (*bucket = 0; *bucket <= d->slots.mask; (*bucket)++)
+		if (d->slots.buckets[*bucket])
+			return d->slots.buckets[*bucket];
+	return NULL;
+}
+
+struct slot *tree_slot_next(const struct directory_facts *d, const struct slot *s, size_t *bucket)
+{
+	if (s->next)
+		return s->next;
+	while (++*bucket <= d->slots.mask)
+		if (d->slots.buckets[*bucket])
+			return d->slots.buckets[*bucket];
+	return NULL;
+}
+
+/* ---- Attributes ----------------------------------------------------------------------------- */
+
+/* False: it does not fit. */
+static bool set_time(struct short_time *into, const struct timespec *time)
+{
+	*into = (struct short_time){.seconds = time->tv_sec, .ns = (uint64_t)time->tv_nsec};
+	return into->seconds == time->tv_sec;
+}
+
+static struct timespec time_of(const struct short_time *time)
+{
+	return (struct timespec){.tv_sec = time->seconds, .tv_nsec = time->ns};
+}
+
+static bool is_device(uint32_t mode)
+{
+	return S_ISCHR(mode) || S_ISBLK(mode);
+}
+
+bool tree_set_attributes(struct object *o, const struct attributes *a)
+{
+	bool fits = set_time(&o->atime, &a->atime);
+
+	fits = set_time(&o->mtime, &a->mtime) && fits;
+	fits = set_time(&o->ctime, &a->ctime) && fits;
+	o->mode = a->mode & UINT16_MAX;
+	o->nlink = a->nlink;
+	o->uid = a->uid;
+	o->gid = a->gid;
+	o->size_or_rdev = is_device(a->mode) ? a->rdev : a->size_bytes;
+	o->blocks = (uint32_t)a->blocks;
+	o->block_size_bytes = a->block_size_bytes;
+	o->changed_lately = a->changed_lately;
+	return fits && o->mode == a->mode && o->blocks == a->blocks;
+}
+
+struct attributes tree_attributes_of(const struct object *o)
+{
+	bool has_rdev = is_device(o->mode);
+
+	return (struct attributes){
+		.id = o->id,
+		.mode = o->mode,
+		.nlink = o->nlink,
+		.uid = o->uid,
+		.gid = o->gid,
+		.rdev = has_rdev ? o->size_or_rdev : 0,
+		.size_bytes = has_rdev ? 0 : o->size_or_rdev,
+		.blocks = o->blocks,
+		.block_size_bytes = o->block_size_bytes,
+		.atime = time_of(&o->atime),
+		.mtime = time_of(&o->mtime),
+		.ctime = time_of(&o->ctime),
+		.changed_lately = o->changed_lately,
+	};
+}
+
+/* ---- Losses --------------------------------------------------------------------------------- */
+
+/* The watch was told of before the last loss: it may have ended with that. */
+static bool is_watch_lost(const struct tree *t, const struct directory_facts *d)
+{
+	return d->watch_seen < t->lost_at && RULE(LOST_WATCH);
+}
+
+void tree_lose(struct tree *t, uint64_t at)
+{
+	if (RULE(LOSS) && at > t->lost_at)
+		t->lost_at = at;
+}
+
+void tree_lose_fact(struct tree *t, uint64_t at)
+{
+	if (!RULE(NO_MEMORY))
+		return;
+	t->evicted_at = tree_higher(t->evicted_at, at);
+	tree_lose(t, at);
+}
+
+/* ---- Objects and slots --------------------------------------------------------------------- */
+
+bool tree_is_backed(const struct tree *t, const struct directory_facts *d, uint64_t at)
+{
+	return d->on && !is_watch_lost(t, d) && (at >= d->watch_at || !RULE(BACKED)) &&
+	       at >= t->lost_at;
+}
+
+/* What has no slot is not there. */
+static bool is_listed(const struct tree *t, const struct directory_facts *d)
+{
+	return d->listed_at && tree_is_backed(t, d, d->listed_at);
+}
+
+void **tree_kept_of(struct object *o)
+{
+	return o->has_facts ? &o->facts->kept : &o->kept;
+}
+
+void tree_object_leave(struct slot *s)
+{
+	struct slot **link;
+
+	if (!s->of)
+		return;
+	for (link = &s->of->slots; *link != s; link = &(*link)->next_of)
+		;
+	*link = s->next_of;
+	s->of = NULL;
+}
+
+void tree_object_join(struct slot *s, struct object *o)
+{
+	s->of = o;
+	if (!o)
+		return;
+	s->next_of = o->slots;
+	o->slots = s;
+}
+
+static void slot_free(struct tree *t, struct slot *s)
+{
+	tree_object_leave(s);
+	hash_table_remove(&s->in->facts->slots, s, slot_entry_hash, slot_entry_link);
+	t->names--;
+	free(s);
+}
+
+void tree_evict_slot(struct tree *t, struct slot *s)
+{
+	struct directory_facts *d = s->in->facts;
+
+	if (s->of || s->unknown) {
+		if (RULE(EVICT_LISTED))
+			d->listed_at = 0;
+	}
+	if (RULE(EVICTED))
+		d->evicted_at = tree_higher(d->evicted_at, s->at);
+	slot_free(t, s);
+}
+
+bool tree_evict_object(struct tree *t, struct object *o)
+{
+	struct directory_facts *d = tree_facts(o);
+
+	if (o->slots || (d && d->slots.count > 0))
+		return false;
+	if (RULE(EVICTED)) {
+		t->evicted_at = tree_higher(t->evicted_at, o->at);
+		if (d)
+			t->evicted_at = tree_higher(
+				t->evicted_at, tree_higher(d->watch_seen,
+						       tree_higher(d->listed_at, d->evicted_at)));
+	}
+	hash_table_remove(&t->objects, o, object_entry_hash, object_entry_link);
+	if (d)
+		free(d->slots.buckets);
+	free(d);
+	free(o);
+	return true;
+}
+
+/* The caller agrees. */
+static bool may_drop(struct tree *t, struct object *o)
+{
+	if (t->options.drop && !t->options.drop(t->options.user, &o->id, *tree_kept_of(o)))
+		return false;
+	*tree_kept_of(o) = NULL;
+	return true;
+}
+
+/* Those of the directory that `is_chosen` chooses; NULL: all. */
+static void evict_slots(struct tree *t, const struct directory_facts *d,
+	bool (*is_chosen)(const struct tree *t, struct slot *s))
+{
+	struct slot *next;
+	size_t bucket;
+
+	for (struct slot *s = tree_slot_first(d, &bucket); s; s = next) {
+		next = tree_slot_next(d, s, &bucket);
+		if (!is_chosen || is_chosen(t, s))
+			tree_evict_slot(t, s);
+	}
+}
+
+static bool is_unused_absence(const struct tree *t, struct slot *s)
+{
+	bool used = s->used;
+
+	(void)t;
+	s->used = false;
+	return !s->of && !used;
+}
+
+/* Nothing is known of the object that an answer on its way may be older than. */
+static bool is_settled(const struct tree *t, const struct object *o)
+{
+	const struct directory_facts *d = tree_facts(o);
+
+	return o->at <= t->settled_at &&
+	       (!d || (!d->on && d->watch_seen <= t->settled_at && d->listed_at <= t->settled_at &&
+			      d->evicted_at <= t->settled_at));
+}
+
+/* The names in it, too. */
+static bool are_settled(const struct tree *t, const struct directory_facts *d)
+{
+	size_t bucket;
+
+	if (!d)
+		return true;
+	for (const struct slot *s = tree_slot_first(d, &bucket); s;
+		s = tree_slot_next(d, s, &bucket))
+		if (s->at > t->settled_at)
+			return false;
+	return true;
+}
+
+/* Drops what was not used since the last sweep: names in it that lead nowhere, then it itself. */
+static void sweep_object(struct tree *t, struct object *o)
+{
+	struct directory_facts *d = tree_facts(o);
+	struct slot *next;
+
+	if (d)
+		evict_slots(t, d, is_unused_absence);
+	if (o->used || (d && d->slots.count > 0)) {
+		o->used = false;
+		return;
+	}
+	if (!may_drop(t, o))
+		return;
+	for (struct slot *s = o->slots; s; s = next) {
+		next = s->next_of;
+		tree_evict_slot(t, s);
+	}
+	tree_evict_object(t, o);
+}
+
+/* Drops an object that has no name: nobody will ask for it.  Not sooner, as a fact about it that is
+ * still on its way would make the tree ask. */
+static void clean_object(struct tree *t, struct object *o)
+{
+	struct directory_facts *d = tree_facts(o);
+
+	if (o->slots || !is_settled(t, o) || !may_drop(t, o) || !are_settled(t, d))
+		return;
+	if (d)
+		evict_slots(t, d, NULL);
+	tree_evict_object(t, o);
+}
+
+void tree_clean_names(struct tree *t, struct directory_facts *d)
+{
+	struct slot *next;
+
+	d->hand = (d->hand + 1) & d->slots.mask;
+	for (struct slot *s = d->slots.buckets[d->hand]; s && is_listed(t, d); s = next) {
+		next = s->next;
+		if (!s->of && !s->unknown && s->at <= t->settled_at)
+			tree_evict_slot(t, s);
+	}
+}
+
+static void sweep_bucket(
+	struct tree *t, size_t *hand, void (*sweep_one)(struct tree *t, struct object *o))
+{
+	struct object *next;
+
+	*hand = (*hand + 1) & t->objects.mask;
+	for (struct object *o = t->objects.buckets[*hand]; o; o = next) {
+		next = o->next;
+		sweep_one(t, o);
+	}
+}
+
+void tree_sweep(struct tree *t, uint64_t now_ms)
+{
+	size_t max = t->options.facts_max;
+
+	if (max == 0)
+		return;
+	if (now_ms >= t->mark_ms + SETTLE_MS) {
+		t->settled_at = t->mark_at;
+		t->mark_at = t->highest;
+		t->mark_ms = now_ms;
+	}
+	sweep_bucket(t, &t->clean_hand, clean_object);
+	for (int i = 0; i < SWEEP_BUCKETS && t->objects.count + t->names > max; i++)
+		sweep_bucket(t, &t->sweep_hand, sweep_object);
+}
+
+struct object *tree_object_make(struct tree *t, const struct object_id *id)
+{
+	struct object *o = tree_object(t, id);
+
+	if (!o) {
+		o = calloc(1, sizeof(*o));
+		if (!o)
+			return NULL;
+		o->id = *id;
+		o->unknown = true;
+		o->at = t->evicted_at;
+		hash_table_insert(&t->objects, o, object_entry_hash, object_entry_link);
+	}
+	o->used = true;
+	return o;
+}
+
+struct object *tree_directory_make(struct tree *t, const struct object_id *id)
+{
+	struct object *o;
+	struct directory_facts *d;
+
+	o = tree_object_make(t, id);
+	if (!o || o->has_facts)
+		return o;
+	d = calloc(1, sizeof(*d));
+	if (!d || hash_table_init_small(&d->slots) < 0) {
+		free(d);
+		return NULL;
+	}
+	d->watch_seen = d->evicted_at = t->evicted_at;
+	d->kept = o->kept;
+	o->facts = d;
+	o->has_facts = true;
+	return o;
+}
+
+struct slot *tree_slot_make(struct tree *t, struct object *in, const char *name)
+{
+	struct directory_facts *d = in->facts;
+	size_t size = strlen(name) + 1;
+	struct slot *s = calloc(1, offsetof(struct slot, name) + size);
+
+	if (!s)
+		return NULL;
+	memcpy(s->name, name, size);
+	s->hash = name_hash(name);
+	s->in = in;
+	/* Nobody remembers whether the name was dropped with that position or never had one. */
+	s->at = tree_higher(d->listed_at, d->evicted_at);
+	s->unknown = d->listed_at == 0 || d->listed_at < d->evicted_at;
+	s->looked_ms = d->listed_ms;
+	hash_table_insert(&d->slots, s, slot_entry_hash, slot_entry_link);
+	t->names++;
+	return s;
+}
