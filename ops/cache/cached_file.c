@@ -821,6 +821,21 @@ ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 	return copied;
 }
 
+/* Blocks of file systems are as large at least. */
+static bool may_have_holes(const struct content *content)
+{
+	enum { BLOCK_BYTES = 4096 };
+	static const uint8_t zeros[BLOCK_BYTES];
+
+	for (size_t at = 0; at < content->size; at += BLOCK_BYTES) {
+		size_t left = content->size - at;
+
+		if (memcmp(content->data + at, zeros, left < BLOCK_BYTES ? left : BLOCK_BYTES) == 0)
+			return true;
+	}
+	return false;
+}
+
 off_t cached_seek(struct op_context *ctx, struct open_file *open_file, off_t offset, int whence)
 {
 	struct cached_file *file = cached_file_of(open_file);
@@ -828,15 +843,17 @@ off_t cached_seek(struct op_context *ctx, struct open_file *open_file, off_t off
 	struct content *content;
 	struct open_file *inner;
 	off_t size = 0;
+	bool is_known;
 	int r;
 
 	cached_enter(c);
 	content = known_content(c, file);
 	if (content)
 		size = (off_t)content->size;
+	is_known = content && !may_have_holes(content);
 	content_unref(content);
 	cached_leave(c);
-	if (content) {
+	if (is_known) {
 		ctx->served.from_cache = true;
 		if (offset >= size)
 			return -ENXIO;

@@ -245,6 +245,33 @@ test_what_was_read_during_a_write_at_the_workspace_does_not_stay() {
 	END
 }
 
+# What is allocated and was never written is no data, also after the far end has hashed the file; what
+# was read there is, so nothing here may have read it.
+test_what_was_only_allocated_is_no_data() {
+	need_backing
+	need python3
+	python3 - "$mnt" "$backing" <<-'END' || exit
+		import os, sys, time
+		mnt, backing = sys.argv[1:]
+		size, at = 65536, 40000
+		def make(path):
+		    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+		    os.posix_fallocate(fd, 0, size)
+		    os.pwrite(fd, b"x", at)
+		    os.fsync(fd)
+		    return fd
+		def data_of(fd):
+		    return os.lseek(fd, 0, os.SEEK_DATA)
+		want = data_of(make(f"{backing}/control"))
+		here = [make(f"{mnt}/allocated{i}") for i in range(40)]
+		time.sleep(.5)
+		there = [os.open(f"{backing}/allocated{i}", os.O_RDONLY) for i in range(40)]
+		for files in here, there:
+		    got = [data_of(fd) for fd in files]
+		    assert set(got) == {want}, (want, got)
+	END
+}
+
 # A shell does not look at what close says.
 test_a_write_to_a_full_disk_fails_itself() {
 	need_backing
