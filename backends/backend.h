@@ -57,6 +57,6 @@ extern const struct workspace_scheme_option remote_options[];
 extern const struct scheme local_scheme; /* backends/local/local.c */
 extern const struct scheme mem_scheme;   /* backends/mem/mem.c */
 
-/* backends/remote/ends: helper.c, ssh.c, container.c, kube.c, machine.c, command.c */
+/* backends/remote/ends: helper.c, ssh.c, container.c, kube.c, machine.c, command.c, vm.c */
 extern const struct scheme helper_scheme, ssh_scheme, docker_scheme, podman_scheme, kube_scheme,
-	kubectl_scheme, nspawn_scheme, lxc_scheme, wsl_scheme, cmd_scheme;
+	kubectl_scheme, nspawn_scheme, lxc_scheme, wsl_scheme, cmd_scheme, vm_scheme;

@@ -19,6 +19,7 @@ static const struct scheme *const schemes[] = {
 	&lxc_scheme,
 	&wsl_scheme,
 	&cmd_scheme,
+	&vm_scheme,
 	&helper_scheme,
 };
 

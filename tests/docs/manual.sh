@@ -60,7 +60,7 @@ manual_words=$(sed -n '/^The options of$/,/^\.Ss umount$/p' "$manual" | sed -n '
 
 # Every scheme has a paragraph.
 for scheme in $("$isthmus" mount --help | sed -n '/^URI/,$s/^  \([a-z]*\):.*/\1/p'); do
-	sed -n '/^\.Ss Workspaces/,/^\.Ss mount/p' "$manual" | grep -qE "^\.It Cm (.*[ ,])?$scheme:" ||
+	sed -n '/^\.Ss Workspaces/,/^\.Ss mount/p' "$manual" | grep -E "^\.It Cm (.*[ ,])?$scheme:" >/dev/null ||
 		complain "the manual has no paragraph on $scheme: in Workspaces"
 done
 

@@ -750,6 +750,15 @@ def test_session_goes_on_over_a_new_connection():
         same(-errno.EACCES, refused.args[0])
     else:
         raise AssertionError("a wrong token is good enough")
+    # Who has heard more than was sent has seen a later state of this session: it is not gone on with.
+    second.lane.received += 1
+    try:
+        p.Client([helper], root, resume=second)
+    except p.Refused as refused:
+        same(-errno.ESTALE, refused.args[0])
+    else:
+        raise AssertionError("a session goes on that was set back")
+    second.lane.received -= 1
     second.close()
     third = None
     while not third:

@@ -182,7 +182,7 @@ static void note_failure(struct remote *remote)
 static void run_once(struct remote_channel *channel)
 {
 	struct remote *remote = channel->remote;
-	struct stream stream = {.in_fd = -1, .out_fd = -1};
+	struct stream stream = STREAM_NONE;
 	int r;
 
 	pthread_mutex_unlock(&remote->lock);

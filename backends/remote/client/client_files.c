@@ -279,6 +279,8 @@ int remote_file_ready(struct op_context *ctx, struct remote_file *file)
 	pthread_mutex_lock(&remote->lock);
 	while (file->is_reopening && r == 0)
 		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	if (r == 0 && file->epoch < remote->set_back_epoch)
+		r = -ESTALE;
 	if (r == 0)
 		r = file->lost_error;
 	if (r == 0 && file->epoch != remote->epoch) {

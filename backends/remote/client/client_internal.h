@@ -145,6 +145,7 @@ struct remote {
 	struct remote_process *processes;
 	uint64_t next_handle;
 	uint32_t next_process;
+	uint64_t set_back_epoch; /* handles of sessions before this one do not come back */
 	uint64_t epoch; /* counts sessions: handles of another one are gone, positions higher */
 
 	/* the link; under the lock */
@@ -160,7 +161,8 @@ struct remote {
 	char *engine_identity, *helper_identity; /* NULL: not known */
 	atomic_bool is_stopped; /* the place is another one, and is not to be followed */
 	int session_fd;         /* where these are kept for the next daemon; -1: nowhere */
-	bool ends_session;      /* they are those of a daemon that was killed */
+	bool ends_session;      /* they are those of a daemon that was killed, or was_set_back */
+	bool was_set_back;      /* the far end is in an earlier state than we have seen it in */
 
 	/* more connections, for what is read ahead; under the lock */
 	struct remote_channel channels[CHANNELS_MAX]; /* [0] is not used */

@@ -175,6 +175,9 @@ static void begin_session(struct remote *remote)
 	pthread_mutex_lock(&remote->lock);
 	remote_channels_drop(remote);
 	remote->above->session_ended(remote);
+	if (remote->was_set_back)
+		remote->set_back_epoch = remote->epoch;
+	remote->was_set_back = false;
 	pthread_mutex_unlock(&remote->lock);
 }
 
@@ -282,6 +285,23 @@ static int check_place(struct remote *remote, struct stream *stream, const struc
 	return remote_place_replace(remote, welcome->place);
 }
 
+/* A virtual machine that was restored from a snapshot, say: the session there knows less of us than
+ * we have heard from it, and going on with it would run requests twice or never.  It is ended with
+ * the next attempt. */
+static int note_set_back(struct remote *remote, char **ret_reason)
+{
+	pthread_mutex_lock(&remote->lock);
+	remote->ends_session = remote->was_set_back = true;
+	pthread_mutex_unlock(&remote->lock);
+	log_warning("\"%s\" was set back to an earlier state (a snapshot?): open files and running "
+		    "commands are lost, and so may be what was written since",
+		remote->settings.transport.place);
+	*ret_reason =
+		strdup("it was set back to an earlier state (a snapshot?): what was open there "
+		       "is lost, and so may be what was written since");
+	return -ESTALE;
+}
+
 static int try_to_connect(struct remote *remote, struct stream *stream, bool first,
 	struct buffer *noise, char **ret_reason)
 {
@@ -295,6 +315,9 @@ static int try_to_connect(struct remote *remote, struct stream *stream, bool fir
 		r = remote_exchange_hello(remote, stream, 0, &body, noise, &welcome);
 	if (r < 0)
 		return r;
+	if (welcome.error == -ESTALE || (!welcome.error && welcome.resumed &&
+						!lane_can_resume(remote->lane, welcome.received)))
+		return note_set_back(remote, ret_reason);
 	if (welcome.error || welcome.version != PROTOCOL_VERSION)
 		return take_refusal(&welcome, ret_reason);
 	r = check_place(remote, stream, &welcome, first, ret_reason);
@@ -323,7 +346,7 @@ static int connect_once(
 {
 	cleanup_buffer struct buffer noise = {0};
 	cleanup_free char *words = NULL, *all = NULL;
-	struct stream stream = {.in_fd = -1, .out_fd = -1};
+	struct stream stream = STREAM_NONE;
 	int r;
 
 	remote_place_ask(remote);

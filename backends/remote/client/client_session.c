@@ -18,7 +18,11 @@ static uint64_t hash_place(const struct remote_settings *settings)
 {
 	uint64_t hash = XXH3_64bits(settings->root, strlen(settings->root));
 
-	for (char **argument = settings->transport.argv; *argument; argument++)
+	const char *address = settings->transport.address;
+
+	if (address)
+		hash = XXH3_64bits_withSeed(address, strlen(address), hash);
+	for (char **argument = settings->transport.argv; argument && *argument; argument++)
 		hash = XXH3_64bits_withSeed(*argument, strlen(*argument), hash);
 	return hash;
 }

@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/remote/client/transport_socket.h"
 #include "ops/support/buffer.h"
 #include "ops/support/file_limit.h"
 #include "ops/support/log.h"
@@ -23,6 +25,8 @@ enum {
 	END_WAIT_MS = 1000,
 	PATIENCE_MS = 13000,
 	PATIENCE_PROMPT_MS = 120000, /* somebody types a passphrase */
+	PATIENCE_SOCKET_MS = 5000,   /* again: the first words may be lost in a serial port */
+	CONNECT_AGAIN_MS = 1000,
 };
 
 struct child {
@@ -45,6 +49,8 @@ static void keep_words(struct child *child, const char *data, size_t size)
 
 int transport_patience_ms(const struct transport *transport)
 {
+	if (transport->address)
+		return PATIENCE_SOCKET_MS;
 	if (transport->patience_ms)
 		return transport->patience_ms;
 	return transport->may_prompt ? PATIENCE_PROMPT_MS : PATIENCE_MS;
@@ -188,6 +194,7 @@ int transport_share(struct transport *transport, bool may_share)
 int transport_ask_nothing(struct transport *transport)
 {
 	transport->may_prompt = false;
+	transport->connect_ms = CONNECT_AGAIN_MS;
 	return replace_argument(transport, transport->quiet_index, "-oBatchMode=yes");
 }
 
@@ -197,11 +204,12 @@ int transport_copy(const struct transport *transport, struct transport *ret_copy
 	size_t count = 0;
 	bool failed;
 
-	while (transport->argv[count])
+	while (transport->argv && transport->argv[count])
 		count++;
+	copy.address = transport->address ? strdup(transport->address) : NULL;
 	copy.place = strdup(transport->place);
 	copy.argv = calloc(count + 1, sizeof(*copy.argv));
-	failed = !copy.place || !copy.argv;
+	failed = !copy.place || !copy.argv || (transport->address && !copy.address);
 	for (size_t i = 0; i < count && !failed; i++) {
 		copy.argv[i] = strdup(transport->argv[i]);
 		failed = !copy.argv[i];
@@ -219,11 +227,34 @@ void transport_done(struct transport *transport)
 	for (char **argument = transport->argv; argument && *argument; argument++)
 		free(*argument);
 	free(transport->argv);
+	free(transport->address);
 	free(transport->place);
 	*transport = (struct transport){0};
 }
 
-int stream_open(const struct transport *transport, struct stream *ret_stream)
+/* Three descriptors of it: two are handed on, one is ours to interrupt it by. */
+static int open_socket(const struct transport *transport, struct stream *ret_stream)
+{
+	struct stream stream = {
+		.in_fd = transport_socket_connect(transport->address, transport->connect_ms),
+		.out_fd = -1,
+		.socket_fd = -1};
+
+	if (stream.in_fd < 0)
+		return stream.in_fd;
+	stream.out_fd = fcntl(stream.in_fd, F_DUPFD_CLOEXEC, 3);
+	stream.socket_fd = fcntl(stream.in_fd, F_DUPFD_CLOEXEC, 3);
+	if (stream.out_fd < 0 || stream.socket_fd < 0) {
+		int r = -errno;
+
+		stream_close(&stream);
+		return r;
+	}
+	*ret_stream = stream;
+	return 0;
+}
+
+static int open_child(const struct transport *transport, struct stream *ret_stream)
 {
 	struct child *child = calloc(1, sizeof(*child));
 	int in_fd = -1, out_fd = -1, r;
@@ -247,8 +278,15 @@ int stream_open(const struct transport *transport, struct stream *ret_stream)
 		child_free(child);
 		return r;
 	}
-	*ret_stream = (struct stream){.in_fd = in_fd, .out_fd = out_fd, .child = child};
+	*ret_stream =
+		(struct stream){.in_fd = in_fd, .out_fd = out_fd, .socket_fd = -1, .child = child};
 	return 0;
+}
+
+int stream_open(const struct transport *transport, struct stream *ret_stream)
+{
+	return transport->address ? open_socket(transport, ret_stream)
+				  : open_child(transport, ret_stream);
 }
 
 void stream_close(struct stream *stream)
@@ -260,7 +298,9 @@ void stream_close(struct stream *stream)
 		close(stream->in_fd);
 	if (stream->out_fd >= 0)
 		close(stream->out_fd);
-	stream->in_fd = stream->out_fd = -1;
+	if (stream->socket_fd >= 0)
+		close(stream->socket_fd);
+	stream->in_fd = stream->out_fd = stream->socket_fd = -1;
 	if (!child)
 		return;
 	end_child(child);
@@ -273,7 +313,10 @@ void stream_close(struct stream *stream)
 
 void stream_interrupt(struct stream *stream)
 {
-	kill(stream->child->pid, SIGKILL);
+	if (stream->child)
+		kill(stream->child->pid, SIGKILL);
+	else
+		shutdown(stream->socket_fd, SHUT_RDWR);
 }
 
 static char *copy_words(struct child *child)

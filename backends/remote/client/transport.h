@@ -1,5 +1,6 @@
 /*
- * backends/remote/client/transport.h - a byte stream to a far end: a child process of ours.
+ * backends/remote/client/transport.h - a byte stream to a far end: a child process of ours, or a
+ * socket.
  *
  * Threads: one at a time per stream, except stream_words().
  */
@@ -10,7 +11,9 @@
 #include <stdint.h>
 
 struct transport {
-	char **argv;        /* NULL-terminated */
+	char **argv;        /* NULL-terminated; NULL: `address` */
+	char *address;      /* of a socket (transport_socket.h), which leads to a helper; or NULL */
+	int connect_ms;     /* how long to try for one that is not served yet */
 	bool gives_shell;   /* the stream starts at a POSIX shell that runs its first line: the
 			     * helper is found or uploaded there.  Else it is the helper's own. */
 	bool may_prompt;    /* the child may ask for a passphrase on our terminal */
@@ -21,9 +24,12 @@ struct transport {
 };
 
 struct stream {
-	int in_fd, out_fd; /* -1 once somebody else owns them */
-	struct child *child;
+	int in_fd, out_fd;   /* -1 once somebody else owns them */
+	struct child *child; /* NULL: a socket ... */
+	int socket_fd;       /* ... which this is one more descriptor of; else -1 */
 };
+
+#define STREAM_NONE ((struct stream){.in_fd = -1, .out_fd = -1, .socket_fd = -1})
 
 /* Whether the next ssh may go through a connection that the user's configuration shares
  * (ControlMaster).  That one may be the one that is dead. */
@@ -40,7 +46,7 @@ int transport_patience_ms(const struct transport *transport);
 int transport_copy(const struct transport *transport, struct transport *ret_copy);
 void transport_done(struct transport *transport); /* frees what it owns; zeroed is fine */
 
-/* Starts the child.  -errno. */
+/* Starts the child, or connects.  -errno. */
 int stream_open(const struct transport *transport, struct stream *ret_stream);
 
 /* Closes what is still ours, ends the child and waits for it. */
@@ -49,7 +55,7 @@ void stream_close(struct stream *stream);
 /* Ends the child at once: whoever reads from the stream sees its end.  From any thread. */
 void stream_interrupt(struct stream *stream);
 
-/* What the child said on stderr so far, the last 4 KiB, without "\r" and the newlines at the
+/* Of a child: what it said on stderr so far, the last 4 KiB, without "\r" and the newlines at the
  * end; waits up to `wait_ms` for its end.  The caller frees; NULL when there is no memory. */
 char *stream_words(struct stream *stream, int wait_ms);
 

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "backends/local/local.h"
+#include "backends/remote/server/listen.h"
 #include "backends/remote/server/server.h"
 #include "ops/support/clock.h"
 #include "ops/support/file_limit.h"
@@ -35,6 +36,7 @@ enum {
 	LINGER_MAX_SECONDS = 7 * 86400,
 	TICK_MS = 1000,
 	REAP_MS = 1000,
+	PEERS_MAX = 64,
 };
 
 /* A connection of the session. */
@@ -348,6 +350,11 @@ static void accept_front(struct session *session)
 		refuse(descriptors[1], &hello, -EACCES, "the session belongs to another client");
 		close(descriptors[0]);
 		close(descriptors[1]);
+	} else if (!lane_can_resume(session->channels[0].lane, hello.received) &&
+		   hello.channel == 0) {
+		refuse(descriptors[1], &hello, -ESTALE, "the session has not sent that yet");
+		close(descriptors[0]);
+		close(descriptors[1]);
 	} else {
 		attach(session, &hello, descriptors[0], descriptors[1], steal_fd(&fd), true);
 	}
@@ -595,6 +602,27 @@ static void forget_file(void)
 		rmdir(path); /* unless others use it */
 }
 
+/* --listen ADDRESS [--allow CID]... */
+static int listen_as_told(int argc, char **argv)
+{
+	uint32_t peers[PEERS_MAX];
+	struct listen_options options = {.peers = peers};
+
+	for (int i = 1; i + 1 < argc; i += 2) {
+		if (strcmp(argv[i], "--listen") == 0)
+			options.address = argv[i + 1];
+		else if (strcmp(argv[i], "--allow") == 0 && options.peer_count < PEERS_MAX)
+			peers[options.peer_count++] = (uint32_t)strtoul(argv[i + 1], NULL, 10);
+		else
+			options.address = NULL;
+	}
+	if (!options.address || argc % 2 == 0) {
+		log_error("usage: isthmus-helper --listen vsock:PORT|unix:PATH [--allow CID]...");
+		return 2;
+	}
+	return helper_listen(&options, serve_connection);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 2 && strcmp(argv[1], "--check") == 0) {
@@ -605,7 +633,7 @@ int main(int argc, char **argv)
 		forget_file();
 		argc--;
 	}
-	if (argc != 1) {
+	if (argc > 1 && strcmp(argv[1], "--listen") != 0 && strcmp(argv[1], "--allow") != 0) {
 		fprintf(stderr, "isthmus-helper is run by \"isthmus mount\" at the workspace, not "
 				"by hand\n");
 		return 2;
@@ -614,5 +642,5 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	umask(0);
 	file_limit_raise();
-	return serve_connection();
+	return argc == 1 ? serve_connection() : listen_as_told(argc, argv);
 }

@@ -81,13 +81,29 @@ void lane_clear(struct lane *lane)
 	lane_reset(lane);
 }
 
+/* Under the lock. */
+static bool is_possible(const struct lane *lane, uint64_t peer_received)
+{
+	return peer_received <= lane->assigned && peer_received >= lane->peer_ack;
+}
+
+bool lane_can_resume(struct lane *lane, uint64_t peer_received)
+{
+	bool possible;
+
+	pthread_mutex_lock(&lane->lock);
+	possible = is_possible(lane, peer_received);
+	pthread_mutex_unlock(&lane->lock);
+	return possible;
+}
+
 /* All that was ever sent and is not known to have arrived, oldest first. */
 static int prepare_resend(struct lane *lane, uint64_t peer_received)
 {
 	struct message_queue again;
 	struct message_queue *const sources[] = {&lane->unacked, &lane->batch, &lane->resend};
 
-	if (peer_received > lane->assigned || peer_received < lane->peer_ack)
+	if (!is_possible(lane, peer_received))
 		return -EPROTO;
 	lane_queue_init(&again);
 	lane->peer_ack = peer_received;

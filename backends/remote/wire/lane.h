@@ -52,6 +52,11 @@ void lane_free(struct lane *lane); /* detached; NULL is fine */
  * frames that the peer has; the rest is sent again.  -EPROTO: it has more than we sent. */
 int lane_attach(struct lane *lane, int in_fd, int out_fd, uint64_t peer_received);
 
+/* Whether a peer that has received so many of our frames can go on with them: it has neither more
+ * than were sent nor fewer than it has acknowledged.  If not, one of the two was set back to an
+ * earlier state. */
+bool lane_can_resume(struct lane *lane, uint64_t peer_received);
+
 /* Ends the connection, if any; its threads are gone afterwards. */
 void lane_detach(struct lane *lane);
 
