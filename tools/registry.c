@@ -9,6 +9,7 @@ static const struct tool *const tools[] = {
 	&tool_create_file,
 	&tool_edit,
 	&tool_edit_file,
+	&tool_apply_patch,
 	&tool_delete,
 	&tool_ls,
 	&tool_find,

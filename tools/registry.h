@@ -3,6 +3,7 @@
 
 #include "tools/tool.h"
 
+extern const struct tool tool_apply_patch;
 extern const struct tool tool_bash;
 extern const struct tool tool_bash_input;
 extern const struct tool tool_bash_kill;

@@ -139,6 +139,9 @@ int permission_ask_path(struct tool_call *call, enum tool_level level, unsigned 
  * Sets `asks_first` when they ask. */
 int permission_deny_early(struct tool_call *call);
 
+/* The same for one of several paths, which the tool names itself. */
+int permission_deny_path_early(struct tool_call *call, unsigned uses, const char *path);
+
 /* ---- Entries of directories ---------------------------------------------------------- */
 
 /* Judges entries below a directory for a call.  No question is asked for an entry: one about which

@@ -309,23 +309,40 @@ int permission_ask_path(struct tool_call *call, enum tool_level level, unsigned 
 	return permission_ask_all(call, level, &one, 1, sentence, NULL);
 }
 
-int permission_deny_early(struct tool_call *call)
+int permission_deny_path_early(struct tool_call *call, unsigned uses, const char *path)
 {
 	struct permissions *permissions = call->session->permissions;
-	cleanup_free char *path = NULL, *real = NULL;
+	cleanup_free char *real = NULL;
 	enum permission_action verdict;
 
-	if (!permissions || !call->tool->uses)
+	if (!permissions)
+		return 0;
+	real = leads_to(&call->session->root, path, uses);
+	verdict = permissions_path_verdict(
+		permissions, call->tool->name, TOOL_READ, uses, path, real);
+	if (verdict == PERMISSION_ASK)
+		verdict = permissions_settled(permissions, call->tool->name, real ? real : path);
+	call->asks_first = call->asks_first || verdict == PERMISSION_ASK;
+	return verdict == PERMISSION_DENY ? fail_denied(call, path) : 0;
+}
+
+static bool takes_path(const struct tool *tool)
+{
+	const cJSON *properties =
+		cJSON_GetObjectItemCaseSensitive(registry_input_schema(tool), "properties");
+
+	return cJSON_GetObjectItemCaseSensitive(properties, "path") != NULL;
+}
+
+int permission_deny_early(struct tool_call *call)
+{
+	cleanup_free char *path = NULL;
+
+	if (!call->session->permissions || !call->tool->uses || !takes_path(call->tool))
 		return 0;
 	if (tool_path(call, "path", &path) < 0)
 		return -1;
-	real = leads_to(&call->session->root, path, call->tool->uses);
-	verdict = permissions_path_verdict(
-		permissions, call->tool->name, TOOL_READ, call->tool->uses, path, real);
-	if (verdict == PERMISSION_ASK)
-		verdict = permissions_settled(permissions, call->tool->name, real ? real : path);
-	call->asks_first = verdict == PERMISSION_ASK;
-	return verdict == PERMISSION_DENY ? fail_denied(call, path) : 0;
+	return permission_deny_path_early(call, call->tool->uses, path);
 }
 
 /* ---- Entries of directories ----------------------------------------------------------------- */

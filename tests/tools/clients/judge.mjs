@@ -56,6 +56,7 @@ const calls = {
 	find: { pattern: '*.txt' },
 	glob: { pattern: '**/*.json' },
 	grep: { pattern: 'three' },
+	apply_patch: { patch: '*** Begin Patch\n*** Add File: d.txt\n+four\n*** End Patch' },
 	bash: { command: 'cp a.txt c.txt; cat c.txt' },
 	bash_output: {},
 	bash_input: null,
