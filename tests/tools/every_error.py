@@ -139,6 +139,26 @@ def test_cases(root):
             check(result["exit"] != 0, "exit code of " + what)
 
 
+def test_the_rule_that_is_suggested_allows_the_call(root):
+    def ask(name, arguments, *options):
+        done = subprocess.run([PROGRAM, "tool", name, "--root", root, "--output", "json", *options, "--json",
+                               json.dumps(arguments)], capture_output=True, stdin=subprocess.DEVNULL, check=False)
+        return json.loads(done.stdout)
+
+    policy = root + "/suggested.json"
+    os.mkdir(root + "/odd[1]")
+    for name, arguments in [("bash", {"command": "mkdir -p made && touch made/x"}), ("launch_app", {"app_name": "make", "args": ["-v"]}),
+                            ("bash", {"command": "touch /tmp/../tmp/isthmus-none/x || true"}),
+                            ("create_file", {"path": ".envrc", "content": ""}),
+                            ("delete", {"path": "odd[1]", "recursive": True})]:
+        words = ask(name, arguments)["error"]["ai_message"]
+        with open(policy, "w", encoding="utf-8") as file:
+            json.dump(json.JSONDecoder().raw_decode(words[words.index('{"permissions"'):])[0], file)
+        equal("OK", code(ask(name, arguments, "--policy", policy)), "%s %s: %s" % (name, arguments, words))
+    words = ask("bash", {"command": "rm $(cat list)"})["error"]["ai_message"]
+    check("No rule can allow it" in words and "permissions" not in words, words)
+
+
 def test_denied(root):
     for name, arguments in [("bash", {"command": "touch x"}), ("launch_app", {"app_name": "ls"}),
                             ("webfetch", {"url": "http://127.0.0.1/"}),

@@ -199,6 +199,26 @@ def test_elicitation(root):
     check(not os.path.exists(root + "/z"), "unanswered means no")
 
 
+def test_always_counts_for_the_call_itself(root):
+    os.mkdir(root + "/asked")
+    for name in "one", "two":
+        with open(root + "/asked/" + name, "w", encoding="utf-8"):
+            pass
+    with open(root + "/.isthmus.json", "w", encoding="utf-8") as file:
+        json.dump({"permissions": [{"tool": "ls", "pattern": "asked", "action": "ask"}]}, file)
+    server = Mcp(root)
+    initialize(server, {"elicitation": {}})
+    server.send(request("tools/call", {"name": "ls", "arguments": {"path": "asked"}}))
+    question = json.loads(server.receive())
+    server.send({"jsonrpc": "2.0", "id": question["id"],
+                 "result": {"action": "accept", "content": {"decision": "always"}}})
+    first = json.loads(server.receive())["result"]["content"][0]["text"]
+    check("one" in first and "two" in first, "the entries that the answer was about: " + first)
+    equal(first, server.call("ls", {"path": "asked"})["content"][0]["text"], "and in later calls")
+    server.close()
+    os.unlink(root + "/.isthmus.json")
+
+
 def test_cancelled_calls_are_never_answered(root):
     server = Mcp(root, "--yes")
     initialize(server, {})

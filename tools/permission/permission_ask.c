@@ -18,15 +18,37 @@ static int fail_denied(struct tool_call *call, const char *subject)
 		call->tool->name, *subject ? subject : ".");
 }
 
+/* As JSON that can be copied, backslashes and quotes in it included.  The caller frees it. */
+static char *print_rules(const char *tool, const struct permission_question *question)
+{
+	cJSON *list = cJSON_CreateArray();
+	char *text;
+
+	for (size_t i = 0; i < question->remember_count; i++) {
+		cJSON *rule = cJSON_CreateObject();
+
+		cJSON_AddItemToArray(list, rule);
+		cJSON_AddStringToObject(rule, "tool", tool);
+		cJSON_AddStringToObject(rule, "pattern", question->remember[i]);
+		cJSON_AddStringToObject(rule, "action", "allow");
+	}
+	text = cJSON_PrintUnformatted(list);
+	cJSON_Delete(list);
+	return text;
+}
+
 static int fail_nobody(struct tool_call *call, const struct permission_question *question)
 {
-	cleanup_free char *next = string_printf(
-		"Ask the user to allow it: with a rule such as {\"tool\": \"%s\", \"pattern\": "
-		"\"%s\", "
-		"\"action\": \"allow\"} in ~/.config/isthmus/tools.json or a file given with "
-		"--policy, "
-		"or with --yes on the command line.",
-		call->tool->name, question->remember_count ? question->remember[0] : "make *");
+	cleanup_free char *rules = print_rules(call->tool->name, question);
+	cleanup_free char *next =
+		question->remember_count && rules
+			? string_printf("Ask the user to allow it: with {\"permissions\": %s} in "
+					"~/.config/isthmus/tools.json or a file given with "
+					"--policy, or with --yes on the command line.",
+				  rules)
+			: string_printf("No rule can allow it as it is written. Use a simpler call "
+					"that does the same, or ask the user to allow it: with "
+					"--yes, or in a program that can ask.");
 
 	return tool_fail(call, TOOL_PERMISSION_DENIED, next,
 		"This needs permission and there is nobody to ask: %s.", question->sentence);
@@ -61,7 +83,6 @@ static int take_answer(struct tool_call *call, const struct permission_question 
 		for (size_t i = 0; i < question->remember_count; i++)
 			permissions_remember(call->session->permissions, call->tool->name,
 				question->remember[i]);
-		return 0;
 		call->approved = true;
 		return 0;
 	case PERMISSION_ONCE:
