@@ -360,7 +360,7 @@ def test_background_commands_are_bounded(root):
     job = start_job(server, "seq 1 400000; exit 4")
     text = ""
     while "Ended" not in text:
-        text = text_of(server.call("bash_output", {"id": job, "wait_s": 20, "filter": "^39999[0-9]$|^400000$"}))
+        text += text_of(server.call("bash_output", {"id": job, "wait_s": 20, "filter": "^39999[0-9]$|^400000$"}))
     check("400000" in text and "[Ended with exit code 4.]" in text and len(text) < 60000, text[-200:])
     jobs = [start_job(server, "sleep " + MARK) for _ in range(16)]
     refused = server.call("bash", {"command": "true", "background": True})
