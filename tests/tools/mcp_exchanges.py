@@ -219,6 +219,31 @@ def test_always_counts_for_the_call_itself(root):
     os.unlink(root + "/.isthmus.json")
 
 
+def test_always_for_a_path_outside_covers_its_directory(root):
+    with Directory() as outside:
+        for name in "one", "two":
+            with open(outside + "/" + name, "w", encoding="utf-8") as file:
+                file.write(name)
+        server = Mcp(root)
+        initialize(server, {"elicitation": {}})
+        server.send(request("tools/call", {"name": "bash", "arguments": {"command": "cat %s/one" % outside}}))
+        question = json.loads(server.receive())
+        check("outside %s/*" % outside in question["params"]["message"], "it says so: %s" % question)
+        server.send({"jsonrpc": "2.0", "id": question["id"],
+                     "result": {"action": "accept", "content": {"decision": "always"}}})
+        server.receive()
+        check("two" in server.call("bash", {"command": "cat %s/two" % outside})["content"][0]["text"], "beside it")
+        for command in "cat %s" % outside, "cat %s2/one" % outside, "cat /etc", "cp %s/one x" % outside:
+            server.send(request("tools/call", {"name": "bash", "arguments": {"command": command}}))
+            question = json.loads(server.receive())
+            equal("elicitation/create", question.get("method"), "asks: " + command)
+            if command == "cat /etc":
+                check("outside /*" not in question["params"]["message"], "not all of /: %s" % question)
+            server.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+            server.receive()
+        server.close()
+
+
 def test_cancelled_calls_are_never_answered(root):
     server = Mcp(root, "--yes")
     initialize(server, {})

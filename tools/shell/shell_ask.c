@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ops/support/path.h"
 #include "tools/registry.h"
 
 bool shell_allowed(const struct tool_call *call)
@@ -62,6 +63,18 @@ static int add_step(struct subjects *subjects, const struct shell_step *step)
 	return 0;
 }
 
+/* What "always" covers: the directory that the path is in, but never all of "/".  The caller frees
+ * it; NULL: no memory. */
+static char *remember_outside(const char *path)
+{
+	size_t length = path_parent_length(path);
+	cleanup_free char *text = length > 1 ? string_printf("outside %.*s/", (int)length, path)
+					     : string_printf("outside %s", path);
+	cleanup_free char *literal = text ? permission_literal(text) : NULL;
+
+	return literal ? string_printf("%s%s", literal, length > 1 ? "*" : "") : NULL;
+}
+
 static int add_path(struct subjects *subjects, const struct shell_path *path)
 {
 	struct permission_subject *subject = &subjects->list[subjects->count++];
@@ -73,7 +86,7 @@ static int add_path(struct subjects *subjects, const struct shell_path *path)
 	if (asprintf(&text, "outside %s", path->path) < 0)
 		text = NULL;
 	subject->text = own(subjects, text);
-	subject->remember = text ? own(subjects, permission_literal(text)) : NULL;
+	subject->remember = text ? own(subjects, remember_outside(path->path)) : NULL;
 	return subject->text && subject->remember ? 0 : -ENOMEM;
 }
 
