@@ -102,7 +102,8 @@ int command_print_json(const char *command, const cJSON *json)
 	return 0;
 }
 
-/* Who waits in the kernel for a daemon that hangs can only be killed: a thread ends us all. */
+/* A FUSE call that waits for a hanging daemon cannot be interrupted, so a watchdog thread exits the
+ * process. */
 static struct {
 	const char *command, *path;
 	pthread_t thread;

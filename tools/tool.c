@@ -312,7 +312,7 @@ void tool_join_thread(struct tool_call *call)
 {
 	cJSON *request;
 
-	/* Threads of the process that the call was begun for are known already. */
+	/* Threads of the process that registered the call are known already. */
 	if (!call->session->control_socket || call->thread == getpid())
 		return;
 	request = cJSON_CreateObject();

@@ -35,7 +35,7 @@ static struct {
 	struct control_server *control;
 	struct watchers *watchers;
 	struct log_anchor *anchor;
-	int report_fd;           /* where the waiting parent reads the outcome; -1: nobody waits */
+	int report_fd; /* where the waiting parent reads the outcome; -1: no parent waits */
 	atomic_bool log_is_open; /* mount.log is what it will be */
 } daemon_state = {.report_fd = -1};
 
@@ -346,7 +346,7 @@ static void explain_busy_log(const struct runtime_mount *runtime)
 		copy ? " as long as " : "", copy ? copy : "");
 }
 
-/* Diagnostics go on beside the log that was begun anew. */
+/* Diagnostics continue beside the new log. */
 static void log_was_removed(void)
 {
 	if (!daemon_state.options.foreground)

@@ -101,7 +101,7 @@ static int explain_failure(const char *mount_point, int r)
 	return command_error("umount", "cannot unmount \"%s\": %s", mount_point, strerror(-r));
 }
 
-/* Whoever looks at all mounts (df, a desktop) holds each for a moment. */
+/* Programs that visit all mounts (df, a desktop) hold each for a moment. */
 static int unmount_when_idle(const char *mount_point, bool lazy)
 {
 	int r = mount_point_unmount(mount_point, lazy);

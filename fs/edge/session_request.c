@@ -13,18 +13,18 @@
 
 enum { RENAME_WAIT_MS = 100 };
 
-/* How long a walk along a path may take that what was replaced meanwhile is in the way of, besides
- * the time in which the place is asked. */
+/* How long the retry after ESTALE may take for one path, besides the time that the workspace needs
+ * to answer. */
 static const uint64_t STALE_NS = 1000000000;
 
-/* ... and besides that in which others keep him, who is not far along, from the processor. */
+/* Extra grace for a caller that was descheduled early in its path walk. */
 static const uint64_t HELD_UP_NS = 4000000000;
 
-static const uint64_t UNTOLD_NS = 100000000;        /* between two looks at a caller that waits */
+static const uint64_t UNTOLD_NS = 100000000;        /* between two checks of a caller that waits */
 static const uint64_t ASKED_TO_END_NS = 1000000000; /* what handles a request to end waits on */
 
-/* Whoever handles the signal (an interpreter on Ctrl-C, a server that is told to stop) gets its
- * answer while the place still gives one. */
+/* A caller that handles the signal (an interpreter on Ctrl-C, a server that is to stop) still gets
+ * its answer if the workspace sends one within this time. */
 static bool was_asked_to_end(struct request *r)
 {
 	uint64_t now = clock_now_ns(), since = 0;
@@ -34,8 +34,8 @@ static bool was_asked_to_end(struct request *r)
 	return now - since >= ASKED_TO_END_NS;
 }
 
-/* Of a request by io_uring the kernel does not tell that it was interrupted before it was fetched,
- * as all are that a caller makes who is ending. */
+/* With io_uring the kernel does not report the interruption of a request that was not fetched yet;
+ * all requests of a process that is being killed are such. */
 static bool may_be_untold(struct request *r)
 {
 	uint64_t now = clock_now_ns(), last = r->looked_ns;
@@ -96,13 +96,13 @@ void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned 
 		atomic_fetch_add_explicit(&s->mount->requests, 1, memory_order_relaxed);
 }
 
-/* ---- Who looks again ---------------------------------------------------------------------------
+/* ---- ESTALE retry: by name or by inode ---------------------------------------------------------
  *
- * A request for what is not where its name leads any more fails with ESTALE, and the kernel walks
- * the path once more, looking for every name on it.  (Who works in a directory, or has it open,
- * only comes again.)  So who has found an inode by a name since he was told, and done nothing else,
- * means what has that name, and need not be told a second time however often it is replaced; all
- * others mean the object.
+ * A request for an object that is no longer at its name fails with ESTALE, and the kernel walks the
+ * path once more, with a lookup of every name.  (For a working directory or an open file it only
+ * repeats the request.)  So a caller that has found an inode by name since its ESTALE, and done
+ * nothing else, means whatever has that name, and needs no second ESTALE however often it is
+ * replaced; all other callers mean the object.
  */
 
 static struct looker *slot_of(const struct request *r)
@@ -110,7 +110,7 @@ static struct looker *slot_of(const struct request *r)
 	return &r->session->lookers[(unsigned)r->op.pid % LOOKERS];
 }
 
-/* The caller, when he looks again; else NULL. */
+/* The caller's slot if it is retrying after ESTALE, else NULL. */
 static struct looker *looker(const struct request *r)
 {
 	struct looker *slot = slot_of(r);
@@ -129,7 +129,7 @@ static void tell(struct request *r)
 	slot->until_ns = clock_now_ns() + STALE_NS;
 }
 
-/* Whoever walks to and fro, and never arrives, looks again no longer than on one path. */
+/* A looping walk gets one walk's retry budget. */
 static void has_stepped(struct request *r)
 {
 	struct looker *looking = looker(r);
@@ -200,7 +200,7 @@ struct own_change *request_owns_name(
 	return own;
 }
 
-/* Before what the feed tells of the same is looked at. */
+/* Before the feed's change of the same name is handled. */
 static void tell_observer(struct request *r)
 {
 	const struct change_observer *observer = r->session->observer;
@@ -264,8 +264,8 @@ void request_finish(struct request *r, int result)
 
 /* ---- Where things are ------------------------------------------------------------ */
 
-/* Over a link, who is told that a name is stale gets at what is there now sooner than at what was
- * opened to be kept. */
+/* With a remote workspace a new lookup is cheaper than the spare handle, so a caller that means the
+ * name does not get that. */
 static struct open_handle *any_handle(struct request *r, struct inode *inode)
 {
 	return inode_table_handle_any(

@@ -22,8 +22,9 @@
 
 struct inode_table;
 
-/* Whoever looks again may have to wait for the processor; but meanwhile the file takes space though
- * it was removed, and its file system cannot be unmounted. */
+/* How long a handle is kept open for a process that must retry a replaced file and may be waiting
+ * for the processor.  Meanwhile the removed file takes space, and its file system cannot be
+ * unmounted. */
 static const uint64_t SPARE_NS = 2000000000;
 
 /* How the kernel gets at the data (session_open.c). */

@@ -157,7 +157,7 @@ struct tool_call *callers_call_by_id(struct callers *callers, const char *id)
 	return call;
 }
 
-/* Was the call begun for, or joined by, this very process or thread? */
+/* True if the call was registered for this process or thread, or joined by it. */
 static bool is_root_of(const struct tool_call *call, pid_t pid)
 {
 	unsigned count = atomic_load(&call->joined_count);
@@ -168,7 +168,7 @@ static bool is_root_of(const struct tool_call *call, pid_t pid)
 	return call->pid == pid;
 }
 
-/* The latest call under way that was begun for this very process or thread. */
+/* The latest unfinished call that was registered for this process or thread. */
 static struct tool_call *call_of_root(struct callers *callers, pid_t pid)
 {
 	struct tool_call *call;

@@ -4,7 +4,7 @@
  * FUSE names the thread that asks.  The first request of a thread reads /proc (while the
  * kernel still holds the thread, if the caller of callers_find() has not replied yet);
  * later ones come from a bounded cache, which looks again at growing intervals because a
- * process changes its name at execve(2) and an id may be used anew.
+ * process changes its name at execve(2), and the kernel reuses ids.
  * Threads: any.
  */
 #pragma once
@@ -24,7 +24,7 @@ enum {
 	CALLS_MAX = 4096, /* under way at once */
 };
 
-/* A call as it is begun. */
+/* A call when it is registered. */
 struct call_identity {
 	const char *id;
 	const char *tool;

@@ -296,7 +296,7 @@ static void note_state(struct mount_log *log)
 	atomic_store(&log->refuses, log->is_required && (error < 0 || anchor_error < 0));
 }
 
-/* A file was removed by somebody, and a new one begun. */
+/* A file of the log was removed by another process, and a new one was started. */
 static void note_removed(struct mount_log *log, struct ring *ring)
 {
 	uint64_t records;

@@ -23,7 +23,7 @@ enum log_op_flags {
 	LOG_HAS_EXIT = 1 << 3,        /* exit_code, signal are set */
 	LOG_FROM_CACHE = 1 << 4,      /* answered without asking the workspace */
 	LOG_IS_REDACTED = 1 << 5,     /* secrets were left out of detail */
-	LOG_HAS_NO_CALLER = 1 << 6,   /* nobody here asked for it */
+	LOG_HAS_NO_CALLER = 1 << 6,   /* no process here made it */
 	LOG_HAS_HASH_BEFORE = 1 << 7, /* hash_before is set */
 	LOG_HAS_BYTES = 1 << 8,       /* bytes is set, but no offset */
 };
@@ -71,7 +71,7 @@ struct mount_log_options {
 	uint64_t keep_bytes;       /* ... of the second copy of changes; 0: 64 MiB */
 	struct log_anchor *anchor; /* gets each seal, and must outlive the log; NULL: none */
 	bool is_required;          /* without it the mount serves nothing: mount_log_refuses() */
-	void (*removed)(void);     /* the log's files were removed, and begun anew; may be NULL */
+	void (*removed)(void);     /* the log's files were removed and recreated; may be NULL */
 };
 
 /* Opens (continues) the log in `directory`, made 0700 when missing (its parents too), and seals it

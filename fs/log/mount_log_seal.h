@@ -2,8 +2,8 @@
  * fs/log/mount_log_seal.h - sealing the mount log with a key that moves on (fs/LOG.md).
  *
  * Each seal has an HMAC by a key of its own, which is derived from the one before and then
- * erased: whoever gets at the daemon's memory or files cannot make seals of before.  Keys
- * form chains, each link SHA-256(key before || label):
+ * erased: access to the daemon's memory or files does not allow anybody to forge earlier seals.
+ * Keys form chains, each link SHA-256(key before || label):
  *
  *     generation g   one for each daemon; the file holds that of the *next* daemon only
  *     segment n      of a daemon: generation -> ring -> n links

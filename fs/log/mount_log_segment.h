@@ -64,7 +64,7 @@ int log_segments_append(
  * new one, as log_segments_append() does.  -errno of that. */
 int log_segments_look(struct log_segments *segments);
 
-/* After a failed append: 0 when there is room for a batch of this size, or nobody can say. */
+/* After a failed append: 0 when there is room for a batch of this size, or that is not known. */
 int log_segments_check_room(const struct log_segments *segments, size_t bytes);
 
 /* True once after that; `*ret_count` records were in the file. */

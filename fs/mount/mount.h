@@ -38,7 +38,7 @@ struct mount_options {
 	char *log_anchor;  /* -o log_anchor=; NULL: none */
 	bool watch_events_off; /* -o watch_events=off */
 	bool nonempty;         /* -o nonempty: hide what the mount point contains */
-	uint32_t ttl_ms;       /* how long unwatched names and attributes are believed */
+	uint32_t ttl_ms;       /* how long unwatched names and attributes are cached */
 };
 
 /* Whether programs here that wait on inotify(7) hear of others' changes (fs/watchers/). */

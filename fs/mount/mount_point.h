@@ -1,6 +1,6 @@
 /*
  * fs/mount/mount_point.h - the directory a workspace is mounted on: its state, unmounting it, and
- * who is in the way.
+ * which programs keep them busy.
  *
  * Nothing here waits for the daemon of the mount: a dead or hung one is what it is for.
  * Threads: any.
@@ -49,12 +49,12 @@ int mount_point_remount(const char *path, bool read_only, const char *const *wor
  * not.  -EBUSY, -EINVAL (nothing mounted), -EPERM, -ENOENT (no fusermount3). */
 int mount_point_unmount(const char *path, bool lazy);
 
-/* Unmounts what is MOUNT_POINT_DEAD, or is to be given up: who waits for its daemon gets an error.
- * Errors as above. */
+/* Unmounts what is MOUNT_POINT_DEAD, or is to be given up: programs that wait for its daemon get an
+ * error. Errors as above. */
 int mount_point_recover(const char *path);
 
-/* Who uses the mount: "make (pid 12), bash (pid 7)", at most 8 of them; the caller frees.
- * NULL: nobody to be seen.  Takes 2 s at most. */
+/* The programs that use the mount: "make (pid 12), bash (pid 7)", at most 8 of them; the caller
+ * frees. NULL: none was found.  Takes 2 s at most. */
 char *mount_point_holders(const char *path);
 
 /* Where else the file system of a connection is mounted, in words ("it is also mounted at ...");

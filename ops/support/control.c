@@ -183,7 +183,7 @@ static int connect_socket(int fd, const char *socket_path)
 	return connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
 }
 
-/* Whoever may set the xattr can name a socket: what we ask, and with which environment, is for
+/* Anybody who can set the xattr can name a socket: what we ask, and with which environment, is for
  * our own daemon only, or for root's, which answers that it is not ours. */
 static bool peer_is_trusted(int fd)
 {

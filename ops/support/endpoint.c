@@ -216,7 +216,7 @@ int endpoint_connect(const struct endpoint *endpoint, struct command_interrupt i
 	return first;
 }
 
-/* A socket file that nobody serves any more is left of a program that was killed. */
+/* A socket file without a listener was left by a program that was killed. */
 static int bind_path(int fd, const union address *address, socklen_t size)
 {
 	static const struct command_interrupt never = {0};

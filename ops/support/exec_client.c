@@ -22,7 +22,7 @@ enum {
 	GRACE_S = 3, /* from the first interrupt to the end */
 };
 
-/* The connection, and who may send on it. */
+/* The connection, and the lock for sending on it. */
 static struct {
 	int fd;
 	pthread_mutex_t send_lock;
@@ -230,7 +230,7 @@ static int take_output(const struct exec_client *client, bool is_stderr, const s
 	return write_all(is_stderr ? STDERR_FILENO : STDOUT_FILENO, data->data, data->size);
 }
 
-/* False: the command has ended, or nobody takes what it prints. */
+/* False: the command has ended, or its output has no reader. */
 static bool take_frame(const struct exec_client *client, enum control_frame_type type,
 	const struct buffer *payload, struct exec_client_end *end)
 {

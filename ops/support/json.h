@@ -1,5 +1,5 @@
 /*
- * ops/support/json.h - members of JSON that somebody else wrote.
+ * ops/support/json.h - members of untrusted JSON.
  * Threads: any.
  */
 #pragma once

@@ -24,7 +24,7 @@ struct listening {
 	uint64_t inode;
 	uint16_t port;
 	bool was_there;  /* at the look before */
-	bool is_decided; /* it was told, or is not to be */
+	bool is_decided; /* it was reported, or will not be */
 	bool is_ours;
 };
 

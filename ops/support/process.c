@@ -36,7 +36,7 @@ struct command {
 	unsigned turn;        /* which output is looked at first */
 	struct end_report report;
 	atomic_bool gone;         /* signals come too late */
-	struct port_watch *ports; /* NULL: nobody asks for them */
+	struct port_watch *ports; /* NULL: not wanted */
 
 	pthread_mutex_t input_mutex;
 	int input_fd; /* guarded by input_mutex; -1: closed */

@@ -197,7 +197,7 @@ static void pass_deadline(struct supervisor *s)
 
 static void end_command(struct supervisor *s)
 {
-	/* What was told to terminate has its time to do so. */
+	/* Processes that got SIGTERM have their grace period. */
 	if (s->timed_out && !s->alone && s->deadline_ms >= 0)
 		return;
 	if (s->timed_out || s->told_to_end || s->launch->kill_leftovers)

@@ -36,10 +36,10 @@ struct listener {
 struct socket_stream {
 	int fd; /* of a connection; -1: it listens */
 	atomic_bool input_closed;
-	bool output_ended; /* EXEC_STDOUT_END was told */
-	bool ended;        /* EXEC_EXIT was told, in order */
+	bool output_ended; /* EXEC_STDOUT_END was reported */
+	bool ended;        /* EXEC_EXIT was reported, in order */
 	struct listener *listener;
-	char line[LINE_BYTES]; /* of a listener: what is to be told */
+	char line[LINE_BYTES]; /* of a listener: what is to be reported */
 	size_t line_size;
 };
 
@@ -148,7 +148,7 @@ static int next_line(struct socket_stream *stream, struct command_interrupt inte
 		if (number)
 			say(stream, "connection %" PRIu64 "\n", number);
 		else
-			poll(NULL, 0, POLL_MS); /* it is somebody else's turn to make room */
+			poll(NULL, 0, POLL_MS); /* until another thread has made room */
 	}
 	if (size > stream->line_size)
 		size = stream->line_size;

@@ -1,5 +1,5 @@
 /*
- * ops/support/standard_files.h - standard input, output and error that nobody gave us.
+ * ops/support/standard_files.h - standard input, output and error that were closed at the start.
  */
 #pragma once
 

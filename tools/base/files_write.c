@@ -283,7 +283,7 @@ static int overwrite_in_child(int fd, const void *content, size_t size, const st
 		while (got < 0 && errno == EINTR);
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 			;
-		/* Somebody killed the child. */
+		/* The child was killed. */
 		if (got != sizeof(r))
 			r = put_back(fd, old) < 0 ? -EIO : -EINTR;
 	}
@@ -464,7 +464,7 @@ int files_backup(const struct files_root *root, const char *path, char **ret_bac
 	r = files_read(root, path, SIZE_MAX - 1, &content, &status);
 	if (r < 0)
 		return r;
-	do { /* Somebody else may take the free name first. */
+	do { /* Another process may take the free name first. */
 		free(steal_ptr(&name));
 		r = backup_name(root, path, &name);
 		if (r < 0)

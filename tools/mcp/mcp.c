@@ -208,7 +208,7 @@ static void take_response(struct mcp_server *server, cJSON *message)
 	for (struct mcp_request *at = server->calls; id && at; at = at->next) {
 		if (!at->elicitation || strcmp(at->elicitation, id) != 0 || at->elicited)
 			continue;
-		/* An error is an answer too: nobody allowed it. */
+		/* An error is an answer, too: it was not allowed. */
 		at->elicited = result ? result : cJSON_CreateObject();
 		result = NULL;
 		pthread_cond_broadcast(&at->news);
@@ -383,7 +383,7 @@ void mcp_take_line(struct mcp_server *server, const char *text, size_t size)
 		return;
 	if (!message) {
 		snprintf(words, sizeof(words), "Parse error at column %zu: %s", error.column,
-			error.words);
+			error.message);
 		mcp_fail_raw(server, NULL, NULL, MCP_PARSE_ERROR, words, NULL);
 	} else if (cJSON_IsArray(message)) {
 		take_batch(server, message);

@@ -20,7 +20,7 @@
 
 enum {
 	MCP_MESSAGE_MAX_BYTES = 10 << 20,
-	MCP_CALLS_MAX = 64, /* at once; more wait for nothing: they are told so */
+	MCP_CALLS_MAX = 64, /* at once; further ones are refused with an error */
 	MCP_BATCH_MAX = 100,
 };
 
@@ -89,7 +89,7 @@ struct mcp_server {
 	unsigned idle_threads;
 	bool reading;        /* a thread is at the input */
 	bool ended;          /* there is no more input, or a signal came */
-	pthread_cond_t work; /* with lock: a call waits, or nobody reads */
+	pthread_cond_t work; /* with lock: a call waits, or no thread reads */
 	unsigned next_question;
 	struct mcp_input input; /* belongs to the thread that reads, as the next four do */
 	bool can_elicit;        /* of the handshake */

@@ -4,7 +4,7 @@
 #include "tools/mcp/mcp.h"
 #include "tools/text/text.h"
 
-/* The output is gone: nobody will read an answer.  The reader ends with its end of file. */
+/* The output was closed, so no answer can be delivered.  The reader ends at its end of file. */
 static void write_line(struct mcp_server *server, struct buffer *line)
 {
 	const uint8_t *at = line->data;

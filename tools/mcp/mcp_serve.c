@@ -24,7 +24,8 @@ static void on_signal(int signal)
 
 static const int ending_signals[] = {SIGTERM, SIGINT, SIGHUP};
 
-/* They come while somebody waits for input only, so none is missed; threads inherit the mask. */
+/* These signals are unblocked only while a thread waits for input, so none is missed; threads
+ * inherit the mask. */
 static void take_signals(struct mcp_server *server)
 {
 	const struct sigaction end = {.sa_handler = on_signal}, ignore = {.sa_handler = SIG_IGN};
@@ -126,7 +127,7 @@ static void run_waiting(struct mcp_server *server)
 	bool more = server->waiting;
 
 	pthread_mutex_unlock(&server->lock);
-	/* Somebody else reads meanwhile, and runs what came with this call. */
+	/* Another thread reads meanwhile, and runs what came with this call. */
 	if (more)
 		pthread_cond_broadcast(&server->work);
 	else
@@ -135,7 +136,7 @@ static void run_waiting(struct mcp_server *server)
 	pthread_mutex_lock(&server->lock);
 }
 
-/* Threads stay until the process ends: there is never more than one for each call, and one. */
+/* Threads live as long as the process: at most one per call, plus one. */
 static void *work(void *user)
 {
 	struct mcp_server *server = user;
@@ -188,7 +189,7 @@ int mcp_queue_call(struct mcp_request *request)
 	int r = 0;
 
 	pthread_mutex_lock(&server->lock);
-	/* The thread that is here runs one of them, and somebody must read. */
+	/* This thread runs one of them; another must read. */
 	if (server->call_count >= MCP_CALLS_MAX)
 		r = -EAGAIN;
 	else if (server->idle_threads <= server->waiting_count)

@@ -4,8 +4,8 @@
  * Rules say allow, ask or deny by tool and pattern; the last that matches wins.  Without one,
  * READ and MODIFY are allowed and DANGEROUS asks.  Rules come from the user (his
  * configuration, --policy) and from the project (.isthmus.json in the root), whose rules can
- * only make the user's stricter.  Who answers a question is the asker's affair: a terminal,
- * MCP elicitation, nobody.
+ * only make the user's stricter.  The caller decides how questions are answered: on a terminal,
+ * by MCP elicitation, or not at all.
  *
  * In a pattern `*` stands for anything, slashes and blanks too; "git *" matches "git" as well.
  * Where a rule that asks or denies is about paths, "secret" and "secret/" hold for all that is in

@@ -193,7 +193,7 @@ struct run {
 	const uint8_t *end;
 	const uint8_t *counted; /* line `number` begins here */
 	uint64_t number;        /* from 1 */
-	const uint8_t *told;    /* lines before this were given out, or dropped */
+	const uint8_t *printed; /* lines before this were given out, or dropped */
 	unsigned after;         /* context lines still to give out */
 	unsigned flags;
 	struct literal_scan scan;
@@ -232,15 +232,15 @@ static int give(struct run *run, const uint8_t *start, const uint8_t *end, bool 
 	line.size = (size_t)(end - start);
 	if (line.size && end[-1] == '\r')
 		line.size--;
-	run->told = end < run->end ? end + 1 : end;
+	run->printed = end < run->end ? end + 1 : end;
 	return run->request->line(run->request->user, &line);
 }
 
 /* Context after the last match, up to `stop`. */
 static int give_after(struct run *run, const uint8_t *stop)
 {
-	while (run->after && run->told < stop) {
-		const uint8_t *start = run->told, *end = line_end(start, run->end);
+	while (run->after && run->printed < stop) {
+		const uint8_t *start = run->printed, *end = line_end(start, run->end);
 		int r = give(run, start, end, false);
 
 		run->after--;
@@ -254,8 +254,8 @@ static int give_before(struct run *run, const uint8_t *start)
 {
 	const uint8_t *first = start;
 
-	for (unsigned i = 0; i < run->request->context && first > run->told; i++)
-		first = line_start(run->told, first - 1);
+	for (unsigned i = 0; i < run->request->context && first > run->printed; i++)
+		first = line_start(run->printed, first - 1);
 	while (first < start) {
 		const uint8_t *end = line_end(first, run->end);
 		int r = give(run, first, end, false);
@@ -359,7 +359,7 @@ static int search_whole(struct run *run)
 		do {
 			const uint8_t *end = line_end(start, run->end);
 
-			if (start >= run->told)
+			if (start >= run->printed)
 				r = give_match(run, start, end);
 			start = end + 1;
 		} while (r == 0 && start < to);
@@ -412,15 +412,15 @@ static void roll(struct run *run, const uint8_t *rest)
 	const uint8_t *keep = keep_from(run, rest);
 	size_t dropped = (size_t)(keep - memory->data);
 
-	if (run->told > keep)
-		keep = run->told, dropped = (size_t)(keep - memory->data);
+	if (run->printed > keep)
+		keep = run->printed, dropped = (size_t)(keep - memory->data);
 	run->number += keep > run->counted ? count_newlines(run->counted, keep) : 0;
 	if (run->counted < keep)
 		run->counted = keep;
 	memory->size -= dropped;
 	memmove(memory->data, keep, memory->size);
 	run->counted = memory->data + (run->counted - keep);
-	run->told = memory->data;
+	run->printed = memory->data;
 	run->start = memory->data + (rest - keep);
 }
 
@@ -435,14 +435,14 @@ static int run_whole(struct searcher *s, int fd, struct run *run)
 		}
 	if (r < 0 || (run->flags & SEARCH_BINARY))
 		return r;
-	run->start = run->counted = run->told = s->memory.data;
+	run->start = run->counted = run->printed = s->memory.data;
 	run->end = s->memory.data + s->memory.size;
 	return search_whole(run);
 }
 
 static int run_lines(struct searcher *s, int fd, struct run *run)
 {
-	size_t searched = 0, counted = 0, told = 0; /* offsets: the memory may move */
+	size_t searched = 0, counted = 0, printed = 0; /* offsets: the memory may move */
 
 	for (;;) {
 		int r = read_chunk(s, fd, run);
@@ -453,7 +453,7 @@ static int run_lines(struct searcher *s, int fd, struct run *run)
 			return r;
 		run->start = s->memory.data + searched;
 		run->counted = s->memory.data + counted;
-		run->told = s->memory.data + told;
+		run->printed = s->memory.data + printed;
 		run->end = s->memory.data + s->memory.size;
 		stop = last ? run->end : line_start(run->start, run->end);
 		if (stop > run->start) {
@@ -465,7 +465,7 @@ static int run_lines(struct searcher *s, int fd, struct run *run)
 			roll(run, stop);
 			searched = (size_t)(run->start - s->memory.data);
 			counted = (size_t)(run->counted - s->memory.data);
-			told = 0;
+			printed = 0;
 		} else if (last) {
 			return 0;
 		} else if (s->memory.size > SUBJECT_MAX_BYTES) {

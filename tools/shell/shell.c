@@ -249,7 +249,7 @@ static void analyse_inner(struct analyser *a, const char *settings,
 	analyse_views(a, settings, inner, answer->inner_count);
 }
 
-/* A line for bash is analysed and printed anew in its turn. */
+/* A line for bash is itself parsed and printed again. */
 static void analyse_inner_line(
 	struct analyser *a, const struct shell_program_answer *answer, const struct view *views)
 {

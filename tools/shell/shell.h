@@ -26,9 +26,9 @@ struct shell_analysis {
 	struct shell_step *steps;
 	size_t count;
 	struct shell_paths paths;
-	char *line;    /* to run when rules allow it: the line as it was understood, printed anew.
-			* NULL: nothing of it is known but `reason` */
-	bool must_ask; /* no rule may allow the line */
+	char *line;       /* to run when rules allow it: the line as it was parsed, printed again.
+			   * NULL: nothing of it is known but `reason` */
+	bool must_ask;    /* no rule may allow the line */
 	char reason[200]; /* why that, or why a step must ask: "it ..."; "" */
 };
 

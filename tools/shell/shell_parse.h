@@ -1,11 +1,11 @@
 /*
- * tools/shell/shell_parse.h - a strict subset of bash: text to tree, and the tree printed anew.
+ * tools/shell/shell_parse.h - a strict subset of bash: text to tree, and the tree printed again.
  *
  * The subset: words with '...', "...", backslashes and $'...' (\n \t \\ \' \" only); ~ and ~/x;
  * the patterns * ? [a-z]; $X, ${X}, $1, $? and the like; $( ); X=1; pipelines, !, time, && || ; &
  * and newline; ( ) and { }; > >> >| < 2>&1 &> <<< and here-documents without expansions.
  * Everything else is outside: other reserved words, functions, backticks, braces that expand,
- * ${X...} with an operator, arithmetic, arrays, <( ), characters that nobody sees, invalid UTF-8,
+ * ${X...} with an operator, arithmetic, arrays, <( ), invisible characters, invalid UTF-8,
  * and whatever shells and versions of bash read differently.
  *
  * The printed line means the same to bash, and has nothing in it that is not in the tree: every

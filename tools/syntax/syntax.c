@@ -30,7 +30,7 @@ int syntax_yaml(const void *content, size_t size, struct syntax_error *error)
 		r = parser.error == YAML_MEMORY_ERROR ? -ENOMEM : -EINVAL;
 		error->line = parser.problem_mark.line + 1;
 		error->column = parser.problem_mark.column + 1;
-		snprintf(error->words, sizeof(error->words), "%s%s%s",
+		snprintf(error->message, sizeof(error->message), "%s%s%s",
 			parser.problem ? parser.problem : "it cannot be parsed",
 			parser.context ? ", " : "", parser.context ? parser.context : "");
 	}
@@ -71,7 +71,7 @@ static int take_report(const char *output, struct syntax_error *error)
 
 	if (sscanf(output, "%zu:%zu:%n", &error->line, &error->column, &used) < 2 || !used)
 		return -ENOENT;
-	snprintf(error->words, sizeof(error->words), "%.*s", (int)strcspn(output + used, "\n"),
+	snprintf(error->message, sizeof(error->message), "%.*s", (int)strcspn(output + used, "\n"),
 		output + used);
 	if (error->line == 0)
 		error->line = 1;
@@ -132,7 +132,7 @@ static int check_shell(const void *content, size_t size, struct syntax_error *er
 		return code;
 	if (sscanf(output, "bash: line %zu: %n", &error->line, &used) < 1 || !used)
 		return -ENOENT;
-	snprintf(error->words, sizeof(error->words), "%.*s", (int)strcspn(output + used, "\n"),
+	snprintf(error->message, sizeof(error->message), "%.*s", (int)strcspn(output + used, "\n"),
 		output + used);
 	return -EINVAL;
 }
@@ -177,7 +177,7 @@ static int report(struct tool_call *call, const char *path, const char *language
 		cJSON_AddNumberToObject(call->data, "column", (double)error->column);
 	return tool_fail(call, TOOL_SYNTAX_ERROR, NULL,
 		"The new content of \"%s\" is not valid %s: line %zu%s: %s.", path, language,
-		error->line, column, error->words);
+		error->line, column, error->message);
 }
 
 int syntax_check(struct tool_call *call, const char *path, const void *content, size_t size)

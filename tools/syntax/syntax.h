@@ -18,7 +18,7 @@ int syntax_check(struct tool_call *call, const char *path, const void *content, 
 struct syntax_error {
 	size_t line;   /* from 1; 0: no error */
 	size_t column; /* from 1, in characters; 0: unknown */
-	char words[300];
+	char message[300];
 };
 
 enum syntax_json_flags { SYNTAX_JSON_COMMENTS = 1 << 0 }; /* and trailing commas */

@@ -34,7 +34,7 @@ static int complain(struct json *j, const uint8_t *at, const char *words)
 	}
 	j->error->line = line;
 	j->error->column = column;
-	snprintf(j->error->words, sizeof(j->error->words), "%s", words);
+	snprintf(j->error->message, sizeof(j->error->message), "%s", words);
 	return -EINVAL;
 }
 
