@@ -254,35 +254,44 @@ static int make_marks(char begin[MARK_SIZE], char end[MARK_SIZE])
 	return 0;
 }
 
-int main(int argc, char **argv)
+static int run(const struct run_config *config, char **argv)
 {
 	static char begin[MARK_SIZE], end[MARK_SIZE];
 	const struct report_marks marks = {begin, end};
-	cleanup_free char *cwd = NULL;
-	struct run_config config;
+	cleanup_free char *cwd = workspace_directory(config);
 	struct shell_plan plan;
-	int r = run_config_load(&config);
+	int r;
 
-	(void)argc;
-	if (r == -ENOENT)
-		return fail("this program is a part of isthmus, which starts it itself");
-	if (r < 0)
-		return fail("cannot read what it left for this shell: %s", strerror(-r));
-	cwd = workspace_directory(&config);
 	if (!cwd)
-		return run_here(&config, argv);
+		return run_here(config, argv);
 	r = make_marks(begin, end);
 	if (r == 0)
-		r = shell_plan_make(config.agent, argv, &marks, &plan);
+		r = shell_plan_make(config->agent, argv, &marks, &plan);
 	if (r < 0)
 		return fail("%s", strerror(-r));
 	if (plan.place == SHELL_HERE)
-		return run_here(&config, argv);
+		return run_here(config, argv);
 	if (plan.place == SHELL_REFUSED)
 		return fail("the agent wraps its commands in a way that this version does not "
 			    "know, so nothing was run: use 'isthmus mcp', or a version of the "
 			    "agent that isthmus(1) names");
 	filter.begin = begin;
 	filter.end = end;
-	exec_client_leave(run_there(&config, argv, cwd, &plan));
+	return run_there(config, argv, cwd, &plan);
+}
+
+/* Ends at once: a thread may still wait for input, and memory needs no end. */
+int main(int argc, char **argv)
+{
+	struct run_config config;
+	int r = run_config_load(&config);
+
+	(void)argc;
+	if (r == -ENOENT)
+		r = fail("this program is a part of isthmus, which starts it itself");
+	else if (r < 0)
+		r = fail("cannot read what it left for this shell: %s", strerror(-r));
+	else
+		r = run(&config, argv);
+	exec_client_leave(r);
 }

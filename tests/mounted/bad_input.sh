@@ -119,7 +119,7 @@ test_mistyped_permission_rules_are_refused() {
 
 test_a_refused_tool_says_what_to_do() {
 	refused 2 'Check the path: list the directory with ls' "$ISTHMUS" tool read --root "$tmp/ws" nowhere
-	refused 2 '"action": "allow"}' "$ISTHMUS" tool bash --root "$tmp/ws" 'touch x'
+	refused 2 '"action":"allow"}' "$ISTHMUS" tool bash --root "$tmp/ws" 'touch x'
 }
 
 test_no_directory_for_runtime_files() {

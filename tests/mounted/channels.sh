@@ -13,7 +13,7 @@ has_connections() {
 
 # The ssh of the first connection is the oldest.
 further_sshs() {
-	ps -o pid= --sort=start_time --ppid "$daemon_pid" | tail -n +2
+	ps -o pid=,comm= --sort=start_time --ppid "$daemon_pid" | sed -n 's/ ssh$//p' | tail -n +2
 }
 
 has_no_further_ssh() {

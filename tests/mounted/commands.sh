@@ -374,19 +374,6 @@ later" "$("$ISTHMUS" log "$second" --op mkdir --json | while read -r line; do fi
 	"$ISTHMUS" log "$second" --verify >/dev/null || fail "the log is not good"
 }
 
-test_the_manual_s_script_reaches_a_container() {
-	mkdir "$tmp/web" "$tmp/bin"
-	sed -n '/^#!\/bin\/sh/,/^\.Ed/p' "$(dirname "$0")/../../fs/isthmus.1" | sed 's/\\-/-/g; /^\.Ed/d' >"$tmp/bin/container-ssh"
-	# shellcheck disable=SC2016
-	printf '#!/bin/sh\n[ "$1 $2 $3" = "exec -i web" ] || exit 9\nshift 3\nexec env -i PATH="$PATH" HOME=%s "$@"\n' "$tmp/home" >"$tmp/bin/docker"
-	chmod +x "$tmp/bin/docker" "$tmp/bin/container-ssh"
-	PATH=$tmp/bin:$PATH "$ISTHMUS" mount -o "linger=2,ssh_command=$tmp/bin/container-ssh" "ssh://web$tmp/ws" "$tmp/web"
-	expect 5 "$("$ISTHMUS" exec "$tmp/web" -- sh -c 'echo 5')" output
-	: >"$tmp/web/from-here"
-	rm "$tmp/ws/from-here"
-	"$ISTHMUS" umount "$tmp/web"
-}
-
 test_the_list_has_this_mount() {
 	"$ISTHMUS" list | grep -qF "$mnt" || fail "$("$ISTHMUS" list)"
 	expect mounted "$("$ISTHMUS" list --json | python3 -c '
