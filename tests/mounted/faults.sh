@@ -173,7 +173,7 @@ end_far_session() {
 # What is read is locked in the kernel until the answer; a change of the file that is told meanwhile
 # must not have the daemon wait there for that, where not even a signal ends it.
 test_a_killed_daemon_leaves_nobody_waiting_for_a_silent_link() {
-	local reader
+	local reader further
 
 	truncate -s 1G "$backing/large"
 	mount_options=("${mount_options[@]/linger=60/linger=5}")
@@ -186,7 +186,10 @@ test_a_killed_daemon_leaves_nobody_waiting_for_a_silent_link() {
 	sleep 0.5
 	echo changed >>"$backing/large"
 	sleep 1
+	further=$(pgrep -P "$second_pid")
 	kill -KILL "$second_pid"
+	# What ssh and the link have lost, they would wait for.
+	trap 'echo up >"$tmp/link"; "$ISTHMUS" umount --force "$mnt2" || :; kill -KILL $further 2>/dev/null || :; end_far_session' EXIT
 	wait_for 15 not_running "$reader" || fail "who reads waits for the killed daemon"
 	wait_for 15 not_running "$second_pid" || fail "the killed daemon does not end"
 	rm "$backing/large"

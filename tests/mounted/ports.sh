@@ -176,7 +176,7 @@ test_it_ends_with_a_signal_and_leaves_nothing() {
 	setup
 	serve 4
 	forward "0:$port" -R "$tmp/gone.sock:$port"
-	talk talk "127.0.0.1:$local" "$tmp/never" "$tmp/said" 2>/dev/null &
+	python3 "$peer" talk "127.0.0.1:$local" "$tmp/never" "$tmp/said" 2>/dev/null &
 	echo $! >>"$tmp/background"
 	wait_for 20 grep -q before "$tmp/said" || fail "no connection"
 	kill -TERM "$forward_pid"
@@ -192,7 +192,7 @@ test_a_connection_outlives_the_link() {
 	serve 4
 	forward "0:$port"
 	rm -f "$tmp/go"
-	talk talk "127.0.0.1:$local" "$tmp/go" "$tmp/said" 2>"$tmp/talk.err" &
+	python3 "$peer" talk "127.0.0.1:$local" "$tmp/go" "$tmp/said" 2>"$tmp/talk.err" &
 	echo $! >>"$tmp/background"
 	wait_for 20 grep -q before "$tmp/said" || fail "no connection"
 	echo reset >"$tmp/link"
