@@ -205,6 +205,7 @@ test_a_listening_helper_on_a_unix_socket() {
 	work
 	# One is killed, the next takes its place.
 	kill -KILL "$(tail -n 1 "$tmp/background")"
+	wait "$(tail -n 1 "$tmp/background")" || true
 	listen "unix:$tmp/helper.sock"
 	wait_for 10 sh -c "'$ISTHMUS' mount '$uri' '$mnt'" || fail "$(cat "$tmp/listen.log")"
 	"$ISTHMUS" umount "$mnt"

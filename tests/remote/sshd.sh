@@ -59,14 +59,16 @@ start() {
 
 # Tries one port; true once sshd listens there.
 listen() {
-	port=$(($(od -An -N2 -tu2 /dev/urandom) % 20000 + 20000))
+	# Below the ports that the kernel gives to outgoing connections.
+	port=$(($(od -An -N2 -tu2 /dev/urandom) % 12000 + 20000))
+	rm -f "$dir/sshd.log"
 	"$sshd" -f "$dir/sshd_config" -p "$port" -E "$dir/sshd.log" || return 1
-	tries=$((100 * ${TEST_PATIENCE:-1}))
-	while [ "$tries" -gt 0 ]; do
+	waits=$((100 * ${TEST_PATIENCE:-1}))
+	while [ "$waits" -gt 0 ]; do
 		[ ! -s "$dir/sshd.pid" ] || return 0
 		! grep -q '^Cannot bind any address' "$dir/sshd.log" || return 1
 		sleep 0.1
-		tries=$((tries - 1))
+		waits=$((waits - 1))
 	done
 	return 1
 }
