@@ -30,7 +30,7 @@ int report_filter_take(
 {
 	int r = buffer_append(&filter->held, data, size);
 
-	while (r == 0) {
+	while (r == 0 && filter->held.size > 0) {
 		const char *mark = filter->inside ? filter->end : filter->begin;
 		const uint8_t *found =
 			memmem(filter->held.data, filter->held.size, mark, strlen(mark));

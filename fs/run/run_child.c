@@ -175,8 +175,12 @@ static char *git_setting(const char *name)
 
 	if (!pipe)
 		return NULL;
-	if (getline(&line, &size, pipe) > 0)
+	if (getline(&line, &size, pipe) > 0) {
 		line[strcspn(line, "\n")] = '\0';
+	} else {
+		free(line);
+		line = NULL;
+	}
 	pclose(pipe);
 	return line;
 }

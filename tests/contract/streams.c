@@ -107,8 +107,10 @@ static int connect_until_refused(struct fixture *f, const char *port)
 	struct process *process;
 	int r;
 
-	while ((r = open_stream(f, "connect", port, NULL, &process)) == 0) {
-		workspace_process_free(process);
+	/* While the listener closes, a connection may be made and reset. */
+	while ((r = open_stream(f, "connect", port, NULL, &process)) == 0 || r == -ECONNRESET) {
+		if (r == 0)
+			workspace_process_free(process);
 		if (clock_now_ms() > deadline)
 			break;
 	}

@@ -144,7 +144,7 @@ test_a_restarting_container() {
 	# Where it is not running at the moment podman says so; docker says that it is restarting.
 	"$engine" run -d --name again --restart always --network none localhost/isthmus-test-box:1 false >/dev/null 2>&1 || true
 	wait_for 10 "$engine" inspect again || fail "not made"
-	refused "$engine " "$engine://again/work"
+	refused again "$engine://again/work"
 	remove_box again
 }
 
