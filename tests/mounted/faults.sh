@@ -173,7 +173,7 @@ end_far_session() {
 # What is read is locked in the kernel until the answer; a change of the file that is told meanwhile
 # must not have the daemon wait there for that, where not even a signal ends it.
 test_a_killed_daemon_leaves_nobody_waiting_for_a_silent_link() {
-	local reader further
+	local reader
 
 	truncate -s 1G "$backing/large"
 	mount_options=("${mount_options[@]/linger=60/linger=5}")

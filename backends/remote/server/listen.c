@@ -23,6 +23,8 @@ enum {
 	BUSY_WAIT_MS = 100,
 };
 
+static int listener_fd = -1;
+
 /* ---- Connections ------------------------------------------------------------------------- */
 
 static _Noreturn void become_connection(int fd, int (*serve)(void))
@@ -31,6 +33,9 @@ static _Noreturn void become_connection(int fd, int (*serve)(void))
 	if (dup2(fd, STDIN_FILENO) < 0 || dup2(fd, STDOUT_FILENO) < 0)
 		_exit(1);
 	close(fd);
+	/* A session outlives the process that listens, and must not keep its address. */
+	if (listener_fd >= 0)
+		close(listener_fd);
 	_exit(serve());
 }
 
@@ -68,6 +73,7 @@ static _Noreturn void accept_forever(
 {
 	size_t running = 0;
 
+	listener_fd = listener;
 	for (;;) {
 		cleanup_fd int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 
