@@ -174,7 +174,7 @@ test_status_knows_why_a_mount_that_nobody_has_used_yet_is_out_of_reach() {
 test_flags_for_root_are_not_left_out_silently() {
 	mount_elsewhere -o dev,suid,nosuid 2>"$tmp/err"
 	expect "isthmus mount: only root may mount with -o dev: mounting with nodev" "$(cat "$tmp/err")"
-	fusermount3 -u "$tmp/other"
+	wait_for 10 fusermount3 -u "$tmp/other" # who watches is being looked for
 }
 
 test_others_are_let_in_by_root_only() {
