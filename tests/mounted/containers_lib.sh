@@ -13,6 +13,10 @@ engine_log() {
 	tail -n 3 "$tmp/engine.log" | tr '\n' ' '
 }
 
+engine_is_quiet() {
+	! pgrep -f "$tmp/engine/"
+}
+
 stop_engine() {
 	local mounted boxes
 
@@ -23,6 +27,8 @@ stop_engine() {
 		kill "$engine_pid" 2>/dev/null
 		wait_for 15 not_running "$engine_pid" || kill -KILL "$engine_pid"
 	fi
+	# podman cleans up after a container by a process of its own, which mounts the store once more.
+	wait_for 15 engine_is_quiet
 	while read -r mounted; do umount -l "$mounted"; done < <(cut -d' ' -f2 /proc/self/mounts | grep -F "$tmp/engine/" | sort -r)
 	engine=''
 }

@@ -196,6 +196,7 @@ own_work() {
 	mkdir -p "$backing/$1" "$tmp/disk/$1"
 	wait_for 10 ls "$mnt/$1" || return 1
 	listen 1 "$mnt/$1" "$tmp/disk/$1" || return 1
+	sleep 1 # the directory itself came from elsewhere, just now
 	announced=$(watch_events announced)
 	work "$mnt/$1"
 	work "$tmp/disk/$1"
