@@ -268,8 +268,7 @@ static int mount_as_helper(int argc, char **argv)
 	return mount_command(count, arguments);
 }
 
-/* A URI begins with a scheme: letters, digits, '+', '-', '.', then ':'. */
-static bool is_uri(const char *text)
+bool command_is_uri(const char *text)
 {
 	size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+-.");
 
@@ -300,7 +299,7 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(argv[1], EVENT_PROGRAM_COMMAND) == 0)
 		return event_program(argc - 1, argv + 1);
-	if (is_uri(argv[1]))
+	if (command_is_uri(argv[1]))
 		return mount_as_helper(argc, argv);
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
 		command = find_command("help");

@@ -7,6 +7,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 struct cJSON;
 
 int mount_command(int argc, char **argv);
@@ -45,6 +47,9 @@ void command_limit_wait(const char *command, const char *path);
 /* control_find() for a command: on failure says why and what to do, and returns -errno. */
 int command_find_mount(const char *command, const char *path, char **ret_socket,
 	char **ret_mount_point, char **ret_workspace_path);
+
+/* True for a word that begins with a scheme: letters, digits, '+', '-', '.', then ':'. */
+bool command_is_uri(const char *text);
 
 /* Path of a program of ours: beside this one, in libexec, or in the build tree; the caller
  * frees it.  NULL: not there. */

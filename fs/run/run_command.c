@@ -129,19 +129,12 @@ static int mount_uri(const struct run_options *options, const char *mount_point)
 	return mount_command(count, (char **)(uintptr_t)words);
 }
 
-static bool is_uri(const char *text)
-{
-	size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+-.");
-
-	return length > 0 && text[length] == ':';
-}
-
 static int take_mount(const struct run_options *options, struct run_mount *mount)
 {
 	cleanup_free char *root = NULL;
 	int r;
 
-	if (is_uri(options->what)) {
+	if (command_is_uri(options->what)) {
 		r = prepare_place(mount, options->what);
 		if (r < 0)
 			return command_error(
