@@ -129,7 +129,7 @@ static struct cached_file *find_unopened(struct cached *c, const char *path)
 	const struct extra *x = extra_find(c, &id);
 	struct cached_file *file = x ? LIST_FIRST(&x->files) : NULL;
 
-	while (file && atomic_load(&file->inner))
+	while (file && (file->closing || atomic_load(&file->inner)))
 		file = LIST_NEXT(file, link);
 	return file;
 }
@@ -143,15 +143,15 @@ void cached_hold_open(struct cached *c, struct op_context *ctx, const char *path
 		struct open_file *inner;
 		struct attributes attributes;
 		int flags = file->flags, r;
+		bool stays;
 
 		cached_leave(c);
 		r = workspace_open_file(ctx, c->base.inner, &object, flags, &inner, &attributes);
 		cached_enter(c);
 		if (r < 0)
 			return;
-		/* Else it was closed, or somebody is opening it. */
-		if (find_unopened(c, path) == file && file->flags == flags &&
-			pthread_mutex_trylock(&file->open_lock) == 0) {
+		stays = find_unopened(c, path) == file;
+		if (stays && file->flags == flags && pthread_mutex_trylock(&file->open_lock) == 0) {
 			if (!atomic_load(&file->inner))
 				atomic_store(&file->inner, steal_ptr(&inner));
 			pthread_mutex_unlock(&file->open_lock);
@@ -161,7 +161,8 @@ void cached_hold_open(struct cached *c, struct op_context *ctx, const char *path
 		cached_leave(c);
 		workspace_close(ctx, inner);
 		cached_enter(c);
-		return;
+		if (stays) /* somebody is opening it */
+			return;
 	}
 }
 
@@ -745,6 +746,7 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 
 	r = atomic_load(&file->inner) ? cached_apply_deferred(c, ctx, file, true) : 0;
 	cached_enter(c);
+	file->closing = true; /* `inner` stays what it is */
 	cached_begin_change(c, ctx, &asking);
 	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
 	settle(c, ctx, file, file->writes, &asking, r); /* nobody else has the handle any more */

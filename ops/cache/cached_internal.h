@@ -175,6 +175,7 @@ struct cached_file {
 	atomic_bool created;    /* by this handle, at ... */
 	uint64_t created_ms;    /* ... by cached_now_ms() */
 	bool has_locks;         /* or had; under lock */
+	bool closing;           /* and not to be opened for what becomes of its name; under lock */
 	unsigned deferred_mask; /* attribute changes that wait for its flush ... */
 	struct attributes deferred;
 	int deferred_error; /* ... or failed when they did not wait */
