@@ -272,6 +272,29 @@ test_restart_stop_does_not_follow() {
 	stop_daemon
 }
 
+# The engine is asked once the stream is there: what it says before is about the container that ended.
+test_a_restart_while_it_connects_is_noticed() {
+	uri="$engine://swift/work?restart=stop"
+	run_box swift box
+	mkdir -p "$tmp/slow"
+	cat >"$tmp/slow/$engine" <<-END
+		#!/bin/sh
+		case "\$*" in "exec -i"*) while [ -e "$tmp/hold" ]; do touch "$tmp/held"; sleep 0.05; done ;; esac
+		exec "$(command -v "$engine")" "\$@"
+	END
+	chmod +x "$tmp/slow/$engine"
+	PATH=$tmp/slow:$PATH start_daemon -o timeout=20
+	touch "$tmp/hold"
+	"$engine" kill swift >/dev/null
+	wait_for 20 test -e "$tmp/held" || fail "it does not connect again"
+	sleep 0.3
+	"$engine" start swift >/dev/null
+	rm "$tmp/hold"
+	wait_for 20 eval '"$ISTHMUS" status "$mnt" | grep -q "restart=stop does not follow"' ||
+		fail "status says $("$ISTHMUS" status "$mnt")"
+	stop_daemon
+}
+
 # As kubectl: noise on stderr, no users, options before and behind the verb.
 play_kubectl() {
 	mkdir -p "$tmp/bin"

@@ -85,14 +85,20 @@ test_a_hundred_connections_at_once() {
 }
 
 test_more_connections_than_are_served_wait() {
+	local crowd pids=()
+
 	setup
 	serve 4
 	forward "0:$port"
-	for _ in 1 2 3 4 5 6 7 8; do
-		talk crowd "127.0.0.1:$local" 40 >>"$tmp/crowds" &
-		echo $! >>"$tmp/crowd.pids"
+	for crowd in 0 1 2 3 4 5 6 7; do
+		talk crowd "127.0.0.1:$local" 40 >"$tmp/crowd-$crowd" 2>&1 &
+		pids+=($!)
+		echo $! >>"$tmp/background"
 	done
-	wait_for 60 sh -c "[ \$(grep -c '^40 40\$' '$tmp/crowds') = 8 ]" || fail "only: $(cat "$tmp/crowds" "$tmp/forward.err")"
+	for crowd in "${!pids[@]}"; do
+		wait "${pids[crowd]}" || fail "crowd $crowd: $(cat "$tmp/crowd-$crowd" "$tmp/forward.err")"
+		expect "40 40" "$(cat "$tmp/crowd-$crowd")" "crowd $crowd"
+	done
 }
 
 test_each_direction_ends_by_itself() {

@@ -11,6 +11,7 @@ import time
 
 PIECE = 1 << 16
 BULK = 100 << 20
+PATIENCE_S = 60 * int(os.environ.get("TEST_PATIENCE", "1"))
 
 
 def receive_all(connection):
@@ -107,11 +108,11 @@ def serve(kind, port_file, *_):
 def connect(where, word):
     if where.startswith("/"):
         connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(60)
+        connection.settimeout(PATIENCE_S)
         connection.connect(where)
     else:
         host, port = where.rsplit(":", 1)
-        connection = socket.create_connection((host.strip("[]"), int(port)), 60)
+        connection = socket.create_connection((host.strip("[]"), int(port)), PATIENCE_S)
     connection.sendall(word.encode() + b"\n")
     return connection
 

@@ -342,14 +342,11 @@ int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned
 
 /* ---- client_place.c: whether the place is what it was ------------------------------------- */
 
-/* Begins to ask the engine, if the end has a question. */
-void remote_place_ask(struct remote *remote);
 void remote_place_forget(struct remote *remote);
 
-/* What the helper said of the place: at the first connection, and of one that replaced it. -ENOMEM.
- */
-int remote_place_first(struct remote *remote, const char *identity);
-int remote_place_replace(struct remote *remote, const char *identity);
+/* The place is this one from now on: `identity` is what its helper says of it, and the engine is
+ * asked in the background.  -ENOMEM. */
+int remote_place_take(struct remote *remote, const char *identity);
 
 /* A new session: whether the place is known to be another one.  May wait for the engine's answer.
  */

@@ -271,7 +271,7 @@ static int check_place(struct remote *remote, struct stream *stream, const struc
 	cleanup_free char *what = NULL;
 
 	if (first)
-		return remote_place_first(remote, welcome->place);
+		return remote_place_take(remote, welcome->place);
 	if (welcome->resumed || !remote_place_differs(remote, welcome->place))
 		return 0;
 	if (remote->settings.stops_when_replaced)
@@ -282,7 +282,7 @@ static int check_place(struct remote *remote, struct stream *stream, const struc
 	if (remote->settings.replaced)
 		remote->settings.replaced(
 			remote->settings.link_user, what ? what : "workspace replaced");
-	return remote_place_replace(remote, welcome->place);
+	return remote_place_take(remote, welcome->place);
 }
 
 /* A virtual machine that was restored from a snapshot, say: the session there knows less of us than
@@ -349,7 +349,6 @@ static int connect_once(
 	struct stream stream = STREAM_NONE;
 	int r;
 
-	remote_place_ask(remote);
 	r = stream_open(&remote->settings.transport, &stream);
 	if (r == 0) {
 		publish(remote, &stream);

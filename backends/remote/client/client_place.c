@@ -12,7 +12,7 @@
 
 enum { ASK_MS = 8000, NAMES_MAX = 20, NAMES_MAX_BYTES = 600 };
 
-/* ---- Asking the engine, while the connection is made ------------------------------------- */
+/* ---- Asking the engine, beside what the connection does ---------------------------------- */
 
 struct place_question {
 	pthread_t thread;
@@ -53,14 +53,12 @@ static char *take_answer(struct remote *remote)
 	return answer;
 }
 
-void remote_place_ask(struct remote *remote)
+/* Once the stream is there: what the engine says before may be of the one that just ended. */
+static void ask(struct remote *remote)
 {
 	const struct end *end = remote->settings.scheme->end;
 	struct place_question *question;
-	cleanup_free char *former = take_answer(remote);
 
-	if (!remote->engine_identity)
-		remote->engine_identity = steal_ptr(&former);
 	if (!end || !end->identity)
 		return;
 	question = calloc(1, sizeof(*question));
@@ -83,10 +81,10 @@ void remote_place_forget(struct remote *remote)
 
 /* ---- Comparing ---------------------------------------------------------------------- */
 
-/* -1: one of them is not known. */
-static int differ(const char *a, const char *b)
+/* What is not known does not differ. */
+static bool differ(const char *a, const char *b)
 {
-	return a && *a && b && *b ? strcmp(a, b) != 0 : -1;
+	return a && *a && b && *b && strcmp(a, b) != 0;
 }
 
 static int keep(char **kept, const char *identity)
@@ -100,26 +98,26 @@ static int keep(char **kept, const char *identity)
 	return 0;
 }
 
-int remote_place_first(struct remote *remote, const char *identity)
+int remote_place_take(struct remote *remote, const char *identity)
 {
+	free(take_answer(remote));
+	free(remote->engine_identity);
+	remote->engine_identity = NULL;
+	ask(remote);
 	return keep(&remote->helper_identity, identity);
 }
 
 bool remote_place_differs(struct remote *remote, const char *identity)
 {
-	cleanup_free char *engine_identity = take_answer(remote);
-	int other = differ(remote->engine_identity, engine_identity);
-	if (other < 0)
-		other = differ(remote->helper_identity, identity);
-	return other > 0;
-}
+	cleanup_free char *engine_identity = NULL;
 
-int remote_place_replace(struct remote *remote, const char *identity)
-{
-	free(remote->engine_identity);
-	remote->engine_identity = NULL; /* the next reconnect compares with what is asked now */
-	remote_place_ask(remote);
-	return keep(&remote->helper_identity, identity);
+	if (!remote->engine_identity)
+		remote->engine_identity = take_answer(remote);
+	if (differ(remote->helper_identity, identity))
+		return true;
+	ask(remote);
+	engine_identity = take_answer(remote);
+	return differ(remote->engine_identity, engine_identity);
 }
 
 /* ---- What went with the one before ------------------------------------------------------ */
