@@ -16,6 +16,7 @@
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
+#include "ops/support/examine.h"
 #include "ops/support/standard_files.h"
 #include "ops/support/utf8.h"
 #include "ops/support/visible.h"
@@ -299,6 +300,8 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(argv[1], EVENT_PROGRAM_COMMAND) == 0)
 		return event_program(argc - 1, argv + 1);
+	if (strcmp(argv[1], EXAMINE_OPTION) == 0)
+		return examine();
 	if (command_is_uri(argv[1]))
 		return mount_as_helper(argc, argv);
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

@@ -1,6 +1,6 @@
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/capability.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -13,25 +13,27 @@
 
 #include "fs/commands/command_line.h"
 #include "fs/commands/commands.h"
+#include "fs/commands/doctor.h"
+#include "fs/commands/mount_options.h"
 #include "fs/mount/runtime.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/visible.h"
 
 static const char usage[] =
-	"usage: isthmus doctor\n"
+	"usage: isthmus doctor [--json] [[-o OPTION,...] URI]\n"
 	"\n"
 	"Checks what isthmus needs on this machine and says how to fix what is\n"
-	"broken.  Exit code 1: something that every mount needs is missing.\n";
+	"broken.  With the URI of a workspace: connects to it as mount does, and\n"
+	"says what to expect there, without mounting it.\n"
+	"\n"
+	"  -o OPTION,...  as of mount: an option of the place\n"
+	"      --json     one JSON object\n"
+	"\n"
+	"Exit code 1: something that every mount needs is missing, or the place\n"
+	"cannot be mounted.\n";
 
-enum finding { FOUND_GOOD, FOUND_NOTE, FOUND_BROKEN };
-
-struct report {
-	char fact[PATH_MAX + 256];
-	const char *remedy; /* static; NULL: all is good */
-};
-
-__attribute__((format(printf, 4, 5))) static enum finding say(
+enum finding doctor_say(
 	struct report *report, enum finding finding, const char *remedy, const char *format, ...)
 {
 	va_list arguments;
@@ -41,6 +43,40 @@ __attribute__((format(printf, 4, 5))) static enum finding say(
 	va_end(arguments);
 	report->remedy = remedy;
 	return finding;
+}
+
+static void add_to_json(
+	cJSON *checks, const char *check, const char *finding, const struct report *report)
+{
+	cJSON *object = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(object, "check", check);
+	cJSON_AddStringToObject(object, "finding", finding);
+	cJSON_AddStringToObject(object, "fact", report->fact);
+	if (report->remedy)
+		cJSON_AddStringToObject(object, "remedy", report->remedy);
+	cJSON_AddItemToArray(checks, object);
+}
+
+void doctor_tell(
+	struct doctor *doctor, const char *check, enum finding finding, const struct report *report)
+{
+	static const char *const words[] = {
+		[FOUND_GOOD] = "ok",
+		[FOUND_WARNING] = "warning",
+		[FOUND_FAULT] = "fault",
+	};
+
+	doctor->faults += finding == FOUND_FAULT;
+	if (doctor->checks) {
+		add_to_json(doctor->checks, check, words[finding], report);
+		return;
+	}
+	printf("%-7s  %-13s  ", words[finding], check);
+	visible_print_name(stdout, report->fact);
+	putchar('\n');
+	if (report->remedy)
+		printf("%26s%s\n", "-> ", report->remedy);
 }
 
 static char *find_in_path(const char *name)
@@ -67,14 +103,14 @@ static enum finding check_device(struct report *report)
 	const char *remedy = "modprobe fuse (as root), and see dmesg";
 
 	if (fd >= 0)
-		return say(report, FOUND_GOOD, NULL, "/dev/fuse can be opened");
+		return doctor_say(report, FOUND_GOOD, NULL, "/dev/fuse can be opened");
 	if (errno == ENOENT)
 		remedy = "modprobe fuse (as root); in a container, start it with --device "
 			 "/dev/fuse --cap-add SYS_ADMIN";
 	else if (errno == EACCES || errno == EPERM)
 		remedy = "chmod 666 /dev/fuse (as root); in a container, allow the device with "
 			 "--device /dev/fuse";
-	return say(report, FOUND_BROKEN, remedy, "/dev/fuse: %s", strerror(errno));
+	return doctor_say(report, FOUND_FAULT, remedy, "/dev/fuse: %s", strerror(errno));
 }
 
 /* CapEff of proc(5): mount(2) wants bit 21. */
@@ -93,10 +129,10 @@ static bool may_mount(void)
 static enum finding check_right(struct report *report)
 {
 	if (geteuid() != 0)
-		return say(report, FOUND_GOOD, NULL, "a user mounts with fusermount3");
+		return doctor_say(report, FOUND_GOOD, NULL, "a user mounts with fusermount3");
 	if (may_mount())
-		return say(report, FOUND_GOOD, NULL, "root has CAP_SYS_ADMIN");
-	return say(report, FOUND_BROKEN, "start the container with --cap-add SYS_ADMIN",
+		return doctor_say(report, FOUND_GOOD, NULL, "root has CAP_SYS_ADMIN");
+	return doctor_say(report, FOUND_FAULT, "start the container with --cap-add SYS_ADMIN",
 		"root lacks the capability CAP_SYS_ADMIN and cannot mount");
 }
 
@@ -106,12 +142,12 @@ static enum finding check_fusermount(struct report *report)
 	struct stat attributes;
 
 	if (!path)
-		return say(report, geteuid() == 0 ? FOUND_NOTE : FOUND_BROKEN,
+		return doctor_say(report, geteuid() == 0 ? FOUND_WARNING : FOUND_FAULT,
 			"apt-get install fuse3", "fusermount3 is not in PATH");
 	if (geteuid() == 0 || (stat(path, &attributes) == 0 && (attributes.st_mode & S_ISUID) &&
 				      attributes.st_uid == 0))
-		return say(report, FOUND_GOOD, NULL, "%s is there", path);
-	return say(report, FOUND_BROKEN, "chown root FILE && chmod u+s FILE (as root)",
+		return doctor_say(report, FOUND_GOOD, NULL, "%s is there", path);
+	return doctor_say(report, FOUND_FAULT, "chown root FILE && chmod u+s FILE (as root)",
 		"%s is not setuid root: only root can mount", path);
 }
 
@@ -125,8 +161,9 @@ static enum finding check_allow_other(struct report *report)
 		allowed = strncmp(line + strspn(line, " \t"), "user_allow_other",
 				  strlen("user_allow_other")) == 0;
 	if (allowed)
-		return say(report, FOUND_GOOD, NULL, "other users may be let in (-o allow_other)");
-	return say(report, FOUND_NOTE,
+		return doctor_say(
+			report, FOUND_GOOD, NULL, "other users may be let in (-o allow_other)");
+	return doctor_say(report, FOUND_WARNING,
 		"if you want it: echo user_allow_other >>/etc/fuse.conf (as root)",
 		"-o allow_other is for root only");
 }
@@ -136,8 +173,8 @@ static enum finding check_ssh(struct report *report)
 	cleanup_free char *path = find_in_path("ssh");
 
 	if (path)
-		return say(report, FOUND_GOOD, NULL, "%s is there", path);
-	return say(report, FOUND_NOTE, "apt-get install openssh-client",
+		return doctor_say(report, FOUND_GOOD, NULL, "%s is there", path);
+	return doctor_say(report, FOUND_WARNING, "apt-get install openssh-client",
 		"ssh is not in PATH: no ssh:// workspaces");
 }
 
@@ -146,8 +183,8 @@ static enum finding check_program(struct report *report, const char *name, const
 	cleanup_free char *path = command_find_program(name);
 
 	if (path)
-		return say(report, FOUND_GOOD, NULL, "%s is there", path);
-	return say(report, FOUND_BROKEN, "install isthmus again (meson install -C build)",
+		return doctor_say(report, FOUND_GOOD, NULL, "%s is there", path);
+	return doctor_say(report, FOUND_FAULT, "install isthmus again (meson install -C build)",
 		"%s is not beside isthmus: %s", name, loss);
 }
 
@@ -168,10 +205,10 @@ static enum finding check_limit(struct report *report, const char *path, const c
 	unsigned long long limit;
 
 	if (!file || fscanf(file, "%llu", &limit) != 1)
-		return say(report, FOUND_NOTE,
+		return doctor_say(report, FOUND_WARNING,
 			"without inotify, changes by others show after the time-to-live", "%s: %s",
 			path, strerror(errno));
-	return say(report, limit >= wanted ? FOUND_GOOD : FOUND_NOTE,
+	return doctor_say(report, limit >= wanted ? FOUND_GOOD : FOUND_WARNING,
 		limit >= wanted ? NULL : remedy, "inotify: %llu %s for each user", limit, name);
 }
 
@@ -194,10 +231,10 @@ static enum finding check_open_files(struct report *report)
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return say(report, FOUND_NOTE, NULL, "open files: %s", strerror(errno));
+		return doctor_say(report, FOUND_WARNING, NULL, "open files: %s", strerror(errno));
 	if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= 4096)
-		return say(report, FOUND_GOOD, NULL, "open files: enough for each process");
-	return say(report, FOUND_NOTE,
+		return doctor_say(report, FOUND_GOOD, NULL, "open files: enough for each process");
+	return doctor_say(report, FOUND_WARNING,
 		"raise the hard limit: ulimit -Hn 4096, or /etc/security/limits.conf",
 		"open files: at most %llu for each process", (unsigned long long)limit.rlim_max);
 }
@@ -209,12 +246,12 @@ static enum finding check_io_uring(struct report *report)
 	int letter = file ? fgetc(file) : EOF;
 
 	if (letter == 'Y')
-		return say(
+		return doctor_say(
 			report, FOUND_GOOD, NULL, "on in the kernel, for mounts with -o io_uring");
 	if (letter != 'N')
-		return say(report, FOUND_GOOD, NULL,
+		return doctor_say(report, FOUND_GOOD, NULL,
 			"this kernel has none for FUSE; /dev/fuse will do");
-	return say(report, FOUND_NOTE,
+	return doctor_say(report, FOUND_WARNING,
 		"if you want it: echo Y >/sys/module/fuse/parameters/enable_uring (as root), and "
 		"for the next boots fuse.enable_uring=1 on the kernel's command line",
 		"off in the kernel: no mounts with -o io_uring, which are faster");
@@ -226,9 +263,9 @@ static enum finding check_runtime(struct report *report)
 	int r = runtime_directory(&path);
 
 	if (r == 0)
-		return say(report, FOUND_GOOD, NULL, "%s is private and can be used", path);
+		return doctor_say(report, FOUND_GOOD, NULL, "%s is private and can be used", path);
 	path = runtime_directory_path();
-	return say(report, FOUND_BROKEN,
+	return doctor_say(report, FOUND_FAULT,
 		"set XDG_RUNTIME_DIR to a directory of yours with mode 0700", "%s: %s",
 		path ? path : "their directory",
 		r == -EPERM ? "belongs to somebody else, or is open to others" : strerror(-r));
@@ -252,31 +289,61 @@ static const struct {
 	{"io_uring", check_io_uring},
 };
 
-int doctor_command(int argc, char **argv)
+static void check_machine(struct doctor *doctor)
 {
-	static const char *const words[] = {
-		[FOUND_GOOD] = "good",
-		[FOUND_NOTE] = "note",
-		[FOUND_BROKEN] = "BROKEN",
-	};
-	const struct command_line line = {.command = "doctor", .usage = usage};
-	int broken = 0, code;
-
-	if (!command_parse(&line, argc, argv, &code))
-		return code;
 	for (size_t i = 0; i < array_size(checks); i++) {
 		struct report report = {0};
 		enum finding finding = checks[i].run(&report);
 
-		broken += finding == FOUND_BROKEN;
-		printf("%-6s  %-13s  ", words[finding], checks[i].name);
-		visible_print_name(stdout, report.fact);
-		putchar('\n');
-		if (report.remedy)
-			printf("%25s%s\n", "-> ", report.remedy);
+		doctor_tell(doctor, checks[i].name, finding, &report);
 	}
-	if (broken)
-		printf("\n%d of %zu checks failed: see \"->\" for what to do.\n", broken,
+}
+
+static int print_json(struct doctor *doctor, const char *uri)
+{
+	cJSON *object = cJSON_CreateObject();
+	int code;
+
+	if (uri)
+		cJSON_AddStringToObject(object, "uri", uri);
+	cJSON_AddNumberToObject(object, "faults", doctor->faults);
+	cJSON_AddItemToObject(object, "checks", doctor->checks);
+	code = command_print_json("doctor", object);
+	cJSON_Delete(object);
+	return code;
+}
+
+int doctor_command(int argc, char **argv)
+{
+	struct mount_options options = {0};
+	struct doctor doctor = {0};
+	bool as_json = false;
+	const struct command_option known[] = {
+		{"json", .flag = &as_json},
+		{NULL, 'o', .set = mount_options_set, .into = &options},
+		{0},
+	};
+	const struct command_line line = {
+		.command = "doctor", .usage = usage, .options = known, .arguments_max = 1};
+	const char *uri;
+	int code = 0;
+
+	if (!command_parse(&line, argc, argv, &code)) {
+		mount_options_done(&options);
+		return code;
+	}
+	uri = argv[optind];
+	if (as_json)
+		doctor.checks = cJSON_CreateArray();
+	if (uri)
+		doctor_place(&doctor, uri, &options);
+	else
+		check_machine(&doctor);
+	mount_options_done(&options);
+	if (as_json)
+		code = print_json(&doctor, uri);
+	else if (!uri && doctor.faults)
+		printf("\n%d of %zu checks failed: see \"->\" for what to do.\n", doctor.faults,
 			array_size(checks));
-	return broken ? 1 : 0;
+	return doctor.faults ? 1 : code;
 }

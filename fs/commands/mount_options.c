@@ -268,7 +268,7 @@ static int set_option(struct mount_options *options, const char *word)
 }
 
 /* "a,b\,c,d": a backslash keeps a comma inside a value. */
-static int set_options(void *into, const char *list)
+int mount_options_set(void *into, const char *list)
 {
 	cleanup_free char *word = malloc(strlen(list) + 1);
 	size_t length = 0;
@@ -297,7 +297,7 @@ bool mount_options_parse(int argc, char **argv, struct mount_options *ret_option
 	const struct command_option known[] = {
 		{"foreground", 'f', .flag = &o->foreground},
 		{"read-only", 'r', .flag = &o->read_only},
-		{NULL, 'o', .set = set_options, .into = o},
+		{NULL, 'o', .set = mount_options_set, .into = o},
 		{"idmap", .set = set_idmap, .into = o},
 		{"ttl", .set = set_ttl, .into = &o->ttl_ms},
 		{"size", .set = set_size, .into = &o->backend_pairs},

@@ -11,6 +11,9 @@
  * command_parse(). */
 bool mount_options_parse(int argc, char **argv, struct mount_options *ret_options, int *ret_code);
 
+/* A command_setter: the words of one -o, into a struct mount_options. */
+int mount_options_set(void *options, const char *list);
+
 /* Says on stderr which of our own options may have been meant by one ("key=value" or "key") that
  * the workspace does not know, if one is near. */
 void mount_options_guess(const char *unknown);

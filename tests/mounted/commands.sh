@@ -441,12 +441,33 @@ test_status_says_how_it_is() {
 
 test_doctor_finds_what_is_broken() {
 	"$ISTHMUS" doctor >"$tmp/doctor" || fail "$(cat "$tmp/doctor")"
-	grep -q '^good .*FUSE device' "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+	grep -q '^ok .*FUSE device' "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
 	mkdir -p "$tmp/elsewhere"
 	cp "$(command -v "$ISTHMUS")" "$tmp/elsewhere/isthmus"
 	! PATH=/nowhere "$tmp/elsewhere/isthmus" doctor >"$tmp/doctor" || fail "all good without programs"
-	grep -q '^BROKEN .*isthmus-tools' "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+	grep -q '^fault .*isthmus-tools' "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
 	grep -q 'apt-get install openssh-client' "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+}
+
+test_doctor_says_what_a_place_is_like() {
+	local code=0
+
+	"$ISTHMUS" doctor "${mount_options[@]}" "$uri" >"$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+	grep -q '^ok *place .*was reached in' "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+	case $uri in
+	mem:*) grep -q '^warning *commands .*none can run' "$tmp/doctor" || fail "$(cat "$tmp/doctor")" ;;
+	*)
+		grep -qF "ok       directory      $backing can be written" "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+		grep -qF "ok       kernel         Linux $(uname -r) $(uname -m)" "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+		expect "$(grep -c . "$tmp/doctor")" \
+			"$("$ISTHMUS" doctor --json "${mount_options[@]}" "$uri" |
+				python3 -c 'import json, sys; d = json.load(sys.stdin)
+print(sum(1 + ("remedy" in c) for c in d["checks"]))')" "lines and checks"
+		"$ISTHMUS" doctor --json "$uri/nowhere" >"$tmp/doctor" || code=$?
+		expect 1 "$code" "exit code"
+		grep -q '"finding":.*"fault"' "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+		;;
+	esac
 }
 
 test_unknown_words_are_told() {

@@ -148,6 +148,30 @@ test_a_restarting_container() {
 	remove_box again
 }
 
+# finds FINDING TEXT: the doctor's lines about a container have it.
+finds() {
+	grep -E "^$1 " "$tmp/doctor" | grep -qF -- "$2" || fail "no $1 '$2' in: $(cat "$tmp/doctor")"
+}
+
+test_doctor_says_what_a_container_is_like() {
+	run_box sick box
+	run_box sickbare bare
+	"$ISTHMUS" doctor "$engine://app@sick/work?keep=no" >"$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+	finds ok 'uid 1000, HOME='
+	finds ok 'sh, but no bash'
+	finds warning '/work cannot be written: Permission denied'
+	! "$engine" exec sick grep -q '^overlay / ' /proc/mounts || finds warning 'overlay: files belong to the container'
+	grep -qE 'user namespaces (are refused|can be made)' "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+	"$ISTHMUS" doctor "$engine://sickbare/app" >"$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+	finds warning 'none: exec runs programs, but no command lines'
+	wait_for 10 nothing_of_ours sick || fail "left $(ours sick)"
+	expect '' "$(files_of_ours sick)" "files left"
+	! "$ISTHMUS" doctor "$engine://nosuch/work" >"$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+	finds fault "'$engine ps -a' shows the names"
+	! "$ISTHMUS" doctor "$engine://sick/nowhere" >"$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+	finds fault 'cannot open the directory "/nowhere"'
+}
+
 test_a_service_of_compose_is_found_by_its_labels() {
 	local label=com.docker.compose
 

@@ -26,6 +26,7 @@
 #include "backends/remote/server/listen.h"
 #include "backends/remote/server/server.h"
 #include "ops/support/clock.h"
+#include "ops/support/examine.h"
 #include "ops/support/file_limit.h"
 #include "ops/support/log.h"
 
@@ -629,6 +630,8 @@ int main(int argc, char **argv)
 		puts("isthmus-helper " ISTHMUS_VERSION);
 		return 0;
 	}
+	if (argc == 2 && strcmp(argv[1], EXAMINE_OPTION) == 0)
+		return examine();
 	if (argc == 2 && strcmp(argv[1], "--forget") == 0) {
 		forget_file();
 		argc--;
