@@ -336,11 +336,17 @@ play_kubectl() {
 			"$engine" inspect "\$pod" >/dev/null 2>&1 || missing "\$pod"
 			echo 'Defaulted container "main" out of: main' >&2
 			exec "$engine" exec -i "\$pod" "\$@" ;;
-		"get pod") exec "$engine" inspect -f '{{.Id}} {{.State.StartedAt}}' "\$3" ;;
+		"get "*/* | "get pod")
+			pod=\$3
+			[[ \$2 = pod ]] || pod=\${2#deploy/}
+			"$engine" inspect "\$pod" >/dev/null 2>&1 || missing "\$pod"
+			[[ \$* != *default-container* ]] || exec cat "$tmp/kubectl.containers"
+			exec "$engine" inspect -f '{{.Id}} {{.State.StartedAt}}' "\$pod" ;;
 		*) exit 64 ;;
 		esac
 	END
 	chmod +x "$tmp/bin/kubectl"
+	printf '\nmain\n' >"$tmp/kubectl.containers"
 	PATH=$tmp/bin:$PATH
 }
 
@@ -388,6 +394,15 @@ test_operations_are_the_same_everywhere() {
 	refused "'kubectl get pods' shows the names" kube://nosuch/work
 	refused "shows its containers" kube://other@ops/work
 	refused "is not the name of a namespace" "kube://ops/work?namespace=-x"
+	printf '\nmain\nside\n' >"$tmp/kubectl.containers"
+	refused '"ops" has several containers (main side): write which, as in kube://main@ops/dir' kube://ops/work
+	refused '"deploy/ops" has several containers (main side): write which, as in kube://main@deploy.ops/dir' \
+		kube://deploy.ops/work
+	printf 'main\nside\nmain\n' >"$tmp/kubectl.containers"
+	"$ISTHMUS" doctor kube://ops/work >"$tmp/out" || fail "$(cat "$tmp/out")"
+	grep -qxF -- "get pod ops -o jsonpath={.metadata.annotations.kubectl\.kubernetes\.io/default-container}{\"\\n\"}{range .spec.containers[*]}{.name}{\"\\n\"}{end}" "$tmp/kubectl.calls" ||
+		fail "kubectl was called so: $(cat "$tmp/kubectl.calls")"
+	expect "exec -i ops -c main -- sh" "$(grep -o '^exec -i ops .*-- sh' "$tmp/kubectl.calls" | tail -n 1)"
 }
 
 trap 'stop_daemon >/dev/null 2>&1; stop_engine; cleanup' EXIT

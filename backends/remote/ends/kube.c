@@ -6,6 +6,9 @@
 
 #include "backends/remote/client/end.h"
 #include "backends/remote/ends/address.h"
+#include "ops/support/cleanup.h"
+
+enum { ASK_TIMEOUT_MS = 10000 };
 
 /* "deploy.NAME" is kubectl's deploy/NAME; a name of Kubernetes may have dots, so only that. */
 static int name_pod(const char *name, char **ret_name)
@@ -37,6 +40,85 @@ static int add_kubectl(
 	return r;
 }
 
+/* ---- Which container, where none is named ----------------------------------------------- */
+
+static void add_question(const struct end_place *place, struct argv *argv)
+{
+	bool is_pod = !strchr(place->name, '/');
+	const char *pod = is_pod ? "" : ".spec.template";
+	cleanup_free char *path = NULL;
+
+	argv_add_list(argv, place->engine);
+	argv_add(argv, "get");
+	if (is_pod)
+		argv_add(argv, "pod");
+	argv_add_two(argv, place->name, "-o");
+	if (asprintf(&path,
+		    "jsonpath={%s.metadata.annotations.kubectl\\.kubernetes\\.io/"
+		    "default-container}{\"\\n\"}{range %s.spec.containers[*]}{.name}{\"\\n\"}{end}",
+		    pod, pod) < 0) {
+		path = NULL;
+		argv->failed = true;
+		return;
+	}
+	argv_add(argv, path);
+}
+
+static int refuse_to_choose(const struct end_place *place, char *names, char **ret_reason)
+{
+	const char *pod = strchr(place->name, '/');
+	size_t length = strlen(names);
+
+	if (length && names[length - 1] == '\n')
+		names[length - 1] = '\0';
+	for (char *c = names; *c; c++)
+		if (*c == '\n')
+			*c = ' ';
+	if (asprintf(ret_reason,
+		    "\"%s\" has several containers (%s): write which, as in "
+		    "kube://%.*s@%s%s/dir",
+		    place->name, names, (int)strcspn(names, " "), names, pod ? "deploy." : "",
+		    pod ? pod + 1 : place->name) < 0)
+		*ret_reason = NULL;
+	return -EINVAL;
+}
+
+/* The pod's default one, or its only one: to begin in the first of several would be a guess.  What
+ * kubectl cannot say now, it says again when it is to connect. */
+static int choose_container(struct end_place *place, char **ret_reason)
+{
+	cleanup_buffer struct buffer out = {0};
+	cleanup_argv struct argv argv = {0};
+	char *preset, *names, *end;
+	int r;
+
+	add_question(place, &argv);
+	r = argv.failed ? -ENOMEM : argv_ask(argv.words, ASK_TIMEOUT_MS, &out, NULL);
+	if (r == -ETIMEDOUT)
+		*ret_reason = strdup("kubectl does not answer: check KUBECONFIG, and 'kubectl "
+				     "config current-context'");
+	if (r != 0 || !out.data)
+		return r == -ENOMEM || r == -ETIMEDOUT ? r : 0;
+	preset = (char *)out.data;
+	names = strchr(preset, '\n');
+	if (!names)
+		return 0;
+	*names++ = '\0';
+	end = strchr(names, '\n');
+	if (!*preset && end && end[1])
+		return refuse_to_choose(place, names, ret_reason);
+	if (!*preset && end)
+		*end = '\0';
+	if (!*preset)
+		preset = names;
+	if (!*preset || end_check_name("container", preset, "-", ret_reason) < 0)
+		return *ret_reason ? -EINVAL : 0;
+	place->container = strdup(preset);
+	return place->container ? 0 : -ENOMEM;
+}
+
+/* ---- The row --------------------------------------------------------------------- */
+
 static int prepare(const char *rest, const struct workspace_options *options,
 	struct remote_settings *settings, char **ret_reason)
 {
@@ -60,7 +142,9 @@ static int prepare(const char *rest, const struct workspace_options *options,
 	settings->transport.place = strdup(place->name);
 	place->container = steal_ptr(&address.user);
 	settings->root = steal_ptr(&address.directory);
-	return settings->transport.place ? 0 : -ENOMEM;
+	if (!settings->transport.place)
+		return -ENOMEM;
+	return place->container ? 0 : choose_container(place, ret_reason);
 }
 
 static void stream(const struct end_place *place, char *const *words, struct argv *argv)
@@ -110,8 +194,6 @@ static const struct end_advice advice[] = {
 		"'kubectl get pod %s -o jsonpath={.spec.containers[*].name}' shows its containers"},
 	{"is not valid for pod", -EINVAL,
 		"'kubectl get pod %s -o jsonpath={.spec.containers[*].name}' shows its containers"},
-	{"Defaulted container", -EINVAL,
-		"the pod has several containers: write kube://CONTAINER@%s"},
 	{"a container name must be specified", -EINVAL,
 		"the pod has several containers: write kube://CONTAINER@%s"},
 	{"(NotFound)", -ENOENT, "'kubectl get pods' shows the names, with -n NAMESPACE elsewhere"},
