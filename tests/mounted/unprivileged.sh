@@ -52,7 +52,7 @@ test_who_watches_hears_of_others() {
 	need inotifywait
 	mkdir "$backing/watched"
 	echo old >"$backing/watched/file"
-	cat "$mnt/watched/file"
+	wait_for 10 cat "$mnt/watched/file"
 	inotifywait -q -m --format '%f %e' -o "$tmp/events" "$mnt/watched" >/dev/null 2>&1 &
 	listener=$!
 	trap 'kill $listener' EXIT
