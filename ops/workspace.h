@@ -355,7 +355,7 @@ struct workspace_ops {
 
 	/* Optional (NULL: walks with readdir, readlink, open and read).  A subtree, parents
 	 * before children, breadth first.  What cannot be read is left out and its
-	 * directory is not `complete`. */
+	 * directory is not `complete`; so it is with a directory that is below itself. */
 	int (*scan)(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
 		const struct scan_request *request, dir_entry_sink sink, void *user);
 

@@ -11,6 +11,8 @@
 
 struct pending_directory {
 	struct pending_directory *next;
+	struct pending_directory *parent; /* NULL: it is the root of the workspace */
+	unsigned uses;                    /* one until it was visited, and those in it */
 	struct object_id id;
 	struct attributes attributes;
 	uint64_t at; /* position of the look at it */
@@ -50,6 +52,21 @@ static void children_free(struct walk *walk)
 	walk->last_child = &walk->children;
 }
 
+static void directory_unref(struct pending_directory *directory)
+{
+	while (directory && --directory->uses == 0) {
+		struct pending_directory *parent = directory->parent;
+
+		free(directory);
+		directory = parent;
+	}
+}
+
+static void directory_unref_at(struct pending_directory **directory)
+{
+	directory_unref(*directory);
+}
+
 static void walk_done(struct walk *walk)
 {
 	children_free(walk);
@@ -57,25 +74,65 @@ static void walk_done(struct walk *walk)
 	while (walk->first) {
 		struct pending_directory *next = walk->first->next;
 
-		free(walk->first);
+		directory_unref(walk->first);
 		walk->first = next;
 	}
 }
 
-static int push_directory(struct walk *walk, const char *path, const struct attributes *attributes,
-	uint64_t at, uint32_t depth)
+static struct pending_directory *directory_new(struct pending_directory *parent, const char *path,
+	const struct attributes *attributes, uint64_t at, uint32_t depth)
 {
 	size_t size = strlen(path) + 1;
 	struct pending_directory *directory = malloc(sizeof(*directory) + size);
 
 	if (!directory)
-		return -ENOMEM;
-	*directory = (struct pending_directory){
-		.id = attributes->id, .attributes = *attributes, .at = at, .depth = depth};
+		return NULL;
+	*directory = (struct pending_directory){.parent = parent,
+		.uses = 1,
+		.id = attributes->id,
+		.attributes = *attributes,
+		.at = at,
+		.depth = depth};
+	if (parent)
+		parent->uses++;
 	memcpy(directory->path, path, size);
+	return directory;
+}
+
+static int push_directory(struct walk *walk, struct pending_directory *parent, const char *path,
+	const struct attributes *attributes, uint64_t at, uint32_t depth)
+{
+	struct pending_directory *directory = directory_new(parent, path, attributes, at, depth);
+
+	if (!directory)
+		return -ENOMEM;
 	*walk->last = directory;
 	walk->last = &directory->next;
 	return 0;
+}
+
+/* The scanned directory, below those that its path leads through. */
+static int push_root(struct walk *walk, const struct attributes *attributes, uint64_t at)
+{
+	cleanup_with(directory_unref_at) struct pending_directory *above = NULL;
+	const char *path = walk->root->file ? "" : walk->root->path;
+
+	for (const char *end = path; *path && end; end = strchr(end + 1, '/')) {
+		cleanup_free char *prefix = strndup(path, (size_t)(end - path));
+		struct pending_directory *next;
+		struct attributes found;
+
+		if (!prefix)
+			return -ENOMEM;
+		if (workspace_getattr(walk->ctx, walk->workspace, &OBJECT_AT(prefix), &found) < 0)
+			continue;
+		next = directory_new(above, "", &found, 0, 0);
+		if (!next)
+			return -ENOMEM;
+		directory_unref(above);
+		above = next;
+	}
+	return push_directory(walk, above, "", attributes, at, 0);
 }
 
 static int keep_child(void *user, const struct dir_entry *entry)
@@ -140,7 +197,7 @@ static bool is_full(const struct walk *walk)
 	return walk->request->entries_max && walk->entries >= walk->request->entries_max;
 }
 
-static int emit_children(struct walk *walk, const struct pending_directory *directory)
+static int emit_children(struct walk *walk, struct pending_directory *directory)
 {
 	for (const struct child *child = walk->children; child; child = child->next) {
 		cleanup_free char *path = path_join(directory->path, child->name);
@@ -151,8 +208,8 @@ static int emit_children(struct walk *walk, const struct pending_directory *dire
 			return -ENOMEM;
 		walk->entries++;
 		if (S_ISDIR(child->attributes.mode))
-			r = push_directory(
-				walk, path, &child->attributes, walk->at, directory->depth + 1);
+			r = push_directory(walk, directory, path, &child->attributes, walk->at,
+				directory->depth + 1);
 		else
 			r = emit_child(walk, path, full_path, child);
 		if (r < 0)
@@ -161,9 +218,20 @@ static int emit_children(struct walk *walk, const struct pending_directory *dire
 	return 0;
 }
 
+/* It is mounted in itself.  A copy of a mount lacks what is mounted in it: by that way the same
+ * directories hold other names, which would count as theirs. */
+static bool is_in_itself(const struct pending_directory *directory)
+{
+	for (const struct pending_directory *above = directory->parent; above;
+		above = above->parent)
+		if (object_id_equal(&above->id, &directory->id))
+			return true;
+	return false;
+}
+
 /* A directory's own entry is emitted once it has been read: only then is it known
  * whether it is watched and complete. */
-static int visit(struct walk *walk, const struct pending_directory *directory)
+static int visit(struct walk *walk, struct pending_directory *directory)
 {
 	struct dir_entry entry = {
 		.path = directory->path, .attributes = directory->attributes, .at = directory->at};
@@ -181,7 +249,7 @@ static int visit(struct walk *walk, const struct pending_directory *directory)
 	if (op_interrupted(walk->ctx))
 		return -EINTR;
 	children_free(walk);
-	if (!too_deep && !is_left_out && !is_full(walk)) {
+	if (!too_deep && !is_left_out && !is_full(walk) && !is_in_itself(directory)) {
 		r = workspace_readdir(walk->ctx, walk->workspace, &object,
 			walk->request->flags & SCAN_WATCH, keep_child, walk, &entry.watched_since);
 		walk->at = walk->ctx->served.position;
@@ -218,7 +286,7 @@ int workspace_scan_by_walking(struct op_context *ctx, struct workspace *w,
 	r = workspace_getattr(ctx, w, directory, &attributes);
 	at = ctx->served.position;
 	if (r == 0)
-		r = push_directory(&walk, "", &attributes, at, 0);
+		r = push_root(&walk, &attributes, at);
 	while (r == 0 && walk.first) {
 		struct pending_directory *next = walk.first;
 
@@ -226,7 +294,7 @@ int workspace_scan_by_walking(struct op_context *ctx, struct workspace *w,
 		if (!walk.first)
 			walk.last = &walk.first;
 		r = visit(&walk, next);
-		free(next);
+		directory_unref(next);
 	}
 	walk_done(&walk);
 	ctx->served.position = at; /* everything was looked at later */

@@ -272,6 +272,23 @@ test_what_was_only_allocated_is_no_data() {
 	END
 }
 
+# A shell does not look at what close says.
+test_a_write_to_a_full_disk_fails_itself() {
+	need_backing
+	[ "$(id -u)" = 0 ] || skip "only root mounts a disk to fill"
+	mkdir "$backing/full"
+	mount -t tmpfs -o size=1m full "$backing/full" 2>/dev/null || skip "no tmpfs can be mounted"
+	trap 'wait_for 10 umount "$backing/full" || umount -l "$backing/full"' EXIT
+	echo old >"$mnt/full/old"
+	head -c 2M /dev/zero >"$backing/full/filler" 2>/dev/null && fail "the disk is not full"
+	! bash -c 'echo hi >"$0"' "$mnt/full/new" 2>"$tmp/full" || fail "a write to a new file succeeded"
+	grep -q "No space left" "$tmp/full" || fail "said: $(cat "$tmp/full")"
+	! bash -c 'head -c 8192 /dev/zero >>"$0"' "$mnt/full/old" 2>/dev/null || fail "a write at the end succeeded"
+	rm "$mnt/full/filler"
+	echo hi >"$mnt/full/new"
+	expect hi "$(cat "$backing/full/new")"
+}
+
 # Eight processes fill one new file, half of them through a map, and each page is of all.  The others
 # write by the descriptor of the map, or by one that was opened to write only, before it or beside it.
 test_writes_and_maps_of_one_page_lose_nothing() {
@@ -537,11 +554,11 @@ test_a_directory_mounted_below_itself_is_a_loop() {
 	mkdir -p "$backing/loop/below/self"
 	echo content >"$backing/loop/file"
 	mount --bind "$backing/loop" "$backing/loop/below/self" || skip "no mounts here"
+	trap 'umount "$backing/loop/below/self"' EXIT
 	wait_for 5 eval '! stat "$mnt/loop/below/self"' || fail "the loop can be looked up"
 	listed=$(timeout -s KILL 10 ls "$mnt/loop/below") || true
 	deeper=$(timeout -s KILL 10 ls "$mnt/loop/below/self" 2>&1) || true
 	entered=$(timeout -s KILL 10 cat "$mnt/loop/file") || true
-	umount "$backing/loop/below/self"
 	expect self "$listed" "listing"
 	expect content "$entered" "content"
 	case "$deeper" in
@@ -575,23 +592,6 @@ test_what_others_do_to_a_network_file_system_shows_after_the_ttl() {
 	"$ISTHMUS" exec "$mnt/network/d" -- sh -c 'echo newest >file; rm more'
 	expect newest "$(cat "$mnt/network/d/file")" "content after a command"
 	expect file "$(ls "$mnt/network/d")" "names after a command"
-}
-
-# A shell does not look at what close says.
-test_a_write_to_a_full_disk_fails_itself() {
-	need_backing
-	[ "$(id -u)" = 0 ] || skip "only root mounts a disk to fill"
-	mkdir "$backing/full"
-	mount -t tmpfs -o size=1m full "$backing/full" 2>/dev/null || skip "no tmpfs can be mounted"
-	trap 'wait_for 10 umount "$backing/full" || umount -l "$backing/full"' EXIT
-	echo old >"$mnt/full/old"
-	head -c 2M /dev/zero >"$backing/full/filler" 2>/dev/null && fail "the disk is not full"
-	! bash -c 'echo hi >"$0"' "$mnt/full/new" 2>"$tmp/full" || fail "a write to a new file succeeded"
-	grep -q "No space left" "$tmp/full" || fail "said: $(cat "$tmp/full")"
-	! bash -c 'head -c 8192 /dev/zero >>"$0"' "$mnt/full/old" 2>/dev/null || fail "a write at the end succeeded"
-	rm "$mnt/full/filler"
-	echo hi >"$mnt/full/new"
-	expect hi "$(cat "$backing/full/new")"
 }
 
 run_tests "$1"

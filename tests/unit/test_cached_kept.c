@@ -168,6 +168,39 @@ static void test_a_directory_that_vanishes_does_not_fail_the_scan_around_it(void
 	}
 }
 
+static int count_scanned(void *user, const struct dir_entry *entry)
+{
+	unsigned *directories = user; /* that were read */
+
+	*directories += entry->complete;
+	return 0;
+}
+
+static unsigned scan_all(const char *path)
+{
+	const struct scan_request request = {.entries_max = 1000};
+	unsigned directories = 0;
+
+	CHECK_RC(0, workspace_scan(
+			    &context, w, &OBJECT_AT(path), &request, count_scanned, &directories));
+	return directories;
+}
+
+/* As with a bind mount.  By that way it may hold other names than by its own. */
+static void test_a_scan_does_not_read_a_directory_below_itself(void)
+{
+	setup();
+	place_make("d/b", S_IFDIR | 0755);
+	place_link("d", "d/b/self");
+	place_lose();
+	CHECK_RC(3, scan_all(""));
+	CHECK_RC(2, scan_all("d"));
+	CHECK_RC(1, scan_all("d/b"));
+	CHECK_RC(0, scan_all("d/b/self"));
+	CHECK_RC(0, scan_all("d/b/self/b"));
+	teardown();
+}
+
 /* The kernel forgets it, and somebody lists it. */
 static void forget_and_list(void)
 {
@@ -362,6 +395,7 @@ TEST_MAIN("cached_kept", TEST(test_content_that_came_late_is_not_that_of_a_chang
 	TEST(test_a_new_file_whose_times_were_set_is_known),
 	TEST(test_content_of_what_is_removed_goes_at_once),
 	TEST(test_a_directory_that_vanishes_does_not_fail_the_scan_around_it),
+	TEST(test_a_scan_does_not_read_a_directory_below_itself),
 	TEST(test_a_watch_that_ends_and_begins_during_a_scan_is_known_as_it_is),
 	TEST(test_an_unwatched_directory_is_the_one_with_that_id),
 	TEST(test_what_is_made_has_no_capability_though_its_event_is_quicker),
