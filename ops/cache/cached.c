@@ -126,12 +126,14 @@ void cached_free(struct workspace *w)
 	struct cached *c = cached_of(w);
 
 	c->stopping = true;
+	cached_tidy_stop(c);
 	worker_pool_free(c->scanners);
 	worker_pool_free(c->keepers);
 	content_store_close(c->store);
 	workspace_free(c->base.inner);
 	tree_free(c->tree);
 	pthread_cond_destroy(&c->changed);
+	pthread_cond_destroy(&c->tidier_wanted);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
@@ -217,6 +219,8 @@ static int start(struct cached *c, const struct cached_options *options)
 	if (r == 0)
 		r = open_store(c, options);
 	if (r == 0)
+		r = cached_tidy_start(c);
+	if (r == 0)
 		c->feed = workspace_watch(c->base.inner, cached_take_change, c) == 0;
 	return r;
 }
@@ -239,6 +243,7 @@ int cached_new(struct workspace *inner, const struct cached_options *options,
 	c->ttl_ms = options->ttl_ms;
 	pthread_mutex_init(&c->lock, NULL);
 	clock_cond_init(&c->changed);
+	clock_cond_init(&c->tidier_wanted);
 	TAILQ_INIT(&c->contents);
 	set_operations(c, inner);
 	r = c->tree ? start(c, options) : -ENOMEM;

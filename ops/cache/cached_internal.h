@@ -10,6 +10,7 @@
  * cached_content.c  file content: memory bound, the store on disk
  * cached_assemble.c content of larger files, as it is read
  * cached_defer.c  attribute changes that wait for a flush
+ * cached_tidy.c   memory that is given back when nothing happens
  *
  * What is known of names, attributes, listings and watches is in one struct tree
  * (ops/cache/tree.h), by rules that do not depend on the order in which anything arrives
@@ -140,6 +141,11 @@ struct cached {
 	struct fs_stats stats;
 	uint64_t stats_ms;
 	struct cached_stats statistics;
+
+	uint64_t news;        /* counts what is learnt */
+	bool tidies, is_tidy; /* cached_tidy.c: its thread runs; waits for news */
+	pthread_t tidier;
+	pthread_cond_t tidier_wanted;
 
 	struct worker_pool *scanners;
 	struct worker_pool *keepers; /* write to the store */
@@ -398,6 +404,14 @@ void cached_apply_all_deferred(struct cached *c, struct op_context *ctx);
 /* The place is asked for the attributes until a flush of the handle that began after the end. */
 void cached_begin_write(struct cached_file *file);
 void cached_end_write(struct cached_file *file);
+
+/* ---- cached_tidy.c ----------------------------------------------------------------- */
+
+int cached_tidy_start(struct cached *c); /* 0, -EAGAIN */
+void cached_tidy_stop(struct cached *c); /* without the lock, once `stopping` is set */
+
+/* Something was learnt: when nothing more comes for a while, there may be something to drop. */
+void cached_has_news(struct cached *c);
 
 /* ---- Operations: cached.c, cached_name.c and cached_file.c ---------------------------------- */
 

@@ -152,6 +152,7 @@ void cached_learn_name(struct cached *c, const struct tree_look *look,
 	tree_learn_name(c->tree, look, directory, name, found);
 	if (found)
 		news_end(c, &news);
+	cached_has_news(c);
 	/* If others removed it, they may have moved it: another event tells where to. */
 	if (before.inode && (found || source == FROM_CHANGE))
 		cached_drop_dead(c, &before);

@@ -70,6 +70,7 @@ void cached_take_reply(struct cached *c, struct op_context *ctx, struct asking *
 	if (ctx->facts == &asking->facts)
 		ctx->facts = NULL;
 	cached_enter(c);
+	cached_has_news(c);
 	asking->look = cached_look(c, ctx->served.position, asking->asked_ms);
 }
 

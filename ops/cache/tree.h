@@ -161,6 +161,15 @@ int tree_keep(struct tree *t, const struct object_id *id, void *kept); /* 0 or -
 uint8_t tree_mark(const struct tree *t, const struct object_id *id);
 void tree_set_mark(struct tree *t, const struct object_id *id, uint8_t mark);
 
+/* ---- Cleaning ----------------------------------------------------------------------------------
+ *
+ * Each fact has a few objects looked at that have no name any more, and names that lead nowhere
+ * where the listing says the same: they go once no fact about them can be on its way.  Without
+ * facts they stay.  tree_clean() drops all of them, for when nothing has come for a while; should
+ * something about them be on its way all the same, it is asked for again.  A part at a time:
+ * `*part` is 0 at first, and false says that it was the last one. */
+bool tree_clean(struct tree *t, size_t *part);
+
 /* ---- State --------------------------------------------------------------------------------- */
 
 size_t tree_names(const struct tree *t);

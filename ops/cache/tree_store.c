@@ -10,8 +10,9 @@
 #include "ops/support/hash_seed.h"
 
 enum {
-	SWEEP_BUCKETS = 64, /* with each fact, while there are too many */
-	SETTLE_MS = 10000,  /* no fact is on its way for longer */
+	SWEEP_BUCKETS = 64,   /* with each fact, while there are too many */
+	CLEAN_BUCKETS = 1024, /* at a time */
+	SETTLE_MS = 10000,    /* no fact is on its way for longer */
 };
 
 /* ---- Tables -------------------------------------------------------------------------------- */
@@ -352,6 +353,15 @@ void tree_clean_names(struct tree *t, struct directory_facts *d)
 	}
 }
 
+static void see_settled(struct tree *t, uint64_t now_ms)
+{
+	if (now_ms < t->mark_ms + SETTLE_MS)
+		return;
+	t->settled_at = t->mark_at;
+	t->mark_at = t->highest;
+	t->mark_ms = now_ms;
+}
+
 static void sweep_bucket(
 	struct tree *t, size_t *hand, void (*sweep_one)(struct tree *t, struct object *o))
 {
@@ -370,14 +380,35 @@ void tree_sweep(struct tree *t, uint64_t now_ms)
 
 	if (max == 0)
 		return;
-	if (now_ms >= t->mark_ms + SETTLE_MS) {
-		t->settled_at = t->mark_at;
-		t->mark_at = t->highest;
-		t->mark_ms = now_ms;
-	}
+	see_settled(t, now_ms);
 	sweep_bucket(t, &t->clean_hand, clean_object);
 	for (int i = 0; i < SWEEP_BUCKETS && t->objects.count + t->names > max; i++)
 		sweep_bucket(t, &t->sweep_hand, sweep_object);
+}
+
+/* With the names in it that lead nowhere. */
+static void clean_all(struct tree *t, struct object *o)
+{
+	struct directory_facts *d = tree_facts(o);
+
+	for (size_t i = 0; d && i <= d->slots.mask; i++)
+		tree_clean_names(t, d);
+	if (d)
+		hash_table_shrink(&d->slots, slot_entry_hash, slot_entry_link);
+	clean_object(t, o);
+}
+
+bool tree_clean(struct tree *t, size_t *part)
+{
+	t->settled_at = t->highest;
+	for (int i = 0; i < CLEAN_BUCKETS; i++) {
+		sweep_bucket(t, part, clean_all);
+		if (*part == 0) {
+			hash_table_shrink(&t->objects, object_entry_hash, object_entry_link);
+			return false;
+		}
+	}
+	return true;
 }
 
 struct object *tree_object_make(struct tree *t, const struct object_id *id)

@@ -21,6 +21,35 @@ static bool comes_true(bool (*condition)(void))
 	return false;
 }
 
+static uint64_t names_known(void)
+{
+	struct cached_stats statistics;
+
+	cached_statistics(w, &statistics);
+	return statistics.names;
+}
+
+static void test_what_is_gone_is_forgotten_when_nothing_happens(void)
+{
+	char path[16];
+
+	setup("seq -f 'echo > file%.0f' 100 | sh");
+	CHECK_RC(100, count(""));
+	for (int i = 1; i <= 100; i++) {
+		snprintf(path, sizeof(path), "file%d", i);
+		CHECK_RC(0, workspace_unlink(&context, w, path, NULL));
+	}
+	CHECK_RC(100, names_known());
+	for (int i = 0; i < 1000 * test_patience() && names_known(); i++)
+		usleep(20000);
+	CHECK_RC(0, names_known());
+	forget_calls();
+	CHECK_RC(0, count(""));
+	CHECK_RC(-ENOENT, look("file7", &ignored));
+	CHECK_RC(0, calls());
+	teardown();
+}
+
 static void test_what_is_known_is_not_asked_again(void)
 {
 	setup("mkdir d && echo 1 > d/a && echo 2 > d/b && ln -s a d/l");
@@ -597,7 +626,8 @@ static void test_many_names_of_one_file_take_no_longer_than_others(void)
 	CHECK(list_names(20000) < 24 * few);
 }
 
-TEST_MAIN("cached", TEST(test_what_is_known_is_not_asked_again),
+TEST_MAIN("cached", TEST(test_what_is_gone_is_forgotten_when_nothing_happens),
+	TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_a_walk_without_a_feed_costs_a_handful_of_calls_each_time),
 	TEST(test_a_walk_costs_a_handful_of_calls), TEST(test_changes_of_others_show),
 	TEST(test_without_a_feed_the_ttl_counts), TEST(test_own_changes_show_at_once),

@@ -301,6 +301,45 @@ static void test_what_is_gone_is_dropped_when_nothing_of_it_is_on_its_way(void)
 	check_name(TREE_WATCHED, 0, "x", 0);
 }
 
+/* Thousands of files come and go, and then nothing more comes. */
+static void test_what_is_gone_is_dropped_when_nothing_comes(void)
+{
+	const struct tree_options options = {.facts_max = 1000000, .drop = is_not_root};
+	const struct attributes late = file(7, 1);
+	const struct tree_look l = {.at = 10, .ms = 1000};
+	char name[16];
+	size_t part = 0;
+	int parts = 1;
+
+	start(0, 0);
+	tree_free(tree);
+	tree = tree_new(&options);
+	watch(1, true, 1);
+	list(2);
+	for (uint64_t i = 3; i < 5000; i++) {
+		const struct tree_look made = {.at = 2 * i, .ms = 1000},
+				       removed = {.at = 2 * i + 1, .ms = 1000};
+		const struct attributes a = file(i, 1);
+
+		snprintf(name, sizeof(name), "name %d", (int)i);
+		CHECK_RC(0, tree_learn_name(tree, &made, &root, name, &a));
+		CHECK_RC(0, tree_learn_name(tree, &removed, &root, name, NULL));
+	}
+	CHECK(tree->objects.count > 4000 && tree->names > 4000);
+	learn(20000, "y", 8);
+	while (tree_clean(tree, &part))
+		parts++;
+	CHECK(parts > 1);
+	CHECK_RC(2, tree->objects.count);
+	CHECK_RC(1, tree->names);
+	CHECK(tree->objects.mask < 4096);
+	check_name(TREE_WATCHED, 0, "name 7", 0);
+	check_name(TREE_WATCHED, 8, "y", 0);
+	/* A fact of before, which was on its way for that long, counts for nothing. */
+	CHECK_RC(0, tree_learn_name(tree, &l, &root, "name 7", &late));
+	check_name(TREE_ASK, 0, "name 7", 0);
+}
+
 static void test_without_memory_it_is_a_loss(void)
 {
 	start(0, 0);
@@ -442,6 +481,7 @@ TEST_MAIN("tree", TEST(test_highest_position_wins_in_any_order_of_arrival),
 	TEST(test_a_removal_says_nothing_of_other_names),
 	TEST(test_a_dropped_name_does_not_come_back),
 	TEST(test_what_is_gone_is_dropped_when_nothing_of_it_is_on_its_way),
-	TEST(test_facts_are_bounded), TEST(test_without_memory_it_is_a_loss),
+	TEST(test_facts_are_bounded), TEST(test_what_is_gone_is_dropped_when_nothing_comes),
+	TEST(test_without_memory_it_is_a_loss),
 	TEST(test_attributes_are_told_as_they_are_or_asked_for),
 	TEST(test_a_known_file_takes_224_bytes_at_most))

@@ -1,0 +1,84 @@
+#include <malloc.h>
+
+#include "ops/cache/cached_internal.h"
+#include "ops/support/clock.h"
+#include "ops/support/thread.h"
+
+/*
+ * Thousands of files that were made and removed leave objects without names, which the tree drops
+ * only as facts come, and a heap with holes, which malloc keeps.  When nothing was learnt for a
+ * while, the one is done at once, and the other is given back.
+ */
+enum { TIDY_AFTER_MS = 2000, TIDY_STACK_BYTES = 128 << 10 };
+
+void cached_has_news(struct cached *c)
+{
+	c->news++;
+	if (!c->is_tidy)
+		return;
+	c->is_tidy = false;
+	pthread_cond_signal(&c->tidier_wanted);
+}
+
+static void give_memory_back(void)
+{
+#ifdef __GLIBC__
+	malloc_trim(0);
+#endif
+}
+
+/* With the lock, which is left between the parts. */
+static void tidy(struct cached *c)
+{
+	size_t part = 0;
+	bool goes_on;
+
+	do {
+		goes_on = tree_clean(c->tree, &part);
+		cached_leave(c);
+		cached_enter(c);
+	} while (goes_on && !c->stopping);
+	cached_leave(c);
+	give_memory_back();
+	cached_enter(c);
+}
+
+static void *tidier_main(void *user)
+{
+	struct cached *c = user;
+
+	cached_enter(c);
+	while (!c->stopping) {
+		uint64_t news = c->news;
+
+		if (c->is_tidy) {
+			pthread_cond_wait(&c->tidier_wanted, &c->lock);
+			continue;
+		}
+		clock_cond_wait_ms(&c->tidier_wanted, &c->lock, TIDY_AFTER_MS);
+		if (c->stopping || c->news != news)
+			continue;
+		tidy(c);
+		c->is_tidy = c->news == news;
+	}
+	cached_leave(c);
+	return NULL;
+}
+
+int cached_tidy_start(struct cached *c)
+{
+	int r = thread_start(&c->tidier, TIDY_STACK_BYTES, tidier_main, c);
+
+	c->tidies = r == 0;
+	return r;
+}
+
+void cached_tidy_stop(struct cached *c)
+{
+	if (!c->tidies)
+		return;
+	pthread_mutex_lock(&c->lock);
+	pthread_cond_signal(&c->tidier_wanted);
+	pthread_mutex_unlock(&c->lock);
+	pthread_join(c->tidier, NULL);
+}
