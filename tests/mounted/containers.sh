@@ -282,6 +282,72 @@ test_another_container_of_the_name() {
 	stop_daemon
 }
 
+# make_slow_engine: $tmp/slow has an engine whose exec waits while there is a file "hold".
+make_slow_engine() {
+	rm -f "$tmp/hold" "$tmp/held"
+	mkdir -p "$tmp/slow"
+	cat >"$tmp/slow/$engine" <<-END
+		#!/bin/sh
+		case "\$*" in "exec -i"*) while [ -e "$tmp/hold" ]; do touch "$tmp/held"; sleep 0.05; done ;; esac
+		exec "$(command -v "$engine")" "\$@"
+	END
+	chmod +x "$tmp/slow/$engine"
+}
+
+# writer: writes a line that is acknowledged, another one once told so, and then says what fsync,
+# close and another write come to.
+writer() {
+	python3 -c '
+import errno, os, sys, time
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+def outcome(call, *arguments):
+    try:
+        call(*arguments)
+        return "0"
+    except OSError as error:
+        return errno.errorcode[error.errno]
+def wait_for(name):
+    while not os.path.exists(sys.argv[2] + name):
+        time.sleep(0.02)
+os.write(file, b"kept\n")
+os.fsync(file)
+print("kept", flush=True)
+wait_for("write")
+print(outcome(os.write, file, b"lost\n"), flush=True)
+wait_for("end")
+print(outcome(os.fsync, file), outcome(os.write, file, b"more\n"), flush=True)
+print(outcome(os.close, file))' "$mnt/written" "$tmp/writer." >"$tmp/writer.out" 2>&1 &
+	writer_pid=$!
+}
+
+test_what_was_not_acknowledged_is_named_as_lost() {
+	local what='not acknowledged and lost: what was written to "written"'
+
+	uri=$engine://lost
+	run_box lost box
+	make_slow_engine
+	PATH=$tmp/slow:$PATH start_daemon -o timeout=60
+	rm -f "$tmp"/writer.*
+	writer
+	wait_for 10 grep -qx kept "$tmp/writer.out" || fail "$(cat "$tmp/writer.out")"
+	touch "$tmp/hold"
+	pkill -STOP -P "$daemon_pid" -f "$engine exec -i lost" || fail "no exec of $engine below $daemon_pid"
+	touch "$tmp/writer.write"
+	wait_for 10 grep -qx 0 "$tmp/writer.out" || fail "a write waits for its acknowledgement: $(cat "$tmp/writer.out")"
+	remove_box lost
+	run_box lost box
+	rm "$tmp/hold"
+	pkill -KILL -P "$daemon_pid" -f "$engine exec -i lost" || true
+	replaced_is_told
+	"$ISTHMUS" status "$mnt" | grep -qF "$what" || fail "status says $("$ISTHMUS" status "$mnt")"
+	"$ISTHMUS" log "$mnt" --op connection | grep -qF "$what" || fail "the log says $("$ISTHMUS" log "$mnt" --op connection)"
+	touch "$tmp/writer.end"
+	wait "$writer_pid"
+	expect "kept 0 EIO ESTALE 0" "$(xargs <"$tmp/writer.out")" "acknowledged, then fsync, write and close"
+	[ ! -e "$mnt/written" ] || fail "it is there"
+	stop_daemon
+}
+
 test_restart_stop_does_not_follow() {
 	uri="$engine://stay/work?restart=stop"
 	run_box stay box
@@ -300,13 +366,7 @@ test_restart_stop_does_not_follow() {
 test_a_restart_while_it_connects_is_noticed() {
 	uri="$engine://swift/work?restart=stop"
 	run_box swift box
-	mkdir -p "$tmp/slow"
-	cat >"$tmp/slow/$engine" <<-END
-		#!/bin/sh
-		case "\$*" in "exec -i"*) while [ -e "$tmp/hold" ]; do touch "$tmp/held"; sleep 0.05; done ;; esac
-		exec "$(command -v "$engine")" "\$@"
-	END
-	chmod +x "$tmp/slow/$engine"
+	make_slow_engine
 	PATH=$tmp/slow:$PATH start_daemon -o timeout=20
 	touch "$tmp/hold"
 	"$engine" kill swift >/dev/null
