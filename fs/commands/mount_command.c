@@ -178,6 +178,8 @@ static void leave_mount_point_alone(const char *mount_point)
 
 /* ---- The daemon ------------------------------------------------------------------------------ */
 
+static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
+
 static void on_signal(int signal)
 {
 	(void)signal;
@@ -186,7 +188,6 @@ static void on_signal(int signal)
 
 static void handle_signals(void)
 {
-	static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
 	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 	struct sigaction before;
 
@@ -448,6 +449,27 @@ static int run_daemon(void)
 
 /* ---- From the command to the daemon ----------------------------------------------- */
 
+/* What ends the command while it waits ends the daemon that it waits for. */
+static volatile sig_atomic_t awaited_pid;
+
+static void end_awaited(int signal)
+{
+	(void)signal;
+	kill(awaited_pid, SIGTERM);
+}
+
+/* Signals that the caller ignores (nohup(1)) stay ignored. */
+static void pass_on_ends(struct sigaction before[array_size(ends)])
+{
+	const struct sigaction pass_on = {.sa_handler = end_awaited};
+
+	for (size_t i = 0; i < array_size(ends); i++) {
+		sigaction(ends[i], NULL, &before[i]);
+		if (before[i].sa_handler != SIG_IGN)
+			sigaction(ends[i], &pass_on, NULL);
+	}
+}
+
 /* Keeps stdin, stdout, stderr and two more (-1: none). */
 static void close_inherited(int first, int second)
 {
@@ -464,8 +486,8 @@ static void close_inherited(int first, int second)
 	close_range(from, ~0U, 0);
 }
 
-/* The parent: the daemon writes one byte once the mount is usable; it says itself why not. */
-static int wait_for_daemon(pid_t pid, int fd)
+/* The daemon writes one byte once the mount is usable; it says itself why not. */
+static int wait_for_outcome(pid_t pid, int fd)
 {
 	char ready;
 	ssize_t got;
@@ -485,23 +507,49 @@ static int wait_for_daemon(pid_t pid, int fd)
 	return WEXITSTATUS(status);
 }
 
+/* The parent.  With the ends blocked; afterwards they are again as `mask` says. */
+static int wait_for_daemon(pid_t pid, int fd, const sigset_t *mask)
+{
+	struct sigaction before[array_size(ends)];
+	sigset_t open;
+	int code;
+
+	awaited_pid = pid;
+	pass_on_ends(before);
+	sigemptyset(&open);
+	sigprocmask(SIG_SETMASK, &open, NULL);
+	code = wait_for_outcome(pid, fd);
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	for (size_t i = 0; i < array_size(ends); i++)
+		sigaction(ends[i], &before[i], NULL);
+	return code;
+}
+
 static int start_daemon(void)
 {
-	int ends[2];
+	sigset_t blocked, before;
+	int pipe[2];
 	pid_t pid;
 
-	if (pipe2(ends, O_CLOEXEC) < 0)
+	if (pipe2(pipe, O_CLOEXEC) < 0)
 		return command_error("mount", "cannot make a pipe: %s", strerror(errno));
+	sigemptyset(&blocked);
+	for (size_t i = 0; i < array_size(ends); i++)
+		sigaddset(&blocked, ends[i]);
+	sigprocmask(SIG_BLOCK, &blocked, &before);
 	pid = fork();
-	if (pid < 0)
+	if (pid < 0) {
+		sigprocmask(SIG_SETMASK, &before, NULL);
 		return command_error("mount", "cannot start the daemon: %s", strerror(errno));
-	if (pid > 0) {
-		close(ends[1]);
-		return wait_for_daemon(pid, ends[0]);
 	}
-	close(ends[0]);
-	daemon_state.report_fd = ends[1];
-	close_inherited(ends[1], log_anchor_fd(daemon_state.anchor));
+	if (pid > 0) {
+		close(pipe[1]);
+		return wait_for_daemon(pid, pipe[0], &before);
+	}
+	sigprocmask(SIG_UNBLOCK, &blocked, NULL); /* `isthmus run` had them blocked before */
+	close(pipe[0]);
+	daemon_state.report_fd = pipe[1];
+	close_inherited(pipe[1], log_anchor_fd(daemon_state.anchor));
 	exit(run_daemon());
 }
 

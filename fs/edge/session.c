@@ -416,6 +416,8 @@ int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret
 
 	*ret_reason = NULL;
 	sem_init(&stop_wanted, 0, 0);
+	if (was_stopped) /* by a signal that came before */
+		sem_post(&stop_wanted);
 	r = session_new(m);
 	if (r == 0)
 		r = make_table(m->edge);

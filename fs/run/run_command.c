@@ -62,6 +62,19 @@ struct run_mount {
 	bool is_shared;  /* another run has mounted it */
 };
 
+/* Until there is an agent: what is mounted and made meanwhile is to be removed.  While
+ * mount_command() waits for its daemon they end that. */
+static void hold_ends(void)
+{
+	sigset_t ends;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGHUP);
+	sigaddset(&ends, SIGINT);
+	sigprocmask(SIG_BLOCK, &ends, NULL);
+}
+
 /* ---- The mount -------------------------------------------------------------------------- */
 
 /* Held exclusively to mount and to unmount, and shared by every run that uses the mount.  The last
@@ -101,6 +114,7 @@ static int prepare_place(struct run_mount *mount, const char *uri)
 	r = take_lock(mount);
 	if (r < 0)
 		return r;
+	hold_ends();
 	if (mount->is_shared)
 		return 0;
 	made = make_directories(mount->own);
@@ -245,20 +259,32 @@ static int wait_for_agent(pid_t pid)
 	return WIFSIGNALED(status) ? EXEC_EXIT_SIGNALLED + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/* The number of the signal that is to end this process; 0: none has come. */
+static int held_end(void)
+{
+	static const int ends[] = {SIGTERM, SIGHUP, SIGINT};
+	sigset_t pending;
+
+	sigpending(&pending);
+	for (size_t i = 0; i < array_size(ends); i++)
+		if (sigismember(&pending, ends[i]))
+			return ends[i];
+	return 0;
+}
+
 /* A terminal sends its interrupts to the agent too. */
 static int start_agent(const struct run_child *child)
 {
 	struct sigaction forward = {.sa_handler = pass_on};
-	sigset_t ends, before;
+	sigset_t none;
 	pid_t pid;
 
-	sigemptyset(&ends);
-	sigaddset(&ends, SIGTERM);
-	sigaddset(&ends, SIGHUP);
-	sigprocmask(SIG_BLOCK, &ends, &before);
+	if (held_end())
+		return EXEC_EXIT_SIGNALLED + held_end();
+	sigemptyset(&none);
 	pid = fork();
 	if (pid == 0) {
-		sigprocmask(SIG_SETMASK, &before, NULL);
+		sigprocmask(SIG_SETMASK, &none, NULL);
 		_exit(run_child_exec(child));
 	}
 	if (pid < 0) {
@@ -270,7 +296,7 @@ static int start_agent(const struct run_child *child)
 	signal(SIGQUIT, SIG_IGN);
 	sigaction(SIGTERM, &forward, NULL);
 	sigaction(SIGHUP, &forward, NULL);
-	sigprocmask(SIG_SETMASK, &before, NULL);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	return wait_for_agent(pid);
 }
 
@@ -287,6 +313,7 @@ static int run_at(
 	cleanup_free char *made = NULL, *directory = NULL;
 	int code = EXEC_EXIT_OWN_FAILURE, r;
 
+	hold_ends();
 	if (hidden)
 		command_note("run",
 			"the workspace cannot be shown at \"%s\", which would hide \"%s\": it is "

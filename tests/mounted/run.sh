@@ -126,6 +126,33 @@ test_the_exit_code_is_the_agent_s() {
 	nothing_left
 }
 
+# Nobody answers at the workspace.
+test_a_run_that_is_ended_while_it_mounts_leaves_nothing() {
+	setup_case
+	local run status signal
+
+	printf '#!/bin/sh\ntouch "%s"\nexec cat >/dev/null\n' "$tmp/reached" >"$tmp/silent"
+	chmod 755 "$tmp/silent"
+	for signal in TERM INT HUP; do
+		rm -f "$tmp/reached"
+		python3 -c '
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL) # a shell has it ignored in the background
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' "$ISTHMUS" run "cmd:$tmp/silent !/" -- true >"$tmp/got" 2>&1 &
+		run=$!
+		wait_for 20 [ -e "$tmp/reached" ] || fail "not reached: $(cat "$tmp/got")"
+		kill -"$signal" "$run"
+		status=0
+		wait "$run" || status=$?
+		expect 125 "$status" "exit code after $signal"
+		grep -q 'the daemon was ended by signal 15' "$tmp/got" || fail "said: $(cat "$tmp/got")"
+		wait_for 10 not_running "$(pgrep -f "^$ISTHMUS run cmd:$tmp/silent")" || fail "the daemon is left"
+		! ls -d "$XDG_RUNTIME_DIR"/isthmus/run-* 2>/dev/null || fail "left"
+		! grep -F "$XDG_RUNTIME_DIR" /proc/self/mounts || fail "mounted"
+	done
+}
+
 test_two_runs_share_one_mount() {
 	setup_case
 	run_case other wait_for_file "$tmp/go" >"$tmp/first" &
