@@ -17,6 +17,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
 #include "ops/support/examine.h"
+#include "ops/support/path.h"
 #include "ops/support/standard_files.h"
 #include "ops/support/utf8.h"
 #include "ops/support/visible.h"
@@ -252,20 +253,32 @@ static int unknown_command(const char *name)
 	return EXIT_USAGE;
 }
 
-/* mount(8) runs "isthmus URI DIR [-n] [-s] [-v] [-o OPTIONS]". */
+static bool is_mount_helper(const char *program)
+{
+	return strcmp(path_name(program), "mount.fuse.isthmus") == 0;
+}
+
+/* mount(8) runs "mount.fuse.isthmus URI DIR [-f] [-n] [-s] [-v] [-o OPTIONS] [-t TYPE]", or, where
+ * that is not installed, mount.fuse(8), which runs "isthmus URI DIR" with what follows. */
 static int mount_as_helper(int argc, char **argv)
 {
 	cleanup_free char **arguments = calloc((size_t)argc + 1, sizeof(*arguments));
+	bool is_own = is_mount_helper(argv[0]);
 	char name[] = "mount";
 	int count = 0;
 
 	if (!arguments)
 		return command_error(name, "out of memory");
 	arguments[count++] = name;
-	for (int i = 1; i < argc; i++)
-		if (strcmp(argv[i], "-n") != 0 && strcmp(argv[i], "-s") != 0 &&
-			strcmp(argv[i], "-v") != 0)
+	for (int i = 1; i < argc; i++) {
+		if (is_own && strcmp(argv[i], "-f") == 0)
+			return 0; /* all but the mount */
+		if (is_own && strcmp(argv[i], "-t") == 0)
+			i++;
+		else if (strcmp(argv[i], "-n") != 0 && strcmp(argv[i], "-s") != 0 &&
+			 strcmp(argv[i], "-v") != 0)
 			arguments[count++] = argv[i];
+	}
 	return mount_command(count, arguments);
 }
 
@@ -294,6 +307,8 @@ int main(int argc, char **argv)
 
 	standard_files_hold();
 	restore_signals();
+	if (argc > 0 && is_mount_helper(argv[0]))
+		return mount_as_helper(argc, argv);
 	if (argc < 2) {
 		print_overview(stderr);
 		return EXIT_USAGE;

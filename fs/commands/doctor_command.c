@@ -151,6 +151,22 @@ static enum finding check_fusermount(struct report *report)
 		"%s is not setuid root: only root can mount", path);
 }
 
+/* mount(8) looks in /sbin only; mount.fuse(8) runs what is in the usual places. */
+static enum finding check_mount_8(struct report *report)
+{
+	bool is_usual = access("/usr/bin/isthmus", X_OK) == 0 ||
+			access("/usr/local/bin/isthmus", X_OK) == 0;
+
+	if (access("/sbin/mount.fuse.isthmus", X_OK) == 0 ||
+		(is_usual && access("/sbin/mount.fuse", X_OK) == 0))
+		return doctor_say(report, FOUND_GOOD, NULL,
+			"'mount -t fuse.isthmus' and lines of /etc/fstab work");
+	return doctor_say(report, FOUND_WARNING,
+		"if you want them: ln -s \"$(command -v isthmus)\" /sbin/mount.fuse.isthmus (as "
+		"root)",
+		"'mount -t fuse.isthmus' and lines of /etc/fstab do not find isthmus");
+}
+
 static enum finding check_allow_other(struct report *report)
 {
 	cleanup_file FILE *file = fopen("/etc/fuse.conf", "re");
@@ -278,6 +294,7 @@ static const struct {
 	{"FUSE device", check_device},
 	{"mount right", check_right},
 	{"mount helper", check_fusermount},
+	{"mount(8)", check_mount_8},
 	{"runtime files", check_runtime},
 	{"tool layer", check_tools},
 	{"remote helper", check_helper},

@@ -507,6 +507,37 @@ test_mount_8_and_fstab_syntax() {
 	wait_for 10 no_daemon
 }
 
+# With another prefix than those that mount.fuse3 knows.
+test_mount_8_by_its_own_helper() {
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	need unshare
+	"$(dirname "$0")/own_mounts.sh" bash -e -s "$ISTHMUS" "$uri" "$mnt" "$backing" "$tmp" <<-'END'
+		isthmus=$1 uri=$2 mnt=$3 backing=$4 tmp=$5
+		served() { grep -F " $mnt fuse.isthmus " /proc/self/mounts; }
+		mkdir -p "$tmp/prefix/bin" "$tmp/prefix/sbin"
+		cp "$isthmus" "${isthmus%/*}"/../backends/remote/isthmus-helper* "$tmp/prefix/bin/"
+		ln -s ../bin/isthmus "$tmp/prefix/sbin/mount.fuse.isthmus"
+		mount -t tmpfs none "$(readlink -f /sbin)"
+		! "$tmp/prefix/bin/isthmus" doctor | grep -q '^ok .*mount -t fuse.isthmus' || exit 1
+		ln -s "$tmp/prefix/sbin/mount.fuse.isthmus" /sbin/
+		"$tmp/prefix/bin/isthmus" doctor | grep -q '^ok .*mount -t fuse.isthmus'
+		mount -f -t fuse.isthmus "$uri" "$mnt"
+		! served || exit 1
+		echo "$uri $mnt fuse.isthmus noauto,allow_other,_netdev 0 0" >"$tmp/fstab"
+		mount -v -T "$tmp/fstab" "$mnt"
+		served | grep -q "allow_other"
+		echo y >"$mnt/by-mount-8"
+		umount "$mnt"
+		[ "$(cat "$backing/by-mount-8")" = y ]
+	END
+	wait_for 10 not_mounted || fail "still mounted"
+	wait_for 10 no_daemon_of_prefix || fail "still running"
+}
+
+no_daemon_of_prefix() {
+	! pgrep -f "^/[^ ]*mount.fuse.isthmus .*$mnt"
+}
+
 # Run as another user below a directory of theirs: mounts, works, unmounts.
 cat >"$tmp/as_user.sh" <<'END'
 set -e
