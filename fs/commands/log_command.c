@@ -68,8 +68,16 @@ static void flush_log(const char *control_path, struct log_place *place)
 	cleanup_free char *reply = NULL;
 	const char *path;
 	cJSON *answer;
+	int r = control_call(control_path, "{\"request\":\"log_flush\"}", &reply);
 
-	if (control_call(control_path, "{\"request\":\"log_flush\"}", &reply) < 0) {
+	if (r == -ENOTCONN && reply) { /* it said so */
+		if (place->directory)
+			command_note("log",
+				"the mount that is there now keeps no log: these lines are of "
+				"those before it");
+		return;
+	}
+	if (r < 0) {
 		command_error("log", "the daemon does not answer: its last lines may be missing");
 		return;
 	}
@@ -121,7 +129,10 @@ static int find_log(const char *directory, struct log_place *place)
 	flush_log(control_path, place);
 	if (place->directory)
 		return 0;
-	command_error("log", "the mount of \"%s\" keeps no log", directory);
+	command_error("log",
+		"the mount of \"%s\" keeps no log: it could not be written when that was mounted; "
+		"make its directory writable (XDG_STATE_HOME is another one), and mount again",
+		directory);
 	return -ENODATA;
 }
 

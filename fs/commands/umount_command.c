@@ -44,7 +44,7 @@ static char *why_it_runs(const char *mount_point, pid_t pid, unsigned connection
 	if (copy)
 		return copy;
 	if (!mount_point_daemon(mount_point))
-		return strdup("it waits for the workspace to take what was written");
+		return strdup("it waits for the workspace to answer");
 	return strdup(mount_point_is_silent(mount_point)
 			      ? "it does not answer"
 			      : "somebody out of sight has a copy of the mount");

@@ -452,6 +452,25 @@ test_status_says_what_is_there() {
 	umount_here
 }
 
+test_a_mount_without_a_log_says_so() {
+	need python3
+	local state=$XDG_STATE_HOME
+
+	touch "$tmp/no-directory"
+	export XDG_STATE_HOME=$tmp/no-directory
+	mount_here 2>/dev/null
+	! "$ISTHMUS" log "$mnt" >/dev/null 2>"$tmp/err" || fail "there is one"
+	grep -q 'keeps no log: .* mount again' "$tmp/err" || fail "$(cat "$tmp/err")"
+	! grep -q 'does not answer' "$tmp/err" || fail "$(cat "$tmp/err")"
+	umount_here
+	XDG_STATE_HOME=$state mount_here
+	XDG_STATE_HOME=$state umount_here
+	mount_here 2>/dev/null
+	XDG_STATE_HOME=$state "$ISTHMUS" log "$mnt" >"$tmp/out" 2>"$tmp/err" || fail "$(cat "$tmp/err")"
+	grep -q 'keeps no log: these lines are of those before it' "$tmp/err" || fail "$(cat "$tmp/err")"
+	umount_here
+}
+
 test_a_daemon_with_its_directories_inside_the_mount_does_not_hang() {
 	mkdir -p "$backing/inside"
 	mount_here
