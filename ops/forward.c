@@ -136,6 +136,12 @@ ON_PROCESS(int, process_signal, (int signal), (signal))
 ON_PROCESS(int, process_resize, (uint16_t rows, uint16_t columns), (rows, columns))
 /* clang-format on */
 
+int forward_check(struct op_context *ctx, struct workspace *w)
+{
+	ASK_BEFORE(w, check);
+	return workspace_check(ctx, forward_of(w)->inner);
+}
+
 int forward_flush(struct op_context *ctx, struct open_file *file)
 {
 	ASK_BEFORE(file->workspace, flush);

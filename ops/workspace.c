@@ -298,6 +298,11 @@ int workspace_statfs(struct op_context *ctx, struct workspace *w, struct fs_stat
 	return w->ops->statfs(ctx, w, ret_stats);
 }
 
+int workspace_check(struct op_context *ctx, struct workspace *w)
+{
+	return w->ops->check ? w->ops->check(ctx, w) : 0;
+}
+
 /* ---- Open files ------------------------------------------------------------ */
 
 int workspace_open_file(struct op_context *ctx, struct workspace *w,

@@ -297,6 +297,7 @@ enum workspace_capabilities {
 	WORKSPACE_IS_REMOTE = 1 << 2, /* a call may cost a round trip */
 	WORKSPACE_READ_ONLY = 1 << 3,
 	WORKSPACE_CAN_STREAM = 1 << 4, /* exec takes EXEC_STREAM and EXEC_TELL_PORTS */
+	WORKSPACE_CAN_CHECK = 1 << 5,  /* check looks at the root */
 };
 
 enum { WORKSPACE_ERROR_BYTES = 1536 };
@@ -407,6 +408,10 @@ struct workspace_ops {
 
 	/* Required.  Of the file system at the root. */
 	int (*statfs)(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats);
+
+	/* Optional (NULL: 0).  Asks the place itself, past every cache.  -ENOENT: the directory
+	 * that is the root was removed; -ESTALE: it is not any more where it was opened. */
+	int (*check)(struct op_context *ctx, struct workspace *w);
 
 	/* Required.  Opens a regular file; the handle stays valid after unlink and rename,
 	 * and its writes, with O_APPEND, go to the end of file as one piece whoever else
@@ -547,7 +552,7 @@ struct process {
 	X(prefix, mkdir) X(prefix, mknod) X(prefix, symlink) X(prefix, link) \
 	X(prefix, unlink) X(prefix, rmdir) X(prefix, rename) X(prefix, setattr) \
 	X(prefix, getxattr) X(prefix, listxattr) X(prefix, setxattr) X(prefix, removexattr) \
-	X(prefix, statfs) \
+	X(prefix, statfs) X(prefix, check) \
 	X(prefix, open_file) X(prefix, create) X(prefix, create_unnamed) \
 	X(prefix, read) X(prefix, write) X(prefix, flush) X(prefix, fsync) X(prefix, close) \
 	X(prefix, fallocate) X(prefix, descriptor) X(prefix, seek) X(prefix, copy_range) \

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -21,6 +22,7 @@ void local_free(struct workspace *workspace)
 	local_locks_free(w->locks);
 	if (w->root_fd >= 0)
 		close(w->root_fd);
+	free(w->root_path);
 	free(w);
 }
 
@@ -29,7 +31,8 @@ void local_status(struct workspace *workspace, struct workspace_status *ret_stat
 	const struct local_workspace *w = local_from(workspace);
 
 	*ret_status = (struct workspace_status){
-		.capabilities = WORKSPACE_CAN_EXEC | WORKSPACE_CAN_WATCH | WORKSPACE_CAN_STREAM,
+		.capabilities = WORKSPACE_CAN_EXEC | WORKSPACE_CAN_WATCH | WORKSPACE_CAN_STREAM |
+				WORKSPACE_CAN_CHECK,
 		.link = LINK_ONLINE,
 		.owner_uid = w->owner_uid,
 		.owner_gid = w->owner_gid,
@@ -59,6 +62,7 @@ static const struct workspace_ops local_ops = {
 	.setxattr = local_setxattr,
 	.removexattr = local_removexattr,
 	.statfs = local_statfs,
+	.check = local_check,
 	.open_file = local_open_file,
 	.create = local_create,
 	.create_unnamed = local_create_unnamed,
@@ -118,6 +122,32 @@ int local_open_root(const char *path)
 	return steal_fd(&fd);
 }
 
+/* Allocated; NULL: it is not known, for want of /proc, say. */
+static char *path_of_descriptor(int fd)
+{
+	char link[32];
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	return realpath(link, NULL);
+}
+
+int local_check(struct op_context *ctx, struct workspace *workspace)
+{
+	const struct local_workspace *w = local_from(workspace);
+	struct stat root, there;
+
+	(void)ctx;
+	if (fstat(w->root_fd, &root) < 0)
+		return -errno;
+	if (root.st_nlink == 0)
+		return -ENOENT;
+	if (!w->root_path)
+		return 0;
+	if (stat(w->root_path, &there) < 0)
+		return errno == ENOENT || errno == ENOTDIR ? -ESTALE : 0;
+	return there.st_dev == root.st_dev && there.st_ino == root.st_ino ? 0 : -ESTALE;
+}
+
 int local_workspace_new(
 	int root_fd, const struct local_options *options, struct workspace **ret_workspace)
 {
@@ -145,6 +175,7 @@ int local_workspace_new(
 		return r;
 	}
 	w->root_fd = root_fd;
+	w->root_path = path_of_descriptor(root_fd);
 	*ret_workspace = &w->base;
 	return 0;
 }

@@ -22,6 +22,7 @@ struct watcher;
 struct local_workspace {
 	struct workspace base;
 	int root_fd;
+	char *root_path; /* where that was when it was opened; NULL: not known */
 	bool has_openat2;
 	uid_t owner_uid;
 	gid_t owner_gid;

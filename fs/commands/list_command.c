@@ -14,6 +14,8 @@
 #include "fs/commands/commands.h"
 #include "fs/mount/runtime.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/control.h"
+#include "ops/support/json.h"
 #include "ops/support/mountinfo.h"
 #include "ops/support/visible.h"
 
@@ -25,7 +27,7 @@ static const char usage[] = "usage: isthmus list [--json]\n"
 
 enum { PROBE_TRIES = 100 }; /* 5 ms apart */
 
-enum listed_state { UNKNOWN, MOUNTED, DEAD, SILENT, STOPPED, ELSEWHERE };
+enum listed_state { UNKNOWN, MOUNTED, GONE, DEAD, SILENT, STOPPED, ELSEWHERE };
 
 static const struct {
 	const char *name;
@@ -33,6 +35,8 @@ static const struct {
 } states[] = {
 	[UNKNOWN] = {"unknown", NULL},
 	[MOUNTED] = {"mounted", NULL},
+	[GONE] = {"gone", "its directory was moved or removed at the workspace: unmount it, and "
+			  "mount again what is to be seen"},
 	[DEAD] = {"dead", "its daemon is gone: run 'isthmus umount' on it"},
 	[SILENT] = {"silent", "its daemon does not answer: 'isthmus umount --force' gives it up"},
 	[STOPPED] = {"silent", "its daemon is stopped: continue it with 'kill -CONT' and its PID, "
@@ -148,6 +152,24 @@ static void probe(struct listed *item)
 	item->state = SILENT;
 }
 
+/* A short wait, as there may be many. */
+static bool root_is_gone(const struct runtime_mount *mount)
+{
+	cleanup_free char *reply = NULL;
+	const char *root;
+	cJSON *status;
+	bool gone;
+
+	if (control_call(mount->control_path, "{\"request\":\"status\",\"wait_ms\":1000}", &reply) <
+		0)
+		return false;
+	status = cJSON_Parse(reply);
+	root = json_text(cJSON_GetObjectItemCaseSensitive(status, "workspace"), "root");
+	gone = root && *root;
+	cJSON_Delete(status);
+	return gone;
+}
+
 static void add_saved(struct list *list, const struct runtime_mount *mount)
 {
 	struct listed *item = find_listed(list, mount->mount_point);
@@ -167,8 +189,9 @@ static void add_saved(struct list *list, const struct runtime_mount *mount)
 	} else {
 		item->state = !lives                           ? DEAD
 			      : runtime_is_stopped(mount->pid) ? STOPPED
-			      : runtime_answers(mount)         ? MOUNTED
-							       : SILENT;
+			      : !runtime_answers(mount)        ? SILENT
+			      : root_is_gone(mount)            ? GONE
+							       : MOUNTED;
 	}
 	if (item)
 		item->pid = lives ? mount->pid : 0;

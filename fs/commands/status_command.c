@@ -66,6 +66,16 @@ static void print_link(const cJSON *workspace)
 	putchar('\n');
 }
 
+static void print_root(const char *state)
+{
+	if (strcmp(state, "moved") == 0)
+		print_line("root", "ITS DIRECTORY WAS MOVED, or replaced, at the workspace: the "
+				   "mount still shows that one; unmount, and mount again");
+	else if (*state)
+		print_line("root", "ITS DIRECTORY WAS REMOVED at the workspace: unmount, and mount "
+				   "another");
+}
+
 static void print_patterns(const char *verb, const cJSON *patterns)
 {
 	const cJSON *pattern;
@@ -196,6 +206,7 @@ static void print_status(const cJSON *status, const cJSON *stats)
 	printf(", pid %lld%s\n", json_integer(status, "pid"),
 		cJSON_IsTrue(member(status, "read_only")) ? ", read-only" : "");
 	print_link(member(status, "workspace"));
+	print_root(text_member(member(status, "workspace"), "root"));
 	print_policy(member(status, "policy"));
 	print_traffic(status);
 	print_watch_events(member(status, "watch_events"));

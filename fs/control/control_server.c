@@ -14,6 +14,7 @@
 enum {
 	CONNECTIONS_MAX = 256,
 	REQUEST_TIMEOUT_S = 10,
+	CHECK_WAIT_MS = 3000, /* for the answer of the workspace, with the status */
 	THREAD_STACK_BYTES = 256 << 10,
 };
 
@@ -163,6 +164,15 @@ static void serve_log_flush(struct connection *connection, const cJSON *request)
 	reply_object(connection, reply);
 }
 
+static void serve_status(struct connection *connection, const cJSON *request)
+{
+	const cJSON *wait_ms = cJSON_GetObjectItemCaseSensitive(request, "wait_ms");
+	struct mount *m = connection->server->mount;
+	int check = mount_check(m, cJSON_IsNumber(wait_ms) ? wait_ms->valueint : CHECK_WAIT_MS);
+
+	reply_text(connection, mount_status_json(m, check));
+}
+
 static char *stop(struct mount *m)
 {
 	mount_stop(m);
@@ -175,7 +185,7 @@ static const struct {
 	void (*serve)(struct connection *connection, const cJSON *request);
 	bool needs_log;
 } requests[] = {
-	{"status", .text = mount_status_json},
+	{"status", .serve = serve_status},
 	{"stats", .text = mount_stats_json},
 	{"unmount", .text = stop},
 	{"call_begin", .serve = serve_call_begin, .needs_log = true},

@@ -163,7 +163,7 @@ static int open_node(struct mount *m, int node)
 	if (node == NODE_LOG)
 		return open_log(m);
 	return open_text(
-		utf8_repair(node == NODE_STATUS ? mount_status_json(m) : mount_stats_json(m)));
+		utf8_repair(node == NODE_STATUS ? mount_status_json(m, 0) : mount_stats_json(m)));
 }
 
 bool virtual_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -90,6 +90,11 @@ gid_t mount_swap_gid(const struct mount *m, gid_t gid);
 
 /* ---- fs/mount/status.c: status and statistics, for the control socket and .isthmus/ -- */
 
-/* JSON texts that the caller frees; NULL when there is no memory. */
-char *mount_status_json(struct mount *m);
+/* Asks the workspace itself, if its link seems good, and waits for so long: the result of
+ * workspace_check(), -EINTR when there was no answer, 0 when it was not asked. */
+int mount_check(struct mount *m, int64_t wait_ms);
+
+/* JSON texts that the caller frees; NULL when there is no memory.  `check`: of mount_check(), or 0.
+ */
+char *mount_status_json(struct mount *m, int check);
 char *mount_stats_json(struct mount *m);

@@ -1,4 +1,5 @@
 #include <cjson/cJSON.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "fs/inode/inode.h"
 #include "fs/mount/mount.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 
 enum { ON_TTL_NAMES = 100 };
 
@@ -67,8 +69,43 @@ static void add_cache(cJSON *object, const struct workspace_status *status)
 	add_counter(cache, "prefetched_bytes", status->prefetched_bytes);
 }
 
-static void add_workspace(
-	cJSON *object, const struct mount *m, const struct workspace_status *status)
+static bool has_waited(struct op_context *ctx)
+{
+	const int64_t *end_ms = ctx->interrupted_data;
+
+	return clock_now_ms() >= *end_ms;
+}
+
+int mount_check(struct mount *m, int64_t wait_ms)
+{
+	int64_t end_ms = clock_now_ms() + wait_ms;
+	struct workspace_status status;
+	struct op_context ctx;
+
+	workspace_status(m->workspace, &status);
+	if (status.link != LINK_ONLINE)
+		return 0;
+	op_context_init(&ctx);
+	ctx.interrupted = has_waited;
+	ctx.interrupted_data = &end_ms;
+	return workspace_check(&ctx, m->workspace);
+}
+
+static const char *root_state(int check)
+{
+	return check == -ESTALE ? "moved" : check == -ENOENT ? "removed" : "";
+}
+
+/* The heartbeat may not have found it yet. */
+static void note_silence(struct workspace_status *status)
+{
+	if (status->link == LINK_ONLINE)
+		status->link = LINK_DEGRADED;
+	snprintf(status->last_error, sizeof(status->last_error), "the workspace does not answer");
+}
+
+static void add_workspace(cJSON *object, const struct mount *m,
+	const struct workspace_status *status, const char *root)
 {
 	static const char *const links[] = {
 		[LINK_ONLINE] = "online",
@@ -81,6 +118,7 @@ static void add_workspace(
 	add_capabilities(workspace, status->capabilities);
 	cJSON_AddStringToObject(workspace, "link", links[status->link]);
 	cJSON_AddStringToObject(workspace, "last_error", status->last_error);
+	cJSON_AddStringToObject(workspace, "root", root);
 	add_counter(workspace, "round_trips", status->round_trips);
 	add_counter(workspace, "bytes_sent", status->bytes_sent);
 	add_counter(workspace, "bytes_received", status->bytes_received);
@@ -165,7 +203,7 @@ static void add_watch_events(cJSON *object, const struct mount *m)
 	add_counter(events, "failed", m->watch_events.failed);
 }
 
-char *mount_status_json(struct mount *m)
+char *mount_status_json(struct mount *m, int check)
 {
 	cJSON *object = cJSON_CreateObject();
 	struct workspace_status status = {0};
@@ -173,6 +211,8 @@ char *mount_status_json(struct mount *m)
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	workspace_status(m->workspace, &status);
+	if (check == -EINTR)
+		note_silence(&status);
 	cJSON_AddStringToObject(object, "uri", m->options->uri);
 	cJSON_AddStringToObject(object, "mount_point", m->options->mount_point);
 	cJSON_AddStringToObject(object, "version", ISTHMUS_VERSION);
@@ -184,7 +224,7 @@ char *mount_status_json(struct mount *m)
 	cJSON_AddNumberToObject(object, "ttl_ms", m->options->ttl_ms);
 	cJSON_AddStringToObject(object, "control", m->control_path ? m->control_path : "");
 	cJSON_AddStringToObject(object, "log", mount_log_path(m->log));
-	add_workspace(object, m, &status);
+	add_workspace(object, m, &status, root_state(check));
 	add_policy(object, m);
 	add_on_ttl(object, m, &status);
 	add_watch_events(object, m);

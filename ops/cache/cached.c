@@ -158,6 +158,7 @@ static const struct workspace_ops cached_ops = {
 	.setxattr = cached_setxattr,
 	.removexattr = cached_removexattr,
 	.statfs = cached_statfs,
+	.check = forward_check,
 	.open_file = cached_open_file,
 	.create = cached_create,
 	.create_unnamed = cached_create_unnamed,

@@ -12,7 +12,9 @@
  * {"request": NAME, ...}; the server answers CONTROL_JSON, or CONTROL_FAILURE
  * {"error": "ENOENT", "message": "for people"}, and closes.  Requests:
  *
- *   status, stats    answer: as MNT/.isthmus/status and stats
+ *   status           {wait_ms}  answer: as MNT/.isthmus/status, after the workspace was asked
+ *                    for a sign of life, and where its root is, for 3 s (or wait_ms) at most
+ *   stats            answer: as MNT/.isthmus/stats
  *   call_begin       {call_id, tool, pid, agent, user, conversation}    answer: {first_seq}
  *                    (pid: the caller, one of its threads, or a descendant; the last three may
  *                    be missing)

@@ -667,6 +667,7 @@ PROMISE(statfs_is_plausible)
 {
 	struct fs_stats st = {0};
 
+	CHECK_RC(0, workspace_check(&f->ctx, f->w));
 	CHECK_RC(0, workspace_statfs(&f->ctx, f->w, &st));
 	CHECK(st.block_size_bytes >= 512);
 	CHECK(st.blocks >= st.blocks_free && st.blocks_free >= st.blocks_available);

@@ -111,6 +111,7 @@ static void look(struct op_context *ctx, struct workspace *w)
 	if (remote_readlink(ctx, w, &OBJECT_AT("l"), &target) == 0)
 		free(target);
 	remote_statfs(ctx, w, &stats);
+	remote_check(ctx, w);
 	if (remote_getxattr(ctx, w, &OBJECT_AT("f"), "user.x", value, sizeof(value)) >
 		(ssize_t)sizeof(value))
 		abort();

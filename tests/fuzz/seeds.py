@@ -51,7 +51,7 @@ def names():
     s.ask(p.SETXATTR, p.target(b"f") + p.string(b"user.a") + p.number(0) + p.data(b"v"))
     s.ask(p.GETXATTR, p.target(b"f") + p.string(b"user.a") + p.number(10))
     s.ask(p.LISTXATTR, p.target(b"f") + p.number(100)).ask(p.REMOVEXATTR, p.target(b"f") + p.string(b"user.a"))
-    return s.ask(p.STATFS).say(p.CANCEL, 9).say(p.UNWATCH, 0, p.object_id((5, 77, 1))).bytes
+    return s.ask(p.STATFS).ask(p.CHECK).say(p.CANCEL, 9).say(p.UNWATCH, 0, p.object_id((5, 77, 1))).bytes
 
 
 def lock(handle, kind, wait=0):

@@ -162,6 +162,22 @@ test_a_link_that_is_down_for_good_gives_up_in_time() {
 	expect z "$(cat "$backing/again")"
 }
 
+test_status_finds_that_an_idle_link_is_silent() {
+	local started
+
+	echo stall >"$tmp/link"
+	started=$SECONDS
+	timeout "$(patient 15)" "$ISTHMUS" status "$mnt" >"$tmp/status"
+	[ $((SECONDS - started)) -le "$(patient 5)" ] || fail "took $((SECONDS - started)) s"
+	grep -q '^link  *\(degraded\|offline\), last error: ' "$tmp/status" || fail "$(cat "$tmp/status")"
+	echo up >"$tmp/link"
+	wait_for 30 says_online || fail "$("$ISTHMUS" status "$mnt")"
+}
+
+says_online() {
+	"$ISTHMUS" status "$mnt" | grep '^link  *online'
+}
+
 # A new mount at the same place ends what a killed daemon of $mnt2 has left.
 end_far_session() {
 	second_mount

@@ -452,6 +452,35 @@ test_status_says_what_is_there() {
 	umount_here
 }
 
+root_state() {
+	"$ISTHMUS" status "$mnt" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["workspace"]["root"])'
+}
+
+listed_state() {
+	"$ISTHMUS" list --json | python3 -c 'import json, sys; print([m["state"] for m in json.load(sys.stdin) if m["mount_point"] == sys.argv[1]][0])' "$mnt"
+}
+
+test_status_and_list_say_where_the_root_has_gone() {
+	need python3
+
+	mkdir "$tmp/moving"
+	uri=${uri%"$backing"}$tmp/moving
+	mount_here
+	expect "" "$(root_state)"
+	expect mounted "$(listed_state)"
+	mv "$tmp/moving" "$tmp/moved"
+	expect moved "$(root_state)"
+	expect gone "$(listed_state)"
+	mkdir "$tmp/moving"
+	expect moved "$(root_state)" "with another directory in its place"
+	"$ISTHMUS" status "$mnt" | grep -q '^root  *ITS DIRECTORY WAS MOVED' || fail "$("$ISTHMUS" status "$mnt")"
+	rmdir "$tmp/moved"
+	expect removed "$(root_state)"
+	"$ISTHMUS" list >"$tmp/list"
+	grep -F "$mnt " -A 1 "$tmp/list" | grep -q 'moved or removed at the workspace: unmount it' || fail "$(cat "$tmp/list")"
+	umount_here
+}
+
 test_a_mount_without_a_log_says_so() {
 	need python3
 	local state=$XDG_STATE_HOME

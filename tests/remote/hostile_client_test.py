@@ -91,7 +91,7 @@ def test_headers_that_nobody_sends():
     for more in ({"size": p.PAYLOAD_MAX + 1, "kind": p.GETATTR}, {"size": 0xFFFFFFFF, "kind": p.PING},
                  {"size": 0, "kind": p.PING, "zeros": (1, 0)}, {"size": 0, "kind": p.PING, "zeros": (0, 1)},
                  {"size": 0, "kind": p.PING, "ack": 77}, {"size": 0, "kind": 0}, {"size": 0, "kind": 5},
-                 {"size": 0, "kind": 31}, {"size": 0, "kind": p.WATCH + 1}, {"size": 0, "kind": 255}):
+                 {"size": 0, "kind": 31}, {"size": 0, "kind": p.CHECK + 1}, {"size": 0, "kind": 255}):
         with Attack() as a:
             a.raw(**more)
             a.is_closed()

@@ -270,7 +270,7 @@ class Reader:
 # ---- Section 2: the opening -------------------------------------------------------------
 
 HELLO, WELCOME = b"\xffisthmC\x01", b"\xffisthmS\x01"
-CAN_EXEC, CAN_WATCH, READ_ONLY = 1, 2, 8
+CAN_EXEC, CAN_WATCH, READ_ONLY, CAN_CHECK = 1, 2, 8, 32
 VERSION = 4
 Welcome = collections.namedtuple("Welcome", "version error reason resumed session token received capabilities uid gid channels")
 
@@ -302,7 +302,7 @@ ACK, PING, PONG, BYE = 1, 2, 3, 4
 (REPLY, DATA, CREDIT, CANCEL, CHANGE, OUTPUT, EXIT, INPUT, INPUT_CREDIT, KILL, UNWATCH, OUTPUT_CREDIT) = range(8, 20)
 (GETATTR, READDIR, SCAN, READLINK, MKDIR, MKNOD, SYMLINK, LINK, UNLINK, RMDIR, RENAME, SETATTR, GETXATTR, LISTXATTR,
  SETXATTR, REMOVEXATTR, STATFS, OPEN, CREATE, CREATE_UNNAMED, READ, WRITE, FSYNC, CLOSE, FALLOCATE, SEEK, COPY_RANGE,
- LOCK, LOCK_TEST, LOCK_RELEASE_OWNER, EXEC, SIGNAL, RESIZE, WATCH) = range(32, 66)
+ LOCK, LOCK_TEST, LOCK_RELEASE_OWNER, EXEC, SIGNAL, RESIZE, WATCH, CHECK) = range(32, 67)
 CHANGES = {MKDIR, MKNOD, SYMLINK, LINK, UNLINK, RMDIR, RENAME, SETXATTR, REMOVEXATTR, CREATE, WRITE, FALLOCATE, COPY_RANGE}
 
 Frame = collections.namedtuple("Frame", "type id payload")

@@ -399,6 +399,18 @@ def test_statfs():
     same(s.f_namemax, got[7])
 
 
+def test_check():
+    same(p.CAN_CHECK, client.welcome.capabilities & p.CAN_CHECK)
+    same(0, client.call(p.CHECK).result)
+    os.rename(root, root + b"-moved")
+    fails(errno.ESTALE, client.call, p.CHECK)
+    os.mkdir(root)
+    fails(errno.ESTALE, client.call, p.CHECK)
+    os.rmdir(root)
+    os.rename(root + b"-moved", root)
+    same(0, client.call(p.CHECK).result)
+
+
 # ---- Files --------------------------------------------------------------------------------------
 
 

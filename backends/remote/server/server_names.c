@@ -411,6 +411,14 @@ int64_t handle_removexattr(struct job *job, struct wire_writer *out)
 		     : workspace_removexattr(&job->ctx, job->server->workspace, &object.ref, name);
 }
 
+int64_t handle_check(struct job *job, struct wire_writer *out)
+{
+	int r = wire_reader_finish(&job->in);
+
+	(void)out;
+	return r < 0 ? r : workspace_check(&job->ctx, job->server->workspace);
+}
+
 int64_t handle_statfs(struct job *job, struct wire_writer *out)
 {
 	struct fs_stats stats;
