@@ -1,5 +1,5 @@
 #!/bin/bash
-# run.sh all|local|remote|tools BUILD_DIR [OPTION...]: the benches, one after the other.
+# run.sh all|local|remote|tools|places BUILD_DIR [OPTION...]: the benches, one after the other.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 
@@ -7,7 +7,7 @@ what=$1 build=$(cd ../.. && cd -- "$2" && pwd -P)
 shift 2
 case "$what" in
 all)
-	for what in local remote tools; do
+	for what in local remote tools places; do
 		python3 "$what.py" "$build" "$@"
 	done
 	;;
