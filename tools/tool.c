@@ -86,6 +86,7 @@ void tool_call_free(struct tool_call *call)
 		call->state_free(call->state);
 	cJSON_Delete(call->arguments);
 	cJSON_Delete(call->data);
+	free(call->conversation);
 	buffer_done(&call->text);
 	free(call->remark);
 	buffer_done(&call->notes);
@@ -304,7 +305,7 @@ static void call_begin(struct tool_call *call)
 	cJSON_AddNumberToObject(request, "pid", call->thread);
 	add_name(request, "agent", call->agent);
 	add_name(request, "user", call->session->user);
-	add_name(request, "conversation", call->session->conversation);
+	add_name(request, "conversation", tool_conversation(call));
 	call->first_seq = take_seq(ask_mount(call->session, request), "first_seq");
 }
 

@@ -145,6 +145,8 @@ struct tool_call {
 	cJSON *arguments; /* an object; with the schema's defaults once checked */
 	char call_id[64];
 	char agent[TOOL_AGENT_MAX_BYTES + 1]; /* the client program, for the log; "": not said */
+	char *conversation;                   /* when it is another one than the session's */
+	int queued;                           /* messages of the user that wait for the agent */
 	struct tool_sink sink;
 	void *state; /* the tool's own, from validate to execute */
 	void (*state_free)(void *state);
@@ -205,6 +207,12 @@ void tool_cancel(struct tool_call *call);
 static inline bool tool_cancelled(struct tool_call *call)
 {
 	return atomic_load_explicit(&call->cancelled, memory_order_relaxed);
+}
+
+/* NULL: not said. */
+static inline const char *tool_conversation(const struct tool_call *call)
+{
+	return call->conversation ? call->conversation : call->session->conversation;
 }
 
 /* Records the failure.  `next_step` says what the model should do now; NULL: the table's

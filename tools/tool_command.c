@@ -6,9 +6,11 @@
 #include <strings.h>
 #include <termios.h>
 
+#include "ops/support/json.h"
 #include "ops/support/visible.h"
 #include "tools/commands.h"
 #include "tools/custom/custom.h"
+#include "tools/custom/messages.h"
 #include "tools/base/options.h"
 #include "tools/permission/permission.h"
 #include "tools/tool.h"
@@ -23,6 +25,7 @@ static const char usage[] =
 	"not\n"
 	"       isthmus tool trust [--yes]        trust the tools that the project brings\n"
 	"       isthmus tool new NAME [--lang sh|python|c|ts]\n"
+	"       isthmus tool session --conversation ID [branch CALL | tree CALL]\n"
 	"\n"
 	"  --root DIR       work below DIR (default: the current directory)\n"
 	"  --json JSON      all arguments at once; \"-\": from standard input\n"
@@ -338,6 +341,22 @@ static void show_error(const struct tool_call *call)
 	fputc('\n', stderr);
 }
 
+/* What custom tools have to say beside their result. */
+static void show_messages(const struct tool_call *call)
+{
+	cJSON *messages = custom_messages_take(tool_conversation(call));
+	const cJSON *message;
+
+	cJSON_ArrayForEach(message, messages)
+	{
+		const char *words = json_text(message, "text");
+
+		visible_print(stderr, words, strlen(words), VISIBLE_INDENT);
+		fputc('\n', stderr);
+	}
+	cJSON_Delete(messages);
+}
+
 static int show(const struct tool_call *call, const struct request *request, struct output *output)
 {
 	if (request->as_json)
@@ -392,6 +411,8 @@ static int run(const struct tool *tool, const struct request *request, cJSON *ar
 	sigaction(SIGHUP, &action, NULL);
 	tool_run(current_call);
 	code = show(current_call, request, &output);
+	custom_end();
+	show_messages(current_call);
 	tool_call_free(steal_ptr(&current_call));
 	tool_session_close(&session);
 	return code;
@@ -411,15 +432,16 @@ static int split_list(int argc, char **argv, struct request *request, bool *ret_
 	if (split_words(left, argv, request) != EXIT_OK)
 		return EXIT_USAGE;
 	request->custom.root = request->root;
-	return request->argc ? complain("\"%s\" is one word too many", request->argv[0]) : EXIT_OK;
+	return EXIT_OK;
 }
 
 static int manage(int argc, char **argv)
 {
 	static struct request request = {.root = "."};
-	bool lists = strcmp(argv[0], "list") == 0, as_json = false;
+	const char *word = argv[0];
+	bool as_json = false;
 
-	if (strcmp(argv[0], "new") == 0)
+	if (strcmp(word, "new") == 0)
 		return custom_new_command(argc, argv);
 	if (split_list(argc, argv, &request, &as_json) != EXIT_OK)
 		return EXIT_USAGE;
@@ -427,13 +449,22 @@ static int manage(int argc, char **argv)
 		fputs(usage, stdout);
 		return EXIT_OK;
 	}
-	return lists ? custom_list_command(&request.custom, as_json)
-		     : custom_trust_command(&request.custom, request.yes);
+	if (strcmp(word, "session") == 0)
+		return custom_session_command(request.conversation, request.argc, request.argv);
+	if (request.argc)
+		return complain("\"%s\" is one word too many", request.argv[0]);
+	return strcmp(word, "list") == 0 ? custom_list_command(&request.custom, as_json)
+					 : custom_trust_command(&request.custom, request.yes);
 }
 
 static bool is_managing(const char *word)
 {
-	return strcmp(word, "list") == 0 || strcmp(word, "trust") == 0 || strcmp(word, "new") == 0;
+	static const char *const words[] = {"list", "trust", "new", "session"};
+
+	for (size_t i = 0; i < array_size(words); i++)
+		if (strcmp(words[i], word) == 0)
+			return true;
+	return false;
 }
 
 int tool_command(int argc, char **argv)

@@ -8,6 +8,7 @@
 #include "ops/support/json.h"
 #include "ops/support/log.h"
 #include "ops/support/path.h"
+#include "tools/custom/hosts.h"
 #include "tools/custom/internal.h"
 #include "tools/permission/permission.h"
 
@@ -64,7 +65,7 @@ static bool is_good_name(const char *name)
 
 static bool is_reserved(const char *name)
 {
-	static const char *const words[] = {"list", "new", "trust"};
+	static const char *const words[] = {"list", "new", "session", "trust"};
 
 	for (size_t i = 0; i < array_size(words); i++)
 		if (strcmp(words[i], name) == 0)
@@ -162,6 +163,7 @@ static struct custom_tool *make_tool(struct custom_source *source, const cJSON *
 	tool->source = source;
 	tool->own_name = strdup(own);
 	tool->keep_tail = keep && strcmp(keep, "tail") == 0;
+	tool->renders = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(description, "renders"));
 	tool->timeout_s = timeout_of(&source->entry, description);
 	return tool;
 }
@@ -285,9 +287,14 @@ static void take_source(struct custom_findings *findings, struct custom_source *
 	const cJSON *description, const cJSON *settings)
 {
 	const char *protocol = json_text(description, "protocol");
+	const char *lifetime = json_text(description, "lifetime");
 	const cJSON *tool;
 
 	source->has_lines = protocol && strcmp(protocol, "isthmus-tool/1") == 0;
+	source->lives = source->has_lines && lifetime && strcmp(lifetime, "session") == 0;
+	source->channels =
+		cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(description, "subscribe"), true);
+	source->stamp = custom_stamp(&source->entry);
 	source->text_form = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(description, "text"));
 	if (protocol && !source->has_lines && !source->entry.is_mcp &&
 		strcmp(protocol, "toolbox") != 0)
@@ -353,6 +360,12 @@ static void load(void *user)
 		if (findings.list[i].state == CUSTOM_READY)
 			ready[count++] = &findings.list[i].tool->tool;
 	registry_set_found(ready, count);
+	custom_hosts_know(findings.sources, findings.source_count);
+}
+
+void custom_end(void)
+{
+	custom_hosts_stop();
 }
 
 void custom_use(const struct custom_options *options)

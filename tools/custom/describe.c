@@ -25,22 +25,23 @@ static void add_stamp(struct buffer *stamp, const char *path)
 			(long long)status.st_size, (unsigned long long)status.st_ino);
 }
 
-/* What changes when the tool does: the files that its command and its manifest are. */
-static void make_stamp(const struct custom_entry *entry, struct buffer *stamp)
+/* The files that its command and its manifest are. */
+char *custom_stamp(const struct custom_entry *entry)
 {
 	cleanup_free char *manifest = path_join(entry->directory, "tool.json");
+	struct buffer stamp cleanup_buffer = {0};
 	const cJSON *word;
 
-	add_stamp(stamp, entry->path);
+	add_stamp(&stamp, entry->path);
 	if (manifest)
-		add_stamp(stamp, manifest);
+		add_stamp(&stamp, manifest);
 	cJSON_ArrayForEach(word, entry->argv)
 	{
-		buffer_printf(stamp, "%s;", word->valuestring);
+		buffer_printf(&stamp, "%s;", word->valuestring);
 		if (strchr(word->valuestring, '/'))
-			add_stamp(stamp, word->valuestring);
+			add_stamp(&stamp, word->valuestring);
 	}
-	buffer_append(stamp, "", 1);
+	return buffer_steal_string(&stamp);
 }
 
 static char *cache_path(const struct custom_entry *entry)
@@ -208,18 +209,16 @@ static cJSON *ask(const struct tool_session *session, struct custom_entry *entry
 
 cJSON *custom_describe(const struct tool_session *session, struct custom_entry *entry)
 {
-	cleanup_free char *path = cache_path(entry);
-	struct buffer stamp cleanup_buffer = {0};
+	cleanup_free char *path = cache_path(entry), *stamp = custom_stamp(entry);
 	cJSON *description;
 
-	make_stamp(entry, &stamp);
-	if (!stamp.data)
+	if (!stamp)
 		return NULL;
-	description = path ? recall(path, (const char *)stamp.data) : NULL;
+	description = path ? recall(path, stamp) : NULL;
 	if (description)
 		return description;
 	description = entry->is_mcp ? custom_mcp_describe(session, entry) : ask(session, entry);
 	if (description && path)
-		keep(path, (const char *)stamp.data, description);
+		keep(path, stamp, description);
 	return description;
 }

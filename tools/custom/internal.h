@@ -2,8 +2,8 @@
  * tools/custom/internal.h - between the files of tools/custom/.
  *
  * places.c finds entries, trust.c says which of a project's may be looked at, describe.c asks each
- * what it is, custom.c makes tools of the answers, toolbox.c and lines.c call them; process.c
- * starts and stops what they run.
+ * what it is, custom.c makes tools of the answers, toolbox.c and lines_call.c call them; process.c
+ * starts and stops what they run, hosts.c has those that outlive a call.
  */
 #pragma once
 
@@ -83,6 +83,9 @@ int custom_trust_now(const char *place);
  * custom_problem().  Remembers the answer until the entry's files change. */
 cJSON *custom_describe(const struct tool_session *session, struct custom_entry *entry);
 
+/* What changes when the files of the entry do; the caller frees it.  NULL: no memory. */
+char *custom_stamp(const struct custom_entry *entry);
+
 /* The same of a server of MCP, with "protocol": "mcp".  mcp_client.c */
 cJSON *custom_mcp_describe(const struct tool_session *session, struct custom_entry *entry);
 
@@ -108,14 +111,14 @@ int custom_process_start(const struct tool_session *session, const struct custom
 	const char *action, const struct tool_call *call, const struct custom_events *events,
 	struct custom_process **ret_process);
 
-/* Writes all of it; gives up once `call` (may be NULL) is cancelled, after 30 s, or with the end of
- * the process.  0 or -errno. */
+/* Writes all of it; gives up once `call` is cancelled, after 30 s (NULL: 1 s), or when the process
+ * is ended.  0 or -errno. */
 int custom_process_write(
 	struct custom_process *process, struct tool_call *call, const void *data, size_t size);
 void custom_process_close_input(struct custom_process *process);
 
-/* TERM to all that it started. */
-void custom_process_signal(struct custom_process *process);
+/* Has writers give up: it is about to be ended. */
+void custom_process_give_up(struct custom_process *process);
 
 /* Ends it: with its input closed it has `grace_ms`, then TERM, CUSTOM_STOP_MS later KILL.  Its
  * whole tree is gone afterwards, and no event comes any more.  NULL is fine. */
@@ -128,8 +131,11 @@ struct custom_lines; /* the process of a tool that speaks isthmus-tool/1: lines.
 /* An entry with what it says of itself. */
 struct custom_source {
 	struct custom_entry entry;
-	bool text_form; /* toolbox: key: value on its input */
-	bool has_lines; /* isthmus-tool/1 */
+	bool text_form;  /* toolbox: key: value on its input */
+	bool has_lines;  /* isthmus-tool/1 */
+	bool lives;      /* one process for the session, not one for each call */
+	cJSON *channels; /* of events that it waits for: strings; may be NULL */
+	char *stamp;     /* changes when its files do; NULL: it has a problem */
 };
 
 struct custom_tool {
@@ -137,6 +143,7 @@ struct custom_tool {
 	struct custom_source *source;
 	char *own_name; /* as the tool calls itself: "run-tests" */
 	bool keep_tail; /* of a long result */
+	bool renders;   /* its calls and results for the eyes of a person */
 	double timeout_s;
 };
 

@@ -1,100 +1,283 @@
 #include "tools/custom/journal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "ops/support/files.h"
 #include "ops/support/json.h"
 #include "ops/support/log.h"
 #include "ops/support/path.h"
-#include "tools/base/options.h"
 
-enum { ENTRIES_MAX = 1000, ENTRIES_MAX_BYTES = 4 << 20, NAME_MAX_BYTES = 128 };
+enum {
+	ENTRIES_MAX = 1000,
+	ENTRIES_MAX_BYTES = 4 << 20,
+	READ_MAX_BYTES = 8 << 20,
+	NAME_MAX_BYTES = 128,
+	KEEP_SECONDS = 30 * 86400,
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct buffer unnamed; /* lines of the session without a name; guarded by lock */
 
-/* NULL: the session has no name that can be a file's. */
-static char *session_path(const struct tool_session *session)
+char *custom_journal_path(const char *session)
 {
 	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-	const char *name = session->conversation;
 
-	if (!name || !path_is_name(name) || strlen(name) > NAME_MAX_BYTES)
+	if (!session || !path_is_name(session) || strlen(session) > NAME_MAX_BYTES)
 		return NULL;
 	if (state && *state == '/')
-		return string_printf("%s/isthmus/sessions/%s.jsonl", state, name);
+		return string_printf("%s/isthmus/sessions/%s.jsonl", state, session);
 	return home && *home == '/'
-		       ? string_printf("%s/.local/state/isthmus/sessions/%s.jsonl", home, name)
+		       ? string_printf("%s/.local/state/isthmus/sessions/%s.jsonl", home, session)
 		       : NULL;
 }
 
-/* With the lock held.  NUL-terminated. */
-static int read_lines(const struct tool_session *session, struct buffer *lines)
+/* Appends what the file has from `*from` on, or its end if that is too much (`*from` says where it
+ * begins); the lines are whole. */
+static int read_file(const char *path, size_t *from, struct buffer *lines)
 {
-	cleanup_free char *path = session_path(session);
-	int r = path ? options_read_file(path, lines)
-		     : buffer_append(lines, unnamed.data, unnamed.size);
+	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status;
+	size_t size, left;
+	ssize_t got = 1;
 
-	if (r == -ENOENT)
-		r = 0;
-	return r < 0 ? r : buffer_append(lines, "", 1);
-}
-
-/* The entry that a line of that source has, without what is ours; NULL: another's. */
-static cJSON *read_entry(const char *line, size_t size, const char *source)
-{
-	cJSON *entry = cJSON_ParseWithLength(line, size);
-	const char *whose = json_text(entry, "source");
-
-	if (!whose || strcmp(whose, source) != 0) {
-		cJSON_Delete(entry);
-		return NULL;
+	if (fd < 0 || fstat(fd, &status) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	size = (size_t)status.st_size;
+	if (size < *from)
+		*from = 0; /* one that became shorter is another one */
+	if (size - *from > READ_MAX_BYTES)
+		*from = size - READ_MAX_BYTES;
+	left = size - *from;
+	if (buffer_reserve(lines, left) < 0)
+		return -ENOMEM;
+	while (left && got) {
+		got = pread(fd, lines->data + lines->size, left, (off_t)(size - left));
+		if (got < 0)
+			return -errno;
+		lines->size += (size_t)got;
+		left -= (size_t)got;
 	}
-	cJSON_DeleteItemFromObjectCaseSensitive(entry, "source");
-	return entry;
+	return 0;
 }
 
-cJSON *custom_journal_entries(
-	const struct tool_session *session, const struct custom_source *source)
+/* Likewise, of the session. */
+static int read_lines(const char *session, size_t *from, struct buffer *lines)
 {
-	struct buffer lines cleanup_buffer = {0};
-	cJSON *entries = cJSON_CreateArray();
-	size_t left = ENTRIES_MAX_BYTES;
-	const char *start, *end;
-	int r;
+	cleanup_free char *path = custom_journal_path(session);
+	int r = 0;
 
 	pthread_mutex_lock(&lock);
-	r = read_lines(session, &lines);
+	if (path)
+		r = read_file(path, from, lines);
+	else if (*from < unnamed.size)
+		r = buffer_append(lines, unnamed.data + *from, unnamed.size - *from);
 	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+/* ---- The branch --------------------------------------------------------------------------- */
+
+/* One line: a result, or a move. */
+struct node {
+	cJSON *entry;
+	size_t size;
+	ssize_t parent; /* -1: the first */
+	bool on_branch;
+};
+
+struct tree {
+	struct node *nodes;
+	size_t count, capacity;
+	ssize_t leaf; /* where the session is; -1: before the first */
+};
+
+static void tree_done(struct tree *tree)
+{
+	for (size_t i = 0; i < tree->count; i++)
+		cJSON_Delete(tree->nodes[i].entry);
+	free(tree->nodes);
+}
+
+/* Of the line that begins there, with its end; 0: no whole line. */
+static size_t line_size(const struct buffer *lines, size_t at)
+{
+	const uint8_t *end =
+		at < lines->size ? memchr(lines->data + at, '\n', lines->size - at) : NULL;
+
+	return end ? (size_t)(end - lines->data) + 1 - at : 0;
+}
+
+static ssize_t find_node(const struct tree *tree, const char *call)
+{
+	for (size_t i = tree->count; call && i > 0; i--) {
+		const char *name = json_text(tree->nodes[i - 1].entry, "call");
+
+		if (name && strcmp(name, call) == 0)
+			return (ssize_t)i - 1;
+	}
+	return -1;
+}
+
+static int add_node(struct tree *tree, cJSON *entry, size_t size)
+{
+	if (tree->count == tree->capacity) {
+		size_t capacity = tree->capacity ? 2 * tree->capacity : 64;
+		struct node *grown = realloc(tree->nodes, capacity * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		tree->nodes = grown;
+		tree->capacity = capacity;
+	}
+	tree->nodes[tree->count] =
+		(struct node){.entry = entry, .size = size, .parent = tree->leaf};
+	tree->leaf = (ssize_t)tree->count++;
+	return 0;
+}
+
+static void take_line(struct tree *tree, const char *line, size_t size)
+{
+	cJSON *json = cJSON_ParseWithLength(line, size);
+	const char *to = json_text(json, "to");
+	ssize_t found;
+
+	if (json_text(json, "call") && add_node(tree, json, size) == 0)
+		return;
+	found = find_node(tree, to);
+	if (json_text(json, "move") && (found >= 0 || !to))
+		tree->leaf = found;
+	cJSON_Delete(json);
+}
+
+/* Who follows whom is the order of the lines, with the moves between them. */
+static int read_tree(const char *session, struct tree *ret_tree)
+{
+	struct buffer lines cleanup_buffer = {0};
+	struct tree tree = {.leaf = -1};
+	size_t from = 0, size;
+	int r = read_lines(session, &from, &lines);
+
 	if (r < 0)
+		return r;
+	for (size_t at = 0; (size = line_size(&lines, at)); at += size)
+		take_line(&tree, (const char *)lines.data + at, size);
+	for (ssize_t i = tree.leaf; i >= 0; i = tree.nodes[i].parent)
+		tree.nodes[i].on_branch = true;
+	*ret_tree = tree;
+	return 0;
+}
+
+static bool is_of(const cJSON *entry, const struct custom_source *source)
+{
+	const char *whose = json_text(entry, "source");
+
+	return whose && strcmp(whose, source->entry.path) == 0;
+}
+
+cJSON *custom_journal_entries(const char *session, const struct custom_source *source)
+{
+	cJSON *entries = cJSON_CreateArray();
+	cleanup_with(tree_done) struct tree tree = {0};
+	size_t left = ENTRIES_MAX_BYTES;
+
+	if (read_tree(session, &tree) < 0)
 		return entries;
 	/* From the end: what is too much is old. */
-	start = (const char *)lines.data;
-	end = start + lines.size - 1;
-	while (end > start && cJSON_GetArraySize(entries) < ENTRIES_MAX) {
-		const char *line = memrchr(start, '\n', (size_t)(end - 1 - start));
-		cJSON *entry;
+	for (ssize_t i = tree.leaf; i >= 0 && cJSON_GetArraySize(entries) < ENTRIES_MAX;
+		i = tree.nodes[i].parent) {
+		struct node *node = &tree.nodes[i];
 
-		line = line ? line + 1 : start;
-		entry = read_entry(line, (size_t)(end - line), source->entry.path);
-		if (entry && (size_t)(end - line) > left) {
-			cJSON_Delete(entry);
+		if (!is_of(node->entry, source))
+			continue;
+		if (node->size > left)
 			break;
-		}
-		if (entry) {
-			left -= (size_t)(end - line);
-			cJSON_InsertItemInArray(entries, 0, entry);
-		}
-		end = line;
+		left -= node->size;
+		cJSON_DeleteItemFromObjectCaseSensitive(node->entry, "source");
+		cJSON_DeleteItemFromObjectCaseSensitive(node->entry, "writer");
+		cJSON_InsertItemInArray(entries, 0, node->entry);
+		node->entry = NULL;
 	}
 	return entries;
 }
 
-static int append(const struct tool_session *session, const struct buffer *line)
+cJSON *custom_journal_list(const char *session)
 {
-	cleanup_free char *path = session_path(session), *parent = NULL;
+	cJSON *list = cJSON_CreateArray();
+	cleanup_with(tree_done) struct tree tree = {0};
+
+	if (read_tree(session, &tree) < 0)
+		return list;
+	for (size_t i = 0; i < tree.count; i++) {
+		cJSON *entry = tree.nodes[i].entry;
+
+		cJSON_DeleteItemFromObjectCaseSensitive(entry, "details");
+		cJSON_DeleteItemFromObjectCaseSensitive(entry, "writer");
+		cJSON_AddBoolToObject(entry, "on_branch", tree.nodes[i].on_branch);
+		cJSON_AddItemToArray(list, entry);
+		tree.nodes[i].entry = NULL;
+	}
+	return list;
+}
+
+char *custom_journal_place(const char *session)
+{
+	cleanup_with(tree_done) struct tree tree = {0};
+
+	if (read_tree(session, &tree) < 0 || tree.leaf < 0)
+		return NULL;
+	return strdup(json_text(tree.nodes[tree.leaf].entry, "call"));
+}
+
+const char *custom_journal_changed(
+	const char *session, const struct custom_source *source, const char *writer, size_t *bytes)
+{
+	struct buffer lines cleanup_buffer = {0};
+	size_t from = *bytes, size;
+	const char *change = NULL;
+
+	if (read_lines(session, &from, &lines) < 0)
+		return NULL;
+	if (from < *bytes)
+		change = "tree";
+	for (size_t at = 0; (size = line_size(&lines, at)); at += size) {
+		cJSON *json = cJSON_ParseWithLength((const char *)lines.data + at, size);
+		const char *move = json_text(json, "move"), *whose = json_text(json, "writer");
+
+		if (move)
+			change = strcmp(move, "branch") == 0 ? "branch" : "tree";
+		else if (!change && is_of(json, source) && (!whose || strcmp(whose, writer) != 0))
+			change = "tree";
+		cJSON_Delete(json);
+	}
+	*bytes = from + lines.size;
+	return change;
+}
+
+/* ---- Writing -------------------------------------------------------------------------------- */
+
+static void remove_old(int directory)
+{
+	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_dir DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+	time_t now = time(NULL);
+	struct dirent *entry;
+	struct stat status;
+
+	while (stream && (entry = readdir(stream)))
+		if (fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+			S_ISREG(status.st_mode) && now - status.st_mtime > KEEP_SECONDS)
+			unlinkat(directory, entry->d_name, 0);
+}
+
+/* With the lock held. */
+static int append(const char *session, const struct buffer *line)
+{
+	cleanup_free char *path = custom_journal_path(session), *parent = NULL;
 	cleanup_fd int directory = -1, fd = -1;
 
 	if (!path)
@@ -103,31 +286,65 @@ static int append(const struct tool_session *session, const struct buffer *line)
 	directory = parent ? make_directories(parent) : -ENOMEM;
 	if (directory < 0)
 		return directory;
-	fd = openat(directory, path_name(path), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+	fd = openat(directory, path_name(path), O_WRONLY | O_APPEND | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT) {
+		remove_old(directory);
+		fd = openat(directory, path_name(path), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC,
+			0600);
+	}
 	return fd < 0 ? -errno : write_all(fd, line->data, line->size);
 }
 
-void custom_journal_add(const struct tool_call *call, const cJSON *details, bool is_error)
+/* `json` is deleted. */
+static int add_line(const char *session, cJSON *json)
+{
+	struct buffer line cleanup_buffer = {0};
+	cleanup_free char *text = cJSON_PrintUnformatted(json);
+	int r = text ? buffer_printf(&line, "%s\n", text) : -ENOMEM;
+
+	cJSON_Delete(json);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&lock);
+	r = append(session, &line);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+void custom_journal_add(
+	const struct tool_call *call, const cJSON *details, bool is_error, const char *writer)
 {
 	const struct custom_tool *tool = custom_tool_of(call);
 	cJSON *entry = cJSON_CreateObject();
-	struct buffer line cleanup_buffer = {0};
-	cleanup_free char *text = NULL;
-	int r = -ENOMEM;
+	int r;
 
 	cJSON_AddStringToObject(entry, "source", tool->source->entry.path);
 	cJSON_AddStringToObject(entry, "tool", tool->own_name);
 	cJSON_AddStringToObject(entry, "call", call->call_id);
 	cJSON_AddBoolToObject(entry, "is_error", is_error);
+	if (writer)
+		cJSON_AddStringToObject(entry, "writer", writer);
 	if (details)
 		cJSON_AddItemToObject(entry, "details", cJSON_Duplicate(details, true));
-	text = cJSON_PrintUnformatted(entry);
-	cJSON_Delete(entry);
-	pthread_mutex_lock(&lock);
-	if (text && buffer_printf(&line, "%s\n", text) == 0)
-		r = append(call->session, &line);
-	pthread_mutex_unlock(&lock);
+	r = add_line(tool_conversation(call), entry);
 	if (r < 0)
 		log_warning("cannot keep the result of %s for later calls: %s, going on without",
 			call->tool->name, strerror(-r));
+}
+
+int custom_journal_move(const char *session, const char *to, const char *how)
+{
+	cleanup_with(tree_done) struct tree tree = {0};
+	cJSON *move;
+	int r = read_tree(session, &tree);
+
+	if (r == 0 && to && find_node(&tree, to) < 0)
+		r = -ENOENT;
+	if (r < 0)
+		return r;
+	move = cJSON_CreateObject();
+	cJSON_AddStringToObject(move, "move", how);
+	if (to)
+		cJSON_AddStringToObject(move, "to", to);
+	return add_line(session, move);
 }

@@ -1,17 +1,38 @@
 /*
- * tools/custom/journal.h - what custom tools answered earlier in this session, for their state.
+ * tools/custom/journal.h - what custom tools answered earlier in a session, for their state.
  *
- * A session that has a name (--conversation) is kept in a file of the user's, else it is as long
- * as the program.  Threads: any.
+ * A session is a tree: each result follows the one before, until somebody moves to an earlier one
+ * and goes on from there.  What counts is the branch, from the first result to where the session
+ * is. A session that has a name (--conversation) is kept in a file of the user's until nothing came
+ * for 30 days, else (NULL) it is as long as the program.  Threads: any.
  */
 #pragma once
 
 #include "tools/custom/internal.h"
 
-/* The earlier results of the source's tools, the oldest first: [{tool, call, is_error, details}];
- * the caller deletes it.  The oldest are left out of what is too long for a line. */
-cJSON *custom_journal_entries(
-	const struct tool_session *session, const struct custom_source *source);
+/* The earlier results of the source's tools on the branch, the oldest first: [{tool, call,
+ * is_error, details}]; the caller deletes it.  The oldest are left out of what is too long for a
+ * line. */
+cJSON *custom_journal_entries(const char *session, const struct custom_source *source);
 
-/* One more result; `details` may be NULL. */
-void custom_journal_add(const struct tool_call *call, const cJSON *details, bool is_error);
+/* One more result; `details` may be NULL.  `writer` names the process that knows of it already. */
+void custom_journal_add(
+	const struct tool_call *call, const cJSON *details, bool is_error, const char *writer);
+
+/* Moves to the result of the call `to`, or with NULL to before the first.  `how`: "branch" or
+ * "tree".  0; -ENOENT: there is no such result; -errno. */
+int custom_journal_move(const char *session, const char *to, const char *how);
+
+/* The call whose result is where the session is, which the caller frees; NULL: before the first. */
+char *custom_journal_place(const char *session);
+
+/* What happened since the journal had `*bytes`, which are brought up to date: "branch" or "tree"
+ * when the state of the source is another one now than `writer` knows; else NULL. */
+const char *custom_journal_changed(
+	const char *session, const struct custom_source *source, const char *writer, size_t *bytes);
+
+/* All results, on the branch or not, and moves: [{tool, call, is_error, on_branch}]. */
+cJSON *custom_journal_list(const char *session);
+
+/* The file of a session that has a name, which the caller frees; NULL: none. */
+char *custom_journal_path(const char *session);

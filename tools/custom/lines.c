@@ -7,12 +7,14 @@
 #include "ops/support/json.h"
 #include "ops/support/log.h"
 #include "ops/support/utf8.h"
+#include "tools/custom/bus.h"
 
 enum { QUEUE_MAX = 256 };
 
 struct custom_lines {
-	struct custom_process *process;
-	pthread_mutex_t send_lock; /* one line at a time */
+	struct custom_process *process; /* NULL once it was ended; guarded by send_lock */
+	atomic_bool ending;             /* somebody ends it */
+	pthread_mutex_t send_lock;      /* one line at a time */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct custom_channel *channels; /* guarded by lock, like what follows */
@@ -43,6 +45,40 @@ static bool is_update(const cJSON *message)
 	return type && strcmp(type, "update") == 0;
 }
 
+/* With lock held. */
+static void note_result(struct custom_channel *channel, const cJSON *message)
+{
+	const char *type = json_text(message, "type");
+	bool is_error = type && strcmp(type, "error") == 0;
+
+	if (!channel->at_result || channel->has_result || !type ||
+		(!is_error && strcmp(type, "result") != 0))
+		return;
+	channel->has_result = true;
+	channel->at_result(channel->user, message, is_error);
+}
+
+/* Nobody is there for what it asks while no call runs. */
+static void refuse(struct custom_lines *lines, const cJSON *message)
+{
+	const char *type = json_text(message, "type"), *ask = json_text(message, "ask");
+	bool is_exec = type && strcmp(type, "exec") == 0;
+	cJSON *reply;
+
+	if (!ask || !type || (!is_exec && strcmp(type, "ui_request") != 0))
+		return;
+	reply = cJSON_CreateObject();
+	cJSON_AddStringToObject(reply, "type", is_exec ? "exec_result" : "ui_response");
+	cJSON_AddStringToObject(reply, "ask", ask);
+	cJSON_AddTrueToObject(reply, is_exec ? "killed" : "cancelled");
+	if (is_exec) {
+		cJSON_AddStringToObject(reply, "stdout", "");
+		cJSON_AddStringToObject(reply, "stderr", "no call of the tool is running");
+		cJSON_AddNumberToObject(reply, "code", 1);
+	}
+	custom_lines_send(lines, NULL, reply);
+}
+
 /* A tool that floods loses updates first: the next one replaces them. */
 static void sort_message(struct custom_lines *lines, cJSON *message)
 {
@@ -53,13 +89,16 @@ static void sort_message(struct custom_lines *lines, cJSON *message)
 	channel = find_channel(lines, message);
 	waiting = channel ? cJSON_GetArraySize(channel->queue) : QUEUE_MAX;
 	if (waiting < (is_update(message) ? QUEUE_MAX / 2 : QUEUE_MAX)) {
+		note_result(channel, message);
 		cJSON_AddItemToArray(channel->queue, message);
 		message = NULL;
 		pthread_cond_broadcast(&lines->changed);
 	}
 	pthread_mutex_unlock(&lines->lock);
-	if (message && !is_update(message))
+	if (message && !is_update(message)) {
 		log_info("\"%s\" said something about no call that runs, ignoring", lines->path);
+		refuse(lines, message);
+	}
 	cJSON_Delete(message);
 }
 
@@ -71,7 +110,10 @@ static void take_line(struct custom_lines *lines, const char *text, size_t size)
 	if (utf8_append_clean(&clean, text, size) == 0)
 		message = cJSON_ParseWithLength((const char *)clean.data, clean.size);
 	if (cJSON_IsObject(message)) {
-		sort_message(lines, message);
+		if (custom_bus_take(lines, message))
+			cJSON_Delete(message);
+		else
+			sort_message(lines, message);
 		return;
 	}
 	cJSON_Delete(message);
@@ -152,9 +194,17 @@ int custom_lines_start(const struct tool_session *session, const struct custom_s
 	pthread_mutex_init(&lines->send_lock, NULL);
 	clock_cond_init(&lines->changed);
 	lines->path = source->entry.path;
+	r = custom_bus_join(lines, source, call ? tool_conversation(call) : NULL);
+	if (r < 0) {
+		lines_free(lines);
+		return r;
+	}
+	pthread_mutex_lock(&lines->send_lock);
 	r = custom_process_start(
 		session, &source->entry, "execute", call, &events, &lines->process);
+	pthread_mutex_unlock(&lines->send_lock);
 	if (r < 0) {
+		custom_bus_leave(lines);
 		lines_free(lines);
 		return r;
 	}
@@ -162,11 +212,35 @@ int custom_lines_start(const struct tool_session *session, const struct custom_s
 	return 0;
 }
 
+void custom_lines_close(struct custom_lines *lines)
+{
+	pthread_mutex_lock(&lines->send_lock);
+	if (lines->process)
+		custom_process_close_input(lines->process);
+	pthread_mutex_unlock(&lines->send_lock);
+}
+
+void custom_lines_end(struct custom_lines *lines, int grace_ms)
+{
+	struct custom_process *process;
+
+	if (atomic_exchange(&lines->ending, true))
+		return;
+	/* Whoever writes to it leaves the lock. */
+	process = lines->process;
+	custom_process_give_up(process);
+	pthread_mutex_lock(&lines->send_lock);
+	lines->process = NULL;
+	pthread_mutex_unlock(&lines->send_lock);
+	custom_process_stop(process, grace_ms);
+}
+
 void custom_lines_stop(struct custom_lines *lines, int grace_ms)
 {
 	if (!lines)
 		return;
-	custom_process_stop(lines->process, grace_ms);
+	custom_lines_end(lines, grace_ms);
+	custom_bus_leave(lines);
 	lines_free(lines);
 }
 
@@ -190,7 +264,8 @@ int custom_lines_send(struct custom_lines *lines, struct tool_call *call, cJSON 
 	if (!text || buffer_printf(&line, "%s\n", text) < 0)
 		return -ENOMEM;
 	pthread_mutex_lock(&lines->send_lock);
-	r = custom_process_write(lines->process, call, line.data, line.size);
+	r = lines->process ? custom_process_write(lines->process, call, line.data, line.size)
+			   : -EPIPE;
 	pthread_mutex_unlock(&lines->send_lock);
 	return r;
 }

@@ -12,19 +12,31 @@
 struct custom_channel {
 	struct custom_channel *next;
 	char id[64];
-	cJSON *queue; /* array; guarded by lines->lock */
+	cJSON *queue; /* array; guarded by lines->lock, as what follows */
+
+	/* Optional: called with the first result or error, by the thread that reads, so that those
+	 * of several calls come in their order. */
+	void (*at_result)(void *user, const cJSON *message, bool is_error);
+	void *user;
+	bool has_result;
 };
 
-/* Starts the process.  0 or -errno. */
+/* Starts the process.  `call` may be NULL.  0 or -errno. */
 int custom_lines_start(const struct tool_session *session, const struct custom_source *source,
 	const struct tool_call *call, struct custom_lines **ret_lines);
 
-/* Ends it with its whole tree, and frees.  NULL is fine. */
+/* Ends it with its whole tree, unless another thread does; what is sent from then on is lost. */
+void custom_lines_end(struct custom_lines *lines, int grace_ms);
+
+/* The same, and frees.  NULL is fine. */
 void custom_lines_stop(struct custom_lines *lines, int grace_ms);
+
+/* Has it end: no more is sent. */
+void custom_lines_close(struct custom_lines *lines);
 
 bool custom_lines_ended(struct custom_lines *lines);
 
-/* Sends one message, which is deleted.  0 or -errno. */
+/* Sends one message, which is deleted; without `call` it has a second.  0 or -errno. */
 int custom_lines_send(struct custom_lines *lines, struct tool_call *call, cJSON *message);
 
 void custom_channel_open(

@@ -6,12 +6,13 @@
 #include "ops/support/json.h"
 #include "ops/support/utf8.h"
 #include "tools/base/process.h"
+#include "tools/custom/hosts.h"
 #include "tools/custom/journal.h"
-#include "tools/custom/lines.h"
 
 enum {
 	POLL_MS = 50,
 	GRACE_MS = 500,            /* to end after the result, or once cancelled */
+	HOST_GRACE_MS = 2000,      /* to stop a call, before what other calls share is lost */
 	EXEC_OUTPUT_MAX = 1 << 20, /* of each stream */
 	EXEC_WORDS_MAX = 1000,
 };
@@ -21,6 +22,7 @@ struct conversation {
 	const struct custom_tool *tool;
 	struct custom_lines *lines;
 	struct custom_channel channel;
+	const char *writer; /* of results; NULL: the process is the call's own */
 	int64_t until_ms;
 };
 
@@ -192,12 +194,8 @@ static int take_message(struct conversation *talk, const cJSON *message)
 	} else if (strcmp(type, "exec") == 0) {
 		run_exec(talk, message);
 	} else if (strcmp(type, "result") == 0) {
-		if (custom_take_result(talk->call, message) < 0)
-			return -1;
-		custom_journal_add(talk->call, details, false);
-		return 1;
+		return custom_take_result(talk->call, message) < 0 ? -1 : 1;
 	} else if (strcmp(type, "error") == 0) {
-		custom_journal_add(talk->call, details, true);
 		if (details)
 			cJSON_AddItemToObject(
 				talk->call->data, "details", cJSON_Duplicate(details, true));
@@ -239,21 +237,25 @@ static int converse(struct conversation *talk)
 
 static cJSON *execute_message(const struct conversation *talk)
 {
+	const struct tool_call *call = talk->call;
+	const char *session = tool_conversation(call);
 	cJSON *message = cJSON_CreateObject();
 
 	cJSON_AddStringToObject(message, "type", "execute");
-	cJSON_AddStringToObject(message, "id", talk->call->call_id);
+	cJSON_AddStringToObject(message, "id", call->call_id);
 	cJSON_AddStringToObject(message, "tool", talk->tool->own_name);
-	cJSON_AddItemToObject(message, "params", cJSON_Duplicate(talk->call->arguments, true));
-	cJSON_AddBoolToObject(message, "has_ui", talk->call->ask_user != NULL);
-	if (talk->call->session->conversation)
-		cJSON_AddStringToObject(message, "session", talk->call->session->conversation);
-	cJSON_AddItemToObject(message, "entries",
-		custom_journal_entries(talk->call->session, talk->tool->source));
+	cJSON_AddItemToObject(message, "params", cJSON_Duplicate(call->arguments, true));
+	cJSON_AddBoolToObject(message, "has_ui", call->ask_user != NULL);
+	cJSON_AddNumberToObject(message, "queued", call->queued);
+	if (session)
+		cJSON_AddStringToObject(message, "session", session);
+	/* One that lives knows them. */
+	if (!talk->writer)
+		cJSON_AddItemToObject(
+			message, "entries", custom_journal_entries(session, talk->tool->source));
 	return message;
 }
 
-/* Has it stop the call: the process has the grace that the protocol says, then it is ended. */
 static void cancel(struct conversation *talk)
 {
 	cJSON *message = cJSON_CreateObject();
@@ -265,12 +267,18 @@ static void cancel(struct conversation *talk)
 	custom_lines_send(talk->lines, NULL, message);
 }
 
+static void keep_result(void *user, const cJSON *message, bool is_error)
+{
+	const struct conversation *talk = user;
+
+	custom_journal_add(talk->call, cJSON_GetObjectItemCaseSensitive(message, "details"),
+		is_error, talk->writer);
+}
+
 static int run(struct conversation *talk)
 {
-	int r;
+	int r = custom_lines_send(talk->lines, talk->call, execute_message(talk));
 
-	custom_channel_open(talk->lines, &talk->channel, talk->call->call_id);
-	r = custom_lines_send(talk->lines, talk->call, execute_message(talk));
 	/* -EPIPE: it has ended, and how says more. */
 	if (r < 0 && r != -EPIPE && r != -EINTR)
 		r = tool_fail_errno(talk->call, r, "speak to the tool", talk->tool->tool.name);
@@ -278,7 +286,57 @@ static int run(struct conversation *talk)
 		r = converse(talk);
 	if (talk->call->code == TOOL_ABORTED || talk->call->code == TOOL_TIMEOUT)
 		cancel(talk);
+	return r;
+}
+
+/* A process of its own, which has the grace that the protocol says. */
+static int run_once(struct conversation *talk)
+{
+	struct tool_call *call = talk->call;
+	int r = custom_lines_start(call->session, talk->tool->source, call, &talk->lines);
+
+	if (r < 0)
+		return tool_fail_errno(call, r, "start the tool", talk->tool->source->entry.path);
+	custom_channel_open(talk->lines, &talk->channel, call->call_id);
+	r = run(talk);
 	custom_channel_close(talk->lines, &talk->channel);
+	custom_lines_stop(talk->lines, GRACE_MS);
+	return r;
+}
+
+/* True once the call has its result, which nobody wants any more. */
+static bool stops(struct conversation *talk)
+{
+	int64_t until_ms = clock_now_ms() + HOST_GRACE_MS;
+
+	while (clock_now_ms() < until_ms && !custom_lines_ended(talk->lines)) {
+		cJSON *message = custom_channel_next(talk->lines, &talk->channel, POLL_MS);
+		const char *type = json_text(message, "type");
+		bool is_end = type && (strcmp(type, "result") == 0 || strcmp(type, "error") == 0);
+
+		cJSON_Delete(message);
+		if (is_end)
+			return true;
+	}
+	return false;
+}
+
+static int run_at_host(struct conversation *talk)
+{
+	struct tool_call *call = talk->call;
+	struct custom_host *host;
+	int r = custom_host_take(call, &talk->channel, &host);
+	bool is_stuck;
+
+	if (r == -ECANCELED)
+		return tool_fail(call, TOOL_ABORTED, NULL, "The call was cancelled.");
+	if (r < 0)
+		return tool_fail_errno(call, r, "start the tool", talk->tool->source->entry.path);
+	talk->lines = custom_host_lines(host);
+	talk->writer = custom_host_writer(host);
+	r = run(talk);
+	is_stuck = (call->code == TOOL_ABORTED || call->code == TOOL_TIMEOUT) && !stops(talk);
+	custom_host_give_back(host, &talk->channel, is_stuck);
 	return r;
 }
 
@@ -288,11 +346,7 @@ int custom_lines_execute(struct tool_call *call)
 	struct conversation talk = {.call = call,
 		.tool = tool,
 		.until_ms = clock_now_ms() + (int64_t)(tool->timeout_s * 1000)};
-	int r = custom_lines_start(call->session, tool->source, call, &talk.lines);
 
-	if (r < 0)
-		return tool_fail_errno(call, r, "start the tool", tool->source->entry.path);
-	r = run(&talk);
-	custom_lines_stop(talk.lines, GRACE_MS);
-	return r;
+	talk.channel = (struct custom_channel){.at_result = keep_result, .user = &talk};
+	return tool->source->lives ? run_at_host(&talk) : run_once(&talk);
 }

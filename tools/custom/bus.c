@@ -1,0 +1,255 @@
+#include "tools/custom/bus.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include "ops/support/clock.h"
+#include "ops/support/json.h"
+#include "ops/support/log.h"
+#include "tools/custom/hosts.h"
+#include "tools/custom/messages.h"
+
+enum { EVENTS_MAX = 1000, CHANNELS_MAX = 1000 };
+
+struct member {
+	struct member *next;
+	struct custom_lines *lines;
+	const char *path;   /* of the tool's file */
+	char *conversation; /* guarded by lock, as the channels */
+	cJSON *channels;    /* {CHANNEL: true} */
+};
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_mutex_t delivering; /* taken before lock: held while an event is delivered */
+	pthread_cond_t changed;     /* with lock */
+	struct member *members;     /* guarded by lock, as what follows */
+	cJSON *events;              /* array: {from, channel, data} */
+	bool has_thread, busy;
+} bus = {.lock = PTHREAD_MUTEX_INITIALIZER,
+	.delivering = PTHREAD_MUTEX_INITIALIZER,
+	.changed = PTHREAD_COND_INITIALIZER};
+
+int custom_bus_join(
+	struct custom_lines *lines, const struct custom_source *source, const char *conversation)
+{
+	struct member *member = calloc(1, sizeof(*member));
+	const cJSON *channel;
+
+	if (!member)
+		return -ENOMEM;
+	*member = (struct member){.lines = lines,
+		.path = source->entry.path,
+		.conversation = conversation ? strdup(conversation) : NULL,
+		.channels = cJSON_CreateObject()};
+	/* It will subscribe, but the event that it is started for must not be missed. */
+	cJSON_ArrayForEach(channel, source->channels)
+	{
+		if (cJSON_IsString(channel))
+			cJSON_AddTrueToObject(member->channels, channel->valuestring);
+	}
+	pthread_mutex_lock(&bus.lock);
+	member->next = bus.members;
+	bus.members = member;
+	pthread_mutex_unlock(&bus.lock);
+	return 0;
+}
+
+/* With the lock held. */
+static struct member *find(const struct custom_lines *lines)
+{
+	struct member *member = bus.members;
+
+	while (member && member->lines != lines)
+		member = member->next;
+	return member;
+}
+
+void custom_bus_move(struct custom_lines *lines, const char *conversation)
+{
+	struct member *member;
+
+	pthread_mutex_lock(&bus.lock);
+	member = find(lines);
+	free(member->conversation);
+	member->conversation = conversation ? strdup(conversation) : NULL;
+	pthread_mutex_unlock(&bus.lock);
+}
+
+void custom_bus_leave(struct custom_lines *lines)
+{
+	struct member **at, *member;
+
+	pthread_mutex_lock(&bus.delivering);
+	pthread_mutex_lock(&bus.lock);
+	for (at = &bus.members; (*at)->lines != lines; at = &(*at)->next)
+		;
+	member = *at;
+	*at = member->next;
+	pthread_mutex_unlock(&bus.lock);
+	pthread_mutex_unlock(&bus.delivering);
+	cJSON_Delete(member->channels);
+	free(member->conversation);
+	free(member);
+}
+
+/* ---- Events ---------------------------------------------------------------------------------- */
+
+static void send_event(const struct member *member, const cJSON *event)
+{
+	cJSON *message = cJSON_CreateObject();
+	const cJSON *data = cJSON_GetObjectItemCaseSensitive(event, "data");
+
+	cJSON_AddStringToObject(message, "type", "event");
+	cJSON_AddStringToObject(message, "channel", json_text(event, "channel"));
+	if (data)
+		cJSON_AddItemToObject(message, "data", cJSON_Duplicate(data, true));
+	if (custom_lines_send(member->lines, NULL, message) < 0)
+		log_info("\"%s\" takes no events, leaving one out", member->path);
+}
+
+/* A pointer as text: it is compared only. */
+static void name_lines(const struct custom_lines *lines, char name[32])
+{
+	snprintf(name, 32, "%p", (const void *)lines);
+}
+
+static void deliver(const cJSON *event)
+{
+	const char *channel = json_text(event, "channel"), *from = json_text(event, "from");
+	struct member *member;
+
+	pthread_mutex_lock(&bus.delivering);
+	pthread_mutex_lock(&bus.lock);
+	member = bus.members;
+	pthread_mutex_unlock(&bus.lock);
+	/* None leaves meanwhile, and new ones stand before this one. */
+	for (; member; member = member->next) {
+		char name[32];
+		bool wants;
+
+		name_lines(member->lines, name);
+		pthread_mutex_lock(&bus.lock);
+		wants = cJSON_GetObjectItemCaseSensitive(member->channels, channel) &&
+			strcmp(name, from) != 0;
+		pthread_mutex_unlock(&bus.lock);
+		if (wants)
+			send_event(member, event);
+	}
+	pthread_mutex_unlock(&bus.delivering);
+}
+
+static void *deliver_all(void *user)
+{
+	(void)user;
+	pthread_mutex_lock(&bus.lock);
+	for (;;) {
+		cJSON *event;
+
+		while (!bus.events->child)
+			pthread_cond_wait(&bus.changed, &bus.lock);
+		event = cJSON_DetachItemFromArray(bus.events, 0);
+		bus.busy = true;
+		pthread_mutex_unlock(&bus.lock);
+		custom_hosts_wake(json_text(event, "channel"));
+		deliver(event);
+		cJSON_Delete(event);
+		pthread_mutex_lock(&bus.lock);
+		bus.busy = false;
+		pthread_cond_broadcast(&bus.changed);
+	}
+	return NULL;
+}
+
+/* With the lock held.  False: none can be started. */
+static bool has_thread(void)
+{
+	pthread_t thread;
+
+	if (!bus.has_thread && pthread_create(&thread, NULL, deliver_all, NULL) == 0) {
+		pthread_detach(thread);
+		bus.has_thread = true;
+	}
+	return bus.has_thread;
+}
+
+static void take_event(const struct custom_lines *lines, const cJSON *message, const char *channel)
+{
+	const cJSON *data = cJSON_GetObjectItemCaseSensitive(message, "data");
+	cJSON *event = cJSON_CreateObject();
+	bool fits;
+	char name[32];
+
+	name_lines(lines, name);
+	cJSON_AddStringToObject(event, "from", name);
+	cJSON_AddStringToObject(event, "channel", channel);
+	if (data)
+		cJSON_AddItemToObject(event, "data", cJSON_Duplicate(data, true));
+	pthread_mutex_lock(&bus.lock);
+	if (!bus.events)
+		bus.events = cJSON_CreateArray();
+	fits = cJSON_GetArraySize(bus.events) < EVENTS_MAX && has_thread();
+	if (fits)
+		cJSON_AddItemToArray(bus.events, event);
+	pthread_cond_broadcast(&bus.changed);
+	pthread_mutex_unlock(&bus.lock);
+	if (fits)
+		return;
+	log_warning("there are more events than tools take, leaving one of \"%s\" out", channel);
+	cJSON_Delete(event);
+}
+
+static void subscribe(struct custom_lines *lines, const char *channel, bool wants)
+{
+	struct member *member;
+
+	pthread_mutex_lock(&bus.lock);
+	member = find(lines);
+	cJSON_DeleteItemFromObjectCaseSensitive(member->channels, channel);
+	if (wants && cJSON_GetArraySize(member->channels) < CHANNELS_MAX)
+		cJSON_AddTrueToObject(member->channels, channel);
+	pthread_mutex_unlock(&bus.lock);
+}
+
+static void take_text(struct custom_lines *lines, const cJSON *message)
+{
+	const struct member *member;
+
+	pthread_mutex_lock(&bus.lock);
+	member = find(lines);
+	custom_message_keep(member->conversation, member->path, message);
+	pthread_mutex_unlock(&bus.lock);
+}
+
+bool custom_bus_take(struct custom_lines *lines, const cJSON *message)
+{
+	const char *type = json_text(message, "type"), *channel = json_text(message, "channel");
+
+	if (!type)
+		return false;
+	if (strcmp(type, "message") == 0)
+		take_text(lines, message);
+	else if (strcmp(type, "emit") == 0 && channel)
+		take_event(lines, message, channel);
+	else if (strcmp(type, "subscribe") == 0 && channel)
+		subscribe(lines, channel, true);
+	else if (strcmp(type, "unsubscribe") == 0 && channel)
+		subscribe(lines, channel, false);
+	else
+		return false;
+	return true;
+}
+
+void custom_bus_drain(int ms)
+{
+	const int64_t until_ms = clock_now_ms() + ms;
+
+	pthread_mutex_lock(&bus.lock);
+	while (((bus.events && bus.events->child) || bus.busy) && clock_now_ms() < until_ms) {
+		pthread_mutex_unlock(&bus.lock);
+		poll(NULL, 0, 10);
+		pthread_mutex_lock(&bus.lock);
+	}
+	pthread_mutex_unlock(&bus.lock);
+}
