@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "ops/support/visible.h"
+#include "tools/base/jobs.h"
+#include "tools/base/reach.h"
 #include "tools/commands.h"
 #include "tools/permission/permission.h"
 
@@ -15,28 +17,65 @@ static int complain(const struct buffer *problem)
 	return -1;
 }
 
-int open_session(const char *directory, const char *policy, bool yes, struct tool_session *session)
+/* In what is out of reach, each call says so. */
+static int open_root(const char *directory, struct tool_session *session, struct buffer *problem)
 {
-	struct buffer problem cleanup_buffer = {0};
 	int r = tool_session_open(directory, session);
+	cleanup_free char *reason = r < 0 ? reach_problem_at(directory) : NULL;
 
-	if (r < 0) {
-		buffer_printf(&problem, "cannot work in \"%s\": %s", directory,
-			r == -ENOTCONN ? "it is a mount whose daemon is gone; see isthmus list"
-				       : strerror(-r));
-		return complain(&problem);
+	if (r == 0)
+		return 0;
+	if (!reason) {
+		buffer_printf(problem, "cannot work in \"%s\": %s", directory, strerror(-r));
+		return r;
 	}
-	r = permissions_new(&session->permissions);
+	*session = (struct tool_session){.root = {.fd = -1, .path = strdup(directory)},
+		.problem = steal_ptr(&reason),
+		.jobs = jobs_new()};
+	return session->root.path && session->jobs ? 0 : -ENOMEM;
+}
+
+/* A mount that comes back brings the project's rules; until then no call runs. */
+static int load_project(struct tool_session *session, struct buffer *problem)
+{
+	cleanup_free char *reason = NULL;
+	int r = permissions_load_project(session->permissions, &session->root, problem);
+
+	if (r < 0 && session->control_socket)
+		reason = reach_problem(session->control_socket);
+	if (!reason)
+		return r;
+	problem->size = 0;
+	session->lacks_project_rules = true;
+	return 0;
+}
+
+static int load(struct tool_session *session, const char *policy, bool yes, struct buffer *problem)
+{
+	int r = permissions_new(&session->permissions);
+
 	/* First, so that every rule that denies comes later and wins. */
 	if (r == 0 && yes)
 		r = permissions_add(
 			session->permissions, PERMISSION_FROM_USER, "*", "*", PERMISSION_ALLOW);
 	if (r == 0)
-		r = permissions_load(session->permissions, &session->root, policy, &problem);
+		r = permissions_load(session->permissions, &session->root, policy, problem);
+	return r == 0 && !session->problem ? load_project(session, problem) : r;
+}
+
+int open_session(const char *directory, const char *policy, bool yes, struct tool_session *session)
+{
+	struct buffer problem cleanup_buffer = {0};
+	int r = open_root(directory, session, &problem);
+
+	if (r == 0) {
+		r = load(session, policy, yes, &problem);
+		if (r < 0)
+			tool_session_close(session);
+	}
 	if (r == 0)
 		return 0;
 	if (!problem.size)
 		buffer_append_string(&problem, strerror(-r));
-	tool_session_close(session);
 	return complain(&problem);
 }

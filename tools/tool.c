@@ -1,6 +1,7 @@
 #include "tools/tool.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
@@ -11,8 +12,10 @@
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
 #include "tools/base/jobs.h"
-#include "tools/permission/permission.h"
+#include "tools/base/output_file.h"
+#include "tools/base/reach.h"
 #include "tools/base/schema.h"
+#include "tools/permission/permission.h"
 
 /* ---- Session and call ------------------------------------------------------- */
 
@@ -39,6 +42,7 @@ void tool_session_close(struct tool_session *session)
 	free(session->control_socket);
 	free(session->mount_point);
 	free(session->workspace_path);
+	free(session->problem);
 }
 
 static void make_call_id(char id[64])
@@ -109,15 +113,31 @@ void tool_cancel(struct tool_call *call)
 
 /* ---- Failing ------------------------------------------------------------------ */
 
+/* What failed because the workspace is out of reach says so. */
+static enum tool_error_code see_reach(
+	const struct tool_session *session, enum tool_error_code code, struct buffer *message)
+{
+	cleanup_free char *problem = NULL;
+
+	if ((code != TOOL_IO_ERROR && code != TOOL_NOT_CONNECTED) || !session->control_socket)
+		return code;
+	problem = reach_problem(session->control_socket);
+	if (!problem)
+		return code;
+	buffer_printf(message, " %s", problem);
+	return TOOL_NOT_CONNECTED;
+}
+
 static int fail(struct tool_call *call, enum tool_error_code code, const char *next_step,
 	struct buffer *message)
 {
-	const struct tool_error_words *words = tool_error_words(code);
+	const struct tool_error_words *words;
 	struct buffer clean cleanup_buffer = {0};
 
 	if (call->code != TOOL_OK)
 		return -1;
-	call->code = code;
+	call->code = code = see_reach(call->session, code, message);
+	words = tool_error_words(code);
 	call->recoverable = words->recoverable;
 	utf8_append_clean(&clean, message->data, message->size);
 	call->message = buffer_steal_string(&clean);
@@ -173,6 +193,14 @@ int tool_fail_errno(struct tool_call *call, int error, const char *action, const
 	if (near)
 		buffer_printf(&message, " Names like it: %s.", near);
 	return fail(call, code, NULL, &message);
+}
+
+int tool_check_reach(struct tool_call *call, const char *action, const char *path)
+{
+	const char *socket = call->session->control_socket;
+	cleanup_free char *problem = socket ? reach_problem(socket) : NULL;
+
+	return problem ? tool_fail_errno(call, -ENOTCONN, action, path) : 0;
 }
 
 /* ---- Output and arguments -------------------------------------------------------- */
@@ -254,8 +282,14 @@ static int check_arguments(struct tool_call *call)
 
 static int ask_about_path(struct tool_call *call)
 {
+	const char *given = tool_string(call, "path");
+	cleanup_fd int output =
+		given && call->tool->uses == PERMISSION_READS ? output_file_open(given) : -1;
 	cleanup_free char *path = NULL, *sentence = NULL;
 
+	/* The files that keep long output are outside the root, and ours. */
+	if (output >= 0)
+		return 0;
 	if (tool_path(call, "path", &path) < 0)
 		return -1;
 	if (asprintf(&sentence, "%s: %s", call->tool->label, *path ? path : ".") < 0)
@@ -345,6 +379,31 @@ static int execute(struct tool_call *call)
 	return 0;
 }
 
+/* The project's rules that could not be reached when the session began. */
+static int load_missing_rules(struct tool_call *call)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct tool_session *session = call->session;
+	struct buffer problem cleanup_buffer = {0};
+	int r = 0;
+
+	if (session->problem)
+		return tool_fail(call, TOOL_NOT_CONNECTED, NULL, "Cannot work in \"%s\". %s",
+			session->root.path, session->problem);
+	if (!atomic_load(&session->lacks_project_rules))
+		return 0;
+	pthread_mutex_lock(&lock);
+	if (atomic_load(&session->lacks_project_rules))
+		r = permissions_load_project(session->permissions, &session->root, &problem);
+	if (r == 0)
+		atomic_store(&session->lacks_project_rules, false);
+	pthread_mutex_unlock(&lock);
+	if (r == 0)
+		return 0;
+	return tool_fail(call, TOOL_IO_ERROR, NULL, "Nothing was done: %.*s.", (int)problem.size,
+		(const char *)problem.data);
+}
+
 int tool_run(struct tool_call *call)
 {
 	uint64_t start_ns = clock_now_ns();
@@ -352,8 +411,9 @@ int tool_run(struct tool_call *call)
 
 	if (call->session->control_socket)
 		call_begin(call);
-	r = check_arguments(call);
-
+	r = load_missing_rules(call);
+	if (r == 0)
+		r = check_arguments(call);
 	if (r == 0)
 		r = call->tool->permission ? call->tool->permission(call) : ask_about_path(call);
 	if (r == 0)

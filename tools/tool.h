@@ -123,6 +123,8 @@ struct tool_session {
 	char *mount_point;               /* set with control_socket */
 	char *workspace_path;            /* of the root, on that mount */
 	struct permissions *permissions; /* may be NULL: everything is allowed */
+	atomic_bool lacks_project_rules; /* they could not be reached: no call runs without */
+	char *problem;                   /* why there is no root to work in; NULL: there is */
 	const char *user, *conversation; /* on whose behalf, for the log; NULL: not said */
 	atomic_bool no_bash;             /* there is none where commands run: sh does */
 	struct jobs *jobs;               /* commands in the background */
@@ -223,6 +225,9 @@ int tool_fail(struct tool_call *call, enum tool_error_code code, const char *nex
 /* Records a failed system call: `Cannot ACTION "PATH": why`.  Names near a missing path are
  * in the next step.  `error` is -errno.  Always -1. */
 int tool_fail_errno(struct tool_call *call, int error, const char *action, const char *path);
+
+/* 0, or -1 with NOT_CONNECTED when the workspace of a mount is out of reach. */
+int tool_check_reach(struct tool_call *call, const char *action, const char *path);
 
 /* Says to the mount that the calling thread works for the call too. */
 void tool_join_thread(struct tool_call *call);

@@ -207,6 +207,8 @@ static int search(struct finding *finding)
 		r = -ECANCELED;
 	if (r < 0 && !finding->too_many)
 		return tool_fail_errno(call, r, "search", path);
+	if (result.unreadable && tool_check_reach(call, "search", path) < 0)
+		return -1;
 	return describe(finding);
 }
 

@@ -10,6 +10,7 @@
 #include "ops/support/utf8.h"
 #include "ops/support/visible.h"
 #include "ops/support/glob.h"
+#include "tools/base/output_file.h"
 #include "tools/permission/permission.h"
 #include "tools/registry.h"
 #include "tools/search/pattern.h"
@@ -385,7 +386,9 @@ static int search_tree(struct grep *grep, const char *path)
 		return tool_fail_errno(grep->call, -ECANCELED, "search", path);
 	if (r < 0 && r != -EINTR)
 		return tool_fail_errno(grep->call, r, "search", path);
-	return 0;
+	/* "No matches" would not be true of what could not be read. */
+	return grep->unreadable && !grep->matches ? tool_check_reach(grep->call, "search", path)
+						  : 0;
 }
 
 static int search_one(struct grep *grep, const char *path, int fd)
@@ -564,15 +567,20 @@ static int compile(struct grep *grep)
 static int search(struct grep *grep)
 {
 	struct tool_call *call = grep->call;
+	const char *given = tool_string(call, "path");
 	cleanup_free char *path = NULL;
 	cleanup_fd int fd = -1;
 	struct stat status;
 	int r;
 
-	if (tool_path(call, "path", &path) < 0)
+	fd = given ? output_file_open(given) : -ENOENT;
+	if (fd >= 0)
+		path = strdup(given);
+	else if (tool_path(call, "path", &path) < 0)
 		return -1;
-	fd = files_open(&call->session->root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
-	if (fd < 0 || fstat(fd, &status) < 0)
+	else
+		fd = files_open(&call->session->root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+	if (fd < 0 || !path || fstat(fd, &status) < 0)
 		return tool_fail_errno(call, fd < 0 ? fd : -errno, "search", path);
 	if (S_ISDIR(status.st_mode))
 		r = search_tree(grep, path);

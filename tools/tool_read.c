@@ -298,21 +298,6 @@ static int execute(struct tool_call *call)
 	return read_text(call, fd, path);
 }
 
-/* The files that keep long output are outside the root, and ours. */
-static int permission(struct tool_call *call)
-{
-	cleanup_free char *path = NULL, *sentence = NULL;
-	cleanup_fd int kept = output_file_open(tool_string(call, "path"));
-
-	if (kept >= 0)
-		return 0;
-	if (tool_path(call, "path", &path) < 0)
-		return -1;
-	if (asprintf(&sentence, "Read file: %s", path) < 0)
-		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
-	return permission_ask_path(call, TOOL_READ, PERMISSION_READS, path, sentence);
-}
-
 const struct tool tool_read = {
 	.name = "read",
 	.label = "Read file",
@@ -326,6 +311,5 @@ const struct tool tool_read = {
 	.level = TOOL_READ,
 	.hints = TOOL_IS_IDEMPOTENT,
 	.uses = PERMISSION_READS,
-	.permission = permission,
 	.execute = execute,
 };

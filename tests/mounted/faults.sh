@@ -178,6 +178,45 @@ says_online() {
 	"$ISTHMUS" status "$mnt" | grep '^link  *online'
 }
 
+# says_not_connected TOOL ARGUMENT...: with the state of the link, and exit code 1.
+says_not_connected() {
+	local code=0
+
+	"$ISTHMUS" tool "$1" --root "$mnt2" --yes --output json "${@:2}" >"$tmp/result" || code=$?
+	python3 - "$tmp/result" <<-'END' || fail "$1: $(cat "$tmp/result")"
+		import json, sys
+		error = json.load(open(sys.argv[1]))["error"]
+		assert error["code"] == "NOT_CONNECTED" and " is offline" in error["message"], error
+		assert "isthmus status" in error["ai_message"], error
+	END
+	expect 1 "$code" "exit code of $1"
+}
+
+link_is_down() {
+	! "$ISTHMUS" status "$mnt2" --json | grep -q '"link":[[:space:]]*"online"'
+}
+
+tools_work_again() {
+	"$ISTHMUS" tool read --root "$mnt2" --yes far --limit 1 >"$tmp/result" 2>&1
+}
+
+test_tools_say_that_the_link_is_down() {
+	need python3
+	# Too long for the cache.
+	seq 4000000 >"$backing/far"
+	mount_options=("${mount_options[@]/timeout=$bound/timeout=1}")
+	second_mount
+	trap 'echo up >"$tmp/link"; wait_for 20 tools_work_again || :; end_second_mount; wait_for 20 sh -c "echo z >\"$mnt/again\""' EXIT
+	echo reset >"$tmp/link"
+	wait_for 20 link_is_down
+	says_not_connected read far
+	says_not_connected bash 'echo hello'
+	says_not_connected write new x
+	says_not_connected find new
+	echo up >"$tmp/link"
+	wait_for 20 tools_work_again || fail "$(cat "$tmp/result")"
+}
+
 # A new mount at the same place ends what a killed daemon of $mnt2 has left.
 end_far_session() {
 	second_mount

@@ -54,8 +54,8 @@ static const struct tool_error_words words[] = {
 	[TOOL_IO_ERROR] = {"IO_ERROR",
 		"Call once more; if it fails again, tell the user what the message says.", false},
 	[TOOL_NOT_CONNECTED] = {"NOT_CONNECTED",
-		"The workspace is out of reach: ask the user to look at `isthmus status` and mount "
-		"it again.",
+		"The mount reconnects by itself: call again in a minute. If that does not help, "
+		"ask the user to look at `isthmus status`, and to mount it again if it is gone.",
 		false},
 	[TOOL_UNSUPPORTED] = {"UNSUPPORTED",
 		"This workspace cannot do that: do it another way, for example with bash.", false},

@@ -474,6 +474,11 @@ int mcp_command(int argc, char **argv)
 	custom_use(&options.custom);
 	if (open_session(options.directory, options.policy, options.yes, &server.session) < 0)
 		return 1;
+	if (server.session.problem) {
+		fprintf(stderr, "isthmus-tools: cannot work in \"%s\": %s\n", options.directory,
+			server.session.problem);
+		return 1;
+	}
 	server.session.user = options.user;
 	server.session.conversation = options.conversation;
 	server.session.keeps_jobs = true;

@@ -270,27 +270,6 @@ static char *user_file(void)
 	return NULL;
 }
 
-static int load_all(struct permissions *permissions, const struct files_root *root,
-	const char *policy, struct buffer *problem)
-{
-	cleanup_free char *user = user_file();
-	int r = user ? load_path(permissions, user, false, problem) : 0, fd;
-
-	if (r == 0 && policy)
-		r = load_path(permissions, policy, true, problem);
-	if (r < 0)
-		return r;
-	fd = files_open(root, ".isthmus.json", O_RDONLY | O_NONBLOCK, 0);
-	if (fd == -ENOENT)
-		return 0;
-	if (fd < 0) {
-		buffer_printf(
-			problem, "cannot read the project's .isthmus.json: %s", strerror(-fd));
-		return fd;
-	}
-	return load_fd(permissions, PERMISSION_FROM_PROJECT, fd, ".isthmus.json", problem);
-}
-
 /* Paths below the root may be written in full, or with "/" or "~/" in front. */
 static int count_from_root(struct rule *rule, const char *root)
 {
@@ -317,18 +296,41 @@ static int count_from_root(struct rule *rule, const char *root)
 	return 0;
 }
 
+static int count_all_from_root(struct rules *rules, const struct files_root *root)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < rules->count && r == 0; i++)
+		r = count_from_root(&rules->list[i], root->path);
+	return r;
+}
+
 int permissions_load(struct permissions *permissions, const struct files_root *root,
 	const char *policy, struct buffer *problem)
 {
-	int r = load_all(permissions, root, policy, problem);
+	cleanup_free char *user = user_file();
+	int r = user ? load_path(permissions, user, false, problem) : 0;
 
-	for (size_t i = 0; i < array_size(permissions->sources); i++) {
-		const struct rules *rules = &permissions->sources[i];
+	if (r == 0 && policy)
+		r = load_path(permissions, policy, true, problem);
+	return r < 0 ? r : count_all_from_root(&permissions->sources[PERMISSION_FROM_USER], root);
+}
 
-		for (size_t j = 0; j < rules->count && r == 0; j++)
-			r = count_from_root(&rules->list[j], root->path);
+int permissions_load_project(
+	struct permissions *permissions, const struct files_root *root, struct buffer *problem)
+{
+	int fd = files_open(root, ".isthmus.json", O_RDONLY | O_NONBLOCK, 0), r;
+
+	if (fd == -ENOENT)
+		return 0;
+	if (fd < 0) {
+		buffer_printf(
+			problem, "cannot read the project's .isthmus.json: %s", strerror(-fd));
+		return fd;
 	}
-	return r;
+	r = load_fd(permissions, PERMISSION_FROM_PROJECT, fd, ".isthmus.json", problem);
+	return r < 0 ? r
+		     : count_all_from_root(&permissions->sources[PERMISSION_FROM_PROJECT], root);
 }
 
 /* ---- Verdicts ----------------------------------------------------------------------------- */

@@ -41,10 +41,14 @@ int permissions_add(struct permissions *permissions, enum permission_source sour
 int permissions_parse(struct permissions *permissions, enum permission_source source,
 	const char *json, size_t size, struct buffer *problem);
 
-/* The user's file ($XDG_CONFIG_HOME/isthmus/tools.json), `policy` (may be NULL) and the
- * project's file; those that do not exist are left out, but `policy` must. */
+/* The user's file ($XDG_CONFIG_HOME/isthmus/tools.json) and `policy` (may be NULL); the former may
+ * be missing. */
 int permissions_load(struct permissions *permissions, const struct files_root *root,
 	const char *policy, struct buffer *problem);
+
+/* The project's file, which may be missing.  Nobody may ask for a verdict before or meanwhile. */
+int permissions_load_project(
+	struct permissions *permissions, const struct files_root *root, struct buffer *problem);
 
 /* What the rules, and what was always allowed in this session, say. */
 enum permission_action permissions_verdict(struct permissions *permissions, const char *tool,
