@@ -2,14 +2,14 @@
 #include <string.h>
 
 #include "ops/support/utf8.h"
+#include "tools/base/changed.h"
 #include "tools/base/jobs.h"
+#include "tools/base/output_notice.h"
 #include "tools/base/process.h"
 #include "tools/registry.h"
 #include "tools/shell/shell_ask.h"
 #include "tools/shell/shell_parse.h"
 #include "tools/shell/shell_programs.h"
-#include "tools/base/tail.h"
-#include "tools/text/text.h"
 
 static const char input_schema[] =
 	"{\"type\":\"object\",\"properties\":{"
@@ -99,32 +99,19 @@ static void add_output(struct run *run)
 	}
 	cJSON_AddBoolToObject(call->data, "truncated", cut);
 	cJSON_AddNumberToObject(call->data, "output_bytes", (double)run->tail.bytes);
-	if (run->tail.path)
-		cJSON_AddStringToObject(call->data, "output_file", run->tail.path);
 }
 
 static void add_notice(struct run *run)
 {
 	struct tool_call *call = run->call;
-	struct buffer notice cleanup_buffer = {0};
-	cleanup_free char *text = NULL;
-	size_t shown = run->tail.kept.size - tail_start(&run->tail);
-	char all[32], part[32];
+	cleanup_free char *notice = output_notice(call, &run->tail);
 
-	if (shown >= run->tail.bytes)
-		return;
-	buffer_printf(&notice, "[Showing the last %s of %s (%llu lines).", text_size(shown, part),
-		text_size(run->tail.bytes, all), (unsigned long long)run->tail.lines);
 	if (run->tail.path)
-		buffer_printf(&notice, " %s is in %s: use read with an offset to see more.]",
-			run->tail.file_cut ? "Its first part" : "All of it", run->tail.path);
-	else
-		buffer_append_string(&notice, " The rest could not be kept.]");
-	text = buffer_steal_string(&notice);
-	if (!text)
+		cJSON_AddStringToObject(call->data, "output_file", run->tail.path);
+	if (!notice)
 		return;
-	cJSON_AddStringToObject(call->data, "notice", text);
-	tool_text(call, "%s%s", call->text.size ? "\n" : "", text);
+	cJSON_AddStringToObject(call->data, "notice", notice);
+	tool_text(call, "%s%s\n", call->text.size ? "\n" : "", notice);
 }
 
 static int finish(struct run *run, struct process_result *result)
@@ -139,10 +126,12 @@ static int finish(struct run *run, struct process_result *result)
 	call->exit_code = result->timed_out ? EXIT_TIMED_OUT
 			  : result->signal  ? 128 + result->signal
 					    : result->exit_code;
-	if (result->changed) {
-		cJSON_AddItemToObject(call->data, "changed", result->changed);
-		cJSON_AddBoolToObject(call->data, "changed_truncated", result->changed_truncated);
-	}
+	if (!result->exit_code && !result->signal && !result->timed_out && !call->text.size &&
+		tool_text(call, "[No output.]\n") < 0)
+		return -1;
+	changed_add(call, result->changed, result->changed_truncated);
+	if (changed_tell(call) < 0)
+		return -1;
 	if (result->timed_out)
 		return tool_fail(call, TOOL_TIMEOUT, NULL,
 			"The command was ended after %g s; its output so far is kept.", timeout_s);
@@ -153,7 +142,7 @@ static int finish(struct run *run, struct process_result *result)
 	if (result->exit_code)
 		return tool_fail(call, TOOL_EXIT_STATUS, NULL,
 			"The command ended with exit code %d.", result->exit_code);
-	return call->text.size ? 0 : tool_text(call, "[No output.]");
+	return 0;
 }
 
 /* ---- Permission: each command and each path by itself ---------------------- */
@@ -337,6 +326,7 @@ static int execute(struct tool_call *call)
 	} else {
 		r = tool_fail_errno(call, r, "run the command in", directory);
 	}
+	cJSON_Delete(result.changed);
 	tail_done(&run.tail);
 	return r;
 }

@@ -6,7 +6,7 @@
 
 #include "ops/support/utf8.h"
 #include "tools/base/jobs.h"
-#include "tools/base/tail.h"
+#include "tools/base/output_notice.h"
 #include "tools/registry.h"
 
 #define ID_PROPERTY                                                                               \
@@ -86,12 +86,13 @@ static int show_output(struct tool_call *call, const struct buffer *text)
 	struct tail tail = TAIL_INIT(call->call_id);
 	int r = text->size ? tail_add(&tail, text->data, text->size) : 0;
 	size_t start = tail_start(&tail);
+	cleanup_free char *notice = NULL;
 
 	if (r == 0)
 		r = buffer_append(&call->text, tail.kept.data + start, tail.kept.size - start);
-	if (r == 0 && tail.path)
-		r = buffer_printf(
-			&call->text, "\n[The last part. All of it is in %s: use read.]", tail.path);
+	notice = r == 0 ? output_notice(call, &tail) : NULL;
+	if (notice)
+		r = buffer_printf(&call->text, "\n%s", notice);
 	tail_done(&tail);
 	return r;
 }

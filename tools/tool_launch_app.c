@@ -2,11 +2,12 @@
 #include <string.h>
 
 #include "ops/support/utf8.h"
+#include "tools/base/changed.h"
+#include "tools/base/output_notice.h"
 #include "tools/base/process.h"
 #include "tools/registry.h"
 #include "tools/shell/shell_ask.h"
 #include "tools/shell/shell_parse.h"
-#include "tools/base/tail.h"
 
 static const char input_schema[] =
 	"{\"type\":\"object\",\"properties\":{"
@@ -24,6 +25,7 @@ static const char data_schema[] =
 	"\"stdout\":{\"type\":\"string\"},\"stderr\":{\"type\":\"string\"},"
 	"\"stdout_file\":{\"type\":\"string\"},\"stderr_file\":{\"type\":\"string\"},"
 	"\"changed\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"
+	"\"changed_truncated\":{\"type\":\"boolean\"},"
 	"\"timed_out\":{\"type\":\"boolean\"}},\"required\":[\"stdout\",\"stderr\"]}";
 
 struct run {
@@ -39,10 +41,11 @@ static int take_output(void *user, bool is_stderr, const void *data, size_t size
 	return tail_add(&run->streams[is_stderr], data, size);
 }
 
-static int add_stream(struct tool_call *call, const struct tail *tail, const char *name)
+static int add_stream(struct tool_call *call, struct tail *tail, const char *name)
 {
 	size_t start = tail_start(tail);
 	struct buffer text cleanup_buffer = {0};
+	cleanup_free char *notice = output_notice(call, tail);
 	char file[32];
 
 	if ((tail->kept.size > start && utf8_append_clean(&text, tail->kept.data + start,
@@ -55,11 +58,7 @@ static int add_stream(struct tool_call *call, const struct tail *tail, const cha
 		cJSON_AddStringToObject(call->data, file, tail->path);
 	if (text.size > 1 && tool_text(call, "%s:\n%s\n", name, (const char *)text.data) < 0)
 		return -1;
-	if (tail->path)
-		return tool_text(call,
-			"[This is its end; all of it is in %s, which read can show.]\n",
-			tail->path);
-	return 0;
+	return notice ? tool_text(call, "%s\n", notice) : 0;
 }
 
 static int finish(struct run *run, struct process_result *result, const char *app)
@@ -75,14 +74,18 @@ static int finish(struct run *run, struct process_result *result, const char *ap
 	if (add_stream(call, &run->streams[0], "stdout") < 0 ||
 		add_stream(call, &run->streams[1], "stderr") < 0)
 		return -1;
-	if (result->changed)
-		cJSON_AddItemToObject(call->data, "changed", result->changed);
+	changed_add(call, result->changed, result->changed_truncated);
+	if (changed_tell(call) < 0)
+		return -1;
 	cJSON_AddBoolToObject(call->data, "timed_out", result->timed_out);
 	if (result->timed_out)
 		return tool_fail(call, TOOL_TIMEOUT, NULL,
 			"\"%s\" was ended after %g s; its output so far is kept.", app,
 			tool_number(call, "timeout_s", 30));
 	call->exit_code = result->signal ? 128 + result->signal : result->exit_code;
+	if (code)
+		return tool_fail(call, TOOL_EXIT_STATUS, NULL, "\"%s\" ended with return code %d.",
+			app, code);
 	return 0;
 }
 
@@ -127,6 +130,7 @@ static int execute(struct tool_call *call)
 			"There is no application \"%s\".", argv[0]);
 	else
 		r = tool_fail_errno(call, r, "launch the application", NULL);
+	cJSON_Delete(result.changed);
 	tail_done(&run.streams[0]);
 	tail_done(&run.streams[1]);
 	return r;

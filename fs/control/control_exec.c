@@ -21,16 +21,17 @@ enum {
 
 /* ---- What changed meanwhile ------------------------------------------------------ */
 
-bool control_exec_note_change(struct control_server *server, const char *path)
+bool control_exec_note_change(struct control_server *server, const char *path, uint32_t own_age_ms)
 {
+	int64_t now_ms = clock_now_ms();
 	bool taken;
 
 	pthread_mutex_lock(&server->lock);
 	for (struct exec_run *run = server->commands; run; run = run->next) {
-		if (path)
-			changed_paths_add(&run->changed, path);
-		else
+		if (!path)
 			run->changed.truncated = true;
+		else if (own_age_ms >= now_ms - run->started_ms)
+			changed_paths_add(&run->changed, path);
 	}
 	taken = server->commands;
 	pthread_mutex_unlock(&server->lock);
@@ -319,6 +320,7 @@ static void run_command(
 	}
 	op_context_init(&ctx);
 	run->connection = connection;
+	run->started_ms = clock_now_ms();
 	enlist(run);
 	mount_watch(m, exec->cwd);
 	outcome.result = control_run(run, exec, &ctx, &started, &event);

@@ -15,6 +15,7 @@ struct exec_run {
 	struct exec_run *next; /* guarded by the server's lock */
 	struct connection *connection;
 	struct process *process;
+	int64_t started_ms; /* of clock_now_ms() */
 	atomic_bool client_gone;
 	atomic_bool ended;
 

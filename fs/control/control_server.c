@@ -365,12 +365,12 @@ static void *acceptor_run(void *user)
 
 /* ---- For the rest of the daemon -------------------------------------------------- */
 
-static bool note_change(struct mount *m, const char *path)
+static bool note_change(struct mount *m, const char *path, uint32_t own_age_ms)
 {
 	bool taken;
 
 	pthread_rwlock_rdlock(&control_lock);
-	taken = m->control && control_exec_note_change(m->control, path);
+	taken = m->control && control_exec_note_change(m->control, path, own_age_ms);
 	pthread_rwlock_unlock(&control_lock);
 	return taken;
 }

@@ -43,17 +43,17 @@ static void set_time(struct foreign_times *times, uint64_t hash, uint64_t now_ms
 	atomic_store(victim, fresh ? fresh : 1);
 }
 
-static bool came_within(struct foreign_times *times, uint64_t hash, uint64_t now_ms, uint32_t ms)
+static uint32_t find_age(struct foreign_times *times, uint64_t hash, uint64_t now_ms)
 {
 	atomic_uint_fast64_t *set = set_of(times, hash);
 
 	for (unsigned i = 0; i < FOREIGN_WAYS; i++) {
 		uint64_t slot = atomic_load(&set[i]);
 
-		if (slot && slot >> 32 == hash >> 32 && age_ms(slot, now_ms) < ms)
-			return true;
+		if (slot && slot >> 32 == hash >> 32)
+			return age_ms(slot, now_ms);
 	}
-	return false;
+	return UINT32_MAX;
 }
 
 void foreign_own(
@@ -78,12 +78,21 @@ static enum foreign_verdict count_report(struct foreign *foreign, uint64_t now_m
 	return (uint32_t)after == FOREIGN_MAX + 1 ? FOREIGN_MANY : FOREIGN_NOT;
 }
 
+uint32_t foreign_own_age(
+	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms)
+{
+	uint32_t age = find_age(&foreign->own, hash_of_path(path), now_ms), other = UINT32_MAX;
+
+	if (id && id->inode)
+		other = find_age(&foreign->own, hash_of_object(id), now_ms);
+	age = age < other ? age : other;
+	return age < FOREIGN_OWN_MS ? age : UINT32_MAX;
+}
+
 bool foreign_is_own(
 	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms)
 {
-	return came_within(&foreign->own, hash_of_path(path), now_ms, FOREIGN_OWN_MS) ||
-	       (id && id->inode &&
-		       came_within(&foreign->own, hash_of_object(id), now_ms, FOREIGN_OWN_MS));
+	return foreign_own_age(foreign, path, id, now_ms) != UINT32_MAX;
 }
 
 enum foreign_verdict foreign_judge(
@@ -92,7 +101,7 @@ enum foreign_verdict foreign_judge(
 	uint64_t hash = hash_of_path(path);
 
 	if (foreign_is_own(foreign, path, id, now_ms) ||
-		came_within(&foreign->reported, hash, now_ms, FOREIGN_AGAIN_MS))
+		find_age(&foreign->reported, hash, now_ms) < FOREIGN_AGAIN_MS)
 		return FOREIGN_NOT;
 	set_time(&foreign->reported, hash, now_ms);
 	return count_report(foreign, now_ms);

@@ -46,6 +46,10 @@ void foreign_own(
 bool foreign_is_own(
 	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms);
 
+/* Milliseconds since we changed this; UINT32_MAX: not lately. */
+uint32_t foreign_own_age(
+	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms);
+
 /* The feed told of a change of this. */
 enum foreign_verdict foreign_judge(
 	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms);

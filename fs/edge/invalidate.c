@@ -127,9 +127,11 @@ static void record_foreign(struct session *s, const char *path, bool more)
 /* A command of ours may have done it, or one of our requests; else others have. */
 static void note_change(struct session *s, const char *path, const struct object_id *id)
 {
-	if (mount_note_change(s->mount, path))
+	uint64_t now_ms = clock_now_ms();
+
+	if (mount_note_change(s->mount, path, foreign_own_age(&s->foreign, path, id, now_ms)))
 		return;
-	switch (foreign_judge(&s->foreign, path, id, clock_now_ms())) {
+	switch (foreign_judge(&s->foreign, path, id, now_ms)) {
 	case FOREIGN_NOT:
 		break;
 	case FOREIGN_PATH:
@@ -144,7 +146,7 @@ static void note_change(struct session *s, const char *path, const struct object
 /* Changes at or below `path` were missed. */
 static void note_lost(struct session *s, const char *path)
 {
-	if (!mount_note_change(s->mount, NULL))
+	if (!mount_note_change(s->mount, NULL, UINT32_MAX))
 		record_foreign(s, path, true);
 }
 
@@ -170,10 +172,8 @@ static void object_changed(struct session *s, struct inode *parent, const char *
 		return;
 	}
 	/* Names in a directory are told of by themselves. */
-	if (path && inode->is_directory && known.version.mode == version.mode &&
-		known.version.uid == version.uid && known.version.gid == version.gid)
-		mount_note_change(s->mount, path);
-	else if (path)
+	if (path && (!inode->is_directory || known.version.mode != version.mode ||
+			    known.version.uid != version.uid || known.version.gid != version.gid))
 		note_change(s, path, &now->id);
 	if (known.writers) {
 		/* Most likely our own writes, but perhaps not only: the kernel compares the

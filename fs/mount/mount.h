@@ -48,7 +48,7 @@ struct mount;
 
 /* What the control server does for those below it; set before anybody asks. */
 struct mount_control {
-	bool (*note_change)(struct mount *m, const char *path);
+	bool (*note_change)(struct mount *m, const char *path, uint32_t own_age_ms);
 
 	/* Connections and commands under way. */
 	void (*usage)(struct mount *m, uint32_t *ret_connections, uint32_t *ret_commands);
@@ -79,9 +79,10 @@ struct mount {
 	} watch_events;
 };
 
-/* Somebody at the workspace has changed `path` (NULL: what it was has been missed): commands that
- * run now may have done it.  False: none does. */
-bool mount_note_change(struct mount *m, const char *path);
+/* Somebody has changed `path` (NULL: what it was has been missed): commands that run now may have
+ * done it, unless a request of this mount did since they began.  `own_age_ms`: milliseconds since
+ * one did; UINT32_MAX: none.  False: no command runs. */
+bool mount_note_change(struct mount *m, const char *path, uint32_t own_age_ms);
 
 /* --idmap, in both directions: as seen on this machine <-> at the workspace.  Two ids change
  * places, so the mapping undoes itself. */

@@ -55,6 +55,50 @@ test_bash_runs_at_the_workspace() {
 	expect 9 "$(field exit_code <<<"$out")" 'exit code'
 }
 
+# changed_by [OPTION...] COMMAND: what the tool says that it changed.
+changed_by() {
+	tool bash "$@" | python3 -c 'import json, sys; print(*json.load(sys.stdin)["data"]["changed"])'
+}
+
+test_what_a_command_changed_is_named_as_the_tools_name_it() {
+	[ -n "$backing" ] || skip 'mem: has no commands'
+	need python3
+	mkdir -p "$mnt/project/old/er"
+	ls "$mnt" "$mnt/project" "$mnt/project/old" >/dev/null
+	expect 'project/new/deep/file' "$(changed_by 'mkdir -p project/new/deep && echo x >project/new/deep/file')" 'a new directory'
+	expect 'old/there' "$(mnt=$mnt/project changed_by 'echo x >old/there')" 'from the root of the tools'
+	expect "$mnt/above" "$(mnt=$mnt/project changed_by 'echo x >../above')" 'outside it'
+	expect 'project/new' "$(changed_by 'rm -r project/new')" 'removed'
+	expect 'project/old' "$(changed_by 'chmod 700 project/old')" 'another mode'
+	expect 'mine' "$(changed_by "touch $tmp/started; while [ ! -e $tmp/go ]; do sleep 0.02; done; echo x >mine" &
+		wait_for 20 test -e "$tmp/started"
+		echo x >"$mnt/not-mine"
+		touch "$tmp/go"
+		wait)" 'not what came through the mount'
+	"$ISTHMUS" tool bash --root "$mnt" --yes --output json 'for i in $(seq 30); do echo x >"n$i"; done; false' >"$tmp/result" || :
+	printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"bash","arguments":{"command":"for i in 1 2 3; do echo x >m$i; done"}}}' |
+		"$ISTHMUS" mcp --yes "$mnt" >"$tmp/answers"
+	grep -qF '[Changed: m1, m2, m3.]' "$tmp/answers" || fail "$(cat "$tmp/answers")"
+	rm -r "${mnt:?}"/*
+}
+
+test_long_output_lies_where_its_commands_run() {
+	[ -n "$backing" ] || skip 'mem: has no commands'
+	need python3
+	export XDG_CACHE_HOME=$tmp/here
+	local out path
+
+	out=$(tool bash 'for i in $(seq 5000); do echo "line $i"; done; printf open')
+	path=$(field output_file <<<"$out")
+	grep -qF 'Showing lines 3002-5001 of 5001 ' <<<"$out" || fail "$(field notice <<<"$out")"
+	expect 'line 17' "$("$ISTHMUS" tool read "$path" --root "$mnt" --offset 17 --limit 1 | head -n 1)" read
+	"$ISTHMUS" tool grep --root "$mnt" --path "$path" 'line 77$' >"$tmp/found"
+	grep -qF 'line 77' "$tmp/found" || fail "grep: $(cat "$tmp/found")"
+	expect 'line 4000' "$(tool bash "sed -n 4000p $path" | field output | sed 's/.n$//')" bash
+	rm -r "$tmp/here"
+	unset XDG_CACHE_HOME
+}
+
 test_the_log_shows_the_command_as_it_was_given() {
 	[ -n "$backing" ] || skip 'mem: has no commands'
 	tool bash 'echo "a  b" | tr a c' --call-id shown >/dev/null

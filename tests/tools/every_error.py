@@ -91,6 +91,7 @@ CASES = [  # tool, arguments, code, what the message must have
     ("bash", {"command": "ls", "env": {"A": 1}}, "INVALID_ARGUMENT", "string"),
     ("bash", {"command": "ls", "env": {"A=B": "1"}}, "INVALID_ARGUMENT", "variable"),
     ("launch_app", {"app_name": "nosuchapp"}, "NOT_FOUND", "nosuchapp"),
+    ("launch_app", {"app_name": "sh", "args": ["-c", "echo out; exit 3"]}, "EXIT_STATUS", "return code 3"),
     ("launch_app", {"app_name": "./dir"}, "PERMISSION_DENIED", ""),
     ("launch_app", {"app_name": "sleep", "args": ["9"], "timeout_s": 0.2}, "TIMEOUT", ""),
     ("launch_app", {"app_name": "ls", "args": "x"}, "INVALID_ARGUMENT", "array"),

@@ -298,10 +298,11 @@ void dropper_drain(struct dropper *d)
 	(void)d;
 }
 
-bool mount_note_change(struct mount *m, const char *path)
+bool mount_note_change(struct mount *m, const char *path, uint32_t own_age_ms)
 {
 	(void)m;
 	(void)path;
+	(void)own_age_ms;
 	return true;
 }
 

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -135,19 +136,31 @@ int output_file_make(const char *name, char **ret_path)
 	return fd;
 }
 
+/* The name of the file; NULL: the path is not of this directory, nor of such a one elsewhere. */
+static const char *name_of(const char *path, const char *directory)
+{
+	static const char end[] = "/isthmus/outputs";
+	size_t length = path_parent_length(path), size = sizeof(end) - 1;
+	bool ours = strlen(directory) == length && strncmp(path, directory, length) == 0;
+
+	if (!ours &&
+		(*path != '/' || length < size || strncmp(path + length - size, end, size) != 0))
+		return NULL;
+	return path_is_name(path + length + 1) ? path + length + 1 : NULL;
+}
+
 int output_file_open(const char *path)
 {
 	cleanup_free char *directory = directory_path();
+	const char *name = directory ? name_of(path, directory) : NULL;
 	cleanup_fd int directory_fd = -1;
-	size_t length = directory ? strlen(directory) : 0;
 	int fd;
 
-	if (!directory || strncmp(path, directory, length) != 0 || path[length] != '/' ||
-		!path_is_name(path + length + 1))
+	if (!name)
 		return -ENOENT;
 	directory_fd = open_private(directory);
 	if (directory_fd < 0)
 		return directory_fd;
-	fd = openat(directory_fd, path + length + 1, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	return fd < 0 ? -errno : fd;
 }

@@ -3,7 +3,7 @@
  *
  * A private directory of the user ($XDG_CACHE_HOME/isthmus/outputs, else below ~/.cache).  Files
  * older than a day, all but the newest 100 and what is beyond 2 GiB go when a new one is made.  The
- * tool read opens these files although they are outside the root. Threads: any.
+ * tools read and grep open these files although they are outside the root.  Threads: any.
  */
 #pragma once
 
@@ -11,5 +11,6 @@
  * descriptor. */
 int output_file_make(const char *name, char **ret_path);
 
-/* Opens one of these files for reading; -ENOENT when `path` is none. */
+/* Opens one of these files for reading, by its path here or that of its copy where commands run
+ * (tools/base/output_notice.h).  -ENOENT when `path` is none. */
 int output_file_open(const char *path);
