@@ -200,6 +200,18 @@ try "cmd: it ends at once" "cmd:true !/" 'the connection ended before the helper
 try "cmd: it asks for a password" "cmd:sh -c 'echo a password is required >&2; exit 1' x !/" 'nobody can be asked'
 try "names are no options" "docker://--privileged/" '"--privileged" is not the name of a container'
 try "names are no options of kubectl" "kube://pod/?namespace=--all" '"--all" is not the name of a namespace'
+if [ "$(id -u)" = 0 ]; then
+	! sudo -n -u "$(id -un)" env true 2>/dev/null || try "cmd: sudo" "cmd:sudo -n -u $(id -un) env HOME=$dir/home !$dir/ws" '^ok '
+	# A bare chroot has no devices, which is no lack of space.
+	if [ -x "$(command -v busybox)" ] && ! ldd "$(command -v busybox)" >/dev/null 2>&1; then
+		mkdir -p "$dir/root/bin" "$dir/root/dev" "$dir/root/tmp" "$dir/root/ws"
+		cp "$(command -v busybox)" "$dir/root/bin/busybox"
+		for applet in sh uname id sha256sum head mkdir chmod rm mv dd rmdir touch find; do
+			ln -s busybox "$dir/root/bin/$applet"
+		done
+		try "a bare chroot" "cmd:chroot $dir/root !/ws" '^ok '
+	fi
+fi
 shut="bwrap --ro-bind / / --proc /proc --dev /dev --ro-bind / /dev/shm"
 for program in python3 perl; do
 	[ -x "/usr/bin/$program" ] && $shut true 2>/dev/null || continue

@@ -57,6 +57,8 @@ static const char script_format[] =
 	"{ printf '#!/bin/sh\\nexit 0\\n' >\"$t\" && chmod 700 \"$t\"; } 2>/dev/null || "
 	"drop \"$1\" 'not writable' || return 1; "
 	"\"$t\" 2>/dev/null || drop \"$1\" 'programs may not run there (noexec)' || return 1; "
+	/* A bare chroot has no devices. */
+	"[ ! -c /dev/zero ] || "
 	"dd if=/dev/zero of=\"$t\" bs=1024 count=$((n / 1024 + 1)) 2>/dev/null || "
 	"drop \"$1\" 'no space' || return 1; }; "
 	"if each look; then touch \"$f\" 2>/dev/null; say have; exec \"$f\" $k; fi; "
