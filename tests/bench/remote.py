@@ -41,25 +41,30 @@ def wait_for_port(port):
 
 
 class FarEnd:
-    """A private sshd on loopback behind linksim, and the ssh configuration to reach it."""
+    """A private sshd on loopback, behind linksim where the link is to have a delay or a rate, and
+    the ssh configuration to reach it."""
 
     def __init__(self, tmp, linksim, rtt_ms, rate_mbit):
         self.dir = tmp / "ssh"
         self.home = tmp / "far"
         self.dir.mkdir(mode=0o700)
         self.home.mkdir(mode=0o700)
-        self.port = free_port()
         self.config = self.dir / "config"
         for name in ("host", "user"):
             run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.dir / name)])
         self.processes = []
-        direct = self.start_sshd()
+        self.port = self.start_sshd()
+        if rtt_ms or rate_mbit:
+            self.start_link(linksim, rtt_ms, rate_mbit)
+        self.write_config()
+
+    def start_link(self, linksim, rtt_ms, rate_mbit):
+        direct, self.port = self.port, free_port()
         relay = [linksim, "--rtt-ms", str(rtt_ms), "--listen", str(self.port)]
         if rate_mbit:
             relay += ["--rate-mbit", str(rate_mbit)]
         self.processes.append(subprocess.Popen(relay + ["127.0.0.1", str(direct)]))
         wait_for_port(self.port)
-        self.write_config()
 
     def start_sshd(self):
         port = free_port()
