@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ops/support/files.h"
 #include "ops/support/utf8.h"
 #include "tools/text/edits.h"
 #include "tools/base/output_file.h"
@@ -280,22 +281,12 @@ static int write_result(struct tool_call *call, struct work *work)
 static void keep_whole_diff(struct tool_call *call, const struct buffer *diff)
 {
 	cleanup_free char *name = NULL, *path = NULL;
-	const uint8_t *at = diff->data;
-	size_t left = diff->size;
 	cleanup_fd int fd = -1;
 
 	if (asprintf(&name, "%s-diff", call->call_id) < 0)
 		return;
 	fd = output_file_make(name, &path);
-	while (fd >= 0 && left) {
-		ssize_t done = write(fd, at, left);
-
-		if (done < 0)
-			return;
-		at += done;
-		left -= (size_t)done;
-	}
-	if (fd >= 0)
+	if (fd >= 0 && write_all(fd, diff->data, diff->size) == 0)
 		cJSON_AddStringToObject(call->data, "diff_file", path);
 }
 

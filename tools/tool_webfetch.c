@@ -2,6 +2,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "ops/support/files.h"
 #include "ops/support/utf8.h"
 #include "tools/base/output_file.h"
 #include "tools/registry.h"
@@ -166,19 +167,6 @@ static size_t shown_bytes(const struct buffer *text)
 	return shown;
 }
 
-static void write_all(int fd, const struct buffer *text)
-{
-	size_t done = 0;
-
-	while (done < text->size) {
-		ssize_t r = write(fd, text->data + done, text->size - done);
-
-		if (r <= 0)
-			return;
-		done += (size_t)r;
-	}
-}
-
 static int show(struct tool_call *call, cJSON *metadata, struct page_result *page)
 {
 	size_t shown = shown_bytes(&page->text), all = page->text.size;
@@ -190,7 +178,7 @@ static int show(struct tool_call *call, cJSON *metadata, struct page_result *pag
 		cleanup_fd int fd = output_file_make(call->call_id, &path);
 
 		if (fd >= 0)
-			write_all(fd, &page->text);
+			write_all(fd, page->text.data, page->text.size);
 		if (path)
 			cJSON_AddStringToObject(metadata, "output_file", path);
 	}

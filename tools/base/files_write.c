@@ -9,26 +9,17 @@
 #include <sys/xattr.h>
 #include <time.h>
 
+#include "ops/support/files.h"
 #include "ops/support/path.h"
 #include "ops/support/rename.h"
 #include "tools/base/files.h"
 
 enum { XATTR_MAX_BYTES = 65536, BACKUPS_MAX = 1000 };
 
-static int write_all(int fd, const void *content, size_t size, off_t offset)
+/* Where reading has moved the file's offset, too. */
+static int write_from_start(int fd, const void *content, size_t size)
 {
-	while (size) {
-		ssize_t done = pwrite(fd, content, size, offset);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done < 0)
-			return -errno;
-		content = (const char *)content + done;
-		offset += done;
-		size -= (size_t)done;
-	}
-	return 0;
+	return lseek(fd, 0, SEEK_SET) < 0 ? -errno : write_all(fd, content, size);
 }
 
 /* ---- The temporary file and its guardian -------------------------------------
@@ -222,7 +213,7 @@ static int write_beside(struct target *target, const void *content, size_t size,
 	r = temporary_make(&t, target->directory, target->fd < 0 ? 0666 : 0600);
 	if (r < 0)
 		return r;
-	r = write_all(t.fd, content, size, 0);
+	r = write_from_start(t.fd, content, size);
 	if (r == 0 && target->fd >= 0)
 		r = copy_metadata(target->fd, t.fd, &target->status);
 	if (r == 0 && fsync(t.fd) < 0)
@@ -236,7 +227,7 @@ static int write_beside(struct target *target, const void *content, size_t size,
 
 static int put_back(int fd, const struct buffer *old)
 {
-	int r = write_all(fd, old->data, old->size, 0);
+	int r = write_from_start(fd, old->data, old->size);
 
 	if (r == 0 && ftruncate(fd, (off_t)old->size) < 0)
 		r = -errno;
@@ -245,7 +236,7 @@ static int put_back(int fd, const struct buffer *old)
 
 static int overwrite(int fd, const void *content, size_t size, const struct buffer *old)
 {
-	int r = write_all(fd, content, size, 0);
+	int r = write_from_start(fd, content, size);
 
 	if (r == 0 && ftruncate(fd, (off_t)size) < 0)
 		r = -errno;

@@ -11,21 +11,18 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
+#include "ops/support/files.h"
 
 static int content_fd(const void *content, size_t size)
 {
 	cleanup_fd int fd = memfd_create("content", MFD_CLOEXEC);
+	int r;
 
 	if (fd < 0)
 		return -errno;
-	while (size) {
-		ssize_t done = write(fd, content, size);
-
-		if (done < 0)
-			return -errno;
-		content = (const char *)content + done;
-		size -= (size_t)done;
-	}
+	r = write_all(fd, content, size);
+	if (r < 0)
+		return r;
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		return -errno;
 	return steal_fd(&fd);

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "ops/support/files.h"
 #include "tools/base/limited_child.h"
 #include "tools/web/charset.h"
 #include "tools/web/page.h"
@@ -142,27 +143,14 @@ static int read_input(struct buffer *content)
 	return got < 0 ? -errno : 0;
 }
 
-static int write_all(const void *bytes, size_t size)
-{
-	while (size) {
-		ssize_t done = write(1, bytes, size);
-
-		if (done < 0)
-			return -errno;
-		bytes = (const char *)bytes + done;
-		size -= (size_t)done;
-	}
-	return 0;
-}
-
 static int answer(const char *charset, const char *title, const struct buffer *text)
 {
 	struct buffer head cleanup_buffer = {0};
 	int r = buffer_printf(&head, "%s\n%s\n", charset, title ? title : "");
 
 	if (r == 0)
-		r = write_all(head.data, head.size);
-	return r < 0 ? r : write_all(text->data, text->size);
+		r = write_all(STDOUT_FILENO, head.data, head.size);
+	return r < 0 ? r : write_all(STDOUT_FILENO, text->data, text->size);
 }
 
 static int convert(struct page_request *request, const char *content_type)
