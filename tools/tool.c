@@ -9,6 +9,7 @@
 
 #include "ops/support/clock.h"
 #include "ops/support/control.h"
+#include "ops/support/json.h"
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
 #include "tools/base/jobs.h"
@@ -227,7 +228,7 @@ int tool_text(struct tool_call *call, const char *format, ...)
 
 static const cJSON *argument(const struct tool_call *call, const char *name)
 {
-	return cJSON_GetObjectItemCaseSensitive(call->arguments, name);
+	return json_member(call->arguments, name);
 }
 
 const char *tool_string(const struct tool_call *call, const char *name)
@@ -310,7 +311,7 @@ static cJSON *ask_mount(const struct tool_session *session, cJSON *request)
 
 static uint64_t take_seq(cJSON *reply, const char *name)
 {
-	const cJSON *item = cJSON_GetObjectItemCaseSensitive(reply, name);
+	const cJSON *item = json_member(reply, name);
 	uint64_t seq = cJSON_IsNumber(item) ? (uint64_t)item->valuedouble : 0;
 
 	cJSON_Delete(reply);
@@ -475,7 +476,7 @@ cJSON *tool_result_schema(const struct tool *tool)
 		"\"required\":[\"success\",\"latency_ms\",\"tool_name\",\"call_id\"]}";
 	cJSON *schema = cJSON_Parse(envelope);
 
-	cJSON_AddItemToObject(cJSON_GetObjectItemCaseSensitive(schema, "properties"), "data",
-		cJSON_Parse(tool->data_schema));
+	cJSON_AddItemToObject(
+		json_member(schema, "properties"), "data", cJSON_Parse(tool->data_schema));
 	return schema;
 }

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ops/support/json.h"
 #include "ops/support/utf8.h"
 #include "tools/base/changed.h"
 #include "tools/base/jobs.h"
@@ -64,7 +65,7 @@ static void environment_free(char ***list)
 
 static int make_environment(struct tool_call *call, char ***ret_list)
 {
-	const cJSON *env = cJSON_GetObjectItemCaseSensitive(call->arguments, "env"), *item;
+	const cJSON *env = json_member(call->arguments, "env"), *item;
 	char **list = calloc((size_t)cJSON_GetArraySize(env) + 1, sizeof(*list));
 	size_t used = 0;
 
@@ -151,7 +152,7 @@ static int finish(struct run *run, struct process_result *result)
  * both, without what changes nothing but how output looks. */
 static int read_settings(struct tool_call *call, char **ret_settings, bool *ret_special)
 {
-	const cJSON *env = cJSON_GetObjectItemCaseSensitive(call->arguments, "env"), *item;
+	const cJSON *env = json_member(call->arguments, "env"), *item;
 	struct buffer text cleanup_buffer = {0};
 
 	*ret_special = false;

@@ -322,8 +322,7 @@ static int exit_code(const struct tool_call *call)
 /* What streaming could not know: how much was left out. */
 static void show_notice(const struct tool_call *call)
 {
-	const char *notice =
-		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(call->data, "notice"));
+	const char *notice = json_text(call->data, "notice");
 
 	if (notice) {
 		visible_print(stderr, notice, strlen(notice), VISIBLE_LINES);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ops/support/files.h"
+#include "ops/support/json.h"
 #include "ops/support/utf8.h"
 #include "tools/text/edits.h"
 #include "tools/base/output_file.h"
@@ -70,7 +71,7 @@ static void work_free(void *pointer)
 
 static int take_edits(struct tool_call *call, struct work *work)
 {
-	const cJSON *list = cJSON_GetObjectItemCaseSensitive(call->arguments, "edits"), *item;
+	const cJSON *list = json_member(call->arguments, "edits"), *item;
 
 	work->edits = calloc((size_t)cJSON_GetArraySize(list), sizeof(*work->edits));
 	if (!work->edits)
@@ -79,12 +80,9 @@ static int take_edits(struct tool_call *call, struct work *work)
 	{
 		struct edit *edit = &work->edits[work->count++];
 
-		edit->old_text =
-			cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "old_text"));
-		edit->new_text =
-			cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "new_text"));
-		edit->replace_all =
-			cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "replace_all"));
+		edit->old_text = json_text(item, "old_text");
+		edit->new_text = json_text(item, "new_text");
+		edit->replace_all = json_is_true(item, "replace_all");
 		if (strcmp(edit->old_text, edit->new_text) == 0)
 			return tool_fail(call, TOOL_NO_CHANGE, NULL,
 				"edits[%zu]: old_text and new_text are the same.", work->count - 1);

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ops/support/json.h"
 #include "ops/support/utf8.h"
 #include "tools/base/changed.h"
 #include "tools/base/output_notice.h"
@@ -91,7 +92,7 @@ static int finish(struct run *run, struct process_result *result, const char *ap
 
 static const char **make_argv(struct tool_call *call)
 {
-	const cJSON *args = cJSON_GetObjectItemCaseSensitive(call->arguments, "args"), *item;
+	const cJSON *args = json_member(call->arguments, "args"), *item;
 	const char **argv = calloc((size_t)cJSON_GetArraySize(args) + 2, sizeof(*argv));
 	size_t count = 1;
 

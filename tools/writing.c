@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ops/support/json.h"
 #include "tools/permission/permission.h"
 #include "tools/syntax/syntax.h"
 #include "tools/text/text.h"
@@ -109,7 +110,7 @@ int writing_execute(struct tool_call *call, unsigned flags)
 	cJSON_AddNumberToObject(call->data, "size_bytes", (double)size);
 	cJSON_AddNumberToObject(call->data, "lines", (double)lines);
 	cJSON_AddStringToObject(call->data, "hash", hash);
-	backup = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(call->data, "backup"));
+	backup = json_text(call->data, "backup");
 	return tool_text(call, "%s %s (%s, %zu line%s).%s%s", created ? "Created" : "Wrote", path,
 		text_size(size, words), lines, lines == 1 ? "" : "s",
 		backup ? " The old content is in " : "", backup ? backup : "");

@@ -195,7 +195,7 @@ static int exit_code_of(const struct buffer *payload)
 
 	if (!cJSON_IsObject(end))
 		code = EXEC_EXIT_OWN_FAILURE;
-	else if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(end, "timed_out")))
+	else if (json_is_true(end, "timed_out"))
 		code = EXEC_EXIT_TIMED_OUT;
 	else if (signal)
 		code = EXEC_EXIT_SIGNALLED + signal;

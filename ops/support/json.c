@@ -2,14 +2,24 @@
 
 #include <limits.h>
 
+cJSON *json_member(const cJSON *object, const char *name)
+{
+	return cJSON_GetObjectItemCaseSensitive(object, name);
+}
+
+bool json_is_true(const cJSON *object, const char *name)
+{
+	return cJSON_IsTrue(json_member(object, name));
+}
+
 const char *json_text(const cJSON *object, const char *name)
 {
-	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
+	return cJSON_GetStringValue(json_member(object, name));
 }
 
 long long json_integer(const cJSON *object, const char *name)
 {
-	const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+	const cJSON *item = json_member(object, name);
 
 	if (!cJSON_IsNumber(item))
 		return 0;

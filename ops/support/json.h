@@ -5,7 +5,10 @@
 #pragma once
 
 #include <cjson/cJSON.h>
+#include <stdbool.h>
 
-/* Of an object, or of anything else (NULL, too), which has none. */
+/* Of an object, or of anything else (NULL, too), which has none.  Names are compared exactly. */
+cJSON *json_member(const cJSON *object, const char *name);     /* NULL: no such member */
+bool json_is_true(const cJSON *object, const char *name);      /* false: anything but true */
 const char *json_text(const cJSON *object, const char *name);  /* NULL: no such string */
 long long json_integer(const cJSON *object, const char *name); /* 0: no such number */

@@ -4,19 +4,15 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "ops/support/json.h"
 #include "ops/support/utf8.h"
 #include "tools/base/schema.h"
 
 enum { FILE_MAX_BYTES = 64 << 20 };
 
-static const cJSON *member(const cJSON *object, const char *name)
-{
-	return cJSON_GetObjectItemCaseSensitive(object, name);
-}
-
 static const cJSON *properties_of(const cJSON *schema)
 {
-	return member(schema, "properties");
+	return json_member(schema, "properties");
 }
 
 static bool is_type(const cJSON *schema, const char *type)
@@ -26,7 +22,7 @@ static bool is_type(const cJSON *schema, const char *type)
 
 static bool is_object_list(const cJSON *schema)
 {
-	return is_type(schema, "array") && is_type(member(schema, "items"), "object");
+	return is_type(schema, "array") && is_type(json_member(schema, "items"), "object");
 }
 
 /* "max-count" is the property "max_count". */
@@ -105,7 +101,7 @@ static int add_pair(cJSON *object, const char *text, struct buffer *problem)
 
 static cJSON *get_or_add(cJSON *arguments, const char *name, bool array)
 {
-	cJSON *item = cJSON_GetObjectItemCaseSensitive(arguments, name);
+	cJSON *item = json_member(arguments, name);
 
 	if (item)
 		return item;
@@ -122,10 +118,11 @@ static int set_value(cJSON *arguments, const cJSON *property, const char *text, 
 
 	if (map && *text != '{')
 		return add_pair(get_or_add(arguments, property->string, false), text, problem);
-	value = from_file ? value_from_file(text, problem)
-			  : schema_value_from_text(
-				    list && *text != '[' ? member(property, "items") : property,
-				    text);
+	value = from_file
+			? value_from_file(text, problem)
+			: schema_value_from_text(
+				  list && *text != '[' ? json_member(property, "items") : property,
+				  text);
 	if (!value) {
 		if (!problem->size)
 			buffer_printf(problem, "\"%s\" is not a valid value of --%s (%s)", text,
@@ -148,7 +145,7 @@ static cJSON *current_item(cJSON *arguments, const cJSON *list, const char *name
 	int count = cJSON_GetArraySize(array);
 	cJSON *item = count ? cJSON_GetArrayItem(array, count - 1) : NULL;
 
-	if (!item || cJSON_GetObjectItemCaseSensitive(item, name)) {
+	if (!item || json_member(item, name)) {
 		item = cJSON_CreateObject();
 		cJSON_AddItemToArray(array, item);
 	}
@@ -171,7 +168,7 @@ static bool find_option(const cJSON *schema, const char *name, size_t length, st
 		{
 			if (option.property || !is_object_list(list))
 				continue;
-			option.property = find_property(member(list, "items"), name, length);
+			option.property = find_property(json_member(list, "items"), name, length);
 			option.list = list;
 		}
 	}
@@ -195,16 +192,16 @@ static int take_word(
 {
 	const cJSON *name;
 
-	cJSON_ArrayForEach(name, member(schema, "required"))
+	cJSON_ArrayForEach(name, json_member(schema, "required"))
 	{
-		const cJSON *property = member(properties_of(schema), name->valuestring);
+		const cJSON *property = json_member(properties_of(schema), name->valuestring);
 
-		if (is_type(property, "string") && !member(arguments, name->valuestring))
+		if (is_type(property, "string") && !json_member(arguments, name->valuestring))
 			return set_value(arguments, property, word, false, problem);
 	}
-	if (member(properties_of(schema), "path") && !member(arguments, "path"))
-		return set_value(
-			arguments, member(properties_of(schema), "path"), word, false, problem);
+	if (json_member(properties_of(schema), "path") && !json_member(arguments, "path"))
+		return set_value(arguments, json_member(properties_of(schema), "path"), word, false,
+			problem);
 	buffer_printf(problem, "\"%s\" belongs to no option", word);
 	return -EINVAL;
 }
@@ -261,15 +258,15 @@ static int help_for(const cJSON *schema, const char *indent, struct buffer *out)
 
 	cJSON_ArrayForEach(property, properties_of(schema))
 	{
-		const char *words = cJSON_GetStringValue(member(property, "description"));
+		const char *words = json_text(property, "description");
 		cleanup_free char *fallback = NULL, *name = strdup(property->string);
 
 		if (!name)
 			return -ENOMEM;
 		for (char *at = name; *at; at++)
 			*at = *at == '_' ? '-' : *at;
-		if (member(property, "default"))
-			fallback = cJSON_PrintUnformatted(member(property, "default"));
+		if (json_member(property, "default"))
+			fallback = cJSON_PrintUnformatted(json_member(property, "default"));
 		if (r == 0)
 			r = buffer_printf(out, "%s--%-18s %-8s %s%s%s%s%s\n", indent, name,
 				schema_type(property), words ? words : "",
@@ -277,7 +274,7 @@ static int help_for(const cJSON *schema, const char *indent, struct buffer *out)
 				fallback ? " (default: " : "", fallback ? fallback : "",
 				fallback ? ")" : "");
 		if (r == 0 && is_object_list(property))
-			r = help_for(member(property, "items"), "    ", out);
+			r = help_for(json_member(property, "items"), "    ", out);
 	}
 	return r;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "ops/support/control.h"
+#include "ops/support/json.h"
 #include "ops/support/path.h"
 #include "ops/support/process.h"
 
@@ -261,13 +262,11 @@ static void take_exit(const char *text, struct process_result *result)
 {
 	cJSON *json = cJSON_Parse(text);
 
-	result->exit_code =
-		(int)cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(json, "exit_code"));
-	if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(json, "signal")))
-		result->signal = cJSON_GetObjectItemCaseSensitive(json, "signal")->valueint;
-	result->timed_out = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "timed_out"));
-	result->changed_truncated =
-		cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "changed_truncated"));
+	result->exit_code = (int)cJSON_GetNumberValue(json_member(json, "exit_code"));
+	if (cJSON_IsNumber(json_member(json, "signal")))
+		result->signal = json_member(json, "signal")->valueint;
+	result->timed_out = json_is_true(json, "timed_out");
+	result->changed_truncated = json_is_true(json, "changed_truncated");
 	result->changed = cJSON_DetachItemFromObjectCaseSensitive(json, "changed");
 	cJSON_Delete(json);
 }
@@ -276,9 +275,8 @@ static void take_exit(const char *text, struct process_result *result)
 static int take_failure(struct tool_call *call, const char *text)
 {
 	cJSON *json = cJSON_Parse(text);
-	const char *message =
-		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "message"));
-	const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "error"));
+	const char *message = json_text(json, "message");
+	const char *name = json_text(json, "error");
 	int error = name && strcmp(name, "ENOENT") == 0       ? -ENOENT
 		    : name && strcmp(name, "EACCES") == 0     ? -EACCES
 		    : name && strcmp(name, "EOPNOTSUPP") == 0 ? -EOPNOTSUPP

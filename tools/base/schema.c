@@ -6,14 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const cJSON *member(const cJSON *object, const char *name)
-{
-	return cJSON_GetObjectItemCaseSensitive(object, name);
-}
+#include "ops/support/json.h"
 
 const char *schema_type(const cJSON *schema)
 {
-	const char *type = cJSON_GetStringValue(member(schema, "type"));
+	const char *type = json_text(schema, "type");
 
 	return type ? type : "string";
 }
@@ -23,8 +20,8 @@ int schema_requires(const cJSON *schema, const char *name)
 	const cJSON *item;
 
 	cJSON_ArrayForEach(item,
-		member(schema, "required")) if (cJSON_IsString(item) &&
-						strcmp(item->valuestring, name) == 0) return 1;
+		json_member(schema, "required")) if (cJSON_IsString(item) &&
+						     strcmp(item->valuestring, name) == 0) return 1;
 	return 0;
 }
 
@@ -102,9 +99,9 @@ static int check_bounds(
 	} else if (!cJSON_IsNumber(value)) {
 		return 0;
 	}
-	if (check_bound(got, member(schema, low), true, what, where, problem) < 0)
+	if (check_bound(got, json_member(schema, low), true, what, where, problem) < 0)
 		return -EINVAL;
-	return check_bound(got, member(schema, high), false, what, where, problem);
+	return check_bound(got, json_member(schema, high), false, what, where, problem);
 }
 
 static void print_known_names(struct buffer *problem, const cJSON *properties)
@@ -122,13 +119,13 @@ static void print_known_names(struct buffer *problem, const cJSON *properties)
 static int check_names(
 	const cJSON *schema, const cJSON *value, const char *where, struct buffer *problem)
 {
-	const cJSON *properties = member(schema, "properties"), *item;
-	const cJSON *more = member(schema, "additionalProperties");
+	const cJSON *properties = json_member(schema, "properties"), *item;
+	const cJSON *more = json_member(schema, "additionalProperties");
 
 	cJSON_ArrayForEach(item, value)
 	{
-		if (member(properties, item->string)) {
-			if (item != member(value, item->string)) {
+		if (json_member(properties, item->string)) {
+			if (item != json_member(value, item->string)) {
 				buffer_printf(problem, "\"%s\" is given twice", item->string);
 				return -EINVAL;
 			}
@@ -153,10 +150,10 @@ static int check_object(
 
 	if (check_names(schema, value, where, problem) < 0)
 		return -EINVAL;
-	cJSON_ArrayForEach(property, member(schema, "properties"))
+	cJSON_ArrayForEach(property, json_member(schema, "properties"))
 	{
-		cJSON *item = cJSON_GetObjectItemCaseSensitive(value, property->string);
-		const cJSON *fallback = member(property, "default");
+		cJSON *item = json_member(value, property->string);
+		const cJSON *fallback = json_member(property, "default");
 		char name[256];
 
 		snprintf(name, sizeof(name), "%s%s%s", where, *where ? "." : "", property->string);
@@ -182,7 +179,7 @@ static int check_object(
 
 static int check_array(const cJSON *schema, cJSON *value, const char *where, struct buffer *problem)
 {
-	const cJSON *items = member(schema, "items");
+	const cJSON *items = json_member(schema, "items");
 	cJSON *item;
 	unsigned index = 0;
 
@@ -241,8 +238,8 @@ static bool convert(const cJSON *schema, cJSON *value, const char *type)
 
 static int check(const cJSON *schema, cJSON *value, const char *where, struct buffer *problem)
 {
-	const char *type = cJSON_GetStringValue(member(schema, "type"));
-	const cJSON *allowed = member(schema, "enum");
+	const char *type = json_text(schema, "type");
+	const cJSON *allowed = json_member(schema, "enum");
 
 	if (type && !has_type(value, type) && !convert(schema, value, type)) {
 		buffer_printf(problem, "%s must be %s %s", *where ? where : "the arguments",

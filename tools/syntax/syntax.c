@@ -5,6 +5,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "ops/support/json.h"
 #include "ops/support/path.h"
 #include "tools/base/limited_child.h"
 
@@ -193,7 +194,7 @@ int syntax_check(struct tool_call *call, const char *path, const void *content, 
 		r = checkers[i].check(content, size, &error);
 		if (r == -EINVAL)
 			return report(call, path, checkers[i].language, &error);
-		if (r < 0 && !cJSON_GetObjectItemCaseSensitive(call->data, "syntax_warning")) {
+		if (r < 0 && !json_member(call->data, "syntax_warning")) {
 			char words[160];
 
 			snprintf(words, sizeof(words),

@@ -219,7 +219,7 @@ static char *words_of(const struct fetch_response *response)
 		return NULL;
 	body = buffer_steal_string(&clean);
 	json = body ? cJSON_Parse(body) : NULL;
-	detail = cJSON_GetObjectItemCaseSensitive(json, "detail");
+	detail = json_member(json, "detail");
 	words = json_text(detail, "error");
 	words = words ? words : json_text(json, "detail");
 	words = words ? words : json_text(detail, "detail");

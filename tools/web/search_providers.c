@@ -17,11 +17,6 @@ static cJSON *parse(const struct fetch_response *response)
 	return cJSON_ParseWithLength((const char *)clean.data, clean.size);
 }
 
-static const cJSON *member(const cJSON *object, const char *name)
-{
-	return cJSON_GetObjectItemCaseSensitive(object, name);
-}
-
 /* Each of a list: its title, url and the member that is the snippet. */
 static int read_list(const cJSON *list, const char *snippet, cJSON *sources)
 {
@@ -57,7 +52,7 @@ static int ask_tavily(
 static int read_tavily(struct tool_call *call, struct fetch_response *response, cJSON *sources)
 {
 	cJSON *json = parse(response);
-	const cJSON *results = member(json, "results");
+	const cJSON *results = json_member(json, "results");
 	int r = cJSON_IsArray(results) ? read_list(results, "content", sources) : -EPROTO;
 
 	(void)call;
@@ -92,7 +87,7 @@ static int ask_brave(
 static int read_brave(struct tool_call *call, struct fetch_response *response, cJSON *sources)
 {
 	cJSON *json = parse(response);
-	const cJSON *web = member(json, "web"), *results = member(web, "results");
+	const cJSON *web = json_member(json, "web"), *results = json_member(web, "results");
 	/* Without a result there is no "web". */
 	int r = cJSON_IsObject(json) && (!web || cJSON_IsArray(results)) ? 0 : -EPROTO;
 
@@ -203,7 +198,7 @@ static int read_blocks(char *text, cJSON *sources)
 static int read_exa(struct tool_call *call, struct fetch_response *response, cJSON *sources)
 {
 	cJSON *json = parse_event(response);
-	const cJSON *content = member(member(json, "result"), "content");
+	const cJSON *content = json_member(json_member(json, "result"), "content");
 	const char *text = json_text(cJSON_GetArrayItem(content, 0), "text");
 	cleanup_free char *copy = text ? strdup(text) : NULL;
 	int r = !text ? -EPROTO : !copy ? -ENOMEM : read_blocks(copy, sources);
