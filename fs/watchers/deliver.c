@@ -23,6 +23,7 @@ struct delivery {
 	struct inode *parent;
 	const char *name;
 	struct seen_object was;
+	bool is_wanted; /* the object itself is watched */
 	bool exists;
 	struct attributes now;
 	uint64_t at;
@@ -288,6 +289,18 @@ static bool is_same_mode(const struct inode_version *a, const struct inode_versi
 	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid;
 }
 
+/* Another name of it came or went: that has an event, and whoever watches the file itself hears of
+ * this one.  Our own removal of a link shows here when an event of before is looked after late. */
+static bool is_other_links_change(const struct delivery *d, const struct inode_version *now)
+{
+	struct inode_version expected = d->was.version;
+
+	expected.nlink = now->nlink;
+	expected.ctime_ns = now->ctime_ns;
+	return !d->is_wanted && now->nlink != d->was.version.nlink &&
+	       memcmp(&expected, now, sizeof(expected)) == 0;
+}
+
 /* Names in a directory have events of their own. */
 static int announce_state(struct delivery *d)
 {
@@ -297,6 +310,8 @@ static int announce_state(struct delivery *d)
 	inode_version_of(&d->now, &now);
 	if (S_ISDIR(d->now.mode))
 		return is_same_mode(&d->was.version, &now) ? 0 : announce_attributes(d);
+	if (is_other_links_change(d, &now))
+		return 0;
 	if (S_ISREG(d->now.mode) && !is_same_data(&d->was.version, &now)) {
 		r = announce_data(d);
 		return r < 0 || is_same_mode(&d->was.version, &now) ? r : announce_attributes(d);
@@ -490,6 +505,7 @@ static void deliver_name(struct watchers *w, struct delivery *d, struct seen_nam
 	d->parent = name->directory->inode;
 	d->name = name->name;
 	d->was = name->was;
+	d->is_wanted = name->is_wanted;
 	d->exists = name->now_exists;
 	d->now = name->now;
 	d->at = name->now_at;
