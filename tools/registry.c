@@ -110,8 +110,11 @@ const struct tool *registry_find(const char *name)
 {
 	const struct tool *tool = registry_find_built_in(name);
 
-	for (size_t i = array_size(tools); !tool && registry_at(i); i++)
-		if (strcmp(registry_at(i)->name, name) == 0)
-			tool = registry_at(i);
-	return tool;
+	if (tool)
+		return tool;
+	/* There may be fewer the next time. */
+	for (size_t i = array_size(tools); (tool = registry_at(i)); i++)
+		if (strcmp(tool->name, name) == 0)
+			return tool;
+	return NULL;
 }

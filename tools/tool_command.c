@@ -488,6 +488,8 @@ int tool_command(int argc, char **argv)
 	request.custom.root = request.root;
 	custom_use(&request.custom);
 	tool = registry_find(argv[1]);
+	if (!tool && terminal_is_there() && custom_trust_ask(&request.custom))
+		tool = registry_find(argv[1]);
 	if (!tool)
 		return complain("there is no tool \"%s\"; isthmus tool list shows them", argv[1]);
 	if (request.help)

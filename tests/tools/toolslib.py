@@ -3,6 +3,7 @@ import atexit
 import fnmatch
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -63,6 +64,22 @@ def wait_for(true, seconds=20):
     while not true() and time.monotonic() < end:
         time.sleep(0.02)
     return check(true(), "%s within %d s" % (true.__name__, seconds))
+
+
+def until(terminal, want):
+    """What a terminal shows until `want` (None: the end) or 60 s are over."""
+    shown, end = b"", time.time() + 60 * PATIENCE
+    while want is None or want not in shown:
+        if not select.select([terminal], [], [], max(0, end - time.time()))[0]:
+            return shown
+        try:
+            got = os.read(terminal, 4096)
+        except OSError:
+            return shown
+        if not got:
+            return shown
+        shown += got
+    return shown
 
 
 class Directory:

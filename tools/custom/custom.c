@@ -21,6 +21,20 @@ static const char data_schema[] = "{\"type\":\"object\",\"properties\":{"
 
 /* ---- Permission ------------------------------------------------------------------------------ */
 
+static bool is_trusted_now(struct tool_call *call, const char *place)
+{
+	cleanup_free char *words = string_printf(
+		"The project's tools in \"%s\" have changed since they were trusted. They run on "
+		"this machine. Trust them as they are now?",
+		place);
+	const struct tool_question question = {.kind = TOOL_ASK_CONFIRM, .title = words};
+	cJSON *answer = call->ask_user && words ? call->ask_user(call, &question) : NULL;
+	bool agreed = cJSON_IsTrue(answer);
+
+	cJSON_Delete(answer);
+	return agreed && custom_trust_now(place) == 0;
+}
+
 /* Rules match the arguments as compact JSON.  The words are ours: a tool must not word its own
  * permission. */
 static int ask_permission(struct tool_call *call)
@@ -30,7 +44,8 @@ static int ask_permission(struct tool_call *call)
 	cleanup_free char *sentence = NULL;
 
 	/* It may have changed since the list was made. */
-	if (entry->place && custom_trusted(entry->place) != CUSTOM_TRUSTED)
+	if (entry->place && custom_trusted(entry->place) != CUSTOM_TRUSTED &&
+		!is_trusted_now(call, entry->place))
 		return tool_fail(call, TOOL_PERMISSION_DENIED,
 			"Ask the user to look at the change and to run isthmus tool trust.",
 			"The project's tools in \"%s\" have changed since they were trusted.",
@@ -188,6 +203,7 @@ static void check_trust(struct custom_entry *entry)
 				      "then run isthmus tool trust");
 		return;
 	case CUSTOM_CHANGED:
+		entry->changed = true;
 		custom_problem(entry, "it, or a file beside it, has changed since it was trusted: "
 				      "look at the change, then run isthmus tool trust");
 		return;
@@ -332,7 +348,8 @@ int custom_look(const struct custom_options *options, struct custom_findings *re
 		work.count = r == 0 ? entries.count : 0;
 		for (size_t i = 0; i < work.count; i++)
 			work.sources[i].entry = entries.list[i];
-		free(entries.list);
+		entries.count = 0; /* they are the sources' now */
+		custom_entries_done(&entries);
 		describe_all(&work);
 		for (size_t i = 0; i < work.count; i++) {
 			take_source(ret_findings, &work.sources[i], work.descriptions[i], settings);
@@ -348,19 +365,69 @@ int custom_look(const struct custom_options *options, struct custom_findings *re
 /* ---- The registry
  * -------------------------------------------------------------------------------- */
 
-static void load(void *user)
+/* What an agent knows of, but was changed since it was trusted, stays: a call asks. */
+static const struct custom_tool *known_tool(
+	const struct custom_findings *before, const struct custom_entry *entry, size_t nth)
 {
-	static struct custom_findings findings; /* what is in it lives on */
-	const struct tool *ready[REGISTRY_FOUND_MAX];
+	for (size_t i = 0; before && entry->changed && i < before->count; i++)
+		if (before->list[i].tool && before->list[i].state == CUSTOM_READY &&
+			strcmp(before->list[i].entry->path, entry->path) == 0 && nth-- == 0)
+			return before->list[i].tool;
+	return NULL;
+}
+
+static size_t take_ready(const struct custom_findings *findings,
+	const struct custom_findings *before, const struct tool **ready)
+{
+	const struct custom_tool *kept;
 	size_t count = 0;
 
-	if (custom_look(user, &findings) < 0)
-		return;
-	for (size_t i = 0; i < findings.count && count < REGISTRY_FOUND_MAX; i++)
-		if (findings.list[i].state == CUSTOM_READY)
-			ready[count++] = &findings.list[i].tool->tool;
-	registry_set_found(ready, count);
-	custom_hosts_know(findings.sources, findings.source_count);
+	for (size_t i = 0; i < findings->count; i++) {
+		const struct custom_finding *finding = &findings->list[i];
+
+		if (finding->state == CUSTOM_READY && count < REGISTRY_FOUND_MAX)
+			ready[count++] = &finding->tool->tool;
+		for (size_t nth = 0; count < REGISTRY_FOUND_MAX &&
+				     (kept = known_tool(before, finding->entry, nth));
+			nth++)
+			ready[count++] = &kept->tool;
+	}
+	return count;
+}
+
+/* What was found lives on: calls may be under way. */
+static void look(const struct custom_options *options)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct custom_findings *last; /* guarded by lock */
+	struct custom_findings *findings = calloc(1, sizeof(*findings));
+	const struct tool *ready[REGISTRY_FOUND_MAX];
+
+	pthread_mutex_lock(&lock);
+	if (findings && custom_look(options, findings) == 0) {
+		registry_set_found(ready, take_ready(findings, last, ready));
+		custom_hosts_know(findings->sources, findings->source_count);
+		last = findings;
+	} else {
+		free(findings);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void look_again(const struct custom_options *options)
+{
+	look(options);
+	options->changed();
+}
+
+static void load(void *user)
+{
+	const struct custom_options *options = user;
+
+	/* First, so that what happens meanwhile is seen. */
+	if (options->changed)
+		custom_watch(options, look_again);
+	look(options);
 }
 
 void custom_end(void)

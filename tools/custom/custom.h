@@ -18,6 +18,7 @@ struct custom_options {
 	const char *root;                    /* the directory that calls work in */
 	const char *paths[CUSTOM_PATHS_MAX]; /* of --tool, in their order */
 	size_t path_count;
+	void (*changed)(void); /* may be NULL; from any thread, once the tools are others */
 };
 
 /* Has the registry find custom tools.  `options` is kept, not copied. */
@@ -29,6 +30,10 @@ void custom_end(void);
 /* The agent goes on from the result of the call `parent`, in a session that is NULL without a name:
  * what custom tools know of later ones does not count any more. */
 void custom_session_at(const char *session, const char *parent);
+
+/* Shows the tools of a project that are not trusted as they are, and asks on the terminal.  True:
+ * they are trusted now, and the registry looks again. */
+bool custom_trust_ask(const struct custom_options *options);
 
 /* isthmus tool list, trust, new and session: each the exit code.  `argv[0]` is that word. */
 int custom_list_command(const struct custom_options *options, bool as_json);

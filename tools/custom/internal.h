@@ -36,12 +36,17 @@ struct custom_entry {
 	bool is_mcp;   /* a server of the Model Context Protocol */
 	char *prefix;  /* of its tools' names: "github_"; NULL: none */
 	bool for_node; /* a script for pi, which node-host.mjs runs */
+	bool changed;  /* since it was trusted */
 	char *problem; /* why it is no tool, and what to do; NULL: none */
 };
+
+enum { CUSTOM_PLACES_MAX = 64 };
 
 struct custom_entries {
 	struct custom_entry *list;
 	size_t count;
+	char *places[CUSTOM_PLACES_MAX]; /* the directories that were looked into, or would be */
+	size_t place_count;
 };
 
 /* The user's settings: tools.json of isthmus-tools(1).  The caller deletes it; NULL: none. */
@@ -91,6 +96,13 @@ cJSON *custom_mcp_describe(const struct tool_session *session, struct custom_ent
 
 /* What a toolbox printed, in the form above; NULL with a sentence.  toolbox_text.c */
 cJSON *custom_toolbox_description(const char *text, size_t size, struct buffer *problem);
+
+/* ---- watch.c --------------------------------------------------------------------------------- */
+
+/* Has `reload` called, from a thread of its own and with `options`, each time that what
+ * custom_look() would find may be different from now. */
+void custom_watch(
+	const struct custom_options *options, void (*reload)(const struct custom_options *));
 
 /* ---- process.c ---------------------------------------------------------------------------------
  */

@@ -121,9 +121,9 @@ static int trust_place(const char *place)
 				    : strerror(-r));
 		return 1;
 	}
-	fputs("trusted as it is now: ", stdout);
-	visible_print_name(stdout, place);
-	putchar('\n');
+	fputs("trusted as it is now: ", stderr);
+	visible_print_name(stderr, place);
+	fputc('\n', stderr);
 	return 0;
 }
 
@@ -145,25 +145,61 @@ static bool is_new_place(const struct custom_entries *entries, size_t index)
 	return true;
 }
 
+/* How many programs a project brings that are not trusted as they are, or with `all`, at all. */
+static size_t show_entries(const struct custom_entries *entries, bool all, FILE *out)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < entries->count; i++) {
+		const struct custom_entry *entry = &entries->list[i];
+
+		if (!entry->place || (!all && custom_trusted(entry->place) == CUSTOM_TRUSTED))
+			continue;
+		visible_print_name(out, entry->path);
+		fputc('\n', out);
+		count++;
+	}
+	fflush(out);
+	return count;
+}
+
+static int trust_all(const struct custom_entries *entries)
+{
+	int code = 0;
+
+	for (size_t i = 0; code == 0 && i < entries->count; i++)
+		if (entries->list[i].place && is_new_place(entries, i))
+			code = trust_place(entries->list[i].place);
+	return code;
+}
+
+bool custom_trust_ask(const struct custom_options *options)
+{
+	struct tool_session session;
+	struct custom_entries entries;
+	bool trusted;
+
+	if (tool_session_open(options->root, &session) < 0)
+		return false;
+	custom_find(options, &session, NULL, &entries);
+	trusted = show_entries(&entries, false, stderr) && agrees() && trust_all(&entries) == 0;
+	custom_entries_done(&entries);
+	tool_session_close(&session);
+	if (trusted)
+		custom_use(options);
+	return trusted;
+}
+
 int custom_trust_command(const struct custom_options *options, bool yes)
 {
 	struct tool_session session;
 	struct custom_entries entries;
-	size_t count = 0;
 	int r = tool_session_open(options->root, &session), code = 0;
 
 	if (r < 0)
 		return complain(r, options->root);
 	custom_find(options, &session, NULL, &entries);
-	for (size_t i = 0; i < entries.count; i++) {
-		if (!entries.list[i].place)
-			continue;
-		visible_print_name(stdout, entries.list[i].path);
-		putchar('\n');
-		count++;
-	}
-	fflush(stdout);
-	if (!count) {
+	if (!show_entries(&entries, true, stdout)) {
 		fputs("isthmus tool: this project brings no tools (.agents/tools, "
 		      ".isthmus-tools)\n",
 			stderr);
@@ -174,9 +210,8 @@ int custom_trust_command(const struct custom_options *options, bool yes)
 			stderr);
 		code = 1;
 	}
-	for (size_t i = 0; code == 0 && i < entries.count; i++)
-		if (entries.list[i].place && is_new_place(&entries, i))
-			code = trust_place(entries.list[i].place);
+	if (code == 0)
+		code = trust_all(&entries);
 	custom_entries_done(&entries);
 	tool_session_close(&session);
 	return code;

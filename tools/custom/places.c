@@ -32,6 +32,8 @@ void custom_entries_done(struct custom_entries *entries)
 {
 	for (size_t i = 0; i < entries->count; i++)
 		entry_done(&entries->list[i]);
+	for (size_t i = 0; i < entries->place_count; i++)
+		free(entries->places[i]);
 	free(entries->list);
 	*entries = (struct custom_entries){0};
 }
@@ -218,7 +220,11 @@ static void take_place(struct finder *finder, const char *path)
 {
 	cleanup_free char **names = calloc(NAMES_MAX, sizeof(*names));
 	size_t count = names ? read_names(path, names) : 0;
+	struct custom_entries *entries = finder->entries;
 
+	if (entries->place_count < CUSTOM_PLACES_MAX &&
+		(entries->places[entries->place_count] = strdup(path)))
+		entries->place_count++;
 	for (size_t i = 0; i < count; i++) {
 		cleanup_free char *name = names[i], *whole = path_join(path, name);
 		struct stat status;

@@ -32,9 +32,13 @@ static void add_implementation(cJSON *object, const char *name)
 	cJSON_AddStringToObject(info, "version", ISTHMUS_VERSION);
 }
 
-static void add_capabilities(cJSON *result)
+static void add_capabilities(cJSON *result, bool tells_changes)
 {
-	cJSON_AddObjectToObject(cJSON_AddObjectToObject(result, "capabilities"), "tools");
+	cJSON *tools =
+		cJSON_AddObjectToObject(cJSON_AddObjectToObject(result, "capabilities"), "tools");
+
+	if (tells_changes)
+		cJSON_AddTrueToObject(tools, "listChanged");
 	cJSON_AddStringToObject(result, "instructions", instructions);
 }
 
@@ -82,7 +86,8 @@ static void initialize(struct mcp_request *request)
 	result = cJSON_CreateObject();
 	cJSON_AddStringToObject(result, "protocolVersion", version);
 	add_implementation(result, "serverInfo");
-	add_capabilities(result);
+	add_capabilities(result, true);
+	atomic_store(&server->tells_changes, true);
 	mcp_answer(request, result);
 }
 
@@ -107,7 +112,7 @@ static void discover(struct mcp_request *request)
 	}
 	result = cJSON_CreateObject();
 	cJSON_AddItemToObject(result, "supportedVersions", all_versions());
-	add_capabilities(result);
+	add_capabilities(result, false);
 	cJSON_AddNumberToObject(result, "ttlMs", 3600000);
 	cJSON_AddStringToObject(result, "cacheScope", "public");
 	add_implementation(cJSON_AddObjectToObject(result, "_meta"), META "serverInfo");
@@ -456,13 +461,21 @@ static int parse(int argc, char **argv, struct options *options)
 	return 0;
 }
 
+static struct mcp_server server = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.write_lock = PTHREAD_MUTEX_INITIALIZER,
+	.work = PTHREAD_COND_INITIALIZER,
+};
+
+/* In the stateless era clients ask again after ttlMs. */
+static void tell_changed(void)
+{
+	if (atomic_load(&server.tells_changes))
+		mcp_notify(&server, "notifications/tools/list_changed", NULL);
+}
+
 int mcp_command(int argc, char **argv)
 {
-	static struct mcp_server server = {
-		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.write_lock = PTHREAD_MUTEX_INITIALIZER,
-		.work = PTHREAD_COND_INITIALIZER,
-	};
 	static struct options options; /* the registry keeps what is in it */
 	int r = parse(argc, argv, &options);
 
@@ -471,6 +484,7 @@ int mcp_command(int argc, char **argv)
 	if (r != 0)
 		return r < 0 ? 2 : 0;
 	options.custom.root = options.directory;
+	options.custom.changed = tell_changed;
 	custom_use(&options.custom);
 	if (open_session(options.directory, options.policy, options.yes, &server.session) < 0)
 		return 1;

@@ -10,7 +10,12 @@
 #include "tools/mcp/mcp.h"
 #include "tools/text/text.h"
 
-enum { PROGRESS_INTERVAL_NS = 100000000, PROGRESS_WORDS = 200, PARTIALS_FREE = 100 };
+enum {
+	LIST_TTL_MS = 60000,
+	PROGRESS_INTERVAL_NS = 100000000,
+	PROGRESS_WORDS = 200,
+	PARTIALS_FREE = 100
+};
 
 /* Clients give a silent call up after 60 s. */
 static const uint64_t heartbeat_interval_ns = 5000000000;
@@ -53,7 +58,7 @@ void mcp_list_tools(struct mcp_request *request)
 	for (size_t i = 0; (tool = registry_at(i)); i++)
 		cJSON_AddItemToArray(list, tool_json(tool));
 	if (request->modern) {
-		cJSON_AddNumberToObject(result, "ttlMs", 3600000);
+		cJSON_AddNumberToObject(result, "ttlMs", LIST_TTL_MS);
 		cJSON_AddStringToObject(result, "cacheScope", "public");
 	}
 	mcp_answer(request, result);

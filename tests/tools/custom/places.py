@@ -1,13 +1,14 @@
 """Where custom tools come from: toolboxes in both forms, order, names, trust, bad tools, tool new."""
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from toolslib import MARK, PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run, running  # noqa: E402
+from toolslib import MARK, PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run, running, until  # noqa: E402
 
 TEXT_TOOL = """#!/bin/sh
 [ "$TOOLBOX_ACTION" = describe ] && { printf 'name: %s\\ndescription: %s\\ndir: string a place\\nnote: string? more\\n' %s %s; exit; }
@@ -169,6 +170,77 @@ def test_trust(root):
     equal("OK", code(run("project", {"dir": "x"}, root)), "trusted again")
 
 
+class Hears(Mcp):
+    """A client of the era with a handshake, which may be asked."""
+
+    def __init__(self, root):
+        super().__init__(root, "--yes")
+        self.told = self.heard = 0  # since the last list, and in all
+        self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}})
+
+    def next(self):
+        """What is no news of the list."""
+        while True:
+            message = json.loads(self.receive())
+            if message.get("method") != "notifications/tools/list_changed":
+                return message
+            self.told += 1
+            self.heard += 1
+
+    def names(self):
+        self.told = 0
+        self.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        return {tool["name"] for tool in self.next()["result"]["tools"]}
+
+    def expect(self, name, there):
+        """Asks for the list again each time that it has changed."""
+        while (name in self.names()) != there:
+            if not self.told:
+                equal("notifications/tools/list_changed", json.loads(self.receive()).get("method"), "told of %s" % name)
+                self.heard += 1
+
+
+def test_changes_are_noticed(home, root):
+    server = Hears(root)
+    check("late" not in server.names(), "not there yet")
+    late, made = home + "/.config/isthmus/tools/late", home + "/late"
+    write(made, text_tool("late"))
+    os.rename(made, late)
+    server.expect("late", True)
+    os.unlink(late)
+    server.expect("late", False)
+    tool = root + "/.isthmus-tools/project"
+    write(tool, text_tool("project", "before"))
+    subprocess.run([PROGRAM, "tool", "trust", "--root", root, "--yes"], capture_output=True, check=True)
+    server.expect("project", True)
+    check(server.heard >= 3, "heard of each: %d" % server.heard)
+    write(tool, text_tool("project", "after"))
+    for agrees, words in [(False, "changed since"), (True, "after")]:
+        server.send({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "project", "arguments": {"dir": "x"}}})
+        asked = server.next()
+        check("Trust them as they are now?" in asked["params"]["message"], "asks: %r" % asked)
+        server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {"value": agrees}}})
+        answer = server.next()
+        check(words in answer["result"]["content"][0]["text"], "trusted: %r" % answer)
+        check("project" in server.names(), "it stays in the list")
+    server.close()
+
+
+def test_a_terminal_is_asked(root):
+    tool = root + "/.isthmus-tools/project"
+    write(tool, text_tool("project", "on the terminal"))
+    for typed, want in [(b"n\n", "there is no tool"), (b"y\n", "on the terminal")]:
+        child, terminal = pty.fork()
+        if child == 0:
+            os.execv(PROGRAM, [PROGRAM, "tool", "project", "--root", root, "--yes", "--dir", "x"])
+        shown = until(terminal, b"[n]o: ")
+        os.write(terminal, typed)
+        shown += until(terminal, None)
+        os.waitpid(child, 0)
+        os.close(terminal)
+        check(want in shown.decode() and tool in shown.decode(), "%r: %r" % (typed, shown))
+
+
 def test_nothing_runs_before_it_is_asked_for(home, root):
     ran = home + "/ran"
     write(home + "/.config/isthmus/tools/marks", "#!/bin/sh\ntouch %s\necho name: marks\n" % ran)
@@ -214,6 +286,10 @@ def main():
         test_manifest(home, root)
         test_bad_tools(home, root)
         test_trust(root)
+        shutil.rmtree(root + "/.isthmus-tools")
+        test_changes_are_noticed(home, root)
+        shutil.rmtree(root + "/.isthmus-tools")
+        test_a_terminal_is_asked(root)
         shutil.rmtree(root + "/.isthmus-tools")
         test_new(root)
         test_nothing_runs_before_it_is_asked_for(home, root)

@@ -2,13 +2,11 @@
 import json
 import os
 import pty
-import select
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from toolslib import PROGRAM, Directory, Mcp, check, equal, finish, private_home, run, wait_for  # noqa: E402
+from toolslib import PROGRAM, Directory, Mcp, check, equal, finish, private_home, run, until, wait_for  # noqa: E402
 
 META = "io.modelcontextprotocol/"
 MODERN = {META + "protocolVersion": "2026-07-28", META + "clientCapabilities": {"elicitation": {}}}
@@ -110,21 +108,6 @@ def test_handshake(root, tool):
     equal([None, True, False], answer_of(server.call("forms", {"method": "confirm"}))[:3], "a client that cannot ask")
     server.close()
     equal([None, True, False], json.loads(run("forms", {"method": "input"}, root, "--tool", tool)["data"]["text"])[:3], "nor without a terminal")
-
-
-def until(terminal, want):
-    shown, end = b"", time.time() + 60
-    while want is None or want not in shown:
-        if not select.select([terminal], [], [], max(0, end - time.time()))[0]:
-            return shown
-        try:
-            got = os.read(terminal, 4096)
-        except OSError:
-            return shown
-        if not got:
-            return shown
-        shown += got
-    return shown
 
 
 def on_terminal(root, tool, method, prompt, typed):

@@ -1,0 +1,146 @@
+/*
+ * Noticing that custom tools came, went or changed, without looking all the time: the kernel says
+ * when something happens in the places and beside the tools, and whether it matters is seen from
+ * what would be found.  A place of a project that is made later needs trust, whose file is watched.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/inotify.h>
+
+#include "ops/support/log.h"
+#include "ops/support/path.h"
+#include "tools/custom/internal.h"
+
+enum { SETTLE_MS = 300, EVENT_BYTES = 65536 };
+
+static struct {
+	const struct custom_options *options;
+	void (*reload)(const struct custom_options *options);
+	int fd;
+} watch;
+
+/* The nearest one that is there: what is missing of a path is made in it. */
+static void add_watch(const char *path)
+{
+	const uint32_t mask = IN_CREATE | IN_DELETE | IN_MOVE | IN_CLOSE_WRITE | IN_ATTRIB |
+			      IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
+	cleanup_free char *at = strdup(path);
+
+	if (at && inotify_add_watch(watch.fd, at, mask) >= 0)
+		return;
+	while (at && strlen(at) > 1 && errno == ENOENT) {
+		at[path_parent_length(at)] = '\0';
+		if (inotify_add_watch(watch.fd, *at ? at : "/", IN_CREATE | IN_MOVED_TO) >= 0)
+			return;
+	}
+}
+
+static void add_entry(const struct custom_entry *entry, struct buffer *state)
+{
+	cleanup_free char *stamp = custom_stamp(entry);
+
+	add_watch(entry->directory);
+	buffer_printf(state, "%s%s\n", entry->path, stamp ? stamp : "");
+}
+
+/* Once for all entries of a place, which stand together. */
+static void add_trust(const struct custom_entries *entries, struct buffer *state)
+{
+	const char *last = "";
+
+	for (size_t i = 0; i < entries->count; i++) {
+		const char *place = entries->list[i].place;
+
+		if (place && strcmp(place, last) != 0)
+			buffer_printf(state, "%s %d\n", place, (int)custom_trusted(place));
+		last = place ? place : "";
+	}
+}
+
+/* Watches what there is now; what would be found, as text that the caller frees. */
+static char *look_at_all(void)
+{
+	cleanup_free char *own = custom_config_path("");
+	struct buffer state cleanup_buffer = {0};
+	struct custom_entries entries;
+	struct tool_session session;
+	cJSON *settings = custom_settings();
+	cleanup_free char *words = cJSON_PrintUnformatted(settings);
+
+	buffer_printf(&state, "%s\n", words ? words : "");
+	if (own)
+		add_watch(own);
+	if (tool_session_open(watch.options->root, &session) == 0) {
+		custom_find(watch.options, &session, settings, &entries);
+		for (size_t i = 0; i < entries.place_count; i++)
+			add_watch(entries.places[i]);
+		for (size_t i = 0; i < entries.count; i++)
+			add_entry(&entries.list[i], &state);
+		add_trust(&entries, &state);
+		custom_entries_done(&entries);
+		tool_session_close(&session);
+	}
+	cJSON_Delete(settings);
+	return buffer_steal_string(&state);
+}
+
+/* Until something happened, and nothing more for a moment. */
+static bool await_change(char *events)
+{
+	struct pollfd wait = {.fd = watch.fd, .events = POLLIN};
+	int patience_ms = -1;
+
+	for (;;) {
+		int ready = poll(&wait, 1, patience_ms);
+
+		if (ready == 0)
+			return true;
+		if ((ready < 0 || read(watch.fd, events, EVENT_BYTES) < 0) && errno != EINTR)
+			return false;
+		patience_ms = SETTLE_MS;
+	}
+}
+
+static void *run(void *user)
+{
+	cleanup_free char *known = user, *events = malloc(EVENT_BYTES);
+
+	/* Also what happened between that look and these watches. */
+	while (known && events) {
+		cleanup_free char *now = look_at_all();
+
+		if (now && strcmp(now, known) != 0) {
+			watch.reload(watch.options);
+			free(known);
+			known = steal_ptr(&now);
+		}
+		if (!await_change(events))
+			break;
+	}
+	close(watch.fd);
+	return NULL;
+}
+
+void custom_watch(
+	const struct custom_options *options, void (*reload)(const struct custom_options *))
+{
+	pthread_t thread;
+	char *known;
+
+	watch.options = options;
+	watch.reload = reload;
+	watch.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (watch.fd < 0) {
+		log_info("cannot watch for changes of custom tools: %s, going on without",
+			strerror(errno));
+		return;
+	}
+	known = look_at_all();
+	if (pthread_create(&thread, NULL, run, known) != 0) {
+		free(known);
+		close(watch.fd);
+		return;
+	}
+	pthread_detach(thread);
+}
