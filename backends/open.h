@@ -24,6 +24,10 @@ struct workspace_scheme {
 /* The rows in order; NULL behind the last. */
 const struct workspace_scheme *workspace_scheme(size_t index);
 
+/* Offers what `begin`, the beginning of a URI, may become: schemes, or the names at a place whose
+ * command lists them (containers, say), which it may ask for 3 s. */
+void workspace_complete(const char *begin, void (*offer)(void *user, const char *uri), void *user);
+
 /* A row of the table of layers (backends/layers.c): decorators on top of what a scheme opens, each
  * where its options want it.  All static. */
 struct workspace_layer {

@@ -317,6 +317,8 @@ int main(int argc, char **argv)
 		return event_program(argc - 1, argv + 1);
 	if (strcmp(argv[1], EXAMINE_OPTION) == 0)
 		return examine();
+	if (strcmp(argv[1], "--complete") == 0)
+		return complete_command(argc - 1, argv + 1);
 	if (command_is_uri(argv[1]))
 		return mount_as_helper(argc, argv);
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

@@ -22,6 +22,9 @@ int run_command(int argc, char **argv);
 int doctor_command(int argc, char **argv);
 int version_command(int argc, char **argv);
 
+/* `--complete BEGIN`, for fs/isthmus.bash: prints the URIs that may begin so, a line each. */
+int complete_command(int argc, char **argv);
+
 enum { EXIT_USAGE = 2 };
 
 /* "isthmus COMMAND: ..." on stderr, then a hint at --help; returns EXIT_USAGE. */

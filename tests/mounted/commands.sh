@@ -470,6 +470,30 @@ print(sum(1 + ("remedy" in c) for c in d["checks"]))')" "lines and checks"
 	esac
 }
 
+# completed LINE: what bash offers at its end.
+completed() {
+	COMP_LINE=$1 COMP_POINT=${#1} PATH=$tmp/bin:${ISTHMUS%/*}:$PATH bash -c '
+		. "$0"
+		_isthmus
+		printf "%s\n" "${COMPREPLY[@]}"' "$(dirname "$0")/../../fs/isthmus.bash" | xargs
+}
+
+test_bash_completes() {
+	mkdir -p "$tmp/bin" "$tmp/some where"
+	printf '#!/bin/sh\n[ "$*" = "ps --format {{.Names}}" ] && printf "web\\nworker\\ndb\\n-x;y\\n"' >"$tmp/bin/docker"
+	chmod +x "$tmp/bin/docker"
+	expect doctor "$(completed 'isthmus doc')" commands
+	expect 'kube:// kubectl://' "$(completed 'isthmus mount kub')" schemes
+	expect 'vm:' "$(completed 'isthmus mount -o ttl=1 vm')" "behind options"
+	expect '//web //worker' "$(completed 'isthmus mount docker://w')" "names, behind the colon"
+	expect 'web worker db' "$(completed 'isthmus doctor docker://app@')" "names, behind a user"
+	expect '' "$(completed 'isthmus mount docker://web/')" "directories there"
+	expect "$tmp/some where" "$(completed "isthmus mount local:$tmp/so")" "directories of this machine"
+	expect --json "$(completed 'isthmus status --j')" options
+	expect "$mnt" "$(completed "isthmus umount $mnt")" "mount points"
+	expect "$tmp/some where" "$(completed "isthmus mount mem: $tmp/so")" directories
+}
+
 test_unknown_words_are_told() {
 	local code=0
 
