@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +23,7 @@
 #include "ops/support/hash_seed.h"
 #include "ops/support/path.h"
 #include "ops/support/position.h"
+#include "ops/support/thread.h"
 
 enum {
 	BATCH_BYTES = 64 * 1024,
@@ -589,18 +589,6 @@ static void wake(struct watcher *watcher)
 		return;
 }
 
-static int start_thread(struct watcher *watcher)
-{
-	sigset_t all, before;
-	int r;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&watcher->thread, NULL, watch_thread, watcher);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -r;
-}
-
 static void watcher_destroy(struct watcher *watcher)
 {
 	if (watcher->inotify_fd >= 0)
@@ -646,7 +634,7 @@ int watcher_new(int root_fd, watcher_look look, void *look_user, change_sink sin
 	watcher->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 	mount_points_init(&watcher->mounts, root_fd);
 	if (r == 0)
-		r = start_thread(watcher);
+		r = thread_start(&watcher->thread, 0, watch_thread, watcher);
 	if (r < 0) {
 		watcher_destroy(watcher);
 		return r == -ENOSYS ? -EOPNOTSUPP : r;

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -16,6 +15,7 @@
 #include "ops/support/log.h"
 #include "ops/support/mountinfo.h"
 #include "ops/support/path.h"
+#include "ops/support/thread.h"
 
 enum { END_WAIT_MS = 3000 };
 
@@ -376,18 +376,6 @@ static int init(struct watchers *w, struct mount *m)
 	return 0;
 }
 
-static int start_thread(struct watchers *w)
-{
-	sigset_t all, before;
-	int error;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&w->thread, NULL, thread_main, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -error;
-}
-
 struct watchers *watchers_start(struct mount *m)
 {
 	const char *reason = why_not(m);
@@ -402,7 +390,7 @@ struct watchers *watchers_start(struct mount *m)
 	if (r == 0) {
 		m->watch_events.state = WATCH_EVENTS_STARTING;
 		announce_observe(m, &w->observer);
-		r = start_thread(w);
+		r = thread_start(&w->thread, 0, thread_main, w);
 	}
 	if (r == 0)
 		return w;

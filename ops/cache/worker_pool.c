@@ -2,10 +2,11 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "ops/support/thread.h"
 
 enum { GIVE_WAY_NICE = 10 };
 
@@ -55,20 +56,15 @@ static void *work(void *user)
 	return NULL;
 }
 
-/* Signals belong to the threads that expect them. */
 static int start_threads(struct worker_pool *pool, size_t count)
 {
-	sigset_t all, before;
-	int error = 0;
+	int r = 0;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	while (error == 0 && pool->thread_count < count) {
-		error = pthread_create(&pool->threads[pool->thread_count], NULL, work, pool);
-		pool->thread_count += error == 0;
+	while (r == 0 && pool->thread_count < count) {
+		r = thread_start(&pool->threads[pool->thread_count], 0, work, pool);
+		pool->thread_count += r == 0;
 	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -error;
+	return r;
 }
 
 int worker_pool_new(size_t threads, size_t queue_max, struct worker_pool **ret_pool)
