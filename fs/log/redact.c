@@ -4,21 +4,16 @@
 #include <string.h>
 #include <strings.h>
 
+#include "fs/log/redact_names.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/words.h"
 
 enum {
-	DEPTH_MAX = 4, /* of lines inside the words of a line */
-	KEY_MAX_BYTES = 128,
-	SEGMENTS_MAX = 16, /* of a name such as db.admin_password */
+	DEPTH_MAX = 4,            /* of lines inside the words of a line */
+	PEM_LINE_MAX_BYTES = 128, /* "-----BEGIN ... PRIVATE KEY-----" */
 	BEARER_MIN_BYTES = 8,
 	BEARER_SURE_BYTES = 20,   /* from here on it is no word of a language */
 	URL_TOKEN_MIN_BYTES = 20, /* a user name that is as long is a token */
-};
-
-/* A part of a line. */
-struct span {
-	const char *at, *end;
 };
 
 /* What a program's option is followed by. */
@@ -61,28 +56,9 @@ static const struct {
 	{"lftp", NULL, "-u", AFTER_COMMA, false},
 };
 
-/* Lists of words, with blanks between them. */
-
-/* Words before the program of a command. */
+/* Words before the program of a command, with blanks between them. */
 static const char prefixes[] =
 	"! { command do doas elif else env exec if nohup sudo then time until while xargs";
-
-/* Parts of names. */
-static const char secret_words[] =
-	"accesskey accesstoken apikey apitoken authtoken credential credentials keypass passcode "
-	"passphrase passwd password privatekey secret secretkey storepass token";
-
-/* ... which are one before "key". */
-static const char secret_keys[] =
-	"access account api auth encryption master private secret signing storage";
-
-/* A name that ends so tells of a secret, but does not hold one. */
-static const char harmless_ends[] =
-	"alg algorithm cmd command count dir directory duration enabled endpoint env expires "
-	"expiry fd field file format header id kind len length limit max min mode name path "
-	"policy prompt provider required scope size stdin store timeout ttl type uri url version";
-
-static const char harmless_values[] = "$ 0 1 false no none null true yes";
 
 /* Keys that are known by how they begin, and how many bytes follow at least. */
 static const struct {
@@ -118,116 +94,6 @@ static const struct {
 	{"ya29.", 20, "_-."},
 	{"eyJ", 30, "_-."},
 };
-
-/* ---- Names --------------------------------------------------------------------------------- */
-
-static bool is_name_byte(char c)
-{
-	return isalnum((unsigned char)c) || c == '_' || c == '-' || c == '.';
-}
-
-/* Lower-case parts of a name: at '_', '-' and '.', and where aB changes case. */
-static size_t split_name(struct span name, char text[KEY_MAX_BYTES], char *segments[SEGMENTS_MAX])
-{
-	size_t count = 0, used = 0;
-	bool in_segment = false;
-
-	for (const char *c = name.at; c < name.end && used + 2 < KEY_MAX_BYTES; c++) {
-		bool is_letter = isalnum((unsigned char)*c);
-		bool begins =
-			isupper((unsigned char)*c) && c > name.at && islower((unsigned char)c[-1]);
-
-		if (in_segment && (!is_letter || begins)) {
-			text[used++] = '\0';
-			in_segment = false;
-		}
-		if (!is_letter)
-			continue;
-		if (!in_segment) {
-			if (count == SEGMENTS_MAX)
-				break;
-			segments[count++] = text + used;
-			in_segment = true;
-		}
-		text[used++] = (char)tolower((unsigned char)*c);
-	}
-	text[used] = '\0';
-	return count;
-}
-
-static bool is_secret_segment(char *const *segments, size_t count, size_t i)
-{
-	const char *word = segments[i];
-
-	if (words_contain(secret_words, ' ', word))
-		return true;
-	if (strcmp(word, "pass") == 0)
-		return i == count - 1;
-	if (i == 0)
-		return false;
-	if (strcmp(word, "pwd") == 0)
-		return strcmp(segments[i - 1], "old") != 0;
-	return strcmp(word, "key") == 0 && words_contain(secret_keys, ' ', segments[i - 1]);
-}
-
-/* A name such as DB_PASSWORD, api-key or accessToken. */
-static bool is_secret_name(struct span name)
-{
-	char text[KEY_MAX_BYTES], *segments[SEGMENTS_MAX];
-	size_t count = split_name(name, text, segments);
-
-	if (count == 0 || strcmp(segments[0], "no") == 0 ||
-		words_contain(harmless_ends, ' ', segments[count - 1]))
-		return false;
-	for (size_t i = 0; i < count; i++)
-		if (is_secret_segment(segments, count, i))
-			return true;
-	return false;
-}
-
-static struct span name_at(const char *at, const char *end)
-{
-	struct span name = {at, at};
-
-	/* What is longer is no name of anything. */
-	while (name.end < end && is_name_byte(*name.end) && name.end - at < KEY_MAX_BYTES)
-		name.end++;
-	return name;
-}
-
-/* Nothing to hide: a switch, a variable that a shell puts in, or docker's description of where a
- * secret is. */
-static bool is_harmless_value(struct span value)
-{
-	static const char *const descriptions[] = {"id=", "type=", "src="};
-	char text[8];
-	size_t size;
-
-	while (value.at < value.end && strchr("\"'\\", *value.at))
-		value.at++;
-	while (value.end > value.at && strchr("\"'\\", value.end[-1]))
-		value.end--;
-	size = (size_t)(value.end - value.at);
-	if (size < sizeof(text)) {
-		memcpy(text, value.at, size);
-		text[size] = '\0';
-		if (size == 0 || words_contain(harmless_values, ' ', text))
-			return true;
-	}
-	for (size_t i = 0; i < array_size(descriptions); i++)
-		if (size > strlen(descriptions[i]) &&
-			strncmp(value.at, descriptions[i], strlen(descriptions[i])) == 0)
-			return true;
-	if (size < 2 || *value.at++ != '$')
-		return false;
-	if (*value.at == '{' && value.end[-1] == '}') {
-		value.at++;
-		value.end--;
-	}
-	while (value.at < value.end && (isalnum((unsigned char)*value.at) || *value.at == '_'))
-		value.at++;
-	return value.at == value.end;
-}
 
 /* ---- Output -------------------------------------------------------------------------------- */
 
@@ -267,7 +133,7 @@ static void put_hidden(struct redactor *r, struct span value)
 	char first = value.at < value.end ? *value.at : '\0';
 	char last = value.at < value.end ? value.end[-1] : '\0';
 
-	if (is_harmless_value(value)) {
+	if (redact_is_harmless_value(value)) {
 		put(r, value.at, value.end);
 		return;
 	}
@@ -337,9 +203,9 @@ static const char *hide_in_url(struct redactor *r, const char *at, const char *e
 /* NAME=SECRET, up to what separates it from the next. */
 static const char *hide_pair(struct redactor *r, const char *at, const char *end)
 {
-	struct span name = name_at(at, end), value;
+	struct span name = redact_name_at(at, end), value;
 
-	if (name.end == at || name.end >= end || *name.end != '=' || !is_secret_name(name))
+	if (name.end == at || name.end >= end || *name.end != '=' || !redact_is_secret_name(name))
 		return NULL;
 	value.at = value.end = name.end + 1;
 	if (value.at < end && *value.at == '=')
@@ -354,12 +220,12 @@ static const char *hide_pair(struct redactor *r, const char *at, const char *end
 /* "NAME": "SECRET", with or without backslashes before the quotes; or a number. */
 static const char *hide_json(struct redactor *r, const char *at, const char *end)
 {
-	struct span name = name_at(at, end), value;
+	struct span name = redact_name_at(at, end), value;
 	const char *c = name.end;
 
 	while (c < end && *c == '\\')
 		c++;
-	if (name.end == at || c >= end || *c++ != '"' || !is_secret_name(name))
+	if (name.end == at || c >= end || *c++ != '"' || !redact_is_secret_name(name))
 		return NULL;
 	while (c < end && strchr(" \t", *c))
 		c++;
@@ -382,7 +248,7 @@ static const char *hide_private_key(struct redactor *r, const char *at, const ch
 
 	if (!starts(at, end, begin))
 		return NULL;
-	found = end - at < KEY_MAX_BYTES ? end : at + KEY_MAX_BYTES;
+	found = end - at < PEM_LINE_MAX_BYTES ? end : at + PEM_LINE_MAX_BYTES;
 	found = memmem(at, (size_t)(found - at), mark, strlen(mark));
 	if (!found)
 		return NULL;
@@ -413,7 +279,7 @@ static void put_text(struct redactor *r, const char *at, const char *end)
 			after = hide_in_url(r, at, end);
 		else if (*at == '-')
 			after = hide_private_key(r, at, end);
-		else if (!in_word && is_name_byte(*at))
+		else if (!in_word && redact_is_name_byte(*at))
 			after = hide_in_word(r, at, end);
 		if (after) {
 			at = after;
@@ -422,7 +288,7 @@ static void put_text(struct redactor *r, const char *at, const char *end)
 		}
 		/* The rest of a word holds nothing more. */
 		at++;
-		while (at < end && is_name_byte(at[-1]) && isalnum((unsigned char)*at) &&
+		while (at < end && redact_is_name_byte(at[-1]) && isalnum((unsigned char)*at) &&
 			(isalnum((unsigned char)at[-1]) || at[-1] == '_'))
 			at++;
 		put(r, plain, at);
@@ -454,14 +320,14 @@ static bool put_header(struct redactor *r, struct span word, bool is_header)
 		is_header = true;
 	}
 	at = skip_quotes(at, word.end);
-	name = name_at(at, word.end);
+	name = redact_name_at(at, word.end);
 	if (name.end == at || name.end >= word.end || *name.end != ':')
 		return false;
 	for (size_t i = 0; i < array_size(headers); i++)
 		known = known || ((size_t)(name.end - at) == strlen(headers[i]) &&
 					 strncasecmp(at, headers[i], strlen(headers[i])) == 0);
 	value = name.end + 1;
-	if (!known && (!is_header || !is_secret_name(name)))
+	if (!known && (!is_header || !redact_is_secret_name(name)))
 		return false;
 	while (value < word.end && *value == ' ')
 		value++;
@@ -477,9 +343,9 @@ static bool put_header(struct redactor *r, struct span word, bool is_header)
 static bool put_assignment(struct redactor *r, struct span word)
 {
 	const char *at = skip_quotes(word.at, word.end);
-	struct span name = name_at(at, word.end);
+	struct span name = redact_name_at(at, word.end);
 
-	if (name.end >= word.end || *name.end != '=' || !is_secret_name(name))
+	if (name.end >= word.end || *name.end != '=' || !redact_is_secret_name(name))
 		return false;
 	if (name.end + 1 < word.end && name.end[1] == '=')
 		return false;
@@ -585,7 +451,7 @@ static void note_word(struct redactor *r, struct span word)
 	if (size >= 6 && starts(word.end - 6, word.end, "bearer"))
 		r->next = BEARER;
 	if (*word.at != '-') {
-		if (r->after_set && is_secret_name(word))
+		if (r->after_set && redact_is_secret_name(word))
 			r->next = SECRET;
 		r->after_set = size == 3 && memcmp(word.at, "set", 3) == 0;
 		if (size == 5 && memcmp(word.at, "login", 5) == 0)
@@ -598,7 +464,7 @@ static void note_word(struct redactor *r, struct span word)
 		r->next = HEADER;
 		return;
 	}
-	if (name_at(name.at, name.end).end != name.end || !is_secret_name(name))
+	if (redact_name_at(name.at, name.end).end != name.end || !redact_is_secret_name(name))
 		return;
 	/* ffmpeg -pass 1 */
 	if (name.end - name.at == 4 && name.at - word.at == 1)
