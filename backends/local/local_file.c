@@ -167,14 +167,16 @@ int local_create_unnamed(struct op_context *ctx, struct workspace *workspace, co
 
 int local_close(struct op_context *ctx, struct open_file *open_file)
 {
+	struct local_locks *locks = local_from(open_file->workspace)->locks;
 	struct local_file *file = local_file_from(open_file);
 	int r;
 
 	(void)ctx;
-	local_locks_forget_file(local_from(open_file->workspace)->locks, file);
+	local_locks_forget_file(locks, file);
 	if (file->access != O_RDONLY)
 		local_changing_file(file);
 	r = close(file->fd) < 0 && errno != EINTR ? -errno : 0;
+	local_locks_released(locks);
 	free(file);
 	return r;
 }

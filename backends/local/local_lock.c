@@ -6,8 +6,9 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "ops/support/clock.h"
 
 /*
  * The POSIX locks of one owner on one file are open-file-description locks of a description
@@ -27,10 +28,13 @@ struct lock_owner {
 
 struct local_locks {
 	pthread_mutex_t mutex;
+	pthread_cond_t released;
+	atomic_uint waiting; /* for that */
 	atomic_uint owner_count;
 	struct lock_owner *buckets[256]; /* guarded by mutex */
 };
 
+/* Locks that go here are seen at once; those of others at the workspace are looked for. */
 enum { LOCK_WAIT_FIRST_MS = 1, LOCK_WAIT_MAX_MS = 50 };
 
 int local_locks_new(struct local_locks **ret_locks)
@@ -40,8 +44,18 @@ int local_locks_new(struct local_locks **ret_locks)
 	if (!locks)
 		return -ENOMEM;
 	pthread_mutex_init(&locks->mutex, NULL);
+	clock_cond_init(&locks->released);
 	*ret_locks = locks;
 	return 0;
+}
+
+void local_locks_released(struct local_locks *locks)
+{
+	if (!locks->waiting)
+		return;
+	pthread_mutex_lock(&locks->mutex);
+	pthread_cond_broadcast(&locks->released);
+	pthread_mutex_unlock(&locks->mutex);
 }
 
 static void owner_free(struct lock_owner *owner)
@@ -61,6 +75,7 @@ void local_locks_free(struct local_locks *locks)
 			owner_free(locks->buckets[i]);
 			locks->buckets[i] = next;
 		}
+	pthread_cond_destroy(&locks->released);
 	pthread_mutex_destroy(&locks->mutex);
 	free(locks);
 }
@@ -180,6 +195,7 @@ int local_lock_release_owner(struct op_context *ctx, struct open_file *open_file
 	if (*at)
 		remove_owner(locks, at);
 	pthread_mutex_unlock(&locks->mutex);
+	local_locks_released(locks);
 	return 0;
 }
 
@@ -214,26 +230,47 @@ static int try_lock(int fd, const struct file_lock *lock)
 	return 0;
 }
 
-/* The kernel's own wait could not be given up without a signal to this thread. */
-static int wait_lock(struct op_context *ctx, int fd, const struct file_lock *lock)
+/* Until a lock is released here, or `wait_ms` are over, unless it can be had. */
+static int try_or_wait(
+	struct local_locks *locks, int fd, const struct file_lock *lock, int64_t wait_ms)
 {
-	long wait_ms = LOCK_WAIT_FIRST_MS;
 	int r;
 
-	while ((r = try_lock(fd, lock)) == -EAGAIN) {
-		struct timespec pause = {.tv_nsec = wait_ms * 1000000};
+	pthread_mutex_lock(&locks->mutex);
+	locks->waiting++; /* first: whoever releases it after the attempt has to see it */
+	r = try_lock(fd, lock);
+	if (r == -EAGAIN)
+		clock_cond_wait_ms(&locks->released, &locks->mutex, wait_ms);
+	locks->waiting--;
+	pthread_mutex_unlock(&locks->mutex);
+	return r;
+}
 
+/* The kernel's own wait could not be given up without a signal to this thread. */
+static int wait_lock(
+	struct op_context *ctx, struct local_locks *locks, int fd, const struct file_lock *lock)
+{
+	int64_t wait_ms = LOCK_WAIT_FIRST_MS;
+	int r;
+
+	while ((r = try_or_wait(locks, fd, lock, wait_ms)) == -EAGAIN) {
 		if (op_interrupted(ctx))
 			return -EINTR;
-		nanosleep(&pause, NULL);
 		wait_ms = wait_ms * 2 < LOCK_WAIT_MAX_MS ? wait_ms * 2 : LOCK_WAIT_MAX_MS;
 	}
 	return r;
 }
 
-static int lock_fd(struct op_context *ctx, int fd, const struct file_lock *lock, bool wait)
+static int set_lock(struct op_context *ctx, struct local_locks *locks, int fd,
+	const struct file_lock *lock, bool wait)
 {
-	return wait ? wait_lock(ctx, fd, lock) : try_lock(fd, lock);
+	int r = try_lock(fd, lock);
+
+	if (r == -EAGAIN && wait)
+		r = wait_lock(ctx, locks, fd, lock);
+	if (r == 0 && lock->type != LOCK_EXCLUSIVE)
+		local_locks_released(locks);
+	return r;
 }
 
 int local_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,
@@ -245,13 +282,13 @@ int local_lock(struct op_context *ctx, struct open_file *open_file, const struct
 	int r;
 
 	if (lock->kind == LOCK_KIND_FLOCK)
-		return lock_fd(ctx, file->fd, lock, wait);
+		return set_lock(ctx, locks, file->fd, lock, wait);
 	if (lock->type == LOCK_NONE && !lock->offset && !lock->length)
 		return local_lock_release_owner(ctx, open_file, lock->owner);
 	r = get_owner(locks, file, lock, &owner);
 	if (r < 0)
 		return r;
-	r = lock_fd(ctx, owner->fd, lock, wait);
+	r = set_lock(ctx, locks, owner->fd, lock, wait);
 	put_owner(locks, owner);
 	return r;
 }

@@ -232,6 +232,44 @@ PROMISE(a_waiting_lock_comes_when_the_other_goes)
 	close_two(f, a, b);
 }
 
+static void *lock_and_unlock(void *user)
+{
+	struct waiter *me = user;
+
+	me->result = workspace_lock(&me->ctx, me->file, &me->lock, true);
+	me->lock.type = LOCK_NONE;
+	if (me->result == 0)
+		me->result = workspace_lock(&me->ctx, me->file, &me->lock, false);
+	return NULL;
+}
+
+/* More than a place has threads at hand. */
+PROMISE(a_lock_comes_to_all_who_wait)
+{
+	enum { WAITERS = 12 };
+	struct open_file *a = NULL, *b = NULL;
+	struct waiter waiters[WAITERS];
+
+	if (!open_two(f, &a, &b))
+		return;
+	CHECK_RC(0, lock(f, a, range(LOCK_EXCLUSIVE, 1, 0, 0)));
+	for (int i = 0; i < WAITERS; i++) {
+		waiters[i] = (struct waiter){.f = f,
+			.file = b,
+			.lock = range(LOCK_EXCLUSIVE, (uint64_t)i + 2, 0, 0),
+			.ctx = f->ctx};
+		pthread_create(&waiters[i].thread, NULL, lock_and_unlock, &waiters[i]);
+	}
+	usleep(20000);
+	CHECK_RC(0, lock(f, a, range(LOCK_NONE, 1, 0, 0)));
+	for (int i = 0; i < WAITERS; i++) {
+		pthread_join(waiters[i].thread, NULL);
+		CHECK_RC(0, waiters[i].result);
+	}
+	CHECK_RC(0, lock(f, a, range(LOCK_EXCLUSIVE, 1, 0, 0)));
+	close_two(f, a, b);
+}
+
 PROMISE(a_waiting_lock_can_be_given_up)
 {
 	struct open_file *a = NULL, *b = NULL;
@@ -295,4 +333,5 @@ TEST_GROUP(locks_promises, TEST(flock_belongs_to_the_handle),
 	TEST(lock_test_says_what_stands_in_the_way), TEST(releasing_an_owner_drops_all_its_ranges),
 	TEST(closing_a_handle_frees_what_was_locked_through_it),
 	TEST(posix_locks_do_not_mind_flocks), TEST(a_waiting_lock_comes_when_the_other_goes),
-	TEST(a_waiting_lock_can_be_given_up), TEST(locks_hold_against_processes_at_the_workspace));
+	TEST(a_lock_comes_to_all_who_wait), TEST(a_waiting_lock_can_be_given_up),
+	TEST(locks_hold_against_processes_at_the_workspace));
