@@ -1,6 +1,6 @@
 #!/bin/bash
-# run.sh all|local|remote|tools|places|programs BUILD_DIR [OPTION...]: the benches; "all" are the first
-# three, one after the other.
+# run.sh all|local|remote|tools|places|programs BUILD_DIR [OPTION...]: the benches; "all" are those but
+# programs, one after the other.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 

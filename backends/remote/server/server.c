@@ -211,17 +211,53 @@ static void *run_worker(void *argument)
 	return NULL;
 }
 
-static void *run_long_job(void *argument)
+/* Under the lock.  NULL: the thread is to end. */
+static struct job *next_long_job(struct server *server)
+{
+	struct job *job;
+
+	if (server->long_idle >= LONG_IDLE_MAX)
+		return NULL;
+	server->long_idle++;
+	while (!(job = pop_job(&server->lasting, SIZE_MAX)) && !server->stopping)
+		pthread_cond_wait(&server->long_work, &server->lock);
+	server->long_idle -= !job;
+	return job;
+}
+
+/* Few of the jobs that may wait do, as most locks are free: to start a thread for each would take
+ * longer than the job. */
+static void *run_long_jobs(void *argument)
 {
 	struct job *job = argument;
 	struct server *server = job->server;
 
-	job_run(job);
-	pthread_mutex_lock(&server->lock);
-	server->long_jobs--;
-	pthread_cond_broadcast(&server->moved);
-	pthread_mutex_unlock(&server->lock);
+	do {
+		job_run(job);
+		pthread_mutex_lock(&server->lock);
+		job = next_long_job(server);
+		if (!job) {
+			server->long_threads--;
+			pthread_cond_broadcast(&server->moved);
+		}
+		pthread_mutex_unlock(&server->lock);
+	} while (job);
 	return NULL;
+}
+
+/* Under the lock. */
+static bool submit_long(struct server *server, struct job *job)
+{
+	if (server->long_idle) {
+		server->long_idle--;
+		push_job(&server->lasting, job);
+		pthread_cond_signal(&server->long_work);
+		return true;
+	}
+	if (server_thread(run_long_jobs, job) < 0)
+		return false;
+	server->long_threads++;
+	return true;
 }
 
 int server_thread(void *(*run)(void *), void *argument)
@@ -243,12 +279,8 @@ static void submit(struct server *server, struct job *job)
 {
 	unsigned flags = request_flags(job->header.type);
 
-	if (flags & REQUEST_WAITS) {
-		server->long_jobs++;
-		if (server_thread(run_long_job, job) == 0)
-			return;
-		server->long_jobs--;
-	}
+	if ((flags & REQUEST_WAITS) && submit_long(server, job))
+		return;
 	push_job(flags & REQUEST_IS_BULK ? &server->bulk : &server->small, job);
 	server->queued++;
 	if (server->queued > server->idle_workers && server->workers < WORKERS_MAX &&
@@ -599,10 +631,12 @@ int server_new(struct workspace *w, const struct server_callbacks *callbacks, vo
 	server->user = user;
 	server->small.last = &server->small.first;
 	server->bulk.last = &server->bulk.first;
+	server->lasting.last = &server->lasting.first;
 	pthread_mutex_init(&server->lock, NULL);
 	pthread_mutex_init(&server->changed_lock, NULL);
 	pthread_mutex_init(&server->feed_lock, NULL);
 	clock_cond_init(&server->work);
+	clock_cond_init(&server->long_work);
 	clock_cond_init(&server->moved);
 	*ret_server = server;
 	return 0;
@@ -616,11 +650,13 @@ static void stop_everything(struct server *server)
 		for (struct job *job = server->jobs[i]; job; job = job->in_hash)
 			job->cancelled = true;
 	pthread_cond_broadcast(&server->work);
+	pthread_cond_broadcast(&server->long_work);
 	pthread_cond_broadcast(&server->moved);
 	pthread_mutex_unlock(&server->lock);
 	server_processes_stop(server);
 	pthread_mutex_lock(&server->lock);
-	while (server->job_count || server->workers || server->long_jobs || server->process_count)
+	while (server->job_count || server->workers || server->long_threads ||
+		server->process_count)
 		pthread_cond_wait(&server->moved, &server->lock);
 	pthread_mutex_unlock(&server->lock);
 }
@@ -642,6 +678,7 @@ void server_free(struct server *server)
 	workspace_free(server->workspace);
 	free_lanes(server);
 	pthread_cond_destroy(&server->work);
+	pthread_cond_destroy(&server->long_work);
 	pthread_cond_destroy(&server->moved);
 	pthread_mutex_destroy(&server->lock);
 	pthread_mutex_destroy(&server->changed_lock);

@@ -20,6 +20,7 @@ enum {
 	HANDLES_MAX = 65536,
 	PROCESSES_MAX = 256,
 	WORKERS_MAX = 16,
+	LONG_IDLE_MAX = 4, /* threads of jobs that may wait, between two of these */
 	JOB_BUCKETS = 256,
 	HANDLE_BUCKETS = 1024,
 	SERVER_STACK_BYTES = 512 << 10,
@@ -79,10 +80,13 @@ struct server {
 	pthread_cond_t work;  /* the pool waits here */
 	pthread_cond_t moved; /* credit came, a job ended, the server stops */
 	bool stopping;
+	pthread_cond_t long_work;     /* threads of jobs that may wait wait here */
 	struct job_queue small, bulk; /* waiting for a worker */
+	struct job_queue lasting;     /* given to one of those that wait */
 	struct job *jobs[JOB_BUCKETS];
 	size_t job_count, job_bytes;
-	unsigned queued, workers, idle_workers, long_jobs;
+	unsigned queued, workers, idle_workers;
+	unsigned long_threads, long_idle; /* idle and nothing given to */
 	struct handle *handles[HANDLE_BUCKETS];
 	size_t handle_count;
 	unsigned closing; /* CLOSE requests that are not done */
