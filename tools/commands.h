@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "tools/tool.h"
 
@@ -16,3 +17,7 @@ int open_session(const char *directory, const char *policy, bool yes, struct too
 /* For tool_call: a custom tool's questions and notes, on the terminal.  terminal_ui.c */
 cJSON *terminal_ask_user(struct tool_call *call, const struct tool_question *question);
 void terminal_tell_user(struct tool_call *call, const char *words);
+
+/* Prints text with the escapes for colors and styles that it has, and no others. */
+void terminal_print_styled(FILE *out, const char *text);
+int terminal_width(void);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <termios.h>
 
@@ -154,4 +155,43 @@ void terminal_tell_user(struct tool_call *call, const char *words)
 {
 	fprintf(stderr, "%s: ", call->tool->name);
 	show(words);
+}
+
+/* Bytes of the escape for colors and styles (SGR) at `text`; 0: there is none. */
+static size_t style_length(const char *text)
+{
+	size_t length;
+
+	if (strncmp(text, "\033[", 2) != 0)
+		return 0;
+	length = 2 + strspn(text + 2, "0123456789;");
+	return text[length] == 'm' ? length + 1 : 0;
+}
+
+void terminal_print_styled(FILE *out, const char *text)
+{
+	bool styled = false;
+
+	while (*text) {
+		size_t style = style_length(text), size = style;
+
+		if (style) {
+			fwrite(text, 1, style, out);
+			styled = true;
+		} else {
+			size = 1;
+			while (text[size] && !style_length(text + size))
+				size++;
+			visible_print(out, text, size, VISIBLE_LINES);
+		}
+		text += size;
+	}
+	fputs(styled ? "\033[0m\n" : "\n", out);
+}
+
+int terminal_width(void)
+{
+	struct winsize size;
+
+	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
 }

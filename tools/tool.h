@@ -96,6 +96,8 @@ struct tool {
 	int (*execute)(struct tool_call *call);
 };
 
+enum tool_phase { TOOL_PHASE_CALL, TOOL_PHASE_PARTIAL, TOOL_PHASE_RESULT };
+
 /* Where output goes while a call runs. */
 struct tool_sink {
 	/* Optional.  A piece of output, as it comes; never empty, valid during the call only. */
@@ -103,6 +105,13 @@ struct tool_sink {
 
 	/* Optional.  What the call has so far, each instead of the one before. */
 	void (*partial)(void *user, const char *text, size_t size);
+
+	/* Optional, of a custom tool that draws: what a person is to see of the call, of what it
+	 * has so far, and of its result, with the escapes of a terminal that has `width` columns.
+	 * NULL: it cannot draw that. */
+	void (*drawn)(void *user, enum tool_phase phase, const char *text);
+	int width;
+	bool expanded; /* all of it is wanted */
 	void *user;
 };
 

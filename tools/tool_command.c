@@ -33,6 +33,7 @@ static const char usage[] =
 	"  --policy FILE    more rules that say what is allowed\n"
 	"  --yes            allow everything that no rule denies\n"
 	"  --tool PATH      use the custom tool in PATH, too (may be repeated)\n"
+	"  --expanded       show all that a custom tool draws of its result\n"
 	"  --call-id ID     the id under which the mount's log records it\n"
 	"  --agent NAME, --user NAME, --conversation ID\n"
 	"                   on whose behalf, for the mount's log\n"
@@ -47,6 +48,7 @@ struct request {
 	const char *agent, *user, *conversation;
 	bool yes;
 	bool as_json;
+	bool expanded;
 	bool help;
 	struct custom_options custom;
 	int argc; /* the rest: the tool's own options */
@@ -127,6 +129,8 @@ static int split_words(int argc, char **argv, struct request *request)
 				return EXIT_USAGE;
 		} else if (strcmp(argv[i], "--yes") == 0) {
 			request->yes = true;
+		} else if (strcmp(argv[i], "--expanded") == 0) {
+			request->expanded = true;
 		} else if (strcmp(argv[i], "--help") == 0) {
 			request->help = true;
 		} else {
@@ -278,6 +282,8 @@ struct output {
 	bool is_terminal;
 	bool streamed;
 	struct visible_stream stream;
+	const char *tool;
+	char *drawn; /* the result as a custom tool draws it; NULL: it does not */
 };
 
 static void print_piece(struct output *output, const void *text, size_t size, bool last)
@@ -308,6 +314,32 @@ static void show_partial(void *user, const char *text, size_t size)
 	fputs("\r\033[K", stderr);
 	visible_print(stderr, text, end ? (size_t)(end - text) : size, 0);
 	fflush(stderr);
+}
+
+static void draw(void *user, enum tool_phase phase, const char *text)
+{
+	struct output *output = user;
+
+	if (phase == TOOL_PHASE_PARTIAL && text) {
+		show_partial(user, text, strlen(text));
+	} else if (phase == TOOL_PHASE_CALL) {
+		terminal_print_styled(stderr, text ? text : output->tool);
+	} else if (phase == TOOL_PHASE_RESULT) {
+		fputs("\r\033[K", stderr);
+		output->drawn = text ? strdup(text) : NULL;
+	}
+}
+
+static void set_sink(struct tool_call *call, const struct request *request, struct output *output)
+{
+	output->tool = call->tool->name;
+	call->sink = (struct tool_sink){.update = stream,
+		.partial = show_partial,
+		.width = terminal_width(),
+		.expanded = request->expanded,
+		.user = output};
+	if (output->is_terminal && isatty(STDERR_FILENO))
+		call->sink.drawn = draw;
 }
 
 static int exit_code(const struct tool_call *call)
@@ -365,6 +397,8 @@ static int show(const struct tool_call *call, const struct request *request, str
 		print_piece(output, "", 0, true);
 		fflush(stdout);
 		show_notice(call);
+	} else if (output->drawn) {
+		terminal_print_styled(stdout, output->drawn);
 	} else if (call->text.size) {
 		print_piece(output, call->text.data, call->text.size, true);
 		if (call->text.data[call->text.size - 1] != '\n')
@@ -400,11 +434,8 @@ static int run(const struct tool *tool, const struct request *request, cJSON *ar
 	if (terminal_is_there())
 		current_call->ask_user = terminal_ask_user;
 	current_call->tell_user = terminal_tell_user;
-	if (!request->as_json) {
-		current_call->sink.update = stream;
-		current_call->sink.partial = show_partial;
-		current_call->sink.user = &output;
-	}
+	if (!request->as_json)
+		set_sink(current_call, request, &output);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGHUP, &action, NULL);
@@ -412,6 +443,7 @@ static int run(const struct tool *tool, const struct request *request, cJSON *ar
 	code = show(current_call, request, &output);
 	custom_end();
 	show_messages(current_call);
+	free(output.drawn);
 	tool_call_free(steal_ptr(&current_call));
 	tool_session_close(&session);
 	return code;

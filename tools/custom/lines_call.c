@@ -8,6 +8,7 @@
 #include "tools/base/process.h"
 #include "tools/custom/hosts.h"
 #include "tools/custom/journal.h"
+#include "tools/custom/render.h"
 
 enum {
 	POLL_MS = 50,
@@ -34,6 +35,8 @@ static void say_update(struct conversation *talk, const cJSON *message)
 		cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(message, "content"), 0);
 	const char *text = json_text(block, "text");
 
+	if (custom_render_ask(talk->lines, talk->call, TOOL_PHASE_PARTIAL, message))
+		return;
 	if (text && talk->call->sink.partial)
 		talk->call->sink.partial(talk->call->sink.user, text, strlen(text));
 }
@@ -193,7 +196,10 @@ static int take_message(struct conversation *talk, const cJSON *message)
 		answer_ui(talk, message);
 	} else if (strcmp(type, "exec") == 0) {
 		run_exec(talk, message);
+	} else if (strcmp(type, "rendered") == 0) {
+		custom_render_take(talk->call, message);
 	} else if (strcmp(type, "result") == 0) {
+		custom_render_result(talk->lines, &talk->channel, talk->call, message);
 		return custom_take_result(talk->call, message) < 0 ? -1 : 1;
 	} else if (strcmp(type, "error") == 0) {
 		if (details)
@@ -280,10 +286,12 @@ static int run(struct conversation *talk)
 	int r = custom_lines_send(talk->lines, talk->call, execute_message(talk));
 
 	/* -EPIPE: it has ended, and how says more. */
-	if (r < 0 && r != -EPIPE && r != -EINTR)
+	if (r < 0 && r != -EPIPE && r != -EINTR) {
 		r = tool_fail_errno(talk->call, r, "speak to the tool", talk->tool->tool.name);
-	else
+	} else {
+		custom_render_ask(talk->lines, talk->call, TOOL_PHASE_CALL, NULL);
 		r = converse(talk);
+	}
 	if (talk->call->code == TOOL_ABORTED || talk->call->code == TOOL_TIMEOUT)
 		cancel(talk);
 	return r;

