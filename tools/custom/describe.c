@@ -131,9 +131,14 @@ static void take_end(void *user, int exit_code, int signal)
 	pthread_mutex_unlock(&asking->lock);
 }
 
-static void await_answer(struct asking *asking)
+static int limit_ms(const struct custom_entry *entry)
 {
-	const struct timespec until = clock_in_ms(CUSTOM_DESCRIBE_MS);
+	return entry->for_node ? CUSTOM_DESCRIBE_NODE_MS : CUSTOM_DESCRIBE_MS;
+}
+
+static void await_answer(struct asking *asking, int ms)
+{
+	const struct timespec until = clock_in_ms(ms);
 
 	pthread_mutex_lock(&asking->lock);
 	while (!asking->ended && !asking->too_long &&
@@ -163,7 +168,7 @@ static cJSON *read_answer(struct custom_entry *entry, const struct asking *askin
 			CUSTOM_DESCRIBE_MAX_BYTES / 1024);
 	else if (!in_time)
 		custom_problem(entry, "with TOOLBOX_ACTION=describe it did not end within %d s",
-			CUSTOM_DESCRIBE_MS / 1000);
+			limit_ms(entry) / 1000);
 	else if (asking->signal || asking->exit_code)
 		say_failed(entry, asking);
 	else
@@ -194,7 +199,7 @@ static cJSON *ask(const struct tool_session *session, struct custom_entry *entry
 		custom_problem(entry, "it cannot be started: %s", strerror(-r));
 	} else {
 		custom_process_close_input(process);
-		await_answer(&asking);
+		await_answer(&asking, limit_ms(entry));
 		pthread_mutex_lock(&asking.lock);
 		in_time = asking.ended;
 		pthread_mutex_unlock(&asking.lock);
