@@ -61,13 +61,16 @@ test_a_name_made_right_after_a_miss_shows_at_once() {
 }
 
 # Nothing between the change and the kernel waits on purpose: two waits of 2 and 1 ms would fail
-# here.  A busy machine may, so one quick series is enough.  ./dev bench has the figures.
+# here.  But up to five threads run one after the other, and each may wait 5 ms for a processor that
+# others keep busy: so one quick series is enough, and none says nothing on such a machine.  ./dev
+# bench has the figures.
 test_a_change_shows_within_two_milliseconds() {
 	case "$uri" in ssh:*) skip "over a link it takes the way of the event" ;; esac
 	need python3
+	local status=0
 
 	mkdir "$mnt/quick"
-	python3 - "$mnt/quick" "$backing/quick" <<-'END'
+	python3 - "$mnt/quick" "$backing/quick" <<-'END' || status=$?
 		import os, statistics, sys, time
 		mnt, backing = sys.argv[1:]
 		def size(path):
@@ -102,9 +105,12 @@ test_a_change_shows_within_two_milliseconds() {
 		    print("ms (medians): made %.3f, written %.3f, removed %.3f" % tuple(medians))
 		    if max(medians) < 2:
 		        break
-		    assert time.monotonic() < end, "changes take too long to show"
+		    if time.monotonic() > end:
+		        sys.exit(77 if os.getloadavg()[0] > 1.5 * os.cpu_count() else "changes take too long to show")
 		    number += 1
 	END
+	[ "$status" != 77 ] || skip "the machine is busy"
+	return "$status"
 }
 
 # Names that were not there, names that go, content, and attributes.

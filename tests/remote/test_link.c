@@ -402,21 +402,19 @@ static void test_a_laptop_may_sleep(void)
 
 static void check_half_open_link(const char *way)
 {
-	struct workspace *w = mount_far("30", "30");
-	int64_t start;
+	struct workspace *w = mount_far("20", "30");
 
 	if (!w)
 		return;
 	set_link(way);
-	start = clock_now_ms();
 	CHECK_RC(0, shell("(sleep 3; echo up >%s/state) &", dir));
-	CHECK_RC(0, look(w, ""));
 	/* It is looked after in the first second, given up 5 s later, and made anew in less than
-	 * one. */
-	CHECK(clock_now_ms() - start < 1000 + 5000 + 3000);
-	for (int i = 0; i < 50 && link_of(w) != LINK_ONLINE; i++)
+	 * one, but on a busy machine: the call itself bears 20 s. */
+	CHECK_RC(0, look(w, ""));
+	for (int i = 0; i < 500 && link_of(w) != LINK_ONLINE; i++)
 		pause_ms(20); /* the answer may come first */
 	CHECK_RC(LINK_ONLINE, link_of(w));
+	CHECK(reconnects_of(w) > 0);
 	workspace_free(w);
 }
 
