@@ -130,6 +130,87 @@ test_locks_and_nameless_files_survive_a_killed_session() {
 	[ "$(reconnects)" -gt "$before" ] || fail "no connection was lost"
 }
 
+# A killed session cannot be gone on with.
+kill_far_helpers() {
+	pkill -KILL -f "^$tmp/far/"
+}
+
+test_open_files_go_on_in_another_session() {
+	need python3
+	export -f kill_far_helpers
+	export tmp
+	mkdir "$mnt/going-on"
+	python3 - "$mnt/going-on" "$backing/going-on" "$ISTHMUS" <<-'END'
+		import errno, fcntl, os, subprocess, sys, time
+		mnt, backing, isthmus = sys.argv[1:]
+		names = "plain", "appended", "renamed", "below", "locked", "removed", "replaced"
+		os.mkdir(f"{mnt}/d")
+		files = {name: os.open(f"{mnt}/{'d/' if name == 'below' else ''}{name}", os.O_RDWR | os.O_CREAT |
+		                       (os.O_APPEND if name == "appended" else 0)) for name in names}
+		for fd in files.values():
+		    os.write(fd, b"first\n")
+		    os.fsync(fd)
+		fcntl.flock(files["locked"], fcntl.LOCK_EX)
+		os.rename(f"{mnt}/renamed", f"{mnt}/new")
+		os.rename(f"{mnt}/d", f"{mnt}/e")
+		os.unlink(f"{backing}/removed")
+		with open(f"{backing}/other", "w") as file:
+		    file.write("other")
+		os.rename(f"{backing}/other", f"{backing}/replaced")
+		subprocess.run(["bash", "-c", "kill_far_helpers"], check=True)
+		while subprocess.run([isthmus, "exec", mnt, "--", "true"]).returncode: # until it is back
+		    time.sleep(0.1)
+		def attempt(call, *arguments):
+		    try:
+		        call(*arguments)
+		    except OSError as error:
+		        return errno.errorcode[error.errno]
+		want = {"locked": "EIO", "removed": "ESTALE", "replaced": "ESTALE"}
+		for name, fd in files.items():
+		    for call, arguments in (os.write, (b"second\n",)), (os.fsync, ()):
+		        got = attempt(call, fd, *arguments)
+		        assert got == want.get(name), (name, call, got)
+		    got = attempt(os.pread, fd, 3, 1 << 20)
+		    assert got == want.get(name), (name, got)
+		for name in "plain", "appended", "new", "e/below":
+		    with open(f"{backing}/{name}") as file:
+		        assert file.read() == "first\nsecond\n", name
+		with open(f"{backing}/replaced") as file:
+		    assert file.read() == "other"
+	END
+}
+
+test_what_was_synced_is_there_when_helpers_are_killed() {
+	need python3
+	export -f kill_far_helpers
+	export tmp
+	python3 - "$mnt/lines" "$backing/lines" <<-'END'
+		import errno, os, subprocess, sys, time
+		here, there = sys.argv[1:]
+		file = os.open(here, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+		synced, lost, number = [], 0, 0
+		def append(fd):
+		    global number
+		    number += 1
+		    os.write(fd, b"%d\n" % number)
+		    os.fsync(fd)
+		    synced.append(number)
+		for _ in range(3):
+		    killer = subprocess.Popen(["bash", "-c", "sleep 0.3; kill_far_helpers"])
+		    while killer.poll() is None or number < 100:
+		        try:
+		            append(file)
+		        except OSError as error:
+		            assert error.errno == errno.EIO, error
+		            lost += 1
+		with open(there) as lines:
+		    found = [int(line) for line in lines]
+		assert found == sorted(set(found)), "twice, or not in order"
+		assert set(synced) <= set(found), sorted(set(synced) - set(found))
+		print(len(synced), "synced,", lost, "told as lost")
+	END
+}
+
 test_the_output_of_a_command_is_whole_when_connections_are_killed() {
 	local killer before code=0
 

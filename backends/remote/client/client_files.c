@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "backends/remote/client/client_internal.h"
+#include "ops/support/buffer.h"
 #include "ops/support/log.h"
 
 enum { INLINE_READ_BYTES = 128 << 10 }; /* the most that the kernel asks for at once */
@@ -82,6 +83,45 @@ static void file_unpublish(struct remote_file *file)
 	pthread_mutex_unlock(&remote->lock);
 }
 
+/* Allocated; NULL: no memory. */
+static char *copy_path(struct remote_file *file)
+{
+	char *path;
+
+	pthread_mutex_lock(&file->remote->lock);
+	path = strdup(file->path);
+	pthread_mutex_unlock(&file->remote->lock);
+	return path;
+}
+
+/* Where a rename has moved `path` to, allocated; NULL: it was not at or below `from`. */
+static char *moved_path(const char *path, const char *from, const char *to)
+{
+	size_t length = strlen(from);
+
+	if (strncmp(path, from, length) != 0 || (path[length] && path[length] != '/'))
+		return NULL;
+	return string_printf("%s%s", to, path + length);
+}
+
+/* A file that cannot be followed is lost with its session. */
+void remote_files_renamed(struct remote *remote, const char *from, const char *to, bool swapped)
+{
+	pthread_mutex_lock(&remote->lock);
+	for (size_t i = 0; i < FILE_BUCKETS; i++)
+		for (struct remote_file *f = remote->files[i]; f; f = f->next) {
+			char *path = moved_path(f->path, from, to);
+
+			if (!path && swapped)
+				path = moved_path(f->path, to, from);
+			if (!path)
+				continue;
+			free(f->path);
+			f->path = path;
+		}
+	pthread_mutex_unlock(&remote->lock);
+}
+
 /* ---- Opening -------------------------------------------------------------------------------- */
 
 static int64_t take_opened(struct query *q, int64_t result, struct remote_file *file,
@@ -149,7 +189,7 @@ static void distrust_prefill(struct remote_file *file, uint64_t changes)
 int remote_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
 {
-	const char *path = object->file ? remote_file_of(object->file)->path : object->path;
+	cleanup_free char *known = object->file ? copy_path(remote_file_of(object->file)) : NULL;
 	struct remote *remote = remote_of(w);
 	cleanup_remote_request struct remote_request request = {
 		ctx, remote, REQUEST_OPEN, .object = object};
@@ -158,7 +198,9 @@ int remote_open_file(struct op_context *ctx, struct workspace *w, const struct o
 	uint64_t changes = remote->changes;
 	struct query q;
 	int64_t result;
-	int r = file_new(remote, path, flags, &file);
+	int r = object->file && !known
+			? -ENOMEM
+			: file_new(remote, known ? known : object->path, flags, &file);
 
 	if (r < 0)
 		return r;
@@ -230,10 +272,10 @@ int remote_create_unnamed(struct op_context *ctx, struct workspace *w, const cha
 }
 
 /* The session that knew the handle is gone.  The name may lead to the same object still. */
-static int reopen(struct op_context *ctx, struct remote_file *file)
+static int reopen(struct op_context *ctx, struct remote_file *file, const char *path)
 {
 	struct remote *remote = file->remote;
-	struct object_ref object = {.path = file->path, .id = file->id};
+	struct object_ref object = {.path = path, .id = file->id};
 	struct attributes attributes = {0};
 	struct query q;
 	int64_t result;
@@ -249,24 +291,23 @@ static int reopen(struct op_context *ctx, struct remote_file *file)
 	return (int)result;
 }
 
-/* Somebody else may have had the lock since, so it is not taken again behind the owner's back. */
-static void tell_loss(const struct remote_file *file, bool locked)
-{
-	log_warning("\"%s\" on \"%s\": the session there ended and %s; what has it open gets EIO "
-		    "until it opens it again",
-		file->path, file->remote->settings.transport.place,
-		locked ? "its locks with it" : "the file is no longer there");
-}
-
-/* In a new session.  True: it is lost. */
+/* In a new session.  True: it is lost, with that error.  Somebody else may have had its locks
+ * since, so they are not taken again behind the owner's back. */
 static bool get_back(struct op_context *ctx, struct remote_file *file, int *ret_error)
 {
-	int r = file->has_locks ? -ENOENT : reopen(ctx, file);
+	cleanup_free char *path = copy_path(file);
+	int r = !path ? -ENOMEM : file->has_locks ? -ENOENT : reopen(ctx, file, path);
 	bool lost = path_misses_object(r);
 
-	if (lost)
-		tell_loss(file, file->has_locks);
 	*ret_error = r < 0 && r != -EINTR ? -EIO : r;
+	if (lost && !file->has_locks)
+		*ret_error = -ESTALE;
+	if (lost)
+		log_warning("\"%s\" on \"%s\": the session there ended and %s; what has it open "
+			    "gets %s until it opens it again",
+			path, file->remote->settings.transport.place,
+			file->has_locks ? "its locks with it" : "the file is no longer there",
+			file->has_locks ? "EIO" : "ESTALE");
 	return lost;
 }
 
@@ -289,7 +330,7 @@ int remote_file_ready(struct op_context *ctx, struct remote_file *file)
 		lost = get_back(ctx, file, &r);
 		pthread_mutex_lock(&remote->lock);
 		if (lost && !file->lost_error)
-			file->lost_error = -EIO;
+			file->lost_error = r;
 		file->is_reopening = false;
 		pthread_cond_broadcast(&remote->freed);
 	}

@@ -445,10 +445,12 @@ struct remote_file {
 	uint64_t epoch;
 	bool is_reopening; /* somebody gets it back; under remote->lock, as is lost_error */
 	int flags;
-	char *path; /* at the time of the open */
+	char *path; /* at the time of the open, or to where it was renamed here; under
+		     * remote->lock */
 	struct object_id id;
 	bool has_locks;
-	int lost_error; /* 0, or why it cannot be had back: -EIO, -ESTALE (the place is another) */
+	int lost_error; /* 0, or why it cannot be had back: -EIO (its locks), -ESTALE (it is not
+			 * there any more, or the place is another) */
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
@@ -477,6 +479,9 @@ static inline struct remote_file *remote_file_of(struct open_file *file)
 /* The handle for a request; opens the file anew when the session is another one.
  * 0, -EIO. */
 int remote_file_ready(struct op_context *ctx, struct remote_file *file);
+
+/* So that they can be opened anew in another session. */
+void remote_files_renamed(struct remote *remote, const char *from, const char *to, bool swapped);
 
 /* Which handle's queued writes a request about `object` has to follow (0: none; only one handle of
  * an object has any).  Waits for all writes when it is not known which object is meant. */

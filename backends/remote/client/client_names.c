@@ -258,12 +258,16 @@ int remote_rename(struct op_context *ctx, struct workspace *w, const char *from,
 	unsigned flags, const struct object_id *expected)
 {
 	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), REQUEST_RENAME};
+	int r;
 
 	wire_put_name(&request.arguments, from, &ctx->parent);
 	wire_put_name(&request.arguments, to, &ctx->new_parent);
 	wire_put_number(&request.arguments, flags);
 	wire_put_object_id(&request.arguments, expected);
-	return (int)remote_request_run(&request, NULL, NULL);
+	r = (int)remote_request_run(&request, NULL, NULL);
+	if (r == 0)
+		remote_files_renamed(request.remote, from, to, flags & RENAME_SWAP);
+	return r;
 }
 
 /* ---- Attributes ------------------------------------------------------------------------ */
