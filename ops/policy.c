@@ -8,6 +8,7 @@
 
 #include "ops/forward.h"
 #include "ops/policy_lists.h"
+#include "ops/workspace_scan.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/ignore.h"
 #include "ops/support/path.h"
@@ -375,6 +376,77 @@ static int policy_readdir(struct op_context *ctx, struct workspace *w,
 	return r;
 }
 
+/* An entry of a scan, kept until the scan is over: to judge it may need the workspace. */
+struct scanned {
+	struct scanned *next;
+	struct dir_entry entry;
+	char path[]; /* relative to the scanned directory */
+};
+
+struct scanning {
+	struct scanned *first, **last;
+};
+
+static void scanning_done(struct scanning *scanning)
+{
+	while (scanning->first) {
+		struct scanned *next = scanning->first->next;
+
+		free(scanning->first);
+		scanning->first = next;
+	}
+}
+
+static int keep_scanned(void *user, const struct dir_entry *entry)
+{
+	struct scanning *scanning = user;
+	size_t size = strlen(entry->path) + 1;
+	struct scanned *scanned = malloc(sizeof(*scanned) + size);
+
+	if (!scanned)
+		return -ENOMEM;
+	*scanned = (struct scanned){.entry = *entry};
+	memcpy(scanned->path, entry->path, size);
+	scanned->entry.path = scanned->path;
+	scanned->entry.content = NULL;
+	scanned->entry.link_target = NULL;
+	scanned->entry.content_size = 0;
+	*scanning->last = scanned;
+	scanning->last = &scanned->next;
+	return 0;
+}
+
+static int pass_scanned(struct op_context *ctx, struct policy *p, const char *directory,
+	const struct dir_entry *entry, dir_entry_sink sink, void *user)
+{
+	cleanup_with(verdict_done) struct verdict verdict = {0};
+	enum kind kind = S_ISDIR(entry->attributes.mode) ? A_DIRECTORY : ANOTHER_KIND;
+	cleanup_free char *path = path_join(directory, entry->path);
+	int r = path ? judge(ctx, p, path, kind, &verdict) : -ENOMEM;
+
+	return r < 0 || verdict.is_hidden ? r : sink(user, entry);
+}
+
+/* A search goes to the place, and its answer through the rules; any other scan is made of readdir,
+ * which knows what is hidden. */
+static int policy_scan(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, const struct scan_request *request, dir_entry_sink sink,
+	void *user)
+{
+	cleanup_with(scanning_done) struct scanning scanning = {0};
+	int r;
+
+	if (directory->file || !(request->flags & SCAN_NOT_IGNORED))
+		return workspace_scan_by_walking(ctx, w, directory, request, sink, user);
+	r = check_path(ctx, w, directory->path, LOOK);
+	scanning.last = &scanning.first;
+	if (r == 0)
+		r = forward_scan(ctx, w, directory, request, keep_scanned, &scanning);
+	for (struct scanned *at = scanning.first; at && r == 0; at = at->next)
+		r = pass_scanned(ctx, policy_from(w), directory->path, &at->entry, sink, user);
+	return r < 0 ? r : 0;
+}
+
 /* ---- Changes ------------------------------------------------------------------------------- */
 
 /* Changes in a directory of which nobody is to know the name, or not only that name. */
@@ -483,7 +555,7 @@ int policy_new(
 	p->rules = *rules;
 	forward_init(&p->base, inner, &forward_ops);
 	p->base.ops.name = inner->ops->name;
-	p->base.ops.scan = NULL; /* by readdir, which knows what is hidden */
+	p->base.ops.scan = policy_scan;
 	CHECKED_OPERATIONS(CHECK_FIRST)
 	*ret_workspace = &p->base.workspace;
 	return 0;

@@ -44,6 +44,7 @@
 
 #include "ops/support/exec.h"
 
+struct literals;
 struct workspace;
 struct open_file;
 struct process;
@@ -174,6 +175,8 @@ struct dir_entry {
 	uint64_t watched_since; /* scan only: a directory whose changes are reported (see watch), of
 				 * what is looked at from this position on.  0: they are not */
 	bool complete;          /* scan only: a directory all of whose entries are in this scan */
+	bool lacks_texts;       /* scan only: a file that was looked through, and none of the
+				 * request's texts was in it (before its first NUL) */
 };
 
 /* Takes one entry.  A negative result ends the walk and is returned from it. */
@@ -184,6 +187,13 @@ enum scan_flags {
 	SCAN_CONTENT = 1 << 1,    /* bring the content of files up to content_max_bytes */
 	SCAN_NOT_HIDDEN = 1 << 2, /* do not look into directories whose names begin with "." */
 	SCAN_GUESS = 1 << 3,      /* nobody waits for it: everything else goes first */
+
+	/* For who searches as git does: do not look into what the .gitignore files from the root
+	 * on down leave out, nor into .git, but for its `info`.  Brings the content of the files
+	 * there that have patterns (.gitignore, .git/info/exclude) or name some (.git/config).
+	 * With this flag, and with `texts`, what the caller needs no place for may be left out of
+	 * the answer: a decorator has it at hand.  -EOPNOTSUPP: the place is too old for that. */
+	SCAN_NOT_IGNORED = 1 << 4,
 };
 
 struct scan_request {
@@ -192,6 +202,15 @@ struct scan_request {
 	uint64_t entries_max;         /* 0: no bound.  Reached: directories stay incomplete */
 	uint64_t content_max_bytes;   /* per file */
 	uint64_t content_total_bytes; /* budget of the whole scan; 0: no bound */
+
+	/* A search: the files that are not ignored are looked through there, with all processors;
+	 * content is brought of those only in which one of the texts is.  NULL: no search. */
+	const struct literals *texts;
+	const char *names;     /* of a search: a glob without a '/' for the names of the files that
+				* are looked through; NULL: all */
+	const uint64_t *known; /* of a search: inode numbers, ascending, of files that the caller
+				* has and that are not looked through */
+	size_t known_count;
 };
 
 enum setattr_mask {
@@ -298,6 +317,7 @@ enum workspace_capabilities {
 	WORKSPACE_READ_ONLY = 1 << 3,
 	WORKSPACE_CAN_STREAM = 1 << 4, /* exec takes EXEC_STREAM and EXEC_TELL_PORTS */
 	WORKSPACE_CAN_CHECK = 1 << 5,  /* check looks at the root */
+	WORKSPACE_CAN_SEARCH = 1 << 6, /* scan takes SCAN_NOT_IGNORED and texts */
 };
 
 enum { WORKSPACE_ERROR_BYTES = 1536 };

@@ -2,17 +2,31 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/glob.h"
+#include "ops/support/ignore.h"
 #include "ops/support/path.h"
+#include "ops/workspace_look.h"
+
+enum {
+	LOOKS_MAX = 256,                   /* files that are looked through before they are told */
+	IGNORE_FILE_MAX_BYTES = 256 << 10, /* larger ones are passed over */
+};
+
+/* Of a repository's own files, those are told that have patterns, or say where there are more. */
+enum git_place { NOT_GIT, IN_GIT, IN_GIT_INFO };
 
 struct pending_directory {
 	struct pending_directory *next;
 	struct pending_directory *parent; /* NULL: it is the root of the workspace */
 	unsigned uses;                    /* one until it was visited, and those in it */
+	struct ignore *ignore;            /* the lists above it; NULL: none */
+	bool is_ignored;
 	struct object_id id;
 	struct attributes attributes;
 	uint64_t at; /* position of the look at it */
@@ -23,6 +37,7 @@ struct pending_directory {
 struct child {
 	struct child *next;
 	struct attributes attributes;
+	bool is_ignored, is_looked_through, lacks_texts;
 	char name[];
 };
 
@@ -39,6 +54,10 @@ struct walk {
 	uint64_t entries;
 	uint64_t content_bytes;
 	struct buffer content; /* of one file: fresh memory for each costs more than reading it */
+	struct ignore *ignore; /* the lists for what is in the directory being read ... */
+	enum git_place git_place; /* ... and whether that is a repository's own */
+	struct looker *looker;    /* NULL: no search */
+	struct glob names;        /* of the files that are looked through, if request->names */
 };
 
 static void children_free(struct walk *walk)
@@ -57,6 +76,7 @@ static void directory_unref(struct pending_directory *directory)
 	while (directory && --directory->uses == 0) {
 		struct pending_directory *parent = directory->parent;
 
+		ignore_unref(directory->ignore);
 		free(directory);
 		directory = parent;
 	}
@@ -71,6 +91,9 @@ static void walk_done(struct walk *walk)
 {
 	children_free(walk);
 	buffer_done(&walk->content);
+	ignore_unref(walk->ignore);
+	looker_free(walk->looker);
+	glob_done(&walk->names);
 	while (walk->first) {
 		struct pending_directory *next = walk->first->next;
 
@@ -100,12 +123,14 @@ static struct pending_directory *directory_new(struct pending_directory *parent,
 }
 
 static int push_directory(struct walk *walk, struct pending_directory *parent, const char *path,
-	const struct attributes *attributes, uint64_t at, uint32_t depth)
+	const struct attributes *attributes, uint64_t at, uint32_t depth, bool is_ignored)
 {
 	struct pending_directory *directory = directory_new(parent, path, attributes, at, depth);
 
 	if (!directory)
 		return -ENOMEM;
+	directory->ignore = ignore_ref(walk->ignore);
+	directory->is_ignored = is_ignored;
 	*walk->last = directory;
 	walk->last = &directory->next;
 	return 0;
@@ -132,7 +157,7 @@ static int push_root(struct walk *walk, const struct attributes *attributes, uin
 		directory_unref(above);
 		above = next;
 	}
-	return push_directory(walk, above, "", attributes, at, 0);
+	return push_directory(walk, above, "", attributes, at, 0, false);
 }
 
 static int keep_child(void *user, const struct dir_entry *entry)
@@ -166,24 +191,192 @@ static const void *read_whole(struct walk *walk, const struct object_ref *object
 	return got == (ssize_t)size ? walk->content.data : NULL;
 }
 
+/* ---- What git ignores ------------------------------------------------------------------ */
+
+static enum git_place git_place_of(const char *directory)
+{
+	size_t length = path_parent_length(directory);
+	const char *name = path_name(directory);
+
+	if (strcmp(name, ".git") == 0)
+		return IN_GIT;
+	if (strcmp(name, "info") != 0 || length < 4 || strncmp(directory + length - 4, ".git", 4))
+		return NOT_GIT;
+	return length == 4 || directory[length - 5] == '/' ? IN_GIT_INFO : NOT_GIT;
+}
+
+/* Puts the patterns of a directory's file in front of `*chain`. */
+static int add_list(
+	struct walk *walk, const char *directory, const struct child *file, struct ignore **chain)
+{
+	cleanup_free char *path = path_join(directory, file->name);
+	const struct object_ref object = {.path = path, .id = file->attributes.id};
+	uint64_t size = file->attributes.size_bytes;
+	const char *content;
+	int r;
+
+	if (!path)
+		return -ENOMEM;
+	if (!S_ISREG(file->attributes.mode) || size > IGNORE_FILE_MAX_BYTES)
+		return 0;
+	content = read_whole(walk, &object, size);
+	r = content ? ignore_add(chain, directory, content, size) : 0;
+	return r < 0 ? r : 0;
+}
+
+/* The lists for what is in the directory whose children are known; a repository in another begins
+ * anew. */
+static int enter(struct walk *walk, const struct pending_directory *directory, const char *path)
+{
+	const struct child *list = NULL;
+
+	ignore_unref(walk->ignore);
+	walk->ignore = ignore_ref(directory->ignore);
+	if (!(walk->request->flags & SCAN_NOT_IGNORED))
+		return 0;
+	walk->git_place = git_place_of(path);
+	for (const struct child *child = walk->children; child; child = child->next) {
+		if (strcmp(child->name, ".gitignore") == 0)
+			list = child;
+		if (strcmp(child->name, ".git") == 0 && *directory->path) {
+			ignore_unref(walk->ignore);
+			walk->ignore = NULL;
+		}
+	}
+	return list ? add_list(walk, path, list, &walk->ignore) : 0;
+}
+
+/* The lists of the directories above the one that is scanned. */
+static int enter_above(struct walk *walk)
+{
+	const char *path = walk->root->path;
+	int r = 0;
+
+	if (!(walk->request->flags & SCAN_NOT_IGNORED))
+		return 0;
+	for (size_t length = 0; r == 0 && path[length]; length += strcspn(path + length, "/")) {
+		cleanup_free char *directory = strndup(path, length), *name = NULL;
+		struct child *file = calloc(1, sizeof(*file) + sizeof(".gitignore"));
+
+		length += path[length] == '/';
+		name = directory ? path_join(directory, ".gitignore") : NULL;
+		if (!name || !file)
+			r = -ENOMEM;
+		else if (workspace_getattr(walk->ctx, walk->workspace, &OBJECT_AT(name),
+				 &file->attributes) == 0) {
+			strcpy(file->name, ".gitignore");
+			r = add_list(walk, directory, file, &walk->ignore);
+		}
+		free(file);
+	}
+	return r;
+}
+
+static bool has_patterns(enum git_place place, const char *name)
+{
+	return strcmp(name, place == NOT_GIT  ? ".gitignore"
+			    : place == IN_GIT ? "config"
+					      : "exclude") == 0;
+}
+
+static bool is_ignored(const struct walk *walk, const char *full_path, const struct child *child)
+{
+	bool is_directory = S_ISDIR(child->attributes.mode);
+
+	if (!(walk->request->flags & SCAN_NOT_IGNORED))
+		return false;
+	if (walk->git_place != NOT_GIT)
+		return !is_directory || walk->git_place != IN_GIT ||
+		       strcmp(child->name, "info") != 0;
+	if (strcmp(child->name, ".git") == 0)
+		return !is_directory;
+	return ignore_matches(walk->ignore, full_path, is_directory);
+}
+
+/* ---- Looking through files ------------------------------------------------------------------ */
+
+static int by_number(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+static bool is_searched(const struct walk *walk, const struct child *child)
+{
+	const struct scan_request *request = walk->request;
+
+	return S_ISREG(child->attributes.mode) && !child->is_ignored &&
+	       (!request->names || glob_matches(&walk->names, child->name)) &&
+	       !(request->known_count &&
+		       bsearch(&child->attributes.id.inode, request->known, request->known_count,
+			       sizeof(*request->known), by_number));
+}
+
+/* Sifts the children from `child` on that are told together, and looks through their files. */
+static int look_through(struct walk *walk, const char *directory, struct child *child)
+{
+	struct look looks[LOOKS_MAX];
+	struct child *of[LOOKS_MAX];
+	size_t count = 0;
+	int r = 0;
+
+	for (size_t i = 0; child && i < LOOKS_MAX && r == 0; child = child->next, i++) {
+		cleanup_free char *path = path_join(directory, child->name);
+
+		if (!path) {
+			r = -ENOMEM;
+			break;
+		}
+		child->is_ignored = is_ignored(walk, path, child);
+		if (!walk->looker || !is_searched(walk, child))
+			continue;
+		of[count] = child;
+		looks[count++] =
+			(struct look){.path = steal_ptr(&path), .id = child->attributes.id};
+	}
+	if (r == 0 && count)
+		r = looker_run(walk->looker, looks, count);
+	for (size_t i = 0; i < count; i++) {
+		of[i]->is_looked_through = true;
+		of[i]->lacks_texts = looks[i].lacks;
+		free((char *)looks[i].path);
+	}
+	return r;
+}
+
+/* ---- Telling -------------------------------------------------------------------------------- */
+
+static bool wants_content(const struct walk *walk, const struct child *child)
+{
+	const struct scan_request *request = walk->request;
+	uint64_t size = child->attributes.size_bytes;
+
+	if (!S_ISREG(child->attributes.mode))
+		return false;
+	if ((request->flags & SCAN_NOT_IGNORED) && has_patterns(walk->git_place, child->name))
+		return size <= IGNORE_FILE_MAX_BYTES;
+	return (request->flags & SCAN_CONTENT) && size <= request->content_max_bytes &&
+	       (!request->content_total_bytes ||
+		       walk->content_bytes + size <= request->content_total_bytes) &&
+	       (!request->texts || (child->is_looked_through && !child->lacks_texts));
+}
+
 static int emit_child(
 	struct walk *walk, const char *path, const char *full_path, const struct child *child)
 {
 	const struct attributes *attributes = &child->attributes;
 	struct object_ref object = {.path = full_path, .id = attributes->id};
-	struct dir_entry entry = {.path = path, .attributes = *attributes, .at = walk->at};
+	struct dir_entry entry = {.path = path,
+		.attributes = *attributes,
+		.at = walk->at,
+		.lacks_texts = child->lacks_texts};
 	cleanup_free char *target = NULL;
-	const struct scan_request *request = walk->request;
-	bool wanted = (request->flags & SCAN_CONTENT) && S_ISREG(attributes->mode) &&
-		      attributes->size_bytes <= request->content_max_bytes;
-	bool in_budget =
-		!request->content_total_bytes ||
-		walk->content_bytes + attributes->size_bytes <= request->content_total_bytes;
 
 	if (S_ISLNK(attributes->mode) &&
 		workspace_readlink(walk->ctx, walk->workspace, &object, &target) == 0)
 		entry.link_target = target;
-	if (wanted && in_budget)
+	if (wants_content(walk, child))
 		entry.content = read_whole(walk, &object, attributes->size_bytes);
 	if (entry.content) {
 		entry.content_size = attributes->size_bytes;
@@ -197,25 +390,30 @@ static bool is_full(const struct walk *walk)
 	return walk->request->entries_max && walk->entries >= walk->request->entries_max;
 }
 
-static int emit_children(struct walk *walk, struct pending_directory *directory)
+static int emit_children(
+	struct walk *walk, struct pending_directory *directory, const char *full_path)
 {
-	for (const struct child *child = walk->children; child; child = child->next) {
-		cleanup_free char *path = path_join(directory->path, child->name);
-		cleanup_free char *full_path = path ? path_join(walk->root->path, path) : NULL;
-		int r;
+	size_t told = 0;
+	int r = 0;
 
-		if (!full_path)
+	for (struct child *child = walk->children; child && r >= 0; child = child->next, told++) {
+		cleanup_free char *path = path_join(directory->path, child->name);
+		cleanup_free char *child_path = path ? path_join(walk->root->path, path) : NULL;
+
+		if (!child_path)
 			return -ENOMEM;
+		if (told % LOOKS_MAX == 0)
+			r = look_through(walk, full_path, child);
 		walk->entries++;
+		if (r < 0)
+			break;
 		if (S_ISDIR(child->attributes.mode))
 			r = push_directory(walk, directory, path, &child->attributes, walk->at,
-				directory->depth + 1);
+				directory->depth + 1, child->is_ignored);
 		else
-			r = emit_child(walk, path, full_path, child);
-		if (r < 0)
-			return r;
+			r = emit_child(walk, path, child_path, child);
 	}
-	return 0;
+	return r < 0 ? r : 0;
 }
 
 /* It is mounted in itself.  A copy of a mount lacks what is mounted in it: by that way the same
@@ -238,8 +436,8 @@ static int visit(struct walk *walk, struct pending_directory *directory)
 	cleanup_free char *full_path = path_join(walk->root->path, directory->path);
 	struct object_ref object = {.path = full_path, .id = directory->id};
 	bool too_deep = walk->request->depth_max && directory->depth >= walk->request->depth_max;
-	bool is_left_out =
-		(walk->request->flags & SCAN_NOT_HIDDEN) && *path_name(directory->path) == '.';
+	bool is_left_out = directory->is_ignored || ((walk->request->flags & SCAN_NOT_HIDDEN) &&
+							    *path_name(directory->path) == '.');
 	int r;
 
 	if (!full_path)
@@ -264,7 +462,27 @@ static int visit(struct walk *walk, struct pending_directory *directory)
 			entry.at = walk->at;
 	}
 	r = walk->sink(walk->user, &entry);
-	return r < 0 ? r : emit_children(walk, directory);
+	if (r >= 0)
+		r = enter(walk, directory, full_path);
+	return r < 0 ? r : emit_children(walk, directory, full_path);
+}
+
+static int start(struct walk *walk, uint64_t *at)
+{
+	const struct scan_request *request = walk->request;
+	struct attributes attributes;
+	int r = request->names ? glob_compile(request->names, &walk->names) : 0;
+
+	if (r < 0 && r != -ENOMEM)
+		return -EINVAL;
+	if (r == 0 && request->texts)
+		r = looker_new(walk->ctx, walk->workspace, request->texts, &walk->looker);
+	if (r == 0)
+		r = enter_above(walk);
+	if (r == 0)
+		r = workspace_getattr(walk->ctx, walk->workspace, walk->root, &attributes);
+	*at = walk->ctx->served.position;
+	return r < 0 ? r : push_root(walk, &attributes, *at);
 }
 
 int workspace_scan_by_walking(struct op_context *ctx, struct workspace *w,
@@ -277,16 +495,12 @@ int workspace_scan_by_walking(struct op_context *ctx, struct workspace *w,
 		.request = request,
 		.sink = sink,
 		.user = user};
-	struct attributes attributes;
-	uint64_t at;
+	uint64_t at = 0;
 	int r;
 
 	walk.last = &walk.first;
 	walk.last_child = &walk.children;
-	r = workspace_getattr(ctx, w, directory, &attributes);
-	at = ctx->served.position;
-	if (r == 0)
-		r = push_root(&walk, &attributes, at);
+	r = start(&walk, &at);
 	while (r == 0 && walk.first) {
 		struct pending_directory *next = walk.first;
 

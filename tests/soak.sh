@@ -61,6 +61,8 @@ if [ -n "$sources" ]; then
 	rm -rf "$TMPDIR/sources"
 fi
 
+ISTHMUS=$plain_build/fs/isthmus ISTHMUS_TOOLS=$plain_build/tools/isthmus-tools SEARCH_PATTERNS=150 SEARCH_TREES=3 \
+	TEST_ONLY='searches_*' round "300 searches of 3 trees on helper" tests/mounted/tools.sh helper
 for backend in "${backends[@]}"; do
 	OPERATIONS=10000 NAME_OPERATIONS=2000 round "models on $backend" tests/mounted/models.sh "$backend"
 done

@@ -5,15 +5,17 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "ops/support/clock.h"
 #include "ops/support/utf8.h"
 #include "ops/support/visible.h"
 #include "ops/support/glob.h"
 #include "tools/permission/permission.h"
 #include "tools/registry.h"
+#include "tools/search/ahead.h"
 #include "tools/search/pattern.h"
 #include "tools/search/walk.h"
 
-enum { FIND_LIMIT = 1000, FOUND_MAX = 500000, MOUNT_THREADS = 8 };
+enum { FIND_LIMIT = 1000, FOUND_MAX = 500000, MOUNT_THREADS = 8, AHEAD_MAX_S = 30 };
 
 #define INPUT_SCHEMA(limit, words)                                                              \
 	"{\"type\":\"object\",\"properties\":{"                                                 \
@@ -202,6 +204,8 @@ static int search(struct finding *finding)
 	request.path = path;
 	finding->base = below ? 0 : strlen(path) + (*path != '\0');
 	permission_filter_init(&finding->filter, call, PERMISSION_READS, path);
+	/* So that the names are here. */
+	ahead_free(ahead_ask(call, path, NULL, NULL, clock_now_ns() + AHEAD_MAX_S * 1000000000ull));
 	r = walk(&request, &result);
 	if (tool_cancelled(call))
 		r = -ECANCELED;

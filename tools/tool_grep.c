@@ -13,6 +13,7 @@
 #include "tools/base/output_file.h"
 #include "tools/permission/permission.h"
 #include "tools/registry.h"
+#include "tools/search/ahead.h"
 #include "tools/search/pattern.h"
 #include "tools/search/search.h"
 #include "tools/text/text.h"
@@ -85,6 +86,7 @@ struct grep {
 	struct tool_call *call;
 	struct permission_filter filter;
 	struct search_pattern *pattern;
+	struct ahead *ahead;
 	struct glob include;
 	bool has_include;
 	unsigned context;
@@ -353,6 +355,10 @@ static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 		return 0;
 	if (stopped(grep))
 		return -EINTR;
+	if (ahead_lacks_texts(grep->ahead, entry)) {
+		atomic_fetch_add(&grep->files_searched, 1);
+		return 0;
+	}
 	fd = openat(entry->directory, entry->name,
 		O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0) {
@@ -362,6 +368,18 @@ static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 		return errno == EMFILE || errno == ENFILE ? -errno : 0;
 	}
 	return search_fd(grep, worker, entry->path, fd, &binary);
+}
+
+/* It may take half of the time: without an answer the files are searched from here. */
+static void look_ahead(struct grep *grep, const char *path)
+{
+	const struct literals *texts = search_pattern_literals(grep->pattern);
+	const char *include = grep->has_include ? tool_string(grep->call, "include") : NULL;
+	uint64_t now_ns = clock_now_ns();
+
+	if (texts && now_ns < grep->deadline_ns)
+		grep->ahead = ahead_ask(grep->call, path, texts, include,
+			now_ns + (grep->deadline_ns - now_ns) / 2);
 }
 
 static int search_tree(struct grep *grep, const char *path)
@@ -380,6 +398,7 @@ static int search_tree(struct grep *grep, const char *path)
 	int r;
 
 	permission_filter_init(&grep->filter, grep->call, PERMISSION_READS, path);
+	look_ahead(grep, path);
 	r = walk(&request, &result);
 	grep->unreadable += result.unreadable;
 	if (tool_cancelled(grep->call))
@@ -614,6 +633,7 @@ static int execute(struct tool_call *call)
 	for (size_t i = 0; i < WALK_THREADS_MAX; i++)
 		searcher_free(grep.searchers[i]);
 	search_pattern_free(grep.pattern);
+	ahead_free(grep.ahead);
 	permission_filter_done(&grep.filter);
 	glob_done(&grep.include);
 	return r;

@@ -243,8 +243,10 @@ void mem_status(struct workspace *w, struct workspace_status *ret_status)
 {
 	struct mem *m = mem_of(w);
 
-	*ret_status = (struct workspace_status){
-		.link = LINK_ONLINE, .owner_uid = m->owner_uid, .owner_gid = m->owner_gid};
+	*ret_status = (struct workspace_status){.capabilities = WORKSPACE_CAN_SEARCH,
+		.link = LINK_ONLINE,
+		.owner_uid = m->owner_uid,
+		.owner_gid = m->owner_gid};
 }
 
 int mem_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats)

@@ -197,6 +197,7 @@ static const struct {
 	{"accept", .serve = control_accept_from},
 	{"listen", .serve = control_listen_at},
 	{"forward", .serve = control_forward},
+	{"search", .serve = control_search},
 };
 
 static void serve(struct connection *connection, const cJSON *request)

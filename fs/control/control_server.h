@@ -2,7 +2,8 @@
  * fs/control/control_server.h - what the files of the control server share.
  *
  * control_server.c takes connections and answers the short requests; control_exec.c runs
- * a command for a connection, control_stream.c a connection of the workspace's machine.
+ * a command for a connection, control_stream.c a connection of the workspace's machine,
+ * control_search.c has files looked through there.
  */
 #pragma once
 
@@ -50,6 +51,9 @@ void control_connect_to(struct connection *connection, const cJSON *request);
 void control_accept_from(struct connection *connection, const cJSON *request);
 void control_listen_at(struct connection *connection, const cJSON *request);
 void control_forward(struct connection *connection, const cJSON *request);
+
+/* Serves a "search" request to its end. */
+void control_search(struct connection *connection, const cJSON *request);
 
 /* Remembers the path, or for NULL that not all are known, for every command that runs now.  False:
  * none does. */

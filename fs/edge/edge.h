@@ -22,5 +22,8 @@ void mount_drain_changes(struct mount *m);
  * knows it, though nobody has listed it yet. */
 void mount_watch(struct mount *m, const char *path);
 
+/* Some handle of the object is open for writing: it may have pages that only the kernel knows. */
+bool mount_is_written(struct mount *m, const struct object_id *id);
+
 /* Frees what mount_run() left; after workspace_free(), whose feed leads here. */
 void mount_done(struct mount *m);

@@ -446,6 +446,18 @@ void mount_drain_changes(struct mount *m)
 		invalidator_drain(m->edge->invalidator);
 }
 
+bool mount_is_written(struct mount *m, const struct object_id *id)
+{
+	struct inode *inode = m->inodes ? inode_table_find_id(m->inodes, id) : NULL;
+	struct inode_state state;
+
+	if (!inode)
+		return false;
+	inode_table_state(m->inodes, inode, &state);
+	inode_table_unref(m->inodes, inode);
+	return state.writers > 0;
+}
+
 static bool connection_is_gone(struct session *s)
 {
 	struct pollfd device = {.fd = fuse_session_fd(s->fuse)};

@@ -144,6 +144,7 @@ static const struct workspace_ops cached_ops = {
 	.status = cached_status,
 	.getattr = cached_getattr,
 	.readdir = cached_readdir,
+	.scan = cached_scan,
 	.readlink = cached_readlink,
 	.mkdir = cached_mkdir,
 	.mknod = cached_mknod,

@@ -5,6 +5,7 @@
  * cached_path.c  paths through the tree, and what is kept with its objects
  * cached_learn.c what answers, own changes and the change feed tell: the one way into the tree
  * cached_load.c  misses and prefetch: how the tree fills itself
+ * cached_search.c  searches: what of a tree is here, and the rest in one scan
  * cached_name.c  operations on names
  * cached_file.c  operations on open files
  * cached_content.c  file content: memory bound, the store on disk
@@ -359,6 +360,19 @@ void content_restore(struct cached *c, const struct attributes *version);
  * and what the place says. */
 int cached_resolve(struct cached *c, struct op_context *ctx, const char *path,
 	struct found *ret_found, struct attributes *ret_attributes);
+
+/* Who is told of a scan's entries, after they are taken in; a file lacks texts then only as far as
+ * nothing newer is known of it, and nobody here is writing to it. */
+struct onward {
+	dir_entry_sink sink;
+	void *user;
+};
+
+/* Has the place scan, and takes in what it says.  Releases the lock meanwhile.  `prefetch`,
+ * `onward`: or NULL.  `*ret_id`: of the directory, or inode 0. */
+int cached_run_scan(struct cached *c, struct op_context *ctx, const char *path,
+	const struct scan_request *request, struct prefetch *prefetch, const struct onward *onward,
+	struct object_id *ret_id);
 
 /* Loads the directory at a path, which is `id` as far as is known (inode 0: unknown). */
 int cached_load(struct cached *c, struct op_context *ctx, const char *path,

@@ -82,17 +82,22 @@ struct intake {
 	struct tree_look look;     /* at the entry that is being taken in */
 	uint64_t asked_ms;         /* when the scan began */
 	struct prefetch *prefetch; /* NULL: for a caller */
+	const struct onward *onward;
 	struct listed *first, *last;
 };
 
-static void complete(struct cached *c, const struct listed *listed, uint64_t ms)
+static void complete(const struct intake *intake, const struct listed *listed)
 {
-	const struct tree_look look = {.at = listed->at, .ms = ms};
+	const struct tree_look look = {.at = listed->at, .ms = intake->look.ms};
+	struct cached *c = intake->cached;
 	struct directory *d = directory_make(c, &listed->id);
 
 	tree_learn_listing(c->tree, &look, &listed->id);
 	if (d)
 		d->scanned = true;
+	/* Who searches wants no names of what was left out, nor content that was not brought. */
+	if (d && intake->onward)
+		d->names_wanted_ms = cached_now_ms() - WALK_MS;
 	pthread_cond_broadcast(&c->changed);
 }
 
@@ -103,7 +108,7 @@ static void complete_until(struct intake *intake, const struct listed *until)
 		struct listed *listed = intake->first;
 
 		if (listed->complete)
-			complete(intake->cached, listed, intake->look.ms);
+			complete(intake, listed);
 		intake->first = listed->next;
 		free(listed);
 	}
@@ -172,14 +177,21 @@ static bool is_of_known_state(struct cached *c, const struct dir_entry *entry)
 	       (known_at == entry->at || !entry->attributes.changed_lately);
 }
 
+/* What was read with these attributes is the content that the file has for us. */
+static bool is_content_current(struct cached *c, const struct dir_entry *entry)
+{
+	const struct extra *x = extra_find(c, &entry->attributes.id);
+
+	return is_of_known_state(c, entry) && !(x && (x->writers > 0 || extra_is_locked(x)));
+}
+
 static void take_content(struct intake *intake, const struct dir_entry *entry)
 {
 	struct cached *c = intake->cached;
 	struct extra *x = extra_find(c, &entry->attributes.id);
 	struct content *content;
 
-	if (!is_of_known_state(c, entry) ||
-		(x && (x->content || x->writers > 0 || extra_is_locked(x))))
+	if (!is_content_current(c, entry) || (x && x->content))
 		return;
 	content = content_new(entry->content, entry->content_size);
 	x = content ? extra_make(c, &entry->attributes.id) : NULL;
@@ -246,23 +258,30 @@ static bool is_unwanted(const struct intake *intake)
 static int take_entry(void *user, const struct dir_entry *entry)
 {
 	struct intake *intake = user;
+	struct dir_entry told = *entry;
 	int r;
 
 	cached_enter(intake->cached);
 	if (intake->prefetch)
 		intake->prefetch->flowed_ms = cached_now_ms();
 	r = is_unwanted(intake) ? -EINTR : take_entry_locked(intake, entry);
+	told.lacks_texts = entry->lacks_texts && is_content_current(intake->cached, entry);
 	cached_leave(intake->cached);
+	if (r == 0 && intake->onward)
+		r = intake->onward->sink(intake->onward->user, &told);
 	return r;
 }
 
-/* Scans without the lock; takes and leaves with it.  `*ret_id`: of the directory, or inode 0. */
-static int scan(struct cached *c, struct op_context *ctx, const char *path,
-	const struct scan_request *request, struct prefetch *prefetch, struct object_id *ret_id)
+int cached_run_scan(struct cached *c, struct op_context *ctx, const char *path,
+	const struct scan_request *request, struct prefetch *prefetch, const struct onward *onward,
+	struct object_id *ret_id)
 {
 	struct object_ref object = OBJECT_AT(path);
-	struct intake intake = {
-		.cached = c, .top = path, .prefetch = prefetch, .asked_ms = cached_now_ms()};
+	struct intake intake = {.cached = c,
+		.top = path,
+		.prefetch = prefetch,
+		.onward = onward,
+		.asked_ms = cached_now_ms()};
 	int r;
 
 	c->statistics.scans++;
@@ -303,7 +322,8 @@ static void run_prefetch(void *user)
 	cached_enter(c);
 	prefetch->started_ms = cached_now_ms();
 	if (!c->stopping)
-		scan(c, &ctx, prefetch->path, &prefetch->request, prefetch, &ignored);
+		cached_run_scan(
+			c, &ctx, prefetch->path, &prefetch->request, prefetch, NULL, &ignored);
 	LIST_REMOVE(prefetch, link);
 	pthread_cond_broadcast(&c->changed);
 	cached_leave(c);
@@ -462,7 +482,7 @@ int cached_load(struct cached *c, struct op_context *ctx, const char *path,
 		note_loaded(c, id, listing, 0);
 	}
 	LIST_INSERT_HEAD(&c->loads, &load, link);
-	r = scan(c, ctx, path, &request, NULL, &told);
+	r = cached_run_scan(c, ctx, path, &request, NULL, NULL, &told);
 	LIST_REMOVE(&load, link);
 	cached_count_trip(c, started_ms);
 	note_loaded(c, told.inode ? &told : id, listing, r);

@@ -42,6 +42,15 @@
  *   forward          {text}                  answer: {}; goes into the log.  The connection stays
  *                    open until the client or the mount ends.
  *
+ *   search           {path: "workspace path", texts: [..], ignore_case, names}
+ *                    Before a tool walks through the directory: what it will need comes here, in
+ *                    about one round trip, but for what .gitignore files leave out.  With texts
+ *                    (at most 8), files are looked through at the workspace; names: a glob
+ *                    without '/', for their names.  STDOUT: paths of files, from the directory
+ *                    on, each with a NUL, in which none of the texts is; other files may have
+ *                    one.  At last CONTROL_JSON {told: their number}.  No STDOUT where that
+ *                    would be no use.
+ *
  * Strings are bytes: those that are not UTF-8 go through as they are.
  * Integers beyond 2^53 do not occur.  Threads: a connection belongs to one thread, but one
  * thread may send while another receives.

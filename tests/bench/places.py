@@ -137,7 +137,7 @@ def main():
     parser.add_argument("--megabytes", type=int, default=256)
     parser.add_argument("--only", default="podman,docker,ssh")
     parser.add_argument("--json")
-    for name in ("--rtt", "--rate", "--user"):
+    for name in ("--rtt", "--rate", "--mbit", "--user"):
         parser.add_argument(name, help="(of other benches)")
     for name in ("--awake", "--io-uring"):
         parser.add_argument(name, action="store_true", help="(of other benches)")

@@ -303,7 +303,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--rtt", type=float, default=20, metavar="MS")
-    parser.add_argument("--rate", type=float, default=0, metavar="MBIT")
+    parser.add_argument("--rate", "--mbit", type=float, default=0, metavar="MBIT")
     parser.add_argument("--files", type=int, default=738)
     parser.add_argument("--bytes", type=int, default=18_000_000)
     parser.add_argument("--megabytes", type=int, default=64)

@@ -1,9 +1,11 @@
-"""bench tools: grep against rg, and the MCP server against server-filesystem of npm."""
+"""bench tools: grep against rg, here and over a simulated link, and the MCP server against
+server-filesystem of npm."""
 
 import argparse
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -12,6 +14,7 @@ import time
 
 import benchlib
 from benchlib import Mount, Table
+from remote import FarEnd
 
 RUNS = 5
 READS = 2000
@@ -66,6 +69,68 @@ def measure_grep(isthmus, tools, tmp, data, note):
                     "isthmus tool": search(our_grep(tools, words), directory)})
         finally:
             mount.stop()
+    return table
+
+
+# ---- Over a link ----------------------------------------------------------------
+
+FAR_RUNS = 3
+FAR_SEARCHES = [
+    ("grep, one file", ["grep", "needle_77$"], ["rg", "-n", "needle_77$"]),
+    ("grep, none found", ["grep", "zz_not_there"], ["rg", "-n", "zz_not_there"]),
+    ("find", ["find", "file77.*"], ["rg", "--files", "-g", "file77.*"]),
+    ("glob", ["glob", "**/file7?.c"], ["rg", "--files", "-g", "file7?.c"]),
+]
+
+
+def far_traffic(isthmus, point):
+    """Round trips, and bytes from there, so far."""
+    status = json.loads(subprocess.run([isthmus, "status", "--json", point], check=True,
+                                       stdout=subprocess.PIPE).stdout)
+    return status["workspace"]["round_trips"], status["workspace"]["bytes_received"]
+
+
+def measure_far_search(isthmus, tools, mount, fresh, words):
+    """Median seconds of a search on a new mount, and of the same once more; what the first took."""
+    cold, warm, traffic = [], [], []
+    for _ in range(FAR_RUNS):
+        fresh()
+        mount.start()
+        try:
+            before = far_traffic(isthmus, mount.point)
+            for samples in (cold, warm):
+                samples.append(benchlib.timed(lambda: subprocess.run(
+                    [tools, "tool", *words], cwd=mount.point / "tree", check=False,
+                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)))
+                if samples is cold:
+                    after = far_traffic(isthmus, mount.point)
+                    traffic.append((after[0] - before[0], after[1] - before[1]))
+        finally:
+            mount.stop()
+    return statistics.median(cold), statistics.median(warm), max(traffic)
+
+
+def measure_far(isthmus, tools, tmp, data, build, args, note):
+    table = Table(f"searches over {args.rtt:g} ms and {args.mbit:g} Mbit/s; medians of {FAR_RUNS}; {note}",
+                  ["ssh rg", "cold", "warm"], [("cold", "ssh rg")], ["round trips", "KiB"])
+    far = FarEnd(tmp, str(build / "tests/bench/linksim"), args.rtt, args.mbit)
+    mount = Mount("isthmus", tmp / "far-mnt", [isthmus, "mount", "-f", "-o", f"ssh_command=ssh -F {far.config}",
+                                               f"ssh://box{data}", tmp / "far-mnt"])
+
+    def fresh():
+        shutil.rmtree(tmp / "cache", ignore_errors=True)
+        (tmp / "cache").mkdir(mode=0o700)
+
+    try:
+        far.open_master()
+        for name, words, there in FAR_SEARCHES:
+            command = far.ssh() + ["box", f"cd {data}/tree && rg --hidden -g '!.git' {shlex.join(there[1:])} ."]
+            theirs = benchlib.median_of(FAR_RUNS, lambda c=command: subprocess.run(
+                c, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
+            cold, warm, (trips, received) = measure_far_search(isthmus, tools, mount, fresh, words)
+            table.add(name, {"ssh rg": theirs, "cold": cold, "warm": warm}, **{"round trips": trips, "KiB": received >> 10})
+    finally:
+        far.stop()
     return table
 
 
@@ -160,7 +225,9 @@ def main():
     parser.add_argument("--user", help="(local only)")
     parser.add_argument("--awake", action="store_true", help="(local only)")
     parser.add_argument("--io-uring", action="store_true", help="(remote only)")
-    parser.add_argument("--rtt", help="(remote only)")
+    parser.add_argument("--rtt", type=float, default=40, metavar="MS", help="of the searches over a link")
+    parser.add_argument("--mbit", type=float, default=20, metavar="RATE", help="of that link")
+    parser.add_argument("--only", choices=["grep", "far", "mcp"])
     parser.add_argument("--small", action="store_true", help="a tenth of the tree")
     args = parser.parse_args()
 
@@ -174,8 +241,11 @@ def main():
     npm_cache = os.environ.get("npm_config_cache", os.path.expanduser("~/.npm"))
     with benchlib.private_directory() as tmp:
         os.environ["npm_config_cache"] = npm_cache
-        tables = [measure_grep(build / "fs/isthmus", tools, tmp, data, note),
-                  measure_mcp(tools, tmp, note)]
+        isthmus = build / "fs/isthmus"
+        benches = {"grep": lambda: measure_grep(isthmus, tools, tmp, data, note),
+                   "far": lambda: measure_far(isthmus, tools, tmp, data, build, args, note),
+                   "mcp": lambda: measure_mcp(tools, tmp, note)}
+        tables = [bench() for name, bench in benches.items() if args.only in (None, name)]
     for table in tables:
         table.print()
     benchlib.write_json(args.json, tables, note)

@@ -2,6 +2,8 @@
 
 #include <sys/sysmacros.h>
 
+#include "ops/support/literals.h"
+
 /* ---- Looking ------------------------------------------------------------------------- */
 
 PROMISE(root_is_a_directory)
@@ -663,6 +665,79 @@ PROMISE(scan_stays_within_its_bounds)
 		workspace_scan(&f->ctx, f->w, &OBJECT_AT("none"), &shallow, log_entry, &log));
 }
 
+/* What a search was told of, a bit each. */
+struct search_log {
+	unsigned entries;
+	bool has_lacks, other_lacks, ignored_told, late_lacks;
+};
+
+static int log_searched(void *user, const struct dir_entry *entry)
+{
+	struct search_log *log = user;
+
+	log->entries++;
+	if (strcmp(entry->path, "has") == 0 || strcmp(entry->path, "sub/large") == 0)
+		log->has_lacks |= entry->lacks_texts;
+	if (strcmp(entry->path, "small") == 0)
+		log->other_lacks = entry->lacks_texts;
+	if (strcmp(entry->path, "late") == 0)
+		log->late_lacks = entry->lacks_texts;
+	log->ignored_told |= strncmp(entry->path, "build/", 6) == 0;
+	return 0;
+}
+
+static void put_large(struct fixture *f, const char *path, const char *text)
+{
+	struct open_file *file = create_or_fail(f, path, O_WRONLY);
+	size_t size = (128 << 10) - 3, length = strlen(text);
+	char *content = malloc(size + length);
+
+	if (!file || !content)
+		return;
+	memset(content, 'x', size);
+	memcpy(content + size, text, length);
+	CHECK_RC((ssize_t)(size + length),
+		workspace_write(&f->ctx, file, content, size + length, 0));
+	CHECK_RC(0, workspace_close(&f->ctx, file));
+	free(content);
+}
+
+static void plant_search(struct fixture *f)
+{
+	plant_tree(f);
+	CHECK_RC(0, put(f, "d/has", "a Needle"));
+	CHECK_RC(0, put(f, "d/late", "a\0b"));
+	CHECK_RC(0, put(f, "d/.gitignore", "build/\n"));
+	CHECK_RC(0, make_directory(f, "d/build"));
+	CHECK_RC(0, put(f, "d/build/out", "needle"));
+	put_large(f, "d/sub/large", "nEEdle");
+}
+
+/* Who has all of it at hand may tell nothing. */
+PROMISE(search_tells_which_files_lack_the_texts)
+{
+	const struct literal_text texts[] = {
+		{(const uint8_t *)"needle", 6}, {(const uint8_t *)"nowhere", 7}};
+	struct scan_request request = {.flags = SCAN_NOT_IGNORED};
+	struct search_log log = {0};
+	struct literals *literals = NULL;
+
+	if (!(f->status.capabilities & WORKSPACE_CAN_SEARCH))
+		return;
+	plant_search(f);
+	CHECK_RC(0, literals_new(texts, 2, true, &literals));
+	request.texts = literals;
+	CHECK_RC(0, workspace_scan(&f->ctx, f->w, &OBJECT_AT("d"), &request, log_searched, &log));
+	CHECK(!log.has_lacks);
+	CHECK(!log.ignored_told);
+	CHECK(log.other_lacks == (log.entries > 0));
+	CHECK(log.late_lacks == (log.entries > 0));
+	request.names = "*.[ch";
+	CHECK_RC(-EINVAL,
+		workspace_scan(&f->ctx, f->w, &OBJECT_AT("d"), &request, log_searched, &log));
+	literals_free(literals);
+}
+
 PROMISE(statfs_is_plausible)
 {
 	struct fs_stats st = {0};
@@ -791,6 +866,6 @@ TEST_GROUP(names_promises, TEST(root_is_a_directory), TEST(getattr_says_why_a_pa
 	TEST(names_may_hold_any_byte), TEST(names_may_be_255_bytes_long),
 	TEST(paths_may_be_longer_than_path_max), TEST(scan_walks_a_subtree),
 	TEST(scan_leaves_hidden_directories_out), TEST(scan_stays_within_its_bounds),
-	TEST(statfs_is_plausible), TEST(changes_of_names_tell_what_they_left),
-	TEST(changes_of_content_tell_what_they_left),
+	TEST(search_tells_which_files_lack_the_texts), TEST(statfs_is_plausible),
+	TEST(changes_of_names_tell_what_they_left), TEST(changes_of_content_tell_what_they_left),
 	TEST(positions_are_in_the_order_of_looks_and_changes));

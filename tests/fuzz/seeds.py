@@ -42,6 +42,7 @@ def names():
     s = Session()
     s.ask(p.GETATTR, p.target(b"f") + p.object_id(p.NO_ID)).ask(p.READDIR, p.target() + p.number(1))
     s.ask(p.SCAN, p.target() + p.numbers(7, 2, 100, 4096, 65536)).say(p.CREDIT, 3, p.number(500))
+    s.ask(p.SCAN, p.target() + p.numbers(2 | 16 | 32, 0, 0, 4096, 0) + p.search([b"x", b"abc"], 1, b"*.c", [5, 6]))
     s.ask(p.READLINK, p.target(b"l")).ask(p.MKDIR, p.name(b"d/e", (5, 77, 1)) + p.number(0o755))
     s.ask(p.MKNOD, p.name(b"d/n") + p.numbers(stat.S_IFIFO | 0o600, 0))
     s.ask(p.SYMLINK, p.string(b"to") + p.name(b"d/s")).ask(p.LINK, p.target(b"f") + p.name(b"d/g"))
@@ -106,7 +107,8 @@ def replies():
 
 
 def listing():
-    entries = [p.Entry(b"d/f", 4, 1, ATTRIBUTES, None, b"content", 6), p.Entry(b"d/l", 0, 1, ATTRIBUTES, b"to", None, 3)]
+    entries = [p.Entry(b"d/f", 4, 1, ATTRIBUTES, None, b"content", 6), p.Entry(b"d/l", 0, 1, ATTRIBUTES, b"to", None, 3),
+               p.Entry(b"d/m", 0, 0, ATTRIBUTES, None, None, 3, 1)]
     return b"".join(frame(p.DATA, 3, part) for part in p.put_listing(entries)) + frame(p.REPLY, 3, p.result(0, 5))
 
 

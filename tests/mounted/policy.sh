@@ -84,6 +84,50 @@ test_status_names_the_policy_and_its_bound() {
 	"$ISTHMUS" status "$mnt" --json | grep -q '"binds_exec":[[:space:]]*false' || fail "no binds_exec"
 }
 
+# ask_for_search DIRECTORY TEXT: the files that the mount says lack it, as a tool asks for them.
+ask_for_search() {
+	python3 - "$("$ISTHMUS" status "$mnt" --json | sed -n 's/.*"control":[[:space:]]*"\([^"]*\)".*/\1/p')" "$@" <<-'END'
+		import json, socket, struct, sys
+		def take(size):
+		    data = b""
+		    while len(data) < size:
+		        data += connection.recv(size - len(data)) or sys.exit("closed")
+		    return data
+		connection = socket.socket(socket.AF_UNIX)
+		connection.connect(sys.argv[1])
+		request = json.dumps({"request": "search", "path": sys.argv[2], "texts": sys.argv[3:]}).encode()
+		connection.sendall(struct.pack("<IB", len(request), ord("J")) + request)
+		told = []
+		while True:
+		    size, kind = struct.unpack("<IB", take(5))
+		    payload = take(size)
+		    if chr(kind) != "O":
+		        break
+		    told += payload.decode().split("\0")[:-1]
+		print(*sorted(told), chr(kind))
+	END
+}
+
+test_a_search_tells_of_nothing_hidden() {
+	local i
+
+	mkdir -p "$backing/search/secrets" "$backing/search/src"
+	for i in 1 2 3 4 5 6 7 8 9; do
+		printf '%5000s' nothing >"$backing/search/src/f$i" # more than a look at names brings
+	done
+	printf '%5000s' nothing | tee "$backing/search/.env" "$backing/search/secrets/key" >"$backing/search/src/listed"
+	echo listed >"$backing/search/src/.agentsignore"
+	wait_for 20 test -d "$mnt/search/src" || return
+	case "$uri" in
+	local:*) expect "J" "$(ask_for_search search needle)" "what is near is searched from here" ;;
+	*)
+		expect "F" "$(ask_for_search search/secrets needle)" "a hidden directory" || return
+		expect "src/f1 src/f2 src/f3 src/f4 src/f5 src/f6 src/f7 src/f8 src/f9 J" \
+			"$(ask_for_search search needle | sed 's:^src/.agentsignore ::')" "files that lack it"
+		;;
+	esac
+}
+
 test_what_is_no_pattern_is_refused() {
 	local pattern message
 

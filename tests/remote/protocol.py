@@ -69,7 +69,7 @@ NO_ID = (0, 0, 0)
 Facts = collections.namedtuple("Facts", "parent new_parent object")
 NO_ATTRIBUTES = Attributes(NO_ID, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 Lock = collections.namedtuple("Lock", "kind type owner offset length pid")
-Entry = collections.namedtuple("Entry", "path since complete attributes target content at")
+Entry = collections.namedtuple("Entry", "path since complete attributes target content at lacks", defaults=(0,))
 FLOCK, POSIX = 0, 1
 SHARED, EXCLUSIVE, NO_LOCK = 0, 1, 2
 
@@ -103,6 +103,14 @@ def target(path=b"", identity=NO_ID, handle=0):
     return string(path) + object_id(identity) + number(handle)
 
 
+def search(texts, ignore_case=0, names=b"", known=()):
+    """What follows the other arguments of SCAN with flag 32."""
+    known = sorted(known)
+    steps = [number - before for number, before in zip(known, [0] + known)]
+    return (numbers(ignore_case, len(texts)) + b"".join(map(data, texts)) + string(names)
+            + numbers(len(known), *steps))
+
+
 def put_lock(lock):
     return numbers(lock.kind, lock.type, lock.owner, lock.offset, lock.length) + signed(lock.pid)
 
@@ -133,7 +141,7 @@ def put_entry(before, at, entry):
     """One entry of a listing; `before` and `at` are of the entry before it in the same frame."""
     shared = len(os.path.commonprefix([before, entry.path]))
     bits = (entry.since > 0) | entry.complete << 1 | (entry.target is not None) << 2 | (entry.content is not None) << 3
-    bits |= (entry.at != at) << 4
+    bits |= (entry.at != at) << 4 | entry.lacks << 5
     out = numbers(bits, shared) + string(entry.path[shared:]) + put_attributes(entry.attributes)
     if entry.at != at:
         out += signed(entry.at - at)
@@ -264,13 +272,13 @@ class Reader:
             since = at - self.signed() if bits & 1 else 0
             link = self.string() if bits & 4 else None
             content = self.data() if bits & 8 else None
-            yield Entry(before, since, bits >> 1 & 1, attributes, link, content, at)
+            yield Entry(before, since, bits >> 1 & 1, attributes, link, content, at, bits >> 5 & 1)
 
 
 # ---- Section 2: the opening -------------------------------------------------------------
 
 HELLO, WELCOME = b"\xffisthmC\x01", b"\xffisthmS\x01"
-CAN_EXEC, CAN_WATCH, READ_ONLY, CAN_CHECK = 1, 2, 8, 32
+CAN_EXEC, CAN_WATCH, READ_ONLY, CAN_CHECK, CAN_SEARCH = 1, 2, 8, 32, 64
 VERSION = 4
 Welcome = collections.namedtuple("Welcome", "version error reason resumed session token received capabilities uid gid channels")
 

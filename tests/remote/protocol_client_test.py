@@ -190,6 +190,39 @@ def test_scan_with_content():
         same(read_file(name) if small else None, entry.content)
 
 
+def search(name, each=1000, **what):
+    arguments = p.numbers(2 | 16 | 32, 0, 0, each, 0) + p.search(**what)
+    return {e.path: e for e in client.call(p.SCAN, p.target(name) + arguments).listing}
+
+
+def test_scan_that_searches():
+    make_tree(b"searched")
+    for path, content in {b".gitignore": b"left\n", b"left": b"1", b"deep.c": b"x" * 131070 + b"NeedLe",
+                          b"zero": b"1" * 10 + b"\0needle", b"sub/deep/.gitignore": b"one\n"}.items():
+        write_file(b"searched/" + path, content)
+    os.mkdir(at(b"searched/.git"))
+    write_file(b"searched/.git/index", b"needle")
+    found = search(b"searched", texts=[b"needle", b"222"], ignore_case=1)
+    same(walk(b"searched"), set(found))
+    same({b"one", b"sub/one", b".hidden/one", b"zero", b".gitignore", b"sub/deep/.gitignore"},
+         {path for path, e in found.items() if e.lacks})
+    same({b".gitignore", b"sub/deep/.gitignore"}, {path for path, e in found.items() if e.content is not None})
+    same(b"left\n", found[b".gitignore"].content)
+    same(1, search(b"searched", texts=[b"needle"])[b"deep.c"].lacks)
+    found = search(b"searched", texts=[b"NeedLe"], names=b"*.c", each=1 << 18)
+    same(b"x" * 131070 + b"NeedLe", found[b"deep.c"].content)
+    same([], [path for path, e in found.items() if e.lacks])
+    known = [os.lstat(at(b"searched/one")).st_ino, os.lstat(at(b"searched/two")).st_ino]
+    found = search(b"searched", texts=[b"needle"], known=known)
+    same([0, 0, 1], [found[path].lacks for path in (b"one", b"two", b"sub/one")])
+
+
+def test_scan_that_searches_for_nothing_is_malformed():
+    for texts in [], [b""], [b"x"] * 9, [b"x" * (16 * 1024 + 1)]:
+        arguments = p.numbers(16 | 32, 0, 0, 0, 0) + p.search(texts)
+        fails(errno.EPROTO, client.call, p.SCAN, p.target() + arguments)
+
+
 def test_scan_within_bounds():
     make_tree(b"bounds")
     same({b""} | set(os.listdir(at(b"bounds"))), {e.path for e in scan(b"bounds", depth=1)})

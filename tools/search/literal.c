@@ -3,180 +3,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 #include "ops/support/buffer.h"
 
-enum { REPEATS_MAX = 32, COMMON = 30 };
-
-struct literal {
-	uint8_t *bytes; /* in small letters when case does not count */
-	size_t size;
-	size_t rare, second; /* offsets of its two rarest bytes */
-};
-
-struct literals {
-	bool ignore_case;
-	size_t count;
-	struct literal all[LITERALS_MAX];
-};
-
-/* ---- Finding -------------------------------------------------------------------------------- */
+enum { REPEATS_MAX = 32 };
 
 static uint8_t lower(uint8_t c)
 {
 	return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
-}
-
-static uint8_t upper(uint8_t c)
-{
-	return c >= 'a' && c <= 'z' ? c & ~0x20 : c;
-}
-
-static bool is_at(const struct literal *l, bool ignore_case, const uint8_t *at)
-{
-	if (!ignore_case)
-		return memcmp(at, l->bytes, l->size) == 0;
-	for (size_t i = 0; i < l->size; i++)
-		if (lower(at[i]) != l->bytes[i])
-			return false;
-	return true;
-}
-
-#ifdef __SSE2__
-struct either { /* a byte in both cases, 16 times */
-	__m128i small, large;
-};
-
-static struct either either(const struct literal *l, bool ignore_case, size_t offset)
-{
-	uint8_t c = l->bytes[offset];
-
-	return (struct either){
-		_mm_set1_epi8((char)c), _mm_set1_epi8((char)(ignore_case ? upper(c) : c))};
-}
-
-static __m128i is_either(const struct either *want, const uint8_t *at)
-{
-	__m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)at);
-
-	return _mm_or_si128(_mm_cmpeq_epi8(bytes, want->small), _mm_cmpeq_epi8(bytes, want->large));
-}
-
-/* 16 places at once: both rare bytes must be where they belong.  NULL, and `*at` behind the
- * places that were looked at. */
-static const uint8_t *find_by_blocks(
-	const struct literal *l, bool ignore_case, const uint8_t **at, const uint8_t *last)
-{
-	const struct either rare = either(l, ignore_case, l->rare);
-	const struct either second = either(l, ignore_case, l->second);
-
-	for (; last - *at >= 16; *at += 16) {
-		unsigned hits = (unsigned)_mm_movemask_epi8(_mm_and_si128(
-			is_either(&rare, *at + l->rare), is_either(&second, *at + l->second)));
-
-		for (; hits; hits &= hits - 1) {
-			const uint8_t *place = *at + __builtin_ctz(hits);
-
-			if (is_at(l, ignore_case, place))
-				return place;
-		}
-	}
-	return NULL;
-}
-#else
-static const uint8_t *find_by_blocks(
-	const struct literal *l, bool ignore_case, const uint8_t **at, const uint8_t *last)
-{
-	while (!ignore_case && *at <= last) {
-		const uint8_t *rare =
-			memchr(*at + l->rare, l->bytes[l->rare], (size_t)(last - *at) + 1);
-
-		*at = rare ? rare - l->rare : last + 1;
-		if (rare && is_at(l, false, *at))
-			return *at;
-		*at += rare != NULL;
-	}
-	return NULL;
-}
-#endif
-
-static const uint8_t *find(
-	const struct literal *l, bool ignore_case, const uint8_t *at, const uint8_t *end)
-{
-	const uint8_t *last, *place; /* where it can begin */
-
-	if ((size_t)(end - at) < l->size)
-		return NULL;
-	last = end - l->size;
-	place = find_by_blocks(l, ignore_case, &at, last);
-	for (; !place && at <= last; at++)
-		if (is_at(l, ignore_case, at))
-			place = at;
-	return place;
-}
-
-const uint8_t *literals_find(const struct literals *literals, struct literal_scan *scan,
-	const uint8_t *at, const uint8_t *end)
-{
-	const uint8_t *first = end;
-
-	for (size_t i = 0; i < literals->count; i++) {
-		if (!scan->begun || scan->next[i] < at) {
-			const uint8_t *place =
-				find(&literals->all[i], literals->ignore_case, at, end);
-
-			scan->next[i] = place ? place : end;
-		}
-		if (scan->next[i] < first)
-			first = scan->next[i];
-	}
-	scan->begun = true;
-	return first < end ? first : NULL;
-}
-
-/* ---- Choosing -------------------------------------------------------------------------------- */
-
-/* How common a byte is in source code, roughly: 0 is rare. */
-static unsigned commonness(uint8_t c)
-{
-	static const char by_frequency[] = "etaoinsrlducpmfhgbyvw_ ";
-	const char *at;
-
-	if (c == ' ' || c == '\t')
-		return 60;
-	at = c ? strchr(by_frequency, c) : NULL;
-	if (at)
-		return 50 - (unsigned)(at - by_frequency);
-	if (strchr("0123456789(),.;=-*/\">", c))
-		return 20;
-	if (c >= 'A' && c <= 'Z')
-		return 12;
-	return c < 0x80 ? 8 : 3;
-}
-
-bool literals_are_common(const struct literals *literals)
-{
-	for (size_t i = 0; i < literals->count; i++) {
-		const struct literal *l = &literals->all[i];
-
-		if (l->size == 1 && commonness(l->bytes[0]) >= COMMON)
-			return true;
-	}
-	return false;
-}
-
-static void choose_rare_bytes(struct literal *l)
-{
-	for (size_t i = 1; i < l->size; i++)
-		if (commonness(l->bytes[i]) < commonness(l->bytes[l->rare]))
-			l->rare = i;
-	l->second = l->rare == 0 && l->size > 1 ? 1 : 0;
-	for (size_t i = 0; i < l->size; i++)
-		if (i != l->rare && commonness(l->bytes[i]) < commonness(l->bytes[l->second]))
-			l->second = i;
 }
 
 /* ---- Reading a pattern ------------------------------------------------------------ */
@@ -185,26 +19,20 @@ struct reader {
 	const char *at;
 	bool plain;
 	bool ignore_case;
-	struct buffer run; /* plain characters, one after the other */
-	struct literal *best;
+	struct buffer run;   /* plain characters, one after the other */
+	struct buffer *best; /* of the alternative that is being read */
 };
 
 /* The run ends; the longest one of an alternative stays. */
 static int end_run(struct reader *reader)
 {
 	size_t size = reader->run.size;
-	uint8_t *bytes;
 
 	reader->run.size = 0;
 	if (size <= reader->best->size)
 		return 0;
-	bytes = realloc(reader->best->bytes, size);
-	if (!bytes)
-		return -ENOMEM;
-	memcpy(bytes, reader->run.data, size);
-	reader->best->bytes = bytes;
-	reader->best->size = size;
-	return 0;
+	reader->best->size = 0;
+	return buffer_append(reader->best, reader->run.data, size);
 }
 
 /* K and S have third forms outside ASCII when case does not count. */
@@ -366,48 +194,45 @@ static int read_alternative(struct reader *reader)
 	return r == 0 && reader->best->size == 0 ? 1 : r;
 }
 
-static int read_pattern(struct literals *literals, struct reader *reader)
+/* One string for each alternative.  1: there is none. */
+static int read_pattern(struct reader *reader, struct buffer *best, size_t *count)
 {
 	for (;;) {
 		int r;
 
-		if (literals->count == LITERALS_MAX)
+		if (*count == LITERALS_MAX)
 			return 1;
-		reader->best = &literals->all[literals->count++];
+		reader->best = &best[(*count)++];
 		r = read_alternative(reader);
 		if (r != 0)
 			return r;
-		choose_rare_bytes(reader->best);
+		if (reader->best->size > LITERAL_MAX_BYTES)
+			reader->best->size = LITERAL_MAX_BYTES;
 		if (!*reader->at)
 			return 0;
 		reader->at++;
 	}
 }
 
-int literals_new(const char *pattern, bool plain, bool ignore_case, struct literals **ret_literals)
+int literals_of_pattern(
+	const char *pattern, bool plain, bool ignore_case, struct literals **ret_literals)
 {
-	struct literals *literals = calloc(1, sizeof(*literals));
 	struct reader reader = {.at = pattern, .plain = plain, .ignore_case = ignore_case};
-	int r;
+	struct buffer best[LITERALS_MAX] = {0};
+	struct literal_text texts[LITERALS_MAX];
+	struct literals *literals = NULL;
+	size_t count = 0;
+	int r = read_pattern(&reader, best, &count);
 
-	if (!literals)
-		return -ENOMEM;
-	literals->ignore_case = ignore_case;
-	r = read_pattern(literals, &reader);
+	for (size_t i = 0; i < count; i++)
+		texts[i] = (struct literal_text){best[i].data, best[i].size};
+	if (r == 0)
+		r = literals_new(texts, count, ignore_case, &literals);
+	for (size_t i = 0; i < count; i++)
+		buffer_done(&best[i]);
 	buffer_done(&reader.run);
-	if (r != 0)
-		literals_free(steal_ptr(&literals));
 	if (r < 0)
 		return r;
 	*ret_literals = literals;
 	return 0;
-}
-
-void literals_free(struct literals *literals)
-{
-	if (!literals)
-		return;
-	for (size_t i = 0; i < literals->count; i++)
-		free(literals->all[i].bytes);
-	free(literals);
 }

@@ -128,7 +128,7 @@ int search_compile(const struct search_options *options, struct search_pattern *
 	pattern->multiline = options->multiline;
 	pattern->line_by_line = !options->literal && needs_line_by_line(text);
 	if (!options->multiline)
-		r = literals_new(text, plain, options->ignore_case, &pattern->literals);
+		r = literals_of_pattern(text, plain, options->ignore_case, &pattern->literals);
 	if (r == 0 && !is_all) {
 		drop_common_literals(pattern);
 		r = compile_code(options, pattern, problem, problem_size, ret_at);
@@ -148,6 +148,11 @@ void search_pattern_free(struct search_pattern *pattern)
 	pcre2_code_free(pattern->code);
 	literals_free(pattern->literals);
 	free(pattern);
+}
+
+const struct literals *search_pattern_literals(const struct search_pattern *pattern)
+{
+	return pattern->literals;
 }
 
 int searcher_new(const struct search_pattern *pattern, struct searcher **ret_searcher)

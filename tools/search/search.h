@@ -18,12 +18,16 @@ struct search_options {
 	bool multiline;
 };
 
+struct literals;
 struct search_pattern;
 
 /* 0; -EINVAL with PCRE2's words in `problem` and the byte where it is in `*ret_at`; -ENOMEM. */
 int search_compile(const struct search_options *options, struct search_pattern **ret_pattern,
 	char *problem, size_t problem_size, size_t *ret_at);
 void search_pattern_free(struct search_pattern *pattern);
+
+/* Strings one of which every line that matches has in it.  NULL: none would help. */
+const struct literals *search_pattern_literals(const struct search_pattern *pattern);
 
 struct search_line {
 	uint64_t number;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backends/remote/client/client_internal.h"
+#include "ops/support/literals.h"
 #include "ops/support/path.h"
 
 enum { LISTING_MAX_BYTES = 512 << 20 };
@@ -137,6 +138,27 @@ int remote_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 	return 0;
 }
 
+/* What a search looks for, and where not. */
+static void put_texts(struct wire_writer *out, const struct scan_request *scan)
+{
+	size_t known = scan->known_count < KNOWN_MAX ? scan->known_count : KNOWN_MAX;
+	uint64_t last = 0;
+
+	wire_put_number(out, literals_ignore_case(scan->texts));
+	wire_put_number(out, literals_count(scan->texts));
+	for (size_t i = 0; i < literals_count(scan->texts); i++) {
+		struct literal_text text = literals_text(scan->texts, i);
+
+		wire_put_bytes(out, text.bytes, text.size);
+	}
+	wire_put_string(out, scan->names ? scan->names : "");
+	wire_put_number(out, known);
+	for (size_t i = 0; i < known; i++) {
+		wire_put_number(out, scan->known[i] - last);
+		last = scan->known[i];
+	}
+}
+
 int remote_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
 	const struct scan_request *scan, dir_entry_sink sink, void *user)
 {
@@ -148,16 +170,22 @@ int remote_scan(struct op_context *ctx, struct workspace *w, const struct object
 		.sink = sink,
 		.user = user,
 		.directory = directory->path};
+	bool is_search = scan->texts || (scan->flags & SCAN_NOT_IGNORED);
 	int64_t result;
-	int r = remote_settle(ctx, remote_of(w));
+	int r;
 
+	if (is_search && !(remote_of(w)->capabilities & WORKSPACE_CAN_SEARCH))
+		return -EOPNOTSUPP;
+	r = remote_settle(ctx, remote_of(w));
 	if (r < 0)
 		return r;
-	wire_put_number(&request.arguments, scan->flags);
+	wire_put_number(&request.arguments, scan->flags | (scan->texts ? SCAN_HAS_TEXTS : 0u));
 	wire_put_number(&request.arguments, scan->depth_max);
 	wire_put_number(&request.arguments, scan->entries_max);
 	wire_put_number(&request.arguments, scan->content_max_bytes);
 	wire_put_number(&request.arguments, scan->content_total_bytes);
+	if (scan->texts)
+		put_texts(&request.arguments, scan);
 	do {
 		remote_request_begin(&request, &q);
 		result = query_run_stream(&q, take_entries, &listing);

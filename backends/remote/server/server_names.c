@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backends/remote/server/server_internal.h"
+#include "ops/support/literals.h"
 #include "ops/support/path.h"
 
 int server_object_read(struct job *job, struct server_object *object)
@@ -158,22 +159,86 @@ int64_t handle_readdir(struct job *job, struct wire_writer *out)
 	return r;
 }
 
+/* What a search looks for: the request points into it. */
+struct search {
+	struct literals *texts;
+	uint64_t *known;
+};
+
+static void search_done(struct search *search)
+{
+	literals_free(search->texts);
+	free(search->known);
+}
+
+static int read_known(struct wire_reader *in, struct scan_request *request, struct search *search)
+{
+	size_t count = wire_get_number_max(in, KNOWN_MAX);
+	uint64_t number = 0;
+
+	if (in->failed || count > wire_reader_left(in))
+		return -EPROTO;
+	search->known = calloc(count + 1, sizeof(*search->known));
+	if (!search->known)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		number += wire_get_number(in);
+		search->known[i] = number;
+	}
+	request->known = search->known;
+	request->known_count = count;
+	return 0;
+}
+
+static int read_search(struct wire_reader *in, struct scan_request *request, struct search *search)
+{
+	struct literal_text texts[LITERALS_MAX];
+	bool ignore_case = wire_get_number_max(in, 1);
+	size_t count = wire_get_number_max(in, LITERALS_MAX);
+	int r;
+
+	for (size_t i = 0; i < count; i++)
+		texts[i].bytes = wire_get_bytes(in, &texts[i].size);
+	request->names = wire_get_string(in);
+	if (in->failed)
+		return -EPROTO;
+	if (!*request->names)
+		request->names = NULL;
+	r = literals_new(texts, count, ignore_case, &search->texts);
+	request->texts = search->texts;
+	if (r < 0)
+		return r == -EINVAL ? -EPROTO : r;
+	return read_known(in, request, search);
+}
+
+static int read_scan(struct job *job, struct scan_request *request, struct search *search)
+{
+	unsigned flags = (unsigned)wire_get_number_max(
+		&job->in, SCAN_WATCH | SCAN_CONTENT | SCAN_NOT_HIDDEN | SCAN_GUESS |
+				  SCAN_NOT_IGNORED | SCAN_HAS_TEXTS);
+	int r = 0;
+
+	request->flags = flags & ~(unsigned)SCAN_HAS_TEXTS;
+	request->depth_max = (uint32_t)wire_get_number_max(&job->in, UINT32_MAX);
+	request->entries_max = wire_get_number(&job->in);
+	request->content_max_bytes = wire_get_number(&job->in);
+	request->content_total_bytes = wire_get_number(&job->in);
+	if (flags & SCAN_HAS_TEXTS)
+		r = read_search(&job->in, request, search);
+	return r < 0 ? r : wire_reader_finish(&job->in);
+}
+
 int64_t handle_scan(struct job *job, struct wire_writer *out)
 {
+	cleanup_with(search_done) struct search search = {0};
 	cleanup_listing struct listing listing = {.job = job};
 	cleanup_server_object struct server_object object;
-	struct scan_request request;
+	struct scan_request request = {0};
 	int r = server_object_read(job, &object);
 
 	(void)out;
-	request.flags = (unsigned)wire_get_number_max(
-		&job->in, SCAN_WATCH | SCAN_CONTENT | SCAN_NOT_HIDDEN | SCAN_GUESS);
-	request.depth_max = (uint32_t)wire_get_number_max(&job->in, UINT32_MAX);
-	request.entries_max = wire_get_number(&job->in);
-	request.content_max_bytes = wire_get_number(&job->in);
-	request.content_total_bytes = wire_get_number(&job->in);
 	if (r == 0)
-		r = wire_reader_finish(&job->in);
+		r = read_scan(job, &request, &search);
 	if (r < 0)
 		return r;
 	if (request.content_max_bytes > INLINE_MAX_BYTES)

@@ -27,6 +27,7 @@ enum {
 	OUTPUT_CHUNK_BYTES = 32 << 10,
 	XATTR_MAX_BYTES = 64 << 10,
 	ARGUMENTS_MAX = 65536, /* argv and environment of an exec, each */
+	KNOWN_MAX = 1 << 16,   /* files that a search leaves out */
 	GROUPS_MAX = 1024,
 
 	CHANNELS_MAX = 4, /* connections of a session */
@@ -36,6 +37,9 @@ enum {
 	NONCE_BYTES = 16,
 	TOKEN_BYTES = 16,
 };
+
+/* Beside enum scan_flags: what a search looks for follows. */
+enum { SCAN_HAS_TEXTS = 1 << 5 };
 
 enum frame_type {
 	/* Of the connection: neither counted nor sent again. */

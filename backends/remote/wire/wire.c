@@ -296,7 +296,8 @@ enum entry_bits {
 	ENTRY_LINK = 1 << 2,
 	ENTRY_CONTENT = 1 << 3,
 	ENTRY_MOVED_ON = 1 << 4, /* its position is not that of the entry before */
-	ENTRY_BITS = (1 << 5) - 1,
+	ENTRY_LACKS_TEXTS = 1 << 5,
+	ENTRY_BITS = (1 << 6) - 1,
 };
 
 static size_t shared_length(const char *a, const char *b)
@@ -316,7 +317,8 @@ void wire_put_dir_entry(struct wire_writer *w, const char *previous, uint64_t pr
 			(entry->complete ? ENTRY_COMPLETE : 0) |
 			(entry->link_target ? ENTRY_LINK : 0) |
 			(entry->content ? ENTRY_CONTENT : 0) |
-			(entry->at != previous_at ? ENTRY_MOVED_ON : 0);
+			(entry->at != previous_at ? ENTRY_MOVED_ON : 0) |
+			(entry->lacks_texts ? ENTRY_LACKS_TEXTS : 0);
 
 	wire_put_number(w, bits);
 	wire_put_number(w, shared);
@@ -586,7 +588,9 @@ void wire_get_dir_entry(
 {
 	unsigned bits = (unsigned)wire_get_number_max(r, ENTRY_BITS);
 
-	*entry = (struct dir_entry){.path = "", .complete = bits & ENTRY_COMPLETE};
+	*entry = (struct dir_entry){.path = "",
+		.complete = bits & ENTRY_COMPLETE,
+		.lacks_texts = bits & ENTRY_LACKS_TEXTS};
 	get_entry_path(r, path);
 	wire_get_attributes(r, &entry->attributes);
 	if (bits & ENTRY_MOVED_ON)

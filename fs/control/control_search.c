@@ -1,0 +1,158 @@
+/* What a tool is about to search is looked through where it is. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fs/control/control_server.h"
+#include "fs/edge/edge.h"
+#include "fs/log/mount_log.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
+#include "ops/support/json.h"
+#include "ops/support/literals.h"
+
+enum { ENTRIES_MAX = 1 << 18, FRAME_BYTES = 64 << 10 };
+
+struct search {
+	struct connection *connection;
+	struct literals *texts;
+	struct buffer names; /* of files to be told of, a NUL behind each */
+	unsigned long long told;
+};
+
+static void search_done(struct search *search)
+{
+	literals_free(search->texts);
+	buffer_done(&search->names);
+}
+
+static int read_texts(const cJSON *request, struct search *search)
+{
+	const cJSON *list = cJSON_GetObjectItemCaseSensitive(request, "texts"), *item;
+	bool ignore_case = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(request, "ignore_case"));
+	struct literal_text texts[LITERALS_MAX];
+	size_t count = 0;
+
+	if (!list)
+		return 0;
+	cJSON_ArrayForEach(item, list)
+	{
+		if (!cJSON_IsString(item) || count == LITERALS_MAX)
+			return -EINVAL;
+		texts[count++] = (struct literal_text){
+			(const uint8_t *)item->valuestring, strlen(item->valuestring)};
+	}
+	return literals_new(texts, count, ignore_case, &search->texts);
+}
+
+static int send_names(struct search *search)
+{
+	int r = 0;
+
+	if (search->names.size)
+		r = control_send(search->connection->fd, CONTROL_STDOUT, search->names.data,
+			search->names.size);
+	search->names.size = 0;
+	return r;
+}
+
+/* A file that is open for writing here may have content that has not gone there yet. */
+static int take_entry(void *user, const struct dir_entry *entry)
+{
+	struct search *search = user;
+	size_t size = strlen(entry->path) + 1;
+	int r = 0;
+
+	if (!entry->lacks_texts || !S_ISREG(entry->attributes.mode) ||
+		mount_is_written(search->connection->server->mount, &entry->attributes.id))
+		return 0;
+	if (search->names.size + size > FRAME_BYTES)
+		r = send_names(search);
+	search->told++;
+	return r < 0 ? r : buffer_append(&search->names, entry->path, size);
+}
+
+static bool client_is_gone(struct op_context *ctx)
+{
+	const struct connection *connection = ctx->interrupted_data;
+	struct pollfd one = {.fd = connection->fd, .events = POLLRDHUP};
+
+	return poll(&one, 1, 0) > 0 && (one.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+static void log_search(const struct connection *connection, struct log_record *record,
+	const struct op_context *ctx)
+{
+	uint64_t elapsed_us = (clock_wall_ns() - record->start_ns) / 1000;
+
+	record->op = "search";
+	record->flags = ctx->served.from_cache ? LOG_FROM_CACHE : 0;
+	record->pid = connection->peer.pid;
+	record->uid = connection->peer.uid;
+	record->latency_us = elapsed_us > UINT32_MAX ? UINT32_MAX : (uint32_t)elapsed_us;
+	record->round_trips = ctx->served.round_trips;
+	mount_log_record(connection->server->mount->log, record);
+}
+
+/* What is near is as well searched from here. */
+static bool is_worth_asking(struct workspace *w)
+{
+	const unsigned wanted = WORKSPACE_IS_REMOTE | WORKSPACE_CAN_SEARCH;
+	struct workspace_status status;
+
+	workspace_status(w, &status);
+	return (status.capabilities & wanted) == wanted;
+}
+
+static int run_search(struct search *search, const char *path, const cJSON *request)
+{
+	struct connection *connection = search->connection;
+	struct workspace *w = connection->server->mount->workspace;
+	const struct scan_request scan = {.flags = SCAN_NOT_IGNORED,
+		.entries_max = ENTRIES_MAX,
+		.texts = search->texts,
+		.names = json_text(request, "names")};
+	struct log_record record = {.path = path, .start_ns = clock_wall_ns()};
+	struct op_context ctx;
+
+	if (!is_worth_asking(w))
+		return 0;
+	op_context_init(&ctx);
+	ctx.pid = connection->peer.pid;
+	ctx.interrupted = client_is_gone;
+	ctx.interrupted_data = connection;
+	record.result = workspace_scan(&ctx, w, &OBJECT_AT(path), &scan, take_entry, search);
+	log_search(connection, &record, &ctx);
+	return record.result < 0 ? record.result : send_names(search);
+}
+
+void control_search(struct connection *connection, const cJSON *request)
+{
+	cleanup_with(search_done) struct search search = {.connection = connection};
+	struct mount_log *log = connection->server->mount->log;
+	const char *path = json_text(request, "path");
+	char reply[64];
+	int r = path ? read_texts(request, &search) : -EINVAL;
+
+	if (r < 0) {
+		control_reply_failure(connection, r,
+			"search needs a path, and texts as strings that are not empty");
+		return;
+	}
+	if (mount_log_refuses(log)) {
+		control_reply_failure(connection, -EIO,
+			"the mount log cannot be written, and the mount requires it: 'isthmus "
+			"status' says why");
+		return;
+	}
+	r = run_search(&search, path, request);
+	if (r < 0) {
+		control_reply_failure(
+			connection, r, "cannot search \"/%s\": %s", path, strerror(-r));
+		return;
+	}
+	snprintf(reply, sizeof(reply), "{\"told\":%llu}", search.told);
+	control_send(connection->fd, CONTROL_JSON, reply, strlen(reply));
+}
