@@ -204,7 +204,7 @@ void tool_call_free(struct tool_call *call);
 /* Runs the call to its end.  0, or -1 with `code` set. */
 int tool_run(struct tool_call *call);
 
-/* The whole result as DESIGN.md has it: {success, data | error, ...}.  The caller deletes
+/* The whole result as isthmus-tools(1) has it: {success, data | error, ...}.  The caller deletes
  * it; NULL when there is no memory. */
 cJSON *tool_result_json(const struct tool_call *call);
 
