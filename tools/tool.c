@@ -94,6 +94,7 @@ void tool_call_free(struct tool_call *call)
 	free(call->conversation);
 	buffer_done(&call->text);
 	free(call->remark);
+	free(call->user);
 	buffer_done(&call->notes);
 	buffer_done(&call->image.bytes);
 	free(call->image.mime_type);
@@ -339,7 +340,7 @@ static void call_begin(struct tool_call *call)
 	cJSON_AddStringToObject(request, "tool", call->tool->name);
 	cJSON_AddNumberToObject(request, "pid", call->thread);
 	add_name(request, "agent", call->agent);
-	add_name(request, "user", call->session->user);
+	add_name(request, "user", call->user ? call->user : call->session->user);
 	add_name(request, "conversation", tool_conversation(call));
 	call->first_seq = take_seq(ask_mount(call->session, request), "first_seq");
 }

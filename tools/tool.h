@@ -157,6 +157,7 @@ struct tool_call {
 	char call_id[64];
 	char agent[TOOL_AGENT_MAX_BYTES + 1]; /* the client program, for the log; "": not said */
 	char *conversation;                   /* when it is another one than the session's */
+	char *user;                           /* on whose behalf; NULL: the session's */
 	int queued;                           /* messages of the user that wait for the agent */
 	struct tool_sink sink;
 	void *state; /* the tool's own, from validate to execute */

@@ -12,12 +12,9 @@
 enum { ALL_FILES_MAX_BYTES = 256 << 20, TRIES_MAX = 5, AROUND = 3, SHOWN_LINES_MAX = 60 };
 
 static const char input_schema[] =
-	"{\"type\":\"object\",\"properties\":{"
-	"\"patch\":{\"type\":\"string\",\"minLength\":1,\"description\":\"The whole patch, from "
-	"*** Begin Patch to *** End Patch\"},"
-	"\"validate_syntax\":{\"type\":\"boolean\",\"default\":true,\"description\":\"Refuse a "
-	"result that is not valid (json, yaml, toml, py, sh)\"}},"
-	"\"required\":[\"patch\"],\"additionalProperties\":false}";
+	"{\"type\":\"object\",\"properties\":{\"patch\":{\"type\":\"string\",\"minLength\":1},"
+	"\"validate_syntax\":{\"type\":\"boolean\",\"default\":true,\"description\":\"Checks json, "
+	"yaml, toml, py, sh\"}},\"required\":[\"patch\"],\"additionalProperties\":false}";
 
 static const char data_schema[] =
 	"{\"type\":\"object\",\"properties\":{\"files\":{\"type\":\"array\",\"items\":{\"type\":"

@@ -13,21 +13,15 @@
 #include "tools/shell/shell_programs.h"
 
 static const char input_schema[] =
-	"{\"type\":\"object\",\"properties\":{"
-	"\"command\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":100000,\"description\":"
-	"\"Command line for bash\"},"
-	"\"workdir\":{\"type\":\"string\",\"description\":\"Directory to run in; default: the "
-	"root\"},"
-	"\"timeout_s\":{\"type\":\"number\",\"minimum\":0.1,\"maximum\":86400,\"default\":120,"
-	"\"description\":\"Seconds until everything it started is ended\"},"
-	"\"env\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"},"
-	"\"description\":"
-	"\"Variables to set; nothing but PATH, HOME, USER, LOGNAME, SHELL and LANG is inherited\"},"
-	"\"background\":{\"type\":\"boolean\",\"default\":false,\"description\":\"Answer at once "
-	"and let it run on, without a time limit; then use bash_output, bash_input and "
-	"bash_kill\"},"
-	"\"description\":{\"type\":\"string\",\"description\":\"What it is for, in a few words\"}},"
-	"\"required\":[\"command\"],\"additionalProperties\":false}";
+	"{\"type\":\"object\",\"properties\":{\"command\":{\"type\":\"string\",\"minLength\":1,"
+	"\"maxLength\":100000},\"workdir\":{\"type\":\"string\",\"description\":\"Default: the "
+	"root\"},\"timeout_s\":{\"type\":\"number\",\"minimum\":0.1,\"maximum\":86400,\"default\":"
+	"120},\"env\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"},"
+	"\"description\":\"Variables to set; only PATH, HOME, USER, LOGNAME, SHELL and LANG are "
+	"inherited\"},\"background\":{\"type\":\"boolean\",\"default\":false,\"description\":"
+	"\"Answer at once, no time limit: then use bash_output, bash_input, "
+	"bash_kill\"},\"description\":{\"type\":\"string\"}},\"required\":[\"command\"],"
+	"\"additionalProperties\":false}";
 
 static const char data_schema[] =
 	"{\"type\":\"object\",\"properties\":{\"command\":{\"type\":\"string\"},"
@@ -228,13 +222,20 @@ static int permission(struct tool_call *call)
 	cleanup_free char *settings = NULL, *directory = NULL;
 	struct shell_analysis analysis = {0};
 	struct shell_place place;
+	struct stat status;
 	bool is_special;
 	int r;
 
-	if (shell_allowed(call))
-		return 0;
 	if (tool_path(call, "workdir", &directory) < 0)
 		return -1;
+	/* Nobody is asked about what cannot run. */
+	r = files_stat(&call->session->root, directory, &status);
+	if (r == 0 && !S_ISDIR(status.st_mode))
+		r = -ENOTDIR;
+	if (r < 0)
+		return tool_fail_errno(call, r, "run the command in", directory);
+	if (shell_allowed(call))
+		return 0;
 	place = shell_place_of(call, directory);
 	r = read_settings(call, &settings, &is_special);
 	if (r == 0)
@@ -335,14 +336,11 @@ static int execute(struct tool_call *call)
 const struct tool tool_bash = {
 	.name = "bash",
 	.label = "Run command",
-	.description =
-		"Run a command with bash where the workspace is, and get its output and exit code. "
-		"There is no input. Everything it started is ended with it: for a server or a "
-		"watcher set "
-		"background. Long output is cut to "
-		"its "
-		"end (2000 lines or 50 KB); all of it is then in a file that read can show. For "
-		"files, prefer read, edit, write, ls, find and grep.",
+	.description = "Run a command with bash where the workspace is: output, exit code and the "
+		       "paths that changed. There is no input. Everything it started is ended with "
+		       "it: for a server or a watcher set background. Of long output the end is "
+		       "shown (2000 lines or 50 KB); all of it is then in a file for read and "
+		       "grep. For files, prefer read, edit, write, ls, find and grep.",
 	.input_schema = input_schema,
 	.data_schema = data_schema,
 	.level = TOOL_DANGEROUS,

@@ -5,17 +5,11 @@
 #include "tools/writing.h"
 
 static const char input_schema[] =
-	"{\"type\":\"object\",\"properties\":{"
-	"\"path\":{\"type\":\"string\",\"minLength\":1,\"description\":\"File to create; missing "
-	"directories are made\"},"
-	"\"content\":{\"type\":\"string\",\"description\":\"Its content\"},"
-	"\"overwrite\":{\"type\":\"boolean\",\"default\":false,\"description\":\"Replace the file "
-	"when it "
-	"exists\"},"
-	"\"validate_syntax\":{\"type\":\"boolean\",\"default\":true,\"description\":\"Refuse "
-	"content that "
-	"is not valid (json, yaml, toml, py, sh)\"}},"
-	"\"required\":[\"path\",\"content\"],\"additionalProperties\":false}";
+	"{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\",\"minLength\":1},"
+	"\"content\":{\"type\":\"string\"},\"overwrite\":{\"type\":\"boolean\",\"default\":false},"
+	"\"validate_syntax\":{\"type\":\"boolean\",\"default\":true,\"description\":\"Checks json, "
+	"yaml, toml, py, "
+	"sh\"}},\"required\":[\"path\",\"content\"],\"additionalProperties\":false}";
 
 static int validate(struct tool_call *call)
 {
@@ -41,7 +35,7 @@ const struct tool tool_create_file = {
 	.name = "create_file",
 	.label = "Create file",
 	.description = "Create a new file with its directories. Fails when it exists, unless "
-		       "overwrite is set, and when the content is not valid for its kind of file.",
+		       "overwrite is set.",
 	.input_schema = input_schema,
 	.data_schema = WRITING_DATA_SCHEMA,
 	.level = TOOL_MODIFY,

@@ -10,12 +10,9 @@
 enum { DEPTH_MAX = 400 };
 
 static const char input_schema[] =
-	"{\"type\":\"object\",\"properties\":{"
-	"\"path\":{\"type\":\"string\",\"minLength\":1,\"description\":\"File, symbolic link or "
-	"directory\"},"
-	"\"recursive\":{\"type\":\"boolean\",\"default\":false,\"description\":\"Also delete "
-	"everything "
-	"in a directory\"}},\"required\":[\"path\"],\"additionalProperties\":false}";
+	"{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\",\"minLength\":1},"
+	"\"recursive\":{\"type\":\"boolean\",\"default\":false}},\"required\":[\"path\"],"
+	"\"additionalProperties\":false}";
 
 static const char data_schema[] =
 	"{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"},"
@@ -325,9 +322,8 @@ static int permission(struct tool_call *call)
 const struct tool tool_delete = {
 	.name = "delete",
 	.label = "Delete",
-	.description =
-		"Delete a file, a symbolic link or an empty directory; with recursive also a "
-		"directory with everything in it.",
+	.description = "Delete a file, a symbolic link or an empty directory; with recursive a "
+		       "directory with everything in it.",
 	.input_schema = input_schema,
 	.data_schema = data_schema,
 	.level = TOOL_DANGEROUS,

@@ -15,28 +15,19 @@
 enum { FILE_MAX_BYTES = 256 << 20, TRIES_MAX = 5, AROUND = 3, FRESH_LINES = 20 };
 
 static const char input_schema[] =
-	"{\"type\":\"object\",\"properties\":{"
-	"\"path\":{\"type\":\"string\",\"minLength\":1,\"description\":\"File to edit\"},"
+	"{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\",\"minLength\":1},"
 	"\"edits\":{\"type\":\"array\",\"minItems\":1,\"maxItems\":1000,\"items\":{\"type\":"
-	"\"object\","
-	"\"properties\":{"
-	"\"old_text\":{\"type\":\"string\",\"minLength\":1,\"description\":\"Text to replace, "
-	"exactly as in "
-	"the file; it must occur once\"},"
-	"\"new_text\":{\"type\":\"string\",\"description\":\"What to put there\"},"
-	"\"replace_all\":{\"type\":\"boolean\",\"default\":false,\"description\":\"Replace every "
-	"occurrence\"}},\"required\":[\"old_text\",\"new_text\"],\"additionalProperties\":false},"
-	"\"description\":\"All match against the file as it is; they must not overlap\"},"
-	"\"create_backup\":{\"type\":\"boolean\",\"default\":false,\"description\":\"Keep the old "
-	"file as "
-	"FILE.bak\"},"
-	"\"validate_syntax\":{\"type\":\"boolean\",\"default\":true,\"description\":\"Refuse a "
-	"result that "
-	"is not valid (json, yaml, toml, py, sh)\"},"
-	"\"expected_hash\":{\"type\":\"string\",\"description\":\"Hash that read gave: fail when "
-	"the file "
-	"changed since\"}},"
-	"\"required\":[\"path\",\"edits\"],\"additionalProperties\":false}";
+	"\"object\",\"properties\":{\"old_text\":{\"type\":\"string\",\"minLength\":1,"
+	"\"description\":\"Exactly as in the file, where it is "
+	"once\"},\"new_text\":{\"type\":\"string\"},\"replace_all\":{\"type\":\"boolean\","
+	"\"default\":false}},\"required\":[\"old_text\",\"new_text\"],\"additionalProperties\":"
+	"false},\"description\":\"All match the file as it is; they must not "
+	"overlap\"},\"create_backup\":{\"type\":\"boolean\",\"default\":false,\"description\":"
+	"\"Keep the old file as "
+	"FILE.bak\"},\"validate_syntax\":{\"type\":\"boolean\",\"default\":true,\"description\":"
+	"\"Checks json, yaml, toml, py, "
+	"sh\"},\"expected_hash\":{\"type\":\"string\",\"description\":\"From read: fail when the "
+	"file changed since\"}},\"required\":[\"path\",\"edits\"],\"additionalProperties\":false}";
 
 static const char data_schema[] =
 	"{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"},"
@@ -344,10 +335,8 @@ const struct tool tool_edit = {
 	.name = "edit",
 	.label = "Edit file",
 	.description =
-		"Replace parts of a file. Each old_text must be in the file exactly once (or set "
-		"replace_all); all edits of a call match against the file as it was before. Use "
-		"several "
-		"edits in one call for several places. Shows the diff.",
+		"Replace parts of a file. Each old_text must be in it exactly once (or set "
+		"replace_all). Use several edits in one call for several places. Shows the diff.",
 	.input_schema = input_schema,
 	.data_schema = data_schema,
 	.level = TOOL_MODIFY,

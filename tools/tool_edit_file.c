@@ -5,16 +5,12 @@
 #include "tools/writing.h"
 
 static const char input_schema[] =
-	"{\"type\":\"object\",\"properties\":{"
-	"\"path\":{\"type\":\"string\",\"minLength\":1,\"description\":\"An existing file\"},"
-	"\"content\":{\"type\":\"string\",\"description\":\"The whole new content\"},"
-	"\"create_backup\":{\"type\":\"boolean\",\"default\":true,\"description\":\"Keep the old "
-	"file as "
-	"FILE.bak\"},"
-	"\"validate_syntax\":{\"type\":\"boolean\",\"default\":true,\"description\":\"Refuse "
-	"content that "
-	"is not valid (json, yaml, toml, py, sh)\"}},"
-	"\"required\":[\"path\",\"content\"],\"additionalProperties\":false}";
+	"{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\",\"minLength\":1},"
+	"\"content\":{\"type\":\"string\"},\"create_backup\":{\"type\":\"boolean\",\"default\":"
+	"true,\"description\":\"Keep the old file as "
+	"FILE.bak\"},\"validate_syntax\":{\"type\":\"boolean\",\"default\":true,\"description\":"
+	"\"Checks json, yaml, toml, py, "
+	"sh\"}},\"required\":[\"path\",\"content\"],\"additionalProperties\":false}";
 
 static int validate(struct tool_call *call)
 {
@@ -49,7 +45,7 @@ const struct tool tool_edit_file = {
 	.name = "edit_file",
 	.label = "Replace file content",
 	.description = "Replace the whole content of an existing file, keeping the old one as a "
-		       "backup. To change parts of a file use edit.",
+		       "backup. To change parts use edit.",
 	.input_schema = input_schema,
 	.data_schema = WRITING_DATA_SCHEMA,
 	.level = TOOL_MODIFY,

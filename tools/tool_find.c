@@ -17,13 +17,13 @@
 
 enum { FIND_LIMIT = 1000, FOUND_MAX = 500000, MOUNT_THREADS = 8, AHEAD_MAX_S = 30 };
 
-#define INPUT_SCHEMA(limit, words)                                                              \
-	"{\"type\":\"object\",\"properties\":{"                                                 \
-	"\"pattern\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":4000,\"description\":"  \
-	"\"" words "\"},\"path\":{\"type\":\"string\",\"description\":\"Directory to look in; " \
-	"default: the root\"},"                                                                 \
-	"\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":100000,\"default\":" limit   \
-	",\"description\":\"Most paths to show\"}},"                                            \
+#define INPUT_SCHEMA(limit, words)                                                             \
+	"{\"type\":\"object\",\"properties\":{"                                                \
+	"\"pattern\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":4000,\"description\":" \
+	"\"" words "\"},\"path\":{\"type\":\"string\",\"description\":\"Default: the "         \
+	"root\"},"                                                                             \
+	"\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":100000,\"default\":" limit  \
+	"}},"                                                                                  \
 	"\"required\":[\"pattern\"],\"additionalProperties\":false}"
 
 static const char data_schema[] =
@@ -243,13 +243,10 @@ static int execute_glob(struct tool_call *call)
 const struct tool tool_find = {
 	.name = "find",
 	.label = "Find files",
-	.description =
-		"Find files and directories whose name matches a glob, such as *.c or "
-		"src/**/test_*. "
-		"Leaves out what .gitignore names. Paths are relative to the root, sorted, at most "
-		"1000 unless limit says otherwise.",
-	.input_schema =
-		INPUT_SCHEMA("1000", "Glob; without a slash it matches names in any directory"),
+	.description = "Find files and directories whose name matches a glob, such as *.c or "
+		       "src/**/test_*. "
+		       "Leaves out what .gitignore names. Paths are from the root, sorted.",
+	.input_schema = INPUT_SCHEMA("1000", "Without a slash it matches names in any directory"),
 	.data_schema = data_schema,
 	.level = TOOL_READ,
 	.hints = TOOL_IS_IDEMPOTENT,
@@ -262,9 +259,9 @@ const struct tool tool_glob = {
 	.label = "List files by pattern",
 	.description =
 		"List files that match a glob (** and {a,b} work), the newest first. Leaves out "
-		"what .gitignore names. At most 100 unless limit says otherwise.",
-	.input_schema = INPUT_SCHEMA("100",
-		"Glob such as **/*.{ts,tsx}; without a slash it matches names in any directory"),
+		"what .gitignore names.",
+	.input_schema = INPUT_SCHEMA(
+		"100", "**/*.{ts,tsx}; without a slash it matches names in any directory"),
 	.data_schema = data_schema,
 	.level = TOOL_READ,
 	.hints = TOOL_IS_IDEMPOTENT,

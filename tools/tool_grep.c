@@ -28,28 +28,20 @@ enum {
 };
 
 static const char input_schema[] =
-	"{\"type\":\"object\",\"properties\":{"
-	"\"pattern\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":10000,\"description\":"
-	"\"PCRE2 "
-	"regular expression\"},"
-	"\"path\":{\"type\":\"string\",\"description\":\"File or directory to search; default: the "
-	"root\"},"
-	"\"include\":{\"type\":\"string\",\"description\":\"Only files whose name matches this "
-	"glob, "
-	"such as *.c or *.{ts,tsx}\"},"
-	"\"ignore_case\":{\"type\":\"boolean\",\"default\":false},"
-	"\"literal\":{\"type\":\"boolean\",\"default\":false,\"description\":\"The pattern is "
-	"plain "
-	"text\"},"
-	"\"context\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":100,\"default\":0,"
-	"\"description\":\"Lines to show before and after each match\"},"
-	"\"multiline\":{\"type\":\"boolean\",\"default\":false,\"description\":\"The pattern may "
-	"match "
-	"across lines; . matches line ends\"},"
-	"\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":10000,\"default\":100,"
-	"\"description\":\"Most matching lines to show\"},"
-	"\"timeout_s\":{\"type\":\"number\",\"minimum\":0.1,\"maximum\":3600,\"default\":30}},"
-	"\"required\":[\"pattern\"],\"additionalProperties\":false}";
+	"{\"type\":\"object\",\"properties\":{\"pattern\":{\"type\":\"string\",\"minLength\":1,"
+	"\"maxLength\":10000},\"path\":{\"type\":\"string\",\"description\":\"File or directory; "
+	"default: the root\"},\"include\":{\"type\":\"string\",\"description\":\"Only files whose "
+	"name matches this glob: "
+	"*.{ts,tsx}\"},\"ignore_case\":{\"type\":\"boolean\",\"default\":false},\"literal\":{"
+	"\"type\":\"boolean\",\"default\":false,\"description\":\"The pattern is plain "
+	"text\"},\"context\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":100,\"default\":0,"
+	"\"description\":\"Lines around each "
+	"match\"},\"multiline\":{\"type\":\"boolean\",\"default\":false,\"description\":\"May "
+	"match across lines; . matches line "
+	"ends\"},\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":10000,\"default\":100,"
+	"\"description\":\"Most lines to "
+	"show\"},\"timeout_s\":{\"type\":\"number\",\"minimum\":0.1,\"maximum\":3600,\"default\":"
+	"30}},\"required\":[\"pattern\"],\"additionalProperties\":false}";
 
 static const char data_schema[] =
 	"{\"type\":\"object\",\"properties\":{\"files\":{\"type\":\"array\",\"items\":{"
@@ -548,7 +540,7 @@ static int describe(struct grep *grep)
 		return -1;
 	add_notice(grep, shown);
 	permission_filter_report(&grep->filter, call);
-	call->exit_code = grep->matches ? 0 : EXIT_NONE_FOUND;
+	call->exit_code = grep->timed_out ? EXIT_TROUBLE : grep->matches ? 0 : EXIT_NONE_FOUND;
 	return 0;
 }
 
@@ -642,11 +634,9 @@ static int execute(struct tool_call *call)
 const struct tool tool_grep = {
 	.name = "grep",
 	.label = "Search files",
-	.description = "Search the content of files for a PCRE2 pattern. Leaves out what "
-		       ".gitignore names, "
-		       "and binary files. Shows path:line: text, newest files first, at most 100 "
-		       "lines unless "
-		       "limit says otherwise.",
+	.description =
+		"Search the content of files for a PCRE2 pattern. Leaves out what .gitignore "
+		"names, and binary files. Shows path:line: text, newest files first.",
 	.input_schema = input_schema,
 	.data_schema = data_schema,
 	.level = TOOL_READ,

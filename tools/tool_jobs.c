@@ -9,9 +9,9 @@
 #include "tools/base/output_notice.h"
 #include "tools/registry.h"
 
-#define ID_PROPERTY                                                                               \
-	"\"id\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"Number that bash gave the " \
-	"background command\"}"
+#define ID_PROPERTY                                                                      \
+	"\"id\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"Number that bash " \
+	"gave\"}"
 
 static const char any_data[] = "{\"type\":\"object\"}";
 
@@ -165,16 +165,15 @@ static int execute_output(struct tool_call *call)
 const struct tool tool_bash_output = {
 	.name = "bash_output",
 	.label = "Read background output",
-	.description = "Show what a background command of bash has printed since the last look, "
-		       "and whether it "
-		       "still runs. Without id: list the background commands.",
+	.description = "Show what a background command has printed since the last look, and "
+		       "whether it still runs. Without id: list them.",
 	.input_schema =
 		"{\"type\":\"object\",\"properties\":{" ID_PROPERTY
 		",\"filter\":{\"type\":\"string\",\"minLength\":1,\"description\":\"Only lines "
 		"that match "
-		"this regular expression; the others are not shown later either\"},"
+		"this pattern; the others are not shown later either\"},"
 		"\"wait_s\":{\"type\":\"number\",\"minimum\":0,\"maximum\":60,\"default\":0,"
-		"\"description\":\"Seconds to wait for output, or for the end\"}},"
+		"\"description\":\"Seconds to wait for output\"}},"
 		"\"additionalProperties\":false}",
 	.data_schema = any_data,
 	.level = TOOL_READ,
@@ -207,12 +206,12 @@ static int execute_input(struct tool_call *call)
 const struct tool tool_bash_input = {
 	.name = "bash_input",
 	.label = "Send input",
-	.description = "Send text to the standard input of a background command of bash.",
+	.description = "Send text to the input of a background command.",
 	.input_schema =
 		"{\"type\":\"object\",\"properties\":{" ID_PROPERTY
 		",\"text\":{\"type\":\"string\",\"description\":\"As it is: add the line end\"},"
 		"\"end\":{\"type\":\"boolean\",\"default\":false,\"description\":\"End the input "
-		"afterwards\"}},\"required\":[\"id\",\"text\"],\"additionalProperties\":false}",
+		"after it\"}},\"required\":[\"id\",\"text\"],\"additionalProperties\":false}",
 	.data_schema = any_data,
 	.level = TOOL_MODIFY,
 	.permission = no_question,
@@ -230,7 +229,7 @@ static int execute_kill(struct tool_call *call)
 const struct tool tool_bash_kill = {
 	.name = "bash_kill",
 	.label = "End background command",
-	.description = "End a background command of bash and everything it started.",
+	.description = "End a background command and everything it started.",
 	.input_schema = "{\"type\":\"object\",\"properties\":{" ID_PROPERTY
 			"},\"required\":[\"id\"],\"additionalProperties\":false}",
 	.data_schema = any_data,

@@ -11,13 +11,9 @@
 #include "tools/shell/shell_parse.h"
 
 static const char input_schema[] =
-	"{\"type\":\"object\",\"properties\":{"
-	"\"app_name\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":4000,\"description\":"
-	"\"Program, by "
-	"name (looked for in PATH) or path\"},"
-	"\"args\":{\"type\":\"array\",\"maxItems\":1000,\"items\":{\"type\":\"string\"},"
-	"\"description\":\"Its "
-	"arguments, as they are: no shell reads them\"},"
+	"{\"type\":\"object\",\"properties\":{\"app_name\":{\"type\":\"string\",\"minLength\":1,"
+	"\"maxLength\":4000,\"description\":\"Name or "
+	"path\"},\"args\":{\"type\":\"array\",\"maxItems\":1000,\"items\":{\"type\":\"string\"}},"
 	"\"timeout_s\":{\"type\":\"number\",\"minimum\":0.1,\"maximum\":86400,\"default\":30}},"
 	"\"required\":[\"app_name\"],\"additionalProperties\":false}";
 
@@ -165,9 +161,8 @@ static int permission(struct tool_call *call)
 const struct tool tool_launch_app = {
 	.name = "launch_app",
 	.label = "Launch application",
-	.description =
-		"Run a program with its arguments, without a shell, and get its return code, "
-		"stdout and stderr. It is ended after timeout_s. There is no input.",
+	.description = "Run a program with its arguments, without a shell or input, and get its "
+		       "return code, stdout and stderr.",
 	.input_schema = input_schema,
 	.data_schema = data_schema,
 	.level = TOOL_DANGEROUS,

@@ -13,12 +13,10 @@
 
 enum { LIMIT_DEFAULT = 500, ENTRIES_MAX = 1000000 };
 
-static const char input_schema[] =
-	"{\"type\":\"object\",\"properties\":{"
-	"\"path\":{\"type\":\"string\",\"description\":\"Directory to list; default: the root\"},"
-	"\"limit\":{\"type\":\"integer\",\"minimum\":1,\"default\":500,\"description\":\"Most "
-	"entries "
-	"to show\"}},\"additionalProperties\":false}";
+static const char input_schema[] = "{\"type\":\"object\",\"properties\":{\"path\":{\"type\":"
+				   "\"string\",\"description\":\"Default: the "
+				   "root\"},\"limit\":{\"type\":\"integer\",\"minimum\":1,"
+				   "\"default\":500}},\"additionalProperties\":false}";
 
 static const char data_schema[] =
 	"{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"},"
@@ -214,8 +212,8 @@ static int execute(struct tool_call *call)
 const struct tool tool_ls = {
 	.name = "ls",
 	.label = "List directory",
-	.description = "List a directory, sorted by name, dotfiles included, with '/' after "
-		       "directories. At most 500 entries unless limit says otherwise.",
+	.description =
+		"List a directory, sorted by name, dotfiles included, with '/' after directories.",
 	.input_schema = input_schema,
 	.data_schema = data_schema,
 	.level = TOOL_READ,

@@ -14,17 +14,19 @@ enum {
 	COUNT_MAX_BYTES = 256 << 20, /* past it the rest is not read just to count lines */
 	PIECE_BYTES = 128 << 10,
 	SNIFF_BYTES = 8192,
+	RAW_MAX_BYTES = TOOL_OUTPUT_MAX_BYTES / 4 * 3,
 };
 
 static const char input_schema[] =
-	"{\"type\":\"object\",\"properties\":{"
-	"\"path\":{\"type\":\"string\",\"minLength\":1,\"description\":\"File to read, relative to "
-	"the "
-	"root or absolute inside it\"},"
-	"\"offset\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"First line to show, "
-	"counted from 1\"},"
-	"\"limit\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"Most lines to show\"}},"
-	"\"required\":[\"path\"],\"additionalProperties\":false}";
+	"{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\",\"minLength\":1,"
+	"\"description\":\"From the root, or absolute inside "
+	"it\"},\"offset\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"First line, from "
+	"1; for base64: byte, from "
+	"1\"},\"limit\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"Most lines; for "
+	"base64: "
+	"bytes\"},\"encoding\":{\"type\":\"string\",\"enum\":[\"text\",\"base64\"],\"default\":"
+	"\"text\",\"description\":\"base64: the bytes of any "
+	"file\"}},\"required\":[\"path\"],\"additionalProperties\":false}";
 
 static const char data_schema[] =
 	"{\"type\":\"object\",\"properties\":{"
@@ -35,7 +37,8 @@ static const char data_schema[] =
 	"\"size_bytes\":{\"type\":\"integer\"},"
 	"\"hash\":{\"type\":\"string\",\"description\":\"of the whole file; give it to edit as "
 	"expected_hash\"},"
-	"\"mime_type\":{\"type\":\"string\"}},\"required\":[\"path\",\"size_bytes\"]}";
+	"\"mime_type\":{\"type\":\"string\"},\"encoding\":{\"type\":\"string\"}},\"required\":["
+	"\"path\",\"size_bytes\"]}";
 
 /* One pass over the file: keeps the wanted lines, counts and hashes the rest. */
 struct reading {
@@ -265,8 +268,36 @@ static int read_binary(struct tool_call *call, int fd, const char *path, const s
 	return tool_text(call, "[Image %s, %s, %s]", path, call->image.mime_type, size);
 }
 
+static int read_range(struct tool_call *call, int fd, const char *path, off_t size)
+{
+	uint8_t bytes[RAW_MAX_BYTES];
+	int64_t first = tool_integer(call, "offset", 1);
+	int64_t limit = tool_integer(call, "limit", RAW_MAX_BYTES);
+	ssize_t got = pread(fd, bytes, (size_t)(limit < RAW_MAX_BYTES ? limit : RAW_MAX_BYTES),
+		(off_t)(first - 1));
+	cleanup_free char *content = got < 0 ? NULL : text_base64(bytes, (size_t)got);
+
+	if (!content)
+		return tool_fail_errno(call, got < 0 ? -errno : -ENOMEM, "read", path);
+	if (got == 0 && size > 0)
+		return tool_fail(call, TOOL_INVALID_ARGUMENT, "Use an offset within the file.",
+			"Offset %lld is beyond the end of \"%s\", which has %lld bytes.",
+			(long long)first, path, (long long)size);
+	cJSON_AddStringToObject(call->data, "content", content);
+	cJSON_AddStringToObject(call->data, "encoding", "base64");
+	cJSON_AddBoolToObject(call->data, "truncated", first - 1 + got < size);
+	if (tool_text(call, "%s\n", content) < 0 || first - 1 + got >= size)
+		return call->code == TOOL_OK ? 0 : -1;
+	cJSON_AddNumberToObject(call->data, "next_offset", (double)(first + got));
+	add_notice(call, "[Showing bytes %lld-%lld of %lld. Use offset=%lld to continue.]",
+		(long long)first, (long long)(first + got - 1), (long long)size,
+		(long long)(first + got));
+	return 0;
+}
+
 static int execute(struct tool_call *call)
 {
+	const char *encoding = tool_string(call, "encoding");
 	cleanup_free char *path = NULL;
 	cleanup_fd int fd = -1;
 	uint8_t head[SNIFF_BYTES];
@@ -290,6 +321,8 @@ static int execute(struct tool_call *call)
 			"\"%s\" is a device, pipe or socket, not a regular file.", path);
 	cJSON_AddStringToObject(call->data, "path", path);
 	cJSON_AddNumberToObject(call->data, "size_bytes", (double)status.st_size);
+	if (encoding && strcmp(encoding, "base64") == 0)
+		return read_range(call, fd, path, status.st_size);
 	got = pread(fd, head, sizeof(head), 0);
 	if (got < 0)
 		return tool_fail_errno(call, -errno, "read", path);
@@ -301,11 +334,9 @@ static int execute(struct tool_call *call)
 const struct tool tool_read = {
 	.name = "read",
 	.label = "Read file",
-	.description =
-		"Read a file. Text comes as it is, at most 2000 lines or 50 KB a call; use offset "
-		"and "
-		"limit to see more of a long file. Images (jpeg, png, gif, webp) come as images. "
-		"The hash in the result can be given to edit as expected_hash.",
+	.description = "Read a file: text as it is, at most 2000 lines or 50 KB a call (offset and "
+		       "limit show more of it), images (jpeg, png, gif, webp) as images. The hash "
+		       "in the result can be given to edit as expected_hash.",
 	.input_schema = input_schema,
 	.data_schema = data_schema,
 	.level = TOOL_READ,

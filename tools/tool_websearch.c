@@ -7,13 +7,10 @@
 #include "tools/web/search.h"
 
 static const char input_schema[] =
-	"{\"type\":\"object\",\"properties\":{"
-	"\"query\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":1000,\"description\":\"Words "
-	"to "
-	"search for\"},"
-	"\"num_results\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":20,\"default\":8},"
-	"\"timeout_s\":{\"type\":\"number\",\"minimum\":1,\"maximum\":30,\"default\":25}},"
-	"\"required\":[\"query\"],\"additionalProperties\":false}";
+	"{\"type\":\"object\",\"properties\":{\"query\":{\"type\":\"string\",\"minLength\":1,"
+	"\"maxLength\":1000},\"num_results\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":20,"
+	"\"default\":8},\"timeout_s\":{\"type\":\"number\",\"minimum\":1,\"maximum\":30,"
+	"\"default\":25}},\"required\":[\"query\"],\"additionalProperties\":false}";
 
 static const char data_schema[] =
 	"{\"type\":\"object\",\"properties\":{\"output\":{\"type\":\"string\"},"

@@ -3,11 +3,9 @@
 #include "tools/writing.h"
 
 static const char input_schema[] =
-	"{\"type\":\"object\",\"properties\":{"
-	"\"path\":{\"type\":\"string\",\"minLength\":1,\"description\":\"File to write; missing "
-	"directories are made\"},"
-	"\"content\":{\"type\":\"string\",\"description\":\"The whole new content\"}},"
-	"\"required\":[\"path\",\"content\"],\"additionalProperties\":false}";
+	"{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\",\"minLength\":1},"
+	"\"content\":{\"type\":\"string\",\"description\":\"The whole "
+	"content\"}},\"required\":[\"path\",\"content\"],\"additionalProperties\":false}";
 
 static int execute(struct tool_call *call)
 {
@@ -17,9 +15,8 @@ static int execute(struct tool_call *call)
 const struct tool tool_write = {
 	.name = "write",
 	.label = "Write file",
-	.description =
-		"Write a whole file: creates it with its directories, or replaces its content. "
-		"To change a part of an existing file use edit.",
+	.description = "Write a whole file: creates it with its directories, or replaces its "
+		       "content. To change a part of a file use edit.",
 	.input_schema = input_schema,
 	.data_schema = WRITING_DATA_SCHEMA,
 	.level = TOOL_MODIFY,

@@ -36,10 +36,13 @@ int writing_permission(struct tool_call *call, unsigned uses, const char *path)
 		{.text = path, .uses = uses | (backup ? PERMISSION_READS : 0)},
 		{.uses = PERMISSION_WRITES},
 	};
-	cleanup_free char *sentence = NULL, *copy = NULL;
+	cleanup_free char *sentence = NULL, *copy = NULL, *real = NULL;
 
+	/* Beside the target of a link, as files_backup() has it. */
+	if (backup && files_real_path(&call->session->root, path, &real) < 0)
+		real = NULL;
 	if (asprintf(&sentence, "%s: %s", call->tool->label, path) < 0 ||
-		asprintf(&copy, "%s.bak", path) < 0)
+		asprintf(&copy, "%s.bak", real ? real : path) < 0)
 		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
 	subjects[1].text = copy;
 	return permission_ask_all(

@@ -126,6 +126,9 @@ test_the_log_says_on_whose_behalf() {
 		'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"write","arguments":{"path":"by-mcp.txt","content":"x"}}}' |
 		"$ISTHMUS" mcp --user bob --conversation c-2 "$mnt" >"$tmp/answers"
 	expect "('claude-code 2.1', 'bob', 'c-2')" "$(names_of --conversation c-2)" "names of the server's client"
+	printf '%s\n' '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"_meta":{"isthmus/user":"eve","isthmus/conversation":"c-3"},"name":"write","arguments":{"path":"by-mcp.txt","content":"y"}}}' |
+		"$ISTHMUS" mcp --user bob --conversation c-2 "$mnt" >"$tmp/answers"
+	expect "(None, 'eve', 'c-3')" "$(names_of --conversation c-3)" "names of one call"
 }
 
 # sum_of_round_trips CALL: how often the call waited for the far end.

@@ -183,7 +183,7 @@ def test_what_a_write_keeps(directory):
     if os.geteuid() == 0:
         equal((1234, 2345), (status.st_uid, status.st_gid), "owner")
     check(os.path.islink(directory + "/link"), "the link stays")
-    equal(b"old\n", read(directory + "/link.bak"), "backup")
+    equal(b"old\n", read(path + ".bak"), "backup, beside the target")
     os.link(path, directory + "/second")
     run("write", {"path": "keep", "content": "both\n"}, directory)
     equal((b"both\n", 2), (read(directory + "/second"), os.stat(path).st_nlink), "hard links")

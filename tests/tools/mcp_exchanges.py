@@ -132,6 +132,9 @@ def test_stateless_era(root):
               set(tool["annotations"]), "annotations")
         equal("object", tool["inputSchema"]["type"], "schema")
         equal(tool["name"] == "launch_app", "outputSchema" in tool, "which results are structured")
+    passed_on = [{name: tool[name] for name in ("name", "description", "inputSchema")} for tool in answer["tools"]]
+    size = len(json.dumps(passed_on, separators=(",", ":")))
+    check(size <= 9 << 10, "every model reads all tools before it does anything: %d bytes" % size)
     call = {"_meta": MODERN, "name": "bash", "arguments": {"command": "mkdir hi && echo hi"}}
     first = server.ask("tools/call", call)["result"]
     equal("input_required", first["resultType"], "question")

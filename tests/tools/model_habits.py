@@ -1,9 +1,10 @@
 """What models do that tools should take, refuse with the way, or keep short."""
+import base64
 import json
 import os
 import subprocess
 
-from toolslib import Directory, check, code, equal, finish, private_home, run
+from toolslib import PROGRAM, Directory, check, code, equal, finish, private_home, run
 
 
 def put(root, path, text):
@@ -36,7 +37,63 @@ def test_a_directory_is_not_written(root):
 def test_suffixes_count_in_any_case(root):
     equal("SYNTAX_ERROR", code(run("create_file", {"path": "a.JSON", "content": "[01]"}, root)), "JSON")
     equal("SYNTAX_ERROR", code(run("create_file", {"path": "a.Py", "content": "def ("}, root)), "Python")
+    equal("SYNTAX_ERROR", code(run("create_file", {"path": "b.PY", "content": "def ("}, root)), "PY")
     equal("OK", code(run("create_file", {"path": "TSConfig.JSON", "content": "{} // x"}, root)), "with comments")
+
+
+def test_yaml_is_what_safe_load_takes(root):
+    for content, words in [("a: *none\n", 'no anchor before the alias "none"'), ("a: &x 1\n---\nb: *x\n", "line 3, column 4"),
+                           ("a: !Ref b\n", 'the tag "!Ref"'), ("a: !!python/object:os.x {}\n", "no safe loader"),
+                           ("- ok\n- !!foo [1]\n", "line 2, column 3")]:
+        result = run("create_file", {"path": "a.yaml", "content": content, "overwrite": True}, root)
+        equal("SYNTAX_ERROR", code(result), content)
+        check(words in result["error"]["message"], result["error"]["message"])
+    for content in ["a: &x {b: 1}\nc: *x\nd: {<<: *x}\n", "a: !!str 1\nb: !!set {c}\n", "! a\n", "%TAG ! tag:yaml.org,2002:\n---\na: !int 1\n",
+                    "a: 1\n---\nb: 2\n", "a: &x [*x]\n", ""]:
+        equal("OK", code(run("create_file", {"path": "a.YML", "content": content, "overwrite": True}, root)), content)
+
+
+def test_bytes_by_range(root):
+    data = bytes(range(256)) * 400
+    with open(root + "/bytes", "wb") as file:
+        file.write(data)
+    got, offset = b"", 1
+    while offset:
+        part = run("read", {"path": "bytes", "encoding": "base64", "offset": offset}, root)["data"]
+        got += base64.b64decode(part["content"], validate=True)
+        offset = part.get("next_offset")
+    check(got == data, "all bytes, %d" % len(got))
+    part = run("read", {"path": "bytes", "encoding": "base64", "offset": 258, "limit": 3}, root)["data"]
+    equal((b"\x01\x02\x03", True, 261), (base64.b64decode(part["content"]), part["truncated"], part["next_offset"]), "a range")
+    equal("INVALID_ARGUMENT", code(run("read", {"path": "bytes", "encoding": "base64", "offset": len(data) + 1}, root)), "beyond")
+    put(root, "empty", "")
+    equal("", run("read", {"path": "empty", "encoding": "base64"}, root)["data"]["content"], "empty")
+
+
+def test_a_backup_is_beside_the_target_of_a_link(root):
+    put(root, "far/target", "old\n")
+    os.symlink("far/target", root + "/link")
+    equal("far/target.bak", run("edit_file", {"path": "link", "content": "new\n"}, root)["data"]["backup"], "edit_file")
+    result = run("edit", {"path": "link", "create_backup": True, "edits": [{"old_text": "new", "new_text": "newer"}]}, root)
+    equal("far/target.bak.1", result["data"]["backup"], "edit")
+    put(root, ".isthmus.json", json.dumps({"permissions": [{"tool": "write", "pattern": "far/*.bak*", "action": "deny"}]}))
+    equal("PERMISSION_DENIED", code(run("edit_file", {"path": "link", "content": "x\n"}, root)), "rules count there")
+
+
+def test_a_missing_directory_is_found_before_the_question(root):
+    for workdir, want in ("none", "NOT_FOUND"), ("file", "NOT_A_DIRECTORY"):
+        put(root, "file", "x")
+        done = subprocess.run([PROGRAM, "tool", "bash", "--root", root, "--output", "json", "--json",
+                               json.dumps({"command": "make", "workdir": workdir})],
+                              capture_output=True, stdin=subprocess.DEVNULL, check=False)
+        equal(want, code(json.loads(done.stdout)), workdir)
+
+
+def test_grep_out_of_time_is_no_answer(root):
+    for number in range(60):
+        put(root, "hard/%d" % number, ("a" * 4000 + "b\n") * 20)  # each takes as long as a pattern may
+    result = run("grep", {"pattern": "(a|aa)+$", "timeout_s": 0.1}, root)
+    equal((True, 2), (result["data"]["timed_out"], result["exit"]), "exit code")
 
 
 def test_a_diff_of_a_minified_file_is_short(root):

@@ -41,7 +41,9 @@ static const struct tool_error_words words[] = {
 	[TOOL_TOO_LARGE] = {"TOO_LARGE", "Ask for less: a range of lines, or a narrower search.",
 		true},
 	[TOOL_BINARY_FILE] = {"BINARY_FILE",
-		"It cannot be shown as text: use bash with a program that knows the format.", true},
+		"It cannot be shown as text: use bash with a program that knows the format, or "
+		"read with encoding base64.",
+		true},
 	[TOOL_TIMEOUT] = {"TIMEOUT", "Give it more time with timeout_s, or do it in smaller steps.",
 		true},
 	[TOOL_ABORTED] = {"ABORTED", "It was cancelled: call again only if it is still wanted.",

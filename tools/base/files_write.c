@@ -448,16 +448,19 @@ static int set_metadata(const struct files_root *root, const char *path, const s
 int files_backup(const struct files_root *root, const char *path, char **ret_backup)
 {
 	struct buffer content cleanup_buffer = {0};
-	cleanup_free char *name = NULL;
+	cleanup_free char *name = NULL, *real = NULL;
 	struct stat status;
 	int r;
 
-	r = files_read(root, path, SIZE_MAX - 1, &content, &status);
+	r = files_real_path(root, path, &real);
+	if (r < 0)
+		return r;
+	r = files_read(root, real, SIZE_MAX - 1, &content, &status);
 	if (r < 0)
 		return r;
 	do { /* Another process may take the free name first. */
 		free(steal_ptr(&name));
-		r = backup_name(root, path, &name);
+		r = backup_name(root, real, &name);
 		if (r < 0)
 			return r;
 		r = files_write(root, name, content.data, content.size, FILES_MUST_CREATE, NULL);

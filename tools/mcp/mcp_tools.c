@@ -22,6 +22,36 @@ static const uint64_t heartbeat_interval_ns = 5000000000;
 
 /* ---- tools/list ---------------------------------------------------------------------- */
 
+/* What a model need not know before it calls: bounds, which an error tells, and what goes without
+ * saying.  All hosts show it each schema in full. */
+static void shorten_schema(cJSON *schema)
+{
+	static const char *const bounds[] = {
+		"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"};
+	static const char *const off[] = {"default", "additionalProperties"};
+
+	/* An object of properties has names that mean nothing here. */
+	if (cJSON_IsString(cJSON_GetObjectItemCaseSensitive(schema, "type"))) {
+		for (size_t i = 0; i < array_size(bounds); i++)
+			cJSON_DeleteItemFromObjectCaseSensitive(schema, bounds[i]);
+		for (size_t i = 0; i < array_size(off); i++)
+			if (cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(schema, off[i])))
+				cJSON_DeleteItemFromObjectCaseSensitive(schema, off[i]);
+	}
+	for (cJSON *item = schema->child; item; item = item->next)
+		shorten_schema(item);
+}
+
+static cJSON *input_schema(const struct tool *tool)
+{
+	cJSON *schema = cJSON_Parse(tool->input_schema);
+
+	/* Those of tools found at run time are as their authors want them. */
+	if (schema && !tool->parsed_schema)
+		shorten_schema(schema);
+	return schema;
+}
+
 static cJSON *tool_json(const struct tool *tool)
 {
 	cJSON *item = cJSON_CreateObject(), *annotations;
@@ -30,7 +60,7 @@ static cJSON *tool_json(const struct tool *tool)
 	cJSON_AddStringToObject(item, "name", tool->name);
 	cJSON_AddStringToObject(item, "title", tool->label);
 	cJSON_AddStringToObject(item, "description", tool->description);
-	cJSON_AddItemToObject(item, "inputSchema", cJSON_Parse(tool->input_schema));
+	cJSON_AddItemToObject(item, "inputSchema", input_schema(tool));
 	if (tool->hints & TOOL_IS_STRUCTURED)
 		cJSON_AddItemToObject(item, "outputSchema", tool_result_schema(tool));
 	annotations = cJSON_AddObjectToObject(item, "annotations");
@@ -66,29 +96,6 @@ void mcp_list_tools(struct mcp_request *request)
 
 /* ---- Results ------------------------------------------------------------------------------ */
 
-static char *base64(const uint8_t *bytes, size_t size)
-{
-	static const char digits[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	char *text = malloc((size + 2) / 3 * 4 + 1), *to = text;
-
-	if (!text)
-		return NULL;
-	for (size_t i = 0; i < size; i += 3) {
-		uint32_t group = (uint32_t)bytes[i] << 16;
-		size_t left = size - i;
-
-		group |= left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0;
-		group |= left > 2 ? bytes[i + 2] : 0;
-		*to++ = digits[group >> 18];
-		*to++ = digits[group >> 12 & 63];
-		*to++ = left > 1 ? digits[group >> 6 & 63] : '=';
-		*to++ = left > 2 ? digits[group & 63] : '=';
-	}
-	*to = '\0';
-	return text;
-}
-
 static void add_text(cJSON *content, const char *text)
 {
 	cJSON *block = cJSON_CreateObject();
@@ -100,7 +107,7 @@ static void add_text(cJSON *content, const char *text)
 
 static void add_image(cJSON *content, const struct tool_image *image)
 {
-	cleanup_free char *data = base64(image->bytes.data, image->bytes.size);
+	cleanup_free char *data = text_base64(image->bytes.data, image->bytes.size);
 	cJSON *block = cJSON_CreateObject();
 
 	cJSON_AddStringToObject(block, "type", "image");
@@ -359,15 +366,20 @@ void mcp_run_call(struct mcp_request *request)
 	count_down(server);
 }
 
-/* Where the client's session is, from one that says so. */
+/* On whose behalf, and where the client's session is, from one that says so. */
 static void take_session(struct mcp_request *request)
 {
 	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(request->params, "_meta"),
 		    *queued = cJSON_GetObjectItemCaseSensitive(meta, "isthmus/queued");
 	const char *session = json_text(meta, "isthmus/session"),
-		   *parent = json_text(meta, "isthmus/parent");
+		   *parent = json_text(meta, "isthmus/parent"),
+		   *user = json_text(meta, "isthmus/user");
 	struct tool_call *call = request->call;
 
+	if (!session)
+		session = json_text(meta, "isthmus/conversation");
+	if (user)
+		call->user = strdup(user);
 	if (session && path_is_name(session))
 		call->conversation = strdup(session);
 	if (cJSON_IsNumber(queued))

@@ -13,8 +13,80 @@ enum { CHECK_MS = 10000, CHECK_OUTPUT_BYTES = 4096, CHECK_MEMORY_BYTES = 1 << 30
 
 /* ---- YAML ------------------------------------------------------------------------ */
 
+/* What is refused beyond the grammar, as yaml.safe_load() refuses it. */
+struct yaml_state {
+	cJSON *anchors; /* of the document: an object whose members are their names */
+};
+
+static bool tag_is_known(const char *tag)
+{
+	static const char prefix[] = "tag:yaml.org,2002:";
+	static const char *const names[] = {"null", "bool", "int", "float", "binary", "timestamp",
+		"omap", "pairs", "set", "str", "seq", "map"};
+
+	if (!tag || strcmp(tag, "!") == 0)
+		return true;
+	if (strncmp(tag, prefix, sizeof(prefix) - 1) != 0)
+		return false;
+	for (size_t i = 0; i < array_size(names); i++)
+		if (strcmp(tag + sizeof(prefix) - 1, names[i]) == 0)
+			return true;
+	return false;
+}
+
+static int refuse_yaml(
+	const yaml_event_t *event, const char *what, const char *name, struct syntax_error *error)
+{
+	error->line = event->start_mark.line + 1;
+	error->column = event->start_mark.column + 1;
+	snprintf(error->message, sizeof(error->message), "%s \"%s\"", what, name);
+	return -EINVAL;
+}
+
+static int check_node(struct yaml_state *state, const yaml_event_t *event, const char *anchor,
+	const char *tag, struct syntax_error *error)
+{
+	if (!tag_is_known(tag))
+		return refuse_yaml(event, "no safe loader knows the tag", tag, error);
+	if (anchor && !cJSON_GetObjectItemCaseSensitive(state->anchors, anchor) &&
+		!cJSON_AddTrueToObject(state->anchors, anchor))
+		return -ENOMEM;
+	return 0;
+}
+
+static int check_event(
+	struct yaml_state *state, const yaml_event_t *event, struct syntax_error *error)
+{
+	const char *name;
+
+	switch (event->type) {
+	case YAML_DOCUMENT_START_EVENT:
+		cJSON_Delete(state->anchors);
+		state->anchors = cJSON_CreateObject();
+		return state->anchors ? 0 : -ENOMEM;
+	case YAML_ALIAS_EVENT:
+		name = (const char *)event->data.alias.anchor;
+		return cJSON_GetObjectItemCaseSensitive(state->anchors, name)
+			       ? 0
+			       : refuse_yaml(
+					 event, "there is no anchor before the alias", name, error);
+	case YAML_SCALAR_EVENT:
+		return check_node(state, event, (const char *)event->data.scalar.anchor,
+			(const char *)event->data.scalar.tag, error);
+	case YAML_SEQUENCE_START_EVENT:
+		return check_node(state, event, (const char *)event->data.sequence_start.anchor,
+			(const char *)event->data.sequence_start.tag, error);
+	case YAML_MAPPING_START_EVENT:
+		return check_node(state, event, (const char *)event->data.mapping_start.anchor,
+			(const char *)event->data.mapping_start.tag, error);
+	default:
+		return 0;
+	}
+}
+
 int syntax_yaml(const void *content, size_t size, struct syntax_error *error)
 {
+	struct yaml_state state = {0};
 	yaml_parser_t parser;
 	yaml_event_t event;
 	int r = 0;
@@ -25,6 +97,7 @@ int syntax_yaml(const void *content, size_t size, struct syntax_error *error)
 	for (bool end = false; !end && r == 0;) {
 		if (yaml_parser_parse(&parser, &event)) {
 			end = event.type == YAML_STREAM_END_EVENT;
+			r = check_event(&state, &event, error);
 			yaml_event_delete(&event);
 			continue;
 		}
@@ -36,6 +109,7 @@ int syntax_yaml(const void *content, size_t size, struct syntax_error *error)
 			parser.context ? ", " : "", parser.context ? parser.context : "");
 	}
 	yaml_parser_delete(&parser);
+	cJSON_Delete(state.anchors);
 	return r;
 }
 

@@ -38,3 +38,26 @@ const char *text_size(uint64_t size_bytes, char *out)
 	snprintf(out, 32, "%.1f %s", value, units[unit]);
 	return out;
 }
+
+char *text_base64(const uint8_t *bytes, size_t size)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	char *text = malloc((size + 2) / 3 * 4 + 1), *to = text;
+
+	if (!text)
+		return NULL;
+	for (size_t i = 0; i < size; i += 3) {
+		uint32_t group = (uint32_t)bytes[i] << 16;
+		size_t left = size - i;
+
+		group |= left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0;
+		group |= left > 2 ? bytes[i + 2] : 0;
+		*to++ = digits[group >> 18];
+		*to++ = digits[group >> 12 & 63];
+		*to++ = left > 1 ? digits[group >> 6 & 63] : '=';
+		*to++ = left > 2 ? digits[group & 63] : '=';
+	}
+	*to = '\0';
+	return text;
+}
