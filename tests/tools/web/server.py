@@ -9,7 +9,7 @@ import threading
 class Server:
     """Answers by path: a function of (request) that gives (status, headers, body), or serves itself (None)."""
 
-    def __init__(self, routes, address="127.0.0.1"):
+    def __init__(self, routes, address="127.0.0.1", port=0):
         self.requests = []  # (path, headers in lower case, body)
         outer = self
 
@@ -45,7 +45,7 @@ class Server:
             def handle_error(self, *_):
                 pass  # the client went away, as it may
 
-        self.http = Quiet((address, 0), Handler)
+        self.http = Quiet((address, port), Handler)
         self.port = self.http.server_address[1]
         self.url = "http://%s:%d" % (address, self.port)
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
