@@ -65,8 +65,11 @@ struct object_ref {
 	const char *path;        /* used when `file` is NULL */
 	struct object_id id;     /* inode 0: whatever is at the path */
 	struct object_id parent; /* getattr by the path: of the directory that holds it (as `id`) */
-	struct open_file *file;  /* an open handle of the object, which wins over the path
-				  * (an unlinked object has no other way); or NULL */
+	struct object_id expected; /* getattr by the path without `id`: what is there as far as is
+				    * known.  Of another object the answer may be as of before a
+				    * write that has returned.  Inode 0: of none */
+	struct open_file *file;    /* an open handle of the object, which wins over the path
+				    * (an unlinked object has no other way); or NULL */
 };
 
 #define OBJECT_AT(path_)      ((struct object_ref){.path = (path_)})

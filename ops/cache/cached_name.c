@@ -60,7 +60,8 @@ static void learn_answer(struct cached *c, const struct asking *asking, const ch
 static int ask_once(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	const struct object_id *directory, struct attributes *ret_attributes)
 {
-	struct object_ref asked = {.path = object->path, .parent = *directory};
+	struct object_ref asked = {
+		.path = object->path, .parent = *directory, .expected = object->id};
 	struct asking asking;
 	int r;
 

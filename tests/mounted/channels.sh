@@ -123,6 +123,20 @@ test_what_is_written_meanwhile_is_read() {
 	cmp "$backing/changes" "$mnt/changes" || fail "another content"
 }
 
+# Not for the write first, and then for the attributes.
+test_a_stat_after_a_write_waits_once() {
+	python3 -c "
+import os
+fd = os.open('$mnt/written', os.O_CREAT | os.O_WRONLY)
+os.write(fd, b'text')
+assert os.fstat(fd).st_size == 4
+os.close(fd)"
+	expect 1 "$("$ISTHMUS" log "$mnt" --json | python3 -c "
+import json, sys
+records = [json.loads(line) for line in sys.stdin]
+print(*[r['round_trips'] for r in records if r.get('path') == 'written' and r['op'] == 'getattr'][:1])")" "round trips"
+}
+
 need_fuse
 prepare_backend "$1"
 simulate_link 40 -o linger=20

@@ -21,7 +21,9 @@ uint64_t remote_order_locked(struct remote *remote, const struct object_id *id)
 int remote_order(struct op_context *ctx, struct remote *remote, const struct object_ref *object,
 	uint64_t *ret_order)
 {
-	struct object_id id = object->file ? remote_file_of(object->file)->id : object->id;
+	struct object_id id = object->file       ? remote_file_of(object->file)->id
+			      : object->id.inode ? object->id
+						 : object->expected;
 	bool settles;
 
 	pthread_mutex_lock(&remote->lock);
