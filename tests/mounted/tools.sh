@@ -175,10 +175,10 @@ test_grep_looks_through_files_where_they_are() {
 	need_far_end
 	mkdir -p "$backing/far/build"
 	for i in $(seq 100); do
-		echo "line $i of a file" >"$backing/far/f$i.c"
+		printf '%5000s\n' "line $i" >"$backing/far/f$i.c" # more than a look at names brings
 	done
 	printf 'build/\n' >"$backing/far/.gitignore"
-	echo 'needle' | tee "$backing/far/build/x.c" >"$backing/far/f7.c"
+	printf '%5000s\n' needle | tee "$backing/far/build/x.c" >"$backing/far/f7.c"
 	expect 1 "$(tool grep needle --path far --call-id far-1 | field matches)" matches
 	expect 1 "$(opens_of far-1)" "files that were opened"
 	expect 101 "$(tool grep '[a-z]+ee?' --path far --call-id far-2 --limit 1000 | field files_searched)" \
