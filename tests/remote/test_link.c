@@ -542,7 +542,7 @@ static void test_a_killed_helper_loses_only_what_it_must(void)
 	CHECK_RC(0, look(w, "named"));
 	CHECK_RC(4, workspace_read(&ctx, named, data, sizeof(data), 0));
 	CHECK_STRING("text", data);
-	CHECK_RC(-EIO, workspace_read(&ctx, nameless, data, sizeof(data), 0));
+	CHECK_RC(-ESTALE, workspace_read(&ctx, nameless, data, sizeof(data), 0));
 	CHECK_RC(-ECONNRESET, workspace_process_next(&ctx, process, data, sizeof(data), &event));
 	workspace_process_free(process);
 	CHECK_RC(0, workspace_close(&ctx, named));

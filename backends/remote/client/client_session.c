@@ -27,25 +27,27 @@ static uint64_t hash_place(const struct remote_settings *settings)
 	return hash;
 }
 
+/* As long as the lock is held that daemon lives.  -1: there is no file, or another has it. */
+static int open_record(const char *path, int flags)
+{
+	cleanup_fd int fd = path ? open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600) : -1;
+
+	return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 ? steal_fd(&fd) : -1;
+}
+
 void remote_session_recall(struct remote *remote)
 {
-	const char *path = remote->settings.session_path;
-	cleanup_fd int fd = -1;
 	struct session_record record;
 
-	remote->session_fd = -1;
-	if (path)
-		fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-	/* As long as the lock is held that daemon lives. */
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+	remote->session_fd = open_record(remote->settings.session_path, 0);
+	if (remote->session_fd < 0)
 		return;
-	if (pread(fd, &record, sizeof(record), 0) == sizeof(record) &&
+	if (pread(remote->session_fd, &record, sizeof(record), 0) == sizeof(record) &&
 		record.place == hash_place(&remote->settings)) {
 		memcpy(remote->session, record.session, TOKEN_BYTES);
 		memcpy(remote->token, record.token, TOKEN_BYTES);
 		remote->ends_session = true;
 	}
-	remote->session_fd = steal_fd(&fd);
 }
 
 void remote_session_note(struct remote *remote)
@@ -53,6 +55,8 @@ void remote_session_note(struct remote *remote)
 	struct session_record record = {.place = hash_place(&remote->settings)};
 
 	remote->ends_session = false;
+	if (remote->session_fd < 0)
+		remote->session_fd = open_record(remote->settings.session_path, O_CREAT);
 	if (remote->session_fd < 0)
 		return;
 	memcpy(record.session, remote->session, TOKEN_BYTES);
