@@ -458,7 +458,8 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	static const struct object_id unknown;
 	struct inode *moved, *target;
 	struct open_handle *spare;
-	uint64_t before;
+	struct facts left = {0};
+	uint64_t before, at;
 	int result = request_locate_entry(r, parent, name);
 
 	if (result == 0)
@@ -472,11 +473,15 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	spare = open_target(r, target);
 	rename_begin(r->session);
 	before = inode_table_position(r->mount->inodes);
+	r->op.facts = &left;
 	result = workspace_rename(&r->op, r->mount->workspace, r->path.path, r->path2.path, flags,
 		moved ? &moved->id : &unknown);
+	r->op.facts = NULL;
+	/* Told: both names were looked at. */
+	at = left.parent.mode && left.new_parent.mode ? r->op.served.position : before;
 	if (result == 0)
 		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name, moved,
-			flags & RENAME_SWAP, r->is_astray ? 0 : before);
+			flags & RENAME_SWAP, r->is_astray ? 0 : at);
 	keep_spare(r, result == 0 ? target : NULL, spare);
 	rename_end(r->session, result == 0);
 	inode_table_unref(r->mount->inodes, target);

@@ -274,14 +274,15 @@ void cached_end_making(struct cached *c, struct op_context *ctx, struct asking *
 }
 
 /* Something is not at the name any more, which had perhaps other names. */
-static void doubt_links(struct cached *c, const struct object_id *directory, const char *path)
+static void doubt_links(
+	struct cached *c, uint64_t at, const struct object_id *directory, const char *path)
 {
-	uint64_t now_ms = cached_now_ms();
 	struct object_id ignored;
 
 	/* Else the tree knows which. */
-	if (tree_get_name(c->tree, directory, path_name(path), now_ms, &ignored) == TREE_ASK)
-		tree_doubt_links(c->tree, now_ms);
+	if (tree_get_name(c->tree, directory, path_name(path), cached_now_ms(), &ignored) ==
+		TREE_ASK)
+		tree_doubt_links(c->tree, at);
 }
 
 static void learn_absence(struct cached *c, const struct tree_look *look,
@@ -302,7 +303,7 @@ void cached_end_removing(struct cached *c, struct op_context *ctx, struct asking
 		return;
 	}
 	if (is_told(asking, parent)) {
-		doubt_links(c, &parent->id, path);
+		doubt_links(c, asking->look.at, &parent->id, path);
 		learn_absence(c, &asking->look, parent, path);
 	} else {
 		unclear(c, asking, &ctx->parent, path, NULL);
@@ -330,7 +331,7 @@ void cached_end_moving(struct cached *c, struct op_context *ctx, struct asking *
 		unclear(c, asking, &ctx->new_parent, to, NULL);
 		return;
 	}
-	doubt_links(c, &told->new_parent.id, to);
+	doubt_links(c, asking->look.at, &told->new_parent.id, to);
 	cached_learn_name(
 		c, &asking->look, &told->new_parent.id, path_name(to), object, FROM_CHANGE, NULL);
 	/* What was exchanged, or is left in its place, is not told; and of two names of one file

@@ -42,15 +42,24 @@ static bool is_older(uint64_t at, uint64_t known_at)
 	return at <= known_at && RULE(HIGHEST_WINS);
 }
 
+static void doubt_object(struct object *o, uint64_t at)
+{
+	if (!o)
+		return;
+	o->unknown = true;
+	o->at = tree_higher(o->at, at);
+}
+
 static void learn_slot(struct slot *s, struct object *of, const struct tree_look *look)
 {
 	bool changed = s->of != of;
 
 	if (is_older(look->at, s->at))
 		return;
-	/* It has a name less, and nobody told its attributes since. */
+	/* It has a name less, and nobody told its attributes since: an earlier look at them that is
+	 * late does not count. */
 	if (changed && s->of && !s->of->is_directory && look->at > s->of->at)
-		s->of->unknown = true;
+		doubt_object(s->of, look->at);
 	s->at = look->at;
 	s->looked_ms = look->ms;
 	s->unknown = false;
@@ -281,7 +290,7 @@ static enum tree_validity file_validity(
 	}
 	if (names > 0 && (names == o->nlink || !RULE(ALL_LINKS)) && all_on)
 		return all_backed ? TREE_WATCHED : TREE_ASK;
-	if (o->nlink > 1 && o->looked_ms <= t->links_ms)
+	if (o->nlink > 1 && o->at <= t->links_at)
 		return TREE_ASK;
 	return is_young(t, o->looked_ms, now_ms) ? TREE_BRIEFLY : TREE_ASK;
 }
@@ -427,14 +436,6 @@ static void doubt_slot(struct slot *s, uint64_t at)
 	s->at = tree_higher(s->at, at);
 }
 
-static void doubt_object(struct object *o, uint64_t at)
-{
-	if (!o)
-		return;
-	o->unknown = true;
-	o->at = tree_higher(o->at, at);
-}
-
 void tree_doubt_name(
 	struct tree *t, uint64_t at, const struct object_id *directory, const char *name)
 {
@@ -456,9 +457,9 @@ void tree_doubt_attributes(struct tree *t, uint64_t at, const struct object_id *
 	doubt_object(tree_object(t, id), at);
 }
 
-void tree_doubt_links(struct tree *t, uint64_t now_ms)
+void tree_doubt_links(struct tree *t, uint64_t at)
 {
-	t->links_ms = now_ms;
+	t->links_at = tree_higher(t->links_at, at);
 }
 
 void tree_own_unclear(struct tree *t, uint64_t at, const struct object_id *directory,

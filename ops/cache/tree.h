@@ -143,7 +143,7 @@ void tree_doubt_name(
 void tree_doubt_attributes(struct tree *t, uint64_t at, const struct object_id *id);
 
 /* A file has a name less; nobody knows which: the attributes of files with several links. */
-void tree_doubt_links(struct tree *t, uint64_t now_ms);
+void tree_doubt_links(struct tree *t, uint64_t at);
 
 /* A change of our own was given up, perhaps in the middle (its reply will be applied if it comes),
  * or its reply does not tell what it left.  In doubt are the name, the listing and the attributes

@@ -104,7 +104,7 @@ struct tree {
 	uint64_t lost_at;          /* what was looked at before is not backed */
 	uint64_t evicted_at;       /* highest position of the objects that were dropped */
 	uint64_t command_ms;
-	uint64_t links_ms; /* attributes of files with several links are as old at least */
+	uint64_t links_at; /* attributes of files with several links count from above this on */
 	size_t names;
 	size_t sweep_hand, clean_hand; /* the buckets that were swept last */
 	uint64_t mark_at, mark_ms;     /* `highest`, and when */

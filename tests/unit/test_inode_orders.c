@@ -145,7 +145,9 @@ struct call {
 	uint8_t path, to_path;      /* name of directory 2 in the root by which it is looked for */
 	uint8_t renames;            /* of our own, before the path was made */
 	uint8_t looked[NAMES];      /* objects; without C_LIST: the first */
+	uint8_t moved, replaced;    /* own rename: objects, before it */
 	bool has_failed, is_stale;
+	bool is_told;        /* own rename: both names were looked at, and are as it left them */
 	struct inode *known; /* own: what was at the name; with a reference */
 	uint32_t changes, losses;
 	uint64_t at, before; /* of a look; before an own change */
@@ -627,7 +629,7 @@ static void answer_own(struct call *c, struct inode *in)
 	else if (!c->has_failed)
 		inode_table_renamed(table, in, names[c->n], w.inodes[c->to_in].inode,
 			names[c->to_n], c->known, c->own == O_SWAP,
-			mistake == MISTAKE_RENAME_IS_A_LOOK ? c->at : c->before);
+			c->is_told || mistake == MISTAKE_RENAME_IS_A_LOOK ? c->at : c->before);
 	w.renames += c->own >= O_RENAME;
 	inode_table_unref(table, c->known);
 	c->known = NULL;
@@ -701,6 +703,8 @@ static void make_own(struct call *c, uint8_t d, uint8_t to_d)
 	} else {
 		c->has_failed = (known && at != known) ||
 				!may_move(d, c->n, to_d, c->to_n, c->own == O_SWAP);
+		c->moved = at;
+		c->replaced = w.at[to_d][c->to_n];
 		if (!c->has_failed)
 			place_move(d, c->n, to_d, c->to_n, c->own == O_SWAP, false);
 	}
@@ -716,6 +720,15 @@ static void look(struct call *c, uint8_t d)
 	/* A new one has been removed again. */
 	if (c->kind == C_OWN && c->own <= O_MAKE_DIR && !c->looked[0])
 		c->has_failed = true;
+}
+
+/* After a rename, as local_rename() does. */
+static void look_at_names(struct call *c, uint8_t d, uint8_t to_d)
+{
+	const uint8_t left = c->own == O_SWAP ? c->replaced : 0;
+
+	c->is_told = d != NONE && to_d != NONE && w.at[to_d][c->to_n] == c->moved &&
+		     w.at[d][c->n] == left;
 }
 
 /* One step further, at the daemon or at the helper. */
@@ -747,11 +760,13 @@ static void advance(struct call *c)
 		break;
 	case S_CHANGED:
 		c->at = ++w.drawn;
-		c->stage = c->own <= O_MAKE_DIR && !c->has_failed ? S_NUMBERED : S_LOOKED;
+		c->stage = c->own != O_REMOVE && !c->has_failed ? S_NUMBERED : S_LOOKED;
 		break;
 	case S_NUMBERED:
 		if (is_late)
 			c->at = ++w.drawn;
+		else if (c->kind == C_OWN && c->own >= O_RENAME)
+			look_at_names(c, d, to_d);
 		else if (c->kind == C_OWN && d == NONE)
 			c->has_failed = true;
 		else

@@ -70,6 +70,25 @@ static void test_highest_position_wins_in_any_order_of_arrival(void)
 	check_name(TREE_WATCHED, 8, "x", 0);
 }
 
+/* A look from before that is late does not end that. */
+static void test_a_file_that_lost_a_name_is_asked_for(void)
+{
+	const struct tree_look before = look(5), late = look(7), after = look(9);
+	const struct attributes two = file(7, 2), one = file(7, 1);
+
+	start(100000, 0);
+	watch(1, true, 1);
+	CHECK_RC(0, tree_learn_name(tree, &before, &root, "x", &two));
+	CHECK_RC(0, tree_learn_name(tree, &before, &root, "y", &two));
+	CHECK_RC(TREE_WATCHED, tree_get_attributes(tree, &two.id, 10, NULL));
+	learn(8, "y", 0);
+	CHECK_RC(TREE_ASK, tree_get_attributes(tree, &two.id, 10, NULL));
+	CHECK_RC(0, tree_learn_attributes(tree, &late, &two));
+	CHECK_RC(TREE_ASK, tree_get_attributes(tree, &two.id, 10, NULL));
+	CHECK_RC(0, tree_learn_attributes(tree, &after, &one));
+	CHECK_RC(TREE_WATCHED, tree_get_attributes(tree, &two.id, 10, NULL));
+}
+
 static void test_what_is_listed_is_complete(void)
 {
 	start(0, 0);
@@ -470,7 +489,8 @@ static void test_a_known_file_takes_224_bytes_at_most(void)
 }
 
 TEST_MAIN("tree", TEST(test_highest_position_wins_in_any_order_of_arrival),
-	TEST(test_what_is_listed_is_complete), TEST(test_a_loss_makes_ask_for_all_that_is_older),
+	TEST(test_a_file_that_lost_a_name_is_asked_for), TEST(test_what_is_listed_is_complete),
+	TEST(test_a_loss_makes_ask_for_all_that_is_older),
 	TEST(test_what_nobody_watches_is_valid_for_its_time),
 	TEST(test_watch_is_known_in_any_order_of_arrival),
 	TEST(test_a_watch_of_before_a_loss_backs_nothing), TEST(test_no_position_is_refused),
