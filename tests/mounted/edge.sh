@@ -279,12 +279,14 @@ test_a_write_to_a_full_disk_fails_itself() {
 	mkdir "$backing/full"
 	mount -t tmpfs -o size=1m full "$backing/full" 2>/dev/null || skip "no tmpfs can be mounted"
 	trap 'wait_for 10 umount "$backing/full" || umount -l "$backing/full"' EXIT
+	touch "$backing/full/mounted"
+	wait_for 10 test -e "$mnt/full/mounted"
 	echo old >"$mnt/full/old"
 	head -c 2M /dev/zero >"$backing/full/filler" 2>/dev/null && fail "the disk is not full"
 	! bash -c 'echo hi >"$0"' "$mnt/full/new" 2>"$tmp/full" || fail "a write to a new file succeeded"
 	grep -q "No space left" "$tmp/full" || fail "said: $(cat "$tmp/full")"
 	! bash -c 'head -c 8192 /dev/zero >>"$0"' "$mnt/full/old" 2>/dev/null || fail "a write at the end succeeded"
-	rm "$mnt/full/filler"
+	wait_for 10 rm "$mnt/full/filler"
 	echo hi >"$mnt/full/new"
 	expect hi "$(cat "$backing/full/new")"
 }
