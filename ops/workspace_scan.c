@@ -11,10 +11,10 @@
 #include "ops/support/glob.h"
 #include "ops/support/ignore.h"
 #include "ops/support/path.h"
-#include "ops/workspace_look.h"
+#include "ops/workspace_search.h"
 
 enum {
-	LOOKS_MAX = 256,                   /* files that are looked through before they are told */
+	FILES_MAX = 256,                   /* files that are looked through before they are told */
 	IGNORE_FILE_MAX_BYTES = 256 << 10, /* larger ones are passed over */
 };
 
@@ -55,9 +55,9 @@ struct walk {
 	uint64_t content_bytes;
 	struct buffer content; /* of one file: fresh memory for each costs more than reading it */
 	struct ignore *ignore; /* the lists for what is in the directory being read ... */
-	enum git_place git_place; /* ... and whether that is a repository's own */
-	struct looker *looker;    /* NULL: no search */
-	struct glob names;        /* of the files that are looked through, if request->names */
+	enum git_place git_place;   /* ... and whether that is a repository's own */
+	struct text_search *search; /* NULL: no search */
+	struct glob names;          /* of the files that are looked through, if request->names */
 };
 
 static void children_free(struct walk *walk)
@@ -92,7 +92,7 @@ static void walk_done(struct walk *walk)
 	children_free(walk);
 	buffer_done(&walk->content);
 	ignore_unref(walk->ignore);
-	looker_free(walk->looker);
+	text_search_free(walk->search);
 	glob_done(&walk->names);
 	while (walk->first) {
 		struct pending_directory *next = walk->first->next;
@@ -313,15 +313,15 @@ static bool is_searched(const struct walk *walk, const struct child *child)
 			       sizeof(*request->known), by_number));
 }
 
-/* Sifts the children from `child` on that are told together, and looks through their files. */
+/* Finds out which of the next FILES_MAX children are ignored, and searches the other files. */
 static int look_through(struct walk *walk, const char *directory, struct child *child)
 {
-	struct look looks[LOOKS_MAX];
-	struct child *of[LOOKS_MAX];
+	struct searched_file files[FILES_MAX];
+	struct child *of[FILES_MAX];
 	size_t count = 0;
 	int r = 0;
 
-	for (size_t i = 0; child && i < LOOKS_MAX && r == 0; child = child->next, i++) {
+	for (size_t i = 0; child && i < FILES_MAX && r == 0; child = child->next, i++) {
 		cleanup_free char *path = path_join(directory, child->name);
 
 		if (!path) {
@@ -329,18 +329,18 @@ static int look_through(struct walk *walk, const char *directory, struct child *
 			break;
 		}
 		child->is_ignored = is_ignored(walk, path, child);
-		if (!walk->looker || !is_searched(walk, child))
+		if (!walk->search || !is_searched(walk, child))
 			continue;
 		of[count] = child;
-		looks[count++] =
-			(struct look){.path = steal_ptr(&path), .id = child->attributes.id};
+		files[count++] = (struct searched_file){
+			.path = steal_ptr(&path), .id = child->attributes.id};
 	}
 	if (r == 0 && count)
-		r = looker_run(walk->looker, looks, count);
+		r = text_search_run(walk->search, files, count);
 	for (size_t i = 0; i < count; i++) {
 		of[i]->is_looked_through = true;
-		of[i]->lacks_texts = looks[i].lacks;
-		free((char *)looks[i].path);
+		of[i]->lacks_texts = files[i].lacks;
+		free((char *)files[i].path);
 	}
 	return r;
 }
@@ -402,7 +402,7 @@ static int emit_children(
 
 		if (!child_path)
 			return -ENOMEM;
-		if (told % LOOKS_MAX == 0)
+		if (told % FILES_MAX == 0)
 			r = look_through(walk, full_path, child);
 		walk->entries++;
 		if (r < 0)
@@ -476,7 +476,7 @@ static int start(struct walk *walk, uint64_t *at)
 	if (r < 0 && r != -ENOMEM)
 		return -EINVAL;
 	if (r == 0 && request->texts)
-		r = looker_new(walk->ctx, walk->workspace, request->texts, &walk->looker);
+		r = text_search_new(walk->ctx, walk->workspace, request->texts, &walk->search);
 	if (r == 0)
 		r = enter_above(walk);
 	if (r == 0)

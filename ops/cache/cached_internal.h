@@ -361,8 +361,8 @@ void content_restore(struct cached *c, const struct attributes *version);
 int cached_resolve(struct cached *c, struct op_context *ctx, const char *path,
 	struct found *ret_found, struct attributes *ret_attributes);
 
-/* Who is told of a scan's entries, after they are taken in; a file lacks texts then only as far as
- * nothing newer is known of it, and nobody here is writing to it. */
+/* Receives the entries of a scan after the cache has learnt them.  `lacks_texts` is cleared for a
+ * file of which something newer is known, or that has unflushed writes or locks here. */
 struct onward {
 	dir_entry_sink sink;
 	void *user;

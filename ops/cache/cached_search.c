@@ -12,7 +12,7 @@
 #include "ops/workspace_scan.h"
 
 enum {
-	FEW_FILES = 8, /* who reads them asks for them in about one round trip */
+	FEW_FILES = 8, /* to read them one by one takes about as long as a search there */
 	FEW_BYTES = 256 << 10,
 	SEARCH_CONTENT_MAX_BYTES = 64 << 20,
 	DIRECTORIES_AT_ONCE = 16, /* under the lock */

@@ -1,0 +1,234 @@
+#include "ops/workspace_search.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ops/support/buffer.h"
+#include "ops/support/clock.h"
+#include "ops/support/thread.h"
+
+enum {
+	CHUNK_BYTES = 128 << 10,
+	LINE_MAX_BYTES = 32 << 20, /* who matches line by line has to say that it is too long */
+	THREADS_MAX = 8,
+	WAIT_STEP_MS = 50,
+};
+
+struct text_search {
+	struct op_context *ctx;
+	struct op_context others_ctx; /* of the other threads: each has a copy */
+	struct workspace *workspace;
+	const struct literals *texts;
+	size_t overlap; /* bytes at the end of a chunk in which a text may begin */
+	atomic_bool stopped;
+	pthread_t threads[THREADS_MAX];
+	unsigned thread_count;
+	struct buffer memory;
+
+	pthread_mutex_t lock;
+	pthread_cond_t work, done;
+	struct searched_file *files; /* guarded by lock, like what follows */
+	size_t next, count;
+	unsigned busy;
+	bool ending;
+};
+
+/* ---- One file ------------------------------------------------------------------------------- */
+
+struct content {
+	struct op_context *ctx;
+	struct open_file *file;
+	off_t offset;
+	struct buffer *memory; /* what is kept of the last chunk, then the next one */
+	size_t line_bytes;     /* since the last line end */
+};
+
+/* 1: a text is in it, or that is not known; 0: not so far; -ENODATA: nowhere. */
+static int search_chunk(struct text_search *search, struct content *content)
+{
+	struct buffer *memory = content->memory;
+	struct literal_scan scan = {0};
+	const uint8_t *at, *end, *newline;
+	ssize_t got;
+	bool is_last;
+
+	if (buffer_reserve(memory, CHUNK_BYTES) < 0)
+		return 1;
+	at = memory->data + memory->size;
+	got = workspace_read(content->ctx, content->file, memory->data + memory->size, CHUNK_BYTES,
+		content->offset);
+	if (got < 0)
+		return 1;
+	end = memchr(at, 0, (size_t)got);
+	is_last = end || got < CHUNK_BYTES;
+	end = end ? end : at + got;
+	if (literals_find(search->texts, &scan, memory->data, end))
+		return 1;
+	if (is_last)
+		return -ENODATA;
+	newline = memrchr(at, '\n', (size_t)got);
+	content->line_bytes = newline ? (size_t)(end - newline) : content->line_bytes + (size_t)got;
+	if (content->line_bytes > LINE_MAX_BYTES)
+		return 1;
+	content->offset += got;
+	memory->size += (size_t)got;
+	if (memory->size > search->overlap) {
+		memmove(memory->data, end - search->overlap, search->overlap);
+		memory->size = search->overlap;
+	}
+	return 0;
+}
+
+static bool lacks_texts(struct text_search *search, struct op_context *ctx, struct buffer *memory,
+	const struct searched_file *file)
+{
+	const struct object_ref object = {.path = file->path, .id = file->id};
+	struct content content = {.ctx = ctx, .memory = memory};
+	struct attributes attributes;
+	int r;
+
+	if (workspace_open_file(ctx, search->workspace, &object,
+		    O_RDONLY | O_NOATIME | O_NONBLOCK | O_NOCTTY, &content.file, &attributes) < 0)
+		return false;
+	memory->size = 0;
+	do
+		r = op_interrupted(ctx) ? 1 : search_chunk(search, &content);
+	while (r == 0);
+	workspace_close(ctx, content.file);
+	return r == -ENODATA;
+}
+
+/* ---- Several at once --------------------------------------------------------------------------
+ */
+
+static struct searched_file *take(struct text_search *search)
+{
+	struct searched_file *file = NULL;
+
+	pthread_mutex_lock(&search->lock);
+	if (search->next < search->count && !search->stopped)
+		file = &search->files[search->next++];
+	pthread_mutex_unlock(&search->lock);
+	return file;
+}
+
+static void search_files(struct text_search *search, struct op_context *ctx, struct buffer *memory)
+{
+	struct searched_file *file;
+
+	while ((file = take(search))) {
+		file->lacks = lacks_texts(search, ctx, memory, file);
+		if (ctx == search->ctx && op_interrupted(ctx))
+			search->stopped = true;
+	}
+}
+
+static bool is_stopped(struct op_context *ctx)
+{
+	const struct text_search *search = ctx->interrupted_data;
+
+	return search->stopped;
+}
+
+static void *run_thread(void *user)
+{
+	struct buffer memory cleanup_buffer = {0};
+	struct text_search *search = user;
+	struct op_context ctx = search->others_ctx;
+
+	pthread_mutex_lock(&search->lock);
+	while (!search->ending) {
+		if (search->next >= search->count) {
+			pthread_cond_wait(&search->work, &search->lock);
+			continue;
+		}
+		search->busy++;
+		pthread_mutex_unlock(&search->lock);
+		search_files(search, &ctx, &memory);
+		pthread_mutex_lock(&search->lock);
+		search->busy--;
+		pthread_cond_signal(&search->done);
+	}
+	pthread_mutex_unlock(&search->lock);
+	return NULL;
+}
+
+/* Called when there is more than one file for the first time. */
+static void start_threads(struct text_search *search)
+{
+	long online = sysconf(_SC_NPROCESSORS_ONLN);
+
+	while (search->thread_count + 1 < (online < 1 ? 1 : (unsigned long)online) &&
+		search->thread_count < THREADS_MAX &&
+		thread_start(&search->threads[search->thread_count], 0, run_thread, search) == 0)
+		search->thread_count++;
+}
+
+int text_search_run(struct text_search *search, struct searched_file *files, size_t count)
+{
+	if (count > 1 && search->thread_count == 0)
+		start_threads(search);
+	pthread_mutex_lock(&search->lock);
+	search->files = files;
+	search->next = 0;
+	search->count = count;
+	if (count > 1)
+		pthread_cond_broadcast(&search->work);
+	pthread_mutex_unlock(&search->lock);
+	search_files(search, search->ctx, &search->memory);
+	pthread_mutex_lock(&search->lock);
+	search->count = 0;
+	while (search->busy > 0) {
+		if (op_interrupted(search->ctx))
+			search->stopped = true;
+		clock_cond_wait_ms(&search->done, &search->lock, WAIT_STEP_MS);
+	}
+	pthread_mutex_unlock(&search->lock);
+	return search->stopped ? -EINTR : 0;
+}
+
+int text_search_new(struct op_context *ctx, struct workspace *w, const struct literals *texts,
+	struct text_search **ret_search)
+{
+	struct text_search *search = calloc(1, sizeof(*search));
+
+	if (!search)
+		return -ENOMEM;
+	search->ctx = ctx;
+	search->others_ctx = *ctx;
+	search->others_ctx.facts = NULL;
+	search->others_ctx.interrupted = is_stopped;
+	search->others_ctx.interrupted_data = search;
+	search->workspace = w;
+	search->texts = texts;
+	for (size_t i = 0; i < literals_count(texts); i++)
+		if (literals_text(texts, i).size > search->overlap + 1)
+			search->overlap = literals_text(texts, i).size - 1;
+	pthread_mutex_init(&search->lock, NULL);
+	pthread_cond_init(&search->work, NULL);
+	clock_cond_init(&search->done);
+	*ret_search = search;
+	return 0;
+}
+
+void text_search_free(struct text_search *search)
+{
+	if (!search)
+		return;
+	pthread_mutex_lock(&search->lock);
+	search->ending = true;
+	pthread_cond_broadcast(&search->work);
+	pthread_mutex_unlock(&search->lock);
+	for (unsigned i = 0; i < search->thread_count; i++)
+		pthread_join(search->threads[i], NULL);
+	pthread_cond_destroy(&search->done);
+	pthread_cond_destroy(&search->work);
+	pthread_mutex_destroy(&search->lock);
+	buffer_done(&search->memory);
+	free(search);
+}
