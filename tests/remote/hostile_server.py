@@ -3,7 +3,6 @@
 names it tells the truth.  A lie that ends the connection is told once in a while only: the client comes back."""
 import errno
 import os
-import signal
 import stat
 import sys
 
@@ -318,7 +317,8 @@ class Liar(Server):
         """Output in frames of one byte, each from the other stream than the one before."""
         if kind != p.EXEC:
             return False
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # which is how a client ends it
+        with open(self.full(b"trickling"), "w") as file:
+            file.write(str(os.getpid()))
         self.reply(0, b"")
         pair = b"".join(p.struct.pack("<IBBHII", 2, p.OUTPUT, 0, 0, self.process_of(), self.lane.received) + which + b"x"
                         for which in (b"\0", b"\1"))
@@ -329,8 +329,7 @@ class Liar(Server):
             self.lane.send(p.EXIT, self.process_of(), p.signed(3) + p.numbers(0, 0))
         except p.Ended:
             sys.exit(0)
-        finally:
-            open(self.full(b"trickled"), "w").close()
+        open(self.full(b"trickled"), "w").close()
         return True
 
     def lie_exits(self, kind, name):
