@@ -30,10 +30,14 @@ export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=$tmp/gitconfig LC_ALL=C.UTF-8 TZ=
 mkdir -m 700 "$HOME" "$XDG_RUNTIME_DIR" "$XDG_STATE_HOME" "$XDG_CACHE_HOME" "$mnt"
 
 cleanup() {
+	local status=$?
+
 	[ -z "${io_uring_was:-}" ] || switch_io_uring_back
 	stop_daemon >/dev/null 2>&1
 	umount -l "$mnt" 2>/dev/null
 	stop_sshd
+	# What was ended half-way cannot have cleaned up.
+	[ "$status" = 0 ] || [ "$status" = 77 ] || "$(dirname "${BASH_SOURCE[0]}")/../leftovers.sh" --clean "$tmp" 2>/dev/null
 	wait
 	rm -rf --one-file-system "$tmp"
 }
