@@ -12,7 +12,7 @@
 
 /* What nobody watches is believed here in addition to the kernel's own time-to-live, so
  * only as long as it takes to make use of what one scan brought. */
-enum { DISK_CACHE_MIN_BYTES = 1 << 20, UNWATCHED_TTL_MS = 250 };
+enum { DISK_CACHE_MIN_BYTES = 1 << 20, MEMORY_MIN_BYTES = 1 << 20, UNWATCHED_TTL_MS = 250 };
 
 static const uint64_t disk_cache_default_bytes = 2ull << 30;
 
@@ -29,6 +29,7 @@ struct layer {
 static const struct workspace_scheme_option cache_options[] = {
 	{"cache", "on|memory|off|strict"},
 	{"cache_size", "BYTES"},
+	{"memory", "BYTES"},
 	{0},
 };
 
@@ -37,6 +38,8 @@ static int read_cache_options(const char *uri, const struct workspace_options *o
 {
 	const char *cache = workspace_option(options, "cache");
 	const char *size = workspace_option(options, "cache_size");
+	const char *memory = workspace_option(options, "memory");
+	int r = 0;
 
 	*ret_options = (struct cached_options){.identity = uri,
 		.disk_bytes = disk_cache_default_bytes,
@@ -50,10 +53,13 @@ static int read_cache_options(const char *uri, const struct workspace_options *o
 			*ret_reason = NULL;
 		return -EINVAL;
 	}
-	if (!size)
-		return 0;
-	return backend_parse_size(
-		"cache_size", size, DISK_CACHE_MIN_BYTES, &ret_options->disk_bytes, ret_reason);
+	if (size)
+		r = backend_parse_size("cache_size", size, DISK_CACHE_MIN_BYTES,
+			&ret_options->disk_bytes, ret_reason);
+	if (memory && r == 0)
+		r = backend_parse_size(
+			"memory", memory, MEMORY_MIN_BYTES, &ret_options->memory_bytes, ret_reason);
+	return r;
 }
 
 /* What is near needs no more than the kernel's caches. */

@@ -76,12 +76,12 @@ const char *workspace_option_next(
 	const struct workspace_options *options, const char *key, size_t *next);
 
 /* Opens the workspace that `uri` names; a far one is cached (ops/cache/cached.h), with the
- * options cache=on|memory|off (memory: nothing on disk) and cache_size=BYTES[kMGT] (on disk;
- * default 2G), unless `strict` is set; hide=PATTERN, protect=PATTERN and agentsignore put a policy
- * (ops/policy.h) on top.  It waits for a far end no longer than 15 s.
- * On failure `*ret_reason` is a sentence for people (what failed, on what, why, what
- * to do; the words of ssh included) that the caller frees, or NULL.
- * -EINVAL: no such scheme, malformed URI, unknown option; -ENOENT, -ENOTDIR: no such
- * directory; -EACCES: refused; -EHOSTUNREACH, -ETIMEDOUT, -ENOTCONN: out of reach. */
+ * options cache=on|memory|off (memory: nothing on disk), cache_size=BYTES[kMGT] (on disk;
+ * default 2G) and memory=BYTES[kMGT] (of file content; default 64M), unless `strict` is set;
+ * hide=PATTERN, protect=PATTERN and agentsignore put a policy (ops/policy.h) on top.  It waits for
+ * a far end no longer than 15 s. On failure `*ret_reason` is a sentence for people (what failed, on
+ * what, why, what to do; the words of ssh included) that the caller frees, or NULL. -EINVAL: no
+ * such scheme, malformed URI, unknown option; -ENOENT, -ENOTDIR: no such directory; -EACCES:
+ * refused; -EHOSTUNREACH, -ETIMEDOUT, -ENOTCONN: out of reach. */
 int workspace_open(const char *uri, const struct workspace_options *options,
 	struct workspace **ret_workspace, char **ret_reason);

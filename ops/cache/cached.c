@@ -14,7 +14,7 @@ enum {
 	KEEPERS = 1,
 	QUEUE_MAX = 256,
 	KEEP_QUEUE_MAX = 1 << 16,
-	MEMORY_DEFAULT_BYTES = 256 << 20,
+	MEMORY_DEFAULT_BYTES = 64 << 20,
 	STATS_MS = 1000,
 	NAMES_DEFAULT_MAX = 1 << 20,
 };
@@ -265,7 +265,7 @@ void cached_statistics(struct workspace *w, struct cached_stats *ret_stats)
 	cached_enter(c);
 	*ret_stats = c->statistics;
 	ret_stats->names = tree_names(c->tree);
-	ret_stats->content_bytes = c->content_bytes;
+	ret_stats->content_bytes = c->content_bytes + c->waiting_bytes;
 	cached_leave(c);
 }
 

@@ -27,7 +27,7 @@
 #include "ops/workspace.h"
 
 struct cached_options {
-	uint64_t memory_bytes;      /* for file content; 0: 256 MiB */
+	uint64_t memory_bytes;      /* for file content; 0: 64 MiB */
 	uint64_t disk_bytes;        /* of the content store; 0: no store */
 	const char *disk_directory; /* NULL: ${XDG_CACHE_HOME:-~/.cache}/isthmus/content */
 	const char *identity;       /* names the workspace across mounts (its URI); may be NULL */
@@ -40,10 +40,10 @@ int cached_new(struct workspace *inner, const struct cached_options *options,
 	struct workspace **ret_workspace);
 
 struct cached_stats {
-	uint64_t hits;   /* operations answered from the cache */
-	uint64_t misses; /* operations that asked the place */
-	uint64_t names;  /* known, whether something is there or not */
-	uint64_t content_bytes;
+	uint64_t hits;          /* operations answered from the cache */
+	uint64_t misses;        /* operations that asked the place */
+	uint64_t names;         /* known, whether something is there or not */
+	uint64_t content_bytes; /* in memory, what waits for the store included */
 	uint64_t disk_hits;
 	uint64_t scans; /* by this decorator, on its own account or a caller's */
 	uint64_t prefetched_bytes;

@@ -58,9 +58,21 @@ void content_detach(struct cached *c, struct extra *x)
 		return;
 	TAILQ_REMOVE(&c->contents, content, used);
 	c->content_bytes -= sizeof(*content) + content->size;
+	c->waiting_bytes += content->waits ? content->size : 0;
 	x->content = NULL;
 	content->extra = NULL;
 	content_unref(content);
+}
+
+static void make_room(struct cached *c, const struct content *newest)
+{
+	while (c->content_bytes + c->waiting_bytes > c->memory_bytes_max &&
+		TAILQ_NEXT(newest, used)) {
+		struct extra *oldest = TAILQ_LAST(&c->contents, content_list)->extra;
+
+		content_detach(c, oldest);
+		extra_tidy(c, oldest);
+	}
 }
 
 bool content_attach(struct cached *c, struct extra *x, struct content *content)
@@ -79,12 +91,7 @@ bool content_attach(struct cached *c, struct extra *x, struct content *content)
 	content->extra = x;
 	TAILQ_INSERT_HEAD(&c->contents, content, used);
 	c->content_bytes += sizeof(*content) + content->size;
-	while (c->content_bytes > c->memory_bytes_max && TAILQ_NEXT(content, used)) {
-		struct extra *oldest = TAILQ_LAST(&c->contents, content_list)->extra;
-
-		content_detach(c, oldest);
-		extra_tidy(c, oldest);
-	}
+	make_room(c, content);
 	return true;
 }
 
@@ -116,7 +123,7 @@ static void wait_for_idleness(struct cached *c)
 	const struct timespec pause = {.tv_nsec = IDLE_MS * 1000000L / 2};
 
 	pthread_mutex_lock(&c->lock);
-	while (!c->stopping && c->keeping_bytes < c->memory_bytes_max / 4 * 3 &&
+	while (!c->stopping && c->keeping_bytes < c->memory_bytes_max / 4 &&
 		cached_now_ms() - c->content_opened_ms < IDLE_MS) {
 		pthread_mutex_unlock(&c->lock);
 		nanosleep(&pause, NULL);
@@ -135,6 +142,8 @@ static void keep(void *user)
 	content_store_put(c->store, &keeping->version, keeping->content->data);
 	pthread_mutex_lock(&c->lock);
 	c->keeping_bytes -= keeping->content->size;
+	c->waiting_bytes -= keeping->content->extra ? 0 : keeping->content->size;
+	keeping->content->waits = false;
 	content_unref(keeping->content);
 	pthread_mutex_unlock(&c->lock);
 	free(keeping);
@@ -146,7 +155,8 @@ void content_keep(struct cached *c, const struct extra *x)
 	struct attributes version;
 
 	if (!c->store || !x->content || !tree_last_attributes(c->tree, &x->id, &version) ||
-		version.changed_lately || c->keeping_bytes > c->memory_bytes_max ||
+		version.changed_lately || x->content->waits ||
+		c->keeping_bytes + x->content->size > c->memory_bytes_max / 2 ||
 		content_store_has(c->store, &version))
 		return;
 	keeping = malloc(sizeof(*keeping));
@@ -155,6 +165,7 @@ void content_keep(struct cached *c, const struct extra *x)
 	*keeping = (struct keeping){c, content_ref(x->content), version};
 	if (worker_pool_submit(c->keepers, keep, keeping)) {
 		c->keeping_bytes += keeping->content->size;
+		keeping->content->waits = true;
 		return;
 	}
 	content_unref(keeping->content);

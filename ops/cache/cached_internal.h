@@ -46,6 +46,7 @@ struct content {
 	uint64_t at;               /* the attributes whose content it is were looked at then */
 	bool settled; /* nobody can have changed it since and left those times as they are */
 	bool is_own;  /* we wrote it, perhaps others before that look; until its hash is told */
+	bool waits;   /* to be written to the store */
 	size_t size;
 	uint8_t data[];
 };
@@ -130,11 +131,12 @@ struct cached {
 	uint64_t exec_ms;      /* when a command last ended */
 	struct unheard *unheard;
 	TAILQ_HEAD(content_list, content) contents; /* last used first */
-	uint64_t content_bytes;
+	uint64_t content_bytes;                     /* attached ... */
+	uint64_t waiting_bytes; /* ... or no more, but waiting to be written to the store */
 	uint64_t assembling_bytes;
 	LIST_HEAD(, load) loads;
 	LIST_HEAD(, waiter) waiters;
-	uint64_t keeping_bytes; /* waiting to be written to the store */
+	uint64_t keeping_bytes; /* waiting to be written to the store, attached or not */
 	LIST_HEAD(, prefetch) prefetches;
 	uint64_t content_opened_ms;        /* when somebody last opened a small file */
 	LIST_HEAD(, cached_file) deferred; /* handles with attribute changes that wait */

@@ -93,6 +93,8 @@ test_mistyped_words_are_guessed() {
 	refused 2 'ssh://[user@]host[:port][/dir]' "$ISTHMUS" mount nowhere:/srv/app "$mnt"
 	refused 2 'has no option "cache"' "$ISTHMUS" mount -o cache=on mem: "$mnt"
 	refused 2 'write on, memory, off or strict' "$ISTHMUS" mount -o cache=strct "helper:$tmp" "$mnt"
+	refused 2 'option memory="lots" is not a size' "$ISTHMUS" mount -o memory=lots "helper:$tmp" "$mnt"
+	refused 2 'no less than 1048576' "$ISTHMUS" mount -o memory=4k "helper:$tmp" "$mnt"
 	refused 2 'timeout="0" is not a number of seconds from 1 to 86400' "$ISTHMUS" mount -o timeout=0 ssh://box/x "$mnt"
 	refused 2 'linger="x" is not a number' "$ISTHMUS" mount -o linger=x ssh://box/x "$mnt"
 	refused 2 'channels="5" is not a number of connections from 1 to 4' "$ISTHMUS" mount -o channels=5 ssh://box/x "$mnt"

@@ -112,6 +112,34 @@ static void test_what_the_place_has_just_changed_is_not_stored(void)
 	teardown();
 }
 
+/* What waits to be written counts, too. */
+static void test_memory_is_bounded_while_much_is_read(void)
+{
+	enum { FILES = 40, MEMORY_BYTES = 100 << 10 };
+	struct cached_options options;
+	struct cached_stats stats;
+	char path[16], want[16];
+
+	setup_with_store(&options);
+	workspace_free(w);
+	behind("for i in $(seq 40); do mkdir d$i; echo $i > d$i/f; truncate -s 10000 d$i/f; done; "
+	       "touch -d '1 hour ago' d*/f");
+	sleep(3);
+	options.memory_bytes = MEMORY_BYTES;
+	options.disk_bytes = 4 << 20;
+	mount_it(&options);
+	for (int i = 1; i <= 3 * FILES; i++) {
+		snprintf(path, sizeof(path), "d%d/f", (i - 1) % FILES + 1);
+		snprintf(want, sizeof(want), "%d\n", (i - 1) % FILES + 1);
+		CHECK_STRING(want, text_of(path));
+		cached_statistics(w, &stats);
+		CHECK(stats.content_bytes <= MEMORY_BYTES);
+		if (i % FILES == 0)
+			cached_quiesce(w);
+	}
+	teardown();
+}
+
 static char found_name[64];
 
 static int find_content(const char *path, const struct stat *st, int type, struct FTW *walk)
@@ -259,6 +287,7 @@ static void test_content_of_another_size_is_not_believed(void)
 
 TEST_MAIN("cached_store", TEST(test_the_store_spares_reading_and_is_verified),
 	TEST(test_what_the_place_has_just_changed_is_not_stored),
+	TEST(test_memory_is_bounded_while_much_is_read),
 	TEST(test_a_store_is_private_and_its_hashes_its_own),
 	TEST(test_what_killed_writers_left_in_a_store_goes),
 	TEST(test_content_of_another_size_is_not_believed))
