@@ -27,8 +27,8 @@ void invalidator_unwatched(struct invalidator *invalidator, const struct object_
  * long.  Takes over the reference. */
 void invalidator_left(struct invalidator *invalidator, struct inode *former);
 
-/* A reply says that another object is at the name than one of just before did, which may reach the
- * kernel later. */
+/* A reply says that another object is at the name than one of just before did (or an object, and
+ * that nothing is), which may reach the kernel later. */
 void invalidator_another(
 	struct invalidator *invalidator, struct inode *directory, const char *name);
 

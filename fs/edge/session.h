@@ -242,7 +242,8 @@ void session_stat(struct session *s, const struct inode *inode, const struct att
 uint64_t request_position(const struct request *r);
 
 /* The kernel is told that (parent, name) was this object at position `at`.  `changes`: of a listing
- * of `parent` that says so (see inode_table_enter_listed()); NULL: none does. */
+ * of `parent` that says so (see inode_table_enter_listed()); NULL: none does.  Returns 1 if it may
+ * believe that nothing is there. */
 int session_enter(struct session *s, struct inode *parent, const char *name,
 	const struct attributes *attributes, uint64_t at, const uint32_t *changes,
 	struct fuse_entry_param *ret_entry, struct inode **ret_inode);

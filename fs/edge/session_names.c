@@ -151,6 +151,11 @@ static void reply_entry(struct request *r, struct inode *parent, const char *nam
 	if (result == 0)
 		result = session_enter(r->session, parent, name, &found->attributes, found->at,
 			NULL, &entry, &inode);
+	/* If this is a revalidation, its answer may come to nothing, and that of a later lookup,
+	 * which found nothing before, is what the kernel goes by. */
+	if (result > 0 && !r->own_count)
+		invalidator_another(r->session->invalidator, parent, name);
+	result = result > 0 ? 0 : result;
 	keep_spare(r, inode, found->spare);
 	if (inode && found->target)
 		inode_table_keep_target(r->mount->inodes, inode, found->target);

@@ -395,9 +395,11 @@ static int enter_created(struct request *r, struct inode *parent, const char *na
 {
 	int result;
 
-	if (!session_raw_is_unnamed())
-		return session_enter(r->session, parent, name, attributes, request_position(r),
+	if (!session_raw_is_unnamed()) {
+		result = session_enter(r->session, parent, name, attributes, request_position(r),
 			NULL, ret_entry, ret_inode);
+		return result < 0 ? result : 0;
+	}
 	result = inode_table_enter_unnamed(r->mount->inodes, attributes, ret_inode);
 	if (result < 0)
 		return result;

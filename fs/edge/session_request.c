@@ -512,7 +512,7 @@ int session_enter(struct session *s, struct inode *parent, const char *name,
 		ret_entry->entry_timeout = session_ttl(s, inode_belief(parent));
 	}
 	session_stat(s, *ret_inode, a, &ret_entry->attr);
-	return 0;
+	return note.was_missing;
 }
 
 static atomic_uint *pages_turn(struct session *s, const struct inode *inode)

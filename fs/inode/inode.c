@@ -456,7 +456,7 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 		file->rewritten = true; /* the mtime may have been set back */
 	ret_note->has_shrunk = version.size_bytes < inode->version.size_bytes;
 	ret_note->former = NULL;
-	ret_note->is_old = ret_note->is_another = false;
+	ret_note->is_old = ret_note->is_another = ret_note->was_missing = false;
 	ret_note->only_handle = !file || !file->handles || !file->handles->next;
 	inode->version = version;
 	ret_note->belief = belief_in(t, inode, a->nlink);

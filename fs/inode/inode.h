@@ -204,6 +204,7 @@ struct inode_note {
 	bool only_handle;   /* one at most is open */
 	bool is_old;        /* inode_table_enter(): something newer is known of the name */
 	bool is_another;    /* inode_table_enter(): the kernel was told of another there lately */
+	bool was_missing;   /* inode_table_enter(): ... or, at some time, that nothing is there */
 	struct inode *former; /* inode_table_enter(): the object was this one, or this directory was
 			       * there; with a reference for the caller; or NULL */
 };

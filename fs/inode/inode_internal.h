@@ -136,8 +136,9 @@ bool inode_missing_keep(struct inode_table *t, struct inode *parent, const char 
 bool inode_missing_since(
 	struct inode_table *t, const struct inode *parent, const char *name, uint64_t at);
 
-/* inode_table_not_missing(), and the same for all names in a directory. */
-void inode_found(struct inode_table *t, const struct inode *parent, const char *name);
+/* inode_table_not_missing(), and the same for all names in a directory.  inode_found(): whether it
+ * was kept. */
+bool inode_found(struct inode_table *t, const struct inode *parent, const char *name);
 void inode_forget_missing(struct inode_table *t, struct inode_directory *directory);
 void inode_shrink_missing(struct inode_table *t);
 

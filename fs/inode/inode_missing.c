@@ -79,17 +79,18 @@ bool inode_missing_since(
 	return entry && entry->at > at;
 }
 
-void inode_found(struct inode_table *t, const struct inode *parent, const char *name)
+bool inode_found(struct inode_table *t, const struct inode *parent, const char *name)
 {
 	struct missing *entry = parent->directory->missing ? find(t, parent, name) : NULL;
 
 	if (!entry)
-		return;
+		return false;
 	take_out(t, entry);
 	*entry->link = entry->next;
 	if (entry->next)
 		entry->next->link = entry->link;
 	free(entry);
+	return true;
 }
 
 void inode_forget_missing(struct inode_table *t, struct inode_directory *directory)

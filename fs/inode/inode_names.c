@@ -460,7 +460,7 @@ int inode_table_enter(struct inode_table *t, struct inode *parent, const char *n
 	pthread_mutex_lock(&t->lock);
 	r = enter(t, parent, name, a, at, ret_inode, ret_note, &list);
 	if (r == 0 && !ret_note->is_old)
-		inode_found(t, parent, name);
+		ret_note->was_missing = inode_found(t, parent, name) && RULE(WAS_MISSING);
 	pthread_mutex_unlock(&t->lock);
 	inode_report_forgotten(t, list);
 	return r;

@@ -8,6 +8,7 @@
 	X(CHANGES)      \
 	X(KNOWN)        \
 	X(MISSING_TOLD) \
+	X(WAS_MISSING)  \
 	X(LOSSES)       \
 	X(FORMER)       \
 	X(MOVED)        \

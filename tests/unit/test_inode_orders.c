@@ -31,7 +31,7 @@ enum { STATES_MAX = 3000, SCHEDULES = 5000, IS_SLOW = 1 };
 #else
 enum { STATES_MAX = 1000000, SCHEDULES = 100000, IS_SLOW = 0 };
 #endif
-enum { STATES_OF_MUTANT = 30000, SCHEDULES_FIRST = 5000, SCHEDULES_OF_MUTANT = 40000 };
+enum { STATES_OF_MUTANT = 40000, SCHEDULES_FIRST = 5000, SCHEDULES_OF_MUTANT = 40000 };
 
 enum {
 	DIRECTORIES = 2, /* objects 1 (the root) and 2 have names in them */
@@ -88,6 +88,7 @@ static const struct world_case cases[] = {
 	{"loss", 1, 1, false, {[B_CHANGE] = 2, [B_DROP] = 1, [B_LOOKUP] = 1}},
 	{"listing", 1, 2, false, {[B_CHANGE] = 1, [B_LIST] = 1, [B_LOOKUP] = 1}},
 	{"forgotten", 1, 1, false, {[B_CHANGE] = 1, [B_LOOKUP] = 2, [B_FORGET] = 2}},
+	{"looked for again", 1, 1, false, {[B_CHANGE] = 2, [B_LOOKUP] = 2, [B_FORGET] = 1}},
 	/* At random. */
 	{"many changes of a name", 1, 1, false, {[B_CHANGE] = 3, [B_OWN] = 2, [B_LOOKUP] = 3}},
 	{"changes and renames", 1, 2, false, {[B_CHANGE] = 1, [B_RENAME] = 1, [B_OWN] = 1, [B_OWN_RENAME] = 1, [B_LOOKUP] = 3}},
@@ -99,7 +100,7 @@ static const struct world_case cases[] = {
 		[B_LOOKUP] = 4, [B_LIST] = 1, [B_WATCH] = 2, [B_OWN] = 2, [B_OWN_DIR] = 1, [B_OWN_RENAME] = 2, [B_FORGET] = 2}},
 };
 /* clang-format on */
-enum { SMALL = 14, CASES = sizeof(cases) / sizeof(cases[0]) };
+enum { SMALL = 15, CASES = sizeof(cases) / sizeof(cases[0]) };
 
 /* Of the helper, and of the daemon around the table, which must be found too. */
 enum mistake {
@@ -396,6 +397,7 @@ static struct entry *entry_at(uint8_t in, uint8_t n)
 
 static struct entry *entry_of_number(uint8_t number)
 {
+	assert(number);
 	for (int i = 0; i < ENTRIES; i++)
 		if (w.entries[i].number == number)
 			return &w.entries[i];
@@ -584,7 +586,7 @@ static void enter(struct call *c, struct inode *in, bool checks_changes)
 	}
 	if (note.former)
 		invalidator_left(invalidator, note.former);
-	if (note.is_another)
+	if (note.is_another || (note.was_missing && c->kind != C_OWN)) /* or reply_entry() */
 		invalidator_another(invalidator, in, names[c->n]);
 	c->found[0].object = c->looked[0];
 	c->found[0].is_valid = !note.is_old && inode_belief(in) == BELIEF_WATCHED &&
@@ -996,10 +998,11 @@ static void step(const struct step *s)
 	case A_LOOKUP:
 		spend(B_LOOKUP);
 		e = entry_at(s->a, s->b);
-		if (e && e->inode == NONE)
-			entry_drop(e);
 		c = call_new(e && e->inode != NONE ? C_REVALIDATE : C_FRESH, s->a, s->b);
-		c->entry = e ? e->number : 0;
+		if (c->kind == C_REVALIDATE)
+			c->entry = e->number;
+		else if (e) /* that nothing is there is never revalidated */
+			entry_drop(e);
 		break;
 	case A_LIST:
 		spend(B_LIST);
