@@ -280,11 +280,12 @@ static bool is_overtaken(struct inode_table *t, const struct inode *parent, cons
 
 	if (!at)
 		return false;
-	if (name && name_inode(name) != inode)
-		return name->at > at;
+	if (name && name_inode(name) != inode && name->at > at)
+		return true;
 	if (!name && inode_missing_since(t, parent, text, at))
 		return true;
-	for (other = name_latest(inode); other && only_name; other = name_older(inode, other))
+	for (other = name_latest(inode); other && only_name && RULE(ONE_NAME);
+		other = name_older(inode, other))
 		if (other != name && other->at > at)
 			return true;
 	return false;

@@ -12,6 +12,7 @@
 	X(LOSSES)       \
 	X(FORMER)       \
 	X(MOVED)        \
+	X(ONE_NAME)     \
 	X(OWN_MOVED)    \
 	X(REPEAT)
 

@@ -29,9 +29,9 @@
 #ifdef IS_SANITIZED
 enum { STATES_MAX = 3000, SCHEDULES = 5000, IS_SLOW = 1 };
 #else
-enum { STATES_MAX = 1000000, SCHEDULES = 100000, IS_SLOW = 0 };
+enum { STATES_MAX = 2000000, SCHEDULES = 100000, IS_SLOW = 0 };
 #endif
-enum { STATES_OF_MUTANT = 40000, SCHEDULES_FIRST = 5000, SCHEDULES_OF_MUTANT = 40000 };
+enum { STATES_OF_MUTANT = 200000, SCHEDULES_FIRST = 5000, SCHEDULES_OF_MUTANT = 40000 };
 
 enum {
 	DIRECTORIES = 2, /* objects 1 (the root) and 2 have names in them */
@@ -69,6 +69,7 @@ struct world_case {
 	uint8_t directories, names; /* 1 or 2 */
 	bool is_cold;               /* nothing is watched yet */
 	uint8_t budgets[B_COUNT];
+	bool has_two; /* files, from the beginning on */
 };
 
 /* clang-format off */
@@ -89,6 +90,7 @@ static const struct world_case cases[] = {
 	{"listing", 1, 2, false, {[B_CHANGE] = 1, [B_LIST] = 1, [B_LOOKUP] = 1}},
 	{"forgotten", 1, 1, false, {[B_CHANGE] = 1, [B_LOOKUP] = 2, [B_FORGET] = 2}},
 	{"looked for again", 1, 1, false, {[B_CHANGE] = 2, [B_LOOKUP] = 2, [B_FORGET] = 1}},
+	{"exchanged and back", 1, 2, false, {[B_RENAME] = 2, [B_LOOKUP] = 1, [B_FORGET] = 1}, .has_two = true},
 	/* At random. */
 	{"many changes of a name", 1, 1, false, {[B_CHANGE] = 3, [B_OWN] = 2, [B_LOOKUP] = 3}},
 	{"changes and renames", 1, 2, false, {[B_CHANGE] = 1, [B_RENAME] = 1, [B_OWN] = 1, [B_OWN_RENAME] = 1, [B_LOOKUP] = 3}},
@@ -100,7 +102,7 @@ static const struct world_case cases[] = {
 		[B_LOOKUP] = 4, [B_LIST] = 1, [B_WATCH] = 2, [B_OWN] = 2, [B_OWN_DIR] = 1, [B_OWN_RENAME] = 2, [B_FORGET] = 2}},
 };
 /* clang-format on */
-enum { SMALL = 15, CASES = sizeof(cases) / sizeof(cases[0]) };
+enum { SMALL = 16, CASES = sizeof(cases) / sizeof(cases[0]) };
 
 /* Of the helper, and of the daemon around the table, which must be found too. */
 enum mistake {
@@ -1499,6 +1501,8 @@ static void start(const void *data)
 	w.at[0][0] = 3;
 	if (config->directories == 2)
 		w.at[0][1] = 2;
+	else if (config->has_two)
+		w.at[0][1] = w.next_object++;
 	mount = (struct mount){.options = &options};
 	session = (struct session){.mount = &mount, .expires_entries = true};
 	root = attributes_of(1);
