@@ -197,6 +197,11 @@ enum scan_flags {
 	 * With this flag, and with `texts`, what the caller needs no place for may be left out of
 	 * the answer: a decorator has it at hand.  -EOPNOTSUPP: the place is too old for that. */
 	SCAN_NOT_IGNORED = 1 << 4,
+
+	/* Bring the content of small files that programs read before others, by their names
+	 * (scan_is_read_first()): .gitignore, Makefile, package.json ...; of few of them.  A place
+	 * that is too old brings none. */
+	SCAN_READ_FIRST = 1 << 6, /* 1 << 5 is taken, on the wire */
 };
 
 struct scan_request {
@@ -318,9 +323,10 @@ enum workspace_capabilities {
 	WORKSPACE_CAN_WATCH = 1 << 1,
 	WORKSPACE_IS_REMOTE = 1 << 2, /* a call may cost a round trip */
 	WORKSPACE_READ_ONLY = 1 << 3,
-	WORKSPACE_CAN_STREAM = 1 << 4, /* exec takes EXEC_STREAM and EXEC_TELL_PORTS */
-	WORKSPACE_CAN_CHECK = 1 << 5,  /* check looks at the root */
-	WORKSPACE_CAN_SEARCH = 1 << 6, /* scan takes SCAN_NOT_IGNORED and texts */
+	WORKSPACE_CAN_STREAM = 1 << 4,     /* exec takes EXEC_STREAM and EXEC_TELL_PORTS */
+	WORKSPACE_CAN_CHECK = 1 << 5,      /* check looks at the root */
+	WORKSPACE_CAN_SEARCH = 1 << 6,     /* scan takes SCAN_NOT_IGNORED and texts */
+	WORKSPACE_CAN_READ_FIRST = 1 << 7, /* scan takes SCAN_READ_FIRST */
 };
 
 enum { WORKSPACE_ERROR_BYTES = 1536 };

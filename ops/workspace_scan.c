@@ -16,6 +16,8 @@
 enum {
 	FILES_MAX = 256,                   /* files that are looked through before they are told */
 	IGNORE_FILE_MAX_BYTES = 256 << 10, /* larger ones are passed over */
+	FIRST_FILE_MAX_BYTES = 16 << 10,   /* of those that are read first: each ... */
+	FIRST_TOTAL_MAX_BYTES = 1 << 20,   /* ... and all in a scan */
 };
 
 /* Of a repository's own files, those are told that have patterns, or say where there are more. */
@@ -53,6 +55,7 @@ struct walk {
 	uint64_t at;                          /* ... and the position of that look */
 	uint64_t entries;
 	uint64_t content_bytes;
+	uint64_t first_bytes;  /* of files that are read first */
 	struct buffer content; /* of one file: fresh memory for each costs more than reading it */
 	struct ignore *ignore; /* the lists for what is in the directory being read ... */
 	enum git_place git_place;   /* ... and whether that is a repository's own */
@@ -189,6 +192,25 @@ static const void *read_whole(struct walk *walk, const struct object_ref *object
 	got = workspace_read(walk->ctx, file, walk->content.data, size + 1, 0);
 	workspace_close(walk->ctx, file);
 	return got == (ssize_t)size ? walk->content.data : NULL;
+}
+
+bool scan_is_read_first(const char *name)
+{
+	static const char *const names[] = {".gitignore", ".gitattributes", ".gitmodules",
+		".editorconfig", ".ignore", ".rgignore", ".clang-format", ".npmrc", ".nvmrc",
+		".prettierrc", ".eslintrc.json", "package.json", "tsconfig.json", "Makefile",
+		"makefile", "GNUmakefile", "Makefile.am", "Makefile.in", "Kbuild", "Kconfig",
+		"CMakeLists.txt", "meson.build", "meson_options.txt", "BUILD", "BUILD.bazel",
+		"Cargo.toml", "go.mod", "pyproject.toml", "setup.cfg", "setup.py", "tox.ini",
+		"pom.xml", "build.gradle", "composer.json", "Gemfile", "AGENTS.md", "CLAUDE.md"};
+	const char *dot = strrchr(name, '.');
+
+	if (dot && strcmp(dot, ".mk") == 0)
+		return true;
+	for (size_t i = 0; i < array_size(names); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
 }
 
 /* ---- What git ignores ------------------------------------------------------------------ */
@@ -347,6 +369,14 @@ static int look_through(struct walk *walk, const char *directory, struct child *
 
 /* ---- Telling -------------------------------------------------------------------------------- */
 
+static bool is_brought_first(const struct walk *walk, const struct child *child)
+{
+	uint64_t size = child->attributes.size_bytes;
+
+	return (walk->request->flags & SCAN_READ_FIRST) && size <= FIRST_FILE_MAX_BYTES &&
+	       walk->first_bytes + size <= FIRST_TOTAL_MAX_BYTES && scan_is_read_first(child->name);
+}
+
 static bool wants_content(const struct walk *walk, const struct child *child)
 {
 	const struct scan_request *request = walk->request;
@@ -356,6 +386,8 @@ static bool wants_content(const struct walk *walk, const struct child *child)
 		return false;
 	if ((request->flags & SCAN_NOT_IGNORED) && has_patterns(walk->git_place, child->name))
 		return size <= IGNORE_FILE_MAX_BYTES;
+	if (is_brought_first(walk, child))
+		return true;
 	return (request->flags & SCAN_CONTENT) && size <= request->content_max_bytes &&
 	       (!request->content_total_bytes ||
 		       walk->content_bytes + size <= request->content_total_bytes) &&
@@ -380,7 +412,10 @@ static int emit_child(
 		entry.content = read_whole(walk, &object, attributes->size_bytes);
 	if (entry.content) {
 		entry.content_size = attributes->size_bytes;
-		walk->content_bytes += attributes->size_bytes;
+		if (is_brought_first(walk, child))
+			walk->first_bytes += attributes->size_bytes;
+		else
+			walk->content_bytes += attributes->size_bytes;
 	}
 	return walk->sink(walk->user, &entry);
 }

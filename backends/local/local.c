@@ -32,7 +32,8 @@ void local_status(struct workspace *workspace, struct workspace_status *ret_stat
 
 	*ret_status = (struct workspace_status){
 		.capabilities = WORKSPACE_CAN_EXEC | WORKSPACE_CAN_WATCH | WORKSPACE_CAN_STREAM |
-				WORKSPACE_CAN_CHECK | WORKSPACE_CAN_SEARCH,
+				WORKSPACE_CAN_CHECK | WORKSPACE_CAN_SEARCH |
+				WORKSPACE_CAN_READ_FIRST,
 		.link = LINK_ONLINE,
 		.owner_uid = w->owner_uid,
 		.owner_gid = w->owner_gid,

@@ -243,7 +243,8 @@ void mem_status(struct workspace *w, struct workspace_status *ret_status)
 {
 	struct mem *m = mem_of(w);
 
-	*ret_status = (struct workspace_status){.capabilities = WORKSPACE_CAN_SEARCH,
+	*ret_status = (struct workspace_status){
+		.capabilities = WORKSPACE_CAN_SEARCH | WORKSPACE_CAN_READ_FIRST,
 		.link = LINK_ONLINE,
 		.owner_uid = m->owner_uid,
 		.owner_gid = m->owner_gid};

@@ -4,8 +4,10 @@
  * It keeps names with attributes (whole directories, and so also what does not exist), link
  * targets, the absence of xattrs, and the content of small files: in memory up to a bound, and
  * on disk by content hash (ops/cache/content_store.h).  It fills itself with scans that follow what
- * is asked for: a miss loads the directory; a walk through directories loads the subtree;
- * opening several small files loads the content of their directory, then of the subtree.
+ * is asked for: a miss loads the directory; a walk through directories loads the subtree (without
+ * what git ignores, unless that is wanted, too; with the files that git, editors and build tools
+ * read first); opening several small files loads the content of their directory, then of the
+ * subtree.
  *
  * Coherence (ops/cache/COHERENCE.md): what is in directories that the place watches is valid until
  * its change feed says otherwise; all else for `ttl_ms`.  So is a file with several links, unless

@@ -48,6 +48,12 @@ void content_unref(struct content *content)
 		free(content);
 }
 
+void content_opened(struct cached *c, struct content *content)
+{
+	c->guessed_bytes -= content->is_guess ? content->size : 0;
+	content->is_guess = false;
+}
+
 /* ---- The bound: least recently used goes first ----------------------------------- */
 
 void content_detach(struct cached *c, struct extra *x)
@@ -59,6 +65,7 @@ void content_detach(struct cached *c, struct extra *x)
 	TAILQ_REMOVE(&c->contents, content, used);
 	c->content_bytes -= sizeof(*content) + content->size;
 	c->waiting_bytes += content->waits ? content->size : 0;
+	content_opened(c, content);
 	x->content = NULL;
 	content->extra = NULL;
 	content_unref(content);

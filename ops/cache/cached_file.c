@@ -221,6 +221,8 @@ static int open_known(struct cached *c, struct op_context *ctx, const struct obj
 	file = file_new(c, object->path, flags);
 	if (!file)
 		return -ENOMEM;
+	if (x && x->content)
+		content_opened(c, x->content);
 	file->content = x && x->content ? content_ref(x->content) : content_new("", 0);
 	file->attributes = attributes;
 	r = file->content ? join_object(c, file) : -ENOMEM;

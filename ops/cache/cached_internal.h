@@ -44,20 +44,22 @@ struct content {
 	struct extra *extra;       /* that of the file whose content it is; or NULL */
 	uint32_t refs;             /* that one's and those of handles */
 	uint64_t at;               /* the attributes whose content it is were looked at then */
-	bool settled; /* nobody can have changed it since and left those times as they are */
-	bool is_own;  /* we wrote it, perhaps others before that look; until its hash is told */
-	bool waits;   /* to be written to the store */
+	bool settled;  /* nobody can have changed it since and left those times as they are */
+	bool is_own;   /* we wrote it, perhaps others before that look; until its hash is told */
+	bool is_guess; /* prefetched, and nobody has opened the file since */
+	bool waits;    /* to be written to the store */
 	size_t size;
 	uint8_t data[];
 };
 
 /* What a directory is used for: whether more of it is worth fetching. */
 struct directory {
-	bool scanned;      /* by a scan that had it watched, if it can be; else one may have it */
-	bool listed;       /* somebody read it as a directory */
-	bool heard;        /* the listener wants to hear of its entries ... */
-	bool quiet;        /* ... or does not any more */
-	unsigned branches; /* in which directories were loaded because somebody asked */
+	bool scanned;       /* by a scan that had it watched, if it can be; else one may have it */
+	bool listed;        /* somebody read it as a directory */
+	bool heard;         /* the listener wants to hear of its entries ... */
+	bool quiet;         /* ... or does not any more */
+	bool names_partial; /* the last prefetch of names below left out what git ignores */
+	unsigned branches; /* in which directories were loaded because somebody asked, since then */
 	uint64_t last_branch;
 	unsigned opens; /* branches in which content was missed */
 	uint64_t last_opened;
@@ -132,7 +134,10 @@ struct cached {
 	struct unheard *unheard;
 	TAILQ_HEAD(content_list, content) contents; /* last used first */
 	uint64_t content_bytes;                     /* attached ... */
-	uint64_t waiting_bytes; /* ... or no more, but waiting to be written to the store */
+	uint64_t waiting_bytes;        /* ... or no more, but waiting to be written to the store */
+	uint64_t guessed_bytes;        /* of attached content that is a guess ... */
+	uint64_t guessed_before_bytes; /* ... of long ago */
+	uint64_t guessed_ms;           /* when content was last prefetched */
 	uint64_t assembling_bytes;
 	LIST_HEAD(, load) loads;
 	LIST_HEAD(, waiter) waiters;
@@ -346,6 +351,9 @@ void content_unref(struct content *content);
 bool content_attach(struct cached *c, struct extra *x, struct content *content);
 void content_detach(struct cached *c, struct extra *x);
 void content_used(struct cached *c, struct content *content);
+
+/* Somebody opens the file: that it was fetched ahead was right. */
+void content_opened(struct cached *c, struct content *content);
 bool bytes_have_hash(const void *data, size_t size, const uint8_t *hash);
 
 /* Puts the object's content into the store on disk, some time. */

@@ -8,6 +8,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/path.h"
+#include "ops/workspace_scan.h"
 
 enum {
 	WAIT_STEP_MS = 20,
@@ -20,8 +21,9 @@ enum {
 	CONTENT_WAIT_MAX_MS = 1000,
 	CONTENT_START_MAX_MS = 250,   /* the far end is busy with other scans */
 	CONTENT_STEP_BYTES = 2 << 20, /* times the square of the misses: what is fetched */
-	UNWANTED_MS = 2000,           /* content that is on its way and that nobody opens */
-	WALK_OPENS = 2,               /* a search counts as so many misses */
+	GUESS_FORGOTTEN_MS = 10000,
+	UNWANTED_MS = 2000, /* content that is on its way and that nobody opens */
+	WALK_OPENS = 2,     /* a search counts as so many misses */
 	PREFETCHES_MAX = 4,
 	LOAD_ENTRIES_MAX = 1000, /* beyond the directory's own, in those below it */
 	LOAD_DEPTH = 3,
@@ -203,6 +205,8 @@ static void take_content(struct intake *intake, const struct dir_entry *entry)
 		return;
 	content_keep(c, x);
 	if (intake->prefetch) {
+		content->is_guess = true;
+		c->guessed_bytes += content->size;
 		if (!intake->prefetch->first_content_ms)
 			intake->prefetch->first_content_ms = cached_now_ms();
 		intake->prefetch->received_bytes += entry->content_size;
@@ -321,9 +325,12 @@ static void run_prefetch(void *user)
 	ctx.interrupted_data = c;
 	cached_enter(c);
 	prefetch->started_ms = cached_now_ms();
-	if (!c->stopping)
+	if (!c->stopping && cached_run_scan(c, &ctx, prefetch->path, &prefetch->request, prefetch,
+				    NULL, &ignored) == -EOPNOTSUPP) {
+		prefetch->request.flags &= ~(unsigned)SCAN_NOT_IGNORED;
 		cached_run_scan(
 			c, &ctx, prefetch->path, &prefetch->request, prefetch, NULL, &ignored);
+	}
 	LIST_REMOVE(prefetch, link);
 	pthread_cond_broadcast(&c->changed);
 	cached_leave(c);
@@ -378,11 +385,26 @@ static bool is_hidden_below(const char *path, const char *top)
 	return false;
 }
 
+/* In a repository's own directory, or below it. */
+static bool is_in_git(const char *path)
+{
+	const char *at = path;
+
+	while ((at = strstr(at, ".git"))) {
+		if ((at == path || at[-1] == '/') && (at[4] == '/' || !at[4]))
+			return true;
+		at += 4;
+	}
+	return false;
+}
+
 /* It will bring the names in the directory at that path, or the content of the file. */
 static bool will_bring(const struct prefetch *p, const char *path, bool content)
 {
 	if (!path_is_within(path, p->path))
 		return false;
+	if (!content && (p->request.flags & SCAN_NOT_IGNORED) && is_in_git(path))
+		return strcmp(path_name(path), ".git") == 0;
 	if (!content)
 		return p->request.depth_max != 1 || strcmp(p->path, path) == 0;
 	return p->content && !is_hidden_below(path, p->path) &&
@@ -419,36 +441,103 @@ static bool is_listed(struct cached *c, const struct object_id *id)
 	return d && d->listed;
 }
 
+static bool is_complete(struct cached *c, const struct object_id *id)
+{
+	return tree_get_listing(c->tree, id, cached_now_ms()) != TREE_ASK;
+}
+
 /* From an object to the directory that it is in, as far as is known.  False: none. */
 static bool climb(const struct cached *c, struct object_id *id)
 {
 	return !object_id_equal(id, &c->root) && tree_name_of(c->tree, id, id);
 }
 
+/* Names below the directory are worth fetching: they were not fetched just now, or those that were
+ * left out then are wanted. */
+static bool wants_names(
+	const struct cached *c, const struct directory *d, const struct object_id *id, bool listing)
+{
+	if (is_due(c, id, d->names_wanted_ms))
+		return d->branches >= 2 || listing;
+	return d->names_partial && d->branches >= 2;
+}
+
+/* First what git does not ignore, with the files that say what that is; if that does not do, all
+ * of it. */
+static void fetch_names(struct cached *c, const struct object_id *top, bool all)
+{
+	struct scan_request request = {
+		.flags = SCAN_WATCH | SCAN_READ_FIRST, .entries_max = PREFETCH_ENTRIES_MAX};
+	struct directory *d = directory_make(c, top);
+	cleanup_free char *path = NULL;
+
+	if (!d || cached_path_of(c, top, &path) < 0)
+		return;
+	if (!all && !is_in_git(path))
+		request.flags |= SCAN_NOT_IGNORED;
+	d->names_wanted_ms = cached_now_ms();
+	d->names_partial = request.flags & SCAN_NOT_IGNORED;
+	d->branches = 0;
+	d->last_branch = 0;
+	start_prefetch(c, path, &request, 0);
+}
+
+/* The directory at a path whose last name is cut off. */
+static void cut_name(char *path)
+{
+	path[path_parent_length(path)] = '\0';
+}
+
 /* Directories were loaded in several branches of one directory, or all on the way to this one
- * were listed: somebody walks.  Fetch all names below the highest such directory, or the highest
- * that was not fetched just now. */
+ * were listed: somebody walks.  Fetch names below the highest such directory, or the highest
+ * that was not fetched just now.  What git does in a repository's own directory is no walk through
+ * that, and says nothing about what is around it. */
 static void consider_names(struct cached *c, const struct object_id *id, bool listing)
 {
-	struct scan_request request = {.flags = SCAN_WATCH, .entries_max = PREFETCH_ENTRIES_MAX};
 	struct object_id at = *id, top = {0};
+	cleanup_free char *path = NULL;
 	uint64_t branch = at.inode;
+	bool all = false; /* of what is around it, some were fetched: this was left out */
 
-	for (int depth = 0; depth < DEPTH_MAX && climb(c, &at); depth++, branch = at.inode) {
+	if (cached_path_of(c, id, &path) < 0)
+		return;
+	for (int depth = 0;
+		depth < DEPTH_MAX && strcmp(path_name(path), ".git") != 0 && climb(c, &at);
+		depth++, branch = at.inode) {
 		struct directory *d = directory_make(c, &at);
+		bool is_git;
 
 		if (!d)
 			return;
+		cut_name(path);
+		is_git = strcmp(path_name(path), ".git") == 0;
 		d->branches += d->last_branch != branch;
 		d->last_branch = branch;
 		listing = listing && d->listed;
-		if ((d->branches >= 2 || listing) && is_due(c, &at, d->names_wanted_ms))
+		if (is_git ? listing && is_due(c, &at, d->names_wanted_ms)
+			   : wants_names(c, d, &at, listing)) {
 			top = at;
+			all = false;
+		}
+		all = all || !is_due(c, &at, d->names_wanted_ms);
 	}
-	if (!top.inode)
+	if (top.inode)
+		fetch_names(c, &top, all);
+}
+
+/* Git reads its index before it looks at every file: the names come meanwhile. */
+static void consider_index(struct cached *c, const char *path, const struct object_id *directory)
+{
+	cleanup_free char *parent = strndup(path, path_parent_length(path));
+	struct object_id top = *directory;
+	struct directory *d;
+
+	if (!parent || strcmp(path_name(path), "index") != 0 ||
+		strcmp(path_name(parent), ".git") != 0 || !climb(c, &top))
 		return;
-	directory_make(c, &top)->names_wanted_ms = cached_now_ms();
-	start_prefetch_of(c, &top, &request, 0);
+	d = directory_make(c, &top);
+	if (d && is_due(c, &top, d->names_wanted_ms))
+		fetch_names(c, &top, false);
 }
 
 /* ---- Directories --------------------------------------------------------------------------- */
@@ -467,7 +556,7 @@ static void note_loaded(struct cached *c, const struct object_id *id, bool listi
 int cached_load(struct cached *c, struct op_context *ctx, const char *path,
 	const struct object_id *id, bool listing)
 {
-	struct scan_request request = {.flags = SCAN_WATCH | SCAN_CONTENT,
+	struct scan_request request = {.flags = SCAN_WATCH | SCAN_CONTENT | SCAN_READ_FIRST,
 		.depth_max = LOAD_DEPTH,
 		.entries_max = LOAD_ENTRIES_MAX,
 		.content_max_bytes = LOAD_FILE_MAX_BYTES,
@@ -478,7 +567,8 @@ int cached_load(struct cached *c, struct op_context *ctx, const char *path,
 	int r;
 
 	if (id->inode) {
-		consider_names(c, id, listing);
+		if (!is_complete(c, id))
+			consider_names(c, id, listing);
 		note_loaded(c, id, listing, 0);
 	}
 	LIST_INSERT_HEAD(&c->loads, &load, link);
@@ -547,11 +637,6 @@ static bool is_hopeless(struct cached *c, const struct object_id *id)
 	return d->scanned && !is_watched(c, id) && c->ttl_ms == 0;
 }
 
-static bool is_complete(struct cached *c, const struct object_id *id)
-{
-	return tree_get_listing(c->tree, id, cached_now_ms()) != TREE_ASK;
-}
-
 /* Loads the directory that the path's last name is in, or waits until somebody else has.  -EAGAIN:
  * that is no use. */
 static int load_around(struct cached *c, struct op_context *ctx, const char *path,
@@ -574,6 +659,24 @@ static int load_around(struct cached *c, struct op_context *ctx, const char *pat
 	return r == -EINTR || r == -ENOTCONN || r == -EIO ? r : 0;
 }
 
+/* What nobody watches yet, as it lay at the edge of what was loaded: who looks at a directory will
+ * look into it.  -EAGAIN: that is no use. */
+static int load_itself(struct cached *c, struct op_context *ctx, const char *path,
+	const struct object_id *id, uint64_t since_ms, bool *loaded)
+{
+	const struct directory *d = directory_find(c, id);
+	int r;
+
+	if (tree_type(c->tree, id) != S_IFDIR || !c->feed || *loaded || is_hopeless(c, id) ||
+		(d && d->scanned) || is_complete(c, id))
+		return -EAGAIN;
+	if (is_coming(c, path, since_ms))
+		return wait_for(c, ctx, path);
+	*loaded = true;
+	r = cached_load(c, ctx, path, id, false);
+	return r == -EINTR || r == -ENOTCONN || r == -EIO ? r : 0;
+}
+
 int cached_resolve(struct cached *c, struct op_context *ctx, const char *path,
 	struct found *ret_found, struct attributes *ret_attributes)
 {
@@ -584,8 +687,12 @@ int cached_resolve(struct cached *c, struct op_context *ctx, const char *path,
 	for (;;) {
 		r = cached_walk(c, path, ret_found);
 		if (r == 0 && ret_attributes &&
-			!cached_get_attributes(c, &ret_found->id, ret_attributes))
-			return -EAGAIN;
+			!cached_get_attributes(c, &ret_found->id, ret_attributes)) {
+			r = load_itself(c, ctx, path, &ret_found->id, since_ms, &loaded);
+			if (r < 0)
+				return r;
+			continue;
+		}
 		if (r != -EAGAIN)
 			return r;
 		if (!ret_found->directory.inode && path_parent_length(path))
@@ -763,7 +870,7 @@ static bool fetch_content(struct cached *c, const struct object_id *top, uint32_
 
 	if (!d || !start_prefetch_of(c, top, &request, expected))
 		return false;
-	d->content_wanted_ms = cached_now_ms();
+	c->guessed_ms = d->content_wanted_ms = cached_now_ms();
 	return true;
 }
 
@@ -819,20 +926,49 @@ static void fetch_beside(struct cached *c, const struct object_id *top, uint64_t
 		tree_list(c->tree, &parent, cached_now_ms(), fetch_all_of, &beside);
 }
 
-/* The highest directory around the file in several branches of which content was wanted, and
- * whose missing content is not too much.  True when the file is to be waited for. */
-static bool consider_content(
-	struct cached *c, const struct found *file, const struct attributes *attributes)
+/* How much more may be fetched ahead: what was, or is on its way, and that nobody has opened counts
+ * against half of the memory, until nothing was fetched for a while. */
+static uint64_t content_budget(struct cached *c)
 {
-	uint64_t most = c->memory_bytes_max / 2, expected = 0, allowed = 0;
+	uint64_t most = c->memory_bytes_max / 2, guessed;
+	const struct prefetch *p;
+
+	if (most > PREFETCH_CONTENT_MAX_BYTES)
+		most = PREFETCH_CONTENT_MAX_BYTES;
+	if (c->guessed_before_bytes > c->guessed_bytes ||
+		cached_now_ms() - c->guessed_ms > GUESS_FORGOTTEN_MS)
+		c->guessed_before_bytes = c->guessed_bytes;
+	guessed = c->guessed_bytes - c->guessed_before_bytes;
+	LIST_FOREACH(p, &c->prefetches, link)
+		if (p->expected_bytes > p->received_bytes)
+			guessed += p->expected_bytes - p->received_bytes;
+	return guessed < most ? most - guessed : 0;
+}
+
+/* The last directory of the first `length` bytes is hidden. */
+static bool is_hidden(const char *path, size_t length)
+{
+	while (length > 0 && path[length - 1] != '/')
+		length--;
+	return path[length] == '.';
+}
+
+/* The highest directory around the file in several branches of which content was wanted, and
+ * whose missing content is not too much.  What is read first, or in a hidden directory, says
+ * nothing about what is around that.  True when the file is to be waited for. */
+static bool consider_content(struct cached *c, const char *path, const struct found *file,
+	const struct attributes *attributes)
+{
+	uint64_t most = content_budget(c), expected = 0, allowed = 0;
+	size_t length = path_parent_length(path);
 	bool is_search = is_searched(c, &file->directory);
 	struct object_id at = file->directory, top = {0};
 	uint64_t branch = file->id.inode;
 	struct directory *d;
 	struct missing missing;
 
-	if (most > PREFETCH_CONTENT_MAX_BYTES)
-		most = PREFETCH_CONTENT_MAX_BYTES;
+	if (scan_is_read_first(path_name(path)))
+		return false;
 	for (int depth = 0; depth < DEPTH_MAX; depth++) {
 		uint64_t evidence, max;
 
@@ -854,8 +990,10 @@ static bool consider_content(
 			}
 		}
 		branch = at.inode;
-		if (!climb(c, &at))
+		if (is_hidden(path, length) || !climb(c, &at))
 			break;
+		while (length > 0 && path[--length] != '/')
+			;
 	}
 	if (top.inode) {
 		bool awaited = fetch_content(c, &top, 0, expected, allowed) && is_search;
@@ -912,10 +1050,12 @@ int cached_await_content(struct cached *c, struct op_context *ctx, const char *p
 			content_restore(c, ret_attributes);
 			continue;
 		}
+		if (!considered)
+			consider_index(c, path, &ret_found->directory);
 		if (!lacks_content(&entry) || !is_small(ret_attributes))
 			return 0;
 		p = find_prefetch(c, path, true);
-		if (!p && !considered && consider_content(c, ret_found, ret_attributes)) {
+		if (!p && !considered && consider_content(c, path, ret_found, ret_attributes)) {
 			considered = true;
 			continue;
 		}

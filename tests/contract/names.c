@@ -665,6 +665,24 @@ PROMISE(scan_stays_within_its_bounds)
 		workspace_scan(&f->ctx, f->w, &OBJECT_AT("none"), &shallow, log_entry, &log));
 }
 
+PROMISE(scan_brings_what_is_read_first)
+{
+	struct scan_request request = {.flags = SCAN_READ_FIRST};
+	struct scan_log log = {.used = 0};
+
+	if (!(f->status.capabilities & WORKSPACE_CAN_READ_FIRST))
+		return;
+	plant_tree(f);
+	CHECK_RC(0, put(f, "d/.gitignore", "*.o"));
+	CHECK_RC(0, put(f, "d/sub/Makefile", "all:"));
+	CHECK_RC(0, put(f, "d/sub/x.mk", "y"));
+	CHECK_RC(0, workspace_scan(&f->ctx, f->w, &OBJECT_AT("d"), &request, log_entry, &log));
+	CHECK(strstr(log.text, ".gitignore = *.o\n"));
+	CHECK(strstr(log.text, "sub/Makefile = all:\n"));
+	CHECK(strstr(log.text, "sub/x.mk = y\n"));
+	CHECK(strstr(log.text, "small\n"));
+}
+
 /* What a search was told of, a bit each. */
 struct search_log {
 	unsigned entries;
@@ -866,6 +884,7 @@ TEST_GROUP(names_promises, TEST(root_is_a_directory), TEST(getattr_says_why_a_pa
 	TEST(names_may_hold_any_byte), TEST(names_may_be_255_bytes_long),
 	TEST(paths_may_be_longer_than_path_max), TEST(scan_walks_a_subtree),
 	TEST(scan_leaves_hidden_directories_out), TEST(scan_stays_within_its_bounds),
-	TEST(search_tells_which_files_lack_the_texts), TEST(statfs_is_plausible),
-	TEST(changes_of_names_tell_what_they_left), TEST(changes_of_content_tell_what_they_left),
+	TEST(scan_brings_what_is_read_first), TEST(search_tells_which_files_lack_the_texts),
+	TEST(statfs_is_plausible), TEST(changes_of_names_tell_what_they_left),
+	TEST(changes_of_content_tell_what_they_left),
 	TEST(positions_are_in_the_order_of_looks_and_changes));

@@ -190,6 +190,16 @@ def test_scan_with_content():
         same(read_file(name) if small else None, entry.content)
 
 
+def test_scan_with_what_is_read_first():
+    make_tree(b"first")
+    for path in (b"Makefile", b"sub/.gitignore", b"sub/rules.mk"):
+        write_file(b"first/" + path, b"all:")
+    write_file(b"first/sub/deep/Makefile", b"x" * ((16 << 10) + 1))
+    same(p.CAN_READ_FIRST, client.welcome.capabilities & p.CAN_READ_FIRST)
+    same({b"Makefile", b"sub/.gitignore", b"sub/rules.mk"},
+         {e.path for e in scan(b"first", flags=64) if e.content is not None})
+
+
 def search(name, each=1000, **what):
     arguments = p.numbers(2 | 16 | 32, 0, 0, each, 0) + p.search(**what)
     return {e.path: e for e in client.call(p.SCAN, p.target(name) + arguments).listing}

@@ -96,6 +96,62 @@ static void test_a_walk_costs_a_handful_of_calls(void)
 }
 
 /* Nobody watches: everything is fetched anew when its time is over, but in few calls. */
+/* As git status does: it looks at every file, then lists every directory and reads its .gitignore.
+ */
+static void test_the_lists_of_git_come_with_the_names(void)
+{
+	enum { DIRECTORIES = 300 };
+	struct cached_stats stats;
+	char path[32];
+
+	setup("mkdir -p .git/objects/00; for i in $(seq 300); do mkdir -p a$i/b; echo '*.o' | "
+	      "tee .gitignore a$i/.gitignore > a$i/b/.gitignore; truncate -s 9000 a$i/b/f; "
+	      "touch .git/objects/00/$i; done");
+	forget_calls();
+	for (int i = 1; i <= DIRECTORIES; i++) {
+		snprintf(path, sizeof(path), "a%d", i);
+		CHECK_RC(0, look(path, &ignored));
+		snprintf(path, sizeof(path), "a%d/b", i);
+		CHECK_RC(0, look(path, &ignored));
+		snprintf(path, sizeof(path), "a%d/b/f", i);
+		CHECK_RC(0, look(path, &ignored));
+	}
+	for (int i = 1; i <= DIRECTORIES; i++) {
+		snprintf(path, sizeof(path), "a%d", i);
+		CHECK_RC(2, count(path));
+		snprintf(path, sizeof(path), "a%d/.gitignore", i);
+		CHECK_STRING("*.o\n", text_of(path));
+		snprintf(path, sizeof(path), "a%d/b", i);
+		CHECK_RC(2, count(path));
+		snprintf(path, sizeof(path), "a%d/b/.gitignore", i);
+		CHECK_STRING("*.o\n", text_of(path));
+	}
+	CHECK(calls() <= 8);
+	cached_statistics(w, &stats);
+	CHECK(stats.prefetched_bytes < 9000);
+	teardown();
+}
+
+/* At the edge of what was loaded nobody watches: there the time-to-live counts. */
+static void test_a_path_costs_a_call_for_three_directories(void)
+{
+	char path[] = "a/b/c/d/e/f/g";
+
+	setup("mkdir -p a/b/c/d/e/f/g");
+	workspace_free(w);
+	mount_it(&(struct cached_options){.ttl_ms = 1});
+	forget_calls();
+	for (size_t length = 1; length <= strlen(path); length += 2) {
+		char part[sizeof(path)] = {0};
+
+		memcpy(part, path, length);
+		CHECK_RC(0, look(part, &ignored));
+		usleep(5000);
+	}
+	CHECK(calls() <= 3);
+	teardown();
+}
+
 static void test_a_walk_without_a_feed_costs_a_handful_of_calls_each_time(void)
 {
 	static const struct cached_options options = {.ttl_ms = 500};
@@ -628,6 +684,8 @@ static void test_many_names_of_one_file_take_no_longer_than_others(void)
 
 TEST_MAIN("cached", TEST(test_what_is_gone_is_forgotten_when_nothing_happens),
 	TEST(test_what_is_known_is_not_asked_again),
+	TEST(test_the_lists_of_git_come_with_the_names),
+	TEST(test_a_path_costs_a_call_for_three_directories),
 	TEST(test_a_walk_without_a_feed_costs_a_handful_of_calls_each_time),
 	TEST(test_a_walk_costs_a_handful_of_calls), TEST(test_changes_of_others_show),
 	TEST(test_without_a_feed_the_ttl_counts), TEST(test_own_changes_show_at_once),

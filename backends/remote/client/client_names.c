@@ -171,6 +171,7 @@ int remote_scan(struct op_context *ctx, struct workspace *w, const struct object
 		.user = user,
 		.directory = directory->path};
 	bool is_search = scan->texts || (scan->flags & SCAN_NOT_IGNORED);
+	unsigned flags = scan->flags;
 	int64_t result;
 	int r;
 
@@ -179,7 +180,9 @@ int remote_scan(struct op_context *ctx, struct workspace *w, const struct object
 	r = remote_settle(ctx, remote_of(w));
 	if (r < 0)
 		return r;
-	wire_put_number(&request.arguments, scan->flags | (scan->texts ? SCAN_HAS_TEXTS : 0u));
+	if (!(remote_of(w)->capabilities & WORKSPACE_CAN_READ_FIRST))
+		flags &= ~(unsigned)SCAN_READ_FIRST;
+	wire_put_number(&request.arguments, flags | (scan->texts ? SCAN_HAS_TEXTS : 0u));
 	wire_put_number(&request.arguments, scan->depth_max);
 	wire_put_number(&request.arguments, scan->entries_max);
 	wire_put_number(&request.arguments, scan->content_max_bytes);

@@ -215,7 +215,7 @@ static int read_scan(struct job *job, struct scan_request *request, struct searc
 {
 	unsigned flags = (unsigned)wire_get_number_max(
 		&job->in, SCAN_WATCH | SCAN_CONTENT | SCAN_NOT_HIDDEN | SCAN_GUESS |
-				  SCAN_NOT_IGNORED | SCAN_HAS_TEXTS);
+				  SCAN_NOT_IGNORED | SCAN_HAS_TEXTS | SCAN_READ_FIRST);
 	int r = 0;
 
 	request->flags = flags & ~(unsigned)SCAN_HAS_TEXTS;
