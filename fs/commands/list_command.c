@@ -1,5 +1,6 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "ops/support/control.h"
 #include "ops/support/json.h"
 #include "ops/support/mountinfo.h"
+#include "ops/support/thread.h"
 #include "ops/support/visible.h"
 
 static const char usage[] = "usage: isthmus list [--json]\n"
@@ -25,7 +27,11 @@ static const char usage[] = "usage: isthmus list [--json]\n"
 			    "\n"
 			    "      --json  one JSON array\n";
 
-enum { PROBE_TRIES = 100 }; /* 5 ms apart */
+enum {
+	PROBE_TRIES = 100, /* 5 ms apart */
+	ANSWER_WAIT_S = 4, /* of which a daemon may wait 1 s for its link */
+	THREAD_STACK_BYTES = 256 << 10,
+};
 
 enum listed_state { UNKNOWN, MOUNTED, GONE, DEAD, SILENT, STOPPED, ELSEWHERE };
 
@@ -51,6 +57,9 @@ struct listed {
 	pid_t pid;           /* 0: unknown */
 	unsigned connection; /* in the kernel's list */
 	enum listed_state state;
+	const struct runtime_mount *to_ask; /* NULL: none, or its daemon is dead */
+	pthread_t asking;
+	bool is_asked;
 };
 
 struct list {
@@ -126,50 +135,6 @@ static bool add_mounted(void *user, const struct mountinfo_line *line)
 	return true;
 }
 
-/* For a mount that has no ID.json here (another XDG_RUNTIME_DIR): a child asks, because the
- * answer may never come. */
-static void probe(struct listed *item)
-{
-	const struct timespec pause = {.tv_nsec = 5000000};
-	pid_t child = fork();
-	char value[1];
-	int status;
-
-	/* No attribute of its own is in the kernel's caches. */
-	if (child == 0)
-		_exit(getxattr(item->mount_point, "user.isthmus.uri", value, 0) < 0 &&
-			errno == ENOTCONN);
-	for (int i = 0; child > 0 && i < PROBE_TRIES; i++) {
-		if (waitpid(child, &status, WNOHANG) == child) {
-			item->state =
-				WIFEXITED(status) && WEXITSTATUS(status) == 1 ? DEAD : MOUNTED;
-			return;
-		}
-		nanosleep(&pause, NULL);
-	}
-	if (child > 0)
-		kill(child, SIGKILL);
-	item->state = SILENT;
-}
-
-/* A short wait, as there may be many. */
-static bool root_is_gone(const struct runtime_mount *mount)
-{
-	cleanup_free char *reply = NULL;
-	const char *root;
-	cJSON *status;
-	bool gone;
-
-	if (control_call(mount->control_path, "{\"request\":\"status\",\"wait_ms\":1000}", &reply) <
-		0)
-		return false;
-	status = cJSON_Parse(reply);
-	root = json_text(cJSON_GetObjectItemCaseSensitive(status, "workspace"), "root");
-	gone = root && *root;
-	cJSON_Delete(status);
-	return gone;
-}
-
 static void add_saved(struct list *list, const struct runtime_mount *mount)
 {
 	struct listed *item = find_listed(list, mount->mount_point);
@@ -187,15 +152,87 @@ static void add_saved(struct list *list, const struct runtime_mount *mount)
 		if (item)
 			item->state = ELSEWHERE;
 	} else {
-		item->state = !lives                           ? DEAD
-			      : runtime_is_stopped(mount->pid) ? STOPPED
-			      : !runtime_answers(mount)        ? SILENT
-			      : root_is_gone(mount)            ? GONE
-							       : MOUNTED;
+		item->state = lives ? UNKNOWN : DEAD;
+		item->to_ask = lives ? mount : NULL;
 	}
 	if (item)
 		item->pid = lives ? mount->pid : 0;
 }
+
+/* ---- Asking ---------------------------------------------------------------------------- */
+
+/* For a mount that has no ID.json here (another XDG_RUNTIME_DIR): a child asks, because the
+ * answer may never come. */
+static enum listed_state probe(const struct listed *item)
+{
+	const struct timespec pause = {.tv_nsec = 5000000};
+	pid_t child = fork();
+	char value[1];
+	int status;
+
+	/* No attribute of its own is in the kernel's caches. */
+	if (child == 0)
+		_exit(getxattr(item->mount_point, "user.isthmus.uri", value, 0) < 0 &&
+			errno == ENOTCONN);
+	for (int i = 0; child > 0 && i < PROBE_TRIES; i++) {
+		if (waitpid(child, &status, WNOHANG) == child)
+			return WIFEXITED(status) && WEXITSTATUS(status) == 1 ? DEAD : MOUNTED;
+		nanosleep(&pause, NULL);
+	}
+	if (child > 0)
+		kill(child, SIGKILL);
+	return SILENT;
+}
+
+/* Of a daemon that lives. */
+static enum listed_state ask_daemon(const struct runtime_mount *mount)
+{
+	static const char request[] = "{\"request\":\"status\",\"wait_ms\":1000}";
+	cleanup_free char *reply = NULL;
+	const char *root;
+	cJSON *status;
+	bool gone;
+	int r;
+
+	if (runtime_is_stopped(mount->pid))
+		return STOPPED;
+	r = control_call_within(mount->control_path, request, ANSWER_WAIT_S, &reply);
+	if (r < 0) /* a refusal is an answer */
+		return reply ? MOUNTED : SILENT;
+	status = cJSON_Parse(reply);
+	root = json_text(cJSON_GetObjectItemCaseSensitive(status, "workspace"), "root");
+	gone = root && *root;
+	cJSON_Delete(status);
+	return gone ? GONE : MOUNTED;
+}
+
+static void *ask_run(void *user)
+{
+	struct listed *item = user;
+
+	item->state = item->to_ask ? ask_daemon(item->to_ask) : probe(item);
+	return NULL;
+}
+
+/* All at once: one that is slow to answer, or does not, holds no other up. */
+static void ask_all(struct list *list)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		struct listed *item = &list->items[i];
+
+		if (item->state != UNKNOWN)
+			continue;
+		item->is_asked =
+			thread_start(&item->asking, THREAD_STACK_BYTES, ask_run, item) == 0;
+		if (!item->is_asked)
+			ask_run(item);
+	}
+	for (size_t i = 0; i < list->count; i++)
+		if (list->items[i].is_asked)
+			pthread_join(list->items[i].asking, NULL);
+}
+
+/* ---- The list -------------------------------------------------------------------------- */
 
 /* The kernel's list is shown all the same. */
 static void complain_of_directory(int error)
@@ -224,9 +261,7 @@ static int gather(struct list *list)
 		complain_of_directory(r);
 	for (size_t i = 0; i < count; i++)
 		add_saved(list, &mounts[i]);
-	for (size_t i = 0; i < list->count; i++)
-		if (list->items[i].state == UNKNOWN)
-			probe(&list->items[i]);
+	ask_all(list);
 	runtime_list_free(mounts, count);
 	return list->no_memory ? command_error("list", "out of memory") : 0;
 }

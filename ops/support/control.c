@@ -202,7 +202,7 @@ int control_set_timeout(int fd, int option, time_t seconds)
 	return setsockopt(fd, SOL_SOCKET, option, &timeout, sizeof(timeout)) < 0 ? -errno : 0;
 }
 
-int control_connect(const char *socket_path)
+static int connect_within(const char *socket_path, time_t seconds)
 {
 	cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	int r;
@@ -210,7 +210,7 @@ int control_connect(const char *socket_path)
 	if (fd < 0)
 		return -errno;
 	/* It waits while a daemon that hangs has many connections to accept. */
-	r = control_set_timeout(fd, SO_SNDTIMEO, CALL_TIMEOUT_S);
+	r = control_set_timeout(fd, SO_SNDTIMEO, seconds);
 	if (r == 0)
 		r = connect_socket(fd, socket_path);
 	if (r == 0 && !peer_is_trusted(fd))
@@ -220,6 +220,11 @@ int control_connect(const char *socket_path)
 	if (r < 0)
 		return r == -EAGAIN ? -ETIMEDOUT : r;
 	return steal_fd(&fd);
+}
+
+int control_connect(const char *socket_path)
+{
+	return connect_within(socket_path, CALL_TIMEOUT_S);
 }
 
 bool control_is_served(const char *socket_path)
@@ -369,17 +374,18 @@ bool control_answers(const char *socket_path, time_t seconds)
 	       receive_all(fd, &header, sizeof(header)) == 0;
 }
 
-int control_call(const char *socket_path, const char *request_json, char **ret_reply)
+int control_call_within(
+	const char *socket_path, const char *request_json, time_t seconds, char **ret_reply)
 {
 	cleanup_buffer struct buffer payload = {0};
-	cleanup_fd int fd = control_connect(socket_path);
+	cleanup_fd int fd = connect_within(socket_path, seconds);
 	enum control_frame_type type;
 	int r;
 
 	*ret_reply = NULL;
 	if (fd < 0)
 		return fd;
-	r = control_set_timeout(fd, SO_RCVTIMEO, CALL_TIMEOUT_S);
+	r = control_set_timeout(fd, SO_RCVTIMEO, seconds);
 	if (r == 0)
 		r = control_send(fd, CONTROL_JSON, request_json, strlen(request_json));
 	if (r == 0)
@@ -392,4 +398,9 @@ int control_call(const char *socket_path, const char *request_json, char **ret_r
 		return -EPROTO;
 	*ret_reply = buffer_steal_string(&payload);
 	return *ret_reply ? 0 : -ENOMEM;
+}
+
+int control_call(const char *socket_path, const char *request_json, char **ret_reply)
+{
+	return control_call_within(socket_path, request_json, CALL_TIMEOUT_S, ret_reply);
 }

@@ -120,3 +120,7 @@ int control_failure(const struct buffer *payload, char **ret_message);
  * negative errno it names, with its message in `*ret_reply`; else `*ret_reply` is NULL.
  * -ETIMEDOUT when the daemon has not answered for 20 s. */
 int control_call(const char *socket_path, const char *request_json, char **ret_reply);
+
+/* The same with another bound, `seconds`. */
+int control_call_within(
+	const char *socket_path, const char *request_json, time_t seconds, char **ret_reply);

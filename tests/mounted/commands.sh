@@ -421,6 +421,36 @@ test_a_stopped_daemon_does_not_hold_the_list_up() {
 	grep -F "$mnt" "$tmp/list2" | grep -q silent || fail "not silent: $(cat "$tmp/list2")"
 }
 
+end_stopped_mounts() {
+	local at
+
+	# shellcheck disable=SC2086 # words
+	kill -CONT $stopped_pids || :
+	for at in "$tmp"/many/*; do "$ISTHMUS" umount "$at" || umount -l "$at"; done
+}
+
+# Each is given up after 0.5 s.
+test_stopped_daemons_are_asked_all_at_once() {
+	local i started
+
+	case $uri in local:*) ;; *) skip "the place does not matter" ;; esac
+	stopped_pids=''
+	trap end_stopped_mounts EXIT
+	for i in $(seq 12); do
+		mkdir -p "$tmp/many/$i"
+		"$ISTHMUS" mount mem: "$tmp/many/$i"
+	done
+	"$ISTHMUS" list >"$tmp/list"
+	stopped_pids=$(awk -v below="$tmp/many/" 'index($1, below) == 1 { print $3 }' "$tmp/list")
+	expect 12 "$(wc -w <<<"$stopped_pids")" "mounts in the list"
+	# shellcheck disable=SC2086 # words
+	kill -STOP $stopped_pids
+	started=$SECONDS
+	XDG_RUNTIME_DIR=$tmp/home timeout "$(patient 20)" "$ISTHMUS" list >"$tmp/list" # without their runtime files
+	[ $((SECONDS - started)) -lt "$(patient 5)" ] || fail "took $((SECONDS - started)) s"
+	expect 12 "$(grep -F "$tmp/many/" "$tmp/list" | grep -c silent)" "silent mounts"
+}
+
 test_status_says_how_it_is() {
 	"$ISTHMUS" status "$mnt" >"$tmp/status"
 	grep -qF "$uri" "$tmp/status"
