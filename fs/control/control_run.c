@@ -7,8 +7,10 @@
 #include <sys/socket.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/thread.h"
 
 enum {
+	READER_STACK_BYTES = 256 << 10,
 	OUTPUT_BYTES = 64 << 10, /* of one frame */
 	STDIN_QUEUE_BYTES =
 		256 << 10, /* while the command does not read, more is left to the client */
@@ -174,10 +176,18 @@ static int pump_output(struct exec_run *run, struct op_context *ctx, struct exec
 
 /* ---- Start and end ---------------------------------------------------------------------- */
 
+void control_run_settle(struct exec_run *run)
+{
+	if (run->has_reader)
+		pthread_join(run->reader, NULL);
+	run->has_reader = false;
+	workspace_process_free(run->process);
+	run->process = NULL;
+}
+
 int control_run(struct exec_run *run, const struct exec_request *exec, struct op_context *ctx,
 	bool *ret_started, struct exec_event *ret_exit)
 {
-	pthread_t reader;
 	int r;
 
 	*ret_started = false;
@@ -185,20 +195,21 @@ int control_run(struct exec_run *run, const struct exec_request *exec, struct op
 	ctx->interrupted_data = run;
 	r = workspace_exec(ctx, run->connection->server->mount->workspace, exec, &run->process);
 	if (r == 0)
-		r = -pthread_create(&reader, NULL, reader_run, run);
-	if (r == 0) {
-		*ret_started = true;
-		r = pump_output(run, ctx, ret_exit);
-		run->ended = true;
-		shutdown(run->connection->fd, SHUT_RD);
-		pthread_join(reader, NULL);
-	}
-	workspace_process_free(run->process);
+		r = thread_start(&run->reader, READER_STACK_BYTES, reader_run, run);
+	if (r < 0)
+		return r;
+	*ret_started = run->has_reader = true;
+	r = pump_output(run, ctx, ret_exit);
+	run->ended = true;
+	shutdown(run->connection->fd, SHUT_RD);
+	if (r < 0)
+		control_run_settle(run);
 	return r;
 }
 
 void control_run_done(struct exec_run *run)
 {
+	control_run_settle(run);
 	changed_paths_done(&run->changed);
 	buffer_done(&run->input);
 }

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -21,6 +22,8 @@ struct exec_run {
 
 	struct changed_paths changed; /* guarded by the server's lock */
 
+	pthread_t reader; /* of the client's frames, once `has_reader` */
+	bool has_reader;
 	struct buffer input; /* the reader's: for the process's stdin */
 	bool input_ended;
 	atomic_uint_fast64_t bytes; /* that went either way */
@@ -32,5 +35,9 @@ struct exec_run {
 int control_run(struct exec_run *run, const struct exec_request *exec, struct op_context *ctx,
 	bool *ret_started, struct exec_event *ret_exit);
 
-/* Frees what `run` holds. */
+/* Waits for the reader, and frees the process.  An exit need not wait for that: it is done after
+ * the reply; what is told of the client or of `bytes` is certain only then. */
+void control_run_settle(struct exec_run *run);
+
+/* That, if it is still to do, and frees what `run` holds. */
 void control_run_done(struct exec_run *run);

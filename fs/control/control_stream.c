@@ -87,6 +87,7 @@ static void run_stream(
 		return;
 	op_context_init(&ctx);
 	r = control_run(&run, &exec, &ctx, &started, &event);
+	control_run_settle(&run);
 	if (r == 0 && event.exit_code != 0)
 		r = -ECONNRESET;
 	record.flags = LOG_HAS_BYTES;
