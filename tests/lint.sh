@@ -30,7 +30,7 @@ check_format() {
 check_headers_alone() {
 	local header flags
 
-	flags=$(pkg-config --cflags fuse3 libcjson libxxhash libpcre2-8 libcrypto libcurl libxml-2.0)
+	flags=$(pkg-config --cflags fuse3 libcjson libxxhash libpcre2-8 libcrypto nettle libcurl libxml-2.0)
 	while read -r header; do
 		# shellcheck disable=SC2086 # flags are words
 		printf '#include "%s"\n' "$header" |

@@ -2,12 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <openssl/rand.h>
+#include <nettle/hmac.h>
+#include <nettle/memops.h>
+#include <nettle/sha2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,59 +20,50 @@ enum { LINKS_MAX = 1 << 24 };
 #define KEY_NEW_NAME    LOG_KEY_NAME ".new"
 #define KEY_FILE_FORMAT "isthmus-sealing-key 1 %u %8[0-9a-f] %64[0-9a-f]"
 
-int log_digest(const uint8_t previous[32], const void *data, size_t size, uint8_t ret_digest[32])
-{
-	EVP_MD_CTX *context = EVP_MD_CTX_new();
-	int good;
-
-	if (!context)
-		return -ENOMEM;
-	good = EVP_DigestInit_ex(context, EVP_sha256(), NULL) &&
-	       EVP_DigestUpdate(context, previous, 32) && EVP_DigestUpdate(context, data, size) &&
-	       EVP_DigestFinal_ex(context, ret_digest, NULL);
-	EVP_MD_CTX_free(context);
-	return good ? 0 : -EIO;
-}
-
 void log_seal_erase(void *keys, size_t size)
 {
-	OPENSSL_cleanse(keys, size);
+	explicit_bzero(keys, size);
+}
+
+void log_digest(const uint8_t previous[32], const void *data, size_t size, uint8_t ret_digest[32])
+{
+	struct sha256_ctx context;
+
+	sha256_init(&context);
+	sha256_update(&context, 32, previous);
+	sha256_update(&context, size, data);
+	sha256_digest(&context, 32, ret_digest);
+	log_seal_erase(&context, sizeof(context)); /* `previous` may be a key */
 }
 
 /* ---- Links -------------------------------------------------------------------- */
 
 /* `to` may be `key`, which is gone then. */
-static int derive(const uint8_t key[LOG_KEY_BYTES], const char *label, uint8_t to[LOG_KEY_BYTES])
+static void derive(const uint8_t key[LOG_KEY_BYTES], const char *label, uint8_t to[LOG_KEY_BYTES])
 {
 	uint8_t derived[LOG_KEY_BYTES];
-	int r = log_digest(key, label, strlen(label), derived);
 
-	if (r == 0)
-		memcpy(to, derived, sizeof(derived));
+	log_digest(key, label, strlen(label), derived);
+	memcpy(to, derived, sizeof(derived));
 	log_seal_erase(derived, sizeof(derived));
-	return r;
 }
 
-static int name_key(const uint8_t key[LOG_KEY_BYTES], char id[LOG_KEY_ID_BYTES])
+static void name_key(const uint8_t key[LOG_KEY_BYTES], char id[LOG_KEY_ID_BYTES])
 {
 	uint8_t name[LOG_KEY_BYTES];
-	int r = derive(key, "id", name);
 
-	if (r == 0)
-		hex_write(name, (LOG_KEY_ID_BYTES - 1) / 2, id);
-	return r;
+	derive(key, "id", name);
+	hex_write(name, (LOG_KEY_ID_BYTES - 1) / 2, id);
 }
 
 /* Moves on to generation `number`. */
 static int to_generation(struct log_generation *generation, uint32_t number)
 {
-	int r = number < generation->number || number > LINKS_MAX ? -EINVAL : 0;
-
-	while (r == 0 && generation->number < number) {
-		r = derive(generation->key, "generation", generation->key);
-		generation->number++;
-	}
-	return r;
+	if (number < generation->number || number > LINKS_MAX)
+		return -EINVAL;
+	for (; generation->number < number; generation->number++)
+		derive(generation->key, "generation", generation->key);
+	return 0;
 }
 
 /* ---- The key file ---------------------------------------------------------------- */
@@ -145,11 +136,10 @@ int log_keys_setup(int directory, char ret_key[LOG_KEY_TEXT_BYTES])
 	struct log_generation generation = {0};
 	int r;
 
-	if (RAND_priv_bytes(generation.key, LOG_KEY_BYTES) != 1)
+	if (getrandom(generation.key, LOG_KEY_BYTES, 0) != LOG_KEY_BYTES)
 		return -EIO;
-	r = name_key(generation.key, generation.id);
-	if (r == 0)
-		r = write_new_key(directory, &generation);
+	name_key(generation.key, generation.id);
+	r = write_new_key(directory, &generation);
 	if (r == 0 && linkat(directory, KEY_NEW_NAME, directory, LOG_KEY_NAME, 0) < 0)
 		r = -errno;
 	unlinkat(directory, KEY_NEW_NAME, 0);
@@ -190,50 +180,42 @@ int log_generation_take(int directory, struct log_generation *ret_generation)
 
 /* ---- Sealing ------------------------------------------------------------------------ */
 
-int log_seal_init(struct log_seal *seal, const struct log_generation *generation, const char *ring)
+void log_seal_init(struct log_seal *seal, const struct log_generation *generation, const char *ring)
 {
-	int r;
-
 	*seal = (struct log_seal){.is_keyed = true, .generation = generation->number};
 	memcpy(seal->id, generation->id, sizeof(seal->id));
-	r = derive(generation->key, "daemon", seal->next_segment);
-	if (r == 0)
-		r = derive(seal->next_segment, ring, seal->next_segment);
-	if (r == 0)
-		r = derive(seal->next_segment, "seal", seal->key);
-	if (r == 0)
-		r = derive(seal->next_segment, "segment", seal->next_segment);
-	return r;
+	derive(generation->key, "daemon", seal->next_segment);
+	derive(seal->next_segment, ring, seal->next_segment);
+	derive(seal->next_segment, "seal", seal->key);
+	derive(seal->next_segment, "segment", seal->next_segment);
 }
 
 int log_seal_to_segment(struct log_seal *seal, uint32_t segment)
 {
-	int r = segment <= seal->segment || segment > LINKS_MAX ? -EINVAL : 0;
-
 	if (!seal->is_keyed)
 		return 0;
-	while (r == 0 && seal->segment < segment) {
-		r = derive(seal->next_segment, "seal", seal->key);
-		if (r == 0)
-			r = derive(seal->next_segment, "segment", seal->next_segment);
-		seal->segment++;
+	if (segment <= seal->segment || segment > LINKS_MAX)
+		return -EINVAL;
+	for (; seal->segment < segment; seal->segment++) {
+		derive(seal->next_segment, "seal", seal->key);
+		derive(seal->next_segment, "segment", seal->next_segment);
 	}
 	seal->epoch = 0;
-	return r;
+	return 0;
 }
 
-int log_seal_next(struct log_seal *seal)
+void log_seal_next(struct log_seal *seal)
 {
 	if (!seal->is_keyed)
-		return 0;
+		return;
 	seal->epoch++;
-	return derive(seal->key, "epoch", seal->key);
+	derive(seal->key, "epoch", seal->key);
 }
 
 int log_seal_finish(const struct log_seal *seal, struct buffer *line, size_t start)
 {
 	uint8_t hmac[32];
-	unsigned length = sizeof(hmac);
+	struct hmac_sha256_ctx context;
 	char hex[65];
 	int r;
 
@@ -243,24 +225,25 @@ int log_seal_finish(const struct log_seal *seal, struct buffer *line, size_t sta
 		seal->generation, seal->epoch);
 	if (r < 0)
 		return r;
-	if (!HMAC(EVP_sha256(), seal->key, LOG_KEY_BYTES, line->data + start, line->size - start,
-		    hmac, &length))
-		return -EIO;
+	hmac_sha256_set_key(&context, LOG_KEY_BYTES, seal->key);
+	hmac_sha256_update(&context, line->size - start, (const uint8_t *)line->data + start);
+	hmac_sha256_digest(&context, sizeof(hmac), hmac);
+	log_seal_erase(&context, sizeof(context));
 	hex_write(hmac, sizeof(hmac), hex);
 	return buffer_printf(line, ",\"hmac\":\"%s\"}\n", hex);
 }
 
 /* ---- Checking ------------------------------------------------------------------------- */
 
-int log_seal_check_init(struct log_seal_check *check, const uint8_t *key, const char *ring)
+void log_seal_check_init(struct log_seal_check *check, const uint8_t *key, const char *ring)
 {
 	memset(check, 0, sizeof(*check));
 	check->ring = ring;
 	if (!key)
-		return 0;
+		return;
 	check->has_key = true;
 	memcpy(check->generation.key, key, LOG_KEY_BYTES);
-	return name_key(key, check->generation.id);
+	name_key(key, check->generation.id);
 }
 
 /* Moves the check on to where the line says that it is. */
@@ -283,9 +266,10 @@ static enum log_seal_verdict find_place(struct log_seal_check *check, uint32_t g
 								      : LOG_SEAL_GOOD;
 	if (generation > expected && !is_first_kept)
 		verdict = LOG_SEAL_MISSING;
-	if (to_generation(&check->generation, generation) < 0 ||
-		log_seal_init(&check->seal, &check->generation, check->ring) < 0 ||
-		log_seal_to_segment(&check->seal, segment) < 0)
+	if (to_generation(&check->generation, generation) < 0)
+		return LOG_SEAL_ALTERED;
+	log_seal_init(&check->seal, &check->generation, check->ring);
+	if (log_seal_to_segment(&check->seal, segment) < 0)
 		return LOG_SEAL_ALTERED;
 	if (verdict == LOG_SEAL_MISSING)
 		*ret_words =
@@ -329,13 +313,14 @@ enum log_seal_verdict log_seal_check_line(struct log_seal_check *check, uint32_t
 		return verdict;
 	if (buffer_append(&wanted, line, digest_end) < 0 ||
 		log_seal_finish(&check->seal, &wanted, 0) < 0 || wanted.size != length ||
-		CRYPTO_memcmp(wanted.data, line, length) != 0) {
+		!memeql_sec(wanted.data, line, length)) {
 		*ret_words = "is not what the key seals: it and lines before it were made by "
 			     "somebody else";
 		return LOG_SEAL_ALTERED;
 	}
 	check->proved++;
-	return log_seal_next(&check->seal) < 0 ? LOG_SEAL_ALTERED : verdict;
+	log_seal_next(&check->seal);
+	return verdict;
 }
 
 enum log_seal_verdict log_seal_check_file(
@@ -355,7 +340,7 @@ enum log_seal_verdict log_seal_check_file(
 		*ret_words = "the file \"" LOG_KEY_NAME "\" is one of another key";
 		verdict = check->proved ? LOG_SEAL_MISSING : LOG_SEAL_ALTERED;
 	} else if (to_generation(&wanted, file.number) < 0 || file.number < next ||
-		   CRYPTO_memcmp(wanted.key, file.key, LOG_KEY_BYTES) != 0) {
+		   !memeql_sec(wanted.key, file.key, LOG_KEY_BYTES)) {
 		*ret_words = "the file \"" LOG_KEY_NAME "\" does not continue the log: an older "
 			     "copy was put back";
 		verdict = LOG_SEAL_ALTERED;

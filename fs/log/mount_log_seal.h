@@ -28,8 +28,8 @@ enum {
 	LOG_KEY_ID_BYTES = 8 + 1, /* which key it is, as text */
 };
 
-/* SHA-256(previous || data).  -ENOMEM, -EIO. */
-int log_digest(const uint8_t previous[32], const void *data, size_t size, uint8_t ret_digest[32]);
+/* SHA-256(previous || data). */
+void log_digest(const uint8_t previous[32], const void *data, size_t size, uint8_t ret_digest[32]);
 
 /* ---- Making keys ------------------------------------------------------------- */
 
@@ -60,16 +60,17 @@ struct log_seal {
 };
 
 /* `ring` names one of the logs of the directory. */
-int log_seal_init(struct log_seal *seal, const struct log_generation *generation, const char *ring);
+void log_seal_init(
+	struct log_seal *seal, const struct log_generation *generation, const char *ring);
 
-/* Moves on to the first seal of a later segment.  -EINVAL, -ENOMEM, -EIO. */
+/* Moves on to the first seal of a later segment.  -EINVAL. */
 int log_seal_to_segment(struct log_seal *seal, uint32_t segment);
 
 /* Appends what comes after the digest to the line of a seal, `line[start...]`. */
 int log_seal_finish(const struct log_seal *seal, struct buffer *line, size_t start);
 
 /* Moves on to the next seal of the segment. */
-int log_seal_next(struct log_seal *seal);
+void log_seal_next(struct log_seal *seal);
 
 /* ---- Checking ----------------------------------------------------------------- */
 
@@ -90,7 +91,7 @@ enum log_seal_verdict {
 };
 
 /* `key` may be NULL: only where seals have an HMAC at all is checked. */
-int log_seal_check_init(struct log_seal_check *check, const uint8_t *key, const char *ring);
+void log_seal_check_init(struct log_seal_check *check, const uint8_t *key, const char *ring);
 
 /* Looks at the line of a seal, whose text up to the digest's end is `digest_end` bytes long, in
  * the segment of that number; `is_first_kept`: nothing older is there to be looked at. */

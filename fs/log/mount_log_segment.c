@@ -52,9 +52,8 @@ static int write_sealed(struct log_segments *s, struct buffer *lines, uint64_t l
 	uint8_t digest[32];
 	int r;
 
-	r = log_digest(s->digest, lines->data, start, digest);
-	if (r == 0)
-		r = log_format_seal(lines, last_seq, digest);
+	log_digest(s->digest, lines->data, start, digest);
+	r = log_format_seal(lines, last_seq, digest);
 	if (r == 0)
 		r = log_seal_finish(&s->next_seal, lines, start);
 	if (r < 0)
@@ -71,7 +70,8 @@ static int write_sealed(struct log_segments *s, struct buffer *lines, uint64_t l
 	s->last_seq = last_seq;
 	if (s->anchor)
 		s->anchor_error = log_anchor_note(s->anchor, s->ring, last_seq, digest);
-	return log_seal_next(&s->next_seal);
+	log_seal_next(&s->next_seal);
+	return 0;
 }
 
 static int begin_segment(struct log_segments *s, uint32_t oldest, uint64_t first_seq)
@@ -406,7 +406,7 @@ int log_segments_open(struct log_directory *directory, const struct log_segments
 	struct log_segments **ret_segments, uint64_t *ret_last_seq)
 {
 	struct log_segments *s = calloc(1, sizeof(*s));
-	int r = 0;
+	int r;
 
 	if (!s)
 		return -ENOMEM;
@@ -420,9 +420,8 @@ int log_segments_open(struct log_directory *directory, const struct log_segments
 	if (s->segment_bytes < SEGMENT_MIN_BYTES)
 		s->segment_bytes = SEGMENT_MIN_BYTES;
 	if (options->generation)
-		r = log_seal_init(&s->next_seal, options->generation, s->ring);
-	if (r == 0)
-		r = continue_log(s, ret_last_seq);
+		log_seal_init(&s->next_seal, options->generation, s->ring);
+	r = continue_log(s, ret_last_seq);
 	if (r < 0) {
 		log_segments_close(s);
 		return r;

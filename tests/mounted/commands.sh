@@ -451,6 +451,11 @@ test_stopped_daemons_are_asked_all_at_once() {
 	expect 12 "$(grep -F "$tmp/many/" "$tmp/list" | grep -c silent)" "silent mounts"
 }
 
+# Its relocations cost more than all else that `isthmus exec` does here.
+test_the_program_starts_without_libcrypto() {
+	! ldd "$ISTHMUS" | grep libcrypto || fail "it is linked"
+}
+
 test_status_says_how_it_is() {
 	"$ISTHMUS" status "$mnt" >"$tmp/status"
 	grep -qF "$uri" "$tmp/status"

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <openssl/evp.h>
+#include <nettle/sha2.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "ops/support/clock.h"
+#include "ops/support/hex.h"
 
 enum {
 	HELPER_MAX_BYTES = 64 << 20,
@@ -216,16 +217,16 @@ static void helper_file_done(struct helper_file *file)
 
 static int load_helper_at(const char *path, struct helper_file *file)
 {
-	uint8_t digest[EVP_MAX_MD_SIZE];
-	unsigned size;
+	uint8_t digest[SHA256_DIGEST_SIZE];
+	struct sha256_ctx context;
 	int r = read_file(path, &file->content);
 
 	if (r < 0)
 		return r;
-	if (!EVP_Digest(file->content.data, file->content.size, digest, &size, EVP_sha256(), NULL))
-		return -EIO;
-	for (unsigned i = 0; i < size; i++)
-		sprintf(file->sha256 + 2 * i, "%02x", digest[i]);
+	sha256_init(&context);
+	sha256_update(&context, file->content.size, file->content.data);
+	sha256_digest(&context, sizeof(digest), digest);
+	hex_write(digest, sizeof(digest), file->sha256);
 	file->cksum = posix_cksum(file->content.data, file->content.size);
 	return 0;
 }
