@@ -51,6 +51,12 @@ def test_yaml_is_what_safe_load_takes(root):
     for content in ["a: &x {b: 1}\nc: *x\nd: {<<: *x}\n", "a: !!str 1\nb: !!set {c}\n", "! a\n", "%TAG ! tag:yaml.org,2002:\n---\na: !int 1\n",
                     "a: 1\n---\nb: 2\n", "a: &x [*x]\n", ""]:
         equal("OK", code(run("create_file", {"path": "a.YML", "content": content, "overwrite": True}, root)), content)
+    anchors = "".join("- &a%d 1\n" % number for number in range(200000))
+    for alias, want in [("a199999", "OK"), ("a200000", "SYNTAX_ERROR")]:  # within the time of run(), not of its square
+        equal(want, code(run("create_file", {"path": "b.yaml", "content": anchors + "- *%s\n" % alias, "overwrite": True}, root)),
+              "an alias of one of 200,000 anchors")
+    for content, want in [("[" * 300000, "SYNTAX_ERROR"), ("".join("%%TAG !a%d! x\n" % number for number in range(300000)) + "---\na\n", "OK")]:
+        equal(want, code(run("create_file", {"path": "b.yaml", "content": content, "overwrite": True}, root)), content[:20])
 
 
 def test_bytes_by_range(root):

@@ -2,21 +2,70 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <search.h>
 #include <string.h>
 #include <yaml.h>
 
+#include "ops/support/clock.h"
 #include "ops/support/json.h"
 #include "ops/support/path.h"
 #include "tools/base/limited_child.h"
 
-enum { CHECK_MS = 10000, CHECK_OUTPUT_BYTES = 4096, CHECK_MEMORY_BYTES = 1 << 30 };
+enum {
+	CHECK_MS = 10000,
+	CHECK_OUTPUT_BYTES = 4096,
+	CHECK_MEMORY_BYTES = 1 << 30,
+	YAML_DEPTH_MAX = 900, /* about what PyYAML takes; libyaml's time grows with its square */
+};
 
 /* ---- YAML ------------------------------------------------------------------------ */
 
 /* What is refused beyond the grammar, as yaml.safe_load() refuses it. */
 struct yaml_state {
-	cJSON *anchors; /* of the document: an object whose members are their names */
+	const uint8_t *content;
+	size_t left;
+	int64_t end_ms;
+	void *anchors; /* names of the document's: a tree of tsearch(3) */
+	unsigned depth;
 };
+
+/* Some content takes libyaml the square of its size: no more of it is read when time is up. */
+static int read_yaml(void *user, unsigned char *buffer, size_t size, size_t *ret_size)
+{
+	struct yaml_state *state = user;
+
+	if (clock_now_ms() > state->end_ms)
+		return 0;
+	*ret_size = size < state->left ? size : state->left;
+	if (*ret_size)
+		memcpy(buffer, state->content, *ret_size);
+	state->content += *ret_size;
+	state->left -= *ret_size;
+	return 1;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+static void forget_anchors(struct yaml_state *state)
+{
+	tdestroy(state->anchors, free);
+	state->anchors = NULL;
+}
+
+static int add_anchor(struct yaml_state *state, const char *name)
+{
+	cleanup_free char *copy = strdup(name);
+	char **found = copy ? tsearch(copy, &state->anchors, compare_names) : NULL;
+
+	if (!found)
+		return -ENOMEM;
+	if (*found == copy)
+		steal_ptr(&copy);
+	return 0;
+}
 
 static bool tag_is_known(const char *tag)
 {
@@ -39,7 +88,10 @@ static int refuse_yaml(
 {
 	error->line = event->start_mark.line + 1;
 	error->column = event->start_mark.column + 1;
-	snprintf(error->message, sizeof(error->message), "%s \"%s\"", what, name);
+	if (name)
+		snprintf(error->message, sizeof(error->message), "%s \"%s\"", what, name);
+	else
+		snprintf(error->message, sizeof(error->message), "%s", what);
 	return -EINVAL;
 }
 
@@ -48,10 +100,9 @@ static int check_node(struct yaml_state *state, const yaml_event_t *event, const
 {
 	if (!tag_is_known(tag))
 		return refuse_yaml(event, "no safe loader knows the tag", tag, error);
-	if (anchor && !cJSON_GetObjectItemCaseSensitive(state->anchors, anchor) &&
-		!cJSON_AddTrueToObject(state->anchors, anchor))
-		return -ENOMEM;
-	return 0;
+	if (event->type != YAML_SCALAR_EVENT && ++state->depth > YAML_DEPTH_MAX)
+		return refuse_yaml(event, "it is nested too deeply", NULL, error);
+	return anchor ? add_anchor(state, anchor) : 0;
 }
 
 static int check_event(
@@ -61,12 +112,11 @@ static int check_event(
 
 	switch (event->type) {
 	case YAML_DOCUMENT_START_EVENT:
-		cJSON_Delete(state->anchors);
-		state->anchors = cJSON_CreateObject();
-		return state->anchors ? 0 : -ENOMEM;
+		forget_anchors(state);
+		return 0;
 	case YAML_ALIAS_EVENT:
 		name = (const char *)event->data.alias.anchor;
-		return cJSON_GetObjectItemCaseSensitive(state->anchors, name)
+		return tfind(name, &state->anchors, compare_names)
 			       ? 0
 			       : refuse_yaml(
 					 event, "there is no anchor before the alias", name, error);
@@ -79,6 +129,10 @@ static int check_event(
 	case YAML_MAPPING_START_EVENT:
 		return check_node(state, event, (const char *)event->data.mapping_start.anchor,
 			(const char *)event->data.mapping_start.tag, error);
+	case YAML_SEQUENCE_END_EVENT:
+	case YAML_MAPPING_END_EVENT:
+		state->depth--;
+		return 0;
 	default:
 		return 0;
 	}
@@ -86,14 +140,15 @@ static int check_event(
 
 int syntax_yaml(const void *content, size_t size, struct syntax_error *error)
 {
-	struct yaml_state state = {0};
+	struct yaml_state state = {
+		.content = content, .left = size, .end_ms = clock_now_ms() + CHECK_MS};
 	yaml_parser_t parser;
 	yaml_event_t event;
 	int r = 0;
 
 	if (!yaml_parser_initialize(&parser))
 		return -ENOMEM;
-	yaml_parser_set_input_string(&parser, content ? content : (const void *)"", size);
+	yaml_parser_set_input(&parser, read_yaml, &state);
 	for (bool end = false; !end && r == 0;) {
 		if (yaml_parser_parse(&parser, &event)) {
 			end = event.type == YAML_STREAM_END_EVENT;
@@ -102,6 +157,8 @@ int syntax_yaml(const void *content, size_t size, struct syntax_error *error)
 			continue;
 		}
 		r = parser.error == YAML_MEMORY_ERROR ? -ENOMEM : -EINVAL;
+		if (clock_now_ms() > state.end_ms)
+			r = -ETIMEDOUT;
 		error->line = parser.problem_mark.line + 1;
 		error->column = parser.problem_mark.column + 1;
 		snprintf(error->message, sizeof(error->message), "%s%s%s",
@@ -109,7 +166,7 @@ int syntax_yaml(const void *content, size_t size, struct syntax_error *error)
 			parser.context ? ", " : "", parser.context ? parser.context : "");
 	}
 	yaml_parser_delete(&parser);
-	cJSON_Delete(state.anchors);
+	forget_anchors(&state);
 	return r;
 }
 
