@@ -97,6 +97,10 @@ CASES = [  # tool, arguments, code, what the message must have
     ("launch_app", {"app_name": "ls", "args": "x"}, "INVALID_ARGUMENT", "array"),
     ("webfetch", {"url": "file:///etc/passwd"}, "INVALID_ARGUMENT", "http"),
     ("webfetch", {"url": "http://127.0.0.1/"}, "PERMISSION_DENIED", "private network"),
+    ("websearch", {"query": "x", "num_results": 0}, "INVALID_ARGUMENT", "at least 1"),
+    ("bash_output", {"id": 7}, "NOT_FOUND", "7"),
+    ("bash_input", {"id": 7, "text": "x"}, "NOT_FOUND", "7"),
+    ("bash_kill", {"id": 7}, "NOT_FOUND", "7"),
 ]
 
 
@@ -138,6 +142,13 @@ def test_cases(root):
             say(result, what)
             check(words in result["error"]["message"], "%s: %s" % (words, result["error"]["message"]))
             check(result["exit"] != 0, "exit code of " + what)
+
+
+def test_every_tool_has_a_row(_):
+    shown = subprocess.run([PROGRAM, "tool", "--list", "--json"], capture_output=True, check=True).stdout
+    tools = {tool["name"] for tool in json.loads(shown)}
+    check(len(tools) > 15, "tools: %s" % tools)
+    equal(set(), tools - {row[0] for row in CASES if row[2] != "OK"}, "tools none of whose errors has a row")
 
 
 def test_the_rule_that_is_suggested_allows_the_call(root):
