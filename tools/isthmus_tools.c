@@ -7,6 +7,7 @@
 #include "ops/support/visible.h"
 #include "tools/commands.h"
 #include "tools/custom/custom.h"
+#include "tools/image/image.h"
 #include "tools/web/page.h"
 
 static const char usage[] =
@@ -21,7 +22,10 @@ static const struct {
 	int (*run)(int argc, char **argv);
 } commands[] = {
 	{"tool", tool_command}, {"mcp", mcp_command},
-	{"page", page_command},                        /* for webfetch only: its limited child */
+	{"page", page_command}, /* for webfetch only: its limited child */
+#ifdef HAVE_IMAGES
+	{"image", image_command}, /* for pictures only, likewise */
+#endif
 	{"at-workspace", custom_at_workspace_command}, /* for custom tools only */
 };
 

@@ -5,12 +5,12 @@
 
 #include "ops/support/utf8.h"
 #include "tools/base/output_file.h"
+#include "tools/image/image.h"
 #include "tools/permission/permission.h"
 #include "tools/registry.h"
 #include "tools/text/text.h"
 
 enum {
-	IMAGE_MAX_BYTES = 5 << 20,
 	COUNT_MAX_BYTES = 256 << 20, /* past it the rest is not read just to count lines */
 	PIECE_BYTES = 128 << 10,
 	SNIFF_BYTES = 8192,
@@ -226,46 +226,45 @@ static int read_text(struct tool_call *call, int fd, const char *path)
 	return result;
 }
 
-static bool is_image(const char *mime_type)
+static int read_whole(int fd, size_t size, struct buffer *bytes)
 {
-	static const char *const types[] = {"image/jpeg", "image/png", "image/gif", "image/webp"};
+	int r = buffer_reserve(bytes, size);
 
-	for (size_t i = 0; mime_type && i < array_size(types); i++)
-		if (strcmp(mime_type, types[i]) == 0)
-			return true;
-	return false;
+	while (r == 0 && bytes->size < size) {
+		ssize_t got = pread(
+			fd, bytes->data + bytes->size, size - bytes->size, (off_t)bytes->size);
+
+		if (got == 0)
+			break;
+		if (got < 0)
+			r = -errno;
+		else
+			bytes->size += (size_t)got;
+	}
+	return r;
 }
 
 static int read_binary(struct tool_call *call, int fd, const char *path, const struct stat *status,
 	const uint8_t *head, size_t head_size)
 {
 	cleanup_free char *type = files_mime_type(head, head_size);
-	struct buffer *bytes = &call->image.bytes;
+	struct buffer bytes cleanup_buffer = {0};
 	char size[32];
+	int r;
 
 	text_size((uint64_t)status->st_size, size);
 	cJSON_AddStringToObject(call->data, "mime_type", type ? type : "application/octet-stream");
-	if (!is_image(type))
+	if (!image_is_shown(type))
 		return tool_fail(call, TOOL_BINARY_FILE, NULL, "\"%s\" is not text but %s, %s.",
 			path, type ? type : "unknown data", size);
-	if (status->st_size > IMAGE_MAX_BYTES)
+	if (status->st_size > IMAGE_INPUT_MAX_BYTES)
 		return tool_fail(call, TOOL_TOO_LARGE,
 			"Make a smaller copy of the image with bash and read that.",
-			"The image \"%s\" has %s, more than the limit of 5 MB.", path, size);
-	if (buffer_reserve(bytes, (size_t)status->st_size) < 0)
-		return tool_fail_errno(call, -ENOMEM, "read", path);
-	while (bytes->size < (size_t)status->st_size) {
-		ssize_t got = pread(fd, bytes->data + bytes->size,
-			(size_t)status->st_size - bytes->size, (off_t)bytes->size);
-
-		if (got < 0)
-			return tool_fail_errno(call, -errno, "read", path);
-		if (got == 0)
-			break;
-		bytes->size += (size_t)got;
-	}
-	call->image.mime_type = steal_ptr(&type);
-	return tool_text(call, "[Image %s, %s, %s]", path, call->image.mime_type, size);
+			"The image \"%s\" has %s, more than the limit of %d MB.", path, size,
+			IMAGE_INPUT_MAX_BYTES >> 20);
+	r = read_whole(fd, (size_t)status->st_size, &bytes);
+	return r < 0 ? tool_fail_errno(call, r, "read", path)
+		     : image_show(call, path, type, &bytes);
 }
 
 static int read_range(struct tool_call *call, int fd, const char *path, off_t size)

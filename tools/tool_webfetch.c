@@ -5,6 +5,7 @@
 #include "ops/support/files.h"
 #include "ops/support/utf8.h"
 #include "tools/base/output_file.h"
+#include "tools/image/image.h"
 #include "tools/registry.h"
 #include "tools/text/text.h"
 #include "tools/web/page.h"
@@ -122,26 +123,10 @@ static int fail_status(struct tool_call *call, const struct web_visit *visit)
 		call, code, next, "\"%s\" answered with status %ld.", visit->url.text, status);
 }
 
-static bool is_image(const char *type)
+static int take_image(struct tool_call *call, struct web_visit *visit, const char *type)
 {
-	static const char *const types[] = {"image/jpeg", "image/png", "image/gif", "image/webp"};
-
-	for (size_t i = 0; type && i < array_size(types); i++)
-		if (strcmp(type, types[i]) == 0)
-			return true;
-	return false;
-}
-
-static int take_image(struct tool_call *call, struct web_visit *visit, char **type)
-{
-	char size[32];
-
-	text_size(visit->response.body.size, size);
-	call->image.bytes = visit->response.body;
-	visit->response.body = (struct buffer){0};
-	call->image.mime_type = steal_ptr(type);
 	cJSON_AddStringToObject(call->data, "output", "The image is in the answer.");
-	return tool_text(call, "[Image %s, %s, %s]", visit->url.text, call->image.mime_type, size);
+	return image_show(call, visit->url.text, type, &visit->response.body);
 }
 
 /* Bytes of the whole lines that an answer may have. */
@@ -263,8 +248,8 @@ static int execute(struct tool_call *call)
 
 		cJSON_AddStringToObject(metadata, "content_type", clean ? clean : "");
 	}
-	if (is_image(type))
-		return take_image(call, visit, &type);
+	if (image_is_shown(type))
+		return take_image(call, visit, type);
 	kind = page_kind_of(visit->response.content_type,
 		body->size ? (const void *)body->data : "", body->size);
 	if (kind < 0)
