@@ -8,9 +8,10 @@
 #include "fs/edge/drops.h"
 #include "ops/support/clock.h"
 
-enum { GRANT_WAIT_MS = 100, READ_AHEAD_BYTES = 2 * SESSION_REQUEST_MAX_BYTES };
+enum { GRANT_WAIT_MS = 100, LISTED_MAX = 16, READ_AHEAD_BYTES = 2 * SESSION_REQUEST_MAX_BYTES };
 
-static const uint64_t WRITTEN_MS = 80; /* a map may be written back in several requests */
+static const uint64_t WRITTEN_MS = 80;       /* a map may be written back in several requests */
+static const uint64_t LISTED_NS = 100000000; /* whoever waits for an access list looks by then */
 
 /* Of pages that were left out of a drop. */
 struct late_drop {
@@ -30,6 +31,11 @@ struct dropper {
 	pthread_cond_t is_due;    /* something is, before `sleeps_until_ns`: for the thread */
 	uint64_t sleeps_until_ns; /* lock, as all below; 0: for ever */
 	struct drops drops;
+	struct listed {
+		const struct inode *inode; /* only compared */
+		uint64_t until_ns;
+	} listed[LISTED_MAX];
+	unsigned listed_next;
 	LIST_HEAD(, page_request) requests;
 	TAILQ_HEAD(, late_drop) late;       /* the oldest first */
 	uint64_t late_count, request_count; /* of all so far */
@@ -189,6 +195,29 @@ static int drop(struct dropper *d, struct inode *inode, bool pages)
 		     : session_drop_inode(d->session, inode, false);
 }
 
+/* ---- Access lists -------------------------------------------------------------------- */
+
+/* The last one of the inode, or NULL.  With the lock held. */
+static struct listed *find_listed(struct dropper *d, const struct inode *inode)
+{
+	for (unsigned i = 0; i < LISTED_MAX; i++)
+		if (d->listed[i].inode == inode)
+			return &d->listed[i];
+	return NULL;
+}
+
+void dropper_listed(struct dropper *d, const struct inode *inode)
+{
+	struct listed *listed;
+
+	pthread_mutex_lock(&d->lock);
+	listed = find_listed(d, inode);
+	if (!listed)
+		listed = &d->listed[d->listed_next++ % LISTED_MAX];
+	*listed = (struct listed){.inode = inode, .until_ns = clock_now_ns() + LISTED_NS};
+	pthread_mutex_unlock(&d->lock);
+}
+
 /* ---- Drops --------------------------------------------------------------------------- */
 
 /* With the lock held.  False: there is no room. */
@@ -199,10 +228,13 @@ static bool want(
 	uint64_t now_ns = clock_now_ns();
 	uint64_t not_before_ns =
 		pages && dropper_is_being_written(inode) ? now_ns + WRITTEN_MS * 1000000 : 0;
+	const struct listed *listed = find_listed(d, inode);
+	enum drops_added added;
 
-	enum drops_added added = drops_want(
+	if (listed && listed->until_ns > not_before_ns)
+		not_before_ns = listed->until_ns;
+	added = drops_want(
 		&d->drops, inode, pages, found ? found : &unknown, not_before_ns, now_ns);
-
 	if (added == DROPS_NEW)
 		inode_table_ref(d->session->mount->inodes, inode);
 	return added != DROPS_FULL;

@@ -37,6 +37,10 @@ void dropper_locked(struct dropper *dropper, struct inode *inode, const struct f
 void dropper_unlocking(struct dropper *dropper, const struct inode *inode,
 	const struct file_lock *lock, pid_t caller);
 
+/* An access list is set through this mount, before and after it is.  The kernel then asks for the
+ * mode before it lets anybody in, and is not to be disturbed by a drop: those wait for a while. */
+void dropper_listed(struct dropper *dropper, const struct inode *inode);
+
 /* Around a READ or WRITE of pages, which the kernel has locked until the reply: to drop them would
  * wait for that, which may never come.  Until the end, which is told before the reply, a drop
  * leaves these pages out, and what the kernel reads ahead behind them; they are dropped thereafter.

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-#include "fs/edge/invalidate.h"
+#include "fs/edge/dropper.h"
 #include "fs/edge/virtual.h"
 #include "ops/support/cleanup.h"
 
@@ -101,6 +101,8 @@ static void change_xattr(fuse_req_t fuse, fuse_ino_t ino, const char *op, const 
 	r.record.detail = name;
 	w = r.mount->workspace;
 	inode = session_inode(r.session, ino);
+	if (strcmp(name, "system.posix_acl_access") == 0)
+		dropper_listed(r.session->dropper, inode);
 	do {
 		result = request_locate_open(&r, inode, &object);
 		if (result == 0)
@@ -110,6 +112,8 @@ static void change_xattr(fuse_req_t fuse, fuse_ino_t ino, const char *op, const 
 	} while (request_retry_name(&r, result, inode));
 	if (result == 0 && session_raw_kills_sgid())
 		clear_sgid(&r, &object, inode);
+	if (strcmp(name, "system.posix_acl_access") == 0)
+		dropper_listed(r.session->dropper, inode);
 	request_finish(&r, (int)object_result(&r, inode, result));
 }
 

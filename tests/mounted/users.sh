@@ -52,6 +52,46 @@ test_access_lists_decide() {
 	expect new "$(cat "$backing/shared")"
 }
 
+# While the event that it has comes back.
+test_an_access_list_counts_at_once() {
+	need_lists
+	need python3
+	python3 - "$mnt/listed" <<-'END'
+		import os, struct, sys, time
+		path, user, name = sys.argv[1], 12345, "system.posix_acl_access"
+		rights = [(1, 6, 2**32 - 1), (2, 6, user), (4, 0, 2**32 - 1), (16, 6, 2**32 - 1), (32, 0, 2**32 - 1)]
+		access = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *right) for right in rights)
+		ask, hear_ask = os.pipe()[::-1]
+		tell_read, tell = os.pipe()
+		open(path, "w").close()
+		if os.fork() == 0:
+		    os.close(ask)
+		    os.setgroups([])
+		    os.setgid(user)
+		    os.setuid(user)
+		    while os.read(hear_ask, 1):
+		        try:
+		            os.close(os.open(path, os.O_WRONLY))
+		            os.write(tell, b"y")
+		        except PermissionError:
+		            os.write(tell, b"n")
+		    os._exit(0)
+		denied = 0
+		for n in range(400):
+		    if n:
+		        os.removexattr(path, name)
+		    os.chmod(path, 0o600)
+		    time.sleep(0.003)
+		    os.setxattr(path, name, access)
+		    time.sleep(n % 10 / 10000)
+		    os.write(ask, b"?")
+		    denied += os.read(tell_read, 1) == b"n"
+		os.close(ask)
+		os.wait()
+		assert not denied, f"the list allows it, and {denied} of 400 were refused"
+	END
+}
+
 test_a_list_from_outside_the_group_clears_set_group_id() {
 	need_lists
 	need setfacl
