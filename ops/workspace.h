@@ -327,6 +327,7 @@ enum workspace_capabilities {
 	WORKSPACE_CAN_CHECK = 1 << 5,      /* check looks at the root */
 	WORKSPACE_CAN_SEARCH = 1 << 6,     /* scan takes SCAN_NOT_IGNORED and texts */
 	WORKSPACE_CAN_READ_FIRST = 1 << 7, /* scan takes SCAN_READ_FIRST */
+	WORKSPACE_CAN_PREPARE = 1 << 8,    /* of a helper: it gives prepared files their names */
 };
 
 enum { WORKSPACE_ERROR_BYTES = 1536 };

@@ -188,6 +188,7 @@ def requests_with(path):
     yield p.OPEN, text + p.numbers(0, 0, 0, 0) + p.open_flags(os.O_RDWR) + p.numbers(77, 1000)
     yield p.CREATE, name + p.open_flags(os.O_RDWR) + p.numbers(0o600, 77)
     yield p.CREATE_UNNAMED, name + p.open_flags(os.O_RDWR) + p.numbers(0o600, 77)
+    yield p.PREPARE, name + p.open_flags(os.O_RDWR) + p.numbers(0o600, 77)
     yield p.FSYNC, p.number(0) + text + p.number(0)
     yield p.EXEC, p.numbers(1, 2, 0, 0, 0) + text + p.string(b"true") + p.numbers(0, 0)
 

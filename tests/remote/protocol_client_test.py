@@ -531,6 +531,23 @@ def test_create_unnamed_and_name_it():
     close(handle)
 
 
+def test_prepare_and_name():
+    handle = next(handles)
+    reader = client.call(p.PREPARE, p.name(b"") + p.open_flags(os.O_RDWR) + p.numbers(0o640, handle))
+    prepared = reader.body.attributes()
+    same(0, prepared.nlink)
+    write_file(b"taken")
+    fails(errno.EEXIST, client.call, p.NAME, p.number(handle) + p.name(b"taken") + p.open_flags(os.O_WRONLY | os.O_EXCL))
+    reader = client.call(p.NAME, p.number(handle) + p.name(b"given") + p.open_flags(os.O_WRONLY | os.O_EXCL))
+    given = reader.body.attributes()
+    same((prepared.id, prepared.mode, prepared.uid, prepared.gid), (given.id, given.mode, given.uid, given.gid))
+    same(1, given.nlink)
+    write(handle, 0, b"written")
+    same(b"written", read_file(b"given"))
+    fails(errno.EBADF, client.call, p.NAME, p.number(handle) + p.name(b"again") + p.open_flags(os.O_WRONLY))
+    close(handle)
+
+
 def test_fsync():
     handle = create(b"synced")
     client.call(p.FSYNC, p.number(handle) + p.string(b"") + p.number(1))

@@ -402,7 +402,7 @@ static int workspace_at(int root_fd, struct session *session)
 		return r;
 	}
 	workspace_status(w, &status);
-	session->capabilities = status.capabilities;
+	session->capabilities = status.capabilities | WORKSPACE_CAN_PREPARE;
 	session->owner_uid = status.owner_uid;
 	session->owner_gid = status.owner_gid;
 	r = server_new(w, &callbacks, session, &session->server);

@@ -542,7 +542,22 @@ int server_handle_put(struct server *server, struct handle *handle)
 		return 0;
 	op_context_init(&ctx);
 	r = workspace_close(&ctx, handle->file);
+	workspace_close(&ctx, handle->unnamed);
 	free(handle);
+	return r;
+}
+
+int server_handle_named(struct server *server, struct handle *handle, struct open_file *file)
+{
+	int r = -EBADF;
+
+	pthread_mutex_lock(&server->lock);
+	if (!handle->unnamed) {
+		handle->unnamed = handle->file; /* others may be using it */
+		handle->file = file;
+		r = 0;
+	}
+	pthread_mutex_unlock(&server->lock);
 	return r;
 }
 

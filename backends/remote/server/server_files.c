@@ -2,9 +2,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/remote/server/server_internal.h"
+#include "ops/support/path.h"
 
 /* The handle that a request names; `*job` has it until handle_done(). */
 struct file_ref {
@@ -112,6 +114,136 @@ int64_t handle_create(struct job *job, struct wire_writer *out)
 int64_t handle_create_unnamed(struct job *job, struct wire_writer *out)
 {
 	return create(job, out, workspace_create_unnamed);
+}
+
+/* ---- Files that are prepared for a name ------------------------------------------- */
+
+/* What a new file there would have from the directory beside its group. */
+static bool has_default_acl(struct job *job, const struct object_ref *directory)
+{
+	ssize_t r = workspace_getxattr(
+		&job->ctx, job->server->workspace, directory, "system.posix_acl_default", NULL, 0);
+
+	return r != -ENODATA && r != -EOPNOTSUPP;
+}
+
+/* Only where what create would make can be told beforehand; and not on another file system than
+ * the root's, which somebody may want to unmount. */
+static int check_prepared(struct job *job, const struct object_ref *directory)
+{
+	struct workspace *w = job->server->workspace;
+	struct attributes root, attributes;
+	int r = workspace_getattr(&job->ctx, w, &OBJECT_AT(""), &root);
+
+	if (r == 0)
+		r = workspace_getattr(&job->ctx, w, directory, &attributes);
+	if (r < 0)
+		return r;
+	if (attributes.id.device != root.id.device || has_default_acl(job, directory))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+static int prepare(struct op_context *ctx, struct workspace *w, const char *path, int flags,
+	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	const struct object_ref directory = {.path = path, .id = ctx->parent};
+	int r = check_prepared(ctx->interrupted_data, &directory);
+
+	return r < 0 ? r
+		     : workspace_create_unnamed(
+			       ctx, w, path, flags, mode, ret_file, ret_attributes);
+}
+
+int64_t handle_prepare(struct job *job, struct wire_writer *out)
+{
+	return create(job, out, prepare);
+}
+
+/* The directory may be another than when the file was prepared. */
+static int check_directory(struct job *job, const char *path, const struct attributes *file)
+{
+	cleanup_free char *parent = strndup(path, path_parent_length(path));
+	const struct object_ref directory = {.path = parent, .id = job->ctx.new_parent};
+	struct attributes attributes;
+	int r = parent ? 0 : -ENOMEM;
+
+	if (r == 0)
+		r = workspace_getattr(&job->ctx, job->server->workspace, &directory, &attributes);
+	if (r < 0)
+		return r;
+	if (has_default_acl(job, &directory) ||
+		((attributes.mode & S_ISGID) && attributes.gid != file->gid))
+		return -ESTALE;
+	return 0;
+}
+
+static int give_name(struct job *job, struct handle *handle, const char *path)
+{
+	struct object_ref object = OBJECT_OF(handle->file);
+	struct workspace *w = job->server->workspace;
+	struct attributes attributes;
+	int r = handle->unnamed ? -EBADF : workspace_getattr(&job->ctx, w, &object, &attributes);
+
+	if (r == 0)
+		r = check_directory(job, path, &attributes);
+	return r < 0 ? r : workspace_link(&job->ctx, w, &object, path, &attributes);
+}
+
+/* Events are about the name that a file was opened by.  If that leads elsewhere by now, the one
+ * that was prepared will do. */
+static int open_named(struct job *job, struct handle *handle, const char *path, int flags)
+{
+	const struct object_ref object = {.path = path, .id = handle->object};
+	struct attributes attributes;
+	struct open_file *file;
+	int r = workspace_open_file(&job->ctx, job->server->workspace, &object,
+		flags & ~(O_TRUNC | O_EXCL), &file, &attributes);
+
+	if (r < 0)
+		return 0;
+	r = server_handle_named(job->server, handle, file);
+	if (r < 0)
+		workspace_close(&job->ctx, file);
+	return r;
+}
+
+/* It has the times of when it was prepared. */
+static int set_times(struct job *job, struct handle *handle, struct attributes *ret_attributes)
+{
+	const struct object_ref object = OBJECT_OF(handle->file);
+
+	return workspace_setattr(&job->ctx, job->server->workspace, &object,
+		SET_ATIME_NOW | SET_MTIME_NOW, &(struct attributes){0}, ret_attributes);
+}
+
+int64_t handle_name(struct job *job, struct wire_writer *out)
+{
+	cleanup_file_ref struct file_ref ref = {0};
+	int r = read_file_ref(job, &ref);
+	const char *path = wire_get_name(&job->in, &job->ctx.new_parent);
+	int flags = wire_get_open_flags(&job->in);
+	struct attributes attributes;
+	struct facts opened = {0};
+	uint64_t position;
+
+	if (r == 0)
+		r = wire_reader_finish(&job->in);
+	if (r == 0)
+		r = give_name(job, ref.handle, path);
+	if (r < 0)
+		return r;
+	position = job->ctx.served.position;
+	job->ctx.facts = &opened;
+	r = open_named(job, ref.handle, path, flags);
+	job->ctx.facts = NULL;
+	if (r == 0)
+		r = set_times(job, ref.handle, &attributes);
+	job->ctx.served.position = position;
+	if (r < 0)
+		return r;
+	wire_put_attributes(out, &attributes);
+	return opened.little_room ? OPENED_WITH_LITTLE_ROOM : 0;
 }
 
 /* Closed before the reply goes out.  When other jobs still use the file the last of them

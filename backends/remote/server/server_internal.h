@@ -60,6 +60,7 @@ struct handle {
 	bool busy;     /* an ordered job runs */
 	struct job *first, **last;
 	struct open_file *file;
+	struct open_file *unnamed; /* the same file as it was before NAME; or NULL */
 	struct object_id object;
 };
 
@@ -129,6 +130,10 @@ int server_handle_put(struct server *server, struct handle *handle);
 /* Takes ownership of the file on success.  -EMFILE, -EBADF (the id is in use), -ENOMEM. */
 int server_handle_add(
 	struct server *server, uint64_t id, struct open_file *file, const struct object_id *object);
+
+/* The file of the handle has a name now, and was opened by that.  Takes ownership on success.
+ * -EBADF: it had one already. */
+int server_handle_named(struct server *server, struct handle *handle, struct open_file *file);
 
 /* Takes the handle out of the table; its reference goes to the caller.  NULL: unknown. */
 struct handle *server_handle_remove(struct server *server, uint64_t id);

@@ -89,7 +89,7 @@ unsigned request_flags(unsigned type);
 /* Flags of a SEEK request. */
 enum { SEEK_CODE_DATA = 0, SEEK_CODE_HOLE = 1 };
 
-/* In the result of OPEN, CREATE and CREATE_UNNAMED. */
+/* In the result of OPEN, CREATE, CREATE_UNNAMED, PREPARE and NAME. */
 enum {
 	OPENED_INLINE = 1 << 0,           /* the start of the file follows */
 	OPENED_WITH_LITTLE_ROOM = 1 << 1, /* struct facts has it */
