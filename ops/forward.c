@@ -118,6 +118,7 @@ ON_WORKSPACE(int, statfs, (struct fs_stats *ret_stats), (ret_stats))
 ON_WORKSPACE(int, fsync, (struct open_file *file, const char *path, bool data_only),
 	(inner_file(file), path, data_only))
 
+ON_FILE(int, await_name, (struct attributes *ret_attributes), (ret_attributes))
 ON_FILE(ssize_t, read, (void *data, size_t size, off_t offset), (data, size, offset))
 ON_FILE(ssize_t, write, (const void *data, size_t size, off_t offset), (data, size, offset))
 ON_FILE(int, fallocate, (unsigned mode, off_t offset, off_t length), (mode, offset, length))

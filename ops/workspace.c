@@ -245,6 +245,7 @@ int workspace_setattr(struct op_context *ctx, struct workspace *w, const struct 
 	int r = check_object(object);
 
 	begin_change(ctx);
+	ctx->served.is_early = false;
 	REQUIRE_OPERATION(w, setattr, -EROFS);
 	if (r < 0)
 		return r;
@@ -325,10 +326,19 @@ int workspace_create(struct op_context *ctx, struct workspace *w, const char *pa
 	int r = *path ? check_changed_path(path) : -EEXIST;
 
 	begin_change(ctx);
+	ctx->served.is_early = false;
 	REQUIRE_OPERATION(w, create, -EROFS);
 	if (r < 0)
 		return r;
 	return w->ops->create(ctx, w, path, flags, mode & 07777, ret_file, ret_attributes);
+}
+
+int workspace_await_name(
+	struct op_context *ctx, struct open_file *file, struct attributes *ret_attributes)
+{
+	begin_change(ctx);
+	REQUIRE_OPERATION(file->workspace, await_name, -EOPNOTSUPP);
+	return file->workspace->ops->await_name(ctx, file, ret_attributes);
 }
 
 int workspace_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,

@@ -119,6 +119,13 @@ struct facts {
 				       * that what is written next may not fit */
 };
 
+enum create_hint {
+	CREATE_WAITS,
+	CREATE_IS_FIRST, /* it waits, but the next one in that directory may be early */
+	CREATE_IS_EARLY, /* as far as is known nothing is at the name, and if something came that
+			  * would be told: no need to wait */
+};
+
 /* Who asks, and what served the call.  In the caller's memory; one call at a time. */
 struct op_context {
 	/* The calling process as the workspace shall see it (ids are already mapped). */
@@ -141,6 +148,9 @@ struct op_context {
 	bool (*interrupted)(struct op_context *ctx);
 	void *interrupted_data;
 
+	/* create: whether it may be answered before the name is made (see await_name). */
+	enum create_hint create_hint;
+
 	/* Where a change that succeeds tells what it left behind; the operation clears it first.
 	 * NULL: nobody wants to know. */
 	struct facts *facts;
@@ -150,6 +160,8 @@ struct op_context {
 		uint32_t round_trips; /* waits for the far end on this call's behalf */
 		uint32_t repeats;     /* requests made anew, as the far end had forgotten them */
 		bool from_cache;      /* answered without asking the place */
+		bool is_early;        /* create: the name is not made yet; setattr: the times are
+				       * not known yet */
 		uint64_t position;    /* see Positions: what the call tells was looked at then or
 				       * later (a flush: what all writes left) */
 	} served;
@@ -456,6 +468,14 @@ struct workspace_ops {
 	int (*create)(struct op_context *ctx, struct workspace *w, const char *path, int flags,
 		uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
 
+	/* Optional (NULL: nothing is answered early).  Of a handle that create has given out with
+	 * served.is_early: waits until the name is made, and returns what create would have;
+	 * whoever asks again gets the same.  What create told was right but for the times.  After
+	 * an error every operation on the handle answers that.
+	 * -EAGAIN: interrupted, or the place is out of reach; ask again. */
+	int (*await_name)(
+		struct op_context *ctx, struct open_file *file, struct attributes *ret_attributes);
+
 	/* Optional (NULL: -EOPNOTSUPP).  Creates a regular file without a name in a
 	 * directory; link() through the handle gives it one.  (O_TMPFILE) */
 	int (*create_unnamed)(struct op_context *ctx, struct workspace *w, const char *directory,
@@ -583,7 +603,7 @@ struct process {
 	X(prefix, unlink) X(prefix, rmdir) X(prefix, rename) X(prefix, setattr) \
 	X(prefix, getxattr) X(prefix, listxattr) X(prefix, setxattr) X(prefix, removexattr) \
 	X(prefix, statfs) X(prefix, check) \
-	X(prefix, open_file) X(prefix, create) X(prefix, create_unnamed) \
+	X(prefix, open_file) X(prefix, create) X(prefix, await_name) X(prefix, create_unnamed) \
 	X(prefix, read) X(prefix, write) X(prefix, flush) X(prefix, fsync) X(prefix, close) \
 	X(prefix, fallocate) X(prefix, descriptor) X(prefix, seek) X(prefix, copy_range) \
 	X(prefix, lock) X(prefix, lock_test) X(prefix, lock_release_owner) \

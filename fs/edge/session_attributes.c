@@ -9,8 +9,8 @@
 #include "fs/edge/virtual.h"
 #include "ops/support/cleanup.h"
 
-static void reply_attributes(
-	struct request *r, struct inode *inode, int result, const struct attributes *attributes)
+static void reply_attributes(struct request *r, struct inode *inode, int result,
+	const struct attributes *attributes, bool is_early)
 {
 	struct inode_note note;
 	struct stat stat;
@@ -21,7 +21,7 @@ static void reply_attributes(
 		return;
 	}
 	session_stat(r->session, inode, attributes, &stat);
-	if (!r->by_name) {
+	if (!r->by_name && !is_early) {
 		inode_table_note(r->mount->inodes, inode, attributes, &note);
 		ttl = session_ttl(r->session, note.belief);
 	}
@@ -111,7 +111,7 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	inode = session_inode(r.session, ino);
 	session_watch_around(&r, inode);
 	result = get_attributes(&r, inode, fi, &attributes);
-	reply_attributes(&r, inode, result, &attributes);
+	reply_attributes(&r, inode, result, &attributes, false);
 }
 
 /* Comes only where the kernel does not check permissions itself: nobody but root gets in,
@@ -211,7 +211,7 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
 	} while (request_retry_name(&r, result, inode));
 	result = request_object_result(&r, inode, result);
-	reply_attributes(&r, inode, result, &attributes);
+	reply_attributes(&r, inode, result, &attributes, r.op.served.is_early);
 	dropper_replied(s->dropper, reply, inode, result == 0 ? &attributes : NULL);
 	inode_table_unref(s->mount->inodes, inode);
 }

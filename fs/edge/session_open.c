@@ -389,15 +389,17 @@ static int create(struct request *r, mode_t mode, int flags, struct open_file **
 	return result;
 }
 
+/* `before`: the highest position from before it was created: so early, nobody has looked at it. */
 static int enter_created(struct request *r, struct inode *parent, const char *name,
-	const struct attributes *attributes, struct fuse_entry_param *ret_entry,
+	const struct attributes *attributes, uint64_t before, struct fuse_entry_param *ret_entry,
 	struct inode **ret_inode)
 {
+	uint64_t at = r->op.served.is_early && !r->is_astray ? before : request_position(r);
 	int result;
 
 	if (!session_raw_is_unnamed()) {
-		result = session_enter(r->session, parent, name, attributes, request_position(r),
-			NULL, ret_entry, ret_inode);
+		result = session_enter(
+			r->session, parent, name, attributes, at, NULL, ret_entry, ret_inode);
 		return result < 0 ? result : 0;
 	}
 	result = inode_table_enter_unnamed(r->mount->inodes, attributes, ret_inode);
@@ -417,6 +419,7 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 	struct inode *inode, *parent;
 	struct open_file *file;
 	struct request r;
+	uint64_t before;
 	int result;
 
 	if (virtual_refuses_entry(fuse, parent_ino, unnamed ? "" : name))
@@ -425,17 +428,18 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 	parent = session_inode(r.session, parent_ino);
 	if (!unnamed)
 		request_owns_name(&r, parent, name);
+	before = inode_table_position(r.mount->inodes);
 	do {
 		result = request_locate_entry(&r, parent, unnamed ? NULL : name);
 		if (result == 0)
 			result = create(&r, mode & 07777, fi->flags, &file, &attributes);
 	} while (request_retry_entry(&r, result, parent, NULL));
 	if (result == 0) {
-		result = enter_created(&r, parent, name, &attributes, &entry, &inode);
+		result = enter_created(&r, parent, name, &attributes, before, &entry, &inode);
 		if (result < 0)
 			workspace_close(&r.op, file);
 	}
-	if (r.is_astray)
+	if (r.is_astray || r.op.served.is_early)
 		entry.entry_timeout = entry.attr_timeout = 0;
 	if (result == 0) {
 		result = make_handle(

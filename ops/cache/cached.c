@@ -25,6 +25,7 @@ int cached_exec(struct op_context *ctx, struct workspace *w, const struct exec_r
 	struct process **ret_process)
 {
 	cached_enter(cached_of(w));
+	cached_await_all(cached_of(w), ctx);
 	cached_apply_all_deferred(cached_of(w), ctx);
 	cached_leave(cached_of(w));
 	return forward_exec(ctx, w, request, ret_process);
@@ -162,6 +163,7 @@ static const struct workspace_ops cached_ops = {
 	.check = forward_check,
 	.open_file = cached_open_file,
 	.create = cached_create,
+	.await_name = cached_await_name,
 	.create_unnamed = cached_create_unnamed,
 	.read = cached_read,
 	.write = cached_write,

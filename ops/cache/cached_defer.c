@@ -39,11 +39,8 @@ static bool is_alone(const struct cached_file *creator)
 static bool may_wait(const struct op_context *ctx, const struct cached_file *file,
 	const struct attributes *now, unsigned mask, const struct attributes *want)
 {
-	bool knows_mtime =
-		file->capture.size == 0 || (file->deferred_mask & SET_MTIME) || (mask & SET_MTIME);
-
 	return (mask & ~(unsigned)DEFERRABLE) == 0 && file->capturing && is_alone(file) &&
-	       knows_mtime && (ctx->uid == 0 || ctx->uid == now->uid) &&
+	       (ctx->uid == 0 || ctx->uid == now->uid) &&
 	       !((mask & SET_UID) && want->uid != now->uid) &&
 	       !((mask & SET_GID) && want->gid != now->gid) &&
 	       !((mask & SET_MODE) && (want->mode & SPECIAL_BITS)) && !(now->mode & SPECIAL_BITS) &&
@@ -75,14 +72,19 @@ static struct timespec time_at_place(const struct cached_file *file)
 	return time;
 }
 
-bool cached_defer(struct cached *c, const struct op_context *ctx, const struct extra *x,
-	unsigned mask, const struct attributes *want, struct attributes *ret_attributes)
+bool cached_defer(struct cached *c, struct op_context *ctx, const struct extra *x, unsigned mask,
+	const struct attributes *want, struct attributes *ret_attributes)
 {
 	struct cached_file *file = creator_of(x);
 	struct attributes now;
 
-	if (!file || !tree_last_attributes(c->tree, &x->id, &now) ||
-		!may_wait(ctx, file, &now, mask, want))
+	if (!file)
+		return false;
+	if (file->unnamed)
+		now = file->attributes;
+	else if (!tree_last_attributes(c->tree, &x->id, &now))
+		return false;
+	if (!may_wait(ctx, file, &now, mask, want))
 		return false;
 	if (!file->deferred_mask) {
 		file->deferred = now;
@@ -96,6 +98,11 @@ bool cached_defer(struct cached *c, const struct op_context *ctx, const struct e
 	cached_begin_write(file);
 	cached_end_write(file);
 	*ret_attributes = file->deferred;
+	/* Only the place knows when it was written to. */
+	if (file->capture.size > 0 && !(file->deferred_mask & SET_MTIME)) {
+		ret_attributes->mtime = file->deferred.ctime;
+		ctx->served.is_early = true;
+	}
 	return true;
 }
 
@@ -128,16 +135,20 @@ static void tell(struct cached *c, uint64_t at, const char *path, const struct o
 }
 
 /* `path`: of the object as far as is known, or NULL. */
-static int apply(struct cached *c, struct op_context *ctx, const char *path,
-	const struct object_ref *object, unsigned mask, const struct attributes *want)
+static int apply(struct cached *c, struct op_context *ctx, struct cached_file *file,
+	const char *path, const struct object_ref *object, unsigned mask,
+	const struct attributes *want)
 {
 	struct attributes attributes;
 	struct asking asking;
 	struct found found;
+	bool is_unnamed = file->unnamed;
 	int r;
 
 	cached_begin_change(c, ctx, &asking);
 	r = workspace_setattr(ctx, c->base.inner, object, mask, want, &attributes);
+	if (is_unnamed)
+		cached_take_name(c, ctx, file);
 	cached_end_asking(c, ctx, &asking);
 	if (r < 0)
 		return r;
@@ -164,8 +175,11 @@ int cached_apply_deferred(
 	file->deferred_error = 0;
 	mask = take(file, &want);
 	if (mask && r == 0) {
-		cached_path_of(c, &file->extra->id, &path);
-		r = apply(c, ctx, path, &object, mask, &want);
+		if (file->unnamed)
+			path = strdup(file->path);
+		else
+			cached_path_of(c, &file->extra->id, &path);
+		r = apply(c, ctx, file, path, &object, mask, &want);
 	}
 	cached_leave(c);
 	return r;
@@ -194,7 +208,7 @@ static bool apply_one(struct cached *c, struct op_context *ctx, struct cached_fi
 		return false;
 	object.path = path;
 	mask = take(file, &want);
-	r = apply(c, ctx, path, &object, mask, &want);
+	r = apply(c, ctx, file, path, &object, mask, &want);
 	if (r < 0 && !path_misses_object(r))
 		note_failure(c, &object.id, r);
 	return true;

@@ -274,6 +274,7 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 		return r;
 	}
 	cached_enter(c);
+	cached_await_object(c, ctx, object);
 	cached_apply_deferred_at(c, ctx, object->path);
 	cached_ask(c, ctx, &asking);
 	r = workspace_open_file(ctx, c->base.inner, &at, flags, &inner, &file->attributes);
@@ -307,13 +308,23 @@ int cached_create(struct op_context *ctx, struct workspace *w, const char *path,
 	if (!file)
 		return -ENOMEM;
 	cached_enter(c);
+	r = cached_await_at(c, ctx, path);
+	cached_bound_early(c, ctx);
+	ctx->create_hint = r == 0 ? cached_create_hint(c, ctx, path, flags) : CREATE_WAITS;
 	cached_begin_change(c, ctx, &asking);
 	r = workspace_create(ctx, c->base.inner, path, flags, mode, &inner, &file->attributes);
-	cached_end_making(c, ctx, &asking, path, NULL, r, &file->attributes);
+	ctx->create_hint = CREATE_WAITS;
+	if (ctx->served.is_early)
+		cached_end_asking(c, ctx, &asking);
+	else
+		cached_end_making(c, ctx, &asking, path, NULL, r, &file->attributes);
 	if (r == 0) {
+		cached_has_met(c, ctx, &ctx->parent, path);
 		r = opened(c, ctx, file, asking.look.at, inner);
 		file->created = true;
 		file->created_ms = cached_now_ms();
+		if (r == 0 && ctx->served.is_early)
+			cached_early(c, ctx, file);
 	}
 	cached_leave(c);
 	return hand_out(file, r, ret_file, ret_attributes);
@@ -364,6 +375,15 @@ static void last_attributes(const struct cached_file *file, struct attributes *r
 		ret_attributes->nlink--;
 }
 
+/* Nothing has been changed since it was created.  Leaves the lock. */
+static int answer_early(struct cached *c, struct op_context *ctx)
+{
+	c->statistics.hits++;
+	ctx->served.from_cache = true;
+	cached_leave(c);
+	return 0;
+}
+
 int cached_file_getattr(
 	struct op_context *ctx, struct cached_file *file, struct attributes *ret_attributes)
 {
@@ -374,6 +394,11 @@ int cached_file_getattr(
 	int r;
 
 	cached_enter(c);
+	if (file->unnamed && !file->writes.begun) {
+		*ret_attributes = file->attributes;
+		return answer_early(c, ctx);
+	}
+	cached_wait_for_name(c, ctx, file);
 	cached_apply_all_deferred(c, ctx);
 	is_known = cached_get_attributes(c, &file->extra->id, ret_attributes);
 	if (is_known || is_cut_off(c, file)) {
@@ -503,6 +528,7 @@ ssize_t cached_read(
 	if ((file->flags & O_ACCMODE) == O_WRONLY)
 		return -EBADF;
 	cached_enter(c);
+	cached_wait_for_name(c, ctx, file);
 	content = known_content(c, file);
 	if (!content)
 		cached_assemble_begin(c, file);
@@ -541,6 +567,17 @@ static void keep_content(struct op_context *ctx, struct cached_file *file)
 		read_whole(ctx, file, atomic_load(&file->inner), &none, 0, 0);
 }
 
+/* Whoever opens what is there, to write to it. */
+static void now_means(struct cached *c, struct op_context *ctx, const char *path)
+{
+	struct found found;
+
+	cached_enter(c);
+	found = cached_find(c, path);
+	cached_has_met(c, ctx, &found.directory, path);
+	cached_leave(c);
+}
+
 int cached_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
 {
@@ -550,12 +587,15 @@ int cached_open_file(struct op_context *ctx, struct workspace *w, const struct o
 	/* With O_NOATIME it is to be kept rather than read: that takes a handle at the place. */
 	if (!object->file && !is_writable(flags) && !(flags & O_NOATIME)) {
 		cached_enter(c);
+		cached_await_at(c, ctx, object->path);
 		r = open_known(c, ctx, object, flags, ret_file, ret_attributes);
 		cached_leave(c);
 	}
 	if (r != -EAGAIN)
 		return r;
 	r = open_asking(c, ctx, object, flags, ret_file, ret_attributes);
+	if (r == 0 && !object->file && is_writable(flags))
+		now_means(c, ctx, object->path);
 	if (r == 0 && (flags & O_NOATIME) && !object->file)
 		keep_content(ctx, cached_file_of(*ret_file));
 	return r;
@@ -713,6 +753,7 @@ int cached_flush(struct op_context *ctx, struct open_file *open_file)
 	cached_enter(c);
 	cached_begin_change(c, ctx, &asking);
 	r = first_error(r, workspace_flush(ctx, inner));
+	r = first_error(cached_take_name(c, ctx, file), r);
 	return settle(c, ctx, file, then, &asking, r);
 }
 
@@ -726,8 +767,12 @@ int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	struct writes then;
 	int r;
 
-	if (!open_file)
+	if (!open_file) {
+		cached_enter(c);
+		cached_await_at(c, ctx, path);
+		cached_leave(c);
 		return workspace_fsync(ctx, c->base.inner, NULL, path, data_only);
+	}
 	inner = atomic_load(&file->inner);
 	if (!inner)
 		return 0;
@@ -736,6 +781,7 @@ int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	cached_enter(c);
 	cached_begin_change(c, ctx, &asking);
 	r = first_error(r, workspace_fsync(ctx, c->base.inner, inner, "", data_only));
+	r = first_error(cached_take_name(c, ctx, file), r);
 	return settle(c, ctx, file, then, &asking, r);
 }
 
@@ -747,7 +793,9 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 	int r;
 
 	r = atomic_load(&file->inner) ? cached_apply_deferred(c, ctx, file, true) : 0;
+	r = first_error(cached_take_name(c, ctx, file), r);
 	cached_enter(c);
+	cached_forget_early(c, file);
 	file->closing = true; /* `inner` stays what it is */
 	cached_begin_change(c, ctx, &asking);
 	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
@@ -892,11 +940,11 @@ int cached_lock(struct op_context *ctx, struct open_file *open_file, const struc
 
 	if (r < 0)
 		return r;
-	if (lock->kind == LOCK_KIND_POSIX) {
-		cached_enter(c);
+	cached_enter(c);
+	cached_wait_for_name(c, ctx, file);
+	if (lock->kind == LOCK_KIND_POSIX)
 		file->extra->locked = true;
-		cached_leave(c);
-	}
+	cached_leave(c);
 	if (is_writable(file->flags))
 		r = workspace_flush(ctx, inner); /* before the next holder reads */
 	if (lock->type == LOCK_NONE) {           /* whatever else fails: the next holder waits */

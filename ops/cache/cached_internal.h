@@ -11,6 +11,7 @@
  * cached_content.c  file content: memory bound, the store on disk
  * cached_assemble.c content of larger files, as it is read
  * cached_defer.c  attribute changes that wait for a flush
+ * cached_early.c  files that were created without waiting
  * cached_tidy.c   memory that is given back when nothing happens
  *
  * What is known of names, attributes, listings and watches is in one struct tree
@@ -34,6 +35,7 @@ enum {
 	SMALL_FILE_MAX_BYTES = 256 << 10, /* files whose content is fetched whole */
 	LARGE_FILE_MAX_BYTES = 4 << 20,   /* ... or kept once all of it was read */
 	HASH_BYTES = 16,
+	MISSED_NAMES = 16,
 };
 
 /* What is known of an object's extended attributes: the tree's mark of its state. */
@@ -118,6 +120,14 @@ struct prefetch {
 	char path[];
 };
 
+/* The caller was told that it had made the name, and somebody else had. */
+struct missed_name {
+	struct object_id directory; /* inode 0: unused */
+	pid_t pid;
+	uint64_t ms;
+	char name[256];
+};
+
 struct cached {
 	struct forward base;
 	uint64_t memory_bytes_max;
@@ -143,9 +153,12 @@ struct cached {
 	LIST_HEAD(, waiter) waiters;
 	uint64_t keeping_bytes; /* waiting to be written to the store, attached or not */
 	LIST_HEAD(, prefetch) prefetches;
-	uint64_t content_opened_ms;        /* when somebody last opened a small file */
-	LIST_HEAD(, cached_file) deferred; /* handles with attribute changes that wait */
-	uint64_t round_trip_us;            /* smoothed */
+	uint64_t content_opened_ms;              /* when somebody last opened a small file */
+	LIST_HEAD(, cached_file) deferred;       /* handles with attribute changes that wait */
+	LIST_HEAD(, cached_file) unnamed;        /* handles whose file does not have its name yet */
+	struct missed_name missed[MISSED_NAMES]; /* the last that somebody else took */
+	unsigned missed_next;
+	uint64_t round_trip_us; /* smoothed */
 	struct fs_stats stats;
 	uint64_t stats_ms;
 	struct cached_stats statistics;
@@ -194,6 +207,12 @@ struct cached_file {
 	struct attributes deferred;
 	int deferred_error; /* ... or failed when they did not wait */
 	LIST_ENTRY(cached_file) deferred_link;
+	bool unnamed;             /* it was created early; under lock, as are the next ones */
+	struct object_id made_in; /* the directory that it is to have its name in ... */
+	pid_t made_by;            /* ... and who made it */
+	uint64_t made_ms;         /* when it was asked for */
+	unsigned awaiting;        /* calls that wait for the name */
+	LIST_ENTRY(cached_file) unnamed_link;
 };
 
 static inline struct cached *cached_of(struct workspace *w)
@@ -308,6 +327,8 @@ void cached_doubt_parent(struct cached *c, uint64_t at, const char *path);
  * is set; or removes it (`gone`: what was there, as far as is known); or moves what is there. */
 void cached_end_making(struct cached *c, struct op_context *ctx, struct asking *asking,
 	const char *path, const struct object_id *linked, int r, const struct attributes *made);
+void cached_made(struct cached *c, const struct asking *asking, const struct object_id *directory,
+	const char *path, const struct object_id *linked, int r, const struct attributes *made);
 void cached_end_removing(struct cached *c, struct op_context *ctx, struct asking *asking,
 	const char *path, const struct object_id *gone, int r);
 void cached_end_moving(struct cached *c, struct op_context *ctx, struct asking *asking,
@@ -324,6 +345,46 @@ static inline enum source cached_source_of(unsigned mask) /* enum setattr_mask *
 
 /* The sink of the inner workspace's feed; without the lock. */
 void cached_take_change(void *user, const struct change *change);
+
+/* ---- cached_early.c: files that were created without waiting ------------------------------- */
+
+enum create_hint cached_create_hint(
+	struct cached *c, const struct op_context *ctx, const char *path, int flags);
+
+/* Takes the reply for the oldest where many have none yet: it has come long since. */
+void cached_bound_early(struct cached *c, struct op_context *ctx);
+
+/* The place has answered early: what comes of it is awaited at last by cached_close(). */
+void cached_early(struct cached *c, const struct op_context *ctx, struct cached_file *file);
+
+/* Waits until the file has its name, and takes the reply.  0, -EAGAIN: it has none yet, or why it
+ * has none.  The lock is left meanwhile, as it is by the next ones. */
+int cached_wait_for_name(struct cached *c, struct op_context *ctx, struct cached_file *file);
+
+/* The same for what is at the path, below it, or on the way to it; and for all.  0, whatever came
+ * of them; -EINTR, -EIO: some have no name yet. */
+int cached_await_at(struct cached *c, struct op_context *ctx, const char *path);
+int cached_await_all(struct cached *c, struct op_context *ctx);
+
+/* For the object of a call. */
+void cached_await_object(struct cached *c, struct op_context *ctx, const struct object_ref *object);
+
+/* The reply has come, with that of a call that came behind it: `ctx` still has what that left.
+ * Without the lock.  0, or why there is no name. */
+int cached_take_name(struct cached *c, struct op_context *ctx, struct cached_file *file);
+
+/* Whoever was told too late that somebody else has the name does not mean that file by it, until it
+ * has opened or made it. */
+bool cached_has_missed(const struct cached *c, const struct op_context *ctx,
+	const struct object_id *directory, const char *path);
+void cached_has_met(struct cached *c, const struct op_context *ctx,
+	const struct object_id *directory, const char *path);
+
+/* The handle through which that object is made, if it has no name yet; or NULL. */
+struct cached_file *cached_find_early(const struct cached *c, const struct object_id *id);
+
+/* Nobody waits for the name any more, whether it has come or not. */
+void cached_forget_early(struct cached *c, struct cached_file *file);
 
 /* ---- cached_assemble.c --------------------------------------------------------- */
 
@@ -414,8 +475,8 @@ void cached_wake(struct cached *c, const char *name);
 /* ---- cached_defer.c: attribute changes of a file that its creator has open ------------------ */
 
 /* Holds the change back until the creator's flush, if nothing speaks against it. */
-bool cached_defer(struct cached *c, const struct op_context *ctx, const struct extra *x,
-	unsigned mask, const struct attributes *want, struct attributes *ret_attributes);
+bool cached_defer(struct cached *c, struct op_context *ctx, const struct extra *x, unsigned mask,
+	const struct attributes *want, struct attributes *ret_attributes);
 
 /* Makes what waits happen: of one handle (without the lock; in its own calls; with `last`
  * nothing will wait for it any more), of the file at a

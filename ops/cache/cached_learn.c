@@ -251,11 +251,16 @@ static bool is_told(const struct asking *asking, const struct attributes *direct
 void cached_end_making(struct cached *c, struct op_context *ctx, struct asking *asking,
 	const char *path, const struct object_id *linked, int r, const struct attributes *made)
 {
+	cached_end_asking(c, ctx, asking);
+	cached_made(c, asking, linked ? &ctx->new_parent : &ctx->parent, path, linked, r, made);
+}
+
+void cached_made(struct cached *c, const struct asking *asking, const struct object_id *directory,
+	const char *path, const struct object_id *linked, int r, const struct attributes *made)
+{
 	const struct attributes *parent = &asking->told->parent;
-	const struct object_id *directory = linked ? &ctx->new_parent : &ctx->parent;
 	struct attributes known;
 
-	cached_end_asking(c, ctx, asking);
 	if (r < 0) {
 		failed(c, asking, directory, path, linked, r);
 		return;

@@ -101,6 +101,7 @@ int cached_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 	struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of(w);
+	const struct cached_file *early;
 	struct attributes attributes;
 	struct found found;
 	int r;
@@ -108,6 +109,12 @@ int cached_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 	if (object->file)
 		return cached_file_getattr(ctx, cached_file_of(object->file), ret_attributes);
 	cached_enter(c);
+	early = cached_find_early(c, &object->id);
+	if (early && !early->writes.begun) {
+		*ret_attributes = early->attributes;
+		return answer(c, ctx, 0);
+	}
+	cached_await_at(c, ctx, object->path);
 	r = cached_resolve(c, ctx, object->path, &found, &attributes);
 	if (r == -EAGAIN)
 		return ask_attributes(c, ctx, object, ret_attributes);
@@ -210,6 +217,7 @@ int cached_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 	int r;
 
 	cached_enter(c);
+	cached_await_at(c, ctx, directory->path);
 	r = list_known(c, ctx, directory->path, &listing, &found);
 	if (r == 0 && is_other(&found.id, &directory->id))
 		r = -ESTALE;
@@ -313,6 +321,7 @@ int cached_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 	int r;
 
 	cached_enter(c);
+	cached_await_at(c, ctx, link->path);
 	r = cached_resolve(c, ctx, link->path, &found, NULL);
 	if (r == 0 && is_other(&found.id, &link->id))
 		r = -ESTALE;
@@ -342,6 +351,7 @@ int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, 
 	int r;
 
 	cached_enter(c);
+	cached_await_at(c, ctx, path);
 	cached_begin_change(c, ctx, &asking);
 	r = workspace_mkdir(ctx, c->base.inner, path, mode, ret_attributes);
 	cached_end_making(c, ctx, &asking, path, NULL, r, ret_attributes);
@@ -359,6 +369,7 @@ int cached_mknod(struct op_context *ctx, struct workspace *w, const char *path, 
 	int r;
 
 	cached_enter(c);
+	cached_await_at(c, ctx, path);
 	cached_begin_change(c, ctx, &asking);
 	r = workspace_mknod(ctx, c->base.inner, path, mode, rdev, ret_attributes);
 	cached_end_making(c, ctx, &asking, path, NULL, r, ret_attributes);
@@ -374,6 +385,7 @@ int cached_symlink(struct op_context *ctx, struct workspace *w, const char *targ
 	int r;
 
 	cached_enter(c);
+	cached_await_at(c, ctx, path);
 	cached_begin_change(c, ctx, &asking);
 	r = workspace_symlink(ctx, c->base.inner, target, path, ret_attributes);
 	cached_end_making(c, ctx, &asking, path, NULL, r, ret_attributes);
@@ -395,6 +407,7 @@ int cached_link(struct op_context *ctx, struct workspace *w, const struct object
 	if (r < 0)
 		return r;
 	cached_enter(c);
+	cached_await_all(c, ctx);
 	cached_apply_all_deferred(c, ctx);
 	id = object_of(c, object);
 	cached_begin_change(c, ctx, &asking);
@@ -415,6 +428,13 @@ static int remove_name(struct op_context *ctx, struct workspace *w, const char *
 	int r;
 
 	cached_enter(c);
+	r = cached_await_at(c, ctx, path);
+	if (r == 0 && cached_has_missed(c, ctx, &ctx->parent, path))
+		r = -ENOENT;
+	if (r < 0) {
+		cached_leave(c);
+		return r;
+	}
 	cached_hold_open(c, ctx, path);
 	id = cached_find_in(c, &ctx->parent, path).id;
 	cached_begin_change(c, ctx, &asking);
@@ -444,6 +464,15 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 	int r;
 
 	cached_enter(c);
+	r = cached_await_at(c, ctx, from);
+	if (r == 0)
+		r = cached_await_at(c, ctx, to);
+	if (r == 0 && cached_has_missed(c, ctx, &ctx->parent, from))
+		r = -ENOENT;
+	if (r < 0) {
+		cached_leave(c);
+		return r;
+	}
 	if (!(flags & RENAME_SWAP))
 		cached_hold_open(c, ctx, to);
 	cached_begin_change(c, ctx, &asking);
@@ -474,6 +503,7 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 		cached_leave(c);
 		return 0;
 	}
+	cached_await_object(c, ctx, object);
 	cached_apply_all_deferred(c, ctx);
 	x = extra_find(c, &id);
 	if (x && (mask & SET_SIZE))
@@ -533,6 +563,14 @@ static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct 
 	return r;
 }
 
+/* What we have made just now has no capability.  The kernel asks before the first write. */
+static bool is_early(struct cached *c, const struct object_ref *object)
+{
+	const struct object_id id = object_of(c, object);
+
+	return cached_find_early(c, &id);
+}
+
 ssize_t cached_getxattr(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *object, const char *name, void *value, size_t size)
 {
@@ -542,6 +580,9 @@ ssize_t cached_getxattr(struct op_context *ctx, struct workspace *w,
 	int r;
 
 	cached_enter(c);
+	if (strcmp(name, "security.capability") == 0 && is_early(c, object))
+		return answer(c, ctx, -ENODATA);
+	cached_await_object(c, ctx, object);
 	known = known_xattrs(c, ctx, object);
 	if (known == XATTRS_NONE ||
 		(known == XATTRS_NO_CAPABILITY && strcmp(name, "security.capability") == 0))
@@ -570,6 +611,7 @@ ssize_t cached_listxattr(struct op_context *ctx, struct workspace *w,
 	ssize_t r;
 
 	cached_enter(c);
+	cached_await_object(c, ctx, object);
 	if (known_xattrs(c, ctx, object) == XATTRS_NONE)
 		return answer(c, ctx, 0);
 	cached_leave(c);
@@ -590,6 +632,7 @@ static int begin_xattr_change(struct cached *c, struct op_context *ctx,
 	if (r < 0)
 		return r;
 	cached_enter(c);
+	cached_await_object(c, ctx, object);
 	cached_apply_all_deferred(c, ctx);
 	cached_begin_change(c, ctx, ret_asking);
 	return 0;

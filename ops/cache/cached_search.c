@@ -269,6 +269,7 @@ int cached_scan(struct op_context *ctx, struct workspace *w, const struct object
 	if (request->names && glob_compile(request->names, &survey.names) < 0)
 		return -EINVAL;
 	cached_enter(survey.c);
+	cached_await_all(survey.c, ctx);
 	r = survey_tree(&survey, ctx, directory->path);
 	asks = survey.unknown || survey.files > FEW_FILES || survey.bytes > FEW_BYTES;
 	if (r == 0 && asks)

@@ -27,6 +27,7 @@ void remote_release(struct remote *remote)
 	remote_place_forget(remote);
 	if (remote->session_fd >= 0)
 		close(remote->session_fd);
+	remote_spares_free(remote);
 	lane_free(remote->lane);
 	remote_channels_free(remote);
 	pthread_cond_destroy(&remote->freed);
@@ -102,6 +103,7 @@ static const struct workspace_ops remote_ops = {.free = remote_free,
 	.check = remote_check,
 	.open_file = remote_open_file,
 	.create = remote_create,
+	.await_name = remote_await_name,
 	.create_unnamed = remote_create_unnamed,
 	.read = remote_read,
 	.write = remote_write,

@@ -258,10 +258,52 @@ static int create(struct op_context *ctx, struct workspace *w, enum frame_type t
 	return 0;
 }
 
+/* With a file that was prepared.  -EAGAIN: there is none. */
+static int create_early(struct op_context *ctx, struct remote *remote, const char *path, int flags,
+	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	struct attributes attributes;
+	struct remote_file *file;
+	uint64_t handle, epoch;
+	int r = remote_spare_take(ctx, remote, flags, mode, &handle, &epoch, &attributes);
+
+	if (r < 0)
+		return r;
+	r = file_new(remote, path, flags, &file);
+	if (r < 0) {
+		remote_spare_return(remote, handle, epoch);
+		return r;
+	}
+	file->handle = handle;
+	file->epoch = epoch;
+	file->is_new = true;
+	file->is_naming = true;
+	finish_open(file, 0, &attributes, ret_file);
+	r = remote_queue_name(ctx, file, flags);
+	if (r < 0) {
+		file_unpublish(file);
+		remote_file_unref(file);
+		remote_spare_return(remote, handle, epoch);
+		return r == RESULT_AGAIN ? -EAGAIN : r;
+	}
+	ctx->served.is_early = true;
+	ctx->served.position = 0;
+	*ret_attributes = attributes;
+	return 0;
+}
+
 int remote_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
 	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
 {
-	return create(ctx, w, REQUEST_CREATE, path, flags, mode, ret_file, ret_attributes);
+	struct remote *remote = remote_of(w);
+	int r = create_early(ctx, remote, path, flags, mode, ret_file, ret_attributes);
+
+	/* For the next one, in the same flight. */
+	if (r == 0 || r == -EAGAIN)
+		remote_spares_want(ctx, remote, path, flags, mode);
+	if (r == -EAGAIN)
+		r = create(ctx, w, REQUEST_CREATE, path, flags, mode, ret_file, ret_attributes);
+	return r;
 }
 
 int remote_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
@@ -324,6 +366,8 @@ int remote_file_ready(struct op_context *ctx, struct remote_file *file)
 		r = -ESTALE;
 	if (r == 0)
 		r = file->lost_error;
+	if (r == 0)
+		r = file->name_error;
 	if (r == 0 && file->epoch != remote->epoch) {
 		file->is_reopening = true;
 		pthread_mutex_unlock(&remote->lock);

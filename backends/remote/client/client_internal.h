@@ -88,6 +88,7 @@ struct feed_change {
 
 struct remote_file;
 struct remote_process;
+struct spare;
 
 /* A connection beside the first, while much is read (client_channels.c). */
 struct remote_channel {
@@ -139,6 +140,7 @@ struct remote {
 	size_t call_count;
 	size_t write_bytes;                            /* not yet acknowledged */
 	int64_t refused_ms;                            /* when a quota or disk was last full */
+	int64_t little_room_ms;                        /* when a write was last told so */
 	unsigned write_generation;                     /* each queued write belongs to one ... */
 	unsigned generation_writes[WRITE_GENERATIONS]; /* ... and counts here (modulo) */
 	struct remote_file *files[FILE_BUCKETS];       /* by inode */
@@ -147,6 +149,9 @@ struct remote {
 	uint32_t next_process;
 	uint64_t set_back_epoch; /* handles of sessions before this one do not come back */
 	uint64_t epoch; /* counts sessions: handles of another one are gone, positions higher */
+
+	struct spare *spares; /* client_spares.c */
+	unsigned spares_wanted;
 
 	/* the link; under the lock */
 	pthread_t manager_thread;
@@ -437,9 +442,14 @@ struct remote_file {
 	uint64_t written_at;       /* the highest position of its writes' replies, and ... */
 	struct attributes written; /* ... what that tells of the file */
 	bool closed;
-	bool little_room; /* as was last told: each write waits for its answer */
-	bool is_new;      /* made through this handle */
-	bool has_xattrs;  /* is_new: some were set since */
+	bool little_room;  /* as was last told: each write waits for its answer */
+	bool is_new;       /* made through this handle */
+	bool is_naming;    /* its name is asked for (client_spares.c); then what came of that: */
+	int name_error;    /* why it has none: the answer to every operation ... */
+	uint64_t named_at; /* ... or position, attributes and facts of the reply */
+	struct attributes named;
+	struct facts named_facts;
+	bool has_xattrs; /* is_new: some were set since */
 
 	uint64_t handle;
 	uint64_t epoch;
@@ -504,6 +514,26 @@ void remote_file_drop_chunks(struct remote_file *file); /* under file->lock */
 /* Forgets what was read ahead of the object; NULL: of all. */
 void remote_object_changed(struct remote *remote, const struct object_id *id);
 void remote_file_unref(struct remote_file *file);
+
+/* ---- client_spares.c: files that are prepared, to be given a name ------------------------- */
+
+/* One for what is to be made in ctx->parent, with the attributes that it will have.  -EAGAIN: there
+ * is none, or it will not do. */
+int remote_spare_take(struct op_context *ctx, struct remote *remote, int flags, uint32_t mode,
+	uint64_t *ret_handle, uint64_t *ret_epoch, struct attributes *ret_attributes);
+void remote_spare_return(struct remote *remote, uint64_t handle, uint64_t epoch);
+
+/* Has one prepared for the next file beside `path`, if there is none. */
+void remote_spares_want(
+	struct op_context *ctx, struct remote *remote, const char *path, int flags, uint32_t mode);
+
+/* Gives back what has been there for long. */
+void remote_spares_tidy(struct remote *remote);
+void remote_spares_free(struct remote *remote);
+
+/* Has the file of the prepared handle get its name, behind which its writes come; not waited for.
+ * RESULT_AGAIN: the handle is gone with its session. */
+int remote_queue_name(struct op_context *ctx, struct remote_file *file, int flags);
 
 /* ---- client_exec.c ------------------------------------------------------------------- */
 

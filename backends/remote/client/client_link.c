@@ -563,6 +563,11 @@ static void *run_manager(void *argument)
 			pthread_mutex_lock(&remote->lock);
 			continue;
 		}
+		if (remote->spares) {
+			pthread_mutex_unlock(&remote->lock);
+			remote_spares_tidy(remote);
+			pthread_mutex_lock(&remote->lock);
+		}
 		clock_cond_wait_ms(&remote->manager, &remote->lock,
 			remote->call_count || remote->heartbeat.pinged_ms ? TICK_MS : TICK_IDLE_MS);
 	}

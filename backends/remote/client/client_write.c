@@ -2,10 +2,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "backends/remote/client/client_internal.h"
 
-enum { SYNC_FLAGS = O_DSYNC | O_SYNC, REFUSED_FRESH_MS = 10000 };
+enum { SYNC_FLAGS = O_DSYNC | O_SYNC, REFUSED_FRESH_MS = 10000, NAME_BYTES = 4096 };
 
 /* ---- Order among queued writes and what follows them ------------------------------------ */
 
@@ -99,6 +100,8 @@ static void finish_write(struct call *call, int64_t result, const struct facts *
 	}
 	if (result >= 0)
 		file->little_room = facts->little_room;
+	if (facts->little_room)
+		remote->little_room_ms = clock_now_ms();
 	if (result == -ENOSPC || result == -EDQUOT)
 		remote->refused_ms = clock_now_ms();
 	if (result < 0 && !file->write_error)
@@ -222,6 +225,92 @@ static int queue_write(struct op_context *ctx, struct remote_file *file, const v
 	return query_end(&q, &result) ? RESULT_AGAIN : (int)result;
 }
 
+/* ---- The name of a file that was prepared ---------------------------------------------- */
+
+/* Nothing else is known to have failed: it came before all writes. */
+static void name_answered(struct call *call)
+{
+	struct queued_write *write = call->user;
+	struct remote_file *file = write->file;
+	struct attributes attributes = {0};
+	int64_t result = call->result;
+	struct facts facts = {0};
+
+	if (result >= 0) {
+		wire_get_attributes(&call->body, &attributes);
+		wire_get_facts(&call->body, &facts);
+		if (wire_reader_finish(&call->body) < 0 || !S_ISREG(attributes.mode) ||
+			!object_id_equal(&attributes.id, &file->id))
+			result = -EIO;
+	}
+	pthread_mutex_lock(&file->remote->lock);
+	file->is_naming = false;
+	file->name_error = result == RESULT_AGAIN ? -EIO : result < 0 ? (int)result : 0;
+	file->little_room = result > 0;
+	file->named_at = call->position;
+	file->named = attributes;
+	file->named_facts = facts;
+	release(write);
+	pthread_mutex_unlock(&file->remote->lock);
+	remote_file_unref(file);
+	free(write);
+	call_free(call);
+}
+
+int remote_queue_name(struct op_context *ctx, struct remote_file *file, int flags)
+{
+	struct queued_write *write = malloc(sizeof(*write));
+	struct query q;
+	int r;
+
+	if (!write)
+		return -ENOMEM;
+	*write = (struct queued_write){.file = file, .size = NAME_BYTES};
+	r = reserve(ctx, write);
+	if (r < 0) {
+		free(write);
+		return r;
+	}
+	query_begin(&q, ctx, file->remote, REQUEST_NAME, file->handle);
+	query_uses(&q, file);
+	q.priority = LANE_URGENT;
+	wire_put_number(&q.out, file->handle);
+	wire_put_name(&q.out, file->path, &ctx->parent);
+	wire_put_open_flags(&q.out, flags);
+	r = query_submit(&q, name_answered, write);
+	if (r < 0) {
+		unreserve(write);
+		free(write);
+	}
+	query_done(&q);
+	return r;
+}
+
+int remote_await_name(
+	struct op_context *ctx, struct open_file *open_file, struct attributes *ret_attributes)
+{
+	struct remote_file *file = remote_file_of(open_file);
+	struct remote *remote = file->remote;
+	int r = 0;
+
+	pthread_mutex_lock(&remote->lock);
+	if (file->is_naming)
+		remote_count_round_trip(remote, ctx);
+	while (file->is_naming && r == 0)
+		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
+	r = r < 0 ? -EAGAIN : file->name_error;
+	if (r == 0) {
+		*ret_attributes = file->named;
+		if (ctx->facts)
+			*ctx->facts = file->named_facts;
+	}
+	ctx->served.position = file->named_at;
+	pthread_mutex_unlock(&remote->lock);
+	return r;
+}
+
+/* ---- What was written ------------------------------------------------------------------- */
+
 /* Under remote->lock. */
 static int wait_for_answers(struct op_context *ctx, struct remote_file *file)
 {
@@ -242,6 +331,8 @@ static int wait_for_writes(struct op_context *ctx, struct remote_file *file)
 
 	pthread_mutex_lock(&remote->lock);
 	r = wait_for_answers(ctx, file);
+	if (r == 0)
+		r = file->name_error;
 	if (r == 0)
 		r = take_error(file);
 	ctx->served.position = file->written_at;

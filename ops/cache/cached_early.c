@@ -1,0 +1,229 @@
+/* Files that were created without waiting for the place.  Until that has answered, the tree does
+ * not know of the name: whoever asks for it waits; the creator need not before it closes. */
+#include "ops/cache/cached_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "ops/support/cleanup.h"
+#include "ops/support/path.h"
+
+enum {
+	MISSED_MS = 60000,
+	UNNAMED_MAX = 64, /* at once: every call looks through them */
+};
+
+/* A lock that others elsewhere try to take by the same name at the same time: its owner goes by
+ * what open(2) says. */
+static bool may_be_lock(const char *name)
+{
+	static const char *const parts[] = {"lock", "LOCK", "Lock", "lck", "pid", ".sw"};
+
+	for (size_t i = 0; i < array_size(parts); i++)
+		if (strstr(name, parts[i]))
+			return true;
+	return false;
+}
+
+enum create_hint cached_create_hint(
+	struct cached *c, const struct op_context *ctx, const char *path, int flags)
+{
+	const char *name = path_name(path);
+	enum tree_validity validity;
+	struct object_id found;
+
+	/* Without O_EXCL it opens what somebody else has made meanwhile. */
+	if (!c->feed || !ctx->parent.inode || !(flags & O_EXCL) || may_be_lock(name))
+		return CREATE_WAITS;
+	validity = tree_get_name(c->tree, &ctx->parent, name, cached_now_ms(), &found);
+	return validity == TREE_WATCHED && !found.inode ? CREATE_IS_EARLY : CREATE_IS_FIRST;
+}
+
+void cached_bound_early(struct cached *c, struct op_context *ctx)
+{
+	struct cached_file *file, *oldest = NULL;
+	unsigned count = 0;
+
+	LIST_FOREACH(file, &c->unnamed, unnamed_link) {
+		oldest = file;
+		count++;
+	}
+	if (count >= UNNAMED_MAX)
+		cached_wait_for_name(c, ctx, oldest);
+}
+
+void cached_early(struct cached *c, const struct op_context *ctx, struct cached_file *file)
+{
+	file->unnamed = true;
+	file->made_in = ctx->parent;
+	file->made_by = ctx->pid;
+	file->made_ms = cached_now_ms();
+	LIST_INSERT_HEAD(&c->unnamed, file, unnamed_link);
+}
+
+/* ---- Names that somebody else was quicker to make ------------------------------------- */
+
+static void note_missed(struct cached *c, const struct cached_file *file)
+{
+	struct missed_name *missed = &c->missed[c->missed_next++ % MISSED_NAMES];
+	const char *name = path_name(file->path);
+
+	if (strlen(name) >= sizeof(missed->name))
+		return;
+	missed->directory = file->made_in;
+	missed->pid = file->made_by;
+	missed->ms = cached_now_ms();
+	strcpy(missed->name, name);
+}
+
+static unsigned find_missed(const struct cached *c, const struct op_context *ctx,
+	const struct object_id *directory, const char *path)
+{
+	uint64_t now_ms = cached_now_ms();
+	unsigned i;
+
+	for (i = 0; i < MISSED_NAMES; i++)
+		if (c->missed[i].directory.inode && c->missed[i].pid == ctx->pid &&
+			object_id_equal(&c->missed[i].directory, directory) &&
+			now_ms - c->missed[i].ms < MISSED_MS &&
+			strcmp(c->missed[i].name, path_name(path)) == 0)
+			break;
+	return i;
+}
+
+bool cached_has_missed(const struct cached *c, const struct op_context *ctx,
+	const struct object_id *directory, const char *path)
+{
+	return find_missed(c, ctx, directory, path) < MISSED_NAMES;
+}
+
+void cached_has_met(struct cached *c, const struct op_context *ctx,
+	const struct object_id *directory, const char *path)
+{
+	unsigned found = find_missed(c, ctx, directory, path);
+
+	if (found < MISSED_NAMES)
+		c->missed[found].directory.inode = 0;
+}
+
+/* ---- Waiting for the name --------------------------------------------------------------- */
+
+static void take_name(struct cached *c, const struct asking *asking, struct cached_file *file,
+	int r, const struct attributes *made)
+{
+	file->unnamed = false;
+	LIST_REMOVE(file, unnamed_link);
+	file->opened_at = asking->look.at;
+	if (r == -EEXIST)
+		note_missed(c, file);
+	cached_made(c, asking, &file->made_in, file->path, NULL, r, made);
+}
+
+int cached_wait_for_name(struct cached *c, struct op_context *ctx, struct cached_file *file)
+{
+	struct attributes made = {0};
+	struct asking asking;
+	int r;
+
+	if (!file->unnamed)
+		return 0;
+	file->awaiting++;
+	cached_begin_change(c, ctx, &asking);
+	asking.asked_ms = file->made_ms;
+	r = workspace_await_name(ctx, atomic_load(&file->inner), &made);
+	cached_take_reply(c, ctx, &asking);
+	if (r != -EAGAIN && file->unnamed)
+		take_name(c, &asking, file, r, &made);
+	file->awaiting--;
+	pthread_cond_broadcast(&c->changed);
+	return r;
+}
+
+int cached_await_name(
+	struct op_context *ctx, struct open_file *open_file, struct attributes *ret_attributes)
+{
+	struct cached_file *file = cached_file_of(open_file);
+	struct cached *c = cached_of(open_file->workspace);
+	int r;
+
+	cached_enter(c);
+	r = cached_wait_for_name(c, ctx, file);
+	cached_leave(c);
+	return r < 0 ? r : cached_file_getattr(ctx, file, ret_attributes);
+}
+
+int cached_take_name(struct cached *c, struct op_context *ctx, struct cached_file *file)
+{
+	uint64_t position = ctx->served.position;
+	struct facts *facts = ctx->facts;
+	int r;
+
+	ctx->facts = NULL;
+	cached_enter(c);
+	r = cached_wait_for_name(c, ctx, file);
+	cached_leave(c);
+	ctx->facts = facts;
+	ctx->served.position = position;
+	return r == -EAGAIN ? 0 : r;
+}
+
+void cached_forget_early(struct cached *c, struct cached_file *file)
+{
+	struct asking asking = {.look = cached_look(c, 0, file->made_ms)};
+
+	asking.told = &asking.facts;
+	while (file->awaiting)
+		pthread_cond_wait(&c->changed, &c->lock);
+	if (!file->unnamed)
+		return;
+	take_name(c, &asking, file, -EIO, NULL);
+}
+
+/* What is below it would be answered by what it is; what is on the way to it has other times. */
+static bool concerns(const struct cached_file *file, const char *path)
+{
+	return path_is_within(file->path, path) || path_is_within(path, file->path);
+}
+
+int cached_await_at(struct cached *c, struct op_context *ctx, const char *path)
+{
+	struct cached_file *file = LIST_FIRST(&c->unnamed);
+
+	while (file) {
+		if (!concerns(file, path)) {
+			file = LIST_NEXT(file, unnamed_link);
+			continue;
+		}
+		if (cached_wait_for_name(c, ctx, file) == -EAGAIN)
+			return op_interrupted(ctx) ? -EINTR : -EIO;
+		file = LIST_FIRST(&c->unnamed); /* the lock was left */
+	}
+	return 0;
+}
+
+int cached_await_all(struct cached *c, struct op_context *ctx)
+{
+	return cached_await_at(c, ctx, "");
+}
+
+void cached_await_object(struct cached *c, struct op_context *ctx, const struct object_ref *object)
+{
+	struct cached_file *file =
+		object->file ? cached_file_of(object->file) : cached_find_early(c, &object->id);
+
+	if (file)
+		cached_wait_for_name(c, ctx, file);
+	if (!object->file)
+		cached_await_at(c, ctx, object->path);
+}
+
+struct cached_file *cached_find_early(const struct cached *c, const struct object_id *id)
+{
+	struct cached_file *file;
+
+	LIST_FOREACH(file, &c->unnamed, unnamed_link)
+		if (object_id_equal(&file->attributes.id, id))
+			break;
+	return file;
+}

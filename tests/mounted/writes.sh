@@ -1,0 +1,229 @@
+#!/bin/bash
+# Writes over a long link: nothing before close waits, and close says the truth.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# trips PATH [OPERATION]: how often somebody waited for the far end, at and below that path.
+trips() {
+	"$ISTHMUS" log "$mnt" --json | python3 -c "
+import json, sys
+path, operation = sys.argv[1], sys.argv[2:]
+records = [json.loads(line) for line in sys.stdin]
+print(sum(r.get('round_trips') or 0 for r in records
+    if (r.get('path', '') + '/').startswith(path + '/') and (not operation or r['op'] in operation)))" "$@"
+}
+
+# is_prepared DIRECTORY: the helper has a file without a name there.
+is_prepared() {
+	local fd
+
+	for fd in /proc/[0-9]*/fd/*; do
+		case $(readlink "$fd" 2>/dev/null) in "$backing/$1/#"*) return ;; esac
+	done
+	return 1
+}
+
+# The first file of a directory is waited for, and then one is prepared to become the next.
+begin_in() {
+	echo up >"$tmp/link"
+	mkdir "$mnt/$1"
+	ls "$mnt/$1"
+	mktemp "$mnt/$1/firstXXXXXX"
+	wait_for 10 is_prepared "$1" || fail "nothing is prepared in $1"
+	sleep 1 # until that is known here
+}
+
+test_an_untar_waits_once_for_each_file() {
+	local i count=20
+
+	mkdir -p "$tmp/from/tree"
+	for i in $(seq $count); do
+		seq "$((i * 100))" >"$tmp/from/tree/$i"
+	done
+	tar -C "$tmp/from" -cf "$tmp/tree.tar" tree
+	mkdir "$mnt/untar"
+	tar -C "$mnt/untar" -xf "$tmp/tree.tar"
+	diff -r "$tmp/from/tree" "$backing/untar/tree" || fail "another tree there"
+	diff -r "$tmp/from/tree" "$mnt/untar/tree" || fail "another tree here"
+	# The first file, and the directory and what tar sets of it at the end.
+	[ "$(trips untar/tree)" -le $((count + 8)) ] || fail "$(trips untar/tree) round trips for $count files"
+}
+
+test_an_edit_by_temporary_file_and_rename_waits_twice() {
+	begin_in edits
+	echo old >"$mnt/edits/file"
+	python3 - "$mnt/edits" <<-'END'
+		import os, sys, tempfile
+		here = sys.argv[1]
+		for i in range(5):
+		    fd, name = tempfile.mkstemp(prefix="edit", dir=here)
+		    with os.fdopen(fd, "w") as file:
+		        file.write(f"text {i}\n")
+		    os.rename(name, f"{here}/file")
+		    assert open(f"{here}/file").read() == f"text {i}\n"
+	END
+	expect "text 4" "$(cat "$backing/edits/file")"
+	"$ISTHMUS" log "$mnt" --json >"$tmp/log"
+	python3 - "$tmp/log" <<-'END'
+		import json, sys
+		waits = [r.get("round_trips") or 0 for r in map(json.loads, open(sys.argv[1])) if "/edit" in r.get("path", "")]
+		assert sum(waits) <= 2 * 5 + 1, f"{sum(waits)} round trips for 5 edits"
+	END
+}
+
+# Number, owner and mode are the workspace's, before it has been heard of.
+test_what_is_told_of_a_new_file_stays_so() {
+	begin_in told
+	python3 - "$mnt/told" "$backing/told" <<-'END'
+		import os, sys
+		here, there = sys.argv[1:]
+		def facts(s):
+		    return s.st_ino, s.st_mode, s.st_nlink, s.st_uid, s.st_gid, s.st_size
+		fd = os.open(f"{here}/new", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+		at_once = facts(os.fstat(fd))
+		assert at_once == facts(os.stat(f"{here}/new"))
+		assert [e.inode() for e in os.scandir(here) if e.name == "new"] == [at_once[0]]
+		os.close(fd)
+		assert at_once == facts(os.stat(f"{here}/new"))
+		there = os.stat(f"{there}/new")
+		assert at_once[:3] == (there.st_ino, there.st_mode, there.st_nlink)
+	END
+}
+
+# What waits for nothing is made while the link is silent.
+test_nothing_before_close_waits_for_the_link() {
+	begin_in silent
+	python3 - "$mnt/silent" "$tmp/link" <<-'END'
+		import os, sys, threading
+		here, link = sys.argv[1:]
+		def set_link(state):
+		    with open(link, "w") as file:
+		        file.write(state + "\n")
+		set_link("stall")
+		fd = os.open(f"{here}/new", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+		os.write(fd, b"text")
+		os.fchmod(fd, 0o640)
+		os.utime(fd, (1000000000, 1000000000))
+		threading.Timer(0.5, set_link, ["up"]).start()
+		os.close(fd)
+		s = os.stat(f"{here}/new")
+		assert (s.st_size, s.st_mode & 0o777, s.st_mtime) == (4, 0o640, 1000000000), s
+	END
+	expect text "$(cat "$backing/silent/new")"
+}
+
+# Somebody else makes the name meanwhile: his file stays, and whoever was too late is told.
+test_a_name_that_somebody_else_made_first_is_not_ours() {
+	begin_in taken
+	python3 - "$mnt/taken" "$backing/taken" "$tmp/link" <<-'END'
+		import errno, os, sys, threading
+		here, there, link = sys.argv[1:]
+		def set_link(state):
+		    with open(link, "w") as file:
+		        file.write(state + "\n")
+		def error_of(call, *arguments):
+		    try:
+		        call(*arguments)
+		    except OSError as error:
+		        return error.errno
+		set_link("stall")
+		fd = os.open(f"{here}/new", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+		os.write(fd, b"ours")
+		with open(f"{there}/new", "w") as file:
+		    file.write("theirs")
+		threading.Timer(0.3, set_link, ["up"]).start()
+		spare = os.dup(fd)
+		assert error_of(os.close, fd) == errno.EEXIST
+		for call, *arguments in ((os.fsync,), (os.write, b"more"), (os.read, 4), (os.fchmod, 0o600)):
+		    assert error_of(call, spare, *arguments) == errno.EEXIST, call
+		assert error_of(os.close, spare) == errno.EEXIST
+		assert open(f"{here}/new").read() == "theirs"
+		# As one cleans up who believes that he has made it.
+		assert error_of(os.unlink, f"{here}/new") == errno.ENOENT
+		assert error_of(os.rename, f"{here}/new", f"{here}/other") == errno.ENOENT
+		assert open(f"{there}/new").read() == "theirs"
+		assert error_of(os.open, f"{here}/new", os.O_CREAT | os.O_EXCL | os.O_WRONLY) == errno.EEXIST
+	END
+	expect theirs "$(cat "$backing/taken/new")"
+	rm "$mnt/taken/new"
+	[ ! -e "$backing/taken/new" ] || fail "nobody can remove it"
+}
+
+# Two mounts make the same names at once: each has one maker, and what he wrote.
+test_of_two_mounts_one_makes_a_name() {
+	begin_in both
+	second_mount
+	python3 - "$mnt/both" "$mnt2/both" "$backing/both" <<-'END'
+		import os, random, sys, threading, time
+		places, there = sys.argv[1:3], sys.argv[3]
+		def make(place, name, pause, results):
+		    time.sleep(pause)
+		    try:
+		        with open(os.open(f"{place}/{name}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+		            file.write(place)
+		        results.append(place)
+		    except FileExistsError:
+		        pass
+		for place in places:
+		    os.listdir(place)
+		for i in range(40):
+		    results = []
+		    threads = [threading.Thread(target=make, args=(place, f"n{i}", random.uniform(0, 0.04), results)) for place in places]
+		    for thread in threads:
+		        thread.start()
+		    for thread in threads:
+		        thread.join()
+		    assert len(results) == 1, f"n{i} has {len(results)} makers"
+		    assert open(f"{there}/n{i}").read() == results[0]
+	END
+}
+
+# open(2) itself says who has it.
+test_a_lock_file_is_waited_for() {
+	begin_in locks
+	(set -o noclobber; echo mine >"$mnt/locks/index.lock")
+	expect 1 "$(trips locks/index.lock create)" "round trips"
+}
+
+test_a_directory_that_was_replaced_gets_no_file() {
+	begin_in replaced
+	python3 - "$mnt/replaced" "$backing/replaced" "$tmp/link" <<-'END'
+		import errno, os, sys, threading
+		here, there, link = sys.argv[1:]
+		def set_link(state):
+		    with open(link, "w") as file:
+		        file.write(state + "\n")
+		set_link("stall")
+		fd = os.open(f"{here}/new", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+		os.rename(there, there + ".old")
+		os.mkdir(there)
+		threading.Timer(0.3, set_link, ["up"]).start()
+		try:
+		    os.close(fd)
+		except OSError as error:
+		    assert error.errno in (errno.ESTALE, errno.ENOENT), error
+		else:
+		    assert False, "silence"
+		assert os.listdir(there) == [], os.listdir(there)
+	END
+}
+
+test_a_cut_link_makes_nothing_twice() {
+	local i
+
+	begin_in cut
+	for i in $(seq 10); do
+		mktemp "$mnt/cut/fileXXXXXX" >>"$tmp/made" || fail "mktemp: $?"
+		[ $((i % 3)) = 0 ] || continue
+		echo reset >"$tmp/link"
+		sleep 0.1
+		echo up >"$tmp/link"
+	done
+	expect 11 "$(find "$backing/cut" -type f | wc -l)" "files"
+}
+
+need_fuse
+need python3
+prepare_backend "$1"
+simulate_link 40 -o linger=20
+run_tests_prepared
