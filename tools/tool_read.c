@@ -1,11 +1,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <xxhash.h>
 
+#include "ops/support/files.h"
 #include "ops/support/utf8.h"
 #include "tools/base/output_file.h"
 #include "tools/image/image.h"
+#include "tools/image/pdf.h"
 #include "tools/permission/permission.h"
 #include "tools/registry.h"
 #include "tools/text/text.h"
@@ -26,7 +29,8 @@ static const char input_schema[] =
 	"base64: "
 	"bytes\"},\"encoding\":{\"type\":\"string\",\"enum\":[\"text\",\"base64\"],\"default\":"
 	"\"text\",\"description\":\"base64: the bytes of any "
-	"file\"}},\"required\":[\"path\"],\"additionalProperties\":false}";
+	"file\"},\"page\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"Of a PDF, as text "
+	"and image\"}},\"required\":[\"path\"],\"additionalProperties\":false}";
 
 static const char data_schema[] =
 	"{\"type\":\"object\",\"properties\":{"
@@ -37,6 +41,9 @@ static const char data_schema[] =
 	"\"size_bytes\":{\"type\":\"integer\"},"
 	"\"hash\":{\"type\":\"string\",\"description\":\"of the whole file; give it to edit as "
 	"expected_hash\"},"
+	"\"width\":{\"type\":\"integer\"},\"height\":{\"type\":\"integer\"},"
+	"\"shown_width\":{\"type\":\"integer\"},\"shown_height\":{\"type\":\"integer\"},"
+	"\"pages\":{\"type\":\"integer\"},"
 	"\"mime_type\":{\"type\":\"string\"},\"encoding\":{\"type\":\"string\"}},\"required\":["
 	"\"path\",\"size_bytes\"]}";
 
@@ -50,6 +57,7 @@ struct reading {
 	bool full;      /* nothing more is kept */
 	bool too_long;  /* the first wanted line alone is beyond the limit */
 	bool at_start;  /* the byte at hand begins a line */
+	bool made;      /* of the file, rather than its own bytes */
 	struct buffer partial;
 	uint64_t long_bytes; /* of the first wanted line, when it is too long */
 	uint64_t bytes;
@@ -169,6 +177,8 @@ static void describe(struct reading *r, const char *path, bool complete)
 	cJSON_AddNumberToObject(call->data, "last_line", (double)last);
 	if (complete) {
 		cJSON_AddNumberToObject(call->data, "total_lines", (double)total);
+	}
+	if (complete && !r->made) {
 		XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(r->hash));
 		for (size_t i = 0; i < sizeof(canonical.digest); i++)
 			snprintf(hash + 2 * i, 3, "%02x", canonical.digest[i]);
@@ -199,9 +209,9 @@ static void describe(struct reading *r, const char *path, bool complete)
 	}
 }
 
-static int read_text(struct tool_call *call, int fd, const char *path)
+static int read_text(struct tool_call *call, int fd, const char *path, bool made)
 {
-	struct reading r = {.call = call, .line = 1};
+	struct reading r = {.call = call, .line = 1, .made = made};
 	bool complete = false;
 	int result;
 
@@ -267,6 +277,34 @@ static int read_binary(struct tool_call *call, int fd, const char *path, const s
 		     : image_show(call, path, type, &bytes);
 }
 
+static int read_pdf(struct tool_call *call, int fd, const char *path, const struct stat *status)
+{
+	struct buffer bytes cleanup_buffer = {0}, text cleanup_buffer = {0};
+	cleanup_fd int made = memfd_create("text", MFD_CLOEXEC);
+	int64_t page = tool_integer(call, "page", 0);
+	char size[32];
+	int r;
+
+	cJSON_AddStringToObject(call->data, "mime_type", "application/pdf");
+	if (status->st_size > PDF_INPUT_MAX_BYTES)
+		return tool_fail(call, TOOL_TOO_LARGE, "Use pdftotext with bash.",
+			"The PDF \"%s\" has %s, more than the limit of %d MB.", path,
+			text_size((uint64_t)status->st_size, size), PDF_INPUT_MAX_BYTES >> 20);
+	r = made < 0 ? -errno : read_whole(fd, (size_t)status->st_size, &bytes);
+	if (r < 0)
+		return tool_fail_errno(call, r, "read", path);
+	if (pdf_text(call, path, &bytes, page, &text) < 0)
+		return -1;
+	r = write_all(made, text.data, text.size);
+	if (r == 0 && lseek(made, 0, SEEK_SET) < 0)
+		r = -errno;
+	if (r < 0)
+		return tool_fail_errno(call, r, "read", path);
+	if (read_text(call, made, path, true) < 0)
+		return -1;
+	return page ? pdf_show_page(call, path, &bytes, page) : 0;
+}
+
 static int read_range(struct tool_call *call, int fd, const char *path, off_t size)
 {
 	uint8_t bytes[RAW_MAX_BYTES];
@@ -325,16 +363,22 @@ static int execute(struct tool_call *call)
 	got = pread(fd, head, sizeof(head), 0);
 	if (got < 0)
 		return tool_fail_errno(call, -errno, "read", path);
+	if (pdf_is_one(head, (size_t)got))
+		return read_pdf(call, fd, path, &status);
+	if (tool_integer(call, "page", 0))
+		return tool_fail(call, TOOL_INVALID_ARGUMENT, "Leave page out.",
+			"\"%s\" is no PDF and has no pages.", path);
 	if (memchr(head, 0, (size_t)got) || (got > 3 && head[0] == 0xff && head[1] == 0xd8))
 		return read_binary(call, fd, path, &status, head, (size_t)got);
-	return read_text(call, fd, path);
+	return read_text(call, fd, path, false);
 }
 
 const struct tool tool_read = {
 	.name = "read",
 	.label = "Read file",
 	.description = "Read a file: text as it is, at most 2000 lines or 50 KB a call (offset and "
-		       "limit show more of it), images (jpeg, png, gif, webp) as images. The hash "
+		       "limit show more of it), images (jpeg, png, gif, webp) as images, PDFs as "
+		       "text. The hash "
 		       "in the result can be given to edit as expected_hash.",
 	.input_schema = input_schema,
 	.data_schema = data_schema,

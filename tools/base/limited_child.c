@@ -34,8 +34,17 @@ static int spawn(const struct limited_child *child, int input, int output, pid_t
 	static const char *const environment[] = {
 		"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C.UTF-8", NULL};
 	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t blocked;
 	int r;
 
+	/* A write to a file fails, rather than ends it: some have caches that they can do without.
+	 */
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGXFSZ);
+	posix_spawnattr_init(&attributes);
+	posix_spawnattr_setsigmask(&attributes, &blocked);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, input, 0);
 	posix_spawn_file_actions_adddup2(&actions, output, 1);
@@ -43,9 +52,10 @@ static int spawn(const struct limited_child *child, int input, int output, pid_t
 		posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
 	else
 		posix_spawn_file_actions_adddup2(&actions, output, 2);
-	r = posix_spawnp(ret_pid, child->argv[0], &actions, NULL, (char *const *)child->argv,
+	r = posix_spawnp(ret_pid, child->argv[0], &actions, &attributes, (char *const *)child->argv,
 		(char *const *)environment);
 	posix_spawn_file_actions_destroy(&actions);
+	posix_spawnattr_destroy(&attributes);
 	return -r;
 }
 
