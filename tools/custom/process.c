@@ -6,9 +6,18 @@
 
 #include "ops/support/clock.h"
 #include "ops/support/exec_client.h"
+#include "ops/support/json.h"
 #include "ops/support/path.h"
 #include "ops/support/process.h"
 #include "tools/custom/internal.h"
+
+/* What a tool may take, each of its processes on its own, unless its tool.json says more. */
+enum {
+	LIMIT_MEMORY_MB = 4096,
+	LIMIT_FILE_MB = 1024,
+	LIMIT_MORE_THREADS = 1024, /* than there are when it starts */
+	LIMIT_MAX_MB = 1 << 19,
+};
 
 enum { PAIRS_MAX = 128, WRITE_MS = 30000, ASIDE_MS = 1000, READ_BYTES = 65536 };
 
@@ -83,14 +92,55 @@ static void add_basics(struct pairs *pairs)
 		pair_add(pairs, names[i], getenv(names[i]));
 }
 
-static char *workspace_request(const struct tool_session *session, const struct custom_entry *entry,
+/* "limits" of tool.json, or the usual one; in MiB. */
+static int limit_mb(const struct custom_entry *entry, const char *name, int usual_mb)
+{
+	const cJSON *limits = cJSON_GetObjectItemCaseSensitive(entry->manifest, "limits");
+	int64_t given_mb = json_integer(limits, name);
+
+	return given_mb > 0 && given_mb < LIMIT_MAX_MB ? (int)given_mb : usual_mb;
+}
+
+/* The sanitizers, which tests' tools are built with, reserve terabytes. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MEMORY_LIMIT "unlimited # "
+#else
+#define MEMORY_LIMIT ""
+#endif
+
+/* Its words behind a shell that sets limits, here and there: of a file in units of 512 bytes, of
+ * memory in units of 1024.  A limit that is lower already stays.  The system's threads are in
+ * /proc/loadavg; shells differ in the name of the limit for those of a user. */
+static cJSON *limited_words(const struct custom_entry *entry)
+{
+	static const char script[] =
+		"{ ulimit -c 0; ulimit -f %d; ulimit -d " MEMORY_LIMIT
+		"%d\n read -r a a a t a </proc/loadavg && "
+		"{ ulimit -p $((${t#*/} + %d)) || ulimit -u $((${t#*/} + %d)); }; } 2>/dev/null; "
+		"exec \"$@\"";
+	cleanup_free char *line =
+		string_printf(script, limit_mb(entry, "file_mb", LIMIT_FILE_MB) * 2048,
+			limit_mb(entry, "memory_mb", LIMIT_MEMORY_MB) * 1024, LIMIT_MORE_THREADS,
+			LIMIT_MORE_THREADS);
+	const char *shell[] = {"/bin/sh", "-c", line ? line : "exit 1", "sh"};
+	cJSON *words = cJSON_CreateStringArray(shell, array_size(shell));
+	const cJSON *word;
+
+	cJSON_ArrayForEach(word, entry->argv)
+	{
+		cJSON_AddItemToArray(words, cJSON_Duplicate(word, true));
+	}
+	return words;
+}
+
+static char *workspace_request(const struct tool_session *session, const cJSON *words,
 	const struct pairs *pairs, const struct tool_call *call)
 {
 	cJSON *json = cJSON_CreateObject(), *environment;
 	char *text;
 
 	cJSON_AddStringToObject(json, "request", "exec");
-	cJSON_AddItemToObject(json, "argv", cJSON_Duplicate(entry->argv, true));
+	cJSON_AddItemToObject(json, "argv", cJSON_Duplicate(words, true));
 	cJSON_AddStringToObject(json, "cwd", session->workspace_path);
 	environment = cJSON_AddObjectToObject(json, "env");
 	for (size_t i = 0; i < pairs->count; i++) {
@@ -168,11 +218,36 @@ static void *read_events(void *user)
 /* ---- Start and end ------------------------------------------------------------------------------
  */
 
+/* A program that is not there is said here: the shell before it would end with 127. */
+static int check_program(const struct custom_entry *entry, int cwd)
+{
+	const char *program = cJSON_GetStringValue(cJSON_GetArrayItem(entry->argv, 0));
+	const char *at = getenv("PATH"), *end;
+
+	if (!program || strchr(program, '/'))
+		return program && faccessat(cwd, program, X_OK, 0) < 0 ? -errno : 0;
+	for (at = at ? at : "/bin:/usr/bin"; *at; at = end + (*end == ':')) {
+		cleanup_free char *path = NULL;
+
+		end = strchrnul(at, ':');
+		path = string_printf("%.*s/%s", (int)(end - at), at, program);
+		if (path && faccessat(cwd, path, X_OK, 0) == 0)
+			return 0;
+	}
+	return -ENOENT;
+}
+
+static void delete_json(cJSON **json)
+{
+	cJSON_Delete(*json);
+}
+
 static int start_command(const struct tool_session *session, const struct custom_entry *entry,
 	const char *action, const struct tool_call *call, struct command **ret_command)
 {
 	cleanup_with(pairs_done) struct pairs pairs = {0};
-	size_t count = (size_t)cJSON_GetArraySize(entry->argv), i = 0;
+	cleanup_with(delete_json) cJSON *words = limited_words(entry);
+	size_t count = (size_t)cJSON_GetArraySize(words), i = 0;
 	cleanup_free const char **argv = calloc(count + 1, sizeof(*argv));
 	bool describes = strcmp(action, "describe") == 0,
 	     far = entry->at_workspace && session->control_socket;
@@ -184,6 +259,7 @@ static int start_command(const struct tool_session *session, const struct custom
 	const cJSON *word;
 	char self[4096];
 	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	int r;
 
 	if (!argv)
 		return -ENOMEM;
@@ -192,9 +268,9 @@ static int start_command(const struct tool_session *session, const struct custom
 	self[length] = '\0';
 	make_pairs(&pairs, session, entry, action, call);
 	if (far)
-		request = workspace_request(session, entry, &pairs, call);
+		request = workspace_request(session, words, &pairs, call);
 	add_basics(&pairs);
-	cJSON_ArrayForEach(word, entry->argv) argv[i++] = word->valuestring;
+	cJSON_ArrayForEach(word, words) argv[i++] = word->valuestring;
 	exec.environment = (const char *const *)pairs.list;
 	exec.argv = argv;
 	if (far && request) {
@@ -204,7 +280,10 @@ static int start_command(const struct tool_session *session, const struct custom
 		exec.argv = there;
 		return command_start(&exec, cwd, ret_command);
 	}
-	return far ? -ENOMEM : command_start(&exec, cwd, ret_command);
+	if (far)
+		return -ENOMEM;
+	r = check_program(entry, cwd);
+	return r < 0 ? r : command_start(&exec, cwd, ret_command);
 }
 
 int custom_process_start(const struct tool_session *session, const struct custom_entry *entry,

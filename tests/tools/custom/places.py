@@ -50,6 +50,22 @@ def reason(root, name, *options):
     return " ".join(item.get("reason", "") for item in listed(root, *options)[0] if item["name"] == name)
 
 
+LIMITS_TOOL = """#!/bin/sh
+[ "$TOOLBOX_ACTION" = describe ] && { printf 'name: limits\\ndescription: Tells\\n'; exit; }
+truncate -s 2000M big 2>/dev/null && echo wrote; truncate -s 1000M small && echo kept; rm -f big small
+python3 -c 'bytearray(5 << 30)' 2>/dev/null && echo took; python3 -c 'bytearray(100 << 20)' && echo fine
+"""
+
+
+def test_limits(home, root):
+    write(home + "/.config/isthmus/tools/limits/limits", LIMITS_TOOL)
+    equal("kept\nfine\n", run("limits", {}, root)["data"]["text"], "no file of 2 GB, no 5 GB of memory")
+    manifest = {"command": ["limits"], "limits": {"file_mb": 3000, "memory_mb": 6000}}
+    write(home + "/.config/isthmus/tools/limits/tool.json", json.dumps(manifest))
+    equal("wrote\nkept\ntook\nfine\n", run("limits", {}, root)["data"]["text"], "unless its tool.json says so")
+    shutil.rmtree(home + "/.config/isthmus/tools")
+
+
 def test_toolbox_forms(home, root):
     write(home + "/.config/amp/tools/tell", text_tool("tell"))
     write(home + "/.config/amp/tools/notes.txt", "no program", 0o644)
@@ -129,7 +145,7 @@ def test_bad_tools(home, root):
     found = {item["name"]: item.get("reason", "") for item in listed(root, *options)[0]}
     check(time.monotonic() - start < 40, "all of them in bounded time")
     for name, words in [("slow", "within 5 s"), ("loud", "more than 64 KiB"), ("broken", "exit code 4: why"), ("binary", "no text"),
-                        ("nameless", "says no name"), ("lies", "not about an object"), ("gone", "cannot be started"),
+                        ("nameless", "says no name"), ("lies", "not about an object"), ("gone", "not found"),
                         ("plain", "chmod +x")]:
         check(words in found.get(name, ""), "%s: %r" % (name, found.get(name)))
     check(not running(), "nothing is left running")
