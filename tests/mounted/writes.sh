@@ -15,12 +15,7 @@ print(sum(r.get('round_trips') or 0 for r in records
 
 # is_prepared DIRECTORY: the helper has a file without a name there.
 is_prepared() {
-	local fd
-
-	for fd in /proc/[0-9]*/fd/*; do
-		case $(readlink "$fd" 2>/dev/null) in "$backing/$1/#"*) return ;; esac
-	done
-	return 1
+	[ -n "$(find /proc/[0-9]*/fd -maxdepth 1 -lname "$backing/$1/#*" 2>/dev/null)" ]
 }
 
 # The first file of a directory is waited for, and then one is prepared to become the next.
