@@ -213,7 +213,7 @@ enum scan_flags {
 	/* Bring the content of small files that programs read before others, by their names
 	 * (scan_is_read_first()): .gitignore, Makefile, package.json ...; of few of them.  A place
 	 * that is too old brings none. */
-	SCAN_READ_FIRST = 1 << 6, /* 1 << 5 is taken, on the wire */
+	SCAN_READ_FIRST = 1 << 6, /* 1 << 5 and 1 << 7 are taken, on the wire */
 };
 
 struct scan_request {

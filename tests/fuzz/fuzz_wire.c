@@ -45,7 +45,7 @@ static void get_listing(struct wire_reader *r)
 {
 	cleanup_buffer struct buffer path = {0};
 	uint64_t at = 0;
-	struct dir_entry entry;
+	struct dir_entry entry = {0};
 
 	while (wire_reader_left(r) > 0) {
 		wire_get_dir_entry(r, &path, &at, &entry);

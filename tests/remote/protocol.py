@@ -88,6 +88,11 @@ def attributes_of(s):
                       s.st_blocks, s.st_blksize, s.st_atime_ns, s.st_mtime_ns, s.st_ctime_ns, int(time.time_ns() - s.st_ctime_ns < 3 * 10**9))
 
 
+def wrapped(number):
+    """As a signed number of 64 bits."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
 def put_facts(*facts):
     """Attributes or None of the directory, of that of the new name, of the object."""
     told = [fact for fact in facts if fact]
@@ -241,6 +246,18 @@ class Reader:
         fields = [self.object_id()] + [self.number() for _ in range(8)] + [self.time() for _ in range(3)]
         return Attributes(*fields, self.number())
 
+    def packed(self, a):
+        bits, inode, size = self.number(), a.id[1] + self.signed(), self.number()
+        mtime = wrapped(a.mtime + self.signed())
+        atime, ctime = (wrapped(mtime + self.signed()) if bits & bit else mtime for bit in (1, 2))
+        blocks = self.number() if bits & 4 else (size + 4095) // 4096 * 8
+        mode = self.number() if bits & 8 else a.mode
+        nlink = self.number() if bits & 16 else a.nlink
+        uid, gid = (self.number(), self.number()) if bits & 32 else (a.uid, a.gid)
+        other = a.id[0], a.id[2], a.rdev, a.block_size, a.lately
+        device, generation, rdev, block_size, lately = [self.number() for _ in other] if bits & 64 else other
+        return Attributes((device, inode, generation), mode, nlink, uid, gid, rdev, size, blocks, block_size, atime, mtime, ctime, lately)
+
     def facts(self):
         told = self.number()
         told_of = [self.attributes() if told >> i & 1 else None for i in range(3)]
@@ -261,13 +278,13 @@ class Reader:
         return uid, gid, umask, [self.number() for _ in range(count)]
 
     def listing(self):
-        before, at = b"", 0
+        before, at, attributes = b"", 0, Attributes((0, 0, 0), *[0] * 12)
         while self.left():
             bits, shared = self.number(), self.number()
             if shared > len(before):
                 raise Malformed("an entry shares more than there is")
             before = before[:shared] + self.string()
-            attributes = self.attributes()
+            attributes = self.packed(attributes) if bits & 64 else self.attributes()
             at += self.signed() if bits & 16 else 0
             since = at - self.signed() if bits & 1 else 0
             link = self.string() if bits & 4 else None

@@ -175,6 +175,16 @@ def test_scan():
         same(b"one" if entry.path == b"sub/link" else None, entry.target)
 
 
+def test_scan_that_is_packed():
+    make_tree(b"packed")
+    os.utime(at(b"packed/one"), ns=(-5 * 10**9 + 3, 2**34 * 10**9))
+    os.utime(at(b"packed/two"), ns=(-5 * 10**9 + 3, 7))
+    answer = client.call(p.SCAN, p.target(b"packed") + p.numbers(128, 0, 0, 0, 0))
+    same(walk(b"packed"), {e.path for e in answer.listing})
+    for entry in answer.listing:
+        same_as_stat(os.path.join(b"packed", entry.path).rstrip(b"/"), entry.attributes)
+
+
 def test_what_changed_just_now_is_said_to_have():
     make_tree(b"lately")
     same({1}, {entry.attributes.lately for entry in scan(b"lately")})

@@ -462,7 +462,7 @@ static void fill_part(struct far_end *far, unsigned entries)
 		struct dir_entry entry = {.path = path, .attributes.id.inode = i + 1, .at = 7};
 
 		snprintf(path + LONG_PATH_BYTES, 8, "/%04u", i % 10000);
-		wire_put_dir_entry(&far->part, previous, i > 0 ? 7 : 0, &entry);
+		wire_put_dir_entry(&far->part, previous, i > 0 ? 7 : 0, NULL, &entry);
 		memcpy(previous, path, sizeof(path));
 	}
 }

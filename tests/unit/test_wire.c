@@ -161,7 +161,7 @@ static void put_listing(struct wire_writer *w)
 	uint64_t previous_at = 0;
 
 	for (size_t i = 0; i < array_size(entries); i++) {
-		wire_put_dir_entry(w, previous, previous_at, &entries[i]);
+		wire_put_dir_entry(w, previous, previous_at, i % 2 ? &sample : NULL, &entries[i]);
 		previous = entries[i].path;
 		previous_at = entries[i].at;
 	}
@@ -171,7 +171,7 @@ static void test_a_listing_keeps_its_entries(void)
 {
 	cleanup_wire_writer struct wire_writer w = {0};
 	cleanup_buffer struct buffer path = {0};
-	struct dir_entry entry;
+	struct dir_entry entry = {0};
 	uint64_t at = 0;
 	struct wire_reader r;
 
@@ -211,7 +211,7 @@ static void test_a_listing_may_be_cut_at_every_byte(void)
 		cleanup_buffer struct buffer path = {0};
 		struct wire_reader r = wire_reader_over(copy, size);
 		uint64_t at = 0;
-		struct dir_entry entry;
+		struct dir_entry entry = {0};
 
 		memcpy(copy, w.buffer.data, size);
 		while (wire_reader_left(&r) > 0)
@@ -221,16 +221,67 @@ static void test_a_listing_may_be_cut_at_every_byte(void)
 	CHECK_RC(5, whole); /* nothing, and after each of the four entries */
 }
 
+static void test_packed_attributes_are_few_bytes_and_the_same(void)
+{
+	struct dir_entry entries[] = {
+		{.path = "a", .at = 1, .attributes = sample},
+		{.path = "b", .at = 1, .attributes = sample},
+		{.path = "c", .at = 1, .attributes = sample},
+		{.path = "d", .at = 1, .attributes = sample},
+	};
+	cleanup_wire_writer struct wire_writer w = {0};
+	cleanup_buffer struct buffer path = {0};
+	struct attributes before = {0};
+	struct dir_entry got = {0};
+	uint64_t at = 0;
+	struct wire_reader r;
+	size_t size;
+
+	for (size_t i = 1; i < array_size(entries); i++)
+		entries[i].attributes.ctime = entries[i].attributes.mtime =
+			(struct timespec){1732230000, 5000000};
+	entries[1].attributes.id.inode -= 3;
+	entries[1].attributes.mtime = (struct timespec){-7, 999999999};
+	entries[2].attributes.size_bytes = 4097;
+	entries[2].attributes.uid = UINT32_MAX;
+	entries[2].attributes.mode ^= 0111;
+	entries[2].attributes.atime = (struct timespec){INT64_MAX, 5};
+	entries[3].attributes.blocks = 8;
+	entries[3].attributes.size_bytes = 1;
+	entries[3].attributes.atime = entries[3].attributes.mtime;
+	for (size_t i = 0; i < array_size(entries); i++) {
+		size = w.buffer.size;
+		wire_put_dir_entry(&w, "", i ? 1 : 0, &before, &entries[i]);
+		before = entries[i].attributes;
+	}
+	r = wire_reader_over(w.buffer.data, w.buffer.size);
+	for (size_t i = 0; i < array_size(entries); i++) {
+		path.size = 0;
+		wire_get_dir_entry(&r, &path, &at, &got);
+		CHECK_STRING(entries[i].path, got.path);
+		CHECK(same_attributes(&entries[i].attributes, &got.attributes));
+		CHECK_RC(entries[i].attributes.mtime.tv_sec, got.attributes.mtime.tv_sec);
+		CHECK_RC(entries[i].attributes.mtime.tv_nsec, got.attributes.mtime.tv_nsec);
+		CHECK_RC(entries[i].attributes.atime.tv_nsec, got.attributes.atime.tv_nsec);
+		CHECK_RC(entries[i].attributes.ctime.tv_sec, got.attributes.ctime.tv_sec);
+	}
+	CHECK_RC(0, wire_reader_finish(&r));
+	CHECK(w.buffer.size - size < 40);
+	w.buffer.size = 0;
+	wire_put_dir_entry(&w, "c", 1, &before, &entries[3]);
+	CHECK(w.buffer.size <= 11);
+}
+
 static void test_an_entry_cannot_leave_its_directory(void)
 {
 	const struct dir_entry entry = {.path = "../../etc/passwd", .attributes = sample};
 	cleanup_wire_writer struct wire_writer w = {0};
 	cleanup_buffer struct buffer path = {0};
-	struct dir_entry got;
+	struct dir_entry got = {0};
 	uint64_t at = 0;
 	struct wire_reader r;
 
-	wire_put_dir_entry(&w, "", 0, &entry);
+	wire_put_dir_entry(&w, "", 0, NULL, &entry);
 	r = wire_reader_over(w.buffer.data, w.buffer.size);
 	wire_get_dir_entry(&r, &path, &at, &got);
 	CHECK(r.failed);
@@ -403,6 +454,7 @@ TEST_MAIN("wire", TEST(test_numbers_keep_their_value),
 	TEST(test_paths_that_leave_the_root_are_malformed), TEST(test_errors_travel_as_codes),
 	TEST(test_open_flags_keep_their_meaning), TEST(test_a_listing_keeps_its_entries),
 	TEST(test_a_listing_may_be_cut_at_every_byte),
+	TEST(test_packed_attributes_are_few_bytes_and_the_same),
 	TEST(test_an_entry_cannot_leave_its_directory), TEST(test_facts_keep_what_is_told),
 	TEST(test_a_change_names_its_directory), TEST(test_a_frame_header_keeps_its_fields),
 	TEST(test_a_hello_is_found_behind_noise_and_nothing_beyond_is_taken),

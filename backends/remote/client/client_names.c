@@ -80,7 +80,7 @@ static int take_entries(void *user, struct wire_reader *part)
 	struct listing *listing = user;
 	cleanup_buffer struct buffer path = {0};
 	uint64_t at = 0;
-	struct dir_entry entry;
+	struct dir_entry entry = {0};
 	size_t path_bytes = 0;
 	int r = 0;
 
@@ -180,7 +180,9 @@ int remote_scan(struct op_context *ctx, struct workspace *w, const struct object
 	r = remote_settle(ctx, remote_of(w));
 	if (r < 0)
 		return r;
-	if (!(remote_of(w)->capabilities & WORKSPACE_CAN_READ_FIRST))
+	if (remote_of(w)->capabilities & WORKSPACE_CAN_READ_FIRST)
+		flags |= SCAN_PACKED;
+	else
 		flags &= ~(unsigned)SCAN_READ_FIRST;
 	wire_put_number(&request.arguments, flags | (scan->texts ? SCAN_HAS_TEXTS : 0u));
 	wire_put_number(&request.arguments, scan->depth_max);

@@ -65,6 +65,8 @@ struct listing {
 	struct buffer previous; /* path of the last entry in the chunk ... */
 	uint64_t previous_at;   /* ... and its position */
 	size_t path_bytes;      /* of all paths in it */
+	bool packs;             /* attributes are told by how they differ from ... */
+	struct attributes before;
 };
 
 static void listing_done(struct listing *listing)
@@ -93,6 +95,7 @@ static void start_chunk(struct listing *listing)
 		lane_writer_init(&listing->chunk);
 	listing->previous.size = 0;
 	listing->previous_at = 0;
+	listing->before = (struct attributes){0};
 	listing->path_bytes = 0;
 }
 
@@ -128,7 +131,9 @@ static int put_entry(void *user, const struct dir_entry *entry)
 	}
 	if (r < 0)
 		return r;
-	wire_put_dir_entry(&listing->chunk, previous, listing->previous_at, &small);
+	wire_put_dir_entry(&listing->chunk, previous, listing->previous_at,
+		listing->packs ? &listing->before : NULL, &small);
+	listing->before = small.attributes;
 	listing->previous_at = small.at;
 	listing->previous.size = 0;
 	listing->path_bytes += path_size;
@@ -211,14 +216,16 @@ static int read_search(struct wire_reader *in, struct scan_request *request, str
 	return read_known(in, request, search);
 }
 
-static int read_scan(struct job *job, struct scan_request *request, struct search *search)
+static int read_scan(
+	struct job *job, struct scan_request *request, struct search *search, bool *ret_packs)
 {
-	unsigned flags = (unsigned)wire_get_number_max(
-		&job->in, SCAN_WATCH | SCAN_CONTENT | SCAN_NOT_HIDDEN | SCAN_GUESS |
-				  SCAN_NOT_IGNORED | SCAN_HAS_TEXTS | SCAN_READ_FIRST);
+	unsigned flags = (unsigned)wire_get_number_max(&job->in,
+		SCAN_WATCH | SCAN_CONTENT | SCAN_NOT_HIDDEN | SCAN_GUESS | SCAN_NOT_IGNORED |
+			SCAN_HAS_TEXTS | SCAN_READ_FIRST | SCAN_PACKED);
 	int r = 0;
 
-	request->flags = flags & ~(unsigned)SCAN_HAS_TEXTS;
+	request->flags = flags & ~(unsigned)(SCAN_HAS_TEXTS | SCAN_PACKED);
+	*ret_packs = flags & SCAN_PACKED;
 	request->depth_max = (uint32_t)wire_get_number_max(&job->in, UINT32_MAX);
 	request->entries_max = wire_get_number(&job->in);
 	request->content_max_bytes = wire_get_number(&job->in);
@@ -238,7 +245,7 @@ int64_t handle_scan(struct job *job, struct wire_writer *out)
 
 	(void)out;
 	if (r == 0)
-		r = read_scan(job, &request, &search);
+		r = read_scan(job, &request, &search, &listing.packs);
 	if (r < 0)
 		return r;
 	if (request.content_max_bytes > INLINE_MAX_BYTES)

@@ -39,7 +39,7 @@ enum {
 };
 
 /* Beside enum scan_flags: what a search looks for follows. */
-enum { SCAN_HAS_TEXTS = 1 << 5 };
+enum { SCAN_HAS_TEXTS = 1 << 5, SCAN_PACKED = 1 << 7 };
 
 enum frame_type {
 	/* Of the connection: neither counted nor sent again. */

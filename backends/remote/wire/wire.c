@@ -290,50 +290,6 @@ void wire_put_change(struct wire_writer *w, const struct change *change)
 		wire_put_raw(w, change->hash, HASH_BYTES);
 }
 
-enum entry_bits {
-	ENTRY_WATCHED = 1 << 0,
-	ENTRY_COMPLETE = 1 << 1,
-	ENTRY_LINK = 1 << 2,
-	ENTRY_CONTENT = 1 << 3,
-	ENTRY_MOVED_ON = 1 << 4, /* its position is not that of the entry before */
-	ENTRY_LACKS_TEXTS = 1 << 5,
-	ENTRY_BITS = (1 << 6) - 1,
-};
-
-static size_t shared_length(const char *a, const char *b)
-{
-	size_t length = 0;
-
-	while (a[length] && a[length] == b[length])
-		length++;
-	return length;
-}
-
-void wire_put_dir_entry(struct wire_writer *w, const char *previous, uint64_t previous_at,
-	const struct dir_entry *entry)
-{
-	size_t shared = shared_length(previous, entry->path);
-	unsigned bits = (entry->watched_since ? ENTRY_WATCHED : 0) |
-			(entry->complete ? ENTRY_COMPLETE : 0) |
-			(entry->link_target ? ENTRY_LINK : 0) |
-			(entry->content ? ENTRY_CONTENT : 0) |
-			(entry->at != previous_at ? ENTRY_MOVED_ON : 0) |
-			(entry->lacks_texts ? ENTRY_LACKS_TEXTS : 0);
-
-	wire_put_number(w, bits);
-	wire_put_number(w, shared);
-	wire_put_string(w, entry->path + shared);
-	wire_put_attributes(w, &entry->attributes);
-	if (entry->at != previous_at)
-		wire_put_signed(w, (int64_t)(entry->at - previous_at));
-	if (entry->watched_since)
-		wire_put_signed(w, (int64_t)(entry->at - entry->watched_since));
-	if (entry->link_target)
-		wire_put_string(w, entry->link_target);
-	if (entry->content)
-		wire_put_bytes(w, entry->content, entry->content_size);
-}
-
 /* ---- Reading -------------------------------------------------------------- */
 
 int wire_reader_finish(const struct wire_reader *r)
@@ -567,44 +523,4 @@ void wire_get_change(struct wire_reader *r, struct change *change)
 	wire_get_attributes(r, &change->attributes);
 	if (wire_get_number_max(r, 1))
 		change->hash = wire_get_raw(r, HASH_BYTES);
-}
-
-static void get_entry_path(struct wire_reader *r, struct buffer *path)
-{
-	size_t shared = wire_get_number(r);
-	const char *rest = wire_get_string(r);
-
-	if (shared > 0 && shared >= path->size)
-		r->failed = true;
-	if (r->failed)
-		shared = 0;
-	path->size = shared;
-	if (buffer_append(path, rest, strlen(rest) + 1) < 0)
-		r->failed = true;
-}
-
-void wire_get_dir_entry(
-	struct wire_reader *r, struct buffer *path, uint64_t *at, struct dir_entry *entry)
-{
-	unsigned bits = (unsigned)wire_get_number_max(r, ENTRY_BITS);
-
-	*entry = (struct dir_entry){.path = "",
-		.complete = bits & ENTRY_COMPLETE,
-		.lacks_texts = bits & ENTRY_LACKS_TEXTS};
-	get_entry_path(r, path);
-	wire_get_attributes(r, &entry->attributes);
-	if (bits & ENTRY_MOVED_ON)
-		*at += (uint64_t)wire_get_signed(r);
-	entry->at = *at;
-	if (bits & ENTRY_WATCHED)
-		entry->watched_since = *at - (uint64_t)wire_get_signed(r);
-	if (bits & ENTRY_LINK)
-		entry->link_target = wire_get_link_target(r);
-	if (bits & ENTRY_CONTENT)
-		entry->content = wire_get_bytes(r, &entry->content_size);
-	if (r->failed)
-		return;
-	entry->path = (const char *)path->data;
-	if (!path_is_normal(entry->path))
-		r->failed = true;
 }

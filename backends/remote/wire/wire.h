@@ -48,9 +48,10 @@ void wire_put_change(struct wire_writer *w, const struct change *change);
 
 /* One entry of a listing.  `previous` is the path of the entry before it in the same
  * message ("" for the first): the part they share is not sent again; nor is the position when it
- * is `previous_at` (0 for the first). */
+ * is `previous_at` (0 for the first).  `before`: that one's attributes (all 0 for the first), when
+ * these are to be told by what differs, else NULL. */
 void wire_put_dir_entry(struct wire_writer *w, const char *previous, uint64_t previous_at,
-	const struct dir_entry *entry);
+	const struct attributes *before, const struct dir_entry *entry);
 
 /* ---- Reading -------------------------------------------------------------- */
 
@@ -104,9 +105,9 @@ void wire_get_facts(struct wire_reader *r, struct facts *ret_facts);
 void wire_get_change(struct wire_reader *r, struct change *ret_change);
 
 /* `path` holds the path of the entry before ("" for the first) and then this one's, to
- * which `ret_entry->path` points; `*at` likewise (0 for the first). */
+ * which `entry->path` points; `*at` and `entry->attributes` likewise (0 for the first). */
 void wire_get_dir_entry(
-	struct wire_reader *r, struct buffer *path, uint64_t *at, struct dir_entry *ret_entry);
+	struct wire_reader *r, struct buffer *path, uint64_t *at, struct dir_entry *entry);
 
 /* ---- Codes ---------------------------------------------------------------- */
 
