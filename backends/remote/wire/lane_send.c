@@ -46,8 +46,8 @@ static size_t under_way_bytes(const struct lane *lane)
 static bool may_send(struct lane *lane, enum lane_priority priority)
 {
 	return lane->waiting[priority].first &&
-	       (priority == LANE_URGENT || pace_allows(&lane->pace, under_way_bytes(lane),
-						   priority == LANE_GUESS, lane_now_us()));
+	       (priority == LANE_URGENT ||
+		       pace_allows(&lane->pace, under_way_bytes(lane), lane_now_us()));
 }
 
 static struct message *next_to_send(struct lane *lane)

@@ -67,9 +67,9 @@ void pace_arrived(struct pace *pace, size_t bytes, const struct pace_mark *mark,
 	pace->window_bytes = window < PACE_MAX_BYTES ? (size_t)window : PACE_MAX_BYTES;
 }
 
-bool pace_allows(struct pace *pace, size_t under_way_bytes, bool is_guess, uint64_t now_us)
+bool pace_allows(struct pace *pace, size_t under_way_bytes, uint64_t now_us)
 {
-	if (under_way_bytes < pace->window_bytes * (is_guess ? 1 : 2))
+	if (under_way_bytes < pace->window_bytes)
 		return true;
 	pace->refused_us = now_us;
 	return false;

@@ -43,6 +43,5 @@ void pace_sent(
 /* `bytes` are now known to have arrived, the last of which had this mark. */
 void pace_arrived(struct pace *pace, size_t bytes, const struct pace_mark *mark, uint64_t now_us);
 
-/* Whether more may leave while so much is under way.  What somebody waits for may take twice
- * the room of what is fetched on a guess. */
-bool pace_allows(struct pace *pace, size_t under_way_bytes, bool is_guess, uint64_t now_us);
+/* Whether more may leave while so much is under way. */
+bool pace_allows(struct pace *pace, size_t under_way_bytes, uint64_t now_us);
