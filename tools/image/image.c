@@ -37,15 +37,6 @@ static int show(struct tool_call *call, const char *name, const char *type, stru
 	return tool_text(call, "[Image %s, %s]", name, words);
 }
 
-static int too_large(struct tool_call *call, const char *name, size_t size, size_t limit)
-{
-	char words[2][32];
-
-	return tool_fail(call, TOOL_TOO_LARGE, smaller_copy,
-		"The image \"%s\" has %s, more than the limit of %s.", name,
-		text_size(size, words[0]), text_size(limit, words[1]));
-}
-
 #ifdef HAVE_IMAGES
 
 struct answer {
@@ -109,14 +100,16 @@ int image_show(
 	char words[200], sizes[2][32];
 	int r;
 
+	text_size(bytes->size, sizes[0]);
 	if (bytes->size > IMAGE_INPUT_MAX_BYTES)
-		return too_large(call, name, bytes->size, IMAGE_INPUT_MAX_BYTES);
+		return tool_fail(call, TOOL_TOO_LARGE, smaller_copy,
+			"The image \"%s\" has %s, more than the limit of %d MB.", name, sizes[0],
+			IMAGE_INPUT_MAX_BYTES >> 20);
 	r = ask_child(call, bytes, &answer, &output);
 	if (r != 0)
 		return fail(call, name, &answer, r);
 	cJSON_AddNumberToObject(call->data, "width", answer.width);
 	cJSON_AddNumberToObject(call->data, "height", answer.height);
-	text_size(bytes->size, sizes[0]);
 	if (!answer.shown_width) {
 		snprintf(words, sizeof(words), "%s, %s, %d x %d", mime_type, sizes[0], answer.width,
 			answer.height);
