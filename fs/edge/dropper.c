@@ -508,7 +508,8 @@ void dropper_drain(struct dropper *d)
 	while (!drops_are_told(&d->drops, now_ns) && !d->ending)
 		pthread_cond_wait(&d->told, &d->lock);
 	number = d->late_count;
-	pthread_cond_signal(&d->is_due);
+	if (has_late(d, number))
+		pthread_cond_signal(&d->is_due);
 	while (has_late(d, number) && !d->ending)
 		pthread_cond_wait(&d->told, &d->lock);
 	d->draining--;

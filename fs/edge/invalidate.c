@@ -757,13 +757,20 @@ void invalidator_free(struct invalidator *v)
 	free(v);
 }
 
+/* With the lock held. */
+static bool is_settled(const struct invalidator *v)
+{
+	return !invalidator_has_work(v) && !v->waiting && !v->busy;
+}
+
 void invalidator_drain(struct invalidator *v)
 {
 	pthread_mutex_lock(&v->lock);
 	if (atomic_exchange(&v->session->believes_for_a_time, false))
 		v->expire = true;
-	pthread_cond_broadcast(&v->changed);
-	while ((invalidator_has_work(v) || v->waiting || v->busy) && !v->ending)
+	if (!is_settled(v)) /* each command ends with a drain: usually nobody need wake up for it */
+		pthread_cond_broadcast(&v->changed);
+	while (!is_settled(v) && !v->ending)
 		pthread_cond_wait(&v->changed, &v->lock);
 	pthread_mutex_unlock(&v->lock);
 	dropper_drain(v->session->dropper);
