@@ -38,7 +38,7 @@ static void **link_of(void *entry)
 
 static struct known_list *find(struct policy_lists *lists, const char *directory)
 {
-	struct known_list *known = lists->known.buckets[hash(directory) & lists->known.mask];
+	struct known_list *known = hash_table_bucket(&lists->known, hash(directory));
 
 	while (known && strcmp(known->directory, directory) != 0)
 		known = known->next;
@@ -79,7 +79,7 @@ void policy_lists_done(struct policy_lists *lists)
 	if (!lists->inner)
 		return;
 	drop_all(lists);
-	free(lists->known.buckets);
+	hash_table_done(&lists->known);
 	pthread_mutex_destroy(&lists->lock);
 }
 

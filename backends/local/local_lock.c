@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "ops/support/clock.h"
+#include "ops/support/hash_seed.h"
+#include "ops/support/hash_table.h"
 
 /*
  * The POSIX locks of one owner on one file are open-file-description locks of a description
@@ -16,7 +18,7 @@
  * the same handle.
  */
 struct lock_owner {
-	struct lock_owner *next; /* guarded by local_locks.mutex, as are the fields below */
+	struct lock_owner *next; /* in the table; under local_locks.mutex, as are those below */
 	struct object_id file_id;
 	uint64_t owner;
 	const struct local_file *file; /* through which it came first */
@@ -31,7 +33,7 @@ struct local_locks {
 	pthread_cond_t released;
 	atomic_uint waiting; /* for that */
 	atomic_uint owner_count;
-	struct lock_owner *buckets[256]; /* guarded by mutex */
+	struct hash_table owners; /* by file; under mutex */
 };
 
 /* Locks that go here are seen at once; those of others at the workspace are looked for. */
@@ -41,8 +43,10 @@ int local_locks_new(struct local_locks **ret_locks)
 {
 	struct local_locks *locks = calloc(1, sizeof(*locks));
 
-	if (!locks)
+	if (!locks || hash_table_init_small(&locks->owners) < 0) {
+		free(locks);
 		return -ENOMEM;
+	}
 	pthread_mutex_init(&locks->mutex, NULL);
 	clock_cond_init(&locks->released);
 	*ret_locks = locks;
@@ -58,6 +62,33 @@ void local_locks_released(struct local_locks *locks)
 	pthread_mutex_unlock(&locks->mutex);
 }
 
+/* ---- The table: the owners of one file share a chain --------------------------------------- */
+
+static size_t file_hash(const struct object_id *id)
+{
+	return (size_t)((id->inode ^ hash_seed()) * 0x9e3779b97f4a7c15U >> 32);
+}
+
+static size_t owner_hash(const void *entry)
+{
+	return file_hash(&((const struct lock_owner *)entry)->file_id);
+}
+
+static void **owner_link(void *entry)
+{
+	return (void **)&((struct lock_owner *)entry)->next;
+}
+
+static struct lock_owner *first_owner(struct local_locks *locks, const struct object_id *id)
+{
+	return hash_table_bucket(&locks->owners, file_hash(id));
+}
+
+static struct lock_owner *next_owner(struct local_locks *locks, struct lock_owner *owner)
+{
+	return hash_table_next(&locks->owners, owner, owner_hash, owner_link);
+}
+
 static void owner_free(struct lock_owner *owner)
 {
 	close(owner->fd);
@@ -66,43 +97,34 @@ static void owner_free(struct lock_owner *owner)
 
 void local_locks_free(struct local_locks *locks)
 {
+	struct lock_owner *next;
+
 	if (!locks)
 		return;
-	for (size_t i = 0; i < array_size(locks->buckets); i++)
-		while (locks->buckets[i]) {
-			struct lock_owner *next = locks->buckets[i]->next;
-
-			owner_free(locks->buckets[i]);
-			locks->buckets[i] = next;
-		}
+	for (struct lock_owner *owner = next_owner(locks, NULL); owner; owner = next) {
+		next = next_owner(locks, owner);
+		owner_free(owner);
+	}
+	hash_table_done(&locks->owners);
 	pthread_cond_destroy(&locks->released);
 	pthread_mutex_destroy(&locks->mutex);
 	free(locks);
 }
 
-/* ---- The owners of one file share a bucket ----------------------------------------------- */
-
-static struct lock_owner **bucket_of(struct local_locks *locks, const struct object_id *id)
-{
-	return &locks->buckets[id->inode * 0x9e3779b97f4a7c15U >> 56];
-}
-
-static struct lock_owner **find_owner(
+static struct lock_owner *find_owner(
 	struct local_locks *locks, const struct object_id *id, uint64_t owner)
 {
-	struct lock_owner **at = bucket_of(locks, id);
+	struct lock_owner *at = first_owner(locks, id);
 
-	while (*at && ((*at)->owner != owner || !object_id_equal(&(*at)->file_id, id)))
-		at = &(*at)->next;
+	while (at && (at->owner != owner || !object_id_equal(&at->file_id, id)))
+		at = at->next;
 	return at;
 }
 
 /* Takes it off the table; with mutex held. */
-static void remove_owner(struct local_locks *locks, struct lock_owner **at)
+static void remove_owner(struct local_locks *locks, struct lock_owner *owner)
 {
-	struct lock_owner *owner = *at;
-
-	*at = owner->next;
+	hash_table_remove(&locks->owners, owner, owner_hash, owner_link);
 	locks->owner_count--;
 	owner->gone = true;
 	if (!owner->users)
@@ -129,12 +151,12 @@ static int open_description(const struct local_file *file)
 static int get_owner(struct local_locks *locks, const struct local_file *file,
 	const struct file_lock *lock, struct lock_owner **ret_owner)
 {
-	struct lock_owner *owner, **at;
+	struct lock_owner *owner;
 	int r = 0;
 
 	pthread_mutex_lock(&locks->mutex);
-	at = find_owner(locks, &file->id, lock->owner);
-	if (!*at) {
+	owner = find_owner(locks, &file->id, lock->owner);
+	if (!owner) {
 		owner = malloc(sizeof(*owner));
 		r = owner ? open_description(file) : -ENOMEM;
 		if (r < 0) {
@@ -146,12 +168,12 @@ static int get_owner(struct local_locks *locks, const struct local_file *file,
 			.file = file,
 			.pid = lock->pid,
 			.fd = r};
-		*at = owner;
+		hash_table_insert(&locks->owners, owner, owner_hash, owner_link);
 		locks->owner_count++;
 		r = 0;
 	}
-	(*at)->users++;
-	*ret_owner = *at;
+	owner->users++;
+	*ret_owner = owner;
 out:
 	pthread_mutex_unlock(&locks->mutex);
 	return r;
@@ -167,17 +189,16 @@ static void put_owner(struct local_locks *locks, struct lock_owner *owner)
 
 void local_locks_forget_file(struct local_locks *locks, const struct local_file *file)
 {
-	struct lock_owner **at;
+	struct lock_owner *next;
 
 	if (!locks->owner_count)
 		return;
 	pthread_mutex_lock(&locks->mutex);
-	at = bucket_of(locks, &file->id);
-	while (*at)
-		if ((*at)->file == file)
+	for (struct lock_owner *at = first_owner(locks, &file->id); at; at = next) {
+		next = at->next;
+		if (at->file == file)
 			remove_owner(locks, at);
-		else
-			at = &(*at)->next;
+	}
 	pthread_mutex_unlock(&locks->mutex);
 }
 
@@ -185,14 +206,14 @@ int local_lock_release_owner(struct op_context *ctx, struct open_file *open_file
 {
 	const struct local_file *file = local_file_from(open_file);
 	struct local_locks *locks = local_from(open_file->workspace)->locks;
-	struct lock_owner **at;
+	struct lock_owner *at;
 
 	(void)ctx;
 	if (!locks->owner_count)
 		return 0;
 	pthread_mutex_lock(&locks->mutex);
 	at = find_owner(locks, &file->id, owner);
-	if (*at)
+	if (at)
 		remove_owner(locks, at);
 	pthread_mutex_unlock(&locks->mutex);
 	local_locks_released(locks);
@@ -303,7 +324,7 @@ static pid_t guess_holder(
 	unsigned count = 0;
 
 	pthread_mutex_lock(&locks->mutex);
-	for (struct lock_owner *at = *bucket_of(locks, id); at; at = at->next)
+	for (struct lock_owner *at = first_owner(locks, id); at; at = at->next)
 		if (at->owner != asking_owner && object_id_equal(&at->file_id, id)) {
 			pid = at->pid;
 			count++;
@@ -321,7 +342,7 @@ static int test_posix(
 	int r;
 
 	pthread_mutex_lock(&locks->mutex);
-	owner = *find_owner(locks, &file->id, lock->owner);
+	owner = find_owner(locks, &file->id, lock->owner);
 	r = fcntl(owner ? owner->fd : file->fd, F_OFD_GETLK, &range) < 0 ? -errno : 0;
 	pthread_mutex_unlock(&locks->mutex);
 	if (r < 0)

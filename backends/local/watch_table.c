@@ -63,15 +63,14 @@ void watch_table_done(struct watch_table *table)
 			table->places.buckets[i] = place->next_by_id;
 			place_free(place);
 		}
-	free(table->watches.buckets);
-	free(table->places.buckets);
+	hash_table_done(&table->watches);
+	hash_table_done(&table->places);
 	*table = (struct watch_table){0};
 }
 
 struct watch_place *watch_table_find_place(struct watch_table *table, const struct object_id *id)
 {
-	struct watch_place *place =
-		table->places.buckets[hash_number(id->inode) & table->places.mask];
+	struct watch_place *place = hash_table_bucket(&table->places, hash_number(id->inode));
 
 	while (place && !object_id_equal(&place->id, id))
 		place = place->next_by_id;
@@ -80,7 +79,7 @@ struct watch_place *watch_table_find_place(struct watch_table *table, const stru
 
 struct watch *watch_table_find(struct watch_table *table, int number)
 {
-	struct watch *watch = table->watches.buckets[(unsigned)number & table->watches.mask];
+	struct watch *watch = hash_table_bucket(&table->watches, (unsigned)number);
 
 	while (watch && watch->number != number)
 		watch = watch->next_by_number;

@@ -3,8 +3,8 @@
  *
  * mem.c holds the constructor and the table of operations, mem_name.c the operations on
  * names, mem_attributes.c how attributes are set, mem_file.c the operations on open files,
- * mem_lock.c the file locks, mem_xattr.c the extended attributes, mem_directory.c the hash
- * table of a directory, and mem_pages.c the sparse content of a file.
+ * mem_lock.c the file locks, mem_xattr.c the extended attributes, mem_directory.c the names
+ * of a directory, and mem_pages.c the sparse content of a file.
  *
  * Threads: `tree_lock` guards every inode, directory, page and xattr: shared to look, exclusive
  * to change.  `locks_mutex` guards the file locks; no one waits for the one while holding the
@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "ops/support/hash_table.h"
 #include "ops/workspace.h"
 
 enum { MEM_PAGE_BYTES = 4096 };
@@ -36,7 +37,7 @@ struct mem_pages {
 /* ---- Directories: mem_directory.c --------------------------------------------- */
 
 struct mem_dirent {
-	struct mem_dirent *next; /* in its bucket */
+	struct mem_dirent *next; /* in the table */
 	struct mem_inode *inode;
 	uint64_t hash;
 	size_t length;
@@ -44,10 +45,13 @@ struct mem_dirent {
 };
 
 struct mem_directory {
-	struct mem_dirent **buckets;
-	size_t bucket_count; /* a power of two, or 0 */
-	size_t entry_count;
+	struct hash_table names; /* no buckets until there is one */
+	size_t most;             /* names at once, which is what is charged for buckets */
 };
+
+/* The one after `dirent` (NULL: the first), in no order. */
+struct mem_dirent *mem_directory_next(
+	const struct mem_directory *directory, struct mem_dirent *dirent);
 
 /* ---- Inodes and the workspace --------------------------------------------------- */
 

@@ -6,7 +6,21 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-enum { BUCKETS_MIN = 8 };
+static size_t dirent_hash(const void *entry)
+{
+	return ((const struct mem_dirent *)entry)->hash;
+}
+
+static void **dirent_link(void *entry)
+{
+	return (void **)&((struct mem_dirent *)entry)->next;
+}
+
+struct mem_dirent *mem_directory_next(
+	const struct mem_directory *directory, struct mem_dirent *dirent)
+{
+	return hash_table_next(&directory->names, dirent, dirent_hash, dirent_link);
+}
 
 static size_t dirent_cost(size_t length)
 {
@@ -19,48 +33,27 @@ struct mem_dirent *mem_directory_find(
 	uint64_t hash = XXH3_64bits(name, length);
 	struct mem_dirent *dirent;
 
-	if (!directory->bucket_count)
+	if (!directory->names.buckets)
 		return NULL;
-	dirent = directory->buckets[hash & (directory->bucket_count - 1)];
+	dirent = hash_table_bucket(&directory->names, hash);
 	while (dirent && (dirent->hash != hash || dirent->length != length ||
 				 memcmp(dirent->name, name, length) != 0))
 		dirent = dirent->next;
 	return dirent;
 }
 
-static void insert(struct mem_directory *directory, struct mem_dirent *dirent)
+/* There are never more buckets than `most`, but for the first few. */
+static int make_room(struct mem *m, struct mem_directory *directory)
 {
-	struct mem_dirent **bucket =
-		&directory->buckets[dirent->hash & (directory->bucket_count - 1)];
+	int r = 0;
 
-	dirent->next = *bucket;
-	*bucket = dirent;
-}
-
-static int grow(struct mem *m, struct mem_directory *directory)
-{
-	struct mem_directory grown = {.entry_count = directory->entry_count,
-		.bucket_count =
-			directory->bucket_count ? directory->bucket_count * 2 : BUCKETS_MIN};
-	size_t more = (grown.bucket_count - directory->bucket_count) * sizeof(*grown.buckets);
-	int r = mem_charge(m, more);
-
-	if (r < 0)
-		return r;
-	grown.buckets = calloc(grown.bucket_count, sizeof(*grown.buckets));
-	if (!grown.buckets) {
-		mem_refund(m, more);
-		return -ENOMEM;
+	if (!directory->names.buckets)
+		r = hash_table_init_small(&directory->names);
+	if (r == 0 && directory->names.count == directory->most) {
+		r = mem_charge(m, sizeof(void *));
+		directory->most += r == 0;
 	}
-	for (size_t i = 0; i < directory->bucket_count; i++)
-		for (struct mem_dirent *dirent = directory->buckets[i], *next; dirent;
-			dirent = next) {
-			next = dirent->next;
-			insert(&grown, dirent);
-		}
-	free(directory->buckets);
-	*directory = grown;
-	return 0;
+	return r;
 }
 
 int mem_directory_add(
@@ -68,10 +61,8 @@ int mem_directory_add(
 {
 	size_t length = strlen(name);
 	struct mem_dirent *dirent;
-	int r = 0;
+	int r = make_room(m, directory);
 
-	if (directory->entry_count >= directory->bucket_count)
-		r = grow(m, directory);
 	if (r == 0)
 		r = mem_charge(m, dirent_cost(length));
 	if (r < 0)
@@ -84,30 +75,26 @@ int mem_directory_add(
 	*dirent = (struct mem_dirent){
 		.inode = inode, .hash = XXH3_64bits(name, length), .length = length};
 	memcpy(dirent->name, name, length + 1);
-	insert(directory, dirent);
-	directory->entry_count++;
+	hash_table_insert(&directory->names, dirent, dirent_hash, dirent_link);
 	return 0;
 }
 
 void mem_directory_remove(struct mem *m, struct mem_directory *directory, struct mem_dirent *dirent)
 {
-	struct mem_dirent **link =
-		&directory->buckets[dirent->hash & (directory->bucket_count - 1)];
-
-	while (*link != dirent)
-		link = &(*link)->next;
-	*link = dirent->next;
-	directory->entry_count--;
+	hash_table_remove(&directory->names, dirent, dirent_hash, dirent_link);
 	mem_refund(m, dirent_cost(dirent->length));
 	free(dirent);
 }
 
 void mem_directory_done(struct mem *m, struct mem_directory *directory)
 {
-	for (size_t i = 0; i < directory->bucket_count; i++)
-		while (directory->buckets[i])
-			mem_directory_remove(m, directory, directory->buckets[i]);
-	mem_refund(m, directory->bucket_count * sizeof(*directory->buckets));
-	free(directory->buckets);
+	struct mem_dirent *next;
+
+	for (struct mem_dirent *d = mem_directory_next(directory, NULL); d; d = next) {
+		next = mem_directory_next(directory, d);
+		mem_directory_remove(m, directory, d);
+	}
+	mem_refund(m, directory->most * sizeof(void *));
+	hash_table_done(&directory->names);
 	*directory = (struct mem_directory){0};
 }

@@ -96,21 +96,20 @@ static void listing_done(struct listing *listing)
 static int list(const struct mem_directory *directory, struct listing *listing)
 {
 	size_t used = 0, names_size = 0;
+	struct mem_dirent *d;
 
-	for (size_t i = 0; i < directory->bucket_count; i++)
-		for (struct mem_dirent *d = directory->buckets[i]; d; d = d->next)
-			names_size += d->length + 1;
-	listing->entries = calloc(directory->entry_count + 1, sizeof(*listing->entries));
+	for (d = mem_directory_next(directory, NULL); d; d = mem_directory_next(directory, d))
+		names_size += d->length + 1;
+	listing->entries = calloc(directory->names.count + 1, sizeof(*listing->entries));
 	listing->names = malloc(names_size + 1);
 	if (!listing->entries || !listing->names)
 		return -ENOMEM;
-	for (size_t i = 0; i < directory->bucket_count; i++)
-		for (struct mem_dirent *d = directory->buckets[i]; d; d = d->next) {
-			listing->entries[listing->count++] = (struct listed){
-				.attributes = mem_inode_attributes(d->inode), .name = used};
-			memcpy(listing->names + used, d->name, d->length + 1);
-			used += d->length + 1;
-		}
+	for (d = mem_directory_next(directory, NULL); d; d = mem_directory_next(directory, d)) {
+		listing->entries[listing->count++] =
+			(struct listed){.attributes = mem_inode_attributes(d->inode), .name = used};
+		memcpy(listing->names + used, d->name, d->length + 1);
+		used += d->length + 1;
+	}
 	return 0;
 }
 
@@ -436,7 +435,7 @@ static int check_rmdir(const struct mem_inode *inode)
 {
 	if (!is_directory(inode))
 		return -ENOTDIR;
-	return inode->directory.entry_count ? -ENOTEMPTY : 0;
+	return inode->directory.names.count ? -ENOTEMPTY : 0;
 }
 
 static int remove_name(struct op_context *ctx, struct workspace *w, const char *path,
@@ -521,7 +520,7 @@ static int check_replaceable(const struct place *from, const struct mem_inode *t
 		return -ENOTEMPTY;
 	if (!is_directory(moved))
 		return -EISDIR;
-	return target->directory.entry_count ? -ENOTEMPTY : 0;
+	return target->directory.names.count ? -ENOTEMPTY : 0;
 }
 
 static int move(struct mem *m, const struct op_context *ctx, const struct place *from,

@@ -2,81 +2,92 @@
 
 #include <stdlib.h>
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
-#include "ops/support/cleanup.h"
+#include "ops/support/hash_seed.h"
 
 enum { FIRST_CAPACITY = 64 };
 
-static uint32_t hash_of(const char *path)
-{
-	uint32_t hash = 2166136261u; /* FNV-1a */
+struct changed_path {
+	struct changed_path *next; /* in the table */
+	char text[];
+};
 
-	for (; *path; path++)
-		hash = (hash ^ (uint8_t)*path) * 16777619u;
-	return hash;
+static size_t text_hash(const char *path)
+{
+	return XXH3_64bits_withSeed(path, strlen(path), hash_seed());
 }
 
-/* Where the path is, or would be. */
-static uint32_t *find_slot(const struct changed_paths *paths, const char *path)
+static size_t path_hash(const void *entry)
 {
-	size_t mask = 2 * paths->capacity - 1;
-	size_t at = hash_of(path) & mask;
-
-	while (paths->slots[at] && strcmp(paths->names[paths->slots[at] - 1], path) != 0)
-		at = (at + 1) & mask;
-	return &paths->slots[at];
+	return text_hash(((const struct changed_path *)entry)->text);
 }
 
-static bool grow(struct changed_paths *paths)
+static void **path_link(void *entry)
+{
+	return (void **)&((struct changed_path *)entry)->next;
+}
+
+static bool is_known(const struct changed_paths *paths, const char *path)
+{
+	const struct changed_path *at =
+		paths->known.buckets ? hash_table_bucket(&paths->known, text_hash(path)) : NULL;
+
+	while (at && strcmp(at->text, path) != 0)
+		at = at->next;
+	return at;
+}
+
+/* For one more, and for the NULL behind it. */
+static bool make_room(struct changed_paths *paths)
 {
 	size_t capacity = paths->capacity ? 2 * paths->capacity : FIRST_CAPACITY;
-	uint32_t *slots = calloc(2 * capacity, sizeof(*slots));
-	char **names = slots ? realloc(paths->names, (capacity + 1) * sizeof(*names)) : NULL;
+	char **names;
 
-	if (!names) {
-		free(slots);
+	if (!paths->known.buckets && hash_table_init_small(&paths->known) < 0)
 		return false;
-	}
-	free(paths->slots);
-	paths->slots = slots;
+	if (paths->known.count < paths->capacity)
+		return true;
+	names = realloc(paths->names, (capacity + 1) * sizeof(*names));
+	if (!names)
+		return false;
+	names[paths->known.count] = NULL;
 	paths->names = names;
-	paths->names[paths->count] = NULL;
 	paths->capacity = capacity;
-	for (size_t i = 0; i < paths->count; i++)
-		*find_slot(paths, names[i]) = (uint32_t)i + 1;
 	return true;
 }
 
 void changed_paths_add(struct changed_paths *paths, const char *path)
 {
 	size_t length = strlen(path) + 1;
-	uint32_t *slot;
-	char *copy;
+	struct changed_path *copy = NULL;
 
-	if (paths->capacity && *find_slot(paths, path))
+	if (is_known(paths, path))
 		return;
-	if (paths->count == CHANGED_PATHS_MAX || paths->bytes + length > CHANGED_PATHS_MAX_BYTES ||
-		(paths->count == paths->capacity && !grow(paths))) {
-		paths->truncated = true;
-		return;
-	}
-	copy = strdup(path);
+	if (paths->known.count < CHANGED_PATHS_MAX &&
+		paths->bytes + length <= CHANGED_PATHS_MAX_BYTES && make_room(paths))
+		copy = malloc(sizeof(*copy) + length);
 	if (!copy) {
 		paths->truncated = true;
 		return;
 	}
-	slot = find_slot(paths, path);
-	paths->names[paths->count++] = copy;
-	paths->names[paths->count] = NULL;
+	memcpy(copy->text, path, length);
+	hash_table_insert(&paths->known, copy, path_hash, path_link);
+	paths->names[paths->known.count - 1] = copy->text;
+	paths->names[paths->known.count] = NULL;
 	paths->bytes += length;
-	*slot = (uint32_t)paths->count;
 }
 
 void changed_paths_done(struct changed_paths *paths)
 {
-	for (size_t i = 0; i < paths->count; i++)
-		free(paths->names[i]);
+	struct changed_path *next, *at;
+
+	for (at = hash_table_next(&paths->known, NULL, path_hash, path_link); at; at = next) {
+		next = hash_table_next(&paths->known, at, path_hash, path_link);
+		free(at);
+	}
+	hash_table_done(&paths->known);
 	free(paths->names);
-	free(paths->slots);
 	*paths = (struct changed_paths){0};
 }

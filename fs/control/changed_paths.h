@@ -8,17 +8,17 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
+
+#include "ops/support/hash_table.h"
 
 enum { CHANGED_PATHS_MAX = 8192, CHANGED_PATHS_MAX_BYTES = 512 << 10 };
 
 struct changed_paths {
-	char **names;    /* in the order of their changes, NULL-terminated; or NULL: none */
-	uint32_t *slots; /* open addressing: index in `names` plus 1; 0: free */
-	size_t capacity; /* of names, a power of two; slots has twice as many */
-	size_t count;
-	size_t bytes;   /* of the names, with their NULs */
-	bool truncated; /* something is missing */
+	char **names;            /* in the order of their changes, NULL-terminated; or NULL: none */
+	size_t capacity;         /* of names */
+	struct hash_table known; /* what `names` leads to */
+	size_t bytes;            /* of the names, with their NULs */
+	bool truncated;          /* something is missing */
 };
 
 /* Adds a copy, once.  No room or no memory: sets `truncated`. */

@@ -272,13 +272,13 @@ static void add_changed(cJSON *reply, const struct changed_paths *changed)
 	bool truncated = changed->truncated;
 	size_t count = 0, bytes = 0;
 
-	while (count < changed->count) {
+	while (count < changed->known.count) {
 		bytes += strlen(changed->names[count]) + 1;
 		if (bytes > CHANGED_REPLY_MAX_BYTES)
 			break;
 		count++;
 	}
-	truncated = truncated || count < changed->count;
+	truncated = truncated || count < changed->known.count;
 	cJSON_AddItemToObject(reply, "changed",
 		count ? cJSON_CreateStringArray((const char *const *)changed->names, (int)count)
 		      : cJSON_CreateArray());

@@ -70,8 +70,8 @@ void seen_done(struct seen *seen)
 	while (seen->first)
 		seen_remove(seen, seen->first);
 	seen_free_released(seen->inodes, seen_take_released(seen));
-	free(seen->directories.buckets);
-	free(seen->objects.buckets);
+	hash_table_done(&seen->directories);
+	hash_table_done(&seen->objects);
 }
 
 /* ---- Directories ---------------------------------------------------------------------------- */
@@ -79,7 +79,7 @@ void seen_done(struct seen *seen)
 struct seen_directory *seen_find(struct seen *seen, const struct inode *inode)
 {
 	struct seen_directory *directory =
-		seen->directories.buckets[hash_of_inode(inode) & seen->directories.mask];
+		hash_table_bucket(&seen->directories, hash_of_inode(inode));
 
 	while (directory && directory->inode != inode)
 		directory = directory->hash_next;
@@ -115,7 +115,7 @@ void seen_remove(struct seen *seen, struct seen_directory *directory)
 	if (directory->next)
 		directory->next->link = directory->link;
 	seen_release(seen, directory->inode);
-	free(directory->names.buckets);
+	hash_table_done(&directory->names);
 	free(directory->vanished);
 	free(directory);
 }
@@ -160,8 +160,7 @@ void seen_free_released(struct inode_table *inodes, struct seen_released *releas
 
 struct seen_name *seen_find_name(const struct seen_directory *directory, const char *text)
 {
-	struct seen_name *name =
-		directory->names.buckets[hash_of_name(text) & directory->names.mask];
+	struct seen_name *name = hash_table_bucket(&directory->names, hash_of_name(text));
 
 	while (name && strcmp(name->name, text) != 0)
 		name = name->hash_next;
@@ -260,7 +259,7 @@ void seen_settle(struct seen *seen, struct seen_name *name)
 struct seen_name *seen_find_former(struct seen *seen, const struct seen_name *name, bool or_may_be)
 {
 	const struct object_id *id = &name->now.id;
-	struct seen_name *other = seen->objects.buckets[hash_of_object(id) & seen->objects.mask];
+	struct seen_name *other = hash_table_bucket(&seen->objects, hash_of_object(id));
 
 	for (; other; other = other->id_next) {
 		bool stays = other->is_pending && other->now_exists &&

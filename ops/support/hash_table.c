@@ -13,6 +13,7 @@ static int init(struct hash_table *table, size_t buckets)
 {
 	table->buckets = calloc(buckets, sizeof(*table->buckets));
 	table->mask = buckets - 1;
+	table->count = 0;
 	return table->buckets ? 0 : -ENOMEM;
 }
 
@@ -24,6 +25,23 @@ int hash_table_init(struct hash_table *table)
 int hash_table_init_small(struct hash_table *table)
 {
 	return init(table, BUCKETS_SMALL);
+}
+
+void hash_table_done(struct hash_table *table)
+{
+	free(table->buckets);
+	*table = (struct hash_table){0};
+}
+
+void *hash_table_next(const struct hash_table *table, void *entry, hash_table_hash hash_of,
+	hash_table_link link_of)
+{
+	void *next = entry ? *link_of(entry) : NULL;
+	size_t at = entry ? (hash_of(entry) & table->mask) + 1 : 0;
+
+	while (!next && table->buckets && at <= table->mask)
+		next = table->buckets[at++];
+	return next;
 }
 
 /* Without memory for it, the chains just become longer. */
