@@ -29,6 +29,7 @@ void remote_release(struct remote *remote)
 		close(remote->session_fd);
 	remote_spares_free(remote);
 	lane_free(remote->lane);
+	hash_table_done(&remote->files);
 	remote_channels_free(remote);
 	pthread_cond_destroy(&remote->freed);
 	pthread_cond_destroy(&remote->manager);
@@ -180,7 +181,11 @@ int remote_new(const struct remote_settings *settings, struct remote **ret_remot
 	clock_cond_init(&remote->manager);
 	clock_cond_init(&remote->feed_moved);
 	remote->feed_last = &remote->feed_first;
-	r = lane_new(&callbacks, remote, &remote->lane);
+	r = hash_table_init_small(&remote->files);
+	if (r == 0)
+		r = hash_table_init_small(&remote->watched);
+	if (r == 0)
+		r = lane_new(&callbacks, remote, &remote->lane);
 	if (r == 0)
 		r = remote_channels_new(remote);
 	if (r < 0) {

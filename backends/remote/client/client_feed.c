@@ -1,84 +1,88 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "backends/remote/client/client_internal.h"
 #include "ops/support/hash_seed.h"
 #include "ops/support/path.h"
 #include "ops/support/thread.h"
 
-enum { WATCH_BUCKETS = 4096 };
-
-/* The directories whose changes the session reports. */
+/* A directory whose changes the session reports. */
 struct watched_directory {
-	struct watched_directory *next;
+	struct watched_directory *next; /* in the table */
 	struct object_id id;
 	uint64_t since;
 	char path[];
 };
 
-struct watch_set {
-	struct watched_directory *buckets[WATCH_BUCKETS];
-	size_t count;
-};
-
-static struct watched_directory **watch_slot(struct watch_set *set, const char *path)
+static size_t path_hash(const char *path)
 {
-	struct watched_directory **slot;
-	uint32_t hash = 2166136261u ^ (uint32_t)hash_seed();
-
-	for (const char *c = path; *c; c++)
-		hash = (hash ^ (uint8_t)*c) * 16777619u;
-	slot = &set->buckets[hash % WATCH_BUCKETS];
-	while (*slot && strcmp((*slot)->path, path) != 0)
-		slot = &(*slot)->next;
-	return slot;
+	return XXH3_64bits_withSeed(path, strlen(path), hash_seed());
 }
 
-static struct watched_directory *take_out(struct watch_set *set, struct watched_directory **slot)
+static size_t watched_hash(const void *entry)
 {
-	struct watched_directory *directory = *slot;
+	return path_hash(((const struct watched_directory *)entry)->path);
+}
 
-	*slot = directory->next;
-	set->count--;
+static void **watched_link(void *entry)
+{
+	return (void **)&((struct watched_directory *)entry)->next;
+}
+
+static struct watched_directory *find_watched(const struct hash_table *watched, const char *path)
+{
+	struct watched_directory *directory = hash_table_bucket(watched, path_hash(path));
+
+	while (directory && strcmp(directory->path, path) != 0)
+		directory = directory->next;
 	return directory;
+}
+
+static struct watched_directory *next_watched(
+	const struct hash_table *watched, struct watched_directory *directory)
+{
+	return hash_table_next(watched, directory, watched_hash, watched_link);
 }
 
 /* A watch has ended, maybe one before the present one.  Who asked by the path alone may not know
  * the id. */
-static void watch_set_remove(struct watch_set *set, const struct change *end)
+static void remove_watched(struct hash_table *watched, const struct change *end)
 {
-	struct watched_directory **slot = watch_slot(set, end->path);
+	struct watched_directory *directory = find_watched(watched, end->path);
 
-	if (*slot && (*slot)->since <= end->at &&
-		(!(*slot)->id.inode || object_id_equal(&(*slot)->id, &end->directory)))
-		free(take_out(set, slot));
+	if (!directory || directory->since > end->at ||
+		(directory->id.inode && !object_id_equal(&directory->id, &end->directory)))
+		return;
+	hash_table_remove(watched, directory, watched_hash, watched_link);
+	free(directory);
 }
 
-static void watch_set_add(
-	struct watch_set *set, const char *path, const struct object_id *id, uint64_t since)
+static void add_watched(
+	struct hash_table *watched, const char *path, const struct object_id *id, uint64_t since)
 {
-	struct watched_directory **slot = watch_slot(set, path);
+	struct watched_directory *directory = find_watched(watched, path);
 	size_t size = strlen(path) + 1;
 
-	if (!*slot) {
-		*slot = malloc(sizeof(**slot) + size);
-		if (!*slot)
+	if (!directory) {
+		directory = malloc(sizeof(*directory) + size);
+		if (!directory)
 			return;
-		(*slot)->next = NULL;
-		memcpy((*slot)->path, path, size);
-		set->count++;
+		memcpy(directory->path, path, size);
+		hash_table_insert(watched, directory, watched_hash, watched_link);
 	}
-	(*slot)->id = *id;
-	(*slot)->since = since;
+	directory->id = *id;
+	directory->since = since;
 }
 
 void remote_note_watched(
 	struct remote *remote, const char *path, const struct object_id *id, uint64_t since)
 {
 	pthread_mutex_lock(&remote->lock);
-	if (remote->watched && since)
-		watch_set_add(remote->watched, path, id, since);
+	if (remote->sink && since)
+		add_watched(&remote->watched, path, id, since);
 	else if (!since)
 		remote->unwatched++;
 	pthread_mutex_unlock(&remote->lock);
@@ -89,7 +93,7 @@ size_t remote_watched_count(struct remote *remote)
 	size_t count;
 
 	pthread_mutex_lock(&remote->lock);
-	count = remote->watched ? remote->watched->count : 0;
+	count = remote->watched.count;
 	pthread_mutex_unlock(&remote->lock);
 	return count;
 }
@@ -100,7 +104,7 @@ static void deliver(struct remote *remote, const struct change *change)
 {
 	if (change->kind == CHANGE_UNWATCHED) {
 		pthread_mutex_lock(&remote->lock);
-		watch_set_remove(remote->watched, change);
+		remove_watched(&remote->watched, change);
 		pthread_mutex_unlock(&remote->lock);
 	}
 	if (change->kind == CHANGE_ENTRY && change->exists)
@@ -118,44 +122,37 @@ static void deliver_rescan(struct remote *remote, uint64_t at)
 }
 
 /* Those that are watched since `at` at the latest.  Under the lock. */
-static struct watched_directory *take_former(struct watch_set *set, uint64_t at)
+static struct watched_directory *take_watched(struct hash_table *watched, uint64_t at)
 {
-	struct watched_directory *former = NULL;
+	struct watched_directory *taken = NULL, *next;
 
-	for (size_t i = 0; i < WATCH_BUCKETS; i++) {
-		struct watched_directory **slot = &set->buckets[i];
-
-		while (*slot) {
-			struct watched_directory *directory = *slot;
-
-			if (directory->since > at) {
-				slot = &directory->next;
-				continue;
-			}
-			take_out(set, slot);
-			directory->next = former;
-			former = directory;
-		}
+	for (struct watched_directory *d = next_watched(watched, NULL); d; d = next) {
+		next = next_watched(watched, d);
+		if (d->since > at)
+			continue;
+		hash_table_remove(watched, d, watched_hash, watched_link);
+		d->next = taken;
+		taken = d;
 	}
-	return former;
+	return taken;
 }
 
 static void deliver_loss(struct remote *remote, uint64_t at)
 {
-	struct watched_directory *former;
+	struct watched_directory *ended;
 
 	deliver_rescan(remote, at);
 	pthread_mutex_lock(&remote->lock);
-	former = take_former(remote->watched, at);
+	ended = take_watched(&remote->watched, at);
 	pthread_mutex_unlock(&remote->lock);
-	while (former) {
-		struct watched_directory *directory = former;
+	while (ended) {
+		struct watched_directory *directory = ended;
 		struct change change = {.kind = CHANGE_UNWATCHED,
 			.path = directory->path,
 			.directory = directory->id,
 			.at = at};
 
-		former = directory->next;
+		ended = directory->next;
 		remote->sink(remote->sink_user, &change);
 		free(directory);
 	}
@@ -414,10 +411,6 @@ int remote_feed_start(struct remote *remote, change_sink sink, void *user)
 	pthread_mutex_lock(&remote->lock);
 	if (remote->sink)
 		r = -EBUSY;
-	if (r == 0 && !remote->watched)
-		remote->watched = calloc(1, sizeof(*remote->watched));
-	if (r == 0 && !remote->watched)
-		r = -ENOMEM;
 	if (r == 0) {
 		remote->feed_runs = true;
 		r = thread_start(&remote->feed_thread, 0, run_feed, remote);
@@ -464,8 +457,10 @@ void remote_feed_stop(struct remote *remote)
 	if (runs)
 		pthread_join(remote->feed_thread, NULL);
 	clear_queue(remote);
-	for (size_t i = 0; remote->watched && i < WATCH_BUCKETS; i++)
-		while (remote->watched->buckets[i])
-			free(take_out(remote->watched, &remote->watched->buckets[i]));
-	free(remote->watched);
+	for (struct watched_directory *d = take_watched(&remote->watched, UINT64_MAX), *next; d;
+		d = next) {
+		next = d->next;
+		free(d);
+	}
+	hash_table_done(&remote->watched);
 }

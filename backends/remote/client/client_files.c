@@ -59,26 +59,36 @@ void remote_file_unref(struct remote_file *file)
 		file_free(file);
 }
 
+static size_t file_hash(const void *entry)
+{
+	return remote_file_hash(&((const struct remote_file *)entry)->id);
+}
+
+static void **file_link(void *entry)
+{
+	return (void **)&((struct remote_file *)entry)->next;
+}
+
+struct remote_file *remote_file_next(const struct remote *remote, struct remote_file *file)
+{
+	return hash_table_next(&remote->files, file, file_hash, file_link);
+}
+
 static void file_publish(struct remote_file *file)
 {
 	struct remote *remote = file->remote;
 
 	pthread_mutex_lock(&remote->lock);
-	file->next = *remote_bucket(remote, &file->id);
-	*remote_bucket(remote, &file->id) = file;
+	hash_table_insert(&remote->files, file, file_hash, file_link);
 	pthread_mutex_unlock(&remote->lock);
 }
 
 static void file_unpublish(struct remote_file *file)
 {
 	struct remote *remote = file->remote;
-	struct remote_file **slot = remote_bucket(remote, &file->id);
 
 	pthread_mutex_lock(&remote->lock);
-	while (*slot && *slot != file)
-		slot = &(*slot)->next;
-	if (*slot)
-		*slot = file->next;
+	hash_table_remove(&remote->files, file, file_hash, file_link);
 	file->closed = true;
 	pthread_mutex_unlock(&remote->lock);
 }
@@ -108,17 +118,17 @@ static char *moved_path(const char *path, const char *from, const char *to)
 void remote_files_renamed(struct remote *remote, const char *from, const char *to, bool swapped)
 {
 	pthread_mutex_lock(&remote->lock);
-	for (size_t i = 0; i < FILE_BUCKETS; i++)
-		for (struct remote_file *f = remote->files[i]; f; f = f->next) {
-			char *path = moved_path(f->path, from, to);
+	for (struct remote_file *f = remote_file_next(remote, NULL); f;
+		f = remote_file_next(remote, f)) {
+		char *path = moved_path(f->path, from, to);
 
-			if (!path && swapped)
-				path = moved_path(f->path, to, from);
-			if (!path)
-				continue;
-			free(f->path);
-			f->path = path;
-		}
+		if (!path && swapped)
+			path = moved_path(f->path, to, from);
+		if (!path)
+			continue;
+		free(f->path);
+		f->path = path;
+	}
 	pthread_mutex_unlock(&remote->lock);
 }
 
@@ -543,7 +553,7 @@ static bool object_has_locks(struct remote_file *file)
 	bool found = false;
 
 	pthread_mutex_lock(&remote->lock);
-	for (struct remote_file *f = *remote_bucket(remote, &file->id); f && !found; f = f->next)
+	for (struct remote_file *f = remote_files_of(remote, &file->id); f && !found; f = f->next)
 		found = f->has_locks && object_id_equal(&f->id, &file->id);
 	pthread_mutex_unlock(&remote->lock);
 	return found;

@@ -14,6 +14,7 @@
 #include "backends/remote/client/retry.h"
 #include "backends/remote/wire/lane.h"
 #include "ops/support/clock.h"
+#include "ops/support/hash_table.h"
 #include "ops/workspace.h"
 
 enum {
@@ -24,7 +25,6 @@ enum {
 	INTERRUPT_GRACE_MS = 300,      /* for others: their answer is on its way */
 	WRITE_WINDOW_BYTES = 16 << 20, /* writes not yet acknowledged, of the whole workspace */
 	WRITE_GENERATIONS = 64,
-	FILE_BUCKETS = 256,
 	FEED_MAX_CHANGES = 65536,
 	FEED_MAX_BYTES = 32 << 20,
 	REPEATS_MAX = 3, /* of one operation, when each new session ends like the one before */
@@ -143,7 +143,7 @@ struct remote {
 	int64_t little_room_ms;                        /* when a write was last told so */
 	unsigned write_generation;                     /* each queued write belongs to one ... */
 	unsigned generation_writes[WRITE_GENERATIONS]; /* ... and counts here (modulo) */
-	struct remote_file *files[FILE_BUCKETS];       /* by inode */
+	struct hash_table files;                       /* by inode */
 	struct remote_process *processes;
 	uint64_t next_handle;
 	uint32_t next_process;
@@ -192,7 +192,7 @@ struct remote {
 	bool feed_lost;        /* all watches ended: to be told before what is in the queue ... */
 	uint64_t feed_lost_at; /* ... those that began up to this position */
 	uint64_t feed_received, feed_delivered;
-	struct watch_set *watched;
+	struct hash_table watched; /* directories whose changes the session reports, by path */
 
 	atomic_bool lost;                 /* the lane said so */
 	atomic_bool is_wanted;            /* a call was made since the manager began to pause */
@@ -475,11 +475,20 @@ struct remote_file {
 	off_t size_hint;      /* at the time of the open */
 };
 
-/* Where the files of an object are listed. */
-static inline struct remote_file **remote_bucket(struct remote *remote, const struct object_id *id)
+static inline size_t remote_file_hash(const struct object_id *id)
 {
-	return &remote->files[id->inode % FILE_BUCKETS];
+	return (size_t)(id->inode * 0x9e3779b97f4a7c15U >> 32);
 }
+
+/* The first of the files of an object, and of some others (`next`).  Under remote->lock. */
+static inline struct remote_file *remote_files_of(
+	const struct remote *remote, const struct object_id *id)
+{
+	return hash_table_bucket(&remote->files, remote_file_hash(id));
+}
+
+/* The one after `file` (NULL: the first) of all, in no order.  Under remote->lock. */
+struct remote_file *remote_file_next(const struct remote *remote, struct remote_file *file);
 
 static inline struct remote_file *remote_file_of(struct open_file *file)
 {

@@ -136,12 +136,12 @@ static void add_loss(struct losses *losses, const char *path)
 /* Under the lock.  Open files are lost, and what was written to them and not acknowledged. */
 static void lose_files(struct remote *remote, struct losses *losses)
 {
-	for (size_t i = 0; i < FILE_BUCKETS; i++)
-		for (struct remote_file *file = remote->files[i]; file; file = file->next) {
-			if (file->writes)
-				add_loss(losses, file->path);
-			file->lost_error = -ESTALE;
-		}
+	for (struct remote_file *file = remote_file_next(remote, NULL); file;
+		file = remote_file_next(remote, file)) {
+		if (file->writes)
+			add_loss(losses, file->path);
+		file->lost_error = -ESTALE;
+	}
 }
 
 /* Changes beside writes, whose requests had no answer yet.  Under the lock. */

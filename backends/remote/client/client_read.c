@@ -107,14 +107,16 @@ void remote_file_prefill(
 
 enum { FILES_AT_ONCE = 64 };
 
-/* References to files of a bucket that hold what was read ahead. */
-static size_t files_with_chunks(struct remote *remote, size_t bucket, const struct object_id *id,
+/* References to files of the object (NULL: all) that hold what was read ahead. */
+static size_t files_with_chunks(struct remote *remote, const struct object_id *id,
 	struct remote_file *ret_files[FILES_AT_ONCE])
 {
+	struct remote_file *f;
 	size_t count = 0;
 
 	pthread_mutex_lock(&remote->lock);
-	for (struct remote_file *f = remote->files[bucket]; f && count < FILES_AT_ONCE; f = f->next)
+	for (f = id ? remote_files_of(remote, id) : remote_file_next(remote, NULL);
+		f && count < FILES_AT_ONCE; f = id ? f->next : remote_file_next(remote, f))
 		if (f->has_chunks && (!id || object_id_equal(&f->id, id))) {
 			f->refs++;
 			ret_files[count++] = f;
@@ -125,23 +127,21 @@ static size_t files_with_chunks(struct remote *remote, size_t bucket, const stru
 
 void remote_object_changed(struct remote *remote, const struct object_id *id)
 {
-	size_t first = id ? id->inode % FILE_BUCKETS : 0;
-	size_t end = id ? first + 1 : FILE_BUCKETS;
 	struct remote_file *files[FILES_AT_ONCE];
 	size_t count;
 
 	remote->changes++;
 	if (!remote->chunk_bytes)
 		return;
-	for (size_t i = first; i < end; i += count < FILES_AT_ONCE) {
-		count = files_with_chunks(remote, i, id, files);
+	do {
+		count = files_with_chunks(remote, id, files);
 		for (size_t j = 0; j < count; j++) {
 			pthread_mutex_lock(&files[j]->lock);
 			remote_file_drop_chunks(files[j]);
 			pthread_mutex_unlock(&files[j]->lock);
 			remote_file_unref(files[j]);
 		}
-	}
+	} while (count == FILES_AT_ONCE);
 }
 
 /* ---- Fetching ------------------------------------------------------------------------ */

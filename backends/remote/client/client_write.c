@@ -12,7 +12,7 @@ enum { SYNC_FLAGS = O_DSYNC | O_SYNC, REFUSED_FRESH_MS = 10000, NAME_BYTES = 409
 
 uint64_t remote_order_locked(struct remote *remote, const struct object_id *id)
 {
-	const struct remote_file *f = *remote_bucket(remote, id);
+	const struct remote_file *f = remote_files_of(remote, id);
 
 	while (f && !(f->writes && object_id_equal(&f->id, id)))
 		f = f->next;
@@ -152,7 +152,7 @@ static void tell_writer(struct remote_file *file, int error)
 /* Under remote->lock.  Requests of different handles may overtake each other. */
 static bool others_write(struct remote *remote, const struct remote_file *file)
 {
-	for (struct remote_file *f = *remote_bucket(remote, &file->id); f; f = f->next)
+	for (struct remote_file *f = remote_files_of(remote, &file->id); f; f = f->next)
 		if (f != file && f->writes && object_id_equal(&f->id, &file->id))
 			return true;
 	return false;
@@ -443,7 +443,7 @@ bool remote_has_no_xattrs(struct remote *remote, const struct object_ref *object
 	bool none = false;
 
 	pthread_mutex_lock(&remote->lock);
-	for (struct remote_file *f = *remote_bucket(remote, &id); f; f = f->next)
+	for (struct remote_file *f = remote_files_of(remote, &id); f; f = f->next)
 		if (f->is_new && object_id_equal(&f->id, &id)) {
 			f->has_xattrs = f->has_xattrs || now_set;
 			none = !f->has_xattrs;

@@ -11,13 +11,23 @@
 
 /* ---- Jobs ------------------------------------------------------------------- */
 
-static struct job **job_slot(struct server *server, uint32_t id)
+static size_t job_hash(const void *entry)
 {
-	struct job **slot = &server->jobs[id % JOB_BUCKETS];
+	return ((const struct job *)entry)->header.id;
+}
 
-	while (*slot && (*slot)->header.id != id)
-		slot = &(*slot)->in_hash;
-	return slot;
+static void **job_link(void *entry)
+{
+	return (void **)&((struct job *)entry)->in_hash;
+}
+
+static struct job *find_job(struct server *server, uint32_t id)
+{
+	struct job *job = hash_table_bucket(&server->jobs, id);
+
+	while (job && job->header.id != id)
+		job = job->in_hash;
+	return job;
 }
 
 static void job_free(struct job *job)
@@ -64,8 +74,7 @@ static void job_finish(struct job *job)
 
 	server_leave_order(job);
 	pthread_mutex_lock(&server->lock);
-	*job_slot(server, job->header.id) = job->in_hash;
-	server->job_count--;
+	hash_table_remove(&server->jobs, job, job_hash, job_link);
 	server->job_bytes -= job->header.size;
 	server->closing -= job->header.type == REQUEST_CLOSE;
 	pthread_cond_broadcast(&server->moved);
@@ -319,32 +328,20 @@ static int read_prologue(struct job *job, uint64_t *ret_order)
 	return job->in.failed ? -EPROTO : 0;
 }
 
-static struct handle **handle_slot(struct server *server, uint64_t id)
-{
-	struct handle **slot = &server->handles[id % HANDLE_BUCKETS];
-
-	while (*slot && (*slot)->id != id)
-		slot = &(*slot)->next;
-	return slot;
-}
-
 static int accept_job(struct server *server, struct job *job, uint64_t order)
 {
-	struct job **slot;
 	struct handle *handle;
 	int r = 0;
 
 	pthread_mutex_lock(&server->lock);
-	slot = job_slot(server, job->header.id);
-	if (*slot) {
+	if (find_job(server, job->header.id)) {
 		r = -EPROTO;
 		goto out;
 	}
-	*slot = job;
-	server->job_count++;
+	hash_table_insert(&server->jobs, job, job_hash, job_link);
 	server->job_bytes += job->header.size;
 	server->closing += job->header.type == REQUEST_CLOSE;
-	handle = order ? *handle_slot(server, order) : NULL;
+	handle = order ? server_handle_find(server, order) : NULL;
 	if (handle) {
 		handle->refs++;
 		job->ordered = handle;
@@ -399,7 +396,7 @@ static void take_credit(struct server *server, uint32_t id, uint64_t bytes)
 	struct job *job;
 
 	pthread_mutex_lock(&server->lock);
-	job = *job_slot(server, id);
+	job = find_job(server, id);
 	if (job)
 		server_add_credit(&job->credit, bytes, CREDIT_LISTING_BYTES);
 	pthread_cond_broadcast(&server->moved);
@@ -411,7 +408,7 @@ static void take_cancel(struct server *server, uint32_t id)
 	struct job *job;
 
 	pthread_mutex_lock(&server->lock);
-	job = *job_slot(server, id);
+	job = find_job(server, id);
 	if (job)
 		job->cancelled = true;
 	pthread_cond_broadcast(&server->moved);
@@ -501,7 +498,7 @@ static bool ready(void *user)
 	bool room;
 
 	pthread_mutex_lock(&server->lock);
-	room = server->job_count < JOBS_MAX && server->job_bytes < JOB_BYTES_MAX;
+	room = server->jobs.count < JOBS_MAX && server->job_bytes < JOB_BYTES_MAX;
 	pthread_mutex_unlock(&server->lock);
 	return room;
 }
@@ -513,98 +510,6 @@ static void lost(void *user, int error)
 
 	log_info("connection lost: %s", strerror(-error));
 	server->callbacks.lost(server->user, channel->index);
-}
-
-/* ---- Handles ---------------------------------------------------------------------- */
-
-struct handle *server_handle_get(struct server *server, uint64_t id)
-{
-	struct handle *handle;
-
-	pthread_mutex_lock(&server->lock);
-	handle = *handle_slot(server, id);
-	if (handle)
-		handle->refs++;
-	pthread_mutex_unlock(&server->lock);
-	return handle;
-}
-
-int server_handle_put(struct server *server, struct handle *handle)
-{
-	struct op_context ctx;
-	bool last;
-	int r;
-
-	pthread_mutex_lock(&server->lock);
-	last = --handle->refs == 0;
-	pthread_mutex_unlock(&server->lock);
-	if (!last)
-		return 0;
-	op_context_init(&ctx);
-	r = workspace_close(&ctx, handle->file);
-	workspace_close(&ctx, handle->unnamed);
-	free(handle);
-	return r;
-}
-
-int server_handle_named(struct server *server, struct handle *handle, struct open_file *file)
-{
-	int r = -EBADF;
-
-	pthread_mutex_lock(&server->lock);
-	if (!handle->unnamed) {
-		handle->unnamed = handle->file; /* others may be using it */
-		handle->file = file;
-		r = 0;
-	}
-	pthread_mutex_unlock(&server->lock);
-	return r;
-}
-
-int server_handle_add(
-	struct server *server, uint64_t id, struct open_file *file, const struct object_id *object)
-{
-	struct handle *handle = calloc(1, sizeof(*handle));
-	struct handle **slot;
-	int r = 0;
-
-	if (!handle)
-		return -ENOMEM;
-	handle->id = id;
-	handle->refs = 1;
-	handle->file = file;
-	handle->object = *object;
-	handle->last = &handle->first;
-	pthread_mutex_lock(&server->lock);
-	slot = handle_slot(server, id);
-	if (*slot || id == 0)
-		r = -EBADF;
-	else if (server->handle_count >= HANDLES_MAX)
-		r = -EMFILE;
-	if (r == 0) {
-		*slot = handle;
-		server->handle_count++;
-	}
-	pthread_mutex_unlock(&server->lock);
-	if (r < 0)
-		free(handle);
-	return r;
-}
-
-struct handle *server_handle_remove(struct server *server, uint64_t id)
-{
-	struct handle **slot;
-	struct handle *handle;
-
-	pthread_mutex_lock(&server->lock);
-	slot = handle_slot(server, id);
-	handle = *slot;
-	if (handle) {
-		*slot = handle->next;
-		server->handle_count--;
-	}
-	pthread_mutex_unlock(&server->lock);
-	return handle;
 }
 
 /* ---- Life ------------------------------------------------------------------------------ */
@@ -629,15 +534,27 @@ static int new_lanes(struct server *server)
 	return r;
 }
 
+static int init_tables(struct server *server)
+{
+	int r = hash_table_init_small(&server->jobs);
+
+	return r < 0 ? r : hash_table_init_small(&server->handles);
+}
+
 int server_new(struct workspace *w, const struct server_callbacks *callbacks, void *user,
 	struct server **ret_server)
 {
 	struct server *server = calloc(1, sizeof(*server));
-	int r = server ? new_lanes(server) : -ENOMEM;
+	int r = server ? init_tables(server) : -ENOMEM;
 
+	if (r == 0)
+		r = new_lanes(server);
 	if (r < 0) {
-		if (server)
+		if (server) {
 			free_lanes(server);
+			hash_table_done(&server->handles);
+			hash_table_done(&server->jobs);
+		}
 		free(server);
 		return r;
 	}
@@ -661,16 +578,15 @@ static void stop_everything(struct server *server)
 {
 	pthread_mutex_lock(&server->lock);
 	server->stopping = true;
-	for (size_t i = 0; i < JOB_BUCKETS; i++)
-		for (struct job *job = server->jobs[i]; job; job = job->in_hash)
-			job->cancelled = true;
+	for (void *job = NULL; (job = hash_table_next(&server->jobs, job, job_hash, job_link));)
+		((struct job *)job)->cancelled = true;
 	pthread_cond_broadcast(&server->work);
 	pthread_cond_broadcast(&server->long_work);
 	pthread_cond_broadcast(&server->moved);
 	pthread_mutex_unlock(&server->lock);
 	server_processes_stop(server);
 	pthread_mutex_lock(&server->lock);
-	while (server->job_count || server->workers || server->long_threads ||
+	while (server->jobs.count || server->workers || server->long_threads ||
 		server->process_count)
 		pthread_cond_wait(&server->moved, &server->lock);
 	pthread_mutex_unlock(&server->lock);
@@ -683,13 +599,9 @@ void server_free(struct server *server)
 	for (unsigned i = 0; i < CHANNELS_MAX; i++)
 		lane_detach(server->channels[i].lane);
 	stop_everything(server);
-	for (size_t i = 0; i < HANDLE_BUCKETS; i++)
-		while (server->handles[i]) {
-			struct handle *handle = server->handles[i];
-
-			server->handles[i] = handle->next;
-			server_handle_put(server, handle);
-		}
+	server_handles_close(server);
+	hash_table_done(&server->handles);
+	hash_table_done(&server->jobs);
 	workspace_free(server->workspace);
 	free_lanes(server);
 	pthread_cond_destroy(&server->work);

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "backends/remote/server/server.h"
+#include "ops/support/hash_table.h"
 #include "ops/workspace.h"
 
 enum {
@@ -21,8 +22,6 @@ enum {
 	PROCESSES_MAX = 256,
 	WORKERS_MAX = 16,
 	LONG_IDLE_MAX = 4, /* threads of jobs that may wait, between two of these */
-	JOB_BUCKETS = 256,
-	HANDLE_BUCKETS = 1024,
 	SERVER_STACK_BYTES = 512 << 10,
 	CHANGED_SLOTS = 4096,
 };
@@ -54,7 +53,7 @@ struct job {
 
 /* An open file of the client. */
 struct handle {
-	struct handle *next;
+	struct handle *next; /* in the table */
 	uint64_t id;
 	unsigned refs; /* under server->lock, as are the next two */
 	bool busy;     /* an ordered job runs */
@@ -84,13 +83,12 @@ struct server {
 	pthread_cond_t long_work;     /* threads of jobs that may wait wait here */
 	struct job_queue small, bulk; /* waiting for a worker */
 	struct job_queue lasting;     /* given to one of those that wait */
-	struct job *jobs[JOB_BUCKETS];
-	size_t job_count, job_bytes;
+	struct hash_table jobs;       /* by id */
+	size_t job_bytes;
 	unsigned queued, workers, idle_workers;
 	unsigned long_threads, long_idle; /* idle and nothing given to */
-	struct handle *handles[HANDLE_BUCKETS];
-	size_t handle_count;
-	unsigned closing; /* CLOSE requests that are not done */
+	struct hash_table handles;        /* by id */
+	unsigned closing;                 /* CLOSE requests that are not done */
 	struct server_process *processes;
 	size_t process_count;
 	pthread_mutex_t feed_lock; /* changes leave in the order of their positions */
@@ -121,6 +119,11 @@ void server_wait_for_closes(struct job *job);
 /* Lets the next job of the handle run that this one followed, and drops the reference to it. */
 int server_leave_order(struct job *job);
 
+/* ---- server_handles.c -------------------------------------------------------- */
+
+/* NULL when there is no such handle.  Under the lock. */
+struct handle *server_handle_find(struct server *server, uint64_t id);
+
 /* A reference, or NULL when there is no such handle. */
 struct handle *server_handle_get(struct server *server, uint64_t id);
 
@@ -137,6 +140,9 @@ int server_handle_named(struct server *server, struct handle *handle, struct ope
 
 /* Takes the handle out of the table; its reference goes to the caller.  NULL: unknown. */
 struct handle *server_handle_remove(struct server *server, uint64_t id);
+
+/* All that the client left open.  Nothing else uses them. */
+void server_handles_close(struct server *server);
 
 /* ---- server_feed.c ------------------------------------------------------------ */
 
