@@ -79,6 +79,15 @@ check_seams() {
 	seam tools 'tools/|ops/support/'
 }
 
+# The headers of folders include one another in one direction only.
+check_circles() {
+	local found
+
+	found=$(git grep --untracked -E '^#include "[^"]+/[^"/]+"' -- '*.h' ':!tests/' |
+		sed -E 's|/[^/]*:#include "(.*)/[^/"]*".*| \1|' | sort -u | tsort 2>&1 >/dev/null || true)
+	[ -z "$found" ] || complain "headers of folders include each other in a circle:"$'\n'"$found"
+}
+
 check_manuals() {
 	local page
 
@@ -120,6 +129,7 @@ check_words() {
 check_format
 check_headers_alone
 check_seams
+check_circles
 check_manuals
 check_scripts
 check_mount_namespaces

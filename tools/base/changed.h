@@ -5,7 +5,10 @@
  */
 #pragma once
 
-#include "tools/tool.h"
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+
+struct tool_call;
 
 /* Adds `changed` (paths in the workspace, an array, or NULL where that is not known) to the data,
  * relative to the root; what lies outside it in full.  What is in a new directory counts, not the

@@ -11,6 +11,7 @@
 #include "ops/support/files.h"
 #include "ops/support/visible.h"
 #include "tools/base/process.h"
+#include "tools/tool.h"
 
 enum { WRITE_WAIT_MS = 5000 };
 

@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "ops/support/buffer.h"
-#include "tools/tool.h"
 
 enum {
 	JOBS_MAX = 16,             /* of a session, ended ones that were not looked at included */
@@ -18,6 +17,7 @@ enum {
 };
 
 struct jobs;
+struct tool_call;
 
 struct jobs *jobs_new(void);       /* NULL: no memory */
 void jobs_free(struct jobs *jobs); /* kills what runs; NULL is fine */

@@ -7,7 +7,8 @@
 #pragma once
 
 #include "tools/base/tail.h"
-#include "tools/tool.h"
+
+struct tool_call;
 
 /* The notice, which the caller frees; NULL: everything is shown, or there is no memory.  The file
  * is also put where commands run, if that is another machine, and its path there takes the place of

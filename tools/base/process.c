@@ -13,6 +13,7 @@
 #include "ops/support/json.h"
 #include "ops/support/path.h"
 #include "ops/support/process.h"
+#include "tools/tool.h"
 
 /* ---- Input -------------------------------------------------------------------------------- */
 

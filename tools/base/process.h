@@ -8,11 +8,12 @@
  */
 #pragma once
 
+#include <cjson/cJSON.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tools/tool.h"
+struct tool_call;
 
 struct process_request {
 	const char *const *argv;        /* NULL-terminated; NULL: run `command` */
