@@ -413,6 +413,23 @@ def test_many_at_once(root):
     server.close()
 
 
+def test_more_than_run_at_once_wait(root):
+    server = Mcp(root, "--yes")
+    for i in range(300):
+        command = "until [ -e go ]; do sleep 0.05; done; echo %d" % i if i < 64 else "echo %d" % i
+        server.send(request("tools/call", {"name": "bash", "arguments": {"command": command}}, str(i)))
+    # What waits can be cancelled, and what is not a call does not wait.
+    server.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":299}}')
+    equal({}, server.ask("ping")["result"], "none of them has an answer yet")
+    open(root + "/go", "w", encoding="utf-8").close()
+    answers = [json.loads(server.receive()) for _ in range(299)]
+    os.unlink(root + "/go")
+    equal(list(range(299)), sorted(answer["id"] for answer in answers), "each call has its answer")
+    for answer in answers:
+        equal("%d\n" % answer["id"], text_of(answer["result"]), "its own answer")
+    server.close()
+
+
 def test_start_has_no_side_effects(root):
     before = sorted(os.listdir(root))
     equal((b"", 0), Mcp(root).close(), "nothing is written unasked")

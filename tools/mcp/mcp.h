@@ -20,7 +20,8 @@
 
 enum {
 	MCP_MESSAGE_MAX_BYTES = 10 << 20,
-	MCP_CALLS_MAX = 64, /* at once; further ones are refused with an error */
+	MCP_CALLS_MAX = 64,     /* run at once; further ones wait for one to end */
+	MCP_WAITING_MAX = 1024, /* further ones are refused with an error */
 	MCP_BATCH_MAX = 100,
 };
 
@@ -86,10 +87,10 @@ struct mcp_server {
 	unsigned call_count;
 	struct mcp_request *waiting; /* for a thread; latest first */
 	unsigned waiting_count;
-	unsigned idle_threads;
-	bool reading;        /* a thread is at the input */
-	bool ended;          /* there is no more input, or a signal came */
-	pthread_cond_t work; /* with lock: a call waits, or no thread reads */
+	unsigned threads, idle_threads; /* that run calls or read */
+	bool reading;                   /* a thread is at the input */
+	bool ended;                     /* there is no more input, or a signal came */
+	pthread_cond_t work;            /* with lock: a call waits, or no thread reads */
 	unsigned next_question;
 	struct mcp_input input; /* belongs to the thread that reads, as the next four do */
 	bool can_elicit;        /* of the handshake */
@@ -111,7 +112,7 @@ void mcp_take_line(struct mcp_server *server, const char *text, size_t size);
 /* Serves until the end of the input, or a signal.  0 or -errno. */
 int mcp_serve(struct mcp_server *server);
 
-/* From the thread that reads.  0; -EAGAIN when too many are under way. */
+/* From the thread that reads.  0; -EAGAIN when too many wait. */
 int mcp_queue_call(struct mcp_request *request);
 
 /* ---- mcp_output.c: answering ---------------------------------------------------- */

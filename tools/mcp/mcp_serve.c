@@ -136,14 +136,20 @@ static void run_waiting(struct mcp_server *server)
 	pthread_mutex_lock(&server->lock);
 }
 
-/* Threads live as long as the process: at most one per call, plus one. */
+/* With the lock held. */
+static bool may_run_one(const struct mcp_server *server)
+{
+	return server->waiting && server->call_count - server->waiting_count < MCP_CALLS_MAX;
+}
+
+/* Threads live as long as the process: at most one per call that runs, plus one that reads. */
 static void *work(void *user)
 {
 	struct mcp_server *server = user;
 
 	pthread_mutex_lock(&server->lock);
 	for (;;) {
-		if (server->waiting) {
+		if (may_run_one(server)) {
 			run_waiting(server);
 		} else if (!server->reading && !server->ended) {
 			read_input(server);
@@ -183,6 +189,16 @@ static int start_thread(void *(*run)(void *), struct mcp_server *server)
 	return r;
 }
 
+/* With the lock held. */
+static int start_worker(struct mcp_server *server)
+{
+	int r = start_thread(work, server);
+
+	if (r == 0)
+		server->threads++;
+	return r;
+}
+
 int mcp_queue_call(struct mcp_request *request)
 {
 	struct mcp_server *server = request->server;
@@ -190,10 +206,10 @@ int mcp_queue_call(struct mcp_request *request)
 
 	pthread_mutex_lock(&server->lock);
 	/* This thread runs one of them; another must read. */
-	if (server->call_count >= MCP_CALLS_MAX)
+	if (server->waiting_count >= MCP_WAITING_MAX)
 		r = -EAGAIN;
-	else if (server->idle_threads <= server->waiting_count)
-		r = start_thread(work, server);
+	else if (server->idle_threads <= server->waiting_count && server->threads <= MCP_CALLS_MAX)
+		r = start_worker(server);
 	if (r == 0) {
 		request->next = server->calls;
 		server->calls = request;
@@ -233,7 +249,9 @@ int mcp_serve(struct mcp_server *server)
 	int r;
 
 	take_signals(server);
-	r = start_thread(work, server);
+	pthread_mutex_lock(&server->lock);
+	r = start_worker(server);
+	pthread_mutex_unlock(&server->lock);
 	if (r == 0)
 		r = start_thread(beat, server);
 	if (r < 0)

@@ -425,7 +425,7 @@ void mcp_call_tool(struct mcp_request *request)
 	mcp_set_sink(request);
 	if (mcp_queue_call(request) < 0) {
 		mcp_fail(request, MCP_INTERNAL_ERROR,
-			"too many calls are under way: wait for one to end", NULL);
+			"too many calls wait: send it again when some have ended", NULL);
 		mcp_request_free(request);
 	}
 }
