@@ -62,8 +62,9 @@ struct log_options {
 
 /* ---- Where the log is ---------------------------------------------------------------------- */
 
-/* Asks the daemon to write what it has; sets what it answers. */
-static void flush_log(const char *control_path, struct log_place *place)
+/* Asks the daemon to write what it has; sets what it answers.  -ENODATA: it keeps no log; of others
+ * it says what they are. */
+static int flush_log(const char *control_path, struct log_place *place)
 {
 	cleanup_free char *reply = NULL;
 	const char *path;
@@ -75,11 +76,15 @@ static void flush_log(const char *control_path, struct log_place *place)
 			command_note("log",
 				"the mount that is there now keeps no log: these lines are of "
 				"those before it");
-		return;
+		return -ENODATA;
 	}
 	if (r < 0) {
-		command_error("log", "the daemon does not answer: its last lines may be missing");
-		return;
+		command_error("log",
+			r == -EACCES || r == -EPERM
+				? "the mount is another user's: only that user and root may read "
+				  "its log"
+				: "the daemon does not answer: its last lines may be missing");
+		return r;
 	}
 	answer = cJSON_Parse(reply);
 	path = json_text(answer, "path");
@@ -91,6 +96,7 @@ static void flush_log(const char *control_path, struct log_place *place)
 		place->lost = (uint64_t)json_integer(answer, "lost");
 	}
 	cJSON_Delete(answer);
+	return place->directory ? 0 : -ENODATA;
 }
 
 /* By the mount point alone, without touching it: it may be dead, hung or unmounted. */
@@ -126,14 +132,14 @@ static int find_log(const char *directory, struct log_place *place)
 	r = command_find_mount("log", directory, &control_path, NULL, NULL);
 	if (r < 0)
 		return r;
-	flush_log(control_path, place);
-	if (place->directory)
-		return 0;
-	command_error("log",
-		"the mount of \"%s\" keeps no log: it could not be written when that was mounted; "
-		"make its directory writable (XDG_STATE_HOME is another one), and mount again",
-		directory);
-	return -ENODATA;
+	r = flush_log(control_path, place);
+	if (r == -ENODATA)
+		command_error("log",
+			"the mount of \"%s\" keeps no log: it could not be written when that was "
+			"mounted; make its directory writable (XDG_STATE_HOME is another one), and "
+			"mount again",
+			directory);
+	return r;
 }
 
 /* ---- Showing ---------------------------------------------------------------------- */

@@ -256,7 +256,8 @@ test_a_file_that_was_replaced_costs_one_round_trip() {
 		wait_for 5 reads "$i" "$mnt/trips/file" || fail "$i does not show"
 		trips=$((trips + $(trips_of "$reader" 'trips/file')))
 	done
-	expect 20 "$trips" "round trips for 20 files"
+	# Who comes while the event does opens what is no more, and asks once more.
+	[ "$trips" -ge 20 ] && [ "$trips" -le 22 ] || fail "$trips round trips for 20 files"
 }
 
 # The looks take longer than a walk along a path may, even for who is held up (STALE_NS and

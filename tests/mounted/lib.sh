@@ -163,6 +163,7 @@ start_daemon() {
 	if ! "$mounted"; then
 		fail "no mount of $uri:"
 		cat "$tmp/daemon.log"
+		[ ! -f "$tmp/ssh/sshd.log" ] || tail -n 40 "$tmp/ssh/sshd.log"
 		return 1
 	fi
 }

@@ -32,6 +32,7 @@ start() {
 		PermitRootLogin yes
 		PermitUserEnvironment yes
 		MaxStartups 100
+		LogLevel DEBUG1
 		AcceptEnv ISTHMUS_TEST_*
 	END
 	for line; do echo "$line" >>"$dir/sshd_config"; done
