@@ -18,6 +18,7 @@
 #include "fs/mount/runtime.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/path.h"
 #include "ops/support/visible.h"
 
 static const char usage[] =
@@ -79,22 +80,6 @@ void doctor_tell(
 		printf("%26s%s\n", "-> ", report->remedy);
 }
 
-static char *find_in_path(const char *name)
-{
-	const char *path = getenv("PATH");
-	cleanup_free char *copy = strdup(path ? path : "/usr/bin:/bin");
-	char *rest = copy, *directory;
-
-	while (copy && (directory = strsep(&rest, ":"))) {
-		cleanup_free char *found =
-			string_printf("%s/%s", *directory ? directory : ".", name);
-
-		if (found && access(found, X_OK) == 0)
-			return steal_ptr(&found);
-	}
-	return NULL;
-}
-
 /* ---- Checks ----------------------------------------------------------------------------- */
 
 static enum finding check_device(struct report *report)
@@ -138,7 +123,7 @@ static enum finding check_right(struct report *report)
 
 static enum finding check_fusermount(struct report *report)
 {
-	cleanup_free char *path = find_in_path("fusermount3");
+	cleanup_free char *path = path_find_program("fusermount3");
 	struct stat attributes;
 
 	if (!path)
@@ -186,7 +171,7 @@ static enum finding check_allow_other(struct report *report)
 
 static enum finding check_ssh(struct report *report)
 {
-	cleanup_free char *path = find_in_path("ssh");
+	cleanup_free char *path = path_find_program("ssh");
 
 	if (path)
 		return doctor_say(report, FOUND_GOOD, NULL, "%s is there", path);

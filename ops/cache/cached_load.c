@@ -659,8 +659,8 @@ static int load_around(struct cached *c, struct op_context *ctx, const char *pat
 	return r == -EINTR || r == -ENOTCONN || r == -EIO ? r : 0;
 }
 
-/* What nobody watches yet, as it lay at the edge of what was loaded: who looks at a directory will
- * look into it.  -EAGAIN: that is no use. */
+/* Loads a directory whose attributes are asked for and whose entries no load has brought yet: they
+ * are likely to be wanted next, and come in the same round trip.  -EAGAIN: it cannot be loaded. */
 static int load_itself(struct cached *c, struct op_context *ctx, const char *path,
 	const struct object_id *id, uint64_t since_ms, bool *loaded)
 {

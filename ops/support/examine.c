@@ -19,6 +19,7 @@
 
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/path.h"
 
 /* What people and agents look for. */
 static const char *const programs[] = {"sh", "bash", "git", "rg", "python3", "node"};
@@ -128,22 +129,6 @@ static void print_calls(void)
 	printf("user_namespace %d\n", try_user_namespace());
 }
 
-static bool is_in_path(const char *name)
-{
-	const char *path = getenv("PATH");
-	cleanup_free char *copy = strdup(path ? path : "/usr/bin:/bin");
-	char *rest = copy, *directory;
-
-	while (copy && (directory = strsep(&rest, ":"))) {
-		cleanup_free char *file =
-			string_printf("%s/%s", *directory ? directory : ".", name);
-
-		if (file && access(file, X_OK) == 0)
-			return true;
-	}
-	return false;
-}
-
 int examine(void)
 {
 	print_system();
@@ -152,8 +137,11 @@ int examine(void)
 	print_directory();
 	fflush(stdout); /* not once more in the process that is forked */
 	print_calls();
-	for (size_t i = 0; i < array_size(programs); i++)
-		if (is_in_path(programs[i]))
+	for (size_t i = 0; i < array_size(programs); i++) {
+		cleanup_free char *found = path_find_program(programs[i]);
+
+		if (found)
 			printf("program %s\n", programs[i]);
+	}
 	return fflush(stdout) == 0 ? 0 : 1;
 }

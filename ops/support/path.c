@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 
 static bool is_dots(const char *name, size_t length)
@@ -102,4 +104,20 @@ bool path_is_within(const char *path, const char *ancestor)
 
 	return length == 0 || (strncmp(path, ancestor, length) == 0 &&
 				      (path[length] == '/' || path[length] == '\0'));
+}
+
+char *path_find_program(const char *name)
+{
+	const char *path = getenv("PATH");
+	cleanup_free char *copy = strdup(path ? path : "/usr/bin:/bin");
+	char *rest = copy, *directory;
+
+	while (copy && (directory = strsep(&rest, ":"))) {
+		cleanup_free char *found =
+			string_printf("%s/%s", *directory ? directory : ".", name);
+
+		if (found && access(found, X_OK) == 0)
+			return steal_ptr(&found);
+	}
+	return NULL;
 }

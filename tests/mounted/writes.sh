@@ -173,7 +173,7 @@ test_of_two_mounts_one_makes_a_name() {
 	END
 }
 
-# open(2) itself says who has it.
+# Of two that create a lock file, open(2) itself, not close(2), tells one that it exists already.
 test_a_lock_file_is_waited_for() {
 	begin_in locks
 	(set -o noclobber; echo mine >"$mnt/locks/index.lock")

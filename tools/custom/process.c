@@ -222,19 +222,12 @@ static void *read_events(void *user)
 static int check_program(const struct custom_entry *entry, int cwd)
 {
 	const char *program = cJSON_GetStringValue(cJSON_GetArrayItem(entry->argv, 0));
-	const char *at = getenv("PATH"), *end;
+	cleanup_free char *found = NULL;
 
 	if (!program || strchr(program, '/'))
 		return program && faccessat(cwd, program, X_OK, 0) < 0 ? -errno : 0;
-	for (at = at ? at : "/bin:/usr/bin"; *at; at = end + (*end == ':')) {
-		cleanup_free char *path = NULL;
-
-		end = strchrnul(at, ':');
-		path = string_printf("%.*s/%s", (int)(end - at), at, program);
-		if (path && faccessat(cwd, path, X_OK, 0) == 0)
-			return 0;
-	}
-	return -ENOENT;
+	found = path_find_program(program);
+	return found ? 0 : -ENOENT;
 }
 
 static void delete_json(cJSON **json)
