@@ -1,6 +1,9 @@
 /*
- * fs/edge/invalidate_internal.h - what waits to be told to the kernel, for fs/edge/invalidate.c and
- * its tests.
+ * fs/edge/invalidate_internal.h - the parts of the invalidator, for them and their tests.
+ *
+ * invalidate.c         the queue of changes, those of our own that are under way, and the thread
+ * invalidate_kernel.c  what the kernel must not use any longer, by the thread: it may wait for the
+ *                      lock of a directory
  */
 #pragma once
 
@@ -55,3 +58,31 @@ void invalidator_take(void *invalidator, const struct change *change);
  * the lock. */
 bool invalidator_has_work(const struct invalidator *v);
 void invalidator_handle_next(struct invalidator *v);
+
+/* There was no memory for something: everything is invalidated a while later. */
+void invalidator_try_again(struct invalidator *v);
+
+/* Expires the entry once more.  A revalidation holds no lock in the kernel: the reply to one that
+ * is on its way would undo the first expiry; its thread runs within that time. */
+void invalidator_repeat_later(struct invalidator *v, struct inode *parent, const char *name);
+
+/* ---- invalidate_kernel.c */
+
+/* Logs a change of others, and invalidates what it makes wrong. */
+void invalidate_change(struct session *s, const struct change *change);
+
+/* Changes were lost: everything that is known may be wrong. */
+void invalidate_everything(struct session *s);
+
+/* ... or what is known in the directory.  NULL: in all. */
+void invalidate_directory(struct session *s, struct inode *directory);
+
+/* A command may have changed what is not watched: the kernel asks again before the time is over for
+ * which it has been told to keep it. */
+void invalidate_unwatched(struct session *s);
+
+/* The kernel looks the name up again; once more later, if a reply about it may be on its way. */
+void invalidate_entry(struct session *s, struct inode *parent, const char *name);
+
+/* ... once. */
+void invalidate_expire(struct session *s, const struct inode *parent, const char *name);

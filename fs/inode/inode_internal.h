@@ -2,7 +2,8 @@
  * fs/inode/inode_internal.h - the parts of the table of inodes.
  *
  * inode.c          the table, the life of inodes, what is known of one
- * inode_names.c    names: where the place says that objects are, and what became of them
+ * inode_names.c    the names of an inode, and the table of them
+ * inode_entries.c  where replies and changes say that objects are, and what became of them
  * inode_paths.c    the paths to objects, and what is known at them
  * inode_handles.c  open files
  *
@@ -107,11 +108,25 @@ struct inode_name *name_latest(const struct inode *inode);
 struct inode_name *name_older(const struct inode *inode, const struct inode_name *name);
 struct inode_name *name_last(const struct inode *inode);
 
+/* One that is not `name`.  NULL: there is none. */
+struct inode_name *name_besides(const struct inode *inode, const struct inode_name *name);
+
 /* True when it is `top` itself, too. */
 bool inode_is_below(const struct inode *inode, const struct inode *top);
 
-/* Removes a name; the caller gets the reference that it had on its parent. */
+/* Adds a name.  Paths end at the root, whatever the workspace says: a directory that shows up again
+ * below itself (a bind mount there, or a far end that lies) gets no name there: -ELOOP.  -ENOMEM.
+ */
+int name_add(struct inode_table *t, struct inode *parent, const char *text, struct inode *inode,
+	uint64_t at, struct forgotten **list);
+
+/* Removes a name; of name_detach() the caller gets the reference that it had on its parent. */
 struct inode *name_detach(struct inode_table *t, struct inode_name *name);
+void name_drop(struct inode_table *t, struct inode_name *name, struct forgotten **list);
+
+/* The name is gone, or another's: as name_drop(), but an inode that the kernel knows keeps its last
+ * name as the place where it was (is_lost). */
+void name_lose(struct inode_table *t, struct inode_name *name, struct forgotten **list);
 
 /* The inode goes with all others. */
 void name_free_all(struct inode *inode);

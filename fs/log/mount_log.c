@@ -1,14 +1,11 @@
-#include "fs/log/mount_log.h"
+#include "fs/log/mount_log_internal.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "fs/log/mount_log_segment.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/log.h"
@@ -16,62 +13,7 @@
 enum {
 	LIMIT_DEFAULT_BYTES = 192 << 20,
 	KEEP_DEFAULT_BYTES = 64 << 20,
-	QUEUE_BYTES = 2 << 20,
-	QUEUE_HURRY_BYTES = QUEUE_BYTES / 2,     /* the writer comes before its time */
-	QUEUE_READS_BYTES = QUEUE_BYTES / 4 * 3, /* from here on, reads are dropped */
-	LOOK_MS = 1000,          /* how long a file that was removed may go unnoticed */
-	GATHER_MS = 50,          /* how long a line may wait */
-	BATCH_BYTES = 256 << 10, /* of text, sealed and written at once */
-};
-
-struct queue {
-	uint8_t *data; /* struct queued_record, one after the other */
-	size_t used;
-};
-
-enum { RING_ALL, RING_CHANGES, RINGS };
-
-/* What one ring of segments gets; the writer's own. */
-struct ring {
-	struct log_segments *segments;
-	struct buffer text; /* the batch */
-	uint64_t first_seq, last_seq, records;
-	int error;     /* of the last batch, or of a look */
-	uint64_t lost; /* since the last "lost" line */
-	uint64_t lost_first_seq;
-	uint64_t lost_since_ns;
-	int lost_error;
-};
-
-struct mount_log {
-	char *path;
-	struct callers *callers;
-	pthread_t writer;
-
-	pthread_mutex_t lock;
-	pthread_cond_t work;    /* the writer waits here */
-	pthread_cond_t room;    /* mutations wait here for a queue that is full */
-	pthread_cond_t written; /* flush waits here */
-	struct queue filling;
-	bool idle; /* the writer waits without a deadline */
-	bool hurry;
-	bool stop;
-	atomic_bool refuses; /* set by the writer */
-	uint64_t last_seq;
-	uint64_t written_seq; /* all up to here is in the file, or lost */
-	uint64_t unreported;  /* dropped since the last "dropped" line */
-	struct mount_log_stats stats;
-
-	/* The writer's own. */
-	struct queue draining;
-	struct log_directory directory;
-	bool is_required;
-	void (*removed)(void);
-	bool is_failing;
-	bool was_removed; /* that is not in a line yet */
-	uint64_t removed_records;
-	struct log_clock clock;
-	struct ring rings[RINGS];
+	QUEUE_READS_BYTES = LOG_QUEUE_BYTES / 4 * 3, /* from here on, reads are dropped */
 };
 
 /* ---- The request's side ------------------------------------------------------ */
@@ -179,7 +121,7 @@ static uint8_t *take_room(struct mount_log *log, size_t size, bool is_mutation)
 
 	if (!is_mutation && log->filling.used + size > QUEUE_READS_BYTES)
 		return NULL;
-	while (log->filling.used + size > QUEUE_BYTES) {
+	while (log->filling.used + size > LOG_QUEUE_BYTES) {
 		log->hurry = true;
 		pthread_cond_signal(&log->work);
 		pthread_cond_wait(&log->room, &log->lock);
@@ -209,9 +151,9 @@ static uint64_t enqueue(
 		log->stats.dropped++;
 		log->unreported++;
 	}
-	if (log->idle || (log->filling.used > QUEUE_HURRY_BYTES && !log->hurry)) {
+	if (log->idle || (log->filling.used > LOG_QUEUE_HURRY_BYTES && !log->hurry)) {
 		wake = true;
-		log->hurry = log->filling.used > QUEUE_HURRY_BYTES;
+		log->hurry = log->filling.used > LOG_QUEUE_HURRY_BYTES;
 		log->idle = false;
 	}
 	pthread_mutex_unlock(&log->lock);
@@ -251,281 +193,6 @@ uint64_t mount_log_record(struct mount_log *log, const struct log_record *record
 		note_last_seq(caller.call, seq);
 	caller_done(&caller);
 	return seq;
-}
-
-/* ---- The writer's side -------------------------------------------------------- */
-
-static void note_lost(struct ring *ring, uint64_t first_seq, uint64_t count, int error)
-{
-	if (ring->lost == 0) {
-		ring->lost_first_seq = first_seq;
-		ring->lost_since_ns = clock_wall_ns();
-	}
-	ring->lost += count;
-	ring->lost_error = error;
-}
-
-/* Says what does not work once, and once more when it works again. */
-static void note_state(struct mount_log *log)
-{
-	const struct ring *all = &log->rings[RING_ALL], *changes = &log->rings[RING_CHANGES];
-	int error = all->error ? all->error : changes->error;
-	int anchor_error = log_segments_anchor_error(all->segments);
-	bool is_failing = error < 0;
-
-	if (!anchor_error)
-		anchor_error = log_segments_anchor_error(changes->segments);
-	if (is_failing && !log->is_failing)
-		log_warning("\"%s\": %s: %s until it can be written again", log->path,
-			strerror(-error),
-			log->is_required ? "the mount serves nothing" : "records are lost");
-	else if (!is_failing && log->is_failing)
-		log_warning("\"%s\" can be written again", log->path);
-	if (anchor_error && !log->stats.anchor_error)
-		log_warning("the anchor of \"%s\" cannot be written (%s): the log goes on "
-			    "without it%s",
-			log->path, strerror(-anchor_error),
-			log->is_required ? ", and the mount serves nothing" : "");
-	else if (!anchor_error && log->stats.anchor_error)
-		log_warning("the anchor of \"%s\" can be written again", log->path);
-	log->is_failing = is_failing;
-	pthread_mutex_lock(&log->lock);
-	log->stats.last_error = error;
-	log->stats.anchor_error = anchor_error;
-	pthread_mutex_unlock(&log->lock);
-	atomic_store(&log->refuses, log->is_required && (error < 0 || anchor_error < 0));
-}
-
-/* A file of the log was removed by another process, and a new one was started. */
-static void note_removed(struct mount_log *log, struct ring *ring)
-{
-	uint64_t records;
-
-	if (!log_segments_take_removed(ring->segments, &records))
-		return;
-	if (log->removed)
-		log->removed();
-	log_warning("somebody removed or replaced \"%s/%s.jsonl\" while it was written: "
-		    "going on in a new file, %" PRIu64 " records are missing",
-		log->directory.path,
-		ring == &log->rings[RING_ALL] ? LOG_ALL_RING : LOG_CHANGES_RING, records);
-	pthread_mutex_lock(&log->lock);
-	log->stats.removed += !log->was_removed;
-	log->hurry = true; /* for the line that says so */
-	pthread_mutex_unlock(&log->lock);
-	if (!log->was_removed || ring == &log->rings[RING_ALL])
-		log->removed_records = records;
-	log->was_removed = true;
-}
-
-/* A log that is required is not writable again because a few lines fit. */
-static int append(struct mount_log *log, struct ring *ring)
-{
-	int r = 0;
-
-	if (log->is_required && ring->lost)
-		r = log_segments_check_room(ring->segments, BATCH_BYTES);
-	if (r == 0)
-		r = log_segments_append(
-			ring->segments, &ring->text, ring->first_seq, ring->last_seq);
-	return r;
-}
-
-static void write_batch(struct mount_log *log, struct ring *ring)
-{
-	uint64_t size_bytes = ring->text.size;
-
-	if (size_bytes == 0)
-		return;
-	ring->error = append(log, ring);
-	if (ring->error < 0)
-		note_lost(ring, ring->first_seq, ring->records, ring->error);
-	else
-		ring->lost = 0;
-	note_state(log);
-	note_removed(log, ring);
-	pthread_mutex_lock(&log->lock);
-	if (ring->error == 0)
-		log->stats.bytes_written += size_bytes;
-	else if (ring == &log->rings[RING_ALL])
-		log->stats.lost += ring->records;
-	pthread_mutex_unlock(&log->lock);
-	ring->text.size = 0;
-	ring->records = 0;
-}
-
-static void add_lost_line(struct mount_log *log, struct ring *ring)
-{
-	const struct queued_record line = {
-		.size = sizeof(line),
-		.seq = ring->lost_first_seq,
-		.record = {.op = "lost",
-			.start_ns = ring->lost_since_ns,
-			.result = ring->lost_error},
-		.count = ring->lost,
-	};
-
-	if (log_format_record(&ring->text, &line, &log->clock) == 0)
-		ring->first_seq = line.seq;
-}
-
-/* Before a line gets into the batch. */
-static void begin_line(struct mount_log *log, struct ring *ring, uint64_t seq)
-{
-	if (ring->text.size > 0)
-		return;
-	ring->first_seq = seq;
-	if (ring->lost)
-		add_lost_line(log, ring);
-}
-
-static void end_line(struct mount_log *log, struct ring *ring, uint64_t seq, int error)
-{
-	if (error < 0) {
-		note_lost(ring, seq, 1, error);
-		return;
-	}
-	ring->last_seq = seq;
-	ring->records++;
-	if (ring->text.size >= BATCH_BYTES)
-		write_batch(log, ring);
-}
-
-static void add_line(struct mount_log *log, const struct queued_record *queued)
-{
-	struct ring *all = &log->rings[RING_ALL], *changes = &log->rings[RING_CHANGES];
-	size_t start;
-	int r;
-
-	begin_line(log, all, queued->seq);
-	start = all->text.size;
-	r = log_format_record(&all->text, queued, &log->clock);
-	if (queued->record.flags & LOG_IS_MUTATION) {
-		begin_line(log, changes, queued->seq);
-		end_line(log, changes, queued->seq,
-			r < 0 ? r
-			      : buffer_append(&changes->text, all->text.data + start,
-					all->text.size - start));
-	}
-	end_line(log, all, queued->seq, r);
-}
-
-/* A line of the log itself, which says how many records it has not. */
-static void add_count(
-	struct mount_log *log, const char *op, unsigned flags, uint64_t count, uint64_t seq)
-{
-	const struct queued_record line = {
-		.size = sizeof(line),
-		.seq = seq,
-		.record = {.op = op, .flags = flags, .start_ns = clock_wall_ns()},
-		.count = count,
-	};
-
-	add_line(log, &line);
-}
-
-static void drain(
-	struct mount_log *log, uint64_t dropped_seq, uint64_t dropped, uint64_t removed_seq)
-{
-	for (size_t at = 0; at < log->draining.used;) {
-		const struct queued_record *queued = (const void *)(log->draining.data + at);
-
-		add_line(log, queued);
-		at += queued->size;
-	}
-	log->draining.used = 0;
-	if (dropped_seq)
-		add_count(log, "dropped", 0, dropped, dropped_seq);
-	if (removed_seq)
-		add_count(log, "removed", LOG_IS_MUTATION, log->removed_records, removed_seq);
-	for (int i = 0; i < RINGS; i++)
-		write_batch(log, &log->rings[i]);
-}
-
-/* Nothing came: is all as it was? */
-static void look(struct mount_log *log)
-{
-	for (int i = 0; i < RINGS; i++) {
-		struct ring *ring = &log->rings[i];
-
-		ring->error = log_segments_look(ring->segments);
-		note_removed(log, ring);
-		/* A line about what was lost may fit where no batch does. */
-		if (ring->error == 0 && ring->lost)
-			ring->error = log_segments_check_room(ring->segments, BATCH_BYTES);
-		if (ring->error < 0 || !ring->lost)
-			continue;
-		ring->last_seq = ring->lost_first_seq;
-		add_lost_line(log, ring);
-		write_batch(log, ring);
-	}
-	note_state(log);
-}
-
-static bool has_work(const struct mount_log *log)
-{
-	return log->filling.used || log->unreported || log->hurry || log->stop;
-}
-
-/* Under the lock: waits until there is enough to do, or it has waited long enough.  False: nothing
- * has come. */
-static bool wait_for_work(struct mount_log *log)
-{
-	struct timespec deadline = clock_in_ms(LOOK_MS);
-	int r = 0;
-
-	while (!has_work(log) && r != ETIMEDOUT) {
-		log->idle = true;
-		r = pthread_cond_timedwait(&log->work, &log->lock, &deadline);
-	}
-	log->idle = false;
-	if (!has_work(log))
-		return false;
-	deadline = clock_in_ms(GATHER_MS);
-	while (!log->hurry && !log->stop)
-		if (pthread_cond_timedwait(&log->work, &log->lock, &deadline) == ETIMEDOUT)
-			break;
-	log->hurry = false;
-	return true;
-}
-
-static void *writer_run(void *user)
-{
-	struct mount_log *log = user;
-	bool stop = false;
-
-	pthread_setname_np(pthread_self(), "log");
-	while (!stop || log->was_removed) {
-		uint64_t dropped, dropped_seq, removed_seq, up_to;
-		struct queue full;
-
-		pthread_mutex_lock(&log->lock);
-		if (!wait_for_work(log)) {
-			pthread_mutex_unlock(&log->lock);
-			look(log);
-			continue;
-		}
-		full = log->filling;
-		log->filling = log->draining;
-		log->draining = full;
-		dropped = log->unreported;
-		log->unreported = 0;
-		dropped_seq = dropped ? ++log->last_seq : 0;
-		removed_seq = log->was_removed ? ++log->last_seq : 0;
-		log->was_removed = false;
-		up_to = log->last_seq;
-		stop = log->stop;
-		pthread_cond_broadcast(&log->room);
-		pthread_mutex_unlock(&log->lock);
-
-		drain(log, dropped_seq, dropped, removed_seq);
-
-		pthread_mutex_lock(&log->lock);
-		log->written_seq = up_to;
-		pthread_cond_broadcast(&log->written);
-		pthread_mutex_unlock(&log->lock);
-	}
-	return NULL;
 }
 
 void mount_log_flush(struct mount_log *log)
@@ -646,8 +313,8 @@ static int log_init(
 	int r;
 
 	log->path = string_printf("%s/" LOG_CURRENT_NAME, directory);
-	log->filling.data = malloc(QUEUE_BYTES);
-	log->draining.data = malloc(QUEUE_BYTES);
+	log->filling.data = malloc(LOG_QUEUE_BYTES);
+	log->draining.data = malloc(LOG_QUEUE_BYTES);
 	if (!log->path || !log->filling.data || !log->draining.data)
 		return -ENOMEM;
 	r = callers_new(&log->callers);
@@ -661,7 +328,7 @@ static int log_init(
 	if (r < 0)
 		return r;
 	log->written_seq = log->last_seq;
-	return -pthread_create(&log->writer, NULL, writer_run, log);
+	return -pthread_create(&log->writer, NULL, log_writer_run, log);
 }
 
 int mount_log_open(

@@ -16,7 +16,7 @@ documented() {
 }
 
 ops=$(sed -n 's/.*\(request_begin\|begin_on_handle\|make_entry\|remove_entry\)(.*"\([a-z_]*\)".*/\2/p; s/.*record\.op = "\([a-z_]*\)".*/\1/p; s/^\t\treturn "\([a-z]*\)";$/\1/p; s/^\treturn "\([a-z]*\)";$/\1/p; s/.*\.op = "\([a-z_]*\)".*/\1/p' \
-	"$sources"/edge/*.c "$sources"/control/control_exec.c "$sources"/log/mount_log.c "$sources"/commands/mount_command.c | sort -u)
+	"$sources"/edge/*.c "$sources"/control/control_exec.c "$sources"/log/mount_log*.c "$sources"/commands/mount_command.c | sort -u)
 [ "$(wc -w <<<"$ops")" -gt 25 ] || complain "only these operations were found: $ops"
 for op in $ops; do
 	documented "$op" || complain "operation $op is not in LOG.md"

@@ -1,0 +1,319 @@
+#include "fs/edge/invalidate_internal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fs/edge/announce.h"
+#include "fs/edge/dropper.h"
+#include "fs/inode/inode_rules.h"
+#include "ops/support/clock.h"
+#include "ops/support/path.h"
+
+/* ---- Telling the kernel ---------------------------------------------------------------- */
+
+/* The kernel looks the name up again.  It need not be gone: an event of before may be told while
+ * our own mkdir is on its way to the kernel.  So the entry is not dropped at once, which would
+ * take the path from whoever has that as his working directory, and a file system that is mounted
+ * there away; older kernels (before 6.2) know no other way. */
+void invalidate_expire(struct session *s, const struct inode *parent, const char *name)
+{
+	fuse_ino_t ino = session_ino(s, parent);
+	size_t length = strlen(name);
+
+	announce_expiry_begin(s);
+	if (!s->expires_entries)
+		fuse_lowlevel_notify_inval_entry(s->fuse, ino, name, length);
+	else
+#if FUSE_VERSION < 316
+		fuse_lowlevel_notify_expire_entry(s->fuse, ino, name, length, FUSE_LL_EXPIRE_ONLY);
+#else
+		fuse_lowlevel_notify_expire_entry(s->fuse, ino, name, length);
+#endif
+	announce_expiry_end(s);
+}
+
+void invalidate_entry(struct session *s, struct inode *parent, const char *name)
+{
+	bool is_given = inode_table_given_lately(s->mount->inodes, parent, name);
+
+	/* First: when the kernel has looked again it may be missing still. */
+	inode_table_not_missing(s->mount->inodes, parent, name);
+	invalidate_expire(s, parent, name);
+	if (is_given && RULE(REPEAT))
+		invalidator_repeat_later(s->invalidator, parent, name);
+}
+
+/* While an answer that names the inode is on its way, the kernel does not know it: dropping
+ * the entry waits for that.  `found`: what is there now, or NULL. */
+static void drop_child(struct session *s, struct inode *parent, const char *name,
+	struct inode *child, bool pages, const struct inode_version *found)
+{
+	if (dropper_drop(s->dropper, child, pages, found) == -ENOENT && parent) {
+		invalidate_entry(s, parent, name);
+		dropper_drop(s->dropper, child, pages, found);
+	}
+}
+
+/* ---- The log ------------------------------------------------------------------------------- */
+
+static void record_foreign(struct session *s, const char *path, bool more)
+{
+	const struct log_record record = {
+		.op = "foreign",
+		.flags = LOG_HAS_NO_CALLER,
+		.path = path,
+		.start_ns = clock_wall_ns(),
+		.changed_truncated = more,
+	};
+
+	mount_log_record(s->mount->log, &record);
+}
+
+/* A command of ours may have done it, or one of our requests; else others have. */
+static void note_change(struct session *s, const char *path, const struct object_id *id)
+{
+	uint64_t now_ms = clock_now_ms();
+
+	if (mount_note_change(s->mount, path, foreign_own_age(&s->foreign, path, id, now_ms)))
+		return;
+	switch (foreign_judge(&s->foreign, path, id, now_ms)) {
+	case FOREIGN_NOT:
+		break;
+	case FOREIGN_PATH:
+		record_foreign(s, path, false);
+		break;
+	case FOREIGN_MANY:
+		record_foreign(s, "", true);
+		break;
+	}
+}
+
+/* Changes at or below `path` were missed. */
+static void note_lost(struct session *s, const char *path)
+{
+	if (!mount_note_change(s->mount, NULL, UINT32_MAX))
+		record_foreign(s, path, true);
+}
+
+/* ---- One change --------------------------------------------------------------------------- */
+
+/* An event that tells nothing new is an echo of our own doing, or of what changed within one tick
+ * of the place's clock, or of a write that had set the mtime but not yet the content when the
+ * kernel looked: it asks us again.  `path`: to be logged if it is news; NULL: it has been. */
+static void object_changed(struct session *s, struct inode *parent, const char *name,
+	struct inode *inode, const struct attributes *now, const char *path)
+{
+	struct inode_version version;
+	struct inode_state known;
+	struct inode_note note;
+
+	inode_version_of(now, &version);
+	inode_table_state(s->mount->inodes, inode, &known);
+	if (memcmp(&known.version, &version, sizeof(version)) == 0) {
+		if (known.writers)
+			drop_child(s, parent, name, inode, false, &version);
+		if (!inode->is_directory)
+			drop_child(s, parent, name, inode, true, &version);
+		return;
+	}
+	/* Names in a directory are told of by themselves. */
+	if (path && (!inode->is_directory || known.version.mode != version.mode ||
+			    known.version.uid != version.uid || known.version.gid != version.gid))
+		note_change(s, path, &now->id);
+	if (known.writers) {
+		/* Most likely our own writes, but perhaps not only: the kernel compares the
+		 * times before it trusts its pages again. */
+		drop_child(s, parent, name, inode, false, &version);
+		return;
+	}
+	inode_table_note(s->mount->inodes, inode, now, &note);
+	/* Whoever has written may have set the mtime back: ctime moves all the same. */
+	drop_child(s, parent, name, inode,
+		note.data_changed || version.ctime_ns != known.version.ctime_ns ||
+			S_ISLNK(now->mode),
+		&version);
+}
+
+/* The kernel's entry is not what is there (any more): removed, or replaced. */
+static void drop_name(
+	struct session *s, struct inode *parent, const char *name, struct inode *child)
+{
+	invalidate_entry(s, parent, name);
+	dropper_drop(s->dropper, parent, true, NULL);
+	if (child)
+		dropper_drop(s->dropper, child, child->is_directory, NULL);
+}
+
+/* True: that was news, and has been logged. */
+static bool name_changed(struct session *s, struct inode *parent, const char *name,
+	const struct change *change, const char *path)
+{
+	const struct attributes *found = change->exists ? &change->attributes : NULL;
+	struct inode *lost = NULL;
+
+	if (inode_table_told(s->mount->inodes, parent, name, found, change->at, &lost) ==
+		NAME_AS_KNOWN)
+		return false;
+	note_change(s, path, found ? &found->id : NULL);
+	drop_name(s, parent, name, lost);
+	if (lost)
+		inode_table_told_of_loss(s->mount->inodes, lost);
+	inode_table_unref(s->mount->inodes, lost);
+	return true;
+}
+
+static void note_before(struct inode_table *table, struct inode *parent, const char *name,
+	struct known_before *ret_before)
+{
+	struct inode *inode = inode_table_child(table, parent, name);
+	struct inode_state state;
+
+	*ret_before = (struct known_before){.kind = BEFORE_UNKNOWN};
+	if (inode) {
+		inode_table_state(table, inode, &state);
+		ret_before->kind = state.version.mode ? BEFORE_OBJECT : BEFORE_UNKNOWN;
+		ret_before->id = inode->id;
+		ret_before->version = state.version;
+	} else if (inode_table_is_missing(table, parent, name)) {
+		ret_before->kind = BEFORE_NOTHING;
+	}
+	inode_table_unref(table, inode);
+}
+
+static void tell_observer(struct session *s, struct inode *parent, const struct change *change,
+	const struct known_before *before)
+{
+	const struct change_observer *observer = s->observer;
+
+	if (observer && *path_name(change->path))
+		observer->foreign(observer->user, parent, path_name(change->path), change, before);
+}
+
+static void observer_lost(struct session *s, struct inode *directory)
+{
+	const struct change_observer *observer = s->observer;
+
+	if (observer)
+		observer->lost(observer->user, directory);
+}
+
+static void handle_entry(struct session *s, const struct change *change)
+{
+	struct inode_table *table = s->mount->inodes;
+	struct inode *parent = inode_table_find_directory(table, &change->directory);
+	const char *name = path_name(change->path), *path = change->path;
+	struct path_string now_at = {.heap = NULL};
+	struct inode *inode = NULL;
+	struct known_before before;
+	bool is_logged;
+
+	if (parent && s->observer)
+		note_before(table, parent, name, &before);
+	/* A directory above may have been renamed through this mount since the look. */
+	if (parent && inode_table_path(table, parent, name, &now_at) == 0)
+		path = now_at.path;
+	if (parent && s->observer)
+		before.is_ours = foreign_is_own(&s->foreign, path,
+			change->exists ? &change->attributes.id : NULL, clock_now_ms());
+	is_logged = parent && name_changed(s, parent, name, change, path);
+	if (change->exists)
+		inode = inode_table_find_id(table, &change->attributes.id);
+	if (inode)
+		object_changed(
+			s, parent, name, inode, &change->attributes, is_logged ? NULL : path);
+	else if (!parent)
+		note_change(s, path, change->exists ? &change->attributes.id : NULL);
+	if (parent && s->observer)
+		tell_observer(s, parent, change, &before);
+	inode_table_unref(table, inode);
+	inode_table_unref(table, parent);
+	path_string_done(&now_at);
+}
+
+void invalidate_directory(struct session *s, struct inode *directory)
+{
+	struct inode_table *table = s->mount->inodes;
+	struct inode *top = directory ? directory : inode_table_root(table);
+	struct inode_place *places;
+	size_t count;
+
+	if (inode_table_places(table, directory, &places, &count) < 0) {
+		invalidator_try_again(s->invalidator);
+		return;
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (places[i].inode)
+			dropper_drop(s->dropper, places[i].inode, true, NULL);
+		if (places[i].inode || RULE(MISSING_TOLD))
+			invalidate_entry(s, places[i].parent, places[i].name);
+	}
+	dropper_drop(s->dropper, top, true, NULL);
+	inode_table_places_free(table, places, count);
+}
+
+void invalidate_unwatched(struct session *s)
+{
+	struct inode_table *table = s->mount->inodes;
+	struct inode *root = inode_table_root(table);
+	struct inode_place *places;
+	size_t count;
+
+	if (inode_table_places(table, NULL, &places, &count) < 0) {
+		invalidator_try_again(s->invalidator);
+		return;
+	}
+	for (size_t i = 0; i < count; i++) {
+		struct inode_place *place = &places[i];
+		struct inode_state state;
+
+		if (!place->inode)
+			continue;
+		inode_table_state(table, place->inode, &state);
+		if (place->parent->directory->watched &&
+			(place->inode->is_directory ? place->inode->directory->watched
+						    : state.version.nlink == 1))
+			continue;
+		dropper_drop(s->dropper, place->inode, true, NULL);
+		if (!place->parent->directory->watched)
+			invalidate_entry(s, place->parent, place->name);
+	}
+	dropper_drop(s->dropper, root, false, NULL);
+	inode_table_places_free(table, places, count);
+}
+
+static void handle_directory(struct session *s, const struct change *change)
+{
+	struct inode_table *table = s->mount->inodes;
+	struct inode *top = inode_table_find_directory(table, &change->directory);
+
+	if (!top)
+		return;
+	inode_table_watch_lost(table, top);
+	invalidate_directory(s, top);
+	observer_lost(s, top);
+	inode_table_unref(table, top);
+}
+
+void invalidate_everything(struct session *s)
+{
+	note_lost(s, "");
+	inode_table_watch_lost(s->mount->inodes, NULL);
+	invalidate_directory(s, NULL);
+	observer_lost(s, NULL);
+}
+
+void invalidate_change(struct session *s, const struct change *change)
+{
+	switch (change->kind) {
+	case CHANGE_ENTRY:
+		handle_entry(s, change);
+		break;
+	case CHANGE_UNWATCHED:
+		handle_directory(s, change);
+		break;
+	case CHANGE_RESCAN:
+		invalidate_everything(s);
+		break;
+	}
+}
