@@ -1,3 +1,4 @@
+/* What is asked through an open file: attributes, content, locks. */
 #include "ops/cache/cached_internal.h"
 
 #include <errno.h>
@@ -5,350 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "ops/support/cleanup.h"
-#include "ops/support/clock.h"
-
-static bool is_writable(int flags)
-{
-	return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
-}
-
-static bool is_small(const struct attributes *attributes)
-{
-	return S_ISREG(attributes->mode) && attributes->size_bytes <= SMALL_FILE_MAX_BYTES;
-}
-
-static struct cached *cached_of_file(const struct cached_file *file)
-{
-	return cached_of(file->file.workspace);
-}
-
-/* ---- Handles -------------------------------------------------------------------- */
-
-static struct cached_file *file_new(struct cached *c, const char *path, int flags)
-{
-	struct cached_file *file = calloc(1, sizeof(*file));
-
-	if (!file)
-		return NULL;
-	file->file.workspace = &c->base.workspace;
-	file->flags = flags;
-	file->capture.limit_bytes = SMALL_FILE_MAX_BYTES;
-	file->path = strdup(path);
-	if (!file->path) {
-		free(file);
-		return NULL;
-	}
-	pthread_mutex_init(&file->open_lock, NULL);
-	return file;
-}
-
-static void file_free(struct cached_file *file)
-{
-	if (!file)
-		return;
-	pthread_mutex_destroy(&file->open_lock);
-	content_unref(file->content);
-	buffer_done(&file->capture);
-	free(file->path);
-	free(file);
-}
-
-/* To the object whose attributes the handle has.  -ENOMEM. */
-static int join_object(struct cached *c, struct cached_file *file)
-{
-	struct extra *x = extra_make(c, &file->attributes.id);
-
-	if (!x)
-		return -ENOMEM;
-	file->extra = x;
-	LIST_INSERT_HEAD(&x->files, file, link);
-	return 0;
-}
-
-static void leave_object(struct cached *c, struct cached_file *file)
-{
-	LIST_REMOVE(file, link);
-	if (!LIST_EMPTY(&file->extra->files))
-		return;
-	file->extra->locked = false;
-	extra_tidy(c, file->extra);
-	cached_drop_dead(c, &file->attributes.id);
-}
-
-static int open_inner(struct op_context *ctx, struct cached_file *file)
-{
-	struct cached *c = cached_of_file(file);
-	struct object_ref object = {.id = file->attributes.id};
-	cleanup_free char *path = NULL;
-	struct attributes attributes;
-	struct open_file *inner;
-	uint64_t state;
-	int r;
-
-	cached_enter(c);
-	state = tree_state(c->tree, &file->extra->id);
-	r = cached_path_of(c, &file->extra->id, &path);
-	cached_leave(c);
-	if (r < 0 && r != -ENOENT)
-		return r;
-	object.path = path ? path : file->path;
-	r = workspace_open_file(ctx, c->base.inner, &object, file->flags, &inner, &attributes);
-	if (r == 0) {
-		cached_enter(c);
-		file->opened_state = state;
-		atomic_store(&file->inner, inner);
-		cached_leave(c);
-	}
-	return r;
-}
-
-/* The handle at the place, opened if that has not been done.  Without the lock. */
-static int file_inner(
-	struct op_context *ctx, struct cached_file *file, struct open_file **ret_inner)
-{
-	int r = 0;
-
-	if (!atomic_load(&file->inner)) {
-		pthread_mutex_lock(&file->open_lock);
-		if (!atomic_load(&file->inner))
-			r = open_inner(ctx, file);
-		pthread_mutex_unlock(&file->open_lock);
-	}
-	if (r < 0)
-		return r;
-	*ret_inner = atomic_load(&file->inner);
-	return 0;
-}
-
-static struct cached_file *find_unopened(struct cached *c, const char *path)
-{
-	const struct object_id id = cached_find(c, path).id;
-	const struct extra *x = extra_find(c, &id);
-	struct cached_file *file = x ? LIST_FIRST(&x->files) : NULL;
-
-	while (file && (file->closing || atomic_load(&file->inner)))
-		file = LIST_NEXT(file, link);
-	return file;
-}
-
-void cached_hold_open(struct cached *c, struct op_context *ctx, const char *path)
-{
-	struct cached_file *file;
-
-	while ((file = find_unopened(c, path))) {
-		struct object_ref object = {.path = path, .id = file->attributes.id};
-		struct open_file *inner;
-		struct attributes attributes;
-		int flags = file->flags, r;
-		bool stays;
-
-		cached_leave(c);
-		r = workspace_open_file(ctx, c->base.inner, &object, flags, &inner, &attributes);
-		cached_enter(c);
-		if (r < 0)
-			return;
-		stays = find_unopened(c, path) == file;
-		if (stays && file->flags == flags && pthread_mutex_trylock(&file->open_lock) == 0) {
-			if (!atomic_load(&file->inner))
-				atomic_store(&file->inner, steal_ptr(&inner));
-			pthread_mutex_unlock(&file->open_lock);
-		}
-		if (!inner)
-			continue;
-		cached_leave(c);
-		workspace_close(ctx, inner);
-		cached_enter(c);
-		if (stays) /* somebody is opening it */
-			return;
-	}
-}
-
-int cached_inner_object(
-	struct op_context *ctx, const struct object_ref *object, struct object_ref *ret_object)
-{
-	*ret_object = *object;
-	if (!object->file)
-		return 0;
-	return file_inner(ctx, cached_file_of(object->file), &ret_object->file);
-}
-
-/* ---- Opening ---------------------------------------------------------------------- */
-
-static int check_type(const struct attributes *attributes)
-{
-	if (S_ISREG(attributes->mode))
-		return 0;
-	if (S_ISLNK(attributes->mode))
-		return -ELOOP;
-	return S_ISDIR(attributes->mode) ? -EISDIR : -ENXIO;
-}
-
-static int hand_out(struct cached_file *file, int r, struct open_file **ret_file,
-	struct attributes *ret_attributes)
-{
-	if (r < 0) {
-		file_free(file);
-		return r;
-	}
-	*ret_attributes = file->attributes;
-	*ret_file = &file->file;
-	return 0;
-}
-
-/* A handle on content that is known.  -EAGAIN: it is not. */
-static int open_known(struct cached *c, struct op_context *ctx, const struct object_ref *object,
-	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
-{
-	struct attributes attributes;
-	struct cached_file *file;
-	const struct extra *x;
-	struct found found;
-	int r = cached_await_content(c, ctx, object->path, &found, &attributes);
-
-	if (r < 0)
-		return r;
-	if (object->id.inode && !object_id_equal(&object->id, &found.id))
-		return -ESTALE;
-	r = check_type(&attributes);
-	if (r < 0)
-		return r;
-	x = extra_find(c, &found.id);
-	if (!(x && x->content) && attributes.size_bytes > 0)
-		return -EAGAIN;
-	file = file_new(c, object->path, flags);
-	if (!file)
-		return -ENOMEM;
-	if (x && x->content)
-		content_opened(c, x->content);
-	file->content = x && x->content ? content_ref(x->content) : content_new("", 0);
-	file->attributes = attributes;
-	r = file->content ? join_object(c, file) : -ENOMEM;
-	if (r == 0) {
-		c->statistics.hits++;
-		ctx->served.from_cache = ctx->served.round_trips == 0;
-	}
-	return hand_out(file, r, ret_file, ret_attributes);
-}
-
-/* What a handle writes from the first byte on is captured, so that it can be read back. */
-static void start_capture(struct cached_file *file, uint64_t at)
-{
-	file->opened_at = at;
-	file->capturing = is_writable(file->flags) && file->attributes.size_bytes == 0;
-	file->captured_writes = file->extra->write_count;
-}
-
-/* The place has opened it.  -ENOMEM: closed again. */
-static int opened(struct cached *c, struct op_context *ctx, struct cached_file *file, uint64_t at,
-	struct open_file *inner)
-{
-	int r = join_object(c, file);
-
-	if (r == 0) {
-		atomic_store(&file->inner, inner);
-		if (cached_is_newest(c, &file->extra->id, at))
-			file->opened_state = tree_state(c->tree, &file->extra->id);
-		start_capture(file, at);
-		return 0;
-	}
-	cached_leave(c);
-	workspace_close(ctx, inner);
-	cached_enter(c);
-	return r;
-}
-
-static int open_asking(struct cached *c, struct op_context *ctx, const struct object_ref *object,
-	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
-{
-	struct cached_file *file = file_new(c, object->path, flags);
-	struct open_file *inner;
-	struct asking asking;
-	struct object_ref at;
-	int r = file ? cached_inner_object(ctx, object, &at) : -ENOMEM;
-
-	if (r < 0) {
-		file_free(file);
-		return r;
-	}
-	cached_enter(c);
-	cached_await_object(c, ctx, object);
-	cached_apply_deferred_at(c, ctx, object->path);
-	cached_ask(c, ctx, &asking);
-	r = workspace_open_file(ctx, c->base.inner, &at, flags, &inner, &file->attributes);
-	cached_end_asking(c, ctx, &asking);
-	if (r == 0) {
-		if (flags & O_TRUNC)
-			cached_changed(
-				c, &asking, &file->attributes.id, &file->attributes, FROM_CHANGE);
-		else
-			cached_learn_attributes(
-				c, &asking.look, &file->attributes, FROM_LOOK, NULL);
-		r = opened(c, ctx, file, asking.look.at, inner);
-		if (r == 0 && (flags & O_TRUNC))
-			file->captured_writes = ++file->extra->write_count;
-	} else if (!object->file && (path_misses_object(r) || path_leads_to_another(r))) {
-		cached_doubt(c, asking.look.at, &object->parent, object->path);
-	}
-	cached_leave(c);
-	return hand_out(file, r, ret_file, ret_attributes);
-}
-
-int cached_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
-	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
-{
-	struct cached *c = cached_of(w);
-	struct cached_file *file = file_new(c, path, flags);
-	struct open_file *inner;
-	struct asking asking;
-	int r;
-
-	if (!file)
-		return -ENOMEM;
-	cached_enter(c);
-	r = cached_await_at(c, ctx, path);
-	cached_bound_early(c, ctx);
-	ctx->create_hint = r == 0 ? cached_create_hint(c, ctx, path, flags) : CREATE_WAITS;
-	cached_begin_change(c, ctx, &asking);
-	r = workspace_create(ctx, c->base.inner, path, flags, mode, &inner, &file->attributes);
-	ctx->create_hint = CREATE_WAITS;
-	if (ctx->served.is_early)
-		cached_end_asking(c, ctx, &asking);
-	else
-		cached_end_making(c, ctx, &asking, path, NULL, r, &file->attributes);
-	if (r == 0) {
-		cached_has_met(c, ctx, &ctx->parent, path);
-		r = opened(c, ctx, file, asking.look.at, inner);
-		file->created = true;
-		file->created_ms = cached_now_ms();
-		if (r == 0 && ctx->served.is_early)
-			cached_early(c, ctx, file);
-	}
-	cached_leave(c);
-	return hand_out(file, r, ret_file, ret_attributes);
-}
-
-int cached_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
-	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
-{
-	struct cached *c = cached_of(w);
-	struct cached_file *file = file_new(c, directory, flags);
-	struct open_file *inner;
-	int r;
-
-	if (!file)
-		return -ENOMEM;
-	r = workspace_create_unnamed(
-		ctx, c->base.inner, directory, flags, mode, &inner, &file->attributes);
-	if (r == 0) {
-		cached_enter(c);
-		r = opened(c, ctx, file, ctx->served.position, inner);
-		cached_leave(c);
-	}
-	return hand_out(file, r, ret_file, ret_attributes);
-}
 
 /* ---- Attributes through a handle ------------------------------------------------------ */
 
@@ -410,7 +69,7 @@ int cached_file_getattr(
 		return 0;
 	}
 	cached_leave(c);
-	r = file_inner(ctx, file, &object.file);
+	r = cached_file_inner(ctx, file, &object.file);
 	if (r == 0) {
 		cached_enter(c);
 		cached_ask(c, ctx, &asking);
@@ -464,7 +123,12 @@ static ssize_t read_content(struct cached *c, struct op_context *ctx, struct con
 	return count;
 }
 
-static bool is_worth_keeping(const struct cached_file *file)
+static bool is_small(const struct attributes *attributes)
+{
+	return S_ISREG(attributes->mode) && attributes->size_bytes <= SMALL_FILE_MAX_BYTES;
+}
+
+bool cached_is_worth_keeping(const struct cached_file *file)
 {
 	return file->extra->writers == 0 && is_small(&file->attributes) &&
 	       !extra_is_locked(file->extra) && file->attributes.size_bytes > 0;
@@ -481,8 +145,7 @@ static bool is_as_opened(struct cached *c, const struct cached_file *file)
 	       attributes_same_version(&known, &file->attributes);
 }
 
-/* Reads a small file whole and keeps it, if it still is what it was when opened. */
-static ssize_t read_whole(struct op_context *ctx, struct cached_file *file, struct open_file *inner,
+ssize_t cached_read_whole(struct op_context *ctx, struct cached_file *file, struct open_file *inner,
 	void *data, size_t size, off_t offset)
 {
 	struct cached *c = cached_of_file(file);
@@ -498,7 +161,8 @@ static ssize_t read_whole(struct op_context *ctx, struct cached_file *file, stru
 	if (got == (ssize_t)room - 1)
 		content = content_new(buffer, (size_t)got);
 	c->statistics.misses++;
-	if (!content || file->extra->content || !is_worth_keeping(file) || !is_as_opened(c, file))
+	if (!content || file->extra->content || !cached_is_worth_keeping(file) ||
+		!is_as_opened(c, file))
 		content_unref(content);
 	else if (content_attach(c, file->extra, content))
 		content_keep(c, file->extra);
@@ -532,18 +196,18 @@ ssize_t cached_read(
 	content = known_content(c, file);
 	if (!content)
 		cached_assemble_begin(c, file);
-	worth_keeping = is_worth_keeping(file);
+	worth_keeping = cached_is_worth_keeping(file);
 	is_gathered = file->assembly;
 	cached_leave(c);
 	if (content)
 		return read_content(c, ctx, content, data, size, offset);
-	r = file_inner(ctx, file, &inner);
+	r = cached_file_inner(ctx, file, &inner);
 	if (path_misses_object(r) && file->content)
 		return copy_out(file->content, data, size, offset);
 	if (r < 0)
 		return r;
 	if (worth_keeping && offset == 0)
-		return read_whole(ctx, file, inner, data, size, offset);
+		return cached_read_whole(ctx, file, inner, data, size, offset);
 	count = workspace_read(ctx, inner, data, size, offset);
 	if (!is_gathered || count <= 0)
 		return count;
@@ -551,326 +215,6 @@ ssize_t cached_read(
 	cached_assemble_take(c, file, data, (size_t)count, offset);
 	cached_leave(c);
 	return count;
-}
-
-/* The content of a small file has come with it. */
-static void keep_content(struct op_context *ctx, struct cached_file *file)
-{
-	struct cached *c = cached_of_file(file);
-	bool wanted;
-	char none;
-
-	cached_enter(c);
-	wanted = is_worth_keeping(file) && !file->extra->content;
-	cached_leave(c);
-	if (wanted)
-		read_whole(ctx, file, atomic_load(&file->inner), &none, 0, 0);
-}
-
-/* Whoever opens what is there, to write to it. */
-static void now_means(struct cached *c, struct op_context *ctx, const char *path)
-{
-	struct found found;
-
-	cached_enter(c);
-	found = cached_find(c, path);
-	cached_has_met(c, ctx, &found.directory, path);
-	cached_leave(c);
-}
-
-int cached_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
-{
-	struct cached *c = cached_of(w);
-	int r = -EAGAIN;
-
-	/* With O_NOATIME it is to be kept rather than read: that takes a handle at the place. */
-	if (!object->file && !is_writable(flags) && !(flags & O_NOATIME)) {
-		cached_enter(c);
-		cached_await_at(c, ctx, object->path);
-		r = open_known(c, ctx, object, flags, ret_file, ret_attributes);
-		cached_leave(c);
-	}
-	if (r != -EAGAIN)
-		return r;
-	r = open_asking(c, ctx, object, flags, ret_file, ret_attributes);
-	if (r == 0 && !object->file && is_writable(flags))
-		now_means(c, ctx, object->path);
-	if (r == 0 && (flags & O_NOATIME) && !object->file)
-		keep_content(ctx, cached_file_of(*ret_file));
-	return r;
-}
-
-/* ---- Writing -------------------------------------------------------------------------------- */
-
-/* The handle at the place, for a change that comes after those that wait for it. */
-static int writable_inner(
-	struct op_context *ctx, struct cached_file *file, struct open_file **ret_inner)
-{
-	int r = file_inner(ctx, file, ret_inner);
-
-	if (r == 0 && file->created)
-		r = cached_apply_deferred(cached_of_file(file), ctx, file, false);
-	return r;
-}
-
-static void capture(struct cached_file *file, const void *data, size_t size, off_t offset)
-{
-	if (!file->capturing)
-		return;
-	file->capturing = (size_t)offset == file->capture.size &&
-			  buffer_append(&file->capture, data, size) == 0;
-	file->captured_writes += file->capturing;
-}
-
-void cached_begin_write(struct cached_file *file)
-{
-	file->extra->writers += !file->dirty;
-	file->dirty = true;
-	file->writes.begun++;
-}
-
-void cached_end_write(struct cached_file *file)
-{
-	file->writes.ended++;
-}
-
-/* What is known of the content and attributes is void from here on. */
-static void begin_content(struct cached *c, struct cached_file *file)
-{
-	cached_begin_write(file);
-	file->written = true;
-	file->extra->write_count++;
-	content_detach(c, file->extra);
-}
-
-/* Nothing was under way then, and nothing has begun since. */
-static bool has_written_since(const struct cached_file *file, struct writes then)
-{
-	return then.begun != then.ended || file->writes.begun != then.begun;
-}
-
-ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const void *data,
-	size_t size, off_t offset)
-{
-	struct cached_file *file = cached_file_of(open_file);
-	struct cached *c = cached_of_file(file);
-	struct open_file *inner;
-	ssize_t written;
-	int r = writable_inner(ctx, file, &inner);
-
-	if (r < 0)
-		return r;
-	cached_enter(c);
-	begin_content(c, file);
-	if (!(file->flags & O_APPEND))
-		capture(file, data, size, offset);
-	else
-		file->capturing = false;
-	cached_leave(c);
-	written = workspace_write(ctx, inner, data, size, offset);
-	cached_enter(c);
-	if (written != (ssize_t)size)
-		file->capturing = false;
-	cached_end_write(file);
-	cached_leave(c);
-	return written;
-}
-
-/* What was captured is the content of the state that is known, unless somebody else here wrote,
- * too; somebody there: then an event has told, or will. */
-static void take_captured(struct cached *c, struct cached_file *file)
-{
-	struct extra *x = file->extra;
-	struct content *content;
-
-	if (!file->capturing || file->captured_writes != x->write_count || x->writers > 0 ||
-		extra_is_locked(x) || !file->capture.size)
-		return;
-	content = content_new(file->capture.data, file->capture.size);
-	if (content && content_attach(c, x, content)) {
-		content->settled = false;
-		content->is_own = true;
-	}
-}
-
-static void mark_clean(struct cached_file *file)
-{
-	file->extra->writers -= file->dirty;
-	file->dirty = false;
-}
-
-/* A call of the place has returned that all writes of the handle are in that had ended `then`,
- * when it began, or that changed the file itself. */
-static int settle(struct cached *c, struct op_context *ctx, struct cached_file *file,
-	struct writes then, struct asking *asking, int r)
-{
-	const struct attributes *told = &asking->told->object;
-
-	cached_take_reply(c, ctx, asking);
-	if (file->written || (file->dirty && told->mode))
-		cached_changed(c, asking, &file->extra->id, told, FROM_CHANGE);
-	if (!has_written_since(file, then)) {
-		mark_clean(file);
-		if (file->written && r == 0 && told->mode)
-			take_captured(c, file);
-		file->written = false;
-	}
-	cached_leave(c);
-	return r;
-}
-
-/* Before a call that is to settle what was written. */
-static struct writes writes_now(struct cached *c, const struct cached_file *file)
-{
-	struct writes now;
-
-	cached_enter(c);
-	now = file->writes;
-	cached_leave(c);
-	return now;
-}
-
-/* The error of what waited comes first: it was asked for first. */
-static int first_error(int first, int second)
-{
-	return first < 0 ? first : second;
-}
-
-int cached_flush(struct op_context *ctx, struct open_file *open_file)
-{
-	struct cached_file *file = cached_file_of(open_file);
-	struct cached *c = cached_of_file(file);
-	struct open_file *inner = atomic_load(&file->inner);
-	struct asking asking;
-	struct writes then;
-	int r;
-
-	if (!inner)
-		return 0;
-	then = writes_now(c, file);
-	r = cached_apply_deferred(c, ctx, file, true);
-	cached_enter(c);
-	cached_begin_change(c, ctx, &asking);
-	r = first_error(r, workspace_flush(ctx, inner));
-	r = first_error(cached_take_name(c, ctx, file), r);
-	return settle(c, ctx, file, then, &asking, r);
-}
-
-int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *open_file,
-	const char *path, bool data_only)
-{
-	struct cached *c = cached_of(w);
-	struct cached_file *file = cached_file_of(open_file);
-	struct open_file *inner;
-	struct asking asking;
-	struct writes then;
-	int r;
-
-	if (!open_file) {
-		cached_enter(c);
-		cached_await_at(c, ctx, path);
-		cached_leave(c);
-		return workspace_fsync(ctx, c->base.inner, NULL, path, data_only);
-	}
-	inner = atomic_load(&file->inner);
-	if (!inner)
-		return 0;
-	then = writes_now(c, file);
-	r = file->created ? cached_apply_deferred(c, ctx, file, false) : 0;
-	cached_enter(c);
-	cached_begin_change(c, ctx, &asking);
-	r = first_error(r, workspace_fsync(ctx, c->base.inner, inner, "", data_only));
-	r = first_error(cached_take_name(c, ctx, file), r);
-	return settle(c, ctx, file, then, &asking, r);
-}
-
-int cached_close(struct op_context *ctx, struct open_file *open_file)
-{
-	struct cached_file *file = cached_file_of(open_file);
-	struct cached *c = cached_of_file(file);
-	struct asking asking;
-	int r;
-
-	r = atomic_load(&file->inner) ? cached_apply_deferred(c, ctx, file, true) : 0;
-	r = first_error(cached_take_name(c, ctx, file), r);
-	cached_enter(c);
-	cached_forget_early(c, file);
-	file->closing = true; /* `inner` stays what it is */
-	cached_begin_change(c, ctx, &asking);
-	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
-	settle(c, ctx, file, file->writes, &asking, r); /* nobody else has the handle any more */
-	cached_enter(c);
-	mark_clean(file);
-	cached_assemble_end(c, file);
-	leave_object(c, file);
-	file_free(file);
-	cached_leave(c);
-	return r;
-}
-
-/* By other means than write; the reply says what that left.  With the lock, which is left. */
-static struct writes begin_content_change(
-	struct cached *c, struct op_context *ctx, struct cached_file *file, struct asking *asking)
-{
-	struct writes then;
-
-	file->capturing = false;
-	begin_content(c, file);
-	then = file->writes;
-	then.ended++; /* the change itself */
-	cached_begin_change(c, ctx, asking);
-	return then;
-}
-
-static void end_content_change(struct cached *c, struct op_context *ctx, struct cached_file *file,
-	struct writes then, struct asking *asking)
-{
-	cached_enter(c);
-	cached_end_write(file);
-	cached_leave(c);
-	settle(c, ctx, file, then, asking, 0);
-}
-
-int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsigned mode,
-	off_t offset, off_t length)
-{
-	struct cached_file *file = cached_file_of(open_file);
-	struct cached *c = cached_of_file(file);
-	struct open_file *inner;
-	struct asking asking;
-	struct writes then;
-	int r = writable_inner(ctx, file, &inner);
-
-	if (r < 0)
-		return r;
-	cached_enter(c);
-	then = begin_content_change(c, ctx, file, &asking);
-	r = workspace_fallocate(ctx, inner, mode, offset, length);
-	end_content_change(c, ctx, file, then, &asking);
-	return r;
-}
-
-ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
-	struct open_file *to, off_t to_offset, size_t size)
-{
-	struct cached_file *target = cached_file_of(to);
-	struct cached *c = cached_of_file(target);
-	struct open_file *inner_from, *inner_to;
-	struct asking asking;
-	struct writes then;
-	ssize_t copied;
-	int r = file_inner(ctx, cached_file_of(from), &inner_from);
-
-	if (r == 0)
-		r = writable_inner(ctx, target, &inner_to);
-	if (r < 0)
-		return r;
-	cached_enter(c);
-	then = begin_content_change(c, ctx, target, &asking);
-	copied = workspace_copy_range(ctx, inner_from, from_offset, inner_to, to_offset, size);
-	end_content_change(c, ctx, target, then, &asking);
-	return copied;
 }
 
 /* Blocks of file systems are as large at least. */
@@ -911,7 +255,7 @@ off_t cached_seek(struct op_context *ctx, struct open_file *open_file, off_t off
 			return -ENXIO;
 		return whence == SEEK_DATA ? offset : size;
 	}
-	r = file_inner(ctx, file, &inner);
+	r = cached_file_inner(ctx, file, &inner);
 	return r < 0 ? r : workspace_seek(ctx, inner, offset, whence);
 }
 
@@ -936,7 +280,7 @@ int cached_lock(struct op_context *ctx, struct open_file *open_file, const struc
 	struct cached_file *file = cached_file_of(open_file);
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner;
-	int r = file_inner(ctx, file, &inner);
+	int r = cached_file_inner(ctx, file, &inner);
 
 	if (r < 0)
 		return r;
@@ -945,7 +289,7 @@ int cached_lock(struct op_context *ctx, struct open_file *open_file, const struc
 	if (lock->kind == LOCK_KIND_POSIX)
 		file->extra->locked = true;
 	cached_leave(c);
-	if (is_writable(file->flags))
+	if (cached_may_write(file->flags))
 		r = workspace_flush(ctx, inner); /* before the next holder reads */
 	if (lock->type == LOCK_NONE) {           /* whatever else fails: the next holder waits */
 		int r_lock = workspace_lock(ctx, inner, lock, wait);
@@ -962,7 +306,7 @@ int cached_lock(struct op_context *ctx, struct open_file *open_file, const struc
 int cached_lock_test(struct op_context *ctx, struct open_file *open_file, struct file_lock *lock)
 {
 	struct open_file *inner;
-	int r = file_inner(ctx, cached_file_of(open_file), &inner);
+	int r = cached_file_inner(ctx, cached_file_of(open_file), &inner);
 
 	return r < 0 ? r : workspace_lock_test(ctx, inner, lock);
 }
@@ -980,6 +324,6 @@ int cached_lock_release_owner(struct op_context *ctx, struct open_file *open_fil
 	cached_leave(c);
 	if (!locked)
 		return 0;
-	r = file_inner(ctx, file, &inner);
+	r = cached_file_inner(ctx, file, &inner);
 	return r < 0 ? r : workspace_lock_release_owner(ctx, inner, owner);
 }

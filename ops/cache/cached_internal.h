@@ -4,10 +4,16 @@
  * cached.c       constructor, table, what is passed through
  * cached_path.c  paths through the tree, and what is kept with its objects
  * cached_learn.c what answers, own changes and the change feed tell: the one way into the tree
- * cached_load.c  misses and prefetch: how the tree fills itself
+ * cached_fetch.h  how the tree fills itself:
+ *   cached_load.c  directories that a caller needs
+ *   cached_prefetch.c  scans that nobody waits for
+ *   cached_intake.c  what a scan says, taken into the tree
+ *   cached_ahead.c  content of small files, fetched ahead
  * cached_search.c  searches: what of a tree is here, and the rest in one scan
  * cached_name.c  operations on names
- * cached_file.c  operations on open files
+ * cached_open.c  handles: opened, created
+ * cached_file.c  what is asked through them
+ * cached_write.c  what is written through them
  * cached_content.c  file content: memory bound, the store on disk
  * cached_assemble.c content of larger files, as it is read
  * cached_defer.c  attribute changes that wait for a flush
@@ -225,6 +231,11 @@ static inline struct cached_file *cached_file_of(struct open_file *file)
 	return (struct cached_file *)file;
 }
 
+static inline struct cached *cached_of_file(const struct cached_file *file)
+{
+	return cached_of(file->file.workspace);
+}
+
 uint64_t cached_now_ms(void); /* never 0 */
 
 /* The lock.  Whoever leaves it has directories unwatched that were dropped meanwhile. */
@@ -424,7 +435,7 @@ void content_keep(struct cached *c, const struct extra *x);
 bool content_is_kept(const struct cached *c, const struct attributes *version);
 void content_restore(struct cached *c, const struct attributes *version);
 
-/* ---- cached_load.c --------------------------------------------------------------- */
+/* ---- cached_fetch.h: what others use of it ------------------------------------------ */
 
 /* Finds what is at a path, loading directories as need be; with `ret_attributes` these are valid
  * too.  Releases the lock meanwhile.  0; -EAGAIN: ask the place; else as cached_walk(), or -EINTR
@@ -498,9 +509,27 @@ void cached_tidy_stop(struct cached *c); /* without the lock, once `stopping` is
 /* Something was learnt: when nothing more comes for a while, there may be something to drop. */
 void cached_has_news(struct cached *c);
 
-/* ---- Operations: cached.c, cached_name.c and cached_file.c ---------------------------------- */
+/* ---- Operations: cached.c, cached_name.c, cached_open.c, cached_file.c, cached_write.c ------ */
 
 WORKSPACE_DECLARE_OPERATIONS(cached)
+
+bool cached_may_write(int flags);
+
+/* The handle at the place, opened if that has not been done.  Without the lock. */
+int cached_file_inner(
+	struct op_context *ctx, struct cached_file *file, struct open_file **ret_inner);
+
+/* Nobody has the handle any more: it no longer belongs to the object, and is freed. */
+void cached_leave_object(struct cached *c, struct cached_file *file);
+void cached_file_free(struct cached_file *file);
+
+/* Reads a small file whole and keeps it, if it still is what it was when opened. Without the
+ * lock. */
+ssize_t cached_read_whole(struct op_context *ctx, struct cached_file *file, struct open_file *inner,
+	void *data, size_t size, off_t offset);
+
+/* Worth it: nobody here is changing the file. */
+bool cached_is_worth_keeping(const struct cached_file *file);
 
 /* Attributes through a handle; without the lock. */
 int cached_file_getattr(

@@ -1,0 +1,296 @@
+/* The content of small files: fetched ahead where what is opened suggests it. */
+#include "ops/cache/cached_fetch.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "ops/support/cleanup.h"
+#include "ops/support/path.h"
+#include "ops/workspace_scan.h"
+
+enum {
+	PREFETCH_CONTENT_MAX_BYTES = 64 << 20,
+	DIRECTORY_CONTENT_MAX_BYTES = 1 << 20,
+	CONTENT_WAIT_MAX_MS = 1000,
+	CONTENT_START_MAX_MS = 250,   /* the far end is busy with other scans */
+	CONTENT_STEP_BYTES = 2 << 20, /* times the square of the misses: what is fetched */
+	GUESS_FORGOTTEN_MS = 10000,
+	WALK_OPENS = 2, /* a search counts as so many misses */
+};
+
+static bool has_content(const struct tree_entry *entry)
+{
+	const struct extra *x = entry->kept;
+
+	return x && x->content;
+}
+
+static bool lacks_content(const struct tree_entry *entry)
+{
+	return S_ISREG(entry->attributes->mode) && !has_content(entry) &&
+	       entry->attributes->size_bytes > 0 && entry->name_validity != TREE_ASK;
+}
+
+static bool is_small(const struct attributes *attributes)
+{
+	return attributes->size_bytes <= SMALL_FILE_MAX_BYTES;
+}
+
+static bool may_restore(const struct cached *c, const struct tree_entry *entry)
+{
+	return lacks_content(entry) && content_may_be_kept(c, entry->attributes->size_bytes) &&
+	       content_is_kept(c, entry->attributes);
+}
+
+struct missing {
+	struct cached *c;
+	unsigned depth;
+	uint64_t bytes, max; /* of small files whose content is missing; stops beyond `max` */
+	uint64_t kept;       /* ... whose content is here or on disk: a scan would bring it again */
+};
+
+static void count_missing(struct missing *missing, const struct object_id *directory);
+
+static bool count_entry(void *user, const struct tree_entry *entry)
+{
+	const struct attributes *a = entry->attributes;
+	struct missing *missing = user;
+
+	if (is_small(a) && (has_content(entry) || may_restore(missing->c, entry))) {
+		missing->kept += a->size_bytes;
+	} else if (is_small(a) && lacks_content(entry)) {
+		missing->bytes += a->size_bytes;
+	} else if (missing->depth > 1 && S_ISDIR(a->mode) && entry->name[0] != '.') {
+		missing->depth--;
+		count_missing(missing, &a->id);
+		missing->depth++;
+	}
+	return missing->bytes <= missing->max;
+}
+
+static void count_missing(struct missing *missing, const struct object_id *directory)
+{
+	tree_list(missing->c->tree, directory, cached_now_ms(), count_entry, missing);
+}
+
+static struct missing missing_in(
+	struct cached *c, const struct object_id *top, unsigned depth, uint64_t max)
+{
+	struct missing missing = {.c = c, .depth = depth, .max = max};
+
+	count_missing(&missing, top);
+	return missing;
+}
+
+static bool fetch_content(struct cached *c, const struct object_id *top, uint32_t depth,
+	uint64_t expected, uint64_t total_max)
+{
+	struct scan_request request = {
+		.flags = SCAN_WATCH | SCAN_CONTENT | SCAN_NOT_HIDDEN | SCAN_GUESS,
+		.depth_max = depth,
+		.entries_max = depth == 1 ? 0 : PREFETCH_ENTRIES_MAX,
+		.content_max_bytes = SMALL_FILE_MAX_BYTES,
+		.content_total_bytes = total_max};
+	struct directory *d = directory_make(c, top);
+
+	if (!d || !cached_start_prefetch_of(c, top, &request, expected))
+		return false;
+	c->guessed_ms = d->content_wanted_ms = cached_now_ms();
+	return true;
+}
+
+/* Somebody listed the directory, and just now walked through one around it or opened files in
+ * several of its branches. */
+static bool is_searched(struct cached *c, const struct object_id *directory)
+{
+	uint64_t now_ms = cached_now_ms();
+	struct object_id at = *directory;
+
+	if (!cached_is_listed(c, directory))
+		return false;
+	for (int depth = 0; depth < DEPTH_MAX; depth++) {
+		const struct directory *d = directory_find(c, &at);
+
+		if (d && (d->opens > WALK_OPENS ||
+				 (d->names_wanted_ms && now_ms - d->names_wanted_ms < WALK_MS)))
+			return true;
+		if (!cached_climb(c, &at))
+			break;
+	}
+	return false;
+}
+
+struct beside {
+	struct cached *c;
+	uint64_t allowed;
+};
+
+static bool fetch_all_of(void *user, const struct tree_entry *entry)
+{
+	const struct beside *beside = user;
+	const struct object_id *id = &entry->attributes->id;
+	const struct extra *x = entry->kept;
+	struct missing missing;
+
+	if (!x || !x->directory || entry->name[0] == '.' ||
+		!cached_is_due(beside->c, id, x->directory->content_wanted_ms))
+		return true;
+	missing = missing_in(beside->c, id, DEPTH_MAX, beside->allowed);
+	return missing.bytes == 0 || missing.bytes > beside->allowed ||
+	       missing.bytes < missing.kept ||
+	       !fetch_content(beside->c, id, 0, missing.bytes, beside->allowed);
+}
+
+/* Who searches a directory will want another one beside it: keep the pipe full. */
+static void fetch_beside(struct cached *c, const struct object_id *top, uint64_t allowed)
+{
+	struct beside beside = {.c = c, .allowed = allowed};
+	struct object_id parent = *top;
+
+	if (cached_climb(c, &parent))
+		tree_list(c->tree, &parent, cached_now_ms(), fetch_all_of, &beside);
+}
+
+/* How much more may be fetched ahead: what was, or is on its way, and that nobody has opened counts
+ * against half of the memory, until nothing was fetched for a while. */
+static uint64_t content_budget(struct cached *c)
+{
+	uint64_t most = c->memory_bytes_max / 2, guessed;
+	const struct prefetch *p;
+
+	if (most > PREFETCH_CONTENT_MAX_BYTES)
+		most = PREFETCH_CONTENT_MAX_BYTES;
+	if (c->guessed_before_bytes > c->guessed_bytes ||
+		cached_now_ms() - c->guessed_ms > GUESS_FORGOTTEN_MS)
+		c->guessed_before_bytes = c->guessed_bytes;
+	guessed = c->guessed_bytes - c->guessed_before_bytes;
+	LIST_FOREACH(p, &c->prefetches, link)
+		if (p->expected_bytes > p->received_bytes)
+			guessed += p->expected_bytes - p->received_bytes;
+	return guessed < most ? most - guessed : 0;
+}
+
+/* The last directory of the first `length` bytes is hidden. */
+static bool is_hidden(const char *path, size_t length)
+{
+	while (length > 0 && path[length - 1] != '/')
+		length--;
+	return path[length] == '.';
+}
+
+/* The highest directory around the file in several branches of which content was wanted, and
+ * whose missing content is not too much.  What is read first, or in a hidden directory, says
+ * nothing about what is around that.  True when the file is to be waited for. */
+static bool consider_content(struct cached *c, const char *path, const struct found *file,
+	const struct attributes *attributes)
+{
+	uint64_t most = content_budget(c), expected = 0, allowed = 0;
+	size_t length = path_parent_length(path);
+	bool is_search = is_searched(c, &file->directory);
+	struct object_id at = file->directory, top = {0};
+	uint64_t branch = file->id.inode;
+	struct directory *d;
+	struct missing missing;
+
+	if (scan_is_read_first(path_name(path)))
+		return false;
+	for (int depth = 0; depth < DEPTH_MAX; depth++) {
+		uint64_t evidence, max;
+
+		d = directory_make(c, &at);
+		if (!d)
+			return false;
+		d->opens += d->last_opened != branch;
+		d->last_opened = branch;
+		evidence = d->opens + (is_search ? WALK_OPENS : 0);
+		max = evidence * evidence * CONTENT_STEP_BYTES;
+		if (max > most)
+			max = most;
+		if (evidence >= 2 && cached_is_due(c, &at, d->content_wanted_ms)) {
+			missing = missing_in(c, &at, DEPTH_MAX, max);
+			if (missing.bytes <= max && missing.bytes >= missing.kept) {
+				top = at;
+				expected = missing.bytes;
+				allowed = max;
+			}
+		}
+		branch = at.inode;
+		if (is_hidden(path, length) || !cached_climb(c, &at))
+			break;
+		while (length > 0 && path[--length] != '/')
+			;
+	}
+	if (top.inode) {
+		bool awaited = fetch_content(c, &top, 0, expected, allowed) && is_search;
+
+		if (awaited)
+			fetch_beside(c, &top, allowed);
+		return awaited;
+	}
+	d = directory_make(c, &file->directory);
+	missing = missing_in(c, &file->directory, 1, DIRECTORY_CONTENT_MAX_BYTES);
+	if (d && d->opens == 1 && missing.bytes > attributes->size_bytes &&
+		missing.bytes <= DIRECTORY_CONTENT_MAX_BYTES)
+		fetch_content(c, &file->directory, 1, missing.bytes, DIRECTORY_CONTENT_MAX_BYTES);
+	return false;
+}
+
+/* At the speed so far, will the rest be here soon?  A single file is had sooner by itself, but
+ * who searches wants the others next. */
+static bool is_worth_waiting(const struct cached *c, const struct prefetch *p, bool is_search)
+{
+	uint64_t now_ms = cached_now_ms(), flowing_ms = now_ms - p->first_content_ms;
+	uint64_t rest_bytes =
+		p->expected_bytes > p->received_bytes ? p->expected_bytes - p->received_bytes : 0;
+
+	if (now_ms - p->started_ms <= cached_round_trips_ms(c, 2) + WAIT_STEP_MS)
+		return true;
+	if (!p->first_content_ms || !is_search)
+		return is_search && now_ms - p->started_ms <= CONTENT_START_MAX_MS;
+	return flowing_ms <= WAIT_STEP_MS ||
+	       rest_bytes * flowing_ms <= p->received_bytes * CONTENT_WAIT_MAX_MS;
+}
+
+int cached_await_content(struct cached *c, struct op_context *ctx, const char *path,
+	struct found *ret_found, struct attributes *ret_attributes)
+{
+	uint64_t since_ms = cached_now_ms();
+	bool restored = false, considered = false;
+	int r;
+
+	for (;;) {
+		const struct prefetch *p;
+		struct tree_entry entry = {.attributes = ret_attributes};
+
+		c->content_opened_ms = cached_now_ms();
+		r = cached_resolve(c, ctx, path, ret_found, ret_attributes);
+		if (r < 0)
+			return r;
+		entry.kept = extra_find(c, &ret_found->id);
+		entry.name_validity = TREE_WATCHED;
+		if (!restored && may_restore(c, &entry)) {
+			restored = true;
+			if (op_interrupted(ctx))
+				return -EINTR;
+			content_restore(c, ret_attributes);
+			continue;
+		}
+		if (!considered)
+			cached_consider_index(c, path, &ret_found->directory);
+		if (!lacks_content(&entry) || !is_small(ret_attributes))
+			return 0;
+		p = cached_find_prefetch(c, path, true);
+		if (!p && !considered && consider_content(c, path, ret_found, ret_attributes)) {
+			considered = true;
+			continue;
+		}
+		if (!p)
+			return 0;
+		if (cached_now_ms() - since_ms > CONTENT_WAIT_MAX_MS ||
+			!is_worth_waiting(c, p, cached_is_listed(c, &ret_found->directory)))
+			return 0;
+		r = cached_wait_to_learn(c, ctx, path);
+		if (r < 0)
+			return r;
+	}
+}

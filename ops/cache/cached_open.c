@@ -1,0 +1,387 @@
+/* Handles: opened, created, and what they share. */
+#include "ops/cache/cached_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ops/support/cleanup.h"
+
+bool cached_may_write(int flags)
+{
+	return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
+}
+
+/* ---- Handles -------------------------------------------------------------------- */
+
+static struct cached_file *file_new(struct cached *c, const char *path, int flags)
+{
+	struct cached_file *file = calloc(1, sizeof(*file));
+
+	if (!file)
+		return NULL;
+	file->file.workspace = &c->base.workspace;
+	file->flags = flags;
+	file->capture.limit_bytes = SMALL_FILE_MAX_BYTES;
+	file->path = strdup(path);
+	if (!file->path) {
+		free(file);
+		return NULL;
+	}
+	pthread_mutex_init(&file->open_lock, NULL);
+	return file;
+}
+
+void cached_file_free(struct cached_file *file)
+{
+	if (!file)
+		return;
+	pthread_mutex_destroy(&file->open_lock);
+	content_unref(file->content);
+	buffer_done(&file->capture);
+	free(file->path);
+	free(file);
+}
+
+/* To the object whose attributes the handle has.  -ENOMEM. */
+static int join_object(struct cached *c, struct cached_file *file)
+{
+	struct extra *x = extra_make(c, &file->attributes.id);
+
+	if (!x)
+		return -ENOMEM;
+	file->extra = x;
+	LIST_INSERT_HEAD(&x->files, file, link);
+	return 0;
+}
+
+void cached_leave_object(struct cached *c, struct cached_file *file)
+{
+	LIST_REMOVE(file, link);
+	if (!LIST_EMPTY(&file->extra->files))
+		return;
+	file->extra->locked = false;
+	extra_tidy(c, file->extra);
+	cached_drop_dead(c, &file->attributes.id);
+}
+
+static int open_inner(struct op_context *ctx, struct cached_file *file)
+{
+	struct cached *c = cached_of_file(file);
+	struct object_ref object = {.id = file->attributes.id};
+	cleanup_free char *path = NULL;
+	struct attributes attributes;
+	struct open_file *inner;
+	uint64_t state;
+	int r;
+
+	cached_enter(c);
+	state = tree_state(c->tree, &file->extra->id);
+	r = cached_path_of(c, &file->extra->id, &path);
+	cached_leave(c);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	object.path = path ? path : file->path;
+	r = workspace_open_file(ctx, c->base.inner, &object, file->flags, &inner, &attributes);
+	if (r == 0) {
+		cached_enter(c);
+		file->opened_state = state;
+		atomic_store(&file->inner, inner);
+		cached_leave(c);
+	}
+	return r;
+}
+
+int cached_file_inner(
+	struct op_context *ctx, struct cached_file *file, struct open_file **ret_inner)
+{
+	int r = 0;
+
+	if (!atomic_load(&file->inner)) {
+		pthread_mutex_lock(&file->open_lock);
+		if (!atomic_load(&file->inner))
+			r = open_inner(ctx, file);
+		pthread_mutex_unlock(&file->open_lock);
+	}
+	if (r < 0)
+		return r;
+	*ret_inner = atomic_load(&file->inner);
+	return 0;
+}
+
+static struct cached_file *find_unopened(struct cached *c, const char *path)
+{
+	const struct object_id id = cached_find(c, path).id;
+	const struct extra *x = extra_find(c, &id);
+	struct cached_file *file = x ? LIST_FIRST(&x->files) : NULL;
+
+	while (file && (file->closing || atomic_load(&file->inner)))
+		file = LIST_NEXT(file, link);
+	return file;
+}
+
+void cached_hold_open(struct cached *c, struct op_context *ctx, const char *path)
+{
+	struct cached_file *file;
+
+	while ((file = find_unopened(c, path))) {
+		struct object_ref object = {.path = path, .id = file->attributes.id};
+		struct open_file *inner;
+		struct attributes attributes;
+		int flags = file->flags, r;
+		bool stays;
+
+		cached_leave(c);
+		r = workspace_open_file(ctx, c->base.inner, &object, flags, &inner, &attributes);
+		cached_enter(c);
+		if (r < 0)
+			return;
+		stays = find_unopened(c, path) == file;
+		if (stays && file->flags == flags && pthread_mutex_trylock(&file->open_lock) == 0) {
+			if (!atomic_load(&file->inner))
+				atomic_store(&file->inner, steal_ptr(&inner));
+			pthread_mutex_unlock(&file->open_lock);
+		}
+		if (!inner)
+			continue;
+		cached_leave(c);
+		workspace_close(ctx, inner);
+		cached_enter(c);
+		if (stays) /* somebody is opening it */
+			return;
+	}
+}
+
+int cached_inner_object(
+	struct op_context *ctx, const struct object_ref *object, struct object_ref *ret_object)
+{
+	*ret_object = *object;
+	if (!object->file)
+		return 0;
+	return cached_file_inner(ctx, cached_file_of(object->file), &ret_object->file);
+}
+
+/* ---- Opening ---------------------------------------------------------------------- */
+
+static int check_type(const struct attributes *attributes)
+{
+	if (S_ISREG(attributes->mode))
+		return 0;
+	if (S_ISLNK(attributes->mode))
+		return -ELOOP;
+	return S_ISDIR(attributes->mode) ? -EISDIR : -ENXIO;
+}
+
+static int hand_out(struct cached_file *file, int r, struct open_file **ret_file,
+	struct attributes *ret_attributes)
+{
+	if (r < 0) {
+		cached_file_free(file);
+		return r;
+	}
+	*ret_attributes = file->attributes;
+	*ret_file = &file->file;
+	return 0;
+}
+
+/* A handle on content that is known.  -EAGAIN: it is not. */
+static int open_known(struct cached *c, struct op_context *ctx, const struct object_ref *object,
+	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	struct attributes attributes;
+	struct cached_file *file;
+	const struct extra *x;
+	struct found found;
+	int r = cached_await_content(c, ctx, object->path, &found, &attributes);
+
+	if (r < 0)
+		return r;
+	if (object->id.inode && !object_id_equal(&object->id, &found.id))
+		return -ESTALE;
+	r = check_type(&attributes);
+	if (r < 0)
+		return r;
+	x = extra_find(c, &found.id);
+	if (!(x && x->content) && attributes.size_bytes > 0)
+		return -EAGAIN;
+	file = file_new(c, object->path, flags);
+	if (!file)
+		return -ENOMEM;
+	if (x && x->content)
+		content_opened(c, x->content);
+	file->content = x && x->content ? content_ref(x->content) : content_new("", 0);
+	file->attributes = attributes;
+	r = file->content ? join_object(c, file) : -ENOMEM;
+	if (r == 0) {
+		c->statistics.hits++;
+		ctx->served.from_cache = ctx->served.round_trips == 0;
+	}
+	return hand_out(file, r, ret_file, ret_attributes);
+}
+
+/* What a handle writes from the first byte on is captured, so that it can be read back. */
+static void start_capture(struct cached_file *file, uint64_t at)
+{
+	file->opened_at = at;
+	file->capturing = cached_may_write(file->flags) && file->attributes.size_bytes == 0;
+	file->captured_writes = file->extra->write_count;
+}
+
+/* The place has opened it.  -ENOMEM: closed again. */
+static int opened(struct cached *c, struct op_context *ctx, struct cached_file *file, uint64_t at,
+	struct open_file *inner)
+{
+	int r = join_object(c, file);
+
+	if (r == 0) {
+		atomic_store(&file->inner, inner);
+		if (cached_is_newest(c, &file->extra->id, at))
+			file->opened_state = tree_state(c->tree, &file->extra->id);
+		start_capture(file, at);
+		return 0;
+	}
+	cached_leave(c);
+	workspace_close(ctx, inner);
+	cached_enter(c);
+	return r;
+}
+
+static int open_asking(struct cached *c, struct op_context *ctx, const struct object_ref *object,
+	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	struct cached_file *file = file_new(c, object->path, flags);
+	struct open_file *inner;
+	struct asking asking;
+	struct object_ref at;
+	int r = file ? cached_inner_object(ctx, object, &at) : -ENOMEM;
+
+	if (r < 0) {
+		cached_file_free(file);
+		return r;
+	}
+	cached_enter(c);
+	cached_await_object(c, ctx, object);
+	cached_apply_deferred_at(c, ctx, object->path);
+	cached_ask(c, ctx, &asking);
+	r = workspace_open_file(ctx, c->base.inner, &at, flags, &inner, &file->attributes);
+	cached_end_asking(c, ctx, &asking);
+	if (r == 0) {
+		if (flags & O_TRUNC)
+			cached_changed(
+				c, &asking, &file->attributes.id, &file->attributes, FROM_CHANGE);
+		else
+			cached_learn_attributes(
+				c, &asking.look, &file->attributes, FROM_LOOK, NULL);
+		r = opened(c, ctx, file, asking.look.at, inner);
+		if (r == 0 && (flags & O_TRUNC))
+			file->captured_writes = ++file->extra->write_count;
+	} else if (!object->file && (path_misses_object(r) || path_leads_to_another(r))) {
+		cached_doubt(c, asking.look.at, &object->parent, object->path);
+	}
+	cached_leave(c);
+	return hand_out(file, r, ret_file, ret_attributes);
+}
+
+int cached_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
+	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	struct cached_file *file = file_new(c, path, flags);
+	struct open_file *inner;
+	struct asking asking;
+	int r;
+
+	if (!file)
+		return -ENOMEM;
+	cached_enter(c);
+	r = cached_await_at(c, ctx, path);
+	cached_bound_early(c, ctx);
+	ctx->create_hint = r == 0 ? cached_create_hint(c, ctx, path, flags) : CREATE_WAITS;
+	cached_begin_change(c, ctx, &asking);
+	r = workspace_create(ctx, c->base.inner, path, flags, mode, &inner, &file->attributes);
+	ctx->create_hint = CREATE_WAITS;
+	if (ctx->served.is_early)
+		cached_end_asking(c, ctx, &asking);
+	else
+		cached_end_making(c, ctx, &asking, path, NULL, r, &file->attributes);
+	if (r == 0) {
+		cached_has_met(c, ctx, &ctx->parent, path);
+		r = opened(c, ctx, file, asking.look.at, inner);
+		file->created = true;
+		file->created_ms = cached_now_ms();
+		if (r == 0 && ctx->served.is_early)
+			cached_early(c, ctx, file);
+	}
+	cached_leave(c);
+	return hand_out(file, r, ret_file, ret_attributes);
+}
+
+int cached_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
+	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	struct cached_file *file = file_new(c, directory, flags);
+	struct open_file *inner;
+	int r;
+
+	if (!file)
+		return -ENOMEM;
+	r = workspace_create_unnamed(
+		ctx, c->base.inner, directory, flags, mode, &inner, &file->attributes);
+	if (r == 0) {
+		cached_enter(c);
+		r = opened(c, ctx, file, ctx->served.position, inner);
+		cached_leave(c);
+	}
+	return hand_out(file, r, ret_file, ret_attributes);
+}
+
+/* The content of a small file has come with it. */
+static void keep_content(struct op_context *ctx, struct cached_file *file)
+{
+	struct cached *c = cached_of_file(file);
+	bool wanted;
+	char none;
+
+	cached_enter(c);
+	wanted = cached_is_worth_keeping(file) && !file->extra->content;
+	cached_leave(c);
+	if (wanted)
+		cached_read_whole(ctx, file, atomic_load(&file->inner), &none, 0, 0);
+}
+
+/* Whoever opens what is there, to write to it. */
+static void now_means(struct cached *c, struct op_context *ctx, const char *path)
+{
+	struct found found;
+
+	cached_enter(c);
+	found = cached_find(c, path);
+	cached_has_met(c, ctx, &found.directory, path);
+	cached_leave(c);
+}
+
+int cached_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	struct cached *c = cached_of(w);
+	int r = -EAGAIN;
+
+	/* With O_NOATIME it is to be kept rather than read: that takes a handle at the place. */
+	if (!object->file && !cached_may_write(flags) && !(flags & O_NOATIME)) {
+		cached_enter(c);
+		cached_await_at(c, ctx, object->path);
+		r = open_known(c, ctx, object, flags, ret_file, ret_attributes);
+		cached_leave(c);
+	}
+	if (r != -EAGAIN)
+		return r;
+	r = open_asking(c, ctx, object, flags, ret_file, ret_attributes);
+	if (r == 0 && !object->file && cached_may_write(flags))
+		now_means(c, ctx, object->path);
+	if (r == 0 && (flags & O_NOATIME) && !object->file)
+		keep_content(ctx, cached_file_of(*ret_file));
+	return r;
+}

@@ -1,0 +1,248 @@
+/* Scans that nobody waits for: which run, and which names are worth one. */
+#include "ops/cache/cached_fetch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/support/cleanup.h"
+#include "ops/support/path.h"
+
+enum {
+	PREFETCH_REPEAT_MS = 30000, /* not the same one again before that */
+	PREFETCHES_MAX = 4,
+};
+
+static bool stops(struct op_context *ctx)
+{
+	const struct cached *c = ctx->interrupted_data;
+
+	return c->stopping;
+}
+
+static void run_prefetch(void *user)
+{
+	struct prefetch *prefetch = user;
+	struct cached *c = prefetch->cached;
+	struct object_id ignored;
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	ctx.interrupted = stops;
+	ctx.interrupted_data = c;
+	cached_enter(c);
+	prefetch->started_ms = cached_now_ms();
+	if (!c->stopping && cached_run_scan(c, &ctx, prefetch->path, &prefetch->request, prefetch,
+				    NULL, &ignored) == -EOPNOTSUPP) {
+		prefetch->request.flags &= ~(unsigned)SCAN_NOT_IGNORED;
+		cached_run_scan(
+			c, &ctx, prefetch->path, &prefetch->request, prefetch, NULL, &ignored);
+	}
+	LIST_REMOVE(prefetch, link);
+	pthread_cond_broadcast(&c->changed);
+	cached_leave(c);
+	free(prefetch);
+}
+
+bool cached_start_prefetch(struct cached *c, const char *path, const struct scan_request *request,
+	uint64_t expected_bytes)
+{
+	size_t size = strlen(path) + 1;
+	struct prefetch *prefetch = calloc(1, sizeof(*prefetch) + size);
+	const struct prefetch *p;
+	unsigned running = 0;
+
+	LIST_FOREACH(p, &c->prefetches, link)
+		running++;
+	if (!prefetch || running >= PREFETCHES_MAX) {
+		free(prefetch);
+		return false;
+	}
+	prefetch->cached = c;
+	prefetch->content = request->flags & SCAN_CONTENT;
+	prefetch->started_ms = cached_now_ms();
+	prefetch->expected_bytes = expected_bytes;
+	prefetch->request = *request;
+	memcpy(prefetch->path, path, size);
+	if (!worker_pool_submit(c->scanners, run_prefetch, prefetch)) {
+		free(prefetch);
+		return false;
+	}
+	LIST_INSERT_HEAD(&c->prefetches, prefetch, link);
+	return true;
+}
+
+bool cached_start_prefetch_of(struct cached *c, const struct object_id *top,
+	const struct scan_request *request, uint64_t expected_bytes)
+{
+	cleanup_free char *path = NULL;
+
+	return cached_path_of(c, top, &path) == 0 &&
+	       cached_start_prefetch(c, path, request, expected_bytes);
+}
+
+/* Below a directory that the scan of `top` leaves out. */
+static bool is_hidden_below(const char *path, const char *top)
+{
+	const char *rest = path + strlen(top);
+
+	for (; (rest = strchr(rest, '.')); rest++)
+		if ((rest == path || rest[-1] == '/') && strchr(rest, '/'))
+			return true;
+	return false;
+}
+
+/* In a repository's own directory, or below it. */
+static bool is_in_git(const char *path)
+{
+	const char *at = path;
+
+	while ((at = strstr(at, ".git"))) {
+		if ((at == path || at[-1] == '/') && (at[4] == '/' || !at[4]))
+			return true;
+		at += 4;
+	}
+	return false;
+}
+
+/* It will bring the names in the directory at that path, or the content of the file. */
+static bool will_bring(const struct prefetch *p, const char *path, bool content)
+{
+	if (!path_is_within(path, p->path))
+		return false;
+	if (!content && (p->request.flags & SCAN_NOT_IGNORED) && is_in_git(path))
+		return strcmp(path_name(path), ".git") == 0;
+	if (!content)
+		return p->request.depth_max != 1 || strcmp(p->path, path) == 0;
+	return p->content && !is_hidden_below(path, p->path) &&
+	       (p->request.depth_max != 1 || strlen(p->path) == path_parent_length(path));
+}
+
+const struct prefetch *cached_find_prefetch(const struct cached *c, const char *path, bool content)
+{
+	const struct prefetch *p;
+
+	LIST_FOREACH(p, &c->prefetches, link)
+		if (will_bring(p, path, content))
+			break;
+	return p;
+}
+
+bool cached_is_watched(const struct cached *c, const struct object_id *id)
+{
+	return tree_watched_since(c->tree, id) != 0;
+}
+
+/* What was fetched is valid until the feed says otherwise, or for a while. */
+bool cached_is_due(const struct cached *c, const struct object_id *id, uint64_t last_ms)
+{
+	uint64_t while_ms = cached_is_watched(c, id) ? PREFETCH_REPEAT_MS : c->ttl_ms;
+
+	return last_ms <= c->lost_ms || cached_now_ms() - last_ms > while_ms;
+}
+
+bool cached_is_listed(struct cached *c, const struct object_id *id)
+{
+	const struct directory *d = directory_find(c, id);
+
+	return d && d->listed;
+}
+
+bool cached_is_complete(struct cached *c, const struct object_id *id)
+{
+	return tree_get_listing(c->tree, id, cached_now_ms()) != TREE_ASK;
+}
+
+/* From an object to the directory that it is in, as far as is known.  False: none. */
+bool cached_climb(const struct cached *c, struct object_id *id)
+{
+	return !object_id_equal(id, &c->root) && tree_name_of(c->tree, id, id);
+}
+
+/* Names below the directory are worth fetching: they were not fetched just now, or those that were
+ * left out then are wanted. */
+static bool wants_names(
+	const struct cached *c, const struct directory *d, const struct object_id *id, bool listing)
+{
+	if (cached_is_due(c, id, d->names_wanted_ms))
+		return d->branches >= 2 || listing;
+	return d->names_partial && d->branches >= 2;
+}
+
+/* First what git does not ignore, with the files that say what that is; if that does not do, all
+ * of it. */
+static void fetch_names(struct cached *c, const struct object_id *top, bool all)
+{
+	struct scan_request request = {
+		.flags = SCAN_WATCH | SCAN_READ_FIRST, .entries_max = PREFETCH_ENTRIES_MAX};
+	struct directory *d = directory_make(c, top);
+	cleanup_free char *path = NULL;
+
+	if (!d || cached_path_of(c, top, &path) < 0)
+		return;
+	if (!all && !is_in_git(path))
+		request.flags |= SCAN_NOT_IGNORED;
+	d->names_wanted_ms = cached_now_ms();
+	d->names_partial = request.flags & SCAN_NOT_IGNORED;
+	d->branches = 0;
+	d->last_branch = 0;
+	cached_start_prefetch(c, path, &request, 0);
+}
+
+/* The directory at a path whose last name is cut off. */
+static void cut_name(char *path)
+{
+	path[path_parent_length(path)] = '\0';
+}
+
+/* Directories were loaded in several branches of one directory, or all on the way to this one
+ * were listed: somebody walks.  Fetch names below the highest such directory, or the highest
+ * that was not fetched just now.  What git does in a repository's own directory is no walk through
+ * that, and says nothing about what is around it. */
+void cached_consider_names(struct cached *c, const struct object_id *id, bool listing)
+{
+	struct object_id at = *id, top = {0};
+	cleanup_free char *path = NULL;
+	uint64_t branch = at.inode;
+	bool all = false; /* of what is around it, some were fetched: this was left out */
+
+	if (cached_path_of(c, id, &path) < 0)
+		return;
+	for (int depth = 0;
+		depth < DEPTH_MAX && strcmp(path_name(path), ".git") != 0 && cached_climb(c, &at);
+		depth++, branch = at.inode) {
+		struct directory *d = directory_make(c, &at);
+		bool is_git;
+
+		if (!d)
+			return;
+		cut_name(path);
+		is_git = strcmp(path_name(path), ".git") == 0;
+		d->branches += d->last_branch != branch;
+		d->last_branch = branch;
+		listing = listing && d->listed;
+		if (is_git ? listing && cached_is_due(c, &at, d->names_wanted_ms)
+			   : wants_names(c, d, &at, listing)) {
+			top = at;
+			all = false;
+		}
+		all = all || !cached_is_due(c, &at, d->names_wanted_ms);
+	}
+	if (top.inode)
+		fetch_names(c, &top, all);
+}
+
+/* Git reads its index before it looks at every file: the names come meanwhile. */
+void cached_consider_index(struct cached *c, const char *path, const struct object_id *directory)
+{
+	cleanup_free char *parent = strndup(path, path_parent_length(path));
+	struct object_id top = *directory;
+	struct directory *d;
+
+	if (!parent || strcmp(path_name(path), "index") != 0 ||
+		strcmp(path_name(parent), ".git") != 0 || !cached_climb(c, &top))
+		return;
+	d = directory_make(c, &top);
+	if (d && cached_is_due(c, &top, d->names_wanted_ms))
+		fetch_names(c, &top, false);
+}

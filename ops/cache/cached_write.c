@@ -1,0 +1,275 @@
+/* What is written through an open file, and when that is settled. */
+#include "ops/cache/cached_internal.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+
+/* The handle at the place, for a change that comes after those that wait for it. */
+static int writable_inner(
+	struct op_context *ctx, struct cached_file *file, struct open_file **ret_inner)
+{
+	int r = cached_file_inner(ctx, file, ret_inner);
+
+	if (r == 0 && file->created)
+		r = cached_apply_deferred(cached_of_file(file), ctx, file, false);
+	return r;
+}
+
+static void capture(struct cached_file *file, const void *data, size_t size, off_t offset)
+{
+	if (!file->capturing)
+		return;
+	file->capturing = (size_t)offset == file->capture.size &&
+			  buffer_append(&file->capture, data, size) == 0;
+	file->captured_writes += file->capturing;
+}
+
+void cached_begin_write(struct cached_file *file)
+{
+	file->extra->writers += !file->dirty;
+	file->dirty = true;
+	file->writes.begun++;
+}
+
+void cached_end_write(struct cached_file *file)
+{
+	file->writes.ended++;
+}
+
+/* What is known of the content and attributes is void from here on. */
+static void begin_content(struct cached *c, struct cached_file *file)
+{
+	cached_begin_write(file);
+	file->written = true;
+	file->extra->write_count++;
+	content_detach(c, file->extra);
+}
+
+/* Nothing was under way then, and nothing has begun since. */
+static bool has_written_since(const struct cached_file *file, struct writes then)
+{
+	return then.begun != then.ended || file->writes.begun != then.begun;
+}
+
+ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const void *data,
+	size_t size, off_t offset)
+{
+	struct cached_file *file = cached_file_of(open_file);
+	struct cached *c = cached_of_file(file);
+	struct open_file *inner;
+	ssize_t written;
+	int r = writable_inner(ctx, file, &inner);
+
+	if (r < 0)
+		return r;
+	cached_enter(c);
+	begin_content(c, file);
+	if (!(file->flags & O_APPEND))
+		capture(file, data, size, offset);
+	else
+		file->capturing = false;
+	cached_leave(c);
+	written = workspace_write(ctx, inner, data, size, offset);
+	cached_enter(c);
+	if (written != (ssize_t)size)
+		file->capturing = false;
+	cached_end_write(file);
+	cached_leave(c);
+	return written;
+}
+
+/* What was captured is the content of the state that is known, unless somebody else here wrote,
+ * too; somebody there: then an event has told, or will. */
+static void take_captured(struct cached *c, struct cached_file *file)
+{
+	struct extra *x = file->extra;
+	struct content *content;
+
+	if (!file->capturing || file->captured_writes != x->write_count || x->writers > 0 ||
+		extra_is_locked(x) || !file->capture.size)
+		return;
+	content = content_new(file->capture.data, file->capture.size);
+	if (content && content_attach(c, x, content)) {
+		content->settled = false;
+		content->is_own = true;
+	}
+}
+
+static void mark_clean(struct cached_file *file)
+{
+	file->extra->writers -= file->dirty;
+	file->dirty = false;
+}
+
+/* A call of the place has returned that all writes of the handle are in that had ended `then`,
+ * when it began, or that changed the file itself. */
+static int settle(struct cached *c, struct op_context *ctx, struct cached_file *file,
+	struct writes then, struct asking *asking, int r)
+{
+	const struct attributes *told = &asking->told->object;
+
+	cached_take_reply(c, ctx, asking);
+	if (file->written || (file->dirty && told->mode))
+		cached_changed(c, asking, &file->extra->id, told, FROM_CHANGE);
+	if (!has_written_since(file, then)) {
+		mark_clean(file);
+		if (file->written && r == 0 && told->mode)
+			take_captured(c, file);
+		file->written = false;
+	}
+	cached_leave(c);
+	return r;
+}
+
+/* Before a call that is to settle what was written. */
+static struct writes writes_now(struct cached *c, const struct cached_file *file)
+{
+	struct writes now;
+
+	cached_enter(c);
+	now = file->writes;
+	cached_leave(c);
+	return now;
+}
+
+/* The error of what waited comes first: it was asked for first. */
+static int first_error(int first, int second)
+{
+	return first < 0 ? first : second;
+}
+
+int cached_flush(struct op_context *ctx, struct open_file *open_file)
+{
+	struct cached_file *file = cached_file_of(open_file);
+	struct cached *c = cached_of_file(file);
+	struct open_file *inner = atomic_load(&file->inner);
+	struct asking asking;
+	struct writes then;
+	int r;
+
+	if (!inner)
+		return 0;
+	then = writes_now(c, file);
+	r = cached_apply_deferred(c, ctx, file, true);
+	cached_enter(c);
+	cached_begin_change(c, ctx, &asking);
+	r = first_error(r, workspace_flush(ctx, inner));
+	r = first_error(cached_take_name(c, ctx, file), r);
+	return settle(c, ctx, file, then, &asking, r);
+}
+
+int cached_fsync(struct op_context *ctx, struct workspace *w, struct open_file *open_file,
+	const char *path, bool data_only)
+{
+	struct cached *c = cached_of(w);
+	struct cached_file *file = cached_file_of(open_file);
+	struct open_file *inner;
+	struct asking asking;
+	struct writes then;
+	int r;
+
+	if (!open_file) {
+		cached_enter(c);
+		cached_await_at(c, ctx, path);
+		cached_leave(c);
+		return workspace_fsync(ctx, c->base.inner, NULL, path, data_only);
+	}
+	inner = atomic_load(&file->inner);
+	if (!inner)
+		return 0;
+	then = writes_now(c, file);
+	r = file->created ? cached_apply_deferred(c, ctx, file, false) : 0;
+	cached_enter(c);
+	cached_begin_change(c, ctx, &asking);
+	r = first_error(r, workspace_fsync(ctx, c->base.inner, inner, "", data_only));
+	r = first_error(cached_take_name(c, ctx, file), r);
+	return settle(c, ctx, file, then, &asking, r);
+}
+
+int cached_close(struct op_context *ctx, struct open_file *open_file)
+{
+	struct cached_file *file = cached_file_of(open_file);
+	struct cached *c = cached_of_file(file);
+	struct asking asking;
+	int r;
+
+	r = atomic_load(&file->inner) ? cached_apply_deferred(c, ctx, file, true) : 0;
+	r = first_error(cached_take_name(c, ctx, file), r);
+	cached_enter(c);
+	cached_forget_early(c, file);
+	file->closing = true; /* `inner` stays what it is */
+	cached_begin_change(c, ctx, &asking);
+	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
+	settle(c, ctx, file, file->writes, &asking, r); /* nobody else has the handle any more */
+	cached_enter(c);
+	mark_clean(file);
+	cached_assemble_end(c, file);
+	cached_leave_object(c, file);
+	cached_file_free(file);
+	cached_leave(c);
+	return r;
+}
+
+/* By other means than write; the reply says what that left.  With the lock, which is left. */
+static struct writes begin_content_change(
+	struct cached *c, struct op_context *ctx, struct cached_file *file, struct asking *asking)
+{
+	struct writes then;
+
+	file->capturing = false;
+	begin_content(c, file);
+	then = file->writes;
+	then.ended++; /* the change itself */
+	cached_begin_change(c, ctx, asking);
+	return then;
+}
+
+static void end_content_change(struct cached *c, struct op_context *ctx, struct cached_file *file,
+	struct writes then, struct asking *asking)
+{
+	cached_enter(c);
+	cached_end_write(file);
+	cached_leave(c);
+	settle(c, ctx, file, then, asking, 0);
+}
+
+int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsigned mode,
+	off_t offset, off_t length)
+{
+	struct cached_file *file = cached_file_of(open_file);
+	struct cached *c = cached_of_file(file);
+	struct open_file *inner;
+	struct asking asking;
+	struct writes then;
+	int r = writable_inner(ctx, file, &inner);
+
+	if (r < 0)
+		return r;
+	cached_enter(c);
+	then = begin_content_change(c, ctx, file, &asking);
+	r = workspace_fallocate(ctx, inner, mode, offset, length);
+	end_content_change(c, ctx, file, then, &asking);
+	return r;
+}
+
+ssize_t cached_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
+	struct open_file *to, off_t to_offset, size_t size)
+{
+	struct cached_file *target = cached_file_of(to);
+	struct cached *c = cached_of_file(target);
+	struct open_file *inner_from, *inner_to;
+	struct asking asking;
+	struct writes then;
+	ssize_t copied;
+	int r = cached_file_inner(ctx, cached_file_of(from), &inner_from);
+
+	if (r == 0)
+		r = writable_inner(ctx, target, &inner_to);
+	if (r < 0)
+		return r;
+	cached_enter(c);
+	then = begin_content_change(c, ctx, target, &asking);
+	copied = workspace_copy_range(ctx, inner_from, from_offset, inner_to, to_offset, size);
+	end_content_change(c, ctx, target, then, &asking);
+	return copied;
+}
