@@ -11,8 +11,8 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-#include "fs/log/mount_log_segment.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/log_segment.h"
 
 /* The first line of each. */
 #define SEGMENT_LINE "{\"op\":\"segment\",\"schema\":%*u,\"segment\":%u,"

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "fs/commands/commands.h"
-#include "fs/log/mount_log_segment.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/files.h"
 #include "ops/support/hex.h"
+#include "ops/support/log_segment.h"
 
 /* LOG_EXIT_ALTERED when it was said that the log is not as the daemon wrote it; else 0. */
 static int check_altered(const struct log_place *place, const struct log_verify_report *report)

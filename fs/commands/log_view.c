@@ -6,10 +6,10 @@
 #include <time.h>
 
 #include "fs/commands/command_text.h"
-#include "fs/log/mount_log_format.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/hex.h"
 #include "ops/support/json.h"
+#include "ops/support/log_format.h"
 #include "ops/support/visible.h"
 #include "ops/support/words.h"
 

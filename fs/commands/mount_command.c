@@ -12,11 +12,10 @@
 #include <unistd.h>
 
 #include "backends/open.h"
+#include "fs/commands/mount_options.h"
 #include "fs/control/control.h"
 #include "fs/edge/edge.h"
-#include "fs/log/mount_log_anchor.h"
 #include "fs/mount/mount_loop.h"
-#include "fs/commands/mount_options.h"
 #include "fs/mount/mount_point.h"
 #include "fs/mount/runtime.h"
 #include "fs/watchers/watchers.h"
@@ -25,6 +24,7 @@
 #include "ops/support/clock.h"
 #include "ops/support/file_limit.h"
 #include "ops/support/log.h"
+#include "ops/support/log_anchor.h"
 #include "ops/support/path.h"
 
 /* What the daemon is made of; static, as signal handlers and the ready call need it. */

@@ -14,12 +14,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "ops/support/log_record.h"
+
 struct callers;
 
 enum {
-	CALL_ID_MAX_BYTES = 128,
-	CALL_TOOL_MAX_BYTES = 64,
-	CALL_NAME_MAX_BYTES = 128, /* of an agent, a user, a conversation */
+	CALL_ID_MAX_BYTES = LOG_CALL_MAX_BYTES,
+	CALL_TOOL_MAX_BYTES = LOG_TOOL_MAX_BYTES,
+	CALL_NAME_MAX_BYTES = LOG_NAME_MAX_BYTES, /* of an agent, a user, a conversation */
 	CALL_JOINED_MAX = 64,
 	CALLS_MAX = 4096, /* under way at once */
 };

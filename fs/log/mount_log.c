@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/log/callers.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/log.h"
+#include "ops/support/log_segment.h"
 
 enum {
 	LIMIT_DEFAULT_BYTES = 192 << 20,
@@ -17,43 +19,6 @@ enum {
 };
 
 /* ---- The request's side ------------------------------------------------------ */
-
-static uint32_t bounded_length(const char *string, size_t max, bool *cut)
-{
-	size_t length;
-
-	if (!string)
-		return 0;
-	length = strnlen(string, max);
-	if (length == max)
-		*cut = true;
-	return (uint32_t)length + (length < max ? 1 : 0);
-}
-
-static uint8_t *copy_string(uint8_t *to, const char *string, uint32_t length)
-{
-	if (length == 0)
-		return to;
-	memcpy(to, string, length - 1);
-	to[length - 1] = '\0';
-	return to + length;
-}
-
-static uint32_t changed_length(struct log_record *record)
-{
-	uint32_t total = 0;
-
-	for (const char *const *name = record->changed; name && *name; name++) {
-		size_t length = strlen(*name) + 1;
-
-		if (total + length > LOG_CHANGED_MAX_BYTES) {
-			record->changed_truncated = true;
-			break;
-		}
-		total += (uint32_t)length;
-	}
-	return total;
-}
 
 static const char *not_empty(const char *text)
 {
@@ -72,46 +37,6 @@ static void gather(const struct log_record *record, const struct tool_call *call
 	strings[LOG_USER] = call ? not_empty(call->user) : NULL;
 	strings[LOG_CONVERSATION] = call ? not_empty(call->conversation) : NULL;
 	strings[LOG_DETAIL] = record->detail;
-}
-
-static void measure(struct queued_record *queued, const char *const strings[LOG_STRINGS])
-{
-	static const size_t max_bytes[LOG_STRINGS] = {
-		[LOG_PATH] = LOG_PATH_MAX_BYTES,
-		[LOG_PATH2] = LOG_PATH_MAX_BYTES,
-		[LOG_CALL] = CALL_ID_MAX_BYTES + 1,
-		[LOG_TOOL] = CALL_TOOL_MAX_BYTES + 1,
-		[LOG_AGENT] = CALL_NAME_MAX_BYTES + 1,
-		[LOG_USER] = CALL_NAME_MAX_BYTES + 1,
-		[LOG_CONVERSATION] = CALL_NAME_MAX_BYTES + 1,
-		[LOG_DETAIL] = LOG_DETAIL_MAX_BYTES,
-	};
-	size_t size = sizeof(*queued);
-
-	for (unsigned i = 0; i < LOG_STRINGS; i++) {
-		queued->lengths[i] = bounded_length(strings[i], max_bytes[i], &queued->cut);
-		size += queued->lengths[i];
-	}
-	queued->changed_length = changed_length(&queued->record);
-	size += queued->changed_length;
-	queued->size = (uint32_t)((size + 7) & ~(size_t)7);
-}
-
-static void copy_record(
-	uint8_t *to, const struct queued_record *queued, const char *const strings[LOG_STRINGS])
-{
-	uint32_t left = queued->changed_length;
-
-	memcpy(to, queued, sizeof(*queued));
-	to += sizeof(*queued);
-	for (unsigned i = 0; i < LOG_STRINGS; i++)
-		to = copy_string(to, strings[i], queued->lengths[i]);
-	for (const char *const *name = queued->record.changed; left > 0; name++) {
-		uint32_t length = (uint32_t)strlen(*name) + 1;
-
-		to = copy_string(to, *name, length);
-		left -= length;
-	}
 }
 
 /* Under the lock: room for `size` bytes, or NULL when the record is to be dropped. */
@@ -144,7 +69,7 @@ static uint64_t enqueue(
 	room = take_room(log, queued->size, record->flags & LOG_IS_MUTATION);
 	if (room) {
 		queued->seq = ++log->last_seq;
-		copy_record(room, queued, strings);
+		log_record_copy(room, queued, strings);
 		log->stats.records++;
 		log->stats.errors += is_error;
 	} else {
@@ -187,7 +112,7 @@ uint64_t mount_log_record(struct mount_log *log, const struct log_record *record
 		caller.call = callers_call_by_id(log->callers, record->call_id);
 	}
 	gather(record, caller.call, strings);
-	measure(&queued, strings);
+	log_record_measure(&queued, strings);
 	seq = enqueue(log, &queued, strings);
 	if (caller.call && seq)
 		note_last_seq(caller.call, seq);

@@ -12,47 +12,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "ops/support/log_record.h"
+
 struct callers; /* fs/log/callers.h */
 struct log_anchor;
 struct mount_log;
-
-enum log_op_flags {
-	LOG_IS_MUTATION = 1 << 0,     /* changes the workspace: never dropped */
-	LOG_HAS_RANGE = 1 << 1,       /* offset and bytes are set */
-	LOG_HAS_HASH = 1 << 2,        /* hash is set */
-	LOG_HAS_EXIT = 1 << 3,        /* exit_code, signal are set */
-	LOG_FROM_CACHE = 1 << 4,      /* answered without asking the workspace */
-	LOG_IS_REDACTED = 1 << 5,     /* secrets were left out of detail */
-	LOG_HAS_NO_CALLER = 1 << 6,   /* no process here made it */
-	LOG_HAS_HASH_BEFORE = 1 << 7, /* hash_before is set */
-	LOG_HAS_BYTES = 1 << 8,       /* bytes is set, but no offset */
-};
-
-/* One operation.  The strings are copied. */
-struct log_record {
-	const char *op;    /* "read", "rename", "exec"...: see fs/LOG.md; static */
-	unsigned flags;    /* enum log_op_flags */
-	const char *path;  /* workspace path, bytes */
-	const char *path2; /* rename, link: the new name; symlink: the target; or NULL */
-	pid_t pid;         /* of the caller (or its thread id, as FUSE has it); 0: the kernel */
-	uid_t uid;
-	const char *call_id; /* NULL: found by pid; may be unknown or have ended */
-	uint64_t start_ns;   /* CLOCK_REALTIME at the request */
-	uint32_t latency_us;
-	int result;     /* 0 or -errno */
-	int64_t offset; /* bytes */
-	uint64_t bytes; /* transferred */
-	uint32_t round_trips;
-	uint8_t hash[16];        /* xxh3-128 of the content after the write */
-	uint8_t hash_before[16]; /* ... and of the one that it replaced */
-	int exit_code;           /* exec: as struct exec_event */
-	int signal;
-	const char *detail; /* exec: the command line; connect: where to; status changes: the text;
-			     * or NULL */
-	const char *const
-		*changed;       /* exec: paths that changed meanwhile, NULL-terminated; or NULL */
-	bool changed_truncated; /* ... there were more */
-};
 
 struct mount_log_stats {
 	uint64_t records; /* since the start */
@@ -75,7 +39,7 @@ struct mount_log_options {
 };
 
 /* Opens (continues) the log in `directory`, made 0700 when missing (its parents too), and seals it
- * where it has a key (fs/log/mount_log_seal.h).  `options` may be NULL.  The directory stays open:
+ * where it has a key (ops/support/log_seal.h).  `options` may be NULL.  The directory stays open:
  * a mount that covers it later does not matter.  -EBUSY: another daemon writes there; -errno of the
  * file system; a log that is required also fails where it has a key that cannot be used. */
 int mount_log_open(

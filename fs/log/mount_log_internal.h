@@ -7,7 +7,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "fs/log/mount_log_segment.h"
+#include "fs/log/mount_log.h"
+#include "ops/support/log_segment.h"
 
 enum {
 	LOG_QUEUE_BYTES = 2 << 20,

@@ -30,7 +30,7 @@ for op in $(sed -n '/^### Operations/,/^`flush`/p' "$document" | grep '^|' | gre
 done
 
 fields=$(sed -n 's/.*put_\(key\|bytes\|member\|digest\)(out, "\([a-z_0-9]*\)".*/\2/p; s/.*put_text(out, ",\\"\([a-z_]*\)\\".*/\1/p' \
-	"$sources"/log/mount_log_format.c | sort -u)
+	"$sources"/../ops/support/log_format.c | sort -u)
 [ "$(wc -w <<<"$fields")" -gt 15 ] || complain "only these fields were found: $fields"
 for field in $fields; do
 	grep -qE "\`$field\`|\"$field\"" "$document" || complain "field $field is not in LOG.md"

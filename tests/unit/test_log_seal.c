@@ -1,7 +1,7 @@
 /*
  * What somebody can do to a log who may write all of its files, and what is found of it.
  */
-#include "fs/log/mount_log_segment.h"
+#include "fs/log/mount_log.h"
 #include "tests/check.h"
 
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/hex.h"
+#include "ops/support/log_segment.h"
 #include "tests/remove_tree.h"
 
 static char directory[64];

@@ -1,4 +1,4 @@
-#include "fs/log/mount_log_segment.h"
+#include "fs/log/mount_log.h"
 #include "tests/check.h"
 
 #include <cjson/cJSON.h>
@@ -14,6 +14,7 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/log.h"
+#include "ops/support/log_segment.h"
 #include "tests/own_mounts.h"
 #include "tests/remove_tree.h"
 #include "tests/rename_without_flags.h"

@@ -1,4 +1,4 @@
-#include "fs/log/redact.h"
+#include "ops/support/redact.h"
 #include "tests/check.h"
 
 #include <stdlib.h>

@@ -1,49 +1,17 @@
 /*
- * fs/log/mount_log_format.h - lines of the mount log (fs/LOG.md), as JSON text.
+ * ops/support/log_format.h - lines of the mount log (fs/LOG.md), as JSON text.
  * Threads: any; a buffer and a clock are their caller's.
  */
 #pragma once
 
 #include <time.h>
 
-#include "fs/log/callers.h"
-#include "fs/log/mount_log.h"
 #include "ops/support/buffer.h"
+#include "ops/support/log_record.h"
 
 #define LOG_BEGIN_START "{\"op\":\"begin\""
 
-enum {
-	LOG_SCHEMA = 2,
-	LOG_PATH_MAX_BYTES = 1 << 16, /* longer paths, and command lines, are cut */
-	LOG_DETAIL_MAX_BYTES = 1 << 14,
-	LOG_CHANGED_MAX_BYTES = 1 << 19, /* all names together */
-};
-
-/* The strings of a record. */
-enum log_string {
-	LOG_PATH,
-	LOG_PATH2,
-	LOG_CALL,
-	LOG_TOOL,
-	LOG_AGENT,
-	LOG_USER,
-	LOG_CONVERSATION,
-	LOG_DETAIL,
-	LOG_STRINGS,
-};
-
-/* A record as it waits to be written: this, then its strings, each with its NUL.  A length
- * counts the NUL, so 0 means that there is no such string. */
-struct queued_record {
-	uint32_t size; /* of it all, a multiple of 8 */
-	uint64_t seq;
-	struct log_record record; /* whose pointers to strings are not to be followed */
-	pid_t pid;                /* of the process that has the thread record.pid */
-	char process[16];
-	uint32_t lengths[LOG_STRINGS], changed_length;
-	bool cut;       /* a string was longer than its bound */
-	uint64_t count; /* dropped, lost */
-};
+enum { LOG_SCHEMA = 2 };
 
 /* Remembers the text of the second that the last line was written for. */
 struct log_clock {

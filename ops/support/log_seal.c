@@ -1,4 +1,4 @@
-#include "fs/log/mount_log_seal.h"
+#include "ops/support/log_seal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
-#include "fs/log/redact.h"
+#include "ops/support/redact.h"
 
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
-#include "fs/log/redact_names.h"
+#include "ops/support/redact_names.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/words.h"
 

@@ -1,4 +1,4 @@
-#include "fs/log/redact_names.h"
+#include "ops/support/redact_names.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * fs/log/mount_log_segment.h - the files of the mount log: chained, bounded, verifiable.
+ * ops/support/log_segment.h - the files of the mount log: chained, bounded, verifiable.
  *
  * A log directory holds two rings: all records, and a second copy of those that are changes,
  * which nothing else can push out.  A ring is RING.jsonl, which is being written, and the older
@@ -14,9 +14,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "fs/log/mount_log_anchor.h"
-#include "fs/log/mount_log_format.h"
-#include "fs/log/mount_log_seal.h"
+#include "ops/support/log_anchor.h"
+#include "ops/support/log_format.h"
+#include "ops/support/log_seal.h"
 
 #define LOG_ALL_RING     "log"
 #define LOG_CHANGES_RING "changes"
@@ -76,7 +76,7 @@ int log_segments_anchor_error(const struct log_segments *segments);
 /* Writes the line that says that the daemon ended by itself. */
 void log_segments_end(struct log_segments *segments);
 
-/* ---- Reading (fs/log/mount_log_verify.c) ----------------------------------------- */
+/* ---- Reading (ops/support/log_verify.c) ----------------------------------------- */
 
 struct log_segment_report {
 	bool has_header;

@@ -1,5 +1,5 @@
 /*
- * fs/log/redact_names.h - names that say that a value is a secret.  Part of redact.h.
+ * ops/support/redact_names.h - names that say that a value is a secret.  Part of redact.h.
  * Threads: any.
  */
 #pragma once

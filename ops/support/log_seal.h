@@ -1,5 +1,5 @@
 /*
- * fs/log/mount_log_seal.h - sealing the mount log with a key that moves on (fs/LOG.md).
+ * ops/support/log_seal.h - sealing the mount log with a key that moves on (fs/LOG.md).
  *
  * Each seal has an HMAC by a key of its own, which is derived from the one before and then
  * erased: access to the daemon's memory or files does not allow anybody to forge earlier seals.

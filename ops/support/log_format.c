@@ -1,4 +1,4 @@
-#include "fs/log/mount_log_format.h"
+#include "ops/support/log_format.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * fs/log/mount_log_anchor.h - a second place that gets the digest of each seal of the mount log,
+ * ops/support/log_anchor.h - a second place that gets the digest of each seal of the mount log,
  * out of reach of those who can write the log: a file, a descriptor, or syslog.
  *
  * One line for a seal: "isthmus-log-anchor 1 LOG RING NUMBER SHA-256", where LOG is the name of

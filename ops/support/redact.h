@@ -1,5 +1,5 @@
 /*
- * fs/log/redact.h - command lines without the secrets that they hold, for the mount log.
+ * ops/support/redact.h - command lines without the secrets that they hold, for the mount log.
  *
  * What looks like a secret becomes "***": values of options, variables, headers and JSON members
  * whose name says so (--password x, API_TOKEN=x, "Authorization: Bearer x"), passwords in URLs and

@@ -1,4 +1,4 @@
-#include "fs/log/mount_log_anchor.h"
+#include "ops/support/log_anchor.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "fs/log/mount_log_segment.h"
+#include "ops/support/log_segment.h"
 
 #include <dirent.h>
 #include <errno.h>
