@@ -143,6 +143,11 @@ static int run(const struct exec_options *options)
 	exec_client_run(&client, &end);
 	if (end.error && end.error != -EPIPE)
 		command_error("exec", "%s", end.message ? end.message : strerror(-end.error));
+	if (end.timed_out)
+		command_note("exec",
+			"the command ran longer than %g s (--timeout): it and its children were "
+			"killed",
+			(double)options->timeout_us / 1e6);
 	return end.code;
 }
 

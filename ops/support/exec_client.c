@@ -188,19 +188,20 @@ static void end_with(struct exec_client_end *end, int code, int error, const cha
 	end->message = message ? strdup(message) : NULL;
 }
 
-static int exit_code_of(const struct buffer *payload)
+static void end_by_exit(struct exec_client_end *end, const struct buffer *payload)
 {
-	cJSON *end = cJSON_ParseWithLength((const char *)payload->data, payload->size);
-	int signal = (int)json_integer(end, "signal"), code = (int)json_integer(end, "exit_code");
+	cJSON *exit = cJSON_ParseWithLength((const char *)payload->data, payload->size);
+	int signal = (int)json_integer(exit, "signal");
 
-	if (!cJSON_IsObject(end))
-		code = EXEC_EXIT_OWN_FAILURE;
-	else if (json_is_true(end, "timed_out"))
-		code = EXEC_EXIT_TIMED_OUT;
+	end->code = (int)json_integer(exit, "exit_code");
+	end->timed_out = json_is_true(exit, "timed_out");
+	if (!cJSON_IsObject(exit))
+		end->code = EXEC_EXIT_OWN_FAILURE;
+	else if (end->timed_out)
+		end->code = EXEC_EXIT_TIMED_OUT;
 	else if (signal)
-		code = EXEC_EXIT_SIGNALLED + signal;
-	cJSON_Delete(end);
-	return code;
+		end->code = EXEC_EXIT_SIGNALLED + signal;
+	cJSON_Delete(exit);
 }
 
 static void end_by_failure(struct exec_client_end *end, const struct buffer *payload)
@@ -251,7 +252,7 @@ static bool take_frame(const struct exec_client *client, enum control_frame_type
 			client->listening(client->user, data[0] | (unsigned)data[1] << 8);
 		return true;
 	case CONTROL_EXIT:
-		end_with(end, exit_code_of(payload), 0, NULL);
+		end_by_exit(end, payload);
 		return false;
 	case CONTROL_FAILURE:
 		end_by_failure(end, payload);

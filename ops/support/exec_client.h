@@ -33,10 +33,11 @@ struct exec_client {
 };
 
 struct exec_client_end {
-	int code;      /* what a shell would show: enum exec_exit_code, or the command's own */
-	int error;     /* -errno: it was not started, or its end is not known; -EPIPE: nobody takes
-			* its output; 0: it ended */
-	char *message; /* for people, of `error`; the caller frees.  NULL: none */
+	int code;       /* what a shell would show: enum exec_exit_code, or the command's own */
+	int error;      /* -errno: it was not started, or its end is not known; -EPIPE: nobody takes
+			 * its output; 0: it ended */
+	char *message;  /* for people, of `error`; the caller frees.  NULL: none */
+	bool timed_out; /* the request's timeout_ms ended it */
 };
 
 /* Connects and sends the request.  0; -E2BIG: it is longer than a frame may be; or as
