@@ -19,6 +19,7 @@
 #include "ops/support/examine.h"
 #include "ops/support/path.h"
 #include "ops/support/standard_files.h"
+#include "ops/support/thread.h"
 #include "ops/support/utf8.h"
 #include "ops/support/visible.h"
 
@@ -126,7 +127,7 @@ void command_limit_wait(const char *command, const char *path)
 {
 	waiting.command = command;
 	waiting.path = path;
-	waiting.is_limited = pthread_create(&waiting.thread, NULL, limit_run, NULL) == 0;
+	waiting.is_limited = thread_start(&waiting.thread, "time-limit", 0, limit_run, NULL) == 0;
 }
 
 /* sleep(3) is where it is cancelled. */

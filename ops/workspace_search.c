@@ -165,7 +165,8 @@ static void start_threads(struct text_search *search)
 
 	while (search->thread_count + 1 < (online < 1 ? 1 : (unsigned long)online) &&
 		search->thread_count < THREADS_MAX &&
-		thread_start(&search->threads[search->thread_count], 0, run_thread, search) == 0)
+		thread_start(&search->threads[search->thread_count], "search", 0, run_thread,
+			search) == 0)
 		search->thread_count++;
 }
 

@@ -184,7 +184,7 @@ int watcher_new(int root_fd, watcher_look look, void *look_user, change_sink sin
 	watcher->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 	mount_points_init(&watcher->mounts, root_fd);
 	if (r == 0)
-		r = thread_start(&watcher->thread, 0, watch_thread, watcher);
+		r = thread_start(&watcher->thread, "inotify", 0, watch_thread, watcher);
 	if (r < 0) {
 		watcher_destroy(watcher);
 		return r == -ENOSYS ? -EOPNOTSUPP : r;

@@ -15,8 +15,9 @@
 #include "ops/support/endpoint.h"
 #include "ops/support/files.h"
 #include "ops/support/json.h"
+#include "ops/support/thread.h"
 
-enum { PIECE_BYTES = 32 << 10 };
+enum { PIECE_BYTES = 32 << 10, STACK_BYTES = 256 << 10 };
 
 struct halves {
 	int here, daemon;
@@ -90,7 +91,7 @@ static bool pass_both_ways(struct halves *halves, char **ret_message)
 	pthread_t upwards;
 	bool whole;
 
-	if (pthread_create(&upwards, NULL, upwards_run, halves) != 0) {
+	if (thread_start(&upwards, "forward-up", STACK_BYTES, upwards_run, halves) < 0) {
 		*ret_message = strdup("no thread can be started");
 		return false;
 	}

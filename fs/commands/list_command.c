@@ -223,7 +223,7 @@ static void ask_all(struct list *list)
 		if (item->state != UNKNOWN)
 			continue;
 		item->is_asked =
-			thread_start(&item->asking, THREAD_STACK_BYTES, ask_run, item) == 0;
+			thread_start(&item->asking, "list", THREAD_STACK_BYTES, ask_run, item) == 0;
 		if (!item->is_asked)
 			ask_run(item);
 	}

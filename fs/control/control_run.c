@@ -195,7 +195,8 @@ int control_run(struct exec_run *run, const struct exec_request *exec, struct op
 	ctx->interrupted_data = run;
 	r = workspace_exec(ctx, run->connection->server->mount->workspace, exec, &run->process);
 	if (r == 0)
-		r = thread_start(&run->reader, READER_STACK_BYTES, reader_run, run);
+		r = thread_start(
+			&run->reader, "control-input", READER_STACK_BYTES, reader_run, run);
 	if (r < 0)
 		return r;
 	*ret_started = run->has_reader = true;

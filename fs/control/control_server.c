@@ -10,6 +10,7 @@
 #include "fs/log/callers.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/json.h"
+#include "ops/support/thread.h"
 
 enum {
 	CONNECTIONS_MAX = 256,
@@ -350,7 +351,6 @@ static void *acceptor_run(void *user)
 {
 	struct control_server *server = user;
 
-	pthread_setname_np(pthread_self(), "control-accept");
 	while (!server->stopping) {
 		int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
 
@@ -414,7 +414,7 @@ int control_server_start(struct mount *m, struct control_server **ret_server)
 	server->listener = control_listen(m->control_path);
 	r = server->listener;
 	if (r >= 0) {
-		r = -pthread_create(&server->acceptor, NULL, acceptor_run, server);
+		r = thread_start(&server->acceptor, "control-accept", 0, acceptor_run, server);
 		if (r < 0) {
 			close(server->listener);
 			unlink(m->control_path);

@@ -7,6 +7,7 @@
 
 #include "fs/edge/drops.h"
 #include "ops/support/clock.h"
+#include "ops/support/thread.h"
 
 enum { GRANT_WAIT_MS = 100, LISTED_MAX = 16, READ_AHEAD_BYTES = 2 * SESSION_REQUEST_MAX_BYTES };
 
@@ -452,7 +453,7 @@ int dropper_start(struct session *s, struct dropper **ret_dropper)
 	pthread_mutex_init(&d->lock, NULL);
 	clock_cond_init(&d->told);
 	clock_cond_init(&d->is_due);
-	r = -pthread_create(&d->thread, NULL, thread_main, d);
+	r = thread_start(&d->thread, "dropper", 0, thread_main, d);
 	if (r < 0) {
 		free(d);
 		return r;

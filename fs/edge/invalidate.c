@@ -9,6 +9,7 @@
 #include "ops/support/clock.h"
 #include "ops/support/log.h"
 #include "ops/support/path.h"
+#include "ops/support/thread.h"
 
 enum {
 	QUEUE_MAX = 65536,
@@ -397,7 +398,7 @@ int invalidator_start(struct session *s, struct invalidator **ret_invalidator)
 	if (r < 0)
 		return r;
 	v = *ret_invalidator; /* the thread asks there whether it is to end */
-	r = -pthread_create(&v->thread, NULL, thread_main, v);
+	r = thread_start(&v->thread, "invalidate", 0, thread_main, v);
 	if (r < 0) {
 		*ret_invalidator = NULL;
 		free(v);

@@ -15,6 +15,7 @@
 #include "ops/support/buffer.h"
 #include "ops/support/clock.h"
 #include "ops/support/log.h"
+#include "ops/support/thread.h"
 
 enum {
 	WATCHED_TTL_SECONDS = 24 * 3600,
@@ -287,7 +288,7 @@ static void *stopper_main(void *data)
 static int serve(struct session *s, void (*ready)(void *user), void *user)
 {
 	struct stopper stopper = {.session = s};
-	int r = -pthread_create(&stopper.thread, NULL, stopper_main, &stopper);
+	int r = thread_start(&stopper.thread, "stopper", 0, stopper_main, &stopper);
 
 	if (r < 0)
 		return r;
@@ -344,7 +345,7 @@ static void close_all(struct session *s)
 	op.interrupted = gives_up;
 	op.interrupted_data = &closing;
 	sem_init(&closing.over, 0, 0);
-	is_watched = pthread_create(&thread, NULL, watch_closing, &closing) == 0;
+	is_watched = thread_start(&thread, "closing", 0, watch_closing, &closing) == 0;
 	inode_table_close_all(s->mount->inodes, &op);
 	sem_post(&closing.over);
 	if (is_watched)

@@ -9,6 +9,7 @@
 
 #include "ops/support/clock.h"
 #include "ops/support/log.h"
+#include "ops/support/thread.h"
 
 /*
  * Every thread reads the device itself and serves what it read.  More of them than there is work
@@ -379,7 +380,7 @@ int session_loop_start(struct session *s)
 	sigaction(SIGUSR1, &action, NULL);
 	s->device = (struct thread_group){.session = s, .usual = usual_threads(s), .queue = -1};
 	sem_init(&s->look, 0, 0);
-	r = -pthread_create(&s->watcher, NULL, watch_threads, s);
+	r = thread_start(&s->watcher, "fuse-watcher", 0, watch_threads, s);
 	if (r < 0)
 		return r;
 	r = start_thread(&s->device, NULL);

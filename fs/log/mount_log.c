@@ -11,6 +11,7 @@
 #include "ops/support/clock.h"
 #include "ops/support/log.h"
 #include "ops/support/log_segment.h"
+#include "ops/support/thread.h"
 
 enum {
 	LIMIT_DEFAULT_BYTES = 192 << 20,
@@ -253,7 +254,7 @@ static int log_init(
 	if (r < 0)
 		return r;
 	log->written_seq = log->last_seq;
-	return -pthread_create(&log->writer, NULL, log_writer_run, log);
+	return thread_start(&log->writer, "log-writer", 0, log_writer_run, log);
 }
 
 int mount_log_open(

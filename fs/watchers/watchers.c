@@ -390,7 +390,7 @@ struct watchers *watchers_start(struct mount *m)
 	if (r == 0) {
 		m->watch_events.state = WATCH_EVENTS_STARTING;
 		announce_observe(m, &w->observer);
-		r = thread_start(&w->thread, 0, thread_main, w);
+		r = thread_start(&w->thread, "watchers", 0, thread_main, w);
 	}
 	if (r == 0)
 		return w;

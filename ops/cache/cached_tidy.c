@@ -67,7 +67,7 @@ static void *tidier_main(void *user)
 
 int cached_tidy_start(struct cached *c)
 {
-	int r = thread_start(&c->tidier, TIDY_STACK_BYTES, tidier_main, c);
+	int r = thread_start(&c->tidier, "cache-tidy", TIDY_STACK_BYTES, tidier_main, c);
 
 	c->tidies = r == 0;
 	return r;

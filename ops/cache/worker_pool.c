@@ -61,7 +61,7 @@ static int start_threads(struct worker_pool *pool, size_t count)
 	int r = 0;
 
 	while (r == 0 && pool->thread_count < count) {
-		r = thread_start(&pool->threads[pool->thread_count], 0, work, pool);
+		r = thread_start(&pool->threads[pool->thread_count], "worker", 0, work, pool);
 		pool->thread_count += r == 0;
 	}
 	return r;

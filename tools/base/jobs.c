@@ -9,6 +9,7 @@
 
 #include "ops/support/clock.h"
 #include "ops/support/files.h"
+#include "ops/support/thread.h"
 #include "ops/support/visible.h"
 #include "tools/base/process.h"
 #include "tools/tool.h"
@@ -197,7 +198,7 @@ int jobs_start(struct tool_call *call, const struct job_request *request, unsign
 		return r;
 	pthread_mutex_lock(&jobs->lock);
 	room = find_room(jobs);
-	r = room ? -pthread_create(&job->thread, NULL, job_run, job) : -EAGAIN;
+	r = room ? thread_start(&job->thread, "job", 0, job_run, job) : -EAGAIN;
 	if (r == 0) {
 		*room = job;
 		job->number = *ret_number = ++jobs->last_number;

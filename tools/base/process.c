@@ -13,6 +13,7 @@
 #include "ops/support/json.h"
 #include "ops/support/path.h"
 #include "ops/support/process.h"
+#include "ops/support/thread.h"
 #include "tools/tool.h"
 
 /* ---- Input -------------------------------------------------------------------------------- */
@@ -68,14 +69,17 @@ static void *feed(void *user)
 
 static int feeder_start(struct feeder *feeder, const struct process_request *request)
 {
+	int r;
+
 	if (!request->has_input)
 		return 0;
 	feeder->from = request->input;
 	feeder->stop = eventfd(0, EFD_CLOEXEC);
 	if (feeder->stop < 0)
 		return -errno;
-	feeder->runs = pthread_create(&feeder->thread, NULL, feed, feeder) == 0;
-	return feeder->runs ? 0 : -EAGAIN;
+	r = thread_start(&feeder->thread, "command-input", 0, feed, feeder);
+	feeder->runs = r == 0;
+	return r;
 }
 
 static void feeder_end(struct feeder *feeder)

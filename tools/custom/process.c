@@ -9,6 +9,7 @@
 #include "ops/support/json.h"
 #include "ops/support/path.h"
 #include "ops/support/process.h"
+#include "ops/support/thread.h"
 #include "tools/custom/internal.h"
 
 /* What a tool may take, each of its processes on its own, unless its tool.json says more. */
@@ -293,7 +294,7 @@ int custom_process_start(const struct tool_session *session, const struct custom
 	process->events = *events;
 	pthread_mutex_init(&process->lock, NULL);
 	clock_cond_init(&process->changed);
-	r = -pthread_create(&process->thread, NULL, read_events, process);
+	r = thread_start(&process->thread, "tool-events", 0, read_events, process);
 	if (r < 0) {
 		command_free(process->command);
 		free(process);

@@ -39,8 +39,8 @@ static void want(struct remote *remote, int64_t now_ms)
 	for (unsigned i = 1; i < remote->channels_max && !remote->stopping; i++) {
 		struct remote_channel *channel = &remote->channels[i];
 
-		channel->runs = channel->runs ||
-				thread_start(&channel->thread, 0, run_channel, channel) == 0;
+		channel->runs = channel->runs || thread_start(&channel->thread, "channel", 0,
+							 run_channel, channel) == 0;
 	}
 	pthread_cond_broadcast(&remote->channels_moved);
 }

@@ -413,7 +413,7 @@ int remote_feed_start(struct remote *remote, change_sink sink, void *user)
 		r = -EBUSY;
 	if (r == 0) {
 		remote->feed_runs = true;
-		r = thread_start(&remote->feed_thread, 0, run_feed, remote);
+		r = thread_start(&remote->feed_thread, "feed", 0, run_feed, remote);
 		remote->feed_runs = r == 0;
 	}
 	if (r == 0) {

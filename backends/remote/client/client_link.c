@@ -577,7 +577,7 @@ static void *run_manager(void *argument)
 
 int remote_manager_start(struct remote *remote)
 {
-	int r = thread_start(&remote->manager_thread, 0, run_manager, remote);
+	int r = thread_start(&remote->manager_thread, "link-manager", 0, run_manager, remote);
 
 	remote->manager_runs = r == 0;
 	return r;

@@ -66,7 +66,7 @@ static void ask(struct remote *remote)
 		return;
 	end->identity(&remote->settings.place, &question->argv);
 	if (!question->argv.words || question->argv.failed ||
-		thread_start(&question->thread, 0, run_question, question) < 0)
+		thread_start(&question->thread, "place", 0, run_question, question) < 0)
 		question_free(question);
 	else
 		remote->question = question;

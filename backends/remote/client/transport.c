@@ -18,6 +18,7 @@
 #include "ops/support/buffer.h"
 #include "ops/support/file_limit.h"
 #include "ops/support/log.h"
+#include "ops/support/thread.h"
 
 enum {
 	WORDS_MAX_BYTES = 4096,
@@ -270,7 +271,7 @@ static int open_child(const struct transport *transport, struct stream *ret_stre
 		child_free(child);
 		return r;
 	}
-	r = -pthread_create(&child->listener, NULL, listen_to_child, child);
+	r = thread_start(&child->listener, "stream-errors", 0, listen_to_child, child);
 	if (r < 0) {
 		close(in_fd);
 		close(out_fd);

@@ -133,11 +133,12 @@ static int make_nonblocking(int fd)
 
 static int start_threads(struct lane *lane)
 {
-	int r = thread_start(&lane->reader, THREAD_STACK_BYTES, lane_run_reader, lane);
+	int r = thread_start(
+		&lane->reader, "lane-reader", THREAD_STACK_BYTES, lane_run_reader, lane);
 
 	if (r < 0)
 		return r;
-	r = thread_start(&lane->writer, THREAD_STACK_BYTES, lane_run_writer, lane);
+	r = thread_start(&lane->writer, "lane-writer", THREAD_STACK_BYTES, lane_run_writer, lane);
 	if (r < 0) {
 		lane_report_lost(lane, r);
 		pthread_join(lane->reader, NULL);
