@@ -2,15 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "ops/support/buffer.h"
-#include "ops/support/clock.h"
-#include "ops/support/thread.h"
+#include "ops/support/worker_pool.h"
 
 enum {
 	CHUNK_BYTES = 128 << 10,
@@ -26,16 +24,16 @@ struct text_search {
 	const struct literals *texts;
 	size_t overlap; /* bytes at the end of a chunk in which a text may begin */
 	atomic_bool stopped;
-	pthread_t threads[THREADS_MAX];
-	unsigned thread_count;
 	struct buffer memory;
-
-	pthread_mutex_t lock;
-	pthread_cond_t work, done;
-	struct searched_file *files; /* guarded by lock, like what follows */
-	size_t next, count;
-	unsigned busy;
-	bool ending;
+	struct worker_pool pool;
+	struct search_helper {
+		struct text_search *search;
+		struct buffer memory;
+	} helpers[THREADS_MAX]; /* a task each */
+	size_t helper_count;
+	struct searched_file *files; /* they change only while no task runs */
+	size_t count;
+	atomic_size_t next;
 };
 
 /* ---- One file ------------------------------------------------------------------------------- */
@@ -103,25 +101,15 @@ static bool lacks_texts(struct text_search *search, struct op_context *ctx, stru
 	return r == -ENODATA;
 }
 
-/* ---- Several at once --------------------------------------------------------------------------
- */
-
-static struct searched_file *take(struct text_search *search)
-{
-	struct searched_file *file = NULL;
-
-	pthread_mutex_lock(&search->lock);
-	if (search->next < search->count && !search->stopped)
-		file = &search->files[search->next++];
-	pthread_mutex_unlock(&search->lock);
-	return file;
-}
+/* ---- Several at once ------------------------------------------------------------------------- */
 
 static void search_files(struct text_search *search, struct op_context *ctx, struct buffer *memory)
 {
-	struct searched_file *file;
+	size_t at;
 
-	while ((file = take(search))) {
+	while (!search->stopped && (at = atomic_fetch_add(&search->next, 1)) < search->count) {
+		struct searched_file *file = &search->files[at];
+
 		file->lacks = lacks_texts(search, ctx, memory, file);
 		if (ctx == search->ctx && op_interrupted(ctx))
 			search->stopped = true;
@@ -135,61 +123,25 @@ static bool is_stopped(struct op_context *ctx)
 	return search->stopped;
 }
 
-static void *run_thread(void *user)
+static void run_helper(void *user)
 {
-	struct buffer memory cleanup_buffer = {0};
-	struct text_search *search = user;
-	struct op_context ctx = search->others_ctx;
+	struct search_helper *helper = user;
+	struct op_context ctx = helper->search->others_ctx;
 
-	pthread_mutex_lock(&search->lock);
-	while (!search->ending) {
-		if (search->next >= search->count) {
-			pthread_cond_wait(&search->work, &search->lock);
-			continue;
-		}
-		search->busy++;
-		pthread_mutex_unlock(&search->lock);
-		search_files(search, &ctx, &memory);
-		pthread_mutex_lock(&search->lock);
-		search->busy--;
-		pthread_cond_signal(&search->done);
-	}
-	pthread_mutex_unlock(&search->lock);
-	return NULL;
-}
-
-/* Called when there is more than one file for the first time. */
-static void start_threads(struct text_search *search)
-{
-	long online = sysconf(_SC_NPROCESSORS_ONLN);
-
-	while (search->thread_count + 1 < (online < 1 ? 1 : (unsigned long)online) &&
-		search->thread_count < THREADS_MAX &&
-		thread_start(&search->threads[search->thread_count], "search", 0, run_thread,
-			search) == 0)
-		search->thread_count++;
+	search_files(helper->search, &ctx, &helper->memory);
 }
 
 int text_search_run(struct text_search *search, struct searched_file *files, size_t count)
 {
-	if (count > 1 && search->thread_count == 0)
-		start_threads(search);
-	pthread_mutex_lock(&search->lock);
 	search->files = files;
 	search->next = 0;
 	search->count = count;
-	if (count > 1)
-		pthread_cond_broadcast(&search->work);
-	pthread_mutex_unlock(&search->lock);
+	for (size_t i = 0; i < search->helper_count && i + 1 < count; i++)
+		worker_pool_submit(&search->pool, run_helper, &search->helpers[i]);
 	search_files(search, search->ctx, &search->memory);
-	pthread_mutex_lock(&search->lock);
-	search->count = 0;
-	while (search->busy > 0) {
+	while (!worker_pool_wait_idle(&search->pool, WAIT_STEP_MS))
 		if (op_interrupted(search->ctx))
 			search->stopped = true;
-		clock_cond_wait_ms(&search->done, &search->lock, WAIT_STEP_MS);
-	}
-	pthread_mutex_unlock(&search->lock);
 	return search->stopped ? -EINTR : 0;
 }
 
@@ -197,6 +149,7 @@ int text_search_new(struct op_context *ctx, struct workspace *w, const struct li
 	struct text_search **ret_search)
 {
 	struct text_search *search = calloc(1, sizeof(*search));
+	long online = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (!search)
 		return -ENOMEM;
@@ -210,9 +163,11 @@ int text_search_new(struct op_context *ctx, struct workspace *w, const struct li
 	for (size_t i = 0; i < literals_count(texts); i++)
 		if (literals_text(texts, i).size > search->overlap + 1)
 			search->overlap = literals_text(texts, i).size - 1;
-	pthread_mutex_init(&search->lock, NULL);
-	pthread_cond_init(&search->work, NULL);
-	clock_cond_init(&search->done);
+	while (search->helper_count < THREADS_MAX && (long)search->helper_count + 1 < online)
+		search->helpers[search->helper_count++].search = search;
+	worker_pool_init(&search->pool,
+		&(struct worker_limits){
+			.name = "search", .threads_max = THREADS_MAX, .idle_max = THREADS_MAX});
 	*ret_search = search;
 	return 0;
 }
@@ -221,15 +176,9 @@ void text_search_free(struct text_search *search)
 {
 	if (!search)
 		return;
-	pthread_mutex_lock(&search->lock);
-	search->ending = true;
-	pthread_cond_broadcast(&search->work);
-	pthread_mutex_unlock(&search->lock);
-	for (unsigned i = 0; i < search->thread_count; i++)
-		pthread_join(search->threads[i], NULL);
-	pthread_cond_destroy(&search->done);
-	pthread_cond_destroy(&search->work);
-	pthread_mutex_destroy(&search->lock);
+	worker_pool_done(&search->pool);
+	for (size_t i = 0; i < search->helper_count; i++)
+		buffer_done(&search->helpers[i].memory);
 	buffer_done(&search->memory);
 	free(search);
 }

@@ -18,6 +18,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
 #include "ops/support/endpoint.h"
+#include "ops/support/worker_pool.h"
 
 enum {
 	FORWARDS_MAX = 32,
@@ -71,6 +72,7 @@ struct forward_command {
 	int signals; /* those that end us */
 };
 
+static struct worker_pool streams;
 static atomic_uint streams_running;
 
 static const char *text_of(const struct endpoint *endpoint, char text[ENDPOINT_TEXT_BYTES])
@@ -81,7 +83,7 @@ static const char *text_of(const struct endpoint *endpoint, char text[ENDPOINT_T
 
 /* ---- Connections ------------------------------------------------------------------------- */
 
-static void *stream_run(void *user)
+static void stream_run(void *user)
 {
 	struct forward_stream *stream = user;
 	cleanup_free char *message = forward_stream_run(stream);
@@ -90,32 +92,22 @@ static void *stream_run(void *user)
 		command_note("forward", "%s", message);
 	free(stream);
 	streams_running--;
-	return NULL;
 }
 
 /* Takes over `fd` and `request`. */
 static void start_stream(const struct forward_command *command, int fd, cJSON *request)
 {
 	struct forward_stream *stream = calloc(1, sizeof(*stream));
-	pthread_attr_t attributes;
-	pthread_t thread;
-	int r = ENOMEM;
 
 	if (stream)
 		*stream = (struct forward_stream){
 			command->control_path, cJSON_PrintUnformatted(request), fd};
 	cJSON_Delete(request);
-	pthread_attr_init(&attributes);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
 	streams_running++;
-	if (stream && stream->request)
-		r = pthread_create(&thread, &attributes, stream_run, stream);
-	pthread_attr_destroy(&attributes);
-	if (r == 0)
+	if (stream && stream->request && worker_pool_submit(&streams, stream_run, stream))
 		return;
 	streams_running--;
-	command_note("forward", "a connection is refused: %s", strerror(r));
+	command_note("forward", "a connection is refused: no thread or no memory for it");
 	if (fd >= 0)
 		endpoint_reset(fd);
 	if (stream)
@@ -487,6 +479,10 @@ int forward_command(int argc, char **argv)
 	if (command_find_mount("forward", command.directory, &command.control_path, NULL, NULL) < 0)
 		return 1;
 	command.signals = open_signals();
+	worker_pool_init(&streams, &(struct worker_limits){.name = "forward",
+					   .stack_bytes = THREAD_STACK_BYTES,
+					   .threads_max = STREAMS_MAX,
+					   .queue_max = STREAMS_MAX});
 	code = start(&command) < 0 ? 1 : serve(&command);
 	stop(&command);
 	/* Threads of connections may run still: the daemon ends their other halves. */

@@ -1,6 +1,6 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <pthread.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 #include "ops/support/control.h"
 #include "ops/support/json.h"
 #include "ops/support/mountinfo.h"
-#include "ops/support/thread.h"
 #include "ops/support/visible.h"
+#include "ops/support/worker_pool.h"
 
 static const char usage[] = "usage: isthmus list [--json]\n"
 			    "\n"
@@ -58,8 +58,6 @@ struct listed {
 	unsigned connection; /* in the kernel's list */
 	enum listed_state state;
 	const struct runtime_mount *to_ask; /* NULL: none, or its daemon is dead */
-	pthread_t asking;
-	bool is_asked;
 };
 
 struct list {
@@ -206,30 +204,26 @@ static enum listed_state ask_daemon(const struct runtime_mount *mount)
 	return gone ? GONE : MOUNTED;
 }
 
-static void *ask_run(void *user)
+static void ask_run(void *user)
 {
 	struct listed *item = user;
 
 	item->state = item->to_ask ? ask_daemon(item->to_ask) : probe(item);
-	return NULL;
 }
 
 /* All at once: one that is slow to answer, or does not, holds no other up. */
 static void ask_all(struct list *list)
 {
-	for (size_t i = 0; i < list->count; i++) {
-		struct listed *item = &list->items[i];
+	struct worker_pool pool;
 
-		if (item->state != UNKNOWN)
-			continue;
-		item->is_asked =
-			thread_start(&item->asking, "list", THREAD_STACK_BYTES, ask_run, item) == 0;
-		if (!item->is_asked)
-			ask_run(item);
-	}
+	worker_pool_init(&pool, &(struct worker_limits){.name = "list",
+					.stack_bytes = THREAD_STACK_BYTES,
+					.threads_max = UINT_MAX});
 	for (size_t i = 0; i < list->count; i++)
-		if (list->items[i].is_asked)
-			pthread_join(list->items[i].asking, NULL);
+		if (list->items[i].state == UNKNOWN &&
+			!worker_pool_submit(&pool, ask_run, &list->items[i]))
+			ask_run(&list->items[i]);
+	worker_pool_done(&pool);
 }
 
 /* ---- The list -------------------------------------------------------------------------- */

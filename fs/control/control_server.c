@@ -275,27 +275,10 @@ static void forget_connection(struct connection *connection)
 	pthread_mutex_unlock(&server->lock);
 }
 
-static void *connection_run(void *user)
+static void connection_run(void *user)
 {
-	pthread_setname_np(pthread_self(), "control");
 	converse(user);
 	forget_connection(user);
-	return NULL;
-}
-
-static bool start_thread(struct connection *connection)
-{
-	pthread_attr_t attributes;
-	pthread_t thread;
-	int r;
-
-	if (pthread_attr_init(&attributes) != 0)
-		return false;
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
-	r = pthread_create(&thread, &attributes, connection_run, connection);
-	pthread_attr_destroy(&attributes);
-	return r == 0;
 }
 
 /* Under the lock.  When all are in use, ends the connection that has been idle for longest:
@@ -341,7 +324,7 @@ static void take_connection(struct control_server *server, int fd)
 	server->connections = connection;
 	server->connection_count++;
 	pthread_mutex_unlock(&server->lock);
-	if (room && start_thread(connection))
+	if (room && worker_pool_submit(&server->pool, connection_run, connection))
 		return;
 	control_reply_failure(connection, -EAGAIN, "too many connections: try again later");
 	forget_connection(connection);
@@ -400,6 +383,12 @@ static void set_control(struct mount *m, struct control_server *server)
 	pthread_rwlock_unlock(&control_lock);
 }
 
+/* A connection that has ended may not have given its thread back. */
+static const struct worker_limits limits = {.name = "control",
+	.stack_bytes = THREAD_STACK_BYTES,
+	.threads_max = CONNECTIONS_MAX,
+	.queue_max = CONNECTIONS_MAX};
+
 int control_server_start(struct mount *m, struct control_server **ret_server)
 {
 	struct control_server *server = calloc(1, sizeof(*server));
@@ -411,6 +400,7 @@ int control_server_start(struct mount *m, struct control_server **ret_server)
 	m->control_calls = &calls;
 	pthread_mutex_init(&server->lock, NULL);
 	pthread_cond_init(&server->gone, NULL);
+	worker_pool_init(&server->pool, &limits);
 	server->listener = control_listen(m->control_path);
 	r = server->listener;
 	if (r >= 0) {
@@ -455,9 +445,8 @@ void control_server_stop(struct control_server *server)
 	pthread_mutex_lock(&server->lock);
 	for (struct connection *at = server->connections; at; at = at->next)
 		shutdown(at->fd, SHUT_RDWR);
-	while (server->connection_count > 0)
-		pthread_cond_wait(&server->gone, &server->lock);
 	pthread_mutex_unlock(&server->lock);
+	worker_pool_done(&server->pool);
 	set_control(server->mount, NULL);
 	pthread_mutex_destroy(&server->lock);
 	pthread_cond_destroy(&server->gone);

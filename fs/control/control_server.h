@@ -16,6 +16,7 @@
 
 #include "fs/control/control.h"
 #include "ops/support/control.h"
+#include "ops/support/worker_pool.h"
 
 struct control_server {
 	struct mount *mount;
@@ -29,6 +30,7 @@ struct control_server {
 	struct connection *connections;           /* guarded by lock */
 	struct exec_run *commands;                /* guarded by lock */
 	uint32_t connection_count, command_count; /* guarded by lock */
+	struct worker_pool pool;                  /* of the connections */
 };
 
 struct connection {

@@ -1,6 +1,7 @@
 #include "ops/cache/cached.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,9 +12,6 @@
 
 enum {
 	SCANNERS = 3,
-	KEEPERS = 1,
-	QUEUE_MAX = 256,
-	KEEP_QUEUE_MAX = 1 << 16,
 	MEMORY_DEFAULT_BYTES = 64 << 20,
 	STATS_MS = 1000,
 	NAMES_DEFAULT_MAX = 1 << 20,
@@ -128,8 +126,8 @@ void cached_free(struct workspace *w)
 
 	c->stopping = true;
 	cached_tidy_stop(c);
-	worker_pool_free(c->scanners);
-	worker_pool_free(c->keepers);
+	worker_pool_done(&c->scanners);
+	worker_pool_done(&c->keepers);
 	content_store_close(c->store);
 	workspace_free(c->base.inner);
 	tree_free(c->tree);
@@ -200,6 +198,11 @@ static void set_operations(struct cached *c, struct workspace *inner)
 	c->base.ops.watch_directory = cached_watch_directory;
 }
 
+static const struct worker_limits scanner_limits = {
+	.name = "prefetch", .threads_max = SCANNERS, .idle_max = SCANNERS, .queue_max = 256};
+static const struct worker_limits keeper_limits = {
+	.name = "cache-store", .threads_max = 1, .idle_max = 1, .queue_max = 1 << 16};
+
 static int open_store(struct cached *c, const struct cached_options *options)
 {
 	int r;
@@ -213,15 +216,16 @@ static int open_store(struct cached *c, const struct cached_options *options)
 			strerror(-r));
 		return 0;
 	}
-	return worker_pool_new(KEEPERS, KEEP_QUEUE_MAX, &c->keepers);
+	return 0;
 }
 
 static int start(struct cached *c, const struct cached_options *options)
 {
-	int r = worker_pool_new(SCANNERS, QUEUE_MAX, &c->scanners);
+	int r;
 
-	if (r == 0)
-		r = open_store(c, options);
+	worker_pool_init(&c->scanners, &scanner_limits);
+	worker_pool_init(&c->keepers, &keeper_limits);
+	r = open_store(c, options);
 	if (r == 0)
 		r = cached_tidy_start(c);
 	if (r == 0)
@@ -273,7 +277,8 @@ void cached_statistics(struct workspace *w, struct cached_stats *ret_stats)
 
 void cached_quiesce(struct workspace *w)
 {
-	worker_pool_wait_idle(cached_of(w)->scanners);
-	if (cached_of(w)->keepers)
-		worker_pool_wait_idle(cached_of(w)->keepers);
+	struct cached *c = cached_of(w);
+
+	worker_pool_wait_idle(&c->scanners, INT_MAX);
+	worker_pool_wait_idle(&c->keepers, INT_MAX);
 }

@@ -3,13 +3,16 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "ops/cache/content_store.h"
 
 enum {
 	IDLE_MS = 300, /* since a small file was last opened: time to write to the store */
+	GIVE_WAY_NICE = 10,
 };
 
 struct content *content_new_blank(size_t size)
@@ -139,12 +142,18 @@ static void wait_for_idleness(struct cached *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
+/* For good, the thread leaves the processor to whoever else wants it. */
+static void give_way(void)
+{
+	setpriority(PRIO_PROCESS, (id_t)gettid(), GIVE_WAY_NICE);
+}
+
 static void keep(void *user)
 {
 	struct keeping *keeping = user;
 	struct cached *c = keeping->cached;
 
-	worker_give_way();
+	give_way();
 	wait_for_idleness(c);
 	content_store_put(c->store, &keeping->version, keeping->content->data);
 	pthread_mutex_lock(&c->lock);
@@ -170,7 +179,7 @@ void content_keep(struct cached *c, const struct extra *x)
 	if (!keeping)
 		return;
 	*keeping = (struct keeping){c, content_ref(x->content), version};
-	if (worker_pool_submit(c->keepers, keep, keeping)) {
+	if (worker_pool_submit(&c->keepers, keep, keeping)) {
 		c->keeping_bytes += keeping->content->size;
 		keeping->content->waits = true;
 		return;

@@ -35,7 +35,7 @@
 #include "ops/forward.h"
 #include "ops/support/buffer.h"
 #include "ops/cache/tree.h"
-#include "ops/cache/worker_pool.h"
+#include "ops/support/worker_pool.h"
 
 enum {
 	SMALL_FILE_MAX_BYTES = 256 << 10, /* files whose content is fetched whole */
@@ -174,8 +174,8 @@ struct cached {
 	pthread_t tidier;
 	pthread_cond_t tidier_wanted;
 
-	struct worker_pool *scanners;
-	struct worker_pool *keepers; /* write to the store */
+	struct worker_pool scanners;
+	struct worker_pool keepers; /* write to the store */
 	struct content_store *store;
 	change_sink sink;
 	void *sink_user;

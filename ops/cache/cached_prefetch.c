@@ -64,7 +64,7 @@ bool cached_start_prefetch(struct cached *c, const char *path, const struct scan
 	prefetch->expected_bytes = expected_bytes;
 	prefetch->request = *request;
 	memcpy(prefetch->path, path, size);
-	if (!worker_pool_submit(c->scanners, run_prefetch, prefetch)) {
+	if (!worker_pool_submit(&c->scanners, run_prefetch, prefetch)) {
 		free(prefetch);
 		return false;
 	}

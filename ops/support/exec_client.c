@@ -16,6 +16,7 @@
 #include "ops/support/control.h"
 #include "ops/support/files.h"
 #include "ops/support/json.h"
+#include "ops/support/thread.h"
 
 enum {
 	INPUT_BYTES = 64 << 10,
@@ -151,20 +152,11 @@ static void *signals_run(void *user)
 	}
 }
 
-static bool start_thread(void *(*run)(void *), void *user)
-{
-	pthread_t thread;
-
-	if (pthread_create(&thread, NULL, run, user) != 0)
-		return false;
-	pthread_detach(thread);
-	return true;
-}
-
-/* Blocked signals are inherited by the threads: the one that waits gets them all. */
+/* No thread takes these signals but the one that waits for them. */
 static bool start_threads(bool tty)
 {
 	static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	static pthread_t signals, input;
 	static sigset_t set;
 
 	sigemptyset(&set);
@@ -176,7 +168,8 @@ static bool start_threads(bool tty)
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	if (tty)
 		make_terminal_raw();
-	return start_thread(signals_run, &set) && start_thread(input_run, NULL);
+	return thread_start(&signals, "exec-signals", 0, signals_run, &set) == 0 &&
+	       thread_start(&input, "exec-input", 0, input_run, NULL) == 0;
 }
 
 /* ---- From the daemon: output, the end ---------------------------------------------------- */

@@ -1,12 +1,11 @@
 #include "tools/custom/bus.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 
-#include "ops/support/clock.h"
 #include "ops/support/json.h"
 #include "ops/support/log.h"
+#include "ops/support/worker_pool.h"
 #include "tools/custom/hosts.h"
 #include "tools/custom/messages.h"
 
@@ -23,13 +22,9 @@ struct member {
 static struct {
 	pthread_mutex_t lock;
 	pthread_mutex_t delivering; /* taken before lock: held while an event is delivered */
-	pthread_cond_t changed;     /* with lock */
-	struct member *members;     /* guarded by lock, as what follows */
-	cJSON *events;              /* array: {from, channel, data} */
-	bool has_thread, busy;
-} bus = {.lock = PTHREAD_MUTEX_INITIALIZER,
-	.delivering = PTHREAD_MUTEX_INITIALIZER,
-	.changed = PTHREAD_COND_INITIALIZER};
+	struct member *members;     /* guarded by lock */
+	struct worker_pool pool;    /* one thread: pool() */
+} bus = {.lock = PTHREAD_MUTEX_INITIALIZER, .delivering = PTHREAD_MUTEX_INITIALIZER};
 
 int custom_bus_join(
 	struct custom_lines *lines, const struct custom_source *source, const char *conversation)
@@ -115,11 +110,14 @@ static void name_lines(const struct custom_lines *lines, char name[32])
 	snprintf(name, 32, "%p", (const void *)lines);
 }
 
-static void deliver(const cJSON *event)
+/* {from, channel, data} */
+static void deliver(void *user)
 {
+	cJSON *event = user;
 	const char *channel = json_text(event, "channel"), *from = json_text(event, "from");
 	struct member *member;
 
+	custom_hosts_wake(channel);
 	pthread_mutex_lock(&bus.delivering);
 	pthread_mutex_lock(&bus.lock);
 	member = bus.members;
@@ -138,47 +136,29 @@ static void deliver(const cJSON *event)
 			send_event(member, event);
 	}
 	pthread_mutex_unlock(&bus.delivering);
+	cJSON_Delete(event);
 }
 
-static void *deliver_all(void *user)
+static void begin_pool(void)
 {
-	(void)user;
-	pthread_mutex_lock(&bus.lock);
-	for (;;) {
-		cJSON *event;
-
-		while (!bus.events->child)
-			pthread_cond_wait(&bus.changed, &bus.lock);
-		event = cJSON_DetachItemFromArray(bus.events, 0);
-		bus.busy = true;
-		pthread_mutex_unlock(&bus.lock);
-		custom_hosts_wake(json_text(event, "channel"));
-		deliver(event);
-		cJSON_Delete(event);
-		pthread_mutex_lock(&bus.lock);
-		bus.busy = false;
-		pthread_cond_broadcast(&bus.changed);
-	}
-	return NULL;
+	worker_pool_init(&bus.pool, &(struct worker_limits){.name = "events",
+					    .threads_max = 1,
+					    .idle_max = 1,
+					    .queue_max = EVENTS_MAX});
 }
 
-/* With the lock held.  False: none can be started. */
-static bool has_thread(void)
+static struct worker_pool *pool(void)
 {
-	pthread_t thread;
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	if (!bus.has_thread && pthread_create(&thread, NULL, deliver_all, NULL) == 0) {
-		pthread_detach(thread);
-		bus.has_thread = true;
-	}
-	return bus.has_thread;
+	pthread_once(&once, begin_pool);
+	return &bus.pool;
 }
 
 static void take_event(const struct custom_lines *lines, const cJSON *message, const char *channel)
 {
 	const cJSON *data = cJSON_GetObjectItemCaseSensitive(message, "data");
 	cJSON *event = cJSON_CreateObject();
-	bool fits;
 	char name[32];
 
 	name_lines(lines, name);
@@ -186,15 +166,7 @@ static void take_event(const struct custom_lines *lines, const cJSON *message, c
 	cJSON_AddStringToObject(event, "channel", channel);
 	if (data)
 		cJSON_AddItemToObject(event, "data", cJSON_Duplicate(data, true));
-	pthread_mutex_lock(&bus.lock);
-	if (!bus.events)
-		bus.events = cJSON_CreateArray();
-	fits = cJSON_GetArraySize(bus.events) < EVENTS_MAX && has_thread();
-	if (fits)
-		cJSON_AddItemToArray(bus.events, event);
-	pthread_cond_broadcast(&bus.changed);
-	pthread_mutex_unlock(&bus.lock);
-	if (fits)
+	if (worker_pool_submit(pool(), deliver, event))
 		return;
 	log_warning("there are more events than tools take, leaving one of \"%s\" out", channel);
 	cJSON_Delete(event);
@@ -243,13 +215,10 @@ bool custom_bus_take(struct custom_lines *lines, const cJSON *message)
 
 void custom_bus_drain(int ms)
 {
-	const int64_t until_ms = clock_now_ms() + ms;
+	worker_pool_wait_idle(pool(), ms);
+}
 
-	pthread_mutex_lock(&bus.lock);
-	while (((bus.events && bus.events->child) || bus.busy) && clock_now_ms() < until_ms) {
-		pthread_mutex_unlock(&bus.lock);
-		poll(NULL, 0, 10);
-		pthread_mutex_lock(&bus.lock);
-	}
-	pthread_mutex_unlock(&bus.lock);
+void custom_bus_end(void)
+{
+	worker_pool_done(pool());
 }

@@ -22,3 +22,6 @@ bool custom_bus_take(struct custom_lines *lines, const cJSON *message);
 
 /* Waits until all events so far are delivered, `ms` at most. */
 void custom_bus_drain(int ms);
+
+/* No process takes part any more: ends the thread.  At most once. */
+void custom_bus_end(void);

@@ -8,6 +8,8 @@
 #include "ops/support/json.h"
 #include "ops/support/log.h"
 #include "ops/support/path.h"
+#include "ops/support/worker_pool.h"
+#include "tools/custom/bus.h"
 #include "tools/custom/hosts.h"
 #include "tools/custom/internal.h"
 #include "tools/permission/permission.h"
@@ -213,7 +215,7 @@ static void check_trust(struct custom_entry *entry)
 	}
 }
 
-static void *describe_some(void *user)
+static void describe_some(void *user)
 {
 	struct work *work = user;
 	size_t at;
@@ -226,20 +228,18 @@ static void *describe_some(void *user)
 		if (!entry->problem)
 			work->descriptions[at] = custom_describe(work->session, entry);
 	}
-	return NULL;
 }
 
 static void describe_all(struct work *work)
 {
-	pthread_t threads[THREADS];
-	size_t started = 0;
+	struct worker_pool pool;
 
-	while (started < THREADS && started + 1 < work->count &&
-		pthread_create(&threads[started], NULL, describe_some, work) == 0)
-		started++;
+	worker_pool_init(
+		&pool, &(struct worker_limits){.name = "describe", .threads_max = THREADS});
+	for (size_t i = 1; i < work->count && i <= THREADS; i++)
+		worker_pool_submit(&pool, describe_some, work);
 	describe_some(work);
-	while (started)
-		pthread_join(threads[--started], NULL);
+	worker_pool_done(&pool);
 }
 
 /* ---- Findings
@@ -433,6 +433,7 @@ static void load(void *user)
 void custom_end(void)
 {
 	custom_hosts_stop();
+	custom_bus_end();
 }
 
 void custom_use(const struct custom_options *options)

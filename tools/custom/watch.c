@@ -10,6 +10,7 @@
 
 #include "ops/support/log.h"
 #include "ops/support/path.h"
+#include "ops/support/thread.h"
 #include "tools/custom/internal.h"
 
 enum { SETTLE_MS = 300, EVENT_BYTES = 65536 };
@@ -125,7 +126,7 @@ static void *run(void *user)
 void custom_watch(
 	const struct custom_options *options, void (*reload)(const struct custom_options *))
 {
-	pthread_t thread;
+	static pthread_t thread; /* runs until the process ends */
 	char *known;
 
 	watch.options = options;
@@ -137,10 +138,8 @@ void custom_watch(
 		return;
 	}
 	known = look_at_all();
-	if (pthread_create(&thread, NULL, run, known) != 0) {
+	if (thread_start(&thread, "tools-watch", 0, run, known) < 0) {
 		free(known);
 		close(watch.fd);
-		return;
 	}
-	pthread_detach(thread);
 }

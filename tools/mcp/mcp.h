@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "ops/support/worker_pool.h"
 #include "tools/permission/permission.h"
 #include "tools/tool.h"
 
@@ -90,7 +91,8 @@ struct mcp_server {
 	unsigned threads, idle_threads; /* that run calls or read */
 	bool reading;                   /* a thread is at the input */
 	bool ended;                     /* there is no more input, or a signal came */
-	pthread_cond_t work;            /* with lock: a call waits, or no thread reads */
+	pthread_cond_t work;            /* with lock: a call waits, no thread reads, or all end */
+	struct worker_pool pool;        /* of these threads */
 	unsigned next_question;
 	struct mcp_input input; /* belongs to the thread that reads, as the next four do */
 	bool can_elicit;        /* of the handshake */

@@ -12,7 +12,7 @@
 #include "ops/support/clock.h"
 #include "tools/mcp/mcp.h"
 
-enum { END_GRACE_MS = 500, READ_BYTES = 65536, STACK_BYTES = 8 << 20 };
+enum { END_GRACE_MS = 500, BEAT_MS = 1000, READ_BYTES = 65536, STACK_BYTES = 8 << 20 };
 
 static volatile sig_atomic_t told_to_end;
 
@@ -142,13 +142,13 @@ static bool may_run_one(const struct mcp_server *server)
 	return server->waiting && server->call_count - server->waiting_count < MCP_CALLS_MAX;
 }
 
-/* Threads live as long as the process: at most one per call that runs, plus one that reads. */
-static void *work(void *user)
+/* At most one thread per call that runs, plus one that reads. */
+static void work(void *user)
 {
 	struct mcp_server *server = user;
 
 	pthread_mutex_lock(&server->lock);
-	for (;;) {
+	while (!server->ended || server->waiting) {
 		if (may_run_one(server)) {
 			run_waiting(server);
 		} else if (!server->reading && !server->ended) {
@@ -159,44 +159,16 @@ static void *work(void *user)
 			server->idle_threads--;
 		}
 	}
-	return NULL;
-}
-
-static void *beat(void *user)
-{
-	struct mcp_server *server = user;
-
-	for (;;) {
-		sleep(1);
-		pthread_mutex_lock(&server->lock);
-		mcp_send_heartbeats(server);
-		pthread_mutex_unlock(&server->lock);
-	}
-	return NULL;
-}
-
-static int start_thread(void *(*run)(void *), struct mcp_server *server)
-{
-	pthread_attr_t attributes;
-	pthread_t thread;
-	int r;
-
-	pthread_attr_init(&attributes);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	r = -pthread_create(&thread, &attributes, run, server);
-	pthread_attr_destroy(&attributes);
-	return r;
+	pthread_mutex_unlock(&server->lock);
 }
 
 /* With the lock held. */
 static int start_worker(struct mcp_server *server)
 {
-	int r = start_thread(work, server);
-
-	if (r == 0)
-		server->threads++;
-	return r;
+	if (!worker_pool_submit(&server->pool, work, server))
+		return -EAGAIN;
+	server->threads++;
+	return 0;
 }
 
 int mcp_queue_call(struct mcp_request *request)
@@ -244,23 +216,28 @@ static void end_calls(struct mcp_server *server)
 		pthread_cond_wait(&server->idle, &server->lock);
 }
 
+static const struct worker_limits limits = {
+	.name = "mcp", .stack_bytes = STACK_BYTES, .threads_max = MCP_CALLS_MAX + 1};
+
 int mcp_serve(struct mcp_server *server)
 {
+	struct timespec next = clock_in_ms(BEAT_MS);
 	int r;
 
 	take_signals(server);
+	worker_pool_init(&server->pool, &limits);
 	pthread_mutex_lock(&server->lock);
 	r = start_worker(server);
-	pthread_mutex_unlock(&server->lock);
-	if (r == 0)
-		r = start_thread(beat, server);
-	if (r < 0)
-		return r;
-	pthread_mutex_lock(&server->lock);
-	while (!server->ended)
-		pthread_cond_wait(&server->idle, &server->lock);
+	while (r == 0 && !server->ended) {
+		if (pthread_cond_timedwait(&server->idle, &server->lock, &next) != ETIMEDOUT)
+			continue;
+		mcp_send_heartbeats(server);
+		next = clock_in_ms(BEAT_MS);
+	}
 	end_calls(server);
+	pthread_cond_broadcast(&server->work);
 	pthread_mutex_unlock(&server->lock);
+	worker_pool_done(&server->pool);
 	buffer_done(&server->input.text);
-	return 0;
+	return r;
 }

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 
 #include "ops/support/path.h"
+#include "ops/support/worker_pool.h"
 #include "tools/search/ignore_files.h"
 
 enum { BATCH = 64, DENTS_BYTES = 64 << 10 };
@@ -402,27 +403,26 @@ static void work(struct walker *w, unsigned worker)
 	}
 }
 
-struct thread {
-	pthread_t id;
+struct worker {
 	struct walker *walker;
-	unsigned worker;
+	unsigned number;
 };
 
-static void *run_thread(void *user)
+static void run_worker(void *user)
 {
-	struct thread *thread = user;
-	const struct walk_request *request = thread->walker->request;
+	struct worker *worker = user;
+	const struct walk_request *request = worker->walker->request;
 
 	if (request->joined)
 		request->joined(request->user);
-	work(thread->walker, thread->worker);
-	return NULL;
+	work(worker->walker, worker->number);
 }
 
 int walk(const struct walk_request *request, struct walk_result *ret_result)
 {
 	struct walker w = {.request = request};
-	struct thread threads[WALK_THREADS_MAX];
+	struct worker workers[WALK_THREADS_MAX];
+	struct worker_pool pool;
 	struct ignore *ignore = NULL;
 	cleanup_free char *prefix = NULL;
 	unsigned wanted = count_threads(request->threads), started = 0;
@@ -436,11 +436,11 @@ int walk(const struct walk_request *request, struct walk_result *ret_result)
 	w.busy = wanted;
 	r = put_directory(&w, request->path, ignore);
 	ignore_unref(ignore);
+	worker_pool_init(
+		&pool, &(struct worker_limits){.name = "walk", .threads_max = WALK_THREADS_MAX});
 	while (r == 0 && started + 1 < wanted) {
-		struct thread *thread = &threads[started];
-
-		*thread = (struct thread){.walker = &w, .worker = started + 1};
-		if (pthread_create(&thread->id, NULL, run_thread, thread) != 0)
+		workers[started] = (struct worker){&w, started + 1};
+		if (!worker_pool_submit(&pool, run_worker, &workers[started]))
 			break;
 		started++;
 	}
@@ -449,8 +449,7 @@ int walk(const struct walk_request *request, struct walk_result *ret_result)
 	pthread_mutex_unlock(&w.lock);
 	if (r == 0)
 		work(&w, 0);
-	for (unsigned i = 0; i < started; i++)
-		pthread_join(threads[i].id, NULL);
+	worker_pool_done(&pool);
 	while (w.items) {
 		struct item *item = w.items;
 

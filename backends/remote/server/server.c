@@ -162,25 +162,13 @@ static struct job *next_job(struct server *server)
 	bool stopping = server->stopping;
 	struct job *job = pop_job(&server->small, stopping ? SIZE_MAX : WAITING_SMALL_MAX_BYTES);
 
-	if (!job)
-		job = pop_job(&server->bulk, stopping ? SIZE_MAX : WAITING_MAX_BYTES);
-	if (job)
-		server->queued--;
-	return job;
+	return job ? job : pop_job(&server->bulk, stopping ? SIZE_MAX : WAITING_MAX_BYTES);
 }
 
 /* Nobody signals that the lane has room again.  Under the lock. */
 static void wait_for_room(struct server *server, pthread_cond_t *condition)
 {
 	clock_cond_wait_ms(condition, &server->lock, WAITING_POLL_MS);
-}
-
-static void wait_for_work(struct server *server)
-{
-	if (!server->bulk.first && !server->small.first)
-		pthread_cond_wait(&server->work, &server->lock);
-	else
-		wait_for_room(server, &server->work);
 }
 
 bool server_wait_for_credit(struct server *server, const int64_t *credit)
@@ -194,93 +182,29 @@ bool server_wait_for_credit(struct server *server, const int64_t *credit)
 	return true;
 }
 
-static void *run_worker(void *argument)
+/* A task of the workers: goes on until there is no job. */
+static void run_jobs(void *user)
 {
-	struct server *server = argument;
-
-	pthread_mutex_lock(&server->lock);
-	for (;;) {
-		struct job *job = next_job(server);
-
-		if (job) {
-			pthread_mutex_unlock(&server->lock);
-			job_run(job);
-			pthread_mutex_lock(&server->lock);
-			continue;
-		}
-		if (server->stopping)
-			break;
-		server->idle_workers++;
-		wait_for_work(server);
-		server->idle_workers--;
-	}
-	server->workers--;
-	pthread_cond_broadcast(&server->moved);
-	pthread_mutex_unlock(&server->lock);
-	return NULL;
-}
-
-/* Under the lock.  NULL: the thread is to end. */
-static struct job *next_long_job(struct server *server)
-{
+	struct server *server = user;
 	struct job *job;
 
-	if (server->long_idle >= LONG_IDLE_MAX)
-		return NULL;
-	server->long_idle++;
-	while (!(job = pop_job(&server->lasting, SIZE_MAX)) && !server->stopping)
-		pthread_cond_wait(&server->long_work, &server->lock);
-	server->long_idle -= !job;
-	return job;
-}
-
-/* Few of the jobs that may wait do, as most locks are free: to start a thread for each would take
- * longer than the job. */
-static void *run_long_jobs(void *argument)
-{
-	struct job *job = argument;
-	struct server *server = job->server;
-
-	do {
-		job_run(job);
-		pthread_mutex_lock(&server->lock);
-		job = next_long_job(server);
+	pthread_mutex_lock(&server->lock);
+	while (server->small.first || server->bulk.first) {
+		job = next_job(server);
 		if (!job) {
-			server->long_threads--;
-			pthread_cond_broadcast(&server->moved);
+			wait_for_room(server, &server->work);
+			continue;
 		}
 		pthread_mutex_unlock(&server->lock);
-	} while (job);
-	return NULL;
-}
-
-/* Under the lock. */
-static bool submit_long(struct server *server, struct job *job)
-{
-	if (server->long_idle) {
-		server->long_idle--;
-		push_job(&server->lasting, job);
-		pthread_cond_signal(&server->long_work);
-		return true;
+		job_run(job);
+		pthread_mutex_lock(&server->lock);
 	}
-	if (server_thread(run_long_jobs, job) < 0)
-		return false;
-	server->long_threads++;
-	return true;
+	pthread_mutex_unlock(&server->lock);
 }
 
-int server_thread(void *(*run)(void *), void *argument)
+static void run_long_job(void *user)
 {
-	pthread_attr_t attributes;
-	pthread_t thread;
-	int r;
-
-	pthread_attr_init(&attributes);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, SERVER_STACK_BYTES);
-	r = -pthread_create(&thread, &attributes, run, argument);
-	pthread_attr_destroy(&attributes);
-	return r;
+	job_run(user);
 }
 
 /* Under the lock. */
@@ -288,13 +212,11 @@ static void submit(struct server *server, struct job *job)
 {
 	unsigned flags = request_flags(job->header.type);
 
-	if ((flags & REQUEST_WAITS) && submit_long(server, job))
+	if ((flags & REQUEST_WAITS) && worker_pool_submit(&server->lasting, run_long_job, job))
 		return;
 	push_job(flags & REQUEST_IS_BULK ? &server->bulk : &server->small, job);
-	server->queued++;
-	if (server->queued > server->idle_workers && server->workers < WORKERS_MAX &&
-		server_thread(run_worker, server) == 0)
-		server->workers++;
+	/* Refused: all workers are busy, and one task waits that will find the job. */
+	worker_pool_submit(&server->workers, run_jobs, server);
 	pthread_cond_signal(&server->work);
 }
 
@@ -541,6 +463,20 @@ static int init_tables(struct server *server)
 	return r < 0 ? r : hash_table_init_small(&server->handles);
 }
 
+/* One task more than threads, so that none of them ends without looking at what came last. */
+static const struct worker_limits worker_limits = {.name = "request",
+	.stack_bytes = SERVER_STACK_BYTES,
+	.threads_max = WORKERS_MAX,
+	.idle_max = WORKERS_MAX,
+	.queue_max = 1};
+
+/* Few of the jobs that may wait do, as most locks are free: to start a thread for each would take
+ * longer than the job. */
+static const struct worker_limits lasting_limits = {.name = "long-request",
+	.stack_bytes = SERVER_STACK_BYTES,
+	.threads_max = JOBS_MAX + 2 * PROCESSES_MAX,
+	.idle_max = LONG_IDLE_MAX};
+
 int server_new(struct workspace *w, const struct server_callbacks *callbacks, void *user,
 	struct server **ret_server)
 {
@@ -563,13 +499,13 @@ int server_new(struct workspace *w, const struct server_callbacks *callbacks, vo
 	server->user = user;
 	server->small.last = &server->small.first;
 	server->bulk.last = &server->bulk.first;
-	server->lasting.last = &server->lasting.first;
 	pthread_mutex_init(&server->lock, NULL);
 	pthread_mutex_init(&server->changed_lock, NULL);
 	pthread_mutex_init(&server->feed_lock, NULL);
 	clock_cond_init(&server->work);
-	clock_cond_init(&server->long_work);
 	clock_cond_init(&server->moved);
+	worker_pool_init(&server->workers, &worker_limits);
+	worker_pool_init(&server->lasting, &lasting_limits);
 	*ret_server = server;
 	return 0;
 }
@@ -581,15 +517,15 @@ static void stop_everything(struct server *server)
 	for (void *job = NULL; (job = hash_table_next(&server->jobs, job, job_hash, job_link));)
 		((struct job *)job)->cancelled = true;
 	pthread_cond_broadcast(&server->work);
-	pthread_cond_broadcast(&server->long_work);
 	pthread_cond_broadcast(&server->moved);
 	pthread_mutex_unlock(&server->lock);
 	server_processes_stop(server);
 	pthread_mutex_lock(&server->lock);
-	while (server->jobs.count || server->workers || server->long_threads ||
-		server->process_count)
+	while (server->jobs.count || server->process_count)
 		pthread_cond_wait(&server->moved, &server->lock);
 	pthread_mutex_unlock(&server->lock);
+	worker_pool_done(&server->workers);
+	worker_pool_done(&server->lasting);
 }
 
 void server_free(struct server *server)
@@ -605,7 +541,6 @@ void server_free(struct server *server)
 	workspace_free(server->workspace);
 	free_lanes(server);
 	pthread_cond_destroy(&server->work);
-	pthread_cond_destroy(&server->long_work);
 	pthread_cond_destroy(&server->moved);
 	pthread_mutex_destroy(&server->lock);
 	pthread_mutex_destroy(&server->changed_lock);

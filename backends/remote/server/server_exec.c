@@ -140,9 +140,9 @@ static void send_exit(struct server_process *p, const struct exec_event *event)
 	lane_send(p->server->lane, LANE_BULK, FRAME_EXIT, p->id, &writer);
 }
 
-static void *run_output(void *argument)
+static void run_output(void *user)
 {
-	struct server_process *p = argument;
+	struct server_process *p = user;
 	struct server *server = p->server;
 	uint8_t data[OUTPUT_CHUNK_BYTES];
 	struct exec_event event = {0};
@@ -164,7 +164,6 @@ static void *run_output(void *argument)
 	pthread_mutex_unlock(&server->lock);
 	send_exit(p, &event);
 	process_put(p);
-	return NULL;
 }
 
 /* ---- Input ----------------------------------------------------------------------- */
@@ -200,9 +199,9 @@ static bool write_input(struct server_process *p, const struct input *input)
 	return input->size > 0;
 }
 
-static void *run_input(void *argument)
+static void run_input(void *user)
 {
-	struct server_process *p = argument;
+	struct server_process *p = user;
 	struct server *server = p->server;
 	bool wanted = true;
 
@@ -228,7 +227,6 @@ static void *run_input(void *argument)
 	}
 	pthread_mutex_unlock(&server->lock);
 	process_put(p);
-	return NULL;
 }
 
 /* Small pieces are gathered: credit counts their bytes, not what each costs by itself. */
@@ -272,7 +270,7 @@ static int queue_input(struct server_process *p, const uint8_t *payload, size_t 
 		return -ENOMEM;
 	*p->last = p->newest = input;
 	p->last = &input->next;
-	if (!p->has_input_thread && server_thread(run_input, p) == 0) {
+	if (!p->has_input_thread && worker_pool_submit(&p->server->lasting, run_input, p)) {
 		p->has_input_thread = true;
 		p->refs++;
 	}
@@ -374,15 +372,14 @@ static int start_process(struct job *job, uint32_t id, const struct exec_request
 static int run_process(struct server_process *p)
 {
 	struct server *server = p->server;
-	int r = server_thread(run_output, p);
 
-	if (r == 0)
+	if (worker_pool_submit(&server->lasting, run_output, p))
 		return 0;
 	pthread_mutex_lock(&server->lock);
 	unlist(p);
 	pthread_mutex_unlock(&server->lock);
 	process_put(p);
-	return r;
+	return -EAGAIN;
 }
 
 int64_t handle_exec(struct job *job, struct wire_writer *out)

@@ -8,6 +8,7 @@
 
 #include "backends/remote/server/server.h"
 #include "ops/support/hash_table.h"
+#include "ops/support/worker_pool.h"
 #include "ops/workspace.h"
 
 enum {
@@ -77,18 +78,16 @@ struct server {
 	struct lane *lane; /* of the first */
 
 	pthread_mutex_t lock;
-	pthread_cond_t work;  /* the pool waits here */
+	pthread_cond_t work;  /* workers wait here when lanes have no room for answers */
 	pthread_cond_t moved; /* credit came, a job ended, the server stops */
 	bool stopping;
-	pthread_cond_t long_work;     /* threads of jobs that may wait wait here */
+	struct worker_pool workers;
+	struct worker_pool lasting;   /* jobs that may wait; input and output of processes */
 	struct job_queue small, bulk; /* waiting for a worker */
-	struct job_queue lasting;     /* given to one of those that wait */
 	struct hash_table jobs;       /* by id */
 	size_t job_bytes;
-	unsigned queued, workers, idle_workers;
-	unsigned long_threads, long_idle; /* idle and nothing given to */
-	struct hash_table handles;        /* by id */
-	unsigned closing;                 /* CLOSE requests that are not done */
+	struct hash_table handles; /* by id */
+	unsigned closing;          /* CLOSE requests that are not done */
 	struct server_process *processes;
 	size_t process_count;
 	pthread_mutex_t feed_lock; /* changes leave in the order of their positions */
@@ -99,8 +98,6 @@ struct server {
 };
 
 /* ---- server.c ---------------------------------------------------------------- */
-
-int server_thread(void *(*run)(void *), void *argument);
 
 /* Sends a chunk of a listing; waits for credit.  -EINTR when the job is cancelled. */
 int server_send_data(struct job *job, struct wire_writer *writer);
