@@ -12,6 +12,7 @@
 #include "ops/support/json.h"
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
+#include "tools/base/call_log.h"
 #include "tools/base/jobs.h"
 #include "tools/base/output_file.h"
 #include "tools/base/reach.h"
@@ -408,7 +409,7 @@ static int load_missing_rules(struct tool_call *call)
 
 int tool_run(struct tool_call *call)
 {
-	uint64_t start_ns = clock_now_ns();
+	uint64_t start_ns = clock_now_ns(), start_wall_ns = clock_wall_ns();
 	int r;
 
 	if (call->session->control_socket)
@@ -423,6 +424,8 @@ int tool_run(struct tool_call *call)
 	if (call->session->control_socket)
 		call_end(call);
 	call->latency_ms = (double)(clock_now_ns() - start_ns) / 1e6;
+	if (!call->session->control_socket && !call->session->problem && !call->deferred)
+		call_log_add(call, start_wall_ns);
 	return r;
 }
 

@@ -19,7 +19,9 @@
 #include "fs/mount/runtime.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
+#include "ops/support/files.h"
 #include "ops/support/json.h"
+#include "ops/support/log_segment.h"
 
 static const char usage[] =
 	"usage: isthmus log [DIR] [OPTION...]\n"
@@ -47,6 +49,7 @@ static const char usage[] =
 	"      --verify        verify the log; exit 1 if it was altered, 3 if it is incomplete\n"
 	"      --verify-key KEY  ... with the verification key; '-' reads it from standard input\n"
 	"      --anchor FILE   ... and with its anchor (mount -o log_anchor=)\n"
+	"      --tools         what tools did on directories that are no mount, instead\n"
 	"      --setup-keys    seal the log from the next mount on; shows the verification key\n";
 
 enum { FOLLOW_LINES = 10, LINES_MAX = 1000000 };
@@ -56,7 +59,7 @@ struct log_options {
 	struct log_filter filter;
 	int64_t lines;                 /* 0: all */
 	enum log_export_format format; /* 0: none */
-	bool follow, json, summary, verify, setup_keys;
+	bool follow, json, summary, verify, setup_keys, tools;
 	struct log_verify_words words;
 };
 
@@ -142,6 +145,25 @@ static int find_log(const char *directory, struct log_place *place)
 	return r;
 }
 
+static int find_tools_log(struct log_place *place)
+{
+	cleanup_free char *file = state_path(LOG_TOOLS_RING ".jsonl");
+
+	place->ring = LOG_TOOLS_RING;
+	place->directory = state_path(NULL);
+	if (!file || !place->directory)
+		return -ENOMEM;
+	if (access(file, R_OK) == 0)
+		return 0;
+	command_error("log",
+		errno == ENOENT
+			? "\"%s\" is not there: no tool was called yet on a directory that is no "
+			  "mount"
+			: "\"%s\": %m",
+		file);
+	return -ENOENT;
+}
+
 /* ---- Showing ---------------------------------------------------------------------- */
 
 static void show_line(const struct log_options *options, const char *line, const cJSON *record)
@@ -220,7 +242,7 @@ static int show(const struct log_options *options, const struct log_place *place
 	struct log_reader *reader = NULL;
 	int r;
 
-	r = log_reader_open(place->directory, &reader);
+	r = log_reader_open(place->directory, place->ring ? place->ring : LOG_ALL_RING, &reader);
 	if (r == 0 && ((options->summary && !summary) || (options->format && !export)))
 		r = -ENOMEM;
 	if (r == 0) {
@@ -279,8 +301,8 @@ static const char *const operations[] = {"lookup", "getattr", "access", "readlin
 	"statfs", "getxattr", "listxattr", "hash", "open", "create", "read", "write", "flush",
 	"fsync", "close", "fallocate", "copy_range", "seek", "lock", "lock_test", "mkdir", "mknod",
 	"symlink", "link", "unlink", "rmdir", "rename", "chmod", "chown", "truncate", "utimens",
-	"setxattr", "removexattr", "exec", "connect", "forward", "search", "foreign", "connection",
-	"dropped", "lost", "removed"};
+	"setxattr", "removexattr", "exec", "tool_call", "connect", "forward", "search", "foreign",
+	"connection", "dropped", "lost", "removed"};
 
 static int set_operations(void *into, const char *list)
 {
@@ -381,6 +403,7 @@ int log_command(int argc, char **argv)
 		{"verify-key", .value = &options.words.key},
 		{"anchor", .value = &options.words.anchor},
 		{"setup-keys", .flag = &options.setup_keys},
+		{"tools", .flag = &options.tools},
 		{0},
 	};
 	const struct command_line line = {
@@ -401,11 +424,15 @@ int log_command(int argc, char **argv)
 			"log", "--export goes without --json, --summary, --verify and --follow");
 	if (options.follow && (options.summary || options.verify))
 		return command_usage_error("log", "--follow has no end to sum up or verify");
+	if (options.tools &&
+		(optind < argc || options.setup_keys || options.words.key || options.words.anchor))
+		return command_usage_error("log",
+			"--tools goes without a directory (--path chooses), keys and an anchor");
 	if (options.follow && !options.lines)
 		options.lines = FOLLOW_LINES;
 	if (options.setup_keys)
 		return setup_keys(options.directory);
-	if (find_log(options.directory, &place) < 0)
+	if ((options.tools ? find_tools_log(&place) : find_log(options.directory, &place)) < 0)
 		return 1;
 	result = options.verify ? log_verify_place(&place, &options.words) : show(&options, &place);
 	free(place.directory);

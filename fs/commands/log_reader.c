@@ -24,6 +24,7 @@ enum {
 
 struct log_reader {
 	int directory;
+	const char *all;  /* the ring of all records; static */
 	const char *ring; /* that is being read: first the changes that are in no segment of all */
 	uint64_t until_seq; /* ... which begin with this number */
 	int changes;        /* inotify of the directory; -1: not yet */
@@ -93,15 +94,15 @@ static int enter_ring(struct log_reader *reader, const char *ring)
 /* Changes are kept longer than all else. */
 static int open_oldest(struct log_reader *reader)
 {
-	int r = enter_ring(reader, LOG_ALL_RING);
+	int r = enter_ring(reader, reader->all);
 
 	if (r < 0)
 		return r;
 	reader->until_seq = header_number(reader, ",\"first_seq\":");
-	if (reader->until_seq <= 1)
+	if (reader->until_seq <= 1 || strcmp(reader->all, LOG_ALL_RING) != 0)
 		return 0;
 	r = enter_ring(reader, LOG_CHANGES_RING);
-	return r == -ENOENT ? enter_ring(reader, LOG_ALL_RING) : r;
+	return r == -ENOENT ? enter_ring(reader, reader->all) : r;
 }
 
 /* True for a line of the changes that is among all lines, too. */
@@ -165,7 +166,7 @@ static int advance(struct log_reader *reader)
 {
 	int r;
 
-	if (is_current(reader) && strcmp(reader->ring, LOG_ALL_RING) == 0)
+	if (is_current(reader) && strcmp(reader->ring, reader->all) == 0)
 		return 0;
 	/* Lines may have come between the last read and the rename. */
 	r = fill(reader);
@@ -173,7 +174,7 @@ static int advance(struct log_reader *reader)
 		return r;
 	r = is_current(reader) ? -ENOENT : open_following(reader);
 	if (r == -ENOENT && strcmp(reader->ring, LOG_CHANGES_RING) == 0)
-		r = enter_ring(reader, LOG_ALL_RING);
+		r = enter_ring(reader, reader->all);
 	return r == -ENOENT ? 0 : r < 0 ? r : 1;
 }
 
@@ -185,7 +186,7 @@ int log_reader_next(struct log_reader *reader, char **ret_line, size_t *ret_leng
 		if (take_line(reader, ret_line, ret_length)) {
 			if (!is_copy(reader, *ret_line))
 				return 1;
-			r = enter_ring(reader, LOG_ALL_RING);
+			r = enter_ring(reader, reader->all);
 			if (r < 0)
 				return r;
 			continue;
@@ -327,19 +328,19 @@ static int go_back_in_ring(
 int log_reader_go_back(struct log_reader *reader, visitor visit, void *user)
 {
 	enum log_visit wish = LOG_GO_BACK;
-	int r = open_newest(reader, LOG_ALL_RING);
+	int r = open_newest(reader, reader->all);
 
 	if (r == 0)
 		r = go_back_in_ring(reader, visit, user, &wish);
 	if (r < 0 || wish != LOG_GO_BACK)
 		return r == -ENOENT ? 0 : r;
 	reader->until_seq = header_number(reader, ",\"first_seq\":");
-	if (reader->until_seq <= 1)
+	if (reader->until_seq <= 1 || strcmp(reader->all, LOG_ALL_RING) != 0)
 		return 0;
 	r = open_newest(reader, LOG_CHANGES_RING);
 	if (r == 0)
 		r = go_back_in_ring(reader, visit, user, &wish);
-	return r == -ENOENT ? enter_ring(reader, LOG_ALL_RING) : r;
+	return r == -ENOENT ? enter_ring(reader, reader->all) : r;
 }
 
 int log_reader_wait(struct log_reader *reader)
@@ -360,7 +361,7 @@ int log_reader_wait(struct log_reader *reader)
 	return read(reader->changes, events, sizeof(events)) < 0 ? -errno : 0;
 }
 
-int log_reader_open(const char *directory, struct log_reader **ret_reader)
+int log_reader_open(const char *directory, const char *ring, struct log_reader **ret_reader)
 {
 	struct log_reader *reader = calloc(1, sizeof(*reader));
 	int r;
@@ -368,7 +369,7 @@ int log_reader_open(const char *directory, struct log_reader **ret_reader)
 	if (!reader)
 		return -ENOMEM;
 	reader->changes = reader->file = -1;
-	reader->ring = LOG_ALL_RING;
+	reader->all = reader->ring = ring;
 	reader->directory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	r = reader->directory < 0 ? -errno : 0;
 	if (r == 0)

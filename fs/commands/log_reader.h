@@ -9,8 +9,8 @@
 
 struct log_reader;
 
-/* -ENOENT: there is no log in the directory; -errno. */
-int log_reader_open(const char *directory, struct log_reader **ret_reader);
+/* `ring`: LOG_ALL_RING or LOG_TOOLS_RING.  -ENOENT: there is no log in the directory; -errno. */
+int log_reader_open(const char *directory, const char *ring, struct log_reader **ret_reader);
 void log_reader_close(struct log_reader *reader); /* NULL is fine */
 
 /* The next line, without its newline, NUL-terminated, valid until the next call.  1, or 0 when

@@ -35,7 +35,7 @@ static int check_complete(const struct log_place *place, const struct log_verify
 	const char *directory = place->directory;
 	bool is_lost = place->lost > report->lost;
 	bool is_unsealed = !place->lives && report->unsealed_lines;
-	bool is_cut = !place->lives && !report->unsealed_lines && !report->ended;
+	bool is_cut = !place->ring && !place->lives && !report->unsealed_lines && !report->ended;
 
 	if (is_lost)
 		command_note("log",
@@ -129,6 +129,7 @@ int log_verify_place(const struct log_place *place, const struct log_verify_word
 		means.key = key;
 	}
 	means.anchor = words->anchor;
+	means.ring = place->ring;
 	means.known_seq = place->lives ? place->last_seq : 0;
 	if (means.anchor && access(means.anchor, R_OK) < 0)
 		return command_error("log", "\"%s\": %s", means.anchor, strerror(errno));

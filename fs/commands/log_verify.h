@@ -7,9 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The log of a mount, and how far its daemon has come. */
+/* The log of a mount, and how far its daemon has come; or that of tools. */
 struct log_place {
 	char *directory;
+	const char *ring;  /* LOG_TOOLS_RING; NULL: a mount's */
 	bool lives;        /* its daemon was asked */
 	uint64_t last_seq; /* ... what it has written */
 	uint64_t lost;     /* that it could not write */

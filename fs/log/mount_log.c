@@ -37,6 +37,7 @@ static void gather(const struct log_record *record, const struct tool_call *call
 	strings[LOG_AGENT] = call ? not_empty(call->agent) : NULL;
 	strings[LOG_USER] = call ? not_empty(call->user) : NULL;
 	strings[LOG_CONVERSATION] = call ? not_empty(call->conversation) : NULL;
+	strings[LOG_RESULT] = NULL;
 	strings[LOG_DETAIL] = record->detail;
 }
 
@@ -248,7 +249,7 @@ static int log_init(
 		return r;
 	log->is_required = options->is_required;
 	log->removed = options->removed;
-	r = log_directory_open(&log->directory, directory);
+	r = log_directory_open(&log->directory, directory, "lock");
 	if (r == 0)
 		r = open_rings(log, options);
 	if (r < 0)

@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -153,20 +152,6 @@ char *runtime_id(const char *mount_point)
 		"%016llx", (unsigned long long)XXH3_64bits(mount_point, strlen(mount_point)));
 }
 
-static char *log_directory_of(const char *id)
-{
-	const char *base = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-	const struct passwd *user;
-
-	if (base && *base == '/')
-		return string_printf("%s/isthmus/%s", base, id);
-	if (!home || *home != '/') {
-		user = getpwuid(geteuid());
-		home = user ? user->pw_dir : "/tmp";
-	}
-	return string_printf("%s/.local/state/isthmus/%s", home, id);
-}
-
 int runtime_mount_init(struct runtime_mount *mount, const char *mount_point)
 {
 	cleanup_with(runtime_mount_done) struct runtime_mount fresh = {0};
@@ -182,7 +167,7 @@ int runtime_mount_init(struct runtime_mount *mount, const char *mount_point)
 	fresh.mount_point = strdup(mount_point);
 	fresh.control_path = string_printf("%s/%s.sock", directory, fresh.id);
 	fresh.session_path = string_printf("%s/%s.session", directory, fresh.id);
-	fresh.log_directory = log_directory_of(fresh.id);
+	fresh.log_directory = state_path(fresh.id);
 	if (!fresh.mount_point || !fresh.control_path || !fresh.session_path ||
 		!fresh.log_directory)
 		return -ENOMEM;

@@ -2,11 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 
 int write_all(int fd, const void *data, size_t size)
@@ -43,4 +45,20 @@ int make_directories(const char *path)
 		return -errno;
 	fd = open(copy, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
+}
+
+char *state_path(const char *name)
+{
+	const char *base = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	const char *slash = name ? "/" : "";
+	const struct passwd *user;
+
+	name = name ? name : "";
+	if (base && *base == '/')
+		return string_printf("%s/isthmus%s%s", base, slash, name);
+	if (!home || *home != '/') {
+		user = getpwuid(geteuid());
+		home = user ? user->pw_dir : "/tmp";
+	}
+	return string_printf("%s/.local/state/isthmus%s%s", home, slash, name);
 }

@@ -125,9 +125,10 @@ static void put_bytes(struct buffer *out, const char *key, const char *string, s
 	put(out, "\"", 1);
 }
 
-static void put_result(struct buffer *out, int result)
+static void put_result(struct buffer *out, int result, const char *name)
 {
-	const char *name = result < 0 ? strerrorname_np(-result) : NULL;
+	if (!*name)
+		name = result < 0 ? strerrorname_np(-result) : NULL;
 
 	put_key(out, "result");
 	if (name) {
@@ -210,14 +211,15 @@ static void put_digest(struct buffer *out, const char *key, const uint8_t digest
 	put(out, "\"", 1);
 }
 
-static void put_outcome(struct buffer *out, const struct log_record *record, uint64_t count)
+static void put_outcome(
+	struct buffer *out, const struct log_record *record, const char *error, uint64_t count)
 {
 	if (record->flags & LOG_HAS_RANGE)
 		put_member(out, "offset", record->offset);
 	if (record->flags & (LOG_HAS_RANGE | LOG_HAS_BYTES))
 		put_member(out, "bytes", (int64_t)record->bytes);
 	put_member(out, "latency_us", record->latency_us);
-	put_result(out, record->result);
+	put_result(out, record->result, error);
 	if (record->flags & LOG_FROM_CACHE)
 		put_text(out, ",\"cached\":true");
 	if (record->round_trips)
@@ -283,7 +285,8 @@ int log_format_record(
 	if (!queued->count && !(record->flags & LOG_HAS_NO_CALLER))
 		put_caller(out, queued);
 	at = put_strings(out, queued, at, LOG_CALL, LOG_CONVERSATION);
-	put_outcome(out, record, queued->count);
+	put_outcome(out, record, queued->lengths[LOG_RESULT] ? at : "", queued->count);
+	at += queued->lengths[LOG_RESULT];
 	at = put_strings(out, queued, at, LOG_DETAIL, LOG_DETAIL);
 	if (record->flags & LOG_IS_REDACTED)
 		put_text(out, ",\"redacted\":true");

@@ -49,6 +49,7 @@ void log_record_measure(struct queued_record *queued, const char *const strings[
 		[LOG_AGENT] = LOG_NAME_MAX_BYTES + 1,
 		[LOG_USER] = LOG_NAME_MAX_BYTES + 1,
 		[LOG_CONVERSATION] = LOG_NAME_MAX_BYTES + 1,
+		[LOG_RESULT] = LOG_NAME_MAX_BYTES + 1,
 		[LOG_DETAIL] = LOG_DETAIL_MAX_BYTES,
 	};
 	size_t size = sizeof(*queued);

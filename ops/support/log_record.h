@@ -66,6 +66,7 @@ enum log_string {
 	LOG_AGENT,
 	LOG_USER,
 	LOG_CONVERSATION,
+	LOG_RESULT, /* the name of the error, where it is no errno */
 	LOG_DETAIL,
 	LOG_STRINGS,
 };

@@ -18,7 +18,7 @@
 enum {
 	SEGMENTS_WANTED = 8, /* the limit divided by this is the size of one */
 	SEGMENT_MIN_BYTES = 4096,
-	LOCK_TRIES = 20, /* 100 ms apart: an old daemon may be on its way out */
+	LOCK_TRIES = 400, /* 5 ms apart: an old daemon may be on its way out */
 	NAME_TRIES = 1000,
 };
 
@@ -198,7 +198,7 @@ static int reopen_directory(struct log_directory *directory)
 	if (fstat(directory->fd, &attributes) == 0 && attributes.st_nlink > 0 &&
 		fstat(directory->lock, &lock) == 0 && lock.st_nlink > 0)
 		return 0;
-	r = log_directory_open(&fresh, directory->path);
+	r = log_directory_open(&fresh, directory->path, directory->lock_name);
 	if (r < 0)
 		return r;
 	log_directory_close(directory);
@@ -295,8 +295,8 @@ void log_segments_end(struct log_segments *s)
 
 static int take_lock(struct log_directory *directory)
 {
-	directory->lock =
-		openat(directory->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	directory->lock = openat(directory->fd, directory->lock_name,
+		O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (directory->lock < 0)
 		return -errno;
 	for (int i = 0; flock(directory->lock, LOCK_EX | LOCK_NB) < 0; i++) {
@@ -304,17 +304,19 @@ static int take_lock(struct log_directory *directory)
 			return -errno;
 		if (i == LOCK_TRIES)
 			return -EBUSY;
-		usleep(100000);
+		usleep(5000);
 	}
 	return 0;
 }
 
-int log_directory_open(struct log_directory *directory, const char *path)
+int log_directory_open(struct log_directory *directory, const char *path, const char *lock_name)
 {
 	int r;
 
-	*directory = (struct log_directory){
-		.path = strdup(path), .fd = make_directories(path), .lock = -1};
+	*directory = (struct log_directory){.path = strdup(path),
+		.lock_name = lock_name,
+		.fd = make_directories(path),
+		.lock = -1};
 	r = directory->path ? directory->fd : -ENOMEM;
 	if (r >= 0)
 		r = take_lock(directory);
@@ -333,73 +335,98 @@ void log_directory_close(struct log_directory *directory)
 	*directory = (struct log_directory){.fd = -1, .lock = -1};
 }
 
-/* The newest of the renamed segments.  -ENOENT: there is none. */
-static int scan_newest_old(struct log_segments *s, struct log_segment_report *ret_report)
+/* The renamed segment that is the newest; `*ret_oldest`: the number of the oldest.  -ENOENT: there
+ * is none. */
+static int find_newest_old(
+	const struct log_segments *s, struct log_segment_name *ret_newest, uint32_t *ret_oldest)
 {
 	cleanup_free struct log_segment_name *names = NULL;
-	int count = log_segment_names(s->directory->fd, s->ring, &names), r;
-	cleanup_fd int file = -1;
+	int count = log_segment_names(s->directory->fd, s->ring, &names);
 
-	if (count < 0)
-		return count;
 	if (count > 0 && names[count - 1].number == LOG_CURRENT)
 		count--;
-	if (count == 0)
-		return -ENOENT;
-	file = openat(s->directory->fd, names[count - 1].name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	r = file < 0 ? -errno : log_segment_scan(file, NULL, ret_report);
-	if (r == 0)
-		ret_report->number = names[count - 1].number;
-	if (r == 0 && !ret_report->oldest)
-		ret_report->oldest = names[0].number;
-	return r;
+	if (count <= 0)
+		return count < 0 ? count : -ENOENT;
+	*ret_newest = names[count - 1];
+	*ret_oldest = names[0].number;
+	return 0;
 }
 
-static int continue_log(struct log_segments *s, uint64_t *ret_last_seq)
+/* Where no current one says how the log goes on, the newest of the others does. */
+static int continue_after(
+	struct log_segments *s, const struct log_segment_name *newest, uint32_t oldest)
 {
-	struct log_segment_report newest = {0}, current = {0};
+	struct log_segment_report report;
+	cleanup_fd int file =
+		openat(s->directory->fd, newest->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int r = file < 0 ? -errno : log_segment_scan(file, NULL, &report);
+
+	if (r < 0)
+		return r;
+	memcpy(s->digest, report.digest, sizeof(s->digest));
+	s->number = newest->number;
+	s->oldest = report.oldest ? report.oldest : oldest;
+	s->last_seq = report.last_seq;
+	return 0;
+}
+
+/* A daemon was killed in the middle of a batch, or is of another version, or somebody wrote there:
+ * a new segment goes on after what it holds. */
+static int replace_current(struct log_segments *s, const struct log_segment_report *current)
+{
 	char name[LOG_NAME_BYTES];
 	int r;
 
-	r = scan_newest_old(s, &newest);
-	if (r < 0 && r != -ENOENT)
-		return r;
-	memcpy(s->digest, newest.digest, sizeof(s->digest));
-	s->number = newest.number;
-	s->oldest = newest.oldest ? newest.oldest : 1;
-	*ret_last_seq = newest.last_seq;
-
-	s->file = openat(s->directory->fd, s->current, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-	if (s->file < 0 && errno == ENOENT)
-		return begin_segment(s, s->oldest, *ret_last_seq + 1);
-	if (s->file < 0)
-		return -errno;
-	r = log_segment_scan(s->file, NULL, &current);
-	if (r < 0)
-		return r;
-	memcpy(s->digest, current.digest, sizeof(s->digest));
-	if (current.last_seq > *ret_last_seq)
-		*ret_last_seq = current.last_seq;
-	if (current.has_header && current.number > s->number)
-		s->number = current.number;
+	memcpy(s->digest, current->digest, sizeof(s->digest));
+	if (current->oldest)
+		s->oldest = current->oldest;
+	else if (current->has_header && s->number == 0) /* of schema 1, and alone */
+		s->oldest = current->number;
+	if (current->last_seq > s->last_seq)
+		s->last_seq = current->last_seq;
+	if (current->has_header && current->number > s->number)
+		s->number = current->number;
 	else
 		s->number++;
-	if (current.oldest)
-		s->oldest = current.oldest;
-	else if (!newest.oldest && current.has_header)
-		s->oldest = current.number;
-	s->size_bytes = current.size_bytes;
-	s->last_seq = current.last_seq;
-	if (current.has_header && current.schema == LOG_SCHEMA && !current.problem &&
-		current.unsealed_lines == 0)
-		return log_seal_to_segment(&s->next_seal, s->number);
-
-	/* A daemon was killed in the middle of a batch, or is of another version, or somebody
-	 * wrote there. */
 	r = retire_current(s, name);
+	return r < 0 ? r : begin_segment(s, s->oldest, s->last_seq + 1);
+}
+
+static bool is_whole(const struct log_segment_report *segment)
+{
+	return segment->has_header && segment->schema == LOG_SCHEMA && !segment->problem &&
+	       segment->unsealed_lines == 0;
+}
+
+static int continue_log(struct log_segments *s)
+{
+	struct log_segment_report current = {0};
+	struct log_segment_name newest = {0};
+	uint32_t oldest = 0;
+	int r = find_newest_old(s, &newest, &oldest);
+
+	if (r < 0 && r != -ENOENT)
+		return r;
+	s->oldest = 1;
+	s->file = openat(s->directory->fd, s->current, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	if (s->file < 0 && errno != ENOENT)
+		return -errno;
+	r = s->file < 0 ? 0 : log_segment_scan(s->file, NULL, &current);
 	if (r < 0)
 		return r;
-	return begin_segment(s, s->oldest, *ret_last_seq + 1);
+	if (is_whole(&current) && current.number > newest.number) {
+		memcpy(s->digest, current.digest, sizeof(s->digest));
+		s->number = current.number;
+		s->oldest = current.oldest;
+		s->last_seq = current.last_seq;
+		s->size_bytes = current.size_bytes;
+		return log_seal_to_segment(&s->next_seal, s->number);
+	}
+	r = newest.number ? continue_after(s, &newest, oldest) : 0;
+	if (r < 0)
+		return r;
+	return s->file < 0 ? begin_segment(s, s->oldest, s->last_seq + 1)
+			   : replace_current(s, &current);
 }
 
 int log_segments_open(struct log_directory *directory, const struct log_segments_options *options,
@@ -421,12 +448,15 @@ int log_segments_open(struct log_directory *directory, const struct log_segments
 		s->segment_bytes = SEGMENT_MIN_BYTES;
 	if (options->generation)
 		log_seal_init(&s->next_seal, options->generation, s->ring);
-	r = continue_log(s, ret_last_seq);
+	r = continue_log(s);
 	if (r < 0) {
 		log_segments_close(s);
 		return r;
 	}
-	write_begin(s); /* when it fails, with the first batch */
+	s->has_begun = options->is_shared;
+	if (!s->has_begun)
+		write_begin(s); /* when it fails, with the first batch */
+	*ret_last_seq = s->last_seq;
 	*ret_segments = s;
 	return 0;
 }

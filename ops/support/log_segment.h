@@ -20,21 +20,23 @@
 
 #define LOG_ALL_RING     "log"
 #define LOG_CHANGES_RING "changes"
+#define LOG_TOOLS_RING   "tools" /* in a directory of its own: ops/support/log_tools.h */
 #define LOG_CURRENT_NAME LOG_ALL_RING ".jsonl"
 #define LOG_END_LINE     "{\"op\":\"end\"}\n"
 
 /* ---- The directory ----------------------------------------------------------- */
 
-/* Open and locked: one daemon writes there. */
+/* Open and locked: one process writes there. */
 struct log_directory {
 	char *path;
+	const char *lock_name; /* static */
 	int fd;
 	int lock;
 };
 
-/* Makes `path` (0700) when missing, its parents too, and locks it.  -EBUSY: locked by another;
- * -errno. */
-int log_directory_open(struct log_directory *directory, const char *path);
+/* Makes `path` (0700) when missing, its parents too, and locks the file of that (static) name in
+ * it. -EBUSY: locked by another for 2 s; -errno. */
+int log_directory_open(struct log_directory *directory, const char *path, const char *lock_name);
 void log_directory_close(struct log_directory *directory); /* also one that is not open */
 
 /* ---- Writing ------------------------------------------------------------------ */
@@ -46,6 +48,7 @@ struct log_segments_options {
 	uint64_t limit_bytes;                    /* of all segments together */
 	const struct log_generation *generation; /* to seal with; NULL: no keys */
 	struct log_anchor *anchor;               /* gets each seal; NULL: none */
+	bool is_shared; /* processes take turns: no line says that one begins or ends */
 };
 
 /* Continues the log of a directory, which must outlive it; `*ret_last_seq` is the last
@@ -147,6 +150,7 @@ struct log_verify_means {
 	const uint8_t *key; /* [LOG_KEY_BYTES], the verification key; NULL: none */
 	const char *anchor; /* path of what an anchor has got; NULL: none */
 	uint64_t known_seq; /* the daemon may write more meanwhile; 0: it does not run */
+	const char *ring;   /* this one alone; NULL: those of a mount */
 };
 
 /* Checks every segment and the links between them. */

@@ -422,22 +422,23 @@ static void add_changes(struct log_verify_report *report, const struct log_verif
 int log_verify(const char *directory, const struct log_verify_means *means,
 	struct log_verify_report *ret_report)
 {
-	static const char *const rings[] = {LOG_ALL_RING, LOG_CHANGES_RING};
+	const char *const rings[] = {means->ring ? means->ring : LOG_ALL_RING, LOG_CHANGES_RING};
+	const size_t count = means->ring ? 1 : array_size(rings);
 	cleanup_fd int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct log_anchor_check anchors[array_size(rings)] = {0};
 	struct log_verify_report reports[array_size(rings)] = {0};
 	int r = fd < 0 ? -errno : 0;
 
 	/* First, as the daemon may write more to both meanwhile. */
-	for (size_t i = 0; r == 0 && i < array_size(rings) && means->anchor; i++)
+	for (size_t i = 0; r == 0 && i < count && means->anchor; i++)
 		r = log_anchor_check_open(
 			&anchors[i], means->anchor, path_name(directory), rings[i]);
-	for (size_t i = 0; r == 0 && i < array_size(rings); i++)
+	for (size_t i = 0; r == 0 && i < count; i++)
 		r = verify_ring(fd, rings[i], &anchors[i], means, &reports[i]);
-	for (size_t i = 0; i < array_size(rings); i++)
+	for (size_t i = 0; i < count; i++)
 		log_anchor_check_close(&anchors[i]);
 	*ret_report = reports[0];
-	if (r == 0 && reports[0].segments > 0)
+	if (r == 0 && reports[0].segments > 0 && !means->ring)
 		add_changes(ret_report, &reports[1]);
 	return r;
 }

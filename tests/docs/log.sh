@@ -24,7 +24,7 @@ done
 # shellcheck disable=SC2016
 known=$(sed -n '/^static const char \*const operations/,/};/p' "$sources/commands/log_command.c")
 for op in $(sed -n '/^### Operations/,/^`flush`/p' "$document" | grep '^|' | grep -o '`[a-z_]*`' | tr -d '`'); do
-	grep -qE "\"$op\"" "$sources"/{edge,inode,control,log,mount}/*.c "$sources"/commands/mount_command.c || complain "LOG.md has the operation $op, the sources have not"
+	grep -qE "\"$op\"" "$sources"/{edge,inode,control,log,mount}/*.c "$sources"/commands/mount_command.c "$sources"/../tools/base/call_log.c || complain "LOG.md has the operation $op, the sources have not"
 	grep -qF "\"$op\"" <<<"$known" ||
 		complain "isthmus log --op does not know $op"
 done

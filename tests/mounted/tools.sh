@@ -57,6 +57,39 @@ test_bash_runs_at_the_workspace() {
 	expect 9 "$(field exit_code <<<"$out")" 'exit code'
 }
 
+# The same on a directory that is no mount.
+plain_tool() {
+	"$ISTHMUS" tool "$1" --root "$tmp/plain" --yes --output json "${@:2}"
+}
+
+test_calls_elsewhere_have_a_log_of_their_own() {
+	local plain=$tmp/plain
+
+	mkdir "$plain"
+	plain_tool write a.txt secret --call-id plain-1 --agent 'pi 2' --user alice --conversation c-1 >"$tmp/out"
+	expect 1 "$(field first_seq <"$tmp/out")" 'number'
+	! plain_tool bash 'API_TOKEN=abc exit 3' >"$tmp/out" 2>&1 || fail "exit code"
+	! plain_tool read none.txt >"$tmp/out" 2>&1 || fail "exit code"
+	! tool read none.txt >"$tmp/out" 2>&1 || fail "exit code" # on the mount
+	"$ISTHMUS" log --tools --json | grep '"seq"' >"$tmp/log"
+	expect 3 "$(wc -l <"$tmp/log")" 'lines'
+	python3 - "$plain" "$tmp/log" <<-'EOF' || fail "$(cat "$tmp/log")"
+		import json, sys
+		plain, log = sys.argv[1:]
+		lines = [json.loads(line) for line in open(log)]
+		want = [dict(seq=1, op="tool_call", path=plain + "/a.txt", call="plain-1", tool="write", agent="pi 2", user="alice",
+		             conversation="c-1", result=0),
+		        dict(seq=2, path=plain, tool="bash", result="EXIT_STATUS", exit_code=3, detail="API_TOKEN=*** exit 3", redacted=True),
+		        dict(seq=3, path=plain + "/none.txt", tool="read", result="NOT_FOUND")]
+		sys.exit(any(line.get(key) != value for line, row in zip(lines, want) for key, value in row.items()) or "secret" in open(log).read())
+	EOF
+	expect 2 "$("$ISTHMUS" log --tools --errors --json | wc -l)" 'errors'
+	"$ISTHMUS" log --tools --verify >"$tmp/out" 2>&1 || fail "$(cat "$tmp/out")"
+	sed -i 's/API_TOKEN=... exit/exit/' "$XDG_STATE_HOME/isthmus/tools.jsonl"
+	! "$ISTHMUS" log --tools --verify >"$tmp/out" 2>&1 || fail "altered: $(cat "$tmp/out")"
+	! "$ISTHMUS" log --tools "$plain" >"$tmp/out" 2>&1 || fail "a directory"
+}
+
 # changed_by [OPTION...] COMMAND: what the tool says that it changed.
 changed_by() {
 	tool bash "$@" | python3 -c 'import json, sys; print(*json.load(sys.stdin)["data"]["changed"])'

@@ -339,6 +339,7 @@ int main(int argc, char **argv)
 	r = make_place();
 	if (r == 0 && asprintf(&home, "%s/home", place) > 0) {
 		setenv("HOME", home, 1);
+		setenv("XDG_STATE_HOME", home, 1);
 		r = test_run("shell", cases, array_size(cases));
 	} else {
 		fprintf(stderr, "%s: %s\n", place, strerror(-r));

@@ -206,6 +206,7 @@ int main(void)
 
 	if (!mkdtemp(place) || tool_session_open(place, &session) < 0)
 		return 2;
+	setenv("XDG_STATE_HOME", place, 1);
 	r = test_run("shell_run", cases, array_size(cases));
 	tool_session_close(&session);
 	for (size_t i = 0; i < array_size(given); i++)

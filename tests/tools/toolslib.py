@@ -46,6 +46,7 @@ def private_home():
     home = tempfile.mkdtemp(prefix="tools-home-")
     atexit.register(shutil.rmtree, home, True)
     os.environ.update(HOME=home, XDG_CONFIG_HOME=home + "/.config", XDG_RUNTIME_DIR=home, XDG_CACHE_HOME=home + "/.cache",
+                      XDG_STATE_HOME=home + "/.local/state",
                       GIT_CONFIG_NOSYSTEM="1", LC_ALL="C.UTF-8")
     return home
 

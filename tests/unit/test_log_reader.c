@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/log_segment.h"
 #include "tests/remove_tree.h"
 
 static char directory[64];
@@ -70,7 +71,7 @@ static void test_all_segments_are_read_in_order(void)
 	uint64_t last = 0;
 
 	fill(log, 2000);
-	CHECK_RC(0, log_reader_open(directory, &reader));
+	CHECK_RC(0, log_reader_open(directory, LOG_ALL_RING, &reader));
 	CHECK_RC(2000, read_on(reader, &last));
 	CHECK_RC(0, read_on(reader, &last));
 	log_reader_close(reader);
@@ -83,7 +84,7 @@ static void test_rotation_is_followed(void)
 	struct log_reader *reader = NULL;
 	uint64_t last = 0;
 
-	CHECK_RC(0, log_reader_open(directory, &reader));
+	CHECK_RC(0, log_reader_open(directory, LOG_ALL_RING, &reader));
 	for (int i = 0; i < 20; i++) {
 		fill(log, 100);
 		CHECK_RC(100, read_on(reader, &last));
@@ -105,7 +106,7 @@ static void test_a_reader_that_is_too_slow_goes_on_with_what_is_there(void)
 	int r;
 
 	fill(log, 20);
-	CHECK_RC(0, log_reader_open(directory, &reader));
+	CHECK_RC(0, log_reader_open(directory, LOG_ALL_RING, &reader));
 	CHECK_RC(20, read_on(reader, &last));
 	fill(log, 3000);
 	while ((r = log_reader_next(reader, &line, &length)) > 0)
@@ -144,7 +145,7 @@ static void check_back(uint64_t to, enum log_visit wish, int want_seen, int want
 	struct log_reader *reader = NULL;
 	uint64_t last = 2000 - (uint64_t)want_read;
 
-	CHECK_RC(0, log_reader_open(directory, &reader));
+	CHECK_RC(0, log_reader_open(directory, LOG_ALL_RING, &reader));
 	CHECK_RC(0, log_reader_go_back(reader, visit, &back));
 	CHECK_RC(want_seen, back.count);
 	CHECK_RC(want_read, read_on(reader, &last));
@@ -187,7 +188,7 @@ static void test_going_back_passes_long_and_unfinished_lines(void)
 	mount_log_flush(log);
 	file = fopen(mount_log_path(log), "ae");
 	CHECK(file && fputs(unfinished, file) > 0 && fflush(file) == 0);
-	CHECK_RC(0, log_reader_open(directory, &reader));
+	CHECK_RC(0, log_reader_open(directory, LOG_ALL_RING, &reader));
 	CHECK_RC(0, log_reader_go_back(reader, visit, &back));
 	CHECK_RC(2, back.count);
 	CHECK_RC(2, read_on(reader, &last));
@@ -202,7 +203,7 @@ static void test_waiting_ends_with_the_next_line(void)
 	struct log_reader *reader = NULL;
 	uint64_t last = 0;
 
-	CHECK_RC(0, log_reader_open(directory, &reader));
+	CHECK_RC(0, log_reader_open(directory, LOG_ALL_RING, &reader));
 	CHECK_RC(0, log_reader_wait(reader));
 	CHECK_RC(0, read_on(reader, &last));
 	fill(log, 1);
@@ -218,9 +219,9 @@ static void test_no_log_is_an_error(void)
 
 	strcpy(directory, "/tmp/isthmus-test-reader-XXXXXX");
 	CHECK(mkdtemp(directory) != NULL);
-	CHECK_RC(-ENOENT, log_reader_open(directory, &reader));
+	CHECK_RC(-ENOENT, log_reader_open(directory, LOG_ALL_RING, &reader));
 	CHECK_RC(0, rmdir(directory));
-	CHECK_RC(-ENOENT, log_reader_open(directory, &reader));
+	CHECK_RC(-ENOENT, log_reader_open(directory, LOG_ALL_RING, &reader));
 }
 
 static bool matches(const struct log_filter *filter, const char *line)
@@ -365,7 +366,7 @@ static void test_old_changes_come_before_all_that_is_left(void)
 	int count = 0;
 	char *line;
 
-	CHECK_RC(0, log_reader_open(directory, &reader));
+	CHECK_RC(0, log_reader_open(directory, LOG_ALL_RING, &reader));
 	while (count <= 2000 && log_reader_next(reader, &line, &length) > 0)
 		count += sscanf(line, "{\"seq\":%" SCNu64, &numbers[count]) == 1;
 	check_order(numbers, count);
@@ -395,7 +396,7 @@ static void test_going_back_passes_into_old_changes(void)
 	struct log_reader *reader = NULL;
 	static struct collected collected;
 
-	CHECK_RC(0, log_reader_open(directory, &reader));
+	CHECK_RC(0, log_reader_open(directory, LOG_ALL_RING, &reader));
 	CHECK_RC(0, log_reader_go_back(reader, collect, &collected));
 	check_order(collected.numbers + 2001 - collected.count, collected.count);
 	log_reader_close(reader);

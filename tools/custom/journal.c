@@ -25,15 +25,12 @@ static struct buffer unnamed; /* lines of the session without a name; guarded by
 
 char *custom_journal_path(const char *session)
 {
-	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	cleanup_free char *name = NULL;
 
 	if (!session || !path_is_name(session) || strlen(session) > NAME_MAX_BYTES)
 		return NULL;
-	if (state && *state == '/')
-		return string_printf("%s/isthmus/sessions/%s.jsonl", state, session);
-	return home && *home == '/'
-		       ? string_printf("%s/.local/state/isthmus/sessions/%s.jsonl", home, session)
-		       : NULL;
+	name = string_printf("sessions/%s.jsonl", session);
+	return name ? state_path(name) : NULL;
 }
 
 /* Appends what the file has from `*from` on, or its end if that is too much (`*from` says where it
