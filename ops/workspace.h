@@ -123,7 +123,8 @@ enum create_hint {
 	CREATE_WAITS,
 	CREATE_IS_FIRST, /* it waits, but the next one in that directory may be early */
 	CREATE_IS_EARLY, /* as far as is known nothing is at the name, and if something came that
-			  * would be told: no need to wait */
+			  * would be told: no need to wait.  The caller can do with the file of
+			  * somebody who is quicker, if there is no O_EXCL */
 };
 
 /* Who asks, and what served the call.  In the caller's memory; one call at a time. */
@@ -162,6 +163,8 @@ struct op_context {
 		bool from_cache;      /* answered without asking the place */
 		bool is_early;        /* create: the name is not made yet; setattr: the times are
 				       * not known yet */
+		bool is_other;        /* flush: without O_EXCL, the file is not the one that create
+				       * told of (see await_name) */
 		uint64_t position;    /* see Positions: what the call tells was looked at then or
 				       * later (a flush: what all writes left) */
 	} served;
@@ -470,7 +473,9 @@ struct workspace_ops {
 
 	/* Optional (NULL: nothing is answered early).  Of a handle that create has given out with
 	 * served.is_early: waits until the name is made, and returns what create would have;
-	 * whoever asks again gets the same.  What create told was right but for the times.  After
+	 * whoever asks again gets the same.  What create told was right but for the times; or,
+	 * without O_EXCL, somebody else was quicker to make the name: then the handle leads to
+	 * that file, truncated if that was asked for, and its attributes are the answer.  After
 	 * an error every operation on the handle answers that.
 	 * -EAGAIN: interrupted, or the place is out of reach; ask again. */
 	int (*await_name)(

@@ -311,6 +311,8 @@ void session_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	r.settles = true;
 	/* First: the next holder of a lock is to find what was written. */
 	result = workspace_flush(&r.op, handle->file);
+	if (r.op.served.is_other) /* what was written is not all of its content */
+		content_hash_disturb(handle->hash);
 	if (handle->inode->file->was_locked)
 		dropper_unlocking(r.session->dropper, handle->inode,
 			&(struct file_lock){.kind = LOCK_KIND_POSIX,

@@ -33,8 +33,11 @@ enum create_hint cached_create_hint(
 	enum tree_validity validity;
 	struct object_id found;
 
-	/* Without O_EXCL it opens what somebody else has made meanwhile. */
-	if (!c->feed || !ctx->parent.inode || !(flags & O_EXCL) || may_be_lock(name))
+	if (!c->feed || !ctx->parent.inode)
+		return CREATE_WAITS;
+	/* Without O_EXCL the file may turn out to be another one.  Whoever only writes has neither
+	 * read nor mapped anything of it. */
+	if (flags & O_EXCL ? may_be_lock(name) : (flags & O_ACCMODE) != O_WRONLY)
 		return CREATE_WAITS;
 	validity = tree_get_name(c->tree, &ctx->parent, name, cached_now_ms(), &found);
 	return validity == TREE_WATCHED && !found.inode ? CREATE_IS_EARLY : CREATE_IS_FIRST;
@@ -109,6 +112,20 @@ void cached_has_met(struct cached *c, const struct op_context *ctx,
 
 /* ---- Waiting for the name --------------------------------------------------------------- */
 
+/* Somebody else has made the name, and the handle leads to that file. */
+static void take_other(struct cached *c, const struct asking *asking, struct cached_file *file,
+	const struct attributes *other)
+{
+	file->is_other = true;
+	file->capturing = false;
+	file->opened_state = 0;
+	cached_doubt(c, asking->look.at, &file->made_in, file->path);
+	cached_learn_attributes(c, &asking->look, other, FROM_CHANGE, NULL);
+	cached_move_to_object(c, file, other);
+	file->extra->write_count++;
+	content_detach(c, file->extra);
+}
+
 static void take_name(struct cached *c, const struct asking *asking, struct cached_file *file,
 	int r, const struct attributes *made)
 {
@@ -117,7 +134,10 @@ static void take_name(struct cached *c, const struct asking *asking, struct cach
 	file->opened_at = asking->look.at;
 	if (r == -EEXIST)
 		note_missed(c, file);
-	cached_made(c, asking, &file->made_in, file->path, NULL, r, made);
+	if (r == 0 && !object_id_equal(&made->id, &file->attributes.id))
+		take_other(c, asking, file, made);
+	else
+		cached_made(c, asking, &file->made_in, file->path, NULL, r, made);
 }
 
 int cached_wait_for_name(struct cached *c, struct op_context *ctx, struct cached_file *file)

@@ -218,6 +218,7 @@ struct cached_file {
 	pid_t made_by;            /* ... and who made it */
 	uint64_t made_ms;         /* when it was asked for */
 	unsigned awaiting;        /* calls that wait for the name */
+	bool is_other;            /* the name was somebody else's, and so is the file */
 	LIST_ENTRY(cached_file) unnamed_link;
 };
 
@@ -522,6 +523,10 @@ int cached_file_inner(
 /* Nobody has the handle any more: it no longer belongs to the object, and is freed. */
 void cached_leave_object(struct cached *c, struct cached_file *file);
 void cached_file_free(struct cached_file *file);
+
+/* The handle leads to another object.  No memory: it stays with what it was. */
+void cached_move_to_object(
+	struct cached *c, struct cached_file *file, const struct attributes *attributes);
 
 /* Reads a small file whole and keeps it, if it still is what it was when opened. Without the
  * lock. */

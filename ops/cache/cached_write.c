@@ -155,6 +155,7 @@ int cached_flush(struct op_context *ctx, struct open_file *open_file)
 	cached_begin_change(c, ctx, &asking);
 	r = first_error(r, workspace_flush(ctx, inner));
 	r = first_error(cached_take_name(c, ctx, file), r);
+	ctx->served.is_other = file->is_other;
 	return settle(c, ctx, file, then, &asking, r);
 }
 

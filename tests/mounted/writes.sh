@@ -66,6 +66,28 @@ test_an_edit_by_temporary_file_and_rename_waits_twice() {
 	END
 }
 
+test_an_edit_that_truncates_a_temporary_file_waits_twice() {
+	begin_in steps
+	echo old >"$mnt/steps/file"
+	next_is_prepared steps
+	python3 - "$mnt/steps" <<-'END'
+		import os, sys, pathlib
+		here = pathlib.Path(sys.argv[1])
+		for i in range(5):
+		    (here / f".edit{i}").write_text(f"text {i}\n")
+		    os.rename(here / f".edit{i}", here / "file")
+		    assert (here / "file").read_text() == f"text {i}\n"
+		    os.listdir(here)
+	END
+	expect 0 "$(trips steps/.edit4 create)" "round trips to create"
+	"$ISTHMUS" log "$mnt" --json >"$tmp/log"
+	python3 - "$tmp/log" <<-'END'
+		import json, sys
+		waits = [r.get("round_trips") or 0 for r in map(json.loads, open(sys.argv[1])) if "/.edit" in r.get("path", "")]
+		assert sum(waits) <= 2 * 5 + 1, f"{sum(waits)} round trips for 5 edits"
+	END
+}
+
 # Number, owner and mode are the workspace's, before it has been heard of.
 test_what_is_told_of_a_new_file_stays_so() {
 	begin_in told
@@ -142,6 +164,195 @@ test_a_name_that_somebody_else_made_first_is_not_ours() {
 	expect theirs "$(cat "$backing/taken/new")"
 	rm "$mnt/taken/new"
 	[ ! -e "$backing/taken/new" ] || fail "nobody can remove it"
+}
+
+# race DIRECTORY CODE: Python, where make(name, flags) opens a new file here while the link is silent,
+# release() has the far end hear of it, and error_of() says what a call came to.
+race() {
+	python3 - "$mnt/$1" "$backing/$1" "$tmp/link" <<-END
+		import errno, os, sys, threading
+		here, there, link = sys.argv[1:]
+		def set_link(state):
+		    with open(link, "w") as file:
+		        file.write(state + "\n")
+		def error_of(call, *arguments):
+		    try:
+		        call(*arguments)
+		    except OSError as error:
+		        return error.errno
+		def make(name, flags=os.O_TRUNC):
+		    set_link("stall")
+		    return os.open(f"{here}/{name}", os.O_CREAT | os.O_WRONLY | flags, 0o600)
+		def release():
+		    threading.Timer(0.3, set_link, ["up"]).start()
+		def put(name, text, mode=0o644):
+		    with open(f"{there}/{name}", "w", opener=lambda path, flags: os.open(path, flags, mode)) as file:
+		        file.write(text)
+		def get(name):
+		    with open(f"{there}/{name}") as file:
+		        return file.read()
+		$2
+	END
+}
+
+# next_is_prepared DIRECTORY: the last file there was made early, and the next one can be.
+next_is_prepared() {
+	wait_for 10 is_prepared "$1" || fail "nothing is prepared in $1"
+	sleep 1
+}
+
+# Without O_EXCL: whoever was quicker has made the file, and it is written to as open(2) would.
+test_without_o_excl_the_file_of_another_is_truncated_and_written() {
+	begin_in other
+	race other '
+fd = make("new")
+put("new", "theirs, and longer", 0o644)
+before = os.fstat(fd).st_ino
+os.write(fd, b"ours")
+release()
+os.close(fd)
+assert get("new") == "ours", get("new")
+s = os.stat(f"{there}/new")
+assert s.st_mode & 0o777 == 0o644, s
+assert s.st_ino != before
+assert os.stat(f"{here}/new").st_ino == s.st_ino
+assert open(f"{here}/new").read() == "ours"'
+}
+
+test_without_o_excl_what_another_wrote_stays_where_nothing_truncates_it() {
+	begin_in appended
+	race appended '
+fd = make("new", os.O_APPEND)
+put("new", "theirs ")
+os.write(fd, b"ours")
+release()
+os.close(fd)
+assert get("new") == "theirs ours", get("new")
+assert open(f"{here}/new").read() == "theirs ours"'
+	next_is_prepared appended
+	race appended '
+fd = make("part", 0)
+put("part", "theirs")
+os.pwrite(fd, b"OU", 2)
+release()
+os.fsync(fd)
+assert get("part") == "thOUrs", get("part")
+assert os.fstat(fd).st_size == 6
+os.fchmod(fd, 0o640)
+os.write(fd, b"T")
+os.close(fd)
+assert get("part") == "ThOUrs", get("part")
+assert os.stat(f"{there}/part").st_mode & 0o777 == 0o640'
+}
+
+# What is set through the descriptor is set of the file that it turned out to lead to.
+test_without_o_excl_attributes_are_those_of_the_file_that_is_there() {
+	begin_in set
+	race set '
+fd = make("new")
+put("new", "theirs", 0o600)
+os.write(fd, b"ours")
+os.fchmod(fd, 0o604)
+os.utime(fd, (1000000000, 1000000000))
+release()
+os.close(fd)
+s = os.stat(f"{there}/new")
+assert (s.st_mode & 0o777, s.st_mtime, s.st_size) == (0o604, 1000000000, 4), s
+t = os.stat(f"{here}/new")
+assert (t.st_ino, t.st_mode, t.st_mtime, t.st_size) == (s.st_ino, s.st_mode, s.st_mtime, s.st_size), t'
+}
+
+# What open(2) would not have opened is told at close, and stays as it is.
+test_without_o_excl_what_is_no_file_is_told() {
+	begin_in kinds
+	race kinds '
+fd = make("directory")
+os.mkdir(f"{there}/directory")
+os.write(fd, b"ours")
+release()
+spare = os.dup(fd)
+assert error_of(os.close, fd) == errno.EISDIR
+assert error_of(os.write, spare, b"more") == errno.EISDIR
+assert error_of(os.close, spare) == errno.EISDIR
+assert os.path.isdir(f"{here}/directory")'
+	next_is_prepared kinds
+	race kinds '
+put("target", "theirs")
+fd = make("link")
+os.symlink("target", f"{there}/link")
+os.write(fd, b"ours")
+release()
+assert error_of(os.close, fd) == errno.ELOOP
+assert get("target") == "theirs"
+assert os.readlink(f"{here}/link") == "target"'
+	next_is_prepared kinds
+	race kinds '
+fd = make("pipe")
+os.mkfifo(f"{there}/pipe")
+release()
+assert error_of(os.close, fd) == errno.ENXIO'
+}
+
+# Another file of the workspace gets the name: both names lead to what was written.
+test_without_o_excl_a_link_to_a_known_file_is_that_file() {
+	begin_in linked
+	echo known >"$mnt/linked/known"
+	cat "$mnt/linked/known"
+	next_is_prepared linked
+	race linked '
+reader = open(f"{here}/known")
+assert reader.read() == "known\n"
+fd = make("new")
+os.link(f"{there}/known", f"{there}/new")
+os.write(fd, b"ours")
+release()
+os.close(fd)
+assert get("known") == get("new") == "ours"
+deadline = __import__("time").monotonic() + 10
+while open(f"{here}/known").read() != "ours":
+    assert __import__("time").monotonic() < deadline, "the other name shows what was"'
+}
+
+# It was there and has gone again: then the name is ours.
+test_without_o_excl_a_name_that_is_gone_again_is_made() {
+	begin_in gone
+	race gone '
+fd = make("new")
+put("new", "theirs")
+os.unlink(f"{there}/new")
+ino = os.fstat(fd).st_ino
+os.write(fd, b"ours")
+release()
+os.close(fd)
+assert get("new") == "ours" and os.stat(f"{there}/new").st_ino == ino'
+}
+
+# The log says no hash of content that is not known, and who reads finds what the workspace has.
+test_two_mounts_write_one_name_without_o_excl() {
+	begin_in pair
+	second_mount
+	python3 - "$mnt/pair" "$mnt2/pair" "$backing/pair" <<-'END'
+		import os, random, sys, threading, time
+		places, there = sys.argv[1:3], sys.argv[3]
+		def make(place, name, pause):
+		    time.sleep(pause)
+		    with open(f"{place}/{name}", "w") as file:
+		        file.write(place[-20:])
+		for place in places:
+		    os.listdir(place)
+		for i in range(40):
+		    threads = [threading.Thread(target=make, args=(place, f"n{i}", random.uniform(0, 0.04))) for place in places]
+		    for thread in threads:
+		        thread.start()
+		    for thread in threads:
+		        thread.join()
+		    text = open(f"{there}/n{i}").read()
+		    assert text in [place[-20:] for place in places], f"n{i}: {text}"
+		    for place in places:
+		        deadline = time.monotonic() + 10
+		        while open(f"{place}/n{i}").read() != text:
+		            assert time.monotonic() < deadline, f"{place}/n{i} is not {text}"
+	END
 }
 
 # Two mounts make the same names at once: each has one maker, and what he wrote.

@@ -558,6 +558,28 @@ def test_prepare_and_name():
     close(handle)
 
 
+# Without O_EXCL what somebody else has made does, too.
+def test_name_opens_what_is_there():
+    for name, flags, expected in ((b"cut", os.O_TRUNC, b"new"), (b"written over", 0, b"newes"), (b"longer", os.O_APPEND, b"takesnew")):
+        handle = next(handles)
+        reader = client.call(p.PREPARE, p.name(b"") + p.open_flags(os.O_RDWR) + p.numbers(0o640, handle))
+        prepared = reader.body.attributes()
+        write_file(name, b"takes")
+        os.mkdir(at(name + b".d"))
+        os.symlink(name, at(name + b".l"))
+        fails(errno.EISDIR, client.call, p.NAME, p.number(handle) + p.name(name + b".d") + p.open_flags(os.O_WRONLY | flags))
+        fails(errno.ELOOP, client.call, p.NAME, p.number(handle) + p.name(name + b".l") + p.open_flags(os.O_WRONLY | flags))
+        reader = client.call(p.NAME, p.number(handle) + p.name(name) + p.open_flags(os.O_WRONLY | flags))
+        found = reader.body.attributes()
+        same(os.stat(at(name)).st_ino, found.id[1])
+        same(False, found.id == prepared.id)
+        same(0 if flags & os.O_TRUNC else 5, found.size)
+        same(0, reader.body.number())
+        write(handle, 0, b"new")
+        close(handle)
+        same(expected, read_file(name))
+
+
 def test_fsync():
     handle = create(b"synced")
     client.call(p.FSYNC, p.number(handle) + p.string(b"") + p.number(1))

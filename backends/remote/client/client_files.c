@@ -83,6 +83,17 @@ static void file_publish(struct remote_file *file)
 	pthread_mutex_unlock(&remote->lock);
 }
 
+void remote_file_is_other(struct remote_file *file, const struct attributes *attributes)
+{
+	struct remote *remote = file->remote;
+
+	hash_table_remove(&remote->files, file, file_hash, file_link);
+	file->id = attributes->id;
+	file->size_hint = (off_t)attributes->size_bytes;
+	file->is_new = false;
+	hash_table_insert(&remote->files, file, file_hash, file_link);
+}
+
 static void file_unpublish(struct remote_file *file)
 {
 	struct remote *remote = file->remote;
@@ -288,6 +299,7 @@ static int create_early(struct op_context *ctx, struct remote *remote, const cha
 	file->epoch = epoch;
 	file->is_new = true;
 	file->is_naming = true;
+	file->may_be_other = !(flags & O_EXCL);
 	finish_open(file, 0, &attributes, ret_file);
 	r = remote_queue_name(ctx, file, flags);
 	if (r < 0) {
@@ -454,7 +466,7 @@ int remote_fallocate(
 	cleanup_remote_request struct remote_request request =
 		on_file(ctx, file, REQUEST_FALLOCATE);
 
-	remote_object_changed(request.remote, &request.file->id);
+	remote_file_changed(request.file);
 	wire_put_number(&request.arguments, mode);
 	wire_put_number(&request.arguments, (uint64_t)offset);
 	wire_put_number(&request.arguments, (uint64_t)length);
@@ -479,7 +491,7 @@ ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 	struct query q;
 	int64_t result;
 
-	remote_object_changed(request.remote, &target->id);
+	remote_file_changed(target);
 	wire_put_number(&request.arguments, (uint64_t)from_offset);
 	wire_put_number(&request.arguments, target->handle);
 	wire_put_number(&request.arguments, (uint64_t)to_offset);
@@ -521,7 +533,7 @@ int remote_lock(struct op_context *ctx, struct open_file *open_file, const struc
 	if (result == 0 && lock->type != LOCK_NONE) {
 		file->has_locks = true; /* until it is closed */
 		/* What was read ahead, or came with the open, is from before. */
-		remote_object_changed(file->remote, &file->id);
+		remote_file_changed(file);
 	}
 	return (int)result;
 }

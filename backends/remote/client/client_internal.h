@@ -444,6 +444,7 @@ struct remote_file {
 	bool closed;
 	bool little_room;  /* as was last told: each write waits for its answer */
 	bool is_new;       /* made through this handle */
+	bool may_be_other; /* created without O_EXCL: somebody else's file does, too */
 	bool is_naming;    /* its name is asked for (client_spares.c); then what came of that: */
 	int name_error;    /* why it has none: the answer to every operation ... */
 	uint64_t named_at; /* ... or position, attributes and facts of the reply */
@@ -522,6 +523,11 @@ void remote_file_drop_chunks(struct remote_file *file); /* under file->lock */
 
 /* Forgets what was read ahead of the object; NULL: of all. */
 void remote_object_changed(struct remote *remote, const struct object_id *id);
+void remote_file_changed(struct remote_file *file);
+
+/* The name that it was created at leads to another file, which it is from now on.  Under
+ * remote->lock. */
+void remote_file_is_other(struct remote_file *file, const struct attributes *attributes);
 void remote_file_unref(struct remote_file *file);
 
 /* ---- client_spares.c: files that are prepared, to be given a name ------------------------- */

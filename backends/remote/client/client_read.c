@@ -144,6 +144,16 @@ void remote_object_changed(struct remote *remote, const struct object_id *id)
 	} while (count == FILES_AT_ONCE);
 }
 
+void remote_file_changed(struct remote_file *file)
+{
+	struct object_id id;
+
+	pthread_mutex_lock(&file->remote->lock);
+	id = file->id;
+	pthread_mutex_unlock(&file->remote->lock);
+	remote_object_changed(file->remote, &id);
+}
+
 /* ---- Fetching ------------------------------------------------------------------------ */
 
 /* An answer that took much longer than the quickest one has waited in the link's queue. */

@@ -235,15 +235,20 @@ static void name_answered(struct call *call)
 	struct attributes attributes = {0};
 	int64_t result = call->result;
 	struct facts facts = {0};
+	bool is_other;
 
 	if (result >= 0) {
 		wire_get_attributes(&call->body, &attributes);
 		wire_get_facts(&call->body, &facts);
-		if (wire_reader_finish(&call->body) < 0 || !S_ISREG(attributes.mode) ||
-			!object_id_equal(&attributes.id, &file->id))
+		if (wire_reader_finish(&call->body) < 0 || !S_ISREG(attributes.mode))
 			result = -EIO;
 	}
 	pthread_mutex_lock(&file->remote->lock);
+	is_other = result >= 0 && !object_id_equal(&attributes.id, &file->id);
+	if (is_other && !file->may_be_other)
+		result = -EIO;
+	else if (is_other && !file->closed)
+		remote_file_is_other(file, &attributes);
 	file->is_naming = false;
 	file->name_error = result == RESULT_AGAIN ? -EIO : result < 0 ? (int)result : 0;
 	file->little_room = result > 0;
@@ -395,7 +400,7 @@ ssize_t remote_write(struct op_context *ctx, struct open_file *open_file, const 
 		done += part;
 	}
 	/* Only now: whoever reads from here on reads behind the queued writes. */
-	remote_object_changed(file->remote, &file->id);
+	remote_file_changed(file);
 	ctx->served.position = 0;
 	if (r < 0 && done)
 		return (ssize_t)done; /* whoever comes next is told */

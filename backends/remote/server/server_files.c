@@ -8,6 +8,8 @@
 #include "backends/remote/server/server_internal.h"
 #include "ops/support/path.h"
 
+enum { NAME_ATTEMPTS = 4 };
+
 /* The handle that a request names; `*job` has it until handle_done(). */
 struct file_ref {
 	struct server *server;
@@ -202,7 +204,39 @@ static int open_named(struct job *job, struct handle *handle, const char *path, 
 
 	if (r < 0)
 		return 0;
-	r = server_handle_named(job->server, handle, file);
+	r = server_handle_named(job->server, handle, file, &handle->object);
+	if (r < 0)
+		workspace_close(&job->ctx, file);
+	return r;
+}
+
+static int check_regular(const struct attributes *attributes)
+{
+	if (S_ISREG(attributes->mode))
+		return 0;
+	if (S_ISLNK(attributes->mode))
+		return -ELOOP;
+	return S_ISDIR(attributes->mode) ? -EISDIR : -ENXIO;
+}
+
+/* Somebody else has made the name: whoever does not insist on a new file opens that one. */
+static int open_other(struct job *job, struct handle *handle, const char *path, int flags,
+	struct attributes *ret_attributes)
+{
+	struct object_ref object = {.path = path, .parent = job->ctx.new_parent};
+	struct workspace *w = job->server->workspace;
+	struct open_file *file;
+	int r = workspace_getattr(&job->ctx, w, &object, ret_attributes);
+
+	if (r == 0)
+		r = check_regular(ret_attributes);
+	if (r < 0)
+		return r;
+	object.id = ret_attributes->id;
+	r = workspace_open_file(&job->ctx, w, &object, flags, &file, ret_attributes);
+	if (r < 0)
+		return r;
+	r = server_handle_named(job->server, handle, file, &ret_attributes->id);
 	if (r < 0)
 		workspace_close(&job->ctx, file);
 	return r;
@@ -217,6 +251,44 @@ static int set_times(struct job *job, struct handle *handle, struct attributes *
 		SET_ATIME_NOW | SET_MTIME_NOW, &(struct attributes){0}, ret_attributes);
 }
 
+/* The prepared file takes the name. */
+static int name_prepared(struct job *job, struct handle *handle, const char *path, int flags,
+	struct attributes *ret_attributes, struct facts *opened)
+{
+	int r = give_name(job, handle, path);
+	uint64_t position;
+
+	if (r < 0)
+		return r;
+	position = job->ctx.served.position;
+	job->ctx.facts = opened;
+	r = open_named(job, handle, path, flags);
+	job->ctx.facts = NULL;
+	if (r == 0)
+		r = set_times(job, handle, ret_attributes);
+	job->ctx.served.position = position;
+	return r;
+}
+
+/* What is there may go again before it is opened. */
+static int name_or_open(struct job *job, struct handle *handle, const char *path, int flags,
+	struct attributes *ret_attributes, struct facts *opened)
+{
+	int r, attempts = 0;
+
+	do {
+		r = name_prepared(job, handle, path, flags, ret_attributes, opened);
+		if (r != -EEXIST || (flags & O_EXCL))
+			return r;
+		job->facts = (struct facts){0}; /* of the attempt */
+		job->ctx.facts = opened;
+		r = open_other(job, handle, path, flags, ret_attributes);
+		job->ctx.facts = &job->facts;
+	} while ((r == -ENOENT || r == -ESTALE) && ++attempts < NAME_ATTEMPTS);
+	job->ctx.facts = NULL;
+	return r;
+}
+
 int64_t handle_name(struct job *job, struct wire_writer *out)
 {
 	cleanup_file_ref struct file_ref ref = {0};
@@ -225,21 +297,11 @@ int64_t handle_name(struct job *job, struct wire_writer *out)
 	int flags = wire_get_open_flags(&job->in);
 	struct attributes attributes;
 	struct facts opened = {0};
-	uint64_t position;
 
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
 	if (r == 0)
-		r = give_name(job, ref.handle, path);
-	if (r < 0)
-		return r;
-	position = job->ctx.served.position;
-	job->ctx.facts = &opened;
-	r = open_named(job, ref.handle, path, flags);
-	job->ctx.facts = NULL;
-	if (r == 0)
-		r = set_times(job, ref.handle, &attributes);
-	job->ctx.served.position = position;
+		r = name_or_open(job, ref.handle, path, flags, &attributes, &opened);
 	if (r < 0)
 		return r;
 	wire_put_attributes(out, &attributes);

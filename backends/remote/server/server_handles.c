@@ -52,7 +52,8 @@ int server_handle_put(struct server *server, struct handle *handle)
 	return r;
 }
 
-int server_handle_named(struct server *server, struct handle *handle, struct open_file *file)
+int server_handle_named(struct server *server, struct handle *handle, struct open_file *file,
+	const struct object_id *object)
 {
 	int r = -EBADF;
 
@@ -60,6 +61,7 @@ int server_handle_named(struct server *server, struct handle *handle, struct ope
 	if (!handle->unnamed) {
 		handle->unnamed = handle->file; /* others may be using it */
 		handle->file = file;
+		handle->object = *object;
 		r = 0;
 	}
 	pthread_mutex_unlock(&server->lock);

@@ -133,7 +133,8 @@ int server_handle_add(
 
 /* The file of the handle has a name now, and was opened by that.  Takes ownership on success.
  * -EBADF: it had one already. */
-int server_handle_named(struct server *server, struct handle *handle, struct open_file *file);
+int server_handle_named(struct server *server, struct handle *handle, struct open_file *file,
+	const struct object_id *object);
 
 /* Takes the handle out of the table; its reference goes to the caller.  NULL: unknown. */
 struct handle *server_handle_remove(struct server *server, uint64_t id);
