@@ -21,7 +21,9 @@ enum {
 	PONG_LOST_MIN_MS = 2000,
 	NETWORK_TICK_MS = 200, /* between two looks at the network of this machine */
 	NOISE_LINE_BYTES = 200,
-	PATIENCE_FIRST_MS = 3000, /* to connect again */
+	PATIENCE_FIRST_MS = 3000,        /* to connect again ... */
+	PATIENCE_SOCKET_FIRST_MS = 5000, /* ... by a socket */
+	PATIENCE_DOUBLINGS_MAX = 2,
 	WORDS_WAIT_MS = 1000,
 	WORDS_MAX_BYTES = 16384, /* of the stream */
 	GOODBYE_WAIT_MS = 1000,
@@ -462,12 +464,17 @@ static void tell_link(const struct remote *remote, bool is_back, const char *rea
 		remote->settings.link_changed(remote->settings.link_user, is_back, reason);
 }
 
-/* podman exec hangs when its container ends at that moment: the next attempt is soon. */
-static int patience_of(const struct remote *remote, unsigned attempts)
+/* The next attempt is soon where one may be silent for no good reason: podman exec hangs when its
+ * container ends at that moment, and the first words may be lost in a serial port.  Where it was
+ * silent as it takes longer there, later attempts wait longer. */
+static int patience_of(const struct remote *remote, unsigned silent_attempts)
 {
-	if (!remote->settings.scheme->end->stream || attempts >= 3)
-		return 0;
-	return PATIENCE_FIRST_MS << attempts;
+	unsigned doublings =
+		silent_attempts < PATIENCE_DOUBLINGS_MAX ? silent_attempts : PATIENCE_DOUBLINGS_MAX;
+
+	if (remote->settings.transport.address)
+		return PATIENCE_SOCKET_FIRST_MS << doublings;
+	return remote->settings.scheme->end->stream ? PATIENCE_FIRST_MS << doublings : 0;
 }
 
 static void reconnect(struct remote *remote)
@@ -476,7 +483,7 @@ static void reconnect(struct remote *remote)
 	cleanup_fd int network = retry_network_open();
 	int64_t backoff_ms = RETRY_FIRST_MS;
 	int64_t none = 0;
-	unsigned attempts = 0;
+	unsigned silent_attempts = 0;
 	bool share = false;
 
 	atomic_compare_exchange_strong(&remote->bad_since_ms, &none, clock_now_ms());
@@ -491,12 +498,13 @@ static void reconnect(struct remote *remote)
 			return;
 		pthread_mutex_lock(&remote->lock);
 		r = transport_share(&remote->settings.transport, share);
-		remote->settings.transport.patience_ms = patience_of(remote, attempts++);
+		remote->settings.transport.patience_ms = patience_of(remote, silent_attempts);
 		pthread_mutex_unlock(&remote->lock);
 		if (r == 0)
 			r = remote_connect(remote, false, &reason);
 		if (r == 0)
 			break;
+		silent_attempts += r == -ETIMEDOUT;
 		share = !share; /* the shared one may be the only way in without a question */
 		note_error(remote, reason ? reason : strerror(-r));
 		log_info("%s", reason ? reason : strerror(-r));

@@ -26,7 +26,6 @@ enum {
 	END_WAIT_MS = 1000,
 	PATIENCE_MS = 13000,
 	PATIENCE_PROMPT_MS = 120000, /* somebody types a passphrase */
-	PATIENCE_SOCKET_MS = 5000,   /* again: the first words may be lost in a serial port */
 	CONNECT_AGAIN_MS = 1000,
 };
 
@@ -50,8 +49,6 @@ static void keep_words(struct child *child, const char *data, size_t size)
 
 int transport_patience_ms(const struct transport *transport)
 {
-	if (transport->address)
-		return PATIENCE_SOCKET_MS;
 	if (transport->patience_ms)
 		return transport->patience_ms;
 	return transport->may_prompt ? PATIENCE_PROMPT_MS : PATIENCE_MS;
