@@ -406,7 +406,6 @@ static int session_new(struct mount *m)
 	s->may_pass_through = geteuid() == 0 && m->workspace->ops->descriptor;
 	pthread_mutex_init(&s->threads_lock, NULL);
 	clock_cond_init(&s->threads_changed);
-	pthread_cond_init(&s->threads_needed, NULL);
 	m->edge = s;
 	return 0;
 }

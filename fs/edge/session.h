@@ -10,6 +10,7 @@
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 #include <semaphore.h>
+#include <sys/queue.h>
 #include <sys/uio.h>
 
 #include "fs/edge/content_hash.h"
@@ -17,6 +18,7 @@
 #include "fs/edge/foreign.h"
 #include "fs/inode/inode.h"
 #include "fs/inode/misses.h"
+#include "ops/support/worker_pool.h"
 
 struct announcement;
 struct change_observer;
@@ -109,17 +111,17 @@ struct session {
 	} lookers[LOOKERS];
 
 	/* The threads that serve (session_loop.c). */
+	struct worker_pool readers, ring_threads;
 	pthread_mutex_t threads_lock;
 	pthread_cond_t threads_changed;
-	struct session_thread *threads; /* threads_lock */
+	LIST_HEAD(, session_thread) threads; /* threads_lock */
+	atomic_uint threads_serving;         /* these, and those that are about to be */
 	struct thread_group device;
 	struct thread_group *queues;           /* from the negotiation on: */
 	atomic_uint queue_count;               /* 0: all requests come by the device */
 	atomic_uint_fast64_t files[FILES_MAX]; /* that requests were for; session_uring.c */
 	atomic_uint file_next;
-	pthread_cond_t threads_needed;            /* who rests, not in the total, waits here */
-	unsigned threads_resting, threads_called; /* threads_lock */
-	pthread_t watcher;                        /* of the threads, when all are at work */
+	pthread_t watcher; /* of the threads, when all are at work */
 	sem_t look;
 	atomic_bool is_saturated;
 	atomic_bool ending;

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
@@ -37,17 +38,16 @@ enum {
 	STALLED_NS = 100000000,
 };
 
-struct session_thread {
-	struct session_thread *next, **link; /* threads_lock */
-	struct thread_group *group;
-	struct session_ring *ring; /* NULL: it reads the device */
+static _Thread_local struct session_thread {
+	LIST_ENTRY(session_thread) link; /* threads_lock; those that do not rest */
+	struct thread_group *group;      /* NULL: of none, or it rests */
+	struct session_ring *ring;       /* NULL: it reads the device */
 	pthread_t thread;
 	atomic_uint_fast64_t busy_since; /* CLOCK_MONOTONIC_COARSE, ns; 0: idle, or lent */
-};
+	struct fuse_buf buffer;          /* for what it reads there */
+} this_thread;
 
-static _Thread_local struct session_thread *this_thread;
-
-static int start_thread(struct thread_group *group, struct session_ring *ring);
+static int start_thread(struct thread_group *group);
 
 static uint64_t coarse_ns(void)
 {
@@ -74,14 +74,14 @@ static void want_look(struct session *s)
 static void none_is_idle(struct thread_group *group, bool waits)
 {
 	if (may_start(group, 0) && (waits || group->total - group->lent < group->usual))
-		start_thread(group, NULL);
+		start_thread(group);
 	else
 		want_look(group->session);
 }
 
 void session_thread_waits(struct session *s)
 {
-	struct thread_group *group = this_thread ? this_thread->group : &s->device;
+	struct thread_group *group = this_thread.group ? this_thread.group : &s->device;
 
 	assert(!session_ring_has_answer());
 	if (s->is_remote && group->idle == 0)
@@ -106,8 +106,8 @@ static bool receive(struct session_thread *thread, struct fuse_buf *buffer, bool
 	return *ret_got || r == -EINTR || r == -EAGAIN || r == -ENOMEM;
 }
 
-/* True: others read, enough of them.  False: it is over. */
-static bool serve(struct session_thread *thread, struct fuse_buf *buffer)
+/* Until others read, enough of them, or it is over. */
+static void serve(struct session_thread *thread, struct fuse_buf *buffer)
 {
 	struct thread_group *group = thread->group;
 	struct session *s = group->session;
@@ -142,36 +142,18 @@ static bool serve(struct session_thread *thread, struct fuse_buf *buffer)
 	}
 	group->idle -= !enough;
 	group->total--;
-	return enough;
-}
-
-/* True: it is needed again, and counted. */
-static bool rest(struct session *s)
-{
-	bool needed;
-
-	pthread_mutex_lock(&s->threads_lock);
-	if (s->threads_resting < THREADS_RESTING_MAX) {
-		s->threads_resting++;
-		while (!s->threads_called && !is_over(s))
-			pthread_cond_wait(&s->threads_needed, &s->threads_lock);
-		s->threads_resting--;
-	}
-	needed = s->threads_called > 0;
-	s->threads_called -= needed;
-	pthread_mutex_unlock(&s->threads_lock);
-	return needed;
 }
 
 /* How many threads have been at one request for so long. */
 static unsigned threads_busy_for(struct thread_group *group, uint64_t ns)
 {
 	struct session *s = group->session;
+	const struct session_thread *t;
 	uint64_t now = coarse_ns();
 	unsigned count = 0;
 
 	pthread_mutex_lock(&s->threads_lock);
-	for (struct session_thread *t = s->threads; t; t = t->next) {
+	LIST_FOREACH(t, &s->threads, link) {
 		uint64_t since = t->busy_since; /* perhaps later than `now` */
 
 		count += t->group == group && since && since + ns <= now;
@@ -184,7 +166,7 @@ static void start_one_more(struct thread_group *group)
 {
 	if (threads_busy_for(group, LONG_NS) &&
 		may_start(group, threads_busy_for(group, STALLED_NS)))
-		start_thread(group, NULL);
+		start_thread(group);
 }
 
 /* True: in some group nobody was idle. */
@@ -241,89 +223,72 @@ static void serve_queue(struct session_thread *thread)
 	}
 }
 
-static void *thread_main(void *data)
+/* The signal that wakes it from reading the device. */
+static void take_wakes(void)
 {
-	struct session_thread *thread = data;
-	struct session *s = thread->group->session;
-	struct fuse_buf buffer = {0};
+	sigset_t wakes;
 
-	this_thread = thread;
-	if (thread->group->queue >= 0)
-		serve_queue(thread);
-	while (thread->group->queue < 0 && serve(thread, &buffer) && rest(s))
-		;
-	free(buffer.mem);
-	session_thread_buffer_free();
+	sigemptyset(&wakes);
+	sigaddset(&wakes, SIGUSR1);
+	pthread_sigmask(SIG_UNBLOCK, &wakes, NULL);
+}
+
+static void run_thread(void *user)
+{
+	struct session_thread *thread = &this_thread;
+	struct thread_group *group = user;
+	struct session *s = group->session;
+
+	if (!thread->thread)
+		take_wakes();
+	thread->thread = pthread_self();
+	thread->group = group;
 	pthread_mutex_lock(&s->threads_lock);
-	*thread->link = thread->next;
-	if (thread->next)
-		thread->next->link = thread->link;
-	pthread_cond_broadcast(&s->threads_changed);
-	pthread_cond_broadcast(&s->threads_needed);
+	thread->ring = group->first;
+	group->first = NULL;
+	LIST_INSERT_HEAD(&s->threads, thread, link);
 	pthread_mutex_unlock(&s->threads_lock);
-	free(thread);
-	return NULL;
+	if (group->queue < 0)
+		serve(thread, &thread->buffer);
+	else
+		serve_queue(thread);
+	pthread_mutex_lock(&s->threads_lock);
+	LIST_REMOVE(thread, link);
+	s->threads_serving--;
+	pthread_cond_broadcast(&s->threads_changed);
+	pthread_mutex_unlock(&s->threads_lock);
+	thread->group = NULL;
 }
 
-/* Under threads_lock. */
-static bool call_resting(struct session *s)
+static void thread_ends(void)
 {
-	if (s->threads_called >= s->threads_resting)
-		return false;
-	s->threads_called++;
-	s->device.idle++;
-	s->device.total++;
-	pthread_cond_signal(&s->threads_needed);
-	return true;
+	free(this_thread.buffer.mem);
+	session_thread_buffer_free();
 }
 
-static int start_thread(struct thread_group *group, struct session_ring *ring)
+/* A thread that rests, or another one. */
+static int start_thread(struct thread_group *group)
 {
 	struct session *s = group->session;
-	struct session_thread *thread;
-	pthread_attr_t attributes;
-	bool called;
-	int error;
 
-	pthread_mutex_lock(&s->threads_lock);
-	called = group->queue < 0 && call_resting(s);
-	pthread_mutex_unlock(&s->threads_lock);
-	if (called)
-		return 0;
-	thread = calloc(1, sizeof(*thread));
-	if (!thread)
-		return -ENOMEM;
-	thread->group = group;
-	thread->ring = ring;
-	pthread_attr_init(&attributes);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	pthread_mutex_lock(&s->threads_lock);
-	group->idle++; /* it may be at work before pthread_create() returns */
+	group->idle++; /* it may be at work before this returns */
 	group->total++;
-	error = pthread_create(&thread->thread, &attributes, thread_main, thread);
-	if (error) {
-		group->idle--;
-		group->total--;
-		free(thread);
-	} else {
-		thread->next = s->threads;
-		thread->link = &s->threads;
-		if (thread->next)
-			thread->next->link = &thread->next;
-		s->threads = thread;
-	}
-	pthread_mutex_unlock(&s->threads_lock);
-	pthread_attr_destroy(&attributes);
-	return -error;
+	s->threads_serving++;
+	if (worker_pool_submit(
+		    group->queue < 0 ? &s->readers : &s->ring_threads, run_thread, group))
+		return 0;
+	group->idle--;
+	group->total--;
+	s->threads_serving--;
+	return -EAGAIN;
 }
 
 void session_thread_lend(void)
 {
-	struct thread_group *group = this_thread->group;
+	struct thread_group *group = this_thread.group;
 
 	assert(!session_ring_has_answer());
-	this_thread->busy_since = 0;
+	this_thread.busy_since = 0;
 	group->lent++;
 	if (group->idle == 0)
 		none_is_idle(group, false);
@@ -331,8 +296,8 @@ void session_thread_lend(void)
 
 void session_thread_return(void)
 {
-	this_thread->group->lent--;
-	this_thread->busy_since = coarse_ns();
+	this_thread.group->lent--;
+	this_thread.busy_since = coarse_ns();
 }
 
 static void wake_up(int signal)
@@ -343,15 +308,19 @@ static void wake_up(int signal)
 /* A thread that is about to read when the signal comes gets another one later. */
 static void wait_for_threads(struct session *s)
 {
-	while (s->threads) {
+	const struct session_thread *t;
+
+	pthread_mutex_lock(&s->threads_lock);
+	while (s->threads_serving > 0) {
 		if (s->ending)
-			for (struct session_thread *t = s->threads; t; t = t->next)
+			LIST_FOREACH(t, &s->threads, link)
 				pthread_kill(t->thread, SIGUSR1);
 		if (s->ending)
 			clock_cond_wait_ms(&s->threads_changed, &s->threads_lock, WAKE_INTERVAL_MS);
 		else
 			pthread_cond_wait(&s->threads_changed, &s->threads_lock);
 	}
+	pthread_mutex_unlock(&s->threads_lock);
 }
 
 static unsigned usual_threads(const struct session *s)
@@ -371,6 +340,18 @@ static void close_queues(struct session *s, unsigned count)
 	s->queues = NULL;
 }
 
+static const struct worker_limits reader_limits = {.name = "fuse",
+	.stack_bytes = STACK_BYTES,
+	.threads_max = UINT_MAX, /* may_start() says */
+	.idle_max = THREADS_RESTING_MAX,
+	.thread_ends = thread_ends};
+
+/* They are bound to a processor, and serve its queue only. */
+static const struct worker_limits ring_limits = {.name = "fuse-queue",
+	.stack_bytes = STACK_BYTES,
+	.threads_max = UINT_MAX,
+	.thread_ends = thread_ends};
+
 int session_loop_start(struct session *s)
 {
 	struct sigaction action = {.sa_handler = wake_up};
@@ -380,22 +361,24 @@ int session_loop_start(struct session *s)
 	sigaction(SIGUSR1, &action, NULL);
 	s->device = (struct thread_group){.session = s, .usual = usual_threads(s), .queue = -1};
 	sem_init(&s->look, 0, 0);
+	worker_pool_init(&s->readers, &reader_limits);
+	worker_pool_init(&s->ring_threads, &ring_limits);
 	r = thread_start(&s->watcher, "fuse-watcher", 0, watch_threads, s);
 	if (r < 0)
 		return r;
-	r = start_thread(&s->device, NULL);
+	r = start_thread(&s->device);
 	if (r < 0) {
 		session_loop_end(s);
-		pthread_join(s->watcher, NULL);
+		session_loop_wait(s);
 	}
 	return r;
 }
 
 void session_loop_wait(struct session *s)
 {
-	pthread_mutex_lock(&s->threads_lock);
 	wait_for_threads(s);
-	pthread_mutex_unlock(&s->threads_lock);
+	worker_pool_done(&s->readers);
+	worker_pool_done(&s->ring_threads);
 	s->ending = true;
 	sem_post(&s->look);
 	pthread_join(s->watcher, NULL);
@@ -409,7 +392,6 @@ void session_loop_end(struct session *s)
 	sem_post(&s->look);
 	pthread_mutex_lock(&s->threads_lock);
 	pthread_cond_broadcast(&s->threads_changed);
-	pthread_cond_broadcast(&s->threads_needed);
 	pthread_mutex_unlock(&s->threads_lock);
 }
 
@@ -443,9 +425,7 @@ int session_queues_open(struct session *s)
 void session_queues_start(struct session *s)
 {
 	for (unsigned i = 0; i < s->queue_count; i++)
-		if (start_thread(&s->queues[i], s->queues[i].first) == 0) {
-			s->queues[i].first = NULL;
-		} else {
+		if (start_thread(&s->queues[i]) < 0) {
 			log_error("no thread can be started to serve the mount, unmounting");
 			fuse_session_exit(s->fuse);
 		}

@@ -54,6 +54,11 @@ static void *work(void *user)
 		pool->idle++;
 		pthread_cond_broadcast(&pool->changed);
 	}
+	if (pool->limits.thread_ends) {
+		pthread_mutex_unlock(&pool->lock);
+		pool->limits.thread_ends();
+		pthread_mutex_lock(&pool->lock);
+	}
 	before = pool->ended;
 	joins = pool->has_ended;
 	pool->ended = pthread_self();

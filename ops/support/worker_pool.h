@@ -11,11 +11,12 @@
 #include <stddef.h>
 
 struct worker_limits {
-	const char *name;     /* of the threads, as for thread_start() */
-	size_t stack_bytes;   /* likewise */
-	unsigned threads_max; /* 1 or more */
-	unsigned idle_max;    /* threads that stay while there is nothing to do */
-	unsigned queue_max;   /* tasks that may wait for a thread */
+	const char *name;          /* of the threads, as for thread_start() */
+	size_t stack_bytes;        /* likewise */
+	unsigned threads_max;      /* 1 or more */
+	unsigned idle_max;         /* threads that stay while there is nothing to do */
+	unsigned queue_max;        /* tasks that may wait for a thread */
+	void (*thread_ends)(void); /* on each that ends, or NULL */
 };
 
 struct worker_queued;
