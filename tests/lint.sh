@@ -47,6 +47,17 @@ seam() {
 	[ -z "$found" ] || complain "$1/ reaches where it must not:"$'\n'"$found"
 }
 
+# Every lock has a row in the order of locks.
+check_locks() {
+	local found file name
+
+	found=$(git grep --untracked -oE '\bpthread_(mutex|rwlock)_t [a-z_]+' -- 'fs/*.[ch]' 'ops/*.[ch]' 'backends/*.[ch]' 'tools/*.[ch]')
+	while read -r file name; do
+		grep -F "(${file%%:*})" ARCHITECTURE.md | grep -qE "[\`.]$name(\[\])?\`" ||
+			complain "ARCHITECTURE.md, \"Order of locks\": there is no row with $name (${file%%:*})"
+	done <<<"$found"
+}
+
 check_seams() {
 	local found
 
@@ -129,6 +140,7 @@ check_words() {
 check_format
 check_headers_alone
 check_seams
+check_locks
 check_circles
 check_manuals
 check_scripts
