@@ -47,11 +47,14 @@ static inline bool has_memory(void)
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *data, size_t size);
+struct slab;
+void *__real_slab_alloc(struct slab *slab, size_t size);
 char *__real_strdup(const char *text);
 char *__real_strndup(const char *text, size_t length);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *data, size_t size);
+void *__wrap_slab_alloc(struct slab *slab, size_t size);
 char *__wrap_strdup(const char *text);
 char *__wrap_strndup(const char *text, size_t length);
 
@@ -68,6 +71,11 @@ void *__wrap_calloc(size_t count, size_t size)
 void *__wrap_realloc(void *data, size_t size)
 {
 	return has_memory() ? __real_realloc(data, size) : NULL;
+}
+
+void *__wrap_slab_alloc(struct slab *slab, size_t size)
+{
+	return has_memory() ? __real_slab_alloc(slab, size) : NULL;
 }
 
 char *__wrap_strdup(const char *text)

@@ -16,7 +16,7 @@
 enum inode_rule inode_rule_off = INODE_RULE_COUNT;
 #endif
 
-enum { RETURN_BYTES = 16 << 20, DENIED_AGAIN_MS = 1000 };
+enum { RETURN_BYTES = 1 << 20, DENIED_AGAIN_MS = 1000 };
 
 size_t inode_id_hash(const struct object_id *id)
 {
@@ -49,13 +49,13 @@ uint64_t inode_number(const struct inode *inode)
 
 static size_t inode_bytes(const struct inode *inode)
 {
-	return sizeof(*inode) + strlen(inode->own.name) + 1 + MALLOC_OVERHEAD_BYTES;
+	return sizeof(*inode) + strlen(inode->own.name) + 1;
 }
 
 struct inode *inode_make(
 	struct inode_table *t, const struct attributes *attributes, const char *name)
 {
-	struct inode *inode = calloc(1, sizeof(*inode) + strlen(name) + 1);
+	struct inode *inode = slab_alloc(&t->slab, sizeof(*inode) + strlen(name) + 1);
 
 	if (!inode)
 		return NULL;
@@ -67,7 +67,7 @@ struct inode *inode_make(
 	if (inode->is_directory) {
 		inode->directory = calloc(1, sizeof(*inode->directory));
 		if (!inode->directory) {
-			free(inode);
+			slab_free(&t->slab, inode, inode_bytes(inode));
 			return NULL;
 		}
 		t->bytes += sizeof(*inode->directory) + MALLOC_OVERHEAD_BYTES;
@@ -141,11 +141,10 @@ static void free_file(struct inode_table *t, struct inode *inode, struct forgott
 	t->bytes -= sizeof(*file) + MALLOC_OVERHEAD_BYTES;
 }
 
-static void free_directory(struct inode_table *t, struct inode *inode, struct forgotten **list)
+static void free_directory(struct inode_table *t, struct inode *inode)
 {
 	struct inode_directory *directory = inode->directory;
 
-	remember_forgotten(t, inode, list);
 	t->on_ttl -= directory->on_ttl;
 	inode_forget_missing(t, directory);
 	free(directory);
@@ -160,9 +159,7 @@ static struct inode *free_unused(
 	struct inode_name *name;
 
 	if (inode->is_directory)
-		free_directory(t, inode, list);
-	else
-		free_file(t, inode, list);
+		remember_forgotten(t, inode, list);
 	inode->references++; /* names may lead back here */
 	inode_forget_lost(t, inode, list);
 	while ((name = name_latest(inode))) {
@@ -170,9 +167,13 @@ static struct inode *free_unused(
 			inode_unref(t, parent, list);
 		parent = name_detach(t, name);
 	}
+	if (inode->is_directory)
+		free_directory(t, inode);
+	else
+		free_file(t, inode, list);
 	hash_table_remove(&t->inodes, inode, inode_entry_hash, inode_entry_link);
 	t->bytes -= inode_bytes(inode);
-	free(inode);
+	slab_free(&t->slab, inode, inode_bytes(inode));
 	if (parent)
 		parent->references--;
 	return parent;
@@ -215,6 +216,7 @@ static bool shrink(struct inode_table *t)
 	hash_table_shrink(&t->inodes, inode_entry_hash, inode_entry_link);
 	hash_table_shrink(&t->names, name_entry_hash, name_entry_link);
 	inode_shrink_missing(t);
+	slab_trim(&t->slab);
 	return true;
 }
 
@@ -252,19 +254,20 @@ void inode_table_free(struct inode_table *t)
 			struct inode *inode = t->inodes.buckets[i];
 
 			t->inodes.buckets[i] = inode->hash_next;
-			name_free_all(inode);
+			name_free_all(t, inode);
 			if (inode->is_directory) {
 				inode_forget_missing(t, inode->directory);
 				free(inode->directory);
 			} else {
 				free_file(t, inode, NULL);
 			}
-			free(inode);
+			slab_free(&t->slab, inode, inode_bytes(inode));
 		}
 	free(t->names.buckets);
 	free(t->missing.buckets);
 	free(t->inodes.buckets);
 	free(t->numbers.buckets);
+	slab_done(&t->slab);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
 }

@@ -64,11 +64,12 @@ struct known_hash {
 	uint8_t digest[CONTENT_HASH_BYTES];
 };
 
-/* What is known of a file that is or was open.  It goes with its inode, so that who has the one may
- * read the other. */
+/* What is known of a file that is or was open, or has had several names.  It goes with its inode,
+ * so that who has the one may read the other. */
 struct inode_file {
 	/* The table's lock: */
 	struct open_handle *handles;
+	struct inode_name *names;   /* beside its own, the latest first */
 	struct known_hash *written; /* the content, if it was written here last; or NULL */
 	char *target;               /* of a link, which is never open: keep_target(); or NULL */
 	uint32_t writers;           /* handles open for writing */
@@ -92,6 +93,7 @@ struct inode_file {
 /* What is known of a directory, from its making on. */
 struct inode_directory {
 	struct missing *missing;            /* names that are not in it; the latest first */
+	struct inode_name *names;           /* of itself, beside its own; the latest first */
 	const struct inode *kernels_parent; /* where the kernel has it; never used but compared */
 	uint32_t watch_losses;              /* how often a watch of it ended */
 	uint32_t denied_ms;                 /* when watching it was last asked for in vain */
@@ -104,7 +106,6 @@ struct inode_directory {
 
 struct inode_name {
 	struct inode_name *hash_next; /* unless the inode has lost it */
-	struct inode_name *next;      /* of the same inode, older; see struct inode */
 	struct inode *parent;         /* holds a reference */
 	/* Position of the look that found it there, or of the change that put it.  Of one that is
 	 * lost: since when (CLOCK_MONOTONIC), or LOST_UNTOLD. */
@@ -118,7 +119,8 @@ struct inode {
 	struct object_id id;
 	union {
 		struct inode_directory *directory; /* if is_directory; else ... */
-		struct inode_file *_Atomic file;   /* ... from its first handle on; inode_file() */
+		struct inode_file *_Atomic file;   /* ... from its first handle or second name
+						    * on; inode_file() */
 	};
 	uint32_t lookups;    /* by the kernel; LOOKUPS_MAX: so many that it stays for good */
 	uint32_t references; /* names that have it as parent, handles, requests */
@@ -132,11 +134,12 @@ struct inode {
 	bool is_virtual : 1; /* below .isthmus (fs/edge/virtual.h); in no table */
 	bool is_directory : 1;
 	bool is_renumbered : 1;
-	/* The oldest name, unless its parent is NULL; `own.next` is the latest of all others. */
+	/* The oldest name, unless its parent is NULL.  Others, which few have, are kept with what
+	 * it has as a file or directory. */
 	struct inode_name own;
 };
 
-/* What it has as a file; NULL: it was never open.  One that a handle leads to was. */
+/* What it has as a file; NULL: nothing yet.  One that a handle leads to was. */
 static inline struct inode_file *inode_file(const struct inode *inode)
 {
 	return inode->is_directory ? NULL : inode->file;

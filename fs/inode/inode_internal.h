@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #include "ops/support/hash_table.h"
+#include "ops/support/slab.h"
 #include "fs/inode/inode.h"
 #include "fs/inode/inode_rules.h"
 
@@ -35,6 +36,7 @@ struct removal {
 struct inode_table {
 	pthread_mutex_t lock; /* all below, and the inodes' fields */
 	struct inode *root;
+	struct slab slab;           /* inodes, and names beside their own */
 	struct hash_table inodes;   /* by object id */
 	struct hash_table numbers;  /* of inodes that are open: one handle of each */
 	struct hash_table names;    /* by parent and name */
@@ -129,7 +131,7 @@ void name_drop(struct inode_table *t, struct inode_name *name, struct forgotten 
 void name_lose(struct inode_table *t, struct inode_name *name, struct forgotten **list);
 
 /* The inode goes with all others. */
-void name_free_all(struct inode *inode);
+void name_free_all(struct inode_table *t, struct inode *inode);
 
 /* Forgets where an object without names was last. */
 void inode_forget_lost(struct inode_table *t, struct inode *inode, struct forgotten **list);

@@ -42,6 +42,7 @@ struct inode_name *name_find(struct inode_table *t, const struct inode *parent, 
 /* A name that is not the inode's own. */
 struct link_name {
 	struct inode *inode;
+	struct inode_name *next; /* of the same inode, older */
 	struct inode_name name;
 };
 
@@ -63,9 +64,29 @@ static struct inode_name *own_name(const struct inode *inode)
 	return inode->own.parent ? (struct inode_name *)&inode->own : NULL;
 }
 
+/* The latest of the names that are not its own.  NULL: there is none. */
+static struct inode_name *latest_link(const struct inode *inode)
+{
+	const struct inode_file *file = inode_file(inode);
+
+	if (inode->is_directory)
+		return inode->directory->names;
+	return file ? file->names : NULL;
+}
+
+static void set_latest_link(struct inode *inode, struct inode_name *name)
+{
+	if (inode->is_directory)
+		inode->directory->names = name;
+	else
+		inode->file->names = name;
+}
+
 struct inode_name *name_last(const struct inode *inode)
 {
-	return inode->own.next ? inode->own.next : own_name(inode);
+	struct inode_name *link = latest_link(inode);
+
+	return link ? link : own_name(inode);
 }
 
 struct inode_name *name_latest(const struct inode *inode)
@@ -75,9 +96,12 @@ struct inode_name *name_latest(const struct inode *inode)
 
 struct inode_name *name_older(const struct inode *inode, const struct inode_name *name)
 {
+	struct inode_name *next;
+
 	if (name->is_own)
 		return NULL;
-	return name->next ? name->next : own_name(inode);
+	next = link_of((struct inode_name *)name)->next;
+	return next ? next : own_name(inode);
 }
 
 struct inode_name *name_besides(const struct inode *inode, const struct inode_name *name)
@@ -91,34 +115,38 @@ struct inode_name *name_besides(const struct inode *inode, const struct inode_na
 
 static size_t link_bytes(const char *name)
 {
-	return sizeof(struct link_name) + strlen(name) + 1 + MALLOC_OVERHEAD_BYTES;
+	return sizeof(struct link_name) + strlen(name) + 1;
 }
 
 /* It is not in the table.  Returns the parent, with the reference that the name had. */
 static struct inode *name_free(struct inode_table *t, struct inode_name *name)
 {
-	struct inode_name **at = &name_inode(name)->own.next;
-	struct inode *parent = name->parent;
+	struct inode *inode = name_inode(name), *parent = name->parent;
+	struct inode_name *later = latest_link(inode);
 
 	if (name->is_own) {
 		name->parent = NULL;
 		return parent;
 	}
-	while (*at != name)
-		at = &(*at)->next;
-	*at = name->next;
+	if (later == name)
+		set_latest_link(inode, link_of(name)->next);
+	else {
+		while (link_of(later)->next != name)
+			later = link_of(later)->next;
+		link_of(later)->next = link_of(name)->next;
+	}
 	t->bytes -= link_bytes(name->name);
-	free(link_of(name));
+	slab_free(&t->slab, link_of(name), link_bytes(name->name));
 	return parent;
 }
 
-void name_free_all(struct inode *inode)
+void name_free_all(struct inode_table *t, struct inode *inode)
 {
-	while (inode->own.next) {
-		struct inode_name *next = inode->own.next->next;
+	struct inode_name *next;
 
-		free(link_of(inode->own.next));
-		inode->own.next = next;
+	for (struct inode_name *name = latest_link(inode); name; name = next) {
+		next = link_of(name)->next;
+		slab_free(&t->slab, link_of(name), link_bytes(name->name));
 	}
 }
 
@@ -171,12 +199,15 @@ static struct inode_name *name_make(struct inode_table *t, struct inode *inode, 
 
 	if (!name_last(inode) && strcmp(inode->own.name, text) == 0)
 		return &inode->own;
-	link = malloc(sizeof(*link) + strlen(text) + 1);
+	if (!inode->is_directory && !inode_make_file(t, inode))
+		return NULL;
+	link = slab_alloc(&t->slab, link_bytes(text));
 	if (!link)
 		return NULL;
-	*link = (struct link_name){.inode = inode, .name = {.next = inode->own.next}};
+	link->inode = inode;
+	link->next = latest_link(inode);
 	strcpy(link->name.name, text);
-	inode->own.next = &link->name;
+	set_latest_link(inode, &link->name);
 	t->bytes += link_bytes(text);
 	return &link->name;
 }

@@ -50,13 +50,13 @@ enum xattr_knowledge { XATTRS_UNKNOWN, XATTRS_NO_CAPABILITY, XATTRS_NONE };
 struct content {
 	TAILQ_ENTRY(content) used; /* of those that are attached */
 	struct extra *extra;       /* that of the file whose content it is; or NULL */
-	uint32_t refs;             /* that one's and those of handles */
 	uint64_t at;               /* the attributes whose content it is were looked at then */
+	uint32_t refs;             /* that of the file and those of handles */
+	uint32_t size;
 	bool settled;  /* nobody can have changed it since and left those times as they are */
 	bool is_own;   /* we wrote it, perhaps others before that look; until its hash is told */
 	bool is_guess; /* prefetched, and nobody has opened the file since */
 	bool waits;    /* to be written to the store */
-	size_t size;
 	uint8_t data[];
 };
 

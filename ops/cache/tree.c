@@ -539,12 +539,12 @@ static void object_free(struct tree *t, struct object *o)
 			struct slot *s = d->slots.buckets[i];
 
 			d->slots.buckets[i] = s->next;
-			free(s);
+			tree_slot_release(t, s);
 		}
 	if (d)
 		free(d->slots.buckets);
 	free(d);
-	free(o);
+	slab_free(&t->slab, o, sizeof(*o));
 }
 
 void tree_free(struct tree *t)
@@ -559,6 +559,7 @@ void tree_free(struct tree *t)
 			object_free(t, o);
 		}
 	free(t->objects.buckets);
+	slab_done(&t->slab);
 	free(t);
 }
 

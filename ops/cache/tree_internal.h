@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ops/support/hash_table.h"
+#include "ops/support/slab.h"
 #include "ops/cache/tree.h"
 
 /*
@@ -45,11 +46,11 @@ struct slot {
 	struct object *of;    /* what the look at `at` found; NULL: nothing */
 	struct slot *next;    /* in the bucket */
 	struct slot *next_of; /* of the object */
-	uint64_t at;          /* position of the look */
-	uint64_t looked_ms : 40;
+	uint64_t at : 62;     /* position of the look */
 	uint64_t unknown : 1; /* ask */
 	uint64_t used : 1;    /* since the sweep last passed */
-	uint32_t hash;
+	uint64_t looked_ms : 40;
+	uint64_t hash : 24;
 	char name[];
 };
 
@@ -98,6 +99,7 @@ struct object {
 
 struct tree {
 	struct tree_options options;
+	struct slab slab;          /* objects and slots */
 	struct hash_table objects; /* by id */
 	uint32_t states;           /* of objects; given out so far */
 	uint64_t highest;          /* position of all facts applied */
@@ -121,6 +123,7 @@ static inline struct directory_facts *tree_facts(const struct object *o)
 }
 
 /* Drops what is known of a name, or of an object without names.  False: it has some. */
+void tree_slot_release(struct tree *t, struct slot *s); /* its memory only */
 void tree_evict_slot(struct tree *t, struct slot *s);
 bool tree_evict_object(struct tree *t, struct object *o);
 

@@ -32,9 +32,10 @@ static void **object_entry_link(void *entry)
 	return (void **)&((struct object *)entry)->next;
 }
 
+/* As many bits as a slot has room for. */
 static uint32_t name_hash(const char *name)
 {
-	return (uint32_t)XXH3_64bits_withSeed(name, strlen(name), hash_seed());
+	return XXH3_64bits_withSeed(name, strlen(name), hash_seed()) & ((1 << 24) - 1);
 }
 
 static size_t slot_entry_hash(const void *entry)
@@ -209,12 +210,22 @@ void tree_object_join(struct slot *s, struct object *o)
 	o->slots = s;
 }
 
+static size_t slot_bytes(const char *name)
+{
+	return offsetof(struct slot, name) + strlen(name) + 1;
+}
+
+void tree_slot_release(struct tree *t, struct slot *s)
+{
+	slab_free(&t->slab, s, slot_bytes(s->name));
+}
+
 static void slot_free(struct tree *t, struct slot *s)
 {
 	tree_object_leave(s);
 	hash_table_remove(&s->in->facts->slots, s, slot_entry_hash, slot_entry_link);
 	t->names--;
-	free(s);
+	tree_slot_release(t, s);
 }
 
 void tree_evict_slot(struct tree *t, struct slot *s)
@@ -247,7 +258,7 @@ bool tree_evict_object(struct tree *t, struct object *o)
 	if (d)
 		free(d->slots.buckets);
 	free(d);
-	free(o);
+	slab_free(&t->slab, o, sizeof(*o));
 	return true;
 }
 
@@ -405,6 +416,7 @@ bool tree_clean(struct tree *t, size_t *part)
 		sweep_bucket(t, part, clean_all);
 		if (*part == 0) {
 			hash_table_shrink(&t->objects, object_entry_hash, object_entry_link);
+			slab_trim(&t->slab);
 			return false;
 		}
 	}
@@ -416,7 +428,7 @@ struct object *tree_object_make(struct tree *t, const struct object_id *id)
 	struct object *o = tree_object(t, id);
 
 	if (!o) {
-		o = calloc(1, sizeof(*o));
+		o = slab_alloc(&t->slab, sizeof(*o));
 		if (!o)
 			return NULL;
 		o->id = *id;
@@ -451,12 +463,11 @@ struct object *tree_directory_make(struct tree *t, const struct object_id *id)
 struct slot *tree_slot_make(struct tree *t, struct object *in, const char *name)
 {
 	struct directory_facts *d = in->facts;
-	size_t size = strlen(name) + 1;
-	struct slot *s = calloc(1, offsetof(struct slot, name) + size);
+	struct slot *s = slab_alloc(&t->slab, slot_bytes(name));
 
 	if (!s)
 		return NULL;
-	memcpy(s->name, name, size);
+	strcpy(s->name, name);
 	s->hash = name_hash(name);
 	s->in = in;
 	/* Nobody remembers whether the name was dropped with that position or never had one. */

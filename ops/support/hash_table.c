@@ -6,7 +6,7 @@
 enum {
 	BUCKETS_AT_FIRST = 1024,
 	BUCKETS_SMALL = 4,
-	FILL = 2, /* entries a bucket, before the table doubles */
+	FILL = 4, /* entries a bucket, before the table doubles */
 };
 
 static int init(struct hash_table *table, size_t buckets)

@@ -445,13 +445,21 @@ static size_t bytes_of(void *allocated)
 	return malloc_usable_size(allocated) + sizeof(size_t);
 }
 
+/* With what a slab adds to it: a region's own pages, and up to an eighth of a page that is left. */
+static size_t bytes_in_slab(size_t size)
+{
+	size_t rounded = (size + SLAB_STEP - 1) / SLAB_STEP * SLAB_STEP, pages = 254, page = 4096;
+
+	return (pages + 2) * page / (pages * (page / rounded));
+}
+
 static size_t bytes_of_directory(const struct directory_facts *d)
 {
 	size_t bytes = bytes_of((void *)d) + bytes_of(d->slots.buckets);
 
 	for (size_t i = 0; i <= d->slots.mask; i++)
 		for (struct slot *s = d->slots.buckets[i]; s; s = s->next)
-			bytes += bytes_of(s);
+			bytes += bytes_in_slab(offsetof(struct slot, name) + strlen(s->name) + 1);
 	return bytes;
 }
 
@@ -461,7 +469,8 @@ static size_t bytes_of_tree(void)
 
 	for (size_t i = 0; i <= tree->objects.mask; i++)
 		for (struct object *o = tree->objects.buckets[i]; o; o = o->next)
-			bytes += bytes_of(o) + (o->has_facts ? bytes_of_directory(o->facts) : 0);
+			bytes += bytes_in_slab(sizeof(*o)) +
+				 (o->has_facts ? bytes_of_directory(o->facts) : 0);
 	return bytes;
 }
 
