@@ -9,6 +9,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/glob.h"
 #include "ops/support/ignore.h"
+#include "ops/workspace.h"
 
 /* What nobody watches is believed here in addition to the kernel's own time-to-live, so
  * only as long as it takes to make use of what one scan brought. */

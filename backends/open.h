@@ -3,7 +3,10 @@
  */
 #pragma once
 
-#include "ops/workspace.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+struct workspace;
 
 /* An option of `-o` that a kind of workspace has. */
 struct workspace_scheme_option {

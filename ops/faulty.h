@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "ops/workspace.h"
+#include "ops/workspace_ops.h"
 
 /* Wraps `inner` and owns it on success.  `specification`: "OPERATION:N:ERRNO" joined by
  * commas, OPERATION a name in struct workspace_ops; "write:3:ENOSPC" fails the third write,

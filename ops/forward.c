@@ -3,10 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-_Static_assert(sizeof(struct workspace_ops) ==
-		       sizeof(const char *) + OPERATION_COUNT * sizeof(void (*)(void)),
-	"WORKSPACE_OPERATIONS has them all");
-
 static struct forward *forward_of(struct workspace *w)
 {
 	return (struct forward *)w;

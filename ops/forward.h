@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "ops/workspace.h"
+#include "ops/workspace_ops.h"
 
 #define FORWARD_ENUMERATE(prefix, name) prefix##_##name,
 enum forward_operation { /* OPERATION_getattr and so on */

@@ -8,10 +8,11 @@
 
 #include "ops/forward.h"
 #include "ops/policy_lists.h"
-#include "ops/workspace_scan.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/exec.h"
 #include "ops/support/ignore.h"
 #include "ops/support/path.h"
+#include "ops/workspace_scan.h"
 
 struct policy {
 	struct forward base;

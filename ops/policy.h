@@ -14,9 +14,10 @@
  */
 #pragma once
 
-#include "ops/workspace.h"
+#include <stdbool.h>
 
 struct ignore;
+struct workspace;
 
 struct policy_rules {
 	struct ignore *hidden, *protected; /* from ignore_add(), for the root; or NULL */

@@ -11,6 +11,7 @@
 #include "ops/support/clock.h"
 #include "ops/support/hash_seed.h"
 #include "ops/support/path.h"
+#include "ops/workspace.h"
 
 enum { FILE_MAX_BYTES = 1 << 20, READ_BYTES = 4096, KNOWN_MAX = 4096, UNWATCHED_MS = 1000 };
 

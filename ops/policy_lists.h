@@ -11,7 +11,9 @@
 
 #include "ops/support/hash_table.h"
 #include "ops/support/ignore.h"
-#include "ops/workspace.h"
+#include "ops/workspace_values.h"
+
+struct workspace;
 
 #define AGENTSIGNORE ".agentsignore"
 

@@ -1,4 +1,4 @@
-#include "ops/workspace.h"
+#include "ops/workspace_ops.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ops/support/exec.h"
 #include "ops/support/path.h"
 #include "ops/workspace_scan.h"
 

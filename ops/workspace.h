@@ -1,11 +1,15 @@
 /*
- * ops/workspace.h - what a place that holds a workspace must provide.
+ * ops/workspace.h - what a workspace provides: the contract of backends and their callers.
  *
  * A workspace is one tree of files and, where it can, processes beside them.
  * Backends (local, mem, remote) and decorators (cached, policy, faulty: each a
- * workspace that holds a workspace) implement `struct workspace_ops`; callers use
- * the workspace_*() functions below, which check arguments and fill in the
- * defaults, and never the table itself.
+ * workspace that holds a workspace) implement these operations: each is a slot of
+ * `struct workspace_ops` (ops/workspace_ops.h) with the parameters, the meaning and the
+ * errors of the function below.  "Required": the slot is never NULL.  "Optional": NULL
+ * means what the comment says.
+ * Callers use the functions, which check what every implementation may rely on (normal
+ * paths, names below the root for changes, sane offsets: -EINVAL, -ENAMETOOLONG, -EBUSY
+ * for the root) and apply the defaults.
  *
  * Paths:   relative to the workspace's root, normalised (ops/support/path.h),
  *          bytes, never NULL; "" is the root.  They may be longer than PATH_MAX:
@@ -24,611 +28,228 @@
  *          may be a symbolic link (-ELOOP): the kernel above resolves links.
  * Identity: an operation on an existing object takes an object_ref.  When its id is
  *          set and the path leads to another object, the call answers -ESTALE and
- *          changes nothing.  So it does when the one that is told is not the directory
- *          at a name: who works in a directory does not change another in its place.
+ *          changes nothing; likewise when `parent` is set and another directory is now
+ *          at that path.
  * Positions: numbers of one counter of the place, which never goes back (ops/support/position.h).
- *          One is drawn right before each look at the workspace; after a change of the caller's
- *          own, after that change and before the look at what it left.  So of two things told
- *          about the same name or object the one with the higher position counts, in whichever
- *          order they arrive.  0: unknown.
+ *          One is drawn right before each look at the workspace; after a change by the caller,
+ *          between that change and the look at its outcome.  So of two statements about the
+ *          same name or object the one with the higher position counts, in whichever order
+ *          they arrive.  0: unknown.
  * Semantics are those of the Linux system call of the same name (man section 2),
  * unless the operation's comment says otherwise.
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
-#include <time.h>
+#include "ops/workspace_values.h"
 
-#include "ops/support/exec.h"
-
-struct literals;
-struct workspace;
-struct open_file;
+struct exec_event; /* ops/support/exec.h */
+struct exec_request;
 struct process;
-
-/* ---- Values ------------------------------------------------------------- */
-
-/* Which object, not which name.  `generation` tells a reused inode number from
- * its earlier owner (birth time in ns where the place knows it, else 0).
- * All zero: unknown. */
-struct object_id {
-	uint64_t device;
-	uint64_t inode;
-	uint64_t generation;
-};
-
-/* An existing object. */
-struct object_ref {
-	const char *path;        /* used when `file` is NULL */
-	struct object_id id;     /* inode 0: whatever is at the path */
-	struct object_id parent; /* getattr by the path: of the directory that holds it (as `id`) */
-	struct object_id expected; /* getattr by the path without `id`: what is there as far as is
-				    * known.  Of another object the answer may be as of before a
-				    * write that has returned.  Inode 0: of none */
-	struct open_file *file;    /* an open handle of the object, which wins over the path
-				    * (an unlinked object has no other way); or NULL */
-};
-
-#define OBJECT_AT(path_)      ((struct object_ref){.path = (path_)})
-#define OBJECT_OF(open_file_) ((struct object_ref){.path = "", .file = (open_file_)})
-
-struct attributes {
-	struct object_id id;
-	uint32_t mode; /* type and permissions, as st_mode */
-	uint32_t nlink;
-	uint32_t uid;
-	uint32_t gid;
-	uint64_t rdev; /* as makedev(3) of Linux */
-	uint64_t size_bytes;
-	uint64_t blocks; /* of 512 bytes */
-	uint32_t block_size_bytes;
-	struct timespec atime;
-	struct timespec mtime;
-	struct timespec ctime;
-	bool changed_lately; /* by the place's own clock, so lately that one more change may leave
-			      * the times as they are */
-};
-
-bool object_id_equal(const struct object_id *a, const struct object_id *b);
-
-/* True when both describe the same state of the same object: id, mode, owner,
- * nlink, size, mtime and ctime agree.  (Nothing else counts.) */
-bool attributes_same_version(const struct attributes *a, const struct attributes *b);
-
-/* What a call on an object answers when its path does not lead to it any more: nothing is there,
- * nor perhaps a directory on the way, or another object is. */
-bool path_misses_object(int result);
-
-/* What it answers when another is there, maybe of another kind: a directory instead of a file, a
- * link where there was none or none where one was. */
-bool path_leads_to_another(int result);
-
-/* What a change left behind, looked at after it, at served.position.  `mode` 0: not told.  Without
- * a parent the names are not as the change was to leave them: somebody else was quicker, or
- * something is at the old name still. */
-struct facts {
-	struct attributes parent;     /* of the directory that holds the name which was made,
-				       * removed or moved ... */
-	struct attributes new_parent; /* ... and of the one that holds the new name of a rename */
-	struct attributes object;     /* of what was moved, written to or had its extended
-				       * attributes changed */
-	bool little_room;             /* where content was written, or a file was opened: so little
-				       * that what is written next may not fit */
-};
-
-enum create_hint {
-	CREATE_WAITS,
-	CREATE_IS_FIRST, /* it waits, but the next one in that directory may be early */
-	CREATE_IS_EARLY, /* as far as is known nothing is at the name, and if something came that
-			  * would be told: no need to wait.  The caller can do with the file of
-			  * somebody who is quicker, if there is no O_EXCL */
-};
-
-/* Who asks, and what served the call.  In the caller's memory; one call at a time. */
-struct op_context {
-	/* The calling process as the workspace shall see it (ids are already mapped). */
-	pid_t pid; /* 0: unknown */
-	uid_t uid;
-	gid_t gid;
-	mode_t umask;        /* for what is created */
-	const gid_t *groups; /* supplementary groups; may be NULL */
-	size_t group_count;
-
-	/* The directory that holds the name which is made (create_unnamed: itself), removed or
-	 * moved; `new_parent` that of the new name of rename and link.  inode 0: whichever is
-	 * there (see Identity). */
-	struct object_id parent, new_parent;
-
-	/* True once the caller gave up; the operation then ends with -EINTR soon
-	 * (within 100 ms) unless it has already taken effect.  NULL: never.
-	 * Cheap enough to poll from a wait loop; any thread of the call may ask.  Asked
-	 * before each wait, as the caller may have others to serve meanwhile. */
-	bool (*interrupted)(struct op_context *ctx);
-	void *interrupted_data;
-
-	/* create: whether it may be answered before the name is made (see await_name). */
-	enum create_hint create_hint;
-
-	/* Where a change that succeeds tells what it left behind; the operation clears it first.
-	 * NULL: nobody wants to know. */
-	struct facts *facts;
-
-	/* Filled in by lower layers, for the mount log. */
-	struct {
-		uint32_t round_trips; /* waits for the far end on this call's behalf */
-		uint32_t repeats;     /* requests made anew, as the far end had forgotten them */
-		bool from_cache;      /* answered without asking the place */
-		bool is_early;        /* create: the name is not made yet; setattr: the times are
-				       * not known yet */
-		bool is_other;        /* flush: without O_EXCL, the file is not the one that create
-				       * told of (see await_name) */
-		uint64_t position;    /* see Positions: what the call tells was looked at then or
-				       * later (a flush: what all writes left) */
-	} served;
-};
-
-/* A context that acts as this process itself (but with no umask) and is never interrupted. */
-void op_context_init(struct op_context *ctx);
-
-static inline bool op_interrupted(struct op_context *ctx)
-{
-	return ctx->interrupted && ctx->interrupted(ctx);
-}
-
-/* ---- Names -------------------------------------------------------------- */
-
-/* One entry of readdir or scan.  Valid during the call of the sink only. */
-struct dir_entry {
-	const char *path; /* readdir: the name; scan: path relative to the scanned directory
-			   * ("" for that directory itself, which comes first) */
-	struct attributes attributes;
-	uint64_t at;             /* scan: position of the look at it, and of the look at what is
-				  * in it when it is complete */
-	const char *link_target; /* scan only: of a symbolic link; else NULL */
-	const void *content;     /* scan only, with SCAN_CONTENT: the whole file, or NULL */
-	size_t content_size;
-	uint64_t watched_since; /* scan only: a directory whose changes are reported (see watch), of
-				 * what is looked at from this position on.  0: they are not */
-	bool complete;          /* scan only: a directory all of whose entries are in this scan */
-	bool lacks_texts;       /* scan only: a file that was looked through, and none of the
-				 * request's texts was in it (before its first NUL) */
-};
-
-/* Takes one entry.  A negative result ends the walk and is returned from it. */
-typedef int (*dir_entry_sink)(void *user, const struct dir_entry *entry);
-
-enum scan_flags {
-	SCAN_WATCH = 1 << 0,      /* watch each directory, before it is read */
-	SCAN_CONTENT = 1 << 1,    /* bring the content of files up to content_max_bytes */
-	SCAN_NOT_HIDDEN = 1 << 2, /* do not look into directories whose names begin with "." */
-	SCAN_GUESS = 1 << 3,      /* nobody waits for it: everything else goes first */
-
-	/* For who searches as git does: do not look into what the .gitignore files from the root
-	 * on down leave out, nor into .git, but for its `info`.  Brings the content of the files
-	 * there that have patterns (.gitignore, .git/info/exclude) or name some (.git/config).
-	 * With this flag, and with `texts`, what the caller needs no place for may be left out of
-	 * the answer: a decorator has it at hand.  -EOPNOTSUPP: the place is too old for that. */
-	SCAN_NOT_IGNORED = 1 << 4,
-
-	/* Bring the content of small files that programs read before others, by their names
-	 * (scan_is_read_first()): .gitignore, Makefile, package.json ...; of few of them.  A place
-	 * that is too old brings none. */
-	SCAN_READ_FIRST = 1 << 6, /* 1 << 5 and 1 << 7 are taken, on the wire */
-};
-
-struct scan_request {
-	unsigned flags;               /* enum scan_flags */
-	uint32_t depth_max;           /* 1: the directory's own entries; 0: no bound */
-	uint64_t entries_max;         /* 0: no bound.  Reached: directories stay incomplete */
-	uint64_t content_max_bytes;   /* per file */
-	uint64_t content_total_bytes; /* budget of the whole scan; 0: no bound */
-
-	/* A search: the files that are not ignored are looked through there, with all processors;
-	 * content is brought of those only in which one of the texts is.  NULL: no search. */
-	const struct literals *texts;
-	const char *names;     /* of a search: a glob without a '/' for the names of the files that
-				* are looked through; NULL: all */
-	const uint64_t *known; /* of a search: inode numbers, ascending, of files that the caller
-				* has and that are not looked through */
-	size_t known_count;
-};
-
-enum setattr_mask {
-	SET_MODE = 1 << 0,
-	SET_UID = 1 << 1,
-	SET_GID = 1 << 2,
-	SET_SIZE = 1 << 3,
-	SET_ATIME = 1 << 4,
-	SET_MTIME = 1 << 5,
-	SET_ATIME_NOW = 1 << 6, /* the workspace's clock; wins over SET_ATIME */
-	SET_MTIME_NOW = 1 << 7,
-};
-
-enum rename_flags {
-	RENAME_KEEP_TARGET = 1 << 0,    /* RENAME_NOREPLACE: -EEXIST when the new name exists */
-	RENAME_SWAP = 1 << 1,           /* RENAME_EXCHANGE; alone */
-	RENAME_LEAVE_WHITEOUT = 1 << 2, /* RENAME_WHITEOUT: the device 0,0 takes the old name */
-};
-
-enum xattr_flags {
-	XATTR_MUST_CREATE = 1 << 0,  /* XATTR_CREATE: -EEXIST when it exists */
-	XATTR_MUST_REPLACE = 1 << 1, /* XATTR_REPLACE: -ENODATA when it does not */
-};
-
-struct fs_stats { /* as struct statvfs */
-	uint64_t block_size_bytes;
-	uint64_t fragment_size_bytes;
-	uint64_t blocks; /* of fragment_size_bytes */
-	uint64_t blocks_free;
-	uint64_t blocks_available;
-	uint64_t inodes;
-	uint64_t inodes_free;
-	uint32_t name_max_bytes;
-};
-
-/* ---- Open files --------------------------------------------------------- */
-
-/* Open flags are those of open(2): O_RDONLY, O_WRONLY, O_RDWR, O_APPEND, O_TRUNC,
- * O_EXCL, O_SYNC, O_DSYNC, O_NOATIME, O_DIRECT (a hint).  Others are ignored. */
-
-enum fallocate_mode { /* the values of fallocate(2) */
-	ALLOCATE_KEEP_SIZE = 0x01,
-	ALLOCATE_PUNCH_HOLE = 0x02, /* with KEEP_SIZE */
-	ALLOCATE_COLLAPSE_RANGE = 0x08,
-	ALLOCATE_ZERO_RANGE = 0x10,
-	ALLOCATE_INSERT_RANGE = 0x20,
-};
-
-enum lock_kind {
-	LOCK_KIND_FLOCK, /* flock(2): whole file, belongs to the open handle */
-	LOCK_KIND_POSIX, /* fcntl(2): byte range, belongs to `owner` */
-};
-
-enum lock_type { LOCK_SHARED, LOCK_EXCLUSIVE, LOCK_NONE };
-
-struct file_lock {
-	enum lock_kind kind;
-	enum lock_type type;
-	uint64_t owner;  /* LOCK_KIND_POSIX: whose; unique among this workspace's callers */
-	uint64_t offset; /* bytes; LOCK_KIND_POSIX only */
-	uint64_t length; /* 0: to the end of file, however far it grows */
-	pid_t pid;       /* lock_test: who holds it; 0 or -1 where unknown */
-};
-
-/* ---- Change feed -------------------------------------------------------- */
-
-enum change_kind {
-	CHANGE_ENTRY,     /* the name appeared, vanished, or its object changed in content or
-			   * attributes */
-	CHANGE_RESCAN,    /* events were lost: anything at or below `path` may have changed */
-	CHANGE_UNWATCHED, /* the directory `path` is no longer (or could not be) watched */
-};
-
-enum { CONTENT_HASH_BYTES = 16 }; /* xxh3-128, canonical */
-
-struct change {
-	enum change_kind kind;
-	const char *path;           /* CHANGE_ENTRY: of the entry; else of the directory */
-	struct object_id directory; /* CHANGE_ENTRY: the directory that was looked into, for the
-				     * path's last name; inode 0: unknown, only what `attributes`
-				     * say of their object counts.  CHANGE_UNWATCHED: that
-				     * directory. CHANGE_RESCAN: inode 0 */
-	uint64_t at;                /* position of the look; of CHANGE_RESCAN: drawn after the last
-				     * event that was lost; of CHANGE_UNWATCHED: after the end of
-				     * the watch; never less than in an earlier change */
-	bool exists; /* CHANGE_ENTRY: what is at the path now, read after the event ... */
-	struct attributes attributes; /* ... valid when it exists */
-	const uint8_t *hash;          /* CONTENT_HASH_BYTES of the content of a regular file in
-				       * the state that `attributes` tells, where the place gives it; or
-				       * NULL.  Valid during the call of the sink only */
-};
-
-/* Gets every change made by somebody else, in order, from one thread of the
- * workspace's own.  It may get echoes of the caller's own changes too (compare with
- * attributes_same_version).  It may call back into the workspace. */
-typedef void (*change_sink)(void *user, const struct change *change);
-
-/* ---- State -------------------------------------------------------------- */
-
-enum workspace_capabilities {
-	WORKSPACE_CAN_EXEC = 1 << 0,
-	WORKSPACE_CAN_WATCH = 1 << 1,
-	WORKSPACE_IS_REMOTE = 1 << 2, /* a call may cost a round trip */
-	WORKSPACE_READ_ONLY = 1 << 3,
-	WORKSPACE_CAN_STREAM = 1 << 4,     /* exec takes EXEC_STREAM and EXEC_TELL_PORTS */
-	WORKSPACE_CAN_CHECK = 1 << 5,      /* check looks at the root */
-	WORKSPACE_CAN_SEARCH = 1 << 6,     /* scan takes SCAN_NOT_IGNORED and texts */
-	WORKSPACE_CAN_READ_FIRST = 1 << 7, /* scan takes SCAN_READ_FIRST */
-	WORKSPACE_CAN_PREPARE = 1 << 8,    /* of a helper: it gives prepared files their names */
-};
-
-enum { WORKSPACE_ERROR_BYTES = 1536 };
-
-enum link_state { LINK_ONLINE, LINK_DEGRADED, LINK_OFFLINE };
-
-struct workspace_status {
-	unsigned capabilities; /* enum workspace_capabilities */
-	enum link_state link;
-	char last_error[WORKSPACE_ERROR_BYTES]; /* one line for people; "" when there was none */
-	uint64_t round_trips;                   /* since the start */
-	uint64_t bytes_sent;                    /* to the place, on the wire */
-	uint64_t bytes_received;
-	uint64_t reconnects;
-	unsigned channels; /* connections that carry data now */
-	uint64_t watched_directories;
-	uint64_t unwatched_directories; /* wanted, but on a time-to-live instead */
-	uint64_t cache_hits;            /* operations answered here; all 0 without a cache */
-	uint64_t cache_misses;          /* operations that asked the place */
-	uint64_t cache_bytes;           /* of file content in memory */
-	uint64_t cache_disk_hits;       /* files whose content was found on local disk */
-	uint64_t prefetched_bytes;      /* of file content that nobody had asked for yet */
-	uid_t owner_uid;                /* of the workspace root at start: what --idmap=user maps */
-	gid_t owner_gid;
-};
-
-/* ---- The operations ----------------------------------------------------- */
-
-/*
- * "Required": never NULL.  "Optional": NULL means what the comment says.
- * Every function gets the workspace (or a handle that it made itself) and the
- * context of the call.
- */
-struct workspace_ops {
-	const char *name; /* "local"; static, unique */
-
-	/* Required.  Frees the workspace.  No handle or process is open any more and no
-	 * call under way; the change sink is not called after it returns. */
-	void (*free)(struct workspace *w);
-
-	/* Required.  Never waits for a far end.  Cannot fail. */
-	void (*status)(struct workspace *w, struct workspace_status *ret_status);
-
-	/* Required.  Attributes of the object. */
-	int (*getattr)(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-		struct attributes *ret_attributes);
-
-	/* Required.  All entries of a directory with full attributes, "." and ".." left out,
-	 * in any order.  An entry that vanishes meanwhile is left out.  With `watch`, the
-	 * directory is watched before it is read; `*ret_since`: events tell of what is looked at
-	 * from this position on (that of the listing is not below it, and an end of the watch that
-	 * comes later is above that); 0: it is not watched. */
-	int (*readdir)(struct op_context *ctx, struct workspace *w,
-		const struct object_ref *directory, bool watch, dir_entry_sink sink, void *user,
-		uint64_t *ret_since);
-
-	/* Optional (NULL: walks with readdir, readlink, open and read).  A subtree, parents
-	 * before children, breadth first.  What cannot be read is left out and its
-	 * directory is not `complete`; so it is with a directory that is below itself. */
-	int (*scan)(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
-		const struct scan_request *request, dir_entry_sink sink, void *user);
-
-	/* Required.  Target of a symbolic link; the caller frees `*ret_target`.
-	 * -EINVAL: not a link. */
-	int (*readlink)(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
-		char **ret_target);
-
-	/* Optional as a group (all NULL: the workspace is read-only, -EROFS).  `mode`
-	 * loses the bits of ctx->umask, unless the directory has a default access control list
-	 * (acl(5)), which then decides.  New objects belong to ctx->uid and ctx->gid (or the
-	 * group of a set-group-ID parent) where the place has the right to do that.  -EEXIST;
-	 * unlink: -EISDIR; rmdir: -ENOTEMPTY, -ENOTDIR, -EBUSY; link: -EMLINK, -EXDEV; rename:
-	 * those of unlink and rmdir. unlink, rmdir and rename check `expected` (inode 0: no check)
-	 * for what they remove or move: -ESTALE. */
-	int (*mkdir)(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
-		struct attributes *ret_attributes);
-	int (*mknod)(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
-		uint64_t rdev, struct attributes *ret_attributes);
-	int (*symlink)(struct op_context *ctx, struct workspace *w, const char *target,
-		const char *path, struct attributes *ret_attributes);
-	int (*link)(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-		const char *path, struct attributes *ret_attributes);
-	int (*unlink)(struct op_context *ctx, struct workspace *w, const char *path,
-		const struct object_id *expected);
-	int (*rmdir)(struct op_context *ctx, struct workspace *w, const char *path,
-		const struct object_id *expected);
-	int (*rename)(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
-		unsigned flags, const struct object_id *expected);
-
-	/* Optional (NULL: -EROFS).  Sets what `mask` (enum setattr_mask) names, all or, as far
-	 * as the place can tell beforehand, nothing.  -EFBIG, -EISDIR (size of a
-	 * directory).  SET_SIZE through a handle that is open for writing needs no
-	 * permission of the file's mode. */
-	int (*setattr)(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-		unsigned mask, const struct attributes *want, struct attributes *ret_attributes);
-
-	/* Optional as a group (NULL: -EOPNOTSUPP).  As getxattr(2): `size` 0 asks for the
-	 * length.  -ENODATA, -ERANGE, -E2BIG, -EEXIST. */
-	ssize_t (*getxattr)(struct op_context *ctx, struct workspace *w,
-		const struct object_ref *object, const char *name, void *value, size_t size);
-	ssize_t (*listxattr)(struct op_context *ctx, struct workspace *w,
-		const struct object_ref *object, char *names, size_t size);
-	int (*setxattr)(struct op_context *ctx, struct workspace *w,
-		const struct object_ref *object, const char *name, const void *value, size_t size,
-		unsigned flags);
-	int (*removexattr)(struct op_context *ctx, struct workspace *w,
-		const struct object_ref *object, const char *name);
-
-	/* Required.  Of the file system at the root. */
-	int (*statfs)(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats);
-
-	/* Optional (NULL: 0).  Asks the place itself, past every cache.  -ENOENT: the directory
-	 * that is the root was removed; -ESTALE: it is not any more where it was opened. */
-	int (*check)(struct op_context *ctx, struct workspace *w);
-
-	/* Required.  Opens a regular file; the handle stays valid after unlink and rename,
-	 * and its writes, with O_APPEND, go to the end of file as one piece whoever else
-	 * appends.  The caller closes it.  -EISDIR, -ETXTBSY, -ENXIO.
-	 * Through object->file it opens the same object once more, with other flags. */
-	int (*open_file)(struct op_context *ctx, struct workspace *w,
-		const struct object_ref *object, int flags, struct open_file **ret_file,
-		struct attributes *ret_attributes);
-
-	/* Optional (NULL: -EROFS).  Creates a regular file that must not exist (-EEXIST),
-	 * and opens it. */
-	int (*create)(struct op_context *ctx, struct workspace *w, const char *path, int flags,
-		uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
-
-	/* Optional (NULL: nothing is answered early).  Of a handle that create has given out with
-	 * served.is_early: waits until the name is made, and returns what create would have;
-	 * whoever asks again gets the same.  What create told was right but for the times; or,
-	 * without O_EXCL, somebody else was quicker to make the name: then the handle leads to
-	 * that file, truncated if that was asked for, and its attributes are the answer.  After
-	 * an error every operation on the handle answers that.
-	 * -EAGAIN: interrupted, or the place is out of reach; ask again. */
-	int (*await_name)(
-		struct op_context *ctx, struct open_file *file, struct attributes *ret_attributes);
-
-	/* Optional (NULL: -EOPNOTSUPP).  Creates a regular file without a name in a
-	 * directory; link() through the handle gives it one.  (O_TMPFILE) */
-	int (*create_unnamed)(struct op_context *ctx, struct workspace *w, const char *directory,
-		int flags, uint32_t mode, struct open_file **ret_file,
-		struct attributes *ret_attributes);
-
-	/* Required.  Reads up to `size` bytes at `offset`.  Returns the count; less than
-	 * `size` only at end of file.  -EBADF. */
-	ssize_t (*read)(struct op_context *ctx, struct open_file *file, void *data, size_t size,
-		off_t offset);
-
-	/* Optional (NULL: -EROFS).  Writes all `size` bytes at `offset` (ignored with
-	 * O_APPEND), or returns the count that fit before the error.  A remote place may
-	 * acknowledge a write that is only queued; flush, fsync, or a later write then
-	 * return its error.  -EBADF, -EFBIG. */
-	ssize_t (*write)(struct op_context *ctx, struct open_file *file, const void *data,
-		size_t size, off_t offset);
-
-	/* Optional (NULL: nothing to do).  Waits until every earlier write of this handle is
-	 * acknowledged by the place, and returns their error once.  (close(2) of a
-	 * descriptor.) */
-	int (*flush)(struct op_context *ctx, struct open_file *file);
-
-	/* Optional (NULL: as flush).  Data (and, unless `data_only`, attributes) are on
-	 * stable storage at the place.  A file, or with `file` NULL the directory `path`. */
-	int (*fsync)(struct op_context *ctx, struct workspace *w, struct open_file *file,
-		const char *path, bool data_only);
-
-	/* Required.  Frees the handle, its flock, and the POSIX locks of owners that came
-	 * through it (the kernel above does not unlock open-file-description locks itself);
-	 * never waits longer than the place's bound.  Returns the error of a write that
-	 * nobody had been told of. */
-	int (*close)(struct op_context *ctx, struct open_file *file);
-
-	/* Optional (NULL: -EOPNOTSUPP).  `mode`: enum fallocate_mode. */
-	int (*fallocate)(struct op_context *ctx, struct open_file *file, unsigned mode,
-		off_t offset, off_t length);
-
-	/* Optional (NULL: -EOPNOTSUPP).  A descriptor of the very file, on this machine, that
-	 * others may read and map in the handle's stead; it stays the handle's own. */
-	int (*descriptor)(struct open_file *file);
-
-	/* Optional (NULL: the whole file is data).  lseek(2) with SEEK_DATA or SEEK_HOLE;
-	 * returns the offset.  -ENXIO. */
-	off_t (*seek)(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
-
-	/* Optional (NULL: -EOPNOTSUPP; the kernel then copies).  copy_file_range(2) within
-	 * this workspace; a reflink where the place can.  Returns the count. */
-	ssize_t (*copy_range)(struct op_context *ctx, struct open_file *from, off_t from_offset,
-		struct open_file *to, off_t to_offset, size_t size);
-
-	/* Optional as a group (NULL: -EOPNOTSUPP; the kernel then locks locally).
-	 * lock: sets or, with LOCK_NONE, drops.  With `wait` it returns when it has the lock,
-	 * -EINTR or -EDEADLK; without, -EAGAIN when somebody else holds it.
-	 * lock_test: `*lock` is what stands in the way, or type LOCK_NONE.
-	 * lock_release_owner: drops all LOCK_KIND_POSIX locks of `owner` on this file. */
-	int (*lock)(struct op_context *ctx, struct open_file *file, const struct file_lock *lock,
-		bool wait);
-	int (*lock_test)(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
-	int (*lock_release_owner)(struct op_context *ctx, struct open_file *file, uint64_t owner);
-
-	/* Optional as a group (NULL: -EOPNOTSUPP; no commands run here).
-	 * exec: starts; -ENOENT, -EACCES, -ENOEXEC as execve(2) of argv[0] (looked up in the
-	 *   PATH of the new environment), -ENOENT or -ENOTDIR for cwd.
-	 *   EXEC_STREAM: errors of ops/support/socket_stream.h; -EOPNOTSUPP without
-	 *   WORKSPACE_CAN_STREAM.
-	 * process_next: waits for the next event.  Bounded memory: a process whose output is
-	 *   not fetched is held up by its pipe.  `buffer` has at least 1 byte.
-	 *   -EINTR leaves the process running; -ECONNRESET: what ran it is gone, how it ended
-	 *   nobody knows.
-	 * process_write: stdin.  Returns the count taken, waiting for room; -EPIPE.
-	 * process_close_stdin: end of file for the process; a second call does nothing.
-	 * process_signal: to the whole process tree.  -ESRCH once it has ended.  After INT,
-	 *   TERM, HUP or QUIT, what the command leaves running is killed at its end.
-	 * process_resize: EXEC_PTY.
-	 * process_free: kills the tree when it still runs (KILL, at once), frees. */
-	int (*exec)(struct op_context *ctx, struct workspace *w, const struct exec_request *request,
-		struct process **ret_process);
-	int (*process_next)(struct op_context *ctx, struct process *process, void *buffer,
-		size_t size, struct exec_event *ret_event);
-	ssize_t (*process_write)(
-		struct op_context *ctx, struct process *process, const void *data, size_t size);
-	int (*process_close_stdin)(struct op_context *ctx, struct process *process);
-	int (*process_signal)(struct op_context *ctx, struct process *process, int signal);
-	int (*process_resize)(
-		struct op_context *ctx, struct process *process, uint16_t rows, uint16_t columns);
-	void (*process_free)(struct process *process);
-
-	/* Optional (NULL: -EOPNOTSUPP; nothing is watched).  Names the one sink for changes in
-	 * the directories that readdir (watch), scan (SCAN_WATCH) and watch_directory
-	 * covered.  Before the first such call; once.  -EBUSY: there is one already. */
-	int (*watch)(struct workspace *w, change_sink sink, void *user);
-
-	/* Optional (NULL: readdir (watch) is called, and what it tells passed over).  Watches the
-	 * directory, before names in it are looked at.  -EAGAIN: not yet, ask again. */
-	int (*watch_directory)(struct op_context *ctx, struct workspace *w,
-		const struct object_ref *directory, bool *ret_watched);
-
-	/* Optional (NULL: nothing to do).  The kernel above forgot the directory: stop watching
-	 * it, wherever it is.  Its id says which one (inode 0: none), the path only where it was.
-	 * The end of the watch is told as any other is (CHANGE_UNWATCHED); a decorator that needs
-	 * the watch itself may keep it.  Asynchronous; cannot fail. */
-	void (*unwatch)(struct workspace *w, const struct object_ref *directory);
-};
-
-/* First members of every implementation's own structs; set by it. */
-struct workspace {
-	const struct workspace_ops *ops;
-};
-
-struct open_file {
-	struct workspace *workspace; /* whose operations serve it */
-};
-
-struct process {
-	struct workspace *workspace;
-};
-
-/* Every operation, in the order above: for what must leave none out. */
-/* clang-format off */
-#define WORKSPACE_OPERATIONS(X, prefix) \
-	X(prefix, free) X(prefix, status) \
-	X(prefix, getattr) X(prefix, readdir) X(prefix, scan) X(prefix, readlink) \
-	X(prefix, mkdir) X(prefix, mknod) X(prefix, symlink) X(prefix, link) \
-	X(prefix, unlink) X(prefix, rmdir) X(prefix, rename) X(prefix, setattr) \
-	X(prefix, getxattr) X(prefix, listxattr) X(prefix, setxattr) X(prefix, removexattr) \
-	X(prefix, statfs) X(prefix, check) \
-	X(prefix, open_file) X(prefix, create) X(prefix, await_name) X(prefix, create_unnamed) \
-	X(prefix, read) X(prefix, write) X(prefix, flush) X(prefix, fsync) X(prefix, close) \
-	X(prefix, fallocate) X(prefix, descriptor) X(prefix, seek) X(prefix, copy_range) \
-	X(prefix, lock) X(prefix, lock_test) X(prefix, lock_release_owner) \
-	X(prefix, exec) X(prefix, process_next) X(prefix, process_write) \
-	X(prefix, process_close_stdin) X(prefix, process_signal) X(prefix, process_resize) \
-	X(prefix, process_free) \
-	X(prefix, watch) X(prefix, watch_directory) X(prefix, unwatch)
-/* clang-format on */
-
-/* Declares an operation's function by the type of its slot, and all of them: local_getattr() ... */
-#define WORKSPACE_DECLARE(prefix, name) \
-	__typeof__(*((struct workspace_ops *)NULL)->name) prefix##_##name;
-#define WORKSPACE_DECLARE_OPERATIONS(prefix) WORKSPACE_OPERATIONS(WORKSPACE_DECLARE, prefix)
-
-/* ---- The calls ---------------------------------------------------------- */
-
-/* workspace_getattr() and so on, one function per operation: same parameters, same meaning, same
- * errors.  They check what every implementation may rely on (normal paths, names below the root
- * for changes, sane offsets: -EINVAL, -ENAMETOOLONG, -EBUSY for the root) and apply defaults.
- * NULL is fine for those that free, and for close. */
-WORKSPACE_DECLARE_OPERATIONS(workspace)
-
+struct workspace;
+
+/* Required.  Frees the workspace (NULL is fine).  No handle or process is open any more and no call
+ * under way; the change sink is not called after it returns. */
+void workspace_free(struct workspace *w);
+
+/* Required.  Never waits for a far end.  Cannot fail. */
+void workspace_status(struct workspace *w, struct workspace_status *ret_status);
+
+/* Required.  Attributes of the object. */
+int workspace_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	struct attributes *ret_attributes);
+
+/* Required.  All entries of a directory with full attributes, "." and ".." left out,
+ * in any order.  An entry that vanishes meanwhile is left out.  With `watch`, the
+ * directory is watched before it is read; `*ret_since`: events tell of what is looked at
+ * from this position on (that of the listing is not below it, and an end of the watch that
+ * comes later is above that); 0: it is not watched. */
+int workspace_readdir(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, bool watch, dir_entry_sink sink, void *user,
+	uint64_t *ret_since);
+
+/* Optional (NULL: walks with readdir, readlink, open and read).  A subtree, parents
+ * before children, breadth first.  What cannot be read is left out and its
+ * directory is not `complete`; so it is with a directory that is below itself. */
+int workspace_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
+	const struct scan_request *request, dir_entry_sink sink, void *user);
+
+/* Required.  Target of a symbolic link; the caller frees `*ret_target`.
+ * -EINVAL: not a link. */
+int workspace_readlink(struct op_context *ctx, struct workspace *w, const struct object_ref *link,
+	char **ret_target);
+
+/* Optional as a group (all NULL: the workspace is read-only, -EROFS).  `mode`
+ * loses the bits of ctx->umask, unless the directory has a default access control list
+ * (acl(5)), which then decides.  New objects belong to ctx->uid and ctx->gid (or the
+ * group of a set-group-ID parent) where the place has the right to do that.  -EEXIST;
+ * unlink: -EISDIR; rmdir: -ENOTEMPTY, -ENOTDIR, -EBUSY; link: -EMLINK, -EXDEV; rename:
+ * those of unlink and rmdir. unlink, rmdir and rename check `expected` (inode 0: no check)
+ * for what they remove or move: -ESTALE. */
+int workspace_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	struct attributes *ret_attributes);
+int workspace_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	uint64_t rdev, struct attributes *ret_attributes);
+int workspace_symlink(struct op_context *ctx, struct workspace *w, const char *target,
+	const char *path, struct attributes *ret_attributes);
+int workspace_link(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *path, struct attributes *ret_attributes);
+int workspace_unlink(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected);
+int workspace_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected);
+int workspace_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
+	unsigned flags, const struct object_id *expected);
+
+/* Optional (NULL: -EROFS).  Sets what `mask` (enum setattr_mask) names, all or, as far
+ * as the place can tell beforehand, nothing.  -EFBIG, -EISDIR (size of a
+ * directory).  SET_SIZE through a handle that is open for writing needs no
+ * permission of the file's mode. */
+int workspace_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	unsigned mask, const struct attributes *want, struct attributes *ret_attributes);
+
+/* Optional as a group (NULL: -EOPNOTSUPP).  As getxattr(2): `size` 0 asks for the
+ * length.  -ENODATA, -ERANGE, -E2BIG, -EEXIST. */
+ssize_t workspace_getxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, const char *name, void *value, size_t size);
+ssize_t workspace_listxattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, char *names, size_t size);
+int workspace_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const char *name, const void *value, size_t size, unsigned flags);
+int workspace_removexattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, const char *name);
+
+/* Required.  Of the file system at the root. */
+int workspace_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats);
+
+/* Optional (NULL: 0).  Asks the place itself, past every cache.  -ENOENT: the directory
+ * that is the root was removed; -ESTALE: it is not any more where it was opened. */
+int workspace_check(struct op_context *ctx, struct workspace *w);
+
+/* Required.  Opens a regular file; the handle stays valid after unlink and rename,
+ * and its writes, with O_APPEND, go to the end of file as one piece whoever else
+ * appends.  The caller closes it.  -EISDIR, -ETXTBSY, -ENXIO.
+ * Through object->file it opens the same object once more, with other flags. */
+int workspace_open_file(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, int flags, struct open_file **ret_file,
+	struct attributes *ret_attributes);
+
+/* Optional (NULL: -EROFS).  Creates a regular file that must not exist (-EEXIST),
+ * and opens it. */
+int workspace_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
+	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
+
+/* Optional (NULL: nothing is answered early).  Of a handle that create has given out with
+ * served.is_early: waits until the name is made, and returns what create would have;
+ * whoever asks again gets the same.  What create told was right but for the times; or,
+ * without O_EXCL, somebody else was quicker to make the name: then the handle leads to
+ * that file, truncated if that was asked for, and its attributes are the answer.  After
+ * an error every operation on the handle answers that.
+ * -EAGAIN: interrupted, or the place is out of reach; ask again. */
+int workspace_await_name(
+	struct op_context *ctx, struct open_file *file, struct attributes *ret_attributes);
+
+/* Optional (NULL: -EOPNOTSUPP).  Creates a regular file without a name in a
+ * directory; link() through the handle gives it one.  (O_TMPFILE) */
+int workspace_create_unnamed(struct op_context *ctx, struct workspace *w, const char *directory,
+	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
+
+/* Required.  Reads up to `size` bytes at `offset`.  Returns the count; less than
+ * `size` only at end of file.  -EBADF. */
+ssize_t workspace_read(
+	struct op_context *ctx, struct open_file *file, void *data, size_t size, off_t offset);
+
+/* Optional (NULL: -EROFS).  Writes all `size` bytes at `offset` (ignored with
+ * O_APPEND), or returns the count that fit before the error.  A remote place may
+ * acknowledge a write that is only queued; flush, fsync, or a later write then
+ * return its error.  -EBADF, -EFBIG. */
+ssize_t workspace_write(struct op_context *ctx, struct open_file *file, const void *data,
+	size_t size, off_t offset);
+
+/* Optional (NULL: nothing to do).  Waits until every earlier write of this handle is
+ * acknowledged by the place, and returns their error once.  (close(2) of a
+ * descriptor.) */
+int workspace_flush(struct op_context *ctx, struct open_file *file);
+
+/* Optional (NULL: as flush).  Data (and, unless `data_only`, attributes) are on
+ * stable storage at the place.  A file, or with `file` NULL the directory `path`. */
+int workspace_fsync(struct op_context *ctx, struct workspace *w, struct open_file *file,
+	const char *path, bool data_only);
+
+/* Required.  Frees the handle (NULL is fine), its flock, and the POSIX locks of owners that came
+ * through it (the kernel above does not unlock open-file-description locks itself);
+ * never waits longer than the place's bound.  Returns the error of a write that
+ * nobody had been told of. */
+int workspace_close(struct op_context *ctx, struct open_file *file);
+
+/* Optional (NULL: -EOPNOTSUPP).  `mode`: enum fallocate_mode. */
+int workspace_fallocate(
+	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length);
+
+/* Optional (NULL: -EOPNOTSUPP).  A descriptor of the very file, on this machine, that
+ * others may read and map in the handle's stead; it stays the handle's own. */
+int workspace_descriptor(struct open_file *file);
+
+/* Optional (NULL: the whole file is data).  lseek(2) with SEEK_DATA or SEEK_HOLE;
+ * returns the offset.  -ENXIO. */
+off_t workspace_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
+
+/* Optional (NULL: -EOPNOTSUPP; the kernel then copies).  copy_file_range(2) within
+ * this workspace; a reflink where the place can.  Returns the count. */
+ssize_t workspace_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
+	struct open_file *to, off_t to_offset, size_t size);
+
+/* Optional as a group (NULL: -EOPNOTSUPP; the kernel then locks locally).
+ * lock: sets or, with LOCK_NONE, drops.  With `wait` it returns when it has the lock,
+ * -EINTR or -EDEADLK; without, -EAGAIN when somebody else holds it.
+ * lock_test: `*lock` is what stands in the way, or type LOCK_NONE.
+ * lock_release_owner: drops all LOCK_KIND_POSIX locks of `owner` on this file. */
+int workspace_lock(
+	struct op_context *ctx, struct open_file *file, const struct file_lock *lock, bool wait);
+int workspace_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock);
+int workspace_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner);
+
+/* Optional as a group (NULL: -EOPNOTSUPP; no commands run here).
+ * exec: starts; -ENOENT, -EACCES, -ENOEXEC as execve(2) of argv[0] (looked up in the
+ *   PATH of the new environment), -ENOENT or -ENOTDIR for cwd.
+ *   EXEC_STREAM: errors of ops/support/socket_stream.h; -EOPNOTSUPP without
+ *   WORKSPACE_CAN_STREAM.
+ * process_next: waits for the next event.  Bounded memory: a process whose output is
+ *   not fetched is held up by its pipe.  `buffer` has at least 1 byte.
+ *   -EINTR leaves the process running; -ECONNRESET: what ran it is gone, how it ended
+ *   nobody knows.
+ * process_write: stdin.  Returns the count taken, waiting for room; -EPIPE.
+ * process_close_stdin: end of file for the process; a second call does nothing.
+ * process_signal: to the whole process tree.  -ESRCH once it has ended.  After INT,
+ *   TERM, HUP or QUIT, what the command leaves running is killed at its end.
+ * process_resize: EXEC_PTY.
+ * process_free: kills the tree when it still runs (KILL, at once), frees.  NULL is fine. */
+int workspace_exec(struct op_context *ctx, struct workspace *w, const struct exec_request *request,
+	struct process **ret_process);
+int workspace_process_next(struct op_context *ctx, struct process *process, void *buffer,
+	size_t size, struct exec_event *ret_event);
+ssize_t workspace_process_write(
+	struct op_context *ctx, struct process *process, const void *data, size_t size);
+int workspace_process_close_stdin(struct op_context *ctx, struct process *process);
+int workspace_process_signal(struct op_context *ctx, struct process *process, int signal);
+int workspace_process_resize(
+	struct op_context *ctx, struct process *process, uint16_t rows, uint16_t columns);
+void workspace_process_free(struct process *process);
+
+/* Optional (NULL: -EOPNOTSUPP; nothing is watched).  Names the one sink for changes in
+ * the directories that readdir (watch), scan (SCAN_WATCH) and watch_directory
+ * covered.  Before the first such call; once.  -EBUSY: there is one already. */
+int workspace_watch(struct workspace *w, change_sink sink, void *user);
+
+/* Optional (NULL: readdir (watch) is called, and what it tells passed over).  Watches the
+ * directory, before names in it are looked at.  -EAGAIN: not yet, ask again. */
+int workspace_watch_directory(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, bool *ret_watched);
+
+/* Optional (NULL: nothing to do).  The kernel above forgot the directory: stop watching
+ * it, wherever it is.  Its id says which one (inode 0: none), the path only where it was.
+ * The end of the watch is told as any other is (CHANGE_UNWATCHED); a decorator that needs
+ * the watch itself may keep it.  Asynchronous; cannot fail. */
+void workspace_unwatch(struct workspace *w, const struct object_ref *directory);
+
+/* "local"; static, unique. */
 const char *workspace_name(const struct workspace *w);

@@ -11,6 +11,7 @@
 #include "ops/support/glob.h"
 #include "ops/support/ignore.h"
 #include "ops/support/path.h"
+#include "ops/workspace.h"
 #include "ops/workspace_search.h"
 
 enum {

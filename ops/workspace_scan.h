@@ -3,7 +3,9 @@
  */
 #pragma once
 
-#include "ops/workspace.h"
+#include "ops/workspace_values.h"
+
+struct workspace;
 
 /* As the operation scan of ops/workspace.h, made of readdir, readlink, open and read.
  * Memory: the paths of the directories still to visit and of those above them, the entries of one

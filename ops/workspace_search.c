@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include "ops/support/buffer.h"
+#include "ops/support/clock.h"
+#include "ops/support/thread.h"
 #include "ops/support/worker_pool.h"
+#include "ops/workspace.h"
 
 enum {
 	CHUNK_BYTES = 128 << 10,

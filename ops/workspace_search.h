@@ -5,7 +5,9 @@
 #pragma once
 
 #include "ops/support/literals.h"
-#include "ops/workspace.h"
+#include "ops/workspace_values.h"
+
+struct workspace;
 
 struct text_search;
 

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#include "ops/workspace.h"
+struct workspace;
 
 struct local_options {
 	bool no_openat2; /* walk component by component, as on a kernel without openat2 */

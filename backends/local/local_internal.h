@@ -14,7 +14,7 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/position.h"
-#include "ops/workspace.h"
+#include "ops/workspace_ops.h"
 
 struct local_locks;
 struct watcher;

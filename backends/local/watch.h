@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "ops/workspace.h"
+#include "ops/workspace_values.h"
 
 struct watcher;
 

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "ops/support/hash_table.h"
-#include "ops/workspace.h"
+#include "ops/workspace_values.h"
 
 /* A directory that is watched, or that holds one, or that could not be watched. */
 struct watch_place {

@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 
 #include "ops/support/hash_table.h"
-#include "ops/workspace.h"
+#include "ops/workspace_ops.h"
 
 enum { MEM_PAGE_BYTES = 4096 };
 

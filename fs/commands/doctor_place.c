@@ -12,6 +12,8 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/examine.h"
+#include "ops/support/exec.h"
+#include "ops/workspace.h"
 
 enum {
 	EXAMINE_TIMEOUT_MS = 20000,

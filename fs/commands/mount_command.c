@@ -26,6 +26,7 @@
 #include "ops/support/log.h"
 #include "ops/support/log_anchor.h"
 #include "ops/support/path.h"
+#include "ops/workspace.h"
 
 /* What the daemon is made of; static, as signal handlers and the ready call need it. */
 static struct {

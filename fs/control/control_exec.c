@@ -12,8 +12,10 @@
 #include "fs/log/callers.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
+#include "ops/support/exec.h"
 #include "ops/support/json.h"
 #include "ops/support/redact.h"
+#include "ops/workspace.h"
 
 enum {
 	CHANGED_REPLY_MAX_BYTES = 128 << 10, /* as JSON at most 6 times that: below a frame */

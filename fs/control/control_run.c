@@ -7,7 +7,9 @@
 #include <sys/socket.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/exec.h"
 #include "ops/support/thread.h"
+#include "ops/workspace.h"
 
 enum {
 	READER_STACK_BYTES = 256 << 10,

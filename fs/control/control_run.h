@@ -10,7 +10,11 @@
 #include "fs/control/changed_paths.h"
 #include "fs/control/control_server.h"
 #include "ops/support/buffer.h"
-#include "ops/workspace.h"
+
+struct exec_event;
+struct exec_request;
+struct op_context;
+struct process;
 
 struct exec_run {
 	struct exec_run *next; /* guarded by the server's lock */

@@ -12,6 +12,7 @@
 #include "ops/support/clock.h"
 #include "ops/support/json.h"
 #include "ops/support/literals.h"
+#include "ops/workspace.h"
 
 enum { ENTRIES_MAX = 1 << 18, FRAME_BYTES = 64 << 10 };
 

@@ -7,7 +7,9 @@
 #include "fs/control/control_run.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
+#include "ops/support/exec.h"
 #include "ops/support/json.h"
+#include "ops/workspace.h"
 
 /* ---- Replies ------------------------------------------------------------------------------ */
 

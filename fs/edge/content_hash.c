@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/workspace.h"
 
 enum { READ_AGAIN_MAX_BYTES = 256 << 10 };
 

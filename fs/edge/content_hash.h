@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "ops/workspace.h"
+#include "ops/workspace_values.h"
 
 struct content_hash;
 

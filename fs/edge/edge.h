@@ -7,6 +7,8 @@
 
 #include "fs/mount/mount.h"
 
+struct object_id;
+
 /* Mounts and serves until unmounted or mount_stop().  `ready` is called once the mount is
  * usable.  0, or -errno with a line for people in `*ret_reason` (allocated, or NULL). */
 int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret_reason);

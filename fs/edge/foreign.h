@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ops/workspace.h"
+#include "ops/workspace_values.h"
 
 enum {
 	FOREIGN_OWN_MS = 5000,

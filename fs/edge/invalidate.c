@@ -10,6 +10,7 @@
 #include "ops/support/log.h"
 #include "ops/support/path.h"
 #include "ops/support/thread.h"
+#include "ops/workspace.h"
 
 enum {
 	QUEUE_MAX = 65536,

@@ -16,6 +16,7 @@
 #include "ops/support/clock.h"
 #include "ops/support/log.h"
 #include "ops/support/thread.h"
+#include "ops/workspace_ops.h"
 
 enum {
 	WATCHED_TTL_SECONDS = 24 * 3600,

@@ -8,6 +8,7 @@
 #include "fs/edge/dropper.h"
 #include "fs/edge/virtual.h"
 #include "ops/support/cleanup.h"
+#include "ops/workspace.h"
 
 static void reply_attributes(struct request *r, struct inode *inode, int result,
 	const struct attributes *attributes, bool is_early)

@@ -9,6 +9,7 @@
 
 #include "fs/edge/virtual.h"
 #include "ops/support/buffer.h"
+#include "ops/workspace.h"
 
 /*
  * Directories are not opened: the kernel says for each page after which entry it is to begin.

@@ -13,6 +13,7 @@
 #include "fs/edge/virtual.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
+#include "ops/workspace.h"
 
 enum { PAGES_PAUSE_NS = 100000000, PAGES_PAUSES_MAX = 300 };
 

@@ -11,6 +11,7 @@
 #include "fs/edge/virtual.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
+#include "ops/workspace.h"
 
 /* ---- Finding and forgetting -------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 #include "fs/edge/dropper.h"
 #include "fs/edge/virtual.h"
 #include "ops/support/cleanup.h"
+#include "ops/workspace.h"
 
 struct open_handle *session_handle(const struct fuse_file_info *fi)
 {

@@ -5,11 +5,12 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include "fs/log/caller_signals.h"
 #include "fs/edge/invalidate.h"
+#include "fs/log/caller_signals.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/path.h"
+#include "ops/workspace.h"
 
 enum { RENAME_WAIT_MS = 100 };
 

@@ -9,6 +9,7 @@
 #include "fs/edge/dropper.h"
 #include "fs/edge/virtual.h"
 #include "ops/support/cleanup.h"
+#include "ops/workspace.h"
 
 /* Of a removed working directory: ENOENT, not ESTALE. */
 static ssize_t object_result(struct request *r, struct inode *inode, ssize_t result)

@@ -14,6 +14,7 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/utf8.h"
+#include "ops/workspace.h"
 
 #define DIRECTORY_NAME ".isthmus"
 

@@ -9,6 +9,7 @@
 
 #include "ops/support/clock.h"
 #include "ops/support/hash_seed.h"
+#include "ops/workspace.h"
 
 void handle_close_spare(struct open_handle *handle)
 {

@@ -11,11 +11,10 @@
 #include <time.h>
 
 #include "fs/log/mount_log.h"
-#include "ops/workspace.h"
-
 struct fuse_session;
 struct inode_table;
 struct session;
+struct workspace;
 
 struct mount_options {
 	const char *uri;

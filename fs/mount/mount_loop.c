@@ -11,6 +11,7 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
+#include "ops/workspace.h"
 
 static bool is_same(const struct stat *here, const struct attributes *there)
 {

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "ops/workspace.h"
+struct workspace;
 
 /* True when the directory `mount_point` (absolute, resolved, nothing mounted on it yet) lies
  * below the root of the workspace; then `*ret_path` is its path there (the caller frees it).

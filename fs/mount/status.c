@@ -11,6 +11,7 @@
 #include "fs/mount/mount.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
+#include "ops/workspace.h"
 
 enum { ON_TTL_NAMES = 100 };
 

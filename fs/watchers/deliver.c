@@ -10,6 +10,7 @@
 #include "ops/support/clock.h"
 #include "ops/support/log.h"
 #include "ops/support/path.h"
+#include "ops/workspace.h"
 
 /* How much later than the times of its directory a name's ctime may be, and it was made then. */
 static const int64_t MADE_NS = 20000000;

@@ -8,6 +8,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/path.h"
+#include "ops/workspace.h"
 
 /* A scan takes up to this share of the time: 1/100 as a rule, more while changes wait for it. */
 enum { SHARE_USUAL = 100, SHARE_URGENT = 50 };

@@ -16,6 +16,7 @@
 #include "ops/support/mountinfo.h"
 #include "ops/support/path.h"
 #include "ops/support/thread.h"
+#include "ops/workspace.h"
 
 enum { END_WAIT_MS = 3000 };
 

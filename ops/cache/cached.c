@@ -8,6 +8,7 @@
 #include "ops/cache/cached_internal.h"
 #include "ops/cache/content_store.h"
 #include "ops/support/clock.h"
+#include "ops/support/exec.h"
 #include "ops/support/log.h"
 
 enum {

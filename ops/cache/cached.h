@@ -26,7 +26,9 @@
  */
 #pragma once
 
-#include "ops/workspace.h"
+#include "ops/workspace_values.h"
+
+struct workspace;
 
 struct cached_options {
 	uint64_t memory_bytes;      /* for file content; 0: 64 MiB */

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "ops/workspace.h"
+#include "ops/workspace_values.h"
 
 struct content_store;
 

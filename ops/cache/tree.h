@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ops/workspace.h"
+#include "ops/workspace_values.h"
 
 struct tree;
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "ops/support/clock.h"
+#include "ops/support/exec.h"
 
 struct outcome {
 	char out[8192], err[4096];

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "ops/support/clock.h"
+#include "ops/support/exec.h"
 
 /* Connections of the workspace's machine: exec with EXEC_STREAM. */
 

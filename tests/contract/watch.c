@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "ops/support/exec.h"
+
 /* Somebody else: the directory is changed behind the workspace's back. */
 static bool is_watchable(struct fixture *f)
 {

@@ -12,6 +12,7 @@
 
 #include "backends/backend.h"
 #include "backends/remote/client/client_internal.h"
+#include "ops/support/exec.h"
 #include "tests/fuzz/fuzz.h"
 
 struct far_end {

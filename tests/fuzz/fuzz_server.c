@@ -15,6 +15,8 @@
 #include "backends/backend.h"
 #include "backends/remote/server/server.h"
 #include "ops/support/clock.h"
+#include "ops/support/exec.h"
+#include "ops/workspace_ops.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { FRAMES_MAX = 64, ECHO_BYTES = 1024, LOOK_MS = 1 };

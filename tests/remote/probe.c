@@ -11,6 +11,7 @@
 
 #include "backends/open.h"
 #include "ops/support/cleanup.h"
+#include "ops/workspace.h"
 
 int main(int argc, char **argv)
 {

@@ -14,6 +14,8 @@
 #include "backends/open.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
+#include "ops/support/exec.h"
+#include "ops/workspace.h"
 #include "tests/check.h"
 
 static char dir[64];

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "ops/workspace.h"
+#include "ops/workspace_ops.h"
 
 static inline void place_free(struct workspace *place)
 {

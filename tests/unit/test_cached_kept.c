@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ops/workspace_ops.h"
 #include "tests/check.h"
 #include "tests/unit/scripted_cached.h"
 

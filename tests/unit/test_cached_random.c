@@ -14,6 +14,7 @@
 #include "ops/cache/cached.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
+#include "ops/workspace.h"
 #include "tests/check.h"
 
 enum {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include "backends/open.h"
+#include "ops/workspace.h"
 #include "tests/check.h"
 
 static struct workspace *w;

@@ -15,6 +15,7 @@
 #include "backends/open.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/file_limit.h"
+#include "ops/workspace.h"
 #include "tests/remove_tree.h"
 
 /* ---- Frames: what a hostile peer may send --------------------------------------- */

@@ -3,6 +3,7 @@
 #include "backends/backend.h"
 #include "ops/faulty.h"
 #include "ops/forward.h"
+#include "ops/support/exec.h"
 #include "tests/check.h"
 
 static struct op_context context;

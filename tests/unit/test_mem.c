@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "backends/backend.h"
+#include "ops/workspace.h"
 #include "tests/check.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };

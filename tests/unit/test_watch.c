@@ -11,6 +11,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 #include "ops/support/path.h"
+#include "ops/workspace.h"
 #include "tests/check.h"
 
 /* More than the kernel keeps for one reader. */

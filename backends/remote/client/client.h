@@ -8,9 +8,9 @@
 #pragma once
 
 #include "backends/remote/client/transport.h"
-#include "ops/workspace.h"
 
 struct scheme;
+struct workspace;
 
 /* Who is meant at an end, for the functions of its row (backends/remote/client/end.h). */
 struct end_place {

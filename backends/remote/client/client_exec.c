@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backends/remote/client/client_internal.h"
+#include "ops/support/exec.h"
 
 struct output {
 	struct output *next;

@@ -15,7 +15,7 @@
 #include "backends/remote/wire/lane.h"
 #include "ops/support/clock.h"
 #include "ops/support/hash_table.h"
-#include "ops/workspace.h"
+#include "ops/workspace_ops.h"
 
 enum {
 	CALLS_MAX = 1000,              /* under way at once; the helper reads on up to 1024 */

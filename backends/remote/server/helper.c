@@ -29,6 +29,7 @@
 #include "ops/support/examine.h"
 #include "ops/support/file_limit.h"
 #include "ops/support/log.h"
+#include "ops/workspace.h"
 
 enum {
 	HELLO_TIMEOUT_MS = 60000,

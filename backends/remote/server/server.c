@@ -8,6 +8,7 @@
 #include "backends/remote/server/server_internal.h"
 #include "ops/support/clock.h"
 #include "ops/support/log.h"
+#include "ops/workspace.h"
 
 /* ---- Jobs ------------------------------------------------------------------- */
 

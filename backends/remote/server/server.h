@@ -11,6 +11,7 @@
 #include "backends/remote/wire/lane.h"
 
 struct server;
+struct workspace;
 
 struct server_callbacks {
 	/* The connection of the channel is gone; from any thread. */

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "backends/remote/server/server_internal.h"
+#include "ops/support/exec.h"
+#include "ops/workspace.h"
 
 enum { INPUT_GATHERED_BYTES = 4096 };
 

@@ -9,6 +9,7 @@
 
 #include "backends/remote/server/server_internal.h"
 #include "ops/support/cleanup.h"
+#include "ops/workspace.h"
 
 enum { HASHED_MAX_BYTES = 256 << 10 };
 

@@ -7,6 +7,7 @@
 
 #include "backends/remote/server/server_internal.h"
 #include "ops/support/path.h"
+#include "ops/workspace.h"
 
 enum { NAME_ATTEMPTS = 4 };
 

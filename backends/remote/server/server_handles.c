@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "ops/workspace.h"
+
 static size_t hash_of(const void *entry)
 {
 	return ((const struct handle *)entry)->id;

@@ -9,7 +9,7 @@
 #include "backends/remote/server/server.h"
 #include "ops/support/hash_table.h"
 #include "ops/support/worker_pool.h"
-#include "ops/workspace.h"
+#include "ops/workspace_values.h"
 
 enum {
 	JOBS_MAX = 1024,

@@ -5,6 +5,7 @@
 #include "backends/remote/server/server_internal.h"
 #include "ops/support/literals.h"
 #include "ops/support/path.h"
+#include "ops/workspace.h"
 
 int server_object_read(struct job *job, struct server_object *object)
 {

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "ops/support/buffer.h"
-#include "ops/workspace.h"
+#include "ops/workspace_values.h"
 
 /* ---- Writing -------------------------------------------------------------- */
 
