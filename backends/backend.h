@@ -7,6 +7,7 @@
 
 #include "backends/open.h"
 
+struct argv;
 struct end;
 
 /* One kind of URI.  A new one is a file that defines its row, and a line in schemes.c. */
@@ -23,6 +24,10 @@ struct scheme {
 	/* For `open` = remote_open: how the helper there is reached (backends/remote/client/end.h).
 	 */
 	const struct end *end;
+
+	/* Optional: adds the command that prints the names there are, one a line (completion).
+	 * `options` may be NULL. */
+	void (*names)(const struct workspace_options *options, struct argv *argv);
 };
 
 /* The row for "name" or "name:rest"; NULL: there is none. */

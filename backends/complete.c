@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "backends/backend.h"
-#include "backends/remote/client/argv.h"
-#include "backends/remote/client/end.h"
+#include "ops/support/argv.h"
 #include "ops/support/buffer.h"
 
 enum { NAMES_TIMEOUT_MS = 3000 };
@@ -53,11 +52,11 @@ static void offer_names(const struct offers *offers, const struct scheme *scheme
 	cleanup_buffer struct buffer names = {0};
 	const char *line, *end;
 
-	if (!start || !scheme->end || !scheme->end->names || strchr(start + 3, '/'))
+	if (!start || !scheme->names || strchr(start + 3, '/'))
 		return;
 	at = strrchr(start, '@');
 	start = at ? at + 1 : start + 3;
-	scheme->end->names(NULL, &argv);
+	scheme->names(NULL, &argv);
 	if (argv.failed || argv_ask(argv.words, NAMES_TIMEOUT_MS, &names, NULL) != 0 || !names.data)
 		return;
 	for (line = (const char *)names.data; *line; line = end + (*end == '\n')) {

@@ -6,7 +6,7 @@
 
 #include "backends/backend.h"
 #include "backends/remote/client/client.h"
-#include "backends/remote/client/argv.h"
+#include "ops/support/argv.h"
 
 /* What a failure means, told by words of the command that gives the stream. */
 struct end_advice {
@@ -36,9 +36,6 @@ struct end {
 	 * without a shell cannot be served. */
 	void (*copy)(const struct end_place *place, const char *file, const char *target,
 		struct argv *argv);
-
-	/* Optional: adds the command that prints the names there are, one a line (completion). */
-	void (*names)(const struct workspace_options *options, struct argv *argv);
 
 	bool is_here; /* on this machine, where a new connection leads to the same helper */
 

@@ -266,7 +266,6 @@ static const struct end docker_end = {
 	.stream = stream,
 	.identity = identity,
 	.copy = copy,
-	.names = list_docker,
 	.takes_parameters = true,
 	.advice = docker_advice,
 	.silent_advice = silent,
@@ -277,7 +276,6 @@ static const struct end podman_end = {
 	.stream = stream,
 	.identity = identity,
 	.copy = copy,
-	.names = list_podman,
 	.takes_parameters = true,
 	.advice = podman_advice,
 	.silent_advice = silent,
@@ -291,6 +289,7 @@ const struct scheme docker_scheme = {
 		.shared_options = remote_options},
 	.open = remote_open,
 	.end = &docker_end,
+	.names = list_docker,
 };
 
 const struct scheme podman_scheme = {
@@ -301,4 +300,5 @@ const struct scheme podman_scheme = {
 		.shared_options = remote_options},
 	.open = remote_open,
 	.end = &podman_end,
+	.names = list_podman,
 };

@@ -222,20 +222,19 @@ static const struct end kube_end = {
 	.prepare = prepare,
 	.stream = stream,
 	.identity = identity,
-	.names = list,
 	.takes_parameters = true,
 	.advice = advice,
 	.silent_advice = "'kubectl exec -i %s -- sh' must get a shell that reads its input",
 };
 
-#define ROW(name_, summary_)                                      \
-	{                                                         \
-		.about = {.name = (name_),                        \
-			.form = name_ "://[container@]pod[/dir]", \
-			.summary = (summary_),                    \
-			.options = options,                       \
-			.shared_options = remote_options},        \
-		.open = remote_open, .end = &kube_end,            \
+#define ROW(name_, summary_)                                          \
+	{                                                             \
+		.about = {.name = (name_),                            \
+			.form = name_ "://[container@]pod[/dir]",     \
+			.summary = (summary_),                        \
+			.options = options,                           \
+			.shared_options = remote_options},            \
+		.open = remote_open, .end = &kube_end, .names = list, \
 	}
 
 const struct scheme kube_scheme =

@@ -73,7 +73,6 @@ static const struct end nspawn_end = {
 	.prepare = prepare_nspawn,
 	.stream = stream_nspawn,
 	.identity = identity_nspawn,
-	.names = list_nspawn,
 	.advice = nspawn_advice,
 	.silent_advice = "'systemd-run -M %s --pipe true' must work",
 };
@@ -85,6 +84,7 @@ const struct scheme nspawn_scheme = {
 		.shared_options = remote_options},
 	.open = remote_open,
 	.end = &nspawn_end,
+	.names = list_nspawn,
 };
 
 /* ---- lxc ----------------------------------------------------------------------- */
@@ -147,7 +147,6 @@ static const struct end lxc_end = {
 	.prepare = prepare_lxc,
 	.stream = stream_lxc,
 	.identity = identity_lxc,
-	.names = list_lxc,
 	.takes_parameters = true,
 	.advice = lxc_advice,
 	.silent_advice = "'lxc-attach -n %s -- true' must work",
@@ -161,6 +160,7 @@ const struct scheme lxc_scheme = {
 		.shared_options = remote_options},
 	.open = remote_open,
 	.end = &lxc_end,
+	.names = list_lxc,
 };
 
 /* ---- wsl: from Windows' side, or from one distribution to another --------------------------- */
@@ -198,7 +198,6 @@ static const struct end_advice wsl_advice[] = {
 static const struct end wsl_end = {
 	.prepare = prepare_wsl,
 	.stream = stream_wsl,
-	.names = list_wsl,
 	.advice = wsl_advice,
 	.silent_advice = "'wsl.exe -d %s -- true' must work",
 };
@@ -210,4 +209,5 @@ const struct scheme wsl_scheme = {
 		.shared_options = remote_options},
 	.open = remote_open,
 	.end = &wsl_end,
+	.names = list_wsl,
 };

@@ -9,7 +9,7 @@
 #include <sys/auxv.h>
 #endif
 
-#include "backends/remote/client/argv.h"
+#include "ops/support/argv.h"
 
 enum { SILENCE_MAX_MS = 2000 };
 

@@ -1,5 +1,5 @@
 /*
- * backends/remote/client/argv.h - building the command line of a child, and asking a child.
+ * ops/support/argv.h - building the command line of a child, and asking a child.
  */
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "backends/remote/client/argv.h"
+#include "ops/support/argv.h"
 
 #include <errno.h>
 #include <fcntl.h>
