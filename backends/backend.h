@@ -1,5 +1,5 @@
 /*
- * backends/backend.h - what a backend gives to the table of schemes in backends/schemes.c.
+ * backends/backend.h - the table of schemes, and what a backend gives to it.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 struct argv;
 struct end;
 
-/* One kind of URI.  A new one is a file that defines its row, and a line in schemes.c. */
+/* One kind of URI.  A new one is a file that defines it, and a row in SCHEMES. */
 struct scheme {
 	struct workspace_scheme about; /* first */
 
@@ -59,11 +59,24 @@ int remote_open(const struct scheme *scheme, const char *rest,
 /* What every such scheme takes: its `shared_options`. */
 extern const struct workspace_scheme_option remote_options[];
 
-/* ---- The rows ------------------------------------------------------------------- */
+/* ---- The table of schemes -------------------------------------------------------- */
 
-extern const struct scheme local_scheme; /* backends/local/local.c */
-extern const struct scheme mem_scheme;   /* backends/mem/mem.c */
+/* In the order of usage texts.  A new one is a row; NAME_scheme is in backends/local, backends/mem
+ * or backends/remote/ends. */
+#define SCHEMES(X) \
+	X(local)   \
+	X(mem)     \
+	X(ssh)     \
+	X(docker)  \
+	X(podman)  \
+	X(kube)    \
+	X(kubectl) \
+	X(nspawn)  \
+	X(lxc)     \
+	X(wsl)     \
+	X(cmd)     \
+	X(vm)      \
+	X(helper)
 
-/* backends/remote/ends: helper.c, ssh.c, container.c, kube.c, machine.c, command.c, vm.c */
-extern const struct scheme helper_scheme, ssh_scheme, docker_scheme, podman_scheme, kube_scheme,
-	kubectl_scheme, nspawn_scheme, lxc_scheme, wsl_scheme, cmd_scheme, vm_scheme;
+#define SCHEME_DECLARE(name) extern const struct scheme name##_scheme;
+SCHEMES(SCHEME_DECLARE)

@@ -14,7 +14,7 @@ struct workspace_scheme_option {
 	const char *value; /* its form, for people: "SECONDS"; NULL: it takes none */
 };
 
-/* A row of the table of schemes (backends/schemes.c), as far as people see it.  All static. */
+/* A row of the table of schemes (backends/backend.h), as far as people see it.  All static. */
 struct workspace_scheme {
 	const char *name;    /* "ssh": what stands before the colon */
 	const char *form;    /* "ssh://[user@]host[:port][/dir]" */

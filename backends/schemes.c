@@ -1,5 +1,5 @@
-/* The table of schemes: usage texts, errors, completion and the check of the manual come from it.
- */
+/* What is asked of the table of schemes: usage texts, errors, completion and the check of the
+ * manual come from it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,21 +7,8 @@
 #include "backends/backend.h"
 #include "ops/support/buffer.h"
 
-static const struct scheme *const schemes[] = {
-	&local_scheme,
-	&mem_scheme,
-	&ssh_scheme,
-	&docker_scheme,
-	&podman_scheme,
-	&kube_scheme,
-	&kubectl_scheme,
-	&nspawn_scheme,
-	&lxc_scheme,
-	&wsl_scheme,
-	&cmd_scheme,
-	&vm_scheme,
-	&helper_scheme,
-};
+#define ROW(name) &name##_scheme,
+static const struct scheme *const schemes[] = {SCHEMES(ROW)};
 
 const struct workspace_scheme *workspace_scheme(size_t index)
 {

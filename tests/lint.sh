@@ -90,13 +90,21 @@ check_seams() {
 	seam tools 'tools/|ops/support/'
 }
 
-# The headers of folders include one another in one direction only.
+# Folders include one another in one direction only.
 check_circles() {
 	local found
 
-	found=$(git grep --untracked -E '^#include "[^"]+/[^"/]+"' -- '*.h' ':!tests/' |
+	found=$(git grep --untracked -E '^#include "[^"]+/[^"/]+"' -- '*.c' '*.h' ':!tests/' |
 		sed -E 's|/[^/]*:#include "(.*)/[^/"]*".*| \1|' | sort -u | tsort 2>&1 >/dev/null || true)
-	[ -z "$found" ] || complain "headers of folders include each other in a circle:"$'\n'"$found"
+	[ -z "$found" ] || complain "folders include each other in a circle:"$'\n'"$found"
+}
+
+# A longer file has more than one concept.
+check_lengths() {
+	local found
+
+	found=$(files '*.c' '*.h' ':!tests/' | while read -r file; do wc -l "$file"; done | awk '$1 > 700')
+	[ -z "$found" ] || complain "more than 700 lines, to be split by concept:"$'\n'"$found"
 }
 
 check_manuals() {
@@ -142,6 +150,7 @@ check_headers_alone
 check_seams
 check_locks
 check_circles
+check_lengths
 check_manuals
 check_scripts
 check_mount_namespaces

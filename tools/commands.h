@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 int tool_command(int argc, char **argv);
 int mcp_command(int argc, char **argv);
@@ -13,6 +13,7 @@ int mcp_command(int argc, char **argv);
  * user's and the project's files; `yes` allows what no rule denies.  0, or -1 after a message
  * on stderr. */
 int open_session(const char *directory, const char *policy, bool yes, struct tool_session *session);
+void close_session(struct tool_session *session);
 
 /* For tool_call: a custom tool's questions and notes, on the terminal.  terminal_ui.c */
 cJSON *terminal_ask_user(struct tool_call *call, const struct tool_question *question);

@@ -63,6 +63,12 @@ static int load(struct tool_session *session, const char *policy, bool yes, stru
 	return r == 0 && !session->problem ? load_project(session, problem) : r;
 }
 
+void close_session(struct tool_session *session)
+{
+	tool_session_close(session);
+	permissions_free(session->permissions);
+}
+
 int open_session(const char *directory, const char *policy, bool yes, struct tool_session *session)
 {
 	struct buffer problem cleanup_buffer = {0};
@@ -71,7 +77,7 @@ int open_session(const char *directory, const char *policy, bool yes, struct too
 	if (r == 0) {
 		r = load(session, policy, yes, &problem);
 		if (r < 0)
-			tool_session_close(session);
+			close_session(session);
 	}
 	if (r == 0)
 		return 0;

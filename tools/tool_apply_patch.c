@@ -4,7 +4,7 @@
 #include "ops/support/path.h"
 #include "tools/base/file_changes.h"
 #include "tools/permission/permission.h"
-#include "tools/registry.h"
+#include "tools/base/tool.h"
 #include "tools/syntax/syntax.h"
 #include "tools/text/edits.h"
 #include "tools/text/patch.h"

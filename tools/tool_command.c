@@ -8,12 +8,14 @@
 
 #include "ops/support/json.h"
 #include "ops/support/visible.h"
+#include "tools/base/options.h"
+#include "tools/base/registry.h"
+#include "tools/base/tool.h"
 #include "tools/commands.h"
 #include "tools/custom/custom.h"
 #include "tools/custom/messages.h"
-#include "tools/base/options.h"
 #include "tools/permission/permission.h"
-#include "tools/tool.h"
+#include "tools/run.h"
 
 /* Exit codes.  A command that bash ran passes its own code on. */
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 130 };
@@ -445,7 +447,7 @@ static int run(const struct tool *tool, const struct request *request, cJSON *ar
 	show_messages(current_call);
 	free(output.drawn);
 	tool_call_free(steal_ptr(&current_call));
-	tool_session_close(&session);
+	close_session(&session);
 	return code;
 }
 

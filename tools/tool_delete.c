@@ -5,7 +5,7 @@
 
 #include "ops/support/path.h"
 #include "tools/permission/permission.h"
-#include "tools/registry.h"
+#include "tools/base/tool.h"
 
 enum { DEPTH_MAX = 400 };
 

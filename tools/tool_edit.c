@@ -7,7 +7,7 @@
 #include "tools/text/edits.h"
 #include "tools/base/output_file.h"
 #include "tools/permission/permission.h"
-#include "tools/registry.h"
+#include "tools/base/tool.h"
 #include "tools/syntax/syntax.h"
 #include "tools/text/text.h"
 #include "tools/writing.h"

@@ -10,7 +10,7 @@
 #include "ops/support/visible.h"
 #include "ops/support/glob.h"
 #include "tools/permission/permission.h"
-#include "tools/registry.h"
+#include "tools/base/tool.h"
 #include "tools/search/ahead.h"
 #include "tools/search/pattern.h"
 #include "tools/search/walk.h"

@@ -12,7 +12,7 @@
 #include "ops/support/glob.h"
 #include "tools/base/output_file.h"
 #include "tools/permission/permission.h"
-#include "tools/registry.h"
+#include "tools/base/tool.h"
 #include "tools/search/ahead.h"
 #include "tools/search/pattern.h"
 #include "tools/search/search.h"

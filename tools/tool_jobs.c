@@ -7,7 +7,7 @@
 #include "ops/support/utf8.h"
 #include "tools/base/jobs.h"
 #include "tools/base/output_notice.h"
-#include "tools/registry.h"
+#include "tools/base/tool.h"
 
 #define ID_PROPERTY                                                                      \
 	"\"id\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"Number that bash " \

@@ -6,7 +6,7 @@
 #include "tools/base/changed.h"
 #include "tools/base/output_notice.h"
 #include "tools/base/process.h"
-#include "tools/registry.h"
+#include "tools/base/tool.h"
 #include "tools/shell/shell_ask.h"
 #include "tools/shell/shell_parse.h"
 

@@ -9,7 +9,7 @@
 #include "ops/support/utf8.h"
 #include "ops/support/visible.h"
 #include "tools/permission/permission.h"
-#include "tools/registry.h"
+#include "tools/base/tool.h"
 
 enum { LIMIT_DEFAULT = 500, ENTRIES_MAX = 1000000 };
 

@@ -10,7 +10,7 @@
 #include "tools/image/image.h"
 #include "tools/image/pdf.h"
 #include "tools/permission/permission.h"
-#include "tools/registry.h"
+#include "tools/base/tool.h"
 #include "tools/text/text.h"
 
 enum {

@@ -6,7 +6,7 @@
 #include "ops/support/utf8.h"
 #include "tools/base/output_file.h"
 #include "tools/image/image.h"
-#include "tools/registry.h"
+#include "tools/base/tool.h"
 #include "tools/text/text.h"
 #include "tools/web/page.h"
 #include "tools/web/web_visit.h"

@@ -3,7 +3,7 @@
 
 #include "ops/support/json.h"
 #include "tools/permission/permission.h"
-#include "tools/registry.h"
+#include "tools/base/tool.h"
 #include "tools/web/search.h"
 
 static const char input_schema[] =

@@ -1,5 +1,5 @@
 #include "tools/permission/permission.h"
-#include "tools/registry.h"
+#include "tools/base/tool.h"
 #include "tools/writing.h"
 
 static const char input_schema[] =

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 #define WRITING_DATA_SCHEMA                                                          \
 	"{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"},"       \

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "tools/base/process.h"
+#include "tools/base/registry.h"
+#include "tools/run.h"
 
 static struct bash_verdict *running;
 

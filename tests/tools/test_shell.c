@@ -275,6 +275,7 @@ static void test_every_line_of_the_table(void)
 	}
 	CHECK(count >= 1500);
 	tool_session_close(&session);
+	permissions_free(session.permissions);
 }
 
 static void test_a_project_can_only_tighten(void)

@@ -6,7 +6,9 @@
 
 #include "ops/support/process.h"
 #include "tests/remove_tree.h"
+#include "tools/base/registry.h"
 #include "tools/permission/permission.h"
+#include "tools/run.h"
 
 static struct tool_session session;
 static bool bash_is_missing;
@@ -209,6 +211,7 @@ int main(void)
 	setenv("XDG_STATE_HOME", place, 1);
 	r = test_run("shell_run", cases, array_size(cases));
 	tool_session_close(&session);
+	permissions_free(session.permissions);
 	for (size_t i = 0; i < array_size(given); i++)
 		free(given[i]);
 	remove_tree(place);

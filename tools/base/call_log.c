@@ -9,7 +9,7 @@
 #include "ops/support/log_tools.h"
 #include "ops/support/path.h"
 #include "ops/support/redact.h"
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 /* The path that the call is about, as an absolute one; the caller frees it. */
 static char *subject(const struct tool_call *call)

@@ -8,7 +8,7 @@
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
 #include "ops/support/visible.h"
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 enum { FILES_MAX = 500, DIRECTORIES_MAX = 50, TOLD_MAX = 20 };
 

@@ -1,7 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 static const struct tool_error_words words[] = {
 	[TOOL_OK] = {"OK", "", true},

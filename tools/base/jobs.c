@@ -12,7 +12,7 @@
 #include "ops/support/thread.h"
 #include "ops/support/visible.h"
 #include "tools/base/process.h"
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 enum { WRITE_WAIT_MS = 5000 };
 

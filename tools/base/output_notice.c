@@ -6,7 +6,7 @@
 #include "ops/support/path.h"
 #include "tools/base/process.h"
 #include "tools/text/text.h"
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 enum { SHARED_MAX_BYTES = 4 << 20, SHARE_MS = 20000 };
 

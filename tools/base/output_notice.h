@@ -2,7 +2,7 @@
  * tools/base/output_notice.h - says which part of a long output an answer shows, and where all of
  * it is.
  *
- * Threads: as tools/tool.h.
+ * Threads: as tools/base/tool.h.
  */
 #pragma once
 

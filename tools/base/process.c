@@ -14,7 +14,7 @@
 #include "ops/support/path.h"
 #include "ops/support/process.h"
 #include "ops/support/thread.h"
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 /* ---- Input -------------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tools/base/output_file.h"
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 static const uint64_t file_max_bytes = 1ULL << 30;
 

@@ -9,6 +9,7 @@
 #include "ops/support/log.h"
 #include "ops/support/path.h"
 #include "ops/support/worker_pool.h"
+#include "tools/base/registry.h"
 #include "tools/custom/bus.h"
 #include "tools/custom/hosts.h"
 #include "tools/custom/internal.h"

@@ -11,7 +11,7 @@
 #include <pthread.h>
 
 #include "tools/custom/custom.h"
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 enum {
 	CUSTOM_ENTRIES_MAX = 500,

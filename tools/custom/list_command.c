@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/support/visible.h"
+#include "tools/base/registry.h"
 #include "tools/custom/internal.h"
 
 static const char *const state_names[] = {[CUSTOM_READY] = "ready",

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 enum {
 	IMAGE_SIDE_MAX = 1568,

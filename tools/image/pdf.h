@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 enum { PDF_INPUT_MAX_BYTES = 64 << 20 };
 

@@ -503,6 +503,6 @@ int mcp_command(int argc, char **argv)
 	r = mcp_serve(&server);
 	custom_end();
 	mcp_states_free(server.states);
-	tool_session_close(&server.session);
+	close_session(&server.session);
 	return r < 0 ? 1 : 0;
 }

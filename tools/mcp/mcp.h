@@ -17,7 +17,7 @@
 
 #include "ops/support/worker_pool.h"
 #include "tools/permission/permission.h"
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 enum {
 	MCP_MESSAGE_MAX_BYTES = 10 << 20,

@@ -5,9 +5,11 @@
 #include "ops/support/json.h"
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
+#include "tools/base/registry.h"
 #include "tools/custom/custom.h"
 #include "tools/custom/messages.h"
 #include "tools/mcp/mcp.h"
+#include "tools/run.h"
 #include "tools/text/text.h"
 
 enum {

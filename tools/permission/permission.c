@@ -8,6 +8,7 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
+#include "tools/base/registry.h"
 
 enum { FILE_MAX_BYTES = 1 << 20, RULES_MAX = 10000 };
 

@@ -19,7 +19,7 @@
 #pragma once
 
 #include "tools/permission/guard.h"
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 struct permissions;
 
@@ -175,3 +175,6 @@ bool permission_filter_shows(struct permission_filter *filter, const char *path)
 void permission_filter_report(const struct permission_filter *filter, struct tool_call *call);
 
 #define cleanup_filter cleanup_with(permission_filter_done)
+
+/* For call->near_names: without those that rules keep from the call. */
+char *permission_near_names(const struct tool_call *call, const char *path);

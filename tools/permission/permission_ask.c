@@ -6,6 +6,7 @@
 
 #include "ops/support/path.h"
 #include "ops/support/visible.h"
+#include "tools/base/registry.h"
 #include "tools/permission/permission.h"
 
 enum { LINKS_MAX = 16 };
@@ -431,4 +432,20 @@ void permission_filter_report(const struct permission_filter *filter, struct too
 	tool_text(call, "%s[%llu entr%s left out by rules.]",
 		call->text.size && call->text.data[call->text.size - 1] != '\n' ? "\n" : "",
 		left_out, left_out == 1 ? "y" : "ies");
+}
+
+static bool may_name(void *user, const char *path)
+{
+	return permission_filter_shows(user, path);
+}
+
+char *permission_near_names(const struct tool_call *call, const char *path)
+{
+	cleanup_free char *parent = strndup(path, path_parent_length(path));
+	struct permission_filter filter cleanup_filter = {0};
+
+	if (!parent)
+		return NULL;
+	permission_filter_init(&filter, call, PERMISSION_READS, parent);
+	return files_near_names(&call->session->root, path, may_name, &filter);
 }

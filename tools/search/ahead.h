@@ -9,7 +9,7 @@
 
 #include "ops/support/literals.h"
 #include "tools/search/walk.h"
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 struct ahead;
 

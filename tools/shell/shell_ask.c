@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ops/support/path.h"
-#include "tools/registry.h"
+#include "tools/base/tool.h"
 
 bool shell_allowed(const struct tool_call *call)
 {

@@ -1,6 +1,6 @@
 /*
  * tools/shell/shell_ask.h - asks for permission for what an analysis of a command found.
- * Threads: as tools/tool.h.
+ * Threads: as tools/base/tool.h.
  */
 #pragma once
 

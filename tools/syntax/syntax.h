@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 
 /* 0, or -1 with SYNTAX_ERROR, line and column recorded.  Where the checker is not installed,
  * 0 with "syntax_warning" in the call's data. */

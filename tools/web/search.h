@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 #include "tools/web/fetch.h"
 
 enum { SEARCH_RESULTS_MAX = 20, SEARCH_SNIPPET_MAX_BYTES = 400 };

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "tools/tool.h"
+#include "tools/base/tool.h"
 #include "tools/web/fetch.h"
 
 struct web_visit {

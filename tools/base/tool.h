@@ -1,9 +1,9 @@
 /*
- * tools/tool.h - what every tool of the agent edge has in common.
+ * tools/base/tool.h - what every tool of the agent edge has in common.
  *
- * A tool is one file with one `const struct tool`, named in the table of tools/registry.c.
- * The command line, the MCP server and the tests reach it through tool_run() only, which
- * checks the arguments against the schema, asks for permission, registers the call with the
+ * A tool is one file with one `const struct tool`, with a row in the table of tools/tools.c.
+ * The command line, the MCP server and the tests reach it through tool_run() (tools/run.h) only,
+ * which checks the arguments against the schema, asks for permission, registers the call with the
  * mount (so that the log carries its id), runs it and times it.
  *
  * Results: a call ends in success with `data` (for programs) and `text` (for models and
@@ -131,7 +131,7 @@ struct tool_session {
 	char *control_socket;            /* of the mount that the root is on; NULL: none */
 	char *mount_point;               /* set with control_socket */
 	char *workspace_path;            /* of the root, on that mount */
-	struct permissions *permissions; /* may be NULL: everything is allowed */
+	struct permissions *permissions; /* whoever sets it frees it; NULL: everything is allowed */
 	atomic_bool lacks_project_rules; /* they could not be reached: no call runs without */
 	char *problem;                   /* why there is no root to work in; NULL: there is */
 	const char *user, *conversation; /* on whose behalf, for the log; NULL: not said */
@@ -160,6 +160,9 @@ struct tool_call {
 	char *user;                           /* on whose behalf; NULL: the session's */
 	int queued;                           /* messages of the user that wait for the agent */
 	struct tool_sink sink;
+	/* Names like that of a missing path, which the caller frees; or NULL.  Set by tool_run().
+	 */
+	char *(*near_names)(const struct tool_call *call, const char *path);
 	void *state; /* the tool's own, from validate to execute */
 	void (*state_free)(void *state);
 
@@ -202,16 +205,6 @@ struct tool_call *tool_call_new(struct tool_session *session, const struct tool 
 	cJSON *arguments, const char *call_id);
 void tool_call_free(struct tool_call *call);
 
-/* Runs the call to its end.  0, or -1 with `code` set. */
-int tool_run(struct tool_call *call);
-
-/* The whole result as isthmus-tools(1) has it: {success, data | error, ...}.  The caller deletes
- * it; NULL when there is no memory. */
-cJSON *tool_result_json(const struct tool_call *call);
-
-/* JSON Schema of that, with the tool's own data schema in it. */
-cJSON *tool_result_schema(const struct tool *tool);
-
 /* ---- For the tools themselves -------------------------------------------- */
 
 /* Ends the call soon with ABORTED; what it runs is stopped. */
@@ -241,6 +234,10 @@ int tool_check_reach(struct tool_call *call, const char *action, const char *pat
 
 /* Says to the mount that the calling thread works for the call too. */
 void tool_join_thread(struct tool_call *call);
+
+/* Around a call on a mount, by tool_run(): what its thread does there is logged under its id. */
+void tool_mount_begin(struct tool_call *call);
+void tool_mount_end(struct tool_call *call);
 
 /* Output for the sink (when there is one); not part of `text`. */
 void tool_update(struct tool_call *call, const char *text, size_t size);
@@ -274,25 +271,3 @@ const struct tool_error_words *tool_error_words(enum tool_error_code code);
 enum tool_error_code tool_error_from_errno(int error, const char **ret_reason);
 
 const char *tool_level_name(enum tool_level level); /* "READ" */
-
-/* ---- The registry ---------------------------------------------------------- */
-
-/* The built-in ones and, once looked for, those that were found (tools/custom/custom.h), which
- * live as long as the program.  Asking for a name that is not built in looks for them. */
-const struct tool *registry_find(const char *name);
-const struct tool *registry_at(size_t index); /* NULL past the last one */
-
-/* Only the built-in ones.  NULL: there is none of that name. */
-const struct tool *registry_find_built_in(const char *name);
-
-/* Has `load` called, once, when somebody asks for more than the built-in tools; it adds what it
- * finds with registry_set_found(). */
-void registry_set_loader(void (*load)(void *user), void *user);
-
-enum { REGISTRY_FOUND_MAX = 500 };
-
-/* The tools beside the built-in ones, instead of those so far.  The pointers are copied. */
-void registry_set_found(const struct tool *const *found, size_t count);
-
-/* The tool's input schema, parsed once; it lives as long as the program. */
-const cJSON *registry_input_schema(const struct tool *tool);

@@ -1,30 +1,9 @@
-#include "tools/registry.h"
+#include "tools/base/registry.h"
 
 #include <pthread.h>
 #include <string.h>
 
-static const struct tool *const tools[] = {
-	&tool_read,
-	&tool_write,
-	&tool_create_file,
-	&tool_edit,
-	&tool_edit_file,
-	&tool_apply_patch,
-	&tool_delete,
-	&tool_ls,
-	&tool_find,
-	&tool_glob,
-	&tool_grep,
-	&tool_bash,
-	&tool_bash_output,
-	&tool_bash_input,
-	&tool_bash_kill,
-	&tool_launch_app,
-	&tool_webfetch,
-	&tool_websearch,
-};
-
-static cJSON *schemas[array_size(tools)]; /* guarded by schemas_lock */
+static cJSON *schemas[REGISTRY_BUILT_IN_MAX]; /* guarded by schemas_lock */
 static pthread_mutex_t schemas_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static const struct tool *found[REGISTRY_FOUND_MAX]; /* guarded by found_lock, like its count */
@@ -73,8 +52,8 @@ const cJSON *registry_input_schema(const struct tool *tool)
 	if (tool->parsed_schema)
 		return tool->parsed_schema;
 	pthread_mutex_lock(&schemas_lock);
-	for (size_t i = 0; i < array_size(tools); i++) {
-		if (tools[i] != tool)
+	for (size_t i = 0; registry_built_in[i]; i++) {
+		if (registry_built_in[i] != tool)
 			continue;
 		if (!schemas[i])
 			schemas[i] = cJSON_Parse(tool->input_schema);
@@ -84,14 +63,23 @@ const cJSON *registry_input_schema(const struct tool *tool)
 	return schema;
 }
 
+static size_t built_in_count(void)
+{
+	size_t count = 0;
+
+	while (registry_built_in[count])
+		count++;
+	return count;
+}
+
 const struct tool *registry_at(size_t index)
 {
 	const struct tool *tool;
 
-	if (index < array_size(tools))
-		return tools[index];
+	if (index < built_in_count())
+		return registry_built_in[index];
 	load_found();
-	index -= array_size(tools);
+	index -= built_in_count();
 	pthread_mutex_lock(&found_lock);
 	tool = index < found_count ? found[index] : NULL;
 	pthread_mutex_unlock(&found_lock);
@@ -100,9 +88,9 @@ const struct tool *registry_at(size_t index)
 
 const struct tool *registry_find_built_in(const char *name)
 {
-	for (size_t i = 0; i < array_size(tools); i++)
-		if (strcmp(tools[i]->name, name) == 0)
-			return tools[i];
+	for (size_t i = 0; registry_built_in[i]; i++)
+		if (strcmp(registry_built_in[i]->name, name) == 0)
+			return registry_built_in[i];
 	return NULL;
 }
 
@@ -113,7 +101,7 @@ const struct tool *registry_find(const char *name)
 	if (tool)
 		return tool;
 	/* There may be fewer the next time. */
-	for (size_t i = array_size(tools); (tool = registry_at(i)); i++)
+	for (size_t i = built_in_count(); (tool = registry_at(i)); i++)
 		if (strcmp(tool->name, name) == 0)
 			return tool;
 	return NULL;

@@ -1,0 +1,32 @@
+#include "tools/base/registry.h"
+
+/* Every built-in tool, in the order of --list; tool_NAME is in tools/tool_*.c.  A new one is a row.
+ */
+#define TOOLS(X)       \
+	X(read)        \
+	X(write)       \
+	X(create_file) \
+	X(edit)        \
+	X(edit_file)   \
+	X(apply_patch) \
+	X(delete)      \
+	X(ls)          \
+	X(find)        \
+	X(glob)        \
+	X(grep)        \
+	X(bash)        \
+	X(bash_output) \
+	X(bash_input)  \
+	X(bash_kill)   \
+	X(launch_app)  \
+	X(webfetch)    \
+	X(websearch)
+
+#define DECLARE(name) extern const struct tool tool_##name;
+#define ROW(name)     &tool_##name,
+
+TOOLS(DECLARE)
+const struct tool *const registry_built_in[] = {TOOLS(ROW) NULL};
+
+_Static_assert(sizeof(registry_built_in) / sizeof(registry_built_in[0]) <= REGISTRY_BUILT_IN_MAX,
+	"there is room for their schemas");
