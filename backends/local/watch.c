@@ -15,7 +15,7 @@ enum { DRAIN_READS_MAX = 256 };
 
 /* What an event is charged, and how much is credited at most: see read_and_gather(). */
 static const uint64_t EVENT_NS = 2000000, CREDIT_NS = 512000000;
-static const uint64_t ECHO_NS = 4000000; /* less, and most files are looked at half written, too */
+static const uint64_t ECHO_NS = 4000000; /* with less, most files are looked at half written, too */
 
 /* ---- The thread ------------------------------------------------------------------------ */
 
@@ -48,7 +48,7 @@ static bool mounts_changed(struct watcher *watcher)
 	return poll(&mounts, 1, 0) > 0;
 }
 
-/* True when it is to end. */
+/* True when the thread is to end. */
 static bool take_wake(struct watcher *watcher)
 {
 	uint64_t wanted, count;
@@ -86,13 +86,12 @@ static void wait_for(struct pollfd *wake_fd, uint64_t ns)
 	ppoll(wake_fd, 1, &(struct timespec){.tv_nsec = (long)ns}, NULL);
 }
 
-/* Changes of others are handled as soon as they come, unless many do: each batch wakes several
- * threads and invalidates what the kernel caches, which costs a stream of changes (a log that
- * grows) several times as much as handling its events together.  So each event takes EVENT_NS from
- * a credit that grows with time; without credit, the events of EVENT_NS are handled together.
- *
- * So are echoes, always, for ECHO_NS: they are known, unless others changed the same name at the
- * same moment. */
+/* Changes by others are handled as soon as they come, unless there are many: each batch wakes
+ * several threads and invalidates the kernel's caches, so that a stream of changes (a log that
+ * grows) costs several times as much as its events handled together.  So each event takes EVENT_NS
+ * from a credit that grows with time; without credit, the events of EVENT_NS are handled together.
+ * Echoes are always gathered for ECHO_NS: they are no news, unless others changed the same name at
+ * the same moment. */
 static void read_and_gather(struct watcher *watcher, struct pollfd *wake_fd)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -120,7 +119,7 @@ static void *watch_thread(void *user)
 	for (;;) {
 		if (poll(fds, array_size(fds), -1) <= 0)
 			continue;
-		if (fds[2].revents) /* and not again before the next change */
+		if (fds[2].revents) /* poll() reports it once for each change */
 			watch_take_mounts(watcher);
 		if (fds[1].revents && take_wake(watcher))
 			return NULL;

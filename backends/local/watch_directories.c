@@ -16,8 +16,8 @@ enum {
 		     IN_MOVED_FROM | IN_MOVED_TO | IN_MOVE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK,
 };
 
-/* A file system that other machines change as well, or a program: inotify tells only of what is
- * done by way of this machine's kernel. */
+/* A file system that other machines, or a program, change as well: inotify reports only what goes
+ * through this machine's kernel. */
 static bool is_shared(int fd)
 {
 	static const uint32_t types[] = {
@@ -52,8 +52,8 @@ static bool is_shared(int fd)
 	return false;
 }
 
-/* The place of the directory that holds what is at the path, by looking.  NULL: no memory, or what
- * is there changes. */
+/* The node of the path's parent directory, found by looking at each component.  NULL: no memory, or
+ * something there is changing. */
 static struct watch_place *look_for_parent(struct watcher *watcher, const char *path)
 {
 	struct watch_place *place = NULL, *parent;
@@ -79,7 +79,8 @@ static struct watch_place *look_for_parent(struct watcher *watcher, const char *
 	return place;
 }
 
-/* Under the mutex, as that.  Of use to nobody yet.  What is mounted in itself stays where it is. */
+/* The node of a directory; with the mutex held.  It is freed by watch_table_tidy() unless it gets a
+ * use.  A directory that is mounted below itself stays where it is. */
 static struct watch_place *place_at(struct watcher *watcher, const char *path,
 	const struct object_id *id, const struct object_id *parent_id)
 {
@@ -113,7 +114,7 @@ static uint64_t add_watch(struct watcher *watcher, int fd, struct watch_place *p
 	number = inotify_add_watch(watcher->inotify_fd, proc_path, WATCH_MASK);
 	watch_table_set_failed(table, place, number < 0 && table->failed_count < FAILED_MAX);
 	if (number >= 0 && watch_table_find(table, number))
-		return 0; /* the same object with another id: none of what we know */
+		return 0; /* the same object with another id, which is not in the table */
 	if (number >= 0)
 		watch = watch_table_add(table, place, number, is_shared(fd));
 	if (watch && !watch->is_shared)
@@ -141,7 +142,7 @@ uint64_t watcher_add(struct watcher *watcher, int fd, const char *path, const st
 	return since;
 }
 
-/* What is watched gets IN_IGNORED now, behind the events that came before. */
+/* A watched directory gets IN_IGNORED now, after its earlier events. */
 void watcher_remove(struct watcher *watcher, const struct object_id *id)
 {
 	struct watch_place *place;

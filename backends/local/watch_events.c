@@ -16,7 +16,7 @@
 
 enum {
 	MISSED_MAX = 1024,
-	OWN_MS = 20, /* so long after a change of our own its events are echoes */
+	OWN_MS = 20, /* how long after a change of our own its events count as echoes */
 	NAME_EVENTS = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO,
 };
 
@@ -36,8 +36,8 @@ static void tell_rescan(struct watcher *watcher)
 
 /* ---- Ends --------------------------------------------------------------------------------- */
 
-/* The watch has ended (`is_dead`), or is of no use.  What is watched anew later has a higher
- * position than this end, as that is numbered under the mutex. */
+/* Ends a watch that has died (`is_dead`), or is of no use.  A later watch has a higher position
+ * than this end, as the end's is drawn under the mutex. */
 static void lose_number(struct watcher *watcher, int number, bool is_dead)
 {
 	struct change end = {.kind = CHANGE_UNWATCHED};
@@ -80,7 +80,7 @@ static bool is_there(struct watcher *watcher, int number, const char *top)
 			       watcher->look(watcher->look_user, &directory, &ignored) == 0);
 }
 
-/* Ends the watches at or below the path whose directories are not there (any more). */
+/* Ends the watches at or below the path whose directories are not there any more. */
 static void lose_missing(struct watcher *watcher, const char *top)
 {
 	cleanup_free int *numbers = NULL;
@@ -96,7 +96,7 @@ static void lose_missing(struct watcher *watcher, const char *top)
 
 /* ---- Looking -------------------------------------------------------------------------------- */
 
-/* Where what was found is watched, or holds what is, it is there now. */
+/* A directory was found at the name: if it is in the table, this is where it is now. */
 static void follow(
 	struct watcher *watcher, int number, const char *name, const struct attributes *found)
 {
@@ -109,9 +109,8 @@ static void follow(
 	pthread_mutex_unlock(&watcher->mutex);
 }
 
-/* Tells what is now at the name in a watched directory, or, where that is "", of the directory
- * itself.  An error says that this is not known: the directory is not where it was, or nobody can
- * look there. */
+/* Looks at the name in a watched directory ("": at the directory itself), and reports what is
+ * there.  An error: that is unknown, as the directory is not where it was, or cannot be read. */
 static int look_and_tell(struct watcher *watcher, int number, const char *name)
 {
 	struct change change = {.kind = CHANGE_ENTRY};
@@ -128,7 +127,7 @@ static int look_and_tell(struct watcher *watcher, int number, const char *name)
 	}
 	pthread_mutex_unlock(&watcher->mutex);
 	if (!watch)
-		return 0; /* its end has been told */
+		return 0; /* its end has been reported */
 	if (!path)
 		return -ENOMEM;
 	object.path = change.path = path;
@@ -170,8 +169,8 @@ static void take_name(struct watcher *watcher, int number, const char *name)
 		lose_number(watcher, number, false);
 }
 
-/* All events that tell where directories went have been read.  What is found may be one that
- * others are in. */
+/* After all events that say where directories went have been read.  Each one found may lead to
+ * others. */
 void watch_take_missed(struct watcher *watcher)
 {
 	for (bool finds = true; finds;) {
@@ -201,7 +200,7 @@ void watch_take_missed(struct watcher *watcher)
 /* ---- Events --------------------------------------------------------------------------------- */
 
 /* A directory in which names changed has changed itself: its times, its link count.  So has one
- * that was moved, and it may be out of sight. */
+ * that was moved, perhaps out of the workspace. */
 static void touch(struct watcher *watcher, int number)
 {
 	struct watch *watch;
@@ -215,7 +214,7 @@ static void touch(struct watcher *watcher, int number)
 	pthread_mutex_unlock(&watcher->mutex);
 }
 
-/* What can be known of all of a batch before anybody looks. */
+/* What the events say by themselves, before any name is looked at. */
 static void take_event(struct watcher *watcher, const struct inotify_event *event)
 {
 	if (event->mask & IN_Q_OVERFLOW) {
@@ -228,7 +227,7 @@ static void take_event(struct watcher *watcher, const struct inotify_event *even
 	}
 }
 
-/* Events of a directory itself come from its parent's watch too, except: */
+/* The parent's watch reports a directory's own events, too, unless the parent is not watched. */
 static bool speaks_for_itself(struct watcher *watcher, int number)
 {
 	const struct watch *watch;
@@ -335,7 +334,7 @@ size_t watch_count_foreign(struct watcher *watcher, size_t size)
 	return count;
 }
 
-/* Directories first: others are looked for where they are now. */
+/* Directories first, so that names in them are looked for where they are now. */
 static void look_after_all(struct watcher *watcher, size_t size, bool directories)
 {
 	const struct inotify_event *event;
@@ -364,7 +363,7 @@ void watch_take_batch(struct watcher *watcher, size_t size)
 
 /* ---- Mounts -------------------------------------------------------------------------------- */
 
-/* The number of what watches the directory at the path; -1: nothing does. */
+/* The number of the watch of the directory at the path; -1: there is none. */
 static int number_at(struct watcher *watcher, const char *path)
 {
 	const struct watch_place *place;
@@ -381,7 +380,7 @@ static int number_at(struct watcher *watcher, const char *path)
 	return number;
 }
 
-/* Another directory is at the path than before, and others below it. */
+/* Other directories are at and below the path now. */
 static void take_mount(void *user, const char *path)
 {
 	struct watcher *watcher = user;

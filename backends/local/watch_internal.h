@@ -38,7 +38,8 @@ struct watcher {
 	change_sink sink;
 	void *sink_user;
 	int inotify_fd, wake_fd;
-	int mounts_fd; /* urgent when something was mounted or unmounted; -1: cannot be told */
+	int mounts_fd; /* mountinfo: readable as urgent after a mount or umount; -1: not available
+			*/
 	pthread_t thread;
 
 	/* By the hash of the path, of which the upper half is kept, with the time in ms. */
@@ -63,14 +64,14 @@ struct watcher {
 
 /* ---- watch_events.c: called by the thread, without the mutex */
 
-/* How many of the events in `batch[0...size)` are no echoes of changes of our own. */
+/* The number of events in `batch[0...size)` that are no echoes of changes of our own. */
 size_t watch_count_foreign(struct watcher *watcher, size_t size);
 
-/* Handles the events in `batch[0...size)`: the sink is told of what is at each name now. */
+/* Handles the events in `batch[0...size)`: looks at each name, and reports what is there now. */
 void watch_take_batch(struct watcher *watcher, size_t size);
 
-/* Looks again at what was missed; to be called when no more events are to be read. */
+/* Looks again at names that were missed, once all events have been read. */
 void watch_take_missed(struct watcher *watcher);
 
-/* Tells of what was mounted or unmounted. */
+/* Reports what was mounted or unmounted. */
 void watch_take_mounts(struct watcher *watcher);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct mount_points {
-	char *root; /* absolute; NULL: unknown, nothing is ever seen */
+	char *root; /* absolute; NULL: unknown, no mount is noticed */
 	struct mount_point *points;
 	size_t count;
 };
@@ -19,9 +19,9 @@ struct mount_points {
 /* Gets the path, relative to the root, at which something was mounted or unmounted. */
 typedef void (*mount_point_sink)(void *user, const char *path);
 
-/* Below the directory that is open as `root_fd`.  What is mounted there now is known. */
+/* Starts with what is mounted now below the directory that is open as `root_fd`. */
 void mount_points_init(struct mount_points *mounts, int root_fd);
 void mount_points_done(struct mount_points *mounts);
 
-/* Tells of all that changed since the last call. */
+/* Reports all that changed since the last call. */
 void mount_points_update(struct mount_points *mounts, mount_point_sink sink, void *user);

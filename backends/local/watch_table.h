@@ -11,13 +11,13 @@
 #include "ops/support/hash_table.h"
 #include "ops/workspace_values.h"
 
-/* A directory that is watched, or that holds one, or that could not be watched. */
+/* A directory that is watched, or holds watched ones, or could not be watched. */
 struct watch_place {
 	struct watch_place *next_by_id;
 	struct watch_place *parent; /* NULL: of the root */
 	struct object_id id;
-	struct watch *watch; /* NULL: it is not watched (any more) */
-	size_t uses;         /* watches, places in it, and one if it has failed */
+	struct watch *watch; /* NULL: it is not watched */
+	size_t uses;         /* its watch, directories in it, and one if it has failed */
 	bool has_failed;     /* it could not be watched */
 	char *name;          /* in the parent */
 };
@@ -25,10 +25,10 @@ struct watch_place {
 struct watch {
 	struct watch *next_by_number;
 	struct watch_place *place;
-	uint64_t since; /* position drawn right after the watch was added; 0: not every change of
-			 * what is looked at from then on is told */
+	uint64_t since; /* position drawn right after the watch was added; 0: not every later change
+			   is reported */
 	int number;     /* of inotify */
-	bool is_shared; /* with other machines, of whose changes inotify does not tell */
+	bool is_shared; /* with other machines, whose changes inotify does not report */
 	bool has_ended; /* but that has not been read yet */
 	bool touched;   /* names in it changed in this batch of events */
 };
@@ -39,7 +39,7 @@ struct watch_table {
 	size_t failed_count;  /* ... and that could not be, or are shared */
 };
 
-/* 0 or -ENOMEM: done all the same. */
+/* 0, or -ENOMEM; watch_table_done() is due in both cases. */
 int watch_table_init(struct watch_table *table);
 void watch_table_done(struct watch_table *table);
 
@@ -47,25 +47,25 @@ void watch_table_done(struct watch_table *table);
 struct watch_place *watch_table_find_place(struct watch_table *table, const struct object_id *id);
 struct watch *watch_table_find(struct watch_table *table, int number);
 
-/* The directory has this name in the parent now (NULL and "": it is the root).  Unless it is in the
- * table it is added, and of use to nobody yet.  NULL: no memory, or it would be in itself. */
+/* The directory has this name in the parent now (NULL and "": it is the root).  Adds it to the
+ * table if it is not there, without a use.  NULL: no memory, or it would be in itself. */
 struct watch_place *watch_table_put(struct watch_table *table, struct watch_place *parent,
 	const char *name, const struct object_id *id);
 
-/* Forgets a place, and those that hold it, that is of no use. */
+/* Frees a node that has no use, and then those above it. */
 void watch_table_tidy(struct watch_table *table, struct watch_place *place);
 
 /* The path of the directory, or of a name in it; the caller frees it.  NULL: no memory. */
 char *watch_place_path(const struct watch_place *place, const char *name);
 
-/* Whether a directory that is not watched could not be. */
+/* Sets whether a directory that is not watched could not be. */
 void watch_table_set_failed(struct watch_table *table, struct watch_place *place, bool failed);
 
-/* Of a directory that has none.  NULL: no memory. */
+/* Adds a watch to a directory that has none.  NULL: no memory. */
 struct watch *watch_table_add(
 	struct watch_table *table, struct watch_place *place, int number, bool is_shared);
 
-/* It has ended: the directory has none. */
+/* The watch has ended; it stays in the table until its last event has been read. */
 void watch_table_end(struct watch_table *table, struct watch *watch);
 
 /* Takes it out and frees it. */

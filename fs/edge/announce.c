@@ -104,13 +104,13 @@ static void free_announcement(struct inode_table *table, struct announcement *a)
 void announce_end(struct mount *m, unsigned slot)
 {
 	struct announcer *announcer = &m->edge->announcers[slot];
-	struct announcement *former;
+	struct announcement *previous;
 
 	pthread_mutex_lock(&announcer->lock);
-	former = announcer->current;
+	previous = announcer->current;
 	announcer->current = NULL;
 	pthread_mutex_unlock(&announcer->lock);
-	free_announcement(m->inodes, former);
+	free_announcement(m->inodes, previous);
 }
 
 /* False: the request is nobody's whom we know.  `*ret_current`: what he is about to do, for the
@@ -182,7 +182,7 @@ static void reply_inode(fuse_req_t fuse, struct session *s, struct inode *inode,
 }
 
 /* What had the name; NULL: an inode that leads nowhere, of the right type. */
-static void reply_former(
+static void reply_known(
 	fuse_req_t fuse, struct session *s, struct inode *inode, const struct attributes *announced)
 {
 	struct attributes attributes = *announced;
@@ -205,7 +205,7 @@ static bool reply_way(fuse_req_t fuse, struct session *s, fuse_ino_t ino, const 
 {
 	for (unsigned i = 0; i < a->way_length; i++)
 		if (is_at(s, ino, name, a->way[i].parent, a->way[i].name)) {
-			reply_former(fuse, s, a->way[i].inode, &a->attributes);
+			reply_known(fuse, s, a->way[i].inode, &a->attributes);
 			return true;
 		}
 	return false;
@@ -224,11 +224,11 @@ static bool reply_before(fuse_req_t fuse, struct session *s, fuse_ino_t ino, con
 		return true;
 	}
 	if (is_first && (a->op == ANNOUNCE_DELETE || a->op == ANNOUNCE_RENAME)) {
-		reply_former(fuse, s, a->inode, &a->attributes);
+		reply_known(fuse, s, a->inode, &a->attributes);
 		return true;
 	}
 	if (is_second)
-		reply_former(fuse, s, a->replaced, &a->attributes);
+		reply_known(fuse, s, a->replaced, &a->attributes);
 	return is_second;
 }
 

@@ -28,7 +28,7 @@ struct dropper {
 	struct session *session;
 	pthread_t thread;
 	pthread_mutex_t lock;
-	pthread_cond_t told;      /* something was, or was replied: for those who wait (lock) */
+	pthread_cond_t sent;      /* something was, or was replied: for those who wait (lock) */
 	pthread_cond_t is_due;    /* something is, before `sleeps_until_ns`: for the thread */
 	uint64_t sleeps_until_ns; /* lock, as all below; 0: for ever */
 	struct drops drops;
@@ -64,7 +64,7 @@ static void wake_thread(struct dropper *d, uint64_t due_ns)
 static void wake_waiting(struct dropper *d)
 {
 	if (d->waiting)
-		pthread_cond_broadcast(&d->told);
+		pthread_cond_broadcast(&d->sent);
 }
 
 /* ---- Pages of requests under way ----------------------------------------------------- */
@@ -300,7 +300,7 @@ static enum drops_decision decide(
 		if (decision != DROPS_GRANT_WAITS || clock_now_ns() >= end_ns)
 			return decision;
 		d->waiting++;
-		pthread_cond_timedwait(&d->told, &d->lock, &until);
+		pthread_cond_timedwait(&d->sent, &d->lock, &until);
 		d->waiting--;
 	}
 }
@@ -451,7 +451,7 @@ int dropper_start(struct session *s, struct dropper **ret_dropper)
 	d->session = s;
 	TAILQ_INIT(&d->late);
 	pthread_mutex_init(&d->lock, NULL);
-	clock_cond_init(&d->told);
+	clock_cond_init(&d->sent);
 	clock_cond_init(&d->is_due);
 	r = thread_start(&d->thread, "dropper", 0, thread_main, d);
 	if (r < 0) {
@@ -468,7 +468,7 @@ void dropper_stop(struct dropper *d)
 		return;
 	pthread_mutex_lock(&d->lock);
 	d->ending = true;
-	pthread_cond_broadcast(&d->told);
+	pthread_cond_broadcast(&d->sent);
 	pthread_cond_signal(&d->is_due);
 	pthread_mutex_unlock(&d->lock);
 	pthread_join(d->thread, NULL);
@@ -484,7 +484,7 @@ void dropper_free(struct dropper *d)
 		TAILQ_REMOVE(&d->late, late, link);
 		free(late);
 	}
-	pthread_cond_destroy(&d->told);
+	pthread_cond_destroy(&d->sent);
 	pthread_cond_destroy(&d->is_due);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
@@ -506,13 +506,13 @@ void dropper_drain(struct dropper *d)
 	d->draining++;
 	d->waiting++;
 	wake_thread(d, 0);
-	while (!drops_are_told(&d->drops, now_ns) && !d->ending)
-		pthread_cond_wait(&d->told, &d->lock);
+	while (!drops_are_sent(&d->drops, now_ns) && !d->ending)
+		pthread_cond_wait(&d->sent, &d->lock);
 	number = d->late_count;
 	if (has_late(d, number))
 		pthread_cond_signal(&d->is_due);
 	while (has_late(d, number) && !d->ending)
-		pthread_cond_wait(&d->told, &d->lock);
+		pthread_cond_wait(&d->sent, &d->lock);
 	d->draining--;
 	d->waiting--;
 	pthread_mutex_unlock(&d->lock);

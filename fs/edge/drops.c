@@ -329,7 +329,7 @@ bool drops_end(struct drops *d, const struct inode *inode)
 	return remove_unused(d, drop);
 }
 
-bool drops_are_told(const struct drops *d, uint64_t until_ns)
+bool drops_are_sent(const struct drops *d, uint64_t until_ns)
 {
 	for (unsigned i = 0; i < d->count; i++) {
 		const struct drop *drop = &d->drops[i];

@@ -80,7 +80,7 @@ struct inode *drops_next(struct drops *drops, enum drops_mode mode, uint64_t now
 bool drops_end(struct drops *drops, const struct inode *inode);
 
 /* The kernel has been told of all that was wanted until then (but for repetitions). */
-bool drops_are_told(const struct drops *drops, uint64_t until_ns);
+bool drops_are_sent(const struct drops *drops, uint64_t until_ns);
 
 /* A lock was granted through this mount.  Then drops_decide() says what comes before the holder
  * hears of it.  DROPS: everything is wanted, taken (DROPS_GRANT) and told; it may be after a while

@@ -14,7 +14,7 @@
 
 enum {
 	QUEUE_MAX = 65536,
-	NO_MEMORY_MS = 50, /* until what there was no memory for is tried again */
+	NO_MEMORY_MS = 50, /* until work that failed for want of memory is tried again */
 };
 
 /* ---- The queue --------------------------------------------------------------------- */
@@ -29,8 +29,8 @@ static void queue_free(struct queued *list)
 	}
 }
 
-/* With the lock held.  Forgets single changes in favour of a rescan of everything; the caller frees
- * them once the lock is free. */
+/* With the lock held.  Replaces the queued changes by a rescan of everything; the caller frees them
+ * without the lock. */
 static struct queued *lose_changes(struct invalidator *v)
 {
 	struct queued *list;
@@ -87,20 +87,20 @@ void invalidator_unwatched(struct invalidator *v, const struct object_id *id)
 	invalidator_take(v, &change);
 }
 
-void invalidator_left(struct invalidator *v, struct inode *former)
+void invalidator_superseded(struct invalidator *v, struct inode *inode)
 {
-	struct left *left = malloc(sizeof(*left));
+	struct superseded *superseded = malloc(sizeof(*superseded));
 
 	pthread_mutex_lock(&v->lock);
-	if (left) {
-		*left = (struct left){.next = v->left, .inode = former};
-		v->left = left;
+	if (superseded) {
+		*superseded = (struct superseded){.next = v->superseded, .inode = inode};
+		v->superseded = superseded;
 	}
-	v->lost = v->lost || !left;
+	v->lost = v->lost || !superseded;
 	pthread_cond_broadcast(&v->changed);
 	pthread_mutex_unlock(&v->lock);
-	if (!left)
-		inode_table_unref(v->session->mount->inodes, former);
+	if (!superseded)
+		inode_table_unref(v->session->mount->inodes, inode);
 }
 
 void invalidator_expire(struct invalidator *v, struct inode *directory, const char *name)
@@ -170,20 +170,20 @@ void invalidator_own_begin(struct invalidator *v, struct own_change *own)
 	pthread_mutex_unlock(&v->lock);
 }
 
-/* The kernel has moved what it had: perhaps with what a notification under way was to take back at
- * the old name, or to where no event will say that it has changed. */
+/* The kernel has moved its dentry.  A notification under way for the old name may miss it, or it is
+ * now in a directory that is not watched. */
 static void expire_moved(struct invalidator *v, const struct own_change *own)
 {
 	struct repeat *repeat = NULL;
-	bool is_told;
+	bool must_expire;
 
 	pthread_mutex_lock(&v->lock);
-	is_told = v->busy || v->repeats || !own->moves_in->directory->watched;
+	must_expire = v->busy || v->repeats || !own->moves_in->directory->watched;
 	pthread_mutex_unlock(&v->lock);
-	if (is_told && RULE(OWN_MOVED))
+	if (must_expire && RULE(OWN_MOVED))
 		repeat = repeat_new(v, own->moves_in, own->name);
 	pthread_mutex_lock(&v->lock);
-	v->lost = v->lost || (is_told && !repeat && RULE(OWN_MOVED));
+	v->lost = v->lost || (must_expire && !repeat && RULE(OWN_MOVED));
 	if (repeat) {
 		repeat->is_first = true;
 		repeat->next = v->repeats;
@@ -217,7 +217,7 @@ void invalidator_own_end(struct invalidator *v, const struct own_change *own)
 	pthread_mutex_unlock(&v->lock);
 }
 
-/* True: it has been put aside, until one of them ends. */
+/* True: it was deferred until one of them ends. */
 static bool waits_for_own(struct invalidator *v, struct queued *entry)
 {
 	const struct change *change = &entry->change;
@@ -266,28 +266,28 @@ static struct repeat *take_repeat(struct invalidator *v)
 	return first;
 }
 
-/* With the lock held, but meanwhile. */
+/* With the lock held, which is released meanwhile. */
 void invalidator_handle_next(struct invalidator *v)
 {
 	const bool lost = v->lost;
-	struct left *left = lost ? NULL : v->left;
-	struct queued *entry = lost || left ? NULL : take_first(v);
-	const bool expire = !lost && !left && !entry && v->expire;
-	struct repeat *repeat = lost || left || entry || expire ? NULL : take_repeat(v);
+	struct superseded *superseded = lost ? NULL : v->superseded;
+	struct queued *entry = lost || superseded ? NULL : take_first(v);
+	const bool expire = !lost && !superseded && !entry && v->expire;
+	struct repeat *repeat = lost || superseded || entry || expire ? NULL : take_repeat(v);
 
 	v->lost = false;
-	if (left)
-		v->left = left->next;
+	if (superseded)
+		v->superseded = superseded->next;
 	if (expire)
 		v->expire = false;
 	v->busy = true;
 	pthread_mutex_unlock(&v->lock);
 	if (lost)
 		invalidate_everything(v->session);
-	if (left) {
-		invalidate_directory(v->session, left->inode);
-		inode_table_unref(v->session->mount->inodes, left->inode);
-		free(left);
+	if (superseded) {
+		invalidate_directory(v->session, superseded->inode);
+		inode_table_unref(v->session->mount->inodes, superseded->inode);
+		free(superseded);
 	}
 	if (entry && !waits_for_own(v, entry)) {
 		invalidate_change(v->session, &entry->change);
@@ -311,7 +311,7 @@ void invalidator_handle_next(struct invalidator *v)
 /* With the lock held. */
 bool invalidator_has_work(const struct invalidator *v)
 {
-	return v->first || v->left || v->lost || v->expire || is_repeat_due(v);
+	return v->first || v->superseded || v->lost || v->expire || is_repeat_due(v);
 }
 
 /* Whichever is earlier; 0 is never. */
@@ -320,35 +320,35 @@ static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 	return !a_ns || (b_ns && b_ns < a_ns) ? b_ns : a_ns;
 }
 
-void invalidator_spare_added(struct invalidator *v)
+void invalidator_retry_handle_added(struct invalidator *v)
 {
 	pthread_mutex_lock(&v->lock);
-	if (!v->spares_due_ns) {
-		v->spares_due_ns = clock_now_ns() + SPARE_NS;
+	if (!v->retry_handles_due_ns) {
+		v->retry_handles_due_ns = clock_now_ns() + RETRY_HANDLE_NS;
 		pthread_cond_broadcast(&v->changed);
 	}
 	pthread_mutex_unlock(&v->lock);
 }
 
 /* With the lock held.  False: nothing was due. */
-static bool close_spares(struct invalidator *v)
+static bool close_retry_handles(struct invalidator *v)
 {
 	uint64_t next_ns;
 
-	if (!v->spares_due_ns || v->spares_due_ns > clock_now_ns())
+	if (!v->retry_handles_due_ns || v->retry_handles_due_ns > clock_now_ns())
 		return false;
-	v->spares_due_ns = 0;
+	v->retry_handles_due_ns = 0;
 	pthread_mutex_unlock(&v->lock);
-	next_ns = inode_table_close_spares(v->session->mount->inodes);
+	next_ns = inode_table_close_retry_handles(v->session->mount->inodes);
 	pthread_mutex_lock(&v->lock);
-	v->spares_due_ns = earlier(v->spares_due_ns, next_ns);
+	v->retry_handles_due_ns = earlier(v->retry_handles_due_ns, next_ns);
 	return true;
 }
 
 /* With the lock held. */
 static void wait_for_work(struct invalidator *v)
 {
-	uint64_t due_ns = earlier(v->spares_due_ns, v->repeats ? v->repeats->due_ns : 0);
+	uint64_t due_ns = earlier(v->retry_handles_due_ns, v->repeats ? v->repeats->due_ns : 0);
 	struct timespec until = clock_at_ns(due_ns);
 
 	if (due_ns)
@@ -363,7 +363,7 @@ static void *thread_main(void *data)
 
 	pthread_mutex_lock(&v->lock);
 	while (!v->ending) {
-		if (close_spares(v))
+		if (close_retry_handles(v))
 			continue;
 		if (!invalidator_has_work(v)) {
 			wait_for_work(v);
@@ -398,7 +398,7 @@ int invalidator_start(struct session *s, struct invalidator **ret_invalidator)
 
 	if (r < 0)
 		return r;
-	v = *ret_invalidator; /* the thread asks there whether it is to end */
+	v = *ret_invalidator; /* the thread's end is asked for there */
 	r = thread_start(&v->thread, "invalidate", 0, thread_main, v);
 	if (r < 0) {
 		*ret_invalidator = NULL;
@@ -428,11 +428,11 @@ void invalidator_free(struct invalidator *v)
 	if (!v)
 		return;
 	queue_free(lose_changes(v));
-	while (v->left) {
-		struct left *next = v->left->next;
+	while (v->superseded) {
+		struct superseded *next = v->superseded->next;
 
-		free(v->left);
-		v->left = next;
+		free(v->superseded);
+		v->superseded = next;
 	}
 	while (v->repeats) {
 		struct repeat *next = v->repeats->next;
@@ -454,9 +454,10 @@ static bool is_settled(const struct invalidator *v)
 void invalidator_drain(struct invalidator *v)
 {
 	pthread_mutex_lock(&v->lock);
-	if (atomic_exchange(&v->session->believes_for_a_time, false))
+	if (atomic_exchange(&v->session->caches_unwatched, false))
 		v->expire = true;
-	if (!is_settled(v)) /* each command ends with a drain: usually nobody need wake up for it */
+	if (!is_settled(v)) /* each command ends with a drain: usually there is nothing to wake the
+			       thread for */
 		pthread_cond_broadcast(&v->changed);
 	while (!is_settled(v) && !v->ending)
 		pthread_cond_wait(&v->changed, &v->lock);

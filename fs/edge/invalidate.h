@@ -1,10 +1,7 @@
-/*
- * fs/edge/invalidate.h - changes that others made at the workspace reach the kernel's caches.
- *
- * The change feed only queues; a thread of the invalidator's own tells the kernel, as that may
- * wait for a lock which a request under way holds (notify_inval_entry: the directory's).
- * Echoes of our own changes are told by the version last given to the kernel.
- */
+/* fs/edge/invalidate.h - invalidates the kernel's caches when others change the workspace.  The
+ * change feed only queues; a thread of the invalidator's own notifies the kernel, as that may wait
+ * for a lock that a request under way holds (notify_inval_entry: the directory's).  Echoes of our
+ * own changes are recognised by the version that the kernel last got. */
 #pragma once
 
 #include "fs/edge/session.h"
@@ -23,26 +20,26 @@ void invalidator_free(struct invalidator *invalidator);
 /* The directory is not watched any more, for a reason of our own. */
 void invalidator_unwatched(struct invalidator *invalidator, const struct object_id *directory);
 
-/* What the kernel knows in a directory that is another inode now (is_former) may not be true for
- * long.  Takes over the reference. */
-void invalidator_left(struct invalidator *invalidator, struct inode *former);
+/* The inode of a directory was superseded (is_superseded): what the kernel cached in it must be
+ * invalidated.  Takes over the reference. */
+void invalidator_superseded(struct invalidator *invalidator, struct inode *inode);
 
-/* A reply says that another object is at the name than one of just before did (or an object, and
- * that nothing is), which may reach the kernel later. */
+/* Two replies about the name that differ were sent within a second, and may reach the kernel in
+ * either order: expires the entry after the second. */
 void invalidator_another(
 	struct invalidator *invalidator, struct inode *directory, const char *name);
 
-/* The kernel looks the name up again; it may wait for the lock of the directory. */
+/* Expires the entry now: may wait for the kernel's lock of the directory. */
 void invalidator_expire(struct invalidator *invalidator, struct inode *directory, const char *name);
 
-/* Around a change through this mount of a name: from before the workspace is asked until the inode
- * table knows the outcome.  What the feed tells of that name meanwhile is handled after it. */
+/* Around a change of a name through this mount, from before the workspace is asked until the inode
+ * table has the outcome.  Reports of the feed about that name are handled after it. */
 void invalidator_own_begin(struct invalidator *invalidator, struct own_change *own);
 void invalidator_own_end(struct invalidator *invalidator, const struct own_change *own);
 
-/* A spare handle was added (inode_table_handle_add()): sees to it that it is closed in time. */
-void invalidator_spare_added(struct invalidator *invalidator);
+/* A retry handle was added (inode_table_handle_add()), and will have to be closed. */
+void invalidator_retry_handle_added(struct invalidator *invalidator);
 
-/* Waits until the kernel knows of all changes that the feed brought so far, and has forgotten
- * what it believes for a time only (unwatched directories, files with several links). */
+/* Waits until the kernel was notified of all changes that the feed brought so far, and of
+ * everything that it caches by time only (unwatched directories, files with several links). */
 void invalidator_drain(struct invalidator *invalidator);

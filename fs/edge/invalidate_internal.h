@@ -15,13 +15,13 @@ struct queued {
 	char path[];
 };
 
-/* A directory that is another inode now. */
-struct left {
-	struct left *next;
+/* A directory whose inode was superseded. */
+struct superseded {
+	struct superseded *next;
 	struct inode *inode; /* with a reference */
 };
 
-/* The kernel is to look a name up again, once more. */
+/* An entry that is to be expired once more. */
 struct repeat {
 	struct repeat *next;
 	struct inode *directory; /* with a reference */
@@ -36,52 +36,54 @@ struct invalidator {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct queued *first, **last;           /* lock, as all below */
-	struct queued *waiting, **last_waiting; /* for the end of a change of our own */
+	struct queued *waiting, **last_waiting; /* deferred until a change of our own ends */
 	size_t count;                           /* of both */
 	struct own_change *own;
-	struct left *left;
-	struct repeat *repeats, **last_repeat; /* what is due first comes first */
-	uint64_t spares_due_ns;                /* when to look at them; 0: there is none */
-	bool busy;                             /* the thread works on some */
+	struct superseded *superseded;
+	struct repeat *repeats, **last_repeat; /* the first one due comes first */
+	uint64_t retry_handles_due_ns;         /* when to close some; 0: there is none */
+	bool busy;                             /* the thread handles one */
 	atomic_bool ending;
 	bool lost;   /* changes were dropped: rescan everything */
-	bool expire; /* what is believed for a time only is to go */
+	bool expire; /* invalidate what is cached by time only */
 };
 
-/* What invalidator_start() starts the thread with, which is not subscribed yet.  -ENOMEM. */
+/* An invalidator without a thread and a subscription, for invalidator_start() and tests.  -ENOMEM.
+ */
 int invalidator_new(struct session *s, struct invalidator **ret_invalidator);
 
 /* From the feed: queues the change. */
 void invalidator_take(void *invalidator, const struct change *change);
 
-/* What the thread does, with the lock held: takes the next thing to be done, and does it without
- * the lock. */
+/* The thread's step, with the lock held: takes the next piece of work, and does it without the
+ * lock. */
 bool invalidator_has_work(const struct invalidator *v);
 void invalidator_handle_next(struct invalidator *v);
 
-/* There was no memory for something: everything is invalidated a while later. */
+/* For want of memory: everything is invalidated a while later. */
 void invalidator_try_again(struct invalidator *v);
 
-/* Expires the entry once more.  A revalidation holds no lock in the kernel: the reply to one that
- * is on its way would undo the first expiry; its thread runs within that time. */
+/* Expires the entry once more, later: a revalidation holds no lock in the kernel, so a reply to one
+ * that is on its way would undo the first expiry. */
 void invalidator_repeat_later(struct invalidator *v, struct inode *parent, const char *name);
 
 /* ---- invalidate_kernel.c */
 
-/* Logs a change of others, and invalidates what it makes wrong. */
+/* Logs a change by others, and invalidates what it makes stale. */
 void invalidate_change(struct session *s, const struct change *change);
 
-/* Changes were lost: everything that is known may be wrong. */
+/* Changes were lost: invalidates everything. */
 void invalidate_everything(struct session *s);
 
-/* ... or what is known in the directory.  NULL: in all. */
+/* ... or everything in the directory.  NULL: in all. */
 void invalidate_directory(struct session *s, struct inode *directory);
 
-/* A command may have changed what is not watched: the kernel asks again before the time is over for
- * which it has been told to keep it. */
+/* A command may have changed what is not watched: invalidates what the kernel caches by time only.
+ */
 void invalidate_unwatched(struct session *s);
 
-/* The kernel looks the name up again; once more later, if a reply about it may be on its way. */
+/* Expires an entry: the kernel looks the name up again.  Once more later, if a reply about it may
+ * be on its way. */
 void invalidate_entry(struct session *s, struct inode *parent, const char *name);
 
 /* ... once. */

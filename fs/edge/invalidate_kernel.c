@@ -12,10 +12,10 @@
 
 /* ---- Telling the kernel ---------------------------------------------------------------- */
 
-/* The kernel looks the name up again.  It need not be gone: an event of before may be told while
- * our own mkdir is on its way to the kernel.  So the entry is not dropped at once, which would
- * take the path from whoever has that as his working directory, and a file system that is mounted
- * there away; older kernels (before 6.2) know no other way. */
+/* Expires the entry, so that the kernel looks the name up again.  It may well exist: an earlier
+ * event may be handled while the answer to our own mkdir is on its way.  Dropping the entry instead
+ * would take away the working directories of processes and detach file systems mounted there;
+ * kernels before 6.2 can do nothing else. */
 void invalidate_expire(struct session *s, const struct inode *parent, const char *name)
 {
 	fuse_ino_t ino = session_ino(s, parent);
@@ -37,14 +37,14 @@ void invalidate_entry(struct session *s, struct inode *parent, const char *name)
 {
 	bool is_given = inode_table_given_lately(s->mount->inodes, parent, name);
 
-	/* First: when the kernel has looked again it may be missing still. */
+	/* First: a new lookup may find it absent again. */
 	inode_table_not_missing(s->mount->inodes, parent, name);
 	invalidate_expire(s, parent, name);
 	if (is_given && RULE(REPEAT))
 		invalidator_repeat_later(s->invalidator, parent, name);
 }
 
-/* While an answer that names the inode is on its way, the kernel does not know it: dropping
+/* While the answer that introduces the inode is on its way, the kernel does not know it: expiring
  * the entry waits for that.  `found`: what is there now, or NULL. */
 static void drop_child(struct session *s, struct inode *parent, const char *name,
 	struct inode *child, bool pages, const struct inode_version *found)
@@ -70,7 +70,7 @@ static void record_foreign(struct session *s, const char *path, bool more)
 	mount_log_record(s->mount->log, &record);
 }
 
-/* A command of ours may have done it, or one of our requests; else others have. */
+/* A change by others, unless a command or a request of this mount made it. */
 static void note_change(struct session *s, const char *path, const struct object_id *id)
 {
 	uint64_t now_ms = clock_now_ms();
@@ -98,9 +98,9 @@ static void note_lost(struct session *s, const char *path)
 
 /* ---- One change --------------------------------------------------------------------------- */
 
-/* An event that tells nothing new is an echo of our own doing, or of what changed within one tick
- * of the place's clock, or of a write that had set the mtime but not yet the content when the
- * kernel looked: it asks us again.  `path`: to be logged if it is news; NULL: it has been. */
+/* An event without news is an echo of our own change; or reports a second change within one tick of
+ * the workspace's clock; or a write that had set the mtime but not yet the content when the kernel
+ * looked: so the kernel asks again.  `path`: to be logged if it is news; NULL: it has been. */
 static void object_changed(struct session *s, struct inode *parent, const char *name,
 	struct inode *inode, const struct attributes *now, const char *path)
 {
@@ -117,7 +117,7 @@ static void object_changed(struct session *s, struct inode *parent, const char *
 			drop_child(s, parent, name, inode, true, &version);
 		return;
 	}
-	/* Names in a directory are told of by themselves. */
+	/* Names in a directory have events of their own. */
 	if (path && (!inode->is_directory || known.version.mode != version.mode ||
 			    known.version.uid != version.uid || known.version.gid != version.gid))
 		note_change(s, path, &now->id);
@@ -128,14 +128,14 @@ static void object_changed(struct session *s, struct inode *parent, const char *
 		return;
 	}
 	inode_table_note(s->mount->inodes, inode, now, &note);
-	/* Whoever has written may have set the mtime back: ctime moves all the same. */
+	/* A writer may have set the mtime back; ctime moves in any case. */
 	drop_child(s, parent, name, inode,
 		note.data_changed || version.ctime_ns != known.version.ctime_ns ||
 			S_ISLNK(now->mode),
 		&version);
 }
 
-/* The kernel's entry is not what is there (any more): removed, or replaced. */
+/* The kernel's entry was removed, or replaced. */
 static void drop_name(
 	struct session *s, struct inode *parent, const char *name, struct inode *child)
 {
@@ -145,20 +145,20 @@ static void drop_name(
 		dropper_drop(s->dropper, child, child->is_directory, NULL);
 }
 
-/* True: that was news, and has been logged. */
+/* True: it was news, and has been logged. */
 static bool name_changed(struct session *s, struct inode *parent, const char *name,
 	const struct change *change, const char *path)
 {
 	const struct attributes *found = change->exists ? &change->attributes : NULL;
 	struct inode *lost = NULL;
 
-	if (inode_table_told(s->mount->inodes, parent, name, found, change->at, &lost) ==
+	if (inode_table_changed(s->mount->inodes, parent, name, found, change->at, &lost) ==
 		NAME_AS_KNOWN)
 		return false;
 	note_change(s, path, found ? &found->id : NULL);
 	drop_name(s, parent, name, lost);
 	if (lost)
-		inode_table_told_of_loss(s->mount->inodes, lost);
+		inode_table_loss_sent(s->mount->inodes, lost);
 	inode_table_unref(s->mount->inodes, lost);
 	return true;
 }
@@ -235,36 +235,36 @@ void invalidate_directory(struct session *s, struct inode *directory)
 {
 	struct inode_table *table = s->mount->inodes;
 	struct inode *top = directory ? directory : inode_table_root(table);
-	struct inode_place *places;
+	struct inode_entry *places;
 	size_t count;
 
-	if (inode_table_places(table, directory, &places, &count) < 0) {
+	if (inode_table_entries(table, directory, &places, &count) < 0) {
 		invalidator_try_again(s->invalidator);
 		return;
 	}
 	for (size_t i = 0; i < count; i++) {
 		if (places[i].inode)
 			dropper_drop(s->dropper, places[i].inode, true, NULL);
-		if (places[i].inode || RULE(MISSING_TOLD))
+		if (places[i].inode || RULE(MISSING_KEPT))
 			invalidate_entry(s, places[i].parent, places[i].name);
 	}
 	dropper_drop(s->dropper, top, true, NULL);
-	inode_table_places_free(table, places, count);
+	inode_table_entries_free(table, places, count);
 }
 
 void invalidate_unwatched(struct session *s)
 {
 	struct inode_table *table = s->mount->inodes;
 	struct inode *root = inode_table_root(table);
-	struct inode_place *places;
+	struct inode_entry *places;
 	size_t count;
 
-	if (inode_table_places(table, NULL, &places, &count) < 0) {
+	if (inode_table_entries(table, NULL, &places, &count) < 0) {
 		invalidator_try_again(s->invalidator);
 		return;
 	}
 	for (size_t i = 0; i < count; i++) {
-		struct inode_place *place = &places[i];
+		struct inode_entry *place = &places[i];
 		struct inode_state state;
 
 		if (!place->inode)
@@ -279,7 +279,7 @@ void invalidate_unwatched(struct session *s)
 			invalidate_entry(s, place->parent, place->name);
 	}
 	dropper_drop(s->dropper, root, false, NULL);
-	inode_table_places_free(table, places, count);
+	inode_table_entries_free(table, places, count);
 }
 
 static void handle_directory(struct session *s, const struct change *change)

@@ -401,7 +401,7 @@ static int session_new(struct mount *m)
 	pthread_rwlock_init(&s->store_lock, NULL);
 	clock_cond_init(&s->rename_done);
 	pthread_mutex_init(&s->backing_lock, NULL);
-	pthread_mutex_init(&s->asides_lock, NULL);
+	pthread_mutex_init(&s->direct_writes_lock, NULL);
 	pthread_mutex_init(&s->listings_lock, NULL);
 	announce_init(s);
 	s->may_pass_through = geteuid() == 0 && m->workspace->ops->descriptor;

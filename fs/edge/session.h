@@ -26,7 +26,7 @@ struct dropper;
 struct invalidator;
 
 /* Lives as long as the mount serves; userdata of the FUSE session. */
-enum { LOOKERS = 256, FOUND_MAX = 16, ATTEMPTS_MAX = 16, FILES_MAX = 16, READS_MAX = 64 };
+enum { RETRIERS = 256, FOUND_MAX = 16, ATTEMPTS_MAX = 16, FILES_MAX = 16, READS_MAX = 64 };
 enum { PAGES_TURNS = 1024, ANNOUNCERS = 4, ANNOUNCE_FLIGHTS = 4096 };
 
 enum { SESSION_REQUEST_MAX_BYTES = 1 << 20 }; /* of data, in a request or its answer */
@@ -39,7 +39,7 @@ struct thread_group {
 	unsigned usual;    /* so many are started as soon as nobody is idle */
 	atomic_uint total; /* but for those that rest */
 	atomic_uint idle;
-	atomic_uint lent;           /* wait for a lock */
+	atomic_uint blocked;        /* wait for a lock */
 	struct session_ring *first; /* until it is started */
 };
 
@@ -49,8 +49,8 @@ struct session {
 	struct invalidator *invalidator;
 	struct dropper *dropper;
 	struct foreign foreign;
-	double watched_ttl, brief_ttl, ttl; /* seconds, by enum belief */
-	atomic_bool believes_for_a_time;    /* the kernel does, since the last drain */
+	double watched_ttl, brief_ttl, ttl; /* seconds, by enum lifetime */
+	atomic_bool caches_unwatched;       /* the kernel does, since the last drain */
 
 	/* Negotiation (session_raw.c); fixed once the first request is served. */
 	uint64_t init_unique;
@@ -59,15 +59,16 @@ struct session {
 	bool may_pass_through; /* this process has the right, the workspace the descriptors */
 	bool passes_through;   /* the kernel reads backing files by itself */
 	pthread_mutex_t backing_lock; /* the backing_* fields of files */
-	pthread_mutex_t asides_lock;  /* and what files have of writes that go past the pages */
+	pthread_mutex_t
+		direct_writes_lock; /* and what files have of writes that go past the pages */
 	/* The last reads into the kernel's pages that came by io_uring (session_files.c). */
 	struct seen_read {
 		const struct inode *inode;
 		uint64_t unique;
 		off_t offset;
 		size_t size;
-	} reads[READS_MAX]; /* asides_lock */
-	unsigned read_next; /* asides_lock */
+	} reads[READS_MAX]; /* direct_writes_lock */
+	unsigned read_next; /* direct_writes_lock */
 	bool is_remote;
 	bool can_watch;
 	bool opens_directories; /* the kernel cannot do without, or must not cache them */
@@ -102,13 +103,13 @@ struct session {
 	 * inodes have the same one, the kernel reads what could have been handed to it. */
 	atomic_uint pages_turns[PAGES_TURNS];
 	/* Threads of callers that look again (session_request.c), by their numbers. */
-	struct looker {
+	struct retrier {
 		atomic_int thread; /* 0: nobody */
 		atomic_uint_fast64_t until_ns;
 		atomic_uint found_count; /* by names, since; the last ones are kept: */
 		const struct inode *_Atomic found[FOUND_MAX];
 		struct inode *_Atomic kept; /* with a reference: the last file found */
-	} lookers[LOOKERS];
+	} retriers[RETRIERS];
 
 	/* The threads that serve (session_loop.c). */
 	struct worker_pool readers, ring_threads;
@@ -165,7 +166,7 @@ struct request {
 	bool is_found;        /* what was to be created was there */
 	bool is_step;         /* perhaps on the way along a path */
 	bool by_path;         /* of an entry: in whatever directory has the name */
-	bool is_astray;       /* the path leads through a directory that is not there any more */
+	bool path_is_stale;   /* the path leads through a directory that is not there any more */
 };
 
 /* ---- Requests (session_request.c) ------------------------------------------------ */
@@ -195,7 +196,7 @@ void request_finish(struct request *r, int result);
  * -ENOENT: neither. */
 int request_locate(struct request *r, struct inode *inode, struct object_ref *ret_object);
 
-/* The same; a handle that somebody has open is taken where it spares the way by the path. */
+/* The same; a handle that somebody has open is taken where that saves resolving the path. */
 int request_locate_open(struct request *r, struct inode *inode, struct object_ref *ret_object);
 
 /* The path of the entry `name` in `parent`, in r->path (or r->path2), for a call that is told to
@@ -270,7 +271,7 @@ void session_bar_content(struct session *s, struct inode *inode, bool drops);
 
 /* Whether the lookup at r->path comes for what was stale: it is to be had at once, or it may be
  * replaced once more before it is opened. */
-bool request_looks_again(const struct request *r);
+bool request_is_retry(const struct request *r);
 
 /* A lookup led to the inode: perhaps as something on the way was stale. */
 void request_found(struct request *r, struct inode *inode);
@@ -284,7 +285,7 @@ bool request_means_name(const struct request *r, const struct inode *inode);
 bool request_is_removed(struct request *r, const struct inode *directory);
 
 /* How long what is told now may be cached, in seconds. */
-double session_ttl(struct session *s, enum belief belief);
+double session_ttl(struct session *s, enum lifetime lifetime);
 
 /* ---- Beyond libfuse (session_raw.c) --------------------------------------------------- */
 
@@ -422,8 +423,8 @@ void session_loop_end(struct session *s);
 void session_thread_waits(struct session *s);
 
 /* Around a wait that may last for ever (a lock): another thread may take the place. */
-void session_thread_lend(void);
-void session_thread_return(void);
+void session_thread_block(void);
+void session_thread_unblock(void);
 
 /* Opens a ring for each queue of the kernel.  -errno: requests go on to come by the device. */
 int session_queues_open(struct session *s);
@@ -464,8 +465,8 @@ bool session_ring_answer(const struct iovec *parts, int count);
 void session_ring_flush(struct session *s);
 bool session_ring_has_answer(void);
 
-/* Others wait for the next request: a ring that is spare keeps no memory for data meanwhile. */
-void session_ring_is_spare(struct session_ring *ring, bool spare);
+/* Others wait for the next request: an idle ring keeps no memory for data meanwhile. */
+void session_ring_set_idle(struct session_ring *ring, bool idle);
 
 /* The request that this thread serves came by a ring. */
 bool session_ring_serves(void);

@@ -24,7 +24,7 @@ static void reply_attributes(struct request *r, struct inode *inode, int result,
 	session_stat(r->session, inode, attributes, &stat);
 	if (!r->by_name && !is_early) {
 		inode_table_note(r->mount->inodes, inode, attributes, &note);
-		ttl = session_ttl(r->session, note.belief);
+		ttl = session_ttl(r->session, note.lifetime);
 	}
 	request_record(r, 0);
 	fuse_reply_attr(r->fuse, &stat, ttl);
@@ -54,7 +54,8 @@ static struct timespec time_of(int64_t ns)
 
 /* A directory that was removed or replaced, and that a process may still have open or work in; or a
  * link (or the like) that was replaced after the kernel found it, once more after it has looked
- * again.  A file may have been written to since it was known; it has a handle then (keep_spare()).
+ * again.  A file may have been written to since it was known; it has a handle then
+ * (keep_retry_handle()).
  */
 static bool removed_object(
 	struct request *r, struct inode *inode, int result, struct attributes *ret_attributes)

@@ -126,16 +126,16 @@ static struct listing *listing_find(struct session *s, const struct inode *inode
 
 static void listing_keep(struct session *s, struct listing *listing)
 {
-	struct listing *former, *too_much;
+	struct listing *previous, *too_much;
 
 	pthread_mutex_lock(&s->listings_lock);
-	former = take_out(place_of(s, listing->inode));
+	previous = take_out(place_of(s, listing->inode));
 	listing->references++;
 	listing->next = s->listings;
 	s->listings = listing;
 	too_much = take_out(place_past_bounds(s));
 	pthread_mutex_unlock(&s->listings_lock);
-	listing_unref(s, former);
+	listing_unref(s, previous);
 	listing_unref(s, too_much);
 }
 

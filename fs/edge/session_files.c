@@ -56,59 +56,60 @@ void session_thread_buffer_free(void)
  * So whoever reads meanwhile is shown what will be there, and the pages of before are dropped
  * first.
  */
-struct write_aside {
-	struct write_aside *next;
+struct direct_write {
+	struct direct_write *next;
 	const char *data;
 	size_t size;
 	off_t offset;
 };
 
-static void begin_aside(struct session *s, struct inode *inode, struct write_aside *aside)
+static void begin_direct_write(struct session *s, struct inode *inode, struct direct_write *direct)
 {
 	struct inode_file *file = inode->file;
 
-	pthread_mutex_lock(&s->asides_lock);
-	aside->next = file->asides;
-	file->asides = aside;
-	pthread_mutex_unlock(&s->asides_lock);
-	session_drop_pages(s, inode, aside->offset, aside->size);
+	pthread_mutex_lock(&s->direct_writes_lock);
+	direct->next = file->direct_writes;
+	file->direct_writes = direct;
+	pthread_mutex_unlock(&s->direct_writes_lock);
+	session_drop_pages(s, inode, direct->offset, direct->size);
 }
 
-static void end_aside(struct session *s, struct inode_file *file, struct write_aside *aside)
+static void end_direct_write(
+	struct session *s, struct inode_file *file, struct direct_write *direct)
 {
-	struct write_aside *before;
+	struct direct_write *before;
 
-	pthread_mutex_lock(&s->asides_lock);
-	file->asides_done++; /* first: who reads looks here last */
-	before = file->asides;
-	while (before != aside && before->next != aside)
+	pthread_mutex_lock(&s->direct_writes_lock);
+	file->direct_writes_done++; /* first: who reads looks here last */
+	before = file->direct_writes;
+	while (before != direct && before->next != direct)
 		before = before->next;
-	if (before == aside)
-		file->asides = aside->next;
+	if (before == direct)
+		file->direct_writes = direct->next;
 	else
-		before->next = aside->next;
-	pthread_mutex_unlock(&s->asides_lock);
+		before->next = direct->next;
+	pthread_mutex_unlock(&s->direct_writes_lock);
 }
 
-static ssize_t write_aside(
+static ssize_t direct_write(
 	struct request *r, struct open_handle *handle, const char *data, size_t size, off_t offset)
 {
-	struct write_aside aside = {.data = data, .size = size, .offset = offset};
+	struct direct_write direct = {.data = data, .size = size, .offset = offset};
 	ssize_t done;
 
-	begin_aside(r->session, handle->inode, &aside);
+	begin_direct_write(r->session, handle->inode, &direct);
 	done = workspace_write(&r->op, handle->file, data, size, offset);
-	end_aside(r->session, handle->inode->file, &aside);
+	end_direct_write(r->session, handle->inode->file, &direct);
 	if (done != (ssize_t)size)
 		session_drop_pages(r->session, handle->inode, offset, size);
 	return done;
 }
 
-static ssize_t show_aside(
-	const struct write_aside *aside, char *data, size_t size, off_t offset, ssize_t got)
+static ssize_t apply_direct_write(
+	const struct direct_write *direct, char *data, size_t size, off_t offset, ssize_t got)
 {
-	off_t start = aside->offset > offset ? aside->offset : offset;
-	off_t end = aside->offset + (off_t)aside->size;
+	off_t start = direct->offset > offset ? direct->offset : offset;
+	off_t end = direct->offset + (off_t)direct->size;
 
 	if (end > offset + (off_t)size)
 		end = offset + (off_t)size;
@@ -116,24 +117,26 @@ static ssize_t show_aside(
 		return got;
 	if (start > offset + got)
 		memset(data + got, 0, (size_t)(start - offset - got));
-	memcpy(data + (start - offset), aside->data + (start - aside->offset),
+	memcpy(data + (start - offset), direct->data + (start - direct->offset),
 		(size_t)(end - start));
 	return end - offset > got ? end - offset : got;
 }
 
-/* False: one ended since there were `asides_done` of them; what was read may be of before. */
-static bool show_asides(struct session *s, struct inode_file *file, unsigned asides_done,
-	char *data, size_t size, off_t offset, ssize_t *got)
+/* False: one ended since there were `direct_writes_done` of them; what was read may be of before.
+ */
+static bool apply_direct_writes(struct session *s, struct inode_file *file,
+	unsigned direct_writes_done, char *data, size_t size, off_t offset, ssize_t *got)
 {
 	bool shown;
 
-	if (!file->asides && file->asides_done == asides_done)
+	if (!file->direct_writes && file->direct_writes_done == direct_writes_done)
 		return true;
-	pthread_mutex_lock(&s->asides_lock);
-	shown = file->asides_done == asides_done;
-	for (const struct write_aside *aside = file->asides; shown && aside; aside = aside->next)
-		*got = show_aside(aside, data, size, offset, *got);
-	pthread_mutex_unlock(&s->asides_lock);
+	pthread_mutex_lock(&s->direct_writes_lock);
+	shown = file->direct_writes_done == direct_writes_done;
+	for (const struct direct_write *direct = file->direct_writes; shown && direct;
+		direct = direct->next)
+		*got = apply_direct_write(direct, data, size, offset, *got);
+	pthread_mutex_unlock(&s->direct_writes_lock);
 	return shown;
 }
 
@@ -141,13 +144,14 @@ static ssize_t read_file(
 	struct request *r, struct open_handle *handle, char *data, size_t size, off_t offset)
 {
 	struct inode_file *file = handle->inode->file;
-	unsigned asides_done;
+	unsigned direct_writes_done;
 	ssize_t got;
 
 	do {
-		asides_done = file->asides_done;
+		direct_writes_done = file->direct_writes_done;
 		got = workspace_read(&r->op, handle->file, data, size, offset);
-	} while (got >= 0 && !show_asides(r->session, file, asides_done, data, size, offset, &got));
+	} while (got >= 0 && !apply_direct_writes(r->session, file, direct_writes_done, data, size,
+				     offset, &got));
 	return got;
 }
 
@@ -164,9 +168,9 @@ static void see_read(struct session *s, const struct inode *inode, size_t size, 
 {
 	struct seen_read seen = {inode, session_raw_unique(), offset, size};
 
-	pthread_mutex_lock(&s->asides_lock);
+	pthread_mutex_lock(&s->direct_writes_lock);
 	s->reads[s->read_next++ % READS_MAX] = seen;
-	pthread_mutex_unlock(&s->asides_lock);
+	pthread_mutex_unlock(&s->direct_writes_lock);
 }
 
 static void drop_read_too_early(struct session *s, struct inode *inode, size_t size, off_t offset)
@@ -174,7 +178,7 @@ static void drop_read_too_early(struct session *s, struct inode *inode, size_t s
 	struct seen_read early[READS_MAX];
 	unsigned count = 0;
 
-	pthread_mutex_lock(&s->asides_lock);
+	pthread_mutex_lock(&s->direct_writes_lock);
 	for (unsigned i = 0; i < READS_MAX; i++) {
 		const struct seen_read *read = &s->reads[i];
 
@@ -183,7 +187,7 @@ static void drop_read_too_early(struct session *s, struct inode *inode, size_t s
 			read->offset + (off_t)read->size > offset)
 			early[count++] = *read;
 	}
-	pthread_mutex_unlock(&s->asides_lock);
+	pthread_mutex_unlock(&s->direct_writes_lock);
 	while (count--)
 		session_drop_pages(s, inode, early[count].offset, early[count].size);
 }
@@ -266,7 +270,7 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 		done = write_otherwise(&r, handle, data, size, offset);
 	else if (handle->way == WAY_DIRECT && !fi->writepage && !(fi->flags & O_APPEND) &&
 		 (handle->inode->file->mappers || (fi->flags & O_DIRECT)))
-		done = write_aside(&r, handle, data, size, offset);
+		done = direct_write(&r, handle, data, size, offset);
 	else
 		done = workspace_write(&r.op, handle->file, data, size, offset);
 	if (done >= 0)
@@ -476,7 +480,7 @@ static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi
 	if (lock->kind == LOCK_KIND_POSIX)
 		handle->inode->file->was_locked = true;
 	if (may_block)
-		session_thread_lend();
+		session_thread_block();
 	dropper_unlocking(r.session->dropper, handle->inode, lock, r.op.pid);
 	result = workspace_lock(&r.op, handle->file, lock, wait);
 	/* Who takes a lock relies on seeing what the last holder wrote, through another mount
@@ -485,7 +489,7 @@ static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi
 		dropper_locked(r.session->dropper, handle->inode, lock,
 			find_version(&r, handle, &version));
 	if (may_block)
-		session_thread_return();
+		session_thread_unblock();
 	request_finish(&r, result);
 }
 

@@ -27,7 +27,7 @@
 enum {
 	THREADS_RESTING_MAX = 8,
 	THREADS_MAX = 64,           /* besides those that wait for a lock or are stalled */
-	THREADS_LENT_MAX = 1024,    /* wait for a lock */
+	THREADS_BLOCKED_MAX = 1024, /* wait for a lock */
 	THREADS_STALLED_MAX = 1024, /* at one request for so long that they do not count */
 	THREADS_OF_QUEUE = 4,
 	QUEUES_MAX = 256,
@@ -43,7 +43,7 @@ static _Thread_local struct session_thread {
 	struct thread_group *group;      /* NULL: of none, or it rests */
 	struct session_ring *ring;       /* NULL: it reads the device */
 	pthread_t thread;
-	atomic_uint_fast64_t busy_since; /* CLOCK_MONOTONIC_COARSE, ns; 0: idle, or lent */
+	atomic_uint_fast64_t busy_since; /* CLOCK_MONOTONIC_COARSE, ns; 0: idle, or blocked */
 	struct fuse_buf buffer;          /* for what it reads there */
 } this_thread;
 
@@ -56,11 +56,11 @@ static uint64_t coarse_ns(void)
 
 static bool may_start(struct thread_group *group, unsigned stalled)
 {
-	unsigned total = group->total, lent = group->lent;
+	unsigned total = group->total, blocked = group->blocked;
 
 	if (stalled > THREADS_STALLED_MAX)
 		stalled = THREADS_STALLED_MAX;
-	return total - lent < THREADS_MAX + stalled && lent < THREADS_LENT_MAX &&
+	return total - blocked < THREADS_MAX + stalled && blocked < THREADS_BLOCKED_MAX &&
 	       !group->session->ending;
 }
 
@@ -73,7 +73,7 @@ static void want_look(struct session *s)
 /* The last idle thread has got work; or, if it `waits`, a wait for the far end. */
 static void none_is_idle(struct thread_group *group, bool waits)
 {
-	if (may_start(group, 0) && (waits || group->total - group->lent < group->usual))
+	if (may_start(group, 0) && (waits || group->total - group->blocked < group->usual))
 		start_thread(group);
 	else
 		want_look(group->session);
@@ -135,7 +135,7 @@ static void serve(struct session_thread *thread, struct fuse_buf *buffer)
 		}
 		thread->busy_since = 0;
 		if (thread->ring)
-			session_ring_is_spare(thread->ring, group->idle >= group->usual);
+			session_ring_set_idle(thread->ring, group->idle >= group->usual);
 		else
 			enough = group->idle >= group->usual;
 		group->idle += !enough;
@@ -283,20 +283,20 @@ static int start_thread(struct thread_group *group)
 	return -EAGAIN;
 }
 
-void session_thread_lend(void)
+void session_thread_block(void)
 {
 	struct thread_group *group = this_thread.group;
 
 	assert(!session_ring_has_answer());
 	this_thread.busy_since = 0;
-	group->lent++;
+	group->blocked++;
 	if (group->idle == 0)
 		none_is_idle(group, false);
 }
 
-void session_thread_return(void)
+void session_thread_unblock(void)
 {
-	this_thread.group->lent--;
+	this_thread.group->blocked--;
 	this_thread.busy_since = coarse_ns();
 }
 

@@ -20,13 +20,13 @@
 static double missing_ttl(
 	const struct request *r, struct inode *parent, const char *name, uint32_t changes)
 {
-	enum belief belief = BELIEF_BRIEF;
+	enum lifetime lifetime = LIFETIME_BRIEF;
 
-	if (!r->is_astray && !r->mount->options->cache_strict &&
+	if (!r->path_is_stale && !r->mount->options->cache_strict &&
 		misses_again(&r->session->misses, parent, name, (uint32_t)clock_now_ms()))
-		belief = inode_table_missing(
+		lifetime = inode_table_missing(
 			r->mount->inodes, parent, name, changes, request_position(r));
-	return belief == BELIEF_BRIEF ? 0 : session_ttl(r->session, belief);
+	return lifetime == LIFETIME_BRIEF ? 0 : session_ttl(r->session, lifetime);
 }
 
 static void reply_negative(struct request *r, double ttl)
@@ -48,9 +48,9 @@ static void reply_known(
  * it is opened, or read, at once. */
 struct found {
 	struct attributes attributes;
-	uint64_t at;               /* position of that look */
-	struct open_handle *spare; /* of a file; or NULL */
-	char *target;              /* of a link; or NULL */
+	uint64_t at;                      /* position of that look */
+	struct open_handle *retry_handle; /* of a file; or NULL */
+	char *target;                     /* of a link; or NULL */
 };
 
 /* True when another directory has come where the name's directory was. */
@@ -64,49 +64,51 @@ static bool is_in_another(struct request *r)
 }
 
 /* Opens a file for whoever is about to open it, and may find it replaced. */
-static int open_spare(struct request *r, const struct object_ref *object,
-	struct attributes *ret_attributes, struct open_handle **ret_spare)
+static int open_retry_handle(struct request *r, const struct object_ref *object,
+	struct attributes *ret_attributes, struct open_handle **ret_handle)
 {
-	struct open_handle *spare = malloc(sizeof(*spare));
+	struct open_handle *retry_handle = malloc(sizeof(*retry_handle));
 	int result;
 
-	if (!spare)
+	if (!retry_handle)
 		return -ENOMEM;
-	*spare = (struct open_handle){.flags = O_RDONLY, .is_spare = true};
+	*retry_handle = (struct open_handle){.flags = O_RDONLY, .is_for_retry = true};
 	result = workspace_open_file(&r->op, r->mount->workspace, object, O_RDONLY | O_NOATIME,
-		&spare->file, ret_attributes);
+		&retry_handle->file, ret_attributes);
 	if (result < 0)
-		free(spare);
+		free(retry_handle);
 	else
-		*ret_spare = spare;
+		*ret_handle = retry_handle;
 	return result;
 }
 
 /* Takes over the handle, or closes it (`inode` NULL).  NULL is fine. */
-static void keep_spare(struct request *r, struct inode *inode, struct open_handle *spare)
+static void keep_retry_handle(
+	struct request *r, struct inode *inode, struct open_handle *retry_handle)
 {
-	if (!spare)
+	if (!retry_handle)
 		return;
-	spare->inode = inode;
-	if (inode && inode_table_handle_add(r->mount->inodes, spare) == 0) {
-		invalidator_spare_added(r->session->invalidator);
+	retry_handle->inode = inode;
+	if (inode && inode_table_handle_add(r->mount->inodes, retry_handle) == 0) {
+		invalidator_retry_handle_added(r->session->invalidator);
 		return;
 	}
-	workspace_close(&r->op, spare->file);
-	free(spare);
+	workspace_close(&r->op, retry_handle->file);
+	free(retry_handle);
 }
 
 /* Whichever file has the name by now; one that is replaced all the time would otherwise never be
  * the one that was found. */
 static int open_found(struct request *r, struct found *found)
 {
-	int result = open_spare(r, &OBJECT_AT(r->path.path), &found->attributes, &found->spare);
+	int result = open_retry_handle(
+		r, &OBJECT_AT(r->path.path), &found->attributes, &found->retry_handle);
 
 	found->at = request_position(r);
 	if (result < 0 || !is_in_another(r))
 		return result;
-	keep_spare(r, NULL, found->spare);
-	found->spare = NULL;
+	keep_retry_handle(r, NULL, found->retry_handle);
+	found->retry_handle = NULL;
 	return -ESTALE;
 }
 
@@ -127,7 +129,7 @@ static int hold(struct request *r, struct found *found)
 static int find(struct request *r, struct found *found)
 {
 	const struct object_ref object = {.path = r->path.path, .parent = r->op.parent};
-	unsigned attempts = request_looks_again(r) ? ATTEMPTS_MAX : 0;
+	unsigned attempts = request_is_retry(r) ? ATTEMPTS_MAX : 0;
 	int result, held;
 
 	do {
@@ -157,7 +159,7 @@ static void reply_entry(struct request *r, struct inode *parent, const char *nam
 	if (result > 0 && !r->own_count)
 		invalidator_another(r->session->invalidator, parent, name);
 	result = result > 0 ? 0 : result;
-	keep_spare(r, inode, found->spare);
+	keep_retry_handle(r, inode, found->retry_handle);
 	if (inode && found->target)
 		inode_table_keep_target(r->mount->inodes, inode, found->target);
 	else
@@ -165,7 +167,7 @@ static void reply_entry(struct request *r, struct inode *parent, const char *nam
 	if (inode) {
 		request_found(r, inode);
 		/* The change may have been of this name, when nobody knew it. */
-		if (inode_changes(parent) != changes || r->is_astray)
+		if (inode_changes(parent) != changes || r->path_is_stale)
 			entry.entry_timeout = entry.attr_timeout = 0;
 	}
 	reply_known(r, result, &entry, inode);
@@ -183,7 +185,7 @@ static void reply_stale(struct request *r)
 					     &OBJECT_AT(r->path.path), &attributes)
 				   : -ESTALE;
 
-	r->is_astray = true;
+	r->path_is_stale = true;
 	if (result == -ENOENT) {
 		reply_negative(r, 0);
 		return;
@@ -199,7 +201,7 @@ static void reply_stale(struct request *r)
 
 void session_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
 {
-	struct found found = {.spare = NULL};
+	struct found found = {.retry_handle = NULL};
 	struct inode *parent;
 	struct request r;
 	unsigned changes;
@@ -295,7 +297,7 @@ static int make(struct request *r, const struct making *making, struct attribute
 static void make_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, const char *op,
 	const struct making *making)
 {
-	struct found made = {.spare = NULL};
+	struct found made = {.retry_handle = NULL};
 	struct inode *parent;
 	struct request r;
 	int result;
@@ -334,7 +336,7 @@ void session_symlink(fuse_req_t fuse, const char *target, fuse_ino_t parent, con
 
 void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent_ino, const char *name)
 {
-	struct found made = {.spare = NULL};
+	struct found made = {.retry_handle = NULL};
 	struct inode *inode, *parent;
 	struct object_ref object;
 	struct request r;
@@ -445,7 +447,7 @@ static void rename_end(struct session *s, bool renamed)
  * that has to succeed, as it does on a disk.  NULL: no such file, or it takes a round trip. */
 static struct open_handle *open_target(struct request *r, struct inode *target)
 {
-	struct open_handle *spare = NULL;
+	struct open_handle *retry_handle = NULL;
 	struct attributes attributes;
 	struct inode_state state;
 
@@ -453,9 +455,9 @@ static struct open_handle *open_target(struct request *r, struct inode *target)
 		return NULL;
 	inode_table_state(r->mount->inodes, target, &state);
 	if (S_ISREG(state.version.mode))
-		open_spare(r, &(struct object_ref){.path = r->path2.path, .id = target->id},
-			&attributes, &spare);
-	return spare;
+		open_retry_handle(r, &(struct object_ref){.path = r->path2.path, .id = target->id},
+			&attributes, &retry_handle);
+	return retry_handle;
 }
 
 static int rename_entry(struct request *r, struct inode *parent, const char *name,
@@ -463,7 +465,7 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 {
 	static const struct object_id unknown;
 	struct inode *moved, *target;
-	struct open_handle *spare;
+	struct open_handle *retry_handle;
 	struct facts left = {0};
 	uint64_t before, at;
 	int result = request_locate_entry(r, parent, name);
@@ -476,7 +478,7 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	target = flags & (RENAME_KEEP_TARGET | RENAME_SWAP)
 			 ? NULL
 			 : inode_table_child(r->mount->inodes, new_parent, new_name);
-	spare = open_target(r, target);
+	retry_handle = open_target(r, target);
 	rename_begin(r->session);
 	before = inode_table_position(r->mount->inodes);
 	r->op.facts = &left;
@@ -487,8 +489,8 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	at = left.parent.mode && left.new_parent.mode ? r->op.served.position : before;
 	if (result == 0)
 		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name, moved,
-			flags & RENAME_SWAP, r->is_astray ? 0 : at);
-	keep_spare(r, result == 0 ? target : NULL, spare);
+			flags & RENAME_SWAP, r->path_is_stale ? 0 : at);
+	keep_retry_handle(r, result == 0 ? target : NULL, retry_handle);
 	rename_end(r->session, result == 0);
 	inode_table_unref(r->mount->inodes, target);
 	inode_table_unref(r->mount->inodes, moved);

@@ -47,7 +47,7 @@ enum {
  * DIRECT: every read and write comes here.  For all with -o log_reads; for handles that only write;
  * for those that append: the kernel would put the data into its pages at the end it knows of,
  * which may have moved; and for those that write with O_DIRECT: it does not forget what others read
- * during an asynchronous write (write_aside() sees to that).
+ * during an asynchronous write (direct_write() sees to that).
  *
  * CACHED: through the kernel's pages.  A file that may be mapped wants it: what was written around
  * a page is lost when a program changes that page in its map meanwhile.
@@ -128,7 +128,7 @@ static bool hand_over_content(struct request *r, struct open_handle *handle,
 	if (handle->way != WAY_CACHED || is_writing(handle->flags) || !data ||
 		attributes->size_bytes > STORE_MAX_BYTES || !attributes->size_bytes)
 		return false;
-	if (!note->only_handle || note->has_shrunk || (!note->data_changed && file->content_told))
+	if (!note->only_handle || note->has_shrunk || (!note->data_changed && file->content_given))
 		return false;
 	got = workspace_read(&r->op, handle->file, data, attributes->size_bytes, 0);
 	if (got != (ssize_t)attributes->size_bytes)
@@ -137,11 +137,11 @@ static bool hand_over_content(struct request *r, struct open_handle *handle,
 	content.buf[0].size = (size_t)got;
 	/* Not what the kernel was told to forget while we had it in our hands. */
 	pthread_rwlock_rdlock(&r->session->store_lock);
-	file->content_told = session_pages_turn(r->session, handle->inode) == turn &&
-			     fuse_lowlevel_notify_store(r->session->fuse,
-				     session_ino(r->session, handle->inode), 0, &content, 0) == 0;
+	file->content_given = session_pages_turn(r->session, handle->inode) == turn &&
+			      fuse_lowlevel_notify_store(r->session->fuse,
+				      session_ino(r->session, handle->inode), 0, &content, 0) == 0;
 	pthread_rwlock_unlock(&r->session->store_lock);
-	return file->content_told;
+	return file->content_given;
 }
 
 /* Through another handle the file may be mapped, and it was written to just now.  A page that is
@@ -153,9 +153,9 @@ static bool drops_later(struct request *r, struct open_handle *handle)
 
 	if (handle->inode->file->mappers == own || !dropper_is_being_written(handle->inode))
 		return false;
-	session_thread_lend();
+	session_thread_block();
 	dropper_drop(r->session->dropper, handle->inode, true, NULL);
-	session_thread_return();
+	session_thread_unblock();
 	return true;
 }
 
@@ -336,7 +336,7 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	inode_table_note(r.mount->inodes, inode, &attributes, &note);
-	if (atomic_exchange(&inode->file->rewritten, false) && note.belief != BELIEF_WATCHED)
+	if (atomic_exchange(&inode->file->rewritten, false) && note.lifetime != LIFETIME_WATCHED)
 		note.data_changed = true;
 	fi->keep_cache = has_the_pages(&r, session_handle(fi), &attributes, &note, turn);
 	/* The size that the kernel believes, above all. */
@@ -395,7 +395,7 @@ static int enter_created(struct request *r, struct inode *parent, const char *na
 	const struct attributes *attributes, uint64_t before, struct fuse_entry_param *ret_entry,
 	struct inode **ret_inode)
 {
-	uint64_t at = r->op.served.is_early && !r->is_astray ? before : request_position(r);
+	uint64_t at = r->op.served.is_early && !r->path_is_stale ? before : request_position(r);
 	int result;
 
 	if (!session_raw_is_unnamed()) {
@@ -440,7 +440,7 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 		if (result < 0)
 			workspace_close(&r.op, file);
 	}
-	if (r.is_astray || r.op.served.is_early)
+	if (r.path_is_stale || r.op.served.is_early)
 		entry.entry_timeout = entry.attr_timeout = 0;
 	if (result == 0) {
 		result = make_handle(

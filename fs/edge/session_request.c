@@ -21,7 +21,7 @@ static const uint64_t STALE_NS = 1000000000;
 /* Extra grace for a caller that was descheduled early in its path walk. */
 static const uint64_t HELD_UP_NS = 4000000000;
 
-static const uint64_t UNTOLD_NS = 100000000;        /* between two checks of a caller that waits */
+static const uint64_t CHECK_CALLER_NS = 100000000;  /* between two checks of a caller that waits */
 static const uint64_t ASKED_TO_END_NS = 1000000000; /* what handles a request to end waits on */
 
 /* A caller that handles the signal (an interpreter on Ctrl-C, a server that is to stop) still gets
@@ -37,26 +37,27 @@ static bool was_asked_to_end(struct request *r)
 
 /* With io_uring the kernel does not report the interruption of a request that was not fetched yet;
  * all requests of a process that is being killed are such. */
-static bool may_be_untold(struct request *r)
+static bool must_check_caller(struct request *r)
 {
 	uint64_t now = clock_now_ns(), last = r->looked_ns;
 
-	return r->op.pid && session_ring_serves() && now - r->start_ns >= UNTOLD_NS &&
-	       now - last >= UNTOLD_NS && atomic_compare_exchange_strong(&r->looked_ns, &last, now);
+	return r->op.pid && session_ring_serves() && now - r->start_ns >= CHECK_CALLER_NS &&
+	       now - last >= CHECK_CALLER_NS &&
+	       atomic_compare_exchange_strong(&r->looked_ns, &last, now);
 }
 
 static bool interrupted(struct op_context *op)
 {
 	struct request *r = op->interrupted_data;
-	bool told;
+	bool interrupted;
 
 	session_thread_waits(r->session);
 	if (r->session->ending)
 		return true;
-	told = fuse_req_interrupted(r->fuse);
-	if (!told && !may_be_untold(r))
+	interrupted = fuse_req_interrupted(r->fuse);
+	if (!interrupted && !must_check_caller(r))
 		return false;
-	if (told && r->any_signal_interrupts)
+	if (interrupted && r->any_signal_interrupts)
 		return true;
 	switch (caller_wish(op->pid)) {
 	case CALLER_WAITS:
@@ -68,7 +69,7 @@ static bool interrupted(struct op_context *op)
 	case CALLER_UNKNOWN:
 		break;
 	}
-	return told;
+	return interrupted;
 }
 
 void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned flags)
@@ -106,50 +107,50 @@ void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned 
  * replaced; all other callers mean the object.
  */
 
-static struct looker *slot_of(const struct request *r)
+static struct retrier *slot_of(const struct request *r)
 {
-	return &r->session->lookers[(unsigned)r->op.pid % LOOKERS];
+	return &r->session->retriers[(unsigned)r->op.pid % RETRIERS];
 }
 
 /* The caller's slot if it is retrying after ESTALE, else NULL. */
-static struct looker *looker(const struct request *r)
+static struct retrier *retrying(const struct request *r)
 {
-	struct looker *slot = slot_of(r);
+	struct retrier *slot = slot_of(r);
 	uint64_t until_ns = slot->until_ns + (slot->found_count <= FOUND_MAX ? HELD_UP_NS : 0);
 
 	return slot->thread == r->op.pid && r->op.pid && r->start_ns < until_ns ? slot : NULL;
 }
 
-static void tell(struct request *r)
+static void begin_retry(struct request *r)
 {
-	struct looker *slot = slot_of(r);
+	struct retrier *slot = slot_of(r);
 
-	if (!looker(r))
+	if (!retrying(r))
 		slot->found_count = 0;
 	slot->thread = r->op.pid;
 	slot->until_ns = clock_now_ns() + STALE_NS;
 }
 
 /* A looping walk gets one walk's retry budget. */
-static void has_stepped(struct request *r)
+static void extend_retry(struct request *r)
 {
-	struct looker *looking = looker(r);
+	struct retrier *retrier = retrying(r);
 
-	if (looking && looking->found_count <= FOUND_MAX)
-		looking->until_ns += clock_now_ns() - r->start_ns;
+	if (retrier && retrier->found_count <= FOUND_MAX)
+		retrier->until_ns += clock_now_ns() - r->start_ns;
 }
 
 /* When the kernel finds another file than it knew, it forgets that at once, and looks again. */
-static void keep(struct request *r, struct looker *slot, struct inode *file)
+static void keep(struct request *r, struct retrier *slot, struct inode *file)
 {
 	if (file)
 		inode_table_ref(r->mount->inodes, file);
 	inode_table_unref(r->mount->inodes, atomic_exchange(&slot->kept, file));
 }
 
-static void has_arrived(struct request *r)
+static void end_retry(struct request *r)
 {
-	struct looker *slot = slot_of(r);
+	struct retrier *slot = slot_of(r);
 
 	if (slot->thread != r->op.pid)
 		return;
@@ -159,28 +160,28 @@ static void has_arrived(struct request *r)
 
 void request_found(struct request *r, struct inode *inode)
 {
-	struct looker *looking = looker(r);
+	struct retrier *retrier = retrying(r);
 
-	if (!looking)
+	if (!retrier)
 		return;
-	looking->found[looking->found_count++ % FOUND_MAX] = inode;
+	retrier->found[retrier->found_count++ % FOUND_MAX] = inode;
 	if (!inode->is_directory)
-		keep(r, looking, inode);
+		keep(r, retrier, inode);
 }
 
 bool request_means_name(const struct request *r, const struct inode *inode)
 {
-	const struct looker *looking = looker(r);
+	const struct retrier *retrier = retrying(r);
 
-	for (unsigned i = 0; looking && i < looking->found_count && i < FOUND_MAX; i++)
-		if (looking->found[i] == inode)
+	for (unsigned i = 0; retrier && i < retrier->found_count && i < FOUND_MAX; i++)
+		if (retrier->found[i] == inode)
 			return true;
 	return false;
 }
 
-bool request_looks_again(const struct request *r)
+bool request_is_retry(const struct request *r)
 {
-	return r->is_astray || looker(r);
+	return r->path_is_stale || retrying(r);
 }
 
 /* ---- The end ------------------------------------------------------------------------- */
@@ -236,11 +237,11 @@ void request_record(struct request *r, int64_t result)
 	if (result >= 0)
 		tell_observer(r);
 	if (result == -ESTALE)
-		tell(r);
+		begin_retry(r);
 	else if (r->is_step)
-		has_stepped(r);
+		extend_retry(r);
 	else
-		has_arrived(r);
+		end_retry(r);
 	while (r->own_count)
 		invalidator_own_end(r->session->invalidator, &r->own[--r->own_count]);
 	if (r->handle)
@@ -265,7 +266,7 @@ void request_finish(struct request *r, int result)
 
 /* ---- Where things are ------------------------------------------------------------ */
 
-/* With a remote workspace a new lookup is cheaper than the spare handle, so a caller that means the
+/* With a remote workspace a new lookup is cheaper than the retry handle, so a caller that means the
  * name does not get that. */
 static struct open_handle *any_handle(struct request *r, struct inode *inode)
 {
@@ -313,7 +314,7 @@ bool request_is_removed(struct request *r, const struct inode *directory)
 {
 	uint64_t lost_ns = inode_table_lost_ns(r->mount->inodes, directory);
 
-	return lost_ns && lost_ns != LOST_UNTOLD && clock_now_ns() - lost_ns > STALE_NS;
+	return lost_ns && lost_ns != LOST_UNSENT && clock_now_ns() - lost_ns > STALE_NS;
 }
 
 /* `ret_parent`: the directory that the place is to find there. */
@@ -331,7 +332,7 @@ static int locate_entry(struct request *r, struct inode *parent, const char *nam
 	}
 	if (error != -ENOENT)
 		return error;
-	r->is_astray = true;
+	r->path_is_stale = true;
 	error = inode_table_last_path(r->mount->inodes, parent, name, path);
 	if (r->by_path)
 		return error;
@@ -477,18 +478,18 @@ void session_stat(struct session *s, const struct inode *inode, const struct att
 		.st_ctim = a->ctime};
 }
 
-double session_ttl(struct session *s, enum belief belief)
+double session_ttl(struct session *s, enum lifetime lifetime)
 {
-	if (belief == BELIEF_WATCHED)
+	if (lifetime == LIFETIME_WATCHED)
 		return s->watched_ttl;
-	if (!atomic_load_explicit(&s->believes_for_a_time, memory_order_relaxed))
-		s->believes_for_a_time = true;
-	return belief == BELIEF_BRIEF ? s->brief_ttl : s->ttl;
+	if (!atomic_load_explicit(&s->caches_unwatched, memory_order_relaxed))
+		s->caches_unwatched = true;
+	return lifetime == LIFETIME_BRIEF ? s->brief_ttl : s->ttl;
 }
 
 uint64_t request_position(const struct request *r)
 {
-	return r->is_astray ? 0 : r->op.served.position;
+	return r->path_is_stale ? 0 : r->op.served.position;
 }
 
 int session_enter(struct session *s, struct inode *parent, const char *name,
@@ -503,14 +504,14 @@ int session_enter(struct session *s, struct inode *parent, const char *name,
 
 	if (r < 0)
 		return r;
-	if (note.former)
-		invalidator_left(s->invalidator, note.former);
+	if (note.superseded)
+		invalidator_superseded(s->invalidator, note.superseded);
 	if (note.is_another)
 		invalidator_another(s->invalidator, parent, name);
 	*ret_entry = (struct fuse_entry_param){.ino = session_ino(s, *ret_inode)};
 	if (!note.is_old) {
-		ret_entry->attr_timeout = session_ttl(s, note.belief);
-		ret_entry->entry_timeout = session_ttl(s, inode_belief(parent));
+		ret_entry->attr_timeout = session_ttl(s, note.lifetime);
+		ret_entry->entry_timeout = session_ttl(s, inode_lifetime(parent));
 	}
 	session_stat(s, *ret_inode, a, &ret_entry->attr);
 	return note.was_missing;
@@ -535,7 +536,7 @@ void session_bar_content(struct session *s, struct inode *inode, bool drops)
 	++*pages_turn(s, inode);
 	file = inode_file(inode);
 	if (file && drops)
-		file->content_told = false;
+		file->content_given = false;
 	pthread_rwlock_unlock(&s->store_lock);
 }
 
@@ -554,9 +555,9 @@ void session_drop_range(struct session *s, struct inode *inode, off_t offset, of
 void session_drop_pages(struct session *s, struct inode *inode, off_t offset, size_t size)
 {
 	session_bar_content(s, inode, true);
-	session_thread_lend();
+	session_thread_block();
 	fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), offset, (off_t)size);
-	session_thread_return();
+	session_thread_unblock();
 }
 
 /* ---- Whose is it (--idmap) ------------------------------------------------------------ */

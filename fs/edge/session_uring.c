@@ -71,7 +71,7 @@ struct session_ring {
 	unsigned queue;
 	bool is_registered;
 	bool is_answered; /* and the answer is not handed over */
-	bool is_spare;
+	bool is_idle;
 	size_t used_bytes; /* of the payload, by the last request */
 	uint64_t unique;   /* of the request that is served; 0: none */
 	struct iovec parts[2];
@@ -298,9 +298,9 @@ static int hand_over_and_trim(struct session_ring *ring)
 	return r < 0 ? r : 0;
 }
 
-void session_ring_is_spare(struct session_ring *ring, bool spare)
+void session_ring_set_idle(struct session_ring *ring, bool idle)
 {
-	ring->is_spare = spare;
+	ring->is_idle = idle;
 }
 
 int session_ring_receive(struct session *s, struct session_ring *ring, struct fuse_buf *ret_request)
@@ -311,7 +311,7 @@ int session_ring_receive(struct session *s, struct session_ring *ring, struct fu
 	assert(ring->is_answered || !ring->unique);
 	if (ring->is_answered || !ring->is_registered)
 		r = prepare(s, ring);
-	if (r == 0 && ring->is_spare && ring->used_bytes > KEPT_BYTES)
+	if (r == 0 && ring->is_idle && ring->used_bytes > KEPT_BYTES)
 		r = hand_over_and_trim(ring);
 	if (r == 0)
 		r = io_uring_submit_and_wait(&ring->uring, 1);

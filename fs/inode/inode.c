@@ -37,7 +37,7 @@ struct inode *inode_find(struct inode_table *t, const struct object_id *id)
 {
 	struct inode *inode = t->inodes.buckets[inode_id_hash(id) & t->inodes.mask];
 
-	while (inode && (inode->is_former || !object_id_equal(&inode->id, id)))
+	while (inode && (inode->is_superseded || !object_id_equal(&inode->id, id)))
 		inode = inode->hash_next;
 	return inode;
 }
@@ -103,7 +103,7 @@ static void remember_forgotten(struct inode_table *t, struct inode *inode, struc
 	struct forgotten *entry;
 	size_t size;
 
-	if (inode->is_former || (!inode->directory->watched && !inode->directory->watch_losses))
+	if (inode->is_superseded || (!inode->directory->watched && !inode->directory->watch_losses))
 		return;
 	has_path = name_build_path(t, inode, NULL, false, &path) == 0;
 	size = has_path ? strlen(path.path) + 1 : 1;
@@ -126,7 +126,7 @@ static void forget_hash(struct inode_table *t, struct inode_file *file)
 	file->written = NULL;
 }
 
-/* Only spare handles outlive the references to the inode. */
+/* Only retry handles outlive the references to the inode. */
 static void free_file(struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
 	struct inode_file *file = inode_file(inode);
@@ -134,7 +134,7 @@ static void free_file(struct inode_table *t, struct inode *inode, struct forgott
 	if (!file)
 		return;
 	while (file->handles)
-		handle_take_spare(t, inode, list);
+		handle_take_retry(t, inode, list);
 	forget_hash(t, file);
 	free(file->target);
 	free(file);
@@ -151,7 +151,8 @@ static void free_directory(struct inode_table *t, struct inode *inode)
 	t->bytes -= sizeof(*directory) + MALLOC_OVERHEAD_BYTES;
 }
 
-/* Returns what may be unused now, too: recursion would need stack for the whole depth of a tree. */
+/* Returns the next inode that may now be unused: recursion would need stack for the whole depth of
+ * a tree. */
 static struct inode *free_unused(
 	struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
@@ -197,8 +198,8 @@ void inode_report_forgotten(struct inode_table *t, struct forgotten *list)
 	while (list) {
 		struct forgotten *next = list->next;
 
-		if (list->spare)
-			handle_close_spare(list->spare);
+		if (list->retry_handle)
+			handle_close_retry(list->retry_handle);
 		else
 			t->forgotten(
 				t->user, &(struct object_ref){.path = list->path, .id = list->id});
@@ -231,7 +232,7 @@ int inode_table_new(const struct attributes *root, inode_forgotten forgotten, vo
 	pthread_mutex_init(&t->lock, NULL);
 	t->forgotten = forgotten;
 	t->user = user;
-	t->last_spare = &t->spares;
+	t->last_retry_handle = &t->retry_handles;
 	if (hash_table_init(&t->inodes) < 0 || hash_table_init(&t->numbers) < 0 ||
 		hash_table_init(&t->names) < 0 || hash_table_init(&t->missing) < 0 ||
 		!(t->root = inode_make(t, root, ""))) {
@@ -316,7 +317,7 @@ void inode_table_forget(struct inode_table *t, struct inode *inode, uint64_t cou
 	if (inode->lookups < LOOKUPS_MAX)
 		inode->lookups -= (uint32_t)count;
 	if (!inode->lookups && inode->is_lost) {
-		/* Directories that remember would hold each other. */
+		/* With kept names, directories would hold references on each other. */
 		inode->references++;
 		inode_forget_lost(t, inode, &list);
 		inode->references--;
@@ -327,7 +328,7 @@ void inode_table_forget(struct inode_table *t, struct inode *inode, uint64_t cou
 	inode_report_forgotten(t, list);
 #ifdef __GLIBC__
 	if (much)
-		malloc_trim(0); /* it would keep what it took */
+		malloc_trim(0); /* the table would keep the memory */
 #else
 	(void)much;
 #endif
@@ -389,16 +390,16 @@ size_t inode_table_find_nodes(
 void inode_table_keep_target(struct inode_table *t, struct inode *inode, char *target)
 {
 	struct inode_file *file;
-	char *former = target;
+	char *old = target;
 
 	pthread_mutex_lock(&t->lock);
 	file = inode->is_directory ? NULL : inode_make_file(t, inode);
 	if (file) {
-		former = file->target;
+		old = file->target;
 		file->target = target;
 	}
 	pthread_mutex_unlock(&t->lock);
-	free(former);
+	free(old);
 }
 
 char *inode_table_target(struct inode_table *t, struct inode *inode)
@@ -415,7 +416,7 @@ char *inode_table_target(struct inode_table *t, struct inode *inode)
 
 /* ---- Versions ---------------------------------------------------------------------- */
 
-/* After the year 2262 another one, which tells two times apart all the same. */
+/* After the year 2262 it wraps, but two times still differ. */
 static int64_t nanoseconds(const struct timespec *time)
 {
 	return (int64_t)((uint64_t)time->tv_sec * 1000000000 + (uint64_t)time->tv_nsec);
@@ -432,17 +433,19 @@ void inode_version_of(const struct attributes *a, struct inode_version *ret_vers
 		.nlink = a->nlink < UINT16_MAX ? (uint16_t)a->nlink : UINT16_MAX};
 }
 
-/* inotify sees a change of a file through the name that was used for it: other links'
- * directories hear nothing.  A directory's own times change with its entries. */
-static enum belief belief_in(const struct inode_table *t, const struct inode *inode, uint32_t nlink)
+/* inotify reports a change of a file only in the directory whose name was used for it, not in those
+ * of its other links.  A directory's own times change with its entries. */
+static enum lifetime lifetime_in(
+	const struct inode_table *t, const struct inode *inode, uint32_t nlink)
 {
-	enum belief by_parent = BELIEF_WATCHED, own = nlink == 1 ? BELIEF_WATCHED : BELIEF_TTL;
+	enum lifetime by_parent = LIFETIME_WATCHED,
+		      own = nlink == 1 ? LIFETIME_WATCHED : LIFETIME_TTL;
 	const struct inode_name *name = name_latest(inode);
 
 	if (inode != t->root)
-		by_parent = name ? inode_belief(name->parent) : BELIEF_TTL;
+		by_parent = name ? inode_lifetime(name->parent) : LIFETIME_TTL;
 	if (inode->is_directory)
-		own = inode_belief(inode);
+		own = inode_lifetime(inode);
 	return own > by_parent ? own : by_parent;
 }
 
@@ -458,11 +461,11 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 	if (file && version.ctime_ns != inode->version.ctime_ns)
 		file->rewritten = true; /* the mtime may have been set back */
 	ret_note->has_shrunk = version.size_bytes < inode->version.size_bytes;
-	ret_note->former = NULL;
+	ret_note->superseded = NULL;
 	ret_note->is_old = ret_note->is_another = ret_note->was_missing = false;
 	ret_note->only_handle = !file || !file->handles || !file->handles->next;
 	inode->version = version;
-	ret_note->belief = belief_in(t, inode, a->nlink);
+	ret_note->lifetime = lifetime_in(t, inode, a->nlink);
 }
 
 void inode_table_state(struct inode_table *t, struct inode *inode, struct inode_state *ret_state)
@@ -553,7 +556,7 @@ static void set_watched(struct inode_table *t, struct inode *inode, bool watched
 {
 	struct inode_directory *directory = inode->directory;
 
-	directory->watched = watched && !inode->is_former;
+	directory->watched = watched && !inode->is_superseded;
 	t->on_ttl += (uint64_t)!watched - directory->on_ttl;
 	directory->on_ttl = !watched;
 	directory->denied_ms = (uint32_t)clock_now_ms();
@@ -565,7 +568,7 @@ bool inode_table_wants_watch(struct inode_table *t, struct inode *inode, uint32_
 	bool wanted;
 
 	pthread_mutex_lock(&t->lock);
-	wanted = !directory->watched && !inode->is_former &&
+	wanted = !directory->watched && !inode->is_superseded &&
 		 (!directory->on_ttl ||
 			 (uint32_t)clock_now_ms() - directory->denied_ms > DENIED_AGAIN_MS);
 	*ret_losses = directory->watch_losses;

@@ -25,7 +25,7 @@ struct inode_table;
 /* How long a handle is kept open for a process that must retry a replaced file and may be waiting
  * for the processor.  Meanwhile the removed file takes space, and its file system cannot be
  * unmounted. */
-static const uint64_t SPARE_NS = 2000000000;
+static const uint64_t RETRY_HANDLE_NS = 2000000000;
 
 /* How the kernel gets at the data (session_open.c). */
 enum handle_way { WAY_CACHED, WAY_DIRECT, WAY_BACKED };
@@ -38,9 +38,9 @@ struct open_handle {
 	struct open_file *file;
 	atomic_uint references;
 	int flags; /* as of open(2) */
-	bool is_spare;
-	struct open_handle *spare_next, **spare_link; /* of all spare ones; the table's lock */
-	uint64_t spare_until_ns;                      /* CLOCK_MONOTONIC */
+	bool is_for_retry;
+	struct open_handle *retry_next, **retry_link; /* of all retry handles; the table's lock */
+	uint64_t retry_until_ns;                      /* CLOCK_MONOTONIC */
 	bool holds_number;
 	struct content_hash *hash; /* of what is written; NULL: not wanted; the edge's */
 	void (*release)(struct open_handle *handle); /* frees what is the edge's; may be NULL */
@@ -81,34 +81,34 @@ struct inode_file {
 	int32_t backing_id;
 
 	/* Read without a lock: */
-	atomic_uint asides_done;            /* session_files.c; changed under ... */
-	struct write_aside *_Atomic asides; /* ... struct session's asides_lock */
-	atomic_uint mappers;                /* handles that a shared map can be written through */
-	_Atomic uint16_t written_ms;        /* through this mount, last: it wraps around */
-	atomic_bool content_told; /* the kernel was given all of it; session's store_lock */
-	atomic_bool rewritten;    /* perhaps: ctime has moved since it was last opened */
-	atomic_bool was_locked;   /* by fcntl(2), at some time */
+	atomic_uint direct_writes_done;             /* session_files.c; changed under ... */
+	struct direct_write *_Atomic direct_writes; /* ... struct session's direct_writes_lock */
+	atomic_uint mappers;         /* handles that a shared map can be written through */
+	_Atomic uint16_t written_ms; /* through this mount, last: it wraps around */
+	atomic_bool content_given;   /* the kernel has all of it; session's store_lock */
+	atomic_bool rewritten;       /* perhaps: ctime has moved since it was last opened */
+	atomic_bool was_locked;      /* by fcntl(2), at some time */
 };
 
-/* What is known of a directory, from its making on. */
+/* What is known of a directory; made with its inode. */
 struct inode_directory {
-	struct missing *missing;            /* names that are not in it; the latest first */
+	struct missing *missing;            /* names known to be absent; the latest first */
 	struct inode_name *names;           /* of itself, beside its own; the latest first */
-	const struct inode *kernels_parent; /* where the kernel has it; never used but compared */
-	uint32_t watch_losses;              /* how often a watch of it ended */
-	uint32_t denied_ms;                 /* when watching it was last asked for in vain */
+	const struct inode *kernels_parent; /* in the kernel; only compared, never followed */
+	uint32_t watch_losses;              /* times that a watch of it ended */
+	uint32_t denied_ms;                 /* when a watch was last refused */
 
 	/* Changed under the table's lock, as those above, but read without it: */
-	atomic_uint changes; /* names in it went, or changed unseen */
+	atomic_uint changes; /* names were removed, or changed while it was not watched */
 	atomic_bool watched; /* its changes are reported */
-	atomic_bool on_ttl;  /* watching it was denied */
+	atomic_bool on_ttl;  /* a watch was refused: names in it expire by the time-to-live */
 };
 
 struct inode_name {
 	struct inode_name *hash_next; /* unless the inode has lost it */
 	struct inode *parent;         /* holds a reference */
-	/* Position of the look that found it there, or of the change that put it.  Of one that is
-	 * lost: since when (CLOCK_MONOTONIC), or LOST_UNTOLD. */
+	/* Position of the look that found it there, or of the change that made it.  Of a lost one:
+	 * since when (CLOCK_MONOTONIC), or LOST_UNSENT. */
 	uint64_t at : 63;
 	uint64_t is_own : 1;
 	char name[];
@@ -125,11 +125,11 @@ struct inode {
 	uint32_t lookups;    /* by the kernel; LOOKUPS_MAX: so many that it stays for good */
 	uint32_t references; /* names that have it as parent, handles, requests */
 	struct inode_version version; /* as last told to the kernel; mode 0: none */
-	bool is_former; /* found elsewhere, or as another kind: another has its id now */
-	bool is_lost;   /* known to the kernel, without a name: what is below is the last one it had
-			 */
+	bool is_superseded; /* found at another place, or as another type: another inode has its id
+			     * now */
+	bool is_lost; /* known to the kernel, but without a name: `own` is the last one it had */
 	/* As it was made: */
-	bool is_stale : 1; /* of no use but to be looked for again: it never has a name */
+	bool is_stale : 1; /* makes the kernel look up again; it never has a name */
 	bool is_root : 1;
 	bool is_virtual : 1; /* below .isthmus (fs/edge/virtual.h); in no table */
 	bool is_directory : 1;
@@ -145,16 +145,16 @@ static inline struct inode_file *inode_file(const struct inode *inode)
 	return inode->is_directory ? NULL : inode->file;
 }
 
-/* The number that programs see: the workspace's own, unless that was, when the inode was made, the
- * number of a file that is open here.  The workspace may have freed that one, and its number. */
+/* The inode number that programs see: the workspace's own, unless a file with that number was open
+ * here when the inode was made: the workspace may have deleted that file and reused its number. */
 uint64_t inode_number(const struct inode *inode);
 
-/* A name that the kernel believes not to be in a directory (inode_missing.c). */
+/* A name that the kernel may have cached as absent (inode_missing.c). */
 struct missing {
 	struct missing *hash_next;
 	struct missing *next, **link; /* of the same directory */
 	struct inode *parent;
-	uint64_t at; /* answers that were looked at before are older */
+	uint64_t at; /* answers from earlier looks are older */
 	char name[];
 };
 
@@ -166,7 +166,7 @@ struct path_string {
 };
 void path_string_done(struct path_string *path);
 
-/* A directory that the kernel forgot and that is, or was once, watched; "" where it has no path.
+/* A directory that the kernel forgot and that is, or was, watched; its path is "" when it has none.
  * Called without a lock. */
 typedef void (*inode_forgotten)(void *user, const struct object_ref *directory);
 
@@ -177,42 +177,43 @@ void inode_table_free(struct inode_table *table); /* NULL is fine */
 
 struct inode *inode_table_root(struct inode_table *table); /* without a reference */
 
-/* How many inodes there are, and the bytes they and their names take. */
+/* The number of inodes, and the bytes that they and their names take. */
 void inode_table_usage(struct inode_table *table, uint64_t *ret_inodes, uint64_t *ret_bytes);
 
-/* How long what is known stays true: until the feed says otherwise; briefly, as it is not watched
- * yet, but can be; for the time-to-live. */
-enum belief { BELIEF_WATCHED, BELIEF_BRIEF, BELIEF_TTL };
+/* How long the kernel may cache: until the feed reports a change; briefly, as the directory is not
+ * watched yet but can be; for the time-to-live. */
+enum lifetime { LIFETIME_WATCHED, LIFETIME_BRIEF, LIFETIME_TTL };
 
-/* ... of the names in a directory. */
-static inline enum belief inode_belief(const struct inode *directory)
+/* ... the names in a directory. */
+static inline enum lifetime inode_lifetime(const struct inode *directory)
 {
 	if (directory->directory->watched)
-		return BELIEF_WATCHED;
-	return directory->directory->on_ttl ? BELIEF_TTL : BELIEF_BRIEF;
+		return LIFETIME_WATCHED;
+	return directory->directory->on_ttl ? LIFETIME_TTL : LIFETIME_BRIEF;
 }
 
-/* Before a look at names in a directory, and when its reply is used: if the two differ, they may
- * have changed unseen, as names went, or the watch began only after the look, or has ended. */
+/* Taken before a look at names in a directory, and compared when its reply is used.  If it differs,
+ * names may have changed unseen: some were removed, or the watch began only after the look, or has
+ * ended. */
 static inline uint32_t inode_changes(const struct inode *directory)
 {
 	return directory->directory->changes << 1 | directory->directory->watched;
 }
 
-/* What became of the kernel's idea of an object when newer attributes came. */
+/* How newer attributes of an object differ from what the kernel has. */
 struct inode_note {
-	enum belief belief; /* in the attributes: parent and (of a directory) itself are watched */
-	bool data_changed;  /* content is not what the kernel last had ... */
-	bool has_shrunk;    /* ... and less of it */
-	bool only_handle;   /* one at most is open */
-	bool is_old;        /* inode_table_enter(): something newer is known of the name */
-	bool is_another;    /* inode_table_enter(): the kernel was told of another there lately */
-	bool was_missing;   /* inode_table_enter(): ... or, at some time, that nothing is there */
-	struct inode *former; /* inode_table_enter(): the object was this one, or this directory was
-			       * there; with a reference for the caller; or NULL */
+	enum lifetime lifetime; /* of the attributes; by the parent and a directory itself */
+	bool data_changed;      /* the content is not what the kernel last got ... */
+	bool has_shrunk;        /* ... and less of it */
+	bool only_handle;       /* at most one handle is open */
+	bool is_old;            /* inode_table_enter(): a later look at the name is known */
+	bool is_another;  /* inode_table_enter(): the kernel lately got another object for it */
+	bool was_missing; /* inode_table_enter(): ... or, at some time, that it is absent */
+	struct inode *superseded; /* inode_table_enter(): what had this id, or the directory that
+				   * had this name; with a reference for the caller; or NULL */
 };
 
-/* What is known of an inode right now. */
+/* What is known of an inode now. */
 struct inode_state {
 	struct inode_version version;
 	uint32_t writers;
@@ -221,15 +222,15 @@ struct inode_state {
 void inode_table_state(
 	struct inode_table *table, struct inode *inode, struct inode_state *ret_state);
 
-/* The object `attributes` is at (parent, name), looked at at position `at` (0: unknown); the kernel
- * is told of it: one more lookup.  A name of which something newer is known stays as it is.
- * -ENOMEM; -ELOOP: it is `parent` itself, or a directory above. */
+/* The object `attributes` was found at (parent, name) at position `at` (0: unknown), and the kernel
+ * is about to get it: counts one more lookup.  A name of which a later look is known stays as it
+ * is.  -ENOMEM; -ELOOP: it is `parent` itself, or a directory above. */
 int inode_table_enter(struct inode_table *table, struct inode *parent, const char *name,
 	const struct attributes *attributes, uint64_t at, struct inode **ret_inode,
 	struct inode_note *ret_note);
 
-/* As inode_table_enter(), with what a listing of `parent` said when `changes` was the value
- * of its `changes`.  -ESTALE: that may no longer be so. */
+/* As inode_table_enter(), from a listing of `parent` that was begun when inode_changes() was
+ * `changes`.  -ESTALE: it may be out of date. */
 int inode_table_enter_listed(struct inode_table *table, struct inode *parent, const char *name,
 	const struct attributes *attributes, uint64_t at, uint32_t changes,
 	struct inode **ret_inode, struct inode_note *ret_note);
@@ -238,8 +239,8 @@ int inode_table_enter_listed(struct inode_table *table, struct inode *parent, co
 int inode_table_enter_unnamed(
 	struct inode_table *table, const struct attributes *attributes, struct inode **ret_inode);
 
-/* An inode with these attributes that leads nowhere: whoever uses it has to look again.  One
- * lookup.  -ENOMEM. */
+/* An inode with these attributes on which every request fails with -ESTALE, so that the kernel
+ * looks up again.  One lookup.  -ENOMEM. */
 int inode_table_enter_stale(
 	struct inode_table *table, const struct attributes *attributes, struct inode **ret_inode);
 
@@ -247,45 +248,46 @@ int inode_table_enter_stale(
 void inode_table_note(struct inode_table *table, struct inode *inode,
 	const struct attributes *attributes, struct inode_note *ret_note);
 
-/* The hash of the content that the object has in this version, if the last change through this
- * mount made it.  False: not known.  has_hash(): that of some version is. */
+/* The hash of the object's content in this version, if the last change through this mount made it.
+ * False: not known.  has_hash(): the hash of some version is known. */
 bool inode_table_has_hash(struct inode_table *table, const struct inode *inode);
 bool inode_table_hash(struct inode_table *table, struct inode *inode,
 	const struct attributes *attributes, uint8_t ret_digest[CONTENT_HASH_BYTES]);
 
-/* A handle has changed the content; attributes NULL: into what is not known.  False: others had it
- * open for writing meanwhile, so that nothing is kept. */
+/* A handle has changed the content (attributes NULL: the outcome is unknown).  False: others had it
+ * open for writing meanwhile, so nothing is kept. */
 bool inode_table_keep_hash(struct inode_table *table, struct inode *inode,
 	const struct attributes *attributes, const uint8_t *digest);
 
 /* The kernel forgets `count` lookups; the inode may be gone afterwards. */
 void inode_table_forget(struct inode_table *table, struct inode *inode, uint64_t count);
 
-/* The kernel is told of a known inode once more. */
+/* Counts one more lookup of a known inode. */
 void inode_table_add_lookup(struct inode_table *table, struct inode *inode);
 
-/* The kernel has moved what it has of it to another directory. */
+/* The kernel has moved its dentry to another directory. */
 void inode_table_moved_in_kernel(
 	struct inode_table *table, struct inode *inode, const struct inode *parent);
 
-/* The kernel has removed it; a directory can never be used again there, and gets a new inode when
- * it is found elsewhere. */
+/* The kernel has removed its dentry; a directory's node can never be used again, so it gets a new
+ * inode when it is found elsewhere. */
 void inode_table_removed_in_kernel(struct inode_table *table, struct inode *inode);
 
-/* The kernel knows it. */
+/* The kernel counts lookups of it. */
 bool inode_table_is_known(struct inode_table *table, const struct inode *inode);
 
-/* Those of the nodes, sorted addresses, that are inodes which the kernel knows; each with a
- * reference.  Returns their count. */
+/* Of these node ids (sorted), the inodes that the kernel knows, each with a reference.  Returns
+ * their count. */
 size_t inode_table_find_nodes(struct inode_table *table, const uint64_t *sorted_nodes, size_t count,
 	struct inode **ret_inodes);
 
-/* Keeps what a link leads to, for who is about to read one that another has just replaced.  Takes
- * over the text.  The other returns a copy that the caller frees; NULL: there is none. */
+/* Keeps the target of a symbolic link, for a caller that is about to read a link that was just
+ * replaced.  Takes over the text.  inode_table_target() returns a copy that the caller frees, or
+ * NULL. */
 void inode_table_keep_target(struct inode_table *table, struct inode *inode, char *target);
 char *inode_table_target(struct inode_table *table, struct inode *inode);
 
-/* Keeps the inode when the kernel forgets it.  Dropping the last one may free it. */
+/* A reference keeps the inode when the kernel forgets it; dropping the last one may free it. */
 void inode_table_ref(struct inode_table *table, struct inode *inode);
 void inode_table_unref(struct inode_table *table, struct inode *inode);
 
@@ -294,20 +296,19 @@ void inode_table_unref(struct inode_table *table, struct inode *inode);
 int inode_table_path(struct inode_table *table, struct inode *inode, const char *name,
 	struct path_string *ret_path);
 
-/* The same, but what has no name any more (the object, or a directory above it) counts as being
- * where it was last: somebody removed it there, or put another in its place.
+/* The same, but an object or directory above it without a name counts as being where it was last.
  * -ENOENT: it never had a name; -ENOMEM. */
 int inode_table_last_path(struct inode_table *table, struct inode *inode, const char *name,
 	struct path_string *ret_path);
 
-/* The last name went, and the kernel does not know it yet. */
-#define LOST_UNTOLD (UINT64_MAX >> 1)
+/* The last name is gone, and the kernel has not been notified yet. */
+#define LOST_UNSENT (UINT64_MAX >> 1)
 
 /* Since when (CLOCK_MONOTONIC) the inode, or a directory above it, has no name; 0: it has one. */
 uint64_t inode_table_lost_ns(struct inode_table *table, const struct inode *inode);
 
-/* What is known at a path or name, of an object (that is a directory), or of the directory that
- * something is in, or was last: NULL, or an inode with a reference for the caller. */
+/* The known inode at a path or name, or of an object (_directory: if that is a directory), or the
+ * directory that an inode is in, or was last; with a reference for the caller.  NULL: none. */
 struct inode *inode_table_find(struct inode_table *table, const char *path);
 struct inode *inode_table_find_id(struct inode_table *table, const struct object_id *id);
 struct inode *inode_table_find_directory(struct inode_table *table, const struct object_id *id);
@@ -315,101 +316,101 @@ struct inode *inode_table_parent(struct inode_table *table, struct inode *inode)
 struct inode *inode_table_last_parent(struct inode_table *table, struct inode *inode);
 struct inode *inode_table_child(struct inode_table *table, struct inode *parent, const char *name);
 
-/* The change feed says what was at a name at position `at`: an object (with attributes), or
- * nothing.  Returns what the kernel has to hear of it.  ELSEWHERE: `*ret_lost` has the name no
- * more, with a reference for the caller.  A directory that the kernel has elsewhere goes along. */
+/* The change feed reports what was at a name at position `at`: an object, or nothing (NULL).
+ * Returns whether the kernel must be notified.  ELSEWHERE: `*ret_lost`, with a reference for the
+ * caller, has lost the name.  A directory that the kernel has at another name moves here. */
 enum name_news {
 	NAME_AS_KNOWN,
-	NAME_WAS_UNKNOWN, /* to the kernel perhaps not */
+	NAME_WAS_UNKNOWN, /* but perhaps the kernel has it */
 	NAME_LEADS_ELSEWHERE,
 };
-enum name_news inode_table_told(struct inode_table *table, struct inode *parent, const char *name,
-	const struct attributes *found, uint64_t at, struct inode **ret_lost);
+enum name_news inode_table_changed(struct inode_table *table, struct inode *parent,
+	const char *name, const struct attributes *found, uint64_t at, struct inode **ret_lost);
 
-/* The kernel was told of the name in the last GIVEN_LATELY_MS, or perhaps. */
+/* The kernel got an answer about the name in the last GIVEN_LATELY_MS (may be true of others, too).
+ */
 enum { GIVEN_LATELY_MS = 1000 };
 bool inode_table_given_lately(
 	struct inode_table *table, const struct inode *parent, const char *name);
 
-/* The kernel has been told that the name is gone: who still comes by it means the inode. */
-void inode_table_told_of_loss(struct inode_table *table, struct inode *inode);
+/* The kernel has been notified that the name is gone: a later request on the inode means the
+ * object. */
+void inode_table_loss_sent(struct inode_table *table, struct inode *inode);
 
-/* The highest position so far: what is looked at after a change that begins now has a higher one.
- */
+/* The highest position so far: a look after a change that begins now has a higher one. */
 uint64_t inode_table_position(struct inode_table *table);
 
-/* What we did to names, which nobody has looked at since: `at` was the position before (of a
- * removal: may be one of after it, too). */
+/* Changes of names through this mount, before a look at their outcome: `at` is a position before
+ * the change (of a removal: or after it). */
 void inode_table_removed(
 	struct inode_table *table, struct inode *parent, const char *name, uint64_t at);
 
-/* `inode`: what was at the old name before the rename began, or NULL.  `swap`: the two names have
- * changed places; else what the new one led to is gone. */
+/* `inode`: what was at the old name before the rename, or NULL.  `swap`: the two names were
+ * exchanged; else what was at the new one is gone. */
 void inode_table_renamed(struct inode_table *table, struct inode *parent, const char *name,
 	struct inode *new_parent, const char *new_name, struct inode *inode, bool swap,
 	uint64_t at);
 
-/* A name that the kernel may have: `inode` (NULL: none is known there) and `parent` carry
- * references. */
-struct inode_place {
+/* A name that the kernel may have cached; `inode` (NULL: absent) and `parent` carry references. */
+struct inode_entry {
 	struct inode *inode, *parent;
 	char *name;
 };
 
-/* All names of the directory that are known or that are kept as missing, or everywhere (NULL); what
- * was looked at before and is entered later shows by the `changes` of its directory.  -ENOMEM. */
-int inode_table_places(struct inode_table *table, struct inode *directory,
-	struct inode_place **ret_places, size_t *ret_count);
-void inode_table_places_free(struct inode_table *table, struct inode_place *places, size_t count);
+/* All names in the directory (NULL: in all) that are known, or kept as absent.  Earlier looks that
+ * are entered later are refused by the `changes` of their directory.  -ENOMEM. */
+int inode_table_entries(struct inode_table *table, struct inode *directory,
+	struct inode_entry **ret_entries, size_t *ret_count);
+void inode_table_entries_free(struct inode_table *table, struct inode_entry *entries, size_t count);
 
-/* A directory begins to be watched by a call that told `watched`; if that ended since the number of
- * losses, which was taken before the call, was what it was, nobody has asked.  wants_watch(): it is
- * to be asked for, as it was neither granted nor denied lately. */
+/* The outcome of a call that watches a directory.  `losses` was taken before the call: if it has
+ * changed, the watch may have ended already, and counts as never asked for.  wants_watch(): a watch
+ * should be asked for, as it was neither granted nor refused lately. */
 bool inode_table_wants_watch(struct inode_table *table, struct inode *inode, uint32_t *ret_losses);
 uint32_t inode_table_watch_losses(struct inode_table *table, struct inode *inode);
 void inode_table_set_watched(
 	struct inode_table *table, struct inode *inode, bool watched, uint32_t losses);
 
-/* It (NULL: no directory) is not watched any more, for no reason of which it could not be again. */
+/* The directory (NULL: every one) is not watched any more, but may be again. */
 void inode_table_watch_lost(struct inode_table *table, struct inode *directory);
 
-/* A name that was looked for in the directory, when `changes` was the value of its `changes`, is
- * not there, by a look at that position: for how long?  (BELIEF_BRIEF: nobody might tell.)  What
- * the feed is to take back is kept, as the kernel can be told of it only by its name, should events
- * be lost. */
-enum belief inode_table_missing(struct inode_table *table, struct inode *directory,
+/* A lookup that began when inode_changes() was `changes` found nothing at the name, at position
+ * `at`: how long may the kernel cache that? (LIFETIME_BRIEF: a change might go unnoticed.) A name
+ * that is cached until the feed reports it is kept here: should events be lost, the kernel can be
+ * notified only by name. */
+enum lifetime inode_table_missing(struct inode_table *table, struct inode *directory,
 	const char *name, uint32_t changes, uint64_t at);
 
-/* The kernel may believe that the name is not there. */
+/* The kernel may have cached that the name is absent. */
 bool inode_table_is_missing(
 	struct inode_table *table, const struct inode *directory, const char *name);
 
-/* The kernel does not believe that any more. */
+/* It has not any more. */
 void inode_table_not_missing(
 	struct inode_table *table, const struct inode *directory, const char *name);
 
-/* How many directories are to be watched and are not; the paths of up to `max` of them, which the
- * caller frees, and their count.  Without memory there are fewer. */
+/* The number of directories that should be watched and are not; the paths of up to `max` of them,
+ * which the caller frees, and their count (fewer without memory). */
 uint64_t inode_table_on_ttl(struct inode_table *table, char **paths, size_t max, size_t *ret_count);
 
-/* Handles.  A spare one serves whoever is about to open a file that another has just replaced; it
- * is closed with the inode, or when nobody has used it for SPARE_NS.  Adding any other takes a
- * reference on the inode; handle_any() takes one on the handle (NULL: none is open, or only a spare
- * one without `spare`).  The last handle_put() closes the file and frees the handle.  -EEXIST: it
- * has a spare one; -EISDIR; -ENOMEM: the caller keeps the handle.  is_kept(): the object has a
- * spare one, and the caller is going to use it. */
+/* Handles.  A retry handle (is_for_retry) serves a process that is about to open a file that was
+ * just replaced; it is closed with the inode, or after RETRY_HANDLE_NS without use.  Adding any
+ * other takes a reference on the inode; handle_any() takes one on the handle (NULL: none is open,
+ * or only a retry handle and not `for_retry`).  The last handle_put() closes the file and frees the
+ * handle.  -EEXIST: it has a retry handle; -EISDIR; -ENOMEM: the caller keeps the handle.
+ * is_kept(): the object has a retry handle, and the caller is going to use it. */
 int inode_table_handle_add(struct inode_table *table, struct open_handle *handle);
 bool inode_table_is_kept(struct inode_table *table, const struct object_id *id);
 struct open_handle *inode_table_handle_any(
-	struct inode_table *table, struct inode *inode, bool spare);
+	struct inode_table *table, struct inode *inode, bool for_retry);
 int inode_table_handle_put(
 	struct inode_table *table, struct op_context *ctx, struct open_handle *handle);
 
-/* Closes spare handles whose time is over.  Returns when (CLOCK_MONOTONIC) that of another one will
- * be; 0: there is none. */
-uint64_t inode_table_close_spares(struct inode_table *table);
+/* Closes the retry handles that are due.  Returns when (CLOCK_MONOTONIC) the next one is; 0: there
+ * is none. */
+uint64_t inode_table_close_retry_handles(struct inode_table *table);
 
-/* Closes what is still open; nobody serves requests any more. */
+/* Closes what is still open, once no request is served any more. */
 void inode_table_close_all(struct inode_table *table, struct op_context *ctx);
 
 void inode_version_of(const struct attributes *attributes, struct inode_version *ret_version);

@@ -17,7 +17,7 @@ static void remember_removal(
 	t->removals[hash % REMOVALS] = (struct removal){.hash = hash, .at = at, .is_due = true};
 }
 
-/* It was made again: what the feed says next is no echo. */
+/* The name was made again: what the feed reports next is no echo. */
 static void forget_removal(struct inode_table *t, const struct inode *parent, const char *text)
 {
 	struct removal *removal = &t->removals[name_hash(parent, text) % REMOVALS];
@@ -26,7 +26,8 @@ static void forget_removal(struct inode_table *t, const struct inode *parent, co
 		removal->is_due = false;
 }
 
-/* What the feed says of a name that nobody knows: older than our removal, or the echo of it. */
+/* Whether a report of the feed about an unknown name is older than our removal of it, or its echo.
+ */
 static bool is_of_removal(struct inode_table *t, const struct inode *parent, const char *text,
 	bool exists, uint64_t at)
 {
@@ -64,7 +65,8 @@ static int name_point(struct inode_table *t, struct inode *parent, const char *t
 	if (name->at < at)
 		name->at = at;
 	while (only_name && (other = name_besides(inode, name))) {
-		/* The kernel has it until an event says that it is gone, or that is lost. */
+		/* The kernel has the entry until an event reports its removal, or events are lost.
+		 */
 		if (RULE(MOVED) && !inode_missing_keep(t, other->parent, other->name, 0))
 			break;
 		name_drop(t, other, list);
@@ -72,8 +74,8 @@ static int name_point(struct inode_table *t, struct inode *parent, const char *t
 	return 0;
 }
 
-/* A later look has found something else at the name, or the object, of which that would be the only
- * name, at another. */
+/* A later look found something else at the name; or found the object, which has only one name, at
+ * another name. */
 static bool is_overtaken(struct inode_table *t, const struct inode *parent, const char *text,
 	const struct inode *inode, uint64_t at, bool only_name)
 {
@@ -92,29 +94,29 @@ static bool is_overtaken(struct inode_table *t, const struct inode *parent, cons
 	return false;
 }
 
-/* The one whose entry was in `parent` before, if it comes back to it.  NULL: there is none. */
-static struct inode *find_former(
+/* The superseded inode of the directory whose dentry is in `parent`, if it is back there.  NULL:
+ * there is none. */
+static struct inode *find_superseded(
 	struct inode_table *t, const struct object_id *id, const struct inode *parent)
 {
 	struct inode *inode = t->inodes.buckets[inode_id_hash(id) & t->inodes.mask];
 
-	while (inode && !(inode->is_former && inode->is_directory &&
+	while (inode && !(inode->is_superseded && inode->is_directory &&
 				inode->directory->kernels_parent == parent &&
 				object_id_equal(&inode->id, id)))
 		inode = inode->hash_next;
 	return inode;
 }
 
-/* The kernel has the directory elsewhere than in `parent`; nor is it above that. */
+/* The kernel has the directory in another parent than `parent`, and not above that. */
 static bool is_elsewhere(const struct inode *inode, const struct inode *parent)
 {
 	return inode->is_directory && inode->lookups &&
 	       inode->directory->kernels_parent != parent && !inode_is_below(parent, inode) &&
-	       RULE(FORMER);
+	       RULE(SUPERSEDED);
 }
 
-/* The number of an object that is gone may be that of another: where objects have no generation,
- * only the kind tells. */
+/* An inode number may be reused; without a generation, only the type of the object tells. */
 static bool is_same_kind(const struct inode *inode, const struct attributes *a)
 {
 	return inode->is_directory == S_ISDIR(a->mode);
@@ -126,13 +128,13 @@ static void moved_in_kernel(struct inode *inode, const struct inode *parent)
 		inode->directory->kernels_parent = parent;
 }
 
-/* With the lock held.  Another takes its place; it keeps what it was last. */
-static void become_former(struct inode_table *t, struct inode *inode, struct forgotten **list)
+/* With the lock held.  Another inode takes its id; it keeps its last attributes and path. */
+static void supersede(struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
 	struct inode_name *name;
 
 	inode->references++;
-	inode->is_former = true;
+	inode->is_superseded = true;
 	if (inode->is_directory)
 		inode->directory->watched = false;
 	while ((name = name_latest(inode))) {
@@ -149,8 +151,8 @@ void inode_table_removed_in_kernel(struct inode_table *t, struct inode *inode)
 	if (!inode->is_directory)
 		return;
 	pthread_mutex_lock(&t->lock);
-	if (!inode->is_former) {
-		become_former(t, inode, &list);
+	if (!inode->is_superseded) {
+		supersede(t, inode, &list);
 		inode_unref(t, inode, &list);
 	}
 	inode->directory->kernels_parent = NULL;
@@ -158,7 +160,7 @@ void inode_table_removed_in_kernel(struct inode_table *t, struct inode *inode)
 	inode_report_forgotten(t, list);
 }
 
-/* The directory that another is found in the place of.  NULL: there is none. */
+/* The known directory at a name where another object was found.  NULL: there is none. */
 static struct inode *find_displaced(
 	struct inode_table *t, struct inode *parent, const char *text, const struct inode *by)
 {
@@ -209,7 +211,7 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 	const struct attributes *a, uint64_t at, struct inode **ret_inode,
 	struct inode_note *ret_note, struct forgotten **list)
 {
-	struct inode *inode = inode_find(t, &a->id), *former = NULL;
+	struct inode *inode = inode_find(t, &a->id), *superseded = NULL;
 	bool only_name = S_ISDIR(a->mode) || a->nlink == 1, is_old, is_another;
 	struct inode_name *known;
 	int r = 0;
@@ -217,31 +219,31 @@ static int enter(struct inode_table *t, struct inode *parent, const char *name,
 	if (inode == t->root)
 		return -ELOOP;
 	if (inode && (!is_same_kind(inode, a) || is_elsewhere(inode, parent))) {
-		former = inode;
-		inode = S_ISDIR(a->mode) ? find_former(t, &a->id, parent) : NULL;
+		superseded = inode;
+		inode = S_ISDIR(a->mode) ? find_superseded(t, &a->id, parent) : NULL;
 	}
 	if (!inode)
 		inode = inode_make(t, a, name);
 	if (!inode)
 		return -ENOMEM;
-	if (former)
-		become_former(t, former, list);
-	else if (S_ISDIR(a->mode) && (former = find_displaced(t, parent, name, inode)))
-		former->references++;
-	inode->is_former = false;
+	if (superseded)
+		supersede(t, superseded, list);
+	else if (S_ISDIR(a->mode) && (superseded = find_displaced(t, parent, name, inode)))
+		superseded->references++;
+	inode->is_superseded = false;
 	known = name_find(t, parent, name);
 	is_another = known && name_inode(known) != inode && is_given_lately(t, parent, name);
-	is_old = !former && is_overtaken(t, parent, name, inode, at, only_name);
+	is_old = !superseded && is_overtaken(t, parent, name, inode, at, only_name);
 	if (!is_old)
 		r = name_point(t, parent, name, inode, at, only_name, list);
 	if (r < 0) {
 		inode_free_if_unused(t, inode, list);
-		if (former)
-			inode_unref(t, former, list);
+		if (superseded)
+			inode_unref(t, superseded, list);
 		return r;
 	}
 	inode_note(t, inode, a, ret_note);
-	ret_note->former = former;
+	ret_note->superseded = superseded;
 	ret_note->is_old = is_old;
 	ret_note->is_another = is_another && !is_old;
 	moved_in_kernel(inode, parent);
@@ -268,7 +270,7 @@ int inode_table_enter(struct inode_table *t, struct inode *parent, const char *n
 	return r;
 }
 
-/* The kernel must not be told what is older than what it knows. */
+/* The kernel must not get attributes that are older than those it has. */
 static bool is_older(const struct inode *known, const struct attributes *a)
 {
 	const struct inode_file *file = known ? inode_file(known) : NULL;
@@ -309,7 +311,7 @@ int inode_table_enter_unnamed(
 	pthread_mutex_lock(&t->lock);
 	inode = inode_find(t, &a->id);
 	if (inode && !is_same_kind(inode, a)) {
-		become_former(t, inode, &list);
+		supersede(t, inode, &list);
 		inode_unref(t, inode, &list);
 		inode = NULL;
 	}
@@ -333,7 +335,7 @@ int inode_table_enter_stale(
 	pthread_mutex_lock(&t->lock);
 	inode = inode_make(t, a, "");
 	if (inode) {
-		inode->is_former = inode->is_stale = inode->is_lost = true;
+		inode->is_superseded = inode->is_stale = inode->is_lost = true;
 		inode->own.at = clock_now_ns();
 		inode->lookups = 1;
 		*ret_inode = inode;
@@ -370,8 +372,8 @@ void inode_table_removed(struct inode_table *t, struct inode *parent, const char
 	inode_report_forgotten(t, list);
 }
 
-/* With the lock held: a directory that the kernel knows is there.  Those who work in it, or have it
- * open, go along. */
+/* With the lock held.  A directory that the kernel knows was found there: processes that work in
+ * it, or have it open, go along. */
 static void follow_directory(struct inode_table *t, struct inode *parent, const char *text,
 	const struct attributes *found, uint64_t at, struct forgotten **list)
 {
@@ -382,8 +384,8 @@ static void follow_directory(struct inode_table *t, struct inode *parent, const 
 		name_point(t, parent, text, inode, at, true, list);
 }
 
-/* With the lock held.  It has another object than `found`, or nothing. */
-static struct inode *lose_told(
+/* With the lock held.  The name has another object now, or none. */
+static struct inode *lose_changed(
 	struct inode_table *t, struct inode_name *name, struct forgotten **list)
 {
 	struct inode *inode = name_inode(name);
@@ -391,11 +393,11 @@ static struct inode *lose_told(
 	inode->references++;
 	lose_link(t, name, list);
 	if (inode->is_lost)
-		name->at = LOST_UNTOLD;
+		name->at = LOST_UNSENT;
 	return inode;
 }
 
-enum name_news inode_table_told(struct inode_table *t, struct inode *parent, const char *text,
+enum name_news inode_table_changed(struct inode_table *t, struct inode *parent, const char *text,
 	const struct attributes *found, uint64_t at, struct inode **ret_lost)
 {
 	enum name_news news = NAME_AS_KNOWN;
@@ -414,7 +416,7 @@ enum name_news inode_table_told(struct inode_table *t, struct inode *parent, con
 		name->at = name->at < at ? at : name->at;
 	} else if (name->at < at) {
 		parent->directory->changes += RULE(CHANGES);
-		*ret_lost = lose_told(t, name, &list);
+		*ret_lost = lose_changed(t, name, &list);
 		news = NAME_LEADS_ELSEWHERE;
 	}
 	if (news != NAME_AS_KNOWN && found)
@@ -424,13 +426,13 @@ enum name_news inode_table_told(struct inode_table *t, struct inode *parent, con
 	return news;
 }
 
-void inode_table_told_of_loss(struct inode_table *t, struct inode *inode)
+void inode_table_loss_sent(struct inode_table *t, struct inode *inode)
 {
 	struct inode_name *lost;
 
 	pthread_mutex_lock(&t->lock);
 	lost = inode->is_lost ? name_last(inode) : NULL;
-	if (lost && lost->at == LOST_UNTOLD)
+	if (lost && lost->at == LOST_UNSENT)
 		lost->at = clock_now_ns();
 	pthread_mutex_unlock(&t->lock);
 }
@@ -453,7 +455,7 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 		inode = name_inode(from);
 	if (inode)
 		inode->references++;
-	/* A lookup was quicker than the reply. */
+	/* A lookup was answered before the reply to the rename. */
 	if (to && name_inode(to) == inode && to->at > at)
 		to_at = to->at;
 	if (from)
@@ -472,7 +474,7 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 	forget_removal(t, new_parent, new_text);
 	if (inode)
 		moved_in_kernel(inode, new_parent);
-	else if (RULE(MOVED)) /* whatever the kernel has moved */
+	else if (RULE(MOVED)) /* the kernel has moved a dentry that we do not know */
 		inode_missing_keep(t, new_parent, new_text, 0);
 	if (swap && !other && RULE(MOVED))
 		inode_missing_keep(t, parent, text, 0);
@@ -490,7 +492,8 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 		remember_removal(t, parent, text, at);
 	parent->directory->changes++;
 	new_parent->directory->changes++;
-	note_given(t, new_parent, new_text); /* what was told of the old name is there now */
+	note_given(t, new_parent, new_text); /* the kernel moves its dentry with the answer that it
+						had for the old name */
 	if (swap)
 		note_given(t, parent, text);
 	inode_unref(t, parent, &list);

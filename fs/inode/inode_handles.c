@@ -11,7 +11,7 @@
 #include "ops/support/hash_seed.h"
 #include "ops/workspace.h"
 
-void handle_close_spare(struct open_handle *handle)
+void handle_close_retry(struct open_handle *handle)
 {
 	struct op_context op;
 
@@ -68,28 +68,28 @@ bool handle_has_number(const struct inode_table *t, const struct object_id *id)
 
 /* ---- Spare handles ------------------------------------------------------------------- */
 
-static void leave_spares(struct inode_table *t, struct open_handle *handle)
+static void leave_retry_handles(struct inode_table *t, struct open_handle *handle)
 {
-	*handle->spare_link = handle->spare_next;
-	if (handle->spare_next)
-		handle->spare_next->spare_link = handle->spare_link;
+	*handle->retry_link = handle->retry_next;
+	if (handle->retry_next)
+		handle->retry_next->retry_link = handle->retry_link;
 	else
-		t->last_spare = handle->spare_link;
+		t->last_retry_handle = handle->retry_link;
 }
 
-static void join_spares(struct inode_table *t, struct open_handle *handle)
+static void join_retry_handles(struct inode_table *t, struct open_handle *handle)
 {
-	handle->spare_until_ns = clock_now_ns() + SPARE_NS;
-	handle->spare_next = NULL;
-	handle->spare_link = t->last_spare;
-	*t->last_spare = handle;
-	t->last_spare = &handle->spare_next;
+	handle->retry_until_ns = clock_now_ns() + RETRY_HANDLE_NS;
+	handle->retry_next = NULL;
+	handle->retry_link = t->last_retry_handle;
+	*t->last_retry_handle = handle;
+	t->last_retry_handle = &handle->retry_next;
 }
 
-static void spare_is_used(struct inode_table *t, struct open_handle *handle)
+static void retry_handle_is_used(struct inode_table *t, struct open_handle *handle)
 {
-	leave_spares(t, handle);
-	join_spares(t, handle);
+	leave_retry_handles(t, handle);
+	join_retry_handles(t, handle);
 }
 
 static void leave_inode(struct inode_table *t, struct open_handle *handle)
@@ -98,43 +98,44 @@ static void leave_inode(struct inode_table *t, struct open_handle *handle)
 	if (handle->next)
 		handle->next->link = handle->link;
 	release_number(t, handle);
-	if (handle->is_spare)
-		leave_spares(t, handle);
+	if (handle->is_for_retry)
+		leave_retry_handles(t, handle);
 }
 
-static void take_spare(struct inode_table *t, struct open_handle *handle, struct forgotten **list)
+static void take_retry_handle(
+	struct inode_table *t, struct open_handle *handle, struct forgotten **list)
 {
 	struct forgotten *entry = malloc(sizeof(*entry) + 1);
 
 	leave_inode(t, handle);
 	if (!entry) {
-		handle_close_spare(handle);
+		handle_close_retry(handle);
 		return;
 	}
-	*entry = (struct forgotten){.next = *list, .spare = handle};
+	*entry = (struct forgotten){.next = *list, .retry_handle = handle};
 	*list = entry;
 }
 
-void handle_take_spare(struct inode_table *t, struct inode *inode, struct forgotten **list)
+void handle_take_retry(struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
 	struct open_handle *handle = inode->file->handles;
 
-	assert(handle->is_spare && handle->references == 1);
-	take_spare(t, handle, list);
+	assert(handle->is_for_retry && handle->references == 1);
+	take_retry_handle(t, handle, list);
 }
 
-uint64_t inode_table_close_spares(struct inode_table *t)
+uint64_t inode_table_close_retry_handles(struct inode_table *t)
 {
 	uint64_t now = clock_now_ns(), next;
 	struct forgotten *list = NULL;
 
 	pthread_mutex_lock(&t->lock);
-	while (t->spares && t->spares->spare_until_ns <= now)
-		if (t->spares->references == 1)
-			take_spare(t, t->spares, &list);
+	while (t->retry_handles && t->retry_handles->retry_until_ns <= now)
+		if (t->retry_handles->references == 1)
+			take_retry_handle(t, t->retry_handles, &list);
 		else
-			spare_is_used(t, t->spares);
-	next = t->spares ? t->spares->spare_until_ns : 0;
+			retry_handle_is_used(t, t->retry_handles);
+	next = t->retry_handles ? t->retry_handles->retry_until_ns : 0;
 	pthread_mutex_unlock(&t->lock);
 	inode_report_forgotten(t, list);
 	return next;
@@ -159,11 +160,11 @@ static struct open_handle *first_handle(const struct inode *inode)
 	return file ? file->handles : NULL;
 }
 
-static struct open_handle *spare_of(const struct inode *inode)
+static struct open_handle *retry_handle_of(const struct inode *inode)
 {
 	struct open_handle *handle = first_handle(inode);
 
-	while (handle && !handle->is_spare)
+	while (handle && !handle->is_for_retry)
 		handle = handle->next;
 	return handle;
 }
@@ -179,9 +180,9 @@ static void join_file(struct inode_table *t, struct inode_file *file, struct ope
 	if (handle->next)
 		handle->next->link = &handle->next;
 	file->handles = handle;
-	if (handle->is_spare)
-		join_spares(t, handle);
-	handle->inode->references += !handle->is_spare;
+	if (handle->is_for_retry)
+		join_retry_handles(t, handle);
+	handle->inode->references += !handle->is_for_retry;
 	if (is_writer(handle))
 		file->is_mixed = ++file->writers > 1;
 	file->mappers += is_mapper(handle);
@@ -198,7 +199,7 @@ int inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
 	file = inode_make_file(t, handle->inode);
 	if (!file)
 		r = -ENOMEM;
-	else if (handle->is_spare && spare_of(handle->inode))
+	else if (handle->is_for_retry && retry_handle_of(handle->inode))
 		r = -EEXIST;
 	else
 		join_file(t, file, handle);
@@ -208,19 +209,20 @@ int inode_table_handle_add(struct inode_table *t, struct open_handle *handle)
 
 bool inode_table_is_kept(struct inode_table *t, const struct object_id *id)
 {
-	struct open_handle *spare;
+	struct open_handle *retry_handle;
 	const struct inode *inode;
 
 	pthread_mutex_lock(&t->lock);
 	inode = inode_find(t, id);
-	spare = inode ? spare_of(inode) : NULL;
-	if (spare)
-		spare_is_used(t, spare);
+	retry_handle = inode ? retry_handle_of(inode) : NULL;
+	if (retry_handle)
+		retry_handle_is_used(t, retry_handle);
 	pthread_mutex_unlock(&t->lock);
-	return spare;
+	return retry_handle;
 }
 
-struct open_handle *inode_table_handle_any(struct inode_table *t, struct inode *inode, bool spare)
+struct open_handle *inode_table_handle_any(
+	struct inode_table *t, struct inode *inode, bool for_retry)
 {
 	struct open_handle *handle;
 
@@ -228,15 +230,15 @@ struct open_handle *inode_table_handle_any(struct inode_table *t, struct inode *
 	handle = first_handle(inode);
 	while (handle && !is_writer(handle) && handle->next)
 		handle = handle->next;
-	/* One that was opened to be kept leads to the object for certain. */
-	if (handle && !is_writer(handle) && spare_of(inode))
-		handle = spare_of(inode);
-	if (handle && !spare && handle->is_spare && !first_handle(inode)->next)
+	/* A retry handle was opened for the object, so it certainly leads there. */
+	if (handle && !is_writer(handle) && retry_handle_of(inode))
+		handle = retry_handle_of(inode);
+	if (handle && !for_retry && handle->is_for_retry && !first_handle(inode)->next)
 		handle = NULL;
 	if (handle)
 		handle->references++;
-	if (handle && handle->is_spare)
-		spare_is_used(t, handle);
+	if (handle && handle->is_for_retry)
+		retry_handle_is_used(t, handle);
 	pthread_mutex_unlock(&t->lock);
 	return handle;
 }

@@ -26,7 +26,7 @@ enum { MALLOC_OVERHEAD_BYTES = 8 };
 
 #define LOOKUPS_MAX UINT32_MAX
 
-/* Names that we removed lately, by hash: the change feed will echo that. */
+/* Names that were lately removed through this mount, by hash: the change feed will echo that. */
 struct removal {
 	size_t hash;
 	uint64_t at;
@@ -36,27 +36,27 @@ struct removal {
 struct inode_table {
 	pthread_mutex_t lock; /* all below, and the inodes' fields */
 	struct inode *root;
-	struct slab slab;           /* inodes, and names beside their own */
-	struct hash_table inodes;   /* by object id */
-	struct hash_table numbers;  /* of inodes that are open: one handle of each */
-	struct hash_table names;    /* by parent and name */
-	struct hash_table missing;  /* likewise: names that are not there */
-	uint64_t bytes, bytes_most; /* now; at most, since memory was returned */
-	uint64_t on_ttl;            /* inodes with that flag */
-	uint64_t missing_bytes;     /* of those */
-	struct open_handle *spares; /* whose time is over first comes first */
-	struct open_handle **last_spare;
-	uint64_t highest; /* position that was told so far */
+	struct slab slab;                  /* inodes, and names beside their own */
+	struct hash_table inodes;          /* by object id */
+	struct hash_table numbers;         /* of inodes that are open: one handle of each */
+	struct hash_table names;           /* by parent and name */
+	struct hash_table missing;         /* likewise: names that are not there */
+	uint64_t bytes, bytes_most;        /* now; and the most since memory was returned */
+	uint64_t on_ttl;                   /* inodes with that flag */
+	uint64_t missing_bytes;            /* of those */
+	struct open_handle *retry_handles; /* the first one due comes first */
+	struct open_handle **last_retry_handle;
+	uint64_t highest; /* position so far */
 	struct removal removals[REMOVALS];
-	uint32_t given_ms[REMOVALS]; /* when the kernel was told of a name, by hash */
+	uint32_t given_ms[REMOVALS]; /* when the kernel last got an answer about a name, by hash */
 	inode_forgotten forgotten;
 	void *user;
 };
 
-/* What to do once the lock is free: close a spare handle, or report a directory. */
+/* What to do once the lock is free: close a retry handle, or report a directory. */
 struct forgotten {
 	struct forgotten *next;
-	struct open_handle *spare;
+	struct open_handle *retry_handle;
 	struct object_id id;
 	char path[];
 };
@@ -65,26 +65,26 @@ struct forgotten {
 
 size_t inode_id_hash(const struct object_id *id); /* without the lock */
 
-/* The inode of an object, no former one.  NULL: there is none. */
+/* The inode of an object, not superseded.  NULL: there is none. */
 struct inode *inode_find(struct inode_table *t, const struct object_id *id);
 
-/* A new one that nobody knows yet, and that is going to have this name.  NULL: no memory. */
+/* A new inode without references, which is going to get this name.  NULL: no memory. */
 struct inode *inode_make(
 	struct inode_table *t, const struct attributes *attributes, const char *name);
 
-/* The kernel is told of it. */
+/* Counts one more lookup by the kernel. */
 void inode_add_lookup(struct inode *inode);
 
-/* What the inode, no directory, has as a file from now on.  NULL: no memory. */
+/* inode_file() of an inode that is no directory; makes it.  NULL: no memory. */
 struct inode_file *inode_make_file(struct inode_table *t, struct inode *inode);
 
-/* Frees it when neither the kernel nor we hold it. */
+/* Frees it when neither the kernel nor a reference holds it. */
 void inode_free_if_unused(struct inode_table *t, struct inode *inode, struct forgotten **list);
 
 /* Drops a reference; the inode may be gone afterwards. */
 void inode_unref(struct inode_table *t, struct inode *inode, struct forgotten **list);
 
-/* Without the lock: does and frees what is in the list. */
+/* Without the lock: does what the list asks for, and frees it. */
 void inode_report_forgotten(struct inode_table *t, struct forgotten *list);
 
 /* Takes newer attributes over; `ret_note` says what they changed. */
@@ -130,7 +130,7 @@ void name_drop(struct inode_table *t, struct inode_name *name, struct forgotten 
  * name as the place where it was (is_lost). */
 void name_lose(struct inode_table *t, struct inode_name *name, struct forgotten **list);
 
-/* The inode goes with all others. */
+/* For an inode that is freed with the whole table. */
 void name_free_all(struct inode_table *t, struct inode *inode);
 
 /* Forgets where an object without names was last. */
@@ -138,18 +138,18 @@ void inode_forget_lost(struct inode_table *t, struct inode *inode, struct forgot
 
 /* ---- inode_paths.c */
 
-/* `last`: what has no name counts as being where it was.  -ENOENT, -ENOMEM. */
+/* `last`: an inode without a name counts as being at its last one.  -ENOENT, -ENOMEM. */
 int name_build_path(struct inode_table *t, const struct inode *inode, const char *name, bool last,
 	struct path_string *path);
 
 /* ---- inode_missing.c */
 
-/* Keeps a name that the kernel may hold though nothing is known to be there: it is told of it when
- * events are lost.  `at`: of the look that found nothing; 0: none did.  False: there is no room for
- * it. */
+/* Keeps a name that the kernel may have cached though no object is known there, so that it can be
+ * expired when events are lost.  `at`: of the look that found nothing; 0: none did.  False: there
+ * is no room for it. */
 bool inode_missing_keep(struct inode_table *t, struct inode *parent, const char *name, uint64_t at);
 
-/* What was looked at at that position is older than the answer that it is missing. */
+/* A look at that position is older than the answer that the name is absent. */
 bool inode_missing_since(
 	struct inode_table *t, const struct inode *parent, const char *name, uint64_t at);
 
@@ -161,11 +161,11 @@ void inode_shrink_missing(struct inode_table *t);
 
 /* ---- inode_handles.c */
 
-/* A file that is open is shown with this number, and it is not this one. */
+/* Another file is open and shown with this inode number. */
 bool handle_has_number(const struct inode_table *t, const struct object_id *id);
 
-/* Moves the spare handle of an inode that goes, its only one, to the list. */
-void handle_take_spare(struct inode_table *t, struct inode *inode, struct forgotten **list);
+/* Moves the retry handle of an inode that is being freed, its only handle, to the list. */
+void handle_take_retry(struct inode_table *t, struct inode *inode, struct forgotten **list);
 
 /* Closes and frees it; without the lock, unless there is no memory for a list. */
-void handle_close_spare(struct open_handle *handle);
+void handle_close_retry(struct open_handle *handle);

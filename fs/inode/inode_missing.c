@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is beyond is believed for the time-to-live only. */
+/* Names beyond this bound are cached for the time-to-live only. */
 enum { MISSING_MAX_BYTES = 64 << 20 };
 
 static void **missing_link(void *entry)
@@ -112,19 +112,19 @@ void inode_shrink_missing(struct inode_table *t)
 	hash_table_shrink(&t->missing, missing_hash, missing_link);
 }
 
-enum belief inode_table_missing(
+enum lifetime inode_table_missing(
 	struct inode_table *t, struct inode *inode, const char *name, uint32_t changes, uint64_t at)
 {
-	enum belief belief = BELIEF_BRIEF;
+	enum lifetime lifetime = LIFETIME_BRIEF;
 
 	pthread_mutex_lock(&t->lock);
-	/* What is known to be there is so until an event says otherwise, which would be no news if
-	 * it found it there again. */
+	/* A known name stays until an event reports otherwise; an event that found it there again
+	 * would be ignored, so its absence must not be cached. */
 	if (inode->directory->watched && inode_changes(inode) == changes &&
 		(!name_find(t, inode, name) || !RULE(KNOWN)))
-		belief = inode_missing_keep(t, inode, name, at) ? BELIEF_WATCHED : BELIEF_TTL;
+		lifetime = inode_missing_keep(t, inode, name, at) ? LIFETIME_WATCHED : LIFETIME_TTL;
 	pthread_mutex_unlock(&t->lock);
-	return belief;
+	return lifetime;
 }
 
 bool inode_table_is_missing(struct inode_table *t, const struct inode *inode, const char *name)

@@ -118,7 +118,8 @@ static size_t link_bytes(const char *name)
 	return sizeof(struct link_name) + strlen(name) + 1;
 }
 
-/* It is not in the table.  Returns the parent, with the reference that the name had. */
+/* The name is not in the table any more.  Returns the parent, with the reference that the name had.
+ */
 static struct inode *name_free(struct inode_table *t, struct inode_name *name)
 {
 	struct inode *inode = name_inode(name), *parent = name->parent;
@@ -192,7 +193,7 @@ bool inode_is_below(const struct inode *inode, const struct inode *top)
 	return object_id_equal(&inode->id, &top->id);
 }
 
-/* Its own, if that is free and this one.  NULL: no memory. */
+/* The inode's own name, if that is unused and has this text; else a new one.  NULL: no memory. */
 static struct inode_name *name_make(struct inode_table *t, struct inode *inode, const char *text)
 {
 	struct link_name *link;

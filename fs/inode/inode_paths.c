@@ -5,15 +5,15 @@
 
 #include "fs/inode/inode_internal.h"
 
-/* What lies deeper has no path: the lock is held while one is gathered.  That is ten times as deep
- * as is any use, as the place walks all of it at each request: some 5 ms at 6,000 levels of a local
- * disk.  Where directories were, or others are now, may go round in circles for ever. */
+/* Anything deeper has no path, as the lock is held while one is built.  That is ten times as deep
+ * as is useful: the workspace walks the whole path at each request, some 5 ms for 6,000 levels of a
+ * local disk.  Last names of superseded directories may form a cycle. */
 enum { DEPTH_MAX = 1 << 16 };
 
-/* `last`: what has no name counts as being where it was. */
+/* `last`: an inode without a name counts as being at its last one. */
 static const struct inode_name *name_of(struct inode_table *t, const struct inode *inode, bool last)
 {
-	bool follows = inode->is_former && inode->is_directory && !inode->is_stale;
+	bool follows = inode->is_superseded && inode->is_directory && !inode->is_stale;
 	const struct inode *now = follows ? inode_find(t, &inode->id) : NULL;
 
 	if (now && now->is_directory && name_latest(now))
@@ -205,7 +205,7 @@ struct inode *inode_table_find_directory(struct inode_table *t, const struct obj
 }
 
 struct place_list {
-	struct inode_place *places;
+	struct inode_entry *places;
 	size_t count;
 	bool is_full; /* no memory */
 };
@@ -219,7 +219,7 @@ static void add_place(
 		list->is_full = true;
 		return;
 	}
-	list->places[list->count++] = (struct inode_place){
+	list->places[list->count++] = (struct inode_entry){
 		.inode = with_reference(inode), .parent = with_reference(parent), .name = text};
 }
 
@@ -252,8 +252,8 @@ static void add_missing(struct inode_table *t, struct inode *directory, struct p
 			add_place(list, m->parent, m->name, NULL);
 }
 
-int inode_table_places(struct inode_table *t, struct inode *directory,
-	struct inode_place **ret_places, size_t *ret_count)
+int inode_table_entries(struct inode_table *t, struct inode *directory,
+	struct inode_entry **ret_entries, size_t *ret_count)
 {
 	struct place_list list = {NULL};
 
@@ -268,15 +268,15 @@ int inode_table_places(struct inode_table *t, struct inode *directory,
 	}
 	pthread_mutex_unlock(&t->lock);
 	if (list.is_full) {
-		inode_table_places_free(t, list.places, list.count);
+		inode_table_entries_free(t, list.places, list.count);
 		return -ENOMEM;
 	}
-	*ret_places = list.places;
+	*ret_entries = list.places;
 	*ret_count = list.count;
 	return 0;
 }
 
-void inode_table_places_free(struct inode_table *t, struct inode_place *places, size_t count)
+void inode_table_entries_free(struct inode_table *t, struct inode_entry *places, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		inode_table_unref(t, places[i].inode);

@@ -7,10 +7,10 @@
 #define INODE_RULES(X)  \
 	X(CHANGES)      \
 	X(KNOWN)        \
-	X(MISSING_TOLD) \
+	X(MISSING_KEPT) \
 	X(WAS_MISSING)  \
 	X(LOSSES)       \
-	X(FORMER)       \
+	X(SUPERSEDED)   \
 	X(MOVED)        \
 	X(ONE_NAME)     \
 	X(OWN_MOVED)    \

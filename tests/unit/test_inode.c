@@ -42,7 +42,7 @@ static struct inode *enter(struct inode_table *table, struct inode *parent, cons
 	struct inode_note note;
 
 	CHECK_RC(0, inode_table_enter(table, parent, name, &attributes, 0, &inode, &note));
-	inode_table_unref(table, note.former);
+	inode_table_unref(table, note.superseded);
 	return inode;
 }
 
@@ -54,7 +54,7 @@ static bool is_old(struct inode_table *table, struct inode *parent, const char *
 	struct inode_note note;
 
 	CHECK_RC(0, inode_table_enter(table, parent, name, &attributes, at, &inode, &note));
-	inode_table_unref(table, note.former);
+	inode_table_unref(table, note.superseded);
 	return note.is_old;
 }
 
@@ -63,7 +63,7 @@ static enum name_news told(struct inode_table *table, struct inode *parent, cons
 	const struct attributes *found, uint64_t at)
 {
 	struct inode *lost = NULL;
-	enum name_news news = inode_table_told(table, parent, name, found, at, &lost);
+	enum name_news news = inode_table_changed(table, parent, name, found, at, &lost);
 
 	CHECK((news == NAME_LEADS_ELSEWHERE) == (lost != NULL));
 	inode_table_unref(table, lost);
@@ -132,9 +132,9 @@ static void test_a_name_that_the_kernel_still_has_was_not_lost_long_ago(void)
 
 	CHECK_RC(0, inode_table_lost_ns(table, below));
 	CHECK_RC(NAME_LEADS_ELSEWHERE, told(table, root, "a", NULL, 9));
-	CHECK(inode_table_lost_ns(table, below) == LOST_UNTOLD);
+	CHECK(inode_table_lost_ns(table, below) == LOST_UNSENT);
 	before_ns = clock_now_ns();
-	inode_table_told_of_loss(table, a);
+	inode_table_loss_sent(table, a);
 	CHECK(inode_table_lost_ns(table, below) >= before_ns);
 	CHECK(inode_table_lost_ns(table, below) <= clock_now_ns());
 	enter(table, root, "a", object(2, S_IFDIR));
@@ -268,26 +268,26 @@ static void test_attributes_are_believed_as_those_who_tell_of_them(void)
 	struct inode_note note;
 
 	inode_table_note(table, a, &attributes, &note);
-	CHECK_RC(BELIEF_BRIEF, note.belief);
+	CHECK_RC(LIFETIME_BRIEF, note.lifetime);
 	inode_table_set_watched(table, root, true, 0);
 	inode_table_note(table, a, &attributes, &note);
-	CHECK_RC(BELIEF_BRIEF, note.belief);
+	CHECK_RC(LIFETIME_BRIEF, note.lifetime);
 	inode_table_set_watched(table, a, false, 0);
 	inode_table_note(table, a, &attributes, &note);
-	CHECK_RC(BELIEF_TTL, note.belief);
+	CHECK_RC(LIFETIME_TTL, note.lifetime);
 	inode_table_set_watched(table, a, true, 0);
 	inode_table_note(table, a, &attributes, &note);
-	CHECK_RC(BELIEF_WATCHED, note.belief);
+	CHECK_RC(LIFETIME_WATCHED, note.lifetime);
 	inode_table_free(table);
 }
 
 /* How many names of the directory are kept as missing; they are not any more then. */
 static size_t take_missing(struct inode_table *table, struct inode *directory)
 {
-	struct inode_place *places = NULL;
+	struct inode_entry *places = NULL;
 	size_t count = 0, missing = 0;
 
-	CHECK_RC(0, inode_table_places(table, directory, &places, &count));
+	CHECK_RC(0, inode_table_entries(table, directory, &places, &count));
 	for (size_t i = 0; i < count; i++) {
 		if (places[i].inode)
 			continue;
@@ -295,7 +295,7 @@ static size_t take_missing(struct inode_table *table, struct inode *directory)
 		inode_table_not_missing(table, directory, places[i].name);
 		missing++;
 	}
-	inode_table_places_free(table, places, count);
+	inode_table_entries_free(table, places, count);
 	return missing;
 }
 
@@ -306,13 +306,13 @@ static void test_missing_names_are_kept_once(void)
 	uint64_t inodes, bytes, before;
 
 	inode_table_usage(table, &inodes, &before);
-	CHECK_RC(BELIEF_BRIEF, inode_table_missing(table, a, "one", inode_changes(a), 0));
+	CHECK_RC(LIFETIME_BRIEF, inode_table_missing(table, a, "one", inode_changes(a), 0));
 	CHECK(take_missing(table, a) == 0);
 	inode_table_set_watched(table, a, true, 0);
-	CHECK_RC(BELIEF_BRIEF, inode_table_missing(table, a, "one", inode_changes(a) - 2, 0));
-	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, "one", inode_changes(a), 0));
-	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, "two", inode_changes(a), 0));
-	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, "one", inode_changes(a), 0));
+	CHECK_RC(LIFETIME_BRIEF, inode_table_missing(table, a, "one", inode_changes(a) - 2, 0));
+	CHECK_RC(LIFETIME_WATCHED, inode_table_missing(table, a, "one", inode_changes(a), 0));
+	CHECK_RC(LIFETIME_WATCHED, inode_table_missing(table, a, "two", inode_changes(a), 0));
+	CHECK_RC(LIFETIME_WATCHED, inode_table_missing(table, a, "one", inode_changes(a), 0));
 	CHECK(take_missing(table, a) == 2);
 	CHECK(take_missing(table, a) == 0);
 	inode_table_usage(table, &inodes, &bytes);
@@ -350,17 +350,17 @@ static void test_missing_names_have_a_bound(void)
 	inode_table_set_watched(table, a, true, 0);
 	for (i = 0; i < 1000000; i++) {
 		snprintf(name, sizeof(name), "%0255d", i);
-		if (inode_table_missing(table, a, name, inode_changes(a), 0) == BELIEF_TTL)
+		if (inode_table_missing(table, a, name, inode_changes(a), 0) == LIFETIME_TTL)
 			break;
 	}
 	CHECK(i > 100000 && i < 1000000);
 	inode_table_usage(table, &inodes, &bytes);
 	CHECK(bytes < 100 << 20);
 	inode_table_not_missing(table, a, name);
-	CHECK_RC(BELIEF_TTL, inode_table_missing(table, a, name, inode_changes(a), 0));
+	CHECK_RC(LIFETIME_TTL, inode_table_missing(table, a, name, inode_changes(a), 0));
 	snprintf(name, sizeof(name), "%0255d", 0);
 	inode_table_not_missing(table, a, name);
-	CHECK_RC(BELIEF_WATCHED, inode_table_missing(table, a, name, inode_changes(a), 0));
+	CHECK_RC(LIFETIME_WATCHED, inode_table_missing(table, a, name, inode_changes(a), 0));
 	inode_table_free(table);
 }
 
@@ -374,7 +374,7 @@ static void test_names_that_are_made_are_missing_no_more(void)
 	inode_table_set_watched(table, root, true, 0);
 	for (int i = 0; i < 250000; i++) {
 		snprintf(name, sizeof(name), "%0255d", i);
-		CHECK_RC(BELIEF_WATCHED,
+		CHECK_RC(LIFETIME_WATCHED,
 			inode_table_missing(table, root, name, inode_changes(root), 0));
 		made = enter(table, root, i % 2 ? "made" : name, object(2, S_IFREG));
 		if (i % 2)
@@ -416,13 +416,13 @@ static void test_a_directory_that_was_moved_has_a_new_inode_where_it_is(void)
 	struct inode *new = enter(table, b, "d", object(4, S_IFDIR));
 	uint64_t inodes, bytes;
 
-	CHECK(old != new && old->is_former && !new->is_former);
+	CHECK(old != new && old->is_superseded && !new->is_superseded);
 	CHECK_RC(0, check_path(table, old, "b/d"));
 	CHECK_RC(0, check_path(table, new, "b/d"));
 	CHECK(enter(table, b, "e", object(4, S_IFDIR)) == new);
 	CHECK_RC(0, check_path(table, old, "b/e"));
 	CHECK(enter(table, a, "d", object(4, S_IFDIR)) == old);
-	CHECK(!old->is_former && new->is_former);
+	CHECK(!old->is_superseded && new->is_superseded);
 	CHECK_RC(0, check_path(table, new, "a/d"));
 	inode_table_forget(table, new, 2);
 	inode_table_forget(table, old, 2);

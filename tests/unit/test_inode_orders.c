@@ -586,12 +586,12 @@ static void enter(struct call *c, struct inode *in, bool checks_changes)
 		c->has_failed = true;
 		return;
 	}
-	if (note.former)
-		invalidator_left(invalidator, note.former);
+	if (note.superseded)
+		invalidator_superseded(invalidator, note.superseded);
 	if (note.is_another || (note.was_missing && c->kind != C_OWN)) /* or reply_entry() */
 		invalidator_another(invalidator, in, names[c->n]);
 	c->found[0].object = c->looked[0];
-	c->found[0].is_valid = !note.is_old && inode_belief(in) == BELIEF_WATCHED &&
+	c->found[0].is_valid = !note.is_old && inode_lifetime(in) == LIFETIME_WATCHED &&
 			       (!checks_changes || inode_changes(in) == c->changes);
 }
 
@@ -601,7 +601,7 @@ static void answer_lookup(struct call *c, struct inode *in)
 		enter(c, in, true);
 	else
 		c->found[0].is_valid = inode_table_missing(table, in, names[c->n], c->changes,
-					       c->at) == BELIEF_WATCHED;
+					       c->at) == LIFETIME_WATCHED;
 }
 
 /* As read_entries(), and then add_entry() for each. */
@@ -615,12 +615,12 @@ static void answer_listing(struct call *c, struct inode *in)
 		if (!c->looked[n] || inode_table_enter_listed(table, in, names[n], &a, c->at,
 					     c->changes, &found->inode, &note) < 0)
 			continue;
-		if (note.former)
-			invalidator_left(invalidator, note.former);
+		if (note.superseded)
+			invalidator_superseded(invalidator, note.superseded);
 		if (note.is_another)
 			invalidator_another(invalidator, in, names[n]);
 		found->object = c->looked[n];
-		found->is_valid = !note.is_old && inode_belief(in) == BELIEF_WATCHED;
+		found->is_valid = !note.is_old && inode_lifetime(in) == LIFETIME_WATCHED;
 	}
 }
 
@@ -1225,8 +1225,8 @@ static bool is_noticed(uint8_t in, uint8_t n)
 	for (int i = 0; i < w.notice_count; i++)
 		if (w.notices[i].in == in && w.notices[i].n == n)
 			return true;
-	for (const struct left *left = invalidator->left; left; left = left->next)
-		if (left->inode == w.inodes[in].inode)
+	for (const struct superseded *one = invalidator->superseded; one; one = one->next)
+		if (one->inode == w.inodes[in].inode)
 			return true;
 	for (const struct repeat *repeat = invalidator->repeats; repeat; repeat = repeat->next)
 		if (repeat->directory == w.inodes[in].inode && strcmp(repeat->name, names[n]) == 0)
@@ -1369,8 +1369,9 @@ static void put_inode(const struct kernel_inode *k)
 	orders_put(
 		inode ? k->object | (uint64_t)k->lookups << 8 | (uint64_t)inode->lookups << 16 |
 				(uint64_t)inode->references << 24 |
-				(uint64_t)inode->is_former << 33 | (uint64_t)inode->is_lost << 34 |
-				(uint64_t)(inode->is_lost && inode->own.at == LOST_UNTOLD) << 36 |
+				(uint64_t)inode->is_superseded << 33 |
+				(uint64_t)inode->is_lost << 34 |
+				(uint64_t)(inode->is_lost && inode->own.at == LOST_UNSENT) << 36 |
 				(uint64_t)inode->version.nlink << 40
 		      : UINT64_MAX);
 	if (!inode || !inode->is_directory)
@@ -1429,8 +1430,8 @@ static void put_daemon(void)
 {
 	put_changes(invalidator->first);
 	put_changes(invalidator->waiting);
-	for (const struct left *left = invalidator->left; left; left = left->next)
-		orders_put(index_of(left->inode));
+	for (const struct superseded *one = invalidator->superseded; one; one = one->next)
+		orders_put(index_of(one->inode));
 	orders_put(invalidator->lost);
 	for (const struct repeat *repeat = invalidator->repeats; repeat; repeat = repeat->next)
 		orders_put(index_of(repeat->directory) | (uint64_t)repeat->name[0] << 8 |

@@ -34,7 +34,7 @@ static struct {
 static struct mount_options options;
 static struct mount mount;
 static struct session session;
-static struct inode *d, *f, *left;
+static struct inode *d, *f, *superseded;
 
 /* ---- The kernel ------------------------------------------------------------------------ */
 
@@ -185,7 +185,7 @@ static struct inode *enter(struct inode *parent, const char *name, uint64_t numb
 	struct inode_note note = {0};
 
 	CHECK_RC(0, inode_table_enter(mount.inodes, parent, name, &a, 0, &inode, &note));
-	left = note.former;
+	superseded = note.superseded;
 	return inode;
 }
 
@@ -293,16 +293,16 @@ static void move_d(void)
 
 	kernel.in = session_ino(&session, d);
 	enter(other, "d", 2, S_IFDIR);
-	CHECK(left == d);
+	CHECK(superseded == d);
 }
 
 static void leave_d(void)
 {
 	move_d();
-	invalidator_left(session.invalidator, left);
+	invalidator_superseded(session.invalidator, superseded);
 }
 
-static void test_a_directory_that_was_left_among_too_many_changes_is_told_of(void)
+static void test_a_directory_that_superseded_among_too_many_changes_is_invalidated(void)
 {
 	setup();
 	overflow(leave_d);
@@ -310,12 +310,12 @@ static void test_a_directory_that_was_left_among_too_many_changes_is_told_of(voi
 	teardown();
 }
 
-static void test_a_directory_that_was_left_without_memory_is_told_of(void)
+static void test_a_directory_that_superseded_without_memory_is_invalidated(void)
 {
 	setup();
 	move_d();
 	memory_ends_after(0);
-	invalidator_left(session.invalidator, left);
+	invalidator_superseded(session.invalidator, superseded);
 	memory_is_back();
 	invalidator_drain(session.invalidator);
 	CHECK_STRING("f", kernel.entry);
@@ -455,6 +455,6 @@ TEST_MAIN("invalidate", TEST(test_pages_that_are_being_read_are_dropped_when_the
 	TEST(test_a_drop_during_a_reply_that_is_installed_later_is_repeated),
 	TEST(test_a_watch_that_ended_among_too_many_changes_is_not_believed),
 	TEST(test_a_change_of_a_name_waits_for_our_own_change_of_it),
-	TEST(test_a_directory_that_was_left_among_too_many_changes_is_told_of),
-	TEST(test_a_directory_that_was_left_without_memory_is_told_of),
+	TEST(test_a_directory_that_superseded_among_too_many_changes_is_invalidated),
+	TEST(test_a_directory_that_superseded_without_memory_is_invalidated),
 	TEST(test_a_change_without_memory_is_told_of_when_there_is_some))
