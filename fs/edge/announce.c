@@ -113,8 +113,8 @@ void announce_end(struct mount *m, unsigned slot)
 	free_announcement(m->inodes, previous);
 }
 
-/* False: the request is nobody's whom we know.  `*ret_current`: what he is about to do, for the
- * caller to free; NULL: nothing, or no memory. */
+/* False: the request is not an event helper's.  `*ret_current`: what the helper is about to do, for
+ * the caller to free; NULL: nothing, or no memory. */
 static bool take_current(fuse_req_t fuse, struct announcement **ret_current)
 {
 	struct session *s = fuse_req_userdata(fuse);
@@ -149,7 +149,7 @@ static struct timespec time_of(int64_t ns)
 		.tv_nsec = ns % 1000000000 + (borrows ? 1000000000 : 0)};
 }
 
-/* As they were last told. */
+/* The attributes that the kernel last got. */
 static void last_attributes(
 	struct session *s, struct inode *inode, struct attributes *ret_attributes)
 {
@@ -170,7 +170,7 @@ static void last_attributes(
 		.atime = time_of(v->mtime_ns)};
 }
 
-/* An inode that the kernel is told of once more, for this request only. */
+/* An inode with one more lookup, for this request only. */
 static void reply_inode(fuse_req_t fuse, struct session *s, struct inode *inode,
 	const struct attributes *attributes)
 {
@@ -245,7 +245,7 @@ bool announce_lookup(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name)
 	return is_answered;
 }
 
-/* An event helper's request that does not fit what is announced: somebody has moved what it means.
+/* An event helper's request that does not match the announcement: its object was moved meanwhile.
  */
 static bool refuse(fuse_req_t fuse, struct session *s, struct announcement *a)
 {
@@ -326,7 +326,7 @@ bool announce_open(fuse_req_t fuse, struct fuse_file_info *fi)
 	return true;
 }
 
-/* Nobody's process asks for RELEASE: the kernel gives no pid. */
+/* RELEASE comes without a pid. */
 bool announce_close(fuse_req_t fuse, const struct fuse_file_info *fi)
 {
 	if (fi->fh != (uintptr_t)&helpers_handle)
@@ -342,7 +342,7 @@ static atomic_uint *flights_of(struct session *s, uint64_t node)
 	return &s->flights[(node >> 5 ^ node >> 17) % ANNOUNCE_FLIGHTS];
 }
 
-/* Requests for which the kernel holds no lock that anybody else wants. */
+/* Requests for which the kernel holds no lock that another request needs. */
 static bool holds_nothing(uint32_t opcode)
 {
 	switch (opcode) {
@@ -399,7 +399,7 @@ bool announce_must_wait(struct mount *m, const struct inode *inode)
 
 /* ---- Calls and notifications -------------------------------------------------------------- */
 
-/* Calls come one upon another: whoever is to send a notification goes first. */
+/* Calls follow each other closely: a waiting notification goes first. */
 void announce_call_begin(struct mount *m)
 {
 	static const struct timespec moment = {.tv_nsec = 20000};

@@ -41,24 +41,24 @@ struct announcement {
 	unsigned way_length;
 };
 
-/* What the table of inodes knew of a name before it was told of a change. */
+/* What the inode table knew of a name before a change. */
 struct known_before {
 	enum { BEFORE_UNKNOWN, BEFORE_NOTHING, BEFORE_OBJECT } kind;
 	struct object_id id;
 	struct inode_version version;
-	bool is_ours; /* we changed this, or the object, a moment ago */
+	bool is_ours; /* this mount changed the name, or the object, a moment ago */
 };
 
-/* Who is told of changes; all functions are called without a lock, from several threads. */
+/* The observer of changes; all functions are called without a lock, from several threads. */
 struct change_observer {
 	void *user;
 
-	/* The kernel's caches have been told of it. */
+	/* Called after the kernel's caches were invalidated. */
 	void (*foreign)(void *user, struct inode *parent, const char *name,
 		const struct change *change, const struct known_before *before);
 
 	/* A request through this mount has changed what is at `path`; the kernel has raised the
-	 * events.  `settled` false: what it left is not to be asked for yet. */
+	 * events.  `settled` false: the outcome may not be asked for yet. */
 	void (*own)(void *user, struct op_context *op, const char *path, bool settled);
 
 	/* Changes in the directory (NULL: anywhere) were missed. */
@@ -68,10 +68,10 @@ struct change_observer {
 	void (*ending)(void *user);
 };
 
-/* `observer` stays valid until mount_run() has returned; NULL: nobody. */
+/* `observer` must stay valid until mount_run() has returned; NULL: none. */
 void announce_observe(struct mount *m, const struct change_observer *observer);
 
-/* Whether own() is to be called: not where nobody watches. */
+/* Whether own() is to be called: not while no program waits on inotify. */
 void announce_wants_own(struct mount *m, bool wanted);
 
 /* The process that uses the slot from now on; 0: none, before it is waited for. */
@@ -99,11 +99,11 @@ static inline void announce_expiry_end(struct session *s)
 	pthread_mutex_unlock(&s->announcing);
 }
 
-/* The kernel may hold a lock of the inode, or a page of it, until a request is answered: whoever
- * touches it would wait for that, and cannot be killed. */
+/* The kernel may hold a lock of the inode, or of a page of it, until a request is answered: a
+ * process that touches it would wait for that, and could not be killed. */
 bool announce_must_wait(struct mount *m, const struct inode *inode);
 
-/* Where the kernel believes that there is no such name, or `always`, it looks again. */
+/* Expires the entry if the kernel may have cached it as absent, or `always`. */
 void announce_expire(struct mount *m, struct inode *parent, const char *name, bool always);
 
 /* Changes in a directory are reported from now on, where that can be. */

@@ -12,14 +12,14 @@
 enum { GRANT_WAIT_MS = 100, LISTED_MAX = 16, READ_AHEAD_BYTES = 2 * SESSION_REQUEST_MAX_BYTES };
 
 static const uint64_t WRITTEN_MS = 80;       /* a map may be written back in several requests */
-static const uint64_t LISTED_NS = 100000000; /* whoever waits for an access list looks by then */
+static const uint64_t LISTED_NS = 100000000; /* the kernel has asked for the access list by then */
 
-/* Of pages that were left out of a drop. */
+/* Pages that were left out of a drop. */
 struct late_drop {
 	TAILQ_ENTRY(late_drop) link; /* lock, as all below */
 	struct inode *inode;         /* referenced */
 	off_t start, end;
-	uint64_t before; /* requests with lower numbers may have brought content of before */
+	uint64_t before; /* requests with lower numbers may have brought old content */
 	uint64_t number; /* they are counted */
 	bool is_due;     /* the request is over */
 };
@@ -28,8 +28,8 @@ struct dropper {
 	struct session *session;
 	pthread_t thread;
 	pthread_mutex_t lock;
-	pthread_cond_t sent;      /* something was, or was replied: for those who wait (lock) */
-	pthread_cond_t is_due;    /* something is, before `sleeps_until_ns`: for the thread */
+	pthread_cond_t sent; /* something was sent or replied; drains and locks wait here (lock) */
+	pthread_cond_t is_due;    /* before `sleeps_until_ns`; the thread waits here */
 	uint64_t sleeps_until_ns; /* lock, as all below; 0: for ever */
 	struct drops drops;
 	struct listed {
@@ -94,8 +94,8 @@ void dropper_end_pages(struct dropper *d, struct page_request *request)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* Behind its pages are those that the kernel reads ahead: it has locked them, too, and the daemon
- * may not have fetched that request yet. */
+/* The pages behind a request's may be read ahead: the kernel has locked those, too, and their
+ * request may not have been fetched yet. */
 static off_t busy_until(const struct page_request *request)
 {
 	return request->end + READ_AHEAD_BYTES;
@@ -179,7 +179,7 @@ static int drop_idle(
 	return r;
 }
 
-/* What is asked for from now on is as the drop wants it. */
+/* What the kernel asks for from now on is current. */
 static uint64_t next_number(struct dropper *d)
 {
 	uint64_t number;
@@ -198,7 +198,7 @@ static int drop(struct dropper *d, struct inode *inode, bool pages)
 
 /* ---- Access lists -------------------------------------------------------------------- */
 
-/* The last one of the inode, or NULL.  With the lock held. */
+/* The last entry of the inode, or NULL.  With the lock held. */
 static struct listed *find_listed(struct dropper *d, const struct inode *inode)
 {
 	for (unsigned i = 0; i < LISTED_MAX; i++)
@@ -241,13 +241,13 @@ static bool want(
 	return added != DROPS_FULL;
 }
 
-/* What was taken; the lock that it was for, or NULL, and what was found then.  Without the lock
- * held. */
+/* Sends what was taken; `lock`: that it was for, or NULL, and the version that was found then.
+ * Without the lock held. */
 static int tell(struct dropper *d, struct inode *inode, enum drop_what what,
 	const struct file_lock *granted, const struct inode_version *found)
 {
 	bool pages = what == DROP_PAGES, is_gone;
-	/* The holder of a lock is to read no page that was asked for before. */
+	/* The holder of a lock must not read a page that was requested before. */
 	int r = granted ? session_drop_inode(d->session, inode, pages) : drop(d, inode, pages);
 
 	pthread_mutex_lock(&d->lock);
@@ -285,7 +285,7 @@ int dropper_drop(
 
 /* ---- Locks --------------------------------------------------------------------------- */
 
-/* Not for ever: a drop may wait for a page that is being read.  With the lock held. */
+/* With a bound, as a drop may wait for a page that is being read.  With the lock held. */
 static enum drops_decision decide(
 	struct dropper *d, const struct inode *inode, const struct file_lock *lock)
 {
@@ -374,7 +374,7 @@ void dropper_replied(struct dropper *d, unsigned number, struct inode *inode,
 
 /* ---- The thread ---------------------------------------------------------------------- */
 
-/* With the lock held.  False: nothing is left over. */
+/* With the lock held.  False: no pages were left out. */
 static bool drop_late(struct dropper *d)
 {
 	struct late_drop *late;
@@ -490,7 +490,7 @@ void dropper_free(struct dropper *d)
 	free(d);
 }
 
-/* With the lock held: of pages that were left out before. */
+/* With the lock held: drops pages that were left out before. */
 static bool has_late(const struct dropper *d, uint64_t number)
 {
 	const struct late_drop *oldest = TAILQ_FIRST(&d->late);

@@ -1,8 +1,5 @@
-/*
- * fs/edge/dropper.h - tells the kernel which inodes' attributes and pages are not valid any more.
- *
- * When it may is decided by fs/edge/drops.h.  What has to wait is done by a thread.
- */
+/* fs/edge/dropper.h - tells the kernel which inodes' attributes and pages are not valid any more.
+ * fs/edge/drops.h decides when.  A thread sends what has to wait. */
 #pragma once
 
 #include <sys/queue.h>
@@ -15,20 +12,20 @@ int dropper_start(struct session *s, struct dropper **ret_dropper);
 void dropper_stop(struct dropper *dropper); /* ends the thread; NULL is fine */
 void dropper_free(struct dropper *dropper); /* after the inode table is free; NULL is fine */
 
-/* A program here wrote to the file just now, and one (perhaps the same) may map it: pages that are
- * dropped while what was written is on its way come back as they were before, and then a map may be
- * written back over that.  dropper_drop() waits for the end of it. */
+/* A program here has just written to the file, and one (perhaps the same) may have mapped it: if
+ * pages are dropped while the write is on its way, they come back with the old content, and the map
+ * may be written back over the new data.  dropper_drop() waits for the end of it. */
 bool dropper_is_being_written(const struct inode *inode);
 
-/* The kernel is to ask for the attributes again, and with `pages` for content too; `found`: what is
- * there now (NULL: not known).  0: it has been told, or will be.  -ENOENT: it does not know the
- * inode (yet). */
+/* Makes the kernel drop the attributes, and with `pages` the content too; `found`: the current
+ * version (NULL: not known).  0: sent, or will be.  -ENOENT: the kernel does not know the inode
+ * (yet). */
 int dropper_drop(struct dropper *dropper, struct inode *inode, bool pages,
 	const struct inode_version *found);
 
-/* The file was locked: the holder is to read what the last one has written, perhaps through another
- * mount, and not what the feed has come to.  `found`: what is there now; NULL: not known, or the
- * same may be found after one more change. */
+/* The file was locked: the holder must read what the last one wrote, perhaps through another mount,
+ * though the feed may not have reported it yet.  `found`: the current version; NULL: not known, or
+ * one more change may not show in it. */
 void dropper_locked(struct dropper *dropper, struct inode *inode, const struct file_lock *lock,
 	const struct inode_version *found);
 
@@ -37,14 +34,14 @@ void dropper_locked(struct dropper *dropper, struct inode *inode, const struct f
 void dropper_unlocking(struct dropper *dropper, const struct inode *inode,
 	const struct file_lock *lock, pid_t caller);
 
-/* An access list is set through this mount, before and after it is.  The kernel then asks for the
- * mode before it lets anybody in, and is not to be disturbed by a drop: those wait for a while. */
+/* Before and after an access list is set through this mount.  The kernel then asks for the mode
+ * before it grants access, which a drop would disturb: drops wait for a while. */
 void dropper_listed(struct dropper *dropper, const struct inode *inode);
 
-/* Around a READ or WRITE of pages, which the kernel has locked until the reply: to drop them would
- * wait for that, which may never come.  Until the end, which is told before the reply, a drop
- * leaves these pages out, and what the kernel reads ahead behind them; they are dropped thereafter.
- */
+/* Around a READ or WRITE of pages, which the kernel has locked until the reply: dropping them would
+ * wait for the reply, which may never come.  Until the end, which comes before the reply, a drop
+ * leaves these pages out, and those that the kernel reads ahead behind them; they are dropped
+ * later. */
 struct page_request {
 	LIST_ENTRY(page_request) link; /* the dropper's */
 	const struct inode *inode;
@@ -63,6 +60,6 @@ unsigned dropper_reply(struct dropper *dropper, const struct inode *inode, pid_t
 void dropper_replied(struct dropper *dropper, unsigned number, struct inode *inode,
 	const struct attributes *attributes);
 
-/* Waits until the kernel has been told of everything so far: locks are waited for, maps that are
- * being written are not. */
+/* Waits until everything so far has been sent: waits for locks, but not for maps that are being
+ * written. */
 void dropper_drain(struct dropper *dropper);

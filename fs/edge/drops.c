@@ -90,7 +90,7 @@ void drops_granted(struct drops *d, const struct inode *inode, const struct file
 			d->held[i].is_ready = true;
 }
 
-/* Nobody elsewhere has had this lock since another holder here was granted theirs. */
+/* No process elsewhere can have had this lock since another holder here was granted it. */
 static bool is_shared(const struct drops *d, const struct inode *inode,
 	const struct file_lock *lock, uint64_t now_ns)
 {
@@ -148,7 +148,7 @@ bool drops_is_clean(
 	return false;
 }
 
-/* Until when a drop waits for locks; 0: not at all. */
+/* How long a drop waits for locks; 0: not at all. */
 static uint64_t locked_until(const struct drops *d, const struct drop *drop, uint64_t now_ns)
 {
 	uint64_t until_ns = 0;
@@ -166,14 +166,14 @@ static uint64_t locked_until(const struct drops *d, const struct drop *drop, uin
 
 /* ---- Replies ------------------------------------------------------------------------- */
 
-/* Of a repetition: a while after a reply that is still under way. */
+/* For a repetition: a while after a reply that is still under way. */
 static const uint64_t WITH_REPLY = UINT64_MAX;
 
 unsigned drops_reply(struct drops *d, const struct inode *inode, pid_t caller)
 {
 	unsigned number = d->reply_next;
 
-	/* The kernel asks for one after the other: what was replied before is installed. */
+	/* A thread makes one request at a time: the earlier reply is installed. */
 	for (unsigned i = 0; i < DROPS_MAX; i++)
 		if (d->replies[i].inode == inode && !d->replies[i].is_under_way)
 			d->replies[i].inode = NULL;
@@ -223,7 +223,7 @@ void drops_installed(struct drops *d, const struct inode *inode, pid_t caller)
 			d->replies[i].inode = NULL;
 }
 
-/* A reply that is installed after this drop would bring back what was before. */
+/* A reply that is installed after this drop would bring the old attributes back. */
 static void repeat_after_replies(struct drops *d, struct drop *drop, uint64_t now_ns)
 {
 	for (unsigned i = 0; RULE(REPEAT) && i < DROPS_MAX; i++) {

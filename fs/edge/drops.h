@@ -25,36 +25,36 @@ enum drop_what { DROP_NOTHING, DROP_ATTRIBUTES, DROP_PAGES };
 
 /* Nanoseconds. */
 static const uint64_t DROPS_LOCK_NS = 2000000000;  /* some locks are held for ever */
-static const uint64_t DROPS_INSTALL_NS = 2000000;  /* a reply is installed by then, mostly ... */
+static const uint64_t DROPS_INSTALL_NS = 2000000;  /* nearly always enough for a reply ... */
 static const uint64_t DROPS_REPEAT_NS = 100000000; /* ... and on a machine under load */
 
 struct drops {
 	struct drop {
 		struct inode *inode;
 		enum drop_what wanted;
-		unsigned under_way;           /* how many tell the kernel just now */
+		unsigned under_way;           /* threads that are sending it now */
 		struct inode_version version; /* that was found; mode 0: not known */
 		uint64_t wanted_ns, not_before_ns;
-		uint64_t taken_ns;  /* when was wanted what is under way; the first of it */
+		uint64_t taken_ns;  /* when the first of what is being sent was wanted */
 		uint64_t repeat_ns; /* 0: not at all */
 	} drops[DROPS_MAX];
 	struct held {
 		const struct inode *inode;
 		struct file_lock lock;
 		uint64_t until_ns;
-		bool is_ready; /* what was wrong when it was granted has been dropped */
+		bool is_ready; /* what was stale when it was granted has been dropped */
 		bool is_cut;   /* a part of it was released */
 	} held[DROPS_MAX];
 	struct reply {
 		const struct inode *inode; /* NULL: none */
 		pid_t caller;
 		bool is_under_way, is_overtaken;
-		struct inode_version version; /* that it has, when it is done */
+		struct inode_version version; /* that the inode has, once it is done */
 		uint64_t done_ns;
 	} replies[DROPS_MAX];
 	struct clean {
 		const struct inode *inode;
-		struct inode_version version; /* the kernel has no pages of before */
+		struct inode_version version; /* the kernel has no older pages */
 	} clean[DROPS_MAX];
 	unsigned count, held_count, reply_next, clean_next;
 };
@@ -76,16 +76,15 @@ enum drop_what drops_take(struct drops *drops, const struct inode *inode, enum d
 struct inode *drops_next(struct drops *drops, enum drops_mode mode, uint64_t now_ns,
 	enum drop_what *ret_what, uint64_t *ret_due_ns);
 
-/* The kernel has been told.  True: the entry is gone. */
+/* The drop has been sent.  True: the entry is gone. */
 bool drops_end(struct drops *drops, const struct inode *inode);
 
-/* The kernel has been told of all that was wanted until then (but for repetitions). */
+/* Everything that was wanted until then has been sent (but for repetitions). */
 bool drops_are_sent(const struct drops *drops, uint64_t until_ns);
 
-/* A lock was granted through this mount.  Then drops_decide() says what comes before the holder
- * hears of it.  DROPS: everything is wanted, taken (DROPS_GRANT) and told; it may be after a while
- * in spite of WAITS, at the risk that the holder reads what was before.  At last drops_granted().
- */
+/* A lock was granted through this mount: drops_decide() says what must be done before the reply to
+ * its holder.  DROPS: everything is wanted, taken (DROPS_GRANT) and sent; after a while that may be
+ * done in spite of WAITS, at the risk that the holder reads old data.  At last drops_granted(). */
 enum drops_decision { DROPS_GRANT_WAITS, DROPS_GRANT_DROPS, DROPS_GRANT_NOTHING };
 void drops_lock(struct drops *drops, const struct inode *inode, const struct file_lock *lock,
 	uint64_t now_ns);
@@ -93,8 +92,8 @@ enum drops_decision drops_decide(const struct drops *drops, const struct inode *
 	const struct file_lock *lock, uint64_t now_ns, uint64_t *ret_due_ns);
 void drops_granted(struct drops *drops, const struct inode *inode, const struct file_lock *lock);
 
-/* All pages were dropped for a lock, when this version had been found; and whether that was so for
- * one that is found now. */
+/* All pages were dropped for a lock, when this was the version; and whether that was so for the
+ * version found now. */
 void drops_clean(
 	struct drops *drops, const struct inode *inode, const struct inode_version *version);
 bool drops_is_clean(

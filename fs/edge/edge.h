@@ -16,15 +16,16 @@ int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret
 /* Asks the session to end (async-signal-safe). */
 void mount_stop(struct mount *m);
 
-/* Waits until the kernel has been told of every change that the feed brought so far: what a
+/* Waits until the kernel has been notified of every change that the feed brought so far: what a
  * command did at the workspace is visible on the mount. */
 void mount_drain_changes(struct mount *m);
 
-/* Changes in the directory `path` are reported from now on, where that can be and the kernel
- * knows it, though nobody has listed it yet. */
+/* Watches the directory `path`, if possible and the kernel knows it, though it was not listed yet.
+ */
 void mount_watch(struct mount *m, const char *path);
 
-/* Some handle of the object is open for writing: it may have pages that only the kernel knows. */
+/* Some handle of the object is open for writing: the kernel may have data that was not written back
+ * yet. */
 bool mount_is_written(struct mount *m, const struct object_id *id);
 
 /* Frees what mount_run() left; after workspace_free(), whose feed leads here. */

@@ -1,10 +1,7 @@
-/*
- * fs/edge/foreign.h - which changes at the workspace others have made, for the mount log.
- *
- * The change feed tells of our own changes too, and not whose they are: what comes within
+/* fs/edge/foreign.h - tells changes by others from our own, for the mount log.  The change feed
+ * also reports our own changes, and does not say whose they are: one that comes within
  * FOREIGN_OWN_MS of a change of the same path or object through this mount counts as ours.
- * Threads: any.
- */
+ * Threads: any. */
 #pragma once
 
 #include <stdatomic.h>
@@ -21,7 +18,7 @@ enum {
 	FOREIGN_WAYS = 4,
 };
 
-/* Keys and when they came last: the hash in the upper half, milliseconds in the lower. */
+/* Keys, with the time of the last one: the hash in the upper half, milliseconds in the lower. */
 struct foreign_times {
 	atomic_uint_fast64_t slots[FOREIGN_SLOTS];
 };
@@ -35,21 +32,21 @@ struct foreign {
 enum foreign_verdict {
 	FOREIGN_NOT,  /* ours, or reported a moment ago */
 	FOREIGN_PATH, /* to be reported */
-	FOREIGN_MANY, /* once in a while: more change than is reported */
+	FOREIGN_MANY, /* once in a while: there are more changes than are reported */
 };
 
-/* We are changing this, or just have: `path` and `id` may be NULL. */
+/* This mount is changing this, or just has: `path` and `id` may be NULL. */
 void foreign_own(
 	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms);
 
-/* We changed this lately. */
+/* This mount changed this lately. */
 bool foreign_is_own(
 	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms);
 
-/* Milliseconds since we changed this; UINT32_MAX: not lately. */
+/* Milliseconds since this mount changed this; UINT32_MAX: not lately. */
 uint32_t foreign_own_age(
 	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms);
 
-/* The feed told of a change of this. */
+/* The feed reported a change of this. */
 enum foreign_verdict foreign_judge(
 	struct foreign *foreign, const char *path, const struct object_id *id, uint64_t now_ms);

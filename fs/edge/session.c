@@ -25,7 +25,7 @@ enum {
 	SILENT_CLOSE_MS = 5000,
 };
 
-/* As late as a change may show where it could be told of. */
+/* How late a change may show in a directory that could be watched but is not yet. */
 static const double BRIEF_TTL_SECONDS = 0.1;
 
 static const struct {
@@ -35,16 +35,16 @@ static const struct {
 	{FUSE_CAP_ASYNC_READ, true}, {FUSE_CAP_ATOMIC_O_TRUNC, true},
 	{FUSE_CAP_PARALLEL_DIROPS, true}, {FUSE_CAP_AUTO_INVAL_DATA, true},
 	{FUSE_CAP_READDIRPLUS, true},
-	{FUSE_CAP_READDIRPLUS_AUTO, false}, /* each entry will be looked at: one request less */
+	{FUSE_CAP_READDIRPLUS_AUTO, false}, /* each entry is looked up anyway */
 	{FUSE_CAP_CACHE_SYMLINKS, true}, {FUSE_CAP_ASYNC_DIO, true},
 	{FUSE_CAP_DONT_MASK, true}, /* where there is a default access list, no umask counts */
 	{FUSE_CAP_HANDLE_KILLPRIV, false}, /* the kernel clears set-user-ID bits by setattr */
 	{FUSE_CAP_SPLICE_READ, false},     /* costs more than the copy it saves */
-	{FUSE_CAP_WRITEBACK_CACHE, false}, /* would hide others' changes of size and times */
+	{FUSE_CAP_WRITEBACK_CACHE, false}, /* would hide changes of size and times by others */
 };
 
-/* Nobody but root gets in, whom no permission stops: the kernel need not know the mode of a
- * directory again after each change in it. */
+/* Only root gets in, whom no permission stops: the kernel need not get a directory's mode anew
+ * after each change in it. */
 static bool root_alone(const struct mount_options *options)
 {
 	for (const char *const *pair = options->fuse_pairs; pair && *pair; pair++)
@@ -68,7 +68,7 @@ static void session_init(void *user, struct fuse_conn_info *connection)
 	/* Access control lists name ids of the workspace. */
 	if (!root_alone(s->mount->options) && s->mount->options->idmap_none)
 		connection->want |= FUSE_CAP_POSIX_ACL & connection->capable;
-	/* A listing without lookups; they come anyway. */
+	/* Listings without lookups: those come anyway. */
 	if (s->mount->options->cache_strict)
 		connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS | FUSE_CAP_CACHE_SYMLINKS);
 	if (!s->mount->workspace->ops->lock)
@@ -229,8 +229,7 @@ struct stopper {
 	atomic_bool over; /* the session has ended by itself: unmounted from outside */
 };
 
-/* A far end that does not answer is waited for no longer: whoever ends the daemon wants it to end.
- */
+/* A silent far end is not waited for any longer: the user who ends the daemon wants it to end. */
 bool session_link_is_silent(const struct session *s)
 {
 	struct workspace_status status = {0};
@@ -254,8 +253,8 @@ static void write_pages(struct session *s, const char *path)
 			path, strerror(-r));
 }
 
-/* While others serve: what programs have mapped is written by way of them.  Where this mount was
- * detached, another one may be by now. */
+/* While other threads serve, as they serve the writes of mapped pages.  Where this mount was
+ * detached, another one may be mounted by now. */
 static void unmount(struct session *s)
 {
 	const char *path = s->mount->options->mount_point;
@@ -310,8 +309,8 @@ struct closing {
 	atomic_bool gives_up;
 };
 
-/* What was written is sent for as long as -o timeout says; for whoever was told to end, as long as
- * the far end answers. */
+/* Written data is sent for as long as -o timeout says; after a signal to end, for as long as the
+ * far end answers. */
 static void *watch_closing(void *data)
 {
 	struct closing *closing = data;
@@ -360,7 +359,7 @@ static void directory_forgotten(void *user, const struct object_ref *directory)
 	struct inode *inode;
 
 	workspace_unwatch(s->mount->workspace, directory);
-	/* Somebody may have found it again, and believe it to be watched. */
+	/* A lookup may have found it again, while it counted as watched. */
 	inode = inode_table_find_id(s->mount->inodes, &directory->id);
 	if (inode && s->invalidator)
 		invalidator_unwatched(s->invalidator, &directory->id);
@@ -475,7 +474,7 @@ void mount_done(struct mount *m)
 	invalidator_free(s->invalidator);
 	if (s->fuse) {
 		if (connection_is_gone(s))
-			fuse_session_unmount(s->fuse); /* only frees: somebody else may be there */
+			fuse_session_unmount(s->fuse); /* only frees: the path may be another's */
 		fuse_session_destroy(s->fuse);
 	}
 	session_directories_done(s);

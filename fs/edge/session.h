@@ -31,15 +31,14 @@ enum { PAGES_TURNS = 1024, ANNOUNCERS = 4, ANNOUNCE_FLIGHTS = 4096 };
 
 enum { SESSION_REQUEST_MAX_BYTES = 1 << 20 }; /* of data, in a request or its answer */
 
-/* Threads that take each other's place: all that read the device, or serve one of the kernel's
- * queues. */
+/* Threads that serve the same source of requests: the device, or one of the kernel's queues. */
 struct thread_group {
 	struct session *session;
 	int queue;         /* its number; -1: the device */
-	unsigned usual;    /* so many are started as soon as nobody is idle */
-	atomic_uint total; /* but for those that rest */
+	unsigned usual;    /* up to this number, one is started whenever none is idle */
+	atomic_uint total; /* without those that rest */
 	atomic_uint idle;
-	atomic_uint blocked;        /* wait for a lock */
+	atomic_uint blocked;        /* wait, perhaps for ever (for a lock) */
 	struct session_ring *first; /* until it is started */
 };
 
@@ -50,18 +49,18 @@ struct session {
 	struct dropper *dropper;
 	struct foreign foreign;
 	double watched_ttl, brief_ttl, ttl; /* seconds, by enum lifetime */
-	atomic_bool caches_unwatched;       /* the kernel does, since the last drain */
+	atomic_bool caches_unwatched; /* the kernel got something that it caches by time only, since
+				       * the last drain */
 
 	/* Negotiation (session_raw.c); fixed once the first request is served. */
 	uint64_t init_unique;
 	uint32_t kernel_flags, kernel_flags2;
-	bool kills_suid;       /* clearing set-user-ID bits on writes is our task */
-	bool may_pass_through; /* this process has the right, the workspace the descriptors */
-	bool passes_through;   /* the kernel reads backing files by itself */
-	pthread_mutex_t backing_lock; /* the backing_* fields of files */
-	pthread_mutex_t
-		direct_writes_lock; /* and what files have of writes that go past the pages */
-	/* The last reads into the kernel's pages that came by io_uring (session_files.c). */
+	bool kills_suid;       /* the daemon clears set-user-ID bits on writes, not the kernel */
+	bool may_pass_through; /* with this privilege, and descriptors of the workspace */
+	bool passes_through;   /* the kernel reads backing files itself */
+	pthread_mutex_t backing_lock;       /* the backing_* fields of files */
+	pthread_mutex_t direct_writes_lock; /* and struct inode_file.direct_writes */
+	/* The latest reads into the kernel's pages that came by io_uring (session_files.c). */
 	struct seen_read {
 		const struct inode *inode;
 		uint64_t unique;
@@ -71,44 +70,46 @@ struct session {
 	unsigned read_next; /* direct_writes_lock */
 	bool is_remote;
 	bool can_watch;
-	bool opens_directories; /* the kernel cannot do without, or must not cache them */
-	bool expires_entries;   /* the kernel can look a name up again without dropping it first */
+	bool opens_directories; /* the kernel needs OPENDIR, or must not cache listings */
+	bool expires_entries;   /* the kernel can expire an entry without dropping it */
 
 	struct misses misses;
 
-	/* Event helpers, and who is told of changes (fs/edge/announce.h). */
+	/* Event helpers, and the observer of changes (fs/edge/announce.h). */
 	struct announcer {
 		atomic_int pid; /* 0: none */
 		pthread_mutex_t lock;
 		struct announcement *current; /* lock */
 	} announcers[ANNOUNCERS];
 	pthread_mutex_t announcing; /* a helper's call is under way, or an expiry of a name */
-	atomic_uint expiring;       /* who is about to take that for an expiry */
+	atomic_uint expiring;       /* threads that are about to take it for an expiry */
 	const struct change_observer *_Atomic observer;
 	atomic_bool observes_own;
-	atomic_uint flights[ANNOUNCE_FLIGHTS]; /* requests in flight, by the node they are for */
+	atomic_uint flights[ANNOUNCE_FLIGHTS]; /* requests in flight, by node id */
 
 	pthread_mutex_t listings_lock;
 	struct listing *listings; /* session_directories.c; listings_lock */
 
-	/* A path computed before a rename took place may be wrong. */
+	/* A path that was computed before a rename may be wrong. */
 	pthread_mutex_t rename_lock;
 	pthread_cond_t rename_done;
 	uint32_t renames_active;      /* rename_lock */
-	atomic_uint_fast64_t renames; /* that took place; changed under rename_lock */
+	atomic_uint_fast64_t renames; /* finished so far; changed under rename_lock */
 
-	/* Shared: content is handed to the kernel; alone: it is told to forget. */
+	/* Shared: while content is handed to the kernel; exclusive: while it is told to drop pages.
+	 */
 	pthread_rwlock_t store_lock;
-	/* Raised before an inode's pages are dropped, or may be written; by its address.  Where two
-	 * inodes have the same one, the kernel reads what could have been handed to it. */
+	/* A counter by inode address, raised before the inode's pages are dropped or may be
+	 * written: content that was read before must not be handed to the kernel.  Inodes that
+	 * share a counter only cost the kernel a READ. */
 	atomic_uint pages_turns[PAGES_TURNS];
-	/* Threads of callers that look again (session_request.c), by their numbers. */
+	/* Threads of callers that retry after ESTALE (session_request.c), by thread id. */
 	struct retrier {
 		atomic_int thread; /* 0: nobody */
 		atomic_uint_fast64_t until_ns;
-		atomic_uint found_count; /* by names, since; the last ones are kept: */
+		atomic_uint found_count; /* inodes found by name since; the latest are in `found` */
 		const struct inode *_Atomic found[FOUND_MAX];
-		struct inode *_Atomic kept; /* with a reference: the last file found */
+		struct inode *_Atomic kept; /* the last file found, with a reference */
 	} retriers[RETRIERS];
 
 	/* The threads that serve (session_loop.c). */
@@ -120,14 +121,14 @@ struct session {
 	struct thread_group device;
 	struct thread_group *queues;           /* from the negotiation on: */
 	atomic_uint queue_count;               /* 0: all requests come by the device */
-	atomic_uint_fast64_t files[FILES_MAX]; /* that requests were for; session_uring.c */
+	atomic_uint_fast64_t files[FILES_MAX]; /* files that requests were for; session_uring.c */
 	atomic_uint file_next;
-	pthread_t watcher; /* of the threads, when all are at work */
+	pthread_t watcher; /* starts threads when all are busy for long */
 	sem_t look;
 	atomic_bool is_saturated;
 	atomic_bool ending;
 
-	/* Pages of mapped files, which the kernel writes when it likes (session_files.c). */
+	/* Pages of mapped files, which the kernel writes back at any time (session_files.c). */
 	atomic_uint pages_under_way;
 	atomic_uint_fast64_t pages_seen;
 };
@@ -137,8 +138,7 @@ struct own_change {
 	struct own_change *next;
 	struct object_id directory;
 	const char *name;
-	struct inode
-		*moves_in; /* that directory, if the name is moved or replaced by one that is */
+	struct inode *moves_in; /* that directory, if a rename moves the name or something to it */
 };
 
 struct request {
@@ -155,18 +155,18 @@ struct request {
 	unsigned attempts;
 	uint64_t start_ns;                    /* CLOCK_MONOTONIC */
 	atomic_uint_fast64_t asked_to_end_ns; /* when the caller was seen to be; 0: not yet */
-	atomic_uint_fast64_t looked_ns; /* when the caller was looked at, untold; 0: not yet */
+	atomic_uint_fast64_t looked_ns;       /* when the caller was last checked; 0: not yet */
 	bool by_handle;
 	bool any_signal_interrupts; /* as POSIX has it for locks */
-	bool by_name;               /* what has the object's name now: `successor` ... */
-	bool is_gone;               /* ... but nothing has */
+	bool by_name;               /* serves what has the object's name now: `successor` ... */
+	bool is_gone;               /* ... or nothing has it */
 	struct object_id successor;
 	bool is_announcement; /* an event helper's */
-	bool settles;         /* what was written before has arrived */
-	bool is_found;        /* what was to be created was there */
-	bool is_step;         /* perhaps on the way along a path */
-	bool by_path;         /* of an entry: in whatever directory has the name */
-	bool path_is_stale;   /* the path leads through a directory that is not there any more */
+	bool settles;         /* earlier writes have reached the workspace */
+	bool is_found;        /* what was to be created existed */
+	bool is_step;         /* may be a step of a path walk */
+	bool by_path;         /* of an entry: in whichever directory has the path */
+	bool path_is_stale;   /* the path leads through a directory that was removed or replaced */
 };
 
 /* ---- Requests (session_request.c) ------------------------------------------------ */
@@ -174,13 +174,14 @@ struct request {
 /* `op` is static; `flags`: enum log_op_flags. */
 void request_begin(struct request *r, fuse_req_t fuse, const char *op, unsigned flags);
 
-/* The request makes, removes or moves the name: what the feed tells of that is handled when its
- * outcome is known here, after request_record().  At most two of them; `name` stays. */
+/* The request makes, removes or moves the name: reports of the feed about it are handled after
+ * request_record(), when the outcome is known here.  At most two per request; `name` must outlive
+ * it. */
 struct own_change *request_owns_name(
 	struct request *r, const struct inode *parent, const char *name);
 
-/* The request is about to change what is at `path` (NULL: nothing), the object `id` (or NULL): what
- * the feed tells of it is our own doing. */
+/* The request is about to change what is at `path` (or NULL), and the object `id` (or NULL):
+ * reports of the feed about them are echoes. */
 void request_changes(struct request *r, const char *path, const struct object_id *id);
 
 /* Records the outcome and frees; `result`: 0, a count or -errno.  Comes before the answer. */
@@ -192,42 +193,42 @@ bool request_failed(struct request *r, int64_t result);
 /* request_record(), and answers an error (or success without data). */
 void request_finish(struct request *r, int result);
 
-/* The object: by its path, or, when it has no name any more, by a handle somebody has.
- * -ENOENT: neither. */
+/* Locates the object by its path or, when it has no name any more, by any open handle.  -ENOENT:
+ * neither. */
 int request_locate(struct request *r, struct inode *inode, struct object_ref *ret_object);
 
-/* The same; a handle that somebody has open is taken where that saves resolving the path. */
+/* The same, preferring an open handle, where that saves resolving the path. */
 int request_locate_open(struct request *r, struct inode *inode, struct object_ref *ret_object);
 
-/* The path of the entry `name` in `parent`, in r->path (or r->path2), for a call that is told to
- * find `parent` there (r->op).  When that has no name any more: -ENOENT, as it is gone; or for a
- * second -ESTALE, upon which the kernel looks again. */
+/* Puts the path of the entry `name` in `parent` into r->path (_second: r->path2), and `parent` into
+ * r->op as the directory that the call must find there.  A `parent` without a name: -ENOENT, as it
+ * is gone; within a second of losing it -ESTALE, so that the kernel looks up again. */
 int request_locate_entry(struct request *r, struct inode *parent, const char *name);
 int request_locate_second(struct request *r, struct inode *parent, const char *name);
 
-/* After a failed call: true when a rename by us made the path wrong meanwhile (or, for an
- * object, when an open handle leads to it): locate again, and repeat the call. */
+/* After a failed call: true when a rename through this mount made the path wrong meanwhile (or an
+ * open handle leads to the object): locate again, and repeat the call. */
 bool request_retry(struct request *r, int result, struct inode *inode);
 
-/* The same, for a request for entries of `parent` and (or NULL) `second`, of which another may have
- * taken the place: that will do for who means the name (r->by_path). */
+/* The same, for a request for entries of `parent` and `second` (or NULL), which another directory
+ * may have replaced: for a caller that means the name, that one will do (r->by_path). */
 bool request_retry_entry(struct request *r, int result, struct inode *parent, struct inode *second);
 
-/* The same, for a request that may as well be served by what has taken the object's place (see
- * request_successor()) after the kernel has looked again. */
+/* The same, for a request that what has replaced the object may serve as well (see
+ * request_successor()), once the kernel has looked up again. */
 bool request_retry_name(struct request *r, int result, struct inode *inode);
 
-/* For a request on an object that the kernel knows: when its name does not lead there any
- * more, the kernel has to look again (-ESTALE) rather than believe that there is none;
- * somebody may just have put another one in its place. */
+/* The result of a request on an object that the kernel knows.  When the name does not lead to the
+ * object any more, -ESTALE makes the kernel look up again: something else may have replaced it, so
+ * -ENOENT would be wrong. */
 int request_object_result(struct request *r, struct inode *inode, int result);
 
 /* True for a result that would become -ESTALE; r->path is where the object was, or "". */
 bool request_is_stale(struct request *r, struct inode *inode, int result);
 
-/* What is at `path` now in place of `known`, for a request that means whatever has the name.
- * -ESTALE: the kernel may not allow for it what it allowed for `known`, being of another type or
- * owner; or another error of getattr. */
+/* What has replaced `known` at `path`, for a request that means whatever has the name.  -ESTALE: it
+ * is of another type or owner, so the kernel might not allow the request; or another error of
+ * getattr. */
 int request_successor(struct request *r, const char *path, struct inode *known,
 	struct attributes *ret_attributes);
 
@@ -236,55 +237,56 @@ int request_successor(struct request *r, const char *path, struct inode *known,
 struct inode *session_inode(struct session *s, fuse_ino_t ino);
 fuse_ino_t session_ino(struct session *s, const struct inode *inode);
 
-/* As the kernel wants them: ids of this machine.  `inode`: NULL where only a listing told. */
+/* Attributes for the kernel, with the ids of this machine.  `inode`: NULL for a mere listing. */
 void session_stat(struct session *s, const struct inode *inode, const struct attributes *attributes,
 	struct stat *ret_stat);
 
-/* The position of what a call of the request has told of a name; 0 if it may have looked into
- * another directory than the kernel means. */
+/* The position of what the request's call found at a name; 0 if it may have looked into another
+ * directory than the kernel means. */
 uint64_t request_position(const struct request *r);
 
-/* The kernel is told that (parent, name) was this object at position `at`.  `changes`: of a listing
- * of `parent` that says so (see inode_table_enter_listed()); NULL: none does.  Returns 1 if it may
- * believe that nothing is there. */
+/* Fills in the kernel's answer that (parent, name) was this object at position `at`.  `changes`:
+ * when that is from a listing of `parent` (see inode_table_enter_listed()); else NULL.  Returns 1
+ * if the kernel may have cached the name as absent. */
 int session_enter(struct session *s, struct inode *parent, const char *name,
 	const struct attributes *attributes, uint64_t at, const uint32_t *changes,
 	struct fuse_entry_param *ret_entry, struct inode **ret_inode);
 
-/* Tells the kernel to forget the attributes of the inode, and with `data` its pages too.
- * -ENOENT: the kernel does not know it (yet). */
+/* Tells the kernel to drop the attributes of the inode, and with `data` its pages too.  -ENOENT:
+ * the kernel does not know it (yet). */
 int session_drop_inode(struct session *s, struct inode *inode, bool data);
 
-/* Of the pages alone, without regard to who has them locked; `size` 0: all from `offset` on. */
+/* Drops pages alone; waits for requests that have them locked.  `size` 0: all from `offset` on. */
 void session_drop_range(struct session *s, struct inode *inode, off_t offset, off_t size);
 
-/* Tells it to write back what a map has changed in these pages, and to forget them, and waits for
+/* Makes the kernel write back what a map has changed in these pages, and drop them, and waits for
  * that: another thread has to serve the writes. */
 void session_drop_pages(struct session *s, struct inode *inode, off_t offset, size_t size);
 
-/* Content that was read since this was the number may be handed to the kernel (s->store_lock). */
+/* Content may be handed to the kernel if this number has not changed since before it was read
+ * (s->store_lock). */
 unsigned session_pages_turn(struct session *s, const struct inode *inode);
 
-/* The caller may change the file from now on, or with `drops` tells the kernel to forget its pages:
- * content that was read for the kernel before is in them when this returns, or never will be. */
+/* Before the caller changes the file, or (`drops`) tells the kernel to drop its pages: content that
+ * was read for the kernel earlier has been handed over when this returns, or never will be. */
 void session_bar_content(struct session *s, struct inode *inode, bool drops);
 
-/* Whether the lookup at r->path comes for what was stale: it is to be had at once, or it may be
- * replaced once more before it is opened. */
+/* Whether a lookup is part of a retry after ESTALE: then what it finds is opened at once, as it may
+ * be replaced again before the kernel opens it. */
 bool request_is_retry(const struct request *r);
 
-/* A lookup led to the inode: perhaps as something on the way was stale. */
+/* A lookup, perhaps of a retry after ESTALE, found the inode. */
 void request_found(struct request *r, struct inode *inode);
 
-/* Who asks has found the inode by its name since he was told that something is stale, and will do
- * with whatever has that name. */
+/* The caller has found the inode by name since its ESTALE, so it means whatever has that name. */
 bool request_means_name(const struct request *r, const struct inode *inode);
 
-/* The directory, or one above it, was removed (or moved to where nobody watches) so long ago that
- * only those come who work in it or have it open; nobody is on his way to what is there now. */
+/* The directory, or one above it, was removed (or moved to where nothing is watched) so long ago
+ * that a request can only come from a process that works in it or has it open, not from a path
+ * walk. */
 bool request_is_removed(struct request *r, const struct inode *directory);
 
-/* How long what is told now may be cached, in seconds. */
+/* How long the kernel may cache this, in seconds. */
 double session_ttl(struct session *s, enum lifetime lifetime);
 
 /* ---- Beyond libfuse (session_raw.c) --------------------------------------------------- */
@@ -304,7 +306,7 @@ bool session_raw_is_unnamed(void);
 bool session_raw_kills_suid(void);
 bool session_raw_kills_sgid(void);
 
-/* Its number: of two requests the one that was made later has the larger. */
+/* The number of the request that this thread serves: of two requests the later has the larger. */
 uint64_t session_raw_unique(void);
 
 /* Registers a descriptor for the kernel to read; returns its id.  -errno. */
@@ -352,9 +354,9 @@ struct open_handle *session_handle(const struct fuse_file_info *fi);
 struct open_handle *session_begin_on_handle(struct request *r, fuse_req_t fuse, const char *op,
 	unsigned flags, const struct fuse_file_info *fi);
 
-/* A write by somebody without the right to keep them (session_raw_kills_suid()) clears
- * set-user-ID, and set-group-ID where the group may execute or the writer is not in it:
- * whether that changes the permissions, and doing it. */
+/* A write by a process without the right to keep them (session_raw_kills_suid()) clears
+ * set-user-ID, and set-group-ID where the group may execute or the writer is not in it.  Whether
+ * that would change the permissions; and doing it. */
 bool session_clears_suid(const struct request *r, struct inode *inode, uint32_t *ret_permissions);
 void session_clear_suid(struct request *r, struct open_handle *handle);
 
@@ -368,7 +370,7 @@ void session_read(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t size, off_t offset,
 	struct fuse_file_info *fi);
-/* Until the kernel has no more pages of mapped files to write, after a sync; 30 s at most. */
+/* After a sync: waits until the kernel has no more pages of mapped files to write; 30 s at most. */
 void session_wait_for_pages(struct session *s);
 
 /* The far end does not answer. */
@@ -395,13 +397,13 @@ void session_readdirplus(
 	fuse_req_t fuse, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 void session_fsyncdir(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
 
-/* Before names in the directory (or attributes of the object) are looked at: what is found is to be
- * true until the feed says otherwise, where that can be. */
+/* Before a look at names in the directory (or attributes of the object): watches it, where
+ * possible, so that the answer stays valid until the feed reports a change. */
 void session_watch(struct request *r, struct inode *directory);
 void session_watch_directory(struct mount *m, struct op_context *op, struct inode *directory);
 void session_watch_around(struct request *r, struct inode *inode);
 
-/* Nobody serves requests any more. */
+/* Once no request is served any more. */
 void session_directories_done(struct session *s);
 
 /* One buffer a thread, as large as its largest request so far; NULL: no memory. */
@@ -422,14 +424,14 @@ void session_loop_end(struct session *s);
 /* This thread is about to wait for a far end. */
 void session_thread_waits(struct session *s);
 
-/* Around a wait that may last for ever (a lock): another thread may take the place. */
+/* Around a wait that may last for ever (for a lock): another thread may be started meanwhile. */
 void session_thread_block(void);
 void session_thread_unblock(void);
 
-/* Opens a ring for each queue of the kernel.  -errno: requests go on to come by the device. */
+/* Opens a ring for each queue of the kernel.  -errno: requests continue to come by the device. */
 int session_queues_open(struct session *s);
 
-/* Serves them, once the kernel has been told.  Until then it holds all requests back. */
+/* Starts to serve them, after the negotiation; until then the kernel holds all requests back. */
 void session_queues_start(struct session *s);
 
 /* ---- Requests by io_uring (session_uring.c) ------------------------------------------------ */

@@ -53,10 +53,8 @@ static struct timespec time_of(int64_t ns)
 }
 
 /* A directory that was removed or replaced, and that a process may still have open or work in; or a
- * link (or the like) that was replaced after the kernel found it, once more after it has looked
- * again.  A file may have been written to since it was known; it has a handle then
- * (keep_retry_handle()).
- */
+ * link (or the like) that was replaced after the kernel found it, and again after its retry.  A
+ * file may have been written to since; it has a handle then (keep_retry_handle()). */
 static bool removed_object(
 	struct request *r, struct inode *inode, int result, struct attributes *ret_attributes)
 {
@@ -116,8 +114,8 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	reply_attributes(&r, inode, result, &attributes, false);
 }
 
-/* Comes only where the kernel does not check permissions itself: nobody but root gets in,
- * who may do anything but execute a file that nobody may. */
+/* Sent only where the kernel does not check permissions itself: only root gets in, who may do
+ * anything but execute a file that has no execute bit. */
 void session_access(fuse_req_t fuse, fuse_ino_t ino, int mask)
 {
 	struct attributes attributes;

@@ -11,20 +11,18 @@
 #include "ops/support/buffer.h"
 #include "ops/workspace.h"
 
-/*
- * Directories are not opened: the kernel says for each page after which entry it is to begin.
- * Entries are in the order of a hash of their names, which is their position: so it means the
- * same in every listing, whatever came and went meanwhile, and the kernel may go on from its
- * own cache of another one.  Position 1 is after ".", 2 after "..".
- * A listing is kept from its first page to its last, so that a directory is read once.
- */
+/* Directories are not opened: each READDIR says after which entry it begins.  Entries are ordered
+ * by a hash of their names, which is their offset: an offset means the same in every listing,
+ * whatever was made or removed meanwhile, and the kernel may continue from its cache of another
+ * listing.  Offset 1 is after ".", 2 after "..".  A listing is kept from its first page to its
+ * last, so that a directory is read once. */
 struct listing {
 	struct listing *next; /* the latest first (listings_lock) */
 	atomic_uint references;
 	struct inode *inode;     /* holds a reference */
 	uint32_t changes;        /* of the inode, before it was read ... */
 	uint64_t at;             /* ... at this position */
-	bool of_another;         /* that was in its place: names alone */
+	bool of_another;         /* that had replaced it: names alone */
 	struct buffer entries;   /* struct snapshot_entry, name, padding; in turn */
 	struct buffer positions; /* struct position, ascending */
 };
@@ -42,7 +40,7 @@ struct snapshot_entry {
 enum {
 	DOTS = 2,
 	ENTRIES_MAX_BYTES = 1 << 30,
-	/* What readers that never came to the end may leave behind. */
+	/* The bound on listings that readers did not read to the end. */
 	LISTINGS_MAX = 256,
 	LISTINGS_MAX_BYTES = 64 << 20,
 };
@@ -79,7 +77,7 @@ static void listing_unref(struct session *s, struct listing *listing)
 	listing_free(listing);
 }
 
-/* With the lock held: where the inode's listing is, or the end of the list ... */
+/* With the lock held: the link to the inode's listing, or the end of the list ... */
 static struct listing **place_of(struct session *s, const struct inode *inode)
 {
 	struct listing **at = &s->listings;
@@ -89,7 +87,7 @@ static struct listing **place_of(struct session *s, const struct inode *inode)
 	return at;
 }
 
-/* ... and where what is too much begins; never with the first one. */
+/* ... and to those beyond the bound; never the first one. */
 static struct listing **place_past_bounds(struct session *s)
 {
 	struct listing **at = &s->listings;
@@ -208,8 +206,8 @@ static void sort_positions(struct listing *listing)
 			positions[i].after = positions[i - 1].after + 1;
 }
 
-/* The kernel does not look again for a directory that is open.  One that was replaced just now
- * reads as what is in its place, as if it had been opened later; one that was removed is empty. */
+/* The kernel does not look up an open directory again.  One that was just replaced reads as its
+ * replacement, as if it had been opened later; one that was removed is empty. */
 static int read_successor(struct request *r, struct listing *listing)
 {
 	struct path_string path;
@@ -258,7 +256,7 @@ static int read_entries(struct request *r, struct listing *listing)
 	sort_positions(listing);
 	if (!listing->of_another)
 		inode_table_set_watched(r->mount->inodes, inode, since, losses);
-	/* It was listed after the watch began. */
+	/* Unless it was listed after the watch began. */
 	listing->changes = (listing->changes & ~1U) | (since != 0);
 	return 0;
 }
@@ -398,7 +396,7 @@ static bool add_entry(struct page *page, const struct snapshot_entry *snapshot, 
 	struct inode *inode;
 	int r = -ESTALE;
 
-	/* Each one that is entered counts as a lookup by the kernel: only if it fits. */
+	/* Each entry counts as a lookup by the kernel, so only if it fits. */
 	if (page->plus && fuse_add_direntry_plus(page->r->fuse, NULL, 0, snapshot->name, NULL, 0) >
 				  page->size - page->used)
 		return false;
@@ -432,8 +430,8 @@ static void fill(struct page *page, off_t offset)
 			return;
 }
 
-/* The end of the directory.  What the kernel keeps of one that nobody watches would be believed
- * for too long; it has taken all but the end of it by now. */
+/* The end of the directory.  Of an unwatched one the kernel must not keep the listing, of which it
+ * has all but the end by now. */
 static void finish_listing(struct session *s, const struct listing *listing)
 {
 	listing_drop(s, listing->inode);
@@ -498,7 +496,7 @@ void session_fsyncdir(fuse_req_t fuse, fuse_ino_t ino, int data_only, struct fus
 			result = workspace_fsync(
 				&r.op, r.mount->workspace, NULL, r.path.path, data_only);
 	} while (request_retry(&r, result, NULL));
-	if (result == -ESTALE) /* the kernel does not look again for what is open */
+	if (result == -ESTALE) /* the kernel does not look up what is open */
 		result = -ENOENT;
 	request_finish(&r, result);
 }

@@ -49,13 +49,10 @@ void session_thread_buffer_free(void)
 	thread_buffer.size = 0;
 }
 
-/*
- * A write past the kernel's pages (WAY_DIRECT) to a file that somebody may have mapped.  The kernel
- * forgets the pages it is for, before and after it; but a program that touches one in between gets
- * what was there before, and when it changes that, the page is written back over what was written.
- * So whoever reads meanwhile is shown what will be there, and the pages of before are dropped
- * first.
- */
+/* A write past the kernel's pages (WAY_DIRECT) to a file that may be mapped.  The kernel drops the
+ * affected pages before and after it; but a program that touches one in between reads the old
+ * content, and if it changes the page, that is written back over the new data.  So reads meanwhile
+ * are given the data that will be there, and the old pages are dropped first. */
 struct direct_write {
 	struct direct_write *next;
 	const char *data;
@@ -80,7 +77,7 @@ static void end_direct_write(
 	struct direct_write *before;
 
 	pthread_mutex_lock(&s->direct_writes_lock);
-	file->direct_writes_done++; /* first: who reads looks here last */
+	file->direct_writes_done++; /* first, as a reader checks this last */
 	before = file->direct_writes;
 	while (before != direct && before->next != direct)
 		before = before->next;
@@ -122,8 +119,7 @@ static ssize_t apply_direct_write(
 	return end - offset > got ? end - offset : got;
 }
 
-/* False: one ended since there were `direct_writes_done` of them; what was read may be of before.
- */
+/* False: one has ended since direct_writes_done was taken; what was read may be from before it. */
 static bool apply_direct_writes(struct session *s, struct inode_file *file,
 	unsigned direct_writes_done, char *data, size_t size, off_t offset, ssize_t *got)
 {
@@ -155,15 +151,11 @@ static ssize_t read_file(
 	return got;
 }
 
-/*
- * A read may be served before a write that was made before it: each was given to a thread of its
- * own.  The kernel unlocks a page when the write to it is made; when it drops the page (for an
- * open) before the write is served, such a read brings back the content of before.  So the write
- * drops that once more.
- *
- * Only what such a read has asked for: a page that the writer has locked until the reply is not in
- * it.
- */
+/* A read may be served before an earlier write, as each is served by a thread of its own.  The
+ * kernel unlocks a page when it sends the write; if it drops the page (for an open) before the
+ * write is served, such a read brings the old content back.  So the write drops it once more; only
+ * pages that such a read has asked for, which excludes those that the writer has locked until the
+ * reply. */
 static void see_read(struct session *s, const struct inode *inode, size_t size, off_t offset)
 {
 	struct seen_read seen = {inode, session_raw_unique(), offset, size};
@@ -290,7 +282,7 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 	fuse_reply_write(fuse, (size_t)done);
 }
 
-/* The next page comes when one before it is answered. */
+/* The kernel sends the next page when an earlier one is answered. */
 void session_wait_for_pages(struct session *s)
 {
 	const struct timespec pause = {.tv_nsec = PAGES_PAUSE_NS};
@@ -314,7 +306,7 @@ void session_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	handle = session_begin_on_handle(&r, fuse, "flush", 0, fi);
 	r.settles = true;
-	/* First: the next holder of a lock is to find what was written. */
+	/* First: the next holder of the lock must find what was written. */
 	result = workspace_flush(&r.op, handle->file);
 	if (r.op.served.is_other) /* what was written is not all of its content */
 		content_hash_disturb(handle->hash);
@@ -448,8 +440,8 @@ void session_getlk(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi, s
 				      .l_pid = wanted.pid});
 }
 
-/* What a lock was granted for.  NULL: not known; far away, two versions of the same tick of the
- * clock cannot be told apart. */
+/* The version of the file when a lock was granted.  NULL: not known; of a far workspace, two
+ * versions within one clock tick cannot be distinguished. */
 static const struct inode_version *find_version(
 	struct request *r, struct open_handle *handle, struct inode_version *ret_version)
 {
@@ -483,8 +475,8 @@ static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi
 		session_thread_block();
 	dropper_unlocking(r.session->dropper, handle->inode, lock, r.op.pid);
 	result = workspace_lock(&r.op, handle->file, lock, wait);
-	/* Who takes a lock relies on seeing what the last holder wrote, through another mount
-	 * perhaps, now and not when the change feed comes to it. */
+	/* The holder of a lock relies on seeing what the last one wrote, perhaps through another
+	 * mount, without waiting for the change feed. */
 	if (result == 0 && lock->type != LOCK_NONE)
 		dropper_locked(r.session->dropper, handle->inode, lock,
 			find_version(&r, handle, &version));

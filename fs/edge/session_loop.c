@@ -12,23 +12,18 @@
 #include "ops/support/log.h"
 #include "ops/support/thread.h"
 
-/*
- * Every thread reads the device itself and serves what it read.  More of them than there is work
- * for only pass it around: each request wakes another one.  Where a far end has what is asked
- * for, most requests wait for nothing, and one thread finds the next there when it is done with
- * the last.  Before it waits for the far end another takes its place, one that rests if there is
- * one.  Everywhere, one more is started when some have been at one request for long while
- * nobody is idle: a thread of its own looks after that.
- *
- * Somebody must read the device whatever happens, as it also says which requests were
- * interrupted: threads that a far end keeps waiting do not count, up to a bound, and end once
- * it answers again.
- */
+/* Every thread reads the device and serves what it read.  Idle threads cost time, as each request
+ * wakes another one.  On a far workspace most requests are answered from the cache without waiting,
+ * so one thread is enough; before it waits for the far end, another one continues (a resting one,
+ * if there is any).  In any case one more is started when some threads have been busy with one
+ * request for long and none is idle; a watcher thread checks that.  Some thread must always read
+ * the device, as interrupts come by it, too: threads that wait for a silent far end do not count,
+ * up to a bound, and end once it answers again. */
 enum {
 	THREADS_RESTING_MAX = 8,
 	THREADS_MAX = 64,           /* besides those that wait for a lock or are stalled */
 	THREADS_BLOCKED_MAX = 1024, /* wait for a lock */
-	THREADS_STALLED_MAX = 1024, /* at one request for so long that they do not count */
+	THREADS_STALLED_MAX = 1024, /* busy with one request for so long that they do not count */
 	THREADS_OF_QUEUE = 4,
 	QUEUES_MAX = 256,
 	STACK_BYTES = 256 << 10,
@@ -144,7 +139,7 @@ static void serve(struct session_thread *thread, struct fuse_buf *buffer)
 	group->total--;
 }
 
-/* How many threads have been at one request for so long. */
+/* The number of threads that have been busy with one request for that long. */
 static unsigned threads_busy_for(struct thread_group *group, uint64_t ns)
 {
 	struct session *s = group->session;
@@ -169,7 +164,7 @@ static void start_one_more(struct thread_group *group)
 		start_thread(group);
 }
 
-/* True: in some group nobody was idle. */
+/* True: some group had no idle thread. */
 static bool start_where_saturated(struct session *s)
 {
 	bool found = false;
@@ -197,7 +192,7 @@ static void *watch_threads(void *data)
 			nanosleep(&interval, NULL);
 		while (start_where_saturated(s) && !s->ending);
 		s->is_saturated = false;
-		if (start_where_saturated(s)) /* since the last look: nobody has told */
+		if (start_where_saturated(s)) /* since the last check, without a signal */
 			want_look(s);
 	}
 	return NULL;

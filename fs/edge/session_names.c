@@ -15,8 +15,8 @@
 
 /* ---- Finding and forgetting -------------------------------------------------------- */
 
-/* How long the kernel may cache that there is no such name.  Not at all where nobody watches, as
- * that could not be taken back after a command. */
+/* How long the kernel may cache that there is no such name.  Not at all in an unwatched directory,
+ * as a command might make the name and the kernel could not be notified. */
 static double missing_ttl(
 	const struct request *r, struct inode *parent, const char *name, uint32_t changes)
 {
@@ -44,8 +44,8 @@ static void reply_known(
 		inode_table_forget(r->mount->inodes, inode, 1);
 }
 
-/* What a lookup found.  When it was stale before, it may be so again before the kernel gets at it:
- * it is opened, or read, at once. */
+/* What a lookup found.  In a retry after ESTALE it may be replaced again before the kernel uses it:
+ * so it is opened, or read, at once. */
 struct found {
 	struct attributes attributes;
 	uint64_t at;                      /* position of that look */
@@ -53,7 +53,7 @@ struct found {
 	char *target;                     /* of a link; or NULL */
 };
 
-/* True when another directory has come where the name's directory was. */
+/* True when the name's directory was replaced by another. */
 static bool is_in_another(struct request *r)
 {
 	const struct object_ref object = {.path = r->path.path, .parent = r->op.parent};
@@ -63,7 +63,7 @@ static bool is_in_another(struct request *r)
 	       workspace_getattr(&r->op, r->mount->workspace, &object, &attributes) == -ESTALE;
 }
 
-/* Opens a file for whoever is about to open it, and may find it replaced. */
+/* Opens a file for a caller that is about to open it and may find it replaced. */
 static int open_retry_handle(struct request *r, const struct object_ref *object,
 	struct attributes *ret_attributes, struct open_handle **ret_handle)
 {
@@ -97,8 +97,8 @@ static void keep_retry_handle(
 	free(retry_handle);
 }
 
-/* Whichever file has the name by now; one that is replaced all the time would otherwise never be
- * the one that was found. */
+/* Whichever file has the name by now: one that is replaced again and again would never still be the
+ * one that was found. */
 static int open_found(struct request *r, struct found *found)
 {
 	int result = open_retry_handle(
@@ -112,7 +112,7 @@ static int open_found(struct request *r, struct found *found)
 	return -ESTALE;
 }
 
-/* The kernel may look twice for one open.  -ENOENT, or the like: it is not what it was. */
+/* The kernel may look up twice for one open.  -ENOENT, or the like: the object has changed. */
 static int hold(struct request *r, struct found *found)
 {
 	struct object_ref object = {.path = r->path.path, .id = found->attributes.id};
@@ -143,8 +143,7 @@ static int find(struct request *r, struct found *found)
 	return result;
 }
 
-/* Answers a request that found or made the entry.  `changes`: of the parent, before it was looked
- * at. */
+/* Answers a request that found or made the entry.  `changes`: of the parent, before the look. */
 static void reply_entry(struct request *r, struct inode *parent, const char *name, int result,
 	const struct found *found, unsigned changes)
 {
@@ -154,8 +153,8 @@ static void reply_entry(struct request *r, struct inode *parent, const char *nam
 	if (result == 0)
 		result = session_enter(r->session, parent, name, &found->attributes, found->at,
 			NULL, &entry, &inode);
-	/* If this is a revalidation, its answer may come to nothing, and that of a later lookup,
-	 * which found nothing before, is what the kernel goes by. */
+	/* If this is a revalidation, the kernel may discard its answer and use that of another
+	 * lookup, which had found nothing. */
 	if (result > 0 && !r->own_count)
 		invalidator_another(r->session->invalidator, parent, name);
 	result = result > 0 ? 0 : result;
@@ -166,16 +165,16 @@ static void reply_entry(struct request *r, struct inode *parent, const char *nam
 		free(found->target);
 	if (inode) {
 		request_found(r, inode);
-		/* The change may have been of this name, when nobody knew it. */
+		/* The change may have been of this name, when it was not known yet. */
 		if (inode_changes(parent) != changes || r->path_is_stale)
 			entry.entry_timeout = entry.attr_timeout = 0;
 	}
 	reply_known(r, result, &entry, inode);
 }
 
-/* Another directory is where `parent` was.  What has the name there is not what `parent` held, but
- * the kernel has to look again rather than believe that there is nothing.  (An error would be its
- * last word where it looks for a name in order to make it.) */
+/* Another directory is where `parent` was, so what has the name there is not what `parent` held.
+ * The kernel must look up again instead of caching an absent name.  (A lookup that is part of a
+ * create would fail with an error.) */
 static void reply_stale(struct request *r)
 {
 	struct fuse_entry_param entry = {.entry_timeout = 0};
@@ -262,7 +261,7 @@ void session_readlink(fuse_req_t fuse, fuse_ino_t ino)
 		if (result == 0)
 			result = workspace_readlink(&r.op, r.mount->workspace, &object, &target);
 	} while (request_retry(&r, result, inode));
-	/* Whoever reads a link while it is replaced may get either target. */
+	/* A reader of a link that is being replaced may get either target. */
 	if (request_is_stale(&r, inode, result) &&
 		(workspace_readlink(&r.op, r.mount->workspace, &OBJECT_AT(r.path.path), &target) ==
 				0 ||
@@ -374,8 +373,8 @@ void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent_ino, const 
 
 /* ---- Removing and moving names -------------------------------------------------------------- */
 
-/* Removes what the kernel believes to be at (parent, name); or what has taken its place, as who
- * removes a name means whatever has it. */
+/* Removes what the kernel knows at (parent, name), or what has replaced it: a caller that removes a
+ * name means whatever has it. */
 static int remove_known(struct request *r, struct inode *known,
 	int (*remove)(
 		struct op_context *, struct workspace *, const char *, const struct object_id *))
@@ -443,8 +442,8 @@ static void rename_end(struct session *s, bool renamed)
 	pthread_mutex_unlock(&s->rename_lock);
 }
 
-/* A process may have found the file that is about to be replaced, and open it only after:
- * that has to succeed, as it does on a disk.  NULL: no such file, or it takes a round trip. */
+/* A process may have looked up the file that is about to be replaced, and open it only after that:
+ * this must succeed, as on a disk.  NULL: no such file, or it would take a round trip. */
 static struct open_handle *open_target(struct request *r, struct inode *target)
 {
 	struct open_handle *retry_handle = NULL;
@@ -485,7 +484,7 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	result = workspace_rename(&r->op, r->mount->workspace, r->path.path, r->path2.path, flags,
 		moved ? &moved->id : &unknown);
 	r->op.facts = NULL;
-	/* Told: both names were looked at. */
+	/* With facts, both names were looked at. */
 	at = left.parent.mode && left.new_parent.mode ? r->op.served.position : before;
 	if (result == 0)
 		inode_table_renamed(r->mount->inodes, parent, name, new_parent, new_name, moved,

@@ -36,7 +36,7 @@ static bool is_writing(int flags)
 /* ---- Which way the data goes ------------------------------------------------------------ */
 
 enum {
-	/* Up to this size a file's content is handed to the kernel when it is opened. */
+	/* The largest file whose content is handed to the kernel when it is opened. */
 	STORE_MAX_BYTES = 128 << 10,
 };
 
@@ -105,8 +105,8 @@ static void leave_way(struct session *s, struct open_handle *handle)
 	pthread_mutex_unlock(&s->backing_lock);
 }
 
-/* Every close of a file drops the process's POSIX locks, and tells of a late error: that
- * takes a flush. */
+/* Every close of a file drops the process's POSIX locks and reports a late error, so the kernel
+ * must send FLUSH. */
 static bool needs_flush(const struct session *s, const struct open_handle *handle)
 {
 	if (handle->inode->file->was_locked)
@@ -135,7 +135,7 @@ static bool hand_over_content(struct request *r, struct open_handle *handle,
 		return false;
 	content.buf[0].mem = data;
 	content.buf[0].size = (size_t)got;
-	/* Not what the kernel was told to forget while we had it in our hands. */
+	/* Not if the kernel was told to drop pages after the content was read. */
 	pthread_rwlock_rdlock(&r->session->store_lock);
 	file->content_given = session_pages_turn(r->session, handle->inode) == turn &&
 			      fuse_lowlevel_notify_store(r->session->fuse,
@@ -159,8 +159,8 @@ static bool drops_later(struct request *r, struct open_handle *handle)
 	return true;
 }
 
-/* Whether the pages that the kernel has are those of the file as it was opened.  With cache=strict
- * only the place knows. */
+/* Whether the kernel's pages are those of the file as it was opened.  With cache=strict only the
+ * workspace knows. */
 static bool has_the_pages(struct request *r, struct open_handle *handle,
 	const struct attributes *attributes, const struct inode_note *note, unsigned turn)
 {
@@ -280,7 +280,7 @@ void session_clear_suid(struct request *r, struct open_handle *handle)
 	session_drop_inode(r->session, handle->inode, false);
 }
 
-/* Far away most files are read ahead of their readers, and not touched by that. */
+/* On a far workspace most files are read ahead, which does not change their atime. */
 static int flags_there(const struct session *s, int flags)
 {
 	return s->mount->options->no_atime && !s->is_remote ? flags | O_NOATIME : flags;
@@ -326,7 +326,7 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 			result = -ESTALE;
 	} while (request_retry(&r, result, inode));
 	result = request_object_result(&r, inode, result);
-	/* Far away these may be from a cache. */
+	/* Those of a far workspace may be from a cache. */
 	if (!(fi->flags & O_TRUNC) && !r.session->is_remote)
 		before = &attributes;
 	if (result == 0)
@@ -339,7 +339,7 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (atomic_exchange(&inode->file->rewritten, false) && note.lifetime != LIFETIME_WATCHED)
 		note.data_changed = true;
 	fi->keep_cache = has_the_pages(&r, session_handle(fi), &attributes, &note, turn);
-	/* The size that the kernel believes, above all. */
+	/* Above all the size that the kernel has. */
 	if (note.data_changed) {
 		inode_version_of(&attributes, &version);
 		dropper_drop(r.session->dropper, inode, false, &version);
@@ -351,7 +351,7 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		drop_failed_handle(r.session, fi);
 }
 
-/* Somebody else made the file since the kernel looked. */
+/* Another process made the file after the kernel's lookup. */
 static int open_existing(struct request *r, int flags, struct open_file **ret_file,
 	struct attributes *ret_attributes)
 {
@@ -370,8 +370,8 @@ static int open_existing(struct request *r, int flags, struct open_file **ret_fi
 	return result == -ESTALE ? -ENOENT : result;
 }
 
-/* What is there may go again before it is opened, and another may come.  O_TMPFILE: a file in the
- * directory at the path, but without a name. */
+/* What exists may be removed before it is opened, and made again.  O_TMPFILE: a file in the
+ * directory at the path, without a name. */
 static int create(struct request *r, mode_t mode, int flags, struct open_file **ret_file,
 	struct attributes *ret_attributes)
 {
@@ -390,7 +390,8 @@ static int create(struct request *r, mode_t mode, int flags, struct open_file **
 	return result;
 }
 
-/* `before`: the highest position from before it was created: so early, nobody has looked at it. */
+/* `before`: the highest position from before the create, for a name that is answered early: there
+ * was no look at it. */
 static int enter_created(struct request *r, struct inode *parent, const char *name,
 	const struct attributes *attributes, uint64_t before, struct fuse_entry_param *ret_entry,
 	struct inode **ret_inode)
@@ -459,7 +460,9 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 static void record_hashes(struct request *r, struct open_handle *handle)
 {
 	bool is_near = !r->session->is_remote;
-	bool is_sure = is_near && handle->way != WAY_BACKED; /* maps of those are written past us */
+	bool is_sure =
+		is_near &&
+		handle->way != WAY_BACKED; /* maps of those are written by the kernel itself */
 	struct attributes attributes;
 
 	if (!content_hash_end(

@@ -1,8 +1,6 @@
-/*
- * What the kernel offers and libfuse 3.14 has no words for.  Requests are looked at (and
- * one of them is translated) before libfuse gets them.  Two kinds of answers are completed: the
- * first one, the negotiation, and those that open a file which the kernel reads by itself.
- */
+/* What the kernel offers and libfuse 3.14 does not know.  Requests are inspected (and one of them
+ * is translated) before libfuse gets them.  Two kinds of answers are completed: the first one, the
+ * negotiation, and those that open a file which the kernel reads itself. */
 #include "fs/edge/session.h"
 
 #include <errno.h>
@@ -169,7 +167,7 @@ void session_raw_begin(const struct session *s, struct fuse_buf *buffer)
 		header->opcode = FUSE_CREATE; /* of the same form */
 }
 
-/* What ends or takes back something goes on, and so does what asks for nothing. */
+/* Requests that end or undo something are served, and so are those without an effect. */
 static bool needs_log(uint32_t opcode)
 {
 	switch (opcode) {

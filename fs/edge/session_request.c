@@ -21,8 +21,9 @@ static const uint64_t STALE_NS = 1000000000;
 /* Extra grace for a caller that was descheduled early in its path walk. */
 static const uint64_t HELD_UP_NS = 4000000000;
 
-static const uint64_t CHECK_CALLER_NS = 100000000;  /* between two checks of a caller that waits */
-static const uint64_t ASKED_TO_END_NS = 1000000000; /* what handles a request to end waits on */
+static const uint64_t CHECK_CALLER_NS = 100000000; /* between two checks of a caller that waits */
+static const uint64_t ASKED_TO_END_NS =
+	1000000000; /* the thread that handles a request to end polls this often */
 
 /* A caller that handles the signal (an interpreter on Ctrl-C, a server that is to stop) still gets
  * its answer if the workspace sends one within this time. */
@@ -140,7 +141,8 @@ static void extend_retry(struct request *r)
 		retrier->until_ns += clock_now_ns() - r->start_ns;
 }
 
-/* When the kernel finds another file than it knew, it forgets that at once, and looks again. */
+/* When the kernel finds another file than it knew, it forgets the found one at once, and looks up
+ * again. */
 static void keep(struct request *r, struct retrier *slot, struct inode *file)
 {
 	if (file)
@@ -317,7 +319,7 @@ bool request_is_removed(struct request *r, const struct inode *directory)
 	return lost_ns && lost_ns != LOST_UNSENT && clock_now_ns() - lost_ns > STALE_NS;
 }
 
-/* `ret_parent`: the directory that the place is to find there. */
+/* `ret_parent`: the directory that the workspace must find there. */
 static int locate_entry(struct request *r, struct inode *parent, const char *name,
 	struct path_string *path, struct object_id *ret_parent)
 {
@@ -350,7 +352,7 @@ int request_locate_second(struct request *r, struct inode *parent, const char *n
 	return locate_entry(r, parent, name, &r->path2, &r->op.new_parent);
 }
 
-/* True when a rename has finished since `seen`, or was under way and has had its chance. */
+/* True when a rename has finished since `seen`, or was under way and was waited for. */
 static bool rename_interfered(struct session *s, uint64_t seen)
 {
 	bool did;
@@ -531,7 +533,7 @@ void session_bar_content(struct session *s, struct inode *inode, bool drops)
 {
 	struct inode_file *file;
 
-	/* What is being handed over (session_open.c) comes before, or not at all. */
+	/* Content that is being handed over (session_open.c) gets there before, or never. */
 	pthread_rwlock_wrlock(&s->store_lock);
 	++*pages_turn(s, inode);
 	file = inode_file(inode);

@@ -106,8 +106,8 @@ unsigned session_ring_queues(void)
 
 /* ---- Rings ------------------------------------------------------------------------------ */
 
-/* Most of them are opened when others wait, for a lock perhaps: without one more nobody would serve
- * who unlocks. */
+/* Most rings are opened while other threads wait, perhaps for a lock: without one more, the unlock
+ * would never be served. */
 bool session_ring_may_open_many(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -158,7 +158,7 @@ void session_ring_free(struct session_ring *ring)
 	free(ring);
 }
 
-/* Elsewhere it is slower, no more; where the user wants the daemon to be is up to him. */
+/* On another processor it is merely slower; the user's own affinity is respected. */
 static void go_to_processor(unsigned number)
 {
 	cpu_set_t allowed, processor;
@@ -206,9 +206,9 @@ static int prepare(struct session *s, struct session_ring *ring)
 	return 0;
 }
 
-/* The kernel gives requests that found no entry to one that is handed over, but not to one that is
- * new.  So a request is made for the new one: to be sent (nothing of) a file's pages, on the
- * processor of this thread. */
+/* The kernel gives requests that found no entry to one that is handed over, but not to a new one.
+ * So this thread makes a request for the new entry, on its processor: it asks to write back an
+ * empty range of a file's pages. */
 static int make_request(struct session *s, uint64_t file)
 {
 	static atomic_uint_fast64_t number = (uint64_t)1 << 63; /* not the kernel's; even */

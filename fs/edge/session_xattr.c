@@ -19,8 +19,8 @@ static ssize_t object_result(struct request *r, struct inode *inode, ssize_t res
 	return request_object_result(r, inode, (int)result);
 }
 
-/* To the kernel, which asks before it lets others than the owner in, only "there is none" means
- * that the mode decides. */
+/* The kernel asks before it lets others than the owner in; only "there is none" makes it use the
+ * mode. */
 static ssize_t without_list(const char *name, ssize_t got)
 {
 	bool is_list = strcmp(name, "system.posix_acl_access") == 0 ||

@@ -22,7 +22,7 @@
 
 enum { NODE_DIRECTORY, NODE_STATUS, NODE_STATS, NODE_LOG, NODES };
 
-/* The log tells of everybody's work, command lines included: it is its owner's alone. */
+/* The log shows everybody's work, command lines included: only its owner may read it. */
 static struct node {
 	const char *name;
 	mode_t mode;
@@ -143,7 +143,7 @@ static int open_log(struct mount *m)
 	return fd < 0 ? -errno : fd;
 }
 
-/* What it says when it is opened.  Takes over the text (NULL: no memory for it). */
+/* Its content when it is opened.  Takes over the text (NULL: no memory for it). */
 static int open_text(char *text)
 {
 	cleanup_free char *owned = text;

@@ -12,7 +12,7 @@
 /* True for an entry that a listing of `directory` leaves out. */
 bool virtual_hides(const struct inode *directory, const char *name);
 
-/* A change of a virtual object, or of one that would take its place: answers EPERM. */
+/* A change of a virtual object, or of a name that would hide it: answers EPERM. */
 bool virtual_refuses(fuse_req_t fuse, fuse_ino_t ino);
 bool virtual_refuses_entry(fuse_req_t fuse, fuse_ino_t parent, const char *name);
 bool virtual_refuses_xattr(fuse_req_t fuse, const char *name);
