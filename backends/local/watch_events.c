@@ -42,13 +42,13 @@ static void lose_number(struct watcher *watcher, int number, bool is_dead)
 {
 	struct change end = {.kind = CHANGE_UNWATCHED};
 	cleanup_free char *path = NULL;
-	bool was_told = false;
+	bool is_reported = false;
 	struct watch *watch;
 
 	pthread_mutex_lock(&watcher->mutex);
 	watch = watch_table_find(&watcher->table, number);
 	if (watch) {
-		was_told = watch->since;
+		is_reported = watch->since;
 		path = watch_place_path(watch->place, "");
 		end.path = path ? path : "";
 		end.directory = watch->place->id;
@@ -58,7 +58,7 @@ static void lose_number(struct watcher *watcher, int number, bool is_dead)
 		end.at = position_draw();
 	}
 	pthread_mutex_unlock(&watcher->mutex);
-	if (was_told)
+	if (is_reported)
 		tell(watcher, &end);
 }
 

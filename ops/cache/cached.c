@@ -100,8 +100,8 @@ void cached_unwatch(struct workspace *w, const struct object_ref *directory)
 	is_watched = tree_watched_since(c->tree, &directory->id) != 0;
 	d = directory_find(c, &directory->id);
 	if (d) {
-		d->heard = false;
-		d->quiet = true;
+		d->subscribed = false;
+		d->unsubscribed = true;
 	}
 	cached_leave(c);
 	if (!is_watched)

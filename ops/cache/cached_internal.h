@@ -64,8 +64,8 @@ struct content {
 struct directory {
 	bool scanned;       /* by a scan that had it watched, if it can be; else one may have it */
 	bool listed;        /* somebody read it as a directory */
-	bool heard;         /* the listener wants to hear of its entries ... */
-	bool quiet;         /* ... or does not any more */
+	bool subscribed;    /* the listener wants changes of its entries ... */
+	bool unsubscribed;  /* ... or does not any more */
 	bool names_partial; /* the last prefetch of names below left out what git ignores */
 	unsigned branches; /* in which directories were loaded because somebody asked, since then */
 	uint64_t last_branch;

@@ -419,7 +419,7 @@ void cached_take_change(void *user, const struct change *change)
 		break;
 	}
 	d = change->kind == CHANGE_ENTRY ? directory_find(c, &change->directory) : NULL;
-	sink = d && d->quiet ? NULL : c->sink;
+	sink = d && d->unsubscribed ? NULL : c->sink;
 	pthread_cond_broadcast(&c->changed);
 	cached_leave(c);
 	if (sink)

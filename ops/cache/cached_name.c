@@ -196,15 +196,15 @@ static int emit(const struct listing *listing, dir_entry_sink sink, void *user)
 	return 0;
 }
 
-/* The listener wants to hear of what is in the directory. */
-static void note_heard(struct cached *c, const struct object_id *id)
+/* The listener wants changes in the directory. */
+static void note_subscribed(struct cached *c, const struct object_id *id)
 {
 	struct directory *d = id->inode ? directory_make(c, id) : NULL;
 
 	if (!d)
 		return;
-	d->quiet = false;
-	d->heard = true;
+	d->unsubscribed = false;
+	d->subscribed = true;
 }
 
 int cached_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
@@ -224,7 +224,7 @@ int cached_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 	if (r == 0)
 		since = tree_watched_since(c->tree, &found.id);
 	if (watch && (r == 0 || r == -EAGAIN))
-		note_heard(c, &found.id);
+		note_subscribed(c, &found.id);
 	if (r == -EAGAIN) {
 		cached_leave(c);
 		return workspace_readdir(
@@ -273,7 +273,7 @@ int cached_watch_directory(struct op_context *ctx, struct workspace *w,
 		is_watched = tree_watched_since(c->tree, &found.id) != 0;
 		d = directory_find(c, &found.id);
 		if (is_watched)
-			note_heard(c, &found.id);
+			note_subscribed(c, &found.id);
 		else if (c->feed && !(d && d->scanned) &&
 			 tree_get_listing(c->tree, &found.id, cached_now_ms()) != TREE_ASK)
 			r = -EAGAIN; /* it was made here just now */
@@ -282,7 +282,7 @@ int cached_watch_directory(struct op_context *ctx, struct workspace *w,
 		r = cached_load(c, ctx, directory->path, &directory->id, false);
 		is_watched = r == 0 && tree_watched_since(c->tree, &directory->id);
 		if (is_watched)
-			note_heard(c, &directory->id);
+			note_subscribed(c, &directory->id);
 	}
 	cached_leave(c);
 	if (r < 0)

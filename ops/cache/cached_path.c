@@ -284,11 +284,11 @@ bool cached_drop(void *user, const struct object_id *id, void *kept)
 {
 	struct cached *c = user;
 	struct extra *x = kept;
-	bool is_heard = x && x->directory && x->directory->heard;
+	bool is_subscribed = x && x->directory && x->directory->subscribed;
 
 	if ((x && !LIST_EMPTY(&x->files)) || (!c->stopping && object_id_equal(id, &c->root)))
 		return false;
-	if (!c->stopping && !is_heard && tree_watched_since(c->tree, id) &&
+	if (!c->stopping && !is_subscribed && tree_watched_since(c->tree, id) &&
 		!cached_end_watch(c, id))
 		return false;
 	extra_free(c, x);

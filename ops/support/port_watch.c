@@ -38,8 +38,8 @@ struct port_watch {
 	int64_t next_ms;
 	struct listening_set sets[2]; /* of this look and the one before, in turns */
 	unsigned turn;
-	uint16_t told[EXEC_PORTS_MAX];
-	size_t told_count;
+	uint16_t reported[EXEC_PORTS_MAX];
+	size_t reported_count;
 };
 
 struct port_watch *port_watch_new(pid_t root)
@@ -146,10 +146,10 @@ static void mark_ours(const struct port_watch *watch, struct listening_set *set)
 
 /* ---- What is new -------------------------------------------------------------------------- */
 
-static bool was_told(const struct port_watch *watch, uint16_t port)
+static bool was_reported(const struct port_watch *watch, uint16_t port)
 {
-	for (size_t i = 0; i < watch->told_count; i++)
-		if (watch->told[i] == port)
+	for (size_t i = 0; i < watch->reported_count; i++)
+		if (watch->reported[i] == port)
 			return true;
 	return false;
 }
@@ -170,7 +170,7 @@ static bool compare(struct listening_set *now, struct listening_set *before)
 }
 
 /* The others are left for the next look. */
-static uint16_t decide_until_one_is_told(const struct port_watch *watch, struct listening_set *set)
+static uint16_t find_next(const struct port_watch *watch, struct listening_set *set)
 {
 	for (size_t i = 0; i < set->count; i++) {
 		struct listening *socket = &set->sockets[i];
@@ -178,7 +178,7 @@ static uint16_t decide_until_one_is_told(const struct port_watch *watch, struct 
 		if (!socket->was_there || socket->is_decided)
 			continue;
 		socket->is_decided = true;
-		if (socket->is_ours && !was_told(watch, socket->port))
+		if (socket->is_ours && !was_reported(watch, socket->port))
 			return socket->port;
 	}
 	return 0;
@@ -189,7 +189,7 @@ uint16_t port_watch_look(struct port_watch *watch)
 	struct listening_set *before = &watch->sets[watch->turn], *now = &watch->sets[!watch->turn];
 	uint16_t port = 0;
 
-	if (clock_now_ms() < watch->next_ms || watch->told_count == EXEC_PORTS_MAX)
+	if (clock_now_ms() < watch->next_ms || watch->reported_count == EXEC_PORTS_MAX)
 		return 0;
 	watch->turn = !watch->turn;
 	now->count = 0;
@@ -197,10 +197,10 @@ uint16_t port_watch_look(struct port_watch *watch)
 	read_sockets("/proc/net/tcp6", now);
 	if (compare(now, before)) {
 		mark_ours(watch, now);
-		port = decide_until_one_is_told(watch, now);
+		port = find_next(watch, now);
 	}
 	if (port)
-		watch->told[watch->told_count++] = port;
+		watch->reported[watch->reported_count++] = port;
 	else
 		watch->next_ms = clock_now_ms() + PORT_WATCH_MS;
 	return port;

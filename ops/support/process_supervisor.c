@@ -35,9 +35,9 @@ struct supervisor {
 	int signal_fd;
 	int64_t deadline_ms; /* of the timeout, then of the KILL after it; -1: none */
 	bool timed_out;
-	bool told_to_end; /* by a signal such as INT: what it leaves behind goes with it */
-	bool ended;       /* the command itself; `wait_status` is valid */
-	bool alone;       /* no child is left */
+	bool end_requested; /* by a signal such as INT: what it leaves behind goes with it */
+	bool ended;         /* the command itself; `wait_status` is valid */
+	bool alone;         /* no child is left */
 	int wait_status;
 };
 
@@ -200,7 +200,7 @@ static void end_command(struct supervisor *s)
 	/* Processes that got SIGTERM have their grace period. */
 	if (s->timed_out && !s->alone && s->deadline_ms >= 0)
 		return;
-	if (s->timed_out || s->told_to_end || s->launch->kill_leftovers)
+	if (s->timed_out || s->end_requested || s->launch->kill_leftovers)
 		kill_tree(s);
 	finish(s);
 }
@@ -212,7 +212,7 @@ static void take_order(struct supervisor *s)
 
 	if (got == (ssize_t)sizeof(order)) {
 		process_signal_descendants(order);
-		s->told_to_end |=
+		s->end_requested |=
 			order == SIGINT || order == SIGTERM || order == SIGHUP || order == SIGQUIT;
 	} else if (got == 0 || (errno != EAGAIN && errno != EINTR))
 		abandon(s);

@@ -14,12 +14,12 @@
 
 enum { END_GRACE_MS = 500, BEAT_MS = 1000, READ_BYTES = 65536, STACK_BYTES = 8 << 20 };
 
-static volatile sig_atomic_t told_to_end;
+static volatile sig_atomic_t end_requested;
 
 static void on_signal(int signal)
 {
 	(void)signal;
-	told_to_end = 1;
+	end_requested = 1;
 }
 
 static const int ending_signals[] = {SIGTERM, SIGINT, SIGHUP};
@@ -72,7 +72,7 @@ static bool read_some(struct mcp_server *server)
 	ssize_t got;
 
 	if (ppoll(&wait, 1, NULL, &server->while_waiting) < 0)
-		return !told_to_end;
+		return !end_requested;
 	if (buffer_reserve(&input->text, READ_BYTES) < 0)
 		return false;
 	got = read(STDIN_FILENO, input->text.data + input->text.size, READ_BYTES);
@@ -208,7 +208,7 @@ static void wait_idle(struct mcp_server *server, int limit_ms)
 /* Calls that are nearly done are answered; the others are stopped, with what they started. */
 static void end_calls(struct mcp_server *server)
 {
-	if (!told_to_end)
+	if (!end_requested)
 		wait_idle(server, END_GRACE_MS);
 	for (struct mcp_request *at = server->calls; at; at = at->next)
 		mcp_cancel(at);

@@ -258,7 +258,7 @@ struct conversation {
 	struct stream *stream;
 	struct helper_file helpers[array_size(machines)];
 	char marker[MARKER_BYTES];
-	struct buffer heard; /* what came in and is not used yet */
+	struct buffer received; /* what came in and is not used yet */
 	struct buffer *noise;
 	int64_t deadline_ms;
 	bool has_uploaded;
@@ -268,7 +268,7 @@ static void conversation_done(struct conversation *c)
 {
 	for (size_t i = 0; i < array_size(machines); i++)
 		helper_file_done(&c->helpers[i]);
-	buffer_done(&c->heard);
+	buffer_done(&c->received);
 }
 
 static int make_script(struct conversation *c, bool forgets, struct buffer *script)
@@ -291,27 +291,27 @@ static int make_script(struct conversation *c, bool forgets, struct buffer *scri
 			       (char *)cases.data);
 }
 
-/* Takes the line after the marker out of what was heard; false when it is not there yet. */
+/* Takes the line after the marker out of what was received; false when it is not there yet. */
 static bool find_answer(struct conversation *c, char *line, size_t size)
 {
 	size_t marker_length = strlen(c->marker);
 	const char *start, *end;
 	size_t length;
 
-	if (!c->heard.size)
+	if (!c->received.size)
 		return false;
-	start = memmem(c->heard.data, c->heard.size, c->marker, marker_length);
+	start = memmem(c->received.data, c->received.size, c->marker, marker_length);
 	if (!start)
 		return false;
-	end = memchr(start, '\n', c->heard.size - (size_t)(start - (char *)c->heard.data));
+	end = memchr(start, '\n', c->received.size - (size_t)(start - (char *)c->received.data));
 	if (!end)
 		return false;
-	buffer_append(c->noise, c->heard.data, (size_t)(start - (char *)c->heard.data));
+	buffer_append(c->noise, c->received.data, (size_t)(start - (char *)c->received.data));
 	length = (size_t)(end - start) - marker_length;
 	length = length < size - 1 ? length : size - 1;
 	memcpy(line, start + marker_length, length);
 	line[length] = '\0';
-	buffer_consume(&c->heard, (size_t)(end - (char *)c->heard.data) + 1);
+	buffer_consume(&c->received, (size_t)(end - (char *)c->received.data) + 1);
 	return true;
 }
 
@@ -330,11 +330,11 @@ static int hear(struct conversation *c, char *line, size_t size)
 		}
 		if (n == -EINTR || n == -EAGAIN)
 			continue;
-		if (n < 0 || c->heard.size > REPLY_MAX_BYTES) {
-			buffer_append(c->noise, c->heard.data, c->heard.size);
+		if (n < 0 || c->received.size > REPLY_MAX_BYTES) {
+			buffer_append(c->noise, c->received.data, c->received.size);
 			return n < 0 ? (int)n : -EPROTO;
 		}
-		if (buffer_append(&c->heard, data, (size_t)n) < 0)
+		if (buffer_append(&c->received, data, (size_t)n) < 0)
 			return -ENOMEM;
 	}
 	return 0;

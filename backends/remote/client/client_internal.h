@@ -438,7 +438,7 @@ struct remote_file {
 	unsigned refs;             /* the owner, and requests under way */
 	unsigned writes;           /* not yet acknowledged */
 	int write_error;           /* -errno that no flush or fsync has told; 0 */
-	bool writer_told;          /* of it, by write */
+	bool write_reported;       /* of it, by write */
 	uint64_t written_at;       /* the highest position of its writes' replies, and ... */
 	struct attributes written; /* ... what that tells of the file */
 	bool closed;

@@ -49,7 +49,7 @@ static void first_line(const struct buffer *noise, char *out, size_t size)
 }
 
 /* Words of the far end go to terminals and logs: as text only. */
-static void disarm(char *text)
+static void mask_control_characters(char *text)
 {
 	for (uint8_t *c = (uint8_t *)text; *c; c++) {
 		if ((*c < ' ' && *c != '\n' && *c != '\t') || *c == 0x7f)
@@ -95,7 +95,7 @@ static void write_reason(const struct remote *remote, int error, const char *det
 	}
 	*ret_reason = buffer_steal_string(&text);
 	if (*ret_reason)
-		disarm(*ret_reason);
+		mask_control_characters(*ret_reason);
 }
 
 /* With what came in the stream: docker(1) tells some failures there. */

@@ -107,7 +107,7 @@ static void finish_write(struct call *call, int64_t result, const struct facts *
 	if (result < 0 && !file->write_error)
 		file->write_error = (int)result;
 	if (result < 0)
-		file->writer_told = false;
+		file->write_reported = false;
 	release(write);
 	pthread_mutex_unlock(&remote->lock);
 	remote_file_unref(file);
@@ -145,7 +145,7 @@ static int take_error(struct remote_file *file)
 static void tell_writer(struct remote_file *file, int error)
 {
 	pthread_mutex_lock(&file->remote->lock);
-	file->writer_told = file->write_error == error;
+	file->write_reported = file->write_error == error;
 	pthread_mutex_unlock(&file->remote->lock);
 }
 
@@ -171,7 +171,7 @@ static int reserve(struct op_context *ctx, struct queued_write *write)
 	int r;
 
 	pthread_mutex_lock(&remote->lock);
-	r = file->writer_told ? 0 : file->write_error;
+	r = file->write_reported ? 0 : file->write_error;
 	if (r == 0 && must_wait(remote, file))
 		remote_count_round_trip(remote, ctx);
 	while (r == 0 && must_wait(remote, file))

@@ -11,10 +11,10 @@ enum heartbeat_verdict heartbeat_check(
 		if (state->silence_ms <= (state->is_busy ? HEARTBEAT_BUSY_MS : HEARTBEAT_IDLE_MS))
 			return HEARTBEAT_QUIET;
 		heartbeat->pinged_ms = state->now_ms;
-		heartbeat->heard_bytes = state->received_bytes;
+		heartbeat->ping_bytes = state->received_bytes;
 		return HEARTBEAT_SEND;
 	}
-	if (slept || state->received_bytes != heartbeat->heard_bytes) {
+	if (slept || state->received_bytes != heartbeat->ping_bytes) {
 		heartbeat->pinged_ms = 0;
 		return HEARTBEAT_GOOD;
 	}

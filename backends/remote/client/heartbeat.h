@@ -19,9 +19,9 @@ enum {
 
 /* Zeroed: a new connection. */
 struct heartbeat {
-	int64_t pinged_ms;    /* 0: no ping is out */
-	int64_t checked_ms;   /* when the last check was */
-	uint64_t heard_bytes; /* that had come in when the ping left */
+	int64_t pinged_ms;   /* 0: no ping is out */
+	int64_t checked_ms;  /* when the last check was */
+	uint64_t ping_bytes; /* received when the ping was sent */
 };
 
 struct heartbeat_state {

@@ -605,7 +605,7 @@ static void forget_file(void)
 }
 
 /* --listen ADDRESS [--allow CID]... */
-static int listen_as_told(int argc, char **argv)
+static int listen_command(int argc, char **argv)
 {
 	uint32_t peers[PEERS_MAX];
 	struct listen_options options = {.peers = peers};
@@ -646,5 +646,5 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	umask(0);
 	file_limit_raise();
-	return argc == 1 ? serve_connection() : listen_as_told(argc, argv);
+	return argc == 1 ? serve_connection() : listen_command(argc, argv);
 }

@@ -156,7 +156,7 @@ void server_tick(struct server *server)
 static void feed(void *user, const struct change *change)
 {
 	struct server *server = user;
-	struct change told = *change;
+	struct change sent = *change;
 	XXH128_canonical_t hash;
 
 	pthread_mutex_lock(&server->feed_lock);
@@ -165,8 +165,8 @@ static void feed(void *user, const struct change *change)
 		server->feed_lost = true;
 	if (change->kind == CHANGE_UNWATCHED || !server->feed_lost) {
 		if (hash_content(server, change, &hash))
-			told.hash = hash.digest;
-		send_change(server, &told);
+			sent.hash = hash.digest;
+		send_change(server, &sent);
 	}
 	send_loss(server);
 	pthread_mutex_unlock(&server->feed_lock);

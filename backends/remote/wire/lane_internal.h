@@ -28,8 +28,8 @@ struct lane {
 	uint64_t assigned;            /* last sequence given out */
 	uint64_t peer_ack;
 	uint64_t received;
-	size_t unacked_received_bytes, unacked_received_frames; /* not yet told to the peer ... */
-	uint64_t told_us;                                       /* ... who heard of others then */
+	size_t unacked_received_bytes, unacked_received_frames; /* not acknowledged yet */
+	uint64_t acked_us; /* when an acknowledgement was sent last */
 	bool ack_queued;
 	struct pace pace;
 	unsigned pongs_queued;

@@ -26,7 +26,7 @@ struct receiver {
 /* How long what was received may go without an acknowledgement; -1: for ever.  Under the lock. */
 static int64_t ack_due_us(const struct lane *lane)
 {
-	uint64_t since_us = lane_now_us() - lane->told_us, patience_us;
+	uint64_t since_us = lane_now_us() - lane->acked_us, patience_us;
 
 	if (lane->ack_queued || lane->unacked_received_bytes < ACK_SOME_BYTES)
 		return lane->unacked_received_frames > ACK_AFTER_FRAMES && !lane->ack_queued ? 0

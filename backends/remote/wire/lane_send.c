@@ -72,8 +72,8 @@ static void stamp(struct lane *lane, struct message *m)
 
 	if (m->counted && !m->sequence)
 		m->sequence = ++lane->assigned;
-	lane->told_us = lane_now_us();
-	pace_sent(&lane->pace, under_way_bytes(lane), lane->told_us, &m->mark);
+	lane->acked_us = lane_now_us();
+	pace_sent(&lane->pace, under_way_bytes(lane), lane->acked_us, &m->mark);
 	frame_header_decode(m->data, &header);
 	header.ack = (uint32_t)lane->received;
 	frame_header_encode(&header, m->data);
