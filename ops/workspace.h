@@ -15,10 +15,10 @@
  *          bytes, never NULL; "" is the root.  They may be longer than PATH_MAX:
  *          a backend walks them in pieces.
  * Errors:  0 or a count on success, else -errno from the list beside the
- *          operation or from this common list: -EACCES, -EPERM (the place refuses),
+ *          operation or from this common list: -EACCES, -EPERM (refused there),
  *          -EINVAL, -EIO, -EINTR (interrupted() said so), -ENOMEM, -EMFILE, -ENFILE,
- *          -ENOTCONN (the place is out of reach and will not come back by itself),
- *          -ESTALE (see Identity), -EOPNOTSUPP (this place cannot do it).
+ *          -ENOTCONN (out of reach, and will not come back by itself),
+ *          -ESTALE (see Identity), -EOPNOTSUPP (not possible there).
  *          -ENOSYS is a bug.  Path operations add -ENOENT, -ENOTDIR, -ELOOP,
  *          -ENAMETOOLONG; changing ones add -EROFS, -ENOSPC, -EDQUOT.
  *          ret_ parameters are written only on success.
@@ -30,7 +30,8 @@
  *          set and the path leads to another object, the call answers -ESTALE and
  *          changes nothing; likewise when `parent` is set and another directory is now
  *          at that path.
- * Positions: numbers of one counter of the place, which never goes back (ops/support/position.h).
+ * Positions: numbers of one counter of the workspace, which never goes back
+ *          (ops/support/position.h).
  *          One is drawn right before each look at the workspace; after a change by the caller,
  *          between that change and the look at its outcome.  So of two statements about the
  *          same name or object the one with the higher position counts, in whichever order
@@ -58,18 +59,18 @@ void workspace_status(struct workspace *w, struct workspace_status *ret_status);
 int workspace_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	struct attributes *ret_attributes);
 
-/* Required.  All entries of a directory with full attributes, "." and ".." left out,
- * in any order.  An entry that vanishes meanwhile is left out.  With `watch`, the
- * directory is watched before it is read; `*ret_since`: events tell of what is looked at
- * from this position on (that of the listing is not below it, and an end of the watch that
- * comes later is above that); 0: it is not watched. */
+/* Required.  All entries of a directory with full attributes, without "." and "..", in any order.
+ * An entry that vanishes meanwhile is left out.  With `watch`, the directory is watched before it
+ * is read; `*ret_since`: a look at this position or later stays valid until a change is reported
+ * (the position of the listing is not below it, and a later end of the watch is above that); 0: it
+ * is not watched. */
 int workspace_readdir(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, bool watch, dir_entry_sink sink, void *user,
 	uint64_t *ret_since);
 
-/* Optional (NULL: walks with readdir, readlink, open and read).  A subtree, parents
- * before children, breadth first.  What cannot be read is left out and its
- * directory is not `complete`; so it is with a directory that is below itself. */
+/* Optional (NULL: walks with readdir, readlink, open and read).  A subtree, parents before
+ * children, breadth first.  What cannot be read is left out and its directory is not `complete`;
+ * likewise a directory that is below itself. */
 int workspace_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
 	const struct scan_request *request, dir_entry_sink sink, void *user);
 
@@ -81,7 +82,7 @@ int workspace_readlink(struct op_context *ctx, struct workspace *w, const struct
 /* Optional as a group (all NULL: the workspace is read-only, -EROFS).  `mode`
  * loses the bits of ctx->umask, unless the directory has a default access control list
  * (acl(5)), which then decides.  New objects belong to ctx->uid and ctx->gid (or the
- * group of a set-group-ID parent) where the place has the right to do that.  -EEXIST;
+ * group of a set-group-ID parent) where the workspace has the right to do that.  -EEXIST;
  * unlink: -EISDIR; rmdir: -ENOTEMPTY, -ENOTDIR, -EBUSY; link: -EMLINK, -EXDEV; rename:
  * those of unlink and rmdir. unlink, rmdir and rename check `expected` (inode 0: no check)
  * for what they remove or move: -ESTALE. */
@@ -101,7 +102,7 @@ int workspace_rename(struct op_context *ctx, struct workspace *w, const char *fr
 	unsigned flags, const struct object_id *expected);
 
 /* Optional (NULL: -EROFS).  Sets what `mask` (enum setattr_mask) names, all or, as far
- * as the place can tell beforehand, nothing.  -EFBIG, -EISDIR (size of a
+ * as can be told beforehand, nothing.  -EFBIG, -EISDIR (size of a
  * directory).  SET_SIZE through a handle that is open for writing needs no
  * permission of the file's mode. */
 int workspace_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
@@ -121,8 +122,8 @@ int workspace_removexattr(struct op_context *ctx, struct workspace *w,
 /* Required.  Of the file system at the root. */
 int workspace_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats);
 
-/* Optional (NULL: 0).  Asks the place itself, past every cache.  -ENOENT: the directory
- * that is the root was removed; -ESTALE: it is not any more where it was opened. */
+/* Optional (NULL: 0).  Looks at the root, past every cache.  -ENOENT: it was removed; -ESTALE: it
+ * is not where it was opened any more. */
 int workspace_check(struct op_context *ctx, struct workspace *w);
 
 /* Required.  Opens a regular file; the handle stays valid after unlink and rename,
@@ -138,13 +139,12 @@ int workspace_open_file(struct op_context *ctx, struct workspace *w,
 int workspace_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
 	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
 
-/* Optional (NULL: nothing is answered early).  Of a handle that create has given out with
- * served.is_early: waits until the name is made, and returns what create would have;
- * whoever asks again gets the same.  What create told was right but for the times; or,
- * without O_EXCL, somebody else was quicker to make the name: then the handle leads to
- * that file, truncated if that was asked for, and its attributes are the answer.  After
- * an error every operation on the handle answers that.
- * -EAGAIN: interrupted, or the place is out of reach; ask again. */
+/* Optional (NULL: nothing is answered early).  For a handle that create gave out with
+ * served.is_early: waits until the name is made, and returns what create would have; the same each
+ * time.  The attributes from create were right but for the times; or, without O_EXCL, another
+ * process was quicker to make the name: then the handle leads to that file, truncated if asked for,
+ * and the answer has its attributes.  After an error every operation on the handle returns that.
+ * -EAGAIN: interrupted, or the workspace is out of reach; to be called again. */
 int workspace_await_name(
 	struct op_context *ctx, struct open_file *file, struct attributes *ret_attributes);
 
@@ -158,35 +158,33 @@ int workspace_create_unnamed(struct op_context *ctx, struct workspace *w, const 
 ssize_t workspace_read(
 	struct op_context *ctx, struct open_file *file, void *data, size_t size, off_t offset);
 
-/* Optional (NULL: -EROFS).  Writes all `size` bytes at `offset` (ignored with
- * O_APPEND), or returns the count that fit before the error.  A remote place may
- * acknowledge a write that is only queued; flush, fsync, or a later write then
- * return its error.  -EBADF, -EFBIG. */
+/* Optional (NULL: -EROFS).  Writes all `size` bytes at `offset` (ignored with O_APPEND), or returns
+ * the count that fit before the error.  A remote workspace may return when a write is only queued;
+ * flush, fsync, or a later write then return its error.  -EBADF, -EFBIG. */
 ssize_t workspace_write(struct op_context *ctx, struct open_file *file, const void *data,
 	size_t size, off_t offset);
 
 /* Optional (NULL: nothing to do).  Waits until every earlier write of this handle is
- * acknowledged by the place, and returns their error once.  (close(2) of a
+ * acknowledged by the workspace, and returns their error once.  (close(2) of a
  * descriptor.) */
 int workspace_flush(struct op_context *ctx, struct open_file *file);
 
 /* Optional (NULL: as flush).  Data (and, unless `data_only`, attributes) are on
- * stable storage at the place.  A file, or with `file` NULL the directory `path`. */
+ * stable storage there.  A file, or with `file` NULL the directory `path`. */
 int workspace_fsync(struct op_context *ctx, struct workspace *w, struct open_file *file,
 	const char *path, bool data_only);
 
 /* Required.  Frees the handle (NULL is fine), its flock, and the POSIX locks of owners that came
- * through it (the kernel above does not unlock open-file-description locks itself);
- * never waits longer than the place's bound.  Returns the error of a write that
- * nobody had been told of. */
+ * through it (the kernel above does not unlock open-file-description locks itself); never waits
+ * longer than the workspace's bound.  Returns the error of a write that was not reported yet. */
 int workspace_close(struct op_context *ctx, struct open_file *file);
 
 /* Optional (NULL: -EOPNOTSUPP).  `mode`: enum fallocate_mode. */
 int workspace_fallocate(
 	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length);
 
-/* Optional (NULL: -EOPNOTSUPP).  A descriptor of the very file, on this machine, that
- * others may read and map in the handle's stead; it stays the handle's own. */
+/* Optional (NULL: -EOPNOTSUPP).  A descriptor of the file itself, on this machine, for reading and
+ * mapping it past this interface.  The handle keeps ownership. */
 int workspace_descriptor(struct open_file *file);
 
 /* Optional (NULL: the whole file is data).  lseek(2) with SEEK_DATA or SEEK_HOLE;
@@ -194,7 +192,7 @@ int workspace_descriptor(struct open_file *file);
 off_t workspace_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence);
 
 /* Optional (NULL: -EOPNOTSUPP; the kernel then copies).  copy_file_range(2) within
- * this workspace; a reflink where the place can.  Returns the count. */
+ * this workspace; a reflink where possible.  Returns the count. */
 ssize_t workspace_copy_range(struct op_context *ctx, struct open_file *from, off_t from_offset,
 	struct open_file *to, off_t to_offset, size_t size);
 
@@ -235,20 +233,20 @@ int workspace_process_resize(
 	struct op_context *ctx, struct process *process, uint16_t rows, uint16_t columns);
 void workspace_process_free(struct process *process);
 
-/* Optional (NULL: -EOPNOTSUPP; nothing is watched).  Names the one sink for changes in
- * the directories that readdir (watch), scan (SCAN_WATCH) and watch_directory
- * covered.  Before the first such call; once.  -EBUSY: there is one already. */
+/* Optional (NULL: -EOPNOTSUPP; nothing is watched).  Sets the one sink for changes in the
+ * directories that readdir (watch), scan (SCAN_WATCH) and watch_directory watch.  Before the first
+ * such call; once.  -EBUSY: there is one already. */
 int workspace_watch(struct workspace *w, change_sink sink, void *user);
 
-/* Optional (NULL: readdir (watch) is called, and what it tells passed over).  Watches the
- * directory, before names in it are looked at.  -EAGAIN: not yet, ask again. */
+/* Optional (NULL: calls readdir (watch), and ignores the entries).  Watches the directory, before
+ * names in it are looked at.  -EAGAIN: not yet, to be called again. */
 int workspace_watch_directory(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, bool *ret_watched);
 
-/* Optional (NULL: nothing to do).  The kernel above forgot the directory: stop watching
- * it, wherever it is.  Its id says which one (inode 0: none), the path only where it was.
- * The end of the watch is told as any other is (CHANGE_UNWATCHED); a decorator that needs
- * the watch itself may keep it.  Asynchronous; cannot fail. */
+/* Optional (NULL: nothing to do).  The kernel above forgot the directory: stops watching it,
+ * wherever it is.  Its id says which one (inode 0: none), the path only where it was.  The end of
+ * the watch is reported like any other (CHANGE_UNWATCHED); a decorator that needs the watch itself
+ * may keep it.  Asynchronous; cannot fail. */
 void workspace_unwatch(struct workspace *w, const struct object_ref *directory);
 
 /* "local"; static, unique. */

@@ -16,9 +16,8 @@ struct workspace;
 
 /* ---- Values ------------------------------------------------------------- */
 
-/* Which object, not which name.  `generation` tells a reused inode number from
- * its earlier owner (birth time in ns where the place knows it, else 0).
- * All zero: unknown. */
+/* Identifies an object, not a name.  `generation` distinguishes the uses of a reused inode number
+ * (birth time in ns where the workspace has it, else 0).  All zero: unknown. */
 struct object_id {
 	uint64_t device;
 	uint64_t inode;
@@ -27,12 +26,12 @@ struct object_id {
 
 /* An existing object. */
 struct object_ref {
-	const char *path;        /* used when `file` is NULL */
-	struct object_id id;     /* inode 0: whatever is at the path */
-	struct object_id parent; /* getattr by the path: of the directory that holds it (as `id`) */
-	struct object_id expected; /* getattr by the path without `id`: what is there as far as is
-				    * known.  Of another object the answer may be as of before a
-				    * write that has returned.  Inode 0: of none */
+	const char *path;          /* used when `file` is NULL */
+	struct object_id id;       /* inode 0: whatever is at the path */
+	struct object_id parent;   /* getattr by the path: of its parent directory (as `id`) */
+	struct object_id expected; /* getattr by the path without `id`: the object that the caller
+				    * expects there.  For any other object the answer may not
+				    * include a write that has returned.  Inode 0: none */
 	struct open_file *file;    /* an open handle of the object, which wins over the path
 				    * (an unlinked object has no other way); or NULL */
 };
@@ -53,8 +52,8 @@ struct attributes {
 	struct timespec atime;
 	struct timespec mtime;
 	struct timespec ctime;
-	bool changed_lately; /* by the place's own clock, so lately that one more change may leave
-			      * the times as they are */
+	bool changed_lately; /* by the workspace's clock, so lately that one more change may not
+			      * show in the times */
 };
 
 bool object_id_equal(const struct object_id *a, const struct object_id *b);
@@ -63,38 +62,35 @@ bool object_id_equal(const struct object_id *a, const struct object_id *b);
  * nlink, size, mtime and ctime agree.  (Nothing else counts.) */
 bool attributes_same_version(const struct attributes *a, const struct attributes *b);
 
-/* What a call on an object answers when its path does not lead to it any more: nothing is there,
- * nor perhaps a directory on the way, or another object is. */
+/* Results of a call on an object whose path does not lead to it any more: the path, or a directory
+ * on the way, is gone, or is another object. */
 bool path_misses_object(int result);
 
-/* What it answers when another is there, maybe of another kind: a directory instead of a file, a
- * link where there was none or none where one was. */
+/* Results when another object is there, perhaps of another type: a directory instead of a file, a
+ * link where there was none, or no link where there was one. */
 bool path_leads_to_another(int result);
 
-/* What a change left behind, looked at after it, at served.position.  `mode` 0: not told.  Without
- * a parent the names are not as the change was to leave them: somebody else was quicker, or
- * something is at the old name still. */
+/* The outcome of a change, looked at after it, at served.position.  `mode` 0: not given.  Without a
+ * parent the names are not as the change should have left them: another process was quicker, or the
+ * old name exists again. */
 struct facts {
-	struct attributes parent;     /* of the directory that holds the name which was made,
-				       * removed or moved ... */
-	struct attributes new_parent; /* ... and of the one that holds the new name of a rename */
-	struct attributes object;     /* of what was moved, written to or had its extended
-				       * attributes changed */
-	bool little_room;             /* where content was written, or a file was opened: so little
-				       * that what is written next may not fit */
+	struct attributes parent; /* of the directory whose entry was made, removed or moved ... */
+	struct attributes new_parent; /* ... and of the one with the new name of a rename */
+	struct attributes object; /* of what was moved, written to, or given extended attributes */
+	bool little_room;         /* after a write or an open: the next write may not fit */
 };
 
 enum create_hint {
 	CREATE_WAITS,
-	CREATE_IS_FIRST, /* it waits, but the next one in that directory may be early */
-	CREATE_IS_EARLY, /* as far as is known nothing is at the name, and if something came that
-			  * would be told: no need to wait.  The caller can do with the file of
-			  * somebody who is quicker, if there is no O_EXCL */
+	CREATE_IS_FIRST, /* waits, but the next create in the directory may be early */
+	CREATE_IS_EARLY, /* the name is known to be free, and a change of that would be reported:
+			  * need not wait.  Without O_EXCL the caller accepts a file that another
+			  * process is quicker to make */
 };
 
-/* Who asks, and what served the call.  In the caller's memory; one call at a time. */
+/* The caller of an operation, and what served it.  In the caller's memory; one call at a time. */
 struct op_context {
-	/* The calling process as the workspace shall see it (ids are already mapped). */
+	/* The calling process as the workspace should see it (ids are already mapped). */
 	pid_t pid; /* 0: unknown */
 	uid_t uid;
 	gid_t gid;
@@ -102,36 +98,35 @@ struct op_context {
 	const gid_t *groups; /* supplementary groups; may be NULL */
 	size_t group_count;
 
-	/* The directory that holds the name which is made (create_unnamed: itself), removed or
-	 * moved; `new_parent` that of the new name of rename and link.  inode 0: whichever is
-	 * there (see Identity). */
+	/* The parent directory of the name that is made (create_unnamed: the directory itself),
+	 * removed or moved; `new_parent` that of the new name of rename and link.  inode 0:
+	 * whichever is there (see Identity in ops/workspace.h). */
 	struct object_id parent, new_parent;
 
-	/* True once the caller gave up; the operation then ends with -EINTR soon
-	 * (within 100 ms) unless it has already taken effect.  NULL: never.
-	 * Cheap enough to poll from a wait loop; any thread of the call may ask.  Asked
-	 * before each wait, as the caller may have others to serve meanwhile. */
+	/* True once the caller gave up; the operation then ends with -EINTR within 100 ms, unless
+	 * it has already taken effect.  NULL: never.  Cheap enough to poll from a wait loop, and
+	 * may be called from any thread of the call.  Called before each wait, so that the caller
+	 * can start another thread. */
 	bool (*interrupted)(struct op_context *ctx);
 	void *interrupted_data;
 
 	/* create: whether it may be answered before the name is made (see await_name). */
 	enum create_hint create_hint;
 
-	/* Where a change that succeeds tells what it left behind; the operation clears it first.
-	 * NULL: nobody wants to know. */
+	/* Filled in by a change that succeeds; the operation clears it first.  NULL: not wanted. */
 	struct facts *facts;
 
 	/* Filled in by lower layers, for the mount log. */
 	struct {
 		uint32_t round_trips; /* waits for the far end on this call's behalf */
-		uint32_t repeats;     /* requests made anew, as the far end had forgotten them */
-		bool from_cache;      /* answered without asking the place */
-		bool is_early;        /* create: the name is not made yet; setattr: the times are
-				       * not known yet */
-		bool is_other;        /* flush: without O_EXCL, the file is not the one that create
-				       * told of (see await_name) */
-		uint64_t position;    /* see Positions: what the call tells was looked at then or
-				       * later (a flush: what all writes left) */
+		uint32_t repeats;  /* requests that were made anew, as the far end had lost them */
+		bool from_cache;   /* answered without asking the workspace */
+		bool is_early;     /* create: the name is not made yet; setattr: the times are
+				    * not known yet */
+		bool is_other;     /* flush: without O_EXCL, the file is not the one that create
+				    * returned (see await_name) */
+		uint64_t position; /* see Positions in ops/workspace.h: the answer is from a look
+				    * then or later (flush: after all writes) */
 	} served;
 };
 
@@ -155,11 +150,10 @@ struct dir_entry {
 	const char *link_target; /* scan only: of a symbolic link; else NULL */
 	const void *content;     /* scan only, with SCAN_CONTENT: the whole file, or NULL */
 	size_t content_size;
-	uint64_t watched_since; /* scan only: a directory whose changes are reported (see watch), of
-				 * what is looked at from this position on.  0: they are not */
+	uint64_t watched_since; /* scan only: of a directory; as readdir's `*ret_since` */
 	bool complete;          /* scan only: a directory all of whose entries are in this scan */
-	bool lacks_texts;       /* scan only: a file that was looked through, and none of the
-				 * request's texts was in it (before its first NUL) */
+	bool lacks_texts; /* scan only: a searched file that has none of the request's texts (before
+			   * its first NUL) */
 };
 
 /* Takes one entry.  A negative result ends the walk and is returned from it. */
@@ -169,18 +163,18 @@ enum scan_flags {
 	SCAN_WATCH = 1 << 0,      /* watch each directory, before it is read */
 	SCAN_CONTENT = 1 << 1,    /* bring the content of files up to content_max_bytes */
 	SCAN_NOT_HIDDEN = 1 << 2, /* do not look into directories whose names begin with "." */
-	SCAN_GUESS = 1 << 3,      /* nobody waits for it: everything else goes first */
+	SCAN_GUESS = 1 << 3,      /* prefetching: everything else goes first */
 
-	/* For who searches as git does: do not look into what the .gitignore files from the root
-	 * on down leave out, nor into .git, but for its `info`.  Brings the content of the files
-	 * there that have patterns (.gitignore, .git/info/exclude) or name some (.git/config).
-	 * With this flag, and with `texts`, what the caller needs no place for may be left out of
-	 * the answer: a decorator has it at hand.  -EOPNOTSUPP: the place is too old for that. */
+	/* For searches as git does them: skip what .gitignore files, from the root down, exclude,
+	 * and .git but for its `info`.  Brings the content of the files that have patterns
+	 * (.gitignore, .git/info/exclude) or name some (.git/config).  With this flag, and with
+	 * `texts`, a decorator may leave out of the answer what the caller has cached.
+	 * -EOPNOTSUPP: the far end is too old. */
 	SCAN_NOT_IGNORED = 1 << 4,
 
-	/* Bring the content of small files that programs read before others, by their names
-	 * (scan_is_read_first()): .gitignore, Makefile, package.json ...; of few of them.  A place
-	 * that is too old brings none. */
+	/* Bring the content of a few small files that programs read first, by their names
+	 * (scan_is_read_first()): .gitignore, Makefile, package.json ... A far end that is too old
+	 * brings none. */
 	SCAN_READ_FIRST = 1 << 6, /* 1 << 5 and 1 << 7 are taken, on the wire */
 };
 
@@ -191,13 +185,14 @@ struct scan_request {
 	uint64_t content_max_bytes;   /* per file */
 	uint64_t content_total_bytes; /* budget of the whole scan; 0: no bound */
 
-	/* A search: the files that are not ignored are looked through there, with all processors;
-	 * content is brought of those only in which one of the texts is.  NULL: no search. */
+	/* A search: the files that are not ignored are searched at the workspace, with all
+	 * processors; content is brought only of those that have one of the texts.  NULL: no
+	 * search. */
 	const struct literals *texts;
-	const char *names;     /* of a search: a glob without a '/' for the names of the files that
-				* are looked through; NULL: all */
+	const char *names;     /* of a search: a glob without a '/' for the names of the files to be
+				* searched; NULL: all */
 	const uint64_t *known; /* of a search: inode numbers, ascending, of files that the caller
-				* has and that are not looked through */
+				* has and that are not searched */
 	size_t known_count;
 };
 
@@ -265,7 +260,7 @@ struct file_lock {
 	uint64_t owner;  /* LOCK_KIND_POSIX: whose; unique among this workspace's callers */
 	uint64_t offset; /* bytes; LOCK_KIND_POSIX only */
 	uint64_t length; /* 0: to the end of file, however far it grows */
-	pid_t pid;       /* lock_test: who holds it; 0 or -1 where unknown */
+	pid_t pid;       /* lock_test: the holder; 0 or -1 where unknown */
 };
 
 /* ---- Change feed -------------------------------------------------------- */
@@ -282,23 +277,22 @@ enum { CONTENT_HASH_BYTES = 16 }; /* xxh3-128, canonical */
 struct change {
 	enum change_kind kind;
 	const char *path;           /* CHANGE_ENTRY: of the entry; else of the directory */
-	struct object_id directory; /* CHANGE_ENTRY: the directory that was looked into, for the
-				     * path's last name; inode 0: unknown, only what `attributes`
-				     * say of their object counts.  CHANGE_UNWATCHED: that
-				     * directory. CHANGE_RESCAN: inode 0 */
+	struct object_id directory; /* CHANGE_ENTRY: the parent in which the name was looked at;
+				     * inode 0: unknown, only the object's `attributes` count.
+				     * CHANGE_UNWATCHED: that directory.  CHANGE_RESCAN: inode 0 */
 	uint64_t at;                /* position of the look; of CHANGE_RESCAN: drawn after the last
 				     * event that was lost; of CHANGE_UNWATCHED: after the end of
 				     * the watch; never less than in an earlier change */
 	bool exists; /* CHANGE_ENTRY: what is at the path now, read after the event ... */
 	struct attributes attributes; /* ... valid when it exists */
-	const uint8_t *hash;          /* CONTENT_HASH_BYTES of the content of a regular file in
-				       * the state that `attributes` tells, where the place gives it; or
-				       * NULL.  Valid during the call of the sink only */
+	const uint8_t *hash; /* CONTENT_HASH_BYTES of a regular file's content in the version of
+			      * `attributes`, where the workspace gives it; or NULL.  Valid during
+			      * the call of the sink only */
 };
 
-/* Gets every change made by somebody else, in order, from one thread of the
- * workspace's own.  It may get echoes of the caller's own changes too (compare with
- * attributes_same_version).  It may call back into the workspace. */
+/* Gets every change made by others, in order, from one thread of the workspace's own.  It may get
+ * echoes of the caller's own changes too (compare with attributes_same_version).  It may call the
+ * workspace. */
 typedef void (*change_sink)(void *user, const struct change *change);
 
 /* ---- State -------------------------------------------------------------- */
@@ -312,7 +306,7 @@ enum workspace_capabilities {
 	WORKSPACE_CAN_CHECK = 1 << 5,      /* check looks at the root */
 	WORKSPACE_CAN_SEARCH = 1 << 6,     /* scan takes SCAN_NOT_IGNORED and texts */
 	WORKSPACE_CAN_READ_FIRST = 1 << 7, /* scan takes SCAN_READ_FIRST */
-	WORKSPACE_CAN_PREPARE = 1 << 8,    /* of a helper: it gives prepared files their names */
+	WORKSPACE_CAN_PREPARE = 1 << 8,    /* of a helper: it names prepared files */
 };
 
 enum { WORKSPACE_ERROR_BYTES = 1536 };
@@ -324,17 +318,17 @@ struct workspace_status {
 	enum link_state link;
 	char last_error[WORKSPACE_ERROR_BYTES]; /* one line for people; "" when there was none */
 	uint64_t round_trips;                   /* since the start */
-	uint64_t bytes_sent;                    /* to the place, on the wire */
+	uint64_t bytes_sent;                    /* to the far end, on the wire */
 	uint64_t bytes_received;
 	uint64_t reconnects;
 	unsigned channels; /* connections that carry data now */
 	uint64_t watched_directories;
-	uint64_t unwatched_directories; /* wanted, but on a time-to-live instead */
+	uint64_t unwatched_directories; /* not watched, so cached for the time-to-live */
 	uint64_t cache_hits;            /* operations answered here; all 0 without a cache */
-	uint64_t cache_misses;          /* operations that asked the place */
+	uint64_t cache_misses;          /* operations that asked the workspace */
 	uint64_t cache_bytes;           /* of file content in memory */
 	uint64_t cache_disk_hits;       /* files whose content was found on local disk */
-	uint64_t prefetched_bytes;      /* of file content that nobody had asked for yet */
+	uint64_t prefetched_bytes;      /* of file content, ahead of any reader */
 	uid_t owner_uid;                /* of the workspace root at start: what --idmap=user maps */
 	gid_t owner_gid;
 };

@@ -26,7 +26,7 @@ struct watch {
 	struct watch *next_by_number;
 	struct watch_place *place;
 	uint64_t since; /* position drawn right after the watch was added; 0: not every later change
-			   is reported */
+			 * is reported */
 	int number;     /* of inotify */
 	bool is_shared; /* with other machines, whose changes inotify does not report */
 	bool has_ended; /* but that has not been read yet */

@@ -457,7 +457,7 @@ void invalidator_drain(struct invalidator *v)
 	if (atomic_exchange(&v->session->caches_unwatched, false))
 		v->expire = true;
 	if (!is_settled(v)) /* each command ends with a drain: usually there is nothing to wake the
-			       thread for */
+			     * thread for */
 		pthread_cond_broadcast(&v->changed);
 	while (!is_settled(v) && !v->ending)
 		pthread_cond_wait(&v->changed, &v->lock);

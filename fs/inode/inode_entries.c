@@ -493,7 +493,7 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 	parent->directory->changes++;
 	new_parent->directory->changes++;
 	note_given(t, new_parent, new_text); /* the kernel moves its dentry with the answer that it
-						had for the old name */
+					      * had for the old name */
 	if (swap)
 		note_given(t, parent, text);
 	inode_unref(t, parent, &list);
