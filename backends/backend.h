@@ -42,7 +42,7 @@ int scheme_check_options(const struct scheme *scheme, const struct workspace_opt
 int scheme_open(const char *name, const char *rest, const struct workspace_options *options,
 	struct workspace **ret_workspace, char **ret_reason);
 
-/* Puts the layers that the options want (backends/layers.c) on top of `place`, which is freed on
+/* Puts the layers that the options ask for (backends/layers.c) on top of `place`, which is freed on
  * failure.  Errors as workspace_open(). */
 int layers_add(const char *uri, const struct workspace_options *options, struct workspace *place,
 	struct workspace **ret_workspace, char **ret_reason);

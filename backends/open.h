@@ -14,7 +14,7 @@ struct workspace_scheme_option {
 	const char *value; /* its form, for people: "SECONDS"; NULL: it takes none */
 };
 
-/* A row of the table of schemes (backends/backend.h), as far as people see it.  All static. */
+/* A row of the table of schemes (backends/backend.h), as far as users see it.  All static. */
 struct workspace_scheme {
 	const char *name;    /* "ssh": what stands before the colon */
 	const char *form;    /* "ssh://[user@]host[:port][/dir]" */
@@ -27,12 +27,12 @@ struct workspace_scheme {
 /* The rows in order; NULL behind the last. */
 const struct workspace_scheme *workspace_scheme(size_t index);
 
-/* Offers what `begin`, the beginning of a URI, may become: schemes, or the names at a place whose
- * command lists them (containers, say), which it may ask for 3 s. */
+/* Offers completions of `begin`, the beginning of a URI: schemes, or the names (of containers, say)
+ * that the scheme's command lists within 3 s. */
 void workspace_complete(const char *begin, void (*offer)(void *user, const char *uri), void *user);
 
-/* A row of the table of layers (backends/layers.c): decorators on top of what a scheme opens, each
- * where its options want it.  All static. */
+/* A row of the table of layers (backends/layers.c): a decorator on top of what a scheme opens, if
+ * its options ask for it.  All static. */
 struct workspace_layer {
 	const char *name;
 	const struct workspace_scheme_option *options; /* ends with a NULL name */
@@ -47,25 +47,24 @@ const struct workspace_layer *workspace_layer(size_t index);
 struct workspace_options {
 	const char *const *pairs;
 
-	/* Every call is to ask the place: nothing is cached here. */
+	/* No caching: every call asks the workspace. */
 	bool strict;
 
-	/* A file in a private directory, made when missing, where a far workspace keeps what the
-	 * next daemon of the same mount needs to end its session there, should this one be
-	 * killed.  NULL: nowhere.  Removed at a proper end. */
+	/* A file in a private directory, made when missing, in which a far workspace keeps what the
+	 * next daemon of the same mount needs to end its session, should this daemon be killed.
+	 * NULL: none.  Removed at a regular end. */
 	const char *session_path;
 
-	/* Optional: told when the link to a far workspace is lost (`reason` NULL), and when it is
-	 * back (`reason`: why it could not be at once, or NULL).  From a thread of the link's own;
+	/* Optional: called when the link to a far workspace is lost (`reason` NULL), and when it is
+	 * back (`reason`: why the first attempt failed, or NULL).  From a thread of the link's own;
 	 * until workspace_free(). */
 	void (*link_changed)(void *user, bool is_back, const char *reason);
-	/* Optional, likewise: another machine or container answers to the name now, which `what`
-	 * says together with what was lost: files that were open are ESTALE, what was not
-	 * acknowledged is EIO. */
+	/* Optional, likewise: another machine or container has the name now; `what` says so, and
+	 * what was lost: files that were open are ESTALE, unacknowledged writes are EIO. */
 	void (*replaced)(void *user, const char *what);
 	void *link_user;
 
-	/* Gets the pair that the place does not know, as it has no such option; or NULL. */
+	/* Receives the pair that the scheme does not have as an option; or NULL. */
 	const char **ret_unknown;
 };
 

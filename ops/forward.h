@@ -19,8 +19,8 @@ struct forward {
 	struct workspace_ops ops;
 	struct workspace *inner;
 
-	/* Asked before an operation that can fail is passed on: with an error, which is the answer
-	 * then, it is not (a close is nevertheless).  NULL: all are. */
+	/* Called before an operation that can fail is passed on: an error is returned instead of
+	 * passing it on (a close is passed on in any case).  NULL: passes everything on. */
 	int (*before)(struct forward *base, enum forward_operation operation);
 };
 

@@ -26,8 +26,8 @@ struct policy_lists {
 	uint64_t changes;        /* what was read before one of them is not kept */
 };
 
-/* For what the rules need to know: they hold whoever asks, and what that costs is not the
- * caller's. */
+/* The context for reading lists: the rules do not depend on the caller, nor is the cost logged as
+ * the caller's. */
 struct op_context policy_context(const struct op_context *ctx);
 
 /* 0 or -ENOMEM. */
@@ -39,5 +39,5 @@ void policy_lists_done(struct policy_lists *lists);
 int policy_lists_add(struct policy_lists *lists, struct op_context *ctx, const char *directory,
 	struct ignore **chain);
 
-/* Something happened to that name, or (NULL) anywhere. */
+/* The name has changed, or (NULL) anything may have. */
 void policy_lists_forget(struct policy_lists *lists, const char *path);

@@ -14,5 +14,5 @@ int workspace_scan_by_walking(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, const struct scan_request *request, dir_entry_sink sink,
 	void *user);
 
-/* Git, editors and build tools read files of that name before they do anything else. */
+/* True for names of files that Git, editors and build tools read first. */
 bool scan_is_read_first(const char *name);

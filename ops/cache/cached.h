@@ -34,9 +34,9 @@ struct cached_options {
 	uint64_t memory_bytes;      /* for file content; 0: 64 MiB */
 	uint64_t disk_bytes;        /* of the content store; 0: no store */
 	const char *disk_directory; /* NULL: ${XDG_CACHE_HOME:-~/.cache}/isthmus/content */
-	const char *identity;       /* names the workspace across mounts (its URI); may be NULL */
-	uint32_t ttl_ms;            /* 0: what nobody watches is never valid */
-	uint64_t names_max;         /* known at a time; 0: 1 Mi */
+	const char *identity; /* identifies the workspace across mounts (its URI); may be NULL */
+	uint32_t ttl_ms;      /* 0: what is not watched is never valid */
+	uint64_t names_max;   /* known at a time; 0: 1 Mi */
 };
 
 /* Wraps `inner` and owns it on success.  -ENOMEM, -EAGAIN (no threads). */
@@ -45,8 +45,8 @@ int cached_new(struct workspace *inner, const struct cached_options *options,
 
 struct cached_stats {
 	uint64_t hits;          /* operations answered from the cache */
-	uint64_t misses;        /* operations that asked the place */
-	uint64_t names;         /* known, whether something is there or not */
+	uint64_t misses;        /* operations that asked the workspace */
+	uint64_t names;         /* known, present or absent */
 	uint64_t content_bytes; /* in memory, what waits for the store included */
 	uint64_t disk_hits;
 	uint64_t scans; /* by this decorator, on its own account or a caller's */

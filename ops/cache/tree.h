@@ -29,13 +29,13 @@ struct tree;
 static const uint64_t TREE_POSITIONS = (uint64_t)1 << 62;
 
 struct tree_options {
-	uint64_t ttl_ms;  /* how long what nobody watches stays valid; 0: not at all */
-	size_t facts_max; /* objects and names; beyond it, what nobody used lately is
-			     dropped.  0: no bound, nothing is dropped */
+	uint64_t ttl_ms;  /* how long unwatched facts stay valid; 0: not at all */
+	size_t facts_max; /* objects and names; beyond it, what was not used lately is dropped.  0:
+			   * no bound */
 
-	/* Asked before an object is dropped, while its names are still there, and when the tree is
-	 * freed: may it go?  Frees what the caller kept with it (tree_keep), if anything.  It may
-	 * ask the tree, but not tell it anything.  NULL: yes. */
+	/* Called before an object is dropped, while its names are still there, and when the tree is
+	 * freed: whether it may be dropped.  Frees what the caller kept with it (tree_keep).  May
+	 * read the tree, but not change it.  NULL: always. */
 	bool (*drop)(void *user, const struct object_id *id, void *kept);
 	void *user;
 };
@@ -48,18 +48,18 @@ void tree_free(struct tree *t); /* NULL is fine */
 
 /* When something was looked at. */
 struct tree_look {
-	uint64_t at; /* the position that the helper drew */
-	uint64_t ms; /* when the look was asked for, or later news of it came */
+	uint64_t at; /* position of the look */
+	uint64_t ms; /* when the look was requested, or was last confirmed */
 };
 
-/* Each returns 0, or -EPROTO and has done nothing: the position is none.
- * The directory or object need not be known: facts may arrive before the one that introduces it. */
+/* Each returns 0; or -EPROTO without an effect: the position is invalid.  The directory or object
+ * need not be known: facts may arrive before the one that introduces it. */
 
-/* What is at a name, with its attributes; NULL: nothing is. */
+/* What is at a name, with its attributes; NULL: nothing. */
 int tree_learn_name(struct tree *t, const struct tree_look *look, const struct object_id *directory,
 	const char *name, const struct attributes *found);
 
-/* Attributes of an object, looked at by whatever way. */
+/* Attributes of an object, however it was looked at. */
 int tree_learn_attributes(
 	struct tree *t, const struct tree_look *look, const struct attributes *attributes);
 
@@ -68,8 +68,8 @@ int tree_learn_attributes(
 int tree_learn_listing(
 	struct tree *t, const struct tree_look *look, const struct object_id *directory);
 
-/* The directory is watched by a watch that was added at position `since`: what is looked at later
- * has an event when it changes.  Or it is not watched.  -ENOMEM: that is not known. */
+/* The directory is watched by a watch that was added at position `since`: changes of what is looked
+ * at later are reported.  Or it is not watched.  -ENOMEM: treated as unknown. */
 int tree_learn_watch(struct tree *t, const struct tree_look *look,
 	const struct object_id *directory, bool on, uint64_t since);
 
@@ -77,18 +77,18 @@ int tree_learn_watch(struct tree *t, const struct tree_look *look,
  * or it is below all of a new helper, and not below any of the former one. */
 int tree_learn_loss(struct tree *t, const struct tree_look *look);
 
-/* A command has run: what nobody watches is not valid any more if it was looked at before. */
+/* A command has run: earlier looks at what is not watched are not valid any more. */
 void tree_command_ran(struct tree *t, uint64_t now_ms);
 
 /* ---- What is known ------------------------------------------------------------------------- */
 
 enum tree_validity {
-	TREE_ASK,     /* only the workspace can tell */
+	TREE_ASK,     /* only the workspace knows */
 	TREE_BRIEFLY, /* valid until the time-to-live ends */
-	TREE_WATCHED, /* valid until a fact says otherwise */
+	TREE_WATCHED, /* valid until a change is reported */
 };
 
-/* `*ret_id` is what is at the name as far as known, also with TREE_ASK; inode 0: nothing. */
+/* `*ret_id` is what is known at the name, also with TREE_ASK; inode 0: nothing. */
 enum tree_validity tree_get_name(struct tree *t, const struct object_id *directory,
 	const char *name, uint64_t now_ms, struct object_id *ret_id);
 
@@ -96,11 +96,11 @@ enum tree_validity tree_get_name(struct tree *t, const struct object_id *directo
 enum tree_validity tree_get_attributes(struct tree *t, const struct object_id *id, uint64_t now_ms,
 	struct attributes *ret_attributes);
 
-/* That the directory has no names but those that are known. */
+/* Whether the known names of the directory are all that it has. */
 enum tree_validity tree_get_listing(
 	struct tree *t, const struct object_id *directory, uint64_t now_ms);
 
-/* A name that leads somewhere, as far as is known. */
+/* A known name that leads to an object. */
 struct tree_entry {
 	const char *name;
 	const struct attributes *attributes; /* `id` counts always, the rest if it is valid */
@@ -109,23 +109,23 @@ struct tree_entry {
 };
 
 /* Calls the sink for each of them until it returns false.  With TREE_ASK there may be others, or
- * some may lead elsewhere.  The sink may ask the tree, but not tell it anything. */
+ * some may lead elsewhere.  The sink may read the tree, but not change it. */
 enum tree_validity tree_list(struct tree *t, const struct object_id *directory, uint64_t now_ms,
 	bool (*sink)(void *user, const struct tree_entry *entry), void *user);
 
-/* The attributes that were looked at last, valid or not; NULL: not needed.  The position of that
- * look; 0: none. */
+/* Gives the attributes of the latest look, valid or not; NULL: not needed.  Returns its position;
+ * 0: none. */
 uint64_t tree_last_attributes(
 	const struct tree *t, const struct object_id *id, struct attributes *ret_attributes);
 
 /* Their type (S_IFMT); 0: unknown. */
 uint32_t tree_type(const struct tree *t, const struct object_id *id);
 
-/* A name that leads to the object as far as is known, and the directory that it is in; NULL. */
+/* A known name of the object, and the directory that it is in; NULL: none. */
 const char *tree_name_of(
 	const struct tree *t, const struct object_id *id, struct object_id *ret_directory);
 
-/* Looks from this position on have an event when what they saw changes; 0: it is not watched. */
+/* The position from which on changes of what was looked at are reported; 0: it is not watched. */
 uint64_t tree_watched_since(const struct tree *t, const struct object_id *directory);
 
 /* Numbers the states of an object, as far as they are known; 0: nothing is known of it.  Content is
@@ -142,12 +142,13 @@ void tree_doubt_name(
 	struct tree *t, uint64_t at, const struct object_id *directory, const char *name);
 void tree_doubt_attributes(struct tree *t, uint64_t at, const struct object_id *id);
 
-/* A file has a name less; nobody knows which: the attributes of files with several links. */
+/* A file has lost a name, but it is not known which file: invalidates the attributes of files with
+ * several links. */
 void tree_doubt_links(struct tree *t, uint64_t at);
 
-/* A change of our own was given up, perhaps in the middle (its reply will be applied if it comes),
- * or its reply does not tell what it left.  In doubt are the name, the listing and the attributes
- * of what it is about; `linked`: also those of the object that was to get the name, or NULL. */
+/* A change of our own was abandoned, perhaps half way (its reply will be applied if it comes), or
+ * its reply has no facts.  Invalidates the name, the listing and the attributes that it is about;
+ * `linked`: also those of the object that was to get the name, or NULL. */
 void tree_own_unclear(struct tree *t, uint64_t at, const struct object_id *directory,
 	const char *name, const struct object_id *linked);
 

@@ -18,26 +18,25 @@ extern const char bootstrap_script[];
  * caller frees `*ret_path`.  -ENOENT, -ENOMEM. */
 int bootstrap_find_helper(const char *directory, const char *machine, char **ret_path);
 
-/* The machines that there can be helpers for, this one first; NULL behind the last. */
+/* The machines for which there can be helpers, this one first; NULL past the last. */
 const char *bootstrap_machine(size_t index);
 
-/* The name of the file there: ".../isthmus-helper-HASH".  Allocated, or NULL. */
+/* The helper's file name at the far end: ".../isthmus-helper-HASH".  Allocated, or NULL. */
 char *bootstrap_target(const char *directory, const char *helper_path);
 
-/* For people: that there is no helper where `directory` means.  Allocated, or NULL. */
+/* A sentence for people: there is no helper in `directory`.  Allocated, or NULL. */
 char *bootstrap_no_helper(const char *directory);
 
-/* Has the far end's shell find or receive the helper and turn into it.  On failure `*ret_reason`
- * says why (allocated, or NULL); what the stream said meanwhile is in `noise`. */
+/* Makes the far end's shell find or receive the helper and execute it.  On failure `*ret_reason`
+ * says why (allocated, or NULL); other output of the stream is in `noise`. */
 int bootstrap_run(struct stream *stream, const struct remote_settings *settings,
 	struct buffer *noise, char **ret_reason);
 
-/* Has the settings' transport begin at a shell, or at the words, at an end that has `stream`.
+/* Makes the settings' transport start a shell, or these words, at an end that has `stream`.
  * -ENOMEM. */
 int remote_start_at_shell(struct remote_settings *settings);
 int remote_start_at(struct remote_settings *settings, char *const *words);
 
-/* copy_helper.c: for a place without a shell.  Copies the helper there by the `copy` of its end,
- * and has the transport begin at it.  At most 12 s.  On failure `*ret_reason` says what was tried.
- */
+/* copy_helper.c: for a far end without a shell.  Copies the helper there by its end's `copy`, and
+ * makes the transport start it.  At most 12 s.  On failure `*ret_reason` says what was tried. */
 int remote_copy_helper(struct remote_settings *settings, char **ret_reason);

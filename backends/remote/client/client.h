@@ -12,10 +12,10 @@
 struct scheme;
 struct workspace;
 
-/* Who is meant at an end, for the functions of its row (backends/remote/client/end.h). */
+/* What a URI names at an end, for the functions of struct end (backends/remote/client/end.h). */
 struct end_place {
 	char **engine;   /* the command that reaches it, with its options; NULL: none is used */
-	char *user;      /* NULL: whoever that makes us */
+	char *user;      /* NULL: the command's default */
 	char *name;      /* of the container, pod, machine */
 	char *container; /* of the pod; NULL: its only one */
 };
@@ -32,12 +32,13 @@ struct remote_settings {
 	void (*link_changed)(void *user, bool is_back, const char *reason); /* or NULL: as in ... */
 	void (*replaced)(void *user, const char *what);                     /* likewise */
 	void *link_user;          /* ... struct workspace_options */
-	uint32_t timeout_ms;      /* calls fail with -EIO when the link is down so long; or
+	uint32_t timeout_ms;      /* after so long without a link calls fail with -EIO; or
 				   * REMOTE_WAITS_FOREVER */
-	uint32_t linger_seconds;  /* the session waits so long for us */
+	uint32_t linger_seconds;  /* how long the session waits for a reconnect */
 	uint32_t channels;        /* connections at most, 1 to CHANNELS_MAX */
-	bool stops_when_replaced; /* the link stays down when another place answers to the name */
-	bool forgets_helper;      /* the helper's file there is removed as soon as it runs */
+	bool stops_when_replaced; /* do not reconnect when another machine or container has the name
+				   */
+	bool forgets_helper;      /* remove the helper's file there as soon as it runs */
 };
 
 /* Connects.  The process ignores SIGPIPE from then on.  Errors and `*ret_reason` as

@@ -1,9 +1,6 @@
-/*
- * backends/remote/client/client_internal.h - shared by the client's files only.
- *
- * Locks, outer before inner: file->lock, remote->lock.  The lane has its own below both.
- * Answers take them: nobody waits for the far end with one held.
- */
+/* backends/remote/client/client_internal.h - shared by the client's files only.  Locks, outer
+ * before inner: file->lock, remote->lock; the lane's own is below both.  Handling an answer takes
+ * them, so no thread may wait for the far end with one held. */
 #pragma once
 
 #include <pthread.h>
@@ -18,23 +15,24 @@
 #include "ops/workspace_ops.h"
 
 enum {
-	CALLS_MAX = 1000,              /* under way at once; the helper reads on up to 1024 */
-	CALL_SLOTS = 1 << 17,          /* and all of its 65,536 handles being given back */
-	WAIT_MS = 50,                  /* between two looks at interrupted() */
+	CALLS_MAX = 1000, /* under way at once; the helper reads on up to 1024 */
+	CALL_SLOTS =
+		1 << 17, /* CALLS_MAX, and a CLOSE for each of 65,536 handles; a power of two */
+	WAIT_MS = 50,    /* between two calls of interrupted() */
 	CANCEL_GRACE_MS = 90,          /* for a call that may take long: it is cancelled at once */
-	INTERRUPT_GRACE_MS = 300,      /* for others: their answer is on its way */
+	INTERRUPT_GRACE_MS = 300,      /* for other calls, whose answers are on their way */
 	WRITE_WINDOW_BYTES = 16 << 20, /* writes not yet acknowledged, of the whole workspace */
 	WRITE_GENERATIONS = 64,
 	FEED_MAX_CHANGES = 65536,
 	FEED_MAX_BYTES = 32 << 20,
-	REPEATS_MAX = 3, /* of one operation, when each new session ends like the one before */
+	REPEATS_MAX = 3, /* of one operation, while each new session ends, too */
 };
 
 /* Results beside those of the contract, for the client's own loops. */
 enum {
 	RESULT_AGAIN = -10001, /* the session is a new one and the request had no effect */
 	RESULT_BUSY = -10002,  /* no slot is free */
-	RESULT_LOST = -10003,  /* its channel is gone: it is to be asked for by the first */
+	RESULT_LOST = -10003,  /* its channel is gone: request it by the first */
 };
 
 struct remote;
@@ -44,7 +42,7 @@ struct call_data {
 	struct call_data *next;
 	uint8_t *payload;
 	size_t size;
-	uint64_t base; /* of the session that it came in */
+	uint64_t base; /* remote->epoch of the session that it came in */
 };
 
 /* One request under way. */
@@ -54,28 +52,30 @@ struct call {
 	enum frame_type type;
 	bool repeatable; /* has no effect at the far end */
 	bool done, abandoned;
-	bool withdrawn;  /* it never left, and its session is gone */
+	bool withdrawn;  /* it was not sent, and its session is gone */
 	uint64_t epoch;  /* remote->epoch when it was made */
-	bool gives_back; /* a lock or a handle: neither the bound nor a broken link keeps it here */
+	bool gives_back; /* it releases something: sent in spite of bounds and a broken link */
 	bool at_once;    /* made under file->lock: RESULT_BUSY rather than wait for a slot */
 	bool may_spread; /* any channel will do */
-	struct remote_channel *channel; /* that it went out by; NULL: the first */
+	struct remote_channel *channel; /* that it was sent by; NULL: the first */
 	int64_t result;
 	uint64_t position; /* of the reply; 0: none */
-	uint64_t base;     /* of the session that it came in */
+	uint64_t base;     /* remote->epoch of the session that it came in */
 	uint8_t *payload;  /* of the reply */
 	struct wire_reader body;
 	struct call_data *first, **last;
 	size_t data_bytes; /* of the frames in that list */
 	pthread_cond_t changed;
 
-	/* Not waited for: called instead, by the reader thread without locks; frees it. */
+	/* For a call that is not waited for; called by the reader thread without locks, and frees
+	 * the call. */
 	void (*complete)(struct call *call);
 	void *user;
 
 	const struct remote_file *used[2]; /* query_uses(); NULL: none */
 
-	uint64_t object; /* the handle or process that it makes: undone when abandoned */
+	uint64_t object; /* the handle or process that it makes, which is undone when the call is
+			  * abandoned */
 	struct file_lock lock;
 };
 
@@ -113,12 +113,11 @@ struct remote_channel {
 struct link_handlers {
 	int (*received)(void *user, const struct frame_header *header, uint8_t *payload);
 
-	/* Under the lock, which it may drop now and then. */
+	/* Under the lock, which it may release meanwhile. */
 	void (*session_ended)(struct remote *remote);
 	void (*channel_ended)(struct remote *remote, const struct remote_channel *channel);
 
-	/* Another session has taken the place of the one before: nothing of it has come yet, and
-	 * then, frames come and go. */
+	/* Another session has replaced the last one; called before any of its frames. */
 	void (*session_is_other)(struct remote *remote);
 	void (*session_is_attached)(struct remote *remote);
 };
@@ -134,21 +133,21 @@ struct remote {
 
 	pthread_mutex_t lock;
 	pthread_cond_t freed;   /* a slot is free, write window opened */
-	pthread_cond_t manager; /* the manager thread is to look */
+	pthread_cond_t manager; /* wakes the manager thread */
 	struct call *calls[CALL_SLOTS];
 	uint32_t call_serial;
 	size_t call_count;
-	size_t write_bytes;                            /* not yet acknowledged */
-	int64_t refused_ms;                            /* when a quota or disk was last full */
-	int64_t little_room_ms;                        /* when a write was last told so */
-	unsigned write_generation;                     /* each queued write belongs to one ... */
+	size_t write_bytes;        /* not yet acknowledged */
+	int64_t refused_ms;        /* when a quota or disk was last full */
+	int64_t little_room_ms;    /* when a write last reported that */
+	unsigned write_generation; /* each queued write belongs to a batch ... */
 	unsigned generation_writes[WRITE_GENERATIONS]; /* ... and counts here (modulo) */
 	struct hash_table files;                       /* by inode */
 	struct remote_process *processes;
 	uint64_t next_handle;
 	uint32_t next_process;
-	uint64_t set_back_epoch; /* handles of sessions before this one do not come back */
-	uint64_t epoch; /* counts sessions: handles of another one are gone, positions higher */
+	uint64_t set_back_epoch; /* files of earlier sessions are not opened again */
+	uint64_t epoch; /* counts sessions: handles of earlier ones are gone, positions lower */
 
 	struct spare *spares; /* client_spares.c */
 	unsigned spares_wanted;
@@ -162,14 +161,14 @@ struct remote {
 	char last_error[WORKSPACE_ERROR_BYTES];
 	uint8_t session[TOKEN_BYTES], token[TOKEN_BYTES];
 	struct place_question
-		*question; /* client_place.c; the manager's thread only, as the next */
+		*question; /* client_place.c; the manager's thread only, like the next */
 	char *engine_identity, *helper_identity; /* NULL: not known */
-	atomic_bool is_stopped; /* the place is another one, and is not to be followed */
+	atomic_bool is_stopped; /* another machine or container has the name: do not reconnect */
 	int session_fd;         /* where these are kept for the next daemon; -1: nowhere */
-	bool ends_session;      /* they are those of a daemon that was killed, or was_set_back */
-	bool was_set_back;      /* the far end is in an earlier state than we have seen it in */
+	bool ends_session;      /* of a daemon that was killed; or was_set_back */
+	bool was_set_back;      /* the far end is in an earlier state than before (a snapshot) */
 
-	/* more connections, for what is read ahead; under the lock */
+	/* more connections, for read-ahead; under the lock */
 	struct remote_channel channels[CHANNELS_MAX]; /* [0] is not used */
 	pthread_cond_t channels_moved;
 	unsigned channels_max;      /* the first included */
@@ -189,21 +188,22 @@ struct remote {
 	pthread_cond_t feed_moved;
 	struct feed_change *feed_first, **feed_last;
 	size_t feed_count, feed_bytes;
-	bool feed_lost;        /* all watches ended: to be told before what is in the queue ... */
+	bool feed_lost;        /* all watches ended: to be reported before the queue ... */
 	uint64_t feed_lost_at; /* ... those that began up to this position */
 	uint64_t feed_received, feed_delivered;
 	struct hash_table watched; /* directories whose changes the session reports, by path */
 
 	atomic_bool lost;                 /* the lane said so */
 	atomic_bool is_wanted;            /* a call was made since the manager began to pause */
-	atomic_int_fast64_t bad_since_ms; /* 0: the link is fine */
+	atomic_int_fast64_t bad_since_ms; /* 0: the link is up */
 	atomic_uint_fast64_t round_trips, reconnects, unwatched;
-	atomic_size_t chunk_bytes;    /* of all files, read ahead or on the way */
-	atomic_uint_fast64_t changes; /* of content that we know of */
+	atomic_size_t chunk_bytes;    /* of all files, read ahead or requested */
+	atomic_uint_fast64_t changes; /* of content that is known */
 };
 
-/* Positions of the far end begin anew with each session.  Here those of a later one are higher than
- * all of those before, of which some may be on their way to their caller still. */
+/* Positions of the far end start anew with each session.  They are mapped so that those of a later
+ * session are higher than all of earlier ones, some of which may still be on their way to a caller.
+ */
 enum { SESSION_POSITION_BITS = 42 };
 
 static inline bool remote_position_is_good(uint64_t position)
@@ -248,12 +248,13 @@ struct query {
 void query_begin(struct query *q, struct op_context *ctx, struct remote *remote,
 	enum frame_type type, uint64_t order);
 
-/* It gives a lock or a handle back: it is sent whatever happens, also when nobody waits for the
- * answer any more.  (So may the threads of the reader and the manager, which must not wait.) */
+/* The request releases a lock or a handle: it is sent in any case, also when its caller has given
+ * up.  (The threads of the reader and the manager, which must not wait, may send such requests,
+ * too.) */
 void query_gives_back(struct query *q);
 
-/* The file's handle, which was ready, is among the arguments of this request.  Where the session
- * has become another one since, the request is not sent: RESULT_AGAIN. */
+/* The file's handle, which was ready, is among the arguments.  If the session is another one by
+ * now, the request is not sent: RESULT_AGAIN. */
 void query_uses(struct query *q, const struct remote_file *file);
 
 /* Sends it and waits.  Returns the result of the answer.  -EIO, -EINTR, RESULT_AGAIN. */
@@ -266,13 +267,13 @@ int64_t query_run_stream(
 /* Sends it; `complete` gets the answer.  On failure nothing was sent. */
 int query_submit(struct query *q, void (*complete)(struct call *call), void *user);
 
-/* Whether an operation goes on with the same request in a new session: `*result` was RESULT_AGAIN,
- * and that has not happened too often (then it becomes -EIO). */
+/* Whether an operation is to repeat its request in a new session: `*result` was RESULT_AGAIN, and
+ * not too often (then it becomes -EIO). */
 bool remote_again(struct op_context *ctx, int64_t *result);
 
 void query_done(struct query *q);
 
-/* query_done(), and remote_again(): whether the request is to be made anew. */
+/* query_done(), and remote_again(): whether to repeat the request. */
 bool query_end(struct query *q, int64_t *result);
 
 /* Takes the facts behind the answer to a change, and checks its end: `result`, or -EIO for a
@@ -296,18 +297,18 @@ bool remote_is_offline(struct remote *remote);
 /* REPLY and DATA, from the reader thread. */
 int remote_take_answer(struct remote *remote, const struct frame_header *header, uint8_t *payload);
 
-/* A new epoch begins: what was made before is lost.  Under the lock, which it drops now and then.
- */
+/* A new epoch begins: fails the calls of earlier ones.  Under the lock, which it releases
+ * meanwhile. */
 void remote_fail_calls(struct remote *remote);
 
-/* The same for what went out by the channel.  Under the lock. */
+/* The same for calls that were sent by the channel.  Under the lock. */
 void remote_fail_calls_of(struct remote *remote, const struct remote_channel *channel);
 
 void remote_count_round_trip(struct remote *remote, struct op_context *ctx);
 
 /* ---- client_request.c: requests until they are answered -------------------------- */
 
-/* A whole request, which is sent anew where RESULT_AGAIN says so. */
+/* A request that is repeated after RESULT_AGAIN. */
 struct remote_request {
 	struct op_context *ctx;
 	struct remote *remote;
@@ -322,11 +323,11 @@ void remote_request_done(struct remote_request *request);
 
 #define cleanup_remote_request cleanup_with(remote_request_done)
 
-/* query_begin() with the arguments, behind the writes queued for the object or file.  When
- * that fails query_run() says so. */
+/* query_begin() with the arguments, ordered after the writes queued for the object or file.
+ * query_run() returns its failure. */
 void remote_request_begin(const struct remote_request *request, struct query *q);
 
-/* Sends it, as often as needed, and waits.  `take` (may be NULL) reads a good answer and
+/* Sends it, as often as needed, and waits.  `take` (may be NULL) reads the answer of a success and
  * returns the result.  -EIO, -EINTR, errors of the far end. */
 int64_t remote_request_run(const struct remote_request *request,
 	int64_t (*take)(void *user, struct query *q, int64_t result), void *user);
@@ -349,16 +350,16 @@ int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned
 
 void remote_place_forget(struct remote *remote);
 
-/* The place is this one from now on: `identity` is what its helper says of it, and the engine is
- * asked in the background.  -ENOMEM. */
+/* The far end is this one from now on: `identity` is from its helper; that of its engine is asked
+ * for in the background.  -ENOMEM. */
 int remote_place_take(struct remote *remote, const char *identity);
 
-/* A new session: whether the place is known to be another one.  May wait for the engine's answer.
+/* A new session: whether the far end is known to be another one.  May wait for the engine's answer.
  */
 bool remote_place_differs(struct remote *remote, const char *identity);
 
-/* It is: every open file is lost (-ESTALE).  Before the requests of the former session fail.
- * Returns the sentence about what went with it, allocated, or NULL. */
+/* The far end is another one: every open file is lost (-ESTALE).  To be called before the requests
+ * of the last session fail.  Returns a sentence about what was lost, allocated, or NULL. */
 char *remote_place_lose(struct remote *remote);
 
 /* ---- client_channels.c: more connections for what is read ahead -------------------------- */
@@ -369,34 +370,35 @@ void remote_channels_free(struct remote *remote);
 /* All of them end.  From the thread that frees the workspace. */
 void remote_channels_stop(struct remote *remote);
 
-/* The session is another one: what they carry is lost.  Under the lock. */
+/* The session is another one: their requests are lost.  Under the lock. */
 void remote_channels_drop(struct remote *remote);
 
 /* The channel whose turn it is, which the call then counts in; NULL: the first.  Under the lock. */
 struct remote_channel *remote_channel_take(struct remote *remote);
 void remote_channel_put(struct remote_channel *channel); /* the call is over; under the lock */
 
-/* So much that was read ahead came in; the quickest answer took `quickest_ms`. */
+/* This much read-ahead data came in; the quickest answer took `quickest_ms`. */
 void remote_note_streamed(struct remote *remote, size_t bytes, int64_t quickest_ms);
 
-/* How many connections carry data now. */
+/* The number of connections that carry data now. */
 unsigned remote_channel_count(struct remote *remote);
 void remote_channels_add_traffic(struct remote *remote, struct lane_counters *counters);
 
 /* ---- client_session.c ------------------------------------------------------------------ */
 
-/* Before the first connection: what a killed daemon of this mount left is to end. */
+/* Before the first connection: reads the sessions that a killed daemon of this mount left, in order
+ * to end them. */
 void remote_session_recall(struct remote *remote);
 void remote_session_note(struct remote *remote);   /* there is a new session; under the lock */
-void remote_session_forget(struct remote *remote); /* it has been told to end */
+void remote_session_forget(struct remote *remote); /* it was told to end */
 
 /* ---- client_feed.c ----------------------------------------------------------------------- */
 
 int remote_feed_start(struct remote *remote, change_sink sink, void *user);
 int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size);
 
-/* A new session: what was watched in those before is not any more; and asks for its feed, by the
- * manager's thread, which must not wait: nobody else sees that the link is lost again. */
+/* A new session: the watches of earlier ones have ended; requests its feed.  By the manager's
+ * thread, which must not wait, as it alone notices that the link is lost again. */
 void remote_feed_lost(struct remote *remote);
 void remote_feed_again(struct remote *remote);
 
@@ -413,19 +415,19 @@ WORKSPACE_DECLARE_OPERATIONS(remote)
 /* ---- Open files: client_files.c, client_read.c, client_write.c
  * ------------------------------------- */
 
-/* File content that came in, or is to come, ahead of its read. */
+/* File content that came in, or was requested, ahead of its read. */
 struct chunk {
 	struct chunk *next;
 	struct remote_file *file;
 	off_t offset;
-	size_t size; /* wanted; less than that came: end of file */
+	size_t size; /* requested; if less came: end of file */
 	size_t got;  /* once it is done */
 	bool done;
 	bool dropped; /* out of the list; freed when it is done */
 	int error;
 	uint64_t epoch; /* the session that was asked */
 	size_t used;    /* bytes handed out */
-	bool is_ahead;  /* nobody had asked for it when it was sent for */
+	bool is_ahead;  /* requested ahead of any reader */
 	int64_t sent_ms, done_ms;
 	uint8_t *payload; /* owns `data` */
 	const uint8_t *data;
@@ -437,16 +439,16 @@ struct remote_file {
 	struct remote_file *next;  /* in remote->files; under remote->lock, as are the next ten */
 	unsigned refs;             /* the owner, and requests under way */
 	unsigned writes;           /* not yet acknowledged */
-	int write_error;           /* -errno that no flush or fsync has told; 0 */
-	bool write_reported;       /* of it, by write */
+	int write_error;           /* -errno that no flush or fsync has returned; 0 */
+	bool write_reported;       /* write has returned it */
 	uint64_t written_at;       /* the highest position of its writes' replies, and ... */
-	struct attributes written; /* ... what that tells of the file */
+	struct attributes written; /* ... the file's attributes in it */
 	bool closed;
-	bool little_room;  /* as was last told: each write waits for its answer */
+	bool little_room;  /* as of the last answer: each write waits for its answer */
 	bool is_new;       /* made through this handle */
-	bool may_be_other; /* created without O_EXCL: somebody else's file does, too */
-	bool is_naming;    /* its name is asked for (client_spares.c); then what came of that: */
-	int name_error;    /* why it has none: the answer to every operation ... */
+	bool may_be_other; /* created without O_EXCL: another process's file will do, too */
+	bool is_naming;    /* its name was requested (client_spares.c); then the outcome: */
+	int name_error;    /* why it has none: the result of every operation ... */
 	uint64_t named_at; /* ... or position, attributes and facts of the reply */
 	struct attributes named;
 	struct facts named_facts;
@@ -454,25 +456,25 @@ struct remote_file {
 
 	uint64_t handle;
 	uint64_t epoch;
-	bool is_reopening; /* somebody gets it back; under remote->lock, as is lost_error */
+	bool is_reopening; /* a thread opens it again; under remote->lock, as is lost_error */
 	int flags;
 	char *path; /* at the time of the open, or to where it was renamed here; under
 		     * remote->lock */
 	struct object_id id;
 	bool has_locks;
-	int lost_error; /* 0, or why it cannot be had back: -EIO (its locks), -ESTALE (it is not
-			 * there any more, or the place is another) */
+	int lost_error; /* 0, or why it cannot be opened again: -EIO (its locks are lost), -ESTALE
+			 * (it is gone, or the far end is another one) */
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
 	struct chunk *chunks;
-	atomic_bool has_chunks; /* as far as one can tell without the lock */
-	off_t next_offset;      /* where a sequential reader goes on */
-	off_t ahead_offset;     /* up to here everything has been asked for */
+	atomic_bool has_chunks; /* a hint, read without the lock */
+	off_t next_offset;      /* where a sequential reader continues */
+	off_t ahead_offset;     /* everything up to here was requested */
 	size_t ahead_bytes;   /* how far to read ahead; grows while the reader still has to wait */
-	off_t grown_offset;   /* what was asked for before ahead_bytes last grew ends here */
+	off_t grown_offset;   /* end of what was requested before ahead_bytes last grew */
 	int64_t quickest_ms;  /* of the answers to its reads */
-	bool ahead_is_enough; /* reading further ahead only makes the answers come later */
+	bool ahead_is_enough; /* more read-ahead would only delay the answers */
 	off_t size_hint;      /* at the time of the open */
 };
 
@@ -496,21 +498,20 @@ static inline struct remote_file *remote_file_of(struct open_file *file)
 	return (struct remote_file *)file;
 }
 
-/* The handle for a request; opens the file anew when the session is another one.
- * 0, -EIO. */
+/* The handle for a request; opens the file again in a new session.  0, -EIO. */
 int remote_file_ready(struct op_context *ctx, struct remote_file *file);
 
-/* So that they can be opened anew in another session. */
+/* The path is kept up to date, so that files can be opened again in a new session. */
 void remote_files_renamed(struct remote *remote, const char *from, const char *to, bool swapped);
 
-/* Which handle's queued writes a request about `object` has to follow (0: none; only one handle of
- * an object has any).  Waits for all writes when it is not known which object is meant. */
+/* The handle after whose queued writes a request about `object` must be ordered (0: none; only one
+ * handle of an object has any).  Waits for all writes when the object is not known. */
 int remote_order(struct op_context *ctx, struct remote *remote, const struct object_ref *object,
 	uint64_t *ret_order);
 uint64_t remote_order_locked(struct remote *remote, const struct object_id *id);
 
-/* True for an object that was made through a handle that is still open, and got no extended
- * attributes since; `now_set`: it gets one now. */
+/* True for an object that was created through a handle that is still open, and has no extended
+ * attributes; `now_set`: it gets one now. */
 bool remote_has_no_xattrs(struct remote *remote, const struct object_ref *object, bool now_set);
 
 /* Waits until no write is under way that was queued before the call.  -EINTR, -EIO. */
@@ -521,7 +522,7 @@ void remote_file_prefill(
 	struct remote_file *file, uint8_t *payload, const uint8_t *data, size_t got, size_t wanted);
 void remote_file_drop_chunks(struct remote_file *file); /* under file->lock */
 
-/* Forgets what was read ahead of the object; NULL: of all. */
+/* Drops what was read ahead of the object; NULL: of all. */
 void remote_object_changed(struct remote *remote, const struct object_id *id);
 void remote_file_changed(struct remote_file *file);
 
@@ -558,5 +559,5 @@ int remote_process_new(struct remote *remote, struct remote_process **ret_proces
 int remote_process_frame(
 	struct remote *remote, const struct frame_header *header, uint8_t *payload);
 
-/* A new session: all commands are gone.  Under remote->lock. */
+/* A new session: all commands are lost.  Under remote->lock. */
 void remote_processes_lost(struct remote *remote);

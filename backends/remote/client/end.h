@@ -8,11 +8,11 @@
 #include "backends/remote/client/client.h"
 #include "ops/support/argv.h"
 
-/* What a failure means, told by words of the command that gives the stream. */
+/* What a failure means, recognised by words that the stream's command prints. */
 struct end_advice {
 	const char *words;  /* part of its stderr; NULL ends the list */
 	int error;          /* -errno */
-	const char *advice; /* what to do, %s being the name there; "" where the words say it */
+	const char *advice; /* what to do, %s being the name there; "" if the words say it */
 };
 
 struct end {
@@ -23,16 +23,15 @@ struct end {
 	int (*prepare)(const char *rest, const struct workspace_options *options,
 		struct remote_settings *settings, char **ret_reason);
 
-	/* Optional: adds the command that runs the words there with our stdin and stdout.  NULL:
-	 * `prepare` did it all. */
+	/* Optional: adds the command that runs the words there with the daemon's stdin and stdout.
+	 * NULL: `prepare` sets `transport.argv`. */
 	void (*stream)(const struct end_place *place, char *const *words, struct argv *argv);
 
-	/* Optional: adds the command that prints what tells one incarnation of the place from the
-	 * next, or from another one of the same name.  NULL: what the helper says of itself must
-	 * do. */
+	/* Optional: adds the command whose output differs after a restart, and between two machines
+	 * or containers of the same name.  NULL: the helper's own identity has to do. */
 	void (*identity)(const struct end_place *place, struct argv *argv);
 
-	/* Optional: adds the command that copies a file of this machine there.  NULL: a place
+	/* Optional: adds the command that copies a file of this machine there.  NULL: an end
 	 * without a shell cannot be served. */
 	void (*copy)(const struct end_place *place, const char *file, const char *target,
 		struct argv *argv);

@@ -11,10 +11,11 @@
 #include <stdint.h>
 
 enum {
-	HEARTBEAT_IDLE_MS = 15000, /* silence that is checked by a ping ... */
+	HEARTBEAT_IDLE_MS = 15000, /* how long a silence lasts before a ping ... */
 	HEARTBEAT_BUSY_MS = 1000,  /* ... while a call waits */
 	HEARTBEAT_LATE_MS = 1000,  /* an answer that takes longer is late */
-	HEARTBEAT_SLEPT_MS = 1000, /* between two checks: the machine slept, no answer is late */
+	HEARTBEAT_SLEPT_MS = 1000, /* a longer pause between two checks means that the machine
+				    * slept: no answer is late */
 };
 
 /* Zeroed: a new connection. */
@@ -29,7 +30,7 @@ struct heartbeat_state {
 	int64_t silence_ms;      /* since the last byte came in */
 	uint64_t received_bytes; /* ever; never goes back */
 	bool is_busy;            /* a call waits for an answer */
-	int64_t patience_ms;     /* an answer that takes longer is not waited for */
+	int64_t patience_ms;     /* after so long without an answer the link is given up */
 };
 
 enum heartbeat_verdict {

@@ -14,7 +14,7 @@ enum {
 	RETRY_FIRST_MS = 100,
 	RETRY_MAX_MS = 10000,
 	RETRY_WAITED_MS = 2000, /* the longest pause while a call waits */
-	RETRY_EARLY_MS = 200,   /* the shortest one, whoever asks */
+	RETRY_EARLY_MS = 200,   /* the shortest pause */
 };
 
 struct retry {
@@ -27,8 +27,8 @@ struct retry {
 /* When to try again, by the clock of `began_ms`. */
 int64_t retry_at_ms(const struct retry *retry);
 
-/* Listens for changes of this machine's links, addresses and routes.  A descriptor, the caller's;
- * -errno: they are not told here. */
+/* Listens for changes of this machine's links, addresses and routes.  A descriptor, which the
+ * caller owns; -errno: not available. */
 int retry_network_open(void);
 
 /* Whether there was one since it was last asked.  Never waits; false for -1. */
