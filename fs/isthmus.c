@@ -191,6 +191,23 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
+static int unknown_command(const char *name)
+{
+	struct command_guess guess;
+
+	command_guess_init(&guess, name);
+	for (size_t i = 0; i < array_size(commands); i++)
+		command_guess_offer(&guess, commands[i].name);
+	fputs("isthmus: there is no command \"", stderr);
+	visible_print_name(stderr, name);
+	fputs("\"", stderr);
+	if (guess.nearest)
+		fprintf(stderr, "; did you mean \"%s\"?\n", guess.nearest);
+	else
+		fputs(": 'isthmus help' lists them\n", stderr);
+	return EXIT_USAGE;
+}
+
 static int help_command(int argc, char **argv)
 {
 	const struct command *command = argc > 1 ? find_command(argv[1]) : NULL;
@@ -198,7 +215,7 @@ static int help_command(int argc, char **argv)
 	char *arguments[] = {argc > 1 ? argv[1] : NULL, help, NULL};
 
 	if (argc > 1 && !command && argv[1][0] != '-')
-		return command_usage_error("help", "there is no command \"%s\"", argv[1]);
+		return unknown_command(argv[1]);
 	if (command && command->run != help_command)
 		return command->run(2, arguments);
 	print_overview(stdout);
@@ -236,23 +253,6 @@ static int tools_command(int argc, char **argv)
 }
 
 /* ---- Which one ------------------------------------------------------------------ */
-
-static int unknown_command(const char *name)
-{
-	struct command_guess guess;
-
-	command_guess_init(&guess, name);
-	for (size_t i = 0; i < array_size(commands); i++)
-		command_guess_offer(&guess, commands[i].name);
-	fputs("isthmus: there is no command \"", stderr);
-	visible_print_name(stderr, name);
-	fputs("\"", stderr);
-	if (guess.nearest)
-		fprintf(stderr, "; did you mean \"%s\"?\n", guess.nearest);
-	else
-		fputs(": see 'isthmus help'\n", stderr);
-	return EXIT_USAGE;
-}
 
 static bool is_mount_helper(const char *program)
 {

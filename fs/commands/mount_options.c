@@ -256,7 +256,8 @@ static int set_option(struct mount_options *options, const char *word)
 		if (own[i].set && word[length])
 			return own[i].set(into, word + length + 1);
 		if (own[i].set || word[length])
-			break;
+			return command_usage_error("mount", "option \"-o %s\" %s", own[i].word,
+				own[i].set ? "needs a value" : "takes no value");
 		*(bool *)into = own[i].flag;
 		return 0;
 	}

@@ -78,6 +78,8 @@ test_mount_point_inside_the_workspace() {
 test_unknown_option() {
 	refused 2 "no-such-option" "$ISTHMUS" mount --no-such-option "$uri" "$mnt"
 	refused 2 "nosuchkey" "$ISTHMUS" mount -o nosuchkey=1 "$uri" "$mnt"
+	refused 2 'option "-o ttl" needs a value' "$ISTHMUS" mount -o ttl "$uri" "$mnt"
+	refused 2 'option "-o ro" takes no value' "$ISTHMUS" mount -o ro=yes "$uri" "$mnt"
 }
 
 test_mistyped_words_are_guessed() {
@@ -194,6 +196,8 @@ test_no_command_prints_hidden_characters() {
 
 test_unknown_command() {
 	refused 2 "frobnicate" "$ISTHMUS" frobnicate
+	refused 2 "'isthmus help' lists them" "$ISTHMUS" help frobnicate
+	refused 2 'did you mean "mount"?' "$ISTHMUS" help mont
 	refused 2 "usage" "$ISTHMUS"
 }
 

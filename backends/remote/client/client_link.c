@@ -221,9 +221,14 @@ static int take_welcome(
 /* A refusal of the helper: its words are the message. */
 static int take_refusal(const struct welcome *welcome, char **ret_reason)
 {
-	*ret_reason = strdup(welcome->version == PROTOCOL_VERSION
-				     ? welcome->reason
-				     : "the helper there speaks another version of the protocol");
+	if (welcome->version != PROTOCOL_VERSION)
+		*ret_reason = strdup("the helper there speaks another version of the protocol");
+	else if (welcome->error == -ENOENT)
+		*ret_reason = string_printf(
+			"%s; create it there first, with mkdir -p, or correct the URI",
+			welcome->reason);
+	else
+		*ret_reason = strdup(welcome->reason);
 	return welcome->error ? welcome->error : -EPROTO;
 }
 
