@@ -617,6 +617,27 @@ test_another_user_mounts() {
 	' - "$ISTHMUS" "$tmp/as_user.sh"
 }
 
+has_word() {
+	[ -s "$1" ]
+}
+
+# Nobody else ends a child that waits for an answer.
+test_a_mount_that_is_ended_while_it_connects_leaves_no_child() {
+	local pid signal
+
+	printf '#!/bin/sh\necho $$ >"%s"\nexec sleep 1000\n' "$tmp/child" >"$tmp/silent_ssh"
+	chmod +x "$tmp/silent_ssh"
+	for signal in TERM KILL; do
+		rm -f "$tmp/child"
+		"$ISTHMUS" mount -f -o "ssh_command=$tmp/silent_ssh" ssh://box/ws "$mnt" 2>"$tmp/err" &
+		pid=$!
+		wait_for 10 has_word "$tmp/child" || fail "no child: $(cat "$tmp/err")"
+		kill "-$signal" "$pid"
+		wait "$pid" || true
+		wait_for 5 not_running "$(cat "$tmp/child")" || { kill "$(cat "$tmp/child")"; fail "a child is left"; }
+	done
+}
+
 # The change is still being looked into when the daemon ends.
 test_an_unmount_right_after_a_change_by_others_ends() {
 	local started=$SECONDS i

@@ -353,10 +353,13 @@ static int connect_once(
 {
 	cleanup_buffer struct buffer noise = {0};
 	cleanup_free char *words = NULL, *all = NULL;
+	struct transport transport = remote->settings.transport;
 	struct stream stream = STREAM_NONE;
 	int r;
 
-	r = stream_open(&remote->settings.transport, &stream);
+	/* A signal may end us before there is a mount, and with it a handler. */
+	transport.ends_with_thread = first;
+	r = stream_open(&transport, &stream);
 	if (r == 0) {
 		publish(remote, &stream);
 		r = try_to_connect(remote, &stream, first, &noise, ret_reason);

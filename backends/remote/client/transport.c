@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -79,10 +80,16 @@ static void *listen_to_child(void *argument)
 	return NULL;
 }
 
-static void run_child(const struct transport *transport, int in_fd, int out_fd, int error_fd)
+static void run_child(
+	const struct transport *transport, pid_t parent, int in_fd, int out_fd, int error_fd)
 {
 	sigset_t none;
 
+	if (transport->ends_with_thread) {
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		if (getppid() != parent)
+			_exit(127);
+	}
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
@@ -112,6 +119,7 @@ static int start_child(
 	const struct transport *transport, struct child *child, int *ret_in, int *ret_out)
 {
 	int to[2] = {-1, -1}, from[2] = {-1, -1}, error[2] = {-1, -1};
+	pid_t parent = getpid();
 	int r = 0;
 
 	if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0 || pipe2(error, O_CLOEXEC) < 0)
@@ -119,7 +127,7 @@ static int start_child(
 	if (r == 0) {
 		child->pid = fork();
 		if (child->pid == 0)
-			run_child(transport, to[0], from[1], error[1]);
+			run_child(transport, parent, to[0], from[1], error[1]);
 		if (child->pid < 0)
 			r = -errno;
 	}

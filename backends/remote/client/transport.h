@@ -11,16 +11,18 @@
 #include <stdint.h>
 
 struct transport {
-	char **argv;        /* NULL-terminated; NULL: `address` */
-	char *address;      /* of a socket (transport_socket.h), which leads to a helper; or NULL */
-	int connect_ms;     /* how long to try for one that is not served yet */
-	bool gives_shell;   /* the stream starts at a POSIX shell that runs its first line: the
-			     * helper is found or uploaded there.  Else it is the helper's own. */
-	bool may_prompt;    /* the child may ask for a passphrase on our terminal */
-	size_t share_index; /* not 0: argv[share_index] is "-T" of ssh (transport_share) */
-	size_t quiet_index; /* not 0: argv[quiet_index] is "-T" of ssh (transport_ask_nothing) */
-	int patience_ms;    /* not 0: instead of the usual (transport_patience_ms) */
-	char *place;        /* for messages: "box" */
+	char **argv;      /* NULL-terminated; NULL: `address` */
+	char *address;    /* of a socket (transport_socket.h), which leads to a helper; or NULL */
+	int connect_ms;   /* how long to try for one that is not served yet */
+	bool gives_shell; /* the stream starts at a POSIX shell that runs its first line: the
+			   * helper is found or uploaded there.  Else it is the helper's own. */
+	bool ends_with_thread; /* the child is told to end when the thread that opened the stream
+				* does, however it does */
+	bool may_prompt;       /* the child may ask for a passphrase on our terminal */
+	size_t share_index;    /* not 0: argv[share_index] is "-T" of ssh (transport_share) */
+	size_t quiet_index;    /* not 0: argv[quiet_index] is "-T" of ssh (transport_ask_nothing) */
+	int patience_ms;       /* not 0: instead of the usual (transport_patience_ms) */
+	char *place;           /* for messages: "box" */
 };
 
 struct stream {
