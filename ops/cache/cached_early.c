@@ -26,6 +26,20 @@ static bool may_be_lock(const char *name)
 	return false;
 }
 
+/* The directory was made here a moment ago; what others have made in it meanwhile will be told. */
+static bool is_being_watched(const struct cached *c, const struct op_context *ctx, const char *path)
+{
+	const struct directory *d = directory_find((struct cached *)c, &ctx->parent);
+	const struct prefetch *p;
+
+	if (!d || !d->is_own)
+		return false;
+	LIST_FOREACH(p, &c->prefetches, link)
+		if (strlen(p->path) == path_parent_length(path) && path_is_within(path, p->path))
+			return true;
+	return false;
+}
+
 enum create_hint cached_create_hint(
 	struct cached *c, const struct op_context *ctx, const char *path, int flags)
 {
@@ -40,7 +54,10 @@ enum create_hint cached_create_hint(
 	if (flags & O_EXCL ? may_be_lock(name) : (flags & O_ACCMODE) != O_WRONLY)
 		return CREATE_WAITS;
 	validity = tree_get_name(c->tree, &ctx->parent, name, cached_now_ms(), &found);
-	return validity == TREE_WATCHED && !found.inode ? CREATE_IS_EARLY : CREATE_IS_FIRST;
+	if (validity == TREE_ASK || found.inode)
+		return CREATE_IS_FIRST;
+	return validity == TREE_WATCHED || is_being_watched(c, ctx, path) ? CREATE_IS_EARLY
+									  : CREATE_IS_FIRST;
 }
 
 void cached_bound_early(struct cached *c, struct op_context *ctx)

@@ -62,6 +62,7 @@ struct content {
 
 /* What a directory is used for: whether more of it is worth fetching. */
 struct directory {
+	bool is_own;        /* made here */
 	bool scanned;       /* by a scan that had it watched, if it can be; else one may have it */
 	bool listed;        /* somebody read it as a directory */
 	bool subscribed;    /* the listener wants changes of its entries ... */

@@ -93,7 +93,10 @@ void cached_own_directory(struct cached *c, const struct tree_look *look, const 
 	const struct object_id *id)
 {
 	struct scan_request request = {.flags = SCAN_WATCH, .depth_max = 1};
+	struct directory *d = directory_make(c, id);
 
+	if (d)
+		d->is_own = true;
 	tree_learn_listing(c->tree, look, id);
 	if (c->feed)
 		cached_start_prefetch(c, path, &request, 0);

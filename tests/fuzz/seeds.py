@@ -43,7 +43,7 @@ def names():
     s.ask(p.GETATTR, p.target(b"f") + p.object_id(p.NO_ID)).ask(p.READDIR, p.target() + p.number(1))
     s.ask(p.SCAN, p.target() + p.numbers(7, 2, 100, 4096, 65536)).say(p.CREDIT, 3, p.number(500))
     s.ask(p.SCAN, p.target() + p.numbers(2 | 16 | 32, 0, 0, 4096, 0) + p.search([b"x", b"abc"], 1, b"*.c", [5, 6]))
-    s.ask(p.READLINK, p.target(b"l")).ask(p.MKDIR, p.name(b"d/e", (5, 77, 1)) + p.number(0o755))
+    s.ask(p.READLINK, p.target(b"l")).ask(p.MKDIR, p.name(b"d/e", (5, 77, 1)) + p.numbers(0o755, 0, 0))
     s.ask(p.MKNOD, p.name(b"d/n") + p.numbers(stat.S_IFIFO | 0o600, 0))
     s.ask(p.SYMLINK, p.string(b"to") + p.name(b"d/s")).ask(p.LINK, p.target(b"f") + p.name(b"d/g"))
     s.ask(p.RENAME, p.name(b"d/g") + p.name(b"h") + p.number(0) + p.object_id(p.NO_ID))
@@ -96,7 +96,7 @@ def hostile():
     open_file(s, b"/etc/passwd", 1)
     open_file(s, b"f", 1)
     s.ask(p.WRITE, p.numbers(1, (1 << 63) - 1) + p.data(b"far"), order=1).ask(p.READ, p.numbers(1, 1 << 63, 1 << 40))
-    s.ask(p.SYMLINK, p.string(b"..") + p.name(b"up")).ask(p.MKDIR, p.name(b"up/out") + p.number(0o777))
+    s.ask(p.SYMLINK, p.string(b"..") + p.name(b"up")).ask(p.MKDIR, p.name(b"up/out") + p.numbers(0o777, 0, 0))
     return s.ask(p.SCAN, p.target() + p.numbers(*[(1 << 32) - 1] * 5)).bytes
 
 

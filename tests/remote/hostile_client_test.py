@@ -173,7 +173,7 @@ def requests_with(path):
     yield p.READLINK, text + p.numbers(0, 0, 0, 0)
     yield p.READDIR, text + p.numbers(0, 0, 0, 0, 0)
     yield p.SCAN, text + p.numbers(0, 0, 0, 0, 2, 0, 0, 999, 0)
-    yield p.MKDIR, name + p.number(0o700)
+    yield p.MKDIR, name + p.numbers(0o700, 0o600, 78)
     yield p.MKNOD, name + p.numbers(0o100600, 0)
     yield p.SYMLINK, p.string(b"x") + name
     yield p.LINK, p.target(b"file") + name
@@ -242,7 +242,7 @@ def test_a_link_swapped_in():
                     (p.OPEN, p.target(b"swapped/secret") + p.open_flags(os.O_RDONLY) + p.numbers(1000 + i, 1000)),
                     (p.CREATE, p.name(b"swapped/new%d" % i) + p.open_flags(os.O_RDWR) + p.numbers(0o600, 5000 + i)),
                     (p.RENAME, p.name(b"swapped/new%d" % i) + p.name(b"swapped/more%d" % i) + p.number(0) + p.object_id(p.NO_ID)),
-                    (p.MKDIR, p.name(b"swapped/d%d" % i) + p.number(0o700)),
+                    (p.MKDIR, p.name(b"swapped/d%d" % i) + p.numbers(0o700, 0, 0)),
                     (p.UNLINK, p.name(b"swapped/secret") + p.object_id(p.NO_ID)),
                     (p.SETATTR, p.target(b"swapped/secret") + p.number(1) + p.put_attributes(p.NO_ATTRIBUTES)))]
                 answers = [a.wait(one) for one in asked]

@@ -97,7 +97,7 @@ class Liar(Server):
         known = p.attributes_of(os.lstat(self.full(other)))
         # Told as what it should be, with the id of another; or as that other.
         fields = {"id": identity, "mode": mode | 0o700} if name.endswith(b".1") else known._asdict()
-        self.reply(0, p.put_attributes(known._replace(**fields)))
+        self.reply(0, p.put_attributes(known._replace(**fields)) + (p.number(0) if kind == p.MKDIR else b""))
         return True
 
     def lie_numbers(self, kind, name):

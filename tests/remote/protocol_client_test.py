@@ -260,10 +260,10 @@ def test_readlink():
 
 
 def test_mkdir():
-    made = client.call(p.MKDIR, p.name(b"made") + p.number(0o777)).body.attributes()
+    made = client.call(p.MKDIR, p.name(b"made") + p.numbers(0o777, 0, 0)).body.attributes()
     same_as_stat(b"made", made)
     same(0o755, stat.S_IMODE(os.stat(at(b"made")).st_mode))
-    fails(errno.EEXIST, client.call, p.MKDIR, p.name(b"made") + p.number(0o777))
+    fails(errno.EEXIST, client.call, p.MKDIR, p.name(b"made") + p.numbers(0o777, 0, 0))
 
 
 def test_mknod():
@@ -307,6 +307,8 @@ def left_by(kind, arguments):
     same(True, answer.position > before)
     if kind in (p.MKDIR, p.MKNOD, p.SYMLINK, p.LINK, p.CREATE):
         answer.body.attributes()
+    if kind == p.MKDIR:
+        same(0, answer.body.number())
     facts = answer.body.facts()
     answer.body.end()
     return facts
@@ -321,7 +323,7 @@ def same_facts(facts, **names):
 
 def test_changes_tell_what_they_left():
     os.makedirs(at(b"left/to"))
-    same_facts(left_by(p.MKDIR, p.name(b"left/d") + p.number(0o755)), parent=b"left")
+    same_facts(left_by(p.MKDIR, p.name(b"left/d") + p.numbers(0o755, 0, 0)), parent=b"left")
     same_facts(left_by(p.MKNOD, p.name(b"left/f") + p.numbers(stat.S_IFREG | 0o644, 0)), parent=b"left")
     same_facts(left_by(p.SYMLINK, p.string(b"x") + p.name(b"left/s")), parent=b"left")
     same_facts(left_by(p.LINK, p.target(b"left/f") + p.name(b"left/to/l")), parent=b"left/to")
@@ -351,7 +353,7 @@ def test_a_name_in_another_directory_is_stale():
     os.makedirs(at(b"held/inner"))
     held = getattr_of(b"held").id
     write_file(b"held/file")
-    client.call(p.MKDIR, p.name(b"held/made", held) + p.number(0o755))
+    client.call(p.MKDIR, p.name(b"held/made", held) + p.numbers(0o755, 0, 0))
     client.call(p.GETATTR, p.target(b"held/file") + p.object_id(held))
     os.rename(at(b"held"), at(b"held.old"))
     os.makedirs(at(b"held/inner"))
@@ -359,7 +361,7 @@ def test_a_name_in_another_directory_is_stale():
     there = getattr_of(b"held").id
     for kind, arguments in (
             (p.GETATTR, p.target(b"held/file") + p.object_id(held)),
-            (p.MKDIR, p.name(b"held/new", held) + p.number(0o755)),
+            (p.MKDIR, p.name(b"held/new", held) + p.numbers(0o755, 0, 0)),
             (p.MKNOD, p.name(b"held/new", held) + p.numbers(stat.S_IFIFO | 0o600, 0)),
             (p.SYMLINK, p.string(b"to") + p.name(b"held/new", held)),
             (p.LINK, p.target(b"held/file") + p.name(b"held/new", held)),
@@ -555,6 +557,25 @@ def test_prepare_and_name():
     write(handle, 0, b"written")
     same(b"written", read_file(b"given"))
     fails(errno.EBADF, client.call, p.NAME, p.number(handle) + p.name(b"again") + p.open_flags(os.O_WRONLY))
+    close(handle)
+
+
+def test_mkdir_prepares_a_file():
+    handle = next(handles)
+    body = client.call(p.MKDIR, p.name(b"with") + p.numbers(0o755, 0o640, handle)).body
+    body.attributes()
+    same(1, body.number())
+    prepared = body.attributes()
+    same((0, 0o640), (prepared.nlink, stat.S_IMODE(prepared.mode)))
+    same([], os.listdir(at(b"with")))
+    reader = client.call(p.NAME, p.number(handle) + p.name(b"with/file") + p.open_flags(os.O_WRONLY | os.O_EXCL))
+    same(prepared.id, reader.body.attributes().id)
+    close(handle)
+    # A handle in use: the directory is made all the same.
+    handle = create(b"in use")
+    body = client.call(p.MKDIR, p.name(b"without") + p.numbers(0o755, 0o640, handle)).body
+    body.attributes()
+    same(0, body.number())
     close(handle)
 
 
@@ -831,7 +852,7 @@ def test_groups_of_the_caller_count():
     os.chown(at(b"group"), 0, 4321)
     os.chmod(at(b"group"), 0o770)
     caller = p.put_caller(1234, 1234, 0o027, [4321])
-    client.call(p.MKDIR, p.name(b"group/theirs") + p.number(0o777), caller=caller)
+    client.call(p.MKDIR, p.name(b"group/theirs") + p.numbers(0o777, 0, 0), caller=caller)
     s = os.stat(at(b"group/theirs"))
     same((1234, 1234, 0o750), (s.st_uid, s.st_gid, stat.S_IMODE(s.st_mode)))
 
@@ -918,7 +939,7 @@ def test_more_channels_of_a_session_read():
 
 def test_a_channel_does_nothing_but_read():
     other = beside(1)
-    other.ask(p.MKDIR, p.name(b"by-channel") + p.number(0o777))
+    other.ask(p.MKDIR, p.name(b"by-channel") + p.numbers(0o777, 0, 0))
     ends(other)
     same(0, client.call(p.STATFS).result)
     same(False, os.path.exists(at(b"by-channel")))

@@ -170,10 +170,10 @@ class Server:
     # ---- Names ----------------------------------------------------------------------------
 
     def mkdir(self, r):
-        path, mode = self.name(r), r.number()
+        path, mode, _mode_of_file, _handle = self.name(r), r.number(), r.number(), r.number()
         os.mkdir(path)
         os.chmod(path, mode & ~self.umask)
-        return self.made(path)
+        return self.made(path) + p.number(0)
 
     def mknod(self, r):
         path, mode, rdev = self.name(r), r.number(), r.number()

@@ -371,6 +371,10 @@ static void undo(struct call *call)
 		return;
 	op_context_init(&ctx);
 	switch (call->type) {
+	case REQUEST_MKDIR:
+		if (!call->object)
+			return;
+		/* fall through */
 	case REQUEST_OPEN:
 	case REQUEST_CREATE:
 	case REQUEST_CREATE_UNNAMED:

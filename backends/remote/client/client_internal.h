@@ -90,6 +90,12 @@ struct remote_file;
 struct remote_process;
 struct spare;
 
+/* Whoever makes files of that mode. */
+struct spare_maker {
+	uint32_t uid, gid, umask, mode;
+	int64_t at_ms;
+};
+
 /* A connection beside the first, while much is read (client_channels.c). */
 struct remote_channel {
 	struct remote *remote;
@@ -151,6 +157,7 @@ struct remote {
 
 	struct spare *spares; /* client_spares.c */
 	unsigned spares_wanted;
+	struct spare_maker spare_maker; /* who made a file last */
 
 	/* the link; under the lock */
 	pthread_t manager_thread;
@@ -542,6 +549,15 @@ void remote_spare_return(struct remote *remote, uint64_t handle, uint64_t epoch)
 /* Has one prepared for the next file beside `path`, if there is none. */
 void remote_spares_want(
 	struct op_context *ctx, struct remote *remote, const char *path, int flags, uint32_t mode);
+
+/* One that is to be prepared in a directory that is being made, by whoever makes files just now:
+ * the mode that the next is likely to have, and a handle.  NULL: none.  It becomes ready if the
+ * helper has prepared it, and then the next file there takes it; or it ends with _done(). */
+struct spare *remote_spare_new(
+	struct op_context *ctx, struct remote *remote, uint32_t *ret_mode, uint64_t *ret_handle);
+void remote_spare_prepared(struct spare *spare, const struct object_id *directory, uint64_t epoch,
+	const struct attributes *attributes);
+void remote_spare_done(struct spare *spare);
 
 /* Gives back what has been there for long. */
 void remote_spares_tidy(struct remote *remote);

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "backends/remote/client/client_internal.h"
 #include "ops/support/literals.h"
@@ -224,14 +225,52 @@ int remote_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 
 /* ---- Making, removing, moving ------------------------------------------------------ */
 
+/* A directory, and a file that was prepared in it if one was asked for. */
+static int64_t take_directory(
+	struct query *q, int64_t result, struct attributes *ret_attributes, struct spare *file)
+{
+	struct attributes attributes, prepared;
+	bool is_prepared;
+
+	if (result < 0)
+		return result;
+	wire_get_attributes(&q->in, &attributes);
+	is_prepared = wire_get_number_max(&q->in, file != NULL);
+	if (is_prepared)
+		wire_get_attributes(&q->in, &prepared);
+	if (is_prepared && !S_ISREG(prepared.mode))
+		return -EIO;
+	result = query_finish(q, result);
+	if (result < 0)
+		return result;
+	*ret_attributes = attributes;
+	if (is_prepared)
+		remote_spare_prepared(file, &attributes.id, q->call->epoch, &prepared);
+	return 0;
+}
+
 int remote_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
 	struct attributes *ret_attributes)
 {
-	cleanup_remote_request struct remote_request request = {ctx, remote_of(w), REQUEST_MKDIR};
+	struct remote *remote = remote_of(w);
+	uint32_t file_mode = 0;
+	uint64_t handle = 0;
+	struct spare *file = remote_spare_new(ctx, remote, &file_mode, &handle);
+	struct query q;
+	int64_t result;
 
-	wire_put_name(&request.arguments, path, &ctx->parent);
-	wire_put_number(&request.arguments, mode);
-	return (int)remote_request_run(&request, take_attributes, ret_attributes);
+	do {
+		query_begin(&q, ctx, remote, REQUEST_MKDIR, 0);
+		wire_put_name(&q.out, path, &ctx->parent);
+		wire_put_number(&q.out, mode);
+		wire_put_number(&q.out, file_mode);
+		wire_put_number(&q.out, handle);
+		if (q.call)
+			q.call->object = handle;
+		result = take_directory(&q, query_run(&q), ret_attributes, file);
+	} while (query_end(&q, &result));
+	remote_spare_done(file);
+	return (int)result;
 }
 
 int remote_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,

@@ -19,6 +19,7 @@ enum {
 	KEPT_MS = 60000,        /* for the next file there */
 	LITTLE_ROOM_MS = 10000, /* after a write was told of it, files are waited for */
 	REFUSED_MS = 60000,     /* until a directory that cannot have any is asked again */
+	MAKES_FILES_MS = 5000,  /* who made one so lately may make another in a new directory */
 };
 
 enum spare_state { SPARE_ASKED, SPARE_READY, SPARE_REFUSED };
@@ -165,6 +166,14 @@ static int read_prepared(struct call *call, struct attributes *ret_attributes)
 	return 0;
 }
 
+static void become(struct spare *spare, enum spare_state state, uint64_t epoch)
+{
+	spare->state = state;
+	spare->epoch = epoch;
+	spare->since_ms = clock_now_ms();
+	spare->ready_ns = clock_now_ns();
+}
+
 static void prepared(struct call *call)
 {
 	struct spare *spare = call->user;
@@ -172,11 +181,8 @@ static void prepared(struct call *call)
 	int r = read_prepared(call, &spare->attributes);
 
 	pthread_mutex_lock(&remote->lock);
-	spare->state = r == 0 ? SPARE_READY : SPARE_REFUSED;
 	spare->little_room = r == 0 && (call->result & OPENED_WITH_LITTLE_ROOM);
-	spare->epoch = call->epoch;
-	spare->since_ms = clock_now_ms();
-	spare->ready_ns = clock_now_ns();
+	become(spare, r == 0 ? SPARE_READY : SPARE_REFUSED, call->epoch);
 	pthread_mutex_unlock(&remote->lock);
 	call_free(call);
 }
@@ -256,6 +262,8 @@ void remote_spares_want(
 		!(remote->capabilities & WORKSPACE_CAN_PREPARE))
 		return;
 	pthread_mutex_lock(&remote->lock);
+	remote->spare_maker =
+		(struct spare_maker){kind.uid, kind.gid, kind.umask, kind.mode, clock_now_ms()};
 	if (!remote->spares_wanted)
 		remote->spares_wanted = 1;
 	missing = count_missing(remote, &kind, &is_full);
@@ -268,6 +276,70 @@ void remote_spares_want(
 		drop(remote, old);
 	while (missing--)
 		prepare(ctx, remote, directory, &kind);
+}
+
+/* ---- In a new directory ---------------------------------------------------------------- */
+
+static bool makes_files(const struct op_context *ctx, const struct spare_maker *maker)
+{
+	return maker->at_ms && clock_now_ms() - maker->at_ms < MAKES_FILES_MS &&
+	       maker->uid == ctx->uid && maker->gid == ctx->gid && maker->umask == ctx->umask;
+}
+
+struct spare *remote_spare_new(
+	struct op_context *ctx, struct remote *remote, uint32_t *ret_mode, uint64_t *ret_handle)
+{
+	struct spare *spare = NULL;
+
+	pthread_mutex_lock(&remote->lock);
+	if (makes_files(ctx, &remote->spare_maker))
+		spare = calloc(1, sizeof(*spare));
+	if (spare) {
+		spare->remote = remote;
+		spare->kind = kind_of(ctx, remote->spare_maker.mode);
+		spare->state = SPARE_REFUSED;
+		spare->handle = ++remote->next_handle;
+		*ret_mode = spare->kind.mode;
+		*ret_handle = spare->handle;
+	}
+	pthread_mutex_unlock(&remote->lock);
+	return spare;
+}
+
+void remote_spare_prepared(struct spare *spare, const struct object_id *directory, uint64_t epoch,
+	const struct attributes *attributes)
+{
+	spare->kind.directory = *directory;
+	spare->attributes = *attributes;
+	become(spare, SPARE_READY, epoch);
+}
+
+/* Under the lock. */
+static bool has_too_many(const struct remote *remote)
+{
+	unsigned count = 0;
+
+	for (const struct spare *spare = remote->spares; spare; spare = spare->next)
+		count++;
+	return count >= SPARES_MAX;
+}
+
+void remote_spare_done(struct spare *spare)
+{
+	struct remote *remote = spare ? spare->remote : NULL;
+	struct spare *old;
+
+	if (!spare || spare->state != SPARE_READY) {
+		free(spare);
+		return;
+	}
+	pthread_mutex_lock(&remote->lock);
+	old = take_over(remote, has_too_many(remote));
+	spare->next = remote->spares;
+	remote->spares = spare;
+	pthread_mutex_unlock(&remote->lock);
+	if (old)
+		drop(remote, old);
 }
 
 /* ---- Taking --------------------------------------------------------------------------- */

@@ -163,6 +163,26 @@ int64_t handle_prepare(struct job *job, struct wire_writer *out)
 	return create(job, out, prepare);
 }
 
+int server_prepare_in(struct job *job, const char *path, const struct object_id *directory,
+	uint32_t mode, uint64_t id, struct attributes *ret_attributes)
+{
+	struct op_context ctx = job->ctx;
+	struct facts opened = {0};
+	struct open_file *file;
+	int r;
+
+	ctx.parent = *directory;
+	ctx.facts = &opened;
+	r = prepare(&ctx, job->server->workspace, path, O_RDWR, mode, &file, ret_attributes);
+	if (r < 0)
+		return r;
+	r = opened.little_room ? -ENOSPC
+			       : server_handle_add(job->server, id, file, &ret_attributes->id);
+	if (r < 0)
+		workspace_close(&ctx, file);
+	return r;
+}
+
 /* The directory may be another than when the file was prepared. */
 static int check_directory(struct job *job, const char *path, const struct attributes *file)
 {

@@ -148,6 +148,12 @@ void server_handles_close(struct server *server);
  * on, so that the client knows whether it is what it wrote, or had before. */
 void server_note_changed(struct server *server, const struct object_id *id);
 
+/* ---- server_files.c ------------------------------------------------------------ */
+
+/* Prepares a file with that handle in a directory that was just made (PREPARE). */
+int server_prepare_in(struct job *job, const char *path, const struct object_id *directory,
+	uint32_t mode, uint64_t id, struct attributes *ret_attributes);
+
 /* ---- server_names.c, server_files.c, server_exec.c, server_feed.c ---------------- */
 
 /* Reads its arguments from job->in and appends the answer to `out` (nothing counts when the

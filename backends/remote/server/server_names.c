@@ -288,12 +288,23 @@ int64_t handle_mkdir(struct job *job, struct wire_writer *out)
 {
 	const char *path = wire_get_name(&job->in, &job->ctx.parent);
 	uint32_t mode = (uint32_t)wire_get_number_max(&job->in, UINT32_MAX);
-	struct attributes attributes;
+	uint32_t file_mode = (uint32_t)wire_get_number_max(&job->in, UINT32_MAX);
+	uint64_t file = wire_get_number(&job->in);
+	struct attributes attributes, prepared;
+	bool is_prepared;
 	int r = wire_reader_finish(&job->in);
 
 	if (r == 0)
 		r = workspace_mkdir(&job->ctx, job->server->workspace, path, mode, &attributes);
-	return put_made(out, r, &attributes);
+	if (r < 0)
+		return r;
+	is_prepared = file &&
+		      server_prepare_in(job, path, &attributes.id, file_mode, file, &prepared) == 0;
+	wire_put_attributes(out, &attributes);
+	wire_put_number(out, is_prepared);
+	if (is_prepared)
+		wire_put_attributes(out, &prepared);
+	return 0;
 }
 
 int64_t handle_mknod(struct job *job, struct wire_writer *out)
