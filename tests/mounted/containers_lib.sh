@@ -150,6 +150,7 @@ operations() {
 	code=0
 	"$ISTHMUS" exec "$mnt" --timeout 0.1 -- sleep 10 2>"$tmp/err" || code=$?
 	[ "$code" != 0 ] && grep -qi 'time' "$tmp/err" || fail "time-out: $code $(cat "$tmp/err")"
+	rm -f "$tmp/said"
 	"$ISTHMUS" exec "$mnt" -- sh -c 'echo first; exec sleep 1236' >"$tmp/said" &
 	pid=$!
 	wait_for 10 grep -q first "$tmp/said" || fail "output does not come while the command runs"

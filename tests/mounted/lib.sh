@@ -89,6 +89,13 @@ wait_for() {
 	done
 }
 
+# end_children: what this test has started in the background and still runs.  Numbers that it noted may
+# be those of others by now.
+end_children() {
+	pkill -P "$BASHPID" || true
+	wait || true
+}
+
 is_mounted() {
 	grep -qF " $mnt fuse" /proc/self/mounts
 }

@@ -8,7 +8,6 @@ peer=$(dirname "$0")/ports_peer.py
 # serve KIND [FILE]: a server in the background, until the test ends; $port is where.
 serve() {
 	python3 "$peer" serve "$1" "$tmp/port-$1" "${2:-}" >"$tmp/server.log" 2>&1 &
-	echo $! >>"$tmp/background"
 	wait_for 20 test -s "$tmp/port-$1" || fail "no server: $(cat "$tmp/server.log")"
 	port=$(cat "$tmp/port-$1")
 }
@@ -18,18 +17,13 @@ forward() {
 	rm -f "$tmp/forward.out"
 	"$ISTHMUS" forward "$mnt" "$@" >"$tmp/forward.out" 2>"$tmp/forward.err" &
 	forward_pid=$!
-	echo "$forward_pid" >>"$tmp/background"
 	wait_for 20 grep -q 'leads to' "$tmp/forward.out" || fail "no forward: $(cat "$tmp/forward.err")"
 	local=$(sed -n '1s/ .*//p' "$tmp/forward.out")
 }
 
 end_background() {
-	local pid
-
-	[ -e "$tmp/background" ] || return 0
-	while read -r pid; do kill "$pid" 2>/dev/null || true; done <"$tmp/background"
-	wait || true
-	rm -f "$tmp/background" "$tmp"/port-*
+	end_children
+	rm -f "$tmp"/port-*
 }
 
 setup() {
@@ -60,7 +54,6 @@ test_http_goes_through() {
 	mkdir -p "$tmp/site"
 	head -c 3000000 /dev/urandom >"$tmp/site/file"
 	python3 -u -m http.server --bind 127.0.0.1 --directory "$tmp/site" 0 >"$tmp/http.log" 2>&1 &
-	echo $! >>"$tmp/background"
 	wait_for 20 grep -q ' port [0-9]' "$tmp/http.log"
 	forward "0:$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$tmp/http.log")"
 	python3 -c 'import sys, urllib.request; sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1]).read())' \
@@ -93,7 +86,6 @@ test_more_connections_than_are_served_wait() {
 	for crowd in 0 1 2 3 4 5 6 7; do
 		talk crowd "127.0.0.1:$local" 40 >"$tmp/crowd-$crowd" 2>&1 &
 		pids+=($!)
-		echo $! >>"$tmp/background"
 	done
 	for crowd in "${!pids[@]}"; do
 		wait "${pids[crowd]}" || fail "crowd $crowd: $(cat "$tmp/crowd-$crowd" "$tmp/forward.err")"
@@ -148,7 +140,6 @@ test_unix_sockets() {
 	forward "0:$port"
 	expect hello "$(talk echo "127.0.0.1:$local")" "to a socket"
 	"$ISTHMUS" forward "$mnt" "$tmp/here.sock:$port" >"$tmp/forward2" &
-	echo $! >>"$tmp/background"
 	wait_for 20 grep -q leads "$tmp/forward2"
 	expect 600 "$(stat -c %a "$tmp/here.sock")" mode
 	expect hello "$(talk echo "$tmp/here.sock")" "from a socket"
@@ -183,7 +174,6 @@ test_it_ends_with_a_signal_and_leaves_nothing() {
 	serve 4
 	forward "0:$port" -R "$tmp/gone.sock:$port"
 	python3 "$peer" talk "127.0.0.1:$local" "$tmp/never" "$tmp/said" 2>/dev/null &
-	echo $! >>"$tmp/background"
 	wait_for 20 grep -q before "$tmp/said" || fail "no connection"
 	kill -TERM "$forward_pid"
 	wait "$forward_pid" || code=$?
@@ -199,7 +189,6 @@ test_a_connection_outlives_the_link() {
 	forward "0:$port"
 	rm -f "$tmp/go"
 	python3 "$peer" talk "127.0.0.1:$local" "$tmp/go" "$tmp/said" 2>"$tmp/talk.err" &
-	echo $! >>"$tmp/background"
 	wait_for 20 grep -q before "$tmp/said" || fail "no connection"
 	echo reset >"$tmp/link"
 	sleep 1

@@ -57,6 +57,7 @@ boot() {
 kill_machine() {
 	kill -KILL "$qemu_pid" 2>/dev/null || true
 	wait "$qemu_pid" 2>/dev/null || true
+	qemu_pid=''
 }
 
 end_machine() {
@@ -176,17 +177,13 @@ for fd, use in ((5, lambda: (os.write(5, b"three\n"), os.fsync(5))), (6, lambda:
 # listen ADDRESS [ARGUMENT...]: a helper on this machine, until the test ends.
 listen() {
 	"$helper" --listen "$@" >"$tmp/listen.log" 2>&1 &
-	echo $! >>"$tmp/background"
+	listener=$!
 	trap end_background EXIT
 }
 
 end_background() {
-	local pid
-
 	stop_daemon >/dev/null 2>&1 || true
-	while read -r pid; do kill "$pid" 2>/dev/null || true; done <"$tmp/background"
-	wait || true
-	rm -f "$tmp/background"
+	end_children
 }
 
 work() {
@@ -204,8 +201,8 @@ test_a_listening_helper_on_a_unix_socket() {
 	uri=vm:unix:$tmp/helper.sock!$tmp/ws
 	work
 	# One is killed, the next takes its place.
-	kill -KILL "$(tail -n 1 "$tmp/background")"
-	wait "$(tail -n 1 "$tmp/background")" || true
+	kill -KILL "$listener"
+	wait "$listener" || true
 	listen "unix:$tmp/helper.sock"
 	wait_for 10 sh -c "'$ISTHMUS' mount '$uri' '$mnt'" || fail "$(cat "$tmp/listen.log")"
 	"$ISTHMUS" umount "$mnt"
@@ -241,7 +238,6 @@ while True:
     for pair in ((client, guest), (guest, client)):
         threading.Thread(target=copy, args=pair, daemon=True).start()
 ' "$tmp/v.sock" "$tmp/guest.sock" >"$tmp/hybrid.log" 2>&1 &
-	echo $! >>"$tmp/background"
 	wait_for 10 test -S "$tmp/v.sock" || fail "$(cat "$tmp/hybrid.log")"
 	uri=vm:hybrid:$tmp/v.sock:5000!$tmp/ws
 	work
@@ -281,7 +277,6 @@ while True:
         client.shutdown(socket.SHUT_RDWR)
     delay = 7
 ' "$tmp/slow.sock" "$tmp/guest.sock" < <(wait_for 60 test -e "$tmp/ws/mounted"; echo) >"$tmp/slow.log" 2>&1 &
-	echo $! >>"$tmp/background"
 	wait_for 10 test -S "$tmp/slow.sock" || fail "$(cat "$tmp/slow.log")"
 	uri=vm:unix:$tmp/slow.sock!$tmp/ws
 	mount_options=(-o timeout=60)
@@ -332,7 +327,6 @@ server.listen()
 kept = []
 while True:
     kept.append(server.accept())' "$tmp/silent.sock" &
-	echo $! >>"$tmp/background"
 	trap end_background EXIT
 	wait_for 10 test -S "$tmp/silent.sock"
 	refused "isthmus-helper --listen" "vm:unix:$tmp/silent.sock!/ws"
