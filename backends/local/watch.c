@@ -35,12 +35,6 @@ static bool read_batch(struct watcher *watcher)
 	return size;
 }
 
-static void find_missed(struct watcher *watcher)
-{
-	for (int i = 0; watcher->missed && i < DRAIN_READS_MAX && read_batch(watcher); i++) {}
-	watch_take_missed(watcher);
-}
-
 static bool mounts_changed(struct watcher *watcher)
 {
 	struct pollfd mounts = {.fd = watcher->mounts_fd, .events = POLLPRI};
@@ -125,7 +119,9 @@ static void *watch_thread(void *user)
 			return NULL;
 		if (fds[0].revents)
 			read_and_gather(watcher, &fds[1]);
-		find_missed(watcher);
+		for (int i = 0; watcher->missed && i < DRAIN_READS_MAX && read_batch(watcher);
+			i++) {}
+		watch_take_missed(watcher);
 	}
 }
 

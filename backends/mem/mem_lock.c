@@ -173,11 +173,6 @@ static int set_lock(struct mem *m, struct mem_file *file, const struct file_lock
 	return lock->type == LOCK_NONE ? 0 : add_lock(m, file->inode, lock, file);
 }
 
-static void wait_for_change(struct mem *m)
-{
-	clock_cond_wait_ms(&m->locks_changed, &m->locks_mutex, POLL_MS);
-}
-
 int mem_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,
 	bool wait)
 {
@@ -195,7 +190,7 @@ int mem_lock(struct op_context *ctx, struct open_file *open_file, const struct f
 		else if (op_interrupted(ctx))
 			r = -EINTR;
 		else
-			wait_for_change(m);
+			clock_cond_wait_ms(&m->locks_changed, &m->locks_mutex, POLL_MS);
 	}
 	if (r == 0)
 		r = set_lock(m, file, lock);

@@ -300,12 +300,6 @@ void command_free(struct command *command)
 
 /* ---- Events ------------------------------------------------------------------------------ */
 
-static void close_output(struct command *command, unsigned which)
-{
-	close(command->outputs[which]);
-	command->outputs[which] = -1;
-}
-
 /* Returns the count, 0 when there is nothing now (or no more ever). */
 static ssize_t read_output(struct command *command, unsigned which, void *buffer, size_t size)
 {
@@ -321,7 +315,8 @@ static ssize_t read_output(struct command *command, unsigned which, void *buffer
 	/* A terminal whose last user is gone says EIO. */
 	if (got < 0 && errno != EIO)
 		return -errno;
-	close_output(command, which);
+	close(command->outputs[which]);
+	command->outputs[which] = -1;
 	return 0;
 }
 

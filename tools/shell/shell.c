@@ -286,13 +286,6 @@ static const char *name_problem(const struct shell_word *name)
 					 : "the name of a command in it has unusual characters";
 }
 
-/* What rules that deny look at: without settings, path, and options before a sub-command. */
-static char *plain_text(struct analyser *a, const struct shell_program_answer *answer,
-	const struct view *views, size_t count)
-{
-	return join(a, answer->name, views, answer->plain_from, count);
-}
-
 static void take_answer(struct analyser *a, const char *settings,
 	const struct shell_program_answer *answer, const struct view *views, size_t count)
 {
@@ -303,7 +296,8 @@ static void take_answer(struct analyser *a, const char *settings,
 
 	if (step) {
 		step->text = join(a, settings, views, 0, count);
-		step->plain = plain_text(a, answer, views, count);
+		/* For rules that deny: without settings, path, and options before a sub-command. */
+		step->plain = join(a, answer->name, views, answer->plain_from, count);
 		step->remember = join(a, settings, views, 0, answer->prefix);
 		step->only_reads = answer->only_reads && by_name && !*settings;
 		if (*answer->reason)

@@ -259,12 +259,6 @@ static void detach(struct session *session, struct channel *channel)
 		lane_clear(channel->lane);
 }
 
-static void detach_all(struct session *session)
-{
-	for (size_t i = 0; i < CHANNELS_MAX; i++)
-		detach(session, &session->channels[i]);
-}
-
 static void detach_lost(struct session *session)
 {
 	for (size_t i = 0; i < CHANNELS_MAX; i++) {
@@ -386,7 +380,8 @@ static void serve(struct session *session)
 	}
 	/* Whoever comes from now on is told at once that there is no such session. */
 	close(session->listen_fd);
-	detach_all(session);
+	for (size_t i = 0; i < CHANNELS_MAX; i++)
+		detach(session, &session->channels[i]);
 	server_free(session->server);
 }
 
