@@ -428,8 +428,8 @@ static int pass_scanned(struct op_context *ctx, struct policy *p, const char *di
 	return r < 0 || verdict.is_hidden ? r : sink(user, entry);
 }
 
-/* A search goes to the place, and its answer through the rules; any other scan is made of readdir,
- * which knows what is hidden. */
+/* A search goes to the workspace, and its answer through the rules; any other scan is made of
+ * readdir, which knows what is hidden. */
 static int policy_scan(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, const struct scan_request *request, dir_entry_sink sink,
 	void *user)

@@ -54,56 +54,56 @@ static bool is_shared(int fd)
 
 /* The node of the path's parent directory, found by looking at each component.  NULL: no memory, or
  * something there is changing. */
-static struct watch_place *look_for_parent(struct watcher *watcher, const char *path)
+static struct watch_node *look_for_parent(struct watcher *watcher, const char *path)
 {
-	struct watch_place *place = NULL, *parent;
+	struct watch_node *node = NULL, *parent;
 	cleanup_free char *above = strdup("");
 	const char *end = path;
 
 	for (;;) {
 		struct attributes found;
 
-		parent = place;
-		place = NULL;
+		parent = node;
+		node = NULL;
 		if (above && watcher->look(watcher->look_user, &OBJECT_AT(above), &found) == 0)
-			place = watch_table_put(
+			node = watch_table_put(
 				&watcher->table, parent, path_name(above), &found.id);
 		end = strchr(end, '/');
-		if (!place || !end)
+		if (!node || !end)
 			break;
 		free(above);
 		above = strndup(path, (size_t)(end++ - path));
 	}
-	if (!place)
+	if (!node)
 		watch_table_tidy(&watcher->table, parent);
-	return place;
+	return node;
 }
 
 /* The node of a directory; with the mutex held.  It is freed by watch_table_tidy() unless it gets a
  * use.  A directory that is mounted below itself stays where it is. */
-static struct watch_place *place_at(struct watcher *watcher, const char *path,
+static struct watch_node *node_at(struct watcher *watcher, const char *path,
 	const struct object_id *id, const struct object_id *parent_id)
 {
-	struct watch_place *place = watch_table_find_place(&watcher->table, id), *parent, *moved;
-	cleanup_free char *known = place ? watch_place_path(place, "") : NULL;
+	struct watch_node *node = watch_table_find_node(&watcher->table, id), *parent, *moved;
+	cleanup_free char *known = node ? watch_node_path(node, "") : NULL;
 	cleanup_free char *below = NULL;
 
 	if (known && strcmp(known, path) == 0)
-		return place;
+		return node;
 	if (!*path)
 		return watch_table_put(&watcher->table, NULL, "", id);
-	parent = watch_table_find_place(&watcher->table, parent_id);
-	below = parent ? watch_place_path(parent, path_name(path)) : NULL;
+	parent = watch_table_find_node(&watcher->table, parent_id);
+	below = parent ? watch_node_path(parent, path_name(path)) : NULL;
 	if (!below || strcmp(below, path) != 0)
 		parent = look_for_parent(watcher, path);
 	moved = parent ? watch_table_put(&watcher->table, parent, path_name(path), id) : NULL;
 	if (moved)
 		return moved;
 	watch_table_tidy(&watcher->table, parent);
-	return place;
+	return node;
 }
 
-static uint64_t add_watch(struct watcher *watcher, int fd, struct watch_place *place)
+static uint64_t add_watch(struct watcher *watcher, int fd, struct watch_node *node)
 {
 	struct watch_table *table = &watcher->table;
 	struct watch *watch = NULL;
@@ -112,11 +112,11 @@ static uint64_t add_watch(struct watcher *watcher, int fd, struct watch_place *p
 
 	snprintf(proc_path, sizeof(proc_path), "/proc/self/fd/%d", fd);
 	number = inotify_add_watch(watcher->inotify_fd, proc_path, WATCH_MASK);
-	watch_table_set_failed(table, place, number < 0 && table->failed_count < FAILED_MAX);
+	watch_table_set_failed(table, node, number < 0 && table->failed_count < FAILED_MAX);
 	if (number >= 0 && watch_table_find(table, number))
 		return 0; /* the same object with another id, which is not in the table */
 	if (number >= 0)
-		watch = watch_table_add(table, place, number, is_shared(fd));
+		watch = watch_table_add(table, node, number, is_shared(fd));
 	if (watch && !watch->is_shared)
 		watch->since = position_draw();
 	else if (number >= 0 && !watch)
@@ -127,16 +127,16 @@ static uint64_t add_watch(struct watcher *watcher, int fd, struct watch_place *p
 uint64_t watcher_add(struct watcher *watcher, int fd, const char *path, const struct object_id *id,
 	const struct object_id *parent, uint64_t *ret_at)
 {
-	struct watch_place *place;
+	struct watch_node *node;
 	uint64_t since = 0;
 
 	pthread_mutex_lock(&watcher->mutex);
-	place = place_at(watcher, path, id, parent);
-	if (place && place->watch)
-		since = place->watch->since;
-	else if (place)
-		since = add_watch(watcher, fd, place);
-	watch_table_tidy(&watcher->table, place);
+	node = node_at(watcher, path, id, parent);
+	if (node && node->watch)
+		since = node->watch->since;
+	else if (node)
+		since = add_watch(watcher, fd, node);
+	watch_table_tidy(&watcher->table, node);
 	*ret_at = position_draw();
 	pthread_mutex_unlock(&watcher->mutex);
 	return since;
@@ -145,16 +145,16 @@ uint64_t watcher_add(struct watcher *watcher, int fd, const char *path, const st
 /* A watched directory gets IN_IGNORED now, after its earlier events. */
 void watcher_remove(struct watcher *watcher, const struct object_id *id)
 {
-	struct watch_place *place;
+	struct watch_node *node;
 
 	pthread_mutex_lock(&watcher->mutex);
-	place = watch_table_find_place(&watcher->table, id);
-	if (place && place->watch) {
-		inotify_rm_watch(watcher->inotify_fd, place->watch->number);
-		watch_table_end(&watcher->table, place->watch);
-	} else if (place) {
-		watch_table_set_failed(&watcher->table, place, false);
-		watch_table_tidy(&watcher->table, place);
+	node = watch_table_find_node(&watcher->table, id);
+	if (node && node->watch) {
+		inotify_rm_watch(watcher->inotify_fd, node->watch->number);
+		watch_table_end(&watcher->table, node->watch);
+	} else if (node) {
+		watch_table_set_failed(&watcher->table, node, false);
+		watch_table_tidy(&watcher->table, node);
 	}
 	pthread_mutex_unlock(&watcher->mutex);
 }
@@ -163,8 +163,8 @@ void watcher_moved(struct watcher *watcher, const char *path, const struct objec
 	const struct object_id *parent)
 {
 	pthread_mutex_lock(&watcher->mutex);
-	if (watch_table_find_place(&watcher->table, id))
-		place_at(watcher, path, id, parent);
+	if (watch_table_find_node(&watcher->table, id))
+		node_at(watcher, path, id, parent);
 	pthread_mutex_unlock(&watcher->mutex);
 }
 

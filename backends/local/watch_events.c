@@ -49,9 +49,9 @@ static void lose_number(struct watcher *watcher, int number, bool is_dead)
 	watch = watch_table_find(&watcher->table, number);
 	if (watch) {
 		is_reported = watch->since;
-		path = watch_place_path(watch->place, "");
+		path = watch_node_path(watch->node, "");
 		end.path = path ? path : "";
-		end.directory = watch->place->id;
+		end.directory = watch->node->id;
 		if (!is_dead && !watch->has_ended)
 			inotify_rm_watch(watcher->inotify_fd, number);
 		watch_table_remove(&watcher->table, watch);
@@ -72,8 +72,8 @@ static bool is_there(struct watcher *watcher, int number, const char *top)
 	pthread_mutex_lock(&watcher->mutex);
 	watch = watch_table_find(&watcher->table, number);
 	if (watch && !watch->has_ended) {
-		directory.path = path = watch_place_path(watch->place, "");
-		directory.id = watch->place->id;
+		directory.path = path = watch_node_path(watch->node, "");
+		directory.id = watch->node->id;
 	}
 	pthread_mutex_unlock(&watcher->mutex);
 	return path && (!path_is_within(path, top) ||
@@ -104,8 +104,8 @@ static void follow(
 
 	pthread_mutex_lock(&watcher->mutex);
 	watch = watch_table_find(&watcher->table, number);
-	if (watch && watch_table_find_place(&watcher->table, &found->id))
-		watch_table_put(&watcher->table, watch->place, name, &found->id);
+	if (watch && watch_table_find_node(&watcher->table, &found->id))
+		watch_table_put(&watcher->table, watch->node, name, &found->id);
 	pthread_mutex_unlock(&watcher->mutex);
 }
 
@@ -122,8 +122,8 @@ static int look_and_tell(struct watcher *watcher, int number, const char *name)
 	pthread_mutex_lock(&watcher->mutex);
 	watch = watch_table_find(&watcher->table, number);
 	if (watch) {
-		path = watch_place_path(watch->place, name);
-		*(*name ? &object.parent : &object.id) = watch->place->id;
+		path = watch_node_path(watch->node, name);
+		*(*name ? &object.parent : &object.id) = watch->node->id;
 	}
 	pthread_mutex_unlock(&watcher->mutex);
 	if (!watch)
@@ -235,7 +235,7 @@ static bool speaks_for_itself(struct watcher *watcher, int number)
 
 	pthread_mutex_lock(&watcher->mutex);
 	watch = watch_table_find(&watcher->table, number);
-	result = watch && !(watch->place->parent && watch->place->parent->watch);
+	result = watch && !(watch->node->parent && watch->node->parent->watch);
 	pthread_mutex_unlock(&watcher->mutex);
 	return result;
 }
@@ -288,7 +288,7 @@ static bool is_echo(struct watcher *watcher, const struct inotify_event *event, 
 	pthread_mutex_lock(&watcher->mutex);
 	watch = watch_table_find(&watcher->table, event->wd);
 	if (watch)
-		path = watch_place_path(watch->place, event->len ? event->name : "");
+		path = watch_node_path(watch->node, event->len ? event->name : "");
 	pthread_mutex_unlock(&watcher->mutex);
 	if (!path)
 		return false;
@@ -366,16 +366,16 @@ void watch_take_batch(struct watcher *watcher, size_t size)
 /* The number of the watch of the directory at the path; -1: there is none. */
 static int number_at(struct watcher *watcher, const char *path)
 {
-	const struct watch_place *place;
+	const struct watch_node *node;
 	struct attributes found;
 	int number = -1;
 
 	if (watcher->look(watcher->look_user, &OBJECT_AT(path), &found) < 0)
 		return -1;
 	pthread_mutex_lock(&watcher->mutex);
-	place = watch_table_find_place(&watcher->table, &found.id);
-	if (place && place->watch)
-		number = place->watch->number;
+	node = watch_table_find_node(&watcher->table, &found.id);
+	if (node && node->watch)
+		number = node->watch->number;
 	pthread_mutex_unlock(&watcher->mutex);
 	return number;
 }

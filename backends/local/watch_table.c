@@ -14,14 +14,14 @@ static size_t hash_number(uint64_t number)
 	return (size_t)((number ^ hash_seed()) * 0x9e3779b97f4a7c15U >> 32);
 }
 
-static size_t place_hash(const void *entry)
+static size_t node_hash(const void *entry)
 {
-	return hash_number(((const struct watch_place *)entry)->id.inode);
+	return hash_number(((const struct watch_node *)entry)->id.inode);
 }
 
-static void **place_link(void *entry)
+static void **node_link(void *entry)
 {
-	return (void **)&((struct watch_place *)entry)->next_by_id;
+	return (void **)&((struct watch_node *)entry)->next_by_id;
 }
 
 static size_t watch_hash(const void *entry)
@@ -37,14 +37,14 @@ static void **watch_link(void *entry)
 int watch_table_init(struct watch_table *table)
 {
 	*table = (struct watch_table){0};
-	return hash_table_init(&table->places) < 0 || hash_table_init(&table->watches) < 0 ? -ENOMEM
-											   : 0;
+	return hash_table_init(&table->nodes) < 0 || hash_table_init(&table->watches) < 0 ? -ENOMEM
+											  : 0;
 }
 
-static void place_free(struct watch_place *place)
+static void node_free(struct watch_node *node)
 {
-	free(place->name);
-	free(place);
+	free(node->name);
+	free(node);
 }
 
 void watch_table_done(struct watch_table *table)
@@ -56,25 +56,25 @@ void watch_table_done(struct watch_table *table)
 			table->watches.buckets[i] = watch->next_by_number;
 			free(watch);
 		}
-	for (size_t i = 0; table->places.buckets && i <= table->places.mask; i++)
-		while (table->places.buckets[i]) {
-			struct watch_place *place = table->places.buckets[i];
+	for (size_t i = 0; table->nodes.buckets && i <= table->nodes.mask; i++)
+		while (table->nodes.buckets[i]) {
+			struct watch_node *node = table->nodes.buckets[i];
 
-			table->places.buckets[i] = place->next_by_id;
-			place_free(place);
+			table->nodes.buckets[i] = node->next_by_id;
+			node_free(node);
 		}
 	hash_table_done(&table->watches);
-	hash_table_done(&table->places);
+	hash_table_done(&table->nodes);
 	*table = (struct watch_table){0};
 }
 
-struct watch_place *watch_table_find_place(struct watch_table *table, const struct object_id *id)
+struct watch_node *watch_table_find_node(struct watch_table *table, const struct object_id *id)
 {
-	struct watch_place *place = hash_table_bucket(&table->places, hash_number(id->inode));
+	struct watch_node *node = hash_table_bucket(&table->nodes, hash_number(id->inode));
 
-	while (place && !object_id_equal(&place->id, id))
-		place = place->next_by_id;
-	return place;
+	while (node && !object_id_equal(&node->id, id))
+		node = node->next_by_id;
+	return node;
 }
 
 struct watch *watch_table_find(struct watch_table *table, int number)
@@ -88,67 +88,67 @@ struct watch *watch_table_find(struct watch_table *table, int number)
 
 /* ---- Places ---- */
 
-void watch_table_tidy(struct watch_table *table, struct watch_place *place)
+void watch_table_tidy(struct watch_table *table, struct watch_node *node)
 {
-	while (place && !place->uses) {
-		struct watch_place *parent = place->parent;
+	while (node && !node->uses) {
+		struct watch_node *parent = node->parent;
 
-		hash_table_remove(&table->places, place, place_hash, place_link);
-		place_free(place);
+		hash_table_remove(&table->nodes, node, node_hash, node_link);
+		node_free(node);
 		if (parent)
 			parent->uses--;
-		place = parent;
+		node = parent;
 	}
 }
 
-static struct watch_place *new_place(struct watch_table *table, const struct object_id *id)
+static struct watch_node *node_new(struct watch_table *table, const struct object_id *id)
 {
-	struct watch_place *place = calloc(1, sizeof(*place));
+	struct watch_node *node = calloc(1, sizeof(*node));
 
-	if (!place)
+	if (!node)
 		return NULL;
-	place->id = *id;
-	hash_table_insert(&table->places, place, place_hash, place_link);
-	return place;
+	node->id = *id;
+	hash_table_insert(&table->nodes, node, node_hash, node_link);
+	return node;
 }
 
-struct watch_place *watch_table_put(struct watch_table *table, struct watch_place *parent,
+struct watch_node *watch_table_put(struct watch_table *table, struct watch_node *parent,
 	const char *name, const struct object_id *id)
 {
-	struct watch_place *place = watch_table_find_place(table, id), *former;
+	struct watch_node *node = watch_table_find_node(table, id), *old_parent;
 	char *copy;
 
-	if (place && place->parent == parent && strcmp(place->name, name) == 0)
-		return place;
-	for (const struct watch_place *above = parent; above; above = above->parent)
-		if (above == place)
+	if (node && node->parent == parent && strcmp(node->name, name) == 0)
+		return node;
+	for (const struct watch_node *above = parent; above; above = above->parent)
+		if (above == node)
 			return NULL;
 	copy = strdup(name);
-	if (copy && !place)
-		place = new_place(table, id);
-	if (!copy || !place) {
+	if (copy && !node)
+		node = node_new(table, id);
+	if (!copy || !node) {
 		free(copy);
 		return NULL;
 	}
-	free(place->name);
-	place->name = copy;
-	former = place->parent;
-	place->parent = parent;
+	free(node->name);
+	node->name = copy;
+	old_parent = node->parent;
+	node->parent = parent;
 	if (parent)
 		parent->uses++;
-	if (former) {
-		former->uses--;
-		watch_table_tidy(table, former);
+	if (old_parent) {
+		old_parent->uses--;
+		watch_table_tidy(table, old_parent);
 	}
-	return place;
+	return node;
 }
 
-char *watch_place_path(const struct watch_place *place, const char *name)
+char *watch_node_path(const struct watch_node *node, const char *name)
 {
 	size_t size = strlen(name) + 1;
 	char *path, *start;
 
-	for (const struct watch_place *at = place; at; at = at->parent)
+	for (const struct watch_node *at = node; at; at = at->parent)
 		size += strlen(at->name) + 1;
 	path = malloc(size);
 	if (!path)
@@ -162,21 +162,21 @@ char *watch_place_path(const struct watch_place *place, const char *name)
 			*--start = '/';
 		start -= length;
 		memcpy(start, name, length);
-		if (!place)
+		if (!node)
 			break;
-		name = place->name;
-		place = place->parent;
+		name = node->name;
+		node = node->parent;
 	}
 	memmove(path, start, strlen(start) + 1);
 	return path;
 }
 
-void watch_table_set_failed(struct watch_table *table, struct watch_place *place, bool failed)
+void watch_table_set_failed(struct watch_table *table, struct watch_node *node, bool failed)
 {
-	if (place->has_failed == failed)
+	if (node->has_failed == failed)
 		return;
-	place->has_failed = failed;
-	place->uses += failed ? 1 : -1;
+	node->has_failed = failed;
+	node->uses += failed ? 1 : -1;
 	table->failed_count += failed ? 1 : -1;
 }
 
@@ -189,16 +189,16 @@ static size_t *count_of(struct watch_table *table, const struct watch *watch)
 }
 
 struct watch *watch_table_add(
-	struct watch_table *table, struct watch_place *place, int number, bool is_shared)
+	struct watch_table *table, struct watch_node *node, int number, bool is_shared)
 {
 	struct watch *watch = malloc(sizeof(*watch));
 
 	if (!watch)
 		return NULL;
-	*watch = (struct watch){.place = place, .number = number, .is_shared = is_shared};
+	*watch = (struct watch){.node = node, .number = number, .is_shared = is_shared};
 	hash_table_insert(&table->watches, watch, watch_hash, watch_link);
-	place->watch = watch;
-	place->uses++;
+	node->watch = watch;
+	node->uses++;
 	++*count_of(table, watch);
 	return watch;
 }
@@ -208,7 +208,7 @@ void watch_table_end(struct watch_table *table, struct watch *watch)
 	if (watch->has_ended)
 		return;
 	watch->has_ended = true;
-	watch->place->watch = NULL;
+	watch->node->watch = NULL;
 	--*count_of(table, watch);
 }
 
@@ -216,8 +216,8 @@ void watch_table_remove(struct watch_table *table, struct watch *watch)
 {
 	watch_table_end(table, watch);
 	hash_table_remove(&table->watches, watch, watch_hash, watch_link);
-	watch->place->uses--;
-	watch_table_tidy(table, watch->place);
+	watch->node->uses--;
+	watch_table_tidy(table, watch->node);
 	free(watch);
 }
 

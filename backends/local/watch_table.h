@@ -12,9 +12,9 @@
 #include "ops/workspace_values.h"
 
 /* A directory that is watched, or holds watched ones, or could not be watched. */
-struct watch_place {
-	struct watch_place *next_by_id;
-	struct watch_place *parent; /* NULL: of the root */
+struct watch_node {
+	struct watch_node *next_by_id;
+	struct watch_node *parent; /* NULL: of the root */
 	struct object_id id;
 	struct watch *watch; /* NULL: it is not watched */
 	size_t uses;         /* its watch, directories in it, and one if it has failed */
@@ -24,7 +24,7 @@ struct watch_place {
 
 struct watch {
 	struct watch *next_by_number;
-	struct watch_place *place;
+	struct watch_node *node;
 	uint64_t since; /* position drawn right after the watch was added; 0: not every later change
 			 * is reported */
 	int number;     /* of inotify */
@@ -34,7 +34,7 @@ struct watch {
 };
 
 struct watch_table {
-	struct hash_table places, watches;
+	struct hash_table nodes, watches;
 	size_t watched_count; /* directories that are watched ... */
 	size_t failed_count;  /* ... and that could not be, or are shared */
 };
@@ -44,26 +44,26 @@ int watch_table_init(struct watch_table *table);
 void watch_table_done(struct watch_table *table);
 
 /* Or NULL. */
-struct watch_place *watch_table_find_place(struct watch_table *table, const struct object_id *id);
+struct watch_node *watch_table_find_node(struct watch_table *table, const struct object_id *id);
 struct watch *watch_table_find(struct watch_table *table, int number);
 
 /* The directory has this name in the parent now (NULL and "": it is the root).  Adds it to the
  * table if it is not there, without a use.  NULL: no memory, or it would be in itself. */
-struct watch_place *watch_table_put(struct watch_table *table, struct watch_place *parent,
+struct watch_node *watch_table_put(struct watch_table *table, struct watch_node *parent,
 	const char *name, const struct object_id *id);
 
 /* Frees a node that has no use, and then those above it. */
-void watch_table_tidy(struct watch_table *table, struct watch_place *place);
+void watch_table_tidy(struct watch_table *table, struct watch_node *node);
 
 /* The path of the directory, or of a name in it; the caller frees it.  NULL: no memory. */
-char *watch_place_path(const struct watch_place *place, const char *name);
+char *watch_node_path(const struct watch_node *node, const char *name);
 
 /* Sets whether a directory that is not watched could not be. */
-void watch_table_set_failed(struct watch_table *table, struct watch_place *place, bool failed);
+void watch_table_set_failed(struct watch_table *table, struct watch_node *node, bool failed);
 
 /* Adds a watch to a directory that has none.  NULL: no memory. */
 struct watch *watch_table_add(
-	struct watch_table *table, struct watch_place *place, int number, bool is_shared);
+	struct watch_table *table, struct watch_node *node, int number, bool is_shared);
 
 /* The watch has ended; it stays in the table until its last event has been read. */
 void watch_table_end(struct watch_table *table, struct watch *watch);

@@ -188,7 +188,7 @@ static const struct workspace_ops cached_ops = {
 };
 
 /* What the decorator needs even where the inner workspace has a default.  For people it
- * is the place that counts: the name is its. */
+ * is the workspace that counts: the name is its. */
 static void set_operations(struct cached *c, struct workspace *inner)
 {
 	forward_init(&c->base, inner, &cached_ops);

@@ -9,20 +9,18 @@
  * read first); opening several small files loads the content of their directory, then of the
  * subtree.
  *
- * Coherence (ops/cache/COHERENCE.md): what is in directories that the place watches is valid until
- * its change feed says otherwise; all else for `ttl_ms`.  So is a file with several links, unless
- * all of them are known in watched directories.  The workspace's own changes go through and update
- * what is known at once, the times of directories included, where the place says what they left
- * (struct facts); else that is asked for.
- * What inotify does not tell of (a link made to a file in a directory that nobody watches) is
- * learnt when that directory is looked at.
- * Owner, mode and times that are set on a new file while its creator has it open go out
- * with the creator's next write, flush or fsync, which returns their error; whoever looks
- * at the file meanwhile, or runs a command, makes them go out first.
- * Opening a small file whose content is known costs nothing; the place sees the open at the
- * first lock or the first read that the cache cannot answer.
- * What was answered without the place has ctx->served.from_cache set.
- * Threads: `lock` guards everything; it is never held during a call of the inner workspace.
+ * Coherence (ops/cache/COHERENCE.md): what is in directories that the workspace watches is valid
+ * until its change feed says otherwise; all else for `ttl_ms`.  So is a file with several links,
+ * unless all of them are known in watched directories.  The workspace's own changes go through and
+ * update what is known at once, the times of directories included, where the workspace says what
+ * they left (struct facts); else that is asked for. What inotify does not tell of (a link made to a
+ * file in a directory that nobody watches) is learnt when that directory is looked at. Owner, mode
+ * and times that are set on a new file while its creator has it open go out with the creator's next
+ * write, flush or fsync, which returns their error; whoever looks at the file meanwhile, or runs a
+ * command, makes them go out first. Opening a small file whose content is known costs nothing; the
+ * workspace sees the open at the first lock or the first read that the cache cannot answer. What
+ * was answered without the workspace has ctx->served.from_cache set. Threads: `lock` guards
+ * everything; it is never held during a call of the inner workspace.
  */
 #pragma once
 

@@ -35,7 +35,7 @@ static bool is_alone(const struct cached_file *creator)
 	return creator->captured_writes == creator->extra->write_count;
 }
 
-/* What can fail, or what only the place can tell the result of, is not held back. */
+/* What can fail, or what only the workspace can tell the result of, is not held back. */
 static bool may_wait(const struct op_context *ctx, const struct cached_file *file,
 	const struct attributes *now, unsigned mask, const struct attributes *want)
 {
@@ -61,7 +61,7 @@ static void merge(struct attributes *into, unsigned mask, const struct attribute
 		into->mtime = want->mtime;
 }
 
-/* By the place's clock, which gave the creation its time. */
+/* By the workspace's clock, which gave the creation its time. */
 static struct timespec time_at_place(const struct cached_file *file)
 {
 	const struct timespec *created = &file->attributes.ctime;
@@ -98,7 +98,7 @@ bool cached_defer(struct cached *c, struct op_context *ctx, const struct extra *
 	cached_begin_write(file);
 	cached_end_write(file);
 	*ret_attributes = file->deferred;
-	/* Only the place knows when it was written to. */
+	/* Only the workspace knows when it was written to. */
 	if (file->capture.size > 0 && !(file->deferred_mask & SET_MTIME)) {
 		ret_attributes->mtime = file->deferred.ctime;
 		ctx->served.is_early = true;

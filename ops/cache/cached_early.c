@@ -1,5 +1,5 @@
-/* Files that were created without waiting for the place.  Until that has answered, the tree does
- * not know of the name: whoever asks for it waits; the creator need not before it closes. */
+/* Files that were created without waiting for the workspace.  Until that has answered, the tree
+ * does not know of the name: whoever asks for it waits; the creator need not before it closes. */
 #include "ops/cache/cached_internal.h"
 
 #include <errno.h>

@@ -11,8 +11,8 @@
 
 /* ---- Attributes through a handle ------------------------------------------------------ */
 
-/* The place never saw the handle, and as far as is known the name leads to another by now, or to
- * nothing: to ask would be in vain. */
+/* The workspace never saw the handle, and as far as is known the name leads to another by now, or
+ * to nothing: to ask would be in vain. */
 static bool is_cut_off(struct cached *c, const struct cached_file *file)
 {
 	struct object_id directory;
@@ -134,7 +134,7 @@ bool cached_is_worth_keeping(const struct cached_file *file)
 	       !extra_is_locked(file->extra) && file->attributes.size_bytes > 0;
 }
 
-/* The file is as it was when it was opened: the place sends content along with that. */
+/* The file is as it was when it was opened: the workspace sends content along with that. */
 static bool is_as_opened(struct cached *c, const struct cached_file *file)
 {
 	const struct object_id *id = &file->extra->id;

@@ -109,7 +109,7 @@ struct waiter {
 	const char *name;
 };
 
-/* A directory that the place watches for us alone, and of which nothing is known any more. */
+/* A directory that the workspace watches for us alone, and of which nothing is known any more. */
 struct unheard {
 	struct unheard *next;
 	struct object_id id;
@@ -204,7 +204,7 @@ struct cached_file {
 	uint64_t captured_writes;
 	bool capturing;
 	bool written;           /* while dirty; else that is for what waits only */
-	uint64_t opened_at;     /* position after which the place has opened it ... */
+	uint64_t opened_at;     /* position after which the workspace has opened it ... */
 	uint64_t opened_state;  /* ... and the state of the file then: what is read may be as old */
 	atomic_bool created;    /* by this handle, at ... */
 	uint64_t created_ms;    /* ... by cached_now_ms() */
@@ -292,7 +292,7 @@ struct extra *extra_make(struct cached *c, const struct object_id *id); /* NULL:
 struct directory *directory_find(struct cached *c, const struct object_id *id);
 struct directory *directory_make(struct cached *c, const struct object_id *id);
 
-/* A handle of this mount has or had a lock on the file: the place is asked. */
+/* A handle of this mount has or had a lock on the file: the workspace is asked. */
 bool extra_is_locked(const struct extra *x);
 
 /* Keeps the target of a symbolic link, which never changes. */
@@ -301,7 +301,7 @@ void extra_set_target(struct cached *c, const struct object_id *id, const char *
 /* It is freed, and what it holds, unless somebody needs it. */
 void extra_tidy(struct cached *c, struct extra *x);
 
-/* Has the place end the watch of the directory, when the lock is left.  False: no memory. */
+/* Has the workspace end the watch of the directory, when the lock is left.  False: no memory. */
 bool cached_end_watch(struct cached *c, const struct object_id *id);
 
 /* struct tree_options */
@@ -331,7 +331,7 @@ bool cached_is_newest(struct cached *c, const struct object_id *id, uint64_t at)
 /* Drops the content of what has neither a name nor a handle: nobody will look for it. */
 void cached_drop_dead(struct cached *c, const struct object_id *id);
 
-/* Only the place can tell where the path's last name leads, which is in `parent` (inode 0:
+/* Only the workspace can tell where the path's last name leads, which is in `parent` (inode 0:
  * unknown); or its directory's.  `at`: position of the reply that brought the doubt, or 0. */
 void cached_doubt(struct cached *c, uint64_t at, const struct object_id *parent, const char *path);
 void cached_doubt_parent(struct cached *c, uint64_t at, const char *path);
@@ -347,7 +347,7 @@ void cached_end_removing(struct cached *c, struct op_context *ctx, struct asking
 void cached_end_moving(struct cached *c, struct op_context *ctx, struct asking *asking,
 	const char *from, const char *to, unsigned flags, int r);
 
-/* A change of our own left the object's attributes so: `told`, if the place has. */
+/* A change of our own left the object's attributes so: `told`, if the workspace has. */
 void cached_changed(struct cached *c, const struct asking *asking, const struct object_id *id,
 	const struct attributes *told, enum source source);
 
@@ -367,7 +367,7 @@ enum create_hint cached_create_hint(
 /* Takes the reply for the oldest where many have none yet: it has come long since. */
 void cached_bound_early(struct cached *c, struct op_context *ctx);
 
-/* The place has answered early: what comes of it is awaited at last by cached_close(). */
+/* The workspace has answered early: what comes of it is awaited at last by cached_close(). */
 void cached_early(struct cached *c, const struct op_context *ctx, struct cached_file *file);
 
 /* Waits until the file has its name, and takes the reply.  0, -EAGAIN: it has none yet, or why it
@@ -401,7 +401,7 @@ void cached_forget_early(struct cached *c, struct cached_file *file);
 
 /* ---- cached_assemble.c --------------------------------------------------------- */
 
-/* Before a read that the place will answer, and after it: the bytes that came. */
+/* Before a read that the workspace will answer, and after it: the bytes that came. */
 void cached_assemble_begin(struct cached *c, struct cached_file *file);
 void cached_assemble_take(
 	struct cached *c, struct cached_file *file, const void *data, size_t size, off_t offset);
@@ -440,8 +440,8 @@ void content_restore(struct cached *c, const struct attributes *version);
 /* ---- cached_fetch.h: what others use of it ------------------------------------------ */
 
 /* Finds what is at a path, loading directories as need be; with `ret_attributes` these are valid
- * too.  Releases the lock meanwhile.  0; -EAGAIN: ask the place; else as cached_walk(), or -EINTR
- * and what the place says. */
+ * too.  Releases the lock meanwhile.  0; -EAGAIN: ask the workspace; else as cached_walk(), or
+ * -EINTR and what the workspace says. */
 int cached_resolve(struct cached *c, struct op_context *ctx, const char *path,
 	struct found *ret_found, struct attributes *ret_attributes);
 
@@ -452,7 +452,7 @@ struct onward {
 	void *user;
 };
 
-/* Has the place scan, and takes in what it says.  Releases the lock meanwhile.  `prefetch`,
+/* Has the workspace scan, and takes in what it says.  Releases the lock meanwhile.  `prefetch`,
  * `onward`: or NULL.  `*ret_id`: of the directory, or inode 0. */
 int cached_run_scan(struct cached *c, struct op_context *ctx, const char *path,
 	const struct scan_request *request, struct prefetch *prefetch, const struct onward *onward,
@@ -499,7 +499,8 @@ int cached_apply_deferred(
 void cached_apply_deferred_at(struct cached *c, struct op_context *ctx, const char *path);
 void cached_apply_all_deferred(struct cached *c, struct op_context *ctx);
 
-/* The place is asked for the attributes until a flush of the handle that began after the end. */
+/* The workspace is asked for the attributes until a flush of the handle that began after the end.
+ */
 void cached_begin_write(struct cached_file *file);
 void cached_end_write(struct cached_file *file);
 
@@ -517,7 +518,7 @@ WORKSPACE_DECLARE_OPERATIONS(cached)
 
 bool cached_may_write(int flags);
 
-/* The handle at the place, opened if that has not been done.  Without the lock. */
+/* The handle at the workspace, opened if that has not been done.  Without the lock. */
 int cached_file_inner(
 	struct op_context *ctx, struct cached_file *file, struct open_file **ret_inner);
 

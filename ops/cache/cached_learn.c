@@ -242,7 +242,8 @@ static void failed(struct cached *c, const struct asking *asking, const struct o
 	}
 }
 
-/* The place has told what the change left in the directory; not if others changed it at once. */
+/* The workspace has told what the change left in the directory; not if others changed it at once.
+ */
 static bool is_told(const struct asking *asking, const struct attributes *directory)
 {
 	return asking->look.at && directory->mode;
@@ -361,8 +362,8 @@ void cached_changed(struct cached *c, const struct asking *asking, const struct 
 
 /* ---- The change feed ------------------------------------------------------------------------ */
 
-/* Of a file that is being written here from its first byte on: the place has what we wrote so far,
- * or others wrote, too. */
+/* Of a file that is being written here from its first byte on: the workspace has what we wrote so
+ * far, or others wrote, too. */
 static void check_captures(struct cached *c, const struct change *change)
 {
 	const struct attributes *now = &change->attributes;

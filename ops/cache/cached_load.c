@@ -166,7 +166,7 @@ static int load_around(struct cached *c, struct op_context *ctx, const char *pat
 		return -EAGAIN;
 	*loaded = true;
 	r = cached_load(c, ctx, parent, directory, false);
-	/* What the place refuses to list, it may tell nevertheless. */
+	/* What the workspace refuses to list, it may tell nevertheless. */
 	return r == -EINTR || r == -ENOTCONN || r == -EIO ? r : 0;
 }
 

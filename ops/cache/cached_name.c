@@ -41,7 +41,7 @@ static struct object_id object_of(struct cached *c, const struct object_ref *obj
 
 /* ---- Looking ----------------------------------------------------------------------- */
 
-/* Learns what a look at a path found.  The place has verified that `directory` holds the name;
+/* Learns what a look at a path found.  The workspace has verified that `directory` holds the name;
  * inode 0: it has not. */
 static void learn_answer(struct cached *c, const struct asking *asking, const char *path,
 	const struct object_id *directory, int r, const struct attributes *attributes)
@@ -74,7 +74,7 @@ static int ask_once(struct cached *c, struct op_context *ctx, const struct objec
 	return r;
 }
 
-/* The place verifies which directory it looks into, so that the answer is a fact about it. */
+/* The workspace verifies which directory it looks into, so that the answer is a fact about it. */
 static int ask_attributes(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	struct attributes *ret_attributes)
 {

@@ -244,7 +244,7 @@ static void start_capture(struct cached_file *file, uint64_t at)
 	file->captured_writes = file->extra->write_count;
 }
 
-/* The place has opened it.  -ENOMEM: closed again. */
+/* The workspace has opened it.  -ENOMEM: closed again. */
 static int opened(struct cached *c, struct op_context *ctx, struct cached_file *file, uint64_t at,
 	struct open_file *inner)
 {
@@ -384,7 +384,8 @@ int cached_open_file(struct op_context *ctx, struct workspace *w, const struct o
 	struct cached *c = cached_of(w);
 	int r = -EAGAIN;
 
-	/* With O_NOATIME it is to be kept rather than read: that takes a handle at the place. */
+	/* With O_NOATIME it is to be kept rather than read: that takes a handle at the workspace.
+	 */
 	if (!object->file && !cached_may_write(flags) && !(flags & O_NOATIME)) {
 		cached_enter(c);
 		cached_await_at(c, ctx, object->path);

@@ -254,7 +254,7 @@ static int search(struct survey *survey, struct op_context *ctx, const char *pat
 	return r;
 }
 
-/* For a search the place is asked only when more than a little of the tree is not here. */
+/* For a search the workspace is asked only when more than a little of the tree is not here. */
 int cached_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
 	const struct scan_request *request, dir_entry_sink sink, void *user)
 {

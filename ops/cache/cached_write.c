@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-/* The handle at the place, for a change that comes after those that wait for it. */
+/* The handle at the workspace, for a change that comes after those that wait for it. */
 static int writable_inner(
 	struct op_context *ctx, struct cached_file *file, struct open_file **ret_inner)
 {
@@ -101,7 +101,7 @@ static void mark_clean(struct cached_file *file)
 	file->dirty = false;
 }
 
-/* A call of the place has returned that all writes of the handle are in that had ended `then`,
+/* A call of the workspace has returned that all writes of the handle are in that had ended `then`,
  * when it began, or that changed the file itself. */
 static int settle(struct cached *c, struct op_context *ctx, struct cached_file *file,
 	struct writes then, struct asking *asking, int r)

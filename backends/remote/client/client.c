@@ -12,10 +12,10 @@
 void remote_settings_done(struct remote_settings *settings)
 {
 	transport_done(&settings->transport);
-	argv_free_words(settings->place.engine);
-	free(settings->place.user);
-	free(settings->place.name);
-	free(settings->place.container);
+	argv_free_words(settings->target.engine);
+	free(settings->target.user);
+	free(settings->target.name);
+	free(settings->target.container);
 	free(settings->root);
 	free(settings->helper_directory);
 	free(settings->session_path);
@@ -24,7 +24,7 @@ void remote_settings_done(struct remote_settings *settings)
 void remote_release(struct remote *remote)
 {
 	remote_feed_stop(remote);
-	remote_place_forget(remote);
+	remote_identity_forget(remote);
 	if (remote->session_fd >= 0)
 		close(remote->session_fd);
 	remote_spares_free(remote);

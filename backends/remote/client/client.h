@@ -13,7 +13,7 @@ struct scheme;
 struct workspace;
 
 /* What a URI names at an end, for the functions of struct end (backends/remote/client/end.h). */
-struct end_place {
+struct end_target {
 	char **engine;   /* the command that reaches it, with its options; NULL: none is used */
 	char *user;      /* NULL: the command's default */
 	char *name;      /* of the container, pod, machine */
@@ -24,7 +24,7 @@ static const uint32_t REMOTE_WAITS_FOREVER = UINT32_MAX;
 
 struct remote_settings {
 	const struct scheme *scheme;
-	struct end_place place;     /* taken over on success */
+	struct end_target target;   /* taken over on success */
 	struct transport transport; /* taken over on success */
 	char *root;                 /* absolute, at the far end; taken over on success */
 	char *helper_directory;     /* or NULL; taken over on success */

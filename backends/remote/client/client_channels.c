@@ -146,7 +146,7 @@ static int connect_channel(struct remote_channel *channel, struct stream *ret_st
 	if (r == 0)
 		r = attach(channel, ret_stream, epoch);
 	if (r < 0)
-		log_info("no further connection to \"%s\": %s", transport.place,
+		log_info("no further connection to \"%s\": %s", transport.name,
 			reason ? reason : strerror(-r));
 	return r;
 }

@@ -369,7 +369,7 @@ static bool get_back(struct op_context *ctx, struct remote_file *file, int *ret_
 	if (lost)
 		log_warning("\"%s\" on \"%s\": the session there ended and %s; what has it open "
 			    "gets %s until it opens it again",
-			path, file->remote->settings.transport.place,
+			path, file->remote->settings.transport.name,
 			file->has_locks ? "its locks with it" : "the file is no longer there",
 			file->has_locks ? "EIO" : "ESTALE");
 	return lost;

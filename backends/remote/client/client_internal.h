@@ -167,8 +167,8 @@ struct remote {
 	struct heartbeat heartbeat;
 	char last_error[WORKSPACE_ERROR_BYTES];
 	uint8_t session[TOKEN_BYTES], token[TOKEN_BYTES];
-	struct place_question
-		*question; /* client_place.c; the manager's thread only, like the next */
+	struct identity_question
+		*question; /* client_identity.c; the manager's thread only, like the next */
 	char *engine_identity, *helper_identity; /* NULL: not known */
 	atomic_bool is_stopped; /* another machine or container has the name: do not reconnect */
 	int session_fd;         /* where these are kept for the next daemon; -1: nowhere */
@@ -353,21 +353,21 @@ void remote_lost(void *user, int error);
 int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned channel,
 	struct buffer *body, struct buffer *noise, struct welcome *ret_welcome);
 
-/* ---- client_place.c: whether the place is what it was ------------------------------------- */
+/* ---- client_identity.c: whether the far end is the same ------------------------------------- */
 
-void remote_place_forget(struct remote *remote);
+void remote_identity_forget(struct remote *remote);
 
 /* The far end is this one from now on: `identity` is from its helper; that of its engine is asked
  * for in the background.  -ENOMEM. */
-int remote_place_take(struct remote *remote, const char *identity);
+int remote_identity_take(struct remote *remote, const char *identity);
 
 /* A new session: whether the far end is known to be another one.  May wait for the engine's answer.
  */
-bool remote_place_differs(struct remote *remote, const char *identity);
+bool remote_identity_differs(struct remote *remote, const char *identity);
 
 /* The far end is another one: every open file is lost (-ESTALE).  To be called before the requests
  * of the last session fail.  Returns a sentence about what was lost, allocated, or NULL. */
-char *remote_place_lose(struct remote *remote);
+char *remote_identity_lose(struct remote *remote);
 
 /* ---- client_channels.c: more connections for what is read ahead -------------------------- */
 

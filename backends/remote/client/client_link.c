@@ -77,7 +77,7 @@ static void write_reason(const struct remote *remote, int error, const char *det
 	bool has_words = words && *words;
 
 	buffer_printf(
-		&text, "cannot reach the workspace on \"%s\": ", remote->settings.transport.place);
+		&text, "cannot reach the workspace on \"%s\": ", remote->settings.transport.name);
 	if (detail)
 		buffer_append_string(&text, detail);
 	if (has_words)
@@ -91,7 +91,7 @@ static void write_reason(const struct remote *remote, int error, const char *det
 		buffer_printf(&text, " (it said first: \"%s\")", line);
 	if (*advice) {
 		buffer_append_string(&text, "; ");
-		add_advice(&text, advice, remote->settings.transport.place);
+		add_advice(&text, advice, remote->settings.transport.name);
 	}
 	*ret_reason = buffer_steal_string(&text);
 	if (*ret_reason)
@@ -272,24 +272,24 @@ static int stop(struct remote *remote, struct stream *stream, char **ret_reason)
 }
 
 /* Before anything of a new session is taken: what the former one had may be gone with its place. */
-static int check_place(struct remote *remote, struct stream *stream, const struct welcome *welcome,
-	bool first, char **ret_reason)
+static int check_identity(struct remote *remote, struct stream *stream,
+	const struct welcome *welcome, bool first, char **ret_reason)
 {
 	cleanup_free char *what = NULL;
 
 	if (first)
-		return remote_place_take(remote, welcome->place);
-	if (welcome->resumed || !remote_place_differs(remote, welcome->place))
+		return remote_identity_take(remote, welcome->place);
+	if (welcome->resumed || !remote_identity_differs(remote, welcome->place))
 		return 0;
 	if (remote->settings.stops_when_replaced)
 		return stop(remote, stream, ret_reason);
-	what = remote_place_lose(remote);
+	what = remote_identity_lose(remote);
 	log_warning("%s", what ? what : "workspace replaced");
 	note_error(remote, what ? what : "workspace replaced");
 	if (remote->settings.replaced)
 		remote->settings.replaced(
 			remote->settings.link_user, what ? what : "workspace replaced");
-	return remote_place_take(remote, welcome->place);
+	return remote_identity_take(remote, welcome->place);
 }
 
 /* A virtual machine that was restored from a snapshot, say: the session there knows less of us than
@@ -302,7 +302,7 @@ static int note_set_back(struct remote *remote, char **ret_reason)
 	pthread_mutex_unlock(&remote->lock);
 	log_warning("\"%s\" was set back to an earlier state (a snapshot?): open files and running "
 		    "commands are lost, and so may be what was written since",
-		remote->settings.transport.place);
+		remote->settings.transport.name);
 	*ret_reason =
 		strdup("it was set back to an earlier state (a snapshot?): what was open there "
 		       "is lost, and so may be what was written since");
@@ -327,7 +327,7 @@ static int try_to_connect(struct remote *remote, struct stream *stream, bool fir
 		return note_set_back(remote, ret_reason);
 	if (welcome.error || welcome.version != PROTOCOL_VERSION)
 		return take_refusal(&welcome, ret_reason);
-	r = check_place(remote, stream, &welcome, first, ret_reason);
+	r = check_identity(remote, stream, &welcome, first, ret_reason);
 	return r < 0 ? r : take_welcome(remote, stream, &welcome, first);
 }
 
@@ -495,7 +495,7 @@ static void reconnect(struct remote *remote)
 	bool share = false;
 
 	atomic_compare_exchange_strong(&remote->bad_since_ms, &none, clock_now_ms());
-	log_info("connection to \"%s\" lost, connecting again", remote->settings.transport.place);
+	log_info("connection to \"%s\" lost, connecting again", remote->settings.transport.name);
 	tell_link(remote, false, NULL);
 	close_connection(remote);
 	for (;;) {
@@ -523,7 +523,7 @@ static void reconnect(struct remote *remote)
 		backoff_ms = backoff_ms * 2 < RETRY_MAX_MS ? backoff_ms * 2 : RETRY_MAX_MS;
 	}
 	remote->reconnects++;
-	log_info("connected to \"%s\" again", remote->settings.transport.place);
+	log_info("connected to \"%s\" again", remote->settings.transport.name);
 	tell_link(remote, true, last_reason);
 }
 

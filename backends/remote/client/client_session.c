@@ -10,11 +10,11 @@
 #include "ops/support/cleanup.h"
 
 struct session_record {
-	uint64_t place; /* hash of how it was reached, and of the root */
+	uint64_t target; /* hash of how it was reached, and of the root */
 	uint8_t session[TOKEN_BYTES], token[TOKEN_BYTES];
 };
 
-static uint64_t hash_place(const struct remote_settings *settings)
+static uint64_t hash_target(const struct remote_settings *settings)
 {
 	uint64_t hash = XXH3_64bits(settings->root, strlen(settings->root));
 
@@ -43,7 +43,7 @@ void remote_session_recall(struct remote *remote)
 	if (remote->session_fd < 0)
 		return;
 	if (pread(remote->session_fd, &record, sizeof(record), 0) == sizeof(record) &&
-		record.place == hash_place(&remote->settings)) {
+		record.target == hash_target(&remote->settings)) {
 		memcpy(remote->session, record.session, TOKEN_BYTES);
 		memcpy(remote->token, record.token, TOKEN_BYTES);
 		remote->ends_session = true;
@@ -52,7 +52,7 @@ void remote_session_recall(struct remote *remote)
 
 void remote_session_note(struct remote *remote)
 {
-	struct session_record record = {.place = hash_place(&remote->settings)};
+	struct session_record record = {.target = hash_target(&remote->settings)};
 
 	remote->ends_session = false;
 	if (remote->session_fd < 0)

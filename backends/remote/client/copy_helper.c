@@ -19,7 +19,7 @@ int remote_start_at(struct remote_settings *settings, char *const *words)
 	char **longer;
 	int r;
 
-	settings->scheme->end->stream(&settings->place, words, &argv);
+	settings->scheme->end->stream(&settings->target, words, &argv);
 	r = argv_steal(&argv, &longer);
 	if (r < 0)
 		return r;
@@ -88,10 +88,10 @@ static int try_directory(
 
 	if (!target)
 		return -ENOMEM;
-	end->copy(&copy->settings->place, helper, target, &to);
+	end->copy(&copy->settings->target, helper, target, &to);
 	argv_add_two(&words, target, "--check");
 	if (!words.failed)
-		end->stream(&copy->settings->place, words.words, &check);
+		end->stream(&copy->settings->target, words.words, &check);
 	r = run(copy, &to, directory);
 	if (r == 0)
 		r = run(copy, &check, directory);

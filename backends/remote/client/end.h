@@ -17,7 +17,7 @@ struct end_advice {
 
 struct end {
 	/* Required.  Reads the URI (`rest` of it) and the options, and fills in the settings:
-	 * `root`, `transport.place`, and `place` or, unless `stream` is set, `transport.argv`.
+	 * `root`, `transport.name`, and `target` or, unless `stream` is set, `transport.argv`.
 	 * Names are checked before they get into a command line, so that none can be an option.
 	 * -EINVAL with a reason; -ENOMEM. */
 	int (*prepare)(const char *rest, const struct workspace_options *options,
@@ -25,15 +25,15 @@ struct end {
 
 	/* Optional: adds the command that runs the words there with the daemon's stdin and stdout.
 	 * NULL: `prepare` sets `transport.argv`. */
-	void (*stream)(const struct end_place *place, char *const *words, struct argv *argv);
+	void (*stream)(const struct end_target *target, char *const *words, struct argv *argv);
 
 	/* Optional: adds the command whose output differs after a restart, and between two machines
 	 * or containers of the same name.  NULL: the helper's own identity has to do. */
-	void (*identity)(const struct end_place *place, struct argv *argv);
+	void (*identity)(const struct end_target *target, struct argv *argv);
 
 	/* Optional: adds the command that copies a file of this machine there.  NULL: an end
 	 * without a shell cannot be served. */
-	void (*copy)(const struct end_place *place, const char *file, const char *target,
+	void (*copy)(const struct end_target *target, const char *file, const char *path,
 		struct argv *argv);
 
 	bool is_here; /* on this machine, where a new connection leads to the same helper */

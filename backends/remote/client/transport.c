@@ -213,9 +213,9 @@ int transport_copy(const struct transport *transport, struct transport *ret_copy
 	while (transport->argv && transport->argv[count])
 		count++;
 	copy.address = transport->address ? strdup(transport->address) : NULL;
-	copy.place = strdup(transport->place);
+	copy.name = strdup(transport->name);
 	copy.argv = calloc(count + 1, sizeof(*copy.argv));
-	failed = !copy.place || !copy.argv || (transport->address && !copy.address);
+	failed = !copy.name || !copy.argv || (transport->address && !copy.address);
 	for (size_t i = 0; i < count && !failed; i++) {
 		copy.argv[i] = strdup(transport->argv[i]);
 		failed = !copy.argv[i];
@@ -234,7 +234,7 @@ void transport_done(struct transport *transport)
 		free(*argument);
 	free(transport->argv);
 	free(transport->address);
-	free(transport->place);
+	free(transport->name);
 	*transport = (struct transport){0};
 }
 

@@ -22,7 +22,7 @@ struct transport {
 	size_t share_index;    /* not 0: argv[share_index] is "-T" of ssh (transport_share) */
 	size_t quiet_index;    /* not 0: argv[quiet_index] is "-T" of ssh (transport_ask_nothing) */
 	int patience_ms;       /* not 0: instead of the usual (transport_patience_ms) */
-	char *place;           /* for messages: "box" */
+	char *name;            /* for messages: "box" */
 };
 
 struct stream {

@@ -105,9 +105,9 @@ static int prepare(const char *rest, const struct workspace_options *options,
 	rest += strspn(rest, " ");
 	while (mark > rest && mark[-1] == ' ')
 		mark--;
-	settings->transport.place = strndup(rest, (size_t)(mark - rest));
+	settings->transport.name = strndup(rest, (size_t)(mark - rest));
 	settings->transport.gives_shell = true;
-	if (!settings->root || !settings->transport.place)
+	if (!settings->root || !settings->transport.name)
 		return -ENOMEM;
 	return argv_steal(&argv, &settings->transport.argv);
 }

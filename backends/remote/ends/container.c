@@ -115,7 +115,7 @@ static int prepare(const struct engine *engine, const struct scheme *scheme, con
 {
 	cleanup_end_address struct end_address address = {0};
 	const char *project = workspace_option(options, "compose");
-	struct end_place *place = &settings->place;
+	struct end_target *target = &settings->target;
 	cleanup_argv struct argv argv = {0};
 	int r = end_address_parse(scheme, rest, &address, ret_reason);
 
@@ -124,16 +124,16 @@ static int prepare(const struct engine *engine, const struct scheme *scheme, con
 	if (r == 0)
 		r = add_engine(engine, options, &argv, ret_reason);
 	if (r == 0)
-		r = argv_steal(&argv, &place->engine);
+		r = argv_steal(&argv, &target->engine);
 	if (r == 0 && project)
-		r = find_service(place->engine, project, &address.name, ret_reason);
+		r = find_service(target->engine, project, &address.name, ret_reason);
 	if (r < 0)
 		return r;
-	settings->transport.place = strdup(address.name);
-	place->name = steal_ptr(&address.name);
-	place->user = steal_ptr(&address.user);
+	settings->transport.name = strdup(address.name);
+	target->name = steal_ptr(&address.name);
+	target->user = steal_ptr(&address.user);
 	settings->root = steal_ptr(&address.directory);
-	return settings->transport.place ? 0 : -ENOMEM;
+	return settings->transport.name ? 0 : -ENOMEM;
 }
 
 static int prepare_docker(const char *rest, const struct workspace_options *options,
@@ -149,30 +149,30 @@ static int prepare_podman(const char *rest, const struct workspace_options *opti
 }
 
 /* Never with -t: a terminal changes bytes, and joins stdout and stderr. */
-static void stream(const struct end_place *place, char *const *words, struct argv *argv)
+static void stream(const struct end_target *target, char *const *words, struct argv *argv)
 {
-	argv_add_list(argv, place->engine);
+	argv_add_list(argv, target->engine);
 	argv_add_two(argv, "exec", "-i");
-	if (place->user)
-		argv_add_two(argv, "-u", place->user);
-	argv_add(argv, place->name);
+	if (target->user)
+		argv_add_two(argv, "-u", target->user);
+	argv_add(argv, target->name);
 	argv_add_list(argv, words);
 }
 
-static void identity(const struct end_place *place, struct argv *argv)
+static void identity(const struct end_target *target, struct argv *argv)
 {
-	argv_add_list(argv, place->engine);
+	argv_add_list(argv, target->engine);
 	argv_add_two(argv, "inspect", "-f");
-	argv_add_two(argv, "{{.Id}} {{.State.StartedAt}}", place->name);
+	argv_add_two(argv, "{{.Id}} {{.State.StartedAt}}", target->name);
 }
 
 static void copy(
-	const struct end_place *place, const char *file, const char *target, struct argv *argv)
+	const struct end_target *target, const char *file, const char *path, struct argv *argv)
 {
 	cleanup_free char *there = NULL;
 
-	argv_add_list(argv, place->engine);
-	if (asprintf(&there, "%s:%s", place->name, target) < 0) {
+	argv_add_list(argv, target->engine);
+	if (asprintf(&there, "%s:%s", target->name, path) < 0) {
 		there = NULL;
 		argv->failed = true;
 		return;

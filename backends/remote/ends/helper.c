@@ -30,8 +30,8 @@ static int prepare(const char *rest, const struct workspace_options *options,
 	}
 	argv_add(&argv, path);
 	settings->root = strdup(rest);
-	settings->transport.place = strdup("this machine");
-	if (!settings->root || !settings->transport.place)
+	settings->transport.name = strdup("this machine");
+	if (!settings->root || !settings->transport.name)
 		return -ENOMEM;
 	return argv_steal(&argv, &settings->transport.argv);
 }

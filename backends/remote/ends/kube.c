@@ -42,17 +42,17 @@ static int add_kubectl(
 
 /* ---- Which container, where none is named ----------------------------------------------- */
 
-static void add_question(const struct end_place *place, struct argv *argv)
+static void add_question(const struct end_target *target, struct argv *argv)
 {
-	bool is_pod = !strchr(place->name, '/');
+	bool is_pod = !strchr(target->name, '/');
 	const char *pod = is_pod ? "" : ".spec.template";
 	cleanup_free char *path = NULL;
 
-	argv_add_list(argv, place->engine);
+	argv_add_list(argv, target->engine);
 	argv_add(argv, "get");
 	if (is_pod)
 		argv_add(argv, "pod");
-	argv_add_two(argv, place->name, "-o");
+	argv_add_two(argv, target->name, "-o");
 	if (asprintf(&path,
 		    "jsonpath={%s.metadata.annotations.kubectl\\.kubernetes\\.io/"
 		    "default-container}{\"\\n\"}{range %s.spec.containers[*]}{.name}{\"\\n\"}{end}",
@@ -64,9 +64,9 @@ static void add_question(const struct end_place *place, struct argv *argv)
 	argv_add(argv, path);
 }
 
-static int refuse_to_choose(const struct end_place *place, char *names, char **ret_reason)
+static int refuse_to_choose(const struct end_target *target, char *names, char **ret_reason)
 {
-	const char *pod = strchr(place->name, '/');
+	const char *pod = strchr(target->name, '/');
 	size_t length = strlen(names);
 
 	if (length && names[length - 1] == '\n')
@@ -77,22 +77,22 @@ static int refuse_to_choose(const struct end_place *place, char *names, char **r
 	if (asprintf(ret_reason,
 		    "\"%s\" has several containers (%s): write which, as in "
 		    "kube://%.*s@%s%s/dir",
-		    place->name, names, (int)strcspn(names, " "), names, pod ? "deploy." : "",
-		    pod ? pod + 1 : place->name) < 0)
+		    target->name, names, (int)strcspn(names, " "), names, pod ? "deploy." : "",
+		    pod ? pod + 1 : target->name) < 0)
 		*ret_reason = NULL;
 	return -EINVAL;
 }
 
 /* The pod's default one, or its only one: to begin in the first of several would be a guess.  What
  * kubectl cannot say now, it says again when it is to connect. */
-static int choose_container(struct end_place *place, char **ret_reason)
+static int choose_container(struct end_target *target, char **ret_reason)
 {
 	cleanup_buffer struct buffer out = {0};
 	cleanup_argv struct argv argv = {0};
 	char *preset, *names, *end;
 	int r;
 
-	add_question(place, &argv);
+	add_question(target, &argv);
 	r = argv.failed ? -ENOMEM : argv_ask(argv.words, ASK_TIMEOUT_MS, &out, NULL);
 	if (r == -ETIMEDOUT)
 		*ret_reason = strdup("kubectl does not answer: check KUBECONFIG, and 'kubectl "
@@ -106,15 +106,15 @@ static int choose_container(struct end_place *place, char **ret_reason)
 	*names++ = '\0';
 	end = strchr(names, '\n');
 	if (!*preset && end && end[1])
-		return refuse_to_choose(place, names, ret_reason);
+		return refuse_to_choose(target, names, ret_reason);
 	if (!*preset && end)
 		*end = '\0';
 	if (!*preset)
 		preset = names;
 	if (!*preset || end_check_name("container", preset, "-", ret_reason) < 0)
 		return *ret_reason ? -EINVAL : 0;
-	place->container = strdup(preset);
-	return place->container ? 0 : -ENOMEM;
+	target->container = strdup(preset);
+	return target->container ? 0 : -ENOMEM;
 }
 
 /* ---- The row --------------------------------------------------------------------- */
@@ -123,7 +123,7 @@ static int prepare(const char *rest, const struct workspace_options *options,
 	struct remote_settings *settings, char **ret_reason)
 {
 	cleanup_end_address struct end_address address = {0};
-	struct end_place *place = &settings->place;
+	struct end_target *target = &settings->target;
 	cleanup_argv struct argv argv = {0};
 	int r = end_address_parse(&kube_scheme, rest, &address, ret_reason);
 
@@ -134,44 +134,45 @@ static int prepare(const char *rest, const struct workspace_options *options,
 	if (r == 0)
 		r = add_kubectl(options, &argv, ret_reason);
 	if (r == 0)
-		r = argv_steal(&argv, &place->engine);
+		r = argv_steal(&argv, &target->engine);
 	if (r == 0)
-		r = name_pod(address.name, &place->name);
+		r = name_pod(address.name, &target->name);
 	if (r < 0)
 		return r;
-	settings->transport.place = strdup(place->name);
-	place->container = steal_ptr(&address.user);
+	settings->transport.name = strdup(target->name);
+	target->container = steal_ptr(&address.user);
 	settings->root = steal_ptr(&address.directory);
-	if (!settings->transport.place)
+	if (!settings->transport.name)
 		return -ENOMEM;
-	return place->container ? 0 : choose_container(place, ret_reason);
+	return target->container ? 0 : choose_container(target, ret_reason);
 }
 
-static void stream(const struct end_place *place, char *const *words, struct argv *argv)
+static void stream(const struct end_target *target, char *const *words, struct argv *argv)
 {
-	argv_add_list(argv, place->engine);
+	argv_add_list(argv, target->engine);
 	argv_add_two(argv, "exec", "-i");
-	argv_add(argv, place->name);
-	if (place->container)
-		argv_add_two(argv, "-c", place->container);
+	argv_add(argv, target->name);
+	if (target->container)
+		argv_add_two(argv, "-c", target->container);
 	argv_add(argv, "--");
 	argv_add_list(argv, words);
 }
 
 /* Of a deployment, which pod it is that kubectl picks is not known: the helper says. */
-static void identity(const struct end_place *place, struct argv *argv)
+static void identity(const struct end_target *target, struct argv *argv)
 {
 	cleanup_free char *path = NULL;
 
-	if (strchr(place->name, '/'))
+	if (strchr(target->name, '/'))
 		return;
-	argv_add_list(argv, place->engine);
+	argv_add_list(argv, target->engine);
 	argv_add_two(argv, "get", "pod");
-	argv_add_two(argv, place->name, "-o");
+	argv_add_two(argv, target->name, "-o");
 	if (asprintf(&path,
 		    "jsonpath={.metadata.uid} {.status.containerStatuses[%s%s%s].containerID}",
-		    place->container ? "?(@.name==\"" : "*",
-		    place->container ? place->container : "", place->container ? "\")" : "") < 0) {
+		    target->container ? "?(@.name==\"" : "*",
+		    target->container ? target->container : "",
+		    target->container ? "\")" : "") < 0) {
 		path = NULL;
 		argv->failed = true;
 		return;

@@ -20,10 +20,10 @@ static int prepare(const struct scheme *scheme, const char *rest, struct remote_
 	if (r < 0)
 		return r;
 	settings->root = strdup(*address.directory ? address.directory : "/~");
-	settings->transport.place = strdup(address.name);
-	settings->place.name = steal_ptr(&address.name);
-	settings->place.user = steal_ptr(&address.user);
-	return settings->root && settings->transport.place ? 0 : -ENOMEM;
+	settings->transport.name = strdup(address.name);
+	settings->target.name = steal_ptr(&address.name);
+	settings->target.user = steal_ptr(&address.user);
+	return settings->root && settings->transport.name ? 0 : -ENOMEM;
 }
 
 /* ---- nspawn: a machine that systemd-machined knows ------------------------------------ */
@@ -35,23 +35,23 @@ static int prepare_nspawn(const char *rest, const struct workspace_options *opti
 	return prepare(&nspawn_scheme, rest, settings, ret_reason);
 }
 
-static void stream_nspawn(const struct end_place *place, char *const *words, struct argv *argv)
+static void stream_nspawn(const struct end_target *target, char *const *words, struct argv *argv)
 {
 	argv_add(argv, "systemd-run");
-	argv_add_two(argv, "-M", place->name);
-	if (place->user)
-		argv_add_two(argv, "--uid", place->user);
+	argv_add_two(argv, "-M", target->name);
+	if (target->user)
+		argv_add_two(argv, "--uid", target->user);
 	argv_add_two(argv, "--pipe", "--quiet");
 	argv_add(argv, "--collect");
 	argv_add(argv, "--");
 	argv_add_list(argv, words);
 }
 
-static void identity_nspawn(const struct end_place *place, struct argv *argv)
+static void identity_nspawn(const struct end_target *target, struct argv *argv)
 {
 	argv_add_two(argv, "machinectl", "show");
 	argv_add_two(argv, "-pLeader", "-pTimestamp");
-	argv_add(argv, place->name);
+	argv_add(argv, target->name);
 }
 
 static void list_nspawn(const struct workspace_options *options, struct argv *argv)
@@ -96,30 +96,30 @@ static int prepare_lxc(const char *rest, const struct workspace_options *options
 	cleanup_argv struct argv argv = {0};
 	int r = prepare(&lxc_scheme, rest, settings, ret_reason);
 
-	if (r == 0 && settings->place.user) {
+	if (r == 0 && settings->target.user) {
 		*ret_reason = strdup("lxc: takes no user: lxc-attach(1) enters as root");
 		return -EINVAL;
 	}
 	if (r < 0 || !path)
 		return r;
 	argv_add_two(&argv, "-P", path);
-	return argv_steal(&argv, &settings->place.engine);
+	return argv_steal(&argv, &settings->target.engine);
 }
 
-static void stream_lxc(const struct end_place *place, char *const *words, struct argv *argv)
+static void stream_lxc(const struct end_target *target, char *const *words, struct argv *argv)
 {
 	argv_add(argv, "lxc-attach");
-	argv_add_list(argv, place->engine);
-	argv_add_two(argv, "-n", place->name);
+	argv_add_list(argv, target->engine);
+	argv_add_two(argv, "-n", target->name);
 	argv_add(argv, "--");
 	argv_add_list(argv, words);
 }
 
-static void identity_lxc(const struct end_place *place, struct argv *argv)
+static void identity_lxc(const struct end_target *target, struct argv *argv)
 {
 	argv_add(argv, "lxc-info");
-	argv_add_list(argv, place->engine);
-	argv_add_two(argv, "-pHn", place->name);
+	argv_add_list(argv, target->engine);
+	argv_add_two(argv, "-pHn", target->name);
 }
 
 static void list_lxc(const struct workspace_options *options, struct argv *argv)
@@ -172,12 +172,12 @@ static int prepare_wsl(const char *rest, const struct workspace_options *options
 	return prepare(&wsl_scheme, rest, settings, ret_reason);
 }
 
-static void stream_wsl(const struct end_place *place, char *const *words, struct argv *argv)
+static void stream_wsl(const struct end_target *target, char *const *words, struct argv *argv)
 {
 	argv_add(argv, "wsl.exe");
-	argv_add_two(argv, "-d", place->name);
-	if (place->user)
-		argv_add_two(argv, "-u", place->user);
+	argv_add_two(argv, "-d", target->name);
+	if (target->user)
+		argv_add_two(argv, "-u", target->user);
 	argv_add(argv, "--");
 	argv_add_list(argv, words);
 }

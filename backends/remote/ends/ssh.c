@@ -231,7 +231,7 @@ static int prepare(const char *rest, const struct workspace_options *options,
 	settings->transport.may_prompt = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
 	r = build_ssh(&address, workspace_option(options, "ssh_command"), settings);
 	settings->root = steal_ptr(&address.root);
-	settings->transport.place = steal_ptr(&address.host);
+	settings->transport.name = steal_ptr(&address.host);
 	return r;
 }
 

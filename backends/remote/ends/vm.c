@@ -55,8 +55,8 @@ static int prepare(const char *rest, const struct workspace_options *options,
 		return -EINVAL;
 	}
 	settings->root = strdup(mark ? mark + 1 : "/~");
-	settings->transport.place = strdup(address);
-	if (!settings->root || !settings->transport.place)
+	settings->transport.name = strdup(address);
+	if (!settings->root || !settings->transport.name)
 		return -ENOMEM;
 	settings->transport.address = steal_ptr(&address);
 	settings->transport.connect_ms = CONNECT_PATIENCE_MS;

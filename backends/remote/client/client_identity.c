@@ -14,7 +14,7 @@ enum { ASK_MS = 8000, NAMES_MAX = 20, NAMES_MAX_BYTES = 600 };
 
 /* ---- Asking the engine, beside what the connection does ---------------------------------- */
 
-struct place_question {
+struct identity_question {
 	pthread_t thread;
 	struct argv argv;
 	struct buffer answer;
@@ -23,13 +23,13 @@ struct place_question {
 
 static void *run_question(void *argument)
 {
-	struct place_question *question = argument;
+	struct identity_question *question = argument;
 
 	question->result = argv_ask(question->argv.words, ASK_MS, &question->answer, NULL);
 	return NULL;
 }
 
-static void question_free(struct place_question *question)
+static void question_free(struct identity_question *question)
 {
 	argv_done(&question->argv);
 	buffer_done(&question->answer);
@@ -39,7 +39,7 @@ static void question_free(struct place_question *question)
 /* The first line of the answer; NULL where there is none. */
 static char *take_answer(struct remote *remote)
 {
-	struct place_question *question = remote->question;
+	struct identity_question *question = remote->question;
 	char *answer = NULL;
 
 	if (!question)
@@ -57,22 +57,22 @@ static char *take_answer(struct remote *remote)
 static void ask(struct remote *remote)
 {
 	const struct end *end = remote->settings.scheme->end;
-	struct place_question *question;
+	struct identity_question *question;
 
 	if (!end || !end->identity)
 		return;
 	question = calloc(1, sizeof(*question));
 	if (!question)
 		return;
-	end->identity(&remote->settings.place, &question->argv);
+	end->identity(&remote->settings.target, &question->argv);
 	if (!question->argv.words || question->argv.failed ||
-		thread_start(&question->thread, "place", 0, run_question, question) < 0)
+		thread_start(&question->thread, "identity", 0, run_question, question) < 0)
 		question_free(question);
 	else
 		remote->question = question;
 }
 
-void remote_place_forget(struct remote *remote)
+void remote_identity_forget(struct remote *remote)
 {
 	free(take_answer(remote));
 	free(remote->engine_identity);
@@ -98,7 +98,7 @@ static int keep(char **kept, const char *identity)
 	return 0;
 }
 
-int remote_place_take(struct remote *remote, const char *identity)
+int remote_identity_take(struct remote *remote, const char *identity)
 {
 	free(take_answer(remote));
 	free(remote->engine_identity);
@@ -107,7 +107,7 @@ int remote_place_take(struct remote *remote, const char *identity)
 	return keep(&remote->helper_identity, identity);
 }
 
-bool remote_place_differs(struct remote *remote, const char *identity)
+bool remote_identity_differs(struct remote *remote, const char *identity)
 {
 	cleanup_free char *engine_identity = NULL;
 
@@ -159,7 +159,7 @@ static size_t count_changes(const struct remote *remote)
 	return count;
 }
 
-char *remote_place_lose(struct remote *remote)
+char *remote_identity_lose(struct remote *remote)
 {
 	struct losses losses = {0};
 	cleanup_buffer struct buffer text = {0};
@@ -170,7 +170,7 @@ char *remote_place_lose(struct remote *remote)
 	lose_files(remote, &losses);
 	pthread_mutex_unlock(&remote->lock);
 	buffer_printf(&text, "workspace replaced: \"%s\" is another machine or container now",
-		remote->settings.transport.place);
+		remote->settings.transport.name);
 	if (losses.count)
 		buffer_printf(&text, "; not acknowledged and lost: what was written to %.*s%s",
 			(int)losses.names.size, (const char *)losses.names.data,
