@@ -112,7 +112,7 @@ static void add_error(const struct tool_call *call, cJSON *result)
 {
 	cJSON *error = cJSON_AddObjectToObject(result, "error");
 
-	cJSON_AddStringToObject(error, "code", tool_error_words(call->code)->name);
+	cJSON_AddStringToObject(error, "code", tool_error_info(call->code)->name);
 	cJSON_AddStringToObject(error, "message", call->message ? call->message : "");
 	cJSON_AddStringToObject(error, "ai_message", call->ai_message ? call->ai_message : "");
 	cJSON_AddBoolToObject(error, "recoverable", call->recoverable);

@@ -366,8 +366,7 @@ static void show_notice(const struct tool_call *call)
 
 static void show_error(const struct tool_call *call)
 {
-	const char *words =
-		call->ai_message ? call->ai_message : tool_error_words(call->code)->name;
+	const char *words = call->ai_message ? call->ai_message : tool_error_info(call->code)->name;
 
 	fputs("isthmus tool: ", stderr);
 	visible_print(stderr, words, strlen(words), VISIBLE_INDENT);

@@ -60,7 +60,7 @@ struct log_options {
 	int64_t lines;                 /* 0: all */
 	enum log_export_format format; /* 0: none */
 	bool follow, json, summary, verify, setup_keys, tools;
-	struct log_verify_words words;
+	struct log_verify_texts words;
 };
 
 /* ---- Where the log is ---------------------------------------------------------------------- */

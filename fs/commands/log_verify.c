@@ -115,7 +115,7 @@ static int read_key(const char *text, uint8_t ret_key[LOG_KEY_BYTES])
 		"shown them");
 }
 
-int log_verify_place(const struct log_place *place, const struct log_verify_words *words)
+int log_verify_place(const struct log_place *place, const struct log_verify_texts *words)
 {
 	struct log_verify_means means = {0};
 	struct log_verify_report report;

@@ -19,13 +19,13 @@ struct log_place {
 /* Exit codes beside 0, which is: all records are there, as they were written. */
 enum { LOG_EXIT_ALTERED = 1, LOG_EXIT_INCOMPLETE = 3 };
 
-struct log_verify_words {
+struct log_verify_texts {
 	const char *key;    /* the verification key, or "-": from stdin; NULL: none */
 	const char *anchor; /* path of what the anchor got; NULL: none */
 };
 
 /* Verifies, prints, returns the exit code. */
-int log_verify_place(const struct log_place *place, const struct log_verify_words *words);
+int log_verify_place(const struct log_place *place, const struct log_verify_texts *words);
 
 /* Makes the sealing key of a log directory (which need not be there yet), shows the verification
  * key, returns the exit code. */

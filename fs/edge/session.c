@@ -123,14 +123,14 @@ static const struct fuse_lowlevel_ops operations = {
 
 static struct buffer fuse_words; /* before the session serves; one thread */
 
-__attribute__((format(printf, 2, 0))) static void keep_words(
+__attribute__((format(printf, 2, 0))) static void keep_message(
 	enum fuse_log_level level, const char *format, va_list arguments)
 {
 	if (level <= FUSE_LOG_WARNING && fuse_words.size < 4096)
 		buffer_vprintf(&fuse_words, format, arguments);
 }
 
-__attribute__((format(printf, 2, 0))) static void log_words(
+__attribute__((format(printf, 2, 0))) static void log_message(
 	enum fuse_log_level level, const char *format, va_list arguments)
 {
 	char line[512];
@@ -189,7 +189,7 @@ static int mount_session(struct session *s, char **ret_reason)
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	int r = build_arguments(m->options, &args);
 
-	fuse_set_log_func(keep_words);
+	fuse_set_log_func(keep_message);
 	if (r == 0) {
 		s->fuse = fuse_session_new(&args, &operations, sizeof(operations), s);
 		r = s->fuse ? 0 : -EINVAL;
@@ -207,7 +207,7 @@ static int mount_session(struct session *s, char **ret_reason)
 	if (r < 0)
 		*ret_reason = take_words();
 	buffer_done(&fuse_words);
-	fuse_set_log_func(log_words);
+	fuse_set_log_func(log_message);
 	return r;
 }
 

@@ -136,7 +136,7 @@ static void take_other(struct cached *c, const struct asking *asking, struct cac
 	file->is_other = true;
 	file->capturing = false;
 	file->opened_state = 0;
-	cached_doubt(c, asking->look.at, &file->made_in, file->path);
+	cached_invalidate(c, asking->look.at, &file->made_in, file->path);
 	cached_learn_attributes(c, &asking->look, other, FROM_CHANGE, NULL);
 	cached_move_to_object(c, file, other);
 	file->extra->write_count++;

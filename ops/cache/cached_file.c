@@ -269,7 +269,7 @@ static void distrust(struct cached *c, struct cached_file *file)
 {
 	cached_enter(c);
 	file->has_locks = true;
-	tree_doubt_attributes(c->tree, 0, &file->extra->id);
+	tree_invalidate_attributes(c->tree, 0, &file->extra->id);
 	content_detach(c, file->extra);
 	cached_leave(c);
 }

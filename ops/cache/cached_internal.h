@@ -332,9 +332,10 @@ bool cached_is_newest(struct cached *c, const struct object_id *id, uint64_t at)
 void cached_drop_dead(struct cached *c, const struct object_id *id);
 
 /* Only the workspace can tell where the path's last name leads, which is in `parent` (inode 0:
- * unknown); or its directory's.  `at`: position of the reply that brought the doubt, or 0. */
-void cached_doubt(struct cached *c, uint64_t at, const struct object_id *parent, const char *path);
-void cached_doubt_parent(struct cached *c, uint64_t at, const char *path);
+ * unknown); or its directory's.  `at`: position of the reply that causes it, or 0. */
+void cached_invalidate(
+	struct cached *c, uint64_t at, const struct object_id *parent, const char *path);
+void cached_invalidate_parent(struct cached *c, uint64_t at, const char *path);
 
 /* Take the reply of a change of our own that makes the name of what is new, or of `linked` if that
  * is set; or removes it (`gone`: what was there, as far as is known); or moves what is there. */

@@ -170,21 +170,22 @@ void cached_learn_attributes(struct cached *c, const struct tree_look *look,
 
 /* ---- Own changes ---------------------------------------------------------------------------- */
 
-void cached_doubt(struct cached *c, uint64_t at, const struct object_id *parent, const char *path)
+void cached_invalidate(
+	struct cached *c, uint64_t at, const struct object_id *parent, const char *path)
 {
 	struct found found = cached_find_in(c, parent, path);
 
 	if (found.directory.inode)
-		tree_doubt_name(c->tree, at, &found.directory, path_name(path));
+		tree_invalidate_name(c->tree, at, &found.directory, path_name(path));
 }
 
-void cached_doubt_parent(struct cached *c, uint64_t at, const char *path)
+void cached_invalidate_parent(struct cached *c, uint64_t at, const char *path)
 {
 	static const struct object_id unknown;
 	cleanup_free char *parent = strndup(path, path_parent_length(path));
 
 	if (parent)
-		cached_doubt(c, at, &unknown, parent);
+		cached_invalidate(c, at, &unknown, parent);
 }
 
 /* Of the name at that path. */
@@ -230,11 +231,11 @@ static void failed(struct cached *c, const struct asking *asking, const struct o
 	case ELOOP:
 	case ENOENT:
 	case ENOTDIR:
-		cached_doubt(c, asking->look.at, parent, path);
+		cached_invalidate(c, asking->look.at, parent, path);
 		break;
 	case ESTALE:
-		cached_doubt(c, asking->look.at, parent, path);
-		cached_doubt_parent(c, asking->look.at, path);
+		cached_invalidate(c, asking->look.at, parent, path);
+		cached_invalidate_parent(c, asking->look.at, path);
 		break;
 	default:
 		unclear(c, asking, parent, path,
@@ -280,7 +281,7 @@ void cached_made(struct cached *c, const struct asking *asking, const struct obj
 }
 
 /* Something is not at the name any more, which had perhaps other names. */
-static void doubt_links(
+static void invalidate_links(
 	struct cached *c, uint64_t at, const struct object_id *directory, const char *path)
 {
 	struct object_id ignored;
@@ -288,7 +289,7 @@ static void doubt_links(
 	/* Else the tree knows which. */
 	if (tree_get_name(c->tree, directory, path_name(path), cached_now_ms(), &ignored) ==
 		TREE_ASK)
-		tree_doubt_links(c->tree, at);
+		tree_invalidate_links(c->tree, at);
 }
 
 static void learn_absence(struct cached *c, const struct tree_look *look,
@@ -309,7 +310,7 @@ void cached_end_removing(struct cached *c, struct op_context *ctx, struct asking
 		return;
 	}
 	if (is_told(asking, parent)) {
-		doubt_links(c, asking->look.at, &parent->id, path);
+		invalidate_links(c, asking->look.at, &parent->id, path);
 		learn_absence(c, &asking->look, parent, path);
 	} else {
 		unclear(c, asking, &ctx->parent, path, NULL);
@@ -337,14 +338,14 @@ void cached_end_moving(struct cached *c, struct op_context *ctx, struct asking *
 		unclear(c, asking, &ctx->new_parent, to, NULL);
 		return;
 	}
-	doubt_links(c, asking->look.at, &told->new_parent.id, to);
+	invalidate_links(c, asking->look.at, &told->new_parent.id, to);
 	cached_learn_name(
 		c, &asking->look, &told->new_parent.id, path_name(to), object, FROM_CHANGE, NULL);
 	/* What was exchanged, or is left in its place, is not told; and of two names of one file
 	 * both stay. */
 	if ((flags & (RENAME_SWAP | RENAME_LEAVE_WHITEOUT)) ||
 		(object->nlink > 1 && !S_ISDIR(object->mode)))
-		tree_doubt_name(c->tree, asking->look.at, &told->parent.id, path_name(from));
+		tree_invalidate_name(c->tree, asking->look.at, &told->parent.id, path_name(from));
 	else
 		learn_absence(c, &asking->look, &told->parent, from);
 	learn_directory(c, &asking->look, &told->parent, from);
@@ -357,7 +358,7 @@ void cached_changed(struct cached *c, const struct asking *asking, const struct 
 	if (asking->look.at && told->mode)
 		cached_learn_attributes(c, &asking->look, told, source, NULL);
 	else
-		tree_doubt_attributes(c->tree, asking->look.at, id);
+		tree_invalidate_attributes(c->tree, asking->look.at, id);
 }
 
 /* ---- The change feed ------------------------------------------------------------------------ */

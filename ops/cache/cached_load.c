@@ -84,7 +84,7 @@ int cached_load(struct cached *c, struct op_context *ctx, const char *path,
 	cached_count_trip(c, started_ms);
 	note_loaded(c, told.inode ? &told : id, listing, r);
 	if (told.inode && id->inode && !object_id_equal(&told, id))
-		cached_doubt(c, 0, &unknown, path);
+		cached_invalidate(c, 0, &unknown, path);
 	pthread_cond_broadcast(&c->changed);
 	return r;
 }

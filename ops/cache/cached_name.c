@@ -52,9 +52,9 @@ static void learn_answer(struct cached *c, const struct asking *asking, const ch
 		cached_learn_name(c, &asking->look, directory, path_name(path),
 			r == 0 ? attributes : NULL, FROM_LOOK, NULL);
 	else if (path_misses_object(r) || path_leads_to_another(r))
-		cached_doubt(c, asking->look.at, directory, path);
+		cached_invalidate(c, asking->look.at, directory, path);
 	if (r == -ESTALE)
-		cached_doubt_parent(c, asking->look.at, path);
+		cached_invalidate_parent(c, asking->look.at, path);
 }
 
 static int ask_once(struct cached *c, struct op_context *ctx, const struct object_ref *object,
@@ -129,7 +129,7 @@ int cached_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 /* The entries of a directory, copied so that the sink runs without the lock. */
 struct listing {
 	struct buffer entries; /* struct tree_entry's attributes, each followed by the name */
-	bool doubtful;         /* not all of it is valid */
+	bool has_stale;        /* not all of it is valid */
 	int error;
 };
 
@@ -146,13 +146,13 @@ static bool list_entry(void *user, const struct tree_entry *entry)
 	struct listing *listing = user;
 
 	if (entry->attributes_validity == TREE_ASK || (x && (x->writers > 0 || extra_is_locked(x))))
-		listing->doubtful = true;
+		listing->has_stale = true;
 	listing->error =
 		buffer_append(&listing->entries, entry->attributes, sizeof(*entry->attributes));
 	if (listing->error == 0)
 		listing->error =
 			buffer_append(&listing->entries, entry->name, strlen(entry->name) + 1);
-	return !listing->doubtful && listing->error == 0;
+	return !listing->has_stale && listing->error == 0;
 }
 
 /* -EAGAIN: it changes too quickly to be told from what is known. */
@@ -166,11 +166,11 @@ static int list_known(struct cached *c, struct op_context *ctx, const char *path
 		if (r < 0)
 			return r;
 		listing->entries.size = 0;
-		listing->doubtful = false;
+		listing->has_stale = false;
 		if (tree_list(c->tree, &ret_found->id, cached_now_ms(), list_entry, listing) ==
 			TREE_ASK)
-			listing->doubtful = true;
-		if (listing->error < 0 || !listing->doubtful)
+			listing->has_stale = true;
+		if (listing->error < 0 || !listing->has_stale)
 			return listing->error;
 		cached_apply_all_deferred(c, ctx);
 	}
@@ -302,7 +302,7 @@ static int ask_target(
 	r = workspace_readlink(ctx, c->base.inner, link, &target);
 	cached_end_asking(c, ctx, &asking);
 	if (path_misses_object(r) || path_leads_to_another(r))
-		cached_doubt(c, asking.look.at, &link->parent, link->path);
+		cached_invalidate(c, asking.look.at, &link->parent, link->path);
 	if (r == 0 && link->id.inode)
 		extra_set_target(c, &link->id, target);
 	cached_leave(c);
@@ -531,9 +531,9 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 		cached_changed(
 			c, &asking, &ret_attributes->id, ret_attributes, cached_source_of(mask));
 	} else {
-		tree_doubt_attributes(c->tree, asking.look.at, &id);
+		tree_invalidate_attributes(c->tree, asking.look.at, &id);
 		if (!object->file && path_misses_object(r))
-			cached_doubt(c, asking.look.at, &object->parent, object->path);
+			cached_invalidate(c, asking.look.at, &object->parent, object->path);
 	}
 	cached_leave(c);
 	return r;
@@ -575,7 +575,7 @@ static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct 
 	if (r == 0 && is_certain && state && tree_state(c->tree, &id) == state)
 		tree_set_mark(c->tree, &id, XATTRS_NONE);
 	else if (path_misses_object((int)r) && !object->file)
-		cached_doubt(c, asking.look.at, &object->parent, object->path);
+		cached_invalidate(c, asking.look.at, &object->parent, object->path);
 	return r;
 }
 

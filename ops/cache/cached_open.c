@@ -293,7 +293,7 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 		if (r == 0 && (flags & O_TRUNC))
 			file->captured_writes = ++file->extra->write_count;
 	} else if (!object->file && (path_misses_object(r) || path_leads_to_another(r))) {
-		cached_doubt(c, asking.look.at, &object->parent, object->path);
+		cached_invalidate(c, asking.look.at, &object->parent, object->path);
 	}
 	cached_leave(c);
 	return hand_out(file, r, ret_file, ret_attributes);

@@ -42,7 +42,7 @@ static bool is_older(uint64_t at, uint64_t known_at)
 	return at <= known_at && RULE(HIGHEST_WINS);
 }
 
-static void doubt_object(struct object *o, uint64_t at)
+static void invalidate_object(struct object *o, uint64_t at)
 {
 	if (!o)
 		return;
@@ -59,7 +59,7 @@ static void learn_slot(struct slot *s, struct object *of, const struct tree_look
 	/* It has a name less, and nobody told its attributes since: an earlier look at them that is
 	 * late does not count. */
 	if (changed && s->of && !s->of->is_directory && look->at > s->of->at)
-		doubt_object(s->of, look->at);
+		invalidate_object(s->of, look->at);
 	s->at = look->at;
 	s->looked_ms = look->ms;
 	s->unknown = false;
@@ -430,13 +430,13 @@ uint64_t tree_state(const struct tree *t, const struct object_id *id)
 
 /* ---- Doubt --------------------------------------------------------------------------------- */
 
-static void doubt_slot(struct slot *s, uint64_t at)
+static void invalidate_slot(struct slot *s, uint64_t at)
 {
 	s->unknown = true;
 	s->at = tree_higher(s->at, at);
 }
 
-void tree_doubt_name(
+void tree_invalidate_name(
 	struct tree *t, uint64_t at, const struct object_id *directory, const char *name)
 {
 	struct object *in = tree_object(t, directory);
@@ -447,17 +447,17 @@ void tree_doubt_name(
 	if (!s)
 		s = tree_slot_make(t, in, name);
 	if (s)
-		doubt_slot(s, at);
+		invalidate_slot(s, at);
 	else
 		in->facts->listed_at = 0;
 }
 
-void tree_doubt_attributes(struct tree *t, uint64_t at, const struct object_id *id)
+void tree_invalidate_attributes(struct tree *t, uint64_t at, const struct object_id *id)
 {
-	doubt_object(tree_object(t, id), at);
+	invalidate_object(tree_object(t, id), at);
 }
 
-void tree_doubt_links(struct tree *t, uint64_t at)
+void tree_invalidate_links(struct tree *t, uint64_t at)
 {
 	t->links_at = tree_higher(t->links_at, at);
 }
@@ -473,10 +473,10 @@ void tree_own_unclear(struct tree *t, uint64_t at, const struct object_id *direc
 	if (!s || !RULE(UNCLEAR))
 		return;
 	in->facts->listed_at = 0;
-	doubt_object(in, at);
-	doubt_object(s->of, at);
-	doubt_object(linked ? tree_object(t, linked) : NULL, at);
-	doubt_slot(s, at);
+	invalidate_object(in, at);
+	invalidate_object(s->of, at);
+	invalidate_object(linked ? tree_object(t, linked) : NULL, at);
+	invalidate_slot(s, at);
 }
 
 /* ---- What the caller keeps ------------------------------------------------------------------ */

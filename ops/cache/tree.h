@@ -138,13 +138,13 @@ uint64_t tree_state(const struct tree *t, const struct object_id *id);
  *
  * `at`: the position of the reply that brought it; 0: there is none. */
 
-void tree_doubt_name(
+void tree_invalidate_name(
 	struct tree *t, uint64_t at, const struct object_id *directory, const char *name);
-void tree_doubt_attributes(struct tree *t, uint64_t at, const struct object_id *id);
+void tree_invalidate_attributes(struct tree *t, uint64_t at, const struct object_id *id);
 
 /* A file has lost a name, but it is not known which file: invalidates the attributes of files with
  * several links. */
-void tree_doubt_links(struct tree *t, uint64_t at);
+void tree_invalidate_links(struct tree *t, uint64_t at);
 
 /* A change of our own was abandoned, perhaps half way (its reply will be applied if it comes), or
  * its reply has no facts.  Invalidates the name, the listing and the attributes that it is about;

@@ -248,17 +248,18 @@ void log_seal_check_init(struct log_seal_check *check, const uint8_t *key, const
 
 /* Moves the check on to where the line says that it is. */
 static enum log_seal_verdict find_place(struct log_seal_check *check, uint32_t generation,
-	uint32_t epoch, uint32_t segment, bool is_first_kept, const char **ret_words)
+	uint32_t epoch, uint32_t segment, bool is_first_kept, const char **ret_problem)
 {
 	enum log_seal_verdict verdict = LOG_SEAL_GOOD;
 	bool same_daemon = check->seal.is_keyed && generation == check->seal.generation;
 	uint32_t expected = check->seal.is_keyed ? check->seal.generation + 1 : 0;
 
 	if (same_daemon && segment == check->seal.segment) {
-		*ret_words = "does not follow the seal before it: seals were removed";
+		*ret_problem = "does not follow the seal before it: seals were removed";
 		return epoch == check->seal.epoch ? LOG_SEAL_GOOD : LOG_SEAL_ALTERED;
 	}
-	*ret_words = "is not the first seal of its segment or daemon: seals were removed or moved";
+	*ret_problem =
+		"is not the first seal of its segment or daemon: seals were removed or moved";
 	if (epoch != 0 || (check->seal.is_keyed && generation < check->seal.generation))
 		return LOG_SEAL_ALTERED;
 	if (same_daemon)
@@ -272,7 +273,7 @@ static enum log_seal_verdict find_place(struct log_seal_check *check, uint32_t g
 	if (log_seal_to_segment(&check->seal, segment) < 0)
 		return LOG_SEAL_ALTERED;
 	if (verdict == LOG_SEAL_MISSING)
-		*ret_words =
+		*ret_problem =
 			"nothing is left of a daemon before it: it was killed before it wrote, "
 			"or all of its lines were removed";
 	return verdict;
@@ -280,21 +281,21 @@ static enum log_seal_verdict find_place(struct log_seal_check *check, uint32_t g
 
 /* A seal without an HMAC, or by a key that we have not. */
 static enum log_seal_verdict check_unproved(
-	struct log_seal_check *check, bool is_keyed, const char **ret_words)
+	struct log_seal_check *check, bool is_keyed, const char **ret_problem)
 {
 	if (is_keyed) {
 		check->saw_keyed = true;
-		*ret_words = "the log is sealed with another key there";
+		*ret_problem = "the log is sealed with another key there";
 		return check->has_key ? LOG_SEAL_MISSING : LOG_SEAL_GOOD;
 	}
 	check->saw_plain = true;
-	*ret_words = "the log is not sealed with the key there, though it was before";
+	*ret_problem = "the log is not sealed with the key there, though it was before";
 	return check->saw_keyed ? LOG_SEAL_MISSING : LOG_SEAL_GOOD;
 }
 
 enum log_seal_verdict log_seal_check_line(struct log_seal_check *check, uint32_t segment,
 	bool is_first_kept, const char *line, size_t length, size_t digest_end,
-	const char **ret_words)
+	const char **ret_problem)
 {
 	cleanup_buffer struct buffer wanted = {0};
 	char id[LOG_KEY_ID_BYTES];
@@ -305,17 +306,17 @@ enum log_seal_verdict log_seal_check_line(struct log_seal_check *check, uint32_t
 			id, &generation, &epoch) == 3;
 
 	if (!is_keyed || !check->has_key || strcmp(id, check->generation.id) != 0)
-		return check_unproved(check, is_keyed, ret_words);
+		return check_unproved(check, is_keyed, ret_problem);
 	check->saw_keyed = true;
 	verdict = find_place(check, generation, epoch, segment,
-		is_first_kept && !check->saw_plain && segment > 1, ret_words);
+		is_first_kept && !check->saw_plain && segment > 1, ret_problem);
 	if (verdict == LOG_SEAL_ALTERED)
 		return verdict;
 	if (buffer_append(&wanted, line, digest_end) < 0 ||
 		log_seal_finish(&check->seal, &wanted, 0) < 0 || wanted.size != length ||
 		!memeql_sec(wanted.data, line, length)) {
-		*ret_words = "is not what the key seals: it and lines before it were made by "
-			     "somebody else";
+		*ret_problem = "is not what the key seals: it and lines before it were made by "
+			       "somebody else";
 		return LOG_SEAL_ALTERED;
 	}
 	check->proved++;
@@ -324,7 +325,7 @@ enum log_seal_verdict log_seal_check_line(struct log_seal_check *check, uint32_t
 }
 
 enum log_seal_verdict log_seal_check_file(
-	struct log_seal_check *check, int directory, const char **ret_words)
+	struct log_seal_check *check, int directory, const char **ret_problem)
 {
 	cleanup_fd int fd = open_key(directory, O_RDONLY);
 	struct log_generation file, wanted = check->generation;
@@ -332,25 +333,26 @@ enum log_seal_verdict log_seal_check_file(
 	enum log_seal_verdict verdict = LOG_SEAL_GOOD;
 
 	if (fd < 0 || read_key(fd, &file) < 0) {
-		*ret_words = check->proved ? "the file \"" LOG_KEY_NAME "\" is gone or damaged"
-					   : "nothing in it is sealed with this key";
+		*ret_problem = check->proved ? "the file \"" LOG_KEY_NAME "\" is gone or damaged"
+					     : "nothing in it is sealed with this key";
 		return check->proved ? LOG_SEAL_MISSING : LOG_SEAL_ALTERED;
 	}
 	if (strcmp(file.id, wanted.id) != 0) {
-		*ret_words = "the file \"" LOG_KEY_NAME "\" is one of another key";
+		*ret_problem = "the file \"" LOG_KEY_NAME "\" is one of another key";
 		verdict = check->proved ? LOG_SEAL_MISSING : LOG_SEAL_ALTERED;
 	} else if (to_generation(&wanted, file.number) < 0 || file.number < next ||
 		   !memeql_sec(wanted.key, file.key, LOG_KEY_BYTES)) {
-		*ret_words = "the file \"" LOG_KEY_NAME "\" does not continue the log: an older "
-			     "copy was put back";
+		*ret_problem = "the file \"" LOG_KEY_NAME "\" does not continue the log: an older "
+			       "copy was put back";
 		verdict = LOG_SEAL_ALTERED;
 	} else if (file.number > next) {
-		*ret_words = "nothing is left of the last daemon: it was killed before it wrote, "
-			     "or all of its lines were removed";
+		*ret_problem = "nothing is left of the last daemon: it was killed before it wrote, "
+			       "or all of its lines were removed";
 		verdict = check->proved ? LOG_SEAL_MISSING : LOG_SEAL_ALTERED;
 	} else if (!check->proved) {
-		*ret_words = "no daemon has sealed with the key yet: it counts from the next mount "
-			     "on";
+		*ret_problem =
+			"no daemon has sealed with the key yet: it counts from the next mount "
+			"on";
 		verdict = LOG_SEAL_MISSING;
 	}
 	log_seal_erase(&file, sizeof(file));

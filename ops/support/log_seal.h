@@ -86,7 +86,7 @@ struct log_seal_check {
 
 enum log_seal_verdict {
 	LOG_SEAL_GOOD,    /* or there is no key to check it with */
-	LOG_SEAL_ALTERED, /* `*ret_words` says what is wrong */
+	LOG_SEAL_ALTERED, /* `*ret_problem` says what is wrong */
 	LOG_SEAL_MISSING, /* good, but something before it is not there: so do they */
 };
 
@@ -97,11 +97,11 @@ void log_seal_check_init(struct log_seal_check *check, const uint8_t *key, const
  * the segment of that number; `is_first_kept`: nothing older is there to be looked at. */
 enum log_seal_verdict log_seal_check_line(struct log_seal_check *check, uint32_t segment,
 	bool is_first_kept, const char *line, size_t length, size_t digest_end,
-	const char **ret_words);
+	const char **ret_problem);
 
 /* After the last line: does the key file continue it? */
 enum log_seal_verdict log_seal_check_file(
-	struct log_seal_check *check, int directory_fd, const char **ret_words);
+	struct log_seal_check *check, int directory_fd, const char **ret_problem);
 
 /* Erases keys. */
 void log_seal_erase(void *keys, size_t size);

@@ -158,7 +158,7 @@ static void change_the_directory(void)
 	place_tell("d/s");
 }
 
-static void test_what_is_doubtful_is_asked_for_when_it_is_to_be_watched(void)
+static void test_what_is_stale_is_asked_for_when_it_is_to_be_watched(void)
 {
 	struct attributes want = {.size_bytes = 7}, ignored;
 	bool watched = false;
@@ -829,7 +829,7 @@ TEST_MAIN("cached_order", TEST(test_a_removal_that_a_look_saw_first_is_news),
 	TEST(test_an_event_from_before_an_own_change_is_not_believed),
 	TEST(test_an_event_from_after_an_own_change_is_believed_at_once),
 	TEST(test_what_an_own_change_left_counts_against_an_event_from_before_that_look),
-	TEST(test_what_is_doubtful_is_asked_for_when_it_is_to_be_watched),
+	TEST(test_what_is_stale_is_asked_for_when_it_is_to_be_watched),
 	TEST(test_what_is_in_unknown_directories_can_be_watched),
 	TEST(test_an_event_that_is_quicker_than_our_answer_counts),
 	TEST(test_an_answer_from_before_an_own_change_is_not_believed),

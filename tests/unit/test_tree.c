@@ -231,8 +231,8 @@ static void test_what_a_reply_leaves_open_is_not_known_from_before_it(void)
 	start(0, 0);
 	watch(1, true, 1);
 	learn(2, "x", 7);
-	tree_doubt_name(tree, 6, &root, "x");
-	tree_doubt_attributes(tree, 6, &id);
+	tree_invalidate_name(tree, 6, &root, "x");
+	tree_invalidate_attributes(tree, 6, &id);
 	learn(5, "x", 8);
 	CHECK_RC(0, tree_learn_attributes(tree, &l, &a));
 	check_name(TREE_ASK, 7, "x", 0);

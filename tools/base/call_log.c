@@ -65,7 +65,7 @@ void call_log_add(struct tool_call *call, uint64_t start_wall_ns)
 		[LOG_AGENT] = *call->agent ? call->agent : NULL,
 		[LOG_USER] = user,
 		[LOG_CONVERSATION] = tool_conversation(call),
-		[LOG_RESULT] = call->code == TOOL_OK ? NULL : tool_error_words(call->code)->name,
+		[LOG_RESULT] = call->code == TOOL_OK ? NULL : tool_error_info(call->code)->name,
 		[LOG_DETAIL] = words,
 	};
 	const struct log_record record = {

@@ -3,7 +3,7 @@
 
 #include "tools/base/tool.h"
 
-static const struct tool_error_words words[] = {
+static const struct tool_error_info words[] = {
 	[TOOL_OK] = {"OK", "", true},
 	[TOOL_NOT_FOUND] = {"NOT_FOUND",
 		"Check the path: list the directory with ls, or look for the name with find.",
@@ -69,7 +69,7 @@ static const struct tool_error_words words[] = {
 		"Wait a minute before you ask there again, or use another source.", true},
 };
 
-const struct tool_error_words *tool_error_words(enum tool_error_code code)
+const struct tool_error_info *tool_error_info(enum tool_error_code code)
 {
 	return &words[code];
 }

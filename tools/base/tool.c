@@ -128,18 +128,18 @@ static enum tool_error_code see_reach(
 static int fail(struct tool_call *call, enum tool_error_code code, const char *next_step,
 	struct buffer *message)
 {
-	const struct tool_error_words *words;
+	const struct tool_error_info *info;
 	struct buffer clean cleanup_buffer = {0};
 
 	if (call->code != TOOL_OK)
 		return -1;
 	call->code = code = see_reach(call->session, code, message);
-	words = tool_error_words(code);
-	call->recoverable = words->recoverable;
+	info = tool_error_info(code);
+	call->recoverable = info->recoverable;
 	utf8_append_clean(&clean, message->data, message->size);
 	call->message = buffer_steal_string(&clean);
-	if (asprintf(&call->ai_message, "%s %s", call->message ? call->message : words->name,
-		    next_step ? next_step : words->next_step) < 0)
+	if (asprintf(&call->ai_message, "%s %s", call->message ? call->message : info->name,
+		    next_step ? next_step : info->next_step) < 0)
 		call->ai_message = NULL;
 	return -1;
 }

@@ -258,14 +258,14 @@ int tool_path(struct tool_call *call, const char *name, char **ret_path);
 
 /* ---- Words for codes and levels ------------------------------------------- */
 
-struct tool_error_words {
+struct tool_error_info {
 	const char *name;      /* "NOT_FOUND" */
 	const char *next_step; /* for models, one sentence or two */
 	bool recoverable;      /* another call with other arguments can succeed */
 };
 
 /* Never NULL. */
-const struct tool_error_words *tool_error_words(enum tool_error_code code);
+const struct tool_error_info *tool_error_info(enum tool_error_code code);
 
 /* The code for an errno, and words for people.  `error` is -errno. */
 enum tool_error_code tool_error_from_errno(int error, const char **ret_reason);

@@ -126,7 +126,7 @@ static int whole_text(struct tool_call *call, struct buffer *text)
 	if (r == 0 && call->code != TOOL_OK)
 		r = buffer_printf(text, "%s%s: %s",
 			text->size && text->data[text->size - 1] != '\n' ? "\n" : "",
-			tool_error_words(call->code)->name,
+			tool_error_info(call->code)->name,
 			call->ai_message ? call->ai_message : "");
 	return r < 0 ? r : buffer_append(text, "", 1);
 }

@@ -40,7 +40,7 @@ struct child {
 	bool at_end;
 };
 
-static void keep_words(struct child *child, const char *data, size_t size)
+static void keep_errors(struct child *child, const char *data, size_t size)
 {
 	pthread_mutex_lock(&child->lock);
 	if (buffer_append(&child->words, data, size) == 0 && child->words.size > WORDS_MAX_BYTES)
@@ -70,7 +70,7 @@ static void *listen_to_child(void *argument)
 			break;
 		n = read(child->error_fd, data, sizeof(data));
 		if (n > 0)
-			keep_words(child, data, (size_t)n);
+			keep_errors(child, data, (size_t)n);
 		if (n < 0 && errno == EINTR)
 			n = 1;
 	}

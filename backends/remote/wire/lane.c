@@ -54,8 +54,8 @@ void lane_free(struct lane *lane)
 		return;
 	clear_waiting(lane);
 	clear_sent(lane);
-	while (lane->spare_count)
-		free(lane->spares[--lane->spare_count]);
+	while (lane->free_count)
+		free(lane->free_buffers[--lane->free_count]);
 	pthread_cond_destroy(&lane->writable);
 	pthread_mutex_destroy(&lane->lock);
 	free(lane);

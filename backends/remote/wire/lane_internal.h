@@ -12,7 +12,7 @@
 #include "backends/remote/wire/pace.h"
 #include "ops/support/clock.h"
 
-enum { SPARES_MAX = 16 };
+enum { FREE_BUFFERS_MAX = 16 };
 
 struct lane {
 	struct lane_callbacks callbacks;
@@ -33,8 +33,8 @@ struct lane {
 	bool ack_queued;
 	struct pace pace;
 	unsigned pongs_queued;
-	uint8_t *spares[SPARES_MAX]; /* of large messages that have arrived */
-	size_t spare_count;
+	uint8_t *free_buffers[FREE_BUFFERS_MAX]; /* of large messages that have arrived */
+	size_t free_count;
 
 	bool attached;  /* threads exist */
 	atomic_bool up; /* the connection works as far as we know; changed under the lock */

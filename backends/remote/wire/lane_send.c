@@ -17,8 +17,8 @@ enum {
 /* Frees the message, but not all of its memory: fresh pages cost as much as what fills them. */
 static void retire(struct lane *lane, struct message *m)
 {
-	if (m->is_large && lane->spare_count < SPARES_MAX)
-		lane->spares[lane->spare_count++] = steal_ptr(&m->data);
+	if (m->is_large && lane->free_count < FREE_BUFFERS_MAX)
+		lane->free_buffers[lane->free_count++] = steal_ptr(&m->data);
 	lane_message_free(m);
 }
 
@@ -257,13 +257,13 @@ void *lane_run_writer(void *user)
 	return NULL;
 }
 
-static void start_writer(struct wire_writer *writer, uint8_t *spare)
+static void start_writer(struct wire_writer *writer, uint8_t *free_buffer)
 {
 	static const uint8_t room[FRAME_HEADER_BYTES];
 
 	*writer = (struct wire_writer){
-		.buffer = {.data = spare,
-			.capacity = spare ? LANE_LARGE_BYTES : 0,
+		.buffer = {.data = free_buffer,
+			.capacity = free_buffer ? LANE_LARGE_BYTES : 0,
 			.limit_bytes = FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX_BYTES}};
 	wire_put_raw(writer, room, sizeof(room));
 }
@@ -275,13 +275,13 @@ void lane_writer_init(struct wire_writer *writer)
 
 void lane_writer_init_large(struct lane *lane, struct wire_writer *writer)
 {
-	uint8_t *spare = NULL;
+	uint8_t *free_buffer = NULL;
 
 	pthread_mutex_lock(&lane->lock);
-	if (lane->spare_count)
-		spare = lane->spares[--lane->spare_count];
+	if (lane->free_count)
+		free_buffer = lane->free_buffers[--lane->free_count];
 	pthread_mutex_unlock(&lane->lock);
-	start_writer(writer, spare);
+	start_writer(writer, free_buffer);
 	if (writer->error == 0)
 		writer->error =
 			buffer_reserve(&writer->buffer, LANE_LARGE_BYTES - FRAME_HEADER_BYTES);
