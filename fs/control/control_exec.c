@@ -205,7 +205,7 @@ static void reply_not_started(
 					   : strerror(-error));
 }
 
-/* It ran, and how it ended is not known. */
+/* It ran, but how it ended is not known. */
 static void reply_lost(struct connection *connection, int error)
 {
 	const char *uri = connection->server->mount->options->uri;
@@ -268,7 +268,7 @@ static uint64_t log_command(const struct exec_run *run, const char *call_id,
 	return mount_log_record(m->log, &record);
 }
 
-/* The first of them, as many as a frame holds for certain. */
+/* As many of the first ones as certainly fit into a frame. */
 static void add_changed(cJSON *reply, const struct changed_paths *changed)
 {
 	bool truncated = changed->truncated;

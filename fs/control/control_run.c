@@ -54,7 +54,7 @@ static int feed_stdin(struct exec_run *run)
 			       ? -ECONNRESET
 			       : 0;
 	if (done < 0) {
-		/* Nobody will read it: the client may go on sending, as to a closed pipe. */
+		/* The input is discarded: the client may go on sending, as to a closed pipe. */
 		run->input.size = 0;
 		return 0;
 	}
@@ -132,7 +132,7 @@ static bool output_interrupted(struct op_context *ctx)
 {
 	const struct exec_run *run = ctx->interrupted_data;
 
-	/* The reader tells of the end too, but only once the command runs. */
+	/* The reader notices the client's end, too, but only once the command runs. */
 	return run->client_gone || is_ready(run->connection->fd, POLLRDHUP);
 }
 

@@ -39,9 +39,9 @@ struct exec_run {
 int control_run(struct exec_run *run, const struct exec_request *exec, struct op_context *ctx,
 	bool *ret_started, struct exec_event *ret_exit);
 
-/* Waits for the reader, and frees the process.  An exit need not wait for that: it is done after
- * the reply; what is told of the client or of `bytes` is certain only then. */
+/* Waits for the reader, and frees the process; to be called after the reply, which need not wait
+ * for it.  `client_gone` and `bytes` are final only then. */
 void control_run_settle(struct exec_run *run);
 
-/* That, if it is still to do, and frees what `run` holds. */
+/* control_run_settle(), unless it was called, and frees what `run` holds. */
 void control_run_done(struct exec_run *run);

@@ -1,4 +1,4 @@
-/* What a tool is about to search is looked through where it is. */
+/* Searches at the workspace the files that a tool is about to search. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ enum { ENTRIES_MAX = 1 << 18, FRAME_BYTES = 64 << 10 };
 struct search {
 	struct connection *connection;
 	struct literals *texts;
-	struct buffer names; /* of files to be told of, a NUL behind each */
+	struct buffer names; /* of files to be reported, a NUL behind each */
 	unsigned long long told;
 };
 
@@ -59,7 +59,7 @@ static int send_names(struct search *search)
 	return r;
 }
 
-/* A file that is open for writing here may have content that has not gone there yet. */
+/* A file that is open for writing here may have content that is not at the workspace yet. */
 static int take_entry(void *user, const struct dir_entry *entry)
 {
 	struct search *search = user;
@@ -97,7 +97,7 @@ static void log_search(const struct connection *connection, struct log_record *r
 	mount_log_record(connection->server->mount->log, record);
 }
 
-/* What is near is as well searched from here. */
+/* A near workspace is searched from here as well. */
 static bool is_worth_asking(struct workspace *w)
 {
 	const unsigned wanted = WORKSPACE_IS_REMOTE | WORKSPACE_CAN_SEARCH;

@@ -57,6 +57,6 @@ void control_forward(struct connection *connection, const cJSON *request);
 /* Serves a "search" request to its end. */
 void control_search(struct connection *connection, const cJSON *request);
 
-/* Remembers the path, or for NULL that not all are known, for every command that runs now.  False:
- * none does. */
+/* Adds the path (NULL: that some are not known) to the changes of every command that runs now.
+ * False: none does. */
 bool control_exec_note_change(struct control_server *server, const char *path, uint32_t own_age_ms);

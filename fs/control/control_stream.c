@@ -73,7 +73,7 @@ static bool log_refuses(struct connection *connection)
 
 /* ---- Requests ----------------------------------------------------------------------------- */
 
-/* `shown`: what people know it by. */
+/* `shown`: its name for people. */
 static void run_stream(
 	struct connection *connection, const char *op, const char *shown, const char *const *argv)
 {
@@ -104,7 +104,7 @@ static void run_stream(
 	control_run_done(&run);
 }
 
-/* NULL: it is missing, and the client was told. */
+/* NULL: it is missing, and that was answered. */
 static const char *need_text(struct connection *connection, const cJSON *request, const char *name)
 {
 	const char *text = json_text(request, name);

@@ -1,5 +1,9 @@
-/* fs/edge/dropper.h - tells the kernel which inodes' attributes and pages are not valid any more.
- * fs/edge/drops.h decides when.  A thread sends what has to wait. */
+/*
+ * fs/edge/dropper.h - tells the kernel which inodes' attributes and pages are not valid any more.
+ * fs/edge/drops.h decides when.
+ *
+ * A thread sends what has to wait.
+ */
 #pragma once
 
 #include <sys/queue.h>

@@ -1,7 +1,10 @@
-/* fs/edge/foreign.h - tells changes by others from our own, for the mount log.  The change feed
- * also reports our own changes, and does not say whose they are: one that comes within
- * FOREIGN_OWN_MS of a change of the same path or object through this mount counts as ours.
- * Threads: any. */
+/*
+ * fs/edge/foreign.h - tells changes by others from our own, for the mount log.
+ *
+ * The change feed also reports our own changes, and does not say whose they are: one that comes
+ * within FOREIGN_OWN_MS of a change of the same path or object through this mount counts as ours.
+ * Threads: any.
+ */
 #pragma once
 
 #include <stdatomic.h>

@@ -1,7 +1,10 @@
-/* fs/edge/invalidate.h - invalidates the kernel's caches when others change the workspace.  The
- * change feed only queues; a thread of the invalidator's own notifies the kernel, as that may wait
- * for a lock that a request under way holds (notify_inval_entry: the directory's).  Echoes of our
- * own changes are recognised by the version that the kernel last got. */
+/*
+ * fs/edge/invalidate.h - invalidates the kernel's caches when others change the workspace.
+ *
+ * The change feed only queues; a thread of the invalidator's own notifies the kernel, as that may
+ * wait for a lock that a request under way holds (notify_inval_entry: the directory's).  Echoes of
+ * our own changes are recognised by the version that the kernel last got.
+ */
 #pragma once
 
 #include "fs/edge/session.h"

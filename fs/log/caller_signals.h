@@ -1,8 +1,8 @@
 /*
- * fs/log/caller_signals.h - what signals tell a caller that waits for its answer.
+ * fs/log/caller_signals.h - which signals wait for a caller that waits for its answer.
  *
- * The kernel says that some signal came, no matter which.  A local file system would go on
- * unless the caller is to end; a program's timer or child must not fail its write().
+ * FUSE reports that a signal came, but not which.  A local file system would interrupt a call only
+ * for a fatal signal; a program's timer or child must not fail its write().
  * Threads: any.
  */
 #pragma once
@@ -10,11 +10,11 @@
 #include <sys/types.h>
 
 enum caller_wish {
-	CALLER_WAITS,        /* what came can wait for the end of the call, or has gone */
+	CALLER_WAITS,        /* the signal can wait for the end of the call, or is gone */
 	CALLER_ASKED_TO_END, /* by SIGINT, SIGTERM, SIGHUP or SIGQUIT, which it handles */
 	CALLER_ENDS,
-	CALLER_UNKNOWN, /* it cannot be looked at (another pid namespace), or is not there */
+	CALLER_UNKNOWN, /* it cannot be inspected (another pid namespace), or is gone */
 };
 
-/* Reads /proc; `tid`: the thread that asks, 0 when unknown. */
+/* Reads /proc; `tid`: the calling thread, 0 when unknown. */
 enum caller_wish caller_wish(pid_t tid);

@@ -31,7 +31,7 @@ struct entry {
 	uint64_t checked_ns;  /* when /proc was read last */
 	uint32_t interval_ns; /* until it is read again */
 	uint32_t epoch;       /* of `calls` when `call` was found */
-	uint32_t used;        /* last, in ms or so: the oldest makes room */
+	uint32_t used;        /* used last, in ms or so: the oldest is replaced */
 	struct tool_call *call;
 	char name[16];
 };
@@ -46,7 +46,7 @@ struct callers {
 	atomic_uint epoch;       /* grows whenever `calls` changes */
 };
 
-/* What /proc knows of a process. */
+/* What /proc says of a process. */
 struct process_facts {
 	pid_t pid, parent, session;
 	uint64_t incarnation;
@@ -76,9 +76,9 @@ static void copy_name(const char *from, char *name, size_t size)
 	name[length] = '\0';
 }
 
-/* What no other process with the same id has, however soon it follows.  Before Linux 6.9 all
- * pidfds were one inode; the directory in /proc serves there, which the kernel may make anew
- * under memory pressure: then a process is looked at once more, and no harm is done. */
+/* Distinguishes a process from a later one with the same id.  Before Linux 6.9 all pidfds had one
+ * inode; there the inode of the directory in /proc serves, which the kernel may replace under
+ * memory pressure: then the process is read once more, which is harmless. */
 static uint64_t incarnation(pid_t pid)
 {
 	cleanup_fd int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -94,9 +94,9 @@ static uint64_t incarnation(pid_t pid)
 	return stat(path, &facts) == 0 ? facts.st_ino : 0;
 }
 
-/* Of the process of a thread.  The caller may be in execve(2), which closes files, and waits
- * for our answer, with its exec_update_lock held: only such files may be read here as do
- * not take that lock, which "stat", "wchan", "exe" and "environ" do. */
+/* Of the process of a thread.  The caller may be in execve(2), which closes files and so waits for
+ * our answer, with its exec_update_lock held: files that take that lock ("stat", "wchan", "exe",
+ * "environ") must not be read here. */
 static bool read_facts(pid_t tid, struct process_facts *ret_facts)
 {
 	char text[512];
@@ -377,7 +377,7 @@ static struct entry *pick_entry(struct callers *callers, pid_t tid)
 	return known ? known : oldest;
 }
 
-/* Takes a reference to the call that a known process belongs to.  False: look further up. */
+/* Takes a reference to the call that a known process belongs to.  False: ask its parent. */
 static bool known_call(struct callers *callers, pid_t pid, const struct process_facts *alive,
 	uint32_t epoch, struct tool_call **ret_call)
 {
@@ -398,8 +398,8 @@ static bool known_call(struct callers *callers, pid_t pid, const struct process_
 	return known;
 }
 
-/* A process that is not the leader of its session, but whose parent is in another one,
- * has lost its own parent: its session leader stands in. */
+/* A process that is not its session's leader, and whose parent is in another session, is orphaned:
+ * its session leader counts as its parent. */
 static pid_t next_ancestor(const struct process_facts *facts)
 {
 	struct process_facts parent;
@@ -424,7 +424,7 @@ static void store_entry(struct callers *callers, const struct entry *fresh)
 	tool_call_unref(old);
 }
 
-/* They may do nothing themselves, and end, before another child of theirs is asked for. */
+/* Ancestors may end, without a request of their own, before another child of theirs makes one. */
 static void remember_ancestors(struct callers *callers, const struct process_facts *walked,
 	unsigned count, struct tool_call *call, uint32_t epoch, uint64_t now_ns)
 {
@@ -495,8 +495,7 @@ static struct tool_call *resolve_call(struct callers *callers, pid_t tid,
 	return facts->incarnation ? call_of_ancestors(callers, facts, epoch, now_ns) : NULL;
 }
 
-/* Reads /proc.  `fresh` holds what was known (with a reference to its call); it is brought up
- * to date. */
+/* Reads /proc.  Updates `fresh`, which holds what was known (with a reference to its call). */
 static void look_again(struct callers *callers, struct entry *fresh, uint64_t now_ns)
 {
 	struct process_facts facts = {.pid = fresh->pid ? fresh->pid : fresh->tid};

@@ -1,10 +1,10 @@
 /*
- * fs/log/callers.h - who a request comes from: the process, its name, its tool call.
+ * fs/log/callers.h - the caller of a request: the process, its name, its tool call.
  *
- * FUSE names the thread that asks.  The first request of a thread reads /proc (while the
- * kernel still holds the thread, if the caller of callers_find() has not replied yet);
- * later ones come from a bounded cache, which looks again at growing intervals because a
- * process changes its name at execve(2), and the kernel reuses ids.
+ * FUSE gives the calling thread.  The first request of a thread reads /proc (while the kernel still
+ * blocks the thread, if the caller of callers_find() has not replied yet); later ones use a bounded
+ * cache, which is refreshed at growing intervals, as a process changes its name at execve(2), and
+ * the kernel reuses ids.
  * Threads: any.
  */
 #pragma once
@@ -32,7 +32,7 @@ struct call_identity {
 	const char *tool;
 	const char *agent, *user, *conversation; /* on whose behalf; "" or NULL: not said */
 	pid_t pid;                               /* the process or thread that works for it */
-	pid_t owner; /* the process that asks: `pid` must be one of its tree; 0: anybody */
+	pid_t owner; /* the requesting process, whose tree must have `pid`; 0: not checked */
 };
 
 /* One tool call, counted; lives on after its end while processes of it are known. */
@@ -52,7 +52,7 @@ struct tool_call {
 
 struct caller {
 	pid_t pid;              /* the process that the thread belongs to */
-	char name[16];          /* as in /proc/PID/comm; "" when it was gone already */
+	char name[16];          /* as in /proc/PID/comm; "" when the process was gone */
 	struct tool_call *call; /* a reference, or NULL */
 };
 
@@ -70,8 +70,8 @@ void caller_done(struct caller *caller);
  * process tree. */
 int callers_call_begin(struct callers *callers, const struct call_identity *identity);
 
-/* In what follows, `peer` is the process that asks (0: anybody).  -EPERM: it is neither the owner
- * of the call nor an ancestor or descendant of the owner. */
+/* Below, `peer` is the requesting process (0: not checked).  -EPERM: it is neither the owner of the
+ * call nor an ancestor or descendant of the owner. */
 
 /* Another thread of the caller works for the call.  -ENOENT, -EINVAL, -ENOSPC (64), -EPERM (also
  * when `pid` is not of the peer's process tree). */

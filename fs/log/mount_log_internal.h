@@ -12,7 +12,7 @@
 
 enum {
 	LOG_QUEUE_BYTES = 2 << 20,
-	LOG_QUEUE_HURRY_BYTES = LOG_QUEUE_BYTES / 2, /* more than that does not wait for company */
+	LOG_QUEUE_HURRY_BYTES = LOG_QUEUE_BYTES / 2, /* more than that is written at once */
 };
 
 struct queue {

@@ -9,7 +9,7 @@
 #include "ops/support/log.h"
 
 enum {
-	LOOK_MS = 1000,          /* how long a file that was removed may go unnoticed */
+	LOOK_MS = 1000,          /* how long the removal of a file may go unnoticed */
 	GATHER_MS = 50,          /* how long a line may wait */
 	BATCH_BYTES = 256 << 10, /* of text, sealed and written at once */
 };
@@ -24,7 +24,7 @@ static void note_lost(struct ring *ring, uint64_t first_seq, uint64_t count, int
 	ring->lost_error = error;
 }
 
-/* Says what does not work once, and once more when it works again. */
+/* Warns once when something stops working, and once when it works again. */
 static void note_state(struct mount_log *log)
 {
 	const struct ring *all = &log->rings[RING_ALL], *changes = &log->rings[RING_CHANGES];
@@ -77,7 +77,7 @@ static void note_removed(struct mount_log *log, struct ring *ring)
 	log->was_removed = true;
 }
 
-/* A log that is required is not writable again because a few lines fit. */
+/* A required log does not count as writable again because a few lines fit. */
 static int append(struct mount_log *log, struct ring *ring)
 {
 	int r = 0;
@@ -169,7 +169,7 @@ static void add_line(struct mount_log *log, const struct queued_record *queued)
 	end_line(log, all, queued->seq, r);
 }
 
-/* A line of the log itself, which says how many records it has not. */
+/* A line of the log itself that counts missing records. */
 static void add_count(
 	struct mount_log *log, const char *op, unsigned flags, uint64_t count, uint64_t seq)
 {
@@ -201,7 +201,7 @@ static void drain(
 		write_batch(log, &log->rings[i]);
 }
 
-/* Nothing came: is all as it was? */
+/* When no records come: checks that the files are there, and writable. */
 static void look(struct mount_log *log)
 {
 	for (int i = 0; i < RINGS; i++) {

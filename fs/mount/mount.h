@@ -26,26 +26,26 @@ struct mount_options {
 	bool remount;    /* -o remount: other flags for a mount that is there */
 	bool idmap_none; /* --idmap=none */
 	bool idmap_given;
-	bool log_reads;    /* -o log_reads: each one comes to the daemon */
-	bool cache_strict; /* -o cache=strict: nothing that others can change is cached */
-	bool log_secrets;  /* -o log_secrets: command lines are logged as they are */
-	bool no_atime;     /* -o noatime: nor does reading here touch the file at the workspace */
-	bool io_uring;     /* -o io_uring: requests come that way where the kernel can */
-	bool log_required; /* -o log=required: without its log it serves nothing */
-	uint64_t log_size; /* -o log_size=: bytes; 0: the default */
-	uint64_t log_keep; /* -o log_keep=: bytes; 0: the default */
-	char *log_anchor;  /* -o log_anchor=; NULL: none */
+	bool log_reads;        /* -o log_reads: every read comes to the daemon */
+	bool cache_strict;     /* -o cache=strict: nothing that others can change is cached */
+	bool log_secrets;      /* -o log_secrets: command lines are logged as they are */
+	bool no_atime;         /* -o noatime: reads here do not change atime at the workspace */
+	bool io_uring;         /* -o io_uring: if the kernel supports it */
+	bool log_required;     /* -o log=required: serve nothing without the log */
+	uint64_t log_size;     /* -o log_size=: bytes; 0: the default */
+	uint64_t log_keep;     /* -o log_keep=: bytes; 0: the default */
+	char *log_anchor;      /* -o log_anchor=; NULL: none */
 	bool watch_events_off; /* -o watch_events=off */
 	bool nonempty;         /* -o nonempty: hide what the mount point contains */
 	uint32_t ttl_ms;       /* how long unwatched names and attributes are cached */
 };
 
-/* Whether programs here that wait on inotify(7) hear of others' changes (fs/watchers/). */
+/* Whether programs here get inotify(7) events of changes by others (fs/watchers/). */
 enum watch_events_state { WATCH_EVENTS_OFF, WATCH_EVENTS_STARTING, WATCH_EVENTS_ON };
 
 struct mount;
 
-/* What the control server does for those below it; set before anybody asks. */
+/* What the control server does for the layers below it; set before the mount serves. */
 struct mount_control {
 	bool (*note_change)(struct mount *m, const char *path, uint32_t own_age_ms);
 
@@ -60,7 +60,7 @@ struct mount {
 	struct inode_table *inodes;
 	struct fuse_session *session;
 	struct control_server *control;            /* NULL: not running */
-	const struct mount_control *control_calls; /* NULL: nobody runs commands */
+	const struct mount_control *control_calls; /* NULL: no control server */
 	struct session *edge;                      /* fs/edge/session.h */
 	char *control_path;                        /* of the control socket */
 	unsigned connection;            /* mount_point_connection(); 0: not mounted yet */
@@ -72,25 +72,25 @@ struct mount {
 	struct {
 		_Atomic(enum watch_events_state) state;
 		const char *_Atomic reason; /* why they are off; static */
-		atomic_uint directories;    /* in which somebody waits */
-		atomic_uint undecided;      /* changes of which it is not known yet */
+		atomic_uint directories;    /* that are watched */
+		atomic_uint undecided;      /* changes that are not handled yet */
 		atomic_uint_fast64_t announced, failed;
 	} watch_events;
 };
 
-/* Somebody has changed `path` (NULL: what it was has been missed): commands that run now may have
- * done it, unless a request of this mount did since they began.  `own_age_ms`: milliseconds since
- * one did; UINT32_MAX: none.  False: no command runs. */
+/* `path` was changed (NULL: changes were missed): commands that run now may have done it, unless a
+ * request of this mount did since they began.  `own_age_ms`: milliseconds since one did;
+ * UINT32_MAX: none.  False: no command runs. */
 bool mount_note_change(struct mount *m, const char *path, uint32_t own_age_ms);
 
-/* --idmap, in both directions: as seen on this machine <-> at the workspace.  Two ids change
- * places, so the mapping undoes itself. */
+/* --idmap, in both directions: as seen on this machine <-> at the workspace.  Two ids are
+ * exchanged, so the mapping is its own inverse. */
 uid_t mount_swap_uid(const struct mount *m, uid_t uid);
 gid_t mount_swap_gid(const struct mount *m, gid_t gid);
 
 /* ---- fs/mount/status.c: status and statistics, for the control socket and .isthmus/ -- */
 
-/* Asks the workspace itself, if its link seems good, and waits for so long: the result of
+/* Asks the workspace itself, if its link is up, and waits for at most that long: the result of
  * workspace_check(), -EINTR when there was no answer, 0 when it was not asked. */
 int mount_check(struct mount *m, int64_t wait_ms);
 

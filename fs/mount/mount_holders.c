@@ -1,4 +1,4 @@
-/* Who is in the way of an unmount, and of the end of the daemon after it. */
+/* Finds the processes that keep a mount busy, and so the daemon running. */
 #include "fs/mount/mount_point.h"
 
 #include <ctype.h>
@@ -84,9 +84,9 @@ static void read_name(int process, char *name, size_t size)
 	name[strcspn(name, "\n")] = '\0';
 }
 
-/* Runs `work` in a child without any of our files, and adds what it writes to stdout to `said`.
- * What it looks at may be held up for as long as a far end does not answer.  -ETIMEDOUT: past
- * `wait_ms` it is left alone; -EAGAIN, -EMFILE, -ENOMEM ...: there is none. */
+/* Runs `work` in a child without any of our files, and appends its stdout to `said`.  It may block
+ * for as long as a far end does not answer.  -ETIMEDOUT: after `wait_ms` it is left alone; -EAGAIN,
+ * -EMFILE, -ENOMEM ...: no child could be started. */
 static int ask_child(
 	void (*work)(const char *path), const char *path, int wait_ms, struct buffer *said)
 {
@@ -149,7 +149,7 @@ static void tell_holders(const char *mount_point)
 	}
 }
 
-/* The kernel keeps /proc/PID of a process that is held up within execve(2) to itself. */
+/* /proc/PID of a process that is blocked within execve(2) cannot be read. */
 char *mount_point_holders(const char *mount_point)
 {
 	cleanup_buffer struct buffer found = {0};
@@ -224,7 +224,7 @@ static void sync_mount(const char *path)
 		syncfs(fd);
 }
 
-/* By a child: the daemon answers what it writes, and would wait for itself. */
+/* In a child, as the daemon has to serve the writes that this causes. */
 int mount_point_write_pages(const char *path, int wait_ms)
 {
 	cleanup_buffer struct buffer nothing = {0};

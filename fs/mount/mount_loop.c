@@ -45,8 +45,8 @@ static size_t find_root(struct workspace *w, const char *mount_point)
 	return 0;
 }
 
-/* Ids agree on clones of one machine, too; but who deletes a file there deletes it here only
- * where both are one.  (To look for it would be to ask a cache.) */
+/* Ids agree on clones of one machine, too; but a file that is deleted there vanishes here only if
+ * both are the same.  (A mere look might be answered by a cache.) */
 static bool shows_up(struct workspace *w, const char *mount_point, const char *path)
 {
 	cleanup_free char *here = NULL, *there = NULL;

@@ -10,7 +10,7 @@
 
 struct workspace;
 
-/* True when the directory `mount_point` (absolute, resolved, nothing mounted on it yet) lies
- * below the root of the workspace; then `*ret_path` is its path there (the caller frees it).
- * Makes and deletes a file in the directory where ids alone leave a doubt. */
+/* True when the directory `mount_point` (absolute, resolved, nothing mounted on it yet) lies below
+ * the root of the workspace; then `*ret_path` is its path there (the caller frees it).  Makes and
+ * deletes a file in the directory if ids alone do not decide. */
 bool mount_loop_find(struct workspace *w, const char *mount_point, char **ret_path);

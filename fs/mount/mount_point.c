@@ -258,7 +258,7 @@ int mount_point_remount(const char *path, bool read_only, const char *const *wor
 
 /* ---- Unmounting ------------------------------------------------------------------------------ */
 
-/* Runs fusermount3 quietly; its word for "busy" is not needed, only that it failed. */
+/* Runs fusermount3 quietly: its message is not needed, only that it failed. */
 static int run_fusermount(const char *path, bool lazy)
 {
 	char *arguments[] = {(char *)"fusermount3", (char *)"-u", (char *)"-q",
@@ -291,7 +291,7 @@ int mount_point_unmount(const char *path, bool lazy)
 	return errno == EPERM ? run_fusermount(path, lazy) : -errno;
 }
 
-/* What a user may do as well, where the control file system of FUSE is mounted. */
+/* Works for ordinary users, too, if the control file system of FUSE is mounted. */
 static void abort_connection(const char *path)
 {
 	cleanup_fd int fd = -1;

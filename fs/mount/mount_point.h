@@ -49,20 +49,20 @@ int mount_point_remount(const char *path, bool read_only, const char *const *wor
  * not.  -EBUSY, -EINVAL (nothing mounted), -EPERM, -ENOENT (no fusermount3). */
 int mount_point_unmount(const char *path, bool lazy);
 
-/* Unmounts what is MOUNT_POINT_DEAD, or is to be given up: programs that wait for its daemon get an
- * error. Errors as above. */
+/* Unmounts a MOUNT_POINT_DEAD, or a mount that the user gives up: programs that wait for its daemon
+ * get an error.  Errors as above. */
 int mount_point_recover(const char *path);
 
 /* The programs that use the mount: "make (pid 12), bash (pid 7)", at most 8 of them; the caller
  * frees. NULL: none was found.  Takes 2 s at most. */
 char *mount_point_holders(const char *path);
 
-/* Where else the file system of a connection is mounted, in words ("it is also mounted at ...");
- * the caller frees.  NULL: nowhere to be seen, which may be a mount namespace without processes. */
+/* A sentence that says where else the file system of a connection is mounted; the caller frees.
+ * NULL: nowhere visible (it may be in a mount namespace without processes). */
 char *mount_point_copy(unsigned connection);
 
-/* For the daemon that ends while the mount is busy, and goes on serving meanwhile.  Has the
- * kernel send the pages that programs changed through mmap(2): some may still be on their way
+/* For a daemon that ends while the mount is busy; it must go on serving meanwhile.  Makes the
+ * kernel write back the pages that programs changed through mmap(2): some may still be on their way
  * afterwards.  -ETIMEDOUT: not within that time; -errno. */
 int mount_point_write_pages(const char *path, int wait_ms);
 

@@ -76,8 +76,8 @@ char *runtime_directory_path(void)
 	return usual_path(&is_shared);
 }
 
-/* A directory of ours beside `usual` in /tmp with some letters more, other than `except` (NULL:
- * none).  -ENOENT, -errno. */
+/* A directory of this user in /tmp whose name is `usual` and a random suffix, other than `except`
+ * (NULL: none).  -ENOENT, -errno. */
 static int find_beside(const char *usual, const char *except, char **ret_path)
 {
 	const char *name = strrchr(usual, '/') + 1;
@@ -105,8 +105,8 @@ static int find_beside(const char *usual, const char *except, char **ret_path)
 	return -ENOENT;
 }
 
-/* Where somebody else has taken the usual name: one that nobody can guess, which all processes of
- * this user find again.  Of two that make one at a time, neither keeps its own. */
+/* When another user has taken the usual name: a name that cannot be guessed, which all processes of
+ * this user find.  Two that make one at the same time agree on one. */
 static int directory_beside(const char *usual, char **ret_path)
 {
 	int r = find_beside(usual, NULL, ret_path);
@@ -195,7 +195,7 @@ static uint64_t start_time(pid_t pid)
 	return ticks;
 }
 
-/* The signal goes nowhere else than to its threads, which need the processor for their end. */
+/* SIGKILL is pending in its threads, which only need processor time to end. */
 static bool is_killed(const char *status)
 {
 	const char *pending = strstr(status, "\nShdPnd:\t");
@@ -204,7 +204,7 @@ static bool is_killed(const char *status)
 	       ((strtoull(pending + strlen("\nShdPnd:\t"), NULL, 16) >> (SIGKILL - 1)) & 1);
 }
 
-/* All that is left of it is in the kernel, or soon will be: threads, or itself on the way out. */
+/* Its threads are blocked in the kernel, or it is about to exit. */
 static bool is_ending(pid_t pid)
 {
 	char text[2048];
@@ -219,8 +219,8 @@ static bool is_ending(pid_t pid)
 	return !is_zombie || atoi(threads + strlen("\nThreads:\t")) > 1;
 }
 
-/* The start is asked for last: of a process that is held up within execve(2), which may have the
- * same id now, /proc would not tell it. */
+/* The start time is read last: /proc would block for a process within execve(2), which may have the
+ * same id now. */
 bool runtime_is_stuck(const struct runtime_mount *mount)
 {
 	return is_ending(mount->pid) && start_time(mount->pid) == mount->pid_started;

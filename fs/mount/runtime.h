@@ -1,11 +1,10 @@
 /*
- * fs/mount/runtime.h - what a user's mounts leave where other commands find it.
+ * fs/mount/runtime.h - the files by which other commands find a user's mounts.
  *
- * $XDG_RUNTIME_DIR/isthmus (else /run/user/UID/isthmus, else /tmp/isthmus-UID), 0700, holds
- * for each mount ID.json (struct runtime_mount), ID.sock (the control socket) and, of a far
- * workspace, ID.session (its session there).  Where somebody else has /tmp/isthmus-UID, it is
- * /tmp/isthmus-UID.XXXXXX.
- * The mount log is in ${XDG_STATE_HOME:-~/.local/state}/isthmus/ID/.
+ * $XDG_RUNTIME_DIR/isthmus (else /run/user/UID/isthmus, else /tmp/isthmus-UID), 0700, holds for
+ * each mount ID.json (struct runtime_mount), ID.sock (the control socket) and, of a far workspace,
+ * ID.session (its session there).  When another user has /tmp/isthmus-UID, it is
+ * /tmp/isthmus-UID.XXXXXX.  The mount log is in ${XDG_STATE_HOME:-~/.local/state}/isthmus/ID/.
  * Threads: any.
  */
 #pragma once
@@ -51,22 +50,22 @@ int runtime_save(const struct runtime_mount *mount);
 void runtime_remove(const char *id);
 void runtime_remove_own(const char *id, pid_t pid);
 
-/* What a daemon of the mount point has left there.  False: nothing. */
+/* Reads what a daemon of the mount point has saved there.  False: nothing. */
 bool runtime_load(const char *id, struct runtime_mount *ret_mount);
 
 /* True when its daemon is there: it takes connections, even while it is stopped. */
 bool runtime_is_alive(const struct runtime_mount *mount);
 
-/* True when its daemon was killed but has not ended: not yet, or a thread of it waits in the kernel
- * for an answer that the daemon itself would have to give.  So does whoever asks that mount
- * anything, which need not be what is mounted there now (see `connection`). */
+/* True when its daemon was killed but has not ended: not yet, or because a thread of it waits in
+ * the kernel for an answer from the daemon itself.  Programs that use that mount then block, too;
+ * it need not be what is mounted there now (see `connection`). */
 bool runtime_is_stuck(const struct runtime_mount *mount);
 
 /* True when the process is stopped (SIGSTOP, a debugger): it answers when it is continued. */
 bool runtime_is_stopped(pid_t pid);
 
-/* True when the daemon answers its control socket within a time that a busy machine may take; not
- * asked when it is stopped.  Waits for 3 s at most. */
+/* True when the daemon answers its control socket within 3 s.  A stopped one is not asked: false.
+ */
 bool runtime_answers(const struct runtime_mount *mount);
 
 /* Every mount that has been saved and not removed, by mount point.  -errno. */

@@ -97,7 +97,7 @@ static const char *root_state(int check)
 	return check == -ESTALE ? "moved" : check == -ENOENT ? "removed" : "";
 }
 
-/* The heartbeat may not have found it yet. */
+/* The heartbeat may not have noticed it yet. */
 static void note_silence(struct workspace_status *status)
 {
 	if (status->link == LINK_ONLINE)
@@ -165,8 +165,7 @@ static int compare_paths(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Directories whose changes by others show late.  Without watches at all, that goes without saying.
- */
+/* Directories in which changes by others show late.  Not said where nothing is watched. */
 static void add_on_ttl(cJSON *object, const struct mount *m, const struct workspace_status *status)
 {
 	cJSON *on_ttl = cJSON_AddObjectToObject(object, "on_ttl"), *list;

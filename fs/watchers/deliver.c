@@ -12,13 +12,14 @@
 #include "ops/support/path.h"
 #include "ops/workspace.h"
 
-/* How much later than the times of its directory a name's ctime may be, and it was made then. */
+/* An object whose ctime is at most this much later than its directory's times was made by that
+ * change. */
 static const int64_t MADE_NS = 20000000;
 
 enum { STARTS_FAILED_MAX = 20 };
 
-/* What is done about one name.  The announcement goes along, as it is too large for the stack of
- * several calls. */
+/* The handling of one name, with its announcement, which is too large for the stack of several
+ * calls. */
 struct delivery {
 	struct watchers *w;
 	struct inode *parent;
@@ -159,8 +160,8 @@ static void copy_names(struct watchers *w, const struct inode *inode, struct see
 static int announce_gone(struct delivery *d, const char *path, struct inode *parent,
 	const char *name, const struct seen_object *was, unsigned depth);
 
-/* A tree is removed leaf by leaf, though none of it is there any more: the way to a leaf goes with
- * the announcement. */
+/* A tree is announced as removed leaf by leaf, though none of it exists any more: so the
+ * announcement has the path to the leaf. */
 static int announce_content_gone(struct delivery *d, const char *path, struct inode *parent,
 	const char *name, struct inode *inode, unsigned depth)
 {
@@ -258,8 +259,8 @@ static int announce_move(struct delivery *d, struct inode *from, const char *fro
 	return r;
 }
 
-/* A file is saved by renaming another one, which may have come and gone before anybody saw it: to
- * be announced as the same, and not as removed and made.  False: there was none. */
+/* A file was saved by renaming a temporary one over it, which may have come and gone unseen:
+ * announced as a rename, not as a removal and a creation.  False: there was none. */
 static bool was_saved(struct watchers *w, const struct inode *inode, char *ret_name)
 {
 	struct seen_directory *directory;
@@ -290,8 +291,8 @@ static bool is_same_mode(const struct inode_version *a, const struct inode_versi
 	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid;
 }
 
-/* Another name of it came or went: that has an event, and whoever watches the file itself hears of
- * this one.  Our own removal of a link shows here when an event of before is looked after late. */
+/* Another name of it was made or removed: that has its own event, and watchers of the file itself
+ * get this one.  Our own removal of a link shows here when an earlier event is handled late. */
 static bool is_other_links_change(const struct delivery *d, const struct inode_version *now)
 {
 	struct inode_version expected = d->was.version;
@@ -325,7 +326,8 @@ static int64_t ns_of(const struct timespec *time)
 	return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
 }
 
-/* Nobody knows what was at the name.  Whatever was made there changed the directory's times. */
+/* It is not known what was at the name.  Something that was made there changed the directory's
+ * times. */
 static void guess_before(struct delivery *d)
 {
 	struct object_ref object = {.id = d->parent->id};
@@ -389,7 +391,7 @@ static bool is_at_rest(struct watchers *w, const struct object_id *id)
 	return !must_wait;
 }
 
-/* The directory is gone, which is another change: with that one its names go. */
+/* The directory is gone, which is another change; its names are announced with that. */
 static bool goes_with_parent(struct watchers *w, const struct seen_name *name)
 {
 	return inode_table_lost_ns(w->mount->inodes, name->directory->inode);
@@ -441,7 +443,7 @@ static void note_vanished(const struct seen_name *name, uint64_t now_ns)
 	directory->vanished_ns = now_ns;
 }
 
-/* With the lock held.  True: there is nothing to be told. */
+/* With the lock held.  True: there is nothing to announce. */
 static bool is_settled(struct watchers *w, struct seen_name *name, uint64_t now_ns)
 {
 	struct inode_version now;
@@ -449,7 +451,7 @@ static bool is_settled(struct watchers *w, struct seen_name *name, uint64_t now_
 	if (name->arrived_ns + PARENT_NS < now_ns && goes_with_parent(w, name))
 		return true;
 	if (name->at > name->now_at)
-		return true; /* we have seen, or made, what came later */
+		return true; /* a later state was seen, or made here */
 	if (!(name->directory->is_whole || name->is_wanted) ||
 		(name->written_ns && name->written_ns + WRITING_NS > now_ns && name->now_exists &&
 			!is_replaced(name)) ||
@@ -468,7 +470,7 @@ static bool is_settled(struct watchers *w, struct seen_name *name, uint64_t now_
 	       memcmp(&name->was.version, &now, sizeof(now)) == 0;
 }
 
-/* With the lock held.  What was told is what they have seen now. */
+/* With the lock held.  What was announced is what they have seen now. */
 static void note_told(struct watchers *w, struct seen_name *name, const struct delivery *d, int r)
 {
 	if (r == -ECHILD || r == -EBUSY) {
@@ -491,8 +493,8 @@ static void tidy(struct watchers *w, struct seen_name *name)
 		seen_remove_name(&w->seen, name);
 }
 
-/* With the lock held, but meanwhile.  Directories and names stay, as only this thread removes
- * them. */
+/* With the lock held, which is released meanwhile.  Directories and names stay, as only this thread
+ * removes them. */
 static void deliver_name(struct watchers *w, struct delivery *d, struct seen_name *name)
 {
 	struct seen_name *former =

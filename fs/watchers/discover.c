@@ -54,7 +54,7 @@ static void listed_done(struct listed *listed)
 	free(listed->entries);
 }
 
-/* Watched first, so that nothing falls between. */
+/* Watched before it is listed, so that no change is missed. */
 static int list(struct watchers *w, struct inode *inode, struct listed *listed, uint64_t *ret_at)
 {
 	struct object_ref object = {.id = inode->id};
@@ -76,7 +76,7 @@ static int list(struct watchers *w, struct inode *inode, struct listed *listed, 
 	return r;
 }
 
-/* With the lock held.  For the first time: this is what whoever watches has seen. */
+/* With the lock held.  The first listing: this is what the watchers have seen. */
 static void learn(struct watchers *w, struct seen_directory *directory, const struct listed *listed,
 	uint64_t at)
 {
@@ -229,7 +229,7 @@ static void forget_unwatched(struct watchers *w)
 	}
 }
 
-/* With the lock held: of those that nobody turned out to watch nothing is kept. */
+/* With the lock held: drops the directories that are not watched after all. */
 static void admit_strangers(struct watchers *w, uint64_t until_ns)
 {
 	while (w->strangers && w->strangers->arrived_ns <= until_ns) {
@@ -281,7 +281,7 @@ static void look_into_all(struct watchers *w)
 		look_into(w, inode);
 		watchers_lock(w);
 		directory = seen_find(&w->seen, inode);
-		if (directory && !directory->is_listed) /* gone, or nobody may list it */
+		if (directory && !directory->is_listed) /* gone, or not readable */
 			seen_remove(&w->seen, directory);
 		watchers_unlock(w);
 		inode_table_unref(w->mount->inodes, inode);
@@ -329,7 +329,7 @@ static uint64_t bounded(uint64_t ns, uint64_t least_ns)
 	return ns > SCAN_MOST_NS ? SCAN_MOST_NS : ns;
 }
 
-/* Whoever begins to watch something asks for it, as a rule. */
+/* A program that adds a watch usually looks up the object. */
 static uint64_t scan_due(struct watchers *w, bool is_urgent)
 {
 	if (is_urgent)
@@ -343,7 +343,7 @@ uint64_t watchers_discover(struct watchers *w)
 	bool is_urgent, is_used = w->mount->requests != w->requests_seen;
 
 	watchers_lock(w);
-	/* Who watched may be gone. */
+	/* Watches may have been removed. */
 	is_used = is_used || (w->seen.first && w->scanned_ns + IDLE_NS <= now_ns);
 	is_urgent = w->strangers;
 	if (is_urgent && !w->knows_all) {

@@ -1,8 +1,8 @@
 /*
  * fs/watchers/event_helper.h - the daemon's side of the event helpers (event_program.c).
  *
- * Usually there is one.  One that does not answer waits in the kernel for something: it is left
- * there, and another one takes over.
+ * Usually there is one.  One that does not answer is blocked in the kernel: it is left alone, and
+ * another one is started.
  * Threads: one.
  */
 #pragma once
@@ -12,7 +12,7 @@
 
 struct event_helpers {
 	struct mount *mount;
-	int root_fd; /* the mount's root apart from all mount points; -1: by the mount point */
+	int root_fd; /* the mount's root, detached from all mount points; -1: use the mount point */
 	int wake_fd; /* readable: give up waiting */
 	struct event_helper {
 		pid_t pid;  /* 0: none */
@@ -33,5 +33,5 @@ void event_helpers_done(struct event_helpers *helpers);
 int event_helpers_call(struct event_helpers *helpers, const struct event_command *command,
 	const struct announcement *announcement);
 
-/* How many are stuck; those that have answered meanwhile are not any more. */
+/* The number of stuck helpers; those that have answered meanwhile do not count. */
 unsigned event_helpers_stuck(struct event_helpers *helpers);

@@ -41,5 +41,5 @@ int event_program(int argc, char **argv);
 /* What the daemon runs it as. */
 #define EVENT_PROGRAM_COMMAND "event-helper"
 
-/* The mount's root, where the daemon has it apart from all mount points; else closed. */
+/* The mount's root, if the daemon has it detached from all mount points; else closed. */
 enum { EVENT_ROOT_FD = 3 };

@@ -1,8 +1,8 @@
 /*
- * fs/watchers/inotify_scan.h - which inodes of a mount programs of this machine wait for, by
+ * fs/watchers/inotify_scan.h - which inodes of a mount programs of this machine watch, by
  * inotify(7) or fanotify(7).
  *
- * Read from /proc/PID/fdinfo: the kernel tells a file system of no watch.
+ * Read from /proc/PID/fdinfo, as the kernel reports no watch to a file system.
  * Threads: any.
  */
 #pragma once
@@ -14,10 +14,11 @@
 struct inotify_scan {
 	uint64_t *nodes; /* node ids of FUSE, sorted; the caller frees */
 	size_t count;
-	bool is_everything; /* there may be more: of processes that nobody may look into, or that
+	bool is_everything; /* there may be more: of processes that cannot be inspected, or that
 			     * watch a whole file system */
 };
 
-/* `minor`: of the mount's device.  `others`: of other users' processes, too, it matters that they
- * cannot be looked into.  -ENOMEM; -errno when /proc cannot be read. */
+/* `minor`: of the mount's device.  `others`: other users may watch the mount, so processes of
+ * theirs that cannot be inspected count as incomplete.  -ENOMEM; -errno when /proc cannot be read.
+ */
 int inotify_scan_run(unsigned minor, bool others, struct inotify_scan *ret_scan);

@@ -1,12 +1,11 @@
 /*
- * fs/watchers/seen.h - what those who watch have seen of the workspace: names in directories, and
- * the version of what they lead to, as the last events told it.
+ * fs/watchers/seen.h - what watchers have seen of the workspace: names in directories, and the
+ * version of the objects there, as of the last events.
  *
- * Kept for directories in which somebody watches.  A change of others is announced if it differs
- * from what is kept here; what was done through this mount was announced by the kernel, and is
- * only noted.  So each change is announced once, whatever else learns of it before.
- * Pure: no thread, clock, lock or call but of the inode table (references).  The caller has one
- * lock around all of it.
+ * Kept for watched directories.  A change by others is announced if it differs from what is kept
+ * here; the kernel has announced what was done through this mount, which is only noted.  So each
+ * change is announced once, by whatever way it is noticed first.  Pure: no thread, clock, lock or
+ * call but of the inode table (references).  The caller has one lock around all of it.
  */
 #pragma once
 
@@ -28,8 +27,8 @@ struct seen_name {
 	struct seen_directory *directory;
 	struct seen_object was; /* as it was announced */
 	uint64_t at;            /* position of that look */
-	bool is_known;          /* whether it was announced is known; else `was` is nothing */
-	bool is_wanted;         /* somebody watches the object itself */
+	bool is_known;          /* what was announced is known; else `was` is nothing */
+	bool is_wanted;         /* the object itself is watched */
 
 	/* A change that is to be announced: */
 	bool is_pending;
@@ -48,12 +47,12 @@ struct seen_directory {
 	struct seen_directory *next, **link; /* all of them */
 	struct inode *inode;                 /* with a reference */
 	struct hash_table names;
-	bool is_whole;  /* somebody watches the directory; else only names that are wanted */
-	bool is_listed; /* a name that is not here was not there */
+	bool is_whole;  /* the directory is watched; else only names that are wanted */
+	bool is_listed; /* the names are complete */
 	bool is_missed; /* to be listed again: changes were missed */
 	unsigned turn;  /* of the last scan that found it watched */
 	unsigned blocked_turn;
-	char *vanished;       /* a name that came and went before anybody saw it, ... */
+	char *vanished;       /* a name that came and went unseen, ... */
 	uint64_t vanished_ns; /* ... the last one, and when; it may be NULL */
 };
 
@@ -79,22 +78,22 @@ struct seen_name *seen_add_name(
 	struct seen *seen, struct seen_directory *directory, const char *name);
 void seen_remove_name(struct seen *seen, struct seen_name *name);
 
-/* A reference that is dropped once the lock is free, as the workspace may have to be told of it:
- * the caller takes the list under the lock and frees it without. */
+/* References to be dropped without the lock, as that may call the workspace: the caller takes the
+ * list under the lock and frees it afterwards. */
 void seen_release(struct seen *seen, struct inode *inode);
 struct seen_released *seen_take_released(struct seen *seen);
 void seen_free_released(struct inode_table *inodes, struct seen_released *released);
 
-/* What is at the name has been announced.  `attributes` NULL: nothing is there. */
+/* The state of the name was announced.  `attributes` NULL: nothing is there. */
 void seen_set(struct seen *seen, struct seen_name *name, const struct attributes *attributes,
 	uint64_t at);
 void seen_set_before(struct seen *seen, struct seen_name *name, const struct seen_object *object);
 
-/* It is to be announced that this is there; NULL: nothing. */
+/* Makes this state of the name pending; NULL: nothing is there. */
 void seen_want(struct seen *seen, struct seen_name *name, const struct attributes *now, uint64_t at,
 	uint64_t now_ns);
 void seen_settle(struct seen *seen, struct seen_name *name); /* no longer */
 
-/* Another name, at which the object was when that was last announced, and is no more as far as is
- * pending; NULL: there is none.  `or_may_be`: nothing is pending of it (yet). */
+/* The name from which the object was moved: where it was last announced, and is not by what is
+ * pending; NULL: there is none.  `or_may_be`: also one of which nothing is pending (yet). */
 struct seen_name *seen_find_former(struct seen *seen, const struct seen_name *name, bool or_may_be);

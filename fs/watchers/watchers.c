@@ -111,7 +111,7 @@ static void foreign(void *user, struct inode *parent, const char *name, const st
 	struct seen_directory *directory;
 
 	if (!inode_table_is_known(w->mount->inodes, parent))
-		return; /* nobody can watch what the kernel does not have */
+		return; /* an inode that the kernel does not know cannot be watched */
 	watchers_lock(w);
 	directory = seen_find(&w->seen, parent);
 	if (directory)
@@ -123,7 +123,7 @@ static void foreign(void *user, struct inode *parent, const char *name, const st
 	wake(w->wake_fd);
 }
 
-/* With a reference; NULL: nobody watches there. */
+/* With a reference; NULL: it is not watched. */
 static struct inode *watched_parent(struct watchers *w, const char *path)
 {
 	cleanup_free char *parent = strndup(path, path_parent_length(path));
@@ -174,7 +174,7 @@ static void own(void *user, struct op_context *op, const char *path, bool settle
 	if (settled)
 		r = workspace_getattr(&look, w->mount->workspace,
 			&(struct object_ref){.path = path, .parent = parent->id}, &found);
-	/* A look into a cache has no position of its own; the change was made before it. */
+	/* A look at a cache has no position of its own; the change was made before it. */
 	at = look.served.position > op->served.position ? look.served.position
 							: op->served.position;
 	if (r == 0 || r == -ENOENT)
@@ -213,7 +213,7 @@ static void ending(void *user)
 
 /* ---- The thread ----------------------------------------------------------------------------- */
 
-/* The times that the root has are set, and an event of that has to come. */
+/* Sets the times of the root to what they are, and waits for the event of that. */
 static int probe(struct watchers *w)
 {
 	struct inode *root = inode_table_root(w->mount->inodes);
@@ -233,7 +233,7 @@ static int probe(struct watchers *w)
 	return event_helpers_call(&w->helpers, &command, &announcement);
 }
 
-/* Where the root is somebody else's, the user's files may be announced all the same. */
+/* The root may belong to another user, and yet changes of the user's own files can be announced. */
 static bool is_possible(struct watchers *w)
 {
 	int r = probe(w);
@@ -350,8 +350,8 @@ static void watchers_free(struct watchers *w)
 	free(w);
 }
 
-/* The mount's root apart from all mount points, so that nothing that is done there keeps the mount
- * busy; -1: it takes CAP_SYS_ADMIN. */
+/* The mount's root, detached from all mount points, so that its use does not keep the mount busy;
+ * -1: it takes CAP_SYS_ADMIN. */
 static int open_apart(const struct mount *m)
 {
 	return (int)syscall(
@@ -372,7 +372,7 @@ static int init(struct watchers *w, struct mount *m)
 		.user = w, .foreign = foreign, .own = own, .lost = lost, .ending = ending};
 	if (seen_init(&w->seen, m->inodes) < 0 || w->wake_fd < 0 || w->stop_fd < 0)
 		return -ENOMEM;
-	/* A copy whose end cannot be seen would keep the daemon. */
+	/* A detached mount whose end cannot be noticed would keep the daemon running. */
 	event_helpers_init(&w->helpers, m, w->mounts_fd < 0 ? -1 : open_apart(m), w->stop_fd);
 	return 0;
 }

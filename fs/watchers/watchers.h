@@ -1,10 +1,10 @@
 /*
- * fs/watchers/watchers.h - programs here that wait on inotify(7) hear of changes made at the
+ * fs/watchers/watchers.h - inotify(7) events for programs of this machine when others change the
  * workspace (-o watch_events).
  *
- * The edge hands over what the change feed tells (struct change_observer).  A thread finds out who
- * watches what, and has an event helper make the calls whose events they wait for.  Nothing is done
- * where nobody watches.
+ * The edge hands over what the change feed reports (struct change_observer).  A thread finds out
+ * what is watched, and makes an event helper perform the calls that raise the events.  Directories
+ * that are not watched cost nothing.
  */
 #pragma once
 

@@ -1,6 +1,9 @@
-/* backends/remote/client/client_internal.h - shared by the client's files only.  Locks, outer
- * before inner: file->lock, remote->lock; the lane's own is below both.  Handling an answer takes
- * them, so no thread may wait for the far end with one held. */
+/*
+ * backends/remote/client/client_internal.h - shared by the client's files only.
+ *
+ * Locks, outer before inner: file->lock, remote->lock; the lane's own is below both.  Handling an
+ * answer takes them, so no thread may wait for the far end with one held.
+ */
 #pragma once
 
 #include <pthread.h>
