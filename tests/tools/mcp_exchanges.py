@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 
-from toolslib import MARK, Directory, Mcp, check, equal, finish, private_home, running, wait_for, wanted
+from toolslib import MARK, PATIENCE, Directory, Mcp, check, equal, finish, private_home, running, wait_for, wanted
 
 META = "io.modelcontextprotocol/"
 MODERN = {META + "protocolVersion": "2026-07-28", META + "clientCapabilities": {"elicitation": {}}}
@@ -263,19 +263,42 @@ def test_cancelled_calls_are_never_answered(root):
 
 
 def test_ends_with_its_input_and_by_signal(root):
-    for end in ["input", signal.SIGTERM, signal.SIGINT]:
+    for end in ["input", "reader", signal.SIGTERM, signal.SIGINT]:
         server = Mcp(root, "--yes")
         server.send(request("tools/call", {"name": "bash", "arguments": {
             "command": "(setsid sleep %s &); trap '' TERM; sleep %s" % (MARK, MARK)}}))
         wait_for(running)
         start = time.time()
-        if end == "input":
-            server.close()
-        else:
+        if end in ("input", "reader"):
+            server.process.stdin.close()
+        if end == "reader":
+            server.process.stdout.close()
+        elif end != "input":
             server.process.send_signal(end)
-            server.process.wait(10)
-        check(time.time() - start < 5, "ends soon")
+        server.process.wait(60)
+        check(time.time() - start < (15 if end == "input" else 5) * PATIENCE, "ends soon: %s" % end)
         equal([], running(), "its children are gone: %s" % end)
+
+
+def test_a_signal_after_the_end_of_input_ends_what_is_waited_for(root):
+    server = Mcp(root, "--yes")
+    server.send(request("tools/call", {"name": "bash", "arguments": {"command": "sleep " + MARK}}))
+    wait_for(running)
+    server.process.stdin.close()
+    time.sleep(1)
+    start = time.time()
+    server.process.send_signal(signal.SIGTERM)
+    server.process.wait(60)
+    check(time.time() - start < 5 * PATIENCE, "ends soon")
+    equal([], running(), "its children are gone")
+
+
+def test_calls_before_the_end_of_input_are_answered(root):
+    server = Mcp(root, "--yes")
+    server.send(request("tools/call", {"name": "bash", "arguments": {"command": "sleep 3; echo done"}}))
+    rest, status = server.close()
+    equal(0, status, "exit code")
+    check(b"done" in rest, "the answer: %r" % rest)
 
 
 def test_progress(root):

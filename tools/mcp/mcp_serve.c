@@ -12,7 +12,13 @@
 #include "ops/support/clock.h"
 #include "tools/mcp/mcp.h"
 
-enum { END_GRACE_MS = 500, BEAT_MS = 1000, READ_BYTES = 65536, STACK_BYTES = 8 << 20 };
+enum {
+	END_GRACE_MS = 10000,
+	END_LOOK_MS = 50, /* between two looks at whether anybody waits for the answers */
+	BEAT_MS = 1000,
+	READ_BYTES = 65536,
+	STACK_BYTES = 8 << 20,
+};
 
 static volatile sig_atomic_t end_requested;
 
@@ -196,22 +202,37 @@ int mcp_queue_call(struct mcp_request *request)
 
 /* ---- The end ---------------------------------------------------------------------- */
 
-static void wait_idle(struct mcp_server *server, int limit_ms)
+/* A client that has us end sends a signal soon after it closed our input (SDKs: after 2 to 5 s),
+ * and one that is gone reads nothing.  Takes signals, which only a thread that waits for input
+ * does. */
+static bool is_awaited(const struct mcp_server *server)
 {
-	const struct timespec until = clock_in_ms(limit_ms);
+	const struct timespec at_once = {0};
+	struct pollfd reader = {.fd = STDOUT_FILENO};
 
-	while (server->call_count)
-		if (pthread_cond_timedwait(&server->idle, &server->lock, &until) == ETIMEDOUT)
-			return;
+	ppoll(&reader, 1, &at_once, &server->while_waiting);
+	return !end_requested && !(reader.revents & (POLLERR | POLLHUP));
 }
 
-/* Calls that are nearly done are answered; the others are stopped, with what they started. */
+/* With the lock held: all calls, or those that wait for a message of the client. */
+static void cancel_calls(struct mcp_server *server, bool all)
+{
+	for (struct mcp_request *at = server->calls; at; at = at->next)
+		if (all || (at->elicitation && !at->elicited) || (*at->handle && !at->successor))
+			mcp_cancel(at);
+}
+
+/* With the lock held.  Who sends its calls and the end of input at once gets the answers of those
+ * that are not long; the others are stopped, with what they started. */
 static void end_calls(struct mcp_server *server)
 {
-	if (!end_requested)
-		wait_idle(server, END_GRACE_MS);
-	for (struct mcp_request *at = server->calls; at; at = at->next)
-		mcp_cancel(at);
+	int64_t until_ms = clock_now_ms() + END_GRACE_MS;
+
+	while (server->call_count && is_awaited(server) && clock_now_ms() < until_ms) {
+		cancel_calls(server, false);
+		clock_cond_wait_ms(&server->idle, &server->lock, END_LOOK_MS);
+	}
+	cancel_calls(server, true);
 	while (server->call_count)
 		pthread_cond_wait(&server->idle, &server->lock);
 }
