@@ -88,7 +88,8 @@ struct session {
 	atomic_uint flights[ANNOUNCE_FLIGHTS]; /* requests in flight, by node id */
 
 	pthread_mutex_t listings_lock;
-	struct listing *listings; /* session_directories.c; listings_lock */
+	struct listing *listings;     /* session_directories.c; listings_lock */
+	atomic_size_t listings_bytes; /* of these, and of those that are being read */
 
 	/* A path that was computed before a rename may be wrong. */
 	pthread_mutex_t rename_lock;

@@ -9,6 +9,7 @@
 
 #include "fs/edge/virtual.h"
 #include "ops/support/buffer.h"
+#include "ops/support/log.h"
 #include "ops/workspace.h"
 
 /* Directories are not opened: each READDIR says after which entry it begins.  Entries are ordered
@@ -23,8 +24,10 @@ struct listing {
 	uint32_t changes;        /* of the inode, before it was read ... */
 	uint64_t at;             /* ... at this position */
 	bool of_another;         /* that had replaced it: names alone */
-	struct buffer entries;   /* struct snapshot_entry, name, padding; in turn */
+	struct buffer entries;   /* struct snapshot_entry, its attributes if it has them, name,
+				  * padding; in turn */
 	struct buffer positions; /* struct position, ascending */
+	size_t charged;          /* their bytes, as in session.listings_bytes */
 };
 
 struct position {
@@ -33,16 +36,20 @@ struct position {
 };
 
 struct snapshot_entry {
-	struct attributes attributes;
-	char name[];
+	uint64_t inode;
+	uint32_t mode;
+	bool has_attributes; /* struct attributes come next, then the name; else the name */
 };
 
 enum {
 	DOTS = 2,
-	ENTRIES_MAX_BYTES = 1 << 30,
+	/* The bound on all listings together, however many are read: one of ten million names of
+	 * 20 bytes, of a million of which the attributes are kept. */
+	LISTINGS_MAX_BYTES = 768 << 20,
+	ATTRIBUTES_MAX_BYTES = 192 << 20, /* a listing that is larger has names alone from there */
 	/* The bound on listings that readers did not read to the end. */
-	LISTINGS_MAX = 256,
-	LISTINGS_MAX_BYTES = 64 << 20,
+	LEFT_MAX = 256,
+	LEFT_MAX_BYTES = 64 << 20,
 };
 
 /* ENOSYS: none is ever opened again, nor released.  The kernel then keeps what it read of every
@@ -62,6 +69,13 @@ void session_opendir(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 
 /* ---- Listings in use --------------------------------------------------------------------- */
 
+/* What is in it is about to go. */
+static void discharge(struct session *s, struct listing *listing)
+{
+	s->listings_bytes -= listing->charged;
+	listing->charged = 0;
+}
+
 static void listing_free(struct listing *listing)
 {
 	buffer_done(&listing->entries);
@@ -74,6 +88,7 @@ static void listing_unref(struct session *s, struct listing *listing)
 	if (!listing || --listing->references)
 		return;
 	inode_table_unref(s->mount->inodes, listing->inode);
+	discharge(s, listing);
 	listing_free(listing);
 }
 
@@ -93,7 +108,7 @@ static struct listing **place_past_bounds(struct session *s)
 	struct listing **at = &s->listings;
 	size_t count = 0, bytes = 0;
 
-	while (*at && (!count || (count < LISTINGS_MAX && bytes < LISTINGS_MAX_BYTES))) {
+	while (*at && (!count || (count < LEFT_MAX && bytes < LEFT_MAX_BYTES))) {
 		count++;
 		bytes += (*at)->entries.size + (*at)->positions.size;
 		at = &(*at)->next;
@@ -147,6 +162,19 @@ static void listing_drop(struct session *s, const struct inode *inode)
 	listing_unref(s, listing);
 }
 
+/* All that readers may still come back to: they read the directory anew. */
+static void drop_all(struct session *s)
+{
+	struct listing *listing;
+
+	do {
+		pthread_mutex_lock(&s->listings_lock);
+		listing = take_out(&s->listings);
+		pthread_mutex_unlock(&s->listings_lock);
+		listing_unref(s, listing);
+	} while (listing);
+}
+
 void session_directories_done(struct session *s)
 {
 	while (s->listings) {
@@ -159,32 +187,73 @@ void session_directories_done(struct session *s)
 
 /* ---- Reading ----------------------------------------------------------------------------- */
 
+struct reading {
+	struct session *session;
+	struct listing *listing;
+};
+
 /* Positive as off_t, and above the dots, with room for those that collide. */
 static uint64_t hash_name(const char *name, size_t length)
 {
 	return (XXH3_64bits(name, length) >> 2) + DOTS + 1;
 }
 
+/* Counts so many bytes more for it.  -ENOMEM: there is no room for them. */
+static int charge(struct reading *reading, size_t bytes)
+{
+	struct session *s = reading->session;
+	struct listing *listing = reading->listing;
+
+	if (s->listings_bytes + bytes > LISTINGS_MAX_BYTES)
+		drop_all(s);
+	if (s->listings_bytes + bytes > LISTINGS_MAX_BYTES) {
+		log_warning("gave up a listing after %zu names: listings that are read take more "
+			    "than %d MiB",
+			listing->positions.size / sizeof(struct position),
+			LISTINGS_MAX_BYTES >> 20);
+		return -ENOMEM;
+	}
+	s->listings_bytes += bytes;
+	listing->charged += bytes;
+	return 0;
+}
+
 static int keep_entry(void *user, const struct dir_entry *entry)
 {
-	struct listing *listing = user;
+	struct reading *reading = user;
+	struct listing *listing = reading->listing;
+	const struct snapshot_entry snapshot = {.inode = entry->attributes.id.inode,
+		.mode = entry->attributes.mode,
+		.has_attributes = listing->entries.size < ATTRIBUTES_MAX_BYTES};
 	size_t length = strlen(entry->path) + 1;
+	size_t attributes = snapshot.has_attributes ? sizeof(entry->attributes) : 0;
 	struct position position = {
 		.after = hash_name(entry->path, length - 1), .at = listing->entries.size};
-	size_t padding = -(length + sizeof(struct snapshot_entry)) % sizeof(uint64_t);
+	size_t padding = -length % sizeof(uint64_t);
+	size_t size = sizeof(snapshot) + attributes + length + padding;
 	int r;
 
 	if (virtual_hides(listing->inode, entry->path))
 		return 0;
-	r = buffer_reserve(&listing->entries, sizeof(struct snapshot_entry) + length + padding);
+	r = charge(reading, size + sizeof(position));
+	if (r == 0)
+		r = buffer_reserve(&listing->entries, size);
 	if (r == 0)
 		r = buffer_append(&listing->positions, &position, sizeof(position));
 	if (r < 0)
 		return r;
-	buffer_append(&listing->entries, &entry->attributes, sizeof(entry->attributes));
+	buffer_append(&listing->entries, &snapshot, sizeof(snapshot));
+	buffer_append(&listing->entries, &entry->attributes, attributes);
 	buffer_append(&listing->entries, entry->path, length);
 	buffer_append(&listing->entries, "\0\0\0\0\0\0\0", padding);
 	return 0;
+}
+
+static void start_anew(struct reading *reading)
+{
+	reading->listing->entries.size = 0;
+	reading->listing->positions.size = 0;
+	discharge(reading->session, reading->listing);
 }
 
 static int compare_positions(const void *a, const void *b)
@@ -208,8 +277,9 @@ static void sort_positions(struct listing *listing)
 
 /* The kernel does not look up an open directory again.  One that was just replaced reads as its
  * replacement, as if it had been opened later; one that was removed is empty. */
-static int read_successor(struct request *r, struct listing *listing)
+static int read_successor(struct request *r, struct reading *reading)
 {
+	struct listing *listing = reading->listing;
 	struct path_string path;
 	int result = inode_table_last_path(r->mount->inodes, listing->inode, NULL, &path);
 
@@ -221,10 +291,9 @@ static int read_successor(struct request *r, struct listing *listing)
 		return 0;
 	}
 	do {
-		listing->entries.size = 0;
-		listing->positions.size = 0;
+		start_anew(reading);
 		result = workspace_readdir(&r->op, r->mount->workspace, &OBJECT_AT(path.path),
-			false, keep_entry, listing, &(uint64_t){0});
+			false, keep_entry, reading, &(uint64_t){0});
 	} while (result == -ESTALE && ++r->attempts <= ATTEMPTS_MAX);
 	path_string_done(&path);
 	return result != -ESTALE && path_misses_object(result) ? 0 : result;
@@ -232,6 +301,7 @@ static int read_successor(struct request *r, struct listing *listing)
 
 static int read_entries(struct request *r, struct listing *listing)
 {
+	struct reading reading = {r->session, listing};
 	struct inode *inode = listing->inode;
 	struct object_ref object;
 	uint64_t since = 0;
@@ -240,17 +310,16 @@ static int read_entries(struct request *r, struct listing *listing)
 
 	do {
 		losses = inode_table_watch_losses(r->mount->inodes, inode);
-		listing->entries.size = 0;
-		listing->positions.size = 0;
+		start_anew(&reading);
 		listing->changes = inode_changes(inode);
 		result = request_locate(r, inode, &object);
 		if (result == 0)
 			result = workspace_readdir(&r->op, r->mount->workspace, &object, true,
-				keep_entry, listing, &since);
+				keep_entry, &reading, &since);
 		listing->at = r->op.served.position;
 	} while (request_retry(r, result, NULL));
 	if (path_misses_object(result))
-		result = read_successor(r, listing);
+		result = read_successor(r, &reading);
 	if (result < 0)
 		return result;
 	sort_positions(listing);
@@ -271,7 +340,6 @@ static int read_directory(struct request *r, struct inode *inode, struct listing
 	inode_table_ref(r->mount->inodes, inode);
 	listing->inode = inode;
 	listing->references = 1;
-	listing->entries.limit_bytes = ENTRIES_MAX_BYTES;
 	result = read_entries(r, listing);
 	if (result < 0) {
 		listing_unref(r->session, listing);
@@ -389,27 +457,38 @@ static bool add(
 	return true;
 }
 
+/* -ESTALE, -ELOOP: not with its attributes, which the kernel asks for if it needs them. */
+static int enter(struct page *page, const char *name, const struct attributes *attributes,
+	struct fuse_entry_param *ret_entry)
+{
+	struct inode *inode;
+
+	if (!page->plus || page->listing->of_another || !attributes)
+		return -ESTALE;
+	return session_enter(page->r->session, page->listing->inode, name, attributes,
+		page->listing->at, &page->listing->changes, ret_entry, &inode);
+}
+
 static bool add_entry(struct page *page, const struct snapshot_entry *snapshot, off_t next)
 {
-	struct session *s = page->r->session;
+	const struct attributes *attributes =
+		snapshot->has_attributes ? (const void *)(snapshot + 1) : NULL;
+	const char *name =
+		attributes ? (const char *)(attributes + 1) : (const char *)(snapshot + 1);
 	struct fuse_entry_param entry;
-	struct inode *inode;
-	int r = -ESTALE;
+	int r;
 
 	/* Each entry counts as a lookup by the kernel, so only if it fits. */
-	if (page->plus && fuse_add_direntry_plus(page->r->fuse, NULL, 0, snapshot->name, NULL, 0) >
+	if (page->plus && fuse_add_direntry_plus(page->r->fuse, NULL, 0, name, NULL, 0) >
 				  page->size - page->used)
 		return false;
-	if (page->plus && !page->listing->of_another)
-		r = session_enter(s, page->listing->inode, snapshot->name, &snapshot->attributes,
-			page->listing->at, &page->listing->changes, &entry, &inode);
-	if (r == -ESTALE || r == -ELOOP) { /* the name alone: the kernel asks if it needs more */
-		entry = (struct fuse_entry_param){.ino = 0};
-		session_stat(s, NULL, &snapshot->attributes, &entry.attr);
-	} else if (r < 0) {
+	r = enter(page, name, attributes, &entry);
+	if (r == -ESTALE || r == -ELOOP)
+		entry = (struct fuse_entry_param){
+			.attr = {.st_ino = snapshot->inode, .st_mode = snapshot->mode}};
+	else if (r < 0)
 		return false;
-	}
-	return add(page, snapshot->name, &entry, next);
+	return add(page, name, &entry, next);
 }
 
 static void fill(struct page *page, off_t offset)

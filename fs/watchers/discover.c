@@ -30,6 +30,8 @@ static int keep_entry(void *user, const struct dir_entry *entry)
 {
 	struct listed *listed = user;
 
+	if (listed->count == NAMES_MAX)
+		return -ENOMEM;
 	if (listed->count == listed->capacity) {
 		size_t capacity = listed->capacity ? 2 * listed->capacity : 64;
 		struct listed_entry *entries =

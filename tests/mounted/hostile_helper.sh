@@ -13,7 +13,7 @@ mkdir "$tmp/ws/directory" "$tmp/ws/lies"
 for lie in type numbers moments large inline counts nothing short unasked events hash cut oversized escape gone victim; do
 	echo content >"$tmp/ws/lies/$lie"
 done
-for lie in slashes upwards outside twice oneself orphans names long broken endless victims; do
+for lie in slashes upwards outside twice oneself orphans names long broken endless bottomless victims; do
 	mkdir "$tmp/ws/lies/$lie"
 done
 
@@ -146,7 +146,20 @@ test_memory_is_bounded() {
 	local peak
 
 	peak=$(awk '/VmHWM/ {print $2}' "/proc/$daemon_pid/status")
-	grep -q asan "/proc/$daemon_pid/maps" || [ "$peak" -lt $((300 << 10)) ] || fail "$peak KiB"
+	grep -q asan "/proc/$daemon_pid/maps" || [ "$peak" -lt $((900 << 10)) ] || fail "$peak KiB"
+}
+
+# The last: what is kept of a listing has a bound, which is larger than all else.
+test_a_listing_that_memory_ends() {
+	local peak status=0
+
+	timeout -k 5 "$(patient 100)" ls "$mnt/lies/bottomless" >"$tmp/heard" 2>&1 || status=$?
+	expect 2 "$status" "exit code of ls"
+	grep 'Cannot allocate memory' "$tmp/heard" || fail "$(head -c 1000 "$tmp/heard")"
+	grep 'gave up a listing' "$tmp/daemon.log" || fail "the daemon does not say so"
+	peak=$(awk '/VmHWM/ {print $2}' "/proc/$daemon_pid/status")
+	grep -q asan "/proc/$daemon_pid/maps" || [ "$peak" -lt $((900 << 10)) ] || fail "$peak KiB"
+	hears true
 }
 
 run_tests helper -o "helper_dir=$tmp/helper" -o timeout=15

@@ -242,6 +242,31 @@ class Liar(Server):
             self.reply(-errno.EINTR, b"")
         return True
 
+    def lie_bottomless(self, kind, name):
+        """As much as there is credit for, without end."""
+        if kind == p.SCAN:  # which says nothing of what is in it
+            itself = self.entry(b"", stat.S_IFDIR | 0o755)
+            self.tell([itself._replace(attributes=p.attributes_of(os.lstat(self.full(name))))])
+            self.reply(0, b"")
+        if kind != p.READDIR:
+            return kind == p.SCAN
+        one, other = b"0" * 240, b"0" * 239 + b"1"
+        again = p.put_entry(one, 1, self.entry(other)) + p.put_entry(other, 1, self.entry(one))
+        names = p.put_entry(b"", 0, self.entry(one)) + 1000 * again
+        credit = 4 << 20
+        try:
+            while True:
+                self.lane.send(p.DATA, self.identifier, names)
+                credit -= 16 + len(names)
+                while credit < 0:
+                    frame = self.lane.receive()
+                    if frame.type in (p.CANCEL, p.BYE):
+                        raise Fault(errno.EINTR)
+                    credit += p.Reader(frame.payload).number() if frame.type == p.CREDIT else 0
+        except OSError:
+            self.reply(-errno.EINTR, b"")
+        return True
+
     # ---- Frames -------------------------------------------------------------------------------------
 
     def lie_unasked(self, kind, name):

@@ -7,7 +7,8 @@
 #include "ops/support/literals.h"
 #include "ops/support/path.h"
 
-enum { LISTING_MAX_BYTES = 512 << 20 };
+/* About what the entries of a scan take here.  (Who takes a directory's listing has a bound.) */
+enum { SCAN_MAX_BYTES = 512 << 20 };
 
 /* The answer to most requests that look at or change an object. */
 static int64_t take_attributes(void *ret_attributes, struct query *q, int64_t result)
@@ -39,8 +40,7 @@ struct listing {
 	dir_entry_sink sink;
 	void *user;
 	const char *directory; /* scan: watched ones among the entries are noted */
-	uint64_t taken;
-	uint64_t bytes; /* about what the entries take here */
+	uint64_t taken, bytes;
 };
 
 static int note_entry(struct listing *listing, const struct dir_entry *entry)
@@ -60,7 +60,7 @@ static int note_entry(struct listing *listing, const struct dir_entry *entry)
 static bool is_endless(struct listing *listing, const struct dir_entry *entry)
 {
 	listing->bytes += sizeof(*entry) + strlen(entry->path) + entry->content_size;
-	return listing->bytes > LISTING_MAX_BYTES;
+	return listing->directory && listing->bytes > SCAN_MAX_BYTES;
 }
 
 /* False: the far end tells positions that it cannot have, or none for an entry of a scan. */
