@@ -158,7 +158,7 @@ int command_find_mount(const char *command, const char *path, char **ret_socket,
 			path, path);
 	else if (r == -EACCES)
 		command_error(command,
-			"\"%s\": permission denied; the mount of another user lets nobody else in, "
+			"\"%s\": permission denied; only the user who mounted it may use it, "
 			"unless it was made with -o allow_other",
 			path);
 	else if (r == -EIO)

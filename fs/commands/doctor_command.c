@@ -269,7 +269,7 @@ static enum finding check_runtime(struct report *report)
 	return doctor_say(report, FOUND_FAULT,
 		"set XDG_RUNTIME_DIR to a directory of yours with mode 0700", "%s: %s",
 		path ? path : "their directory",
-		r == -EPERM ? "belongs to somebody else, or is open to others" : strerror(-r));
+		r == -EPERM ? "belongs to another user, or is open to others" : strerror(-r));
 }
 
 static const struct {

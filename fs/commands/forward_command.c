@@ -147,7 +147,7 @@ static void answer_connection(
 	char text[ENDPOINT_TEXT_BYTES];
 
 	if (fd < 0)
-		command_note("forward", "nobody listens on %s here (%s)",
+		command_note("forward", "nothing listens on %s here (%s)",
 			text_of(&forward->target, text), strerror(-fd));
 	cJSON_AddStringToObject(request, "listener", forward->listener);
 	cJSON_AddStringToObject(request, "connection", number);

@@ -237,7 +237,7 @@ static void complain_of_directory(int error)
 		"runtime files, \"%s\": %s: showing only the mounts that the kernel lists; set "
 		"XDG_RUNTIME_DIR to a directory of yours with mode 0700",
 		path ? path : "",
-		error == -EPERM ? "it belongs to somebody else, or is open to others"
+		error == -EPERM ? "it belongs to another user, or is open to others"
 				: strerror(-error));
 }
 

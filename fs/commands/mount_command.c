@@ -248,7 +248,7 @@ static void mount_is_ready(void *user)
 	open_diagnostics(daemon_state.runtime.log_directory);
 	detach_from_terminal(); /* first, as it may go with the command that waits */
 	if (write(daemon_state.report_fd, "", 1) != 1)
-		log_warning("nobody waits for the mount of \"%s\", ignoring",
+		log_warning("the command that started the daemon of \"%s\" is gone, ignoring",
 			daemon_state.options.mount_point);
 	close(daemon_state.report_fd);
 	daemon_state.report_fd = -1;
@@ -344,7 +344,7 @@ static void explain_busy_log(const struct runtime_mount *runtime)
 	log_warning(
 		"cannot keep the mount log in \"%s\", mounting without one: it is kept by %s%s%s; "
 		"end that, and mount again",
-		runtime->log_directory, holders ? holders : "somebody out of sight",
+		runtime->log_directory, holders ? holders : "a process that cannot be seen",
 		copy ? " as long as " : "", copy ? copy : "");
 }
 
@@ -402,7 +402,7 @@ static int explain_no_runtime(int r)
 		"the directory for runtime files, \"%s\": %s: set XDG_RUNTIME_DIR to a directory "
 		"of yours with mode 0700",
 		path ? path : "",
-		r == -EPERM ? "it belongs to somebody else, or is open to others" : strerror(-r));
+		r == -EPERM ? "it belongs to another user, or is open to others" : strerror(-r));
 }
 
 static int run_daemon(void)

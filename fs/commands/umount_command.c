@@ -47,7 +47,7 @@ static char *why_it_runs(const char *mount_point, pid_t pid, unsigned connection
 		return strdup("it waits for the workspace to answer");
 	return strdup(mount_point_is_silent(mount_point)
 			      ? "it does not answer"
-			      : "somebody out of sight has a copy of the mount");
+			      : "a process that cannot be seen has a copy of the mount");
 }
 
 /* When the daemon has ended, everything is there. */
@@ -85,13 +85,12 @@ static int explain_failure(const char *mount_point, int r)
 	if (r == -EBUSY && mount_point_is_silent(mount_point))
 		return command_error("umount",
 			"\"%s\" cannot be unmounted: its daemon does not answer, and a program "
-			"waits "
-			"for it; give it up with --force",
+			"waits for it; give it up with --force",
 			mount_point);
 	if (r == -EBUSY)
 		return command_error("umount",
-			"\"%s\" cannot be unmounted: a program that waits for it, or somebody "
-			"else, uses it, or somebody else mounted it; detach it with --lazy, or "
+			"\"%s\" cannot be unmounted: a program that waits for it, or of another "
+			"user, uses it, or another user mounted it; detach it with --lazy, or "
 			"try as root",
 			mount_point);
 	if (r == -ENOENT)

@@ -214,7 +214,7 @@ static void reply_lost(struct connection *connection, int error)
 		control_reply_failure(connection, error,
 			"the session at \"%s\" ended while the command ran, and the command with "
 			"it: "
-			"somebody killed the helper there, or the machine restarted; see what the "
+			"the helper there was killed, or the machine restarted; see what the "
 			"command has done, and run it again",
 			uri);
 	else if (error == -EIO)

@@ -24,7 +24,7 @@ static void reply_no_stream(struct connection *connection, const char *endpoint,
 			uri);
 	else if (error == -ECONNREFUSED || error == -ENOENT)
 		control_reply_failure(connection, error,
-			"nobody listens on %s at the workspace (%s)", endpoint, strerror(-error));
+			"nothing listens on %s at the workspace (%s)", endpoint, strerror(-error));
 	else if (error == -EADDRINUSE)
 		control_reply_failure(connection, error,
 			"%s is in use at the workspace: give another, as in 8080:3000", endpoint);

@@ -319,6 +319,6 @@ void mount_point_detach(const char *path)
 	cleanup_free char *holders = mount_point_holders(path);
 
 	log_warning("\"%s\" is in use by %s: detaching it anyway", path,
-		holders ? holders : "somebody out of sight");
+		holders ? holders : "a process that cannot be seen");
 	mount_point_unmount(path, true);
 }

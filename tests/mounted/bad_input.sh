@@ -131,9 +131,9 @@ test_no_directory_for_runtime_files() {
 		env XDG_RUNTIME_DIR=/no/such/directory "$ISTHMUS" mount "$uri" "$mnt"
 	chmod 755 "$tmp/ws"
 	mkdir -m 755 "$tmp/ws/isthmus"
-	refused 2 "runtime files, \"$tmp/ws/isthmus\": it belongs to somebody else" env XDG_RUNTIME_DIR="$tmp/ws" "$ISTHMUS" mount "$uri" "$mnt"
+	refused 2 "runtime files, \"$tmp/ws/isthmus\": it belongs to another user" env XDG_RUNTIME_DIR="$tmp/ws" "$ISTHMUS" mount "$uri" "$mnt"
 	env XDG_RUNTIME_DIR="$tmp/ws" "$ISTHMUS" list 2>"$tmp/err"
-	grep -qF "runtime files, \"$tmp/ws/isthmus\": it belongs to somebody else" "$tmp/err"
+	grep -qF "runtime files, \"$tmp/ws/isthmus\": it belongs to another user" "$tmp/err"
 }
 
 test_no_helper_where_it_was_said_to_be() {

@@ -122,7 +122,7 @@ test_nobody_listens_there() {
 	end_background
 	forward "0:$port"
 	expect reset "$(talk expect_reset "127.0.0.1:$local")"
-	wait_for 10 grep -q "nobody listens on $port at the workspace" "$tmp/forward.err" || fail "$(cat "$tmp/forward.err")"
+	wait_for 10 grep -q "nothing listens on $port at the workspace" "$tmp/forward.err" || fail "$(cat "$tmp/forward.err")"
 }
 
 test_a_port_in_use_is_refused() {
