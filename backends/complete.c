@@ -1,4 +1,4 @@
-/* What the beginning of a URI may become, for the completion of shells. */
+/* Completions of the beginning of a URI, for shells. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static void offer_schemes(const struct offers *offers)
 	}
 }
 
-/* What has other characters is no name, whatever the engine says. */
+/* A word with other characters is not a name, whatever the command printed. */
 static bool is_name(const char *name, size_t length)
 {
 	static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

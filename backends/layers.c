@@ -1,4 +1,4 @@
-/* The table of what is put on top of the place that a scheme opens, from the bottom up. */
+/* The table of decorators on top of what a scheme opens, from the bottom up. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "ops/support/ignore.h"
 #include "ops/workspace.h"
 
-/* What nobody watches is believed here in addition to the kernel's own time-to-live, so
- * only as long as it takes to make use of what one scan brought. */
+/* Unwatched facts are cached here in addition to the kernel's own time-to-live, so only as long as
+ * it takes to use the result of one scan. */
 enum { DISK_CACHE_MIN_BYTES = 1 << 20, MEMORY_MIN_BYTES = 1 << 20, UNWATCHED_TTL_MS = 250 };
 
 static const uint64_t disk_cache_default_bytes = 2ull << 30;
@@ -63,7 +63,7 @@ static int read_cache_options(const char *uri, const struct workspace_options *o
 	return r;
 }
 
-/* What is near needs no more than the kernel's caches. */
+/* A workspace on this machine needs no cache but the kernel's. */
 static int add_cache(const char *uri, const struct workspace_options *options,
 	struct workspace *inner, struct workspace **ret_workspace, char **ret_reason)
 {
@@ -102,7 +102,7 @@ static bool is_pattern(const char *text)
 	return true;
 }
 
-/* Each value goes in front: the last one that matches decides. */
+/* Each value is put in front: the last one that matches decides. */
 static int read_rules(const struct workspace_options *options, const char *key,
 	struct ignore **rules, char **ret_reason)
 {

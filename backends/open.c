@@ -8,7 +8,7 @@
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 
-/* A plain path, or HOST:/dir as scp(1) has it.  NULL: no idea. */
+/* Suggests a URI for a plain path, or for HOST:/dir as in scp(1).  NULL: no suggestion. */
 static char *guess_uri(const char *uri)
 {
 	const char *colon = strchr(uri, ':');

@@ -1,5 +1,5 @@
-/* What is asked of the table of schemes: usage texts, errors, completion and the check of the
- * manual come from it. */
+/* Lookups in the table of schemes: usage texts, errors, completion and the check of the manual come
+ * from it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static void list_options(struct buffer *words, const struct workspace_scheme_opt
 		buffer_printf(words, "%s, ", list->name);
 }
 
-/* Whose option it is, if it is one at all. */
+/* The schemes that have the option, if any has. */
 static void list_owners(struct buffer *words, const char *pair)
 {
 	for (size_t i = 0; i < array_size(schemes); i++)

@@ -117,13 +117,13 @@ int local_open_root(const char *path)
 {
 	cleanup_fd int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-	/* O_PATH by itself asks for no right to the directory. */
+	/* O_PATH alone does not check access to the directory. */
 	if (fd < 0 || faccessat(fd, ".", F_OK, AT_EACCESS) < 0)
 		return -errno;
 	return steal_fd(&fd);
 }
 
-/* Allocated; NULL: it is not known, for want of /proc, say. */
+/* Allocated; NULL: not known (without /proc, for example). */
 static char *path_of_descriptor(int fd)
 {
 	char link[32];

@@ -17,7 +17,8 @@ struct local_options {
 	bool no_openat2; /* walk component by component, as on a kernel without openat2 */
 };
 
-/* Opens a directory as `root_fd` below: with O_PATH, and only if we may search it.  -errno. */
+/* Opens a directory as `root_fd` below: with O_PATH, and only if this process may search it.
+ * -errno. */
 int local_open_root(const char *path);
 
 /* Makes the workspace of the directory open as `root_fd` (O_PATH will do), and takes

@@ -54,7 +54,7 @@ static int check_opened(const struct object_ref *object, const struct attributes
 	return S_ISREG(attributes->mode) ? 0 : -ENXIO;
 }
 
-/* Only now that it is known to be the right file. */
+/* Only now, as it is known to be the right file. */
 static int truncate_opened(struct op_context *ctx, int fd, int flags, struct attributes *attributes)
 {
 	int r;
@@ -221,7 +221,7 @@ static ssize_t write_all(int fd, const void *data, size_t size, off_t offset)
 	return (ssize_t)done;
 }
 
-/* The content of the file has changed: tells its state. */
+/* The content of the file has changed: fills in its attributes. */
 static void tell_written(struct op_context *ctx, int fd)
 {
 	local_draw(ctx);

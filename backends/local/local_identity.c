@@ -22,8 +22,7 @@ void local_identity_init(struct local_workspace *w)
 	w->can_switch = has_capability(w, CAP_SETUID) && has_capability(w, CAP_SETGID);
 }
 
-/* All threads of a process share one umask, until they say that they do not; some containers
- * forbid to say that. */
+/* All threads of a process share one umask until they unshare it, which some containers forbid. */
 static bool has_own_umask(void)
 {
 	static _Thread_local enum { UNTRIED, OWN, SHARED } state;
@@ -48,8 +47,8 @@ struct local_guise local_act_as(const struct local_workspace *w, const struct op
 	guise.switched = w;
 	setfsgid(ctx->gid);
 	setfsuid(ctx->uid);
-	/* Leaving uid 0 drops the file system capabilities, and the caller may stand in a
-	 * supplementary group that only the kernel above knows of: take them back. */
+	/* Leaving uid 0 drops the file system capabilities.  They are taken back, as access may
+	 * depend on a supplementary group of the caller that only the kernel above knows. */
 	syscall(SYS_capset, &header, w->capabilities);
 	return guise;
 }

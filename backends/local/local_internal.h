@@ -22,15 +22,15 @@ struct watcher;
 struct local_workspace {
 	struct workspace base;
 	int root_fd;
-	char *root_path; /* where that was when it was opened; NULL: not known */
+	char *root_path; /* its path when it was opened; NULL: not known */
 	bool has_openat2;
 	uid_t owner_uid;
 	gid_t owner_gid;
 	struct local_locks *locks;
-	struct watcher *_Atomic watcher; /* NULL until somebody wants changes */
+	struct watcher *_Atomic watcher; /* NULL until changes are wanted */
 
 	/* This process itself (local_identity.c). */
-	bool can_switch; /* it may act as somebody else */
+	bool can_switch; /* it may act as another user */
 	uid_t own_uid;
 	gid_t own_gid;
 	struct __user_cap_data_struct capabilities[_LINUX_CAPABILITY_U32S_3];
@@ -83,7 +83,7 @@ int local_object_open(const struct local_workspace *w, const struct object_ref *
 void local_object_done(struct local_object *object);
 #define cleanup_object cleanup_with(local_object_done)
 
-/* The position of the look that comes next. */
+/* Draws the position of the next look. */
 static inline void local_draw(struct op_context *ctx)
 {
 	ctx->served.position = position_draw();
@@ -99,7 +99,7 @@ int local_check_id(const struct object_id *expected, const struct attributes *at
 /* The same for an open directory. */
 int local_check_directory(int fd, const struct object_id *expected);
 
-/* The call is about to change what is at the path, or a file: see watcher_changing(). */
+/* A call is about to change what is at the path, or a file: see watcher_changing(). */
 void local_changing(const struct local_workspace *w, const char *path);
 void local_changing_object(const struct local_workspace *w, const struct object_ref *object);
 void local_changing_file(const struct local_file *file);
@@ -108,14 +108,14 @@ void local_changing_file(const struct local_file *file);
 uint64_t local_watch_fd(struct op_context *ctx, const struct local_workspace *w, int fd,
 	const char *path, const struct object_id *id);
 
-/* What a change left behind, where somebody wants to know (op_context.facts); after the position
- * was drawn.  Of a name: the object that it leads to (NULL: none), as the caller will believe; but
- * if somebody else was quicker, or something is left there, no facts are told. */
+/* Fills in the facts of a change, if they are wanted (op_context.facts), after the position was
+ * drawn.  Of a name: the object that should be there (NULL: none); if another process was quicker,
+ * so that something else is there, no facts are given. */
 void local_tell_object(struct op_context *ctx, int fd);
 void local_tell_name(
 	struct op_context *ctx, const struct local_parent *parent, const struct object_id *object);
 
-/* Whether the file system of the file has little room left.  After the others. */
+/* Whether the file system of the file has little room left.  After the other facts. */
 void local_tell_room(struct op_context *ctx, int fd);
 
 /* "/proc/self/fd/N": leads to the very object of an O_PATH descriptor, links included. */
@@ -131,10 +131,10 @@ void local_identity_init(struct local_workspace *w);
 
 /* While it is in scope, new objects belong to the caller, and the caller's umask counts. */
 struct local_guise {
-	const struct local_workspace *switched; /* NULL: the ids are the caller's anyhow */
+	const struct local_workspace *switched; /* NULL: the ids are the caller's already */
 	bool has_umask;
-	mode_t own_umask; /* the one to go back to */
-	mode_t mask;      /* what the umask does not take off, as it cannot be set */
+	mode_t own_umask; /* the identity to return to */
+	mode_t mask;      /* mode bits to be removed here, if the umask cannot be set */
 };
 
 struct local_guise local_act_as(const struct local_workspace *w, const struct op_context *ctx);
@@ -149,7 +149,7 @@ void local_locks_free(struct local_locks *locks); /* NULL is fine */
 /* Drops the POSIX locks that were taken through this handle only. */
 void local_locks_forget_file(struct local_locks *locks, const struct local_file *file);
 
-/* Some lock may be free now: whoever waits for one tries again. */
+/* Some lock may be free now: makes all that wait for one try again. */
 void local_locks_released(struct local_locks *locks);
 
 /* ---- The operations, as in ops/workspace.h ------------------------------------ */

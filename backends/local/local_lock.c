@@ -36,7 +36,7 @@ struct local_locks {
 	struct hash_table owners; /* by file; under mutex */
 };
 
-/* Locks that go here are seen at once; those of others at the workspace are looked for. */
+/* The release of a lock here is noticed at once; that of others at the workspace is polled for. */
 enum { LOCK_WAIT_FIRST_MS = 1, LOCK_WAIT_MAX_MS = 50 };
 
 int local_locks_new(struct local_locks **ret_locks)
@@ -251,14 +251,14 @@ static int try_lock(int fd, const struct file_lock *lock)
 	return 0;
 }
 
-/* Until a lock is released here, or `wait_ms` are over, unless it can be had. */
+/* Waits until a lock is released here, or for `wait_ms`, unless the lock can be had. */
 static int try_or_wait(
 	struct local_locks *locks, int fd, const struct file_lock *lock, int64_t wait_ms)
 {
 	int r;
 
 	pthread_mutex_lock(&locks->mutex);
-	locks->waiting++; /* first: whoever releases it after the attempt has to see it */
+	locks->waiting++; /* first, so that a release after the attempt is not missed */
 	r = try_lock(fd, lock);
 	if (r == -EAGAIN)
 		clock_cond_wait_ms(&locks->released, &locks->mutex, wait_ms);
@@ -267,7 +267,7 @@ static int try_or_wait(
 	return r;
 }
 
-/* The kernel's own wait could not be given up without a signal to this thread. */
+/* The kernel's own wait could only be interrupted by a signal to this thread. */
 static int wait_lock(
 	struct op_context *ctx, struct local_locks *locks, int fd, const struct file_lock *lock)
 {
@@ -316,7 +316,7 @@ int local_lock(struct op_context *ctx, struct open_file *open_file, const struct
 
 /* ---- Testing ------------------------------------------------------------------------------- */
 
-/* The kernel knows no process of these locks; when it can be one owner only, we do. */
+/* The kernel has no process for these locks; if only one owner can hold it, it is known here. */
 static pid_t guess_holder(
 	struct local_locks *locks, const struct object_id *id, uint64_t asking_owner)
 {
@@ -333,7 +333,7 @@ static pid_t guess_holder(
 	return count == 1 ? pid : 0;
 }
 
-/* The asker's own locks must not stand in its way. */
+/* The caller's own locks must not conflict. */
 static int test_posix(
 	struct local_locks *locks, const struct local_file *file, struct file_lock *lock)
 {

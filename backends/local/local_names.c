@@ -64,7 +64,7 @@ struct kernel_dirent {
 	char name[];
 };
 
-/* Without search permission names can be read, but nothing else is known of them. */
+/* Without search permission the names can be read, but not their attributes. */
 static struct attributes attributes_from_dirent(
 	const struct kernel_dirent *entry, const struct object_id *directory)
 {
@@ -316,7 +316,7 @@ int local_rmdir(struct op_context *ctx, struct workspace *workspace, const char 
 	return remove_name(ctx, local_from(workspace), path, expected, AT_REMOVEDIR);
 }
 
-/* Where nobody watches, no event tells of it. */
+/* Without a watch there is no event of it. */
 static void move_watches(
 	const struct local_workspace *w, const struct local_parent *parent, const char *path)
 {
@@ -343,7 +343,7 @@ static int rename_at(const struct local_workspace *w, const struct op_context *c
 	return 0;
 }
 
-/* What two names led to before a rename, for who wants to know of what is there after it. */
+/* What two names led to before a rename, for its facts. */
 struct before {
 	struct attributes moved, target;
 };

@@ -33,8 +33,8 @@ static bool changed_lately(const struct statx *st)
 	return now.tv_sec - st->stx_ctime.tv_sec <= SETTLED_SECONDS;
 }
 
-/* Where the clock ticks coarsely, what is made right after a removal may have its inode number and
- * its time of birth: a link is no file for all that. */
+/* With a coarse clock, an object that is made right after a removal may have the same inode number
+ * and birth time; but its type tells a link from a file. */
 static uint64_t generation_of(const struct statx *st, uint64_t born)
 {
 	return st->stx_mask & STATX_BTIME ? born ^ (st->stx_mode & S_IFMT) : 0;

@@ -15,7 +15,7 @@
 
 enum { SIZE_MIN_BYTES = 64 << 10 };
 
-/* What an inode costs the bound, with what malloc adds. */
+/* What an inode counts towards the bound, including malloc's overhead. */
 #define INODE_COST (sizeof(struct mem_inode) + 2 * sizeof(void *))
 
 /* ---- The bound -------------------------------------------------------------- */

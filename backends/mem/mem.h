@@ -118,16 +118,16 @@ static inline struct mem_file *mem_file_of(struct open_file *file)
 
 /* ---- mem.c ------------------------------------------------------------------------ */
 
-/* Takes from and gives back to the bound.  -ENOSPC. */
+/* Charge and refund memory of the bound.  -ENOSPC. */
 int mem_charge(struct mem *m, uint64_t bytes);
 void mem_refund(struct mem *m, uint64_t bytes);
 
-/* Takes tree_lock for an operation, and draws its position: nothing changes between the two and
- * what is looked at or left under the lock. */
+/* Takes tree_lock for an operation, and draws its position: nothing changes between that and what
+ * is looked at, or left, under the lock. */
 void mem_lock_to_look(struct mem *m, struct op_context *ctx);
 void mem_lock_to_change(struct mem *m, struct op_context *ctx);
 
-/* What a change left behind, where somebody wants to know; under tree_lock. */
+/* Fills in the facts of a change, if they are wanted; under tree_lock. */
 void mem_tell_parent(struct op_context *ctx, const struct mem_inode *directory);
 void mem_tell_object(struct op_context *ctx, const struct mem_inode *inode);
 
@@ -207,8 +207,8 @@ int mem_file_new(struct mem *m, struct mem_inode *inode, int flags, struct open_
 /* Sets the size of a regular file; growing makes a hole. */
 void mem_set_size(struct mem *m, struct mem_inode *inode, uint64_t size);
 
-/* Releases what was locked through the handle, and wakes who waits for it. */
+/* Releases what was locked through the handle, and wakes those that wait for it. */
 void mem_locks_drop_handle(struct mem *m, struct mem_file *file);
 
-/* All locks of an inode that nobody can reach any more. */
+/* Frees all locks of an inode that cannot be reached any more. */
 void mem_locks_free(struct mem *m, struct mem_inode *inode);

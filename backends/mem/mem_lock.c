@@ -68,7 +68,7 @@ static void drop_lock(struct mem *m, struct mem_lock **link)
 	free(held);
 }
 
-/* Takes the range of `lock` out of one held lock; what sticks out on both sides stays. */
+/* Takes the range of `lock` out of one held lock; what is before and behind it stays. */
 static int carve(struct mem *m, struct mem_inode *inode, struct mem_lock **link,
 	const struct file_lock *lock)
 {

@@ -171,8 +171,8 @@ int mem_readlink(struct op_context *ctx, struct workspace *w, const struct objec
 
 /* ---- Making ---------------------------------------------------------------------- */
 
-/* An inode for a new name below `parent`: the group and mode rules of a directory that
- * hands its group on. */
+/* An inode for a new name below `parent`, with the group and mode rules of a set-group-ID
+ * directory. */
 static int new_below(struct mem *m, const struct op_context *ctx, const struct mem_inode *parent,
 	uint32_t mode, struct mem_inode **ret_inode)
 {
@@ -585,7 +585,7 @@ int mem_rename(struct op_context *ctx, struct workspace *w, const char *from, co
 	if (r == 0)
 		r = flags & RENAME_SWAP ? swap(&from_place, &to_place)
 					: move(m, ctx, &from_place, &to_place, flags);
-	/* Else something is at the old name still. */
+	/* Else something is at the old name again. */
 	if (r == 0 && ctx->facts && !(flags & RENAME_LEAVE_WHITEOUT) && target != moved)
 		*ctx->facts = (struct facts){.parent = mem_inode_attributes(from_place.parent),
 			.new_parent = mem_inode_attributes(to_place.parent),

@@ -123,7 +123,7 @@ static int attach(struct remote_channel *channel, struct stream *stream, uint64_
 	return 0;
 }
 
-/* `ret_stream` is to be closed whatever comes out. */
+/* `ret_stream` must be closed in any case. */
 static int connect_channel(struct remote_channel *channel, struct stream *ret_stream)
 {
 	struct remote *remote = channel->remote;
@@ -167,8 +167,7 @@ static bool is_of_use(const struct remote_channel *channel)
 	       (channel->calls > 0 || clock_now_ms() < remote->channels_until_ms);
 }
 
-/* A far end that lets nobody in without a question is not to be asked again and again.  Under the
- * lock. */
+/* A far end that prompts for a password must not be tried again and again.  Under the lock. */
 static void note_failure(struct remote *remote)
 {
 	int64_t rest_ms = 2 * remote->channels_rest_ms;
@@ -178,7 +177,7 @@ static void note_failure(struct remote *remote)
 	remote->channels_rested_ms = clock_now_ms() + remote->channels_rest_ms;
 }
 
-/* Under the lock, which it drops meanwhile. */
+/* Under the lock, which it releases meanwhile. */
 static void run_once(struct remote_channel *channel)
 {
 	struct remote *remote = channel->remote;
@@ -218,7 +217,7 @@ static void *run_channel(void *argument)
 	return NULL;
 }
 
-/* From any thread, perhaps under the lock: the channel's thread looks soon. */
+/* From any thread, perhaps under the lock: the channel's thread will notice soon. */
 static void channel_lost(void *user, int error)
 {
 	struct remote_channel *channel = user;

@@ -16,10 +16,10 @@
 
 enum {
 	TICK_MS = 100,
-	TICK_IDLE_MS = 1000,     /* while nobody waits for anything */
+	TICK_IDLE_MS = 1000,     /* while no call is under way */
 	PONG_LOST_MAX_MS = 5000, /* then the link is given up */
 	PONG_LOST_MIN_MS = 2000,
-	NETWORK_TICK_MS = 200, /* between two looks at the network of this machine */
+	NETWORK_TICK_MS = 200, /* between two checks of this machine's network */
 	NOISE_LINE_BYTES = 200,
 	PATIENCE_FIRST_MS = 3000,        /* to connect again ... */
 	PATIENCE_SOCKET_FIRST_MS = 5000, /* ... by a socket */
@@ -48,7 +48,7 @@ static void first_line(const struct buffer *noise, char *out, size_t size)
 	out[used] = '\0';
 }
 
-/* Words of the far end go to terminals and logs: as text only. */
+/* Messages of the far end go to terminals and logs: only as plain text. */
 static void mask_control_characters(char *text)
 {
 	for (uint8_t *c = (uint8_t *)text; *c; c++) {
@@ -98,7 +98,7 @@ static void write_reason(const struct remote *remote, int error, const char *det
 		mask_control_characters(*ret_reason);
 }
 
-/* With what came in the stream: docker(1) tells some failures there. */
+/* Adds what came on the stream: docker(1) reports some failures there. */
 static char *add_noise(const char *words, const struct buffer *noise)
 {
 	size_t size = noise->size < WORDS_MAX_BYTES ? noise->size : WORDS_MAX_BYTES;
@@ -170,7 +170,7 @@ int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned
 	return r < 0 ? r : welcome_decode(nonce, body->data, body->size, ret_welcome);
 }
 
-/* What an earlier session knew of us is gone. */
+/* Forgets what an earlier session knew of us. */
 static void begin_session(struct remote *remote)
 {
 	lane_reset(remote->lane);
@@ -271,7 +271,8 @@ static int stop(struct remote *remote, struct stream *stream, char **ret_reason)
 	return -ESTALE;
 }
 
-/* Before anything of a new session is taken: what the former one had may be gone with its place. */
+/* Before anything of a new session is used: what the last one had may be gone with its machine or
+ * container. */
 static int check_identity(struct remote *remote, struct stream *stream,
 	const struct welcome *welcome, bool first, char **ret_reason)
 {
@@ -292,9 +293,9 @@ static int check_identity(struct remote *remote, struct stream *stream,
 	return remote_identity_take(remote, welcome->place);
 }
 
-/* A virtual machine that was restored from a snapshot, say: the session there knows less of us than
- * we have heard from it, and going on with it would run requests twice or never.  It is ended with
- * the next attempt. */
+/* For example a virtual machine that was restored from a snapshot: the session there is older than
+ * what this client has received from it, so resuming it would run requests twice or never.  It is
+ * ended with the next attempt. */
 static int note_set_back(struct remote *remote, char **ret_reason)
 {
 	pthread_mutex_lock(&remote->lock);
@@ -340,7 +341,7 @@ static void publish(struct remote *remote, struct stream *connecting)
 	pthread_mutex_unlock(&remote->lock);
 }
 
-/* The command said that it finds no shell to run there, or not the helper that was copied. */
+/* The command reported that there is no shell, or not the helper that was copied. */
 static bool lacks_program(const struct remote *remote, const char *words)
 {
 	return words && remote->settings.scheme->end->copy && strstr(words, "exec") &&
@@ -357,7 +358,7 @@ static int connect_once(
 	struct stream stream = STREAM_NONE;
 	int r;
 
-	/* A signal may end us before there is a mount, and with it a handler. */
+	/* A signal may end this process before there is a mount, and so a handler. */
 	transport.ends_with_thread = first;
 	r = stream_open(&transport, &stream);
 	if (r == 0) {
@@ -513,7 +514,7 @@ static void reconnect(struct remote *remote)
 		if (r == 0)
 			break;
 		silent_attempts += r == -ETIMEDOUT;
-		share = !share; /* the shared one may be the only way in without a question */
+		share = !share; /* the shared connection may be the only one without a prompt */
 		note_error(remote, reason ? reason : strerror(-r));
 		log_info("%s", reason ? reason : strerror(-r));
 		free(last_reason);
@@ -528,8 +529,8 @@ static void reconnect(struct remote *remote)
 }
 
 /* Early enough for a new connection within the bound of the calls.  A helper on this machine is
- * waited for: it is busy, stopped, or gets no processor, and a new connection leads to the same
- * one. When it ends, that ends the connection. */
+ * waited for instead: it is busy, stopped, or gets no processor time, and a new connection would
+ * lead to the same one.  Its end closes the connection. */
 static int64_t pong_lost_ms(const struct remote *remote)
 {
 	int64_t third = remote->settings.timeout_ms / 3;
@@ -599,14 +600,14 @@ int remote_manager_start(struct remote *remote)
 	return r;
 }
 
-/* True when the session ended the connection: then it has heard us and will not linger. */
+/* True when the session ended the connection: then it has received BYE and will not linger. */
 static bool say_goodbye(struct remote *remote)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
 	int64_t end = clock_now_ms() + GOODBYE_WAIT_MS;
 	bool silent;
 
-	/* The manager may not have looked since the link came back. */
+	/* The manager may not have run since the link came back. */
 	pthread_mutex_lock(&remote->lock);
 	silent = check_silence(remote) || remote->bad_since_ms;
 	pthread_mutex_unlock(&remote->lock);

@@ -101,7 +101,7 @@ static int64_t job_answer(struct job *job, struct wire_writer *out)
 	return result;
 }
 
-/* A short listing is what somebody waits for; a long one is to let others pass. */
+/* A short listing is needed soon; a long one lets other frames pass. */
 static enum lane_priority answer_priority(const struct job *job)
 {
 	if (!(request_flags(job->header.type) & REQUEST_IS_BULK))
@@ -131,7 +131,7 @@ static void job_run(struct job *job)
 	job_finish(job);
 }
 
-/* The first whose lane has not so much to send yet. */
+/* The first channel whose lane has little to send. */
 static struct job *pop_job(struct job_queue *queue, size_t waiting_max_bytes)
 {
 	struct job **slot = &queue->first;
@@ -166,7 +166,7 @@ static struct job *next_job(struct server *server)
 	return job ? job : pop_job(&server->bulk, stopping ? SIZE_MAX : WAITING_MAX_BYTES);
 }
 
-/* Nobody signals that the lane has room again.  Under the lock. */
+/* There is no signal when the lane has room again.  Under the lock. */
 static void wait_for_room(struct server *server, pthread_cond_t *condition)
 {
 	clock_cond_wait_ms(condition, &server->lock, WAITING_POLL_MS);
@@ -223,7 +223,7 @@ static void submit(struct server *server, struct job *job)
 
 /* ---- Requests ------------------------------------------------------------------ */
 
-/* Who asks, and which handle's earlier jobs come first. */
+/* The caller, and the handle whose earlier jobs come first. */
 static int read_prologue(struct job *job, uint64_t *ret_order)
 {
 	size_t count;
@@ -368,7 +368,7 @@ void server_wait_for_closes(struct job *job)
 
 static int take_unwatch(struct server *server, struct wire_reader *in)
 {
-	struct object_ref directory = {.path = ""}; /* where it was, we do not know */
+	struct object_ref directory = {.path = ""}; /* its path is not known */
 
 	wire_get_object_id(in, &directory.id);
 	if (!in->failed)
@@ -471,7 +471,7 @@ static const struct worker_limits worker_limits = {.name = "request",
 	.idle_max = WORKERS_MAX,
 	.queue_max = 1};
 
-/* Few of the jobs that may wait do, as most locks are free: to start a thread for each would take
+/* Few of the jobs that may wait do, as most locks are free: starting a thread for each would take
  * longer than the job. */
 static const struct worker_limits lasting_limits = {.name = "long-request",
 	.stack_bytes = SERVER_STACK_BYTES,

@@ -231,7 +231,7 @@ static void run_input(void *user)
 	process_put(p);
 }
 
-/* Small pieces are gathered: credit counts their bytes, not what each costs by itself. */
+/* Small pieces are gathered, as credit counts bytes, not the cost of a frame. */
 static struct input *input_new(const uint8_t *payload, size_t size)
 {
 	struct input *input = calloc(1, sizeof(*input));

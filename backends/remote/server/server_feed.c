@@ -57,8 +57,8 @@ static int find_data(struct op_context *ctx, struct open_file *file, off_t at, o
 	return 0;
 }
 
-/* Reads no holes: what was allocated and never written counts as data once it was read, and whoever
- * looks for the data of the file would be told so.  `data` is zeroed.  The count, or -errno. */
+/* Does not read holes: preallocated ranges count as data once they were read, which SEEK_DATA would
+ * then report to others.  `data` is zeroed.  The count, or -errno. */
 static ssize_t read_data(struct op_context *ctx, struct open_file *file, uint8_t *data, off_t size)
 {
 	off_t at = 0, start = size, end = size;
@@ -76,7 +76,7 @@ static ssize_t read_data(struct op_context *ctx, struct open_file *file, uint8_t
 	return size;
 }
 
-/* Reads the file whole.  -EAGAIN: it is not in the state that `now` tells (any more). */
+/* Reads the whole file.  -EAGAIN: its attributes are not `now` (any more). */
 static int read_in_state(
 	struct server *server, const char *path, const struct attributes *now, uint8_t *data)
 {
@@ -152,7 +152,8 @@ void server_tick(struct server *server)
 	pthread_mutex_unlock(&server->feed_lock);
 }
 
-/* The end of a watch is told whatever else is not: there is one at most for each. */
+/* The end of a watch is reported even if other changes are lost: there is at most one for each
+ * watch. */
 static void feed(void *user, const struct change *change)
 {
 	struct server *server = user;

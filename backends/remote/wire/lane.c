@@ -97,7 +97,7 @@ bool lane_can_resume(struct lane *lane, uint64_t peer_received)
 	return possible;
 }
 
-/* All that was ever sent and is not known to have arrived, oldest first. */
+/* All that was sent and not acknowledged, oldest first. */
 static int prepare_resend(struct lane *lane, uint64_t peer_received)
 {
 	struct message_queue again;

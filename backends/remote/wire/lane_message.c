@@ -77,8 +77,8 @@ void lane_queue_clear(struct message_queue *q)
 		lane_message_free(m);
 }
 
-/* A message may wait for long, and what waits is bounded by its size: an answer that turned out
- * much smaller than what was asked for must not keep the room for that. */
+/* A message may wait for long, and the bound counts its size: an answer that is much smaller than
+ * requested must not keep its memory. */
 static void take_data(struct message *m, struct buffer *buffer, size_t large_bytes)
 {
 	uint8_t *smaller = NULL;

@@ -9,13 +9,13 @@
 enum {
 	ACK_AFTER_FRAMES = 64, /* acknowledged at once, as is ... */
 	ACK_AFTER_BYTES = 1 << 20,
-	ACK_MANY_BYTES = 128 << 10, /* so much is after ACK_MANY_US ... */
+	ACK_MANY_BYTES = 128 << 10, /* this much after ACK_MANY_US ... */
 	ACK_MANY_US = 2000,
-	ACK_SOME_BYTES = 8 << 10, /* and so much after ACK_SOME_US */
+	ACK_SOME_BYTES = 8 << 10, /* and this much after ACK_SOME_US */
 	ACK_SOME_US = 10000,
 	RECEIVE_BYTES = 64 << 10,
 	NOT_READY_MS = 5,
-	PONGS_MAX = 256, /* that wait for a peer who asks and asks but reads nothing */
+	PONGS_MAX = 256, /* that wait for a peer that pings but reads nothing */
 };
 
 struct receiver {
@@ -38,8 +38,7 @@ static int64_t ack_due_us(const struct lane *lane)
 	return since_us < patience_us ? (int64_t)(patience_us - since_us) : 0;
 }
 
-/* Tells the peer what has arrived, if that is due.  Returns in how many ms it will be; -1: in
- * none. */
+/* Sends an acknowledgement, if it is due.  Returns in how many ms it will be; -1: never. */
 static int acknowledge(struct lane *lane)
 {
 	int64_t due_us;
@@ -131,7 +130,8 @@ static int answer_ping(struct lane *lane, uint32_t id)
 	return too_many ? -EPROTO : lane_send(lane, LANE_URGENT, FRAME_PONG, id, NULL);
 }
 
-/* Meanwhile nothing is read, and perhaps nothing may be written: only so is an end seen. */
+/* Meanwhile nothing is read, and perhaps nothing can be written, so that only polling shows the
+ * end. */
 static int wait_until_ready(struct lane *lane)
 {
 	struct pollfd stop[2] = {
@@ -173,7 +173,7 @@ static int receive_frame(struct lane *lane, struct receiver *in)
 	if (header.type == FRAME_ACK || header.type == FRAME_PONG)
 		return 0;
 	r = lane->callbacks.received(lane->user, &header, steal_ptr(&payload));
-	/* Without memory it has not arrived, and is sent again. */
+	/* Without memory it counts as not received, and is sent again. */
 	if (header.type >= FRAME_FIRST_COUNTED && r != -ENOMEM)
 		count_received(lane, &header);
 	return r;

@@ -10,11 +10,11 @@ enum {
 	UNACKED_MAX_BYTES = 32 << 20, /* sent, kept for a reconnect; then sending pauses */
 	BATCH_FRAMES = 16,
 	BATCH_BYTES = 512 << 10,
-	CALLER_BYTES = 1 << 20, /* what a sender writes itself before the writer thread goes on */
+	CALLER_BYTES = 1 << 20, /* what a sender writes itself before the writer thread continues */
 	DRAIN_US = 500,         /* a pipe of that size is not empty sooner, nor full */
 };
 
-/* Frees the message, but not all of its memory: fresh pages cost as much as what fills them. */
+/* Frees the message, but may keep its buffer: fresh pages cost as much as filling them. */
 static void retire(struct lane *lane, struct message *m)
 {
 	if (m->is_large && lane->free_count < FREE_BUFFERS_MAX)
@@ -145,9 +145,9 @@ void lane_report_lost(struct lane *lane, int error)
 		lane->callbacks.lost(lane->user, error);
 }
 
-/* Writes what there is until the descriptor is full.  Under the lock, which it drops while
- * it writes.  -errno when it found the connection broken: the caller reports that with
- * callbacks.lost, once it has dropped the lock. */
+/* Writes what is queued until the descriptor is full.  Under the lock, which it releases while it
+ * writes.  -errno when the connection is broken: the caller reports that by callbacks.lost, after
+ * releasing the lock. */
 static int pump(struct lane *lane, size_t bytes_max)
 {
 	size_t total = 0;

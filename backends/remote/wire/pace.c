@@ -27,7 +27,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* Of a sender who had nothing more to send, only a high rate says something. */
+/* If the sender had nothing more to send, only a high rate is meaningful. */
 static void note_rate(struct pace *pace, uint64_t rate, bool was_limited, uint64_t now_us)
 {
 	if (!was_limited && rate <= larger(pace->rates[0], pace->rates[1]))
@@ -40,7 +40,7 @@ static void note_rate(struct pace *pace, uint64_t rate, bool was_limited, uint64
 	pace->rates[0] = larger(pace->rates[0], rate);
 }
 
-/* Nothing queues up although all that is allowed is under way: the link may carry more. */
+/* Nothing queues up although everything allowed is under way: the link may carry more. */
 static size_t widened(const struct pace *pace, size_t bytes, uint64_t took_us)
 {
 	bool queues_up = took_us > pace->quickest_us + pace->quickest_us / 4 + JITTER_US;

@@ -114,7 +114,8 @@ static void get_token(struct wire_reader *r, uint8_t *out, size_t size)
 		memcpy(out, bytes, size);
 }
 
-/* What a later version appends to its hello is skipped: `version` says how to talk. */
+/* Fields that a later version appends to its hello are skipped: `version` decides what is spoken.
+ */
 int hello_decode(
 	const uint8_t nonce[NONCE_BYTES], const uint8_t *body, size_t size, struct hello *ret_hello)
 {

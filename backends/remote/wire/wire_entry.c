@@ -19,7 +19,7 @@ enum packed_bits {
 
 static const int64_t nanoseconds_max = 1000000000;
 
-/* Modulo 2^64: both ends reckon alike. */
+/* Modulo 2^64 at both ends. */
 static uint64_t count_ns(const struct timespec *time)
 {
 	return (uint64_t)time->tv_sec * (uint64_t)nanoseconds_max + (uint64_t)time->tv_nsec;
