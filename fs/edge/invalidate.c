@@ -49,8 +49,10 @@ static struct queued *lose_changes(struct invalidator *v)
 static void enqueue(struct invalidator *v, struct queued *entry)
 {
 	struct queued *lost = NULL;
+	bool may_sleep;
 
 	pthread_mutex_lock(&v->lock);
+	may_sleep = !v->first && !v->busy;
 	if (!entry || v->count >= QUEUE_MAX) {
 		lost = lose_changes(v);
 		if (entry)
@@ -61,8 +63,10 @@ static void enqueue(struct invalidator *v, struct queued *entry)
 		v->last = &entry->next;
 		v->count++;
 	}
-	pthread_cond_broadcast(&v->changed);
 	pthread_mutex_unlock(&v->lock);
+	/* Without the lock, which whoever wakes up wants next. */
+	if (may_sleep)
+		pthread_cond_broadcast(&v->changed);
 	queue_free(lost);
 }
 

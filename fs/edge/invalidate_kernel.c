@@ -117,22 +117,23 @@ static void object_changed(struct session *s, struct inode *parent, const char *
 			drop_child(s, parent, name, inode, true, &version);
 		return;
 	}
-	/* Names in a directory have events of their own. */
-	if (path && (!inode->is_directory || known.version.mode != version.mode ||
-			    known.version.uid != version.uid || known.version.gid != version.gid))
-		note_change(s, path, &now->id);
 	if (known.writers) {
 		/* Most likely our own writes, but perhaps not only: the kernel compares the
 		 * times before it trusts its pages again. */
 		drop_child(s, parent, name, inode, false, &version);
-		return;
+	} else {
+		inode_table_note(s->mount->inodes, inode, now, &note);
+		/* A writer may have set the mtime back; ctime moves in any case. */
+		drop_child(s, parent, name, inode,
+			note.data_changed || version.ctime_ns != known.version.ctime_ns ||
+				S_ISLNK(now->mode),
+			&version);
 	}
-	inode_table_note(s->mount->inodes, inode, now, &note);
-	/* A writer may have set the mtime back; ctime moves in any case. */
-	drop_child(s, parent, name, inode,
-		note.data_changed || version.ctime_ns != known.version.ctime_ns ||
-			S_ISLNK(now->mode),
-		&version);
+	/* The kernel comes first: the log's thread would take the processor.  Names in a directory
+	 * have events of their own. */
+	if (path && (!inode->is_directory || known.version.mode != version.mode ||
+			    known.version.uid != version.uid || known.version.gid != version.gid))
+		note_change(s, path, &now->id);
 }
 
 /* The kernel's entry was removed, or replaced. */
@@ -155,8 +156,8 @@ static bool name_changed(struct session *s, struct inode *parent, const char *na
 	if (inode_table_changed(s->mount->inodes, parent, name, found, change->at, &lost) ==
 		NAME_AS_KNOWN)
 		return false;
-	note_change(s, path, found ? &found->id : NULL);
 	drop_name(s, parent, name, lost);
+	note_change(s, path, found ? &found->id : NULL);
 	if (lost)
 		inode_table_loss_sent(s->mount->inodes, lost);
 	inode_table_unref(s->mount->inodes, lost);

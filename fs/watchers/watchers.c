@@ -109,6 +109,7 @@ static void foreign(void *user, struct inode *parent, const char *name, const st
 {
 	struct watchers *w = user;
 	struct seen_directory *directory;
+	bool is_news;
 
 	if (!inode_table_is_known(w->mount->inodes, parent))
 		return; /* an inode that the kernel does not know cannot be watched */
@@ -119,8 +120,10 @@ static void foreign(void *user, struct inode *parent, const char *name, const st
 			change->exists ? &change->attributes : NULL, change->at, clock_now_ns());
 	else if (!before->is_ours)
 		keep_stranger(w, parent, name, change, before);
+	is_news = directory || !before->is_ours;
 	watchers_unlock(w);
-	wake(w->wake_fd);
+	if (is_news)
+		wake(w->wake_fd);
 }
 
 /* With a reference; NULL: it is not watched. */
