@@ -57,10 +57,15 @@ static void close_from_to(unsigned first, unsigned last)
 static void reset_signals(void)
 {
 	struct sigaction standard = {.sa_handler = SIG_DFL};
-	sigset_t none;
 
 	for (int signal = 1; signal < NSIG; signal++)
 		sigaction(signal, &standard, NULL);
+}
+
+static void unblock_signals(void)
+{
+	sigset_t none;
+
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
@@ -102,6 +107,7 @@ static int try_programs(const struct launch *launch)
 	return error;
 }
 
+/* In the supervisor's memory, on its stack: it waits until the program runs. */
 static _Noreturn void run_command(const struct launch *launch)
 {
 	int status_fd = launch->status_fd;
@@ -110,7 +116,7 @@ static _Noreturn void run_command(const struct launch *launch)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* should the supervisor itself be killed */
 	setsid();
-	reset_signals();
+	unblock_signals(); /* the supervisor handles none */
 	own_umask = umask(COMMAND_UMASK);
 	if (own_umask != 0) /* else it is a daemon's, which sets modes itself */
 		umask(own_umask);
@@ -290,9 +296,11 @@ _Noreturn void process_supervise(const struct launch *launch)
 {
 	struct supervisor s = {
 		.launch = launch, .control_fd = launch->control_fd, .deadline_ms = -1};
+	pid_t command;
 
 	setsid();
 	reset_signals();
+	unblock_signals();
 	prctl(PR_SET_NAME, "isthmus-exec", 0, 0, 0);
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	/* Before the fork: its SIGCHLD must not be lost. */
@@ -301,11 +309,13 @@ _Noreturn void process_supervise(const struct launch *launch)
 		fail(launch, -errno);
 	if (launch->timeout_ms)
 		s.deadline_ms = clock_now_ms() + launch->timeout_ms;
-	s.command = fork();
-	if (s.command < 0)
+	/* A copy of the memory would take longer than all the rest. */
+	command = vfork();
+	if (command < 0)
 		fail(launch, -errno);
-	if (s.command == 0)
+	if (command == 0)
 		run_command(launch);
+	s.command = command;
 	/* Everything of the program, the other end of the control socket above all. */
 	keep_only(s.signal_fd, s.control_fd);
 	watch_over(&s);

@@ -81,6 +81,8 @@ static bool add_region(struct slab *slab)
 	if (before)
 		munmap(start, before);
 	munmap((char *)region + REGION_BYTES, REGION_BYTES - before);
+	/* A fork copies page tables: with 30 MB here, a command would start 2 ms later. */
+	madvise(region, REGION_BYTES, MADV_DONTFORK);
 	LIST_INSERT_HEAD(&slab->regions, region, link);
 	for (size_t i = PAGES; i-- > OWN_PAGES;)
 		LIST_INSERT_HEAD(&slab->empty, &region->pages[i], link);
