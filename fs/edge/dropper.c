@@ -9,10 +9,9 @@
 #include "ops/support/clock.h"
 #include "ops/support/thread.h"
 
-enum { GRANT_WAIT_MS = 100, LISTED_MAX = 16, READ_AHEAD_BYTES = 2 * SESSION_REQUEST_MAX_BYTES };
+enum { SENT_WAIT_MS = 100, LISTED_MAX = 16, READ_AHEAD_BYTES = 2 * SESSION_REQUEST_MAX_BYTES };
 
-static const uint64_t WRITTEN_MS = 80;       /* a map may be written back in several requests */
-static const uint64_t LISTED_NS = 100000000; /* the kernel has asked for the access list by then */
+static const uint64_t WRITTEN_MS = 80; /* a map may be written back in several requests */
 
 /* Pages that were left out of a drop. */
 struct late_drop {
@@ -34,7 +33,7 @@ struct dropper {
 	struct drops drops;
 	struct listed {
 		const struct inode *inode; /* only compared */
-		uint64_t until_ns;
+		int64_t ctime_ns;
 	} listed[LISTED_MAX];
 	unsigned listed_next;
 	LIST_HEAD(, page_request) requests;
@@ -196,29 +195,6 @@ static int drop(struct dropper *d, struct inode *inode, bool pages)
 		     : session_drop_inode(d->session, inode, false);
 }
 
-/* ---- Access lists -------------------------------------------------------------------- */
-
-/* The last entry of the inode, or NULL.  With the lock held. */
-static struct listed *find_listed(struct dropper *d, const struct inode *inode)
-{
-	for (unsigned i = 0; i < LISTED_MAX; i++)
-		if (d->listed[i].inode == inode)
-			return &d->listed[i];
-	return NULL;
-}
-
-void dropper_listed(struct dropper *d, const struct inode *inode)
-{
-	struct listed *listed;
-
-	pthread_mutex_lock(&d->lock);
-	listed = find_listed(d, inode);
-	if (!listed)
-		listed = &d->listed[d->listed_next++ % LISTED_MAX];
-	*listed = (struct listed){.inode = inode, .until_ns = clock_now_ns() + LISTED_NS};
-	pthread_mutex_unlock(&d->lock);
-}
-
 /* ---- Drops --------------------------------------------------------------------------- */
 
 /* With the lock held.  False: there is no room. */
@@ -229,13 +205,9 @@ static bool want(
 	uint64_t now_ns = clock_now_ns();
 	uint64_t not_before_ns =
 		pages && dropper_is_being_written(inode) ? now_ns + WRITTEN_MS * 1000000 : 0;
-	const struct listed *listed = find_listed(d, inode);
-	enum drops_added added;
-
-	if (listed && listed->until_ns > not_before_ns)
-		not_before_ns = listed->until_ns;
-	added = drops_want(
+	enum drops_added added = drops_want(
 		&d->drops, inode, pages, found ? found : &unknown, not_before_ns, now_ns);
+
 	if (added == DROPS_NEW)
 		inode_table_ref(d->session->mount->inodes, inode);
 	return added != DROPS_FULL;
@@ -263,14 +235,29 @@ static int tell(struct dropper *d, struct inode *inode, enum drop_what what,
 	return r;
 }
 
+/* The last access list of the inode, or NULL.  With the lock held. */
+static struct listed *find_listed(struct dropper *d, const struct inode *inode)
+{
+	for (unsigned i = 0; i < LISTED_MAX; i++)
+		if (d->listed[i].inode == inode)
+			return &d->listed[i];
+	return NULL;
+}
+
 int dropper_drop(
 	struct dropper *d, struct inode *inode, bool pages, const struct inode_version *found)
 {
 	enum drop_what what = DROP_NOTHING;
+	const struct listed *listed;
 	uint64_t due_ns = 0;
 	bool has_room;
 
 	pthread_mutex_lock(&d->lock);
+	listed = found ? find_listed(d, inode) : NULL;
+	if (listed && found->ctime_ns <= listed->ctime_ns) {
+		pthread_mutex_unlock(&d->lock);
+		return -EALREADY;
+	}
 	has_room = want(d, inode, pages, found);
 	if (has_room)
 		what = drops_take(&d->drops, inode, d->draining ? DROPS_HURRY : DROPS_USUAL,
@@ -283,13 +270,42 @@ int dropper_drop(
 	return what ? tell(d, inode, what, NULL, NULL) : 0;
 }
 
+/* With a bound, as a drop may wait for a page that is being read.  With the lock held. */
+static void wait_until_sent(struct dropper *d, const struct inode *inode)
+{
+	const struct timespec until = clock_in_ms(SENT_WAIT_MS);
+
+	d->waiting++;
+	while (drops_is_under_way(&d->drops, inode) &&
+		pthread_cond_timedwait(&d->sent, &d->lock, &until) == 0) {}
+	d->waiting--;
+}
+
+void dropper_listed(
+	struct dropper *d, struct inode *inode, const struct attributes *found, bool pages)
+{
+	struct inode_version version;
+	struct listed *listed;
+
+	inode_version_of(found, &version);
+	pthread_mutex_lock(&d->lock);
+	listed = find_listed(d, inode);
+	if (!listed)
+		listed = &d->listed[d->listed_next++ % LISTED_MAX];
+	*listed = (struct listed){.inode = inode, .ctime_ns = version.ctime_ns};
+	wait_until_sent(d, inode);
+	pthread_mutex_unlock(&d->lock);
+	/* Answers that were asked for before the list was set are late. */
+	dropper_drop(d, inode, pages, NULL);
+}
+
 /* ---- Locks --------------------------------------------------------------------------- */
 
 /* With a bound, as a drop may wait for a page that is being read.  With the lock held. */
 static enum drops_decision decide(
 	struct dropper *d, const struct inode *inode, const struct file_lock *lock)
 {
-	const uint64_t end_ns = clock_now_ns() + GRANT_WAIT_MS * 1000000;
+	const uint64_t end_ns = clock_now_ns() + SENT_WAIT_MS * 1000000;
 
 	for (;;) {
 		uint64_t due_ns = end_ns;

@@ -23,7 +23,8 @@ bool dropper_is_being_written(const struct inode *inode);
 
 /* Makes the kernel drop the attributes, and with `pages` the content too; `found`: the current
  * version (NULL: not known).  0: sent, or will be.  -ENOENT: the kernel does not know the inode
- * (yet). */
+ * (yet).  -EALREADY: that version is no newer than the access list that was set here, and a drop
+ * could make the kernel refuse access: the caller has the name expire instead. */
 int dropper_drop(struct dropper *dropper, struct inode *inode, bool pages,
 	const struct inode_version *found);
 
@@ -38,9 +39,12 @@ void dropper_locked(struct dropper *dropper, struct inode *inode, const struct f
 void dropper_unlocking(struct dropper *dropper, const struct inode *inode,
 	const struct file_lock *lock, pid_t caller);
 
-/* Before and after an access list is set through this mount.  The kernel then asks for the mode
- * before it grants access, which a drop would disturb: drops wait for a while. */
-void dropper_listed(struct dropper *dropper, const struct inode *inode);
+/* An access list was set through this mount, before the reply; `found`: the current version, and
+ * `pages`: the content may have changed too.  After the reply the kernel asks for the mode before
+ * it grants access, and goes by the old mode if a drop overtakes the answer.  So the drop is sent
+ * now, and none for a version that is no newer. */
+void dropper_listed(
+	struct dropper *dropper, struct inode *inode, const struct attributes *found, bool pages);
 
 /* Around a READ or WRITE of pages, which the kernel has locked until the reply: dropping them would
  * wait for the reply, which may never come.  Until the end, which comes before the reply, a drop

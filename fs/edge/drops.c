@@ -329,6 +329,14 @@ bool drops_end(struct drops *d, const struct inode *inode)
 	return remove_unused(d, drop);
 }
 
+bool drops_is_under_way(const struct drops *d, const struct inode *inode)
+{
+	for (unsigned i = 0; i < d->count; i++)
+		if (d->drops[i].inode == inode)
+			return d->drops[i].under_way;
+	return false;
+}
+
 bool drops_are_sent(const struct drops *d, uint64_t until_ns)
 {
 	for (unsigned i = 0; i < d->count; i++) {

@@ -79,6 +79,9 @@ struct inode *drops_next(struct drops *drops, enum drops_mode mode, uint64_t now
 /* The drop has been sent.  True: the entry is gone. */
 bool drops_end(struct drops *drops, const struct inode *inode);
 
+/* It is being sent. */
+bool drops_is_under_way(const struct drops *drops, const struct inode *inode);
+
 /* Everything that was wanted until then has been sent (but for repetitions). */
 bool drops_are_sent(const struct drops *drops, uint64_t until_ns);
 

@@ -49,10 +49,17 @@ void invalidate_entry(struct session *s, struct inode *parent, const char *name)
 static void drop_child(struct session *s, struct inode *parent, const char *name,
 	struct inode *child, bool pages, const struct inode_version *found)
 {
-	if (dropper_drop(s->dropper, child, pages, found) == -ENOENT && parent) {
+	int r = dropper_drop(s->dropper, child, pages, found);
+
+	if (r == -ENOENT && parent) {
 		invalidate_entry(s, parent, name);
-		dropper_drop(s->dropper, child, pages, found);
+		r = dropper_drop(s->dropper, child, pages, found);
 	}
+	/* The answer to a lookup has attributes, too. */
+	if (r == -EALREADY && parent)
+		invalidate_expire(s, parent, name);
+	else if (r == -EALREADY)
+		dropper_drop(s->dropper, child, pages, NULL);
 }
 
 /* ---- The log ------------------------------------------------------------------------------- */

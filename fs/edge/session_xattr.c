@@ -86,6 +86,19 @@ static void clear_sgid(struct request *r, const struct object_ref *object, struc
 	session_drop_inode(r->session, inode, false);
 }
 
+/* The reply does not tell the kernel what the mode is now. */
+static void note_access_list(
+	struct request *r, const struct object_ref *object, struct inode *inode)
+{
+	struct attributes attributes;
+	struct inode_note note;
+
+	if (workspace_getattr(&r->op, r->mount->workspace, object, &attributes) < 0)
+		return;
+	inode_table_note(r->mount->inodes, inode, &attributes, &note);
+	dropper_listed(r->session->dropper, inode, &attributes, note.data_changed);
+}
+
 /* `value` NULL: removes it. */
 static void change_xattr(fuse_req_t fuse, fuse_ino_t ino, const char *op, const char *name,
 	const char *value, size_t size, unsigned flags)
@@ -102,8 +115,6 @@ static void change_xattr(fuse_req_t fuse, fuse_ino_t ino, const char *op, const 
 	r.record.detail = name;
 	w = r.mount->workspace;
 	inode = session_inode(r.session, ino);
-	if (strcmp(name, "system.posix_acl_access") == 0)
-		dropper_listed(r.session->dropper, inode);
 	do {
 		result = request_locate_open(&r, inode, &object);
 		if (result == 0)
@@ -113,8 +124,8 @@ static void change_xattr(fuse_req_t fuse, fuse_ino_t ino, const char *op, const 
 	} while (request_retry_name(&r, result, inode));
 	if (result == 0 && session_raw_kills_sgid())
 		clear_sgid(&r, &object, inode);
-	if (strcmp(name, "system.posix_acl_access") == 0)
-		dropper_listed(r.session->dropper, inode);
+	if (result == 0 && strcmp(name, "system.posix_acl_access") == 0)
+		note_access_list(&r, &object, inode);
 	request_finish(&r, (int)object_result(&r, inode, result));
 }
 
