@@ -1,6 +1,6 @@
 /* What a tool answers, as text for a model and as data. */
 #include <errno.h>
-#include <openssl/evp.h>
+#include <nettle/base64.h>
 #include <string.h>
 
 #include "ops/support/files.h"
@@ -13,8 +13,8 @@
 static int take_image(struct tool_call *call, const cJSON *block, struct buffer *text)
 {
 	const char *data = json_text(block, "data"), *type = json_text(block, "mimeType");
-	size_t size = data ? strlen(data) : 0;
-	int decoded = -1;
+	size_t size = data ? strlen(data) : 0, decoded = 0;
+	struct base64_decode_ctx decoder;
 
 	if (!type || size % 4 || size > CUSTOM_LINE_MAX_BYTES)
 		return buffer_append_string(text, "[An image that is not valid was left out.]\n");
@@ -22,13 +22,12 @@ static int take_image(struct tool_call *call, const cJSON *block, struct buffer 
 		return buffer_printf(text, "[One more image (%s) was left out.]\n", type);
 	if (buffer_reserve(&call->image.bytes, size + 1) < 0)
 		return -ENOMEM;
-	if (size)
-		decoded = EVP_DecodeBlock(
-			call->image.bytes.data, (const unsigned char *)data, (int)size);
-	if (decoded <= 0)
+	base64_decode_init(&decoder);
+	if (!size ||
+		!base64_decode_update(&decoder, &decoded, call->image.bytes.data, size, data) ||
+		!base64_decode_final(&decoder) || !decoded)
 		return buffer_append_string(text, "[An image that is not valid was left out.]\n");
-	call->image.bytes.size =
-		(size_t)decoded - (data[size - 1] == '=') - (data[size - 2] == '=');
+	call->image.bytes.size = decoded;
 	call->image.mime_type = strdup(type);
 	return 0;
 }

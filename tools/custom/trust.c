@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
-#include <openssl/evp.h>
+#include <nettle/sha2.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -21,7 +21,7 @@ enum { FILES_MAX = 10000, HASH_DIGITS = 64 };
 static const uint64_t bytes_max = 256 << 20;
 
 struct hashing {
-	EVP_MD_CTX *digest;
+	struct sha256_ctx digest;
 	unsigned files;
 	uint64_t bytes;
 };
@@ -38,7 +38,7 @@ static int hash_file(struct hashing *hashing, const char *path)
 		hashing->bytes += (uint64_t)got;
 		if (hashing->bytes > bytes_max)
 			return -EFBIG;
-		EVP_DigestUpdate(hashing->digest, data, (size_t)got);
+		sha256_update(&hashing->digest, (size_t)got, (const uint8_t *)data);
 	}
 	return got < 0 ? -errno : 0;
 }
@@ -54,8 +54,8 @@ static int hash_entry(struct hashing *hashing, const FTSENT *entry, size_t base)
 		return -EFBIG;
 	snprintf(mode, sizeof(mode), "%o %lld", (unsigned)entry->fts_statp->st_mode,
 		S_ISREG(entry->fts_statp->st_mode) ? (long long)entry->fts_statp->st_size : 0LL);
-	EVP_DigestUpdate(hashing->digest, mode, strlen(mode) + 1);
-	EVP_DigestUpdate(hashing->digest, name, strlen(name) + 1);
+	sha256_update(&hashing->digest, strlen(mode) + 1, (const uint8_t *)mode);
+	sha256_update(&hashing->digest, strlen(name) + 1, (const uint8_t *)name);
 	if (S_ISREG(entry->fts_statp->st_mode))
 		return hash_file(hashing, entry->fts_accpath);
 	if (!S_ISLNK(entry->fts_statp->st_mode))
@@ -63,7 +63,7 @@ static int hash_entry(struct hashing *hashing, const FTSENT *entry, size_t base)
 	length = readlink(entry->fts_accpath, target, sizeof(target));
 	if (length < 0)
 		return -errno;
-	EVP_DigestUpdate(hashing->digest, target, (size_t)length);
+	sha256_update(&hashing->digest, (size_t)length, (const uint8_t *)target);
 	return 0;
 }
 
@@ -93,15 +93,13 @@ static int hash_tree(struct hashing *hashing, const char *path)
 
 static int hash_place(const char *place, char hash[HASH_DIGITS + 1])
 {
-	struct hashing hashing = {.digest = EVP_MD_CTX_new()};
-	unsigned char digest[32];
-	int r = -ENOMEM;
+	struct hashing hashing = {.files = 0};
+	uint8_t digest[SHA256_DIGEST_SIZE];
+	int r;
 
-	if (hashing.digest && EVP_DigestInit_ex(hashing.digest, EVP_sha256(), NULL))
-		r = hash_tree(&hashing, place);
-	if (r == 0 && !EVP_DigestFinal_ex(hashing.digest, digest, NULL))
-		r = -EIO;
-	EVP_MD_CTX_free(hashing.digest);
+	sha256_init(&hashing.digest);
+	r = hash_tree(&hashing, place);
+	sha256_digest(&hashing.digest, sizeof(digest), digest);
 	if (r == 0)
 		hex_write(digest, sizeof(digest), hash);
 	return r;

@@ -1,6 +1,5 @@
 #include "tools/web/fetch.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -9,6 +8,7 @@
 #include <strings.h>
 
 #include "tools/web/address.h"
+#include "tools/web/libraries.h"
 
 enum { CONNECT_MS = 10000, SLOW_SECONDS = 20 };
 
@@ -315,6 +315,9 @@ int fetch(const struct fetch_request *request, struct fetch_response *ret_respon
 	struct transfer transfer = {.request = request, .response = &response};
 	int r;
 
+	r = web_load(problem);
+	if (r < 0)
+		return r;
 	pthread_once(&once, start_curl);
 	r = exchange(&transfer, problem);
 	curl_easy_cleanup(transfer.easy);

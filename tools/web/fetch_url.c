@@ -1,9 +1,9 @@
 /* The parsing half of tools/web/fetch.h. */
-#include <curl/curl.h>
 #include <errno.h>
 #include <string.h>
 
 #include "tools/web/fetch.h"
+#include "tools/web/libraries.h"
 
 enum { URL_MAX_BYTES = 8192 };
 
@@ -75,10 +75,14 @@ static int check(CURLU *url, struct buffer *problem)
 int fetch_url_parse(const char *text, struct fetch_url *ret_url, struct buffer *problem)
 {
 	struct fetch_url parsed cleanup_url = {0};
-	CURLU *url = curl_url();
 	CURLUcode code;
+	CURLU *url;
 	int r;
 
+	r = web_load(problem);
+	if (r < 0)
+		return r;
+	url = curl_url();
 	if (!url)
 		return -ENOMEM;
 	/* The schemes of the proxies of curl are no reason to answer differently. */

@@ -9,6 +9,7 @@
 #include "tools/web/page_feed.h"
 #include "tools/web/page_markdown.h"
 #include "tools/web/page_results.h"
+#include "tools/web/libraries.h"
 
 enum { OUTPUT_MAX_BYTES = 32 << 20, TITLE_MAX_BYTES = 300, JSON_PRETTY_MAX_BYTES = 1 << 20 };
 
@@ -206,6 +207,8 @@ int page_convert(const struct page_request *request, struct buffer *out, char **
 	out->limit_bytes = OUTPUT_MAX_BYTES;
 	if (request->format == PAGE_SOURCE)
 		return buffer_append(out, request->text, request->size);
+	if (web_load_xml(NULL) < 0)
+		return -ELIBACC;
 	switch (request->kind) {
 	case PAGE_HTML:
 		return convert_html(request, out, ret_title);

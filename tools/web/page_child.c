@@ -10,6 +10,7 @@
 #include "tools/base/powers.h"
 #include "tools/web/charset.h"
 #include "tools/web/page.h"
+#include "tools/web/libraries.h"
 
 enum {
 	CHILD_MEMORY_BYTES = 512 << 20,
@@ -116,6 +117,9 @@ static int convert(struct page_request *request, const char *content_type)
 		r = charset_open(content_type,
 			request->kind == PAGE_HTML || request->kind == PAGE_FEED, content.data,
 			content.size, &charset);
+	/* No file can be opened after it. */
+	if (r == 0)
+		r = web_load_xml(NULL);
 	give_up_powers();
 	if (r == 0)
 		r = charset_convert(&charset, content.data, content.size, &utf8);

@@ -1,10 +1,10 @@
 #include "tools/web/page_feed.h"
 
 #include <errno.h>
-#include <libxml/parser.h>
 #include <string.h>
 
 #include "tools/web/page_markdown.h"
+#include "tools/web/libraries.h"
 
 enum { SUMMARY_MAX_BYTES = 300, ROOT_BYTES = 4096 };
 

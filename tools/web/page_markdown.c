@@ -2,12 +2,12 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <libxml/uri.h>
 #include <limits.h>
 #include <string.h>
 #include <strings.h>
 
 #include "tools/web/page_pre.h"
+#include "tools/web/libraries.h"
 
 /* ---- Links -------------------------------------------------------------------------- */
 

@@ -1,11 +1,11 @@
 #include "tools/web/page_tree.h"
 
 #include <errno.h>
-#include <libxml/HTMLparser.h>
 #include <string.h>
 #include <strings.h>
 
 #include "ops/support/buffer.h"
+#include "tools/web/libraries.h"
 
 /* ---- Memory that goes at once ------------------------------------------------------- */
 
