@@ -314,6 +314,7 @@ int workspace_open_file(struct op_context *ctx, struct workspace *w,
 	int r = check_object(object);
 
 	begin_change(ctx);
+	ctx->served.is_early = false;
 	if (r < 0)
 		return r;
 	if (!w->ops->write && ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC)))

@@ -129,7 +129,8 @@ int workspace_check(struct op_context *ctx, struct workspace *w);
 /* Required.  Opens a regular file; the handle stays valid after unlink and rename,
  * and its writes, with O_APPEND, go to the end of file as one piece whoever else
  * appends.  The caller closes it.  -EISDIR, -ETXTBSY, -ENXIO.
- * Through object->file it opens the same object once more, with other flags. */
+ * Through object->file it opens the same object once more, with other flags.
+ * With served.is_early (see await_name) only the ctime of the attributes counts. */
 int workspace_open_file(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *object, int flags, struct open_file **ret_file,
 	struct attributes *ret_attributes);
@@ -139,12 +140,13 @@ int workspace_open_file(struct op_context *ctx, struct workspace *w,
 int workspace_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
 	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
 
-/* Optional (NULL: nothing is answered early).  For a handle that create gave out with
- * served.is_early: waits until the name is made, and returns what create would have; the same each
+/* Optional (NULL: nothing is answered early).  For a handle that create or open_file gave out with
+ * served.is_early: waits until that is done, and returns what it would have; the same each
  * time.  The attributes from create were right but for the times; or, without O_EXCL, another
- * process was quicker to make the name: then the handle leads to that file, truncated if asked for,
- * and the answer has its attributes.  After an error every operation on the handle returns that.
- * -EAGAIN: interrupted, or the workspace is out of reach; to be called again. */
+ * process was quicker to make the name, or has put another file there: then the handle leads to
+ * that file, truncated if asked for, and the answer has its attributes.  After an error every
+ * operation on the handle returns that. -EAGAIN: interrupted, or the workspace is out of reach; to
+ * be called again. */
 int workspace_await_name(
 	struct op_context *ctx, struct open_file *file, struct attributes *ret_attributes);
 

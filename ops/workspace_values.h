@@ -110,7 +110,8 @@ struct op_context {
 	bool (*interrupted)(struct op_context *ctx);
 	void *interrupted_data;
 
-	/* create: whether it may be answered before the name is made (see await_name). */
+	/* create, and open_file with O_TRUNC for writing only: whether it may be answered before
+	 * the name is made, or the file truncated (see await_name). */
 	enum create_hint create_hint;
 
 	/* Filled in by a change that succeeds; the operation clears it first.  NULL: not wanted. */
@@ -121,7 +122,7 @@ struct op_context {
 		uint32_t round_trips; /* waits for the far end on this call's behalf */
 		uint32_t repeats;  /* requests that were made anew, as the far end had lost them */
 		bool from_cache;   /* answered without asking the workspace */
-		bool is_early;     /* create: the name is not made yet; setattr: the times are
+		bool is_early;     /* create, open_file: see await_name; setattr: the times are
 				    * not known yet */
 		bool is_other;     /* flush: without O_EXCL, the file is not the one that create
 				    * returned (see await_name) */

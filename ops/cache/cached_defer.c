@@ -1,5 +1,6 @@
-/* Attribute changes of a file that its creator still has open: tar, cp and install make a
- * file, write it, and set owner, mode and times before they close it. */
+/* Attribute changes of a file that its creator still has open, or who truncated it when he opened
+ * it: tar, cp and install make a file, write it, and set owner, mode and times before they close
+ * it. */
 #include "ops/cache/cached_internal.h"
 
 #include <errno.h>

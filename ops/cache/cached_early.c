@@ -143,6 +143,14 @@ static void take_other(struct cached *c, const struct asking *asking, struct cac
 	content_detach(c, file->extra);
 }
 
+static void take_truncated(struct cached *c, const struct asking *asking,
+	const struct cached_file *file, int r, const struct attributes *now)
+{
+	cached_changed(c, asking, &file->extra->id, now, FROM_CHANGE);
+	if (r < 0)
+		cached_invalidate(c, asking->look.at, &file->made_in, file->path);
+}
+
 static void take_name(struct cached *c, const struct asking *asking, struct cached_file *file,
 	int r, const struct attributes *made)
 {
@@ -153,6 +161,8 @@ static void take_name(struct cached *c, const struct asking *asking, struct cach
 		note_missed(c, file);
 	if (r == 0 && !object_id_equal(&made->id, &file->attributes.id))
 		take_other(c, asking, file, made);
+	else if (file->was_there)
+		take_truncated(c, asking, file, r, made);
 	else
 		cached_made(c, asking, &file->made_in, file->path, NULL, r, made);
 }

@@ -206,7 +206,7 @@ struct cached_file {
 	bool written;           /* while dirty; else that is for what waits only */
 	uint64_t opened_at;     /* position after which the workspace has opened it ... */
 	uint64_t opened_state;  /* ... and the state of the file then: what is read may be as old */
-	atomic_bool created;    /* by this handle, at ... */
+	atomic_bool created;    /* or truncated by this handle, at ... */
 	uint64_t created_ms;    /* ... by cached_now_ms() */
 	bool has_locks;         /* or had; under lock */
 	bool closing;           /* and not to be opened for what becomes of its name; under lock */
@@ -219,6 +219,7 @@ struct cached_file {
 	pid_t made_by;            /* ... and who made it */
 	uint64_t made_ms;         /* when it was asked for */
 	unsigned awaiting;        /* calls that wait for the name */
+	bool was_there;           /* it is not new, but truncated */
 	bool is_other;            /* the name was somebody else's, and so is the file */
 	LIST_ENTRY(cached_file) unnamed_link;
 };

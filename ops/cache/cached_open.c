@@ -1,5 +1,5 @@
 /* Handles: opened, created, and what they share. */
-#include "ops/cache/cached_internal.h"
+#include "ops/cache/cached_fetch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -263,11 +263,69 @@ static int opened(struct cached *c, struct op_context *ctx, struct cached_file *
 	return r;
 }
 
+/* All of its content will come through this handle, and its attributes may wait for that. */
+static void begin_making(struct cached_file *file)
+{
+	file->created = true;
+	file->created_ms = cached_now_ms();
+}
+
+/* The workspace will not refuse it: it is the caller's own file, and no program that may be
+ * running. */
+static bool is_plain_own(const struct op_context *ctx, const struct attributes *attributes)
+{
+	return S_ISREG(attributes->mode) && attributes->nlink == 1 && attributes->uid == ctx->uid &&
+	       (attributes->mode & S_IWUSR) && !(attributes->mode & 07111);
+}
+
+/* To be written anew by who only writes, in a directory from which changes are told: he need not
+ * wait until it is truncated (CREATE_IS_EARLY). */
+static void consider_early_open(struct cached *c, struct op_context *ctx,
+	const struct object_ref *object, int flags, struct attributes *ret_attributes)
+{
+	struct found found;
+
+	if (!c->feed || object->file || (flags & O_ACCMODE) != O_WRONLY || !(flags & O_TRUNC) ||
+		cached_walk(c, object->path, &found) < 0 ||
+		!object_id_equal(&found.id, &object->id) || !found.directory.inode ||
+		!cached_get_attributes(c, &found.id, ret_attributes) ||
+		!is_plain_own(ctx, ret_attributes))
+		return;
+	ctx->parent = found.directory;
+	ctx->create_hint =
+		cached_is_watched(c, &found.directory) ? CREATE_IS_EARLY : CREATE_IS_FIRST;
+	ret_attributes->size_bytes = 0;
+	ret_attributes->blocks = 0;
+}
+
+/* Nobody else here knows more of it until it is open at the workspace. */
+static int opened_early(struct cached *c, struct op_context *ctx, struct cached_file *file,
+	const struct attributes *known, struct open_file *inner)
+{
+	const struct timespec now = file->attributes.ctime;
+	int r;
+
+	file->attributes = *known;
+	file->attributes.mtime = file->attributes.ctime = now;
+	file->attributes.changed_lately = true;
+	r = opened(c, ctx, file, 0, inner);
+	if (r < 0)
+		return r;
+	content_detach(c, file->extra);
+	file->captured_writes = ++file->extra->write_count;
+	begin_making(file);
+	file->was_there = true;
+	cached_early(c, ctx, file);
+	return 0;
+}
+
 static int open_asking(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
 {
 	struct cached_file *file = file_new(c, object->path, flags);
 	struct open_file *inner;
+	const struct object_id parent = ctx->parent;
+	struct attributes known;
 	struct asking asking;
 	struct object_ref at;
 	int r = file ? cached_inner_object(ctx, object, &at) : -ENOMEM;
@@ -279,10 +337,15 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 	cached_enter(c);
 	cached_await_object(c, ctx, object);
 	cached_apply_deferred_at(c, ctx, object->path);
+	cached_bound_early(c, ctx);
+	consider_early_open(c, ctx, object, flags, &known);
 	cached_ask(c, ctx, &asking);
 	r = workspace_open_file(ctx, c->base.inner, &at, flags, &inner, &file->attributes);
+	ctx->create_hint = CREATE_WAITS;
 	cached_end_asking(c, ctx, &asking);
-	if (r == 0) {
+	if (r == 0 && ctx->served.is_early) {
+		r = opened_early(c, ctx, file, &known, inner);
+	} else if (r == 0) {
 		if (flags & O_TRUNC)
 			cached_changed(
 				c, &asking, &file->attributes.id, &file->attributes, FROM_CHANGE);
@@ -290,11 +353,14 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 			cached_learn_attributes(
 				c, &asking.look, &file->attributes, FROM_LOOK, NULL);
 		r = opened(c, ctx, file, asking.look.at, inner);
-		if (r == 0 && (flags & O_TRUNC))
+		if (r == 0 && (flags & O_TRUNC)) {
 			file->captured_writes = ++file->extra->write_count;
+			begin_making(file);
+		}
 	} else if (!object->file && (path_misses_object(r) || path_leads_to_another(r))) {
 		cached_invalidate(c, asking.look.at, &object->parent, object->path);
 	}
+	ctx->parent = parent;
 	cached_leave(c);
 	return hand_out(file, r, ret_file, ret_attributes);
 }
@@ -324,8 +390,7 @@ int cached_create(struct op_context *ctx, struct workspace *w, const char *path,
 	if (r == 0) {
 		cached_has_met(c, ctx, &ctx->parent, path);
 		r = opened(c, ctx, file, asking.look.at, inner);
-		file->created = true;
-		file->created_ms = cached_now_ms();
+		begin_making(file);
 		if (r == 0 && ctx->served.is_early)
 			cached_early(c, ctx, file);
 	}

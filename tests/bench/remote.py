@@ -134,6 +134,39 @@ def write_big(point, megabytes):
     run(argv + ["status=none"], cwd=point)
 
 
+def read_one(point):
+    run(["cat", "tree/dir0/sub0/file0.c"], cwd=point)
+
+
+def checkout(point, branch):
+    run(["git", "checkout", "-q", branch], cwd=point / "switch")
+
+
+def overwrite(point):
+    """Files that are there, written anew in place."""
+    for number in range(50):
+        (point / "agent" / f"file{number % 10}.txt").write_text(f"text {number}\n")
+
+
+def prepare_checkout(data, files):
+    """A repository whose branches "one" and "two" differ in every file; "one" is checked out."""
+    top = data / "switch"
+    shutil.rmtree(top, ignore_errors=True)
+    top.mkdir()
+    git_here = ["git", "-C", str(top)]
+    run(git_here + ["init", "-q", "-b", "one"])
+    for branch in ("one", "two"):
+        if branch == "two":
+            run(git_here + ["checkout", "-q", "-b", branch])
+        for number in range(files):
+            directory = top / f"d{number % 20}"
+            directory.mkdir(exist_ok=True)
+            (directory / f"f{number}").write_text(f"{branch} {number}\n" * 100)
+        run(git_here + ["add", "-A"])
+        run(git_here + ["commit", "-qm", branch])
+    run(git_here + ["checkout", "-q", "one"])
+
+
 def agent_step(point, number):
     """What an agent does to a file: look, read, replace, read back, list."""
     directory = point / "agent"
@@ -185,6 +218,8 @@ class Steps:
             # Of peers that ask the far end again, one run says enough.
             times = 5 if self.mount.name in ("native", "isthmus") else 1
             self.measure(f"warm {name}", lambda action=action: action(point), times)
+        self.cold()
+        self.measure("cold cat of one file", lambda: read_one(point))
         rg(point)
         self.mount.stop()
         self.mount.start()
@@ -204,6 +239,10 @@ class Steps:
         self.measure("rm -rf of them", lambda: run(["rm", "-rf", "small"], cwd=point), pieces=count)
         os.listdir(point)
         self.measure("50 agent steps", lambda: [agent_step(point, n) for n in range(50)], pieces=50)
+        self.measure("50 files overwritten", lambda: overwrite(point), pieces=50)
+        prepare_checkout(self.far_data, count)
+        self.cold()
+        self.measure(f"git checkout of {count} files", lambda: checkout(point, "two"), pieces=count)
         self.mount.stop()
 
 
@@ -231,7 +270,7 @@ class RoundTrips:
         return waited, max(numbers_named(status, "round_trips"), default=0)
 
 
-def measure_limits(far, rows, data, args):
+def measure_limits(far, rows, data, args, archive):
     """What the link allows, over an ssh connection that is already there."""
     far.open_master()
     ssh = far.ssh() + ["box"]
@@ -254,6 +293,11 @@ def measure_limits(far, rows, data, args):
         )
     rows[f"write {args.megabytes} MB + fsync"]["values"]["limit"] = seconds
     (data / "out").unlink()
+    (data / "unpacked").mkdir(exist_ok=True)
+    with open(archive, "rb") as file:
+        rows[f"untar {args.small_files} files"]["values"]["limit"] = timed(
+            lambda: subprocess.run(ssh + [f"tar -C {data}/unpacked -xf -"], stdin=file, check=True)
+        )
     limit("exec true", "true")
     far.close_master()
 
@@ -341,7 +385,7 @@ def main():
         try:
             for m in mounts:
                 Steps(rows, m, args, data, archive, fresh, RoundTrips(isthmus)).run()
-            measure_limits(far, rows, data, args)
+            measure_limits(far, rows, data, args, archive)
             if mounts[-1].name == "isthmus":
                 measure_exec(isthmus, mounts[-1], rows)
                 measure_feed(mounts[-1], data, rows)
@@ -349,7 +393,7 @@ def main():
             for m in mounts:
                 m.stop()
             far.stop()
-            for leftover in ("small", "agent"):
+            for leftover in ("small", "agent", "switch", "unpacked"):
                 shutil.rmtree(data / leftover, ignore_errors=True)
     table = Table(
         f"remote: {args.rtt:g} ms round trip, {args.files} files, cold: one run, warm: medians; {note}",

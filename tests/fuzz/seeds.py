@@ -64,7 +64,7 @@ def files():
     s.ask(p.CREATE, p.name(b"c") + p.open_flags(os.O_RDWR | os.O_EXCL) + p.numbers(0o644, 2))
     s.ask(p.CREATE_UNNAMED, p.name(b"d") + p.open_flags(os.O_RDWR) + p.numbers(0o600, 3))
     s.ask(p.PREPARE, p.name(b"d") + p.open_flags(os.O_RDWR) + p.numbers(0o600, 4))
-    s.ask(p.NAME, p.number(4) + p.name(b"given") + p.open_flags(os.O_RDWR), order=4)
+    s.ask(p.NAME, p.number(4) + p.name(b"given") + p.open_flags(os.O_RDWR) + p.number(1), order=4)
     for handle in 1, 2, 3:
         s.ask(p.WRITE, p.numbers(handle, 2) + p.data(b"written"), order=handle)
     s.ask(p.READ, p.numbers(1, 0, 100), order=1).ask(p.SEEK, p.numbers(1, 0, 1))

@@ -40,8 +40,8 @@ test_an_untar_waits_once_for_each_file() {
 	tar -C "$mnt/untar" -xf "$tmp/tree.tar"
 	diff -r "$tmp/from/tree" "$backing/untar/tree" || fail "another tree there"
 	diff -r "$tmp/from/tree" "$mnt/untar/tree" || fail "another tree here"
-	# The directory, its times and its mode; perhaps the first file.
-	[ "$(trips untar/tree)" -le $((count + 4)) ] || fail "$(trips untar/tree) round trips for $count files"
+	# The directory, its times and its mode; the first file; the next, if it comes so soon.
+	[ "$(trips untar/tree)" -le $((count + 5)) ] || fail "$(trips untar/tree) round trips for $count files"
 }
 
 # Whoever makes files makes one in a new directory, too: it was prepared with that.
@@ -149,6 +149,29 @@ test_nothing_before_close_waits_for_the_link() {
 		assert (s.st_size, s.st_mode & 0o777, s.st_mtime) == (4, 0o640, 1000000000), s
 	END
 	expect text "$(cat "$backing/silent/new")"
+}
+
+# Of a file that was there only close waits, too.
+test_an_overwritten_file_waits_for_close() {
+	begin_in over
+	echo "what was there" >"$mnt/over/file"
+	next_is_prepared over
+	cat "$mnt/over/file"
+	python3 - "$mnt/over/file" "$backing/over/file" <<-'END'
+		import os, sys
+		here, there = sys.argv[1:]
+		fd = os.open(here, os.O_WRONLY | os.O_TRUNC)
+		os.write(fd, b"text")
+		os.fchmod(fd, 0o640)
+		os.fchown(fd, os.getuid(), os.getgid())
+		os.utime(fd, (1000000000, 1000000000))
+		os.close(fd)
+		for s in os.stat(here), os.stat(there):
+		    assert (s.st_size, s.st_mode & 0o777, s.st_mtime) == (4, 0o640, 1000000000), s
+	END
+	expect text "$(cat "$mnt/over/file")"
+	"$ISTHMUS" log "$mnt" --json | tail -n 12 >"$tmp/log"
+	expect 0 "$(trips over/file open write chmod chown utimens)" "round trips before close"
 }
 
 # Somebody else makes the name meanwhile: his file stays, and whoever was too late is told.
@@ -335,6 +358,55 @@ while open(f"{here}/known").read() != "ours":
     assert __import__("time").monotonic() < deadline, "the other name shows what was"'
 }
 
+# A file that is there is opened to be written anew: what the workspace has by then is written to.
+test_what_is_truncated_early_is_what_is_there() {
+	begin_in anew
+	race anew '
+put("same", "what was there")
+put("other", "what was there")
+put("gone", "what was there")
+put("directory", "what was there")
+time = __import__("time")
+time.sleep(1)
+for name in "same", "other", "gone", "directory":
+    assert open(f"{here}/{name}").read() == "what was there"
+def over(name):
+    set_link("stall")
+    return os.open(f"{here}/{name}", os.O_WRONLY | os.O_TRUNC)
+def next_one():
+    time.sleep(1)
+fd = over("same")
+assert os.fstat(fd).st_size == 0
+os.write(fd, b"ours")
+release()
+assert open(f"{here}/same").read() == "ours"
+os.close(fd)
+assert get("same") == "ours"
+next_one()
+fd = over("other")
+put("new", "another one")
+os.rename(f"{there}/new", f"{there}/other")
+os.write(fd, b"ours")
+release()
+os.close(fd)
+assert get("other") == "ours"
+assert open(f"{here}/other").read() == "ours"
+next_one()
+fd = over("gone")
+os.unlink(f"{there}/gone")
+os.write(fd, b"ours")
+release()
+assert error_of(os.close, fd) == errno.ENOENT
+assert not os.path.exists(f"{there}/gone") and not os.path.exists(f"{here}/gone")
+next_one()
+fd = over("directory")
+os.unlink(f"{there}/directory")
+os.mkdir(f"{there}/directory")
+release()
+assert error_of(os.close, fd) == errno.EISDIR
+assert os.path.isdir(f"{here}/directory")'
+}
+
 # It was there and has gone again: then the name is ours.
 test_without_o_excl_a_name_that_is_gone_again_is_made() {
 	begin_in gone
@@ -448,6 +520,103 @@ test_a_cut_link_makes_nothing_twice() {
 		echo up >"$tmp/link"
 	done
 	expect 11 "$(find "$backing/cut" -type f | wc -l)" "files"
+}
+
+# limited_mount OPTIONS: $mnt2 is a mount of a file system of its own, $tmp/limited.
+limited_mount() {
+	[ "$(id -u)" = 0 ] || skip "only root mounts a file system with a limit"
+	mkdir -p "$tmp/limited"
+	mount -t tmpfs -o "$1" limited "$tmp/limited" 2>/dev/null || skip "no tmpfs can be mounted"
+	trap 'umount -l "$tmp/limited"' EXIT
+	chmod 755 "$tmp/limited"
+	uri=ssh://box$tmp/limited second_mount
+	trap 'end_second_mount; umount "$tmp/limited" || umount -l "$tmp/limited"' EXIT
+}
+
+make_tree_tar() { # COUNT
+	local i
+
+	mkdir -p "$tmp/from/tree"
+	for i in $(seq "$1"); do
+		seq "$((i * 50))" >"$tmp/from/tree/$i"
+	done
+	tar -C "$tmp/from" -cf "$tmp/tree.tar" tree
+}
+
+# untar_tells_each_loss NAME COMMAND...: what tar says of no file is whole there, and if anything is lost it fails.
+untar_tells_each_loss() {
+	local name=$1 status=0
+	shift
+
+	"$@" tar -C "$mnt2" -xf "$tmp/tree.tar" >"$tmp/said" 2>&1 || status=$?
+	python3 - "$tmp/from/tree" "$tmp/limited/tree" "$tmp/said" "$status" "$name" <<-'END'
+		import os, re, sys
+		made, there, said, status, name = sys.argv[1:]
+		told = set(re.findall(r"^tar: tree/(\d+):", open(said).read(), re.M))
+		lost = set()
+		for file in os.listdir(made):
+		    try:
+		        same = open(f"{made}/{file}").read() == open(f"{there}/{file}").read()
+		    except FileNotFoundError:
+		        same = False
+		    if not same:
+		        lost.add(file)
+		assert lost <= told, f"{name}: nothing was said of {sorted(lost - told)}: {open(said).read()}"
+		assert lost and status != "0", f"{name}: {len(lost)} lost, status {status}: {open(said).read()}"
+	END
+}
+
+# The workspace has no inode left for the Nth file, or what comes before it.
+test_no_loss_is_silent_where_inodes_end() {
+	local count
+
+	make_tree_tar 12
+	limited_mount size=80m,nr_inodes=40
+	for count in $(seq 3 13); do
+		rm -rf "$tmp/limited/tree"
+		# Those that are prepared end after a while, or are in use.
+		wait_for 90 mount -o "remount,size=80m,nr_inodes=$count" "$tmp/limited" || fail "not even $count inodes are free"
+		untar_tells_each_loss "nr_inodes=$count"
+	done
+}
+
+test_no_loss_is_silent_where_the_disk_fills_meanwhile() {
+	local count filler
+
+	make_tree_tar 60
+	limited_mount size=80m
+	for count in 2 15; do
+		rm -rf "$tmp/limited/tree"
+		{
+			wait_for 30 test -e "$tmp/limited/tree/$count"
+			fallocate -l 80m "$tmp/limited/filler" || head -c 100m /dev/zero >"$tmp/limited/filler"
+		} 2>"$tmp/filled" &
+		filler=$!
+		untar_tells_each_loss "full at $count"
+		wait "$filler" || true
+		rm "$tmp/limited/filler"
+	done
+}
+
+test_no_loss_is_silent_where_permission_ends_meanwhile() {
+	local count denier
+
+	make_tree_tar 60
+	chmod 755 "$tmp" "$tmp/from" "$tmp/from/tree"
+	chmod 644 "$tmp/tree.tar" "$tmp"/from/tree/*
+	mount_options+=(-o allow_other --idmap=none)
+	limited_mount size=80m,mode=755
+	chown 1000:1000 "$tmp/limited"
+	for count in 1 12; do
+		rm -rf "$tmp/limited/tree"
+		{
+			wait_for 30 test -e "$tmp/limited/tree/$count"
+			chmod 555 "$tmp/limited/tree"
+		} &
+		denier=$!
+		untar_tells_each_loss "denied at $count" setpriv --reuid 1000 --regid 1000 --clear-groups
+		wait "$denier"
+	done
 }
 
 need_fuse

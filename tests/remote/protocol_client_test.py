@@ -549,14 +549,14 @@ def test_prepare_and_name():
     prepared = reader.body.attributes()
     same(0, prepared.nlink)
     write_file(b"taken")
-    fails(errno.EEXIST, client.call, p.NAME, p.number(handle) + p.name(b"taken") + p.open_flags(os.O_WRONLY | os.O_EXCL))
-    reader = client.call(p.NAME, p.number(handle) + p.name(b"given") + p.open_flags(os.O_WRONLY | os.O_EXCL))
+    fails(errno.EEXIST, client.call, p.NAME, p.number(handle) + p.name(b"taken") + p.open_flags(os.O_WRONLY | os.O_EXCL) + p.number(1))
+    reader = client.call(p.NAME, p.number(handle) + p.name(b"given") + p.open_flags(os.O_WRONLY | os.O_EXCL) + p.number(1))
     given = reader.body.attributes()
     same((prepared.id, prepared.mode, prepared.uid, prepared.gid), (given.id, given.mode, given.uid, given.gid))
     same(1, given.nlink)
     write(handle, 0, b"written")
     same(b"written", read_file(b"given"))
-    fails(errno.EBADF, client.call, p.NAME, p.number(handle) + p.name(b"again") + p.open_flags(os.O_WRONLY))
+    fails(errno.EBADF, client.call, p.NAME, p.number(handle) + p.name(b"again") + p.open_flags(os.O_WRONLY) + p.number(1))
     close(handle)
 
 
@@ -568,7 +568,7 @@ def test_mkdir_prepares_a_file():
     prepared = body.attributes()
     same((0, 0o640), (prepared.nlink, stat.S_IMODE(prepared.mode)))
     same([], os.listdir(at(b"with")))
-    reader = client.call(p.NAME, p.number(handle) + p.name(b"with/file") + p.open_flags(os.O_WRONLY | os.O_EXCL))
+    reader = client.call(p.NAME, p.number(handle) + p.name(b"with/file") + p.open_flags(os.O_WRONLY | os.O_EXCL) + p.number(1))
     same(prepared.id, reader.body.attributes().id)
     close(handle)
     # A handle in use: the directory is made all the same.
@@ -576,6 +576,19 @@ def test_mkdir_prepares_a_file():
     body = client.call(p.MKDIR, p.name(b"without") + p.numbers(0o755, 0o640, handle)).body
     body.attributes()
     same(0, body.number())
+    close(handle)
+
+
+def test_name_that_makes_nothing_opens_what_is_there():
+    handle = next(handles)
+    client.call(p.PREPARE, p.name(b"") + p.open_flags(os.O_RDWR) + p.numbers(0o640, handle))
+    fails(errno.ENOENT, client.call, p.NAME, p.number(handle) + p.name(b"not there") + p.open_flags(os.O_WRONLY) + p.number(0))
+    same(False, os.path.exists(at(b"not there")))
+    write_file(b"was there", b"long ago")
+    reader = client.call(p.NAME, p.number(handle) + p.name(b"was there") + p.open_flags(os.O_WRONLY | os.O_TRUNC) + p.number(0))
+    same((os.stat(at(b"was there")).st_ino, 0), (reader.body.attributes().id[1], os.stat(at(b"was there")).st_size))
+    write(handle, 0, b"now")
+    same(b"now", read_file(b"was there"))
     close(handle)
 
 
@@ -588,9 +601,9 @@ def test_name_opens_what_is_there():
         write_file(name, b"takes")
         os.mkdir(at(name + b".d"))
         os.symlink(name, at(name + b".l"))
-        fails(errno.EISDIR, client.call, p.NAME, p.number(handle) + p.name(name + b".d") + p.open_flags(os.O_WRONLY | flags))
-        fails(errno.ELOOP, client.call, p.NAME, p.number(handle) + p.name(name + b".l") + p.open_flags(os.O_WRONLY | flags))
-        reader = client.call(p.NAME, p.number(handle) + p.name(name) + p.open_flags(os.O_WRONLY | flags))
+        fails(errno.EISDIR, client.call, p.NAME, p.number(handle) + p.name(name + b".d") + p.open_flags(os.O_WRONLY | flags) + p.number(1))
+        fails(errno.ELOOP, client.call, p.NAME, p.number(handle) + p.name(name + b".l") + p.open_flags(os.O_WRONLY | flags) + p.number(1))
+        reader = client.call(p.NAME, p.number(handle) + p.name(name) + p.open_flags(os.O_WRONLY | flags) + p.number(1))
         found = reader.body.attributes()
         same(os.stat(at(name)).st_ino, found.id[1])
         same(False, found.id == prepared.id)

@@ -207,8 +207,73 @@ static void distrust_prefill(struct remote_file *file, uint64_t changes)
 	pthread_mutex_unlock(&file->lock);
 }
 
-int remote_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
+/* Through the handle of a file that was prepared, which is given the name (`makes`), or leads to
+ * the file there as soon as that is open.  What is written comes behind that. */
+static int begin_early(struct op_context *ctx, struct remote *remote, const char *path, int flags,
+	bool makes, struct spare_taken *taken, struct open_file **ret_file)
+{
+	struct remote_file *file;
+	int r = file_new(remote, path, flags, &file);
+
+	if (r < 0) {
+		remote_spare_return(remote, taken);
+		return r;
+	}
+	file->handle = taken->handle;
+	file->epoch = taken->epoch;
+	file->is_new = makes;
+	file->is_naming = true;
+	file->may_be_other = !(flags & O_EXCL);
+	finish_open(file, 0, &taken->attributes, ret_file);
+	r = remote_queue_name(ctx, file, flags, makes);
+	if (r < 0) {
+		file_unpublish(file);
+		remote_file_unref(file);
+		remote_spare_return(remote, taken);
+		return r == RESULT_AGAIN ? -EAGAIN : r;
+	}
+	ctx->served.is_early = true;
+	ctx->served.position = 0;
+	return 0;
+}
+
+/* -EAGAIN: nothing is prepared. */
+static int create_early(struct op_context *ctx, struct remote *remote, const char *path, int flags,
+	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	struct spare_taken taken;
+	int r = remote_spare_take(ctx, remote, flags, mode, &taken);
+
+	if (r == 0)
+		r = begin_early(ctx, remote, path, flags, true, &taken, ret_file);
+	if (r == 0)
+		*ret_attributes = taken.attributes;
+	return r;
+}
+
+/* To be written anew. */
+static int open_early(struct op_context *ctx, struct remote *remote,
+	const struct object_ref *object, int flags, struct open_file **ret_file,
+	struct attributes *ret_attributes)
+{
+	const uint32_t mode = 0666; /* of the next new file there */
+	struct spare_taken taken;
+	int r = remote_spare_take_any(ctx, remote, &taken);
+
+	if (r == 0) {
+		taken.attributes.id = object->id;
+		r = begin_early(ctx, remote, object->path, flags, false, &taken, ret_file);
+	}
+	if (r == 0)
+		*ret_attributes = taken.attributes;
+	if (r == 0 || r == -EAGAIN)
+		remote_spares_want(ctx, remote, object->path, flags, mode);
+	return r;
+}
+
+static int open_waiting(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, int flags, struct open_file **ret_file,
+	struct attributes *ret_attributes)
 {
 	cleanup_free char *known = object->file ? copy_path(remote_file_of(object->file)) : NULL;
 	struct remote *remote = remote_of(w);
@@ -246,6 +311,18 @@ int remote_open_file(struct op_context *ctx, struct workspace *w, const struct o
 	return 0;
 }
 
+int remote_open_file(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	int r = -EAGAIN;
+
+	if (ctx->create_hint != CREATE_WAITS)
+		r = open_early(ctx, remote_of(w), object, flags, ret_file, ret_attributes);
+	if (r == -EAGAIN)
+		r = open_waiting(ctx, w, object, flags, ret_file, ret_attributes);
+	return r;
+}
+
 static int create(struct op_context *ctx, struct workspace *w, enum frame_type type,
 	const char *path, int flags, uint32_t mode, struct open_file **ret_file,
 	struct attributes *ret_attributes)
@@ -275,41 +352,6 @@ static int create(struct op_context *ctx, struct workspace *w, enum frame_type t
 	pthread_mutex_lock(&remote->lock);
 	file->is_new = true;
 	pthread_mutex_unlock(&remote->lock);
-	*ret_attributes = attributes;
-	return 0;
-}
-
-/* With a file that was prepared.  -EAGAIN: there is none. */
-static int create_early(struct op_context *ctx, struct remote *remote, const char *path, int flags,
-	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
-{
-	struct attributes attributes;
-	struct remote_file *file;
-	uint64_t handle, epoch;
-	int r = remote_spare_take(ctx, remote, flags, mode, &handle, &epoch, &attributes);
-
-	if (r < 0)
-		return r;
-	r = file_new(remote, path, flags, &file);
-	if (r < 0) {
-		remote_spare_return(remote, handle, epoch);
-		return r;
-	}
-	file->handle = handle;
-	file->epoch = epoch;
-	file->is_new = true;
-	file->is_naming = true;
-	file->may_be_other = !(flags & O_EXCL);
-	finish_open(file, 0, &attributes, ret_file);
-	r = remote_queue_name(ctx, file, flags);
-	if (r < 0) {
-		file_unpublish(file);
-		remote_file_unref(file);
-		remote_spare_return(remote, handle, epoch);
-		return r == RESULT_AGAIN ? -EAGAIN : r;
-	}
-	ctx->served.is_early = true;
-	ctx->served.position = 0;
 	*ret_attributes = attributes;
 	return 0;
 }

@@ -545,9 +545,18 @@ void remote_file_unref(struct remote_file *file);
 
 /* One for what is to be made in ctx->parent, with the attributes that it will have.  -EAGAIN: there
  * is none, or it will not do. */
+struct spare_taken {
+	uint64_t handle, epoch;
+	struct attributes attributes; /* that the file will have when it has its name */
+};
+
 int remote_spare_take(struct op_context *ctx, struct remote *remote, int flags, uint32_t mode,
-	uint64_t *ret_handle, uint64_t *ret_epoch, struct attributes *ret_attributes);
-void remote_spare_return(struct remote *remote, uint64_t handle, uint64_t epoch);
+	struct spare_taken *ret_taken);
+
+/* The same, for its handle. */
+int remote_spare_take_any(
+	struct op_context *ctx, struct remote *remote, struct spare_taken *ret_taken);
+void remote_spare_return(struct remote *remote, const struct spare_taken *taken);
 
 /* Has one prepared for the next file beside `path`, if there is none. */
 void remote_spares_want(
@@ -566,9 +575,10 @@ void remote_spare_done(struct spare *spare);
 void remote_spares_tidy(struct remote *remote);
 void remote_spares_free(struct remote *remote);
 
-/* Has the file of the prepared handle get its name, behind which its writes come; not waited for.
- * RESULT_AGAIN: the handle is gone with its session. */
-int remote_queue_name(struct op_context *ctx, struct remote_file *file, int flags);
+/* Has the file of the prepared handle get its name (`makes`), or the handle lead to the file there,
+ * behind which its writes come; not waited for.  RESULT_AGAIN: the handle is gone with its session.
+ */
+int remote_queue_name(struct op_context *ctx, struct remote_file *file, int flags, bool makes);
 
 /* ---- client_exec.c ------------------------------------------------------------------- */
 

@@ -344,7 +344,8 @@ void remote_spare_done(struct spare *spare)
 
 /* ---- Taking --------------------------------------------------------------------------- */
 
-/* Under the lock.  NULL: none is ready; where some are on the way there are to be more. */
+/* Under the lock.  `kind` NULL: any.  NULL: none is ready; where some are on the way there are to
+ * be more. */
 static struct spare *take_ready(struct remote *remote, const struct spare_kind *kind)
 {
 	int64_t now_ms = clock_now_ms();
@@ -353,7 +354,7 @@ static struct spare *take_ready(struct remote *remote, const struct spare_kind *
 	for (struct spare **slot = &remote->spares; *slot; slot = &(*slot)->next) {
 		struct spare *spare = *slot;
 
-		if (!same_kind(&spare->kind, kind) || is_over(remote, spare, now_ms))
+		if ((kind && !same_kind(&spare->kind, kind)) || is_over(remote, spare, now_ms))
 			continue;
 		is_asked = is_asked || spare->state == SPARE_ASKED;
 		if (spare->state != SPARE_READY)
@@ -388,17 +389,14 @@ static struct attributes named_attributes(const struct spare *spare)
 	return attributes;
 }
 
-int remote_spare_take(struct op_context *ctx, struct remote *remote, int flags, uint32_t mode,
-	uint64_t *ret_handle, uint64_t *ret_epoch, struct attributes *ret_attributes)
+/* -EAGAIN: none. */
+static int take(struct remote *remote, const struct spare_kind *kind, struct spare_taken *ret_taken)
 {
-	const struct spare_kind kind = kind_of(ctx, mode);
 	bool has_little_room;
 	struct spare *spare;
 
-	if (ctx->create_hint != CREATE_IS_EARLY || !may_be_prepared(ctx, flags, mode))
-		return -EAGAIN;
 	pthread_mutex_lock(&remote->lock);
-	spare = take_ready(remote, &kind);
+	spare = take_ready(remote, kind);
 	has_little_room =
 		remote->little_room_ms && clock_now_ms() - remote->little_room_ms < LITTLE_ROOM_MS;
 	pthread_mutex_unlock(&remote->lock);
@@ -408,20 +406,34 @@ int remote_spare_take(struct op_context *ctx, struct remote *remote, int flags, 
 		drop(remote, spare);
 		return -EAGAIN;
 	}
-	*ret_handle = spare->handle;
-	*ret_epoch = spare->epoch;
-	*ret_attributes = named_attributes(spare);
+	*ret_taken = (struct spare_taken){spare->handle, spare->epoch, named_attributes(spare)};
 	free(spare);
 	return 0;
 }
 
-void remote_spare_return(struct remote *remote, uint64_t handle, uint64_t epoch)
+int remote_spare_take(struct op_context *ctx, struct remote *remote, int flags, uint32_t mode,
+	struct spare_taken *ret_taken)
+{
+	const struct spare_kind kind = kind_of(ctx, mode);
+
+	if (ctx->create_hint != CREATE_IS_EARLY || !may_be_prepared(ctx, flags, mode))
+		return -EAGAIN;
+	return take(remote, &kind, ret_taken);
+}
+
+int remote_spare_take_any(
+	struct op_context *ctx, struct remote *remote, struct spare_taken *ret_taken)
+{
+	return ctx->create_hint == CREATE_IS_EARLY ? take(remote, NULL, ret_taken) : -EAGAIN;
+}
+
+void remote_spare_return(struct remote *remote, const struct spare_taken *taken)
 {
 	bool is_there;
 
 	pthread_mutex_lock(&remote->lock);
-	is_there = epoch == remote->epoch;
+	is_there = taken->epoch == remote->epoch;
 	pthread_mutex_unlock(&remote->lock);
 	if (is_there)
-		give_back(remote, handle);
+		give_back(remote, taken->handle);
 }

@@ -262,7 +262,7 @@ static void name_answered(struct call *call)
 	call_free(call);
 }
 
-int remote_queue_name(struct op_context *ctx, struct remote_file *file, int flags)
+int remote_queue_name(struct op_context *ctx, struct remote_file *file, int flags, bool makes)
 {
 	struct queued_write *write = malloc(sizeof(*write));
 	struct query q;
@@ -282,6 +282,7 @@ int remote_queue_name(struct op_context *ctx, struct remote_file *file, int flag
 	wire_put_number(&q.out, file->handle);
 	wire_put_name(&q.out, file->path, &ctx->parent);
 	wire_put_open_flags(&q.out, flags);
+	wire_put_number(&q.out, makes);
 	r = query_submit(&q, name_answered, write);
 	if (r < 0) {
 		unreserve(write);

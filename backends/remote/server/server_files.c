@@ -206,7 +206,7 @@ static int give_name(struct job *job, struct handle *handle, const char *path)
 	struct object_ref object = OBJECT_OF(handle->file);
 	struct workspace *w = job->server->workspace;
 	struct attributes attributes;
-	int r = handle->unnamed ? -EBADF : workspace_getattr(&job->ctx, w, &object, &attributes);
+	int r = workspace_getattr(&job->ctx, w, &object, &attributes);
 
 	if (r == 0)
 		r = check_directory(job, path, &attributes);
@@ -291,21 +291,24 @@ static int name_prepared(struct job *job, struct handle *handle, const char *pat
 	return r;
 }
 
-/* What is there may go again before it is opened. */
+/* What is there may go again before it is opened.  `makes`: the file that was prepared is wanted.
+ */
 static int name_or_open(struct job *job, struct handle *handle, const char *path, int flags,
-	struct attributes *ret_attributes, struct facts *opened)
+	bool makes, struct attributes *ret_attributes, struct facts *opened)
 {
 	int r, attempts = 0;
 
 	do {
-		r = name_prepared(job, handle, path, flags, ret_attributes, opened);
-		if (r != -EEXIST || (flags & O_EXCL))
-			return r;
+		if (makes) {
+			r = name_prepared(job, handle, path, flags, ret_attributes, opened);
+			if (r != -EEXIST || (flags & O_EXCL))
+				return r;
+		}
 		job->facts = (struct facts){0}; /* of the attempt */
 		job->ctx.facts = opened;
 		r = open_other(job, handle, path, flags, ret_attributes);
 		job->ctx.facts = &job->facts;
-	} while ((r == -ENOENT || r == -ESTALE) && ++attempts < NAME_ATTEMPTS);
+	} while ((r == -ESTALE || (makes && r == -ENOENT)) && ++attempts < NAME_ATTEMPTS);
 	job->ctx.facts = NULL;
 	return r;
 }
@@ -316,13 +319,16 @@ int64_t handle_name(struct job *job, struct wire_writer *out)
 	int r = read_file_ref(job, &ref);
 	const char *path = wire_get_name(&job->in, &job->ctx.new_parent);
 	int flags = wire_get_open_flags(&job->in);
+	bool makes = wire_get_number_max(&job->in, 1);
 	struct attributes attributes;
 	struct facts opened = {0};
 
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
+	if (r == 0 && ref.handle->unnamed)
+		r = -EBADF;
 	if (r == 0)
-		r = name_or_open(job, ref.handle, path, flags, &attributes, &opened);
+		r = name_or_open(job, ref.handle, path, flags, makes, &attributes, &opened);
 	if (r < 0)
 		return r;
 	wire_put_attributes(out, &attributes);
