@@ -5,9 +5,13 @@
 #include <stdio.h>
 
 #include "tools/base/tool.h"
+#include "tools/custom/custom.h"
 
 int tool_command(int argc, char **argv);
 int mcp_command(int argc, char **argv);
+
+/* isthmus tool render: draws the result of a call of a custom tool that a journal has. */
+int render_command(const struct custom_options *options, const char *call_id, bool expanded);
 
 /* Opens `directory` as the root, with its permissions: `policy` (may be NULL) beside the
  * user's and the project's files; `yes` allows what no rule denies.  0, or -1 after a message
@@ -19,6 +23,6 @@ void close_session(struct tool_session *session);
 cJSON *terminal_ask_user(struct tool_call *call, const struct tool_question *question);
 void terminal_tell_user(struct tool_call *call, const char *words);
 
-/* Prints text with the escapes for colors and styles that it has, and no others. */
+/* Prints text with the escapes for colors and styles that it has, on a terminal, and no others. */
 void terminal_print_styled(FILE *out, const char *text);
 int terminal_width(void);

@@ -170,15 +170,15 @@ static size_t style_length(const char *text)
 
 void terminal_print_styled(FILE *out, const char *text)
 {
-	bool styled = false;
+	bool styled = false, is_terminal = isatty(fileno(out));
 
 	while (*text) {
 		size_t style = style_length(text), size = style;
 
-		if (style) {
+		if (style && is_terminal) {
 			fwrite(text, 1, style, out);
 			styled = true;
-		} else {
+		} else if (!style) {
 			size = 1;
 			while (text[size] && !style_length(text + size))
 				size++;

@@ -28,6 +28,7 @@ static const char usage[] =
 	"       isthmus tool trust [--yes]        trust the tools that the project brings\n"
 	"       isthmus tool new NAME [--lang sh|python|c|ts]\n"
 	"       isthmus tool session --conversation ID [branch CALL | tree CALL]\n"
+	"       isthmus tool render CALL [--expanded]   what a custom tool draws of that call\n"
 	"\n"
 	"  --root DIR       work below DIR (default: the current directory)\n"
 	"  --json JSON      all arguments at once; \"-\": from standard input\n"
@@ -483,6 +484,10 @@ static int manage(int argc, char **argv)
 	}
 	if (strcmp(word, "session") == 0)
 		return custom_session_command(request.conversation, request.argc, request.argv);
+	if (strcmp(word, "render") == 0)
+		return request.argc == 1
+			       ? render_command(&request.custom, request.argv[0], request.expanded)
+			       : complain("render takes the id of one call");
 	if (request.argc)
 		return complain("\"%s\" is one word too many", request.argv[0]);
 	return strcmp(word, "list") == 0 ? custom_list_command(&request.custom, as_json)
@@ -491,7 +496,7 @@ static int manage(int argc, char **argv)
 
 static bool is_managing(const char *word)
 {
-	static const char *const words[] = {"list", "trust", "new", "session"};
+	static const char *const words[] = {"list", "trust", "new", "session", "render"};
 
 	for (size_t i = 0; i < array_size(words); i++)
 		if (strcmp(words[i], word) == 0)

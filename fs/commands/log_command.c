@@ -34,6 +34,7 @@ static const char usage[] =
 	"                      '*' matches '/' too\n"
 	"      --pid N         only this process\n"
 	"      --call ID       only what this tool call did, its children included\n"
+	"      --expanded      with --call: and what a custom tool draws of that call, in full\n"
 	"      --conversation ID  only what the calls of this conversation did\n"
 	"      --slow TIME     only what took at least TIME (50ms, 1.5s)\n"
 	"      --errors        only what failed, except lookups of missing names\n"
@@ -59,7 +60,7 @@ struct log_options {
 	struct log_filter filter;
 	int64_t lines;                 /* 0: all */
 	enum log_export_format format; /* 0: none */
-	bool follow, json, summary, verify, setup_keys, tools;
+	bool follow, json, summary, verify, setup_keys, tools, expanded;
 	struct log_verify_texts words;
 };
 
@@ -283,6 +284,24 @@ static int setup_keys(const char *directory)
 	return log_setup_keys(mount.log_directory);
 }
 
+/* ---- A call of a custom tool ------------------------------------------------------------------
+ */
+
+/* The tool itself draws it. */
+static int draw_call(const struct log_options *options)
+{
+	cleanup_free char *program = command_find_program("isthmus-tools");
+
+	if (fflush(stdout) != 0)
+		return command_error("log", "cannot write: %s", strerror(errno));
+	if (!program)
+		return command_error("log",
+			"the program \"isthmus-tools\" is not beside isthmus: install it again");
+	execl(program, "isthmus-tools", "tool", "render", options->filter.call, "--expanded",
+		"--root", options->tools ? "." : options->directory, (char *)NULL);
+	return command_error("log", "\"%s\": %s", program, strerror(errno));
+}
+
 /* ---- The command line ---- */
 
 static bool parse_count(const char *text, int64_t max, int64_t *ret_number)
@@ -404,6 +423,7 @@ int log_command(int argc, char **argv)
 		{"anchor", .value = &options.words.anchor},
 		{"setup-keys", .flag = &options.setup_keys},
 		{"tools", .flag = &options.tools},
+		{"expanded", .flag = &options.expanded},
 		{0},
 	};
 	const struct command_line line = {
@@ -428,6 +448,9 @@ int log_command(int argc, char **argv)
 		(optind < argc || options.setup_keys || options.words.key || options.words.anchor))
 		return command_usage_error("log",
 			"--tools goes without a directory (--path chooses), keys and an anchor");
+	if (options.expanded && (!filter->call || options.verify || options.follow || options.json))
+		return command_usage_error(
+			"log", "--expanded goes with --call alone: a custom tool draws that call");
 	if (options.follow && !options.lines)
 		options.lines = FOLLOW_LINES;
 	if (options.setup_keys)
@@ -436,5 +459,5 @@ int log_command(int argc, char **argv)
 		return 1;
 	result = options.verify ? log_verify_place(&place, &options.words) : show(&options, &place);
 	free(place.directory);
-	return result;
+	return result == 0 && options.expanded ? draw_call(&options) : result;
 }

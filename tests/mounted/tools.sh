@@ -57,6 +57,30 @@ test_bash_runs_at_the_workspace() {
 	expect 9 "$(field exit_code <<<"$out")" 'exit code'
 }
 
+test_the_log_has_a_custom_tool_draw_its_call() {
+	mkdir -p "$HOME/.config/isthmus/tools"
+	cat >"$HOME/.config/isthmus/tools/draws" <<-'EOF'
+		#!/usr/bin/env python3
+		import json, os, sys
+		if os.environ["TOOLBOX_ACTION"] == "describe":
+		    print(json.dumps({"protocol": "isthmus-tool/1", "tools": [{"name": "draws", "description": "d", "renders": True,
+		        "parameters": {"type": "object", "properties": {"word": {"type": "string"}}}}]}))
+		    sys.exit()
+		for line in sys.stdin:
+		    m = json.loads(line)
+		    if m["type"] == "execute":
+		        print(json.dumps({"type": "result", "id": m["id"], "content": [{"type": "text", "text": "raw"}], "details": {"n": 7}}), flush=True)
+		    elif m["type"] == "render":
+		        words = m["args"]["word"] if m["phase"] == "call" else "n %d%s" % (m["result"]["details"]["n"], ", all" * m["expanded"])
+		        print(json.dumps({"type": "rendered", "id": m["id"], "ask": m["ask"], "text": words}), flush=True)
+	EOF
+	chmod +x "$HOME/.config/isthmus/tools/draws"
+	tool draws --word hello --call-id drawn-1 --conversation drawings >/dev/null
+	expect $'hello\nn 7, all' "$("$ISTHMUS" log "$mnt" --call drawn-1 --expanded | tail -n 2)" 'drawn'
+	! "$ISTHMUS" log "$mnt" --expanded >"$tmp/out" 2>&1 || fail "without a call"
+	rm -r "$HOME/.config/isthmus/tools"
+}
+
 # The same on a directory that is no mount.
 plain_tool() {
 	"$ISTHMUS" tool "$1" --root "$tmp/plain" --yes --output json "${@:2}"

@@ -186,17 +186,16 @@ static cJSON *ask(const struct tool_session *session, struct custom_entry *entry
 		.errors.limit_bytes = CUSTOM_STDERR_KEPT};
 	const struct custom_events events = {take_output, take_errors, take_end, &asking};
 	struct custom_process *process;
+	cleanup_free char *words = NULL;
 	cJSON *description = NULL;
 	bool in_time;
 	int r;
 
 	clock_cond_init(&asking.changed);
 	r = custom_process_start(session, entry, "describe", NULL, &events, &process);
-	if (r == -ENOENT && entry->for_node) {
-		custom_problem(entry, "it needs Node.js 22.18 or later, and there is no node in "
-				      "PATH");
-	} else if (r < 0) {
-		custom_problem(entry, "it cannot be started: %s", strerror(-r));
+	if (r < 0) {
+		words = custom_unstarted(entry, r);
+		custom_problem(entry, "%s", words ? words : strerror(-r));
 	} else {
 		custom_process_close_input(process);
 		await_answer(&asking, limit_ms(entry));

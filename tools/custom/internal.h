@@ -137,6 +137,19 @@ void custom_process_give_up(struct custom_process *process);
  * whole tree is gone afterwards, and no event comes any more.  NULL is fine. */
 void custom_process_stop(struct custom_process *process, int grace_ms);
 
+/* ---- interpreter.c --------------------------------------------------------------------------- */
+
+/* The program that the entry needs to be started and that is not here: its own, or what its first
+ * line ("#!") names.  The caller frees it; NULL: nothing is missing. */
+char *custom_missing_program(const struct custom_entry *entry, int cwd);
+
+/* Why the entry could not be started (-errno), and what to do; the caller frees it.  NULL: no
+ * memory. */
+char *custom_unstarted(const struct custom_entry *entry, int error);
+
+/* Records that.  -ECANCELED: the call was.  Always -1. */
+int custom_fail_unstarted(struct tool_call *call, int error);
+
 /* ---- custom.c -------------------------------------------------------------------------------- */
 
 struct custom_lines; /* the process of a tool that speaks isthmus-tool/1: lines.h */

@@ -18,6 +18,7 @@ enum {
 	READ_MAX_BYTES = 8 << 20,
 	NAME_MAX_BYTES = 128,
 	KEEP_SECONDS = 30 * 86400,
+	DRAWN_MAX_BYTES = 64 << 10, /* of arguments and of text, which are kept to be drawn */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -195,6 +196,8 @@ cJSON *custom_journal_entries(const char *session, const struct custom_source *s
 			break;
 		left -= node->size;
 		cJSON_DeleteItemFromObjectCaseSensitive(node->entry, "source");
+		cJSON_DeleteItemFromObjectCaseSensitive(node->entry, "args");
+		cJSON_DeleteItemFromObjectCaseSensitive(node->entry, "content");
 		cJSON_DeleteItemFromObjectCaseSensitive(node->entry, "writer");
 		cJSON_InsertItemInArray(entries, 0, node->entry);
 		node->entry = NULL;
@@ -214,11 +217,39 @@ cJSON *custom_journal_list(const char *session)
 
 		cJSON_DeleteItemFromObjectCaseSensitive(entry, "details");
 		cJSON_DeleteItemFromObjectCaseSensitive(entry, "writer");
+		cJSON_DeleteItemFromObjectCaseSensitive(entry, "args");
+		cJSON_DeleteItemFromObjectCaseSensitive(entry, "content");
 		cJSON_AddBoolToObject(entry, "on_branch", tree.nodes[i].on_branch);
 		cJSON_AddItemToArray(list, entry);
 		tree.nodes[i].entry = NULL;
 	}
 	return list;
+}
+
+static cJSON *find_in(const char *session, const char *call_id)
+{
+	cleanup_with(tree_done) struct tree tree = {0};
+	ssize_t found = read_tree(session, &tree) < 0 ? -1 : find_node(&tree, call_id);
+
+	return found < 0 ? NULL : steal_ptr(&tree.nodes[found].entry);
+}
+
+cJSON *custom_journal_find(const char *call_id)
+{
+	cleanup_free char *path = state_path("sessions");
+	cleanup_dir DIR *stream = path ? opendir(path) : NULL;
+	cJSON *found = NULL;
+	struct dirent *entry;
+
+	while (!found && stream && (entry = readdir(stream))) {
+		char *end = strrchr(entry->d_name, '.');
+
+		if (end && strcmp(end, ".jsonl") == 0) {
+			*end = '\0';
+			found = find_in(entry->d_name, call_id);
+		}
+	}
+	return found;
 }
 
 char *custom_journal_place(const char *session)
@@ -308,9 +339,38 @@ static int add_line(const char *session, cJSON *json)
 	return r;
 }
 
-void custom_journal_add(
-	const struct tool_call *call, const cJSON *details, bool is_error, const char *writer)
+/* What nobody needs for later calls. */
+static void add_drawn(cJSON *entry, const char *name, cJSON *value)
 {
+	cleanup_free char *text = value ? cJSON_PrintUnformatted(value) : NULL;
+
+	if (text && strlen(text) <= DRAWN_MAX_BYTES)
+		cJSON_AddItemToObject(entry, name, value);
+	else
+		cJSON_Delete(value);
+}
+
+/* Without images; of a failure, why. */
+static cJSON *text_blocks(const cJSON *result)
+{
+	cJSON *blocks = cJSON_CreateArray();
+	const cJSON *block, *content = json_member(result, "content");
+
+	if (json_text(result, "message")) {
+		cJSON *why = cJSON_CreateObject();
+
+		cJSON_AddStringToObject(why, "text", json_text(result, "message"));
+		cJSON_AddItemToArray(blocks, why);
+	}
+	cJSON_ArrayForEach(block, content) if (json_text(block, "text"))
+		cJSON_AddItemToArray(blocks, cJSON_Duplicate(block, true));
+	return blocks;
+}
+
+void custom_journal_add(
+	const struct tool_call *call, const cJSON *result, bool is_error, const char *writer)
+{
+	const cJSON *details = json_member(result, "details");
 	const struct custom_tool *tool = custom_tool_of(call);
 	cJSON *entry = cJSON_CreateObject();
 	int r;
@@ -323,6 +383,8 @@ void custom_journal_add(
 		cJSON_AddStringToObject(entry, "writer", writer);
 	if (details)
 		cJSON_AddItemToObject(entry, "details", cJSON_Duplicate(details, true));
+	add_drawn(entry, "args", cJSON_Duplicate(call->arguments, true));
+	add_drawn(entry, "content", text_blocks(result));
 	r = add_line(tool_conversation(call), entry);
 	if (r < 0)
 		log_warning("cannot keep the result of %s for later calls: %s, going on without",

@@ -15,9 +15,15 @@
  * line. */
 cJSON *custom_journal_entries(const char *session, const struct custom_source *source);
 
-/* One more result; `details` may be NULL.  `writer` names the process that knows of it already. */
+/* One more result {content, details}, which may have neither.  `writer` names the process that
+ * knows of it already. */
 void custom_journal_add(
-	const struct tool_call *call, const cJSON *details, bool is_error, const char *writer);
+	const struct tool_call *call, const cJSON *result, bool is_error, const char *writer);
+
+/* The result of a call in any session that has a name, with what it was called for: {source, tool,
+ * call, is_error, args, content, details}, without what was too long; the caller deletes it.  NULL:
+ * there is none. */
+cJSON *custom_journal_find(const char *call_id);
 
 /* Moves to the result of the call `to`, or with NULL to before the first.  `how`: "branch" or
  * "tree".  0; -ENOENT: there is no such result; -errno. */

@@ -12,7 +12,8 @@
 
 enum {
 	POLL_MS = 50,
-	GRACE_MS = 500,            /* to end after the result, or once cancelled */
+	GRACE_MS = 500, /* to end after the result, or once cancelled */
+	RENDER_MS = 2000,
 	HOST_GRACE_MS = 2000,      /* to stop a call, before what other calls share is lost */
 	EXEC_OUTPUT_MAX = 1 << 20, /* of each stream */
 	EXEC_WORDS_MAX = 1000,
@@ -199,7 +200,7 @@ static int take_message(struct conversation *talk, const cJSON *message)
 	} else if (strcmp(type, "rendered") == 0) {
 		custom_render_take(talk->call, message);
 	} else if (strcmp(type, "result") == 0) {
-		custom_render_result(talk->lines, &talk->channel, talk->call, message);
+		custom_render_result(talk->lines, &talk->channel, talk->call, message, RENDER_MS);
 		return custom_take_result(talk->call, message) < 0 ? -1 : 1;
 	} else if (strcmp(type, "error") == 0) {
 		if (details)
@@ -277,8 +278,7 @@ static void keep_result(void *user, const cJSON *message, bool is_error)
 {
 	const struct conversation *talk = user;
 
-	custom_journal_add(talk->call, cJSON_GetObjectItemCaseSensitive(message, "details"),
-		is_error, talk->writer);
+	custom_journal_add(talk->call, message, is_error, talk->writer);
 }
 
 static int run(struct conversation *talk)
@@ -304,7 +304,7 @@ static int run_once(struct conversation *talk)
 	int r = custom_lines_start(call->session, talk->tool->source, call, &talk->lines);
 
 	if (r < 0)
-		return tool_fail_errno(call, r, "start the tool", talk->tool->source->entry.path);
+		return custom_fail_unstarted(call, r);
 	custom_channel_open(talk->lines, &talk->channel, call->call_id);
 	r = run(talk);
 	custom_channel_close(talk->lines, &talk->channel);
@@ -336,10 +336,8 @@ static int run_at_host(struct conversation *talk)
 	int r = custom_host_take(call, &talk->channel, &host);
 	bool is_stuck;
 
-	if (r == -ECANCELED)
-		return tool_fail(call, TOOL_ABORTED, NULL, "The call was cancelled.");
 	if (r < 0)
-		return tool_fail_errno(call, r, "start the tool", talk->tool->source->entry.path);
+		return custom_fail_unstarted(call, r);
 	talk->lines = custom_host_lines(host);
 	talk->writer = custom_host_writer(host);
 	r = run(talk);

@@ -281,7 +281,9 @@ cJSON *custom_mcp_describe(const struct tool_session *session, struct custom_ent
 	int r = client_open(&client, session, &source, NULL, DESCRIBE_MS);
 
 	if (r < 0) {
-		custom_problem(entry, "it cannot be started: %s", strerror(-r));
+		cleanup_free char *words = custom_unstarted(entry, r);
+
+		custom_problem(entry, "%s", words ? words : strerror(-r));
 		return NULL;
 	}
 	description = cJSON_CreateObject();
@@ -352,7 +354,7 @@ int custom_mcp_execute(struct tool_call *call)
 	int r = client_open(&client, call->session, tool->source, call, START_MS);
 
 	if (r < 0)
-		return tool_fail_errno(call, r, "start the server", tool->source->entry.path);
+		return custom_fail_unstarted(call, r);
 	if (greet(&client)) {
 		client.until_ms = clock_now_ms() + (int64_t)(tool->timeout_s * 1000);
 		result = request(&client, "tools/call", call_params(call));

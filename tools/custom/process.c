@@ -223,12 +223,12 @@ static void *read_events(void *user)
 static int check_program(const struct custom_entry *entry, int cwd)
 {
 	const char *program = cJSON_GetStringValue(cJSON_GetArrayItem(entry->argv, 0));
-	cleanup_free char *found = NULL;
+	cleanup_free char *missing = NULL;
 
-	if (!program || strchr(program, '/'))
-		return program && faccessat(cwd, program, X_OK, 0) < 0 ? -errno : 0;
-	found = path_find_program(program);
-	return found ? 0 : -ENOENT;
+	if (program && strchr(program, '/') && faccessat(cwd, program, X_OK, 0) < 0)
+		return -errno;
+	missing = custom_missing_program(entry, cwd);
+	return missing ? -ENOENT : 0;
 }
 
 static void delete_json(cJSON **json)

@@ -5,7 +5,7 @@
 #include "ops/support/clock.h"
 #include "ops/support/json.h"
 
-enum { WAIT_MS = 2000, POLL_MS = 50 };
+enum { POLL_MS = 50 };
 
 static const char *const phases[] = {[TOOL_PHASE_CALL] = "call",
 	[TOOL_PHASE_PARTIAL] = "partial",
@@ -49,9 +49,9 @@ void custom_render_take(struct tool_call *call, const cJSON *message)
 }
 
 void custom_render_result(struct custom_lines *lines, struct custom_channel *channel,
-	struct tool_call *call, const cJSON *result)
+	struct tool_call *call, const cJSON *result, int wait_ms)
 {
-	int64_t until_ms = clock_now_ms() + WAIT_MS;
+	int64_t until_ms = clock_now_ms() + wait_ms;
 	bool waits = custom_render_ask(lines, call, TOOL_PHASE_RESULT, result);
 
 	while (waits && clock_now_ms() < until_ms && !tool_cancelled(call)) {

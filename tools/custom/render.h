@@ -17,4 +17,4 @@ void custom_render_take(struct tool_call *call, const cJSON *message);
 
 /* Has the result drawn, and waits for it. */
 void custom_render_result(struct custom_lines *lines, struct custom_channel *channel,
-	struct tool_call *call, const cJSON *result);
+	struct tool_call *call, const cJSON *result, int wait_ms);

@@ -149,7 +149,7 @@ static int run_process(struct tool_call *call, struct run *run)
 		      : -ENOMEM;
 
 	if (r < 0)
-		return tool_fail_errno(call, r, "start the tool", tool->source->entry.path);
+		return custom_fail_unstarted(call, r);
 	/* It need not read all of them, or any. */
 	(void)!custom_process_write(process, call, input, strlen(input));
 	custom_process_close_input(process);

@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "ops/support/clock.h"
+#include "ops/support/json.h"
 #include "tools/commands.h"
 #include "tools/custom/custom.h"
+#include "tools/custom/messages.h"
 #include "tools/syntax/syntax.h"
 
 #define META "io.modelcontextprotocol/"
@@ -30,6 +32,31 @@ static void add_implementation(cJSON *object, const char *name)
 	cJSON_AddStringToObject(info, "name", "isthmus");
 	cJSON_AddStringToObject(info, "title", "isthmus workspace tools");
 	cJSON_AddStringToObject(info, "version", ISTHMUS_VERSION);
+}
+
+static const char channel_capability[] = "claude/channel";
+
+/* Where the client takes messages at any time, those of custom tools need not wait for the next
+ * result of a tool. */
+static void send_message(void *user, cJSON *message)
+{
+	cJSON *params = cJSON_CreateObject(), *meta = cJSON_AddObjectToObject(params, "meta");
+
+	cJSON_AddItemToObject(
+		params, "content", cJSON_DetachItemFromObjectCaseSensitive(message, "text"));
+	cJSON_AddItemToObject(
+		meta, "type", cJSON_DetachItemFromObjectCaseSensitive(message, "custom_type"));
+	cJSON_Delete(message);
+	mcp_notify(user, "notifications/claude/channel", params);
+}
+
+static void add_channel(cJSON *result, struct mcp_server *server)
+{
+	cJSON *capabilities = cJSON_GetObjectItemCaseSensitive(result, "capabilities");
+
+	cJSON_AddObjectToObject(
+		cJSON_AddObjectToObject(capabilities, "experimental"), channel_capability);
+	custom_messages_redirect(send_message, server);
 }
 
 static void add_capabilities(cJSON *result, bool tells_changes)
@@ -87,6 +114,9 @@ static void initialize(struct mcp_request *request)
 	cJSON_AddStringToObject(result, "protocolVersion", version);
 	add_implementation(result, "serverInfo");
 	add_capabilities(result, true);
+	if (server->has_channel ||
+		json_member(json_member(capabilities, "experimental"), channel_capability))
+		add_channel(result, server);
 	atomic_store(&server->tells_changes, true);
 	mcp_answer(request, result);
 }
@@ -402,7 +432,7 @@ void mcp_take_line(struct mcp_server *server, const char *text, size_t size)
 
 static const char usage[] =
 	"usage: isthmus mcp [--policy FILE] [--yes] [--user NAME] [--conversation ID]\n"
-	"                   [--tool PATH]... [DIR]\n"
+	"                   [--tool PATH]... [--channel] [DIR]\n"
 	"\n"
 	"Serves the tools for DIR (default: the current directory) to an agent, as a server of\n"
 	"the Model Context Protocol on standard input and output.\n"
@@ -410,13 +440,14 @@ static const char usage[] =
 	"  --yes              allow everything that no rule denies\n"
 	"  --tool PATH        serve the custom tool in PATH, too (may be repeated)\n"
 	"  --user NAME        on whose behalf, for the mount's log\n"
-	"  --conversation ID  the conversation that the calls belong to, for the mount's log\n";
+	"  --conversation ID  the conversation that the calls belong to, for the mount's log\n"
+	"  --channel          messages of custom tools go to Claude Code's channel at once\n";
 
 struct options {
 	const char *directory;
 	const char *policy;
 	const char *user, *conversation;
-	bool yes;
+	bool yes, channel;
 	struct custom_options custom;
 };
 
@@ -437,6 +468,8 @@ static int parse(int argc, char **argv, struct options *options)
 		}
 		if (strcmp(argv[i], "--yes") == 0)
 			options->yes = true;
+		else if (strcmp(argv[i], "--channel") == 0)
+			options->channel = true;
 		else if (strcmp(argv[i], "--policy") == 0 && i + 1 < argc)
 			options->policy = argv[++i];
 		else if (strcmp(argv[i], "--tool") == 0 && i + 1 < argc &&
@@ -496,6 +529,7 @@ int mcp_command(int argc, char **argv)
 	server.session.user = options.user;
 	server.session.conversation = options.conversation;
 	server.session.keeps_jobs = true;
+	server.has_channel = options.channel;
 	clock_cond_init(&server.idle);
 	server.states = mcp_states_new();
 	if (!server.states)

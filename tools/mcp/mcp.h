@@ -100,7 +100,8 @@ struct mcp_server {
 	char agent[TOOL_AGENT_MAX_BYTES + 1]; /* of the handshake; belongs to the reader, too */
 	sigset_t while_waiting;               /* for input: the signals that are not blocked then */
 	atomic_bool tells_changes;            /* of the tools: there was a handshake */
-	bool output_lost;                     /* stdout is gone; guarded by write_lock */
+	bool has_channel; /* the client takes messages at any time (Claude Code's channels) */
+	bool output_lost; /* stdout is gone; guarded by write_lock */
 	struct mcp_states *states;
 };
 

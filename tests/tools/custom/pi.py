@@ -221,6 +221,20 @@ def test_drawing(home, root):
     shown = on_terminal(root, "throws", "--word", "x")
     check("throws\r\n" in shown and "raw x\r\n" in shown, "one that cannot draw: %r" % shown)
     equal("raw x", run("draws", {"word": "x"}, root)["data"]["text"], "for programs it is what it was")
+    for name in "draws", "throws":
+        run(name, {"word": "x"}, root, "--conversation", "c", "--call-id", "later-" + name)
+
+    def drawn(*words):
+        done = subprocess.run([PROGRAM, "tool", "render", *words, "--root", root], capture_output=True, check=False)
+        return done.returncode, (done.stdout + done.stderr).decode()
+
+    equal((0, "CALL x\\x1b[2J\nRESULT 5\n"), drawn("later-draws"), "a call that has its result")
+    equal((0, "CALL x\\x1b[2J\nRESULT 5\nALL\n"), drawn("later-draws", "--expanded"), "all of it")
+    equal((0, "throws\nraw x\n"), drawn("later-throws", "--expanded"), "one that cannot draw")
+    shutil.rmtree(home + "/.pi/agent/tools/draws")
+    equal((0, "draws\nraw x\n"), drawn("later-draws"), "of a tool that is gone")
+    code, said = drawn("nothing")
+    check(code == 1 and "no result of a custom tool is kept" in said, said)
     shutil.rmtree(home + "/.pi")
 
 
@@ -229,7 +243,7 @@ def test_without_node(root):
     path = os.environ["PATH"]
     with Directory() as empty:
         os.environ["PATH"] = empty
-        check("there is no node in PATH" in listed(root, "--tool", tool)["pi"]["reason"], "says what is missing")
+        check('it needs "node", which is in no directory of PATH: install Node.js' in listed(root, "--tool", tool)["pi"]["reason"], "says what is missing")
         with open(empty + "/node", "w", encoding="ascii") as file:
             file.write("#!/bin/sh\necho \"pi's tools need Node.js 22.18 or later, and this is v20\" >&2; exit 1\n")
         os.chmod(empty + "/node", 0o755)

@@ -66,6 +66,33 @@ def test_limits(home, root):
     shutil.rmtree(home + "/.config/isthmus/tools")
 
 
+def test_missing_programs_are_named(home, root):
+    tools = home + "/.config/isthmus/tools/"
+    for name, first, words in [("direct", "/usr/bin/nothere", 'it needs "/usr/bin/nothere", which is not there: install nothere, or correct the path'),
+                               ("env", "/usr/bin/env nothere", 'it needs "nothere", which is in no directory of PATH: install nothere'),
+                               ("split", "/usr/bin/env -S A=b uv run --script", "install uv: https://docs.astral.sh/uv/")]:
+        write(tools + name, "#!%s\n" % first)
+        check(reason(root, name).endswith(words), reason(root, name))
+    write(tools + "given/tool.json", json.dumps({"command": ["nothere", "--now"]}))
+    check('it needs "nothere", which is in no' in reason(root, "given"), reason(root, "given"))
+    write(tools + "server/tool.json", json.dumps({"mcpServers": {"s": {"command": "nothere", "args": []}}}))
+    check('it needs "nothere", which is in no' in reason(root, "server#s"), listed(root))
+    shutil.rmtree(tools)
+    # One that was there when it was asked what it is.
+    bin = home + "/bin"
+    write(bin + "/sometimes", "#!/bin/sh\nexec /bin/sh \"$@\"\n")
+    write(tools + "tell", text_tool("tell").replace("#!/bin/sh", "#!/usr/bin/env sometimes"))
+    path = os.environ["PATH"]
+    os.environ["PATH"] = bin + ":" + path
+    equal([("tell", "ready")], states(root), "it is found")
+    os.remove(bin + "/sometimes")
+    result = run("tell", {"dir": "here"}, root)
+    equal("UNSUPPORTED", code(result), "a call without its interpreter")
+    check('it needs "sometimes"' in result["error"]["message"], result)
+    os.environ["PATH"] = path
+    shutil.rmtree(tools)
+
+
 def test_toolbox_forms(home, root):
     write(home + "/.config/amp/tools/tell", text_tool("tell"))
     write(home + "/.config/amp/tools/notes.txt", "no program", 0o644)
@@ -145,7 +172,7 @@ def test_bad_tools(home, root):
     found = {item["name"]: item.get("reason", "") for item in listed(root, *options)[0]}
     check(time.monotonic() - start < 40, "all of them in bounded time")
     for name, words in [("slow", "within 5 s"), ("loud", "more than 64 KiB"), ("broken", "exit code 4: why"), ("binary", "no text"),
-                        ("nameless", "says no name"), ("lies", "not about an object"), ("gone", "not found"),
+                        ("nameless", "says no name"), ("lies", "not about an object"), ("gone", 'needs "/no/such/interpreter"'),
                         ("plain", "chmod +x")]:
         check(words in found.get(name, ""), "%s: %r" % (name, found.get(name)))
     check(not running(), "nothing is left running")
@@ -297,6 +324,7 @@ def test_new(root):
 def main():
     home = os.path.realpath(private_home())
     with Directory() as root:
+        test_missing_programs_are_named(home, root)
         test_toolbox_forms(home, root)
         test_order_and_names(home, root)
         test_manifest(home, root)

@@ -212,6 +212,25 @@ def test_events_and_messages(home, root):
     os.unlink(home + "/.config/isthmus/tools/other")
 
 
+def test_messages_go_to_a_channel(root):
+    for options, experimental in [(["--channel"], {}), ([], {"claude/channel": {}})]:
+        server = Client(root, *options)
+        answer = server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {"experimental": experimental},
+                                           "clientInfo": {"name": "claude-code", "version": "2"}})
+        equal({"claude/channel": {}}, answer["result"]["capabilities"].get("experimental"), "what the server has")
+        for number, text in enumerate(["one", "two"], 3):
+            server.send({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": "todo_add", "arguments": {"do": "message", "text": text}}})
+            equal({"jsonrpc": "2.0", "method": "notifications/claude/channel",
+                   "params": {"content": "[message from todo] " + text, "meta": {"type": "note"}}}, json.loads(server.receive()), "a message")
+            equal(1, len(json.loads(server.receive())["result"]["content"]), "is not in the result, too")
+        server.close()
+    server = Client(root)
+    answer = server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "2"}})
+    check("experimental" not in answer["result"]["capabilities"], "without a channel")
+    equal(2, len(server.tool("todo_add", {"do": "message", "text": "one"})), "a message waits for a result")
+    server.close()
+
+
 def test_old_sessions_go(home, root):
     base = home + "/.local/state/isthmus/sessions/"
     for name, days in [("old", 31), ("young", 29)]:
