@@ -42,6 +42,31 @@ def ask_nobody(name, arguments, root):
     return json.loads(done.stdout)
 
 
+def test_hard_links(_):
+    with Directory() as root:
+        judge_hard_links(root)
+
+
+def judge_hard_links(root):
+    put(root, "single", "A=c0nt3nt\n")
+    put(root, "vault/n4m3", "c0nt3nt\n")
+    put(root, "pub/other", "plain c0nt\n")
+    os.link(root + "/single", root + "/pub/second")
+    os.symlink("second", root + "/pub/to-second")
+    os.link(root + "/pub/other", root + "/pub/third")
+    rules(root, ("read", "single", "deny"), ("read", "vault/*", "deny"))
+    for path in "single", "pub/second", "pub/to-second":
+        equal("PERMISSION_DENIED", code(run("read", {"path": path}, root)), path)
+        equal("PERMISSION_DENIED", code(run("bash", {"command": "cat " + path}, root)), "cat " + path)
+        equal("PERMISSION_DENIED", code(run("edit", {"path": path, "edits": [{"old_text": "A", "new_text": "B"}]}, root)), "edit " + path)
+    check(CONTENT not in json.dumps(run("grep", {"pattern": "A="}, root)["data"]), "grep")
+    check("pub/second" not in run("find", {"pattern": "*"}, root)["data"]["paths"], "find")
+    equal("OK", code(run("read", {"path": "pub/third"}, root)), "a hard link that no rule is about")
+    rules(root, ("write", "single", "deny"))
+    equal("PERMISSION_DENIED", code(run("write", {"path": "pub/second", "content": "x"}, root)), "write")
+    equal("OK", code(run("read", {"path": "pub/second"}, root)), "read, which no rule is about")
+
+
 def shown_by(name, arguments, root):
     """Everything that comes out of a call: as JSON, and as text with its errors."""
     whole = b""

@@ -439,6 +439,65 @@ enum permission_action permissions_path_verdict(const struct permissions *permis
 	return verdict;
 }
 
+/* The one path that the pattern matches, which the caller frees; NULL: it has wildcards. */
+static char *only_path(const char *pattern)
+{
+	cleanup_free char *path = malloc(strlen(pattern) + 1);
+	char *at = path;
+
+	for (; path && *pattern; pattern++) {
+		if (strchr("*?[", *pattern))
+			return NULL;
+		pattern += *pattern == '\\' && pattern[1];
+		*at++ = *pattern;
+	}
+	if (path)
+		*at = '\0';
+	return steal_ptr(&path);
+}
+
+/* A file that the rule alone names, and that has other names. */
+static char *named_file(
+	const struct rule *rule, const struct files_root *root, struct stat *ret_status)
+{
+	cleanup_free char *path =
+		rule->action == PERMISSION_ALLOW ? NULL : only_path(rule->path_pattern);
+
+	if (!path || files_lstat(root, path, ret_status) < 0 || !S_ISREG(ret_status->st_mode) ||
+		ret_status->st_nlink < 2)
+		return NULL;
+	return steal_ptr(&path);
+}
+
+enum permission_action permissions_other_names_verdict(const struct permissions *permissions,
+	const struct files_root *root, const char *tool, unsigned uses, const char *path)
+{
+	enum permission_action verdict = PERMISSION_ALLOW;
+	struct stat here = {0}, there;
+	bool is_known = false;
+
+	for (size_t i = 0; i < array_size(permissions->sources); i++) {
+		const struct rules *rules = &permissions->sources[i];
+
+		for (size_t j = 0; j < rules->count; j++) {
+			cleanup_free char *other = named_file(&rules->list[j], root, &there);
+
+			if (!other)
+				continue;
+			if (!path)
+				return PERMISSION_ASK;
+			if (!is_known && files_lstat(root, path, &here) < 0)
+				return verdict;
+			is_known = true;
+			if (here.st_ino == there.st_ino && here.st_dev == there.st_dev)
+				verdict = stricter(
+					verdict, permissions_path_verdict(permissions, tool,
+							 TOOL_READ, uses, other, NULL));
+		}
+	}
+	return verdict;
+}
+
 bool permissions_restrict(const struct permissions *permissions, const char *tool)
 {
 	for (size_t i = 0; i < array_size(permissions->sources); i++) {

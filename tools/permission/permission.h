@@ -66,6 +66,12 @@ enum permission_use {
 enum permission_action permissions_path_verdict(const struct permissions *permissions,
 	const char *tool, enum tool_level level, unsigned uses, const char *path, const char *real);
 
+/* Judges the other names of a file, its hard links: those that a rule which asks or denies names,
+ * without wildcards.  `path` is a name that is not a link; NULL: whether there are any such names.
+ * What other rules say of those is not known without looking for all of them. */
+enum permission_action permissions_other_names_verdict(const struct permissions *permissions,
+	const struct files_root *root, const char *tool, unsigned uses, const char *path);
+
 /* What was allowed for the rest of the session of what the rules ask about: ALLOW or ASK. */
 enum permission_action permissions_settled(
 	struct permissions *permissions, const char *tool, const char *subject);
@@ -156,6 +162,7 @@ struct permission_filter {
 	unsigned uses;      /* enum permission_use, of the entries */
 	size_t base_length; /* of the directory's path */
 	char *real_base;    /* where that leads; NULL: to itself */
+	bool has_names;     /* a file that a rule names has other names, too */
 	atomic_ullong left_out;
 };
 

@@ -182,6 +182,19 @@ static const char *tool_of_paths(const struct tool_call *call)
 	return call->tool->uses ? call->tool->name : NULL;
 }
 
+/* By all names of what is there. */
+static enum permission_action judge_place(const struct tool_call *call, const char *tool,
+	enum tool_level level, unsigned uses, const char *path, const char *real)
+{
+	const struct permissions *permissions = call->session->permissions;
+	enum permission_action verdict =
+		permissions_path_verdict(permissions, tool, level, uses, path, real);
+	enum permission_action other = permissions_other_names_verdict(
+		permissions, &call->session->root, tool, uses, real ? real : path);
+
+	return other > verdict ? other : verdict;
+}
+
 /* What is being asked for, as far as it is put together. */
 struct asking {
 	struct permission_question question;
@@ -253,8 +266,7 @@ static enum permission_action judge_path_subject(struct tool_call *call, enum to
 		guarded = guard_path(root, place);
 	if (guarded)
 		level = TOOL_DANGEROUS;
-	verdict = permissions_path_verdict(
-		call->session->permissions, tool, level, subject->uses, subject->text, real);
+	verdict = judge_place(call, tool, level, subject->uses, subject->text, real);
 	if (verdict == PERMISSION_ASK && tool) {
 		verdict = permissions_settled(call->session->permissions, tool, place);
 		call->approved = call->approved || verdict == PERMISSION_ALLOW;
@@ -340,8 +352,7 @@ int permission_deny_path_early(struct tool_call *call, unsigned uses, const char
 	if (!permissions)
 		return 0;
 	real = leads_to(&call->session->root, path, uses);
-	verdict = permissions_path_verdict(
-		permissions, call->tool->name, TOOL_READ, uses, path, real);
+	verdict = judge_place(call, call->tool->name, TOOL_READ, uses, path, real);
 	if (verdict == PERMISSION_ASK)
 		verdict = permissions_settled(permissions, call->tool->name, real ? real : path);
 	call->asks_first = call->asks_first || verdict == PERMISSION_ASK;
@@ -374,8 +385,11 @@ void permission_filter_init(struct permission_filter *filter, const struct tool_
 {
 	*filter =
 		(struct permission_filter){.call = call, .uses = uses, .base_length = strlen(path)};
-	if (call->session->permissions)
-		filter->real_base = leads_to(&call->session->root, path, 0);
+	if (!call->session->permissions)
+		return;
+	filter->real_base = leads_to(&call->session->root, path, 0);
+	filter->has_names = permissions_other_names_verdict(call->session->permissions,
+				    &call->session->root, NULL, 0, NULL) != PERMISSION_ALLOW;
 }
 
 void permission_filter_done(struct permission_filter *filter)
@@ -397,6 +411,8 @@ enum permission_action permission_filter_verdict(
 		if (!real)
 			return PERMISSION_DENY;
 	}
+	if (filter->has_names)
+		return judge_place(call, tool_of_paths(call), level, filter->uses, path, real);
 	return permissions_path_verdict(
 		call->session->permissions, tool_of_paths(call), level, filter->uses, path, real);
 }
