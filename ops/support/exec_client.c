@@ -156,8 +156,8 @@ static void *signals_run(void *user)
 static bool start_threads(bool tty)
 {
 	static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-	static pthread_t signals, input;
 	static sigset_t set;
+	pthread_t signals, input;
 
 	sigemptyset(&set);
 	for (size_t i = 0; i < array_size(forwarded); i++)
@@ -168,8 +168,13 @@ static bool start_threads(bool tty)
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	if (tty)
 		make_terminal_raw();
-	return thread_start(&signals, "exec-signals", 0, signals_run, &set) == 0 &&
-	       thread_start(&input, "exec-input", 0, input_run, NULL) == 0;
+	if (thread_start(&signals, "exec-signals", 0, signals_run, &set) < 0 ||
+		thread_start(&input, "exec-input", 0, input_run, NULL) < 0)
+		return false;
+	/* They end with the process. */
+	pthread_detach(signals);
+	pthread_detach(input);
+	return true;
 }
 
 /* ---- From the daemon: output, the end ---------------------------------------------------- */

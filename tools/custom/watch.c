@@ -126,7 +126,7 @@ static void *run(void *user)
 void custom_watch(
 	const struct custom_options *options, void (*reload)(const struct custom_options *))
 {
-	static pthread_t thread; /* runs until the process ends */
+	pthread_t thread;
 	char *known;
 
 	watch.options = options;
@@ -141,5 +141,7 @@ void custom_watch(
 	if (thread_start(&thread, "tools-watch", 0, run, known) < 0) {
 		free(known);
 		close(watch.fd);
+		return;
 	}
+	pthread_detach(thread); /* until the process ends */
 }
