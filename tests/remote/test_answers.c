@@ -818,7 +818,7 @@ static void test_thousands_of_handles_can_be_given_back_at_once(void)
 	for (int i = 0; i < HANDLES; i++) {
 		op_context_init(&ctx);
 		query_begin(&q, &ctx, far.remote, REQUEST_CLOSE, 0);
-		query_gives_back(&q);
+		q.traits.gives_back = true;
 		CHECK_RC(0, query_submit(&q, answered, NULL));
 		query_done(&q);
 	}

@@ -74,8 +74,10 @@ static void unregister_call(struct call *call)
 /* Under the lock. */
 static bool is_outdated(const struct call *call)
 {
-	for (size_t i = 0; i < array_size(call->used); i++)
-		if (call->used[i] && call->used[i]->epoch != call->remote->epoch)
+	const struct remote_file *const *uses = call->traits.uses;
+
+	for (size_t i = 0; i < array_size(call->traits.uses); i++)
+		if (uses[i] && uses[i]->epoch != call->remote->epoch)
 			return true;
 	return false;
 }
@@ -90,9 +92,10 @@ static int register_call(struct query *q, struct lane **ret_lane)
 	int r = 0;
 
 	pthread_mutex_lock(&remote->lock);
-	while (remote->call_count >= CALLS_MAX && r == 0 && !call->gives_back)
-		r = call->at_once ? RESULT_BUSY
-				  : remote_wait(remote, q->ctx, &remote->freed, &remote->lock);
+	while (remote->call_count >= CALLS_MAX && r == 0 && !call->traits.gives_back)
+		r = call->traits.at_once
+			    ? RESULT_BUSY
+			    : remote_wait(remote, q->ctx, &remote->freed, &remote->lock);
 	if (remote->call_count >= CALL_SLOTS)
 		r = -EIO;
 	if (r == 0 && is_outdated(call))
@@ -104,7 +107,7 @@ static int register_call(struct query *q, struct lane **ret_lane)
 		remote->calls[call->id % CALL_SLOTS] = call;
 		remote->call_count++;
 		call->epoch = remote->epoch;
-		call->channel = call->may_spread ? remote_channel_take(remote) : NULL;
+		call->channel = call->traits.may_spread ? remote_channel_take(remote) : NULL;
 		*ret_lane = call->channel ? call->channel->lane : remote->lane;
 		r = lane_queue(*ret_lane, q->priority, call->type, call->id, &q->out);
 		if (r < 0)
@@ -133,7 +136,6 @@ static int call_new(struct remote *remote, enum frame_type type, struct call **r
 		return -ENOMEM;
 	call->remote = remote;
 	call->type = type;
-	call->repeatable = request_flags(type) & REQUEST_IS_REPEATABLE;
 	call->last = &call->first;
 	clock_cond_init(&call->changed);
 	*ret_call = call;
@@ -160,28 +162,21 @@ void query_begin(struct query *q, struct op_context *ctx, struct remote *remote,
 	wire_put_number(&q->out, order);
 }
 
-void query_gives_back(struct query *q)
-{
-	if (q->call)
-		q->call->gives_back = true;
-}
-
-void query_uses(struct query *q, const struct remote_file *file)
-{
-	if (q->call)
-		q->call->used[q->call->used[0] ? 1 : 0] = file;
-}
-
 static int send_request(struct query *q)
 {
 	int r = q->error ? q->error : q->out.error;
 	struct lane *lane = NULL;
 
+	if (r == 0) {
+		q->call->traits = q->traits;
+		q->call->repeatable = !q->traits.only_once &&
+				      (request_flags(q->call->type) & REQUEST_IS_REPEATABLE);
+	}
 	if (r == 0 && q->remote->bad_since_ms && !q->remote->is_wanted) {
 		q->remote->is_wanted = true;
 		pthread_cond_signal(&q->remote->manager);
 	}
-	if (r == 0 && !q->call->gives_back && remote_is_offline(q->remote))
+	if (r == 0 && !q->traits.gives_back && remote_is_offline(q->remote))
 		r = -EIO;
 	if (r == 0)
 		r = register_call(q, &lane);
@@ -192,7 +187,7 @@ static int send_request(struct query *q)
 
 static void send_cancel(struct call *call)
 {
-	if (!call->gives_back)
+	if (!call->traits.gives_back)
 		lane_send(call->remote->lane, LANE_URGENT, FRAME_CANCEL, call->id, NULL);
 }
 
@@ -202,7 +197,7 @@ static void abandon(struct query *q)
 {
 	struct call *call = q->call;
 
-	if (call->done || (!call->gives_back && lane_withdraw(q->remote->lane, call->id)))
+	if (call->done || (!call->traits.gives_back && lane_withdraw(q->remote->lane, call->id)))
 		return;
 	call->abandoned = true;
 	q->call = NULL;
@@ -333,6 +328,13 @@ void query_done(struct query *q)
 	}
 }
 
+void query_send_away(struct query *q)
+{
+	q->traits.gives_back = true;
+	query_submit(q, call_free, NULL);
+	query_done(q);
+}
+
 bool query_end(struct query *q, int64_t *result)
 {
 	query_done(q);
@@ -356,11 +358,6 @@ int64_t query_finish(struct query *q, int64_t result)
 
 /* ---- The reader thread ------------------------------------------------------------------ */
 
-static void ignore_answer(struct call *call)
-{
-	call_free(call);
-}
-
 /* Something that nobody knows of any more is given back. */
 static void undo(struct call *call)
 {
@@ -372,32 +369,30 @@ static void undo(struct call *call)
 	op_context_init(&ctx);
 	switch (call->type) {
 	case REQUEST_MKDIR:
-		if (!call->object)
+		if (!call->traits.makes)
 			return;
 		/* fall through */
 	case REQUEST_OPEN:
 	case REQUEST_CREATE:
 	case REQUEST_CREATE_UNNAMED:
 		query_begin(&q, &ctx, call->remote, REQUEST_CLOSE, 0);
-		wire_put_number(&q.out, call->object);
+		wire_put_number(&q.out, call->traits.makes);
 		break;
 	case REQUEST_LOCK:
 		query_begin(&q, &ctx, call->remote, REQUEST_LOCK, 0);
-		wire_put_number(&q.out, call->object);
-		call->lock.type = LOCK_NONE;
-		wire_put_lock(&q.out, &call->lock);
+		wire_put_number(&q.out, call->traits.makes);
+		call->traits.lock.type = LOCK_NONE;
+		wire_put_lock(&q.out, &call->traits.lock);
 		wire_put_number(&q.out, 0);
 		break;
 	case REQUEST_EXEC:
-		lane_send(
-			call->remote->lane, LANE_URGENT, FRAME_KILL, (uint32_t)call->object, NULL);
+		lane_send(call->remote->lane, LANE_URGENT, FRAME_KILL, (uint32_t)call->traits.makes,
+			NULL);
 		return;
 	default:
 		return;
 	}
-	query_gives_back(&q);
-	query_submit(&q, ignore_answer, NULL);
-	query_done(&q);
+	query_send_away(&q);
 }
 
 /* Under the lock.  Returns true when the call is the caller's to complete or free. */

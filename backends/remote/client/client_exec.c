@@ -93,9 +93,8 @@ int remote_exec(struct op_context *ctx, struct workspace *w, const struct exec_r
 	struct process **ret_process)
 {
 	struct remote *remote = remote_of(w);
+	cleanup_remote_request struct remote_request exec = {ctx, remote, REQUEST_EXEC};
 	struct remote_process *p = NULL;
-	struct query q;
-	int64_t result;
 	unsigned need = WORKSPACE_CAN_EXEC |
 			(request->flags & EXEC_STREAM ? (unsigned)WORKSPACE_CAN_STREAM : 0);
 	int r = (remote->capabilities & need) == need ? 0 : -EOPNOTSUPP;
@@ -106,24 +105,20 @@ int remote_exec(struct op_context *ctx, struct workspace *w, const struct exec_r
 		r = remote_process_new(remote, &p);
 	if (r < 0)
 		return r;
-	do {
-		query_begin(&q, ctx, remote, REQUEST_EXEC, 0);
-		wire_put_number(&q.out, p->id);
-		wire_put_number(&q.out, request->flags);
-		wire_put_number(&q.out, request->timeout_ms);
-		wire_put_number(&q.out, request->rows);
-		wire_put_number(&q.out, request->columns);
-		wire_put_string(&q.out, request->cwd);
-		wire_put_string(&q.out, request->argv ? "" : request->command);
-		put_strings(&q.out, request->argv);
-		put_strings(&q.out, request->environment);
-		if (q.call)
-			q.call->object = p->id;
-		result = query_run(&q);
-	} while (query_end(&q, &result));
-	if (result < 0) {
+	wire_put_number(&exec.arguments, p->id);
+	wire_put_number(&exec.arguments, request->flags);
+	wire_put_number(&exec.arguments, request->timeout_ms);
+	wire_put_number(&exec.arguments, request->rows);
+	wire_put_number(&exec.arguments, request->columns);
+	wire_put_string(&exec.arguments, request->cwd);
+	wire_put_string(&exec.arguments, request->argv ? "" : request->command);
+	put_strings(&exec.arguments, request->argv);
+	put_strings(&exec.arguments, request->environment);
+	exec.traits.makes = p->id;
+	r = (int)remote_request_run(&exec, NULL, NULL);
+	if (r < 0) {
 		process_forget(p);
-		return (int)result;
+		return r;
 	}
 	*ret_process = &p->base;
 	return 0;

@@ -359,11 +359,6 @@ int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size)
 
 /* ---- Operations -------------------------------------------------------------------- */
 
-static void watch_answered(struct call *call)
-{
-	call_free(call);
-}
-
 void remote_feed_again(struct remote *remote)
 {
 	struct op_context ctx;
@@ -377,23 +372,16 @@ void remote_feed_again(struct remote *remote)
 		return;
 	op_context_init(&ctx);
 	query_begin(&q, &ctx, remote, REQUEST_WATCH, 0);
-	query_gives_back(&q);
-	query_submit(&q, watch_answered, NULL);
-	query_done(&q);
+	query_send_away(&q);
 }
 
 static int ask_for_feed(struct remote *remote)
 {
 	struct op_context ctx;
-	struct query q;
-	int64_t result;
+	struct remote_request request = {&ctx, remote, REQUEST_WATCH};
 
 	op_context_init(&ctx);
-	do {
-		query_begin(&q, &ctx, remote, REQUEST_WATCH, 0);
-		result = query_run(&q);
-	} while (query_end(&q, &result));
-	return (int)result;
+	return (int)remote_request_run(&request, NULL, NULL);
 }
 
 void remote_feed_lost(struct remote *remote)

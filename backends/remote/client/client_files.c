@@ -293,12 +293,10 @@ static int open_waiting(struct op_context *ctx, struct workspace *w,
 	wire_put_open_flags(&request.arguments, flags);
 	wire_put_number(&request.arguments, file->handle);
 	wire_put_number(&request.arguments, inline_size(flags));
+	request.traits.makes = file->handle;
+	request.traits.only_once = flags & O_TRUNC;
 	do {
 		remote_request_begin(&request, &q);
-		if (q.call) {
-			q.call->object = file->handle;
-			q.call->repeatable = !(flags & O_TRUNC);
-		}
 		result = take_opened(&q, query_run(&q), file, &attributes, inline_size(flags));
 	} while (query_end(&q, &result));
 	r = finish_open(file, result, &attributes, ret_file);
@@ -342,8 +340,7 @@ static int create(struct op_context *ctx, struct workspace *w, enum frame_type t
 		wire_put_open_flags(&q.out, flags);
 		wire_put_number(&q.out, mode);
 		wire_put_number(&q.out, file->handle);
-		if (q.call)
-			q.call->object = file->handle;
+		q.traits.makes = file->handle;
 		result = take_opened(&q, query_run(&q), file, &attributes, 0);
 	} while (query_end(&q, &result));
 	r = finish_open(file, result, &attributes, ret_file);
@@ -448,11 +445,6 @@ int remote_file_ready(struct op_context *ctx, struct remote_file *file)
 
 /* ---- Closing ---------------------------------------------------------------------- */
 
-static void close_answered(struct call *call)
-{
-	call_free(call);
-}
-
 /* Not waited for unless locks go with it: else the answer has no news, as all writes are
  * acknowledged by then. */
 static void send_close(struct op_context *ctx, struct remote_file *file)
@@ -466,12 +458,12 @@ static void send_close(struct op_context *ctx, struct remote_file *file)
 	if (!current)
 		return;
 	query_begin(&q, ctx, file->remote, REQUEST_CLOSE, file->handle);
-	query_gives_back(&q);
+	q.traits.gives_back = true;
 	wire_put_number(&q.out, file->handle);
 	if (file->has_locks)
 		query_run(&q);
 	else
-		query_submit(&q, close_answered, NULL);
+		query_submit(&q, call_free, NULL);
 	query_done(&q);
 }
 
@@ -544,7 +536,7 @@ ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 		if (r == 0)
 			r = remote_file_ready(ctx, target);
 		remote_request_begin(&request, &q);
-		query_uses(&q, target);
+		q.traits.uses[1] = target;
 		result = r < 0 ? r : query_finish(&q, query_run(&q));
 	} while (query_end(&q, &result));
 	return result > 0 && (uint64_t)result > size ? -EIO : (ssize_t)result;
@@ -558,26 +550,20 @@ int remote_lock(struct op_context *ctx, struct open_file *open_file, const struc
 	cleanup_remote_request struct remote_request request =
 		on_file(ctx, open_file, REQUEST_LOCK);
 	struct remote_file *file = request.file;
-	struct query q;
-	int64_t result;
+	int r;
 
 	wire_put_lock(&request.arguments, lock);
 	wire_put_number(&request.arguments, wait);
-	request.gives_back = lock->type == LOCK_NONE;
-	do {
-		remote_request_begin(&request, &q);
-		if (q.call) {
-			q.call->object = file->handle;
-			q.call->lock = *lock;
-		}
-		result = query_run(&q);
-	} while (query_end(&q, &result));
-	if (result == 0 && lock->type != LOCK_NONE) {
+	request.traits.gives_back = lock->type == LOCK_NONE;
+	request.traits.makes = file->handle;
+	request.traits.lock = *lock;
+	r = (int)remote_request_run(&request, NULL, NULL);
+	if (r == 0 && lock->type != LOCK_NONE) {
 		file->has_locks = true; /* until it is closed */
 		/* What was read ahead, or came with the open, is from before. */
 		remote_file_changed(file);
 	}
-	return (int)result;
+	return r;
 }
 
 static int64_t take_lock(void *ret_lock, struct query *q, int64_t result)
@@ -620,7 +606,7 @@ int remote_lock_release_owner(struct op_context *ctx, struct open_file *file, ui
 
 	if (!object_has_locks(request.file))
 		return 0;
-	request.gives_back = true;
+	request.traits.gives_back = true;
 	wire_put_number(&request.arguments, owner);
 	return (int)remote_request_run(&request, NULL, NULL);
 }

@@ -48,18 +48,37 @@ struct call_data {
 	uint64_t base; /* remote->epoch of the session that it came in */
 };
 
+/*
+ * A request is three things, which end at different times: `struct remote_request` is what an
+ * operation asks, as often as it takes; `struct query` one attempt, on the stack of who makes it;
+ * `struct call` what the table and the reader thread know of that, which may outlive both.  Of all
+ * three these hold.
+ */
+struct request_traits {
+	bool only_once; /* it has an effect at the far end, although others of its type have not */
+	/* It releases a lock or a handle: it is sent in spite of bounds and a broken link, also
+	 * when its caller has given up.  (The threads of the reader and the manager, which must not
+	 * wait, may send such requests, too.) */
+	bool gives_back;
+	bool at_once;    /* made under file->lock: RESULT_BUSY rather than wait for a slot */
+	bool may_spread; /* any channel will do */
+	/* Their handles, which were ready, are among the arguments.  If the session is another one
+	 * by now, the request is not sent: RESULT_AGAIN. */
+	const struct remote_file *uses[2];
+	uint64_t makes; /* the handle or process, which is undone when the call is abandoned ... */
+	struct file_lock lock; /* ... or the lock, of that handle */
+};
+
 /* One request under way. */
 struct call {
 	struct remote *remote;
 	uint32_t id;
 	enum frame_type type;
+	struct request_traits traits;
 	bool repeatable; /* has no effect at the far end */
 	bool done, abandoned;
-	bool withdrawn;  /* it was not sent, and its session is gone */
-	uint64_t epoch;  /* remote->epoch when it was made */
-	bool gives_back; /* it releases something: sent in spite of bounds and a broken link */
-	bool at_once;    /* made under file->lock: RESULT_BUSY rather than wait for a slot */
-	bool may_spread; /* any channel will do */
+	bool withdrawn;                 /* it was not sent, and its session is gone */
+	uint64_t epoch;                 /* remote->epoch when it was made */
 	struct remote_channel *channel; /* that it was sent by; NULL: the first */
 	int64_t result;
 	uint64_t position; /* of the reply; 0: none */
@@ -74,12 +93,6 @@ struct call {
 	 * the call. */
 	void (*complete)(struct call *call);
 	void *user;
-
-	const struct remote_file *used[2]; /* query_uses(); NULL: none */
-
-	uint64_t object; /* the handle or process that it makes, which is undone when the call is
-			  * abandoned */
-	struct file_lock lock;
 };
 
 struct feed_change {
@@ -247,6 +260,7 @@ struct query {
 	struct remote *remote;
 	struct op_context *ctx;
 	struct call *call;
+	struct request_traits traits;
 	struct wire_writer out; /* the arguments go here */
 	struct wire_reader in;  /* the answer, after query_run() */
 	uint64_t base;          /* of the part that is being taken */
@@ -257,15 +271,6 @@ struct query {
 /* Starts a request.  `order`: 0, or the handle whose earlier requests come first. */
 void query_begin(struct query *q, struct op_context *ctx, struct remote *remote,
 	enum frame_type type, uint64_t order);
-
-/* The request releases a lock or a handle: it is sent in any case, also when its caller has given
- * up.  (The threads of the reader and the manager, which must not wait, may send such requests,
- * too.) */
-void query_gives_back(struct query *q);
-
-/* The file's handle, which was ready, is among the arguments.  If the session is another one by
- * now, the request is not sent: RESULT_AGAIN. */
-void query_uses(struct query *q, const struct remote_file *file);
 
 /* Sends it and waits.  Returns the result of the answer.  -EIO, -EINTR, RESULT_AGAIN. */
 int64_t query_run(struct query *q);
@@ -282,6 +287,9 @@ int query_submit(struct query *q, void (*complete)(struct call *call), void *use
 bool remote_again(struct op_context *ctx, int64_t *result);
 
 void query_done(struct query *q);
+
+/* For a request that releases something: sends it, and waits for no answer.  Ends it. */
+void query_send_away(struct query *q);
 
 /* query_done(), and remote_again(): whether to repeat the request. */
 bool query_end(struct query *q, int64_t *result);
@@ -326,7 +334,7 @@ struct remote_request {
 	const struct object_ref *object; /* the first argument; NULL: none, or `file` is */
 	struct remote_file *file;        /* likewise, as its handle */
 	struct wire_writer arguments;    /* that follow */
-	bool gives_back;                 /* query_gives_back() */
+	struct request_traits traits;    /* without what begins with `object` and `file` */
 };
 
 void remote_request_done(struct remote_request *request);

@@ -265,8 +265,7 @@ int remote_mkdir(struct op_context *ctx, struct workspace *w, const char *path, 
 		wire_put_number(&q.out, mode);
 		wire_put_number(&q.out, file_mode);
 		wire_put_number(&q.out, handle);
-		if (q.call)
-			q.call->object = handle;
+		q.traits.makes = handle;
 		result = take_directory(&q, query_run(&q), ret_attributes, file);
 	} while (query_end(&q, &result));
 	remote_spare_done(file);

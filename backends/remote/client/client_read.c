@@ -231,14 +231,12 @@ static int fetch(
 	file->refs++;
 	pthread_mutex_unlock(&remote->lock);
 	query_begin(&q, ctx, remote, REQUEST_READ, order);
-	query_uses(&q, file);
+	q.traits.uses[0] = file;
 	wire_put_number(&q.out, file->handle);
 	wire_put_number(&q.out, (uint64_t)offset);
 	wire_put_number(&q.out, size);
-	if (q.call) {
-		q.call->at_once = true;
-		q.call->may_spread = is_ahead && !order;
-	}
+	q.traits.at_once = true;
+	q.traits.may_spread = is_ahead && !order;
 	r = query_submit(&q, chunk_answered, chunk);
 	query_done(&q);
 	if (r < 0) {

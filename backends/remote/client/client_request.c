@@ -13,7 +13,7 @@ int remote_put_object(struct query *q, const struct object_ref *object)
 	if (r < 0)
 		return r;
 	if (file)
-		query_uses(q, file);
+		q->traits.uses[0] = file;
 	wire_put_object(&q->out, file ? "" : object->path, &object->id, file ? file->handle : 0);
 	return 0;
 }
@@ -29,7 +29,7 @@ static int find_order(const struct remote_request *request, uint64_t *ret_order)
 		return r;
 	object = file ? OBJECT_OF(&file->base) : *request->object;
 	r = remote_order(request->ctx, request->remote, &object, ret_order);
-	return request->gives_back ? 0 : r;
+	return request->traits.gives_back ? 0 : r;
 }
 
 void remote_request_begin(const struct remote_request *request, struct query *q)
@@ -39,10 +39,9 @@ void remote_request_begin(const struct remote_request *request, struct query *q)
 	int r = find_order(request, &order);
 
 	query_begin(q, request->ctx, request->remote, request->type, order);
-	if (request->gives_back)
-		query_gives_back(q);
-	else if (request->file)
-		query_uses(q, request->file);
+	q->traits = request->traits;
+	if (!q->traits.gives_back && request->file)
+		q->traits.uses[0] = request->file;
 	if (r == 0 && request->object)
 		r = remote_put_object(q, request->object);
 	if (request->file)

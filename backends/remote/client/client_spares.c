@@ -58,12 +58,6 @@ static bool same_kind(const struct spare_kind *a, const struct spare_kind *b)
 	       a->gid == b->gid && a->umask == b->umask && a->mode == b->mode;
 }
 
-/* Not waited for. */
-static void ignore_answer(struct call *call)
-{
-	call_free(call);
-}
-
 static void give_back(struct remote *remote, uint64_t handle)
 {
 	struct op_context ctx;
@@ -71,10 +65,8 @@ static void give_back(struct remote *remote, uint64_t handle)
 
 	op_context_init(&ctx);
 	query_begin(&q, &ctx, remote, REQUEST_CLOSE, handle);
-	query_gives_back(&q);
 	wire_put_number(&q.out, handle);
-	query_submit(&q, ignore_answer, NULL);
-	query_done(&q);
+	query_send_away(&q);
 }
 
 /* ---- The list ------------------------------------------------------------------------ */
@@ -210,8 +202,7 @@ static void prepare(struct op_context *ctx, struct remote *remote, const char *d
 	wire_put_open_flags(&q.out, O_RDWR);
 	wire_put_number(&q.out, kind->mode);
 	wire_put_number(&q.out, spare->handle);
-	if (q.call)
-		q.call->at_once = true;
+	q.traits.at_once = true;
 	r = query_submit(&q, prepared, spare);
 	query_done(&q);
 	if (r == 0)

@@ -213,7 +213,7 @@ static int queue_write(struct op_context *ctx, struct remote_file *file, const v
 		return (int)result;
 	}
 	query_begin(&q, ctx, file->remote, REQUEST_WRITE, file->handle);
-	query_uses(&q, file);
+	q.traits.uses[0] = file;
 	wire_put_number(&q.out, file->handle);
 	wire_put_number(&q.out, (uint64_t)offset);
 	wire_put_bytes(&q.out, data, size);
@@ -277,7 +277,7 @@ int remote_queue_name(struct op_context *ctx, struct remote_file *file, int flag
 		return r;
 	}
 	query_begin(&q, ctx, file->remote, REQUEST_NAME, file->handle);
-	query_uses(&q, file);
+	q.traits.uses[0] = file;
 	q.priority = LANE_URGENT;
 	wire_put_number(&q.out, file->handle);
 	wire_put_name(&q.out, file->path, &ctx->parent);
@@ -431,7 +431,7 @@ int remote_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 		r = file ? remote_file_ready(ctx, file) : 0;
 		query_begin(&q, ctx, remote_of(w), REQUEST_FSYNC, file ? file->handle : 0);
 		if (file)
-			query_uses(&q, file);
+			q.traits.uses[0] = file;
 		wire_put_number(&q.out, file ? file->handle : 0);
 		wire_put_string(&q.out, file ? "" : path);
 		wire_put_number(&q.out, data_only);
