@@ -578,21 +578,13 @@ static int compile(struct grep *grep)
 static int search(struct grep *grep)
 {
 	struct tool_call *call = grep->call;
-	const char *given = tool_string(call, "path");
 	cleanup_free char *path = NULL;
-	cleanup_fd int fd = -1;
 	struct stat status;
+	cleanup_fd int fd = output_file_or_path_open(call, "search", &path, &status);
 	int r;
 
-	fd = given ? output_file_open(given) : -ENOENT;
-	if (fd >= 0)
-		path = strdup(given);
-	else if (tool_path(call, "path", &path) < 0)
+	if (fd < 0)
 		return -1;
-	else
-		fd = files_open(&call->session->root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
-	if (fd < 0 || !path || fstat(fd, &status) < 0)
-		return tool_fail_errno(call, fd < 0 ? fd : -errno, "search", path);
 	if (S_ISDIR(status.st_mode))
 		r = search_tree(grep, path);
 	else if (S_ISREG(status.st_mode))

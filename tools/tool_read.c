@@ -336,20 +336,13 @@ static int execute(struct tool_call *call)
 {
 	const char *encoding = tool_string(call, "encoding");
 	cleanup_free char *path = NULL;
-	cleanup_fd int fd = -1;
-	uint8_t head[SNIFF_BYTES];
 	struct stat status;
+	cleanup_fd int fd = output_file_or_path_open(call, "read", &path, &status);
+	uint8_t head[SNIFF_BYTES];
 	ssize_t got;
 
-	fd = output_file_open(tool_string(call, "path"));
-	if (fd >= 0)
-		path = strdup(tool_string(call, "path"));
-	else if (tool_path(call, "path", &path) < 0)
+	if (fd < 0)
 		return -1;
-	else
-		fd = files_open(&call->session->root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
-	if (fd < 0 || !path || fstat(fd, &status) < 0)
-		return tool_fail_errno(call, fd < 0 ? fd : -errno, "read", path);
 	if (S_ISDIR(status.st_mode))
 		return tool_fail(call, TOOL_NOT_A_FILE, "Use ls to see what it holds.",
 			"\"%s\" is a directory.", *path ? path : ".");

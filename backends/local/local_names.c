@@ -199,76 +199,53 @@ int local_link(struct op_context *ctx, struct workspace *workspace, const struct
 
 /* ---- New names -------------------------------------------------------------------- */
 
-static int tell_made(struct op_context *ctx, const struct local_parent *parent,
-	struct attributes *ret_attributes)
+/* `target`: of a symbolic link; NULL: what the file type in `mode` says. */
+static int make(struct op_context *ctx, struct workspace *workspace, const char *path, mode_t mode,
+	dev_t rdev, const char *target, struct attributes *ret_attributes)
 {
+	const struct local_workspace *w = local_from(workspace);
+	cleanup_parent struct local_parent parent = {.owned_fd = -1};
+	int r;
+
+	local_draw(ctx);
+	r = local_parent_open(w, path, &ctx->parent, &parent);
+	if (r < 0)
+		return r;
+	local_changing(w, path);
+	{
+		cleanup_guise struct local_guise guise = local_act_as(w, ctx);
+
+		if (target)
+			r = symlinkat(target, parent.fd, parent.name);
+		else if (S_ISDIR(mode))
+			r = mkdirat(parent.fd, parent.name, mode & 07777 & ~guise.mask);
+		else
+			r = mknodat(parent.fd, parent.name, mode & ~guise.mask, rdev);
+		if (r < 0)
+			return -errno;
+	}
 	local_draw(ctx);
 	if (ctx->facts)
-		local_stat_fd(parent->fd, &ctx->facts->parent);
-	return local_stat_name(parent->fd, parent->name, ret_attributes);
+		local_stat_fd(parent.fd, &ctx->facts->parent);
+	return local_stat_name(parent.fd, parent.name, ret_attributes);
 }
 
-int local_mkdir(struct op_context *ctx, struct workspace *workspace, const char *path,
-	uint32_t mode, struct attributes *ret_attributes)
+int local_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	struct attributes *ret_attributes)
 {
-	const struct local_workspace *w = local_from(workspace);
-	cleanup_parent struct local_parent parent = {.owned_fd = -1};
-	int r;
-
-	local_draw(ctx);
-	r = local_parent_open(w, path, &ctx->parent, &parent);
-	if (r < 0)
-		return r;
-	local_changing(w, path);
-	{
-		cleanup_guise struct local_guise guise = local_act_as(w, ctx);
-
-		if (mkdirat(parent.fd, parent.name, mode & ~guise.mask) < 0)
-			return -errno;
-	}
-	return tell_made(ctx, &parent, ret_attributes);
+	return make(ctx, w, path, S_IFDIR | mode, 0, NULL, ret_attributes);
 }
 
-int local_mknod(struct op_context *ctx, struct workspace *workspace, const char *path,
-	uint32_t mode, uint64_t rdev, struct attributes *ret_attributes)
+int local_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	uint64_t rdev, struct attributes *ret_attributes)
 {
-	const struct local_workspace *w = local_from(workspace);
-	cleanup_parent struct local_parent parent = {.owned_fd = -1};
-	int r;
-
-	local_draw(ctx);
-	r = local_parent_open(w, path, &ctx->parent, &parent);
-	if (r < 0)
-		return r;
-	local_changing(w, path);
-	{
-		cleanup_guise struct local_guise guise = local_act_as(w, ctx);
-
-		if (mknodat(parent.fd, parent.name, mode & ~guise.mask, (dev_t)rdev) < 0)
-			return -errno;
-	}
-	return tell_made(ctx, &parent, ret_attributes);
+	return S_ISDIR(mode) ? -EPERM : make(ctx, w, path, mode, (dev_t)rdev, NULL, ret_attributes);
 }
 
-int local_symlink(struct op_context *ctx, struct workspace *workspace, const char *target,
-	const char *path, struct attributes *ret_attributes)
+int local_symlink(struct op_context *ctx, struct workspace *w, const char *target, const char *path,
+	struct attributes *ret_attributes)
 {
-	const struct local_workspace *w = local_from(workspace);
-	cleanup_parent struct local_parent parent = {.owned_fd = -1};
-	int r;
-
-	local_draw(ctx);
-	r = local_parent_open(w, path, &ctx->parent, &parent);
-	if (r < 0)
-		return r;
-	local_changing(w, path);
-	{
-		cleanup_guise struct local_guise guise = local_act_as(w, ctx);
-
-		if (symlinkat(target, parent.fd, parent.name) < 0)
-			return -errno;
-	}
-	return tell_made(ctx, &parent, ret_attributes);
+	return make(ctx, w, path, 0, 0, target, ret_attributes);
 }
 
 /* ---- Names that go ------------------------------------------------------------------ */

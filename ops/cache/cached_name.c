@@ -343,8 +343,9 @@ int cached_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 
 /* ---- Making --------------------------------------------------------------------------- */
 
-int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
-	struct attributes *ret_attributes)
+/* `target`: of a symbolic link; NULL: what the file type in `mode` says. */
+static int make(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	uint64_t rdev, const char *target, struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of(w);
 	struct asking asking;
@@ -353,46 +354,37 @@ int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, 
 	cached_enter(c);
 	cached_await_at(c, ctx, path);
 	cached_begin_change(c, ctx, &asking);
-	r = workspace_mkdir(ctx, c->base.inner, path, mode, ret_attributes);
+	if (target)
+		r = workspace_symlink(ctx, c->base.inner, target, path, ret_attributes);
+	else if (S_ISDIR(mode))
+		r = workspace_mkdir(ctx, c->base.inner, path, mode, ret_attributes);
+	else
+		r = workspace_mknod(ctx, c->base.inner, path, mode, rdev, ret_attributes);
 	cached_end_making(c, ctx, &asking, path, NULL, r, ret_attributes);
-	if (r == 0)
+	if (r == 0 && target)
+		extra_set_target(c, &ret_attributes->id, target);
+	else if (r == 0 && S_ISDIR(mode))
 		cached_own_directory(c, &asking.look, path, &ret_attributes->id);
 	cached_leave(c);
 	return r;
 }
 
+int cached_mkdir(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
+	struct attributes *ret_attributes)
+{
+	return make(ctx, w, path, S_IFDIR | mode, 0, NULL, ret_attributes);
+}
+
 int cached_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
 	uint64_t rdev, struct attributes *ret_attributes)
 {
-	struct cached *c = cached_of(w);
-	struct asking asking;
-	int r;
-
-	cached_enter(c);
-	cached_await_at(c, ctx, path);
-	cached_begin_change(c, ctx, &asking);
-	r = workspace_mknod(ctx, c->base.inner, path, mode, rdev, ret_attributes);
-	cached_end_making(c, ctx, &asking, path, NULL, r, ret_attributes);
-	cached_leave(c);
-	return r;
+	return make(ctx, w, path, mode, rdev, NULL, ret_attributes);
 }
 
 int cached_symlink(struct op_context *ctx, struct workspace *w, const char *target,
 	const char *path, struct attributes *ret_attributes)
 {
-	struct cached *c = cached_of(w);
-	struct asking asking;
-	int r;
-
-	cached_enter(c);
-	cached_await_at(c, ctx, path);
-	cached_begin_change(c, ctx, &asking);
-	r = workspace_symlink(ctx, c->base.inner, target, path, ret_attributes);
-	cached_end_making(c, ctx, &asking, path, NULL, r, ret_attributes);
-	if (r == 0)
-		extra_set_target(c, &ret_attributes->id, target);
-	cached_leave(c);
-	return r;
+	return make(ctx, w, path, 0, 0, target, ret_attributes);
 }
 
 int cached_link(struct op_context *ctx, struct workspace *w, const struct object_ref *object,

@@ -11,6 +11,7 @@
 
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
+#include "tools/base/tool.h"
 
 enum { KEEP_COUNT = 100, KEEP_SECONDS = 86400, NAMES_MAX = 4096 };
 
@@ -163,4 +164,22 @@ int output_file_open(const char *path)
 		return directory_fd;
 	fd = openat(directory_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	return fd < 0 ? -errno : fd;
+}
+
+int output_file_or_path_open(
+	struct tool_call *call, const char *what, char **ret_path, struct stat *ret_status)
+{
+	const char *given = tool_string(call, "path");
+	cleanup_fd int fd = given ? output_file_open(given) : -ENOENT;
+
+	if (fd >= 0)
+		*ret_path = strdup(given);
+	else if (tool_path(call, "path", ret_path) < 0)
+		return -1;
+	else
+		fd = files_open(
+			&call->session->root, *ret_path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+	if (fd < 0 || !*ret_path || fstat(fd, ret_status) < 0)
+		return tool_fail_errno(call, fd < 0 ? fd : -errno, what, *ret_path);
+	return steal_fd(&fd);
 }

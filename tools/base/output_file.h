@@ -14,3 +14,12 @@ int output_file_make(const char *name, char **ret_path);
 /* Opens one of these files for reading, by its path here or that of its copy where commands run
  * (tools/base/output_notice.h).  -ENOENT when `path` is none. */
 int output_file_open(const char *path);
+
+struct stat;
+struct tool_call;
+
+/* Opens what the call's argument "path" names for reading: one of these files, or a file or
+ * directory below the root, to do `what` (a verb).  The caller frees `*ret_path`.  Returns the
+ * descriptor, or -1 when the call has failed. */
+int output_file_or_path_open(
+	struct tool_call *call, const char *what, char **ret_path, struct stat *ret_status);

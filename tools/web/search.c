@@ -325,17 +325,10 @@ static int exchange(struct tool_call *call, const struct search_provider *provid
 	};
 	struct fetch_response response cleanup_response = {0};
 	struct buffer problem cleanup_buffer = {0};
-	unsigned wait_s = 0;
-	int r = web_limit_enter(provider->name, &call->cancelled, &wait_s);
+	int r;
 
-	if (r == -EAGAIN)
-		return tool_fail(call, TOOL_RATE_LIMITED, NULL,
-			"%s was asked 10 times within a minute, which is the limit; it can be "
-			"asked "
-			"again in %u s.",
-			provider->name, wait_s);
-	if (r < 0)
-		return tool_fail_errno(call, r, "search", NULL);
+	if (web_limit_enter(call, provider->name, "search") < 0)
+		return -1;
 	r = fetch(&request, &response, &problem);
 	web_limit_leave();
 	if (r < 0)

@@ -60,24 +60,31 @@ static int count_request(const char *name, unsigned *ret_wait_s)
 	return 0;
 }
 
-int web_limit_enter(const char *host, const atomic_bool *cancelled, unsigned *ret_wait_s)
+int web_limit_enter(struct tool_call *call, const char *host, const char *what)
 {
 	const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
+	unsigned wait_s = 0;
 	int r = 0;
 
 	pthread_mutex_lock(&lock);
 	while (running >= AT_ONCE && r == 0) {
 		pthread_mutex_unlock(&lock);
 		nanosleep(&look, NULL);
-		r = atomic_load(cancelled) ? -ECANCELED : 0;
+		r = tool_cancelled(call) ? -ECANCELED : 0;
 		pthread_mutex_lock(&lock);
 	}
 	if (r == 0)
-		r = count_request(host, ret_wait_s);
+		r = count_request(host, &wait_s);
 	if (r == 0)
 		running++;
 	pthread_mutex_unlock(&lock);
-	return r;
+	if (r == -EAGAIN)
+		return tool_fail(call, TOOL_RATE_LIMITED, NULL,
+			"%s was asked %d times within a minute, which is the limit; it can be "
+			"asked "
+			"again in %u s.",
+			host, PER_MINUTE, wait_s);
+	return r < 0 ? tool_fail_errno(call, r, what, NULL) : 0;
 }
 
 void web_limit_leave(void)

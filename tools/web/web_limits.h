@@ -5,10 +5,9 @@
  */
 #pragma once
 
-#include <stdatomic.h>
-#include <stdbool.h>
+#include "tools/base/tool.h"
 
-/* Waits for one of the places.  0: web_limit_leave() must follow; -EAGAIN: the host was asked too
- * often, for another `*ret_wait_s` seconds; -ECANCELED once `*cancelled`; -ENOMEM. */
-int web_limit_enter(const char *host, const atomic_bool *cancelled, unsigned *ret_wait_s);
+/* Waits for one of the places.  0: web_limit_leave() must follow; -1: the call, which wanted to do
+ * `what`, has failed: the host was asked too often, or the call was cancelled. */
+int web_limit_enter(struct tool_call *call, const char *host, const char *what);
 void web_limit_leave(void);

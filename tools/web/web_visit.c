@@ -88,20 +88,6 @@ static int fail_fetch(
 	}
 }
 
-static int enter(struct tool_call *call, const struct fetch_url *url)
-{
-	unsigned wait_s = 0;
-	int r = web_limit_enter(url->host, &call->cancelled, &wait_s);
-
-	if (r == -EAGAIN)
-		return tool_fail(call, TOOL_RATE_LIMITED, NULL,
-			"%s was asked 10 times within a minute, which is the limit; it can be "
-			"asked "
-			"again in %u s.",
-			url->host, wait_s);
-	return r < 0 ? tool_fail_errno(call, r, "fetch", NULL) : 0;
-}
-
 static int exchange(
 	struct tool_call *call, struct web_visit *visit, const char *user_agent, int64_t end_ms)
 {
@@ -124,7 +110,7 @@ static int exchange(
 		return tool_fail(call, TOOL_TIMEOUT, NULL,
 			"The redirects of the page took %g s in all.",
 			(double)visit->timeout_ms / 1000);
-	if (enter(call, &visit->url) < 0)
+	if (web_limit_enter(call, visit->url.host, "fetch") < 0)
 		return -1;
 	fetch_response_done(&visit->response);
 	r = fetch(&request, &visit->response, &problem);
