@@ -347,13 +347,17 @@ void dropper_locked(struct dropper *d, struct inode *inode, const struct file_lo
 void dropper_unlocking(
 	struct dropper *d, const struct inode *inode, const struct file_lock *lock, pid_t caller)
 {
+	uint64_t due_ns;
+
 	pthread_mutex_lock(&d->lock);
 	drops_installed(&d->drops, inode, caller);
 	if (lock->type == LOCK_NONE)
 		drops_unlock(&d->drops, inode, lock);
 	else
 		drops_relock(&d->drops, inode, lock);
-	wake_thread(d, 0);
+	if (drops_is_wanted(&d->drops, inode, d->draining ? DROPS_HURRY : DROPS_USUAL,
+		    clock_now_ns(), &due_ns))
+		wake_thread(d, due_ns);
 	pthread_mutex_unlock(&d->lock);
 }
 

@@ -337,6 +337,17 @@ bool drops_is_under_way(const struct drops *d, const struct inode *inode)
 	return false;
 }
 
+bool drops_is_wanted(struct drops *d, const struct inode *inode, enum drops_mode mode,
+	uint64_t now_ns, uint64_t *ret_due_ns)
+{
+	const struct drop *drop = find(d, inode);
+
+	if (!drop || !drop->wanted)
+		return false;
+	*ret_due_ns = due(d, drop, mode, now_ns);
+	return true;
+}
+
 bool drops_are_sent(const struct drops *d, uint64_t until_ns)
 {
 	for (unsigned i = 0; i < d->count; i++) {

@@ -82,6 +82,10 @@ bool drops_end(struct drops *drops, const struct inode *inode);
 /* It is being sent. */
 bool drops_is_under_way(const struct drops *drops, const struct inode *inode);
 
+/* It is wanted, and may be taken from `*ret_due_ns` on (0: now). */
+bool drops_is_wanted(struct drops *drops, const struct inode *inode, enum drops_mode mode,
+	uint64_t now_ns, uint64_t *ret_due_ns);
+
 /* Everything that was wanted until then has been sent (but for repetitions). */
 bool drops_are_sent(const struct drops *drops, uint64_t until_ns);
 
