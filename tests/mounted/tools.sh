@@ -306,25 +306,27 @@ test_a_cancelled_command_leaves_nothing() {
 }
 
 test_custom_tools_at_the_workspace_and_here() {
-	local tool=$mnt/.isthmus-tools/far out
+	local tool=$mnt/.isthmus-tools/far out uri
 
 	[ -n "$backing" ] || skip 'mem: has no commands'
+	uri=$(getfattr --absolute-names --only-values -n user.isthmus.uri "$mnt" 2>/dev/null)
 	mkdir -p "$tool"
 	echo '{"command": ["sh", "run.sh"], "where": "workspace"}' >"$tool/tool.json"
 	cat >"$tool/run.sh" <<-'END'
 		[ "$TOOLBOX_ACTION" = describe ] && { printf 'name: far\nword: string it\n'; exit; }
 		cat
+		echo "$ISTHMUS_URI"
 		pwd -P
 	END
 	export XDG_CONFIG_HOME=$tmp/config XDG_CACHE_HOME=$tmp/cache
 	"$ISTHMUS" tool trust --root "$mnt" --yes >/dev/null
 	out=$("$ISTHMUS" tool far --root "$mnt" --yes --word hello)
-	expect "word: hello"$'\n'"$(cd "$backing" && pwd -P)" "$out" 'at the workspace'
+	expect "word: hello"$'\n'"$uri"$'\n'"$(cd "$backing" && pwd -P)" "$out" 'at the workspace'
 	echo '{"command": ["sh", "run.sh"]}' >"$tool/tool.json"
 	! "$ISTHMUS" tool far --root "$mnt" --yes --word hello 2>/dev/null || fail 'it has changed'
 	"$ISTHMUS" tool trust --root "$mnt" --yes >/dev/null
 	out=$("$ISTHMUS" tool far --root "$mnt" --yes --word hello)
-	expect "word: hello"$'\n'"$mnt" "$out" 'here'
+	expect "word: hello"$'\n'"$uri"$'\n'"$mnt" "$out" 'here'
 	unset XDG_CONFIG_HOME XDG_CACHE_HOME
 }
 

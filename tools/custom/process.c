@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/xattr.h>
 
 #include "ops/support/clock.h"
 #include "ops/support/exec_client.h"
@@ -72,10 +73,13 @@ static void make_pairs(struct pairs *pairs, const struct tool_session *session,
 	const struct custom_entry *entry, const char *action, const struct tool_call *call)
 {
 	const char *conversation = call ? tool_conversation(call) : session->conversation;
+	char uri[4096] = "";
 
 	pair_add(pairs, "TOOLBOX_ACTION", action);
 	pair_add(pairs, "AGENT", "isthmus");
 	pair_add(pairs, "ISTHMUS_ROOT", entry->at_workspace ? NULL : session->root.path);
+	if (getxattr(session->root.path, "user.isthmus.uri", uri, sizeof(uri) - 1) > 0)
+		pair_add(pairs, "ISTHMUS_URI", uri);
 	pair_add(pairs, "ISTHMUS_CALL", call ? call->call_id : NULL);
 	pair_add(pairs, "ISTHMUS_SESSION", conversation);
 	pair_add(pairs, "AMP_THREAD_ID", conversation);
