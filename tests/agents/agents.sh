@@ -146,6 +146,10 @@ serve() {
 			"mcpServers":{"isthmus":{"command":"'"$tools"'","args":['"$json"'],"trust":true,"env":{"PATH":"'"$PATH"'"}}}}' \
 			>"$HOME/.gemini/settings.json"
 		;;
+	pi | pi-new)
+		export ISTHMUS_MCP="[\"$tools\", $json]"
+		words+=(-e "$here/mcp_bridge.ts")
+		;;
 	opencode)
 		sed -i 's|^{|{"mcp": {"isthmus": {"type": "local", "command": ["'"$tools"'", '"${json//|/\\|}"'], "environment": {"PATH": "'"$PATH"'"}}},|' \
 			"$OPENCODE_CONFIG"
@@ -181,9 +185,6 @@ for agent; do
 		failed=$((failed + 1))
 		echo "FAILED $agent"
 	fi
-	case $agent in
-	pi*) continue ;; # has no MCP of its own, and runs the tool without us
-	esac
 	if run_todo "$agent"; then
 		passed=$((passed + 1))
 	else
