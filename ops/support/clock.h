@@ -38,7 +38,7 @@ static inline struct timespec clock_in_ms(int64_t ms)
 	return clock_at_ns(clock_now_ns() + (uint64_t)ms * 1000000);
 }
 
-/* A condition whose timed waits go by that clock: nobody sets it. */
+/* A condition whose timed waits use the monotonic clock, which cannot be set. */
 static inline void clock_cond_init(pthread_cond_t *condition)
 {
 	pthread_condattr_t attributes;

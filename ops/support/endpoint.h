@@ -31,13 +31,13 @@ int endpoint_parse_pair(const char *text, struct endpoint *ret_listen, struct en
 
 void endpoint_text(const struct endpoint *endpoint, char ret_text[ENDPOINT_TEXT_BYTES]);
 
-/* A connection, non-blocking, after at most 10 s; of the loopback by the first protocol that
- * somebody listens on.  -ECONNREFUSED, -ENOENT, -ETIMEDOUT, -EINTR, -errno. */
+/* A connection, non-blocking, after at most 10 s; on the loopback by the first protocol on which
+ * something listens.  -ECONNREFUSED, -ENOENT, -ETIMEDOUT, -EINTR, -errno. */
 int endpoint_connect(const struct endpoint *endpoint, struct command_interrupt interrupt);
 
 /* Listens, non-blocking: on the loopback by both protocols where there are both.  Port 0 becomes
- * one that is free.  A unix socket is 0600, and takes the place of one that nobody serves.
- * Returns how many descriptors there are, -EADDRINUSE, -errno. */
+ * one that is free.  A unix socket is 0600, and replaces one that is not served.  Returns the
+ * number of descriptors, -EADDRINUSE, -errno. */
 int endpoint_listen(struct endpoint *endpoint, int ret_fds[ENDPOINT_LISTENERS_MAX]);
 
 /* Closes the first `count`, and removes the unix socket. */

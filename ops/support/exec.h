@@ -17,14 +17,15 @@ enum exec_flags {
 };
 
 struct exec_request {
-	const char *const *argv;        /* NULL-terminated; NULL: run `command` */
-	const char *command;            /* for "/bin/sh -c"; used when argv is NULL */
-	const char *cwd;                /* workspace path */
-	const char *const *environment; /* "NAME=value", NULL-terminated: added to, and winning
-					 * over, the place's basic set (PATH, HOME, USER, LOGNAME,
-					 * SHELL, LANG).  Nothing else is inherited.  May be NULL */
-	uint32_t timeout_ms;    /* 0: none.  Past it the whole tree gets TERM, 3 s later KILL */
-	unsigned flags;         /* enum exec_flags */
+	const char *const *argv; /* NULL-terminated; NULL: run `command` */
+	const char *command;     /* for "/bin/sh -c"; used when argv is NULL */
+	const char *cwd;         /* workspace path */
+	const char *const
+		*environment; /* "NAME=value", NULL-terminated: added to the basic set there (PATH,
+			       * HOME, USER, LOGNAME, SHELL, LANG), and winning over it.  Nothing
+			       * else is inherited.  May be NULL */
+	uint32_t timeout_ms;  /* 0: none.  After it the whole tree gets TERM, 3 s later KILL */
+	unsigned flags;       /* enum exec_flags */
 	uint16_t rows, columns; /* EXEC_PTY: initial window; 0: 24 x 80 */
 };
 

@@ -24,7 +24,8 @@ struct exec_client {
 	const char *request;      /* JSON, as in ops/support/control.h */
 	bool tty;                 /* standard input is a terminal, which becomes raw */
 
-	/* Gets the output; 0 or -errno.  NULL: it goes to standard output and standard error. */
+	/* Receives the output; 0 or -errno.  NULL: it goes to standard output and standard error.
+	 */
 	int (*output)(void *user, bool is_stderr, const void *data, size_t size);
 
 	/* The command listens on the port; of requests with tell_ports.  NULL: passed over. */
@@ -33,9 +34,9 @@ struct exec_client {
 };
 
 struct exec_client_end {
-	int code;       /* what a shell would show: enum exec_exit_code, or the command's own */
-	int error;      /* -errno: it was not started, or its end is not known; -EPIPE: nobody takes
-			 * its output; 0: it ended */
+	int code;  /* what a shell would show: enum exec_exit_code, or the command's own */
+	int error; /* -errno: it was not started, or its end is not known; -EPIPE: its output could
+		    * not be written; 0: it ended */
 	char *message;  /* for people, of `error`; the caller frees.  NULL: none */
 	bool timed_out; /* the request's timeout_ms ended it */
 };

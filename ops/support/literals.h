@@ -36,7 +36,7 @@ struct literal_scan { /* zeroed in front of each piece of memory */
 	const uint8_t *next[LITERALS_MAX];
 };
 
-/* Where the next of them begins at or after `at`; NULL: nowhere before `end`.  `at` never
- * goes back within one scan. */
+/* Where the next of them begins at or after `at`; NULL: nowhere before `end`.  `at` must not
+ * decrease within one scan. */
 const uint8_t *literals_find(const struct literals *literals, struct literal_scan *scan,
 	const uint8_t *at, const uint8_t *end);

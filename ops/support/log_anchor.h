@@ -24,12 +24,12 @@ void log_anchor_close(struct log_anchor *anchor);
 
 int log_anchor_fd(const struct log_anchor *anchor); /* -1: it has none, or is NULL */
 
-/* Never waits: what a full pipe or socket does not take now it gets with the next seal, or when
- * the anchor is closed, unless a newer seal has taken its place.  0, -errno. */
+/* Never waits: what a full pipe or socket does not take now is sent with the next seal, or when the
+ * anchor is closed, unless a newer seal has replaced it.  0, -errno. */
 int log_anchor_note(
 	struct log_anchor *anchor, const char *ring, uint64_t last_seq, const uint8_t digest[32]);
 
-/* Tries again what could not be delivered, and waits for room for so long.  0, -errno. */
+/* Tries again what could not be delivered, and waits for room for at most that long.  0, -errno. */
 int log_anchor_flush(struct log_anchor *anchor, int wait_ms);
 
 /* ---- Comparing ----------------------------------------------------------------- */
@@ -38,7 +38,7 @@ int log_anchor_flush(struct log_anchor *anchor, int wait_ms);
  * Other text in front of a line (of syslog) does not matter. */
 struct log_anchor_check {
 	FILE *file;
-	off_t end;    /* bytes; what came later does not count */
+	off_t end;    /* bytes; later lines do not count */
 	bool started; /* a seal was looked at */
 	const char *log_name, *ring;
 	bool has_next; /* `seq` and `digest` are what the log must have next */

@@ -19,8 +19,8 @@ struct log_clock {
 	char text[24];
 };
 
-/* Whether a failure (by the name of the error, or NULL) only says that there is no such thing: what
- * programs look for in several places.  No error, then. */
+/* Whether a failure (the name of the error, or NULL) only says that something does not exist, as
+ * when programs search several directories.  It does not count as an error. */
 bool log_is_miss(const char *op, const char *error);
 
 /* Appends the line of a record.  -ENOMEM. */

@@ -36,6 +36,6 @@ size_t path_parent_length(const char *path);
 /* True when `path` is `ancestor` or lies below it. */
 bool path_is_within(const char *path, const char *ancestor);
 
-/* Where execvp(3) would find the program of that name, without '/', by PATH; the caller frees it.
- * NULL: nowhere, or there is no memory. */
+/* The path at which execvp(3) would find the program of that name, without '/', by PATH; the caller
+ * frees it.  NULL: not found, or no memory. */
 char *path_find_program(const char *name);

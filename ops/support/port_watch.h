@@ -17,8 +17,8 @@ struct port_watch;
 /* Of the descendants of `root`.  NULL: no memory. */
 struct port_watch *port_watch_new(pid_t root);
 
-/* A port that was not told before, of EXEC_PORTS_MAX at most; 0: none, or it is not yet time for
- * another look.  Cheap to ask. */
+/* A port that was not reported before, of EXEC_PORTS_MAX at most; 0: none, or it is too early for
+ * another look.  Cheap to call. */
 uint16_t port_watch_look(struct port_watch *watch);
 
 void port_watch_free(struct port_watch *watch); /* NULL is fine */

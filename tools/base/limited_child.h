@@ -21,7 +21,7 @@ struct limited_child {
 	uint32_t timeout_ms;
 	size_t output_max_bytes; /* past it output is dropped */
 	bool output_only;        /* standard error is not part of the output */
-	int cancel_fd;           /* readable once nobody wants the answer; -1: never */
+	int cancel_fd;           /* readable once the answer is not wanted any more; -1: never */
 };
 
 /* Runs it to its end and appends what it printed.  Its exit code; -ECANCELED; -ETIMEDOUT;

@@ -11,16 +11,16 @@ enum { REGISTRY_BUILT_IN_MAX = 64 };
 /* The built-in tools; NULL ends the list.  tools/tools.c */
 extern const struct tool *const registry_built_in[];
 
-/* The built-in ones and, once looked for, those that were found (tools/custom/custom.h), which
- * live as long as the program.  Asking for a name that is not built in looks for them. */
+/* The built-in tools and, once they were looked for, those that were found (tools/custom/custom.h),
+ * which live as long as the program.  A name that is not built in makes the search happen. */
 const struct tool *registry_find(const char *name);
 const struct tool *registry_at(size_t index); /* NULL past the last one */
 
-/* Only the built-in ones.  NULL: there is none of that name. */
+/* Of the built-in ones only.  NULL: there is none of that name. */
 const struct tool *registry_find_built_in(const char *name);
 
-/* Has `load` called, once, when somebody asks for more than the built-in tools; it adds what it
- * finds with registry_set_found(). */
+/* Sets a function that is called once, when more than the built-in tools are asked for; it adds
+ * what it finds by registry_set_found(). */
 void registry_set_loader(void (*load)(void *user), void *user);
 
 enum { REGISTRY_FOUND_MAX = 500 };

@@ -65,8 +65,8 @@ enum tool_hints { /* MCP annotations beyond the level */
 	TOOL_IS_DESTRUCTIVE = 1 << 0,
 	TOOL_IS_IDEMPOTENT = 1 << 1,
 	TOOL_IS_OPEN_WORLD = 1 << 2,
-	/* Over MCP its results have structuredContent, which several hosts then show in the place
-	 * of the text: for results whose parts a text would mix up. */
+	/* Over MCP its results have structuredContent, which several hosts then show instead of the
+	 * text: for results whose parts a text would mix up. */
 	TOOL_IS_STRUCTURED = 1 << 3,
 };
 
@@ -81,7 +81,7 @@ struct tool {
 	enum tool_level level;      /* the highest that `permission` leaves out; see there */
 	unsigned hints;             /* enum tool_hints */
 	unsigned uses;              /* what is done to the argument `path`: enum permission_use; 0:
-				       rules about this tool match commands, not paths */
+				     * rules about this tool match commands, not paths */
 
 	/* Optional: checks what the schema cannot say, before anybody is asked.  What rules deny
 	 * has failed already; with `asks_first` it must not show what `path` holds. */
@@ -167,10 +167,10 @@ struct tool_call {
 	void (*state_free)(void *state);
 
 	/* Answers a question with an enum permission_answer (tools/permission/permission.h); NULL:
-	 * nobody is there to ask. */
+	 * there is nobody to ask. */
 	int (*ask_permission)(struct tool_call *call, const struct permission_question *question);
-	/* Asks a person while the tool waits: a string, for TOOL_ASK_CONFIRM a boolean, that the
-	 * caller deletes; NULL: no answer.  NULL itself: nobody is there. */
+	/* Asks a person while the tool waits.  Returns a string, for TOOL_ASK_CONFIRM a boolean,
+	 * that the caller deletes; NULL: no answer.  NULL itself: there is nobody to ask. */
 	cJSON *(*ask_user)(struct tool_call *call, const struct tool_question *question);
 	void (*tell_user)(struct tool_call *call, const char *words); /* may be NULL */
 	void *asker;                                                  /* whose these are */

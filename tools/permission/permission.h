@@ -46,7 +46,8 @@ int permissions_parse(struct permissions *permissions, enum permission_source so
 int permissions_load(struct permissions *permissions, const struct files_root *root,
 	const char *policy, struct buffer *problem);
 
-/* The project's file, which may be missing.  Nobody may ask for a verdict before or meanwhile. */
+/* Loads the project's file, which may be missing.  No verdict may be asked for before or meanwhile.
+ */
 int permissions_load_project(
 	struct permissions *permissions, const struct files_root *root, struct buffer *problem);
 
@@ -83,8 +84,8 @@ bool permissions_restrict(const struct permissions *permissions, const char *too
 bool permissions_allow_all(struct permissions *permissions, const char *tool);
 
 /* True when the last of the user's rules that is about the subject allows it and names it: its
- * pattern begins with `name` as it is, followed by "/", ":" or nothing.  For what is refused unless
- * somebody meant exactly that. */
+ * pattern begins with `name` literally, followed by "/", ":" or nothing.  For what is refused
+ * unless a rule means exactly that. */
 bool permissions_name(const struct permissions *permissions, const char *tool, const char *subject,
 	const char *name);
 
