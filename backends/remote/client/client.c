@@ -27,7 +27,7 @@ void remote_release(struct remote *remote)
 	remote_identity_forget(remote);
 	if (remote->session_fd >= 0)
 		close(remote->session_fd);
-	remote_spares_free(remote);
+	remote_prepared_free(remote);
 	lane_free(remote->lane);
 	hash_table_done(&remote->files);
 	remote_channels_free(remote);

@@ -210,13 +210,13 @@ static void distrust_prefill(struct remote_file *file, uint64_t changes)
 /* Through the handle of a file that was prepared, which is given the name (`makes`), or leads to
  * the file there as soon as that is open.  What is written comes behind that. */
 static int begin_early(struct op_context *ctx, struct remote *remote, const char *path, int flags,
-	bool makes, struct spare_taken *taken, struct open_file **ret_file)
+	bool makes, struct prepared_taken *taken, struct open_file **ret_file)
 {
 	struct remote_file *file;
 	int r = file_new(remote, path, flags, &file);
 
 	if (r < 0) {
-		remote_spare_return(remote, taken);
+		remote_prepared_return(remote, taken);
 		return r;
 	}
 	file->handle = taken->handle;
@@ -229,7 +229,7 @@ static int begin_early(struct op_context *ctx, struct remote *remote, const char
 	if (r < 0) {
 		file_unpublish(file);
 		remote_file_unref(file);
-		remote_spare_return(remote, taken);
+		remote_prepared_return(remote, taken);
 		return r == RESULT_AGAIN ? -EAGAIN : r;
 	}
 	ctx->served.is_early = true;
@@ -241,8 +241,8 @@ static int begin_early(struct op_context *ctx, struct remote *remote, const char
 static int create_early(struct op_context *ctx, struct remote *remote, const char *path, int flags,
 	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
 {
-	struct spare_taken taken;
-	int r = remote_spare_take(ctx, remote, flags, mode, &taken);
+	struct prepared_taken taken;
+	int r = remote_prepared_take(ctx, remote, flags, mode, &taken);
 
 	if (r == 0)
 		r = begin_early(ctx, remote, path, flags, true, &taken, ret_file);
@@ -257,8 +257,8 @@ static int open_early(struct op_context *ctx, struct remote *remote,
 	struct attributes *ret_attributes)
 {
 	const uint32_t mode = 0666; /* of the next new file there */
-	struct spare_taken taken;
-	int r = remote_spare_take_any(ctx, remote, &taken);
+	struct prepared_taken taken;
+	int r = remote_prepared_take_any(ctx, remote, &taken);
 
 	if (r == 0) {
 		taken.attributes.id = object->id;
@@ -267,7 +267,7 @@ static int open_early(struct op_context *ctx, struct remote *remote,
 	if (r == 0)
 		*ret_attributes = taken.attributes;
 	if (r == 0 || r == -EAGAIN)
-		remote_spares_want(ctx, remote, object->path, flags, mode);
+		remote_prepared_want(ctx, remote, object->path, flags, mode);
 	return r;
 }
 
@@ -361,7 +361,7 @@ int remote_create(struct op_context *ctx, struct workspace *w, const char *path,
 
 	/* For the next one, in the same flight. */
 	if (r == 0 || r == -EAGAIN)
-		remote_spares_want(ctx, remote, path, flags, mode);
+		remote_prepared_want(ctx, remote, path, flags, mode);
 	if (r == -EAGAIN)
 		r = create(ctx, w, REQUEST_CREATE, path, flags, mode, ret_file, ret_attributes);
 	return r;

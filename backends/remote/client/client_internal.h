@@ -104,10 +104,10 @@ struct feed_change {
 
 struct remote_file;
 struct remote_process;
-struct spare;
+struct prepared_file;
 
 /* Whoever makes files of that mode. */
-struct spare_maker {
+struct file_maker {
 	uint32_t uid, gid, umask, mode;
 	int64_t at_ms;
 };
@@ -171,9 +171,9 @@ struct remote {
 	uint64_t set_back_epoch; /* files of earlier sessions are not opened again */
 	uint64_t epoch; /* counts sessions: handles of earlier ones are gone, positions lower */
 
-	struct spare *spares; /* client_spares.c */
-	unsigned spares_wanted;
-	struct spare_maker spare_maker; /* who made a file last */
+	struct prepared_file *prepared; /* client_prepared.c */
+	unsigned prepared_wanted;
+	struct file_maker file_maker; /* who made a file last */
 
 	/* the link; under the lock */
 	pthread_t manager_thread;
@@ -465,7 +465,7 @@ struct remote_file {
 	bool little_room;  /* as of the last answer: each write waits for its answer */
 	bool is_new;       /* made through this handle */
 	bool may_be_other; /* created without O_EXCL: another process's file will do, too */
-	bool is_naming;    /* its name was requested (client_spares.c); then the outcome: */
+	bool is_naming;    /* its name was requested (client_prepared.c); then the outcome: */
 	int name_error;    /* why it has none: the result of every operation ... */
 	uint64_t named_at; /* ... or position, attributes and facts of the reply */
 	struct attributes named;
@@ -549,39 +549,39 @@ void remote_file_changed(struct remote_file *file);
 void remote_file_is_other(struct remote_file *file, const struct attributes *attributes);
 void remote_file_unref(struct remote_file *file);
 
-/* ---- client_spares.c: files that are prepared, to be given a name ------------------------- */
+/* ---- client_prepared.c: files that are prepared, to be given a name ------------------------- */
 
 /* One for what is to be made in ctx->parent, with the attributes that it will have.  -EAGAIN: there
  * is none, or it will not do. */
-struct spare_taken {
+struct prepared_taken {
 	uint64_t handle, epoch;
 	struct attributes attributes; /* that the file will have when it has its name */
 };
 
-int remote_spare_take(struct op_context *ctx, struct remote *remote, int flags, uint32_t mode,
-	struct spare_taken *ret_taken);
+int remote_prepared_take(struct op_context *ctx, struct remote *remote, int flags, uint32_t mode,
+	struct prepared_taken *ret_taken);
 
 /* The same, for its handle. */
-int remote_spare_take_any(
-	struct op_context *ctx, struct remote *remote, struct spare_taken *ret_taken);
-void remote_spare_return(struct remote *remote, const struct spare_taken *taken);
+int remote_prepared_take_any(
+	struct op_context *ctx, struct remote *remote, struct prepared_taken *ret_taken);
+void remote_prepared_return(struct remote *remote, const struct prepared_taken *taken);
 
 /* Has one prepared for the next file beside `path`, if there is none. */
-void remote_spares_want(
+void remote_prepared_want(
 	struct op_context *ctx, struct remote *remote, const char *path, int flags, uint32_t mode);
 
 /* One that is to be prepared in a directory that is being made, by whoever makes files just now:
  * the mode that the next is likely to have, and a handle.  NULL: none.  It becomes ready if the
  * helper has prepared it, and then the next file there takes it; or it ends with _done(). */
-struct spare *remote_spare_new(
+struct prepared_file *remote_prepared_new(
 	struct op_context *ctx, struct remote *remote, uint32_t *ret_mode, uint64_t *ret_handle);
-void remote_spare_prepared(struct spare *spare, const struct object_id *directory, uint64_t epoch,
-	const struct attributes *attributes);
-void remote_spare_done(struct spare *spare);
+void remote_prepared_is_ready(struct prepared_file *file, const struct object_id *directory,
+	uint64_t epoch, const struct attributes *attributes);
+void remote_prepared_done(struct prepared_file *file);
 
 /* Gives back what has been there for long. */
-void remote_spares_tidy(struct remote *remote);
-void remote_spares_free(struct remote *remote);
+void remote_prepared_tidy(struct remote *remote);
+void remote_prepared_free(struct remote *remote);
 
 /* Has the file of the prepared handle get its name (`makes`), or the handle lead to the file there,
  * behind which its writes come; not waited for.  RESULT_AGAIN: the handle is gone with its session.

@@ -580,9 +580,9 @@ static void *run_manager(void *argument)
 			pthread_mutex_lock(&remote->lock);
 			continue;
 		}
-		if (remote->spares) {
+		if (remote->prepared) {
 			pthread_mutex_unlock(&remote->lock);
-			remote_spares_tidy(remote);
+			remote_prepared_tidy(remote);
 			pthread_mutex_lock(&remote->lock);
 		}
 		clock_cond_wait_ms(&remote->manager, &remote->lock,

@@ -226,8 +226,8 @@ int remote_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 /* ---- Making, removing, moving ------------------------------------------------------ */
 
 /* A directory, and a file that was prepared in it if one was asked for. */
-static int64_t take_directory(
-	struct query *q, int64_t result, struct attributes *ret_attributes, struct spare *file)
+static int64_t take_directory(struct query *q, int64_t result, struct attributes *ret_attributes,
+	struct prepared_file *file)
 {
 	struct attributes attributes, prepared;
 	bool is_prepared;
@@ -245,7 +245,7 @@ static int64_t take_directory(
 		return result;
 	*ret_attributes = attributes;
 	if (is_prepared)
-		remote_spare_prepared(file, &attributes.id, q->call->epoch, &prepared);
+		remote_prepared_is_ready(file, &attributes.id, q->call->epoch, &prepared);
 	return 0;
 }
 
@@ -255,7 +255,7 @@ int remote_mkdir(struct op_context *ctx, struct workspace *w, const char *path, 
 	struct remote *remote = remote_of(w);
 	uint32_t file_mode = 0;
 	uint64_t handle = 0;
-	struct spare *file = remote_spare_new(ctx, remote, &file_mode, &handle);
+	struct prepared_file *file = remote_prepared_new(ctx, remote, &file_mode, &handle);
 	struct query q;
 	int64_t result;
 
@@ -268,7 +268,7 @@ int remote_mkdir(struct op_context *ctx, struct workspace *w, const char *path, 
 		q.traits.makes = handle;
 		result = take_directory(&q, query_run(&q), ret_attributes, file);
 	} while (query_end(&q, &result));
-	remote_spare_done(file);
+	remote_prepared_done(file);
 	return (int)result;
 }
 

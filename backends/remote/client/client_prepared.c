@@ -14,7 +14,7 @@
 #include "ops/support/path.h"
 
 enum {
-	SPARES_MAX = 64,        /* of the whole workspace ... */
+	PREPARED_MAX = 64,      /* of the whole workspace ... */
 	WANTED_MAX = 8,         /* ... and of a directory */
 	KEPT_MS = 60000,        /* for the next file there */
 	LITTLE_ROOM_MS = 10000, /* after a write was told of it, files are waited for */
@@ -22,19 +22,19 @@ enum {
 	MAKES_FILES_MS = 5000,  /* who made one so lately may make another in a new directory */
 };
 
-enum spare_state { SPARE_ASKED, SPARE_READY, SPARE_REFUSED };
+enum prepared_state { PREPARED_ASKED, PREPARED_READY, PREPARED_REFUSED };
 
 /* Whose files, and where. */
-struct spare_kind {
+struct file_kind {
 	struct object_id directory;
 	uint32_t uid, gid, umask, mode;
 };
 
-struct spare {
-	struct spare *next; /* under remote->lock */
+struct prepared_file {
+	struct prepared_file *next; /* under remote->lock */
 	struct remote *remote;
-	struct spare_kind kind;
-	enum spare_state state;
+	struct file_kind kind;
+	enum prepared_state state;
 	uint64_t handle;
 	uint64_t epoch;
 	int64_t since_ms;  /* in that state */
@@ -43,16 +43,16 @@ struct spare {
 	struct attributes attributes;
 };
 
-static struct spare_kind kind_of(const struct op_context *ctx, uint32_t mode)
+static struct file_kind kind_of(const struct op_context *ctx, uint32_t mode)
 {
-	return (struct spare_kind){.directory = ctx->parent,
+	return (struct file_kind){.directory = ctx->parent,
 		.uid = ctx->uid,
 		.gid = ctx->gid,
 		.umask = ctx->umask,
 		.mode = mode};
 }
 
-static bool same_kind(const struct spare_kind *a, const struct spare_kind *b)
+static bool same_kind(const struct file_kind *a, const struct file_kind *b)
 {
 	return object_id_equal(&a->directory, &b->directory) && a->uid == b->uid &&
 	       a->gid == b->gid && a->umask == b->umask && a->mode == b->mode;
@@ -72,76 +72,76 @@ static void give_back(struct remote *remote, uint64_t handle)
 /* ---- The list ------------------------------------------------------------------------ */
 
 /* Under the lock. */
-static struct spare **slot_of(struct remote *remote, const struct spare *spare)
+static struct prepared_file **slot_of(struct remote *remote, const struct prepared_file *file)
 {
-	struct spare **slot = &remote->spares;
+	struct prepared_file **slot = &remote->prepared;
 
-	while (*slot && *slot != spare)
+	while (*slot && *slot != file)
 		slot = &(*slot)->next;
 	return slot;
 }
 
-static void take_out(struct spare **slot)
+static void take_out(struct prepared_file **slot)
 {
 	*slot = (*slot)->next;
 }
 
-static bool is_over(const struct remote *remote, const struct spare *spare, int64_t now_ms)
+static bool is_over(const struct remote *remote, const struct prepared_file *file, int64_t now_ms)
 {
-	if (spare->state == SPARE_ASKED)
+	if (file->state == PREPARED_ASKED)
 		return false;
-	return spare->epoch != remote->epoch ||
-	       now_ms - spare->since_ms > (spare->state == SPARE_READY ? KEPT_MS : REFUSED_MS);
+	return file->epoch != remote->epoch ||
+	       now_ms - file->since_ms > (file->state == PREPARED_READY ? KEPT_MS : REFUSED_MS);
 }
 
 /* One that is over, or `oldest`: the one that was prepared first.  NULL: none.  Under the lock. */
-static struct spare *take_over(struct remote *remote, bool oldest)
+static struct prepared_file *take_over(struct remote *remote, bool oldest)
 {
 	int64_t now_ms = clock_now_ms();
-	struct spare **found = NULL, *spare;
+	struct prepared_file **found = NULL, *file;
 
-	for (struct spare **slot = &remote->spares; *slot; slot = &(*slot)->next)
-		if (is_over(remote, *slot, now_ms) || (oldest && (*slot)->state != SPARE_ASKED))
+	for (struct prepared_file **slot = &remote->prepared; *slot; slot = &(*slot)->next)
+		if (is_over(remote, *slot, now_ms) || (oldest && (*slot)->state != PREPARED_ASKED))
 			found = slot; /* new ones are put first */
 	if (!found)
 		return NULL;
-	spare = *found;
+	file = *found;
 	take_out(found);
-	return spare;
+	return file;
 }
 
-static void drop(struct remote *remote, struct spare *spare)
+static void drop(struct remote *remote, struct prepared_file *file)
 {
 	bool is_there;
 
 	pthread_mutex_lock(&remote->lock);
-	is_there = spare->state == SPARE_READY && spare->epoch == remote->epoch;
+	is_there = file->state == PREPARED_READY && file->epoch == remote->epoch;
 	pthread_mutex_unlock(&remote->lock);
 	if (is_there)
-		give_back(remote, spare->handle);
-	free(spare);
+		give_back(remote, file->handle);
+	free(file);
 }
 
-void remote_spares_tidy(struct remote *remote)
+void remote_prepared_tidy(struct remote *remote)
 {
-	struct spare *spare;
+	struct prepared_file *file;
 
 	do {
 		pthread_mutex_lock(&remote->lock);
-		spare = take_over(remote, false);
+		file = take_over(remote, false);
 		pthread_mutex_unlock(&remote->lock);
-		if (spare)
-			drop(remote, spare);
-	} while (spare);
+		if (file)
+			drop(remote, file);
+	} while (file);
 }
 
-void remote_spares_free(struct remote *remote)
+void remote_prepared_free(struct remote *remote)
 {
-	struct spare *spare;
+	struct prepared_file *file;
 
-	while ((spare = remote->spares)) {
-		remote->spares = spare->next;
-		free(spare);
+	while ((file = remote->prepared)) {
+		remote->prepared = file->next;
+		free(file);
 	}
 }
 
@@ -158,76 +158,76 @@ static int read_prepared(struct call *call, struct attributes *ret_attributes)
 	return 0;
 }
 
-static void become(struct spare *spare, enum spare_state state, uint64_t epoch)
+static void become(struct prepared_file *file, enum prepared_state state, uint64_t epoch)
 {
-	spare->state = state;
-	spare->epoch = epoch;
-	spare->since_ms = clock_now_ms();
-	spare->ready_ns = clock_now_ns();
+	file->state = state;
+	file->epoch = epoch;
+	file->since_ms = clock_now_ms();
+	file->ready_ns = clock_now_ns();
 }
 
 static void prepared(struct call *call)
 {
-	struct spare *spare = call->user;
-	struct remote *remote = spare->remote;
-	int r = read_prepared(call, &spare->attributes);
+	struct prepared_file *file = call->user;
+	struct remote *remote = file->remote;
+	int r = read_prepared(call, &file->attributes);
 
 	pthread_mutex_lock(&remote->lock);
-	spare->little_room = r == 0 && (call->result & OPENED_WITH_LITTLE_ROOM);
-	become(spare, r == 0 ? SPARE_READY : SPARE_REFUSED, call->epoch);
+	file->little_room = r == 0 && (call->result & OPENED_WITH_LITTLE_ROOM);
+	become(file, r == 0 ? PREPARED_READY : PREPARED_REFUSED, call->epoch);
 	pthread_mutex_unlock(&remote->lock);
 	call_free(call);
 }
 
 /* Asks for one more. */
 static void prepare(struct op_context *ctx, struct remote *remote, const char *directory,
-	const struct spare_kind *kind)
+	const struct file_kind *kind)
 {
-	struct spare *spare = calloc(1, sizeof(*spare));
+	struct prepared_file *file = calloc(1, sizeof(*file));
 	struct query q;
 	int r;
 
-	if (!spare)
+	if (!file)
 		return;
-	spare->remote = remote;
-	spare->kind = *kind;
-	spare->state = SPARE_ASKED;
+	file->remote = remote;
+	file->kind = *kind;
+	file->state = PREPARED_ASKED;
 	pthread_mutex_lock(&remote->lock);
-	spare->handle = ++remote->next_handle;
-	spare->next = remote->spares;
-	remote->spares = spare;
+	file->handle = ++remote->next_handle;
+	file->next = remote->prepared;
+	remote->prepared = file;
 	pthread_mutex_unlock(&remote->lock);
 	query_begin(&q, ctx, remote, REQUEST_PREPARE, 0);
 	wire_put_name(&q.out, directory, &kind->directory);
 	wire_put_open_flags(&q.out, O_RDWR);
 	wire_put_number(&q.out, kind->mode);
-	wire_put_number(&q.out, spare->handle);
+	wire_put_number(&q.out, file->handle);
 	q.traits.at_once = true;
-	r = query_submit(&q, prepared, spare);
+	r = query_submit(&q, prepared, file);
 	query_done(&q);
 	if (r == 0)
 		return;
 	pthread_mutex_lock(&remote->lock);
-	take_out(slot_of(remote, spare));
+	take_out(slot_of(remote, file));
 	pthread_mutex_unlock(&remote->lock);
-	free(spare);
+	free(file);
 }
 
 /* How many more are to be prepared.  Under the lock. */
 static unsigned count_missing(
-	const struct remote *remote, const struct spare_kind *kind, bool *ret_full)
+	const struct remote *remote, const struct file_kind *kind, bool *ret_full)
 {
 	unsigned count = 0, all = 0;
 
-	for (const struct spare *spare = remote->spares; spare; spare = spare->next) {
-		*ret_full = ++all >= SPARES_MAX;
-		if (!same_kind(&spare->kind, kind))
+	for (const struct prepared_file *file = remote->prepared; file; file = file->next) {
+		*ret_full = ++all >= PREPARED_MAX;
+		if (!same_kind(&file->kind, kind))
 			continue;
-		if (spare->state == SPARE_REFUSED)
+		if (file->state == PREPARED_REFUSED)
 			return 0;
 		count++;
 	}
-	return count < remote->spares_wanted ? remote->spares_wanted - count : 0;
+	return count < remote->prepared_wanted ? remote->prepared_wanted - count : 0;
 }
 
 /* Who may not write to the file afterwards has to have it made open. */
@@ -240,12 +240,12 @@ static bool may_be_prepared(const struct op_context *ctx, int flags, uint32_t mo
 	       !(mode & 07000);
 }
 
-void remote_spares_want(
+void remote_prepared_want(
 	struct op_context *ctx, struct remote *remote, const char *path, int flags, uint32_t mode)
 {
-	const struct spare_kind kind = kind_of(ctx, mode);
+	const struct file_kind kind = kind_of(ctx, mode);
 	cleanup_free char *directory = strndup(path, path_parent_length(path));
-	struct spare *old = NULL;
+	struct prepared_file *old = NULL;
 	bool is_full = false;
 	unsigned missing;
 
@@ -253,10 +253,10 @@ void remote_spares_want(
 		!(remote->capabilities & WORKSPACE_CAN_PREPARE))
 		return;
 	pthread_mutex_lock(&remote->lock);
-	remote->spare_maker =
-		(struct spare_maker){kind.uid, kind.gid, kind.umask, kind.mode, clock_now_ms()};
-	if (!remote->spares_wanted)
-		remote->spares_wanted = 1;
+	remote->file_maker =
+		(struct file_maker){kind.uid, kind.gid, kind.umask, kind.mode, clock_now_ms()};
+	if (!remote->prepared_wanted)
+		remote->prepared_wanted = 1;
 	missing = count_missing(remote, &kind, &is_full);
 	if (missing && is_full) {
 		old = take_over(remote, true);
@@ -271,38 +271,38 @@ void remote_spares_want(
 
 /* ---- In a new directory ---------------------------------------------------------------- */
 
-static bool makes_files(const struct op_context *ctx, const struct spare_maker *maker)
+static bool makes_files(const struct op_context *ctx, const struct file_maker *maker)
 {
 	return maker->at_ms && clock_now_ms() - maker->at_ms < MAKES_FILES_MS &&
 	       maker->uid == ctx->uid && maker->gid == ctx->gid && maker->umask == ctx->umask;
 }
 
-struct spare *remote_spare_new(
+struct prepared_file *remote_prepared_new(
 	struct op_context *ctx, struct remote *remote, uint32_t *ret_mode, uint64_t *ret_handle)
 {
-	struct spare *spare = NULL;
+	struct prepared_file *file = NULL;
 
 	pthread_mutex_lock(&remote->lock);
-	if (makes_files(ctx, &remote->spare_maker))
-		spare = calloc(1, sizeof(*spare));
-	if (spare) {
-		spare->remote = remote;
-		spare->kind = kind_of(ctx, remote->spare_maker.mode);
-		spare->state = SPARE_REFUSED;
-		spare->handle = ++remote->next_handle;
-		*ret_mode = spare->kind.mode;
-		*ret_handle = spare->handle;
+	if (makes_files(ctx, &remote->file_maker))
+		file = calloc(1, sizeof(*file));
+	if (file) {
+		file->remote = remote;
+		file->kind = kind_of(ctx, remote->file_maker.mode);
+		file->state = PREPARED_REFUSED;
+		file->handle = ++remote->next_handle;
+		*ret_mode = file->kind.mode;
+		*ret_handle = file->handle;
 	}
 	pthread_mutex_unlock(&remote->lock);
-	return spare;
+	return file;
 }
 
-void remote_spare_prepared(struct spare *spare, const struct object_id *directory, uint64_t epoch,
-	const struct attributes *attributes)
+void remote_prepared_is_ready(struct prepared_file *file, const struct object_id *directory,
+	uint64_t epoch, const struct attributes *attributes)
 {
-	spare->kind.directory = *directory;
-	spare->attributes = *attributes;
-	become(spare, SPARE_READY, epoch);
+	file->kind.directory = *directory;
+	file->attributes = *attributes;
+	become(file, PREPARED_READY, epoch);
 }
 
 /* Under the lock. */
@@ -310,24 +310,24 @@ static bool has_too_many(const struct remote *remote)
 {
 	unsigned count = 0;
 
-	for (const struct spare *spare = remote->spares; spare; spare = spare->next)
+	for (const struct prepared_file *file = remote->prepared; file; file = file->next)
 		count++;
-	return count >= SPARES_MAX;
+	return count >= PREPARED_MAX;
 }
 
-void remote_spare_done(struct spare *spare)
+void remote_prepared_done(struct prepared_file *file)
 {
-	struct remote *remote = spare ? spare->remote : NULL;
-	struct spare *old;
+	struct remote *remote = file ? file->remote : NULL;
+	struct prepared_file *old;
 
-	if (!spare || spare->state != SPARE_READY) {
-		free(spare);
+	if (!file || file->state != PREPARED_READY) {
+		free(file);
 		return;
 	}
 	pthread_mutex_lock(&remote->lock);
 	old = take_over(remote, has_too_many(remote));
-	spare->next = remote->spares;
-	remote->spares = spare;
+	file->next = remote->prepared;
+	remote->prepared = file;
 	pthread_mutex_unlock(&remote->lock);
 	if (old)
 		drop(remote, old);
@@ -337,88 +337,89 @@ void remote_spare_done(struct spare *spare)
 
 /* Under the lock.  `kind` NULL: any.  NULL: none is ready; where some are on the way there are to
  * be more. */
-static struct spare *take_ready(struct remote *remote, const struct spare_kind *kind)
+static struct prepared_file *take_ready(struct remote *remote, const struct file_kind *kind)
 {
 	int64_t now_ms = clock_now_ms();
 	bool is_asked = false;
 
-	for (struct spare **slot = &remote->spares; *slot; slot = &(*slot)->next) {
-		struct spare *spare = *slot;
+	for (struct prepared_file **slot = &remote->prepared; *slot; slot = &(*slot)->next) {
+		struct prepared_file *file = *slot;
 
-		if ((kind && !same_kind(&spare->kind, kind)) || is_over(remote, spare, now_ms))
+		if ((kind && !same_kind(&file->kind, kind)) || is_over(remote, file, now_ms))
 			continue;
-		is_asked = is_asked || spare->state == SPARE_ASKED;
-		if (spare->state != SPARE_READY)
+		is_asked = is_asked || file->state == PREPARED_ASKED;
+		if (file->state != PREPARED_READY)
 			continue;
 		take_out(slot);
-		return spare;
+		return file;
 	}
-	if (is_asked && remote->spares_wanted < WANTED_MAX)
-		remote->spares_wanted++;
+	if (is_asked && remote->prepared_wanted < WANTED_MAX)
+		remote->prepared_wanted++;
 	return NULL;
 }
 
 /* By the clock there. */
-static struct timespec time_there(const struct spare *spare)
+static struct timespec time_there(const struct prepared_file *file)
 {
-	const struct timespec *then = &spare->attributes.ctime;
+	const struct timespec *then = &file->attributes.ctime;
 	struct timespec now =
-		clock_at_ns(clock_now_ns() - spare->ready_ns + (uint64_t)then->tv_nsec);
+		clock_at_ns(clock_now_ns() - file->ready_ns + (uint64_t)then->tv_nsec);
 
 	now.tv_sec += then->tv_sec;
 	return now;
 }
 
 /* What the file will be when it has its name. */
-static struct attributes named_attributes(const struct spare *spare)
+static struct attributes named_attributes(const struct prepared_file *file)
 {
-	struct attributes attributes = spare->attributes;
+	struct attributes attributes = file->attributes;
 
 	attributes.nlink = 1;
-	attributes.atime = attributes.mtime = attributes.ctime = time_there(spare);
+	attributes.atime = attributes.mtime = attributes.ctime = time_there(file);
 	attributes.changed_lately = true;
 	return attributes;
 }
 
 /* -EAGAIN: none. */
-static int take(struct remote *remote, const struct spare_kind *kind, struct spare_taken *ret_taken)
+static int take(
+	struct remote *remote, const struct file_kind *kind, struct prepared_taken *ret_taken)
 {
 	bool has_little_room;
-	struct spare *spare;
+	struct prepared_file *file;
 
 	pthread_mutex_lock(&remote->lock);
-	spare = take_ready(remote, kind);
+	file = take_ready(remote, kind);
 	has_little_room =
 		remote->little_room_ms && clock_now_ms() - remote->little_room_ms < LITTLE_ROOM_MS;
 	pthread_mutex_unlock(&remote->lock);
-	if (!spare)
+	if (!file)
 		return -EAGAIN;
-	if (spare->little_room || has_little_room) {
-		drop(remote, spare);
+	if (file->little_room || has_little_room) {
+		drop(remote, file);
 		return -EAGAIN;
 	}
-	*ret_taken = (struct spare_taken){spare->handle, spare->epoch, named_attributes(spare)};
-	free(spare);
+	*ret_taken = (struct prepared_taken){file->handle, file->epoch, named_attributes(file)};
+	free(file);
 	return 0;
 }
 
-int remote_spare_take(struct op_context *ctx, struct remote *remote, int flags, uint32_t mode,
-	struct spare_taken *ret_taken)
+int remote_prepared_take(struct op_context *ctx, struct remote *remote, int flags, uint32_t mode,
+	struct prepared_taken *ret_taken)
 {
-	const struct spare_kind kind = kind_of(ctx, mode);
+	const struct file_kind kind = kind_of(ctx, mode);
 
 	if (ctx->create_hint != CREATE_IS_EARLY || !may_be_prepared(ctx, flags, mode))
 		return -EAGAIN;
 	return take(remote, &kind, ret_taken);
 }
 
-int remote_spare_take_any(
-	struct op_context *ctx, struct remote *remote, struct spare_taken *ret_taken)
+int remote_prepared_take_any(
+	struct op_context *ctx, struct remote *remote, struct prepared_taken *ret_taken)
 {
 	return ctx->create_hint == CREATE_IS_EARLY ? take(remote, NULL, ret_taken) : -EAGAIN;
 }
 
-void remote_spare_return(struct remote *remote, const struct spare_taken *taken)
+void remote_prepared_return(struct remote *remote, const struct prepared_taken *taken)
 {
 	bool is_there;
 
