@@ -25,7 +25,7 @@ is_honest() {
 hears() {
 	local status=0
 
-	timeout -k 5 25 "$@" >"$tmp/heard" 2>&1 || status=$?
+	timeout -k 5 "$(patient 25)" "$@" >"$tmp/heard" 2>&1 || status=$?
 	[ "$status" != 124 ] && [ "$status" != 137 ] || fail "without an answer: $*"
 	kill -0 "$daemon_pid" || fail "the daemon has died of: $*"
 	wait_for 25 is_honest || fail "nothing works after: $*"

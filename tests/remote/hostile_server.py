@@ -200,7 +200,7 @@ class Liar(Server):
     def lie_oneself(self, kind, name):
         """Everything has the id of the directory itself, and is a directory."""
         inode = os.lstat(self.full(name)).st_ino
-        return self.listing(kind, [self.entry(b"d%d" % i, stat.S_IFDIR | 0o755, inode=inode) for i in range(2000)])
+        return self.listing(kind, [self.entry(b"d%d" % i, stat.S_IFDIR | 0o755, inode=inode) for i in range(300)])
 
     def lie_orphans(self, kind, name):
         return self.listing(kind, [self.entry(b"a/b/c/d%d" % i, content=b"x" * 100) for i in range(5000)])
