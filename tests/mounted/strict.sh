@@ -87,46 +87,58 @@ test_an_open_sees_what_nothing_reports() {
 	END
 }
 
-# Pages are dropped at each open, but not from under who changes them in a map.
+# Pages are dropped at each open, but not from under who changes them in a map while they are written
+# (fs/POSIX.md): where one write and the next took 80 ms together nothing is promised.
 test_who_maps_a_file_loses_nothing_as_others_open_it() {
 	need python3
 
-	python3 - "$mnt/map" "$backing/map" <<-'END'
-		import mmap, os, sys
+	python3 - "$mnt/map" "$backing/map" <<-'END' || { [ $? = 9 ] && skip "the machine is too busy"; }
+		import mmap, os, sys, time
 		path, backing = sys.argv[1:]
 		count = 2000
 		def fork(work):
 		    pid = os.fork()
 		    if pid == 0:
-		        work()
-		        os._exit(0)
+		        os._exit(work() or 0)
 		    return pid
-		def write():
+		def write(former):
+		    longest = 0
 		    with open(path, "r+b") as f:
 		        for i in range(count):
+		            began = time.monotonic()
 		            os.pwrite(f.fileno(), b"w", 2 * i)
+		            longest = max(longest, time.monotonic() - former)
+		            former = began
+		    return longest > 0.08
 		def open_often():
 		    while os.getppid() == main:
 		        with open(path, "rb") as f:
 		            f.read(1)
-		with open(path, "wb") as f:
-		    f.write(bytes(2 * count))
-		main = os.getpid()
-		with open(path, "r+b") as f:
-		    map = mmap.mmap(f.fileno(), 2 * count)
-		    opener = fork(open_often)
-		    writer = fork(write)
-		    done, i = 0, 0
-		    while not done or i < count:
-		        map[2 * (i % count) + 1] = ord("m")
-		        i += 1
-		        done = done or os.waitpid(writer, os.WNOHANG)[0]
-		    map.flush()
-		    os.kill(opener, 9)
-		    os.waitpid(opener, 0)
-		with open(backing, "rb") as f:
-		    text = f.read()
-		assert text == b"wm" * count, (text.count(b"w"), text.count(b"m"))
+		def is_judged():
+		    began = time.monotonic()
+		    with open(path, "wb") as f:
+		        f.write(bytes(2 * count))
+		    with open(path, "r+b") as f:
+		        map = mmap.mmap(f.fileno(), 2 * count)
+		        opener = fork(open_often)
+		        writer = fork(lambda: write(began))
+		        done, i = (0, 0), 0
+		        while not done[0] or i < count:
+		            map[2 * (i % count) + 1] = ord("m")
+		            i += 1
+		            done = done if done[0] else os.waitpid(writer, os.WNOHANG)
+		        map.flush()
+		        os.kill(opener, 9)
+		        os.waitpid(opener, 0)
+		    with open(backing, "rb") as f:
+		        text = f.read()
+		    assert done[1] or text == b"wm" * count, (text.count(b"w"), text.count(b"m"))
+		    return not done[1]
+		main, end, judged = os.getpid(), time.monotonic() + 4, 0
+		while judged < 40 and time.monotonic() < end:
+		    judged += is_judged()
+		if not judged:
+		    sys.exit(9)
 	END
 }
 
