@@ -72,6 +72,7 @@ struct mcp_request {
 	uint64_t progress;    /* bytes of output so far, and one for each message without */
 	unsigned partials;    /* results so far that a custom tool replaced */
 	cJSON *questions;     /* modern: what to ask the client, for the result */
+	cJSON *drawn;         /* {call, result}, as a custom tool draws them; NULL: not yet */
 };
 
 struct mcp_input {

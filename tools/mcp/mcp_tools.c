@@ -16,7 +16,9 @@ enum {
 	LIST_TTL_MS = 60000,
 	PROGRESS_INTERVAL_NS = 100000000,
 	PROGRESS_WORDS = 200,
-	PARTIALS_FREE = 100
+	PARTIALS_FREE = 100,
+	WIDTH_USUAL = 80,
+	WIDTH_MAX = 10000,
 };
 
 /* Clients give a silent call up after 60 s. */
@@ -138,6 +140,18 @@ static void add_for_programs(cJSON *result, cJSON *json)
 	cJSON_AddItemToObject(cJSON_AddObjectToObject(result, "_meta"), "isthmus/result", json);
 }
 
+static void add_drawn(cJSON *result, struct mcp_request *request)
+{
+	cJSON *meta = json_member(result, "_meta");
+
+	if (!request->drawn)
+		return;
+	if (!meta)
+		meta = cJSON_AddObjectToObject(result, "_meta");
+	cJSON_AddItemToObject(meta, "isthmus/render", request->drawn);
+	request->drawn = NULL;
+}
+
 static void set_audience(cJSON *content, const char *who)
 {
 	cJSON *block = cJSON_GetArrayItem(content, cJSON_GetArraySize(content) - 1);
@@ -195,6 +209,7 @@ static cJSON *call_result(struct tool_call *call)
 	else
 		add_for_programs(result, tool_result_json(call));
 	cJSON_AddBoolToObject(result, "isError", call->code != TOOL_OK);
+	add_drawn(result, call->asker);
 	return result;
 }
 
@@ -285,12 +300,39 @@ static void on_partial(void *user, const char *text, size_t size)
 	pthread_mutex_unlock(&request->server->lock);
 }
 
+/* For a client that shows the result, too, once it is there. */
+static void on_drawn(void *user, enum tool_phase phase, const char *text)
+{
+	struct mcp_request *request = user;
+
+	if (!text)
+		return;
+	if (phase == TOOL_PHASE_PARTIAL) {
+		if (request->progress_token)
+			on_partial(user, text, strlen(text));
+		return;
+	}
+	if (!request->drawn)
+		request->drawn = cJSON_CreateObject();
+	cJSON_AddStringToObject(request->drawn, phase == TOOL_PHASE_CALL ? "call" : "result", text);
+}
+
 void mcp_set_sink(struct mcp_request *request)
 {
-	request->call->sink = (struct tool_sink){0};
-	if (request->progress_token)
-		request->call->sink = (struct tool_sink){
-			.update = on_update, .partial = on_partial, .user = request};
+	const cJSON *render = json_member(json_member(request->params, "_meta"), "isthmus/render");
+	int64_t width = json_integer(render, "width");
+	struct tool_sink sink = {.user = request};
+
+	if (request->progress_token) {
+		sink.update = on_update;
+		sink.partial = on_partial;
+	}
+	if (cJSON_IsObject(render)) {
+		sink.drawn = on_drawn;
+		sink.width = width > 0 && width < WIDTH_MAX ? (int)width : WIDTH_USUAL;
+		sink.expanded = json_is_true(render, "expanded");
+	}
+	request->call->sink = sink;
 }
 
 /* ---- tools/call -------------------------------------------------------------------------- */
@@ -303,6 +345,7 @@ void mcp_request_free(struct mcp_request *request)
 	cJSON_Delete(request->params);
 	cJSON_Delete(request->elicited);
 	cJSON_Delete(request->questions);
+	cJSON_Delete(request->drawn);
 	pthread_cond_destroy(&request->news);
 	free(request->progress_token);
 	free(request->id);

@@ -221,6 +221,14 @@ def test_drawing(home, root):
     shown = on_terminal(root, "throws", "--word", "x")
     check("throws\r\n" in shown and "raw x\r\n" in shown, "one that cannot draw: %r" % shown)
     equal("raw x", run("draws", {"word": "x"}, root)["data"]["text"], "for programs it is what it was")
+    server = Mcp(root, "--yes")
+    for meta, want in [({"width": 40}, {"call": "\x1b[31mCALL \x1b[39mx\x1b[2J", "result": "\x1b[1mRESULT 5\x1b[22m"}),
+                       ({"expanded": True}, {"call": "\x1b[31mCALL \x1b[39mx\x1b[2J", "result": "\x1b[1mRESULT 5\x1b[22m\nALL"}), (None, None)]:
+        params = {"name": "draws", "arguments": {"word": "x"}, "_meta": {"isthmus/render": meta} if meta else {}}
+        result = server.ask("tools/call", params)["result"]
+        equal(want, result["_meta"].get("isthmus/render"), "drawn for a client that says %r" % meta)
+        equal("raw x", result["content"][0]["text"], "the model reads the text")
+    server.close()
     for name in "draws", "throws":
         run(name, {"word": "x"}, root, "--conversation", "c", "--call-id", "later-" + name)
 
