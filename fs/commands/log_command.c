@@ -68,7 +68,7 @@ struct log_options {
 
 /* Asks the daemon to write what it has; sets what it answers.  -ENODATA: it keeps no log; of others
  * it says what they are. */
-static int flush_log(const char *control_path, struct log_place *place)
+static int flush_log(const char *control_path, struct log_source *source)
 {
 	cleanup_free char *reply = NULL;
 	const char *path;
@@ -76,7 +76,7 @@ static int flush_log(const char *control_path, struct log_place *place)
 	int r = control_call(control_path, "{\"request\":\"log_flush\"}", &reply);
 
 	if (r == -ENOTCONN && reply) { /* it said so */
-		if (place->directory)
+		if (source->directory)
 			command_note("log",
 				"the mount that is there now keeps no log: these lines are of "
 				"those before it");
@@ -93,18 +93,18 @@ static int flush_log(const char *control_path, struct log_place *place)
 	answer = cJSON_Parse(reply);
 	path = json_text(answer, "path");
 	if (path && strrchr(path, '/')) {
-		free(place->directory);
-		place->directory = strndup(path, (size_t)(strrchr(path, '/') - path));
-		place->lives = true;
-		place->last_seq = (uint64_t)json_integer(answer, "last_seq");
-		place->lost = (uint64_t)json_integer(answer, "lost");
+		free(source->directory);
+		source->directory = strndup(path, (size_t)(strrchr(path, '/') - path));
+		source->lives = true;
+		source->last_seq = (uint64_t)json_integer(answer, "last_seq");
+		source->lost = (uint64_t)json_integer(answer, "lost");
 	}
 	cJSON_Delete(answer);
-	return place->directory ? 0 : -ENODATA;
+	return source->directory ? 0 : -ENODATA;
 }
 
 /* By the mount point alone, without touching it: it may be dead, hung or unmounted. */
-static int find_by_mount_point(const char *directory, struct log_place *place)
+static int find_by_mount_point(const char *directory, struct log_source *source)
 {
 	cleanup_with(runtime_mount_done) struct runtime_mount mount = {0};
 	cleanup_free char *mount_point = NULL;
@@ -118,25 +118,25 @@ static int find_by_mount_point(const char *directory, struct log_place *place)
 		return r;
 	if (!mount.log_directory || access(mount.log_directory, R_OK | X_OK) < 0)
 		return -ENODATA;
-	place->directory = steal_ptr(&mount.log_directory);
+	source->directory = steal_ptr(&mount.log_directory);
 	if (mount_point_daemon(mount_point))
-		flush_log(mount.control_path, place);
+		flush_log(mount.control_path, source);
 	return 0;
 }
 
-static int find_log(const char *directory, struct log_place *place)
+static int find_log(const char *directory, struct log_source *source)
 {
 	cleanup_free char *control_path = NULL;
 	int r;
 
-	r = find_by_mount_point(directory, place);
+	r = find_by_mount_point(directory, source);
 	if (r == 0)
 		return 0;
 	command_limit_wait("log", directory);
 	r = command_find_mount("log", directory, &control_path, NULL, NULL);
 	if (r < 0)
 		return r;
-	r = flush_log(control_path, place);
+	r = flush_log(control_path, source);
 	if (r == -ENODATA)
 		command_error("log",
 			"the mount of \"%s\" keeps no log: it could not be written when that was "
@@ -146,13 +146,13 @@ static int find_log(const char *directory, struct log_place *place)
 	return r;
 }
 
-static int find_tools_log(struct log_place *place)
+static int find_tools_log(struct log_source *source)
 {
 	cleanup_free char *file = state_path(LOG_TOOLS_RING ".jsonl");
 
-	place->ring = LOG_TOOLS_RING;
-	place->directory = state_path(NULL);
-	if (!file || !place->directory)
+	source->ring = LOG_TOOLS_RING;
+	source->directory = state_path(NULL);
+	if (!file || !source->directory)
 		return -ENOMEM;
 	if (access(file, R_OK) == 0)
 		return 0;
@@ -234,7 +234,7 @@ static int follow(struct log_reader *reader, const struct log_options *options)
 	return r;
 }
 
-static int show(const struct log_options *options, const struct log_place *place)
+static int show(const struct log_options *options, const struct log_source *source)
 {
 	struct log_summary *summary = options->summary ? log_summary_new() : NULL;
 	struct log_export *export =
@@ -243,7 +243,7 @@ static int show(const struct log_options *options, const struct log_place *place
 	struct log_reader *reader = NULL;
 	int r;
 
-	r = log_reader_open(place->directory, place->ring ? place->ring : LOG_ALL_RING, &reader);
+	r = log_reader_open(source->directory, source->ring ? source->ring : LOG_ALL_RING, &reader);
 	if (r == 0 && ((options->summary && !summary) || (options->format && !export)))
 		r = -ENOMEM;
 	if (r == 0) {
@@ -261,7 +261,7 @@ static int show(const struct log_options *options, const struct log_place *place
 	log_export_end(export);
 	log_summary_free(summary);
 	if (r < 0)
-		return command_error("log", "\"%s\": %s", place->directory, strerror(-r));
+		return command_error("log", "\"%s\": %s", source->directory, strerror(-r));
 	return 0;
 }
 
@@ -428,7 +428,7 @@ int log_command(int argc, char **argv)
 	};
 	const struct command_line line = {
 		.command = "log", .usage = usage, .options = known, .arguments_max = 1};
-	struct log_place place = {0};
+	struct log_source source = {0};
 	int result;
 
 	if (!command_parse(&line, argc, argv, &result))
@@ -455,9 +455,10 @@ int log_command(int argc, char **argv)
 		options.lines = FOLLOW_LINES;
 	if (options.setup_keys)
 		return setup_keys(options.directory);
-	if ((options.tools ? find_tools_log(&place) : find_log(options.directory, &place)) < 0)
+	if ((options.tools ? find_tools_log(&source) : find_log(options.directory, &source)) < 0)
 		return 1;
-	result = options.verify ? log_verify_place(&place, &options.words) : show(&options, &place);
-	free(place.directory);
+	result = options.verify ? log_verify_source(&source, &options.words)
+				: show(&options, &source);
+	free(source.directory);
 	return result == 0 && options.expanded ? draw_call(&options) : result;
 }

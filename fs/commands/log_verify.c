@@ -13,35 +13,35 @@
 #include "ops/support/log_segment.h"
 
 /* LOG_EXIT_ALTERED when it was said that the log is not as the daemon wrote it; else 0. */
-static int check_altered(const struct log_place *place, const struct log_verify_report *report)
+static int check_altered(const struct log_source *source, const struct log_verify_report *report)
 {
 	if (report->problem[0])
 		return command_error(
-			"log", "\"%s\" was altered: %s", place->directory, report->problem);
+			"log", "\"%s\" was altered: %s", source->directory, report->problem);
 	if (report->segments == 0)
 		return command_error(
-			"log", "\"%s\" holds no log: somebody deleted it", place->directory);
-	if (report->last_seq + place->lost < place->last_seq)
+			"log", "\"%s\" holds no log: somebody deleted it", source->directory);
+	if (report->last_seq + source->lost < source->last_seq)
 		return command_error("log",
 			"\"%s\" was altered: it ends with number %" PRIu64
 			", but the daemon has written %" PRIu64,
-			place->directory, report->last_seq, place->last_seq);
+			source->directory, report->last_seq, source->last_seq);
 	return 0;
 }
 
 /* Each of these may be an accident: 0 or LOG_EXIT_INCOMPLETE. */
-static int check_complete(const struct log_place *place, const struct log_verify_report *report)
+static int check_complete(const struct log_source *source, const struct log_verify_report *report)
 {
-	const char *directory = place->directory;
-	bool is_lost = place->lost > report->lost;
-	bool is_unsealed = !place->lives && report->unsealed_lines;
-	bool is_cut = !place->ring && !place->lives && !report->unsealed_lines && !report->ended;
+	const char *directory = source->directory;
+	bool is_lost = source->lost > report->lost;
+	bool is_unsealed = !source->lives && report->unsealed_lines;
+	bool is_cut = !source->ring && !source->lives && !report->unsealed_lines && !report->ended;
 
 	if (is_lost)
 		command_note("log",
 			"\"%s\" is incomplete: the daemon could not write %" PRIu64
 			" records; 'isthmus status' says why",
-			directory, place->lost - report->lost);
+			directory, source->lost - report->lost);
 	if (is_unsealed)
 		command_note("log",
 			"\"%s\" is incomplete: the last %" PRIu64
@@ -115,7 +115,7 @@ static int read_key(const char *text, uint8_t ret_key[LOG_KEY_BYTES])
 		"shown them");
 }
 
-int log_verify_place(const struct log_place *place, const struct log_verify_texts *words)
+int log_verify_source(const struct log_source *source, const struct log_verify_texts *words)
 {
 	struct log_verify_means means = {0};
 	struct log_verify_report report;
@@ -129,18 +129,18 @@ int log_verify_place(const struct log_place *place, const struct log_verify_text
 		means.key = key;
 	}
 	means.anchor = words->anchor;
-	means.ring = place->ring;
-	means.known_seq = place->lives ? place->last_seq : 0;
+	means.ring = source->ring;
+	means.known_seq = source->lives ? source->last_seq : 0;
 	if (means.anchor && access(means.anchor, R_OK) < 0)
 		return command_error("log", "\"%s\": %s", means.anchor, strerror(errno));
-	r = log_verify(place->directory, &means, &report);
+	r = log_verify(source->directory, &means, &report);
 	log_seal_erase(key, sizeof(key));
 	if (r < 0)
-		return command_error("log", "\"%s\": %s", place->directory, strerror(-r));
-	code = check_altered(place, &report);
+		return command_error("log", "\"%s\": %s", source->directory, strerror(-r));
+	code = check_altered(source, &report);
 	if (code)
 		return code;
-	code = check_complete(place, &report);
+	code = check_complete(source, &report);
 	print_found(&report, &means, code);
 	return code;
 }

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* The log of a mount, and how far its daemon has come; or that of tools. */
-struct log_place {
+struct log_source {
 	char *directory;
 	const char *ring;  /* LOG_TOOLS_RING; NULL: a mount's */
 	bool lives;        /* its daemon was asked */
@@ -25,7 +25,7 @@ struct log_verify_texts {
 };
 
 /* Verifies, prints, returns the exit code. */
-int log_verify_place(const struct log_place *place, const struct log_verify_texts *words);
+int log_verify_source(const struct log_source *source, const struct log_verify_texts *words);
 
 /* Makes the sealing key of a log directory (which need not be there yet), shows the verification
  * key, returns the exit code. */

@@ -422,7 +422,7 @@ static uint64_t wait_until(struct watchers *w, const struct seen_name *name, uin
 	if (now_ns < name->arrived_ns + PAIR_NS &&
 		(is_replaced(name) ||
 			(is_new && (name->now.nlink == 1 || S_ISDIR(name->now.mode)) &&
-				seen_find_former(&w->seen, name, true))))
+				seen_find_old_name(&w->seen, name, true))))
 		return name->arrived_ns + PAIR_NS;
 	if (name->was.exists && name->announced_ns && !is_replaced(name) &&
 		now_ns < name->announced_ns + GATHER_NS)
@@ -497,13 +497,13 @@ static void tidy(struct watchers *w, struct seen_name *name)
  * removes them. */
 static void deliver_name(struct watchers *w, struct delivery *d, struct seen_name *name)
 {
-	struct seen_name *former =
-		name->now_exists ? seen_find_former(&w->seen, name, false) : NULL;
+	struct seen_name *old_name =
+		name->now_exists ? seen_find_old_name(&w->seen, name, false) : NULL;
 	bool is_known = name->is_known;
 	int r;
 
 	if (name->was.exists && name->now_exists && !is_replaced(name))
-		former = NULL;
+		old_name = NULL;
 	d->w = w;
 	d->parent = name->directory->inode;
 	d->name = name->name;
@@ -513,15 +513,15 @@ static void deliver_name(struct watchers *w, struct delivery *d, struct seen_nam
 	d->now = name->now;
 	d->at = name->now_at;
 	watchers_unlock(w);
-	if (former)
-		r = announce_move(d, former->directory->inode, former->name);
+	if (old_name)
+		r = announce_move(d, old_name->directory->inode, old_name->name);
 	else
 		r = announce_change(d, is_known);
 	watchers_lock(w);
-	if (former && r != -ECHILD && r != -EBUSY) {
-		seen_set(&w->seen, former, NULL, 0);
-		if (!former->now_exists)
-			seen_settle(&w->seen, former);
+	if (old_name && r != -ECHILD && r != -EBUSY) {
+		seen_set(&w->seen, old_name, NULL, 0);
+		if (!old_name->now_exists)
+			seen_settle(&w->seen, old_name);
 	}
 	note_told(w, name, d, r);
 }
@@ -538,7 +538,7 @@ static uint64_t try_name(
 		seen_settle(&w->seen, name);
 		return 0;
 	}
-	if (only_moves && !(name->now_exists && seen_find_former(&w->seen, name, false)))
+	if (only_moves && !(name->now_exists && seen_find_old_name(&w->seen, name, false)))
 		return now_ns;
 	until_ns = wait_until(w, name, now_ns);
 	/* Both halves are there: no need to wait for one. */

@@ -256,7 +256,8 @@ void seen_settle(struct seen *seen, struct seen_name *name)
 	seen->pending_count--;
 }
 
-struct seen_name *seen_find_former(struct seen *seen, const struct seen_name *name, bool or_may_be)
+struct seen_name *seen_find_old_name(
+	struct seen *seen, const struct seen_name *name, bool or_may_be)
 {
 	const struct object_id *id = &name->now.id;
 	struct seen_name *other = hash_table_bucket(&seen->objects, hash_of_object(id));

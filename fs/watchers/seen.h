@@ -96,4 +96,5 @@ void seen_settle(struct seen *seen, struct seen_name *name); /* no longer */
 
 /* The name from which the object was moved: where it was last announced, and is not by what is
  * pending; NULL: there is none.  `or_may_be`: also one of which nothing is pending (yet). */
-struct seen_name *seen_find_former(struct seen *seen, const struct seen_name *name, bool or_may_be);
+struct seen_name *seen_find_old_name(
+	struct seen *seen, const struct seen_name *name, bool or_may_be);
