@@ -13,7 +13,7 @@ mkdir "$tmp/ws/directory" "$tmp/ws/lies"
 for lie in type numbers moments large inline counts nothing short unasked events hash cut oversized escape gone victim; do
 	echo content >"$tmp/ws/lies/$lie"
 done
-for lie in slashes upwards outside twice oneself orphans names long broken endless bottomless victims; do
+for lie in slashes upwards outside twice oneself orphans names long broken dribble endless bottomless victims; do
 	mkdir "$tmp/ws/lies/$lie"
 done
 
@@ -52,6 +52,15 @@ test_output_in_frames_of_one_byte() {
 	wait $! || true
 	hears true
 	grep -q asan "/proc/$daemon_pid/maps" || [ "$peak" -lt $((40 << 10)) ] || fail "$peak KiB"
+}
+
+# Likewise.
+test_a_listing_in_empty_frames() {
+	local peak
+
+	hears ls "$mnt/lies/dribble"
+	peak=$(awk '/VmHWM/ {print $2}' "/proc/$daemon_pid/status")
+	grep -q asan "/proc/$daemon_pid/maps" || [ "$peak" -lt $((70 << 10)) ] || fail "$peak KiB"
 }
 
 test_types_that_change() {

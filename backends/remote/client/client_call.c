@@ -226,6 +226,21 @@ static int go_on(struct query *q, int64_t *interrupted_ms)
 	return 0;
 }
 
+/* Not for each frame: one that is small would cost more memory here, until it is acknowledged, than
+ * the far end had to send. */
+static void give_credit(struct call *call, size_t size)
+{
+	cleanup_wire_writer struct wire_writer credit = {0};
+
+	call->consumed_bytes += size;
+	if (call->consumed_bytes < CREDIT_LISTING_BYTES / 8)
+		return;
+	lane_writer_init(&credit);
+	wire_put_number(&credit, call->consumed_bytes);
+	call->consumed_bytes = 0;
+	lane_send(call->remote->lane, LANE_URGENT, FRAME_CREDIT, call->id, &credit);
+}
+
 /* Under the lock, which it drops meanwhile. */
 static void take_part(struct query *q, int (*take)(void *user, struct wire_reader *part),
 	void *user, int *taken_result)
@@ -233,12 +248,12 @@ static void take_part(struct query *q, int (*take)(void *user, struct wire_reade
 	struct call *call = q->call;
 	struct call_data *part = call->first;
 	struct wire_reader reader = wire_reader_over(part->payload, part->size);
-	cleanup_wire_writer struct wire_writer credit = {0};
+	size_t size = part->size + FRAME_HEADER_BYTES;
 
 	call->first = part->next;
 	if (!call->first)
 		call->last = &call->first;
-	call->data_bytes -= part->size + FRAME_HEADER_BYTES;
+	call->data_bytes -= size;
 	pthread_mutex_unlock(&q->remote->lock);
 	if (*taken_result >= 0) {
 		q->base = part->base;
@@ -246,9 +261,7 @@ static void take_part(struct query *q, int (*take)(void *user, struct wire_reade
 		if (*taken_result < 0)
 			send_cancel(call);
 	}
-	lane_writer_init(&credit);
-	wire_put_number(&credit, part->size + FRAME_HEADER_BYTES);
-	lane_send(q->remote->lane, LANE_URGENT, FRAME_CREDIT, call->id, &credit);
+	give_credit(call, size);
 	free(part->payload);
 	free(part);
 	pthread_mutex_lock(&q->remote->lock);

@@ -86,7 +86,8 @@ struct call {
 	uint8_t *payload;  /* of the reply */
 	struct wire_reader body;
 	struct call_data *first, **last;
-	size_t data_bytes; /* of the frames in that list */
+	size_t data_bytes;     /* of the frames in that list */
+	size_t consumed_bytes; /* of them since the last credit; the waiting thread's */
 	pthread_cond_t changed;
 
 	/* For a call that is not waited for; called by the reader thread without locks, and frees
