@@ -40,11 +40,6 @@ struct custom_lines *custom_host_lines(const struct custom_host *host)
 	return host->lines;
 }
 
-const char *custom_host_writer(const struct custom_host *host)
-{
-	return host->writer;
-}
-
 /* ---- With the lock held -----------------------------------------------------------------------
  */
 
@@ -233,6 +228,7 @@ int custom_host_take(
 	if (r == 0) {
 		host->users++;
 		/* First, so that it can ask for something while it is told. */
+		channel->writer = host->writer;
 		custom_channel_open(host->lines, channel, call->call_id);
 		r = bring(host, call);
 	}

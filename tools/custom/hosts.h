@@ -18,9 +18,6 @@ int custom_host_take(
 
 struct custom_lines *custom_host_lines(const struct custom_host *host);
 
-/* For the journal: who knows of a result already. */
-const char *custom_host_writer(const struct custom_host *host);
-
 /* Closes the channel.  `is_stuck`: ends the process, so that the next call starts another. */
 void custom_host_give_back(struct custom_host *host, struct custom_channel *channel, bool is_stuck);
 

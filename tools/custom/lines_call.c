@@ -24,7 +24,6 @@ struct conversation {
 	const struct custom_tool *tool;
 	struct custom_lines *lines;
 	struct custom_channel channel;
-	const char *writer; /* of results; NULL: the process is the call's own */
 	int64_t until_ms;
 };
 
@@ -257,7 +256,7 @@ static cJSON *execute_message(const struct conversation *talk)
 	if (session)
 		cJSON_AddStringToObject(message, "session", session);
 	/* One that lives knows them. */
-	if (!talk->writer)
+	if (!talk->channel.writer)
 		cJSON_AddItemToObject(
 			message, "entries", custom_journal_entries(session, talk->tool->source));
 	return message;
@@ -278,7 +277,7 @@ static void keep_result(void *user, const cJSON *message, bool is_error)
 {
 	const struct conversation *talk = user;
 
-	custom_journal_add(talk->call, message, is_error, talk->writer);
+	custom_journal_add(talk->call, message, is_error, talk->channel.writer);
 }
 
 static int run(struct conversation *talk)
@@ -339,7 +338,6 @@ static int run_at_host(struct conversation *talk)
 	if (r < 0)
 		return custom_fail_unstarted(call, r);
 	talk->lines = custom_host_lines(host);
-	talk->writer = custom_host_writer(host);
 	r = run(talk);
 	is_stuck = (call->code == TOOL_ABORTED || call->code == TOOL_TIMEOUT) && !stops(talk);
 	custom_host_give_back(host, &talk->channel, is_stuck);
