@@ -34,18 +34,27 @@ static const char *const verbs[] = {
 /* A new directory "TIME-N" in `directory`; its descriptor. */
 static int make_place(int directory, uint64_t number, char *name, size_t size)
 {
+	int place;
+
 	snprintf(name, size, "%llu-%llu", (unsigned long long)(clock_wall_ns() / 1000000),
 		(unsigned long long)number);
 	if (mkdirat(directory, name, 0700) < 0)
 		return -errno;
-	return openat(directory, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	place = openat(directory, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return place < 0 ? -errno : place;
 }
 
-static int write_reason(int place, const struct operation *operation, int error)
+static int sync_descriptor(int fd)
+{
+	return fsync(fd) < 0 ? -errno : 0;
+}
+
+static int write_reason(int place, const struct operation *operation)
 {
 	const char *path2 = operation->path2 ? operation->path2 : "";
 	cleanup_buffer struct buffer text = {0};
 	cleanup_fd int fd = openat(place, "reason", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	int r, error = operation->refusal;
 
 	if (fd < 0)
 		return -errno;
@@ -57,7 +66,8 @@ static int write_reason(int place, const struct operation *operation, int error)
 		visible_append(&text, path2, strlen(path2), 0) < 0 ||
 		buffer_append_string(&text, "\n") < 0)
 		return -ENOMEM;
-	return write_all(fd, text.data, text.size);
+	r = write_all(fd, text.data, text.size);
+	return r < 0 ? r : sync_descriptor(fd);
 }
 
 static int write_content(struct writeback *b, int place, struct operation *operation)
@@ -74,31 +84,45 @@ static int write_content(struct writeback *b, int place, struct operation *opera
 		r = got <= 0 ? -EIO : write_all(fd, piece, (size_t)got);
 		at += got > 0 ? (uint64_t)got : 0;
 	}
-	return r;
+	return r < 0 ? r : sync_descriptor(fd);
 }
 
-void back_keep_lost(struct writeback *b, struct operation *operation, int error)
+static int fill_place(struct writeback *b, int place, struct operation *operation)
+{
+	int r = operation->node->content == operation ? write_content(b, place, operation) : 0;
+
+	if (r == 0)
+		r = write_reason(place, operation);
+	return r < 0 ? r : sync_descriptor(place);
+}
+
+int back_keep_lost(struct writeback *b, struct operation *operation)
 {
 	cleanup_fd int directory = make_directories(b->lost_directory);
-	bool has_content = operation->node->content == operation;
 	char name[64] = "";
 	cleanup_fd int place =
 		directory < 0 ? directory
 			      : make_place(directory, operation->sequence, name, sizeof(name));
-	int r = place < 0 ? place : write_reason(place, operation, error);
+	int r = place < 0 ? place : fill_place(b, place, operation);
 
-	if (r == 0 && has_content)
-		r = write_content(b, place, operation);
-	if (r < 0)
-		log_error(
-			"%s of \"%s\" was refused at the workspace (%s), and could not be kept in "
-			"\"%s\": %s",
-			verbs[operation->facts.kind], operation->path, strerror(-error),
-			b->lost_directory, strerror(-r));
-	else
+	if (r == 0)
+		r = sync_descriptor(directory);
+	if (r < 0 && place >= 0) {
+		unlinkat(place, "content", 0);
+		unlinkat(place, "reason", 0);
+		unlinkat(directory, name, AT_REMOVEDIR);
+	}
+	if (r == 0)
 		log_error("%s of \"%s\" was refused at the workspace (%s); it is kept in \"%s/%s\"",
-			verbs[operation->facts.kind], operation->path, strerror(-error),
-			b->lost_directory, name);
+			verbs[operation->facts.kind], operation->path,
+			strerror(-operation->refusal), b->lost_directory, name);
+	else if (!operation->is_unkept)
+		log_error("%s of \"%s\" was refused at the workspace (%s), and cannot be kept in "
+			  "\"%s\" (%s): it waits in the journal until it can; make room there",
+			verbs[operation->facts.kind], operation->path,
+			strerror(-operation->refusal), b->lost_directory, strerror(-r));
+	operation->is_unkept = r < 0;
+	return r;
 }
 
 /* ---- What is kept --------------------------- */

@@ -536,7 +536,14 @@ void back_end(struct writeback *b, struct operation *operation)
 /* With nothing done: nobody asks any more. */
 void back_drop(struct writeback *b, struct operation *operation)
 {
-	drop_refs(b, operation);
+	struct node *nodes[] = {operation->node, operation->replaced};
+
+	back_take_ready(b, operation);
+	TAILQ_REMOVE(&b->operations, operation, link);
+	drop_refs(b, operation); /* which makes others ready */
+	for (unsigned i = 0; i < 2; i++)
+		if (nodes[i])
+			close_inner(b, steal_ptr(&nodes[i]->inner));
 	back_operation_free(operation);
 }
 

@@ -48,6 +48,20 @@ static void lose(struct writeback *b, struct operation *operation, int error)
 		operation->replaced->is_gone = false;
 }
 
+/* The workspace is out of reach: it is tried again, and looked whether it had been done.  Or what
+ * was refused cannot be kept: that is tried again. */
+static void try_later(struct writeback *b, struct operation *operation)
+{
+	int64_t until_ms = clock_now_ms() + RETRY_MS;
+
+	if (!b->failing_since_ms)
+		b->failing_since_ms = clock_now_ms();
+	operation->may_be_done = true;
+	while (!b->is_abandoned && clock_now_ms() < until_ms)
+		clock_cond_wait_ms(&b->work, &b->lock, RETRY_MS);
+	back_put_ready(b, operation);
+}
+
 static void finish(struct writeback *b, struct operation *operation, int r)
 {
 	char *path, *path2;
@@ -57,8 +71,13 @@ static void finish(struct writeback *b, struct operation *operation, int r)
 		back_end(b, operation);
 		return;
 	}
+	operation->refusal = r;
 	writeback_unlock(b);
-	back_keep_lost(b, operation, r);
+	if (back_keep_lost(b, operation) < 0) {
+		writeback_lock(b);
+		try_later(b, operation);
+		return;
+	}
 	path = strdup(operation->path);
 	path2 = operation->facts.kind == OP_RENAME ? strdup(operation->path2) : NULL;
 	writeback_lock(b);
@@ -73,19 +92,6 @@ static void finish(struct writeback *b, struct operation *operation, int r)
 	writeback_lock(b);
 }
 
-/* The workspace is out of reach: it is tried again, and looked whether it had been done. */
-static void try_later(struct writeback *b, struct operation *operation)
-{
-	int64_t until_ms = clock_now_ms() + RETRY_MS;
-
-	if (!b->failing_since_ms)
-		b->failing_since_ms = clock_now_ms();
-	operation->may_be_done = true;
-	while (!b->is_abandoned && clock_now_ms() < until_ms)
-		clock_cond_wait_ms(&b->work, &b->lock, RETRY_MS);
-	back_put_ready(b, operation);
-}
-
 static void run(struct writeback *b, struct operation *operation)
 {
 	int r;
@@ -98,7 +104,7 @@ static void run(struct writeback *b, struct operation *operation)
 	operation->attempts++;
 	operation->stored = operation->node->shown; /* from now on nobody writes to it */
 	writeback_unlock(b);
-	r = back_apply(b, operation);
+	r = operation->refusal ? operation->refusal : back_apply(b, operation);
 	writeback_lock(b);
 	if (r == -EAGAIN)
 		try_later(b, operation);

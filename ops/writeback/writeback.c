@@ -46,10 +46,10 @@ void back_free(struct workspace *w)
 	struct operation *operation;
 
 	back_workers_stop(b);
-	while ((operation = TAILQ_FIRST(&b->operations))) { /* they stay in the journal */
-		TAILQ_REMOVE(&b->operations, operation, link);
+	writeback_lock(b);
+	while ((operation = TAILQ_FIRST(&b->operations))) /* they stay in the journal */
 		back_drop(b, operation);
-	}
+	writeback_unlock(b);
 	workspace_free(b->base.inner); /* no change comes any more */
 	back_journal_close(&b->journal);
 	back_tables_done(b);

@@ -86,6 +86,8 @@ struct operation {
 	bool is_held;      /* its file is open for writing */
 	bool is_ready;     /* among those that may run */
 	unsigned attempts;
+	int refusal;    /* why it is lost */
+	bool is_unkept; /* ... and that could not be kept yet */
 	bool is_started;
 	bool may_be_done;         /* it was sent, and nobody knows what came of it */
 	bool is_undone;           /* it is lost, or was never sent */
@@ -458,7 +460,8 @@ int back_journal_recover(struct writeback *b);
 
 /* ---- back_lost.c --------------------------- */
 
-/* Keeps what the operation would have stored; without the lock. */
-void back_keep_lost(struct writeback *b, struct operation *operation, int error);
+/* Keeps what the operation would have stored, on the disk when it returns; without the lock.
+ * -errno: nothing is kept. */
+int back_keep_lost(struct writeback *b, struct operation *operation);
 
 WORKSPACE_DECLARE_OPERATIONS(back)

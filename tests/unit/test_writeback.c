@@ -23,7 +23,12 @@ static struct attributes attributes; /* room for what nobody looks at */
 static struct workspace *there; /* what others see */
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
-static bool is_shut;
+static bool is_shut, is_away;
+
+static void take_away(bool takes)
+{
+	__atomic_store_n(&is_away, takes, __ATOMIC_SEQ_CST);
+}
 
 static void shut(bool shuts)
 {
@@ -48,7 +53,7 @@ static int wait_at_gate(struct forward *base, enum forward_operation operation)
 	while (is_shut && is_change(operation))
 		pthread_cond_wait(&gate_moved, &gate_lock);
 	pthread_mutex_unlock(&gate_lock);
-	return 0;
+	return __atomic_load_n(&is_away, __ATOMIC_SEQ_CST) && is_change(operation) ? -ENOTCONN : 0;
 }
 
 static char *directory_of(const char *kind)
@@ -72,18 +77,48 @@ static struct workspace *put_back(struct workspace *inner)
 	return w;
 }
 
-static struct workspace *open_back(void)
+static void remove_state(void)
 {
 	cleanup_free char *state = directory_of("state"), *lost = directory_of("lost");
-	struct workspace *mem = NULL, *w;
-	char *reason = NULL;
 
 	remove_tree(state);
 	remove_tree(lost);
 	op_context_init(&context);
+}
+
+static struct workspace *open_back(void)
+{
+	struct workspace *mem = NULL, *w;
+	char *reason = NULL;
+
+	remove_state();
 	CHECK_RC(0, scheme_open("mem", "", NULL, &mem, &reason));
 	CHECK_RC(0, faulty_new(mem, "", &there));
 	w = put_back(there);
+	CHECK_RC(0, workspace_symlink(&context, w, "x", "first", &attributes)); /* passed on */
+	return w;
+}
+
+/* A workspace that stays when its mount ends. */
+static struct workspace *open_again(void)
+{
+	cleanup_free char *directory = directory_of("there"), *reason = NULL;
+	struct workspace *local = NULL;
+
+	mkdir(directory, 0755);
+	CHECK_RC(0, scheme_open("local", directory, NULL, &local, &reason));
+	CHECK_RC(0, faulty_new(local, "", &there));
+	return put_back(there);
+}
+
+static struct workspace *open_lasting(void)
+{
+	cleanup_free char *directory = directory_of("there");
+	struct workspace *w;
+
+	remove_state();
+	remove_tree(directory);
+	w = open_again();
 	CHECK_RC(0, workspace_symlink(&context, w, "x", "first", &attributes)); /* passed on */
 	return w;
 }
@@ -289,6 +324,26 @@ static void test_what_has_no_room_is_kept_and_said(void)
 	workspace_free(w);
 }
 
+static void test_what_cannot_be_kept_stays_pending_until_it_can(void)
+{
+	struct workspace *w = open_back();
+	cleanup_free char *directory = directory_of("lost");
+	struct workspace_status status;
+
+	CHECK_RC(0, sync_all(w));
+	close(open(directory, O_WRONLY | O_CREAT, 0600)); /* in the way */
+	CHECK_RC(0, faulty_set(there, "write:1:ENOSPC"));
+	CHECK_RC(0, put(w, "f", "precious", O_TRUNC));
+	CHECK_RC(-EIO, sync_all(w));
+	workspace_status(w, &status);
+	CHECK_RC(1, status.pending_operations);
+	CHECK_RC(0, unlink(directory));
+	while (sync_all(w) == -EIO)
+		usleep(10000);
+	CHECK_STRING("create f +: No space left on device;", lost());
+	workspace_free(w);
+}
+
 static void test_what_depends_on_a_loss_is_lost_and_kept(void)
 {
 	struct workspace *w = open_back();
@@ -422,6 +477,34 @@ static void test_only_one_mount_has_the_journal(void)
 	workspace_free(mem);
 }
 
+static void test_what_the_end_could_not_send_is_sent_by_the_next_mount(void)
+{
+	struct workspace *w = open_lasting();
+	char path[16], path2[16];
+
+	CHECK_RC(0, sync_all(w));
+	take_away(true);
+	for (int i = 0; i < 10; i++) {
+		snprintf(path, sizeof(path), "d%d", i);
+		CHECK_RC(0, workspace_mkdir(&context, w, path, 0755, &attributes));
+		snprintf(path, sizeof(path), "d%d/f", i);
+		snprintf(path2, sizeof(path2), "d%d/g", i);
+		CHECK_RC(0, put(w, path, "text", O_TRUNC));
+		CHECK_RC(0, set_mode(w, path));
+		CHECK_RC(0, workspace_rename(&context, w, path, path2, 0, NULL));
+	}
+	workspace_free(w);
+	take_away(false);
+	w = open_again();
+	CHECK_RC(0, sync_all(w));
+	for (int i = 0; i < 10; i++) {
+		snprintf(path, sizeof(path), "d%d/g", i);
+		CHECK_STRING("text", get(there, path));
+	}
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = {
@@ -431,12 +514,14 @@ int main(void)
 		TEST(test_writes_of_a_file_are_sent_once),
 		TEST(test_a_file_that_is_synced_is_there),
 		TEST(test_what_has_no_room_is_kept_and_said),
+		TEST(test_what_cannot_be_kept_stays_pending_until_it_can),
 		TEST(test_what_depends_on_a_loss_is_lost_and_kept),
 		TEST(test_an_open_file_that_is_lost_answers_the_error),
 		TEST(test_a_name_that_others_took_is_theirs),
 		TEST(test_what_others_wrote_is_neither_removed_nor_replaced),
 		TEST(test_without_room_for_the_journal_changes_are_passed_on),
-		TEST(test_only_one_mount_has_the_journal)};
+		TEST(test_only_one_mount_has_the_journal),
+		TEST(test_what_the_end_could_not_send_is_sent_by_the_next_mount)};
 	int r;
 
 	snprintf(top, sizeof(top), "/tmp/isthmus-writeback-XXXXXX");
