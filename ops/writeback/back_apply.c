@@ -289,8 +289,9 @@ static int store(struct writeback *b, struct op_context *ctx, struct operation *
 		r = workspace_flush(ctx, file);
 	if (r == 0)
 		r = workspace_getattr(ctx, b->base.inner, &object, there);
-	if (r == 0 && there->size_bytes != shown->size_bytes)
-		r = CONFLICT;
+	/* Who has written to it since has another size: a conflict for what comes after this. */
+	if (r == 0)
+		there->size_bytes = shown->size_bytes;
 	return r;
 }
 
@@ -368,13 +369,16 @@ static int open_truncated(struct writeback *b, struct op_context *ctx, struct op
 	return r;
 }
 
-/* Half a file that nobody has asked for does not stay. */
+/* Half a file that nobody has asked for does not stay, unless somebody else has added to it. */
 static void remove_made(
 	struct writeback *b, struct op_context *ctx, const struct operation *operation)
 {
+	const struct object_ref object = {.path = operation->path, .id = operation->made};
 	struct op_context own = *ctx;
+	struct attributes there;
 
-	if (operation->made.inode)
+	if (operation->made.inode && workspace_getattr(&own, b->base.inner, &object, &there) == 0 &&
+		there.size_bytes <= operation->stored.size_bytes)
 		workspace_unlink(&own, b->base.inner, operation->path, &operation->made);
 }
 

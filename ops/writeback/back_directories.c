@@ -232,7 +232,7 @@ int back_scan(struct op_context *ctx, struct workspace *w, const struct object_r
 	r = back_barrier(b, ctx);
 	inner = back_pass_object(b, directory);
 	writeback_unlock(b);
-	return r == -EINTR ? r : forward_scan(ctx, w, &inner, request, pass_scanned, &scan);
+	return r < 0 ? r : forward_scan(ctx, w, &inner, request, pass_scanned, &scan);
 }
 
 /* ---- Changes --------------------------- */

@@ -484,14 +484,29 @@ int back_fsync(struct op_context *ctx, struct workspace *w, struct open_file *op
 {
 	struct writeback *b = writeback_of(w);
 	struct back_file *file = open_file ? back_file_of(open_file) : NULL;
-	int r = file ? back_inner_open(ctx, file) : 0;
+	int r = file ? back_inner_open(ctx, file) : 0, *told;
 
 	if (r < 0)
 		return r;
 	writeback_lock(b);
 	r = file ? back_settle(b, ctx, &file->node->id) : back_barrier(b, ctx);
+	told = file ? &file->node->refused : &b->unreported;
+	if (r == 0) { /* once */
+		r = *told;
+		*told = 0;
+	}
 	writeback_unlock(b);
 	return r < 0 ? r : forward_fsync(ctx, w, open_file, path, data_only);
+}
+
+/* A lock is given up when the workspace has all that came before, whoever interrupts that.  -EIO:
+ * it is out of reach. */
+static int settle_locked(struct writeback *b)
+{
+	struct op_context own;
+
+	op_context_init(&own);
+	return back_barrier(b, &own);
 }
 
 int back_close(struct op_context *ctx, struct open_file *open_file)
@@ -503,6 +518,8 @@ int back_close(struct op_context *ctx, struct open_file *open_file)
 	int r;
 
 	writeback_lock(b);
+	if (node->is_locked)
+		settle_locked(b);
 	node->handles -= file->is_here;
 	node->writers -= file->is_writer;
 	node->inner_handles -= inner != NULL;
@@ -574,9 +591,11 @@ int back_lock(
 	int r;
 
 	writeback_lock(b);
-	r = back_barrier(b, ctx);
+	r = lock->type == LOCK_NONE ? settle_locked(b) : back_barrier(b, ctx);
+	if (r == 0)
+		back_file_of(file)->node->is_locked = true;
 	writeback_unlock(b);
-	if (r == -EINTR && lock->type != LOCK_NONE)
+	if (r < 0)
 		return r;
 	WHEN_STORED(forward_lock(ctx, file, lock, wait));
 }
@@ -593,7 +612,8 @@ int back_lock_release_owner(struct op_context *ctx, struct open_file *file, uint
 	if (!inner_of(back_file_of(file)))
 		return 0; /* it never had a lock */
 	writeback_lock(b);
-	back_barrier(b, ctx);
+	if (back_file_of(file)->node->is_locked)
+		settle_locked(b);
 	writeback_unlock(b);
 	return forward_lock_release_owner(ctx, file, owner);
 }

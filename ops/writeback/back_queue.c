@@ -622,14 +622,12 @@ int back_barrier(struct writeback *b, struct op_context *ctx)
 {
 	uint64_t last = b->sequence;
 	const struct operation *first;
-	int r = 0, lost;
+	int r = 0;
 
 	back_release_holds(b, INT64_MAX);
 	while (r == 0 && (first = TAILQ_FIRST(&b->operations)) && first->sequence <= last)
 		r = back_wait(b, ctx);
-	lost = b->unreported;
-	b->unreported = 0;
-	return r < 0 ? r : lost;
+	return r;
 }
 
 /* What is acknowledged is dropped from the journal only when nothing is pending. */

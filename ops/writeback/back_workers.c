@@ -37,7 +37,9 @@ static void lose(struct writeback *b, struct operation *operation, int error)
 		b->unreported = error;
 	if (kind == OP_UNLINK || kind == OP_RMDIR)
 		node->is_gone = false;
-	else if (kind != OP_SETATTR && kind != OP_RENAME)
+	else if (kind == OP_SETATTR || kind == OP_RENAME)
+		node->refused = error;
+	else
 		node->error = error;
 	if (kind == OP_MKDIR || kind == OP_CREATE || kind == OP_SYMLINK) {
 		node->is_gone = true;

@@ -22,7 +22,7 @@ int back_exec(struct op_context *ctx, struct workspace *w, const struct exec_req
 	writeback_lock(b);
 	r = back_barrier(b, ctx);
 	writeback_unlock(b);
-	return r == -EINTR || r == -EIO ? r : forward_exec(ctx, w, request, ret_process);
+	return r < 0 ? r : forward_exec(ctx, w, request, ret_process);
 }
 
 void back_status(struct workspace *w, struct workspace_status *ret_status)

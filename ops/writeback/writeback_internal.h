@@ -121,6 +121,8 @@ struct node {
 	struct open_file *inner; /* which handles from before open the file through */
 	char *target;            /* of a link that was made here */
 	int error;               /* of what is lost */
+	int refused;             /* the error of a lost change of it, for the next fsync */
+	bool is_locked;          /* it has or had a lock: closing it may give one up */
 	bool is_gone;            /* it has no name any more */
 	bool is_extended;        /* it has extended attributes, perhaps */
 	bool is_idle;
@@ -323,7 +325,7 @@ int back_fence_begin(struct writeback *b, struct op_context *ctx, struct operati
 void back_fence_end(struct writeback *b, struct operation *fence);
 int back_settle(struct writeback *b, struct op_context *ctx, const struct object_id *id);
 
-/* Waits for everything that came before.  The error of something that was lost; -EINTR. */
+/* Waits for everything that came before.  -EINTR, -EIO. */
 int back_barrier(struct writeback *b, struct op_context *ctx);
 
 /* Waits for room; the other one without the lock.  -EINTR, -EIO. */

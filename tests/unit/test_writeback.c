@@ -46,14 +46,34 @@ static bool is_change(enum forward_operation operation)
 	       operation == OPERATION_setattr || operation == OPERATION_open_file;
 }
 
+/* Called once, at the first such operation that passes. */
+static void (*intrude)(void);
+static enum forward_operation intrude_at;
+
 static int wait_at_gate(struct forward *base, enum forward_operation operation)
 {
+	void (*intruder)(void) = NULL;
+
 	(void)base;
 	pthread_mutex_lock(&gate_lock);
 	while (is_shut && is_change(operation))
 		pthread_cond_wait(&gate_moved, &gate_lock);
+	if (intrude && operation == intrude_at) {
+		intruder = intrude;
+		intrude = NULL;
+	}
 	pthread_mutex_unlock(&gate_lock);
+	if (intruder)
+		intruder();
 	return __atomic_load_n(&is_away, __ATOMIC_SEQ_CST) && is_change(operation) ? -ENOTCONN : 0;
+}
+
+static void intrude_once(enum forward_operation operation, void (*intruder)(void))
+{
+	pthread_mutex_lock(&gate_lock);
+	intrude_at = operation;
+	intrude = intruder;
+	pthread_mutex_unlock(&gate_lock);
 }
 
 static char *directory_of(const char *kind)
@@ -365,6 +385,45 @@ static void test_what_depends_on_a_loss_is_lost_and_kept(void)
 	workspace_free(w);
 }
 
+static void test_a_loss_is_said_to_who_asks_for_it(void)
+{
+	const struct file_lock lock = {.kind = LOCK_KIND_FLOCK, .type = LOCK_READ};
+	struct object_ref object = OBJECT_AT("locked");
+	struct workspace *w = open_back();
+	struct open_file *file;
+
+	CHECK_RC(0, put(w, "locked", "text", O_TRUNC));
+	CHECK_RC(0, put(w, "moved", "text", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, workspace_open_file(&context, w, &object, O_RDONLY, &file, &attributes));
+	CHECK_RC(0, faulty_set(there, "rename:1:EACCES"));
+	CHECK_RC(0, workspace_rename(&context, w, "moved", "to", 0, NULL));
+	CHECK_RC(0, workspace_lock(&context, file, &lock, false));
+	CHECK_RC(0, workspace_flush(&context, file));
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_RC(-EACCES, sync_all(w));
+	workspace_free(w);
+}
+
+static void test_an_open_file_tells_that_its_rename_is_lost(void)
+{
+	struct object_ref object = OBJECT_AT("to");
+	struct workspace *w = open_back();
+	struct open_file *file;
+
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, faulty_set(there, "rename:1:EACCES"));
+	shut(true);
+	CHECK_RC(0, put(w, "moved", "text", O_TRUNC));
+	CHECK_RC(0, workspace_rename(&context, w, "moved", "to", 0, NULL));
+	CHECK_RC(0, workspace_open_file(&context, w, &object, O_RDONLY, &file, &attributes));
+	shut(false);
+	CHECK_RC(-EACCES, workspace_fsync(&context, w, file, "", false));
+	CHECK_RC(0, workspace_fsync(&context, w, file, "", false));
+	workspace_close(&context, file);
+	workspace_free(w);
+}
+
 static void test_an_open_file_that_is_lost_answers_the_error(void)
 {
 	struct workspace *w = open_back();
@@ -396,6 +455,56 @@ static void test_a_name_that_others_took_is_theirs(void)
 	CHECK_STRING("theirs", get(there, "f"));
 	CHECK_STRING("theirs", get(w, "f"));
 	CHECK_STRING("create f +: somebody else has changed it meanwhile;", lost());
+	workspace_free(w);
+}
+
+static void append_theirs(void)
+{
+	CHECK_RC(0, put(there, "f", "ours and theirs", 0));
+}
+
+static void test_what_others_append_stays(void)
+{
+	struct workspace *w = open_back();
+
+	CHECK_RC(0, sync_all(w));
+	shut(true);
+	CHECK_RC(0, put(w, "f", "ours", O_TRUNC));
+	intrude_once(OPERATION_getattr, append_theirs);
+	shut(false);
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("ours and theirs", get(there, "f"));
+	CHECK_STRING("ours and theirs", get(w, "f"));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
+static void *open_gate(void *argument)
+{
+	(void)argument;
+	usleep(100000);
+	shut(false);
+	return NULL;
+}
+
+static void test_a_lock_is_given_up_when_all_is_there(void)
+{
+	const struct file_lock lock = {.kind = LOCK_KIND_FLOCK, .type = LOCK_WRITE};
+	struct object_ref object = OBJECT_AT("lock");
+	struct workspace *w = open_back();
+	struct open_file *file;
+	pthread_t opener;
+
+	CHECK_RC(0, put(w, "lock", "", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, workspace_open_file(&context, w, &object, O_RDONLY, &file, &attributes));
+	CHECK_RC(0, workspace_lock(&context, file, &lock, false));
+	shut(true);
+	CHECK_RC(0, put(w, "data", "text", O_TRUNC));
+	CHECK_RC(0, pthread_create(&opener, NULL, open_gate, NULL));
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_STRING("text", get(there, "data"));
+	pthread_join(opener, NULL);
 	workspace_free(w);
 }
 
@@ -516,8 +625,11 @@ int main(void)
 		TEST(test_what_has_no_room_is_kept_and_said),
 		TEST(test_what_cannot_be_kept_stays_pending_until_it_can),
 		TEST(test_what_depends_on_a_loss_is_lost_and_kept),
+		TEST(test_a_loss_is_said_to_who_asks_for_it),
+		TEST(test_an_open_file_tells_that_its_rename_is_lost),
 		TEST(test_an_open_file_that_is_lost_answers_the_error),
-		TEST(test_a_name_that_others_took_is_theirs),
+		TEST(test_a_name_that_others_took_is_theirs), TEST(test_what_others_append_stays),
+		TEST(test_a_lock_is_given_up_when_all_is_there),
 		TEST(test_what_others_wrote_is_neither_removed_nor_replaced),
 		TEST(test_without_room_for_the_journal_changes_are_passed_on),
 		TEST(test_only_one_mount_has_the_journal),
