@@ -33,16 +33,19 @@ static void context_of(
 }
 
 /* The workspace may be out of reach for a while, or what came of the operation is not known; a disk
- * that is broken stays so. */
-static int classify(struct writeback *b, const struct operation *operation, int r)
+ * that is broken stays so, however often it is asked by a link that is there. */
+static int classify(struct writeback *b, struct operation *operation, int r)
 {
 	struct workspace_status status;
 
 	if (r != -EIO && r != -ENOTCONN && r != -EINTR && r != -ETIMEDOUT && r != -ECONNRESET)
 		return r;
 	workspace_status(b->base.inner, &status);
-	if (r == -EIO && status.link == LINK_ONLINE && operation->attempts >= ATTEMPTS_MAX)
+	if (status.link != LINK_ONLINE || status.reconnects != operation->reconnects)
+		operation->attempts = 0;
+	else if (++operation->attempts >= ATTEMPTS_MAX && r == -EIO)
 		return r;
+	operation->reconnects = status.reconnects;
 	return -EAGAIN;
 }
 
@@ -241,8 +244,9 @@ static int apply_setattr(struct writeback *b, struct op_context *ctx, struct ope
 	bool sets_time = operation->facts.mask & SET_MTIME;
 	bool was_ours = !sets_time || check(b, ctx, operation->path, &known) == 0;
 	struct attributes there;
-	int r = workspace_setattr(
-		ctx, b->base.inner, &object, operation->facts.mask, &operation->facts.want, &there);
+	int r = known.id.inode ? workspace_setattr(ctx, b->base.inner, &object,
+					 operation->facts.mask, &operation->facts.want, &there)
+			       : -ENOENT;
 
 	if (r == 0 && was_ours && (sets_time || is_unchanged(&there, &known)))
 		settle(b, ctx, operation->node, &there);

@@ -70,16 +70,25 @@ static int enter_setattr(struct writeback *b, struct op_context *ctx, const char
 	return r;
 }
 
+/* Who may search the directory changes: that is in order with all that is below it. */
+static bool bars_the_way(
+	const struct attributes *there, unsigned mask, const struct attributes *want)
+{
+	return S_ISDIR(there->mode) && (mask & SET_MODE) &&
+	       ((there->mode & ~want->mode & 0111) || (~there->mode & want->mode & S_IXUSR));
+}
+
 /* 1: to be passed on. */
 static int defer_setattr(struct writeback *b, struct op_context *ctx,
-	const struct object_ref *object, const struct attributes *there, unsigned mask,
-	const struct attributes *want, struct attributes *ret_attributes)
+	const struct object_ref *object, uint64_t moves, const struct attributes *there,
+	unsigned mask, const struct attributes *want, struct attributes *ret_attributes)
 {
 	struct node *node = back_node(b, &there->id);
 	struct attributes fixed = *want;
 	int r = 1;
 
-	if (!back_defers(b, ctx) || (node && (node->is_gone || node->error)))
+	if (!back_defers(b, ctx, moves) || (node && (node->is_gone || node->error)) ||
+		bars_the_way(there, mask, want))
 		return 1;
 	if (!(mask & ~(unsigned)(SET_UID | SET_GID)) && back_may_set(ctx, there, mask, want)) {
 		*ret_attributes = *there;
@@ -111,6 +120,7 @@ int back_setattr(struct op_context *ctx, struct workspace *w, const struct objec
 	struct op_context own = *ctx;
 	struct attributes there;
 	struct object_ref inner;
+	uint64_t moves = writeback_moves(b);
 	int r = back_find_room(b, ctx);
 
 	own.facts = NULL;
@@ -119,7 +129,7 @@ int back_setattr(struct op_context *ctx, struct workspace *w, const struct objec
 	if (r < 0)
 		return r;
 	writeback_lock(b);
-	r = defer_setattr(b, ctx, object, &there, mask, want, ret_attributes);
+	r = defer_setattr(b, ctx, object, moves, &there, mask, want, ret_attributes);
 	writeback_unlock(b);
 	if (r <= 0)
 		return r;
@@ -128,7 +138,7 @@ int back_setattr(struct op_context *ctx, struct workspace *w, const struct objec
 		return r;
 	writeback_lock(b);
 	PASS_IN_TURN(b, ctx, r, S_ISDIR(there.mode) && !file ? object->path : NULL, NULL, &there.id,
-		false, inner = back_pass_object(b, object),
+		bars_the_way(&there, mask, want), inner = back_pass_object(b, object),
 		forward_setattr(ctx, w, &inner, mask, want, ret_attributes));
 	if (r == 0) {
 		back_learn_time(b, ctx, ret_attributes);
@@ -179,16 +189,17 @@ static int settle_object(struct op_context *ctx, struct workspace *w,
 	struct writeback *b = writeback_of(w);
 	struct object_id id;
 	struct node *node;
+	bool is_new;
 	int r;
 
+	writeback_lock(b);
 	if (object->file) {
 		*ret_inner = *object;
 		node = back_file_of(object->file)->node;
-		if (is_look && !back_file_of(object->file)->base.inner && node->content)
-			return 1;
-		return back_inner_open(ctx, back_file_of(object->file));
+		is_new = back_is_provisional(&node->id) && !node->is_extended && node->content;
+		writeback_unlock(b);
+		return is_look && is_new ? 1 : back_inner_open(ctx, back_file_of(object->file));
 	}
-	writeback_lock(b);
 	r = back_find(b, object, ret_inner, &node);
 	if (r > 0 && !(is_look && back_is_provisional(&node->id) && !node->is_extended)) {
 		id = node->id;

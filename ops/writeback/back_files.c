@@ -262,6 +262,7 @@ static int open_truncated(struct op_context *ctx, struct workspace *w,
 	struct writeback *b = writeback_of(w);
 	struct attributes there;
 	struct operation *operation;
+	uint64_t moves = writeback_moves(b);
 	int r = back_look(ctx, w, object->path, &object->id, &there);
 
 	if (r < 0)
@@ -272,7 +273,7 @@ static int open_truncated(struct op_context *ctx, struct workspace *w,
 	if (!operation)
 		return -ENOMEM;
 	writeback_lock(b);
-	r = back_defers(b, ctx) && back_is_simple(b, &there) &&
+	r = back_defers(b, ctx, moves) && back_is_simple(b, &there) &&
 			    !(back_node(b, &there.id) && back_node(b, &there.id)->pending)
 		    ? 0
 		    : 1;

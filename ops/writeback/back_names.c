@@ -242,15 +242,15 @@ static void will_be_made(struct writeback *b, const struct op_context *ctx,
 }
 
 /* 1: `path` may be made before the workspace is asked; 0: not; -EEXIST and so on. */
-static int may_make(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
-	struct attributes *ret_parent)
+static int may_make(struct op_context *ctx, struct workspace *w, uint64_t moves, const char *path,
+	uint32_t mode, struct attributes *ret_parent)
 {
 	struct writeback *b = writeback_of(w);
 	struct attributes there;
 	int r;
 
 	writeback_lock(b);
-	r = back_defers(b, ctx) ? back_await_room(b, ctx) : 1;
+	r = back_defers(b, ctx, moves) ? back_await_room(b, ctx) : 1;
 	writeback_unlock(b);
 	if (r != 0)
 		return r < 0 ? r : 0;
@@ -265,15 +265,19 @@ static int may_make(struct op_context *ctx, struct workspace *w, const char *pat
 	return !inherits(ctx, w, path, ret_parent);
 }
 
-/* Enters an operation that makes something.  1: somebody was quicker, or there is no room. */
+/* Enters an operation that makes something.  -EEXIST: somebody was quicker; otherwise it is to be
+ * passed on. */
 static int enter_made(struct writeback *b, struct op_context *ctx, struct operation *operation,
-	const struct attributes *parent, uint32_t mode, struct attributes *ret_attributes)
+	uint64_t moves, const struct attributes *parent, uint32_t mode,
+	struct attributes *ret_attributes)
 {
 	struct node *there;
 	int r = back_resolve(b, operation->path, &there);
 
 	if (r > 0)
 		return -EEXIST;
+	if (!back_defers(b, ctx, moves))
+		return -EAGAIN;
 	operation->facts.parent = parent->id;
 	operation->facts.mode = mode & 07777;
 	will_be_made(b, ctx, parent, mode, &operation->facts.shown);
@@ -298,7 +302,8 @@ int back_make(struct op_context *ctx, struct workspace *w, enum operation_kind k
 	struct writeback *b = writeback_of(w);
 	struct operation *operation;
 	struct attributes parent;
-	int r = may_make(ctx, w, path, mode, &parent);
+	uint64_t moves = writeback_moves(b);
+	int r = may_make(ctx, w, moves, path, mode, &parent);
 
 	if (r <= 0)
 		return r < 0 ? r : 1;
@@ -306,7 +311,7 @@ int back_make(struct op_context *ctx, struct workspace *w, enum operation_kind k
 	if (!operation)
 		return -ENOMEM;
 	writeback_lock(b);
-	r = enter_made(b, ctx, operation, &parent, mode, ret_attributes);
+	r = enter_made(b, ctx, operation, moves, &parent, mode, ret_attributes);
 	writeback_unlock(b);
 	if (r < 0)
 		back_operation_free(operation);
@@ -449,12 +454,13 @@ static bool cancel_made(struct writeback *b, const char *path, const struct attr
 
 /* 1: to be passed on. */
 static int enter_removal(struct writeback *b, struct op_context *ctx, enum operation_kind kind,
-	const char *path, const struct object_id *parent, const struct attributes *there)
+	uint64_t moves, const char *path, const struct object_id *parent,
+	const struct attributes *there)
 {
 	struct operation *operation;
 	int r;
 
-	if (!back_defers(b, ctx) || !back_is_simple(b, there))
+	if (!back_defers(b, ctx, moves) || !back_is_simple(b, there))
 		return 1;
 	if (cancel_made(b, path, there)) {
 		back_answered(b, ctx);
@@ -481,6 +487,7 @@ int back_unlink(struct op_context *ctx, struct workspace *w, const char *path,
 	struct writeback *b = writeback_of(w);
 	struct attributes there, parent;
 	struct object_id id;
+	uint64_t moves = writeback_moves(b);
 	int r = back_find_room(b, ctx);
 
 	if (r == 0)
@@ -492,7 +499,7 @@ int back_unlink(struct op_context *ctx, struct workspace *w, const char *path,
 	if (r < 0)
 		return r;
 	writeback_lock(b);
-	r = enter_removal(b, ctx, OP_UNLINK, path, &parent.id, &there);
+	r = enter_removal(b, ctx, OP_UNLINK, moves, path, &parent.id, &there);
 	if (r > 0)
 		PASS_IN_TURN(b, ctx, r, path, NULL, &there.id, false, id = back_real(b, expected),
 			forward_unlink(ctx, w, path, &id));
@@ -514,7 +521,7 @@ int back_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
 	struct op_context own = *ctx;
 	struct attributes there, parent;
 	struct object_id id;
-	uint64_t since;
+	uint64_t since, moves = writeback_moves(b);
 	int r = back_find_room(b, ctx);
 
 	own.facts = NULL;
@@ -530,7 +537,7 @@ int back_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
 	if (r < 0)
 		return r;
 	writeback_lock(b);
-	r = enter_removal(b, ctx, OP_RMDIR, path, &parent.id, &there);
+	r = enter_removal(b, ctx, OP_RMDIR, moves, path, &parent.id, &there);
 	if (r > 0)
 		PASS_IN_TURN(b, ctx, r, path, NULL, &there.id, false, id = back_real(b, expected),
 			forward_rmdir(ctx, w, path, &id));
@@ -544,6 +551,7 @@ struct renaming {
 	const char *from, *to;
 	struct attributes moved, target; /* mode 0: nothing is there */
 	struct attributes from_parent, to_parent;
+	uint64_t moves;
 };
 
 /* 1: to be passed on; 0: it may be deferred. */
@@ -575,7 +583,7 @@ static int enter_rename(
 	struct operation_facts *facts;
 	int r;
 
-	if (!back_defers(b, ctx) || !back_is_simple(b, &renaming->moved) ||
+	if (!back_defers(b, ctx, renaming->moves) || !back_is_simple(b, &renaming->moved) ||
 		(replaces && !back_is_simple(b, &renaming->target)))
 		return 1;
 	operation = back_operation_new(ctx, OP_RENAME, renaming->from, renaming->to);
@@ -604,7 +612,7 @@ int back_rename(struct op_context *ctx, struct workspace *w, const char *from, c
 	unsigned flags, const struct object_id *expected)
 {
 	struct writeback *b = writeback_of(w);
-	struct renaming renaming = {.from = from, .to = to};
+	struct renaming renaming = {.from = from, .to = to, .moves = writeback_moves(b)};
 	const struct object_id *moved = NULL;
 	struct object_id id;
 	bool all;

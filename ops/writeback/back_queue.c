@@ -580,6 +580,8 @@ int back_fence_begin(struct writeback *b, struct op_context *ctx, struct operati
 	r = add_refs(b, fence, path, path2, id, all);
 	if (r < 0)
 		return r;
+	fence->is_move = all;
+	b->moving += all;
 	hurry_all(b, fence);
 	while (fence->blockers && r == 0)
 		r = back_wait(b, ctx);
@@ -592,6 +594,10 @@ int back_fence_begin(struct writeback *b, struct op_context *ctx, struct operati
 
 void back_fence_end(struct writeback *b, struct operation *fence)
 {
+	if (fence->is_move) {
+		b->moving--;
+		__atomic_add_fetch(&b->moves, 1, __ATOMIC_RELAXED);
+	}
 	drop_refs(b, fence);
 	pthread_cond_broadcast(&b->changed);
 }
@@ -660,9 +666,13 @@ int back_find_room(struct writeback *b, struct op_context *ctx)
 }
 
 /* What a place makes of the caller's ids, and its clock, are known from the first change, which is
- * passed on. */
-bool back_defers(struct writeback *b, struct op_context *ctx)
+ * passed on.  Root without its rights there is refused what nobody here checks.  What waits while
+ * a directory is renamed has the old path. */
+bool back_defers(struct writeback *b, struct op_context *ctx, uint64_t moves)
 {
-	return !b->journal.has_failed && !b->is_ending && b->knows_clock && back_identity(b, ctx) &&
-	       ctx->group_count <= GROUPS_MAX;
+	const struct identity *identity = back_identity(b, ctx);
+
+	return !b->journal.has_failed && !b->is_ending && b->knows_clock && identity &&
+	       !(ctx->uid == 0 && identity->makes_uid != 0) && ctx->group_count <= GROUPS_MAX &&
+	       !b->moving && b->moves == moves;
 }

@@ -68,8 +68,9 @@ static void finish(struct writeback *b, struct operation *operation, int r)
 {
 	char *path, *path2;
 
-	if (r == 0) {
+	if (!operation->refusal)
 		b->failing_since_ms = 0;
+	if (r == 0) {
 		back_end(b, operation);
 		return;
 	}
@@ -103,7 +104,6 @@ static void run(struct writeback *b, struct operation *operation)
 		back_journal_add(
 			&b->journal, RECORD_STARTED, operation->sequence, NULL, 0, NULL, 0, NULL);
 	operation->is_started = true;
-	operation->attempts++;
 	operation->stored = operation->node->shown; /* from now on nobody writes to it */
 	writeback_unlock(b);
 	r = operation->refusal ? operation->refusal : back_apply(b, operation);

@@ -82,12 +82,14 @@ struct operation {
 	struct node *node, *replaced;
 	struct key_ref refs[KEYS_MAX];
 	unsigned ref_count;
-	unsigned blockers; /* references that are not granted, and is_held */
-	bool is_held;      /* its file is open for writing */
-	bool is_ready;     /* among those that may run */
-	unsigned attempts;
-	int refusal;    /* why it is lost */
-	bool is_unkept; /* ... and that could not be kept yet */
+	unsigned blockers;   /* references that are not granted, and is_held */
+	bool is_held;        /* its file is open for writing */
+	bool is_ready;       /* among those that may run */
+	unsigned attempts;   /* that failed while the link was there all the time ... */
+	uint64_t reconnects; /* ... since this one */
+	bool is_move;        /* a fence of all */
+	int refusal;         /* why it is lost */
+	bool is_unkept;      /* ... and that could not be kept yet */
 	bool is_started;
 	bool may_be_done;         /* it was sent, and nobody knows what came of it */
 	bool is_undone;           /* it is lost, or was never sent */
@@ -198,6 +200,8 @@ struct writeback {
 	size_t retired_count;
 	TAILQ_HEAD(, reader) readers;
 	uint64_t moment; /* counts names that were retired */
+	uint64_t moves;  /* counts changes of what is below paths */
+	unsigned moving; /* such changes that wait or are passing */
 	uint64_t sequence, inode;
 	uint64_t count, bytes;    /* of what is pending */
 	uint64_t position;        /* the highest that was told */
@@ -245,6 +249,11 @@ static inline void writeback_lock(struct writeback *b)
 static inline void writeback_unlock(struct writeback *b)
 {
 	pthread_mutex_unlock(&b->lock);
+}
+
+static inline uint64_t writeback_moves(struct writeback *b) /* without the lock, too */
+{
+	return __atomic_load_n(&b->moves, __ATOMIC_RELAXED);
 }
 
 /* Below here: under the lock, unless it says otherwise. */
@@ -336,7 +345,8 @@ int back_wait(struct writeback *b, struct op_context *ctx); /* for any change; -
 void back_put_ready(struct writeback *b, struct operation *operation);
 void back_take_ready(struct writeback *b, struct operation *operation);
 void back_release_holds(struct writeback *b, int64_t taken_before_ms);
-bool back_defers(struct writeback *b, struct op_context *ctx);
+/* `moves`: b->moves before the caller looked at paths. */
+bool back_defers(struct writeback *b, struct op_context *ctx, uint64_t moves);
 
 /* ---- back_workers.c --------------------------- */
 

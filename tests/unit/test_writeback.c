@@ -50,14 +50,27 @@ static bool is_change(enum forward_operation operation)
 static void (*intrude)(void);
 static enum forward_operation intrude_at;
 
+static enum forward_operation last_at_gate;
+
+static void await_at_gate(enum forward_operation operation)
+{
+	pthread_mutex_lock(&gate_lock);
+	while (last_at_gate != operation)
+		pthread_cond_wait(&gate_moved, &gate_lock);
+	pthread_mutex_unlock(&gate_lock);
+}
+
 static int wait_at_gate(struct forward *base, enum forward_operation operation)
 {
 	void (*intruder)(void) = NULL;
 
 	(void)base;
 	pthread_mutex_lock(&gate_lock);
-	while (is_shut && is_change(operation))
+	while (is_shut && is_change(operation)) {
+		last_at_gate = operation;
+		pthread_cond_broadcast(&gate_moved);
 		pthread_cond_wait(&gate_moved, &gate_lock);
+	}
 	if (intrude && operation == intrude_at) {
 		intruder = intrude;
 		intrude = NULL;
@@ -508,6 +521,51 @@ static void test_a_lock_is_given_up_when_all_is_there(void)
 	workspace_free(w);
 }
 
+static void *rename_directory(void *w)
+{
+	struct op_context own;
+
+	op_context_init(&own);
+	CHECK_RC(0, workspace_rename(&own, w, "d", "e", 0, NULL));
+	return NULL;
+}
+
+static void test_nothing_is_deferred_below_a_directory_that_moves(void)
+{
+	struct workspace *w = open_back();
+	pthread_t mover, opener;
+
+	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
+	CHECK_RC(0, sync_all(w));
+	shut(true);
+	CHECK_RC(0, pthread_create(&mover, NULL, rename_directory, w));
+	await_at_gate(OPERATION_rename);
+	CHECK_RC(0, pthread_create(&opener, NULL, open_gate, NULL));
+	CHECK_RC(-ENOENT, put(w, "d/f", "text", O_TRUNC));
+	pthread_join(opener, NULL);
+	pthread_join(mover, NULL);
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
+static void test_a_truncated_file_keeps_its_attributes(void)
+{
+	struct object_ref object = OBJECT_AT("f"), opened;
+	struct workspace *w = open_back();
+	struct open_file *file;
+	char value[8];
+
+	CHECK_RC(0, put(there, "f", "text", O_TRUNC));
+	CHECK_RC(0, workspace_setxattr(&context, there, &object, "user.x", "y", 1, 0));
+	CHECK_RC(0,
+		workspace_open_file(&context, w, &object, O_WRONLY | O_TRUNC, &file, &attributes));
+	opened = OBJECT_OF(file);
+	CHECK_RC(1, workspace_getxattr(&context, w, &opened, "user.x", value, sizeof(value)));
+	CHECK_RC(0, workspace_close(&context, file));
+	workspace_free(w);
+}
+
 static void test_what_others_wrote_is_neither_removed_nor_replaced(void)
 {
 	static const char *const names[] = {"removed", "replaced", "rewritten"};
@@ -630,6 +688,8 @@ int main(void)
 		TEST(test_an_open_file_that_is_lost_answers_the_error),
 		TEST(test_a_name_that_others_took_is_theirs), TEST(test_what_others_append_stays),
 		TEST(test_a_lock_is_given_up_when_all_is_there),
+		TEST(test_nothing_is_deferred_below_a_directory_that_moves),
+		TEST(test_a_truncated_file_keeps_its_attributes),
 		TEST(test_what_others_wrote_is_neither_removed_nor_replaced),
 		TEST(test_without_room_for_the_journal_changes_are_passed_on),
 		TEST(test_only_one_mount_has_the_journal),
