@@ -276,6 +276,12 @@ static int write_content(struct writeback *b, struct op_context *ctx, struct nod
 	return r;
 }
 
+/* Where times cannot be set, those that nobody asked for are the workspace's. */
+static bool is_refused_time(const struct operation *operation, int r)
+{
+	return !operation->facts.mask && (r == -EPERM || r == -EOPNOTSUPP);
+}
+
 /* Everything in one go; the inner workspace sends it on, and waits at the flush. */
 static int store(struct writeback *b, struct op_context *ctx, struct operation *operation,
 	struct open_file *file, struct attributes *there)
@@ -289,7 +295,11 @@ static int store(struct writeback *b, struct op_context *ctx, struct operation *
 	want.mtime = shown->mtime;
 	if (r == 0)
 		r = workspace_setattr(ctx, b->base.inner, &object, mask, &want, there);
+	if (is_refused_time(operation, r))
+		r = 0;
 	if (r == 0)
+		r = workspace_flush(ctx, file);
+	if (is_refused_time(operation, r))
 		r = workspace_flush(ctx, file);
 	if (r == 0)
 		r = workspace_getattr(ctx, b->base.inner, &object, there);
@@ -302,7 +312,7 @@ static int store(struct writeback *b, struct op_context *ctx, struct operation *
 /* True when everything that is there can only have come from us: the beginning of our content, with
  * gaps where pieces are missing. */
 static bool is_ours(struct writeback *b, struct op_context *ctx, struct operation *operation,
-	const struct attributes *there)
+	const struct object_id *expected, const struct attributes *there)
 {
 	cleanup_free char *ours = malloc(PIECE_BYTES), *theirs = malloc(PIECE_BYTES);
 	const struct object_ref object = {.path = operation->path, .id = there->id};
@@ -310,10 +320,13 @@ static bool is_ours(struct writeback *b, struct op_context *ctx, struct operatio
 	struct attributes opened;
 	struct open_file *file;
 	bool is_same = ours && theirs && S_ISREG(there->mode) && there->size_bytes <= size;
+	int r;
 
-	if (!is_same ||
-		workspace_open_file(ctx, b->base.inner, &object, O_RDONLY, &file, &opened) < 0)
+	if (!is_same || (expected->inode && !object_id_equal(expected, &there->id)))
 		return false;
+	r = workspace_open_file(ctx, b->base.inner, &object, O_RDONLY, &file, &opened);
+	if (r < 0) /* a mode without read permission is ours, too */
+		return r == -EACCES && expected->inode;
 	for (uint64_t at = 0; at < there->size_bytes && is_same;) {
 		ssize_t got = back_content_read(b, operation->node, ours, PIECE_BYTES, at);
 		ssize_t found = workspace_read(ctx, file, theirs, PIECE_BYTES, (off_t)at);
@@ -327,29 +340,38 @@ static bool is_ours(struct writeback *b, struct op_context *ctx, struct operatio
 	return is_same;
 }
 
-/* The file that it made in an earlier attempt is written anew. */
-static int open_again(struct writeback *b, struct op_context *ctx, struct operation *operation,
-	struct open_file **ret_file, struct attributes *there)
+/* The file that is there was made in an earlier attempt, or written to (`expected`; inode 0: it is
+ * not known which). */
+static int find_again(struct writeback *b, struct op_context *ctx, struct operation *operation,
+	const struct object_id *expected, struct attributes *there)
 {
-	struct object_ref object = {.path = operation->path};
 	int r = look(b, ctx, operation->path, there);
 
-	if (r < 0)
-		return r;
-	if (!is_ours(b, ctx, operation, there))
-		return CONFLICT;
-	object.id = there->id;
-	return workspace_open_file(ctx, b->base.inner, &object, O_RDWR | O_TRUNC, ret_file, there);
+	if (r == 0 && !is_ours(b, ctx, operation, expected, there))
+		r = CONFLICT;
+	return r;
 }
 
+static int create(struct writeback *b, struct op_context *ctx, struct operation *operation,
+	struct open_file **ret_file, struct attributes *there)
+{
+	return workspace_create(ctx, b->base.inner, operation->path, O_RDWR,
+		operation->facts.mode & 07777, ret_file, there);
+}
+
+/* What an earlier attempt made is made anew: its mode may forbid to open it. */
 static int open_created(struct writeback *b, struct op_context *ctx, struct operation *operation,
 	struct open_file **ret_file, struct attributes *there)
 {
-	int r = workspace_create(ctx, b->base.inner, operation->path, O_RDWR,
-		operation->facts.mode & 07777, ret_file, there);
+	int r = create(b, ctx, operation, ret_file, there);
 
-	if (r == -EEXIST && operation->may_be_done)
-		return open_again(b, ctx, operation, ret_file, there);
+	if (r == -EEXIST && operation->may_be_done) {
+		r = find_again(b, ctx, operation, &operation->made, there);
+		if (r == 0)
+			r = workspace_unlink(ctx, b->base.inner, operation->path, &there->id);
+		if (r == 0 || r == -ENOENT)
+			r = create(b, ctx, operation, ret_file, there);
+	}
 	if (r == 0)
 		operation->made = there->id;
 	return r;
@@ -363,7 +385,7 @@ static int open_truncated(struct writeback *b, struct op_context *ctx, struct op
 	int r = check(b, ctx, operation->path, &known);
 
 	if (r == CONFLICT && operation->may_be_done)
-		return open_again(b, ctx, operation, ret_file, there);
+		r = find_again(b, ctx, operation, &known.id, there);
 	if (r < 0)
 		return r;
 	r = workspace_open_file(ctx, b->base.inner, &object, O_RDWR | O_TRUNC, ret_file, there);

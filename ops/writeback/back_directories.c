@@ -53,6 +53,14 @@ static int take_entry(void *user, const struct dir_entry *entry)
 	return list(user, entry->path, &entry->attributes);
 }
 
+/* The name had pending operations when the workspace listed it, and leads to the listed object
+ * after them; add_pending() does not know that any more. */
+static bool is_still_there(
+	struct writeback *b, const struct name *name, const struct object_id *listed)
+{
+	return name->retired_at && object_id_equal(&name->id, listed) && !back_node(b, &name->id);
+}
+
 /* What the workspace listed, as callers see it.  Names that were retired since are no longer what
  * it listed, perhaps: `*is_certain` is false then. */
 static int show_listed(struct writeback *b, const char *directory, const struct reader *reader,
@@ -65,9 +73,9 @@ static int show_listed(struct writeback *b, const char *directory, const struct 
 		if (!path)
 			return -ENOMEM;
 		name = back_name(b, path, reader);
-		listed->is_dropped = name;
-		*is_certain = *is_certain && !(name && name->retired_at);
 		back_show(b, path, &listed->attributes);
+		listed->is_dropped = name && !is_still_there(b, name, &listed->attributes.id);
+		*is_certain = *is_certain && !(name && name->retired_at);
 	}
 	return 0;
 }

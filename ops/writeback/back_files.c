@@ -18,7 +18,16 @@ static bool is_writing(int flags)
 	return (flags & O_ACCMODE) != O_RDONLY;
 }
 
-/* A handle of the inner workspace, if need be through the one that stored the content. */
+static void uncount_inner(struct writeback *b, struct node *node)
+{
+	writeback_lock(b);
+	node->inner_handles--;
+	back_node_release(b, node);
+	writeback_unlock(b);
+}
+
+/* A handle of the inner workspace, if need be through the one that stored the content.  The node
+ * counts it already. */
 static int open_through(struct op_context *ctx, struct back_file *file, struct open_file *inner)
 {
 	struct writeback *b = writeback_of(file->base.file.workspace);
@@ -31,15 +40,18 @@ static int open_through(struct op_context *ctx, struct back_file *file, struct o
 	own.facts = NULL;
 	r = workspace_open_file(&own, b->base.inner, &object,
 		file->flags & ~(O_CREAT | O_EXCL | O_TRUNC), &opened, &attributes);
-	if (r < 0)
+	if (r < 0) {
+		uncount_inner(b, file->node);
 		return r;
+	}
 	writeback_lock(b);
 	if (!file->base.inner) {
 		__atomic_store_n(&file->base.inner, opened, __ATOMIC_RELEASE);
 		opened = NULL;
-		file->node->inner_handles++;
 	}
 	writeback_unlock(b);
+	if (opened) /* another thread was quicker */
+		uncount_inner(b, file->node);
 	workspace_close(&own, opened);
 	return 0;
 }
@@ -54,22 +66,21 @@ int back_inner_open(struct op_context *ctx, struct back_file *file)
 	struct writeback *b = writeback_of(file->base.file.workspace);
 	struct node *node = file->node;
 	struct open_file *inner;
-	int r = 0;
+	int r;
 
 	if (inner_of(file))
 		return 0;
 	writeback_lock(b);
-	while (r == 0 && node->content) {
-		back_release_hold(b, node->content);
-		r = back_wait(b, ctx);
-	}
+	r = back_settle(b, ctx, &node->id);
 	if (r == 0 && node->error)
 		r = node->error;
 	inner = node->inner;
+	if (r == 0 && !inner)
+		r = -EIO;
+	if (r == 0)
+		node->inner_handles++; /* nothing is deferred of it from now on */
 	writeback_unlock(b);
-	if (r < 0)
-		return r;
-	return inner ? open_through(ctx, file, inner) : -EIO;
+	return r < 0 ? r : open_through(ctx, file, inner);
 }
 
 /* Registers a handle of the inner workspace.  Takes it over. */
@@ -293,17 +304,48 @@ static int open_truncated(struct op_context *ctx, struct workspace *w,
 	return r;
 }
 
+/* Nothing is deferred of a file from when it is to be opened for writing.  `*ret_node`: counts it;
+ * NULL: it is not known which file is there. */
+static int count_opening(struct op_context *ctx, struct writeback *b,
+	const struct object_ref *inner, struct node **ret_node)
+{
+	struct object_id id = inner->file ? back_file_of(inner->file)->node->id : inner->id;
+	int r = 0;
+
+	if (!id.inode)
+		return 0;
+	writeback_lock(b);
+	back_show_id(b, &id);
+	*ret_node = back_node_add(b, &id, NULL);
+	if (!*ret_node)
+		r = -ENOMEM;
+	else {
+		(*ret_node)->inner_handles++;
+		if ((*ret_node)->pending)
+			r = back_settle(b, ctx, &id);
+	}
+	writeback_unlock(b);
+	return r;
+}
+
 static int pass_open(struct op_context *ctx, struct workspace *w, const struct object_ref *inner,
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
 {
 	struct writeback *b = writeback_of(w);
 	struct object_ref object = *inner;
+	struct node *node = NULL;
 	struct open_file *opened;
-	int r;
+	int r = is_writing(flags) ? count_opening(ctx, b, inner, &node) : 0;
 
 	object.file = inner->file ? inner_of(back_file_of(inner->file)) : NULL;
-	r = workspace_open_file(ctx, b->base.inner, &object, flags, &opened, ret_attributes);
-	return r < 0 ? r : hand_out(ctx, w, opened, flags, ret_attributes, ret_file);
+	if (r == 0)
+		r = workspace_open_file(
+			ctx, b->base.inner, &object, flags, &opened, ret_attributes);
+	if (r == 0)
+		r = hand_out(ctx, w, opened, flags, ret_attributes, ret_file);
+	if (node)
+		uncount_inner(b, node);
+	return r;
 }
 
 /* Through another handle. */
