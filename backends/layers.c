@@ -91,6 +91,14 @@ static const struct workspace_scheme_option writeback_layer_options[] = {
 	{0},
 };
 
+static bool has_waiting(const char *state)
+{
+	uint64_t waiting;
+
+	return state && writeback_waiting(state, &waiting, NULL) == 0 && waiting > 0;
+}
+
+/* Without the option, what an earlier mount has left is sent all the same. */
 static int add_writeback(const char *uri, const struct workspace_options *options,
 	struct workspace *inner, struct workspace **ret_workspace, char **ret_reason)
 {
@@ -101,9 +109,8 @@ static int add_writeback(const char *uri, const struct workspace_options *option
 
 	workspace_status(inner, &status);
 	*ret_workspace = inner;
-	if (!writes || strcmp(writes, "through") == 0)
-		return 0;
-	if (strcmp(writes, "back") != 0) {
+	writeback_options.drains = !writes || strcmp(writes, "through") == 0;
+	if (!writeback_options.drains && strcmp(writes, "back") != 0) {
 		*ret_reason = string_printf("option writes=\"%s\": write through or back", writes);
 		return -EINVAL;
 	}
@@ -111,6 +118,8 @@ static int add_writeback(const char *uri, const struct workspace_options *option
 		return 0;
 	writeback_options.state = state = writeback_state_directory(uri);
 	writeback_options.lost = lost = writeback_lost_directory(uri);
+	if (writeback_options.drains && !has_waiting(state))
+		return 0;
 	if (!state || !lost) {
 		*ret_reason = strdup("option writes=back needs a directory for its journal: set "
 				     "XDG_STATE_HOME or HOME");

@@ -294,8 +294,7 @@ static void print_waiting(void *user, const char *identity, uint64_t operations)
 	(void)user;
 	fputs("waiting: ", stdout);
 	visible_print_name(stdout, identity);
-	printf(" does not have %llu changes yet that were made here: mount it again with -o "
-	       "writes=back\n",
+	printf(" does not have %llu changes yet that were made here: mount it again\n",
 		(unsigned long long)operations);
 }
 

@@ -200,8 +200,7 @@ static int tell_of_writes(const char *mount_point, const char *uri, int64_t befo
 		code = command_error("umount",
 			"\"%s\" is unmounted, but the workspace does not have the last %llu "
 			"changes "
-			"yet: they are kept here, and sent when %s is mounted again with -o "
-			"writes=back",
+			"yet: they are kept here, and sent when %s is mounted again",
 			mount_point, (long long)waiting, uri);
 	return code;
 }

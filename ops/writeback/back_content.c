@@ -98,6 +98,15 @@ int back_content_write(
 	return 0;
 }
 
+void back_content_written(struct node *node, uint64_t end, const struct timespec *mtime)
+{
+	if (end > node->shown.size_bytes)
+		node->shown.size_bytes = end;
+	node->shown.blocks = (node->shown.size_bytes + 511) / 512;
+	node->shown.mtime = node->shown.ctime = *mtime;
+	node->content->facts.mask &= ~(unsigned)SET_MTIME;
+}
+
 void back_content_cut(struct node *node, uint64_t size)
 {
 	size_t i = find_extent(node, size);

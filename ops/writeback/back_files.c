@@ -462,8 +462,8 @@ static ssize_t write_here(
 	struct writeback *b, struct back_file *file, const void *data, size_t size, uint64_t offset)
 {
 	struct node *node = file->node;
-	struct data_record head = {.id = back_real(b, &node->id), .offset = offset};
-	struct timespec now = back_now(b);
+	struct data_record head = {
+		.id = back_real(b, &node->id), .offset = offset, .mtime = back_now(b)};
 	uint64_t at;
 
 	if (!node->content || node->content->is_started)
@@ -477,11 +477,7 @@ static ssize_t write_here(
 			0 ||
 		back_content_write(b, node, at, size, head.offset) < 0)
 		return -EAGAIN;
-	if (head.offset + size > node->shown.size_bytes)
-		node->shown.size_bytes = head.offset + size;
-	node->shown.blocks = (node->shown.size_bytes + 511) / 512;
-	node->shown.mtime = node->shown.ctime = now;
-	node->content->facts.mask &= ~(unsigned)SET_MTIME;
+	back_content_written(node, head.offset + size, &head.mtime);
 	return (ssize_t)size;
 }
 

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -15,13 +16,21 @@
 #include <xxhash.h>
 
 #include "ops/support/buffer.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 #include "ops/support/files.h"
 #include "ops/support/log.h"
 
 static const char JOURNAL_NAME[] = "journal";
-static const char MAGIC[8] = "isthmwb1";
+static const char MAGIC[8] = "isthmwb2";
 
-enum { IDENTITY_MAX = 4096, PAYLOAD_MAX = 64 << 20 };
+enum {
+	IDENTITY_MAX = 4096,
+	PAYLOAD_MAX = 64 << 20,
+	PIECE_BYTES = 256 << 10,
+	LOCK_WAIT_MS = 1000,
+	LOCK_POLL_US = 10000,
+};
 
 struct header {
 	char magic[8];
@@ -188,14 +197,30 @@ static int read_header(struct journal *journal)
 	return 1;
 }
 
-static int open_locked(struct journal *journal, int flags)
+/* Who only looks into a journal has it for a moment. */
+static int lock_journal(int fd, int how)
 {
+	int64_t until_ms = clock_now_ms() + (how == LOCK_EX ? LOCK_WAIT_MS : 0);
+
+	while (flock(fd, how | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		if (clock_now_ms() >= until_ms)
+			return -EBUSY;
+		usleep(LOCK_POLL_US);
+	}
+	return 0;
+}
+
+static int open_locked(struct journal *journal, int flags, int how)
+{
+	int r;
+
 	journal->fd = openat(journal->directory, JOURNAL_NAME, flags | O_CLOEXEC, 0600);
 	if (journal->fd < 0)
 		return -errno;
-	if (flock(journal->fd, LOCK_EX | LOCK_NB) < 0)
-		return errno == EWOULDBLOCK ? -EBUSY : -errno;
-	return read_header(journal);
+	r = lock_journal(journal->fd, how);
+	return r < 0 ? r : read_header(journal);
 }
 
 static void explain(int r, const char *state, char **ret_reason)
@@ -208,8 +233,8 @@ static void explain(int r, const char *state, char **ret_reason)
 					    "of isthmus; mount with that one, or move it away",
 			state);
 	else
-		*ret_reason = string_printf("cannot open a journal in \"%s\": %s; make it "
-					    "writable, or set XDG_STATE_HOME",
+		*ret_reason = string_printf("cannot read and write the journal in \"%s\": %s; "
+					    "make it writable, or set XDG_STATE_HOME",
 			state, strerror(-r));
 }
 
@@ -220,7 +245,8 @@ int back_journal_open(
 	int r;
 
 	journal->directory = make_directories(options->state);
-	r = journal->directory < 0 ? journal->directory : open_locked(journal, O_RDWR | O_CREAT);
+	r = journal->directory < 0 ? journal->directory
+				   : open_locked(journal, O_RDWR | O_CREAT, LOCK_EX);
 	if (r == 0)
 		r = write_header(journal, options->identity);
 	if (r < 0)
@@ -257,28 +283,30 @@ static int read_all(int fd, void *data, size_t size, uint64_t at)
 }
 
 /* The record at `*at`, which moves behind it; `*ret_payload` is the caller's.  1: there is one; 0:
- * there is none, or it was cut off. */
+ * there is none, or it is damaged or cut off; -errno: it cannot be read. */
 static int next_record(
 	struct journal *journal, uint64_t *at, struct record *record, char **ret_payload)
 {
-	char *payload;
+	cleanup_free char *payload = NULL;
 	size_t size;
+	int r = read_all(journal->fd, record, sizeof(*record), *at);
 
-	if (read_all(journal->fd, record, sizeof(*record), *at) < 0 ||
-		record->head_bytes > PAYLOAD_MAX || record->data_bytes > PAYLOAD_MAX)
+	if (r < 0)
+		return r == -ENODATA ? 0 : r;
+	if (record->head_bytes > PAYLOAD_MAX || record->data_bytes > PAYLOAD_MAX)
 		return 0;
 	size = (size_t)record->head_bytes + record->data_bytes;
 	payload = malloc(size + 1);
 	if (!payload)
 		return -ENOMEM;
-	if (read_all(journal->fd, payload, size, *at + sizeof(*record)) < 0 ||
-		checksum(record, payload, payload + record->head_bytes) != record->checksum) {
-		free(payload);
+	r = read_all(journal->fd, payload, size, *at + sizeof(*record));
+	if (r < 0)
+		return r == -ENODATA ? 0 : r;
+	if (checksum(record, payload, payload + record->head_bytes) != record->checksum)
 		return 0;
-	}
 	payload[size] = '\0';
 	*at += sizeof(*record) + size;
-	*ret_payload = payload;
+	*ret_payload = steal_ptr(&payload);
 	return 1;
 }
 
@@ -334,8 +362,7 @@ static int recover_data(
 	node = back_node(b, &id);
 	if (!node || !node->content)
 		return 0;
-	if (data->offset + record->data_bytes > node->shown.size_bytes)
-		node->shown.size_bytes = data->offset + record->data_bytes;
+	back_content_written(node, data->offset + record->data_bytes, &data->mtime);
 	return back_content_write(
 		b, node, at + sizeof(*record) + sizeof(*data), record->data_bytes, data->offset);
 }
@@ -373,6 +400,8 @@ static void recover_done(struct writeback *b, const struct record *record, const
 	if (settled.id.inode && back_is_provisional(&node->id))
 		back_node_made(b, node, &settled.id);
 	node->settled = settled;
+	if (record->type == RECORD_UNDONE)
+		back_undo(b, operation, -ENOENT);
 	back_forget(b, operation);
 }
 
@@ -406,6 +435,7 @@ static int recover_record(
 		recover_made(b, record, payload);
 		return 0;
 	case RECORD_DONE:
+	case RECORD_UNDONE:
 		recover_done(b, record, payload);
 		return 0;
 	default:
@@ -413,7 +443,49 @@ static int recover_record(
 	}
 }
 
-int back_journal_recover(struct writeback *b)
+static int copy_rest(int from, int to, uint64_t at, uint64_t end)
+{
+	cleanup_free char *piece = malloc(PIECE_BYTES);
+	int r = piece ? 0 : -ENOMEM;
+
+	for (size_t size; at < end && r == 0; at += size) {
+		size = end - at < PIECE_BYTES ? (size_t)(end - at) : PIECE_BYTES;
+		r = read_all(from, piece, size, at);
+		if (r == 0)
+			r = write_all(to, piece, size);
+	}
+	if (r == 0 && fsync(to) < 0)
+		r = -errno;
+	return r;
+}
+
+/* What is behind the last whole record is kept beside the journal before it is cut off: a record
+ * that was being written when the daemon was killed, or more, where a disk is at fault. */
+static int cut_damaged(struct journal *journal, uint64_t at)
+{
+	uint64_t end = journal->size;
+	char name[64];
+	cleanup_fd int fd = -1;
+	int r;
+
+	if (at < end) {
+		snprintf(name, sizeof(name), "journal.damaged-%llu",
+			(unsigned long long)(clock_wall_ns() / 1000000));
+		fd = openat(
+			journal->directory, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		r = fd < 0 ? -errno : copy_rest(journal->fd, fd, at, end);
+		if (r < 0)
+			return r;
+		log_warning("the journal of writes ends in a record that is damaged or cut off: "
+			    "what is before it is sent; its last %llu bytes are kept beside it in "
+			    "the file \"%s\"",
+			(unsigned long long)(end - at), name);
+	}
+	journal->size = at;
+	return ftruncate(journal->fd, (off_t)at) < 0 ? -errno : 0;
+}
+
+static int recover_all(struct writeback *b, uint64_t *ret_end)
 {
 	struct journal *journal = &b->journal;
 	uint64_t at = journal->start, before;
@@ -421,25 +493,34 @@ int back_journal_recover(struct writeback *b)
 	char *payload;
 	int r;
 
-	journal->reading++; /* it is not cleared meanwhile */
 	for (;;) {
-		before = at;
+		*ret_end = before = at;
 		r = next_record(journal, &at, &record, &payload);
 		if (r <= 0)
-			break;
+			return r;
 		r = recover_record(b, &record, payload, before);
 		free(payload);
 		if (r < 0)
-			break;
+			return r;
 	}
-	journal->reading--;
+}
+
+int back_journal_recover(
+	struct writeback *b, const struct writeback_options *options, char **ret_reason)
+{
+	uint64_t end;
+	int r;
+
+	b->journal.reading++; /* it is not cleared meanwhile */
+	r = recover_all(b, &end);
+	b->journal.reading--;
+	if (r == 0)
+		r = cut_damaged(&b->journal, end);
 	if (r < 0)
-		return r;
-	journal->size = at;
-	if (ftruncate(journal->fd, (off_t)at) < 0)
-		return -errno;
-	back_journal_clear(b);
-	return 0;
+		explain(r, options->state, ret_reason);
+	else
+		back_journal_clear(b);
+	return r;
 }
 
 /* ---- Without a mount --------------------------- */
@@ -453,7 +534,7 @@ static int count_waiting(struct journal *journal, uint64_t *ret_operations)
 
 	while ((r = next_record(journal, &at, &record, &payload)) > 0) {
 		*ret_operations += record.type == RECORD_OPERATION;
-		*ret_operations -= record.type == RECORD_DONE;
+		*ret_operations -= record.type == RECORD_DONE || record.type == RECORD_UNDONE;
 		free(payload);
 	}
 	return r;
@@ -474,7 +555,7 @@ int writeback_waiting(const char *state, uint64_t *ret_operations, char **ret_id
 	struct journal journal = {
 		.fd = -1, .directory = open(state, O_PATH | O_DIRECTORY | O_CLOEXEC)};
 	uint64_t operations = 0;
-	int r = journal.directory < 0 ? -errno : open_locked(&journal, O_RDONLY);
+	int r = journal.directory < 0 ? -errno : open_locked(&journal, O_RDONLY, LOCK_SH);
 
 	if (r > 0)
 		r = count_waiting(&journal, &operations);

@@ -528,8 +528,9 @@ void back_forget(struct writeback *b, struct operation *operation)
 
 void back_end(struct writeback *b, struct operation *operation)
 {
-	back_journal_add(&b->journal, RECORD_DONE, operation->sequence, &operation->node->settled,
-		sizeof(operation->node->settled), NULL, 0, NULL);
+	back_journal_add(&b->journal, operation->is_undone ? RECORD_UNDONE : RECORD_DONE,
+		operation->sequence, &operation->node->settled, sizeof(operation->node->settled),
+		NULL, 0, NULL);
 	back_forget(b, operation);
 }
 
@@ -672,7 +673,7 @@ bool back_defers(struct writeback *b, struct op_context *ctx, uint64_t moves)
 {
 	const struct identity *identity = back_identity(b, ctx);
 
-	return !b->journal.has_failed && !b->is_ending && b->knows_clock && identity &&
-	       !(ctx->uid == 0 && identity->makes_uid != 0) && ctx->group_count <= GROUPS_MAX &&
-	       !b->moving && b->moves == moves;
+	return (!b->journal.has_failed || !b->count) && !b->drains && !b->is_ending &&
+	       b->knows_clock && identity && !(ctx->uid == 0 && identity->makes_uid != 0) &&
+	       ctx->group_count <= GROUPS_MAX && !b->moving && b->moves == moves;
 }

@@ -24,17 +24,13 @@ static void tell_rescan(struct writeback *b, const char *path)
 	free(parent);
 }
 
-/* Callers were told that it is done, and it is not. */
-static void lose(struct writeback *b, struct operation *operation, int error)
+void back_undo(struct writeback *b, struct operation *operation, int error)
 {
 	struct node *node = operation->node;
 	enum operation_kind kind = operation->facts.kind;
 	struct name *name = back_name(b, operation->path, NULL);
 
 	operation->is_undone = true;
-	b->lost++;
-	if (!b->unreported)
-		b->unreported = error;
 	if (kind == OP_UNLINK || kind == OP_RMDIR)
 		node->is_gone = false;
 	else if (kind == OP_SETATTR || kind == OP_RENAME)
@@ -48,6 +44,15 @@ static void lose(struct writeback *b, struct operation *operation, int error)
 	}
 	if (operation->replaced)
 		operation->replaced->is_gone = false;
+}
+
+/* Callers were told that it is done, and it is not. */
+static void lose(struct writeback *b, struct operation *operation, int error)
+{
+	b->lost++;
+	if (!b->unreported)
+		b->unreported = error;
+	back_undo(b, operation, error);
 }
 
 /* The workspace is out of reach: it is tried again, and looked whether it had been done.  Or what

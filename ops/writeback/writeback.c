@@ -83,6 +83,7 @@ static int start(struct writeback *b, struct workspace *inner,
 	b->lost_directory = strdup(options->lost);
 	if (!b->lost_directory)
 		return -ENOMEM;
+	b->drains = options->drains;
 	forward_init(&b->base, inner, &forward_ops);
 	b->base.ops.name = inner->ops->name;
 	CHANGED_OPERATIONS(CHANGE)
@@ -92,7 +93,7 @@ static int start(struct writeback *b, struct workspace *inner,
 	b->base.ops.await_name = NULL; /* no name is awaited by callers */
 	r = back_journal_open(b, options, ret_reason);
 	if (r == 0)
-		r = back_journal_recover(b);
+		r = back_journal_recover(b, options, ret_reason);
 	for (unsigned i = 0; i < WORKERS && r == 0; i++)
 		r = back_start_worker(b);
 	return b->worker_count ? 0 : r;

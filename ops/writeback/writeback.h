@@ -20,6 +20,7 @@ struct writeback_options {
 	const char *state;    /* directory for the journal; made when missing */
 	const char *lost;     /* directory for what could not be stored; made when needed */
 	const char *identity; /* the workspace's URI, which the journal carries */
+	bool drains;          /* what waits is sent, and nothing new is entered */
 };
 
 /* Wraps `inner` and owns it on success.  A journal that waits is taken up.  On failure

@@ -170,7 +170,7 @@ struct journal {
 	int fd, directory;
 	uint64_t size, start; /* bytes; of its first record */
 	unsigned reading;     /* threads that read from it */
-	bool has_failed;      /* no room: nothing is deferred */
+	bool has_failed;      /* no room: nothing is deferred until nothing is pending */
 };
 
 struct identity {
@@ -220,7 +220,7 @@ struct writeback {
 
 	pthread_t workers[WORKERS];
 	unsigned worker_count;
-	bool is_ending, is_abandoned;
+	bool drains, is_ending, is_abandoned;
 };
 
 struct back_file {
@@ -352,6 +352,8 @@ bool back_defers(struct writeback *b, struct op_context *ctx, uint64_t moves);
 
 void back_workers_stop(struct writeback *b);
 int back_start_worker(struct writeback *b);
+/* It is not done, and will not be: what depends on it gets the error. */
+void back_undo(struct writeback *b, struct operation *operation, int error);
 
 /* ---- back_apply.c: at the inner workspace; without the lock --------------------------- */
 
@@ -424,6 +426,8 @@ ssize_t back_content_read(
 int back_content_write(
 	struct writeback *b, struct node *node, uint64_t at, size_t size, uint64_t offset);
 void back_content_cut(struct node *node, uint64_t size);
+/* The file of `node->content` was written to up to `end`. */
+void back_content_written(struct node *node, uint64_t end, const struct timespec *mtime);
 void back_content_drop(struct writeback *b, struct node *node);
 /* The handle of the inner workspace, when all that is pending of the file is acknowledged. */
 int back_inner_open(struct op_context *ctx, struct back_file *file);
@@ -442,6 +446,7 @@ enum record_type {
 	RECORD_STARTED,       /* nothing */
 	RECORD_MADE,          /* struct made_record: records from now on have the real id */
 	RECORD_DONE,          /* struct attributes, as they are at the workspace */
+	RECORD_UNDONE,        /* the same, of what is lost or was never sent */
 };
 
 struct made_record {
@@ -451,6 +456,7 @@ struct made_record {
 struct data_record {
 	struct object_id id;
 	uint64_t offset;
+	struct timespec mtime;
 };
 
 struct merge_record {
@@ -468,7 +474,8 @@ int back_journal_add(struct journal *journal, enum record_type type, uint64_t se
 	const void *head, size_t head_size, const void *data, size_t size, uint64_t *ret_at);
 int back_journal_operation(struct writeback *b, const struct operation *operation);
 void back_journal_clear(struct writeback *b); /* when nothing is pending */
-int back_journal_recover(struct writeback *b);
+int back_journal_recover(
+	struct writeback *b, const struct writeback_options *options, char **ret_reason);
 
 /* ---- back_lost.c --------------------------- */
 

@@ -64,6 +64,19 @@ test_what_a_killed_daemon_left_is_sent_by_the_next_mount() {
 	! "$ISTHMUS" list | grep "^waiting: $uri " || fail "list still tells"
 }
 
+test_a_mount_without_the_option_sends_what_was_left() {
+	make_tree
+	back 300
+	tar -C "$mnt" -xf "$tmp/tree.tar"
+	kill_daemon
+	start_daemon
+	"$ISTHMUS" sync "$mnt"
+	same_tree "$tmp/from/tree" "$backing/tree"
+	same_tree "$tmp/from/tree" "$mnt/tree"
+	stop_daemon
+	! "$ISTHMUS" list | grep "^waiting: $uri " || fail "list still tells"
+}
+
 test_umount_waits_for_all_of_it() {
 	make_tree
 	back 20

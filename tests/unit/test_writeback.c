@@ -1,9 +1,13 @@
 /* What writes=back changes: what is answered before it is done, and what becomes of it. */
 #include <fcntl.h>
+#include <glob.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "backends/backend.h"
@@ -98,7 +102,7 @@ static struct workspace *put_back(struct workspace *inner)
 {
 	cleanup_free char *state = directory_of("state"), *lost = directory_of("lost");
 	cleanup_free char *reason = NULL;
-	const struct writeback_options options = {state, lost, "test:"};
+	const struct writeback_options options = {state, lost, "test:", false};
 	struct forward *gate = calloc(1, sizeof(*gate));
 	struct workspace *w = NULL;
 
@@ -622,6 +626,11 @@ static void test_without_room_for_the_journal_changes_are_passed_on(void)
 	CHECK_RC(0, sync_all(w));
 	CHECK_STRING("text", get(there, "f0"));
 	CHECK_STRING("text", get(there, "f19"));
+	take_away(true);
+	CHECK_RC(0, put(w, "again", "text", O_TRUNC)); /* deferred: there is room again */
+	take_away(false);
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("text", get(there, "again"));
 	CHECK_STRING("", lost());
 	workspace_free(w);
 }
@@ -630,7 +639,7 @@ static void test_only_one_mount_has_the_journal(void)
 {
 	cleanup_free char *state = directory_of("state"), *other = directory_of("lost");
 	cleanup_free char *reason = NULL, *no_reason = NULL;
-	const struct writeback_options options = {state, other, "test:"};
+	const struct writeback_options options = {state, other, "test:", false};
 	struct workspace *w = open_back(), *mem = NULL, *second;
 	uint64_t waiting;
 
@@ -672,6 +681,126 @@ static void test_what_the_end_could_not_send_is_sent_by_the_next_mount(void)
 	workspace_free(w);
 }
 
+/* The daemon is killed when the work was answered and nothing of it is at the workspace. */
+static void leave_pending(void (*work)(struct workspace *w))
+{
+	struct workspace *w;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		w = open_lasting();
+		sync_all(w);
+		shut(true);
+		work(w);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	op_context_init(&context);
+}
+
+static void put_three(struct workspace *w)
+{
+	put(w, "a", "the first", O_TRUNC);
+	put(w, "b", "the second", O_TRUNC);
+	put(w, "c", "the third", O_TRUNC);
+}
+
+static char *read_matching(const char *pattern)
+{
+	cleanup_free char *state = directory_of("state");
+	cleanup_free char *path = string_printf("%s/%s", state, pattern);
+	glob_t found;
+	char *text = calloc(1, 65536);
+	int fd;
+
+	CHECK_RC(0, glob(path, 0, NULL, &found));
+	fd = found.gl_pathc ? open(found.gl_pathv[0], O_RDONLY) : -1;
+	for (ssize_t i = 0, got = read(fd, text, 65535); i < got; i++)
+		if (!text[i])
+			text[i] = ' ';
+	close(fd);
+	globfree(&found);
+	return text;
+}
+
+static void test_what_is_behind_a_damaged_record_is_kept(void)
+{
+	cleanup_free char *state = directory_of("state"), *text = NULL, *rest = NULL;
+	cleanup_free char *path = string_printf("%s/journal", state);
+	struct workspace *w;
+	int fd;
+
+	leave_pending(put_three);
+	text = read_matching("journal");
+	if (!CHECK(strstr(text, "the second") != NULL))
+		return;
+	fd = open(path, O_WRONLY);
+	CHECK_RC(1, pwrite(fd, "T", 1, strstr(text, "the second") - text));
+	close(fd);
+	w = open_again();
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("the first", get(there, "a"));
+	CHECK_STRING("ENOENT", get(there, "c"));
+	rest = read_matching("journal.damaged-*");
+	CHECK(strstr(rest, "The second") != NULL);
+	CHECK(strstr(rest, "the third") != NULL);
+	workspace_free(w);
+}
+
+static struct attributes *shared; /* with a child */
+
+static void write_late(struct workspace *w)
+{
+	struct open_file *file;
+
+	workspace_create(&context, w, "f", O_RDWR, 0644, &file, &attributes);
+	usleep(20000);
+	workspace_write(&context, file, "text", 4, 0);
+	workspace_close(&context, file);
+	stat_at(w, "f", shared);
+}
+
+static void test_a_replay_sets_the_time_of_the_last_write(void)
+{
+	struct workspace *w;
+	struct attributes far;
+
+	shared = mmap(
+		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	leave_pending(write_late);
+	w = open_again();
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, stat_at(there, "f", &far));
+	CHECK_RC(4, far.size_bytes);
+	CHECK(memcmp(&far.mtime, &shared->mtime, sizeof(far.mtime)) == 0);
+	workspace_free(w);
+	munmap(shared, sizeof(*shared));
+}
+
+static void *close_soon(void *argument)
+{
+	usleep(200000);
+	close((int)(intptr_t)argument);
+	return NULL;
+}
+
+static void test_who_looks_into_the_journal_keeps_no_mount_from_it(void)
+{
+	cleanup_free char *state = directory_of("state");
+	cleanup_free char *path = string_printf("%s/journal", state);
+	pthread_t closer;
+	int fd;
+
+	leave_pending(put_three);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK_RC(0, flock(fd, LOCK_SH));
+	CHECK_RC(0, pthread_create(&closer, NULL, close_soon, (void *)(intptr_t)fd));
+	workspace_free(open_again());
+	pthread_join(closer, NULL);
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = {
@@ -693,6 +822,9 @@ int main(void)
 		TEST(test_what_others_wrote_is_neither_removed_nor_replaced),
 		TEST(test_without_room_for_the_journal_changes_are_passed_on),
 		TEST(test_only_one_mount_has_the_journal),
+		TEST(test_what_is_behind_a_damaged_record_is_kept),
+		TEST(test_a_replay_sets_the_time_of_the_last_write),
+		TEST(test_who_looks_into_the_journal_keeps_no_mount_from_it),
 		TEST(test_what_the_end_could_not_send_is_sent_by_the_next_mount)};
 	int r;
 

@@ -61,7 +61,7 @@ static struct workspace *open_back(void)
 	cleanup_free char *state = string_printf("%s/state", top);
 	cleanup_free char *lost = string_printf("%s/lost", top);
 	cleanup_free char *reason = NULL;
-	const struct writeback_options options = {state, lost, "test:"};
+	const struct writeback_options options = {state, lost, "test:", false};
 	struct workspace *back = NULL;
 	int r = writeback_new(open_directory("there", true), &options, &back, &reason);
 
