@@ -330,10 +330,6 @@ struct workspace_status {
 	uint64_t cache_bytes;           /* of file content in memory */
 	uint64_t cache_disk_hits;       /* files whose content was found on local disk */
 	uint64_t prefetched_bytes;      /* of file content, ahead of any reader */
-	uint64_t pending_operations;    /* answered, and not at the workspace yet (writes=back) */
-	uint64_t pending_bytes;         /* of content among them */
-	uint64_t pending_ms;            /* the age of the oldest */
-	uint64_t lost_operations;       /* since the start: the workspace refused them afterwards */
 	uid_t owner_uid;                /* of the workspace root at start: what --idmap=user maps */
 	gid_t owner_gid;
 };
