@@ -403,10 +403,25 @@ test_what_is_no_text_does_not_spoil_the_json() {
 	END
 }
 
-test_a_stopped_daemon_does_not_hold_the_list_up() {
-	local started=$SECONDS
+are_stopped() {
+	local pid
 
-	kill -STOP "$daemon_pid"
+	for pid; do
+		! grep -L '^State:[[:space:]]*T' "/proc/$pid/task/"*/status | grep -q . || return 1
+	done
+}
+
+# stop PID...: until each of its threads has stopped; the others go on answering until then.
+stop() {
+	kill -STOP "$@"
+	wait_for 10 are_stopped "$@" || fail "$* do not stop"
+}
+
+test_a_stopped_daemon_does_not_hold_the_list_up() {
+	local started
+
+	stop "$daemon_pid"
+	started=$SECONDS
 	timeout "$(patient 10)" "$ISTHMUS" list >"$tmp/list"
 	XDG_RUNTIME_DIR=$tmp/home timeout "$(patient 10)" "$ISTHMUS" list >"$tmp/list2" # without its runtime file
 	[ $((SECONDS - started)) -lt "$(patient 6)" ] || fail "took $((SECONDS - started)) s"
@@ -444,7 +459,7 @@ test_stopped_daemons_are_asked_all_at_once() {
 	stopped_pids=$(awk -v below="$tmp/many/" 'index($1, below) == 1 { print $3 }' "$tmp/list")
 	expect 12 "$(wc -w <<<"$stopped_pids")" "mounts in the list"
 	# shellcheck disable=SC2086 # words
-	kill -STOP $stopped_pids
+	stop $stopped_pids
 	started=$SECONDS
 	XDG_RUNTIME_DIR=$tmp/home timeout "$(patient 20)" "$ISTHMUS" list >"$tmp/list" # without their runtime files
 	[ $((SECONDS - started)) -lt "$(patient 5)" ] || fail "took $((SECONDS - started)) s"
