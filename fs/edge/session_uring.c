@@ -158,12 +158,14 @@ void session_ring_free(struct session_ring *ring)
 	free(ring);
 }
 
-/* On another processor it is merely slower; the user's own affinity is respected. */
+/* The user's own affinity, which is the main thread's, is respected.  That of this thread may be
+ * the one of another queue's, whose thread started it. */
 static void go_to_processor(unsigned number)
 {
 	cpu_set_t allowed, processor;
 
-	if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0 || !CPU_ISSET(number, &allowed))
+	if (sched_getaffinity(getpid(), sizeof(allowed), &allowed) < 0 ||
+		!CPU_ISSET(number, &allowed))
 		return;
 	CPU_ZERO(&processor);
 	CPU_SET(number, &processor);
