@@ -127,8 +127,8 @@ int workspace_statfs(struct op_context *ctx, struct workspace *w, struct fs_stat
 int workspace_check(struct op_context *ctx, struct workspace *w);
 
 /* Required.  Opens a regular file; the handle stays valid after unlink and rename,
- * and its writes, with O_APPEND, go to the end of file as one piece whoever else
- * appends.  The caller closes it.  -EISDIR, -ETXTBSY, -ENXIO.
+ * and its writes, with O_APPEND, go to the end of file in one piece, also while
+ * others append.  The caller closes it.  -EISDIR, -ETXTBSY, -ENXIO.
  * Through object->file it opens the same object once more, with other flags.
  * With served.is_early (see await_name) only the ctime of the attributes counts. */
 int workspace_open_file(struct op_context *ctx, struct workspace *w,

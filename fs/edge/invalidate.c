@@ -64,7 +64,7 @@ static void enqueue(struct invalidator *v, struct queued *entry)
 		v->count++;
 	}
 	pthread_mutex_unlock(&v->lock);
-	/* Without the lock, which whoever wakes up wants next. */
+	/* Without the lock: a thread that wakes up takes it next. */
 	if (may_sleep)
 		pthread_cond_broadcast(&v->changed);
 	queue_free(lost);

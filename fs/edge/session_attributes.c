@@ -114,8 +114,8 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	reply_attributes(&r, inode, result, &attributes, false);
 }
 
-/* Sent only where the kernel does not check permissions itself: only root gets in, who may do
- * anything but execute a file that has no execute bit. */
+/* Sent only where the kernel does not check permissions itself: only root gets in, and
+ * root may do anything but execute a file that has no execute bit. */
 void session_access(fuse_req_t fuse, fuse_ino_t ino, int mask)
 {
 	struct attributes attributes;

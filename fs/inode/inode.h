@@ -64,8 +64,8 @@ struct known_hash {
 	uint8_t digest[CONTENT_HASH_BYTES];
 };
 
-/* What is known of a file that is or was open, or has had several names.  It goes with its inode,
- * so that who has the one may read the other. */
+/* What is known of a file that is or was open, or has had several names.  It lives as long as its
+ * inode: a reference to the inode is enough to read it. */
 struct inode_file {
 	/* The table's lock: */
 	struct open_handle *handles;

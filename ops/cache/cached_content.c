@@ -142,7 +142,7 @@ static void wait_for_idleness(struct cached *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* For good, the thread leaves the processor to whoever else wants it. */
+/* From now on the thread runs only when no other wants the processor. */
 static void give_way(void)
 {
 	setpriority(PRIO_PROCESS, (id_t)gettid(), GIVE_WAY_NICE);

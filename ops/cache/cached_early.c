@@ -1,5 +1,5 @@
 /* Files that were created without waiting for the workspace.  Until that has answered, the tree
- * does not know of the name: whoever asks for it waits; the creator need not before it closes. */
+ * does not know of the name: others that ask for it wait; its creator waits when it closes. */
 #include "ops/cache/cached_internal.h"
 
 #include <errno.h>
@@ -49,8 +49,8 @@ enum create_hint cached_create_hint(
 
 	if (!c->feed || !ctx->parent.inode)
 		return CREATE_WAITS;
-	/* Without O_EXCL the file may turn out to be another one.  Whoever only writes has neither
-	 * read nor mapped anything of it. */
+	/* Without O_EXCL the file may turn out to be another one.  A handle that only writes
+	 * has neither read nor mapped anything of it. */
 	if (flags & O_EXCL ? may_be_lock(name) : (flags & O_ACCMODE) != O_WRONLY)
 		return CREATE_WAITS;
 	validity = tree_get_name(c->tree, &ctx->parent, name, cached_now_ms(), &found);

@@ -388,8 +388,8 @@ void cached_await_object(struct cached *c, struct op_context *ctx, const struct 
  * Without the lock.  0, or why there is no name. */
 int cached_take_name(struct cached *c, struct op_context *ctx, struct cached_file *file);
 
-/* Whoever was told too late that somebody else has the name does not mean that file by it, until it
- * has opened or made it. */
+/* A caller whose early create came too late, as another had made the name, does not mean that file
+ * when it changes something by the path, until it has opened or made what is there. */
 bool cached_has_missed(const struct cached *c, const struct op_context *ctx,
 	const struct object_id *directory, const char *path);
 void cached_has_met(struct cached *c, const struct op_context *ctx,

@@ -432,8 +432,8 @@ static void keep_content(struct op_context *ctx, struct cached_file *file)
 		cached_read_whole(ctx, file, atomic_load(&file->inner), &none, 0, 0);
 }
 
-/* Whoever opens what is there, to write to it. */
-static void now_means(struct cached *c, struct op_context *ctx, const char *path)
+/* The caller knows what is at the path now: its changes by that path are meant for it. */
+static void has_opened(struct cached *c, struct op_context *ctx, const char *path)
 {
 	struct found found;
 
@@ -461,7 +461,7 @@ int cached_open_file(struct op_context *ctx, struct workspace *w, const struct o
 		return r;
 	r = open_asking(c, ctx, object, flags, ret_file, ret_attributes);
 	if (r == 0 && !object->file && cached_may_write(flags))
-		now_means(c, ctx, object->path);
+		has_opened(c, ctx, object->path);
 	if (r == 0 && (flags & O_NOATIME) && !object->file)
 		keep_content(ctx, cached_file_of(*ret_file));
 	return r;

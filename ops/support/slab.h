@@ -3,7 +3,7 @@
  *
  * malloc adds 8 bytes to each allocation and rounds up to 16: a tenth of what is kept about a
  * file.  Here an allocation takes its size rounded up to 8, from a page of 4 KiB that holds only
- * things of that size, and whoever frees it says the size again.
+ * things of that size, and is freed with its size.
  * With the address sanitizer each is an allocation of its own, so that errors show.
  * A child that was forked does not have it.
  * Threads: none; the owner guards it.

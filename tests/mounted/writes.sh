@@ -44,7 +44,7 @@ test_an_untar_waits_once_for_each_file() {
 	[ "$(trips untar/tree)" -le $((count + 5)) ] || fail "$(trips untar/tree) round trips for $count files"
 }
 
-# Whoever makes files makes one in a new directory, too: it was prepared with that.
+# A process that makes files is expected to make one in its new directory: it was prepared with that.
 test_the_first_file_of_a_new_directory_does_not_wait() {
 	begin_in parent
 	mkdir "$mnt/parent/new"
@@ -174,43 +174,6 @@ test_an_overwritten_file_waits_for_close() {
 	expect 0 "$(trips over/file open write chmod chown utimens)" "round trips before close"
 }
 
-# Somebody else makes the name meanwhile: his file stays, and whoever was too late is told.
-test_a_name_that_somebody_else_made_first_is_not_ours() {
-	begin_in taken
-	python3 - "$mnt/taken" "$backing/taken" "$tmp/link" <<-'END'
-		import errno, os, sys, threading
-		here, there, link = sys.argv[1:]
-		def set_link(state):
-		    with open(link, "w") as file:
-		        file.write(state + "\n")
-		def error_of(call, *arguments):
-		    try:
-		        call(*arguments)
-		    except OSError as error:
-		        return error.errno
-		set_link("stall")
-		fd = os.open(f"{here}/new", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-		os.write(fd, b"ours")
-		with open(f"{there}/new", "w") as file:
-		    file.write("theirs")
-		threading.Timer(0.3, set_link, ["up"]).start()
-		spare = os.dup(fd)
-		assert error_of(os.close, fd) == errno.EEXIST
-		for call, *arguments in ((os.fsync,), (os.write, b"more"), (os.read, 4), (os.fchmod, 0o600)):
-		    assert error_of(call, spare, *arguments) == errno.EEXIST, call
-		assert error_of(os.close, spare) == errno.EEXIST
-		assert open(f"{here}/new").read() == "theirs"
-		# As one cleans up who believes that he has made it.
-		assert error_of(os.unlink, f"{here}/new") == errno.ENOENT
-		assert error_of(os.rename, f"{here}/new", f"{here}/other") == errno.ENOENT
-		assert open(f"{there}/new").read() == "theirs"
-		assert error_of(os.open, f"{here}/new", os.O_CREAT | os.O_EXCL | os.O_WRONLY) == errno.EEXIST
-	END
-	expect theirs "$(cat "$backing/taken/new")"
-	rm "$mnt/taken/new"
-	[ ! -e "$backing/taken/new" ] || fail "nobody can remove it"
-}
-
 # race DIRECTORY CODE: Python, where make(name, flags) opens a new file here while the link is silent,
 # release() has the far end hear of it, and error_of() says what a call came to.
 race() {
@@ -225,9 +188,9 @@ race() {
 		        call(*arguments)
 		    except OSError as error:
 		        return error.errno
-		def make(name, flags=os.O_TRUNC):
+		def make(name, flags=os.O_TRUNC, access=os.O_WRONLY):
 		    set_link("stall")
-		    return os.open(f"{here}/{name}", os.O_CREAT | os.O_WRONLY | flags, 0o600)
+		    return os.open(f"{here}/{name}", os.O_CREAT | access | flags, 0o600)
 		def release():
 		    threading.Timer(0.3, set_link, ["up"]).start()
 		def put(name, text, mode=0o644):
@@ -240,13 +203,37 @@ race() {
 	END
 }
 
+# Another process makes the name meanwhile: its file stays, and the caller that was too late is told.
+test_a_name_that_somebody_else_made_first_is_not_ours() {
+	begin_in taken
+	race taken '
+fd = make("new", os.O_EXCL, os.O_RDWR)
+os.write(fd, b"ours")
+put("new", "theirs")
+release()
+spare = os.dup(fd)
+assert error_of(os.close, fd) == errno.EEXIST
+for call, *arguments in ((os.fsync,), (os.write, b"more"), (os.read, 4), (os.fchmod, 0o600)):
+    assert error_of(call, spare, *arguments) == errno.EEXIST, call
+assert error_of(os.close, spare) == errno.EEXIST
+assert open(f"{here}/new").read() == "theirs"
+# Cleaning up what the caller believes that it has made.
+assert error_of(os.unlink, f"{here}/new") == errno.ENOENT
+assert error_of(os.rename, f"{here}/new", f"{here}/other") == errno.ENOENT
+assert get("new") == "theirs"
+assert error_of(os.open, f"{here}/new", os.O_CREAT | os.O_EXCL | os.O_WRONLY) == errno.EEXIST'
+	expect theirs "$(cat "$backing/taken/new")"
+	rm "$mnt/taken/new"
+	[ ! -e "$backing/taken/new" ] || fail "nobody can remove it"
+}
+
 # next_is_prepared DIRECTORY: the last file there was made early, and the next one can be.
 next_is_prepared() {
 	wait_for 10 is_prepared "$1" || fail "nothing is prepared in $1"
 	sleep 1
 }
 
-# Without O_EXCL: whoever was quicker has made the file, and it is written to as open(2) would.
+# Without O_EXCL: another process was quicker to make the file, and it is written to as open(2) would.
 test_without_o_excl_the_file_of_another_is_truncated_and_written() {
 	begin_in other
 	race other '
@@ -421,7 +408,7 @@ os.close(fd)
 assert get("new") == "ours" and os.stat(f"{there}/new").st_ino == ino'
 }
 
-# The log says no hash of content that is not known, and who reads finds what the workspace has.
+# The log has no hash of content that is not known, and a read shows what the workspace has.
 test_two_mounts_write_one_name_without_o_excl() {
 	begin_in pair
 	second_mount

@@ -132,7 +132,8 @@ if [ "$(id -u)" = 0 ]; then
 	mounts=()
 fi
 
-# Whoever looks at a mount whose server is silent waits; nothing of it is looked at.  Nobody else sees it.
+# A process that looks at a mount whose server is silent hangs: the bootstrap must not look.  The mount is
+# in a namespace of its own.
 own_mounts=$(dirname "$0")/../mounted/own_mounts.sh
 silent='exec 5<>/dev/fuse; mount -i -t fuse -o fd=5,rootmode=40000,user_id=0,group_id=0 silent "$0"; exec "$@"'
 if [ "$(id -u)" = 0 ] && bash "$own_mounts" bash -c "$silent" "$dir/tmp" true 2>/dev/null; then

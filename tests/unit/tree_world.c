@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "ops/cache/tree_internal.h"
+#include "tests/unit/arena.h"
 
 enum {
 	DIRECTORIES = 2,
@@ -80,94 +81,6 @@ const struct world_case world_cases[WORLD_CASES] = {
 /* clang-format on */
 
 static const char *const names[NAMES] = {"a", "b"};
-
-/* ---- Memory: an arena that is copied with each state, or that of libc --------------------------
- */
-
-struct arena {
-	size_t used;
-	void *free[64]; /* by size in units of 16 bytes */
-	_Alignas(16) uint8_t bytes[40960];
-};
-
-static struct arena arena;
-static bool in_arena, is_without_memory;
-
-/* NOLINTBEGIN: the linker wants these names. */
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void __real_free(void *data);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void __wrap_free(void *data);
-struct slab;
-void *__wrap_slab_alloc(struct slab *slab, size_t size);
-void __wrap_slab_free(struct slab *slab, void *data, size_t size);
-uint64_t __wrap_hash_seed(void);
-
-static void *arena_allocate(size_t size)
-{
-	size_t unit = (size + 15) / 16 + 1;
-	uint8_t *found;
-
-	assert(unit < 64);
-	found = arena.free[unit];
-	if (found) {
-		arena.free[unit] = *(void **)found;
-	} else {
-		assert(arena.used + unit * 16 <= sizeof(arena.bytes));
-		found = arena.bytes + arena.used + 16;
-		*(size_t *)(found - 16) = unit;
-		arena.used += unit * 16;
-	}
-	return memset(found, 0, (unit - 1) * 16);
-}
-
-void *__wrap_malloc(size_t size)
-{
-	if (is_without_memory)
-		return NULL;
-	return in_arena ? arena_allocate(size) : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	if (is_without_memory)
-		return NULL;
-	return in_arena ? arena_allocate(count * size) : __real_calloc(count, size);
-}
-
-void __wrap_free(void *data)
-{
-	uint8_t *bytes = data;
-
-	if (bytes < arena.bytes || bytes >= arena.bytes + sizeof(arena.bytes)) {
-		__real_free(data);
-		return;
-	}
-	*(void **)bytes = arena.free[*(size_t *)(bytes - 16)];
-	arena.free[*(size_t *)(bytes - 16)] = bytes;
-}
-
-void *__wrap_slab_alloc(struct slab *slab, size_t size)
-{
-	(void)slab;
-	return __wrap_calloc(1, size);
-}
-
-void __wrap_slab_free(struct slab *slab, void *data, size_t size)
-{
-	(void)slab;
-	(void)size;
-	__wrap_free(data);
-}
-
-/* Every run is the same. */
-uint64_t __wrap_hash_seed(void)
-{
-	return 1;
-}
-/* NOLINTEND */
 
 /* ---- State -------------------------------------------------------------------------------------
  */
@@ -731,7 +644,7 @@ static void deliver(uint8_t i)
 		(size_t)(w.message_count - i) * sizeof(w.messages[0]));
 	for (int f = 0; f < m.count; f++)
 		learn(&m.facts[f]);
-	is_without_memory = false;
+	arena_is_without_memory = false;
 	if (m.call == NO_CALL)
 		return;
 	if (w.calls[m.call].kind == C_OWN && !w.calls[m.call].is_given_up)
@@ -1002,9 +915,9 @@ static void step(const struct action *a)
 		break;
 	case A_DELIVER_NO_MEMORY:
 		spend(B_MEMORY);
-		is_without_memory = true;
+		arena_is_without_memory = true;
 		deliver(a->a);
-		is_without_memory = false;
+		arena_is_without_memory = false;
 		break;
 	case A_DELIVER:
 		deliver(a->a);
@@ -1367,7 +1280,7 @@ static void start(const struct world_case *c)
 
 	config = c;
 	broken = NULL;
-	is_without_memory = false;
+	arena_is_without_memory = false;
 	memset(&w, 0, sizeof(w));
 	memcpy(w.budgets, c->budgets, sizeof(w.budgets));
 	w.next_object = 4;
@@ -1486,7 +1399,6 @@ void world_run_random(uint64_t seed, struct world_result *ret)
 	uint64_t random = seed << 20;
 
 	result = ret;
-	in_arena = false;
 	start(c);
 	for (depth = 0; depth < DEPTH_MAX && !broken; depth++) {
 		list_actions(0);
@@ -1694,7 +1606,7 @@ static bool seen_add(uint64_t hash)
 		size_t mask = seen.mask ? seen.mask * 2 + 1 : (1 << 16) - 1;
 		uint64_t *old = seen.hashes;
 
-		seen.hashes = __real_calloc(mask + 1, sizeof(*seen.hashes));
+		seen.hashes = arena_calloc_outside(mask + 1, sizeof(*seen.hashes));
 		assert(seen.hashes);
 		for (size_t k = 0; old && k <= seen.mask; k++) {
 			for (i = old[k] & mask; old[k] && seen.hashes[i]; i = (i + 1) & mask)
@@ -1723,14 +1635,14 @@ static void save(struct saved *to)
 {
 	to->w = w;
 	to->action_count = action_count;
-	memcpy(&to->arena, &arena, offsetof(struct arena, bytes) + arena.used);
+	arena_copy(&to->arena, &arena);
 }
 
 static void restore(const struct saved *from)
 {
 	w = from->w;
 	action_count = from->action_count;
-	memcpy(&arena, &from->arena, offsetof(struct arena, bytes) + from->arena.used);
+	arena_copy(&arena, &from->arena);
 }
 
 /* From the state that the world is in; it is left in another. */
@@ -1762,17 +1674,16 @@ static void run_all(struct saved *saved, int level, uint64_t states_max)
 
 void world_run_all(const struct world_case *c, uint64_t states_max, struct world_result *ret)
 {
-	struct saved *saved = __real_calloc(DEPTH_MAX, sizeof(*saved));
+	struct saved *saved = calloc(DEPTH_MAX, sizeof(*saved));
 
 	assert(saved);
 	result = ret;
 	memset(ret, 0, sizeof(*ret));
 	ret->is_complete = true;
-	memset(&arena, 0, sizeof(arena));
-	in_arena = true;
+	arena_begin();
 	start(c);
 	run_all(saved, 0, states_max);
-	in_arena = false;
+	arena_end();
 	if (broken)
 		note_failure();
 	free(saved);

@@ -46,7 +46,7 @@ static void complain(int error)
 {
 	static atomic_int said;
 
-	if (atomic_exchange(&said, error) != error)
+	if (atomic_exchange(&said, error) != error && error)
 		log_warning("the log of tools cannot be written (%s): the call is not in it, and "
 			    "was made all the same",
 			strerror(-error));

@@ -131,7 +131,7 @@ struct tool_session {
 	char *control_socket;            /* of the mount that the root is on; NULL: none */
 	char *mount_point;               /* set with control_socket */
 	char *workspace_path;            /* of the root, on that mount */
-	struct permissions *permissions; /* whoever sets it frees it; NULL: everything is allowed */
+	struct permissions *permissions; /* freed by its setter; NULL: everything is allowed */
 	atomic_bool lacks_project_rules; /* they could not be reached: no call runs without */
 	char *problem;                   /* why there is no root to work in; NULL: there is */
 	const char *user, *conversation; /* on whose behalf, for the log; NULL: not said */

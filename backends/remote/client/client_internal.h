@@ -107,7 +107,7 @@ struct remote_file;
 struct remote_process;
 struct prepared_file;
 
-/* Whoever makes files of that mode. */
+/* A caller that makes files of that mode. */
 struct file_maker {
 	uint32_t uid, gid, umask, mode;
 	int64_t at_ms;
@@ -571,8 +571,8 @@ void remote_prepared_return(struct remote *remote, const struct prepared_taken *
 void remote_prepared_want(
 	struct op_context *ctx, struct remote *remote, const char *path, int flags, uint32_t mode);
 
-/* One that is to be prepared in a directory that is being made, by whoever makes files just now:
- * the mode that the next is likely to have, and a handle.  NULL: none.  It becomes ready if the
+/* A file to be prepared in a directory that is being made, where the caller has made files lately:
+ * the mode that its next one is likely to have, and a handle.  NULL: none.  It becomes ready if the
  * helper has prepared it, and then the next file there takes it; or it ends with _done(). */
 struct prepared_file *remote_prepared_new(
 	struct op_context *ctx, struct remote *remote, uint32_t *ret_mode, uint64_t *ret_handle);

@@ -230,7 +230,7 @@ static unsigned count_missing(
 	return count < remote->prepared_wanted ? remote->prepared_wanted - count : 0;
 }
 
-/* Who may not write to the file afterwards has to have it made open. */
+/* A caller that may not open the file for writing afterwards needs it to be created open. */
 static bool may_be_prepared(const struct op_context *ctx, int flags, uint32_t mode)
 {
 	const uint32_t owner = S_IRUSR | S_IWUSR;

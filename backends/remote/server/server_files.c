@@ -240,7 +240,7 @@ static int check_regular(const struct attributes *attributes)
 	return S_ISDIR(attributes->mode) ? -EISDIR : -ENXIO;
 }
 
-/* Somebody else has made the name: whoever does not insist on a new file opens that one. */
+/* Another process has made the name: without O_EXCL, that file is opened. */
 static int open_other(struct job *job, struct handle *handle, const char *path, int flags,
 	struct attributes *ret_attributes)
 {
