@@ -8,8 +8,6 @@
 #include <unistd.h>
 
 #include "ops/support/buffer.h"
-#include "ops/support/clock.h"
-#include "ops/support/thread.h"
 #include "ops/support/worker_pool.h"
 #include "ops/workspace.h"
 

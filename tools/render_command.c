@@ -18,6 +18,8 @@ struct drawing {
 
 static void print_words(const char *words)
 {
+	if (!words)
+		return;
 	visible_print(stdout, words, strlen(words), VISIBLE_LINES);
 	if (*words && words[strlen(words) - 1] != '\n')
 		putchar('\n');
@@ -89,9 +91,10 @@ static int draw_entry(struct tool_session *session, const cJSON *entry, bool exp
 {
 	struct drawing drawing = {.entry = entry};
 	const struct tool *tool = find_tool(entry);
-	cJSON *arguments = cJSON_Duplicate(json_member(entry, "args"), true);
-	struct tool_call *call =
-		tool ? tool_call_new(session, tool, arguments, json_text(entry, "call")) : NULL;
+	struct tool_call *call = tool ? tool_call_new(session, tool,
+						cJSON_Duplicate(json_member(entry, "args"), true),
+						json_text(entry, "call"))
+				      : NULL;
 
 	if (call) {
 		call->sink = (struct tool_sink){.drawn = draw,
@@ -100,8 +103,6 @@ static int draw_entry(struct tool_session *session, const cJSON *entry, bool exp
 			.user = &drawing};
 		ask_tool(call, &drawing);
 		tool_call_free(call);
-	} else {
-		cJSON_Delete(arguments);
 	}
 	if (!drawing.has_call)
 		show_call(&drawing, NULL);
@@ -128,7 +129,7 @@ int render_command(const struct custom_options *options, const char *call_id, bo
 	if (open_session(options->root, NULL, false, &session) == 0) {
 		code = draw_entry(&session, entry, expanded);
 		custom_end();
-		tool_session_close(&session);
+		close_session(&session);
 	}
 	cJSON_Delete(entry);
 	return code;

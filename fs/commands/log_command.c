@@ -448,7 +448,8 @@ int log_command(int argc, char **argv)
 		(optind < argc || options.setup_keys || options.words.key || options.words.anchor))
 		return command_usage_error("log",
 			"--tools goes without a directory (--path chooses), keys and an anchor");
-	if (options.expanded && (!filter->call || options.verify || options.follow || options.json))
+	if (options.expanded && (!filter->call || options.verify || options.follow ||
+					options.json || options.format || options.summary))
 		return command_usage_error(
 			"log", "--expanded goes with --call alone: a custom tool draws that call");
 	if (options.follow && !options.lines)

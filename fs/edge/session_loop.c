@@ -274,7 +274,10 @@ static int start_thread(struct thread_group *group)
 		return 0;
 	group->idle--;
 	group->total--;
+	pthread_mutex_lock(&s->threads_lock);
 	s->threads_serving--;
+	pthread_cond_broadcast(&s->threads_changed);
+	pthread_mutex_unlock(&s->threads_lock);
 	return -EAGAIN;
 }
 
@@ -341,7 +344,7 @@ static const struct worker_limits reader_limits = {.name = "fuse",
 	.idle_max = THREADS_RESTING_MAX,
 	.thread_ends = thread_ends};
 
-/* They are bound to a processor, and serve its queue only. */
+/* One serves one queue, on its processor; its next task may be another queue's. */
 static const struct worker_limits ring_limits = {.name = "fuse-queue",
 	.stack_bytes = STACK_BYTES,
 	.threads_max = UINT_MAX,
@@ -372,11 +375,12 @@ int session_loop_start(struct session *s)
 void session_loop_wait(struct session *s)
 {
 	wait_for_threads(s);
-	worker_pool_done(&s->readers);
-	worker_pool_done(&s->ring_threads);
 	s->ending = true;
 	sem_post(&s->look);
 	pthread_join(s->watcher, NULL);
+	wait_for_threads(s); /* that the watcher has started meanwhile */
+	worker_pool_done(&s->readers);
+	worker_pool_done(&s->ring_threads);
 	close_queues(s, s->queue_count);
 }
 

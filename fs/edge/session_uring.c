@@ -164,12 +164,12 @@ static void go_to_processor(unsigned number)
 {
 	cpu_set_t allowed, processor;
 
-	if (sched_getaffinity(getpid(), sizeof(allowed), &allowed) < 0 ||
-		!CPU_ISSET(number, &allowed))
+	if (sched_getaffinity(getpid(), sizeof(allowed), &allowed) < 0)
 		return;
 	CPU_ZERO(&processor);
 	CPU_SET(number, &processor);
-	sched_setaffinity(0, sizeof(processor), &processor);
+	sched_setaffinity(
+		0, sizeof(processor), CPU_ISSET(number, &allowed) ? &processor : &allowed);
 }
 
 void session_ring_adopt(struct session_ring *ring)

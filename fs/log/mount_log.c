@@ -255,7 +255,7 @@ static int log_init(
 	if (r < 0)
 		return r;
 	log->written_seq = log->last_seq;
-	return thread_start(&log->writer, "log-writer", 0, log_writer_run, log);
+	return thread_start(&log->writer, "log", 0, log_writer_run, log);
 }
 
 int mount_log_open(

@@ -253,7 +253,6 @@ void *log_writer_run(void *user)
 	struct mount_log *log = user;
 	bool stop = false;
 
-	pthread_setname_np(pthread_self(), "log");
 	while (!stop || log->was_removed) {
 		uint64_t dropped, dropped_seq, removed_seq, up_to;
 		struct queue full;

@@ -1,8 +1,8 @@
 #include "ops/support/log_tools.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "ops/support/cleanup.h"
@@ -20,7 +20,7 @@ static int format(struct buffer *line, const struct log_record *record,
 
 	queued.record.pid = queued.pid;
 	queued.record.uid = geteuid();
-	prctl(PR_GET_NAME, queued.process);
+	snprintf(queued.process, sizeof(queued.process), "%s", program_invocation_short_name);
 	log_record_measure(&queued, strings);
 	packed = malloc(queued.size);
 	if (!packed)

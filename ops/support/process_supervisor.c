@@ -107,7 +107,6 @@ static int try_programs(const struct launch *launch)
 	return error;
 }
 
-/* In the supervisor's memory, on its stack: it waits until the program runs. */
 static _Noreturn void run_command(const struct launch *launch)
 {
 	int status_fd = launch->status_fd;
@@ -296,7 +295,6 @@ _Noreturn void process_supervise(const struct launch *launch)
 {
 	struct supervisor s = {
 		.launch = launch, .control_fd = launch->control_fd, .deadline_ms = -1};
-	pid_t command;
 
 	setsid();
 	reset_signals();
@@ -309,13 +307,13 @@ _Noreturn void process_supervise(const struct launch *launch)
 		fail(launch, -errno);
 	if (launch->timeout_ms)
 		s.deadline_ms = clock_now_ms() + launch->timeout_ms;
-	/* A copy of the memory would take longer than all the rest. */
-	command = vfork();
-	if (command < 0)
+	/* Not vfork(2): execve(2) may wait for a file system that does not answer, and the time-out
+	 * counts meanwhile. */
+	s.command = fork();
+	if (s.command < 0)
 		fail(launch, -errno);
-	if (command == 0)
+	if (s.command == 0)
 		run_command(launch);
-	s.command = command;
 	/* Everything of the program, the other end of the control socket above all. */
 	keep_only(s.signal_fd, s.control_fd);
 	watch_over(&s);

@@ -68,7 +68,7 @@ static bool is_full(const struct slab_page *page)
 
 static bool add_region(struct slab *slab)
 {
-	/* Twice as much has one in it at a multiple of its size. */
+	/* A range of twice the size has an aligned region in it; the rest is given back. */
 	char *start = mmap(NULL, (size_t)REGION_BYTES * 2, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	struct slab_region *region;
@@ -160,19 +160,27 @@ void slab_free(struct slab *slab, void *data, size_t size_bytes)
 
 static void trim_region(struct slab_region *region)
 {
-	size_t empty = 0;
-
 	for (size_t i = OWN_PAGES; i < PAGES; i++) {
 		struct slab_page *page = &region->pages[i];
 
-		empty += !page->used;
 		if (page->used || !page->begun)
 			continue;
 		madvise(page_data(page), PAGE_BYTES, MADV_DONTNEED);
 		page->begun = 0;
 	}
-	if (empty < PAGES - OWN_PAGES)
-		return;
+}
+
+static bool is_empty(const struct slab_region *region)
+{
+	size_t used = 0;
+
+	for (size_t i = OWN_PAGES; i < PAGES; i++)
+		used += region->pages[i].used;
+	return used == 0;
+}
+
+static void give_back_region(struct slab_region *region)
+{
 	for (size_t i = OWN_PAGES; i < PAGES; i++)
 		LIST_REMOVE(&region->pages[i], link);
 	LIST_REMOVE(region, link);
@@ -185,7 +193,10 @@ void slab_trim(struct slab *slab)
 
 	for (struct slab_region *region = LIST_FIRST(&slab->regions); region; region = next) {
 		next = LIST_NEXT(region, link);
-		trim_region(region);
+		if (is_empty(region))
+			give_back_region(region);
+		else
+			trim_region(region);
 	}
 }
 

@@ -5,7 +5,7 @@
  * file.  Here an allocation takes its size rounded up to 8, from a page of 4 KiB that holds only
  * things of that size, and is freed with its size.
  * With the address sanitizer each is an allocation of its own, so that errors show.
- * A child that was forked does not have it.
+ * A forked child has none of it (MADV_DONTFORK).
  * Threads: none; the owner guards it.
  */
 #pragma once

@@ -93,10 +93,17 @@ test_calls_elsewhere_have_a_log_of_their_own() {
 	plain_tool write a.txt secret --call-id plain-1 --agent 'pi 2' --user alice --conversation c-1 >"$tmp/out"
 	expect 1 "$(field first_seq <"$tmp/out")" 'number'
 	! plain_tool bash 'API_TOKEN=abc exit 3' >"$tmp/out" 2>&1 || fail "exit code"
-	! plain_tool read none.txt >"$tmp/out" 2>&1 || fail "exit code"
+	! plain_tool read sub/../none.txt >"$tmp/out" 2>&1 || fail "exit code"
+	! plain_tool bash 'kill -TERM $$' >"$tmp/out" 2>&1 || fail "exit code"
+	mkdir -p "$HOME/.config/isthmus/tools"
+	printf '#!/bin/sh\n%s\n' '[ "$TOOLBOX_ACTION" != describe ] || echo "{\"name\": \"own\", \"description\": \"d\", \"args\": {\"command\": [\"string\", \"c\"]}}"' \
+		>"$HOME/.config/isthmus/tools/own"
+	chmod +x "$HOME/.config/isthmus/tools/own"
+	plain_tool own --command told >"$tmp/out" 2>&1 || fail "own: $(cat "$tmp/out")"
+	rm -r "$HOME/.config/isthmus/tools"
 	! tool read none.txt >"$tmp/out" 2>&1 || fail "exit code" # on the mount
 	"$ISTHMUS" log --tools --json | grep '"seq"' >"$tmp/log"
-	expect 3 "$(wc -l <"$tmp/log")" 'lines'
+	expect 5 "$(wc -l <"$tmp/log")" 'lines'
 	python3 - "$plain" "$tmp/log" <<-'EOF' || fail "$(cat "$tmp/log")"
 		import json, sys
 		plain, log = sys.argv[1:]
@@ -104,10 +111,12 @@ test_calls_elsewhere_have_a_log_of_their_own() {
 		want = [dict(seq=1, op="tool_call", path=plain + "/a.txt", call="plain-1", tool="write", agent="pi 2", user="alice",
 		             conversation="c-1", result=0),
 		        dict(seq=2, path=plain, tool="bash", result="EXIT_STATUS", exit_code=3, detail="API_TOKEN=*** exit 3", redacted=True),
-		        dict(seq=3, path=plain + "/none.txt", tool="read", result="NOT_FOUND")]
-		sys.exit(any(line.get(key) != value for line, row in zip(lines, want) for key, value in row.items()) or "secret" in open(log).read())
+		        dict(seq=3, path=plain + "/none.txt", tool="read", result="NOT_FOUND"),
+		        dict(seq=4, path=plain, tool="bash", signal=15),
+		        dict(seq=5, path=plain, tool="own", process="isthmus-tools", detail=None)]
+		sys.exit(any(line.get(key) != value for line, row in zip(lines, want) for key, value in row.items()) or "told" in open(log).read() or "secret" in open(log).read())
 	EOF
-	expect 2 "$("$ISTHMUS" log --tools --errors --json | wc -l)" 'errors'
+	expect 3 "$("$ISTHMUS" log --tools --errors --json | wc -l)" 'errors'
 	"$ISTHMUS" log --tools --verify >"$tmp/out" 2>&1 || fail "$(cat "$tmp/out")"
 	sed -i 's/API_TOKEN=... exit/exit/' "$XDG_STATE_HOME/isthmus/tools.jsonl"
 	! "$ISTHMUS" log --tools --verify >"$tmp/out" 2>&1 || fail "altered: $(cat "$tmp/out")"

@@ -302,7 +302,7 @@ static void leave_d(void)
 	invalidator_superseded(session.invalidator, superseded);
 }
 
-static void test_a_directory_that_superseded_among_too_many_changes_is_invalidated(void)
+static void test_a_directory_that_was_superseded_among_too_many_changes_is_invalidated(void)
 {
 	setup();
 	overflow(leave_d);
@@ -310,7 +310,7 @@ static void test_a_directory_that_superseded_among_too_many_changes_is_invalidat
 	teardown();
 }
 
-static void test_a_directory_that_superseded_without_memory_is_invalidated(void)
+static void test_a_directory_that_was_superseded_without_memory_is_invalidated(void)
 {
 	setup();
 	move_d();
@@ -455,6 +455,6 @@ TEST_MAIN("invalidate", TEST(test_pages_that_are_being_read_are_dropped_when_the
 	TEST(test_a_drop_during_a_reply_that_is_installed_later_is_repeated),
 	TEST(test_a_watch_that_ended_among_too_many_changes_is_not_believed),
 	TEST(test_a_change_of_a_name_waits_for_our_own_change_of_it),
-	TEST(test_a_directory_that_superseded_among_too_many_changes_is_invalidated),
-	TEST(test_a_directory_that_superseded_without_memory_is_invalidated),
+	TEST(test_a_directory_that_was_superseded_among_too_many_changes_is_invalidated),
+	TEST(test_a_directory_that_was_superseded_without_memory_is_invalidated),
 	TEST(test_a_change_without_memory_is_told_of_when_there_is_some))

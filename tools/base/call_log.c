@@ -9,21 +9,27 @@
 #include "ops/support/log_tools.h"
 #include "ops/support/path.h"
 #include "ops/support/redact.h"
+#include "tools/base/files.h"
 #include "tools/base/tool.h"
 
 /* The path that the call is about, as an absolute one; the caller frees it. */
 static char *subject(const struct tool_call *call)
 {
-	const char *root = call->session->root.path, *path = tool_string(call, "path");
+	const struct files_root *root = &call->session->root;
+	const char *given = call->tool->parsed_schema ? NULL : tool_string(call, "path");
+	cleanup_free char *below = NULL;
 
-	if (!path)
-		path = tool_string(call, "workdir");
-	if (!path || !*path || strcmp(path, ".") == 0)
-		return strdup(root);
-	return *path == '/' || *path == '~' ? strdup(path) : path_join(root, path);
+	if (!given && !call->tool->parsed_schema)
+		given = tool_string(call, "workdir");
+	if (!given || !*given)
+		return strdup(root->path);
+	if (files_resolve(root, given, &below) < 0)
+		return strdup(given); /* outside, or no path */
+	return path_join(root->path, below);
 }
 
-/* The command, the program or the page, without secrets; never what files hold. */
+/* The command, the program or the page, without secrets; never what files hold, nor the arguments
+ * of tools found at run time. */
 static char *detail(const struct tool_call *call, bool *redacted)
 {
 	static const char *const names[] = {"command", "app_name", "url", "query", "pattern"};
@@ -32,6 +38,8 @@ static char *detail(const struct tool_call *call, bool *redacted)
 	cleanup_free char *text = NULL;
 	int r = 0;
 
+	if (call->tool->parsed_schema)
+		return NULL;
 	for (size_t i = 0; i < array_size(names) && !line.size && r == 0; i++)
 		if (tool_string(call, names[i]))
 			r = buffer_append_string(&line, tool_string(call, names[i]));
@@ -44,9 +52,9 @@ static char *detail(const struct tool_call *call, bool *redacted)
 
 static void complain(int error)
 {
-	static atomic_int said;
+	static atomic_bool said;
 
-	if (atomic_exchange(&said, error) != error && error)
+	if (error < 0 && !atomic_exchange(&said, true))
 		log_warning("the log of tools cannot be written (%s): the call is not in it, and "
 			    "was made all the same",
 			strerror(-error));
@@ -56,7 +64,8 @@ void call_log_add(struct tool_call *call, uint64_t start_wall_ns)
 {
 	bool redacted = false;
 	cleanup_free char *path = subject(call), *words = detail(call, &redacted);
-	const cJSON *exit_code = json_member(call->data, "exit_code");
+	const cJSON *code = json_member(call->data, "exit_code");
+	int signal = (int)json_integer(call->data, "signal");
 	const char *user = call->user ? call->user : call->session->user;
 	const char *const strings[LOG_STRINGS] = {
 		[LOG_PATH] = path,
@@ -71,11 +80,14 @@ void call_log_add(struct tool_call *call, uint64_t start_wall_ns)
 	const struct log_record record = {
 		.op = "tool_call",
 		.flags = (redacted ? LOG_IS_REDACTED : 0U) |
-			 (cJSON_IsNumber(exit_code) ? LOG_HAS_EXIT : 0U),
+			 (cJSON_IsNumber(code) ? LOG_HAS_EXIT : 0U),
 		.start_ns = start_wall_ns,
 		.latency_us =
 			call->latency_ms < 4e6 ? (uint32_t)(call->latency_ms * 1e3) : UINT32_MAX,
-		.exit_code = cJSON_IsNumber(exit_code) ? exit_code->valueint : 0,
+		.exit_code = signal                 ? -1
+			     : cJSON_IsNumber(code) ? code->valueint
+						    : 0,
+		.signal = signal,
 	};
 	int r = log_tools_append(&record, strings, &call->first_seq);
 

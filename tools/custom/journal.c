@@ -83,7 +83,6 @@ static int read_lines(const char *session, size_t *from, struct buffer *lines)
 /* One line: a result, or a move. */
 struct node {
 	cJSON *entry;
-	size_t size;
 	ssize_t parent; /* -1: the first */
 	bool on_branch;
 };
@@ -121,7 +120,7 @@ static ssize_t find_node(const struct tree *tree, const char *call)
 	return -1;
 }
 
-static int add_node(struct tree *tree, cJSON *entry, size_t size)
+static int add_node(struct tree *tree, cJSON *entry)
 {
 	if (tree->count == tree->capacity) {
 		size_t capacity = tree->capacity ? 2 * tree->capacity : 64;
@@ -132,8 +131,7 @@ static int add_node(struct tree *tree, cJSON *entry, size_t size)
 		tree->nodes = grown;
 		tree->capacity = capacity;
 	}
-	tree->nodes[tree->count] =
-		(struct node){.entry = entry, .size = size, .parent = tree->leaf};
+	tree->nodes[tree->count] = (struct node){.entry = entry, .parent = tree->leaf};
 	tree->leaf = (ssize_t)tree->count++;
 	return 0;
 }
@@ -144,7 +142,7 @@ static void take_line(struct tree *tree, const char *line, size_t size)
 	const char *to = json_text(json, "to");
 	ssize_t found;
 
-	if (json_text(json, "call") && add_node(tree, json, size) == 0)
+	if (json_text(json, "call") && add_node(tree, json) == 0)
 		return;
 	found = find_node(tree, to);
 	if (json_text(json, "move") && (found >= 0 || !to))
@@ -177,6 +175,22 @@ static bool is_of(const cJSON *entry, const struct custom_source *source)
 	return whose && strcmp(whose, source->entry.path) == 0;
 }
 
+/* What only `tool render` and the journal itself need. */
+static void drop_unlisted(cJSON *entry)
+{
+	static const char *const names[] = {"args", "content", "writer"};
+
+	for (size_t i = 0; i < array_size(names); i++)
+		cJSON_DeleteItemFromObjectCaseSensitive(entry, names[i]);
+}
+
+static size_t size_of(const cJSON *entry)
+{
+	cleanup_free char *text = cJSON_PrintUnformatted(entry);
+
+	return text ? strlen(text) : SIZE_MAX;
+}
+
 cJSON *custom_journal_entries(const char *session, const struct custom_source *source)
 {
 	cJSON *entries = cJSON_CreateArray();
@@ -189,16 +203,16 @@ cJSON *custom_journal_entries(const char *session, const struct custom_source *s
 	for (ssize_t i = tree.leaf; i >= 0 && cJSON_GetArraySize(entries) < ENTRIES_MAX;
 		i = tree.nodes[i].parent) {
 		struct node *node = &tree.nodes[i];
+		size_t size;
 
 		if (!is_of(node->entry, source))
 			continue;
-		if (node->size > left)
-			break;
-		left -= node->size;
 		cJSON_DeleteItemFromObjectCaseSensitive(node->entry, "source");
-		cJSON_DeleteItemFromObjectCaseSensitive(node->entry, "args");
-		cJSON_DeleteItemFromObjectCaseSensitive(node->entry, "content");
-		cJSON_DeleteItemFromObjectCaseSensitive(node->entry, "writer");
+		drop_unlisted(node->entry);
+		size = size_of(node->entry);
+		if (size > left)
+			break;
+		left -= size;
 		cJSON_InsertItemInArray(entries, 0, node->entry);
 		node->entry = NULL;
 	}
@@ -216,9 +230,7 @@ cJSON *custom_journal_list(const char *session)
 		cJSON *entry = tree.nodes[i].entry;
 
 		cJSON_DeleteItemFromObjectCaseSensitive(entry, "details");
-		cJSON_DeleteItemFromObjectCaseSensitive(entry, "writer");
-		cJSON_DeleteItemFromObjectCaseSensitive(entry, "args");
-		cJSON_DeleteItemFromObjectCaseSensitive(entry, "content");
+		drop_unlisted(entry);
 		cJSON_AddBoolToObject(entry, "on_branch", tree.nodes[i].on_branch);
 		cJSON_AddItemToArray(list, entry);
 		tree.nodes[i].entry = NULL;
@@ -339,7 +351,7 @@ static int add_line(const char *session, cJSON *json)
 	return r;
 }
 
-/* What nobody needs for later calls. */
+/* Kept for `tool render` alone. */
 static void add_drawn(cJSON *entry, const char *name, cJSON *value)
 {
 	cleanup_free char *text = value ? cJSON_PrintUnformatted(value) : NULL;
@@ -372,6 +384,7 @@ void custom_journal_add(
 {
 	const cJSON *details = json_member(result, "details");
 	const struct custom_tool *tool = custom_tool_of(call);
+	cleanup_free char *path = custom_journal_path(tool_conversation(call)); /* NULL: unnamed */
 	cJSON *entry = cJSON_CreateObject();
 	int r;
 
@@ -383,8 +396,10 @@ void custom_journal_add(
 		cJSON_AddStringToObject(entry, "writer", writer);
 	if (details)
 		cJSON_AddItemToObject(entry, "details", cJSON_Duplicate(details, true));
-	add_drawn(entry, "args", cJSON_Duplicate(call->arguments, true));
-	add_drawn(entry, "content", text_blocks(result));
+	if (path && tool->renders)
+		add_drawn(entry, "args", cJSON_Duplicate(call->arguments, true));
+	if (path)
+		add_drawn(entry, "content", text_blocks(result));
 	r = add_line(tool_conversation(call), entry);
 	if (r < 0)
 		log_warning("cannot keep the result of %s for later calls: %s, going on without",
