@@ -83,7 +83,7 @@ struct facts {
 enum create_hint {
 	CREATE_WAITS,
 	CREATE_IS_FIRST, /* waits, but the next create in the directory may be early */
-	CREATE_IS_EARLY, /* the name is known to be free, and a change of that would be reported:
+	CREATE_IS_EARLY, /* what is at the name is known, and a change of that would be reported:
 			  * need not wait.  Without O_EXCL the caller accepts a file that another
 			  * process is quicker to make */
 };

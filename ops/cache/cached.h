@@ -16,11 +16,11 @@
  * they left (struct facts); else that is asked for. What inotify does not tell of (a link made to a
  * file in a directory that nobody watches) is learnt when that directory is looked at. Owner, mode
  * and times that are set on a new file while its creator has it open go out with the creator's next
- * write, flush or fsync, which returns their error; a look at the file by others, or a command, sends
- * them first. Opening a small file whose content is known costs nothing; the
- * workspace sees the open at the first lock or the first read that the cache cannot answer. What
- * was answered without the workspace has ctx->served.from_cache set. Threads: `lock` guards
- * everything; it is never held during a call of the inner workspace.
+ * write, flush or fsync, which returns their error; a look at the file by others, or a command,
+ * sends them first. Opening a small file whose content is known costs nothing; the workspace sees
+ * the open at the first lock or the first read that the cache cannot answer. What was answered
+ * without the workspace has ctx->served.from_cache set. Threads: `lock` guards everything; it is
+ * never held during a call of the inner workspace.
  */
 #pragma once
 

@@ -1,6 +1,5 @@
-/* Attribute changes of a file that its creator still has open, or who truncated it when he opened
- * it: tar, cp and install make a file, write it, and set owner, mode and times before they close
- * it. */
+/* Attribute changes through a handle that has created or truncated its file: tar, cp and install
+ * write a file, and set owner, mode and times before they close it. */
 #include "ops/cache/cached_internal.h"
 
 #include <errno.h>
@@ -63,7 +62,7 @@ static void merge(struct attributes *into, unsigned mask, const struct attribute
 }
 
 /* By the workspace's clock, which gave the creation its time. */
-static struct timespec time_at_place(const struct cached_file *file)
+static struct timespec workspace_time(const struct cached_file *file)
 {
 	const struct timespec *created = &file->attributes.ctime;
 	uint64_t since_ns = (cached_now_ms() - file->created_ms) * 1000000;
@@ -94,7 +93,7 @@ bool cached_defer(struct cached *c, struct op_context *ctx, const struct extra *
 	file->deferred_mask |= mask;
 	file->deferred.size_bytes = file->capture.size;
 	file->deferred.blocks = (file->capture.size + 511) / 512;
-	file->deferred.ctime = time_at_place(file);
+	file->deferred.ctime = workspace_time(file);
 	merge(&file->deferred, mask, want);
 	cached_begin_write(file);
 	cached_end_write(file);

@@ -1,5 +1,6 @@
-/* Files that were created without waiting for the workspace.  Until that has answered, the tree
- * does not know of the name: others that ask for it wait; its creator waits when it closes. */
+/* Files that were created, or opened with O_TRUNC, without waiting for the workspace.  Until that
+ * has answered, the tree does not know what is at the name: others that ask for it wait; its
+ * creator waits when it closes. */
 #include "ops/cache/cached_internal.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@
  * cached_content.c  file content: memory bound, the store on disk
  * cached_assemble.c content of larger files, as it is read
  * cached_defer.c  attribute changes that wait for a flush
- * cached_early.c  files that were created without waiting
+ * cached_early.c  files that were created or truncated without waiting
  * cached_tidy.c   memory that is given back when nothing happens
  *
  * What is known of names, attributes, listings and watches is in one struct tree
@@ -160,9 +160,9 @@ struct cached {
 	LIST_HEAD(, waiter) waiters;
 	uint64_t keeping_bytes; /* waiting to be written to the store, attached or not */
 	LIST_HEAD(, prefetch) prefetches;
-	uint64_t content_opened_ms;              /* when somebody last opened a small file */
-	LIST_HEAD(, cached_file) deferred;       /* handles with attribute changes that wait */
-	LIST_HEAD(, cached_file) unnamed;        /* handles whose file does not have its name yet */
+	uint64_t content_opened_ms;        /* when somebody last opened a small file */
+	LIST_HEAD(, cached_file) deferred; /* handles with attribute changes that wait */
+	LIST_HEAD(, cached_file) unnamed;  /* handles whose create or open is not answered yet */
 	struct missed_name missed[MISSED_NAMES]; /* the last that somebody else took */
 	unsigned missed_next;
 	uint64_t round_trip_us; /* smoothed */
@@ -214,7 +214,7 @@ struct cached_file {
 	struct attributes deferred;
 	int deferred_error; /* ... or failed when they did not wait */
 	LIST_ENTRY(cached_file) deferred_link;
-	bool unnamed;             /* it was created early; under lock, as are the next ones */
+	bool unnamed; /* its create or open is not answered; under lock, as are the next ones */
 	struct object_id made_in; /* the directory that it is to have its name in ... */
 	pid_t made_by;            /* ... and who made it */
 	uint64_t made_ms;         /* when it was asked for */
@@ -361,7 +361,7 @@ static inline enum source cached_source_of(unsigned mask) /* enum setattr_mask *
 /* The sink of the inner workspace's feed; without the lock. */
 void cached_take_change(void *user, const struct change *change);
 
-/* ---- cached_early.c: files that were created without waiting ------------------------------- */
+/* ---- cached_early.c: files that were created or truncated without waiting ------------------ */
 
 enum create_hint cached_create_hint(
 	struct cached *c, const struct op_context *ctx, const char *path, int flags);

@@ -149,6 +149,8 @@ if [ "$(id -u)" = 0 ] && bash "$own_mounts" bash -c "$silent" "$dir/tmp" true 2>
 		failed=1
 	fi
 	before=
+else
+	echo "skipped: a mount whose server is silent: only root can make one"
 fi
 
 # claim MACHINE: a uname that claims to be another machine, before all others in PATH.

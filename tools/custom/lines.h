@@ -18,7 +18,8 @@ struct custom_channel {
 	 * of several calls come in their order. */
 	void (*at_result)(void *user, const cJSON *message, bool is_error);
 	void *user;
-	const char *writer; /* the process that knows of them already; NULL: it ends with the call */
+	const char
+		*writer; /* the process that knows of them already; NULL: it ends with the call */
 	bool has_result;
 };
 

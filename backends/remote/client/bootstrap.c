@@ -42,10 +42,10 @@ static const char script_format[] =
 	"\"$1\" \"/dev/shm/isthmus-$u\" || \"$1\" \"/var/tmp/isthmus-$u\" || "
 	"\"$1\" \"/run/isthmus-$u\" || volumes \"$1\"; }; "
 	/* Whatever else is mounted for writing and running.  To look at a mount whose server does
-	 * not answer (FUSE, NFS) would block: only kinds that have none. */
+	 * not answer (FUSE, NFS, 9p) would block: only kinds that have none. */
 	"volumes() { [ -r /proc/mounts ] || return 1; while read -r x d t o y; do "
 	"case \"$d\" in /dev*|/proc*|/sys*) continue;; esac; "
-	"case $t in ext*|xfs|btrfs|zfs|f2fs|bcachefs|jfs|overlay|aufs|tmpfs|ramfs|9p|virtiofs) ;; "
+	"case $t in ext*|xfs|btrfs|zfs|f2fs|bcachefs|jfs|overlay|aufs|tmpfs|ramfs) ;; "
 	"*) continue;; esac; "
 	"case \",$o,\" in *,ro,*|*,noexec,*) continue;; esac; "
 	"[ -d \"$d\" ] && \"$1\" \"${d%%/}/isthmus-$u\" && return 0; done </proc/mounts; return 1; "

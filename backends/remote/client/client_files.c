@@ -258,14 +258,16 @@ static int open_early(struct op_context *ctx, struct remote *remote,
 {
 	const uint32_t mode = 0666; /* of the next new file there */
 	struct prepared_taken taken;
-	int r = remote_prepared_take_any(ctx, remote, &taken);
+	int r = remote_prepared_take_any(ctx, remote, object->id.device, &taken);
 
 	if (r == 0) {
 		taken.attributes.id = object->id;
 		r = begin_early(ctx, remote, object->path, flags, false, &taken, ret_file);
 	}
-	if (r == 0)
+	if (r == 0) {
+		remote_object_changed(remote, &object->id);
 		*ret_attributes = taken.attributes;
+	}
 	if (r == 0 || r == -EAGAIN)
 		remote_prepared_want(ctx, remote, object->path, flags, mode);
 	return r;

@@ -562,9 +562,9 @@ struct prepared_taken {
 int remote_prepared_take(struct op_context *ctx, struct remote *remote, int flags, uint32_t mode,
 	struct prepared_taken *ret_taken);
 
-/* The same, for its handle. */
-int remote_prepared_take_any(
-	struct op_context *ctx, struct remote *remote, struct prepared_taken *ret_taken);
+/* One of any kind on that file system, for its handle: what is known of the room there holds. */
+int remote_prepared_take_any(struct op_context *ctx, struct remote *remote, uint64_t device,
+	struct prepared_taken *ret_taken);
 void remote_prepared_return(struct remote *remote, const struct prepared_taken *taken);
 
 /* Has one prepared for the next file beside `path`, if there is none. */

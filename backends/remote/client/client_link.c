@@ -23,7 +23,7 @@ enum {
 	NOISE_LINE_BYTES = 200,
 	PATIENCE_FIRST_MS = 3000,        /* to connect again ... */
 	PATIENCE_SOCKET_FIRST_MS = 5000, /* ... by a socket */
-	PATIENCE_DOUBLINGS_MAX = 2,
+	PATIENCE_DOUBLINGS_MAX = 3,
 	WORDS_WAIT_MS = 1000,
 	WORDS_MAX_BYTES = 16384, /* of the stream */
 	GOODBYE_WAIT_MS = 1000,

@@ -7,7 +7,8 @@
 #include "ops/support/literals.h"
 #include "ops/support/path.h"
 
-/* About what the entries of a scan take here.  (A listing of a directory is bounded by its taker.) */
+/* About what the entries of a scan take here.  (A listing of a directory is bounded by its taker.)
+ */
 enum { SCAN_MAX_BYTES = 512 << 20 };
 
 /* The answer to most requests that look at or change an object. */

@@ -213,14 +213,22 @@ static void prepare(struct op_context *ctx, struct remote *remote, const char *d
 	free(file);
 }
 
-/* How many more are to be prepared.  Under the lock. */
-static unsigned count_missing(
-	const struct remote *remote, const struct file_kind *kind, bool *ret_full)
+/* Under the lock. */
+static bool is_full(const struct remote *remote)
 {
-	unsigned count = 0, all = 0;
+	unsigned count = 0;
+
+	for (const struct prepared_file *file = remote->prepared; file; file = file->next)
+		count++;
+	return count >= PREPARED_MAX;
+}
+
+/* How many more are to be prepared.  Under the lock. */
+static unsigned count_missing(const struct remote *remote, const struct file_kind *kind)
+{
+	unsigned count = 0;
 
 	for (const struct prepared_file *file = remote->prepared; file; file = file->next) {
-		*ret_full = ++all >= PREPARED_MAX;
 		if (!same_kind(&file->kind, kind))
 			continue;
 		if (file->state == PREPARED_REFUSED)
@@ -246,7 +254,6 @@ void remote_prepared_want(
 	const struct file_kind kind = kind_of(ctx, mode);
 	cleanup_free char *directory = strndup(path, path_parent_length(path));
 	struct prepared_file *old = NULL;
-	bool is_full = false;
 	unsigned missing;
 
 	if (!directory || !may_be_prepared(ctx, flags, mode) ||
@@ -257,8 +264,8 @@ void remote_prepared_want(
 		(struct file_maker){kind.uid, kind.gid, kind.umask, kind.mode, clock_now_ms()};
 	if (!remote->prepared_wanted)
 		remote->prepared_wanted = 1;
-	missing = count_missing(remote, &kind, &is_full);
-	if (missing && is_full) {
+	missing = count_missing(remote, &kind);
+	if (missing && is_full(remote)) {
 		old = take_over(remote, true);
 		missing = old ? 1 : 0;
 	}
@@ -305,16 +312,6 @@ void remote_prepared_is_ready(struct prepared_file *file, const struct object_id
 	become(file, PREPARED_READY, epoch);
 }
 
-/* Under the lock. */
-static bool has_too_many(const struct remote *remote)
-{
-	unsigned count = 0;
-
-	for (const struct prepared_file *file = remote->prepared; file; file = file->next)
-		count++;
-	return count >= PREPARED_MAX;
-}
-
 void remote_prepared_done(struct prepared_file *file)
 {
 	struct remote *remote = file ? file->remote : NULL;
@@ -325,7 +322,7 @@ void remote_prepared_done(struct prepared_file *file)
 		return;
 	}
 	pthread_mutex_lock(&remote->lock);
-	old = take_over(remote, has_too_many(remote));
+	old = take_over(remote, is_full(remote));
 	file->next = remote->prepared;
 	remote->prepared = file;
 	pthread_mutex_unlock(&remote->lock);
@@ -335,9 +332,10 @@ void remote_prepared_done(struct prepared_file *file)
 
 /* ---- Taking --------------------------------------------------------------------------- */
 
-/* Under the lock.  `kind` NULL: any.  NULL: none is ready; where some are on the way there are to
- * be more. */
-static struct prepared_file *take_ready(struct remote *remote, const struct file_kind *kind)
+/* Under the lock.  `kind` NULL: any on the file system `device`.  NULL: none is ready; where some
+ * are on the way there are to be more. */
+static struct prepared_file *take_ready(
+	struct remote *remote, const struct file_kind *kind, uint64_t device)
 {
 	int64_t now_ms = clock_now_ms();
 	bool is_asked = false;
@@ -348,7 +346,8 @@ static struct prepared_file *take_ready(struct remote *remote, const struct file
 		if ((kind && !same_kind(&file->kind, kind)) || is_over(remote, file, now_ms))
 			continue;
 		is_asked = is_asked || file->state == PREPARED_ASKED;
-		if (file->state != PREPARED_READY)
+		if (file->state != PREPARED_READY ||
+			(!kind && file->attributes.id.device != device))
 			continue;
 		take_out(slot);
 		return file;
@@ -381,14 +380,14 @@ static struct attributes named_attributes(const struct prepared_file *file)
 }
 
 /* -EAGAIN: none. */
-static int take(
-	struct remote *remote, const struct file_kind *kind, struct prepared_taken *ret_taken)
+static int take(struct remote *remote, const struct file_kind *kind, uint64_t device,
+	struct prepared_taken *ret_taken)
 {
 	bool has_little_room;
 	struct prepared_file *file;
 
 	pthread_mutex_lock(&remote->lock);
-	file = take_ready(remote, kind);
+	file = take_ready(remote, kind, device);
 	has_little_room =
 		remote->little_room_ms && clock_now_ms() - remote->little_room_ms < LITTLE_ROOM_MS;
 	pthread_mutex_unlock(&remote->lock);
@@ -410,13 +409,14 @@ int remote_prepared_take(struct op_context *ctx, struct remote *remote, int flag
 
 	if (ctx->create_hint != CREATE_IS_EARLY || !may_be_prepared(ctx, flags, mode))
 		return -EAGAIN;
-	return take(remote, &kind, ret_taken);
+	return take(remote, &kind, 0, ret_taken);
 }
 
-int remote_prepared_take_any(
-	struct op_context *ctx, struct remote *remote, struct prepared_taken *ret_taken)
+int remote_prepared_take_any(struct op_context *ctx, struct remote *remote, uint64_t device,
+	struct prepared_taken *ret_taken)
 {
-	return ctx->create_hint == CREATE_IS_EARLY ? take(remote, NULL, ret_taken) : -EAGAIN;
+	return ctx->create_hint == CREATE_IS_EARLY ? take(remote, NULL, device, ret_taken)
+						   : -EAGAIN;
 }
 
 void remote_prepared_return(struct remote *remote, const struct prepared_taken *taken)
