@@ -482,7 +482,7 @@ int forward_command(int argc, char **argv)
 	worker_pool_init(&streams, &(struct worker_limits){.name = "forward",
 					   .stack_bytes = THREAD_STACK_BYTES,
 					   .threads_max = STREAMS_MAX,
-					   .queue_max = 1}); /* while a thread is becoming idle */
+					   .queue_max = STREAMS_MAX});
 	code = start(&command) < 0 ? 1 : serve(&command);
 	stop(&command);
 	/* Threads of connections may run still: the daemon ends their other halves. */
