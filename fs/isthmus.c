@@ -46,6 +46,7 @@ static const struct command commands[] = {
 	{"doctor", doctor_command, "check what isthmus needs on this machine"},
 	{"tool", tools_command, "run one tool of the agent's tool layer"},
 	{"mcp", tools_command, "serve the tools to an agent (Model Context Protocol)"},
+	{"session", tools_command, "say what happens to an agent's session, for custom tools"},
 	{"version", version_command, "print the version"},
 	{"help", help_command, "show this, or the help of a command"},
 };

@@ -14,6 +14,7 @@ static const char usage[] =
 	"usage: isthmus-tools tool NAME [--OPTION VALUE]...   run one tool\n"
 	"       isthmus-tools tool --list [--json]            what there is\n"
 	"       isthmus-tools mcp [DIR]                       serve them to an agent\n"
+	"       isthmus-tools session [EVENT]                 where an agent's session is\n"
 	"\n"
 	"'tool NAME --help' shows a tool's options; isthmus-tools(1) has the rest.\n";
 
@@ -21,7 +22,7 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{"tool", tool_command}, {"mcp", mcp_command},
+	{"tool", tool_command}, {"mcp", mcp_command}, {"session", custom_session_command},
 	{"page", page_command}, /* for webfetch only: its limited child */
 #ifdef HAVE_IMAGES
 	{"image", image_command}, /* for pictures only, likewise */

@@ -14,6 +14,7 @@
 #include "tools/commands.h"
 #include "tools/custom/custom.h"
 #include "tools/custom/messages.h"
+#include "tools/custom/session.h"
 #include "tools/permission/permission.h"
 #include "tools/run.h"
 
@@ -27,7 +28,6 @@ static const char usage[] =
 	"not\n"
 	"       isthmus tool trust [--yes]        trust the tools that the project brings\n"
 	"       isthmus tool new NAME [--lang sh|python|c|ts]\n"
-	"       isthmus tool session --conversation ID [branch CALL | tree CALL]\n"
 	"       isthmus tool render CALL [--expanded]   what a custom tool draws of that call\n"
 	"\n"
 	"  --root DIR       work below DIR (default: the current directory)\n"
@@ -418,6 +418,7 @@ static int run(const struct tool *tool, const struct request *request, cJSON *ar
 	const struct sigaction action = {.sa_handler = on_signal};
 	struct tool_session session;
 	struct output output = {.is_terminal = isatty(STDOUT_FILENO)};
+	cleanup_free char *conversation = custom_session_current();
 	int code;
 
 	if (open_session(request->root, request->policy, request->yes, &session) < 0) {
@@ -428,7 +429,7 @@ static int run(const struct tool *tool, const struct request *request, cJSON *ar
 	if (!current_call)
 		return complain("not enough memory");
 	session.user = request->user;
-	session.conversation = request->conversation;
+	session.conversation = conversation;
 	if (request->agent)
 		snprintf(current_call->agent, sizeof(current_call->agent), "%s", request->agent);
 	if (terminal_is_there())
@@ -482,8 +483,6 @@ static int manage(int argc, char **argv)
 		fputs(usage, stdout);
 		return EXIT_OK;
 	}
-	if (strcmp(word, "session") == 0)
-		return custom_session_command(request.conversation, request.argc, request.argv);
 	if (strcmp(word, "render") == 0)
 		return request.argc == 1
 			       ? render_command(&request.custom, request.argv[0], request.expanded)
@@ -496,7 +495,7 @@ static int manage(int argc, char **argv)
 
 static bool is_managing(const char *word)
 {
-	static const char *const words[] = {"list", "trust", "new", "session", "render"};
+	static const char *const words[] = {"list", "trust", "new", "render"};
 
 	for (size_t i = 0; i < array_size(words); i++)
 		if (strcmp(words[i], word) == 0)
@@ -524,6 +523,7 @@ int tool_command(int argc, char **argv)
 		return code;
 	signal(SIGPIPE, SIG_IGN);
 	request.custom.root = request.root;
+	request.custom.session = custom_session_name(request.conversation);
 	custom_use(&request.custom);
 	tool = registry_find(argv[1]);
 	if (!tool && terminal_is_there() && custom_trust_ask(&request.custom))

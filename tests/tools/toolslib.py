@@ -48,6 +48,8 @@ def private_home():
     os.environ.update(HOME=home, XDG_CONFIG_HOME=home + "/.config", XDG_RUNTIME_DIR=home, XDG_CACHE_HOME=home + "/.cache",
                       XDG_STATE_HOME=home + "/.local/state",
                       GIT_CONFIG_NOSYSTEM="1", LC_ALL="C.UTF-8")
+    for name in ["ISTHMUS_SESSION", "CLAUDE_CODE_SESSION_ID"]:
+        os.environ.pop(name, None)
     return home
 
 

@@ -186,12 +186,21 @@ static void subscribe(struct custom_lines *lines, const char *channel, bool want
 
 static void take_text(struct custom_lines *lines, const cJSON *message)
 {
+	const char *ask = json_text(message, "ask"), *delivered;
 	const struct member *member;
+	cJSON *reply;
 
 	pthread_mutex_lock(&bus.lock);
 	member = find(lines);
-	custom_message_keep(member->conversation, member->path, message);
+	delivered = custom_message_keep(member->conversation, member->path, message);
 	pthread_mutex_unlock(&bus.lock);
+	if (!ask)
+		return;
+	reply = cJSON_CreateObject();
+	cJSON_AddStringToObject(reply, "type", "message_result");
+	cJSON_AddStringToObject(reply, "ask", ask);
+	cJSON_AddStringToObject(reply, "delivered", delivered);
+	custom_lines_send(lines, NULL, reply);
 }
 
 bool custom_bus_take(struct custom_lines *lines, const cJSON *message)

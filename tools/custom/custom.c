@@ -13,6 +13,7 @@
 #include "tools/custom/bus.h"
 #include "tools/custom/hosts.h"
 #include "tools/custom/internal.h"
+#include "tools/custom/session.h"
 #include "tools/permission/permission.h"
 
 enum { THREADS = 8, FINDINGS_MAX = 2 * CUSTOM_ENTRIES_MAX, NAME_MAX_BYTES = 40 };
@@ -83,7 +84,7 @@ static bool is_good_name(const char *name)
 
 static bool is_reserved(const char *name)
 {
-	static const char *const words[] = {"list", "new", "session", "trust"};
+	static const char *const words[] = {"list", "new", "render", "trust"};
 
 	for (size_t i = 0; i < array_size(words); i++)
 		if (strcmp(words[i], name) == 0)
@@ -439,5 +440,6 @@ void custom_end(void)
 
 void custom_use(const struct custom_options *options)
 {
+	custom_session_begin(options->session);
 	registry_set_loader(load, (void *)options);
 }

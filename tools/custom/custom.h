@@ -19,6 +19,7 @@ struct custom_options {
 	const char *paths[CUSTOM_PATHS_MAX]; /* of --tool, in their order */
 	size_t path_count;
 	void (*changed)(void); /* may be NULL; from any thread, once the tools are others */
+	const char *session;   /* that calls are in which name none; NULL: it has no name */
 };
 
 /* Has the registry find custom tools.  `options` is kept, not copied. */
@@ -27,19 +28,16 @@ void custom_use(const struct custom_options *options);
 /* Ends what runs for custom tools: the session is over, and so are all calls. */
 void custom_end(void);
 
-/* The agent goes on from the result of the call `parent`, in a session that is NULL without a name:
- * what custom tools know of later ones does not count any more. */
-void custom_session_at(const char *session, const char *parent);
-
 /* Shows the tools of a project that are not trusted as they are, and asks on the terminal.  True:
  * they are trusted now, and the registry looks again. */
 bool custom_trust_ask(const struct custom_options *options);
 
-/* isthmus tool list, trust, new and session: each the exit code.  `argv[0]` is that word. */
+/* isthmus tool list, trust and new, and isthmus session: each the exit code.  `argv[0]` is that
+ * word. */
 int custom_list_command(const struct custom_options *options, bool as_json);
 int custom_trust_command(const struct custom_options *options, bool yes);
 int custom_new_command(int argc, char **argv);
-int custom_session_command(const char *session, int argc, char **argv);
+int custom_session_command(int argc, char **argv);
 
 /* The command at-workspace: runs argv[2], a request for the mount whose control socket is argv[1],
  * in the place of this process. */

@@ -23,7 +23,7 @@ struct custom_host {
 	bool knows;         /* it was told */
 	char *conversation; /* what it was told; NULL: the one without a name */
 	size_t bytes;       /* of the journal that it was told of */
-	const char *change; /* in the journal, that it was not told of */
+	const char *change; /* in the journal, that it was not told of; static */
 };
 
 static struct {
@@ -96,17 +96,28 @@ static bool same(const char *a, const char *b)
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
+static bool is_shutdown(const char *reason)
+{
+	return reason && strcmp(reason, "shutdown") == 0;
+}
+
+/* What happened where it is, that it was not told of; NULL: nothing. */
+static const char *news_of(struct custom_host *host)
+{
+	const char *change = custom_journal_changed(
+		host->conversation, host->source, host->writer, &host->bytes);
+
+	if (change && !is_shutdown(host->change))
+		host->change = change;
+	return host->change;
+}
+
 /* Why it has to be told where the session is; NULL: it knows. */
 static const char *news_for(struct custom_host *host, const char *conversation)
 {
 	if (!host->knows)
 		return "start";
-	if (!same(host->conversation, conversation))
-		return "switch";
-	if (!host->change)
-		host->change = custom_journal_changed(
-			conversation, host->source, host->writer, &host->bytes);
-	return host->change;
+	return same(host->conversation, conversation) ? news_of(host) : "switch";
 }
 
 /* ---- Telling --------------------------------------------------------------------------------- */
@@ -126,16 +137,21 @@ static cJSON *session_message(
 	return message;
 }
 
-/* With the lock held, which is released meanwhile. */
-static void tell(struct custom_host *host, struct tool_call *call, const char *reason)
+/* With the lock held, which is released meanwhile.  `call` may be NULL. */
+static void tell(struct custom_host *host, struct tool_call *call, const char *to,
+	const char *reason)
 {
-	const char *conversation = tool_conversation(call);
+	cleanup_free char *conversation = to ? strdup(to) : NULL;
 	cJSON *message = session_message(host, reason, conversation);
+	bool stays = host->knows && same(host->conversation, conversation);
+	const char *meanwhile;
 
 	host->telling = true;
 	pthread_mutex_unlock(&hosts.lock);
-	host->bytes = 0;
-	custom_journal_changed(conversation, host->source, host->writer, &host->bytes);
+	if (!stays)
+		host->bytes = 0;
+	meanwhile = custom_journal_changed(
+		conversation, host->source, host->writer, &host->bytes);
 	cJSON_AddItemToObject(
 		message, "entries", custom_journal_entries(conversation, host->source));
 	custom_bus_move(host->lines, conversation);
@@ -143,9 +159,9 @@ static void tell(struct custom_host *host, struct tool_call *call, const char *r
 	custom_lines_send(host->lines, call, message);
 	pthread_mutex_lock(&hosts.lock);
 	free(host->conversation);
-	host->conversation = conversation ? strdup(conversation) : NULL;
+	host->conversation = steal_ptr(&conversation);
 	host->knows = true;
-	host->change = NULL;
+	host->change = stays && is_shutdown(meanwhile) ? meanwhile : NULL;
 	host->telling = false;
 	pthread_cond_broadcast(&hosts.changed);
 }
@@ -165,16 +181,39 @@ static void release(struct custom_host *host)
 	pthread_mutex_lock(&hosts.lock);
 }
 
+static void say_shutdown(struct custom_host *host)
+{
+	cJSON *message = session_message(host, "shutdown", host->conversation);
+
+	custom_lines_send(host->lines, NULL, message);
+	custom_lines_close(host->lines);
+}
+
+/* With the lock held: one that is listed. */
+static void shut_down(struct custom_host *host, int ms)
+{
+	unlist(host);
+	if (!host->users)
+		custom_lines_end(host->lines, ms);
+	release(host);
+}
+
+/* With the lock held: it cannot take a call, as it has ended, or its session has. */
+static bool is_over(struct custom_host *host)
+{
+	return custom_lines_ended(host->lines) ||
+	       (host->knows && !host->telling && is_shutdown(news_of(host)));
+}
+
 /* With the lock held: the one that is listed and runs, or a new one. */
 static int find_or_start(struct tool_call *call, struct custom_host **ret_host)
 {
 	const struct custom_source *source = custom_tool_of(call)->source;
-	struct custom_host *host = find(source);
+	struct custom_host *host;
 
-	if (host && custom_lines_ended(host->lines)) {
-		unlist(host);
-		release(host);
-		host = NULL;
+	while ((host = find(source)) && is_over(host)) {
+		say_shutdown(host);
+		shut_down(host, SHUTDOWN_MS);
 	}
 	if (!host)
 		return start(source, call->session, call, ret_host);
@@ -183,14 +222,16 @@ static int find_or_start(struct tool_call *call, struct custom_host **ret_host)
 }
 
 /* With the lock held: until it knows where the session is.  While it works for other calls it
- * cannot be taken elsewhere. */
+ * cannot be taken elsewhere.  -EAGAIN: that session is over. */
 static int bring(struct custom_host *host, struct tool_call *call)
 {
 	while (!tool_cancelled(call)) {
 		const char *reason = host->telling ? NULL : news_for(host, tool_conversation(call));
 
+		if (is_shutdown(reason))
+			return -EAGAIN;
 		if (reason && !host->busy) {
-			tell(host, call, reason);
+			tell(host, call, tool_conversation(call), reason);
 			reason = NULL;
 		}
 		if (!reason && !host->telling) {
@@ -216,7 +257,7 @@ static void put(struct custom_host *host, struct custom_channel *channel, bool i
 	pthread_mutex_unlock(&hosts.lock);
 }
 
-int custom_host_take(
+static int take(
 	struct tool_call *call, struct custom_channel *channel, struct custom_host **ret_host)
 {
 	struct custom_host *host = NULL;
@@ -237,6 +278,17 @@ int custom_host_take(
 		put(host, channel, false);
 	if (r == 0)
 		*ret_host = host;
+	return r;
+}
+
+int custom_host_take(
+	struct tool_call *call, struct custom_channel *channel, struct custom_host **ret_host)
+{
+	int r;
+
+	do
+		r = take(call, channel, ret_host);
+	while (r == -EAGAIN);
 	return r;
 }
 
@@ -282,21 +334,42 @@ void custom_hosts_wake(const char *channel)
 	pthread_mutex_unlock(&hosts.lock);
 }
 
-static void say_shutdown(struct custom_host *host)
+/* With the lock held: one to be told something, and why. */
+static const char *find_news(
+	const char *former, const char *current, struct custom_host **ret_host)
 {
-	cJSON *message = session_message(host, "shutdown", host->conversation);
+	for (struct custom_host *host = hosts.list; host; host = host->next) {
+		const char *reason = host->knows && !host->telling ? news_of(host) : NULL;
 
-	custom_lines_send(host->lines, NULL, message);
-	custom_lines_close(host->lines);
+		if (host->knows && !reason && !same(former, current) &&
+			same(host->conversation, former))
+			reason = "switch";
+		*ret_host = host;
+		if (reason && (!(host->busy || host->telling) || is_shutdown(reason)))
+			return reason;
+	}
+	return NULL;
 }
 
-/* With the lock held: one that is listed. */
-static void shut_down(struct custom_host *host, int ms)
+void custom_hosts_catch_up(const char *former, const char *current)
 {
-	unlist(host);
-	if (!host->users)
-		custom_lines_end(host->lines, ms);
-	release(host);
+	struct custom_host *host;
+	const char *reason;
+
+	pthread_mutex_lock(&hosts.lock);
+	while ((reason = find_news(former, current, &host))) {
+		if (is_shutdown(reason)) {
+			say_shutdown(host);
+			shut_down(host, SHUTDOWN_MS);
+			continue;
+		}
+		host->users++;
+		tell(host, NULL, strcmp(reason, "switch") == 0 ? current : host->conversation,
+			reason);
+		host->users--;
+		release(host);
+	}
+	pthread_mutex_unlock(&hosts.lock);
 }
 
 static bool is_known(const struct custom_host *host)
@@ -307,17 +380,24 @@ static bool is_known(const struct custom_host *host)
 	return false;
 }
 
+/* With the lock held. */
+static struct custom_host *find_unknown(void)
+{
+	struct custom_host *host = hosts.list;
+
+	while (host && is_known(host))
+		host = host->next;
+	return host;
+}
+
 void custom_hosts_know(const struct custom_source *sources, size_t count)
 {
-	struct custom_host *host, *next;
+	struct custom_host *host;
 
 	pthread_mutex_lock(&hosts.lock);
 	hosts.sources = sources;
 	hosts.source_count = count;
-	for (host = hosts.list; host; host = next) {
-		next = host->next;
-		if (is_known(host))
-			continue;
+	while ((host = find_unknown())) {
 		say_shutdown(host);
 		shut_down(host, SHUTDOWN_MS);
 	}

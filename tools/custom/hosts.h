@@ -25,6 +25,10 @@ void custom_host_give_back(struct custom_host *host, struct custom_channel *chan
  * earlier, ends after its calls. */
 void custom_hosts_know(const struct custom_source *sources, size_t count);
 
+/* Tells those that run no call what happened to the sessions that they are in; those in `former` go
+ * on in `current` (NULL: the session without a name).  One that is over is ended. */
+void custom_hosts_catch_up(const char *former, const char *current);
+
 /* Starts those whose tools wait for an event of the channel, once there was a call. */
 void custom_hosts_wake(const char *channel);
 

@@ -273,29 +273,78 @@ char *custom_journal_place(const char *session)
 	return strdup(json_text(tree.nodes[tree.leaf].entry, "call"));
 }
 
+/* The reason that a line is for those who know all before it; NULL: none.  Static. */
+static const char *reason_of(
+	const cJSON *line, const struct custom_source *source, const char *writer)
+{
+	static const char *const reasons[] = {"shutdown", "start", "branch", "tree"};
+	const char *event = json_text(line, "event"), *move = json_text(line, "move"),
+		   *whose = json_text(line, "writer");
+
+	for (size_t i = 0; i < array_size(reasons); i++)
+		if ((event && strcmp(event, reasons[i]) == 0) ||
+			(move && strcmp(move, reasons[i]) == 0))
+			return reasons[i];
+	return is_of(line, source) && (!whose || strcmp(whose, writer) != 0) ? "tree" : NULL;
+}
+
+/* Of two that came one after the other: the end stays, and others' results are the least. */
+static const char *later_reason(const char *before, const char *reason, bool is_result)
+{
+	if (!reason || (before && (is_result || strcmp(before, "shutdown") == 0)))
+		return before;
+	return reason;
+}
+
 const char *custom_journal_changed(
 	const char *session, const struct custom_source *source, const char *writer, size_t *bytes)
 {
 	struct buffer lines cleanup_buffer = {0};
-	size_t from = *bytes, size;
+	size_t from = *bytes, at = 0, size;
 	const char *change = NULL;
 
 	if (read_lines(session, &from, &lines) < 0)
 		return NULL;
 	if (from < *bytes)
 		change = "tree";
-	for (size_t at = 0; (size = line_size(&lines, at)); at += size) {
+	for (; (size = line_size(&lines, at)); at += size) {
 		cJSON *json = cJSON_ParseWithLength((const char *)lines.data + at, size);
-		const char *move = json_text(json, "move"), *whose = json_text(json, "writer");
 
-		if (move)
-			change = strcmp(move, "branch") == 0 ? "branch" : "tree";
-		else if (!change && is_of(json, source) && (!whose || strcmp(whose, writer) != 0))
-			change = "tree";
+		change = later_reason(
+			change, reason_of(json, source, writer), json_text(json, "call") != NULL);
 		cJSON_Delete(json);
 	}
-	*bytes = from + lines.size;
+	*bytes = from + at;
 	return change;
+}
+
+char *custom_journal_switched(const char *session, size_t *bytes)
+{
+	static const char begin[] = "{\"event\":\"s"; /* of the lines that matter */
+	struct buffer lines cleanup_buffer = {0};
+	size_t from = *bytes, at = 0, size;
+	char *to = NULL;
+
+	if (read_lines(session, &from, &lines) < 0)
+		return NULL;
+	for (; (size = line_size(&lines, at)); at += size) {
+		const char *line = (const char *)lines.data + at, *event, *next;
+		cJSON *json;
+
+		if (size < sizeof(begin) || memcmp(line, begin, sizeof(begin) - 1) != 0)
+			continue;
+		json = cJSON_ParseWithLength(line, size);
+		event = json_text(json, "event");
+		next = event && strcmp(event, "start") == 0 ? session
+							     : json_text(json, "session");
+		if (next) {
+			free(to);
+			to = strdup(next);
+		}
+		cJSON_Delete(json);
+	}
+	*bytes = from + at;
+	return to;
 }
 
 /* ---- Writing -------------------------------------------------------------------------------- */
@@ -421,4 +470,14 @@ int custom_journal_move(const char *session, const char *to, const char *how)
 	if (to)
 		cJSON_AddStringToObject(move, "to", to);
 	return add_line(session, move);
+}
+
+int custom_journal_event(const char *session, const char *event, const char *to)
+{
+	cJSON *line = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(line, "event", event);
+	if (to)
+		cJSON_AddStringToObject(line, "session", to);
+	return add_line(session, line);
 }

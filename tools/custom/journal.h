@@ -32,8 +32,16 @@ int custom_journal_move(const char *session, const char *to, const char *how);
 /* The call whose result is where the session is, which the caller frees; NULL: before the first. */
 char *custom_journal_place(const char *session);
 
-/* What happened since the journal had `*bytes`, which are brought up to date: "branch" or "tree"
- * when the state of the source is another one now than `writer` knows; else NULL. */
+/* Something else that happens to the session: "start", "shutdown", or "switch" to the session `to`
+ * (of the others NULL).  0 or -errno. */
+int custom_journal_event(const char *session, const char *event, const char *to);
+
+/* The session that was last switched to since the journal had `*bytes`, which are brought up to
+ * date, or this one itself when it was started after that; the caller frees it.  NULL: neither. */
+char *custom_journal_switched(const char *session, size_t *bytes);
+
+/* What happened since the journal had `*bytes`, likewise: "shutdown", "start", "branch" or "tree"
+ * (that also when the state of the source is another one now than `writer` knows); else NULL. */
 const char *custom_journal_changed(
 	const char *session, const struct custom_source *source, const char *writer, size_t *bytes);
 

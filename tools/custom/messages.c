@@ -52,7 +52,7 @@ static cJSON *make_message(const char *path, const cJSON *message)
 	return made;
 }
 
-void custom_message_keep(const char *conversation, const char *path, const cJSON *message)
+const char *custom_message_keep(const char *conversation, const char *path, const cJSON *message)
 {
 	const char *key = conversation ? conversation : "";
 	cJSON *made = make_message(path, message), *list;
@@ -61,7 +61,7 @@ void custom_message_keep(const char *conversation, const char *path, const cJSON
 	if (redirected) {
 		redirected(redirected_user, made);
 		pthread_mutex_unlock(&lock);
-		return;
+		return "sent";
 	}
 	if (!waiting)
 		waiting = cJSON_CreateObject();
@@ -75,6 +75,7 @@ void custom_message_keep(const char *conversation, const char *path, const cJSON
 			    "out");
 	}
 	pthread_mutex_unlock(&lock);
+	return "queued";
 }
 
 cJSON *custom_messages_take(const char *conversation)

@@ -8,8 +8,9 @@
 
 #include <cjson/cJSON.h>
 
-/* `message` of isthmus-tool/1, from the tool at `path`. */
-void custom_message_keep(const char *conversation, const char *path, const cJSON *message);
+/* `message` of isthmus-tool/1, from the tool at `path`.  "queued", or "sent": somebody took it.
+ * Static. */
+const char *custom_message_keep(const char *conversation, const char *path, const cJSON *message);
 
 /* The messages so far, once: [{text, display, custom_type}]; NULL: none.  The caller deletes it. */
 cJSON *custom_messages_take(const char *conversation);

@@ -129,7 +129,10 @@ const events = {
 function sendMessage(message, options) {
 	const { customType, content, display, details } = message;
 	const mode = { deliver_as: options?.deliverAs, trigger_turn: options?.triggerTurn };
-	send({ type: "message", custom_type: customType, content, display, details, ...mode });
+	if (describes) return;
+	ask("message", { custom_type: customType, content, display, details, ...mode }).then(({ delivered }) => {
+		if (options?.triggerTurn && delivered === "queued") ignore("triggerTurn");
+	});
 }
 
 const pi = lenient(

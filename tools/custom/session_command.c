@@ -1,29 +1,34 @@
-/* isthmus tool session: what a session has, and moving within it. */
+/* isthmus session: what a session has, and what happens to it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ops/support/json.h"
-#include "ops/support/log.h"
 #include "ops/support/visible.h"
+#include "tools/custom/custom.h"
 #include "tools/custom/journal.h"
+#include "tools/custom/session.h"
 
-void custom_session_at(const char *session, const char *parent)
+static const char usage[] =
+	"usage: isthmus session [--conversation ID] [EVENT]\n"
+	"\n"
+	"Shows the results that custom tools have their state from in a session; those that count\n"
+	"have a \"*\".  With EVENT it says what happens to the session, also to a server that "
+	"runs\n"
+	"(isthmus mcp), which tells the tools that live:\n"
+	"\n"
+	"  start         it begins, or is taken up again\n"
+	"  switch ID     whoever was given this session goes on in the session ID, until start\n"
+	"  branch CALL   it goes on from the result of that call, as a branch of its own\n"
+	"  tree CALL     it goes on from there\n"
+	"  shutdown      it is over: tools that live end\n"
+	"\n"
+	"  --conversation ID   the session; default: ISTHMUS_SESSION, or CLAUDE_CODE_SESSION_ID,\n"
+	"                      which hooks of Claude Code have\n";
+
+static int show(void)
 {
-	cleanup_free char *place = custom_journal_place(session);
-	int r;
-
-	if (place && strcmp(place, parent) == 0)
-		return;
-	r = custom_journal_move(session, parent, "tree");
-	/* Clients name results of any tool; those of custom tools count. */
-	if (r < 0 && r != -ENOENT)
-		log_warning("cannot go back to the call \"%s\": %s, going on from the last one",
-			parent, strerror(-r));
-}
-
-static int show(const char *session)
-{
+	cleanup_free char *session = custom_session_current();
 	cJSON *list = custom_journal_list(session);
 	const cJSON *entry;
 
@@ -44,36 +49,87 @@ static int show(const char *session)
 
 static int complain(const char *words, const char *name)
 {
-	fputs("isthmus tool: ", stderr);
+	fputs("isthmus session: ", stderr);
 	fputs(words, stderr);
 	if (name) {
-		fputc(' ', stderr);
+		fputs(" \"", stderr);
 		visible_print_name(stderr, name);
+		fputc('"', stderr);
 	}
 	fputc('\n', stderr);
 	return 2;
 }
 
-int custom_session_command(const char *session, int argc, char **argv)
+static bool is_session(const char *name)
 {
-	bool branches = argc == 2 && strcmp(argv[0], "branch") == 0;
+	cleanup_free char *path = name ? custom_journal_path(name) : NULL;
+
+	return path != NULL;
+}
+
+static int end(int r, const char *session)
+{
 	cleanup_free char *path = custom_journal_path(session);
+
+	if (r == 0)
+		return 0;
+	complain(strerror(-r), path);
+	return 1;
+}
+
+/* `argument` is NULL for words that have none. */
+static int tell(const char *name, const char *event, const char *argument)
+{
+	cleanup_free char *session = custom_session_current();
 	int r;
 
-	if (!path)
-		return complain("a session has a name that can be a file's: give "
-				"--conversation ID",
-			NULL);
-	if (argc == 0)
-		return show(session);
-	if (!branches && !(argc == 2 && strcmp(argv[0], "tree") == 0))
-		return complain("usage: isthmus tool session --conversation ID [branch CALL | "
-				"tree CALL]",
-			NULL);
-	r = custom_journal_move(session, argv[1], argv[0]);
+	if (!session)
+		return end(-ENOMEM, name);
+	if (!argument && strcmp(event, "start") == 0)
+		return end(custom_journal_event(name, event, NULL), name);
+	if (!argument && strcmp(event, "shutdown") == 0)
+		return end(custom_journal_event(session, event, NULL), session);
+	if (argument && strcmp(event, "switch") == 0)
+		return is_session(argument)
+			       ? end(custom_journal_event(name, event, argument), name)
+			       : complain("a session has a name that can be a file's, not",
+					 argument);
+	if (!argument || (strcmp(event, "branch") != 0 && strcmp(event, "tree") != 0)) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	r = custom_journal_move(session, argument, event);
 	if (r == -ENOENT)
-		return complain("the session has no result of a custom tool from the call; "
-				"isthmus tool session shows them:",
-			argv[1]);
-	return r < 0 ? complain(strerror(-r), path) : 0;
+		return complain("the session has no result of a custom tool from this call; "
+				"isthmus session shows those that it has:",
+			argument);
+	return end(r, session);
+}
+
+int custom_session_command(int argc, char **argv)
+{
+	const char *given = NULL, *words[2] = {NULL, NULL}, *session;
+	size_t count = 0;
+
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+			fputs(usage, stdout);
+			return 0;
+		}
+		if (strcmp(argv[i], "--conversation") == 0 && i + 1 < argc)
+			given = argv[++i];
+		else if (argv[i][0] != '-' && count < array_size(words))
+			words[count++] = argv[i];
+		else
+			return complain("what is this:", argv[i]);
+	}
+	session = custom_session_name(given);
+	if (!session)
+		return complain("which session? Give --conversation ID, with which isthmus mcp or "
+				"isthmus tool was started",
+			NULL);
+	if (!is_session(session))
+		return complain("a session has a name that can be a file's, not", session);
+	custom_session_begin(session);
+	return words[0] ? tell(session, words[0], words[1]) : show();
 }

@@ -8,10 +8,12 @@
 #include <string.h>
 #include <sys/inotify.h>
 
+#include "ops/support/files.h"
 #include "ops/support/log.h"
 #include "ops/support/path.h"
 #include "ops/support/thread.h"
 #include "tools/custom/internal.h"
+#include "tools/custom/session.h"
 
 enum { SETTLE_MS = 300, EVENT_BYTES = 65536 };
 
@@ -19,22 +21,24 @@ static struct {
 	const struct custom_options *options;
 	void (*reload)(const struct custom_options *options);
 	int fd;
+	int sessions; /* the watch on what happens to sessions; -1: there is none so far */
 } watch;
 
-/* The nearest one that is there: what is missing of a path is made in it. */
-static void add_watch(const char *path)
+/* Of a path of which something is missing the nearest one that is there, in which it is made; -1
+ * then, else the watch. */
+static int add_watch(const char *path)
 {
 	const uint32_t mask = IN_CREATE | IN_DELETE | IN_MOVE | IN_CLOSE_WRITE | IN_ATTRIB |
 			      IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
 	cleanup_free char *at = strdup(path);
+	int id = at ? inotify_add_watch(watch.fd, at, mask) : -1;
 
-	if (at && inotify_add_watch(watch.fd, at, mask) >= 0)
-		return;
-	while (at && strlen(at) > 1 && errno == ENOENT) {
+	while (id < 0 && at && strlen(at) > 1 && errno == ENOENT) {
 		at[path_parent_length(at)] = '\0';
 		if (inotify_add_watch(watch.fd, *at ? at : "/", IN_CREATE | IN_MOVED_TO) >= 0)
-			return;
+			break;
 	}
+	return id;
 }
 
 static void add_entry(const struct custom_entry *entry, struct buffer *state)
@@ -62,7 +66,7 @@ static void add_trust(const struct custom_entries *entries, struct buffer *state
 /* Watches what there is now; what would be found, as text that the caller frees. */
 static char *look_at_all(void)
 {
-	cleanup_free char *own = custom_config_path("");
+	cleanup_free char *own = custom_config_path(""), *sessions = state_path("sessions");
 	struct buffer state cleanup_buffer = {0};
 	struct custom_entries entries;
 	struct tool_session session;
@@ -72,6 +76,7 @@ static char *look_at_all(void)
 	buffer_printf(&state, "%s\n", words ? words : "");
 	if (own)
 		add_watch(own);
+	watch.sessions = sessions ? add_watch(sessions) : -1;
 	if (tool_session_open(watch.options->root, &session) == 0) {
 		custom_find(watch.options, &session, settings, &entries);
 		for (size_t i = 0; i < entries.place_count; i++)
@@ -86,6 +91,23 @@ static char *look_at_all(void)
 	return buffer_steal_string(&state);
 }
 
+/* True when anything but a session changed; what happened to those is told at once. */
+static bool take_events(const char *events, ssize_t size)
+{
+	const struct inotify_event *event;
+	bool matters = false, has_session = false;
+
+	for (ssize_t at = 0; at < size; at += (ssize_t)(sizeof(*event) + event->len)) {
+		event = (const struct inotify_event *)(const void *)(events + at);
+		has_session |= event->wd == watch.sessions;
+		matters |=
+			event->wd != watch.sessions || event->mask & (IN_IGNORED | IN_Q_OVERFLOW);
+	}
+	if (has_session)
+		custom_session_look();
+	return matters;
+}
+
 /* Until something happened, and nothing more for a moment. */
 static bool await_change(char *events)
 {
@@ -94,12 +116,14 @@ static bool await_change(char *events)
 
 	for (;;) {
 		int ready = poll(&wait, 1, patience_ms);
+		ssize_t got = ready > 0 ? read(watch.fd, events, EVENT_BYTES) : ready;
 
 		if (ready == 0)
 			return true;
-		if ((ready < 0 || read(watch.fd, events, EVENT_BYTES) < 0) && errno != EINTR)
+		if (got < 0 && errno != EINTR)
 			return false;
-		patience_ms = SETTLE_MS;
+		if (take_events(events, got))
+			patience_ms = SETTLE_MS;
 	}
 }
 
@@ -116,6 +140,7 @@ static void *run(void *user)
 			free(known);
 			known = steal_ptr(&now);
 		}
+		custom_session_look();
 		if (!await_change(events))
 			break;
 	}

@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/custom/custom.h"
 #include "tools/custom/messages.h"
+#include "tools/custom/session.h"
 #include "tools/syntax/syntax.h"
 
 #define META "io.modelcontextprotocol/"
@@ -518,6 +519,7 @@ int mcp_command(int argc, char **argv)
 		return r < 0 ? 2 : 0;
 	options.custom.root = options.directory;
 	options.custom.changed = tell_changed;
+	options.custom.session = custom_session_name(options.conversation);
 	custom_use(&options.custom);
 	if (open_session(options.directory, options.policy, options.yes, &server.session) < 0)
 		return 1;
@@ -527,7 +529,7 @@ int mcp_command(int argc, char **argv)
 		return 1;
 	}
 	server.session.user = options.user;
-	server.session.conversation = options.conversation;
+	server.session.conversation = options.custom.session;
 	server.session.keeps_jobs = true;
 	server.has_channel = options.channel;
 	clock_cond_init(&server.idle);

@@ -8,6 +8,7 @@
 #include "tools/base/registry.h"
 #include "tools/custom/custom.h"
 #include "tools/custom/messages.h"
+#include "tools/custom/session.h"
 #include "tools/mcp/mcp.h"
 #include "tools/run.h"
 #include "tools/text/text.h"
@@ -427,6 +428,8 @@ static void take_session(struct mcp_request *request)
 		call->user = strdup(user);
 	if (session && path_is_name(session))
 		call->conversation = strdup(session);
+	else
+		call->conversation = custom_session_current();
 	if (cJSON_IsNumber(queued))
 		call->queued = queued->valueint;
 	if (parent)

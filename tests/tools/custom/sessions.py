@@ -7,7 +7,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from toolslib import MARK, PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run, running, wait_for, wanted  # noqa: E402
+from toolslib import MARK, PATIENCE, PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run, running, wait_for, wanted  # noqa: E402
 
 TOOL = r'''#!/usr/bin/env python3
 import json, os, subprocess, sys, threading
@@ -31,7 +31,7 @@ def execute(call):
     if does == "emit":
         say(type="emit", channel=params["text"], data={"from": NAME})
     elif does == "message":
-        say(type="message", custom_type="note", content=params["text"], display=params["text"] != "hidden")
+        say(type="message", ask="m1", custom_type="note", content=params["text"], display=params["text"] != "hidden", trigger_turn=True)
     elif does == "crash":
         print("it broke", file=sys.stderr, flush=True)
         os._exit(3)
@@ -64,6 +64,8 @@ for line in sys.stdin:
         cancelled[message["id"]].set()
     elif kind == "event":
         heard.append(message["data"])
+    elif kind == "message_result":
+        note("%s %s" % (message["ask"], message["delivered"]))
     elif kind == "exec_result":
         note("refused %s" % message["stderr"])
 note("end")
@@ -76,6 +78,12 @@ def log(root, name="todo"):
             return file.read().splitlines()
     except FileNotFoundError:
         return []
+
+
+def session(name, *words):
+    """The exit code of `isthmus session` and what it says."""
+    done = subprocess.run([PROGRAM, "session", "--conversation", name, *words], capture_output=True, check=False)
+    return done.returncode, (done.stdout + done.stderr).decode()
 
 
 class Client(Mcp):
@@ -129,18 +137,88 @@ def test_a_session_is_a_tree(root):
     equal("X", server.add("X", session="other"), "of its own")
     equal("A,B", server.list(), "and back")
     equal(["start 0 -", "tree 1 tree.jsonl", "tree 2 tree.jsonl", "switch 0 tree.jsonl", "switch 4 other.jsonl"], log(root), "what it was told")
-    shown = subprocess.run([PROGRAM, "tool", "session", "--conversation", "tree"], capture_output=True, check=True).stdout.decode()
+    shown = session("tree")[1]
     check("* %s todo_add\n" % at_a in shown and "* %s todo_add\n" % at_b in shown, "the session: " + shown)
     equal(2, sum(line.startswith(" ") for line in shown.splitlines()), "results that do not count: " + shown)
     for how in ["branch", "tree"]:
-        subprocess.run([PROGRAM, "tool", "session", "--conversation", "tree", how, at_a], check=True)
+        equal(0, session("tree", how, at_a)[0], how)
         equal("A", server.list(), "moved by somebody else")
         equal(how + " 1 tree.jsonl", log(root)[-1], "with that reason")
-    for words in [["branch", "nosuch"], ["branch"], ["jump", at_a]]:
-        equal(2, subprocess.run([PROGRAM, "tool", "session", "--conversation", "tree", *words], capture_output=True, check=False).returncode, words)
+    for words in [["branch", "nosuch"], ["branch"], ["jump", at_a], ["start", "x"], ["switch"], ["switch", "a/b"], ["shutdown", "x"]]:
+        equal(2, session("tree", *words)[0], words)
     equal("A,D", run("todo_add", {"text": "D"}, root, "--conversation", "tree")["data"]["text"].split()[0], "another process goes on")
     equal("A,D", server.list(), "and this one hears of it")
     server.close()
+
+
+def told(root, *want):
+    def was_told():
+        return log(root)[-len(want):] == list(want)
+
+    wait_for(was_told)
+    equal(list(want), log(root)[-len(want):], "what it was told")
+
+
+def test_what_happens_is_told_at_once(root):
+    server = Client(root, "--conversation", "own")
+    server.add("A")
+    at_a, pid = server.last, server.tool("todo_list")[0].split()[1]
+    server.add("B")
+    for how, count in [("start", 3), ("branch", 1), ("tree", 1)]:
+        equal(0, session("own", how, *([] if how == "start" else [at_a]))[0], how)
+        told(root, "%s %d own.jsonl" % (how, count))
+    session("own", "switch", "next")
+    told(root, "switch 0 own.jsonl")
+    equal("N", server.add("N"), "calls that name no session are in the other one")
+    equal("A", server.list(session="own"), "those that name one are in that")
+    check("todo_add" in session("next")[1], "the other one has that result")
+    equal("N", run("todo_list", {}, root, "--conversation", "own")["data"]["text"].split(" ")[0], "as those of who starts later are")
+    equal("N", server.list(), "calls that name none are still there")
+    check(server.last in session("own")[1], "and so is the command")
+    session("own", "start")
+    told(root, "switch 2 next.jsonl")
+    equal("A", server.list(), "and back")
+    check(server.last in session("own")[1], "so is the command")
+    start = time.monotonic()
+    session("own", "shutdown")
+    told(root, "shutdown 0 own.jsonl", "end")
+
+    def is_gone():
+        return not os.path.exists("/proc/" + pid)
+
+    wait_for(is_gone)
+    check(time.monotonic() - start < 2 * PATIENCE, "it ends soon")
+    items, now = server.tool("todo_list")[0].split()[:2]
+    equal(("A", True), (items, now != pid), "the next call has a process of its own, with the state")
+    server.close()
+
+
+def test_the_end_of_a_session_ends_calls(root):
+    server = Client(root, "--conversation", "ends")
+    server.send({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "todo_list", "arguments": {"do": "stuck", "text": MARK}}})
+    wait_for(running)
+    session("ends", "shutdown")
+    answer = json.loads(server.receive())["result"]
+    check(answer["isError"] and "without a result" in answer["content"][0]["text"], "a call under way: %r" % answer)
+    check(not running(), "and what it runs")
+    equal("A", server.add("A"), "the next call")
+    server.close()
+
+
+def test_the_environment_names_the_session(root):
+    for name in ["CLAUDE_CODE_SESSION_ID", "ISTHMUS_SESSION"]:
+        os.environ[name] = name.lower()
+        server = Client(root)
+        equal(name, server.add(name), "a session of its own")
+        equal(name, run("todo_list", {}, root)["data"]["text"].split(" ")[0], "on the command line, too")
+        done = subprocess.run([PROGRAM, "session"], capture_output=True, check=True)
+        check(b"todo_add" in done.stdout, "and for the command: %r" % done)
+        equal("X", server.add("X", session="named" + name), "one that the call names")
+        server.close()
+    for name in ["CLAUDE_CODE_SESSION_ID", "ISTHMUS_SESSION"]:
+        os.environ.pop(name)
+    equal(2, subprocess.run([PROGRAM, "session"], capture_output=True, check=False).returncode, "without a name")
+    equal(2, session("a/b")[0], "one that cannot be a file's")
 
 
 def test_sessions_take_turns(root):
@@ -206,6 +284,7 @@ def test_events_and_messages(home, root):
         equal(2, len(blocks), "a message and the result")
         equal(("[message from todo] " + text, annotations), (blocks[0]["text"], blocks[0].get("annotations")), "the message")
     check("[message" not in "".join(server.tool("read", {"path": "file"})), "each once")
+    told(root, "m1 queued")
     done = subprocess.run([PROGRAM, "tool", "todo_add", "--root", root, "--yes", "--do", "message", "--text", "hi"], capture_output=True, check=True)
     check(b"[message from todo] hi\n" in done.stderr and b"message" not in done.stdout, "on the command line: %r" % done.stderr)
     server.close()
@@ -223,6 +302,7 @@ def test_messages_go_to_a_channel(root):
             equal({"jsonrpc": "2.0", "method": "notifications/claude/channel",
                    "params": {"content": "[message from todo] " + text, "meta": {"type": "note"}}}, json.loads(server.receive()), "a message")
             equal(1, len(json.loads(server.receive())["result"]["content"]), "is not in the result, too")
+            told(root, "m1 sent")
         server.close()
     server = Client(root)
     answer = server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "2"}})
