@@ -94,9 +94,10 @@ static void keep(const char *path, const char *stamp, const cJSON *description)
 struct asking {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct buffer output, errors; /* guarded by lock, like what follows */
+	struct buffer output; /* guarded by lock, like what follows */
 	bool ended, too_long;
 	int exit_code, signal;
+	struct custom_errors errors;
 };
 
 static void take_output(void *user, const void *data, size_t size)
@@ -107,15 +108,6 @@ static void take_output(void *user, const void *data, size_t size)
 	if (buffer_append(&asking->output, data, size) < 0)
 		asking->too_long = true;
 	pthread_cond_broadcast(&asking->changed);
-	pthread_mutex_unlock(&asking->lock);
-}
-
-static void take_errors(void *user, const void *data, size_t size)
-{
-	struct asking *asking = user;
-
-	pthread_mutex_lock(&asking->lock);
-	(void)!buffer_append(&asking->errors, data, size);
 	pthread_mutex_unlock(&asking->lock);
 }
 
@@ -151,11 +143,11 @@ static void say_failed(struct custom_entry *entry, const struct asking *asking)
 {
 	struct buffer words cleanup_buffer = {0};
 
-	utf8_append_clean(&words, asking->errors.data, asking->errors.size);
-	custom_problem(entry, "with TOOLBOX_ACTION=describe it ended with %s %d%s%.*s",
+	custom_errors_say(&asking->errors, ": ", &words);
+	custom_problem(entry, "with TOOLBOX_ACTION=describe it ended with %s %d%.*s",
 		asking->signal ? "signal" : "exit code",
-		asking->signal ? asking->signal : asking->exit_code, words.size ? ": " : "",
-		(int)words.size, words.data ? (const char *)words.data : "");
+		asking->signal ? asking->signal : asking->exit_code, (int)words.size,
+		words.data ? (const char *)words.data : "");
 }
 
 static cJSON *read_answer(struct custom_entry *entry, const struct asking *asking, bool in_time)
@@ -183,8 +175,8 @@ static cJSON *ask(const struct tool_session *session, struct custom_entry *entry
 {
 	struct asking asking = {.lock = PTHREAD_MUTEX_INITIALIZER,
 		.output.limit_bytes = CUSTOM_DESCRIBE_MAX_BYTES,
-		.errors.limit_bytes = CUSTOM_STDERR_KEPT};
-	const struct custom_events events = {take_output, take_errors, take_end, &asking};
+		.errors.path = entry->path};
+	const struct custom_events events = {take_output, take_end, &asking, &asking.errors};
 	struct custom_process *process;
 	cleanup_free char *words = NULL;
 	cJSON *description = NULL;
@@ -206,7 +198,7 @@ static cJSON *ask(const struct tool_session *session, struct custom_entry *entry
 		description = read_answer(entry, &asking, in_time);
 	}
 	buffer_done(&asking.output);
-	buffer_done(&asking.errors);
+	custom_errors_done(&asking.errors);
 	pthread_cond_destroy(&asking.changed);
 	return description;
 }

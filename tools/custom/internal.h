@@ -105,17 +105,34 @@ cJSON *custom_toolbox_description(const char *text, size_t size, struct buffer *
 void custom_watch(
 	const struct custom_options *options, void (*reload)(const struct custom_options *));
 
+/* ---- errors.c ----------------------------------------------------------------------------------
+ */
+
+/* What a process writes to stderr: each line is for the log, the end of it for the model, when the
+ * tool ends without an answer or with a failure. */
+struct custom_errors {
+	const char *path; /* of the tool */
+	struct buffer tail, line;
+};
+
+void custom_errors_take(struct custom_errors *errors, const void *data, size_t size);
+
+/* Appends `before` and the end of it, if there is any. */
+void custom_errors_say(
+	const struct custom_errors *errors, const char *before, struct buffer *words);
+void custom_errors_done(struct custom_errors *errors);
+
 /* ---- process.c ---------------------------------------------------------------------------------
  */
 
 struct custom_process;
 
 struct custom_events {
-	/* From the process's own thread, the end last.  NULL: not wanted. */
+	/* From the process's own thread, the end last. */
 	void (*output)(void *user, const void *data, size_t size);
-	void (*errors)(void *user, const void *data, size_t size);
-	void (*ended)(void *user, int exit_code, int signal); /* required */
+	void (*ended)(void *user, int exit_code, int signal);
 	void *user;
+	struct custom_errors *errors; /* belongs to that thread until the end */
 };
 
 /* Starts the entry's command with TOOLBOX_ACTION=`action`, at the root or (describe) in its own
@@ -186,10 +203,6 @@ int custom_mcp_execute(struct tool_call *call);
 /* Text and structure of a result {content: [..], details}, the text cut to what an answer may have.
  * 0 or -1 (recorded).  result.c */
 int custom_take_result(struct tool_call *call, const cJSON *result);
-
-/* What the model is told when a tool ended without an answer or with a failure: the end of what it
- * wrote to stderr. */
-enum { CUSTOM_STDERR_KEPT = 2048 };
 
 /* ---- custom.c: what was found ----------------------------------------------------------- */
 

@@ -18,12 +18,12 @@ struct custom_lines {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct custom_channel *channels; /* guarded by lock, like what follows */
-	struct buffer errors;
 	bool ended;
 	int exit_code, signal;
-	struct buffer input; /* belongs to the process's thread, as the next one does */
-	bool skipping;       /* the rest of a line that is too long */
-	const char *path;    /* of the tool, for the log */
+	struct custom_errors errors; /* belong to the process's thread until it has ended */
+	struct buffer input;         /* belongs to that thread, as the next one does */
+	bool skipping;               /* the rest of a line that is too long */
+	const char *path;            /* of the tool, for the log */
 };
 
 /* With lock held.  What says no id of ours is about the call that began last; so is all of MCP,
@@ -145,17 +145,6 @@ static void take_output(void *user, const void *data, size_t size)
 		lines->input.size = 0;
 }
 
-static void take_errors(void *user, const void *data, size_t size)
-{
-	struct custom_lines *lines = user;
-
-	pthread_mutex_lock(&lines->lock);
-	(void)!buffer_append(&lines->errors, data, size);
-	if (lines->errors.size > 2 * CUSTOM_STDERR_KEPT)
-		buffer_consume(&lines->errors, lines->errors.size - CUSTOM_STDERR_KEPT);
-	pthread_mutex_unlock(&lines->lock);
-}
-
 static void take_end(void *user, int exit_code, int signal)
 {
 	struct custom_lines *lines = user;
@@ -174,7 +163,7 @@ static void take_end(void *user, int exit_code, int signal)
 static void lines_free(struct custom_lines *lines)
 {
 	buffer_done(&lines->input);
-	buffer_done(&lines->errors);
+	custom_errors_done(&lines->errors);
 	pthread_cond_destroy(&lines->changed);
 	pthread_mutex_destroy(&lines->lock);
 	pthread_mutex_destroy(&lines->send_lock);
@@ -185,15 +174,16 @@ int custom_lines_start(const struct tool_session *session, const struct custom_s
 	const struct tool_call *call, struct custom_lines **ret_lines)
 {
 	struct custom_lines *lines = calloc(1, sizeof(*lines));
-	const struct custom_events events = {take_output, take_errors, take_end, lines};
+	struct custom_events events = {take_output, take_end, lines, NULL};
 	int r;
 
 	if (!lines)
 		return -ENOMEM;
+	events.errors = &lines->errors;
 	pthread_mutex_init(&lines->lock, NULL);
 	pthread_mutex_init(&lines->send_lock, NULL);
 	clock_cond_init(&lines->changed);
-	lines->path = source->entry.path;
+	lines->path = lines->errors.path = source->entry.path;
 	r = custom_bus_join(lines, source, call ? tool_conversation(call) : NULL);
 	if (r < 0) {
 		lines_free(lines);
@@ -308,16 +298,7 @@ cJSON *custom_channel_next(struct custom_lines *lines, struct custom_channel *ch
 
 void custom_lines_say_end(struct custom_lines *lines, struct buffer *words)
 {
-	size_t skip;
-
-	pthread_mutex_lock(&lines->lock);
-	skip = lines->errors.size > CUSTOM_STDERR_KEPT ? lines->errors.size - CUSTOM_STDERR_KEPT
-						       : 0;
 	buffer_printf(words, "%s %d", lines->signal ? "signal" : "exit",
 		lines->signal ? lines->signal : lines->exit_code);
-	if (lines->errors.size) {
-		buffer_append_string(words, ": ");
-		utf8_append_clean(words, lines->errors.data + skip, lines->errors.size - skip);
-	}
-	pthread_mutex_unlock(&lines->lock);
+	custom_errors_say(&lines->errors, ": ", words);
 }

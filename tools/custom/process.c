@@ -205,10 +205,10 @@ static void *read_events(void *user)
 		r = command_next(process->command, interrupt, data, READ_BYTES, &event);
 		if (r < 0 || event.type == EXEC_EXIT)
 			break;
-		if (event.type == EXEC_STDOUT && events->output)
+		if (event.type == EXEC_STDOUT)
 			events->output(events->user, data, event.size);
-		if (event.type == EXEC_STDERR && events->errors)
-			events->errors(events->user, data, event.size);
+		else
+			custom_errors_take(events->errors, data, event.size);
 	}
 	if (r < 0)
 		event = (struct exec_event){.exit_code = -1, .signal = SIGKILL};

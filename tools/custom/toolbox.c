@@ -12,9 +12,9 @@ struct run {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct tail output; /* guarded by lock, like what follows */
-	struct buffer errors;
 	bool ended;
 	int exit_code, signal;
+	struct custom_errors errors;
 };
 
 static void take_output(void *user, const void *data, size_t size)
@@ -24,18 +24,6 @@ static void take_output(void *user, const void *data, size_t size)
 	pthread_mutex_lock(&run->lock);
 	(void)!tail_add(&run->output, data, size);
 	tool_update(run->call, data, size);
-	pthread_mutex_unlock(&run->lock);
-}
-
-/* Its end is what matters. */
-static void take_errors(void *user, const void *data, size_t size)
-{
-	struct run *run = user;
-
-	pthread_mutex_lock(&run->lock);
-	(void)!buffer_append(&run->errors, data, size);
-	if (run->errors.size > 2 * CUSTOM_STDERR_KEPT)
-		buffer_consume(&run->errors, run->errors.size - CUSTOM_STDERR_KEPT);
 	pthread_mutex_unlock(&run->lock);
 }
 
@@ -115,8 +103,6 @@ static int finish(struct tool_call *call, struct run *run, bool in_time)
 {
 	const struct custom_tool *tool = custom_tool_of(call);
 	struct buffer errors cleanup_buffer = {0};
-	size_t skip =
-		run->errors.size > CUSTOM_STDERR_KEPT ? run->errors.size - CUSTOM_STDERR_KEPT : 0;
 
 	if (add_output(call, run) < 0)
 		return -1;
@@ -127,19 +113,18 @@ static int finish(struct tool_call *call, struct run *run, bool in_time)
 			tool->tool.name, tool->timeout_s);
 	if (!run->signal && !run->exit_code)
 		return 0;
-	utf8_append_clean(&errors, run->errors.data + skip, run->errors.size - skip);
+	custom_errors_say(&run->errors, ": ", &errors);
 	call->exit_code = run->signal ? 128 + run->signal : run->exit_code;
-	return tool_fail(call, TOOL_EXIT_STATUS, NULL, "%s ended with %s %d%s%.*s%s",
-		tool->tool.name, run->signal ? "signal" : "exit code",
-		run->signal ? run->signal : run->exit_code, errors.size ? ": " : "",
-		(int)errors.size, errors.data ? (const char *)errors.data : "",
-		errors.size ? "" : ".");
+	return tool_fail(call, TOOL_EXIT_STATUS, NULL, "%s ended with %s %d%.*s", tool->tool.name,
+		run->signal ? "signal" : "exit code", run->signal ? run->signal : run->exit_code,
+		errors.size ? (int)errors.size : 1,
+		errors.size ? (const char *)errors.data : ".");
 }
 
 static int run_process(struct tool_call *call, struct run *run)
 {
 	const struct custom_tool *tool = custom_tool_of(call);
-	const struct custom_events events = {take_output, take_errors, take_end, run};
+	const struct custom_events events = {take_output, take_end, run, &run->errors};
 	cleanup_free char *input = make_input(call);
 	int64_t until_ms = clock_now_ms() + (int64_t)(tool->timeout_s * 1000);
 	struct custom_process *process;
@@ -162,13 +147,14 @@ int custom_toolbox_execute(struct tool_call *call)
 {
 	struct run run = {.call = call,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.output = TAIL_INIT(call->call_id)};
+		.output = TAIL_INIT(call->call_id),
+		.errors.path = custom_tool_of(call)->source->entry.path};
 	int r;
 
 	clock_cond_init(&run.changed);
 	r = run_process(call, &run);
 	tail_done(&run.output);
-	buffer_done(&run.errors);
+	custom_errors_done(&run.errors);
 	pthread_cond_destroy(&run.changed);
 	return r;
 }
