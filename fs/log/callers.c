@@ -248,11 +248,11 @@ static struct tool_call *call_new(const struct call_identity *identity)
 	atomic_init(&call->references, 1);
 	call->pid = identity->pid;
 	call->owner = identity->owner;
-	if (!copy_text(call->id, CALL_ID_MAX_BYTES, identity->id) ||
-		!copy_text(call->tool, CALL_TOOL_MAX_BYTES, identity->tool) ||
-		!copy_text(call->agent, CALL_NAME_MAX_BYTES, identity->agent) ||
-		!copy_text(call->user, CALL_NAME_MAX_BYTES, identity->user) ||
-		!copy_text(call->conversation, CALL_NAME_MAX_BYTES, identity->conversation))
+	if (!copy_text(call->id, LOG_CALL_MAX_BYTES, identity->id) ||
+		!copy_text(call->tool, LOG_TOOL_MAX_BYTES, identity->tool) ||
+		!copy_text(call->agent, LOG_NAME_MAX_BYTES, identity->agent) ||
+		!copy_text(call->user, LOG_NAME_MAX_BYTES, identity->user) ||
+		!copy_text(call->conversation, LOG_NAME_MAX_BYTES, identity->conversation))
 		call->pid = 0;
 	return call;
 }

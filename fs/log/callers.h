@@ -19,9 +19,6 @@
 struct callers;
 
 enum {
-	CALL_ID_MAX_BYTES = LOG_CALL_MAX_BYTES,
-	CALL_TOOL_MAX_BYTES = LOG_TOOL_MAX_BYTES,
-	CALL_NAME_MAX_BYTES = LOG_NAME_MAX_BYTES, /* of an agent, a user, a conversation */
 	CALL_JOINED_MAX = 64,
 	CALLS_MAX = 4096, /* under way at once */
 };
@@ -43,11 +40,11 @@ struct tool_call {
 	pid_t joined[CALL_JOINED_MAX]; /* threads that work for it too; only added to */
 	atomic_uint joined_count;      /* of those; grows under callers' lock */
 	atomic_uint_fast64_t last_seq; /* of its records; 0: none */
-	char id[CALL_ID_MAX_BYTES + 1];
-	char tool[CALL_TOOL_MAX_BYTES + 1];
-	char agent[CALL_NAME_MAX_BYTES + 1];
-	char user[CALL_NAME_MAX_BYTES + 1];
-	char conversation[CALL_NAME_MAX_BYTES + 1];
+	char id[LOG_CALL_MAX_BYTES + 1];
+	char tool[LOG_TOOL_MAX_BYTES + 1];
+	char agent[LOG_NAME_MAX_BYTES + 1];
+	char user[LOG_NAME_MAX_BYTES + 1];
+	char conversation[LOG_NAME_MAX_BYTES + 1];
 };
 
 struct caller {

@@ -359,7 +359,7 @@ static void test_what_is_no_call_is_refused(void)
 {
 	struct callers *callers = new_callers();
 	struct tool_call *call = NULL;
-	char id[CALL_ID_MAX_BYTES + 2];
+	char id[LOG_CALL_MAX_BYTES + 2];
 
 	memset(id, 'x', sizeof(id));
 	id[sizeof(id) - 1] = '\0';
@@ -367,7 +367,7 @@ static void test_what_is_no_call_is_refused(void)
 	CHECK_RC(-EINVAL, begin_call(callers, "", "read", getpid()));
 	CHECK_RC(-EINVAL, begin_call(callers, "one", "read", 0));
 	CHECK_RC(-EINVAL, begin_call(callers, "one", id, getpid()));
-	id[CALL_ID_MAX_BYTES] = '\0';
+	id[LOG_CALL_MAX_BYTES] = '\0';
 	CHECK_RC(0, begin_call(callers, id, "read", getpid()));
 	CHECK_RC(-EEXIST, begin_call(callers, id, "read", getpid()));
 	CHECK_RC(-ENOENT, callers_call_join(callers, "two", getpid(), 0));

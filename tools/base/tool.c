@@ -268,7 +268,7 @@ static uint64_t take_seq(cJSON *reply, const char *name)
 
 static void add_name(cJSON *request, const char *key, const char *value)
 {
-	char name[TOOL_AGENT_MAX_BYTES + 1];
+	char name[LOG_NAME_MAX_BYTES + 1];
 
 	if (!value || !*value)
 		return;

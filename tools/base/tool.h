@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "ops/support/buffer.h"
+#include "ops/support/log_record.h"
 #include "tools/base/files.h"
 
 struct jobs;
@@ -58,8 +59,6 @@ enum tool_error_code {
 
 /* Output limits of every tool: whichever comes first, whole lines only. */
 enum { TOOL_OUTPUT_MAX_LINES = 2000, TOOL_OUTPUT_MAX_BYTES = 51200 };
-
-enum { TOOL_AGENT_MAX_BYTES = 128 };
 
 enum tool_hints { /* MCP annotations beyond the level */
 	TOOL_IS_DESTRUCTIVE = 1 << 0,
@@ -155,10 +154,10 @@ struct tool_call {
 	struct tool_session *session;
 	cJSON *arguments; /* an object; with the schema's defaults once checked */
 	char call_id[64];
-	char agent[TOOL_AGENT_MAX_BYTES + 1]; /* the client program, for the log; "": not said */
-	char *conversation;                   /* when it is another one than the session's */
-	char *user;                           /* on whose behalf; NULL: the session's */
-	int queued;                           /* messages of the user that wait for the agent */
+	char agent[LOG_NAME_MAX_BYTES + 1]; /* the client program, for the log; "": not said */
+	char *conversation;                 /* when it is another one than the session's */
+	char *user;                         /* on whose behalf; NULL: the session's */
+	int queued;                         /* messages of the user that wait for the agent */
 	struct tool_sink sink;
 	/* Names like that of a missing path, which the caller frees; or NULL.  Set by tool_run().
 	 */

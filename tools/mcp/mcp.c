@@ -80,14 +80,14 @@ static const char *agree_on_version(const char *wanted)
 
 /* "name version" of an Implementation, cut where it is too long (within UTF-8 if need be: the log
  * takes any bytes). */
-static void take_agent(const cJSON *info, char agent[TOOL_AGENT_MAX_BYTES + 1])
+static void take_agent(const cJSON *info, char agent[LOG_NAME_MAX_BYTES + 1])
 {
 	const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(info, "name"));
 	const char *version =
 		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(info, "version"));
 
 	if (name)
-		snprintf(agent, TOOL_AGENT_MAX_BYTES + 1, "%s%s%s", name, version ? " " : "",
+		snprintf(agent, LOG_NAME_MAX_BYTES + 1, "%s%s%s", name, version ? " " : "",
 			version ? version : "");
 }
 

@@ -51,7 +51,7 @@ struct mcp_request {
 	char *id;                         /* raw JSON text; NULL: a notification */
 	bool modern;                      /* 2026-07-28 */
 	bool can_elicit;
-	char agent[TOOL_AGENT_MAX_BYTES + 1]; /* the client's name and version; "": not said */
+	char agent[LOG_NAME_MAX_BYTES + 1]; /* the client's name and version; "": not said */
 	struct mcp_batch *batch;
 
 	cJSON *params;        /* owned */
@@ -98,9 +98,9 @@ struct mcp_server {
 	struct mcp_input input; /* belongs to the thread that reads, as the next four do */
 	bool can_elicit;        /* of the handshake */
 	bool batches;           /* 2025-03-26 was agreed on */
-	char agent[TOOL_AGENT_MAX_BYTES + 1]; /* of the handshake; belongs to the reader, too */
-	sigset_t while_waiting;               /* for input: the signals that are not blocked then */
-	atomic_bool tells_changes;            /* of the tools: there was a handshake */
+	char agent[LOG_NAME_MAX_BYTES + 1]; /* of the handshake; belongs to the reader, too */
+	sigset_t while_waiting;             /* for input: the signals that are not blocked then */
+	atomic_bool tells_changes;          /* of the tools: there was a handshake */
 	bool has_channel; /* the client takes messages at any time (Claude Code's channels) */
 	bool output_lost; /* stdout is gone; guarded by write_lock */
 	struct mcp_states *states;
