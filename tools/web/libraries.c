@@ -24,53 +24,57 @@ static const struct symbol xml_symbols[] = {XML_FUNCTIONS(Y){"xmlFree", &xml_lib
 #undef Y
 #undef X
 
+struct library {
+	const char *name;
+	const struct symbol *symbols;
+	size_t count;
+	bool is_loaded; /* guarded by load_lock */
+};
+
+static struct library curl = {"libcurl.so.4", curl_symbols, array_size(curl_symbols), false};
+
 /* As the headers that this was compiled with have it. */
-static const char *const curl_name = "libcurl.so.4";
-static const char *const xml_name = LIBXML_VERSION < 21400 ? "libxml2.so.2" : "libxml2.so.16";
+static struct library xml = {LIBXML_VERSION < 21400 ? "libxml2.so.2" : "libxml2.so.16", xml_symbols,
+	array_size(xml_symbols), false};
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* With the lock. */
-static int load(
-	const char *library, const struct symbol *symbols, size_t count, struct buffer *problem)
+static bool open_library(const struct library *library)
 {
-	void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+	void *handle = dlopen(library->name, RTLD_LAZY | RTLD_LOCAL);
 
-	for (size_t i = 0; handle && i < count; i++) {
-		*(void **)symbols[i].into = dlsym(handle, symbols[i].name);
-		if (!*(void **)symbols[i].into)
+	for (size_t i = 0; handle && i < library->count; i++) {
+		*(void **)library->symbols[i].into = dlsym(handle, library->symbols[i].name);
+		if (!*(void **)library->symbols[i].into)
 			handle = NULL;
 	}
-	if (handle)
-		return 0;
-	if (problem)
+	return handle != NULL;
+}
+
+static int load(struct library *library, struct buffer *problem)
+{
+	bool is_loaded;
+
+	pthread_mutex_lock(&load_lock);
+	if (!library->is_loaded)
+		library->is_loaded = open_library(library);
+	is_loaded = library->is_loaded;
+	if (!is_loaded && problem)
 		buffer_printf(problem, "%s cannot be loaded (%s): install it to fetch pages",
-			library, dlerror());
-	return -ELIBACC;
+			library->name, dlerror());
+	pthread_mutex_unlock(&load_lock);
+	return is_loaded ? 0 : -ELIBACC;
 }
 
 int web_load(struct buffer *problem)
 {
-	static bool is_loaded;
-	int r = 0;
+	int r = load(&curl, problem);
 
-	pthread_mutex_lock(&load_lock);
-	if (!is_loaded)
-		r = load(curl_name, curl_symbols, array_size(curl_symbols), problem);
-	is_loaded = r == 0;
-	pthread_mutex_unlock(&load_lock);
-	return r < 0 ? r : web_load_xml(problem);
+	return r < 0 ? r : load(&xml, problem);
 }
 
 int web_load_xml(struct buffer *problem)
 {
-	static bool is_loaded;
-	int r = 0;
-
-	pthread_mutex_lock(&load_lock);
-	if (!is_loaded)
-		r = load(xml_name, xml_symbols, array_size(xml_symbols), problem);
-	is_loaded = r == 0;
-	pthread_mutex_unlock(&load_lock);
-	return r;
+	return load(&xml, problem);
 }
