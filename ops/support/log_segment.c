@@ -411,7 +411,11 @@ static int continue_log(struct log_segments *s)
 	s->file = openat(s->directory->fd, s->current, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
 	if (s->file < 0 && errno != ENOENT)
 		return -errno;
-	r = s->file < 0 ? 0 : log_segment_scan(s->file, NULL, &current);
+	r = s->file < 0    ? 0
+	    : s->has_begun ? log_segment_ends(s->file, &current)
+			   : log_segment_scan(s->file, NULL, &current);
+	if (r == -ENODATA)
+		r = log_segment_scan(s->file, NULL, &current);
 	if (r < 0)
 		return r;
 	if (is_whole(&current) && current.number > newest.number) {
@@ -448,12 +452,12 @@ int log_segments_open(struct log_directory *directory, const struct log_segments
 		s->segment_bytes = SEGMENT_MIN_BYTES;
 	if (options->generation)
 		log_seal_init(&s->next_seal, options->generation, s->ring);
+	s->has_begun = options->is_shared;
 	r = continue_log(s);
 	if (r < 0) {
 		log_segments_close(s);
 		return r;
 	}
-	s->has_begun = options->is_shared;
 	if (!s->has_begun)
 		write_begin(s); /* when it fails, with the first batch */
 	*ret_last_seq = s->last_seq;

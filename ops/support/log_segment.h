@@ -48,7 +48,8 @@ struct log_segments_options {
 	uint64_t limit_bytes;                    /* of all segments together */
 	const struct log_generation *generation; /* to seal with; NULL: no keys */
 	struct log_anchor *anchor;               /* gets each seal; NULL: none */
-	bool is_shared; /* processes take turns: no line says that one begins or ends */
+	bool is_shared; /* processes take turns, for a batch each: no line says that one begins or
+			   ends, and none reads what the others wrote */
 };
 
 /* Continues the log of a directory, which must outlive it; `*ret_last_seq` is the last
@@ -109,6 +110,10 @@ struct log_scan {
 
 /* Reads one segment.  `scan` may be NULL.  0 whatever it holds; -errno when it cannot be read. */
 int log_segment_scan(int fd, struct log_scan *scan, struct log_segment_report *ret_report);
+
+/* What the first line and the last one say, without a look at those between: of a segment that ends
+ * with a seal.  -ENODATA: it does not; -errno. */
+int log_segment_ends(int fd, struct log_segment_report *ret_report);
 
 enum { LOG_NAME_BYTES = 48 };
 

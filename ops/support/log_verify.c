@@ -16,6 +16,8 @@
 #include "ops/support/json.h"
 #include "ops/support/path.h"
 
+enum { LINE_MAX_BYTES = 1024 }; /* of a segment's first line, and of a seal */
+
 /* ---- Names ------------------------------------------------------------------ */
 
 static bool is_segment(const char *name, const char *ring, uint32_t *ret_number)
@@ -273,6 +275,50 @@ int log_segment_scan(int fd, struct log_scan *scan, struct log_segment_report *r
 		return -errno;
 	steal_fd(&copy);
 	return scan_lines(file, scan, ret_report);
+}
+
+/* The line that ends before `size`; the text ends there, too.  NULL: a part of it is missing. */
+static char *last_line(char *text, size_t size, bool is_whole)
+{
+	char *before;
+
+	if (size == 0 || text[size - 1] != '\n')
+		return NULL;
+	text[size - 1] = '\0';
+	before = memrchr(text, '\n', size - 1);
+	return before ? before + 1 : is_whole ? text : NULL;
+}
+
+static bool read_seal(const char *line, struct log_segment_report *report)
+{
+	char hex[65] = "";
+	int end = 0;
+
+	return sscanf(line,
+		       "{\"op\":\"seal\",\"last_seq\":%" SCNu64 ",\"sha256\":\"%64[0-9a-f]\"%n",
+		       &report->last_seq, hex, &end) == 2 &&
+	       end > 0 && hex_read(hex, report->digest, sizeof(report->digest));
+}
+
+int log_segment_ends(int fd, struct log_segment_report *ret_report)
+{
+	char text[LINE_MAX_BYTES + 1], *end;
+	off_t size = lseek(fd, 0, SEEK_END);
+	ssize_t got = pread(fd, text, LINE_MAX_BYTES, 0);
+
+	memset(ret_report, 0, sizeof(*ret_report));
+	end = got > 0 ? memchr(text, '\n', (size_t)got) : NULL;
+	if (size < 0 || !end)
+		return -ENODATA;
+	ret_report->lines = 1;
+	read_header(ret_report, text, (size_t)(end + 1 - text));
+	got = pread(fd, text, LINE_MAX_BYTES, size > LINE_MAX_BYTES ? size - LINE_MAX_BYTES : 0);
+	end = got > 0 ? last_line(text, (size_t)got, size <= LINE_MAX_BYTES) : NULL;
+	if (!ret_report->has_header || !end || !read_seal(end, ret_report))
+		return -ENODATA;
+	ret_report->unsealed_lines = 0;
+	ret_report->size_bytes = (uint64_t)size;
+	return 0;
 }
 
 /* ---- The whole log ---------------------------------------------------------- */

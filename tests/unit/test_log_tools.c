@@ -132,6 +132,35 @@ static void test_a_changed_line_is_found(void)
 	end();
 }
 
+static unsigned long long bytes_read(void)
+{
+	FILE *file = fopen("/proc/self/io", "re");
+	unsigned long long count = 0;
+
+	CHECK_RC(1, file ? fscanf(file, "rchar: %llu", &count) : -1);
+	if (file)
+		fclose(file);
+	return count;
+}
+
+/* Each call would else read, and hash, up to 2 MB of what others wrote. */
+static void test_a_call_reads_little_of_a_long_log(void)
+{
+	static char detail[8192];
+	unsigned long long before, after;
+
+	begin();
+	memset(detail, 'x', sizeof(detail) - 1);
+	append_many(100, detail);
+	before = bytes_read();
+	append_many(10, "true");
+	after = bytes_read();
+	if (after - before >= 10 * 8192)
+		printf("%llu bytes\n", after - before);
+	CHECK(after - before < 10 * 8192);
+	end();
+}
+
 static void test_half_a_line_of_a_killed_process_stops_nobody(void)
 {
 	struct log_verify_report report;
@@ -165,5 +194,6 @@ static void test_a_log_that_cannot_be_written_is_an_error(void)
 }
 
 TEST_MAIN("log_tools", TEST(test_processes_append_in_turn), TEST(test_the_size_is_bounded),
-	TEST(test_a_changed_line_is_found), TEST(test_half_a_line_of_a_killed_process_stops_nobody),
+	TEST(test_a_changed_line_is_found), TEST(test_a_call_reads_little_of_a_long_log),
+	TEST(test_half_a_line_of_a_killed_process_stops_nobody),
 	TEST(test_a_log_that_cannot_be_written_is_an_error))
