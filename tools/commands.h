@@ -10,8 +10,9 @@
 int tool_command(int argc, char **argv);
 int mcp_command(int argc, char **argv);
 
-/* isthmus tool render: draws the result of a call of a custom tool that a journal has. */
-int render_command(const struct custom_options *options, const char *call_id, bool expanded);
+/* isthmus tool render: draws the result of a call of a custom tool that a journal has.  Without a
+ * root in `options` it is that of the call. */
+int render_command(struct custom_options *options, const char *call_id, bool expanded);
 
 /* Opens `directory` as the root, with its permissions: `policy` (may be NULL) beside the
  * user's and the project's files; `yes` allows what no rule denies.  0, or -1 after a message

@@ -1,6 +1,7 @@
 /* isthmus tool render: what a custom tool draws of a call that has its result. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ops/support/json.h"
 #include "ops/support/visible.h"
@@ -111,7 +112,15 @@ static int draw_entry(struct tool_session *session, const cJSON *entry, bool exp
 	return fflush(stdout) == 0 ? 0 : 1;
 }
 
-int render_command(const struct custom_options *options, const char *call_id, bool expanded)
+/* Where the call was made, while that is there: a project has tools of its own. */
+static const char *root_of(const cJSON *entry)
+{
+	const char *root = json_text(entry, "root");
+
+	return root && access(root, F_OK) == 0 ? root : ".";
+}
+
+int render_command(struct custom_options *options, const char *call_id, bool expanded)
 {
 	cJSON *entry = custom_journal_find(call_id);
 	struct tool_session session;
@@ -125,6 +134,8 @@ int render_command(const struct custom_options *options, const char *call_id, bo
 			stderr);
 		return 1;
 	}
+	if (!options->root)
+		options->root = root_of(entry);
 	custom_use(options);
 	if (open_session(options->root, NULL, false, &session) == 0) {
 		code = draw_entry(&session, entry, expanded);

@@ -471,7 +471,7 @@ static int split_list(int argc, char **argv, struct request *request, bool *ret_
 
 static int manage(int argc, char **argv)
 {
-	static struct request request = {.root = "."};
+	static struct request request;
 	const char *word = argv[0];
 	bool as_json = false;
 
@@ -489,6 +489,8 @@ static int manage(int argc, char **argv)
 			       : complain("render takes the id of one call");
 	if (request.argc)
 		return complain("\"%s\" is one word too many", request.argv[0]);
+	if (!request.root)
+		request.custom.root = ".";
 	return strcmp(word, "list") == 0 ? custom_list_command(&request.custom, as_json)
 					 : custom_trust_command(&request.custom, request.yes);
 }

@@ -298,7 +298,7 @@ static int draw_call(const struct log_options *options)
 		return command_error("log",
 			"the program \"isthmus-tools\" is not beside isthmus: install it again");
 	execl(program, "isthmus-tools", "tool", "render", options->filter.call, "--expanded",
-		"--root", options->tools ? "." : options->directory, (char *)NULL);
+		(char *)NULL);
 	return command_error("log", "\"%s\": %s", program, strerror(errno));
 }
 

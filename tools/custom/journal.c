@@ -178,7 +178,7 @@ static bool is_of(const cJSON *entry, const struct custom_source *source)
 /* What only `tool render` and the journal itself need. */
 static void drop_unlisted(cJSON *entry)
 {
-	static const char *const names[] = {"args", "content", "writer"};
+	static const char *const names[] = {"args", "content", "root", "writer"};
 
 	for (size_t i = 0; i < array_size(names); i++)
 		cJSON_DeleteItemFromObjectCaseSensitive(entry, names[i]);
@@ -335,8 +335,7 @@ char *custom_journal_switched(const char *session, size_t *bytes)
 			continue;
 		json = cJSON_ParseWithLength(line, size);
 		event = json_text(json, "event");
-		next = event && strcmp(event, "start") == 0 ? session
-							     : json_text(json, "session");
+		next = event && strcmp(event, "start") == 0 ? session : json_text(json, "session");
 		if (next) {
 			free(to);
 			to = strdup(next);
@@ -447,8 +446,10 @@ void custom_journal_add(
 		cJSON_AddItemToObject(entry, "details", cJSON_Duplicate(details, true));
 	if (path && tool->renders)
 		add_drawn(entry, "args", cJSON_Duplicate(call->arguments, true));
-	if (path)
+	if (path) {
 		add_drawn(entry, "content", text_blocks(result));
+		cJSON_AddStringToObject(entry, "root", call->session->root.path);
+	}
 	r = add_line(tool_conversation(call), entry);
 	if (r < 0)
 		log_warning("cannot keep the result of %s for later calls: %s, going on without",

@@ -21,8 +21,8 @@ void custom_journal_add(
 	const struct tool_call *call, const cJSON *result, bool is_error, const char *writer);
 
 /* The result of a call in any session that has a name, with what it was called for: {source, tool,
- * call, is_error, args, content, details}, without what was too long; the caller deletes it.  NULL:
- * there is none. */
+ * call, is_error, args, content, details, root}, without what was too long; the caller deletes it.
+ * NULL: there is none. */
 cJSON *custom_journal_find(const char *call_id);
 
 /* Moves to the result of the call `to`, or with NULL to before the first.  `how`: "branch" or
