@@ -85,6 +85,23 @@ def until(terminal, want):
     return shown
 
 
+def descendants(pid):
+    """The processes that it and its children started."""
+    found, left = set(), [pid]
+    while left:
+        at = left.pop()
+        for task in os.listdir("/proc/%d/task" % at):
+            with open("/proc/%d/task/%s/children" % (at, task), encoding="ascii") as file:
+                for child in map(int, file.read().split()):
+                    found.add(child)
+                    left.append(child)
+    return found
+
+
+META = "io.modelcontextprotocol/"
+MODERN = {META + "protocolVersion": "2026-07-28", META + "clientCapabilities": {"elicitation": {}}}
+
+
 class Directory:
     """A private directory that goes away at the end."""
 

@@ -138,8 +138,10 @@ static int fail(struct tool_call *call, enum tool_error_code code, const char *n
 	call->recoverable = info->recoverable;
 	utf8_append_clean(&clean, message->data, message->size);
 	call->message = buffer_steal_string(&clean);
-	if (asprintf(&call->ai_message, "%s %s", call->message ? call->message : info->name,
-		    next_step ? next_step : info->next_step) < 0)
+	if (!next_step)
+		next_step = info->next_step;
+	if (asprintf(&call->ai_message, "%s%s%s", call->message ? call->message : info->name,
+		    *next_step ? " " : "", next_step) < 0)
 		call->ai_message = NULL;
 	return -1;
 }

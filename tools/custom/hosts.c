@@ -138,8 +138,8 @@ static cJSON *session_message(
 }
 
 /* With the lock held, which is released meanwhile.  `call` may be NULL. */
-static void tell(struct custom_host *host, struct tool_call *call, const char *to,
-	const char *reason)
+static void tell(
+	struct custom_host *host, struct tool_call *call, const char *to, const char *reason)
 {
 	cleanup_free char *conversation = to ? strdup(to) : NULL;
 	cJSON *message = session_message(host, reason, conversation);
@@ -150,8 +150,7 @@ static void tell(struct custom_host *host, struct tool_call *call, const char *t
 	pthread_mutex_unlock(&hosts.lock);
 	if (!stays)
 		host->bytes = 0;
-	meanwhile = custom_journal_changed(
-		conversation, host->source, host->writer, &host->bytes);
+	meanwhile = custom_journal_changed(conversation, host->source, host->writer, &host->bytes);
 	cJSON_AddItemToObject(
 		message, "entries", custom_journal_entries(conversation, host->source));
 	custom_bus_move(host->lines, conversation);
@@ -264,7 +263,6 @@ static int take(
 	int r;
 
 	pthread_mutex_lock(&hosts.lock);
-	hosts.session = call->session;
 	r = find_or_start(call, &host);
 	if (r == 0) {
 		host->users++;
@@ -279,6 +277,13 @@ static int take(
 	if (r == 0)
 		*ret_host = host;
 	return r;
+}
+
+void custom_hosts_begin(struct tool_session *session)
+{
+	pthread_mutex_lock(&hosts.lock);
+	hosts.session = session;
+	pthread_mutex_unlock(&hosts.lock);
 }
 
 int custom_host_take(
@@ -335,8 +340,7 @@ void custom_hosts_wake(const char *channel)
 }
 
 /* With the lock held: one to be told something, and why. */
-static const char *find_news(
-	const char *former, const char *current, struct custom_host **ret_host)
+static const char *find_news(const char *former, const char *current, struct custom_host **ret_host)
 {
 	for (struct custom_host *host = hosts.list; host; host = host->next) {
 		const char *reason = host->knows && !host->telling ? news_of(host) : NULL;

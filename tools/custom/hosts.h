@@ -11,6 +11,9 @@
 
 struct custom_host;
 
+/* There is a call, of any tool with events: from now on processes are started for them. */
+void custom_hosts_begin(struct tool_session *session);
+
 /* The process for the call's tool, with the call's channel open.  0 or -errno; -ECANCELED: the
  * call was cancelled while it waited for others. */
 int custom_host_take(
@@ -29,7 +32,7 @@ void custom_hosts_know(const struct custom_source *sources, size_t count);
  * on in `current` (NULL: the session without a name).  One that is over is ended. */
 void custom_hosts_catch_up(const char *former, const char *current);
 
-/* Starts those whose tools wait for an event of the channel, once there was a call. */
+/* Starts those whose tools wait for an event of the channel. */
 void custom_hosts_wake(const char *channel);
 
 /* Tells them that the session is over, and ends them. */

@@ -351,6 +351,7 @@ int custom_lines_execute(struct tool_call *call)
 		.tool = tool,
 		.until_ms = clock_now_ms() + (int64_t)(tool->timeout_s * 1000)};
 
+	custom_hosts_begin(call->session);
 	talk.channel = (struct custom_channel){.at_result = keep_result, .user = &talk};
 	return tool->source->lives ? run_at_host(&talk) : run_once(&talk);
 }

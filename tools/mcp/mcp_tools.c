@@ -450,7 +450,9 @@ void mcp_call_tool(struct mcp_request *request)
 		return;
 	else if (request->modern && mcp_states_take(request) < 0)
 		mcp_fail(request, MCP_INVALID_PARAMS,
-			"params.requestState is not one that this server gave for this call", NULL);
+			"the question is no longer open, or it was one of another call: call the "
+			"tool again, without requestState",
+			NULL);
 	if (request->answered) {
 		mcp_request_free(request);
 		return;

@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from toolslib import MARK, PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run, running, wait_for  # noqa: E402
+from toolslib import (MARK, MODERN, PATIENCE, PROGRAM, Directory, Mcp, check, code, descendants, equal, finish, private_home, run,  # noqa: E402
+                      running, wait_for)
 
 
 def none_left():
@@ -59,8 +61,17 @@ def test_long_result(tool, root):
 def test_mcp(tool, root):
     server = Mcp(root, "--tool", tool, "--yes")
     listed = {t["name"]: t for t in server.ask("tools/list")["result"]["tools"]}
-    equal("Exam", listed["exam"]["title"], "title")
-    equal("integer", listed["exam"]["inputSchema"]["properties"]["count"]["type"], "schema")
+    equal(("Exam", "What a contract asks"), (listed["exam"]["title"], listed["exam"]["description"]), "title and description")
+    schema = listed["exam"]["inputSchema"]
+    equal(("object", ["do"], False, {"type": "string"}, {"type": "integer"}),
+          (schema["type"], schema["required"], schema["additionalProperties"], schema["properties"]["text"], schema["properties"]["count"]), "schema")
+    check("before" in schema["properties"]["do"]["enum"], "the schema's words")
+    result = server.call("exam", {"do": "throw", "text": "it"})
+    equal((True, "EXIT_STATUS: no luck with it"), (result["isError"], result["content"][0]["text"]), "a thrown error")
+    result = server.call("exam", {"do": "echo", "text": "hi"})
+    equal([{"type": "text", "text": "hi"}], result["content"], "details are not for the model")
+    equal({"secret": "kept apart"}, result["_meta"]["isthmus/result"]["data"]["details"], "details are for programs")
+    equal("all steps", server.call("exam", {"do": "update"})["content"][0]["text"], "no progress where nobody asked for it")
     server.send({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {
         "name": "exam", "arguments": {"do": "update"}, "_meta": {"progressToken": "t"}}})
     progress = [json.loads(server.receive()) for _ in range(3)]
@@ -72,10 +83,80 @@ def test_mcp(tool, root):
     server.send({"jsonrpc": "2.0", "id": 6, "method": "tools/call", "params": {
         "name": "exam", "arguments": {"do": "hang", "text": MARK}}})
     wait_for(one_running)
+    start = time.monotonic()
     server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 6}})
     wait_for(none_left, 30)
+    check(time.monotonic() - start < 8 * PATIENCE, "what ignores TERM is gone 5.5 s later: %.1f s" % (time.monotonic() - start))
     equal({}, server.ask("ping")["result"], "a cancelled call is never answered")
     equal((b"", 0), server.close(), "end")
+
+
+def test_questions(tool, root):
+    server = Mcp(root, "--tool", tool, "--yes")
+    call = {"name": "exam", "arguments": {"do": "ask"}, "_meta": MODERN}
+    first = server.ask("tools/call", call)["result"]
+    before = descendants(server.process.pid)
+    yes = {"question": {"action": "accept", "content": {"value": "red"}}}
+    words = server.ask("tools/call", dict(call, requestState=first["requestState"], inputResponses=yes))["result"]["content"][0]["text"].split()
+    equal(["chose", "red", "in"], words[:3], "parked and resumed")
+    check(int(words[3]) in before, "in the same process")
+    server.close()
+    server = Mcp(root, "--tool", tool, "--yes")
+    server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}})
+    for answer, want in [({"action": "accept", "content": {"value": "blue"}}, "chose blue in "), ({"action": "decline"}, "chose  in ")]:
+        server.send({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "exam", "arguments": {"do": "ask"}}})
+        asked = json.loads(server.receive())
+        equal(["red", "blue"], asked["params"]["requestedSchema"]["properties"]["value"]["enum"], "the form")
+        server.send({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
+        text = json.loads(server.receive())["result"]["content"][0]["text"]
+        check(text.startswith(want), "%r: %s" % (answer, text))
+    server.close()
+
+
+LISTENS = '''#!/usr/bin/env python3
+import json, os, sys
+if os.environ["TOOLBOX_ACTION"] == "describe":
+    print(json.dumps({"protocol": "isthmus-tool/1", "lifetime": "session", "subscribe": ["exam:done"], "tools": [
+        {"name": "heard", "description": "What it heard"}]}))
+    sys.exit()
+heard = []
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["type"] == "event":
+        heard.append(message["data"])
+    elif message["type"] == "execute":
+        print(json.dumps({"type": "result", "id": message["id"], "content": [{"type": "text", "text": json.dumps(heard)}]}), flush=True)
+'''
+
+
+def test_sessions(tool, root):
+    listens = root + "/listens"
+    with open(listens, "w", encoding="ascii") as file:
+        file.write(LISTENS)
+    os.chmod(listens, 0o755)
+    server = Mcp(root, "--tool", tool, "--tool", listens, "--yes")
+
+    def ask(does, name="exam", **meta):
+        params = {"name": name, "arguments": {"do": does} if does else {}, "_meta": {"isthmus/" + key: value for key, value in meta.items()}}
+        result = server.ask("tools/call", params)["result"]
+        return [block["text"] for block in result["content"]], result["_meta"]["isthmus/result"]["call_id"]
+
+    text, first = ask("before")
+    equal(["0"], text, "a fresh session")
+    ask("throw")
+    equal(["2"], ask("before")[0], "earlier results, failed ones, too")
+    equal(["1"], ask("before", parent=first)[0], "those of the branch")
+    equal(["0"], ask("before", session="other")[0], "those of the session")
+    equal(["2"], ask("before")[0], "and back on the branch")
+    sender = os.path.basename(tool).split(".")[0]
+    equal(["[message from %s] by the way" % sender, "told"], ask("tell")[0], "a message, once")
+    equal(["emitted"], ask("emit")[0], "and not again")
+
+    def was_heard():
+        return ask(None, "heard")[0] == ['[{"n": 1}]']
+
+    wait_for(was_heard)
+    server.close()
 
 
 def test_interrupt(tool, root):
@@ -92,7 +173,7 @@ def main():
     for tool in sys.argv[1:]:
         print("--", tool)
         with Directory() as root:
-            for test in [test_results, test_failures, test_long_result, test_mcp]:
+            for test in [test_results, test_failures, test_long_result, test_mcp, test_questions, test_sessions]:
                 test(tool, root)
     with Directory() as root:
         test_interrupt(sys.argv[1], root)

@@ -4,12 +4,11 @@ import os
 import pty
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from toolslib import PROGRAM, Directory, Mcp, check, equal, finish, private_home, run, until, wait_for  # noqa: E402
+from toolslib import MODERN, PROGRAM, Directory, Mcp, check, descendants, equal, finish, private_home, run, until, wait_for  # noqa: E402
 
-META = "io.modelcontextprotocol/"
-MODERN = {META + "protocolVersion": "2026-07-28", META + "clientCapabilities": {"elicitation": {}}}
 TOOL = r'''#!/usr/bin/env python3
 import json, os, sys
 if os.environ["TOOLBOX_ACTION"] == "describe":
@@ -27,18 +26,6 @@ say(type="ui_request", ask="a", method=call["params"]["method"], title="Well?", 
 answer = json.loads(sys.stdin.readline())
 say(type="result", content=[{"type": "text", "text": json.dumps([answer.get("value"), answer.get("cancelled", False), call["has_ui"], os.getpid()])}])
 '''
-
-
-def descendants(pid):
-    found, left = set(), [pid]
-    while left:
-        at = left.pop()
-        for task in os.listdir("/proc/%d/task" % at):
-            with open("/proc/%d/task/%s/children" % (at, task), encoding="ascii") as file:
-                for child in map(int, file.read().split()):
-                    found.add(child)
-                    left.append(child)
-    return found
 
 
 def answer_of(result):
@@ -85,6 +72,38 @@ def test_parked(root, tool):
     server.ask("tools/call", call)
     check(descendants(server.process.pid), "one is parked")
     equal((b"", 0), server.close(), "the end of the input ends it")
+
+
+def test_nobody_waits_for_longer_than_ten_minutes(root, tool):
+    """With a clock that runs 200 times as fast: 600 s are 3."""
+    subprocess.run([PROGRAM, "tool", "list", "--tool", tool, "--root", root], capture_output=True, check=True)
+    os.environ["LD_PRELOAD"] = os.environ["TEST_HURRY"]
+    server = Mcp(root, "--tool", tool, "--yes")
+    del os.environ["LD_PRELOAD"]
+    call = {"name": "forms", "arguments": {"method": "input", "timeout": 10**9}, "_meta": MODERN}
+    start = time.monotonic()
+    first = server.ask("tools/call", call)["result"]
+    check(descendants(server.process.pid), "it is parked")
+
+    def is_ended():
+        return not descendants(server.process.pid)
+
+    wait_for(is_ended, 60)
+    check(time.monotonic() - start > 2.9, "ended after %.1f s" % (time.monotonic() - start))
+    yes = {"question": {"action": "accept", "content": {"value": "x"}}}
+    error = server.ask("tools/call", dict(call, requestState=first["requestState"], inputResponses=yes))["error"]
+    equal(-32602, error["code"], "an answer after that")
+    check("no longer open" in error["message"] and "call the tool again" in error["message"], error)
+    server.close()
+
+
+def test_few_are_parked(root, tool):
+    server = Mcp(root, "--tool", tool, "--yes")
+    call = {"name": "forms", "arguments": {"method": "confirm"}, "_meta": MODERN}
+    for number in range(16):
+        equal("input_required", server.ask("tools/call", call, number)["result"].get("resultType"), "number %d" % number)
+    equal([None, True], answer_of(server.ask("tools/call", call)["result"])[:2], "the question of one more is cancelled")
+    server.close()
 
 
 def test_handshake(root, tool):
@@ -144,7 +163,7 @@ def main():
         file.write(TOOL)
     os.chmod(tool, 0o755)
     with Directory() as root:
-        for test in [test_parked, test_handshake, test_terminal]:
+        for test in [test_parked, test_nobody_waits_for_longer_than_ten_minutes, test_few_are_parked, test_handshake, test_terminal]:
             test(root, tool)
     finish()
 

@@ -10,7 +10,8 @@ static const char description[] =
 	"\"label\":\"Exam\",\"description\":\"What a contract asks\",\"parameters\":{"
 	"\"type\":\"object\",\"properties\":{\"do\":{\"type\":\"string\",\"enum\":[\"echo\","
 	"\"throw\",\"update\",\"crash\",\"hang\",\"twice\",\"noise\",\"exec\",\"silent\",\"big\","
-	"\"ask\",\"cwd\"]},\"text\":{\"type\":\"string\"},\"count\":{\"type\":\"integer\"}},"
+	"\"ask\",\"cwd\",\"tell\",\"emit\",\"before\"]},\"text\":{\"type\":\"string\"},\"count\":{"
+	"\"type\":\"integer\"}},"
 	"\"required\":[\"do\"],\"additionalProperties\":false}}]}";
 
 static char line[1 << 16], id[64], text[4096], does[32];
@@ -89,6 +90,18 @@ static void ask(void)
 	result(words, "");
 }
 
+/* How many results it had earlier. */
+static void before(void)
+{
+	char words[16];
+	int count = 0;
+
+	for (const char *at = line; (at = strstr(at, "\"call\":")); at++)
+		count++;
+	snprintf(words, sizeof(words), "%d", count);
+	result(words, "");
+}
+
 static void run(void)
 {
 	char words[4200];
@@ -126,6 +139,15 @@ static void run(void)
 		ask();
 	} else if (strcmp(does, "cwd") == 0) {
 		result(getcwd(words, 4096) ? words : "", "");
+	} else if (strcmp(does, "tell") == 0) {
+		say("message", ",\"custom_type\":\"note\",\"content\":\"by the way\","
+			       "\"display\":true");
+		result("told", "");
+	} else if (strcmp(does, "emit") == 0) {
+		say("emit", ",\"channel\":\"exam:done\",\"data\":{\"n\":1}");
+		result("emitted", "");
+	} else if (strcmp(does, "before") == 0) {
+		before();
 	}
 }
 

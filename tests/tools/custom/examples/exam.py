@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-DOES = ["echo", "throw", "update", "crash", "hang", "twice", "noise", "exec", "silent", "big", "ask", "cwd"]
+DOES = ["echo", "throw", "update", "crash", "hang", "twice", "noise", "exec", "silent", "big", "ask", "cwd", "tell", "emit", "before"]
 if os.environ["TOOLBOX_ACTION"] == "describe":
     print(json.dumps({"protocol": "isthmus-tool/1", "lifetime": "call", "tools": [{
         "name": "exam", "label": "Exam", "description": "What a contract asks",
@@ -62,3 +62,11 @@ elif does == "ask":
     result("chose %s in %d" % (json.loads(sys.stdin.readline()).get("value", ""), os.getpid()))
 elif does == "cwd":
     result(os.getcwd())
+elif does == "tell":
+    say("message", custom_type="note", content="by the way", display=True)
+    result("told")
+elif does == "emit":
+    say("emit", channel="exam:done", data={"n": 1})
+    result("emitted")
+elif does == "before":
+    result(str(len(call["entries"])))

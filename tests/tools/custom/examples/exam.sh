@@ -2,7 +2,7 @@
 # The tool of contract.py in plain sh: isthmus-tool/1, one process a call.
 if [ "$TOOLBOX_ACTION" = describe ]; then
 	cat <<'END'
-{"protocol":"isthmus-tool/1","lifetime":"call","tools":[{"name":"exam","label":"Exam","description":"What a contract asks","parameters":{"type":"object","properties":{"do":{"type":"string","enum":["echo","throw","update","crash","hang","twice","noise","exec","silent","big","ask","cwd"]},"text":{"type":"string"},"count":{"type":"integer"}},"required":["do"],"additionalProperties":false}}]}
+{"protocol":"isthmus-tool/1","lifetime":"call","tools":[{"name":"exam","label":"Exam","description":"What a contract asks","parameters":{"type":"object","properties":{"do":{"type":"string","enum":["echo","throw","update","crash","hang","twice","noise","exec","silent","big","ask","cwd","tell","emit","before"]},"text":{"type":"string"},"count":{"type":"integer"}},"required":["do"],"additionalProperties":false}}]}
 END
 	exit
 fi
@@ -67,4 +67,13 @@ ask)
 	result "chose $(member value) in $$"
 	;;
 cwd) result "$(pwd -P)" ;;
+tell)
+	say message ',"custom_type":"note","content":"by the way","display":true'
+	result told
+	;;
+emit)
+	say emit ',"channel":"exam:done","data":{"n":1}'
+	result emitted
+	;;
+before) result "$(printf '%s' "$line" | grep -o '"call":' | wc -l)" ;;
 esac

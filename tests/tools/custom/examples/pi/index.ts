@@ -6,7 +6,7 @@ import { Text } from "@mariozechner/pi-tui";
 import { Type } from "@sinclair/typebox";
 import { text } from "./words.js";
 
-const does = ["echo", "throw", "update", "crash", "hang", "twice", "noise", "exec", "silent", "big", "ask", "cwd"] as const;
+const does = ["echo", "throw", "update", "crash", "hang", "twice", "noise", "exec", "silent", "big", "ask", "cwd", "tell", "emit", "before"] as const;
 
 const factory: CustomToolFactory = async (pi) => [
 	{
@@ -48,6 +48,14 @@ const factory: CustomToolFactory = async (pi) => [
 					process.exit(0);
 				case "big":
 					return { content: text(`${"x".repeat(99)}\n`.repeat(30000)) };
+				case "tell":
+					pi.sendMessage({ customType: "note", content: "by the way", display: true });
+					return { content: text("told") };
+				case "emit":
+					pi.events.emit("exam:done", { n: 1 });
+					return { content: text("emitted") };
+				case "before":
+					return { content: text(String(ctx.sessionManager.getEntries().length)) };
 				case "ask":
 					return { content: text(`chose ${(await pi.ui.select("Which?", ["red", "blue"])) ?? ""} in ${process.pid}`) };
 			}
