@@ -336,6 +336,19 @@ test_custom_tools_at_the_workspace_and_here() {
 	"$ISTHMUS" tool trust --root "$mnt" --yes >/dev/null
 	out=$("$ISTHMUS" tool far --root "$mnt" --yes --word hello)
 	expect "word: hello"$'\n'"$uri"$'\n'"$mnt" "$out" 'here'
+	cat >"$tmp/both" <<-'END'
+		#!/bin/sh
+		[ "$TOOLBOX_ACTION" = describe ] && { echo '{"protocol":"isthmus-tool/1","tools":[{"name":"both"}]}'; exit; }
+		IFS= read -r line
+		id=$(printf '%s' "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/')
+		printf '{"type":"exec","id":"%s","ask":"e","argv":["sh","-c","pwd -P; sleep 60"],"timeout":1000}\n' "$id"
+		IFS= read -r line
+		line=$(printf '%s' "$line" | sed 's/.*"stdout":"\([^"\\]*\).*"killed":\(true\|false\).*/\1 \2/')
+		printf '{"type":"result","id":"%s","content":"%s %s"}\n' "$id" "$(pwd -P)" "$line"
+	END
+	chmod +x "$tmp/both"
+	out=$("$ISTHMUS" tool both --tool "$tmp/both" --root "$mnt" --yes)
+	expect "$mnt $(cd "$backing" && pwd -P) true" "$out" 'it runs here, its commands at the workspace, for as long as it says'
 	unset XDG_CONFIG_HOME XDG_CACHE_HOME
 }
 

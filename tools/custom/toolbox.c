@@ -4,6 +4,7 @@
 
 #include "ops/support/clock.h"
 #include "ops/support/utf8.h"
+#include "tools/base/output_notice.h"
 #include "tools/base/tail.h"
 #include "tools/custom/internal.h"
 
@@ -76,24 +77,23 @@ static bool await_end(struct run *run, int64_t until_ms)
 	return ended;
 }
 
-static int add_output(struct tool_call *call, const struct run *run)
+static int add_output(struct tool_call *call, struct run *run)
 {
 	size_t start = tail_start(&run->output);
 	struct buffer text cleanup_buffer = {0};
+	cleanup_free char *notice = NULL;
 
 	if (utf8_append_clean(&text, run->output.kept.data + start, run->output.kept.size - start) <
 			0 ||
 		buffer_append(&text, "", 1) < 0)
 		return tool_fail_errno(call, -ENOMEM, "keep the output", NULL);
 	cJSON_AddStringToObject(call->data, "text", (const char *)text.data);
-	if (run->output.path) {
-		cleanup_free char *notice =
-			string_printf("[This is its end; all of it is in %s, which read can show.]",
-				run->output.path);
-
-		cJSON_AddStringToObject(call->data, "output_file", run->output.path);
-		cJSON_AddStringToObject(call->data, "notice", notice ? notice : "");
-		if (notice && tool_text(call, "%s\n", notice) < 0)
+	notice = output_notice(call, &run->output);
+	if (notice) {
+		if (run->output.path)
+			cJSON_AddStringToObject(call->data, "output_file", run->output.path);
+		cJSON_AddStringToObject(call->data, "notice", notice);
+		if (tool_text(call, "%s\n", notice) < 0)
 			return -1;
 	}
 	return tool_text(call, "%s", (const char *)text.data);
@@ -117,8 +117,7 @@ static int finish(struct tool_call *call, struct run *run, bool in_time)
 	call->exit_code = run->signal ? 128 + run->signal : run->exit_code;
 	return tool_fail(call, TOOL_EXIT_STATUS, NULL, "%s ended with %s %d%.*s", tool->tool.name,
 		run->signal ? "signal" : "exit code", run->signal ? run->signal : run->exit_code,
-		errors.size ? (int)errors.size : 1,
-		errors.size ? (const char *)errors.data : ".");
+		errors.size ? (int)errors.size : 1, errors.size ? (const char *)errors.data : ".");
 }
 
 static int run_process(struct tool_call *call, struct run *run)

@@ -86,6 +86,62 @@ const make = (name: string) => ({
 """
 
 
+IMPORTS = """
+import { appendFileSync } from "node:fs";
+import { StringEnum } from "@SCOPE/pi-ai";
+import { DEFAULT_MAX_LINES, formatSize, truncateHead, truncateLine, truncateTail } from "@SCOPE/pi-coding-agent";
+import { Text, truncateToWidth, visibleWidth, wrapTextWithAnsi } from "@SCOPE/pi-tui";
+import { Type } from "TYPEBOX";
+const tool = {
+    name: "NAME", label: "Imports", description: "Uses what pi's packages have",
+    parameters: Type.Object({
+        s: Type.String({ description: "a word" }), n: Type.Number({ minimum: 0 }), i: Type.Optional(Type.Integer()), b: Type.Optional(Type.Boolean()),
+        e: StringEnum(["a", "b"] as const, { default: "a" }), l: Type.Optional(Type.Array(Type.String())),
+        u: Type.Optional(Type.Union([Type.Literal("x"), Type.Literal(2)])), r: Type.Optional(Type.Record(Type.String(), Type.Number())),
+        t: Type.Optional(Type.Tuple([Type.String(), Type.Null()])), a: Type.Optional(Type.Any()), k: Type.Optional(Type.Unknown()),
+        f: Type.Optional(Type.Unsafe({ type: "string" })), o: Type.Optional(Type.Object({ in: Type.Optional(Type.String()) })),
+    }),
+    async execute() {
+        appendFileSync("ran", "x");
+        const long = "one\\ntwo\\nthree";
+        const said = [truncateHead(long, { maxLines: 2 }).content, truncateTail(long, { maxBytes: 9 }).content, truncateTail(long, {}).truncated,
+            truncateLine("abcdef", 3).text, formatSize(2048), DEFAULT_MAX_LINES, visibleWidth("\\x1b[31mab\\x1b[39m"), truncateToWidth("abcdef", 5),
+            wrapTextWithAnsi("abcd", 2), new Text("abc").render(80)];
+        return { content: [{ type: "text", text: JSON.stringify(said) }], details: {} };
+    },
+};
+"""
+SCHEMA = {"type": "object", "required": ["s", "n", "e"], "properties": {
+    "s": {"type": "string", "description": "a word"}, "n": {"type": "number", "minimum": 0}, "i": {"type": "integer"}, "b": {"type": "boolean"},
+    "e": {"type": "string", "enum": ["a", "b"], "default": "a"}, "l": {"type": "array", "items": {"type": "string"}},
+    "u": {"anyOf": [{"const": "x", "type": "string"}, {"const": 2, "type": "number"}]},
+    "r": {"type": "object", "additionalProperties": {"type": "number"}},
+    "t": {"type": "array", "prefixItems": [{"type": "string"}, {"type": "null"}], "minItems": 2, "maxItems": 2}, "a": {}, "k": {},
+    "f": {"type": "string"}, "o": {"type": "object", "properties": {"in": {"type": "string"}}}}}
+
+
+def test_packages_and_schemas(home, root):
+    for name, scope, typebox, factory in [("then", "mariozechner", "@sinclair/typebox", "export default () => tool;"),
+                                          ("now", "earendil-works", "typebox", "export default (pi: any) => { pi.registerTool(tool); };")]:
+        text = IMPORTS.replace("SCOPE", scope).replace("TYPEBOX", typebox).replace("NAME", name)
+        write(home + "/.pi/agent/tools/%s/index.ts" % name, text + factory)
+    server = Mcp(root, "--yes")
+    tools = {tool["name"]: tool for tool in server.ask("tools/list")["result"]["tools"]}
+    server.close()
+    for name in ["then", "now"]:
+        equal(("Imports", "Uses what pi's packages have", SCHEMA), tuple(tools[name][key] for key in ["title", "description", "inputSchema"]), name)
+        for wrong, words in [({"n": "many"}, "n must be a number"), ({"n": -1}, "n must be"), ({"e": "c"}, "e must be one of"), ({"i": 1.5}, "i must be"),
+                             ({"l": [1]}, "l[0]"), ({"o": {"in": 1}}, "o.in")]:
+            result = run(name, {"s": "x", "n": 1, "e": "a", **wrong}, root)
+            check(code(result) == "INVALID_ARGUMENT" and words in result["error"]["message"], "%r: %r" % (wrong, result["error"]))
+        check(not os.path.exists(root + "/ran"), "what is wrong is not run")
+        want = ["one\ntwo", "two\nthree", False, "abc... [truncated]", "2.0KB", 2000, 2, "ab...", ["ab", "cd"], ["abc"]]
+        result = run(name, {"s": "x", "n": 1, "e": "a"}, root)
+        equal(want, json.loads(result["data"]["text"]) if result["success"] else result, "what the packages do: " + name)
+        os.unlink(root + "/ran")
+    shutil.rmtree(home + "/.pi")
+
+
 def test_forms_and_places(home, root):
     text = STATEFUL % "@sinclair/typebox"
     write(home + "/.pi/agent/tools/one/index.ts", text + "export default (pi: any) => make('one');")
@@ -123,10 +179,123 @@ def test_forms_and_places(home, root):
     server.close()
     equal("1", run("one", {}, root, "--conversation", "c1")["data"]["text"].split()[0], "a session with a name")
     equal("2", run("one", {}, root, "--conversation", "c1")["data"]["text"].split()[0], "goes on in another process")
-    write(root + "/.pi/tools/project/index.ts", text + "export default (pi: any) => make('project');")
-    check("not trusted" in listed(root)["project"]["reason"], "a project's needs trust")
+    done = subprocess.run([PROGRAM, "tool", "now", "--root", root, "--yes"], env=dict(os.environ, ISTHMUS_LOG_LEVEL="2"), capture_output=True, check=True)
+    for words, count in [("a handler of \"a:b\" failed: bad handler", 2), ("ui.custom of pi has no effect here", 1), ("ui.setStatus of pi has no effect here", 1)]:
+        equal(count, done.stderr.decode().count(words), "what the log has: " + words)
+    project = root + "/.pi/tools/project/index.ts"
+    write(project, text + "export default (pi: any) => make('project');")
+    reason = listed(root)["project"]["reason"]
+    check("not trusted" in reason and "isthmus tool trust" in reason, "a project's needs trust: " + reason)
+    equal("NONE", code(run("project", {}, root)), "nor does it run")
+    subprocess.run([PROGRAM, "tool", "trust", "--root", root, "--yes"], capture_output=True, check=True)
+    equal("OK", code(run("project", {}, root)), "trusted")
+    write(project, text + "export default (pi: any) => make('project2');")
+    check("changed since" in listed(root)["project"]["reason"], "its file has changed")
+    equal("NONE", code(run("project2", {}, root)), "so it does not run")
     shutil.rmtree(home + "/.pi")
     shutil.rmtree(root + "/.pi")
+
+
+ASKS = """
+export default (pi: any) => ({
+    name: "asks", label: "Asks", description: "Asks", parameters: { type: "object" },
+    async execute(_id: string, _params: any, _update: any, ctx: any) {
+        const queued = [ctx.hasQueuedMessages(), ctx.hasPendingMessages(), await ctx.modelRegistry.getApiKey({ provider: "no-such" })];
+        const answers = [pi.hasUI, await pi.ui.select("Which?", ["red", "blue"]), await pi.ui.confirm("Sure?", "Really"),
+            await pi.ui.input("Name?", "a word"), await pi.ui.editor("Text", "an apple"), ...queued];
+        pi.ui.notify("for your eyes", "info");
+        const shown = pi.ui.custom({ render: (width: number) => ["\\x1b[1mdrawn\\x1b[22m at " + width] });
+        shown.requestRender();
+        shown.close();
+        answers.push(await shown);
+        return { content: [{ type: "text", text: JSON.stringify(answers.map((one) => one === undefined ? "undefined" : one)) }], details: {} };
+    },
+});
+"""
+
+
+def test_questions(home, root):
+    write(home + "/.pi/agent/tools/asks/index.ts", ASKS)
+    server = Mcp(root, "--yes")
+    server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}})
+    for answers, want in [([{"value": "blue"}, {"value": True}, {"value": "me"}, {"value": "a pear"}], [True, "blue", True, "me", "a pear"]),
+                          ([None] * 4, [True, "undefined", False, "undefined", "undefined"])]:
+        server.send({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "asks", "arguments": {}, "_meta": {"isthmus/queued": 1}}})
+        for answer in answers:
+            asked = json.loads(server.receive())
+            result = {"action": "accept", "content": answer} if answer else {"action": "decline"}
+            server.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        content = json.loads(server.receive())["result"]["content"]
+        equal(want + [True, True, "undefined", "undefined"], json.loads(content[0]["text"]), "answers %r" % answers)
+        equal(("for your eyes\ndrawn at 80", {"audience": ["user"]}), (content[1]["text"], content[1]["annotations"]), "what the user sees, once")
+        equal(2, len(content), "and no more")
+    server.close()
+    done = subprocess.run([PROGRAM, "tool", "asks", "--root", root, "--yes"], stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    equal([False, "undefined", False, "undefined", "undefined", False, False, "undefined", "undefined"], json.loads(done.stdout), "nobody to ask")
+    check(b"for your eyes" in done.stderr, "notes are for the user: %r" % done.stderr)
+    shutil.rmtree(home + "/.pi")
+
+
+TELLS = """
+import { appendFileSync } from "node:fs";
+import path from "node:path";
+const note = (words: string) => appendFileSync("events", words + "\\n");
+const name = (file?: string) => path.basename(file ?? "-");
+const tool = { name: "NAME", label: "Tells", description: "Tells", parameters: { type: "object" },
+    execute: async () => ({ content: [{ type: "text", text: String(process.pid) }], details: {} }) };
+"""
+ON_SESSION = """
+export default () => ({ ...tool, onSession: (event: any, ctx: any) =>
+    note(`then ${event.reason} ${name(event.previousSessionFile)} ${ctx.sessionManager.getEntries().length}`) });
+"""
+ON_EVENTS = """
+export default (pi: any) => {
+    for (const one of ["session_start", "session_switch", "session_branch", "session_tree", "session_shutdown"])
+        pi.on(one, (event: any, ctx: any) => note(`now ${event.type} ${event.reason ?? "-"} ${ctx.sessionManager.getBranch().length}`));
+    pi.registerTool(tool);
+};
+"""
+
+
+def test_sessions(home, root):
+    """What each generation is told when `isthmus session` says that something happens, with no call meanwhile."""
+    write(home + "/.pi/agent/tools/then/index.ts", TELLS.replace("NAME", "then") + ON_SESSION)
+    write(home + "/.pi/agent/extensions/now.ts", TELLS.replace("NAME", "now") + ON_EVENTS)
+    server = Mcp(root, "--yes", "--conversation", "one")
+    pids, calls = [], []
+    for tool in ["then", "now"]:
+        result = server.call(tool, {})
+        pids.append(result["content"][0]["text"])
+        calls.append(result["_meta"]["isthmus/result"]["call_id"])
+    told = ["then start - 0", "now session_start startup 0"]
+
+    def events():
+        with open(root + "/events", encoding="utf-8") as file:
+            return file.read().splitlines()
+
+    for words, then, now in [
+            (["start"], ["then start one.jsonl 1"], ["now session_start startup 1"]),
+            (["branch", calls[1]], ["then branch one.jsonl 1"], ["now session_start fork 1", "now session_branch - 1"]),
+            (["tree", calls[0]], ["then tree one.jsonl 1"], ["now session_tree - 0"]),
+            (["switch", "two"], ["then switch one.jsonl 0"], ["now session_start resume 0", "now session_switch resume 0"]),
+            (["switch", "one"], ["then switch two.jsonl 1"], ["now session_start resume 0", "now session_switch resume 0"]),
+            (["shutdown"], ["then shutdown - 1"], ["now session_shutdown quit 0"])]:
+        subprocess.run([PROGRAM, "session", "--conversation", "one", *words], check=True)
+        told += then + now
+
+        def is_told():
+            return len(events()) >= len(told)
+
+        wait_for(is_told)
+        equal(sorted(told), sorted(events()), "what was told after %r" % words)
+
+    def both_ended():
+        return not any(os.path.exists("/proc/" + pid) for pid in pids)
+
+    wait_for(both_ended)
+    equal([line for line in told if line.startswith("then")], [line for line in events() if line.startswith("then")], "in this order")
+    server.close()
+    shutil.rmtree(home + "/.pi")
 
 
 LIVE = """
@@ -301,10 +470,19 @@ def test_published(home, root):
 
 def todo_works(root):
     server = Mcp(root, "--yes")
-    server.call("todo", {"action": "add", "text": "A"})
-    server.call("todo", {"action": "add", "text": "B"})
-    server.call("todo", {"action": "toggle", "id": 1})
-    equal("[x] #1: A\n[ ] #2: B", server.call("todo", {"action": "list"})["content"][0]["text"], "todo")
+
+    def todo(action, meta=None, **arguments):
+        params = {"name": "todo", "arguments": {"action": action, **arguments}, "_meta": meta or {}}
+        result = server.ask("tools/call", params)["result"]
+        return result["content"][0]["text"], result["_meta"]["isthmus/result"]["call_id"]
+
+    at_a = todo("add", text="A")[1]
+    todo("add", text="B")
+    at_b = todo("toggle", id=1)[1]
+    equal("[x] #1: A\n[ ] #2: B", todo("list")[0], "todo")
+    equal("[ ] #1: A", todo("list", {"isthmus/parent": at_a})[0], "on the branch from A")
+    equal("No todos", todo("list", {"isthmus/session": "other"})[0], "in another session")
+    equal("[x] #1: A\n[ ] #2: B", todo("list", {"isthmus/parent": at_b})[0], "and back")
     server.close()
 
 
@@ -323,7 +501,10 @@ def main():
     os.environ["PATH"] = node + ":" + os.environ["PATH"]
     home = os.path.realpath(private_home())
     with Directory() as root:
+        test_packages_and_schemas(home, root)
         test_forms_and_places(home, root)
+        test_questions(home, root)
+        test_sessions(home, root)
         test_files_that_live(home, root)
         test_drawing(home, root)
         test_without_node(root)

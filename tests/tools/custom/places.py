@@ -115,6 +115,8 @@ def test_order_and_names(home, root):
     write(home + "/.config/isthmus/tools/same", text_tool("same", "own"))
     write(home + "/elsewhere/configured", text_tool("same", "configured"))
     write(home + "/elsewhere/named", text_tool("same", "named"))
+    write(root + "/.isthmus-tools/same", text_tool("same", "project"))
+    subprocess.run([PROGRAM, "tool", "trust", "--root", root, "--yes"], capture_output=True, check=True)
     write(home + "/.config/isthmus/tools/mine", text_tool("grep"))
     write(home + "/.config/isthmus/tools.json", json.dumps({"tools": [home + "/elsewhere/configured", "/no/such/tool"],
                                                             "levels": {"same": "READ"}}), 0o644)
@@ -122,14 +124,23 @@ def test_order_and_names(home, root):
     def said(*options):
         return run("same", {"dir": "x"}, root, *options)["data"]["text"].split("\n")[1].split()[0]
 
+    with open(home + "/.config/isthmus/tools.json", encoding="utf-8") as file:
+        settings = file.read()
+    write(home + "/.config/isthmus/tools.json", "{}", 0o644)
+    equal("project", said(), "the project's wins over the user's")
+    write(home + "/.config/isthmus/tools.json", settings, 0o644)
     equal("configured", said(), "the configuration wins over places")
     equal("named", said("--tool", home + "/elsewhere/named"), "--tool wins over all")
     found, warnings = listed(root, "--tool", home + "/elsewhere/named")
-    equal(["shadowed"] * 3 + ["ready"], [i["state"] for i in found if i["name"] == "same"], "the list says so")
+    equal(["shadowed"] * 4 + ["ready"], [i["state"] for i in found if i["name"] == "same"], "the list says so")
     check('"%s" wins over "%s"' % (home + "/elsewhere/named", home + "/elsewhere/configured") in warnings, "both are named: " + warnings)
     check('Tool name "grep" is reserved' in reason(root, "grep"), "reserved")
     equal("READ", [i["level"] for i in found if i["state"] == "ready" and i["name"] == "same"][0], "the user's level")
-    check("No such file" in reason(root, "tool"), "a missing path is one line, and the rest works")
+    equal(1, sum("No such file" in item.get("reason", "") for item in found), "a missing path is one line, and the rest works")
+    shutil.rmtree(root + "/.isthmus-tools")
+    for name in ["read", "write", "edit", "bash", "grep", "find", "ls", "list", "new", "trust", "render"]:
+        write(home + "/reserved", text_tool(name))
+        check('Tool name "%s" is reserved' % name in reason(root, name, "--tool", home + "/reserved"), "a name of ours: " + name)
     done = subprocess.run([PROGRAM, "tool", "same", "--root", root, "--dir", "x"], capture_output=True, stdin=subprocess.DEVNULL, check=False)
     equal(0, done.returncode, "READ needs no question: %r" % done.stderr)
     done = subprocess.run([PROGRAM, "tool", "tell", "--root", root, "--dir", "x"], capture_output=True, stdin=subprocess.DEVNULL, check=False)
