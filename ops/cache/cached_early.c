@@ -188,6 +188,25 @@ int cached_wait_for_name(struct cached *c, struct op_context *ctx, struct cached
 	return r;
 }
 
+bool cached_ask_early(struct cached *c, struct op_context *ctx, struct cached_file *file,
+	struct attributes *ret_attributes)
+{
+	const struct object_id id = file->attributes.id;
+	struct attributes attributes;
+	int r;
+
+	file->awaiting++; /* it is not closed meanwhile */
+	cached_leave(c);
+	r = cached_file_getattr(ctx, file, &attributes);
+	cached_enter(c);
+	file->awaiting--;
+	pthread_cond_broadcast(&c->changed);
+	if (r < 0 || !object_id_equal(&attributes.id, &id))
+		return false;
+	*ret_attributes = attributes;
+	return true;
+}
+
 int cached_await_name(
 	struct op_context *ctx, struct open_file *open_file, struct attributes *ret_attributes)
 {

@@ -43,12 +43,31 @@ static int answer_early(struct cached *c, struct op_context *ctx)
 	return 0;
 }
 
+/* Asks the workspace.  Where the file has no name yet this comes behind the request for that, so
+ * that its reply has come, too. */
+static int ask_attributes(struct cached *c, struct op_context *ctx, struct cached_file *file,
+	const struct object_ref *object, struct attributes *ret_attributes)
+{
+	struct asking asking;
+	int r, r_name;
+
+	cached_enter(c);
+	cached_ask(c, ctx, &asking);
+	r = workspace_getattr(ctx, c->base.inner, object, ret_attributes);
+	r_name = cached_take_name(c, ctx, file);
+	cached_end_asking(c, ctx, &asking);
+	r = r_name < 0 ? r_name : r;
+	if (r == 0)
+		cached_learn_attributes(c, &asking.look, ret_attributes, FROM_LOOK, NULL);
+	cached_leave(c);
+	return r;
+}
+
 int cached_file_getattr(
 	struct op_context *ctx, struct cached_file *file, struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of_file(file);
 	struct object_ref object = {.path = ""};
-	struct asking asking;
 	bool is_known;
 	int r;
 
@@ -57,8 +76,10 @@ int cached_file_getattr(
 		*ret_attributes = file->attributes;
 		return answer_early(c, ctx);
 	}
-	cached_wait_for_name(c, ctx, file);
-	cached_apply_all_deferred(c, ctx);
+	if (!file->unnamed || !LIST_EMPTY(&c->deferred)) {
+		cached_wait_for_name(c, ctx, file);
+		cached_apply_all_deferred(c, ctx);
+	}
 	is_known = cached_get_attributes(c, &file->extra->id, ret_attributes);
 	if (is_known || is_cut_off(c, file)) {
 		if (!is_known)
@@ -70,15 +91,8 @@ int cached_file_getattr(
 	}
 	cached_leave(c);
 	r = cached_file_inner(ctx, file, &object.file);
-	if (r == 0) {
-		cached_enter(c);
-		cached_ask(c, ctx, &asking);
-		r = workspace_getattr(ctx, c->base.inner, &object, ret_attributes);
-		cached_end_asking(c, ctx, &asking);
-		if (r == 0)
-			cached_learn_attributes(c, &asking.look, ret_attributes, FROM_LOOK, NULL);
-		cached_leave(c);
-	}
+	if (r == 0)
+		r = ask_attributes(c, ctx, file, &object, ret_attributes);
 	if (path_misses_object(r) && file->content && !object.file) {
 		last_attributes(file, ret_attributes);
 		return 0;

@@ -398,6 +398,12 @@ void cached_has_met(struct cached *c, const struct op_context *ctx,
 /* The handle through which that object is made, if it has no name yet; or NULL. */
 struct cached_file *cached_find_early(const struct cached *c, const struct object_id *id);
 
+/* The attributes of such a file that was written to, through its handle: they come with the reply
+ * about the name, in one round trip.  The lock is left meanwhile.  False: that is not what the name
+ * leads to. */
+bool cached_ask_early(struct cached *c, struct op_context *ctx, struct cached_file *file,
+	struct attributes *ret_attributes);
+
 /* Nobody waits for the name any more, whether it has come or not. */
 void cached_forget_early(struct cached *c, struct cached_file *file);
 

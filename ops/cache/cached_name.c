@@ -101,7 +101,7 @@ int cached_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 	struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of(w);
-	const struct cached_file *early;
+	struct cached_file *early;
 	struct attributes attributes;
 	struct found found;
 	int r;
@@ -113,6 +113,10 @@ int cached_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 	if (early && !early->writes.begun) {
 		*ret_attributes = early->attributes;
 		return answer(c, ctx, 0);
+	}
+	if (early && cached_ask_early(c, ctx, early, ret_attributes)) {
+		cached_leave(c);
+		return 0;
 	}
 	cached_await_at(c, ctx, object->path);
 	r = cached_resolve(c, ctx, object->path, &found, &attributes);

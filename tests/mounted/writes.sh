@@ -173,6 +173,22 @@ test_an_overwritten_file_waits_for_close() {
 	expect 0 "$(trips over/file open write chmod chown utimens)" "round trips before close"
 }
 
+# As git does for each file of a checkout: the times have to be the workspace's, and close has no news.
+test_a_look_at_a_new_file_waits_once() {
+	begin_in looked
+	python3 - "$mnt/looked/new" <<-'END'
+		import os, sys
+		fd = os.open(sys.argv[1], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+		os.write(fd, b"text")
+		open_ = os.fstat(fd)
+		os.close(fd)
+		closed = os.stat(sys.argv[1])
+		for name in "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns":
+		    assert getattr(open_, name) == getattr(closed, name), name
+	END
+	expect 1 "$(trips looked/new)" "round trips"
+}
+
 # race DIRECTORY CODE: Python, where make(name, flags) opens a new file here while the link is silent,
 # release() has the far end hear of it, and error_of() says what a call came to.
 race() {
