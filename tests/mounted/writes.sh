@@ -53,6 +53,19 @@ test_the_first_file_of_a_new_directory_does_not_wait() {
 	[ -f "$backing/parent/new/$(basename "$(cat "$tmp/made")")" ] || fail "it is not there"
 }
 
+# What was overwritten meanwhile says nothing of the mode that it will have.
+test_an_overwritten_file_does_not_count_as_made() {
+	begin_in maker
+	echo text >"$mnt/maker/file"
+	wait_for 10 is_prepared maker || fail "nothing is prepared"
+	sleep 1
+	mktemp "$mnt/maker/XXXXXX"
+	echo more >"$mnt/maker/file"
+	mkdir "$mnt/maker/new"
+	mktemp "$mnt/maker/new/XXXXXX"
+	expect 0 "$(trips maker/new create)" "round trips to create"
+}
+
 test_what_a_new_directory_has_already_is_not_set_again() {
 	mkdir -m 700 "$mnt/own"
 	chown "$(id -u):$(id -g)" "$mnt/own"

@@ -269,7 +269,7 @@ static int open_early(struct op_context *ctx, struct remote *remote,
 		*ret_attributes = taken.attributes;
 	}
 	if (r == 0 || r == -EAGAIN)
-		remote_prepared_want(ctx, remote, object->path, flags, mode);
+		remote_prepared_want(ctx, remote, object->path, flags, mode, false);
 	return r;
 }
 
@@ -363,7 +363,7 @@ int remote_create(struct op_context *ctx, struct workspace *w, const char *path,
 
 	/* For the next one, in the same flight. */
 	if (r == 0 || r == -EAGAIN)
-		remote_prepared_want(ctx, remote, path, flags, mode);
+		remote_prepared_want(ctx, remote, path, flags, mode, true);
 	if (r == -EAGAIN)
 		r = create(ctx, w, REQUEST_CREATE, path, flags, mode, ret_file, ret_attributes);
 	return r;

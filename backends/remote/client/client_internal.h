@@ -567,9 +567,10 @@ int remote_prepared_take_any(struct op_context *ctx, struct remote *remote, uint
 	struct prepared_taken *ret_taken);
 void remote_prepared_return(struct remote *remote, const struct prepared_taken *taken);
 
-/* Has one prepared for the next file beside `path`, if there is none. */
-void remote_prepared_want(
-	struct op_context *ctx, struct remote *remote, const char *path, int flags, uint32_t mode);
+/* Has one prepared for the next file beside `path`, if there is none.  `makes`: `path` is a new
+ * file, so that the caller may make one in a new directory, too. */
+void remote_prepared_want(struct op_context *ctx, struct remote *remote, const char *path,
+	int flags, uint32_t mode, bool makes);
 
 /* A file to be prepared in a directory that is being made, where the caller has made files lately:
  * the mode that its next one is likely to have, and a handle.  NULL: none.  It becomes ready if the

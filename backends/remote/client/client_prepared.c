@@ -248,8 +248,8 @@ static bool may_be_prepared(const struct op_context *ctx, int flags, uint32_t mo
 	       !(mode & 07000);
 }
 
-void remote_prepared_want(
-	struct op_context *ctx, struct remote *remote, const char *path, int flags, uint32_t mode)
+void remote_prepared_want(struct op_context *ctx, struct remote *remote, const char *path,
+	int flags, uint32_t mode, bool makes)
 {
 	const struct file_kind kind = kind_of(ctx, mode);
 	cleanup_free char *directory = strndup(path, path_parent_length(path));
@@ -260,8 +260,9 @@ void remote_prepared_want(
 		!(remote->capabilities & WORKSPACE_CAN_PREPARE))
 		return;
 	pthread_mutex_lock(&remote->lock);
-	remote->file_maker =
-		(struct file_maker){kind.uid, kind.gid, kind.umask, kind.mode, clock_now_ms()};
+	if (makes)
+		remote->file_maker = (struct file_maker){
+			kind.uid, kind.gid, kind.umask, kind.mode, clock_now_ms()};
 	if (!remote->prepared_wanted)
 		remote->prepared_wanted = 1;
 	missing = count_missing(remote, &kind);
