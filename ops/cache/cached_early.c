@@ -131,17 +131,20 @@ void cached_has_met(struct cached *c, const struct op_context *ctx,
 /* ---- Waiting for the name --------------------------------------------------------------- */
 
 /* Somebody else has made the name, and the handle leads to that file. */
-static void take_other(struct cached *c, const struct asking *asking, struct cached_file *file,
+static int take_other(struct cached *c, const struct asking *asking, struct cached_file *file,
 	const struct attributes *other)
 {
+	int r;
+
 	file->is_other = true;
 	file->capturing = false;
 	file->opened_state = 0;
 	cached_invalidate(c, asking->look.at, &file->made_in, file->path);
 	cached_learn_attributes(c, &asking->look, other, FROM_CHANGE, NULL);
-	cached_move_to_object(c, file, other);
+	r = cached_move_to_object(c, file, other);
 	file->extra->write_count++;
 	content_detach(c, file->extra);
+	return r;
 }
 
 static void take_truncated(struct cached *c, const struct asking *asking,
@@ -152,8 +155,9 @@ static void take_truncated(struct cached *c, const struct asking *asking,
 		cached_invalidate(c, asking->look.at, &file->made_in, file->path);
 }
 
-static void take_name(struct cached *c, const struct asking *asking, struct cached_file *file,
-	int r, const struct attributes *made)
+/* What the caller of the handle is told. */
+static int take_name(struct cached *c, const struct asking *asking, struct cached_file *file, int r,
+	const struct attributes *made)
 {
 	file->unnamed = false;
 	LIST_REMOVE(file, unnamed_link);
@@ -161,11 +165,12 @@ static void take_name(struct cached *c, const struct asking *asking, struct cach
 	if (r == -EEXIST)
 		note_missed(c, file);
 	if (r == 0 && !object_id_equal(&made->id, &file->attributes.id))
-		take_other(c, asking, file, made);
-	else if (file->was_there)
+		return take_other(c, asking, file, made);
+	if (file->was_there)
 		take_truncated(c, asking, file, r, made);
 	else
 		cached_made(c, asking, &file->made_in, file->path, NULL, r, made);
+	return r;
 }
 
 int cached_wait_for_name(struct cached *c, struct op_context *ctx, struct cached_file *file)
@@ -182,7 +187,7 @@ int cached_wait_for_name(struct cached *c, struct op_context *ctx, struct cached
 	r = workspace_await_name(ctx, atomic_load(&file->inner), &made);
 	cached_take_reply(c, ctx, &asking);
 	if (r != -EAGAIN && file->unnamed)
-		take_name(c, &asking, file, r, &made);
+		r = take_name(c, &asking, file, r, &made);
 	file->awaiting--;
 	pthread_cond_broadcast(&c->changed);
 	return r;

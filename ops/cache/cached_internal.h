@@ -534,8 +534,8 @@ int cached_file_inner(
 void cached_leave_object(struct cached *c, struct cached_file *file);
 void cached_file_free(struct cached_file *file);
 
-/* The handle leads to another object.  No memory: it stays with what it was. */
-void cached_move_to_object(
+/* The handle leads to another object.  -ENOMEM: it stays with what it was. */
+int cached_move_to_object(
 	struct cached *c, struct cached_file *file, const struct attributes *attributes);
 
 /* Reads a small file whole and keeps it, if it still is what it was when opened. Without the

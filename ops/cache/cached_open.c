@@ -67,19 +67,20 @@ void cached_leave_object(struct cached *c, struct cached_file *file)
 	cached_drop_dead(c, &file->attributes.id);
 }
 
-void cached_move_to_object(
+int cached_move_to_object(
 	struct cached *c, struct cached_file *file, const struct attributes *attributes)
 {
 	struct extra *x = extra_make(c, &attributes->id);
 
 	if (!x)
-		return;
+		return -ENOMEM;
 	file->extra->writers -= file->dirty;
 	cached_leave_object(c, file);
 	file->attributes = *attributes;
 	file->extra = x;
 	x->writers += file->dirty;
 	LIST_INSERT_HEAD(&x->files, file, link);
+	return 0;
 }
 
 static int open_inner(struct op_context *ctx, struct cached_file *file)

@@ -1,10 +1,12 @@
 /* What the cached decorator does when there is no memory: what fails says so, what was promised is
  * kept, nothing is believed that is not so, and nothing waits for ever. */
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "ops/cache/cached.h"
+#include "ops/forward.h"
 #include "tests/check.h"
 #include "tests/no_memory.h"
 #include "tests/unit/scripted_place.h"
@@ -14,6 +16,9 @@ enum { ALLOCATIONS = 100, CALLS = 12 };
 static struct workspace *w;
 static struct op_context context;
 static struct attributes seen;
+static bool answers_early;
+
+static struct workspace *early_new(struct workspace *inner);
 
 static void ignore_change(void *user, const struct change *change)
 {
@@ -31,6 +36,8 @@ static void setup(void)
 	place_make("d", S_IFDIR | 0755);
 	place_make("d/a", S_IFREG | 0644);
 	place_make("d/b", S_IFREG | 0644);
+	if (answers_early)
+		place = early_new(place);
 	CHECK_RC(0, cached_new(place, &options, &w));
 	CHECK_RC(0, workspace_watch(w, ignore_change, NULL));
 	alarm(20); /* lest it hangs */
@@ -62,6 +69,55 @@ static int count_in(const char *path)
 		&context, w, &OBJECT_AT(path), true, ignore_entry, &count, &since);
 
 	return r < 0 ? r : (int)count;
+}
+
+/* A place that answers create early; then it turns out that somebody else has made the name of
+ * "d/c". */
+static int create_early(struct op_context *ctx, struct workspace *place, const char *path,
+	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	int r = forward_create(ctx, place, path, flags, mode, ret_file, ret_attributes);
+
+	ctx->served.is_early = r == 0 && ctx->create_hint == CREATE_IS_EARLY;
+	return r;
+}
+
+static int find_other(
+	struct op_context *ctx, struct open_file *file, struct attributes *ret_attributes)
+{
+	return workspace_getattr(ctx, file->workspace, &OBJECT_AT("d/c"), ret_attributes);
+}
+
+static struct workspace *early_new(struct workspace *inner)
+{
+	struct forward *early = calloc(1, sizeof(*early));
+
+	if (!early)
+		abort();
+	forward_init(early, inner, &forward_ops);
+	early->ops.create = create_early;
+	early->ops.await_name = find_other;
+	return &early->workspace;
+}
+
+static void test_a_file_of_another_that_cannot_be_followed_is_an_error(void)
+{
+	struct open_file *file = NULL;
+
+	answers_early = true;
+	setup();
+	CHECK_RC(2, count_in("d"));
+	CHECK_RC(0, look("d"));
+	context.parent = seen.id;
+	CHECK_RC(0, workspace_create(&context, w, "d/n", O_WRONLY, 0600, &file, &seen));
+	CHECK(context.served.is_early);
+	place_make("d/c", S_IFREG | 0644);
+	memory_ends_after(0);
+	CHECK_RC(-ENOMEM, workspace_flush(&context, file));
+	memory_is_back();
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+	answers_early = false;
 }
 
 static void test_attributes_that_wait_go_on_waiting(void)
@@ -145,7 +201,8 @@ static void test_an_answer_from_before_what_could_not_be_kept_is_not_believed(vo
 	}
 }
 
-TEST_MAIN("cached_memory", TEST(test_attributes_that_wait_go_on_waiting),
+TEST_MAIN("cached_memory", TEST(test_a_file_of_another_that_cannot_be_followed_is_an_error),
+	TEST(test_attributes_that_wait_go_on_waiting),
 	TEST(test_a_listing_that_is_not_all_known_hides_no_name),
 	TEST(test_a_name_that_the_feed_tells_of_is_known_later),
 	TEST(test_an_answer_from_before_what_could_not_be_kept_is_not_believed))
