@@ -14,7 +14,8 @@
 enum {
 	SCANNERS = 3,
 	MEMORY_DEFAULT_BYTES = 64 << 20,
-	STATS_MS = 1000,
+	STATS_MS = 1000,       /* how long they are believed ... */
+	STATS_IDLE_MS = 10000, /* ... and where no change is known since; but they are asked for */
 	NAMES_DEFAULT_MAX = 1 << 20,
 };
 
@@ -40,6 +41,7 @@ int cached_process_next(struct op_context *ctx, struct process *process, void *b
 		return r;
 	cached_enter(c);
 	c->exec_ms = cached_now_ms();
+	c->changes++;
 	tree_command_ran(c->tree, c->exec_ms + 1); /* what nobody watches may have changed */
 	cached_leave(c);
 	return r;
@@ -47,27 +49,57 @@ int cached_process_next(struct op_context *ctx, struct process *process, void *b
 
 /* ---- The workspace ------------------------------------------------------------------ */
 
-int cached_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats)
+static int ask_stats(struct cached *c, struct op_context *ctx, struct fs_stats *ret_stats)
 {
-	struct cached *c = cached_of(w);
 	struct fs_stats stats;
+	uint64_t changes;
 	int r;
 
 	cached_enter(c);
-	stats = c->stats;
-	ctx->served.from_cache = c->stats_ms && cached_now_ms() - c->stats_ms < STATS_MS;
+	changes = c->changes;
 	cached_leave(c);
-	if (!ctx->served.from_cache) {
-		r = workspace_statfs(ctx, c->base.inner, &stats);
-		if (r < 0)
-			return r;
-		cached_enter(c);
-		c->stats = stats;
-		c->stats_ms = cached_now_ms();
-		cached_leave(c);
-	}
+	r = workspace_statfs(ctx, c->base.inner, &stats);
+	if (r < 0)
+		return r;
+	cached_enter(c);
+	c->stats = stats;
+	c->stats_ms = cached_now_ms();
+	c->stats_changes = changes;
+	cached_leave(c);
 	*ret_stats = stats;
 	return 0;
+}
+
+/* A task: nobody waits for it. */
+static void renew_stats(void *user)
+{
+	struct cached *c = user;
+	struct op_context ctx;
+	struct fs_stats stats;
+
+	op_context_init(&ctx);
+	ask_stats(c, &ctx, &stats);
+	cached_enter(c);
+	c->stats_come = false;
+	cached_leave(c);
+}
+
+/* find(1), rm(1) and others ask once each time that they run. */
+int cached_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats)
+{
+	struct cached *c = cached_of(w);
+	uint64_t age_ms, max_ms;
+
+	cached_enter(c);
+	age_ms = cached_now_ms() - c->stats_ms;
+	max_ms = c->changes == c->stats_changes ? STATS_IDLE_MS : STATS_MS;
+	ctx->served.from_cache = c->stats_ms && age_ms < max_ms;
+	if (ctx->served.from_cache)
+		*ret_stats = c->stats;
+	if (ctx->served.from_cache && age_ms >= STATS_MS && !c->stats_come)
+		c->stats_come = worker_pool_submit(&c->scanners, renew_stats, c);
+	cached_leave(c);
+	return ctx->served.from_cache ? 0 : ask_stats(c, ctx, ret_stats);
 }
 
 int cached_watch(struct workspace *w, change_sink sink, void *user)

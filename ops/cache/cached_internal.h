@@ -167,7 +167,10 @@ struct cached {
 	unsigned missed_next;
 	uint64_t round_trip_us; /* smoothed */
 	struct fs_stats stats;
-	uint64_t stats_ms;
+	uint64_t stats_ms;      /* when they were asked for; 0: never ... */
+	uint64_t stats_changes; /* ... after so many changes */
+	bool stats_come;        /* they are asked for */
+	uint64_t changes;       /* of our own, and those that were told of */
 	struct cached_stats statistics;
 
 	uint64_t news;        /* counts what is learnt */

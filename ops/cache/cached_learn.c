@@ -408,6 +408,7 @@ void cached_take_change(void *user, const struct change *change)
 	change_sink sink;
 
 	cached_enter(c);
+	c->changes++;
 	switch (change->kind) {
 	case CHANGE_ENTRY:
 		take_entry(c, &look, change);

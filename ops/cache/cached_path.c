@@ -60,6 +60,7 @@ void cached_ask(struct cached *c, struct op_context *ctx, struct asking *asking)
 
 void cached_begin_change(struct cached *c, struct op_context *ctx, struct asking *asking)
 {
+	c->changes++;
 	cached_ask(c, ctx, asking);
 	asking->told = ctx->facts ? ctx->facts : &asking->facts;
 	ctx->facts = asking->told;

@@ -40,6 +40,7 @@ void cached_end_write(struct cached_file *file)
 static void begin_content(struct cached *c, struct cached_file *file)
 {
 	cached_begin_write(file);
+	c->changes++;
 	file->written = true;
 	file->extra->write_count++;
 	content_detach(c, file->extra);

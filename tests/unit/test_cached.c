@@ -367,6 +367,29 @@ static void test_the_flush_tells_that_attributes_failed(void)
 	teardown();
 }
 
+/* Nobody waits for what has hardly changed. */
+static void test_the_room_is_asked_for_in_the_background(void)
+{
+	struct fs_stats stats;
+
+	setup("touch a");
+	CHECK_RC(0, workspace_statfs(&context, w, &stats));
+	CHECK_RC(0, workspace_statfs(&context, w, &stats));
+	CHECK_RC(1, faulty_calls(counter, "statfs"));
+	usleep(1100000);
+	faulty_set(counter, "statfs:1:EIO");
+	CHECK_RC(0, workspace_statfs(&context, w, &stats));
+	CHECK(stats.blocks > 0);
+	cached_quiesce(w);
+	CHECK_RC(1, faulty_calls(counter, "statfs"));
+	faulty_set(counter, "");
+	CHECK_RC(0, workspace_unlink(&context, w, "a", NULL));
+	CHECK_RC(0, workspace_statfs(&context, w, &stats));
+	CHECK(!context.served.from_cache);
+	CHECK_RC(1, faulty_calls(counter, "statfs"));
+	teardown();
+}
+
 static void test_an_unlock_does_not_depend_on_the_flush(void)
 {
 	struct file_lock lock = {.kind = LOCK_KIND_FLOCK, .type = LOCK_EXCLUSIVE, .owner = 1};
@@ -693,6 +716,7 @@ TEST_MAIN("cached", TEST(test_what_is_gone_is_forgotten_when_nothing_happens),
 	TEST(test_attributes_of_a_new_file_wait_for_its_flush),
 	TEST(test_attributes_that_wait_show_to_all_who_look),
 	TEST(test_the_flush_tells_that_attributes_failed),
+	TEST(test_the_room_is_asked_for_in_the_background),
 	TEST(test_an_unlock_does_not_depend_on_the_flush),
 	TEST(test_an_open_file_outlives_its_name), TEST(test_an_open_file_outlives_what_led_to_it),
 	TEST(test_an_open_file_sees_what_is_appended),
