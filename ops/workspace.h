@@ -104,7 +104,8 @@ int workspace_rename(struct op_context *ctx, struct workspace *w, const char *fr
 /* Optional (NULL: -EROFS).  Sets what `mask` (enum setattr_mask) names, all or, as far
  * as can be told beforehand, nothing.  -EFBIG, -EISDIR (size of a
  * directory).  SET_SIZE through a handle that is open for writing needs no
- * permission of the file's mode. */
+ * permission of the file's mode; with CREATE_IS_EARLY it may return when it is only queued
+ * (served.is_early, and no attributes): flush, fsync, or a later write then return its error. */
 int workspace_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	unsigned mask, const struct attributes *want, struct attributes *ret_attributes);
 
@@ -200,7 +201,9 @@ ssize_t workspace_copy_range(struct op_context *ctx, struct open_file *from, off
 
 /* Optional as a group (NULL: -EOPNOTSUPP; the kernel then locks locally).
  * lock: sets or, with LOCK_NONE, drops.  With `wait` it returns when it has the lock,
- * -EINTR or -EDEADLK; without, -EAGAIN when somebody else holds it.
+ * -EINTR or -EDEADLK; without, -EAGAIN when somebody else holds it.  A lock is dropped behind every
+ * earlier write of any handle.  A remote workspace may return when that is only queued: what is
+ * asked for through it later comes behind that, other processes there may see it a moment later.
  * lock_test: `*lock` is what stands in the way, or type LOCK_NONE.
  * lock_release_owner: drops all LOCK_KIND_POSIX locks of `owner` on this file. */
 int workspace_lock(

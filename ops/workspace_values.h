@@ -111,7 +111,8 @@ struct op_context {
 	void *interrupted_data;
 
 	/* create, and open_file with O_TRUNC for writing only: whether it may be answered before
-	 * the name is made, or the file truncated (see await_name). */
+	 * the name is made, or the file truncated (see await_name).  setattr of the size alone,
+	 * through a handle: CREATE_IS_EARLY if it may be answered before. */
 	enum create_hint create_hint;
 
 	/* Filled in by a change that succeeds; the operation clears it first.  NULL: not wanted. */

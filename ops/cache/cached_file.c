@@ -303,16 +303,8 @@ int cached_lock(struct op_context *ctx, struct open_file *open_file, const struc
 	if (lock->kind == LOCK_KIND_POSIX)
 		file->extra->locked = true;
 	cached_leave(c);
-	if (cached_may_write(file->flags))
-		r = workspace_flush(ctx, inner); /* before the next holder reads */
-	if (lock->type == LOCK_NONE) {           /* whatever else fails: the next holder waits */
-		int r_lock = workspace_lock(ctx, inner, lock, wait);
-
-		return r < 0 ? r : r_lock;
-	}
-	if (r == 0)
-		r = workspace_lock(ctx, inner, lock, wait);
-	if (r == 0)
+	r = workspace_lock(ctx, inner, lock, wait);
+	if (r == 0 && lock->type != LOCK_NONE)
 		distrust(c, file);
 	return r;
 }

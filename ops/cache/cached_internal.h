@@ -553,6 +553,11 @@ bool cached_is_worth_keeping(const struct cached_file *file);
 int cached_file_getattr(
 	struct op_context *ctx, struct cached_file *file, struct attributes *ret_attributes);
 
+/* ftruncate(2): mostly not waited for, and then its error is that of a write.  -EAGAIN: it is to be
+ * waited for. */
+int cached_truncate(struct op_context *ctx, struct open_file *open_file, uint64_t size_bytes,
+	struct attributes *ret_attributes);
+
 /* Before a name goes: has files at the path that were opened here only opened by the inner
  * workspace too, where they stay valid.  With the lock, which it drops meanwhile. */
 void cached_hold_open(struct cached *c, struct op_context *ctx, const char *path);

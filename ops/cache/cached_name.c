@@ -502,8 +502,13 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 	struct asking asking;
 	struct object_id id;
 	struct extra *x;
-	int r = cached_inner_object(ctx, object, &inner);
+	int r = -EAGAIN;
 
+	if (mask == SET_SIZE && object->file)
+		r = cached_truncate(ctx, object->file, want->size_bytes, ret_attributes);
+	if (r != -EAGAIN)
+		return r;
+	r = cached_inner_object(ctx, object, &inner);
 	if (r < 0)
 		return r;
 	cached_enter(c);

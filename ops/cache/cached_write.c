@@ -1,6 +1,7 @@
 /* What is written through an open file, and when that is settled. */
 #include "ops/cache/cached_internal.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 
@@ -21,6 +22,24 @@ static void capture(struct cached_file *file, const void *data, size_t size, off
 		return;
 	file->capturing = (size_t)offset == file->capture.size &&
 			  buffer_append(&file->capture, data, size) == 0;
+	file->captured_writes += file->capturing;
+}
+
+static void capture_size(struct cached_file *file, uint64_t size_bytes)
+{
+	static const uint8_t zeros[4096];
+	struct buffer *capture = &file->capture;
+
+	if (!file->capturing)
+		return;
+	if (size_bytes < capture->size)
+		capture->size = size_bytes;
+	while (capture->size < size_bytes && file->capturing) {
+		size_t left = size_bytes - capture->size;
+
+		file->capturing = buffer_append(capture, zeros,
+					  left < sizeof(zeros) ? left : sizeof(zeros)) == 0;
+	}
 	file->captured_writes += file->capturing;
 }
 
@@ -250,6 +269,67 @@ int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsign
 	cached_enter(c);
 	then = begin_content_change(c, ctx, file, &asking);
 	r = workspace_fallocate(ctx, inner, mode, offset, length);
+	end_content_change(c, ctx, file, then, &asking);
+	return r;
+}
+
+/* What the workspace would tell of the file, but for its size and times.  False: that is not known,
+ * the change clears a bit of the mode, or may be refused. */
+static bool guess_attributes(struct cached *c, const struct cached_file *file, uint64_t size_bytes,
+	struct attributes *ret_attributes)
+{
+	enum { SPECIAL_BITS = 07000, SURE_BYTES = 1 << 30 };
+
+	if (file->unnamed)
+		*ret_attributes = file->attributes;
+	else if (!tree_last_attributes(c->tree, &file->extra->id, ret_attributes))
+		return false;
+	return cached_may_write(file->flags) && !(ret_attributes->mode & SPECIAL_BITS) &&
+	       size_bytes <= SURE_BYTES;
+}
+
+static void set_size(struct attributes *attributes, uint64_t size_bytes)
+{
+	uint64_t blocks = (size_bytes + 511) / 512;
+
+	attributes->size_bytes = size_bytes;
+	if (attributes->blocks > blocks)
+		attributes->blocks = blocks;
+}
+
+int cached_truncate(struct op_context *ctx, struct open_file *open_file, uint64_t size_bytes,
+	struct attributes *ret_attributes)
+{
+	const struct attributes want = {.size_bytes = size_bytes};
+	struct cached_file *file = cached_file_of(open_file);
+	struct cached *c = cached_of_file(file);
+	struct attributes attributes;
+	struct open_file *inner;
+	struct asking asking;
+	struct writes then;
+	int r = writable_inner(ctx, file, &inner);
+
+	if (r < 0)
+		return r;
+	cached_enter(c);
+	if (!guess_attributes(c, file, size_bytes, &attributes)) {
+		cached_leave(c);
+		return -EAGAIN;
+	}
+	set_size(&attributes, size_bytes);
+	begin_content(c, file);
+	capture_size(file, size_bytes);
+	then = (struct writes){file->writes.begun, file->writes.ended + 1};
+	cached_begin_change(c, ctx, &asking);
+	ctx->create_hint = CREATE_IS_EARLY;
+	r = workspace_setattr(ctx, c->base.inner, &OBJECT_OF(inner), SET_SIZE, &want, &attributes);
+	ctx->create_hint = CREATE_WAITS;
+	if (r == 0)
+		*ret_attributes = attributes;
+	if (r == 0 && ctx->served.is_early)
+		then = (struct writes){0}; /* only the next flush tells what it left */
+	else if (r == 0)
+		asking.told->object = attributes;
 	end_content_change(c, ctx, file, then, &asking);
 	return r;
 }

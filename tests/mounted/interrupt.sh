@@ -111,14 +111,14 @@ write_callers() {
 		    "mkdir": (None, lambda _: os.mkdir(f"made{os.getpid()}")),
 		    "rename": (None, lambda _: os.rename("cold", "renamed")),
 		    "unlink": (None, lambda _: os.unlink("cold")),
-		    "truncate": (lambda: os.open("w", os.O_RDWR | os.O_CREAT), lambda fd: os.ftruncate(fd, 9)),
+		    "truncate": (None, lambda _: os.truncate("cold", 9)),
 		    "link": (None, lambda _: os.link("cold", "linked")),
 		    "chmod": (None, lambda _: os.chmod("cold", 0o600)),
 		    "setxattr": (None, lambda _: os.setxattr("cold", "user.x", b"y")),
 		    "statfs": (None, lambda _: os.statvfs(here)),
 		    "flock": (lambda: os.open("locked", os.O_RDWR), lambda fd: fcntl.flock(fd, fcntl.LOCK_EX)),
 		    "lockf": (lambda: os.open("locked", os.O_RDWR), lambda fd: fcntl.lockf(fd, fcntl.LOCK_EX)),
-		    "held": (lambda: locked("locked"), lambda fd: (os.write(fd, b"x"), fcntl.lockf(fd, fcntl.LOCK_UN))),
+		    "held": (lambda: locked("locked"), lambda fd: (os.write(fd, b"x"), os.close(fd))),
 		    "exec": (None, lambda _: os.execv("./program", ["program"])),
 		}
 

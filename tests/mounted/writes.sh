@@ -202,6 +202,82 @@ test_a_look_at_a_new_file_waits_once() {
 	expect 1 "$(trips looked/new)" "round trips"
 }
 
+test_ftruncate_is_not_waited_for() {
+	begin_in sized
+	seq 1000 >"$mnt/sized/file"
+	next_is_prepared sized
+	python3 - "$mnt/sized" "$backing/sized" <<-'END'
+		import os, sys
+		here, there = sys.argv[1:]
+		fd = os.open(f"{here}/file", os.O_RDWR)
+		os.ftruncate(fd, 4)
+		assert os.pread(fd, 10, 0) == b"1\n2\n"
+		os.ftruncate(fd, 6)
+		os.pwrite(fd, b"!", 7)
+		os.ftruncate(fd, 100000)
+		os.ftruncate(fd, 8)
+		assert os.fstat(fd).st_size == 8
+		os.close(fd)
+		for place in here, there:
+		    assert open(f"{place}/file", "rb").read() == b"1\n2\n\0\0\0!", place
+		fd = os.open(f"{here}/new", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+		os.write(fd, b"text that is cut")
+		os.ftruncate(fd, 4)
+		os.ftruncate(fd, 6)
+		os.pwrite(fd, b"...", 6)
+		os.fchmod(fd, 0o640)
+		os.utime(fd, (1000000000, 1000000000))
+		os.close(fd)
+		for place in here, there:
+		    assert open(f"{place}/new", "rb").read() == b"text\0\0...", place
+		    s = os.stat(f"{place}/new")
+		    assert (s.st_mode & 0o777, s.st_mtime) == (0o640, 1000000000), s
+	END
+	expect 0 "$(trips sized truncate)" "round trips of ftruncate"
+	expect 1 "$(trips sized/new)" "round trips of a new file"
+}
+
+test_a_released_lock_is_not_waited_for() {
+	begin_in locked
+	echo text >"$backing/locked/file"
+	python3 - "$mnt/locked/file" "$backing/locked/file" <<-'END'
+		import fcntl, os, sys
+		here, there = sys.argv[1:]
+		fd, spare = os.open(here, os.O_RDWR), os.open(here, os.O_RDWR)
+		for lock in fcntl.flock, fcntl.lockf:
+		    for i in range(5):
+		        lock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+		        os.pwrite(fd, b"%04d" % i, 0)
+		        lock(fd, fcntl.LOCK_UN)
+		fcntl.flock(spare, fcntl.LOCK_EX | fcntl.LOCK_NB) # it is free for all here
+		with open(there) as file:
+		    assert file.read(4) == "0004"
+	END
+	expect 11 "$(trips locked/file lock)" "round trips of 11 locks"
+}
+
+# Of any file, however much it is.
+test_who_gets_a_released_lock_finds_what_was_written() {
+	begin_in guarded
+	echo >"$backing/guarded/lock"
+	echo >"$backing/guarded/data"
+	python3 - "$mnt/guarded" "$backing/guarded" <<-'END'
+		import fcntl, os, subprocess, sys, time
+		here, there = sys.argv[1:]
+		data, lock = os.open(f"{here}/data", os.O_WRONLY), os.open(f"{here}/lock", os.O_RDWR)
+		for kind in fcntl.flock, fcntl.lockf:
+		    kind(lock, fcntl.LOCK_EX)
+		    there_first = f"import fcntl, os; f = open('{there}/lock', 'r+'); fcntl.{kind.__name__}(f, fcntl.LOCK_EX); print(os.stat('{there}/data').st_size)"
+		    other = subprocess.Popen([sys.executable, "-c", there_first], stdout=subprocess.PIPE)
+		    time.sleep(0.5)
+		    os.ftruncate(data, 0)
+		    os.pwrite(data, b"x" * 4_000_000, 0)
+		    kind(lock, fcntl.LOCK_UN)
+		    size = int(other.communicate()[0])
+		    assert size == 4_000_000, f"{kind.__name__}: {size}"
+	END
+}
+
 # race DIRECTORY CODE: Python, where make(name, flags) opens a new file here while the link is silent,
 # release() has the far end hear of it, and error_of() says what a call came to.
 race() {

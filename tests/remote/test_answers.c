@@ -653,6 +653,62 @@ static void *answer_writes(void *argument)
 	return NULL;
 }
 
+/* An open, and then nothing but refusals. */
+static void *refuse_changes(void *argument)
+{
+	const struct attributes attributes = {.id.inode = 42, .mode = S_IFREG};
+	struct far_end *far = argument;
+
+	while (!far->stop) {
+		cleanup_wire_writer struct wire_writer reply = {0};
+		uint8_t result[WIRE_RESULT_BYTES];
+		uint32_t id = request_id(far->remote);
+
+		if (!id) {
+			sched_yield();
+			continue;
+		}
+		lane_withdraw(far->remote->lane, id);
+		wire_set_result(result, far->seen ? -EFBIG : 0, 1);
+		wire_put_raw(&reply, result, sizeof(result));
+		if (!far->seen++)
+			wire_put_attributes(&reply, &attributes);
+		give(far, FRAME_REPLY, id, reply.buffer.data, reply.buffer.size);
+	}
+	return NULL;
+}
+
+static void test_a_flush_tells_what_was_refused_of_what_was_queued(void)
+{
+	const struct attributes want = {.size_bytes = 100};
+	const struct file_lock none = {.kind = LOCK_KIND_FLOCK, .type = LOCK_NONE};
+	struct far_end far = {0};
+	struct attributes attributes;
+	struct open_file *file;
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	far_end_start(&far, refuse_changes);
+	CHECK_RC(0, workspace_open_file(&ctx, &far.remote->base, &OBJECT_AT("f"), O_WRONLY, &file,
+			    &attributes));
+	CHECK_RC(1, ctx.served.round_trips);
+	ctx.create_hint = CREATE_IS_EARLY;
+	CHECK_RC(0, workspace_setattr(&ctx, &far.remote->base, &OBJECT_OF(file), SET_SIZE, &want,
+			    &attributes));
+	CHECK(ctx.served.is_early);
+	CHECK_RC(1, ctx.served.round_trips);
+	CHECK_RC(-EFBIG, workspace_flush(&ctx, file));
+	CHECK_RC(0, workspace_flush(&ctx, file));
+	ctx.served.round_trips = 0;
+	CHECK_RC(0, workspace_lock(&ctx, file, &none, false));
+	CHECK_RC(0, ctx.served.round_trips);
+	CHECK_RC(-EFBIG, workspace_flush(&ctx, file));
+	CHECK_RC(0, workspace_close(&ctx, file));
+	while (request_id(far.remote)) /* nobody waits for the close */
+		sched_yield();
+	far_end_stop(&far);
+}
+
 static void test_a_flush_tells_the_latest_state_that_writes_left(void)
 {
 	struct far_end far = {0};
@@ -841,6 +897,7 @@ TEST_MAIN("answers", TEST(test_what_a_session_forgot_is_asked_anew),
 	TEST(test_positions_of_a_later_session_are_higher),
 	TEST(test_positions_that_would_reach_the_next_session_are_refused),
 	TEST(test_a_flush_tells_the_latest_state_that_writes_left),
+	TEST(test_a_flush_tells_what_was_refused_of_what_was_queued),
 	TEST(test_a_new_session_ends_the_watches_of_those_before),
 	TEST(test_the_feed_of_a_new_session_waits_for_no_slot),
 	TEST(test_thousands_of_handles_can_be_given_back_at_once))

@@ -475,6 +475,8 @@ int remote_close(struct op_context *ctx, struct open_file *open_file)
 	int r = remote_flush(ctx, open_file);
 	uint64_t position = ctx->served.position;
 
+	if (file->has_locks)
+		remote_settle(ctx, file->remote);
 	send_close(ctx, file);
 	ctx->served.position = position; /* of the writes */
 	file_unpublish(file);
@@ -556,6 +558,11 @@ int remote_lock(struct op_context *ctx, struct open_file *open_file, const struc
 
 	wire_put_lock(&request.arguments, lock);
 	wire_put_number(&request.arguments, wait);
+	if (lock->type == LOCK_NONE) {
+		if (remote_queue_unlock(ctx, file, &request.arguments))
+			return 0;
+		remote_settle(ctx, request.remote); /* whatever fails: others wait for the lock */
+	}
 	request.traits.gives_back = lock->type == LOCK_NONE;
 	request.traits.makes = file->handle;
 	request.traits.lock = *lock;
@@ -608,6 +615,7 @@ int remote_lock_release_owner(struct op_context *ctx, struct open_file *file, ui
 
 	if (!object_has_locks(request.file))
 		return 0;
+	remote_settle(ctx, request.remote); /* of all files: the next holder is to find it */
 	request.traits.gives_back = true;
 	wire_put_number(&request.arguments, owner);
 	return (int)remote_request_run(&request, NULL, NULL);

@@ -590,6 +590,16 @@ void remote_prepared_free(struct remote *remote);
  */
 int remote_queue_name(struct op_context *ctx, struct remote_file *file, int flags, bool makes);
 
+/* ---- client_write.c: what is queued beside writes ------------------------------------------- */
+
+/* Queues that the file gets this size.  flush returns its error, or a later write. */
+int remote_queue_size(struct op_context *ctx, struct remote_file *file, uint64_t size_bytes);
+
+/* Queues a LOCK with type none and these arguments, behind all writes.  flush returns its error.
+ * False: it cannot be queued, as another handle of the file has something queued, say. */
+bool remote_queue_unlock(
+	struct op_context *ctx, struct remote_file *file, const struct wire_writer *arguments);
+
 /* ---- client_exec.c ------------------------------------------------------------------- */
 
 int remote_process_new(struct remote *remote, struct remote_process **ret_process);

@@ -352,6 +352,11 @@ int remote_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 	struct attributes attributes = *want;
 	int r;
 
+	if (mask == SET_SIZE && object->file && ctx->create_hint == CREATE_IS_EARLY) {
+		r = remote_queue_size(ctx, remote_file_of(object->file), want->size_bytes);
+		ctx->served.is_early = r == 0;
+		return r;
+	}
 	attributes.size_bytes = mask & SET_SIZE ? want->size_bytes : 0;
 	attributes.atime = mask & SET_ATIME ? want->atime : (struct timespec){0};
 	attributes.mtime = mask & SET_MTIME ? want->mtime : (struct timespec){0};

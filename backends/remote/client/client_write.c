@@ -6,7 +6,11 @@
 
 #include "backends/remote/client/client_internal.h"
 
-enum { SYNC_FLAGS = O_DSYNC | O_SYNC, REFUSED_FRESH_MS = 10000, NAME_BYTES = 4096 };
+enum {
+	SYNC_FLAGS = O_DSYNC | O_SYNC,
+	REFUSED_FRESH_MS = 10000,
+	SMALL_BYTES = 4096, /* about what a request takes that brings no content */
+};
 
 /* ---- Order among queued writes and what follows them ------------------------------------ */
 
@@ -85,7 +89,8 @@ static void release(const struct queued_write *write)
 	pthread_cond_broadcast(&remote->freed);
 }
 
-static void finish_write(struct call *call, int64_t result, const struct facts *facts)
+/* `left`: the attributes of the file behind it; mode 0: not told. */
+static void finish_write(struct call *call, int64_t result, const struct attributes *left)
 {
 	struct queued_write *write = call->user;
 	struct remote_file *file = write->file;
@@ -94,14 +99,10 @@ static void finish_write(struct call *call, int64_t result, const struct facts *
 	if (result == RESULT_AGAIN)
 		result = -EIO;
 	pthread_mutex_lock(&remote->lock);
-	if (facts->object.mode && call->position > file->written_at) {
+	if (left->mode && call->position > file->written_at) {
 		file->written_at = call->position;
-		file->written = facts->object;
+		file->written = *left;
 	}
-	if (result >= 0)
-		file->little_room = facts->little_room;
-	if (facts->little_room)
-		remote->little_room_ms = clock_now_ms();
 	if (result == -ENOSPC || result == -EDQUOT)
 		remote->refused_ms = clock_now_ms();
 	if (result < 0 && !file->write_error)
@@ -113,6 +114,15 @@ static void finish_write(struct call *call, int64_t result, const struct facts *
 	remote_file_unref(file);
 	free(write);
 	call_free(call);
+}
+
+static void note_room(struct remote_file *file, bool is_little)
+{
+	pthread_mutex_lock(&file->remote->lock);
+	file->little_room = is_little;
+	if (is_little)
+		file->remote->little_room_ms = clock_now_ms();
+	pthread_mutex_unlock(&file->remote->lock);
 }
 
 static void write_answered(struct call *call)
@@ -127,8 +137,9 @@ static void write_answered(struct call *call)
 			result = -EIO;
 		else if ((uint64_t)result < write->size)
 			result = -ENOSPC;
+		note_room(write->file, facts.little_room);
 	}
-	finish_write(call, result, &facts);
+	finish_write(call, result, &facts.object);
 }
 
 /* Under remote->lock. */
@@ -163,6 +174,18 @@ static bool must_wait(struct remote *remote, const struct remote_file *file)
 	return remote->write_bytes >= WRITE_WINDOW_BYTES || others_write(remote, file);
 }
 
+/* Under remote->lock. */
+static void take_room(struct queued_write *write)
+{
+	struct remote *remote = write->file->remote;
+
+	write->generation = remote->write_generation;
+	remote->generation_writes[write->generation % WRITE_GENERATIONS]++;
+	remote->write_bytes += write->size;
+	write->file->writes++;
+	write->file->refs++;
+}
+
 /* Waits for room in the window, and takes it. */
 static int reserve(struct op_context *ctx, struct queued_write *write)
 {
@@ -176,13 +199,8 @@ static int reserve(struct op_context *ctx, struct queued_write *write)
 		remote_count_round_trip(remote, ctx);
 	while (r == 0 && must_wait(remote, file))
 		r = remote_wait(remote, ctx, &remote->freed, &remote->lock);
-	if (r == 0) {
-		write->generation = remote->write_generation;
-		remote->generation_writes[write->generation % WRITE_GENERATIONS]++;
-		remote->write_bytes += write->size;
-		file->writes++;
-		file->refs++;
-	}
+	if (r == 0)
+		take_room(write);
 	pthread_mutex_unlock(&remote->lock);
 	return r;
 }
@@ -197,32 +215,102 @@ static void unreserve(struct queued_write *write)
 	remote_file_unref(file);
 }
 
-static int queue_write(struct op_context *ctx, struct remote_file *file, const void *data,
-	size_t size, off_t offset)
+/* Takes room for a request about the handle that is queued, and begins it. */
+static int begin_queued(struct query *q, struct op_context *ctx, struct remote_file *file,
+	enum frame_type type, size_t size, struct queued_write **ret_write)
 {
 	struct queued_write *write = malloc(sizeof(*write));
-	struct query q;
-	int64_t result;
+	int r;
 
 	if (!write)
 		return -ENOMEM;
 	*write = (struct queued_write){.file = file, .size = size};
-	result = reserve(ctx, write);
-	if (result < 0) {
+	r = reserve(ctx, write);
+	if (r < 0) {
 		free(write);
-		return (int)result;
+		return r;
 	}
-	query_begin(&q, ctx, file->remote, REQUEST_WRITE, file->handle);
-	q.traits.uses[0] = file;
-	wire_put_number(&q.out, file->handle);
-	wire_put_number(&q.out, (uint64_t)offset);
-	wire_put_bytes(&q.out, data, size);
-	result = query_submit(&q, write_answered, write);
-	if (result < 0) {
+	query_begin(q, ctx, file->remote, type, file->handle);
+	q->traits.uses[0] = file;
+	*ret_write = write;
+	return 0;
+}
+
+/* Sends it.  `answered` gives the room back. */
+static int submit_queued(
+	struct query *q, void (*answered)(struct call *call), struct queued_write *write)
+{
+	int r = query_submit(q, answered, write);
+
+	if (r < 0) {
 		unreserve(write);
 		free(write);
 	}
+	return r;
+}
+
+static int queue_write(struct op_context *ctx, struct remote_file *file, const void *data,
+	size_t size, off_t offset)
+{
+	struct queued_write *write;
+	struct query q;
+	int64_t result = begin_queued(&q, ctx, file, REQUEST_WRITE, size, &write);
+
+	if (result < 0)
+		return (int)result;
+	wire_put_number(&q.out, file->handle);
+	wire_put_number(&q.out, (uint64_t)offset);
+	wire_put_bytes(&q.out, data, size);
+	result = submit_queued(&q, write_answered, write);
 	return query_end(&q, &result) ? RESULT_AGAIN : (int)result;
+}
+
+/* ---- The size ---------------------------------------------------------------------------- */
+
+static void size_answered(struct call *call)
+{
+	struct attributes attributes = {0};
+	int64_t result = call->result;
+
+	if (result >= 0) {
+		wire_get_attributes(&call->body, &attributes);
+		if (wire_reader_finish(&call->body) < 0)
+			result = -EIO;
+	}
+	finish_write(call, result, result < 0 ? &(struct attributes){0} : &attributes);
+}
+
+static int queue_size(struct op_context *ctx, struct remote_file *file, uint64_t size_bytes)
+{
+	static const struct object_id any;
+	const struct attributes want = {.size_bytes = size_bytes};
+	struct queued_write *write;
+	struct query q;
+	int64_t result = begin_queued(&q, ctx, file, REQUEST_SETATTR, SMALL_BYTES, &write);
+
+	if (result < 0)
+		return (int)result;
+	wire_put_object(&q.out, "", &any, file->handle);
+	wire_put_number(&q.out, SET_SIZE);
+	wire_put_attributes(&q.out, &want);
+	result = submit_queued(&q, size_answered, write);
+	return query_end(&q, &result) ? RESULT_AGAIN : (int)result;
+}
+
+int remote_queue_size(struct op_context *ctx, struct remote_file *file, uint64_t size_bytes)
+{
+	int r;
+
+	if ((file->flags & O_ACCMODE) == O_RDONLY)
+		return -EBADF;
+	do {
+		r = remote_file_ready(ctx, file);
+		if (r == 0)
+			r = queue_size(ctx, file, size_bytes);
+	} while (r == RESULT_AGAIN);
+	remote_file_changed(file); /* whoever reads from here on reads behind it */
+	ctx->served.position = 0;
+	return r;
 }
 
 /* ---- The name of a file that was prepared ---------------------------------------------- */
@@ -264,30 +352,18 @@ static void name_answered(struct call *call)
 
 int remote_queue_name(struct op_context *ctx, struct remote_file *file, int flags, bool makes)
 {
-	struct queued_write *write = malloc(sizeof(*write));
+	struct queued_write *write;
 	struct query q;
-	int r;
+	int r = begin_queued(&q, ctx, file, REQUEST_NAME, SMALL_BYTES, &write);
 
-	if (!write)
-		return -ENOMEM;
-	*write = (struct queued_write){.file = file, .size = NAME_BYTES};
-	r = reserve(ctx, write);
-	if (r < 0) {
-		free(write);
+	if (r < 0)
 		return r;
-	}
-	query_begin(&q, ctx, file->remote, REQUEST_NAME, file->handle);
-	q.traits.uses[0] = file;
 	q.priority = LANE_URGENT;
 	wire_put_number(&q.out, file->handle);
 	wire_put_name(&q.out, file->path, &ctx->parent);
 	wire_put_open_flags(&q.out, flags);
 	wire_put_number(&q.out, makes);
-	r = query_submit(&q, name_answered, write);
-	if (r < 0) {
-		unreserve(write);
-		free(write);
-	}
+	r = submit_queued(&q, name_answered, write);
 	query_done(&q);
 	return r;
 }
@@ -313,6 +389,51 @@ int remote_await_name(
 	ctx->served.position = file->named_at;
 	pthread_mutex_unlock(&remote->lock);
 	return r;
+}
+
+/* ---- Locks that are released ------------------------------------------------------------ */
+
+/* The lock went with its session, if that is over. */
+static void unlock_answered(struct call *call)
+{
+	finish_write(
+		call, call->result == RESULT_AGAIN ? 0 : call->result, &(struct attributes){0});
+}
+
+bool remote_queue_unlock(
+	struct op_context *ctx, struct remote_file *file, const struct wire_writer *arguments)
+{
+	struct remote *remote = file->remote;
+	struct queued_write *write = malloc(sizeof(*write));
+	bool is_first, can_follow;
+	struct query q;
+	int r;
+
+	if (!write)
+		return false;
+	*write = (struct queued_write){.file = file, .size = SMALL_BYTES};
+	pthread_mutex_lock(&remote->lock);
+	is_first = !remote->write_bytes;
+	can_follow = !others_write(remote, file) && file->epoch == remote->epoch;
+	if (can_follow)
+		take_room(write);
+	pthread_mutex_unlock(&remote->lock);
+	if (!can_follow) {
+		free(write);
+		return false;
+	}
+	query_begin(&q, ctx, remote, REQUEST_LOCK, file->handle);
+	q.traits.gives_back = true;
+	q.traits.uses[0] = file;
+	if (is_first)
+		q.priority = LANE_URGENT;
+	wire_put_number(&q.out, file->handle);
+	wire_put_raw(&q.out, arguments->buffer.data, arguments->buffer.size);
+	if (q.error == 0)
+		q.error = arguments->error;
+	r = submit_queued(&q, unlock_answered, write);
+	query_done(&q);
+	return r == 0;
 }
 
 /* ---- What was written ------------------------------------------------------------------- */

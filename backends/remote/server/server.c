@@ -262,6 +262,7 @@ static int accept_job(struct server *server, struct job *job, uint64_t order)
 		goto out;
 	}
 	hash_table_insert(&server->jobs, job, job_hash, job_link);
+	job->number = ++server->job_number;
 	server->job_bytes += job->header.size;
 	server->closing += job->header.type == REQUEST_CLOSE;
 	handle = order ? server_handle_find(server, order) : NULL;
@@ -362,6 +363,29 @@ void server_wait_for_closes(struct job *job)
 
 	pthread_mutex_lock(&server->lock);
 	while (server->closing && !job->cancelled && !server->stopping)
+		pthread_cond_wait(&server->moved, &server->lock);
+	pthread_mutex_unlock(&server->lock);
+}
+
+/* Under the lock. */
+static bool has_earlier_writes(const struct job *job)
+{
+	struct server *server = job->server;
+	struct job *other = NULL;
+
+	while ((other = hash_table_next(&server->jobs, other, job_hash, job_link)))
+		if (other->number < job->number &&
+			(request_flags(other->header.type) & REQUEST_IS_QUEUED))
+			return true;
+	return false;
+}
+
+void server_wait_for_writes(struct job *job)
+{
+	struct server *server = job->server;
+
+	pthread_mutex_lock(&server->lock);
+	while (has_earlier_writes(job) && !job->cancelled && !server->stopping)
 		pthread_cond_wait(&server->moved, &server->lock);
 	pthread_mutex_unlock(&server->lock);
 }

@@ -500,6 +500,10 @@ int64_t handle_lock(struct job *job, struct wire_writer *out)
 	wait = wire_get_number_max(&job->in, 1);
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
+	if (r == 0 && lock.type == LOCK_NONE) {
+		server_wait_for_writes(job);
+		return workspace_lock(&job->ctx, ref.handle->file, &lock, wait);
+	}
 	/* Who holds the lock may have to close a handle that this request came after. */
 	r_order = server_leave_order(job);
 	if (r == 0)

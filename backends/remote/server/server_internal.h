@@ -37,6 +37,7 @@ struct server_channel {
 struct job {
 	struct job *next;    /* in the pool's or a handle's queue */
 	struct job *in_hash; /* by id */
+	uint64_t number;     /* in the order in which they came; under server->lock */
 	struct server *server;
 	struct lane *lane; /* that it came by: the answer goes back there */
 	struct frame_header header;
@@ -86,6 +87,7 @@ struct server {
 	struct job_queue small, bulk; /* waiting for a worker */
 	struct hash_table jobs;       /* by id */
 	size_t job_bytes;
+	uint64_t job_number;       /* of the last one */
 	struct hash_table handles; /* by id */
 	unsigned closing;          /* CLOSE requests that are not done */
 	struct server_process *processes;
@@ -112,6 +114,10 @@ void server_add_credit(int64_t *credit, uint64_t bytes, int64_t max);
 /* A CLOSE is not waited for by the client, and yet what comes after it must find the file
  * closed: no lock in the way, no "text file busy". */
 void server_wait_for_closes(struct job *job);
+
+/* Nor are writes: who gets a lock that the client has released must find what it wrote before, to
+ * any file. */
+void server_wait_for_writes(struct job *job);
 
 /* Lets the next job of the handle run that this one followed, and drops the reference to it. */
 int server_leave_order(struct job *job);

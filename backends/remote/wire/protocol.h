@@ -81,6 +81,7 @@ enum request_flags {
 	REQUEST_IS_BULK = 1 << 4,       /* the reply may be large */
 	REQUEST_WAITS = 1 << 5,         /* may wait for other requests: a thread of its own */
 	REQUEST_TAKES_LONG = 1 << 6,    /* at the place itself, however good the link is */
+	REQUEST_IS_QUEUED = 1 << 7,     /* a change that the client may go on without waiting for */
 };
 
 /* enum request_flags; 0 for what is no request. */
