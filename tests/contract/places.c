@@ -106,6 +106,21 @@ static int open_helper(struct workspace **ret_workspace, const char **ret_direct
 	return r < 0 ? r : open_with("helper", directory, ret_workspace);
 }
 
+static int open_compressed_helper(struct workspace **ret_workspace, const char **ret_directory)
+{
+	static const char *const pairs[] = {"compress=yes", NULL};
+	const struct workspace_options options = {.pairs = pairs};
+	cleanup_free char *reason = NULL;
+	int r = make_private_directory();
+
+	*ret_directory = directory;
+	if (r == 0)
+		r = scheme_open("helper", directory, &options, ret_workspace, &reason);
+	if (r < 0)
+		fprintf(stderr, "%s\n", reason ? reason : strerror(-r));
+	return r;
+}
+
 /* The helper of another kind of machine, run by qemu. */
 static int open_helper_of(const char *machine, const char *qemu, struct workspace **ret_workspace,
 	const char **ret_directory)
@@ -290,6 +305,7 @@ const struct contract_place contract_places[] = {
 	{"policy-mem", open_policy_mem, workspace_free},
 	{"policy-cached-local", open_policy_cached_local, close_directory},
 	{"helper", open_helper, close_directory},
+	{"compressed-helper", open_compressed_helper, close_directory},
 	{"helper-aarch64", open_helper_aarch64, close_directory},
 	{"helper-armv7l", open_helper_armv7l, close_directory},
 	{"helper-riscv64", open_helper_riscv64, close_directory},

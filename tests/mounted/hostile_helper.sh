@@ -13,7 +13,7 @@ mkdir "$tmp/ws/directory" "$tmp/ws/lies"
 for lie in type numbers moments large inline counts nothing short unasked events hash cut oversized escape gone victim; do
 	echo content >"$tmp/ws/lies/$lie"
 done
-for lie in slashes upwards outside twice oneself orphans names long broken dribble endless bottomless victims; do
+for lie in slashes upwards outside twice oneself orphans names long broken bomb dribble endless bottomless victims; do
 	mkdir "$tmp/ws/lies/$lie"
 done
 
@@ -59,6 +59,16 @@ test_a_listing_in_empty_frames() {
 	local peak
 
 	hears ls "$mnt/lies/dribble"
+	peak=$(awk '/VmHWM/ {print $2}' "/proc/$daemon_pid/status")
+	grep -q asan "/proc/$daemon_pid/maps" || [ "$peak" -lt $((70 << 10)) ] || fail "$peak KiB"
+}
+
+# Likewise.
+test_frames_that_become_large() {
+	local peak
+
+	hears ls "$mnt/lies/bomb"
+	hears stat "$mnt/lies/bomb/none"
 	peak=$(awk '/VmHWM/ {print $2}' "/proc/$daemon_pid/status")
 	grep -q asan "/proc/$daemon_pid/maps" || [ "$peak" -lt $((70 << 10)) ] || fail "$peak KiB"
 }

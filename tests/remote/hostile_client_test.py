@@ -97,6 +97,31 @@ def test_headers_that_nobody_sends():
             a.is_closed()
 
 
+def packed(size, said):
+    """So many zeros, compressed, that are said to be another number."""
+    deflate = p.zlib.compressobj(wbits=-15)
+    return p.number(said) + deflate.compress(bytes(size)) + deflate.flush(p.zlib.Z_SYNC_FLUSH)
+
+
+def test_compressed_frames_that_are_none():
+    for payload in (b"", b"\xff" * 20, p.number(5), p.number(5) + b"\3\0", packed(1000, 1001), packed(1000, 999), packed(64 << 20, 1 << 20),
+                    packed(2 << 20, 2 << 20), packed(0, (1 << 64) - 1)):
+        with Attack() as a:
+            a.lane.write(struct.pack("<IBBHII", len(payload), p.WRITE, 1, 0, 1, 0) + payload)
+            a.is_closed()
+
+
+def test_much_in_few_bytes_fills_no_memory():
+    with Attack(compression=2) as a:
+        if not a.welcome.compression:
+            return
+        a.call(p.CREATE, p.name(b"zeros") + p.open_flags(os.O_RDWR) + p.numbers(0o600, 1))
+        asked = [a.ask(p.WRITE, p.numbers(1, 0) + p.data(bytes(1 << 18)), order=1) for _ in range(2000)]
+        for identifier in asked:
+            assert a.wait(identifier).result == 1 << 18
+        a.is_alive()
+
+
 def test_frames_of_the_other_side():
     for kind in (p.REPLY, p.DATA, p.CHANGE, p.OUTPUT, p.EXIT, p.INPUT_CREDIT):
         with Attack() as a:

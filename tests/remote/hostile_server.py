@@ -324,6 +324,15 @@ class Liar(Server):
     def lie_oversized(self, kind, name):
         return self.ends(kind, b"\xff\xff\xff\xff\x08\0\0\0\1\0\0\0\0\0\0\0")
 
+    def lie_bomb(self, kind, name):
+        """A compressed frame that has far more than it says; before it, many that have what they say."""
+        deflate = p.zlib.compressobj(wbits=-15)
+        header = p.struct.pack("<BBHII", p.DATA, 1, 0, self.identifier, 0)
+        for size in [1 << 20] * (200 if kind in (p.READDIR, p.SCAN) else 0) + [64 << 20]:
+            packed = p.number(1 << 20) + deflate.compress(bytes(size)) + deflate.flush(p.zlib.Z_SYNC_FLUSH)
+            self.lane.write(p.struct.pack("<I", len(packed)) + header + packed)
+        return self.ends(kind, b"")
+
     def lie_escape(self, kind, name):
         return self.ends(kind, b"\x0f\0\0\0\x0c\0\0\0\0\0\0\0\0\0\0\0" + p.number(0) + p.string(b"../../evil") + p.numbers(1, 0))
 

@@ -8,6 +8,7 @@ import select
 import struct
 import subprocess
 import time
+import zlib
 
 PATIENCE = int(os.environ.get("TEST_PATIENCE", 1))  # how many times longer than usual to wait
 
@@ -297,17 +298,17 @@ class Reader:
 HELLO, WELCOME = b"\xffisthmC\x01", b"\xffisthmS\x01"
 CAN_EXEC, CAN_WATCH, READ_ONLY, CAN_CHECK, CAN_SEARCH, CAN_READ_FIRST = 1, 2, 8, 32, 64, 128
 VERSION = 5
-Welcome = collections.namedtuple("Welcome", "version error reason resumed session token received capabilities uid gid channels")
+Welcome = collections.namedtuple("Welcome", "version error reason resumed session token received capabilities uid gid channels place compression")
 
 
 def opening(magic, nonce, body):
     return magic + nonce + struct.pack("<I", len(body)) + body
 
 
-def hello(root, nonce=None, session=bytes(16), token=bytes(16), received=0, linger=0, version=VERSION, channel=0):
+def hello(root, nonce=None, session=bytes(16), token=bytes(16), received=0, linger=0, version=VERSION, channel=0, compression=0):
     nonce = nonce or secrets.token_bytes(16)
     return opening(HELLO, nonce, number(version) + session + token + numbers(received, linger) + string(root)
-                   + numbers(0, channel))
+                   + numbers(0, channel, compression))
 
 
 def welcome(nonce, session, token, capabilities, uid, gid, received=0, resumed=0, error=0, reason=b""):
@@ -318,7 +319,7 @@ def welcome(nonce, session, token, capabilities, uid, gid, received=0, resumed=0
 def read_welcome(body):
     r = Reader(body)
     return Welcome(r.number(), r.signed(), r.string(), r.number(), r.raw(16), r.raw(16), r.number(), r.number(),
-                   r.number(), r.number(), r.number())
+                   r.number(), r.number(), r.number(), r.string(), r.number())
 
 
 # ---- Section 4: frames -------------------------------------------------------------------
@@ -347,6 +348,8 @@ class Lane:
         self.received, self.unacknowledged = 0, 0
         self.sent, self.kept = 0, collections.deque()  # what may have to be sent again
         self.waiting = bytearray()  # to be written
+        self.deflate, self.inflate = None, zlib.decompressobj(-15)  # None: what is sent is not compressed
+        self.compressed = 0  # frames that came
         os.set_blocking(out_fd, False)
 
     def write(self, raw, timeout=30):
@@ -412,15 +415,19 @@ class Lane:
 
     def send_again(self, kind, identifier, payload, timeout=30):
         self.unacknowledged = 0
-        header = struct.pack("<IBBHII", len(payload), kind, 0, 0, identifier, self.received & 0xFFFFFFFF)
+        flags = 0
+        if self.deflate and payload:
+            flags = 1
+            payload = number(len(payload)) + self.deflate.compress(payload) + self.deflate.flush(zlib.Z_SYNC_FLUSH)
+        header = struct.pack("<IBBHII", len(payload), kind, flags, 0, identifier, self.received & 0xFFFFFFFF)
         self.write(header + payload, timeout)
 
     def receive(self, timeout=30):
         """The next frame that means something; PING and ACK are dealt with."""
         while True:
             self.await_bytes(16, timeout)
-            size, kind, zero, zeros, identifier, ack = struct.unpack("<IBBHII", self.pending[:16])
-            if size > PAYLOAD_MAX or zero or zeros:
+            size, kind, flags, zeros, identifier, ack = struct.unpack("<IBBHII", self.pending[:16])
+            if size > PAYLOAD_MAX or flags > 1 or zeros:
                 raise Malformed("a frame's header")
             raw = self.take(16 + size, timeout)
             self.check_ack(ack)
@@ -432,7 +439,16 @@ class Lane:
                 if self.unacknowledged > 64 << 10 or self.received % 32 == 0:
                     self.send(ACK)
             if kind not in (ACK, PING):
-                return Frame(kind, identifier, raw[16:])
+                return Frame(kind, identifier, self.unpacked(raw[16:]) if flags else raw[16:])
+
+    def unpacked(self, payload):
+        r = Reader(payload)
+        size = r.number()
+        whole = self.inflate.decompress(r.rest())
+        if len(whole) != size or size > PAYLOAD_MAX:
+            raise Malformed(f"a frame of {size} bytes that are {len(whole)}")
+        self.compressed += 1
+        return whole
 
     def check_ack(self, ack):
         if (self.sent - ack) & 0xFFFFFFFF > 1 << 31:
@@ -462,7 +478,7 @@ class Client:
     """Speaks to a helper that it starts; with `resume`, goes on with the session of another client,
     or, as `channel`, beside that one."""
 
-    def __init__(self, argv, root, linger=0, token=None, resume=None, channel=0):
+    def __init__(self, argv, root, linger=0, token=None, resume=None, channel=0, compression=0):
         self.helper = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         self.lane = Lane(self.helper.stdout.fileno(), self.helper.stdin.fileno())
         self.requests, self.answers, self.parts = 0, {}, {}
@@ -471,11 +487,13 @@ class Client:
         session = resume.welcome.session if resume else bytes(16)
         token = token or (resume.welcome.token if resume else bytes(16))
         received = resume.lane.received if resume and not channel else 0
-        self.lane.write(hello(os.fsencode(root), nonce, session, token, received, linger, channel=channel))
+        self.lane.write(hello(os.fsencode(root), nonce, session, token, received, linger, channel=channel, compression=compression))
         self.welcome = read_welcome(self.lane.receive_opening(WELCOME, nonce)[1])
         if self.welcome.error:
             self.drop()
             raise Refused(self.welcome.error, self.welcome.reason)
+        if compression and self.welcome.compression:
+            self.lane.deflate = zlib.compressobj(wbits=-15)
         if channel:
             self.requests = 1000000 * channel  # ids are the session's
         elif self.welcome.resumed:

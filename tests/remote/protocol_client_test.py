@@ -909,6 +909,41 @@ def test_session_goes_on_over_a_new_connection():
     third.close()
 
 
+def test_what_is_sent_is_compressed_when_both_say_so():
+    if not client.welcome.compression:
+        return
+    text = b"".join(b"line %d of a text\n" % i for i in range(20000))
+    random = os.urandom(200000)
+    write_file(b"text", text)
+    write_file(b"random", random)
+    first = p.Client([helper], root, linger=20, compression=2)
+
+    def read(someone, name, size, handle):
+        someone.call(p.OPEN, p.target(name) + p.open_flags(os.O_RDONLY) + p.numbers(handle, 0))
+        asked = [someone.ask(p.READ, p.numbers(handle, at, 200000)) for at in range(0, size, 200000)]
+        return asked, lambda someone: b"".join(someone.wait(i).body.rest() for i in asked)
+
+    asked, take = read(first, b"text", len(text), 4)
+    same(text, take(first))
+    same(len(asked), first.lane.compressed)
+    count = first.lane.compressed
+    asked, take = read(first, b"random", len(random), 5)
+    same(random, take(first))
+    same(count, first.lane.compressed)  # not these
+    # What was sent again over a new connection is part of its stream, or of none.
+    asked, take = read(first, b"text", len(text), 6)
+    first.drop()
+    second = p.Client([helper], root, resume=first, compression=2)
+    same(1, second.welcome.resumed)
+    same(text, take(second))
+    same(True, second.lane.compressed > 0)
+    third = p.Client([helper], root, resume=second)
+    asked, take = read(third, b"text", len(text), 7)
+    same(text, take(third))
+    same(0, third.lane.compressed)
+    third.close()
+
+
 def beside(channel, resume=None):
     return p.Client([helper], root, resume=resume or client, channel=channel)
 

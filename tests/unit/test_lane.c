@@ -1,10 +1,43 @@
-/* What comes again over the next connection. */
+/* What comes again over the next connection, and what is compressed on it. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "backends/remote/wire/lane.h"
+#include "ops/support/cleanup.h"
 #include "tests/check.h"
+
+enum { CONTENT_BYTES = 1 << 20, PIECE_BYTES = 32 << 10, TRICKLE_BYTES = 8 << 10, TRICKLE_MS = 5 };
+
+/* Text, and then what does not become smaller.  The payload of a frame is where in it the id says.
+ */
+static uint8_t content[2 * CONTENT_BYTES];
+
+static const uint8_t *content_of(uint32_t id)
+{
+	return content + (id * 7919) % CONTENT_BYTES + (id % 4 ? 0 : CONTENT_BYTES - PIECE_BYTES);
+}
+
+static void make_content(void)
+{
+	static const char *const words[] = {"static ", "int ", "return ", "struct ", "\n\t", "= "};
+	uint32_t random = 1;
+	size_t used = 0;
+
+	while (used < sizeof(content)) {
+		const char *word;
+
+		random = random * 1664525 + 1013904223;
+		word = used < CONTENT_BYTES ? words[(random >> 24) % array_size(words)] : "";
+		if (!*word)
+			content[used++] = (uint8_t)(random >> 24);
+		for (; *word; word++)
+			content[used++] = (uint8_t)*word;
+	}
+}
 
 struct end {
 	struct lane *lane;
@@ -13,6 +46,7 @@ struct end {
 	bool lacks_memory, lost; /* lock, as all below */
 	uint32_t got;            /* the last frame's id */
 	size_t count;            /* of frames */
+	size_t wrong;            /* that had not the content of their id */
 };
 
 static struct end near, far;
@@ -20,10 +54,13 @@ static struct end near, far;
 static int take_frame(void *user, const struct frame_header *header, uint8_t *payload)
 {
 	struct end *end = user;
+	bool good = header->type != FRAME_DATA ||
+		    memcmp(payload, content_of(header->id), header->size) == 0;
 	int r = 0;
 
 	free(payload);
 	pthread_mutex_lock(&end->lock);
+	end->wrong += !good;
 	if (end->lacks_memory) {
 		r = -ENOMEM;
 	} else {
@@ -129,5 +166,174 @@ static void test_what_there_was_no_memory_for_comes_again(void)
 	lane_free(far.lane);
 }
 
+/* ---- Compression ---------------------------------------------------------------------- */
+
+static void send_content(uint32_t id, size_t size)
+{
+	cleanup_wire_writer struct wire_writer w = {0};
+
+	lane_writer_init(&w);
+	wire_put_raw(&w, content_of(id), size);
+	CHECK_RC(0, lane_send(near.lane, LANE_BULK, FRAME_DATA, id, &w));
+}
+
+static uint64_t sent_bytes(void)
+{
+	struct lane_counters counters;
+
+	lane_count(near.lane, &counters);
+	return counters.bytes_sent;
+}
+
+static void begin(enum compression compression)
+{
+	make_content();
+	end_init(&near);
+	end_init(&far);
+	lane_set_compression(near.lane, compression);
+}
+
+static void end(void)
+{
+	lane_detach(near.lane);
+	lane_detach(far.lane);
+	lane_free(near.lane);
+	lane_free(far.lane);
+}
+
+static void test_compressed_frames_arrive_as_they_were(void)
+{
+	begin(COMPRESSION_ALWAYS);
+	connect_ends();
+	for (uint32_t id = 1; id <= 400; id++)
+		send_content(id, id % 50 ? id * 331 % PIECE_BYTES : 0);
+	await(&far, NULL, 400);
+	CHECK_RC(400, far.count);
+	CHECK_RC(0, far.wrong);
+	CHECK(sent_bytes() < 400 * PIECE_BYTES / 3);
+	end();
+}
+
+/* Also what was compressed for the one that broke. */
+static void test_each_connection_has_a_stream_of_its_own(void)
+{
+	uint32_t id = 0;
+
+	begin(COMPRESSION_ALWAYS);
+	for (int round = 0; round < 20; round++) {
+		connect_ends();
+		for (int i = 0; i < 50; i++)
+			send_content(++id, PIECE_BYTES);
+		if (round % 2)
+			await(&far, NULL, id);
+		lane_detach(near.lane);
+		lane_detach(far.lane);
+	}
+	lane_set_compression(near.lane, COMPRESSION_NONE);
+	send_content(++id, PIECE_BYTES);
+	connect_ends();
+	await(&far, NULL, id);
+	CHECK_RC(id, far.count);
+	CHECK_RC(0, far.wrong);
+	end();
+}
+
+static void send_all(size_t frames)
+{
+	for (uint32_t id = 1; id <= frames; id++)
+		send_content(4 * id + 1, PIECE_BYTES); /* text */
+	await(&far, NULL, 4 * (uint32_t)frames + 1);
+	CHECK_RC(0, far.wrong);
+}
+
+static void test_a_fast_link_is_given_everything_as_it_is(void)
+{
+	begin(COMPRESSION_AS_NEEDED);
+	connect_ends();
+	send_all(1000);
+	CHECK(sent_bytes() >= 400 * PIECE_BYTES); /* but for what leaves before it is known */
+	end();
+}
+
+struct trickle {
+	int in_fd, out_fd;
+};
+
+/* A link that carries so much and no more. */
+static void *run_trickle(void *user)
+{
+	const struct trickle *trickle = user;
+	const struct timespec pause = {.tv_nsec = TRICKLE_MS * 1000000};
+	uint8_t bytes[TRICKLE_BYTES];
+	ssize_t n;
+
+	while ((n = read(trickle->in_fd, bytes, sizeof(bytes))) > 0) {
+		nanosleep(&pause, NULL);
+		if (write(trickle->out_fd, bytes, (size_t)n) != n)
+			break;
+	}
+	close(trickle->in_fd);
+	close(trickle->out_fd);
+	return NULL;
+}
+
+static void test_what_waits_for_a_thin_link_is_compressed(void)
+{
+	int out[2], in[2], back[2];
+	struct trickle trickle;
+	pthread_t thread;
+
+	begin(COMPRESSION_AS_NEEDED);
+	CHECK_RC(0, pipe(out));
+	CHECK_RC(0, pipe(in));
+	CHECK_RC(0, pipe(back));
+	trickle = (struct trickle){out[0], in[1]};
+	CHECK_RC(0, pthread_create(&thread, NULL, run_trickle, &trickle));
+	CHECK_RC(0, lane_attach(near.lane, back[0], out[1], 0));
+	CHECK_RC(0, lane_attach(far.lane, in[0], back[1], 0));
+	send_all(200);
+	CHECK(sent_bytes() < 200 * PIECE_BYTES / 2);
+	lane_detach(near.lane);
+	pthread_join(thread, NULL);
+	lane_detach(far.lane);
+	lane_free(near.lane);
+	lane_free(far.lane);
+}
+
+/* `payload` of a frame that is said to be compressed. */
+static void test_what_is_not_compressed_as_it_says_ends_the_connection(void)
+{
+	static const uint8_t payloads[][8] = {{0}, {1, 0xff, 0xff, 0xff, 0xff}, /* no stream */
+		{5, 0x00, 0x00, 0x00, 0xff, 0xff},     /* nothing, and not 5 bytes */
+		{0x80, 0x80, 0x80, 0x01, 0x03, 0x00},  /* more than a frame has */
+		{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}; /* no number */
+
+	for (size_t i = 0; i < array_size(payloads); i++) {
+		const struct frame_header header = {.size = sizeof(payloads[i]),
+			.type = FRAME_DATA,
+			.flags = FRAME_COMPRESSED,
+			.id = 1};
+		uint8_t bytes[FRAME_HEADER_BYTES];
+		int fds[2];
+
+		end_init(&far);
+		CHECK_RC(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
+		CHECK_RC(0, lane_attach(far.lane, fds[1], fds[1], 0));
+		frame_header_encode(&header, bytes);
+		CHECK_RC(sizeof(bytes), write(fds[0], bytes, sizeof(bytes)));
+		CHECK_RC(sizeof(payloads[i]), write(fds[0], payloads[i], sizeof(payloads[i])));
+		await(&far, &far.lost, 0);
+		CHECK_RC(0, far.count);
+		lane_detach(far.lane);
+		lane_free(far.lane);
+		close(fds[0]);
+	}
+}
+
 TEST_MAIN("lane", TEST(test_many_requests_are_withdrawn_in_one_walk),
-	TEST(test_what_there_was_no_memory_for_comes_again))
+	TEST(test_what_there_was_no_memory_for_comes_again),
+	TEST(test_compressed_frames_arrive_as_they_were),
+	TEST(test_each_connection_has_a_stream_of_its_own),
+	TEST(test_a_fast_link_is_given_everything_as_it_is),
+	TEST(test_what_waits_for_a_thin_link_is_compressed),
+	TEST(test_what_is_not_compressed_as_it_says_ends_the_connection))

@@ -336,19 +336,22 @@ static void test_a_change_names_its_directory(void)
 
 static void test_a_frame_header_keeps_its_fields(void)
 {
-	const struct frame_header header = {
-		.size = 1 << 20, .type = FRAME_REPLY, .id = 0xfedcba98, .ack = 0x01020304};
+	const struct frame_header header = {.size = 1 << 20,
+		.type = FRAME_REPLY,
+		.flags = FRAME_COMPRESSED,
+		.id = 0xfedcba98,
+		.ack = 0x01020304};
 	uint8_t bytes[FRAME_HEADER_BYTES];
 	struct frame_header got;
 
 	frame_header_encode(&header, bytes);
 	CHECK_RC(0, frame_header_decode(bytes, &got));
-	CHECK(got.size == header.size && got.type == header.type && got.id == header.id &&
-		got.ack == header.ack);
+	CHECK(got.size == header.size && got.type == header.type && got.flags == header.flags &&
+		got.id == header.id && got.ack == header.ack);
 	bytes[0]++;
 	CHECK_RC(-EPROTO, frame_header_decode(bytes, &got));
 	bytes[0]--;
-	bytes[5] = 1;
+	bytes[5] = 2;
 	CHECK_RC(-EPROTO, frame_header_decode(bytes, &got));
 }
 
@@ -359,6 +362,7 @@ static const struct hello sample_hello = {.nonce = "0123456789abcde",
 	.received = 77,
 	.linger_seconds = 600,
 	.channel = 3,
+	.compression = COMPRESSION_ALWAYS,
 	.root = "/srv/app"};
 
 static int receive(const void *data, size_t size, size_t *ret_left, struct hello *ret_hello,
@@ -397,6 +401,7 @@ static void test_a_hello_is_found_behind_noise_and_nothing_beyond_is_taken(void)
 		CHECK_RC(4, left);
 		CHECK_STRING("/srv/app", hello.root);
 		CHECK(hello.received == 77 && hello.linger_seconds == 600 && hello.channel == 3);
+		CHECK(hello.compression == COMPRESSION_ALWAYS);
 		CHECK_RC(length, noise.size);
 	}
 }
@@ -426,12 +431,13 @@ static void test_a_welcome_keeps_its_fields(void)
 		.capabilities = 3,
 		.owner_uid = 1000,
 		.channels = 4,
-		.place = "boot-1"};
+		.place = "boot-1",
+		.takes_compressed = true};
 	cleanup_wire_writer struct wire_writer w = {0};
 	struct welcome got;
 	size_t prefix = MAGIC_BYTES + NONCE_BYTES + 4;
 	cleanup_wire_writer struct wire_writer place = {0};
-	size_t without_place; /* as helpers before version 0.2 end */
+	size_t without_place, without_compression; /* as helpers before version 0.2 end */
 
 	welcome_encode(&w, &welcome);
 	CHECK_RC(0, welcome_decode(
@@ -442,10 +448,12 @@ static void test_a_welcome_keeps_its_fields(void)
 		got.channels == 4);
 	CHECK(memcmp(got.token, "secret", 7) == 0);
 	CHECK_STRING("boot-1", got.place);
+	CHECK(got.takes_compressed);
 	wire_put_string(&place, "boot-1");
-	without_place = w.buffer.size - prefix - place.buffer.size;
+	without_compression = w.buffer.size - prefix - 1;
+	without_place = without_compression - place.buffer.size;
 	for (size_t size = 0; size < w.buffer.size - prefix; size++)
-		CHECK_RC(size == without_place ? 0 : -EPROTO,
+		CHECK_RC(size == without_place || size == without_compression ? 0 : -EPROTO,
 			welcome_decode(welcome.nonce, w.buffer.data + prefix, size, &got));
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "backends/remote/client/transport.h"
+#include "backends/remote/wire/protocol.h"
 
 struct scheme;
 struct workspace;
@@ -31,11 +32,12 @@ struct remote_settings {
 	char *session_path;         /* as in struct workspace_options; taken over on success */
 	void (*link_changed)(void *user, bool is_back, const char *reason); /* or NULL: as in ... */
 	void (*replaced)(void *user, const char *what);                     /* likewise */
-	void *link_user;          /* ... struct workspace_options */
-	uint32_t timeout_ms;      /* after so long without a link calls fail with -EIO; or
-				   * REMOTE_WAITS_FOREVER */
-	uint32_t linger_seconds;  /* how long the session waits for a reconnect */
-	uint32_t channels;        /* connections at most, 1 to CHANNELS_MAX */
+	void *link_user;         /* ... struct workspace_options */
+	uint32_t timeout_ms;     /* after so long without a link calls fail with -EIO; or
+				  * REMOTE_WAITS_FOREVER */
+	uint32_t linger_seconds; /* how long the session waits for a reconnect */
+	uint32_t channels;       /* connections at most, 1 to CHANNELS_MAX */
+	enum compression compression;
 	bool stops_when_replaced; /* do not reconnect when another machine or container has the name
 				   */
 	bool forgets_helper;      /* remove the helper's file there as soon as it runs */

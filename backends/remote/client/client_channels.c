@@ -99,6 +99,8 @@ static int greet(struct remote_channel *channel, struct stream *stream, char **r
 	if (r == 0)
 		r = remote_exchange_hello(
 			channel->remote, stream, channel->index, &body, &noise, &welcome);
+	if (r == 0)
+		lane_set_compression(channel->lane, remote_compression(channel->remote, &welcome));
 	return r < 0 ? r : welcome.error;
 }
 

@@ -365,6 +365,9 @@ void remote_lost(void *user, int error);
 int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned channel,
 	struct buffer *body, struct buffer *noise, struct welcome *ret_welcome);
 
+/* Of what is sent to the helper that said so. */
+enum compression remote_compression(const struct remote *remote, const struct welcome *welcome);
+
 /* ---- client_identity.c: whether the far end is the same ------------------------------------- */
 
 void remote_identity_forget(struct remote *remote);

@@ -11,6 +11,7 @@
 #include "backends/remote/client/bootstrap.h"
 #include "backends/remote/client/client_internal.h"
 #include "backends/remote/client/end.h"
+#include "backends/remote/wire/compress.h"
 #include "ops/support/log.h"
 #include "ops/support/thread.h"
 
@@ -149,6 +150,8 @@ int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned
 		.linger_seconds = remote->settings.linger_seconds,
 		.ends = remote->ends_session,
 		.channel = channel,
+		.compression =
+			compress_is_built() ? remote->settings.compression : COMPRESSION_NONE,
 		.root = remote->settings.root};
 	uint8_t nonce[NONCE_BYTES];
 	int r;
@@ -168,6 +171,11 @@ int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned
 		r = hello_receive(stream->in_fd, true, hello.nonce,
 			transport_patience_ms(&remote->settings.transport), nonce, body, noise);
 	return r < 0 ? r : welcome_decode(nonce, body->data, body->size, ret_welcome);
+}
+
+enum compression remote_compression(const struct remote *remote, const struct welcome *welcome)
+{
+	return welcome->takes_compressed ? remote->settings.compression : COMPRESSION_NONE;
 }
 
 /* Forgets what an earlier session knew of us. */
@@ -209,6 +217,7 @@ static int take_welcome(
 	stream->in_fd = stream->out_fd = -1;
 	if (renewed) /* before anything of the new session comes */
 		remote->above->session_is_other(remote);
+	lane_set_compression(remote->lane, remote_compression(remote, welcome));
 	r = lane_attach(remote->lane, in_fd, out_fd, welcome->received);
 	if (r < 0)
 		return r;

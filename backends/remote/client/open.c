@@ -23,6 +23,7 @@ const struct workspace_scheme_option remote_options[] = {
 	{"helper_dir", "DIR"},
 	{"keep", "yes|no"},
 	{"restart", "follow|stop"},
+	{"compress", "auto|yes|no"},
 	{0},
 };
 
@@ -66,8 +67,9 @@ static int word_option(const struct workspace_options *options, const char *key,
 		}
 	if (!text)
 		return 0;
-	if (asprintf(ret_reason, "option %s=\"%s\": write %s or %s", key, text, words[0],
-		    words[1]) < 0)
+	if (asprintf(ret_reason, "option %s=\"%s\": write %s%s%s or %s", key, text, words[0],
+		    words[2] ? ", " : "", words[2] ? words[1] : "",
+		    words[2] ? words[2] : words[1]) < 0)
 		*ret_reason = NULL;
 	return -EINVAL;
 }
@@ -85,8 +87,11 @@ static int read_options(const struct workspace_options *options, struct remote_s
 		"channels", "connections", CHANNELS_MAX, 1, CHANNELS_MAX};
 	static const char *const keep_words[] = {"yes", "no", NULL};
 	static const char *const restart_words[] = {"follow", "stop", NULL};
+	static const char *const compress_words[] = {"auto", "yes", "no", NULL};
+	static const enum compression compressions[] = {
+		COMPRESSION_AS_NEEDED, COMPRESSION_ALWAYS, COMPRESSION_NONE};
 	const char *directory = workspace_option(options, "helper_dir");
-	unsigned keep = 0, restart = 0;
+	unsigned keep = 0, restart = 0, compress = 0;
 	const char *text = workspace_option(options, timeout.key);
 	bool is_forever = text && strcmp(text, "forever") == 0;
 	uint32_t timeout_seconds = 0;
@@ -100,8 +105,12 @@ static int read_options(const struct workspace_options *options, struct remote_s
 		r = word_option(options, "keep", keep_words, &keep, ret_reason);
 	if (r == 0)
 		r = word_option(options, "restart", restart_words, &restart, ret_reason);
+	if (r == 0)
+		r = word_option(options, "compress", compress_words, &compress, ret_reason);
 	if (r < 0)
 		return r;
+	settings->compression = compress || !settings->scheme->end->is_here ? compressions[compress]
+									    : COMPRESSION_NONE;
 	settings->stops_when_replaced = restart == 1;
 	settings->forgets_helper = keep == 1;
 	settings->timeout_ms = is_forever ? REMOTE_WAITS_FOREVER : timeout_seconds * 1000;

@@ -25,6 +25,7 @@
 #include "backends/local/local.h"
 #include "backends/remote/server/listen.h"
 #include "backends/remote/server/server.h"
+#include "backends/remote/wire/compress.h"
 #include "ops/support/clock.h"
 #include "ops/support/examine.h"
 #include "ops/support/file_limit.h"
@@ -283,7 +284,8 @@ static int attach(struct session *session, const struct hello *hello, int in_fd,
 		.capabilities = session->capabilities,
 		.owner_uid = session->owner_uid,
 		.owner_gid = session->owner_gid,
-		.place = place_identity()};
+		.place = place_identity(),
+		.takes_compressed = compress_is_built()};
 	int r;
 
 	detach(session, channel);
@@ -298,6 +300,7 @@ static int attach(struct session *session, const struct hello *hello, int in_fd,
 		close(in_fd);
 		close(out_fd);
 	} else {
+		lane_set_compression(lane, hello->compression);
 		/* A new session has sent nothing, whatever an earlier one had. */
 		r = lane_attach(lane, in_fd, out_fd, resumed ? hello->received : 0);
 	}

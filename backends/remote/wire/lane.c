@@ -54,6 +54,7 @@ void lane_free(struct lane *lane)
 		return;
 	clear_waiting(lane);
 	clear_sent(lane);
+	compressor_free(lane->compressor);
 	while (lane->free_count)
 		free(lane->free_buffers[--lane->free_count]);
 	pthread_cond_destroy(&lane->writable);
@@ -65,7 +66,7 @@ void lane_reset(struct lane *lane)
 {
 	pthread_mutex_lock(&lane->lock);
 	clear_sent(lane);
-	lane->batch_offset = 0;
+	lane->batch_offset = lane->under_way_bytes = 0;
 	lane->assigned = lane->peer_ack = lane->received = 0;
 	lane->unacked_received_bytes = lane->unacked_received_frames = 0;
 	lane->ack_queued = false;
@@ -111,6 +112,7 @@ static int prepare_resend(struct lane *lane, uint64_t peer_received)
 		struct message *m;
 
 		while ((m = lane_queue_pop(sources[i]))) {
+			lane_message_drop_packed(m);
 			if (m->counted && m->sequence > peer_received)
 				lane_queue_push(&again, m);
 			else
@@ -119,7 +121,7 @@ static int prepare_resend(struct lane *lane, uint64_t peer_received)
 	}
 	while (again.first)
 		lane_queue_push(&lane->resend, lane_queue_pop(&again));
-	lane->batch_offset = 0;
+	lane->batch_offset = lane->under_way_bytes = 0;
 	lane->ack_queued = false;
 	return 0;
 }
@@ -160,6 +162,11 @@ static void close_descriptors(struct lane *lane)
 static bool make_room(int fd)
 {
 	return fcntl(fd, F_SETPIPE_SZ, PIPE_BYTES) >= PIPE_BYTES;
+}
+
+void lane_set_compression(struct lane *lane, enum compression compression)
+{
+	lane->compression = compress_is_built() ? compression : COMPRESSION_NONE;
 }
 
 int lane_attach(struct lane *lane, int in_fd, int out_fd, uint64_t peer_received)
@@ -206,6 +213,9 @@ void lane_detach(struct lane *lane)
 		pthread_cond_wait(&lane->writable, &lane->lock);
 	pthread_mutex_unlock(&lane->lock);
 	lane->attached = false;
+	compressor_free(lane->compressor);
+	lane->compressor = NULL;
+	lane->compress_failed = false;
 	close_descriptors(lane);
 }
 

@@ -48,6 +48,10 @@ struct lane_counters {
 int lane_new(const struct lane_callbacks *callbacks, void *user, struct lane **ret_lane);
 void lane_free(struct lane *lane); /* detached; NULL is fine */
 
+/* The peer takes what is compressed like that, from the next connection on.  Without a compressor
+ * in this program it is COMPRESSION_NONE.  Detached. */
+void lane_set_compression(struct lane *lane, enum compression compression);
+
 /* Takes ownership of both descriptors, which may be the same.  `peer_received` counts the
  * frames that the peer has; the rest is sent again.  -EPROTO: it has more than we sent. */
 int lane_attach(struct lane *lane, int in_fd, int out_fd, uint64_t peer_received);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "backends/remote/wire/compress.h"
 #include "backends/remote/wire/lane.h"
 #include "backends/remote/wire/lane_message.h"
 #include "backends/remote/wire/pace.h"
@@ -32,6 +33,13 @@ struct lane {
 	uint64_t acked_us; /* when an acknowledgement was sent last */
 	bool ack_queued;
 	struct pace pace;
+	size_t under_way_bytes; /* in `batch` and `unacked`, as they leave */
+	enum compression compression;
+	struct compressor *compressor; /* of this connection; of who is in pump() */
+	bool compress_failed;          /* on this connection */
+	size_t unhindered_bytes; /* compressed since something last waited for the link, or since
+				    ... */
+	uint64_t unhindered_since_us;
 	unsigned pongs_queued;
 	uint8_t *free_buffers[FREE_BUFFERS_MAX]; /* of large messages that have arrived */
 	size_t free_count;

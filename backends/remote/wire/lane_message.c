@@ -40,9 +40,17 @@ struct message *lane_queue_pop(struct message_queue *q)
 
 void lane_message_free(struct message *m)
 {
-	if (m)
+	if (m) {
 		free(m->data);
+		free(m->packed);
+	}
 	free(m);
+}
+
+void lane_message_drop_packed(struct message *m)
+{
+	free(m->packed);
+	m->packed = NULL;
 }
 
 size_t lane_queue_take_requests(struct message_queue *q, bool (*wanted)(void *user, uint32_t id),

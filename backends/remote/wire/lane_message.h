@@ -16,7 +16,9 @@ struct message {
 	uint8_t *data;     /* header and payload */
 	size_t size;
 	bool counted;
-	bool is_large; /* `data` has room for LANE_LARGE_BYTES */
+	bool is_large;    /* `data` has room for LANE_LARGE_BYTES */
+	uint8_t *packed;  /* the same compressed, which leaves instead; or NULL */
+	size_t wire_size; /* of what leaves */
 	struct pace_mark mark;
 };
 
@@ -39,3 +41,6 @@ size_t lane_queue_take_requests(struct message_queue *q, bool (*wanted)(void *us
 int lane_message_new(enum frame_type type, uint32_t id, struct wire_writer *writer,
 	size_t large_bytes, struct message **ret_message);
 void lane_message_free(struct message *m); /* NULL is fine */
+
+/* Frees `packed`: what was compressed means nothing to another connection. */
+void lane_message_drop_packed(struct message *m);

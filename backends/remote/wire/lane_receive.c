@@ -18,7 +18,9 @@ enum {
 	PONGS_MAX = 256, /* that wait for a peer that pings but reads nothing */
 };
 
+/* Of one connection. */
 struct receiver {
+	struct decompressor *decompressor;
 	uint8_t data[RECEIVE_BYTES];
 	size_t start, end;
 };
@@ -110,11 +112,11 @@ static int receive_exactly(struct lane *lane, struct receiver *in, uint8_t *out,
 	return 0;
 }
 
-static void count_received(struct lane *lane, const struct frame_header *header)
+static void count_received(struct lane *lane, size_t wire_bytes)
 {
 	pthread_mutex_lock(&lane->lock);
 	lane->received++;
-	lane->unacked_received_bytes += header->size;
+	lane->unacked_received_bytes += wire_bytes;
 	lane->unacked_received_frames++;
 	pthread_mutex_unlock(&lane->lock);
 	acknowledge(lane);
@@ -145,11 +147,38 @@ static int wait_until_ready(struct lane *lane)
 	return 0;
 }
 
+/* Turns the payload into what was compressed; the header then has the size of that. */
+static int unpack(struct receiver *in, struct frame_header *header, uint8_t **payload)
+{
+	struct wire_reader r = wire_reader_over(*payload, header->size);
+	size_t size = wire_get_number_max(&r, FRAME_PAYLOAD_MAX_BYTES);
+	cleanup_free uint8_t *whole = NULL;
+	int result = r.failed ? -EPROTO : 0;
+
+	if (result == 0 && !in->decompressor)
+		result = decompressor_new(&in->decompressor);
+	if (result < 0)
+		return result;
+	whole = malloc(size + 1);
+	if (!whole)
+		return -ENOMEM;
+	result = decompressor_run(
+		in->decompressor, r.data + r.offset, wire_reader_left(&r), whole, size);
+	if (result < 0)
+		return result;
+	whole[size] = '\0';
+	free(*payload);
+	*payload = steal_ptr(&whole);
+	header->size = (uint32_t)size;
+	return 0;
+}
+
 static int receive_frame(struct lane *lane, struct receiver *in)
 {
 	uint8_t bytes[FRAME_HEADER_BYTES];
 	struct frame_header header;
 	cleanup_free uint8_t *payload = NULL;
+	size_t wire_bytes;
 	int r;
 
 	r = wait_until_ready(lane);
@@ -166,6 +195,9 @@ static int receive_frame(struct lane *lane, struct receiver *in)
 		return -ENOMEM;
 	payload[header.size] = '\0';
 	r = receive_exactly(lane, in, payload, header.size);
+	wire_bytes = header.size;
+	if (r == 0 && (header.flags & FRAME_COMPRESSED))
+		r = unpack(in, &header, &payload);
 	if (r < 0)
 		return r;
 	if (header.type == FRAME_PING)
@@ -175,7 +207,7 @@ static int receive_frame(struct lane *lane, struct receiver *in)
 	r = lane->callbacks.received(lane->user, &header, steal_ptr(&payload));
 	/* Without memory it counts as not received, and is sent again. */
 	if (header.type >= FRAME_FIRST_COUNTED && r != -ENOMEM)
-		count_received(lane, &header);
+		count_received(lane, wire_bytes);
 	return r;
 }
 
@@ -185,10 +217,14 @@ void *lane_run_reader(void *user)
 	struct receiver *in = malloc(sizeof(*in));
 	int r = in ? 0 : -ENOMEM;
 
-	if (in)
+	if (in) {
 		in->start = in->end = 0;
+		in->decompressor = NULL;
+	}
 	while (r >= 0)
 		r = receive_frame(lane, in);
+	if (in)
+		decompressor_free(in->decompressor);
 	free(in);
 	lane_report_lost(lane, r);
 	return NULL;

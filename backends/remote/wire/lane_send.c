@@ -10,6 +10,10 @@ enum {
 	UNACKED_MAX_BYTES = 32 << 20, /* sent, kept for a reconnect; then sending pauses */
 	BATCH_FRAMES = 16,
 	BATCH_BYTES = 512 << 10,
+	COMPRESS_MIN_BYTES = 256,
+	COMPRESS_MAX_BYTES = FRAME_PAYLOAD_MAX_BYTES - (16 << 10), /* it may become longer */
+	UNHINDERED_MAX_BYTES = 4 << 20,                            /* compressed within ...*/
+	UNHINDERED_US = 1000000,
 	CALLER_BYTES = 1 << 20, /* what a sender writes itself before the writer thread continues */
 	DRAIN_US = 500,         /* a pipe of that size is not empty sooner, nor full */
 };
@@ -30,24 +34,24 @@ static void trim_unacked(struct lane *lane)
 	while (lane->unacked.first && lane->unacked.first->sequence <= lane->peer_ack) {
 		struct message *m = lane_queue_pop(&lane->unacked);
 
-		bytes += m->size;
+		bytes += m->wire_size;
 		last = m->mark;
 		retire(lane, m);
 	}
+	lane->under_way_bytes -= bytes;
 	if (bytes)
 		pace_arrived(&lane->pace, bytes, &last, lane_now_us());
 }
 
-static size_t under_way_bytes(const struct lane *lane)
-{
-	return lane->unacked.bytes + lane->batch.bytes;
-}
-
 static bool may_send(struct lane *lane, enum lane_priority priority)
 {
-	return lane->waiting[priority].first &&
-	       (priority == LANE_URGENT ||
-		       pace_allows(&lane->pace, under_way_bytes(lane), lane_now_us()));
+	if (!lane->waiting[priority].first)
+		return false;
+	if (priority == LANE_URGENT ||
+		pace_allows(&lane->pace, lane->under_way_bytes, lane_now_us()))
+		return true;
+	lane->unhindered_bytes = 0;
+	return false;
 }
 
 static struct message *next_to_send(struct lane *lane)
@@ -73,15 +77,86 @@ static void stamp(struct lane *lane, struct message *m)
 	if (m->counted && !m->sequence)
 		m->sequence = ++lane->assigned;
 	lane->acked_us = lane_now_us();
-	pace_sent(&lane->pace, under_way_bytes(lane), lane->acked_us, &m->mark);
+	pace_sent(&lane->pace, lane->under_way_bytes, lane->acked_us, &m->mark);
+	if (m->counted)
+		lane->under_way_bytes += m->wire_size;
 	frame_header_decode(m->data, &header);
+	header.size = (uint32_t)(m->wire_size - FRAME_HEADER_BYTES);
+	header.flags = m->packed ? FRAME_COMPRESSED : 0;
 	header.ack = (uint32_t)lane->received;
-	frame_header_encode(&header, m->data);
+	frame_header_encode(&header, m->packed ? m->packed : m->data);
 	if (header.type == FRAME_ACK)
 		lane->ack_queued = false;
 	lane->pongs_queued -= header.type == FRAME_PONG;
 	lane->unacked_received_bytes = 0;
 	lane->unacked_received_frames = 0;
+}
+
+/* Where compressing takes longer than the link, nothing ever waits for the link: so little is
+ * compressed then, until something does. */
+static bool is_needed(struct lane *lane)
+{
+	uint64_t now_us = lane_now_us();
+
+	if (now_us - lane->unhindered_since_us > UNHINDERED_US) {
+		lane->unhindered_since_us = now_us;
+		lane->unhindered_bytes = 0;
+	}
+	return pace_is_thin(&lane->pace) && lane->unhindered_bytes < UNHINDERED_MAX_BYTES;
+}
+
+static bool is_to_be_compressed(struct lane *lane, const struct message *m)
+{
+	size_t size = m->size - FRAME_HEADER_BYTES;
+
+	if (lane->compression == COMPRESSION_NONE || lane->compress_failed ||
+		size < COMPRESS_MIN_BYTES || size > COMPRESS_MAX_BYTES)
+		return false;
+	if (lane->compression == COMPRESSION_AS_NEEDED && !is_needed(lane))
+		return false;
+	return compress_is_worth(m->data + FRAME_HEADER_BYTES, size);
+}
+
+/* Nobody else is in pump(), so the compressor and the message are ours.  After a failure the rest
+ * of this connection is not compressed. */
+static int pack(struct lane *lane, struct message *m)
+{
+	size_t size = m->size - FRAME_HEADER_BYTES;
+	cleanup_wire_writer struct wire_writer out = {0};
+	int r = lane->compressor ? 0 : compressor_new(&lane->compressor);
+
+	lane_writer_init(&out);
+	wire_put_number(&out, size);
+	if (r == 0)
+		r = out.error;
+	if (r == 0)
+		r = compressor_run(
+			lane->compressor, m->data + FRAME_HEADER_BYTES, size, &out.buffer);
+	if (r < 0)
+		return r;
+	m->wire_size = out.buffer.size;
+	m->packed = steal_ptr(&out.buffer.data);
+	return 0;
+}
+
+/* Under the lock, which it releases while it compresses. */
+static struct message *next_to_write(struct lane *lane)
+{
+	struct message *m = next_to_send(lane);
+	int r = 0;
+
+	if (!m)
+		return NULL;
+	m->wire_size = m->size;
+	if (is_to_be_compressed(lane, m)) {
+		pthread_mutex_unlock(&lane->lock);
+		r = pack(lane, m);
+		pthread_mutex_lock(&lane->lock);
+		lane->compress_failed = r < 0;
+		lane->unhindered_bytes += m->size;
+	}
+	stamp(lane, m);
+	return m;
 }
 
 static int gather(struct lane *lane, struct iovec *vector)
@@ -92,15 +167,15 @@ static int gather(struct lane *lane, struct iovec *vector)
 		struct message *m;
 
 		for (int i = 0; i < BATCH_FRAMES && lane->batch.bytes < BATCH_BYTES; i++) {
-			m = next_to_send(lane);
+			m = next_to_write(lane);
 			if (!m)
 				break;
-			stamp(lane, m);
 			lane_queue_push(&lane->batch, m);
 		}
 	}
 	for (struct message *m = lane->batch.first; m; m = m->next) {
-		vector[count++] = (struct iovec){m->data + skip, m->size - skip};
+		vector[count++] = (struct iovec){
+			(m->packed ? m->packed : m->data) + skip, m->wire_size - skip};
 		skip = 0;
 	}
 	return (int)count;
@@ -110,10 +185,11 @@ static void account(struct lane *lane, size_t written)
 {
 	lane->bytes_sent += written;
 	lane->batch_offset += written;
-	while (lane->batch.first && lane->batch_offset >= lane->batch.first->size) {
+	while (lane->batch.first && lane->batch_offset >= lane->batch.first->wire_size) {
 		struct message *m = lane_queue_pop(&lane->batch);
 
-		lane->batch_offset -= m->size;
+		lane->batch_offset -= m->wire_size;
+		lane_message_drop_packed(m);
 		if (m->counted)
 			lane_queue_push(&lane->unacked, m);
 		else

@@ -67,6 +67,12 @@ void pace_arrived(struct pace *pace, size_t bytes, const struct pace_mark *mark,
 	pace->window_bytes = window < PACE_MAX_BYTES ? (size_t)window : PACE_MAX_BYTES;
 }
 
+bool pace_is_thin(const struct pace *pace)
+{
+	return larger(pace->rates[0], pace->rates[1]) < PACE_THIN_BYTES &&
+	       (pace->refused_us || pace->quickest_us >= PACE_NEAR_US);
+}
+
 bool pace_allows(struct pace *pace, size_t under_way_bytes, uint64_t now_us)
 {
 	if (under_way_bytes < pace->window_bytes)

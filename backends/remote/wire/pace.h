@@ -18,6 +18,8 @@ enum {
 	PACE_MIN_BYTES = 64 << 10,
 	PACE_FIRST_BYTES = 256 << 10, /* before anything is known */
 	PACE_MAX_BYTES = 32 << 20,
+	PACE_THIN_BYTES = 12500000, /* per second: 100 Mbit/s */
+	PACE_NEAR_US = 5000,        /* a link so short is thin only if it has shown that */
 };
 
 struct pace {
@@ -42,6 +44,9 @@ void pace_sent(
 
 /* `bytes` are now known to have arrived, the last of which had this mark. */
 void pace_arrived(struct pace *pace, size_t bytes, const struct pace_mark *mark, uint64_t now_us);
+
+/* Whether the link, as far as it is known, carries so little that it is slower than compressing. */
+bool pace_is_thin(const struct pace *pace);
 
 /* Whether more may leave while so much is under way. */
 bool pace_allows(struct pace *pace, size_t under_way_bytes, uint64_t now_us);

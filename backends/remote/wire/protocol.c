@@ -29,17 +29,21 @@ void frame_header_encode(const struct frame_header *header, uint8_t out[FRAME_HE
 {
 	put_u32(out, header->size);
 	out[4] = header->type;
-	memset(out + 5, 0, 3);
+	out[5] = header->flags;
+	out[6] = out[7] = 0;
 	put_u32(out + 8, header->id);
 	put_u32(out + 12, header->ack);
 }
 
 int frame_header_decode(const uint8_t in[FRAME_HEADER_BYTES], struct frame_header *ret_header)
 {
-	struct frame_header header = {
-		.size = get_u32(in), .type = in[4], .id = get_u32(in + 8), .ack = get_u32(in + 12)};
+	struct frame_header header = {.size = get_u32(in),
+		.type = in[4],
+		.flags = in[5],
+		.id = get_u32(in + 8),
+		.ack = get_u32(in + 12)};
 
-	if (header.size > FRAME_PAYLOAD_MAX_BYTES || in[5] || in[6] || in[7])
+	if (header.size > FRAME_PAYLOAD_MAX_BYTES || in[5] > FRAME_FLAGS || in[6] || in[7])
 		return -EPROTO;
 	*ret_header = header;
 	return 0;
@@ -84,6 +88,7 @@ void hello_encode(struct wire_writer *w, const struct hello *hello)
 	wire_put_string(&body, hello->root);
 	wire_put_number(&body, hello->ends);
 	wire_put_number(&body, hello->channel);
+	wire_put_number(&body, hello->compression);
 	encode_opening(w, hello_magic, hello->nonce, &body);
 }
 
@@ -103,6 +108,7 @@ void welcome_encode(struct wire_writer *w, const struct welcome *welcome)
 	wire_put_number(&body, welcome->owner_gid);
 	wire_put_number(&body, welcome->channels);
 	wire_put_string(&body, welcome->place ? welcome->place : "");
+	wire_put_number(&body, welcome->takes_compressed);
 	encode_opening(w, welcome_magic, welcome->nonce, &body);
 }
 
@@ -132,6 +138,8 @@ int hello_decode(
 	hello.ends = wire_reader_left(&r) > 0 && wire_get_number_max(&r, 1);
 	if (wire_reader_left(&r) > 0)
 		hello.channel = wire_get_number_max(&r, CHANNELS_MAX - 1);
+	if (wire_reader_left(&r) > 0)
+		hello.compression = (enum compression)wire_get_number_max(&r, COMPRESSIONS - 1);
 	if (r.failed)
 		return -EPROTO;
 	*ret_hello = hello;
@@ -157,6 +165,7 @@ int welcome_decode(const uint8_t nonce[NONCE_BYTES], const uint8_t *body, size_t
 	welcome.owner_gid = (uint32_t)wire_get_number_max(&r, UINT32_MAX);
 	welcome.channels = wire_get_number(&r);
 	welcome.place = wire_reader_left(&r) > 0 ? wire_get_string(&r) : "";
+	welcome.takes_compressed = wire_reader_left(&r) > 0 && wire_get_number_max(&r, 1);
 	if (r.failed)
 		return -EPROTO;
 	*ret_welcome = welcome;

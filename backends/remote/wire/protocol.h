@@ -97,9 +97,15 @@ enum {
 	OPENED_BITS = (1 << 2) - 1,
 };
 
+enum frame_flags {
+	FRAME_COMPRESSED = 1 << 0,
+	FRAME_FLAGS = (1 << 1) - 1,
+};
+
 struct frame_header {
 	uint32_t size; /* of the payload */
 	uint8_t type;  /* enum frame_type */
+	uint8_t flags; /* enum frame_flags */
 	uint32_t id;
 	uint32_t ack; /* counted frames received so far, modulo 2^32 */
 };
@@ -108,6 +114,14 @@ void frame_header_encode(const struct frame_header *header, uint8_t out[FRAME_HE
 
 /* 0, or -EPROTO for a header that no peer of this version sends. */
 int frame_header_decode(const uint8_t in[FRAME_HEADER_BYTES], struct frame_header *ret_header);
+
+/* Whether what a side sends is compressed: in HELLO. */
+enum compression {
+	COMPRESSION_NONE,
+	COMPRESSION_AS_NEEDED, /* while the link is what keeps it waiting */
+	COMPRESSION_ALWAYS,
+	COMPRESSIONS,
+};
 
 /* ---- The opening ----------------------------------------------------------- */
 
@@ -120,6 +134,7 @@ struct hello {
 	uint64_t linger_seconds;      /* how long the session outlives its connection */
 	bool ends;                    /* that session is to end: a new one, please */
 	uint64_t channel;             /* 0: the session's own connection; else one beside it */
+	enum compression compression; /* of what the helper sends */
 	const char *root;             /* absolute directory */
 };
 
@@ -137,6 +152,7 @@ struct welcome {
 	uint32_t owner_uid, owner_gid;
 	const char *place; /* tells this machine or container from others, and from itself when
 			    * started anew; "": not known.  To encode, NULL is "" */
+	bool takes_compressed;
 };
 
 /* Appends magic, nonce, length and body. */
