@@ -106,8 +106,9 @@ bool cached_defer(struct cached *c, struct op_context *ctx, const struct extra *
 	return true;
 }
 
-/* Takes the changes out of the handle.  0: there are none. */
-static unsigned take(struct cached_file *file, struct attributes *ret_want)
+/* Takes the changes out of the handle, which is not closed before they are applied.  0: there are
+ * none. */
+static unsigned take(struct cached *c, struct cached_file *file, struct attributes *ret_want)
 {
 	unsigned mask = file->deferred_mask;
 
@@ -116,7 +117,23 @@ static unsigned take(struct cached_file *file, struct attributes *ret_want)
 	LIST_REMOVE(file, deferred_link);
 	*ret_want = file->deferred;
 	file->deferred_mask = 0;
+	file->applies = true;
+	c->applying++;
 	return mask;
+}
+
+static void end_applying(struct cached *c, struct cached_file *file)
+{
+	file->applies = false;
+	c->applying--;
+	pthread_cond_broadcast(&c->changed);
+}
+
+/* Callers see what the handle's owner was told, so they wait for what others are applying. */
+static void await_applying(struct cached *c)
+{
+	while (c->applying)
+		pthread_cond_wait(&c->changed, &c->lock);
 }
 
 /* The kernel was told what it would be; now it is, with a later ctime. */
@@ -171,9 +188,11 @@ int cached_apply_deferred(
 	cached_enter(c);
 	/* Nothing waits for a handle that may be on its way to be closed. */
 	file->created = file->created && !last;
+	while (file->applies) /* for another caller */
+		pthread_cond_wait(&c->changed, &c->lock);
 	r = file->deferred_error;
 	file->deferred_error = 0;
-	mask = take(file, &want);
+	mask = take(c, file, &want);
 	if (mask && r == 0) {
 		if (file->unnamed)
 			path = strdup(file->path);
@@ -181,18 +200,10 @@ int cached_apply_deferred(
 			cached_path_of(c, &file->extra->id, &path);
 		r = apply(c, ctx, file, path, &object, mask, &want);
 	}
+	if (mask)
+		end_applying(c, file);
 	cached_leave(c);
 	return r;
-}
-
-/* The creator is told when it closes; but not of a file that somebody has removed or replaced. */
-static void note_failure(struct cached *c, const struct object_id *id, int r)
-{
-	const struct extra *x = extra_find(c, id);
-	struct cached_file *file = x ? creator_of(x) : NULL;
-
-	if (file)
-		file->deferred_error = r;
 }
 
 /* False: it has no name any more, or there is no memory; what waits goes on waiting. */
@@ -207,10 +218,13 @@ static bool apply_one(struct cached *c, struct op_context *ctx, struct cached_fi
 	if (cached_path_of(c, &file->extra->id, &path) < 0)
 		return false;
 	object.path = path;
-	mask = take(file, &want);
+	mask = take(c, file, &want);
 	r = apply(c, ctx, file, path, &object, mask, &want);
+	/* The creator is told when it closes; but not of a file that somebody has removed or
+	 * replaced. */
 	if (r < 0 && !path_misses_object(r))
-		note_failure(c, &object.id, r);
+		file->deferred_error = r;
+	end_applying(c, file);
 	return true;
 }
 
@@ -225,6 +239,7 @@ void cached_apply_deferred_at(struct cached *c, struct op_context *ctx, const ch
 		apply_one(c, ctx, file);
 	else if (!id.inode)
 		cached_apply_all_deferred(c, ctx);
+	await_applying(c);
 }
 
 void cached_apply_all_deferred(struct cached *c, struct op_context *ctx)
@@ -234,4 +249,5 @@ void cached_apply_all_deferred(struct cached *c, struct op_context *ctx)
 	while (file)
 		file = apply_one(c, ctx, file) ? LIST_FIRST(&c->deferred)
 					       : LIST_NEXT(file, deferred_link);
+	await_applying(c);
 }

@@ -162,6 +162,7 @@ struct cached {
 	LIST_HEAD(, prefetch) prefetches;
 	uint64_t content_opened_ms;        /* when somebody last opened a small file */
 	LIST_HEAD(, cached_file) deferred; /* handles with attribute changes that wait */
+	unsigned applying;                 /* handles whose changes are being applied */
 	LIST_HEAD(, cached_file) unnamed;  /* handles whose create or open is not answered yet */
 	struct missed_name missed[MISSED_NAMES]; /* the last that somebody else took */
 	unsigned missed_next;
@@ -216,6 +217,7 @@ struct cached_file {
 	unsigned deferred_mask; /* attribute changes that wait for its flush ... */
 	struct attributes deferred;
 	int deferred_error; /* ... or failed when they did not wait */
+	bool applies;       /* somebody is bringing them to the workspace; under lock */
 	LIST_ENTRY(cached_file) deferred_link;
 	bool unnamed; /* its create or open is not answered; under lock, as are the next ones */
 	struct object_id made_in; /* the directory that it is to have its name in ... */

@@ -1,7 +1,10 @@
 /* What the cached decorator believes of a file that one thread writes while another one has what
  * was written so far sent. */
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/check.h"
 #include "tests/unit/scripted_cached.h"
@@ -149,6 +152,43 @@ static void test_a_flush_during_a_change_of_the_room_does_not_settle_it(void)
 	close_it();
 }
 
+/* ---- Attribute changes that wait for the flush ------------------------------------- */
+
+static pthread_t flusher;
+static atomic_bool has_flushed;
+
+static void *flush_meanwhile(void *unused)
+{
+	flush_it();
+	has_flushed = true;
+	return unused;
+}
+
+static void start_a_flush(void)
+{
+	CHECK_RC(0, pthread_create(&flusher, NULL, flush_meanwhile, NULL));
+	usleep(50 * 1000);
+	CHECK(!has_flushed);
+}
+
+static void test_a_flush_waits_for_what_another_caller_applies(void)
+{
+	struct attributes want = {.mode = 0600};
+
+	setup();
+	CHECK_RC(0, workspace_create(&context, w, "d/b", O_WRONLY, 0644, &file, &seen));
+	write_at(0);
+	CHECK_RC(0, workspace_setattr(&context, w, &OBJECT_OF(file), SET_MODE, &want, &seen));
+	has_flushed = false;
+	before_it_arrives = start_a_flush;
+	CHECK_RC(0, look("d/b"));
+	CHECK_RC(0, pthread_join(flusher, NULL));
+	CHECK(has_flushed);
+	CHECK_RC(0, look("d/b"));
+	CHECK_RC(0600, seen.mode & 07777);
+	close_it();
+}
+
 static void test_what_was_closed_is_known(void)
 {
 	open_it();
@@ -160,6 +200,7 @@ static void test_what_was_closed_is_known(void)
 }
 
 TEST_MAIN("cached_writes", TEST(test_what_was_flushed_is_known),
+	TEST(test_a_flush_waits_for_what_another_caller_applies),
 	TEST(test_what_is_written_during_a_flush_is_asked_for_until_the_next_one),
 	TEST(test_what_is_written_during_an_fsync_is_asked_for_until_the_next_one),
 	TEST(test_a_flush_during_a_write_does_not_settle_it),
