@@ -200,6 +200,11 @@ int custom_toolbox_execute(struct tool_call *call);
 int custom_lines_execute(struct tool_call *call);
 int custom_mcp_execute(struct tool_call *call);
 
+/* What a model should do when a tool failed. */
+#define CUSTOM_NEXT_STEP                                                                           \
+	"Change the arguments if they are the reason; else go on without this tool, and tell the " \
+	"user what it said."
+
 /* Text and structure of a result {content: [..], details}, the text cut to what an answer may have.
  * 0 or -1 (recorded).  result.c */
 int custom_take_result(struct tool_call *call, const cJSON *result);

@@ -23,8 +23,23 @@ struct custom_lines {
 	struct custom_errors errors; /* belong to the process's thread until it has ended */
 	struct buffer input;         /* belongs to that thread, as the next one does */
 	bool skipping;               /* the rest of a line that is too long */
+	const char *ignored;         /* why a line of it was, at first; static, guarded by lock */
 	const char *path;            /* of the tool, for the log */
 };
+
+/* Said once in the log: a tool that writes a wrong line writes many.  `why` is static. */
+static void ignore_line(struct custom_lines *lines, enum log_level level, const char *why)
+{
+	bool is_first;
+
+	pthread_mutex_lock(&lines->lock);
+	is_first = !lines->ignored;
+	if (is_first)
+		lines->ignored = why;
+	pthread_mutex_unlock(&lines->lock);
+	if (is_first)
+		log_print(level, "\"%s\" wrote %s, ignoring it and further ones", lines->path, why);
+}
 
 /* With lock held.  What says no id of ours is about the call that began last; so is all of MCP,
  * whose ids are of requests. */
@@ -45,17 +60,24 @@ static bool is_update(const cJSON *message)
 	return type && strcmp(type, "update") == 0;
 }
 
+/* With lock held: the result of the call, which is never too much. */
+static bool is_awaited(const struct custom_channel *channel, const cJSON *message)
+{
+	const char *type = json_text(message, "type");
+
+	return type && !channel->has_result &&
+	       (strcmp(type, "result") == 0 || strcmp(type, "error") == 0);
+}
+
 /* With lock held. */
 static void note_result(struct custom_channel *channel, const cJSON *message)
 {
-	const char *type = json_text(message, "type");
-	bool is_error = type && strcmp(type, "error") == 0;
-
-	if (!channel->at_result || channel->has_result || !type ||
-		(!is_error && strcmp(type, "result") != 0))
+	if (!is_awaited(channel, message))
 		return;
 	channel->has_result = true;
-	channel->at_result(channel->user, message, is_error);
+	if (channel->at_result)
+		channel->at_result(
+			channel->user, message, strcmp(json_text(message, "type"), "error") == 0);
 }
 
 /* Nobody is there for what it asks while no call runs. */
@@ -83,12 +105,14 @@ static void refuse(struct custom_lines *lines, const cJSON *message)
 static void sort_message(struct custom_lines *lines, cJSON *message)
 {
 	struct custom_channel *channel;
+	bool is_full;
 	int waiting;
 
 	pthread_mutex_lock(&lines->lock);
 	channel = find_channel(lines, message);
-	waiting = channel ? cJSON_GetArraySize(channel->queue) : QUEUE_MAX;
-	if (waiting < (is_update(message) ? QUEUE_MAX / 2 : QUEUE_MAX)) {
+	waiting = channel ? cJSON_GetArraySize(channel->queue) : 0;
+	is_full = channel && waiting >= (is_update(message) ? QUEUE_MAX / 2 : QUEUE_MAX);
+	if (channel && (!is_full || is_awaited(channel, message))) {
 		note_result(channel, message);
 		cJSON_AddItemToArray(channel->queue, message);
 		message = NULL;
@@ -96,7 +120,11 @@ static void sort_message(struct custom_lines *lines, cJSON *message)
 	}
 	pthread_mutex_unlock(&lines->lock);
 	if (message && !is_update(message)) {
-		log_info("\"%s\" said something about no call that runs, ignoring", lines->path);
+		if (is_full)
+			ignore_line(lines, LOG_LEVEL_WARNING, "more lines than a call takes");
+		else /* late, as a rule */
+			ignore_line(
+				lines, LOG_LEVEL_INFO, "a line that is about no call that runs");
 		refuse(lines, message);
 	}
 	cJSON_Delete(message);
@@ -118,7 +146,7 @@ static void take_line(struct custom_lines *lines, const char *text, size_t size)
 	}
 	cJSON_Delete(message);
 	if (size)
-		log_warning("\"%s\" wrote a line that is no JSON object, ignoring", lines->path);
+		ignore_line(lines, LOG_LEVEL_WARNING, "a line that is no JSON object");
 }
 
 static void take_output(void *user, const void *data, size_t size)
@@ -138,7 +166,7 @@ static void take_output(void *user, const void *data, size_t size)
 	}
 	buffer_consume(&lines->input, (size_t)(start - (const char *)lines->input.data));
 	if (lines->input.size > CUSTOM_LINE_MAX_BYTES && !lines->skipping) {
-		log_warning("\"%s\" wrote a line of more than 8 MiB, ignoring", lines->path);
+		ignore_line(lines, LOG_LEVEL_WARNING, "a line of more than 8 MiB");
 		lines->skipping = true;
 	}
 	if (lines->skipping)
@@ -301,4 +329,6 @@ void custom_lines_say_end(struct custom_lines *lines, struct buffer *words)
 	buffer_printf(words, "%s %d", lines->signal ? "signal" : "exit",
 		lines->signal ? lines->signal : lines->exit_code);
 	custom_errors_say(&lines->errors, ": ", words);
+	if (lines->ignored)
+		buffer_printf(words, "; it wrote %s", lines->ignored);
 }

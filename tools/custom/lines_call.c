@@ -216,7 +216,7 @@ static int fail_ended(struct conversation *talk)
 	struct buffer words cleanup_buffer = {0};
 
 	custom_lines_say_end(talk->lines, &words);
-	return tool_fail(talk->call, TOOL_EXIT_STATUS, NULL,
+	return tool_fail(talk->call, TOOL_EXIT_STATUS, CUSTOM_NEXT_STEP,
 		"The tool ended (%.*s) without a result.", (int)words.size,
 		(const char *)words.data);
 }

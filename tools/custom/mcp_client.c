@@ -341,9 +341,12 @@ static int fail(struct client *client)
 	}
 	if (tool_cancelled(call))
 		return tool_fail(call, TOOL_ABORTED, NULL, "The call was cancelled.");
-	return tool_fail(call, clock_now_ms() > client->until_ms ? TOOL_TIMEOUT : TOOL_EXIT_STATUS,
-		NULL, "The server of %s failed: %.*s.", call->tool->name, (int)client->problem.size,
-		(const char *)client->problem.data);
+	if (clock_now_ms() > client->until_ms)
+		return tool_fail(call, TOOL_TIMEOUT, NULL,
+			"The server of %s gave no answer in %g s.", call->tool->name,
+			custom_tool_of(call)->timeout_s);
+	return tool_fail(call, TOOL_EXIT_STATUS, CUSTOM_NEXT_STEP, "The server of %s failed: %.*s.",
+		call->tool->name, (int)client->problem.size, (const char *)client->problem.data);
 }
 
 int custom_mcp_execute(struct tool_call *call)

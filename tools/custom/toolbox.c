@@ -115,9 +115,10 @@ static int finish(struct tool_call *call, struct run *run, bool in_time)
 		return 0;
 	custom_errors_say(&run->errors, ": ", &errors);
 	call->exit_code = run->signal ? 128 + run->signal : run->exit_code;
-	return tool_fail(call, TOOL_EXIT_STATUS, NULL, "%s ended with %s %d%.*s", tool->tool.name,
-		run->signal ? "signal" : "exit code", run->signal ? run->signal : run->exit_code,
-		errors.size ? (int)errors.size : 1, errors.size ? (const char *)errors.data : ".");
+	return tool_fail(call, TOOL_EXIT_STATUS, CUSTOM_NEXT_STEP, "%s ended with %s %d%.*s",
+		tool->tool.name, run->signal ? "signal" : "exit code",
+		run->signal ? run->signal : run->exit_code, errors.size ? (int)errors.size : 1,
+		errors.size ? (const char *)errors.data : ".");
 }
 
 static int run_process(struct tool_call *call, struct run *run)
