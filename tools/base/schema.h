@@ -16,6 +16,9 @@
  * or -EINVAL with one sentence in `problem` that names the argument. */
 int schema_check(const cJSON *schema, cJSON *value, struct buffer *problem);
 
+/* 0; -EINVAL with half a sentence in `problem`: a keyword has a value that no schema has. */
+int schema_check_form(const cJSON *schema, struct buffer *problem);
+
 /* True for one of the property names that `schema` requires. */
 int schema_requires(const cJSON *schema, const char *name);
 

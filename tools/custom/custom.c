@@ -10,6 +10,7 @@
 #include "ops/support/path.h"
 #include "ops/support/worker_pool.h"
 #include "tools/base/registry.h"
+#include "tools/base/schema.h"
 #include "tools/custom/bus.h"
 #include "tools/custom/hosts.h"
 #include "tools/custom/internal.h"
@@ -124,16 +125,23 @@ static double timeout_of(const struct custom_entry *entry, const cJSON *descript
 	return item->valuedouble < 86400 ? item->valuedouble : 86400;
 }
 
-/* NULL: it is no schema of an object. */
-static cJSON *schema_of(const cJSON *description)
+/* NULL with a reason: it is no schema of an object. */
+static cJSON *schema_of(const cJSON *description, struct buffer *reason)
 {
 	const cJSON *given = cJSON_GetObjectItemCaseSensitive(description, "parameters");
 	cJSON *schema = given ? cJSON_Duplicate(given, true) : cJSON_CreateObject();
+	struct buffer problem cleanup_buffer = {0};
+	const char *type;
 
 	if (!cJSON_GetObjectItemCaseSensitive(schema, "type"))
 		cJSON_AddStringToObject(schema, "type", "object");
-	if (json_text(schema, "type") && strcmp(json_text(schema, "type"), "object") == 0)
+	type = json_text(schema, "type");
+	if (!type || strcmp(type, "object") != 0)
+		buffer_append_string(&problem, "it is not about an object");
+	else if (schema_check_form(schema, &problem) == 0)
 		return schema;
+	buffer_printf(reason, "its schema of parameters is not valid: %.*s", (int)problem.size,
+		(const char *)problem.data);
 	cJSON_Delete(schema);
 	return NULL;
 }
@@ -145,22 +153,24 @@ static char *text_or(const cJSON *object, const char *name, const char *fallback
 	return strdup(text && *text ? text : fallback);
 }
 
+/* NULL with a reason. */
 static struct custom_tool *make_tool(struct custom_source *source, const cJSON *description,
-	const cJSON *settings, const char **ret_reason)
+	const cJSON *settings, struct buffer *reason)
 {
 	struct custom_tool *tool = calloc(1, sizeof(*tool));
 	const char *own = json_text(description, "name"),
 		   *keep = json_text(description, "truncate");
-	cJSON *schema = schema_of(description);
 	char *name = make_name(source->entry.prefix, own ? own : "");
+	cJSON *schema = NULL;
 
-	*ret_reason = !tool || !name ? "there is not enough memory"
-		      : !is_good_name(name)
-			      ? "a name is a letter and up to 39 more of a-z, 0-9 and _"
-		      : !schema ? "its schema of parameters is not about an object"
-				: NULL;
-	if (*ret_reason) {
-		cJSON_Delete(schema);
+	if (!tool || !name)
+		buffer_append_string(reason, "there is not enough memory");
+	else if (!is_good_name(name))
+		buffer_append_string(
+			reason, "a name is a letter and up to 39 more of a-z, 0-9 and _");
+	else
+		schema = schema_of(description, reason);
+	if (!schema) {
 		free(tool);
 		free(name);
 		return NULL;
@@ -281,13 +291,15 @@ static void shadow_earlier(struct custom_findings *findings, const struct custom
 static void take_tool(struct custom_findings *findings, struct custom_source *source,
 	const cJSON *description, const cJSON *settings)
 {
-	const char *reason;
+	struct buffer reason cleanup_buffer = {0};
+	const char *own = json_text(description, "name");
 	struct custom_tool *tool = make_tool(source, description, settings, &reason);
 	const struct custom_entry *entry = &source->entry;
 	struct custom_finding *finding;
 
 	if (!tool) {
-		add(findings, CUSTOM_REFUSED, entry, path_name(entry->path), strdup(reason));
+		add(findings, CUSTOM_REFUSED, entry, own ? strdup(own) : path_name(entry->path),
+			buffer_steal_string(&reason));
 	} else if (is_reserved(tool->tool.name)) {
 		add(findings, CUSTOM_REFUSED, entry, tool->tool.name,
 			string_printf("Tool name \"%s\" is reserved", tool->tool.name));

@@ -156,6 +156,7 @@ cJSON *custom_toolbox_description(const char *text, size_t size, struct buffer *
 {
 	cleanup_free char *copy = strndup(text, size);
 	cJSON *json = copy ? cJSON_ParseWithOpts(copy, NULL, true) : NULL, *description;
+	bool is_broken = !json && copy && copy[strspn(copy, " \t\r\n")] == '{';
 	const char *wrong;
 
 	if (!copy)
@@ -173,7 +174,8 @@ cJSON *custom_toolbox_description(const char *text, size_t size, struct buffer *
 		description = cJSON_IsObject(json) ? from_json(json) : from_lines(copy);
 	}
 	cJSON_Delete(json);
-	wrong = what_is_wrong(description);
+	wrong = is_broken ? "it is JSON with a mistake, or with too much within each other"
+			  : what_is_wrong(description);
 	if (!wrong)
 		return description;
 	buffer_printf(problem, "what it printed for TOOLBOX_ACTION=describe is no description: %s",

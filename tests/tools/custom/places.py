@@ -176,6 +176,14 @@ def test_bad_tools(home, root):
     write(bad + "binary", "#!/bin/sh\nprintf 'a\\000\\377b'\n")
     write(bad + "nameless", "#!/bin/sh\necho hello\n")
     write(bad + "lies", """#!/bin/sh\necho '{"name":"lies","inputSchema":{"type":"string"}}'\n""")
+    for name, schema in [("enums", {"properties": {"a": {"enum": 5}}}), ("requires", {"required": "a"}), ("nests", None),
+                         ("typed", {"properties": {"a": {"properties": {"b": {"type": "text"}}}}}), ("items", {"properties": {"a": {"items": []}}})]:
+        inner = {"type": "object"}
+        for _ in range(40):
+            inner = {"type": "object", "properties": {"a": inner}}
+        described = {"name": name, "description": "d", "inputSchema": {"type": "object", **schema} if schema else inner}
+        write(bad + name, "#!/bin/sh\necho '%s'\n" % json.dumps(described))
+    write(bad + "halved", """#!/bin/sh\necho '{"name": "halved",'\n""")
     write(bad + "gone", "#!/no/such/interpreter\n")
     write(bad + "plain", "#!/bin/sh\n", 0o644)
     options = [word for name in sorted(os.listdir(bad)) for word in ("--tool", bad + name)]
@@ -183,8 +191,10 @@ def test_bad_tools(home, root):
     found = {item["name"]: item.get("reason", "") for item in listed(root, *options)[0]}
     check(time.monotonic() - start < 40, "all of them in bounded time")
     for name, words in [("slow", "within 5 s"), ("loud", "more than 64 KiB"), ("broken", "exit code 4: why"), ("binary", "no text"),
-                        ("nameless", "says no name"), ("lies", "not about an object"), ("gone", 'needs "/no/such/interpreter"'),
-                        ("plain", "chmod +x")]:
+                        ("nameless", "says no name"), ("lies", "not valid: it is not about an object"), ("gone", 'needs "/no/such/interpreter"'),
+                        ("plain", "chmod +x"), ("enums", '"enum" of a must be a list that is not empty'), ("halved", "JSON with a mistake"),
+                        ("requires", '"required" of the parameters must be a list of names'), ("nests", "more than 32 schemas within each other"),
+                        ("typed", '"type" of b must be a type'), ("items", '"items" of a must be a schema')]:
         check(words in found.get(name, ""), "%s: %r" % (name, found.get(name)))
     check(not running(), "nothing is left running")
     write(bad + "flood", text_tool("flood").replace("cat;", "yes | head -c 3000000; cat;"))
@@ -197,6 +207,55 @@ def test_bad_tools(home, root):
                                          "timeout_s": 0.5}), 0o644)
     equal("TIMEOUT", code(run("never", {}, root, "--tool", bad)), "one that never answers")
     check(not running(), "that is gone, too")
+
+
+SPEAKS = """#!/usr/bin/env python3
+import json, os, sys, time
+if os.environ["TOOLBOX_ACTION"] == "describe":
+    print(json.dumps({"protocol": "isthmus-tool/1", "lifetime": sys.argv[0].endswith("live") and "session" or "call",
+                      "tools": [{"name": "speaks", "description": "d", "timeout_s": 20}]}))
+    sys.exit()
+for line in sys.stdin:
+    call = json.loads(line)
+    if call["type"] == "execute":
+        break
+def say(kind="result", **more):
+    print(json.dumps({"type": kind, "id": call["id"], **more}), flush=True)
+def done():
+    say(content="done")
+%s
+"""
+
+
+def test_bad_speakers(home, root):
+    """Tools of isthmus-tool/1: what a model, and a user, is told."""
+    tool = home + "/speaks"
+    for code_of_tool, want in [
+            ("say(content='x' * (9 << 20))", "The tool ended (exit 0; it wrote a line of more than 8 MiB) without a result. Change the arguments"),
+            ("call['id'] = 'other'; done()", "(exit 0; it wrote a line that is about no call that runs) without a result."),
+            ("for i in range(200): sys.stdout.buffer.write(os.urandom(4096) + bytes([10]))", "it wrote a line that is no JSON object"),
+            ("os.kill(os.getpid(), 9)", "The tool ended (signal 9) without a result."),
+            ("print('why', file=sys.stderr); sys.exit(4)", "The tool ended (exit 4: why\n) without a result."),
+            ("os.close(1); os.close(2); time.sleep(0.5)", "The tool ended (exit 0) without a result."),
+            ("while True: sys.stdout.write('x' * 65536)", "speaks was ended after 2 s. Give it more time"),
+            ("[say('ask', n=i) for i in range(3000)]; done()", None),
+            ("[say('exec', ask='e%d' % i, argv=['true']) for i in range(600)]; done()", None),
+            ("[say('update', content=[{'type': 'text', 'text': 'u'}]) for i in range(20000)]; done()", None),
+            ("[say('message', content='m%d' % i) for i in range(3000)]; done()", None),
+            ("[sys.stderr.write('e' * 65536) for i in range(500)]; done()", None),
+            ("done(); say(content='again'); say('error', message='and again')", None),
+            ("say(content=None)", None), ("say(content=[5, {'type': 'text', 'text': 7}, {'type': 'video'}])", None), ("say()", None)]:
+        for path in [tool, tool + "_live"]:
+            write(path, (SPEAKS % code_of_tool).replace('"timeout_s": 20', '"timeout_s": %d' % (2 if "65536)" in code_of_tool and want else 60)))
+            done = subprocess.run([PROGRAM, "tool", "speaks", "--tool", path, "--root", root, "--yes", "--output", "json"], stdin=subprocess.DEVNULL,
+                                  capture_output=True, check=False)
+            result = json.loads(done.stdout)
+            if want:
+                check(not result["success"] and want in result["error"]["ai_message"], "%s: %r" % (code_of_tool, result))
+            else:
+                check(result["success"] and result["data"]["text"] in ["done", ""], "%s: %r" % (code_of_tool, result))
+            check(done.stderr.count(b" and further ones") <= 1, "%s: one warning at most: %r" % (code_of_tool, done.stderr[:2000]))
+    shutil.rmtree(home + "/.cache/isthmus/tools")
 
 
 def test_trust(root):
@@ -340,6 +399,7 @@ def main():
         test_order_and_names(home, root)
         test_manifest(home, root)
         test_bad_tools(home, root)
+        test_bad_speakers(home, root)
         test_trust(root)
         shutil.rmtree(root + "/.isthmus-tools")
         test_changes_are_noticed(home, root)
