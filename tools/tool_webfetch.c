@@ -102,6 +102,10 @@ static int permission(struct tool_call *call)
 
 /* ---- What came --------------------------------------------------------------------------- */
 
+static const char not_for_everybody[] =
+	"The page is not for everybody, or not for programs: look for another source, or ask the "
+	"user.";
+
 static int fail_status(struct tool_call *call, const struct web_visit *visit)
 {
 	long status = visit->response.status;
@@ -115,8 +119,7 @@ static int fail_status(struct tool_call *call, const struct web_visit *visit)
 				   ? "The server has a problem: call once more later, or look "
 				     "for another source."
 			   : code == TOOL_PERMISSION_DENIED
-				   ? "The page is not for everybody, or not for programs: look for "
-				     "another source, or ask the user."
+				   ? not_for_everybody
 				   : "Check the URL, or look for the page with websearch.";
 
 	return tool_fail(
@@ -222,15 +225,39 @@ static int take_other(struct tool_call *call, const struct web_visit *visit, con
 		visit->url.text, type, text_size(visit->response.body.size, size));
 }
 
+static bool asks_for_password(const struct buffer *page)
+{
+	const char *start = (const char *)page->data, *end = start + page->size;
+
+	for (const char *at = start; at && (at = memchr(at, '=', (size_t)(end - at))); at++) {
+		const char *value = at + 1;
+
+		value += value < end && (*value == '"' || *value == '\'');
+		if (at - start >= 4 && strncasecmp(at - 4, "type", 4) == 0 && end - value >= 8 &&
+			strncasecmp(value, "password", 8) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A form for a login, where another page was wanted, is no answer. */
+static int fail_login(struct tool_call *call, const struct web_visit *visit)
+{
+	return tool_fail(call, TOOL_PERMISSION_DENIED, not_for_everybody,
+		"\"%s\" leads to a page that asks for a password: \"%s\".",
+		tool_string(call, "url"), visit->url.text);
+}
+
 static int execute(struct tool_call *call)
 {
 	struct web_visit *visit = call->state;
-	cleanup_free char *host = strdup(visit->url.host), *type = NULL;
+	cleanup_free char *host = strdup(visit->url.host), *first = strdup(visit->url.text),
+			  *type = NULL;
 	const struct buffer *body = &visit->response.body;
 	cJSON *metadata;
 	int kind;
 
-	if (!host)
+	if (!host || !first)
 		return tool_fail_errno(call, -ENOMEM, "fetch", NULL);
 	if (web_visit(call, visit) < 0)
 		return -1;
@@ -257,6 +284,8 @@ static int execute(struct tool_call *call)
 			visit->response.content_type ? visit->response.content_type
 			: type                       ? type
 						     : "unknown data");
+	if (kind == PAGE_HTML && strcmp(first, visit->url.text) != 0 && asks_for_password(body))
+		return fail_login(call, visit);
 	return take_text(call, visit, metadata, kind);
 }
 

@@ -99,6 +99,10 @@ def routes(released):
         "/slow": slow(30, released),
         "/trickle": trickle,
         "/challenge": challenge,
+        "/private": redirect("/login?to=/private"),
+        "/login": page("<form>Name <input name=u> Word <input TYPE='Password' name=p><button>Sign in</button></form>"),
+        "/strange": page(bytes(range(256)), "application/x-nobody-knows"),
+        "/untyped": lambda _: (200, {}, b"<html><p>no <b>type</b>"),
         "/401": page("no", status=401),
         "/404": page("no", status=404),
         "/429": page("no", status=429),
@@ -133,6 +137,8 @@ def content(root, url, allow):
     check(got["metadata"]["truncated"] and got["output"].count("\nline ") == 1999, "the beginning of a long page")
     with open(got["metadata"]["output_file"], encoding="utf-8") as file:
         equal("line 4999", file.read().splitlines()[-1], "all of it")
+    equal("no **type**\n", run(url + "/untyped", root, "--policy", allow)["data"]["output"], "a page that says no type")
+    check("Sign in" in run(url + "/login?to=/private", root, "--policy", allow)["data"]["output"], "a login that was asked for")
     fails(run(url + "/pdf", root, "--policy", allow), "UNSUPPORTED", "curl -L -o FILE", "a PDF")
 
 
@@ -157,6 +163,7 @@ def failures(root, url, allow):
     for path, want, words in [
             ("/big", "TOO_LARGE", "5 MB"), ("/endless", "TOO_LARGE", "5 MB"), ("/bomb", "TOO_LARGE", "5 MB"),
             ("/headers", "TOO_LARGE", "64 KB"), ("/garbage", "IO_ERROR", "cannot be fetched"), ("/cut", "IO_ERROR", ""),
+            ("/private", "PERMISSION_DENIED", "asks for a password"), ("/strange", "UNSUPPORTED", "not text but application/x-nobody-knows"),
             ("/401", "PERMISSION_DENIED", "401"), ("/404", "NOT_FOUND", "404"), ("/429", "RATE_LIMITED", "429"),
             ("/500", "IO_ERROR", "500"), ("/loop", "IO_ERROR", "redirects"), ("/to-file", "IO_ERROR", "only http"),
             ("/to-user", "IO_ERROR", "user name")]:
