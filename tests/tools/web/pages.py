@@ -1,5 +1,5 @@
-"""Saved pages with the structure of reference, documentation of crates, encyclopedia and mail archive: Turndown, which
-other agents use, is the oracle (pages/oracle.mjs)."""
+"""Saved pages with the structure of reference, documentation of crates, encyclopedia, mail archive, readme, issue, questions and
+answers, a table as a layout, and what nobody closed: Turndown, which other agents use, is the oracle (pages/oracle.mjs)."""
 import difflib
 import os
 import re
@@ -12,7 +12,7 @@ from server import Server, page, policy  # noqa: E402
 from toolslib import Directory, Mcp, check, equal, finish, private_home  # noqa: E402
 
 TARGET = re.compile(r'\]\(((?:[^()\s]|\([^()\s]*\))+)(?: "[^"]*")?\)')
-NAMES = ["crate", "encyclopedia", "mail", "reference"]
+NAMES = ["answers", "crate", "encyclopedia", "issue", "mail", "news", "readme", "reference", "unclosed"]
 
 
 def read(name):
@@ -29,9 +29,11 @@ def links(markdown, base):
 
 
 def judge(name, ours, oracle, base):
-    oracle = re.sub(r"\[§\]\([^)]*\)", "", oracle)  # a heading's link to itself says nothing
+    # A heading's link to itself says nothing, nor does a picture without words.
+    oracle = re.sub(r"\[§\]\([^)]*\)|!\[\]\([^)]*\)", "", oracle)
     want, got = words(oracle), words(ours)
     same = sum(block.size for block in difflib.SequenceMatcher(None, want, got, autojunk=False).get_matching_blocks())
+    print("%s: %.1f %% of %d words in order, %d links" % (name, 100 * same / len(want), len(want), len(links(oracle, base))))
     missing = [word for word in want if word not in got]
     check(same >= 0.99 * len(want), "%s: %d of %d words in order; without %s" % (name, same, len(want), missing))
     equal(set(), links(oracle, base) - links(ours, base), "%s: missing links" % name)

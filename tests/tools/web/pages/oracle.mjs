@@ -5,7 +5,7 @@ import TurndownService from "turndown";
 
 for (const name of fs.readdirSync(".").filter((one) => one.endsWith(".html"))) {
 	const html = fs.readFileSync(name, "utf8");
-	const content = /<main[^>]*>([^]*)<\/main>/.exec(html) ?? /<body[^>]*>([^]*)<\/body>/.exec(html);
+	const content = /<main[^>]*>([^]*)<\/main>/.exec(html) ?? /<body[^>]*>([^]*?)(<\/body>|$)/.exec(html);
 	const options = { headingStyle: "atx", hr: "---", bulletListMarker: "-", codeBlockStyle: "fenced", emDelimiter: "*" };
 	const turndown = new TurndownService(options).remove(["script", "style", "meta", "link"]);
 	fs.writeFileSync(name.replace(".html", ".md"), `${turndown.turndown(content[1]).replace(/[ \t]+$/gm, "")}\n`);
