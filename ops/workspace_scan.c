@@ -15,7 +15,8 @@
 #include "ops/workspace_search.h"
 
 enum {
-	FILES_MAX = 256,                   /* files that are looked through before they are told */
+	FILES_MAX = 256,                   /* files that are looked through together ... */
+	DIRECTORIES_MAX = 64,              /* ... in so many directories */
 	IGNORE_FILE_MAX_BYTES = 256 << 10, /* larger ones are passed over */
 	FIRST_FILE_MAX_BYTES = 16 << 10,   /* of those that are read first: each ... */
 	FIRST_TOTAL_MAX_BYTES = 1 << 20,   /* ... and all in a scan */
@@ -40,8 +41,34 @@ struct pending_directory {
 struct child {
 	struct child *next;
 	struct attributes attributes;
-	bool is_ignored, is_looked_through, lacks_texts;
+	bool is_ignored, is_looked_through;
+	struct searched_file searched; /* if it is looked through */
 	char name[];
+};
+
+/* A directory that was read: what is in it is looked through, and told. */
+struct visit {
+	struct visit *next;
+	struct pending_directory *directory;
+	struct dir_entry entry;
+	struct child *children, **last_child;
+	uint64_t at;              /* position of the look at these */
+	struct ignore *ignore;    /* the lists for them ... */
+	enum git_place git_place; /* ... and whether the directory is a repository's own */
+	char path[];              /* from the root of the workspace */
+};
+
+/* How far the walk has come: what is in front of `child` of that visit; NULL: all of it. */
+struct place {
+	struct visit *visit;
+	struct child *child;
+};
+
+/* Files that are looked through together. */
+struct batch {
+	struct searched_file *files[FILES_MAX];
+	size_t count;
+	struct place end;
 };
 
 struct walk {
@@ -52,28 +79,18 @@ struct walk {
 	dir_entry_sink sink;
 	void *user;
 	struct pending_directory *first, **last;
-	struct child *children, **last_child; /* of the directory being read ... */
-	uint64_t at;                          /* ... and the position of that look */
-	uint64_t entries;
+	struct ignore *above;    /* the lists above the scanned directory */
+	struct visit *visits;    /* that are not told, the one that is being told first */
+	struct place read, told; /* what is in front of them was */
+	uint64_t entries;        /* read */
 	uint64_t content_bytes;
 	uint64_t first_bytes;  /* of files that are read first */
 	struct buffer content; /* of one file: fresh memory for each costs more than reading it */
-	struct ignore *ignore; /* the lists for what is in the directory being read ... */
-	enum git_place git_place;   /* ... and whether that is a repository's own */
 	struct text_search *search; /* NULL: no search */
-	struct glob names;          /* of the files that are looked through, if request->names */
+	struct batch
+		batches[2]; /* of a search: one is looked through while others are read and told */
+	struct glob names;  /* of the files that are looked through, if request->names */
 };
-
-static void children_free(struct walk *walk)
-{
-	while (walk->children) {
-		struct child *next = walk->children->next;
-
-		free(walk->children);
-		walk->children = next;
-	}
-	walk->last_child = &walk->children;
-}
 
 static void directory_unref(struct pending_directory *directory)
 {
@@ -91,12 +108,36 @@ static void directory_unref_at(struct pending_directory **directory)
 	directory_unref(*directory);
 }
 
+static void children_free(struct visit *visit)
+{
+	while (visit->children) {
+		struct child *next = visit->children->next;
+
+		free(visit->children);
+		visit->children = next;
+	}
+	visit->last_child = &visit->children;
+}
+
+static void visit_free(struct visit *visit)
+{
+	children_free(visit);
+	directory_unref(visit->directory);
+	ignore_unref(visit->ignore);
+	free(visit);
+}
+
 static void walk_done(struct walk *walk)
 {
-	children_free(walk);
-	buffer_done(&walk->content);
-	ignore_unref(walk->ignore);
 	text_search_free(walk->search);
+	while (walk->visits) {
+		struct visit *next = walk->visits->next;
+
+		visit_free(walk->visits);
+		walk->visits = next;
+	}
+	buffer_done(&walk->content);
+	ignore_unref(walk->above);
 	glob_done(&walk->names);
 	while (walk->first) {
 		struct pending_directory *next = walk->first->next;
@@ -126,24 +167,19 @@ static struct pending_directory *directory_new(struct pending_directory *parent,
 	return directory;
 }
 
-static int push_directory(struct walk *walk, struct pending_directory *parent, const char *path,
-	const struct attributes *attributes, uint64_t at, uint32_t depth, bool is_ignored)
+static void push_directory(
+	struct walk *walk, struct pending_directory *directory, struct ignore *ignore)
 {
-	struct pending_directory *directory = directory_new(parent, path, attributes, at, depth);
-
-	if (!directory)
-		return -ENOMEM;
-	directory->ignore = ignore_ref(walk->ignore);
-	directory->is_ignored = is_ignored;
+	directory->ignore = ignore_ref(ignore);
 	*walk->last = directory;
 	walk->last = &directory->next;
-	return 0;
 }
 
 /* The scanned directory, below those that its path leads through. */
 static int push_root(struct walk *walk, const struct attributes *attributes, uint64_t at)
 {
 	cleanup_with(directory_unref_at) struct pending_directory *above = NULL;
+	struct pending_directory *top;
 	const char *path = walk->root->file ? "" : walk->root->path;
 
 	for (const char *end = path; *path && end; end = strchr(end + 1, '/')) {
@@ -161,12 +197,16 @@ static int push_root(struct walk *walk, const struct attributes *attributes, uin
 		directory_unref(above);
 		above = next;
 	}
-	return push_directory(walk, above, "", attributes, at, 0, false);
+	top = directory_new(above, "", attributes, at, 0);
+	if (!top)
+		return -ENOMEM;
+	push_directory(walk, top, walk->above);
+	return 0;
 }
 
 static int keep_child(void *user, const struct dir_entry *entry)
 {
-	struct walk *walk = user;
+	struct visit *visit = user;
 	size_t size = strlen(entry->path) + 1;
 	struct child *child = malloc(sizeof(*child) + size);
 
@@ -174,8 +214,8 @@ static int keep_child(void *user, const struct dir_entry *entry)
 		return -ENOMEM;
 	*child = (struct child){.attributes = entry->attributes};
 	memcpy(child->name, entry->path, size);
-	*walk->last_child = child;
-	walk->last_child = &child->next;
+	*visit->last_child = child;
+	visit->last_child = &child->next;
 	return 0;
 }
 
@@ -247,26 +287,23 @@ static int add_list(
 	return r < 0 ? r : 0;
 }
 
-/* The lists for what is in the directory whose children are known; a repository in another begins
- * anew. */
-static int enter(struct walk *walk, const struct pending_directory *directory, const char *path)
+/* The lists for what is in the directory that was read; a repository in another begins anew. */
+static int enter(struct walk *walk, struct visit *visit)
 {
 	const struct child *list = NULL;
+	bool begins_anew = false;
 
-	ignore_unref(walk->ignore);
-	walk->ignore = ignore_ref(directory->ignore);
 	if (!(walk->request->flags & SCAN_NOT_IGNORED))
 		return 0;
-	walk->git_place = git_place_of(path);
-	for (const struct child *child = walk->children; child; child = child->next) {
+	visit->git_place = git_place_of(visit->path);
+	for (const struct child *child = visit->children; child; child = child->next) {
 		if (strcmp(child->name, ".gitignore") == 0)
 			list = child;
-		if (strcmp(child->name, ".git") == 0 && *directory->path) {
-			ignore_unref(walk->ignore);
-			walk->ignore = NULL;
-		}
+		if (strcmp(child->name, ".git") == 0 && *visit->directory->path)
+			begins_anew = true;
 	}
-	return list ? add_list(walk, path, list, &walk->ignore) : 0;
+	visit->ignore = begins_anew ? NULL : ignore_ref(visit->directory->ignore);
+	return list ? add_list(walk, visit->path, list, &visit->ignore) : 0;
 }
 
 /* The lists of the directories above the one that is scanned. */
@@ -288,7 +325,7 @@ static int enter_above(struct walk *walk)
 		else if (workspace_getattr(walk->ctx, walk->workspace, &OBJECT_AT(name),
 				 &file->attributes) == 0) {
 			strcpy(file->name, ".gitignore");
-			r = add_list(walk, directory, file, &walk->ignore);
+			r = add_list(walk, directory, file, &walk->above);
 		}
 		free(file);
 	}
@@ -302,18 +339,115 @@ static bool has_patterns(enum git_place place, const char *name)
 					      : "exclude") == 0;
 }
 
-static bool is_ignored(const struct walk *walk, const char *full_path, const struct child *child)
+static bool is_ignored(
+	const struct walk *walk, const struct visit *visit, const char *path, bool is_directory)
 {
-	bool is_directory = S_ISDIR(child->attributes.mode);
+	const char *name = path_name(path);
 
 	if (!(walk->request->flags & SCAN_NOT_IGNORED))
 		return false;
-	if (walk->git_place != NOT_GIT)
-		return !is_directory || walk->git_place != IN_GIT ||
-		       strcmp(child->name, "info") != 0;
-	if (strcmp(child->name, ".git") == 0)
+	if (visit->git_place != NOT_GIT)
+		return !is_directory || visit->git_place != IN_GIT || strcmp(name, "info") != 0;
+	if (strcmp(name, ".git") == 0)
 		return !is_directory;
-	return ignore_matches(walk->ignore, full_path, is_directory);
+	return ignore_matches(visit->ignore, path, is_directory);
+}
+
+/* ---- Reading directories ------------------------------------------------------------------- */
+
+static bool is_full(const struct walk *walk)
+{
+	return walk->request->entries_max && walk->entries >= walk->request->entries_max;
+}
+
+/* It is mounted in itself.  A copy of a mount lacks what is mounted in it: by that way the same
+ * directories hold other names, which would count as theirs. */
+static bool is_in_itself(const struct pending_directory *directory)
+{
+	for (const struct pending_directory *above = directory->parent; above;
+		above = above->parent)
+		if (object_id_equal(&above->id, &directory->id))
+			return true;
+	return false;
+}
+
+static bool is_left_out(const struct walk *walk, const struct pending_directory *directory)
+{
+	const struct scan_request *request = walk->request;
+
+	return (request->depth_max && directory->depth >= request->depth_max) ||
+	       directory->is_ignored ||
+	       ((request->flags & SCAN_NOT_HIDDEN) && *path_name(directory->path) == '.') ||
+	       is_full(walk) || is_in_itself(directory);
+}
+
+/* What it says of itself is known once it has been read: whether it is watched, and complete. */
+static int list_children(struct walk *walk, struct visit *visit)
+{
+	struct pending_directory *directory = visit->directory;
+	struct object_ref object = {.path = visit->path, .id = directory->id};
+	int r;
+
+	if (!*directory->path)
+		object.file = walk->root->file;
+	r = workspace_readdir(walk->ctx, walk->workspace, &object,
+		walk->request->flags & SCAN_WATCH, keep_child, visit, &visit->entry.watched_since);
+	visit->at = walk->ctx->served.position;
+	if (r < 0 && (!*directory->path || r == -EINTR || r == -ENOMEM || r == -ENOTCONN))
+		return r;
+	if (r < 0)
+		children_free(visit);
+	/* What its parent said of it is from before it was watched. */
+	visit->entry.complete = r == 0 && workspace_getattr(walk->ctx, walk->workspace, &object,
+						  &visit->entry.attributes) == 0;
+	if (visit->entry.complete)
+		visit->entry.at = visit->at;
+	return 0;
+}
+
+static struct visit *visit_new(struct walk *walk, struct pending_directory *directory)
+{
+	cleanup_free char *path = path_join(walk->root->path, directory->path);
+	size_t size = path ? strlen(path) + 1 : 0;
+	struct visit *visit = path ? malloc(sizeof(*visit) + size) : NULL;
+
+	if (!visit) {
+		directory_unref(directory);
+		return NULL;
+	}
+	*visit = (struct visit){.directory = directory,
+		.entry = {.path = directory->path,
+			.attributes = directory->attributes,
+			.at = directory->at}};
+	memcpy(visit->path, path, size);
+	visit->last_child = &visit->children;
+	return visit;
+}
+
+static int read_next(struct walk *walk)
+{
+	struct pending_directory *directory = walk->first;
+	struct visit *visit;
+	int r = 0;
+
+	if (op_interrupted(walk->ctx))
+		return -EINTR;
+	walk->first = directory->next;
+	if (!walk->first)
+		walk->last = &walk->first;
+	visit = visit_new(walk, directory);
+	if (!visit)
+		return -ENOMEM;
+	if (walk->read.visit)
+		walk->read.visit->next = visit;
+	else
+		walk->visits = visit;
+	if (!is_left_out(walk, directory))
+		r = list_children(walk, visit);
+	if (r == 0)
+		r = enter(walk, visit);
+	walk->read = (struct place){visit, visit->children};
+	return r;
 }
 
 /* ---- Looking through files ------------------------------------------------------------------ */
@@ -336,35 +470,63 @@ static bool is_searched(const struct walk *walk, const struct child *child)
 			       sizeof(*request->known), by_number));
 }
 
-/* Finds out which of the next FILES_MAX children are ignored, and searches the other files. */
-static int look_through(struct walk *walk, const char *directory, struct child *child)
+static int take_directory(struct walk *walk, struct visit *visit, const struct child *child)
 {
-	struct searched_file files[FILES_MAX];
-	struct child *of[FILES_MAX];
-	size_t count = 0;
+	cleanup_free char *path = path_join(visit->directory->path, child->name);
+	struct pending_directory *directory =
+		path ? directory_new(visit->directory, path, &child->attributes, visit->at,
+			       visit->directory->depth + 1)
+		     : NULL;
+
+	if (!directory)
+		return -ENOMEM;
+	directory->is_ignored = child->is_ignored;
+	push_directory(walk, directory, visit->ignore);
+	return 0;
+}
+
+/* Puts a directory on the list of those to be read, and a file into the batch. */
+static int take_child(
+	struct walk *walk, struct visit *visit, struct child *child, struct batch *batch)
+{
+	cleanup_free char *path = path_join(visit->path, child->name);
+	bool is_directory = S_ISDIR(child->attributes.mode);
+
+	if (!path)
+		return -ENOMEM;
+	walk->entries++;
+	child->is_ignored = is_ignored(walk, visit, path, is_directory);
+	if (is_directory)
+		return take_directory(walk, visit, child);
+	if (walk->search && is_searched(walk, child)) {
+		child->is_looked_through = true;
+		child->searched = (struct searched_file){
+			.directory = visit->path, .name = child->name, .id = child->attributes.id};
+		batch->files[batch->count++] = &child->searched;
+	}
+	return 0;
+}
+
+/* Goes on with the directory that was read last, then with others. */
+static int fill(struct walk *walk, struct batch *batch)
+{
+	size_t directories = 0, most = walk->search ? DIRECTORIES_MAX : 1;
 	int r = 0;
 
-	for (size_t i = 0; child && i < FILES_MAX && r == 0; child = child->next, i++) {
-		cleanup_free char *path = path_join(directory, child->name);
+	batch->count = 0;
+	while (r == 0 && batch->count < FILES_MAX) {
+		struct child *child = walk->read.child;
 
-		if (!path) {
-			r = -ENOMEM;
+		if (child) {
+			walk->read.child = child->next;
+			r = take_child(walk, walk->read.visit, child, batch);
+		} else if (walk->first && directories++ < most) {
+			r = read_next(walk);
+		} else {
 			break;
 		}
-		child->is_ignored = is_ignored(walk, path, child);
-		if (!walk->search || !is_searched(walk, child))
-			continue;
-		of[count] = child;
-		files[count++] = (struct searched_file){
-			.path = steal_ptr(&path), .id = child->attributes.id};
 	}
-	if (r == 0 && count)
-		r = text_search_run(walk->search, files, count);
-	for (size_t i = 0; i < count; i++) {
-		of[i]->is_looked_through = true;
-		of[i]->lacks_texts = files[i].lacks;
-		free((char *)files[i].path);
-	}
+	batch->end = walk->read;
 	return r;
 }
 
@@ -378,38 +540,41 @@ static bool is_brought_first(const struct walk *walk, const struct child *child)
 	       walk->first_bytes + size <= FIRST_TOTAL_MAX_BYTES && scan_is_read_first(child->name);
 }
 
-static bool wants_content(const struct walk *walk, const struct child *child)
+static bool wants_content(
+	const struct walk *walk, enum git_place git_place, const struct child *child)
 {
 	const struct scan_request *request = walk->request;
 	uint64_t size = child->attributes.size_bytes;
 
 	if (!S_ISREG(child->attributes.mode))
 		return false;
-	if ((request->flags & SCAN_NOT_IGNORED) && has_patterns(walk->git_place, child->name))
+	if ((request->flags & SCAN_NOT_IGNORED) && has_patterns(git_place, child->name))
 		return size <= IGNORE_FILE_MAX_BYTES;
 	if (is_brought_first(walk, child))
 		return true;
 	return (request->flags & SCAN_CONTENT) && size <= request->content_max_bytes &&
 	       (!request->content_total_bytes ||
 		       walk->content_bytes + size <= request->content_total_bytes) &&
-	       (!request->texts || (child->is_looked_through && !child->lacks_texts));
+	       (!request->texts || (child->is_looked_through && !child->searched.lacks));
 }
 
-static int emit_child(
-	struct walk *walk, const char *path, const char *full_path, const struct child *child)
+static int tell_child(struct walk *walk, const struct visit *visit, const struct child *child)
 {
 	const struct attributes *attributes = &child->attributes;
+	cleanup_free char *path = path_join(visit->directory->path, child->name);
+	cleanup_free char *full_path = path_join(visit->path, child->name), *target = NULL;
 	struct object_ref object = {.path = full_path, .id = attributes->id};
 	struct dir_entry entry = {.path = path,
 		.attributes = *attributes,
-		.at = walk->at,
-		.lacks_texts = child->lacks_texts};
-	cleanup_free char *target = NULL;
+		.at = visit->at,
+		.lacks_texts = child->searched.lacks};
 
+	if (!path || !full_path)
+		return -ENOMEM;
 	if (S_ISLNK(attributes->mode) &&
 		workspace_readlink(walk->ctx, walk->workspace, &object, &target) == 0)
 		entry.link_target = target;
-	if (wants_content(walk, child))
+	if (wants_content(walk, visit->git_place, child))
 		entry.content = read_whole(walk, &object, attributes->size_bytes);
 	if (entry.content) {
 		entry.content_size = attributes->size_bytes;
@@ -421,86 +586,60 @@ static int emit_child(
 	return walk->sink(walk->user, &entry);
 }
 
-static bool is_full(const struct walk *walk)
+/* The next directory, or what is next in the one that is being told. */
+static int tell_next(struct walk *walk)
 {
-	return walk->request->entries_max && walk->entries >= walk->request->entries_max;
+	struct visit *visit = walk->told.visit;
+	struct child *child = walk->told.child;
+
+	if (child) {
+		walk->told.child = child->next;
+		return S_ISDIR(child->attributes.mode) ? 0 : tell_child(walk, visit, child);
+	}
+	if (visit) {
+		walk->visits = visit->next;
+		visit_free(visit);
+	}
+	walk->told = (struct place){walk->visits, walk->visits->children};
+	return walk->sink(walk->user, &walk->visits->entry);
 }
 
-static int emit_children(
-	struct walk *walk, struct pending_directory *directory, const char *full_path)
+static bool is_at(const struct place *a, const struct place *b)
 {
-	size_t told = 0;
+	return a->visit == b->visit && a->child == b->child;
+}
+
+static int tell_until(struct walk *walk, const struct place *end)
+{
 	int r = 0;
 
-	for (struct child *child = walk->children; child && r >= 0; child = child->next, told++) {
-		cleanup_free char *path = path_join(directory->path, child->name);
-		cleanup_free char *child_path = path ? path_join(walk->root->path, path) : NULL;
-
-		if (!child_path)
-			return -ENOMEM;
-		if (told % FILES_MAX == 0)
-			r = look_through(walk, full_path, child);
-		walk->entries++;
-		if (r < 0)
-			break;
-		if (S_ISDIR(child->attributes.mode))
-			r = push_directory(walk, directory, path, &child->attributes, walk->at,
-				directory->depth + 1, child->is_ignored);
-		else
-			r = emit_child(walk, path, child_path, child);
-	}
+	while (r >= 0 && !is_at(&walk->told, end))
+		r = tell_next(walk);
 	return r < 0 ? r : 0;
 }
 
-/* It is mounted in itself.  A copy of a mount lacks what is mounted in it: by that way the same
- * directories hold other names, which would count as theirs. */
-static bool is_in_itself(const struct pending_directory *directory)
-{
-	for (const struct pending_directory *above = directory->parent; above;
-		above = above->parent)
-		if (object_id_equal(&above->id, &directory->id))
-			return true;
-	return false;
-}
+/* ---- All of it ------------------------------------------------------------------------------ */
 
-/* A directory's own entry is emitted once it has been read: only then is it known
- * whether it is watched and complete. */
-static int visit(struct walk *walk, struct pending_directory *directory)
+/* While others look through one batch, the next one is read, and the one before is told. */
+static int go(struct walk *walk)
 {
-	struct dir_entry entry = {
-		.path = directory->path, .attributes = directory->attributes, .at = directory->at};
-	cleanup_free char *full_path = path_join(walk->root->path, directory->path);
-	struct object_ref object = {.path = full_path, .id = directory->id};
-	bool too_deep = walk->request->depth_max && directory->depth >= walk->request->depth_max;
-	bool is_left_out = directory->is_ignored || ((walk->request->flags & SCAN_NOT_HIDDEN) &&
-							    *path_name(directory->path) == '.');
+	struct batch *now = &walk->batches[0], *next = &walk->batches[1];
 	int r;
 
-	if (!full_path)
-		return -ENOMEM;
-	if (!*directory->path)
-		object.file = walk->root->file;
-	if (op_interrupted(walk->ctx))
-		return -EINTR;
-	children_free(walk);
-	if (!too_deep && !is_left_out && !is_full(walk) && !is_in_itself(directory)) {
-		r = workspace_readdir(walk->ctx, walk->workspace, &object,
-			walk->request->flags & SCAN_WATCH, keep_child, walk, &entry.watched_since);
-		walk->at = walk->ctx->served.position;
-		if (r < 0 && (!*directory->path || r == -EINTR || r == -ENOMEM || r == -ENOTCONN))
-			return r;
-		if (r < 0)
-			children_free(walk);
-		/* What its parent said of it is from before it was watched. */
-		entry.complete = r == 0 && workspace_getattr(walk->ctx, walk->workspace, &object,
-						   &entry.attributes) == 0;
-		if (entry.complete)
-			entry.at = walk->at;
-	}
-	r = walk->sink(walk->user, &entry);
-	if (r >= 0)
-		r = enter(walk, directory, full_path);
-	return r < 0 ? r : emit_children(walk, directory, full_path);
+	do {
+		struct batch *last = now;
+
+		r = fill(walk, next);
+		if (r == 0 && walk->search)
+			r = text_search_finish(walk->search);
+		if (r == 0 && walk->search)
+			text_search_start(walk->search, next->files, next->count);
+		if (r == 0)
+			r = tell_until(walk, walk->search ? &now->end : &next->end);
+		now = next;
+		next = last;
+	} while (r == 0 && (walk->first || walk->read.child || !is_at(&walk->told, &walk->read)));
+	return r;
 }
 
 static int start(struct walk *walk, uint64_t *at)
@@ -535,17 +674,9 @@ int workspace_scan_by_walking(struct op_context *ctx, struct workspace *w,
 	int r;
 
 	walk.last = &walk.first;
-	walk.last_child = &walk.children;
 	r = start(&walk, &at);
-	while (r == 0 && walk.first) {
-		struct pending_directory *next = walk.first;
-
-		walk.first = next->next;
-		if (!walk.first)
-			walk.last = &walk.first;
-		r = visit(&walk, next);
-		directory_unref(next);
-	}
+	if (r == 0)
+		r = go(&walk);
 	walk_done(&walk);
 	ctx->served.position = at; /* everything was looked at later */
 	return r < 0 ? r : 0;

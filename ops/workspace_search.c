@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "ops/support/buffer.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/path.h"
 #include "ops/support/worker_pool.h"
 #include "ops/workspace.h"
 
@@ -32,7 +34,7 @@ struct text_search {
 		struct buffer memory;
 	} helpers[THREADS_MAX]; /* a task each */
 	size_t helper_count;
-	struct searched_file *files; /* they change only while no task runs */
+	struct searched_file **files; /* they change only while no task runs */
 	size_t count;
 	atomic_size_t next;
 };
@@ -86,13 +88,15 @@ static int search_chunk(struct text_search *search, struct content *content)
 static bool lacks_texts(struct text_search *search, struct op_context *ctx, struct buffer *memory,
 	const struct searched_file *file)
 {
-	const struct object_ref object = {.path = file->path, .id = file->id};
+	cleanup_free char *path = path_join(file->directory, file->name);
+	const struct object_ref object = {.path = path, .id = file->id};
 	struct content content = {.ctx = ctx, .memory = memory};
 	struct attributes attributes;
 	int r;
 
-	if (workspace_open_file(ctx, search->workspace, &object,
-		    O_RDONLY | O_NOATIME | O_NONBLOCK | O_NOCTTY, &content.file, &attributes) < 0)
+	if (!path || workspace_open_file(ctx, search->workspace, &object,
+			     O_RDONLY | O_NOATIME | O_NONBLOCK | O_NOCTTY, &content.file,
+			     &attributes) < 0)
 		return false;
 	memory->size = 0;
 	do
@@ -109,7 +113,7 @@ static void search_files(struct text_search *search, struct op_context *ctx, str
 	size_t at;
 
 	while (!search->stopped && (at = atomic_fetch_add(&search->next, 1)) < search->count) {
-		struct searched_file *file = &search->files[at];
+		struct searched_file *file = search->files[at];
 
 		file->lacks = lacks_texts(search, ctx, memory, file);
 		if (ctx == search->ctx && op_interrupted(ctx))
@@ -132,13 +136,17 @@ static void run_helper(void *user)
 	search_files(helper->search, &ctx, &helper->memory);
 }
 
-int text_search_run(struct text_search *search, struct searched_file *files, size_t count)
+void text_search_start(struct text_search *search, struct searched_file **files, size_t count)
 {
 	search->files = files;
 	search->next = 0;
 	search->count = count;
-	for (size_t i = 0; i < search->helper_count && i + 1 < count; i++)
+	for (size_t i = 0; i < search->helper_count && i < count; i++)
 		worker_pool_submit(&search->pool, run_helper, &search->helpers[i]);
+}
+
+int text_search_finish(struct text_search *search)
+{
 	search_files(search, search->ctx, &search->memory);
 	while (!worker_pool_wait_idle(&search->pool, WAIT_STEP_MS))
 		if (op_interrupted(search->ctx))
@@ -177,6 +185,7 @@ void text_search_free(struct text_search *search)
 {
 	if (!search)
 		return;
+	search->stopped = true;
 	worker_pool_done(&search->pool);
 	for (size_t i = 0; i < search->helper_count; i++)
 		buffer_done(&search->helpers[i].memory);

@@ -12,7 +12,7 @@ struct workspace;
 struct text_search;
 
 struct searched_file {
-	const char *path;
+	const char *directory, *name;
 	struct object_id id;
 	bool lacks; /* result: it was read, and none of the texts is in it */
 };
@@ -22,5 +22,7 @@ int text_search_new(struct op_context *ctx, struct workspace *w, const struct li
 	struct text_search **ret_search);
 void text_search_free(struct text_search *search); /* NULL is fine */
 
-/* Searches the files and waits until all are done.  0 or -EINTR. */
-int text_search_run(struct text_search *search, struct searched_file *files, size_t count);
+/* Has the files searched meanwhile, `files` and what is in it being the search's until the end of
+ * text_search_finish(), which takes part and waits: 0 or -EINTR.  One such round at a time. */
+void text_search_start(struct text_search *search, struct searched_file **files, size_t count);
+int text_search_finish(struct text_search *search);
