@@ -381,7 +381,7 @@ static int policy_readdir(struct op_context *ctx, struct workspace *w,
 struct scanned {
 	struct scanned *next;
 	struct dir_entry entry;
-	char path[]; /* relative to the scanned directory */
+	char path[]; /* relative to the scanned directory; behind it the entry's lines */
 };
 
 struct scanning {
@@ -402,12 +402,15 @@ static int keep_scanned(void *user, const struct dir_entry *entry)
 {
 	struct scanning *scanning = user;
 	size_t size = strlen(entry->path) + 1;
-	struct scanned *scanned = malloc(sizeof(*scanned) + size);
+	struct scanned *scanned = malloc(sizeof(*scanned) + size + entry->lines_size);
 
 	if (!scanned)
 		return -ENOMEM;
 	*scanned = (struct scanned){.entry = *entry};
 	memcpy(scanned->path, entry->path, size);
+	if (entry->lines)
+		scanned->entry.lines =
+			memcpy(scanned->path + size, entry->lines, entry->lines_size);
 	scanned->entry.path = scanned->path;
 	scanned->entry.content = NULL;
 	scanned->entry.link_target = NULL;

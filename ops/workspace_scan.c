@@ -113,6 +113,7 @@ static void children_free(struct visit *visit)
 	while (visit->children) {
 		struct child *next = visit->children->next;
 
+		buffer_done(&visit->children->searched.lines);
 		free(visit->children);
 		visit->children = next;
 	}
@@ -555,7 +556,8 @@ static bool wants_content(
 	return (request->flags & SCAN_CONTENT) && size <= request->content_max_bytes &&
 	       (!request->content_total_bytes ||
 		       walk->content_bytes + size <= request->content_total_bytes) &&
-	       (!request->texts || (child->is_looked_through && !child->searched.lacks));
+	       (!request->texts || (child->is_looked_through && !child->searched.lacks &&
+					   !child->searched.lines.size));
 }
 
 static int tell_child(struct walk *walk, const struct visit *visit, const struct child *child)
@@ -567,7 +569,9 @@ static int tell_child(struct walk *walk, const struct visit *visit, const struct
 	struct dir_entry entry = {.path = path,
 		.attributes = *attributes,
 		.at = visit->at,
-		.lacks_texts = child->searched.lacks};
+		.lacks_texts = child->searched.lacks,
+		.lines = child->searched.lines.size ? child->searched.lines.data : NULL,
+		.lines_size = child->searched.lines.size};
 
 	if (!path || !full_path)
 		return -ENOMEM;
@@ -645,13 +649,15 @@ static int go(struct walk *walk)
 static int start(struct walk *walk, uint64_t *at)
 {
 	const struct scan_request *request = walk->request;
+	const struct text_search_options options = {
+		request->texts, request->wants_lines, request->context};
 	struct attributes attributes;
 	int r = request->names ? glob_compile(request->names, &walk->names) : 0;
 
 	if (r < 0 && r != -ENOMEM)
 		return -EINVAL;
 	if (r == 0 && request->texts)
-		r = text_search_new(walk->ctx, walk->workspace, request->texts, &walk->search);
+		r = text_search_new(walk->ctx, walk->workspace, &options, &walk->search);
 	if (r == 0)
 		r = enter_above(walk);
 	if (r == 0)

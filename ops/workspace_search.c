@@ -9,6 +9,7 @@
 
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/excerpt.h"
 #include "ops/support/path.h"
 #include "ops/support/worker_pool.h"
 #include "ops/workspace.h"
@@ -24,7 +25,7 @@ struct text_search {
 	struct op_context *ctx;
 	struct op_context others_ctx; /* of the other threads: each has a copy */
 	struct workspace *workspace;
-	const struct literals *texts;
+	struct text_search_options options;
 	size_t overlap; /* bytes at the end of a chunk in which a text may begin */
 	atomic_bool stopped;
 	struct buffer memory;
@@ -49,14 +50,25 @@ struct content {
 	size_t line_bytes;     /* since the last line end */
 };
 
+/* The lines of a file that was read whole, if that is worth it: else it has none. */
+static void take_lines(
+	struct text_search *search, const uint8_t *content, size_t size, struct buffer *lines)
+{
+	const struct text_search_options *options = &search->options;
+
+	if (options->wants_lines &&
+		excerpt_make(options->texts, options->context, content, size, size / 2, lines) < 0)
+		buffer_done(lines);
+}
+
 /* 1: a text is in it, or that is not known; 0: not so far; -ENODATA: nowhere. */
-static int search_chunk(struct text_search *search, struct content *content)
+static int search_chunk(struct text_search *search, struct content *content, struct buffer *lines)
 {
 	struct buffer *memory = content->memory;
 	struct literal_scan scan = {0};
 	const uint8_t *at, *end, *newline;
 	ssize_t got;
-	bool is_last;
+	bool is_last, is_all;
 
 	if (buffer_reserve(memory, CHUNK_BYTES) < 0)
 		return 1;
@@ -66,10 +78,14 @@ static int search_chunk(struct text_search *search, struct content *content)
 	if (got < 0)
 		return 1;
 	end = memchr(at, 0, (size_t)got);
+	is_all = !end && got < CHUNK_BYTES && content->offset == 0;
 	is_last = end || got < CHUNK_BYTES;
 	end = end ? end : at + got;
-	if (literals_find(search->texts, &scan, memory->data, end))
+	if (literals_find(search->options.texts, &scan, memory->data, end)) {
+		if (is_all)
+			take_lines(search, at, (size_t)got, lines);
 		return 1;
+	}
 	if (is_last)
 		return -ENODATA;
 	newline = memrchr(at, '\n', (size_t)got);
@@ -86,7 +102,7 @@ static int search_chunk(struct text_search *search, struct content *content)
 }
 
 static bool lacks_texts(struct text_search *search, struct op_context *ctx, struct buffer *memory,
-	const struct searched_file *file)
+	struct searched_file *file)
 {
 	cleanup_free char *path = path_join(file->directory, file->name);
 	const struct object_ref object = {.path = path, .id = file->id};
@@ -100,7 +116,7 @@ static bool lacks_texts(struct text_search *search, struct op_context *ctx, stru
 		return false;
 	memory->size = 0;
 	do
-		r = op_interrupted(ctx) ? 1 : search_chunk(search, &content);
+		r = op_interrupted(ctx) ? 1 : search_chunk(search, &content, &file->lines);
 	while (r == 0);
 	workspace_close(ctx, content.file);
 	return r == -ENODATA;
@@ -154,9 +170,10 @@ int text_search_finish(struct text_search *search)
 	return search->stopped ? -EINTR : 0;
 }
 
-int text_search_new(struct op_context *ctx, struct workspace *w, const struct literals *texts,
-	struct text_search **ret_search)
+int text_search_new(struct op_context *ctx, struct workspace *w,
+	const struct text_search_options *options, struct text_search **ret_search)
 {
+	const struct literals *texts = options->texts;
 	struct text_search *search = calloc(1, sizeof(*search));
 	long online = sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -168,7 +185,7 @@ int text_search_new(struct op_context *ctx, struct workspace *w, const struct li
 	search->others_ctx.interrupted = is_stopped;
 	search->others_ctx.interrupted_data = search;
 	search->workspace = w;
-	search->texts = texts;
+	search->options = *options;
 	for (size_t i = 0; i < literals_count(texts); i++)
 		if (literals_text(texts, i).size > search->overlap + 1)
 			search->overlap = literals_text(texts, i).size - 1;

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "ops/support/buffer.h"
 #include "ops/support/literals.h"
 #include "ops/workspace_values.h"
 
@@ -14,12 +15,19 @@ struct text_search;
 struct searched_file {
 	const char *directory, *name;
 	struct object_id id;
-	bool lacks; /* result: it was read, and none of the texts is in it */
+	bool lacks;          /* result: it was read, and none of the texts is in it */
+	struct buffer lines; /* result, which the caller frees: see dir_entry.lines */
 };
 
-/* `ctx`, `w` and `texts` have to outlive it.  -ENOMEM. */
-int text_search_new(struct op_context *ctx, struct workspace *w, const struct literals *texts,
-	struct text_search **ret_search);
+struct text_search_options {
+	const struct literals *texts;
+	bool wants_lines;
+	uint32_t context;
+};
+
+/* `ctx`, `w` and the texts have to outlive it.  -ENOMEM. */
+int text_search_new(struct op_context *ctx, struct workspace *w,
+	const struct text_search_options *options, struct text_search **ret_search);
 void text_search_free(struct text_search *search); /* NULL is fine */
 
 /* Has the files searched meanwhile, `files` and what is in it being the search's until the end of

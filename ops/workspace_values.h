@@ -156,6 +156,9 @@ struct dir_entry {
 	bool complete;          /* scan only: a directory all of whose entries are in this scan */
 	bool lacks_texts; /* scan only: a searched file that has none of the request's texts (before
 			   * its first NUL) */
+	const void *lines; /* scan only: of a searched file, those that have one of the texts, if
+			    * wanted and few (ops/support/excerpt.h); or NULL */
+	size_t lines_size;
 };
 
 /* Takes one entry.  A negative result ends the walk and is returned from it. */
@@ -191,8 +194,11 @@ struct scan_request {
 	 * processors; content is brought only of those that have one of the texts.  NULL: no
 	 * search. */
 	const struct literals *texts;
-	const char *names;     /* of a search: a glob without a '/' for the names of the files to be
-				* searched; NULL: all */
+	bool wants_lines;  /* of a search: of a file in which they are few, the lines that have one
+			    * of the texts are told in place of its content ... */
+	uint32_t context;  /* ... with so many around each */
+	const char *names; /* of a search: a glob without a '/' for the names of the files to be
+			    * searched; NULL: all */
 	const uint64_t *known; /* of a search: inode numbers, ascending, of files that the caller
 				* has and that are not searched */
 	size_t known_count;

@@ -205,7 +205,8 @@ static int search(struct finding *finding)
 	finding->base = below ? 0 : strlen(path) + (*path != '\0');
 	permission_filter_init(&finding->filter, call, PERMISSION_READS, path);
 	/* So that the names are here. */
-	ahead_free(ahead_ask(call, path, NULL, NULL, clock_now_ns() + AHEAD_MAX_S * 1000000000ull));
+	ahead_free(
+		ahead_ask(call, path, NULL, NULL, 0, clock_now_ns() + AHEAD_MAX_S * 1000000000ull));
 	r = walk(&request, &result);
 	if (tool_cancelled(call))
 		r = -ECANCELED;

@@ -125,7 +125,8 @@ static void found_free(struct found *found)
 struct file_search {
 	struct grep *grep;
 	const char *path;
-	int fd;
+	int fd;              /* open; or the directory of ... */
+	const char *name;    /* NULL: of that which is open */
 	struct found *found; /* NULL until something is */
 };
 
@@ -141,7 +142,8 @@ static int found_new(struct file_search *search)
 		found_free(found);
 		return -ENOMEM;
 	}
-	if (fstat(search->fd, &status) == 0)
+	if (fstatat(search->fd, search->name ? search->name : "", &status,
+		    AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) == 0)
 		found->mtime = status.st_mtim;
 	search->found = found;
 	return 0;
@@ -284,25 +286,11 @@ static bool file_stopped(void *user)
 
 /* ---- Searching ---------------------------------------------------------------------------- */
 
-static int search_fd(struct grep *grep, unsigned worker, const char *path, int fd, bool *ret_binary)
+/* What was found in a file, once it was searched. */
+static int take_found(struct grep *grep, struct file_search *search, unsigned flags, int r)
 {
-	struct file_search search = {.grep = grep, .path = path, .fd = fd};
-	const struct search_request request = {.context = grep->context,
-		.line = take_line,
-		.user = &search,
-		.stopped = file_stopped};
-	unsigned flags = 0;
-	int r;
-
-	if (!grep->searchers[worker]) {
-		r = searcher_new(grep->pattern, &grep->searchers[worker]);
-		if (r < 0)
-			return r;
-	}
-	r = searcher_run(grep->searchers[worker], fd, &request, &flags);
 	atomic_fetch_add(&grep->files_searched, 1);
-	*ret_binary = flags & SEARCH_BINARY;
-	if (!search.found && !flags && r == 0)
+	if (!search->found && !flags && r == 0)
 		return 0;
 	pthread_mutex_lock(&grep->lock);
 	grep->too_hard += !!(flags & SEARCH_TOO_HARD);
@@ -311,18 +299,67 @@ static int search_fd(struct grep *grep, unsigned worker, const char *path, int f
 		grep->unreadable++;
 		r = 0;
 	}
-	if (search.found && (r == 0 || r == -EINTR)) {
-		grep->matches += search.found->matches;
+	if (search->found && (r == 0 || r == -EINTR)) {
+		grep->matches += search->found->matches;
 		grep->matching_files++;
-		stream(grep, search.found);
-		if (keep(grep, search.found) < 0)
+		stream(grep, search->found);
+		if (keep(grep, search->found) < 0)
 			r = -ENOMEM;
 		else
-			search.found = NULL;
+			search->found = NULL;
 	}
 	pthread_mutex_unlock(&grep->lock);
-	found_free(search.found);
+	found_free(search->found);
 	return r;
+}
+
+static int prepare_searcher(struct grep *grep, unsigned worker)
+{
+	return grep->searchers[worker] ? 0 : searcher_new(grep->pattern, &grep->searchers[worker]);
+}
+
+static int search_fd(struct grep *grep, unsigned worker, const char *path, int fd, bool *ret_binary)
+{
+	struct file_search search = {.grep = grep, .path = path, .fd = fd};
+	const struct search_request request = {.context = grep->context,
+		.line = take_line,
+		.user = &search,
+		.stopped = file_stopped};
+	unsigned flags = 0;
+	int r = prepare_searcher(grep, worker);
+
+	if (r < 0)
+		return r;
+	r = searcher_run(grep->searchers[worker], fd, &request, &flags);
+	*ret_binary = flags & SEARCH_BINARY;
+	return take_found(grep, &search, flags, r);
+}
+
+/* A file that was looked through at the workspace, and that we may read. */
+static int search_told(struct grep *grep, unsigned worker, const struct walk_entry *entry,
+	const struct ahead_file *told)
+{
+	struct file_search search = {
+		.grep = grep, .path = entry->path, .fd = entry->directory, .name = entry->name};
+	const struct search_request request = {.context = grep->context,
+		.line = take_line,
+		.user = &search,
+		.stopped = file_stopped};
+	unsigned flags = 0;
+	int r = told->lines ? prepare_searcher(grep, worker) : 0;
+
+	if (r < 0)
+		return r;
+	if (told->lines)
+		r = searcher_run_excerpt(
+			grep->searchers[worker], told->lines, told->lines_size, &request, &flags);
+	return take_found(grep, &search, flags, r);
+}
+
+static bool may_read(const struct walk_entry *entry)
+{
+	return faccessat(entry->directory, entry->name, R_OK, AT_EACCESS | AT_SYMLINK_NOFOLLOW) ==
+	       0;
 }
 
 static bool shows(void *user, const char *path)
@@ -338,6 +375,7 @@ static void joined(void *user)
 static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 {
 	struct grep *grep = user;
+	const struct ahead_file *told;
 	cleanup_fd int fd = -1;
 	bool binary;
 
@@ -347,10 +385,9 @@ static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 		return 0;
 	if (stopped(grep))
 		return -EINTR;
-	if (ahead_lacks_texts(grep->ahead, entry)) {
-		atomic_fetch_add(&grep->files_searched, 1);
-		return 0;
-	}
+	told = ahead_find(grep->ahead, entry);
+	if (told && (!told->lines || may_read(entry)))
+		return search_told(grep, worker, entry, told);
 	fd = openat(entry->directory, entry->name,
 		O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0) {
@@ -370,7 +407,7 @@ static void look_ahead(struct grep *grep, const char *path)
 	uint64_t now_ns = clock_now_ns();
 
 	if (texts && now_ns < grep->deadline_ns)
-		grep->ahead = ahead_ask(grep->call, path, texts, include,
+		grep->ahead = ahead_ask(grep->call, path, texts, include, grep->context,
 			now_ns + (grep->deadline_ns - now_ns) / 2);
 }
 

@@ -20,13 +20,15 @@ struct search {
 	struct connection *connection;
 	struct literals *texts;
 	struct buffer names; /* of files to be reported, a NUL behind each */
-	unsigned long long told;
+	struct buffer lines; /* those of one file, behind its path */
+	unsigned long long told, lines_bytes;
 };
 
 static void search_done(struct search *search)
 {
 	literals_free(search->texts);
 	buffer_done(&search->names);
+	buffer_done(&search->lines);
 }
 
 static int read_texts(const cJSON *request, struct search *search)
@@ -59,6 +61,21 @@ static int send_names(struct search *search)
 	return r;
 }
 
+static int send_lines(struct search *search, const struct dir_entry *entry)
+{
+	size_t size = strlen(entry->path) + 1;
+
+	if (size + entry->lines_size > CONTROL_FRAME_MAX_BYTES)
+		return 0;
+	search->lines.size = 0;
+	if (buffer_append(&search->lines, entry->path, size) < 0 ||
+		buffer_append(&search->lines, entry->lines, entry->lines_size) < 0)
+		return -ENOMEM;
+	search->lines_bytes += entry->lines_size;
+	return control_send(
+		search->connection->fd, CONTROL_STDERR, search->lines.data, search->lines.size);
+}
+
 /* A file that is open for writing here may have content that is not at the workspace yet. */
 static int take_entry(void *user, const struct dir_entry *entry)
 {
@@ -66,9 +83,11 @@ static int take_entry(void *user, const struct dir_entry *entry)
 	size_t size = strlen(entry->path) + 1;
 	int r = 0;
 
-	if (!entry->lacks_texts || !S_ISREG(entry->attributes.mode) ||
+	if ((!entry->lacks_texts && !entry->lines) || !S_ISREG(entry->attributes.mode) ||
 		mount_is_written(search->connection->server->mount, &entry->attributes.id))
 		return 0;
+	if (entry->lines)
+		return send_lines(search, entry);
 	if (search->names.size + size > FRAME_BYTES)
 		r = send_names(search);
 	search->told++;
@@ -83,13 +102,15 @@ static bool client_is_gone(struct op_context *ctx)
 	return poll(&one, 1, 0) > 0 && (one.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
-static void log_search(const struct connection *connection, struct log_record *record,
-	const struct op_context *ctx)
+static void log_search(
+	const struct search *search, struct log_record *record, const struct op_context *ctx)
 {
+	const struct connection *connection = search->connection;
 	uint64_t elapsed_us = (clock_wall_ns() - record->start_ns) / 1000;
 
 	record->op = "search";
-	record->flags = ctx->served.from_cache ? LOG_FROM_CACHE : 0;
+	record->flags = LOG_HAS_BYTES | (ctx->served.from_cache ? LOG_FROM_CACHE : 0);
+	record->bytes = search->lines_bytes;
 	record->pid = connection->peer.pid;
 	record->uid = connection->peer.uid;
 	record->latency_us = elapsed_us > UINT32_MAX ? UINT32_MAX : (uint32_t)elapsed_us;
@@ -111,9 +132,12 @@ static int run_search(struct search *search, const char *path, const cJSON *requ
 {
 	struct connection *connection = search->connection;
 	struct workspace *w = connection->server->mount->workspace;
+	const cJSON *context = cJSON_GetObjectItemCaseSensitive(request, "context");
 	const struct scan_request scan = {.flags = SCAN_NOT_IGNORED,
 		.entries_max = ENTRIES_MAX,
 		.texts = search->texts,
+		.wants_lines = cJSON_IsNumber(context),
+		.context = (uint32_t)json_integer(request, "context"),
 		.names = json_text(request, "names")};
 	struct log_record record = {.path = path, .start_ns = clock_wall_ns()};
 	struct op_context ctx;
@@ -125,7 +149,7 @@ static int run_search(struct search *search, const char *path, const cJSON *requ
 	ctx.interrupted = client_is_gone;
 	ctx.interrupted_data = connection;
 	record.result = workspace_scan(&ctx, w, &OBJECT_AT(path), &scan, take_entry, search);
-	log_search(connection, &record, &ctx);
+	log_search(search, &record, &ctx);
 	return record.result < 0 ? record.result : send_names(search);
 }
 

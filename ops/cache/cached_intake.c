@@ -212,7 +212,11 @@ static int take_entry(void *user, const struct dir_entry *entry)
 	if (intake->prefetch)
 		intake->prefetch->flowed_ms = cached_now_ms();
 	r = is_unwanted(intake) ? -EINTR : take_entry_locked(intake, entry);
-	told.lacks_texts = entry->lacks_texts && is_content_current(intake->cached, entry);
+	if ((entry->lacks_texts || entry->lines) && !is_content_current(intake->cached, entry)) {
+		told.lacks_texts = false;
+		told.lines = NULL;
+		told.lines_size = 0;
+	}
 	cached_leave(intake->cached);
 	if (r == 0 && intake->onward)
 		r = intake->onward->sink(intake->onward->user, &told);

@@ -42,14 +42,16 @@
  *   forward          {text}                  answer: {}; goes into the log.  The connection stays
  *                    open until the client or the mount ends.
  *
- *   search           {path: "workspace path", texts: [..], ignore_case, names}
+ *   search           {path: "workspace path", texts: [..], ignore_case, names, context}
  *                    Before a tool walks through the directory: what it will need comes here, in
  *                    about one round trip, but for what .gitignore files leave out.  With texts
  *                    (at most 8), files are looked through at the workspace; names: a glob
  *                    without '/', for their names.  STDOUT: paths of files, from the directory
  *                    on, each with a NUL, in which none of the texts is; other files may have
- *                    one.  At last CONTROL_JSON {told: their number}.  No STDOUT where that
- *                    would be no use.
+ *                    one.  With context: of files in which one is on few lines, STDERR: a
+ *                    frame for each, its path with a NUL, then these lines, with so many around
+ *                    each, as ops/support/excerpt.h has them.  At last CONTROL_JSON {told: the
+ *                    number of the former}.  No STDOUT or STDERR where that would be no use.
  *
  * Strings are bytes: those that are not UTF-8 go through as they are.
  * Integers beyond 2^53 do not occur.  Threads: a connection belongs to one thread, but one

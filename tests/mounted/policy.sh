@@ -84,7 +84,8 @@ test_status_names_the_policy_and_its_bound() {
 	"$ISTHMUS" status "$mnt" --json | grep -q '"binds_exec":[[:space:]]*false' || fail "no binds_exec"
 }
 
-# ask_for_search DIRECTORY TEXT: the files that the mount says lack it, as a tool asks for them.
+# ask_for_search DIRECTORY TEXT: the files that the mount says lack it, and PATH=LINES of those that have it on few lines,
+# as a tool asks for them.
 ask_for_search() {
 	python3 - "$("$ISTHMUS" status "$mnt" --json | sed -n 's/.*"control":[[:space:]]*"\([^"]*\)".*/\1/p')" "$@" <<-'END'
 		import json, socket, struct, sys
@@ -95,15 +96,18 @@ ask_for_search() {
 		    return data
 		connection = socket.socket(socket.AF_UNIX)
 		connection.connect(sys.argv[1])
-		request = json.dumps({"request": "search", "path": sys.argv[2], "texts": sys.argv[3:]}).encode()
+		request = json.dumps({"request": "search", "path": sys.argv[2], "texts": sys.argv[3:], "context": 0}).encode()
 		connection.sendall(struct.pack("<IB", len(request), ord("J")) + request)
 		told = []
 		while True:
 		    size, kind = struct.unpack("<IB", take(5))
 		    payload = take(size)
-		    if chr(kind) != "O":
+		    if chr(kind) == "O":
+		        told += payload.decode().split("\0")[:-1]
+		    elif chr(kind) == "E":
+		        told.append(payload.decode().replace("\0", "=").replace("\n", ";"))
+		    else:
 		        break
-		    told += payload.decode().split("\0")[:-1]
 		print(*sorted(told), chr(kind))
 	END
 }
@@ -116,14 +120,21 @@ test_a_search_tells_of_nothing_hidden() {
 		printf '%5000s' nothing >"$backing/search/src/f$i" # more than a look at names brings
 	done
 	printf '%5000s' nothing | tee "$backing/search/.env" "$backing/search/secrets/key" >"$backing/search/src/listed"
+	for i in src secrets; do
+		{
+			seq 2000
+			echo "a pin"
+		} >"$backing/search/$i/lined"
+	done
 	echo listed >"$backing/search/src/.agentsignore"
 	wait_for 20 test -d "$mnt/search/src" || return
 	case "$uri" in
 	local:*) expect "J" "$(ask_for_search search needle)" "what is near is searched from here" ;;
 	*)
 		expect "F" "$(ask_for_search search/secrets needle)" "a hidden directory" || return
-		expect "src/f1 src/f2 src/f3 src/f4 src/f5 src/f6 src/f7 src/f8 src/f9 J" \
-			"$(ask_for_search search needle | sed 's:^src/.agentsignore ::')" "files that lack it"
+		expect "src/f1 src/f2 src/f3 src/f4 src/f5 src/f6 src/f7 src/f8 src/f9 src/lined J" \
+			"$(ask_for_search search needle | sed 's:^src/.agentsignore ::')" "files that lack it" || return
+		expect "src/lined=2001 6;a pin; J" "$(ask_for_search search pin | sed 's/.* src.lined/src\/lined/')" "lines"
 		;;
 	esac
 }

@@ -259,6 +259,33 @@ test_grep_looks_through_files_where_they_are() {
 	exec 5>&-
 }
 
+received_bytes() {
+	"$ISTHMUS" status --json "$mnt" | field bytes_received
+}
+
+test_grep_brings_only_lines_of_files_in_which_they_are_few() {
+	local i before received
+
+	need_far_end
+	mkdir "$backing/few"
+	for i in $(seq 40); do
+		{
+			seq 2000
+			echo "a needle of $i"
+			seq 2000
+		} >"$backing/few/f$i"
+	done
+	before=$(received_bytes)
+	expect 40 "$(tool grep 'needle of \d+$' --path few --call-id few-1 --context 2 | field matches)" matches
+	received=$(($(received_bytes) - before))
+	echo "  $received bytes for lines of 40 files of 18 KB"
+	[ "$received" -lt 20000 ] || fail "$received bytes were received"
+	expect 0 "$("$ISTHMUS" log "$mnt" --call few-1 --op open --json | grep -c '"path":"few/f')" "files that were opened"
+	chmod 0 "$backing/few/f7"
+	wait_for 10 eval '[ "$(stat -c %a "$mnt/few/f7")" = 0 ]' || fail "the mode is not seen"
+	[ "$EUID" = 0 ] || expect 39 "$(tool grep 'needle of \d+$' --path few | field matches)" "but what may not be read"
+}
+
 # A map is written to, and nobody but the kernel knows of it.
 test_grep_finds_what_is_in_the_pages_of_a_map() {
 	local i

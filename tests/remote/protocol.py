@@ -70,7 +70,7 @@ NO_ID = (0, 0, 0)
 Facts = collections.namedtuple("Facts", "parent new_parent object")
 NO_ATTRIBUTES = Attributes(NO_ID, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 Lock = collections.namedtuple("Lock", "kind type owner offset length pid")
-Entry = collections.namedtuple("Entry", "path since complete attributes target content at lacks", defaults=(0,))
+Entry = collections.namedtuple("Entry", "path since complete attributes target content at lacks lines", defaults=(0, None))
 FLOCK, POSIX = 0, 1
 SHARED, EXCLUSIVE, NO_LOCK = 0, 1, 2
 
@@ -109,12 +109,12 @@ def target(path=b"", identity=NO_ID, handle=0):
     return string(path) + object_id(identity) + number(handle)
 
 
-def search(texts, ignore_case=0, names=b"", known=()):
+def search(texts, ignore_case=0, names=b"", known=(), lines=0):
     """What follows the other arguments of SCAN with flag 32."""
     known = sorted(known)
     steps = [number - before for number, before in zip(known, [0] + known)]
     return (numbers(ignore_case, len(texts)) + b"".join(map(data, texts)) + string(names)
-            + numbers(len(known), *steps))
+            + numbers(lines, len(known), *steps))
 
 
 def put_lock(lock):
@@ -147,7 +147,7 @@ def put_entry(before, at, entry):
     """One entry of a listing; `before` and `at` are of the entry before it in the same frame."""
     shared = len(os.path.commonprefix([before, entry.path]))
     bits = (entry.since > 0) | entry.complete << 1 | (entry.target is not None) << 2 | (entry.content is not None) << 3
-    bits |= (entry.at != at) << 4 | entry.lacks << 5
+    bits |= (entry.at != at) << 4 | entry.lacks << 5 | (entry.lines is not None) << 7
     out = numbers(bits, shared) + string(entry.path[shared:]) + put_attributes(entry.attributes)
     if entry.at != at:
         out += signed(entry.at - at)
@@ -155,7 +155,7 @@ def put_entry(before, at, entry):
         out += signed(entry.at - entry.since)
     if entry.target is not None:
         out += string(entry.target)
-    return out + (data(entry.content) if entry.content is not None else b"")
+    return out + b"".join(data(some) for some in (entry.content, entry.lines) if some is not None)
 
 
 def put_listing(entries, frame_bytes=64 << 10):
@@ -290,7 +290,8 @@ class Reader:
             since = at - self.signed() if bits & 1 else 0
             link = self.string() if bits & 4 else None
             content = self.data() if bits & 8 else None
-            yield Entry(before, since, bits >> 1 & 1, attributes, link, content, at, bits >> 5 & 1)
+            lines = self.data() if bits & 128 else None
+            yield Entry(before, since, bits >> 1 & 1, attributes, link, content, at, bits >> 5 & 1, lines)
 
 
 # ---- Section 2: the opening -------------------------------------------------------------

@@ -237,6 +237,20 @@ def test_scan_that_searches():
     same([0, 0, 1], [found[path].lacks for path in (b"one", b"two", b"sub/one")])
 
 
+def test_scan_that_tells_lines():
+    os.mkdir(at(b"lines"))
+    for path, content in {b"few": b"a\nb\na needle\nc\nd\n" + b"x\n" * 50 + b"a Needle", b"most": b"needle\n" * 9 + b"b",
+                          b"zero": b"x" * 99 + b"\nneedle\n\0", b"long": b"needle\n" + b"x" * (1 << 17)}.items():
+        write_file(b"lines/" + path, content)
+    found = search(b"lines", texts=[b"needle"], lines=1)
+    same({b"few": b"3 9\na needle\n"}, {path: e.lines for path, e in found.items() if e.lines is not None})
+    same({b"most", b"zero"}, {path for path, e in found.items() if e.content is not None})
+    found = search(b"lines", texts=[b"needle", b"zz"], ignore_case=1, lines=2)
+    same(b"2 13\nb\na needle\nc\n", found[b"few"].lines[:18])
+    same(None, search(b"lines", texts=[b"needle"])[b"few"].lines)
+    fails(errno.EPROTO, search, b"lines", texts=[b"needle"], lines=1002)
+
+
 def test_scan_that_searches_for_nothing_is_malformed():
     for texts in [], [b""], [b"x"] * 9, [b"x" * (16 * 1024 + 1)]:
         arguments = p.numbers(16 | 32, 0, 0, 0, 0) + p.search(texts)

@@ -17,8 +17,9 @@ enum { TOLD_MAX_BYTES = 64 << 20, STEP_MS = 200 };
 struct ahead {
 	dev_t device;        /* of the mount */
 	char *directory;     /* that was asked about, below the root */
-	struct buffer paths; /* from there on, a NUL behind each */
-	const char **sorted; /* they point into it */
+	struct buffer paths; /* from there on, a NUL behind each: of files without the texts */
+	struct buffer lines; /* frames of those with lines, the size of each in front of it */
+	struct ahead_file *sorted; /* they point into these */
 	size_t count;
 };
 
@@ -38,7 +39,7 @@ static cJSON *texts_json(const struct literals *texts)
 }
 
 static char *request_json(const struct tool_call *call, const char *path,
-	const struct literals *texts, const char *names)
+	const struct literals *texts, const char *names, unsigned context)
 {
 	cleanup_free char *there = path_join(call->session->workspace_path, path);
 	cJSON *json;
@@ -52,6 +53,7 @@ static char *request_json(const struct tool_call *call, const char *path,
 	if (texts) {
 		cJSON_AddItemToObject(json, "texts", texts_json(texts));
 		cJSON_AddBoolToObject(json, "ignore_case", literals_ignore_case(texts));
+		cJSON_AddNumberToObject(json, "context", context);
 	}
 	/* There it is about names alone. */
 	if (names && !strchr(names, '/'))
@@ -75,42 +77,75 @@ static bool await_frame(struct tool_call *call, int fd, uint64_t deadline_ns)
 	return false;
 }
 
+static int take_frame(struct ahead *ahead, enum control_frame_type type, struct buffer *payload)
+{
+	if (ahead->paths.size + ahead->lines.size > TOLD_MAX_BYTES)
+		return -E2BIG;
+	if (type == CONTROL_STDOUT)
+		return buffer_append(&ahead->paths, payload->data, payload->size);
+	if (type != CONTROL_STDERR || !memchr(payload->data, '\0', payload->size))
+		return -ENODATA;
+	if (buffer_append(&ahead->lines, &payload->size, sizeof(payload->size)) < 0)
+		return -ENOMEM;
+	return buffer_append(&ahead->lines, payload->data, payload->size);
+}
+
 static void take_frames(struct tool_call *call, int fd, uint64_t deadline_ns, struct ahead *ahead)
 {
 	struct buffer payload cleanup_buffer = {0};
 	enum control_frame_type type;
 
-	while (await_frame(call, fd, deadline_ns) && control_receive(fd, &type, &payload) == 0 &&
-		type == CONTROL_STDOUT && ahead->paths.size < TOLD_MAX_BYTES)
-		if (buffer_append(&ahead->paths, payload.data, payload.size) < 0)
+	while (await_frame(call, fd, deadline_ns) && control_receive(fd, &type, &payload) == 0)
+		if (take_frame(ahead, type, &payload) < 0)
 			break;
 }
 
 static int by_path(const void *a, const void *b)
 {
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
+	const struct ahead_file *left = a, *right = b;
+
+	return strcmp(left->path, right->path);
 }
 
-static int sort_paths(struct ahead *ahead)
+/* Takes those of `paths`, then those of `lines`; counts only, while there is no room for them. */
+static void note_files(struct ahead *ahead)
 {
-	const char *at = (const char *)ahead->paths.data, *end = at + ahead->paths.size;
+	const uint8_t *at = ahead->paths.data, *end = at + ahead->paths.size;
+	size_t size;
 
-	for (const char *each = at; each < end; each += strlen(each) + 1)
-		ahead->count++;
+	ahead->count = 0;
+	for (; at < end; at += strlen((const char *)at) + 1, ahead->count++)
+		if (ahead->sorted)
+			ahead->sorted[ahead->count] = (struct ahead_file){.path = (const char *)at};
+	at = ahead->lines.data;
+	end = at + ahead->lines.size;
+	for (; at < end; at += size, ahead->count++) {
+		size_t path_size;
+
+		memcpy(&size, at, sizeof(size));
+		at += sizeof(size);
+		path_size = strlen((const char *)at) + 1;
+		if (ahead->sorted)
+			ahead->sorted[ahead->count] = (struct ahead_file){
+				(const char *)at, at + path_size, size - path_size};
+	}
+}
+
+static int sort_files(struct ahead *ahead)
+{
+	note_files(ahead);
 	ahead->sorted = calloc(ahead->count + 1, sizeof(*ahead->sorted));
 	if (!ahead->sorted)
 		return -ENOMEM;
-	for (size_t i = 0; i < ahead->count; i++, at += strlen(at) + 1)
-		ahead->sorted[i] = at;
+	note_files(ahead);
 	qsort(ahead->sorted, ahead->count, sizeof(*ahead->sorted), by_path);
 	return 0;
 }
 
-static int ask(struct tool_call *call, const char *path, const struct literals *texts,
-	const char *names, uint64_t deadline_ns, struct ahead *ahead)
+static int ask(struct tool_call *call, const char *path, const char *request, uint64_t deadline_ns,
+	struct ahead *ahead)
 {
 	cleanup_fd int fd = control_connect(call->session->control_socket);
-	cleanup_free char *request = request_json(call, path, texts, names);
 	struct stat root;
 
 	if (fd < 0 || !request || fstat(call->session->root.fd, &root) < 0)
@@ -120,20 +155,22 @@ static int ask(struct tool_call *call, const char *path, const struct literals *
 	if (!ahead->directory || control_send(fd, CONTROL_JSON, request, strlen(request)) < 0)
 		return -EIO;
 	take_frames(call, fd, deadline_ns, ahead);
-	if (!ahead->paths.size || ahead->paths.data[ahead->paths.size - 1] != '\0')
+	if (ahead->paths.size && ahead->paths.data[ahead->paths.size - 1] != '\0')
 		return -ENODATA;
-	return sort_paths(ahead);
+	return ahead->paths.size || ahead->lines.size ? sort_files(ahead) : -ENODATA;
 }
 
 struct ahead *ahead_ask(struct tool_call *call, const char *path, const struct literals *texts,
-	const char *names, uint64_t deadline_ns)
+	const char *names, unsigned context, uint64_t deadline_ns)
 {
+	cleanup_free char *request = NULL;
 	struct ahead *ahead;
 
 	if (!call->session->control_socket)
 		return NULL;
+	request = request_json(call, path, texts, names, context);
 	ahead = calloc(1, sizeof(*ahead));
-	if (ahead && ask(call, path, texts, names, deadline_ns, ahead) == 0)
+	if (ahead && ask(call, path, request, deadline_ns, ahead) == 0)
 		return ahead;
 	ahead_free(ahead);
 	return NULL;
@@ -146,6 +183,7 @@ void ahead_free(struct ahead *ahead)
 	free(ahead->directory);
 	free(ahead->sorted);
 	buffer_done(&ahead->paths);
+	buffer_done(&ahead->lines);
 	free(ahead);
 }
 
@@ -158,14 +196,15 @@ static bool is_on_mount(const struct ahead *ahead, int directory)
 	       makedev(status.stx_dev_major, status.stx_dev_minor) == ahead->device;
 }
 
-bool ahead_lacks_texts(const struct ahead *ahead, const struct walk_entry *entry)
+const struct ahead_file *ahead_find(const struct ahead *ahead, const struct walk_entry *entry)
 {
-	const char *path;
+	const struct ahead_file *found;
+	struct ahead_file wanted;
 
 	if (!ahead)
-		return false;
-	path = entry->path + strlen(ahead->directory);
-	path += *ahead->directory && *path == '/';
-	return bsearch(&path, ahead->sorted, ahead->count, sizeof(*ahead->sorted), by_path) &&
-	       is_on_mount(ahead, entry->directory);
+		return NULL;
+	wanted.path = entry->path + strlen(ahead->directory);
+	wanted.path += *ahead->directory && *wanted.path == '/';
+	found = bsearch(&wanted, ahead->sorted, ahead->count, sizeof(*ahead->sorted), by_path);
+	return found && is_on_mount(ahead, entry->directory) ? found : NULL;
 }

@@ -13,14 +13,22 @@
 
 struct ahead;
 
+/* What the workspace found in a file, after the asking. */
+struct ahead_file {
+	const char *path;     /* from the directory on that was asked about */
+	const uint8_t *lines; /* an excerpt (ops/support/excerpt.h): all that have one of the
+			       * texts, with the context asked for; NULL: none has */
+	size_t lines_size;
+};
+
 /* Asks the mount about the directory `path` below the root, and waits for its answer: until
  * `deadline_ns` (CLOCK_MONOTONIC) at most, or until the call is cancelled.  `texts`: one of which
  * is in what will be looked for; NULL: names alone are wanted.  `names`: a glob that the names or
- * paths of the files will match; or NULL.
+ * paths of the files will match; or NULL.  `context`: lines that are wanted around each.
  * NULL, which is fine below, when there is nothing to tell: no mount, for example. */
 struct ahead *ahead_ask(struct tool_call *call, const char *path, const struct literals *texts,
-	const char *names, uint64_t deadline_ns);
+	const char *names, unsigned context, uint64_t deadline_ns);
 void ahead_free(struct ahead *ahead);
 
-/* True when the file was looked through, since the asking, and none of the texts was in it. */
-bool ahead_lacks_texts(const struct ahead *ahead, const struct walk_entry *entry);
+/* What was found in the file; NULL: nothing is said of it. */
+const struct ahead_file *ahead_find(const struct ahead *ahead, const struct walk_entry *entry);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ops/support/buffer.h"
+#include "ops/support/excerpt.h"
 #include "tools/search/literal.h"
 
 enum {
@@ -491,5 +492,31 @@ int searcher_run(
 	s->memory.size = 0;
 	r = s->pattern->multiline ? run_whole(s, fd, &run) : run_lines(s, fd, &run);
 	*ret_flags = run.flags;
+	return r;
+}
+
+int searcher_run_excerpt(struct searcher *s, const uint8_t *excerpt, size_t size,
+	const struct search_request *request, unsigned *ret_flags)
+{
+	const uint8_t *end = excerpt + size;
+	struct excerpt_block block;
+	unsigned flags = 0;
+	int r = 0;
+
+	while (r == 0 && excerpt_next(&excerpt, end, &block)) {
+		struct run run = {.s = s,
+			.request = request,
+			.start = block.bytes,
+			.end = block.bytes + block.size,
+			.counted = block.bytes,
+			.number = block.line,
+			.printed = block.bytes};
+
+		r = search_lines(&run);
+		flags |= run.flags;
+		if (r == 0 && request->stopped && request->stopped(request->user))
+			r = -EINTR;
+	}
+	*ret_flags = flags;
 	return r;
 }

@@ -61,3 +61,8 @@ void searcher_free(struct searcher *searcher);
 /* Searches what can be read from `fd`.  0 or -errno; `*ret_flags` says what was left out. */
 int searcher_run(struct searcher *searcher, int fd, const struct search_request *request,
 	unsigned *ret_flags);
+
+/* The same of an excerpt (ops/support/excerpt.h) of a file that was made for
+ * search_pattern_literals() with the context of the request. */
+int searcher_run_excerpt(struct searcher *searcher, const uint8_t *excerpt, size_t size,
+	const struct search_request *request, unsigned *ret_flags);

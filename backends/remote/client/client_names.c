@@ -60,7 +60,8 @@ static int note_entry(struct listing *listing, const struct dir_entry *entry)
 /* A far end that never comes to an end must not fill our memory. */
 static bool is_endless(struct listing *listing, const struct dir_entry *entry)
 {
-	listing->bytes += sizeof(*entry) + strlen(entry->path) + entry->content_size;
+	listing->bytes +=
+		sizeof(*entry) + strlen(entry->path) + entry->content_size + entry->lines_size;
 	return listing->directory && listing->bytes > SCAN_MAX_BYTES;
 }
 
@@ -154,6 +155,7 @@ static void put_texts(struct wire_writer *out, const struct scan_request *scan)
 		wire_put_bytes(out, text.bytes, text.size);
 	}
 	wire_put_string(out, scan->names ? scan->names : "");
+	wire_put_number(out, scan->wants_lines ? 1 + (uint64_t)scan->context : 0);
 	wire_put_number(out, known);
 	for (size_t i = 0; i < known; i++) {
 		wire_put_number(out, scan->known[i] - last);

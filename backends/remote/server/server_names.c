@@ -124,7 +124,7 @@ static int put_entry(void *user, const struct dir_entry *entry)
 	if (entry->content_size > INLINE_MAX_BYTES)
 		small.content = NULL;
 	if (listing->chunk.buffer.size + path_size + ENTRY_BYTES +
-				(small.content ? small.content_size : 0) >
+				(small.content ? small.content_size : 0) + small.lines_size >
 			listing->chunk_bytes ||
 		listing->path_bytes + path_size > LISTING_PATHS_MAX_BYTES) {
 		r = flush_listing(listing);
@@ -200,14 +200,17 @@ static int read_search(struct wire_reader *in, struct scan_request *request, str
 {
 	struct literal_text texts[LITERALS_MAX];
 	bool ignore_case = wire_get_number_max(in, 1);
-	size_t count = wire_get_number_max(in, LITERALS_MAX);
+	size_t count = wire_get_number_max(in, LITERALS_MAX), lines;
 	int r;
 
 	for (size_t i = 0; i < count; i++)
 		texts[i].bytes = wire_get_bytes(in, &texts[i].size);
 	request->names = wire_get_string(in);
+	lines = wire_get_number_max(in, 1 + CONTEXT_MAX);
 	if (in->failed)
 		return -EPROTO;
+	request->wants_lines = lines > 0;
+	request->context = lines > 0 ? (uint32_t)lines - 1 : 0;
 	if (!*request->names)
 		request->names = NULL;
 	r = literals_new(texts, count, ignore_case, &search->texts);

@@ -155,7 +155,8 @@ enum entry_bits {
 	ENTRY_MOVED_ON = 1 << 4, /* its position is not that of the entry before */
 	ENTRY_LACKS_TEXTS = 1 << 5,
 	ENTRY_PACKED = 1 << 6, /* its attributes are */
-	ENTRY_BITS = (1 << 7) - 1,
+	ENTRY_LINES = 1 << 7,
+	ENTRY_BITS = (1 << 8) - 1,
 };
 
 static size_t shared_length(const char *a, const char *b)
@@ -177,7 +178,8 @@ void wire_put_dir_entry(struct wire_writer *w, const char *previous, uint64_t pr
 			(entry->link_target ? ENTRY_LINK : 0) |
 			(entry->content ? ENTRY_CONTENT : 0) |
 			(entry->at != previous_at ? ENTRY_MOVED_ON : 0) |
-			(entry->lacks_texts ? ENTRY_LACKS_TEXTS : 0) | (packs ? ENTRY_PACKED : 0);
+			(entry->lacks_texts ? ENTRY_LACKS_TEXTS : 0) | (packs ? ENTRY_PACKED : 0) |
+			(entry->lines ? ENTRY_LINES : 0);
 
 	wire_put_number(w, bits);
 	wire_put_number(w, shared);
@@ -194,6 +196,8 @@ void wire_put_dir_entry(struct wire_writer *w, const char *previous, uint64_t pr
 		wire_put_string(w, entry->link_target);
 	if (entry->content)
 		wire_put_bytes(w, entry->content, entry->content_size);
+	if (entry->lines)
+		wire_put_bytes(w, entry->lines, entry->lines_size);
 }
 
 static void get_entry_path(struct wire_reader *r, struct buffer *path)
@@ -234,6 +238,8 @@ void wire_get_dir_entry(
 		entry->link_target = wire_get_link_target(r);
 	if (bits & ENTRY_CONTENT)
 		entry->content = wire_get_bytes(r, &entry->content_size);
+	if (bits & ENTRY_LINES)
+		entry->lines = wire_get_bytes(r, &entry->lines_size);
 	if (r->failed)
 		return;
 	entry->path = (const char *)path->data;
