@@ -61,7 +61,7 @@ static int request_cwd(const struct exec_options *options, const char *mount_poi
 	return path_normalise(cwd, ret_cwd);
 }
 
-static char *request_text(const struct exec_options *options, const char *cwd)
+static char *request_text(const struct exec_options *options, const char *cwd, bool no_input)
 {
 	cJSON *request = cJSON_CreateObject(), *argv;
 	struct winsize window = {0};
@@ -82,6 +82,7 @@ static char *request_text(const struct exec_options *options, const char *cwd)
 		cJSON_AddNumberToObject(request, "columns", window.ws_col);
 	}
 	cJSON_AddBoolToObject(request, "pty", options->tty);
+	cJSON_AddBoolToObject(request, "stdin_closed", no_input);
 	cJSON_AddBoolToObject(request, "tell_ports", true);
 	text = cJSON_PrintUnformatted(request);
 	cJSON_Delete(request);
@@ -119,8 +120,10 @@ static int run(const struct exec_options *options)
 	cleanup_free char *socket_path = NULL, *mount_point = NULL, *workspace_path = NULL;
 	cleanup_free char *cwd = NULL, *text = NULL;
 	const char *directory = options->directory ? options->directory : ".";
-	struct exec_client client = {
-		.tty = options->tty, .listening = note_port, .user = (void *)(uintptr_t)options};
+	struct exec_client client = {.tty = options->tty,
+		.no_input = exec_client_has_no_input(),
+		.listening = note_port,
+		.user = (void *)(uintptr_t)options};
 	struct exec_client_end end;
 	int r;
 
@@ -132,7 +135,7 @@ static int run(const struct exec_options *options)
 		explain_cwd(options->cwd, r);
 		return EXEC_EXIT_OWN_FAILURE;
 	}
-	text = request_text(options, cwd);
+	text = request_text(options, cwd, client.no_input);
 	client.control_path = socket_path;
 	client.request = text;
 	r = text ? exec_client_start(&client) : -E2BIG;

@@ -139,7 +139,7 @@ static cJSON *make_argv(const struct run_config *config, char **argv, const stru
 }
 
 static char *make_request(const struct run_config *config, char **argv, const char *cwd,
-	const struct shell_plan *plan, bool tty)
+	const struct shell_plan *plan, const struct exec_client *client)
 {
 	cJSON *request = cJSON_CreateObject();
 	struct winsize window = {0};
@@ -149,10 +149,11 @@ static char *make_request(const struct run_config *config, char **argv, const ch
 	cJSON_AddItemToObject(request, "argv", make_argv(config, argv, plan));
 	cJSON_AddStringToObject(request, "cwd", cwd);
 	cJSON_AddItemToObject(request, "env", make_environment(config));
-	cJSON_AddBoolToObject(request, "pty", tty);
+	cJSON_AddBoolToObject(request, "pty", client->tty);
+	cJSON_AddBoolToObject(request, "stdin_closed", client->no_input);
 	/* It kills the process group after each command. */
 	cJSON_AddBoolToObject(request, "kill_leftovers", config->agent == AGENT_CODEX);
-	if (tty && ioctl(STDIN_FILENO, TIOCGWINSZ, &window) == 0) {
+	if (client->tty && ioctl(STDIN_FILENO, TIOCGWINSZ, &window) == 0) {
 		cJSON_AddNumberToObject(request, "rows", window.ws_row);
 		cJSON_AddNumberToObject(request, "columns", window.ws_col);
 	}
@@ -211,15 +212,15 @@ static int finish(const struct run_config *config, const struct shell_plan *plan
 static int run_there(const struct run_config *config, char **argv, const char *cwd,
 	const struct shell_plan *plan)
 {
-	bool tty = isatty(STDIN_FILENO);
-	cleanup_free char *request = make_request(config, argv, cwd, plan, tty);
 	struct exec_client client = {.control_path = config->control_path,
-		.request = request,
-		.tty = tty,
+		.tty = isatty(STDIN_FILENO),
+		.no_input = exec_client_has_no_input(),
 		.output = plan->report_file ? print_without_report : NULL};
+	cleanup_free char *request = make_request(config, argv, cwd, plan, &client);
 	struct exec_client_end end;
 	int r;
 
+	client.request = request;
 	r = request ? exec_client_start(&client) : -ENOMEM;
 	if (r < 0)
 		return fail("the daemon of \"%s\" does not answer (%s): see 'isthmus list'",

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
@@ -73,6 +74,14 @@ static bool send_frame(enum control_frame_type type, const void *data, size_t si
 	r = control_send(link_to_daemon.fd, type, data, size);
 	pthread_mutex_unlock(&link_to_daemon.send_lock);
 	return r == 0;
+}
+
+bool exec_client_has_no_input(void)
+{
+	struct stat status, null;
+
+	return fstat(STDIN_FILENO, &status) == 0 && S_ISCHR(status.st_mode) &&
+	       stat("/dev/null", &null) == 0 && status.st_rdev == null.st_rdev;
 }
 
 static void *input_run(void *user)
@@ -153,27 +162,30 @@ static void *signals_run(void *user)
 }
 
 /* No thread takes these signals but the one that waits for them. */
-static bool start_threads(bool tty)
+static bool start_threads(const struct exec_client *client)
 {
 	static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 	static sigset_t set;
-	pthread_t signals, input;
+	pthread_t thread;
 
 	sigemptyset(&set);
 	for (size_t i = 0; i < array_size(forwarded); i++)
 		sigaddset(&set, forwarded[i]);
-	if (tty)
+	if (client->tty)
 		sigaddset(&set, SIGWINCH);
 	signal(SIGPIPE, SIG_IGN);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
-	if (tty)
+	if (client->tty)
 		make_terminal_raw();
-	if (thread_start(&signals, "exec-signals", 0, signals_run, &set) < 0 ||
-		thread_start(&input, "exec-input", 0, input_run, NULL) < 0)
-		return false;
 	/* They end with the process. */
-	pthread_detach(signals);
-	pthread_detach(input);
+	if (thread_start(&thread, "exec-signals", 0, signals_run, &set) < 0)
+		return false;
+	pthread_detach(thread);
+	if (client->no_input)
+		return true;
+	if (thread_start(&thread, "exec-input", 0, input_run, NULL) < 0)
+		return false;
+	pthread_detach(thread);
 	return true;
 }
 
@@ -281,7 +293,7 @@ void exec_client_run(const struct exec_client *client, struct exec_client_end *r
 	int r;
 
 	*ret_end = (struct exec_client_end){0};
-	if (!start_threads(client->tty)) {
+	if (!start_threads(client)) {
 		end_with(ret_end, EXEC_EXIT_OWN_FAILURE, -EAGAIN, "no thread can be started");
 		return;
 	}

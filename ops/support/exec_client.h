@@ -19,10 +19,15 @@ enum exec_exit_code {
 	EXEC_EXIT_SIGNALLED = 128, /* plus the signal */
 };
 
+/* Standard input is /dev/null.  The request should say so (stdin_closed), for the command to have
+ * the same: some programs read a pipe rather than files (rg). */
+bool exec_client_has_no_input(void);
+
 struct exec_client {
 	const char *control_path; /* of the mount's daemon */
 	const char *request;      /* JSON, as in ops/support/control.h */
 	bool tty;                 /* standard input is a terminal, which becomes raw */
+	bool no_input;            /* the request says stdin_closed */
 
 	/* Receives the output; 0 or -errno.  NULL: it goes to standard output and standard error.
 	 */

@@ -43,6 +43,12 @@ test_stdin_is_passed_on_whole() {
 	expect 3 "$(seq 3 | at -- wc -l | tr -d ' ')" lines
 }
 
+# A program that finds a pipe may read that rather than files, as rg does.
+test_no_input_is_none_there() {
+	expect /dev/null "$(at -- readlink /proc/self/fd/0 </dev/null)" "nothing"
+	expect pipe "$(: | at -- sh -c '[ -p /dev/stdin ] && echo pipe')" "an empty pipe"
+}
+
 test_much_output_is_whole_and_in_order() {
 	at -- seq 400000 >"$tmp/out"
 	seq 400000 | cmp - "$tmp/out"

@@ -36,6 +36,7 @@ test_commands_behave_as_in_a_local_shell() {
 		137 '' ''
 		0 'name one two\n' ''
 		3 'given\n' ''
+		0 '/dev/null\n' ''
 		0 '$backing/sub\ntext\n' ''
 		0 'outside\n' ''
 	END
@@ -179,7 +180,7 @@ test_a_workspace_that_would_hide_the_home_is_shown_elsewhere() {
 	setup_case
 	HOME=$backing/sub run_case other semantics >"$tmp/got" 2>"$tmp/notes"
 	grep -q "would hide \"$backing/sub\"" "$tmp/notes"
-	expect "0 '$backing/sub\\ntext\\n' ''" "$(sed -n 5p "$tmp/got")"
+	expect "0 '$backing/sub\\ntext\\n' ''" "$(sed -n 6p "$tmp/got")"
 }
 
 test_where_no_command_runs_there_is_no_run() {

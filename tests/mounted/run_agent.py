@@ -32,6 +32,7 @@ def semantics():
     show(shell("bash", "-c", 'echo "$0 $1"', "name", "one two"))
     done = subprocess.run(["bash", "-c", "cat; exit 3"], input="given\n", capture_output=True, text=True, check=False)
     show(done)
+    show(shell("bash", "-c", "readlink /proc/self/fd/0"))
     show(shell("bash", "-c", "pwd; cat here", cwd="sub"))
     show(shell("bash", "-c", 'echo "outside${ISTHMUS_RUN}"', cwd="/"))
 
