@@ -9,6 +9,7 @@
 #include "backends/remote/wire/lane.h"
 #include "ops/support/cleanup.h"
 #include "tests/check.h"
+#include "tests/waits.h"
 
 enum { CONTENT_BYTES = 1 << 20, PIECE_BYTES = 32 << 10, TRICKLE_BYTES = 8 << 10, TRICKLE_MS = 5 };
 
@@ -144,6 +145,29 @@ static void test_many_requests_are_withdrawn_in_one_walk(void)
 	lane_detach(near.lane);
 	lane_detach(far.lane);
 	CHECK_RC(COUNT / 2 - 1 + 2, far.count);
+	lane_free(near.lane);
+	lane_free(far.lane);
+}
+
+/* The thread that writes later is for what cannot be written at once. */
+static void test_what_can_be_written_wakes_no_thread_here(void)
+{
+	enum { COUNT = 200 };
+	unsigned long before;
+
+	end_init(&near);
+	end_init(&far);
+	connect_ends();
+	CHECK_RC(0, lane_send(near.lane, LANE_URGENT, FRAME_CHANGE, 1, NULL));
+	await(&far, NULL, 1);
+	before = waits_of("lane-writer");
+	for (uint32_t id = 2; id <= COUNT; id++) {
+		CHECK_RC(0, lane_send(near.lane, LANE_URGENT, FRAME_CHANGE, id, NULL));
+		await(&far, NULL, id);
+	}
+	CHECK(waits_of("lane-writer") < before + COUNT / 4);
+	lane_detach(near.lane);
+	lane_detach(far.lane);
 	lane_free(near.lane);
 	lane_free(far.lane);
 }
@@ -331,6 +355,7 @@ static void test_what_is_not_compressed_as_it_says_ends_the_connection(void)
 }
 
 TEST_MAIN("lane", TEST(test_many_requests_are_withdrawn_in_one_walk),
+	TEST(test_what_can_be_written_wakes_no_thread_here),
 	TEST(test_what_there_was_no_memory_for_comes_again),
 	TEST(test_compressed_frames_arrive_as_they_were),
 	TEST(test_each_connection_has_a_stream_of_its_own),

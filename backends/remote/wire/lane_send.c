@@ -256,7 +256,9 @@ static int pump(struct lane *lane, size_t bytes_max)
 		}
 	}
 	lane->writing = false;
-	pthread_cond_broadcast(&lane->writable);
+	/* Usually all of it is written, and no thread is to do anything. */
+	if (lane->blocked || !lane->up)
+		pthread_cond_broadcast(&lane->writable);
 	if (!lane->up)
 		return 0;
 	if (r < 0)
