@@ -42,19 +42,30 @@ static bool mounts_changed(struct watcher *watcher)
 	return poll(&mounts, 1, 0) > 0;
 }
 
+/* Under the mutex. */
+static bool has_news(struct watcher *watcher)
+{
+	struct pollfd events = {.fd = watcher->inotify_fd, .events = POLLIN};
+
+	watcher->mounts_changed = watcher->mounts_changed || mounts_changed(watcher);
+	return watcher->mounts_changed || poll(&events, 1, 0) > 0;
+}
+
 /* True when the thread is to end. */
 static bool take_wake(struct watcher *watcher)
 {
 	uint64_t wanted, count;
-	bool stop;
+	bool stop, mounts;
 
 	if (read(watcher->wake_fd, &count, sizeof(count)) < 0)
 		return false;
 	pthread_mutex_lock(&watcher->mutex);
 	wanted = watcher->drains_wanted;
 	stop = watcher->stop;
+	mounts = watcher->mounts_changed || mounts_changed(watcher);
+	watcher->mounts_changed = false;
 	pthread_mutex_unlock(&watcher->mutex);
-	if (!stop && mounts_changed(watcher))
+	if (!stop && mounts)
 		watch_take_mounts(watcher);
 	for (int i = 0; !stop && i < DRAIN_READS_MAX && read_batch(watcher); i++) {}
 	watch_take_missed(watcher);
@@ -103,6 +114,20 @@ static void read_and_gather(struct watcher *watcher, struct pollfd *wake_fd)
 	watch_take_batch(watcher, size);
 }
 
+static int wait_for_news(struct watcher *watcher, struct pollfd *fds, nfds_t count)
+{
+	int ready;
+
+	pthread_mutex_lock(&watcher->mutex);
+	watcher->is_idle = true;
+	pthread_mutex_unlock(&watcher->mutex);
+	ready = poll(fds, count, -1);
+	pthread_mutex_lock(&watcher->mutex);
+	watcher->is_idle = false;
+	pthread_mutex_unlock(&watcher->mutex);
+	return ready;
+}
+
 static void *watch_thread(void *user)
 {
 	struct watcher *watcher = user;
@@ -111,7 +136,7 @@ static void *watch_thread(void *user)
 		{.fd = watcher->mounts_fd, .events = POLLPRI}};
 
 	for (;;) {
-		if (poll(fds, array_size(fds), -1) <= 0)
+		if (wait_for_news(watcher, fds, array_size(fds)) <= 0)
 			continue;
 		if (fds[2].revents) /* poll() reports it once for each change */
 			watch_take_mounts(watcher);
@@ -205,9 +230,12 @@ void watcher_drain(struct watcher *watcher)
 	uint64_t mine;
 
 	pthread_mutex_lock(&watcher->mutex);
-	mine = ++watcher->drains_wanted;
-	wake(watcher);
-	while (watcher->drains_done < mine)
-		pthread_cond_wait(&watcher->drained, &watcher->mutex);
+	/* Each command ends with a drain: usually there is nothing to wake the thread for. */
+	if (!watcher->is_idle || has_news(watcher)) {
+		mine = ++watcher->drains_wanted;
+		wake(watcher);
+		while (watcher->drains_done < mine)
+			pthread_cond_wait(&watcher->drained, &watcher->mutex);
+	}
 	pthread_mutex_unlock(&watcher->mutex);
 }

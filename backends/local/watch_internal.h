@@ -49,6 +49,8 @@ struct watcher {
 	pthread_cond_t drained;
 	struct watch_table table; /* guarded by mutex, as what follows */
 	uint64_t drains_wanted, drains_done;
+	bool is_idle;        /* the thread has handled what it has read, and waits for more */
+	bool mounts_changed; /* a drain saw what mounts_fd says once only */
 	bool stop;
 
 	/* The thread's own. */

@@ -10,9 +10,11 @@
 #include "backends/local/local.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
+#include "ops/support/exec.h"
 #include "ops/support/path.h"
 #include "ops/workspace.h"
 #include "tests/check.h"
+#include "tests/waits.h"
 
 /* More than the kernel keeps for one reader. */
 enum { EVENTS = 20000, ENTRIES_SEEN = 48 };
@@ -254,6 +256,50 @@ static void go_on(void)
 {
 	pthread_mutex_unlock(&hold);
 }
+
+/* ---- Commands ----------------------------------------------------------------------------- */
+
+static void run(struct workspace *w, const char *command)
+{
+	const struct exec_request request = {
+		.command = command, .cwd = "", .flags = EXEC_STDIN_CLOSED};
+	struct exec_event event = {.type = EXEC_STDOUT};
+	struct process *process;
+	struct op_context ctx;
+	char data[64];
+
+	op_context_init(&ctx);
+	CHECK_RC(0, workspace_exec(&ctx, w, &request, &process));
+	while (event.type != EXEC_EXIT &&
+		workspace_process_next(&ctx, process, data, sizeof(data), &event) == 0) {}
+	CHECK_RC(0, event.exit_code);
+	workspace_process_free(process);
+}
+
+/* But for what else happens on this machine: mounts wake it. */
+static void test_a_command_that_changes_nothing_wakes_no_thread(void)
+{
+	enum { COMMANDS = 40 };
+	struct workspace *w = open_workspace();
+	unsigned long before;
+	struct seen s;
+
+	CHECK(watch(w, "") > 0);
+	forget();
+	run(w, "touch by-command");
+	CHECK(find(CHANGE_ENTRY, "by-command", &s));
+	before = waits_of("inotify");
+	CHECK(before > 0);
+	for (int i = 0; i < COMMANDS; i++)
+		run(w, "true");
+	CHECK(waits_of("inotify") < before + COMMANDS / 2);
+	forget();
+	run(w, "rm by-command");
+	CHECK(find(CHANGE_ENTRY, "by-command", &s));
+	workspace_free(w);
+}
+
+/* ---- Watches ------------------------------------------------------------------------------ */
 
 static void test_a_directory_is_watched_since_the_same_position_until_it_is_not(void)
 {
@@ -648,6 +694,7 @@ static const struct test_case cases[] = {
 	TEST(test_lost_events_are_reported_as_a_rescan),
 	TEST(test_a_stream_of_changes_is_reported_at_a_bounded_rate),
 	TEST(test_changes_of_our_own_are_reported_together),
+	TEST(test_a_command_that_changes_nothing_wakes_no_thread),
 	TEST(test_a_directory_is_watched_since_the_same_position_until_it_is_not),
 	TEST(test_the_end_of_a_watch_is_before_the_next_watch),
 	TEST(test_a_name_is_not_looked_for_in_another_directory),
