@@ -116,6 +116,7 @@ static void job_run(struct job *job)
 {
 	static const uint8_t room[WIRE_RESULT_BYTES];
 	cleanup_wire_writer struct wire_writer out = {0};
+	struct server_process *started;
 	int64_t result;
 
 	lane_writer_init(&out);
@@ -128,7 +129,10 @@ static void job_run(struct job *job)
 	}
 	if (lane_send(job->lane, answer_priority(job), FRAME_REPLY, job->header.id, &out) < 0)
 		log_error("no memory for the answer to request %u", job->header.id);
+	started = job->started;
 	job_finish(job);
+	if (started)
+		server_process_run(started);
 }
 
 /* The first channel whose lane has little to send. */
@@ -205,7 +209,10 @@ static void run_jobs(void *user)
 
 static void run_long_job(void *user)
 {
-	job_run(user);
+	struct job *job = user;
+
+	job->may_last = true;
+	job_run(job);
 }
 
 /* Under the lock. */

@@ -142,9 +142,8 @@ static void send_exit(struct server_process *p, const struct exec_event *event)
 	lane_send(p->server->lane, LANE_BULK, FRAME_EXIT, p->id, &writer);
 }
 
-static void run_output(void *user)
+void server_process_run(struct server_process *p)
 {
-	struct server_process *p = user;
 	struct server *server = p->server;
 	uint8_t data[OUTPUT_CHUNK_BYTES];
 	struct exec_event event = {0};
@@ -370,26 +369,11 @@ static int start_process(struct job *job, uint32_t id, const struct exec_request
 	return 0;
 }
 
-/* The output may start before the reply is on its way: the client expects that. */
-static int run_process(struct server_process *p)
-{
-	struct server *server = p->server;
-
-	if (worker_pool_submit(&server->lasting, run_output, p))
-		return 0;
-	pthread_mutex_lock(&server->lock);
-	unlist(p);
-	pthread_mutex_unlock(&server->lock);
-	process_put(p);
-	return -EAGAIN;
-}
-
 int64_t handle_exec(struct job *job, struct wire_writer *out)
 {
 	cleanup_free const char **argv = NULL, **environment = NULL;
 	struct exec_request request = {0};
 	uint32_t id = (uint32_t)wire_get_number_max(&job->in, UINT32_MAX);
-	struct server_process *p;
 	int r;
 
 	(void)out;
@@ -408,9 +392,10 @@ int64_t handle_exec(struct job *job, struct wire_writer *out)
 		return r;
 	request.argv = argv[0] ? argv : NULL;
 	request.environment = environment;
+	if (!job->may_last)
+		return -EAGAIN; /* there is no thread for its output */
 	server_wait_for_closes(job);
-	r = start_process(job, id, &request, &p);
-	return r < 0 ? r : run_process(p);
+	return start_process(job, id, &request, &job->started);
 }
 
 static struct server_process *read_process(struct job *job)

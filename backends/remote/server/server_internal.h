@@ -47,9 +47,11 @@ struct job {
 	struct facts facts; /* of a request that changes something */
 	gid_t *groups;
 	atomic_bool cancelled;
-	int64_t credit;         /* listings: bytes that may be sent; under server->lock */
-	size_t listed_bytes;    /* sent of a listing */
-	bool is_guess;          /* nobody waits for it */
+	int64_t credit;                 /* listings: bytes that may be sent; under server->lock */
+	size_t listed_bytes;            /* sent of a listing */
+	bool is_guess;                  /* nobody waits for it */
+	bool may_last;                  /* its thread may go on after the answer ... */
+	struct server_process *started; /* ... with the output of the process that it started */
 	struct handle *ordered; /* runs after the earlier jobs of this handle; a reference */
 };
 
@@ -83,7 +85,7 @@ struct server {
 	pthread_cond_t moved; /* credit came, a job ended, the server stops */
 	bool stopping;
 	struct worker_pool workers;
-	struct worker_pool lasting;   /* jobs that may wait; input and output of processes */
+	struct worker_pool lasting;   /* jobs that may wait; input of processes */
 	struct job_queue small, bulk; /* waiting for a worker */
 	struct hash_table jobs;       /* by id */
 	size_t job_bytes;
@@ -189,6 +191,9 @@ void server_object_done(struct server_object *object);
 
 /* What watches may be quicker than the request that asks for the feed. */
 int server_begin_feed(struct server *server);
+
+/* Sends the output of a process, which handle_exec() started, to its end. */
+void server_process_run(struct server_process *process);
 
 /* INPUT, OUTPUT_CREDIT and KILL frames.  Owns the payload. */
 int server_process_frame(
