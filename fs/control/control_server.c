@@ -10,10 +10,10 @@
 #include "fs/log/callers.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/json.h"
-#include "ops/support/thread.h"
 
 enum {
 	CONNECTIONS_MAX = 256,
+	WAITING_MAX = 2, /* threads that wait for connections */
 	REQUEST_TIMEOUT_S = 10,
 	CHECK_WAIT_MS = 3000, /* for the answer of the workspace, with the status */
 	THREAD_STACK_BYTES = 256 << 10,
@@ -275,12 +275,6 @@ static void forget_connection(struct connection *connection)
 	pthread_mutex_unlock(&server->lock);
 }
 
-static void connection_run(void *user)
-{
-	converse(user);
-	forget_connection(user);
-}
-
 /* Under the lock.  When all are in use, ends the connection that has been idle for longest:
  * clients that send nothing must not keep requests out.  False: none is idle. */
 static bool make_room(struct control_server *server)
@@ -300,51 +294,99 @@ static bool make_room(struct control_server *server)
 	return true;
 }
 
-static void take_connection(struct control_server *server, int fd)
+/* Takes `fd`.  NULL: it is of another user, who is told so, or there is no memory. */
+static struct connection *connection_new(struct control_server *server, int fd)
 {
 	struct connection *connection = calloc(1, sizeof(*connection));
-	bool room;
 
 	if (!connection) {
 		close(fd);
-		return;
+		return NULL;
 	}
-	connection->server = server;
-	connection->fd = fd;
-	connection->is_idle = true;
-	if (!is_allowed(connection)) {
-		control_reply_failure(connection, -EPERM, "this mount belongs to another user");
-		close(fd);
-		free(connection);
-		return;
-	}
+	*connection = (struct connection){.server = server, .fd = fd, .is_idle = true};
+	if (is_allowed(connection))
+		return connection;
+	control_reply_failure(connection, -EPERM, "this mount belongs to another user");
+	close(fd);
+	free(connection);
+	return NULL;
+}
+
+static void work(void *user);
+
+/* Under the lock, but for the first. */
+static bool start_worker(struct control_server *server)
+{
+	if (!worker_pool_submit(&server->pool, work, server))
+		return false;
+	server->waiting++;
+	return true;
+}
+
+/* Another thread waits for connections meanwhile. */
+static void serve_connection(struct connection *connection)
+{
+	struct control_server *server = connection->server;
+	bool room;
+
 	pthread_mutex_lock(&server->lock);
-	room = make_room(server);
+	room = make_room(server) && !server->stopping;
 	connection->next = server->connections;
 	server->connections = connection;
 	server->connection_count++;
+	server->waiting--;
+	if (room && !server->waiting)
+		room = start_worker(server);
 	pthread_mutex_unlock(&server->lock);
-	if (room && worker_pool_submit(&server->pool, connection_run, connection))
-		return;
-	control_reply_failure(connection, -EAGAIN, "too many connections: try again later");
+	if (room)
+		converse(connection);
+	else
+		control_reply_failure(connection, -EAGAIN, "too many connections: try again later");
 	forget_connection(connection);
 }
 
-static void *acceptor_run(void *user)
+/* The next connection; -1: the server stops. */
+static int await_connection(struct control_server *server)
 {
-	struct control_server *server = user;
-
 	while (!server->stopping) {
 		int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC);
 
 		if (fd >= 0)
-			take_connection(server, fd);
-		else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+			return fd;
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
 			usleep(100000);
 		else if (errno != EINTR && errno != ECONNABORTED)
 			break;
 	}
-	return NULL;
+	return -1;
+}
+
+static bool enough_wait(struct control_server *server)
+{
+	bool enough;
+
+	pthread_mutex_lock(&server->lock);
+	enough = server->waiting >= WAITING_MAX;
+	server->waiting += !enough;
+	pthread_mutex_unlock(&server->lock);
+	return enough;
+}
+
+/* A thread that waits serves what comes itself, so that a request wakes no other one. */
+static void work(void *user)
+{
+	struct control_server *server = user;
+	struct connection *connection;
+	int fd;
+
+	while ((fd = await_connection(server)) >= 0) {
+		connection = connection_new(server, fd);
+		if (!connection)
+			continue;
+		serve_connection(connection);
+		if (enough_wait(server))
+			break;
+	}
 }
 
 /* ---- For the rest of the daemon -------------------------------------------------- */
@@ -383,11 +425,11 @@ static void set_control(struct mount *m, struct control_server *server)
 	pthread_rwlock_unlock(&control_lock);
 }
 
-/* A connection that has ended may not have given its thread back. */
+/* A thread that is about to end may not have given its place back. */
 static const struct worker_limits limits = {.name = "control",
 	.stack_bytes = THREAD_STACK_BYTES,
-	.threads_max = CONNECTIONS_MAX,
-	.queue_max = CONNECTIONS_MAX};
+	.threads_max = CONNECTIONS_MAX + WAITING_MAX,
+	.queue_max = 1};
 
 int control_server_start(struct mount *m, struct control_server **ret_server)
 {
@@ -403,12 +445,10 @@ int control_server_start(struct mount *m, struct control_server **ret_server)
 	worker_pool_init(&server->pool, &limits);
 	server->listener = control_listen(m->control_path);
 	r = server->listener;
-	if (r >= 0) {
-		r = thread_start(&server->acceptor, "control-accept", 0, acceptor_run, server);
-		if (r < 0) {
-			close(server->listener);
-			unlink(m->control_path);
-		}
+	if (r >= 0 && !start_worker(server)) {
+		close(server->listener);
+		unlink(m->control_path);
+		r = -EAGAIN;
 	}
 	if (r < 0) {
 		pthread_mutex_destroy(&server->lock);
@@ -439,14 +479,13 @@ void control_server_stop(struct control_server *server)
 		return;
 	server->stopping = true;
 	shutdown(server->listener, SHUT_RDWR);
-	pthread_join(server->acceptor, NULL);
 	remove_socket(server);
-	close(server->listener);
 	pthread_mutex_lock(&server->lock);
 	for (struct connection *at = server->connections; at; at = at->next)
 		shutdown(at->fd, SHUT_RDWR);
 	pthread_mutex_unlock(&server->lock);
 	worker_pool_done(&server->pool);
+	close(server->listener);
 	set_control(server->mount, NULL);
 	pthread_mutex_destroy(&server->lock);
 	pthread_cond_destroy(&server->gone);

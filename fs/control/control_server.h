@@ -22,7 +22,6 @@ struct control_server {
 	struct mount *mount;
 	int listener;
 	struct stat socket; /* of it */
-	pthread_t acceptor;
 	atomic_bool stopping;
 
 	pthread_mutex_t lock;
@@ -30,7 +29,8 @@ struct control_server {
 	struct connection *connections;           /* guarded by lock */
 	struct exec_run *commands;                /* guarded by lock */
 	uint32_t connection_count, command_count; /* guarded by lock */
-	struct worker_pool pool;                  /* of the connections */
+	unsigned waiting;                         /* threads, for connections; guarded by lock */
+	struct worker_pool pool;
 };
 
 struct connection {
