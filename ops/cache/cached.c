@@ -164,6 +164,7 @@ void cached_free(struct workspace *w)
 	content_store_close(c->store);
 	workspace_free(c->base.inner);
 	tree_free(c->tree);
+	slab_done(&c->extras);
 	pthread_cond_destroy(&c->changed);
 	pthread_cond_destroy(&c->tidier_wanted);
 	pthread_mutex_destroy(&c->lock);

@@ -34,6 +34,7 @@
 #include "ops/cache/cached.h"
 #include "ops/forward.h"
 #include "ops/support/buffer.h"
+#include "ops/support/slab.h"
 #include "ops/cache/tree.h"
 #include "ops/support/worker_pool.h"
 
@@ -143,6 +144,7 @@ struct cached {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* something awaited was learnt, or a load ended */
 	struct tree *tree;
+	struct slab extras;    /* struct extra and struct directory */
 	struct object_id root; /* inode 0: unknown yet */
 	bool feed;             /* the inner workspace has one */
 	atomic_bool stopping;  /* also without the lock */

@@ -209,9 +209,9 @@ struct extra *extra_make(struct cached *c, const struct object_id *id)
 
 	if (x)
 		return x;
-	x = calloc(1, sizeof(*x));
+	x = slab_alloc(&c->extras, sizeof(*x));
 	if (!x || tree_keep(c->tree, id, x) < 0) {
-		free(x);
+		slab_free(&c->extras, x, sizeof(*x));
 		return NULL;
 	}
 	x->id = *id;
@@ -230,7 +230,7 @@ struct directory *directory_make(struct cached *c, const struct object_id *id)
 	struct extra *x = extra_make(c, id);
 
 	if (x && !x->directory)
-		x->directory = calloc(1, sizeof(*x->directory));
+		x->directory = slab_alloc(&c->extras, sizeof(*x->directory));
 	return x ? x->directory : NULL;
 }
 
@@ -258,8 +258,8 @@ static void extra_free(struct cached *c, struct extra *x)
 		return;
 	content_detach(c, x);
 	free(x->link_target);
-	free(x->directory);
-	free(x);
+	slab_free(&c->extras, x->directory, sizeof(*x->directory));
+	slab_free(&c->extras, x, sizeof(*x));
 }
 
 void extra_tidy(struct cached *c, struct extra *x)

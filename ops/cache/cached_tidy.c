@@ -38,6 +38,7 @@ static void tidy(struct cached *c)
 		cached_leave(c);
 		cached_enter(c);
 	} while (goes_on && !c->stopping);
+	slab_trim(&c->extras);
 	cached_leave(c);
 	give_memory_back();
 	cached_enter(c);

@@ -28,7 +28,8 @@ static int note_position(struct tree *t, uint64_t at)
 /* A directory has one name: the one that was looked at last. */
 static void keep_one_name(struct slot *s)
 {
-	for (struct slot *other = s->of->slots; other && RULE(ONE_NAME); other = other->next_of) {
+	for (struct slot *other = slab_at(slot_object(s)->slots); other && RULE(ONE_NAME);
+		other = slab_at(other->next_of)) {
 		struct slot *older = other->at > s->at ? s : other;
 
 		if (other == s || other->unknown)
@@ -52,14 +53,15 @@ static void invalidate_object(struct object *o, uint64_t at)
 
 static void learn_slot(struct slot *s, struct object *of, const struct tree_look *look)
 {
-	bool changed = s->of != of;
+	struct object *was = slot_object(s);
+	bool changed = was != of;
 
 	if (is_older(look->at, s->at))
 		return;
 	/* It has a name less, and nobody told its attributes since: an earlier look at them that is
 	 * late does not count. */
-	if (changed && s->of && !s->of->is_directory && look->at > s->of->at)
-		invalidate_object(s->of, look->at);
+	if (changed && was && !was->is_directory && look->at > was->at)
+		invalidate_object(was, look->at);
 	s->at = look->at;
 	s->looked_ms = look->ms;
 	s->unknown = false;
@@ -90,7 +92,7 @@ static void learn_object(struct tree *t, struct object *o, const struct attribut
 		o->state = t->states;
 		o->mark = 0;
 	}
-	o->unknown = !tree_set_attributes(o, attributes);
+	o->unknown = !tree_set_attributes(t, o, attributes);
 	o->at = look->at;
 	o->looked_ms = look->ms;
 }
@@ -111,7 +113,7 @@ static bool is_ignored(const struct tree *t, const struct object_id *id)
 static void lose_name(struct tree *t, struct object *in, uint64_t at)
 {
 	if (in)
-		in->facts->evicted_at = tree_higher(in->facts->evicted_at, at);
+		tree_facts(in)->evicted_at = tree_higher(tree_facts(in)->evicted_at, at);
 	tree_lose_fact(t, at);
 }
 
@@ -134,7 +136,7 @@ int tree_learn_name(struct tree *t, const struct tree_look *look, const struct o
 	if (found)
 		learn_object(t, of, found, look);
 	s = tree_slot(in, name);
-	if (!s && !is_old_news(in->facts, look->at)) {
+	if (!s && !is_old_news(tree_facts(in), look->at)) {
 		s = tree_slot_make(t, in, name);
 		if (!s)
 			lose_name(t, in, look->at);
@@ -142,7 +144,7 @@ int tree_learn_name(struct tree *t, const struct tree_look *look, const struct o
 	if (s)
 		learn_slot(s, of, look);
 	if (t->options.facts_max)
-		tree_clean_names(t, in->facts);
+		tree_clean_names(t, tree_facts(in));
 	tree_sweep(t, look->ms);
 	return 0;
 }
@@ -180,7 +182,7 @@ int tree_learn_listing(
 		tree_lose_fact(t, look->at);
 		return 0;
 	}
-	d = in->facts;
+	d = tree_facts(in);
 	if (look->at <= d->listed_at)
 		return 0;
 	for (struct slot *s = tree_slot_first(d, &bucket); s; s = tree_slot_next(d, s, &bucket))
@@ -208,7 +210,7 @@ int tree_learn_watch(struct tree *t, const struct tree_look *look,
 		tree_lose_fact(t, look->at);
 		return -ENOMEM;
 	}
-	d = in->facts;
+	d = tree_facts(in);
 	if (look->at <= d->watch_seen && RULE(WATCH_ORDER))
 		return 0;
 	d->watch_seen = look->at;
@@ -248,26 +250,32 @@ static enum tree_validity validity_at(const struct tree *t, const struct directo
 	return !d->on && is_young(t, looked_ms, now_ms) ? TREE_BRIEFLY : TREE_ASK;
 }
 
+static enum tree_validity listing_validity(
+	const struct tree *t, const struct directory_facts *d, uint64_t now_ms)
+{
+	return d->listed_at ? validity_at(t, d, d->listed_at, d->listed_ms, now_ms) : TREE_ASK;
+}
+
 enum tree_validity tree_get_name(struct tree *t, const struct object_id *directory,
 	const char *name, uint64_t now_ms, struct object_id *ret_id)
 {
-	struct object *in = tree_object(t, directory);
+	struct object *in = tree_object(t, directory), *of;
+	const struct directory_facts *d = in ? tree_facts(in) : NULL;
 	struct slot *s = tree_slot(in, name);
 
 	*ret_id = (struct object_id){0};
-	if (!in || !in->has_facts)
+	if (!d)
 		return TREE_ASK;
 	in->used = true;
 	if (!s)
-		return in->facts->listed_at == 0 ? TREE_ASK
-						 : validity_at(t, in->facts, in->facts->listed_at,
-							   in->facts->listed_ms, now_ms);
+		return listing_validity(t, d, now_ms);
 	s->used = true;
-	if (s->of) {
-		*ret_id = s->of->id;
-		s->of->used = true;
+	of = slot_object(s);
+	if (of) {
+		*ret_id = object_id_of(of);
+		of->used = true;
 	}
-	return s->unknown ? TREE_ASK : validity_at(t, in->facts, s->at, s->looked_ms, now_ms);
+	return s->unknown ? TREE_ASK : validity_at(t, d, s->at, s->looked_ms, now_ms);
 }
 
 /* A change through whichever of its names has an event when all of them are in watched
@@ -275,11 +283,12 @@ enum tree_validity tree_get_name(struct tree *t, const struct object_id *directo
 static enum tree_validity file_validity(
 	const struct tree *t, const struct object *o, uint64_t now_ms)
 {
-	bool all_on = o->nlink <= LINKS_MAX, all_backed = true;
+	const uint32_t nlink = file_kind_at(o->kind)->nlink;
+	bool all_on = nlink <= LINKS_MAX, all_backed = true;
 	uint32_t names = 0;
 
-	for (const struct slot *s = o->slots; s && all_on; s = s->next_of) {
-		const struct directory_facts *d = s->in->facts;
+	for (const struct slot *s = slab_at(o->slots); s && all_on; s = slab_at(s->next_of)) {
+		const struct directory_facts *d = slot_facts(s);
 
 		if (s->unknown)
 			continue;
@@ -288,9 +297,9 @@ static enum tree_validity file_validity(
 		all_backed =
 			all_backed && tree_is_backed(t, d, s->at) && tree_is_backed(t, d, o->at);
 	}
-	if (names > 0 && (names == o->nlink || !RULE(ALL_LINKS)) && all_on)
+	if (names > 0 && (names == nlink || !RULE(ALL_LINKS)) && all_on)
 		return all_backed ? TREE_WATCHED : TREE_ASK;
-	if (o->nlink > 1 && o->at <= t->links_at)
+	if (nlink > 1 && o->at <= t->links_at)
 		return TREE_ASK;
 	return is_young(t, o->looked_ms, now_ms) ? TREE_BRIEFLY : TREE_ASK;
 }
@@ -303,7 +312,7 @@ static enum tree_validity object_validity(
 	if (!o->is_directory)
 		return file_validity(t, o, now_ms);
 	if (o->has_facts)
-		return validity_at(t, o->facts, o->at, o->looked_ms, now_ms);
+		return validity_at(t, tree_facts(o), o->at, o->looked_ms, now_ms);
 	return is_young(t, o->looked_ms, now_ms) ? TREE_BRIEFLY : TREE_ASK;
 }
 
@@ -322,12 +331,6 @@ enum tree_validity tree_get_attributes(struct tree *t, const struct object_id *i
 	return v;
 }
 
-static enum tree_validity listing_validity(
-	const struct tree *t, const struct directory_facts *d, uint64_t now_ms)
-{
-	return d->listed_at ? validity_at(t, d, d->listed_at, d->listed_ms, now_ms) : TREE_ASK;
-}
-
 enum tree_validity tree_get_listing(
 	struct tree *t, const struct object_id *directory, uint64_t now_ms)
 {
@@ -336,22 +339,24 @@ enum tree_validity tree_get_listing(
 	if (!in || !in->has_facts)
 		return TREE_ASK;
 	in->used = true;
-	return listing_validity(t, in->facts, now_ms);
+	return listing_validity(t, tree_facts(in), now_ms);
 }
 
 /* `attributes`: room for them. */
 static struct tree_entry entry_of(
 	struct tree *t, const struct slot *s, uint64_t now_ms, struct attributes *attributes)
 {
-	*attributes = tree_attributes_of(s->of);
+	struct object *of = slot_object(s);
+
+	*attributes = tree_attributes_of(of);
 	return (struct tree_entry){
 		.name = s->name,
 		.attributes = attributes,
 		.name_validity =
 			s->unknown ? TREE_ASK
-				   : validity_at(t, s->in->facts, s->at, s->looked_ms, now_ms),
-		.attributes_validity = object_validity(t, s->of, now_ms),
-		.kept = *tree_kept_of(s->of),
+				   : validity_at(t, slot_facts(s), s->at, s->looked_ms, now_ms),
+		.attributes_validity = object_validity(t, of, now_ms),
+		.kept = slab_at(*tree_kept_of(of)),
 	};
 }
 
@@ -386,7 +391,7 @@ uint64_t tree_last_attributes(
 {
 	const struct object *o = tree_object(t, id);
 
-	if (!o || !o->mode)
+	if (!o || !file_kind_at(o->kind)->mode)
 		return 0;
 	if (ret_attributes)
 		*ret_attributes = tree_attributes_of(o);
@@ -397,20 +402,20 @@ uint32_t tree_type(const struct tree *t, const struct object_id *id)
 {
 	const struct object *o = tree_object(t, id);
 
-	return o ? o->mode & S_IFMT : 0;
+	return o ? file_kind_at(o->kind)->mode & S_IFMT : 0;
 }
 
 const char *tree_name_of(
 	const struct tree *t, const struct object_id *id, struct object_id *ret_directory)
 {
 	const struct object *o = tree_object(t, id);
-	const struct slot *s = o ? o->slots : NULL;
+	const struct slot *s = o ? slab_at(o->slots) : NULL;
 
 	while (s && s->unknown && s->next_of)
-		s = s->next_of;
+		s = slab_at(s->next_of);
 	if (!s)
 		return NULL;
-	*ret_directory = s->in->id;
+	*ret_directory = object_id_of(slot_directory(s));
 	return s->name;
 }
 
@@ -418,7 +423,9 @@ uint64_t tree_watched_since(const struct tree *t, const struct object_id *direct
 {
 	const struct object *o = tree_object(t, directory);
 
-	return o && o->has_facts && o->facts->on ? o->facts->watch_at : 0;
+	const struct directory_facts *d = o ? tree_facts(o) : NULL;
+
+	return d && d->on ? d->watch_at : 0;
 }
 
 uint64_t tree_state(const struct tree *t, const struct object_id *id)
@@ -449,7 +456,7 @@ void tree_invalidate_name(
 	if (s)
 		invalidate_slot(s, at);
 	else
-		in->facts->listed_at = 0;
+		tree_facts(in)->listed_at = 0;
 }
 
 void tree_invalidate_attributes(struct tree *t, uint64_t at, const struct object_id *id)
@@ -472,9 +479,9 @@ void tree_own_unclear(struct tree *t, uint64_t at, const struct object_id *direc
 		s = tree_slot_make(t, in, name);
 	if (!s || !RULE(UNCLEAR))
 		return;
-	in->facts->listed_at = 0;
+	tree_facts(in)->listed_at = 0;
 	invalidate_object(in, at);
-	invalidate_object(s->of, at);
+	invalidate_object(slot_object(s), at);
 	invalidate_object(linked ? tree_object(t, linked) : NULL, at);
 	invalidate_slot(s, at);
 }
@@ -485,7 +492,7 @@ void *tree_kept(const struct tree *t, const struct object_id *id)
 {
 	struct object *o = tree_object(t, id);
 
-	return o ? *tree_kept_of(o) : NULL;
+	return o ? slab_at(*tree_kept_of(o)) : NULL;
 }
 
 int tree_keep(struct tree *t, const struct object_id *id, void *kept)
@@ -494,7 +501,7 @@ int tree_keep(struct tree *t, const struct object_id *id, void *kept)
 
 	if (!o)
 		return -ENOMEM;
-	*tree_kept_of(o) = kept;
+	*tree_kept_of(o) = slab_ref_of(kept);
 	return 0;
 }
 
@@ -519,7 +526,10 @@ struct tree *tree_new(const struct tree_options *options)
 {
 	struct tree *t = calloc(1, sizeof(*t));
 
-	if (!t || hash_table_init_small(&t->objects) < 0) {
+	if (!t)
+		return NULL;
+	if (slab_table_init(&t->objects) < 0 || file_kinds_init(&t->kinds) < 0) {
+		slab_table_done(&t->objects);
 		free(t);
 		return NULL;
 	}
@@ -529,22 +539,19 @@ struct tree *tree_new(const struct tree_options *options)
 
 static void object_free(struct tree *t, struct object *o)
 {
-	struct directory_facts *d = tree_facts(o);
+	const struct directory_facts *d = tree_facts(o);
+	const struct object_id id = object_id_of(o);
 
 	if (*tree_kept_of(o))
-		t->options.drop(t->options.user, &o->id, *tree_kept_of(o));
-
+		t->options.drop(t->options.user, &id, slab_at(*tree_kept_of(o)));
 	for (size_t i = 0; d && i <= d->slots.mask; i++)
 		while (d->slots.buckets[i]) {
-			struct slot *s = d->slots.buckets[i];
+			struct slot *s = slab_at(d->slots.buckets[i]);
 
 			d->slots.buckets[i] = s->next;
 			tree_slot_release(t, s);
 		}
-	if (d)
-		free(d->slots.buckets);
-	free(d);
-	slab_free(&t->slab, o, sizeof(*o));
+	tree_object_release(t, o);
 }
 
 void tree_free(struct tree *t)
@@ -553,12 +560,13 @@ void tree_free(struct tree *t)
 		return;
 	for (size_t i = 0; i <= t->objects.mask; i++)
 		while (t->objects.buckets[i]) {
-			struct object *o = t->objects.buckets[i];
+			struct object *o = slab_at(t->objects.buckets[i]);
 
 			t->objects.buckets[i] = o->next;
 			object_free(t, o);
 		}
-	free(t->objects.buckets);
+	slab_table_done(&t->objects);
+	file_kinds_done(&t->kinds);
 	slab_done(&t->slab);
 	free(t);
 }

@@ -154,7 +154,7 @@ void tree_own_unclear(struct tree *t, uint64_t at, const struct object_id *direc
 
 /* ---- What the caller keeps with an object ---------------------------------------------------- */
 
-/* NULL: nothing. */
+/* From a slab of the caller (ops/support/slab.h).  NULL: nothing. */
 void *tree_kept(const struct tree *t, const struct object_id *id);
 int tree_keep(struct tree *t, const struct object_id *id, void *kept); /* 0 or -ENOMEM */
 

@@ -3,9 +3,9 @@
  */
 #pragma once
 
-#include "ops/support/hash_table.h"
-#include "ops/support/slab.h"
 #include "ops/cache/tree.h"
+#include "ops/support/file_kinds.h"
+#include "ops/support/slab_table.h"
 
 /*
  * The rules, by their names in ops/cache/COHERENCE.md.  A test builds the tree once more so that it
@@ -42,10 +42,10 @@ extern enum tree_rule tree_rule_off;
 
 /* A name in a directory, whether something is there or not. */
 struct slot {
-	struct object *in;    /* the directory */
-	struct object *of;    /* what the look at `at` found; NULL: nothing */
-	struct slot *next;    /* in the bucket */
-	struct slot *next_of; /* of the object */
+	slab_ref in;          /* the directory */
+	slab_ref of;          /* what the look at `at` found; 0: nothing */
+	slab_ref next;        /* in the bucket */
+	slab_ref next_of;     /* of the object */
 	uint64_t at : 62;     /* position of the look */
 	uint64_t unknown : 1; /* ask */
 	uint64_t used : 1;    /* since the sweep last passed */
@@ -55,14 +55,14 @@ struct slot {
 };
 
 struct directory_facts {
-	struct hash_table slots;
+	struct slab_table slots;
 	uint64_t watch_seen; /* position of the fact that says so: */
 	uint64_t watch_at;   /* looks from here on have an event when what they saw changes */
 	uint64_t listed_at;  /* names without slot were absent at that look; 0: ask */
 	uint64_t listed_ms;
 	uint64_t evicted_at; /* highest position of the slots that were dropped */
 	size_t hand;         /* the bucket that was cleaned last */
-	void *kept;          /* the caller's, with the directory */
+	slab_ref kept;       /* the caller's, with the directory */
 	bool on;
 };
 
@@ -74,33 +74,30 @@ struct short_time {
 
 /* Every known file has one, with its attributes in as few bytes as most of them fit in. */
 struct object {
-	struct object_id id;
-	uint64_t size_or_rdev; /* of a device: its number; it has no size */
+	uint64_t inode, generation; /* with the device of its kind: its id */
+	uint64_t size_or_rdev;      /* of a device: its number; it has no size */
 	struct short_time atime, mtime, ctime;
-	uint32_t blocks, block_size_bytes;
-	uint32_t nlink, uid, gid;
-	uint32_t state; /* see tree_state(); comes again after 4 billion changes in the workspace */
-	uint64_t at;    /* position of the look that found the attributes */
+	uint64_t at : 62;     /* position of the look that found the attributes */
+	uint64_t unknown : 1; /* ask for the attributes */
+	uint64_t used : 1;    /* since the sweep last passed */
 	uint64_t looked_ms : 40;
-	uint64_t mode : 16;          /* 0: there was no look yet */
 	uint64_t mark : 3;           /* the caller's, of this state */
 	uint64_t changed_lately : 1; /* as in struct attributes */
-	uint64_t unknown : 1;        /* ask for the attributes */
 	uint64_t is_directory : 1;
 	uint64_t has_facts : 1;
-	uint64_t used : 1;   /* since the sweep last passed */
-	struct object *next; /* in the bucket */
-	struct slot *slots;  /* all whose `of` it is */
-	union {
-		void *kept;                    /* the caller's; with has_facts: theirs */
-		struct directory_facts *facts; /* with has_facts: see tree_facts() */
-	};
+	uint32_t blocks;
+	uint32_t state; /* see tree_state(); comes again after 4 billion changes in the workspace */
+	slab_ref kind;  /* mode 0: there was no look yet */
+	slab_ref next;  /* in the bucket */
+	slab_ref slots; /* all whose `of` it is */
+	slab_ref kept;  /* the caller's; with has_facts: its directory_facts */
 };
 
 struct tree {
 	struct tree_options options;
-	struct slab slab;          /* objects and slots */
-	struct hash_table objects; /* by id */
+	struct slab slab;          /* objects, slots and facts of directories */
+	struct file_kinds kinds;   /* of objects */
+	struct slab_table objects; /* by id */
 	uint32_t states;           /* of objects; given out so far */
 	uint64_t highest;          /* position of all facts applied */
 	uint64_t lost_at;          /* what was looked at before is not backed */
@@ -116,10 +113,32 @@ struct tree {
 struct object *tree_object(const struct tree *t, const struct object_id *id); /* or NULL */
 struct slot *tree_slot(const struct object *directory, const char *name);     /* or NULL */
 
-/* What was said of it as a directory; NULL: nothing. */
+static inline struct object *slot_directory(const struct slot *s)
+{
+	return slab_at_some(s->in);
+}
+
+static inline struct object *slot_object(const struct slot *s) /* or NULL */
+{
+	return slab_at(s->of);
+}
+
+/* Of what was said of it as a directory; NULL: nothing was. */
 static inline struct directory_facts *tree_facts(const struct object *o)
 {
-	return o->has_facts ? o->facts : NULL;
+	return o->has_facts ? slab_at_some(o->kept) : NULL;
+}
+
+static inline struct directory_facts *slot_facts(const struct slot *s)
+{
+	return slab_at_some(slot_directory(s)->kept);
+}
+
+static inline struct object_id object_id_of(const struct object *o)
+{
+	return (struct object_id){.device = file_kind_at(o->kind)->device,
+		.inode = o->inode,
+		.generation = o->generation};
 }
 
 /* Drops what is known of a name, or of an object without names.  False: it has some. */
@@ -139,7 +158,7 @@ struct slot *tree_slot_first(const struct directory_facts *d, size_t *bucket);
 struct slot *tree_slot_next(const struct directory_facts *d, const struct slot *s, size_t *bucket);
 
 /* False: they do not fit, and what is kept differs from them. */
-bool tree_set_attributes(struct object *o, const struct attributes *a);
+bool tree_set_attributes(struct tree *t, struct object *o, const struct attributes *a);
 struct attributes tree_attributes_of(const struct object *o);
 
 /* Whatever was looked at before may have changed without a fact, and later what is in directories
@@ -152,7 +171,8 @@ void tree_lose_fact(struct tree *t, uint64_t at);
 /* A look at that position has an event when what it saw changes. */
 bool tree_is_backed(const struct tree *t, const struct directory_facts *d, uint64_t at);
 
-void **tree_kept_of(struct object *o);
+slab_ref *tree_kept_of(struct object *o);
+void tree_object_release(struct tree *t, struct object *o); /* its memory only */
 
 /* The slot's name leads no longer, or from now on, to the object. */
 void tree_object_leave(struct slot *s);

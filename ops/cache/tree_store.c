@@ -17,19 +17,24 @@ enum {
 
 /* ---- Tables -------------------------------------------------------------------------------- */
 
-static size_t id_hash(const struct object_id *id)
+/* Without the device, of which there are few. */
+static size_t number_hash(uint64_t inode, uint64_t generation)
 {
-	return XXH3_64bits_withSeed(id, sizeof(*id), hash_seed());
+	const uint64_t numbers[] = {inode, generation};
+
+	return XXH3_64bits_withSeed(numbers, sizeof(numbers), hash_seed());
 }
 
 static size_t object_entry_hash(const void *entry)
 {
-	return id_hash(&((const struct object *)entry)->id);
+	const struct object *o = entry;
+
+	return number_hash(o->inode, o->generation);
 }
 
-static void **object_entry_link(void *entry)
+static slab_ref *object_entry_link(void *entry)
 {
-	return (void **)&((struct object *)entry)->next;
+	return &((struct object *)entry)->next;
 }
 
 /* As many bits as a slot has room for. */
@@ -43,33 +48,32 @@ static size_t slot_entry_hash(const void *entry)
 	return ((const struct slot *)entry)->hash;
 }
 
-static void **slot_entry_link(void *entry)
+static slab_ref *slot_entry_link(void *entry)
 {
-	return (void **)&((struct slot *)entry)->next;
+	return &((struct slot *)entry)->next;
 }
 
 struct object *tree_object(const struct tree *t, const struct object_id *id)
 {
-	struct object *o = t->objects.buckets[id_hash(id) & t->objects.mask];
+	struct object *o = slab_table_bucket(&t->objects, number_hash(id->inode, id->generation));
 
-	while (o && !object_id_equal(&o->id, id))
-		o = o->next;
+	while (o && (o->inode != id->inode || o->generation != id->generation ||
+			    file_kind_at(o->kind)->device != id->device))
+		o = slab_at(o->next);
 	return o;
 }
 
 struct slot *tree_slot(const struct object *directory, const char *name)
 {
-	const struct hash_table *slots;
 	struct slot *s;
 	uint32_t hash;
 
 	if (!directory || !directory->has_facts)
 		return NULL;
-	slots = &directory->facts->slots;
 	hash = name_hash(name);
-	s = slots->buckets[hash & slots->mask];
+	s = slab_table_bucket(&tree_facts(directory)->slots, hash);
 	while (s && (s->hash != hash || strcmp(s->name, name) != 0))
-		s = s->next;
+		s = slab_at(s->next);
 	return s;
 }
 
@@ -77,17 +81,17 @@ struct slot *tree_slot_first(const struct directory_facts *d, size_t *bucket)
 {
 	for (*bucket = 0; *bucket <= d->slots.mask; (*bucket)++)
 		if (d->slots.buckets[*bucket])
-			return d->slots.buckets[*bucket];
+			return slab_at(d->slots.buckets[*bucket]);
 	return NULL;
 }
 
 struct slot *tree_slot_next(const struct directory_facts *d, const struct slot *s, size_t *bucket)
 {
 	if (s->next)
-		return s->next;
+		return slab_at(s->next);
 	while (++*bucket <= d->slots.mask)
 		if (d->slots.buckets[*bucket])
-			return d->slots.buckets[*bucket];
+			return slab_at(d->slots.buckets[*bucket]);
 	return NULL;
 }
 
@@ -110,37 +114,51 @@ static bool is_device(uint32_t mode)
 	return S_ISCHR(mode) || S_ISBLK(mode);
 }
 
-bool tree_set_attributes(struct object *o, const struct attributes *a)
+/* False: no memory, and it is of the kind that it was. */
+static bool set_kind(struct tree *t, struct object *o, const struct file_kind *kind)
 {
+	slab_ref ref = file_kind_get(&t->kinds, kind);
+
+	if (!ref)
+		return false;
+	file_kind_put(&t->kinds, o->kind);
+	o->kind = ref;
+	return true;
+}
+
+bool tree_set_attributes(struct tree *t, struct object *o, const struct attributes *a)
+{
+	const struct file_kind kind = {.device = a->id.device,
+		.mode = a->mode,
+		.nlink = a->nlink,
+		.uid = a->uid,
+		.gid = a->gid,
+		.block_size_bytes = a->block_size_bytes};
 	bool fits = set_time(&o->atime, &a->atime);
 
 	fits = set_time(&o->mtime, &a->mtime) && fits;
 	fits = set_time(&o->ctime, &a->ctime) && fits;
-	o->mode = a->mode & UINT16_MAX;
-	o->nlink = a->nlink;
-	o->uid = a->uid;
-	o->gid = a->gid;
 	o->size_or_rdev = is_device(a->mode) ? a->rdev : a->size_bytes;
 	o->blocks = (uint32_t)a->blocks;
-	o->block_size_bytes = a->block_size_bytes;
 	o->changed_lately = a->changed_lately;
-	return fits && o->mode == a->mode && o->blocks == a->blocks;
+	return set_kind(t, o, &kind) && fits && o->blocks == a->blocks;
 }
 
 struct attributes tree_attributes_of(const struct object *o)
 {
-	bool has_rdev = is_device(o->mode);
+	const struct file_kind *kind = file_kind_at(o->kind);
+	bool has_rdev = is_device(kind->mode);
 
 	return (struct attributes){
-		.id = o->id,
-		.mode = o->mode,
-		.nlink = o->nlink,
-		.uid = o->uid,
-		.gid = o->gid,
+		.id = object_id_of(o),
+		.mode = kind->mode,
+		.nlink = kind->nlink,
+		.uid = kind->uid,
+		.gid = kind->gid,
 		.rdev = has_rdev ? o->size_or_rdev : 0,
 		.size_bytes = has_rdev ? 0 : o->size_or_rdev,
 		.blocks = o->blocks,
-		.block_size_bytes = o->block_size_bytes,
+		.block_size_bytes = kind->block_size_bytes,
 		.atime = time_of(&o->atime),
 		.mtime = time_of(&o->mtime),
 		.ctime = time_of(&o->ctime),
@@ -184,30 +202,32 @@ static bool is_listed(const struct tree *t, const struct directory_facts *d)
 	return d->listed_at && tree_is_backed(t, d, d->listed_at);
 }
 
-void **tree_kept_of(struct object *o)
+slab_ref *tree_kept_of(struct object *o)
 {
-	return o->has_facts ? &o->facts->kept : &o->kept;
+	return o->has_facts ? &tree_facts(o)->kept : &o->kept;
 }
 
 void tree_object_leave(struct slot *s)
 {
-	struct slot **link;
+	const slab_ref ref = slab_ref_of(s);
+	slab_ref *link;
 
 	if (!s->of)
 		return;
-	for (link = &s->of->slots; *link != s; link = &(*link)->next_of)
+	for (link = &slot_object(s)->slots; *link != ref;
+		link = &((struct slot *)slab_at(*link))->next_of)
 		;
 	*link = s->next_of;
-	s->of = NULL;
+	s->of = 0;
 }
 
 void tree_object_join(struct slot *s, struct object *o)
 {
-	s->of = o;
+	s->of = slab_ref_of(o);
 	if (!o)
 		return;
 	s->next_of = o->slots;
-	o->slots = s;
+	o->slots = slab_ref_of(s);
 }
 
 static size_t slot_bytes(const char *name)
@@ -223,14 +243,14 @@ void tree_slot_release(struct tree *t, struct slot *s)
 static void slot_free(struct tree *t, struct slot *s)
 {
 	tree_object_leave(s);
-	hash_table_remove(&s->in->facts->slots, s, slot_entry_hash, slot_entry_link);
+	slab_table_remove(&slot_facts(s)->slots, s, slot_entry_hash, slot_entry_link);
 	t->names--;
 	tree_slot_release(t, s);
 }
 
 void tree_evict_slot(struct tree *t, struct slot *s)
 {
-	struct directory_facts *d = s->in->facts;
+	struct directory_facts *d = slot_facts(s);
 
 	if (s->of || s->unknown) {
 		if (RULE(EVICT_LISTED))
@@ -239,6 +259,17 @@ void tree_evict_slot(struct tree *t, struct slot *s)
 	if (RULE(EVICTED))
 		d->evicted_at = tree_higher(d->evicted_at, s->at);
 	slot_free(t, s);
+}
+
+void tree_object_release(struct tree *t, struct object *o)
+{
+	struct directory_facts *d = tree_facts(o);
+
+	if (d)
+		slab_table_done(&d->slots);
+	slab_free(&t->slab, d, sizeof(*d));
+	file_kind_put(&t->kinds, o->kind);
+	slab_free(&t->slab, o, sizeof(*o));
 }
 
 bool tree_evict_object(struct tree *t, struct object *o)
@@ -254,20 +285,19 @@ bool tree_evict_object(struct tree *t, struct object *o)
 				t->evicted_at, tree_higher(d->watch_seen,
 						       tree_higher(d->listed_at, d->evicted_at)));
 	}
-	hash_table_remove(&t->objects, o, object_entry_hash, object_entry_link);
-	if (d)
-		free(d->slots.buckets);
-	free(d);
-	slab_free(&t->slab, o, sizeof(*o));
+	slab_table_remove(&t->objects, o, object_entry_hash, object_entry_link);
+	tree_object_release(t, o);
 	return true;
 }
 
 /* The caller agrees. */
 static bool may_drop(struct tree *t, struct object *o)
 {
-	if (t->options.drop && !t->options.drop(t->options.user, &o->id, *tree_kept_of(o)))
+	const struct object_id id = object_id_of(o);
+
+	if (t->options.drop && !t->options.drop(t->options.user, &id, slab_at(*tree_kept_of(o))))
 		return false;
-	*tree_kept_of(o) = NULL;
+	*tree_kept_of(o) = 0;
 	return true;
 }
 
@@ -332,8 +362,8 @@ static void sweep_object(struct tree *t, struct object *o)
 	}
 	if (!may_drop(t, o))
 		return;
-	for (struct slot *s = o->slots; s; s = next) {
-		next = s->next_of;
+	for (struct slot *s = slab_at(o->slots); s; s = next) {
+		next = slab_at(s->next_of);
 		tree_evict_slot(t, s);
 	}
 	tree_evict_object(t, o);
@@ -357,8 +387,8 @@ void tree_clean_names(struct tree *t, struct directory_facts *d)
 	struct slot *next;
 
 	d->hand = (d->hand + 1) & d->slots.mask;
-	for (struct slot *s = d->slots.buckets[d->hand]; s && is_listed(t, d); s = next) {
-		next = s->next;
+	for (struct slot *s = slab_at(d->slots.buckets[d->hand]); s && is_listed(t, d); s = next) {
+		next = slab_at(s->next);
 		if (!s->of && !s->unknown && s->at <= t->settled_at)
 			tree_evict_slot(t, s);
 	}
@@ -379,8 +409,8 @@ static void sweep_bucket(
 	struct object *next;
 
 	*hand = (*hand + 1) & t->objects.mask;
-	for (struct object *o = t->objects.buckets[*hand]; o; o = next) {
-		next = o->next;
+	for (struct object *o = slab_at(t->objects.buckets[*hand]); o; o = next) {
+		next = slab_at(o->next);
 		sweep_one(t, o);
 	}
 }
@@ -405,7 +435,7 @@ static void clean_all(struct tree *t, struct object *o)
 	for (size_t i = 0; d && i <= d->slots.mask; i++)
 		tree_clean_names(t, d);
 	if (d)
-		hash_table_shrink(&d->slots, slot_entry_hash, slot_entry_link);
+		slab_table_shrink(&d->slots, slot_entry_hash, slot_entry_link);
 	clean_object(t, o);
 }
 
@@ -415,8 +445,9 @@ bool tree_clean(struct tree *t, size_t *part)
 	for (int i = 0; i < CLEAN_BUCKETS; i++) {
 		sweep_bucket(t, part, clean_all);
 		if (*part == 0) {
-			hash_table_shrink(&t->objects, object_entry_hash, object_entry_link);
+			slab_table_shrink(&t->objects, object_entry_hash, object_entry_link);
 			slab_trim(&t->slab);
+			slab_trim(&t->kinds.slab);
 			return false;
 		}
 	}
@@ -425,16 +456,22 @@ bool tree_clean(struct tree *t, size_t *part)
 
 struct object *tree_object_make(struct tree *t, const struct object_id *id)
 {
+	const struct file_kind kind = {.device = id->device};
 	struct object *o = tree_object(t, id);
 
 	if (!o) {
 		o = slab_alloc(&t->slab, sizeof(*o));
 		if (!o)
 			return NULL;
-		o->id = *id;
+		o->inode = id->inode;
+		o->generation = id->generation;
+		if (!set_kind(t, o, &kind)) {
+			slab_free(&t->slab, o, sizeof(*o));
+			return NULL;
+		}
 		o->unknown = true;
 		o->at = t->evicted_at;
-		hash_table_insert(&t->objects, o, object_entry_hash, object_entry_link);
+		slab_table_insert(&t->objects, o, object_entry_hash, object_entry_link);
 	}
 	o->used = true;
 	return o;
@@ -448,33 +485,33 @@ struct object *tree_directory_make(struct tree *t, const struct object_id *id)
 	o = tree_object_make(t, id);
 	if (!o || o->has_facts)
 		return o;
-	d = calloc(1, sizeof(*d));
-	if (!d || hash_table_init_small(&d->slots) < 0) {
-		free(d);
+	d = slab_alloc(&t->slab, sizeof(*d));
+	if (!d || slab_table_init(&d->slots) < 0) {
+		slab_free(&t->slab, d, sizeof(*d));
 		return NULL;
 	}
 	d->watch_seen = d->evicted_at = t->evicted_at;
 	d->kept = o->kept;
-	o->facts = d;
+	o->kept = slab_ref_of(d);
 	o->has_facts = true;
 	return o;
 }
 
 struct slot *tree_slot_make(struct tree *t, struct object *in, const char *name)
 {
-	struct directory_facts *d = in->facts;
+	struct directory_facts *d = tree_facts(in);
 	struct slot *s = slab_alloc(&t->slab, slot_bytes(name));
 
 	if (!s)
 		return NULL;
 	strcpy(s->name, name);
 	s->hash = name_hash(name);
-	s->in = in;
+	s->in = slab_ref_of(in);
 	/* Nobody remembers whether the name was dropped with that position or never had one. */
 	s->at = tree_higher(d->listed_at, d->evicted_at);
 	s->unknown = d->listed_at == 0 || d->listed_at < d->evicted_at;
 	s->looked_ms = d->listed_ms;
-	hash_table_insert(&d->slots, s, slot_entry_hash, slot_entry_link);
+	slab_table_insert(&d->slots, s, slot_entry_hash, slot_entry_link);
 	t->names++;
 	return s;
 }

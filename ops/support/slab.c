@@ -1,34 +1,39 @@
 #include "ops/support/slab.h"
 
+#include <pthread.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define EACH_BY_MALLOC true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define EACH_BY_MALLOC true
-#endif
-#endif
-#ifndef EACH_BY_MALLOC
-#define EACH_BY_MALLOC false
-#endif
-
 enum { PAGE_BYTES = 4096, REGION_BYTES = 1 << 20, PAGES = REGION_BYTES / PAGE_BYTES };
 
-/* Things are numbered within their page, from 1 on. */
+/*
+ * The range is reserved once; a region of it that is not used takes no memory.  Where so much
+ * cannot be reserved (`ulimit -v`), less must do.
+ */
+static const size_t RANGE_MOST_BYTES = (size_t)16 << 30, RANGE_LEAST_BYTES = (size_t)64 << 20;
+
+static struct {
+	pthread_mutex_t lock;
+	char *first; /* NULL: not reserved yet */
+	size_t regions;
+	uint64_t *used; /* a bit for each region */
+} range = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+char *slab_base;
+
+/* Allocations are numbered within their page, from 1 on. */
 struct slab_page {
 	LIST_ENTRY(slab_page) link; /* of those with room of this size, or of the empty ones */
-	uint16_t size_bytes;        /* of each thing */
+	uint16_t size_bytes;        /* of each allocation */
 	uint16_t used;
 	uint16_t begun;      /* so many have been used at some time */
 	uint16_t first_free; /* of those; each begins with the number of the next one */
 };
 
-/* At a multiple of its size, so that a thing's address leads to it.  Its own pages come first. */
+/* At a multiple of its size, so that an allocation's address leads to it.  Its own pages come
+ * first. */
 struct slab_region {
 	LIST_ENTRY(slab_region) link;
 	struct slab_page pages[PAGES];
@@ -56,7 +61,7 @@ static struct slab_page *page_of(const void *data)
 }
 
 /* By its number: where the next free one's is kept while it is free. */
-static uint16_t *thing_at(const struct slab_page *page, unsigned number)
+static uint16_t *cell_at(const struct slab_page *page, unsigned number)
 {
 	return (uint16_t *)(page_data(page) + (size_t)(number - 1) * page->size_bytes);
 }
@@ -66,21 +71,83 @@ static bool is_full(const struct slab_page *page)
 	return page->used == PAGE_BYTES / page->size_bytes;
 }
 
+/* ---- The range ------------------------------------------------------------------------------ */
+
+static void *map(void *at, size_t bytes, int protection, int flags)
+{
+	void *mapped = mmap(
+		at, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+
+	return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+/* With the lock. */
+static bool reserve(void)
+{
+	size_t bytes = RANGE_MOST_BYTES;
+	char *start = map(NULL, bytes, PROT_NONE, 0);
+
+	while (!start && bytes > RANGE_LEAST_BYTES) {
+		bytes /= 4;
+		start = map(NULL, bytes, PROT_NONE, 0);
+	}
+	range.regions = bytes / REGION_BYTES - 1; /* what is left over makes up for the alignment */
+	range.used = start ? calloc((range.regions + 63) / 64, sizeof(*range.used)) : NULL;
+	if (!range.used) {
+		if (start)
+			munmap(start, bytes);
+		return false;
+	}
+	range.first = (char *)region_of(start + REGION_BYTES - 1);
+	slab_base = range.first;
+	return true;
+}
+
+/* The lowest that is free.  NULL: none. */
+static char *take_place(void)
+{
+	char *place = NULL;
+
+	pthread_mutex_lock(&range.lock);
+	for (size_t i = 0; (range.first || reserve()) && i < range.regions && !place; i++) {
+		uint64_t bit = (uint64_t)1 << i % 64;
+
+		if (range.used[i / 64] == UINT64_MAX)
+			i |= 63;
+		else if (!(range.used[i / 64] & bit)) {
+			range.used[i / 64] |= bit;
+			place = range.first + i * REGION_BYTES;
+		}
+	}
+	pthread_mutex_unlock(&range.lock);
+	return place;
+}
+
+static void give_back_place(char *place)
+{
+	size_t i = (size_t)(place - range.first) / REGION_BYTES;
+
+	if (!map(place, REGION_BYTES, PROT_NONE, MAP_FIXED))
+		madvise(place, REGION_BYTES, MADV_DONTNEED);
+	pthread_mutex_lock(&range.lock);
+	range.used[i / 64] &= ~((uint64_t)1 << i % 64);
+	pthread_mutex_unlock(&range.lock);
+}
+
+/* ---- Regions and pages ---------------------------------------------------------------------- */
+
 static bool add_region(struct slab *slab)
 {
-	/* A range of twice the size has an aligned region in it; the rest is given back. */
-	char *start = mmap(NULL, (size_t)REGION_BYTES * 2, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *place = take_place();
 	struct slab_region *region;
-	size_t before;
 
-	if (start == MAP_FAILED)
+	if (!place)
 		return false;
-	region = region_of(start + REGION_BYTES - 1);
-	before = (size_t)((char *)region - start);
-	if (before)
-		munmap(start, before);
-	munmap((char *)region + REGION_BYTES, REGION_BYTES - before);
+	region = map(place, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_FIXED);
+	if (!region) {
+		give_back_place(place);
+		return false;
+	}
 	/* A fork copies page tables: with 30 MB here, a command would start 2 ms later. */
 	madvise(region, REGION_BYTES, MADV_DONTFORK);
 	LIST_INSERT_HEAD(&slab->regions, region, link);
@@ -115,31 +182,34 @@ static size_t round_up(size_t size_bytes)
 void *slab_alloc(struct slab *slab, size_t size_bytes)
 {
 	struct slab_page *page;
-	uint16_t *thing;
+	uint16_t *cell;
 
-	if (EACH_BY_MALLOC || size_bytes > SLAB_MAX_BYTES)
+	if (size_bytes > SLAB_MAX_BYTES)
+		return NULL;
+	if (SLAB_BY_MALLOC)
 		return calloc(1, size_bytes);
 	page = take_page(slab, round_up(size_bytes));
 	if (!page)
 		return NULL;
 	if (page->first_free) {
-		thing = thing_at(page, page->first_free);
-		page->first_free = *thing;
+		cell = cell_at(page, page->first_free);
+		page->first_free = *cell;
 	} else {
-		thing = thing_at(page, ++page->begun);
+		cell = cell_at(page, ++page->begun);
 	}
 	page->used++;
 	if (is_full(page))
 		LIST_REMOVE(page, link);
-	return memset(thing, 0, page->size_bytes);
+	return memset(cell, 0, page->size_bytes);
 }
 
 void slab_free(struct slab *slab, void *data, size_t size_bytes)
 {
 	struct slab_page *page;
-	uint16_t *thing = data;
+	uint16_t *cell = data;
 
-	if (EACH_BY_MALLOC || size_bytes > SLAB_MAX_BYTES) {
+	(void)size_bytes; /* its page knows it, too */
+	if (SLAB_BY_MALLOC) {
 		free(data);
 		return;
 	}
@@ -148,7 +218,7 @@ void slab_free(struct slab *slab, void *data, size_t size_bytes)
 	page = page_of(data);
 	if (!is_full(page))
 		LIST_REMOVE(page, link);
-	*thing = page->first_free;
+	*cell = page->first_free;
 	page->first_free =
 		(uint16_t)((size_t)((char *)data - page_data(page)) / page->size_bytes + 1);
 	page->used--;
@@ -184,7 +254,7 @@ static void give_back_region(struct slab_region *region)
 	for (size_t i = OWN_PAGES; i < PAGES; i++)
 		LIST_REMOVE(&region->pages[i], link);
 	LIST_REMOVE(region, link);
-	munmap(region, REGION_BYTES);
+	give_back_place((char *)region);
 }
 
 void slab_trim(struct slab *slab)
@@ -206,7 +276,7 @@ void slab_done(struct slab *slab)
 
 	while ((region = LIST_FIRST(&slab->regions))) {
 		LIST_REMOVE(region, link);
-		munmap(region, REGION_BYTES);
+		give_back_place((char *)region);
 	}
 	*slab = (struct slab){0};
 }

@@ -1,18 +1,17 @@
-#include "ops/support/slab.h"
+#include "ops/support/slab_table.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "tests/check.h"
 
-enum { THINGS = 20000 };
+enum { COUNT = 20000 };
 
-static uint8_t *things[THINGS];
+static uint8_t *parts[COUNT];
 
-/* From 1 byte to more than a slab has pages for. */
 static size_t size_of(size_t number)
 {
-	return number * 7 % (SLAB_MAX_BYTES + 100) + 1;
+	return number * 7 % SLAB_MAX_BYTES + 1;
 }
 
 static bool has_only(const uint8_t *data, size_t size, uint8_t value)
@@ -28,11 +27,12 @@ static size_t make(struct slab *slab, size_t step)
 {
 	size_t wrong = 0;
 
-	for (size_t i = 0; i < THINGS; i += step) {
-		things[i] = slab_alloc(slab, size_of(i));
-		wrong += !things[i] || (uintptr_t)things[i] % SLAB_STEP != 0 ||
-			 !has_only(things[i], size_of(i), 0);
-		memset(things[i], (uint8_t)i, size_of(i));
+	for (size_t i = 0; i < COUNT; i += step) {
+		parts[i] = slab_alloc(slab, size_of(i));
+		wrong += !parts[i] || (uintptr_t)parts[i] % SLAB_STEP != 0 ||
+			 !has_only(parts[i], size_of(i), 0);
+		wrong += slab_at(slab_ref_of(parts[i])) != parts[i];
+		memset(parts[i], (uint8_t)i, size_of(i));
 	}
 	return wrong;
 }
@@ -41,14 +41,14 @@ static size_t drop(struct slab *slab, size_t step)
 {
 	size_t wrong = 0;
 
-	for (size_t i = 0; i < THINGS; i += step) {
-		wrong += !has_only(things[i], size_of(i), (uint8_t)i);
-		slab_free(slab, things[i], size_of(i));
+	for (size_t i = 0; i < COUNT; i += step) {
+		wrong += !has_only(parts[i], size_of(i), (uint8_t)i);
+		slab_free(slab, parts[i], size_of(i));
 	}
 	return wrong;
 }
 
-static void test_things_are_zeroed_and_keep_apart(void)
+static void test_allocations_are_zeroed_and_keep_apart(void)
 {
 	struct slab slab = {0};
 
@@ -57,6 +57,102 @@ static void test_things_are_zeroed_and_keep_apart(void)
 	CHECK_RC(0, make(&slab, 3));
 	slab_trim(&slab);
 	CHECK_RC(0, drop(&slab, 1));
+	slab_done(&slab);
+}
+
+static void test_what_is_too_large_is_refused(void)
+{
+	struct slab slab = {0};
+
+	CHECK(slab_alloc(&slab, SLAB_MAX_BYTES + 1) == NULL);
+	CHECK(slab_at(slab_ref_of(NULL)) == NULL);
+	slab_done(&slab);
+}
+
+/* Slabs that come and go take the same places again: references are not used up. */
+static void test_places_are_used_again(void)
+{
+	slab_ref highest = 0, first = 0;
+
+	for (int i = 0; i < 100; i++) {
+		struct slab slab = {0};
+		slab_ref ref;
+
+		CHECK_RC(0, make(&slab, 1));
+		ref = slab_ref_of(parts[COUNT - 1]);
+		first = i ? first : ref;
+		highest = ref > highest ? ref : highest;
+		CHECK_RC(0, drop(&slab, 1));
+		slab_done(&slab);
+	}
+#if !SLAB_BY_MALLOC
+	CHECK(highest <= first + (1 << 20) / SLAB_STEP);
+#endif
+}
+
+/* ---- Tables --------------------------------------------------------------------------------- */
+
+struct entry {
+	slab_ref next;
+	uint32_t number;
+};
+
+static size_t entry_hash(const void *entry)
+{
+	return ((const struct entry *)entry)->number * (size_t)2654435761;
+}
+
+static slab_ref *entry_link(void *entry)
+{
+	return &((struct entry *)entry)->next;
+}
+
+static struct entry *find(const struct slab_table *table, uint32_t number)
+{
+	const struct entry wanted = {.number = number};
+	struct entry *entry = slab_table_bucket(table, entry_hash(&wanted));
+
+	while (entry && entry->number != number)
+		entry = slab_at(entry->next);
+	return entry;
+}
+
+static void test_a_table_finds_what_is_in_it(void)
+{
+	struct slab slab = {0};
+	struct slab_table table;
+	size_t wrong = 0, full;
+
+	CHECK_RC(0, slab_table_init(&table));
+	for (uint32_t i = 0; i < COUNT; i++) {
+		struct entry *entry = slab_alloc(&slab, sizeof(*entry));
+
+		entry->number = i;
+		slab_table_insert(&table, entry, entry_hash, entry_link);
+	}
+	full = table.mask;
+	for (uint32_t i = 0; i < COUNT; i++) {
+		struct entry *entry = find(&table, i);
+
+		wrong += !entry;
+		if (entry && i % 100) {
+			slab_table_remove(&table, entry, entry_hash, entry_link);
+			slab_free(&slab, entry, sizeof(*entry));
+		}
+	}
+	slab_table_shrink(&table, entry_hash, entry_link);
+	for (uint32_t i = 0; i < COUNT; i++)
+		wrong += !find(&table, i) != (i % 100 != 0);
+	CHECK_RC(0, wrong);
+	CHECK_RC(COUNT / 100, table.count);
+	CHECK(table.mask < full / 4);
+	for (uint32_t i = 0; i < COUNT; i += 100) {
+		struct entry *entry = find(&table, i);
+
+		slab_table_remove(&table, entry, entry_hash, entry_link);
+		slab_free(&slab, entry, sizeof(*entry));
+	}
+	slab_table_done(&table);
 	slab_done(&slab);
 }
 
@@ -92,37 +188,39 @@ static long resident_kb(void)
 
 static void test_what_is_freed_goes_back_to_the_system(void)
 {
-	enum { COUNT = 100000, SIZE = 120 };
-	static void *kept[COUNT];
+	enum { MANY = 100000, SIZE = 120 };
+	static void *kept[MANY];
 	struct slab slab = {0};
 	long before, full, few, none;
 
 	memset(kept, 1, sizeof(kept)); /* the array's own pages */
 	before = resident_kb();
-	for (size_t i = 0; i < COUNT; i++)
+	for (size_t i = 0; i < MANY; i++)
 		kept[i] = slab_alloc(&slab, SIZE);
 	full = resident_kb();
 	/* One of a thousand stays: the others' pages go all the same. */
-	for (size_t i = 0; i < COUNT; i++)
+	for (size_t i = 0; i < MANY; i++)
 		if (i % 1000)
 			slab_free(&slab, kept[i], SIZE);
 	slab_trim(&slab);
 	few = resident_kb();
-	for (size_t i = 0; i < COUNT; i += 1000)
+	for (size_t i = 0; i < MANY; i += 1000)
 		slab_free(&slab, kept[i], SIZE);
 	slab_trim(&slab);
 	none = resident_kb();
 	slab_done(&slab);
 	printf("kB: %ld, %ld with all, %ld with few, %ld with none\n", before, full, few, none);
-	CHECK(full - before >= (long)COUNT * SIZE / 1024);
+	CHECK(full - before >= (long)MANY * SIZE / 1024);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	/* At most 3 % more than what was asked for. */
-	CHECK(full - before <= (long)COUNT * SIZE / 1024 * 103 / 100);
+	CHECK(full - before <= (long)MANY * SIZE / 1024 * 103 / 100);
 	CHECK(few - before <= (full - before) / 10);
 	CHECK(none - before <= 64);
 #endif
 }
 
-TEST_MAIN("slab", TEST(test_things_are_zeroed_and_keep_apart),
+TEST_MAIN("slab", TEST(test_allocations_are_zeroed_and_keep_apart),
+	TEST(test_what_is_too_large_is_refused), TEST(test_places_are_used_again),
+	TEST(test_a_table_finds_what_is_in_it),
 	TEST(test_memory_of_one_size_serves_another_after_it),
 	TEST(test_what_is_freed_goes_back_to_the_system))

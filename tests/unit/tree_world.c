@@ -1151,8 +1151,9 @@ static void check_name(uint8_t d, uint8_t n)
 	if (s)
 		at = s->at;
 	else if (in && in->has_facts)
-		at = in->facts->listed_at > in->facts->evicted_at ? in->facts->listed_at
-								  : in->facts->evicted_at;
+		at = tree_facts(in)->listed_at > tree_facts(in)->evicted_at
+			     ? tree_facts(in)->listed_at
+			     : tree_facts(in)->evicted_at;
 	if (tree_get_name(tree, &directory, names[n], NOW_MS, &id) != TREE_ASK)
 		HOLDS(at >= w.own_at[d][n], "I6: older than the answer of an own change");
 }
@@ -1166,8 +1167,8 @@ static void check_object(uint8_t object)
 		return;
 	HOLDS(o->at >= w.last_object_at[object], "I1: the position of an object fell");
 	w.last_object_at[object] = o->at;
-	for (const struct slot *s = o->slots; s; s = s->next_of) {
-		HOLDS(s->of == o, "I2: a name of an object that leads elsewhere");
+	for (const struct slot *s = slab_at(o->slots); s; s = slab_at(s->next_of)) {
+		HOLDS(slot_object(s) == o, "I2: a name of an object that leads elsewhere");
 		valid += !s->unknown;
 	}
 	if (is_directory(object))
@@ -1176,13 +1177,14 @@ static void check_object(uint8_t object)
 		return;
 	for (uint8_t n = 0; n < config->names; n++) {
 		const struct slot *s = tree_slot(o, names[n]),
-				  *other = s && s->of ? s->of->slots : s;
+				  *other = s && s->of ? slab_at(slot_object(s)->slots) : s;
 
 		while (other && other != s)
-			other = other->next_of;
+			other = slab_at(other->next_of);
 		HOLDS(other == s, "I2: an object that does not know its name");
 		if (s)
-			HOLDS(s->at >= o->facts->listed_at, "I1: a name is older than the listing");
+			HOLDS(s->at >= tree_facts(o)->listed_at,
+				"I1: a name is older than the listing");
 	}
 }
 
@@ -1231,7 +1233,7 @@ static void check_directory_at_rest(uint8_t d)
 		there = (uint8_t)(there + (w.at[d][n] != 0));
 	if (tree_list(tree, &directory, NOW_MS, count_name, &listed) != TREE_ASK)
 		HOLDS(listed.count == there && !listed.is_wrong, "I7: a listing is wrong");
-	if (in && in->has_facts && in->facts->on && in->facts->watch_seen > tree->lost_at)
+	if (in && in->has_facts && tree_facts(in)->on && tree_facts(in)->watch_seen > tree->lost_at)
 		HOLDS(w.watched[d], "I7: a directory is not watched");
 }
 
@@ -1516,7 +1518,7 @@ static void put_call(const struct call *c)
 static void put_slot(const struct slot *s)
 {
 	put_at(s->at);
-	put(s->unknown | (s->of ? s->of->id.inode : 0) << 1);
+	put(s->unknown | (s->of ? slot_object(s)->inode : 0) << 1);
 }
 
 static void put_tree(void)
@@ -1528,8 +1530,9 @@ static void put_tree(void)
 	for (uint8_t i = 1; i < w.next_object; i++) {
 		const struct object *o = object_at(i);
 
-		put(o ? o->mode | (uint64_t)o->unknown << 32 | (uint64_t)o->has_facts << 33 |
-					(uint64_t)o->nlink << 40
+		put(o ? file_kind_at(o->kind)->mode | (uint64_t)o->unknown << 32 |
+					(uint64_t)o->has_facts << 33 |
+					(uint64_t)file_kind_at(o->kind)->nlink << 40
 		      : UINT64_MAX);
 		if (!o)
 			continue;
@@ -1538,11 +1541,11 @@ static void put_tree(void)
 		put(w.content_object == i && w.content_state == o->state);
 		if (!o->has_facts)
 			continue;
-		put(o->facts->on);
-		put_at(o->facts->watch_seen);
-		put_at(o->facts->watch_at);
-		put_at(o->facts->listed_at);
-		put_at(o->facts->evicted_at);
+		put(tree_facts(o)->on);
+		put_at(tree_facts(o)->watch_seen);
+		put_at(tree_facts(o)->watch_at);
+		put_at(tree_facts(o)->listed_at);
+		put_at(tree_facts(o)->evicted_at);
 		for (uint8_t n = 0; n < NAMES; n++) {
 			s = tree_slot(o, names[n]);
 			put(s != NULL);
