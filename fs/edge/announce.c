@@ -157,7 +157,7 @@ static void last_attributes(
 	const struct inode_version *v = &state.version;
 
 	inode_table_state(s->mount->inodes, inode, &state);
-	*ret_attributes = (struct attributes){.id = inode->id,
+	*ret_attributes = (struct attributes){.id = state.id,
 		.mode = v->mode               ? v->mode
 			: inode->is_directory ? S_IFDIR | 0755U
 					      : S_IFREG | 0644U,
@@ -424,6 +424,6 @@ void announce_expire(struct mount *m, struct inode *parent, const char *name, bo
 
 void announce_watch(struct mount *m, struct op_context *op, struct inode *directory)
 {
-	if (m->edge->can_watch && !directory->directory->watched)
+	if (m->edge->can_watch && !inode_directory(directory)->watched)
 		session_watch_directory(m, op, directory);
 }

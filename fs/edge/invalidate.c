@@ -182,7 +182,7 @@ static void expire_moved(struct invalidator *v, const struct own_change *own)
 	bool must_expire;
 
 	pthread_mutex_lock(&v->lock);
-	must_expire = v->busy || v->repeats || !own->moves_in->directory->watched;
+	must_expire = v->busy || v->repeats || !inode_directory(own->moves_in)->watched;
 	pthread_mutex_unlock(&v->lock);
 	if (must_expire && RULE(OWN_MOVED))
 		repeat = repeat_new(v, own->moves_in, own->name);

@@ -181,7 +181,7 @@ static void note_before(struct inode_table *table, struct inode *parent, const c
 	if (inode) {
 		inode_table_state(table, inode, &state);
 		ret_before->kind = state.version.mode ? BEFORE_OBJECT : BEFORE_UNKNOWN;
-		ret_before->id = inode->id;
+		ret_before->id = state.id;
 		ret_before->version = state.version;
 	} else if (inode_table_is_missing(table, parent, name)) {
 		ret_before->kind = BEFORE_NOTHING;
@@ -278,12 +278,12 @@ void invalidate_unwatched(struct session *s)
 		if (!place->inode)
 			continue;
 		inode_table_state(table, place->inode, &state);
-		if (place->parent->directory->watched &&
-			(place->inode->is_directory ? place->inode->directory->watched
+		if (inode_directory(place->parent)->watched &&
+			(place->inode->is_directory ? inode_directory(place->inode)->watched
 						    : state.version.nlink == 1))
 			continue;
 		dropper_drop(s->dropper, place->inode, true, NULL);
-		if (!place->parent->directory->watched)
+		if (!inode_directory(place->parent)->watched)
 			invalidate_entry(s, place->parent, place->name);
 	}
 	dropper_drop(s->dropper, root, false, NULL);

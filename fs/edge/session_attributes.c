@@ -39,8 +39,9 @@ static int locate_object(struct request *r, struct inode *inode, const struct fu
 
 	if (!handle || inode->is_directory)
 		return result;
-	*ret_object =
-		(struct object_ref){.path = r->path.path, .id = inode->id, .file = handle->file};
+	*ret_object = (struct object_ref){.path = r->path.path,
+		.id = inode_table_id(r->mount->inodes, inode),
+		.file = handle->file};
 	return 0;
 }
 
@@ -67,7 +68,7 @@ static bool removed_object(
 	inode_table_state(r->mount->inodes, inode, &state);
 	if (!v->mode || S_ISREG(v->mode))
 		return false;
-	*ret_attributes = (struct attributes){.id = inode->id,
+	*ret_attributes = (struct attributes){.id = state.id,
 		.mode = v->mode,
 		.uid = v->uid,
 		.gid = v->gid,

@@ -354,7 +354,7 @@ static int read_directory(struct request *r, struct inode *inode, struct listing
 
 void session_watch_directory(struct mount *m, struct op_context *op, struct inode *inode)
 {
-	struct object_ref object = {.id = inode->id};
+	struct object_ref object = {.id = inode_table_id(m->inodes, inode)};
 	struct path_string path;
 	bool watched = false;
 	uint32_t losses;
@@ -372,7 +372,7 @@ void session_watch_directory(struct mount *m, struct op_context *op, struct inod
 
 void session_watch(struct request *r, struct inode *directory)
 {
-	if (!directory->directory->watched && r->session->can_watch)
+	if (!inode_directory(directory)->watched && r->session->can_watch)
 		session_watch_directory(r->mount, &r->op, directory);
 }
 
@@ -514,7 +514,7 @@ static void fill(struct page *page, off_t offset)
 static void finish_listing(struct session *s, const struct listing *listing)
 {
 	listing_drop(s, listing->inode);
-	if (!listing->inode->directory->watched || listing->of_another)
+	if (!inode_directory(listing->inode)->watched || listing->of_another)
 		fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, listing->inode), 0, 0);
 }
 

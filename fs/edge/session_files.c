@@ -62,7 +62,7 @@ struct direct_write {
 
 static void begin_direct_write(struct session *s, struct inode *inode, struct direct_write *direct)
 {
-	struct inode_file *file = inode->file;
+	struct inode_file *file = inode_file(inode);
 
 	pthread_mutex_lock(&s->direct_writes_lock);
 	direct->next = file->direct_writes;
@@ -96,7 +96,7 @@ static ssize_t direct_write(
 
 	begin_direct_write(r->session, handle->inode, &direct);
 	done = workspace_write(&r->op, handle->file, data, size, offset);
-	end_direct_write(r->session, handle->inode->file, &direct);
+	end_direct_write(r->session, inode_file(handle->inode), &direct);
 	if (done != (ssize_t)size)
 		session_drop_pages(r->session, handle->inode, offset, size);
 	return done;
@@ -139,7 +139,7 @@ static bool apply_direct_writes(struct session *s, struct inode_file *file,
 static ssize_t read_file(
 	struct request *r, struct open_handle *handle, char *data, size_t size, off_t offset)
 {
-	struct inode_file *file = handle->inode->file;
+	struct inode_file *file = inode_file(handle->inode);
 	unsigned direct_writes_done;
 	ssize_t got;
 
@@ -213,7 +213,7 @@ void session_read(
 
 static void content_has_changed(struct request *r, struct open_handle *handle)
 {
-	handle->inode->file->written_ms = (uint16_t)clock_now_ms();
+	inode_file(handle->inode)->written_ms = (uint16_t)clock_now_ms();
 	if (r->session->kills_suid && session_raw_kills_suid())
 		session_clear_suid(r, handle);
 }
@@ -250,7 +250,7 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 	(void)ino;
 	handle = session_begin_on_handle(&r, fuse, "write", LOG_IS_MUTATION | LOG_HAS_RANGE, fi);
 	r.record.offset = offset;
-	handle->inode->file->written_ms = (uint16_t)clock_now_ms();
+	inode_file(handle->inode)->written_ms = (uint16_t)clock_now_ms();
 	if (fi->writepage) {
 		r.session->pages_under_way++;
 		r.session->pages_seen++;
@@ -261,7 +261,7 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 	if ((fi->flags ^ handle->flags) & O_APPEND)
 		done = write_otherwise(&r, handle, data, size, offset);
 	else if (handle->way == WAY_DIRECT && !fi->writepage && !(fi->flags & O_APPEND) &&
-		 (handle->inode->file->mappers || (fi->flags & O_DIRECT)))
+		 (inode_file(handle->inode)->mappers || (fi->flags & O_DIRECT)))
 		done = direct_write(&r, handle, data, size, offset);
 	else
 		done = workspace_write(&r.op, handle->file, data, size, offset);
@@ -310,7 +310,7 @@ void session_flush(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	result = workspace_flush(&r.op, handle->file);
 	if (r.op.served.is_other) /* what was written is not all of its content */
 		content_hash_disturb(handle->hash);
-	if (handle->inode->file->was_locked)
+	if (inode_file(handle->inode)->was_locked)
 		dropper_unlocking(r.session->dropper, handle->inode,
 			&(struct file_lock){.kind = LOCK_KIND_POSIX,
 				.type = LOCK_NONE,
@@ -470,7 +470,7 @@ static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi
 	handle = session_begin_on_handle(&r, fuse, "lock", 0, fi);
 	r.any_signal_interrupts = true;
 	if (lock->kind == LOCK_KIND_POSIX)
-		handle->inode->file->was_locked = true;
+		inode_file(handle->inode)->was_locked = true;
 	if (may_block)
 		session_thread_block();
 	dropper_unlocking(r.session->dropper, handle->inode, lock, r.op.pid);

@@ -314,7 +314,7 @@ static void make_entry(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name,
 			result = make(&r, making, &made.attributes);
 	} while (request_retry_entry(&r, result, parent, NULL));
 	made.at = request_position(&r);
-	reply_entry(&r, parent, name, result, &made, parent->directory->changes);
+	reply_entry(&r, parent, name, result, &made, inode_directory(parent)->changes);
 }
 
 void session_mknod(fuse_req_t fuse, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
@@ -366,7 +366,7 @@ void session_link(fuse_req_t fuse, fuse_ino_t ino, fuse_ino_t parent_ino, const 
 	if (is_gone || result == -ESTALE)
 		result = request_object_result(&r, inode, result);
 	made.at = request_position(&r);
-	reply_entry(&r, parent, name, result, &made, parent->directory->changes);
+	reply_entry(&r, parent, name, result, &made, inode_directory(parent)->changes);
 	dropper_replied(s->dropper, reply, inode, result == 0 ? &made.attributes : NULL);
 	inode_table_unref(s->mount->inodes, inode);
 }
@@ -379,7 +379,7 @@ static int remove_known(struct request *r, struct inode *known,
 	int (*remove)(
 		struct op_context *, struct workspace *, const char *, const struct object_id *))
 {
-	struct attributes now = {.id = known ? known->id : (struct object_id){0}};
+	struct attributes now = {.id = inode_table_id(r->mount->inodes, known)};
 	int result, looked = 0;
 
 	do {
@@ -454,7 +454,7 @@ static struct open_handle *open_target(struct request *r, struct inode *target)
 		return NULL;
 	inode_table_state(r->mount->inodes, target, &state);
 	if (S_ISREG(state.version.mode))
-		open_retry_handle(r, &(struct object_ref){.path = r->path2.path, .id = target->id},
+		open_retry_handle(r, &(struct object_ref){.path = r->path2.path, .id = state.id},
 			&attributes, &retry_handle);
 	return retry_handle;
 }
@@ -462,8 +462,8 @@ static struct open_handle *open_target(struct request *r, struct inode *target)
 static int rename_entry(struct request *r, struct inode *parent, const char *name,
 	struct inode *new_parent, const char *new_name, unsigned flags)
 {
-	static const struct object_id unknown;
 	struct inode *moved, *target;
+	struct object_id moved_id;
 	struct open_handle *retry_handle;
 	struct facts left = {0};
 	uint64_t before, at;
@@ -474,6 +474,7 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	if (result < 0)
 		return result;
 	moved = inode_table_child(r->mount->inodes, parent, name);
+	moved_id = inode_table_id(r->mount->inodes, moved);
 	target = flags & (RENAME_KEEP_TARGET | RENAME_SWAP)
 			 ? NULL
 			 : inode_table_child(r->mount->inodes, new_parent, new_name);
@@ -481,8 +482,8 @@ static int rename_entry(struct request *r, struct inode *parent, const char *nam
 	rename_begin(r->session);
 	before = inode_table_position(r->mount->inodes);
 	r->op.facts = &left;
-	result = workspace_rename(&r->op, r->mount->workspace, r->path.path, r->path2.path, flags,
-		moved ? &moved->id : &unknown);
+	result = workspace_rename(
+		&r->op, r->mount->workspace, r->path.path, r->path2.path, flags, &moved_id);
 	r->op.facts = NULL;
 	/* With facts, both names were looked at. */
 	at = left.parent.mode && left.new_parent.mode ? r->op.served.position : before;

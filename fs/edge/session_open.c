@@ -21,10 +21,12 @@ struct open_handle *session_begin_on_handle(struct request *r, fuse_req_t fuse, 
 	unsigned flags, const struct fuse_file_info *fi)
 {
 	struct open_handle *handle = session_handle(fi);
+	struct object_id id;
 
 	request_begin(r, fuse, op, flags);
 	inode_table_path(r->mount->inodes, handle->inode, NULL, &r->path);
-	request_changes(r, r->path.path, &handle->inode->id);
+	id = inode_table_id(r->mount->inodes, handle->inode);
+	request_changes(r, r->path.path, &id);
 	return handle;
 }
 
@@ -69,7 +71,7 @@ static bool wants_direct(const struct session *s, const struct open_handle *hand
 static void choose_way(struct session *s, struct open_handle *handle,
 	const struct fuse_file_info *fi, const struct attributes *attributes)
 {
-	struct inode_file *file = handle->inode->file;
+	struct inode_file *file = inode_file(handle->inode);
 	int fd, id;
 
 	handle->way = wants_direct(s, handle) ? WAY_DIRECT : WAY_CACHED;
@@ -92,7 +94,7 @@ static void choose_way(struct session *s, struct open_handle *handle,
 
 static void leave_way(struct session *s, struct open_handle *handle)
 {
-	struct inode_file *file = handle->inode->file;
+	struct inode_file *file = inode_file(handle->inode);
 
 	if (!s->passes_through)
 		return;
@@ -109,7 +111,7 @@ static void leave_way(struct session *s, struct open_handle *handle)
  * must send FLUSH. */
 static bool needs_flush(const struct session *s, const struct open_handle *handle)
 {
-	if (handle->inode->file->was_locked)
+	if (inode_file(handle->inode)->was_locked)
 		return true;
 	return s->is_remote ? is_writing(handle->flags) : (handle->flags & O_ACCMODE) == O_RDWR;
 }
@@ -122,7 +124,7 @@ static bool hand_over_content(struct request *r, struct open_handle *handle,
 {
 	char *data = session_thread_buffer(STORE_MAX_BYTES);
 	struct fuse_bufvec content = FUSE_BUFVEC_INIT(0);
-	struct inode_file *file = handle->inode->file;
+	struct inode_file *file = inode_file(handle->inode);
 	ssize_t got;
 
 	if (handle->way != WAY_CACHED || is_writing(handle->flags) || !data ||
@@ -151,7 +153,7 @@ static bool drops_later(struct request *r, struct open_handle *handle)
 {
 	unsigned own = (handle->flags & O_ACCMODE) == O_RDWR;
 
-	if (handle->inode->file->mappers == own || !dropper_is_being_written(handle->inode))
+	if (inode_file(handle->inode)->mappers == own || !dropper_is_being_written(handle->inode))
 		return false;
 	session_thread_block();
 	dropper_drop(r->session->dropper, handle->inode, true, NULL);
@@ -336,7 +338,8 @@ void session_open(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	inode_table_note(r.mount->inodes, inode, &attributes, &note);
-	if (atomic_exchange(&inode->file->rewritten, false) && note.lifetime != LIFETIME_WATCHED)
+	if (atomic_exchange(&inode_file(inode)->rewritten, false) &&
+		note.lifetime != LIFETIME_WATCHED)
 		note.data_changed = true;
 	fi->keep_cache = has_the_pages(&r, session_handle(fi), &attributes, &note, turn);
 	/* Above all the size that the kernel has. */

@@ -199,7 +199,8 @@ struct own_change *request_owns_name(
 {
 	struct own_change *own = &r->own[r->own_count++];
 
-	*own = (struct own_change){.directory = parent->id, .name = name};
+	*own = (struct own_change){
+		.directory = inode_table_id(r->mount->inodes, parent), .name = name};
 	invalidator_own_begin(r->session->invalidator, own);
 	return own;
 }
@@ -294,9 +295,10 @@ int request_locate(struct request *r, struct inode *inode, struct object_ref *re
 		r->handle = any_handle(r, inode);
 	if (error < 0 && !r->handle)
 		return error;
-	request_changes(r, r->path.path, &inode->id);
-	*ret_object = (struct object_ref){
-		.path = r->path.path, .id = inode->id, .file = r->handle ? r->handle->file : NULL};
+	*ret_object = (struct object_ref){.path = r->path.path,
+		.id = inode_table_id(r->mount->inodes, inode),
+		.file = r->handle ? r->handle->file : NULL};
+	request_changes(r, r->path.path, &ret_object->id);
 	return 0;
 }
 
@@ -329,7 +331,7 @@ static int locate_entry(struct request *r, struct inode *parent, const char *nam
 	*ret_parent = (struct object_id){0};
 	error = r->by_path ? -ENOENT : inode_table_path(r->mount->inodes, parent, name, path);
 	if (error == 0) {
-		*ret_parent = parent->id;
+		*ret_parent = inode_table_id(r->mount->inodes, parent);
 		request_changes(r, path->path, NULL);
 	}
 	if (error != -ENOENT)

@@ -9,42 +9,79 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include "ops/support/clock.h"
 #include "ops/support/hash_seed.h"
 
 #ifdef INODE_MUTANTS
 enum inode_rule inode_rule_off = INODE_RULE_COUNT;
 #endif
 
-enum { RETURN_BYTES = 1 << 20, DENIED_AGAIN_MS = 1000 };
+enum { RETURN_BYTES = 1 << 20 };
 
-size_t inode_id_hash(const struct object_id *id)
+/* Without the device, of which there are few. */
+static size_t number_hash(uint64_t number, uint64_t generation)
 {
-	return (size_t)XXH3_64bits_withSeed(id, sizeof(*id), hash_seed());
+	const uint64_t numbers[] = {number, generation};
+
+	return (size_t)XXH3_64bits_withSeed(numbers, sizeof(numbers), hash_seed());
 }
 
-static void **inode_entry_link(void *entry)
+static slab_ref *inode_entry_link(void *entry)
 {
-	return (void **)&((struct inode *)entry)->hash_next;
+	return &((struct inode *)entry)->next;
 }
 
 static size_t inode_entry_hash(const void *entry)
 {
-	return inode_id_hash(&((const struct inode *)entry)->id);
+	const struct inode *inode = entry;
+
+	return number_hash(inode->number, inode->generation);
+}
+
+struct object_id inode_id(const struct inode *inode)
+{
+	return (struct object_id){.device = file_kind_at(inode->kind)->device,
+		.inode = inode->number,
+		.generation = inode->generation};
+}
+
+bool inode_has_id(const struct inode *inode, const struct object_id *id)
+{
+	return inode->number == id->inode && inode->generation == id->generation &&
+	       file_kind_at(inode->kind)->device == id->device;
+}
+
+struct object_id inode_table_id(struct inode_table *t, const struct inode *inode)
+{
+	struct object_id id = {0};
+
+	if (!inode)
+		return id;
+	pthread_mutex_lock(&t->lock);
+	id = inode_id(inode);
+	pthread_mutex_unlock(&t->lock);
+	return id;
+}
+
+struct inode *inode_chain(const struct inode_table *t, const struct object_id *id)
+{
+	return slab_table_bucket(&t->inodes, number_hash(id->inode, id->generation));
 }
 
 struct inode *inode_find(struct inode_table *t, const struct object_id *id)
 {
-	struct inode *inode = t->inodes.buckets[inode_id_hash(id) & t->inodes.mask];
+	struct inode *inode = inode_chain(t, id);
 
-	while (inode && (inode->is_superseded || !object_id_equal(&inode->id, id)))
-		inode = inode->hash_next;
+	while (inode && (inode->is_superseded || !inode_has_id(inode, id)))
+		inode = slab_at(inode->next);
 	return inode;
 }
 
+/* Whoever asks may hold no lock: the device is left out. */
 uint64_t inode_number(const struct inode *inode)
 {
-	return inode->is_renumbered ? XXH3_64bits(&inode->id, sizeof(inode->id)) : inode->id.inode;
+	const uint64_t numbers[] = {inode->number, inode->generation};
+
+	return inode->is_renumbered ? XXH3_64bits(numbers, sizeof(numbers)) : inode->number;
 }
 
 static size_t inode_bytes(const struct inode *inode)
@@ -52,27 +89,81 @@ static size_t inode_bytes(const struct inode *inode)
 	return sizeof(*inode) + strlen(inode->own.name) + 1;
 }
 
+/* False: no memory, and the kind is that of before. */
+static bool set_kind(
+	struct inode_table *t, struct inode *inode, uint64_t device, const struct inode_version *v)
+{
+	slab_ref ref = file_kind_get(&t->kinds, &(struct file_kind){.device = device,
+							.mode = v->mode,
+							.nlink = v->nlink,
+							.uid = v->uid,
+							.gid = v->gid});
+
+	if (!ref)
+		return false;
+	file_kind_put(&t->kinds, inode->kind);
+	inode->kind = ref;
+	return true;
+}
+
+struct inode_version inode_version_now(const struct inode *inode)
+{
+	const struct file_kind *kind = file_kind_at(inode->kind);
+
+	return (struct inode_version){.size_bytes = inode->size_bytes,
+		.mtime_ns = inode->mtime_ns,
+		.ctime_ns = inode->ctime_ns,
+		.uid = kind->uid,
+		.gid = kind->gid,
+		.mode = (uint16_t)kind->mode,
+		.nlink = (uint16_t)kind->nlink};
+}
+
+void inode_lose_link(struct inode_table *t, struct inode *inode)
+{
+	struct inode_version version = inode_version_now(inode);
+
+	if (!version.nlink)
+		return;
+	version.nlink--;
+	set_kind(t, inode, file_kind_at(inode->kind)->device, &version);
+}
+
+/* False: no memory. */
+static bool make_directory(struct inode_table *t, struct inode *inode)
+{
+	struct inode_directory *directory = slab_alloc(&t->slab, sizeof(*directory));
+
+	if (!directory || slab_table_init(&directory->entries) < 0) {
+		slab_free(&t->slab, directory, sizeof(*directory));
+		return false;
+	}
+	inode->directory = slab_ref_of(directory);
+	t->bytes += sizeof(*directory);
+	return true;
+}
+
 struct inode *inode_make(
 	struct inode_table *t, const struct attributes *attributes, const char *name)
 {
+	static const struct inode_version nothing;
 	struct inode *inode = slab_alloc(&t->slab, sizeof(*inode) + strlen(name) + 1);
 
 	if (!inode)
 		return NULL;
 	inode->own.is_own = true;
 	strcpy(inode->own.name, name);
-	inode->id = attributes->id;
-	inode->is_renumbered = handle_has_number(t, &inode->id);
+	inode->number = attributes->id.inode;
+	inode->generation = attributes->id.generation;
+	inode->is_renumbered = handle_has_number(t, &attributes->id);
 	inode->is_directory = S_ISDIR(attributes->mode);
-	if (inode->is_directory) {
-		inode->directory = calloc(1, sizeof(*inode->directory));
-		if (!inode->directory) {
-			slab_free(&t->slab, inode, inode_bytes(inode));
-			return NULL;
-		}
-		t->bytes += sizeof(*inode->directory) + MALLOC_OVERHEAD_BYTES;
+	if (!set_kind(t, inode, attributes->id.device, &nothing) ||
+		(inode->is_directory && !make_directory(t, inode))) {
+		file_kind_put(&t->kinds, inode->kind);
+		slab_free(&t->slab, inode, inode_bytes(inode));
+		return NULL;
 	}
-	hash_table_insert(&t->inodes, inode, inode_entry_hash, inode_entry_link);
+	slab_table_insert(&t->inodes, inode, inode_entry_hash, inode_entry_link);
 	t->bytes += inode_bytes(inode);
 	return inode;
 }
@@ -84,15 +175,15 @@ void inode_add_lookup(struct inode *inode)
 
 struct inode_file *inode_make_file(struct inode_table *t, struct inode *inode)
 {
-	struct inode_file *file = inode->file;
+	struct inode_file *file = inode_file(inode);
 
 	if (file)
 		return file;
-	file = calloc(1, sizeof(*file));
+	file = slab_alloc(&t->slab, sizeof(*file));
 	if (!file)
 		return NULL;
-	inode->file = file;
-	t->bytes += sizeof(*file) + MALLOC_OVERHEAD_BYTES;
+	inode->file = slab_ref_of(file);
+	t->bytes += sizeof(*file);
 	return file;
 }
 
@@ -103,13 +194,14 @@ static void remember_forgotten(struct inode_table *t, struct inode *inode, struc
 	struct forgotten *entry;
 	size_t size;
 
-	if (inode->is_superseded || (!inode->directory->watched && !inode->directory->watch_losses))
+	if (inode->is_superseded ||
+		(!inode_directory(inode)->watched && !inode_directory(inode)->watch_losses))
 		return;
 	has_path = name_build_path(t, inode, NULL, false, &path) == 0;
 	size = has_path ? strlen(path.path) + 1 : 1;
 	entry = malloc(sizeof(*entry) + size);
 	if (entry) {
-		*entry = (struct forgotten){.next = *list, .id = inode->id};
+		*entry = (struct forgotten){.next = *list, .id = inode_id(inode)};
 		memcpy(entry->path, has_path ? path.path : "", size);
 		*list = entry;
 	}
@@ -137,18 +229,25 @@ static void free_file(struct inode_table *t, struct inode *inode, struct forgott
 		handle_take_retry(t, inode, list);
 	forget_hash(t, file);
 	free(file->target);
-	free(file);
-	t->bytes -= sizeof(*file) + MALLOC_OVERHEAD_BYTES;
+	slab_free(&t->slab, file, sizeof(*file));
+	t->bytes -= sizeof(*file);
 }
 
 static void free_directory(struct inode_table *t, struct inode *inode)
 {
-	struct inode_directory *directory = inode->directory;
+	struct inode_directory *directory = inode_directory(inode);
 
 	t->on_ttl -= directory->on_ttl;
 	inode_forget_missing(t, directory);
-	free(directory);
-	t->bytes -= sizeof(*directory) + MALLOC_OVERHEAD_BYTES;
+	slab_table_done(&directory->entries);
+	slab_free(&t->slab, directory, sizeof(*directory));
+	t->bytes -= sizeof(*directory);
+}
+
+static void free_inode(struct inode_table *t, struct inode *inode)
+{
+	file_kind_put(&t->kinds, inode->kind);
+	slab_free(&t->slab, inode, inode_bytes(inode));
 }
 
 /* Returns the next inode that may now be unused: recursion would need stack for the whole depth of
@@ -172,9 +271,9 @@ static struct inode *free_unused(
 		free_directory(t, inode);
 	else
 		free_file(t, inode, list);
-	hash_table_remove(&t->inodes, inode, inode_entry_hash, inode_entry_link);
+	slab_table_remove(&t->inodes, inode, inode_entry_hash, inode_entry_link);
 	t->bytes -= inode_bytes(inode);
-	slab_free(&t->slab, inode, inode_bytes(inode));
+	free_inode(t, inode);
 	if (parent)
 		parent->references--;
 	return parent;
@@ -214,8 +313,12 @@ static bool shrink(struct inode_table *t)
 	if (t->bytes_most < RETURN_BYTES || t->bytes >= t->bytes_most / 4)
 		return false;
 	t->bytes_most = t->bytes;
-	hash_table_shrink(&t->inodes, inode_entry_hash, inode_entry_link);
-	hash_table_shrink(&t->names, name_entry_hash, name_entry_link);
+	slab_table_shrink(&t->inodes, inode_entry_hash, inode_entry_link);
+	for (size_t i = 0; i <= t->inodes.mask; i++)
+		for (struct inode *inode = slab_at(t->inodes.buckets[i]); inode;
+			inode = slab_at(inode->next))
+			if (inode->is_directory)
+				name_shrink_table(inode);
 	inode_shrink_missing(t);
 	slab_trim(&t->slab);
 	return true;
@@ -233,8 +336,8 @@ int inode_table_new(const struct attributes *root, inode_forgotten forgotten, vo
 	t->forgotten = forgotten;
 	t->user = user;
 	t->last_retry_handle = &t->retry_handles;
-	if (hash_table_init(&t->inodes) < 0 || hash_table_init(&t->numbers) < 0 ||
-		hash_table_init(&t->names) < 0 || hash_table_init(&t->missing) < 0 ||
+	if (slab_table_init(&t->inodes) < 0 || file_kinds_init(&t->kinds) < 0 ||
+		hash_table_init(&t->numbers) < 0 || hash_table_init(&t->missing) < 0 ||
 		!(t->root = inode_make(t, root, ""))) {
 		inode_table_free(t);
 		return -ENOMEM;
@@ -252,22 +355,20 @@ void inode_table_free(struct inode_table *t)
 		return;
 	for (size_t i = 0; t->inodes.buckets && i <= t->inodes.mask; i++)
 		while (t->inodes.buckets[i]) {
-			struct inode *inode = t->inodes.buckets[i];
+			struct inode *inode = slab_at(t->inodes.buckets[i]);
 
-			t->inodes.buckets[i] = inode->hash_next;
+			t->inodes.buckets[i] = inode->next;
 			name_free_all(t, inode);
-			if (inode->is_directory) {
-				inode_forget_missing(t, inode->directory);
-				free(inode->directory);
-			} else {
+			if (inode->is_directory)
+				free_directory(t, inode);
+			else
 				free_file(t, inode, NULL);
-			}
-			slab_free(&t->slab, inode, inode_bytes(inode));
+			free_inode(t, inode);
 		}
-	free(t->names.buckets);
-	free(t->missing.buckets);
-	free(t->inodes.buckets);
-	free(t->numbers.buckets);
+	slab_table_done(&t->inodes);
+	file_kinds_done(&t->kinds);
+	hash_table_done(&t->missing);
+	hash_table_done(&t->numbers);
 	slab_done(&t->slab);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
@@ -282,9 +383,8 @@ void inode_table_usage(struct inode_table *t, uint64_t *ret_inodes, uint64_t *re
 {
 	pthread_mutex_lock(&t->lock);
 	*ret_inodes = t->inodes.count;
-	*ret_bytes = t->bytes +
-		     (t->inodes.mask + t->numbers.mask + t->names.mask + t->missing.mask + 4) *
-			     sizeof(void *);
+	*ret_bytes = t->bytes + (t->inodes.mask + 1 + t->names) * sizeof(slab_ref) +
+		     (t->numbers.mask + t->missing.mask + 2) * sizeof(void *);
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -346,7 +446,7 @@ void inode_table_moved_in_kernel(
 {
 	pthread_mutex_lock(&t->lock);
 	if (inode->is_directory)
-		inode->directory->kernels_parent = parent;
+		inode_directory(inode)->kernels_parent = parent;
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -374,7 +474,8 @@ size_t inode_table_find_nodes(
 
 	pthread_mutex_lock(&t->lock);
 	for (size_t i = 0; i <= t->inodes.mask && found < count; i++)
-		for (struct inode *inode = t->inodes.buckets[i]; inode; inode = inode->hash_next) {
+		for (struct inode *inode = slab_at(t->inodes.buckets[i]); inode;
+			inode = slab_at(inode->next)) {
 			uint64_t node = (uintptr_t)inode;
 
 			if (!inode->lookups || found == count ||
@@ -443,7 +544,7 @@ static enum lifetime lifetime_in(
 	const struct inode_name *name = name_latest(inode);
 
 	if (inode != t->root)
-		by_parent = name ? inode_lifetime(name->parent) : LIFETIME_TTL;
+		by_parent = name ? inode_lifetime(name_parent(name)) : LIFETIME_TTL;
 	if (inode->is_directory)
 		own = inode_lifetime(inode);
 	return own > by_parent ? own : by_parent;
@@ -456,15 +557,18 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 	struct inode_version version;
 
 	inode_version_of(a, &version);
-	ret_note->data_changed = version.size_bytes != inode->version.size_bytes ||
-				 version.mtime_ns != inode->version.mtime_ns;
-	if (file && version.ctime_ns != inode->version.ctime_ns)
+	ret_note->data_changed =
+		version.size_bytes != inode->size_bytes || version.mtime_ns != inode->mtime_ns;
+	if (file && version.ctime_ns != inode->ctime_ns)
 		file->rewritten = true; /* the mtime may have been set back */
-	ret_note->has_shrunk = version.size_bytes < inode->version.size_bytes;
+	ret_note->has_shrunk = version.size_bytes < inode->size_bytes;
 	ret_note->superseded = NULL;
 	ret_note->is_old = ret_note->is_another = ret_note->was_missing = false;
 	ret_note->only_handle = !file || !file->handles || !file->handles->next;
-	inode->version = version;
+	inode->size_bytes = version.size_bytes;
+	inode->mtime_ns = version.mtime_ns;
+	inode->ctime_ns = version.ctime_ns;
+	set_kind(t, inode, file_kind_at(inode->kind)->device, &version);
 	ret_note->lifetime = lifetime_in(t, inode, a->nlink);
 }
 
@@ -474,8 +578,9 @@ void inode_table_state(struct inode_table *t, struct inode *inode, struct inode_
 
 	pthread_mutex_lock(&t->lock);
 	file = inode_file(inode);
-	*ret_state = (struct inode_state){
-		.version = inode->version, .writers = file ? file->writers : 0};
+	*ret_state = (struct inode_state){.id = inode_id(inode),
+		.version = inode_version_now(inode),
+		.writers = file ? file->writers : 0};
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -534,7 +639,7 @@ bool inode_table_keep_hash(struct inode_table *t, struct inode *inode, const str
 	bool is_alone;
 
 	pthread_mutex_lock(&t->lock);
-	file = inode->file;
+	file = inode_file(inode);
 	forget_hash(t, file);
 	is_alone = !file->is_mixed;
 	if (is_alone && a)
@@ -547,98 +652,4 @@ bool inode_table_keep_hash(struct inode_table *t, struct inode *inode, const str
 	}
 	pthread_mutex_unlock(&t->lock);
 	return is_alone;
-}
-
-/* ---- Watches ----------------------------------------------------------------------- */
-
-/* With the lock held. */
-static void set_watched(struct inode_table *t, struct inode *inode, bool watched)
-{
-	struct inode_directory *directory = inode->directory;
-
-	directory->watched = watched && !inode->is_superseded;
-	t->on_ttl += (uint64_t)!watched - directory->on_ttl;
-	directory->on_ttl = !watched;
-	directory->denied_ms = (uint32_t)clock_now_ms();
-}
-
-bool inode_table_wants_watch(struct inode_table *t, struct inode *inode, uint32_t *ret_losses)
-{
-	const struct inode_directory *directory = inode->directory;
-	bool wanted;
-
-	pthread_mutex_lock(&t->lock);
-	wanted = !directory->watched && !inode->is_superseded &&
-		 (!directory->on_ttl ||
-			 (uint32_t)clock_now_ms() - directory->denied_ms > DENIED_AGAIN_MS);
-	*ret_losses = directory->watch_losses;
-	pthread_mutex_unlock(&t->lock);
-	return wanted;
-}
-
-uint32_t inode_table_watch_losses(struct inode_table *t, struct inode *inode)
-{
-	uint32_t losses;
-
-	pthread_mutex_lock(&t->lock);
-	losses = inode->directory->watch_losses;
-	pthread_mutex_unlock(&t->lock);
-	return losses;
-}
-
-void inode_table_set_watched(
-	struct inode_table *t, struct inode *inode, bool watched, uint32_t losses)
-{
-	pthread_mutex_lock(&t->lock);
-	if (!watched || inode->directory->watch_losses == losses || !RULE(LOSSES))
-		set_watched(t, inode, watched);
-	pthread_mutex_unlock(&t->lock);
-}
-
-/* With the lock held. */
-static void lose_watch(struct inode_table *t, struct inode_directory *directory)
-{
-	directory->watch_losses++;
-	directory->changes++;
-	directory->watched = false;
-	t->on_ttl -= directory->on_ttl;
-	directory->on_ttl = false;
-}
-
-void inode_table_watch_lost(struct inode_table *t, struct inode *directory)
-{
-	pthread_mutex_lock(&t->lock);
-	if (directory)
-		lose_watch(t, directory->directory);
-	for (size_t i = 0; !directory && i <= t->inodes.mask; i++)
-		for (struct inode *inode = t->inodes.buckets[i]; inode; inode = inode->hash_next)
-			if (inode->is_directory)
-				lose_watch(t, inode->directory);
-	pthread_mutex_unlock(&t->lock);
-}
-
-uint64_t inode_table_on_ttl(struct inode_table *t, char **paths, size_t max, size_t *ret_count)
-{
-	uint64_t left, total;
-	size_t count = 0;
-
-	pthread_mutex_lock(&t->lock);
-	left = total = t->on_ttl;
-	for (size_t i = 0; i <= t->inodes.mask && left && count < max; i++)
-		for (const struct inode *inode = t->inodes.buckets[i]; inode && count < max;
-			inode = inode->hash_next) {
-			struct path_string path;
-
-			if (!inode->is_directory || !inode->directory->on_ttl)
-				continue;
-			left--;
-			if (name_build_path(t, inode, NULL, false, &path) < 0)
-				continue;
-			paths[count] = strdup(path.path);
-			count += paths[count] != NULL;
-			path_string_done(&path);
-		}
-	pthread_mutex_unlock(&t->lock);
-	*ret_count = count;
-	return total;
 }

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ops/support/slab_table.h"
 #include "ops/workspace_values.h"
 
 struct inode_table;
@@ -69,7 +70,7 @@ struct known_hash {
 struct inode_file {
 	/* The table's lock: */
 	struct open_handle *handles;
-	struct inode_name *names;   /* beside its own, the latest first */
+	slab_ref names;             /* beside its own, the latest first */
 	struct known_hash *written; /* the content, if it was written here last; or NULL */
 	char *target;               /* of a link, which is never open: keep_target(); or NULL */
 	uint32_t writers;           /* handles open for writing */
@@ -92,11 +93,12 @@ struct inode_file {
 
 /* What is known of a directory; made with its inode. */
 struct inode_directory {
+	struct slab_table entries;          /* names in it */
 	struct missing *missing;            /* names known to be absent; the latest first */
-	struct inode_name *names;           /* of itself, beside its own; the latest first */
-	const struct inode *kernels_parent; /* in the kernel; only compared, never followed */
+	slab_ref names;                     /* of itself, beside its own; the latest first */
 	uint32_t watch_losses;              /* times that a watch of it ended */
 	uint32_t denied_ms;                 /* when a watch was last refused */
+	const struct inode *kernels_parent; /* in the kernel; only compared, never followed */
 
 	/* Changed under the table's lock, as those above, but read without it: */
 	atomic_uint changes; /* names were removed, or changed while it was not watched */
@@ -105,8 +107,8 @@ struct inode_directory {
 };
 
 struct inode_name {
-	struct inode_name *hash_next; /* unless the inode has lost it */
-	struct inode *parent;         /* holds a reference */
+	slab_ref next;   /* in the table of the directory, unless the inode has lost it */
+	slab_ref parent; /* holds a reference */
 	/* Position of the look that found it there, or of the change that made it.  Of a lost one:
 	 * since when (CLOCK_MONOTONIC), or LOST_UNSENT. */
 	uint64_t at : 63;
@@ -115,18 +117,21 @@ struct inode_name {
 };
 
 struct inode {
-	struct inode *hash_next;
-	struct object_id id;
+	slab_ref next; /* in the table of inodes */
+	/* What was last told to the kernel, with the times and the size: see inode_version_now();
+	 * mode 0: nothing yet.  The device is that of the id. */
+	slab_ref kind;
+	uint64_t number, generation; /* of its id: inode_id() */
+	uint64_t size_bytes;
+	int64_t mtime_ns, ctime_ns;
 	union {
-		struct inode_directory *directory; /* if is_directory; else ... */
-		struct inode_file *_Atomic file;   /* ... from its first handle or second name
-						    * on; inode_file() */
+		slab_ref directory;    /* if is_directory; else ... */
+		_Atomic slab_ref file; /* ... from its first handle or second name on */
 	};
 	uint32_t lookups;    /* by the kernel; LOOKUPS_MAX: so many that it stays for good */
 	uint32_t references; /* names that have it as parent, handles, requests */
-	struct inode_version version; /* as last told to the kernel; mode 0: none */
-	bool is_superseded; /* found at another place, or as another type: another inode has its id
-			     * now */
+	bool is_superseded;  /* found at another place, or as another type: another inode has its id
+			      * now */
 	bool is_lost; /* known to the kernel, but without a name: `own` is the last one it had */
 	/* As it was made: */
 	bool is_stale : 1; /* makes the kernel look up again; it never has a name */
@@ -134,15 +139,26 @@ struct inode {
 	bool is_virtual : 1; /* below .isthmus (fs/edge/virtual.h); in no table */
 	bool is_directory : 1;
 	bool is_renumbered : 1;
-	/* The oldest name, unless its parent is NULL.  Others, which few have, are kept with what
+	/* The oldest name, unless its parent is 0.  Others, which few have, are kept with what
 	 * it has as a file or directory. */
 	struct inode_name own;
 };
 
+/* What it has as a directory, which it is. */
+static inline struct inode_directory *inode_directory(const struct inode *inode)
+{
+	return slab_at_some(inode->directory);
+}
+
+static inline struct inode *name_parent(const struct inode_name *name)
+{
+	return slab_at(name->parent);
+}
+
 /* What it has as a file; NULL: nothing yet.  One that a handle leads to was. */
 static inline struct inode_file *inode_file(const struct inode *inode)
 {
-	return inode->is_directory ? NULL : inode->file;
+	return inode->is_directory ? NULL : slab_at(inode->file);
 }
 
 /* The inode number that programs see: the workspace's own, unless a file with that number was open
@@ -187,9 +203,9 @@ enum lifetime { LIFETIME_WATCHED, LIFETIME_BRIEF, LIFETIME_TTL };
 /* ... the names in a directory. */
 static inline enum lifetime inode_lifetime(const struct inode *directory)
 {
-	if (directory->directory->watched)
+	if (inode_directory(directory)->watched)
 		return LIFETIME_WATCHED;
-	return directory->directory->on_ttl ? LIFETIME_TTL : LIFETIME_BRIEF;
+	return inode_directory(directory)->on_ttl ? LIFETIME_TTL : LIFETIME_BRIEF;
 }
 
 /* Taken before a look at names in a directory, and compared when its reply is used.  If it differs,
@@ -197,7 +213,7 @@ static inline enum lifetime inode_lifetime(const struct inode *directory)
  * ended. */
 static inline uint32_t inode_changes(const struct inode *directory)
 {
-	return directory->directory->changes << 1 | directory->directory->watched;
+	return inode_directory(directory)->changes << 1 | inode_directory(directory)->watched;
 }
 
 /* How newer attributes of an object differ from what the kernel has. */
@@ -215,9 +231,13 @@ struct inode_note {
 
 /* What is known of an inode now. */
 struct inode_state {
+	struct object_id id;
 	struct inode_version version;
 	uint32_t writers;
 };
+
+/* Its object; of NULL: unknown. */
+struct object_id inode_table_id(struct inode_table *table, const struct inode *inode);
 
 void inode_table_state(
 	struct inode_table *table, struct inode *inode, struct inode_state *ret_state);

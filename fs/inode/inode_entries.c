@@ -67,7 +67,7 @@ static int name_point(struct inode_table *t, struct inode *parent, const char *t
 	while (only_name && (other = name_besides(inode, name))) {
 		/* The kernel has the entry until an event reports its removal, or events are lost.
 		 */
-		if (RULE(MOVED) && !inode_missing_keep(t, other->parent, other->name, 0))
+		if (RULE(MOVED) && !inode_missing_keep(t, name_parent(other), other->name, 0))
 			break;
 		name_drop(t, other, list);
 	}
@@ -99,12 +99,12 @@ static bool is_overtaken(struct inode_table *t, const struct inode *parent, cons
 static struct inode *find_superseded(
 	struct inode_table *t, const struct object_id *id, const struct inode *parent)
 {
-	struct inode *inode = t->inodes.buckets[inode_id_hash(id) & t->inodes.mask];
+	struct inode *inode = inode_chain(t, id);
 
 	while (inode && !(inode->is_superseded && inode->is_directory &&
-				inode->directory->kernels_parent == parent &&
-				object_id_equal(&inode->id, id)))
-		inode = inode->hash_next;
+				inode_directory(inode)->kernels_parent == parent &&
+				inode_has_id(inode, id)))
+		inode = slab_at(inode->next);
 	return inode;
 }
 
@@ -112,7 +112,7 @@ static struct inode *find_superseded(
 static bool is_elsewhere(const struct inode *inode, const struct inode *parent)
 {
 	return inode->is_directory && inode->lookups &&
-	       inode->directory->kernels_parent != parent && !inode_is_below(parent, inode) &&
+	       inode_directory(inode)->kernels_parent != parent && !inode_is_below(parent, inode) &&
 	       RULE(SUPERSEDED);
 }
 
@@ -125,7 +125,7 @@ static bool is_same_kind(const struct inode *inode, const struct attributes *a)
 static void moved_in_kernel(struct inode *inode, const struct inode *parent)
 {
 	if (inode->is_directory)
-		inode->directory->kernels_parent = parent;
+		inode_directory(inode)->kernels_parent = parent;
 }
 
 /* With the lock held.  Another inode takes its id; it keeps its last attributes and path. */
@@ -136,10 +136,10 @@ static void supersede(struct inode_table *t, struct inode *inode, struct forgott
 	inode->references++;
 	inode->is_superseded = true;
 	if (inode->is_directory)
-		inode->directory->watched = false;
+		inode_directory(inode)->watched = false;
 	while ((name = name_latest(inode))) {
 		if (RULE(MOVED))
-			inode_missing_keep(t, name->parent, name->name, 0);
+			inode_missing_keep(t, name_parent(name), name->name, 0);
 		name_lose(t, name, list);
 	}
 }
@@ -155,7 +155,7 @@ void inode_table_removed_in_kernel(struct inode_table *t, struct inode *inode)
 		supersede(t, inode, &list);
 		inode_unref(t, inode, &list);
 	}
-	inode->directory->kernels_parent = NULL;
+	inode_directory(inode)->kernels_parent = NULL;
 	pthread_mutex_unlock(&t->lock);
 	inode_report_forgotten(t, list);
 }
@@ -274,14 +274,16 @@ int inode_table_enter(struct inode_table *t, struct inode *parent, const char *n
 static bool is_older(const struct inode *known, const struct attributes *a)
 {
 	const struct inode_file *file = known ? inode_file(known) : NULL;
-	struct inode_version version;
+	struct inode_version version, told;
 
-	if (!known || !known->version.mode)
+	if (!known)
+		return false;
+	told = inode_version_now(known);
+	if (!told.mode)
 		return false;
 	inode_version_of(a, &version);
 	return (file && file->writers) ||
-	       (memcmp(&version, &known->version, sizeof(version)) != 0 &&
-		       version.ctime_ns <= known->version.ctime_ns);
+	       (memcmp(&version, &told, sizeof(version)) != 0 && version.ctime_ns <= told.ctime_ns);
 }
 
 int inode_table_enter_listed(struct inode_table *t, struct inode *parent, const char *name,
@@ -351,8 +353,7 @@ static void lose_link(struct inode_table *t, struct inode_name *name, struct for
 {
 	struct inode *inode = name_inode(name);
 
-	if (inode->version.nlink)
-		inode->version.nlink--;
+	inode_lose_link(t, inode);
 	name_lose(t, name, list);
 }
 
@@ -367,7 +368,7 @@ void inode_table_removed(struct inode_table *t, struct inode *parent, const char
 	if (name)
 		lose_link(t, name, &list);
 	remember_removal(t, parent, text, at);
-	parent->directory->changes++;
+	inode_directory(parent)->changes++;
 	pthread_mutex_unlock(&t->lock);
 	inode_report_forgotten(t, list);
 }
@@ -408,14 +409,14 @@ enum name_news inode_table_changed(struct inode_table *t, struct inode *parent, 
 	note_position(t, at);
 	name = name_find(t, parent, text);
 	if (!name) {
-		parent->directory->changes += RULE(CHANGES);
+		inode_directory(parent)->changes += RULE(CHANGES);
 		if (!is_of_removal(t, parent, text, found, at))
 			news = NAME_WAS_UNKNOWN;
 	} else if (found && is_same_kind(name_inode(name), found) &&
-		   object_id_equal(&name_inode(name)->id, &found->id)) {
+		   inode_has_id(name_inode(name), &found->id)) {
 		name->at = name->at < at ? at : name->at;
 	} else if (name->at < at) {
-		parent->directory->changes += RULE(CHANGES);
+		inode_directory(parent)->changes += RULE(CHANGES);
 		*ret_lost = lose_changed(t, name, &list);
 		news = NAME_LEADS_ELSEWHERE;
 	}
@@ -481,8 +482,8 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 	if (other && swap) {
 		name_add(t, parent, text, other, at, &list);
 		moved_in_kernel(other, parent);
-	} else if (other && other != inode && other->version.nlink) {
-		other->version.nlink--;
+	} else if (other && other != inode) {
+		inode_lose_link(t, other);
 	}
 	if (inode)
 		inode_unref(t, inode, &list);
@@ -490,8 +491,8 @@ void inode_table_renamed(struct inode_table *t, struct inode *parent, const char
 		inode_unref(t, other, &list);
 	if (!swap)
 		remember_removal(t, parent, text, at);
-	parent->directory->changes++;
-	new_parent->directory->changes++;
+	inode_directory(parent)->changes++;
+	inode_directory(new_parent)->changes++;
 	note_given(t, new_parent, new_text); /* the kernel moves its dentry with the answer that it
 					      * had for the old name */
 	if (swap)

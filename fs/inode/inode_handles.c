@@ -49,8 +49,8 @@ static void release_number(struct inode_table *t, struct open_handle *handle)
 	if (!handle->holds_number)
 		return;
 	hash_table_remove(&t->numbers, handle, number_entry_hash, number_entry_link);
-	if (handle->inode->file->handles)
-		hold_number(t, handle->inode->file->handles);
+	if (inode_file(handle->inode)->handles)
+		hold_number(t, inode_file(handle->inode)->handles);
 }
 
 bool handle_has_number(const struct inode_table *t, const struct object_id *id)
@@ -60,8 +60,8 @@ bool handle_has_number(const struct inode_table *t, const struct object_id *id)
 
 	for (; handle; handle = handle->number_next)
 		if (inode_number(handle->inode) == id->inode &&
-			handle->inode->id.device == id->device &&
-			!object_id_equal(&handle->inode->id, id))
+			inode_id(handle->inode).device == id->device &&
+			!inode_has_id(handle->inode, id))
 			return true;
 	return false;
 }
@@ -118,7 +118,7 @@ static void take_retry_handle(
 
 void handle_take_retry(struct inode_table *t, struct inode *inode, struct forgotten **list)
 {
-	struct open_handle *handle = inode->file->handles;
+	struct open_handle *handle = inode_file(inode)->handles;
 
 	assert(handle->is_for_retry && handle->references == 1);
 	take_retry_handle(t, handle, list);
@@ -261,8 +261,8 @@ int inode_table_handle_put(
 	last = --handle->references == 0;
 	if (last) {
 		leave_inode(t, handle);
-		handle->inode->file->writers -= is_writer(handle);
-		handle->inode->file->mappers -= is_mapper(handle);
+		inode_file(handle->inode)->writers -= is_writer(handle);
+		inode_file(handle->inode)->mappers -= is_mapper(handle);
 		inode_unref(t, handle->inode, &list);
 	}
 	pthread_mutex_unlock(&t->lock);
@@ -281,11 +281,12 @@ static struct open_handle *take_handles(struct inode_table *t)
 
 	pthread_mutex_lock(&t->lock);
 	for (size_t i = 0; i <= t->inodes.mask; i++)
-		for (struct inode *inode = t->inodes.buckets[i]; inode; inode = inode->hash_next) {
+		for (struct inode *inode = slab_at(t->inodes.buckets[i]); inode;
+			inode = slab_at(inode->next)) {
 			struct open_handle *handle;
 
 			while ((handle = first_handle(inode))) {
-				inode->file->handles = handle->next;
+				inode_file(inode)->handles = handle->next;
 				handle->next = all;
 				all = handle;
 			}

@@ -6,6 +6,7 @@
  * inode_entries.c  where replies and changes say that objects are, and what became of them
  * inode_paths.c    the paths to objects, and what is known at them
  * inode_handles.c  open files
+ * inode_watches.c  which directories are watched
  *
  * All functions here want the table's lock held unless they say otherwise.  What must not happen
  * under it is put into a list, for inode_report_forgotten() once the lock is free.
@@ -14,8 +15,8 @@
 
 #include <pthread.h>
 
+#include "ops/support/file_kinds.h"
 #include "ops/support/hash_table.h"
-#include "ops/support/slab.h"
 #include "fs/inode/inode.h"
 #include "fs/inode/inode_rules.h"
 
@@ -36,11 +37,12 @@ struct removal {
 struct inode_table {
 	pthread_mutex_t lock; /* all below, and the inodes' fields */
 	struct inode *root;
-	struct slab slab;                  /* inodes, and names beside their own */
-	struct hash_table inodes;          /* by object id */
+	struct slab slab; /* inodes, what they have as files or directories, other names */
+	struct file_kinds kinds;
+	struct slab_table inodes;          /* by object id */
 	struct hash_table numbers;         /* of inodes that are open: one handle of each */
-	struct hash_table names;           /* by parent and name */
-	struct hash_table missing;         /* likewise: names that are not there */
+	struct hash_table missing;         /* by parent and name: names that are not there */
+	size_t names;                      /* in all directories */
 	uint64_t bytes, bytes_most;        /* now; and the most since memory was returned */
 	uint64_t on_ttl;                   /* inodes with that flag */
 	uint64_t missing_bytes;            /* of those */
@@ -63,7 +65,17 @@ struct forgotten {
 
 /* ---- inode.c */
 
-size_t inode_id_hash(const struct object_id *id); /* without the lock */
+/* The first inode of a chain that has all with this id. */
+struct inode *inode_chain(const struct inode_table *t, const struct object_id *id);
+
+struct object_id inode_id(const struct inode *inode);
+bool inode_has_id(const struct inode *inode, const struct object_id *id);
+
+/* What the kernel was last told of it. */
+struct inode_version inode_version_now(const struct inode *inode);
+
+/* It has a link less than the kernel was told. */
+void inode_lose_link(struct inode_table *t, struct inode *inode);
 
 /* The inode of an object, not superseded.  NULL: there is none. */
 struct inode *inode_find(struct inode_table *t, const struct object_id *id);
@@ -93,9 +105,12 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 
 /* ---- inode_names.c */
 
-/* For the table of names (ops/support/hash_table.h). */
-void **name_entry_link(void *entry);
-size_t name_entry_hash(const void *entry);
+/* Calls `visit` for each name in the directory, which it must not remove. */
+void name_each_in(const struct inode *directory, void (*visit)(void *user, struct inode_name *name),
+	void *user);
+
+/* Gives back what the table of a directory that had many names does not need. */
+void name_shrink_table(struct inode *directory);
 
 size_t name_hash(const struct inode *parent, const char *name);
 

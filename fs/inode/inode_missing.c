@@ -34,7 +34,7 @@ static struct missing *find(struct inode_table *t, const struct inode *parent, c
 
 bool inode_missing_keep(struct inode_table *t, struct inode *parent, const char *name, uint64_t at)
 {
-	struct inode_directory *directory = parent->directory;
+	struct inode_directory *directory = inode_directory(parent);
 	size_t bytes = missing_bytes(name);
 	struct missing *entry;
 
@@ -74,14 +74,14 @@ static void take_out(struct inode_table *t, struct missing *entry)
 bool inode_missing_since(
 	struct inode_table *t, const struct inode *parent, const char *name, uint64_t at)
 {
-	struct missing *entry = parent->directory->missing ? find(t, parent, name) : NULL;
+	struct missing *entry = inode_directory(parent)->missing ? find(t, parent, name) : NULL;
 
 	return entry && entry->at > at;
 }
 
 bool inode_found(struct inode_table *t, const struct inode *parent, const char *name)
 {
-	struct missing *entry = parent->directory->missing ? find(t, parent, name) : NULL;
+	struct missing *entry = inode_directory(parent)->missing ? find(t, parent, name) : NULL;
 
 	if (!entry)
 		return false;
@@ -120,7 +120,7 @@ enum lifetime inode_table_missing(
 	pthread_mutex_lock(&t->lock);
 	/* A known name stays until an event reports otherwise; an event that found it there again
 	 * would be ignored, so its absence must not be cached. */
-	if (inode->directory->watched && inode_changes(inode) == changes &&
+	if (inode_directory(inode)->watched && inode_changes(inode) == changes &&
 		(!name_find(t, inode, name) || !RULE(KNOWN)))
 		lifetime = inode_missing_keep(t, inode, name, at) ? LIFETIME_WATCHED : LIFETIME_TTL;
 	pthread_mutex_unlock(&t->lock);
@@ -132,7 +132,7 @@ bool inode_table_is_missing(struct inode_table *t, const struct inode *inode, co
 	bool is_missing;
 
 	pthread_mutex_lock(&t->lock);
-	is_missing = inode->directory->missing && find(t, inode, name);
+	is_missing = inode_directory(inode)->missing && find(t, inode, name);
 	pthread_mutex_unlock(&t->lock);
 	return is_missing;
 }

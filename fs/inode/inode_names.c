@@ -16,33 +16,53 @@ size_t name_hash(const struct inode *parent, const char *name)
 		name, strlen(name), (uint64_t)(uintptr_t)parent ^ hash_seed());
 }
 
-void **name_entry_link(void *entry)
+static slab_ref *name_entry_link(void *entry)
 {
-	return (void **)&((struct inode_name *)entry)->hash_next;
+	return &((struct inode_name *)entry)->next;
 }
 
-size_t name_entry_hash(const void *entry)
+static size_t name_entry_hash(const void *entry)
 {
 	const struct inode_name *name = entry;
 
-	return name_hash(name->parent, name->name);
+	return name_hash(name_parent(name), name->name);
 }
 
 struct inode_name *name_find(struct inode_table *t, const struct inode *parent, const char *name)
 {
-	struct inode_name *entry = t->names.buckets[name_hash(parent, name) & t->names.mask];
+	struct inode_name *entry;
 
-	while (entry && (entry->parent != parent || strcmp(entry->name, name) != 0))
-		entry = entry->hash_next;
+	(void)t;
+	if (!parent->is_directory)
+		return NULL;
+	entry = slab_table_bucket(&inode_directory(parent)->entries, name_hash(parent, name));
+	while (entry && strcmp(entry->name, name) != 0)
+		entry = slab_at(entry->next);
 	return entry;
+}
+
+void name_each_in(const struct inode *directory, void (*visit)(void *user, struct inode_name *name),
+	void *user)
+{
+	const struct slab_table *entries = &inode_directory(directory)->entries;
+
+	for (size_t i = 0; i <= entries->mask; i++)
+		for (struct inode_name *name = slab_at(entries->buckets[i]); name;
+			name = slab_at(name->next))
+			visit(user, name);
+}
+
+void name_shrink_table(struct inode *directory)
+{
+	slab_table_shrink(&inode_directory(directory)->entries, name_entry_hash, name_entry_link);
 }
 
 /* ---- The names of an inode --------------------------------------------------------- */
 
 /* A name that is not the inode's own. */
 struct link_name {
-	struct inode *inode;
-	struct inode_name *next; /* of the same inode, older */
+	slab_ref inode;
+	slab_ref next; /* the name of the same inode that is older */
 	struct inode_name name;
 };
 
@@ -55,7 +75,7 @@ struct inode *name_inode(struct inode_name *name)
 {
 	if (name->is_own)
 		return (void *)((char *)name - offsetof(struct inode, own));
-	return link_of(name)->inode;
+	return slab_at(link_of(name)->inode);
 }
 
 /* NULL: it has another name, or none. */
@@ -70,16 +90,16 @@ static struct inode_name *latest_link(const struct inode *inode)
 	const struct inode_file *file = inode_file(inode);
 
 	if (inode->is_directory)
-		return inode->directory->names;
-	return file ? file->names : NULL;
+		return slab_at(inode_directory(inode)->names);
+	return file ? slab_at(file->names) : NULL;
 }
 
-static void set_latest_link(struct inode *inode, struct inode_name *name)
+static void set_latest_link(struct inode *inode, slab_ref name)
 {
 	if (inode->is_directory)
-		inode->directory->names = name;
+		inode_directory(inode)->names = name;
 	else
-		inode->file->names = name;
+		inode_file(inode)->names = name;
 }
 
 struct inode_name *name_last(const struct inode *inode)
@@ -100,7 +120,7 @@ struct inode_name *name_older(const struct inode *inode, const struct inode_name
 
 	if (name->is_own)
 		return NULL;
-	next = link_of((struct inode_name *)name)->next;
+	next = slab_at(link_of((struct inode_name *)name)->next);
 	return next ? next : own_name(inode);
 }
 
@@ -122,18 +142,18 @@ static size_t link_bytes(const char *name)
  */
 static struct inode *name_free(struct inode_table *t, struct inode_name *name)
 {
-	struct inode *inode = name_inode(name), *parent = name->parent;
+	struct inode *inode = name_inode(name), *parent = name_parent(name);
 	struct inode_name *later = latest_link(inode);
 
 	if (name->is_own) {
-		name->parent = NULL;
+		name->parent = 0;
 		return parent;
 	}
 	if (later == name)
 		set_latest_link(inode, link_of(name)->next);
 	else {
-		while (link_of(later)->next != name)
-			later = link_of(later)->next;
+		while (link_of(later)->next != slab_ref_of(name))
+			later = slab_at(link_of(later)->next);
 		link_of(later)->next = link_of(name)->next;
 	}
 	t->bytes -= link_bytes(name->name);
@@ -146,14 +166,21 @@ void name_free_all(struct inode_table *t, struct inode *inode)
 	struct inode_name *next;
 
 	for (struct inode_name *name = latest_link(inode); name; name = next) {
-		next = link_of(name)->next;
+		next = slab_at(link_of(name)->next);
 		slab_free(&t->slab, link_of(name), link_bytes(name->name));
 	}
 }
 
+static void take_out(struct inode_table *t, struct inode_name *name)
+{
+	slab_table_remove(&inode_directory(name_parent(name))->entries, name, name_entry_hash,
+		name_entry_link);
+	t->names--;
+}
+
 struct inode *name_detach(struct inode_table *t, struct inode_name *name)
 {
-	hash_table_remove(&t->names, name, name_entry_hash, name_entry_link);
+	take_out(t, name);
 	return name_free(t, name);
 }
 
@@ -179,7 +206,7 @@ void name_lose(struct inode_table *t, struct inode_name *name, struct forgotten 
 		name_drop(t, name, list);
 		return;
 	}
-	hash_table_remove(&t->names, name, name_entry_hash, name_entry_link);
+	take_out(t, name);
 	name->at = clock_now_ns();
 	inode->is_lost = true;
 }
@@ -188,9 +215,11 @@ bool inode_is_below(const struct inode *inode, const struct inode *top)
 {
 	const struct inode_name *name;
 
-	while (!object_id_equal(&inode->id, &top->id) && (name = name_latest(inode)))
-		inode = name->parent;
-	return object_id_equal(&inode->id, &top->id);
+	const struct object_id id = inode_id(top);
+
+	while (!inode_has_id(inode, &id) && (name = name_latest(inode)))
+		inode = name_parent(name);
+	return inode_has_id(inode, &id);
 }
 
 /* The inode's own name, if that is unused and has this text; else a new one.  NULL: no memory. */
@@ -205,10 +234,10 @@ static struct inode_name *name_make(struct inode_table *t, struct inode *inode, 
 	link = slab_alloc(&t->slab, link_bytes(text));
 	if (!link)
 		return NULL;
-	link->inode = inode;
-	link->next = latest_link(inode);
+	link->inode = slab_ref_of(inode);
+	link->next = slab_ref_of(latest_link(inode));
 	strcpy(link->name.name, text);
-	set_latest_link(inode, &link->name);
+	set_latest_link(inode, slab_ref_of(&link->name));
 	t->bytes += link_bytes(text);
 	return &link->name;
 }
@@ -224,10 +253,12 @@ int name_add(struct inode_table *t, struct inode *parent, const char *text, stru
 	name = name_make(t, inode, text);
 	if (!name)
 		return -ENOMEM;
-	name->parent = parent;
+	name->parent = slab_ref_of(parent);
 	name->at = at;
 	parent->references++;
-	hash_table_insert(&t->names, name, name_entry_hash, name_entry_link);
+	slab_table_insert(
+		&inode_directory(parent)->entries, name, name_entry_hash, name_entry_link);
+	t->names++;
 	if (t->bytes > t->bytes_most)
 		t->bytes_most = t->bytes;
 	return 0;

@@ -14,7 +14,8 @@ enum { DEPTH_MAX = 1 << 16 };
 static const struct inode_name *name_of(struct inode_table *t, const struct inode *inode, bool last)
 {
 	bool follows = inode->is_superseded && inode->is_directory && !inode->is_stale;
-	const struct inode *now = follows ? inode_find(t, &inode->id) : NULL;
+	const struct object_id id = inode_id(inode);
+	const struct inode *now = follows ? inode_find(t, &id) : NULL;
 
 	if (now && now->is_directory && name_latest(now))
 		return name_latest(now);
@@ -28,7 +29,7 @@ int name_build_path(struct inode_table *t, const struct inode *inode, const char
 	const struct inode_name *at;
 	char *end;
 
-	for (const struct inode *i = inode; i != t->root; i = at->parent) {
+	for (const struct inode *i = inode; i != t->root; i = name_parent(at)) {
 		at = name_of(t, i, last);
 		if (!at || ++depth > DEPTH_MAX)
 			return -ENOENT;
@@ -52,7 +53,7 @@ int name_build_path(struct inode_table *t, const struct inode *inode, const char
 		end -= length + 1;
 		memcpy(end, name, length + 1);
 	}
-	for (const struct inode *i = inode; i != t->root; i = at->parent) {
+	for (const struct inode *i = inode; i != t->root; i = name_parent(at)) {
 		at = name_of(t, i, last);
 		assert(at);
 		length = strlen(at->name);
@@ -111,7 +112,7 @@ uint64_t inode_table_lost_ns(struct inode_table *t, const struct inode *inode)
 
 	pthread_mutex_lock(&t->lock);
 	while (inode != t->root && ++depth < DEPTH_MAX && (at = name_of(t, inode, false)))
-		inode = at->parent;
+		inode = name_parent(at);
 	lost_ns = inode != t->root ? lost_ns_of(inode) : 0;
 	pthread_mutex_unlock(&t->lock);
 	return lost_ns;
@@ -131,7 +132,7 @@ struct inode *inode_table_parent(struct inode_table *t, struct inode *inode)
 
 	pthread_mutex_lock(&t->lock);
 	name = name_latest(inode);
-	parent = with_reference(name ? name->parent : NULL);
+	parent = with_reference(name ? name_parent(name) : NULL);
 	pthread_mutex_unlock(&t->lock);
 	return parent;
 }
@@ -143,7 +144,7 @@ struct inode *inode_table_last_parent(struct inode_table *t, struct inode *inode
 
 	pthread_mutex_lock(&t->lock);
 	name = name_last(inode);
-	parent = with_reference(name ? name->parent : NULL);
+	parent = with_reference(name ? name_parent(name) : NULL);
 	pthread_mutex_unlock(&t->lock);
 	return parent;
 }
@@ -223,49 +224,55 @@ static void add_place(
 		.inode = with_reference(inode), .parent = with_reference(parent), .name = text};
 }
 
-static void add_names(struct inode_table *t, const struct inode *directory, struct place_list *list)
+static void add_name(void *user, struct inode_name *name)
 {
-	for (size_t i = 0; i <= t->names.mask; i++)
-		for (struct inode_name *n = t->names.buckets[i]; n; n = n->hash_next) {
-			struct inode *inode = name_inode(n);
-
-			if (directory && n->parent != directory)
-				continue;
-			add_place(list, n->parent, n->name, inode);
-			if (!directory && inode->is_directory)
-				inode->directory->changes++;
-		}
+	add_place(user, name_parent(name), name->name, name_inode(name));
 }
 
-static void add_missing(struct inode_table *t, struct inode *directory, struct place_list *list)
+/* Earlier looks at names in it are out of date. */
+static void add_directory(struct place_list *list, struct inode *directory)
 {
-	if (directory) {
-		struct missing *first =
-			directory->is_directory ? directory->directory->missing : NULL;
+	inode_directory(directory)->changes++;
+	name_each_in(directory, add_name, list);
+	for (struct missing *m = inode_directory(directory)->missing; m; m = m->next)
+		add_place(list, directory, m->name, NULL);
+}
 
-		for (struct missing *m = first; m; m = m->next)
-			add_place(list, directory, m->name, NULL);
-		return;
-	}
-	for (size_t i = 0; i <= t->missing.mask; i++)
-		for (struct missing *m = t->missing.buckets[i]; m; m = m->hash_next)
-			add_place(list, m->parent, m->name, NULL);
+static void add_all(struct inode_table *t, struct place_list *list)
+{
+	for (size_t i = 0; i <= t->inodes.mask; i++)
+		for (struct inode *inode = slab_at(t->inodes.buckets[i]); inode;
+			inode = slab_at(inode->next))
+			if (inode->is_directory)
+				add_directory(list, inode);
+}
+
+static size_t names_in(const struct inode *directory)
+{
+	size_t count = inode_directory(directory)->entries.count;
+
+	for (const struct missing *m = inode_directory(directory)->missing; m; m = m->next)
+		count++;
+	return count;
 }
 
 int inode_table_entries(struct inode_table *t, struct inode *directory,
 	struct inode_entry **ret_entries, size_t *ret_count)
 {
 	struct place_list list = {NULL};
+	size_t most = 0;
 
 	pthread_mutex_lock(&t->lock);
-	if (!directory || directory->is_directory)
-		(directory ? directory : t->root)->directory->changes++;
-	list.places = calloc(t->names.count + t->missing.count + 1, sizeof(*list.places));
+	if (!directory)
+		most = t->names + t->missing.count;
+	else if (directory->is_directory)
+		most = names_in(directory);
+	list.places = calloc(most + 1, sizeof(*list.places));
 	list.is_full = !list.places;
-	if (list.places) {
-		add_names(t, directory, &list);
-		add_missing(t, directory, &list);
-	}
+	if (list.places && !directory)
+		add_all(t, &list);
+	else if (list.places && directory->is_directory)
+		add_directory(&list, directory);
 	pthread_mutex_unlock(&t->lock);
 	if (list.is_full) {
 		inode_table_entries_free(t, list.places, list.count);

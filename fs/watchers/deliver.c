@@ -330,7 +330,7 @@ static int64_t ns_of(const struct timespec *time)
  * times. */
 static void guess_before(struct delivery *d)
 {
-	struct object_ref object = {.id = d->parent->id};
+	struct object_ref object = {.id = inode_table_id(d->w->mount->inodes, d->parent)};
 	int64_t changed_ns = ns_of(&d->now.ctime);
 	struct attributes parent;
 	struct path_string path;

@@ -59,7 +59,7 @@ static void listed_done(struct listed *listed)
 /* Watched before it is listed, so that no change is missed. */
 static int list(struct watchers *w, struct inode *inode, struct listed *listed, uint64_t *ret_at)
 {
-	struct object_ref object = {.id = inode->id};
+	struct object_ref object = {.id = inode_table_id(w->mount->inodes, inode)};
 	struct path_string path;
 	struct op_context op;
 	uint64_t since;

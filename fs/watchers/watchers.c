@@ -171,12 +171,12 @@ static void own(void *user, struct op_context *op, const char *path, bool settle
 
 	if (!parent)
 		return;
-	look.parent = parent->id;
+	look.parent = inode_table_id(w->mount->inodes, parent);
 	look.new_parent = (struct object_id){0};
 	look.facts = NULL;
 	if (settled)
 		r = workspace_getattr(&look, w->mount->workspace,
-			&(struct object_ref){.path = path, .parent = parent->id}, &found);
+			&(struct object_ref){.path = path, .parent = look.parent}, &found);
 	/* A look at a cache has no position of its own; the change was made before it. */
 	at = look.served.position > op->served.position ? look.served.position
 							: op->served.position;
@@ -228,7 +228,8 @@ static int probe(struct watchers *w)
 
 	watchers_op(w, &op);
 	r = workspace_getattr(&op, w->mount->workspace,
-		&(struct object_ref){.path = "", .id = root->id}, &attributes);
+		&(struct object_ref){.path = "", .id = inode_table_id(w->mount->inodes, root)},
+		&attributes);
 	if (r < 0)
 		return r;
 	command.atime = attributes.atime;

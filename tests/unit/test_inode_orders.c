@@ -687,7 +687,7 @@ static void answer(struct call *c)
 
 static void make_own(struct call *c, uint8_t d, uint8_t to_d)
 {
-	const uint8_t known = c->known ? (uint8_t)c->known->id.inode : 0;
+	const uint8_t known = c->known ? (uint8_t)c->known->number : 0;
 	uint8_t at;
 
 	c->stage = S_CHANGED;
@@ -840,7 +840,7 @@ static uint8_t object_at(uint8_t inode)
 
 static void own_begin(struct call *c, int i, uint8_t in, uint8_t n)
 {
-	c->own_changes[i] = (struct own_change){.directory = w.inodes[in].inode->id,
+	c->own_changes[i] = (struct own_change){.directory = inode_id(w.inodes[in].inode),
 		.name = names[n],
 		.moves_in = c->own >= O_RENAME ? w.inodes[in].inode : NULL};
 	invalidator_own_begin(invalidator, &c->own_changes[i]);
@@ -1147,7 +1147,7 @@ static void offer_requests(uint8_t in)
 	}
 	if (w.budgets[B_LIST] && !is_locked(in, true))
 		orders_offer((struct step){.kind = A_LIST, .a = in});
-	if (w.budgets[B_WATCH] && !w.inodes[in].inode->directory->watched)
+	if (w.budgets[B_WATCH] && !inode_directory(w.inodes[in].inode)->watched)
 		orders_offer((struct step){.kind = A_WATCH, .a = in});
 }
 
@@ -1213,7 +1213,7 @@ static void offer(void)
 
 static bool is_missing(const struct inode *in, const char *name)
 {
-	const struct missing *missing = in->is_directory ? in->directory->missing : NULL;
+	const struct missing *missing = in->is_directory ? inode_directory(in)->missing : NULL;
 
 	while (missing && strcmp(missing->name, name) != 0)
 		missing = missing->next;
@@ -1251,7 +1251,7 @@ static void check_entry(const struct entry *e)
 	if (!e->is_valid || is_answered(e->in) || is_locked(e->in, false) ||
 		is_noticed(e->in, e->n))
 		return;
-	HOLDS(in->directory->watched,
+	HOLDS(inode_directory(in)->watched,
 		"I4: the kernel uses a name in a directory that is not watched");
 	if (!name && is_missing(in, names[e->n]))
 		return;
@@ -1337,7 +1337,7 @@ static void check_at_rest(void)
 	}
 	for (int i = 0; i < INODES; i++)
 		if (w.inodes[i].inode && w.inodes[i].inode->is_directory &&
-			w.inodes[i].inode->directory->watched)
+			inode_directory(w.inodes[i].inode)->watched)
 			HOLDS(w.inodes[i].object <= DIRECTORIES &&
 					w.watched[w.inodes[i].object - 1],
 				"I8: a directory is not watched");
@@ -1372,12 +1372,12 @@ static void put_inode(const struct kernel_inode *k)
 				(uint64_t)inode->is_superseded << 33 |
 				(uint64_t)inode->is_lost << 34 |
 				(uint64_t)(inode->is_lost && inode->own.at == LOST_UNSENT) << 36 |
-				(uint64_t)inode->version.nlink << 40
+				(uint64_t)inode_version_now(inode).nlink << 40
 		      : UINT64_MAX);
 	if (!inode || !inode->is_directory)
 		return;
-	orders_put(inode->directory->watched | inode->directory->on_ttl << 1 |
-		   (uint64_t)index_of(inode->directory->kernels_parent) << 8);
+	orders_put(inode_directory(inode)->watched | inode_directory(inode)->on_ttl << 1 |
+		   (uint64_t)index_of(inode_directory(inode)->kernels_parent) << 8);
 	for (uint8_t n = 0; n < NAMES; n++) {
 		struct inode_name *name = name_find(table, inode, names[n]);
 		const size_t hash = name_hash(inode, names[n]);
@@ -1387,7 +1387,7 @@ static void put_inode(const struct kernel_inode *k)
 			   (uint64_t)is_missing(inode, names[n]) << 8 |
 			   (uint64_t)(removal->hash == hash && removal->is_due) << 9 |
 			   (name ? (uint64_t)(name_latest(name_inode(name)) == name) << 10 |
-						   name_inode(name)->id.inode << 16
+						   name_inode(name)->number << 16
 				 : 0));
 		orders_put_at(name ? name->at : 0);
 		orders_put_at(removal->hash == hash ? removal->at : 0);
@@ -1405,7 +1405,7 @@ static void put_call(const struct call *c)
 		   (uint64_t)c->is_stale << 31 | (uint64_t)c->looked[0] << 32 |
 		   (uint64_t)c->looked[1] << 40 | (uint64_t)(c->renames == w.renames) << 48 |
 		   (uint64_t)(c->changes == inode_changes(in)) << 49 |
-		   (uint64_t)(c->losses == in->directory->watch_losses) << 50 |
+		   (uint64_t)(c->losses == inode_directory(in)->watch_losses) << 50 |
 		   (uint64_t)c->found[0].is_valid << 51 | (uint64_t)c->found[1].is_valid << 52);
 	orders_put(index_of(c->known) | index_of(c->found[0].inode) << 8 |
 		   (uint64_t)c->found[0].object << 16 | index_of(c->found[1].inode) << 24 |
@@ -1438,7 +1438,7 @@ static void put_daemon(void)
 			   (uint64_t)repeat->is_first << 15 |
 			   (repeat->is_first ? 0 : repeat->due_ns - clock_now_ns()) << 16);
 	orders_put_at(table->highest);
-	orders_put(table->inodes.count << 8 | table->names.count);
+	orders_put(table->inodes.count << 8 | table->names);
 }
 
 static void put(void)

@@ -152,8 +152,9 @@ static const struct workspace_ops place_ops = {
 
 static void tell_of_end(const struct inode *directory)
 {
-	const struct change change = {
-		.kind = CHANGE_UNWATCHED, .path = "", .directory = directory->id};
+	const struct change change = {.kind = CHANGE_UNWATCHED,
+		.path = "",
+		.directory = inode_table_id(mount.inodes, directory)};
 
 	place.sink(place.user, &change);
 }
@@ -162,7 +163,7 @@ static void tell_of_file(const struct inode *directory, const char *name, uint64
 {
 	const struct change change = {.kind = CHANGE_ENTRY,
 		.path = name,
-		.directory = directory->id,
+		.directory = inode_table_id(mount.inodes, directory),
 		.at = 1,
 		.exists = true,
 		.attributes = {.id = {.inode = number}, .mode = S_IFREG, .size_bytes = 1}};
@@ -240,7 +241,7 @@ static void test_a_watch_that_ended_among_too_many_changes_is_not_believed(void)
 {
 	setup();
 	overflow(unwatch_d);
-	CHECK(!d->directory->watched);
+	CHECK(!inode_directory(d)->watched);
 	teardown();
 }
 
@@ -264,7 +265,7 @@ static void test_a_change_of_a_name_waits_for_our_own_change_of_it(void)
 	struct inode *other;
 
 	setup();
-	own.directory = same.directory = another.directory = d->id;
+	own.directory = same.directory = another.directory = inode_table_id(mount.inodes, d);
 	other = enter(inode_table_root(mount.inodes), "other", 4, S_IFREG);
 	invalidator_own_begin(session.invalidator, &own);
 	invalidator_own_begin(session.invalidator, &same);
