@@ -337,6 +337,9 @@ struct workspace_status {
 	uint64_t cache_bytes;           /* of file content in memory */
 	uint64_t cache_disk_hits;       /* files whose content was found on local disk */
 	uint64_t prefetched_bytes;      /* of file content, ahead of any reader */
+	uint64_t cache_names;           /* that are known, present or absent */
+	unsigned scans;                 /* under way ... */
+	uint64_t scanned_names;         /* ... and what those have brought so far */
 	uid_t owner_uid;                /* of the workspace root at start: what --idmap=user maps */
 	gid_t owner_gid;
 };

@@ -160,6 +160,11 @@ static void print_cache(const cJSON *cache)
 	printf("%-12s %lld hits, %lld misses, %s in memory, %lld files from disk, %s prefetched\n",
 		"cache", json_integer(cache, "hits"), json_integer(cache, "misses"), bytes,
 		json_integer(cache, "disk_hits"), prefetched);
+	printf("%-12s %lld names known", "", json_integer(cache, "names"));
+	if (json_integer(cache, "scans"))
+		printf(", %lld scans under way: %lld names so far", json_integer(cache, "scans"),
+			json_integer(cache, "scanned_names"));
+	putchar('\n');
 }
 
 static void print_log(const cJSON *status, const cJSON *log)

@@ -68,6 +68,9 @@ static void add_cache(cJSON *object, const struct workspace_status *status)
 	add_counter(cache, "bytes", status->cache_bytes);
 	add_counter(cache, "disk_hits", status->cache_disk_hits);
 	add_counter(cache, "prefetched_bytes", status->prefetched_bytes);
+	add_counter(cache, "names", status->cache_names);
+	add_counter(cache, "scans", status->scans);
+	add_counter(cache, "scanned_names", status->scanned_names);
 }
 
 static bool has_waited(struct op_context *ctx)

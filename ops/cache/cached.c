@@ -151,6 +151,9 @@ void cached_status(struct workspace *w, struct workspace_status *ret_status)
 	ret_status->cache_bytes = stats.content_bytes;
 	ret_status->cache_disk_hits = stats.disk_hits;
 	ret_status->prefetched_bytes = stats.prefetched_bytes;
+	ret_status->cache_names = stats.names;
+	ret_status->scans = stats.scanning;
+	ret_status->scanned_names = stats.scanned_names;
 }
 
 void cached_free(struct workspace *w)

@@ -49,6 +49,8 @@ struct cached_stats {
 	uint64_t disk_hits;
 	uint64_t scans; /* by this decorator, on its own account or a caller's */
 	uint64_t prefetched_bytes;
+	unsigned scanning;      /* scans under way ... */
+	uint64_t scanned_names; /* ... and what those have brought so far */
 };
 
 /* For tests and status; `w` is a workspace made by cached_new(). */

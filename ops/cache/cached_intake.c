@@ -176,6 +176,7 @@ static int take_entry_locked(struct intake *intake, const struct dir_entry *entr
 	bool is_directory = S_ISDIR(entry->attributes.mode);
 	const struct listed *holder = *entry->path ? holder_of(intake, entry->path) : NULL;
 
+	c->statistics.scanned_names++;
 	intake->look = cached_look(c, entry->at, intake->asked_ms);
 	if (is_directory && holder)
 		complete_until(intake, holder);
@@ -236,9 +237,12 @@ int cached_run_scan(struct cached *c, struct op_context *ctx, const char *path,
 	int r;
 
 	c->statistics.scans++;
+	c->statistics.scanning++;
 	cached_leave(c);
 	r = workspace_scan(ctx, c->base.inner, &object, request, take_entry, &intake);
 	cached_enter(c);
+	if (--c->statistics.scanning == 0)
+		c->statistics.scanned_names = 0;
 	if (r == 0)
 		complete_until(&intake, NULL);
 	while (intake.first) {

@@ -50,6 +50,37 @@ static void test_what_is_gone_is_forgotten_when_nothing_happens(void)
 	teardown();
 }
 
+/* How far it has come, as `status` would tell it meanwhile. */
+static int note_progress(void *user, const struct dir_entry *entry)
+{
+	uint64_t *scanned_names = user;
+	struct cached_stats statistics;
+
+	(void)entry;
+	cached_statistics(w, &statistics);
+	CHECK_RC(1, statistics.scanning);
+	CHECK(statistics.scanned_names > *scanned_names);
+	*scanned_names = statistics.scanned_names;
+	return 0;
+}
+
+static void test_while_a_scan_is_under_way_its_progress_is_told(void)
+{
+	const struct scan_request request = {.flags = SCAN_NOT_IGNORED};
+	struct cached_stats statistics;
+	uint64_t scanned_names = 0;
+
+	setup("mkdir a && seq -f 'echo > a/file%.0f' 200 | sh");
+	CHECK_RC(0, workspace_scan(
+			    &context, w, &OBJECT_AT(""), &request, note_progress, &scanned_names));
+	CHECK_RC(202, scanned_names);
+	cached_statistics(w, &statistics);
+	CHECK_RC(0, statistics.scanning);
+	CHECK_RC(0, statistics.scanned_names);
+	CHECK(statistics.names >= 201);
+	teardown();
+}
+
 static void test_what_is_known_is_not_asked_again(void)
 {
 	setup("mkdir d && echo 1 > d/a && echo 2 > d/b && ln -s a d/l");
@@ -710,6 +741,7 @@ static void test_many_names_of_one_file_take_no_longer_than_others(void)
 }
 
 TEST_MAIN("cached", TEST(test_what_is_gone_is_forgotten_when_nothing_happens),
+	TEST(test_while_a_scan_is_under_way_its_progress_is_told),
 	TEST(test_what_is_known_is_not_asked_again),
 	TEST(test_the_lists_of_git_come_with_the_names),
 	TEST(test_a_path_costs_a_call_for_three_directories),
