@@ -16,7 +16,7 @@ enum {
 	MEMORY_DEFAULT_BYTES = 64 << 20,
 	STATS_MS = 1000,       /* how long they are believed ... */
 	STATS_IDLE_MS = 10000, /* ... and where no change is known since; but they are asked for */
-	NAMES_DEFAULT_MAX = 1 << 20,
+	NAMES_DEFAULT_MAX = 3 << 19,
 };
 
 /* ---- Processes ------------------------------------------------------------------ */

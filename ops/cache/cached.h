@@ -34,7 +34,7 @@ struct cached_options {
 	const char *disk_directory; /* NULL: ${XDG_CACHE_HOME:-~/.cache}/isthmus/content */
 	const char *identity; /* identifies the workspace across mounts (its URI); may be NULL */
 	uint32_t ttl_ms;      /* 0: what is not watched is never valid */
-	uint64_t names_max;   /* known at a time; 0: 1 Mi */
+	uint64_t names_max;   /* known at a time; 0: 1.5 Mi */
 };
 
 /* Wraps `inner` and owns it on success.  -ENOMEM, -EAGAIN (no threads). */

@@ -9,7 +9,11 @@
  * only as facts come, and a heap with holes, which malloc keeps.  When nothing was learnt for a
  * while, the one is done at once, and the other is given back.
  */
-enum { TIDY_AFTER_MS = 2000, TIDY_STACK_BYTES = 128 << 10 };
+enum {
+	TIDY_AFTER_MS = 2000,
+	TIDY_PAUSES = 100, /* as many times as long as it took: a million objects take a while */
+	TIDY_STACK_BYTES = 128 << 10,
+};
 
 void cached_has_news(struct cached *c)
 {
@@ -47,19 +51,22 @@ static void tidy(struct cached *c)
 static void *tidier_main(void *user)
 {
 	struct cached *c = user;
+	uint64_t due_ms = 0;
 
 	cached_enter(c);
 	while (!c->stopping) {
-		uint64_t news = c->news;
+		uint64_t news = c->news, started_ms;
 
 		if (c->is_tidy) {
 			pthread_cond_wait(&c->tidier_wanted, &c->lock);
 			continue;
 		}
 		clock_cond_wait_ms(&c->tidier_wanted, &c->lock, TIDY_AFTER_MS);
-		if (c->stopping || c->news != news)
+		started_ms = cached_now_ms();
+		if (c->stopping || c->news != news || started_ms < due_ms)
 			continue;
 		tidy(c);
+		due_ms = cached_now_ms() + TIDY_PAUSES * (cached_now_ms() - started_ms);
 		c->is_tidy = c->news == news;
 	}
 	cached_leave(c);
