@@ -460,6 +460,7 @@ ssize_t workspace_copy_range(struct op_context *ctx, struct open_file *from, off
 int workspace_lock(
 	struct op_context *ctx, struct open_file *file, const struct file_lock *lock, bool wait)
 {
+	begin_change(ctx);
 	REQUIRE_OPERATION(file->workspace, lock, -EOPNOTSUPP);
 	return file->workspace->ops->lock(ctx, file, lock, wait);
 }

@@ -302,15 +302,22 @@ int local_lock(struct op_context *ctx, struct open_file *open_file, const struct
 	struct lock_owner *owner;
 	int r;
 
-	if (lock->kind == LOCK_KIND_FLOCK)
-		return set_lock(ctx, locks, file->fd, lock, wait);
-	if (lock->type == LOCK_NONE && !lock->offset && !lock->length)
+	if (lock->type == LOCK_NONE && lock->kind == LOCK_KIND_POSIX && !lock->offset &&
+		!lock->length)
 		return local_lock_release_owner(ctx, open_file, lock->owner);
-	r = get_owner(locks, file, lock, &owner);
-	if (r < 0)
-		return r;
-	r = set_lock(ctx, locks, owner->fd, lock, wait);
-	put_owner(locks, owner);
+	if (lock->kind == LOCK_KIND_FLOCK) {
+		r = set_lock(ctx, locks, file->fd, lock, wait);
+	} else {
+		r = get_owner(locks, file, lock, &owner);
+		if (r < 0)
+			return r;
+		r = set_lock(ctx, locks, owner->fd, lock, wait);
+		put_owner(locks, owner);
+	}
+	if (r == 0 && lock->type != LOCK_NONE) {
+		local_draw(ctx);
+		local_tell_object(ctx, file->fd);
+	}
 	return r;
 }
 

@@ -276,16 +276,25 @@ off_t cached_seek(struct op_context *ctx, struct open_file *open_file, off_t off
 /* ---- Locks -------------------------------------------------------------------------------------
  */
 
-/* Whoever takes a lock wants what the last holder wrote, now: nothing counts that was learnt
- * or asked for before, and as what the feed says may be from before, too, nothing is believed
- * as long as the handle is open. */
-static void distrust(struct cached *c, struct cached_file *file)
+/* Whoever takes a lock wants what the last holder wrote, now: nothing counts that was looked at
+ * before, whatever the feed says later.  Where the workspace does not tell what the file was like
+ * then, nothing does as long as the handle is open. */
+static void granted(struct cached *c, struct cached_file *file, const struct asking *asking)
 {
-	cached_enter(c);
+	const struct attributes *told = &asking->told->object;
+	struct extra *x = file->extra;
+
 	file->has_locks = true;
-	tree_invalidate_attributes(c->tree, 0, &file->extra->id);
-	content_detach(c, file->extra);
-	cached_leave(c);
+	x->granted_ms = cached_now_ms();
+	if (told->mode && asking->look.at && object_id_equal(&told->id, &x->id)) {
+		cached_learn_attributes(c, &asking->look, told, FROM_LOOK, NULL);
+		if (x->granted_at < asking->look.at)
+			x->granted_at = asking->look.at;
+	} else {
+		tree_invalidate_attributes(c->tree, 0, &x->id);
+		x->granted_at = UINT64_MAX;
+	}
+	content_detach(c, x);
 }
 
 int cached_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,
@@ -294,6 +303,7 @@ int cached_lock(struct op_context *ctx, struct open_file *open_file, const struc
 	struct cached_file *file = cached_file_of(open_file);
 	struct cached *c = cached_of_file(file);
 	struct open_file *inner;
+	struct asking asking;
 	int r = cached_file_inner(ctx, file, &inner);
 
 	if (r < 0)
@@ -302,10 +312,12 @@ int cached_lock(struct op_context *ctx, struct open_file *open_file, const struc
 	cached_wait_for_name(c, ctx, file);
 	if (lock->kind == LOCK_KIND_POSIX)
 		file->extra->locked = true;
-	cached_leave(c);
+	cached_begin_change(c, ctx, &asking);
 	r = workspace_lock(ctx, inner, lock, wait);
+	cached_take_reply(c, ctx, &asking);
 	if (r == 0 && lock->type != LOCK_NONE)
-		distrust(c, file);
+		granted(c, file, &asking);
+	cached_leave(c);
 	return r;
 }
 

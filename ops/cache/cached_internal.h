@@ -87,8 +87,12 @@ struct extra {
 	LIST_HEAD(, cached_file) files; /* open handles */
 	struct directory *directory;
 	uint64_t write_count;
-	uint32_t writers; /* handles with writes that are not flushed */
-	bool locked;      /* byte ranges have been locked through this mount */
+	uint32_t writers;    /* handles with writes that are not flushed */
+	bool locked;         /* byte ranges have been locked through this mount */
+	uint64_t granted_at; /* for handles that have or had locks nothing counts that was looked at
+			      * before; UINT64_MAX: nothing does.  Nor does anything since
+			      * events were lost: with their session the lock may be, too */
+	uint64_t granted_ms;
 };
 
 /* Where a path leads. */
@@ -302,6 +306,9 @@ struct directory *directory_make(struct cached *c, const struct object_id *id);
 
 /* A handle of this mount has or had a lock on the file: the workspace is asked. */
 bool extra_is_locked(const struct extra *x);
+
+/* What is known of its attributes counts for those who have or had a lock. */
+bool extra_is_believed(const struct cached *c, const struct extra *x);
 
 /* Keeps the target of a symbolic link, which never changes. */
 void extra_set_target(struct cached *c, const struct object_id *id, const char *target);

@@ -63,6 +63,7 @@ void cached_leave_object(struct cached *c, struct cached_file *file)
 	if (!LIST_EMPTY(&file->extra->files))
 		return;
 	file->extra->locked = false;
+	file->extra->granted_at = 0;
 	extra_tidy(c, file->extra);
 	cached_drop_dead(c, &file->attributes.id);
 }

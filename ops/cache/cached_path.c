@@ -185,12 +185,19 @@ int cached_path_of(struct cached *c, const struct object_id *id, char **ret_path
 	return r == 0 && *ret_path ? 0 : -ENOMEM;
 }
 
+bool extra_is_believed(const struct cached *c, const struct extra *x)
+{
+	return !x->granted_at || !extra_is_locked(x) ||
+	       (c->lost_ms < x->granted_ms &&
+		       tree_last_attributes(c->tree, &x->id, NULL) >= x->granted_at);
+}
+
 bool cached_get_attributes(
 	struct cached *c, const struct object_id *id, struct attributes *ret_attributes)
 {
 	const struct extra *x = extra_find(c, id);
 
-	if (x && (x->writers > 0 || extra_is_locked(x)))
+	if (x && (x->writers > 0 || !extra_is_believed(c, x)))
 		return false;
 	return tree_get_attributes(c->tree, id, cached_now_ms(), ret_attributes) != TREE_ASK;
 }

@@ -60,6 +60,60 @@ PROMISE(flock_belongs_to_the_handle)
 	close_two(f, a, b);
 }
 
+/* Where the place says so at all. */
+PROMISE(a_lock_tells_what_the_file_is_like)
+{
+	struct open_file *a = NULL, *b = NULL;
+	struct facts facts;
+
+	if (!open_two(f, &a, &b))
+		return;
+	CHECK_RC(4, workspace_write(&f->ctx, b, "text", 4, 0));
+	CHECK_RC(0, workspace_flush(&f->ctx, b));
+	f->ctx.facts = &facts;
+	CHECK_RC(0, lock(f, a, whole(LOCK_SHARED)));
+	CHECK(!facts.object.mode || facts.object.size_bytes == 4);
+	CHECK_RC(0, lock(f, a, range(LOCK_EXCLUSIVE, 1, 0, 10)));
+	CHECK(!facts.object.mode || facts.object.size_bytes == 4);
+	CHECK(!facts.object.mode || f->ctx.served.position);
+	f->ctx.facts = NULL;
+	close_two(f, a, b);
+}
+
+static void expect_start(struct fixture *f, struct open_file *file, const char *want)
+{
+	char got[16] = "";
+
+	CHECK_RC(4, workspace_read(&f->ctx, file, got, 4, 0));
+	CHECK_STRING(want, got);
+}
+
+/* However often the start of a file was read behind such a lock: it may come with the next one. */
+PROMISE(what_is_read_behind_a_lock_is_what_was_written)
+{
+	struct open_file *a = NULL, *b = NULL;
+
+	if (!open_two(f, &a, &b))
+		return;
+	for (int i = 0; i < 5; i++) {
+		CHECK_RC(4, workspace_write(&f->ctx, b, "theirs", 4, 0));
+		CHECK_RC(0, lock(f, a, range(LOCK_EXCLUSIVE, 1, 7, 1)));
+		expect_start(f, a, "thei");
+		CHECK_RC(0, lock(f, a, range(LOCK_NONE, 1, 7, 1)));
+		CHECK_RC(0, lock(f, a, range(LOCK_EXCLUSIVE, 1, 7, 1)));
+		CHECK_RC(1, workspace_write(&f->ctx, a, "o", 1, 1));
+		expect_start(f, a, "toei");
+		CHECK_RC(0, lock(f, a, range(LOCK_EXCLUSIVE, 1, 7, 1)));
+		CHECK_RC(2, workspace_write(&f->ctx, b, "ab", 2, 0));
+		expect_start(f, a, "abei");
+		CHECK_RC(0, lock(f, a, range(LOCK_EXCLUSIVE, 1, 7, 1)));
+		CHECK_RC(3, workspace_write(&f->ctx, a, "end", 3, 2));
+		expect_start(f, a, "aben");
+		CHECK_RC(0, lock(f, a, range(LOCK_NONE, 1, 7, 1)));
+	}
+	close_two(f, a, b);
+}
+
 PROMISE(closing_a_handle_frees_its_flock)
 {
 	struct open_file *a = NULL, *b = NULL;
@@ -338,6 +392,8 @@ PROMISE(locks_hold_against_processes_at_the_workspace)
 }
 
 TEST_GROUP(locks_promises, TEST(flock_belongs_to_the_handle),
+	TEST(a_lock_tells_what_the_file_is_like),
+	TEST(what_is_read_behind_a_lock_is_what_was_written),
 	TEST(closing_a_handle_frees_its_flock), TEST(posix_locks_belong_to_the_owner),
 	TEST(shared_ranges_are_shared), TEST(unlocking_a_part_keeps_the_rest),
 	TEST(lock_test_says_what_stands_in_the_way), TEST(releasing_an_owner_drops_all_its_ranges),

@@ -56,7 +56,7 @@ def names():
 
 
 def lock(handle, kind, wait=0):
-    return p.number(handle) + p.put_lock(p.Lock(p.POSIX, kind, 1, 0, 5, 0)) + p.number(wait)
+    return p.number(handle) + p.put_lock(p.Lock(p.POSIX, kind, 1, 0, 5, 0)) + p.numbers(wait, 100)
 
 
 def files():
@@ -69,7 +69,7 @@ def files():
         s.ask(p.WRITE, p.numbers(handle, 2) + p.data(b"written"), order=handle)
     s.ask(p.READ, p.numbers(1, 0, 100), order=1).ask(p.SEEK, p.numbers(1, 0, 1))
     s.ask(p.FALLOCATE, p.numbers(2, 0, 100, 50)).ask(p.COPY_RANGE, p.numbers(1, 0, 2, 10, 5))
-    s.ask(p.LOCK, lock(1, p.EXCLUSIVE)).ask(p.LOCK_TEST, lock(1, p.SHARED)[:-1])
+    s.ask(p.LOCK, lock(1, p.EXCLUSIVE)).ask(p.LOCK_TEST, lock(1, p.SHARED)[:-2])
     s.ask(p.LOCK_RELEASE_OWNER, p.numbers(1, 1)).ask(p.LOCK, lock(2, p.EXCLUSIVE, wait=1))
     s.ask(p.LINK, p.target(handle=3) + p.name(b"named")).ask(p.FSYNC, p.number(1) + p.string(b"") + p.number(1))
     return s.ask(p.CLOSE, p.number(1), order=1).ask(p.CLOSE, p.number(2), order=2).bytes

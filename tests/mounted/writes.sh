@@ -256,6 +256,71 @@ test_a_released_lock_is_not_waited_for() {
 	expect 11 "$(trips locked/file lock)" "round trips of 11 locks"
 }
 
+# What the last holder left comes with the lock.
+test_who_has_a_lock_need_not_ask_for_the_file() {
+	begin_in kept
+	echo text >"$backing/kept/file"
+	python3 - "$mnt/kept/file" "$backing/kept/file" <<-'END'
+		import fcntl, os, sys
+		here, there = sys.argv[1:]
+		fd, other = os.open(here, os.O_RDWR), os.open(there, os.O_RDWR)
+		for lock in fcntl.flock, fcntl.lockf:
+		    for i in range(20):
+		        lock(other, fcntl.LOCK_EX)
+		        text = b"%d" % i * (i % 7 + 1) * 100
+		        os.pwrite(other, text, 0)
+		        os.ftruncate(other, len(text))
+		        lock(other, fcntl.LOCK_UN)
+		        lock(fd, fcntl.LOCK_SH)
+		        assert os.fstat(fd).st_size == len(text), (i, os.fstat(fd).st_size)
+		        assert os.pread(fd, 4096, 0) == text, i
+		        lock(fd, fcntl.LOCK_UN)
+	END
+	expect 0 "$(trips kept/file getattr)" "round trips for attributes"
+	[ "$(trips kept/file read)" -le 4 ] || fail "$(trips kept/file read) round trips for 40 reads"
+}
+
+# waits_of PATH: on average, of 20 transactions between two files that were made.
+waits_of() {
+	"$ISTHMUS" log "$mnt" --json | python3 -c "
+import json, sys
+path = sys.argv[1]
+records = [json.loads(line) for line in sys.stdin]
+begin = max(i for i, r in enumerate(records) if r.get('path') == path + '.begin')
+end = min(i for i, r in enumerate(records) if r.get('path') == path + '.end')
+print(sum(r.get('round_trips') or 0 for r in records[begin + 1 : end]) / 20)" "$1"
+}
+
+transactions() {
+	mkdir "$mnt/$1"
+	python3 - "$mnt/$1/base" "$1" <<-'END'
+		import sqlite3, sys
+		path, mode = sys.argv[1:]
+		base = sqlite3.connect(path, isolation_level=None)
+		base.execute(f"pragma journal_mode = {mode}")
+		base.execute("create table line (step, text)")
+		def write(steps):
+		    for step in range(steps):
+		        base.execute("begin immediate")
+		        base.execute("insert into line values (?, ?)", (step, "text " * 20))
+		        base.execute("commit")
+		write(3)
+		open(path + ".begin", "w").close()
+		write(20)
+		open(path + ".end", "w").close()
+		assert base.execute("select count(*) from line").fetchone() == (23,)
+		assert base.execute("pragma integrity_check").fetchone() == ("ok",)
+	END
+}
+
+# Locks that are taken, and what is on the disk there, are waited for, and little else.
+test_a_transaction_of_sqlite_waits_seldom() {
+	transactions wal
+	transactions delete
+	python3 -c "assert $(waits_of wal/base) <= 4.5, $(waits_of wal/base)"
+	python3 -c "assert $(waits_of delete/base) <= 15.5, $(waits_of delete/base)"
+}
+
 # Of any file, however much it is.
 test_who_gets_a_released_lock_finds_what_was_written() {
 	begin_in guarded

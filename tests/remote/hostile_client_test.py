@@ -148,7 +148,7 @@ def test_an_id_twice_at_a_time():
     with Attack() as a:
         a.call(p.CREATE, p.name(b"twice") + p.open_flags(os.O_RDWR) + p.numbers(0o600, 1))
         other = os.open(root + b"/twice", os.O_RDWR)
-        p_lock = p.number(1) + p.put_lock(p.Lock(p.FLOCK, p.EXCLUSIVE, 0, 0, 0, 0)) + p.number(1)
+        p_lock = p.number(1) + p.put_lock(p.Lock(p.FLOCK, p.EXCLUSIVE, 0, 0, 0, 0)) + p.numbers(1, 0)
         fcntl.flock(other, fcntl.LOCK_EX)
         for _ in range(2):
             a.lane.send(p.LOCK, 4242, p.put_caller() + p.number(0) + p_lock)
@@ -395,8 +395,8 @@ def test_locks_that_all_wait():
                      a.ask(p.CLOSE, p.number(4), order=4)]
             asked += [a.ask(p.LOCK_TEST, p.number(1) + lock) for _ in range(40)]
             assert all(a.wait(one).result >= 0 for one in asked)
-        a.call(p.LOCK, p.number(1) + p.put_lock(p.Lock(p.FLOCK, p.EXCLUSIVE, 0, 0, 0, 0)) + p.number(0))
-        flock = p.number(2) + p.put_lock(p.Lock(p.FLOCK, p.EXCLUSIVE, 0, 0, 0, 0)) + p.number(1)
+        a.call(p.LOCK, p.number(1) + p.put_lock(p.Lock(p.FLOCK, p.EXCLUSIVE, 0, 0, 0, 0)) + p.numbers(0, 0))
+        flock = p.number(2) + p.put_lock(p.Lock(p.FLOCK, p.EXCLUSIVE, 0, 0, 0, 0)) + p.numbers(1, 0)
         for _ in range(600):
             a.ask(p.LOCK, flock)
         a.is_alive()
@@ -419,7 +419,7 @@ def test_watches_and_ranges_without_end():
         for _ in range(300):
             a.call(p.READDIR, p.target(b"d") + p.number(1))
         a.call(p.OPEN, p.target(b"file") + p.open_flags(os.O_RDWR) + p.numbers(1, 0))
-        asked = [a.ask(p.LOCK, p.number(1) + p.put_lock(p.Lock(p.POSIX, p.EXCLUSIVE, i, 2 * i, 1, 0)) + p.number(0))
+        asked = [a.ask(p.LOCK, p.number(1) + p.put_lock(p.Lock(p.POSIX, p.EXCLUSIVE, i, 2 * i, 1, 0)) + p.numbers(0, 0))
                  for i in range(900)]
         assert all(a.wait(one).result in (0, -errno.ENOLCK) for one in asked)
         a.is_alive()

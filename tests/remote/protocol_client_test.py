@@ -92,8 +92,8 @@ def read(handle, offset, size):
     return content
 
 
-def put_lock(handle, kind, owner=1, how=p.POSIX, wait=0, start=0, length=0):
-    return p.number(handle) + p.put_lock(p.Lock(how, kind, owner, start, length, 0)) + p.number(wait)
+def put_lock(handle, kind, owner=1, how=p.POSIX, wait=0, start=0, length=0, size=0):
+    return p.number(handle) + p.put_lock(p.Lock(how, kind, owner, start, length, 0)) + p.numbers(wait, size)
 
 
 # ---- Names ------------------------------------------------------------------------------
@@ -685,6 +685,20 @@ def test_flock():
         fails(errno.EAGAIN, fcntl.flock, f, fcntl.LOCK_SH | fcntl.LOCK_NB)
         client.call(p.LOCK, put_lock(handle, p.NO_LOCK, how=p.FLOCK))
         fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    close(handle)
+
+
+def test_a_lock_comes_with_what_the_file_is_like():
+    handle = create(b"guarded")
+    with open(at(b"guarded"), "w") as f:
+        f.write("0123456789")
+    for size, start in ((4, b"0123"), (100, b"0123456789"), (0, b"")):
+        answer = client.call(p.LOCK, put_lock(handle, p.EXCLUSIVE, size=size))
+        same(start, answer.body.data())
+        same_facts(answer.body.facts(), object=b"guarded")
+        answer = client.call(p.LOCK, put_lock(handle, p.NO_LOCK, size=size))
+        same(b"", answer.body.data())
+        same_facts(answer.body.facts())
     close(handle)
 
 

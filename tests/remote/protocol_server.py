@@ -329,9 +329,10 @@ class Server:
 
     def lock(self, r):
         """As one thread serves all, nobody can wait."""
-        fd, lock, _ = self.file(r.number()), r.lock(), r.number()
+        fd, lock, _, size = self.file(r.number()), r.lock(), r.number(), r.number()
         check(lock.kind == p.FLOCK, errno.EOPNOTSUPP)
         fcntl.flock(fd, [fcntl.LOCK_SH, fcntl.LOCK_EX, fcntl.LOCK_UN][lock.type] | fcntl.LOCK_NB)
+        return p.data(os.pread(fd, size, 0) if size else b"") + p.put_facts()
 
 
 def main(server_class=Server):

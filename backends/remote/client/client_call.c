@@ -397,6 +397,7 @@ static void undo(struct call *call)
 		call->traits.lock.type = LOCK_NONE;
 		wire_put_lock(&q.out, &call->traits.lock);
 		wire_put_number(&q.out, 0);
+		wire_put_number(&q.out, 0);
 		break;
 	case REQUEST_EXEC:
 		lane_send(call->remote->lane, LANE_URGENT, FRAME_KILL, (uint32_t)call->traits.makes,

@@ -108,9 +108,9 @@ static void deliver(struct remote *remote, const struct change *change)
 		pthread_mutex_unlock(&remote->lock);
 	}
 	if (change->kind == CHANGE_ENTRY && change->exists)
-		remote_object_changed(remote, &change->attributes.id);
+		remote_object_changed(remote, &change->attributes.id, change->at);
 	if (change->kind == CHANGE_RESCAN)
-		remote_object_changed(remote, NULL);
+		remote_object_changed(remote, NULL, change->at);
 	remote->sink(remote->sink_user, change);
 }
 

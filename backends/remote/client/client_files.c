@@ -196,15 +196,19 @@ static int finish_open(struct remote_file *file, int64_t result,
 	return 0;
 }
 
+static void drop_prefill(struct remote_file *file)
+{
+	pthread_mutex_lock(&file->lock);
+	remote_file_drop_chunks(file);
+	pthread_mutex_unlock(&file->lock);
+}
+
 /* Content that came along with the open may be older than a change made meanwhile, by a write
  * that did not know of this handle yet. */
 static void distrust_prefill(struct remote_file *file, uint64_t changes)
 {
-	if (file->remote->changes == changes)
-		return;
-	pthread_mutex_lock(&file->lock);
-	remote_file_drop_chunks(file);
-	pthread_mutex_unlock(&file->lock);
+	if (file->remote->changes != changes)
+		drop_prefill(file);
 }
 
 /* Through the handle of a file that was prepared, which is given the name (`makes`), or leads to
@@ -265,7 +269,7 @@ static int open_early(struct op_context *ctx, struct remote *remote,
 		r = begin_early(ctx, remote, object->path, flags, false, &taken, ret_file);
 	}
 	if (r == 0) {
-		remote_object_changed(remote, &object->id);
+		remote_object_changed(remote, &object->id, 0);
 		*ret_attributes = taken.attributes;
 	}
 	if (r == 0 || r == -EAGAIN)
@@ -306,7 +310,7 @@ static int open_waiting(struct op_context *ctx, struct workspace *w,
 		return r;
 	distrust_prefill(file, changes);
 	if (flags & O_TRUNC)
-		remote_object_changed(remote, &attributes.id);
+		remote_object_changed(remote, &attributes.id, 0);
 	*ret_attributes = attributes;
 	return 0;
 }
@@ -548,16 +552,50 @@ ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 
 /* ---- Locks ------------------------------------------------------------------------------ */
 
+/* A lock that was asked for, with the first bytes of the file. */
+struct grant {
+	struct remote_file *file;
+	const struct file_lock *lock;
+	size_t wanted;
+	uint64_t changes; /* made here before */
+};
+
+/* What was read ahead, or came with the open, is from before.  What comes with the lock does not
+ * count if the file was changed here meanwhile, or a change is told that came after the lock. */
+static int64_t take_grant(void *user, struct query *q, int64_t result)
+{
+	const struct grant *grant = user;
+	struct remote_file *file = grant->file;
+	struct remote *remote = file->remote;
+	const uint64_t at = q->call->position;
+	size_t got = 0;
+	const uint8_t *data = wire_get_bytes(&q->in, &got);
+
+	result = query_finish(q, result);
+	if (result < 0 || grant->lock->type == LOCK_NONE)
+		return result;
+	file->has_locks = true; /* until it is closed */
+	remote_file_changed(file);
+	remote_file_locked(file, grant->lock, at, steal_ptr(&q->call->payload), data,
+		got <= grant->wanted ? got : 0, grant->wanted);
+	if (remote->own_changes != grant->changes + 1 || remote->told_at > at)
+		drop_prefill(file);
+	return result;
+}
+
 int remote_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,
 	bool wait)
 {
 	cleanup_remote_request struct remote_request request =
 		on_file(ctx, open_file, REQUEST_LOCK);
 	struct remote_file *file = request.file;
-	int r;
+	struct grant grant = {file, lock, 0, file->remote->own_changes};
 
+	if (lock->type != LOCK_NONE)
+		grant.wanted = remote_file_wanted_with(file, lock);
 	wire_put_lock(&request.arguments, lock);
 	wire_put_number(&request.arguments, wait);
+	wire_put_number(&request.arguments, grant.wanted);
 	if (lock->type == LOCK_NONE) {
 		if (remote_queue_unlock(ctx, file, &request.arguments))
 			return 0;
@@ -566,13 +604,7 @@ int remote_lock(struct op_context *ctx, struct open_file *open_file, const struc
 	request.traits.gives_back = lock->type == LOCK_NONE;
 	request.traits.makes = file->handle;
 	request.traits.lock = *lock;
-	r = (int)remote_request_run(&request, NULL, NULL);
-	if (r == 0 && lock->type != LOCK_NONE) {
-		file->has_locks = true; /* until it is closed */
-		/* What was read ahead, or came with the open, is from before. */
-		remote_file_changed(file);
-	}
-	return r;
+	return (int)remote_request_run(&request, take_grant, &grant);
 }
 
 static int64_t take_lock(void *ret_lock, struct query *q, int64_t result)

@@ -221,8 +221,10 @@ struct remote {
 	atomic_bool is_wanted;            /* a call was made since the manager began to pause */
 	atomic_int_fast64_t bad_since_ms; /* 0: the link is up */
 	atomic_uint_fast64_t round_trips, reconnects, unwatched;
-	atomic_size_t chunk_bytes;    /* of all files, read ahead or requested */
-	atomic_uint_fast64_t changes; /* of content that is known */
+	atomic_size_t chunk_bytes;        /* of all files, read ahead or requested */
+	atomic_uint_fast64_t changes;     /* of content that is known ... */
+	atomic_uint_fast64_t own_changes; /* ... that were made here */
+	atomic_uint_fast64_t told_at;     /* position of the last one that the feed told */
 };
 
 /* Positions of the far end start anew with each session.  They are mapped so that those of a later
@@ -450,9 +452,21 @@ struct chunk {
 	uint64_t epoch; /* the session that was asked */
 	size_t used;    /* bytes handed out */
 	bool is_ahead;  /* requested ahead of any reader */
+	uint64_t at;    /* it was read then or later; 0: not known */
 	int64_t sent_ms, done_ms;
 	uint8_t *payload; /* owns `data` */
 	const uint8_t *data;
+};
+
+enum { LOCK_HABITS = 8 };
+
+/* What is read of a file behind such a lock comes with the next one. */
+struct lock_habit {
+	enum lock_kind kind;
+	enum lock_type type;
+	uint64_t offset;
+	size_t bytes;    /* from the start of the file */
+	unsigned unread; /* locks in a row behind which nothing was */
 };
 
 struct remote_file {
@@ -498,6 +512,8 @@ struct remote_file {
 	int64_t quickest_ms;  /* of the answers to its reads */
 	bool ahead_is_enough; /* more read-ahead would only delay the answers */
 	off_t size_hint;      /* at the time of the open */
+	struct lock_habit lock_habits[LOCK_HABITS];
+	unsigned lock_last; /* of these, that of the last lock that was granted */
 };
 
 static inline size_t remote_file_hash(const struct object_id *id)
@@ -542,11 +558,21 @@ int remote_settle(struct op_context *ctx, struct remote *remote);
 /* client_read.c.  `payload` holds `got` bytes at `data`, the start of the file. */
 void remote_file_prefill(
 	struct remote_file *file, uint8_t *payload, const uint8_t *data, size_t got, size_t wanted);
-void remote_file_drop_chunks(struct remote_file *file); /* under file->lock */
+void remote_file_drop_chunks(struct remote_file *file); /* all; under file->lock */
 
-/* Drops what was read ahead of the object; NULL: of all. */
-void remote_object_changed(struct remote *remote, const struct object_id *id);
+/* How much of the file's start is to come with the lock; and that it was granted, with that, at the
+ * position of the reply.  `payload` holds `got` of the `wanted` bytes at `data`, and is freed. */
+size_t remote_file_wanted_with(struct remote_file *file, const struct file_lock *lock);
+void remote_file_locked(struct remote_file *file, const struct file_lock *lock, uint64_t at,
+	uint8_t *payload, const uint8_t *data, size_t got, size_t wanted);
+
+/* Drops what was read ahead of the object; NULL: of all.  `at`: the feed tells of a change that was
+ * looked at then, so that what is known to be newer stays; 0: the change was made here. */
+void remote_object_changed(struct remote *remote, const struct object_id *id, uint64_t at);
 void remote_file_changed(struct remote_file *file);
+
+/* The same for a write through this handle: what came with a lock has it then. */
+void remote_file_written(struct remote_file *file, const uint8_t *data, size_t size, off_t offset);
 
 /* The name that it was created at leads to another file, which it is from now on.  Under
  * remote->lock. */

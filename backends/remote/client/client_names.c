@@ -367,7 +367,7 @@ int remote_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 	wire_put_attributes(&request.arguments, &attributes);
 	r = (int)remote_request_run(&request, take_attributes, ret_attributes);
 	if (r >= 0 && (mask & SET_SIZE))
-		remote_object_changed(remote_of(w), &ret_attributes->id);
+		remote_object_changed(remote_of(w), &ret_attributes->id, 0);
 	return r;
 }
 

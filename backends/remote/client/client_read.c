@@ -14,6 +14,7 @@ enum {
 	EAGER_READ_BYTES = 128 << 10,  /* the kernel expects to read on from the start of a file */
 	AHEAD_TOTAL_BYTES = 128 << 20, /* of all files */
 	SEQUENTIAL_SLACK_BYTES = 4 << 20, /* the kernel's own read-ahead comes out of order */
+	UNREAD_MAX = 2,                   /* one may be a lock that is only made weaker */
 	FRESH_MS = 1000, /* content that waits longer for its reader is asked for anew */
 };
 
@@ -34,16 +35,28 @@ static void drop(struct chunk *chunk)
 		chunk->dropped = true;
 }
 
+/* But for those that are newer; 0: all. */
+static void drop_older(struct remote_file *file, uint64_t at)
+{
+	struct chunk **slot = &file->chunks;
+
+	while (*slot) {
+		struct chunk *chunk = *slot;
+
+		if (at && chunk->at > at) {
+			slot = &chunk->next;
+			continue;
+		}
+		*slot = chunk->next;
+		drop(chunk);
+	}
+	file->has_chunks = file->chunks;
+	file->ahead_offset = file->grown_offset = 0;
+}
+
 void remote_file_drop_chunks(struct remote_file *file)
 {
-	while (file->chunks) {
-		struct chunk *next = file->chunks->next;
-
-		drop(file->chunks);
-		file->chunks = next;
-	}
-	file->has_chunks = false;
-	file->ahead_offset = file->grown_offset = 0;
+	drop_older(file, 0);
 }
 
 static bool is_stale(const struct chunk *chunk, int64_t now_ms)
@@ -125,33 +138,140 @@ static size_t files_with_chunks(struct remote *remote, const struct object_id *i
 	return count;
 }
 
-void remote_object_changed(struct remote *remote, const struct object_id *id)
+/* `except`: a file whose chunks have the change; or NULL. */
+static void object_changed(struct remote *remote, const struct object_id *id, uint64_t at,
+	const struct remote_file *except)
 {
 	struct remote_file *files[FILES_AT_ONCE];
 	size_t count;
 
 	remote->changes++;
+	remote->own_changes += !at;
+	if (at)
+		remote->told_at = at;
 	if (!remote->chunk_bytes)
 		return;
 	do {
 		count = files_with_chunks(remote, id, files);
 		for (size_t j = 0; j < count; j++) {
 			pthread_mutex_lock(&files[j]->lock);
-			remote_file_drop_chunks(files[j]);
+			if (files[j] != except)
+				drop_older(files[j], at);
 			pthread_mutex_unlock(&files[j]->lock);
 			remote_file_unref(files[j]);
 		}
+		at = 0; /* lest the same ones come again */
+		except = NULL;
 	} while (count == FILES_AT_ONCE);
 }
 
-void remote_file_changed(struct remote_file *file)
+void remote_object_changed(struct remote *remote, const struct object_id *id, uint64_t at)
+{
+	object_changed(remote, id, at, NULL);
+}
+
+static void file_changed(struct remote_file *file, const struct remote_file *except)
 {
 	struct object_id id;
 
 	pthread_mutex_lock(&file->remote->lock);
 	id = file->id;
 	pthread_mutex_unlock(&file->remote->lock);
-	remote_object_changed(file->remote, &id);
+	object_changed(file->remote, &id, 0, except);
+}
+
+void remote_file_changed(struct remote_file *file)
+{
+	file_changed(file, NULL);
+}
+
+/* ---- Behind a lock ------------------------------------------------------------------------ */
+
+/* Under file->lock. */
+static struct lock_habit *find_habit(struct remote_file *file, const struct file_lock *lock)
+{
+	for (unsigned i = 0; i < LOCK_HABITS; i++) {
+		struct lock_habit *habit = &file->lock_habits[i];
+
+		if (habit->kind == lock->kind && habit->type == lock->type &&
+			habit->offset == lock->offset)
+			return habit;
+	}
+	return NULL;
+}
+
+size_t remote_file_wanted_with(struct remote_file *file, const struct file_lock *lock)
+{
+	const struct lock_habit *habit;
+	size_t wanted;
+
+	pthread_mutex_lock(&file->lock);
+	habit = find_habit(file, lock);
+	wanted = habit ? habit->bytes : 0;
+	pthread_mutex_unlock(&file->lock);
+	return wanted;
+}
+
+void remote_file_locked(struct remote_file *file, const struct file_lock *lock, uint64_t at,
+	uint8_t *payload, const uint8_t *data, size_t got, size_t wanted)
+{
+	struct lock_habit *habit;
+
+	pthread_mutex_lock(&file->lock);
+	habit = find_habit(file, lock);
+	if (!habit) {
+		habit = &file->lock_habits[(file->lock_last + 1) % LOCK_HABITS];
+		*habit = (struct lock_habit){lock->kind, lock->type, lock->offset, 0, 0};
+	}
+	if (++habit->unread > UNREAD_MAX)
+		habit->bytes = 0;
+	file->lock_last = (unsigned)(habit - file->lock_habits);
+	if (got) {
+		remote_file_prefill(file, payload, data, got, wanted);
+		if (file->chunks)
+			file->chunks->at = at;
+	} else {
+		free(payload);
+	}
+	pthread_mutex_unlock(&file->lock);
+}
+
+/* Under file->lock. */
+static void note_read_behind_lock(struct remote_file *file, size_t size, off_t offset)
+{
+	struct lock_habit *habit = &file->lock_habits[file->lock_last];
+
+	if (!file->has_locks || offset > LOCK_INLINE_MAX_BYTES ||
+		(size_t)offset + size > LOCK_INLINE_MAX_BYTES)
+		return;
+	if (habit->bytes < (size_t)offset + size)
+		habit->bytes = (size_t)offset + size;
+	habit->unread = 0;
+}
+
+/* Writes to what came with a lock.  Under file->lock.  False: it does not hold all of that. */
+static bool write_to_chunks(
+	struct remote_file *file, const uint8_t *data, size_t size, off_t offset)
+{
+	struct chunk *chunk = file->chunks;
+
+	if (!chunk || chunk->next || !chunk->at || offset < chunk->offset ||
+		offset + (off_t)size > chunk->offset + (off_t)chunk->got)
+		return false;
+	memcpy((uint8_t *)chunk->payload + (chunk->data - chunk->payload) +
+			(offset - chunk->offset),
+		data, size);
+	return true;
+}
+
+void remote_file_written(struct remote_file *file, const uint8_t *data, size_t size, off_t offset)
+{
+	bool is_kept;
+
+	pthread_mutex_lock(&file->lock);
+	is_kept = !(file->flags & O_APPEND) && write_to_chunks(file, data, size, offset);
+	pthread_mutex_unlock(&file->lock);
+	file_changed(file, is_kept ? file : NULL);
 }
 
 /* ---- Fetching ------------------------------------------------------------------------ */
@@ -428,6 +548,7 @@ ssize_t remote_read(
 		if (r < 0)
 			return r;
 		pthread_mutex_lock(&file->lock);
+		note_read_behind_lock(file, size, offset);
 		result = read_locked(ctx, file, data, size, offset);
 		pthread_mutex_unlock(&file->lock);
 	} while (remote_again(ctx, &result));

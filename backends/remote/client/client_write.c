@@ -522,7 +522,7 @@ ssize_t remote_write(struct op_context *ctx, struct open_file *open_file, const 
 		done += part;
 	}
 	/* Only now: whoever reads from here on reads behind the queued writes. */
-	remote_file_changed(file);
+	remote_file_written(file, data, done, offset);
 	ctx->served.position = 0;
 	if (r < 0 && done)
 		return (ssize_t)done; /* whoever comes next is told */

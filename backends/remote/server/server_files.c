@@ -487,21 +487,35 @@ int64_t handle_copy_range(struct job *job, struct wire_writer *out)
 
 /* ---- Locks ------------------------------------------------------------------------ */
 
+/* The start of the file, behind the look at its attributes. */
+static void put_start(
+	struct job *job, struct wire_writer *out, struct open_file *file, size_t inline_bytes)
+{
+	cleanup_free void *data = inline_bytes ? malloc(inline_bytes) : NULL;
+	uint64_t position = job->ctx.served.position;
+	ssize_t got = data ? workspace_read(&job->ctx, file, data, inline_bytes, 0) : 0;
+
+	wire_put_bytes(out, data ? data : "", got > 0 ? (size_t)got : 0);
+	job->ctx.served.position = position;
+}
+
 int64_t handle_lock(struct job *job, struct wire_writer *out)
 {
 	cleanup_file_ref struct file_ref ref = {0};
 	int r = read_file_ref(job, &ref);
 	struct file_lock lock;
+	size_t inline_bytes;
 	int r_order;
 	bool wait;
 
-	(void)out;
 	wire_get_lock(&job->in, &lock);
 	wait = wire_get_number_max(&job->in, 1);
+	inline_bytes = wire_get_number_max(&job->in, LOCK_INLINE_MAX_BYTES);
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
 	if (r == 0 && lock.type == LOCK_NONE) {
 		server_wait_for_writes(job);
+		put_start(job, out, ref.handle->file, 0);
 		return workspace_lock(&job->ctx, ref.handle->file, &lock, wait);
 	}
 	/* Who holds the lock may have to close a handle that this request came after. */
@@ -509,7 +523,11 @@ int64_t handle_lock(struct job *job, struct wire_writer *out)
 	if (r == 0)
 		r = r_order;
 	server_wait_for_closes(job);
-	return r < 0 ? r : workspace_lock(&job->ctx, ref.handle->file, &lock, wait);
+	if (r == 0)
+		r = workspace_lock(&job->ctx, ref.handle->file, &lock, wait);
+	if (r == 0)
+		put_start(job, out, ref.handle->file, inline_bytes);
+	return r;
 }
 
 int64_t handle_lock_test(struct job *job, struct wire_writer *out)

@@ -88,6 +88,9 @@ enum request_flags {
 /* enum request_flags; 0 for what is no request. */
 unsigned request_flags(unsigned type);
 
+/* The most of a file that comes with a lock. */
+enum { LOCK_INLINE_MAX_BYTES = 32 << 10 };
+
 /* Flags of a SEEK request. */
 enum { SEEK_CODE_DATA = 0, SEEK_CODE_HOLE = 1 };
 
