@@ -109,6 +109,9 @@ static void add_notice(struct run *run)
 	tool_text(call, "%s%s\n", call->text.size ? "\n" : "", notice);
 }
 
+static const char may_be_no[] = "For grep, diff, test and the like an exit code of 1 is an answer, "
+				"not a failure. Else read the output above for the reason.";
+
 static int finish(struct run *run, struct process_result *result)
 {
 	struct tool_call *call = run->call;
@@ -135,7 +138,7 @@ static int finish(struct run *run, struct process_result *result)
 			"The command was ended by signal %d (%s).", result->signal,
 			strsignal(result->signal));
 	if (result->exit_code)
-		return tool_fail(call, TOOL_EXIT_STATUS, NULL,
+		return tool_fail(call, TOOL_EXIT_STATUS, result->exit_code == 1 ? may_be_no : NULL,
 			"The command ended with exit code %d.", result->exit_code);
 	return 0;
 }
@@ -340,7 +343,8 @@ const struct tool tool_bash = {
 		       "paths that changed. There is no input. Everything it started is ended with "
 		       "it: for a server or a watcher set background. Of long output the end is "
 		       "shown (2000 lines or 50 KB); all of it is then in a file for read and "
-		       "grep. For files, prefer read, edit, write, ls, find and grep.",
+		       "grep. For files, prefer read, edit, write, ls, find and grep. Commit, push "
+		       "and discard changes with git only when the user asks for it.",
 	.input_schema = input_schema,
 	.data_schema = data_schema,
 	.level = TOOL_DANGEROUS,

@@ -197,6 +197,16 @@ test_the_log_says_on_whose_behalf() {
 	expect "(None, 'eve', 'c-3')" "$(names_of --conversation c-3)" "names of one call"
 }
 
+test_mcp_says_where_commands_run() {
+	local far=0
+
+	case "$uri" in local:*) ;; *) far=1 ;; esac
+	printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{}}}' |
+		"$ISTHMUS" mcp "$mnt" >"$tmp/initialized"
+	expect 1 "$(grep -cF "the directory $mnt; paths" "$tmp/initialized")" "the root is named"
+	expect "$far" "$(grep -c 'mount of another place: commands of these tools run there' "$tmp/initialized")" "where it is"
+}
+
 # sum_of_round_trips CALL: how often the call waited for the far end.
 sum_of_round_trips() {
 	"$ISTHMUS" log "$mnt" --call "$1" --json |

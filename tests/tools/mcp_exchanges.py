@@ -122,7 +122,7 @@ def test_stateless_era(root):
     server = Mcp(root)
     answer = server.ask("server/discover", {"_meta": MODERN})["result"]
     check("2026-07-28" in answer["supportedVersions"], "discover")
-    equal(("complete", "public"), (answer["resultType"], answer["cacheScope"]), "discover")
+    equal(("complete", "private"), (answer["resultType"], answer["cacheScope"]), "discover")
     answer = server.ask("tools/list", {"_meta": MODERN})["result"]
     check(answer["resultType"] == "complete" and answer["ttlMs"] >= 0, "list")
     for tool in answer["tools"]:
@@ -173,12 +173,13 @@ def test_bad_arguments_are_results(root):
 
 
 def initialize(server, capabilities):
-    server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": capabilities})
+    return server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": capabilities})
 
 
 def test_elicitation(root):
     server = Mcp(root)
-    initialize(server, {"elicitation": {}})
+    words = initialize(server, {"elicitation": {}})["result"]["instructions"]
+    check(" %s;" % root in words and "another place" not in words, "the root is named: " + words)
     for reply, want in [({"result": {"action": "accept", "content": {"decision": "once"}}}, True),
                         ({"result": {"action": "decline"}}, False),
                         ({"result": {"action": "cancel"}}, False),
@@ -188,7 +189,10 @@ def test_elicitation(root):
         question = json.loads(server.receive())
         equal("elicitation/create", question["method"], "question")
         server.send(dict(reply, jsonrpc="2.0", id=question["id"]))
-        equal(want, not json.loads(server.receive())["result"]["isError"], reply)
+        result = json.loads(server.receive())["result"]
+        equal(want, not result["isError"], reply)
+        by_user = reply.get("result", {}).get("action") in ("accept", "decline")
+        check(want or by_user == ("The user did not allow it" in result["content"][0]["text"]), "who refused: %s" % result)
     # "always" is remembered, for that command only.
     server.send(request("tools/call", {"name": "bash", "arguments": {"command": "mkdir -p x"}}))
     question = json.loads(server.receive())

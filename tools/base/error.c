@@ -61,10 +61,7 @@ static const struct tool_error_info words[] = {
 		false},
 	[TOOL_UNSUPPORTED] = {"UNSUPPORTED",
 		"This workspace cannot do that: do it another way, for example with bash.", false},
-	[TOOL_EXIT_STATUS] = {"EXIT_STATUS",
-		"Read the output above for the reason. For grep, diff, test and the like an exit "
-		"code of 1 is an answer, not a failure.",
-		true},
+	[TOOL_EXIT_STATUS] = {"EXIT_STATUS", "Read the output above for the reason.", true},
 	[TOOL_RATE_LIMITED] = {"RATE_LIMITED",
 		"Wait a minute before you ask there again, or use another source.", true},
 };

@@ -1,9 +1,13 @@
 #include "tools/mcp/mcp.h"
 
+#include <limits.h>
 #include <string.h>
+#include <sys/xattr.h>
 
+#include "ops/support/buffer.h"
 #include "ops/support/clock.h"
 #include "ops/support/json.h"
+#include "ops/support/utf8.h"
 #include "tools/commands.h"
 #include "tools/custom/custom.h"
 #include "tools/custom/messages.h"
@@ -17,12 +21,6 @@ static const char modern_version[] = "2026-07-28";
 /* With a handshake, the newest first. */
 static const char *const handshake_versions[] = {
 	"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
-
-static const char instructions[] =
-	"Tools for the files and commands of one workspace directory; paths are relative to it. "
-	"Prefer edit over write for existing files, grep and find over bash for searching. A "
-	"failed "
-	"call says what to do next.";
 
 /* ---- The methods --------------------------------------------------------------------- */
 
@@ -60,14 +58,43 @@ static void add_channel(cJSON *result, struct mcp_server *server)
 	custom_messages_redirect(send_message, server);
 }
 
-static void add_capabilities(cJSON *result, bool tells_changes)
+/* "local:" is a view of this machine. */
+static bool is_elsewhere(const struct tool_session *session)
+{
+	char uri[2 * PATH_MAX] = "";
+
+	return session->control_socket &&
+	       getxattr(session->mount_point, "user.isthmus.uri", uri, sizeof(uri) - 1) > 0 &&
+	       strncmp(uri, "local:", 6) != 0;
+}
+
+static void add_instructions(cJSON *result, const struct tool_session *session)
+{
+	struct buffer words cleanup_buffer = {0};
+	const char *root = session->root.path;
+
+	buffer_append_string(&words, "Tools for the files and commands of the directory ");
+	utf8_append_clean(&words, root, strlen(root));
+	buffer_append_string(&words, "; paths are relative to it. ");
+	if (is_elsewhere(session))
+		buffer_append_string(&words,
+			"It is a mount of another place: commands of these tools run there, not "
+			"on this machine. ");
+	buffer_append_string(&words,
+		"Prefer edit over write for existing files, grep and find over bash for searching. "
+		"A failed call says what to do next.");
+	if (buffer_append(&words, "", 1) == 0)
+		cJSON_AddStringToObject(result, "instructions", (const char *)words.data);
+}
+
+static void add_capabilities(cJSON *result, const struct mcp_server *server, bool tells_changes)
 {
 	cJSON *tools =
 		cJSON_AddObjectToObject(cJSON_AddObjectToObject(result, "capabilities"), "tools");
 
 	if (tells_changes)
 		cJSON_AddTrueToObject(tools, "listChanged");
-	cJSON_AddStringToObject(result, "instructions", instructions);
+	add_instructions(result, &server->session);
 }
 
 static const char *agree_on_version(const char *wanted)
@@ -114,7 +141,7 @@ static void initialize(struct mcp_request *request)
 	result = cJSON_CreateObject();
 	cJSON_AddStringToObject(result, "protocolVersion", version);
 	add_implementation(result, "serverInfo");
-	add_capabilities(result, true);
+	add_capabilities(result, server, true);
 	if (server->has_channel ||
 		json_member(json_member(capabilities, "experimental"), channel_capability))
 		add_channel(result, server);
@@ -143,9 +170,9 @@ static void discover(struct mcp_request *request)
 	}
 	result = cJSON_CreateObject();
 	cJSON_AddItemToObject(result, "supportedVersions", all_versions());
-	add_capabilities(result, false);
+	add_capabilities(result, request->server, false);
 	cJSON_AddNumberToObject(result, "ttlMs", 3600000);
-	cJSON_AddStringToObject(result, "cacheScope", "public");
+	cJSON_AddStringToObject(result, "cacheScope", "private");
 	add_implementation(cJSON_AddObjectToObject(result, "_meta"), META "serverInfo");
 	mcp_answer(request, result);
 }

@@ -111,7 +111,10 @@ static enum permission_answer read_answer(const cJSON *result)
 	const char *decision = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(
 		cJSON_GetObjectItemCaseSensitive(result, "content"), "decision"));
 
-	if (!action || strcmp(action, "accept") != 0 || !decision)
+	/* "cancel" comes from hosts by themselves as well, and an error from those that cannot. */
+	if (!action || strcmp(action, "cancel") == 0)
+		return PERMISSION_UNANSWERED;
+	if (strcmp(action, "accept") != 0 || !decision)
 		return PERMISSION_NO;
 	if (strcmp(decision, "always") == 0)
 		return PERMISSION_ALWAYS;
@@ -148,7 +151,7 @@ static enum permission_answer ask_and_wait(
 {
 	cJSON *result = mcp_elicit(request, elicit_params(question, false),
 		clock_now_ns() + QUESTION_SECONDS * 1000000000ULL);
-	enum permission_answer answer = result ? read_answer(result) : PERMISSION_NO;
+	enum permission_answer answer = result ? read_answer(result) : PERMISSION_UNANSWERED;
 
 	cJSON_Delete(result);
 	return answer;
@@ -232,7 +235,7 @@ int mcp_states_take(struct mcp_request *request)
 				      : NULL;
 	if (state && call && strcmp(call, state->call) == 0 &&
 		time(NULL) - state->made < STATE_SECONDS) {
-		static const char *const words[] = {"once", "always", "no"};
+		static const char *const words[] = {"once", "always", "no", "none"};
 
 		if (state->asked && response)
 			cJSON_AddStringToObject(
@@ -255,6 +258,7 @@ static enum permission_answer ask_later(
 	if (answer)
 		return strcmp(answer, "once") == 0     ? PERMISSION_ONCE
 		       : strcmp(answer, "always") == 0 ? PERMISSION_ALWAYS
+		       : strcmp(answer, "none") == 0   ? PERMISSION_UNANSWERED
 						       : PERMISSION_NO;
 	asked = cJSON_CreateObject();
 	cJSON_AddStringToObject(asked, "method", "elicitation/create");

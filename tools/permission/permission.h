@@ -99,8 +99,9 @@ enum permission_answer {
 	PERMISSION_ONCE,
 	PERMISSION_ALWAYS, /* and for the rest of the session what `remember` says */
 	PERMISSION_NO,
-	PERMISSION_NOBODY, /* there is nobody to ask */
-	PERMISSION_LATER,  /* the question goes out with the answer to this call */
+	PERMISSION_UNANSWERED, /* the client closed the question, or nobody came to it */
+	PERMISSION_NOBODY,     /* there is nobody to ask */
+	PERMISSION_LATER,      /* the question goes out with the answer to this call */
 };
 
 struct permission_question {

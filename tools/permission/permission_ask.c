@@ -47,9 +47,8 @@ static int fail_nobody(struct tool_call *call, const struct permission_question 
 					"~/.config/isthmus/tools.json or a file given with "
 					"--policy, or with --yes on the command line.",
 				  rules)
-			: string_printf("No rule can allow it as it is written. Use a simpler call "
-					"that does the same, or ask the user to allow it: with "
-					"--yes, or in a program that can ask.");
+			: string_printf("No rule can allow it as it is written. Ask the user to "
+					"allow it: with --yes, or in a program that can ask.");
 
 	return tool_fail(call, TOOL_PERMISSION_DENIED, next,
 		"This needs permission and there is nobody to ask: %s.", question->sentence);
@@ -94,12 +93,15 @@ static int take_answer(struct tool_call *call, const struct permission_question 
 	case PERMISSION_LATER:
 		call->deferred = true;
 		return tool_fail(call, TOOL_PERMISSION_DENIED, NULL, "The question is on its way.");
+	case PERMISSION_UNANSWERED:
 	case PERMISSION_NO:
 		break;
 	}
 	if (tool_cancelled(call))
 		return tool_fail_errno(call, -ECANCELED, "go on without permission", NULL);
-	return tool_fail(call, TOOL_PERMISSION_DENIED, NULL, "The user did not allow it: %s.",
+	return tool_fail(call, TOOL_PERMISSION_DENIED, NULL,
+		answer == PERMISSION_NO ? "The user did not allow it: %s."
+					: "Nobody answered the question, so it is not allowed: %s.",
 		question->sentence);
 }
 
