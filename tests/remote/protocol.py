@@ -255,8 +255,9 @@ class Reader:
         mode = self.number() if bits & 8 else a.mode
         nlink = self.number() if bits & 16 else a.nlink
         uid, gid = (self.number(), self.number()) if bits & 32 else (a.uid, a.gid)
-        other = a.id[0], a.id[2], a.rdev, a.block_size, a.lately
-        device, generation, rdev, block_size, lately = [self.number() for _ in other] if bits & 64 else other
+        generation = ((ctime ^ mode & 0o170000) + self.signed()) % 2**64 if bits & 64 else a.id[2]
+        other = a.id[0], a.rdev, a.block_size, a.lately
+        device, rdev, block_size, lately = [self.number() for _ in other] if bits & 128 else other
         return Attributes((device, inode, generation), mode, nlink, uid, gid, rdev, size, blocks, block_size, atime, mtime, ctime, lately)
 
     def facts(self):

@@ -183,6 +183,7 @@ def test_scan_that_is_packed():
     same(walk(b"packed"), {e.path for e in answer.listing})
     for entry in answer.listing:
         same_as_stat(os.path.join(b"packed", entry.path).rstrip(b"/"), entry.attributes)
+    same({e.path: e.attributes.id for e in scan(b"packed")}, {e.path: e.attributes.id for e in answer.listing})
 
 
 def test_what_changed_just_now_is_said_to_have():

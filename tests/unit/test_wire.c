@@ -242,6 +242,7 @@ static void test_packed_attributes_are_few_bytes_and_the_same(void)
 			(struct timespec){1732230000, 5000000};
 	entries[1].attributes.id.inode -= 3;
 	entries[1].attributes.mtime = (struct timespec){-7, 999999999};
+	entries[2].attributes.id.generation ^= UINT64_MAX;
 	entries[2].attributes.size_bytes = 4097;
 	entries[2].attributes.uid = UINT32_MAX;
 	entries[2].attributes.mode ^= 0111;
@@ -270,6 +271,11 @@ static void test_packed_attributes_are_few_bytes_and_the_same(void)
 	w.buffer.size = 0;
 	wire_put_dir_entry(&w, "c", 1, &before, &entries[3]);
 	CHECK(w.buffer.size <= 11);
+	w.buffer.size = 0;
+	/* Made 2 ms before its content came. */
+	entries[3].attributes.id.generation = 1732230000003000000u ^ S_IFREG;
+	wire_put_dir_entry(&w, "c", 1, &before, &entries[3]);
+	CHECK(w.buffer.size <= 15);
 }
 
 static void test_an_entry_cannot_leave_its_directory(void)

@@ -1,5 +1,6 @@
 /* One entry of a listing. */
 #include <string.h>
+#include <sys/stat.h>
 
 #include "backends/remote/wire/wire.h"
 #include "ops/support/path.h"
@@ -13,8 +14,9 @@ enum packed_bits {
 	PACKED_MODE = 1 << 3,   /* not that of the entry before ... */
 	PACKED_NLINK = 1 << 4,
 	PACKED_OWNER = 1 << 5,
-	PACKED_OTHER = 1 << 6, /* device, generation, rdev, block size, changed lately */
-	PACKED_BITS = (1 << 7) - 1,
+	PACKED_GENERATION = 1 << 6,
+	PACKED_OTHER = 1 << 7, /* device, rdev, block size, changed lately */
+	PACKED_BITS = (1 << 8) - 1,
 };
 
 static const int64_t nanoseconds_max = 1000000000;
@@ -65,11 +67,17 @@ static void get_time(
 	*ret_time = time_of(count_ns(before) + (uint64_t)wire_get_signed(r));
 }
 
+/* What is mostly little: many a generation is when the object was made, with its type in it
+ * (backends/local/local_path.c). */
+static uint64_t generation_base(const struct attributes *a)
+{
+	return count_ns(&a->ctime) ^ (a->mode & S_IFMT);
+}
+
 static bool same_other(const struct attributes *a, const struct attributes *b)
 {
-	return a->id.device == b->id.device && a->id.generation == b->id.generation &&
-	       a->rdev == b->rdev && a->block_size_bytes == b->block_size_bytes &&
-	       a->changed_lately == b->changed_lately;
+	return a->id.device == b->id.device && a->rdev == b->rdev &&
+	       a->block_size_bytes == b->block_size_bytes && a->changed_lately == b->changed_lately;
 }
 
 static void put_packed(
@@ -81,6 +89,7 @@ static void put_packed(
 			(a->mode != before->mode ? PACKED_MODE : 0) |
 			(a->nlink != before->nlink ? PACKED_NLINK : 0) |
 			(a->uid != before->uid || a->gid != before->gid ? PACKED_OWNER : 0) |
+			(a->id.generation != before->id.generation ? PACKED_GENERATION : 0) |
 			(same_other(a, before) ? 0 : PACKED_OTHER);
 
 	wire_put_number(w, bits);
@@ -101,9 +110,10 @@ static void put_packed(
 		wire_put_number(w, a->uid);
 		wire_put_number(w, a->gid);
 	}
+	if (bits & PACKED_GENERATION)
+		wire_put_signed(w, (int64_t)(a->id.generation - generation_base(a)));
 	if (bits & PACKED_OTHER) {
 		wire_put_number(w, a->id.device);
-		wire_put_number(w, a->id.generation);
 		wire_put_number(w, a->rdev);
 		wire_put_number(w, a->block_size_bytes);
 		wire_put_number(w, a->changed_lately);
@@ -113,7 +123,6 @@ static void put_packed(
 static void get_other(struct wire_reader *r, struct attributes *a)
 {
 	a->id.device = wire_get_number(r);
-	a->id.generation = wire_get_number(r);
 	a->rdev = wire_get_number(r);
 	a->block_size_bytes = (uint32_t)wire_get_number_max(r, UINT32_MAX);
 	a->changed_lately = wire_get_number_max(r, 1);
@@ -141,6 +150,8 @@ static void get_packed(struct wire_reader *r, const struct attributes *before, s
 		a->uid = (uint32_t)wire_get_number_max(r, UINT32_MAX);
 		a->gid = (uint32_t)wire_get_number_max(r, UINT32_MAX);
 	}
+	if (bits & PACKED_GENERATION)
+		a->id.generation = generation_base(a) + (uint64_t)wire_get_signed(r);
 	if (bits & PACKED_OTHER)
 		get_other(r, a);
 }
