@@ -379,8 +379,7 @@ def main():
         mounts = [m for m in mounts if m.name in args.only.split(",")]
 
         def fresh():
-            shutil.rmtree(tmp / "cache", ignore_errors=True)
-            (tmp / "cache").mkdir(mode=0o700)
+            benchlib.fresh_cache(tmp)
 
         try:
             for m in mounts:

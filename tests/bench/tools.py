@@ -120,8 +120,7 @@ def measure_far(isthmus, tools, tmp, data, build, args, note):
                                                f"ssh://box{data}", tmp / "far-mnt"])
 
     def fresh():
-        shutil.rmtree(tmp / "cache", ignore_errors=True)
-        (tmp / "cache").mkdir(mode=0o700)
+        benchlib.fresh_cache(tmp)
 
     try:
         far.open_master()
