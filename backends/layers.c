@@ -6,10 +6,12 @@
 #include "backends/backend.h"
 #include "ops/cache/cached.h"
 #include "ops/policy.h"
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/glob.h"
 #include "ops/support/ignore.h"
 #include "ops/workspace.h"
+#include "ops/writeback/writeback.h"
 
 /* Unwatched facts are cached here in addition to the kernel's own time-to-live, so only as long as
  * it takes to use the result of one scan. */
@@ -80,6 +82,50 @@ static int add_cache(const char *uri, const struct workspace_options *options,
 	if (r == 0 && !off && !(options && options->strict))
 		r = cached_new(inner, &cached_options, ret_workspace);
 	return r;
+}
+
+/* ---- Writes that do not wait ----------------------------------------------------- */
+
+static const struct workspace_scheme_option writeback_layer_options[] = {
+	{"writes", "through|back"},
+	{0},
+};
+
+static bool has_waiting(const char *state)
+{
+	uint64_t waiting;
+
+	return state && writeback_waiting(state, &waiting, NULL) == 0 && waiting > 0;
+}
+
+/* Without the option, what an earlier mount has left is sent all the same. */
+static int add_writeback(const char *uri, const struct workspace_options *options,
+	struct workspace *inner, struct workspace **ret_workspace, char **ret_reason)
+{
+	const char *writes = workspace_option(options, "writes");
+	cleanup_free char *state = NULL, *lost = NULL;
+	struct writeback_options writeback_options = {.identity = uri};
+	struct workspace_status status;
+
+	workspace_status(inner, &status);
+	*ret_workspace = inner;
+	writeback_options.drains = !writes || strcmp(writes, "through") == 0;
+	if (!writeback_options.drains && strcmp(writes, "back") != 0) {
+		*ret_reason = string_printf("option writes=\"%s\": write through or back", writes);
+		return -EINVAL;
+	}
+	if (status.capabilities & WORKSPACE_READ_ONLY)
+		return 0;
+	writeback_options.state = state = writeback_state_directory(uri);
+	writeback_options.lost = lost = writeback_lost_directory(uri);
+	if (writeback_options.drains && !has_waiting(state))
+		return 0;
+	if (!state || !lost) {
+		*ret_reason = strdup("option writes=back needs a directory for its journal: set "
+				     "XDG_STATE_HOME or HOME");
+		return -EINVAL;
+	}
+	return writeback_new(inner, &writeback_options, ret_workspace, ret_reason);
 }
 
 /* ---- The policy ------------------------------------------------------------------ */
@@ -163,6 +209,7 @@ static int add_policy(const char *uri, const struct workspace_options *options,
 
 static const struct layer layers[] = {
 	{{"cache", cache_options, .far_only = true}, add_cache},
+	{{"writes", writeback_layer_options, .far_only = true}, add_writeback},
 	{{"policy", policy_options}, add_policy}, /* above: nothing hidden is shown from a cache */
 };
 

@@ -43,6 +43,8 @@ static const struct command commands[] = {
 	{"forward", forward_command, "reach its ports from here, and ours from there"},
 	{"run", run_command, "start an agent whose files and commands are at the workspace"},
 	{"log", log_command, "show what was done to a workspace, and by whom"},
+	{"sync", sync_command, "wait until the workspace has every change"},
+	{"lost", lost_command, "show changes that the workspace refused afterwards"},
 	{"doctor", doctor_command, "check what isthmus needs on this machine"},
 	{"tool", tools_command, "run one tool of the agent's tool layer"},
 	{"mcp", tools_command, "serve the tools to an agent (Model Context Protocol)"},

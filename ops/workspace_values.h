@@ -340,6 +340,10 @@ struct workspace_status {
 	uint64_t cache_names;           /* that are known, present or absent */
 	unsigned scans;                 /* under way ... */
 	uint64_t scanned_names;         /* ... and what those have brought so far */
+	uint64_t pending_operations;    /* answered, and not at the workspace yet (writes=back) */
+	uint64_t pending_bytes;         /* of content among them */
+	uint64_t pending_ms;            /* the age of the oldest */
+	uint64_t lost_operations;       /* since the start: the workspace refused them afterwards */
 	uid_t owner_uid;                /* of the workspace root at start: what --idmap=user maps */
 	gid_t owner_gid;
 };

@@ -66,6 +66,8 @@ ISTHMUS=$plain_build/fs/isthmus ISTHMUS_TOOLS=$plain_build/tools/isthmus-tools S
 for backend in "${backends[@]}"; do
 	OPERATIONS=10000 NAME_OPERATIONS=2000 round "models on $backend" tests/mounted/models.sh "$backend"
 done
+WRITEBACK_RUNS=${WRITEBACK_RUNS:-10000} round "kills with writes=back" "$plain_build/tests/test_writeback_kill"
+MOUNTED_WRITES=back round "models with writes=back on helper" tests/mounted/models.sh helper
 round "link faults" tests/mounted/faults.sh ssh
 TREE_SECONDS=${TREE_SECONDS:-3600} round "random orders of facts in the tree" \
 	"$plain_build/tests/test_tree_orders"

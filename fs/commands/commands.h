@@ -20,6 +20,8 @@ int exec_command(int argc, char **argv);
 int forward_command(int argc, char **argv);
 int run_command(int argc, char **argv);
 int doctor_command(int argc, char **argv);
+int sync_command(int argc, char **argv);
+int lost_command(int argc, char **argv);
 int version_command(int argc, char **argv);
 
 /* `--complete BEGIN`, for fs/isthmus.bash: prints the URIs that may begin so, a line each. */

@@ -20,6 +20,7 @@
 #include "ops/support/mountinfo.h"
 #include "ops/support/visible.h"
 #include "ops/support/worker_pool.h"
+#include "ops/writeback/writeback.h"
 
 static const char usage[] = "usage: isthmus list [--json]\n"
 			    "\n"
@@ -287,6 +288,16 @@ static void print_list(const struct list *list)
 	}
 }
 
+/* Changes of mounts that are no more (-o writes=back). */
+static void print_waiting(void *user, const char *identity, uint64_t operations)
+{
+	(void)user;
+	fputs("waiting: ", stdout);
+	visible_print_name(stdout, identity);
+	printf(" does not have %llu changes yet that were made here: mount it again\n",
+		(unsigned long long)operations);
+}
+
 static int print_json(const struct list *list)
 {
 	cJSON *array = cJSON_CreateArray();
@@ -323,5 +334,6 @@ int list_command(int argc, char **argv)
 	if (json)
 		return print_json(&list);
 	print_list(&list);
+	writeback_each_waiting(print_waiting, NULL);
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include "ops/support/control.h"
 #include "ops/support/json.h"
 #include "ops/support/visible.h"
+#include "ops/writeback/writeback.h"
 
 static const char usage[] =
 	"usage: isthmus status [DIR] [--json]\n"
@@ -198,10 +199,35 @@ static void print_log(const cJSON *status, const cJSON *log)
 		printf("%-12s THE ANCHOR CANNOT BE WRITTEN (%s)\n", "", anchor_error);
 }
 
+/* First of all, until they are cleared. */
+static void print_lost(const char *uri)
+{
+	cleanup_free char *directory = writeback_lost_directory(uri);
+	int count = directory ? writeback_lost_each(directory, NULL, NULL) : 0;
+
+	if (count > 0)
+		printf("%-12s %d CHANGES WERE REFUSED by the workspace after they were made: see "
+		       "'isthmus lost'\n",
+			"lost", count);
+}
+
+static void print_writes(const cJSON *writes)
+{
+	char bytes[16];
+
+	if (!writes)
+		return;
+	command_format_size((uint64_t)json_integer(writes, "pending_bytes"), bytes);
+	printf("%-12s back: %lld changes with %s are on their way, the oldest for %lld ms\n",
+		"writes", json_integer(writes, "pending"), bytes,
+		json_integer(writes, "oldest_ms"));
+}
+
 static void print_status(const cJSON *status, const cJSON *stats)
 {
 	char resident[16];
 
+	print_lost(text_member(status, "uri"));
 	print_line("uri", text_member(status, "uri"));
 	print_line("mount point", text_member(status, "mount_point"));
 	printf("%-12s ", "daemon");
@@ -212,6 +238,7 @@ static void print_status(const cJSON *status, const cJSON *stats)
 		cJSON_IsTrue(member(status, "read_only")) ? ", read-only" : "");
 	print_link(member(status, "workspace"));
 	print_root(text_member(member(status, "workspace"), "root"));
+	print_writes(member(status, "writes"));
 	print_policy(member(status, "policy"));
 	print_traffic(status);
 	print_watch_events(member(status, "watch_events"));

@@ -12,6 +12,7 @@
 #include "fs/mount/runtime.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
+#include "ops/writeback/writeback.h"
 
 enum {
 	QUIET_WAIT_MS = 2000,
@@ -164,17 +165,66 @@ static int unmount_living(const char *mount_point, const char *type, enum how ho
 	return how == LAZY ? 0 : wait_for_end(pidfd, mount_point, pid, connection);
 }
 
+static int count_lost(const char *uri)
+{
+	cleanup_free char *directory = uri ? writeback_lost_directory(uri) : NULL;
+
+	return directory ? writeback_lost_each(directory, NULL, NULL) : 0;
+}
+
+/* Of how many operations a journal has; -EBUSY: a mount has it; negative: there is none. */
+static int64_t count_waiting(const char *uri)
+{
+	cleanup_free char *state = uri ? writeback_state_directory(uri) : NULL;
+	uint64_t waiting = 0;
+	int r = state ? writeback_waiting(state, &waiting, NULL) : -ENOENT;
+
+	return r < 0 ? r : (int64_t)waiting;
+}
+
+/* Of changes that were answered before the workspace had them (-o writes=back); `before`: what
+ * count_waiting() was before this one was unmounted. */
+static int tell_of_writes(const char *mount_point, const char *uri, int64_t before)
+{
+	int64_t waiting = count_waiting(uri);
+	int lost = count_lost(uri), code = 0;
+
+	if (waiting < 0 || before == waiting)
+		return 0; /* it was not this mount's */
+	if (lost > 0)
+		code = command_error("umount",
+			"\"%s\" is unmounted, but the workspace refused %d changes after they were "
+			"made: 'isthmus lost %s' shows them",
+			mount_point, lost, uri);
+	if (waiting > 0)
+		code = command_error("umount",
+			"\"%s\" is unmounted, but the workspace does not have the last %llu "
+			"changes "
+			"yet: they are kept here, and sent when %s is mounted again",
+			mount_point, (long long)waiting, uri);
+	return code;
+}
+
 static int unmount(const char *path, enum how how)
 {
+	cleanup_with(runtime_mount_done) struct runtime_mount mount = {0};
 	cleanup_free char *mount_point = NULL, *type = NULL, *around = NULL, *id = NULL;
 	enum mount_point_state state;
-	int r = mount_point_resolve(path, &mount_point);
+	int r = mount_point_resolve(path, &mount_point), told;
+	int64_t waiting;
 
 	if (r < 0)
 		return command_error("umount", "\"%s\": %s", path, strerror(-r));
+	id = runtime_id(mount_point);
+	if (id)
+		runtime_load(id, &mount);
+	waiting = count_waiting(mount.uri);
 	state = mount_point_look(mount_point, &type);
-	if (state == MOUNT_POINT_MOUNTED)
-		return unmount_living(mount_point, type, how);
+	if (state == MOUNT_POINT_MOUNTED) {
+		r = unmount_living(mount_point, type, how);
+		told = tell_of_writes(mount_point, mount.uri, waiting);
+		return r ? r : told;
+	}
 	if (state != MOUNT_POINT_DEAD) {
 		around = mount_point_around(mount_point, false);
 		return command_error("umount", "nothing is mounted at \"%s\"%s%s%s", mount_point,
@@ -184,10 +234,9 @@ static int unmount(const char *path, enum how how)
 	r = mount_point_recover(mount_point);
 	if (r < 0)
 		return explain_failure(mount_point, r);
-	id = runtime_id(mount_point);
 	if (id)
 		runtime_remove(id);
-	return 0;
+	return tell_of_writes(mount_point, mount.uri, -EBUSY);
 }
 
 int umount_command(int argc, char **argv)

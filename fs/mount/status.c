@@ -136,6 +136,22 @@ static void add_workspace(cJSON *object, const struct mount *m,
 	add_counter(workspace, "owner_gid", status->owner_gid);
 }
 
+/* Of a mount with writes=back. */
+static void add_writes(cJSON *object, const struct mount *m, const struct workspace_status *status)
+{
+	const struct workspace_options options = {.pairs = m->options->backend_pairs};
+	const char *mode = workspace_option(&options, "writes");
+	cJSON *writes;
+
+	if (!mode || strcmp(mode, "back") != 0)
+		return;
+	writes = cJSON_AddObjectToObject(object, "writes");
+	add_counter(writes, "pending", status->pending_operations);
+	add_counter(writes, "pending_bytes", status->pending_bytes);
+	add_counter(writes, "oldest_ms", status->pending_ms);
+	add_counter(writes, "lost", status->lost_operations);
+}
+
 static void add_values(cJSON *object, const struct workspace_options *options, const char *key)
 {
 	cJSON *list = cJSON_AddArrayToObject(object, key);
@@ -228,6 +244,7 @@ char *mount_status_json(struct mount *m, int check)
 	cJSON_AddStringToObject(object, "control", m->control_path ? m->control_path : "");
 	cJSON_AddStringToObject(object, "log", mount_log_path(m->log));
 	add_workspace(object, m, &status, root_state(check));
+	add_writes(object, m, &status);
 	add_policy(object, m);
 	add_on_ttl(object, m, &status);
 	add_watch_events(object, m);

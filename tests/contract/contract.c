@@ -87,6 +87,7 @@ void contract_run(void (*body)(struct fixture *f))
 	op_context_init(&f.ctx);
 	if (!CHECK(place->open(&f.w, &f.directory) == 0))
 		return;
+	f.is_ahead = place->is_ahead;
 	workspace_status(f.w, &f.status);
 	if (f.status.capabilities & WORKSPACE_CAN_WATCH)
 		CHECK_RC(0, workspace_watch(f.w, see_change, NULL));

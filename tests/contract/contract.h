@@ -26,6 +26,10 @@ struct contract_place {
 	 * -EOPNOTSUPP: not on this machine (all is skipped). */
 	int (*open)(struct workspace **ret_workspace, const char **ret_directory);
 	void (*close)(struct workspace *w);
+
+	/* Changes are answered before the workspace has them: nobody has looked at what they
+	 * leave. */
+	bool is_ahead;
 };
 
 extern const struct contract_place contract_places[];
@@ -46,6 +50,7 @@ struct fixture {
 	const char *directory; /* may be NULL */
 	struct op_context ctx;
 	struct workspace_status status;
+	bool is_ahead;       /* as struct contract_place */
 	struct attributes a; /* room for results that nobody looks at */
 };
 

@@ -10,6 +10,7 @@
 #include "ops/faulty.h"
 #include "ops/policy.h"
 #include "ops/support/ignore.h"
+#include "ops/writeback/writeback.h"
 #include "tests/remove_tree.h"
 
 /* The parent of the promises makes `top`, and removes it with what a crash left in it. */
@@ -295,6 +296,64 @@ static int open_policy_cached_local(struct workspace **ret_workspace, const char
 	return r < 0 ? r : put_policy(inner, ret_workspace);
 }
 
+/* Its state and what it lost lie beside the workspace. */
+static int put_writeback(struct workspace *inner, struct workspace **ret_workspace)
+{
+	cleanup_free char *state = string_printf("%s.state", directory);
+	cleanup_free char *lost = string_printf("%s.lost", directory);
+	cleanup_free char *reason = NULL;
+	const struct writeback_options options = {
+		.state = state, .lost = lost, .identity = "contract:"};
+	int r = state && lost ? writeback_new(inner, &options, ret_workspace, &reason) : -ENOMEM;
+
+	if (r < 0)
+		fprintf(stderr, "%s\n", reason ? reason : strerror(-r));
+	return r;
+}
+
+/* The first change is passed on, as it tells the workspace's clock; the suite's are the later ones.
+ */
+static int start_writeback(struct workspace *inner, struct workspace **ret_workspace)
+{
+	struct attributes attributes;
+	struct op_context ctx;
+	int r = put_writeback(inner, ret_workspace);
+
+	op_context_init(&ctx);
+	if (r == 0)
+		r = workspace_symlink(&ctx, *ret_workspace, "to", "first", &attributes);
+	if (r == 0)
+		r = workspace_unlink(&ctx, *ret_workspace, "first", &attributes.id);
+	return r;
+}
+
+static int open_writeback_mem(struct workspace **ret_workspace, const char **ret_directory)
+{
+	struct workspace *inner;
+	int r = make_private_directory();
+
+	if (r == 0)
+		r = open_mem(&inner, ret_directory);
+	return r < 0 ? r : start_writeback(inner, ret_workspace);
+}
+
+static int open_writeback_local(struct workspace **ret_workspace, const char **ret_directory)
+{
+	struct workspace *inner;
+	int r = open_local(&inner, ret_directory);
+
+	return r < 0 ? r : start_writeback(inner, ret_workspace);
+}
+
+static int open_writeback_cached_helper(
+	struct workspace **ret_workspace, const char **ret_directory)
+{
+	struct workspace *inner;
+	int r = open_cached_helper(&inner, ret_directory);
+
+	return r < 0 ? r : start_writeback(inner, ret_workspace);
+}
+
 const struct contract_place contract_places[] = {
 	{"local", open_local, close_directory},
 	{"local-steps", open_local_steps, close_directory},
@@ -304,6 +363,10 @@ const struct contract_place contract_places[] = {
 	{"cached-local", open_cached_local, close_directory},
 	{"policy-mem", open_policy_mem, workspace_free},
 	{"policy-cached-local", open_policy_cached_local, close_directory},
+	{"writeback-mem", open_writeback_mem, close_directory, .is_ahead = true},
+	{"writeback-local", open_writeback_local, close_directory, .is_ahead = true},
+	{"writeback-cached-helper", open_writeback_cached_helper, close_directory,
+		.is_ahead = true},
 	{"helper", open_helper, close_directory},
 	{"compressed-helper", open_compressed_helper, close_directory},
 	{"helper-aarch64", open_helper_aarch64, close_directory},

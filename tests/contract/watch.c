@@ -11,11 +11,17 @@ static bool is_watchable(struct fixture *f)
 	return f->directory && (f->status.capabilities & WORKSPACE_CAN_WATCH);
 }
 
+/* Changes may be answered before the workspace has them. */
+static int sync_all(struct fixture *f)
+{
+	return workspace_fsync(&f->ctx, f->w, NULL, "", false);
+}
+
 static int behind(struct fixture *f, const char *command)
 {
 	cleanup_free char *text = NULL;
 
-	if (asprintf(&text, "cd '%s' && %s", f->directory, command) < 0)
+	if (sync_all(f) < 0 || asprintf(&text, "cd '%s' && %s", f->directory, command) < 0)
 		return -1;
 	return system(text);
 }
@@ -31,6 +37,7 @@ static void watch(struct fixture *f, const char *path)
 {
 	uint64_t since = 0;
 
+	CHECK_RC(0, sync_all(f));
 	CHECK_RC(0, workspace_readdir(
 			    &f->ctx, f->w, &OBJECT_AT(path), true, ignore_entry, NULL, &since));
 	CHECK(since > 0);

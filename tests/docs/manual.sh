@@ -26,7 +26,7 @@ help_options() {
 		tr ' ,=[' '\n' | grep -E '^--?[A-Za-z]' | sort -u
 }
 
-for command in mount umount list status exec forward log doctor; do
+for command in mount umount list status lost exec forward log doctor; do
 	help=$(help_options "$command")
 	in_manual=$(manual_options "$command")
 	[ -n "$help" ] || complain "$command --help lists no options"

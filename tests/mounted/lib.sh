@@ -163,6 +163,7 @@ start_daemon() {
 	local mounted=true
 
 	[ -z "${MOUNTED_IO_URING:-}" ] || { switch_io_uring_on; set -- -o io_uring "$@"; }
+	[ -z "${MOUNTED_WRITES:-}" ] || set -- -o "writes=$MOUNTED_WRITES" "$@"
 	"$ISTHMUS" mount -f "${mount_options[@]}" "$@" "$uri" "$mnt" >"$tmp/daemon.log" 2>&1 </dev/null 7<&- &
 	daemon_pid=$!
 	wait_for 20 daemon_answers && is_mounted || mounted=false

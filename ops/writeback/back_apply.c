@@ -1,0 +1,484 @@
+/* Pending operations at the inner workspace.  Nothing that others changed meanwhile is overwritten:
+ * every operation carries the ids that it expects, and what is removed, replaced or written anew
+ * has to have the content that was known when the caller was answered. */
+#include "ops/writeback/writeback_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ops/support/cleanup.h"
+
+enum { PIECE_BYTES = 256 << 10, ATTEMPTS_MAX = 3 };
+
+/* What somebody else was quicker to do. */
+enum { CONFLICT = -ESTALE };
+
+static void context_of(
+	struct writeback *b, const struct operation *operation, struct op_context *ret_ctx)
+{
+	const struct operation_facts *facts = &operation->facts;
+
+	*ret_ctx = (struct op_context){.pid = facts->pid,
+		.uid = facts->uid,
+		.gid = facts->gid,
+		.groups = (const gid_t *)facts->groups,
+		.group_count = facts->group_count};
+	writeback_lock(b);
+	ret_ctx->parent = back_real(b, &facts->parent);
+	ret_ctx->new_parent = back_real(b, &facts->new_parent);
+	writeback_unlock(b);
+}
+
+/* The workspace may be out of reach for a while, or what came of the operation is not known; a disk
+ * that is broken stays so, however often it is asked by a link that is there. */
+static int classify(struct writeback *b, struct operation *operation, int r)
+{
+	struct workspace_status status;
+
+	if (r != -EIO && r != -ENOTCONN && r != -EINTR && r != -ETIMEDOUT && r != -ECONNRESET)
+		return r;
+	workspace_status(b->base.inner, &status);
+	if (status.link != LINK_ONLINE || status.reconnects != operation->reconnects)
+		operation->attempts = 0;
+	else if (++operation->attempts >= ATTEMPTS_MAX && r == -EIO)
+		return r;
+	operation->reconnects = status.reconnects;
+	return -EAGAIN;
+}
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* The content, not who may read it. */
+static bool is_unchanged(const struct attributes *a, const struct attributes *b)
+{
+	if (!object_id_equal(&a->id, &b->id))
+		return false;
+	return S_ISDIR(a->mode) ||
+	       (a->size_bytes == b->size_bytes && same_time(&a->mtime, &b->mtime));
+}
+
+/* Writes down what the workspace has now. */
+static void settle(struct writeback *b, struct op_context *ctx, struct node *node,
+	const struct attributes *there)
+{
+	struct made_record made;
+
+	writeback_lock(b);
+	if (back_is_provisional(&node->id) && !object_id_equal(&node->real, &there->id)) {
+		made = (struct made_record){.id = node->id, .real = there->id};
+		back_journal_add(&b->journal, RECORD_MADE, 0, &made, sizeof(made), NULL, 0, NULL);
+		back_node_made(b, node, &there->id);
+	}
+	node->settled = *there;
+	if (ctx->served.position)
+		node->settled_at = ctx->served.position;
+	back_saw(b, ctx->served.position);
+	writeback_unlock(b);
+}
+
+static struct attributes settled(struct writeback *b, const struct node *node)
+{
+	struct attributes attributes;
+
+	writeback_lock(b);
+	attributes = node->settled;
+	writeback_unlock(b);
+	return attributes;
+}
+
+/* 0: the object is there as the operation expects it. */
+static int check(struct writeback *b, struct op_context *ctx, const char *path,
+	const struct attributes *expected)
+{
+	struct attributes there;
+	struct op_context own = *ctx;
+	int r = workspace_getattr(&own, b->base.inner, &OBJECT_AT(path), &there);
+
+	if (r < 0)
+		return r == -ENOENT ? -ENOENT : r;
+	return is_unchanged(&there, expected) ? 0 : CONFLICT;
+}
+
+/* ---- Names --------------------------- */
+
+static int look(struct writeback *b, struct op_context *ctx, const char *path,
+	struct attributes *ret_attributes)
+{
+	struct op_context own = *ctx;
+	int r = workspace_getattr(&own, b->base.inner, &OBJECT_AT(path), ret_attributes);
+
+	ctx->served.position = own.served.position;
+	return r;
+}
+
+static bool has_target(
+	struct writeback *b, struct op_context *ctx, const char *path, const char *target)
+{
+	struct op_context own = *ctx;
+	char *found;
+	bool is_same;
+
+	if (workspace_readlink(&own, b->base.inner, &OBJECT_AT(path), &found) < 0)
+		return false;
+	is_same = strcmp(found, target) == 0;
+	free(found);
+	return is_same;
+}
+
+/* It has the time that was shown; where that cannot be, its own. */
+static void settle_made(struct writeback *b, struct op_context *ctx, struct operation *operation,
+	struct attributes *there)
+{
+	const struct object_ref object = {.path = operation->path, .id = there->id};
+
+	workspace_setattr(ctx, b->base.inner, &object, SET_MTIME, &operation->facts.shown, there);
+	settle(b, ctx, operation->node, there);
+}
+
+static int apply_mkdir(struct writeback *b, struct op_context *ctx, struct operation *operation)
+{
+	struct attributes there;
+	int r = workspace_mkdir(
+		ctx, b->base.inner, operation->path, operation->facts.mode & 07777, &there);
+
+	if (r == -EEXIST && operation->may_be_done && look(b, ctx, operation->path, &there) == 0 &&
+		S_ISDIR(there.mode))
+		r = 0;
+	if (r == 0)
+		settle_made(b, ctx, operation, &there);
+	return r;
+}
+
+static int apply_symlink(struct writeback *b, struct op_context *ctx, struct operation *operation)
+{
+	struct attributes there;
+	int r = workspace_symlink(ctx, b->base.inner, operation->path2, operation->path, &there);
+
+	if (r == -EEXIST && operation->may_be_done &&
+		has_target(b, ctx, operation->path, operation->path2))
+		r = look(b, ctx, operation->path, &there);
+	if (r == 0)
+		settle_made(b, ctx, operation, &there);
+	return r;
+}
+
+/* Something else may have come to its name when it was removed before. */
+static bool was_removed(struct writeback *b, struct op_context *ctx,
+	const struct operation *operation, const struct attributes *known)
+{
+	struct attributes there;
+	int r = operation->may_be_done ? look(b, ctx, operation->path, &there) : 0;
+
+	return operation->may_be_done &&
+	       (r == -ENOENT || (r == 0 && !object_id_equal(&there.id, &known->id)));
+}
+
+static int apply_unlink(struct writeback *b, struct op_context *ctx, struct operation *operation)
+{
+	const struct attributes known = settled(b, operation->node);
+	int r = was_removed(b, ctx, operation, &known) ? -ENOENT
+						       : check(b, ctx, operation->path, &known);
+
+	if (r == 0)
+		r = workspace_unlink(ctx, b->base.inner, operation->path, &known.id);
+	/* Whoever removed it, it is as it was to be. */
+	return r == -ENOENT ? 0 : r;
+}
+
+static int apply_rmdir(struct writeback *b, struct op_context *ctx, struct operation *operation)
+{
+	const struct attributes known = settled(b, operation->node);
+	int r = was_removed(b, ctx, operation, &known)
+			? -ENOENT
+			: workspace_rmdir(ctx, b->base.inner, operation->path, &known.id);
+
+	return r == -ENOENT ? 0 : r;
+}
+
+static bool is_moved(struct writeback *b, struct op_context *ctx, const struct operation *operation,
+	const struct attributes *known)
+{
+	struct attributes there, former;
+
+	return look(b, ctx, operation->path2, &there) == 0 && is_unchanged(&there, known) &&
+	       (look(b, ctx, operation->path, &former) == -ENOENT ||
+		       !object_id_equal(&former.id, &known->id));
+}
+
+static int apply_rename(struct writeback *b, struct op_context *ctx, struct operation *operation)
+{
+	const struct attributes known = settled(b, operation->node);
+	struct attributes there;
+	int r;
+
+	if (operation->may_be_done && is_moved(b, ctx, operation, &known))
+		return 0;
+	r = check(b, ctx, operation->path, &known);
+	if (r == 0 && operation->replaced) {
+		there = settled(b, operation->replaced);
+		r = check(b, ctx, operation->path2, &there);
+		r = r == -ENOENT ? 0 : r;
+	}
+	if (r == 0)
+		r = workspace_rename(ctx, b->base.inner, operation->path, operation->path2,
+			operation->replaced ? 0 : RENAME_KEEP_TARGET, &known.id);
+	if (r == 0 && look(b, ctx, operation->path2, &there) == 0 &&
+		object_id_equal(&there.id, &known.id))
+		settle(b, ctx, operation->node, &there);
+	return r;
+}
+
+/* ---- Attributes --------------------------- */
+
+static int apply_setattr(struct writeback *b, struct op_context *ctx, struct operation *operation)
+{
+	const struct attributes known = settled(b, operation->node);
+	const struct object_ref object = {.path = operation->path, .id = known.id};
+	/* What others have written stays a conflict for what comes after this. */
+	bool sets_time = operation->facts.mask & SET_MTIME;
+	bool was_ours = !sets_time || check(b, ctx, operation->path, &known) == 0;
+	struct attributes there;
+	int r = known.id.inode ? workspace_setattr(ctx, b->base.inner, &object,
+					 operation->facts.mask, &operation->facts.want, &there)
+			       : -ENOENT;
+
+	if (r == 0 && was_ours && (sets_time || is_unchanged(&there, &known)))
+		settle(b, ctx, operation->node, &there);
+	return r;
+}
+
+/* ---- Content --------------------------- */
+
+static int write_content(struct writeback *b, struct op_context *ctx, struct node *node,
+	struct open_file *file, uint64_t size)
+{
+	cleanup_free char *piece = malloc(PIECE_BYTES);
+	int r = piece ? 0 : -ENOMEM;
+
+	for (uint64_t at = 0; at < size && r == 0;) {
+		size_t want = size - at < PIECE_BYTES ? (size_t)(size - at) : PIECE_BYTES;
+		ssize_t got = back_content_read(b, node, piece, want, at);
+		ssize_t put =
+			got < 0 ? got : workspace_write(ctx, file, piece, (size_t)got, (off_t)at);
+
+		if (put < 0)
+			r = (int)put;
+		else if (put < got || got <= 0)
+			r = -ENOSPC;
+		at += put > 0 ? (uint64_t)put : 0;
+	}
+	return r;
+}
+
+/* Where times cannot be set, those that nobody asked for are the workspace's. */
+static bool is_refused_time(const struct operation *operation, int r)
+{
+	return !operation->facts.mask && (r == -EPERM || r == -EOPNOTSUPP);
+}
+
+/* Everything in one go; the inner workspace sends it on, and waits at the flush. */
+static int store(struct writeback *b, struct op_context *ctx, struct operation *operation,
+	struct open_file *file, struct attributes *there)
+{
+	const struct attributes *shown = &operation->stored;
+	struct attributes want = operation->facts.want;
+	unsigned mask = operation->facts.mask | SET_MTIME;
+	struct object_ref object = OBJECT_OF(file);
+	int r = write_content(b, ctx, operation->node, file, shown->size_bytes);
+
+	want.mtime = shown->mtime;
+	if (r == 0)
+		r = workspace_setattr(ctx, b->base.inner, &object, mask, &want, there);
+	if (is_refused_time(operation, r))
+		r = 0;
+	if (r == 0)
+		r = workspace_flush(ctx, file);
+	if (is_refused_time(operation, r))
+		r = workspace_flush(ctx, file);
+	if (r == 0)
+		r = workspace_getattr(ctx, b->base.inner, &object, there);
+	/* Who has written to it since has another size: a conflict for what comes after this. */
+	if (r == 0)
+		there->size_bytes = shown->size_bytes;
+	return r;
+}
+
+/* True when everything that is there can only have come from us: the beginning of our content, with
+ * gaps where pieces are missing. */
+static bool is_ours(struct writeback *b, struct op_context *ctx, struct operation *operation,
+	const struct object_id *expected, const struct attributes *there)
+{
+	cleanup_free char *ours = malloc(PIECE_BYTES), *theirs = malloc(PIECE_BYTES);
+	const struct object_ref object = {.path = operation->path, .id = there->id};
+	uint64_t size = operation->stored.size_bytes;
+	struct attributes opened;
+	struct open_file *file;
+	bool is_same = ours && theirs && S_ISREG(there->mode) && there->size_bytes <= size;
+	int r;
+
+	if (!is_same || (expected->inode && !object_id_equal(expected, &there->id)))
+		return false;
+	r = workspace_open_file(ctx, b->base.inner, &object, O_RDONLY, &file, &opened);
+	if (r < 0) /* a mode without read permission is ours, too */
+		return r == -EACCES && expected->inode;
+	for (uint64_t at = 0; at < there->size_bytes && is_same;) {
+		ssize_t got = back_content_read(b, operation->node, ours, PIECE_BYTES, at);
+		ssize_t found = workspace_read(ctx, file, theirs, PIECE_BYTES, (off_t)at);
+
+		is_same = found > 0 && found <= got;
+		for (ssize_t i = 0; is_same && i < found; i++)
+			is_same = theirs[i] == ours[i] || !theirs[i];
+		at += found > 0 ? (uint64_t)found : 0;
+	}
+	workspace_close(ctx, file);
+	return is_same;
+}
+
+/* The file that is there was made in an earlier attempt, or written to (`expected`; inode 0: it is
+ * not known which). */
+static int find_again(struct writeback *b, struct op_context *ctx, struct operation *operation,
+	const struct object_id *expected, struct attributes *there)
+{
+	int r = look(b, ctx, operation->path, there);
+
+	if (r == 0 && !is_ours(b, ctx, operation, expected, there))
+		r = CONFLICT;
+	return r;
+}
+
+static int create(struct writeback *b, struct op_context *ctx, struct operation *operation,
+	struct open_file **ret_file, struct attributes *there)
+{
+	return workspace_create(ctx, b->base.inner, operation->path, O_RDWR,
+		operation->facts.mode & 07777, ret_file, there);
+}
+
+/* What an earlier attempt made is made anew: its mode may forbid to open it. */
+static int open_created(struct writeback *b, struct op_context *ctx, struct operation *operation,
+	struct open_file **ret_file, struct attributes *there)
+{
+	int r = create(b, ctx, operation, ret_file, there);
+
+	if (r == -EEXIST && operation->may_be_done) {
+		r = find_again(b, ctx, operation, &operation->made, there);
+		if (r == 0)
+			r = workspace_unlink(ctx, b->base.inner, operation->path, &there->id);
+		if (r == 0 || r == -ENOENT)
+			r = create(b, ctx, operation, ret_file, there);
+	}
+	if (r == 0)
+		operation->made = there->id;
+	return r;
+}
+
+static int open_truncated(struct writeback *b, struct op_context *ctx, struct operation *operation,
+	struct open_file **ret_file, struct attributes *there)
+{
+	const struct attributes known = settled(b, operation->node);
+	const struct object_ref object = {.path = operation->path, .id = known.id};
+	int r = check(b, ctx, operation->path, &known);
+
+	if (r == CONFLICT && operation->may_be_done)
+		r = find_again(b, ctx, operation, &known.id, there);
+	if (r < 0)
+		return r;
+	r = workspace_open_file(ctx, b->base.inner, &object, O_RDWR | O_TRUNC, ret_file, there);
+	if (r == -EACCES)
+		r = workspace_open_file(
+			ctx, b->base.inner, &object, O_WRONLY | O_TRUNC, ret_file, there);
+	return r;
+}
+
+/* Half a file that nobody has asked for does not stay, unless somebody else has added to it. */
+static void remove_made(
+	struct writeback *b, struct op_context *ctx, const struct operation *operation)
+{
+	const struct object_ref object = {.path = operation->path, .id = operation->made};
+	struct op_context own = *ctx;
+	struct attributes there;
+
+	if (operation->made.inode && workspace_getattr(&own, b->base.inner, &object, &there) == 0 &&
+		there.size_bytes <= operation->stored.size_bytes)
+		workspace_unlink(&own, b->base.inner, operation->path, &operation->made);
+}
+
+static int apply_content(struct writeback *b, struct op_context *ctx, struct operation *operation)
+{
+	bool is_new = operation->facts.kind == OP_CREATE;
+	struct node *node = operation->node;
+	struct attributes there;
+	struct open_file *file;
+	int r = is_new ? open_created(b, ctx, operation, &file, &there)
+		       : open_truncated(b, ctx, operation, &file, &there);
+
+	if (r < 0)
+		return r;
+	r = store(b, ctx, operation, file, &there);
+	if (r == 0) {
+		settle(b, ctx, node, &there);
+		writeback_lock(b);
+		back_learn_clock(b, &there.ctime);
+		node->content = NULL; /* whoever writes to it now writes there ... */
+		if (node->handles || node->pending > 1) { /* ... through this one */
+			node->inner = file;
+			file = NULL;
+		}
+		writeback_unlock(b);
+	} else if (classify(b, operation, r) != -EAGAIN)
+		remove_made(b, ctx, operation);
+	workspace_close(ctx, file);
+	return r;
+}
+
+/* ---- All of them --------------------------- */
+
+/* What was to be worked on was not stored. */
+static int check_depends(struct writeback *b, const struct operation *operation)
+{
+	const struct operation_facts *facts = &operation->facts;
+	bool is_made =
+		facts->kind == OP_MKDIR || facts->kind == OP_CREATE || facts->kind == OP_SYMLINK;
+	const struct node *parent;
+	int r = 0;
+
+	writeback_lock(b);
+	parent = back_node(b, &facts->parent);
+	if (operation->node->error)
+		r = operation->node->error;
+	else if (!is_made && !operation->node->real.inode && !operation->may_be_done)
+		r = -ENOENT;
+	else if (back_is_provisional(&facts->parent) && (!parent || !parent->real.inode))
+		r = -ENOENT;
+	writeback_unlock(b);
+	return r;
+}
+
+int back_apply(struct writeback *b, struct operation *operation)
+{
+	static int (*const functions[])(
+		struct writeback *, struct op_context *, struct operation *) = {
+		[OP_MKDIR] = apply_mkdir,
+		[OP_CREATE] = apply_content,
+		[OP_SYMLINK] = apply_symlink,
+		[OP_CONTENT] = apply_content,
+		[OP_SETATTR] = apply_setattr,
+		[OP_UNLINK] = apply_unlink,
+		[OP_RMDIR] = apply_rmdir,
+		[OP_RENAME] = apply_rename,
+	};
+	struct op_context ctx;
+	int r = check_depends(b, operation);
+
+	if (r < 0)
+		return r;
+	context_of(b, operation, &ctx);
+	r = functions[operation->facts.kind](b, &ctx, operation);
+	operation->position = ctx.served.position;
+	return classify(b, operation, r);
+}

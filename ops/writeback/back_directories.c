@@ -1,0 +1,331 @@
+/* Listings, and changes that others make. */
+#include "ops/writeback/writeback_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ops/support/buffer.h"
+#include "ops/support/cleanup.h"
+#include "ops/support/path.h"
+
+enum { LISTING_TRIES = 4 };
+
+/* ---- Listings --------------------------- */
+
+struct listed {
+	struct listed *next;
+	bool is_dropped;
+	struct attributes attributes;
+	char name[];
+};
+
+struct listing {
+	struct listed *first;
+};
+
+static void listing_done(struct listing *listing)
+{
+	while (listing->first) {
+		struct listed *next = listing->first->next;
+
+		free(listing->first);
+		listing->first = next;
+	}
+}
+
+static int list(struct listing *listing, const char *name, const struct attributes *attributes)
+{
+	size_t size = strlen(name) + 1;
+	struct listed *listed = malloc(sizeof(*listed) + size);
+
+	if (!listed)
+		return -ENOMEM;
+	*listed = (struct listed){.next = listing->first, .attributes = *attributes};
+	memcpy(listed->name, name, size);
+	listing->first = listed;
+	return 0;
+}
+
+static int take_entry(void *user, const struct dir_entry *entry)
+{
+	return list(user, entry->path, &entry->attributes);
+}
+
+/* The name had pending operations when the workspace listed it, and leads to the listed object
+ * after them; add_pending() does not know that any more. */
+static bool is_still_there(
+	struct writeback *b, const struct name *name, const struct object_id *listed)
+{
+	return name->retired_at && object_id_equal(&name->id, listed) && !back_node(b, &name->id);
+}
+
+/* What the workspace listed, as callers see it.  Names that were retired since are no longer what
+ * it listed, perhaps: `*is_certain` is false then. */
+static int show_listed(struct writeback *b, const char *directory, const struct reader *reader,
+	struct listing *listing, bool *is_certain)
+{
+	for (struct listed *listed = listing->first; listed; listed = listed->next) {
+		cleanup_free char *path = path_join(directory, listed->name);
+		const struct name *name;
+
+		if (!path)
+			return -ENOMEM;
+		name = back_name(b, path, reader);
+		back_show(b, path, &listed->attributes);
+		listed->is_dropped = name && !is_still_there(b, name, &listed->attributes.id);
+		*is_certain = *is_certain && !(name && name->retired_at);
+	}
+	return 0;
+}
+
+static int add_pending(struct writeback *b, const char *path, const struct reader *reader,
+	struct listing *listing, bool *is_certain)
+{
+	const struct directory *directory = back_directory(b, path, strlen(path));
+	const struct node *node;
+	const struct name *name;
+	struct attributes shown;
+	int r = 0;
+
+	if (!directory)
+		return 0;
+	LIST_FOREACH(name, &directory->names, in_directory) {
+		if (name->retired_at && name->retired_at <= reader->since)
+			continue;
+		*is_certain = *is_certain && !name->retired_at;
+		node = name->retired_at ? back_node(b, &name->id) : name->node;
+		if (!node || r < 0)
+			continue;
+		shown = back_node_shown(b, node, name->path);
+		r = list(listing, path_name(name->path), &shown);
+	}
+	return r;
+}
+
+static int tell_listed(const struct listing *listing, dir_entry_sink sink, void *user)
+{
+	int r = 0;
+
+	for (const struct listed *listed = listing->first; listed && r >= 0; listed = listed->next)
+		if (!listed->is_dropped)
+			r = sink(user, &(struct dir_entry){.path = listed->name,
+					       .attributes = listed->attributes});
+	return r < 0 ? r : 0;
+}
+
+/* The workspace's part; `directory` is there. */
+static int list_inner(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, bool watch, struct listing *listing,
+	uint64_t *ret_since)
+{
+	struct writeback *b = writeback_of(w);
+	int r = forward_readdir(ctx, w, directory, watch, take_entry, listing, ret_since);
+
+	writeback_lock(b);
+	back_saw(b, ctx->served.position);
+	writeback_unlock(b);
+	return r;
+}
+
+/* One attempt.  1: names were retired meanwhile; `*ret_since` is 0 then. */
+static int list_once(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	bool watch, struct listing *listing, uint64_t *ret_since)
+{
+	struct writeback *b = writeback_of(w);
+	struct object_ref inner;
+	struct reader reader;
+	bool is_certain = true, is_new;
+	struct node *node;
+	int r;
+
+	writeback_lock(b);
+	r = back_find(b, object, &inner, &node);
+	is_new = r > 0 && !node->real.inode;
+	if (r > 0 && !S_ISDIR(node->shown.mode))
+		r = S_ISLNK(node->shown.mode) ? -ELOOP : -ENOTDIR;
+	if (r < 0) {
+		writeback_unlock(b);
+		return r;
+	}
+	inner = back_pass_object(b, object);
+	if (is_new)
+		back_answered(b, ctx);
+	back_reader_begin(b, &reader);
+	writeback_unlock(b);
+	*ret_since = 0;
+	r = is_new ? 0 : list_inner(ctx, w, &inner, watch, listing, ret_since);
+	writeback_lock(b);
+	if (r == 0)
+		r = show_listed(b, object->path, &reader, listing, &is_certain);
+	if (r == 0)
+		r = add_pending(b, object->path, &reader, listing, &is_certain);
+	back_reader_end(b, &reader);
+	writeback_unlock(b);
+	if (is_certain || r < 0)
+		return r;
+	*ret_since = 0;
+	return 1;
+}
+
+/* What is to be watched is made first. */
+static int await_made(struct op_context *ctx, struct writeback *b, const struct object_ref *object)
+{
+	struct object_ref inner;
+	struct object_id id;
+	struct node *node;
+	int r;
+
+	writeback_lock(b);
+	r = back_find(b, object, &inner, &node);
+	if (r > 0 && !node->real.inode) {
+		id = node->id;
+		r = back_settle(b, ctx, &id);
+	}
+	writeback_unlock(b);
+	return r < 0 ? r : 0;
+}
+
+int back_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since)
+{
+	struct writeback *b = writeback_of(w);
+	cleanup_with(listing_done) struct listing listing = {0};
+	uint64_t since = 0;
+	int r = watch ? await_made(ctx, b, object) : 0;
+
+	for (int tries = 0; r >= 0 && tries < LISTING_TRIES; tries++) {
+		listing_done(&listing);
+		r = list_once(ctx, w, object, watch, &listing, &since);
+		if (r <= 0)
+			break;
+	}
+	if (r >= 0)
+		r = tell_listed(&listing, sink, user);
+	if (r == 0 && ret_since)
+		*ret_since = since;
+	return r;
+}
+
+/* A scan is the workspace's, once it has all that came before. */
+struct scan {
+	struct writeback *b;
+	const char *directory;
+	dir_entry_sink sink;
+	void *user;
+};
+
+static int pass_scanned(void *user, const struct dir_entry *entry)
+{
+	struct scan *scan = user;
+	struct dir_entry shown = *entry;
+	cleanup_free char *path = path_join(scan->directory, entry->path);
+
+	writeback_lock(scan->b);
+	back_show(scan->b, path, &shown.attributes);
+	writeback_unlock(scan->b);
+	return scan->sink(scan->user, &shown);
+}
+
+int back_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
+	const struct scan_request *request, dir_entry_sink sink, void *user)
+{
+	struct writeback *b = writeback_of(w);
+	struct scan scan = {.b = b, .directory = directory->path, .sink = sink, .user = user};
+	struct object_ref inner;
+	int r;
+
+	writeback_lock(b);
+	r = back_barrier(b, ctx);
+	inner = back_pass_object(b, directory);
+	writeback_unlock(b);
+	return r < 0 ? r : forward_scan(ctx, w, &inner, request, pass_scanned, &scan);
+}
+
+/* ---- Changes --------------------------- */
+
+/* The name is not as the workspace has it: what is pending comes first.  What others do after that
+ * is told when it is done. */
+static bool keeps_change(struct name *name, const struct change *change)
+{
+	if (!name)
+		return false;
+	if (name->retired_at)
+		return change->at <= name->position;
+	if (change->at > name->told.at) {
+		name->told = *change;
+		name->told.hash = NULL;
+	}
+	return true;
+}
+
+static void take_change(void *user, const struct change *change)
+{
+	struct writeback *b = user;
+	struct change shown = *change;
+	const struct node *node;
+	bool is_kept = false;
+
+	writeback_lock(b);
+	back_saw(b, change->at);
+	back_show_id(b, &shown.directory);
+	if (change->kind == CHANGE_ENTRY) {
+		node = back_real_node(b, &change->attributes.id);
+		is_kept =
+			keeps_change(back_any_name(b, change->path), change) ||
+			(change->exists && node && !node->is_gone && change->at < node->settled_at);
+		if (change->exists && S_ISDIR(change->attributes.mode))
+			back_keep_directory(b, change->path, &change->attributes, change->at);
+		if (change->exists)
+			back_show(b, change->path, &shown.attributes);
+	}
+	writeback_unlock(b);
+	if (!is_kept && b->sink)
+		b->sink(b->sink_user, &shown);
+}
+
+int back_watch(struct workspace *w, change_sink sink, void *user)
+{
+	struct writeback *b = writeback_of(w);
+
+	if (b->sink)
+		return -EBUSY;
+	b->sink_user = user;
+	b->sink = sink;
+	return forward_watch(w, take_change, b);
+}
+
+int back_watch_directory(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *directory, bool *ret_watched)
+{
+	struct writeback *b = writeback_of(w);
+	struct object_ref inner;
+	struct node *node;
+	int r;
+
+	writeback_lock(b);
+	r = back_find(b, directory, &inner, &node);
+	if (r > 0 && !node->real.inode)
+		r = -EAGAIN;
+	inner = back_pass_object(b, directory);
+	writeback_unlock(b);
+	if (r < 0)
+		return r;
+	r = forward_watch_directory(ctx, w, &inner, ret_watched);
+	writeback_lock(b);
+	back_saw(b, ctx->served.position);
+	writeback_unlock(b);
+	return r;
+}
+
+void back_unwatch(struct workspace *w, const struct object_ref *directory)
+{
+	struct writeback *b = writeback_of(w);
+	struct object_ref inner;
+
+	writeback_lock(b);
+	inner = back_pass_object(b, directory);
+	writeback_unlock(b);
+	forward_unwatch(w, &inner);
+}

@@ -1,0 +1,679 @@
+/* What waits for what: operations, the keys that order them, callers that wait, workers. */
+#include "ops/writeback/writeback_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
+#include "ops/support/path.h"
+
+enum { POLL_MS = 50, UNREACHABLE_MS = 5000 };
+
+/* ---- Keys --------------------------- */
+
+enum { KEY_OF_ALL = 1, KEY_OF_PATH, KEY_OF_OBJECT };
+
+static size_t key_hash(const void *entry)
+{
+	return ((const struct key *)entry)->hash;
+}
+
+static void **key_link(void *entry)
+{
+	return (void **)&((struct key *)entry)->next;
+}
+
+static struct key *find_key(struct writeback *b, size_t hash)
+{
+	struct key *key = hash_table_bucket(&b->keys, hash);
+
+	while (key && key->hash != hash)
+		key = key->next;
+	return key;
+}
+
+static struct key *add_key(struct writeback *b, size_t hash)
+{
+	struct key *key = find_key(b, hash);
+
+	if (key)
+		return key;
+	key = calloc(1, sizeof(*key));
+	if (!key)
+		return NULL;
+	key->hash = hash;
+	TAILQ_INIT(&key->refs);
+	hash_table_insert(&b->keys, key, key_hash, key_link);
+	return key;
+}
+
+static size_t path_key(const char *path, size_t length)
+{
+	return XXH3_64bits_withSeed(path, length, KEY_OF_PATH);
+}
+
+static size_t object_key(const struct object_id *id)
+{
+	return XXH3_64bits_withSeed(id, sizeof(*id), KEY_OF_OBJECT);
+}
+
+/* An exclusive reference waits for all before it, a shared one for exclusive ones. */
+static bool may_grant(const struct key_ref *ref)
+{
+	const struct key_ref *before = TAILQ_PREV(ref, key_refs, link);
+
+	if (!before)
+		return true;
+	return !ref->is_exclusive && !before->is_exclusive && before->is_granted;
+}
+
+void back_put_ready(struct writeback *b, struct operation *operation)
+{
+	if (operation->facts.kind == OP_FENCE) {
+		pthread_cond_broadcast(&b->changed);
+		return;
+	}
+	TAILQ_INSERT_TAIL(&b->ready, operation, ready);
+	operation->is_ready = true;
+	pthread_cond_signal(&b->work);
+}
+
+void back_take_ready(struct writeback *b, struct operation *operation)
+{
+	if (operation->is_ready)
+		TAILQ_REMOVE(&b->ready, operation, ready);
+	operation->is_ready = false;
+}
+
+static void unblock(struct writeback *b, struct operation *operation)
+{
+	if (--operation->blockers == 0)
+		back_put_ready(b, operation);
+}
+
+/* Who comes to wait for an open file does not wait until it is closed. */
+static void hurry(struct writeback *b, const struct key_ref *ref)
+{
+	const struct key_ref *before = ref;
+
+	while ((before = TAILQ_PREV(before, key_refs, link)))
+		if (before->operation->is_held)
+			back_release_hold(b, before->operation);
+}
+
+static int add_ref(struct writeback *b, struct operation *operation, size_t hash, bool is_exclusive)
+{
+	struct key_ref *ref;
+	struct key *key;
+
+	for (unsigned i = 0; i < operation->ref_count; i++)
+		if (operation->refs[i].key->hash == hash)
+			return 0;
+	key = add_key(b, hash);
+	if (!key)
+		return -ENOMEM;
+	ref = &operation->refs[operation->ref_count++];
+	*ref = (struct key_ref){.key = key, .operation = operation, .is_exclusive = is_exclusive};
+	TAILQ_INSERT_TAIL(&key->refs, ref, link);
+	ref->is_granted = may_grant(ref);
+	operation->blockers += !ref->is_granted;
+	return 0;
+}
+
+static void grant_from_head(struct writeback *b, struct key *key)
+{
+	struct key_ref *ref;
+
+	TAILQ_FOREACH(ref, &key->refs, link)
+	{
+		if (ref->is_granted && ref->is_exclusive)
+			break;
+		if (ref->is_granted)
+			continue;
+		if (!may_grant(ref))
+			break;
+		ref->is_granted = true;
+		unblock(b, ref->operation);
+	}
+}
+
+static void drop_refs(struct writeback *b, struct operation *operation)
+{
+	while (operation->ref_count) {
+		struct key_ref *ref = &operation->refs[--operation->ref_count];
+		struct key *key = ref->key;
+		bool was_first = ref == TAILQ_FIRST(&key->refs) || ref->is_exclusive;
+
+		TAILQ_REMOVE(&key->refs, ref, link);
+		if (TAILQ_EMPTY(&key->refs)) {
+			hash_table_remove(&b->keys, key, key_hash, key_link);
+			free(key);
+		} else if (was_first)
+			grant_from_head(b, key);
+	}
+}
+
+static int add_path(struct writeback *b, struct operation *operation, const char *path)
+{
+	return path ? add_ref(b, operation, path_key(path, strlen(path)), true) : 0;
+}
+
+static int add_parent(struct writeback *b, struct operation *operation, const char *path)
+{
+	return path && *path
+		       ? add_ref(b, operation, path_key(path, path_parent_length(path)), false)
+		       : 0;
+}
+
+static int add_object(struct writeback *b, struct operation *operation, const struct object_id *id)
+{
+	return id->inode ? add_ref(b, operation, object_key(id), true) : 0;
+}
+
+/* Exclusive ones first: a second reference to a key is none. */
+static int add_refs(struct writeback *b, struct operation *operation, const char *path,
+	const char *path2, const struct object_id *id, bool all)
+{
+	size_t of_all = XXH3_64bits_withSeed("", 0, KEY_OF_ALL);
+	int r = add_path(b, operation, path);
+
+	if (r == 0)
+		r = add_path(b, operation, path2);
+	if (r == 0 && id)
+		r = add_object(b, operation, id);
+	if (r == 0)
+		r = add_object(b, operation, &operation->facts.replaced_id);
+	if (r == 0)
+		r = add_parent(b, operation, path);
+	if (r == 0)
+		r = add_parent(b, operation, path2);
+	if (r == 0)
+		r = add_ref(b, operation, of_all, all);
+	if (r < 0) {
+		drop_refs(b, operation);
+		operation->blockers = 0;
+	}
+	return r;
+}
+
+static void hurry_all(struct writeback *b, struct operation *operation)
+{
+	for (unsigned i = 0; i < operation->ref_count; i++)
+		if (!operation->refs[i].is_granted)
+			hurry(b, &operation->refs[i]);
+}
+
+/* ---- Operations --------------------------- */
+
+struct operation *back_operation_new(
+	const struct op_context *ctx, enum operation_kind kind, const char *path, const char *path2)
+{
+	struct operation *operation = calloc(1, sizeof(*operation));
+	struct operation_facts *facts;
+
+	if (!operation)
+		return NULL;
+	operation->path = strdup(path);
+	operation->path2 = path2 ? strdup(path2) : NULL;
+	if (!operation->path || (path2 && !operation->path2)) {
+		back_operation_free(operation);
+		return NULL;
+	}
+	facts = &operation->facts;
+	facts->kind = kind;
+	facts->uid = ctx->uid;
+	facts->gid = ctx->gid;
+	facts->pid = ctx->pid;
+	facts->group_count = ctx->groups ? (uint32_t)ctx->group_count : 0;
+	for (uint32_t i = 0; i < facts->group_count && i < GROUPS_MAX; i++)
+		facts->groups[i] = ctx->groups[i];
+	facts->parent = ctx->parent;
+	facts->new_parent = ctx->new_parent;
+	return operation;
+}
+
+void back_operation_free(struct operation *operation)
+{
+	if (!operation)
+		return;
+	free(operation->path);
+	free(operation->path2);
+	free(operation);
+}
+
+static bool is_directory_link(const struct operation *operation)
+{
+	return operation->facts.kind == OP_MKDIR || operation->facts.kind == OP_RMDIR;
+}
+
+/* Names in the directory, or what they lead to, change. */
+static bool changes_names(const struct operation *operation)
+{
+	return operation->facts.kind != OP_SETATTR && operation->facts.kind != OP_CONTENT;
+}
+
+static void touch_directory(struct writeback *b, struct name *name, int links)
+{
+	name->directory->changed = back_now(b);
+	name->directory->links += links;
+}
+
+/* It has the time that was set, whatever came before. */
+static void forget_change(struct writeback *b, const char *path)
+{
+	struct directory *directory = back_directory(b, path, strlen(path));
+
+	if (directory)
+		directory->changed = (struct timespec){0};
+}
+
+/* Another directory comes to the path, or none. */
+static void forget_directory(struct writeback *b, const struct operation *operation)
+{
+	struct directory *directory = back_directory(b, operation->path, strlen(operation->path));
+
+	if (!directory)
+		return;
+	directory->known.mode = 0;
+	directory->id =
+		operation->facts.kind == OP_MKDIR ? operation->node->id : (struct object_id){0};
+}
+
+/* What callers see from now on.  `name`s are there, with one operation more. */
+static void show_effect(
+	struct writeback *b, struct operation *operation, struct name *name, struct name *name2)
+{
+	struct node *node = operation->node;
+	enum operation_kind kind = operation->facts.kind;
+
+	node->shown = operation->facts.shown;
+	node->shown.id = node->id;
+	if (operation->facts.parent.inode)
+		name->directory->id = operation->facts.parent;
+	if (name2)
+		name2->directory->id = operation->facts.new_parent;
+	if (changes_names(operation))
+		touch_directory(b, name, kind == OP_MKDIR ? 1 : kind == OP_RMDIR ? -1 : 0);
+	if (name2)
+		touch_directory(b, name2, 0);
+	name->node = node;
+	if (kind == OP_UNLINK || kind == OP_RMDIR) {
+		name->node = NULL;
+		node->is_gone = true;
+	}
+	if (kind == OP_RENAME) {
+		name->node = NULL;
+		name2->node = node;
+	}
+	if (kind == OP_SETATTR && (operation->facts.mask & SET_MTIME))
+		forget_change(b, operation->path);
+	if (is_directory_link(operation))
+		forget_directory(b, operation);
+	if (operation->replaced)
+		operation->replaced->is_gone = true;
+	if (kind == OP_CREATE || kind == OP_CONTENT)
+		node->content = operation;
+	if (node->content == operation)
+		node->is_whole = true;
+}
+
+static int add_names(struct writeback *b, const struct operation *operation, struct name **ret_name,
+	struct name **ret_name2)
+{
+	int r = back_name_add(b, operation->path, ret_name);
+
+	if (r == 0 && operation->facts.kind == OP_RENAME) {
+		r = back_name_add(b, operation->path2, ret_name2);
+		if (r < 0)
+			back_name_done(b, *ret_name, 0, &(struct change){0});
+	}
+	return r;
+}
+
+static int add_nodes(struct writeback *b, struct operation *operation)
+{
+	struct operation_facts *facts = &operation->facts;
+	struct node *node =
+		back_node_add(b, &facts->shown.id, facts->known.mode ? &facts->known : NULL);
+
+	if (!node)
+		return -ENOMEM;
+	if (facts->kind == OP_SYMLINK && !node->target) {
+		node->target = strdup(operation->path2);
+		if (!node->target) {
+			back_node_release(b, node);
+			return -ENOMEM;
+		}
+	}
+	if (facts->replaced_id.inode) {
+		operation->replaced = back_node_add(
+			b, &facts->replaced_id, facts->replaced.mode ? &facts->replaced : NULL);
+		if (!operation->replaced) {
+			back_node_release(b, node);
+			return -ENOMEM;
+		}
+	}
+	operation->node = node;
+	node->pending++;
+	if (operation->replaced)
+		operation->replaced->pending++;
+	return 0;
+}
+
+static void drop_nodes(struct writeback *b, struct operation *operation)
+{
+	struct node *nodes[] = {operation->node, operation->replaced};
+
+	for (unsigned i = 0; i < 2; i++) {
+		if (!nodes[i])
+			continue;
+		nodes[i]->pending--;
+		back_node_release(b, nodes[i]);
+	}
+}
+
+/* The workspace has it now: what it told of the directory before lacks it. */
+static void end_link(struct directory *directory, const struct operation *operation)
+{
+	int links = operation->facts.kind == OP_MKDIR ? 1 : -1;
+
+	directory->links -= links;
+	if (directory->known.mode && !operation->is_undone &&
+		directory->known_at < operation->position)
+		directory->known.nlink = (uint32_t)((int)directory->known.nlink + links);
+}
+
+static void drop_names(
+	struct writeback *b, struct operation *operation, struct change *told, struct change *told2)
+{
+	struct name *name = back_name(b, operation->path, NULL);
+	uint64_t position = operation->position;
+
+	if (is_directory_link(operation))
+		end_link(name->directory, operation);
+	back_name_done(b, name, position, told);
+	if (operation->facts.kind == OP_RENAME)
+		back_name_done(b, back_name(b, operation->path2, NULL), position, told2);
+}
+
+int back_enter(struct writeback *b, struct operation *operation, bool is_recovered)
+{
+	const char *path2 = operation->facts.kind == OP_RENAME ? operation->path2 : NULL;
+	struct name *name = NULL, *name2 = NULL;
+	int r = add_nodes(b, operation);
+
+	if (r < 0)
+		return r;
+	r = add_names(b, operation, &name, &name2);
+	if (r < 0) {
+		drop_nodes(b, operation);
+		return r;
+	}
+	operation->blockers = operation->is_held;
+	r = add_refs(b, operation, operation->path, path2, &operation->node->id, false);
+	if (!is_recovered)
+		operation->sequence = ++b->sequence;
+	if (r == 0 && !is_recovered)
+		r = back_journal_operation(b, operation);
+	if (r < 0) {
+		drop_refs(b, operation);
+		operation->blockers = 0;
+		back_name_done(b, name, 0, &(struct change){0});
+		if (name2)
+			back_name_done(b, name2, 0, &(struct change){0});
+		drop_nodes(b, operation);
+		return r;
+	}
+	operation->taken_ms = clock_now_ms();
+	TAILQ_INSERT_TAIL(&b->operations, operation, link);
+	b->count++;
+	show_effect(b, operation, name, name2);
+	hurry_all(b, operation);
+	if (!operation->blockers)
+		back_put_ready(b, operation);
+	else if (operation->is_held)
+		pthread_cond_signal(&b->work); /* its time is measured */
+	return 0;
+}
+
+void back_hold(struct writeback *b, struct operation *operation)
+{
+	if (operation->is_held)
+		return;
+	back_take_ready(b, operation);
+	operation->is_held = true;
+	operation->blockers++;
+	operation->taken_ms = clock_now_ms();
+}
+
+void back_release_hold(struct writeback *b, struct operation *operation)
+{
+	if (!operation->is_held)
+		return;
+	operation->is_held = false;
+	unblock(b, operation);
+}
+
+/* Nothing waits for the directory that `operation` makes, or works in it. */
+bool back_is_alone(struct writeback *b, const char *directory, const struct operation *operation)
+{
+	const struct key *key = find_key(b, path_key(directory, strlen(directory)));
+	const struct key_ref *first = key ? TAILQ_FIRST(&key->refs) : NULL;
+
+	return first && first->operation == operation && !TAILQ_NEXT(first, link);
+}
+
+/* After its last operation it is as the workspace has it.  A handle to be closed, or NULL. */
+static struct open_file *leave_to_workspace(struct writeback *b, struct node *node)
+{
+	if (node->pending > 1)
+		return NULL;
+	back_content_drop(b, node);
+	return node->handles ? NULL : steal_ptr(&node->inner);
+}
+
+static void close_inner(struct writeback *b, struct open_file *inner)
+{
+	struct op_context ctx;
+
+	if (!inner)
+		return;
+	op_context_init(&ctx);
+	writeback_unlock(b);
+	workspace_close(&ctx, inner);
+	writeback_lock(b);
+}
+
+static void tell(struct writeback *b, const char *path, struct change *change)
+{
+	change->path = path;
+	if (!change->at || !b->sink)
+		return;
+	writeback_unlock(b);
+	b->sink(b->sink_user, change);
+	writeback_lock(b);
+}
+
+void back_forget(struct writeback *b, struct operation *operation)
+{
+	struct change told = {.at = 0}, told2 = {.at = 0};
+	struct node *node = operation->node;
+
+	struct open_file *inner[2] = {NULL, NULL};
+
+	if (node->content == operation) {
+		node->content = NULL;
+		back_content_drop(b, node);
+	}
+	inner[0] = leave_to_workspace(b, node);
+	inner[1] = operation->replaced ? leave_to_workspace(b, operation->replaced) : NULL;
+	back_take_ready(b, operation);
+	TAILQ_REMOVE(&b->operations, operation, link);
+	b->count--;
+	drop_refs(b, operation);
+	drop_names(b, operation, &told, &told2);
+	drop_nodes(b, operation);
+	back_journal_clear(b);
+	pthread_cond_broadcast(&b->changed);
+	tell(b, operation->path, &told);
+	tell(b, operation->path2, &told2);
+	close_inner(b, inner[0]);
+	close_inner(b, inner[1]);
+	back_operation_free(operation);
+}
+
+void back_end(struct writeback *b, struct operation *operation)
+{
+	back_journal_add(&b->journal, operation->is_undone ? RECORD_UNDONE : RECORD_DONE,
+		operation->sequence, &operation->node->settled, sizeof(operation->node->settled),
+		NULL, 0, NULL);
+	back_forget(b, operation);
+}
+
+/* With nothing done: nobody asks any more. */
+void back_drop(struct writeback *b, struct operation *operation)
+{
+	struct node *nodes[] = {operation->node, operation->replaced};
+
+	back_take_ready(b, operation);
+	TAILQ_REMOVE(&b->operations, operation, link);
+	drop_refs(b, operation); /* which makes others ready */
+	for (unsigned i = 0; i < 2; i++)
+		if (nodes[i])
+			close_inner(b, steal_ptr(&nodes[i]->inner));
+	back_operation_free(operation);
+}
+
+/* It has not been sent, and what it would make is gone. */
+void back_cancel(struct writeback *b, struct operation *operation)
+{
+	struct name *name = back_name(b, operation->path, NULL);
+
+	operation->is_undone = true;
+	operation->node->is_gone = true;
+	if (name->node == operation->node)
+		name->node = NULL;
+	touch_directory(b, name, 0);
+	back_end(b, operation);
+}
+
+/* ---- Callers that wait --------------------------- */
+
+int back_wait(struct writeback *b, struct op_context *ctx)
+{
+	clock_cond_wait_ms(&b->changed, &b->lock, POLL_MS);
+	if (op_interrupted(ctx))
+		return -EINTR;
+	return b->failing_since_ms && clock_now_ms() - b->failing_since_ms > UNREACHABLE_MS ? -EIO
+											    : 0;
+}
+
+int back_fence_begin(struct writeback *b, struct op_context *ctx, struct operation *fence,
+	const char *path, const char *path2, const struct object_id *id, bool all)
+{
+	int r;
+
+	*fence = (struct operation){.facts.kind = OP_FENCE};
+	r = add_refs(b, fence, path, path2, id, all);
+	if (r < 0)
+		return r;
+	fence->is_move = all;
+	b->moving += all;
+	hurry_all(b, fence);
+	while (fence->blockers && r == 0)
+		r = back_wait(b, ctx);
+	if (fence->blockers)
+		back_fence_end(b, fence);
+	else
+		r = 0;
+	return r;
+}
+
+void back_fence_end(struct writeback *b, struct operation *fence)
+{
+	if (fence->is_move) {
+		b->moving--;
+		__atomic_add_fetch(&b->moves, 1, __ATOMIC_RELAXED);
+	}
+	drop_refs(b, fence);
+	pthread_cond_broadcast(&b->changed);
+}
+
+int back_settle(struct writeback *b, struct op_context *ctx, const struct object_id *id)
+{
+	struct operation fence;
+	int r = back_fence_begin(b, ctx, &fence, NULL, NULL, id, false);
+
+	if (r == 0)
+		back_fence_end(b, &fence);
+	return r;
+}
+
+void back_release_holds(struct writeback *b, int64_t taken_before_ms)
+{
+	struct operation *operation;
+
+	TAILQ_FOREACH(operation, &b->operations, link)
+	{
+		if (operation->taken_ms > taken_before_ms)
+			break;
+		back_release_hold(b, operation);
+	}
+}
+
+int back_barrier(struct writeback *b, struct op_context *ctx)
+{
+	uint64_t last = b->sequence;
+	const struct operation *first;
+	int r = 0;
+
+	back_release_holds(b, INT64_MAX);
+	while (r == 0 && (first = TAILQ_FIRST(&b->operations)) && first->sequence <= last)
+		r = back_wait(b, ctx);
+	return r;
+}
+
+/* What is acknowledged is dropped from the journal only when nothing is pending. */
+static bool has_room(const struct writeback *b)
+{
+	return b->count < OPERATIONS_MAX && b->bytes < PENDING_MAX_BYTES &&
+	       b->journal.size < JOURNAL_MAX_BYTES;
+}
+
+int back_await_room(struct writeback *b, struct op_context *ctx)
+{
+	int r = 0;
+
+	if (has_room(b))
+		return 0;
+	back_release_holds(b, INT64_MAX);
+	while (r == 0 && !has_room(b))
+		r = back_wait(b, ctx);
+	return r;
+}
+
+int back_find_room(struct writeback *b, struct op_context *ctx)
+{
+	int r;
+
+	writeback_lock(b);
+	r = back_await_room(b, ctx);
+	writeback_unlock(b);
+	return r;
+}
+
+/* What a place makes of the caller's ids, and its clock, are known from the first change, which is
+ * passed on.  Root without its rights there is refused what nobody here checks.  What waits while
+ * a directory is renamed has the old path. */
+bool back_defers(struct writeback *b, struct op_context *ctx, uint64_t moves)
+{
+	const struct identity *identity = back_identity(b, ctx);
+
+	return (!b->journal.has_failed || !b->count) && !b->drains && !b->is_ending &&
+	       b->knows_clock && identity && !(ctx->uid == 0 && identity->makes_uid != 0) &&
+	       ctx->group_count <= GROUPS_MAX && !b->moving && b->moves == moves;
+}

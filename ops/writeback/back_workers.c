@@ -1,0 +1,165 @@
+/* The threads that bring pending operations to the inner workspace. */
+#include "ops/writeback/writeback_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/support/clock.h"
+#include "ops/support/path.h"
+#include "ops/support/thread.h"
+
+enum { RETRY_MS = 500, POLL_MS = 50, LAST_WAIT_MS = 15000 };
+
+/* ---- Workers --------------------------- */
+
+static void tell_rescan(struct writeback *b, const char *path)
+{
+	char *parent = strndup(path, path_parent_length(path));
+
+	if (b->sink)
+		b->sink(b->sink_user, &(struct change){.kind = CHANGE_RESCAN,
+					      .path = parent ? parent : "",
+					      .at = b->position});
+	free(parent);
+}
+
+void back_undo(struct writeback *b, struct operation *operation, int error)
+{
+	struct node *node = operation->node;
+	enum operation_kind kind = operation->facts.kind;
+	struct name *name = back_name(b, operation->path, NULL);
+
+	operation->is_undone = true;
+	if (kind == OP_UNLINK || kind == OP_RMDIR)
+		node->is_gone = false;
+	else if (kind == OP_SETATTR || kind == OP_RENAME)
+		node->refused = error;
+	else
+		node->error = error;
+	if (kind == OP_MKDIR || kind == OP_CREATE || kind == OP_SYMLINK) {
+		node->is_gone = true;
+		if (name->node == node)
+			name->node = NULL;
+	}
+	if (operation->replaced)
+		operation->replaced->is_gone = false;
+}
+
+/* Callers were told that it is done, and it is not. */
+static void lose(struct writeback *b, struct operation *operation, int error)
+{
+	b->lost++;
+	if (!b->unreported)
+		b->unreported = error;
+	back_undo(b, operation, error);
+}
+
+/* The workspace is out of reach: it is tried again, and looked whether it had been done.  Or what
+ * was refused cannot be kept: that is tried again. */
+static void try_later(struct writeback *b, struct operation *operation)
+{
+	int64_t until_ms = clock_now_ms() + RETRY_MS;
+
+	if (!b->failing_since_ms)
+		b->failing_since_ms = clock_now_ms();
+	operation->may_be_done = true;
+	while (!b->is_abandoned && clock_now_ms() < until_ms)
+		clock_cond_wait_ms(&b->work, &b->lock, RETRY_MS);
+	back_put_ready(b, operation);
+}
+
+static void finish(struct writeback *b, struct operation *operation, int r)
+{
+	char *path, *path2;
+
+	if (!operation->refusal)
+		b->failing_since_ms = 0;
+	if (r == 0) {
+		back_end(b, operation);
+		return;
+	}
+	operation->refusal = r;
+	writeback_unlock(b);
+	if (back_keep_lost(b, operation) < 0) {
+		writeback_lock(b);
+		try_later(b, operation);
+		return;
+	}
+	path = strdup(operation->path);
+	path2 = operation->facts.kind == OP_RENAME ? strdup(operation->path2) : NULL;
+	writeback_lock(b);
+	lose(b, operation, r);
+	back_end(b, operation);
+	writeback_unlock(b);
+	tell_rescan(b, path ? path : "");
+	if (path2)
+		tell_rescan(b, path2);
+	free(path);
+	free(path2);
+	writeback_lock(b);
+}
+
+static void run(struct writeback *b, struct operation *operation)
+{
+	int r;
+
+	back_take_ready(b, operation);
+	if (!operation->is_started)
+		back_journal_add(
+			&b->journal, RECORD_STARTED, operation->sequence, NULL, 0, NULL, 0, NULL);
+	operation->is_started = true;
+	operation->stored = operation->node->shown; /* from now on nobody writes to it */
+	writeback_unlock(b);
+	r = operation->refusal ? operation->refusal : back_apply(b, operation);
+	writeback_lock(b);
+	if (r == -EAGAIN)
+		try_later(b, operation);
+	else
+		finish(b, operation, r);
+}
+
+static void *work(void *argument)
+{
+	struct writeback *b = argument;
+
+	writeback_lock(b);
+	while (!b->is_abandoned && !(b->is_ending && TAILQ_EMPTY(&b->operations))) {
+		back_release_holds(b, b->is_ending ? INT64_MAX : clock_now_ms() - HELD_MS);
+		if (!TAILQ_EMPTY(&b->ready))
+			run(b, TAILQ_FIRST(&b->ready));
+		else if (TAILQ_EMPTY(&b->operations))
+			pthread_cond_wait(&b->work, &b->lock);
+		else
+			clock_cond_wait_ms(&b->work, &b->lock, HELD_MS / 4);
+	}
+	writeback_unlock(b);
+	return NULL;
+}
+
+int back_start_worker(struct writeback *b)
+{
+	int r = thread_start(&b->workers[b->worker_count], "writeback", 0, work, b);
+
+	if (r == 0)
+		b->worker_count++;
+	return r;
+}
+
+/* With what is pending, unless the workspace is out of reach. */
+void back_workers_stop(struct writeback *b)
+{
+	int64_t until_ms = clock_now_ms() + LAST_WAIT_MS;
+
+	writeback_lock(b);
+	b->is_ending = true;
+	pthread_cond_broadcast(&b->work);
+	while (!TAILQ_EMPTY(&b->operations) && b->worker_count &&
+		(!b->failing_since_ms || clock_now_ms() < until_ms))
+		clock_cond_wait_ms(&b->changed, &b->lock, POLL_MS);
+	b->is_abandoned = true;
+	pthread_cond_broadcast(&b->work);
+	writeback_unlock(b);
+	for (unsigned i = 0; i < b->worker_count; i++)
+		pthread_join(b->workers[i], NULL);
+}

@@ -1,0 +1,221 @@
+#!/bin/bash
+# -o writes=back: the workspace follows; nothing is lost unsaid, and nobody else's work is overwritten.
+# shellcheck source=tests/mounted/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# back [RTT_MS]: mounts with writes=back; by ssh over a link with that delay.
+back() {
+	[ "${1:-0}" = 0 ] || [ "$backend" != ssh ] || simulate_link "$1"
+	start_daemon -o writes=back
+	echo x >"$mnt/.first" # the first change tells the clock there, and is waited for
+	rm "$mnt/.first"
+	"$ISTHMUS" sync "$mnt"
+}
+
+# kill_daemon: as a crash does.
+kill_daemon() {
+	kill -KILL "$daemon_pid"
+	wait "$daemon_pid" 2>/dev/null || true
+	umount -l "$mnt" 2>/dev/null || true
+	daemon_pid=
+}
+
+make_tree() {
+	local i
+
+	rm -rf "$tmp/from" "$backing/tree"
+	for i in $(seq 60); do
+		mkdir -p "$tmp/from/tree/d$((i % 6))"
+		seq "$((i * 100))" >"$tmp/from/tree/d$((i % 6))/f$i"
+	done
+	ln -s f1 "$tmp/from/tree/link"
+	chmod 600 "$tmp/from/tree/d1/f1"
+	find "$tmp/from/tree" -depth -exec touch -h -d '2020-02-02 02:02:02' {} +
+	tar -C "$tmp/from" -cf "$tmp/tree.tar" tree
+}
+
+test_a_tree_arrives_as_it_was() {
+	make_tree
+	back 20
+	tar -C "$mnt" -xf "$tmp/tree.tar"
+	same_tree "$tmp/from/tree" "$mnt/tree"
+	"$ISTHMUS" sync "$mnt"
+	same_tree "$tmp/from/tree" "$backing/tree"
+	same_tree "$tmp/from/tree" "$mnt/tree"
+	rm -r "$mnt/tree"
+	"$ISTHMUS" sync "$mnt"
+	[ -z "$(ls -A "$backing")" ] || fail "left there: $(ls -A "$backing")"
+	stop_daemon
+}
+
+test_what_a_killed_daemon_left_is_sent_by_the_next_mount() {
+	make_tree
+	back 300
+	tar -C "$mnt" -xf "$tmp/tree.tar"
+	[ "$backend" != ssh ] || ! diff -r "$tmp/from/tree" "$backing/tree" >/dev/null || fail "nothing was left to be sent"
+	kill_daemon
+	[ "$backend" != ssh ] || "$ISTHMUS" list | grep -q "^waiting: $uri " || fail "list does not tell: $("$ISTHMUS" list)"
+	start_daemon -o writes=back
+	"$ISTHMUS" sync "$mnt"
+	same_tree "$tmp/from/tree" "$backing/tree"
+	same_tree "$tmp/from/tree" "$mnt/tree"
+	expect "" "$("$ISTHMUS" lost "$mnt")"
+	stop_daemon
+	! "$ISTHMUS" list | grep "^waiting: $uri " || fail "list still tells"
+}
+
+test_a_mount_without_the_option_sends_what_was_left() {
+	make_tree
+	back 300
+	tar -C "$mnt" -xf "$tmp/tree.tar"
+	kill_daemon
+	start_daemon
+	"$ISTHMUS" sync "$mnt"
+	same_tree "$tmp/from/tree" "$backing/tree"
+	same_tree "$tmp/from/tree" "$mnt/tree"
+	stop_daemon
+	! "$ISTHMUS" list | grep "^waiting: $uri " || fail "list still tells"
+}
+
+test_umount_waits_for_all_of_it() {
+	make_tree
+	back 20
+	tar -C "$mnt" -xf "$tmp/tree.tar"
+	"$ISTHMUS" umount "$mnt"
+	same_tree "$tmp/from/tree" "$backing/tree"
+	stop_daemon
+}
+
+test_a_command_sees_every_edit() {
+	local i
+
+	back 20
+	for i in $(seq 40); do
+		echo "text $i" >"$mnt/file"
+		[ $((i % 3)) != 0 ] || { echo "text $i" >"$mnt/.new"; mv "$mnt/.new" "$mnt/file"; }
+		expect "text $i" "$("$ISTHMUS" exec "$mnt" -- cat file)"
+	done
+	stop_daemon
+}
+
+test_what_a_command_changed_is_seen() {
+	local i
+
+	back 20
+	for i in $(seq 20); do
+		echo "here $i" >"$mnt/file"
+		"$ISTHMUS" exec "$mnt" -- sh -c "echo there $i >file; echo $i >new$i; rm -f new$((i - 1))"
+		expect "there $i" "$(cat "$mnt/file")"
+		expect "$i" "$(cat "$mnt/new$i")"
+		[ ! -e "$mnt/new$((i - 1))" ] || fail "new$((i - 1)) is still seen"
+	done
+	stop_daemon
+}
+
+test_git_does_not_read_files_again_that_it_wrote() {
+	local i
+
+	need git
+	back 20
+	git init -q "$tmp/repository"
+	for i in $(seq 50); do seq "$i" >"$tmp/repository/f$i"; done
+	git -C "$tmp/repository" add .
+	git -C "$tmp/repository" -c user.name=x -c user.email=x@x commit -qm x
+	git clone -q "$tmp/repository" "$mnt/clone"
+	"$ISTHMUS" sync "$mnt"
+	sleep 2 # git looks twice at what is as young as its index
+	git -C "$mnt/clone" status --porcelain
+	"$ISTHMUS" log "$mnt" --json >"$tmp/before"
+	git -C "$mnt/clone" --no-optional-locks status --porcelain
+	"$ISTHMUS" log "$mnt" --json | tail -n +"$(($(wc -l <"$tmp/before") + 1))" >"$tmp/after"
+	! grep -E '"op":"(open|read)".*"path":"clone/f[0-9]' "$tmp/after" || fail "git has read files again"
+	stop_daemon
+}
+
+test_what_is_refused_is_kept_and_said() {
+	back
+	mkdir "$mnt/small"
+	"$ISTHMUS" sync "$mnt"
+	[ "$(id -u)" = 0 ] || skip "only root can mount a small disk"
+	mount -t tmpfs -o size=256k small "$backing/small"
+	head -c 1000000 /dev/urandom >"$tmp/big"
+	cp "$tmp/big" "$mnt/small/big" || true
+	"$ISTHMUS" sync "$mnt" && fail "sync says nothing"
+	"$ISTHMUS" status "$mnt" | head -n 1 | grep -q '^lost .*1 CHANGES WERE REFUSED' || fail "$("$ISTHMUS" status "$mnt")"
+	"$ISTHMUS" lost "$mnt" >"$tmp/lost"
+	grep -q '^create small/big: No space left on device$' "$tmp/lost" || fail "$(cat "$tmp/lost")"
+	cmp "$tmp/big" "$(sed -n 's/^    //p' "$tmp/lost")"
+	[ ! -e "$mnt/small/big" ] || fail "it seems to be there"
+	umount "$backing/small"
+	"$ISTHMUS" umount "$mnt" 2>"$tmp/said" && fail "umount says nothing"
+	grep -q "refused 1 changes" "$tmp/said" || fail "$(cat "$tmp/said")"
+	stop_daemon
+	"$ISTHMUS" lost "$uri" --clear
+	expect "" "$("$ISTHMUS" lost "$uri")"
+	back
+	! "$ISTHMUS" status "$mnt" | grep -q REFUSED || fail "it is still said"
+	stop_daemon
+}
+
+test_what_others_made_meanwhile_is_not_overwritten() {
+	local i
+
+	[ "$backend" = ssh ] || skip "nothing is on its way for long enough"
+	back 100
+	for i in $(seq 20); do
+		echo "ours $i" >"$mnt/f$i"
+		echo "theirs $i" >"$backing/f$i"
+	done
+	"$ISTHMUS" sync "$mnt" || true
+	for i in $(seq 20); do
+		case $(cat "$backing/f$i") in
+		"theirs $i") grep -rqx "ours $i" "$XDG_STATE_HOME/isthmus/lost" || [ "$(cat "$mnt/f$i")" = "theirs $i" ] ;;
+		"ours $i") ;;
+		*) fail "f$i is $(cat "$backing/f$i")" ;;
+		esac
+		expect "$(cat "$backing/f$i")" "$(cat "$mnt/f$i")"
+	done
+	"$ISTHMUS" lost "$mnt" --clear
+	stop_daemon
+}
+
+test_work_goes_on_while_the_link_is_away() {
+	[ "$backend" = ssh ] || skip "there is no link"
+	back 20
+	mkdir "$mnt/d"
+	"$ISTHMUS" sync "$mnt"
+	ls "$mnt/d"
+	echo stall >"$tmp/link"
+	timeout 10 sh -c "echo text >'$mnt/d/f' && mv '$mnt/d/f' '$mnt/d/g' && cat '$mnt/d/g'" >"$tmp/said" ||
+		fail "it waits for the link"
+	expect text "$(cat "$tmp/said")"
+	"$ISTHMUS" status "$mnt" | grep -q '^writes .* [1-9][0-9]* changes' || fail "$("$ISTHMUS" status "$mnt")"
+	echo up >"$tmp/link"
+	"$ISTHMUS" sync "$mnt"
+	expect text "$(cat "$backing/d/g")"
+	stop_daemon
+}
+
+test_what_umount_could_not_send_waits_for_the_next_mount() {
+	[ "$backend" = ssh ] || skip "there is no link"
+	simulate_link 20 -o timeout=2
+	back
+	mkdir "$mnt/there"
+	"$ISTHMUS" sync "$mnt"
+	ls "$mnt/there" # it is known that nothing is in it
+	echo stall >"$tmp/link"
+	echo text >"$mnt/there/waits"
+	"$ISTHMUS" umount "$mnt" 2>"$tmp/said" && fail "umount says nothing"
+	grep -q "does not have the last 1 changes" "$tmp/said" || fail "$(cat "$tmp/said")"
+	stop_daemon
+	echo up >"$tmp/link"
+	start_daemon -o writes=back
+	expect text "$(cat "$mnt/there/waits")"
+	"$ISTHMUS" sync "$mnt"
+	expect text "$(cat "$backing/there/waits")"
+	expect "" "$("$ISTHMUS" lost "$mnt")"
+	stop_daemon
+}
+
+backend=$1
+run_tests_unmounted "$1"

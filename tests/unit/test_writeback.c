@@ -1,0 +1,838 @@
+/* What writes=back changes: what is answered before it is done, and what becomes of it. */
+#include <fcntl.h>
+#include <glob.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/backend.h"
+#include "ops/faulty.h"
+#include "ops/forward.h"
+#include "ops/support/buffer.h"
+#include "ops/writeback/writeback.h"
+#include "tests/check.h"
+#include "tests/remove_tree.h"
+
+static char top[64];
+static struct op_context context;
+static struct attributes attributes; /* room for what nobody looks at */
+
+/* ---- The workspace: mem, with faults, behind a gate --------------------------- */
+
+static struct workspace *there; /* what others see */
+static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
+static bool is_shut, is_away;
+
+static void take_away(bool takes)
+{
+	__atomic_store_n(&is_away, takes, __ATOMIC_SEQ_CST);
+}
+
+static void shut(bool shuts)
+{
+	pthread_mutex_lock(&gate_lock);
+	is_shut = shuts;
+	pthread_cond_broadcast(&gate_moved);
+	pthread_mutex_unlock(&gate_lock);
+}
+
+static bool is_change(enum forward_operation operation)
+{
+	return operation == OPERATION_mkdir || operation == OPERATION_create ||
+	       operation == OPERATION_symlink || operation == OPERATION_unlink ||
+	       operation == OPERATION_rmdir || operation == OPERATION_rename ||
+	       operation == OPERATION_setattr || operation == OPERATION_open_file;
+}
+
+/* Called once, at the first such operation that passes. */
+static void (*intrude)(void);
+static enum forward_operation intrude_at;
+
+static enum forward_operation last_at_gate;
+
+static void await_at_gate(enum forward_operation operation)
+{
+	pthread_mutex_lock(&gate_lock);
+	while (last_at_gate != operation)
+		pthread_cond_wait(&gate_moved, &gate_lock);
+	pthread_mutex_unlock(&gate_lock);
+}
+
+static int wait_at_gate(struct forward *base, enum forward_operation operation)
+{
+	void (*intruder)(void) = NULL;
+
+	(void)base;
+	pthread_mutex_lock(&gate_lock);
+	while (is_shut && is_change(operation)) {
+		last_at_gate = operation;
+		pthread_cond_broadcast(&gate_moved);
+		pthread_cond_wait(&gate_moved, &gate_lock);
+	}
+	if (intrude && operation == intrude_at) {
+		intruder = intrude;
+		intrude = NULL;
+	}
+	pthread_mutex_unlock(&gate_lock);
+	if (intruder)
+		intruder();
+	return __atomic_load_n(&is_away, __ATOMIC_SEQ_CST) && is_change(operation) ? -ENOTCONN : 0;
+}
+
+static void intrude_once(enum forward_operation operation, void (*intruder)(void))
+{
+	pthread_mutex_lock(&gate_lock);
+	intrude_at = operation;
+	intrude = intruder;
+	pthread_mutex_unlock(&gate_lock);
+}
+
+static char *directory_of(const char *kind)
+{
+	return string_printf("%s/%s", top, kind);
+}
+
+static struct workspace *put_back(struct workspace *inner)
+{
+	cleanup_free char *state = directory_of("state"), *lost = directory_of("lost");
+	cleanup_free char *reason = NULL;
+	const struct writeback_options options = {state, lost, "test:", false};
+	struct forward *gate = calloc(1, sizeof(*gate));
+	struct workspace *w = NULL;
+
+	forward_init(gate, inner, &forward_ops);
+	gate->ops.name = "gate";
+	gate->before = wait_at_gate;
+	if (!CHECK_RC(0, writeback_new(&gate->workspace, &options, &w, &reason)))
+		fprintf(stderr, "%s\n", reason ? reason : "");
+	return w;
+}
+
+static void remove_state(void)
+{
+	cleanup_free char *state = directory_of("state"), *lost = directory_of("lost");
+
+	remove_tree(state);
+	remove_tree(lost);
+	op_context_init(&context);
+}
+
+static struct workspace *open_back(void)
+{
+	struct workspace *mem = NULL, *w;
+	char *reason = NULL;
+
+	remove_state();
+	CHECK_RC(0, scheme_open("mem", "", NULL, &mem, &reason));
+	CHECK_RC(0, faulty_new(mem, "", &there));
+	w = put_back(there);
+	CHECK_RC(0, workspace_symlink(&context, w, "x", "first", &attributes)); /* passed on */
+	return w;
+}
+
+/* A workspace that stays when its mount ends. */
+static struct workspace *open_again(void)
+{
+	cleanup_free char *directory = directory_of("there"), *reason = NULL;
+	struct workspace *local = NULL;
+
+	mkdir(directory, 0755);
+	CHECK_RC(0, scheme_open("local", directory, NULL, &local, &reason));
+	CHECK_RC(0, faulty_new(local, "", &there));
+	return put_back(there);
+}
+
+static struct workspace *open_lasting(void)
+{
+	cleanup_free char *directory = directory_of("there");
+	struct workspace *w;
+
+	remove_state();
+	remove_tree(directory);
+	w = open_again();
+	CHECK_RC(0, workspace_symlink(&context, w, "x", "first", &attributes)); /* passed on */
+	return w;
+}
+
+static int sync_all(struct workspace *w)
+{
+	return workspace_fsync(&context, w, NULL, "", false);
+}
+
+/* ---- Short forms --------------------------- */
+
+static int put(struct workspace *w, const char *path, const char *text, int flags)
+{
+	struct object_ref object = OBJECT_AT(path);
+	struct open_file *file;
+	int r = workspace_open_file(&context, w, &object, O_WRONLY | flags, &file, &attributes);
+
+	if (r == -ENOENT)
+		r = workspace_create(&context, w, path, O_RDWR, 0644, &file, &attributes);
+	if (r < 0)
+		return r;
+	r = (int)workspace_write(&context, file, text, strlen(text), 0);
+	workspace_flush(&context, file);
+	workspace_close(&context, file);
+	return r < 0 ? r : 0;
+}
+
+static const char *get(struct workspace *w, const char *path)
+{
+	static char text[256];
+	struct object_ref object = OBJECT_AT(path);
+	struct open_file *file;
+	struct op_context own;
+	ssize_t got;
+	int r;
+
+	op_context_init(&own);
+	r = workspace_open_file(&own, w, &object, O_RDONLY, &file, &attributes);
+	if (r < 0)
+		return strerrorname_np(-r);
+	got = workspace_read(&own, file, text, sizeof(text) - 1, 0);
+	text[got > 0 ? got : 0] = '\0';
+	workspace_close(&own, file);
+	return text;
+}
+
+static int stat_at(struct workspace *w, const char *path, struct attributes *ret_attributes)
+{
+	return workspace_getattr(&context, w, &OBJECT_AT(path), ret_attributes);
+}
+
+static int set_mode(struct workspace *w, const char *path)
+{
+	struct object_ref object = OBJECT_AT(path);
+	const struct attributes want = {.mode = 0600};
+
+	return workspace_setattr(&context, w, &object, SET_MODE, &want, &attributes);
+}
+
+static char lost_text[1024];
+
+static void note_lost(void *user, const struct writeback_lost *lost)
+{
+	size_t used = strlen(lost_text);
+
+	(void)user;
+	snprintf(lost_text + used, sizeof(lost_text) - used, "%s %s%s%s%s: %s;", lost->verb,
+		lost->path, *lost->path2 ? " " : "", lost->path2, lost->has_content ? " +" : "",
+		lost->reason);
+}
+
+/* "VERB PATH[ +]: REASON;" for each; + where its content is kept. */
+static const char *lost(void)
+{
+	cleanup_free char *directory = directory_of("lost");
+
+	*lost_text = '\0';
+	writeback_lost_each(directory, note_lost, NULL);
+	return lost_text;
+}
+
+/* ---- What is answered before it is done --------------------------- */
+
+static void test_changes_are_seen_here_before_they_are_there(void)
+{
+	struct workspace *w = open_back();
+
+	shut(true);
+	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
+	CHECK_RC(0, put(w, "d/f", "text", O_TRUNC));
+	CHECK_STRING("text", get(w, "d/f"));
+	CHECK_RC(0, workspace_rename(&context, w, "d/f", "d/g", 0, NULL));
+	CHECK_STRING("text", get(w, "d/g"));
+	CHECK_RC(-ENOENT, stat_at(w, "d/f", &attributes));
+	CHECK_RC(-ENOENT, stat_at(there, "d", &attributes));
+	shut(false);
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("text", get(there, "d/g"));
+	CHECK_RC(-ENOENT, stat_at(there, "d/f", &attributes));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
+static void test_what_is_shown_stays_when_it_is_done(void)
+{
+	struct workspace *w = open_back();
+	struct attributes before, after, far;
+
+	shut(true);
+	CHECK_RC(0, put(w, "f", "text", O_TRUNC));
+	CHECK_RC(0, stat_at(w, "f", &before));
+	shut(false);
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, stat_at(w, "f", &after));
+	CHECK(attributes_same_version(&before, &after));
+	CHECK_RC(before.blocks, after.blocks);
+	CHECK_RC(0, stat_at(there, "f", &far));
+	CHECK(far.id.inode != before.id.inode);
+	CHECK(memcmp(&far.mtime, &before.mtime, sizeof(far.mtime)) == 0);
+	workspace_free(w);
+}
+
+static void test_what_is_removed_before_it_was_sent_is_never_sent(void)
+{
+	struct workspace *w = open_back();
+	struct open_file *file;
+
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, faulty_set(there, ""));
+	/* A file that is open for writing is not sent yet. */
+	CHECK_RC(0, workspace_create(&context, w, "held", O_RDWR, 0644, &file, &attributes));
+	CHECK_RC(1, workspace_write(&context, file, "x", 1, 0));
+	shut(true);
+	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
+	for (int i = 0; i < 40; i++) { /* more than there are threads to wait at the gate */
+		char path[16];
+
+		snprintf(path, sizeof(path), "f%d", i);
+		CHECK_RC(0, put(w, path, "text", O_TRUNC));
+	}
+	CHECK_RC(0, put(w, "d/last", "text", O_TRUNC));
+	CHECK_RC(0, workspace_unlink(&context, w, "d/last", NULL));
+	CHECK_RC(-ENOENT, stat_at(w, "d/last", &attributes));
+	shut(false);
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(41, faulty_calls(there, "create")); /* 40 and "held" */
+	CHECK_RC(0, faulty_calls(there, "unlink"));
+	workspace_free(w);
+}
+
+static void test_writes_of_a_file_are_sent_once(void)
+{
+	struct workspace *w = open_back();
+	struct open_file *file;
+
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, faulty_set(there, ""));
+	CHECK_RC(0, workspace_create(&context, w, "f", O_RDWR, 0644, &file, &attributes));
+	for (int i = 0; i < 100; i++)
+		CHECK_RC(1, workspace_write(&context, file, &"ab"[i % 2], 1, i % 10));
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(1, faulty_calls(there, "write"));
+	CHECK_STRING("ababababab", get(there, "f"));
+	workspace_free(w);
+}
+
+static void test_a_file_that_is_synced_is_there(void)
+{
+	struct workspace *w = open_back();
+	struct open_file *file;
+
+	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
+	CHECK_RC(0, workspace_create(&context, w, "d/f", O_RDWR, 0644, &file, &attributes));
+	CHECK_RC(4, workspace_write(&context, file, "text", 4, 0));
+	CHECK_RC(0, workspace_fsync(&context, w, file, "", false));
+	CHECK_STRING("text", get(there, "d/f"));
+	CHECK_RC(4, workspace_write(&context, file, "more", 4, 4));
+	CHECK_RC(0, workspace_flush(&context, file));
+	CHECK_STRING("textmore", get(there, "d/f"));
+	CHECK_RC(0, workspace_close(&context, file));
+	workspace_free(w);
+}
+
+/* ---- What is refused --------------------------- */
+
+static void test_what_has_no_room_is_kept_and_said(void)
+{
+	struct workspace *w = open_back();
+
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, faulty_set(there, "write:1:ENOSPC"));
+	CHECK_RC(0, put(w, "f", "precious", O_TRUNC));
+	CHECK_RC(-ENOSPC, sync_all(w));
+	CHECK_RC(0, sync_all(w)); /* said once */
+	CHECK_STRING("create f +: No space left on device;", lost());
+	CHECK_STRING("ENOENT", get(w, "f"));
+	CHECK_STRING("ENOENT", get(there, "f"));
+	CHECK_RC(0, put(w, "f", "again", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("again", get(there, "f"));
+	workspace_free(w);
+}
+
+static void test_what_cannot_be_kept_stays_pending_until_it_can(void)
+{
+	struct workspace *w = open_back();
+	cleanup_free char *directory = directory_of("lost");
+	struct workspace_status status;
+
+	CHECK_RC(0, sync_all(w));
+	close(open(directory, O_WRONLY | O_CREAT, 0600)); /* in the way */
+	CHECK_RC(0, faulty_set(there, "write:1:ENOSPC"));
+	CHECK_RC(0, put(w, "f", "precious", O_TRUNC));
+	CHECK_RC(-EIO, sync_all(w));
+	workspace_status(w, &status);
+	CHECK_RC(1, status.pending_operations);
+	CHECK_RC(0, unlink(directory));
+	while (sync_all(w) == -EIO)
+		usleep(10000);
+	CHECK_STRING("create f +: No space left on device;", lost());
+	workspace_free(w);
+}
+
+static void test_what_depends_on_a_loss_is_lost_and_kept(void)
+{
+	struct workspace *w = open_back();
+
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, faulty_set(there, "mkdir:1:EACCES"));
+	shut(true);
+	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
+	CHECK_RC(0, put(w, "d/f", "precious", O_TRUNC));
+	CHECK_RC(0, workspace_rename(&context, w, "d/f", "g", 0, NULL));
+	CHECK_RC(0, put(w, "other", "text", O_TRUNC));
+	shut(false);
+	CHECK_RC(-EACCES, sync_all(w));
+	CHECK_STRING("mkdir d: Permission denied;create d/f +: No such file or directory;"
+		     "rename d/f g: No such file or directory;",
+		lost());
+	CHECK_STRING("text", get(there, "other"));
+	CHECK_STRING("ENOENT", get(w, "g"));
+	workspace_free(w);
+}
+
+static void test_a_loss_is_said_to_who_asks_for_it(void)
+{
+	const struct file_lock lock = {.kind = LOCK_KIND_FLOCK, .type = LOCK_READ};
+	struct object_ref object = OBJECT_AT("locked");
+	struct workspace *w = open_back();
+	struct open_file *file;
+
+	CHECK_RC(0, put(w, "locked", "text", O_TRUNC));
+	CHECK_RC(0, put(w, "moved", "text", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, workspace_open_file(&context, w, &object, O_RDONLY, &file, &attributes));
+	CHECK_RC(0, faulty_set(there, "rename:1:EACCES"));
+	CHECK_RC(0, workspace_rename(&context, w, "moved", "to", 0, NULL));
+	CHECK_RC(0, workspace_lock(&context, file, &lock, false));
+	CHECK_RC(0, workspace_flush(&context, file));
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_RC(-EACCES, sync_all(w));
+	workspace_free(w);
+}
+
+static void test_an_open_file_tells_that_its_rename_is_lost(void)
+{
+	struct object_ref object = OBJECT_AT("to");
+	struct workspace *w = open_back();
+	struct open_file *file;
+
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, faulty_set(there, "rename:1:EACCES"));
+	shut(true);
+	CHECK_RC(0, put(w, "moved", "text", O_TRUNC));
+	CHECK_RC(0, workspace_rename(&context, w, "moved", "to", 0, NULL));
+	CHECK_RC(0, workspace_open_file(&context, w, &object, O_RDONLY, &file, &attributes));
+	shut(false);
+	CHECK_RC(-EACCES, workspace_fsync(&context, w, file, "", false));
+	CHECK_RC(0, workspace_fsync(&context, w, file, "", false));
+	workspace_close(&context, file);
+	workspace_free(w);
+}
+
+static void test_an_open_file_that_is_lost_answers_the_error(void)
+{
+	struct workspace *w = open_back();
+	struct open_file *file;
+
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, faulty_set(there, "create:1:EDQUOT"));
+	CHECK_RC(0, workspace_create(&context, w, "f", O_RDWR, 0644, &file, &attributes));
+	CHECK_RC(1, workspace_write(&context, file, "x", 1, 0));
+	CHECK_RC(-EDQUOT, workspace_fsync(&context, w, file, "", false));
+	CHECK_RC(-EDQUOT, workspace_write(&context, file, "x", 1, 0));
+	CHECK_RC(-EDQUOT, workspace_flush(&context, file));
+	CHECK_RC(-EDQUOT, workspace_close(&context, file));
+	workspace_free(w);
+}
+
+/* ---- What others do --------------------------- */
+
+static void test_a_name_that_others_took_is_theirs(void)
+{
+	struct workspace *w = open_back();
+
+	CHECK_RC(0, sync_all(w));
+	shut(true);
+	CHECK_RC(0, put(w, "f", "ours", O_TRUNC));
+	CHECK_RC(0, put(there, "f", "theirs", O_TRUNC));
+	shut(false);
+	CHECK_RC(-EEXIST, sync_all(w));
+	CHECK_STRING("theirs", get(there, "f"));
+	CHECK_STRING("theirs", get(w, "f"));
+	CHECK_STRING("create f +: somebody else has changed it meanwhile;", lost());
+	workspace_free(w);
+}
+
+static void append_theirs(void)
+{
+	CHECK_RC(0, put(there, "f", "ours and theirs", 0));
+}
+
+static void test_what_others_append_stays(void)
+{
+	struct workspace *w = open_back();
+
+	CHECK_RC(0, sync_all(w));
+	shut(true);
+	CHECK_RC(0, put(w, "f", "ours", O_TRUNC));
+	intrude_once(OPERATION_getattr, append_theirs);
+	shut(false);
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("ours and theirs", get(there, "f"));
+	CHECK_STRING("ours and theirs", get(w, "f"));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
+static void *open_gate(void *argument)
+{
+	(void)argument;
+	usleep(100000);
+	shut(false);
+	return NULL;
+}
+
+static void test_a_lock_is_given_up_when_all_is_there(void)
+{
+	const struct file_lock lock = {.kind = LOCK_KIND_FLOCK, .type = LOCK_WRITE};
+	struct object_ref object = OBJECT_AT("lock");
+	struct workspace *w = open_back();
+	struct open_file *file;
+	pthread_t opener;
+
+	CHECK_RC(0, put(w, "lock", "", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, workspace_open_file(&context, w, &object, O_RDONLY, &file, &attributes));
+	CHECK_RC(0, workspace_lock(&context, file, &lock, false));
+	shut(true);
+	CHECK_RC(0, put(w, "data", "text", O_TRUNC));
+	CHECK_RC(0, pthread_create(&opener, NULL, open_gate, NULL));
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_STRING("text", get(there, "data"));
+	pthread_join(opener, NULL);
+	workspace_free(w);
+}
+
+static void *rename_directory(void *w)
+{
+	struct op_context own;
+
+	op_context_init(&own);
+	CHECK_RC(0, workspace_rename(&own, w, "d", "e", 0, NULL));
+	return NULL;
+}
+
+static void test_nothing_is_deferred_below_a_directory_that_moves(void)
+{
+	struct workspace *w = open_back();
+	pthread_t mover, opener;
+
+	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
+	CHECK_RC(0, sync_all(w));
+	shut(true);
+	CHECK_RC(0, pthread_create(&mover, NULL, rename_directory, w));
+	await_at_gate(OPERATION_rename);
+	CHECK_RC(0, pthread_create(&opener, NULL, open_gate, NULL));
+	CHECK_RC(-ENOENT, put(w, "d/f", "text", O_TRUNC));
+	pthread_join(opener, NULL);
+	pthread_join(mover, NULL);
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
+static void test_a_truncated_file_keeps_its_attributes(void)
+{
+	struct object_ref object = OBJECT_AT("f"), opened;
+	struct workspace *w = open_back();
+	struct open_file *file;
+	char value[8];
+
+	CHECK_RC(0, put(there, "f", "text", O_TRUNC));
+	CHECK_RC(0, workspace_setxattr(&context, there, &object, "user.x", "y", 1, 0));
+	CHECK_RC(0,
+		workspace_open_file(&context, w, &object, O_WRONLY | O_TRUNC, &file, &attributes));
+	opened = OBJECT_OF(file);
+	CHECK_RC(1, workspace_getxattr(&context, w, &opened, "user.x", value, sizeof(value)));
+	CHECK_RC(0, workspace_close(&context, file));
+	workspace_free(w);
+}
+
+static void test_what_others_wrote_is_neither_removed_nor_replaced(void)
+{
+	static const char *const names[] = {"removed", "replaced", "rewritten"};
+	struct object_ref rewritten = OBJECT_AT("rewritten");
+	struct workspace *w = open_back();
+	struct open_file *file;
+
+	for (int i = 0; i < 3; i++)
+		CHECK_RC(0, put(w, names[i], "old", O_TRUNC));
+	CHECK_RC(0, put(w, "new", "new", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	shut(true);
+	for (int i = 0; i < 2; i++) /* what follows waits for these */
+		CHECK_RC(0, set_mode(w, names[i]));
+	CHECK_RC(0, workspace_unlink(&context, w, "removed", NULL));
+	CHECK_RC(0, workspace_rename(&context, w, "new", "replaced", 0, NULL));
+	CHECK_RC(0, workspace_open_file(
+			    &context, w, &rewritten, O_WRONLY | O_TRUNC, &file, &attributes));
+	CHECK_RC(4, workspace_write(&context, file, "ours", 4, 0));
+	for (int i = 0; i < 3; i++)
+		CHECK_RC(0, put(there, names[i], "theirs", 0));
+	CHECK_RC(0, workspace_close(&context, file));
+	shut(false);
+	CHECK_RC(-ESTALE, sync_all(w));
+	for (int i = 0; i < 3; i++) {
+		CHECK_STRING("theirs", get(there, names[i]));
+		CHECK_STRING("theirs", get(w, names[i]));
+	}
+	CHECK_STRING("new", get(there, "new"));
+	CHECK(strstr(lost(), "write rewritten +: ") != NULL);
+	workspace_free(w);
+}
+
+/* ---- The journal --------------------------- */
+
+static void test_without_room_for_the_journal_changes_are_passed_on(void)
+{
+	struct workspace *w = open_back();
+	struct rlimit old, none = {.rlim_cur = 4096};
+
+	CHECK_RC(0, sync_all(w));
+	getrlimit(RLIMIT_FSIZE, &old);
+	none.rlim_max = old.rlim_max;
+	signal(SIGXFSZ, SIG_IGN);
+	setrlimit(RLIMIT_FSIZE, &none);
+	for (int i = 0; i < 20; i++) {
+		char path[16];
+
+		snprintf(path, sizeof(path), "f%d", i);
+		CHECK_RC(0, put(w, path, "text", O_TRUNC));
+	}
+	setrlimit(RLIMIT_FSIZE, &old);
+	CHECK_STRING("text", get(w, "f19"));
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("text", get(there, "f0"));
+	CHECK_STRING("text", get(there, "f19"));
+	take_away(true);
+	CHECK_RC(0, put(w, "again", "text", O_TRUNC)); /* deferred: there is room again */
+	take_away(false);
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("text", get(there, "again"));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
+static void test_only_one_mount_has_the_journal(void)
+{
+	cleanup_free char *state = directory_of("state"), *other = directory_of("lost");
+	cleanup_free char *reason = NULL, *no_reason = NULL;
+	const struct writeback_options options = {state, other, "test:", false};
+	struct workspace *w = open_back(), *mem = NULL, *second;
+	uint64_t waiting;
+
+	CHECK_RC(0, scheme_open("mem", "", NULL, &mem, &no_reason));
+	CHECK_RC(-EBUSY, writeback_new(mem, &options, &second, &reason));
+	CHECK(reason && strstr(reason, "another mount") != NULL);
+	CHECK_RC(-EBUSY, writeback_waiting(state, &waiting, NULL));
+	workspace_free(w);
+	CHECK_RC(0, writeback_waiting(state, &waiting, NULL));
+	CHECK_RC(0, waiting);
+	workspace_free(mem);
+}
+
+static void test_what_the_end_could_not_send_is_sent_by_the_next_mount(void)
+{
+	struct workspace *w = open_lasting();
+	char path[16], path2[16];
+
+	CHECK_RC(0, sync_all(w));
+	take_away(true);
+	for (int i = 0; i < 10; i++) {
+		snprintf(path, sizeof(path), "d%d", i);
+		CHECK_RC(0, workspace_mkdir(&context, w, path, 0755, &attributes));
+		snprintf(path, sizeof(path), "d%d/f", i);
+		snprintf(path2, sizeof(path2), "d%d/g", i);
+		CHECK_RC(0, put(w, path, "text", O_TRUNC));
+		CHECK_RC(0, set_mode(w, path));
+		CHECK_RC(0, workspace_rename(&context, w, path, path2, 0, NULL));
+	}
+	workspace_free(w);
+	take_away(false);
+	w = open_again();
+	CHECK_RC(0, sync_all(w));
+	for (int i = 0; i < 10; i++) {
+		snprintf(path, sizeof(path), "d%d/g", i);
+		CHECK_STRING("text", get(there, path));
+	}
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
+/* The daemon is killed when the work was answered and nothing of it is at the workspace. */
+static void leave_pending(void (*work)(struct workspace *w))
+{
+	struct workspace *w;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		w = open_lasting();
+		sync_all(w);
+		shut(true);
+		work(w);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	op_context_init(&context);
+}
+
+static void put_three(struct workspace *w)
+{
+	put(w, "a", "the first", O_TRUNC);
+	put(w, "b", "the second", O_TRUNC);
+	put(w, "c", "the third", O_TRUNC);
+}
+
+static char *read_matching(const char *pattern)
+{
+	cleanup_free char *state = directory_of("state");
+	cleanup_free char *path = string_printf("%s/%s", state, pattern);
+	glob_t found;
+	char *text = calloc(1, 65536);
+	int fd;
+
+	CHECK_RC(0, glob(path, 0, NULL, &found));
+	fd = found.gl_pathc ? open(found.gl_pathv[0], O_RDONLY) : -1;
+	for (ssize_t i = 0, got = read(fd, text, 65535); i < got; i++)
+		if (!text[i])
+			text[i] = ' ';
+	close(fd);
+	globfree(&found);
+	return text;
+}
+
+static void test_what_is_behind_a_damaged_record_is_kept(void)
+{
+	cleanup_free char *state = directory_of("state"), *text = NULL, *rest = NULL;
+	cleanup_free char *path = string_printf("%s/journal", state);
+	struct workspace *w;
+	int fd;
+
+	leave_pending(put_three);
+	text = read_matching("journal");
+	if (!CHECK(strstr(text, "the second") != NULL))
+		return;
+	fd = open(path, O_WRONLY);
+	CHECK_RC(1, pwrite(fd, "T", 1, strstr(text, "the second") - text));
+	close(fd);
+	w = open_again();
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("the first", get(there, "a"));
+	CHECK_STRING("ENOENT", get(there, "c"));
+	rest = read_matching("journal.damaged-*");
+	CHECK(strstr(rest, "The second") != NULL);
+	CHECK(strstr(rest, "the third") != NULL);
+	workspace_free(w);
+}
+
+static struct attributes *shared; /* with a child */
+
+static void write_late(struct workspace *w)
+{
+	struct open_file *file;
+
+	workspace_create(&context, w, "f", O_RDWR, 0644, &file, &attributes);
+	usleep(20000);
+	workspace_write(&context, file, "text", 4, 0);
+	workspace_close(&context, file);
+	stat_at(w, "f", shared);
+}
+
+static void test_a_replay_sets_the_time_of_the_last_write(void)
+{
+	struct workspace *w;
+	struct attributes far;
+
+	shared = mmap(
+		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	leave_pending(write_late);
+	w = open_again();
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, stat_at(there, "f", &far));
+	CHECK_RC(4, far.size_bytes);
+	CHECK(memcmp(&far.mtime, &shared->mtime, sizeof(far.mtime)) == 0);
+	workspace_free(w);
+	munmap(shared, sizeof(*shared));
+}
+
+static void *close_soon(void *argument)
+{
+	usleep(200000);
+	close((int)(intptr_t)argument);
+	return NULL;
+}
+
+static void test_who_looks_into_the_journal_keeps_no_mount_from_it(void)
+{
+	cleanup_free char *state = directory_of("state");
+	cleanup_free char *path = string_printf("%s/journal", state);
+	pthread_t closer;
+	int fd;
+
+	leave_pending(put_three);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK_RC(0, flock(fd, LOCK_SH));
+	CHECK_RC(0, pthread_create(&closer, NULL, close_soon, (void *)(intptr_t)fd));
+	workspace_free(open_again());
+	pthread_join(closer, NULL);
+}
+
+int main(void)
+{
+	static const struct test_case cases[] = {
+		TEST(test_changes_are_seen_here_before_they_are_there),
+		TEST(test_what_is_shown_stays_when_it_is_done),
+		TEST(test_what_is_removed_before_it_was_sent_is_never_sent),
+		TEST(test_writes_of_a_file_are_sent_once),
+		TEST(test_a_file_that_is_synced_is_there),
+		TEST(test_what_has_no_room_is_kept_and_said),
+		TEST(test_what_cannot_be_kept_stays_pending_until_it_can),
+		TEST(test_what_depends_on_a_loss_is_lost_and_kept),
+		TEST(test_a_loss_is_said_to_who_asks_for_it),
+		TEST(test_an_open_file_tells_that_its_rename_is_lost),
+		TEST(test_an_open_file_that_is_lost_answers_the_error),
+		TEST(test_a_name_that_others_took_is_theirs), TEST(test_what_others_append_stays),
+		TEST(test_a_lock_is_given_up_when_all_is_there),
+		TEST(test_nothing_is_deferred_below_a_directory_that_moves),
+		TEST(test_a_truncated_file_keeps_its_attributes),
+		TEST(test_what_others_wrote_is_neither_removed_nor_replaced),
+		TEST(test_without_room_for_the_journal_changes_are_passed_on),
+		TEST(test_only_one_mount_has_the_journal),
+		TEST(test_what_is_behind_a_damaged_record_is_kept),
+		TEST(test_a_replay_sets_the_time_of_the_last_write),
+		TEST(test_who_looks_into_the_journal_keeps_no_mount_from_it),
+		TEST(test_what_the_end_could_not_send_is_sent_by_the_next_mount)};
+	int r;
+
+	snprintf(top, sizeof(top), "/tmp/isthmus-writeback-XXXXXX");
+	if (!mkdtemp(top))
+		return 2;
+	umask(022);
+	r = test_run("writeback", cases, sizeof(cases) / sizeof(cases[0]));
+	remove_tree(top);
+	return r;
+}
