@@ -10,8 +10,6 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
 
-enum { LISTING_TRIES = 4 };
-
 /* ---- Listings --------------------------- */
 
 struct listed {
@@ -53,38 +51,26 @@ static int take_entry(void *user, const struct dir_entry *entry)
 	return list(user, entry->path, &entry->attributes);
 }
 
-/* The name had pending operations when the workspace listed it, and leads to the listed object
- * after them; add_pending() does not know that any more. */
-static bool is_still_there(
-	struct writeback *b, const struct name *name, const struct object_id *listed)
-{
-	return name->retired_at && object_id_equal(&name->id, listed) && !back_node(b, &name->id);
-}
-
-/* What the workspace listed, as callers see it.  Names that were retired since are no longer what
- * it listed, perhaps: `*is_certain` is false then. */
+/* What the workspace listed, as callers see it: without names that operations are pending for, or
+ * were since the reader began.  Those are as the operations leave them. */
 static int show_listed(struct writeback *b, const char *directory, const struct reader *reader,
-	struct listing *listing, bool *is_certain)
+	struct listing *listing)
 {
 	for (struct listed *listed = listing->first; listed; listed = listed->next) {
 		cleanup_free char *path = path_join(directory, listed->name);
-		const struct name *name;
 
 		if (!path)
 			return -ENOMEM;
-		name = back_name(b, path, reader);
 		back_show(b, path, &listed->attributes);
-		listed->is_dropped = name && !is_still_there(b, name, &listed->attributes.id);
-		*is_certain = *is_certain && !(name && name->retired_at);
+		listed->is_dropped = back_name(b, path, reader) != NULL;
 	}
 	return 0;
 }
 
-static int add_pending(struct writeback *b, const char *path, const struct reader *reader,
-	struct listing *listing, bool *is_certain)
+static int add_pending(
+	struct writeback *b, const char *path, const struct reader *reader, struct listing *listing)
 {
 	const struct directory *directory = back_directory(b, path, strlen(path));
-	const struct node *node;
 	const struct name *name;
 	struct attributes shown;
 	int r = 0;
@@ -94,12 +80,9 @@ static int add_pending(struct writeback *b, const char *path, const struct reade
 	LIST_FOREACH(name, &directory->names, in_directory) {
 		if (name->retired_at && name->retired_at <= reader->since)
 			continue;
-		*is_certain = *is_certain && !name->retired_at;
-		node = name->retired_at ? back_node(b, &name->id) : name->node;
-		if (!node || r < 0)
-			continue;
-		shown = back_node_shown(b, node, name->path);
-		r = list(listing, path_name(name->path), &shown);
+		shown = name->retired_at ? name->left : back_name_shown(b, name);
+		if (shown.mode && r == 0)
+			r = list(listing, path_name(name->path), &shown);
 	}
 	return r;
 }
@@ -129,15 +112,15 @@ static int list_inner(struct op_context *ctx, struct workspace *w,
 	return r;
 }
 
-/* One attempt.  1: names were retired meanwhile; `*ret_since` is 0 then. */
-static int list_once(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+static int list_all(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	bool watch, struct listing *listing, uint64_t *ret_since)
 {
 	struct writeback *b = writeback_of(w);
 	struct object_ref inner;
 	struct reader reader;
-	bool is_certain = true, is_new;
 	struct node *node;
+	uint64_t moves;
+	bool is_new;
 	int r;
 
 	writeback_lock(b);
@@ -153,20 +136,19 @@ static int list_once(struct op_context *ctx, struct workspace *w, const struct o
 	if (is_new)
 		back_answered(b, ctx);
 	back_reader_begin(b, &reader);
+	moves = writeback_moves(b);
 	writeback_unlock(b);
-	*ret_since = 0;
 	r = is_new ? 0 : list_inner(ctx, w, &inner, watch, listing, ret_since);
 	writeback_lock(b);
+	if (r == 0 && moves != writeback_moves(b))
+		r = -ESTALE; /* another directory may have the path */
 	if (r == 0)
-		r = show_listed(b, object->path, &reader, listing, &is_certain);
+		r = show_listed(b, object->path, &reader, listing);
 	if (r == 0)
-		r = add_pending(b, object->path, &reader, listing, &is_certain);
+		r = add_pending(b, object->path, &reader, listing);
 	back_reader_end(b, &reader);
 	writeback_unlock(b);
-	if (is_certain || r < 0)
-		return r;
-	*ret_since = 0;
-	return 1;
+	return r;
 }
 
 /* What is to be watched is made first. */
@@ -195,13 +177,9 @@ int back_readdir(struct op_context *ctx, struct workspace *w, const struct objec
 	uint64_t since = 0;
 	int r = watch ? await_made(ctx, b, object) : 0;
 
-	for (int tries = 0; r >= 0 && tries < LISTING_TRIES; tries++) {
-		listing_done(&listing);
-		r = list_once(ctx, w, object, watch, &listing, &since);
-		if (r <= 0)
-			break;
-	}
-	if (r >= 0)
+	if (r == 0)
+		r = list_all(ctx, w, object, watch, &listing, &since);
+	if (r == 0)
 		r = tell_listed(&listing, sink, user);
 	if (r == 0 && ret_since)
 		*ret_since = since;

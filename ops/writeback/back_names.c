@@ -69,44 +69,75 @@ void back_answered(struct writeback *b, struct op_context *ctx)
 		*ctx->facts = (struct facts){0};
 }
 
+/* Nothing is pending of the path.  False: something was, since the reader began, so what the
+ * workspace told is of before or after that. */
+static bool is_settled(
+	struct writeback *b, const struct object_ref *object, const struct reader *reader)
+{
+	struct object_ref inner;
+	struct node *node;
+
+	return back_find(b, object, &inner, &node) == 0 &&
+	       !back_was_pending(b, object->path, reader);
+}
+
+/* What the workspace tells of the object, of which nothing is pending.  1: it is to be asked
+ * again. */
+static int look_inside(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
+	const struct object_ref *inner, struct attributes *ret_attributes)
+{
+	struct writeback *b = writeback_of(w);
+	struct reader reader;
+	int r;
+
+	back_reader_begin(b, &reader);
+	writeback_unlock(b);
+	r = forward_getattr(ctx, w, inner, ret_attributes);
+	writeback_lock(b);
+	back_saw(b, ctx->served.position);
+	if (!is_settled(b, object, &reader))
+		r = 1;
+	back_reader_end(b, &reader);
+	if (r == 0 && S_ISDIR(ret_attributes->mode))
+		back_keep_directory(b, object->path, ret_attributes, ctx->served.position);
+	if (r == 0)
+		back_show(b, object->path, ret_attributes);
+	return r;
+}
+
+/* 1: the workspace is to be asked, for `*ret_inner`. */
+static int answer_here(struct writeback *b, const struct object_ref *object,
+	struct object_ref *ret_inner, struct attributes *ret_attributes)
+{
+	struct node *node;
+	int r = back_find(b, object, ret_inner, &node);
+
+	if (r == 0)
+		return !back_directory_known(b, object, ret_attributes);
+	if (r > 0)
+		*ret_attributes = back_node_shown(b, node, object->path);
+	return r > 0 ? 0 : r;
+}
+
 int back_getattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	struct attributes *ret_attributes)
 {
 	struct writeback *b = writeback_of(w);
 	struct object_ref inner;
-	struct node *node;
+	bool is_here;
 	int r;
 
 	if (object->file)
 		return back_file_getattr(ctx, back_file_of(object->file), ret_attributes);
 	writeback_lock(b);
-	for (;;) {
-		r = back_find(b, object, &inner, &node);
-		if (r != 0)
-			break;
-		if (back_directory_known(b, object, ret_attributes)) {
-			back_answered(b, ctx);
-			writeback_unlock(b);
-			return 0;
-		}
-		writeback_unlock(b);
-		r = forward_getattr(ctx, w, &inner, ret_attributes);
-		writeback_lock(b);
-		back_saw(b, ctx->served.position);
-		if (back_find(b, object, &inner, &node) != 0)
-			continue; /* meanwhile there is */
-		if (r == 0 && S_ISDIR(ret_attributes->mode))
-			back_keep_directory(b, object->path, ret_attributes, ctx->served.position);
-		if (r == 0)
-			back_show(b, object->path, ret_attributes);
-		writeback_unlock(b);
-		return r;
-	}
-	if (r > 0) {
-		*ret_attributes = back_node_shown(b, node, object->path);
-		r = 0;
-	}
-	back_answered(b, ctx);
+	do {
+		r = answer_here(b, object, &inner, ret_attributes);
+		is_here = r <= 0;
+		if (!is_here)
+			r = look_inside(ctx, w, object, &inner, ret_attributes);
+	} while (r > 0);
+	if (is_here)
+		back_answered(b, ctx);
 	writeback_unlock(b);
 	return r;
 }

@@ -282,7 +282,7 @@ void back_keep_directory(
 	struct directory *directory = back_directory(b, path, strlen(path));
 	struct object_id id = told->id;
 
-	if (!directory || at < directory->known_at)
+	if (!directory || !directory->pending || at < directory->known_at)
 		return;
 	back_show_id(b, &id);
 	if (directory->id.inode && !object_id_equal(&id, &directory->id))
@@ -450,30 +450,62 @@ static void free_retired(struct writeback *b)
 	}
 }
 
+struct attributes back_name_shown(struct writeback *b, const struct name *name)
+{
+	return name->node ? back_node_shown(b, name->node, name->path)
+			  : (struct attributes){.mode = 0};
+}
+
+static void retire(struct writeback *b, struct name *name)
+{
+	name->retired_at = ++b->moment;
+	name->retired_ms = clock_now_ms();
+	TAILQ_INSERT_TAIL(&b->retired, name, retired);
+	b->retired_count++;
+	free_retired(b);
+}
+
+/* One operation less.  True: it was the last one. */
+static bool is_last(struct name *name)
+{
+	if (--name->pending)
+		return false;
+	if (!--name->directory->pending) { /* the workspace answers again */
+		name->directory->known.mode = 0;
+		name->directory->known_at = 0;
+		name->directory->id = (struct object_id){0};
+	}
+	return true;
+}
+
 void back_name_done(
 	struct writeback *b, struct name *name, uint64_t position, struct change *ret_told)
 {
 	if (position > name->position)
 		name->position = position;
-	if (--name->pending)
+	if (!is_last(name))
 		return;
 	if (name->told.at > name->position) {
 		*ret_told = name->told;
 		back_show_id(b, &ret_told->directory);
 		back_show(b, name->path, &ret_told->attributes);
 	}
-	if (!--name->directory->pending) { /* the workspace answers again */
-		name->directory->known.mode = 0;
-		name->directory->id = (struct object_id){0};
-	}
 	name->told.at = 0;
-	name->id = name->node ? name->node->id : (struct object_id){0};
+	name->left = back_name_shown(b, name);
+	name->was_left = true;
 	name->node = NULL;
-	name->retired_at = ++b->moment;
-	name->retired_ms = clock_now_ms();
-	TAILQ_INSERT_TAIL(&b->retired, name, retired);
-	b->retired_count++;
-	free_retired(b);
+	retire(b, name);
+}
+
+void back_name_not_entered(struct writeback *b, struct name *name)
+{
+	if (!is_last(name))
+		return;
+	name->told.at = 0; /* nothing can have been told: the lock was not left */
+	if (name->was_left)
+		retire(b, name);
+	else
+		name_free(b, name);
 }
 
 void back_reader_begin(struct writeback *b, struct reader *reader)
@@ -486,6 +518,24 @@ void back_reader_end(struct writeback *b, struct reader *reader)
 {
 	TAILQ_REMOVE(&b->readers, reader, link);
 	free_retired(b);
+}
+
+static bool is_retired_since(
+	struct writeback *b, const char *path, size_t length, const struct reader *reader)
+{
+	const struct name *name = find_name(b, path, length);
+
+	return name && name->retired_at > reader->since;
+}
+
+bool back_was_pending(struct writeback *b, const char *path, const struct reader *reader)
+{
+	if (!b->retired_count)
+		return false;
+	for (const char *end = strchr(path, '/'); end; end = strchr(end + 1, '/'))
+		if (is_retired_since(b, path, (size_t)(end - path), reader))
+			return true;
+	return is_retired_since(b, path, strlen(path), reader);
 }
 
 /* One step of a path: as back_resolve(), and -ENOENT below a directory that is not made yet. */

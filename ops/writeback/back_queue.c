@@ -329,7 +329,7 @@ static int add_names(struct writeback *b, const struct operation *operation, str
 	if (r == 0 && operation->facts.kind == OP_RENAME) {
 		r = back_name_add(b, operation->path2, ret_name2);
 		if (r < 0)
-			back_name_done(b, *ret_name, 0, &(struct change){0});
+			back_name_not_entered(b, *ret_name);
 	}
 	return r;
 }
@@ -422,9 +422,9 @@ int back_enter(struct writeback *b, struct operation *operation, bool is_recover
 	if (r < 0) {
 		drop_refs(b, operation);
 		operation->blockers = 0;
-		back_name_done(b, name, 0, &(struct change){0});
+		back_name_not_entered(b, name);
 		if (name2)
-			back_name_done(b, name2, 0, &(struct change){0});
+			back_name_not_entered(b, name2);
 		drop_nodes(b, operation);
 		return r;
 	}

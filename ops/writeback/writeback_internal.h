@@ -142,8 +142,9 @@ struct name {
 	/* Of a retired one: */
 	uint64_t retired_at; /* 0: it is not */
 	int64_t retired_ms;
-	struct object_id id; /* of what is there; inode 0: nothing */
-	uint64_t position;   /* as of which the workspace has it: older news are none */
+	bool was_left;          /* it is or was one ... */
+	struct attributes left; /* ... that led to this; mode 0: to nothing */
+	uint64_t position;      /* as of which the workspace has it: older news are none */
 	char path[];
 };
 
@@ -294,12 +295,18 @@ int back_name_add(struct writeback *b, const char *path, struct name **ret_name)
  * have done since (`*ret_told`, with `at` 0: nothing). */
 void back_name_done(
 	struct writeback *b, struct name *name, uint64_t position, struct change *ret_told);
+/* What a name that operations are pending for leads to; mode 0: to nothing. */
+struct attributes back_name_shown(struct writeback *b, const struct name *name);
+/* An operation of which nothing came. */
+void back_name_not_entered(struct writeback *b, struct name *name);
 struct directory *back_directory(struct writeback *b, const char *path, size_t length);
 
 /* 1: `*ret_node` is there; 0: nothing here says; -ENOENT, -ENOTDIR, -ELOOP: pending operations
  * say that. */
 int back_resolve(struct writeback *b, const char *path, struct node **ret_node);
 
+/* Operations of the path, or of a directory on its way, ended since the reader began. */
+bool back_was_pending(struct writeback *b, const char *path, const struct reader *reader);
 void back_reader_begin(struct writeback *b, struct reader *reader);
 void back_reader_end(struct writeback *b, struct reader *reader);
 
