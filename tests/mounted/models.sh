@@ -14,4 +14,14 @@ test_names_are_as_the_model_says() {
 	[ -z "$backing" ] || same_tree "$mnt/names" "$backing/names"
 }
 
+# One after the other: nothing is under way but what the mount itself does.
+test_names_of_one_process_are_as_the_model_says() {
+	local round
+
+	for round in 1 2 3 4 5; do
+		mkdir "$mnt/one-$round"
+		"$programs/name_model" "$mnt/one-$round" 3000 "${SEED:-$RANDOM$RANDOM}" 1
+	done
+}
+
 run_tests "$1"

@@ -93,6 +93,22 @@ static void intrude_once(enum forward_operation operation, void (*intruder)(void
 	pthread_mutex_unlock(&gate_lock);
 }
 
+/* Called once, when the workspace has listed a directory. */
+static void (*after_listing)(void);
+
+static int list_and_intrude(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, bool watch, dir_entry_sink sink, void *user,
+	uint64_t *ret_since)
+{
+	void (*intruder)(void) = after_listing;
+	int r = forward_readdir(ctx, w, object, watch, sink, user, ret_since);
+
+	after_listing = NULL;
+	if (intruder)
+		intruder();
+	return r;
+}
+
 static char *directory_of(const char *kind)
 {
 	return string_printf("%s/%s", top, kind);
@@ -108,6 +124,7 @@ static struct workspace *put_back(struct workspace *inner)
 
 	forward_init(gate, inner, &forward_ops);
 	gate->ops.name = "gate";
+	gate->ops.readdir = list_and_intrude;
 	gate->before = wait_at_gate;
 	if (!CHECK_RC(0, writeback_new(&gate->workspace, &options, &w, &reason)))
 		fprintf(stderr, "%s\n", reason ? reason : "");
@@ -257,6 +274,64 @@ static void test_changes_are_seen_here_before_they_are_there(void)
 	CHECK_RC(-ENOENT, stat_at(there, "d/f", &attributes));
 	CHECK_STRING("", lost());
 	workspace_free(w);
+}
+
+enum { RENAMED = 6 };
+
+static struct workspace *renaming;
+static unsigned renamed;
+
+static void begin_a_rename(void)
+{
+	char from[8], to[8];
+
+	shut(true);
+	snprintf(from, sizeof(from), "f%u", renamed);
+	snprintf(to, sizeof(to), "g%u", renamed++);
+	CHECK_RC(0, workspace_rename(&context, renaming, from, to, 0, NULL));
+}
+
+/* One ends that the listing does not show, and the next one begins. */
+static void let_a_rename_end(void)
+{
+	shut(false);
+	CHECK_RC(0, sync_all(renaming));
+	if (renamed == RENAMED)
+		return;
+	begin_a_rename();
+	after_listing = let_a_rename_end;
+}
+
+static int count_name(void *user, const struct dir_entry *entry)
+{
+	(void)entry;
+	++*(unsigned *)user;
+	return 0;
+}
+
+static void test_a_listing_has_what_renames_that_end_meanwhile_leave(void)
+{
+	unsigned names = 0;
+	uint64_t since;
+	char path[8];
+
+	renaming = open_back();
+	renamed = 0;
+	CHECK_RC(0, workspace_unlink(&context, renaming, "first", NULL));
+	CHECK_RC(0, sync_all(renaming));
+	for (unsigned i = 0; i < RENAMED; i++) {
+		snprintf(path, sizeof(path), "f%u", i);
+		CHECK_RC(0, put(there, path, "text", O_TRUNC));
+	}
+	begin_a_rename();
+	after_listing = let_a_rename_end;
+	CHECK_RC(0, workspace_readdir(
+			    &context, renaming, &OBJECT_AT(""), false, count_name, &names, &since));
+	CHECK_RC(RENAMED, names);
+	after_listing = NULL;
+	shut(false);
+	CHECK_STRING("", lost());
+	workspace_free(renaming);
 }
 
 static void test_what_is_shown_stays_when_it_is_done(void)
@@ -805,6 +880,7 @@ int main(void)
 {
 	static const struct test_case cases[] = {
 		TEST(test_changes_are_seen_here_before_they_are_there),
+		TEST(test_a_listing_has_what_renames_that_end_meanwhile_leave),
 		TEST(test_what_is_shown_stays_when_it_is_done),
 		TEST(test_what_is_removed_before_it_was_sent_is_never_sent),
 		TEST(test_writes_of_a_file_are_sent_once),
