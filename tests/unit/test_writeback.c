@@ -477,6 +477,107 @@ static void test_what_depends_on_a_loss_is_lost_and_kept(void)
 	workspace_free(w);
 }
 
+/* ---- Every refusal of an archive that is unpacked --------------------------- */
+
+static const struct {
+	const char *path, *text; /* of what is there in the end */
+	const char *made;        /* under this name */
+} unpacked[] = {
+	{"d/a", "alpha", "d/a"},
+	{"d/e/b", "beta", "d/e/b"},
+	{"d/c", "gamma", "d/t"},
+};
+
+static void unpack(struct workspace *w)
+{
+	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
+	CHECK_RC(0, workspace_mkdir(&context, w, "d/e", 0755, &attributes));
+	CHECK_RC(0, workspace_symlink(&context, w, "a", "d/l", &attributes));
+	for (size_t i = 0; i < array_size(unpacked); i++) {
+		CHECK_RC(0, put(w, unpacked[i].made, unpacked[i].text, O_TRUNC));
+		set_mode(w, unpacked[i].made);
+	}
+	workspace_rename(&context, w, "d/t", "d/c", 0, NULL);
+}
+
+struct kept {
+	const char *path, *text;
+	bool is_found;
+};
+
+static void compare_kept(void *user, const struct writeback_lost *lost)
+{
+	struct kept *kept = user;
+	cleanup_free char *directory = directory_of("lost");
+	cleanup_free char *path = string_printf("%s/%s/content", directory, lost->place);
+	char text[16] = "";
+	int fd;
+
+	if (!lost->has_content || strcmp(lost->path, kept->path) != 0)
+		return;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) >= 0);
+	close(fd);
+	kept->is_found = kept->is_found || strcmp(text, kept->text) == 0;
+}
+
+static bool is_kept(const char *path, const char *text)
+{
+	cleanup_free char *directory = directory_of("lost");
+	struct kept kept = {.path = path, .text = text};
+
+	writeback_lost_each(directory, compare_kept, &kept);
+	return kept.is_found;
+}
+
+static bool is_there(const char *path, const char *text)
+{
+	return strcmp(get(there, path), text) == 0;
+}
+
+/* False: the operation is not done that often. */
+static bool unpack_with(const char *operation, unsigned number, const char *error)
+{
+	cleanup_free char *fault = string_printf("%s:%u:%s", operation, number, error);
+	struct workspace *w = open_back();
+	bool is_refused;
+
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, faulty_set(there, fault));
+	shut(true);
+	unpack(w);
+	shut(false);
+	sync_all(w);
+	is_refused = faulty_calls(there, operation) >= number;
+	CHECK_RC(0, faulty_set(there, ""));
+	for (size_t i = 0; i < array_size(unpacked); i++) {
+		const char *path = unpacked[i].path, *made = unpacked[i].made;
+		const char *text = unpacked[i].text;
+		bool is_moved = strcmp(path, made) == 0 || strstr(lost(), path);
+
+		if (!CHECK(is_there(path, text) || (is_there(made, text) && is_moved) ||
+			    is_kept(made, text)))
+			fprintf(stderr, "%s: \"%s\" is neither there nor kept: %s\n", fault, path,
+				lost());
+	}
+	workspace_free(w);
+	return is_refused;
+}
+
+static void test_whatever_is_refused_all_is_there_or_kept(void)
+{
+	static const char *const operations[] = {
+		"mkdir", "create", "write", "flush", "setattr", "symlink", "rename", "close"};
+	static const char *const errors[] = {"ENOSPC", "EDQUOT", "EACCES"};
+	unsigned refused = 0;
+
+	for (size_t i = 0; i < array_size(operations); i++)
+		for (size_t j = 0; j < array_size(errors); j++)
+			for (unsigned n = 1; unpack_with(operations[i], n, errors[j]); n++)
+				refused++;
+	CHECK(refused >= 50);
+}
+
 static void test_a_loss_is_said_to_who_asks_for_it(void)
 {
 	const struct file_lock lock = {.kind = LOCK_KIND_FLOCK, .type = LOCK_READ};
@@ -888,6 +989,7 @@ int main(void)
 		TEST(test_what_has_no_room_is_kept_and_said),
 		TEST(test_what_cannot_be_kept_stays_pending_until_it_can),
 		TEST(test_what_depends_on_a_loss_is_lost_and_kept),
+		TEST(test_whatever_is_refused_all_is_there_or_kept),
 		TEST(test_a_loss_is_said_to_who_asks_for_it),
 		TEST(test_an_open_file_tells_that_its_rename_is_lost),
 		TEST(test_an_open_file_that_is_lost_answers_the_error),
