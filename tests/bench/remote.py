@@ -22,6 +22,7 @@ import benchlib
 from benchlib import Mount, Table, median_of, run, timed
 
 RCLONE = "dir-cache-time=1h,attr-timeout=1h,vfs-cache-mode=full,poll-interval=0,vfs-write-back=0s"
+OURS = ("isthmus", "back")  # isthmus, and with writes=back
 
 
 def free_port():
@@ -203,7 +204,19 @@ class Steps:
         if before:
             waited, everything = after[0] - before[0], after[1] - before[1]
             each = f", {waited / pieces:.2f} each" if pieces else ""
-            row["notes"]["round trips"] = f"{waited} ({everything}){each}"
+            of = "round trips" if self.mount.name == "isthmus" else "of back"
+            row["notes"][of] = f"{waited} ({everything}){each}"
+        return seconds
+
+    def measure_changes(self, work, action, pieces):
+        """Until the caller goes on, and until the far end has it all."""
+        seconds = self.measure(work, action, pieces=pieces)
+        command = [self.round_trips.isthmus] if self.mount.name in OURS else []
+        command += ["sync"] if command else ["sync", "-f"]
+        seconds += timed(lambda: run(command + [str(self.mount.point)]))
+        self.values.setdefault(f"{work}, and sync", {"values": {}, "notes": {}})["values"][
+            self.mount.name
+        ] = seconds
 
     def cold(self):
         self.mount.stop()
@@ -216,7 +229,7 @@ class Steps:
             self.cold()
             self.measure(f"cold {name}", lambda action=action: action(point))
             # Of peers that ask the far end again, one run says enough.
-            times = 5 if self.mount.name in ("native", "isthmus") else 1
+            times = 5 if self.mount.name in ("native", *OURS) else 1
             self.measure(f"warm {name}", lambda action=action: action(point), times)
         self.cold()
         self.measure("cold cat of one file", lambda: read_one(point))
@@ -235,14 +248,16 @@ class Steps:
         self.cold()
         untar = ["tar", "-xf", str(self.archive)]
         count = self.args.small_files
-        self.measure(f"untar {count} files", lambda: run(untar, cwd=point), pieces=count)
-        self.measure("rm -rf of them", lambda: run(["rm", "-rf", "small"], cwd=point), pieces=count)
+        self.measure_changes(f"untar {count} files", lambda: run(untar, cwd=point), count)
+        self.measure_changes("rm -rf of them", lambda: run(["rm", "-rf", "small"], cwd=point), count)
         os.listdir(point)
-        self.measure("50 agent steps", lambda: [agent_step(point, n) for n in range(50)], pieces=50)
-        self.measure("50 files overwritten", lambda: overwrite(point), pieces=50)
+        self.measure_changes(
+            "50 agent steps", lambda: [agent_step(point, n) for n in range(50)], 50
+        )
+        self.measure_changes("50 files overwritten", lambda: overwrite(point), 50)
         prepare_checkout(self.far_data, count)
         self.cold()
-        self.measure(f"git checkout of {count} files", lambda: checkout(point, "two"), pieces=count)
+        self.measure_changes(f"git checkout of {count} files", lambda: checkout(point, "two"), count)
         self.mount.stop()
 
 
@@ -262,7 +277,7 @@ class RoundTrips:
         self.isthmus = str(isthmus)
 
     def __call__(self, mount):
-        if mount.name != "isthmus" or not mount.process:
+        if mount.name not in OURS or not mount.process:
             return None
         status = json.loads(run([self.isthmus, "status", str(mount.point), "--json"]))
         log = run([self.isthmus, "log", str(mount.point), "--json"]).decode(errors="replace")
@@ -324,6 +339,16 @@ def mounts_of(tmp, far, data, isthmus, io_uring):
     sftp += f",key_file={far.dir}/user,shell_type=unix:{data}"
     rclone = ["rclone", "mount", sftp, str(tmp / "rclone")]
     rclone += [f"--{option}" for option in RCLONE.split(",")]
+
+
+    def isthmus_mount(name, options):
+        point = tmp / name
+        command = [isthmus, "mount", "-f", "-o", f"ssh_command=ssh -F {far.config}"]
+        command += [option for text in options for option in ("-o", text)]
+        command += [f"ssh://box{data}", str(point)]
+        return Mount(name, point, command, io_uring=io_uring)
+
+    options = ["io_uring"] if io_uring else []
     return [
         Mount("native", data, None),
         Mount(
@@ -332,14 +357,8 @@ def mounts_of(tmp, far, data, isthmus, io_uring):
             ["sshfs", "-f", "-F", str(far.config), f"box:{data}", str(tmp / "sshfs")],
         ),
         Mount("rclone", tmp / "rclone", rclone),
-        Mount(
-            "isthmus",
-            tmp / "isthmus",
-            [isthmus, "mount", "-f", "-o", f"ssh_command=ssh -F {far.config}"]
-            + (["-o", "io_uring"] if io_uring else [])
-            + [f"ssh://box{data}", str(tmp / "isthmus")],
-            io_uring=io_uring,
-        ),
+        isthmus_mount("isthmus", options),
+        isthmus_mount("back", options + ["writes=back"]),
     ]
 
 
@@ -352,7 +371,7 @@ def main():
     parser.add_argument("--bytes", type=int, default=18_000_000)
     parser.add_argument("--megabytes", type=int, default=64)
     parser.add_argument("--small-files", type=int, default=200)
-    parser.add_argument("--only", default="native,sshfs,rclone,isthmus")
+    parser.add_argument("--only", default="native,sshfs,rclone,isthmus,back")
     parser.add_argument("--json")
     parser.add_argument("--user", help="(local only)")
     parser.add_argument(
@@ -385,9 +404,10 @@ def main():
             for m in mounts:
                 Steps(rows, m, args, data, archive, fresh, RoundTrips(isthmus)).run()
             measure_limits(far, rows, data, args, archive)
-            if mounts[-1].name == "isthmus":
-                measure_exec(isthmus, mounts[-1], rows)
-                measure_feed(mounts[-1], data, rows)
+            for m in mounts:
+                if m.name == "isthmus":
+                    measure_exec(isthmus, m, rows)
+                    measure_feed(m, data, rows)
         finally:
             for m in mounts:
                 m.stop()
@@ -397,8 +417,8 @@ def main():
     table = Table(
         f"remote: {args.rtt:g} ms round trip, {args.files} files, cold: one run, warm: medians; {note}",
         [m.name for m in mounts] + ["limit"],
-        [("isthmus", "native"), ("isthmus", "sshfs"), ("isthmus", "limit")],
-        ["round trips"],
+        [("isthmus", "native"), ("isthmus", "sshfs"), ("isthmus", "limit"), ("back", "native")],
+        ["round trips", "of back"],
     )
     for work, row in rows.items():
         table.add(work, row["values"], **row["notes"])
