@@ -352,6 +352,7 @@ class Lane:
         self.waiting = bytearray()  # to be written
         self.deflate, self.inflate = None, zlib.decompressobj(-15)  # None: what is sent is not compressed
         self.compressed = 0  # frames that came
+        self.pieces = {}  # by type and id
         os.set_blocking(out_fd, False)
 
     def write(self, raw, timeout=30):
@@ -429,7 +430,7 @@ class Lane:
         while True:
             self.await_bytes(16, timeout)
             size, kind, flags, zeros, identifier, ack = struct.unpack("<IBBHII", self.pending[:16])
-            if size > PAYLOAD_MAX or flags > 1 or zeros:
+            if size > PAYLOAD_MAX or flags > 3 or zeros:
                 raise Malformed("a frame's header")
             raw = self.take(16 + size, timeout)
             self.check_ack(ack)
@@ -441,7 +442,10 @@ class Lane:
                 if self.unacknowledged > 64 << 10 or self.received % 32 == 0:
                     self.send(ACK)
             if kind not in (ACK, PING):
-                return Frame(kind, identifier, self.unpacked(raw[16:]) if flags else raw[16:])
+                payload = self.pieces.pop((kind, identifier), b"") + (self.unpacked(raw[16:]) if flags & 1 else raw[16:])
+                if not flags & 2:
+                    return Frame(kind, identifier, payload)
+                self.pieces[kind, identifier] = payload
 
     def unpacked(self, payload):
         r = Reader(payload)
@@ -460,7 +464,7 @@ class Lane:
 
     def resume(self, earlier, peer_received):
         """Goes on where the lane of an earlier connection was."""
-        self.received, self.sent, self.kept = earlier.received, earlier.sent, earlier.kept
+        self.received, self.sent, self.kept, self.pieces = earlier.received, earlier.sent, earlier.kept, earlier.pieces
         while self.kept and self.kept[0][0] <= peer_received:
             self.kept.popleft()
         for _, kind, identifier, payload in list(self.kept):

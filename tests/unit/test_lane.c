@@ -6,12 +6,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/remote/wire/lane.h"
+#include "backends/remote/wire/lane_internal.h"
 #include "ops/support/cleanup.h"
 #include "tests/check.h"
 #include "tests/waits.h"
 
-enum { CONTENT_BYTES = 1 << 20, PIECE_BYTES = 32 << 10, TRICKLE_BYTES = 8 << 10, TRICKLE_MS = 5 };
+enum {
+	CONTENT_BYTES = 1 << 20,
+	PIECE_BYTES = 32 << 10,
+	TRICKLE_BYTES = 8 << 10,
+	TRICKLE_MS = 5,
+	LARGE_BYTES = 256 << 10
+};
 
 /* Text, and then what does not become smaller.  The payload of a frame is where in it the id says.
  */
@@ -354,6 +360,184 @@ static void test_what_is_not_compressed_as_it_says_ends_the_connection(void)
 	}
 }
 
+/* ---- Pieces ---------------------------------------------------------------------------- */
+
+/* As if the link had shown that it carries little. */
+static void make_thin(struct lane *lane)
+{
+	pthread_mutex_lock(&lane->lock);
+	lane->pace.refused_us = 1;
+	lane->pace.window_bytes = PACE_MIN_BYTES;
+	pthread_mutex_unlock(&lane->lock);
+}
+
+static void send_large(enum lane_priority priority, enum frame_type type, uint32_t id)
+{
+	cleanup_wire_writer struct wire_writer w = {0};
+
+	lane_writer_init(&w);
+	wire_put_raw(&w, content, LARGE_BYTES);
+	CHECK_RC(0, lane_send(near.lane, priority, type, id, &w));
+}
+
+static bool read_all(int fd, uint8_t *data, size_t size)
+{
+	ssize_t n = 0;
+
+	for (; size > 0 && (n = read(fd, data, size)) > 0; size -= (size_t)n)
+		data += n;
+	return n >= 0 && !size;
+}
+
+/* The far end is played here. */
+static struct frame_header read_frame(int fd, uint8_t *payload)
+{
+	uint8_t bytes[FRAME_HEADER_BYTES];
+	struct frame_header header = {0};
+
+	CHECK(read_all(fd, bytes, sizeof(bytes)));
+	CHECK_RC(0, frame_header_decode(bytes, &header));
+	CHECK(read_all(fd, payload, header.size));
+	return header;
+}
+
+static void acknowledge(int fd, uint32_t count)
+{
+	const struct frame_header header = {.type = FRAME_ACK, .ack = count};
+	uint8_t bytes[FRAME_HEADER_BYTES];
+
+	frame_header_encode(&header, bytes);
+	CHECK_RC(sizeof(bytes), write(fd, bytes, sizeof(bytes)));
+}
+
+static int play_far_end(void)
+{
+	int fds[2];
+
+	CHECK_RC(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
+	CHECK_RC(0, lane_attach(near.lane, fds[0], fds[0], 0));
+	make_thin(near.lane);
+	return fds[1];
+}
+
+static void test_an_urgent_frame_waits_for_a_piece_alone(void)
+{
+	static uint8_t got[LARGE_BYTES], piece[LARGE_BYTES];
+	size_t size = 0, size_before = 0;
+	struct frame_header header = {0};
+	uint32_t received = 0;
+	int fd;
+
+	begin(COMPRESSION_NONE);
+	fd = play_far_end();
+	send_large(LANE_BULK, REQUEST_WRITE, 1);
+	CHECK(!lane_withdraw(near.lane, 1)); /* it has begun to leave */
+	CHECK_RC(0, lane_send(near.lane, LANE_URGENT, REQUEST_MKDIR, 2, NULL));
+	do {
+		header = read_frame(fd, piece);
+		acknowledge(fd, ++received);
+		CHECK(size_before || header.size <= LARGE_BYTES / 4);
+		if (header.type == REQUEST_MKDIR) {
+			size_before = size;
+			continue;
+		}
+		CHECK(header.type == REQUEST_WRITE && header.id == 1);
+		memcpy(got + size, piece, header.size);
+		size += header.size;
+	} while (header.type == REQUEST_MKDIR || (header.flags & FRAME_HAS_MORE));
+	CHECK_RC(LARGE_BYTES, size);
+	CHECK(memcmp(got, content, LARGE_BYTES) == 0);
+	CHECK(size_before > 0 && size_before <= LARGE_BYTES / 2);
+	close(fd);
+	end();
+}
+
+static void test_a_new_session_gets_what_had_begun_from_its_start(void)
+{
+	static uint8_t piece[LARGE_BYTES];
+	int fd;
+
+	begin(COMPRESSION_NONE);
+	fd = play_far_end();
+	send_large(LANE_BULK, REQUEST_WRITE, 1);
+	CHECK(read_frame(fd, piece).flags & FRAME_HAS_MORE);
+	lane_detach(near.lane);
+	close(fd);
+	lane_reset(near.lane);
+	fd = play_far_end();
+	CHECK(read_frame(fd, piece).type == REQUEST_WRITE);
+	CHECK(memcmp(piece, content, 4096) == 0);
+	close(fd);
+	end();
+}
+
+/* Also across connections that break, and where there is no memory once in a while. */
+static void test_pieces_become_the_whole_again(void)
+{
+	uint32_t id = 0;
+
+	begin(COMPRESSION_ALWAYS);
+	for (int round = 0; round < 40; round++) {
+		far.lost = false;
+		far.lacks_memory = round % 4 == 3;
+		connect_ends();
+		for (int i = 0; i < 20; i++) {
+			cleanup_wire_writer struct wire_writer w = {0};
+
+			make_thin(near.lane);
+			lane_writer_init(&w);
+			wire_put_raw(&w, content_of(++id), PIECE_BYTES);
+			CHECK_RC(0, lane_send(near.lane, i % 3 ? LANE_BULK : LANE_GUESS, FRAME_DATA,
+					    id, &w));
+		}
+		if (round % 4 == 3)
+			await(&far, &far.lost, 0);
+		lane_detach(near.lane);
+		lane_detach(far.lane);
+	}
+	connect_ends();
+	CHECK_RC(0, lane_send(near.lane, LANE_GUESS, FRAME_DATA, ++id, NULL));
+	await(&far, NULL, id);
+	CHECK_RC(id, far.count);
+	CHECK_RC(0, far.wrong);
+	end();
+}
+
+/* `count` pieces of as many frames as `ids`. */
+static void send_pieces(uint8_t type, uint32_t ids, size_t size, size_t count)
+{
+	static uint8_t payload[FRAME_PAYLOAD_MAX_BYTES];
+	int fds[2];
+
+	end_init(&far);
+	CHECK_RC(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
+	CHECK_RC(0, lane_attach(far.lane, fds[1], fds[1], 0));
+	for (size_t i = 0; i < count; i++) {
+		const struct frame_header header = {.size = (uint32_t)size,
+			.type = type,
+			.flags = FRAME_HAS_MORE,
+			.id = (uint32_t)i % ids};
+		uint8_t bytes[FRAME_HEADER_BYTES];
+
+		frame_header_encode(&header, bytes);
+		if (send(fds[0], bytes, sizeof(bytes), MSG_NOSIGNAL) < 0 ||
+			send(fds[0], payload, size, MSG_NOSIGNAL) < 0)
+			break;
+	}
+	await(&far, &far.lost, 0);
+	CHECK_RC(0, far.count);
+	lane_detach(far.lane);
+	lane_free(far.lane);
+	close(fds[0]);
+}
+
+static void test_pieces_have_bounds(void)
+{
+	send_pieces(FRAME_DATA, 3, 100, 3);                     /* of three frames at a time */
+	send_pieces(FRAME_DATA, 1, FRAME_PAYLOAD_MAX_BYTES, 2); /* of more than a frame has */
+	send_pieces(FRAME_PING, 1, 0, 1);                       /* of what is not counted */
+}
+
 TEST_MAIN("lane", TEST(test_many_requests_are_withdrawn_in_one_walk),
 	TEST(test_what_can_be_written_wakes_no_thread_here),
 	TEST(test_what_there_was_no_memory_for_comes_again),
@@ -361,4 +545,7 @@ TEST_MAIN("lane", TEST(test_many_requests_are_withdrawn_in_one_walk),
 	TEST(test_each_connection_has_a_stream_of_its_own),
 	TEST(test_a_fast_link_is_given_everything_as_it_is),
 	TEST(test_what_waits_for_a_thin_link_is_compressed),
-	TEST(test_what_is_not_compressed_as_it_says_ends_the_connection))
+	TEST(test_what_is_not_compressed_as_it_says_ends_the_connection),
+	TEST(test_an_urgent_frame_waits_for_a_piece_alone),
+	TEST(test_a_new_session_gets_what_had_begun_from_its_start),
+	TEST(test_pieces_become_the_whole_again), TEST(test_pieces_have_bounds))

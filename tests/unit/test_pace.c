@@ -21,7 +21,7 @@ struct frame {
 static struct pace pace;
 static struct frame frames[FRAMES_MAX]; /* a ring */
 static size_t head, tail;
-static uint64_t now_us, free_us, acked_us, longest_us, carried_bytes;
+static uint64_t now_us, free_us, acked_us, longest_us, carried_bytes, queued_us, steps;
 
 static void set_out(void)
 {
@@ -45,6 +45,8 @@ static void send_what_is_allowed(const struct link *link)
 	}
 	if (free_us > now_us && free_us - now_us > longest_us)
 		longest_us = free_us - now_us;
+	queued_us += free_us > now_us ? free_us - now_us : 0;
+	steps++;
 }
 
 static void take_acknowledgements(const struct link *link)
@@ -72,7 +74,7 @@ static double run(const struct link *link, uint64_t for_us)
 {
 	uint64_t end_us = now_us + for_us;
 
-	carried_bytes = longest_us = 0;
+	carried_bytes = longest_us = queued_us = steps = 0;
 	for (; now_us < end_us; now_us += STEP_US) {
 		take_acknowledgements(link);
 		send_what_is_allowed(link);
@@ -88,6 +90,21 @@ static void test_a_slow_link_is_busy_and_its_queue_short(void)
 	run(&slow, 2000000);
 	CHECK(run(&slow, 20000000) > 0.95);
 	CHECK(longest_us < 120000);
+}
+
+/* That of 20 Mbit/s and 40 ms, of which a small request has shown how long it is. */
+static void test_who_comes_later_waits_little(void)
+{
+	static const struct link link = {2500000, 40000, 10000, 16 << 10};
+	struct pace_mark mark;
+
+	set_out();
+	pace_sent(&pace, 0, now_us, &mark);
+	now_us += link.round_trip_us + 2000;
+	pace_arrived(&pace, 100, &mark, now_us);
+	run(&link, 2000000);
+	CHECK(run(&link, 20000000) > 0.98);
+	CHECK(queued_us / steps < 40000);
 }
 
 static void test_a_fast_link_is_used_to_the_full(void)
@@ -108,7 +125,7 @@ static void test_a_fast_link_is_used_to_the_full(void)
 static void test_a_link_that_changes_is_followed(void)
 {
 	static const struct link fast = {50000000, 20000, 5000, 64 << 10};
-	static const struct link slow = {1000000, 20000, 10000, 64 << 10};
+	static const struct link slow = {1000000, 20000, 10000, 8 << 10};
 
 	set_out();
 	run(&fast, 3000000);
@@ -144,5 +161,6 @@ static void test_something_may_always_leave(void)
 }
 
 TEST_MAIN("pace", TEST(test_a_slow_link_is_busy_and_its_queue_short),
-	TEST(test_a_fast_link_is_used_to_the_full), TEST(test_a_link_that_changes_is_followed),
-	TEST(test_little_to_send_narrows_nothing), TEST(test_something_may_always_leave))
+	TEST(test_who_comes_later_waits_little), TEST(test_a_fast_link_is_used_to_the_full),
+	TEST(test_a_link_that_changes_is_followed), TEST(test_little_to_send_narrows_nothing),
+	TEST(test_something_may_always_leave))

@@ -357,7 +357,7 @@ static void test_a_frame_header_keeps_its_fields(void)
 	bytes[0]++;
 	CHECK_RC(-EPROTO, frame_header_decode(bytes, &got));
 	bytes[0]--;
-	bytes[5] = 2;
+	bytes[5] = FRAME_FLAGS + 1;
 	CHECK_RC(-EPROTO, frame_header_decode(bytes, &got));
 }
 

@@ -54,6 +54,7 @@ void lane_free(struct lane *lane)
 		return;
 	clear_waiting(lane);
 	clear_sent(lane);
+	lane_forget_partials(lane);
 	compressor_free(lane->compressor);
 	while (lane->free_count)
 		free(lane->free_buffers[--lane->free_count]);
@@ -66,6 +67,10 @@ void lane_reset(struct lane *lane)
 {
 	pthread_mutex_lock(&lane->lock);
 	clear_sent(lane);
+	for (int i = 0; i < LANE_PRIORITIES; i++)
+		if (lane->waiting[i].first)
+			lane->waiting[i].first->taken = 0;
+	lane_forget_partials(lane);
 	lane->batch_offset = lane->under_way_bytes = 0;
 	lane->assigned = lane->peer_ack = lane->received = 0;
 	lane->unacked_received_bytes = lane->unacked_received_frames = 0;

@@ -13,7 +13,14 @@
 #include "backends/remote/wire/pace.h"
 #include "ops/support/clock.h"
 
-enum { FREE_BUFFERS_MAX = 16 };
+enum { FREE_BUFFERS_MAX = 16, PARTIALS_MAX = 2 };
+
+/* A frame of which pieces have come. */
+struct partial {
+	struct buffer payload;
+	uint8_t type; /* 0: none */
+	uint32_t id;
+};
 
 struct lane {
 	struct lane_callbacks callbacks;
@@ -29,6 +36,7 @@ struct lane {
 	uint64_t assigned;            /* last sequence given out */
 	uint64_t peer_ack;
 	uint64_t received;
+	struct partial partials[PARTIALS_MAX];                  /* of the reader thread */
 	size_t unacked_received_bytes, unacked_received_frames; /* not acknowledged yet */
 	uint64_t acked_us; /* when an acknowledgement was sent last */
 	bool ack_queued;
@@ -66,6 +74,9 @@ void lane_take_down(struct lane *lane);
 
 /* The connection failed: takes it down, and tells the owner of the lane. */
 void lane_report_lost(struct lane *lane, int error);
+
+/* Of a session that is gone. */
+void lane_forget_partials(struct lane *lane);
 
 /* Something waits to be sent.  Under the lock. */
 bool lane_has_work(const struct lane *lane);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ops/support/cleanup.h"
 
@@ -47,6 +48,30 @@ void lane_message_free(struct message *m)
 	free(m);
 }
 
+struct message *lane_message_take(struct message *m, size_t size)
+{
+	struct message *piece = calloc(1, sizeof(*piece));
+	struct frame_header header;
+
+	if (!piece)
+		return NULL;
+	piece->size = FRAME_HEADER_BYTES + size;
+	piece->data = malloc(piece->size);
+	if (!piece->data) {
+		free(piece);
+		return NULL;
+	}
+	piece->counted = m->counted;
+	memcpy(piece->data + FRAME_HEADER_BYTES, m->data + FRAME_HEADER_BYTES + m->taken, size);
+	m->taken += size;
+	frame_header_decode(m->data, &header);
+	header.size = (uint32_t)size;
+	if (FRAME_HEADER_BYTES + m->taken < m->size)
+		header.flags |= FRAME_HAS_MORE;
+	frame_header_encode(&header, piece->data);
+	return piece;
+}
+
 void lane_message_drop_packed(struct message *m)
 {
 	free(m->packed);
@@ -64,7 +89,7 @@ size_t lane_queue_take_requests(struct message_queue *q, bool (*wanted)(void *us
 		struct frame_header header;
 
 		frame_header_decode(m->data, &header);
-		if (header.type < REQUEST_FIRST || !wanted(user, header.id)) {
+		if (header.type < REQUEST_FIRST || m->taken || !wanted(user, header.id)) {
 			link = &m->next;
 			continue;
 		}

@@ -173,6 +173,73 @@ static int unpack(struct receiver *in, struct frame_header *header, uint8_t **pa
 	return 0;
 }
 
+void lane_forget_partials(struct lane *lane)
+{
+	for (size_t i = 0; i < PARTIALS_MAX; i++) {
+		buffer_done(&lane->partials[i].payload);
+		lane->partials[i] = (struct partial){0};
+	}
+}
+
+/* That to which the frame belongs; NULL: it is whole, or one piece too many. */
+static struct partial *partial_of(struct lane *lane, const struct frame_header *header)
+{
+	for (size_t i = 0; i < PARTIALS_MAX; i++) {
+		struct partial *p = &lane->partials[i];
+
+		if (p->type == header->type && p->id == header->id)
+			return p;
+	}
+	for (size_t i = 0; i < PARTIALS_MAX && (header->flags & FRAME_HAS_MORE); i++)
+		if (!lane->partials[i].type)
+			return &lane->partials[i];
+	return NULL;
+}
+
+/* Without memory this piece comes again. */
+static int deliver_whole(struct lane *lane, struct partial *p, size_t before)
+{
+	struct frame_header whole = {
+		.type = p->type, .id = p->id, .size = (uint32_t)p->payload.size};
+	uint8_t *copy = malloc((size_t)whole.size + 1);
+	int r = -ENOMEM;
+
+	if (copy) {
+		memcpy(copy, p->payload.data, (size_t)whole.size + 1);
+		r = lane->callbacks.received(lane->user, &whole, copy);
+	}
+	if (r == -ENOMEM) {
+		p->payload.size = before;
+		return r;
+	}
+	buffer_done(&p->payload);
+	*p = (struct partial){0};
+	return r;
+}
+
+/* Owns the payload. */
+static int deliver(struct lane *lane, const struct frame_header *header, uint8_t *payload)
+{
+	bool has_more = header->flags & FRAME_HAS_MORE;
+	struct partial *p = partial_of(lane, header);
+	size_t before = p ? p->payload.size : 0;
+	int r = 0;
+
+	if (!p && !has_more)
+		return lane->callbacks.received(lane->user, header, payload);
+	if (!p || before + header->size > FRAME_PAYLOAD_MAX_BYTES)
+		r = -EPROTO;
+	if (r == 0)
+		r = buffer_append(&p->payload, payload, (size_t)header->size + 1);
+	free(payload);
+	if (r < 0)
+		return r;
+	p->payload.size--; /* the NUL behind it */
+	p->type = header->type;
+	p->id = header->id;
+	return has_more ? 0 : deliver_whole(lane, p, before);
+}
+
 static int receive_frame(struct lane *lane, struct receiver *in)
 {
 	uint8_t bytes[FRAME_HEADER_BYTES];
@@ -204,7 +271,7 @@ static int receive_frame(struct lane *lane, struct receiver *in)
 		return answer_ping(lane, header.id);
 	if (header.type == FRAME_ACK || header.type == FRAME_PONG)
 		return 0;
-	r = lane->callbacks.received(lane->user, &header, steal_ptr(&payload));
+	r = deliver(lane, &header, steal_ptr(&payload));
 	/* Without memory it counts as not received, and is sent again. */
 	if (header.type >= FRAME_FIRST_COUNTED && r != -ENOMEM)
 		count_received(lane, wire_bytes);

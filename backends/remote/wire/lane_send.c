@@ -10,6 +10,8 @@ enum {
 	UNACKED_MAX_BYTES = 32 << 20, /* sent, kept for a reconnect; then sending pauses */
 	BATCH_FRAMES = 16,
 	BATCH_BYTES = 512 << 10,
+	PIECES = 8, /* in what may be under way */
+	PIECE_MIN_BYTES = 8 << 10,
 	COMPRESS_MIN_BYTES = 256,
 	COMPRESS_MAX_BYTES = FRAME_PAYLOAD_MAX_BYTES - (16 << 10), /* it may become longer */
 	UNHINDERED_MAX_BYTES = 4 << 20,                            /* compressed within ...*/
@@ -54,6 +56,26 @@ static bool may_send(struct lane *lane, enum lane_priority priority)
 	return false;
 }
 
+/* Over a thin link one of bulk leaves in pieces, so that an urgent one waits for a piece at most.
+ */
+static struct message *take_waiting(struct lane *lane, enum lane_priority priority)
+{
+	struct message_queue *q = &lane->waiting[priority];
+	size_t most = lane->pace.window_bytes / PIECES, left;
+	struct message *piece;
+
+	most = most > PIECE_MIN_BYTES ? most : PIECE_MIN_BYTES;
+	left = q->first->size - FRAME_HEADER_BYTES - q->first->taken;
+	if (left <= most && !q->first->taken)
+		return lane_queue_pop(q);
+	if (!q->first->taken && (priority == LANE_URGENT || !pace_is_thin(&lane->pace)))
+		return lane_queue_pop(q);
+	piece = lane_message_take(q->first, left < most ? left : most);
+	if (piece && left <= most)
+		lane_message_free(lane_queue_pop(q));
+	return piece;
+}
+
 static struct message *next_to_send(struct lane *lane)
 {
 	struct message *m = lane_queue_pop(&lane->resend);
@@ -66,7 +88,7 @@ static struct message *next_to_send(struct lane *lane)
 		return NULL;
 	for (enum lane_priority i = 0; i < LANE_PRIORITIES; i++)
 		if (may_send(lane, i))
-			return lane_queue_pop(&lane->waiting[i]);
+			return take_waiting(lane, i);
 	return NULL;
 }
 
@@ -82,7 +104,7 @@ static void stamp(struct lane *lane, struct message *m)
 		lane->under_way_bytes += m->wire_size;
 	frame_header_decode(m->data, &header);
 	header.size = (uint32_t)(m->wire_size - FRAME_HEADER_BYTES);
-	header.flags = m->packed ? FRAME_COMPRESSED : 0;
+	header.flags |= m->packed ? FRAME_COMPRESSED : 0;
 	header.ack = (uint32_t)lane->received;
 	frame_header_encode(&header, m->packed ? m->packed : m->data);
 	if (header.type == FRAME_ACK)

@@ -4,7 +4,7 @@
  * What has been handed to ssh and the kernel cannot be overtaken any more: on a slow link megabytes
  * of it keep an answer waiting that somebody needs now.  A pace learns from the acknowledgements
  * what the link carries, and allows so much to be under way that it is always busy and that
- * a frame waits for about 50 ms at most.  Nothing is held back that a fast link would carry.
+ * a frame waits for about 30 ms.  Nothing is held back that a fast link would carry.
  * Threads: the caller guards it.
  */
 #pragma once
@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 enum {
-	PACE_QUEUE_US = 50000,
-	PACE_MIN_BYTES = 64 << 10,
+	PACE_QUEUE_US = 25000,
+	PACE_MIN_BYTES = 32 << 10,
 	PACE_FIRST_BYTES = 256 << 10, /* before anything is known */
 	PACE_MAX_BYTES = 32 << 20,
 	PACE_THIN_BYTES = 12500000, /* per second: 100 Mbit/s */

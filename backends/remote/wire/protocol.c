@@ -45,6 +45,8 @@ int frame_header_decode(const uint8_t in[FRAME_HEADER_BYTES], struct frame_heade
 
 	if (header.size > FRAME_PAYLOAD_MAX_BYTES || in[5] > FRAME_FLAGS || in[6] || in[7])
 		return -EPROTO;
+	if ((header.flags & FRAME_HAS_MORE) && header.type < FRAME_FIRST_COUNTED)
+		return -EPROTO;
 	*ret_header = header;
 	return 0;
 }

@@ -103,7 +103,8 @@ enum {
 
 enum frame_flags {
 	FRAME_COMPRESSED = 1 << 0,
-	FRAME_FLAGS = (1 << 1) - 1,
+	FRAME_HAS_MORE = 1 << 1, /* a piece: the rest follows in frames of the same type and id */
+	FRAME_FLAGS = (1 << 2) - 1,
 };
 
 struct frame_header {
