@@ -17,7 +17,7 @@ if (major < 22 || (major === 22 && minor < 18)) {
 // Standard output belongs to the protocol.
 globalThis.console = new console.Console(process.stderr);
 
-const { installShims, plain, theme } = await import("./node-shims.mjs");
+const { installShims, plain, theme, useJiti } = await import("./node-shims.mjs");
 installShims(module);
 
 const file = path.resolve(process.argv[2]);
@@ -209,8 +209,20 @@ const context = lenient(
 
 // ---- Loading, and the session ------------------------------------------------------------------
 
+async function importFile() {
+	const address = url.pathToFileURL(file).href;
+	try {
+		return (await import(address)).default;
+	} catch (error) {
+		if (error.code !== "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX") throw error;
+		if (!useJiti(module, file)) throw new Error(`${error.message.trim()}; it needs jiti: npm install jiti beside ${file}, or install pi`);
+		const { default: made } = await import(`${address}?jiti`);
+		return made?.default ?? made;
+	}
+}
+
 async function load() {
-	const { default: factory } = await import(url.pathToFileURL(file).href);
+	const factory = await importFile();
 	if (typeof factory !== "function") throw new Error("it has no default export that is a function");
 	const made = await factory(pi);
 	for (const tool of [made].flat())

@@ -218,7 +218,27 @@ function resolve(specifier, context, next) {
 	}
 }
 
+let jiti; // once something is there that Node.js does not strip
+
+// True when jiti is beside the file, or with the pi in PATH.
+export function useJiti(module, file) {
+	const programs = (process.env.PATH ?? "").split(":").map((directory) => path.join(directory, "pi"));
+	const pi = programs.find((program) => fs.existsSync(program));
+	for (const from of [file, ...(pi ? [fs.realpathSync(pi)] : [])])
+		try {
+			jiti ??= module.createRequire(from)("jiti").createJiti(file);
+		} catch {
+			// the next one
+		}
+	return jiti !== undefined;
+}
+
 function load(address, context, next) {
+	const file = jiti && /^file:.*\.m?ts(\?.*)?$/.test(address) ? url.fileURLToPath(address) : undefined;
+	if (file) {
+		const source = jiti.transform({ source: fs.readFileSync(file, "utf8"), filename: file, ts: true });
+		return { format: "commonjs", shortCircuit: true, source };
+	}
 	const shim = /^isthmus-pi:([a-z-]+)\?(.*)$/.exec(address);
 	if (shim) {
 		const lines = shim[2].split(",").filter(Boolean).map((name) => `export const ${name} = all[${JSON.stringify(name)}];\n`);

@@ -298,6 +298,42 @@ def test_sessions(home, root):
     shutil.rmtree(home + "/.pi")
 
 
+ENUMS = """
+import { Type } from "@sinclair/typebox";
+import { Text } from "@mariozechner/pi-tui";
+import { Size } from "./sizes.ts";
+enum Color { Red = "red", Blue = "blue" }
+class Box { constructor(private readonly size: Size) {} show() { return Size[this.size]; } }
+export default () => ({ name: "enums", label: "Enums", description: "Enums", parameters: Type.Object({ c: Type.Enum(Color) }),
+    execute: async (_id: string, { c }: any) => ({ content: [{ type: "text", text: `${c === Color.Blue} ${new Box(Size.Big).show()} ${new Text("t").render(9)}` }] }) });
+"""
+
+
+def test_what_node_does_not_strip(home, root):
+    where = home + "/.pi/agent/tools/enums"
+    write(where + "/index.ts", ENUMS)
+    write(where + "/sizes.ts", "export enum Size { Small, Big }")
+    check("enum is not supported" in listed(root)["enums"]["reason"] and "npm install jiti" in listed(root)["enums"]["reason"], listed(root)["enums"])
+    jiti = os.path.join(CACHE, "jiti")
+    if not os.path.exists(jiti + "/node_modules/jiti"):
+        os.makedirs(jiti, exist_ok=True)
+        npm("install", "--prefix", "jiti", "--no-save", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "jiti@2.7.0")
+    if os.path.exists(jiti + "/node_modules/jiti"):
+        os.makedirs(where + "/node_modules")
+        os.symlink(os.path.realpath(jiti + "/node_modules/jiti"), where + "/node_modules/jiti")
+        equal("true Big t", run("enums", {"c": "blue"}, root)["data"]["text"], "with jiti beside it")
+        write(home + "/package/cli.js", "")
+        shutil.move(where + "/node_modules", home + "/package/node_modules")
+        os.makedirs(home + "/bin")
+        os.symlink(home + "/package/cli.js", home + "/bin/pi")
+        path, os.environ["PATH"] = os.environ["PATH"], home + "/bin:" + os.environ["PATH"]
+        equal("true Big t", run("enums", {"c": "blue"}, root)["data"]["text"], "with that of pi")
+        os.environ["PATH"] = path
+    else:
+        print("npm cannot fetch jiti: left out")
+    shutil.rmtree(home + "/.pi")
+
+
 LIVE = """
 export default (pi: any) => {
     let connection: { n: number } | undefined;
@@ -503,6 +539,7 @@ def main():
     with Directory() as root:
         test_packages_and_schemas(home, root)
         test_forms_and_places(home, root)
+        test_what_node_does_not_strip(home, root)
         test_questions(home, root)
         test_sessions(home, root)
         test_files_that_live(home, root)
