@@ -131,6 +131,13 @@ serve() {
 	json="\"mcp\", \"--yes\", \"--tool\", \"$todo\", \"$2\""
 	case $1 in
 	claude)
+		# Its hook says which session it is in, also before the server starts.
+		mkdir -p "$HOME/.claude"
+		cat >"$HOME/.claude/settings.json" <<-END
+			{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command":
+			 "'$ISTHMUS' session --conversation here switch \$CLAUDE_CODE_SESSION_ID; echo \$CLAUDE_CODE_SESSION_ID >$HOME/session"}]}]}}
+		END
+		json="\"mcp\", \"--conversation\", \"here\", ${json#*, }"
 		words+=(--mcp-config "{\"mcpServers\": {\"isthmus\": {\"command\": \"$tools\", \"args\": [$json], \"env\": {\"PATH\": \"$PATH\"}}}}")
 		;;
 	codex)
@@ -148,7 +155,7 @@ serve() {
 		;;
 	pi | pi-new)
 		export ISTHMUS_MCP="[\"$tools\", $json]"
-		words+=(-e "$here/mcp_bridge.ts")
+		words+=(-e "$here/../../tools/pi/isthmus-tools.ts")
 		;;
 	opencode)
 		sed -i 's|^{|{"mcp": {"isthmus": {"type": "local", "command": ["'"$tools"'", '"${json//|/\\|}"'], "environment": {"PATH": "'"$PATH"'"}}},|' \
@@ -174,7 +181,15 @@ run_todo() {
 	kill "$model"
 	wait "$model" 2>/dev/null
 	[ "$status" = 0 ] || { echo "  it ended with $status:"; cat "$tmp/output"; return 1; }
-	answers "Added todo #1: first" && answers "Todo #1 completed" && answers "[x] #1: first"
+	answers "Added todo #1: first" && answers "Todo #1 completed" && answers "[x] #1: first" || return 1
+	[ "$1" != claude ] && return
+	XDG_STATE_HOME=$tmp/home-claude/.local/state "$ISTHMUS" session --conversation here >"$tmp/results"
+	if [ "$(grep -c '^\* .* todo' "$tmp/results")" != 3 ] ||
+		! [ -s "$tmp/home-claude/.local/state/isthmus/sessions/$(cat "$tmp/home-claude/session").jsonl" ]; then
+		echo "  the session that its hook named has not its results:"
+		cat "$tmp/results"
+		return 1
+	fi
 }
 
 [ $# != 0 ] || set -- claude codex gemini opencode pi pi-new

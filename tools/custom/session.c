@@ -73,11 +73,11 @@ void custom_session_at(const char *name, const char *parent)
 	cleanup_free char *place = custom_journal_place(name);
 	int r;
 
-	if (place && strcmp(place, parent) == 0)
+	if (place && parent ? strcmp(place, parent) == 0 : place == parent)
 		return;
 	r = custom_journal_move(name, parent, "tree");
 	/* Clients name results of any tool; those of custom tools count. */
 	if (r < 0 && r != -ENOENT)
 		log_warning("cannot go back to the call \"%s\": %s, going on from the last one",
-			parent, strerror(-r));
+			parent ? parent : "", strerror(-r));
 }

@@ -20,6 +20,6 @@ char *custom_session_current(void);
 /* Has tools that live told what happened to their sessions. */
 void custom_session_look(void);
 
-/* The agent goes on from the result of the call `parent`, in a session that is NULL without a name:
- * what custom tools know of later ones does not count any more. */
+/* The agent goes on from the result of the call `parent` (NULL: before the first), in a session
+ * that is NULL without a name: what custom tools know of later ones does not count any more. */
 void custom_session_at(const char *session, const char *parent);

@@ -74,6 +74,8 @@ static cJSON *tool_json(const struct tool *tool)
 	cJSON_AddBoolToObject(annotations, "destructiveHint", tool->hints & TOOL_IS_DESTRUCTIVE);
 	cJSON_AddBoolToObject(annotations, "idempotentHint", tool->hints & TOOL_IS_IDEMPOTENT);
 	cJSON_AddBoolToObject(annotations, "openWorldHint", tool->hints & TOOL_IS_OPEN_WORLD);
+	if (tool->parsed_schema)
+		cJSON_AddTrueToObject(cJSON_AddObjectToObject(item, "_meta"), "isthmus/custom");
 	return item;
 }
 
@@ -417,8 +419,8 @@ static void take_session(struct mcp_request *request)
 {
 	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(request->params, "_meta"),
 		    *queued = cJSON_GetObjectItemCaseSensitive(meta, "isthmus/queued");
+	const cJSON *parent = json_member(meta, "isthmus/parent");
 	const char *session = json_text(meta, "isthmus/session"),
-		   *parent = json_text(meta, "isthmus/parent"),
 		   *user = json_text(meta, "isthmus/user");
 	struct tool_call *call = request->call;
 
@@ -432,8 +434,8 @@ static void take_session(struct mcp_request *request)
 		call->conversation = custom_session_current();
 	if (cJSON_IsNumber(queued))
 		call->queued = queued->valueint;
-	if (parent)
-		custom_session_at(tool_conversation(call), parent);
+	if (cJSON_IsString(parent) || cJSON_IsNull(parent))
+		custom_session_at(tool_conversation(call), cJSON_GetStringValue(parent));
 }
 
 void mcp_call_tool(struct mcp_request *request)

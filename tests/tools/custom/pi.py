@@ -334,6 +334,24 @@ def test_what_node_does_not_strip(home, root):
     shutil.rmtree(home + "/.pi")
 
 
+def test_an_extension_gives_pi_our_tools(home, root):
+    write(home + "/.pi/agent/tools/one/index.ts", STATEFUL % "typebox" + "export default () => make('one');")
+    write(home + "/.pi/agent/tools/asks/index.ts", ASKS)
+    write(root + "/file", "x")
+    extension = os.path.realpath(os.path.join(HERE, "../../../tools/pi/isthmus-tools.ts"))
+    done = subprocess.run(["node", HERE + "/fake_pi.mjs", extension], capture_output=True, cwd=root, timeout=120, check=False,
+                          env=dict(os.environ, ISTHMUS_MCP=json.dumps([PROGRAM, "mcp", "--yes", root])))
+    lines = done.stdout.decode().splitlines()
+    check(done.returncode == 0 and len(lines) == 10, "it ends by itself: %r" % done)
+    equal(["1", "2"], lines[:2], "one after the other")
+    check(lines[3] in ["3 3", "3 4", "4 3"], "side by side, with what was there before: " + lines[3])
+    equal(["2", "3", "1"], lines[4:7], "on the branch of the first, from where a built-in tool was called, from the beginning")
+    equal("1", lines[7], "in another session")
+    check(lines[8].startswith("failed: ") and "nofile" in lines[8] and lines[8].endswith(" 3"), "a failure, and back: " + lines[8])
+    equal([True, "blue", True, "undefined", "edited"], json.loads(lines[9])[:5], "questions of tools")
+    shutil.rmtree(home + "/.pi")
+
+
 LIVE = """
 export default (pi: any) => {
     let connection: { n: number } | undefined;
@@ -542,6 +560,7 @@ def main():
         test_what_node_does_not_strip(home, root)
         test_questions(home, root)
         test_sessions(home, root)
+        test_an_extension_gives_pi_our_tools(home, root)
         test_files_that_live(home, root)
         test_drawing(home, root)
         test_without_node(root)

@@ -1,0 +1,94 @@
+/**
+ * The tools of `isthmus mcp` as tools of pi, custom tools among them.  Those have their state from where pi is: in its
+ * session, and on its branch, also after /tree, /fork and /resume.
+ *
+ *     pi -e /usr/local/share/isthmus/pi/isthmus-tools.ts
+ *
+ * ISTHMUS_MCP is the command line of the server as JSON, by default ["isthmus", "mcp"], for the current directory.
+ */
+import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
+
+export default async function (pi: any) {
+	const [program, ...words] = JSON.parse(process.env.ISTHMUS_MCP ?? '["isthmus", "mcp"]');
+	const server = spawn(program, words, { stdio: ["pipe", "pipe", "inherit"] });
+	const pipe = server.stdout as any;
+	const calls = new Map<unknown, any>(); // what waits for its answer, by its id
+	let last = 0;
+	let isFirst = true; // of the turn: the branch has the results of those before
+	let ui: any;
+
+	const send = (message: object) => server.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+
+	// The form has one field: the question of a tool.
+	async function answer(id: unknown, { message, requestedSchema }: any) {
+		const [name, field]: any = Object.entries(requestedSchema.properties)[0];
+		const value = field.enum
+			? await ui?.select(message, field.enum)
+			: field.type === "boolean"
+				? await ui?.confirm(message, "")
+				: await (field.default === undefined ? ui?.input(message, field.description) : ui?.editor(message, field.default));
+		send({ id, result: value === undefined ? { action: "cancel" } : { action: "accept", content: { [name]: value } } });
+	}
+
+	function take(message: any) {
+		const { id, method, params } = message;
+		if (method === "elicitation/create") answer(id, params).catch(() => send({ id, result: { action: "cancel" } }));
+		if (method === "notifications/progress" && params.message) calls.get(params.progressToken)?.onProgress?.(params.message);
+		if (method) return;
+		calls.get(id)?.settle(message);
+		calls.delete(id);
+		// Only while it is asked something does it keep pi from ending.
+		if (!calls.size) pipe.unref();
+	}
+
+	function ask(method: string, params: any, signal?: AbortSignal, onProgress?: (words: string) => void): Promise<any> {
+		const id = ++last;
+		return new Promise((resolve, reject) => {
+			const settle = ({ result, error }: any) => (error ? reject(new Error(error.message)) : resolve(result));
+			calls.set(id, { settle, onProgress });
+			pipe.ref();
+			send({ id, method, params: onProgress ? { ...params, _meta: { ...params._meta, progressToken: id } } : params });
+			signal?.addEventListener("abort", () => {
+				send({ method: "notifications/cancelled", params: { requestId: id } });
+				take({ id, error: { message: "aborted" } });
+			});
+		});
+	}
+
+	// The call whose result is the last of a custom tool's on the branch; null: there is none.
+	const parentOf = (entries: any[]) =>
+		entries.map((entry) => entry.message?.details?.isthmusCall).filter(Boolean).at(-1) ?? null;
+
+	function placeOf(ctx: any) {
+		const place: any = { "isthmus/session": `pi-${ctx.sessionManager.getSessionId()}`, "isthmus/queued": Number(ctx.hasPendingMessages?.() ?? 0) };
+		if (isFirst) place["isthmus/parent"] = parentOf(ctx.sessionManager.getBranch());
+		isFirst = false;
+		return place;
+	}
+
+	createInterface({ input: server.stdout }).on("line", (line) => take(JSON.parse(line)));
+	server.unref();
+	(server.stdin as any).unref();
+	server.stdin.on("error", () => {});
+	process.on("exit", () => server.kill());
+	server.on("error", (error) => calls.forEach(({ settle }) => settle({ error })));
+	pi.on("turn_start", () => (isFirst = true));
+	await ask("initialize", { protocolVersion: "2025-11-25", capabilities: { elicitation: {} }, clientInfo: { name: "pi", version: "0" } });
+	for (const { name, title, description, inputSchema, _meta: about } of (await ask("tools/list", {})).tools)
+		pi.registerTool({
+			name: `isthmus_${name}`,
+			label: title,
+			description,
+			parameters: inputSchema,
+			async execute(_id: string, params: object, signal: AbortSignal, onUpdate: any, ctx: any) {
+				if (ctx.hasUI) ui = ctx.ui;
+				const progress = (text: string) => onUpdate?.({ content: [{ type: "text", text }], details: {} });
+				const result = await ask("tools/call", { name, arguments: params, _meta: placeOf(ctx) }, signal, progress);
+				const { content, isError, _meta } = result;
+				if (isError) throw new Error(content.map((block: any) => block.text ?? "").join("\n"));
+				const { call_id, data } = _meta?.["isthmus/result"] ?? {};
+				return { content, details: about?.["isthmus/custom"] ? { ...data?.details, isthmusCall: call_id } : {} };
+			},
+		});
+}
