@@ -497,7 +497,7 @@ struct remote_file {
 	char *path; /* at the time of the open, or to where it was renamed here; under
 		     * remote->lock */
 	struct object_id id;
-	bool has_locks;
+	atomic_bool has_locks;
 	int lost_error; /* 0, or why it cannot be opened again: -EIO (its locks are lost), -ESTALE
 			 * (it is gone, or the far end is another one) */
 
