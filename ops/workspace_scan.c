@@ -20,6 +20,7 @@ enum {
 	IGNORE_FILE_MAX_BYTES = 256 << 10, /* larger ones are passed over */
 	FIRST_FILE_MAX_BYTES = 16 << 10,   /* of those that are read first: each ... */
 	FIRST_TOTAL_MAX_BYTES = 1 << 20,   /* ... and all in a scan */
+	CONTENT_COST_BYTES = 256,          /* of the content of an empty file: calls, and memory */
 };
 
 /* Of a repository's own files, those are told that have patterns, or say where there are more. */
@@ -554,8 +555,8 @@ static bool wants_content(
 	if (is_brought_first(walk, child))
 		return true;
 	return (request->flags & SCAN_CONTENT) && size <= request->content_max_bytes &&
-	       (!request->content_total_bytes ||
-		       walk->content_bytes + size <= request->content_total_bytes) &&
+	       (!request->content_total_bytes || walk->content_bytes + size + CONTENT_COST_BYTES <=
+							 request->content_total_bytes) &&
 	       (!request->texts || (child->is_looked_through && !child->searched.lacks &&
 					   !child->searched.lines.size));
 }
@@ -585,7 +586,7 @@ static int tell_child(struct walk *walk, const struct visit *visit, const struct
 		if (is_brought_first(walk, child))
 			walk->first_bytes += attributes->size_bytes;
 		else
-			walk->content_bytes += attributes->size_bytes;
+			walk->content_bytes += attributes->size_bytes + CONTENT_COST_BYTES;
 	}
 	return walk->sink(walk->user, &entry);
 }

@@ -188,7 +188,8 @@ struct scan_request {
 	uint32_t depth_max;           /* 1: the directory's own entries; 0: no bound */
 	uint64_t entries_max;         /* 0: no bound.  Reached: directories stay incomplete */
 	uint64_t content_max_bytes;   /* per file */
-	uint64_t content_total_bytes; /* budget of the whole scan; 0: no bound */
+	uint64_t content_total_bytes; /* budget of the whole scan, of which each file takes some
+				       * hundred more than its size; 0: no bound */
 
 	/* A search: the files that are not ignored are searched at the workspace, with all
 	 * processors; content is brought only of those that have one of the texts.  NULL: no

@@ -665,6 +665,32 @@ PROMISE(scan_stays_within_its_bounds)
 		workspace_scan(&f->ctx, f->w, &OBJECT_AT("none"), &shallow, log_entry, &log));
 }
 
+static int count_contents(void *user, const struct dir_entry *entry)
+{
+	unsigned *contents = user;
+
+	*contents += entry->content != NULL;
+	return 0;
+}
+
+/* A million empty files would be opened and read one by one. */
+PROMISE(scan_brings_few_empty_files)
+{
+	struct scan_request request = {
+		.flags = SCAN_CONTENT, .content_max_bytes = 4, .content_total_bytes = 4096};
+	unsigned contents = 0;
+	char path[16];
+
+	CHECK_RC(0, make_directory(f, "d"));
+	for (unsigned i = 0; i < 40; i++) {
+		snprintf(path, sizeof(path), "d/f%u", i);
+		CHECK_RC(0, put(f, path, ""));
+	}
+	CHECK_RC(0, workspace_scan(
+			    &f->ctx, f->w, &OBJECT_AT("d"), &request, count_contents, &contents));
+	CHECK(contents > 0 && contents <= 16);
+}
+
 PROMISE(scan_brings_what_is_read_first)
 {
 	struct scan_request request = {.flags = SCAN_READ_FIRST};
@@ -890,7 +916,7 @@ TEST_GROUP(names_promises, TEST(root_is_a_directory), TEST(getattr_says_why_a_pa
 	TEST(names_may_hold_any_byte), TEST(names_may_be_255_bytes_long),
 	TEST(paths_may_be_longer_than_path_max), TEST(scan_walks_a_subtree),
 	TEST(scan_leaves_hidden_directories_out), TEST(scan_stays_within_its_bounds),
-	TEST(scan_brings_what_is_read_first), TEST(search_tells_which_files_lack_the_texts),
-	TEST(statfs_is_plausible), TEST(changes_of_names_tell_what_they_left),
-	TEST(changes_of_content_tell_what_they_left),
+	TEST(scan_brings_few_empty_files), TEST(scan_brings_what_is_read_first),
+	TEST(search_tells_which_files_lack_the_texts), TEST(statfs_is_plausible),
+	TEST(changes_of_names_tell_what_they_left), TEST(changes_of_content_tell_what_they_left),
 	TEST(positions_are_in_the_order_of_looks_and_changes));
