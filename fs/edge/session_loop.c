@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
@@ -32,6 +33,8 @@ enum {
 	LONG_NS = 4000000,
 	STALLED_NS = 100000000,
 };
+
+static const uint64_t QUIET_NS = 2000000000;
 
 static _Thread_local struct session_thread {
 	LIST_ENTRY(session_thread) link; /* threads_lock; those that do not rest */
@@ -180,14 +183,40 @@ static bool start_where_saturated(struct session *s)
 	return found;
 }
 
+static void give_memory_back(struct session *s)
+{
+	inode_table_tidy(s->mount->inodes);
+#ifdef __GLIBC__
+	malloc_trim(0);
+#endif
+}
+
+/* Until there may be too few threads.  A burst of requests leaves holes in the heaps of many
+ * threads, which malloc keeps: they are given back when nothing was asked for a while after it. */
+static void wait_for_look(struct session *s)
+{
+	bool is_quiet = false;
+
+	for (;;) {
+		const struct timespec end = clock_at_ns(clock_read_ns(CLOCK_REALTIME) + QUIET_NS);
+		uint64_t requests = s->mount->requests;
+
+		if ((is_quiet ? sem_wait(&s->look) : sem_timedwait(&s->look, &end)) == 0)
+			return;
+		if (errno != ETIMEDOUT || s->mount->requests != requests)
+			continue;
+		give_memory_back(s);
+		is_quiet = true;
+	}
+}
+
 static void *watch_threads(void *data)
 {
 	static const struct timespec interval = {.tv_nsec = LOOK_INTERVAL_NS};
 	struct session *s = data;
 
 	while (!s->ending) {
-		while (sem_wait(&s->look) < 0)
-			;
+		wait_for_look(s);
 		do
 			nanosleep(&interval, NULL);
 		while (start_where_saturated(s) && !s->ending);

@@ -388,6 +388,14 @@ void inode_table_usage(struct inode_table *t, uint64_t *ret_inodes, uint64_t *re
 	pthread_mutex_unlock(&t->lock);
 }
 
+void inode_table_tidy(struct inode_table *t)
+{
+	pthread_mutex_lock(&t->lock);
+	slab_trim(&t->slab);
+	slab_trim(&t->kinds.slab);
+	pthread_mutex_unlock(&t->lock);
+}
+
 void inode_table_ref(struct inode_table *t, struct inode *inode)
 {
 	pthread_mutex_lock(&t->lock);

@@ -196,6 +196,9 @@ struct inode *inode_table_root(struct inode_table *table); /* without a referenc
 /* The number of inodes, and the bytes that they and their names take. */
 void inode_table_usage(struct inode_table *table, uint64_t *ret_inodes, uint64_t *ret_bytes);
 
+/* Gives back memory in which nothing is left. */
+void inode_table_tidy(struct inode_table *table);
+
 /* How long the kernel may cache: until the feed reports a change; briefly, as the directory is not
  * watched yet but can be; for the time-to-live. */
 enum lifetime { LIFETIME_WATCHED, LIFETIME_BRIEF, LIFETIME_TTL };
