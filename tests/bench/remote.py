@@ -4,7 +4,8 @@
 The same work over one simulated link (linksim in front of a private sshd): the directory
 itself, sshfs, rclone mount and isthmus; and what the link allows (tar and cat over a kept
 ssh connection).  "cold" means just mounted with empty caches.  Round trips are isthmus's:
-those that a caller waited for (from the mount log), and all of them in brackets.
+those that a caller waited for (from the mount log), and all of them in brackets.  With
+100,000 files or more it measures what many.py says instead.
 """
 
 import argparse
@@ -19,8 +20,10 @@ import sys
 import time
 
 import benchlib
+import many
 from benchlib import Mount, Table, median_of, run, timed
 
+MANY_FILES = 100_000
 RCLONE = "dir-cache-time=1h,attr-timeout=1h,vfs-cache-mode=full,poll-interval=0,vfs-write-back=0s"
 OURS = ("isthmus", "back")  # isthmus, and with writes=back
 
@@ -386,10 +389,12 @@ def main():
     isthmus = str(build / "fs/isthmus")
     data = build / f"bench-remote-{args.files}"
     data.mkdir(exist_ok=True)
-    benchlib.make_tree(data / "tree", args.files, args.bytes)
-    benchlib.make_file(data / "big", args.megabytes << 20)
+    is_large = args.files >= MANY_FILES
     archive = build / f"bench-small-{args.small_files}.tar"
-    benchlib.make_tar(archive, args.small_files)
+    if not is_large:
+        benchlib.make_tree(data / "tree", args.files, args.bytes)
+        benchlib.make_file(data / "big", args.megabytes << 20)
+        benchlib.make_tar(archive, args.small_files)
     note = benchlib.note_load()
     rows = {}
     with benchlib.private_directory() as tmp:
@@ -399,6 +404,17 @@ def main():
 
         def fresh():
             benchlib.fresh_cache(tmp)
+
+        if is_large:
+            try:
+                tables = [many.measure(args, far, mounts, data, fresh, isthmus)]
+            finally:
+                for m in mounts:
+                    m.stop()
+                far.stop()
+            tables[0].print()
+            benchlib.write_json(args.json, tables, note)
+            return
 
         try:
             for m in mounts:
