@@ -163,7 +163,7 @@ def make_project(path, files):
 
 
 def is_mounted(path):
-    with open("/proc/self/mounts") as mounts:
+    with open("/proc/self/mounts", errors="replace") as mounts:
         return any(line.split()[1] == str(path) for line in mounts)
 
 
