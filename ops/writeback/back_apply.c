@@ -43,7 +43,7 @@ static int classify(struct writeback *b, struct operation *operation, int r)
 	workspace_status(b->base.inner, &status);
 	if (status.link != LINK_ONLINE || status.reconnects != operation->reconnects)
 		operation->attempts = 0;
-	else if (++operation->attempts >= ATTEMPTS_MAX && r == -EIO)
+	else if (++operation->attempts >= ATTEMPTS_MAX)
 		return r;
 	operation->reconnects = status.reconnects;
 	return -EAGAIN;
@@ -236,13 +236,24 @@ static int apply_rename(struct writeback *b, struct op_context *ctx, struct oper
 
 /* ---- Attributes --------------------------- */
 
+/* An earlier attempt has set it. */
+static bool has_time_set(struct writeback *b, struct op_context *ctx,
+	const struct operation *operation, const struct attributes *known)
+{
+	struct attributes expected = *known;
+
+	expected.mtime = operation->facts.want.mtime;
+	return operation->may_be_done && check(b, ctx, operation->path, &expected) == 0;
+}
+
 static int apply_setattr(struct writeback *b, struct op_context *ctx, struct operation *operation)
 {
 	const struct attributes known = settled(b, operation->node);
 	const struct object_ref object = {.path = operation->path, .id = known.id};
 	/* What others have written stays a conflict for what comes after this. */
 	bool sets_time = operation->facts.mask & SET_MTIME;
-	bool was_ours = !sets_time || check(b, ctx, operation->path, &known) == 0;
+	bool was_ours = !sets_time || check(b, ctx, operation->path, &known) == 0 ||
+			has_time_set(b, ctx, operation, &known);
 	struct attributes there;
 	int r = known.id.inode ? workspace_setattr(ctx, b->base.inner, &object,
 					 operation->facts.mask, &operation->facts.want, &there)
@@ -309,6 +320,15 @@ static int store(struct writeback *b, struct op_context *ctx, struct operation *
 	return r;
 }
 
+/* A file of which we do not know the id, as we would have made it. */
+static bool looks_made(const struct operation *operation, const struct attributes *there)
+{
+	const struct attributes *shown = &operation->facts.shown;
+
+	return there->uid == shown->uid && there->ctime.tv_sec + 1 >= shown->ctime.tv_sec &&
+	       (there->mode & 07777) == operation->facts.mode;
+}
+
 /* True when everything that is there can only have come from us: the beginning of our content, with
  * gaps where pieces are missing. */
 static bool is_ours(struct writeback *b, struct op_context *ctx, struct operation *operation,
@@ -322,11 +342,12 @@ static bool is_ours(struct writeback *b, struct op_context *ctx, struct operatio
 	bool is_same = ours && theirs && S_ISREG(there->mode) && there->size_bytes <= size;
 	int r;
 
-	if (!is_same || (expected->inode && !object_id_equal(expected, &there->id)))
+	if (!is_same || (expected->inode ? !object_id_equal(expected, &there->id)
+					 : !looks_made(operation, there)))
 		return false;
 	r = workspace_open_file(ctx, b->base.inner, &object, O_RDONLY, &file, &opened);
 	if (r < 0) /* a mode without read permission is ours, too */
-		return r == -EACCES && expected->inode;
+		return r == -EACCES && expected->inode && operation->facts.kind == OP_CREATE;
 	for (uint64_t at = 0; at < there->size_bytes && is_same;) {
 		ssize_t got = back_content_read(b, operation->node, ours, PIECE_BYTES, at);
 		ssize_t found = workspace_read(ctx, file, theirs, PIECE_BYTES, (off_t)at);
@@ -359,6 +380,19 @@ static int create(struct writeback *b, struct op_context *ctx, struct operation 
 		operation->facts.mode & 07777, ret_file, there);
 }
 
+/* A later attempt, or the next mount, knows its own file by that. */
+static void note_made(
+	struct writeback *b, struct operation *operation, const struct object_id *made)
+{
+	const struct made_record record = {.id = operation->node->id, .real = *made};
+
+	operation->made = *made;
+	writeback_lock(b);
+	back_journal_add(&b->journal, RECORD_CREATED, operation->sequence, &record, sizeof(record),
+		NULL, 0, NULL);
+	writeback_unlock(b);
+}
+
 /* What an earlier attempt made is made anew: its mode may forbid to open it. */
 static int open_created(struct writeback *b, struct op_context *ctx, struct operation *operation,
 	struct open_file **ret_file, struct attributes *there)
@@ -373,7 +407,7 @@ static int open_created(struct writeback *b, struct op_context *ctx, struct oper
 			r = create(b, ctx, operation, ret_file, there);
 	}
 	if (r == 0)
-		operation->made = there->id;
+		note_made(b, operation, &there->id);
 	return r;
 }
 
@@ -413,22 +447,23 @@ static int apply_content(struct writeback *b, struct op_context *ctx, struct ope
 	bool is_new = operation->facts.kind == OP_CREATE;
 	struct node *node = operation->node;
 	struct attributes there;
-	struct open_file *file;
+	struct open_file *file, *former;
 	int r = is_new ? open_created(b, ctx, operation, &file, &there)
 		       : open_truncated(b, ctx, operation, &file, &there);
 
 	if (r < 0)
 		return r;
 	r = store(b, ctx, operation, file, &there);
+	if (r == -ESTALE) /* a new session did not find the file: it is made or opened again */
+		r = -ECONNRESET;
 	if (r == 0) {
 		settle(b, ctx, node, &there);
 		writeback_lock(b);
 		back_learn_clock(b, &there.ctime);
 		node->content = NULL; /* whoever writes to it now writes there ... */
-		if (node->handles || node->pending > 1) { /* ... through this one */
-			node->inner = file;
-			file = NULL;
-		}
+		former = node->inner;
+		node->inner = file; /* ... through this one */
+		file = former;
 		writeback_unlock(b);
 	} else if (classify(b, operation, r) != -EAGAIN)
 		remove_made(b, ctx, operation);

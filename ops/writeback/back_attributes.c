@@ -182,7 +182,9 @@ int back_readlink(struct op_context *ctx, struct workspace *w, const struct obje
 	return r;
 }
 
-/* Waits for what is pending of the object.  1: it was made here and is not sent yet. */
+/* Waits for what is pending of the object; for a look only where the workspace has not got it, or
+ * under another name: nothing that is pending changes what is looked for.  1: it was made here and
+ * has none. */
 static int settle_object(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *object, bool is_look, struct object_ref *ret_inner)
 {
@@ -201,7 +203,11 @@ static int settle_object(struct op_context *ctx, struct workspace *w,
 		return is_look && is_new ? 1 : back_inner_open(ctx, back_file_of(object->file));
 	}
 	r = back_find(b, object, ret_inner, &node);
-	if (r > 0 && !(is_look && back_is_provisional(&node->id) && !node->is_extended)) {
+	if (r > 0)
+		*ret_inner = back_pass_object(b, object);
+	if (r > 0 && is_look && node->real.inode && !node->renames) {
+		r = 0;
+	} else if (r > 0 && !(is_look && back_is_provisional(&node->id) && !node->is_extended)) {
 		id = node->id;
 		r = back_settle(b, ctx, &id);
 		*ret_inner = back_pass_object(b, object);
@@ -210,12 +216,29 @@ static int settle_object(struct op_context *ctx, struct workspace *w,
 	return r;
 }
 
+/* The kernel asks for it before each write.  What is written anew will have none. */
+static bool will_have_no_capability(struct writeback *b, const struct object_ref *object)
+{
+	struct object_ref inner;
+	struct node *node;
+	bool is_rewritten;
+
+	writeback_lock(b);
+	is_rewritten = back_find(b, object, &inner, &node) > 0 && node->content;
+	writeback_unlock(b);
+	return is_rewritten;
+}
+
 ssize_t back_getxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	const char *name, void *value, size_t size)
 {
 	struct object_ref inner;
-	int r = settle_object(ctx, w, object, true, &inner);
+	int r;
 
+	if (!object->file && strcmp(name, "security.capability") == 0 &&
+		will_have_no_capability(writeback_of(w), object))
+		return -ENODATA;
+	r = settle_object(ctx, w, object, true, &inner);
 	if (r != 0)
 		return r < 0 ? r : -ENODATA;
 	return forward_getxattr(ctx, w, &inner, name, value, size);

@@ -26,8 +26,8 @@ static void uncount_inner(struct writeback *b, struct node *node)
 	writeback_unlock(b);
 }
 
-/* A handle of the inner workspace, if need be through the one that stored the content.  The node
- * counts it already. */
+/* A handle of the inner workspace, opened through the one that stored the content; or that one,
+ * where the mode has no such handle any more.  The node counts it already. */
 static int open_through(struct op_context *ctx, struct back_file *file, struct open_file *inner)
 {
 	struct writeback *b = writeback_of(file->base.file.workspace);
@@ -35,24 +35,29 @@ static int open_through(struct op_context *ctx, struct back_file *file, struct o
 	struct attributes attributes;
 	struct op_context own = *ctx;
 	struct open_file *opened;
+	bool shares = false;
 	int r;
 
 	own.facts = NULL;
 	r = workspace_open_file(&own, b->base.inner, &object,
 		file->flags & ~(O_CREAT | O_EXCL | O_TRUNC), &opened, &attributes);
-	if (r < 0) {
+	if (r == -EACCES) {
+		shares = true;
+		opened = inner;
+	} else if (r < 0) {
 		uncount_inner(b, file->node);
 		return r;
 	}
 	writeback_lock(b);
 	if (!file->base.inner) {
+		file->shares = shares;
 		__atomic_store_n(&file->base.inner, opened, __ATOMIC_RELEASE);
 		opened = NULL;
 	}
 	writeback_unlock(b);
 	if (opened) /* another thread was quicker */
 		uncount_inner(b, file->node);
-	workspace_close(&own, opened);
+	workspace_close(&own, shares ? NULL : opened);
 	return 0;
 }
 
@@ -402,6 +407,8 @@ int back_open_file(struct op_context *ctx, struct workspace *w, const struct obj
 	}
 	writeback_unlock(b);
 	if (r == 0 && (flags & O_TRUNC) && is_writing(flags) && !is_synchronous(flags))
+		r = back_find_room(b, ctx);
+	if (r == 0 && (flags & O_TRUNC) && is_writing(flags) && !is_synchronous(flags))
 		r = open_truncated(ctx, w, object, flags, ret_file, ret_attributes);
 	else if (r == 0)
 		r = 1;
@@ -572,7 +579,7 @@ int back_close(struct op_context *ctx, struct open_file *open_file)
 	back_node_release(b, node);
 	writeback_unlock(b);
 	workspace_close(ctx, stored);
-	if (inner)
+	if (inner && !file->shares)
 		r = workspace_close(ctx, inner);
 	free(file);
 	return r;

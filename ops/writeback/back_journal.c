@@ -314,10 +314,10 @@ static struct operation *find_operation(struct writeback *b, uint64_t sequence)
 {
 	struct operation *operation;
 
-	TAILQ_FOREACH_REVERSE(operation, &b->operations, operations, link)
-	if (operation->sequence == sequence)
+	TAILQ_FOREACH(operation, &b->operations, link)
+	if (operation->sequence >= sequence)
 		break;
-	return operation;
+	return operation && operation->sequence == sequence ? operation : NULL;
 }
 
 static int recover_operation(struct writeback *b, const struct record *record, const char *payload)
@@ -388,6 +388,13 @@ static int recover_merge(struct writeback *b, const struct record *record, const
 	return 0;
 }
 
+static bool makes(const struct operation *operation)
+{
+	enum operation_kind kind = operation->facts.kind;
+
+	return kind == OP_MKDIR || kind == OP_CREATE || kind == OP_SYMLINK;
+}
+
 static void recover_done(struct writeback *b, const struct record *record, const char *payload)
 {
 	struct operation *operation = find_operation(b, record->sequence);
@@ -397,7 +404,7 @@ static void recover_done(struct writeback *b, const struct record *record, const
 	if (!operation || record->head_bytes != sizeof(settled))
 		return;
 	memcpy(&settled, payload, sizeof(settled));
-	if (settled.id.inode && back_is_provisional(&node->id))
+	if (settled.id.inode && back_is_provisional(&node->id) && makes(operation))
 		back_node_made(b, node, &settled.id);
 	node->settled = settled;
 	if (record->type == RECORD_UNDONE)
@@ -412,6 +419,15 @@ static void recover_made(struct writeback *b, const struct record *record, const
 
 	if (node)
 		back_node_made(b, node, &made->real);
+}
+
+static void recover_created(struct writeback *b, const struct record *record, const char *payload)
+{
+	const struct made_record *made = (const void *)payload;
+	struct operation *operation = find_operation(b, record->sequence);
+
+	if (operation && record->head_bytes == sizeof(*made))
+		operation->made = made->real;
 }
 
 static int recover_record(
@@ -433,6 +449,9 @@ static int recover_record(
 		return 0;
 	case RECORD_MADE:
 		recover_made(b, record, payload);
+		return 0;
+	case RECORD_CREATED:
+		recover_created(b, record, payload);
 		return 0;
 	case RECORD_DONE:
 	case RECORD_UNDONE:

@@ -469,9 +469,7 @@ static bool cancel_made(struct writeback *b, const char *path, const struct attr
 
 	if (!node || node->pending != 1 || node->real.inode)
 		return false;
-	TAILQ_FOREACH_REVERSE(operation, &b->operations, operations, link)
-	if (operation->node == node)
-		break;
+	operation = node->last;
 	if (!operation || operation->is_started || strcmp(operation->path, path) != 0)
 		return false;
 	if (operation->facts.kind == OP_MKDIR && !back_is_alone(b, path, operation))

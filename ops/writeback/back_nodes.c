@@ -81,6 +81,7 @@ int back_tables_init(struct writeback *b)
 	TAILQ_INIT(&b->idle);
 	TAILQ_INIT(&b->operations);
 	TAILQ_INIT(&b->ready);
+	TAILQ_INIT(&b->held);
 	TAILQ_INIT(&b->retired);
 	TAILQ_INIT(&b->readers);
 	/* Not the numbers of an earlier mount: git, for one, remembers them. */
@@ -181,16 +182,28 @@ bool back_is_as_shown(const struct node *node, const struct attributes *known)
 	       known->mtime.tv_nsec == node->shown.mtime.tv_nsec;
 }
 
+static void end_idling(struct writeback *b, struct node *node)
+{
+	if (!node->is_idle)
+		return;
+	TAILQ_REMOVE(&b->idle, node, idle);
+	b->idle_count--;
+	node->is_idle = false;
+}
+
+void back_node_hold(struct writeback *b, struct node *node)
+{
+	end_idling(b, node);
+	node->inside++;
+}
+
 struct node *back_node_add(
 	struct writeback *b, const struct object_id *id, const struct attributes *known)
 {
 	struct node *node = back_node(b, id);
 
-	if (node && node->is_idle) {
-		TAILQ_REMOVE(&b->idle, node, idle);
-		b->idle_count--;
-		node->is_idle = false;
-	}
+	if (node)
+		end_idling(b, node);
 	if (node && known && !node->pending && !back_is_as_shown(node, known))
 		set_settled(node, known);
 	if (node)
@@ -214,10 +227,7 @@ void back_node_made(struct writeback *b, struct node *node, const struct object_
 
 static void node_remove(struct writeback *b, struct node *node)
 {
-	if (node->is_idle) {
-		TAILQ_REMOVE(&b->idle, node, idle);
-		b->idle_count--;
-	}
+	end_idling(b, node);
 	hash_table_remove(&b->nodes, node, node_hash, node_link);
 	if (node->real.inode)
 		hash_table_remove(&b->real_nodes, node, real_hash, real_link);
@@ -227,7 +237,7 @@ static void node_remove(struct writeback *b, struct node *node)
 /* What was made here keeps its number, while there is room. */
 void back_node_release(struct writeback *b, struct node *node)
 {
-	if (node->pending || node->handles || node->inner_handles || node->is_idle)
+	if (node->pending || node->inside || node->handles || node->inner_handles || node->is_idle)
 		return;
 	back_content_drop(b, node);
 	node->refused = 0;

@@ -120,22 +120,18 @@ static int add_ref(struct writeback *b, struct operation *operation, size_t hash
 	*ref = (struct key_ref){.key = key, .operation = operation, .is_exclusive = is_exclusive};
 	TAILQ_INSERT_TAIL(&key->refs, ref, link);
 	ref->is_granted = may_grant(ref);
+	if (!ref->is_granted && !key->waiting)
+		key->waiting = ref;
 	operation->blockers += !ref->is_granted;
 	return 0;
 }
 
-static void grant_from_head(struct writeback *b, struct key *key)
+static void grant(struct writeback *b, struct key *key)
 {
 	struct key_ref *ref;
 
-	TAILQ_FOREACH(ref, &key->refs, link)
-	{
-		if (ref->is_granted && ref->is_exclusive)
-			break;
-		if (ref->is_granted)
-			continue;
-		if (!may_grant(ref))
-			break;
+	while ((ref = key->waiting) && may_grant(ref)) {
+		key->waiting = TAILQ_NEXT(ref, link);
 		ref->is_granted = true;
 		unblock(b, ref->operation);
 	}
@@ -146,14 +142,15 @@ static void drop_refs(struct writeback *b, struct operation *operation)
 	while (operation->ref_count) {
 		struct key_ref *ref = &operation->refs[--operation->ref_count];
 		struct key *key = ref->key;
-		bool was_first = ref == TAILQ_FIRST(&key->refs) || ref->is_exclusive;
 
+		if (key->waiting == ref)
+			key->waiting = TAILQ_NEXT(ref, link);
 		TAILQ_REMOVE(&key->refs, ref, link);
 		if (TAILQ_EMPTY(&key->refs)) {
 			hash_table_remove(&b->keys, key, key_hash, key_link);
 			free(key);
-		} else if (was_first)
-			grant_from_head(b, key);
+		} else
+			grant(b, key);
 	}
 }
 
@@ -334,6 +331,18 @@ static int add_names(struct writeback *b, const struct operation *operation, str
 	return r;
 }
 
+/* The workspace's ids of the directories are wanted when the operation comes to it. */
+static void hold_parents(struct writeback *b, struct operation *operation)
+{
+	const struct object_id *ids[] = {&operation->facts.parent, &operation->facts.new_parent};
+
+	for (unsigned i = 0; i < 2; i++) {
+		operation->parents[i] = ids[i]->inode ? back_node(b, ids[i]) : NULL;
+		if (operation->parents[i])
+			back_node_hold(b, operation->parents[i]);
+	}
+}
+
 static int add_nodes(struct writeback *b, struct operation *operation)
 {
 	struct operation_facts *facts = &operation->facts;
@@ -359,21 +368,32 @@ static int add_nodes(struct writeback *b, struct operation *operation)
 	}
 	operation->node = node;
 	node->pending++;
+	node->renames += facts->kind == OP_RENAME;
+	node->last = operation;
 	if (operation->replaced)
 		operation->replaced->pending++;
+	hold_parents(b, operation);
 	return 0;
 }
 
 static void drop_nodes(struct writeback *b, struct operation *operation)
 {
-	struct node *nodes[] = {operation->node, operation->replaced};
+	struct node *node = operation->node, *replaced = operation->replaced;
 
-	for (unsigned i = 0; i < 2; i++) {
-		if (!nodes[i])
-			continue;
-		nodes[i]->pending--;
-		back_node_release(b, nodes[i]);
+	for (unsigned i = 0; i < 2; i++)
+		if (operation->parents[i]) {
+			operation->parents[i]->inside--;
+			back_node_release(b, operation->parents[i]);
+		}
+	if (replaced) {
+		replaced->pending--;
+		back_node_release(b, replaced);
 	}
+	node->pending--;
+	node->renames -= operation->facts.kind == OP_RENAME;
+	if (node->last == operation)
+		node->last = NULL;
+	back_node_release(b, node);
 }
 
 /* The workspace has it now: what it told of the directory before lacks it. */
@@ -430,6 +450,8 @@ int back_enter(struct writeback *b, struct operation *operation, bool is_recover
 	}
 	operation->taken_ms = clock_now_ms();
 	TAILQ_INSERT_TAIL(&b->operations, operation, link);
+	if (operation->is_held)
+		TAILQ_INSERT_TAIL(&b->held, operation, held);
 	b->count++;
 	show_effect(b, operation, name, name2);
 	hurry_all(b, operation);
@@ -448,6 +470,7 @@ void back_hold(struct writeback *b, struct operation *operation)
 	operation->is_held = true;
 	operation->blockers++;
 	operation->taken_ms = clock_now_ms();
+	TAILQ_INSERT_TAIL(&b->held, operation, held);
 }
 
 void back_release_hold(struct writeback *b, struct operation *operation)
@@ -455,7 +478,16 @@ void back_release_hold(struct writeback *b, struct operation *operation)
 	if (!operation->is_held)
 		return;
 	operation->is_held = false;
+	TAILQ_REMOVE(&b->held, operation, held);
 	unblock(b, operation);
+}
+
+/* It ends with its hold. */
+static void drop_hold(struct writeback *b, struct operation *operation)
+{
+	if (operation->is_held)
+		TAILQ_REMOVE(&b->held, operation, held);
+	operation->is_held = false;
 }
 
 /* Nothing waits for the directory that `operation` makes, or works in it. */
@@ -512,6 +544,7 @@ void back_forget(struct writeback *b, struct operation *operation)
 	inner[0] = leave_to_workspace(b, node);
 	inner[1] = operation->replaced ? leave_to_workspace(b, operation->replaced) : NULL;
 	back_take_ready(b, operation);
+	drop_hold(b, operation);
 	TAILQ_REMOVE(&b->operations, operation, link);
 	b->count--;
 	drop_refs(b, operation);
@@ -540,6 +573,7 @@ void back_drop(struct writeback *b, struct operation *operation)
 	struct node *nodes[] = {operation->node, operation->replaced};
 
 	back_take_ready(b, operation);
+	drop_hold(b, operation);
 	TAILQ_REMOVE(&b->operations, operation, link);
 	drop_refs(b, operation); /* which makes others ready */
 	for (unsigned i = 0; i < 2; i++)
@@ -617,12 +651,8 @@ void back_release_holds(struct writeback *b, int64_t taken_before_ms)
 {
 	struct operation *operation;
 
-	TAILQ_FOREACH(operation, &b->operations, link)
-	{
-		if (operation->taken_ms > taken_before_ms)
-			break;
+	while ((operation = TAILQ_FIRST(&b->held)) && operation->taken_ms <= taken_before_ms)
 		back_release_hold(b, operation);
-	}
 }
 
 int back_barrier(struct writeback *b, struct op_context *ctx)

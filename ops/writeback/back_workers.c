@@ -65,7 +65,7 @@ static void try_later(struct writeback *b, struct operation *operation)
 		b->failing_since_ms = clock_now_ms();
 	operation->may_be_done = true;
 	while (!b->is_abandoned && clock_now_ms() < until_ms)
-		clock_cond_wait_ms(&b->work, &b->lock, RETRY_MS);
+		clock_cond_wait_ms(&b->changed, &b->lock, RETRY_MS);
 	back_put_ready(b, operation);
 }
 
@@ -159,6 +159,7 @@ void back_workers_stop(struct writeback *b)
 		clock_cond_wait_ms(&b->changed, &b->lock, POLL_MS);
 	b->is_abandoned = true;
 	pthread_cond_broadcast(&b->work);
+	pthread_cond_broadcast(&b->changed);
 	writeback_unlock(b);
 	for (unsigned i = 0; i < b->worker_count; i++)
 		pthread_join(b->workers[i], NULL);

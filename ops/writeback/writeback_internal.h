@@ -69,17 +69,20 @@ TAILQ_HEAD(key_refs, key_ref);
 struct key {
 	struct key *next;
 	size_t hash;
-	struct key_refs refs; /* in the order of their operations */
+	struct key_refs refs; /* in the order of their operations, those that are granted first */
+	struct key_ref *waiting; /* the first that is not granted; or NULL */
 };
 
 struct operation {
 	TAILQ_ENTRY(operation) link;  /* of all that wait */
 	TAILQ_ENTRY(operation) ready; /* of those that may run */
+	TAILQ_ENTRY(operation) held;  /* of those that are held */
 	struct operation_facts facts;
 	uint64_t sequence;
 	int64_t taken_ms;
 	char *path, *path2;
 	struct node *node, *replaced;
+	struct node *parents[2]; /* that are known here, or NULL */
 	struct key_ref refs[KEYS_MAX];
 	unsigned ref_count;
 	unsigned blockers;   /* references that are not granted, and is_held */
@@ -112,7 +115,10 @@ struct node {
 	struct attributes shown;   /* while operations are pending, and from then on its times */
 	struct attributes settled; /* at the workspace, as last acknowledged */
 	uint64_t settled_at;       /* position */
-	unsigned pending;          /* operations */
+	unsigned pending;          /* operations ... */
+	unsigned renames;          /* ... that rename it ... */
+	unsigned inside;           /* ... and those that are about a name in it */
+	struct operation *last;    /* the latest that is about it; NULL: it has ended */
 	unsigned handles, writers; /* that read and write the content here */
 	unsigned inner_handles;    /* handles of the inner workspace */
 	struct operation *content; /* that is to store the content; NULL: it is the workspace's */
@@ -197,6 +203,7 @@ struct writeback {
 	TAILQ_HEAD(, node) idle;
 	size_t idle_count;
 	struct operations operations, ready;
+	struct operations held; /* the longest first */
 	TAILQ_HEAD(, name) retired;
 	size_t retired_count;
 	TAILQ_HEAD(, reader) readers;
@@ -228,6 +235,7 @@ struct back_file {
 	struct forward_file base; /* .inner NULL: the content is the node's */
 	struct node *node;
 	int flags;
+	bool shares;    /* .inner is the node's */
 	bool is_here;   /* among the node's handles ... */
 	bool is_writer; /* ... and writers */
 };
@@ -271,6 +279,8 @@ struct node *back_real_node(struct writeback *b, const struct object_id *real);
 /* NULL: no memory. */
 struct node *back_node_add(
 	struct writeback *b, const struct object_id *id, const struct attributes *known);
+void back_node_hold(
+	struct writeback *b, struct node *node); /* an operation is about a name in it */
 bool back_is_as_shown(const struct node *node, const struct attributes *known);
 void back_node_made(struct writeback *b, struct node *node, const struct object_id *real);
 void back_node_release(struct writeback *b, struct node *node); /* when nothing needs it */
@@ -454,6 +464,7 @@ enum record_type {
 	RECORD_MADE,          /* struct made_record: records from now on have the real id */
 	RECORD_DONE,          /* struct attributes, as they are at the workspace */
 	RECORD_UNDONE,        /* the same, of what is lost or was never sent */
+	RECORD_CREATED,       /* struct made_record: a file that is not complete yet */
 };
 
 struct made_record {

@@ -93,6 +93,13 @@ static void intrude_once(enum forward_operation operation, void (*intruder)(void
 	pthread_mutex_unlock(&gate_lock);
 }
 
+static void status_at_gate(struct workspace *w, struct workspace_status *ret_status)
+{
+	forward_status(w, ret_status);
+	if (__atomic_load_n(&is_away, __ATOMIC_SEQ_CST))
+		ret_status->link = LINK_OFFLINE;
+}
+
 /* Called once, when the workspace has listed a directory. */
 static void (*after_listing)(void);
 
@@ -107,6 +114,20 @@ static int list_and_intrude(struct op_context *ctx, struct workspace *w,
 	if (intruder)
 		intruder();
 	return r;
+}
+
+/* One is done, and its answer is lost. */
+static bool loses_setattr;
+
+static int set_and_lose(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, unsigned mask, const struct attributes *want,
+	struct attributes *ret_attributes)
+{
+	int r = forward_setattr(ctx, w, object, mask, want, ret_attributes);
+	bool is_lost = loses_setattr;
+
+	loses_setattr = false;
+	return is_lost ? -ENOTCONN : r;
 }
 
 static char *directory_of(const char *kind)
@@ -125,6 +146,8 @@ static struct workspace *put_back(struct workspace *inner)
 	forward_init(gate, inner, &forward_ops);
 	gate->ops.name = "gate";
 	gate->ops.readdir = list_and_intrude;
+	gate->ops.status = status_at_gate;
+	gate->ops.setattr = set_and_lose;
 	gate->before = wait_at_gate;
 	if (!CHECK_RC(0, writeback_new(&gate->workspace, &options, &w, &reason)))
 		fprintf(stderr, "%s\n", reason ? reason : "");
@@ -416,6 +439,64 @@ static void test_a_file_that_is_synced_is_there(void)
 	workspace_free(w);
 }
 
+static void test_a_file_that_may_not_be_opened_again_is_written_on(void)
+{
+	struct workspace *w = open_back();
+	struct open_file *file;
+
+	CHECK_RC(0, workspace_create(&context, w, "f", O_RDWR, 0444, &file, &attributes));
+	CHECK_RC(0, faulty_set(there, "open_file:1+:EACCES"));
+	CHECK_RC(4, workspace_write(&context, file, "text", 4, 0));
+	CHECK_RC(0, workspace_fsync(&context, w, file, "", false));
+	CHECK_RC(4, workspace_write(&context, file, "more", 4, 4));
+	CHECK_RC(0, workspace_fsync(&context, w, file, "", false));
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_RC(0, faulty_set(there, ""));
+	CHECK_STRING("textmore", get(there, "f"));
+	workspace_free(w);
+}
+
+/* The kernel asks for it between open and write: an empty file is not to be sent then. */
+static void test_a_look_at_a_capability_sends_no_truncated_file(void)
+{
+	struct object_ref object = OBJECT_AT("f");
+	struct workspace *w = open_back();
+	struct open_file *file;
+
+	CHECK_RC(0, put(there, "f", "old", O_TRUNC));
+	CHECK_RC(0, stat_at(w, "f", &attributes));
+	shut(true);
+	CHECK_RC(0,
+		workspace_open_file(&context, w, &object, O_WRONLY | O_TRUNC, &file, &attributes));
+	CHECK_RC(
+		-ENODATA, workspace_getxattr(&context, w, &object, "security.capability", NULL, 0));
+	CHECK_RC(4, workspace_write(&context, file, "anew", 4, 0));
+	CHECK_STRING("old", get(there, "f"));
+	shut(false);
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("anew", get(there, "f"));
+	workspace_free(w);
+}
+
+static void test_what_was_done_without_an_answer_is_no_conflict(void)
+{
+	const struct attributes want = {.mtime.tv_sec = 77};
+	struct object_ref object = OBJECT_AT("f");
+	struct workspace *w = open_back();
+
+	CHECK_RC(0, put(there, "f", "text", O_TRUNC));
+	CHECK_RC(0, stat_at(w, "f", &attributes));
+	loses_setattr = true;
+	CHECK_RC(0, workspace_setattr(&context, w, &object, SET_MTIME, &want, &attributes));
+	CHECK_RC(0, workspace_rename(&context, w, "f", "g", 0, NULL));
+	CHECK_RC(0, sync_all(w));
+	CHECK(!loses_setattr);
+	CHECK_STRING("", lost());
+	CHECK_STRING("text", get(there, "g"));
+	workspace_free(w);
+}
+
 /* ---- What is refused --------------------------- */
 
 static void test_what_has_no_room_is_kept_and_said(void)
@@ -433,6 +514,18 @@ static void test_what_has_no_room_is_kept_and_said(void)
 	CHECK_RC(0, put(w, "f", "again", O_TRUNC));
 	CHECK_RC(0, sync_all(w));
 	CHECK_STRING("again", get(there, "f"));
+	workspace_free(w);
+}
+
+static void test_what_fails_over_a_link_that_is_there_is_lost_in_the_end(void)
+{
+	struct workspace *w = open_back();
+
+	CHECK_RC(0, faulty_set(there, "mkdir:1+:ETIMEDOUT"));
+	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
+	CHECK_RC(-ETIMEDOUT, sync_all(w));
+	CHECK_STRING("mkdir d: Connection timed out;", lost());
+	CHECK_RC(0, sync_all(w));
 	workspace_free(w);
 }
 
@@ -986,7 +1079,11 @@ int main(void)
 		TEST(test_what_is_removed_before_it_was_sent_is_never_sent),
 		TEST(test_writes_of_a_file_are_sent_once),
 		TEST(test_a_file_that_is_synced_is_there),
+		TEST(test_a_file_that_may_not_be_opened_again_is_written_on),
+		TEST(test_a_look_at_a_capability_sends_no_truncated_file),
+		TEST(test_what_was_done_without_an_answer_is_no_conflict),
 		TEST(test_what_has_no_room_is_kept_and_said),
+		TEST(test_what_fails_over_a_link_that_is_there_is_lost_in_the_end),
 		TEST(test_what_cannot_be_kept_stays_pending_until_it_can),
 		TEST(test_what_depends_on_a_loss_is_lost_and_kept),
 		TEST(test_whatever_is_refused_all_is_there_or_kept),
