@@ -327,6 +327,16 @@ void back_learn_identity(
 	struct writeback *b, const struct op_context *ctx, const struct attributes *made);
 void back_saw(struct writeback *b, uint64_t position);
 
+/* ---- back_keys.c: what operations are ordered by --------------------------- */
+
+/* Refers to the paths (NULL: none), the directories that they are in, and the object; `all`: to
+ * whatever there is.  -ENOMEM: to nothing. */
+int back_refs_add(struct writeback *b, struct operation *operation, const char *path,
+	const char *path2, const struct object_id *id, bool all);
+void back_refs_drop(struct writeback *b, struct operation *operation);
+void back_refs_hurry(struct writeback *b, struct operation *operation); /* it waits: no holds */
+bool back_is_alone(struct writeback *b, const char *directory, const struct operation *operation);
+
 /* ---- back_queue.c: what waits for what --------------------------- */
 
 struct operation *back_operation_new(const struct op_context *ctx, enum operation_kind kind,
@@ -339,7 +349,6 @@ int back_enter(struct writeback *b, struct operation *operation, bool is_recover
 void back_hold(struct writeback *b, struct operation *operation); /* not started yet */
 void back_release_hold(struct writeback *b, struct operation *operation);
 void back_cancel(struct writeback *b, struct operation *operation);
-bool back_is_alone(struct writeback *b, const char *directory, const struct operation *operation);
 void back_end(struct writeback *b, struct operation *operation);    /* tells the journal, and ... */
 void back_drop(struct writeback *b, struct operation *operation);   /* frees it, at the end */
 void back_forget(struct writeback *b, struct operation *operation); /* ... frees it */
@@ -360,6 +369,7 @@ int back_await_room(struct writeback *b, struct op_context *ctx);
 
 int back_wait(struct writeback *b, struct op_context *ctx); /* for any change; -EINTR */
 void back_put_ready(struct writeback *b, struct operation *operation);
+void back_unblock(struct writeback *b, struct operation *operation); /* by one reference, or hold */
 void back_take_ready(struct writeback *b, struct operation *operation);
 void back_release_holds(struct writeback *b, int64_t taken_before_ms);
 /* `moves`: b->moves before the caller looked at paths. */
