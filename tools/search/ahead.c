@@ -85,8 +85,10 @@ static int take_frame(struct ahead *ahead, enum control_frame_type type, struct 
 		return buffer_append(&ahead->paths, payload->data, payload->size);
 	if (type != CONTROL_STDERR || !memchr(payload->data, '\0', payload->size))
 		return -ENODATA;
-	if (buffer_append(&ahead->lines, &payload->size, sizeof(payload->size)) < 0)
+	/* A size without its frame behind it would be read as one. */
+	if (buffer_reserve(&ahead->lines, sizeof(payload->size) + payload->size) < 0)
 		return -ENOMEM;
+	buffer_append(&ahead->lines, &payload->size, sizeof(payload->size));
 	return buffer_append(&ahead->lines, payload->data, payload->size);
 }
 
