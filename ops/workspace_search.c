@@ -45,6 +45,7 @@ struct text_search {
 struct content {
 	struct op_context *ctx;
 	struct open_file *file;
+	uint64_t size_bytes; /* when it was opened */
 	off_t offset;
 	struct buffer *memory; /* what is kept of the last chunk, then the next one */
 	size_t line_bytes;     /* since the last line end */
@@ -66,9 +67,9 @@ static int search_chunk(struct text_search *search, struct content *content, str
 {
 	struct buffer *memory = content->memory;
 	struct literal_scan scan = {0};
-	const uint8_t *at, *end, *newline;
+	const uint8_t *at, *zero, *end, *newline;
 	ssize_t got;
-	bool is_last, is_all;
+	bool is_whole;
 
 	if (buffer_reserve(memory, CHUNK_BYTES) < 0)
 		return 1;
@@ -77,17 +78,19 @@ static int search_chunk(struct text_search *search, struct content *content, str
 		content->offset);
 	if (got < 0)
 		return 1;
-	end = memchr(at, 0, (size_t)got);
-	is_all = !end && got < CHUNK_BYTES && content->offset == 0;
-	is_last = end || got < CHUNK_BYTES;
-	end = end ? end : at + got;
+	zero = memchr(at, 0, (size_t)got);
+	end = zero ? zero : at + got;
+	/* Less than was asked for may also mean an error, or a file that is being cut. */
+	is_whole = got < CHUNK_BYTES && (uint64_t)(content->offset + got) == content->size_bytes;
 	if (literals_find(search->options.texts, &scan, memory->data, end)) {
-		if (is_all)
+		if (is_whole && !zero && content->offset == 0)
 			take_lines(search, at, (size_t)got, lines);
 		return 1;
 	}
-	if (is_last)
+	if (zero || is_whole)
 		return -ENODATA;
+	if (got < CHUNK_BYTES)
+		return 1;
 	newline = memrchr(at, '\n', (size_t)got);
 	content->line_bytes = newline ? (size_t)(end - newline) : content->line_bytes + (size_t)got;
 	if (content->line_bytes > LINE_MAX_BYTES)
@@ -115,6 +118,7 @@ static bool lacks_texts(struct text_search *search, struct op_context *ctx, stru
 			     &attributes) < 0)
 		return false;
 	memory->size = 0;
+	content.size_bytes = attributes.size_bytes;
 	do
 		r = op_interrupted(ctx) ? 1 : search_chunk(search, &content, &file->lines);
 	while (r == 0);
