@@ -236,14 +236,16 @@ static void converse(struct connection *connection)
 	cleanup_buffer struct buffer payload = {0};
 	enum control_frame_type type;
 	cJSON *request;
+	bool made_room;
 	int r;
 
 	control_set_timeout(connection->fd, SO_RCVTIMEO, REQUEST_TIMEOUT_S);
 	r = control_receive(connection->fd, &type, &payload);
 	pthread_mutex_lock(&connection->server->lock);
+	made_room = !connection->is_idle;
 	connection->is_idle = false;
 	pthread_mutex_unlock(&connection->server->lock);
-	if (r == -ECONNRESET)
+	if (r == -ECONNRESET || made_room)
 		return;
 	if (r < 0 || type != CONTROL_JSON) {
 		control_reply_failure(connection, r < 0 ? r : -EPROTO,
@@ -268,15 +270,15 @@ static void forget_connection(struct connection *connection)
 	while (*at != connection)
 		at = &(*at)->next;
 	*at = connection->next;
-	server->connection_count--;
+	server->connection_count -= connection->has_place;
 	close(connection->fd);
 	free(connection);
-	pthread_cond_signal(&server->gone);
 	pthread_mutex_unlock(&server->lock);
 }
 
-/* Under the lock.  When all are in use, ends the connection that has been idle for longest:
- * clients that send nothing must not keep requests out.  False: none is idle. */
+/* Under the lock.  When all are in use, ends the connection that has been idle for longest, whose
+ * place is free at once: clients that send nothing must not keep requests out.  False: none is
+ * idle. */
 static bool make_room(struct control_server *server)
 {
 	struct connection *oldest = NULL;
@@ -288,9 +290,9 @@ static bool make_room(struct control_server *server)
 			oldest = at;
 	if (!oldest)
 		return false;
+	oldest->is_idle = oldest->has_place = false;
+	server->connection_count--;
 	shutdown(oldest->fd, SHUT_RDWR);
-	while (server->connection_count >= CONNECTIONS_MAX)
-		pthread_cond_wait(&server->gone, &server->lock);
 	return true;
 }
 
@@ -303,7 +305,7 @@ static struct connection *connection_new(struct control_server *server, int fd)
 		close(fd);
 		return NULL;
 	}
-	*connection = (struct connection){.server = server, .fd = fd, .is_idle = true};
+	*connection = (struct connection){.server = server, .fd = fd};
 	if (is_allowed(connection))
 		return connection;
 	control_reply_failure(connection, -EPERM, "this mount belongs to another user");
@@ -314,7 +316,7 @@ static struct connection *connection_new(struct control_server *server, int fd)
 
 static void work(void *user);
 
-/* Under the lock, but for the first. */
+/* Under the lock: the thread counts itself out when a connection comes. */
 static bool start_worker(struct control_server *server)
 {
 	if (!worker_pool_submit(&server->pool, work, server))
@@ -330,13 +332,12 @@ static void serve_connection(struct connection *connection)
 	bool room;
 
 	pthread_mutex_lock(&server->lock);
-	room = make_room(server) && !server->stopping;
+	server->waiting--;
+	room = (server->waiting || start_worker(server)) && make_room(server) && !server->stopping;
+	connection->is_idle = connection->has_place = room;
 	connection->next = server->connections;
 	server->connections = connection;
-	server->connection_count++;
-	server->waiting--;
-	if (room && !server->waiting)
-		room = start_worker(server);
+	server->connection_count += room;
 	pthread_mutex_unlock(&server->lock);
 	if (room)
 		converse(connection);
@@ -425,11 +426,21 @@ static void set_control(struct mount *m, struct control_server *server)
 	pthread_rwlock_unlock(&control_lock);
 }
 
-/* A thread that is about to end may not have given its place back. */
-static const struct worker_limits limits = {.name = "control",
-	.stack_bytes = THREAD_STACK_BYTES,
-	.threads_max = CONNECTIONS_MAX + WAITING_MAX,
-	.queue_max = 1};
+/* A thread that is about to end may not have given its place back, nor one whose connection made
+ * room.  None is queued: all threads may be at commands, and then nobody would wait. */
+static const struct worker_limits limits = {
+	.name = "control", .stack_bytes = THREAD_STACK_BYTES, .threads_max = 2 * CONNECTIONS_MAX};
+
+/* -errno: not even one thread can be started. */
+static int start_waiting(struct control_server *server)
+{
+	bool started;
+
+	pthread_mutex_lock(&server->lock);
+	started = start_worker(server);
+	pthread_mutex_unlock(&server->lock);
+	return started ? 0 : -EAGAIN;
+}
 
 int control_server_start(struct mount *m, struct control_server **ret_server)
 {
@@ -441,18 +452,15 @@ int control_server_start(struct mount *m, struct control_server **ret_server)
 	server->mount = m;
 	m->control_calls = &calls;
 	pthread_mutex_init(&server->lock, NULL);
-	pthread_cond_init(&server->gone, NULL);
 	worker_pool_init(&server->pool, &limits);
 	server->listener = control_listen(m->control_path);
-	r = server->listener;
-	if (r >= 0 && !start_worker(server)) {
-		close(server->listener);
-		unlink(m->control_path);
-		r = -EAGAIN;
-	}
+	r = server->listener < 0 ? server->listener : start_waiting(server);
 	if (r < 0) {
+		if (server->listener >= 0) {
+			close(server->listener);
+			unlink(m->control_path);
+		}
 		pthread_mutex_destroy(&server->lock);
-		pthread_cond_destroy(&server->gone);
 		free(server);
 		return r;
 	}
@@ -488,6 +496,5 @@ void control_server_stop(struct control_server *server)
 	close(server->listener);
 	set_control(server->mount, NULL);
 	pthread_mutex_destroy(&server->lock);
-	pthread_cond_destroy(&server->gone);
 	free(server);
 }

@@ -25,7 +25,6 @@ struct control_server {
 	atomic_bool stopping;
 
 	pthread_mutex_t lock;
-	pthread_cond_t gone;                      /* a connection has ended */
 	struct connection *connections;           /* guarded by lock */
 	struct exec_run *commands;                /* guarded by lock */
 	uint32_t connection_count, command_count; /* guarded by lock */
@@ -37,7 +36,8 @@ struct connection {
 	struct connection *next;
 	struct control_server *server;
 	int fd;
-	bool is_idle; /* has sent no request yet; guarded by the server's lock */
+	bool is_idle;   /* has sent no request yet; guarded by the server's lock */
+	bool has_place; /* in connection_count; likewise */
 	struct ucred peer;
 };
 

@@ -431,6 +431,41 @@ static void test_idle_connections_keep_no_request_out(void)
 	stop_server();
 }
 
+static int start_forward(void)
+{
+	static const char request[] = "{\"request\":\"forward\",\"text\":\"x\"}";
+	cleanup_buffer struct buffer payload = {0};
+	enum control_frame_type type = 0;
+	int fd = control_connect(mount_.control_path);
+
+	CHECK_RC(0, control_send(fd, CONTROL_JSON, request, strlen(request)));
+	CHECK_RC(0, control_receive(fd, &type, &payload));
+	CHECK_RC(CONTROL_JSON, type);
+	return fd;
+}
+
+/* With one place that is not in use, for several that come at once. */
+static void test_connections_that_come_at_once_make_room_each(void)
+{
+	int busy[255], idle[3];
+	time_t started = time(NULL);
+
+	start_server();
+	for (size_t i = 0; i < array_size(busy); i++)
+		busy[i] = start_forward();
+	for (int round = 0; round < 20; round++) {
+		for (size_t i = 0; i < array_size(idle); i++)
+			idle[i] = control_connect(mount_.control_path);
+		check_answer("{\"request\":\"status\"}", 0, "local:");
+		for (size_t i = 0; i < array_size(idle); i++)
+			close(idle[i]);
+	}
+	CHECK(time(NULL) - started < 8);
+	for (size_t i = 0; i < array_size(busy); i++)
+		close(busy[i]);
+	stop_server();
+}
+
 /* ---- Commands ---------------------------------------------------------------------- */
 
 static int start_command(const char *command)
@@ -718,6 +753,7 @@ int main(void)
 		TEST(test_each_line_of_a_call_says_on_whose_behalf),
 		TEST(test_a_first_frame_that_is_no_request_is_refused),
 		TEST(test_idle_connections_keep_no_request_out),
+		TEST(test_connections_that_come_at_once_make_room_each),
 		TEST(test_a_command_gets_its_stdin_and_its_signals),
 		TEST(test_frames_that_do_not_belong_end_the_command),
 		TEST(test_a_client_that_does_not_read_holds_the_command_up),
