@@ -703,6 +703,39 @@ def test_a_lock_comes_with_what_the_file_is_like():
     close(handle)
 
 
+def test_a_lock_is_released_behind_what_was_written():
+    os.mkdir(at(b"much"))
+    for i in range(12):
+        with open(at(b"much/%d" % i), "wb") as f:
+            f.write(b"x" * 500000)
+    guard, data = create(b"guard"), create(b"data")
+    how_it_is_released = (
+        (p.LOCK, put_lock(guard, p.SHARED)),
+        (p.LOCK, put_lock(guard, p.NO_LOCK)),
+        (p.LOCK_RELEASE_OWNER, p.numbers(guard, 1)),
+        (p.CLOSE, p.numbers(guard)))
+    for size, (kind, arguments) in enumerate(how_it_is_released, 1):
+        client.call(p.LOCK, put_lock(guard, p.EXCLUSIVE))
+        # Without credit the write has to wait for the listing.
+        listing = client.ask(p.SCAN, p.target(b"much") + p.numbers(2, 0, 0, 512 << 10, 0), order=data)
+        writing = client.ask(p.WRITE, p.numbers(data, size - 1) + p.data(b"x"), order=data)
+        release = client.ask(kind, arguments, order=guard)
+        frames = [client.lane.receive()]
+        while sum(16 + len(f.payload) for f in frames) < 4 << 20:
+            frames.append(client.lane.receive())
+        other = client.ask(p.STATFS)
+        while (p.REPLY, other) != (frames[-1].type, frames[-1].id):
+            frames.append(client.lane.receive())
+        same([other], [f.id for f in frames if f.type == p.REPLY])
+        credit = sum(16 + len(f.payload) for f in frames if f.type == p.DATA)
+        client.lane.send(p.CREDIT, listing, p.number(credit))
+        same(0, client.wait(release).result)
+        same(size, os.stat(at(b"data")).st_size)
+        same(1, client.wait(writing).result)
+        same(0, client.wait(listing).result)
+    close(data)
+
+
 def test_waiting_lock_is_cancelled():
     handle = create(b"waited")
     with open(at(b"waited"), "rb") as f:

@@ -479,8 +479,6 @@ int remote_close(struct op_context *ctx, struct open_file *open_file)
 	int r = remote_flush(ctx, open_file);
 	uint64_t position = ctx->served.position;
 
-	if (file->has_locks)
-		remote_settle(ctx, file->remote);
 	send_close(ctx, file);
 	ctx->served.position = position; /* of the writes */
 	file_unpublish(file);
@@ -575,12 +573,28 @@ static int64_t take_grant(void *user, struct query *q, int64_t result)
 	if (result < 0 || grant->lock->type == LOCK_NONE)
 		return result;
 	file->has_locks = true; /* until it is closed */
+	if (grant->lock->type == LOCK_EXCLUSIVE)
+		file->has_exclusive = true;
 	remote_file_changed(file);
 	remote_file_locked(file, grant->lock, at, steal_ptr(&q->call->payload), data,
 		got <= grant->wanted ? got : 0, grant->wanted);
 	if (remote->own_changes != grant->changes + 1 || remote->told_at > at)
 		drop_prefill(file);
 	return result;
+}
+
+/* Through any handle.  Every close(2) comes by here: without locks it costs nothing. */
+static bool object_has_locks(struct remote_file *file, bool exclusive)
+{
+	struct remote *remote = file->remote;
+	bool found = false;
+
+	pthread_mutex_lock(&remote->lock);
+	for (struct remote_file *f = remote_files_of(remote, &file->id); f && !found; f = f->next)
+		found = (exclusive ? f->has_exclusive : f->has_locks) &&
+			object_id_equal(&f->id, &file->id);
+	pthread_mutex_unlock(&remote->lock);
+	return found;
 }
 
 int remote_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,
@@ -596,11 +610,10 @@ int remote_lock(struct op_context *ctx, struct open_file *open_file, const struc
 	wire_put_lock(&request.arguments, lock);
 	wire_put_number(&request.arguments, wait);
 	wire_put_number(&request.arguments, grant.wanted);
-	if (lock->type == LOCK_NONE) {
-		if (remote_queue_unlock(ctx, file, &request.arguments))
-			return 0;
-		remote_settle(ctx, request.remote); /* whatever fails: others wait for the lock */
-	}
+	if (lock->type == LOCK_NONE && remote_queue_unlock(ctx, file, &request.arguments))
+		return 0;
+	request.is_behind_writes = lock->type == LOCK_NONE ||
+				   (lock->type == LOCK_SHARED && object_has_locks(file, true));
 	request.traits.gives_back = lock->type == LOCK_NONE;
 	request.traits.makes = file->handle;
 	request.traits.lock = *lock;
@@ -627,27 +640,14 @@ int remote_lock_test(struct op_context *ctx, struct open_file *file, struct file
 	return (int)remote_request_run(&request, take_lock, lock);
 }
 
-/* Every close(2) comes by here: without locks it costs nothing. */
-static bool object_has_locks(struct remote_file *file)
-{
-	struct remote *remote = file->remote;
-	bool found = false;
-
-	pthread_mutex_lock(&remote->lock);
-	for (struct remote_file *f = remote_files_of(remote, &file->id); f && !found; f = f->next)
-		found = f->has_locks && object_id_equal(&f->id, &file->id);
-	pthread_mutex_unlock(&remote->lock);
-	return found;
-}
-
 int remote_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner)
 {
 	cleanup_remote_request struct remote_request request =
 		on_file(ctx, file, REQUEST_LOCK_RELEASE_OWNER);
 
-	if (!object_has_locks(request.file))
+	if (!object_has_locks(request.file, false))
 		return 0;
-	remote_settle(ctx, request.remote); /* of all files: the next holder is to find it */
+	request.is_behind_writes = true; /* to all files: the next holder is to find them */
 	request.traits.gives_back = true;
 	wire_put_number(&request.arguments, owner);
 	return (int)remote_request_run(&request, NULL, NULL);

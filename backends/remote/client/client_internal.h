@@ -338,6 +338,7 @@ struct remote_request {
 	struct remote_file *file;        /* likewise, as its handle */
 	struct wire_writer arguments;    /* that follow */
 	struct request_traits traits;    /* without what begins with `object` and `file` */
+	bool is_behind_writes;           /* leaves behind the writes that are queued, to any file */
 };
 
 void remote_request_done(struct remote_request *request);
@@ -498,6 +499,7 @@ struct remote_file {
 		     * remote->lock */
 	struct object_id id;
 	atomic_bool has_locks;
+	atomic_bool has_exclusive; /* one of these, until it is closed */
 	int lost_error; /* 0, or why it cannot be opened again: -EIO (its locks are lost), -ESTALE
 			 * (it is gone, or the far end is another one) */
 

@@ -32,6 +32,16 @@ static int find_order(const struct remote_request *request, uint64_t *ret_order)
 	return request->traits.gives_back ? 0 : r;
 }
 
+static bool has_writes(struct remote *remote)
+{
+	bool has;
+
+	pthread_mutex_lock(&remote->lock);
+	has = remote->write_bytes;
+	pthread_mutex_unlock(&remote->lock);
+	return has;
+}
+
 void remote_request_begin(const struct remote_request *request, struct query *q)
 {
 	const struct wire_writer *arguments = &request->arguments;
@@ -40,6 +50,8 @@ void remote_request_begin(const struct remote_request *request, struct query *q)
 
 	query_begin(q, request->ctx, request->remote, request->type, order);
 	q->traits = request->traits;
+	if (request->is_behind_writes && has_writes(request->remote))
+		q->priority = LANE_BULK;
 	if (!q->traits.gives_back && request->file)
 		q->traits.uses[0] = request->file;
 	if (r == 0 && request->object)

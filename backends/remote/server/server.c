@@ -215,12 +215,17 @@ static void run_long_job(void *user)
 	job_run(job);
 }
 
+static bool may_wait(const struct job *job)
+{
+	return (request_flags(job->header.type) & REQUEST_WAITS) || server_close_frees_locks(job);
+}
+
 /* Under the lock. */
 static void submit(struct server *server, struct job *job)
 {
 	unsigned flags = request_flags(job->header.type);
 
-	if ((flags & REQUEST_WAITS) && worker_pool_submit(&server->lasting, run_long_job, job))
+	if (may_wait(job) && worker_pool_submit(&server->lasting, run_long_job, job))
 		return;
 	push_job(flags & REQUEST_IS_BULK ? &server->bulk : &server->small, job);
 	/* Refused: all workers are busy, and one task waits that will find the job. */
@@ -387,14 +392,17 @@ static bool has_earlier_writes(const struct job *job)
 	return false;
 }
 
-void server_wait_for_writes(struct job *job)
+int server_wait_for_writes(struct job *job)
 {
 	struct server *server = job->server;
+	bool stop;
 
 	pthread_mutex_lock(&server->lock);
 	while (has_earlier_writes(job) && !job->cancelled && !server->stopping)
 		pthread_cond_wait(&server->moved, &server->lock);
+	stop = job->cancelled || server->stopping;
 	pthread_mutex_unlock(&server->lock);
+	return stop ? -EINTR : 0;
 }
 
 static int take_unwatch(struct server *server, struct wire_reader *in)

@@ -347,6 +347,8 @@ int64_t handle_close(struct job *job, struct wire_writer *out)
 	(void)out;
 	if (r < 0)
 		return r;
+	if (server_close_frees_locks(job))
+		server_wait_for_writes(job);
 	handle = server_handle_remove(job->server, id);
 	if (!handle)
 		return -EBADF;
@@ -518,11 +520,16 @@ int64_t handle_lock(struct job *job, struct wire_writer *out)
 		put_start(job, out, ref.handle->file, 0);
 		return workspace_lock(&job->ctx, ref.handle->file, &lock, wait);
 	}
+	if (r == 0)
+		ref.handle->has_locks = true;
 	/* Who holds the lock may have to close a handle that this request came after. */
 	r_order = server_leave_order(job);
 	if (r == 0)
 		r = r_order;
 	server_wait_for_closes(job);
+	/* It may be made of an exclusive one. */
+	if (r == 0 && lock.type == LOCK_SHARED)
+		r = server_wait_for_writes(job);
 	if (r == 0)
 		r = workspace_lock(&job->ctx, ref.handle->file, &lock, wait);
 	if (r == 0)
@@ -556,5 +563,6 @@ int64_t handle_lock_release_owner(struct job *job, struct wire_writer *out)
 	(void)out;
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
+	server_wait_for_writes(job);
 	return r < 0 ? r : workspace_lock_release_owner(&job->ctx, ref.handle->file, owner);
 }

@@ -64,6 +64,7 @@ struct handle {
 	struct job *first, **last;
 	struct open_file *file;
 	struct open_file *unnamed; /* the same file as it was before NAME; or NULL */
+	atomic_bool has_locks;     /* or had some, or waits for one */
 	struct object_id object;
 };
 
@@ -117,9 +118,15 @@ void server_add_credit(int64_t *credit, uint64_t bytes, int64_t max);
  * closed: no lock in the way, no "text file busy". */
 void server_wait_for_closes(struct job *job);
 
-/* Nor are writes: who gets a lock that the client has released must find what it wrote before, to
- * any file. */
-void server_wait_for_writes(struct job *job);
+/* Nor are writes: who gets a lock that the client has released, or made shared, must find what it
+ * wrote before, to any file.  Only by a job with a thread of its own.  -EINTR: cancelled. */
+int server_wait_for_writes(struct job *job);
+
+/* It is a CLOSE that drops locks. */
+static inline bool server_close_frees_locks(const struct job *job)
+{
+	return job->header.type == REQUEST_CLOSE && job->ordered && job->ordered->has_locks;
+}
 
 /* Lets the next job of the handle run that this one followed, and drops the reference to it. */
 int server_leave_order(struct job *job);
