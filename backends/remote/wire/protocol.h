@@ -11,7 +11,7 @@
 #include "backends/remote/wire/wire.h"
 
 enum {
-	PROTOCOL_VERSION = 5,
+	PROTOCOL_VERSION = 6,
 
 	FRAME_HEADER_BYTES = 16,
 	FRAME_PAYLOAD_MAX_BYTES = 1 << 20,
