@@ -2,17 +2,25 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 enum { PAGE_BYTES = 4096, REGION_BYTES = 1 << 20, PAGES = REGION_BYTES / PAGE_BYTES };
 
 /*
- * The range is reserved once; a region of it that is not used takes no memory.  Where so much
- * cannot be reserved (`ulimit -v`), less must do.
+ * The range is reserved once; a region of it that is not used takes no memory.  Where addresses
+ * are few (`ulimit -v`, 32 bits), most of them are left to stacks and to malloc.
  */
-static const size_t RANGE_MOST_BYTES = (size_t)16 << 30, RANGE_LEAST_BYTES = (size_t)64 << 20;
+static const size_t RANGE_LEAST_BYTES = (size_t)4 << 20;
+#if SIZE_MAX > UINT32_MAX
+static const size_t RANGE_MOST_BYTES = (size_t)16 << 30;
+#else
+static const size_t RANGE_MOST_BYTES = (size_t)256 << 20;
+#endif
 
 static struct {
 	pthread_mutex_t lock;
@@ -73,10 +81,37 @@ static bool is_full(const struct slab_page *page)
 
 /* ---- The range ------------------------------------------------------------------------------ */
 
-static void *map(void *at, size_t bytes, int protection, int flags)
+static unsigned long long mapped_bytes(void)
 {
-	void *mapped = mmap(
-		at, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+	FILE *file = fopen("/proc/self/statm", "re");
+	unsigned long long pages = 0;
+
+	if (file && fscanf(file, "%llu", &pages) != 1)
+		pages = 0;
+	if (file)
+		fclose(file);
+	return pages * (unsigned long long)sysconf(_SC_PAGESIZE);
+}
+
+/* With a limit a quarter of what it leaves. */
+static size_t wanted_bytes(void)
+{
+	unsigned long long used, share;
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_AS, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+		return RANGE_MOST_BYTES;
+	used = mapped_bytes();
+	share = used < limit.rlim_cur ? (limit.rlim_cur - used) / 4 : 0;
+	if (share > RANGE_MOST_BYTES)
+		return RANGE_MOST_BYTES;
+	return share < RANGE_LEAST_BYTES ? RANGE_LEAST_BYTES : (size_t)share;
+}
+
+static char *map(size_t bytes)
+{
+	void *mapped =
+		mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	return mapped == MAP_FAILED ? NULL : mapped;
 }
@@ -84,12 +119,12 @@ static void *map(void *at, size_t bytes, int protection, int flags)
 /* With the lock. */
 static bool reserve(void)
 {
-	size_t bytes = RANGE_MOST_BYTES;
-	char *start = map(NULL, bytes, PROT_NONE, 0);
+	size_t bytes = wanted_bytes();
+	char *start = map(bytes);
 
-	while (!start && bytes > RANGE_LEAST_BYTES) {
-		bytes /= 4;
-		start = map(NULL, bytes, PROT_NONE, 0);
+	while (!start && bytes / 2 >= RANGE_LEAST_BYTES) {
+		bytes /= 2;
+		start = map(bytes);
 	}
 	range.regions = bytes / REGION_BYTES - 1; /* what is left over makes up for the alignment */
 	range.used = start ? calloc((range.regions + 63) / 64, sizeof(*range.used)) : NULL;
@@ -127,8 +162,10 @@ static void give_back_place(char *place)
 {
 	size_t i = (size_t)(place - range.first) / REGION_BYTES;
 
-	if (!map(place, REGION_BYTES, PROT_NONE, MAP_FIXED))
-		madvise(place, REGION_BYTES, MADV_DONTNEED);
+	/* As the rest of the range is again: the kernel keeps them as one mapping. */
+	madvise(place, REGION_BYTES, MADV_DONTNEED);
+	madvise(place, REGION_BYTES, MADV_DOFORK);
+	mprotect(place, REGION_BYTES, PROT_NONE);
 	pthread_mutex_lock(&range.lock);
 	range.used[i / 64] &= ~((uint64_t)1 << i % 64);
 	pthread_mutex_unlock(&range.lock);
@@ -143,11 +180,11 @@ static bool add_region(struct slab *slab)
 
 	if (!place)
 		return false;
-	region = map(place, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_FIXED);
-	if (!region) {
+	if (mprotect(place, REGION_BYTES, PROT_READ | PROT_WRITE) < 0) {
 		give_back_place(place);
 		return false;
 	}
+	region = (struct slab_region *)place;
 	/* A fork copies page tables: with 30 MB here, a command would start 2 ms later. */
 	madvise(region, REGION_BYTES, MADV_DONTFORK);
 	LIST_INSERT_HEAD(&slab->regions, region, link);

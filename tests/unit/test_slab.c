@@ -2,6 +2,10 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/check.h"
 
@@ -88,6 +92,54 @@ static void test_places_are_used_again(void)
 #if !SLAB_BY_MALLOC
 	CHECK(highest <= first + (1 << 20) / SLAB_STEP);
 #endif
+}
+
+/* Of addresses, for one that has used none yet. */
+static int use_with(size_t left_bytes, size_t others_bytes)
+{
+	FILE *file = fopen("/proc/self/statm", "re");
+	struct slab slab = {0};
+	struct rlimit limit;
+	unsigned long pages = 0;
+
+	if (!file || fscanf(file, "%lu", &pages) != 1)
+		return 1;
+	fclose(file);
+	limit.rlim_cur = limit.rlim_max =
+		(rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + left_bytes;
+	if (setrlimit(RLIMIT_AS, &limit) < 0)
+		return 2;
+	if (!slab_alloc(&slab, 24))
+		return 3;
+	if (mmap(NULL, others_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+		return 4;
+	return 0;
+}
+
+static int end_of_use_with(size_t left_bytes, size_t others_bytes)
+{
+	pid_t pid = fork();
+	int status = -1;
+
+	if (pid == 0)
+		_exit(use_with(left_bytes, others_bytes));
+	waitpid(pid, &status, 0);
+	return status;
+}
+
+/* The first test: the range is reserved once. */
+static void test_where_addresses_are_few_most_are_left_to_others(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	const bool takes_addresses = true;
+#else
+	const bool takes_addresses = SLAB_BY_MALLOC;
+#endif
+
+	if (takes_addresses)
+		return;
+	CHECK_RC(0, end_of_use_with((size_t)512 << 20, (size_t)360 << 20));
+	CHECK_RC(0, end_of_use_with((size_t)8 << 20, (size_t)2 << 20));
 }
 
 /* ---- Tables --------------------------------------------------------------------------------- */
@@ -219,8 +271,8 @@ static void test_what_is_freed_goes_back_to_the_system(void)
 #endif
 }
 
-TEST_MAIN("slab", TEST(test_allocations_are_zeroed_and_keep_apart),
-	TEST(test_what_is_too_large_is_refused), TEST(test_places_are_used_again),
-	TEST(test_a_table_finds_what_is_in_it),
+TEST_MAIN("slab", TEST(test_where_addresses_are_few_most_are_left_to_others),
+	TEST(test_allocations_are_zeroed_and_keep_apart), TEST(test_what_is_too_large_is_refused),
+	TEST(test_places_are_used_again), TEST(test_a_table_finds_what_is_in_it),
 	TEST(test_memory_of_one_size_serves_another_after_it),
 	TEST(test_what_is_freed_goes_back_to_the_system))
