@@ -14,6 +14,8 @@
 #include "ops/support/path.h"
 #include "ops/workspace_scan.h"
 
+enum { LINES_KEPT_MAX_BYTES = 8 << 20 }; /* of the files of a search */
+
 struct policy {
 	struct forward base;
 	struct policy_rules rules;
@@ -386,6 +388,7 @@ struct scanned {
 
 struct scanning {
 	struct scanned *first, **last;
+	size_t lines_bytes;
 };
 
 static void scanning_done(struct scanning *scanning)
@@ -401,16 +404,19 @@ static void scanning_done(struct scanning *scanning)
 static int keep_scanned(void *user, const struct dir_entry *entry)
 {
 	struct scanning *scanning = user;
-	size_t size = strlen(entry->path) + 1;
-	struct scanned *scanned = malloc(sizeof(*scanned) + size + entry->lines_size);
+	size_t size = strlen(entry->path) + 1, room = LINES_KEPT_MAX_BYTES - scanning->lines_bytes;
+	/* Without its lines, a file is searched by whoever asked. */
+	size_t lines_size = entry->lines_size <= room ? entry->lines_size : 0;
+	struct scanned *scanned = malloc(sizeof(*scanned) + size + lines_size);
 
 	if (!scanned)
 		return -ENOMEM;
 	*scanned = (struct scanned){.entry = *entry};
 	memcpy(scanned->path, entry->path, size);
-	if (entry->lines)
-		scanned->entry.lines =
-			memcpy(scanned->path + size, entry->lines, entry->lines_size);
+	scanned->entry.lines =
+		lines_size ? memcpy(scanned->path + size, entry->lines, lines_size) : NULL;
+	scanned->entry.lines_size = lines_size;
+	scanning->lines_bytes += lines_size;
 	scanned->entry.path = scanned->path;
 	scanned->entry.content = NULL;
 	scanned->entry.link_target = NULL;

@@ -10,6 +10,7 @@
 #include "ops/policy.h"
 #include "ops/support/buffer.h"
 #include "ops/support/ignore.h"
+#include "ops/support/literals.h"
 #include "tests/check.h"
 #include "tests/remove_tree.h"
 
@@ -126,6 +127,49 @@ static void test_what_is_hidden_is_not_there(void)
 	CHECK_RC(0, workspace_scan(&context, w, &OBJECT_AT(""), &everything, append_name, scanned));
 	CHECK_STRING("a a/b a/b/f ", scanned);
 	CHECK_RC(0, look(w, "a/b/f"));
+	end(w);
+}
+
+struct told_lines {
+	size_t files, files_with_lines;
+};
+
+static int count_lines(void *user, const struct dir_entry *entry)
+{
+	struct told_lines *told = user;
+
+	told->files += S_ISREG(entry->attributes.mode);
+	told->files_with_lines += entry->lines != NULL;
+	return entry->lines_size > 0 && !entry->lines ? -EIO : 0;
+}
+
+static struct told_lines search(struct workspace *w)
+{
+	const struct literal_text text = {(const uint8_t *)"pin", 3};
+	struct scan_request request = {.flags = SCAN_NOT_IGNORED, .wants_lines = true};
+	struct literals *literals = NULL;
+	struct told_lines told = {0};
+
+	CHECK_RC(0, literals_new(&text, 1, false, &literals));
+	request.texts = literals;
+	CHECK_RC(0, workspace_scan(&context, w, &OBJECT_AT(""), &request, count_lines, &told));
+	literals_free(literals);
+	return told;
+}
+
+/* They are kept until the scan is over. */
+static void test_of_a_large_search_not_all_lines_are_kept(void)
+{
+	struct workspace *w = new_policy(".env", "", false);
+	struct told_lines told;
+
+	run_here("{ printf pin; printf %50000s; echo; printf %60000s; } >0; touch .env");
+	told = search(w);
+	CHECK(told.files == 1 && told.files_with_lines == 1);
+	run_here("for i in $(seq 1 299); do ln 0 $i; done");
+	told = search(w);
+	CHECK_RC(300, told.files);
+	CHECK_RC((8 << 20) / 50012, told.files_with_lines);
 	end(w);
 }
 
@@ -334,6 +378,7 @@ static void test_a_changed_list_holds_at_once(void)
 }
 
 TEST_MAIN("policy", TEST(test_what_is_hidden_is_not_there),
+	TEST(test_of_a_large_search_not_all_lines_are_kept),
 	TEST(test_what_is_hidden_cannot_be_made), TEST(test_a_pattern_for_directories_spares_files),
 	TEST(test_the_last_pattern_that_matches_decides),
 	TEST(test_what_is_protected_can_only_be_read),
