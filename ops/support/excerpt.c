@@ -43,29 +43,39 @@ static int put_block(struct making *making)
 	return buffer_append(making->out, making->from, size);
 }
 
+/* Goes on with the block, up to `end` at most. */
+static void extend(struct making *making, unsigned lines, const uint8_t *end)
+{
+	while (making->from && lines-- && making->to < end)
+		making->to = behind_line(making->to, end);
+}
+
+/* No byte is walked over more than a few times, however many lines match: the block in front takes
+ * its context only when it is known where the next line begins. */
 int excerpt_make(const struct literals *texts, unsigned context, const uint8_t *content,
 	size_t size, size_t max, struct buffer *out)
 {
 	struct making making = {
-		.counted = content, .number = 1, .max = out->size + max, .out = out};
+		.counted = content, .number = 1, .to = content, .max = out->size + max, .out = out};
 	const uint8_t *at = content, *end = content + size, *place;
 	struct literal_scan scan = {0};
 	int r = 0;
 
 	while (r == 0 && (place = literals_find(texts, &scan, at, end))) {
-		const uint8_t *from = line_before(content, place), *to;
+		const uint8_t *from = line_before(at, place);
 
-		at = to = behind_line(place, end);
-		for (unsigned i = 0; i < context && from > content; i++)
-			from = line_before(content, from - 1);
-		for (unsigned i = 0; i < context && to < end; i++)
-			to = behind_line(to, end);
+		extend(&making, context, from);
+		for (unsigned i = 0; i < context && from > making.to; i++)
+			from = line_before(making.to, from - 1);
 		if (!making.from || from > making.to) {
 			r = put_block(&making);
 			making.from = from;
 		}
-		making.to = to;
+		at = making.to = behind_line(place, end);
+		if ((size_t)(making.to - making.from) > max)
+			r = -E2BIG;
 	}
+	extend(&making, context, end);
 	return r < 0 ? r : put_block(&making);
 }
 

@@ -1,7 +1,9 @@
 #include "ops/support/excerpt.h"
 
 #include <errno.h>
+#include <limits.h>
 
+#include "ops/support/clock.h"
 #include "tests/check.h"
 
 static struct literals *literals_for(const char *a, const char *b)
@@ -46,6 +48,22 @@ static void test_context_overlaps_and_ends_with_the_file(void)
 	CHECK_STRING("1 12\npin\nb\nneedle", made("pin\nb\nneedle", 1, &out));
 }
 
+/* Which took half a minute when each line walked over all the others. */
+static void test_that_every_line_matches_costs_no_more(void)
+{
+	enum { LINES = 60000 };
+	struct literals *texts = literals_for("n", "pin");
+	struct buffer content cleanup_buffer = {0}, out cleanup_buffer = {0};
+	const uint64_t started_ns = clock_now_ns();
+
+	for (int i = 0; i < LINES; i++)
+		buffer_append_string(&content, "n\n");
+	CHECK_RC(0, excerpt_make(texts, UINT_MAX, content.data, content.size, SIZE_MAX / 2, &out));
+	CHECK_RC((long long)strlen("1 120000\n") + 2 * LINES, (long long)out.size);
+	CHECK(clock_now_ns() - started_ns < 2000000000);
+	literals_free(texts);
+}
+
 static void test_more_than_is_wanted_is_refused(void)
 {
 	struct literals *texts = literals_for("needle", "pin");
@@ -78,4 +96,5 @@ static void test_what_is_malformed_is_the_end(void)
 
 TEST_MAIN("excerpt", TEST(test_lines_that_have_a_text_are_told_with_their_numbers),
 	TEST(test_context_overlaps_and_ends_with_the_file),
-	TEST(test_more_than_is_wanted_is_refused), TEST(test_what_is_malformed_is_the_end))
+	TEST(test_that_every_line_matches_costs_no_more), TEST(test_more_than_is_wanted_is_refused),
+	TEST(test_what_is_malformed_is_the_end))
