@@ -14,7 +14,7 @@
 #include "ops/support/literals.h"
 #include "ops/workspace.h"
 
-enum { ENTRIES_MAX = 1 << 18, FRAME_BYTES = 64 << 10 };
+enum { ENTRIES_MAX = 1 << 18, FRAME_BYTES = 64 << 10, CONTEXT_MAX = 1000 };
 
 struct search {
 	struct connection *connection;
@@ -118,6 +118,14 @@ static void log_search(
 	mount_log_record(connection->server->mount->log, record);
 }
 
+/* More of it the far end would take for a broken protocol. */
+static uint32_t context_of(const cJSON *request)
+{
+	long long context = json_integer(request, "context");
+
+	return context < 0 ? 0 : context > CONTEXT_MAX ? CONTEXT_MAX : (uint32_t)context;
+}
+
 /* A near workspace is searched from here as well. */
 static bool is_worth_asking(struct workspace *w)
 {
@@ -137,7 +145,7 @@ static int run_search(struct search *search, const char *path, const cJSON *requ
 		.entries_max = ENTRIES_MAX,
 		.texts = search->texts,
 		.wants_lines = cJSON_IsNumber(context),
-		.context = (uint32_t)json_integer(request, "context"),
+		.context = context_of(request),
 		.names = json_text(request, "names")};
 	struct log_record record = {.path = path, .start_ns = clock_wall_ns()};
 	struct op_context ctx;
