@@ -12,6 +12,7 @@
 enum {
 	TIDY_AFTER_MS = 2000,
 	TIDY_PAUSES = 100, /* as many times as long as it took: a million objects take a while */
+	TIDY_PAUSE_MAX_MS = 60 * 1000, /* it may have waited for the lock most of the time */
 	TIDY_STACK_BYTES = 128 << 10,
 };
 
@@ -55,7 +56,7 @@ static void *tidier_main(void *user)
 
 	cached_enter(c);
 	while (!c->stopping) {
-		uint64_t news = c->news, started_ms;
+		uint64_t news = c->news, started_ms, pause_ms;
 
 		if (c->is_tidy) {
 			pthread_cond_wait(&c->tidier_wanted, &c->lock);
@@ -66,7 +67,9 @@ static void *tidier_main(void *user)
 		if (c->stopping || c->news != news || started_ms < due_ms)
 			continue;
 		tidy(c);
-		due_ms = cached_now_ms() + TIDY_PAUSES * (cached_now_ms() - started_ms);
+		pause_ms = TIDY_PAUSES * (cached_now_ms() - started_ms);
+		due_ms = cached_now_ms() +
+			 (pause_ms < TIDY_PAUSE_MAX_MS ? pause_ms : TIDY_PAUSE_MAX_MS);
 		c->is_tidy = c->news == news;
 	}
 	cached_leave(c);
