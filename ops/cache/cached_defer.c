@@ -12,6 +12,7 @@
 enum {
 	DEFERRABLE = SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME,
 	SPECIAL_BITS = 07000,
+	WAIT_STEP_MS = 50, /* until an interrupt is seen */
 };
 
 static struct cached_file *creator_of(const struct extra *x)
@@ -101,6 +102,8 @@ bool cached_defer(struct cached *c, struct op_context *ctx, const struct extra *
 	file->deferred.size_bytes = file->capture.size;
 	file->deferred.blocks = (file->capture.size + 511) / 512;
 	file->deferred.ctime = workspace_time(file);
+	file->deferred_uid = ctx->uid;
+	file->deferred_gid = ctx->gid;
 	merge(&file->deferred, mask, want);
 	cached_begin_write(file);
 	cached_end_write(file);
@@ -113,9 +116,10 @@ bool cached_defer(struct cached *c, struct op_context *ctx, const struct extra *
 	return true;
 }
 
-/* Takes the changes out of the handle, which is not closed before they are applied.  0: there are
- * none. */
-static unsigned take(struct cached *c, struct cached_file *file, struct attributes *ret_want)
+/* Takes the changes out of the handle, which is not closed before end_applying().  0: there are
+ * none, and nothing is to be ended. */
+static unsigned take(struct cached *c, struct cached_file *file, struct attributes *ret_want,
+	struct applying *ret_applying)
 {
 	unsigned mask = file->deferred_mask;
 
@@ -124,23 +128,37 @@ static unsigned take(struct cached *c, struct cached_file *file, struct attribut
 	LIST_REMOVE(file, deferred_link);
 	*ret_want = file->deferred;
 	file->deferred_mask = 0;
-	file->applies = true;
-	c->applying++;
+	file->applying++;
+	*ret_applying = (struct applying){.file = file, .begun = ++c->applied};
+	LIST_INSERT_HEAD(&c->applying, ret_applying, link);
 	return mask;
 }
 
-static void end_applying(struct cached *c, struct cached_file *file)
+static void end_applying(struct cached *c, struct applying *applying)
 {
-	file->applies = false;
-	c->applying--;
+	LIST_REMOVE(applying, link);
+	applying->file->applying--;
 	pthread_cond_broadcast(&c->changed);
 }
 
-/* Callers see what the handle's owner was told, so they wait for what others are applying. */
-static void await_applying(struct cached *c)
+/* Something is being applied that was begun up to then, to that object (NULL: to any). */
+static bool is_applied(const struct cached *c, const struct extra *x, uint64_t begun)
 {
-	while (c->applying)
-		pthread_cond_wait(&c->changed, &c->lock);
+	const struct applying *applying;
+
+	LIST_FOREACH(applying, &c->applying, link)
+		if (applying->begun <= begun && (!x || applying->file->extra == x))
+			return true;
+	return false;
+}
+
+/* Callers see what the handle's owner was told, so they wait for what others are applying. */
+static void await_applied(struct cached *c, struct op_context *ctx, const struct extra *x)
+{
+	const uint64_t begun = c->applied;
+
+	while (is_applied(c, x, begun) && !op_interrupted(ctx))
+		clock_cond_wait_ms(&c->changed, &c->lock, WAIT_STEP_MS);
 }
 
 /* The kernel was told what it would be; now it is, with a later ctime. */
@@ -188,6 +206,7 @@ int cached_apply_deferred(
 {
 	struct object_ref object = OBJECT_OF(atomic_load(&file->inner));
 	cleanup_free char *path = NULL;
+	struct applying applying;
 	struct attributes want;
 	unsigned mask;
 	int r;
@@ -195,11 +214,10 @@ int cached_apply_deferred(
 	cached_enter(c);
 	/* Nothing waits for a handle that may be on its way to be closed. */
 	file->created = file->created && !last;
-	while (file->applies) /* for another caller */
-		pthread_cond_wait(&c->changed, &c->lock);
+	await_applied(c, ctx, file->extra);
 	r = file->deferred_error;
 	file->deferred_error = 0;
-	mask = take(c, file, &want);
+	mask = take(c, file, &want, &applying);
 	if (mask && r == 0) {
 		if (file->unnamed)
 			path = strdup(file->path);
@@ -208,30 +226,41 @@ int cached_apply_deferred(
 		r = apply(c, ctx, file, path, &object, mask, &want);
 	}
 	if (mask)
-		end_applying(c, file);
+		end_applying(c, &applying);
 	cached_leave(c);
 	return r;
 }
 
-/* False: it has no name any more, or there is no memory; what waits goes on waiting. */
+/* False: it has no name any more, there is no memory, or the caller ends; what waits goes on
+ * waiting. */
 static bool apply_one(struct cached *c, struct op_context *ctx, struct cached_file *file)
 {
 	cleanup_free char *path = NULL;
 	struct object_ref object = {.id = file->attributes.id};
+	struct op_context own = *ctx;
+	struct applying applying;
 	struct attributes want;
 	unsigned mask;
 	int r;
 
+	if (file->applying) { /* one after the other; the handle may be gone then */
+		await_applied(c, ctx, file->extra);
+		return !op_interrupted(ctx);
+	}
 	if (cached_path_of(c, &file->extra->id, &path) < 0)
 		return false;
 	object.path = path;
-	mask = take(c, file, &want);
-	r = apply(c, ctx, file, path, &object, mask, &want);
+	own.uid = file->deferred_uid;
+	own.gid = file->deferred_gid;
+	own.group_count = 0;
+	mask = take(c, file, &want, &applying);
+	r = apply(c, &own, file, path, &object, mask, &want);
+	ctx->served = own.served;
 	/* The creator is told when it closes; but not of a file that somebody has removed or
 	 * replaced. */
 	if (r < 0 && !path_misses_object(r))
 		file->deferred_error = r;
-	end_applying(c, file);
+	end_applying(c, &applying);
 	return true;
 }
 
@@ -246,15 +275,22 @@ void cached_apply_deferred_at(struct cached *c, struct op_context *ctx, const ch
 		apply_one(c, ctx, file);
 	else if (!id.inode)
 		cached_apply_all_deferred(c, ctx);
-	await_applying(c);
+	x = extra_find(c, &id);
+	if (x)
+		await_applied(c, ctx, x);
 }
 
 void cached_apply_all_deferred(struct cached *c, struct op_context *ctx)
 {
 	struct cached_file *file = LIST_FIRST(&c->deferred);
 
-	while (file)
-		file = apply_one(c, ctx, file) ? LIST_FIRST(&c->deferred)
-					       : LIST_NEXT(file, deferred_link);
-	await_applying(c);
+	bool goes_on;
+
+	while (file) {
+		goes_on = apply_one(c, ctx, file);
+		if (op_interrupted(ctx)) /* the handle may be gone */
+			break;
+		file = goes_on ? LIST_FIRST(&c->deferred) : LIST_NEXT(file, deferred_link);
+	}
+	await_applied(c, ctx, NULL);
 }

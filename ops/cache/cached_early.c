@@ -245,7 +245,7 @@ void cached_forget_early(struct cached *c, struct cached_file *file)
 	struct asking asking = {.look = cached_look(c, 0, file->made_ms)};
 
 	asking.told = &asking.facts;
-	while (file->awaiting)
+	while (file->awaiting || file->applying)
 		pthread_cond_wait(&c->changed, &c->lock);
 	if (!file->unnamed)
 		return;

@@ -168,7 +168,8 @@ struct cached {
 	LIST_HEAD(, prefetch) prefetches;
 	uint64_t content_opened_ms;        /* when somebody last opened a small file */
 	LIST_HEAD(, cached_file) deferred; /* handles with attribute changes that wait */
-	unsigned applying;                 /* handles whose changes are being applied */
+	LIST_HEAD(, applying) applying;    /* changes that are on their way */
+	uint64_t applied;                  /* counts them */
 	LIST_HEAD(, cached_file) unnamed;  /* handles whose create or open is not answered yet */
 	struct missed_name missed[MISSED_NAMES]; /* the last that somebody else took */
 	unsigned missed_next;
@@ -197,6 +198,13 @@ struct writes {
 	uint64_t begun, ended;
 };
 
+/* Attribute changes of a handle that somebody is bringing to the workspace. */
+struct applying {
+	LIST_ENTRY(applying) link;
+	struct cached_file *file; /* which is not closed meanwhile */
+	uint64_t begun;           /* by cached.applied */
+};
+
 struct cached_file {
 	struct open_file file;
 	LIST_ENTRY(cached_file) link; /* of the same object; under lock */
@@ -223,7 +231,9 @@ struct cached_file {
 	unsigned deferred_mask; /* attribute changes that wait for its flush ... */
 	struct attributes deferred;
 	int deferred_error; /* ... or failed when they did not wait */
-	bool applies;       /* somebody is bringing them to the workspace; under lock */
+	uid_t deferred_uid; /* who asked for them last ... */
+	gid_t deferred_gid;
+	unsigned applying; /* calls that bring them to the workspace; under lock */
 	LIST_ENTRY(cached_file) deferred_link;
 	bool unnamed; /* its create or open is not answered; under lock, as are the next ones */
 	struct object_id made_in; /* the directory that it is to have its name in ... */
