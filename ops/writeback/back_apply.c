@@ -34,11 +34,16 @@ static void context_of(
 
 /* The workspace may be out of reach for a while, or what came of the operation is not known; a disk
  * that is broken stays so, however often it is asked by a link that is there. */
+static bool is_out_of_reach(int r)
+{
+	return r == -EIO || r == -ENOTCONN || r == -EINTR || r == -ETIMEDOUT || r == -ECONNRESET;
+}
+
 static int classify(struct writeback *b, struct operation *operation, int r)
 {
 	struct workspace_status status;
 
-	if (r != -EIO && r != -ENOTCONN && r != -EINTR && r != -ETIMEDOUT && r != -ECONNRESET)
+	if (!is_out_of_reach(r))
 		return r;
 	workspace_status(b->base.inner, &status);
 	if (status.link != LINK_ONLINE || status.reconnects != operation->reconnects)
@@ -117,18 +122,28 @@ static int look(struct writeback *b, struct op_context *ctx, const char *path,
 	return r;
 }
 
-static bool has_target(
+/* 0; -EEXIST: something else is there; -errno. */
+static int look_for_target(
 	struct writeback *b, struct op_context *ctx, const char *path, const char *target)
 {
 	struct op_context own = *ctx;
-	char *found;
-	bool is_same;
+	cleanup_free char *found = NULL;
+	int r = workspace_readlink(&own, b->base.inner, &OBJECT_AT(path), &found);
 
-	if (workspace_readlink(&own, b->base.inner, &OBJECT_AT(path), &found) < 0)
-		return false;
-	is_same = strcmp(found, target) == 0;
-	free(found);
-	return is_same;
+	if (r < 0)
+		return is_out_of_reach(r) ? r : -EEXIST;
+	return strcmp(found, target) == 0 ? 0 : -EEXIST;
+}
+
+/* The same of a directory. */
+static int look_for_directory(struct writeback *b, struct op_context *ctx, const char *path,
+	struct attributes *ret_attributes)
+{
+	int r = look(b, ctx, path, ret_attributes);
+
+	if (r < 0)
+		return is_out_of_reach(r) ? r : -EEXIST;
+	return S_ISDIR(ret_attributes->mode) ? 0 : -EEXIST;
 }
 
 /* It has the time that was shown; where that cannot be, its own. */
@@ -147,9 +162,8 @@ static int apply_mkdir(struct writeback *b, struct op_context *ctx, struct opera
 	int r = workspace_mkdir(
 		ctx, b->base.inner, operation->path, operation->facts.mode & 07777, &there);
 
-	if (r == -EEXIST && operation->may_be_done && look(b, ctx, operation->path, &there) == 0 &&
-		S_ISDIR(there.mode))
-		r = 0;
+	if (r == -EEXIST && operation->may_be_done)
+		r = look_for_directory(b, ctx, operation->path, &there);
 	if (r == 0)
 		settle_made(b, ctx, operation, &there);
 	return r;
@@ -160,9 +174,11 @@ static int apply_symlink(struct writeback *b, struct op_context *ctx, struct ope
 	struct attributes there;
 	int r = workspace_symlink(ctx, b->base.inner, operation->path2, operation->path, &there);
 
-	if (r == -EEXIST && operation->may_be_done &&
-		has_target(b, ctx, operation->path, operation->path2))
-		r = look(b, ctx, operation->path, &there);
+	if (r == -EEXIST && operation->may_be_done) {
+		r = look_for_target(b, ctx, operation->path, operation->path2);
+		if (r == 0)
+			r = look(b, ctx, operation->path, &there);
+	}
 	if (r == 0)
 		settle_made(b, ctx, operation, &there);
 	return r;
@@ -201,14 +217,19 @@ static int apply_rmdir(struct writeback *b, struct op_context *ctx, struct opera
 	return r == -ENOENT ? 0 : r;
 }
 
-static bool is_moved(struct writeback *b, struct op_context *ctx, const struct operation *operation,
-	const struct attributes *known)
+/* 1: an earlier attempt has done it; 0: none has; -errno. */
+static int look_whether_moved(struct writeback *b, struct op_context *ctx,
+	const struct operation *operation, const struct attributes *known)
 {
 	struct attributes there, former;
+	int r = operation->may_be_done ? look(b, ctx, operation->path2, &there) : -ENOENT;
 
-	return look(b, ctx, operation->path2, &there) == 0 && is_unchanged(&there, known) &&
-	       (look(b, ctx, operation->path, &former) == -ENOENT ||
-		       !object_id_equal(&former.id, &known->id));
+	if (r < 0 || !object_id_equal(&there.id, &known->id))
+		return is_out_of_reach(r) ? r : 0;
+	r = look(b, ctx, operation->path, &former);
+	if (r < 0)
+		return r == -ENOENT ? 1 : is_out_of_reach(r) ? r : 0;
+	return !object_id_equal(&former.id, &known->id);
 }
 
 static int apply_rename(struct writeback *b, struct op_context *ctx, struct operation *operation)
@@ -217,8 +238,9 @@ static int apply_rename(struct writeback *b, struct op_context *ctx, struct oper
 	struct attributes there;
 	int r;
 
-	if (operation->may_be_done && is_moved(b, ctx, operation, &known))
-		return 0;
+	r = look_whether_moved(b, ctx, operation, &known);
+	if (r != 0)
+		return r < 0 ? r : 0;
 	r = check(b, ctx, operation->path, &known);
 	if (r == 0 && operation->replaced) {
 		there = settled(b, operation->replaced);
@@ -236,14 +258,17 @@ static int apply_rename(struct writeback *b, struct op_context *ctx, struct oper
 
 /* ---- Attributes --------------------------- */
 
-/* An earlier attempt has set it. */
-static bool has_time_set(struct writeback *b, struct op_context *ctx,
+/* 0: nobody else has written to it; CONFLICT, -errno. */
+static int check_before_time(struct writeback *b, struct op_context *ctx,
 	const struct operation *operation, const struct attributes *known)
 {
 	struct attributes expected = *known;
+	int r = check(b, ctx, operation->path, known);
 
-	expected.mtime = operation->facts.want.mtime;
-	return operation->may_be_done && check(b, ctx, operation->path, &expected) == 0;
+	if (r != CONFLICT || !operation->may_be_done)
+		return r;
+	expected.mtime = operation->facts.want.mtime; /* an earlier attempt has set it */
+	return check(b, ctx, operation->path, &expected);
 }
 
 static int apply_setattr(struct writeback *b, struct op_context *ctx, struct operation *operation)
@@ -252,16 +277,21 @@ static int apply_setattr(struct writeback *b, struct op_context *ctx, struct ope
 	const struct object_ref object = {.path = operation->path, .id = known.id};
 	/* What others have written stays a conflict for what comes after this. */
 	bool sets_time = operation->facts.mask & SET_MTIME;
-	bool was_ours = !sets_time || check(b, ctx, operation->path, &known) == 0 ||
-			has_time_set(b, ctx, operation, &known);
+	int checked = sets_time ? check_before_time(b, ctx, operation, &known) : 0;
 	struct attributes there;
-	int r = known.id.inode ? workspace_setattr(ctx, b->base.inner, &object,
-					 operation->facts.mask, &operation->facts.want, &there)
-			       : -ENOENT;
+	int r;
 
-	if (r == 0 && was_ours && (sets_time || is_unchanged(&there, &known)))
-		settle(b, ctx, operation->node, &there);
-	return r;
+	if (is_out_of_reach(checked))
+		return checked;
+	r = known.id.inode ? workspace_setattr(ctx, b->base.inner, &object, operation->facts.mask,
+				     &operation->facts.want, &there)
+			   : -ENOENT;
+	if (r < 0 || checked < 0 || !(sets_time || is_unchanged(&there, &known)))
+		return r;
+	if (!S_ISDIR(there.mode))
+		there.size_bytes = known.size_bytes;
+	settle(b, ctx, operation->node, &there);
+	return 0;
 }
 
 /* ---- Content --------------------------- */
@@ -329,10 +359,11 @@ static bool looks_made(const struct operation *operation, const struct attribute
 	       (there->mode & 07777) == operation->facts.mode;
 }
 
-/* True when everything that is there can only have come from us: the beginning of our content, with
- * gaps where pieces are missing. */
-static bool is_ours(struct writeback *b, struct op_context *ctx, struct operation *operation,
-	const struct object_id *expected, const struct attributes *there)
+/* 1: everything that is there can only have come from us: the beginning of our content, with gaps
+ * where pieces are missing; 0: not; -errno: the workspace is out of reach. */
+static int look_whether_ours(struct writeback *b, struct op_context *ctx,
+	struct operation *operation, const struct object_id *expected,
+	const struct attributes *there)
 {
 	cleanup_free char *ours = malloc(PIECE_BYTES), *theirs = malloc(PIECE_BYTES);
 	const struct object_ref object = {.path = operation->path, .id = there->id};
@@ -340,17 +371,21 @@ static bool is_ours(struct writeback *b, struct op_context *ctx, struct operatio
 	struct attributes opened;
 	struct open_file *file;
 	bool is_same = ours && theirs && S_ISREG(there->mode) && there->size_bytes <= size;
+	ssize_t found = 0;
 	int r;
 
 	if (!is_same || (expected->inode ? !object_id_equal(expected, &there->id)
 					 : !looks_made(operation, there)))
-		return false;
+		return 0;
 	r = workspace_open_file(ctx, b->base.inner, &object, O_RDONLY, &file, &opened);
+	if (is_out_of_reach(r))
+		return r;
 	if (r < 0) /* a mode without read permission is ours, too */
 		return r == -EACCES && expected->inode && operation->facts.kind == OP_CREATE;
 	for (uint64_t at = 0; at < there->size_bytes && is_same;) {
 		ssize_t got = back_content_read(b, operation->node, ours, PIECE_BYTES, at);
-		ssize_t found = workspace_read(ctx, file, theirs, PIECE_BYTES, (off_t)at);
+
+		found = workspace_read(ctx, file, theirs, PIECE_BYTES, (off_t)at);
 
 		is_same = found > 0 && found <= got;
 		for (ssize_t i = 0; is_same && i < found; i++)
@@ -358,7 +393,7 @@ static bool is_ours(struct writeback *b, struct op_context *ctx, struct operatio
 		at += found > 0 ? (uint64_t)found : 0;
 	}
 	workspace_close(ctx, file);
-	return is_same;
+	return found < 0 && is_out_of_reach((int)found) ? (int)found : is_same;
 }
 
 /* The file that is there was made in an earlier attempt, or written to (`expected`; inode 0: it is
@@ -368,9 +403,9 @@ static int find_again(struct writeback *b, struct op_context *ctx, struct operat
 {
 	int r = look(b, ctx, operation->path, there);
 
-	if (r == 0 && !is_ours(b, ctx, operation, expected, there))
-		r = CONFLICT;
-	return r;
+	if (r == 0)
+		r = look_whether_ours(b, ctx, operation, expected, there);
+	return r < 0 ? r : r == 0 ? CONFLICT : 0;
 }
 
 static int create(struct writeback *b, struct op_context *ctx, struct operation *operation,
@@ -442,17 +477,42 @@ static void remove_made(
 		workspace_unlink(&own, b->base.inner, operation->path, &operation->made);
 }
 
+/* An earlier attempt has stored all of it: its time comes last.  Where a handle is to go on with
+ * the file it is stored again. */
+static bool is_stored(struct writeback *b, struct op_context *ctx,
+	const struct operation *operation, struct attributes *ret_there)
+{
+	struct attributes stored = settled(b, operation->node);
+	bool has_handles;
+
+	stored.size_bytes = operation->stored.size_bytes;
+	stored.mtime = operation->stored.mtime;
+	if (!operation->may_be_done || operation->facts.kind != OP_CONTENT ||
+		look(b, ctx, operation->path, ret_there) < 0 || !is_unchanged(ret_there, &stored))
+		return false;
+	writeback_lock(b);
+	has_handles = operation->node->handles;
+	operation->node->is_whole = has_handles; /* nobody opens it here from now on */
+	writeback_unlock(b);
+	return !has_handles;
+}
+
 static int apply_content(struct writeback *b, struct op_context *ctx, struct operation *operation)
 {
 	bool is_new = operation->facts.kind == OP_CREATE;
 	struct node *node = operation->node;
 	struct attributes there;
 	struct open_file *file, *former;
-	int r = is_new ? open_created(b, ctx, operation, &file, &there)
-		       : open_truncated(b, ctx, operation, &file, &there);
+	int r;
 
+	if (is_stored(b, ctx, operation, &there)) {
+		settle(b, ctx, node, &there);
+		return 0;
+	}
+	r = is_new ? open_created(b, ctx, operation, &file, &there)
+		   : open_truncated(b, ctx, operation, &file, &there);
 	if (r < 0)
-		return r;
+		return classify(b, operation, r);
 	r = store(b, ctx, operation, file, &there);
 	if (r == -ESTALE) /* a new session did not find the file: it is made or opened again */
 		r = -ECONNRESET;
@@ -465,7 +525,9 @@ static int apply_content(struct writeback *b, struct op_context *ctx, struct ope
 		node->inner = file; /* ... through this one */
 		file = former;
 		writeback_unlock(b);
-	} else if (classify(b, operation, r) != -EAGAIN)
+	}
+	r = classify(b, operation, r);
+	if (r < 0 && r != -EAGAIN)
 		remove_made(b, ctx, operation);
 	workspace_close(ctx, file);
 	return r;
@@ -515,5 +577,7 @@ int back_apply(struct writeback *b, struct operation *operation)
 	context_of(b, operation, &ctx);
 	r = functions[operation->facts.kind](b, &ctx, operation);
 	operation->position = ctx.served.position;
-	return classify(b, operation, r);
+	return operation->facts.kind == OP_CREATE || operation->facts.kind == OP_CONTENT
+		       ? r
+		       : classify(b, operation, r);
 }

@@ -182,11 +182,14 @@ int back_readlink(struct op_context *ctx, struct workspace *w, const struct obje
 	return r;
 }
 
+/* A pending change of the mode changes an access list. */
+enum aim { TO_CHANGE, TO_LOOK, TO_LOOK_AT_ACCESS };
+
 /* Waits for what is pending of the object; for a look only where the workspace has not got it, or
  * under another name: nothing that is pending changes what is looked for.  1: it was made here and
  * has none. */
 static int settle_object(struct op_context *ctx, struct workspace *w,
-	const struct object_ref *object, bool is_look, struct object_ref *ret_inner)
+	const struct object_ref *object, enum aim aim, struct object_ref *ret_inner)
 {
 	struct writeback *b = writeback_of(w);
 	struct object_id id;
@@ -200,14 +203,17 @@ static int settle_object(struct op_context *ctx, struct workspace *w,
 		node = back_file_of(object->file)->node;
 		is_new = back_is_provisional(&node->id) && !node->is_extended && node->content;
 		writeback_unlock(b);
-		return is_look && is_new ? 1 : back_inner_open(ctx, back_file_of(object->file));
+		return aim != TO_CHANGE && is_new
+			       ? 1
+			       : back_inner_open(ctx, back_file_of(object->file));
 	}
 	r = back_find(b, object, ret_inner, &node);
 	if (r > 0)
 		*ret_inner = back_pass_object(b, object);
-	if (r > 0 && is_look && node->real.inode && !node->renames) {
+	if (r > 0 && aim == TO_LOOK && node->real.inode && !node->renames) {
 		r = 0;
-	} else if (r > 0 && !(is_look && back_is_provisional(&node->id) && !node->is_extended)) {
+	} else if (r > 0 &&
+		   !(aim != TO_CHANGE && back_is_provisional(&node->id) && !node->is_extended)) {
 		id = node->id;
 		r = back_settle(b, ctx, &id);
 		*ret_inner = back_pass_object(b, object);
@@ -233,12 +239,13 @@ ssize_t back_getxattr(struct op_context *ctx, struct workspace *w, const struct 
 	const char *name, void *value, size_t size)
 {
 	struct object_ref inner;
+	enum aim aim = strncmp(name, "system.posix_acl", 16) == 0 ? TO_LOOK_AT_ACCESS : TO_LOOK;
 	int r;
 
 	if (!object->file && strcmp(name, "security.capability") == 0 &&
 		will_have_no_capability(writeback_of(w), object))
 		return -ENODATA;
-	r = settle_object(ctx, w, object, true, &inner);
+	r = settle_object(ctx, w, object, aim, &inner);
 	if (r != 0)
 		return r < 0 ? r : -ENODATA;
 	return forward_getxattr(ctx, w, &inner, name, value, size);
@@ -248,7 +255,7 @@ ssize_t back_listxattr(struct op_context *ctx, struct workspace *w, const struct
 	char *names, size_t size)
 {
 	struct object_ref inner;
-	int r = settle_object(ctx, w, object, true, &inner);
+	int r = settle_object(ctx, w, object, TO_LOOK, &inner);
 
 	return r != 0 ? (r < 0 ? r : 0) : forward_listxattr(ctx, w, &inner, names, size);
 }
@@ -275,7 +282,7 @@ int back_setxattr(struct op_context *ctx, struct workspace *w, const struct obje
 	const char *name, const void *value, size_t size, unsigned flags)
 {
 	struct object_ref inner;
-	int r = settle_object(ctx, w, object, false, &inner);
+	int r = settle_object(ctx, w, object, TO_CHANGE, &inner);
 
 	if (r < 0)
 		return r;
@@ -287,7 +294,7 @@ int back_removexattr(struct op_context *ctx, struct workspace *w, const struct o
 	const char *name)
 {
 	struct object_ref inner;
-	int r = settle_object(ctx, w, object, false, &inner);
+	int r = settle_object(ctx, w, object, TO_CHANGE, &inner);
 
 	if (r < 0)
 		return r;

@@ -112,6 +112,7 @@ static int list_inner(struct op_context *ctx, struct workspace *w,
 	return r;
 }
 
+/* 1: another directory may have the path now. */
 static int list_all(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	bool watch, struct listing *listing, uint64_t *ret_since)
 {
@@ -141,7 +142,7 @@ static int list_all(struct op_context *ctx, struct workspace *w, const struct ob
 	r = is_new ? 0 : list_inner(ctx, w, &inner, watch, listing, ret_since);
 	writeback_lock(b);
 	if (r == 0 && moves != writeback_moves(b))
-		r = -ESTALE; /* another directory may have the path */
+		r = 1;
 	if (r == 0)
 		r = show_listed(b, object->path, &reader, listing);
 	if (r == 0)
@@ -177,8 +178,12 @@ int back_readdir(struct op_context *ctx, struct workspace *w, const struct objec
 	uint64_t since = 0;
 	int r = watch ? await_made(ctx, b, object) : 0;
 
-	if (r == 0)
-		r = list_all(ctx, w, object, watch, &listing, &since);
+	do {
+		listing_done(&listing);
+		if (r == 0 || r == 1)
+			r = op_interrupted(ctx) ? -EINTR
+						: list_all(ctx, w, object, watch, &listing, &since);
+	} while (r > 0);
 	if (r == 0)
 		r = tell_listed(&listing, sink, user);
 	if (r == 0 && ret_since)

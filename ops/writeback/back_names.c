@@ -133,7 +133,9 @@ int back_getattr(struct op_context *ctx, struct workspace *w, const struct objec
 	do {
 		r = answer_here(b, object, &inner, ret_attributes);
 		is_here = r <= 0;
-		if (!is_here)
+		if (!is_here && op_interrupted(ctx))
+			r = -EINTR;
+		else if (!is_here)
 			r = look_inside(ctx, w, object, &inner, ret_attributes);
 	} while (r > 0);
 	if (is_here)
@@ -334,7 +336,9 @@ int back_make(struct op_context *ctx, struct workspace *w, enum operation_kind k
 	struct operation *operation;
 	struct attributes parent;
 	uint64_t moves = writeback_moves(b);
-	int r = may_make(ctx, w, moves, path, mode, &parent);
+	int r = strlen(path_name(path)) > PATH_NAME_MAX_BYTES
+			? -ENAMETOOLONG
+			: may_make(ctx, w, moves, path, mode, &parent);
 
 	if (r <= 0)
 		return r < 0 ? r : 1;

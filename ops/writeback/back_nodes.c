@@ -240,7 +240,7 @@ void back_node_release(struct writeback *b, struct node *node)
 	if (node->pending || node->inside || node->handles || node->inner_handles || node->is_idle)
 		return;
 	back_content_drop(b, node);
-	node->refused = 0;
+	node->refused = node->error = 0;
 	node->is_locked = false;
 	if (!back_is_provisional(&node->id) || node->is_gone || !node->real.inode) {
 		node_remove(b, node);

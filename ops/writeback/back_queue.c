@@ -368,6 +368,9 @@ void back_forget(struct writeback *b, struct operation *operation)
 	}
 	inner[0] = leave_to_workspace(b, node);
 	inner[1] = operation->replaced ? leave_to_workspace(b, operation->replaced) : NULL;
+	/* Before anybody hears of the end: a program that is open to be written is not run. */
+	close_inner(b, inner[0]);
+	close_inner(b, inner[1]);
 	back_take_ready(b, operation);
 	drop_hold(b, operation);
 	TAILQ_REMOVE(&b->operations, operation, link);
@@ -379,8 +382,6 @@ void back_forget(struct writeback *b, struct operation *operation)
 	pthread_cond_broadcast(&b->changed);
 	tell(b, operation->path, &told);
 	tell(b, operation->path2, &told2);
-	close_inner(b, inner[0]);
-	close_inner(b, inner[1]);
 	back_operation_free(operation);
 }
 
