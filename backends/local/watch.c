@@ -35,9 +35,10 @@ static bool read_batch(struct watcher *watcher)
 	return size;
 }
 
-static bool mounts_changed(struct watcher *watcher)
+/* Since the last poll of this descriptor. */
+static bool mounts_changed(int mounts_fd)
 {
-	struct pollfd mounts = {.fd = watcher->mounts_fd, .events = POLLPRI};
+	struct pollfd mounts = {.fd = mounts_fd, .events = POLLPRI};
 
 	return poll(&mounts, 1, 0) > 0;
 }
@@ -47,25 +48,22 @@ static bool has_news(struct watcher *watcher)
 {
 	struct pollfd events = {.fd = watcher->inotify_fd, .events = POLLIN};
 
-	watcher->mounts_changed = watcher->mounts_changed || mounts_changed(watcher);
-	return watcher->mounts_changed || poll(&events, 1, 0) > 0;
+	return mounts_changed(watcher->drain_mounts_fd) || poll(&events, 1, 0) > 0;
 }
 
 /* True when the thread is to end. */
 static bool take_wake(struct watcher *watcher)
 {
 	uint64_t wanted, count;
-	bool stop, mounts;
+	bool stop;
 
 	if (read(watcher->wake_fd, &count, sizeof(count)) < 0)
 		return false;
 	pthread_mutex_lock(&watcher->mutex);
 	wanted = watcher->drains_wanted;
 	stop = watcher->stop;
-	mounts = watcher->mounts_changed || mounts_changed(watcher);
-	watcher->mounts_changed = false;
 	pthread_mutex_unlock(&watcher->mutex);
-	if (!stop && mounts)
+	if (!stop && mounts_changed(watcher->mounts_fd))
 		watch_take_mounts(watcher);
 	for (int i = 0; !stop && i < DRAIN_READS_MAX && read_batch(watcher); i++) {}
 	watch_take_missed(watcher);
@@ -167,6 +165,8 @@ static void watcher_destroy(struct watcher *watcher)
 		close(watcher->wake_fd);
 	if (watcher->mounts_fd >= 0)
 		close(watcher->mounts_fd);
+	if (watcher->drain_mounts_fd >= 0)
+		close(watcher->drain_mounts_fd);
 	mount_points_done(&watcher->mounts);
 	watch_table_done(&watcher->table);
 	while (watcher->missed) {
@@ -202,6 +202,7 @@ int watcher_new(int root_fd, watcher_look look, void *look_user, change_sink sin
 	if (watch_table_init(&watcher->table) < 0)
 		r = -ENOMEM;
 	watcher->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+	watcher->drain_mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 	mount_points_init(&watcher->mounts, root_fd);
 	if (r == 0)
 		r = thread_start(&watcher->thread, "inotify", 0, watch_thread, watcher);
@@ -231,7 +232,8 @@ void watcher_drain(struct watcher *watcher)
 
 	pthread_mutex_lock(&watcher->mutex);
 	/* Each command ends with a drain: usually there is nothing to wake the thread for. */
-	if (!watcher->is_idle || has_news(watcher)) {
+	if (!watcher->is_idle || watcher->drains_done < watcher->drains_wanted ||
+		has_news(watcher)) {
 		mine = ++watcher->drains_wanted;
 		wake(watcher);
 		while (watcher->drains_done < mine)

@@ -38,8 +38,9 @@ struct watcher {
 	change_sink sink;
 	void *sink_user;
 	int inotify_fd, wake_fd;
-	int mounts_fd; /* mountinfo: readable as urgent after a mount or umount; -1: not available
-			*/
+	/* mountinfo: readable as urgent after a mount or umount, but each says so once: the thread
+	 * has polled its own before a drain sees that it is at work.  -1: not available. */
+	int mounts_fd, drain_mounts_fd;
 	pthread_t thread;
 
 	/* By the hash of the path, of which the upper half is kept, with the time in ms. */
@@ -49,8 +50,7 @@ struct watcher {
 	pthread_cond_t drained;
 	struct watch_table table; /* guarded by mutex, as what follows */
 	uint64_t drains_wanted, drains_done;
-	bool is_idle;        /* the thread has handled what it has read, and waits for more */
-	bool mounts_changed; /* a drain saw what mounts_fd says once only */
+	bool is_idle; /* the thread has handled what it has read, and waits for more */
 	bool stop;
 
 	/* The thread's own. */
