@@ -127,6 +127,7 @@ struct session {
 	pthread_t watcher; /* starts threads when all are busy for long */
 	sem_t look;
 	atomic_bool is_saturated;
+	atomic_bool is_quiet; /* memory has been given back, and no request has come since */
 	atomic_bool ending;
 
 	/* Pages of mapped files, which the kernel writes back at any time (session_files.c). */

@@ -121,6 +121,8 @@ static void serve(struct session_thread *thread, struct fuse_buf *buffer)
 		if (!got)
 			continue;
 		thread->busy_since = coarse_ns();
+		if (s->is_quiet && atomic_exchange(&s->is_quiet, false))
+			sem_post(&s->look);
 		if (--group->idle == 0)
 			none_is_idle(group, false);
 		if (!session_raw_refuses(s, buffer)) {
@@ -195,18 +197,16 @@ static void give_memory_back(struct session *s)
  * threads, which malloc keeps: they are given back when nothing was asked for a while after it. */
 static void wait_for_look(struct session *s)
 {
-	bool is_quiet = false;
-
 	for (;;) {
 		const struct timespec end = clock_at_ns(clock_read_ns(CLOCK_REALTIME) + QUIET_NS);
 		uint64_t requests = s->mount->requests;
 
-		if ((is_quiet ? sem_wait(&s->look) : sem_timedwait(&s->look, &end)) == 0)
+		if ((s->is_quiet ? sem_wait(&s->look) : sem_timedwait(&s->look, &end)) == 0)
 			return;
 		if (errno != ETIMEDOUT || s->mount->requests != requests)
 			continue;
 		give_memory_back(s);
-		is_quiet = true;
+		s->is_quiet = true;
 	}
 }
 
