@@ -360,6 +360,17 @@ static void test_what_is_not_compressed_as_it_says_ends_the_connection(void)
 	}
 }
 
+static void test_what_is_compressed_without_agreement_ends_the_connection(void)
+{
+	begin(COMPRESSION_ALWAYS);
+	lane_refuse_compressed(far.lane);
+	connect_ends();
+	send_content(1, PIECE_BYTES);
+	await(&far, &far.lost, 0);
+	CHECK_RC(0, far.count);
+	end();
+}
+
 /* ---- Pieces ---------------------------------------------------------------------------- */
 
 /* As if the link had shown that it carries little. */
@@ -546,6 +557,7 @@ TEST_MAIN("lane", TEST(test_many_requests_are_withdrawn_in_one_walk),
 	TEST(test_a_fast_link_is_given_everything_as_it_is),
 	TEST(test_what_waits_for_a_thin_link_is_compressed),
 	TEST(test_what_is_not_compressed_as_it_says_ends_the_connection),
+	TEST(test_what_is_compressed_without_agreement_ends_the_connection),
 	TEST(test_an_urgent_frame_waits_for_a_piece_alone),
 	TEST(test_a_new_session_gets_what_had_begun_from_its_start),
 	TEST(test_pieces_become_the_whole_again), TEST(test_pieces_have_bounds))

@@ -100,7 +100,7 @@ static int greet(struct remote_channel *channel, struct stream *stream, char **r
 		r = remote_exchange_hello(
 			channel->remote, stream, channel->index, &body, &noise, &welcome);
 	if (r == 0)
-		lane_set_compression(channel->lane, remote_compression(channel->remote, &welcome));
+		remote_agree_on_compression(channel->lane, channel->remote, &welcome);
 	return r < 0 ? r : welcome.error;
 }
 

@@ -368,8 +368,9 @@ void remote_lost(void *user, int error);
 int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned channel,
 	struct buffer *body, struct buffer *noise, struct welcome *ret_welcome);
 
-/* Of what is sent to the helper that said so. */
-enum compression remote_compression(const struct remote *remote, const struct welcome *welcome);
+/* What the option and the helper's answer say of the lane. */
+void remote_agree_on_compression(
+	struct lane *lane, const struct remote *remote, const struct welcome *welcome);
 
 /* ---- client_identity.c: whether the far end is the same ------------------------------------- */
 

@@ -173,9 +173,14 @@ int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned
 	return r < 0 ? r : welcome_decode(nonce, body->data, body->size, ret_welcome);
 }
 
-enum compression remote_compression(const struct remote *remote, const struct welcome *welcome)
+void remote_agree_on_compression(
+	struct lane *lane, const struct remote *remote, const struct welcome *welcome)
 {
-	return welcome->takes_compressed ? remote->settings.compression : COMPRESSION_NONE;
+	enum compression wanted = remote->settings.compression;
+
+	lane_set_compression(lane, welcome->takes_compressed ? wanted : COMPRESSION_NONE);
+	if (wanted == COMPRESSION_NONE)
+		lane_refuse_compressed(lane);
 }
 
 /* Forgets what an earlier session knew of us. */
@@ -217,7 +222,7 @@ static int take_welcome(
 	stream->in_fd = stream->out_fd = -1;
 	if (renewed) /* before anything of the new session comes */
 		remote->above->session_is_other(remote);
-	lane_set_compression(remote->lane, remote_compression(remote, welcome));
+	remote_agree_on_compression(remote->lane, remote, welcome);
 	r = lane_attach(remote->lane, in_fd, out_fd, welcome->received);
 	if (r < 0)
 		return r;

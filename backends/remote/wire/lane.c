@@ -174,6 +174,11 @@ void lane_set_compression(struct lane *lane, enum compression compression)
 	lane->compression = compress_is_built() ? compression : COMPRESSION_NONE;
 }
 
+void lane_refuse_compressed(struct lane *lane)
+{
+	lane->refuses_compressed = true;
+}
+
 int lane_attach(struct lane *lane, int in_fd, int out_fd, uint64_t peer_received)
 {
 	int r;

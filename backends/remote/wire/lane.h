@@ -52,6 +52,9 @@ void lane_free(struct lane *lane); /* detached; NULL is fine */
  * in this program it is COMPRESSION_NONE.  Detached. */
 void lane_set_compression(struct lane *lane, enum compression compression);
 
+/* What comes compressed ends the connection: it was not agreed upon.  Detached. */
+void lane_refuse_compressed(struct lane *lane);
+
 /* Takes ownership of both descriptors, which may be the same.  `peer_received` counts the
  * frames that the peer has; the rest is sent again.  -EPROTO: it has more than we sent. */
 int lane_attach(struct lane *lane, int in_fd, int out_fd, uint64_t peer_received);

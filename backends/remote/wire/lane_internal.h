@@ -43,6 +43,7 @@ struct lane {
 	struct pace pace;
 	size_t under_way_bytes; /* in `batch` and `unacked`, as they leave */
 	enum compression compression;
+	bool refuses_compressed;
 	struct compressor *compressor; /* of this connection; of who is in pump() */
 	bool compress_failed;          /* on this connection */
 	size_t unhindered_bytes; /* compressed since something last waited for the link, or since

@@ -148,12 +148,13 @@ static int wait_until_ready(struct lane *lane)
 }
 
 /* Turns the payload into what was compressed; the header then has the size of that. */
-static int unpack(struct receiver *in, struct frame_header *header, uint8_t **payload)
+static int unpack(
+	struct lane *lane, struct receiver *in, struct frame_header *header, uint8_t **payload)
 {
 	struct wire_reader r = wire_reader_over(*payload, header->size);
 	size_t size = wire_get_number_max(&r, FRAME_PAYLOAD_MAX_BYTES);
 	cleanup_free uint8_t *whole = NULL;
-	int result = r.failed ? -EPROTO : 0;
+	int result = r.failed || lane->refuses_compressed ? -EPROTO : 0;
 
 	if (result == 0 && !in->decompressor)
 		result = decompressor_new(&in->decompressor);
@@ -264,7 +265,7 @@ static int receive_frame(struct lane *lane, struct receiver *in)
 	r = receive_exactly(lane, in, payload, header.size);
 	wire_bytes = header.size;
 	if (r == 0 && (header.flags & FRAME_COMPRESSED))
-		r = unpack(in, &header, &payload);
+		r = unpack(lane, in, &header, &payload);
 	if (r < 0)
 		return r;
 	if (header.type == FRAME_PING)
