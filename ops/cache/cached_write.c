@@ -330,6 +330,11 @@ int cached_truncate(struct op_context *ctx, struct open_file *open_file, uint64_
 		then = (struct writes){0}; /* only the next flush tells what it left */
 	else if (r == 0)
 		asking.told->object = attributes;
+	if (r < 0) {
+		cached_enter(c);
+		file->capturing = false; /* it has the size that was wanted */
+		cached_leave(c);
+	}
 	end_content_change(c, ctx, file, then, &asking);
 	return r;
 }
