@@ -164,6 +164,20 @@ static void close_descriptors(struct lane *lane)
 	lane->in_fd = lane->out_fd = lane->wake_fd = -1;
 }
 
+/* It has no threads any more, or none yet; but whoever sends may be writing. */
+static void end_connection(struct lane *lane)
+{
+	pthread_mutex_lock(&lane->lock);
+	lane->up = false;
+	while (lane->writing)
+		pthread_cond_wait(&lane->writable, &lane->lock);
+	pthread_mutex_unlock(&lane->lock);
+	compressor_free(lane->compressor);
+	lane->compressor = NULL;
+	lane->compress_failed = false;
+	close_descriptors(lane);
+}
+
 static bool make_room(int fd)
 {
 	return fcntl(fd, F_SETPIPE_SZ, PIPE_BYTES) >= PIPE_BYTES;
@@ -202,7 +216,7 @@ int lane_attach(struct lane *lane, int in_fd, int out_fd, uint64_t peer_received
 	if (r == 0)
 		r = start_threads(lane);
 	if (r < 0) {
-		close_descriptors(lane);
+		end_connection(lane);
 		return r;
 	}
 	lane->attached = true;
@@ -218,15 +232,8 @@ void lane_detach(struct lane *lane)
 	pthread_mutex_unlock(&lane->lock);
 	pthread_join(lane->reader, NULL);
 	pthread_join(lane->writer, NULL);
-	pthread_mutex_lock(&lane->lock);
-	while (lane->writing)
-		pthread_cond_wait(&lane->writable, &lane->lock);
-	pthread_mutex_unlock(&lane->lock);
 	lane->attached = false;
-	compressor_free(lane->compressor);
-	lane->compressor = NULL;
-	lane->compress_failed = false;
-	close_descriptors(lane);
+	end_connection(lane);
 }
 
 /* ---- State ------------------------------------------------------------------------ */

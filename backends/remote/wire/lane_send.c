@@ -57,7 +57,7 @@ static bool may_send(struct lane *lane, enum lane_priority priority)
 }
 
 /* Over a thin link one of bulk leaves in pieces, so that an urgent one waits for a piece at most.
- */
+ * Without memory for a piece it leaves whole, or the writer thread tries again. */
 static struct message *take_waiting(struct lane *lane, enum lane_priority priority)
 {
 	struct message_queue *q = &lane->waiting[priority];
@@ -71,6 +71,9 @@ static struct message *take_waiting(struct lane *lane, enum lane_priority priori
 	if (!q->first->taken && (priority == LANE_URGENT || !pace_is_thin(&lane->pace)))
 		return lane_queue_pop(q);
 	piece = lane_message_take(q->first, left < most ? left : most);
+	if (!piece && !q->first->taken)
+		return lane_queue_pop(q);
+	lane->blocked = lane->blocked || !piece;
 	if (piece && left <= most)
 		lane_message_free(lane_queue_pop(q));
 	return piece;
