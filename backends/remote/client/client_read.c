@@ -147,7 +147,7 @@ static void object_changed(struct remote *remote, const struct object_id *id, ui
 
 	remote->changes++;
 	remote->own_changes += !at;
-	if (at)
+	if (at > remote->told_at)
 		remote->told_at = at;
 	if (!remote->chunk_bytes)
 		return;
