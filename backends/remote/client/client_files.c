@@ -610,6 +610,8 @@ int remote_lock(struct op_context *ctx, struct open_file *open_file, const struc
 	wire_put_lock(&request.arguments, lock);
 	wire_put_number(&request.arguments, wait);
 	wire_put_number(&request.arguments, grant.wanted);
+	if (lock->type == LOCK_NONE)
+		remote_file_unlocked(file, lock);
 	if (lock->type == LOCK_NONE && remote_queue_unlock(ctx, file, &request.arguments))
 		return 0;
 	request.is_behind_writes = lock->type == LOCK_NONE ||

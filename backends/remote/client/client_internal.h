@@ -569,6 +569,9 @@ size_t remote_file_wanted_with(struct remote_file *file, const struct file_lock 
 void remote_file_locked(struct remote_file *file, const struct file_lock *lock, uint64_t at,
 	uint8_t *payload, const uint8_t *data, size_t got, size_t wanted);
 
+/* Drops what came with the last lock if that is released: others may write from here on. */
+void remote_file_unlocked(struct remote_file *file, const struct file_lock *lock);
+
 /* Drops what was read ahead of the object; NULL: of all.  `at`: the feed tells of a change that was
  * looked at then, so that what is known to be newer stays; 0: the change was made here. */
 void remote_object_changed(struct remote *remote, const struct object_id *id, uint64_t at);

@@ -236,6 +236,33 @@ void remote_file_locked(struct remote_file *file, const struct file_lock *lock, 
 	pthread_mutex_unlock(&file->lock);
 }
 
+static bool came_with(const struct remote_file *file, const struct file_lock *lock)
+{
+	const struct lock_habit *habit = &file->lock_habits[file->lock_last];
+
+	return habit->kind == lock->kind &&
+	       (habit->offset == lock->offset || (!lock->offset && !lock->length));
+}
+
+void remote_file_unlocked(struct remote_file *file, const struct file_lock *lock)
+{
+	struct chunk **slot = &file->chunks;
+
+	pthread_mutex_lock(&file->lock);
+	while (came_with(file, lock) && *slot) {
+		struct chunk *chunk = *slot;
+
+		if (!chunk->at) {
+			slot = &chunk->next;
+			continue;
+		}
+		*slot = chunk->next;
+		drop(chunk);
+	}
+	file->has_chunks = file->chunks;
+	pthread_mutex_unlock(&file->lock);
+}
+
 /* Under file->lock. */
 static void note_read_behind_lock(struct remote_file *file, size_t size, off_t offset)
 {
