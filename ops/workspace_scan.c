@@ -42,8 +42,8 @@ struct pending_directory {
 struct child {
 	struct child *next;
 	struct attributes attributes;
-	bool is_ignored, is_looked_through;
-	struct searched_file searched; /* if it is looked through */
+	bool is_ignored;
+	struct searched_file *searched; /* NULL: it is not looked through */
 	char name[];
 };
 
@@ -114,7 +114,9 @@ static void children_free(struct visit *visit)
 	while (visit->children) {
 		struct child *next = visit->children->next;
 
-		buffer_done(&visit->children->searched.lines);
+		if (visit->children->searched)
+			buffer_done(&visit->children->searched->lines);
+		free(visit->children->searched);
 		free(visit->children);
 		visit->children = next;
 	}
@@ -501,10 +503,12 @@ static int take_child(
 	if (is_directory)
 		return take_directory(walk, visit, child);
 	if (walk->search && is_searched(walk, child)) {
-		child->is_looked_through = true;
-		child->searched = (struct searched_file){
+		child->searched = malloc(sizeof(*child->searched));
+		if (!child->searched)
+			return -ENOMEM;
+		*child->searched = (struct searched_file){
 			.directory = visit->path, .name = child->name, .id = child->attributes.id};
-		batch->files[batch->count++] = &child->searched;
+		batch->files[batch->count++] = child->searched;
 	}
 	return 0;
 }
@@ -557,12 +561,14 @@ static bool wants_content(
 	return (request->flags & SCAN_CONTENT) && size <= request->content_max_bytes &&
 	       (!request->content_total_bytes || walk->content_bytes + size + CONTENT_COST_BYTES <=
 							 request->content_total_bytes) &&
-	       (!request->texts || (child->is_looked_through && !child->searched.lacks &&
-					   !child->searched.lines.size));
+	       (!request->texts || (child->searched && !child->searched->lacks &&
+					   !child->searched->lines.size));
 }
 
 static int tell_child(struct walk *walk, const struct visit *visit, const struct child *child)
 {
+	static const struct searched_file none;
+	const struct searched_file *searched = child->searched ? child->searched : &none;
 	const struct attributes *attributes = &child->attributes;
 	cleanup_free char *path = path_join(visit->directory->path, child->name);
 	cleanup_free char *full_path = path_join(visit->path, child->name), *target = NULL;
@@ -570,9 +576,9 @@ static int tell_child(struct walk *walk, const struct visit *visit, const struct
 	struct dir_entry entry = {.path = path,
 		.attributes = *attributes,
 		.at = visit->at,
-		.lacks_texts = child->searched.lacks,
-		.lines = child->searched.lines.size ? child->searched.lines.data : NULL,
-		.lines_size = child->searched.lines.size};
+		.lacks_texts = searched->lacks,
+		.lines = searched->lines.size ? searched->lines.data : NULL,
+		.lines_size = searched->lines.size};
 
 	if (!path || !full_path)
 		return -ENOMEM;
