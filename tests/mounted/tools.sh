@@ -386,6 +386,10 @@ test_custom_tools_at_the_workspace_and_here() {
 	chmod +x "$tmp/both"
 	out=$("$ISTHMUS" tool both --tool "$tmp/both" --root "$mnt" --yes)
 	expect "$mnt $(cd "$backing" && pwd -P) true" "$out" 'it runs here, its commands at the workspace, for as long as it says'
+	mkdir -p "$tmp/config/isthmus"
+	echo '{"exec": "here"}' >"$tmp/config/isthmus/tools.json"
+	out=$("$ISTHMUS" tool both --tool "$tmp/both" --root "$mnt" --yes)
+	expect "$mnt $mnt true" "$out" 'its commands run here, too'
 	unset XDG_CONFIG_HOME XDG_CACHE_HOME
 }
 

@@ -376,8 +376,9 @@ static int run_argv(struct tool_call *call, const struct process_request *reques
 	const char *const *argv, struct process_result *ret_result)
 {
 	struct process_result result = {0};
-	int r = call->session->control_socket ? run_at_workspace(call, request, argv, &result)
-					      : run_here(call, request, argv, &result);
+	bool is_here = request->is_here || !call->session->control_socket;
+	int r = is_here ? run_here(call, request, argv, &result)
+			: run_at_workspace(call, request, argv, &result);
 
 	if (r == 0)
 		*ret_result = result;

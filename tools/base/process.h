@@ -20,6 +20,7 @@ struct process_request {
 	const char *command;            /* for "/bin/bash -c" */
 	bool any_shell;                 /* where there is no bash, sh does */
 	const char *directory;          /* below the root */
+	bool is_here;                   /* not at the workspace, on a mount too */
 	const char *const *environment; /* "NAME=value" to add, NULL-terminated; may be NULL */
 	uint32_t timeout_ms;            /* 0: none */
 	bool has_input;                 /* else its standard input is empty */

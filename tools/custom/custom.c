@@ -318,12 +318,14 @@ static void take_source(struct custom_findings *findings, struct custom_source *
 {
 	const char *protocol = json_text(description, "protocol");
 	const char *lifetime = json_text(description, "lifetime");
+	const char *exec = json_text(settings, "exec");
 	const cJSON *tool;
 
 	source->has_lines = protocol && strcmp(protocol, "isthmus-tool/1") == 0;
 	source->lives = source->has_lines && lifetime && strcmp(lifetime, "session") == 0;
 	source->channels =
 		cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(description, "subscribe"), true);
+	source->execs_here = exec && strcmp(exec, "here") == 0;
 	source->stamp = custom_stamp(&source->entry);
 	source->text_form = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(description, "text"));
 	if (protocol && !source->has_lines && !source->entry.is_mcp &&

@@ -177,6 +177,7 @@ struct custom_source {
 	bool text_form;  /* toolbox: key: value on its input */
 	bool has_lines;  /* isthmus-tool/1 */
 	bool lives;      /* one process for the session, not one for each call */
+	bool execs_here; /* its commands run on this machine */
 	cJSON *channels; /* of events that it waits for: strings; may be NULL */
 	char *stamp;     /* changes when its files do; NULL: it has a problem */
 };

@@ -149,13 +149,15 @@ static void add_stream(cJSON *reply, const char *name, struct buffer *stream)
 	cJSON_AddStringToObject(reply, name, text ? text : "");
 }
 
-/* A command of the tool runs where the files are, like bash; it was allowed with the call. */
+/* A command of the tool runs where the files are, like bash, unless the user has it run here; it
+ * was allowed with the call. */
 static void run_exec(struct conversation *talk, const cJSON *message)
 {
 	cleanup_free const char **argv = exec_argv(message);
 	struct exec_output output = {0};
 	struct process_request request = {.argv = argv,
 		.directory = "",
+		.is_here = talk->tool->source->execs_here,
 		.timeout_ms = (uint32_t)json_integer(message, "timeout"),
 		.output = take_exec_output,
 		.user = &output};

@@ -185,7 +185,7 @@ int permissions_parse(struct permissions *permissions, enum permission_source so
 	const cJSON *list =
 		cJSON_IsArray(root) ? root : cJSON_GetObjectItemCaseSensitive(root, "permissions");
 	/* What follows "permissions" is of tools/custom/, and the user's own affair. */
-	static const char *const keys[] = {"permissions", "tools", "compat", "levels"};
+	static const char *const keys[] = {"permissions", "tools", "compat", "levels", "exec"};
 	size_t known = source == PERMISSION_FROM_USER ? array_size(keys) : 1;
 	const char *unknown = cJSON_IsObject(root) ? unknown_key(root, keys, known) : NULL;
 	const cJSON *item;
