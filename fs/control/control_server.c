@@ -231,6 +231,13 @@ static bool is_allowed(struct connection *connection)
 	return connection->peer.uid == geteuid() || connection->peer.uid == 0;
 }
 
+/* Under the lock. */
+static void give_place_back(struct connection *connection)
+{
+	connection->server->connection_count -= connection->has_place;
+	connection->has_place = false;
+}
+
 static void converse(struct connection *connection)
 {
 	cleanup_buffer struct buffer payload = {0};
@@ -244,6 +251,8 @@ static void converse(struct connection *connection)
 	pthread_mutex_lock(&connection->server->lock);
 	made_room = !connection->is_idle;
 	connection->is_idle = false;
+	if (r == -ECONNRESET)
+		give_place_back(connection);
 	pthread_mutex_unlock(&connection->server->lock);
 	if (r == -ECONNRESET || made_room)
 		return;
@@ -270,10 +279,18 @@ static void forget_connection(struct connection *connection)
 	while (*at != connection)
 		at = &(*at)->next;
 	*at = connection->next;
-	server->connection_count -= connection->has_place;
+	give_place_back(connection);
 	close(connection->fd);
 	free(connection);
 	pthread_mutex_unlock(&server->lock);
+}
+
+/* It has come, and no thread has read it yet. */
+static bool has_request(const struct connection *connection)
+{
+	char first;
+
+	return recv(connection->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
 /* Under the lock.  When all are in use, ends the connection that has been idle for longest, whose
@@ -286,17 +303,18 @@ static bool make_room(struct control_server *server)
 	if (server->connection_count < CONNECTIONS_MAX)
 		return true;
 	for (struct connection *at = server->connections; at; at = at->next)
-		if (at->is_idle)
+		if (at->is_idle && !has_request(at))
 			oldest = at;
 	if (!oldest)
 		return false;
-	oldest->is_idle = oldest->has_place = false;
-	server->connection_count--;
+	oldest->is_idle = false;
+	give_place_back(oldest);
 	shutdown(oldest->fd, SHUT_RDWR);
 	return true;
 }
 
-/* Takes `fd`.  NULL: it is of another user, who is told so, or there is no memory. */
+/* Takes ownership of `fd`.  NULL: out of memory, or the peer is another user, who gets an error
+ * reply. */
 static struct connection *connection_new(struct control_server *server, int fd)
 {
 	struct connection *connection = calloc(1, sizeof(*connection));

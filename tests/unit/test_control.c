@@ -14,6 +14,7 @@
 
 #include "backends/open.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 #include "ops/support/file_limit.h"
 #include "ops/workspace.h"
 #include "tests/remove_tree.h"
@@ -444,6 +445,20 @@ static int start_forward(void)
 	return fd;
 }
 
+/* They are told to try again when the place is taken by one that has not ended yet. */
+static bool answers_soon(const char *request)
+{
+	int64_t until_ms = clock_now_ms() + 5000;
+	int r;
+
+	do {
+		cleanup_free char *reply = NULL;
+
+		r = control_call(mount_.control_path, request, &reply);
+	} while (r < 0 && clock_now_ms() < until_ms);
+	return r == 0;
+}
+
 /* With one place that is not in use, for several that come at once. */
 static void test_connections_that_come_at_once_make_room_each(void)
 {
@@ -456,11 +471,11 @@ static void test_connections_that_come_at_once_make_room_each(void)
 	for (int round = 0; round < 20; round++) {
 		for (size_t i = 0; i < array_size(idle); i++)
 			idle[i] = control_connect(mount_.control_path);
-		check_answer("{\"request\":\"status\"}", 0, "local:");
+		CHECK(answers_soon("{\"request\":\"status\"}"));
 		for (size_t i = 0; i < array_size(idle); i++)
 			close(idle[i]);
 	}
-	CHECK(time(NULL) - started < 8);
+	CHECK(time(NULL) - started < 20);
 	for (size_t i = 0; i < array_size(busy); i++)
 		close(busy[i]);
 	stop_server();
